@@ -1,0 +1,129 @@
+# Shoal's one Makefile. `make help` lists the targets.
+#
+# A variant is a way to build: release (the default), debug, asan, tsan, fuzz. Each has its own folder
+# under build/, so none disturbs another: `make VARIANT=asan check`.
+
+VARIANT ?= release
+CC      ?= cc
+B       := build/$(VARIANT)
+ARCH    := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+
+# ---- flags ----------------------------------------------------------------------------------------
+
+WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wmissing-prototypes \
+        -Wstrict-prototypes -Wvla $(if $(CI)$(WERROR),-Werror)
+OPT_release := -O2 -g
+OPT_debug   := -O0 -g3
+OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+OPT_tsan    := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
+OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link \
+               -fno-sanitize-recover=undefined
+
+PKGS      := libcjson libpcre2-8 libutf8proc openssl
+PKG_CONFIG ?= pkg-config
+PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS))
+PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
+
+VERSION := $(shell cat VERSION)
+CFLAGS_ALL = -std=c11 -D_GNU_SOURCE -Isrc $(WARN) $(OPT_$(VARIANT)) $(PKG_CFLAGS) -pthread $(CFLAGS)
+LIBS       = $(PKG_LIBS) -lm -pthread $(LDFLAGS)
+
+# A kernel file says by its name which instructions it needs; it is built only for a machine that has such
+# a family of instructions, and called only when the CPU at hand has them.
+ISA_avx2       := -mavx2 -mfma -mf16c
+ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq
+ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
+ISA_neon       :=
+ISA_dotprod    := -march=armv8.2-a+dotprod+fp16
+ISA_i8mm       := -march=armv8.2-a+dotprod+fp16+i8mm
+ISAS_x86_64    := avx2 avx512 avx512vnni
+ISAS_aarch64   := neon dotprod i8mm
+ISAS_ALL       := $(ISAS_x86_64) $(ISAS_aarch64)
+
+# ---- what there is --------------------------------------------------------------------------------
+
+SRC_ALL   := $(sort $(shell find src -name '*.c'))
+SRC_OTHER := $(foreach isa,$(filter-out $(ISAS_$(ARCH)),$(ISAS_ALL)),$(filter %_$(isa).c,$(SRC_ALL)))
+SRC       := $(filter-out $(SRC_OTHER),$(SRC_ALL))
+OBJ       := $(SRC:%.c=$(B)/%.o)
+LIB_OBJ   := $(filter-out $(B)/src/cmd/main.o,$(OBJ))
+TEST_SRC  := $(sort $(shell find tests/unit -name 'test_*.c'))
+TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
+FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
+
+.PHONY: all help check unit lint format asan tsan debug fuzz clean docs program tests
+all: program ## build the release program, build/shoal
+
+program: $(B)/shoal
+	@if [ $(VARIANT) = release ]; then ln -sf release/shoal build/shoal; fi
+
+$(B)/shoal: $(B)/src/cmd/main.o $(B)/libshoal.a
+	$(CC) $(OPT_$(VARIANT)) -o $@ $^ $(LIBS)
+
+$(B)/libshoal.a: $(LIB_OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(B)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) $(ISA_$(lastword $(subst _, ,$(basename $(notdir $<))))) -MMD -MP -c -o $@ $<
+
+$(B)/src/base/version.o: CFLAGS_ALL += -DSH_VERSION='"$(VERSION)"'
+$(B)/src/base/version.o: VERSION
+
+$(B)/tests/unit/%: tests/unit/%.c $(B)/libshoal.a Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -Itests -MMD -MP -o $@ $< $(B)/libshoal.a -lcmocka $(LIBS)
+
+-include $(OBJ:.o=.d) $(TEST_BIN:=.d)
+
+# ---- tests ----------------------------------------------------------------------------------------
+
+tests: program $(TEST_BIN)
+
+check: tests ## run all tests of this variant
+	tests/run.sh $(B)
+
+unit: $(TEST_BIN) ## run the unit tests alone
+	tests/run.sh $(B) unit
+
+asan tsan debug: ## build and run all tests with that variant
+	$(MAKE) VARIANT=$@ check
+
+build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/libshoal.a
+	$(MAKE) VARIANT=fuzz CC=clang fuzz-link TARGET=$*
+
+fuzz-link:
+	clang $(CFLAGS_ALL) -fsanitize=fuzzer -o build/fuzz/fuzz_$(TARGET) tests/fuzz/fuzz_$(TARGET).c \
+	    build/fuzz/libshoal.a $(LIBS)
+
+.PHONY: build/fuzz/libshoal.a fuzz-link fuzz-build
+build/fuzz/libshoal.a:
+	$(MAKE) VARIANT=fuzz CC=clang fuzz-lib
+fuzz-lib: $(B)/libshoal.a
+fuzz-build: $(FUZZ_BIN)
+
+FUZZ_SECONDS ?= 600
+fuzz: fuzz-build ## run every fuzz target for FUZZ_SECONDS (600)
+	tests/fuzz/run.sh $(FUZZ_SECONDS)
+
+# ---- chores ---------------------------------------------------------------------------------------
+
+FORMATTED := $(shell find src tests -name '*.[ch]')
+
+format: ## format all sources
+	clang-format -i $(FORMATTED)
+
+lint: ## clang-format, cppcheck, layers, budgets, warnings as errors with gcc and clang
+	tools/lint.sh
+
+docs: program ## write the pages of docs/ that are made from the tables
+	build/shoal help --markdown > docs/options.md
+
+clean: ## remove build/
+	rm -rf build
+
+help: ## list the targets
+	@grep -hE '^[a-zA-Z _-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | \
+	    awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'

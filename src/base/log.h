@@ -1,0 +1,29 @@
+/* log.h - one line a message on stderr: time, level, rank, text.
+ *
+ * Who detects an error logs it or passes it up, never both. Prompts, answers, keys and tokens
+ * are not logged. A line is written with one write(), so lines of several ranks do not mix.
+ *
+ * Threads: safe from anywhere; set level and rank before threads start. */
+#ifndef SH_BASE_LOG_H
+#define SH_BASE_LOG_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+typedef enum { SH_LOG_ERROR, SH_LOG_WARN, SH_LOG_INFO, SH_LOG_DEBUG } sh_log_level;
+
+void sh_log_set_level(sh_log_level level);
+bool sh_log_enabled(sh_log_level level);
+
+/* Rank shown in each line; -1, the start value, shows none. */
+void sh_log_set_rank(int rank);
+
+void sh_log(sh_log_level level, const char *fmt, ...) SH_PRINTF(2, 3);
+
+#define SH_LOGE(...) sh_log(SH_LOG_ERROR, __VA_ARGS__)
+#define SH_LOGW(...) sh_log(SH_LOG_WARN, __VA_ARGS__)
+#define SH_LOGI(...) sh_log(SH_LOG_INFO, __VA_ARGS__)
+#define SH_LOGD(...) sh_log(SH_LOG_DEBUG, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,54 @@
+/* str.h - borrowed text, and what every layer asks of text: compare, number, UTF-8.
+ *
+ * An sh_str points into memory that somebody else owns; it needs no closing zero. Names that
+ * end in _dup return owned memory.
+ *
+ * Threads: pure functions. */
+#ifndef SH_BASE_STR_H
+#define SH_BASE_STR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    const char *ptr;
+    size_t len;
+} sh_str;
+
+#define SH_STR(literal) ((sh_str){(literal), sizeof(literal) - 1})
+
+sh_str sh_str_of(const char *text); /* NULL gives the empty string */
+bool sh_str_eq(sh_str a, sh_str b);
+bool sh_str_is(sh_str a, const char *text);
+bool sh_str_starts(sh_str text, sh_str prefix);
+bool sh_str_ends(sh_str text, sh_str suffix);
+sh_str sh_str_sub(sh_str text, size_t first, size_t len); /* clamped to the text */
+sh_str sh_str_trim(sh_str text);                          /* ASCII white space, both ends */
+char *sh_str_dup(sh_str text);                            /* zero-terminated, owned */
+
+/* Index of the first place at or behind `from`; text.len when there is none. */
+size_t sh_str_find(sh_str text, sh_str needle, size_t from);
+
+/* Cuts the part before the next `sep` off the front of *rest. False when *rest was empty. */
+bool sh_str_cut(sh_str *rest, char sep, sh_str *part);
+
+/* The whole text must be the number; false also on overflow, NaN and infinity. */
+bool sh_str_to_int(sh_str text, int64_t *out);
+bool sh_str_to_double(sh_str text, double *out);
+
+/* One character of UTF-8 at ptr: its length 1..4 with *code set, or 0 when the bytes are not valid
+ * (overlong, surrogate, over U+10FFFF, cut off by len). */
+int sh_utf8_decode(const char *ptr, size_t len, uint32_t *code);
+
+/* Writes 1..4 bytes, returns how many. code must be a Unicode scalar value. */
+int sh_utf8_encode(uint32_t code, char out[4]);
+
+/* The bytes of the longest valid prefix. */
+size_t sh_utf8_valid_prefix(const char *ptr, size_t len);
+bool sh_utf8_valid(const char *ptr, size_t len);
+
+/* FNV-1a, for tables inside one process; never for input that an enemy may choose. */
+uint64_t sh_hash64(const void *data, size_t len);
+
+#endif

@@ -1,0 +1,34 @@
+/* test.h - what every unit test includes: cmocka and a few claims in our own words.
+ *
+ * Names of tests are claims. Each program is run by tests/run.sh as a process of its own with a time limit. */
+#ifndef SH_TESTS_TEST_H
+#define SH_TESTS_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define TEST(name) static void name(void **state)
+#define UNUSED_STATE ((void)state)
+
+/* The status is SH_OK; prints the error's text when it is not. */
+#define CHECK_OK(call, err)                                                                        \
+    do {                                                                                           \
+        if ((call) != 0) fail_msg("%s: %s", #call, (err).text);                                    \
+    } while (0)
+
+/* The call fails and the text of its error holds `part`. */
+#define CHECK_FAILS(call, err, part)                                                               \
+    do {                                                                                           \
+        if ((call) >= 0) fail_msg("%s did not fail", #call);                                       \
+        if (strstr((err).text, part) == NULL)                                                      \
+            fail_msg("'%s' is not in the error '%s'", part, (err).text);                           \
+    } while (0)
+
+#endif
