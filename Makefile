@@ -11,7 +11,7 @@ ARCH    := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 # ---- flags ----------------------------------------------------------------------------------------
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wmissing-prototypes \
-        -Wstrict-prototypes -Wvla $(if $(CI)$(WERROR),-Werror)
+        -Wstrict-prototypes -Wvla -ffp-contract=off $(if $(CI)$(WERROR),-Werror)
 OPT_release := -O2 -g
 OPT_debug   := -O0 -g3
 OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined

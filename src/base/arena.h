@@ -22,7 +22,7 @@ typedef struct {
 /* Zeroed memory, aligned for any type. */
 void *sh_arena_alloc(sh_arena *arena, size_t size);
 void *sh_arena_array(sh_arena *arena, size_t count, size_t size); /* dies on overflow */
-sh_str sh_arena_str(sh_arena *arena, sh_str text);   /* a copy with a closing zero */
+sh_str sh_arena_str(sh_arena *arena, sh_str text);                /* a copy with a closing zero */
 void sh_arena_reset(sh_arena *arena);
 
 #endif

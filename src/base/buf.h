@@ -36,6 +36,6 @@ void sh_buf_addf(sh_buf *buf, const char *fmt, ...) SH_PRINTF(2, 3);
 void sh_buf_drop_front(sh_buf *buf, size_t len);
 
 sh_str sh_buf_str(const sh_buf *buf); /* borrowed until the next change */
-char *sh_buf_take(sh_buf *buf);       /* the zero-terminated bytes, now the caller's; buf is empty */
+char *sh_buf_take(sh_buf *buf); /* the zero-terminated bytes, now the caller's; buf is empty */
 
 #endif

@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The whole file into *out (which must be empty), at most max_len bytes. The error names the path. */
+/* The whole file into *out (which must be empty), at most max_len bytes. The error names the path.
+ */
 SH_MUST_CHECK sh_status sh_file_read(const char *path, size_t max_len, sh_buf *out, sh_err *err);
 
 /* Everything up to the end of a stream such as stdin, at most max_len bytes. */

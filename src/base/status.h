@@ -24,8 +24,8 @@ typedef enum {
     SH_ERR_CANCELLED = -5,
     SH_ERR_TIMEOUT = -6,
     SH_ERR_AUTH = -7,
-    SH_ERR_PEER = -8,   /* one peer is lost */
-    SH_ERR_GROUP = -9,  /* the group of ranks can not go on */
+    SH_ERR_PEER = -8,  /* one peer is lost */
+    SH_ERR_GROUP = -9, /* the group of ranks can not go on */
     SH_ERR_MEMORY = -10,
     SH_ERR_SYSTEM = -11, /* the operating system refused */
 } sh_status;

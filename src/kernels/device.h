@@ -2,18 +2,18 @@
  *
  * Weights, activations and KV live in a device's memory, in layouts that only its ops know. `model`
  * passes addresses and shapes, and never reads through them; what the host needs comes back by
- * `download`. A device is a table of ops and its state; the CPU fills the table (kernels/cpu), other
- * devices may fill the same one.
+ * `download`. A device is a table of ops and its state; the CPU fills the table (kernels/cpu),
+ * other devices may fill the same one.
  *
  * Promises of every device:
- *  - Batch invariance: each output element is summed in one fixed order, so a token's result has the
- *    same bits alone, in any batch, and however its prompt was cut.
+ *  - Batch invariance: each output element is summed in one fixed order, so a token's result has
+ * the same bits alone, in any batch, and however its prompt was cut.
  *  - embed, add, scale, rmsnorm and route are portable: the same bits on every CPU level and
  *    architecture, since all ranks of a group must agree on them.
  *  - No op allocates or locks: `reserve` plans the scratch at load.
  *
- * Threads: one owner calls the ops of a device, one after the other; an op spreads its work over the
- * device's own threads. */
+ * Threads: one owner calls the ops of a device, one after the other; an op spreads its work over
+ * the device's own threads. */
 #ifndef SH_KERNELS_DEVICE_H
 #define SH_KERNELS_DEVICE_H
 
@@ -38,10 +38,10 @@ typedef enum {
 
 typedef struct {
     sh_format format;
-    int bits;           /* AFFINE: of one q; the others know their own */
-    int group;          /* columns that share a scale; 0 for F32, F16, BF16 */
+    int bits;             /* AFFINE: of one q; the others know their own */
+    int group;            /* columns that share a scale; 0 for F32, F16, BF16 */
     sh_dtype scale_dtype; /* AFFINE: of scales and biases in the file */
-    float global_scale; /* NVFP4: factor on all; 1 elsewhere */
+    float global_scale;   /* NVFP4: factor on all; 1 elsewhere */
 } sh_quant;
 
 /* A stack of `count` matrices [rows, cols] (experts or heads; 1 for a plain one) in device layout.
@@ -81,7 +81,8 @@ typedef enum {
 } sh_act;
 
 typedef struct {
-    sh_matrix gate, up, down; /* stacks of `experts`; a shard has some rows of gate and up, and the same columns of down */
+    sh_matrix gate, up, down; /* stacks of `experts`; a shard has some rows of gate and up, and the
+                                 same columns of down */
     const float *gate_bias;   /* [experts, rows] or NULL, likewise the others */
     const float *up_bias;
     const float *down_bias;
@@ -99,12 +100,12 @@ typedef struct {
     sh_route_kind kind;
     int experts;
     int topk;
-    int groups;        /* 1: no groups; else only experts of the best `topk_groups` groups count */
+    int groups; /* 1: no groups; else only experts of the best `topk_groups` groups count */
     int topk_groups;
-    bool group_top2;   /* a group's score is the sum of its best two (else its best one) */
-    bool normalize;    /* weights of the chosen sum to 1 before scaling */
-    float scale;       /* on the weights, last */
-    const float *gate; /* [experts, dim] f32, device memory */
+    bool group_top2;         /* a group's score is the sum of its best two (else its best one) */
+    bool normalize;          /* weights of the chosen sum to 1 before scaling */
+    float scale;             /* on the weights, last */
+    const float *gate;       /* [experts, dim] f32, device memory */
     const float *logit_bias; /* [experts] added to the logits (gpt_oss), or NULL */
     const float *pick_bias;  /* [experts] for SIGMOID's choice only, or NULL */
 } sh_router;
@@ -123,7 +124,7 @@ typedef enum { SH_KV_F32, SH_KV_F16, SH_KV_INT8 } sh_kv_format;
 
 typedef struct {
     sh_kv_format format;
-    int heads;   /* KV heads */
+    int heads; /* KV heads */
     int k_dim;
     int v_dim;
     bool v_in_k; /* MLA: values are the first v_dim numbers of the key, nothing else is stored */
@@ -137,7 +138,7 @@ typedef struct {
 
 /* A run of tokens of one sequence inside a batch. */
 typedef struct {
-    int first;             /* index of its first token in the batch */
+    int first; /* index of its first token in the batch */
     int count;
     int pos;               /* position of that first token in the sequence */
     const int32_t *blocks; /* the sequence's KV blocks in order, host memory */
@@ -150,7 +151,7 @@ typedef struct {
 } sh_batch;
 
 typedef struct {
-    int heads;          /* query heads; query head h reads KV head kv_of[h] */
+    int heads;            /* query heads; query head h reads KV head kv_of[h] */
     const int32_t *kv_of; /* [heads], host memory, rising */
     float scale;
     int window;         /* a token sees itself and window-1 before it; 0: all before it */
@@ -159,14 +160,14 @@ typedef struct {
 
 /* The largest step that will be asked for; scratch is planned from it. */
 typedef struct {
-    int tokens;      /* of one batch */
-    int64_t cols;    /* widest input of a matmul */
-    int64_t rows;    /* widest output of an expert's gate or up */
+    int tokens;   /* of one batch */
+    int64_t cols; /* widest input of a matmul */
+    int64_t rows; /* widest output of an expert's gate or up */
     int64_t hidden;
     int experts;
     int topk;
     int heads;
-    int head_dim;    /* the larger of k_dim and v_dim */
+    int head_dim; /* the larger of k_dim and v_dim */
 } sh_limits;
 
 typedef struct sh_device sh_device;
@@ -183,7 +184,8 @@ typedef struct {
 
     /* Weights. matrix_bytes is the stride that one matrix of a stack needs; matrix_pack lays rows
      * [row_first, row_first + row_count) of matrix `index` out, from any thread, rows in any order
-     * provided that row_first is a multiple of SH_PACK_ROWS (and row_count too, but for the last). */
+     * provided that row_first is a multiple of SH_PACK_ROWS (and row_count too, but for the last).
+     */
     size_t (*matrix_bytes)(sh_device *dev, const sh_quant *quant, int64_t rows, int64_t cols);
     void (*matrix_pack)(sh_device *dev, const sh_matrix *m, int64_t index, int64_t row_first,
                         int64_t row_count, const sh_raw_rows *raw);
@@ -197,8 +199,9 @@ typedef struct {
     void (*copy_rows)(sh_device *dev, float *y, const float *x, const int32_t *rows, int count,
                       int64_t dim); /* y[i] = x[rows[i]] */
 
-    /* y = x / rms(x) * w for `rows` rows of dim numbers; row r is at r / inner * stride + r % inner * dim,
-     * so that heads inside a token's row can be normed in place (inner = heads). y may be x. */
+    /* y = x / rms(x) * w for `rows` rows of dim numbers; row r is at r / inner * stride + r % inner
+     * * dim, so that heads inside a token's row can be normed in place (inner = heads). y may be x.
+     */
     void (*rmsnorm)(sh_device *dev, float *y, const float *x, const float *w, int64_t rows,
                     int64_t inner, int64_t stride, int64_t dim, float eps);
 
@@ -214,7 +217,8 @@ typedef struct {
     void (*act)(sh_device *dev, sh_act act, float *y, const float *gate, const float *up,
                 int tokens, int64_t dim, int64_t stride); /* y may be gate */
 
-    /* Chooses router->topk experts for each token: ids and weights [tokens, topk] in device memory. */
+    /* Chooses router->topk experts for each token: ids and weights [tokens, topk] in device memory.
+     */
     void (*route)(sh_device *dev, const sh_router *router, const float *x, int tokens, int64_t dim,
                   int32_t *ids, float *weights);
     /* y[t] = sum over the chosen of weight * down(act(gate x, up x)); each token's sum in the order
@@ -229,13 +233,14 @@ typedef struct {
                  int64_t stride, int heads, int64_t head_stride);
 
     size_t (*kv_block_bytes)(sh_device *dev, const sh_kv_shape *shape);
-    /* k [tokens, heads * k_dim], v [tokens, heads * v_dim] at the given strides; v unused if v_in_k. */
+    /* k [tokens, heads * k_dim], v [tokens, heads * v_dim] at the given strides; v unused if
+     * v_in_k. */
     void (*kv_write)(sh_device *dev, const sh_kv *kv, const sh_batch *batch, const float *k,
                      int64_t k_stride, const float *v, int64_t v_stride);
-    /* out[t, h] = softmax(scale * q[t, h] . K) V over the sequence's blocks up to the token itself. */
-    void (*attend)(sh_device *dev, const sh_attention *attn, const sh_kv *kv,
-                   const sh_batch *batch, const float *q, int64_t q_stride, float *out,
-                   int64_t out_stride);
+    /* out[t, h] = softmax(scale * q[t, h] . K) V over the sequence's blocks up to the token itself.
+     */
+    void (*attend)(sh_device *dev, const sh_attention *attn, const sh_kv *kv, const sh_batch *batch,
+                   const float *q, int64_t q_stride, float *out, int64_t out_stride);
 
     void (*close)(sh_device *dev);
 } sh_ops;
@@ -250,8 +255,8 @@ enum { SH_PACK_ROWS = 64 };
 typedef enum { SH_ACTIVATIONS_INT8, SH_ACTIVATIONS_F32 } sh_activations;
 
 typedef struct {
-    int threads;                /* 0: one for each processor */
-    const char *level;          /* "generic", "avx2", ... ; NULL or "auto": the best that this CPU has */
+    int threads;       /* 0: one for each processor */
+    const char *level; /* "generic", "avx2", ... ; NULL or "auto": the best that this CPU has */
     sh_activations activations; /* inputs of matmul and experts; norms and routers are always f32 */
 } sh_cpu_opts;
 

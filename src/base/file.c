@@ -1,0 +1,105 @@
+#include "base/file.h"
+
+#include "base/alloc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { READ_STEP = 1 << 16 };
+
+sh_status sh_fd_read_all(int fd, const char *name, size_t max_len, sh_buf *out, sh_err *err)
+{
+    for (;;) {
+        char *to = sh_buf_reserve(out, READ_STEP);
+        ssize_t got = read(fd, to, READ_STEP);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return sh_err_sys(err, "read %s", name);
+        out->len += (size_t)got;
+        out->ptr[out->len] = '\0';
+        if (got == 0) return SH_OK;
+        if (out->len > max_len)
+            return sh_err_set(err, SH_ERR_LIMIT, "%s: larger than %zu bytes", name, max_len);
+    }
+}
+
+sh_status sh_file_read(const char *path, size_t max_len, sh_buf *out, sh_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return sh_err_sys(err, "%s", path);
+    struct stat st;
+    sh_buf bytes = {0};
+    sh_status status = SH_OK;
+    if (fstat(fd, &st) < 0)
+        status = sh_err_sys(err, "%s", path);
+    else if (S_ISDIR(st.st_mode))
+        status = sh_err_set(err, SH_ERR_INPUT, "%s: is a folder, not a file", path);
+    else if (st.st_size > 0 && (size_t)st.st_size <= max_len)
+        sh_buf_reserve(&bytes, (size_t)st.st_size + READ_STEP);
+    if (status == SH_OK) status = sh_fd_read_all(fd, path, max_len, &bytes, err);
+    close(fd);
+    if (status != SH_OK) {
+        sh_buf_reset(&bytes);
+        return status;
+    }
+    *out = bytes;
+    return SH_OK;
+}
+
+sh_status sh_fd_read_at(int fd, const char *path, uint64_t offset, void *data, size_t len,
+                        sh_err *err)
+{
+    size_t done = 0;
+    while (done < len) {
+        ssize_t got = pread(fd, (char *)data + done, len - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return sh_err_sys(err, "read %s", path);
+        if (got == 0)
+            return sh_err_set(err, SH_ERR_INPUT, "%s: ends at byte %llu, %llu are needed", path,
+                              (unsigned long long)(offset + done),
+                              (unsigned long long)(offset + len));
+        done += (size_t)got;
+    }
+    return SH_OK;
+}
+
+static bool write_all(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        ssize_t put = write(fd, data, len);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return false;
+        data += put;
+        len -= (size_t)put;
+    }
+    return true;
+}
+
+sh_status sh_file_write(const char *path, const void *data, size_t len, sh_err *err)
+{
+    char *temp = sh_asprintf("%s.tmp.%ld", path, (long)getpid());
+    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    bool ok = fd >= 0 && write_all(fd, data, len);
+    if (fd >= 0 && close(fd) < 0) ok = false;
+    if (ok) ok = rename(temp, path) == 0;
+    if (!ok) {
+        sh_err_sys(err, "write %s", path);
+        if (fd >= 0) unlink(temp);
+    }
+    free(temp);
+    return ok ? SH_OK : err->status;
+}
+
+bool sh_file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+char *sh_path_join(const char *dir, const char *name)
+{
+    sh_str d = sh_str_of(dir);
+    return sh_asprintf("%s%s%s", dir, d.len == 0 || sh_str_ends(d, SH_STR("/")) ? "" : "/", name);
+}

@@ -1,0 +1,147 @@
+#include "base/json.h"
+
+#include "base/file.h"
+
+#include <math.h>
+
+/* Line and column, counted from 1, of a place in the text. */
+static void place_find(sh_str text, size_t at, int *line, int *column)
+{
+    *line = *column = 1;
+    for (size_t i = 0; i < at && i < text.len; i++) {
+        if (text.ptr[i] == '\n') {
+            ++*line;
+            *column = 1;
+        } else if ((text.ptr[i] & 0xc0) != 0x80) {
+            ++*column;
+        }
+    }
+}
+
+static sh_status fault_at(sh_str text, size_t at, const char *where, const char *what, sh_err *err)
+{
+    int line, column;
+    place_find(text, at, &line, &column);
+    return sh_err_set(err, SH_ERR_INPUT, "%s: %s at line %d, column %d", where, what, line, column);
+}
+
+sh_status sh_json_parse(sh_str text, const char *where, cJSON **out, sh_err *err)
+{
+    size_t valid = sh_utf8_valid_prefix(text.ptr, text.len);
+    if (valid < text.len) return fault_at(text, valid, where, "not valid UTF-8", err);
+    const char *end = text.ptr;
+    cJSON *root = text.len == 0 ? NULL : cJSON_ParseWithLengthOpts(text.ptr, text.len, &end, 0);
+    if (root == NULL) return fault_at(text, (size_t)(end - text.ptr), where, "not valid JSON", err);
+    sh_str rest = sh_str_trim(sh_str_sub(text, (size_t)(end - text.ptr), text.len));
+    if (rest.len > 0) {
+        cJSON_Delete(root);
+        return fault_at(text, (size_t)(rest.ptr - text.ptr), where, "text behind the JSON value",
+                        err);
+    }
+    *out = root;
+    return SH_OK;
+}
+
+sh_status sh_json_load(const char *path, size_t max_len, cJSON **out, sh_err *err)
+{
+    sh_buf text = {0};
+    sh_status status = sh_file_read(path, max_len, &text, err);
+    if (status == SH_OK) status = sh_json_parse(sh_buf_str(&text), path, out, err);
+    sh_buf_reset(&text);
+    return status;
+}
+
+const char *sh_json_kind(const cJSON *item)
+{
+    if (item == NULL) return "nothing";
+    switch (item->type & 0xff) {
+    case cJSON_False:
+    case cJSON_True: return "a boolean";
+    case cJSON_NULL: return "null";
+    case cJSON_Number: return "a number";
+    case cJSON_String: return "a string";
+    case cJSON_Array: return "a list";
+    case cJSON_Object: return "an object";
+    }
+    return "something unknown";
+}
+
+static const cJSON *field(const cJSON *obj, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(obj, key);
+    return cJSON_IsNull(item) ? NULL : item;
+}
+
+static sh_status missing(const char *key, const char *where, sh_err *err)
+{
+    return sh_err_set(err, SH_ERR_INPUT, "%s: '%s' is missing", where, key);
+}
+
+sh_status sh_json_int(const cJSON *obj, const char *key, const char *where, int64_t min,
+                      int64_t max, int64_t *out, sh_err *err)
+{
+    const cJSON *item = field(obj, key);
+    if (item == NULL) return SH_OK;
+    double value = item->valuedouble;
+    if (!cJSON_IsNumber(item))
+        return sh_err_set(err, SH_ERR_INPUT, "%s: '%s' must be a whole number, not %s", where, key,
+                          sh_json_kind(item));
+    if (!(value >= (double)min && value <= (double)max) || value != floor(value))
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "%s: '%s' must be a whole number from %lld to %lld, not %.17g", where,
+                          key, (long long)min, (long long)max, value);
+    *out = value >= 9223372036854775807.0 ? INT64_MAX : (int64_t)value;
+    return SH_OK;
+}
+
+sh_status sh_json_int_must(const cJSON *obj, const char *key, const char *where, int64_t min,
+                           int64_t max, int64_t *out, sh_err *err)
+{
+    if (field(obj, key) == NULL) return missing(key, where, err);
+    return sh_json_int(obj, key, where, min, max, out, err);
+}
+
+sh_status sh_json_double(const cJSON *obj, const char *key, const char *where, double min,
+                         double max, double *out, sh_err *err)
+{
+    const cJSON *item = field(obj, key);
+    if (item == NULL) return SH_OK;
+    if (!cJSON_IsNumber(item))
+        return sh_err_set(err, SH_ERR_INPUT, "%s: '%s' must be a number, not %s", where, key,
+                          sh_json_kind(item));
+    if (!(item->valuedouble >= min && item->valuedouble <= max))
+        return sh_err_set(err, SH_ERR_INPUT, "%s: '%s' must be a number from %g to %g, not %g",
+                          where, key, min, max, item->valuedouble);
+    *out = item->valuedouble;
+    return SH_OK;
+}
+
+sh_status sh_json_bool(const cJSON *obj, const char *key, const char *where, bool *out, sh_err *err)
+{
+    const cJSON *item = field(obj, key);
+    if (item == NULL) return SH_OK;
+    if (!cJSON_IsBool(item))
+        return sh_err_set(err, SH_ERR_INPUT, "%s: '%s' must be true or false, not %s", where, key,
+                          sh_json_kind(item));
+    *out = cJSON_IsTrue(item);
+    return SH_OK;
+}
+
+sh_status sh_json_string(const cJSON *obj, const char *key, const char *where, const char **out,
+                         sh_err *err)
+{
+    const cJSON *item = field(obj, key);
+    if (item == NULL) return SH_OK;
+    if (!cJSON_IsString(item))
+        return sh_err_set(err, SH_ERR_INPUT, "%s: '%s' must be a string, not %s", where, key,
+                          sh_json_kind(item));
+    *out = item->valuestring;
+    return SH_OK;
+}
+
+sh_status sh_json_string_must(const cJSON *obj, const char *key, const char *where,
+                              const char **out, sh_err *err)
+{
+    if (field(obj, key) == NULL) return missing(key, where, err);
+    return sh_json_string(obj, key, where, out, err);
+}

@@ -1,0 +1,64 @@
+#include "base/log.h"
+
+#include "base/clock.h"
+#include "base/str.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LINE_MAX_LEN = 2048 };
+
+static atomic_int log_level = SH_LOG_INFO;
+static atomic_int log_rank = -1;
+
+void sh_log_set_level(sh_log_level level)
+{
+    atomic_store_explicit(&log_level, (int)level, memory_order_relaxed);
+}
+
+bool sh_log_enabled(sh_log_level level)
+{
+    return (int)level <= atomic_load_explicit(&log_level, memory_order_relaxed);
+}
+
+void sh_log_set_rank(int rank)
+{
+    atomic_store_explicit(&log_rank, rank, memory_order_relaxed);
+}
+
+static size_t line_start(char *line, size_t cap, sh_log_level level)
+{
+    static const char *const names[] = {"error", "warn", "info", "debug"};
+    int64_t now_us = sh_clock_unix_us();
+    time_t seconds = (time_t)(now_us / 1000000);
+    struct tm tm;
+    localtime_r(&seconds, &tm);
+    int rank = atomic_load_explicit(&log_rank, memory_order_relaxed);
+    char who[24] = "";
+    if (rank >= 0) snprintf(who, sizeof(who), " [rank %d]", rank);
+    int len = snprintf(line, cap, "%02d:%02d:%02d.%03d %s%s ", tm.tm_hour, tm.tm_min, tm.tm_sec,
+                       (int)(now_us / 1000 % 1000), names[level], who);
+    return (size_t)len;
+}
+
+void sh_log(sh_log_level level, const char *fmt, ...)
+{
+    if (!sh_log_enabled(level)) return;
+    char line[LINE_MAX_LEN];
+    size_t len = line_start(line, sizeof(line), level);
+    va_list args;
+    va_start(args, fmt);
+    int rest = vsnprintf(line + len, sizeof(line) - len - 1, fmt, args);
+    va_end(args);
+    if (rest < 0) return;
+    size_t end = len + (size_t)rest;
+    if (end > sizeof(line) - 2) end = sizeof(line) - 2;
+    for (size_t i = len; i < end; i++)
+        if ((unsigned char)line[i] < 0x20) line[i] = ' ';
+    line[end] = '\n';
+    ssize_t written = write(STDERR_FILENO, line, end + 1);
+    (void)written; /* nowhere to complain */
+}

@@ -1,0 +1,6 @@
+#include "base/version.h"
+
+const char *sh_version(void)
+{
+    return SH_VERSION;
+}

@@ -1,0 +1,10 @@
+/* version.h - which Shoal this is.
+ *
+ * Threads: pure functions. */
+#ifndef SH_BASE_VERSION_H
+#define SH_BASE_VERSION_H
+
+/* As in the file VERSION, such as "0.1.0". */
+const char *sh_version(void);
+
+#endif
