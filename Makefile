@@ -11,7 +11,7 @@ ARCH    := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 # ---- flags ----------------------------------------------------------------------------------------
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wmissing-prototypes \
-        -Wstrict-prototypes -Wvla -ffp-contract=off $(if $(CI)$(WERROR),-Werror)
+        -Wstrict-prototypes -Wvla $(if $(CI)$(WERROR),-Werror)
 OPT_release := -O2 -g
 OPT_debug   := -O0 -g3
 OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
@@ -25,7 +25,8 @@ PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS))
 PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
 
 VERSION := $(shell cat VERSION)
-CFLAGS_ALL = -std=c11 -D_GNU_SOURCE -Isrc $(WARN) $(OPT_$(VARIANT)) $(PKG_CFLAGS) -pthread $(CFLAGS)
+# No contraction: several results must have the same bits on every machine.
+CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc $(WARN) $(OPT_$(VARIANT)) $(PKG_CFLAGS) -pthread $(CFLAGS)
 LIBS       = $(PKG_LIBS) -lm -pthread $(LDFLAGS)
 
 # A kernel file says by its name which instructions it needs; it is built only for a machine that has such
@@ -59,22 +60,25 @@ program: $(B)/shoal
 	@if [ $(VARIANT) = release ]; then ln -sf release/shoal build/shoal; fi
 
 $(B)/shoal: $(B)/src/cmd/main.o $(B)/libshoal.a
-	$(CC) $(OPT_$(VARIANT)) -o $@ $^ $(LIBS)
+	@echo "LD $@"
+	@$(CC) $(OPT_$(VARIANT)) -o $@ $^ $(LIBS)
 
 $(B)/libshoal.a: $(LIB_OBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	@ar rcs $@ $^
 
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) $(ISA_$(lastword $(subst _, ,$(basename $(notdir $<))))) -MMD -MP -c -o $@ $<
+	@echo "CC $<"
+	@$(CC) $(CFLAGS_ALL) $(ISA_$(lastword $(subst _, ,$(basename $(notdir $<))))) -MMD -MP -c -o $@ $<
 
 $(B)/src/base/version.o: CFLAGS_ALL += -DSH_VERSION='"$(VERSION)"'
 $(B)/src/base/version.o: VERSION
 
 $(B)/tests/unit/%: tests/unit/%.c $(B)/libshoal.a Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -Itests -MMD -MP -o $@ $< $(B)/libshoal.a -lcmocka $(LIBS)
+	@echo "CC $<"
+	@$(CC) $(CFLAGS_ALL) -Itests -MMD -MP -o $@ $< $(B)/libshoal.a -lcmocka $(LIBS)
 
 -include $(OBJ:.o=.d) $(TEST_BIN:=.d)
 

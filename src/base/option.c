@@ -1,0 +1,484 @@
+/* Every source ends in option_take: one place converts, checks the bounds and decides by rank of
+ * the source which value stays. */
+#include "base/option.h"
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/file.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_MAX = 1 << 20, NAME_MAX_LEN = 128 };
+
+struct value_state {
+    sh_option_source source;
+    const char *text;  /* as it was given, in the arena */
+    const char *alias; /* the name by which it was given */
+};
+
+struct sh_options {
+    const sh_option_table *table;
+    void *settings;
+    struct value_state *states; /* one for each row */
+    sh_arena arena;
+    sh_buf notices;
+};
+
+static const char *const source_names[] = {"default", "file", ".env", "environment", "flag"};
+
+static void *slot(sh_options *opts, const sh_option *row)
+{
+    return (char *)opts->settings + row->offset;
+}
+
+static bool choice_has(const char *choices, sh_str text)
+{
+    sh_str rest = sh_str_of(choices), one;
+    while (sh_str_cut(&rest, '|', &one))
+        if (sh_str_eq(one, text)) return true;
+    return false;
+}
+
+static bool to_bool(sh_str text, bool *out)
+{
+    static const char *const words[][2] = {
+        {"true", "false"}, {"1", "0"}, {"yes", "no"}, {"on", "off"}};
+    for (size_t i = 0; i < SH_COUNT_OF(words); i++)
+        for (int no = 0; no < 2; no++)
+            if (sh_str_is(text, words[i][no])) {
+                *out = no == 0;
+                return true;
+            }
+    return false;
+}
+
+/* "64K", "1.5G", "16GiB": powers of 1024. */
+static bool to_size(sh_str text, double *out)
+{
+    if (sh_str_ends(text, SH_STR("iB")))
+        text.len -= 2;
+    else if (text.len > 1 && text.ptr[text.len - 1] == 'B')
+        text.len--;
+    static const char units[] = "KMGT";
+    double factor = 1;
+    if (text.len > 0) {
+        const char *unit = strchr(units, toupper((unsigned char)text.ptr[text.len - 1]));
+        if (unit != NULL && *unit != '\0') {
+            for (const char *u = units; u <= unit; u++) factor *= 1024;
+            text.len--;
+        }
+    }
+    if (!sh_str_to_double(text, out)) return false;
+    *out *= factor;
+    return true;
+}
+
+static void allowed_text(const sh_option *row, sh_buf *out)
+{
+    switch (row->type) {
+    case SH_OPT_BOOL: sh_buf_add_text(out, "true or false"); break;
+    case SH_OPT_INT:
+        sh_buf_addf(out, "a whole number from %.0f to %.0f", row->min, row->max);
+        break;
+    case SH_OPT_FLOAT: sh_buf_addf(out, "a number from %g to %g", row->min, row->max); break;
+    case SH_OPT_SIZE:
+        sh_buf_addf(out, "bytes from %.0f to %.0f, such as 512M or 1.5G", row->min, row->max);
+        break;
+    case SH_OPT_CHOICE: sh_buf_addf(out, "one of %s", row->choices); break;
+    case SH_OPT_STRING:
+    case SH_OPT_SECRET: sh_buf_add_text(out, "text that is not empty"); break;
+    }
+}
+
+static sh_status refuse(const sh_option *row, const char *name, const char *text, sh_err *err)
+{
+    sh_buf allowed = {0};
+    allowed_text(row, &allowed);
+    const char *shown = row->type == SH_OPT_SECRET ? "(hidden)" : text;
+    sh_err_set(err, SH_ERR_INPUT, "%s: '%s' is not allowed; it takes %s", name, shown, allowed.ptr);
+    sh_buf_reset(&allowed);
+    return err->status;
+}
+
+/* Converts into the settings. `text` lives in the arena or in the table. */
+static sh_status value_store(sh_options *opts, const sh_option *row, const char *name,
+                             const char *text, sh_err *err)
+{
+    sh_str str = sh_str_of(text);
+    double number = 0;
+    int64_t whole = 0;
+    bool yes = false, ok = true;
+    switch (row->type) {
+    case SH_OPT_BOOL:
+        if ((ok = to_bool(str, &yes))) *(bool *)slot(opts, row) = yes;
+        break;
+    case SH_OPT_INT:
+        ok = sh_str_to_int(str, &whole) && (double)whole >= row->min && (double)whole <= row->max;
+        if (ok) *(int64_t *)slot(opts, row) = whole;
+        break;
+    case SH_OPT_FLOAT:
+        ok = sh_str_to_double(str, &number) && number >= row->min && number <= row->max;
+        if (ok) *(double *)slot(opts, row) = number;
+        break;
+    case SH_OPT_SIZE:
+        ok = to_size(str, &number) && number >= row->min && number <= row->max;
+        if (ok) *(int64_t *)slot(opts, row) = (int64_t)number;
+        break;
+    case SH_OPT_CHOICE: ok = choice_has(row->choices, str); /* fall through */
+    case SH_OPT_STRING:
+    case SH_OPT_SECRET:
+        ok = ok && str.len > 0;
+        if (ok) *(const char **)slot(opts, row) = text;
+        break;
+    }
+    return ok ? SH_OK : refuse(row, name, text, err);
+}
+
+static sh_status option_take(sh_options *opts, const sh_option *row, sh_option_source source,
+                             const char *name, sh_str text, sh_err *err)
+{
+    struct value_state *state = &opts->states[row - opts->table->rows];
+    if (state->source > source) return SH_OK;
+    const char *copy = sh_arena_str(&opts->arena, text).ptr;
+    bool again = state->source == source && state->alias != NULL && strcmp(state->alias, name) != 0;
+    if (again && strcmp(state->text, copy) != 0)
+        return sh_err_set(err, SH_ERR_INPUT, "%s and %s mean the same and disagree", state->alias,
+                          name);
+    sh_status status = value_store(opts, row, name, copy, err);
+    if (status != SH_OK) return status;
+    *state = (struct value_state){
+        .source = source, .text = copy, .alias = sh_arena_str(&opts->arena, sh_str_of(name)).ptr};
+    return SH_OK;
+}
+
+sh_options *sh_options_create(const sh_option_table *table, void *settings)
+{
+    sh_options *opts = sh_alloc(sizeof(*opts));
+    opts->table = table;
+    opts->settings = settings;
+    opts->states = sh_alloc_array(table->count, sizeof(*opts->states));
+    for (size_t i = 0; i < table->count; i++) {
+        const sh_option *row = &table->rows[i];
+        if (row->fallback == NULL) continue;
+        sh_err err;
+        sh_status status = value_store(opts, row, row->name, row->fallback, &err);
+        SH_ASSERT(status == SH_OK);
+        opts->states[i].text = row->fallback;
+    }
+    return opts;
+}
+
+void sh_options_free(sh_options *opts)
+{
+    if (opts == NULL) return;
+    free(opts->states);
+    sh_arena_reset(&opts->arena);
+    sh_buf_reset(&opts->notices);
+    free(opts);
+}
+
+const char *sh_option_flag(const sh_option *row)
+{
+    return row->flag == NULL ? row->name : row->flag;
+}
+
+static const sh_option *row_by_name(const sh_option_table *table, sh_str name)
+{
+    for (size_t i = 0; i < table->count; i++)
+        if (sh_str_is(name, table->rows[i].name)) return &table->rows[i];
+    return NULL;
+}
+
+void sh_option_env_name(const sh_option_table *table, const sh_option *row, sh_buf *out)
+{
+    sh_buf_add_text(out, table->env_prefix);
+    for (const char *p = row->name; *p != '\0'; p++)
+        sh_buf_add_char(out, *p == '-' ? '_' : (char)toupper((unsigned char)*p));
+}
+
+static bool row_has_env(const sh_option_table *table, const sh_option *row, sh_str name)
+{
+    sh_str rest = sh_str_of(row->aliases), alias;
+    while (sh_str_cut(&rest, ' ', &alias))
+        if (sh_str_eq(alias, name)) return true;
+    sh_buf own = {0};
+    sh_option_env_name(table, row, &own);
+    bool same = sh_str_eq(sh_buf_str(&own), name);
+    sh_buf_reset(&own);
+    return same;
+}
+
+static const sh_option *row_by_env(const sh_option_table *table, sh_str name)
+{
+    for (size_t i = 0; i < table->count; i++)
+        if (row_has_env(table, &table->rows[i], name)) return &table->rows[i];
+    return NULL;
+}
+
+static void notice_if_ignored(sh_options *opts, sh_str name)
+{
+    for (size_t i = 0; i < opts->table->ignored_count; i++) {
+        const sh_option_ignored *row = &opts->table->ignored[i];
+        if (sh_str_is(name, row->name))
+            sh_buf_addf(&opts->notices, "%s is not used here: %s\n", row->name, row->why);
+    }
+}
+
+static sh_status env_take(sh_options *opts, sh_option_source source, sh_str name, sh_str text,
+                          sh_err *err)
+{
+    const sh_option *row = row_by_env(opts->table, name);
+    if (row == NULL) {
+        notice_if_ignored(opts, name);
+        return SH_OK;
+    }
+    if (text.len == 0) return SH_OK; /* NAME= is how shells say "unset" */
+    char shown[NAME_MAX_LEN] = {0};
+    memcpy(shown, name.ptr, name.len < sizeof(shown) - 1 ? name.len : sizeof(shown) - 1);
+    return option_take(opts, row, source, shown, text, err);
+}
+
+sh_status sh_options_parse_env(sh_options *opts, char *const *envp, sh_err *err)
+{
+    for (; *envp != NULL; envp++) {
+        sh_str rest = sh_str_of(*envp), name;
+        if (!sh_str_cut(&rest, '=', &name)) continue;
+        sh_status status = env_take(opts, SH_FROM_ENV, name, rest, err);
+        if (status != SH_OK) return status;
+    }
+    return SH_OK;
+}
+
+/* ${NAME} and $NAME become what the environment says; a name it lacks becomes nothing. */
+static void expand(sh_str text, sh_buf *out)
+{
+    for (size_t i = 0; i < text.len;) {
+        size_t start = i + 1, brace = 0;
+        if (text.ptr[i] == '$' && start < text.len && text.ptr[start] == '{') brace = 1;
+        size_t end = start + brace;
+        while (end < text.len && (isalnum((unsigned char)text.ptr[end]) || text.ptr[end] == '_'))
+            end++;
+        bool closed = brace == 0 || (end < text.len && text.ptr[end] == '}');
+        if (text.ptr[i] != '$' || end == start + brace || !closed) {
+            sh_buf_add_char(out, text.ptr[i++]);
+            continue;
+        }
+        char *name = sh_strndup(text.ptr + start + brace, end - start - brace);
+        const char *value = getenv(name);
+        free(name);
+        if (value != NULL) sh_buf_add_text(out, value);
+        i = end + brace;
+    }
+}
+
+/* The value of a line: quotes taken off, a comment behind it cut, variables put in. */
+static bool line_value(sh_str raw, sh_buf *out)
+{
+    raw = sh_str_trim(raw);
+    if (raw.len > 0 && (raw.ptr[0] == '"' || raw.ptr[0] == '\'')) {
+        char quote = raw.ptr[0];
+        sh_str inner = {raw.ptr + 1, raw.len - 1};
+        size_t end = sh_str_find(inner, (sh_str){&quote, 1}, 0);
+        if (end == inner.len) return false;
+        sh_str behind = sh_str_trim(sh_str_sub(inner, end + 1, inner.len));
+        if (behind.len > 0 && behind.ptr[0] != '#') return false;
+        inner.len = end;
+        if (quote == '"')
+            expand(inner, out);
+        else
+            sh_buf_add_str(out, inner);
+        return true;
+    }
+    size_t comment = sh_str_find(raw, SH_STR(" #"), 0);
+    expand(sh_str_trim(sh_str_sub(raw, 0, comment)), out);
+    return true;
+}
+
+typedef sh_status (*line_fn)(sh_options *opts, sh_str name, sh_str value, sh_err *err);
+
+static sh_status line_parse(sh_options *opts, sh_str line, line_fn take, sh_err *err)
+{
+    line = sh_str_trim(line);
+    if (line.len == 0 || line.ptr[0] == '#') return SH_OK;
+    if (sh_str_starts(line, SH_STR("export "))) line = sh_str_trim(sh_str_sub(line, 7, line.len));
+    size_t eq = sh_str_find(line, SH_STR("="), 0);
+    if (eq == line.len || eq == 0) return sh_err_set(err, SH_ERR_INPUT, "no NAME=value here");
+    sh_buf value = {0};
+    sh_status status;
+    if (!line_value(sh_str_sub(line, eq + 1, line.len), &value))
+        status = sh_err_set(err, SH_ERR_INPUT, "the quotes do not close");
+    else
+        status = take(opts, sh_str_trim(sh_str_sub(line, 0, eq)), sh_buf_str(&value), err);
+    sh_buf_reset(&value);
+    return status;
+}
+
+static sh_status lines_parse(sh_options *opts, const char *path, line_fn take, sh_err *err)
+{
+    sh_buf text = {0};
+    sh_status status = sh_file_read(path, FILE_MAX, &text, err);
+    if (status != SH_OK) return status;
+    sh_str rest = sh_buf_str(&text), line;
+    for (int number = 1; status == SH_OK && sh_str_cut(&rest, '\n', &line); number++) {
+        status = line_parse(opts, line, take, err);
+        if (status != SH_OK) sh_err_prefix(err, "%s:%d", path, number);
+    }
+    sh_buf_reset(&text);
+    return status;
+}
+
+static sh_status take_dotenv(sh_options *opts, sh_str name, sh_str value, sh_err *err)
+{
+    return env_take(opts, SH_FROM_DOTENV, name, value, err);
+}
+
+sh_status sh_options_parse_dotenv(sh_options *opts, const char *path, bool must, sh_err *err)
+{
+    if (!must && !sh_file_exists(path)) return SH_OK;
+    return lines_parse(opts, path, take_dotenv, err);
+}
+
+static sh_status take_file(sh_options *opts, sh_str name, sh_str value, sh_err *err)
+{
+    const sh_option *row = row_by_name(opts->table, name);
+    if (row == NULL)
+        return sh_err_set(err, SH_ERR_INPUT, "'%.*s' is no setting", (int)name.len, name.ptr);
+    return option_take(opts, row, SH_FROM_FILE, row->name, value, err);
+}
+
+sh_status sh_options_parse_file(sh_options *opts, const char *path, sh_err *err)
+{
+    return lines_parse(opts, path, take_file, err);
+}
+
+/* How many edits lead from a to b, for "did you mean"; names are short. */
+static size_t edit_distance(sh_str a, const char *b)
+{
+    size_t len = strlen(b), row[NAME_MAX_LEN];
+    if (a.len >= NAME_MAX_LEN || len >= NAME_MAX_LEN) return NAME_MAX_LEN;
+    for (size_t j = 0; j <= len; j++) row[j] = j;
+    for (size_t i = 1; i <= a.len; i++) {
+        size_t corner = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= len; j++) {
+            size_t cost = corner + (a.ptr[i - 1] != b[j - 1]);
+            corner = row[j];
+            if (row[j] + 1 < cost) cost = row[j] + 1;
+            if (row[j - 1] + 1 < cost) cost = row[j - 1] + 1;
+            row[j] = cost;
+        }
+    }
+    return row[len];
+}
+
+static sh_status unknown_flag(const sh_option_table *table, uint64_t command, sh_str name,
+                              sh_err *err)
+{
+    const char *near = NULL;
+    size_t best = 3;
+    for (size_t i = 0; i < table->count; i++) {
+        if ((table->rows[i].commands & command) == 0) continue;
+        size_t distance = edit_distance(name, sh_option_flag(&table->rows[i]));
+        if (distance < best) {
+            best = distance;
+            near = sh_option_flag(&table->rows[i]);
+        }
+    }
+    sh_err_set(err, SH_ERR_INPUT, "unknown flag --%.*s%s%s%s", (int)name.len, name.ptr,
+               near == NULL ? "" : "; did you mean --", near == NULL ? "" : near,
+               near == NULL ? "" : "?");
+    return err->status;
+}
+
+static const sh_option *row_of_command(const sh_options *opts, uint64_t command, sh_str flag)
+{
+    for (size_t i = 0; i < opts->table->count; i++) {
+        const sh_option *row = &opts->table->rows[i];
+        if ((row->commands & command) != 0 && sh_str_is(flag, sh_option_flag(row))) return row;
+    }
+    return NULL;
+}
+
+/* One flag at argv[i]; *used is 2 when its value stood in the next argument. */
+static sh_status flag_parse(sh_options *opts, uint64_t command, int argc, char **argv, int i,
+                            int *used, sh_err *err)
+{
+    sh_str rest = sh_str_of(argv[i] + 2), name;
+    bool has_value = strchr(argv[i], '=') != NULL;
+    if (!sh_str_cut(&rest, '=', &name)) name = rest;
+    const sh_option *row = row_of_command(opts, command, name);
+    sh_str value = rest;
+    *used = 1;
+    if (row == NULL && !has_value && sh_str_starts(name, SH_STR("no-"))) {
+        row = row_of_command(opts, command, sh_str_sub(name, 3, name.len));
+        if (row != NULL && row->type != SH_OPT_BOOL) row = NULL;
+        value = SH_STR("false");
+    } else if (row != NULL && row->type == SH_OPT_BOOL && !has_value) {
+        value = SH_STR("true");
+    } else if (row != NULL && !has_value) {
+        if (i + 1 >= argc)
+            return sh_err_set(err, SH_ERR_INPUT, "--%s needs a value", sh_option_flag(row));
+        value = sh_str_of(argv[i + 1]);
+        *used = 2;
+    }
+    if (row == NULL) return unknown_flag(opts->table, command, name, err);
+    char shown[NAME_MAX_LEN] = "--";
+    strncat(shown, sh_option_flag(row), sizeof(shown) - 3);
+    return option_take(opts, row, SH_FROM_FLAG, shown, value, err);
+}
+
+sh_status sh_options_parse_flags(sh_options *opts, uint64_t command, int argc, char **argv,
+                                 int *count_left, sh_err *err)
+{
+    int left = 0;
+    for (int i = 0; i < argc;) {
+        if (strcmp(argv[i], "--") == 0) {
+            while (++i < argc) argv[left++] = argv[i];
+            break;
+        }
+        if (strncmp(argv[i], "--", 2) != 0) {
+            argv[left++] = argv[i++];
+            continue;
+        }
+        int used;
+        sh_status status = flag_parse(opts, command, argc, argv, i, &used, err);
+        if (status != SH_OK) return status;
+        i += used;
+    }
+    *count_left = left;
+    return SH_OK;
+}
+
+sh_option_source sh_options_source(const sh_options *opts, const char *name)
+{
+    const sh_option *row = row_by_name(opts->table, sh_str_of(name));
+    SH_ASSERT(row != NULL);
+    return opts->states[row - opts->table->rows].source;
+}
+
+bool sh_options_given(const sh_options *opts, const char *name)
+{
+    return sh_options_source(opts, name) != SH_FROM_DEFAULT;
+}
+
+sh_str sh_options_notices(const sh_options *opts)
+{
+    return sh_buf_str(&opts->notices);
+}
+
+void sh_options_print(const sh_options *opts, uint64_t command, sh_buf *out)
+{
+    for (size_t i = 0; i < opts->table->count; i++) {
+        const sh_option *row = &opts->table->rows[i];
+        const struct value_state *state = &opts->states[i];
+        if ((row->commands & command) == 0) continue;
+        const char *text = state->text == NULL ? "" : state->text;
+        if (row->type == SH_OPT_SECRET && text[0] != '\0') text = "(hidden)";
+        sh_buf_addf(out, "%s = %s  # %s", row->name, text, source_names[state->source]);
+        if (state->source == SH_FROM_ENV || state->source == SH_FROM_DOTENV)
+            sh_buf_addf(out, " %s", state->alias);
+        sh_buf_add_char(out, '\n');
+    }
+}

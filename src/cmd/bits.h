@@ -1,0 +1,22 @@
+/* bits.h - one bit a command, and the sets that share options. */
+#ifndef SH_CMD_BITS_H
+#define SH_CMD_BITS_H
+
+#include <stdint.h>
+
+#define FOR_HELP (UINT64_C(1) << 0)
+#define FOR_COMPLETION (UINT64_C(1) << 1)
+#define FOR_TOKENIZE (UINT64_C(1) << 2)
+#define FOR_TEMPLATE (UINT64_C(1) << 3)
+#define FOR_LOGITS (UINT64_C(1) << 4)
+#define FOR_GENERATE (UINT64_C(1) << 5)
+#define FOR_CHAT (UINT64_C(1) << 6)
+#define FOR_INFO (UINT64_C(1) << 7)
+#define FOR_SYNTH (UINT64_C(1) << 8)
+#define FOR_BENCH (UINT64_C(1) << 9)
+
+#define FOR_ALL UINT64_MAX
+#define FOR_COMPUTE (FOR_LOGITS | FOR_GENERATE | FOR_CHAT | FOR_BENCH)
+#define FOR_MODEL (FOR_COMPUTE | FOR_TOKENIZE | FOR_TEMPLATE | FOR_INFO)
+
+#endif

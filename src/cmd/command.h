@@ -1,0 +1,47 @@
+/* command.h - what a subcommand is, and the list of them.
+ *
+ * A command is one short file: it reads the settings, calls the layers below, prints, and returns
+ * an exit code. Adding one takes a bit here, a row in commands.c, and its options in options.c. */
+#ifndef SH_CMD_COMMAND_H
+#define SH_CMD_COMMAND_H
+
+#include "base/option.h"
+#include "cmd/settings.h"
+
+/* What scripts can rely on. */
+enum {
+    SH_EXIT_OK = 0,
+    SH_EXIT_FAILED = 1,       /* bad input, a missing file, a refused request */
+    SH_EXIT_USAGE = 2,        /* unknown command, flag or value */
+    SH_EXIT_PEER = 3,         /* a rank was lost or could not join */
+    SH_EXIT_INTERRUPTED = 130 /* Ctrl-C */
+};
+
+typedef struct {
+    const sh_settings *settings;
+    const sh_options *options; /* where each value came from */
+    int argc;                  /* positional arguments */
+    char **argv;
+} sh_command_args;
+
+typedef struct {
+    uint64_t bit;
+    const char *name;
+    const char *arguments; /* as shown in help, such as "[TEXT]" */
+    int args_max;
+    const char *summary; /* one line */
+    const char *details; /* a paragraph for `help NAME`, or NULL */
+    int (*run)(const sh_command_args *args);
+} sh_command;
+
+extern const sh_command sh_commands[];
+extern const size_t sh_command_count;
+extern const sh_option_table sh_option_rows;
+
+/* Prints "shoal: <text>" on stderr and gives the exit code that fits the status. */
+int sh_command_fail(const sh_err *err);
+
+int sh_cmd_help(const sh_command_args *args);
+int sh_cmd_completion(const sh_command_args *args);
+
+#endif

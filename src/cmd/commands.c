@@ -1,0 +1,11 @@
+#include "cmd/bits.h"
+#include "cmd/command.h"
+
+const sh_command sh_commands[] = {
+    {FOR_HELP, "help", "[COMMAND]", 1, "show help, or all about one command", NULL, sh_cmd_help},
+    {FOR_COMPLETION, "completion", "bash|zsh|fish", 1,
+     "print a script that completes commands and flags",
+     "For bash: source <(shoal completion bash)", sh_cmd_completion},
+};
+
+const size_t sh_command_count = SH_COUNT_OF(sh_commands);

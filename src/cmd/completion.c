@@ -1,0 +1,76 @@
+/* Completion scripts, made from the same tables as everything else. */
+#include "cmd/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void flags_of(uint64_t command, const char *between, sh_buf *out)
+{
+    for (size_t i = 0; i < sh_option_rows.count; i++) {
+        const sh_option *row = &sh_option_rows.rows[i];
+        if ((row->commands & command) != 0)
+            sh_buf_addf(out, "--%s%s", sh_option_flag(row), between);
+    }
+}
+
+static void names(sh_buf *out)
+{
+    for (size_t i = 0; i < sh_command_count; i++) sh_buf_addf(out, "%s ", sh_commands[i].name);
+}
+
+static void bash(sh_buf *out)
+{
+    sh_buf_add_text(out, "_shoal() {\n  local cur=${COMP_WORDS[COMP_CWORD]} words\n"
+                         "  if [ \"$COMP_CWORD\" = 1 ]; then words=\"");
+    names(out);
+    sh_buf_add_text(out, "--version --help\"\n  else case ${COMP_WORDS[1]} in\n");
+    for (size_t i = 0; i < sh_command_count; i++) {
+        sh_buf_addf(out, "    %s) words=\"", sh_commands[i].name);
+        flags_of(sh_commands[i].bit, " ", out);
+        if (strcmp(sh_commands[i].name, "help") == 0) names(out);
+        sh_buf_add_text(out, "\";;\n");
+    }
+    sh_buf_add_text(out, "  esac; fi\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+                         "  [ ${#COMPREPLY[@]} != 0 ] || COMPREPLY=($(compgen -f -- \"$cur\"))\n}\n"
+                         "complete -F _shoal shoal\n");
+}
+
+static void zsh(sh_buf *out)
+{
+    sh_buf_add_text(out, "autoload -U +X bashcompinit && bashcompinit\n");
+    bash(out);
+}
+
+static void fish(sh_buf *out)
+{
+    for (size_t i = 0; i < sh_command_count; i++) {
+        const sh_command *cmd = &sh_commands[i];
+        sh_buf_addf(out, "complete -c shoal -n __fish_use_subcommand -a %s -d '%s'\n", cmd->name,
+                    cmd->summary);
+        for (size_t j = 0; j < sh_option_rows.count; j++) {
+            const sh_option *row = &sh_option_rows.rows[j];
+            if ((row->commands & cmd->bit) != 0)
+                sh_buf_addf(out, "complete -c shoal -n '__fish_seen_subcommand_from %s' -l %s\n",
+                            cmd->name, sh_option_flag(row));
+        }
+    }
+}
+
+int sh_cmd_completion(const sh_command_args *args)
+{
+    static const struct {
+        const char *shell;
+        void (*write)(sh_buf *out);
+    } shells[] = {{"bash", bash}, {"zsh", zsh}, {"fish", fish}};
+
+    for (size_t i = 0; args->argc == 1 && i < SH_COUNT_OF(shells); i++) {
+        if (strcmp(args->argv[0], shells[i].shell) != 0) continue;
+        sh_buf out = {0};
+        shells[i].write(&out);
+        fwrite(out.ptr, 1, out.len, stdout);
+        sh_buf_reset(&out);
+        return SH_EXIT_OK;
+    }
+    fprintf(stderr, "shoal: completion takes one of bash, zsh, fish\n");
+    return SH_EXIT_USAGE;
+}

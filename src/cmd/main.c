@@ -1,0 +1,124 @@
+/* Finds the command, gathers its settings from all sources, and runs it. */
+#include "base/log.h"
+#include "base/version.h"
+#include "cmd/command.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+extern char **environ;
+
+int sh_command_fail(const sh_err *err)
+{
+    fprintf(stderr, "shoal: %s\n", err->text);
+    switch (err->status) {
+    case SH_ERR_PEER:
+    case SH_ERR_GROUP: return SH_EXIT_PEER;
+    case SH_ERR_CANCELLED: return SH_EXIT_INTERRUPTED;
+    default: return SH_EXIT_FAILED;
+    }
+}
+
+static int usage_fail(const sh_err *err, const char *name)
+{
+    fprintf(stderr, "shoal: %s\nshoal: `shoal help%s%s` shows what is allowed\n", err->text,
+            name == NULL ? "" : " ", name == NULL ? "" : name);
+    return SH_EXIT_USAGE;
+}
+
+static const sh_command *command_find(const char *name)
+{
+    for (size_t i = 0; i < sh_command_count; i++)
+        if (strcmp(sh_commands[i].name, name) == 0) return &sh_commands[i];
+    return NULL;
+}
+
+static sh_log_level log_level_of(const char *text)
+{
+    switch (text[0]) {
+    case 'e':
+    case 'E':
+    case 'C': return SH_LOG_ERROR;
+    case 'w':
+    case 'W': return SH_LOG_WARN;
+    case 'd':
+    case 'D': return SH_LOG_DEBUG;
+    default: return SH_LOG_INFO;
+    }
+}
+
+/* Flags come first since they name the files; which value wins does not depend on this order. */
+static sh_status settings_gather(sh_options *opts, const sh_command *cmd, sh_settings *settings,
+                                 sh_command_args *args, sh_err *err)
+{
+    sh_status status = sh_options_parse_flags(opts, cmd->bit, args->argc, args->argv, &args->argc,
+                                              err);
+    if (status == SH_OK) status = sh_options_parse_env(opts, environ, err);
+    bool named = settings->env_file != NULL;
+    if (status == SH_OK)
+        status = sh_options_parse_dotenv(opts, named ? settings->env_file : ".env", named, err);
+    if (status == SH_OK && settings->config != NULL)
+        status = sh_options_parse_file(opts, settings->config, err);
+    if (status == SH_OK && args->argc > cmd->args_max)
+        status = sh_err_set(err, SH_ERR_INPUT, "'%s' is one argument too many for %s",
+                            args->argv[cmd->args_max], cmd->name);
+    return status;
+}
+
+static void notices_log(const sh_options *opts)
+{
+    sh_str rest = sh_options_notices(opts), line;
+    while (sh_str_cut(&rest, '\n', &line)) SH_LOGI("%.*s", (int)line.len, line.ptr);
+}
+
+static int command_run(const sh_command *cmd, int argc, char **argv)
+{
+    sh_settings settings = {0};
+    sh_options *opts = sh_options_create(&sh_option_rows, &settings);
+    sh_command_args args = {.settings = &settings, .options = opts, .argc = argc, .argv = argv};
+    sh_err err;
+    int code;
+    if (settings_gather(opts, cmd, &settings, &args, &err) != SH_OK) {
+        code = usage_fail(&err, cmd->name);
+    } else if (settings.help) {
+        char *name = (char *)cmd->name;
+        code = sh_cmd_help(&(sh_command_args){.settings = &settings, .argc = 1, .argv = &name});
+    } else if (settings.print_config) {
+        sh_buf out = {0};
+        sh_options_print(opts, cmd->bit, &out);
+        fwrite(out.ptr, 1, out.len, stdout);
+        sh_buf_reset(&out);
+        code = SH_EXIT_OK;
+    } else {
+        sh_log_set_level(log_level_of(settings.log_level));
+        notices_log(opts);
+        code = cmd->run(&args);
+    }
+    sh_options_free(opts);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    const char *name = argc < 2 ? "--help" : argv[1];
+    if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
+        printf("shoal %s\n", sh_version());
+        return SH_EXIT_OK;
+    }
+    bool help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+    const sh_command *cmd = command_find(help ? "help" : name);
+    if (cmd == NULL) {
+        sh_err err;
+        sh_err_set(&err, SH_ERR_INPUT, "there is no command '%s'", name);
+        return usage_fail(&err, NULL);
+    }
+    int skip = argc < 2 ? 1 : 2;
+    int code = command_run(cmd, argc - skip, argv + skip);
+    if (fflush(stdout) != 0 && code == SH_EXIT_OK) {
+        fprintf(stderr, "shoal: the output could not be written\n");
+        return SH_EXIT_FAILED;
+    }
+    return code;
+}

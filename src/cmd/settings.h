@@ -1,0 +1,59 @@
+/* settings.h - every setting of the program, filled from the option table (options.c). */
+#ifndef SH_CMD_SETTINGS_H
+#define SH_CMD_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    /* every command */
+    bool help;
+    bool print_config;
+    const char *config;
+    const char *env_file;
+    const char *log_level;
+
+    /* help */
+    bool markdown;
+
+    /* text */
+    const char *model;
+    const char *tokenizer;
+    const char *template;
+    bool decode;
+    bool special;
+    bool pieces;
+    bool jsonl;
+
+    /* computing */
+    int64_t threads;
+    const char *cpu;
+    const char *activations;
+    const char *kv_format;
+    int64_t context;
+
+    /* generate, chat, logits */
+    const char *prompt;
+    const char *chat;
+    const char *ids;
+    const char *out;
+    const char *system;
+    int64_t max_tokens;
+    double temperature;
+    int64_t top_k;
+    double top_p;
+    double min_p;
+    int64_t seed;
+    bool json;
+
+    /* bench, synth */
+    int64_t bench_prompt;
+    int64_t bench_generate;
+    int64_t rounds;
+    bool profile;
+    const char *shape;
+    int64_t bits;
+    int64_t group;
+} sh_settings;
+
+#endif
