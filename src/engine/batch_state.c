@@ -81,7 +81,7 @@ static sh_status seq_apply(sh_batch_state *b, const sh_step_seq *q, const int32_
     return SH_OK;
 }
 
-sh_status sh_batch_state_apply(sh_batch_state *b, const sh_step *step, sh_span *spans,
+sh_status sh_batch_state_apply(sh_batch_state *b, const sh_step_plan *step, sh_span *spans,
                                int32_t *positions, sh_err *err)
 {
     for (int i = 0; i < step->leave_count; i++) slot_empty(b, step->leaves[i]);

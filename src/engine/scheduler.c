@@ -275,7 +275,7 @@ static int ban_ends(const sh_sched *s, const sh_engine_request *q, sh_adjust *ou
     return count;
 }
 
-static void add_draw(sh_sched *s, sh_step *step, const sh_sequence *seq, int known)
+static void add_draw(sh_sched *s, sh_step_plan *step, const sh_sequence *seq, int known)
 {
     const sh_engine_request *q = &seq->request;
     sh_step_draw *d = &step->draws[step->draw_count++];
@@ -290,7 +290,7 @@ static void add_draw(sh_sched *s, sh_step *step, const sh_sequence *seq, int kno
 }
 
 /* Puts `count` tokens of a sequence into the plan; the blocks are there. */
-static void add_tokens(sh_sched *s, sh_step *step, sh_sequence *seq, int count)
+static void add_tokens(sh_sched *s, sh_step_plan *step, sh_sequence *seq, int count)
 {
     sh_step_seq *q = &step->seqs[step->seq_count++];
     bool last = seq->computed + count >= seq->count;
@@ -316,7 +316,7 @@ static bool decoding(const sh_sequence *seq)
 
 /* One token of a decoding sequence, and drafts while the step is small. False when it had to end.
  */
-static bool plan_decode(sh_sched *s, sh_step *step, sh_sequence *seq)
+static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
 {
     enum {
         DRAFT_TOKENS = 16
@@ -339,14 +339,14 @@ static bool plan_decode(sh_sched *s, sh_step *step, sh_sequence *seq)
     return true;
 }
 
-static bool step_full(const sh_step *step)
+static bool step_full(const sh_step_plan *step)
 {
     return step->seq_count == step->room.slots ||
            step->draw_count + 1 + SH_DRAFTS_MAX > step->room.draws ||
            step->token_count >= step->room.tokens;
 }
 
-static void plan_running(sh_sched *s, sh_step *step, bool decodes, int *budget)
+static void plan_running(sh_sched *s, sh_step_plan *step, bool decodes, int *budget)
 {
     for (sh_sequence *seq = s->running.first, *next; seq != NULL && !step_full(step); seq = next) {
         if (seq->in_flight || decoding(seq) != decodes) {
@@ -413,7 +413,7 @@ static void admit(sh_sched *s, sh_sequence *seq, int slot)
     s->stats.cached_tokens += (uint64_t)seq->cached_tokens;
 }
 
-static void plan_waiting(sh_sched *s, sh_step *step, int *budget)
+static void plan_waiting(sh_sched *s, sh_step_plan *step, int *budget)
 {
     int least = 0;
     uint64_t order = 0;
@@ -438,7 +438,7 @@ static void plan_waiting(sh_sched *s, sh_step *step, int *budget)
 }
 
 /* Prompt tokens that a step may take without holding running streams up for too long. */
-static int chunk_budget(const sh_sched *s, const sh_step *step)
+static int chunk_budget(const sh_sched *s, const sh_step_plan *step)
 {
     int room = s->opts.room.tokens - step->token_count;
     if (step->token_count == 0 || s->token_s <= 0) return room;
@@ -447,7 +447,7 @@ static int chunk_budget(const sh_sched *s, const sh_step *step)
     return chunk < room ? chunk : room;
 }
 
-bool sh_sched_plan(sh_sched *s, sh_step *step)
+bool sh_sched_plan(sh_sched *s, sh_step_plan *step)
 {
     sh_step_clear(step);
     each(s, expire_one, NULL);
@@ -530,7 +530,7 @@ static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks)
     if (!open) sequence_done(s, seq, finish);
 }
 
-void sh_sched_commit(sh_sched *s, const sh_step *step, const sh_pick *picks, double step_s)
+void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks, double step_s)
 {
     if (step->token_count >= 2 * CHUNK_MIN) {
         double cost = step_s / step->token_count;

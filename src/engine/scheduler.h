@@ -57,10 +57,11 @@ void sh_sched_forget(sh_sched *sched, uint64_t owner);
 void sh_sched_fail_all(sh_sched *sched, const sh_err *why);
 
 /* Fills the plan (but for number and fingerprint). False when there is nothing to run now. */
-bool sh_sched_plan(sh_sched *sched, sh_step *step);
+bool sh_sched_plan(sh_sched *sched, sh_step_plan *step);
 
 /* What a plan brought: a pick for each of its draws, and how long it took. */
-void sh_sched_commit(sh_sched *sched, const sh_step *step, const sh_pick *picks, double step_s);
+void sh_sched_commit(sh_sched *sched, const sh_step_plan *step, const sh_pick *picks,
+                     double step_s);
 
 /* Something waits or runs. */
 bool sh_sched_busy(const sh_sched *sched);

@@ -26,7 +26,7 @@ static void *copy(const void *data, size_t count, size_t size)
 
 sh_sequence *sh_sequence_create(const sh_engine_request *q, int context)
 {
-    SH_ASSERT(q->prompt_count > 0 && q->prompt_count < (size_t)context);
+    SH_ASSERT(q->prompt_count > 0 && q->prompt_count < (size_t)context && q->max_tokens > 0);
     sh_sequence *seq = sh_alloc(sizeof(*seq));
     seq->request = *q;
     seq->slot = seq->cached_tokens = -1;

@@ -8,20 +8,26 @@
 
 enum { STEP_MAGIC = 0x50455453 };
 
-sh_step *sh_step_create(const sh_step_room *room)
+/* Sequences may share blocks, so a plan can name more of them than there are. */
+static size_t plan_blocks(const sh_step_room *room)
 {
-    sh_step *s = sh_alloc(sizeof(*s));
+    return (size_t)room->slots * (size_t)room->seq_blocks;
+}
+
+sh_step_plan *sh_step_create(const sh_step_room *room)
+{
+    sh_step_plan *s = sh_alloc(sizeof(*s));
     s->room = *room;
     s->seqs = sh_alloc_array((size_t)room->slots, sizeof(*s->seqs));
     s->tokens = sh_alloc_array((size_t)room->tokens, sizeof(*s->tokens));
     s->draws = sh_alloc_array((size_t)room->draws, sizeof(*s->draws));
     s->adjusts = sh_alloc_array((size_t)room->adjusts, sizeof(*s->adjusts));
-    s->blocks = sh_alloc_array((size_t)room->blocks, sizeof(*s->blocks));
+    s->blocks = sh_alloc_array(plan_blocks(room), sizeof(*s->blocks));
     s->leaves = sh_alloc_array((size_t)room->slots, sizeof(*s->leaves));
     return s;
 }
 
-void sh_step_free(sh_step *s)
+void sh_step_free(sh_step_plan *s)
 {
     if (s == NULL) return;
     free(s->seqs);
@@ -33,7 +39,7 @@ void sh_step_free(sh_step *s)
     free(s);
 }
 
-void sh_step_clear(sh_step *s)
+void sh_step_clear(sh_step_plan *s)
 {
     s->seq_count = s->token_count = s->draw_count = s->adjust_count = s->block_count =
         s->leave_count = 0;
@@ -68,7 +74,7 @@ static void put_seq(sh_buf *out, const sh_step_seq *q)
     sh_put_uint(out, (uint64_t)q->fresh | (uint64_t)q->long_rope << 1, 1);
 }
 
-void sh_step_pack(const sh_step *s, sh_buf *out)
+void sh_step_pack(const sh_step_plan *s, sh_buf *out)
 {
     put_int(out, STEP_MAGIC);
     sh_put_uint(out, s->step, 8);
@@ -115,7 +121,7 @@ static void get_draw(sh_reader *r, sh_step_draw *d, int adjusts)
     if (d->draw.logprobs > SH_TOP_LOGPROBS_MAX) r->failed = true;
 }
 
-static void get_seq(sh_reader *r, const sh_step *s, sh_step_seq *q)
+static void get_seq(sh_reader *r, const sh_step_plan *s, sh_step_seq *q)
 {
     q->slot = get_bounded(r, s->room.slots - 1);
     q->pos = get_bounded(r, (int64_t)s->room.seq_blocks * SH_KV_BLOCK);
@@ -129,7 +135,7 @@ static void get_seq(sh_reader *r, const sh_step *s, sh_step_seq *q)
 }
 
 /* The parts of the sequences must add up to the whole. */
-static bool sums_match(const sh_step *s)
+static bool sums_match(const sh_step_plan *s)
 {
     int64_t tokens = 0, draws = 0, blocks = 0, adjusts = 0;
     for (int i = 0; i < s->seq_count; i++) {
@@ -142,7 +148,7 @@ static bool sums_match(const sh_step *s)
            adjusts == s->adjust_count;
 }
 
-static void get_body(sh_reader *r, sh_step *s, int32_t vocab)
+static void get_body(sh_reader *r, sh_step_plan *s, int32_t vocab)
 {
     for (int i = 0; i < s->seq_count; i++) get_seq(r, s, &s->seqs[i]);
     for (int i = 0; i < s->draw_count; i++) get_draw(r, &s->draws[i], s->adjust_count);
@@ -158,7 +164,7 @@ static void get_body(sh_reader *r, sh_step *s, int32_t vocab)
     get_ints(r, s->leaves, s->leave_count, s->room.slots - 1);
 }
 
-sh_status sh_step_unpack(sh_str bytes, int32_t vocab, sh_step *s, sh_err *err)
+sh_status sh_step_unpack(sh_str bytes, int32_t vocab, sh_step_plan *s, sh_err *err)
 {
     sh_reader r = sh_reader_of(bytes);
     uint64_t magic = sh_get_uint(&r, 4);
@@ -169,7 +175,7 @@ sh_status sh_step_unpack(sh_str bytes, int32_t vocab, sh_step *s, sh_err *err)
     s->token_count = get_bounded(&r, s->room.tokens);
     s->draw_count = get_bounded(&r, s->room.draws);
     s->adjust_count = get_bounded(&r, s->room.adjusts);
-    s->block_count = get_bounded(&r, s->room.blocks);
+    s->block_count = get_bounded(&r, (int64_t)plan_blocks(&s->room));
     s->leave_count = get_bounded(&r, s->room.slots);
     if (magic == STEP_MAGIC && !r.failed) get_body(&r, s, vocab);
     sh_status status = sh_get_end(&r, "step plan", err);

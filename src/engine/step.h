@@ -55,15 +55,15 @@ typedef struct {
     sh_adjust *adjusts; /* of all draws, in their order */
     int32_t *blocks;
     int32_t *leaves; /* slots that are given up, before anything else */
-} sh_step;
+} sh_step_plan;
 
-sh_step *sh_step_create(const sh_step_room *room);
-void sh_step_free(sh_step *step);
-void sh_step_clear(sh_step *step); /* empty, same step number */
+sh_step_plan *sh_step_create(const sh_step_room *room);
+void sh_step_free(sh_step_plan *step);
+void sh_step_clear(sh_step_plan *step); /* empty, same step number */
 
-void sh_step_pack(const sh_step *step, sh_buf *out);
+void sh_step_pack(const sh_step_plan *step, sh_buf *out);
 /* Checks every count against the room; tokens and blocks too. */
-SH_MUST_CHECK sh_status sh_step_unpack(sh_str bytes, int32_t vocab, sh_step *out, sh_err *err);
+SH_MUST_CHECK sh_status sh_step_unpack(sh_str bytes, int32_t vocab, sh_step_plan *out, sh_err *err);
 
 typedef struct sh_batch_state sh_batch_state;
 
@@ -72,7 +72,7 @@ void sh_batch_state_free(sh_batch_state *state);
 
 /* Applies a plan and fills spans [room.slots] and positions [room.tokens] for the forward pass. An
  * error means that plan and state do not fit together; the state is then of no more use. */
-SH_MUST_CHECK sh_status sh_batch_state_apply(sh_batch_state *state, const sh_step *step,
+SH_MUST_CHECK sh_status sh_batch_state_apply(sh_batch_state *state, const sh_step_plan *step,
                                              sh_span *spans, int32_t *positions, sh_err *err);
 
 /* Of the state as it is now. */
