@@ -4,6 +4,7 @@
 #include "text/output.h"
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "text/output_parts.h"
 
 #include <stdlib.h>
@@ -281,15 +282,6 @@ bool output_name_set(sh_buf *to, sh_str name)
     return true;
 }
 
-/* splitmix64: the ids of one output differ, and so do those of two seeds. */
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
 static void make_id(sh_output *o)
 {
     static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -297,7 +289,7 @@ static void make_id(sh_output *o)
 
     if (len == 24) sh_buf_add_text(&o->id, "call_");
     for (int i = 0; i < len; i++)
-        sh_buf_add_char(&o->id, letters[next_random(&o->opts.id_seed) % (sizeof(letters) - 1)]);
+        sh_buf_add_char(&o->id, letters[sh_mix64(o->opts.id_seed++) % (sizeof(letters) - 1)]);
 }
 
 void output_call_begin(sh_output *o)
