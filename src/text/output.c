@@ -133,6 +133,7 @@ void output_call_reset(sh_output *o)
 
 static bool open_call(sh_output *o, size_t marker_len)
 {
+    if (marker_len > 0) o->in_list = false;
     o->pos += marker_len;
     o->head_pos = o->pos;
     output_call_reset(o);
@@ -165,7 +166,6 @@ static bool step_text(sh_output *o)
     sh_str rest = output_rest(o);
     size_t at = output_mark_find(rest, marks, (int)SH_COUNT_OF(marks), &which);
     if (at > 0) return pass(o, SH_OUTPUT_CONTENT, at); /* which may end `fresh`: look again */
-    o->in_list = false;
     switch (which) {
     case 0: return open_reasoning(o);
     case 1: return open_section(o);
@@ -214,6 +214,7 @@ static bool leave_calls(sh_output *o)
 {
     output_text(o, SH_OUTPUT_CONTENT, sh_str_sub(sh_buf_str(&o->buf), o->start, o->pos - o->start));
     output_commit(o);
+    o->in_list = false;
     return output_to_text(o);
 }
 

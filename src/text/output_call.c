@@ -185,7 +185,7 @@ static bool end_value(sh_output *o)
         o->has_args = true;
         return o->name.len > 0 ? finish_call(o) : true;
     case MEMBER_ID:
-        if (!o->begun && !o->whole && token_string(o, &o->scratch))
+        if (token_string(o, &o->scratch)) /* too late for a call that has begun, and no loss */
             (void)output_name_set(&o->id, sh_buf_str(&o->scratch));
         return true;
     default: return true;

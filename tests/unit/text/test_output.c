@@ -249,6 +249,14 @@ TEST(gives_broken_hermes_calls_back_as_content)
                  "[C]<tool_call>{\"name\":\"f\",\"arguments\":[1]}"},
                 {"hermes", "none", "<tool_call>{\"name\":\"f\",\"arguments\":\"[1]\"}",
                  "[C]<tool_call>{\"name\":\"f\",\"arguments\":\"[1]\"}"},
+                {"hermes", "none", "<tool_call>{\"arguments\":{},\"arguments\":{},\"name\":\"f\"}",
+                 "[C]<tool_call>{\"arguments\":{},\"arguments\":{},\"name\":\"f\"}"},
+                {"hermes", "none",
+                 "<tool_call>[{\"name\":\"now\"} <tool_call>{\"name\":\"now\"}</tool_call>]",
+                 "[B now][A]{}[E][B now][A]{}[E][C]]"},
+                {"hermes", "none",
+                 "<tool_call>[{\"name\":\"now\"} x <tool_call>[{\"name\":\"now\"}]",
+                 "[B now][A]{}[E][C] x[B now][A]{}[E]"},
                 {"hermes", "none", "<tool_cal", "[C]<tool_cal"});
 }
 
@@ -467,6 +475,22 @@ TEST(bounds_what_it_waits_for)
         check_cases(&(output_case){openers[i][0], "none", text, expected}, 1);
         memset(text, 'x', 64);
     }
+}
+
+TEST(bounds_the_names_of_parameters)
+{
+    char text[400] = "<tool_call>now<arg_key>", expected[1000];
+    UNUSED_STATE;
+    size_t len = strlen(text);
+    memset(text + len, 'k', 300);
+    snprintf(expected, sizeof(expected), "[B now][A]{[X][C]%s", text);
+    check_cases(&(output_case){"glm", "none", text, expected}, 1);
+    strcpy(text + len + 257, "</arg_key>");
+    snprintf(expected, sizeof(expected), "[B now][A]{[X][C]%s", text);
+    check_cases(&(output_case){"glm", "none", text, expected}, 1);
+    memcpy(text + len + 256, "</arg_key>", 10);
+    snprintf(expected, sizeof(expected), "[B now][A]{\"%.256s\": [X][C]%s", text + len, text);
+    check_cases(&(output_case){"glm", "none", text, expected}, 1);
 }
 
 TEST(refuses_json_that_is_nested_too_deep)
@@ -704,6 +728,7 @@ int main(void)
         cmocka_unit_test(reads_kimi_calls),
         cmocka_unit_test(reads_harmony_messages),
         cmocka_unit_test(bounds_what_it_waits_for),
+        cmocka_unit_test(bounds_the_names_of_parameters),
         cmocka_unit_test(refuses_json_that_is_nested_too_deep),
         cmocka_unit_test(holds_back_no_more_than_a_possible_marker),
         cmocka_unit_test(streams_arguments_as_they_come),
