@@ -154,14 +154,11 @@ static bool token_args(sh_output *o)
         output_call_args(o, SH_STR("{}"));
         return true;
     }
-    cJSON *item = NULL;
-    sh_err err;
     if (!token_string(o, &o->scratch)) return false;
-    if (sh_json_parse(sh_buf_str(&o->scratch), "arguments", &item, &err) != SH_OK) return false;
-    bool ok = cJSON_IsObject(item);
-    cJSON_Delete(item);
-    if (ok) output_call_args(o, sh_buf_str(&o->scratch));
-    return ok;
+    sh_str args = sh_str_trim(sh_buf_str(&o->scratch));
+    if (output_json_type(args) != OUTPUT_TYPE_OBJECT) return false;
+    output_call_args(o, args);
+    return true;
 }
 
 static bool name_known(sh_output *o)

@@ -53,6 +53,16 @@ struct sh_output_tools {
     bool short_ids; /* the template wants ids of 9 letters and digits */
 };
 
+enum {
+    OUTPUT_TYPE_STRING = 1,
+    OUTPUT_TYPE_NUMBER = 2,
+    OUTPUT_TYPE_BOOLEAN = 4,
+    OUTPUT_TYPE_NULL = 8,
+    OUTPUT_TYPE_OBJECT = 16,
+    OUTPUT_TYPE_ARRAY = 32,
+    OUTPUT_TYPE_ANY = 63,
+};
+
 typedef enum { MEMBER_NAME, MEMBER_ARGS, MEMBER_ID, MEMBER_OTHER } output_member;
 
 struct sh_output {
@@ -125,6 +135,7 @@ bool output_step_args(sh_output *o); /* the object alone: the name is known */
 /* output_tags.c: those whose arguments stand between tags; and the request's tools. */
 bool output_step_tags(sh_output *o);
 const cJSON *output_tool_find(const sh_output *o, sh_str name);
+unsigned output_json_type(sh_str text); /* of a text that is JSON as a whole, else 0 */
 
 /* output_harmony.c */
 bool output_step_harmony(sh_output *o);

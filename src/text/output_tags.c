@@ -6,16 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    TYPE_STRING = 1,
-    TYPE_NUMBER = 2,
-    TYPE_BOOLEAN = 4,
-    TYPE_NULL = 8,
-    TYPE_OBJECT = 16,
-    TYPE_ARRAY = 32,
-    TYPE_ANY = 63,
-    SCHEMA_DEPTH_MAX = 8,
-};
+enum { SCHEMA_DEPTH_MAX = 8 };
 
 const cJSON *output_tool_find(const sh_output *o, sh_str name)
 {
@@ -30,66 +21,61 @@ const cJSON *output_tool_find(const sh_output *o, sh_str name)
     return NULL;
 }
 
-static unsigned type_named(const cJSON *item)
+static unsigned schema_types(const cJSON *schema, int depth);
+
+static unsigned type_of_name(const cJSON *item, int depth)
 {
     static const struct {
         const char *name;
         unsigned type;
-    } types[] = {{"string", TYPE_STRING},   {"number", TYPE_NUMBER}, {"integer", TYPE_NUMBER},
-                 {"boolean", TYPE_BOOLEAN}, {"null", TYPE_NULL},     {"object", TYPE_OBJECT},
-                 {"array", TYPE_ARRAY}};
+    } types[] = {{"string", OUTPUT_TYPE_STRING},  {"number", OUTPUT_TYPE_NUMBER},
+                 {"integer", OUTPUT_TYPE_NUMBER}, {"boolean", OUTPUT_TYPE_BOOLEAN},
+                 {"null", OUTPUT_TYPE_NULL},      {"object", OUTPUT_TYPE_OBJECT},
+                 {"array", OUTPUT_TYPE_ARRAY}};
 
+    (void)depth;
     for (size_t i = 0; cJSON_IsString(item) && i < SH_COUNT_OF(types); i++)
         if (strcmp(item->valuestring, types[i].name) == 0) return types[i].type;
-    return TYPE_ANY;
+    return OUTPUT_TYPE_ANY;
 }
 
-static unsigned type_of_value(const cJSON *item)
+static unsigned type_of_value(const cJSON *item, int depth)
 {
+    (void)depth;
     switch (item->type & 0xff) {
-    case cJSON_String: return TYPE_STRING;
-    case cJSON_Number: return TYPE_NUMBER;
-    case cJSON_NULL: return TYPE_NULL;
-    case cJSON_Object: return TYPE_OBJECT;
-    case cJSON_Array: return TYPE_ARRAY;
-    default: return TYPE_BOOLEAN;
+    case cJSON_String: return OUTPUT_TYPE_STRING;
+    case cJSON_Number: return OUTPUT_TYPE_NUMBER;
+    case cJSON_NULL: return OUTPUT_TYPE_NULL;
+    case cJSON_Object: return OUTPUT_TYPE_OBJECT;
+    case cJSON_Array: return OUTPUT_TYPE_ARRAY;
+    default: return OUTPUT_TYPE_BOOLEAN;
     }
 }
 
-static unsigned schema_types(const cJSON *schema, int depth);
+/* The words of a schema that tell types, and how each item of their lists tells them. */
+static const struct {
+    const char *key;
+    unsigned (*types)(const cJSON *item, int depth);
+} schema_words[] = {{"type", type_of_name},
+                    {"enum", type_of_value},
+                    {"anyOf", schema_types},
+                    {"oneOf", schema_types}};
 
-/* All that the items of a list allow, each read by its own kind of list. */
-static unsigned list_types(const cJSON *list, int kind, int depth)
-{
-    unsigned types = 0;
-    const cJSON *item;
-    cJSON_ArrayForEach(item, list)
-    {
-        types |= kind == 0   ? type_named(item)
-                 : kind == 1 ? type_of_value(item)
-                             : schema_types(item, depth + 1);
-    }
-    return types;
-}
-
-/* The types that a JSON schema allows, as far as its outer words tell. */
 static unsigned schema_types(const cJSON *schema, int depth)
 {
-    static const struct {
-        const char *key;
-        int kind;
-    } lists[] = {{"type", 0}, {"enum", 1}, {"anyOf", 2}, {"oneOf", 2}};
+    bool nullable = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(schema, "nullable"));
+    unsigned types = 0;
 
-    if (depth > SCHEMA_DEPTH_MAX) return TYPE_ANY;
-    unsigned null = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(schema, "nullable")) ? TYPE_NULL
-                                                                                       : 0;
-    for (size_t i = 0; i < SH_COUNT_OF(lists); i++) {
-        const cJSON *item = cJSON_GetObjectItemCaseSensitive(schema, lists[i].key);
-        if (cJSON_IsString(item) && lists[i].kind == 0) return type_named(item) | null;
-        unsigned types = cJSON_IsArray(item) ? list_types(item, lists[i].kind, depth) : 0;
-        if (types != 0) return types | null;
+    if (depth > SCHEMA_DEPTH_MAX) return OUTPUT_TYPE_ANY;
+    for (size_t i = 0; i < SH_COUNT_OF(schema_words) && types == 0; i++) {
+        const cJSON *word = cJSON_GetObjectItemCaseSensitive(schema, schema_words[i].key), *item;
+        if (cJSON_IsString(word))
+            types = type_of_name(word, depth);
+        else
+            cJSON_ArrayForEach(item, word) types |= schema_words[i].types(item, depth + 1);
     }
-    return TYPE_ANY;
+    if (types == 0) return OUTPUT_TYPE_ANY;
+    return types | (nullable ? OUTPUT_TYPE_NULL : 0);
 }
 
 static unsigned parameter_types(const sh_output *o, const char *key)
@@ -130,8 +116,7 @@ static void send_escaped(sh_output *o, const char *front, sh_str text, const cha
     output_call_args(o, sh_buf_str(&o->scratch));
 }
 
-/* The type of a text that is JSON as a whole, or 0. */
-static unsigned json_type(sh_str text)
+unsigned output_json_type(sh_str text)
 {
     sh_json_scan scan;
     sh_json_scan_result result = SH_JSON_SCAN_MORE;
@@ -143,14 +128,14 @@ static unsigned json_type(sh_str text)
         result = sh_json_scan_feed(&scan, text.ptr[i]);
     /* Only a space can show that a number has ended. */
     if (result == SH_JSON_SCAN_MORE && sh_json_scan_feed(&scan, ' ') == SH_JSON_SCAN_OVER)
-        return TYPE_NUMBER;
+        return OUTPUT_TYPE_NUMBER;
     if (result != SH_JSON_SCAN_DONE || i != text.len) return 0;
     switch (text.ptr[0]) {
-    case '{': return TYPE_OBJECT;
-    case '[': return TYPE_ARRAY;
-    case '"': return TYPE_STRING;
-    case 'n': return TYPE_NULL;
-    default: return TYPE_BOOLEAN;
+    case '{': return OUTPUT_TYPE_OBJECT;
+    case '[': return OUTPUT_TYPE_ARRAY;
+    case '"': return OUTPUT_TYPE_STRING;
+    case 'n': return OUTPUT_TYPE_NULL;
+    default: return OUTPUT_TYPE_BOOLEAN;
     }
 }
 
@@ -168,10 +153,10 @@ static void send_value(sh_output *o)
     sh_str text = sh_buf_str(&o->token), value = sh_str_trim(text);
     unsigned types = o->types;
 
-    if ((types & TYPE_STRING) == 0) value = python_constant(value);
+    if ((types & OUTPUT_TYPE_STRING) == 0) value = python_constant(value);
     /* A quoted text where the schema wants a string is that string, quotes and all. */
-    if (types != TYPE_ANY) types &= ~(unsigned)TYPE_STRING;
-    if ((json_type(value) & types) != 0)
+    if (types != OUTPUT_TYPE_ANY) types &= ~(unsigned)OUTPUT_TYPE_STRING;
+    if ((output_json_type(value) & types) != 0)
         output_call_args(o, value);
     else
         send_escaped(o, "\"", text, "\"");
@@ -192,13 +177,13 @@ static bool step_value(sh_output *o)
     size_t at = output_mark_find(rest, tags->value_end, 2, &which);
 
     rest.len = at;
-    if (o->types != TYPE_STRING)
+    if (o->types != OUTPUT_TYPE_STRING)
         sh_buf_add_str(&o->token, rest);
     else if (at > 0)
         send_escaped(o, "", rest, "");
     o->pos += at;
     if (which < 0) return wait_or_fail(o);
-    if (o->types != TYPE_STRING)
+    if (o->types != OUTPUT_TYPE_STRING)
         send_value(o);
     else
         output_call_args(o, SH_STR("\""));
@@ -222,7 +207,7 @@ static bool step_value_open(sh_output *o)
         if (o->buf.ptr[o->pos] == '\n') o->pos++;
     }
     sh_buf_clear(&o->token);
-    if (o->types == TYPE_STRING) output_call_args(o, SH_STR("\""));
+    if (o->types == OUTPUT_TYPE_STRING) output_call_args(o, SH_STR("\""));
     o->step = step_value;
     return true;
 }

@@ -655,62 +655,6 @@ TEST(is_linear_in_hostile_output)
     }
 }
 
-TEST(detects_the_dialect_of_a_template)
-{
-    static const struct {
-        const char *text, *model_type, *reasoning, *tools;
-    } cases[] = {
-        {"{{ '<tool_call>' }} {{ '</think>' }}", NULL, "think", "hermes"},
-        {"<tool_call>{name}\n<arg_key>", "glm4_moe", "think", "glm"},
-        {"<tool_call>\n<function=f>\n<parameter=p>", "qwen3_moe", "think", "qwen3_coder"},
-        {"{{ '<|channel|>analysis' }}", "gpt_oss", "harmony", "harmony"},
-        {"[AVAILABLE_TOOLS][TOOL_CALLS]", "mistral", "none", "mistral"},
-        {"[THINK] [TOOL_CALLS]", "mistral", "mistral", "mistral"},
-        {"<think> " DS_BEGIN, "qwen2", "think", "deepseek"},
-        {KIMI_BEGIN, "kimi_k2", "think", "kimi_k2"},
-        {"{{ '<|python_tag|>' }}", "llama", "none", "llama3"},
-        {"{\"name\": function name, \"parameters\": dictionary", "llama", "none", "llama3"},
-        {"<longcat_think><longcat_tool_call>", NULL, "longcat", "longcat"},
-        {"<|channel>thought", "gemma4", "gemma", "none"},
-        {"<|tool_call|>", NULL, "none", "granite"},
-        {"", "gpt_oss", "harmony", "harmony"},
-        {"", "qwen3", "think", "hermes"},
-        {"{{ messages }}", "llama", "none", "none"},
-        {"", NULL, "none", "none"},
-    };
-    UNUSED_STATE;
-    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
-        sh_output_dialect d = sh_output_dialect_detect(sh_str_of(cases[i].text),
-                                                       cases[i].model_type);
-        assert_string_equal(sh_output_reasoning_name(d.reasoning), cases[i].reasoning);
-        assert_string_equal(sh_output_tools_name(d.tools), cases[i].tools);
-    }
-}
-
-TEST(refuses_dialects_it_does_not_know)
-{
-    const sh_output_tools *tools = NULL;
-    const sh_output_reasoning *reasoning = NULL;
-    sh_err err;
-    UNUSED_STATE;
-    CHECK_FAILS(sh_output_tools_named("xml", &tools, &err), err,
-                "'xml' is not one of none, harmony");
-    CHECK_FAILS(sh_output_reasoning_named("", &reasoning, &err), err, "think");
-}
-
-TEST(sees_that_the_prompt_opened_the_reasoning)
-{
-    sh_output_dialect think = dialect_of("none", "think"),
-                      harmony = dialect_of("harmony", "harmony");
-    sh_output_dialect none = {0};
-    UNUSED_STATE;
-    assert_true(sh_output_prompt_opens(&think, SH_STR("<|Assistant|><think>\n")));
-    assert_false(sh_output_prompt_opens(&think, SH_STR("<think>\n\n</think>\n\n")));
-    assert_false(sh_output_prompt_opens(&think, SH_STR("")));
-    assert_false(sh_output_prompt_opens(&harmony, SH_STR("<think>")));
-    assert_false(sh_output_prompt_opens(&none, SH_STR("<think>")));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -735,9 +679,6 @@ int main(void)
         cmocka_unit_test(streams_tagged_strings_as_they_come),
         cmocka_unit_test(reads_every_beginning_the_same_for_all_cuts),
         cmocka_unit_test(is_linear_in_hostile_output),
-        cmocka_unit_test(detects_the_dialect_of_a_template),
-        cmocka_unit_test(refuses_dialects_it_does_not_know),
-        cmocka_unit_test(sees_that_the_prompt_opened_the_reasoning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
