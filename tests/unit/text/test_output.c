@@ -14,7 +14,9 @@ static const char TOOLS[] =
     "\"metric\":{\"type\":\"boolean\"},\"near\":{\"type\":\"array\"},\"opts\":{\"type\":\"object\"}"
     ","
     "\"when\":{\"type\":[\"string\",\"null\"]},\"unit\":{\"enum\":[\"C\",\"F\"]},"
-    "\"size\":{\"anyOf\":[{\"type\":\"number\"},{\"type\":\"string\"}]}}}}},"
+    "\"size\":{\"anyOf\":[{\"type\":\"number\"},{\"type\":\"string\"}]},"
+    "\"mix\":{\"enum\":[1,null,true,[],{}]},\"strange\":{\"type\":\"date\"},"
+    "\"maybe\":{\"type\":\"integer\",\"nullable\":true}}}}},"
     "{\"type\":\"function\",\"function\":{\"name\":\"now\"}}]";
 
 typedef struct {
@@ -232,6 +234,7 @@ TEST(gives_broken_hermes_calls_back_as_content)
                  "[C]<tool_call>{\"nme\":\"f\"}</tool_call>"},
                 {"hermes", "none", "<tool_call>{\"name\":\"f g\",\"arguments\":{}}",
                  "[C]<tool_call>{\"name\":\"f g\",\"arguments\":{}}"},
+                {"hermes", "none", "<tool_call>{\"na\\me\":5}", "[C]<tool_call>{\"na\\me\":5}"},
                 {"hermes", "none", "<tool_call>{\"name\":5}", "[C]<tool_call>{\"name\":5}"},
                 {"hermes", "none", "<tool_call>{}", "[C]<tool_call>{}"},
                 {"hermes", "none", "<tool_call><tool_call>{\"name\":\"now\"}</tool_call>",
@@ -329,7 +332,11 @@ TEST(gives_tagged_arguments_the_types_of_the_schema)
                 GLM_CASE("when", "\"now\"", "\"\\\"now\\\"\""), GLM_CASE("when", "5", "\"5\""),
                 GLM_CASE("unit", "C", "\"C\""), GLM_CASE("size", "2.5e3", "2.5e3"),
                 GLM_CASE("size", "large", "\"large\""), GLM_CASE("other", "-1", "-1"),
-                GLM_CASE("other", "\"q\"", "\"q\""), GLM_CASE("other", "word", "\"word\""));
+                GLM_CASE("mix", "[]", "[]"), GLM_CASE("mix", "None", "null"),
+                GLM_CASE("mix", "{}", "{}"), GLM_CASE("mix", "\"1\"", "\"\\\"1\\\"\""),
+                GLM_CASE("maybe", "null", "null"), GLM_CASE("maybe", "x", "\"x\""),
+                GLM_CASE("strange", "2024", "2024"), GLM_CASE("other", "\"q\"", "\"q\""),
+                GLM_CASE("other", "word", "\"word\""));
 }
 
 TEST(reads_llama3_calls)
