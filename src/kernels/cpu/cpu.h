@@ -1,0 +1,90 @@
+/* cpu.h - inside the CPU device: its state, its levels, and where each op lives.
+ *
+ * A level ("generic", "avx2", ...) is a row of const kernel tables, one table for each family of
+ * ops: `matrix` (panels and products), `vector` (norms, activations, attention). An op file <op>.c
+ * has the driver and the generic kernels; <op>_<isa>.c beside it has a table for that level. A
+ * family without a variant for a level takes the table of the level below. All levels share one
+ * layout of panels, KV and scratch.
+ *
+ * Threads: an op runs on the caller and on the pool's threads; one op at a time uses the scratch.
+ */
+#ifndef SH_KERNELS_CPU_CPU_H
+#define SH_KERNELS_CPU_CPU_H
+
+#include "base/pool.h"
+#include "kernels/cpu/matrix.h"
+#include "kernels/device.h"
+
+typedef struct {
+    const char *name;
+    bool (*present)(void); /* this CPU, and its operating system, can run it */
+    const sh_matrix_kernels *matrix;
+} sh_cpu_level;
+
+typedef struct {
+    sh_device base;
+    sh_pool *pool;
+    sh_activations activations;
+    const sh_cpu_level *level;
+    uint8_t *scratch; /* shared by all ops, one after the other; 64-byte aligned */
+    size_t scratch_size;
+    sh_limits limits;
+} sh_cpu;
+
+static inline sh_cpu *sh_cpu_of(sh_device *dev)
+{
+    return (sh_cpu *)dev;
+}
+
+/* The level of that name (NULL or "auto": the best), or an error that lists what this CPU has. */
+SH_MUST_CHECK sh_status sh_cpu_level_find(const char *name, const sh_cpu_level **out, sh_err *err);
+
+/* Level `idx` of those that this CPU has, lowest first; NULL behind the last. */
+const sh_cpu_level *sh_cpu_level_at(int idx);
+
+/* Runs fn(arg, piece, thread) once for each piece 0..pieces-1, spread over the pool; in order on
+ * the caller alone when `alone` says that the work is too small to wake others for. */
+typedef void (*sh_piece_fn)(void *arg, size_t piece, int thread);
+void sh_cpu_each(sh_cpu *cpu, size_t pieces, bool alone, sh_piece_fn fn, void *arg);
+
+/* A bump allocator over the scratch, for the length of one op. `base` NULL only counts, so that one
+ * function both plans (reserve) and places (the op). */
+typedef struct {
+    uint8_t *base;
+    size_t used;
+} sh_scratch;
+void *sh_scratch_take(sh_scratch *s, size_t size); /* 64-byte aligned */
+
+/* What the ops of a file need at most; reserve takes the largest. */
+size_t sh_cpu_matmul_scratch(const sh_cpu *cpu, const sh_limits *limits);
+size_t sh_cpu_experts_scratch(const sh_limits *limits);
+
+/* device.c */
+sh_status sh_cpu_map(sh_device *dev, size_t size, const char *what, void **out, sh_err *err);
+void sh_cpu_unmap(sh_device *dev, void *ptr, size_t size);
+void sh_cpu_upload(sh_device *dev, void *dst, const void *src, size_t size);
+void sh_cpu_download(sh_device *dev, void *dst, const void *src, size_t size);
+sh_status sh_cpu_reserve(sh_device *dev, const sh_limits *limits, sh_err *err);
+void sh_cpu_close(sh_device *dev);
+
+/* matrix.c */
+size_t sh_cpu_matrix_bytes(sh_device *dev, const sh_quant *quant, int64_t rows, int64_t cols);
+void sh_cpu_matrix_pack(sh_device *dev, const sh_matrix *m, int64_t index, int64_t row_first,
+                        int64_t row_count, const sh_raw_rows *raw);
+void sh_cpu_embed(sh_device *dev, const sh_matrix *w, int64_t row_first, const int32_t *ids,
+                  int tokens, float scale, float *y);
+
+/* matmul.c */
+void sh_cpu_matmul(sh_device *dev, const sh_product *products, int count, const float *x,
+                   int64_t x_stride, int tokens);
+void sh_cpu_matmul_heads(sh_device *dev, const sh_matrix *w, const float *x, int64_t x_token_stride,
+                         int64_t x_head_stride, float *y, int64_t y_token_stride,
+                         int64_t y_head_stride, int tokens);
+
+/* experts.c */
+void sh_cpu_experts(sh_device *dev, const sh_experts *ex, const float *x, int tokens,
+                    const int32_t *ids, const float *weights, int topk, float *y);
+
+extern const sh_ops sh_cpu_ops; /* ops.c */
+
+#endif

@@ -1,0 +1,105 @@
+/* The CPU as a device: opening, memory, and how an op's work is spread over the pool. */
+#include "base/alloc.h"
+#include "kernels/cpu/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN = 64 };
+
+sh_status sh_device_open_cpu(const sh_cpu_opts *opts, sh_device **out, sh_err *err)
+{
+    int threads = opts->threads == 0 ? sh_cpu_count() : opts->threads;
+    if (threads < 1 || threads > SH_POOL_THREADS_MAX)
+        return sh_err_set(err, SH_ERR_INPUT, "threads: %d is not from 1 to %d", threads,
+                          SH_POOL_THREADS_MAX);
+    sh_cpu *cpu = sh_alloc(sizeof(*cpu));
+    cpu->base.ops = &sh_cpu_ops;
+    cpu->activations = opts->activations;
+    if (sh_cpu_level_find(opts->level, &cpu->level, err) != SH_OK) goto fail;
+    if (sh_pool_create(threads, &cpu->pool, err) != SH_OK) goto fail;
+    *out = &cpu->base;
+    return SH_OK;
+
+fail:
+    sh_cpu_close(&cpu->base);
+    return err->status;
+}
+
+void sh_cpu_close(sh_device *dev)
+{
+    if (dev == NULL) return;
+    sh_cpu *cpu = sh_cpu_of(dev);
+    sh_mem_unmap(cpu->scratch, cpu->scratch_size);
+    sh_pool_free(cpu->pool);
+    free(cpu);
+}
+
+sh_status sh_cpu_map(sh_device *dev, size_t size, const char *what, void **out, sh_err *err)
+{
+    (void)dev;
+    return sh_mem_map(size, what, out, err);
+}
+
+void sh_cpu_unmap(sh_device *dev, void *ptr, size_t size)
+{
+    (void)dev;
+    sh_mem_unmap(ptr, size);
+}
+
+void sh_cpu_upload(sh_device *dev, void *dst, const void *src, size_t size)
+{
+    (void)dev;
+    memcpy(dst, src, size);
+}
+
+void sh_cpu_download(sh_device *dev, void *dst, const void *src, size_t size)
+{
+    (void)dev;
+    memcpy(dst, src, size);
+}
+
+sh_status sh_cpu_reserve(sh_device *dev, const sh_limits *limits, sh_err *err)
+{
+    sh_cpu *cpu = sh_cpu_of(dev);
+    size_t needs[] = {sh_cpu_matmul_scratch(cpu, limits), sh_cpu_experts_scratch(limits)}, size = 1;
+    for (size_t i = 0; i < SH_COUNT_OF(needs); i++) size = needs[i] > size ? needs[i] : size;
+    void *scratch;
+    if (sh_mem_map(size, "scratch of the kernels", &scratch, err) != SH_OK) return err->status;
+    sh_mem_unmap(cpu->scratch, cpu->scratch_size);
+    cpu->scratch = scratch;
+    cpu->scratch_size = size;
+    cpu->limits = *limits;
+    return SH_OK;
+}
+
+void *sh_scratch_take(sh_scratch *s, size_t size)
+{
+    uint8_t *ptr = s->base == NULL ? NULL : s->base + s->used;
+    s->used += (size + ALIGN - 1) / ALIGN * ALIGN;
+    return ptr;
+}
+
+struct each {
+    sh_pool *pool;
+    size_t pieces;
+    sh_piece_fn fn;
+    void *arg;
+};
+
+static void each_run(void *arg, int thread, int threads)
+{
+    struct each *e = arg;
+    (void)threads;
+    for (size_t piece; (piece = sh_pool_next(e->pool)) < e->pieces;) e->fn(e->arg, piece, thread);
+}
+
+void sh_cpu_each(sh_cpu *cpu, size_t pieces, bool alone, sh_piece_fn fn, void *arg)
+{
+    struct each e = {cpu->pool, pieces, fn, arg};
+    if (alone || pieces <= 1) {
+        for (size_t i = 0; i < pieces; i++) fn(arg, i, 0);
+        return;
+    }
+    sh_pool_run(cpu->pool, each_run, &e);
+}

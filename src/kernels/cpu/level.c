@@ -1,0 +1,110 @@
+/* The levels of each architecture, lowest first. A row names the best table of each family of ops.
+ */
+#include "kernels/cpu/cpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
+static bool always(void)
+{
+    return true;
+}
+
+#if defined(__x86_64__)
+
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+static bool has_avx512vnni(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
+
+static const sh_cpu_level levels[] = {
+    {"generic", always, &sh_matrix_generic},
+    {"avx2", has_avx2, &sh_matrix_generic},
+    {"avx512", has_avx512, &sh_matrix_generic},
+    {"avx512vnni", has_avx512vnni, &sh_matrix_generic},
+};
+
+#elif defined(__aarch64__)
+
+#if defined(__linux__)
+static bool has_dotprod(void)
+{
+    unsigned long caps = getauxval(AT_HWCAP);
+    return (caps & 1ul << 20) != 0 && (caps & 1ul << 10) != 0; /* ASIMDDP and ASIMDHP */
+}
+
+static bool has_i8mm(void)
+{
+    return has_dotprod() && (getauxval(AT_HWCAP2) & 1ul << 13) != 0;
+}
+#else /* every CPU that runs macOS on arm64 has dot products */
+static bool has_dotprod(void)
+{
+    return true;
+}
+
+static bool has_i8mm(void)
+{
+    return false;
+}
+#endif
+
+static const sh_cpu_level levels[] = {
+    {"generic", always, &sh_matrix_generic},
+    {"neon", always, &sh_matrix_generic},
+    {"dotprod", has_dotprod, &sh_matrix_generic},
+    {"i8mm", has_i8mm, &sh_matrix_generic},
+};
+
+#else
+
+static const sh_cpu_level levels[] = {{"generic", always, &sh_matrix_generic}};
+
+#endif
+
+const sh_cpu_level *sh_cpu_level_at(int idx)
+{
+    for (size_t i = 0; i < SH_COUNT_OF(levels); i++)
+        if (levels[i].present() && idx-- == 0) return &levels[i];
+    return NULL;
+}
+
+sh_status sh_cpu_level_find(const char *name, const sh_cpu_level **out, sh_err *err)
+{
+    bool best = name == NULL || strcmp(name, "auto") == 0;
+    const sh_cpu_level *level, *found = NULL;
+    char list[128] = "";
+    for (int i = 0; (level = sh_cpu_level_at(i)) != NULL; i++) {
+        size_t len = strlen(list);
+        snprintf(list + len, sizeof(list) - len, "%s%s", i == 0 ? "" : ", ", level->name);
+        if (best || strcmp(name, level->name) == 0) found = level;
+    }
+    if (found == NULL)
+        return sh_err_set(err, SH_ERR_INPUT, "CPU level '%s' is not one that this CPU has: %s",
+                          name, list);
+    *out = found;
+    return SH_OK;
+}

@@ -1,0 +1,52 @@
+/* Matrices at rest: their size, packing, and the rows of an embedding. */
+#include "kernels/cpu/cpu.h"
+
+#include <string.h>
+
+static uint8_t *panel_at(const sh_panel *p, const sh_matrix *m, int64_t index, int64_t row)
+{
+    return (uint8_t *)m->data + (size_t)index * m->stride +
+           (size_t)(row / SH_PANEL_ROWS) * p->panel_bytes;
+}
+
+size_t sh_cpu_matrix_bytes(sh_device *dev, const sh_quant *quant, int64_t rows, int64_t cols)
+{
+    (void)dev;
+    sh_panel p = sh_panel_of(quant, cols);
+    return (size_t)((rows + SH_PANEL_ROWS - 1) / SH_PANEL_ROWS) * p.panel_bytes;
+}
+
+void sh_cpu_matrix_pack(sh_device *dev, const sh_matrix *m, int64_t index, int64_t row_first,
+                        int64_t row_count, const sh_raw_rows *raw)
+{
+    (void)dev;
+    SH_ASSERT(row_first % SH_PANEL_ROWS == 0 && row_first + row_count <= m->rows);
+    sh_panel p = sh_panel_of(&m->quant, m->cols);
+    sh_raw_rows from = *raw;
+    for (int64_t row = 0; row < row_count; row += SH_PANEL_ROWS) {
+        int64_t left = row_count - row;
+        sh_panel_pack(&p, &from, left < SH_PANEL_ROWS ? (int)left : SH_PANEL_ROWS,
+                      panel_at(&p, m, index, row_first + row));
+        from.w = (const uint8_t *)from.w + SH_PANEL_ROWS * from.w_stride;
+        if (from.scales != NULL)
+            from.scales = (const uint8_t *)from.scales + SH_PANEL_ROWS * from.scales_stride;
+        if (from.biases != NULL)
+            from.biases = (const uint8_t *)from.biases + SH_PANEL_ROWS * from.biases_stride;
+    }
+}
+
+void sh_cpu_embed(sh_device *dev, const sh_matrix *w, int64_t row_first, const int32_t *ids,
+                  int tokens, float scale, float *y)
+{
+    (void)dev;
+    sh_panel p = sh_panel_of(&w->quant, w->cols);
+    for (int t = 0; t < tokens; t++, y += w->cols) {
+        int64_t row = ids[t] - row_first;
+        if (row < 0 || row >= w->rows) {
+            memset(y, 0, (size_t)w->cols * sizeof(*y));
+            continue;
+        }
+        sh_panel_row_f32(&p, panel_at(&p, w, 0, row), (int)(row % SH_PANEL_ROWS), y);
+        for (int64_t c = 0; c < w->cols; c++) y[c] *= scale;
+    }
+}

@@ -1,0 +1,337 @@
+#include "kernels/cpu/panel.h"
+
+#include "kernels/half.h"
+
+#include <string.h>
+
+enum { ROWS = SH_PANEL_ROWS, UNIT = SH_PANEL_UNIT, VEC = SH_PANEL_VEC, VECS = SH_PANEL_UNIT_VECS };
+
+static const uint8_t fp4_codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+enum { FP4_ZERO = 12 };
+
+/* ---- shape ---- */
+
+static size_t dtype_size(sh_dtype dtype)
+{
+    return dtype == SH_DTYPE_F32 ? 4 : 2;
+}
+
+static size_t plain_size(sh_format format)
+{
+    return format == SH_FORMAT_F32 ? 4 : 2;
+}
+
+static sh_panel plain_panel(const sh_quant *quant, int64_t cols)
+{
+    size_t column = ROWS * plain_size(quant->format);
+    size_t stored = (size_t)(cols + (quant->format == SH_FORMAT_BF16 ? cols % 2 : 0));
+    return (sh_panel){
+        .quant = *quant,
+        .cols = cols,
+        .block_cols = UNIT,
+        .block_bytes = UNIT * column,
+        .panel_bytes = (stored * column + VEC - 1) / VEC * VEC,
+    };
+}
+
+sh_panel sh_panel_of(const sh_quant *quant, int64_t cols)
+{
+    sh_panel p = {.quant = *quant, .cols = cols, .meta_bytes = VEC};
+    switch (quant->format) {
+    case SH_FORMAT_AFFINE:
+        p.bits = quant->bits;
+        p.block_cols = quant->group;
+        p.meta_bytes = 2 * ROWS * dtype_size(quant->scale_dtype);
+        break;
+    case SH_FORMAT_MXFP4:
+    case SH_FORMAT_NVFP4:
+        p.bits = 4;
+        p.zero = FP4_ZERO;
+        p.block_cols = 4 * quant->group;
+        break;
+    case SH_FORMAT_MXFP8:
+        p.bits = 8;
+        p.block_cols = 4 * quant->group;
+        break;
+    default: return plain_panel(quant, cols);
+    }
+    p.step = quant->group < SH_PANEL_STEP_MAX ? quant->group : SH_PANEL_STEP_MAX;
+    p.block_bytes = sh_panel_code_bytes(&p, p.block_cols) + p.meta_bytes;
+    int64_t whole = cols / p.block_cols;
+    p.panel_bytes = (size_t)whole * p.block_bytes;
+    if (whole * p.block_cols < cols) {
+        int rest = sh_panel_block_cols(&p, whole * p.block_cols);
+        p.panel_bytes += sh_panel_code_bytes(&p, rest) + p.meta_bytes;
+    }
+    return p;
+}
+
+bool sh_panel_has_codes(const sh_panel *p)
+{
+    return p->bits != 0 && p->quant.format != SH_FORMAT_MXFP8;
+}
+
+/* ---- packing ---- */
+
+/* 32 codes of one row, `bits` wide, from the file's stream of bits; eight fill whole bytes. */
+static void codes_read(const uint8_t *src, int bits, uint8_t out[UNIT])
+{
+    uint64_t mask = (1u << bits) - 1;
+    for (int i = 0; i < UNIT; i += 8, src += bits) {
+        uint64_t word = 0;
+        memcpy(&word, src, (size_t)bits);
+        for (int j = 0; j < 8; j++) out[i + j] = (uint8_t)(word >> (bits * j) & mask);
+    }
+}
+
+/* Folds planes out of the 8 open vectors of a unit; the inverse of the three open_ functions. */
+static uint8_t *fold_nibbles(const uint8_t *u, uint8_t *dst)
+{
+    for (int i = 0; i < 4; i++, dst += VEC)
+        for (int b = 0; b < VEC; b++)
+            dst[b] = (uint8_t)((u[2 * i * VEC + b] & 15) | u[(2 * i + 1) * VEC + b] << 4);
+    return dst;
+}
+
+static uint8_t *fold_crumbs(const uint8_t *u, int shift, uint8_t *dst)
+{
+    for (int i = 0; i < 2; i++, dst += VEC)
+        for (int b = 0; b < VEC; b++) {
+            unsigned crumbs = 0;
+            for (int j = 0; j < 4; j++)
+                crumbs |= (u[(4 * i + j) * VEC + b] >> shift & 3u) << (2 * j);
+            dst[b] = (uint8_t)crumbs;
+        }
+    return dst;
+}
+
+static uint8_t *fold_bits(const uint8_t *u, int shift, uint8_t *dst)
+{
+    for (int b = 0; b < VEC; b++) {
+        unsigned bits = 0;
+        for (int v = 0; v < VECS; v++) bits |= (u[v * VEC + b] >> shift & 1u) << v;
+        dst[b] = (uint8_t)bits;
+    }
+    return dst + VEC;
+}
+
+static uint8_t *fold_unit(int bits, const uint8_t *u, uint8_t *dst)
+{
+    switch (bits) {
+    case 2: return fold_crumbs(u, 0, dst);
+    case 3: return fold_bits(u, 2, fold_crumbs(u, 0, dst));
+    case 4: return fold_nibbles(u, dst);
+    case 5: return fold_bits(u, 4, fold_nibbles(u, dst));
+    case 6: return fold_crumbs(u, 4, fold_nibbles(u, dst));
+    default: memcpy(dst, u, (size_t)VECS * VEC); return dst + VECS * VEC;
+    }
+}
+
+/* One unit of up to 16 rows; `cols` of its columns exist. */
+static uint8_t *pack_unit(const sh_panel *p, const sh_raw_rows *raw, int rows, int64_t first,
+                          uint8_t *dst)
+{
+    uint8_t open[VECS * VEC] = {0}, codes[UNIT] = {0};
+    int64_t left = p->cols - first;
+    for (int r = 0; r < rows; r++) {
+        const uint8_t *src = (const uint8_t *)raw->w + (size_t)r * raw->w_stride +
+                             (size_t)(first * p->bits / 8);
+        if (left >= UNIT) {
+            codes_read(src, p->bits, codes);
+        } else {
+            uint8_t tail[UNIT] = {0};
+            memcpy(tail, src, (size_t)(left * p->bits / 8));
+            codes_read(tail, p->bits, codes);
+        }
+        for (int v = 0; v < VECS; v++) memcpy(open + v * VEC + r * 4, codes + v * 4, 4);
+    }
+    return fold_unit(p->bits, open, dst);
+}
+
+/* Scales (or biases) of one group, an element of `size` bytes for each row. */
+static uint8_t *pack_scales(const void *src, size_t stride, int64_t group, size_t size, int rows,
+                            uint8_t *dst)
+{
+    for (int r = 0; r < rows; r++)
+        memcpy(dst + (size_t)r * size,
+               (const uint8_t *)src + (size_t)r * stride + (size_t)group * size, size);
+    return dst + ROWS * size;
+}
+
+static void pack_meta(const sh_panel *p, const sh_raw_rows *raw, int rows, int64_t first, int cols,
+                      uint8_t *dst)
+{
+    int64_t group = first / p->quant.group;
+    memset(dst, 0, p->meta_bytes);
+    if (p->quant.format == SH_FORMAT_AFFINE) {
+        size_t size = dtype_size(p->quant.scale_dtype);
+        dst = pack_scales(raw->scales, raw->scales_stride, group, size, rows, dst);
+        pack_scales(raw->biases, raw->biases_stride, group, size, rows, dst);
+        return;
+    }
+    for (int64_t end = first + cols; first < end && first < p->cols; first += p->quant.group)
+        dst = pack_scales(raw->scales, raw->scales_stride, group++, 1, rows, dst);
+}
+
+static void pack_plain(const sh_panel *p, const sh_raw_rows *raw, int rows, uint8_t *panel)
+{
+    size_t size = plain_size(p->quant.format);
+    bool pairs = p->quant.format == SH_FORMAT_BF16;
+    memset(panel, 0, p->panel_bytes);
+    for (int r = 0; r < rows; r++) {
+        const uint8_t *src = (const uint8_t *)raw->w + (size_t)r * raw->w_stride;
+        for (int64_t c = 0; c < p->cols; c++) {
+            int64_t at = pairs ? (c / 2 * ROWS + r) * 2 + c % 2 : c * ROWS + r;
+            memcpy(panel + (size_t)at * size, src + (size_t)c * size, size);
+        }
+    }
+}
+
+void sh_panel_pack(const sh_panel *p, const sh_raw_rows *raw, int rows, uint8_t *panel)
+{
+    if (p->bits == 0) {
+        pack_plain(p, raw, rows, panel);
+        return;
+    }
+    for (int64_t first = 0; first < p->cols; first += p->block_cols) {
+        int cols = sh_panel_block_cols(p, first);
+        for (int c = 0; c < cols; c += UNIT) panel = pack_unit(p, raw, rows, first + c, panel);
+        pack_meta(p, raw, rows, first, cols, panel);
+        panel += p->meta_bytes;
+    }
+}
+
+/* ---- opening ---- */
+
+static const uint8_t *open_nibbles(const uint8_t *src, uint8_t *u)
+{
+    for (int i = 0; i < 4; i++, src += VEC)
+        for (int b = 0; b < VEC; b++) {
+            u[2 * i * VEC + b] = src[b] & 15;
+            u[(2 * i + 1) * VEC + b] = src[b] >> 4;
+        }
+    return src;
+}
+
+static const uint8_t *open_crumbs(const uint8_t *src, int shift, uint8_t *u)
+{
+    for (int i = 0; i < 2; i++, src += VEC)
+        for (int j = 0; j < 4; j++)
+            for (int b = 0; b < VEC; b++)
+                u[(4 * i + j) * VEC + b] |= (uint8_t)((src[b] >> (2 * j) & 3) << shift);
+    return src;
+}
+
+static const uint8_t *open_bits(const uint8_t *src, int shift, uint8_t *u)
+{
+    for (int v = 0; v < VECS; v++)
+        for (int b = 0; b < VEC; b++) u[v * VEC + b] |= (uint8_t)((src[b] >> v & 1) << shift);
+    return src + VEC;
+}
+
+static const uint8_t *open_unit(int bits, const uint8_t *src, uint8_t *u)
+{
+    memset(u, 0, (size_t)VECS * VEC);
+    switch (bits) {
+    case 2: return open_crumbs(src, 0, u);
+    case 3: return open_bits(open_crumbs(src, 0, u), 2, u);
+    case 4: return open_nibbles(src, u);
+    case 5: return open_bits(open_nibbles(src, u), 4, u);
+    case 6: return open_crumbs(open_nibbles(src, u), 4, u);
+    default: memcpy(u, src, (size_t)VECS * VEC); return src + VECS * VEC;
+    }
+}
+
+void sh_panel_open_codes(const sh_panel *p, const uint8_t *block, int cols, uint8_t *out)
+{
+    for (int c = 0; c < cols; c += UNIT, out += VECS * VEC) {
+        block = open_unit(p->bits, block, out);
+        if (p->zero != 0)
+            for (int b = 0; b < VECS * VEC; b++) out[b] = fp4_codes[out[b]];
+    }
+}
+
+static float scale_read(sh_dtype dtype, const uint8_t *src, int idx)
+{
+    float x;
+    uint16_t h;
+    if (dtype == SH_DTYPE_F32) {
+        memcpy(&x, src + 4 * idx, sizeof(x));
+        return x;
+    }
+    memcpy(&h, src + 2 * idx, sizeof(h));
+    return dtype == SH_DTYPE_F16 ? sh_f16_to_f32(h) : sh_bf16_to_f32(h);
+}
+
+void sh_panel_open_scales(const sh_panel *p, const uint8_t *block, int cols, int col,
+                          float scale[ROWS], float bias[ROWS])
+{
+    const uint8_t *meta = block + sh_panel_code_bytes(p, cols);
+    sh_dtype dtype = p->quant.scale_dtype;
+    for (int r = 0; r < ROWS; r++) {
+        const uint8_t *one = meta + col / p->quant.group * ROWS + r;
+        bias[r] = 0;
+        switch (p->quant.format) {
+        case SH_FORMAT_AFFINE:
+            scale[r] = scale_read(dtype, meta, r);
+            bias[r] = scale_read(dtype, meta, ROWS + r);
+            break;
+        case SH_FORMAT_MXFP4: scale[r] = 0.5f * sh_e8m0_to_f32(*one); break;
+        case SH_FORMAT_MXFP8: scale[r] = sh_e8m0_to_f32(*one); break;
+        default: scale[r] = 0.5f * p->quant.global_scale * sh_e4m3_to_f32(*one); break;
+        }
+    }
+}
+
+static float code_value(const sh_panel *p, uint8_t code)
+{
+    if (p->quant.format == SH_FORMAT_MXFP8) return sh_e4m3_to_f32(code);
+    return (float)((int)code - p->zero);
+}
+
+static float plain_read(sh_format format, const uint8_t *panel, int64_t col, int row)
+{
+    if (format == SH_FORMAT_F32) return scale_read(SH_DTYPE_F32, panel + col * ROWS * 4, row);
+    if (format == SH_FORMAT_F16) return scale_read(SH_DTYPE_F16, panel + col * ROWS * 2, row);
+    return scale_read(SH_DTYPE_BF16, panel + col / 2 * ROWS * 4, 2 * row + (int)(col % 2));
+}
+
+static const uint8_t *block_at(const sh_panel *p, const uint8_t *panel, int64_t first)
+{
+    return panel + (size_t)(first / p->block_cols) * p->block_bytes;
+}
+
+int sh_panel_open_f32(const sh_panel *p, const uint8_t *panel, int64_t first, float *out)
+{
+    int64_t left = p->cols - first;
+    int count = left < p->block_cols ? (int)left : p->block_cols;
+    if (p->bits == 0) {
+        for (int c = 0; c < count; c++)
+            for (int r = 0; r < ROWS; r++)
+                out[c * ROWS + r] = plain_read(p->quant.format, panel, first + c, r);
+        return count;
+    }
+    const uint8_t *block = block_at(p, panel, first);
+    uint8_t codes[SH_PANEL_BLOCK_MAX * ROWS];
+    float scale[ROWS], bias[ROWS];
+    int cols = sh_panel_block_cols(p, first);
+    sh_panel_open_codes(p, block, cols, codes);
+    for (int c = 0; c < count; c++) {
+        if (c % p->quant.group == 0) sh_panel_open_scales(p, block, cols, c, scale, bias);
+        for (int r = 0; r < ROWS; r++) {
+            float value = code_value(p, codes[c / 4 * VEC + r * 4 + c % 4]);
+            float product = scale[r] * value;
+            out[c * ROWS + r] = product + bias[r];
+        }
+    }
+    return count;
+}
+
+void sh_panel_row_f32(const sh_panel *p, const uint8_t *panel, int row, float *out)
+{
+    float open[SH_PANEL_BLOCK_MAX * ROWS];
+    for (int64_t first = 0; first < p->cols; first += p->block_cols) {
+        int count = sh_panel_open_f32(p, panel, first, open);
+        for (int c = 0; c < count; c++) out[first + c] = open[c * ROWS + row];
+    }
+}
