@@ -13,12 +13,14 @@
 
 #include "base/pool.h"
 #include "kernels/cpu/matrix.h"
+#include "kernels/cpu/vector.h"
 #include "kernels/device.h"
 
 typedef struct {
     const char *name;
     bool (*present)(void); /* this CPU, and its operating system, can run it */
     const sh_matrix_kernels *matrix;
+    const sh_vector_kernels *vector;
 } sh_cpu_level;
 
 typedef struct {
@@ -58,6 +60,9 @@ void *sh_scratch_take(sh_scratch *s, size_t size); /* 64-byte aligned */
 /* What the ops of a file need at most; reserve takes the largest. */
 size_t sh_cpu_matmul_scratch(const sh_cpu *cpu, const sh_limits *limits);
 size_t sh_cpu_experts_scratch(const sh_limits *limits);
+size_t sh_cpu_route_scratch(const sh_limits *limits);
+size_t sh_cpu_kv_scratch(const sh_limits *limits);
+size_t sh_cpu_attend_scratch(const sh_cpu *cpu, const sh_limits *limits);
 
 /* device.c */
 sh_status sh_cpu_map(sh_device *dev, size_t size, const char *what, void **out, sh_err *err);
@@ -84,6 +89,41 @@ void sh_cpu_matmul_heads(sh_device *dev, const sh_matrix *w, const float *x, int
 /* experts.c */
 void sh_cpu_experts(sh_device *dev, const sh_experts *ex, const float *x, int tokens,
                     const int32_t *ids, const float *weights, int topk, float *y);
+
+/* copy.c */
+void sh_cpu_zero(sh_device *dev, float *x, size_t count);
+void sh_cpu_copy_heads(sh_device *dev, float *y, int64_t y_token_stride, int64_t y_head_stride,
+                       const float *x, int64_t x_token_stride, int64_t x_head_stride, int tokens,
+                       int heads, int64_t dim);
+
+/* elementwise.c */
+void sh_cpu_add(sh_device *dev, float *x, const float *y, size_t count);
+void sh_cpu_scale(sh_device *dev, float *x, float factor, size_t count);
+void sh_cpu_copy_rows(sh_device *dev, float *y, const float *x, const int32_t *rows, int count,
+                      int64_t dim);
+void sh_cpu_rmsnorm(sh_device *dev, float *y, const float *x, const float *w, int64_t rows,
+                    int64_t inner, int64_t stride, int64_t dim, float eps);
+void sh_cpu_act(sh_device *dev, sh_act act, float *y, const float *gate, const float *up,
+                int tokens, int64_t dim, int64_t stride);
+
+/* route.c */
+void sh_cpu_route(sh_device *dev, const sh_router *router, const float *x, int tokens, int64_t dim,
+                  int32_t *ids, float *weights);
+
+/* rope.c */
+void sh_cpu_rope_table(sh_device *dev, const sh_rope *rope, const int32_t *positions, int tokens,
+                       float *table);
+void sh_cpu_rope(sh_device *dev, const sh_rope *rope, const float *table, float *x, int tokens,
+                 int64_t stride, int heads, int64_t head_stride);
+
+/* kv.c */
+size_t sh_cpu_kv_block_bytes(sh_device *dev, const sh_kv_shape *shape);
+void sh_cpu_kv_write(sh_device *dev, const sh_kv *kv, const sh_batch *batch, const float *k,
+                     int64_t k_stride, const float *v, int64_t v_stride);
+
+/* attend.c */
+void sh_cpu_attend(sh_device *dev, const sh_attention *attn, const sh_kv *kv, const sh_batch *batch,
+                   const float *q, int64_t q_stride, float *out, int64_t out_stride);
 
 extern const sh_ops sh_cpu_ops; /* ops.c */
 

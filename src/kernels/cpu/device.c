@@ -62,7 +62,10 @@ void sh_cpu_download(sh_device *dev, void *dst, const void *src, size_t size)
 sh_status sh_cpu_reserve(sh_device *dev, const sh_limits *limits, sh_err *err)
 {
     sh_cpu *cpu = sh_cpu_of(dev);
-    size_t needs[] = {sh_cpu_matmul_scratch(cpu, limits), sh_cpu_experts_scratch(limits)}, size = 1;
+    size_t needs[] = {sh_cpu_matmul_scratch(cpu, limits), sh_cpu_experts_scratch(limits),
+                      sh_cpu_route_scratch(limits), sh_cpu_kv_scratch(limits),
+                      sh_cpu_attend_scratch(cpu, limits)};
+    size_t size = 1;
     for (size_t i = 0; i < SH_COUNT_OF(needs); i++) size = needs[i] > size ? needs[i] : size;
     void *scratch;
     if (sh_mem_map(size, "scratch of the kernels", &scratch, err) != SH_OK) return err->status;

@@ -41,10 +41,10 @@ static bool has_avx512vnni(void)
 }
 
 static const sh_cpu_level levels[] = {
-    {"generic", always, &sh_matrix_generic},
-    {"avx2", has_avx2, &sh_matrix_generic},
-    {"avx512", has_avx512, &sh_matrix_generic},
-    {"avx512vnni", has_avx512vnni, &sh_matrix_generic},
+    {"generic", always, &sh_matrix_generic, &sh_vector_generic},
+    {"avx2", has_avx2, &sh_matrix_generic, &sh_vector_avx2},
+    {"avx512", has_avx512, &sh_matrix_generic, &sh_vector_avx512},
+    {"avx512vnni", has_avx512vnni, &sh_matrix_generic, &sh_vector_avx512},
 };
 
 #elif defined(__aarch64__)
@@ -73,15 +73,15 @@ static bool has_i8mm(void)
 #endif
 
 static const sh_cpu_level levels[] = {
-    {"generic", always, &sh_matrix_generic},
-    {"neon", always, &sh_matrix_generic},
-    {"dotprod", has_dotprod, &sh_matrix_generic},
-    {"i8mm", has_i8mm, &sh_matrix_generic},
+    {"generic", always, &sh_matrix_generic, &sh_vector_generic},
+    {"neon", always, &sh_matrix_generic, &sh_vector_generic},
+    {"dotprod", has_dotprod, &sh_matrix_generic, &sh_vector_generic},
+    {"i8mm", has_i8mm, &sh_matrix_generic, &sh_vector_generic},
 };
 
 #else
 
-static const sh_cpu_level levels[] = {{"generic", always, &sh_matrix_generic}};
+static const sh_cpu_level levels[] = {{"generic", always, &sh_matrix_generic, &sh_vector_generic}};
 
 #endif
 

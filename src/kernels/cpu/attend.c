@@ -1,0 +1,432 @@
+/* Attention over KV blocks.
+ *
+ * Work is cut into tiles: up to SH_ATTEND_ROWS rows (a row is one query head of one token) of one
+ * span that read the same KV head. A tile passes over its keys in chunks of CHUNK positions, each
+ * with a softmax of its own, and folds the chunks' results together in order. The cuts are at fixed
+ * positions of the sequence, so that a row's bits are the same whatever tile it is in, and whether
+ * one thread does all chunks of a tile or, for a long context and few heads, many do.
+ *
+ * Split tiles leave each chunk's sums in slots; rounds of as many chunks as there are slots are
+ * computed and then folded into `out`, which holds the sums of the chunks before. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/kv.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    ROWS = SH_ATTEND_ROWS,
+    STEP = SH_ATTEND_STEP,
+    CHUNK = 4 * STEP,
+    SLOTS = 4,       /* full tiles of sums, for each thread */
+    SPLIT_TILES = 2, /* at most, for each thread: see split_wanted */
+};
+
+static const float LOG2E = 1.44269504f;
+
+/* Sums of a tile over some keys: out = sum / total * 2^-top. */
+struct sums {
+    float *sum;   /* [rows, v_pad] */
+    float *top;   /* [rows] */
+    float *total; /* [rows] */
+};
+
+/* What a thread works on. */
+struct bench {
+    float *q;     /* [rows, k_dim] in panels, scaled */
+    float *s;     /* [rows, STEP] scores, then weights */
+    float *decay; /* [rows] */
+    float *v;     /* [v_pad, 32] values that are inside keys */
+    struct sums chunk;
+    float *top; /* [rows] of all chunks so far */
+    float *total;
+};
+
+struct tile {
+    const sh_span *span;
+    int kv_head;
+    int head_first, heads;  /* query heads of this KV head */
+    int row_first, rows;    /* row r is token r / heads, head r % heads */
+    int key_first, key_end; /* what its rows see, all together */
+};
+
+struct job {
+    sh_cpu *cpu;
+    const sh_vector_kernels *kernels;
+    const sh_attention *attn;
+    const sh_kv *kv;
+    const sh_batch *batch;
+    const float *q;
+    float *out;
+    int64_t q_stride, out_stride;
+    sh_kv_layout layout;
+
+    int groups;            /* KV heads that are read */
+    int group_heads;       /* most query heads of one */
+    int32_t *group_first;  /* [groups + 1] first query head of each */
+    int32_t *begin;        /* [span_count + 1] tiles of the spans that are not split */
+    struct bench *benches; /* [threads] */
+
+    struct tile *split; /* [threads * SPLIT_TILES] */
+    int split_count;
+    float *split_top, *split_total; /* [split, ROWS] */
+    float *slots;
+    int64_t slot_size;  /* numbers */
+    int chunks_a_round; /* of each split tile */
+    int round;
+};
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int most(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* Numbers of a tile's sums, and where they lie in the memory for them. */
+static int64_t sums_size(int rows, int v_pad)
+{
+    return (int64_t)rows * (v_pad + 2);
+}
+
+static struct sums sums_at(float *p, int rows, int v_pad)
+{
+    int64_t size = (int64_t)rows * v_pad;
+    return (struct sums){p, p + size, p + size + rows};
+}
+
+static struct bench bench_place(sh_scratch *s, int k_dim, int v_pad)
+{
+    struct bench b;
+    b.q = sh_scratch_take(s, sizeof(float) * ROWS * k_dim);
+    b.s = sh_scratch_take(s, sizeof(float) * ROWS * STEP);
+    b.v = sh_scratch_take(s, sizeof(float) * SH_KV_BLOCK * v_pad);
+    b.decay = sh_scratch_take(s, sizeof(float) * ROWS * 3);
+    b.top = b.decay == NULL ? NULL : b.decay + ROWS;
+    b.total = b.decay == NULL ? NULL : b.decay + 2 * ROWS;
+    float *sums = sh_scratch_take(s, sizeof(float) * (size_t)sums_size(ROWS, v_pad));
+    b.chunk = sums == NULL ? (struct sums){0} : sums_at(sums, ROWS, v_pad);
+    return b;
+}
+
+static void place(struct job *job, sh_scratch *s, int spans, int heads, int k_dim, int v_pad)
+{
+    int threads = sh_pool_threads(job->cpu->pool);
+    size_t tiles = (size_t)threads * SPLIT_TILES;
+    job->group_first = sh_scratch_take(s, ((size_t)heads + 1) * sizeof(int32_t));
+    job->begin = sh_scratch_take(s, ((size_t)spans + 1) * sizeof(int32_t));
+    job->split = sh_scratch_take(s, tiles * sizeof(struct tile));
+    job->split_top = sh_scratch_take(s, tiles * ROWS * sizeof(float));
+    job->split_total = sh_scratch_take(s, tiles * ROWS * sizeof(float));
+    job->slots = sh_scratch_take(s, sizeof(float) * threads * SLOTS * sums_size(ROWS, v_pad));
+    job->benches = sh_scratch_take(s, threads * sizeof(struct bench));
+    for (int t = 0; t < threads; t++) {
+        struct bench b = bench_place(s, k_dim, v_pad);
+        if (job->benches != NULL) job->benches[t] = b;
+    }
+}
+
+static void groups_find(struct job *job)
+{
+    const int32_t *kv_of = job->attn->kv_of;
+    job->groups = 0;
+    for (int h = 0; h < job->attn->heads; h++)
+        if (h == 0 || kv_of[h] != kv_of[h - 1]) job->group_first[job->groups++] = h;
+    job->group_first[job->groups] = job->attn->heads;
+    for (int g = 0; g < job->groups; g++)
+        job->group_heads = most(job->group_heads, job->group_first[g + 1] - job->group_first[g]);
+}
+
+/* First position that a token at `pos` sees. */
+static int key_first(const struct job *job, int pos)
+{
+    return job->attn->window > 0 ? most(0, pos + 1 - job->attn->window) : 0;
+}
+
+static int span_tiles(const struct job *job, const sh_span *span)
+{
+    return job->groups * ((span->count * job->group_heads + ROWS - 1) / ROWS);
+}
+
+/* Tile `idx` of a span; it has no rows where a group is smaller than the largest. */
+static struct tile tile_at(const struct job *job, const sh_span *span, int idx)
+{
+    int group = idx % job->groups;
+    struct tile t = {.span = span, .row_first = idx / job->groups * ROWS};
+    t.head_first = job->group_first[group];
+    t.heads = job->group_first[group + 1] - t.head_first;
+    t.kv_head = job->attn->kv_of[t.head_first];
+    t.rows = most(0, least(ROWS, span->count * t.heads - t.row_first));
+    t.key_first = key_first(job, span->pos + t.row_first / t.heads);
+    t.key_end = span->pos + (t.row_first + most(t.rows, 1) - 1) / t.heads + 1;
+    return t;
+}
+
+static int chunks_end(const struct tile *t)
+{
+    return (t->key_end + CHUNK - 1) / CHUNK;
+}
+
+static int row_pos(const struct tile *t, int row)
+{
+    return t->span->pos + (t->row_first + row) / t->heads;
+}
+
+static int64_t row_token(const struct tile *t, int row)
+{
+    return t->span->first + (t->row_first + row) / t->heads;
+}
+
+static int row_head(const struct tile *t, int row)
+{
+    return t->head_first + (t->row_first + row) % t->heads;
+}
+
+static float *out_row(const struct job *job, const struct tile *t, int row)
+{
+    return job->out + row_token(t, row) * job->out_stride +
+           (int64_t)row_head(t, row) * job->kv->shape.v_dim;
+}
+
+static void q_pack(const struct job *job, const struct tile *t, float *to)
+{
+    int dim = job->kv->shape.k_dim, panel = job->kernels->panel;
+    float factor = job->attn->scale * LOG2E;
+    for (int first = 0; first < t->rows; first += panel) {
+        int n = least(panel, t->rows - first);
+        for (int r = 0; r < n; r++) {
+            const float *q = job->q + row_token(t, first + r) * job->q_stride +
+                             (int64_t)row_head(t, first + r) * dim;
+            float *p = to + (int64_t)first * dim + r;
+            for (int d = 0; d < dim; d++) p[(int64_t)d * n] = q[d] * factor;
+        }
+    }
+}
+
+/* The sums of a step's values; where values are inside the keys, block by block. */
+static void step_mix(const struct job *job, const struct bench *b, int rows,
+                     const uint8_t *const *heads, int first, int end, float *sum)
+{
+    const sh_kv_shape *shape = &job->kv->shape;
+    const void *v[SH_STEP_BLOCKS];
+    if (!shape->v_in_k) {
+        for (int i = first / SH_KV_BLOCK; i * SH_KV_BLOCK < end; i++)
+            v[i] = heads[i] + job->layout.values;
+        job->kernels->mix[shape->format](sum, b->s, b->decay, rows, v, first, end,
+                                         job->layout.v_pad);
+        return;
+    }
+    while (first < end) {
+        int i = first / SH_KV_BLOCK, stop = least(end, (i + 1) * SH_KV_BLOCK);
+        v[i] = b->v;
+        job->kernels->v_of_k[shape->format](b->v, heads[i], shape->v_dim);
+        job->kernels->mix[SH_KV_F32](sum, b->s, b->decay, rows, v, first, stop, job->layout.v_pad);
+        for (int r = 0; r < rows; r++) b->decay[r] = 1.0f;
+        first = stop;
+    }
+}
+
+/* Keys [base, base + STEP) for all rows of a tile; b->q is packed. */
+static void step_run(const struct job *job, const struct bench *b, const struct tile *t, int base,
+                     const struct sums *sums)
+{
+    const sh_kv_shape *shape = &job->kv->shape;
+    const uint8_t *heads[SH_STEP_BLOCKS];
+    float scales[STEP], *v_scale = shape->format == SH_KV_INT8 ? scales : NULL;
+    int first = most(t->key_first - base, 0), end = least(t->key_end - base, STEP);
+    int from = first / SH_KV_BLOCK * SH_KV_BLOCK;
+    int to = (end + SH_KV_BLOCK - 1) / SH_KV_BLOCK * SH_KV_BLOCK;
+    for (int at = from; at < to; at += SH_KV_BLOCK) {
+        int32_t block = t->span->blocks[(base + at) / SH_KV_BLOCK];
+        const uint8_t *head = sh_kv_head_at(job->kv, &job->layout, block, t->kv_head);
+        heads[at / SH_KV_BLOCK] = head;
+        job->kernels->scores[shape->format](b->s + at, b->q, t->rows, head,
+                                            (const float *)(head + job->layout.k_scales),
+                                            shape->k_dim);
+        if (v_scale != NULL)
+            memcpy(scales + at, head + job->layout.v_scales, SH_KV_BLOCK * sizeof(float));
+    }
+    for (int r = 0; r < t->rows; r++) {
+        int pos = row_pos(t, r);
+        b->decay[r] = job->kernels->soften(
+            b->s + r * STEP, from, to, most(key_first(job, pos) - base, 0),
+            least(pos + 1 - base, STEP), v_scale, &sums->top[r], &sums->total[r]);
+    }
+    step_mix(job, b, t->rows, heads, first, end, sums->sum);
+}
+
+static void chunk_run(const struct job *job, const struct bench *b, const struct tile *t, int chunk,
+                      const struct sums *sums)
+{
+    memset(sums->sum, 0, sizeof(float) * t->rows * job->layout.v_pad);
+    for (int r = 0; r < t->rows; r++) sums->top[r] = -INFINITY, sums->total[r] = 0.0f;
+    for (int base = chunk * CHUNK; base < least((chunk + 1) * CHUNK, t->key_end); base += STEP)
+        if (base + STEP > t->key_first) step_run(job, b, t, base, sums);
+}
+
+static void chunk_fold(const struct job *job, const struct tile *t, const struct sums *sums,
+                       float *top, float *total)
+{
+    for (int r = 0; r < t->rows; r++)
+        job->kernels->fold(out_row(job, t, r), &top[r], &total[r],
+                           sums->sum + (int64_t)r * job->layout.v_pad, sums->top[r], sums->total[r],
+                           job->kv->shape.v_dim);
+}
+
+static void tile_finish(const struct job *job, const struct tile *t, const float *top,
+                        const float *total)
+{
+    for (int r = 0; r < t->rows; r++) {
+        const float *sinks = job->attn->sinks;
+        float sink = sinks == NULL ? 0.0f : sinks[row_head(t, r)] * LOG2E;
+        job->kernels->finish(out_row(job, t, r), top[r], total[r], sinks == NULL ? NULL : &sink,
+                             job->kv->shape.v_dim);
+    }
+}
+
+/* The last tiles have the longest contexts and go first. */
+static void tile_run(void *arg, size_t piece, int thread)
+{
+    const struct job *job = arg;
+    const struct bench *b = &job->benches[thread];
+    int spans = job->batch->span_count;
+    int32_t at = job->begin[spans] - 1 - (int32_t)piece;
+    int s = sh_span_of(job->begin, spans, at);
+    struct tile t = tile_at(job, &job->batch->spans[s], at - job->begin[s]);
+    if (t.rows == 0) return;
+    q_pack(job, &t, b->q);
+    for (int r = 0; r < t.rows; r++) b->top[r] = -INFINITY;
+    for (int chunk = t.key_first / CHUNK; chunk < chunks_end(&t); chunk++) {
+        chunk_run(job, b, &t, chunk, &b->chunk);
+        chunk_fold(job, &t, &b->chunk, b->top, b->total);
+    }
+    tile_finish(job, &t, b->top, b->total);
+}
+
+static struct sums slot_at(const struct job *job, int tile, int idx)
+{
+    float *p = job->slots + ((int64_t)idx * job->split_count + tile) * job->slot_size;
+    return sums_at(p, job->split[tile].rows, job->layout.v_pad);
+}
+
+static int round_chunk(const struct job *job, const struct tile *t, int idx)
+{
+    return t->key_first / CHUNK + job->round * job->chunks_a_round + idx;
+}
+
+static void split_run(void *arg, size_t piece, int thread)
+{
+    const struct job *job = arg;
+    int i = (int)piece % job->split_count, idx = (int)piece / job->split_count;
+    const struct tile *t = &job->split[i];
+    int chunk = round_chunk(job, t, idx);
+    if (chunk >= chunks_end(t)) return;
+    struct sums sums = slot_at(job, i, idx);
+    q_pack(job, t, job->benches[thread].q);
+    chunk_run(job, &job->benches[thread], t, chunk, &sums);
+}
+
+static void split_fold(void *arg, size_t piece, int thread)
+{
+    const struct job *job = arg;
+    const struct tile *t = &job->split[piece];
+    float *top = job->split_top + piece * ROWS, *total = job->split_total + piece * ROWS;
+    (void)thread;
+    for (int idx = 0; idx < job->chunks_a_round; idx++) {
+        int chunk = round_chunk(job, t, idx);
+        if (chunk >= chunks_end(t)) return;
+        struct sums sums = slot_at(job, (int)piece, idx);
+        chunk_fold(job, t, &sums, top, total);
+        if (chunk == chunks_end(t) - 1) tile_finish(job, t, top, total);
+    }
+}
+
+static void split_rounds(struct job *job)
+{
+    int chunks = 0, rows = 0, threads = sh_pool_threads(job->cpu->pool);
+    for (int i = 0; i < job->split_count; i++) {
+        const struct tile *t = &job->split[i];
+        chunks = most(chunks, chunks_end(t) - t->key_first / CHUNK);
+        rows = most(rows, t->rows);
+        for (int r = 0; r < t->rows; r++) job->split_top[i * ROWS + r] = -INFINITY;
+    }
+    job->slot_size = sums_size(rows, job->layout.v_pad);
+    job->chunks_a_round = (int)(threads * SLOTS * sums_size(ROWS, job->layout.v_pad) /
+                                (job->slot_size * job->split_count));
+    for (job->round = 0; job->round * job->chunks_a_round < chunks; job->round++) {
+        size_t pieces = (size_t)job->split_count * job->chunks_a_round;
+        sh_cpu_each(job->cpu, pieces, false, split_run, job);
+        sh_cpu_each(job->cpu, (size_t)job->split_count, false, split_fold, job);
+    }
+}
+
+/* What a tile of the span costs, in rows times keys. */
+static int64_t tile_cost(const struct job *job, const sh_span *span)
+{
+    int end = span->pos + span->count;
+    return (int64_t)least(ROWS, span->count * job->group_heads) * (end - key_first(job, span->pos));
+}
+
+/* A tile that is more than half of one thread's share would hold up the others. There are fewer
+ * than SPLIT_TILES for each thread of such. */
+static bool split_wanted(const struct job *job, const sh_span *span, int64_t cost_all)
+{
+    int threads = sh_pool_threads(job->cpu->pool);
+    int chunks = (span->pos + span->count - 1) / CHUNK - key_first(job, span->pos) / CHUNK + 1;
+    return threads > 1 && chunks > 1 && tile_cost(job, span) * SPLIT_TILES * threads > cost_all;
+}
+
+static void tiles_plan(struct job *job)
+{
+    int64_t cost_all = 0;
+    for (int s = 0; s < job->batch->span_count; s++) {
+        const sh_span *span = &job->batch->spans[s];
+        cost_all += span_tiles(job, span) * tile_cost(job, span);
+    }
+    job->begin[0] = 0;
+    for (int s = 0; s < job->batch->span_count; s++) {
+        const sh_span *span = &job->batch->spans[s];
+        int tiles = span_tiles(job, span);
+        bool split = split_wanted(job, span, cost_all);
+        job->begin[s + 1] = job->begin[s] + (split ? 0 : tiles);
+        for (int i = 0; split && i < tiles; i++) {
+            struct tile t = tile_at(job, span, i);
+            if (t.rows > 0) job->split[job->split_count++] = t;
+        }
+    }
+}
+
+void sh_cpu_attend(sh_device *dev, const sh_attention *attn, const sh_kv *kv, const sh_batch *batch,
+                   const float *q, int64_t q_stride, float *out, int64_t out_stride)
+{
+    sh_cpu *cpu = sh_cpu_of(dev);
+    sh_scratch scratch = {.base = cpu->scratch};
+    struct job job = {.cpu = cpu,
+                      .kernels = cpu->level->vector,
+                      .attn = attn,
+                      .kv = kv,
+                      .batch = batch,
+                      .q = q,
+                      .out = out,
+                      .q_stride = q_stride,
+                      .out_stride = out_stride,
+                      .layout = sh_kv_layout_of(&kv->shape)};
+    place(&job, &scratch, batch->span_count, attn->heads, kv->shape.k_dim, job.layout.v_pad);
+    SH_ASSERT(scratch.used <= cpu->scratch_size);
+    groups_find(&job);
+    tiles_plan(&job);
+    if (job.split_count > 0) split_rounds(&job);
+    sh_cpu_each(cpu, (size_t)job.begin[batch->span_count], false, tile_run, &job);
+}
+
+size_t sh_cpu_attend_scratch(const sh_cpu *cpu, const sh_limits *limits)
+{
+    sh_kv_shape widest = {.k_dim = limits->head_dim, .v_dim = limits->head_dim};
+    struct job job = {.cpu = (sh_cpu *)cpu};
+    sh_scratch s = {0};
+    place(&job, &s, limits->tokens, limits->heads, widest.k_dim, sh_kv_layout_of(&widest).v_pad);
+    return s.used;
+}

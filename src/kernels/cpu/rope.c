@@ -1,0 +1,62 @@
+/* Rotary positions. An angle is a product of two f32 in double, so that it is as good at position
+ * 1000000 as at 1. The table of a token is its cosines, then its sines, rotary_dim / 2 of each. */
+#include "kernels/cpu/cpu.h"
+
+#include <math.h>
+
+enum { TABLE_ALONE = 64, ROPE_ALONE = 8192 }; /* numbers that one thread makes sooner */
+
+struct table {
+    const sh_rope *rope;
+    const int32_t *positions;
+    float *to;
+};
+
+static void table_run(void *arg, size_t token, int thread)
+{
+    const struct table *t = arg;
+    int half = t->rope->rotary_dim / 2;
+    float *cosines = t->to + (int64_t)token * t->rope->rotary_dim, *sines = cosines + half;
+    (void)thread;
+    for (int i = 0; i < half; i++) {
+        double angle = (double)t->positions[token] * (double)t->rope->inv_freq[i];
+        cosines[i] = (float)cos(angle) * t->rope->scale;
+        sines[i] = (float)sin(angle) * t->rope->scale;
+    }
+}
+
+void sh_cpu_rope_table(sh_device *dev, const sh_rope *rope, const int32_t *positions, int tokens,
+                       float *table)
+{
+    struct table t = {rope, positions, table};
+    bool alone = (int64_t)tokens * rope->rotary_dim <= TABLE_ALONE;
+    sh_cpu_each(sh_cpu_of(dev), (size_t)tokens, alone, table_run, &t);
+}
+
+struct turn {
+    const sh_vector_kernels *kernels;
+    const sh_rope *rope;
+    const float *table;
+    float *x;
+    int64_t stride, head_stride;
+    int heads;
+};
+
+static void turn_run(void *arg, size_t token, int thread)
+{
+    const struct turn *t = arg;
+    const float *table = t->table + (int64_t)token * t->rope->rotary_dim;
+    float *x = t->x + (int64_t)token * t->stride;
+    (void)thread;
+    for (int h = 0; h < t->heads; h++, x += t->head_stride)
+        t->kernels->rope(x, table, t->rope->rotary_dim / 2, t->rope->interleaved);
+}
+
+void sh_cpu_rope(sh_device *dev, const sh_rope *rope, const float *table, float *x, int tokens,
+                 int64_t stride, int heads, int64_t head_stride)
+{
+    sh_cpu *cpu = sh_cpu_of(dev);
+    struct turn t = {cpu->level->vector, rope, table, x, stride, head_stride, heads};
+    bool alone = (int64_t)tokens * heads * rope->rotary_dim <= ROPE_ALONE;
+    sh_cpu_each(cpu, (size_t)tokens, alone, turn_run, &t);
+}

@@ -1,0 +1,75 @@
+/* vector.h - the kernels of norms, activations, the router and attention, one table a level.
+ *
+ * Each is written once over sixteen lanes (portable_body.h, act_body.h, attend_body.h) and built
+ * for each level by vector.c and vector_<isa>.c. `add` to `sigmoid` give the same bits at all of
+ * them.
+ *
+ * Attention reads KV in blocks of 32 tokens. A head's part of a block has its keys as
+ * [k_dim][32 tokens], its values as [v_pad / 32][32 tokens][32 numbers] with zeros from v_dim to
+ * v_pad, and for INT8 a scale for each token. So both products have sixteen tokens, or sixteen
+ * numbers of a value, in the lanes, and read memory in order.
+ *
+ * A tile is up to SH_ATTEND_ROWS rows, a row being one query head of one token. It passes over the
+ * keys in steps of SH_ATTEND_STEP from position 0 on. Exponents are to the base 2.
+ *
+ * Threads: pure functions on the caller's memory. */
+#ifndef SH_KERNELS_CPU_VECTOR_H
+#define SH_KERNELS_CPU_VECTOR_H
+
+#include "kernels/device.h"
+
+enum {
+    SH_ATTEND_ROWS = 48,
+    SH_ATTEND_STEP = 128,
+    SH_STEP_BLOCKS = SH_ATTEND_STEP / SH_KV_BLOCK,
+    SH_DOT_TILE = 16, /* rows of x, and of w, in one call of `dots` */
+    SH_KV_FORMATS = 3,
+};
+
+typedef struct {
+    void (*add)(float *x, const float *y, size_t count);
+    void (*scale)(float *x, float factor, size_t count);
+    void (*rmsnorm)(float *y, const float *x, const float *w, int64_t dim, float eps);
+    /* y[i * y_stride + j] = x[i * dim ...] . w[j * dim ...] for up to SH_DOT_TILE of each */
+    void (*dots)(float *y, int64_t y_stride, const float *x, int x_count, const float *w,
+                 int w_count, int64_t dim);
+    void (*softmax)(float *x, int count);
+    void (*sigmoid)(float *x, int count);
+
+    void (*act)(sh_act act, float *y, const float *gate, const float *up, int64_t count);
+    /* Turns one head by the angles of `table`: cos [half], sin [half]. */
+    void (*rope)(float *x, const float *table, int half, bool interleaved);
+
+    /* One token's key or value into its slot of a block; the scale is written for INT8 alone. */
+    void (*k_store[SH_KV_FORMATS])(void *k, float *scale, int slot, const float *x, int dim);
+    void (*v_store[SH_KV_FORMATS])(void *v, float *scale, int slot, const float *x, int dim);
+
+    int panel; /* rows of q come in panels of so many (the last has fewer), each [k_dim][its rows]
+                */
+    /* s[r * SH_ATTEND_STEP + t] = q[r] . k[t] for the 32 tokens of a block */
+    void (*scores[SH_KV_FORMATS])(float *s, const float *q, int rows, const void *k,
+                                  const float *k_scale, int k_dim);
+    /* Scores of one row's keys [first, end) become weights 2^(s - top), those of the others in
+     * [from, to) zero; top and total follow. Returns what older sums are to be multiplied by.
+     * v_scale, if any, is a factor on the weights that the total does not see. */
+    float (*soften)(float *s, int from, int to, int first, int end, const float *v_scale,
+                    float *top, float *total);
+    /* sum[r * v_pad + d] = decay[r] * sum[...] + weights . values, tokens [first, end) of a step;
+     * v[b] is the step's block b. */
+    void (*mix[SH_KV_FORMATS])(float *sum, const float *p, const float *decay, int rows,
+                               const void *const *v, int first, int end, int v_pad);
+    /* The first v_dim numbers of a block's keys as f32 values, not scaled. */
+    void (*v_of_k[SH_KV_FORMATS])(float *v, const void *k, int v_dim);
+    /* Takes the sums of the next run of keys into out [dim], whose top is -INFINITY at first. */
+    void (*fold)(float *out, float *out_top, float *out_total, const float *sum, float top,
+                 float total, int dim);
+    /* out / total, with `sink` (or NULL) as one more exponent in the total. */
+    void (*finish)(float *out, float top, float total, const float *sink, int dim);
+} sh_vector_kernels;
+
+extern const sh_vector_kernels sh_vector_generic;
+extern const sh_vector_kernels sh_vector_avx2;
+extern const sh_vector_kernels sh_vector_avx512;
+extern const sh_vector_kernels sh_vector_neon;
+
+#endif

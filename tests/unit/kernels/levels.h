@@ -1,0 +1,79 @@
+/* levels.h - what tests of kernels share: every level that this CPU has, and numbers to feed it.
+ *
+ * Threads: one. */
+#ifndef SH_TESTS_UNIT_KERNELS_LEVELS_H
+#define SH_TESTS_UNIT_KERNELS_LEVELS_H
+
+#include "kernels/device.h"
+
+#include "test.h"
+
+#include <math.h>
+
+enum { LEVELS_MAX = 8 };
+
+/* Names of the levels that open here, lowest ("generic") first; returns their count. */
+static inline int levels_list(const char *names[LEVELS_MAX])
+{
+    static const char *const all[] = {"generic", "avx2",    "avx512", "avx512vnni",
+                                      "neon",    "dotprod", "i8mm"};
+    int count = 0;
+    for (size_t i = 0; i < SH_COUNT_OF(all); i++) {
+        sh_device *dev;
+        sh_err err;
+        if (sh_device_open_cpu(&(sh_cpu_opts){.threads = 1, .level = all[i]}, &dev, &err) != SH_OK)
+            continue;
+        dev->ops->close(dev);
+        names[count++] = all[i];
+    }
+    return count;
+}
+
+static inline sh_device *level_open(const char *name, int threads, const sh_limits *limits)
+{
+    sh_device *dev;
+    sh_err err;
+    CHECK_OK(sh_device_open_cpu(&(sh_cpu_opts){.threads = threads, .level = name}, &dev, &err),
+             err);
+    CHECK_OK(dev->ops->reserve(dev, limits, &err), err);
+    return dev;
+}
+
+/* A small generator of its own, so that a seed means the same everywhere. */
+static inline uint32_t random_u32(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    uint64_t x = *state ^ *state >> 33;
+    return (uint32_t)(x * 0x9e3779b97f4a7c15u >> 32);
+}
+
+/* In -1..1 */
+static inline float random_float(uint64_t *state)
+{
+    return (float)((double)random_u32(state) / 2147483648.0 - 1.0);
+}
+
+static inline float *random_floats(uint64_t *state, size_t count, float scale)
+{
+    float *x = malloc((count + 1) * sizeof(*x));
+    for (size_t i = 0; i < count; i++) x[i] = random_float(state) * scale;
+    return x;
+}
+
+static inline void check_near(const char *what, const float *got, const double *want, size_t count,
+                              double bound)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!(fabs((double)got[i] - want[i]) <= bound))
+            fail_msg("%s: number %zu is %.9g, not %.9g within %.2g", what, i, (double)got[i],
+                     want[i], bound);
+}
+
+static inline void check_same_bits(const char *what, const void *a, const void *b, size_t size)
+{
+    const uint8_t *x = a, *y = b;
+    for (size_t i = 0; i < size; i++)
+        if (x[i] != y[i]) fail_msg("%s: byte %zu of %zu differs", what, i, size);
+}
+
+#endif
