@@ -9,6 +9,13 @@ const sh_command sh_commands[] = {
     {FOR_ENGINE, "engine", "", 0, "load a model and answer on a Unix socket, without HTTP",
      "The part of `shoal serve` that computes. `shoal api` speaks HTTP in front of it.",
      sh_cmd_engine},
+    {FOR_TOKENIZE, "tokenize", "[TEXT]", 1, "turn text into token ids, or ids into text",
+     "Reads TEXT, or standard input, and prints the ids as a JSON list; with --decode it reads "
+     "such "
+     "a list and prints the text. With --jsonl every line of standard input is one JSON string (or "
+     "list of ids) and every line of the answer belongs to it. --no-special leaves special tokens "
+     "out, on either way.",
+     sh_cmd_tokenize},
 };
 
 const size_t sh_command_count = SH_COUNT_OF(sh_commands);
