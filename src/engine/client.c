@@ -86,8 +86,9 @@ static sh_status bytes_recv(sh_engine_client *c, sh_err *err)
 /* The frame behind those that were handed out. */
 static sh_status frame_peek(sh_engine_client *c, sh_wire_frame *frame, sh_err *err)
 {
+    if (c->in.ptr == NULL) return SH_AGAIN;
     sh_buf rest = {.ptr = c->in.ptr + c->in_done, .len = c->in.len - c->in_done};
-    return c->in.ptr == NULL ? SH_AGAIN : sh_wire_next(&rest, frame, err);
+    return sh_wire_next(&rest, frame, err);
 }
 
 static sh_status info_await(sh_engine_client *c, sh_deadline deadline, sh_err *err)

@@ -73,11 +73,6 @@ void sh_adjust_apply(const sh_adjust *list, int count, float *logits, int32_t fi
     }
 }
 
-void sh_logit_ban(float *logits, int32_t first, int32_t len, int32_t id)
-{
-    if (id >= first && id - first < len) logits[id - first] = -INFINITY;
-}
-
 static uint64_t noise_bits(uint64_t seed, int64_t position, int32_t id)
 {
     return sh_mix64(sh_mix64(sh_mix64(seed) ^ (uint64_t)position) ^ (uint32_t)id);

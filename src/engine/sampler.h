@@ -78,9 +78,6 @@ int sh_adjust_list(const sh_sampling *sampling, const int32_t *history, int coun
  * over. */
 void sh_adjust_apply(const sh_adjust *list, int count, float *logits, int32_t first, int32_t len);
 
-/* Bans a token: it is never chosen. */
-void sh_logit_ban(float *logits, int32_t first, int32_t len, int32_t id);
-
 void sh_scan_row(const sh_draw *draw, const float *logits, int32_t first, int32_t len,
                  sh_scan *out);
 
