@@ -6,6 +6,9 @@ const sh_command sh_commands[] = {
     {FOR_COMPLETION, "completion", "bash|zsh|fish", 1,
      "print a script that completes commands and flags",
      "For bash: source <(shoal completion bash)", sh_cmd_completion},
+    {FOR_ENGINE, "engine", "", 0, "load a model and answer on a Unix socket, without HTTP",
+     "The part of `shoal serve` that computes. `shoal api` speaks HTTP in front of it.",
+     sh_cmd_engine},
 };
 
 const size_t sh_command_count = SH_COUNT_OF(sh_commands);

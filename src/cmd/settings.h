@@ -32,6 +32,18 @@ typedef struct {
     const char *kv_format;
     int64_t context;
 
+    /* engine */
+    const char *socket;
+    int64_t slots;
+    int64_t chunk;
+    int64_t kv_tokens;
+    int64_t kv_reserve_mb;
+    int64_t queue_max;
+    int64_t req_timeout;
+    int64_t stall_ms;
+    int64_t grace;
+    int64_t drafts;
+
     /* generate, chat, logits */
     const char *prompt;
     const char *chat;

@@ -121,7 +121,7 @@ static sh_candidate scan_max(const float *logits, int32_t first, int32_t len)
  * what follows; since ids rise, a later equal never displaces an earlier one. */
 static int scan_top(const float *logits, int32_t first, int32_t len, int want, sh_candidate *out)
 {
-    sh_candidate pool[2 * SH_SCAN_TOP];
+    sh_candidate pool[2 * SH_SCAN_TOP] = {0};
     int count = 0;
     float bar = -INFINITY;
     for (int32_t i = 0; i < len; i++) {

@@ -1,0 +1,18 @@
+/* compute.h - what the commands that compute share: settings turned into the layers' options. */
+#ifndef SH_CMD_COMPUTE_H
+#define SH_CMD_COMPUTE_H
+
+#include "cmd/settings.h"
+#include "kernels/device.h"
+
+#include <string.h>
+
+static inline sh_cpu_opts sh_compute_cpu(const sh_settings *s)
+{
+    return (sh_cpu_opts){.threads = (int)s->threads,
+                         .level = s->cpu,
+                         .activations = strcmp(s->activations, "f32") == 0 ? SH_ACTIVATIONS_F32
+                                                                           : SH_ACTIVATIONS_INT8};
+}
+
+#endif

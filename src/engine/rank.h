@@ -1,0 +1,32 @@
+/* rank.h - what every rank does with a step plan: apply it, run the forward pass, scan its part of
+ * the logits.
+ *
+ * All memory is made at the start. The result of a step stays valid until the next.
+ *
+ * Threads: one owner, the same that owns the model. */
+#ifndef SH_ENGINE_RANK_H
+#define SH_ENGINE_RANK_H
+
+#include "engine/step.h"
+#include "model/forward.h"
+
+typedef struct sh_rank sh_rank;
+
+/* `model` and `peers` (NULL on one rank) are borrowed. */
+sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_room *room);
+void sh_rank_free(sh_rank *rank);
+
+/* Brings the batch state to where the plan says and gives its fingerprint. */
+SH_MUST_CHECK sh_status sh_rank_apply(sh_rank *rank, const sh_step_plan *plan,
+                                      uint64_t *fingerprint, sh_err *err);
+
+/* Runs the plan that was applied. */
+SH_MUST_CHECK sh_status sh_rank_run(sh_rank *rank, const sh_step_plan *plan, sh_err *err);
+
+/* One scan for each draw of the plan, of this rank's part of the vocabulary. */
+const sh_scan *sh_rank_scans(const sh_rank *rank);
+
+/* The row of logits of a draw, adjusted: this rank's part. */
+const float *sh_rank_row(const sh_rank *rank, int draw, int32_t *first, int32_t *len);
+
+#endif
