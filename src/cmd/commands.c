@@ -9,6 +9,13 @@ const sh_command sh_commands[] = {
     {FOR_ENGINE, "engine", "", 0, "load a model and answer on a Unix socket, without HTTP",
      "The part of `shoal serve` that computes. `shoal api` speaks HTTP in front of it.",
      sh_cmd_engine},
+    {FOR_INFO, "info", "", 0, "what a model folder holds, and which machines it fits", NULL,
+     sh_cmd_info},
+    {FOR_LOGITS, "logits", "", 0, "compute the logits of given token ids",
+     "Writes the tensor `logits`, f32 [count, vocabulary], to --out; without it the best ids of "
+     "each "
+     "position are printed.",
+     sh_cmd_logits},
 };
 
 const size_t sh_command_count = SH_COUNT_OF(sh_commands);
