@@ -46,5 +46,6 @@ int sh_cmd_completion(const sh_command_args *args);
 int sh_cmd_engine(const sh_command_args *args);
 int sh_cmd_info(const sh_command_args *args);
 int sh_cmd_logits(const sh_command_args *args);
+int sh_cmd_synth(const sh_command_args *args);
 
 #endif

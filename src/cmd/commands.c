@@ -16,6 +16,10 @@ const sh_command sh_commands[] = {
      "each "
      "position are printed.",
      sh_cmd_logits},
+    {FOR_SYNTH, "synth", "", 0, "write a model of random weights with a known shape",
+     "Its answers mean nothing, but it is as large and as fast as the real one: measure a machine "
+     "before you download. A run that was stopped goes on where it was.",
+     sh_cmd_synth},
 };
 
 const size_t sh_command_count = SH_COUNT_OF(sh_commands);
