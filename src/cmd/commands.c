@@ -16,6 +16,17 @@ const sh_command sh_commands[] = {
      "list of ids) and every line of the answer belongs to it. --no-special leaves special tokens "
      "out, on either way.",
      sh_cmd_tokenize},
+    {FOR_INFO, "info", "", 0, "what a model folder holds, and which machines it fits", NULL,
+     sh_cmd_info},
+    {FOR_LOGITS, "logits", "", 0, "compute the logits of given token ids",
+     "Writes the tensor `logits`, f32 [count, vocabulary], to --out; without it the best ids of "
+     "each "
+     "position are printed.",
+     sh_cmd_logits},
+    {FOR_SYNTH, "synth", "", 0, "write a model of random weights with a known shape",
+     "Its answers mean nothing, but it is as large and as fast as the real one: measure a machine "
+     "before you download. A run that was stopped goes on where it was.",
+     sh_cmd_synth},
 };
 
 const size_t sh_command_count = SH_COUNT_OF(sh_commands);

@@ -205,6 +205,44 @@ sh_model_memory sh_model_memory_used(const sh_model *m)
         .weights = m->weights->size, .kv = m->kv_size, .scratch = m->scratch_size};
 }
 
+/* `share` of a stack's matrices is used by one token. */
+static void cost_add(sh_model_cost *cost, const sh_matrix *m, double share)
+{
+    if (m->data == NULL) return;
+    cost->bytes += share * (double)m->stride * (double)m->count;
+    cost->operations += 2 * share * (double)m->rows * (double)m->cols * (double)m->count;
+}
+
+sh_model_cost sh_model_cost_of(const sh_model *m)
+{
+    sh_model_cost cost = {0};
+    const sh_weights *w = m->weights;
+    double chosen = m->config->moe.experts > 0
+                        ? (double)m->config->moe.topk / m->config->moe.experts
+                        : 0;
+    for (int i = 0; i < m->shard.layer_count; i++) {
+        const sh_layer *l = &w->layers[i];
+        const sh_matrix *all[] = {&l->q.w,    &l->k.w,    &l->v.w,     &l->o.w,
+                                  &l->q_a.w,  &l->kv_a.w, &l->embed_q, &l->unembed,
+                                  &l->gate.w, &l->up.w,   &l->down.w};
+        const sh_matrix *experts[] = {&l->experts.gate, &l->experts.up, &l->experts.down};
+        for (size_t k = 0; k < SH_COUNT_OF(all); k++) cost_add(&cost, all[k], 1);
+        for (size_t k = 0; k < SH_COUNT_OF(experts); k++) cost_add(&cost, experts[k], chosen);
+    }
+    sh_model_cost head = {0};
+    if (sh_shard_predicts(&m->shard))
+        cost_add(&head, w->head.data != NULL ? &w->head : &w->embed, 1);
+    cost.head_bytes = head.bytes;
+    cost.head_operations = head.operations;
+    return cost;
+}
+
+const void *sh_model_weights(const sh_model *m, size_t *size)
+{
+    *size = m->weights->size;
+    return m->weights->memory;
+}
+
 const sh_shard *sh_model_shard(const sh_model *m)
 {
     return &m->shard;

@@ -28,6 +28,14 @@ typedef struct {
     size_t scratch; /* of the model; the device has its own beside it */
 } sh_model_memory;
 
+/* What one token costs in this shard, attention over the KV left out. */
+typedef struct {
+    double bytes;      /* of weights in the layers, as the device reads them */
+    double operations; /* multiplications and additions of their products */
+    double head_bytes; /* the same for a token that wants logits */
+    double head_operations;
+} sh_model_cost;
+
 SH_MUST_CHECK sh_status sh_model_load(const char *dir, const sh_config *config,
                                       const sh_shard *shard, sh_device *dev,
                                       const sh_model_opts *opts, sh_model **out, sh_err *err);
@@ -40,6 +48,11 @@ SH_MUST_CHECK sh_status sh_model_reserve_kv(sh_model *model, int blocks, sh_err 
 size_t sh_model_kv_block_bytes(const sh_model *model);
 
 sh_model_memory sh_model_memory_used(const sh_model *model);
+sh_model_cost sh_model_cost_of(const sh_model *model);
+
+/* All weights in one piece of device memory, for measuring how fast it can be read. */
+const void *sh_model_weights(const sh_model *model, size_t *size);
+
 const sh_shard *sh_model_shard(const sh_model *model);
 const sh_config *sh_model_config(const sh_model *model);
 sh_device *sh_model_device(const sh_model *model);

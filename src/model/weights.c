@@ -88,13 +88,15 @@ static void add_rows(const builder *b, const sh_source *source, sh_range rows, s
     add_bias(b, source, 1, rows, &out->bias);
 }
 
-/* A matrix cut by columns: the ranks' products are summed, so one rank alone adds the bias. */
-static void add_cols(const builder *b, const sh_source *source, sh_range cols, sh_linear *out)
+/* A matrix cut by columns: the ranks' products are summed, so the first owner alone adds the bias.
+ */
+static void add_cols(const builder *b, const sh_source *source, sh_range cols, bool first,
+                     sh_linear *out)
 {
     sh_range rows = {.count = source->rows};
     if (cols.count == 0) return;
     add_matrix(b, source, rows, cols, &out->w);
-    if (b->shard->tensor_rank == 0) add_bias(b, source, 1, rows, &out->bias);
+    if (first) add_bias(b, source, 1, rows, &out->bias);
 }
 
 static sh_status find(const builder *b, const char *name, int64_t rows, int64_t cols,
@@ -156,7 +158,8 @@ static sh_status add_out(const builder *b, sh_layer *layer)
     sh_status status = find(b, "self_attn.o_proj", c->hidden, (int64_t)c->heads * c->v_dim,
                             &source);
     if (status == SH_OK && c->out_bias) status = need_bias(b, "self_attn.o_proj", &source);
-    if (status == SH_OK) add_cols(b, &source, sh_shard_out_cols(c, b->shard), &layer->o);
+    if (status == SH_OK)
+        add_cols(b, &source, sh_shard_out_cols(c, b->shard), b->shard->heads.first == 0, &layer->o);
     return status;
 }
 
@@ -300,7 +303,7 @@ static sh_status add_ffn(const builder *b, const char *path, int64_t width, sh_r
     if (status != SH_OK) return status;
     add_rows(b, &parts[0].source, own, &layer->gate);
     add_rows(b, &parts[1].source, own, &layer->up);
-    add_cols(b, &down, own, &layer->down);
+    add_cols(b, &down, own, own.first == 0, &layer->down);
     return SH_OK;
 }
 
@@ -326,7 +329,7 @@ static sh_status add_expert_part(const builder *b, const char *path, sh_expert_p
         sh_loader_place(b->loader, m);
         for (int e = 0; e < moe->experts; e++)
             sh_loader_fill(b->loader, m, e, &sources[e], rows.first, down ? own.first : 0);
-        if (!down || b->shard->tensor_rank == 0) add_bias(b, &sources[0], moe->experts, rows, bias);
+        if (!down || own.first == 0) add_bias(b, &sources[0], moe->experts, rows, bias);
     }
     free(sources);
     return status;
