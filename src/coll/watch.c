@@ -244,7 +244,7 @@ static void turn_away_latecomers(sh_watch *watch)
 {
     sh_link *link;
     sh_err err;
-    while (sh_door_step(watch->mesh->door, &link, &err) == SH_OK) {
+    while (sh_gate_step(watch->mesh->gate, &link, &err) == SH_OK) {
         char text[160];
         sh_notice notice;
         snprintf(text, sizeof(text), "the group has formed already, with another rank %" PRIu32,
@@ -258,8 +258,8 @@ static void turn_away_latecomers(sh_watch *watch)
 
 static void sleep_until(sh_watch *watch, int64_t wake_ns)
 {
-    struct pollfd fds[SH_RANKS_MAX + SH_DOOR_POLL_MAX + 1];
-    int count = sh_door_poll(watch->mesh->door, fds);
+    struct pollfd fds[SH_RANKS_MAX + SH_GATE_POLL_MAX + 1];
+    int count = sh_gate_poll(watch->mesh->gate, fds);
     for (int r = 0; r < watch->mesh->size; r++)
         if (is_here(watch, r)) fds[count++] = sh_link_poll(watch->mesh->peer[r].control);
     fds[count++] = (struct pollfd){.fd = watch->wake[0], .events = POLLIN};

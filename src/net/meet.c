@@ -196,11 +196,11 @@ static sh_status admit(sh_meeting *meet, sh_link *link, sh_err *err)
     return admit_join(meet, link, err);
 }
 
-sh_status sh_meet_step_door(sh_meeting *meet, sh_err *err)
+sh_status sh_meet_step_gate(sh_meeting *meet, sh_err *err)
 {
     sh_link *link;
     sh_status status;
-    while ((status = sh_door_step(meet->mesh->door, &link, err)) == SH_OK) {
+    while ((status = sh_gate_step(meet->mesh->gate, &link, err)) == SH_OK) {
         status = admit(meet, link, err);
         if (status != SH_OK) return status;
     }
@@ -211,7 +211,7 @@ void sh_meet_call_coordinator(sh_meeting *meet)
 {
     sh_hello hello = meet->hello;
     const sh_addr *addrs;
-    int count = sh_door_addrs(meet->mesh->door, &addrs);
+    int count = sh_gate_addrs(meet->mesh->gate, &addrs);
     hello.use = SH_USE_JOIN;
     hello.listen.count = count;
     for (int i = 0; i < count; i++) sh_addr_format(&addrs[i], hello.listen.text[i]);
@@ -351,7 +351,7 @@ static sh_status send_table(sh_meeting *meet, sh_err *err)
 {
     sh_table *table = &meet->table;
     const sh_addr *addrs;
-    table->row[0].addrs.count = sh_door_addrs(meet->mesh->door, &addrs);
+    table->row[0].addrs.count = sh_gate_addrs(meet->mesh->gate, &addrs);
     for (int i = 0; i < table->row[0].addrs.count; i++)
         sh_addr_format(&addrs[i], table->row[0].addrs.text[i]);
     memcpy(table->row[0].host, meet->hello.host, SH_HOST_ID_LEN);

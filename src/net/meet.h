@@ -39,8 +39,8 @@ typedef struct {
     int at_fault; /* the rank that an error is about, -1 for none */
 } sh_meeting;
 
-/* Takes whoever has said hello at the door. */
-SH_MUST_CHECK sh_status sh_meet_step_door(sh_meeting *meet, sh_err *err);
+/* Takes whoever has said hello at the gate. */
+SH_MUST_CHECK sh_status sh_meet_step_gate(sh_meeting *meet, sh_err *err);
 
 /* Goes on with what this rank dials; plans the calls first. */
 SH_MUST_CHECK sh_status sh_meet_step_calls(sh_meeting *meet, sh_err *err);

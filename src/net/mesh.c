@@ -86,18 +86,18 @@ static sh_status check_safe(const sh_mesh_opts *opts, const sh_addr *addrs, int 
     return SH_OK;
 }
 
-static sh_status open_door(sh_meeting *meet, sh_err *err)
+static sh_status open_gate(sh_meeting *meet, sh_err *err)
 {
     const sh_mesh_opts *opts = meet->opts;
     sh_mesh *mesh = meet->mesh;
     if (opts->listen_fd >= 0)
-        return sh_door_adopt(opts->listen_fd, mesh->tls, opts->handshake_ms, &mesh->door, err);
+        return sh_gate_adopt(opts->listen_fd, mesh->tls, opts->handshake_ms, &mesh->gate, err);
     sh_addr addrs[SH_LANES_MAX];
     int count;
     sh_status status = choose_addrs(meet, addrs, &count, err);
     if (status == SH_OK) status = check_safe(opts, addrs, count, err);
     if (status == SH_OK)
-        status = sh_door_open(addrs, count, mesh->tls, opts->handshake_ms, &mesh->door, err);
+        status = sh_gate_open(addrs, count, mesh->tls, opts->handshake_ms, &mesh->gate, err);
     return status;
 }
 
@@ -137,7 +137,7 @@ static sh_status came_too_late(const sh_meeting *meet, sh_err *err)
     sh_buf who = {0};
     list_missing(meet, &who);
     const char *last = "";
-    int refused = sh_door_refused(meet->mesh->door, &last);
+    int refused = sh_gate_refused(meet->mesh->gate, &last);
     if (refused > 0)
         sh_err_set(err, SH_ERR_TIMEOUT,
                    "the group did not form within %g s, missing rank %s; %d refused, the last %s",
@@ -151,9 +151,9 @@ static sh_status came_too_late(const sh_meeting *meet, sh_err *err)
 
 static void meet_sleep(const sh_meeting *meet)
 {
-    size_t cap = SH_DOOR_POLL_MAX + (size_t)meet->mesh->size + (size_t)meet->call_count;
+    size_t cap = SH_GATE_POLL_MAX + (size_t)meet->mesh->size + (size_t)meet->call_count;
     struct pollfd *fds = sh_alloc_array(cap, sizeof(*fds));
-    int count = sh_door_poll(meet->mesh->door, fds);
+    int count = sh_gate_poll(meet->mesh->gate, fds);
     for (int r = 0; r < meet->mesh->size; r++)
         if (meet->mesh->peer[r].control != NULL)
             fds[count++] = sh_link_poll(meet->mesh->peer[r].control);
@@ -169,7 +169,7 @@ static sh_status meet_loop(sh_meeting *meet, sh_err *err)
     bool was_dialling = meet->mesh->rank != 0;
     while (!meet->go) {
         sh_status status = sh_meet_step_controls(meet, err);
-        if (status == SH_OK) status = sh_meet_step_door(meet, err);
+        if (status == SH_OK) status = sh_meet_step_gate(meet, err);
         if (status == SH_OK) status = sh_meet_step_calls(meet, err);
         if (status == SH_OK) status = sh_meet_advance(meet, err);
         if (status != SH_OK) return status;
@@ -234,7 +234,7 @@ static sh_status form(const sh_mesh_opts *opts, sh_mesh *mesh, sh_err *err)
     meet->opts = opts;
     meet->mesh = mesh;
     meet_start(meet);
-    sh_status status = open_door(meet, err);
+    sh_status status = open_gate(meet, err);
     if (status == SH_OK) {
         if (mesh->rank != 0) sh_meet_call_coordinator(meet);
         status = meet_loop(meet, err);
@@ -275,7 +275,7 @@ void sh_mesh_close(sh_mesh *mesh)
         sh_link_close(mesh->peer[r].control);
         sh_port_close(mesh->peer[r].port);
     }
-    sh_door_close(mesh->door);
+    sh_gate_close(mesh->gate);
     sh_tls_free(mesh->tls);
     free(mesh);
 }

@@ -14,7 +14,7 @@
 #ifndef SH_NET_MESH_H
 #define SH_NET_MESH_H
 
-#include "net/door.h"
+#include "net/gate.h"
 #include "net/port.h"
 
 typedef enum {
@@ -55,7 +55,7 @@ typedef struct {
     uint64_t epoch;  /* of this forming of the group; the same on all ranks, never 0 */
     int local_count; /* ranks on this machine, this one included */
     sh_mesh_peer peer[SH_RANKS_MAX];
-    sh_door *door; /* still open, to tell latecomers */
+    sh_gate *gate; /* still open, to tell latecomers */
     sh_tls *tls;
 } sh_mesh;
 
