@@ -1,13 +1,14 @@
 /* hostfile.h - who the ranks are and where, as MLX and its relatives write it down.
  *
- * Rank = position. Forms that are read (all JSON):
- *   [{"ssh": "user@host", "ips": ["10.0.0.1"], "rdma": [null, "mlx5_0"]}, ...]   host objects
- *   {"backend": "ring", "envs": ["K=V"], "hosts": [host objects]}                 the same with
- * more
- *   ["10.0.0.1:9000", "10.0.0.2:9000"]                                          one address a rank
- *   [["10.0.0.1:9000", "10.0.1.1:9001"], ...]                                  several a rank
- *   [[null, "mlx5_0"], ["mlx5_1", null]]                                          devices, no
- * addresses Errors name the file and the entry.
+ * Rank = position. Forms that are read, all JSON:
+ *
+ *   [{"ssh": "me@host", "ips": ["10.0.0.1"], "rdma": [null, "mlx5_0"]}, ...]
+ *   {"backend": "ring", "envs": ["K=V"], "hosts": [the same objects]}
+ *   ["10.0.0.1:9000", "10.0.0.2:9000"]                  one address a rank
+ *   [["10.0.0.1:9000", "10.0.1.1:9001"], ...]           several a rank
+ *   [[null, "mlx5_0"], ["mlx5_1", null]]                devices, no addresses
+ *
+ * and an empty file, which means one host. Errors name the file and the entry.
  *
  * Threads: a hostfile is read-only once loaded. */
 #ifndef SH_CLUSTER_HOSTFILE_H

@@ -119,6 +119,11 @@ const char *sh_group_path(const sh_group *group, int rank)
     return port == NULL ? "self" : port->ops->name;
 }
 
+const char *sh_group_address(const sh_group *group, int rank)
+{
+    return group->core->mesh->peer[group->member[rank]].name;
+}
+
 void sh_group_set_patience(sh_group *group, int silence_ms, int op_ms)
 {
     group->core->op_ms = op_ms;

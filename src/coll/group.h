@@ -42,6 +42,8 @@ int sh_group_size(const sh_group *group);
 uint64_t sh_group_epoch(const sh_group *group);
 const char *sh_group_path(const sh_group *group, int rank); /* "tcp", "tls", "shm"; "self" */
 
+const char *sh_group_address(const sh_group *group, int rank); /* "ip:port" as seen from here; "" */
+
 /* While loading, say: other ranks bear this silence from us, and operations may take op_ms. */
 void sh_group_set_patience(sh_group *group, int silence_ms, int op_ms);
 

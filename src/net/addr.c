@@ -108,6 +108,14 @@ void sh_addr_set_port(sh_addr *addr, uint16_t port)
         addr->sa.v4.sin_port = htons(port);
 }
 
+void sh_addr_set_any(sh_addr *addr)
+{
+    if (addr->sa.any.sa_family == AF_INET6)
+        addr->sa.v6.sin6_addr = in6addr_any;
+    else
+        addr->sa.v4.sin_addr.s_addr = htonl(INADDR_ANY);
+}
+
 /* The IPv4 number inside an IPv4 or an IPv4-mapped IPv6 address, in host order. */
 static bool get_v4(const sh_addr *addr, uint32_t *out)
 {

@@ -64,6 +64,14 @@ TEST(reads_flat_and_nested_lists_of_addresses)
     sh_hostfile_free(f);
 }
 
+TEST(an_empty_file_is_one_host)
+{
+    UNUSED_STATE;
+    sh_hostfile *f = read_ok(" \n");
+    assert_int_equal(f->count, 1);
+    sh_hostfile_free(f);
+}
+
 TEST(reads_a_device_matrix_but_finds_no_address_in_it)
 {
     UNUSED_STATE;
@@ -82,7 +90,7 @@ TEST(errors_name_the_file_and_the_entry)
         const char *text;
         const char *part;
     } cases[] = {
-        {"", "hosts.json"},
+        {"[", "hosts.json"},
         {"7", "the top level must be a list or an object, not a number"},
         {"[]", "has 0 hosts"},
         {"{}", "'hosts' must be a list, not nothing"},
@@ -125,6 +133,7 @@ int main(void)
         cmocka_unit_test(reads_a_list_of_host_objects_and_counts_ports_up),
         cmocka_unit_test(reads_the_object_form),
         cmocka_unit_test(reads_flat_and_nested_lists_of_addresses),
+        cmocka_unit_test(an_empty_file_is_one_host),
         cmocka_unit_test(reads_a_device_matrix_but_finds_no_address_in_it),
         cmocka_unit_test(errors_name_the_file_and_the_entry),
     };
