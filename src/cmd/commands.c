@@ -27,6 +27,14 @@ const sh_command sh_commands[] = {
      "Its answers mean nothing, but it is as large and as fast as the real one: measure a machine "
      "before you download. A run that was stopped goes on where it was.",
      sh_cmd_synth},
+    {FOR_LINKTEST, "linktest", "", 0, "try and time the links between ranks",
+     "Phases: barrier, correctness, latency, bandwidth, and with --stress many operations in "
+     "random "
+     "order. Times stand beside those of a raw socket between the same processes in the same run.",
+     sh_cmd_linktest},
+    {FOR_TOKEN, "token", "", 0, "make a cluster token",
+     "Ranks on several machines prove to each other that they know it: --token or SHOAL_TOKEN.",
+     sh_cmd_token},
 };
 
 const size_t sh_command_count = SH_COUNT_OF(sh_commands);
