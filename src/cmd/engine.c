@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "cmd/command.h"
 #include "cmd/compute.h"
-#include "engine/door.h"
+#include "engine/gate.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -42,17 +42,17 @@ static void signals_block(sigset_t *set)
     pthread_sigmask(SIG_BLOCK, set, NULL);
 }
 
-static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
+static sh_status serve(const sh_settings *s, sh_gate *gate, sh_engine *engine,
                        const sigset_t *signals, sh_err *err)
 {
-    sh_status status = sh_engine_start(engine, sh_door_emit, door, err);
-    if (status == SH_OK) status = sh_door_start(door, engine, err);
+    sh_status status = sh_engine_start(engine, sh_gate_emit, gate, err);
+    if (status == SH_OK) status = sh_gate_start(gate, engine, err);
     if (status != SH_OK) return status;
     SH_LOGI("ready on %s", s->socket);
     int got = 0;
     sigwait(signals, &got);
     SH_LOGI("stopping: running answers have %lld s", (long long)s->grace);
-    sh_door_drain(door);
+    sh_gate_drain(gate);
     sh_engine_stop(engine, s->grace * 1000);
     return SH_OK;
 }
@@ -68,12 +68,12 @@ int sh_cmd_engine(const sh_command_args *args)
     sigset_t signals;
     signals_block(&signals);
     sh_engine_opts opts = engine_opts(s);
-    sh_door *door = NULL;
+    sh_gate *gate = NULL;
     sh_engine *engine = NULL;
-    sh_status status = sh_door_open(s->socket, &door, &err);
+    sh_status status = sh_gate_open(s->socket, &gate, &err);
     if (status == SH_OK) status = sh_engine_open(&opts, &engine, &err);
-    if (status == SH_OK) status = serve(s, door, engine, &signals, &err);
-    sh_door_close(door);
+    if (status == SH_OK) status = serve(s, gate, engine, &signals, &err);
+    sh_gate_close(gate);
     sh_engine_close(engine);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
