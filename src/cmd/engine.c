@@ -4,28 +4,24 @@
 #include "base/log.h"
 #include "cmd/command.h"
 #include "cmd/compute.h"
-#include "engine/gate.h"
+#include "engine/door.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
 static sh_engine_opts engine_opts(const sh_settings *s)
 {
-    int room = (int)s->slots * (1 + SH_DRAFTS_MAX);
+    int chunk = sh_engine_draws((int)s->slots) + 1;
     return (sh_engine_opts){
-        .model_dir = s->model,
-        .cpu = sh_compute_cpu(s),
-        .kv_auto = strcmp(s->kv_format, "auto") == 0,
-        .kv_format = strcmp(s->kv_format, "f32") == 0    ? SH_KV_F32
-                     : strcmp(s->kv_format, "int8") == 0 ? SH_KV_INT8
-                                                         : SH_KV_F16,
-        .context = (int)s->context,
-        .slots = (int)s->slots,
-        .chunk = s->chunk > room ? (int)s->chunk : room + 1,
-        .kv_tokens = s->kv_tokens,
-        .memory_reserve = s->kv_reserve_mb << 20,
+        .crew = {.model_dir = s->model,
+                 .cpu = sh_compute_cpu(s),
+                 .kv_format = sh_compute_kv(s),
+                 .context = (int)s->context,
+                 .slots = (int)s->slots,
+                 .chunk = s->chunk > chunk ? (int)s->chunk : chunk,
+                 .kv_tokens = s->kv_tokens,
+                 .memory_reserve = s->kv_reserve_mb << 20},
         .queue_max = (int)s->queue_max,
         .timeout_ms = s->req_timeout * 1000,
         .stall_s = (double)s->stall_ms / 1000,
@@ -42,17 +38,17 @@ static void signals_block(sigset_t *set)
     pthread_sigmask(SIG_BLOCK, set, NULL);
 }
 
-static sh_status serve(const sh_settings *s, sh_gate *gate, sh_engine *engine,
+static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
                        const sigset_t *signals, sh_err *err)
 {
-    sh_status status = sh_engine_start(engine, sh_gate_emit, gate, err);
-    if (status == SH_OK) status = sh_gate_start(gate, engine, err);
+    sh_status status = sh_engine_start(engine, sh_door_emit, door, err);
+    if (status == SH_OK) status = sh_door_start(door, engine, err);
     if (status != SH_OK) return status;
     SH_LOGI("ready on %s", s->socket);
     int got = 0;
     sigwait(signals, &got);
     SH_LOGI("stopping: running answers have %lld s", (long long)s->grace);
-    sh_gate_drain(gate);
+    sh_door_drain(door);
     sh_engine_stop(engine, s->grace * 1000);
     return SH_OK;
 }
@@ -68,12 +64,12 @@ int sh_cmd_engine(const sh_command_args *args)
     sigset_t signals;
     signals_block(&signals);
     sh_engine_opts opts = engine_opts(s);
-    sh_gate *gate = NULL;
+    sh_door *door = NULL;
     sh_engine *engine = NULL;
-    sh_status status = sh_gate_open(s->socket, &gate, &err);
+    sh_status status = sh_door_open(s->socket, &door, &err);
     if (status == SH_OK) status = sh_engine_open(&opts, &engine, &err);
-    if (status == SH_OK) status = serve(s, gate, engine, &signals, &err);
-    sh_gate_close(gate);
+    if (status == SH_OK) status = serve(s, door, engine, &signals, &err);
+    sh_door_close(door);
     sh_engine_close(engine);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }

@@ -3,7 +3,7 @@
 #include "engine/client.h"
 
 #include "base/json.h"
-#include "engine/gate.h"
+#include "engine/door.h"
 
 #include "test.h"
 
@@ -29,7 +29,7 @@ struct golden {
 
 struct world {
     char path[64];
-    sh_gate *gate;
+    sh_door *door;
     sh_engine *engine;
     sh_engine_client *client;
     struct answer answers[CASES_MAX];
@@ -75,19 +75,19 @@ static struct world *world_open(const char *dir, int drafts, int kv_tokens)
 {
     struct world *w = calloc(1, sizeof(*w));
     snprintf(w->path, sizeof(w->path), "/tmp/shoal-test-%d.sock", (int)getpid());
-    sh_engine_opts opts = {.model_dir = dir,
-                           .cpu = {.threads = 2},
-                           .kv_auto = true,
-                           .slots = 8,
-                           .chunk = 128,
-                           .kv_tokens = kv_tokens,
+    sh_engine_opts opts = {.crew = {.model_dir = dir,
+                                    .cpu = {.threads = 2},
+                                    .kv_format = SH_KV_F16,
+                                    .slots = 8,
+                                    .chunk = 128,
+                                    .kv_tokens = kv_tokens},
                            .queue_max = 100,
                            .stall_s = 0.2,
                            .drafts = drafts};
-    CHECK_OK(sh_gate_open(w->path, &w->gate, &err), err);
+    CHECK_OK(sh_door_open(w->path, &w->door, &err), err);
     CHECK_OK(sh_engine_open(&opts, &w->engine, &err), err);
-    CHECK_OK(sh_engine_start(w->engine, sh_gate_emit, w->gate, &err), err);
-    CHECK_OK(sh_gate_start(w->gate, w->engine, &err), err);
+    CHECK_OK(sh_engine_start(w->engine, sh_door_emit, w->door, &err), err);
+    CHECK_OK(sh_door_start(w->door, w->engine, &err), err);
     CHECK_OK(sh_engine_client_open(w->path, sh_deadline_in_ms(5000), &w->client, &err), err);
     return w;
 }
@@ -95,9 +95,9 @@ static struct world *world_open(const char *dir, int drafts, int kv_tokens)
 static void world_close(struct world *w)
 {
     sh_engine_client_close(w->client);
-    sh_gate_drain(w->gate);
+    sh_door_drain(w->door);
     sh_engine_stop(w->engine, 1000);
-    sh_gate_close(w->gate);
+    sh_door_close(w->door);
     sh_engine_close(w->engine);
     assert_int_not_equal(access(w->path, F_OK), 0);
     free(w);
@@ -246,7 +246,7 @@ TEST(stopping_lets_running_answers_finish)
         CHECK_OK(sh_engine_client_progress(w->client, &err), err);
         events_take(w);
     }
-    sh_gate_drain(w->gate);
+    sh_door_drain(w->door);
     sh_engine_stop(w->engine, 10000);
     await(w, 0, 1);
     check_golden(&w->answers[0], &golden[0]);
@@ -257,8 +257,8 @@ TEST(a_second_engine_does_not_take_a_live_socket)
 {
     UNUSED_STATE;
     struct world *w = world_open("models/demo", 0, 0);
-    sh_gate *second;
-    CHECK_FAILS(sh_gate_open(w->path, &second, &err), err, "another engine is listening");
+    sh_door *second;
+    CHECK_FAILS(sh_door_open(w->path, &second, &err), err, "another engine is listening");
     world_close(w);
 }
 

@@ -1,4 +1,4 @@
-#include "engine/gate.h"
+#include "engine/door.h"
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -22,11 +22,11 @@ struct guest {
     uint64_t owner;
     bool greeted;
     sh_buf in;
-    sh_buf out; /* guarded by the gate's lock, like `overrun` */
+    sh_buf out; /* guarded by the door's lock, like `overrun` */
     bool overrun;
 };
 
-struct sh_gate {
+struct sh_door {
     char *path;
     int listen_fd;
     int wake[2]; /* a byte here ends the poll */
@@ -41,7 +41,7 @@ struct sh_gate {
     struct guest guests[CLIENTS_MAX];
 };
 
-static void wake(sh_gate *d)
+static void wake(sh_door *d)
 {
     ssize_t put = write(d->wake[1], "", 1);
     (void)put; /* a full pipe wakes as well */
@@ -89,12 +89,12 @@ static sh_status socket_listen(const char *path, int *out, sh_err *err)
     return SH_OK;
 }
 
-sh_status sh_gate_open(const char *path, sh_gate **out, sh_err *err)
+sh_status sh_door_open(const char *path, sh_door **out, sh_err *err)
 {
     int fd = -1;
     sh_status status = socket_listen(path, &fd, err);
     if (status != SH_OK) return status;
-    sh_gate *d = sh_alloc(sizeof(*d));
+    sh_door *d = sh_alloc(sizeof(*d));
     d->path = sh_strdup(path);
     d->listen_fd = fd;
     d->wake[0] = d->wake[1] = -1;
@@ -102,14 +102,14 @@ sh_status sh_gate_open(const char *path, sh_gate **out, sh_err *err)
     pthread_mutex_init(&d->lock, NULL);
     if (pipe2(d->wake, O_CLOEXEC | O_NONBLOCK) < 0) {
         sh_err_sys(err, "pipe");
-        sh_gate_close(d);
+        sh_door_close(d);
         return err->status;
     }
     *out = d;
     return SH_OK;
 }
 
-static void guest_close(sh_gate *d, struct guest *g)
+static void guest_close(sh_door *d, struct guest *g)
 {
     if (g->fd < 0) return;
     uint64_t owner = g->owner;
@@ -122,7 +122,7 @@ static void guest_close(sh_gate *d, struct guest *g)
     if (d->engine != NULL) sh_engine_forget(d->engine, owner);
 }
 
-static void guest_accept(sh_gate *d)
+static void guest_accept(sh_door *d)
 {
     int fd = accept4(d->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return;
@@ -138,10 +138,10 @@ static void guest_accept(sh_gate *d)
     close(fd);
 }
 
-/* The engine's thread: append, and wake the gate. */
-void sh_gate_emit(void *ctx, uint64_t owner, const sh_event *event)
+/* The engine's thread: append, and wake the door. */
+void sh_door_emit(void *ctx, uint64_t owner, const sh_event *event)
 {
-    sh_gate *d = ctx;
+    sh_door *d = ctx;
     pthread_mutex_lock(&d->lock);
     for (int i = 0; i < CLIENTS_MAX; i++) {
         struct guest *g = &d->guests[i];
@@ -155,14 +155,14 @@ void sh_gate_emit(void *ctx, uint64_t owner, const sh_event *event)
     wake(d);
 }
 
-static void guest_say(sh_gate *d, struct guest *g, const sh_event *event)
+static void guest_say(sh_door *d, struct guest *g, const sh_event *event)
 {
     pthread_mutex_lock(&d->lock);
     sh_wire_put_event(&g->out, event);
     pthread_mutex_unlock(&d->lock);
 }
 
-static sh_status greet(sh_gate *d, struct guest *g, const sh_wire_frame *frame, sh_err *err)
+static sh_status greet(sh_door *d, struct guest *g, const sh_wire_frame *frame, sh_err *err)
 {
     sh_status status = sh_err_set(err, SH_ERR_INPUT, "engine socket: a client did not greet");
     if (frame->type == SH_WIRE_HELLO) status = sh_wire_get_hello(frame->payload, err);
@@ -171,19 +171,20 @@ static sh_status greet(sh_gate *d, struct guest *g, const sh_wire_frame *frame, 
         return status;
     }
     g->greeted = true;
+    sh_engine_info info = sh_engine_info_of(d->engine);
     pthread_mutex_lock(&d->lock);
-    sh_wire_put_info(&g->out, sh_engine_info_of(d->engine));
+    sh_wire_put_info(&g->out, &info);
     pthread_mutex_unlock(&d->lock);
     return SH_OK;
 }
 
-static sh_status submit(sh_gate *d, struct guest *g, sh_str payload, sh_err *err)
+static sh_status submit(sh_door *d, struct guest *g, sh_str payload, sh_err *err)
 {
     sh_wire_request request;
     sh_status status = sh_wire_get_submit(payload, &request, err);
     if (status != SH_OK) return status;
     sh_event refusal = {.kind = SH_EVENT_ERROR, .id = request.request.id, .retry = true};
-    int vocab = sh_engine_info_of(d->engine)->vocab;
+    int vocab = sh_engine_info_of(d->engine).vocab;
     bool known = true;
     for (size_t i = 0; i < request.request.prompt_count; i++)
         known = known && request.request.prompt[i] >= 0 && request.request.prompt[i] < vocab;
@@ -203,7 +204,7 @@ static sh_status submit(sh_gate *d, struct guest *g, sh_str payload, sh_err *err
     return SH_OK;
 }
 
-static sh_status frame_run(sh_gate *d, struct guest *g, const sh_wire_frame *frame, sh_err *err)
+static sh_status frame_run(sh_door *d, struct guest *g, const sh_wire_frame *frame, sh_err *err)
 {
     uint64_t id;
     sh_status status;
@@ -222,7 +223,7 @@ static sh_status frame_run(sh_gate *d, struct guest *g, const sh_wire_frame *fra
 }
 
 /* All that is there to read. False when the guest has to go. */
-static bool guest_read(sh_gate *d, struct guest *g)
+static bool guest_read(sh_door *d, struct guest *g)
 {
     char *to = sh_buf_reserve(&g->in, READ_STEP);
     ssize_t got = recv(g->fd, to, READ_STEP, 0);
@@ -242,7 +243,7 @@ static bool guest_read(sh_gate *d, struct guest *g)
     return false;
 }
 
-static bool guest_write(sh_gate *d, struct guest *g)
+static bool guest_write(sh_door *d, struct guest *g)
 {
     bool stays = true;
     pthread_mutex_lock(&d->lock);
@@ -260,7 +261,7 @@ static bool guest_write(sh_gate *d, struct guest *g)
     return stays;
 }
 
-static int polls_fill(sh_gate *d, struct pollfd *polls, struct guest **who)
+static int polls_fill(sh_door *d, struct pollfd *polls, struct guest **who)
 {
     int count = 0;
     polls[count] = (struct pollfd){.fd = d->wake[0], .events = POLLIN};
@@ -280,9 +281,9 @@ static int polls_fill(sh_gate *d, struct pollfd *polls, struct guest **who)
     return count;
 }
 
-static void *gate_main(void *arg)
+static void *door_main(void *arg)
 {
-    sh_gate *d = arg;
+    sh_door *d = arg;
     struct pollfd polls[CLIENTS_MAX + 2];
     struct guest *who[CLIENTS_MAX + 2];
     while (!atomic_load(&d->quit)) {
@@ -301,23 +302,23 @@ static void *gate_main(void *arg)
     return NULL;
 }
 
-sh_status sh_gate_start(sh_gate *d, sh_engine *engine, sh_err *err)
+sh_status sh_door_start(sh_door *d, sh_engine *engine, sh_err *err)
 {
     d->engine = engine;
-    if (pthread_create(&d->thread, NULL, gate_main, d) != 0)
+    if (pthread_create(&d->thread, NULL, door_main, d) != 0)
         return sh_err_set(err, SH_ERR_SYSTEM,
                           "the thread of the engine's socket could not be started");
     d->started = true;
     return SH_OK;
 }
 
-void sh_gate_drain(sh_gate *d)
+void sh_door_drain(sh_door *d)
 {
     atomic_store(&d->draining, true);
     wake(d);
 }
 
-static bool unsent(sh_gate *d)
+static bool unsent(sh_door *d)
 {
     bool some = false;
     pthread_mutex_lock(&d->lock);
@@ -327,7 +328,7 @@ static bool unsent(sh_gate *d)
     return some;
 }
 
-void sh_gate_close(sh_gate *d)
+void sh_door_close(sh_door *d)
 {
     if (d == NULL) return;
     if (d->started) {
