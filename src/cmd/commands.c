@@ -9,6 +9,14 @@ const sh_command sh_commands[] = {
     {FOR_ENGINE, "engine", "", 0, "load a model and answer on a Unix socket, without HTTP",
      "The part of `shoal serve` that computes. `shoal api` speaks HTTP in front of it.",
      sh_cmd_engine},
+    {FOR_LINKTEST, "linktest", "", 0, "try and time the links between ranks",
+     "Phases: barrier, correctness, latency, bandwidth, and with --stress many operations in "
+     "random "
+     "order. Times stand beside those of a raw socket between the same processes in the same run.",
+     sh_cmd_linktest},
+    {FOR_TOKEN, "token", "", 0, "make a cluster token",
+     "Ranks on several machines prove to each other that they know it: --token or SHOAL_TOKEN.",
+     sh_cmd_token},
 };
 
 const size_t sh_command_count = SH_COUNT_OF(sh_commands);
