@@ -9,6 +9,9 @@ const sh_command sh_commands[] = {
     {FOR_ENGINE, "engine", "", 0, "load a model and answer on a Unix socket, without HTTP",
      "The part of `shoal serve` that computes. `shoal api` speaks HTTP in front of it.",
      sh_cmd_engine},
+    {FOR_WORKER, "worker", "", 0, "be one of the ranks behind rank 0",
+     "Started in any order, on any machine; it comes back by itself when the group was lost.",
+     sh_cmd_worker},
     {FOR_LINKTEST, "linktest", "", 0, "try and time the links between ranks",
      "Phases: barrier, correctness, latency, bandwidth, and with --stress many operations in "
      "random "
