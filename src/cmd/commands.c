@@ -27,6 +27,9 @@ const sh_command sh_commands[] = {
      "Its answers mean nothing, but it is as large and as fast as the real one: measure a machine "
      "before you download. A run that was stopped goes on where it was.",
      sh_cmd_synth},
+    {FOR_WORKER, "worker", "", 0, "be one of the ranks behind rank 0",
+     "Started in any order, on any machine; it comes back by itself when the group was lost.",
+     sh_cmd_worker},
     {FOR_LINKTEST, "linktest", "", 0, "try and time the links between ranks",
      "Phases: barrier, correctness, latency, bandwidth, and with --stress many operations in "
      "random "

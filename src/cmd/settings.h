@@ -58,6 +58,9 @@ typedef struct {
     int64_t link_rounds;
 
     /* engine */
+    const char *parallel;
+    const char *split;
+    const char *fault;
     const char *socket;
     int64_t slots;
     int64_t chunk;
