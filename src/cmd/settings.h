@@ -57,6 +57,10 @@ typedef struct {
     const char *sizes;
     int64_t link_rounds;
 
+    /* serve */
+    const char *part;
+    const char *runtime_dir;
+
     /* engine */
     const char *parallel;
     const char *split;
