@@ -45,6 +45,7 @@ int sh_command_fail(const sh_err *err);
 int sh_cmd_help(const sh_command_args *args);
 int sh_cmd_completion(const sh_command_args *args);
 int sh_cmd_engine(const sh_command_args *args);
+int sh_cmd_template(const sh_command_args *args);
 int sh_cmd_tokenize(const sh_command_args *args);
 int sh_cmd_info(const sh_command_args *args);
 int sh_cmd_logits(const sh_command_args *args);
