@@ -47,6 +47,7 @@ int sh_cmd_completion(const sh_command_args *args);
 int sh_cmd_serve(const sh_command_args *args);
 int sh_cmd_api(const sh_command_args *args);
 int sh_cmd_engine(const sh_command_args *args);
+int sh_cmd_template(const sh_command_args *args);
 int sh_cmd_tokenize(const sh_command_args *args);
 int sh_cmd_info(const sh_command_args *args);
 int sh_cmd_logits(const sh_command_args *args);

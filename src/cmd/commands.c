@@ -16,6 +16,10 @@ const sh_command sh_commands[] = {
      "list of ids) and every line of the answer belongs to it. --no-special leaves special tokens "
      "out, on either way.",
      sh_cmd_tokenize},
+    {FOR_TEMPLATE, "template", "[REQUEST.json]", 1, "print the prompt that a chat request becomes",
+     "Reads a JSON object from the file, or from standard input: messages, and if wanted tools, "
+     "documents, add_generation_prompt (true when absent) and other variables of the template.",
+     sh_cmd_template},
     {FOR_INFO, "info", "", 0, "what a model folder holds, and which machines it fits", NULL,
      sh_cmd_info},
     {FOR_LOGITS, "logits", "", 0, "compute the logits of given token ids",

@@ -47,6 +47,12 @@ static const sh_option rows[] = {
      .help = "chat template instead of the model's",
      AT(template),
      .commands = FOR_TEMPLATE},
+    {.name = "date",
+     .type = SH_OPT_STRING,
+     .value_name = "YYYY-MM-DD",
+     .help = "the day that templates which print a date take for today",
+     AT(date),
+     .commands = FOR_TEMPLATE},
 
     {.name = "prompt",
      .type = SH_OPT_STRING,

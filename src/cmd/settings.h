@@ -20,6 +20,7 @@ typedef struct {
     const char *model;
     const char *tokenizer;
     const char *template;
+    const char *date;
     bool decode;
     bool special;
     bool pieces;
