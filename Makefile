@@ -21,7 +21,7 @@ OPT_tsan    := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link \
                -fno-sanitize-recover=undefined
 
-PKGS      := libcjson libpcre2-8 libutf8proc openssl
+PKGS      := libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl
 PKG_CONFIG ?= pkg-config
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS))
 PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
