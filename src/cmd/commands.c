@@ -42,6 +42,11 @@ const sh_command sh_commands[] = {
     {FOR_TOKEN, "token", "", 0, "make a cluster token",
      "Ranks on several machines prove to each other that they know it: --token or SHOAL_TOKEN.",
      sh_cmd_token},
+    {FOR_API, "api", "", 0, "serve HTTP in front of an engine's Unix socket",
+     "The part of `shoal serve` that speaks the OpenAI API. It may come and go while the engine "
+     "keeps the model loaded, and waits for the engine when that is away.\n"
+     "SIGTERM lets running answers finish; SIGHUP reads certificate and keys again.",
+     sh_cmd_api},
 };
 
 const size_t sh_command_count = SH_COUNT_OF(sh_commands);
