@@ -45,5 +45,6 @@ int sh_cmd_help(const sh_command_args *args);
 int sh_cmd_completion(const sh_command_args *args);
 int sh_cmd_engine(const sh_command_args *args);
 int sh_cmd_tokenize(const sh_command_args *args);
+int sh_cmd_bench(const sh_command_args *args);
 
 #endif
