@@ -16,10 +16,9 @@ const sh_command sh_commands[] = {
      sh_cmd_engine},
     {FOR_TOKENIZE, "tokenize", "[TEXT]", 1, "turn text into token ids, or ids into text",
      "Reads TEXT, or standard input, and prints the ids as a JSON list; with --decode it reads "
-     "such "
-     "a list and prints the text. With --jsonl every line of standard input is one JSON string (or "
-     "list of ids) and every line of the answer belongs to it. --no-special leaves special tokens "
-     "out, on either way.",
+     "such a list and prints the text. With --jsonl every line of standard input is one JSON "
+     "string (or list of ids) and every line of the answer belongs to it. --no-special leaves "
+     "special tokens out, on either way.",
      sh_cmd_tokenize},
     {FOR_TEMPLATE, "template", "[REQUEST.json]", 1, "print the prompt that a chat request becomes",
      "Reads a JSON object from the file, or from standard input: messages, and if wanted tools, "
@@ -52,6 +51,10 @@ const sh_command sh_commands[] = {
      "keeps the model loaded, and waits for the engine when that is away.\n"
      "SIGTERM lets running answers finish; SIGHUP reads certificate and keys again.",
      sh_cmd_api},
+    {FOR_BENCH, "bench", "text", 1, "measure this machine, as CSV",
+     "text: loading a tokenizer, encoding prose and hostile texts, decoding. It takes one of "
+     "150000 tokens that it makes, and that of --model or --tokenizer, else the demo model's.",
+     sh_cmd_bench},
 };
 
 const size_t sh_command_count = SH_COUNT_OF(sh_commands);
