@@ -14,6 +14,8 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wmi
         -Wstrict-prototypes -Wvla $(if $(CI)$(WERROR),-Werror)
 OPT_release := -O2 -g
 OPT_debug   := -O0 -g3
+OPT_lint-gcc := -O2
+OPT_lint-clang := -O2
 OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 OPT_tsan    := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link \
@@ -53,7 +55,7 @@ TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
 
-.PHONY: all help check unit lint format asan tsan debug fuzz clean docs program tests
+.PHONY: all help check unit lint format asan tsan debug fuzz fuzz-build clean docs program tests
 all: program ## build the release program, build/shoal
 
 program: $(B)/shoal
@@ -95,21 +97,16 @@ unit: $(TEST_BIN) ## run the unit tests alone
 asan tsan debug: ## build and run all tests with that variant
 	$(MAKE) VARIANT=$@ check
 
+# Fuzz targets are libFuzzer's, so they are built by clang, in a variant of their own.
 build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/libshoal.a
-	$(MAKE) VARIANT=fuzz CC=clang fuzz-link TARGET=$*
+	@echo "CC $<"
+	@$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer -o $@ $< build/fuzz/libshoal.a $(LIBS)
 
-fuzz-link:
-	clang $(CFLAGS_ALL) -fsanitize=fuzzer -o build/fuzz/fuzz_$(TARGET) tests/fuzz/fuzz_$(TARGET).c \
-	    build/fuzz/libshoal.a $(LIBS)
-
-.PHONY: build/fuzz/libshoal.a fuzz-link fuzz-build
-build/fuzz/libshoal.a:
-	$(MAKE) VARIANT=fuzz CC=clang fuzz-lib
-fuzz-lib: $(B)/libshoal.a
 fuzz-build: $(FUZZ_BIN)
 
 FUZZ_SECONDS ?= 600
-fuzz: fuzz-build ## run every fuzz target for FUZZ_SECONDS (600)
+fuzz: ## run every fuzz target for FUZZ_SECONDS (600)
+	$(MAKE) VARIANT=fuzz CC=clang fuzz-build
 	tests/fuzz/run.sh $(FUZZ_SECONDS)
 
 # ---- chores ---------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 /* test.h - what every unit test includes: cmocka and a few claims in our own words.
  *
- * Names of tests are claims. Each program is run by tests/run.sh as a process of its own with a time limit. */
+ * Names of tests are claims. Each program is run by tests/run.sh as a process of its own with a
+ * time limit. */
 #ifndef SH_TESTS_TEST_H
 #define SH_TESTS_TEST_H
 

@@ -60,7 +60,8 @@ void sh_buf_add_char(sh_buf *buf, char c)
 void sh_buf_add_utf8(sh_buf *buf, uint32_t code)
 {
     char bytes[4];
-    sh_buf_add(buf, bytes, (size_t)sh_utf8_encode(code, bytes));
+    int len = sh_utf8_encode(code, bytes);
+    sh_buf_add(buf, bytes, (size_t)len);
 }
 
 void sh_buf_addf(sh_buf *buf, const char *fmt, ...)

@@ -32,6 +32,46 @@ typedef struct {
     const char *kv_format;
     int64_t context;
 
+    /* ranks */
+    int64_t ranks;
+    int64_t rank;
+    const char *hostfile;
+    const char *coordinator;
+    int64_t coordinator_fd;
+    const char *listen;
+    const char *token;
+    bool insecure;
+    bool plain_data;
+    const char *backend;
+    const char *transport;
+    int64_t sockets;
+    const char *wire;
+    int64_t join_timeout;
+    int64_t peer_timeout_ms;
+    int64_t op_timeout;
+    int64_t spin_us;
+
+    /* linktest */
+    bool quick;
+    bool stress;
+    const char *sizes;
+    int64_t link_rounds;
+
+    /* engine */
+    const char *parallel;
+    const char *split;
+    const char *fault;
+    const char *socket;
+    int64_t slots;
+    int64_t chunk;
+    int64_t kv_tokens;
+    int64_t kv_reserve_mb;
+    int64_t queue_max;
+    int64_t req_timeout;
+    int64_t stall_ms;
+    int64_t grace;
+    int64_t drafts;
+
     /* generate, chat, logits */
     const char *prompt;
     const char *chat;

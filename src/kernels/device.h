@@ -197,7 +197,12 @@ typedef struct {
     void (*add)(sh_device *dev, float *x, const float *y, size_t count); /* x += y */
     void (*scale)(sh_device *dev, float *x, float factor, size_t count);
     void (*copy_rows)(sh_device *dev, float *y, const float *x, const int32_t *rows, int count,
-                      int64_t dim); /* y[i] = x[rows[i]] */
+                      int64_t dim);                       /* y[i] = x[rows[i]] */
+    void (*zero)(sh_device *dev, float *x, size_t count); /* x = 0, whatever was there */
+    /* y[t, h] = x[t, h], dim numbers each; strides in elements. */
+    void (*copy_heads)(sh_device *dev, float *y, int64_t y_token_stride, int64_t y_head_stride,
+                       const float *x, int64_t x_token_stride, int64_t x_head_stride, int tokens,
+                       int heads, int64_t dim);
 
     /* y = x / rms(x) * w for `rows` rows of dim numbers; row r is at r / inner * stride + r % inner
      * * dim, so that heads inside a token's row can be normed in place (inner = heads). y may be x.

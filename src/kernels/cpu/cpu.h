@@ -90,6 +90,12 @@ void sh_cpu_matmul_heads(sh_device *dev, const sh_matrix *w, const float *x, int
 void sh_cpu_experts(sh_device *dev, const sh_experts *ex, const float *x, int tokens,
                     const int32_t *ids, const float *weights, int topk, float *y);
 
+/* copy.c */
+void sh_cpu_zero(sh_device *dev, float *x, size_t count);
+void sh_cpu_copy_heads(sh_device *dev, float *y, int64_t y_token_stride, int64_t y_head_stride,
+                       const float *x, int64_t x_token_stride, int64_t x_head_stride, int tokens,
+                       int heads, int64_t dim);
+
 /* elementwise.c */
 void sh_cpu_add(sh_device *dev, float *x, const float *y, size_t count);
 void sh_cpu_scale(sh_device *dev, float *x, float factor, size_t count);

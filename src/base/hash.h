@@ -1,0 +1,32 @@
+/* hash.h - hashes whose values mean something outside one table.
+ *
+ * sh_hash128 is SipHash-2-4 with 128 bits of output: keyed, so that nobody who lacks the key can
+ * make two inputs meet, and short enough to compute for every KV block. sh_mix64 is a bijection
+ * that spreads counters into numbers that look random; it is no protection against anybody.
+ *
+ * All results are the same on every machine (little-endian reading of the input).
+ *
+ * Threads: pure functions. */
+#ifndef SH_BASE_HASH_H
+#define SH_BASE_HASH_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    uint64_t lo;
+    uint64_t hi;
+} sh_key128;
+
+sh_key128 sh_hash128(sh_key128 key, const void *data, size_t len);
+bool sh_key128_eq(sh_key128 a, sh_key128 b);
+
+uint64_t sh_mix64(uint64_t x);
+
+/* Unguessable bytes from the system. */
+SH_MUST_CHECK sh_status sh_random_bytes(void *out, size_t len, sh_err *err);
+
+#endif

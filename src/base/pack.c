@@ -1,0 +1,94 @@
+#include "base/pack.h"
+
+#include <string.h>
+
+_Static_assert(sizeof(float) == 4 && sizeof(double) == 8, "the wire carries IEEE numbers");
+
+void sh_put_uint(sh_buf *out, uint64_t value, int bytes)
+{
+    char *to = sh_buf_reserve(out, (size_t)bytes);
+    for (int i = 0; i < bytes; i++) to[i] = (char)(value >> (8 * i));
+    out->len += (size_t)bytes;
+}
+
+void sh_put_double(sh_buf *out, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    sh_put_uint(out, bits, 8);
+}
+
+void sh_put_text(sh_buf *out, sh_str text)
+{
+    SH_ASSERT(text.len <= UINT32_MAX);
+    sh_put_uint(out, text.len, 4);
+    sh_buf_add_str(out, text);
+}
+
+void sh_put_ints(sh_buf *out, const int32_t *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) sh_put_uint(out, (uint32_t)values[i], 4);
+}
+
+void sh_put_floats(sh_buf *out, const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof(bits));
+        sh_put_uint(out, bits, 4);
+    }
+}
+
+sh_reader sh_reader_of(sh_str bytes)
+{
+    return (sh_reader){.ptr = bytes.ptr, .left = bytes.len};
+}
+
+const void *sh_get_array(sh_reader *reader, size_t count, size_t size)
+{
+    size_t len;
+    if (reader->failed || __builtin_mul_overflow(count, size, &len) || len > reader->left) {
+        reader->failed = true;
+        return NULL;
+    }
+    const void *data = reader->ptr;
+    reader->ptr += len;
+    reader->left -= len;
+    return data;
+}
+
+uint64_t sh_get_uint(sh_reader *reader, int bytes)
+{
+    const unsigned char *p = sh_get_array(reader, (size_t)bytes, 1);
+    uint64_t value = 0;
+    for (int i = 0; p != NULL && i < bytes; i++) value |= (uint64_t)p[i] << (8 * i);
+    return value;
+}
+
+int sh_get_int(sh_reader *reader)
+{
+    return (int)(int32_t)(uint32_t)sh_get_uint(reader, 4);
+}
+
+double sh_get_double(sh_reader *reader)
+{
+    uint64_t bits = sh_get_uint(reader, 8);
+    double value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+sh_str sh_get_text(sh_reader *reader)
+{
+    size_t len = (size_t)sh_get_uint(reader, 4);
+    const char *ptr = sh_get_array(reader, len, 1);
+    return ptr == NULL ? (sh_str){"", 0} : (sh_str){ptr, len};
+}
+
+sh_status sh_get_end(const sh_reader *reader, const char *what, sh_err *err)
+{
+    if (reader->failed) return sh_err_set(err, SH_ERR_INPUT, "%s is cut short", what);
+    if (reader->left > 0)
+        return sh_err_set(err, SH_ERR_INPUT, "%s has %zu bytes too many", what, reader->left);
+    return SH_OK;
+}

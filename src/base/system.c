@@ -1,0 +1,80 @@
+#include "base/system.h"
+
+#include "base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { PROC_MAX = 1 << 16 };
+
+/* The number behind "name" in a file of /proc that says kilobytes; 0 when there is none. */
+static int64_t proc_kilobytes(const char *path, const char *name)
+{
+    sh_buf text = {0};
+    sh_err err;
+    int64_t bytes = 0;
+    if (sh_file_read(path, PROC_MAX, &text, &err) == SH_OK) {
+        const char *at = strstr(text.ptr, name);
+        if (at != NULL) bytes = strtoll(at + strlen(name), NULL, 10) * 1024;
+    }
+    sh_buf_reset(&text);
+    return bytes;
+}
+
+/* A file with one number, as control groups have; 0 when it is absent or says "max". */
+static int64_t file_number(const char *path)
+{
+    sh_buf text = {0};
+    sh_err err;
+    int64_t value = 0;
+    if (sh_file_read(path, PROC_MAX, &text, &err) == SH_OK && text.len > 0)
+        value = strtoll(text.ptr, NULL, 10);
+    sh_buf_reset(&text);
+    return value;
+}
+
+int64_t sh_memory_total(void)
+{
+    int64_t total = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    int64_t limit = file_number("/sys/fs/cgroup/memory.max");
+    return limit > 0 && limit < total ? limit : total;
+}
+
+int64_t sh_memory_available(void)
+{
+    int64_t free = proc_kilobytes("/proc/meminfo", "MemAvailable:");
+    int64_t limit = file_number("/sys/fs/cgroup/memory.max");
+    if (limit > 0) {
+        int64_t left = limit - file_number("/sys/fs/cgroup/memory.current");
+        if (left < free) free = left < 0 ? 0 : left;
+    }
+    return free > 0 ? free : sh_memory_total() / 2;
+}
+
+int64_t sh_memory_used(void)
+{
+    return proc_kilobytes("/proc/self/status", "VmRSS:");
+}
+
+int64_t sh_memory_peak(void)
+{
+    int64_t peak = proc_kilobytes("/proc/self/status", "VmHWM:");
+    if (peak > 0) return peak;
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+#ifdef __APPLE__
+    return usage.ru_maxrss;
+#else
+    return usage.ru_maxrss * 1024;
+#endif
+}
+
+double sh_cpu_seconds(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}

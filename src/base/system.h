@@ -1,0 +1,18 @@
+/* system.h - what the operating system says of this machine and this process.
+ *
+ * Threads: safe from anywhere. */
+#ifndef SH_BASE_SYSTEM_H
+#define SH_BASE_SYSTEM_H
+
+#include <stdint.h>
+
+/* Bytes; 0 when the system does not tell. */
+int64_t sh_memory_total(void);
+int64_t sh_memory_available(void); /* without pushing others out; the limit of a container counts */
+int64_t sh_memory_used(void);      /* by this process, resident */
+int64_t sh_memory_peak(void);      /* the most that this process ever had resident */
+
+/* Seconds of processor time that this process has used, all threads together. */
+double sh_cpu_seconds(void);
+
+#endif

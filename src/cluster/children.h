@@ -1,0 +1,52 @@
+/* children.h - processes that this one starts, watches and ends.
+ *
+ * Each child has a process group of its own, so that Ctrl-C at a terminal reaches the parent alone,
+ * which then ends the children in order; and it is ended by the system when the parent dies without
+ * a word (where the system can). A child that crashes is started again, with growing pauses; one
+ * that ends by itself with an error in its first seconds is not, since it would fail again (a wrong
+ * path, a taken port): then all are stopped.
+ *
+ * Threads: one owner, which must not have started threads before sh_children_create (signals are
+ * blocked there). */
+#ifndef SH_CLUSTER_CHILDREN_H
+#define SH_CLUSTER_CHILDREN_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+typedef struct sh_children sh_children;
+
+typedef struct {
+    const char *name;  /* for the log: "engine", "rank 1" */
+    char *const *argv; /* argv[0] is the program's path; copied, like all of this */
+    char *const *env;  /* more variables "NAME=value", a closing NULL; or NULL */
+    bool restart;      /* start it again when it crashes */
+    bool prefix;       /* show its output line by line behind "[name] " */
+} sh_child_spec;
+
+/* Blocks SIGINT, SIGTERM, SIGHUP and SIGCHLD in this process; they are waited for in run. */
+sh_children *sh_children_create(void);
+
+/* Starts a child. */
+SH_MUST_CHECK sh_status sh_children_add(sh_children *children, const sh_child_spec *spec,
+                                        sh_err *err);
+
+/* Watches until all children have ended by themselves, one failed for good, or a signal says stop
+ * (SIGHUP is passed on instead); then ends the rest: SIGTERM, and SIGKILL after grace_ms. Returns
+ * the exit code for this process: of the child that failed first, 130 behind SIGINT, else 0. */
+int sh_children_run(sh_children *children, int64_t grace_ms);
+
+/* When one has failed for good, the others get this long to end by themselves (0 at first): ranks
+ * of a group find out what happened and say so. */
+void sh_children_set_linger(sh_children *children, int64_t linger_ms);
+
+/* Ends what is left, at once, and frees. */
+void sh_children_free(sh_children *children);
+
+/* Path of the program that is running, for starting it again; owned by the caller. */
+SH_MUST_CHECK sh_status sh_program_path(char **out, sh_err *err);
+
+#endif

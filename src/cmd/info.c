@@ -1,0 +1,188 @@
+/* shoal info: what a model folder holds, and which machines it fits. Only headers are read. */
+#include "base/buf.h"
+#include "base/json.h"
+#include "cmd/command.h"
+#include "cmd/compute.h"
+#include "model/family.h"
+#include "model/inventory.h"
+#include "model/tensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const double GIB = 1024.0 * 1024.0 * 1024.0, MIB = 1024.0 * 1024.0;
+
+typedef struct {
+    sh_config config;
+    int64_t parameters;
+    int64_t active; /* parameters that one token needs */
+    uint64_t bytes; /* of all tensors in the files */
+    int64_t kv_token_bytes;
+    double available; /* bytes of this machine's memory */
+} facts;
+
+/* Numbers of the KV cache are f16 unless --kv-format says otherwise. */
+static sh_status gather(const sh_settings *s, facts *f, sh_err *err)
+{
+    sh_tensors *set = NULL;
+    sh_inventory inv;
+    sh_status status = sh_config_load(s->model, &f->config, err);
+    if (status == SH_OK) status = sh_tensors_open(s->model, &set, err);
+    if (status != SH_OK) return status;
+    /* Whether the head is the embedding may be said by the files alone. */
+    if (f->config.tied == SH_TIED_UNSAID)
+        f->config.tied = sh_tensors_find(set, "lm_head.weight") == NULL ? SH_TIED_YES : SH_TIED_NO;
+    sh_inventory_init(&f->config, &inv);
+    for (size_t i = 0; i < inv.count; i++) {
+        f->parameters += sh_item_numbers(&inv.items[i]);
+        f->active += sh_item_active(&f->config, &inv.items[i]);
+    }
+    sh_inventory_reset(&inv);
+    f->bytes = sh_tensors_bytes(set);
+    f->kv_token_bytes = sh_config_kv_width(&f->config) * f->config.layers * 2;
+    f->available = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    sh_tensors_close(set);
+    return SH_OK;
+}
+
+static void count_text(double count, char *out, size_t cap)
+{
+    if (count >= 1e9)
+        snprintf(out, cap, "%.2f billion", count / 1e9);
+    else
+        snprintf(out, cap, "%.1f million", count / 1e6);
+}
+
+static const char *mode_name(const sh_quant *quant)
+{
+    switch (quant->format) {
+    case SH_FORMAT_MXFP4: return "mxfp4";
+    case SH_FORMAT_MXFP8: return "mxfp8";
+    case SH_FORMAT_NVFP4: return "nvfp4";
+    default: return "affine";
+    }
+}
+
+static void quant_text(const sh_config *c, char *out, size_t cap)
+{
+    if (!c->quant.on) {
+        snprintf(out, cap, "none");
+        return;
+    }
+    int len = snprintf(out, cap, "%s, %d bits in groups of %d", mode_name(&c->quant.base),
+                       c->quant.base.bits, c->quant.base.group);
+    if (c->quant.override_count > 0)
+        snprintf(out + len, cap - (size_t)len, ", %zu modules otherwise", c->quant.override_count);
+}
+
+static void attention_text(const sh_config *c, char *out, size_t cap)
+{
+    int sliding = 0, window = 0;
+    for (int i = 0; i < c->layers; i++)
+        if (c->layer[i].window > 0) {
+            sliding++;
+            window = c->layer[i].window;
+        }
+    int len = c->mla.kv_rank > 0
+                  ? snprintf(out, cap, "%d heads, latent of %d", c->heads, c->mla.kv_rank)
+                  : snprintf(out, cap, "%d heads of %d, %d KV heads", c->heads, c->head_dim,
+                             c->kv_heads);
+    if (sliding > 0)
+        snprintf(out + len, cap - (size_t)len, ", a window of %d in %d layers", window, sliding);
+}
+
+/* How long a context fits beside the weights, on machines of usual sizes. */
+static void print_fits(const facts *f)
+{
+    static const int sizes[] = {8, 16, 24, 32, 64, 128, 256, 512};
+    printf("fits\n");
+    for (size_t i = 0; i < SH_COUNT_OF(sizes); i++) {
+        /* A tenth is left to the system, and the buffers of a step take some. */
+        double room = sizes[i] * GIB * 0.9 - 64 * MIB;
+        double left = room - (double)f->bytes * 1.02;
+        if (left > 0) {
+            double tokens = left / (double)f->kv_token_bytes;
+            bool all = tokens >= f->config.context;
+            printf("  %4d GiB    with %.0f tokens of KV%s\n", sizes[i],
+                   all ? (double)f->config.context : tokens, all ? ", its whole context" : "");
+            if (all) break;
+        } else {
+            double kv = (double)f->kv_token_bytes *
+                        (f->config.context < 8192 ? f->config.context : 8192);
+            printf("  %4d GiB    on %d machines together\n", sizes[i],
+                   (int)(((double)f->bytes * 1.02 + kv) / room) + 1);
+        }
+    }
+    printf("  this machine has %.1f GiB\n", f->available / GIB);
+}
+
+static void print_text(const facts *f)
+{
+    const sh_config *c = &f->config;
+    char text[160];
+    printf("family       %s\n", c->family->model_type);
+    printf("layers       %d, %d wide\n", c->layers, c->hidden);
+    attention_text(c, text, sizeof(text));
+    printf("attention    %s\n", text);
+    if (c->moe.experts > 0)
+        printf("experts      %d, %d for a token%s\n", c->moe.experts, c->moe.topk,
+               c->moe.shared_ffn > 0 ? ", and shared ones" : "");
+    count_text((double)f->parameters, text, sizeof(text));
+    printf("parameters   %s", text);
+    count_text((double)f->active, text, sizeof(text));
+    if (c->moe.experts > 0) printf(", %s for a token", text);
+    quant_text(c, text, sizeof(text));
+    printf("\nquantized    %s\n", text);
+    printf("bytes        %.2f GiB, %.2f bits a parameter\n", (double)f->bytes / GIB,
+           (double)f->bytes * 8 / (double)f->parameters);
+    printf("vocabulary   %d%s\n", c->vocab, c->tied == SH_TIED_YES ? ", head tied" : "");
+    printf("context      %d tokens\n", c->context);
+    printf("KV           %.1f KiB a token, %.2f GiB for the context\n",
+           (double)f->kv_token_bytes / 1024, (double)f->kv_token_bytes * c->context / GIB);
+    print_fits(f);
+}
+
+static void print_json(const facts *f)
+{
+    const sh_config *c = &f->config;
+    char quant[160];
+    cJSON *json = cJSON_CreateObject();
+    quant_text(c, quant, sizeof(quant));
+    cJSON_AddStringToObject(json, "family", c->family->model_type);
+    cJSON_AddNumberToObject(json, "layers", c->layers);
+    cJSON_AddNumberToObject(json, "hidden", c->hidden);
+    cJSON_AddNumberToObject(json, "heads", c->heads);
+    cJSON_AddNumberToObject(json, "kv_heads", c->kv_heads);
+    cJSON_AddNumberToObject(json, "experts", c->moe.experts);
+    cJSON_AddNumberToObject(json, "experts_per_token", c->moe.topk);
+    cJSON_AddNumberToObject(json, "parameters", (double)f->parameters);
+    cJSON_AddNumberToObject(json, "active_parameters", (double)f->active);
+    cJSON_AddStringToObject(json, "quantization", quant);
+    cJSON_AddNumberToObject(json, "bytes", (double)f->bytes);
+    cJSON_AddNumberToObject(json, "vocabulary", c->vocab);
+    cJSON_AddNumberToObject(json, "context", c->context);
+    cJSON_AddNumberToObject(json, "kv_bytes_per_token", (double)f->kv_token_bytes);
+    cJSON_AddNumberToObject(json, "memory_bytes", f->available);
+    char *text = cJSON_Print(json);
+    printf("%s\n", text);
+    cJSON_free(text);
+    cJSON_Delete(json);
+}
+
+int sh_cmd_info(const sh_command_args *args)
+{
+    const sh_settings *s = args->settings;
+    facts f = {0};
+    sh_err err;
+    if (s->model == NULL) {
+        fprintf(stderr, "shoal: info needs --model\n");
+        return SH_EXIT_USAGE;
+    }
+    sh_status status = gather(s, &f, &err);
+    if (status == SH_OK && s->json) print_json(&f);
+    if (status == SH_OK && !s->json) print_text(&f);
+    sh_config_reset(&f.config);
+    return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+}

@@ -1,0 +1,114 @@
+/* The state of a slot is hashed as it changes: the blocks by a running mix, then length and slot.
+ * The fingerprint is the sum over the slots, so a change touches one term. */
+#include "engine/step.h"
+
+#include "base/alloc.h"
+#include "base/hash.h"
+
+#include <stdlib.h>
+
+struct slot {
+    int length;
+    int block_count;
+    uint64_t blocks_hash;
+    uint64_t term; /* what this slot adds to the fingerprint; 0 when empty */
+    int32_t *blocks;
+};
+
+struct sh_batch_state {
+    sh_step_room room;
+    uint64_t fingerprint;
+    int32_t *blocks; /* [slots, seq_blocks] */
+    struct slot *slots;
+};
+
+sh_batch_state *sh_batch_state_create(const sh_step_room *room)
+{
+    sh_batch_state *b = sh_alloc(sizeof(*b));
+    b->room = *room;
+    b->slots = sh_alloc_array((size_t)room->slots, sizeof(*b->slots));
+    b->blocks = sh_alloc_array((size_t)room->slots * (size_t)room->seq_blocks, sizeof(*b->blocks));
+    for (int i = 0; i < room->slots; i++)
+        b->slots[i].blocks = b->blocks + (size_t)i * (size_t)room->seq_blocks;
+    return b;
+}
+
+void sh_batch_state_free(sh_batch_state *b)
+{
+    if (b == NULL) return;
+    free(b->slots);
+    free(b->blocks);
+    free(b);
+}
+
+static void slot_rehash(sh_batch_state *b, int idx)
+{
+    struct slot *s = &b->slots[idx];
+    uint64_t term = 0;
+    if (s->block_count > 0)
+        term = sh_mix64(sh_mix64((uint64_t)idx << 32 | (uint32_t)s->length) ^ s->blocks_hash);
+    b->fingerprint += term - s->term;
+    s->term = term;
+}
+
+static void slot_empty(sh_batch_state *b, int idx)
+{
+    struct slot *s = &b->slots[idx];
+    s->length = s->block_count = 0;
+    s->blocks_hash = 0;
+    slot_rehash(b, idx);
+}
+
+static sh_status seq_apply(sh_batch_state *b, const sh_step_seq *q, const int32_t *blocks,
+                           sh_err *err)
+{
+    struct slot *s = &b->slots[q->slot];
+    if (q->fresh) slot_empty(b, q->slot);
+    if (q->block_count > b->room.seq_blocks - s->block_count)
+        return sh_err_set(err, SH_ERR_GROUP, "slot %d: %d blocks more than it has room for",
+                          q->slot, q->block_count);
+    for (int i = 0; i < q->block_count; i++) {
+        s->blocks[s->block_count++] = blocks[i];
+        s->blocks_hash = sh_mix64(s->blocks_hash ^ (uint32_t)blocks[i]);
+    }
+    bool gap = !q->fresh && q->pos > s->length; /* a fresh slot may start behind a cached prefix */
+    if (gap || q->pos + q->token_count > s->block_count * SH_KV_BLOCK)
+        return sh_err_set(err, SH_ERR_GROUP,
+                          "slot %d: tokens %d to %d, but it has %d tokens and %d blocks", q->slot,
+                          q->pos, q->pos + q->token_count, s->length, s->block_count);
+    s->length = q->pos + q->token_count;
+    slot_rehash(b, q->slot);
+    return SH_OK;
+}
+
+sh_status sh_batch_state_apply(sh_batch_state *b, const sh_step_plan *step, sh_span *spans,
+                               int32_t *positions, sh_err *err)
+{
+    for (int i = 0; i < step->leave_count; i++) slot_empty(b, step->leaves[i]);
+    int token = 0, block = 0;
+    for (int i = 0; i < step->seq_count; i++) {
+        const sh_step_seq *q = &step->seqs[i];
+        sh_status status = seq_apply(b, q, step->blocks + block, err);
+        if (status != SH_OK) return status;
+        spans[i] = (sh_span){.first = token,
+                             .count = q->token_count,
+                             .pos = q->pos,
+                             .blocks = b->slots[q->slot].blocks};
+        for (int t = 0; t < q->token_count; t++) positions[token + t] = q->pos + t;
+        token += q->token_count;
+        block += q->block_count;
+    }
+    return SH_OK;
+}
+
+uint64_t sh_batch_state_fingerprint(const sh_batch_state *b)
+{
+    return b->fingerprint;
+}
+
+void sh_batch_state_corrupt(sh_batch_state *b, int idx)
+{
+    b->slots[idx].length++;
+    if (b->slots[idx].block_count == 0) b->slots[idx].block_count = 1;
+    slot_rehash(b, idx);
+}

@@ -1,0 +1,188 @@
+/* Blocks live in one array. A block with an identity hangs in a bucket of the table; a block that
+ * nobody holds hangs in the ring of idle blocks, oldest first: those without identity are put in
+ * front, so that no cached prefix is dropped while an empty block is left. */
+#include "engine/blocks.h"
+
+#include "base/alloc.h"
+#include "kernels/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NONE = -1 };
+
+struct block {
+    sh_key128 key;
+    int32_t holders;
+    int32_t bucket_next;
+    int32_t idle_prev, idle_next; /* ring through the sentinel at index `count` */
+    bool keyed;
+    bool ready;
+};
+
+struct sh_blocks {
+    int count;
+    int idle;
+    int cached;
+    sh_key128 secret;
+    sh_key128 root;
+    uint32_t mask;
+    int32_t *buckets;
+    struct block *list; /* count + 1: the last is the sentinel of the idle ring */
+};
+
+static void idle_insert(sh_blocks *b, int32_t at, int32_t behind)
+{
+    struct block *list = b->list;
+    list[at].idle_prev = behind;
+    list[at].idle_next = list[behind].idle_next;
+    list[list[behind].idle_next].idle_prev = at;
+    list[behind].idle_next = at;
+    b->idle++;
+    if (list[at].keyed) b->cached++;
+}
+
+static void idle_remove(sh_blocks *b, int32_t at)
+{
+    struct block *list = b->list;
+    list[list[at].idle_prev].idle_next = list[at].idle_next;
+    list[list[at].idle_next].idle_prev = list[at].idle_prev;
+    b->idle--;
+    if (list[at].keyed) b->cached--;
+}
+
+sh_blocks *sh_blocks_create(int count, sh_key128 secret, sh_key128 root)
+{
+    SH_ASSERT(count > 0);
+    sh_blocks *b = sh_alloc(sizeof(*b));
+    b->count = count;
+    b->secret = secret;
+    b->root = root;
+    uint32_t buckets = 16;
+    while (buckets < (uint32_t)count * 2) buckets *= 2;
+    b->mask = buckets - 1;
+    b->buckets = sh_alloc_array(buckets, sizeof(*b->buckets));
+    for (uint32_t i = 0; i < buckets; i++) b->buckets[i] = NONE;
+    b->list = sh_alloc_array((size_t)count + 1, sizeof(*b->list));
+    b->list[count].idle_prev = b->list[count].idle_next = count;
+    for (int32_t i = count - 1; i >= 0; i--) idle_insert(b, i, count);
+    return b;
+}
+
+void sh_blocks_free(sh_blocks *b)
+{
+    if (b == NULL) return;
+    free(b->buckets);
+    free(b->list);
+    free(b);
+}
+
+int sh_blocks_room(const sh_blocks *b)
+{
+    return b->idle;
+}
+
+int sh_blocks_total(const sh_blocks *b)
+{
+    return b->count;
+}
+
+int sh_blocks_cached(const sh_blocks *b)
+{
+    return b->cached;
+}
+
+sh_key128 sh_blocks_root(const sh_blocks *b)
+{
+    return b->root;
+}
+
+sh_key128 sh_blocks_key(const sh_blocks *b, sh_key128 before, const int32_t *tokens)
+{
+    struct {
+        sh_key128 before;
+        int32_t tokens[SH_KV_BLOCK];
+    } text = {.before = before};
+    memcpy(text.tokens, tokens, sizeof(text.tokens));
+    return sh_hash128(b->secret, &text, sizeof(text));
+}
+
+static int32_t *bucket_of(sh_blocks *b, sh_key128 key)
+{
+    return &b->buckets[key.lo & b->mask];
+}
+
+static int32_t find(sh_blocks *b, sh_key128 key)
+{
+    int32_t at = *bucket_of(b, key);
+    while (at != NONE && !sh_key128_eq(b->list[at].key, key)) at = b->list[at].bucket_next;
+    return at;
+}
+
+static void key_drop(sh_blocks *b, int32_t at)
+{
+    struct block *block = &b->list[at];
+    int32_t *link = bucket_of(b, block->key);
+    while (*link != at) link = &b->list[*link].bucket_next;
+    *link = block->bucket_next;
+    block->keyed = block->ready = false;
+}
+
+sh_prefix sh_blocks_match(sh_blocks *b, const int32_t *tokens, int block_count, int32_t *out)
+{
+    sh_prefix prefix = {.key = b->root};
+    for (; prefix.count < block_count; prefix.count++) {
+        sh_key128 key = sh_blocks_key(b, prefix.key, tokens + prefix.count * SH_KV_BLOCK);
+        int32_t at = find(b, key);
+        if (at == NONE || !b->list[at].ready) {
+            prefix.promised = at != NONE;
+            break;
+        }
+        if (b->list[at].holders++ == 0) idle_remove(b, at);
+        out[prefix.count] = at;
+        prefix.key = key;
+    }
+    return prefix;
+}
+
+int32_t sh_blocks_take(sh_blocks *b)
+{
+    if (b->idle == 0) return NONE;
+    int32_t at = b->list[b->count].idle_next;
+    idle_remove(b, at);
+    if (b->list[at].keyed) key_drop(b, at);
+    b->list[at].holders = 1;
+    return at;
+}
+
+bool sh_blocks_promise(sh_blocks *b, int32_t at, sh_key128 key)
+{
+    struct block *block = &b->list[at];
+    SH_ASSERT(block->holders > 0 && !block->keyed);
+    if (find(b, key) != NONE) return false;
+    int32_t *bucket = bucket_of(b, key);
+    block->key = key;
+    block->keyed = true;
+    block->ready = false;
+    block->bucket_next = *bucket;
+    *bucket = at;
+    return true;
+}
+
+void sh_blocks_ready(sh_blocks *b, int32_t at)
+{
+    if (b->list[at].keyed) b->list[at].ready = true;
+}
+
+/* Last block first, so that of one prefix the far end is dropped before what it builds on. */
+void sh_blocks_release(sh_blocks *b, const int32_t *list, int count)
+{
+    for (int i = count - 1; i >= 0; i--) {
+        struct block *block = &b->list[list[i]];
+        SH_ASSERT(block->holders > 0);
+        if (--block->holders > 0) continue;
+        if (block->keyed && !block->ready) key_drop(b, list[i]);
+        int32_t sentinel = b->count;
+        idle_insert(b, list[i], block->keyed ? b->list[sentinel].idle_prev : sentinel);
+    }
+}

@@ -1,0 +1,63 @@
+/* blocks.h - who holds which KV block, and which blocks hold a known prefix.
+ *
+ * Rank 0 keeps this book; blocks are addressed by the same number on every rank. A block is free,
+ * or held by one or more sequences, or cached: nobody holds it, but it still has the KV of a known
+ * run of tokens and is handed out again to whoever asks for that prefix. Room is made by dropping
+ * the cached block that was let go longest ago.
+ *
+ * The identity of a full block is a keyed hash of its tokens and of the identity before it,
+ * starting from a root that names the KV format and the group's epoch; so equal identities mean
+ * equal KV.
+ *
+ * A block whose identity is known but whose KV is still being computed is `promised`: a second
+ * sequence with the same prefix can wait for it instead of computing it again.
+ *
+ * Threads: one owner. */
+#ifndef SH_ENGINE_BLOCKS_H
+#define SH_ENGINE_BLOCKS_H
+
+#include "base/hash.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct sh_blocks sh_blocks;
+
+typedef struct {
+    int count; /* leading blocks that are ready, written to the caller's list, each held once more
+                */
+    sh_key128 key; /* identity of the last of them, or the root */
+    bool promised; /* the block behind them is being computed by somebody */
+} sh_prefix;
+
+/* `root` is the identity before the first block; `secret` keys the hash. */
+sh_blocks *sh_blocks_create(int count, sh_key128 secret, sh_key128 root);
+void sh_blocks_free(sh_blocks *blocks);
+
+/* Blocks that can be had now: free ones and cached ones. */
+int sh_blocks_room(const sh_blocks *blocks);
+int sh_blocks_total(const sh_blocks *blocks);
+int sh_blocks_cached(const sh_blocks *blocks);
+
+sh_key128 sh_blocks_root(const sh_blocks *blocks);
+
+/* The identity of the full block `tokens` (SH_KV_BLOCK of them) behind `before`. */
+sh_key128 sh_blocks_key(const sh_blocks *blocks, sh_key128 before, const int32_t *tokens);
+
+/* Finds the longest run of ready blocks for the first block_count * SH_KV_BLOCK tokens. */
+sh_prefix sh_blocks_match(sh_blocks *blocks, const int32_t *tokens, int block_count, int32_t *out);
+
+/* A block with nothing in it, held once; -1 when there is no room. */
+int32_t sh_blocks_take(sh_blocks *blocks);
+
+/* Gives a held block its identity. False, without effect, when another block has it already. */
+bool sh_blocks_promise(sh_blocks *blocks, int32_t block, sh_key128 key);
+
+/* The KV of a promised block is there; a block without identity is left alone. */
+void sh_blocks_ready(sh_blocks *blocks, int32_t block);
+
+/* Lets go of `count` blocks of one sequence, given in order; a promise that was not kept is
+ * withdrawn. */
+void sh_blocks_release(sh_blocks *blocks, const int32_t *list, int count);
+
+#endif

@@ -1,0 +1,30 @@
+/* door.h - the engine's Unix socket: clients in, events out.
+ *
+ * The socket file has mode 0600, and a stale one of a dead engine is replaced; a live one is not.
+ * Any number of clients may come and go; what a client had running is cancelled when it goes. A
+ * client that does not read its events is dropped once too much is waiting for it.
+ *
+ * Threads: a thread of its own moves the bytes; sh_door_emit is the engine's sink and runs on the
+ * engine's thread. */
+#ifndef SH_ENGINE_DOOR_H
+#define SH_ENGINE_DOOR_H
+
+#include "engine/engine.h"
+
+typedef struct sh_door sh_door;
+
+/* Listens at path. */
+SH_MUST_CHECK sh_status sh_door_open(const char *path, sh_door **out, sh_err *err);
+
+/* Starts to serve an engine whose sink is sh_door_emit with this door. */
+SH_MUST_CHECK sh_status sh_door_start(sh_door *door, sh_engine *engine, sh_err *err);
+
+void sh_door_emit(void *door, uint64_t owner, const sh_event *event);
+
+/* Takes no new clients and no new requests; what is on its way out still goes. */
+void sh_door_drain(sh_door *door);
+
+/* Ends the thread (after the engine has stopped), closes all and removes the socket file. */
+void sh_door_close(sh_door *door);
+
+#endif

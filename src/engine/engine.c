@@ -1,0 +1,364 @@
+/* One thread owns scheduler, blocks and crew. Others reach it through a bounded queue of commands;
+ * while there is nothing to run it sleeps in that queue, and while there is it looks in between two
+ * steps. */
+#include "engine/engine.h"
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/queue.h"
+#include "engine/engine_stats.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum { COMMANDS_MAX = 4096, NOT_RUNNABLE_MS = 2, IDLE_LOOK_MS = 100, FORM_PAUSE_MS = 500 };
+
+typedef enum { SUBMIT, CANCEL, FORGET, ASK_STATS, STOP } command_kind;
+
+typedef struct {
+    command_kind kind;
+    uint64_t owner;
+    uint64_t id;             /* CANCEL; for STOP the grace in milliseconds */
+    sh_wire_request request; /* SUBMIT, owned */
+} command;
+
+/* A step on its way through the stages. */
+struct flight {
+    sh_step_plan *plan;
+    int64_t begun_ns;
+};
+
+struct sh_engine {
+    sh_engine_opts opts;
+    sh_engine_info info;
+    atomic_bool ready;
+    sh_crew *crew;
+    sh_group *group;
+    sh_blocks *blocks;
+    sh_sched *sched;
+    struct flight *flights; /* ring of [stages] */
+    int flight_first, flight_count;
+    sh_pick *picks;
+    sh_queue *commands;
+    sh_emit_fn sink;
+    void *sink_ctx;
+    pthread_t thread;
+    bool started;
+    bool stopping;
+    sh_deadline stop_at;
+    sh_engine_stats stats;
+};
+
+int sh_engine_draws(int slots)
+{
+    return slots + 2 * SH_DRAFTS_MAX + 1; /* drafts are for small batches; see the scheduler */
+}
+
+static void on_event(void *ctx, uint64_t owner, const sh_event *event)
+{
+    sh_engine *e = ctx;
+    sh_engine_stats_event(&e->stats, event);
+    e->sink(e->sink_ctx, owner, event);
+}
+
+/* Prefixes are known by config, KV format and the forming of the group: another forming, another
+ * root. */
+static sh_status blocks_open(sh_engine *e, sh_err *err)
+{
+    const sh_config *config = sh_crew_config(e->crew);
+    struct {
+        uint64_t config, epoch;
+        int64_t format;
+    } text = {config->hash, e->group == NULL ? 0 : sh_group_epoch(e->group),
+              e->opts.crew.kv_format};
+    sh_key128 secret;
+    sh_status status = sh_random_bytes(&secret, sizeof(secret), err);
+    if (status != SH_OK) return status;
+    sh_blocks_free(e->blocks);
+    e->blocks = sh_blocks_create(sh_crew_room(e->crew)->blocks, secret,
+                                 sh_hash128(secret, &text, sizeof(text)));
+    return SH_OK;
+}
+
+static void flights_free(sh_engine *e)
+{
+    for (int i = 0; e->flights != NULL && i < e->stats.stages; i++)
+        sh_step_free(e->flights[i].plan);
+    free(e->flights);
+    e->flights = NULL;
+    e->flight_first = e->flight_count = 0;
+}
+
+static void sched_open(sh_engine *e)
+{
+    const sh_config *config = sh_crew_config(e->crew);
+    const sh_step_room *room = sh_crew_room(e->crew);
+    bool longrope = config->rope[0].kind == SH_ROPE_LONGROPE;
+    sh_sched_opts opts = {.room = *room,
+                          .context = sh_crew_context(e->crew),
+                          .queue_max = e->opts.queue_max,
+                          .timeout_ms = e->opts.timeout_ms,
+                          .stall_s = e->opts.stall_s,
+                          .parts = sh_crew_stages(e->crew),
+                          .drafts = e->opts.drafts,
+                          .rope_original = longrope ? config->rope[0].original_context : 0,
+                          .eos = config->eos,
+                          .eos_count = config->eos_count};
+    sh_sched_free(e->sched);
+    e->sched = sh_sched_create(&opts, e->blocks, on_event, e);
+    flights_free(e);
+    e->stats.stages = sh_crew_stages(e->crew);
+    e->flights = sh_alloc_array((size_t)e->stats.stages, sizeof(*e->flights));
+    for (int i = 0; i < e->stats.stages; i++) e->flights[i].plan = sh_step_create(room);
+    free(e->picks);
+    e->picks = sh_alloc_array((size_t)room->draws, sizeof(*e->picks));
+}
+
+/* Brings the ranks together; also again, after one was lost. */
+static sh_status form(sh_engine *e, sh_err *err)
+{
+    sh_status status = SH_OK;
+    if (e->opts.group != NULL) status = sh_group_open(e->opts.group, &e->group, err);
+    if (status == SH_OK) status = sh_crew_join(e->crew, e->group, err);
+    if (status == SH_OK) status = blocks_open(e, err);
+    if (status != SH_OK) return status;
+    sched_open(e);
+    if (e->opts.fault != NULL) sh_crew_fault(e->crew, e->opts.fault, e->opts.fault_step);
+    e->info.context = sh_crew_context(e->crew);
+    e->info.world_size = sh_crew_size(e->crew);
+    atomic_store(&e->ready, true);
+    return SH_OK;
+}
+
+sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *err)
+{
+    SH_ASSERT(opts->crew.chunk > sh_engine_draws(opts->crew.slots));
+    sh_engine *e = sh_alloc(sizeof(*e));
+    e->opts = *opts;
+    e->opts.crew.draws = sh_engine_draws(opts->crew.slots);
+    e->commands = sh_queue_create(COMMANDS_MAX, sizeof(command));
+    sh_engine_stats_init(&e->stats);
+    sh_status status = sh_crew_open(&e->opts.crew, &e->crew, err);
+    if (status == SH_OK) {
+        const sh_config *config = sh_crew_config(e->crew);
+        e->info = (sh_engine_info){
+            .model_dir = opts->crew.model_dir, .vocab = config->vocab, .context = config->context};
+        status = form(e, err);
+    }
+    if (status != SH_OK) {
+        sh_engine_close(e);
+        return status;
+    }
+    *out = e;
+    return SH_OK;
+}
+
+void sh_engine_close(sh_engine *e)
+{
+    if (e == NULL) return;
+    if (e->started) sh_engine_stop(e, 0);
+    for (command c; sh_queue_pop(e->commands, &c, 0) == SH_OK;) sh_wire_request_reset(&c.request);
+    sh_queue_free(e->commands);
+    sh_sched_free(e->sched);
+    sh_blocks_free(e->blocks);
+    flights_free(e);
+    sh_crew_close(e->crew);
+    if (e->group != NULL) sh_group_close(e->group);
+    free(e->picks);
+    free(e);
+}
+
+sh_engine_info sh_engine_info_of(const sh_engine *e)
+{
+    sh_engine_info info = e->info;
+    info.ready = atomic_load(&e->ready);
+    return info;
+}
+
+/* A rank is lost: whoever waits hears it, and the group is formed anew. Here requests could be kept
+ * and replayed. */
+static void group_lost(sh_engine *e, const sh_err *why)
+{
+    SH_LOGE("%s", why->text);
+    atomic_store(&e->ready, false);
+    sh_sched_fail_all(e->sched, why);
+    e->flight_count = 0;
+    e->stats.failures++;
+}
+
+static void form_again(sh_engine *e)
+{
+    sh_err err;
+    if (e->group != NULL) sh_group_close(e->group);
+    e->group = NULL;
+    if (form(e, &err) == SH_OK) {
+        SH_LOGI("the group stands again: %d ranks", e->info.world_size);
+        return;
+    }
+    SH_LOGW("forming the group: %s", err.text);
+    sh_sleep_ms(FORM_PAUSE_MS);
+}
+
+static sh_status flight_begin(sh_engine *e, sh_err *err)
+{
+    struct flight *f = &e->flights[(e->flight_first + e->flight_count) % e->stats.stages];
+    if (!sh_sched_plan(e->sched, f->plan)) return SH_AGAIN;
+    f->begun_ns = sh_clock_ns();
+    e->flight_count++;
+    return sh_crew_begin(e->crew, f->plan, err);
+}
+
+static sh_status flight_finish(sh_engine *e, sh_err *err)
+{
+    struct flight *f = &e->flights[e->flight_first];
+    sh_status status = sh_crew_finish(e->crew, f->plan, e->picks, err);
+    if (status != SH_OK) return status;
+    e->flight_first = (e->flight_first + 1) % e->stats.stages;
+    e->flight_count--;
+    double took = (double)(sh_clock_ns() - f->begun_ns) * 1e-9;
+    sh_engine_stats_step(&e->stats, took, f->plan->token_count, f->plan->seq_count);
+    sh_sched_commit(e->sched, f->plan, e->picks, took);
+    return SH_OK;
+}
+
+/* Fills the stages, then takes the oldest step in. False when there was nothing to run. */
+static bool steps_run(sh_engine *e)
+{
+    sh_err err;
+    sh_status status = SH_OK;
+    while (status == SH_OK && e->flight_count < e->stats.stages) status = flight_begin(e, &err);
+    if (status >= 0 && e->flight_count == 0) return false;
+    if (status >= 0) status = flight_finish(e, &err);
+    if (status < 0) group_lost(e, &err);
+    return true;
+}
+
+static void stats_tell(sh_engine *e, uint64_t owner)
+{
+    sh_buf json = {0};
+    sh_engine_stats_json(&e->stats, e->crew, e->sched, e->blocks, &e->opts, &json);
+    sh_event event = {.kind = SH_EVENT_STATS, .stats = sh_buf_str(&json)};
+    e->sink(e->sink_ctx, owner, &event);
+    sh_buf_reset(&json);
+}
+
+static void submit_run(sh_engine *e, command *c)
+{
+    sh_event refusal = {.kind = SH_EVENT_ERROR, .id = c->request.request.id, .retry = true};
+    if (e->stopping) {
+        sh_err_set(&refusal.error, SH_ERR_CANCELLED, "the engine is stopping");
+        e->sink(e->sink_ctx, c->owner, &refusal);
+    } else if (!atomic_load(&e->ready)) {
+        sh_err_set(&refusal.error, SH_ERR_GROUP,
+                   "a rank is lost and the group is being formed again");
+        e->sink(e->sink_ctx, c->owner, &refusal);
+    } else {
+        sh_sched_submit(e->sched, c->owner, &c->request.request);
+    }
+    sh_wire_request_reset(&c->request);
+}
+
+static void command_run(sh_engine *e, command *c)
+{
+    switch (c->kind) {
+    case SUBMIT: submit_run(e, c); break;
+    case CANCEL: sh_sched_cancel(e->sched, c->owner, c->id); break;
+    case FORGET: sh_sched_forget(e->sched, c->owner); break;
+    case ASK_STATS: stats_tell(e, c->owner); break;
+    case STOP:
+        e->stopping = true;
+        e->stop_at = sh_deadline_in_ms((int64_t)c->id);
+        break;
+    }
+}
+
+/* Waits for a command while there is nothing to run; otherwise takes what is there. A group is
+ * looked at in between, so that a rank that dies while nobody asks anything is noticed. */
+static void commands_run(sh_engine *e, bool runnable)
+{
+    bool ready = atomic_load(&e->ready);
+    int64_t wait_ms = sh_sched_busy(e->sched) ? NOT_RUNNABLE_MS : IDLE_LOOK_MS;
+    sh_deadline wait = runnable || !ready ? 0 : sh_deadline_in_ms(wait_ms);
+    if (!runnable && ready && e->group == NULL && !sh_sched_busy(e->sched))
+        wait = SH_DEADLINE_NEVER;
+    command c;
+    while (sh_queue_pop(e->commands, &c, wait) == SH_OK) {
+        command_run(e, &c);
+        wait = 0;
+    }
+}
+
+static void group_look(sh_engine *e)
+{
+    sh_err err;
+    if (e->group != NULL && sh_group_check(e->group, &err) != SH_OK) group_lost(e, &err);
+}
+
+static void *engine_main(void *arg)
+{
+    sh_engine *e = arg;
+    bool runnable = false;
+    while (!e->stopping || (sh_sched_busy(e->sched) && !sh_deadline_passed(e->stop_at))) {
+        commands_run(e, runnable);
+        if (!atomic_load(&e->ready)) {
+            if (!e->stopping) form_again(e);
+            continue;
+        }
+        runnable = steps_run(e);
+        if (!runnable) group_look(e);
+    }
+    sh_err err;
+    if (atomic_load(&e->ready) && sh_crew_stop(e->crew, &err) != SH_OK) SH_LOGW("%s", err.text);
+    sh_err_set(&err, SH_ERR_CANCELLED, "the engine was stopped");
+    sh_sched_fail_all(e->sched, &err);
+    return NULL;
+}
+
+sh_status sh_engine_start(sh_engine *e, sh_emit_fn sink, void *ctx, sh_err *err)
+{
+    e->sink = sink;
+    e->sink_ctx = ctx;
+    if (pthread_create(&e->thread, NULL, engine_main, e) != 0)
+        return sh_err_set(err, SH_ERR_SYSTEM, "the engine's thread could not be started");
+    e->started = true;
+    return SH_OK;
+}
+
+/* Commands other than submit must not be lost: wait for room, which a step makes. */
+static void command_send(sh_engine *e, const command *c)
+{
+    while (sh_queue_push(e->commands, c) == SH_AGAIN) sh_sleep_ms(1);
+}
+
+void sh_engine_stop(sh_engine *e, int64_t grace_ms)
+{
+    if (!e->started) return;
+    command_send(e, &(command){.kind = STOP, .id = (uint64_t)grace_ms});
+    pthread_join(e->thread, NULL);
+    e->started = false;
+}
+
+sh_status sh_engine_submit(sh_engine *e, uint64_t owner, sh_wire_request *request)
+{
+    command c = {.kind = SUBMIT, .owner = owner, .request = *request};
+    sh_status status = sh_queue_push(e->commands, &c);
+    if (status == SH_OK) *request = (sh_wire_request){0};
+    return status;
+}
+
+void sh_engine_cancel(sh_engine *e, uint64_t owner, uint64_t id)
+{
+    command_send(e, &(command){.kind = CANCEL, .owner = owner, .id = id});
+}
+
+void sh_engine_forget(sh_engine *e, uint64_t owner)
+{
+    command_send(e, &(command){.kind = FORGET, .owner = owner});
+}
+
+void sh_engine_ask_stats(sh_engine *e, uint64_t owner)
+{
+    command_send(e, &(command){.kind = ASK_STATS, .owner = owner});
+}

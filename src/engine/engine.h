@@ -1,0 +1,58 @@
+/* engine.h - the narrow door to everything that computes answers.
+ *
+ * An engine is rank 0 of its crew: it has a loaded shard, the book of KV blocks, the scheduler, and
+ * one thread of its own that runs step after step. Requests of token ids go in, events come out
+ * through a sink, on the engine's thread. Text is somebody else's business.
+ *
+ * When a rank is lost, all open requests end with an error that says so, and the engine forms the
+ * group again as soon as the rank is back.
+ *
+ * `owner` names who asked (a connection); requests are told apart by owner and their own id.
+ *
+ * Threads: submit, cancel, forget and ask_stats from any; open, start, stop and close by one owner.
+ */
+#ifndef SH_ENGINE_ENGINE_H
+#define SH_ENGINE_ENGINE_H
+
+#include "engine/crew.h"
+#include "engine/scheduler.h"
+#include "engine/wire.h"
+
+typedef struct {
+    sh_crew_opts crew;
+    const sh_group_opts *group; /* NULL: this process alone; borrowed for good */
+    int queue_max;
+    int64_t timeout_ms;
+    double stall_s;
+    int drafts;
+    const char *fault; /* for tests of the guards, see sh_crew_fault; or NULL */
+    uint64_t fault_step;
+} sh_engine_opts;
+
+/* Rows of logits that a step may need for this many sequences. */
+int sh_engine_draws(int slots);
+
+typedef struct sh_engine sh_engine;
+
+/* Forms the group, loads the model and makes all memory that steps need. */
+SH_MUST_CHECK sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *err);
+void sh_engine_close(sh_engine *engine);
+
+/* Starts the thread; events go to the sink. */
+SH_MUST_CHECK sh_status sh_engine_start(sh_engine *engine, sh_emit_fn sink, void *ctx, sh_err *err);
+
+/* Takes no more requests, lets running ones finish for at most grace_ms, ends the rest, and joins
+ * the thread. */
+void sh_engine_stop(sh_engine *engine, int64_t grace_ms);
+
+sh_engine_info sh_engine_info_of(const sh_engine *engine);
+
+/* Takes the request over. SH_AGAIN, and the request stays the caller's, when the engine is too busy
+ * even to look. */
+SH_MUST_CHECK sh_status sh_engine_submit(sh_engine *engine, uint64_t owner,
+                                         sh_wire_request *request);
+void sh_engine_cancel(sh_engine *engine, uint64_t owner, uint64_t id);
+void sh_engine_forget(sh_engine *engine, uint64_t owner);
+void sh_engine_ask_stats(sh_engine *engine, uint64_t owner); /* answered by a STATS event */
+
+#endif

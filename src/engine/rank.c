@@ -1,0 +1,177 @@
+#include "engine/rank.h"
+
+#include "base/alloc.h"
+#include "base/hash.h"
+
+#include <stdlib.h>
+
+struct result {
+    uint64_t step;
+    uint64_t hash;
+    float *logits; /* [draws, own vocabulary], host memory */
+    sh_scan *scans;
+};
+
+struct sh_rank {
+    sh_model *model;
+    const sh_peers *peers;
+    sh_step_room room;
+    sh_batch_state *state;
+    sh_span *spans;
+    int32_t *positions;
+    int32_t *rows; /* tokens of the step that are drawn from */
+    bool *stretched;
+    float *hidden; /* one row, host memory */
+    int32_t vocab_first, vocab_len;
+    int depth;
+    struct result *results; /* step s is in s % depth */
+    bool corrupt_hidden;
+};
+
+sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_room *room, int depth)
+{
+    sh_rank *r = sh_alloc(sizeof(*r));
+    const sh_shard *shard = sh_model_shard(model);
+    r->model = model;
+    r->peers = peers;
+    r->room = *room;
+    r->vocab_first = (int32_t)shard->vocab.first;
+    r->vocab_len = sh_shard_predicts(shard) ? (int32_t)shard->vocab.count : 0;
+    r->state = sh_batch_state_create(room);
+    r->spans = sh_alloc_array((size_t)room->slots, sizeof(*r->spans));
+    r->stretched = sh_alloc_array((size_t)room->slots, sizeof(*r->stretched));
+    r->positions = sh_alloc_array((size_t)room->tokens, sizeof(*r->positions));
+    r->rows = sh_alloc_array((size_t)room->draws, sizeof(*r->rows));
+    r->hidden = sh_alloc_array((size_t)sh_model_config(model)->hidden, sizeof(*r->hidden));
+    r->depth = depth;
+    r->results = sh_alloc_array((size_t)depth, sizeof(*r->results));
+    for (int i = 0; i < depth; i++) {
+        r->results[i].logits = sh_alloc_array((size_t)room->draws * (size_t)r->vocab_len,
+                                              sizeof(float));
+        r->results[i].scans = sh_alloc_array((size_t)room->draws, sizeof(sh_scan));
+    }
+    return r;
+}
+
+void sh_rank_free(sh_rank *r)
+{
+    if (r == NULL) return;
+    for (int i = 0; i < r->depth; i++) {
+        free(r->results[i].logits);
+        free(r->results[i].scans);
+    }
+    sh_batch_state_free(r->state);
+    free(r->results);
+    free(r->spans);
+    free(r->stretched);
+    free(r->positions);
+    free(r->rows);
+    free(r->hidden);
+    free(r);
+}
+
+sh_status sh_rank_apply(sh_rank *r, const sh_step_plan *plan, uint64_t *fingerprint, sh_err *err)
+{
+    sh_status status = sh_batch_state_apply(r->state, plan, r->spans, r->positions, err);
+    if (status == SH_OK) *fingerprint = sh_batch_state_fingerprint(r->state);
+    return status;
+}
+
+/* The last tokens of each sequence are those that are drawn from. */
+static void rows_gather(sh_rank *r, const sh_step_plan *plan)
+{
+    int row = 0;
+    for (int i = 0; i < plan->seq_count; i++) {
+        const sh_step_seq *q = &plan->seqs[i];
+        int end = r->spans[i].first + q->token_count;
+        for (int d = 0; d < q->draw_count; d++) r->rows[row++] = end - q->draw_count + d;
+        r->stretched[i] = q->long_rope;
+    }
+}
+
+static void rows_scan(sh_rank *r, const sh_step_plan *plan, struct result *result)
+{
+    const sh_adjust *adjust = plan->adjusts;
+    for (int i = 0; i < plan->draw_count; i++) {
+        const sh_step_draw *d = &plan->draws[i];
+        float *row = result->logits + (size_t)i * (size_t)r->vocab_len;
+        sh_adjust_apply(adjust, d->adjust_count, row, r->vocab_first, r->vocab_len);
+        sh_scan_row(&d->draw, row, r->vocab_first, r->vocab_len, &result->scans[i]);
+        adjust += d->adjust_count;
+    }
+}
+
+/* Rows that are drawn from; of a step without any, the last token's. */
+static uint64_t hidden_hash(sh_rank *r, const sh_step_plan *plan)
+{
+    sh_device *dev = sh_model_device(r->model);
+    size_t width = (size_t)sh_model_config(r->model)->hidden;
+    const float *hidden = sh_model_hidden(r->model);
+    int count = plan->draw_count > 0 ? plan->draw_count : 1;
+    sh_key128 key = {plan->step, 0};
+    for (int i = 0; i < count; i++) {
+        size_t row = (size_t)(plan->draw_count > 0 ? r->rows[i] : plan->token_count - 1);
+        dev->ops->download(dev, r->hidden, hidden + row * width, width * sizeof(float));
+        if (r->corrupt_hidden) r->hidden[0] += 1;
+        key = sh_hash128(key, r->hidden, width * sizeof(float));
+    }
+    return key.lo;
+}
+
+sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
+{
+    rows_gather(r, plan);
+    sh_step step = {
+        .batch = {.tokens = plan->token_count, .span_count = plan->seq_count, .spans = r->spans},
+        .ids = plan->tokens,
+        .stretched = r->stretched,
+        .rows = r->rows,
+        .row_count = plan->draw_count,
+    };
+    sh_logits logits;
+    struct result *result = &r->results[plan->step % (uint64_t)r->depth];
+    sh_status status = sh_model_step(r->model, &step, r->peers, &logits, err);
+    if (status != SH_OK) return status;
+    result->step = plan->step;
+    if (r->peers != NULL) result->hash = hidden_hash(r, plan);
+    if (r->vocab_len == 0 || plan->draw_count == 0) return SH_OK;
+    sh_device *dev = sh_model_device(r->model);
+    dev->ops->download(dev, result->logits, logits.data,
+                       (size_t)plan->draw_count * (size_t)r->vocab_len * sizeof(float));
+    rows_scan(r, plan, result);
+    return SH_OK;
+}
+
+static const struct result *result_of(const sh_rank *r, uint64_t step)
+{
+    const struct result *result = &r->results[step % (uint64_t)r->depth];
+    return result->step == step ? result : NULL;
+}
+
+const sh_scan *sh_rank_scans(const sh_rank *r, uint64_t step)
+{
+    const struct result *result = result_of(r, step);
+    return result == NULL ? NULL : result->scans;
+}
+
+const float *sh_rank_row(const sh_rank *r, uint64_t step, int draw)
+{
+    const struct result *result = result_of(r, step);
+    return result == NULL ? NULL : result->logits + (size_t)draw * (size_t)r->vocab_len;
+}
+
+uint64_t sh_rank_hash(const sh_rank *r, uint64_t step)
+{
+    const struct result *result = result_of(r, step);
+    return result == NULL ? 0 : result->hash;
+}
+
+void sh_rank_corrupt_state(sh_rank *r)
+{
+    sh_batch_state_corrupt(r->state, 0);
+}
+
+void sh_rank_corrupt_hidden(sh_rank *r)
+{
+    r->corrupt_hidden = true;
+}

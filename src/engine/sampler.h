@@ -1,0 +1,99 @@
+/* sampler.h - from a row of logits to a token, wherever the row lies.
+ *
+ * A row may be cut over ranks. Each rank adjusts its part (penalties, bias) and scans it into a
+ * small sh_scan; rank 0 joins the scans in rank order and picks. The pick depends on the logits,
+ * the request and the position alone: the noise of a draw is a function of (seed, position, token),
+ * so the same token comes out under any cut, in any batch and any order.
+ *
+ * Order of the chain: bias, repetition, presence and frequency; then top_p, min_p and top_k on the
+ * probabilities at temperature 1; then the draw at the temperature. Each filter keeps a head of the
+ * tokens sorted by logit (ties: the lower id first), so together they keep the shortest of the
+ * heads.
+ *
+ * Threads: pure functions over the caller's memory. */
+#ifndef SH_ENGINE_SAMPLER_H
+#define SH_ENGINE_SAMPLER_H
+
+#include "engine/client.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    int32_t id;
+    float logit;
+} sh_candidate;
+
+/* One token's change before the choice: l += bias; l = l > 0 ? l / factor : l * factor; l -= minus.
+ */
+typedef struct {
+    int32_t id;
+    float bias;
+    float factor;
+    float minus;
+} sh_adjust;
+
+/* What is asked of a row. */
+typedef struct {
+    double temperature;
+    int top_k;
+    double top_p;
+    double min_p;
+    uint64_t seed;
+    int64_t position; /* of the token that is drawn, in its sequence */
+    int logprobs;     /* -1, or how many alternatives are reported */
+} sh_draw;
+
+enum { SH_SCAN_TOP = 256 };
+
+/* What one part of a row says. */
+typedef struct {
+    int64_t total; /* tokens of the part */
+    float max;
+    double sum; /* of exp(logit - max); 0 when the draw does not need it */
+    sh_candidate
+        won; /* greedy's choice, or the one that the noise favours, among all tokens of the part */
+    double won_score;
+    int top_count; /* best first; as many as the draw may need, at most SH_SCAN_TOP */
+    sh_candidate top[SH_SCAN_TOP];
+} sh_scan;
+
+typedef struct {
+    int32_t id;
+    float logprob; /* at temperature 1, behind bias and penalties */
+    int top_count;
+    sh_token_logprob top[SH_TOP_LOGPROBS_MAX];
+} sh_pick;
+
+/* The draw that a request asks for at a position. */
+sh_draw sh_draw_of(const sh_engine_request *request, int64_t position);
+
+/* Fills `out` (room for `cap`) with the changes that a request's penalties and bias ask for, each
+ * token once, behind `history` (prompt, then answer; the answer starts at answer_first). Returns
+ * how many; scratch-free, in order of first use. */
+int sh_adjust_list(const sh_sampling *sampling, const int32_t *history, int count, int answer_first,
+                   sh_adjust *out, int cap);
+
+/* Applies changes to the part of a row whose first token is `first`; others' tokens are passed
+ * over. */
+void sh_adjust_apply(const sh_adjust *list, int count, float *logits, int32_t first, int32_t len);
+
+/* How many candidates of a part the draw may need. */
+int sh_draw_top(const sh_draw *draw);
+
+void sh_scan_row(const sh_draw *draw, const float *logits, int32_t first, int32_t len,
+                 sh_scan *out);
+
+/* Joins the scans of all parts, in order. SH_OK, or SH_AGAIN when the candidates can not settle
+ * top_p or min_p: then the whole row decides, by sh_pick_whole. */
+SH_MUST_CHECK sh_status sh_pick_join(const sh_draw *draw, const sh_scan *scans, int count,
+                                     sh_pick *out);
+
+/* The same choice from a whole row; `scratch` holds `len` candidates. */
+void sh_pick_whole(const sh_draw *draw, const float *logits, int32_t len, sh_candidate *scratch,
+                   sh_pick *out);
+
+/* Gumbel noise of a draw. */
+double sh_noise(uint64_t seed, int64_t position, int32_t id);
+
+#endif

@@ -1,0 +1,148 @@
+#include "engine/sequence.h"
+
+#include "base/alloc.h"
+#include "kernels/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DRAFT_LOOK = 50,    /* drafts after which the success is judged */
+    DRAFT_REST = 50,    /* steps to sit out */
+    DRAFT_PERCENT = 40, /* kept drafts that make trying worth it */
+};
+
+static int blocks_for(int tokens)
+{
+    return (tokens + SH_KV_BLOCK - 1) / SH_KV_BLOCK;
+}
+
+static void *copy(const void *data, size_t count, size_t size)
+{
+    void *to = sh_alloc_array(count, size);
+    if (count > 0) memcpy(to, data, count * size);
+    return to;
+}
+
+sh_sequence *sh_sequence_create(const sh_engine_request *q, int context)
+{
+    SH_ASSERT(q->prompt_count > 0 && q->prompt_count < (size_t)context && q->max_tokens > 0);
+    sh_sequence *seq = sh_alloc(sizeof(*seq));
+    seq->request = *q;
+    seq->slot = seq->cached_tokens = -1;
+    seq->count = seq->prompt_count = (int)q->prompt_count;
+    int answer_max = context - seq->prompt_count;
+    if (q->max_tokens < answer_max) answer_max = q->max_tokens;
+    seq->count_max = seq->prompt_count + answer_max;
+    seq->tokens = sh_alloc_array((size_t)seq->count_max + SH_DRAFTS_MAX, sizeof(*seq->tokens));
+    memcpy(seq->tokens, q->prompt, q->prompt_count * sizeof(*seq->tokens));
+    seq->blocks = sh_alloc_array((size_t)blocks_for(seq->count_max + SH_DRAFTS_MAX),
+                                 sizeof(*seq->blocks));
+    sh_sampling *s = &seq->request.sampling;
+    s->logit_bias_ids = copy(s->logit_bias_ids, (size_t)s->logit_bias_count, sizeof(int32_t));
+    s->logit_bias = copy(s->logit_bias, (size_t)s->logit_bias_count, sizeof(float));
+    seq->request.stop_ids = copy(q->stop_ids, (size_t)q->stop_id_count, sizeof(int32_t));
+    seq->request.prompt = NULL; /* it is the head of `tokens` now */
+    return seq;
+}
+
+void sh_sequence_free(sh_sequence *seq)
+{
+    if (seq == NULL) return;
+    free((void *)seq->request.sampling.logit_bias_ids);
+    free((void *)seq->request.sampling.logit_bias);
+    free((void *)seq->request.stop_ids);
+    free(seq->tokens);
+    free(seq->blocks);
+    free(seq);
+}
+
+/* Gives the full blocks among the known tokens their identity. */
+static void key_known(sh_sequence *seq, sh_blocks *blocks)
+{
+    int full = seq->count / SH_KV_BLOCK;
+    if (full > seq->block_count) full = seq->block_count;
+    for (; seq->blocks_keyed < full; seq->blocks_keyed++) {
+        seq->key = sh_blocks_key(blocks, seq->key, seq->tokens + seq->blocks_keyed * SH_KV_BLOCK);
+        sh_blocks_promise(blocks, seq->blocks[seq->blocks_keyed], seq->key);
+    }
+}
+
+bool sh_sequence_start(sh_sequence *seq, sh_blocks *blocks, int reserve, bool *wait)
+{
+    /* The last known token is always computed, so it is never looked for. */
+    sh_prefix prefix = sh_blocks_match(blocks, seq->tokens, (seq->count - 1) / SH_KV_BLOCK,
+                                       seq->blocks);
+    int more = blocks_for(seq->count + 1) - prefix.count;
+    *wait = prefix.promised;
+    if (prefix.promised || more + reserve > sh_blocks_room(blocks)) {
+        sh_blocks_release(blocks, seq->blocks, prefix.count);
+        return false;
+    }
+    seq->block_count = seq->blocks_keyed = seq->blocks_ready = prefix.count;
+    seq->key = prefix.key;
+    seq->computed = prefix.count * SH_KV_BLOCK;
+    bool grown = sh_sequence_grow(seq, blocks, seq->count + 1);
+    SH_ASSERT(grown);
+    key_known(seq, blocks);
+    if (seq->cached_tokens < 0) seq->cached_tokens = seq->computed;
+    return true;
+}
+
+bool sh_sequence_grow(sh_sequence *seq, sh_blocks *blocks, int count)
+{
+    for (int need = blocks_for(count); seq->block_count < need; seq->block_count++) {
+        int32_t block = sh_blocks_take(blocks);
+        if (block < 0) return false;
+        seq->blocks[seq->block_count] = block;
+    }
+    return true;
+}
+
+void sh_sequence_computed(sh_sequence *seq, sh_blocks *blocks, int computed)
+{
+    seq->computed = computed;
+    key_known(seq, blocks);
+    int full = computed / SH_KV_BLOCK;
+    for (; seq->blocks_ready < full && seq->blocks_ready < seq->blocks_keyed; seq->blocks_ready++)
+        sh_blocks_ready(blocks, seq->blocks[seq->blocks_ready]);
+}
+
+void sh_sequence_stop(sh_sequence *seq, sh_blocks *blocks)
+{
+    sh_blocks_release(blocks, seq->blocks, seq->block_count);
+    seq->block_count = seq->blocks_told = seq->blocks_keyed = seq->blocks_ready = 0;
+    seq->computed = seq->draft_count = 0;
+    seq->slot = -1;
+}
+
+int sh_sequence_draft(sh_sequence *seq, int max)
+{
+    if (seq->draft_rest > 0) {
+        seq->draft_rest--;
+        return 0;
+    }
+    int32_t *t = seq->tokens;
+    int n = seq->count;
+    if (max > SH_DRAFTS_MAX) max = SH_DRAFTS_MAX;
+    if (max > seq->count_max - n - 1) max = seq->count_max - n - 1;
+    for (int p = n - 5; max > 0 && p >= 0; p--) { /* at least one token lies between */
+        if (t[p] != t[n - 2] || t[p + 1] != t[n - 1]) continue;
+        int drafts = 0;
+        while (drafts < max && p + 2 + drafts < n - 2) {
+            t[n + drafts] = t[p + 2 + drafts];
+            drafts++;
+        }
+        return drafts;
+    }
+    return 0;
+}
+
+void sh_sequence_draft_result(sh_sequence *seq, int tried, int kept)
+{
+    seq->draft_tried += tried;
+    seq->draft_kept += kept;
+    if (seq->draft_tried < DRAFT_LOOK) return;
+    if (seq->draft_kept * 100 < seq->draft_tried * DRAFT_PERCENT) seq->draft_rest = DRAFT_REST;
+    seq->draft_tried = seq->draft_kept = 0;
+}

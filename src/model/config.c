@@ -1,0 +1,303 @@
+#include "model/config.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "model/config_read.h"
+#include "model/family.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONFIG_LEN_MAX = 16 << 20, LAYERS_MAX = 1024, HEAD_DIM_MAX = 4096, VOCAB_MAX = 1 << 24 };
+
+sh_status sh_read_int(const sh_config_reader *in, const char *key, int min, int max, int *out)
+{
+    int64_t value = *out;
+    sh_status status = sh_json_int(in->json, key, in->where, min, max, &value, in->err);
+    if (status == SH_OK) *out = (int)value;
+    return status;
+}
+
+sh_status sh_read_int_must(const sh_config_reader *in, const char *key, int min, int max, int *out)
+{
+    int64_t value = 0;
+    sh_status status = sh_json_int_must(in->json, key, in->where, min, max, &value, in->err);
+    if (status == SH_OK) *out = (int)value;
+    return status;
+}
+
+sh_status sh_read_double(const sh_config_reader *in, const char *key, double min, double max,
+                         double *out)
+{
+    return sh_json_double(in->json, key, in->where, min, max, out, in->err);
+}
+
+sh_status sh_read_float(const sh_config_reader *in, const char *key, double min, double max,
+                        float *out)
+{
+    double value = (double)*out;
+    sh_status status = sh_read_double(in, key, min, max, &value);
+    if (status == SH_OK) *out = (float)value;
+    return status;
+}
+
+sh_status sh_read_bool(const sh_config_reader *in, const char *key, bool *out)
+{
+    return sh_json_bool(in->json, key, in->where, out, in->err);
+}
+
+sh_status sh_read_only(const sh_config_reader *in, const char *key, const char *only)
+{
+    const char *value = only;
+    sh_status status = sh_json_string(in->json, key, in->where, &value, in->err);
+    if (status != SH_OK || strcmp(value, only) == 0) return status;
+    return sh_err_set(in->err, SH_ERR_UNSUPPORTED, "%s: '%s' is '%s', only '%s' is known here",
+                      in->where, key, value, only);
+}
+
+const cJSON *sh_read_item(const sh_config_reader *in, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(in->json, key);
+    return item == NULL || cJSON_IsNull(item) ? NULL : item;
+}
+
+static sh_status read_layer_types(const sh_config_reader *in, const cJSON *types, int window,
+                                  sh_config *config)
+{
+    int i = 0;
+    const cJSON *item = NULL;
+    if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != config->layers)
+        return sh_err_set(in->err, SH_ERR_INPUT,
+                          "%s: 'layer_types' must be an array of %d strings, one a layer",
+                          in->where, config->layers);
+    cJSON_ArrayForEach(item, types)
+    {
+        const char *text = cJSON_IsString(item) ? item->valuestring : sh_json_kind(item);
+        bool sliding = strcmp(text, "sliding_attention") == 0;
+        if (!sliding && strcmp(text, "full_attention") != 0)
+            return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
+                              "%s: 'layer_types' holds '%s', known are full_attention and "
+                              "sliding_attention",
+                              in->where, text);
+        if (sliding && window == 0)
+            return sh_err_set(in->err, SH_ERR_INPUT,
+                              "%s: a layer has sliding attention, but 'sliding_window' is missing",
+                              in->where);
+        config->layer[i++].window = sliding ? window : 0;
+    }
+    return SH_OK;
+}
+
+sh_status sh_read_layer_windows(const sh_config_reader *in, int window, int every,
+                                sh_config *config)
+{
+    if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(in->json, "sliding_window"))) window = 0;
+    sh_status status = sh_read_int(in, "sliding_window", 1, 1 << 30, &window);
+    if (status != SH_OK) return status;
+    const cJSON *types = sh_read_item(in, "layer_types");
+    if (types != NULL) return read_layer_types(in, types, window, config);
+    for (int i = 0; i < config->layers; i++)
+        if (every == 0 || (i + 1) % every != 0) config->layer[i].window = window;
+    return SH_OK;
+}
+
+static sh_status read_shape(const sh_config_reader *in, sh_config *c)
+{
+    sh_status status;
+    if ((status = sh_read_int_must(in, "hidden_size", 2, SH_CONFIG_WIDTH_MAX, &c->hidden)) != 0 ||
+        (status = sh_read_int_must(in, "num_hidden_layers", 1, LAYERS_MAX, &c->layers)) != 0 ||
+        (status = sh_read_int_must(in, "vocab_size", 1, VOCAB_MAX, &c->vocab)) != 0 ||
+        (status = sh_read_int_must(in, "num_attention_heads", 1, SH_CONFIG_COUNT_MAX, &c->heads)) !=
+            0)
+        return status;
+    c->kv_heads = c->heads;
+    c->head_dim = c->hidden / c->heads;
+    c->context = 4096;
+    if ((status = sh_read_int(in, "num_key_value_heads", 1, SH_CONFIG_COUNT_MAX, &c->kv_heads)) !=
+            0 ||
+        (status = sh_read_int(in, "head_dim", 2, HEAD_DIM_MAX, &c->head_dim)) != 0 ||
+        (status = sh_read_int(in, "intermediate_size", 1, SH_CONFIG_WIDTH_MAX, &c->ffn)) != 0 ||
+        (status = sh_read_int(in, "max_position_embeddings", 1, 1 << 30, &c->context)) != 0 ||
+        (status = sh_read_float(in, "rms_norm_eps", 0, 1, &c->norm_eps)) != 0)
+        return status;
+    if (c->heads % c->kv_heads != 0)
+        return sh_err_set(in->err, SH_ERR_INPUT,
+                          "%s: 'num_attention_heads' %d is not a multiple of "
+                          "'num_key_value_heads' %d",
+                          in->where, c->heads, c->kv_heads);
+    return SH_OK;
+}
+
+static sh_status read_common(const sh_config_reader *in, sh_config *c)
+{
+    c->norm_eps = 1e-6F;
+    c->embed_scale = 1;
+    c->act = SH_ACT_SILU;
+    sh_status status = read_shape(in, c);
+    if (status != SH_OK) return status;
+    c->v_dim = c->head_dim;
+    c->attention_scale = (float)(1 / sqrt((double)c->head_dim));
+    c->qkv_bias = c->family->qkv_bias;
+    c->qk_norm = c->family->qk_norm;
+    c->layer = sh_arena_array(&c->arena, (size_t)c->layers, sizeof(*c->layer));
+
+    bool tied = false;
+    c->tied = SH_TIED_UNSAID;
+    if (sh_read_item(in, "tie_word_embeddings") != NULL) {
+        if ((status = sh_read_bool(in, "tie_word_embeddings", &tied)) != SH_OK) return status;
+        c->tied = tied ? SH_TIED_YES : SH_TIED_NO;
+    }
+    return sh_read_only(in, "hidden_act", "silu");
+}
+
+/* What must hold whatever the family said. */
+static sh_status check(const sh_config_reader *in, const sh_config *c)
+{
+    bool dense = false;
+    for (int i = 0; i < c->layers; i++) dense = dense || !c->layer[i].moe;
+    if (dense && c->ffn == 0)
+        return sh_err_set(in->err, SH_ERR_INPUT, "%s: 'intermediate_size' is missing", in->where);
+    if ((int64_t)c->heads * c->head_dim > SH_CONFIG_WIDTH_MAX * 4)
+        return sh_err_set(in->err, SH_ERR_INPUT, "%s: %d heads of %d numbers are not believable",
+                          in->where, c->heads, c->head_dim);
+    for (int i = 0; i < c->rope_count; i++)
+        if (c->rope[i].dim > c->head_dim)
+            return sh_err_set(in->err, SH_ERR_INPUT,
+                              "%s: RoPE turns %d numbers of a head that has %d", in->where,
+                              c->rope[i].dim, c->head_dim);
+    return SH_OK;
+}
+
+/* One id or an array of them; absent leaves what is there. */
+static sh_status read_eos(const sh_config_reader *in, sh_config *config)
+{
+    const cJSON *item = sh_read_item(in, "eos_token_id");
+    int count = cJSON_IsArray(item) ? cJSON_GetArraySize(item) : 1;
+    if (item == NULL) return SH_OK;
+    if (count > SH_EOS_MAX)
+        return sh_err_set(in->err, SH_ERR_LIMIT, "%s: 'eos_token_id' has %d ids, allowed are %d",
+                          in->where, count, SH_EOS_MAX);
+    for (int i = 0; i < count; i++) {
+        const cJSON *id = cJSON_IsArray(item) ? cJSON_GetArrayItem(item, i) : item;
+        if (!cJSON_IsNumber(id) || !(id->valuedouble >= 0 && id->valuedouble < VOCAB_MAX) ||
+            id->valuedouble != floor(id->valuedouble))
+            return sh_err_set(in->err, SH_ERR_INPUT,
+                              "%s: 'eos_token_id' must be a token id or an array of them",
+                              in->where);
+        config->eos[i] = (int32_t)id->valuedouble;
+    }
+    config->eos_count = count;
+    return SH_OK;
+}
+
+static sh_status find_family(const sh_config_reader *in, sh_config *config)
+{
+    char list[SH_ERR_TEXT_MAX];
+    const char *type = NULL;
+    sh_status status = sh_json_string_must(in->json, "model_type", in->where, &type, in->err);
+    if (status != SH_OK) return status;
+    config->family = sh_family_find(type);
+    if (config->family == NULL)
+        return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
+                          "%s: 'model_type' is '%s', which is not known; known are %s", in->where,
+                          type, sh_family_list(list, sizeof(list)));
+    return SH_OK;
+}
+
+static sh_status read_model(const sh_config_reader *in, sh_config *config)
+{
+    sh_status status = find_family(in, config);
+    if (status == SH_OK) status = read_common(in, config);
+    if (status == SH_OK && config->family->configure != NULL)
+        status = config->family->configure(in, config);
+    if (status == SH_OK && config->rope_count == 0) status = sh_read_rope(in, config);
+    if (status == SH_OK) status = check(in, config);
+    if (status == SH_OK) status = read_eos(in, config);
+    return status;
+}
+
+/* A multi-modal config keeps the language model's keys one level down, but the quantization and the
+ * ids that end an answer may be at the top. */
+static sh_status read_config(const sh_config_reader *top, sh_config *config)
+{
+    const char *type = "";
+    sh_config_reader text = *top;
+    sh_status status = sh_json_string(top->json, "model_type", top->where, &type, top->err);
+    if (status != SH_OK) return status;
+    if (sh_family_is_wrapper(type)) {
+        text.json = sh_read_item(top, "text_config");
+        if (!cJSON_IsObject(text.json))
+            return sh_err_set(top->err, SH_ERR_INPUT, "%s: '%s' needs an object 'text_config'",
+                              top->where, type);
+    }
+    status = read_model(&text, config);
+    if (status == SH_OK) status = sh_read_quant(&text, config);
+    if (status == SH_OK && text.json != top->json) {
+        if (!config->quant.on) status = sh_read_quant(top, config);
+        if (status == SH_OK && config->eos_count == 0) status = read_eos(top, config);
+    }
+    return status;
+}
+
+sh_status sh_config_parse(sh_str text, const char *where, sh_config *out, sh_err *err)
+{
+    cJSON *json = NULL;
+    sh_config config = {.hash = sh_hash64(text.ptr, text.len)};
+    sh_status status = sh_json_parse(text, where, &json, err);
+    if (status != SH_OK) return status;
+    if (!cJSON_IsObject(json))
+        status = sh_err_set(err, SH_ERR_INPUT, "%s: must be a JSON object, not %s", where,
+                            sh_json_kind(json));
+    if (status == SH_OK)
+        status = read_config(&(sh_config_reader){.json = json, .where = where, .err = err},
+                             &config);
+    cJSON_Delete(json);
+    if (status == SH_OK)
+        *out = config;
+    else
+        sh_config_reset(&config);
+    return status;
+}
+
+static sh_status load_generation(const char *path, sh_config *config, sh_err *err)
+{
+    cJSON *json = NULL;
+    if (!sh_file_exists(path)) return SH_OK;
+    sh_status status = sh_json_load(path, CONFIG_LEN_MAX, &json, err);
+    if (status != SH_OK) return status;
+    status = read_eos(&(sh_config_reader){.json = json, .where = path, .err = err}, config);
+    cJSON_Delete(json);
+    return status;
+}
+
+sh_status sh_config_load(const char *dir, sh_config *out, sh_err *err)
+{
+    sh_buf text = {0};
+    sh_config config = {0};
+    char *path = sh_path_join(dir, "config.json");
+    char *generation = sh_path_join(dir, "generation_config.json");
+    sh_status status = sh_file_read(path, CONFIG_LEN_MAX, &text, err);
+    if (status == SH_OK) status = sh_config_parse(sh_buf_str(&text), path, &config, err);
+    if (status == SH_OK) status = load_generation(generation, &config, err);
+    sh_buf_reset(&text);
+    free(path);
+    free(generation);
+    if (status == SH_OK)
+        *out = config;
+    else
+        sh_config_reset(&config);
+    return status;
+}
+
+void sh_config_reset(sh_config *config)
+{
+    sh_arena_reset(&config->arena);
+    *config = (sh_config){0};
+}
+
+int64_t sh_config_kv_width(const sh_config *config)
+{
+    if (config->mla.kv_rank > 0) return config->mla.kv_rank + config->mla.rope_dim;
+    return (int64_t)config->kv_heads * (config->head_dim + config->v_dim);
+}

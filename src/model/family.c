@@ -1,0 +1,73 @@
+#include "model/family.h"
+
+#include "base/str.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const sh_family FAMILIES[] = {
+    {.model_type = "llama", .configure = sh_family_llama},
+    {.model_type = "mistral", .configure = sh_family_mistral},
+    {.model_type = "ministral3", .configure = sh_family_ministral3},
+    {.model_type = "qwen2", .qkv_bias = true, .configure = sh_family_qwen},
+    {.model_type = "qwen3", .qk_norm = true, .configure = sh_family_qwen},
+    {.model_type = "qwen3_moe",
+     .qk_norm = true,
+     .moe_path = "mlp",
+     .router = "gate",
+     .configure = sh_family_qwen3_moe},
+    {.model_type = "mixtral",
+     .moe_path = "block_sparse_moe",
+     .router = "gate",
+     .configure = sh_family_mixtral},
+    {.model_type = "deepseek_v2",
+     .moe_path = "mlp",
+     .router = "gate",
+     .configure = sh_family_deepseek_v2},
+    {.model_type = "deepseek_v3",
+     .moe_path = "mlp",
+     .router = "gate",
+     .configure = sh_family_deepseek_v3},
+    {.model_type = "kimi_k2",
+     .moe_path = "mlp",
+     .router = "gate",
+     .configure = sh_family_deepseek_v3},
+    {.model_type = "glm4_moe",
+     .moe_path = "mlp",
+     .router = "gate",
+     .configure = sh_family_glm4_moe},
+    {.model_type = "phi3", .configure = sh_family_phi3},
+    {.model_type = "gemma3_text", .qk_norm = true, .configure = sh_family_gemma3},
+    {.model_type = "gpt_oss",
+     .qkv_bias = true,
+     .moe_path = "mlp",
+     .router = "router",
+     .configure = sh_family_gpt_oss},
+};
+
+static const char *const WRAPPERS[] = {"kimi_k25"};
+
+const sh_family *sh_family_find(const char *model_type)
+{
+    for (size_t i = 0; i < SH_COUNT_OF(FAMILIES); i++)
+        if (strcmp(model_type, FAMILIES[i].model_type) == 0) return &FAMILIES[i];
+    return NULL;
+}
+
+const char *sh_family_list(char *text, size_t cap)
+{
+    size_t len = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < SH_COUNT_OF(FAMILIES) && len < cap; i++)
+        len += (size_t)snprintf(text + len, cap - len, "%s, ", FAMILIES[i].model_type);
+    for (size_t i = 0; i < SH_COUNT_OF(WRAPPERS) && len < cap; i++)
+        len += (size_t)snprintf(text + len, cap - len, "%s%s", i > 0 ? ", " : "", WRAPPERS[i]);
+    return text;
+}
+
+bool sh_family_is_wrapper(const char *model_type)
+{
+    for (size_t i = 0; i < SH_COUNT_OF(WRAPPERS); i++)
+        if (strcmp(model_type, WRAPPERS[i]) == 0) return true;
+    return false;
+}

@@ -1,0 +1,47 @@
+/* family.h - one row for each kind of model.
+ *
+ * A row names config.json's model_type and says what this kind has that others have not. Its
+ * configure function turns the keys that only this family knows into fields of sh_config; common
+ * keys have been read before. A new family over the blocks that exist is one row and, where it has
+ * keys of its own, one function.
+ *
+ * Threads: constant data. */
+#ifndef SH_MODEL_FAMILY_H
+#define SH_MODEL_FAMILY_H
+
+#include "model/config_read.h"
+
+typedef struct sh_family {
+    const char *model_type;
+    bool qkv_bias;
+    bool qk_norm;
+    const char *moe_path; /* module of a layer that holds router and experts */
+    const char *router;   /* the router's name in it */
+    sh_status (*configure)(const sh_config_reader *in, sh_config *config); /* may be NULL */
+} sh_family;
+
+/* NULL for a model_type that is not known. */
+const sh_family *sh_family_find(const char *model_type);
+
+/* All model types in one line, for errors and help. */
+const char *sh_family_list(char *text, size_t cap);
+
+/* Multi-modal configs hold the language model under `text_config`; true for those that are known.
+ */
+bool sh_family_is_wrapper(const char *model_type);
+
+/* Configure functions, one file each where a family has keys of its own. */
+sh_status sh_family_llama(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_mistral(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_ministral3(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_qwen(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_qwen3_moe(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_mixtral(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_glm4_moe(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_deepseek_v2(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_deepseek_v3(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_phi3(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_gemma3(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_gpt_oss(const sh_config_reader *in, sh_config *config);
+
+#endif

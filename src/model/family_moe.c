@@ -1,0 +1,97 @@
+/* Families with experts and ordinary attention. */
+#include "model/family.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { GPT_OSS_WINDOW = 128 };
+
+/* Experts, how many a token gets, and their width, under the family's own names. */
+static sh_status read_experts(const sh_config_reader *in, const char *count_key,
+                              const char *width_key, sh_moe_config *moe)
+{
+    sh_status status;
+    const char *key = sh_read_item(in, count_key) != NULL ? count_key : "num_local_experts";
+    if ((status = sh_read_int_must(in, key, 1, SH_CONFIG_COUNT_MAX, &moe->experts)) != 0 ||
+        (status = sh_read_int_must(in, "num_experts_per_tok", 1, moe->experts, &moe->topk)) != 0 ||
+        (status = sh_read_int_must(in, width_key, 1, SH_CONFIG_WIDTH_MAX, &moe->ffn)) != 0)
+        return status;
+    moe->groups = 1;
+    moe->topk_groups = 1;
+    moe->scale = 1;
+    return SH_OK;
+}
+
+static void experts_everywhere(sh_config *config)
+{
+    for (int i = 0; i < config->layers; i++) config->layer[i].moe = true;
+    config->ffn = 0;
+}
+
+static sh_status mark_dense_layers(const sh_config_reader *in, sh_config *config)
+{
+    const cJSON *list = sh_read_item(in, "mlp_only_layers");
+    const cJSON *item = NULL;
+    if (list != NULL && !cJSON_IsArray(list))
+        return sh_err_set(in->err, SH_ERR_INPUT, "%s: 'mlp_only_layers' must be an array, not %s",
+                          in->where, sh_json_kind(list));
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) ||
+            item->valuedouble != floor(item->valuedouble))
+            return sh_err_set(in->err, SH_ERR_INPUT,
+                              "%s: 'mlp_only_layers' must hold layer numbers", in->where);
+        if (item->valuedouble < config->layers) config->layer[(int)item->valuedouble].moe = false;
+    }
+    return SH_OK;
+}
+
+sh_status sh_family_qwen3_moe(const sh_config_reader *in, sh_config *config)
+{
+    int step = 1;
+    sh_moe_config *moe = &config->moe;
+    sh_status status;
+    if ((status = sh_family_qwen(in, config)) != 0 ||
+        (status = read_experts(in, "num_experts", "moe_intermediate_size", moe)) != 0 ||
+        (status = sh_read_int(in, "decoder_sparse_step", 1, 1 << 20, &step)) != 0 ||
+        (status = sh_read_bool(in, "norm_topk_prob", &moe->normalize)) != 0)
+        return status;
+    moe->route = SH_ROUTE_SOFTMAX;
+    for (int i = 0; i < config->layers; i++) config->layer[i].moe = (i + 1) % step == 0;
+    return mark_dense_layers(in, config);
+}
+
+sh_status sh_family_mixtral(const sh_config_reader *in, sh_config *config)
+{
+    sh_status status = read_experts(in, "num_local_experts", "intermediate_size", &config->moe);
+    config->moe.route = SH_ROUTE_TOPK_SOFTMAX;
+    experts_everywhere(config);
+    return status == SH_OK ? sh_read_layer_windows(in, 0, 0, config) : status;
+}
+
+/* The constants of its activation are part of the op, so other values can not be served. */
+static sh_status check_swiglu(const sh_config_reader *in)
+{
+    double limit = 7, alpha = 1.702;
+    sh_status status = sh_read_double(in, "swiglu_limit", 0, 1e6, &limit);
+    if (status == SH_OK) status = sh_read_double(in, "swiglu_alpha", 0, 1e6, &alpha);
+    if (status != SH_OK || (limit == 7 && fabs(alpha - 1.702) < 1e-9)) return status;
+    return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
+                      "%s: 'swiglu_limit' %g and 'swiglu_alpha' %g, known are 7 and 1.702",
+                      in->where, limit, alpha);
+}
+
+sh_status sh_family_gpt_oss(const sh_config_reader *in, sh_config *config)
+{
+    sh_status status = read_experts(in, "num_local_experts", "intermediate_size", &config->moe);
+    if (status == SH_OK) status = check_swiglu(in);
+    if (status != SH_OK) return status;
+    config->moe.route = SH_ROUTE_TOPK_SOFTMAX;
+    config->moe.all_biases = true;
+    config->act = SH_ACT_SWIGLU_OAI;
+    config->sinks = true;
+    config->out_bias = true;
+    config->rope[0].theta = 150000;
+    experts_everywhere(config);
+    return sh_read_layer_windows(in, GPT_OSS_WINDOW, 2, config);
+}

@@ -1,0 +1,162 @@
+#include "model/inventory.h"
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "model/family.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct {
+    const sh_config *c;
+    sh_inventory *out;
+    size_t cap;
+    int layer;
+} lister;
+
+static sh_item *add(lister *l, sh_item_kind kind, int64_t rows, int64_t cols, const char *name)
+{
+    sh_buf path = {0};
+    if (l->out->count == l->cap) {
+        l->cap = l->cap * 2 + 64;
+        l->out->items = sh_realloc_array(l->out->items, l->cap, sizeof(*l->out->items));
+    }
+    if (l->layer >= 0) sh_buf_addf(&path, "model.layers.%d.", l->layer);
+    sh_buf_add_text(&path, name);
+    sh_item *item = &l->out->items[l->out->count++];
+    *item = (sh_item){.path = sh_arena_str(&l->out->arena, sh_buf_str(&path)).ptr,
+                      .kind = kind,
+                      .layer = l->layer,
+                      .rows = rows,
+                      .cols = cols};
+    sh_buf_reset(&path);
+    return item;
+}
+
+static void add_vector(lister *l, int64_t count, const char *name)
+{
+    add(l, SH_ITEM_VECTOR, 1, count, name);
+}
+
+static void list_attention(lister *l)
+{
+    const sh_config *c = l->c;
+    int64_t q = (int64_t)c->heads * c->head_dim;
+    add(l, SH_ITEM_ATTENTION, q, c->hidden, "self_attn.q_proj")->bias = c->qkv_bias;
+    add(l, SH_ITEM_ATTENTION, (int64_t)c->kv_heads * c->head_dim, c->hidden, "self_attn.k_proj")
+        ->bias = c->qkv_bias;
+    add(l, SH_ITEM_ATTENTION, (int64_t)c->kv_heads * c->v_dim, c->hidden, "self_attn.v_proj")
+        ->bias = c->qkv_bias;
+    if (c->qk_norm) {
+        add_vector(l, c->head_dim, "self_attn.q_norm.weight");
+        add_vector(l, c->head_dim, "self_attn.k_norm.weight");
+    }
+    if (c->sinks) add_vector(l, c->heads, "self_attn.sinks");
+}
+
+static void list_mla(lister *l)
+{
+    const sh_config *c = l->c;
+    const sh_mla_config *mla = &c->mla;
+    int64_t q = (int64_t)c->heads * c->head_dim;
+    if (mla->q_rank > 0) {
+        add(l, SH_ITEM_ATTENTION, mla->q_rank, c->hidden, "self_attn.q_a_proj");
+        add_vector(l, mla->q_rank, "self_attn.q_a_layernorm.weight");
+        add(l, SH_ITEM_ATTENTION, q, mla->q_rank, "self_attn.q_b_proj");
+    } else {
+        add(l, SH_ITEM_ATTENTION, q, c->hidden, "self_attn.q_proj");
+    }
+    add(l, SH_ITEM_ATTENTION, mla->kv_rank + mla->rope_dim, c->hidden,
+        "self_attn.kv_a_proj_with_mqa");
+    add_vector(l, mla->kv_rank, "self_attn.kv_a_layernorm.weight");
+    add(l, SH_ITEM_ATTENTION, (int64_t)c->heads * (mla->nope_dim + c->v_dim), mla->kv_rank,
+        "self_attn.kv_b_proj");
+}
+
+static void list_ffn(lister *l, sh_item_kind kind, int64_t stack, int64_t width, bool bias,
+                     const char *path)
+{
+    static const char *const parts[3] = {"gate_proj", "up_proj", "down_proj"};
+    for (int i = 0; i < 3; i++) {
+        char name[128];
+        bool down = i == 2;
+        snprintf(name, sizeof(name), "%s.%s", path, parts[i]);
+        sh_item *item = add(l, kind, down ? l->c->hidden : width, down ? width : l->c->hidden,
+                            name);
+        item->stack = stack;
+        item->bias = bias;
+    }
+}
+
+static void list_moe(lister *l)
+{
+    const sh_config *c = l->c;
+    const sh_family *family = c->family;
+    char name[128];
+    snprintf(name, sizeof(name), "%s.%s", family->moe_path, family->router);
+    add(l, SH_ITEM_ROUTER, c->moe.experts, c->hidden, name)->bias = c->moe.all_biases;
+    if (c->moe.pick_bias) {
+        snprintf(name, sizeof(name), "%s.%s.e_score_correction_bias", family->moe_path,
+                 family->router);
+        add_vector(l, c->moe.experts, name);
+    }
+    snprintf(name, sizeof(name), "%s.%s", family->moe_path,
+             c->moe.all_biases ? "experts" : "switch_mlp");
+    list_ffn(l, SH_ITEM_EXPERT, c->moe.experts, c->moe.ffn, c->moe.all_biases, name);
+    snprintf(name, sizeof(name), "%s.shared_experts", family->moe_path);
+    if (c->moe.shared_ffn > 0) list_ffn(l, SH_ITEM_FFN, 0, c->moe.shared_ffn, false, name);
+}
+
+static void list_layer(lister *l)
+{
+    const sh_config *c = l->c;
+    add_vector(l, c->hidden, "input_layernorm.weight");
+    if (c->mla.kv_rank > 0)
+        list_mla(l);
+    else
+        list_attention(l);
+    add(l, SH_ITEM_ATTENTION, c->hidden, (int64_t)c->heads * c->v_dim, "self_attn.o_proj")->bias =
+        c->out_bias;
+    add_vector(l, c->hidden, "post_attention_layernorm.weight");
+    if (c->sandwich) {
+        add_vector(l, c->hidden, "pre_feedforward_layernorm.weight");
+        add_vector(l, c->hidden, "post_feedforward_layernorm.weight");
+    }
+    if (c->layer[l->layer].moe)
+        list_moe(l);
+    else
+        list_ffn(l, SH_ITEM_FFN, 0, c->ffn, false, "mlp");
+}
+
+void sh_inventory_init(const sh_config *config, sh_inventory *out)
+{
+    *out = (sh_inventory){0};
+    lister l = {.c = config, .out = out, .layer = -1};
+    add(&l, SH_ITEM_EMBED, config->vocab, config->hidden, "model.embed_tokens");
+    for (l.layer = 0; l.layer < config->layers; l.layer++) list_layer(&l);
+    l.layer = -1;
+    add_vector(&l, config->hidden, "model.norm.weight");
+    if (config->tied == SH_TIED_NO) add(&l, SH_ITEM_HEAD, config->vocab, config->hidden, "lm_head");
+}
+
+void sh_inventory_reset(sh_inventory *inventory)
+{
+    free(inventory->items);
+    sh_arena_reset(&inventory->arena);
+    *inventory = (sh_inventory){0};
+}
+
+int64_t sh_item_numbers(const sh_item *item)
+{
+    int64_t one = item->rows * item->cols + (item->bias ? item->rows : 0);
+    return item->stack > 0 ? one * item->stack : one;
+}
+
+int64_t sh_item_active(const sh_config *config, const sh_item *item)
+{
+    int64_t all = sh_item_numbers(item);
+    if (item->kind == SH_ITEM_EXPERT) return all / config->moe.experts * config->moe.topk;
+    /* A lookup reads one row; a tied embedding is read whole as the head. */
+    if (item->kind == SH_ITEM_EMBED && config->tied == SH_TIED_NO) return item->cols;
+    return all;
+}

@@ -1,0 +1,259 @@
+#include "model/model.h"
+
+#include "base/alloc.h"
+#include "model/rope.h"
+#include "model/state.h"
+
+#include <stdlib.h>
+
+enum { ALIGN = 64 };
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Takes room in the scratch; with base NULL it only counts. */
+typedef struct {
+    char *base;
+    size_t used;
+} taker;
+
+static void *take(taker *t, int64_t count, int64_t each)
+{
+    size_t size = (size_t)(count * each) * sizeof(float);
+    void *at = t->base == NULL ? NULL : t->base + t->used;
+    t->used += (size + ALIGN - 1) / ALIGN * ALIGN;
+    return size == 0 ? NULL : at;
+}
+
+static void take_attention(const sh_model *m, taker *t, sh_step_buffers *b)
+{
+    const sh_config *c = m->config;
+    const sh_mla_config *mla = &c->mla;
+    int64_t tokens = m->opts.tokens_max, heads = m->shard.heads.count;
+    int64_t latent = mla->kv_rank + mla->rope_dim;
+    b->q = take(t, tokens, heads * c->head_dim);
+    b->attn = take(t, tokens, m->out_cols.count);
+    if (mla->kv_rank > 0) {
+        b->k = take(t, tokens, latent);
+        b->q_a = take(t, tokens, mla->q_rank);
+        b->q_latent = take(t, tokens, heads * latent);
+        b->o_latent = take(t, tokens, heads * mla->kv_rank);
+    } else {
+        b->k = take(t, tokens, m->shard.kv_heads.count * c->head_dim);
+        b->v = take(t, tokens, m->shard.kv_heads.count * c->v_dim);
+    }
+    for (int i = 0; i < c->rope_count; i++) b->rope[i] = take(t, tokens, c->rope[i].dim);
+}
+
+static void take_all(const sh_model *m, taker *t, sh_step_buffers *b)
+{
+    const sh_config *c = m->config;
+    const sh_shard *s = &m->shard;
+    int64_t tokens = m->opts.tokens_max, rows = m->opts.rows_max;
+    int64_t ffn = max64(s->ffn.count, s->shared_ffn.count);
+    b->x = take(t, tokens, c->hidden);
+    b->xn = take(t, tokens, c->hidden);
+    b->y = take(t, tokens, c->hidden);
+    b->y2 = take(t, c->moe.shared_ffn > 0 ? tokens : 0, c->hidden);
+    take_attention(m, t, b);
+    b->gate = take(t, tokens, ffn);
+    b->up = take(t, tokens, ffn);
+    b->weights = take(t, tokens, c->moe.topk);
+    b->experts = take(t, tokens, c->moe.topk);
+    if (!sh_shard_predicts(s)) return;
+    b->rows = take(t, rows, c->hidden);
+    b->logits = take(t, rows, s->vocab.count);
+    if (s->tensor_size > 1) b->all_logits = take(t, rows, c->vocab);
+}
+
+static sh_status plan_scratch(sh_model *m, sh_err *err)
+{
+    taker count = {0};
+    take_all(m, &count, &m->buf);
+    m->scratch_size = count.used;
+    sh_status status = m->dev->ops->map(m->dev, m->scratch_size, "buffers of a step", &m->scratch,
+                                        err);
+    if (status != SH_OK) return status;
+    taker real = {.base = m->scratch};
+    take_all(m, &real, &m->buf);
+    return SH_OK;
+}
+
+/* What the device must be ready for. */
+static sh_status reserve_device(const sh_model *m, sh_err *err)
+{
+    const sh_config *c = m->config;
+    const sh_shard *s = &m->shard;
+    int64_t cols = max64(c->hidden, m->out_cols.count);
+    cols = max64(cols, max64(s->ffn.count, s->shared_ffn.count));
+    cols = max64(cols, max64(s->expert_ffn.count, c->mla.q_rank));
+    cols = max64(cols, max64(c->mla.kv_rank, c->mla.nope_dim));
+    sh_limits limits = {.tokens = m->opts.tokens_max,
+                        .cols = cols,
+                        .rows = s->expert_ffn.count,
+                        .hidden = c->hidden,
+                        .experts = c->moe.experts,
+                        .topk = c->moe.topk,
+                        .heads = (int)s->heads.count,
+                        .head_dim = m->kv_shape.k_dim > m->kv_shape.v_dim ? m->kv_shape.k_dim
+                                                                          : m->kv_shape.v_dim};
+    return m->dev->ops->reserve(m->dev, &limits, err);
+}
+
+static void init_shapes(sh_model *m)
+{
+    const sh_config *c = m->config;
+    bool mla = c->mla.kv_rank > 0;
+    m->out_cols = sh_shard_out_cols(c, &m->shard);
+    m->kv_shape = (sh_kv_shape){.format = m->opts.kv_format,
+                                .heads = (int)m->shard.kv_heads.count,
+                                .k_dim = mla ? c->mla.kv_rank + c->mla.rope_dim : c->head_dim,
+                                .v_dim = mla ? c->mla.kv_rank : c->v_dim,
+                                .v_in_k = mla};
+    int64_t group = mla ? c->heads : c->heads / c->kv_heads;
+    m->kv_of = sh_alloc_array((size_t)m->shard.heads.count + 1, sizeof(*m->kv_of));
+    for (int64_t h = 0; h < m->shard.heads.count; h++)
+        m->kv_of[h] = (int32_t)((m->shard.heads.first + h) / group - m->shard.kv_heads.first);
+    m->positions = sh_alloc_array((size_t)m->opts.tokens_max, sizeof(*m->positions));
+}
+
+static void init_rope(sh_model *m)
+{
+    const sh_config *c = m->config;
+    size_t total = 0;
+    for (int i = 0; i < c->rope_count; i++) total += (size_t)c->rope[i].dim;
+    m->inv_freq = sh_alloc_array(total, sizeof(*m->inv_freq));
+    float *at = m->inv_freq;
+    for (int i = 0; i < c->rope_count; i++) {
+        for (int stretched = 0; stretched < 2; stretched++, at += c->rope[i].dim / 2)
+            sh_rope_init(&c->rope[i], stretched == 1, at, &m->rope[i][stretched]);
+    }
+}
+
+sh_status sh_model_load(const char *dir, const sh_config *config, const sh_shard *shard,
+                        sh_device *dev, const sh_model_opts *opts, sh_model **out, sh_err *err)
+{
+    sh_tensors *set = NULL;
+    sh_model *m = sh_alloc(sizeof(*m));
+    SH_ASSERT(opts->tokens_max > 0 && opts->rows_max > 0);
+    m->config = config;
+    m->shard = *shard;
+    m->dev = dev;
+    m->opts = *opts;
+    m->kv = sh_alloc_array((size_t)shard->layer_count, sizeof(*m->kv));
+    init_shapes(m);
+    init_rope(m);
+    sh_status status = sh_tensors_open(dir, &set, err);
+    if (status == SH_OK)
+        status = sh_weights_load(set, config, shard, dev, &opts->load, &m->weights, err);
+    sh_tensors_close(set);
+    if (status == SH_OK) status = reserve_device(m, err);
+    if (status == SH_OK) status = plan_scratch(m, err);
+    if (status == SH_OK)
+        *out = m;
+    else
+        sh_model_free(m);
+    return status;
+}
+
+static void unmap(const sh_model *m, void *ptr, size_t size)
+{
+    if (ptr != NULL) m->dev->ops->unmap(m->dev, ptr, size);
+}
+
+void sh_model_free(sh_model *m)
+{
+    if (m == NULL) return;
+    unmap(m, m->scratch, m->scratch_size);
+    unmap(m, m->kv_memory, m->kv_size);
+    sh_weights_free(m->weights);
+    free(m->kv);
+    free(m->positions);
+    free(m->kv_of);
+    free(m->inv_freq);
+    free(m);
+}
+
+size_t sh_model_kv_block_bytes(const sh_model *m)
+{
+    if (m->shard.heads.count == 0) return 0;
+    return m->dev->ops->kv_block_bytes(m->dev, &m->kv_shape) * (size_t)m->shard.layer_count;
+}
+
+sh_status sh_model_reserve_kv(sh_model *m, int blocks, sh_err *err)
+{
+    size_t layer = sh_model_kv_block_bytes(m) / (size_t)m->shard.layer_count * (size_t)blocks;
+    void *memory = NULL;
+    unmap(m, m->kv_memory, m->kv_size);
+    m->kv_memory = NULL;
+    m->kv_size = layer * (size_t)m->shard.layer_count;
+    if (m->kv_size > 0 && m->dev->ops->map(m->dev, m->kv_size, "KV blocks", &memory, err) != SH_OK)
+        return err->status;
+    m->kv_memory = memory;
+    m->kv_blocks = blocks;
+    for (int i = 0; i < m->shard.layer_count; i++)
+        m->kv[i] = (sh_kv){.shape = m->kv_shape,
+                           .data = memory == NULL ? NULL : (char *)memory + layer * (size_t)i};
+    return SH_OK;
+}
+
+sh_model_memory sh_model_memory_used(const sh_model *m)
+{
+    return (sh_model_memory){
+        .weights = m->weights->size, .kv = m->kv_size, .scratch = m->scratch_size};
+}
+
+/* `share` of a stack's matrices is used by one token. */
+static void cost_add(sh_model_cost *cost, const sh_matrix *m, double share)
+{
+    if (m->data == NULL) return;
+    cost->bytes += share * (double)m->stride * (double)m->count;
+    cost->operations += 2 * share * (double)m->rows * (double)m->cols * (double)m->count;
+}
+
+sh_model_cost sh_model_cost_of(const sh_model *m)
+{
+    sh_model_cost cost = {0};
+    const sh_weights *w = m->weights;
+    double chosen = m->config->moe.experts > 0
+                        ? (double)m->config->moe.topk / m->config->moe.experts
+                        : 0;
+    for (int i = 0; i < m->shard.layer_count; i++) {
+        const sh_layer *l = &w->layers[i];
+        const sh_matrix *all[] = {&l->q.w,    &l->k.w,    &l->v.w,     &l->o.w,
+                                  &l->q_a.w,  &l->kv_a.w, &l->embed_q, &l->unembed,
+                                  &l->gate.w, &l->up.w,   &l->down.w};
+        const sh_matrix *experts[] = {&l->experts.gate, &l->experts.up, &l->experts.down};
+        for (size_t k = 0; k < SH_COUNT_OF(all); k++) cost_add(&cost, all[k], 1);
+        for (size_t k = 0; k < SH_COUNT_OF(experts); k++) cost_add(&cost, experts[k], chosen);
+    }
+    sh_model_cost head = {0};
+    if (sh_shard_predicts(&m->shard))
+        cost_add(&head, w->head.data != NULL ? &w->head : &w->embed, 1);
+    cost.head_bytes = head.bytes;
+    cost.head_operations = head.operations;
+    return cost;
+}
+
+const void *sh_model_weights(const sh_model *m, size_t *size)
+{
+    *size = m->weights->size;
+    return m->weights->memory;
+}
+
+const sh_shard *sh_model_shard(const sh_model *m)
+{
+    return &m->shard;
+}
+
+const sh_config *sh_model_config(const sh_model *m)
+{
+    return m->config;
+}
+
+sh_device *sh_model_device(const sh_model *m)
+{
+    return m->dev;
+}

@@ -1,0 +1,189 @@
+#include "model/shard.h"
+
+#include "base/alloc.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Unquantized widths are cut at multiples of this, so that kernels keep whole vectors; the
+ * vocabulary is cut at multiples of it too. */
+enum { UNIT_MIN = 32 };
+
+sh_range sh_shard_cut(int64_t units, const double *weights, int count, int idx)
+{
+    double total = 0, before = 0;
+    SH_ASSERT(idx >= 0 && idx < count);
+    for (int i = 0; i < count; i++) {
+        total += weights[i];
+        if (i < idx) before += weights[i];
+    }
+    SH_ASSERT(total > 0);
+    /* The last border is taken as it is: a sum of the same numbers in the same order. */
+    double after = before + weights[idx];
+    int64_t first = llround(before / total * (double)units);
+    int64_t end = idx == count - 1 ? units : llround(after / total * (double)units);
+    return (sh_range){.first = first, .count = end - first};
+}
+
+/* Borders at multiples of the widest group are borders of every narrower one. */
+int64_t sh_shard_unit(const sh_config *config)
+{
+    int64_t unit = UNIT_MIN;
+    if (config->quant.on && config->quant.base.group > unit) unit = config->quant.base.group;
+    for (size_t i = 0; i < config->quant.override_count; i++) {
+        const sh_quant_override *o = &config->quant.overrides[i];
+        if (o->on && o->quant.group > unit) unit = o->quant.group;
+    }
+    return unit;
+}
+
+/* Cuts `total` numbers at multiples of `unit`; the last unit may be smaller. */
+static sh_range cut_width(int64_t total, int64_t unit, const double *weights, int count, int idx)
+{
+    sh_range units = sh_shard_cut((total + unit - 1) / unit, weights, count, idx);
+    int64_t first = units.first * unit, end = (units.first + units.count) * unit;
+    if (first > total) first = total;
+    if (end > total) end = total;
+    return (sh_range){.first = first, .count = end - first};
+}
+
+static void cut_heads(const sh_config *config, const double *weights, sh_shard *shard)
+{
+    int64_t group = config->heads / config->kv_heads;
+    int64_t unit = shard->tensor_size > config->kv_heads ? 1 : group;
+    sh_range cut = sh_shard_cut(config->heads / unit, weights, shard->tensor_size,
+                                shard->tensor_rank);
+    shard->heads = (sh_range){.first = cut.first * unit, .count = cut.count * unit};
+    if (shard->heads.count == 0) {
+        shard->kv_heads = (sh_range){0};
+    } else if (config->mla.kv_rank > 0) {
+        shard->kv_heads = (sh_range){.first = 0, .count = 1};
+    } else {
+        int64_t first = shard->heads.first / group;
+        int64_t last = (shard->heads.first + shard->heads.count - 1) / group;
+        shard->kv_heads = (sh_range){.first = first, .count = last - first + 1};
+    }
+}
+
+static void cut_tensors(const sh_config *config, const double *weights, sh_shard *shard)
+{
+    int64_t unit = sh_shard_unit(config);
+    int count = shard->tensor_size, idx = shard->tensor_rank;
+    cut_heads(config, weights, shard);
+    shard->ffn = cut_width(config->ffn, unit, weights, count, idx);
+    shard->expert_ffn = cut_width(config->moe.ffn, unit, weights, count, idx);
+    shard->shared_ffn = cut_width(config->moe.shared_ffn, unit, weights, count, idx);
+    shard->vocab = cut_width(config->vocab, UNIT_MIN, weights, count, idx);
+}
+
+sh_range sh_shard_out_cols(const sh_config *config, const sh_shard *shard)
+{
+    int64_t unit = sh_shard_unit(config), total = (int64_t)config->heads * config->v_dim;
+    int64_t first = shard->heads.first * config->v_dim;
+    int64_t end = first + shard->heads.count * config->v_dim;
+    if (shard->heads.count == 0) return (sh_range){0};
+    first = first / unit * unit;
+    end = (end + unit - 1) / unit * unit;
+    if (end > total) end = total;
+    return (sh_range){.first = first, .count = end - first};
+}
+
+sh_shard sh_shard_whole(const sh_config *config)
+{
+    const double one = 1;
+    sh_shard shard = {.tensor_size = 1, .stages = 1, .layer_count = config->layers};
+    cut_tensors(config, &one, &shard);
+    return shard;
+}
+
+bool sh_shard_embeds(const sh_shard *shard)
+{
+    return shard->stage == 0;
+}
+
+bool sh_shard_predicts(const sh_shard *shard)
+{
+    return shard->stage == shard->stages - 1;
+}
+
+static sh_status check_plan(const sh_config *config, const sh_plan_opts *opts, sh_err *err)
+{
+    if (opts->tensor_size < 1 || opts->stages < 1 ||
+        (int64_t)opts->tensor_size * opts->stages > SH_SHARDS_MAX)
+        return sh_err_set(err, SH_ERR_INPUT, "a group of %d x %d ranks; allowed are 1 to %d in all",
+                          opts->tensor_size, opts->stages, SH_SHARDS_MAX);
+    if (opts->stages > config->layers)
+        return sh_err_set(err, SH_ERR_INPUT, "%d pipeline stages for a model of %d layers",
+                          opts->stages, config->layers);
+    for (int s = 0; s < opts->stages && opts->weights != NULL; s++) {
+        double sum = 0;
+        for (int t = 0; t < opts->tensor_size; t++) {
+            double weight = opts->weights[s * opts->tensor_size + t];
+            if (!(weight >= 0 && weight <= 1e15))
+                return sh_err_set(err, SH_ERR_INPUT,
+                                  "the share of rank %d is %g, not from 0 to 1e15",
+                                  s * opts->tensor_size + t, weight);
+            sum += weight;
+        }
+        if (!(sum > 0))
+            return sh_err_set(err, SH_ERR_INPUT, "pipeline stage %d has no share at all", s);
+    }
+    return SH_OK;
+}
+
+/* Layers for the stages: in proportion to each stage's sum, but at least one for each. */
+static void cut_layers(int layers, const double *sums, int stages, int *counts)
+{
+    int spare = layers - stages;
+    for (int s = 0; s < stages; s++) counts[s] = 1;
+    /* One by one to the stage that is farthest below its due: small numbers, and no rounding can
+     * lose a layer. */
+    double total = 0;
+    for (int s = 0; s < stages; s++) total += sums[s];
+    for (; spare > 0; spare--) {
+        int best = 0;
+        double most = -INFINITY;
+        for (int s = 0; s < stages; s++) {
+            double lack = sums[s] / total * layers - counts[s];
+            if (lack > most) {
+                most = lack;
+                best = s;
+            }
+        }
+        counts[best]++;
+    }
+}
+
+sh_status sh_shard_plan(const sh_config *config, const sh_plan_opts *opts, sh_shard *shards,
+                        sh_err *err)
+{
+    sh_status status = check_plan(config, opts, err);
+    if (status != SH_OK) return status;
+    int width = opts->tensor_size, stages = opts->stages;
+    double *weights = sh_alloc_array((size_t)(width * stages), sizeof(*weights));
+    double *sums = sh_alloc_array((size_t)stages, sizeof(*sums));
+    int *counts = sh_alloc_array((size_t)stages, sizeof(*counts));
+    for (int r = 0; r < width * stages; r++) {
+        weights[r] = opts->weights == NULL ? 1 : opts->weights[r];
+        sums[r / width] += weights[r];
+    }
+    cut_layers(config->layers, sums, stages, counts);
+    int first = 0;
+    for (int s = 0; s < stages; first += counts[s++]) {
+        for (int t = 0; t < width; t++) {
+            sh_shard *shard = &shards[s * width + t];
+            *shard = (sh_shard){.rank = s * width + t,
+                                .tensor_rank = t,
+                                .tensor_size = width,
+                                .stage = s,
+                                .stages = stages,
+                                .layer_first = first,
+                                .layer_count = counts[s]};
+            cut_tensors(config, weights + s * width, shard);
+        }
+    }
+    free(weights);
+    free(sums);
+    free(counts);
+    return SH_OK;
+}

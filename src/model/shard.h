@@ -1,0 +1,69 @@
+/* shard.h - which part of a model a rank holds, and the planner that cuts a model into such parts.
+ *
+ * A group of ranks is a grid: `stages` runs of layers in order (pipeline), each stage held by
+ * `tensor_size` ranks together (tensor parallel). Rank r is tensor rank r % tensor_size of stage
+ * r / tensor_size, so rank 0 has the first layers. Inside a stage attention is cut by groups of
+ * heads that share a KV head (by single query heads once there are more ranks than KV heads; KV
+ * heads are then held more than once), feed-forward widths by quantization groups, the vocabulary
+ * by rows. A rank gets a whole number of units in proportion to its weight, possibly none; every
+ * unit has one owner.
+ *
+ * Threads: pure functions over plain values. */
+#ifndef SH_MODEL_SHARD_H
+#define SH_MODEL_SHARD_H
+
+#include "model/config.h"
+
+enum { SH_SHARDS_MAX = 1024 };
+
+typedef struct {
+    int64_t first;
+    int64_t count;
+} sh_range;
+
+typedef struct {
+    int rank;
+    int tensor_rank;
+    int tensor_size;
+    int stage;
+    int stages;
+    int layer_first;
+    int layer_count;
+    sh_range heads;      /* query heads */
+    sh_range kv_heads;   /* KV heads that those read; one latent "head" with MLA */
+    sh_range ffn;        /* columns of a dense feed-forward layer */
+    sh_range expert_ffn; /* of every expert */
+    sh_range shared_ffn; /* of the shared experts */
+    sh_range vocab;      /* rows of the embedding and of the head */
+} sh_shard;
+
+/* The whole model on one rank. */
+sh_shard sh_shard_whole(const sh_config *config);
+
+/* Widths are cut at multiples of this: the widest quantization group of the model. */
+int64_t sh_shard_unit(const sh_config *config);
+
+/* Columns of the attention's output projection that the rank holds: those of its heads, widened to
+ * whole quantization groups. It sums its own columns only: the input is zero at the others. */
+sh_range sh_shard_out_cols(const sh_config *config, const sh_shard *shard);
+
+/* True for the stage that looks tokens up, and for the one that makes logits. */
+bool sh_shard_embeds(const sh_shard *shard);
+bool sh_shard_predicts(const sh_shard *shard);
+
+typedef struct {
+    int tensor_size;
+    int stages;
+    const double *weights; /* [tensor_size * stages], each >= 0, not all 0; NULL: all equal */
+} sh_plan_opts;
+
+/* Fills shards [tensor_size * stages]. Refuses more stages than layers and weights that are not
+ * numbers or leave a stage without any. */
+SH_MUST_CHECK sh_status sh_shard_plan(const sh_config *config, const sh_plan_opts *opts,
+                                      sh_shard *shards, sh_err *err);
+
+/* The part of `units` that owner `idx` gets when they are cut in proportion to weights [count]:
+ * runs in order, each border rounded to the nearest unit. */
+sh_range sh_shard_cut(int64_t units, const double *weights, int count, int idx);
+
+#endif

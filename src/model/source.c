@@ -1,0 +1,208 @@
+#include "model/source.h"
+
+#include "base/alloc.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_LEN_MAX = 512 };
+
+size_t sh_quant_row_bytes(const sh_quant *quant, int64_t cols)
+{
+    switch (quant->format) {
+    case SH_FORMAT_F32: return (size_t)cols * 4;
+    case SH_FORMAT_F16:
+    case SH_FORMAT_BF16: return (size_t)cols * 2;
+    case SH_FORMAT_AFFINE: return (size_t)cols * (size_t)quant->bits / 8;
+    case SH_FORMAT_MXFP8: return (size_t)cols;
+    case SH_FORMAT_MXFP4:
+    case SH_FORMAT_NVFP4: return (size_t)cols / 2;
+    }
+    return 0;
+}
+
+size_t sh_quant_scale_bytes(const sh_quant *quant, int64_t cols)
+{
+    if (quant->group == 0) return 0;
+    size_t size = 1;
+    if (quant->format == SH_FORMAT_AFFINE) size = quant->scale_dtype == SH_DTYPE_F32 ? 4 : 2;
+    return (size_t)(cols / quant->group) * size;
+}
+
+static bool is_float(const sh_tensor *tensor)
+{
+    return tensor->type == SH_TENSOR_F32 || tensor->type == SH_TENSOR_F16 ||
+           tensor->type == SH_TENSOR_BF16;
+}
+
+static sh_status check_tensor(const sh_finder *f, const sh_tensor *tensor, sh_tensor_type type,
+                              int dims, const int64_t *shape)
+{
+    char found[SH_TENSOR_SHAPE_TEXT_MAX], wanted[SH_TENSOR_SHAPE_TEXT_MAX];
+    bool any = type == SH_TENSOR_OTHER;
+    bool same = tensor->dims == dims && (any ? is_float(tensor) : tensor->type == type);
+    for (int i = 0; i < dims && same; i++) same = tensor->shape[i] == shape[i];
+    if (same) return SH_OK;
+
+    sh_tensor want = {.dims = dims};
+    memcpy(want.shape, shape, (size_t)dims * sizeof(*shape));
+    return sh_err_set(f->err, SH_ERR_INPUT, "%s: tensor '%s' is %s %s, expected %s %s",
+                      sh_tensors_path(f->set, tensor), tensor->name, tensor->type_name,
+                      sh_tensor_shape_text(tensor, found),
+                      any ? "F32, F16 or BF16" : sh_tensor_type_name(type),
+                      sh_tensor_shape_text(&want, wanted));
+}
+
+sh_status sh_source_tensor(const sh_finder *f, const char *name, sh_tensor_type type, int dims,
+                           const int64_t *shape, const sh_tensor **out)
+{
+    const sh_tensor *tensor = sh_tensors_find(f->set, "%s", name);
+    if (tensor == NULL)
+        return sh_err_set(f->err, SH_ERR_NOT_FOUND, "%s: tensor '%s' is missing",
+                          sh_tensors_where(f->set), name);
+    sh_status status = check_tensor(f, tensor, type, dims, shape);
+    if (status == SH_OK) *out = tensor;
+    return status;
+}
+
+/* The same for a part of a module, such as "biases". */
+static sh_status module_tensor(const sh_finder *f, const char *path, const char *part,
+                               sh_tensor_type type, int dims, const int64_t *shape,
+                               const sh_tensor **out)
+{
+    char name[NAME_LEN_MAX];
+    snprintf(name, sizeof(name), "%s.%s", path, part);
+    return sh_source_tensor(f, name, type, dims, shape, out);
+}
+
+/* Fills quant from a plain tensor. */
+static sh_status find_plain(const sh_finder *f, const char *path, int dims, const int64_t *shape,
+                            sh_source *source)
+{
+    sh_status status = module_tensor(f, path, "weight", SH_TENSOR_OTHER, dims, shape, &source->w);
+    if (status != SH_OK) return status;
+    source->quant = (sh_quant){.format = source->w->type == SH_TENSOR_F32   ? SH_FORMAT_F32
+                                         : source->w->type == SH_TENSOR_F16 ? SH_FORMAT_F16
+                                                                            : SH_FORMAT_BF16,
+                               .global_scale = 1};
+    return SH_OK;
+}
+
+/* Scales, and biases where the format has them. */
+static sh_status find_scales(const sh_finder *f, const char *path, int dims, const int64_t *shape,
+                             sh_source *source)
+{
+    sh_quant *quant = &source->quant;
+    bool affine = quant->format == SH_FORMAT_AFFINE;
+    sh_status status = module_tensor(f, path, "scales", affine ? SH_TENSOR_OTHER : SH_TENSOR_U8,
+                                     dims, shape, &source->scales);
+    if (status != SH_OK || !affine) return status;
+    sh_tensor_type type = source->scales->type;
+    quant->scale_dtype = type == SH_TENSOR_F32   ? SH_DTYPE_F32
+                         : type == SH_TENSOR_F16 ? SH_DTYPE_F16
+                                                 : SH_DTYPE_BF16;
+    return module_tensor(f, path, "biases", type, dims, shape, &source->biases);
+}
+
+/* NVFP4 may carry one factor for the whole tensor, in units of the largest value it can hold. */
+static sh_status read_global_scale(const sh_finder *f, const char *path, sh_quant *quant)
+{
+    const sh_tensor *tensor = sh_tensors_find(f->set, "%s.global_scale", path);
+    float value = 0;
+    if (quant->format != SH_FORMAT_NVFP4 || tensor == NULL) return SH_OK;
+    sh_status status = tensor->dims == 1 ? SH_OK : check_tensor(f, tensor, SH_TENSOR_F32, 0, NULL);
+    if (status == SH_OK && tensor->dims == 1)
+        status = check_tensor(f, tensor, SH_TENSOR_F32, 1, (const int64_t[]){1});
+    if (status == SH_OK) status = sh_tensors_read(f->set, tensor, 0, &value, sizeof(value), f->err);
+    if (status == SH_OK) quant->global_scale = value / (448.0F * 6.0F);
+    return status;
+}
+
+static sh_status find_quantized(const sh_finder *f, const char *path, int dims,
+                                const int64_t *shape, sh_source *source)
+{
+    int64_t packed[3], scales[3];
+    const sh_quant *quant = sh_config_quant(f->config, path);
+    if (quant == NULL)
+        return sh_err_set(f->err, SH_ERR_INPUT,
+                          "%s: '%s' has scales, but config.json says that it is not quantized",
+                          sh_tensors_where(f->set), path);
+    source->quant = *quant;
+    if (source->cols % quant->group != 0)
+        return sh_err_set(f->err, SH_ERR_INPUT,
+                          "%s: '%s' has %" PRId64 " columns, which groups of %d do not divide",
+                          sh_tensors_where(f->set), path, source->cols, quant->group);
+    for (int i = 0; i < dims; i++) packed[i] = scales[i] = shape[i];
+    packed[dims - 1] = (int64_t)sh_quant_row_bytes(quant, source->cols) / 4;
+    scales[dims - 1] = source->cols / quant->group;
+    sh_status status = module_tensor(f, path, "weight", SH_TENSOR_U32, dims, packed, &source->w);
+    if (status == SH_OK) status = find_scales(f, path, dims, scales, source);
+    return status == SH_OK ? read_global_scale(f, path, &source->quant) : status;
+}
+
+static sh_status find_bias(const sh_finder *f, const char *path, int64_t stack, int64_t rows,
+                           sh_source *source)
+{
+    int64_t shape[2] = {stack, rows};
+    int dims = stack > 0 ? 2 : 1;
+    if (sh_tensors_find(f->set, "%s.bias", path) == NULL) return SH_OK;
+    return module_tensor(f, path, "bias", SH_TENSOR_OTHER, dims, shape + 2 - dims, &source->bias);
+}
+
+bool sh_source_exists(const sh_finder *f, const char *path)
+{
+    return sh_tensors_find(f->set, "%s.weight", path) != NULL;
+}
+
+sh_status sh_source_find(const sh_finder *f, const char *path, int64_t stack, int64_t rows,
+                         int64_t cols, sh_source *out)
+{
+    sh_source source = {.rows = rows, .cols = cols, .file_rows = rows, .row_step = 1};
+    int64_t shape[3] = {stack, rows, cols};
+    int dims = stack > 0 ? 3 : 2;
+    sh_status status = sh_tensors_find(f->set, "%s.scales", path) != NULL
+                           ? find_quantized(f, path, dims, shape + 3 - dims, &source)
+                           : find_plain(f, path, dims, shape + 3 - dims, &source);
+    if (status == SH_OK) status = find_bias(f, path, stack, rows, &source);
+    if (status == SH_OK) *out = source;
+    return status;
+}
+
+sh_source sh_source_part(const sh_source *whole, int64_t row_first, int64_t rows)
+{
+    sh_source part = *whole;
+    SH_ASSERT(row_first >= 0 && row_first + rows <= whole->rows);
+    part.row_first += row_first * whole->row_step;
+    part.rows = rows;
+    return part;
+}
+
+sh_source sh_source_at(const sh_source *stack, int64_t index)
+{
+    sh_source one = *stack;
+    one.index = index;
+    return one;
+}
+
+sh_source sh_source_turned(const sh_source *source)
+{
+    sh_source turned = *source;
+    SH_ASSERT(!source->transposed && source->row_first == 0 && source->row_step == 1);
+    turned.rows = source->cols;
+    turned.cols = source->rows;
+    turned.file_rows = source->cols;
+    turned.transposed = true;
+    return turned;
+}
+
+sh_status sh_source_vector(const sh_finder *f, const char *name, int64_t count,
+                           sh_vector_source *out)
+{
+    const sh_tensor *tensor = NULL;
+    sh_status status = sh_source_tensor(f, name, SH_TENSOR_OTHER, 1, &count, &tensor);
+    if (status == SH_OK)
+        *out = (sh_vector_source){
+            .tensor = tensor, .rows = 1, .row_len = count, .step = 1, .count = count};
+    return status;
+}

@@ -1,0 +1,481 @@
+#include "model/weights.h"
+
+#include "base/alloc.h"
+#include "model/family.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_MAX_LEN = 256 };
+
+/* Where the language model's tensors are, by the part in front of "layers" and the head's name. */
+static const struct {
+    const char *stem;
+    const char *head;
+} ROOTS[] = {
+    {"model.", "lm_head"},
+    {"language_model.model.", "language_model.lm_head"},
+    {"model.language_model.", "lm_head"},
+};
+
+typedef struct {
+    sh_finder finder;
+    sh_loader *loader;
+    const sh_config *config;
+    const sh_shard *shard;
+    sh_weights *weights;
+    const char *head;
+    bool exact;
+    char prefix[PATH_MAX_LEN]; /* of the layer at hand: "model.layers.3." */
+} builder;
+
+typedef struct {
+    char text[2 * PATH_MAX_LEN];
+} path_text;
+
+static path_text path_of(const builder *b, const char *name)
+{
+    path_text path;
+    snprintf(path.text, sizeof(path.text), "%s%s", b->prefix, name);
+    return path;
+}
+
+/* The whole of a vector of the layer. */
+static sh_status add_vector(const builder *b, const char *name, int64_t count, float plus,
+                            const float **out)
+{
+    sh_vector_source source;
+    path_text path = path_of(b, name);
+    sh_status status = sh_source_vector(&b->finder, path.text, count, &source);
+    source.plus = plus;
+    if (status == SH_OK) sh_loader_vector(b->loader, out, &source);
+    return status;
+}
+
+static sh_status add_norm(const builder *b, const char *name, int64_t count, const float **out)
+{
+    return add_vector(b, name, count, b->config->norm_plus_one ? 1 : 0, out);
+}
+
+/* Rows [first, first + count) of a source's bias, for each of `stack` matrices. */
+static void add_bias(const builder *b, const sh_source *source, int64_t stack, sh_range rows,
+                     const float **out)
+{
+    if (source->bias == NULL) return;
+    sh_vector_source bias = {.tensor = source->bias,
+                             .rows = stack,
+                             .row_len = source->file_rows,
+                             .first = source->row_first + rows.first * source->row_step,
+                             .step = source->row_step,
+                             .count = rows.count};
+    sh_loader_vector(b->loader, out, &bias);
+}
+
+static void add_matrix(const builder *b, const sh_source *source, sh_range rows, sh_range cols,
+                       sh_matrix *m)
+{
+    *m = (sh_matrix){.quant = source->quant, .rows = rows.count, .cols = cols.count, .count = 1};
+    sh_loader_place(b->loader, m);
+    sh_loader_fill(b->loader, m, 0, source, rows.first, cols.first);
+}
+
+/* A matrix cut by rows: its bias is cut with it. */
+static void add_rows(const builder *b, const sh_source *source, sh_range rows, sh_linear *out)
+{
+    if (rows.count == 0) return;
+    add_matrix(b, source, rows, (sh_range){.count = source->cols}, &out->w);
+    add_bias(b, source, 1, rows, &out->bias);
+}
+
+/* A matrix cut by columns: the ranks' products are summed, so the first owner alone adds the bias.
+ */
+static void add_cols(const builder *b, const sh_source *source, sh_range cols, bool first,
+                     sh_linear *out)
+{
+    sh_range rows = {.count = source->rows};
+    if (cols.count == 0) return;
+    add_matrix(b, source, rows, cols, &out->w);
+    if (first) add_bias(b, source, 1, rows, &out->bias);
+}
+
+static sh_status find(const builder *b, const char *name, int64_t rows, int64_t cols,
+                      sh_source *out)
+{
+    path_text path = path_of(b, name);
+    return sh_source_find(&b->finder, path.text, 0, rows, cols, out);
+}
+
+static bool exists(const builder *b, const char *name)
+{
+    path_text path = path_of(b, name);
+    return sh_source_exists(&b->finder, path.text);
+}
+
+static sh_status need_bias(const builder *b, const char *name, const sh_source *source)
+{
+    if (source->bias != NULL) return SH_OK;
+    return sh_err_set(b->finder.err, SH_ERR_NOT_FOUND, "%s: tensor '%s%s.bias' is missing",
+                      sh_tensors_where(b->finder.set), b->prefix, name);
+}
+
+/* Several matrices that share an input, alone or fused row under row in one module. */
+typedef struct {
+    const char *name;
+    int64_t rows;
+    sh_source source;
+} fused_part;
+
+static sh_status find_fused(const builder *b, const char *fused, fused_part *parts, int count,
+                            int64_t cols)
+{
+    sh_status status = SH_OK;
+    sh_source whole;
+    int64_t rows = 0;
+    if (!exists(b, fused)) {
+        for (int i = 0; i < count && status == SH_OK; i++)
+            status = find(b, parts[i].name, parts[i].rows, cols, &parts[i].source);
+        return status;
+    }
+    for (int i = 0; i < count; i++) rows += parts[i].rows;
+    status = find(b, fused, rows, cols, &whole);
+    if (status != SH_OK) return status;
+    rows = 0;
+    for (int i = 0; i < count; rows += parts[i++].rows)
+        parts[i].source = sh_source_part(&whole, rows, parts[i].rows);
+    return SH_OK;
+}
+
+static sh_range times(sh_range range, int64_t factor)
+{
+    return (sh_range){.first = range.first * factor, .count = range.count * factor};
+}
+
+static sh_status add_out(const builder *b, sh_layer *layer)
+{
+    const sh_config *c = b->config;
+    sh_source source;
+    sh_status status = find(b, "self_attn.o_proj", c->hidden, (int64_t)c->heads * c->v_dim,
+                            &source);
+    if (status == SH_OK && c->out_bias) status = need_bias(b, "self_attn.o_proj", &source);
+    if (status == SH_OK)
+        add_cols(b, &source, sh_shard_out_cols(c, b->shard), b->shard->heads.first == 0, &layer->o);
+    return status;
+}
+
+static sh_status add_sinks(const builder *b, sh_layer *layer)
+{
+    sh_vector_source source;
+    path_text path = path_of(b, "self_attn.sinks");
+    sh_status status = sh_source_vector(&b->finder, path.text, b->config->heads, &source);
+    source.first = b->shard->heads.first;
+    source.count = b->shard->heads.count;
+    if (status == SH_OK) sh_loader_vector(b->loader, &layer->sinks, &source);
+    return status;
+}
+
+static sh_status add_attention(const builder *b, sh_layer *layer)
+{
+    const sh_config *c = b->config;
+    fused_part parts[3] = {{.name = "self_attn.q_proj", .rows = (int64_t)c->heads * c->head_dim},
+                           {.name = "self_attn.k_proj", .rows = (int64_t)c->kv_heads * c->head_dim},
+                           {.name = "self_attn.v_proj", .rows = (int64_t)c->kv_heads * c->v_dim}};
+    sh_status status = find_fused(b, "self_attn.qkv_proj", parts, 3, c->hidden);
+    for (int i = 0; i < 3 && status == SH_OK && c->qkv_bias; i++)
+        status = need_bias(b, parts[i].name, &parts[i].source);
+    if (status != SH_OK) return status;
+    add_rows(b, &parts[0].source, times(b->shard->heads, c->head_dim), &layer->q);
+    add_rows(b, &parts[1].source, times(b->shard->kv_heads, c->head_dim), &layer->k);
+    add_rows(b, &parts[2].source, times(b->shard->kv_heads, c->v_dim), &layer->v);
+    if (c->qk_norm) {
+        status = add_norm(b, "self_attn.q_norm.weight", c->head_dim, &layer->q_norm);
+        if (status == SH_OK)
+            status = add_norm(b, "self_attn.k_norm.weight", c->head_dim, &layer->k_norm);
+    }
+    if (status == SH_OK && c->sinks) status = add_sinks(b, layer);
+    return status == SH_OK ? add_out(b, layer) : status;
+}
+
+/* Heads [shard->heads] of a stack that the file has as one. */
+static sh_status add_head_stack(const builder *b, const char *name, int64_t rows, int64_t cols,
+                                sh_matrix *m)
+{
+    sh_source stack;
+    path_text path = path_of(b, name);
+    sh_status status = sh_source_find(&b->finder, path.text, b->config->heads, rows, cols, &stack);
+    if (status != SH_OK) return status;
+    *m = (sh_matrix){
+        .quant = stack.quant, .rows = rows, .cols = cols, .count = b->shard->heads.count};
+    sh_loader_place(b->loader, m);
+    for (int64_t h = 0; h < m->count; h++) {
+        sh_source one = sh_source_at(&stack, b->shard->heads.first + h);
+        sh_loader_fill(b->loader, m, h, &one, 0, 0);
+    }
+    return SH_OK;
+}
+
+/* kv_b_proj holds for each head nope_dim rows that make keys, which we need turned, and v_dim rows
+ * that make values. Turning loses the groups of a quantized matrix, so keys are kept in f16, or in
+ * f32 where the last digits count. */
+static sh_status split_kv_b(const builder *b, sh_layer *layer)
+{
+    const sh_config *c = b->config;
+    int64_t nope = c->mla.nope_dim, each = nope + c->v_dim, rank = c->mla.kv_rank;
+    sh_source source;
+    sh_status status = find(b, "self_attn.kv_b_proj", c->heads * each, rank, &source);
+    if (status != SH_OK) return status;
+    int64_t first = b->shard->heads.first, count = b->shard->heads.count;
+    sh_source turned = sh_source_turned(&source);
+    sh_quant plain = source.quant;
+    if (plain.group != 0)
+        plain = (sh_quant){.format = b->exact ? SH_FORMAT_F32 : SH_FORMAT_F16, .global_scale = 1};
+    layer->embed_q = (sh_matrix){.quant = plain, .rows = rank, .cols = nope, .count = count};
+    layer->unembed = (sh_matrix){
+        .quant = source.quant, .rows = c->v_dim, .cols = rank, .count = count};
+    sh_loader_place(b->loader, &layer->embed_q);
+    sh_loader_place(b->loader, &layer->unembed);
+    for (int64_t h = 0; h < count; h++) {
+        sh_loader_fill(b->loader, &layer->embed_q, h, &turned, 0, (first + h) * each);
+        sh_loader_fill(b->loader, &layer->unembed, h, &source, (first + h) * each + nope, 0);
+    }
+    return SH_OK;
+}
+
+static sh_status add_kv_b(const builder *b, sh_layer *layer)
+{
+    const sh_mla_config *mla = &b->config->mla;
+    if (!exists(b, "self_attn.embed_q")) return split_kv_b(b, layer);
+    sh_status status = add_head_stack(b, "self_attn.embed_q", mla->kv_rank, mla->nope_dim,
+                                      &layer->embed_q);
+    if (status == SH_OK)
+        status = add_head_stack(b, "self_attn.unembed_out", b->config->v_dim, mla->kv_rank,
+                                &layer->unembed);
+    return status;
+}
+
+static sh_status add_queries(const builder *b, sh_layer *layer)
+{
+    const sh_config *c = b->config;
+    sh_range rows = times(b->shard->heads, c->head_dim);
+    int64_t all = (int64_t)c->heads * c->head_dim, rank = c->mla.q_rank;
+    sh_source source;
+    sh_status status;
+    if (rank == 0) {
+        status = find(b, "self_attn.q_proj", all, c->hidden, &source);
+        if (status == SH_OK) add_rows(b, &source, rows, &layer->q);
+        return status;
+    }
+    status = find(b, "self_attn.q_a_proj", rank, c->hidden, &source);
+    if (status == SH_OK) add_rows(b, &source, (sh_range){.count = rank}, &layer->q_a);
+    if (status == SH_OK)
+        status = add_norm(b, "self_attn.q_a_layernorm.weight", rank, &layer->q_a_norm);
+    if (status == SH_OK) status = find(b, "self_attn.q_b_proj", all, rank, &source);
+    if (status == SH_OK) add_rows(b, &source, rows, &layer->q);
+    return status;
+}
+
+static sh_status add_mla(const builder *b, sh_layer *layer)
+{
+    const sh_mla_config *mla = &b->config->mla;
+    int64_t latent = mla->kv_rank + mla->rope_dim;
+    sh_source source;
+    sh_status status = add_queries(b, layer);
+    if (status == SH_OK)
+        status = find(b, "self_attn.kv_a_proj_with_mqa", latent, b->config->hidden, &source);
+    if (status == SH_OK) add_rows(b, &source, (sh_range){.count = latent}, &layer->kv_a);
+    if (status == SH_OK)
+        status = add_norm(b, "self_attn.kv_a_layernorm.weight", mla->kv_rank, &layer->kv_a_norm);
+    if (status == SH_OK) status = add_kv_b(b, layer);
+    return status == SH_OK ? add_out(b, layer) : status;
+}
+
+/* gate, up and down under `path`: a dense layer, or the shared experts. */
+static sh_status add_ffn(const builder *b, const char *path, int64_t width, sh_range own,
+                         sh_layer *layer)
+{
+    char names[4][PATH_MAX_LEN];
+    static const char *const ends[4] = {"gate_proj", "up_proj", "gate_up_proj", "down_proj"};
+    for (int i = 0; i < 4; i++) snprintf(names[i], sizeof(names[i]), "%s.%s", path, ends[i]);
+    fused_part parts[2] = {{.name = names[0], .rows = width}, {.name = names[1], .rows = width}};
+    sh_source down;
+    sh_status status = find_fused(b, names[2], parts, 2, b->config->hidden);
+    if (status == SH_OK) status = find(b, names[3], b->config->hidden, width, &down);
+    if (status != SH_OK) return status;
+    add_rows(b, &parts[0].source, own, &layer->gate);
+    add_rows(b, &parts[1].source, own, &layer->up);
+    add_cols(b, &down, own, own.first == 0, &layer->down);
+    return SH_OK;
+}
+
+/* One part of every expert: rows of gate and up, columns of down. */
+static sh_status add_expert_part(const builder *b, const char *path, sh_expert_part part,
+                                 sh_matrix *m, const float **bias)
+{
+    const sh_moe_config *moe = &b->config->moe;
+    sh_range own = b->shard->expert_ffn;
+    bool down = part == SH_EXPERT_DOWN;
+    sh_source *sources = sh_alloc_array((size_t)moe->experts, sizeof(*sources));
+    sh_status status = sh_source_experts(&b->finder, path, part, sources);
+    if (status == SH_OK && moe->all_biases && sources[0].bias == NULL)
+        status = sh_err_set(b->finder.err, SH_ERR_NOT_FOUND,
+                            "%s: the experts under '%s' have no bias",
+                            sh_tensors_where(b->finder.set), path);
+    if (status == SH_OK && own.count > 0) {
+        sh_range rows = down ? (sh_range){.count = b->config->hidden} : own;
+        *m = (sh_matrix){.quant = sources[0].quant,
+                         .rows = rows.count,
+                         .cols = down ? own.count : b->config->hidden,
+                         .count = moe->experts};
+        sh_loader_place(b->loader, m);
+        for (int e = 0; e < moe->experts; e++)
+            sh_loader_fill(b->loader, m, e, &sources[e], rows.first, down ? own.first : 0);
+        if (!down || own.first == 0) add_bias(b, &sources[0], moe->experts, rows, bias);
+    }
+    free(sources);
+    return status;
+}
+
+static sh_status add_router(const builder *b, const char *path, sh_router *router)
+{
+    const sh_moe_config *moe = &b->config->moe;
+    char name[PATH_MAX_LEN];
+    sh_source gate;
+    *router = (sh_router){.kind = moe->route,
+                          .experts = moe->experts,
+                          .topk = moe->topk,
+                          .groups = moe->groups,
+                          .topk_groups = moe->topk_groups,
+                          .group_top2 = moe->group_top2,
+                          .normalize = moe->normalize,
+                          .scale = moe->scale};
+    snprintf(name, sizeof(name), "%s.%s", path, b->config->family->router);
+    sh_status status = find(b, name, moe->experts, b->config->hidden, &gate);
+    if (status == SH_OK && moe->all_biases) status = need_bias(b, name, &gate);
+    if (status != SH_OK) return status;
+    sh_loader_floats(b->loader, &router->gate, &gate);
+    add_bias(b, &gate, 1, (sh_range){.count = moe->experts}, &router->logit_bias);
+    if (!moe->pick_bias) return SH_OK;
+    snprintf(name, sizeof(name), "%s.%s.e_score_correction_bias", path, b->config->family->router);
+    return add_vector(b, name, moe->experts, 0, &router->pick_bias);
+}
+
+static sh_status add_moe(const builder *b, sh_layer *layer)
+{
+    const sh_config *c = b->config;
+    const char *moe = c->family->moe_path;
+    char shared[PATH_MAX_LEN];
+    path_text path = path_of(b, moe);
+    sh_experts *ex = &layer->experts;
+    sh_status status = add_router(b, moe, &layer->router);
+    ex->act = c->act;
+    if (status == SH_OK)
+        status = add_expert_part(b, path.text, SH_EXPERT_GATE, &ex->gate, &ex->gate_bias);
+    if (status == SH_OK)
+        status = add_expert_part(b, path.text, SH_EXPERT_UP, &ex->up, &ex->up_bias);
+    if (status == SH_OK)
+        status = add_expert_part(b, path.text, SH_EXPERT_DOWN, &ex->down, &ex->down_bias);
+    if (status != SH_OK || c->moe.shared_ffn == 0) return status;
+    snprintf(shared, sizeof(shared), "%s.shared_experts", moe);
+    return add_ffn(b, shared, c->moe.shared_ffn, b->shard->shared_ffn, layer);
+}
+
+static sh_status add_norms(const builder *b, sh_layer *layer)
+{
+    const sh_config *c = b->config;
+    bool four = c->sandwich;
+    sh_status status = add_norm(b, "input_layernorm.weight", c->hidden, &layer->attn_norm);
+    if (status == SH_OK)
+        status = add_norm(b, "post_attention_layernorm.weight", c->hidden,
+                          four ? &layer->attn_post_norm : &layer->ffn_norm);
+    if (status == SH_OK && four)
+        status = add_norm(b, "pre_feedforward_layernorm.weight", c->hidden, &layer->ffn_norm);
+    if (status == SH_OK && four)
+        status = add_norm(b, "post_feedforward_layernorm.weight", c->hidden, &layer->ffn_post_norm);
+    return status;
+}
+
+static sh_status add_layer(builder *b, int index, sh_layer *layer)
+{
+    const sh_config *c = b->config;
+    snprintf(b->prefix, sizeof(b->prefix), "%slayers.%d.", b->finder.stem, index);
+    sh_status status = add_norms(b, layer);
+    if (status == SH_OK && b->shard->heads.count > 0)
+        status = c->mla.kv_rank > 0 ? add_mla(b, layer) : add_attention(b, layer);
+    if (status != SH_OK) return status;
+    return c->layer[index].moe ? add_moe(b, layer)
+                               : add_ffn(b, "mlp", c->ffn, b->shard->ffn, layer);
+}
+
+/* Lookup and head: rows of the vocabulary; one matrix for both where it can be. */
+static sh_status add_ends(builder *b)
+{
+    const sh_config *c = b->config;
+    sh_weights *w = b->weights;
+    bool embeds = sh_shard_embeds(b->shard), predicts = sh_shard_predicts(b->shard);
+    bool tied = c->tied == SH_TIED_YES ||
+                (c->tied == SH_TIED_UNSAID && !sh_source_exists(&b->finder, b->head));
+    sh_source source;
+    sh_status status = SH_OK;
+    snprintf(b->prefix, sizeof(b->prefix), "%s", b->finder.stem);
+    if (embeds || (predicts && tied)) {
+        status = find(b, "embed_tokens", c->vocab, c->hidden, &source);
+        if (status == SH_OK && b->shard->vocab.count > 0)
+            add_matrix(b, &source, b->shard->vocab, (sh_range){.count = c->hidden}, &w->embed);
+    }
+    if (status == SH_OK && predicts) status = add_norm(b, "norm.weight", c->hidden, &w->norm);
+    if (status == SH_OK && predicts && !tied) {
+        status = sh_source_find(&b->finder, b->head, 0, c->vocab, c->hidden, &source);
+        if (status == SH_OK && b->shard->vocab.count > 0)
+            add_matrix(b, &source, b->shard->vocab, (sh_range){.count = c->hidden}, &w->head);
+    }
+    return status;
+}
+
+static sh_status find_root(builder *b)
+{
+    for (size_t i = 0; i < SH_COUNT_OF(ROOTS); i++) {
+        if (sh_tensors_find(b->finder.set, "%sembed_tokens.weight", ROOTS[i].stem) == NULL)
+            continue;
+        b->finder.stem = ROOTS[i].stem;
+        b->head = ROOTS[i].head;
+        return SH_OK;
+    }
+    return sh_err_set(b->finder.err, SH_ERR_NOT_FOUND,
+                      "%s: tensor 'model.embed_tokens.weight' is missing",
+                      sh_tensors_where(b->finder.set));
+}
+
+sh_status sh_weights_load(const sh_tensors *set, const sh_config *config, const sh_shard *shard,
+                          sh_device *dev, const sh_load_opts *opts, sh_weights **out, sh_err *err)
+{
+    sh_weights *weights = sh_alloc(sizeof(*weights));
+    builder b = {.finder = {.set = set, .config = config, .err = err},
+                 .loader = sh_loader_create(set, dev),
+                 .config = config,
+                 .shard = shard,
+                 .weights = weights,
+                 .exact = opts->exact};
+    weights->dev = dev;
+    weights->layers = sh_alloc_array((size_t)shard->layer_count, sizeof(*weights->layers));
+    sh_status status = find_root(&b);
+    if (status == SH_OK) status = add_ends(&b);
+    for (int i = 0; i < shard->layer_count && status == SH_OK; i++)
+        status = add_layer(&b, shard->layer_first + i, &weights->layers[i]);
+    if (status == SH_OK)
+        status = sh_loader_run(b.loader, opts, &weights->memory, &weights->size, err);
+    sh_loader_free(b.loader);
+    if (status == SH_OK)
+        *out = weights;
+    else
+        sh_weights_free(weights);
+    return status;
+}
+
+void sh_weights_free(sh_weights *weights)
+{
+    if (weights == NULL) return;
+    if (weights->memory != NULL)
+        weights->dev->ops->unmap(weights->dev, weights->memory, weights->size);
+    free(weights->layers);
+    free(weights);
+}

@@ -1,0 +1,94 @@
+#include "base/json.h"
+
+#include "test.h"
+
+static sh_err err;
+
+TEST(faults_are_given_by_line_and_column)
+{
+    UNUSED_STATE;
+    cJSON *json = NULL;
+    CHECK_FAILS(sh_json_parse(SH_STR("{\n \"a\": 1,\n ü"), "x", &json, &err), err,
+                "x: not valid JSON at line 3");
+    CHECK_FAILS(sh_json_parse(SH_STR(""), "x", &json, &err), err, "line 1, column 1");
+    CHECK_FAILS(sh_json_parse(SH_STR("{} x"), "x", &json, &err), err,
+                "text behind the JSON value at line 1, column 4");
+    CHECK_FAILS(sh_json_parse(SH_STR("\"\xff\""), "x", &json, &err), err, "not valid UTF-8");
+    assert_null(json);
+}
+
+TEST(depth_is_bounded)
+{
+    UNUSED_STATE;
+    char deep[200001];
+    memset(deep, '[', sizeof(deep) - 1);
+    cJSON *json = NULL;
+    CHECK_FAILS(sh_json_parse((sh_str){deep, sizeof(deep) - 1}, "x", &json, &err), err, "x: ");
+}
+
+TEST(a_field_of_the_wrong_kind_is_named_with_what_is_allowed)
+{
+    UNUSED_STATE;
+    cJSON *json = NULL;
+    CHECK_OK(
+        sh_json_parse(SH_STR("{\"i\": 3, \"s\": \"t\", \"f\": 2.5, \"n\": null, \"big\": 1e30}"),
+                      "cfg", &json, &err),
+        err);
+    int64_t whole = 7;
+    double number = 0;
+    bool yes = false;
+    const char *text = NULL;
+    CHECK_OK(sh_json_int(json, "i", "cfg", 1, 5, &whole, &err), err);
+    assert_int_equal(whole, 3);
+    CHECK_OK(sh_json_int(json, "n", "cfg", 1, 5, &whole, &err), err);
+    CHECK_OK(sh_json_int(json, "absent", "cfg", 1, 5, &whole, &err), err);
+    assert_int_equal(whole, 3);
+    CHECK_FAILS(sh_json_int(json, "i", "cfg", 4, 5, &whole, &err), err,
+                "cfg: 'i' must be a whole number from 4 to 5, not 3");
+    CHECK_FAILS(sh_json_int(json, "f", "cfg", 0, 5, &whole, &err), err, "not 2.5");
+    CHECK_FAILS(sh_json_int(json, "big", "cfg", 0, INT64_MAX, &whole, &err), err, "1e+30");
+    CHECK_FAILS(sh_json_int(json, "s", "cfg", 0, 5, &whole, &err), err, "not a string");
+    CHECK_FAILS(sh_json_int_must(json, "n", "cfg", 0, 5, &whole, &err), err, "cfg: 'n' is missing");
+    CHECK_FAILS(sh_json_double(json, "s", "cfg", 0, 5, &number, &err), err, "must be a number");
+    CHECK_FAILS(sh_json_bool(json, "i", "cfg", &yes, &err), err, "true or false, not a number");
+    CHECK_FAILS(sh_json_string_must(json, "i", "cfg", &text, &err), err, "must be a string");
+    cJSON_Delete(json);
+}
+
+static const char *spelling(const cJSON *json, int at)
+{
+    return cJSON_GetArrayItem(json, at)->valuestring;
+}
+
+TEST(numbers_keep_a_spelling_that_a_double_would_lose)
+{
+    UNUSED_STATE;
+    cJSON *json = NULL;
+    CHECK_OK(sh_json_parse(SH_STR("[1, \"2.0 \\\" 3\", 1.0, -12345678901234567890, true, 1e3, 0]"),
+                           "x", &json, &err),
+             err);
+    assert_null(spelling(json, 0));
+    assert_string_equal(spelling(json, 2), "1.0");
+    assert_string_equal(spelling(json, 3), "-12345678901234567890");
+    assert_string_equal(spelling(json, 5), "1e3");
+    assert_null(spelling(json, 6));
+    cJSON_Delete(json);
+    CHECK_OK(
+        sh_json_parse(SH_STR("{\"a\": {\"b\": [[], {\"1\": 2.50}]}, \"c\": 3}"), "x", &json, &err),
+        err);
+    const cJSON *b = cJSON_GetObjectItem(cJSON_GetObjectItem(json, "a"), "b");
+    assert_string_equal(cJSON_GetArrayItem(b, 1)->child->valuestring, "2.50");
+    assert_null(cJSON_GetObjectItem(json, "c")->valuestring);
+    cJSON_Delete(json);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(faults_are_given_by_line_and_column),
+        cmocka_unit_test(depth_is_bounded),
+        cmocka_unit_test(numbers_keep_a_spelling_that_a_double_would_lose),
+        cmocka_unit_test(a_field_of_the_wrong_kind_is_named_with_what_is_allowed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

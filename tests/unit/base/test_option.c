@@ -1,0 +1,233 @@
+#include "base/option.h"
+
+#include "base/file.h"
+
+#include "test.h"
+
+#include <unistd.h>
+
+struct settings {
+    bool loud;
+    bool safe;
+    int64_t port;
+    double heat;
+    int64_t room;
+    const char *name;
+    const char *key;
+    const char *kind;
+    int64_t prompt;
+};
+
+enum { RUN = 1, BENCH = 2 };
+
+#define AT(field) .offset = offsetof(struct settings, field)
+static const sh_option rows[] = {
+    {.name = "loud", .type = SH_OPT_BOOL, .help = "be loud", AT(loud), .commands = RUN},
+    {.name = "safe",
+     .type = SH_OPT_BOOL,
+     .fallback = "true",
+     .help = "be safe",
+     AT(safe),
+     .commands = RUN},
+    {.name = "port",
+     .type = SH_OPT_INT,
+     .value_name = "N",
+     .fallback = "8100",
+     .min = 1,
+     .max = 65535,
+     .aliases = "API_PORT HTTP_PORT",
+     .help = "port",
+     AT(port),
+     .commands = RUN | BENCH},
+    {.name = "heat",
+     .type = SH_OPT_FLOAT,
+     .fallback = "0.5",
+     .min = 0,
+     .max = 2,
+     .help = "heat",
+     AT(heat),
+     .commands = RUN},
+    {.name = "room",
+     .type = SH_OPT_SIZE,
+     .min = 0,
+     .max = 1e15,
+     .help = "room",
+     AT(room),
+     .commands = RUN},
+    {.name = "name", .type = SH_OPT_STRING, .help = "name", AT(name), .commands = RUN},
+    {.name = "api-key", .type = SH_OPT_SECRET, .help = "key", AT(key), .commands = RUN},
+    {.name = "kind",
+     .type = SH_OPT_CHOICE,
+     .choices = "ring|mpi",
+     .fallback = "ring",
+     .help = "kind",
+     AT(kind),
+     .commands = RUN},
+    {.name = "bench-name",
+     .flag = "name",
+     .type = SH_OPT_INT,
+     .min = 0,
+     .max = 9,
+     .help = "a number here",
+     AT(prompt),
+     .commands = BENCH},
+};
+static const sh_option_ignored ignored[] = {{"OLD_NAME", "it went away"}};
+static const sh_option_table table = {.rows = rows,
+                                      .count = sizeof(rows) / sizeof(rows[0]),
+                                      .ignored = ignored,
+                                      .ignored_count = 1,
+                                      .env_prefix = "SHOAL_"};
+
+static sh_err err;
+static struct settings set;
+
+static sh_options *fresh(void)
+{
+    memset(&set, 0, sizeof(set));
+    return sh_options_create(&table, &set);
+}
+
+static sh_status flags(sh_options *opts, int command, int *left, char **argv)
+{
+    int argc = 0;
+    while (argv[argc] != NULL) argc++;
+    return sh_options_parse_flags(opts, (uint64_t)command, argc, argv, left, &err);
+}
+
+#define ARGS(...) ((char *[]){__VA_ARGS__, NULL})
+
+TEST(flags_take_values_in_both_spellings)
+{
+    UNUSED_STATE;
+    sh_options *opts = fresh();
+    char *argv[] = {"a",      "--port", "9", "--heat=1.5", "--loud", "--no-safe",
+                    "--room", "1.5G",   "b", "--",         "--c",    NULL};
+    int left;
+    CHECK_OK(flags(opts, RUN, &left, argv), err);
+    assert_int_equal(left, 3);
+    assert_string_equal(argv[0], "a");
+    assert_string_equal(argv[1], "b");
+    assert_string_equal(argv[2], "--c");
+    assert_int_equal(set.port, 9);
+    assert_true(set.heat == 1.5);
+    assert_true(set.loud);
+    assert_false(set.safe);
+    assert_int_equal(set.room, (int64_t)3 << 29);
+    assert_string_equal(set.kind, "ring");
+    sh_options_free(opts);
+}
+
+TEST(a_refused_value_is_named_with_what_is_allowed)
+{
+    UNUSED_STATE;
+    sh_options *opts = fresh();
+    int left;
+    CHECK_FAILS(flags(opts, RUN, &left, ARGS("--port", "0")), err,
+                "--port: '0' is not allowed; it takes a whole number from 1 to 65535");
+    CHECK_FAILS(flags(opts, RUN, &left, ARGS("--port", "8x")), err, "'8x'");
+    CHECK_FAILS(flags(opts, RUN, &left, ARGS("--kind", "rin")), err, "one of ring|mpi");
+    CHECK_FAILS(flags(opts, RUN, &left, ARGS("--heat")), err, "--heat needs a value");
+    CHECK_FAILS(flags(opts, RUN, &left, ARGS("--prot", "1")), err, "did you mean --port?");
+    CHECK_FAILS(flags(opts, RUN, &left, ARGS("--loud=maybe")), err, "true or false");
+    CHECK_FAILS(flags(opts, BENCH, &left, ARGS("--loud")), err, "unknown flag --loud");
+    CHECK_FAILS(flags(opts, RUN, &left, ARGS("--no-port")), err, "unknown flag --no-port");
+    CHECK_FAILS(flags(opts, RUN, &left, ARGS("--room", "5Q")), err, "such as 512M");
+    CHECK_FAILS(flags(opts, RUN, &left, ARGS("--name", "")), err, "not empty");
+    sh_options_free(opts);
+}
+
+TEST(the_nearer_source_wins_whatever_the_order_of_reading)
+{
+    UNUSED_STATE;
+    char path[] = "/tmp/shoal-option-XXXXXX";
+    int fd = mkstemp(path);
+    const char text[] = "# comment\nexport API_PORT=3\nSHOAL_HEAT='0.25'\nSHOAL_NAME=\"x "
+                        "${SHOAL_TEST_WHO} y\"  # why\n"
+                        "SHOAL_KIND=mpi # trailing\nUNKNOWN=1\n";
+    assert_int_equal(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
+    close(fd);
+    setenv("SHOAL_TEST_WHO", "me", 1);
+    sh_options *opts = fresh();
+    int left;
+    CHECK_OK(flags(opts, RUN, &left, ARGS("--port", "1")), err);
+    CHECK_OK(
+        sh_options_parse_env(opts, ARGS("SHOAL_PORT=2", "SHOAL_KIND=ring", "SHOAL_NAME="), &err),
+        err);
+    CHECK_OK(sh_options_parse_dotenv(opts, path, true, &err), err);
+    assert_int_equal(set.port, 1);
+    assert_true(set.heat == 0.25);
+    assert_string_equal(set.name, "x me y");
+    assert_string_equal(set.kind, "ring");
+    assert_int_equal(sh_options_source(opts, "port"), SH_FROM_FLAG);
+    assert_int_equal(sh_options_source(opts, "heat"), SH_FROM_DOTENV);
+    assert_false(sh_options_given(opts, "room"));
+    sh_options_free(opts);
+    unlink(path);
+}
+
+TEST(aliases_that_disagree_are_refused)
+{
+    UNUSED_STATE;
+    sh_options *opts = fresh();
+    CHECK_OK(sh_options_parse_env(opts, ARGS("API_PORT=5", "HTTP_PORT=5"), &err), err);
+    CHECK_FAILS(sh_options_parse_env(opts, ARGS("SHOAL_PORT=6"), &err), err,
+                "HTTP_PORT and SHOAL_PORT mean the same and disagree");
+    sh_options_free(opts);
+}
+
+TEST(a_file_fault_is_named_by_line)
+{
+    UNUSED_STATE;
+    const char *path = "/tmp/shoal-option-test.conf";
+    sh_options *opts = fresh();
+    CHECK_OK(sh_file_write(path, "port = 7\n\nprt = 8\n", 18, &err), err);
+    CHECK_FAILS(sh_options_parse_file(opts, path, &err), err, "test.conf:3: 'prt' is no setting");
+    assert_int_equal(set.port, 7);
+    CHECK_OK(sh_file_write(path, "name = \"x\n", 10, &err), err);
+    CHECK_FAILS(sh_options_parse_file(opts, path, &err), err, ":1: the quotes do not close");
+    unlink(path);
+    sh_options_free(opts);
+}
+
+TEST(secrets_are_never_shown_and_foreign_names_are_noticed)
+{
+    UNUSED_STATE;
+    sh_options *opts = fresh();
+    CHECK_OK(sh_options_parse_env(opts, ARGS("SHOAL_API_KEY=hunter2", "OLD_NAME=1"), &err), err);
+    assert_string_equal(set.key, "hunter2");
+    sh_buf out = {0};
+    sh_options_print(opts, RUN, &out);
+    assert_null(strstr(out.ptr, "hunter2"));
+    assert_non_null(strstr(out.ptr, "api-key = (hidden)  # environment SHOAL_API_KEY"));
+    assert_non_null(
+        strstr(sh_options_notices(opts).ptr, "OLD_NAME is not used here: it went away"));
+    sh_buf_reset(&out);
+    sh_options_free(opts);
+}
+
+TEST(one_flag_may_mean_different_things_to_two_commands)
+{
+    UNUSED_STATE;
+    sh_options *opts = fresh();
+    int left;
+    CHECK_OK(flags(opts, BENCH, &left, ARGS("--name", "4")), err);
+    assert_int_equal(set.prompt, 4);
+    assert_null(set.name);
+    CHECK_FAILS(flags(opts, BENCH, &left, ARGS("--name", "ten")), err, "--name: 'ten'");
+    sh_options_free(opts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(flags_take_values_in_both_spellings),
+        cmocka_unit_test(a_refused_value_is_named_with_what_is_allowed),
+        cmocka_unit_test(the_nearer_source_wins_whatever_the_order_of_reading),
+        cmocka_unit_test(aliases_that_disagree_are_refused),
+        cmocka_unit_test(a_file_fault_is_named_by_line),
+        cmocka_unit_test(secrets_are_never_shown_and_foreign_names_are_noticed),
+        cmocka_unit_test(one_flag_may_mean_different_things_to_two_commands),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,170 @@
+#include "engine/blocks.h"
+
+#include "kernels/device.h"
+
+#include "test.h"
+
+enum { COUNT = 8, B = SH_KV_BLOCK };
+
+static const sh_key128 secret = {1, 2}, root = {3, 4};
+
+/* Tokens of a prompt whose blocks are named by letters: the same letters are the same tokens. */
+static void tokens_of(const char *letters, int32_t *out)
+{
+    for (size_t i = 0; letters[i] != '\0'; i++)
+        for (int j = 0; j < B; j++) out[(int)i * B + j] = letters[i] * 100 + j;
+}
+
+/* Runs a prompt as the scheduler does: match, take and promise the rest, mark ready. */
+static int run(sh_blocks *blocks, const char *letters, int32_t *list)
+{
+    int32_t tokens[COUNT * B];
+    int count = (int)strlen(letters);
+    tokens_of(letters, tokens);
+    sh_prefix prefix = sh_blocks_match(blocks, tokens, count, list);
+    sh_key128 key = prefix.key;
+    for (int i = prefix.count; i < count; i++) {
+        list[i] = sh_blocks_take(blocks);
+        assert_true(list[i] >= 0);
+        key = sh_blocks_key(blocks, key, tokens + i * B);
+        sh_blocks_promise(blocks, list[i], key);
+        sh_blocks_ready(blocks, list[i]);
+    }
+    return prefix.count;
+}
+
+TEST(a_prefix_is_found_after_its_sequence_is_gone)
+{
+    UNUSED_STATE;
+    sh_blocks *blocks = sh_blocks_create(COUNT, secret, root);
+    int32_t first[4], second[4];
+    assert_int_equal(run(blocks, "abc", first), 0);
+    sh_blocks_release(blocks, first, 3);
+    assert_int_equal(sh_blocks_room(blocks), COUNT);
+    assert_int_equal(sh_blocks_cached(blocks), 3);
+    assert_int_equal(run(blocks, "abd", second), 2);
+    assert_memory_equal(first, second, 2 * sizeof(int32_t));
+    assert_int_equal(sh_blocks_room(blocks), COUNT - 3);
+    sh_blocks_release(blocks, second, 3);
+    sh_blocks_free(blocks);
+}
+
+TEST(the_same_tokens_behind_another_prefix_are_another_block)
+{
+    UNUSED_STATE;
+    sh_blocks *blocks = sh_blocks_create(COUNT, secret, root);
+    int32_t list[3];
+    run(blocks, "ab", list);
+    assert_int_equal(run(blocks, "b", list), 0);
+    sh_blocks_free(blocks);
+}
+
+TEST(shared_blocks_are_stored_once)
+{
+    UNUSED_STATE;
+    sh_blocks *blocks = sh_blocks_create(COUNT, secret, root);
+    int32_t a[3], b[3];
+    run(blocks, "abc", a);
+    assert_int_equal(run(blocks, "abc", b), 3);
+    assert_int_equal(sh_blocks_room(blocks), COUNT - 3);
+    sh_blocks_release(blocks, a, 3);
+    assert_int_equal(sh_blocks_room(blocks), COUNT - 3);
+    sh_blocks_release(blocks, b, 3);
+    assert_int_equal(sh_blocks_room(blocks), COUNT);
+    sh_blocks_free(blocks);
+}
+
+TEST(what_was_let_go_longest_ago_makes_room_and_tails_before_heads)
+{
+    UNUSED_STATE;
+    sh_blocks *blocks = sh_blocks_create(COUNT, secret, root);
+    int32_t old[4], fresh[4], more[8];
+    run(blocks, "abcd", old);
+    run(blocks, "wxyz", fresh);
+    sh_blocks_release(blocks, old, 4);
+    sh_blocks_release(blocks, fresh, 4);
+    for (int i = 0; i < 3; i++) more[i] = sh_blocks_take(blocks);
+    sh_blocks_release(blocks, more, 3);
+    assert_int_equal(run(blocks, "wxyz", fresh), 4);
+    assert_int_equal(run(blocks, "abcd", old), 1);
+    sh_blocks_free(blocks);
+}
+
+TEST(a_promise_is_seen_and_withdrawn_when_it_is_not_kept)
+{
+    UNUSED_STATE;
+    sh_blocks *blocks = sh_blocks_create(COUNT, secret, root);
+    int32_t tokens[B], out[1];
+    tokens_of("a", tokens);
+    int32_t block = sh_blocks_take(blocks);
+    sh_key128 key = sh_blocks_key(blocks, root, tokens);
+    assert_true(sh_blocks_promise(blocks, block, key));
+    sh_prefix prefix = sh_blocks_match(blocks, tokens, 1, out);
+    assert_int_equal(prefix.count, 0);
+    assert_true(prefix.promised);
+    int32_t twin = sh_blocks_take(blocks);
+    assert_false(sh_blocks_promise(blocks, twin, key));
+    sh_blocks_release(blocks, &block, 1);
+    prefix = sh_blocks_match(blocks, tokens, 1, out);
+    assert_false(prefix.promised);
+    assert_int_equal(sh_blocks_cached(blocks), 0);
+    sh_blocks_release(blocks, &twin, 1);
+    sh_blocks_free(blocks);
+}
+
+TEST(an_empty_pool_says_so)
+{
+    UNUSED_STATE;
+    sh_blocks *blocks = sh_blocks_create(2, secret, root);
+    assert_true(sh_blocks_take(blocks) >= 0);
+    assert_true(sh_blocks_take(blocks) >= 0);
+    assert_int_equal(sh_blocks_take(blocks), -1);
+    sh_blocks_free(blocks);
+}
+
+/* A plain model of the book: random prompts of few letters, checked for counts and for prefixes
+ * that must be there. */
+TEST(random_use_keeps_the_book_straight)
+{
+    UNUSED_STATE;
+    enum { SEQS = 6, STEPS = 20000 };
+    sh_blocks *blocks = sh_blocks_create(24, secret, root);
+    int32_t lists[SEQS][4];
+    int held[SEQS] = {0};
+    uint64_t random = 1;
+    for (int step = 0; step < STEPS; step++) {
+        random = sh_mix64(random);
+        int s = (int)(random % SEQS);
+        if (held[s] > 0) {
+            sh_blocks_release(blocks, lists[s], held[s]);
+            held[s] = 0;
+        } else {
+            char letters[5] = {0};
+            int count = 1 + (int)(random >> 8) % 4;
+            for (int i = 0; i < count; i++) letters[i] = (char)('a' + (random >> (16 + 4 * i)) % 3);
+            run(blocks, letters, lists[s]);
+            held[s] = count;
+        }
+        bool used[24] = {0};
+        int distinct = 0;
+        for (int i = 0; i < SEQS; i++)
+            for (int j = 0; j < held[i]; j++)
+                if (!used[lists[i][j]]) used[lists[i][j]] = true, distinct++;
+        assert_int_equal(sh_blocks_room(blocks), 24 - distinct);
+    }
+    sh_blocks_free(blocks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prefix_is_found_after_its_sequence_is_gone),
+        cmocka_unit_test(the_same_tokens_behind_another_prefix_are_another_block),
+        cmocka_unit_test(shared_blocks_are_stored_once),
+        cmocka_unit_test(what_was_let_go_longest_ago_makes_room_and_tails_before_heads),
+        cmocka_unit_test(a_promise_is_seen_and_withdrawn_when_it_is_not_kept),
+        cmocka_unit_test(an_empty_pool_says_so),
+        cmocka_unit_test(random_use_keeps_the_book_straight),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,277 @@
+/* The whole engine behind its socket, with the demo model; the answers were computed by another
+ * program. */
+#include "engine/client.h"
+
+#include "base/json.h"
+#include "engine/door.h"
+
+#include "test.h"
+
+#include <math.h>
+#include <poll.h>
+#include <unistd.h>
+
+enum { CASES_MAX = 64, TOKENS_MAX = 512 };
+
+struct answer {
+    bool done;
+    int count;
+    int32_t tokens[TOKENS_MAX];
+    float logprobs[TOKENS_MAX];
+    sh_event end;
+};
+
+struct golden {
+    int prompt_count, output_count;
+    int32_t prompt[TOKENS_MAX], output[TOKENS_MAX];
+    double logprobs[TOKENS_MAX], margin;
+};
+
+struct world {
+    char path[64];
+    sh_door *door;
+    sh_engine *engine;
+    sh_engine_client *client;
+    struct answer answers[CASES_MAX];
+};
+
+static sh_err err;
+static struct golden golden[CASES_MAX];
+static int golden_count;
+
+static int numbers(const cJSON *list, int32_t *ints, double *doubles)
+{
+    int count = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        assert_true(count < TOKENS_MAX);
+        if (ints != NULL) ints[count] = item->valueint;
+        if (doubles != NULL) doubles[count] = item->valuedouble;
+        count++;
+    }
+    return count;
+}
+
+static int golden_load(void **state)
+{
+    UNUSED_STATE;
+    cJSON *json = NULL;
+    CHECK_OK(sh_json_load("tests/data/demo-golden.json", 1 << 24, &json, &err), err);
+    const cJSON *item;
+    cJSON_ArrayForEach(item, json)
+    {
+        struct golden *g = &golden[golden_count++];
+        g->prompt_count = numbers(cJSON_GetObjectItem(item, "prompt_ids"), g->prompt, NULL);
+        g->output_count = numbers(cJSON_GetObjectItem(item, "output_ids"), g->output, NULL);
+        numbers(cJSON_GetObjectItem(item, "logprobs"), NULL, g->logprobs);
+        g->margin = cJSON_GetObjectItem(item, "smallest_margin")->valuedouble;
+    }
+    cJSON_Delete(json);
+    return 0;
+}
+
+static struct world *world_open(const char *dir, int drafts, int kv_tokens)
+{
+    struct world *w = calloc(1, sizeof(*w));
+    snprintf(w->path, sizeof(w->path), "/tmp/shoal-test-%d.sock", (int)getpid());
+    sh_engine_opts opts = {.crew = {.model_dir = dir,
+                                    .cpu = {.threads = 2},
+                                    .kv_format = SH_KV_F16,
+                                    .slots = 8,
+                                    .chunk = 128,
+                                    .kv_tokens = kv_tokens},
+                           .queue_max = 100,
+                           .stall_s = 0.2,
+                           .drafts = drafts};
+    CHECK_OK(sh_door_open(w->path, &w->door, &err), err);
+    CHECK_OK(sh_engine_open(&opts, &w->engine, &err), err);
+    CHECK_OK(sh_engine_start(w->engine, sh_door_emit, w->door, &err), err);
+    CHECK_OK(sh_door_start(w->door, w->engine, &err), err);
+    CHECK_OK(sh_engine_client_open(w->path, sh_deadline_in_ms(5000), &w->client, &err), err);
+    return w;
+}
+
+static void world_close(struct world *w)
+{
+    sh_engine_client_close(w->client);
+    sh_door_drain(w->door);
+    sh_engine_stop(w->engine, 1000);
+    sh_door_close(w->door);
+    sh_engine_close(w->engine);
+    assert_int_not_equal(access(w->path, F_OK), 0);
+    free(w);
+}
+
+static void events_take(struct world *w)
+{
+    sh_event e;
+    while (sh_engine_client_next(w->client, &e) == SH_OK) {
+        if (e.kind == SH_EVENT_STATS) continue;
+        struct answer *a = &w->answers[e.id];
+        assert_false(a->done);
+        if (e.kind == SH_EVENT_TOKEN) {
+            a->tokens[a->count] = e.token;
+            a->logprobs[a->count++] = e.logprob;
+        } else {
+            a->done = true;
+            a->end = e;
+        }
+    }
+}
+
+static void await(struct world *w, int first, int count)
+{
+    sh_deadline end = sh_deadline_in_ms(60000);
+    for (int i = first; i < first + count; i++)
+        while (!w->answers[i].done) {
+            assert_false(sh_deadline_passed(end));
+            struct pollfd p = {.fd = sh_engine_client_fd(w->client), .events = POLLIN};
+            poll(&p, 1, 100);
+            sh_status status = sh_engine_client_progress(w->client, &err);
+            events_take(w);
+            if (status != SH_OK && !w->answers[i].done) fail_msg("%s", err.text);
+        }
+}
+
+static void ask(struct world *w, int id, const int32_t *prompt, int count, int max,
+                double temperature)
+{
+    sh_engine_request q = {.id = (uint64_t)id,
+                           .prompt = prompt,
+                           .prompt_count = (size_t)count,
+                           .max_tokens = max,
+                           .logprobs = 2,
+                           .sampling = sh_sampling_default()};
+    q.sampling.temperature = temperature;
+    q.sampling.seed = (uint64_t)id % 7;
+    CHECK_OK(sh_engine_client_submit(w->client, &q, &err), err);
+}
+
+static void check_golden(const struct answer *a, const struct golden *g)
+{
+    assert_int_equal(a->end.kind, SH_EVENT_DONE);
+    if (g->margin <= 0.05) return;                   /* a near tie may fall either way */
+    assert_int_equal(a->count, g->output_count - 1); /* the last is the end */
+    assert_int_equal(a->end.finish, SH_FINISH_STOP);
+    for (int t = 0; t < a->count; t++) {
+        assert_int_equal(a->tokens[t], g->output[t]);
+        assert_true(fabs((double)a->logprobs[t] - g->logprobs[t]) < 0.02);
+    }
+}
+
+static void check_all(int drafts, int kv_tokens)
+{
+    struct world *w = world_open("models/demo", drafts, kv_tokens);
+    assert_int_equal(sh_engine_client_info(w->client)->vocab, 4096);
+    for (int i = 0; i < golden_count; i++)
+        ask(w, i, golden[i].prompt, golden[i].prompt_count, golden[i].output_count + 4, 0);
+    await(w, 0, golden_count);
+    for (int i = 0; i < golden_count; i++) check_golden(&w->answers[i], &golden[i]);
+    world_close(w);
+}
+
+TEST(a_batch_of_requests_gives_the_golden_answers)
+{
+    UNUSED_STATE;
+    check_all(0, 0);
+}
+
+TEST(so_it_does_with_drafts_and_with_scarce_room)
+{
+    UNUSED_STATE;
+    check_all(4, 0);
+    check_all(4, 320);
+}
+
+TEST(a_seed_gives_the_same_answer_alone_and_in_a_crowd)
+{
+    UNUSED_STATE;
+    enum { CROWD = 12 };
+    struct world *alone = world_open("models/demo", 0, 0);
+    for (int i = 0; i < CROWD; i++) {
+        const struct golden *g = &golden[i % golden_count];
+        ask(alone, i, g->prompt, g->prompt_count, 40, 1.3);
+        await(alone, i, 1);
+    }
+    struct world *crowd = calloc(1, sizeof(*crowd));
+    memcpy(crowd->answers, alone->answers, sizeof(crowd->answers));
+    world_close(alone);
+    struct world *w = world_open("models/demo", 4, 0);
+    for (int i = 0; i < CROWD; i++)
+        ask(w, i, golden[i % golden_count].prompt, golden[i % golden_count].prompt_count, 40, 1.3);
+    await(w, 0, CROWD);
+    for (int i = 0; i < CROWD; i++) {
+        assert_int_equal(w->answers[i].count, crowd->answers[i].count);
+        assert_memory_equal(w->answers[i].tokens, crowd->answers[i].tokens,
+                            (size_t)w->answers[i].count * sizeof(int32_t));
+        assert_memory_equal(w->answers[i].logprobs, crowd->answers[i].logprobs,
+                            (size_t)w->answers[i].count * sizeof(float));
+    }
+    free(crowd);
+    world_close(w);
+}
+
+TEST(a_client_may_go_and_another_is_served_at_once)
+{
+    UNUSED_STATE;
+    struct world *w = world_open("models/demo", 0, 0);
+    for (int i = 0; i < 8; i++) ask(w, i, golden[0].prompt, golden[0].prompt_count, 1000, 1);
+    sh_engine_client_close(w->client);
+    CHECK_OK(sh_engine_client_open(w->path, sh_deadline_in_ms(5000), &w->client, &err), err);
+    ask(w, 20, golden[0].prompt, golden[0].prompt_count, 60, 0);
+    await(w, 20, 1);
+    check_golden(&w->answers[20], &golden[0]);
+    world_close(w);
+}
+
+TEST(a_prompt_of_unknown_ids_is_refused)
+{
+    UNUSED_STATE;
+    struct world *w = world_open("models/demo", 0, 0);
+    ask(w, 0, (int32_t[]){1, 4096}, 2, 10, 0);
+    await(w, 0, 1);
+    assert_int_equal(w->answers[0].end.kind, SH_EVENT_ERROR);
+    assert_non_null(strstr(w->answers[0].end.error.text, "outside 0..4095"));
+    world_close(w);
+}
+
+TEST(stopping_lets_running_answers_finish)
+{
+    UNUSED_STATE;
+    struct world *w = world_open("models/demo", 0, 0);
+    ask(w, 0, golden[0].prompt, golden[0].prompt_count, 60, 0);
+    sh_engine_client_ask_stats(w->client);
+    while (w->answers[0].count == 0) {
+        CHECK_OK(sh_engine_client_progress(w->client, &err), err);
+        events_take(w);
+    }
+    sh_door_drain(w->door);
+    sh_engine_stop(w->engine, 10000);
+    await(w, 0, 1);
+    check_golden(&w->answers[0], &golden[0]);
+    world_close(w);
+}
+
+TEST(a_second_engine_does_not_take_a_live_socket)
+{
+    UNUSED_STATE;
+    struct world *w = world_open("models/demo", 0, 0);
+    sh_door *second;
+    CHECK_FAILS(sh_door_open(w->path, &second, &err), err, "another engine is listening");
+    world_close(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batch_of_requests_gives_the_golden_answers),
+        cmocka_unit_test(so_it_does_with_drafts_and_with_scarce_room),
+        cmocka_unit_test(a_seed_gives_the_same_answer_alone_and_in_a_crowd),
+        cmocka_unit_test(a_client_may_go_and_another_is_served_at_once),
+        cmocka_unit_test(a_prompt_of_unknown_ids_is_refused),
+        cmocka_unit_test(stopping_lets_running_answers_finish),
+        cmocka_unit_test(a_second_engine_does_not_take_a_live_socket),
+    };
+    return cmocka_run_group_tests(tests, golden_load, NULL);
+}

@@ -1,0 +1,183 @@
+/* The whole row, sorted, is the reference: any cut into parts must pick the same token. */
+#include "engine/sampler.h"
+
+#include "base/hash.h"
+
+#include "test.h"
+
+#include <math.h>
+
+enum { VOCAB = 1000, PARTS_MAX = 5 };
+
+static float row[VOCAB];
+static sh_candidate scratch[VOCAB];
+static uint64_t random_state = 7;
+
+static double uniform(void)
+{
+    random_state = sh_mix64(random_state);
+    return (double)(random_state >> 11) * 0x1p-53;
+}
+
+static void row_fill(double spread)
+{
+    for (int i = 0; i < VOCAB; i++) row[i] = (float)((uniform() - 0.5) * spread);
+    for (int i = 0; i < 20; i++)
+        row[(int)(uniform() * VOCAB)] = row[(int)(uniform() * VOCAB)]; /* ties */
+}
+
+static sh_status pick_in_parts(const sh_draw *draw, int parts, sh_pick *out)
+{
+    static sh_scan scans[PARTS_MAX];
+    int first = 0;
+    for (int i = 0; i < parts; i++) {
+        int len = i == parts - 1 ? VOCAB - first : (int)(uniform() * (VOCAB - first));
+        sh_scan_row(draw, row + first, first, len, &scans[i]);
+        first += len;
+    }
+    return sh_pick_join(draw, scans, parts, out);
+}
+
+static sh_draw random_draw(int i)
+{
+    static const double ps[] = {1, 0.9, 0.5, 0.05, 0}, mins[] = {0, 0.05, 0.3, 1},
+                        heats[] = {0, 0.3, 1, 3};
+    static const int ks[] = {0, 1, 5, 50, 300};
+    return (sh_draw){.temperature = heats[i % 4],
+                     .top_p = ps[(int)(uniform() * 5)],
+                     .min_p = mins[(int)(uniform() * 4)],
+                     .top_k = ks[(int)(uniform() * 5)],
+                     .seed = (uint64_t)i,
+                     .position = i * 3,
+                     .logprobs = i % 7 - 1};
+}
+
+TEST(every_cut_of_a_row_picks_the_token_of_the_whole_row)
+{
+    UNUSED_STATE;
+    int settled = 0;
+    for (int i = 0; i < 4000; i++) {
+        row_fill(i % 3 == 0 ? 4 : 30);
+        sh_draw draw = random_draw(i);
+        sh_pick whole, parts;
+        sh_pick_whole(&draw, row, VOCAB, scratch, &whole);
+        if (pick_in_parts(&draw, 1 + i % PARTS_MAX, &parts) == SH_AGAIN) continue;
+        settled++;
+        assert_int_equal(parts.id, whole.id);
+        if (draw.logprobs < 0) continue;
+        assert_true(fabs((double)parts.logprob - (double)whole.logprob) < 1e-4);
+        assert_int_equal(parts.top_count, whole.top_count);
+        for (int t = 0; t < parts.top_count; t++)
+            assert_int_equal(parts.top[t].id, whole.top[t].id);
+    }
+    assert_true(settled > 3000); /* the rare rest needs the whole row */
+}
+
+TEST(greedy_takes_the_largest_and_of_equals_the_first)
+{
+    UNUSED_STATE;
+    row_fill(1);
+    row[700] = row[300] = 9;
+    sh_draw draw = {.temperature = 0, .top_p = 1, .logprobs = -1};
+    sh_pick pick;
+    for (int parts = 1; parts <= PARTS_MAX; parts++) {
+        assert_int_equal(pick_in_parts(&draw, parts, &pick), SH_OK);
+        assert_int_equal(pick.id, 300);
+    }
+}
+
+/* Draws follow the softmax: with n draws the share of a token of probability p is p within 5
+ * standard errors. */
+TEST(draws_follow_the_probabilities)
+{
+    UNUSED_STATE;
+    enum { DRAWS = 40000, FEW = 6 };
+    static const float logits[FEW] = {0, 1, 2, 0.5f, -1, 1.5f};
+    static const double heats[] = {0.5, 1, 2};
+    for (size_t h = 0; h < 3; h++) {
+        double p[FEW], total = 0;
+        int seen[FEW] = {0};
+        for (int i = 0; i < FEW; i++) total += p[i] = exp((double)logits[i] / heats[h]);
+        for (int n = 0; n < DRAWS; n++) {
+            sh_draw draw = {
+                .temperature = heats[h], .top_p = 1, .seed = 5, .position = n, .logprobs = -1};
+            sh_scan scan;
+            sh_pick pick;
+            sh_scan_row(&draw, logits, 0, FEW, &scan);
+            assert_int_equal(sh_pick_join(&draw, &scan, 1, &pick), SH_OK);
+            seen[pick.id]++;
+        }
+        for (int i = 0; i < FEW; i++) {
+            double want = p[i] / total, sigma = sqrt(want * (1 - want) / DRAWS);
+            assert_true(fabs(seen[i] / (double)DRAWS - want) < 5 * sigma);
+        }
+    }
+}
+
+TEST(filters_keep_the_heads_that_they_name)
+{
+    UNUSED_STATE;
+    float logits[4] = {logf(0.5f), logf(0.3f), logf(0.15f), logf(0.05f)};
+    static const struct {
+        double top_p, min_p;
+        int top_k, largest;
+    } cases[] = {{0.5, 0, 0, 0},  {0.51, 0, 0, 1},   {0.8, 0, 0, 1},
+                 {0.96, 0, 0, 3}, {1, 0.29, 0, 2},   {1, 0.31, 0, 1},
+                 {1, 0, 2, 1},    {0.9, 0.01, 3, 2}, {0, 0, 0, 0}};
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        int largest = 0;
+        for (int n = 0; n < 3000; n++) {
+            sh_draw draw = {.temperature = 1.5,
+                            .top_p = cases[c].top_p,
+                            .min_p = cases[c].min_p,
+                            .top_k = cases[c].top_k,
+                            .position = n,
+                            .logprobs = -1};
+            sh_scan scan;
+            sh_pick pick;
+            sh_scan_row(&draw, logits, 0, 4, &scan);
+            assert_int_equal(sh_pick_join(&draw, &scan, 1, &pick), SH_OK);
+            if (pick.id > largest) largest = pick.id;
+        }
+        assert_int_equal(largest, cases[c].largest);
+    }
+}
+
+TEST(penalties_and_bias_act_in_their_order)
+{
+    UNUSED_STATE;
+    static const int32_t bias_ids[] = {3, 1}, history[] = {1, 2, 2, 5, 2};
+    static const float bias[] = {4, -1};
+    sh_sampling s = sh_sampling_default();
+    s.logit_bias_count = 2;
+    s.logit_bias_ids = bias_ids;
+    s.logit_bias = bias;
+    s.repetition_penalty = 2;
+    s.repetition_window = 2;
+    s.presence_penalty = 0.5;
+    s.frequency_penalty = 0.25;
+    sh_adjust list[16];
+    int count = sh_adjust_list(&s, history, 5, 1, list, 16);
+    float logits[6] = {1, 1, 1, 1, 1, -1};
+    sh_adjust_apply(list, count, logits, 0, 6);
+    assert_true(logits[0] == 1);
+    assert_true(logits[1] == 0);                       /* bias only: outside window and answer */
+    assert_true(logits[2] == 1 / 2.0f - 0.5f - 0.75f); /* repeated, present, three times */
+    assert_true(logits[3] == 5);
+    assert_true(logits[5] == -2 - 0.75f); /* negative logits are multiplied */
+    float part[2] = {1, 1};
+    sh_adjust_apply(list, count, part, 3, 2); /* the part with tokens 3 and 4 */
+    assert_true(part[0] == 5 && part[1] == 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_cut_of_a_row_picks_the_token_of_the_whole_row),
+        cmocka_unit_test(greedy_takes_the_largest_and_of_equals_the_first),
+        cmocka_unit_test(draws_follow_the_probabilities),
+        cmocka_unit_test(filters_keep_the_heads_that_they_name),
+        cmocka_unit_test(penalties_and_bias_act_in_their_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

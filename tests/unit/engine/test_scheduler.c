@@ -1,0 +1,399 @@
+/* Runs the scheduler, plans and batch state against a model whose next token is a hash of
+ * everything before it, read back through the KV blocks that the plan names: a wrong block, a lost
+ * token or a stale prefix gives a wrong answer. */
+#include "engine/scheduler.h"
+
+#include "base/hash.h"
+
+#include "test.h"
+
+enum {
+    VOCAB = 50,
+    EOS = 49,
+    SLOTS = 6,
+    TOKENS = 128,
+    BLOCKS_MAX = 64,
+    REQUESTS_MAX = 400,
+    ANSWER_MAX = 200
+};
+
+struct answer {
+    bool done, failed;
+    int count;
+    int32_t tokens[ANSWER_MAX];
+    sh_event end;
+};
+
+struct bench {
+    sh_sched_opts opts;
+    sh_blocks *blocks;
+    sh_sched *sched;
+    sh_batch_state *state;
+    sh_step_plan *plan, *copy;
+    int32_t kv[BLOCKS_MAX][SH_KV_BLOCK];
+    sh_span spans[SLOTS];
+    int32_t positions[TOKENS];
+    struct answer answers[REQUESTS_MAX];
+    int longest_step;
+};
+
+static const int32_t eos[] = {EOS};
+
+static void on_event(void *ctx, uint64_t owner, const sh_event *e)
+{
+    struct bench *b = ctx;
+    (void)owner;
+    struct answer *a = &b->answers[e->id];
+    assert_false(a->done); /* nothing comes behind the end */
+    if (e->kind == SH_EVENT_TOKEN) {
+        assert_true(a->count < ANSWER_MAX);
+        a->tokens[a->count++] = e->token;
+        return;
+    }
+    a->done = true;
+    a->failed = e->kind == SH_EVENT_ERROR;
+    a->end = *e;
+}
+
+static struct bench *bench_open(int blocks, int drafts)
+{
+    struct bench *b = calloc(1, sizeof(*b));
+    b->opts = (sh_sched_opts){.room = {.slots = SLOTS,
+                                       .tokens = TOKENS,
+                                       .draws = SLOTS * (SH_DRAFTS_MAX + 1),
+                                       .adjusts = 256,
+                                       .blocks = blocks,
+                                       .seq_blocks = 32},
+                              .context = 32 * SH_KV_BLOCK,
+                              .queue_max = REQUESTS_MAX,
+                              .stall_s = 1,
+                              .parts = 1,
+                              .drafts = drafts,
+                              .eos = eos,
+                              .eos_count = 1};
+    b->blocks = sh_blocks_create(blocks, (sh_key128){1, 2}, (sh_key128){3, 4});
+    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
+    b->state = sh_batch_state_create(&b->opts.room);
+    b->plan = sh_step_create(&b->opts.room);
+    b->copy = sh_step_create(&b->opts.room);
+    return b;
+}
+
+static void bench_close(struct bench *b)
+{
+    sh_sched_free(b->sched);
+    sh_blocks_free(b->blocks);
+    sh_batch_state_free(b->state);
+    sh_step_free(b->plan);
+    sh_step_free(b->copy);
+    free(b);
+}
+
+static int32_t next_token(const int32_t *history, int count)
+{
+    uint64_t h = 0;
+    int from =
+        count > 3
+            ? count - 3
+            : 0; /* a short memory, so that n-grams repeat and drafts are right now and then */
+    for (int i = from; i < count; i++) h = sh_mix64(h ^ (uint64_t)history[i]);
+    uint64_t all = 0;
+    for (int i = 0; i < count; i++) all = sh_mix64(all ^ (uint64_t)history[i]);
+    return (int32_t)((all % 16 == 0 ? all >> 8 : h) % VOCAB);
+}
+
+/* What ranks do: unpack, apply, compute through the blocks. */
+static void model_run(struct bench *b, sh_pick *picks)
+{
+    sh_err err;
+    sh_buf bytes = {0};
+    sh_step_pack(b->plan, &bytes);
+    CHECK_OK(sh_step_unpack(sh_buf_str(&bytes), VOCAB, b->copy, &err), err);
+    sh_buf_reset(&bytes);
+    CHECK_OK(sh_batch_state_apply(b->state, b->copy, b->spans, b->positions, &err), err);
+    for (int i = 0, draw = 0; i < b->copy->seq_count; i++) {
+        const sh_span *span = &b->spans[i];
+        int32_t history[32 * SH_KV_BLOCK];
+        for (int t = 0; t < span->count; t++) {
+            int pos = span->pos + t;
+            assert_int_equal(b->positions[span->first + t], pos);
+            b->kv[span->blocks[pos / SH_KV_BLOCK]][pos % SH_KV_BLOCK] =
+                b->copy->tokens[span->first + t];
+        }
+        for (int t = 0; t < span->pos + span->count; t++)
+            history[t] = b->kv[span->blocks[t / SH_KV_BLOCK]][t % SH_KV_BLOCK];
+        int draws = b->copy->seqs[i].draw_count;
+        for (int d = 0; d < draws; d++)
+            picks[draw++] = (sh_pick){
+                .id = next_token(history, span->pos + span->count - draws + 1 + d)};
+    }
+}
+
+static bool bench_step(struct bench *b)
+{
+    static sh_pick picks[SLOTS * (SH_DRAFTS_MAX + 1)];
+    if (!sh_sched_plan(b->sched, b->plan)) return false;
+    if (b->plan->token_count > b->longest_step) b->longest_step = b->plan->token_count;
+    model_run(b, picks);
+    sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+    return true;
+}
+
+static void bench_finish(struct bench *b)
+{
+    for (int steps = 0; sh_sched_busy(b->sched); steps++) {
+        assert_true(steps < 200000);
+        assert_true(bench_step(b));
+    }
+    assert_int_equal(sh_blocks_room(b->blocks),
+                     sh_blocks_total(b->blocks)); /* nobody holds anything */
+}
+
+struct ask {
+    int32_t prompt[300];
+    int count, max;
+};
+
+static void submit(struct bench *b, int id, const struct ask *ask)
+{
+    sh_engine_request q = {.id = (uint64_t)id,
+                           .client = (uint64_t)(id % 3),
+                           .prompt = ask->prompt,
+                           .prompt_count = (size_t)ask->count,
+                           .max_tokens = ask->max,
+                           .logprobs = -1,
+                           .sampling = sh_sampling_default()};
+    sh_sched_submit(b->sched, 1, &q);
+}
+
+static void check_answer(const struct answer *a, const struct ask *ask)
+{
+    int32_t history[600];
+    memcpy(history, ask->prompt, sizeof(ask->prompt));
+    int count = ask->count;
+    assert_true(a->done);
+    assert_false(a->failed);
+    for (int i = 0;; i++) {
+        int32_t want = next_token(history, count);
+        if (want == EOS || i == ask->max) {
+            assert_int_equal(a->count, i);
+            assert_int_equal(a->end.finish, i == ask->max ? SH_FINISH_LENGTH : SH_FINISH_STOP);
+            return;
+        }
+        assert_true(i < a->count);
+        assert_int_equal(a->tokens[i], want);
+        history[count++] = want;
+    }
+}
+
+/* Prompts share beginnings, as turns of conversations do. */
+static struct ask random_ask(uint64_t *random)
+{
+    struct ask ask = {0};
+    *random = sh_mix64(*random);
+    int family = (int)(*random % 4);
+    ask.count = 1 + (int)((*random >> 8) % 280);
+    ask.max = 1 + (int)((*random >> 32) % 60);
+    int shared = (int)((*random >> 40) % 256);
+    for (int i = 0; i < ask.count; i++)
+        ask.prompt[i] =
+            (int32_t)(sh_mix64((uint64_t)i * 7 + (uint64_t)family + (i < shared ? 0 : *random)) %
+                      (VOCAB - 1));
+    return ask;
+}
+
+static void check_many(int blocks, int drafts, int requests)
+{
+    struct bench *b = bench_open(blocks, drafts);
+    struct ask *asks = calloc((size_t)requests, sizeof(*asks));
+    uint64_t random = (uint64_t)(blocks * 1000 + drafts);
+    for (int i = 0; i < requests; i++) {
+        asks[i] = random_ask(&random);
+        submit(b, i, &asks[i]);
+        for (int s = (int)((random >> 50) % 5); s > 0; s--) bench_step(b);
+    }
+    bench_finish(b);
+    for (int i = 0; i < requests; i++) check_answer(&b->answers[i], &asks[i]);
+    const sh_sched_stats *stats = sh_sched_stats_of(b->sched);
+    assert_int_equal(stats->finished, requests);
+    assert_true(stats->cached_tokens > 0);
+    if (drafts > 0) assert_true(stats->drafts_kept > 0);
+    if (blocks < 20) assert_true(stats->paused > 0);
+    free(asks);
+    bench_close(b);
+}
+
+TEST(every_answer_is_what_the_request_gives_alone)
+{
+    UNUSED_STATE;
+    check_many(BLOCKS_MAX, 0, 300);
+}
+
+TEST(drafts_change_no_answer)
+{
+    UNUSED_STATE;
+    check_many(BLOCKS_MAX, 4, 300);
+}
+
+TEST(scarce_room_pauses_and_loses_nothing)
+{
+    UNUSED_STATE;
+    check_many(14, 0, 300);
+    check_many(14, 4, 300);
+}
+
+TEST(a_second_turn_finds_the_first_in_the_cache)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    struct ask ask = {.count = 200, .max = 8};
+    for (int i = 0; i < 300; i++) ask.prompt[i] = i % 40;
+    submit(b, 0, &ask);
+    bench_finish(b);
+    ask.count = 230;
+    submit(b, 1, &ask);
+    bench_finish(b);
+    check_answer(&b->answers[1], &ask);
+    assert_int_equal(b->answers[0].end.cached_tokens, 0);
+    assert_int_equal(b->answers[1].end.cached_tokens, 192);
+    submit(b, 2, &ask); /* the last token is computed even when all is known */
+    bench_finish(b);
+    assert_int_equal(b->answers[2].end.cached_tokens, 224);
+    bench_close(b);
+}
+
+TEST(equal_prompts_at_once_are_computed_once)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    struct ask ask = {.count = 250, .max = 4};
+    for (int i = 0; i < 300; i++) ask.prompt[i] = i % 40;
+    for (int i = 0; i < 5; i++) submit(b, i, &ask);
+    bench_finish(b);
+    for (int i = 0; i < 5; i++) check_answer(&b->answers[i], &ask);
+    assert_int_equal(sh_sched_stats_of(b->sched)->cached_tokens, 4 * 224);
+    bench_close(b);
+}
+
+TEST(what_can_never_fit_is_refused_with_the_numbers)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(4, 0);
+    struct ask ask = {.count = 200, .max = 8};
+    submit(b, 0, &ask);
+    assert_true(b->answers[0].failed);
+    assert_non_null(strstr(b->answers[0].end.error.text, "200 tokens; there is KV room for 128"));
+    assert_false(b->answers[0].end.retry);
+    bench_close(b);
+}
+
+TEST(a_full_queue_refuses_and_says_that_it_may_be_tried_again)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    struct ask ask = {.count = 10, .max = 8};
+    for (int i = 0; i < REQUESTS_MAX - 1; i++) submit(b, i, &ask);
+    b->opts.queue_max = 0;
+    sh_sched *small = sh_sched_create(&b->opts, b->blocks, on_event, b);
+    sh_sched *all = b->sched;
+    b->sched = small;
+    submit(b, REQUESTS_MAX - 1, &ask);
+    assert_true(b->answers[REQUESTS_MAX - 1].failed);
+    assert_true(b->answers[REQUESTS_MAX - 1].end.retry);
+    sh_sched_free(small);
+    b->sched = all;
+    bench_finish(b);
+    bench_close(b);
+}
+
+TEST(a_cancelled_request_is_out_of_the_next_step)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    struct ask ask = {.count = 10, .max = 100};
+    submit(b, 0, &ask);
+    submit(b, 1, &ask);
+    assert_true(bench_step(b));
+    sh_sched_cancel(b->sched, 1, 0);
+    assert_true(b->answers[0].done);
+    assert_int_equal(b->answers[0].end.finish, SH_FINISH_CANCEL);
+    bench_finish(b);
+    check_answer(&b->answers[1], &ask);
+    bench_close(b);
+}
+
+TEST(a_flood_of_one_client_does_not_starve_another)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    struct ask ask = {.count = 20, .max = 30};
+    for (int i = 0; i < 90; i += 3) submit(b, i, &ask); /* client 0 */
+    ask.prompt[0] = 7;
+    submit(b, 100, &ask); /* client 1, last in line */
+    int steps = 0;
+    while (!b->answers[100].done) {
+        assert_true(bench_step(b));
+        steps++;
+    }
+    assert_true(steps < 80); /* it had a slot as soon as one was free */
+    bench_finish(b);
+    bench_close(b);
+}
+
+TEST(a_changed_state_changes_the_fingerprint)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    struct ask ask = {.count = 10, .max = 20};
+    submit(b, 0, &ask);
+    bench_step(b);
+    uint64_t before = sh_batch_state_fingerprint(b->state);
+    sh_batch_state_corrupt(b->state, 3);
+    assert_true(sh_batch_state_fingerprint(b->state) != before);
+    bench_close(b);
+}
+
+TEST(a_plan_that_does_not_fit_is_refused)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    struct ask ask = {.count = 40, .max = 20};
+    sh_err err;
+    submit(b, 0, &ask);
+    assert_true(sh_sched_plan(b->sched, b->plan));
+    sh_buf bytes = {0};
+    sh_step_pack(b->plan, &bytes);
+    for (size_t len = 0; len < bytes.len; len++)
+        assert_true(sh_step_unpack((sh_str){bytes.ptr, len}, VOCAB, b->copy, &err) < 0);
+    for (size_t i = 0; i < bytes.len;
+         i++) { /* a flipped bit is refused, or does not touch memory outside */
+        bytes.ptr[i] ^= 0x40;
+        if (sh_step_unpack(sh_buf_str(&bytes), VOCAB, b->copy, &err) == SH_OK) {
+            sh_batch_state *fresh = sh_batch_state_create(&b->opts.room);
+            if (sh_batch_state_apply(fresh, b->copy, b->spans, b->positions, &err) != SH_OK)
+                assert_non_null(strstr(err.text, "slot"));
+            sh_batch_state_free(fresh);
+        }
+        bytes.ptr[i] ^= 0x40;
+    }
+    sh_buf_reset(&bytes);
+    bench_close(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_answer_is_what_the_request_gives_alone),
+        cmocka_unit_test(drafts_change_no_answer),
+        cmocka_unit_test(scarce_room_pauses_and_loses_nothing),
+        cmocka_unit_test(a_second_turn_finds_the_first_in_the_cache),
+        cmocka_unit_test(equal_prompts_at_once_are_computed_once),
+        cmocka_unit_test(what_can_never_fit_is_refused_with_the_numbers),
+        cmocka_unit_test(a_full_queue_refuses_and_says_that_it_may_be_tried_again),
+        cmocka_unit_test(a_cancelled_request_is_out_of_the_next_step),
+        cmocka_unit_test(a_flood_of_one_client_does_not_starve_another),
+        cmocka_unit_test(a_changed_state_changes_the_fingerprint),
+        cmocka_unit_test(a_plan_that_does_not_fit_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,267 @@
+#include "model/config.h"
+#include "model/family.h"
+#include "model/rope.h"
+
+#include "base/alloc.h"
+
+#include "test.h"
+
+#include <math.h>
+
+/* The smallest config that every dense family takes. */
+#define SHAPE                                                                                      \
+    "\"hidden_size\":128,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"vocab_size\":320,"    \
+    "\"intermediate_size\":256,\"num_key_value_heads\":2,\"max_position_embeddings\":512"
+#define LLAMA "\"model_type\":\"llama\"," SHAPE
+
+static sh_status parse(const char *text, sh_config *config, sh_err *err)
+{
+    return sh_config_parse(sh_str_of(text), "config.json", config, err);
+}
+
+TEST(defaults_of_llama)
+{
+    UNUSED_STATE;
+    sh_err err = {0};
+    sh_config c;
+    CHECK_OK(parse("{" LLAMA ",\"eos_token_id\":[2,7]}", &c, &err), err);
+    assert_int_equal(c.head_dim, 32);
+    assert_int_equal(c.v_dim, 32);
+    assert_int_equal(c.kv_heads, 2);
+    assert_int_equal(c.tied, SH_TIED_UNSAID);
+    assert_int_equal(c.rope_count, 1);
+    assert_int_equal(c.rope[0].kind, SH_ROPE_DEFAULT);
+    assert_int_equal(c.rope[0].dim, 32);
+    assert_true(c.rope[0].theta == 10000);
+    assert_int_equal(c.eos_count, 2);
+    assert_int_equal(c.eos[1], 7);
+    assert_int_equal(sh_config_kv_width(&c), 2 * 64);
+    for (int i = 0; i < 4; i++) assert_int_equal(c.layer[i].window, 0);
+    sh_config_reset(&c);
+}
+
+TEST(bad_configs_are_refused_in_one_line)
+{
+    UNUSED_STATE;
+    static const struct {
+        const char *text, *part;
+    } cases[] = {
+        {"[]", "must be a JSON object"},
+        {"{}", "model_type"},
+        {"{\"model_type\":\"gpt2\"}", "known are llama, mistral, ministral3, qwen2"},
+        {"{\"model_type\":7}", "'model_type'"},
+        {"{" LLAMA ",\"head_dim\":NaN}", "config.json"},
+        {"{" LLAMA ",\"rms_norm_eps\":1e999}", "config.json"},
+        {"{" LLAMA ",\"rms_norm_eps\":-1}", "'rms_norm_eps'"},
+        {"{" LLAMA ",\"head_dim\":33}", "must be even"},
+        {"{" LLAMA ",\"head_dim\":1.5}", "'head_dim'"},
+        {"{" LLAMA ",\"hidden_act\":\"relu\"}", "'hidden_act' is 'relu'"},
+        {"{" LLAMA ",\"rope_theta\":\"x\"}", "'rope_theta'"},
+        {"{" LLAMA ",\"rope_theta\":0}", "'rope_theta'"},
+        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}",
+         "RoPE of type 'dynamic'"},
+        {"{" LLAMA ",\"rope_scaling\":3}", "RoPE's parameters must be an object"},
+        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":-2}}", "'factor'"},
+        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"llama3\",\"low_freq_factor\":4,"
+         "\"high_freq_factor\":1,\"factor\":8}}",
+         "must be under"},
+        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"longrope\"}}", "'short_factor' must be"},
+        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}}",
+         "'short_factor' must be an array of 16 numbers"},
+        {"{" LLAMA ",\"layer_types\":[\"full_attention\"]}", "'layer_types' must be an array of 4"},
+        {"{" LLAMA ",\"layer_types\":[\"full_attention\",\"a\",\"b\",\"c\"]}", "holds 'a'"},
+        {"{" LLAMA ",\"quantization\":{\"bits\":7}}", "7 bits in groups of 64"},
+        {"{" LLAMA ",\"quantization\":{\"group_size\":48}}", "4 bits in groups of 48"},
+        {"{" LLAMA ",\"quantization\":{\"mode\":\"q4_k\"}}", "the mode 'q4_k'"},
+        {"{" LLAMA ",\"quantization\":{\"mode\":\"mxfp4\",\"bits\":8}}", "mxfp4 with 8 bits"},
+        {"{" LLAMA ",\"quantization_config\":{\"quant_method\":\"gptq\"}}", "'gptq'"},
+        {"{" LLAMA ",\"eos_token_id\":-1}", "'eos_token_id'"},
+        {"{" LLAMA ",\"eos_token_id\":[\"a\"]}", "'eos_token_id'"},
+        {"{\"model_type\":\"llama\",\"hidden_size\":1e300}", "'hidden_size'"},
+        {"{\"model_type\":\"llama\",\"hidden_size\":128}", "'num_hidden_layers'"},
+        {"{\"model_type\":\"qwen3_moe\"," SHAPE "}", "num_local_experts"},
+        {"{\"model_type\":\"qwen3_moe\"," SHAPE ",\"num_experts\":4,\"num_experts_per_tok\":5,"
+         "\"moe_intermediate_size\":64}",
+         "'num_experts_per_tok'"},
+        {"{\"model_type\":\"deepseek_v3\"," SHAPE "}", "'kv_lora_rank'"},
+        {"{\"model_type\":\"deepseek_v3\"," SHAPE
+         ",\"kv_lora_rank\":64,\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":32,"
+         "\"n_routed_experts\":8,\"num_experts_per_tok\":4,\"moe_intermediate_size\":64,"
+         "\"n_group\":4,\"topk_group\":1}",
+         "8 experts in 4 groups"},
+        {"{\"model_type\":\"kimi_k25\"}", "needs an object 'text_config'"},
+        {"{\"model_type\":\"gemma3_text\"," SHAPE ",\"final_logit_softcapping\":30}",
+         "'final_logit_softcapping' must be null"},
+        {"{\"model_type\":\"gpt_oss\"," SHAPE ",\"num_local_experts\":4,"
+         "\"num_experts_per_tok\":2,\"swiglu_limit\":9}",
+         "'swiglu_limit' 9"},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        sh_err err = {0};
+        sh_config c;
+        CHECK_FAILS(parse(cases[i].text, &c, &err), err, cases[i].part);
+    }
+}
+
+TEST(heads_must_divide)
+{
+    UNUSED_STATE;
+    sh_err err = {0};
+    sh_config c;
+    CHECK_FAILS(parse("{\"model_type\":\"llama\",\"hidden_size\":96,\"num_hidden_layers\":1,"
+                      "\"num_attention_heads\":3,\"num_key_value_heads\":2,\"vocab_size\":9,"
+                      "\"intermediate_size\":64}",
+                      &c, &err),
+                err, "not a multiple");
+}
+
+static void same_rope(const char *old_text, const char *new_text)
+{
+    sh_err err = {0};
+    sh_config a, b;
+    sh_rope ra, rb;
+    float fa[16], fb[16];
+    CHECK_OK(parse(old_text, &a, &err), err);
+    CHECK_OK(parse(new_text, &b, &err), err);
+    assert_int_equal(a.rope_count, b.rope_count);
+    for (int i = 0; i < a.rope_count; i++) {
+        sh_rope_init(&a.rope[i], true, fa, &ra);
+        sh_rope_init(&b.rope[i], true, fb, &rb);
+        assert_memory_equal(fa, fb, sizeof(fa));
+        assert_true(ra.scale == rb.scale);
+        assert_int_equal(ra.interleaved, rb.interleaved);
+    }
+    for (int i = 0; i < a.layers; i++) assert_int_equal(a.layer[i].window, b.layer[i].window);
+    sh_config_reset(&a);
+    sh_config_reset(&b);
+}
+
+TEST(old_and_new_spelling_say_the_same)
+{
+    UNUSED_STATE;
+    same_rope("{" LLAMA
+              ",\"rope_theta\":5e5,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,"
+              "\"low_freq_factor\":1,\"high_freq_factor\":4,"
+              "\"original_max_position_embeddings\":64}}",
+              "{" LLAMA ",\"rope_parameters\":{\"rope_theta\":5e5,\"rope_type\":\"llama3\","
+              "\"factor\":8,\"original_max_position_embeddings\":64}}");
+    same_rope("{" LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,"
+              "\"original_max_position_embeddings\":128}}",
+              "{" LLAMA ",\"rope_parameters\":{\"rope_theta\":10000,\"rope_type\":\"yarn\","
+              "\"original_max_position_embeddings\":128}}");
+    same_rope("{\"model_type\":\"gemma3_text\"," SHAPE ",\"rope_theta\":1e6,\"sliding_window\":8,"
+              "\"rope_local_base_freq\":10000,\"rope_scaling\":{\"rope_type\":\"linear\","
+              "\"factor\":8},\"sliding_window_pattern\":3}",
+              "{\"model_type\":\"gemma3_text\"," SHAPE ",\"sliding_window\":8,\"layer_types\":"
+              "[\"sliding_attention\",\"sliding_attention\",\"full_attention\","
+              "\"sliding_attention\"],\"rope_parameters\":{\"full_attention\":"
+              "{\"rope_type\":\"linear\",\"factor\":8,\"rope_theta\":1e6},\"sliding_attention\":"
+              "{\"rope_type\":\"default\",\"rope_theta\":10000}}}");
+}
+
+/* Numbers from transformers' own functions (modeling_rope_utils, f32). */
+TEST(frequencies_are_those_of_transformers)
+{
+    UNUSED_STATE;
+    static const struct {
+        const char *text;
+        float first, middle, last, scale;
+    } cases[] = {
+        {"{" LLAMA ",\"rope_theta\":5e5,\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,"
+         "\"low_freq_factor\":1,\"high_freq_factor\":4,"
+         "\"original_max_position_embeddings\":64}}",
+         1.0F, 0.00017677668F, 5.6770881e-07F, 1.0F},
+        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,"
+         "\"original_max_position_embeddings\":64}}",
+         1.0F, 0.0025F, 4.4456985e-05F, 1.1386294F},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        sh_err err = {0};
+        sh_config c;
+        sh_rope rope;
+        float freq[16];
+        CHECK_OK(parse(cases[i].text, &c, &err), err);
+        sh_rope_init(&c.rope[0], false, freq, &rope);
+        assert_float_equal(freq[0], cases[i].first, 1e-6F);
+        assert_float_equal(freq[8] / cases[i].middle, 1, 1e-5F);
+        assert_float_equal(freq[15] / cases[i].last, 1, 1e-5F);
+        assert_float_equal(rope.scale, cases[i].scale, 1e-5F);
+        sh_config_reset(&c);
+    }
+}
+
+TEST(windows_follow_each_family)
+{
+    UNUSED_STATE;
+    static const struct {
+        const char *text;
+        int window[4];
+    } cases[] = {
+        {"{" LLAMA ",\"sliding_window\":8}", {0, 0, 0, 0}},
+        {"{\"model_type\":\"mistral\"," SHAPE ",\"sliding_window\":8}", {8, 8, 8, 8}},
+        {"{\"model_type\":\"mistral\"," SHAPE ",\"sliding_window\":null}", {0, 0, 0, 0}},
+        {"{\"model_type\":\"qwen2\"," SHAPE ",\"sliding_window\":8}", {0, 0, 0, 0}},
+        {"{\"model_type\":\"qwen2\"," SHAPE
+         ",\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":3}",
+         {0, 0, 0, 8}},
+        {"{\"model_type\":\"gpt_oss\"," SHAPE
+         ",\"num_local_experts\":4,\"num_experts_per_tok\":2,\"sliding_window\":16}",
+         {16, 0, 16, 0}},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        sh_err err = {0};
+        sh_config c;
+        CHECK_OK(parse(cases[i].text, &c, &err), err);
+        for (int l = 0; l < 4; l++) assert_int_equal(c.layer[l].window, cases[i].window[l]);
+        sh_config_reset(&c);
+    }
+}
+
+TEST(quantization_has_exceptions_by_module)
+{
+    UNUSED_STATE;
+    sh_err err = {0};
+    sh_config c;
+    CHECK_OK(parse("{" LLAMA ",\"quantization\":{\"group_size\":64,\"bits\":4,"
+                   "\"lm_head\":false,\"a.b\":true,\"a.c\":{\"group_size\":32,\"bits\":6},"
+                   "\"a.d\":{\"mode\":\"mxfp4\",\"group_size\":32,\"bits\":4}}}",
+                   &c, &err),
+             err);
+    assert_null(sh_config_quant(&c, "lm_head"));
+    assert_int_equal(sh_config_quant(&c, "a.b")->bits, 4);
+    assert_int_equal(sh_config_quant(&c, "a.c")->bits, 6);
+    assert_int_equal(sh_config_quant(&c, "a.c")->group, 32);
+    assert_int_equal(sh_config_quant(&c, "a.d")->format, SH_FORMAT_MXFP4);
+    assert_int_equal(sh_config_quant(&c, "anything")->group, 64);
+    sh_config_reset(&c);
+    CHECK_OK(parse("{" LLAMA "}", &c, &err), err);
+    assert_null(sh_config_quant(&c, "anything"));
+    sh_config_reset(&c);
+}
+
+TEST(every_known_model_type_is_found)
+{
+    UNUSED_STATE;
+    static const char *const types[] = {
+        "llama",       "mistral",     "ministral3", "qwen2",    "qwen3", "qwen3_moe",   "mixtral",
+        "deepseek_v2", "deepseek_v3", "kimi_k2",    "glm4_moe", "phi3",  "gemma3_text", "gpt_oss",
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(types); i++) assert_non_null(sh_family_find(types[i]));
+    assert_null(sh_family_find("gpt2"));
+    assert_true(sh_family_is_wrapper("kimi_k25"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_of_llama),
+        cmocka_unit_test(bad_configs_are_refused_in_one_line),
+        cmocka_unit_test(heads_must_divide),
+        cmocka_unit_test(old_and_new_spelling_say_the_same),
+        cmocka_unit_test(frequencies_are_those_of_transformers),
+        cmocka_unit_test(windows_follow_each_family),
+        cmocka_unit_test(quantization_has_exceptions_by_module),
+        cmocka_unit_test(every_known_model_type_is_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

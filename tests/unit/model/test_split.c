@@ -1,0 +1,160 @@
+/* A model cut over ranks gives what it gives on one. Ranks are threads here, each with its own
+ * device and its own share of the weights; a sum goes over them in rank order. */
+#include "rig.h"
+
+#include <pthread.h>
+
+enum { RANKS_MAX = 8 };
+static const double DIFF_MAX = 0.001;
+
+typedef struct {
+    int size;
+    pthread_barrier_t barrier;
+    float *parts[RANKS_MAX];
+    sh_shard shards[RANKS_MAX];
+    int vocab;
+} group;
+
+typedef struct {
+    group *g;
+    rig r;
+    int rank; /* in its stage */
+    const sh_step *step;
+    float *sum; /* of the whole, before all have read it */
+    sh_logits out;
+    sh_status status;
+} member;
+
+static sh_status reduce(void *ctx, float *x, size_t count, sh_err *err)
+{
+    member *m = ctx;
+    (void)err;
+    m->g->parts[m->rank] = x;
+    pthread_barrier_wait(&m->g->barrier);
+    for (size_t i = 0; i < count; i++) {
+        m->sum[i] = m->g->parts[0][i];
+        for (int r = 1; r < m->g->size; r++) m->sum[i] += m->g->parts[r][i];
+    }
+    pthread_barrier_wait(&m->g->barrier);
+    memcpy(x, m->sum, count * sizeof(*x));
+    return SH_OK;
+}
+
+static sh_status gather(void *ctx, const float *part, int rows, float *all, sh_err *err)
+{
+    member *m = ctx;
+    group *g = m->g;
+    (void)err;
+    g->parts[m->rank] = (float *)(uintptr_t)part;
+    pthread_barrier_wait(&g->barrier);
+    for (int r = 0; r < g->size; r++)
+        for (int row = 0; row < rows && g->shards[r].vocab.count > 0; row++)
+            memcpy(all + (int64_t)row * g->vocab + g->shards[r].vocab.first,
+                   g->parts[r] + row * g->shards[r].vocab.count,
+                   (size_t)g->shards[r].vocab.count * sizeof(float));
+    pthread_barrier_wait(&g->barrier);
+    return SH_OK;
+}
+
+static void *run_member(void *arg)
+{
+    member *m = arg;
+    sh_err err = {0};
+    sh_peers peers = {.ctx = m, .reduce = reduce, .gather = gather};
+    m->status = sh_model_step(m->r.model, m->step, &peers, &m->out, &err);
+    return NULL;
+}
+
+/* All ranks of one stage run the step; the first finds its input, a later one gets it. */
+static void run_stage(member *members, const sh_shard *shards, int size, const sh_step *step,
+                      const float *hidden, size_t hidden_count)
+{
+    group g = {.size = size, .vocab = members[0].r.config->vocab};
+    pthread_t threads[RANKS_MAX];
+    memcpy(g.shards, shards, (size_t)size * sizeof(*shards));
+    pthread_barrier_init(&g.barrier, NULL, (unsigned)size);
+    for (int i = 0; i < size; i++) {
+        members[i].g = &g;
+        members[i].rank = i;
+        members[i].step = step;
+        if (hidden != NULL)
+            memcpy(sh_model_hidden(members[i].r.model), hidden, hidden_count * sizeof(float));
+        assert_int_equal(pthread_create(&threads[i], NULL, run_member, &members[i]), 0);
+    }
+    for (int i = 0; i < size; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(members[i].status, SH_OK);
+    }
+    /* Every rank of a stage holds the same bits. */
+    for (int i = 1; i < size; i++)
+        assert_memory_equal(sh_model_hidden(members[i].r.model),
+                            sh_model_hidden(members[0].r.model), hidden_count * sizeof(float));
+    pthread_barrier_destroy(&g.barrier);
+}
+
+static void check_result(const golden *g, const member *last, const char *how)
+{
+    double max = 0;
+    assert_int_equal(last->out.count, g->vocab);
+    for (int64_t i = 0; i < (int64_t)g->len * g->vocab; i++) {
+        double diff = fabs((double)last->out.data[i] - (double)g->logits[i]);
+        if (!(diff <= max)) max = diff;
+    }
+    if (!(max <= DIFF_MAX * g->std)) fail_msg("%s: largest difference %g", how, max / g->std);
+}
+
+static void check_split(const golden *g, int width, int stages, const double *weights,
+                        const char *how)
+{
+    sh_err err = {0};
+    sh_config config;
+    sh_shard shards[RANKS_MAX];
+    member members[RANKS_MAX] = {{0}};
+    int32_t rows[RIG_TOKENS], blocks[8] = {5, 3, 7, 1, 0, 2, 4, 6};
+    CHECK_OK(sh_config_load(g->dir, &config, &err), err);
+    if (stages > config.layers) stages = config.layers;
+    CHECK_OK(sh_shard_plan(&config, &(sh_plan_opts){width, stages, weights}, shards, &err), err);
+    size_t count = (size_t)g->len * (size_t)config.hidden;
+    for (int r = 0; r < width * stages; r++) {
+        members[r].r = rig_open(g->dir, true, &shards[r], 1);
+        members[r].sum = sh_alloc_array(count, sizeof(float));
+    }
+    for (int i = 0; i < g->len; i++) rows[i] = i;
+    bool stretched = rig_stretched(&members[0].r, g->len);
+    sh_span span = {.count = g->len, .blocks = blocks};
+    sh_step step = {.batch = {.tokens = g->len, .span_count = 1, .spans = &span},
+                    .ids = g->ids,
+                    .stretched = &stretched,
+                    .rows = rows,
+                    .row_count = g->len,
+                    .whole_vocab = true};
+    for (int s = 0; s < stages; s++)
+        run_stage(&members[s * width], &shards[s * width], width, &step,
+                  s == 0 ? NULL : sh_model_hidden(members[(s - 1) * width].r.model), count);
+    check_result(g, &members[(stages - 1) * width], how);
+    for (int r = 0; r < width * stages; r++) {
+        rig_close(&members[r].r);
+        free(members[r].sum);
+    }
+    sh_config_reset(&config);
+}
+
+TEST(any_split_gives_the_same_logits)
+{
+    golden g = golden_load(*state);
+    check_split(&g, 2, 1, NULL, "two tensor ranks");
+    check_split(&g, 3, 1, NULL, "three tensor ranks");
+    check_split(&g, 4, 1, NULL, "four tensor ranks");
+    check_split(&g, 5, 1, NULL, "five tensor ranks");
+    check_split(&g, 1, 2, NULL, "two stages");
+    check_split(&g, 1, 3, NULL, "three stages");
+    check_split(&g, 2, 2, NULL, "two by two");
+    check_split(&g, 2, 1, (const double[]){3, 1}, "three to one");
+    check_split(&g, 3, 1, (const double[]){1, 0, 6}, "one rank with nothing");
+    golden_free(&g);
+}
+
+int main(void)
+{
+    return rig_each_model("any split gives the same logits", any_split_gives_the_same_logits);
+}

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# All that can be checked without running: format, layers, budgets, cppcheck, warnings as errors with gcc and clang.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+mkdir -p build/cppcheck
+bad=0
+say() { printf 'lint: %s\n' "$1"; }
+
+if command -v clang-format >/dev/null; then
+    say "clang-format"
+    find src tests -name '*.[ch]' -print0 | xargs -0 clang-format --dry-run --Werror || bad=1
+else say "clang-format is missing, skipped"; fi
+
+say "layers"; tools/layers.sh || bad=1
+say "budgets"; tools/budgets.sh
+
+if command -v cppcheck >/dev/null; then
+    say "cppcheck"
+    cppcheck -q -j"$(getconf _NPROCESSORS_ONLN)" --std=c11 --enable=warning,performance,portability --inline-suppr \
+        --suppress=missingIncludeSystem --suppress=ctuuninitvar --suppress=internalAstError \
+        --suppress=invalidPointerCast --error-exitcode=1 --cppcheck-build-dir=build/cppcheck -Isrc \
+        -D__x86_64__ -DSH_VERSION='""' src || bad=1
+else say "cppcheck is missing, skipped"; fi
+
+for cc in gcc clang; do
+    command -v $cc >/dev/null || { say "$cc is missing, skipped"; continue; }
+    say "warnings of $cc as errors"
+    make -s -j"$(getconf _NPROCESSORS_ONLN)" VARIANT=lint-$cc CC=$cc WERROR=1 program tests | grep -vE '^(CC|LD) ' 
+    [ "${PIPESTATUS[0]}" = 0 ] || bad=1
+done
+[ $bad = 0 ] && say "clean"
+exit $bad

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Installs what a build (and, with "tests", a full test run) needs, and nothing that is there already.
+#   tools/setup.sh [tests]
+# Debian and Ubuntu by apt-get, macOS by Homebrew. Root, or sudo when something is missing.
+set -eu
+
+build_debian="gcc make pkg-config libc6-dev libcjson-dev libpcre2-dev libutf8proc-dev libssl-dev libevent-dev"
+tests_debian="libcmocka-dev clang clang-format libclang-rt-dev cppcheck universal-ctags curl iproute2 openssh-server
+    openssh-client procps gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
+build_brew="make pkg-config cjson pcre2 utf8proc openssl@3 libevent"
+tests_brew="cmocka llvm clang-format cppcheck universal-ctags"
+
+wanted=build; [ "${1:-}" = tests ] && wanted=tests
+
+missing_debian() {
+    for package in "$@"; do
+        dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || echo "$package"
+    done
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"
+    elif command -v sudo >/dev/null; then sudo "$@"
+    else echo "setup: root is needed for: $*" >&2; exit 1
+    fi
+}
+
+if command -v apt-get >/dev/null; then
+    packages=$build_debian; [ $wanted = tests ] && packages="$packages $tests_debian"
+    # shellcheck disable=SC2086
+    missing=$(missing_debian $packages | tr '\n' ' ')
+    [ -z "${missing// /}" ] && exit 0
+    echo "setup: installing $missing"
+    export DEBIAN_FRONTEND=noninteractive
+    as_root apt-get update -qq
+    # shellcheck disable=SC2086
+    as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null
+elif command -v brew >/dev/null; then
+    packages=$build_brew; [ $wanted = tests ] && packages="$packages $tests_brew"
+    for package in $packages; do brew list "$package" >/dev/null 2>&1 || brew install "$package"; done
+else
+    echo "setup: neither apt-get nor brew is here; install by hand: $build_debian" >&2
+    for tool in cc make pkg-config; do command -v $tool >/dev/null || exit 1; done
+fi
