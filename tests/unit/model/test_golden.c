@@ -18,7 +18,7 @@ static const struct {
     double rms, max;
 } WIDER[] = {
     {"deepseek_v2", 0.045, 0.25}, {"deepseek_v3", 0.035, 0.25},   {"kimi", 0.04, 0.25},
-    {"gpt_oss-long", 0.04, 0.60}, {"phi3-longrope", 0.035, 0.25},
+    {"gpt_oss-long", 0.04, 0.60}, {"phi3-longrope", 0.035, 0.25}, {"mixtral-4bit", 0.04, 0.60},
 };
 
 /* What the router chose, token by token: taken down by an op that stands in front of the device's.
