@@ -3,6 +3,7 @@
 #include "base/file.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Line and column, counted from 1, of a place in the text. */
 static void place_find(sh_str text, size_t at, int *line, int *column)
@@ -25,6 +26,51 @@ static sh_status fault_at(sh_str text, size_t at, const char *where, const char 
     return sh_err_set(err, SH_ERR_INPUT, "%s: %s at line %d, column %d", where, what, line, column);
 }
 
+enum { EXACT_DIGITS = 15 }; /* as many decimal digits always fit a double */
+
+static bool in_number(char c)
+{
+    return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
+}
+
+/* The next number of a valid JSON text at or behind *at, which moves behind it. */
+static sh_str number_next(sh_str text, size_t *at)
+{
+    size_t i = *at;
+    while (i < text.len && text.ptr[i] != '-' && (text.ptr[i] < '0' || text.ptr[i] > '9')) {
+        if (text.ptr[i] == '"')
+            for (i++; i < text.len && text.ptr[i] != '"'; i++) i += text.ptr[i] == '\\';
+        i++;
+    }
+    size_t start = i;
+    while (i < text.len && in_number(text.ptr[i])) i++;
+    *at = i;
+    return sh_str_sub(text, start, i - start);
+}
+
+/* Whether the double of a number gives back all that its spelling says. */
+static bool is_plain(sh_str number)
+{
+    for (size_t i = 0; i < number.len; i++)
+        if (number.ptr[i] == '.' || number.ptr[i] == 'e' || number.ptr[i] == 'E') return false;
+    return number.len <= EXACT_DIGITS;
+}
+
+/* Goes through tree and text side by side: numbers stand in both in the same order. */
+static void spellings_keep(cJSON *item, sh_str text, size_t *at)
+{
+    for (; item != NULL; item = item->next) {
+        spellings_keep(item->child, text, at);
+        if (!cJSON_IsNumber(item)) continue;
+        sh_str number = number_next(text, at);
+        if (is_plain(number)) continue;
+        item->valuestring = cJSON_malloc(number.len + 1);
+        if (item->valuestring == NULL) continue;
+        memcpy(item->valuestring, number.ptr, number.len);
+        item->valuestring[number.len] = '\0';
+    }
+}
+
 sh_status sh_json_parse(sh_str text, const char *where, cJSON **out, sh_err *err)
 {
     size_t valid = sh_utf8_valid_prefix(text.ptr, text.len);
@@ -38,6 +84,8 @@ sh_status sh_json_parse(sh_str text, const char *where, cJSON **out, sh_err *err
         return fault_at(text, (size_t)(rest.ptr - text.ptr), where, "text behind the JSON value",
                         err);
     }
+    size_t at = 0;
+    spellings_keep(root, text, &at);
     *out = root;
     return SH_OK;
 }

@@ -5,6 +5,9 @@
  * A key that is absent (or null) leaves *out as it is, so defaults are set before the call;
  * the _must forms refuse that.
  *
+ * A number whose double does not say all of it (1.0, 1e3, a whole number of more than 15 digits)
+ * keeps its spelling in valuestring; for other numbers that is NULL.
+ *
  * Threads: pure functions. */
 #ifndef SH_BASE_JSON_H
 #define SH_BASE_JSON_H

@@ -48,6 +48,8 @@ struct sh_children {
     int count;
     sigset_t signals, before;
     int code; /* of the first that failed */
+    int64_t linger_ms;
+    sh_deadline give_up_at; /* once one has failed */
     bool stopping;
 };
 
@@ -192,6 +194,7 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
         int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
         if (!c->stopping && !clean) {
             SH_LOGE("%s %s", child->name, text);
+            if (c->code == 0) c->give_up_at = sh_deadline_in_ms(c->linger_ms);
             if (c->code == 0) c->code = code;
         }
         return;
@@ -278,7 +281,7 @@ static void children_stop(sh_children *c, int64_t grace_ms)
 int sh_children_run(sh_children *c, int64_t grace_ms)
 {
     int number = 0;
-    while (alive(c, true) > 0 && c->code == 0) {
+    while (alive(c, true) > 0 && (c->code == 0 || !sh_deadline_passed(c->give_up_at))) {
         number = signal_wait(c);
         if (number == SIGHUP)
             signal_all(c, SIGHUP);
@@ -288,6 +291,11 @@ int sh_children_run(sh_children *c, int64_t grace_ms)
     }
     children_stop(c, grace_ms);
     return c->code != 0 ? c->code : number == SIGINT ? 130 : 0;
+}
+
+void sh_children_set_linger(sh_children *c, int64_t linger_ms)
+{
+    c->linger_ms = linger_ms;
 }
 
 void sh_children_free(sh_children *c)

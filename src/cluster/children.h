@@ -39,6 +39,10 @@ SH_MUST_CHECK sh_status sh_children_add(sh_children *children, const sh_child_sp
  * the exit code for this process: of the child that failed first, 130 behind SIGINT, else 0. */
 int sh_children_run(sh_children *children, int64_t grace_ms);
 
+/* When one has failed for good, the others get this long to end by themselves (0 at first): ranks
+ * of a group find out what happened and say so. */
+void sh_children_set_linger(sh_children *children, int64_t linger_ms);
+
 /* Ends what is left, at once, and frees. */
 void sh_children_free(sh_children *children);
 

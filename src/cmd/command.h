@@ -22,6 +22,7 @@ typedef struct {
     const sh_options *options; /* where each value came from */
     int argc;                  /* positional arguments */
     char **argv;
+    char *const *line; /* the whole command line as it was given, with a closing NULL */
 } sh_command_args;
 
 typedef struct {
@@ -44,8 +45,12 @@ int sh_command_fail(const sh_err *err);
 int sh_cmd_help(const sh_command_args *args);
 int sh_cmd_completion(const sh_command_args *args);
 int sh_cmd_engine(const sh_command_args *args);
+int sh_cmd_tokenize(const sh_command_args *args);
 int sh_cmd_info(const sh_command_args *args);
 int sh_cmd_logits(const sh_command_args *args);
 int sh_cmd_synth(const sh_command_args *args);
+int sh_cmd_worker(const sh_command_args *args);
+int sh_cmd_linktest(const sh_command_args *args);
+int sh_cmd_token(const sh_command_args *args);
 
 #endif

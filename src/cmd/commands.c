@@ -9,6 +9,13 @@ const sh_command sh_commands[] = {
     {FOR_ENGINE, "engine", "", 0, "load a model and answer on a Unix socket, without HTTP",
      "The part of `shoal serve` that computes. `shoal api` speaks HTTP in front of it.",
      sh_cmd_engine},
+    {FOR_TOKENIZE, "tokenize", "[TEXT]", 1, "turn text into token ids, or ids into text",
+     "Reads TEXT, or standard input, and prints the ids as a JSON list; with --decode it reads "
+     "such "
+     "a list and prints the text. With --jsonl every line of standard input is one JSON string (or "
+     "list of ids) and every line of the answer belongs to it. --no-special leaves special tokens "
+     "out, on either way.",
+     sh_cmd_tokenize},
     {FOR_INFO, "info", "", 0, "what a model folder holds, and which machines it fits", NULL,
      sh_cmd_info},
     {FOR_LOGITS, "logits", "", 0, "compute the logits of given token ids",
@@ -20,6 +27,17 @@ const sh_command sh_commands[] = {
      "Its answers mean nothing, but it is as large and as fast as the real one: measure a machine "
      "before you download. A run that was stopped goes on where it was.",
      sh_cmd_synth},
+    {FOR_WORKER, "worker", "", 0, "be one of the ranks behind rank 0",
+     "Started in any order, on any machine; it comes back by itself when the group was lost.",
+     sh_cmd_worker},
+    {FOR_LINKTEST, "linktest", "", 0, "try and time the links between ranks",
+     "Phases: barrier, correctness, latency, bandwidth, and with --stress many operations in "
+     "random "
+     "order. Times stand beside those of a raw socket between the same processes in the same run.",
+     sh_cmd_linktest},
+    {FOR_TOKEN, "token", "", 0, "make a cluster token",
+     "Ranks on several machines prove to each other that they know it: --token or SHOAL_TOKEN.",
+     sh_cmd_token},
 };
 
 const size_t sh_command_count = SH_COUNT_OF(sh_commands);

@@ -15,4 +15,14 @@ static inline sh_cpu_opts sh_compute_cpu(const sh_settings *s)
                                                                            : SH_ACTIVATIONS_INT8};
 }
 
+/* "auto" is f16, and f32 with f32 activations. */
+static inline sh_kv_format sh_compute_kv(const sh_settings *s)
+{
+    if (strcmp(s->kv_format, "auto") == 0)
+        return strcmp(s->activations, "f32") == 0 ? SH_KV_F32 : SH_KV_F16;
+    return strcmp(s->kv_format, "f32") == 0    ? SH_KV_F32
+           : strcmp(s->kv_format, "int8") == 0 ? SH_KV_INT8
+                                               : SH_KV_F16;
+}
+
 #endif

@@ -1,36 +1,30 @@
-/* shoal engine: the computing process behind the Unix socket. */
+/* shoal engine and shoal worker: the computing processes. Rank 0 answers on a Unix socket; the
+ * others do what it says, and come back by themselves when the group was lost. */
 #include "engine/engine.h"
 
 #include "base/log.h"
-#include "cmd/command.h"
-#include "cmd/compute.h"
+#include "cmd/crew.h"
 #include "engine/door.h"
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
+#include <unistd.h>
 
-static sh_engine_opts engine_opts(const sh_settings *s)
+enum { REJOIN_PAUSE_MS = 300 };
+
+static sh_status setup_init(sh_crew_setup *setup, const sh_command_args *args, sh_err *err)
 {
-    int room = (int)s->slots * (1 + SH_DRAFTS_MAX);
-    return (sh_engine_opts){
-        .model_dir = s->model,
-        .cpu = sh_compute_cpu(s),
-        .kv_auto = strcmp(s->kv_format, "auto") == 0,
-        .kv_format = strcmp(s->kv_format, "f32") == 0    ? SH_KV_F32
-                     : strcmp(s->kv_format, "int8") == 0 ? SH_KV_INT8
-                                                         : SH_KV_F16,
-        .context = (int)s->context,
-        .slots = (int)s->slots,
-        .chunk = s->chunk > room ? (int)s->chunk : room + 1,
-        .kv_tokens = s->kv_tokens,
-        .memory_reserve = s->kv_reserve_mb << 20,
-        .queue_max = (int)s->queue_max,
-        .timeout_ms = s->req_timeout * 1000,
-        .stall_s = (double)s->stall_ms / 1000,
-        .drafts = (int)s->drafts,
-    };
+    const sh_settings *s = args->settings;
+    sh_status status = sh_crew_setup_init(setup, args, err);
+    int draws = sh_engine_draws((int)s->slots);
+    setup->opts.slots = (int)s->slots;
+    setup->opts.chunk = s->chunk > draws ? (int)s->chunk : draws + 1;
+    setup->opts.draws = draws;
+    setup->opts.kv_tokens = s->kv_tokens;
+    setup->opts.memory_reserve = s->kv_reserve_mb << 20;
+    return status;
 }
 
 /* Blocked in every thread, so that one place waits for them. */
@@ -42,13 +36,28 @@ static void signals_block(sigset_t *set)
     pthread_sigmask(SIG_BLOCK, set, NULL);
 }
 
+/* "state:7" makes this process go wrong at step 7, for tests of the guards. */
+static void fault_parse(const sh_settings *s, const char **what, uint64_t *step)
+{
+    static char name[16];
+    sh_str rest = sh_str_of(s->fault), part;
+    int64_t at;
+    if (!sh_str_cut(&rest, ':', &part) || part.len >= sizeof(name) || !sh_str_to_int(rest, &at))
+        return;
+    snprintf(name, sizeof(name), "%.*s", (int)part.len, part.ptr);
+    *what = name;
+    *step = (uint64_t)at;
+}
+
 static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
                        const sigset_t *signals, sh_err *err)
 {
     sh_status status = sh_engine_start(engine, sh_door_emit, door, err);
     if (status == SH_OK) status = sh_door_start(door, engine, err);
     if (status != SH_OK) return status;
-    SH_LOGI("ready on %s", s->socket);
+    sh_engine_info info = sh_engine_info_of(engine);
+    SH_LOGI("ready: %s on %d rank%s, %d tokens of context", s->model, info.world_size,
+            info.world_size == 1 ? "" : "s", info.context);
     int got = 0;
     sigwait(signals, &got);
     SH_LOGI("stopping: running answers have %lld s", (long long)s->grace);
@@ -57,23 +66,116 @@ static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
     return SH_OK;
 }
 
-int sh_cmd_engine(const sh_command_args *args)
+static sh_status engine_run(const sh_settings *s, sh_crew_setup *setup, const sigset_t *signals,
+                            sh_err *err)
+{
+    sh_engine_opts opts = {.crew = setup->opts,
+                           .group = setup->ranks.opts.mesh.size > 1 ? &setup->ranks.opts : NULL,
+                           .queue_max = (int)s->queue_max,
+                           .timeout_ms = s->req_timeout * 1000,
+                           .stall_s = (double)s->stall_ms / 1000,
+                           .drafts = (int)s->drafts};
+    fault_parse(s, &opts.fault, &opts.fault_step);
+    sh_door *door = NULL;
+    sh_engine *engine = NULL;
+    sh_status status = sh_door_open(s->socket, &door, err);
+    if (status == SH_OK) status = sh_engine_open(&opts, &engine, err);
+    if (status == SH_OK) status = serve(s, door, engine, signals, err);
+    sh_door_close(door);
+    sh_engine_close(engine);
+    return status;
+}
+
+/* A worker that is in a group goes on until rank 0 lets it go, so that answers can finish; one that
+ * is not, ends. */
+struct worker {
+    sigset_t signals;
+    atomic_bool working;
+    atomic_bool stop;
+};
+
+static void *worker_signals(void *arg)
+{
+    struct worker *w = arg;
+    int got;
+    sigwait(&w->signals, &got);
+    atomic_store(&w->stop, true);
+    if (!atomic_load(&w->working)) _exit(SH_EXIT_OK);
+    return NULL;
+}
+
+static sh_status worker_once(struct worker *w, const sh_settings *s, sh_crew *crew,
+                             const sh_group_opts *opts, sh_err *err)
+{
+    sh_group *group = NULL;
+    const char *fault = NULL;
+    uint64_t step = 0;
+    sh_status status = sh_group_open(opts, &group, err);
+    if (status != SH_OK) return status;
+    atomic_store(&w->working, true);
+    status = sh_crew_join(crew, group, err);
+    fault_parse(s, &fault, &step);
+    if (fault != NULL) sh_crew_fault(crew, fault, step);
+    if (status == SH_OK) {
+        SH_LOGI("ready");
+        status = sh_crew_work(crew, err);
+    }
+    atomic_store(&w->working, false);
+    sh_group_close(group);
+    return status;
+}
+
+static sh_status worker_run(const sh_settings *s, const sh_crew_setup *setup, struct worker *w,
+                            sh_err *err)
+{
+    sh_crew *crew = NULL;
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, worker_signals, w) != 0)
+        return sh_err_set(err, SH_ERR_SYSTEM, "a thread for signals could not be started");
+    pthread_detach(thread);
+    sh_status status = sh_crew_open(&setup->opts, &crew, err);
+    while (status == SH_OK) {
+        status = worker_once(w, s, crew, &setup->ranks.opts, err);
+        if (status == SH_OK || atomic_load(&w->stop)) break;
+        if (status != SH_ERR_GROUP && status != SH_ERR_PEER && status != SH_ERR_TIMEOUT) break;
+        SH_LOGW("%s; waiting for rank 0", err->text);
+        sh_sleep_ms(REJOIN_PAUSE_MS);
+        status = SH_OK;
+    }
+    sh_crew_close(crew);
+    return atomic_load(&w->stop) ? SH_OK : status;
+}
+
+static int run(const sh_command_args *args, bool worker)
 {
     const sh_settings *s = args->settings;
     sh_err err;
-    if (s->model == NULL || s->socket == NULL) {
-        fprintf(stderr, "shoal: engine needs --model and --socket\n");
-        return SH_EXIT_USAGE;
-    }
-    sigset_t signals;
-    signals_block(&signals);
-    sh_engine_opts opts = engine_opts(s);
-    sh_door *door = NULL;
-    sh_engine *engine = NULL;
-    sh_status status = sh_door_open(s->socket, &door, &err);
-    if (status == SH_OK) status = sh_engine_open(&opts, &engine, &err);
-    if (status == SH_OK) status = serve(s, door, engine, &signals, &err);
-    sh_door_close(door);
-    sh_engine_close(engine);
+    struct worker w = {0};
+    signals_block(&w.signals);
+    sh_crew_setup setup;
+    sh_status status = setup_init(&setup, args, &err);
+    if (status != SH_OK) return sh_command_fail(&err);
+    int rank = setup.ranks.opts.mesh.rank;
+    if (worker && rank == 0)
+        status = sh_err_set(
+            &err, SH_ERR_INPUT,
+            "a worker is a rank from 1 on: --rank R with --hostfile or --coordinator");
+    else if (rank > 0)
+        status = worker_run(s, &setup, &w, &err);
+    else if (s->socket == NULL)
+        status = sh_err_set(&err, SH_ERR_INPUT, "no socket is given: --socket PATH");
+    else
+        status = engine_run(s, &setup, &w.signals, &err);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+}
+
+int sh_cmd_engine(const sh_command_args *args)
+{
+    if (sh_ranks_must_spawn(args)) return sh_ranks_spawn(args);
+    return run(args, false);
+}
+
+int sh_cmd_worker(const sh_command_args *args)
+{
+    return run(args, true);
 }

@@ -1,10 +1,12 @@
 /* Finds the command, gathers its settings from all sources, and runs it. */
+#include "base/alloc.h"
 #include "base/log.h"
 #include "base/version.h"
 #include "cmd/command.h"
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 extern char **environ;
@@ -72,11 +74,13 @@ static void notices_log(const sh_options *opts)
     while (sh_str_cut(&rest, '\n', &line)) SH_LOGI("%.*s", (int)line.len, line.ptr);
 }
 
-static int command_run(const sh_command *cmd, int argc, char **argv)
+/* line: the whole command line; the flags are taken out of argv, a copy of its end. */
+static int command_run(const sh_command *cmd, int argc, char **argv, char *const *line)
 {
     sh_settings settings = {0};
     sh_options *opts = sh_options_create(&sh_option_rows, &settings);
-    sh_command_args args = {.settings = &settings, .options = opts, .argc = argc, .argv = argv};
+    sh_command_args args = {
+        .settings = &settings, .options = opts, .argc = argc, .argv = argv, .line = line};
     sh_err err;
     int code;
     if (settings_gather(opts, cmd, &settings, &args, &err) != SH_OK) {
@@ -115,7 +119,10 @@ int main(int argc, char **argv)
         return usage_fail(&err, NULL);
     }
     int skip = argc < 2 ? 1 : 2;
-    int code = command_run(cmd, argc - skip, argv + skip);
+    char **rest = sh_alloc_array((size_t)argc, sizeof(*rest));
+    for (int i = skip; i < argc; i++) rest[i - skip] = argv[i];
+    int code = command_run(cmd, argc - skip, rest, argv);
+    free(rest);
     if (fflush(stdout) != 0 && code == SH_EXIT_OK) {
         fprintf(stderr, "shoal: the output could not be written\n");
         return SH_EXIT_FAILED;

@@ -32,7 +32,35 @@ typedef struct {
     const char *kv_format;
     int64_t context;
 
+    /* ranks */
+    int64_t ranks;
+    int64_t rank;
+    const char *hostfile;
+    const char *coordinator;
+    int64_t coordinator_fd;
+    const char *listen;
+    const char *token;
+    bool insecure;
+    bool plain_data;
+    const char *backend;
+    const char *transport;
+    int64_t sockets;
+    const char *wire;
+    int64_t join_timeout;
+    int64_t peer_timeout_ms;
+    int64_t op_timeout;
+    int64_t spin_us;
+
+    /* linktest */
+    bool quick;
+    bool stress;
+    const char *sizes;
+    int64_t link_rounds;
+
     /* engine */
+    const char *parallel;
+    const char *split;
+    const char *fault;
     const char *socket;
     int64_t slots;
     int64_t chunk;

@@ -171,8 +171,9 @@ static sh_status greet(sh_door *d, struct guest *g, const sh_wire_frame *frame, 
         return status;
     }
     g->greeted = true;
+    sh_engine_info info = sh_engine_info_of(d->engine);
     pthread_mutex_lock(&d->lock);
-    sh_wire_put_info(&g->out, sh_engine_info_of(d->engine));
+    sh_wire_put_info(&g->out, &info);
     pthread_mutex_unlock(&d->lock);
     return SH_OK;
 }
@@ -183,7 +184,7 @@ static sh_status submit(sh_door *d, struct guest *g, sh_str payload, sh_err *err
     sh_status status = sh_wire_get_submit(payload, &request, err);
     if (status != SH_OK) return status;
     sh_event refusal = {.kind = SH_EVENT_ERROR, .id = request.request.id, .retry = true};
-    int vocab = sh_engine_info_of(d->engine)->vocab;
+    int vocab = sh_engine_info_of(d->engine).vocab;
     bool known = true;
     for (size_t i = 0; i < request.request.prompt_count; i++)
         known = known && request.request.prompt[i] >= 0 && request.request.prompt[i] < vocab;

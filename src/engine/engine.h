@@ -1,8 +1,11 @@
 /* engine.h - the narrow door to everything that computes answers.
  *
- * An engine has a loaded model, the KV blocks, the scheduler and one thread of its own that runs
- * step after step. Requests of token ids go in, events come out through a sink, on the engine's
- * thread. Text is somebody else's business.
+ * An engine is rank 0 of its crew: it has a loaded shard, the book of KV blocks, the scheduler, and
+ * one thread of its own that runs step after step. Requests of token ids go in, events come out
+ * through a sink, on the engine's thread. Text is somebody else's business.
+ *
+ * When a rank is lost, all open requests end with an error that says so, and the engine forms the
+ * group again as soon as the rank is back.
  *
  * `owner` names who asked (a connection); requests are told apart by owner and their own id.
  *
@@ -11,31 +14,27 @@
 #ifndef SH_ENGINE_ENGINE_H
 #define SH_ENGINE_ENGINE_H
 
+#include "engine/crew.h"
 #include "engine/scheduler.h"
 #include "engine/wire.h"
-#include "model/model.h"
 
 typedef struct {
-    const char *model_dir;
-    sh_cpu_opts cpu;
-    bool kv_auto; /* f16, or f32 with f32 activations; else kv_format */
-    sh_kv_format kv_format;
-    int context;            /* 0: the model's */
-    int slots;              /* sequences at once */
-    int chunk;              /* tokens of one step */
-    int64_t kv_tokens;      /* room for KV in tokens; 0: what the memory allows */
-    int64_t memory_reserve; /* bytes to leave to others */
+    sh_crew_opts crew;
+    const sh_group_opts *group; /* NULL: this process alone; borrowed for good */
     int queue_max;
     int64_t timeout_ms;
     double stall_s;
     int drafts;
-    sh_progress_fn progress; /* of loading, or NULL */
-    void *progress_ctx;
+    const char *fault; /* for tests of the guards, see sh_crew_fault; or NULL */
+    uint64_t fault_step;
 } sh_engine_opts;
+
+/* Rows of logits that a step may need for this many sequences. */
+int sh_engine_draws(int slots);
 
 typedef struct sh_engine sh_engine;
 
-/* Loads the model and makes all memory that steps need. */
+/* Forms the group, loads the model and makes all memory that steps need. */
 SH_MUST_CHECK sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *err);
 void sh_engine_close(sh_engine *engine);
 
@@ -46,7 +45,7 @@ SH_MUST_CHECK sh_status sh_engine_start(sh_engine *engine, sh_emit_fn sink, void
  * the thread. */
 void sh_engine_stop(sh_engine *engine, int64_t grace_ms);
 
-const sh_engine_info *sh_engine_info_of(const sh_engine *engine);
+sh_engine_info sh_engine_info_of(const sh_engine *engine);
 
 /* Takes the request over. SH_AGAIN, and the request stays the caller's, when the engine is too busy
  * even to look. */

@@ -1,9 +1,16 @@
 #include "engine/rank.h"
 
 #include "base/alloc.h"
+#include "base/hash.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+struct result {
+    uint64_t step;
+    uint64_t hash;
+    float *logits; /* [draws, own vocabulary], host memory */
+    sh_scan *scans;
+};
 
 struct sh_rank {
     sh_model *model;
@@ -14,12 +21,14 @@ struct sh_rank {
     int32_t *positions;
     int32_t *rows; /* tokens of the step that are drawn from */
     bool *stretched;
-    float *logits; /* [draws, own vocabulary], host memory */
+    float *hidden; /* one row, host memory */
     int32_t vocab_first, vocab_len;
-    sh_scan *scans;
+    int depth;
+    struct result *results; /* step s is in s % depth */
+    bool corrupt_hidden;
 };
 
-sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_room *room)
+sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_room *room, int depth)
 {
     sh_rank *r = sh_alloc(sizeof(*r));
     const sh_shard *shard = sh_model_shard(model);
@@ -33,21 +42,31 @@ sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_ro
     r->stretched = sh_alloc_array((size_t)room->slots, sizeof(*r->stretched));
     r->positions = sh_alloc_array((size_t)room->tokens, sizeof(*r->positions));
     r->rows = sh_alloc_array((size_t)room->draws, sizeof(*r->rows));
-    r->logits = sh_alloc_array((size_t)room->draws * (size_t)r->vocab_len, sizeof(*r->logits));
-    r->scans = sh_alloc_array((size_t)room->draws, sizeof(*r->scans));
+    r->hidden = sh_alloc_array((size_t)sh_model_config(model)->hidden, sizeof(*r->hidden));
+    r->depth = depth;
+    r->results = sh_alloc_array((size_t)depth, sizeof(*r->results));
+    for (int i = 0; i < depth; i++) {
+        r->results[i].logits = sh_alloc_array((size_t)room->draws * (size_t)r->vocab_len,
+                                              sizeof(float));
+        r->results[i].scans = sh_alloc_array((size_t)room->draws, sizeof(sh_scan));
+    }
     return r;
 }
 
 void sh_rank_free(sh_rank *r)
 {
     if (r == NULL) return;
+    for (int i = 0; i < r->depth; i++) {
+        free(r->results[i].logits);
+        free(r->results[i].scans);
+    }
     sh_batch_state_free(r->state);
+    free(r->results);
     free(r->spans);
     free(r->stretched);
     free(r->positions);
     free(r->rows);
-    free(r->logits);
-    free(r->scans);
+    free(r->hidden);
     free(r);
 }
 
@@ -70,16 +89,33 @@ static void rows_gather(sh_rank *r, const sh_step_plan *plan)
     }
 }
 
-static void rows_scan(sh_rank *r, const sh_step_plan *plan)
+static void rows_scan(sh_rank *r, const sh_step_plan *plan, struct result *result)
 {
     const sh_adjust *adjust = plan->adjusts;
     for (int i = 0; i < plan->draw_count; i++) {
         const sh_step_draw *d = &plan->draws[i];
-        float *row = r->logits + (size_t)i * (size_t)r->vocab_len;
+        float *row = result->logits + (size_t)i * (size_t)r->vocab_len;
         sh_adjust_apply(adjust, d->adjust_count, row, r->vocab_first, r->vocab_len);
-        sh_scan_row(&d->draw, row, r->vocab_first, r->vocab_len, &r->scans[i]);
+        sh_scan_row(&d->draw, row, r->vocab_first, r->vocab_len, &result->scans[i]);
         adjust += d->adjust_count;
     }
+}
+
+/* Rows that are drawn from; of a step without any, the last token's. */
+static uint64_t hidden_hash(sh_rank *r, const sh_step_plan *plan)
+{
+    sh_device *dev = sh_model_device(r->model);
+    size_t width = (size_t)sh_model_config(r->model)->hidden;
+    const float *hidden = sh_model_hidden(r->model);
+    int count = plan->draw_count > 0 ? plan->draw_count : 1;
+    sh_key128 key = {plan->step, 0};
+    for (int i = 0; i < count; i++) {
+        size_t row = (size_t)(plan->draw_count > 0 ? r->rows[i] : plan->token_count - 1);
+        dev->ops->download(dev, r->hidden, hidden + row * width, width * sizeof(float));
+        if (r->corrupt_hidden) r->hidden[0] += 1;
+        key = sh_hash128(key, r->hidden, width * sizeof(float));
+    }
+    return key.lo;
 }
 
 sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
@@ -93,23 +129,49 @@ sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
         .row_count = plan->draw_count,
     };
     sh_logits logits;
+    struct result *result = &r->results[plan->step % (uint64_t)r->depth];
     sh_status status = sh_model_step(r->model, &step, r->peers, &logits, err);
-    if (status != SH_OK || r->vocab_len == 0 || plan->draw_count == 0) return status;
+    if (status != SH_OK) return status;
+    result->step = plan->step;
+    if (r->peers != NULL) result->hash = hidden_hash(r, plan);
+    if (r->vocab_len == 0 || plan->draw_count == 0) return SH_OK;
     sh_device *dev = sh_model_device(r->model);
-    dev->ops->download(dev, r->logits, logits.data,
-                       (size_t)plan->draw_count * (size_t)r->vocab_len * sizeof(*r->logits));
-    rows_scan(r, plan);
+    dev->ops->download(dev, result->logits, logits.data,
+                       (size_t)plan->draw_count * (size_t)r->vocab_len * sizeof(float));
+    rows_scan(r, plan, result);
     return SH_OK;
 }
 
-const sh_scan *sh_rank_scans(const sh_rank *r)
+static const struct result *result_of(const sh_rank *r, uint64_t step)
 {
-    return r->scans;
+    const struct result *result = &r->results[step % (uint64_t)r->depth];
+    return result->step == step ? result : NULL;
 }
 
-const float *sh_rank_row(const sh_rank *r, int draw, int32_t *first, int32_t *len)
+const sh_scan *sh_rank_scans(const sh_rank *r, uint64_t step)
 {
-    *first = r->vocab_first;
-    *len = r->vocab_len;
-    return r->logits + (size_t)draw * (size_t)r->vocab_len;
+    const struct result *result = result_of(r, step);
+    return result == NULL ? NULL : result->scans;
+}
+
+const float *sh_rank_row(const sh_rank *r, uint64_t step, int draw)
+{
+    const struct result *result = result_of(r, step);
+    return result == NULL ? NULL : result->logits + (size_t)draw * (size_t)r->vocab_len;
+}
+
+uint64_t sh_rank_hash(const sh_rank *r, uint64_t step)
+{
+    const struct result *result = result_of(r, step);
+    return result == NULL ? 0 : result->hash;
+}
+
+void sh_rank_corrupt_state(sh_rank *r)
+{
+    sh_batch_state_corrupt(r->state, 0);
+}
+
+void sh_rank_corrupt_hidden(sh_rank *r)
+{
+    r->corrupt_hidden = true;
 }

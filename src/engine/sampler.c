@@ -100,7 +100,7 @@ static bool sum_needed(const sh_draw *d)
     return d->logprobs >= 0 || (d->temperature > 0 && d->top_p < 1);
 }
 
-static int top_needed(const sh_draw *d)
+int sh_draw_top(const sh_draw *d)
 {
     int want = d->logprobs > 0 ? d->logprobs : 0;
     if (d->temperature <= 0 || !filtered(d)) return want;
@@ -175,7 +175,7 @@ void sh_scan_row(const sh_draw *d, const float *logits, int32_t first, int32_t l
     out->total = len;
     out->max = best.logit;
     out->sum = sum_needed(d) ? scan_sum(logits, len, best.logit) : 0;
-    int want = top_needed(d);
+    int want = sh_draw_top(d);
     out->top_count = want > 0 ? scan_top(logits, first, len, want, out->top) : 0;
     out->won = best;
     out->won_score = best.logit;

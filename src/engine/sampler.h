@@ -78,6 +78,9 @@ int sh_adjust_list(const sh_sampling *sampling, const int32_t *history, int coun
  * over. */
 void sh_adjust_apply(const sh_adjust *list, int count, float *logits, int32_t first, int32_t len);
 
+/* How many candidates of a part the draw may need. */
+int sh_draw_top(const sh_draw *draw);
+
 void sh_scan_row(const sh_draw *draw, const float *logits, int32_t first, int32_t len,
                  sh_scan *out);
 

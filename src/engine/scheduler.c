@@ -339,16 +339,20 @@ static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
     return true;
 }
 
-static bool step_full(const sh_step_plan *step)
+/* With several plans at once none takes more than its part of what runs. */
+static bool step_full(const sh_sched *s, const sh_step_plan *step)
 {
-    return step->seq_count == step->room.slots ||
+    int part = (s->stats.running + s->opts.parts - 1) / s->opts.parts;
+    bool share = s->opts.parts > 1 && step->seq_count > 0 && step->seq_count >= part;
+    return share || step->seq_count == step->room.slots ||
            step->draw_count + 1 + SH_DRAFTS_MAX > step->room.draws ||
            step->token_count >= step->room.tokens;
 }
 
 static void plan_running(sh_sched *s, sh_step_plan *step, bool decodes, int *budget)
 {
-    for (sh_sequence *seq = s->running.first, *next; seq != NULL && !step_full(step); seq = next) {
+    for (sh_sequence *seq = s->running.first, *next; seq != NULL && !step_full(s, step);
+         seq = next) {
         if (seq->in_flight || decoding(seq) != decodes) {
             next = seq->next;
             continue;
@@ -417,7 +421,7 @@ static void plan_waiting(sh_sched *s, sh_step_plan *step, int *budget)
 {
     int least = 0;
     uint64_t order = 0;
-    while (*budget > 0 && !step_full(step)) {
+    while (*budget > 0 && !step_full(s, step)) {
         int slot = slot_free(s);
         sh_sequence *seq = slot < 0 ? NULL : waiting_next(s, &least, order);
         bool wait;

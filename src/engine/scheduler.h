@@ -22,6 +22,7 @@ typedef struct {
     int queue_max;      /* requests that may wait */
     int64_t timeout_ms; /* of a request that names none; 0: none */
     double stall_s;     /* how long a step may take while streams are running */
+    int parts;          /* plans that run at once: each takes its part of the sequences */
     int drafts;         /* tokens to guess ahead; 0: none */
     int rope_original;  /* sequences that may become longer use the long RoPE factors; 0: the model
                            has one set */

@@ -44,7 +44,7 @@ void sh_step_clear(sh_step_plan *s)
     s->seq_count = s->token_count = s->draw_count = s->adjust_count = s->block_count =
         s->leave_count = 0;
     s->fingerprint = 0;
-    s->stop = false;
+    s->kind = SH_STEP_RUN;
 }
 
 static void put_int(sh_buf *out, int64_t value)
@@ -79,7 +79,7 @@ void sh_step_pack(const sh_step_plan *s, sh_buf *out)
     put_int(out, STEP_MAGIC);
     sh_put_uint(out, s->step, 8);
     sh_put_uint(out, s->fingerprint, 8);
-    sh_put_uint(out, s->stop, 1);
+    sh_put_uint(out, (uint64_t)s->kind, 1);
     const int counts[] = {s->seq_count,    s->token_count, s->draw_count,
                           s->adjust_count, s->block_count, s->leave_count};
     for (size_t i = 0; i < SH_COUNT_OF(counts); i++) put_int(out, counts[i]);
@@ -144,6 +144,7 @@ static bool sums_match(const sh_step_plan *s)
         blocks += s->seqs[i].block_count;
     }
     for (int i = 0; i < s->draw_count; i++) adjusts += s->draws[i].adjust_count;
+    if (s->kind != SH_STEP_RUN) return tokens + draws + blocks + adjusts == 0;
     return tokens == s->token_count && draws == s->draw_count && blocks == s->block_count &&
            adjusts == s->adjust_count;
 }
@@ -170,7 +171,9 @@ sh_status sh_step_unpack(sh_str bytes, int32_t vocab, sh_step_plan *s, sh_err *e
     uint64_t magic = sh_get_uint(&r, 4);
     s->step = sh_get_uint(&r, 8);
     s->fingerprint = sh_get_uint(&r, 8);
-    s->stop = sh_get_uint(&r, 1) != 0;
+    unsigned kind = (unsigned)sh_get_uint(&r, 1);
+    if (kind > SH_STEP_STOP) r.failed = true;
+    s->kind = (sh_step_kind)kind;
     s->seq_count = get_bounded(&r, s->room.slots);
     s->token_count = get_bounded(&r, s->room.tokens);
     s->draw_count = get_bounded(&r, s->room.draws);

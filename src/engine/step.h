@@ -43,11 +43,18 @@ typedef struct {
     int adjust_count;
 } sh_step_draw;
 
+typedef enum {
+    SH_STEP_RUN,
+    SH_STEP_ROWS, /* no step: the whole rows of some draws (numbers in `tokens`) of step `step` are
+                     wanted */
+    SH_STEP_STOP, /* no step: the ranks shall end */
+} sh_step_kind;
+
 typedef struct {
     sh_step_room room;
+    sh_step_kind kind;
     uint64_t step;
     uint64_t fingerprint; /* of the state behind this plan */
-    bool stop;            /* no step: the ranks shall end */
     int seq_count, token_count, draw_count, adjust_count, block_count, leave_count;
     sh_step_seq *seqs;
     int32_t *tokens; /* of all sequences, in their order; likewise draws and blocks */

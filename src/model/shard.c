@@ -109,9 +109,9 @@ bool sh_shard_predicts(const sh_shard *shard)
 static sh_status check_plan(const sh_config *config, const sh_plan_opts *opts, sh_err *err)
 {
     if (opts->tensor_size < 1 || opts->stages < 1 ||
-        (int64_t)opts->tensor_size * opts->stages > SH_RANKS_MAX)
+        (int64_t)opts->tensor_size * opts->stages > SH_SHARDS_MAX)
         return sh_err_set(err, SH_ERR_INPUT, "a group of %d x %d ranks; allowed are 1 to %d in all",
-                          opts->tensor_size, opts->stages, SH_RANKS_MAX);
+                          opts->tensor_size, opts->stages, SH_SHARDS_MAX);
     if (opts->stages > config->layers)
         return sh_err_set(err, SH_ERR_INPUT, "%d pipeline stages for a model of %d layers",
                           opts->stages, config->layers);

@@ -14,7 +14,7 @@
 
 #include "model/config.h"
 
-enum { SH_RANKS_MAX = 1024 };
+enum { SH_SHARDS_MAX = 1024 };
 
 typedef struct {
     int64_t first;

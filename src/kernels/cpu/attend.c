@@ -33,7 +33,7 @@ struct sums {
 
 /* What a thread works on. */
 struct bench {
-    float *q;     /* [rows, k_dim] in panels, scaled */
+    float *q;     /* [rows, k_dim] as q_pack leaves it */
     float *s;     /* [rows, STEP] scores, then weights */
     float *decay; /* [rows] */
     float *v;     /* [v_pad, 32] values that are inside keys */
@@ -193,17 +193,11 @@ static float *out_row(const struct job *job, const struct tile *t, int row)
 
 static void q_pack(const struct job *job, const struct tile *t, float *to)
 {
-    int dim = job->kv->shape.k_dim, panel = job->kernels->panel;
-    float factor = job->attn->scale * LOG2E;
-    for (int first = 0; first < t->rows; first += panel) {
-        int n = least(panel, t->rows - first);
-        for (int r = 0; r < n; r++) {
-            const float *q = job->q + row_token(t, first + r) * job->q_stride +
-                             (int64_t)row_head(t, first + r) * dim;
-            float *p = to + (int64_t)first * dim + r;
-            for (int d = 0; d < dim; d++) p[(int64_t)d * n] = q[d] * factor;
-        }
-    }
+    const float *q[ROWS];
+    int dim = job->kv->shape.k_dim;
+    for (int r = 0; r < t->rows; r++)
+        q[r] = job->q + row_token(t, r) * job->q_stride + (int64_t)row_head(t, r) * dim;
+    job->kernels->q_pack(to, q, t->rows, dim, job->attn->scale * LOG2E);
 }
 
 /* The sums of a step's values; where values are inside the keys, block by block. */
@@ -229,31 +223,47 @@ static void step_mix(const struct job *job, const struct bench *b, int rows,
     }
 }
 
+/* The tile's KV head in the block of that position, or in its last block. */
+static const uint8_t *head_at(const struct job *job, const struct tile *t, int pos)
+{
+    int32_t block = t->span->blocks[least(pos, t->key_end - 1) / SH_KV_BLOCK];
+    return sh_kv_head_at(job->kv, &job->layout, block, t->kv_head);
+}
+
+/* Scores for the blocks [from, to) of the step at `base`. */
+static void step_scores(const struct job *job, const struct bench *b, const struct tile *t,
+                        const uint8_t **heads, int from, int to, int base)
+{
+    const sh_kv_shape *shape = &job->kv->shape;
+    for (int i = from; i < to; i++) {
+        int pos = base + i * SH_KV_BLOCK;
+        const uint8_t *head = head_at(job, t, pos), *next = head_at(job, t, pos + SH_KV_BLOCK);
+        job->kernels->scores[shape->format](b->s + i * SH_KV_BLOCK, b->q, t->rows, head,
+                                            (const float *)(head + job->layout.k_scales),
+                                            shape->k_dim, next,
+                                            shape->v_in_k ? next : head + job->layout.values);
+        heads[i] = head;
+    }
+}
+
 /* Keys [base, base + STEP) for all rows of a tile; b->q is packed. */
 static void step_run(const struct job *job, const struct bench *b, const struct tile *t, int base,
                      const struct sums *sums)
 {
-    const sh_kv_shape *shape = &job->kv->shape;
     const uint8_t *heads[SH_STEP_BLOCKS];
-    float scales[STEP], *v_scale = shape->format == SH_KV_INT8 ? scales : NULL;
+    float scales[STEP], *v_scale = job->kv->shape.format == SH_KV_INT8 ? scales : NULL;
     int first = most(t->key_first - base, 0), end = least(t->key_end - base, STEP);
-    int from = first / SH_KV_BLOCK * SH_KV_BLOCK;
-    int to = (end + SH_KV_BLOCK - 1) / SH_KV_BLOCK * SH_KV_BLOCK;
-    for (int at = from; at < to; at += SH_KV_BLOCK) {
-        int32_t block = t->span->blocks[(base + at) / SH_KV_BLOCK];
-        const uint8_t *head = sh_kv_head_at(job->kv, &job->layout, block, t->kv_head);
-        heads[at / SH_KV_BLOCK] = head;
-        job->kernels->scores[shape->format](b->s + at, b->q, t->rows, head,
-                                            (const float *)(head + job->layout.k_scales),
-                                            shape->k_dim);
-        if (v_scale != NULL)
-            memcpy(scales + at, head + job->layout.v_scales, SH_KV_BLOCK * sizeof(float));
-    }
+    int from = first / SH_KV_BLOCK, to = (end + SH_KV_BLOCK - 1) / SH_KV_BLOCK;
+    step_scores(job, b, t, heads, from, to, base);
+    for (int i = from; v_scale != NULL && i < to; i++)
+        memcpy(v_scale + i * SH_KV_BLOCK, heads[i] + job->layout.v_scales,
+               SH_KV_BLOCK * sizeof(float));
     for (int r = 0; r < t->rows; r++) {
         int pos = row_pos(t, r);
-        b->decay[r] = job->kernels->soften(
-            b->s + r * STEP, from, to, most(key_first(job, pos) - base, 0),
-            least(pos + 1 - base, STEP), v_scale, &sums->top[r], &sums->total[r]);
+        b->decay[r] = job->kernels->soften(b->s + r * STEP, from * SH_KV_BLOCK, to * SH_KV_BLOCK,
+                                           most(key_first(job, pos) - base, 0),
+                                           least(pos + 1 - base, STEP), v_scale, &sums->top[r],
+                                           &sums->total[r]);
     }
     step_mix(job, b, t->rows, heads, first, end, sums->sum);
 }

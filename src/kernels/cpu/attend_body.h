@@ -14,7 +14,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { BLOCK = SH_KV_BLOCK, STEP = SH_ATTEND_STEP, TILE_SIZE = BLOCK * BLOCK };
+enum {
+    BLOCK = SH_KV_BLOCK,
+    STEP = SH_ATTEND_STEP,
+    TILE_SIZE = BLOCK * BLOCK,
+    PREFETCH_ROWS = 8, /* fewer rows than that wait for memory, more for the products */
+};
 
 /* Sixteen numbers of a block from number `i` on, and the block from number `i` on. */
 VEC_INLINE v16 kv_load(const void *p, size_t i, sh_kv_format format)
@@ -30,9 +35,33 @@ VEC_INLINE const void *kv_at(const void *p, size_t i, sh_kv_format format)
     return (const char *)p + i * size;
 }
 
-/* n rows against the tokens [first, first + 16 * VEC_WIDE) of a block. */
+/* n rows of a panel; squares of 16 numbers by 16 rows are turned over. */
+VEC_INLINE void q_pack_panel(float *to, const float *const *q, int n, int dim, float factor)
+{
+    for (int d = 0; d < dim; d += 16) {
+        int count = dim - d < 16 ? dim - d : 16;
+        v16 square[16];
+        for (int r = 0; r < 16; r++)
+            square[r] = r < n ? v16_mul(v16_load_n(q[r] + d, count), v16_set(factor))
+                              : v16_set(0.0f);
+        v16_transpose(square);
+        for (int i = 0; i < count; i++, to += n) v16_store_n(to, square[i], n);
+    }
+}
+
+static void q_pack(float *to, const float *const *q, int rows, int dim, float factor)
+{
+    for (int r = 0; r < rows; r += VEC_PANEL) {
+        int n = rows - r < VEC_PANEL ? rows - r : VEC_PANEL;
+        q_pack_panel(to + r * dim, q + r, n, dim, factor);
+    }
+}
+
+/* n rows against the tokens [first, first + 16 * VEC_WIDE) of a block. The next block's keys and
+ * this one's values are read soon. */
 VEC_INLINE void scores_tile(float *s, const float *q, int n, const void *k, const float *k_scale,
-                            int k_dim, int first, sh_kv_format format)
+                            int k_dim, const void *next, const void *v, int first,
+                            sh_kv_format format)
 {
     v16 sum[VEC_PANEL][VEC_WIDE];
 #pragma GCC unroll 16
@@ -41,6 +70,10 @@ VEC_INLINE void scores_tile(float *s, const float *q, int n, const void *k, cons
         for (int w = 0; w < VEC_WIDE; w++) sum[r][w] = v16_set(0.0f);
     for (int d = 0; d < k_dim; d++, q += n) {
         v16 key[VEC_WIDE];
+        if (n <= PREFETCH_ROWS) {
+            __builtin_prefetch(kv_at(next, (size_t)d * BLOCK, format), 0, 2);
+            __builtin_prefetch(kv_at(v, (size_t)d * BLOCK, format), 0, 2);
+        }
 #pragma GCC unroll 2
         for (int w = 0; w < VEC_WIDE; w++)
             key[w] = kv_load(k, (size_t)d * BLOCK + first + 16 * w, format);
@@ -61,14 +94,14 @@ VEC_INLINE void scores_tile(float *s, const float *q, int n, const void *k, cons
 }
 
 VEC_INLINE void scores_of(float *s, const float *q, int rows, const void *k, const float *k_scale,
-                          int k_dim, sh_kv_format format)
+                          int k_dim, const void *next, const void *v, sh_kv_format format)
 {
     for (int r = 0; r < rows; r += VEC_PANEL) {
         int n = rows - r < VEC_PANEL ? rows - r : VEC_PANEL;
         for (int t = 0; t < BLOCK; t += 16 * VEC_WIDE) {
 #define CASE(count)                                                                                \
     case count:                                                                                    \
-        scores_tile(s + r * STEP, q + r * k_dim, count, k, k_scale, k_dim, t, format);             \
+        scores_tile(s + r * STEP, q + r * k_dim, count, k, k_scale, k_dim, next, v, t, format);    \
         break;
             switch (n) {
                 VEC_EACH_PANEL(CASE)
@@ -79,21 +112,21 @@ VEC_INLINE void scores_of(float *s, const float *q, int rows, const void *k, con
 }
 
 static void scores_f32(float *s, const float *q, int rows, const void *k, const float *k_scale,
-                       int k_dim)
+                       int k_dim, const void *next, const void *v)
 {
-    scores_of(s, q, rows, k, k_scale, k_dim, SH_KV_F32);
+    scores_of(s, q, rows, k, k_scale, k_dim, next, v, SH_KV_F32);
 }
 
 static void scores_f16(float *s, const float *q, int rows, const void *k, const float *k_scale,
-                       int k_dim)
+                       int k_dim, const void *next, const void *v)
 {
-    scores_of(s, q, rows, k, k_scale, k_dim, SH_KV_F16);
+    scores_of(s, q, rows, k, k_scale, k_dim, next, v, SH_KV_F16);
 }
 
 static void scores_int8(float *s, const float *q, int rows, const void *k, const float *k_scale,
-                        int k_dim)
+                        int k_dim, const void *next, const void *v)
 {
-    scores_of(s, q, rows, k, k_scale, k_dim, SH_KV_INT8);
+    scores_of(s, q, rows, k, k_scale, k_dim, next, v, SH_KV_INT8);
 }
 
 VEC_INLINE float larger(float a, float b)

@@ -74,9 +74,9 @@ static bool has_i8mm(void)
 
 static const sh_cpu_level levels[] = {
     {"generic", always, &sh_matrix_generic, &sh_vector_generic},
-    {"neon", always, &sh_matrix_generic, &sh_vector_generic},
-    {"dotprod", has_dotprod, &sh_matrix_generic, &sh_vector_generic},
-    {"i8mm", has_i8mm, &sh_matrix_generic, &sh_vector_generic},
+    {"neon", always, &sh_matrix_generic, &sh_vector_neon},
+    {"dotprod", has_dotprod, &sh_matrix_generic, &sh_vector_neon},
+    {"i8mm", has_i8mm, &sh_matrix_generic, &sh_vector_neon},
 };
 
 #else

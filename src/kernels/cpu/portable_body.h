@@ -34,11 +34,14 @@ static float squares(const float *x, int64_t dim)
     v16 sum[4] = {v16_set(0.0f), v16_set(0.0f), v16_set(0.0f), v16_set(0.0f)};
     int64_t i = 0;
     for (; i + 64 <= dim; i += 64)
+#pragma GCC unroll 4
         for (int j = 0; j < 4; j++) {
             v16 a = v16_load(x + i + 16 * j);
             sum[j] = v16_mul_add(a, a, sum[j]);
         }
-    for (int j = 0; i < dim; i += 16, j++) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++, i += 16) {
+        if (i >= dim) break;
         v16 a = v16_load_n(x + i, dim - i < 16 ? (int)(dim - i) : 16);
         sum[j] = v16_mul_add(a, a, sum[j]);
     }
@@ -57,32 +60,37 @@ static void rmsnorm(float *y, const float *x, const float *w, int64_t dim, float
     for (; i < dim; i++) y[i] = x[i] * inverse * w[i];
 }
 
-/* nx by nw products over `count` columns, added to sum [nx][SH_DOT_TILE]. */
-VEC_INLINE void dot_micro(v16 *sum_out, const float *x, int nx, const float *w, int nw, int64_t dim,
+/* nx by nw products of the n <= 16 columns at x and w, added to the sums. */
+VEC_INLINE void dot_columns(v16 sum[VEC_DOT_X][VEC_DOT_W], const float *x, int nx, const float *w,
+                            int nw, int64_t dim, int n)
+{
+    v16 b[VEC_DOT_W];
+#pragma GCC unroll 8
+    for (int j = 0; j < nw; j++) b[j] = v16_load_n(w + j * dim, n);
+#pragma GCC unroll 8
+    for (int i = 0; i < nx; i++) {
+        v16 a = v16_load_n(x + i * dim, n);
+#pragma GCC unroll 8
+        for (int j = 0; j < nw; j++) sum[i][j] = v16_mul_add(a, b[j], sum[i][j]);
+    }
+}
+
+/* The same for `count` columns; the sums are in rows of SH_DOT_TILE. */
+VEC_INLINE void dot_micro(v16 *sums, const float *x, int nx, const float *w, int nw, int64_t dim,
                           int count)
 {
     v16 sum[VEC_DOT_X][VEC_DOT_W];
 #pragma GCC unroll 8
     for (int i = 0; i < nx; i++)
 #pragma GCC unroll 8
-        for (int j = 0; j < nw; j++) sum[i][j] = sum_out[i * SH_DOT_TILE + j];
-    for (int c = 0; c < count; c += 16) {
-        int n = count - c;
-        v16 b[VEC_DOT_W];
-#pragma GCC unroll 8
-        for (int j = 0; j < nw; j++)
-            b[j] = n < 16 ? v16_load_n(w + j * dim + c, n) : v16_load(w + j * dim + c);
-#pragma GCC unroll 8
-        for (int i = 0; i < nx; i++) {
-            v16 a = n < 16 ? v16_load_n(x + i * dim + c, n) : v16_load(x + i * dim + c);
-#pragma GCC unroll 8
-            for (int j = 0; j < nw; j++) sum[i][j] = v16_mul_add(a, b[j], sum[i][j]);
-        }
-    }
+        for (int j = 0; j < nw; j++) sum[i][j] = sums[i * SH_DOT_TILE + j];
+    int c = 0;
+    for (; c + 16 <= count; c += 16) dot_columns(sum, x + c, nx, w + c, nw, dim, 16);
+    if (c < count) dot_columns(sum, x + c, nx, w + c, nw, dim, count - c);
 #pragma GCC unroll 8
     for (int i = 0; i < nx; i++)
 #pragma GCC unroll 8
-        for (int j = 0; j < nw; j++) sum_out[i * SH_DOT_TILE + j] = sum[i][j];
+        for (int j = 0; j < nw; j++) sums[i * SH_DOT_TILE + j] = sum[i][j];
 }
 
 /* All rows of x against nw rows of w. */

@@ -42,12 +42,17 @@ VEC_INLINE void v16_store(float *p, v16 a)
 
 VEC_INLINE v16 v16_load_n(const float *p, int n)
 {
+    if (n == 16) return v16_load(p);
     return (v16){_mm256_maskload_ps(p, lanes_within(0, 0, n)),
                  _mm256_maskload_ps(p + 8, lanes_within(8, 0, n))};
 }
 
 VEC_INLINE void v16_store_n(float *p, v16 a, int n)
 {
+    if (n == 16) { /* masked stores are slow */
+        v16_store(p, a);
+        return;
+    }
     _mm256_maskstore_ps(p, lanes_within(0, 0, n), a.lo);
     _mm256_maskstore_ps(p + 8, lanes_within(8, 0, n), a.hi);
 }

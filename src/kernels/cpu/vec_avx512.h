@@ -32,6 +32,7 @@ VEC_INLINE void v16_store(float *p, v16 a)
 
 VEC_INLINE v16 v16_load_n(const float *p, int n)
 {
+    if (n == 16) return v16_load(p);
     return _mm512_maskz_loadu_ps(v16_first(n), p);
 }
 

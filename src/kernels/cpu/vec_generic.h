@@ -25,6 +25,7 @@ enum { VEC_PANEL = 2, VEC_WIDE = 1, VEC_DOT_X = 1, VEC_DOT_W = 2 };
 /* Four lanes are what the compiler can map to any SIMD, or take apart. */
 typedef float f4 __attribute__((vector_size(16)));
 typedef int32_t i4 __attribute__((vector_size(16)));
+typedef uint32_t u4 __attribute__((vector_size(16)));
 
 typedef struct {
     f4 part[4];
@@ -44,9 +45,10 @@ VEC_INLINE void v16_store(float *p, v16 a)
     memcpy(p, &a, sizeof(a));
 }
 
-/* The first n lanes, zero behind them. */
+/* The first n <= 16 lanes, zero behind them. */
 VEC_INLINE v16 v16_load_n(const float *p, int n)
 {
+    if (n == 16) return v16_load(p);
     float a[16] = {0};
     memcpy(a, p, (size_t)n * sizeof(float));
     return v16_load(a);
@@ -54,7 +56,10 @@ VEC_INLINE v16 v16_load_n(const float *p, int n)
 
 VEC_INLINE void v16_store_n(float *p, v16 a, int n)
 {
-    memcpy(p, &a, (size_t)n * sizeof(float));
+    if (n == 16)
+        v16_store(p, a);
+    else
+        memcpy(p, &a, (size_t)n * sizeof(float));
 }
 
 VEC_INLINE v16 v16_set(float x)
@@ -129,7 +134,7 @@ VEC_INLINE v16 v16_round(v16 a)
 VEC_INLINE v16 v16_pow2(v16 n)
 {
     n = v16_add(n, v16_set(0x1.8p23f)); /* the low bits of its mantissa are n now */
-    V16_EACH(i) n.part[i] = (f4)(((i4)n.part[i] - 0x4b400000 + 127) << 23);
+    V16_EACH(i) n.part[i] = (f4)(((u4)n.part[i] - 0x4b400000 + 127) << 23);
     return n;
 }
 
@@ -169,9 +174,16 @@ VEC_INLINE float v16_top(v16 a)
 
 VEC_INLINE v16 v16_load_f16(const uint16_t *p)
 {
-    float a[16];
-    for (int i = 0; i < 16; i++) a[i] = sh_f16_to_f32(p[i]);
-    return v16_load(a);
+    v16 a;
+    V16_EACH(i)
+    { /* as sh_f16_to_f32, four at a time */
+        u4 h = {p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]};
+        u4 magnitude = (h & 0x7fff) << 13;
+        u4 large = (u4)(magnitude >= 0x7c00u << 13) & 0x7f800000;
+        f4 x = (f4)magnitude * 0x1p112f;
+        a.part[i] = (f4)((u4)x | large | (h & 0x8000) << 16);
+    }
+    return a;
 }
 
 VEC_INLINE void v16_store_f16(uint16_t *p, v16 a)

@@ -1,6 +1,4 @@
-#include "kernels/cpu/vector.h"
-
+#define VECTOR_TABLE sh_vector_generic
 #include "kernels/cpu/vec_generic.h"
-#include "kernels/cpu/vector_body.h"
 
-const sh_vector_kernels sh_vector_generic = VECTOR_KERNELS;
+#include "kernels/cpu/vector_body.h"

@@ -44,11 +44,12 @@ typedef struct {
     void (*k_store[SH_KV_FORMATS])(void *k, float *scale, int slot, const float *x, int dim);
     void (*v_store[SH_KV_FORMATS])(void *v, float *scale, int slot, const float *x, int dim);
 
-    int panel; /* rows of q come in panels of so many (the last has fewer), each [k_dim][its rows]
-                */
-    /* s[r * SH_ATTEND_STEP + t] = q[r] . k[t] for the 32 tokens of a block */
+    /* Rows of numbers, times the factor, in the form that `scores` of the same table reads. */
+    void (*q_pack)(float *to, const float *const *q, int rows, int dim, float factor);
+    /* s[r * SH_ATTEND_STEP + t] = q[r] . k[t] for the 32 tokens of a block; `next` and `v` are what
+     * will be read after it. */
     void (*scores[SH_KV_FORMATS])(float *s, const float *q, int rows, const void *k,
-                                  const float *k_scale, int k_dim);
+                                  const float *k_scale, int k_dim, const void *next, const void *v);
     /* Scores of one row's keys [first, end) become weights 2^(s - top), those of the others in
      * [from, to) zero; top and total follow. Returns what older sums are to be multiplied by.
      * v_scale, if any, is a factor on the weights that the total does not see. */

@@ -1,25 +1,27 @@
-/* vector_body.h - all kernels of vector.h for the level whose vec_*.h was included before.
- *
- * A level's file is its vec_*.h, this, and `const sh_vector_kernels sh_vector_<level> =
- * VECTOR_KERNELS;`.
+/* vector_body.h - the table of vector.h for the level whose vec_*.h was included before; its name
+ * is VECTOR_TABLE.
  *
  * Threads: pure functions on the caller's memory. */
-#ifndef SH_KERNELS_CPU_VECTOR_BODY_H
-#define SH_KERNELS_CPU_VECTOR_BODY_H
-
 #include "kernels/cpu/act_body.h"
 #include "kernels/cpu/attend_body.h"
 #include "kernels/cpu/portable_body.h"
 
-#define VECTOR_KERNELS                                                                             \
-    {                                                                                              \
-        .add = add, .scale = scale, .rmsnorm = rmsnorm, .dots = dots, .softmax = softmax,          \
-        .sigmoid = sigmoid, .act = act, .rope = rope,                                              \
-        .k_store = {k_store_f32, k_store_f16, k_store_int8},                                       \
-        .v_store = {v_store_f32, v_store_f16, v_store_int8}, .panel = VEC_PANEL,                   \
-        .scores = {scores_f32, scores_f16, scores_int8}, .soften = soften,                         \
-        .mix = {mix_f32, mix_f16, mix_int8}, .v_of_k = {v_of_k_f32, v_of_k_f16, v_of_k_int8},      \
-        .fold = fold, .finish = finish,                                                            \
-    }
-
-#endif
+const sh_vector_kernels VECTOR_TABLE = {
+    .add = add,
+    .scale = scale,
+    .rmsnorm = rmsnorm,
+    .dots = dots,
+    .softmax = softmax,
+    .sigmoid = sigmoid,
+    .act = act,
+    .rope = rope,
+    .k_store = {k_store_f32, k_store_f16, k_store_int8},
+    .v_store = {v_store_f32, v_store_f16, v_store_int8},
+    .q_pack = q_pack,
+    .scores = {scores_f32, scores_f16, scores_int8},
+    .soften = soften,
+    .mix = {mix_f32, mix_f16, mix_int8},
+    .v_of_k = {v_of_k_f32, v_of_k_f16, v_of_k_int8},
+    .fold = fold,
+    .finish = finish,
+};

@@ -55,11 +55,39 @@ TEST(a_field_of_the_wrong_kind_is_named_with_what_is_allowed)
     cJSON_Delete(json);
 }
 
+static const char *spelling(const cJSON *json, int at)
+{
+    return cJSON_GetArrayItem(json, at)->valuestring;
+}
+
+TEST(numbers_keep_a_spelling_that_a_double_would_lose)
+{
+    UNUSED_STATE;
+    cJSON *json = NULL;
+    CHECK_OK(sh_json_parse(SH_STR("[1, \"2.0 \\\" 3\", 1.0, -12345678901234567890, true, 1e3, 0]"),
+                           "x", &json, &err),
+             err);
+    assert_null(spelling(json, 0));
+    assert_string_equal(spelling(json, 2), "1.0");
+    assert_string_equal(spelling(json, 3), "-12345678901234567890");
+    assert_string_equal(spelling(json, 5), "1e3");
+    assert_null(spelling(json, 6));
+    cJSON_Delete(json);
+    CHECK_OK(
+        sh_json_parse(SH_STR("{\"a\": {\"b\": [[], {\"1\": 2.50}]}, \"c\": 3}"), "x", &json, &err),
+        err);
+    const cJSON *b = cJSON_GetObjectItem(cJSON_GetObjectItem(json, "a"), "b");
+    assert_string_equal(cJSON_GetArrayItem(b, 1)->child->valuestring, "2.50");
+    assert_null(cJSON_GetObjectItem(json, "c")->valuestring);
+    cJSON_Delete(json);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faults_are_given_by_line_and_column),
         cmocka_unit_test(depth_is_bounded),
+        cmocka_unit_test(numbers_keep_a_spelling_that_a_double_would_lose),
         cmocka_unit_test(a_field_of_the_wrong_kind_is_named_with_what_is_allowed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

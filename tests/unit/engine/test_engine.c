@@ -75,12 +75,12 @@ static struct world *world_open(const char *dir, int drafts, int kv_tokens)
 {
     struct world *w = calloc(1, sizeof(*w));
     snprintf(w->path, sizeof(w->path), "/tmp/shoal-test-%d.sock", (int)getpid());
-    sh_engine_opts opts = {.model_dir = dir,
-                           .cpu = {.threads = 2},
-                           .kv_auto = true,
-                           .slots = 8,
-                           .chunk = 128,
-                           .kv_tokens = kv_tokens,
+    sh_engine_opts opts = {.crew = {.model_dir = dir,
+                                    .cpu = {.threads = 2},
+                                    .kv_format = SH_KV_F16,
+                                    .slots = 8,
+                                    .chunk = 128,
+                                    .kv_tokens = kv_tokens},
                            .queue_max = 100,
                            .stall_s = 0.2,
                            .drafts = drafts};

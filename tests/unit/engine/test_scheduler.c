@@ -67,6 +67,7 @@ static struct bench *bench_open(int blocks, int drafts)
                               .context = 32 * SH_KV_BLOCK,
                               .queue_max = REQUESTS_MAX,
                               .stall_s = 1,
+                              .parts = 1,
                               .drafts = drafts,
                               .eos = eos,
                               .eos_count = 1};

@@ -1,0 +1,320 @@
+#include "cluster/linktest.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "cluster/rawlink.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LATENCY_MAX = 128 * 1024, /* up to here a size is timed for its latency */
+    BATCHES = 9,
+    ROUNDS_MAX = 4000,
+    STRESS_NUMBERS_MAX = 200000,
+};
+
+typedef struct {
+    sh_group *group;
+    const sh_linktest_opts *opts;
+    sh_linktest_report *report;
+    sh_rawlink raw;
+    float *x;
+    float *y;
+} test;
+
+void sh_linktest_opts_init(sh_linktest_opts *opts, bool quick)
+{
+    static const size_t latency[] = {64, 1024, 4096, 8192, 16384, 32768, 65536};
+    static const size_t bandwidth[] = {256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
+    memset(opts, 0, sizeof(*opts));
+    opts->quick = quick;
+    opts->latency_count = 0;
+    for (size_t i = quick ? 4 : 0; i < (quick ? 5 : SH_COUNT_OF(latency)); i++)
+        opts->latency[opts->latency_count++] = latency[i];
+    for (size_t i = quick ? 2 : 0; i < (quick ? 3 : SH_COUNT_OF(bandwidth)); i++)
+        opts->bandwidth[opts->bandwidth_count++] = bandwidth[i];
+}
+
+/* "16K": a number with K, M or G of 1024. */
+static bool parse_size(sh_str text, size_t *out)
+{
+    int shift = 0;
+    int64_t value;
+    char last = text.len > 0 ? text.ptr[text.len - 1] : '0';
+    if (last == 'K' || last == 'k') shift = 10;
+    if (last == 'M' || last == 'm') shift = 20;
+    if (last == 'G' || last == 'g') shift = 30;
+    if (shift > 0) text.len--;
+    if (!sh_str_to_int(text, &value) || value < 4 || value > (INT64_C(1) << 33 >> shift))
+        return false;
+    *out = (size_t)value << shift;
+    return true;
+}
+
+sh_status sh_linktest_parse_sizes(sh_linktest_opts *opts, const char *text, sh_err *err)
+{
+    sh_str rest = sh_str_of(text);
+    sh_str part;
+    opts->latency_count = opts->bandwidth_count = 0;
+    while (sh_str_cut(&rest, ',', &part)) {
+        size_t size;
+        if (!parse_size(sh_str_trim(part), &size))
+            return sh_err_set(err, SH_ERR_INPUT,
+                              "--sizes: '%.*s' must be 4 to 8G bytes, such as 16K", (int)part.len,
+                              part.ptr);
+        bool is_short = size <= LATENCY_MAX;
+        int *count = is_short ? &opts->latency_count : &opts->bandwidth_count;
+        if (*count == SH_LINKTEST_SIZES_MAX)
+            return sh_err_set(err, SH_ERR_LIMIT, "--sizes: more than %d", SH_LINKTEST_SIZES_MAX);
+        (is_short ? opts->latency : opts->bandwidth)[(*count)++] = size / 4 * 4;
+    }
+    return SH_OK;
+}
+
+double sh_linktest_rate(const sh_linktest_row *row, int ranks)
+{
+    return 2.0 * (ranks - 1) / ranks * (double)row->bytes / row->seconds;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof(*values), compare_doubles);
+    return values[count / 2];
+}
+
+static sh_status wrong(test *t, const char *what, size_t at, double got, double want, sh_err *err)
+{
+    sh_err_set(err, SH_ERR_GROUP, "rank %d: %s is wrong at %zu: %g, not %g",
+               sh_group_rank(t->group), what, at, got, want);
+    sh_group_fail(t->group, err->text);
+    return err->status;
+}
+
+/* Each rank brings rank + 1; bf16 holds such sums exactly, int8 nearly. */
+static sh_status check_sum(test *t, size_t rows, size_t cols, sh_codec codec, sh_err *err)
+{
+    int size = sh_group_size(t->group);
+    size_t count = rows * cols;
+    double want = size * (size + 1) / 2.0;
+    for (size_t i = 0; i < count; i++) t->x[i] = (float)(sh_group_rank(t->group) + 1);
+    sh_status status = sh_coll_allreduce(t->group, t->x, rows, cols, codec, err);
+    if (status != SH_OK) return status;
+    double slack = codec == SH_CODEC_F32 ? 0 : want * 0.01;
+    for (size_t i = 0; i < count; i++)
+        if (!(fabs((double)t->x[i] - want) <= slack))
+            return wrong(t, "all-reduce", i, (double)t->x[i], want, err);
+    return SH_OK;
+}
+
+static sh_status check_gather(test *t, size_t len, sh_err *err)
+{
+    size_t lens[SH_RANKS_MAX];
+    int size = sh_group_size(t->group);
+    uint8_t *all = (uint8_t *)t->x;
+    for (int r = 0; r < size; r++) lens[r] = len;
+    memset(t->y, sh_group_rank(t->group) + 1, len);
+    sh_status status = sh_coll_allgather(t->group, t->y, lens, all, err);
+    for (size_t i = 0; i < len * (size_t)size && status == SH_OK; i++)
+        if (all[i] != i / len + 1)
+            return wrong(t, "all-gather", i, all[i], (double)(i / len + 1), err);
+    return status;
+}
+
+static sh_status check_broadcast(test *t, int root, size_t len, sh_err *err)
+{
+    uint8_t *data = (uint8_t *)t->x;
+    memset(data, sh_group_rank(t->group) == root ? 7 + root : 0, len);
+    sh_status status = sh_coll_broadcast(t->group, root, data, len, err);
+    for (size_t i = 0; i < len && status == SH_OK; i++)
+        if (data[i] != 7 + root) return wrong(t, "broadcast", i, data[i], 7 + root, err);
+    return status;
+}
+
+/* Once round the ring, each rank adding one. */
+static sh_status check_ring(test *t, size_t len, sh_err *err)
+{
+    int size = sh_group_size(t->group);
+    int rank = sh_group_rank(t->group);
+    uint8_t *data = (uint8_t *)t->x;
+    memset(data, 0, len);
+    sh_status status = rank > 0 ? sh_coll_recv(t->group, rank - 1, data, len, err) : SH_OK;
+    for (size_t i = 0; i < len; i++) data[i]++;
+    if (status == SH_OK) status = sh_coll_send(t->group, (rank + 1) % size, data, len, err);
+    if (status == SH_OK && rank == 0) status = sh_coll_recv(t->group, size - 1, data, len, err);
+    for (size_t i = 0; i < len && status == SH_OK; i++)
+        if (data[i] != (rank == 0 ? size : rank + 1))
+            return wrong(t, "send and recv", i, data[i], size, err);
+    return status;
+}
+
+static sh_status run_correctness(test *t, sh_err *err)
+{
+    static const size_t counts[] = {1, 31, 4096, 4097, 100003, 700001};
+    sh_status status = SH_OK;
+    for (size_t i = 0; i < SH_COUNT_OF(counts) - t->opts->quick && status == SH_OK; i++) {
+        for (int codec = SH_CODEC_F32; codec <= SH_CODEC_INT8 && status == SH_OK; codec++)
+            status = check_sum(t, 1, counts[i], (sh_codec)codec, err);
+        if (status == SH_OK) status = check_gather(t, counts[i] / 8 + 1, err);
+        for (int root = 0; root < sh_group_size(t->group) && status == SH_OK; root++)
+            status = check_broadcast(t, root, counts[i], err);
+        if (status == SH_OK) status = check_ring(t, counts[i], err);
+    }
+    return status;
+}
+
+static sh_status run_barrier(test *t, sh_err *err)
+{
+    double seconds[BATCHES];
+    int rounds = t->opts->rounds > 0 ? (int)t->opts->rounds : t->opts->quick ? 50 : 500;
+    for (int b = 0; b < BATCHES; b++) {
+        int64_t start_ns = sh_clock_ns();
+        for (int i = 0; i < rounds; i++) {
+            sh_status status = sh_coll_barrier(t->group, err);
+            if (status != SH_OK) return status;
+        }
+        seconds[b] = (double)(sh_clock_ns() - start_ns) / 1e9 / rounds;
+    }
+    t->report->barrier_seconds = median(seconds, BATCHES);
+    return SH_OK;
+}
+
+static sh_status time_sum(test *t, size_t bytes, int rounds, double *seconds, sh_err *err)
+{
+    sh_status status = sh_coll_barrier(t->group, err);
+    int64_t start_ns = sh_clock_ns();
+    for (int i = 0; i < rounds && status == SH_OK; i++)
+        status = sh_coll_allreduce(t->group, t->x, 1, bytes / 4, t->opts->wire, err);
+    *seconds = (double)(sh_clock_ns() - start_ns) / 1e9 / rounds;
+    return status;
+}
+
+static sh_status time_raw(test *t, size_t bytes, int rounds, bool latency, double *seconds,
+                          sh_err *err)
+{
+    sh_status status = sh_coll_barrier(t->group, err);
+    if (status != SH_OK) return status;
+    return latency ? sh_rawlink_half_trip(&t->raw, sh_group_rank(t->group), t->y, bytes, rounds,
+                                          seconds, err)
+                   : sh_rawlink_both_ways(&t->raw, t->x, t->y, bytes, rounds, seconds, err);
+}
+
+/* Rounds that make a batch long enough to be sure of; rank 0 decides for all. */
+static sh_status choose_rounds(test *t, size_t bytes, int32_t *rounds, sh_err *err)
+{
+    double seconds;
+    sh_status status = time_sum(t, bytes, 3, &seconds, err);
+    if (status != SH_OK) return status;
+    double wanted = (t->opts->quick ? 0.01 : 0.05) / (seconds > 1e-9 ? seconds : 1e-9);
+    *rounds = wanted < 1 ? 1 : wanted > ROUNDS_MAX ? ROUNDS_MAX : (int32_t)wanted;
+    if (t->opts->rounds > 0)
+        *rounds = t->opts->rounds < 1 << 20 ? (int32_t)t->opts->rounds : 1 << 20;
+    return sh_coll_broadcast(t->group, 0, rounds, sizeof(*rounds), err);
+}
+
+static sh_status run_size(test *t, size_t bytes, bool latency, sh_linktest_row *out, sh_err *err)
+{
+    double sum[BATCHES];
+    double raw[BATCHES];
+    int32_t rounds;
+    memset(t->x, 0, bytes);
+    sh_status status = choose_rounds(t, bytes, &rounds, err);
+    for (int b = 0; b < BATCHES && status == SH_OK; b++) {
+        status = time_raw(t, bytes, rounds, latency, &raw[b], err);
+        if (status == SH_OK) status = time_sum(t, bytes, rounds, &sum[b], err);
+    }
+    if (status != SH_OK) return status;
+    *out = (sh_linktest_row){bytes, median(sum, BATCHES), median(raw, BATCHES)};
+    return SH_OK;
+}
+
+static sh_status run_timing(test *t, bool latency, sh_err *err)
+{
+    const size_t *sizes = latency ? t->opts->latency : t->opts->bandwidth;
+    int count = latency ? t->opts->latency_count : t->opts->bandwidth_count;
+    sh_linktest_row *rows = latency ? t->report->latency : t->report->bandwidth;
+    for (int i = 0; i < count; i++) {
+        sh_status status = run_size(t, sizes[i], latency, &rows[i], err);
+        if (status != SH_OK) return status;
+    }
+    *(latency ? &t->report->latency_count : &t->report->bandwidth_count) = count;
+    return SH_OK;
+}
+
+/* The same sequence on all ranks. */
+static uint32_t draw(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33);
+}
+
+static sh_status run_stress(test *t, sh_err *err)
+{
+    uint64_t state = 1;
+    int size = sh_group_size(t->group);
+    for (int64_t i = 0; i < t->opts->stress_rounds; i++) {
+        size_t count = draw(&state) % STRESS_NUMBERS_MAX >> draw(&state) % 18;
+        uint32_t kind = draw(&state) % 8;
+        sh_status status = kind == 0   ? sh_coll_barrier(t->group, err)
+                           : kind == 1 ? check_gather(t, count / 8 + 1, err)
+                           : kind == 2 ? check_broadcast(t, (int)(draw(&state) % (uint32_t)size),
+                                                         count, err)
+                           : kind == 3
+                               ? check_ring(t, count, err)
+                               : check_sum(t, 1, count + 1, (sh_codec)(draw(&state) % 3), err);
+        if (status != SH_OK) return status;
+        t->report->stress_done = i + 1;
+    }
+    return SH_OK;
+}
+
+static size_t room_of(const sh_linktest_opts *opts, int ranks)
+{
+    size_t most = 4 * 1000000 + (size_t)ranks * 100000;
+    for (int i = 0; i < opts->bandwidth_count; i++)
+        if (opts->bandwidth[i] > most) most = opts->bandwidth[i];
+    return most;
+}
+
+static sh_status run_phases(test *t, sh_linktest_phase_fn phase, void *arg, sh_err *err)
+{
+    static const char *const names[] = {"barrier", "correctness", "latency", "bandwidth", "stress"};
+    bool timed = t->opts->stress_rounds == 0;
+    sh_status status = timed ? sh_rawlink_open(t->group, &t->raw, err) : SH_OK;
+    for (size_t i = 0; i < SH_COUNT_OF(names) && status == SH_OK; i++) {
+        if ((i >= 2 && i <= 3 && !timed) || (i == 4 && timed)) continue;
+        if (phase != NULL && sh_group_rank(t->group) == 0) phase(arg, names[i]);
+        switch (i) {
+        case 0: status = run_barrier(t, err); break;
+        case 1: status = run_correctness(t, err); break;
+        case 4: status = run_stress(t, err); break;
+        default: status = run_timing(t, i == 2, err); break;
+        }
+    }
+    return status == SH_OK ? sh_coll_barrier(t->group, err) : status;
+}
+
+sh_status sh_linktest_run(sh_group *group, const sh_linktest_opts *opts, sh_linktest_phase_fn phase,
+                          void *arg, sh_linktest_report *out, sh_err *err)
+{
+    test t = {.group = group, .opts = opts, .report = out, .raw = {-1, -1}};
+    size_t room = room_of(opts, sh_group_size(group));
+    void *memory;
+    memset(out, 0, sizeof(*out));
+    sh_status status = sh_mem_map(2 * room, "numbers to test with", &memory, err);
+    if (status != SH_OK) return status;
+    t.x = memory;
+    t.y = (float *)(void *)((char *)memory + room);
+    status = run_phases(&t, phase, arg, err);
+    sh_rawlink_close(&t.raw);
+    sh_mem_unmap(memory, 2 * room);
+    return status;
+}

@@ -1,0 +1,149 @@
+/* shoal linktest: forms a group, tries and times its links, and says what to think of them. */
+#include "cluster/linktest.h"
+
+#include "base/json.h"
+#include "cmd/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STRESS_ROUNDS = 2000 };
+
+static void show_phase(void *arg, const char *name)
+{
+    const sh_settings *s = arg;
+    if (!s->json) printf("phase %s\n", name);
+    fflush(stdout);
+}
+
+/* Good enough: what one rank's part costs beside the raw socket. */
+static bool is_quick_enough(const sh_linktest_report *r, int ranks)
+{
+    for (int i = 0; i < r->latency_count; i++)
+        if (r->latency[i].bytes == 16384 &&
+            r->latency[i].seconds > 1.5 * (ranks - 1) * r->latency[i].raw_seconds)
+            return false;
+    return true;
+}
+
+static double rate_ratio(const sh_linktest_row *row, int ranks)
+{
+    return sh_linktest_rate(row, ranks) * row->raw_seconds / (double)row->bytes;
+}
+
+static bool is_broad_enough(const sh_linktest_report *r, int ranks)
+{
+    if (r->bandwidth_count == 0) return true;
+    return rate_ratio(&r->bandwidth[r->bandwidth_count - 1], ranks) >= 0.8;
+}
+
+static const char *verdict(const sh_linktest_report *r, int ranks)
+{
+    bool quick = is_quick_enough(r, ranks);
+    bool broad = is_broad_enough(r, ranks);
+    return quick && broad ? "pass"
+           : quick        ? "pass, but long sums stay below 0.8 of the raw sockets"
+           : broad        ? "pass, but short sums take more than 1.5 raw half round trips a peer"
+                          : "pass, but short and long sums are slow beside the raw sockets";
+}
+
+static void print_text(const sh_linktest_report *r, int ranks)
+{
+    printf("barrier %.1f us\n", r->barrier_seconds * 1e6);
+    if (r->stress_done > 0) printf("stress %lld operations right\n", (long long)r->stress_done);
+    if (r->latency_count > 0)
+        printf("%12s %14s %14s %7s\n", "bytes", "all-reduce us", "raw half trip", "ratio");
+    for (int i = 0; i < r->latency_count; i++)
+        printf("%12zu %14.2f %14.2f %7.2f\n", r->latency[i].bytes, r->latency[i].seconds * 1e6,
+               r->latency[i].raw_seconds * 1e6, r->latency[i].seconds / r->latency[i].raw_seconds);
+    if (r->bandwidth_count > 0)
+        printf("%12s %14s %14s %7s\n", "bytes", "sum GB/s", "raw GB/s", "ratio");
+    for (int i = 0; i < r->bandwidth_count; i++)
+        printf("%12zu %14.3f %14.3f %7.2f\n", r->bandwidth[i].bytes,
+               sh_linktest_rate(&r->bandwidth[i], ranks) / 1e9,
+               (double)r->bandwidth[i].bytes / r->bandwidth[i].raw_seconds / 1e9,
+               rate_ratio(&r->bandwidth[i], ranks));
+    printf("verdict: %s\n", verdict(r, ranks));
+}
+
+static void add_row(cJSON *list, const sh_linktest_row *row, int ranks, bool latency)
+{
+    cJSON *item = cJSON_CreateObject();
+    cJSON_AddNumberToObject(item, "bytes", (double)row->bytes);
+    cJSON_AddNumberToObject(item, "allreduce_us", row->seconds * 1e6);
+    if (latency) {
+        cJSON_AddNumberToObject(item, "raw_half_trip_us", row->raw_seconds * 1e6);
+        cJSON_AddNumberToObject(item, "ratio", row->seconds / row->raw_seconds);
+    } else {
+        cJSON_AddNumberToObject(item, "bus_gb_s", sh_linktest_rate(row, ranks) / 1e9);
+        cJSON_AddNumberToObject(item, "raw_gb_s", (double)row->bytes / row->raw_seconds / 1e9);
+        cJSON_AddNumberToObject(item, "ratio", rate_ratio(row, ranks));
+    }
+    cJSON_AddItemToArray(list, item);
+}
+
+static void print_json(sh_group *group, const sh_linktest_report *r)
+{
+    int ranks = sh_group_size(group);
+    cJSON *top = cJSON_CreateObject();
+    cJSON_AddNumberToObject(top, "ranks", ranks);
+    cJSON *paths = cJSON_AddArrayToObject(top, "paths");
+    for (int i = 0; i < ranks; i++)
+        cJSON_AddItemToArray(paths, cJSON_CreateString(sh_group_path(group, i)));
+    cJSON_AddNumberToObject(top, "barrier_us", r->barrier_seconds * 1e6);
+    cJSON_AddTrueToObject(top, "correct");
+    cJSON *latency = cJSON_AddArrayToObject(top, "latency");
+    for (int i = 0; i < r->latency_count; i++) add_row(latency, &r->latency[i], ranks, true);
+    cJSON *bandwidth = cJSON_AddArrayToObject(top, "bandwidth");
+    for (int i = 0; i < r->bandwidth_count; i++) add_row(bandwidth, &r->bandwidth[i], ranks, false);
+    if (r->stress_done > 0)
+        cJSON_AddNumberToObject(top, "stress_operations", (double)r->stress_done);
+    cJSON_AddStringToObject(top, "verdict", verdict(r, ranks));
+    char *text = cJSON_Print(top);
+    puts(text);
+    cJSON_free(text);
+    cJSON_Delete(top);
+}
+
+static void print_group(sh_group *group)
+{
+    printf("%d ranks; paths from rank 0:", sh_group_size(group));
+    for (int r = 0; r < sh_group_size(group); r++) printf(" %s", sh_group_path(group, r));
+    printf("\n");
+}
+
+static sh_status run(const sh_command_args *args, sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    sh_linktest_opts opts;
+    sh_linktest_report report;
+    sh_ranks ranks;
+    sh_group *group = NULL;
+    sh_linktest_opts_init(&opts, s->quick);
+    sh_status status = sh_ranks_init(&ranks, args, err);
+    if (status == SH_OK && s->sizes != NULL) status = sh_linktest_parse_sizes(&opts, s->sizes, err);
+    if (status == SH_OK && ranks.opts.mesh.size < 2)
+        status = sh_err_set(err, SH_ERR_INPUT,
+                            "linktest needs two ranks or more: --ranks N, or --hostfile");
+    if (status != SH_OK) return status;
+    opts.wire = ranks.wire;
+    opts.rounds = s->stress ? 0 : s->link_rounds;
+    if (s->stress) opts.stress_rounds = s->link_rounds > 0 ? s->link_rounds : STRESS_ROUNDS;
+    status = sh_group_open(&ranks.opts, &group, err);
+    if (status != SH_OK) return status;
+    bool shows = sh_group_rank(group) == 0;
+    if (shows && !s->json) print_group(group);
+    status = sh_linktest_run(group, &opts, show_phase, (void *)(uintptr_t)s, &report, err);
+    if (status == SH_OK && shows && s->json) print_json(group, &report);
+    if (status == SH_OK && shows && !s->json) print_text(&report, sh_group_size(group));
+    sh_group_close(group);
+    return status;
+}
+
+int sh_cmd_linktest(const sh_command_args *args)
+{
+    sh_err err;
+    if (sh_ranks_must_spawn(args)) return sh_ranks_spawn(args);
+    return run(args, &err) == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+}

@@ -1,0 +1,33 @@
+/* ranks.h - what the commands that run as ranks share: from settings to a group.
+ *
+ *   --ranks N                                  starts N ranks here: sh_ranks_spawn
+ *   --hostfile F --rank R                      is one of them
+ *   --ranks N --rank R --coordinator H:P       likewise, without a file
+ *   nothing                                    a group of one
+ *
+ * Threads: the main thread. */
+#ifndef SH_CMD_RANKS_H
+#define SH_CMD_RANKS_H
+
+#include "cluster/hostfile.h"
+#include "cmd/command.h"
+#include "coll/coll.h"
+
+/* A group's options and the texts that they point to. */
+typedef struct {
+    sh_group_opts opts;
+    sh_codec wire;
+    sh_addr_list listen;
+    char coordinator[SH_ADDR_HOST_MAX + 8];
+} sh_ranks;
+
+/* Whether this process must start the ranks in place of being one. */
+bool sh_ranks_must_spawn(const sh_command_args *args);
+
+/* Starts them, waits for them, and returns the exit code. */
+int sh_ranks_spawn(const sh_command_args *args);
+
+/* Errors name the setting. The log shows the rank from here on. */
+SH_MUST_CHECK sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *err);
+
+#endif

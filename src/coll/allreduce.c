@@ -1,0 +1,279 @@
+/* The sum over all ranks, always folded in the order of ranks.
+ *
+ * Short vectors: every rank sends its whole vector to every other and folds for itself; one hop.
+ *
+ * Long vectors: every rank owns a chunk. It gets the others' parts of its chunk, folds them, and
+ * sends the sum back. Chunks are cut into pieces, so that parts of later pieces travel while
+ * earlier pieces are folded and sums go out: each pair exchanges, in each direction,
+ *
+ *   part 0, part 1, part 2, sum 0, part 3, sum 1, ... sum K-1        (LAG = 2)
+ *
+ * A part always can be sent. A sum can be sent once folded, for which all ranks' parts of that
+ * piece must have come. The rank that has folded least can always go on, since what it misses
+ * stands behind sums that others have already folded: nobody waits in a circle. */
+#include "coll/coll.h"
+
+#include "coll/core.h"
+#include "coll/flow.h"
+
+#include <string.h>
+
+enum {
+    SHORT_MAX = 128 * 1024, /* bytes that a rank sends in all, up to which one hop is faster */
+    SLOTS = 4,              /* pieces of which parts may be there at once */
+    LAG = 2,
+    PIECE_MAX = 256 * 1024,
+    ALIGN = 4096,
+};
+
+typedef struct {
+    sh_layout layout;
+    float *x;
+    int rank;
+    int size;
+} vector;
+
+static uint32_t kind_of(const vector *v)
+{
+    return SH_OP_ALLREDUCE | (uint32_t)v->layout.codec << 8;
+}
+
+static bool is_plain(const vector *v)
+{
+    return v->layout.codec == SH_CODEC_F32;
+}
+
+/* Rounds blocks of x to what the wire can carry, through `wire`, which then holds them. */
+static void round_blocks(const vector *v, size_t first, size_t end, void *wire)
+{
+    float *at = v->x + sh_layout_number_at(&v->layout, first);
+    sh_codec_encode(wire, &v->layout, first, end, at);
+    sh_codec_decode(at, &v->layout, first, end, wire);
+}
+
+typedef struct {
+    vector v;
+    uint8_t *part[SH_RANKS_MAX]; /* of each rank, in wire form */
+    size_t len;
+    bool begun[SH_RANKS_MAX][2];
+} one_hop;
+
+static sh_next one_hop_next(void *algo, int peer, sh_dir dir, struct iovec *body)
+{
+    one_hop *a = algo;
+    if (a->begun[peer][dir]) return SH_NEXT_END;
+    a->begun[peer][dir] = true;
+    *body = (struct iovec){a->part[dir == SH_DIR_OUT ? a->v.rank : peer], a->len};
+    return SH_NEXT_READY;
+}
+
+static sh_status reduce_short(sh_group *group, const vector *v, sh_err *err)
+{
+    static const sh_algo_ops ops = {.next = one_hop_next};
+    one_hop a;
+    size_t blocks = sh_layout_blocks(&v->layout);
+    uint8_t *room = sh_flow_staging(group);
+    a.v = *v;
+    a.len = sh_layout_byte_at(&v->layout, blocks);
+    memset(a.begun, 0, (size_t)v->size * sizeof(a.begun[0]));
+    size_t stride = (a.len + ALIGN - 1) / ALIGN * ALIGN;
+    for (int r = 0; r < v->size; r++) a.part[r] = room + (size_t)r * stride;
+    if (is_plain(v))
+        a.part[v->rank] = (uint8_t *)v->x;
+    else
+        sh_codec_encode(a.part[v->rank], &v->layout, 0, blocks, v->x);
+
+    sh_flow_opts opts = {.kind = kind_of(v), .size = a.len, .deadline = sh_flow_deadline(group)};
+    sh_status status = sh_flow_run(group, &opts, &ops, &a, err);
+    if (status != SH_OK) return status;
+    sh_codec_fold(v->x, &v->layout, 0, blocks, (const void *const *)a.part, v->size);
+    if (!is_plain(v)) round_blocks(v, 0, blocks, a.part[v->rank]);
+    return SH_OK;
+}
+
+typedef struct {
+    vector v;
+    size_t pieces;                 /* of a chunk; the same for all */
+    size_t piece_blocks;           /* of a piece, but at the end of a chunk */
+    size_t piece_len;              /* bytes of the longest piece */
+    size_t folded;                 /* pieces of the own chunk */
+    size_t step[SH_RANKS_MAX][2];  /* messages that are through, for each peer and direction */
+    size_t parts_in[SH_RANKS_MAX]; /* parts that have come */
+    size_t sums_out[SH_RANKS_MAX];
+    uint8_t *slot;   /* [SLOTS][size] parts in wire form, the own one too unless f32 */
+    uint8_t *sum;    /* [SLOTS] sums in wire form, unless f32 */
+    uint8_t *bounce; /* [size][2] what is under way in another form than x has, unless f32 */
+} chunked;
+
+typedef struct {
+    bool is_sum;
+    size_t piece;
+} move;
+
+/* What message `step` of a direction carries; see the top of this file. */
+static move move_at(const chunked *a, size_t step)
+{
+    size_t lag = a->pieces < LAG + 1 ? a->pieces : LAG + 1;
+    size_t both = a->pieces - lag; /* part-sum pairs that follow the first parts */
+    if (step < lag) return (move){false, step};
+    step -= lag;
+    if (step >= 2 * both) return (move){true, step - both};
+    return step % 2 == 0 ? (move){true, step / 2} : (move){false, lag + step / 2};
+}
+
+typedef struct {
+    size_t first;
+    size_t end;
+} span;
+
+static span piece_of(const chunked *a, int owner, size_t piece)
+{
+    size_t blocks = sh_layout_blocks(&a->v.layout);
+    size_t size = (size_t)a->v.size;
+    size_t base = blocks / size;
+    size_t extra = blocks % size;
+    size_t o = (size_t)owner;
+    size_t start = base * o + (o < extra ? o : extra);
+    size_t stop = start + base + (o < extra);
+    size_t first = start + piece * a->piece_blocks;
+    size_t end = first + a->piece_blocks;
+    return (span){first < stop ? first : stop, end < stop ? end : stop};
+}
+
+static float *numbers_of(const chunked *a, span s)
+{
+    return a->v.x + sh_layout_number_at(&a->v.layout, s.first);
+}
+
+static size_t len_of(const chunked *a, span s)
+{
+    return sh_layout_byte_at(&a->v.layout, s.end) - sh_layout_byte_at(&a->v.layout, s.first);
+}
+
+static uint8_t *slot_of(const chunked *a, size_t piece, int rank)
+{
+    return a->slot + (piece % SLOTS * (size_t)a->v.size + (size_t)rank) * a->piece_len;
+}
+
+static uint8_t *bounce_of(const chunked *a, int peer, sh_dir dir)
+{
+    return a->bounce + ((size_t)peer * 2 + (size_t)dir) * a->piece_len;
+}
+
+static sh_next next_out(chunked *a, int peer, move m, struct iovec *body)
+{
+    span s = piece_of(a, m.is_sum ? a->v.rank : peer, m.piece);
+    if (m.is_sum && m.piece >= a->folded) return SH_NEXT_LATER;
+    void *from = numbers_of(a, s);
+    if (!is_plain(&a->v) && m.is_sum) from = a->sum + m.piece % SLOTS * a->piece_len;
+    if (!is_plain(&a->v) && !m.is_sum) {
+        uint8_t *wire = bounce_of(a, peer, SH_DIR_OUT);
+        sh_codec_encode(wire, &a->v.layout, s.first, s.end, from);
+        from = wire;
+    }
+    *body = (struct iovec){from, len_of(a, s)};
+    return SH_NEXT_READY;
+}
+
+static sh_next next_in(chunked *a, int peer, move m, struct iovec *body)
+{
+    span s = piece_of(a, m.is_sum ? peer : a->v.rank, m.piece);
+    if (!m.is_sum && m.piece >= a->folded + SLOTS) return SH_NEXT_LATER;
+    void *to = !m.is_sum         ? slot_of(a, m.piece, peer)
+               : is_plain(&a->v) ? (void *)numbers_of(a, s)
+                                 : bounce_of(a, peer, SH_DIR_IN);
+    *body = (struct iovec){to, len_of(a, s)};
+    return SH_NEXT_READY;
+}
+
+static sh_next chunked_next(void *algo, int peer, sh_dir dir, struct iovec *body)
+{
+    chunked *a = algo;
+    if (a->step[peer][dir] == 2 * a->pieces) return SH_NEXT_END;
+    move m = move_at(a, a->step[peer][dir]);
+    return dir == SH_DIR_OUT ? next_out(a, peer, m, body) : next_in(a, peer, m, body);
+}
+
+/* All parts of the next piece are there, and the slot of its sum is no longer needed. */
+static bool may_fold(const chunked *a)
+{
+    if (a->folded == a->pieces) return false;
+    for (int r = 0; r < a->v.size; r++) {
+        if (r == a->v.rank) continue;
+        if (a->parts_in[r] <= a->folded || a->sums_out[r] + SLOTS <= a->folded) return false;
+    }
+    return true;
+}
+
+static void fold_piece(chunked *a)
+{
+    const void *parts[SH_RANKS_MAX];
+    span s = piece_of(a, a->v.rank, a->folded);
+    float *x = numbers_of(a, s);
+    for (int r = 0; r < a->v.size; r++) parts[r] = slot_of(a, a->folded, r);
+    if (is_plain(&a->v))
+        parts[a->v.rank] = x;
+    else
+        sh_codec_encode(slot_of(a, a->folded, a->v.rank), &a->v.layout, s.first, s.end, x);
+    sh_codec_fold(x, &a->v.layout, s.first, s.end, parts, a->v.size);
+    if (!is_plain(&a->v))
+        round_blocks(&a->v, s.first, s.end, a->sum + a->folded % SLOTS * a->piece_len);
+    a->folded++;
+}
+
+static void chunked_done(void *algo, int peer, sh_dir dir)
+{
+    chunked *a = algo;
+    move m = move_at(a, a->step[peer][dir]++);
+    if (dir == SH_DIR_OUT) {
+        a->sums_out[peer] += m.is_sum;
+    } else if (!m.is_sum) {
+        a->parts_in[peer]++;
+    } else if (!is_plain(&a->v)) {
+        span s = piece_of(a, peer, m.piece);
+        sh_codec_decode(numbers_of(a, s), &a->v.layout, s.first, s.end,
+                        bounce_of(a, peer, SH_DIR_IN));
+    }
+    while (may_fold(a)) fold_piece(a);
+}
+
+/* The longest piece that the staging has room for in all its slots. */
+static size_t piece_len_max(int size)
+{
+    size_t places = (size_t)size * (SLOTS + 2) + SLOTS;
+    size_t len = SH_STAGING_LEN / places / ALIGN * ALIGN;
+    return len < PIECE_MAX ? len : PIECE_MAX;
+}
+
+static sh_status reduce_long(sh_group *group, const vector *v, sh_err *err)
+{
+    static const sh_algo_ops ops = {.next = chunked_next, .done = chunked_done};
+    chunked a;
+    memset(&a, 0, sizeof(a));
+    a.v = *v;
+    a.piece_len = piece_len_max(v->size);
+    sh_layout one_block = sh_layout_of(v->layout.codec, 1, SH_CODEC_BLOCK);
+    a.piece_blocks = a.piece_len / one_block.row_bytes;
+    size_t blocks = sh_layout_blocks(&v->layout);
+    size_t chunk = blocks / (size_t)v->size + (blocks % (size_t)v->size != 0);
+    a.pieces = (chunk + a.piece_blocks - 1) / a.piece_blocks;
+    a.slot = sh_flow_staging(group);
+    a.sum = a.slot + SLOTS * (size_t)v->size * a.piece_len;
+    a.bounce = a.sum + SLOTS * a.piece_len;
+
+    sh_flow_opts opts = {.kind = kind_of(v),
+                         .size = sh_layout_byte_at(&v->layout, blocks),
+                         .deadline = sh_flow_deadline(group)};
+    return sh_flow_run(group, &opts, &ops, &a, err);
+}
+
+sh_status sh_coll_allreduce(sh_group *group, float *x, size_t rows, size_t cols, sh_codec codec,
+                            sh_err *err)
+{
+    vector v = {sh_layout_of(codec, rows, cols), x, group->rank, group->size};
+    size_t blocks = sh_layout_blocks(&v.layout);
+    size_t len = sh_layout_byte_at(&v.layout, blocks);
+    if (group->size == 1) return SH_OK;
+    if (len * (size_t)(group->size - 1) <= SHORT_MAX) return reduce_short(group, &v, err);
+    return reduce_long(group, &v, err);
+}

@@ -1,0 +1,235 @@
+/* The operations that move bytes as they are. Each is a small algorithm for coll/flow.h: what goes
+ * to whom. allreduce.c has the one that also computes. */
+#include "coll/coll.h"
+
+#include "coll/core.h"
+#include "coll/flow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One message at most in each direction of each peer. */
+typedef struct {
+    struct iovec part[2]; /* by direction */
+    bool used[2];
+} exchange_pair;
+
+typedef struct {
+    exchange_pair pair[SH_RANKS_MAX];
+} exchange;
+
+static void exchange_add(exchange *ex, int peer, sh_dir dir, const void *data, size_t len)
+{
+    ex->pair[peer].part[dir] = (struct iovec){(void *)(uintptr_t)data, len};
+    ex->pair[peer].used[dir] = true;
+}
+
+static sh_next exchange_next(void *algo, int peer, sh_dir dir, struct iovec *body)
+{
+    exchange_pair *pair = &((exchange *)algo)->pair[peer];
+    if (!pair->used[dir]) return SH_NEXT_END;
+    pair->used[dir] = false;
+    *body = pair->part[dir];
+    return SH_NEXT_READY;
+}
+
+static const sh_algo_ops EXCHANGE_OPS = {.next = exchange_next};
+
+static void exchange_init(exchange *ex, const sh_group *group)
+{
+    memset(ex->pair, 0, (size_t)group->size * sizeof(ex->pair[0]));
+}
+
+static sh_status exchange_run(sh_group *group, sh_flow_opts opts, exchange *ex, sh_err *err)
+{
+    opts.deadline = sh_flow_deadline(group);
+    return sh_flow_run(group, &opts, &EXCHANGE_OPS, ex, err);
+}
+
+sh_status sh_coll_barrier(sh_group *group, sh_err *err)
+{
+    exchange ex;
+    exchange_init(&ex, group);
+    for (int peer = 0; peer < group->size; peer++) {
+        exchange_add(&ex, peer, SH_DIR_OUT, NULL, 0);
+        exchange_add(&ex, peer, SH_DIR_IN, NULL, 0);
+    }
+    return exchange_run(group, (sh_flow_opts){.kind = SH_OP_BARRIER}, &ex, err);
+}
+
+/* Shared by all-gather and gather: a rank that collects has a place for every block. */
+static sh_status gather(sh_group *group, int root, const void *mine, const size_t *lens, void *all,
+                        sh_err *err)
+{
+    exchange ex;
+    uint64_t sizes[SH_RANKS_MAX];
+    size_t at = 0;
+    exchange_init(&ex, group);
+    for (int peer = 0; peer < group->size; at += lens[peer++]) {
+        sizes[peer] = lens[peer];
+        if (peer == group->rank) {
+            if (all != NULL && lens[peer] > 0) memmove((char *)all + at, mine, lens[peer]);
+            continue;
+        }
+        if (root < 0 || root == peer) exchange_add(&ex, peer, SH_DIR_OUT, mine, lens[group->rank]);
+        if (root < 0 || root == group->rank)
+            exchange_add(&ex, peer, SH_DIR_IN, (char *)all + at, lens[peer]);
+    }
+    sh_flow_opts opts = {.kind = root < 0 ? SH_OP_ALLGATHER : SH_OP_GATHER,
+                         .size = lens[group->rank],
+                         .sizes = sizes};
+    return exchange_run(group, opts, &ex, err);
+}
+
+sh_status sh_coll_allgather(sh_group *group, const void *mine, const size_t *lens, void *all,
+                            sh_err *err)
+{
+    return gather(group, -1, mine, lens, all, err);
+}
+
+sh_status sh_coll_gather(sh_group *group, int root, const void *mine, const size_t *lens, void *all,
+                         sh_err *err)
+{
+    SH_ASSERT(root >= 0 && root < group->size);
+    return gather(group, root, mine, lens, group->rank == root ? all : NULL, err);
+}
+
+/* A long broadcast goes along a chain of all ranks in pieces, so that nobody sends it more than
+ * once. */
+enum { CHAIN_MIN = 256 * 1024, CHAIN_PIECE = 128 * 1024 };
+
+typedef struct {
+    char *data;
+    size_t len;
+    int from; /* -1: this is the root */
+    int to;   /* -1: this is the end */
+    size_t sent;
+    size_t received;
+} chain;
+
+static size_t piece_at(const chain *c, size_t at)
+{
+    return c->len - at < CHAIN_PIECE ? c->len - at : CHAIN_PIECE;
+}
+
+static sh_next chain_next(void *algo, int peer, sh_dir dir, struct iovec *body)
+{
+    chain *c = algo;
+    size_t at = dir == SH_DIR_OUT ? c->sent : c->received;
+    if (peer != (dir == SH_DIR_OUT ? c->to : c->from) || at == c->len) return SH_NEXT_END;
+    if (dir == SH_DIR_OUT && c->received < at + piece_at(c, at)) return SH_NEXT_LATER;
+    *body = (struct iovec){c->data + at, piece_at(c, at)};
+    return SH_NEXT_READY;
+}
+
+static void chain_done(void *algo, int peer, sh_dir dir)
+{
+    chain *c = algo;
+    (void)peer;
+    size_t *at = dir == SH_DIR_OUT ? &c->sent : &c->received;
+    *at += piece_at(c, *at);
+}
+
+static sh_status broadcast_chain(sh_group *group, int root, void *data, size_t len, sh_err *err)
+{
+    static const sh_algo_ops ops = {.next = chain_next, .done = chain_done};
+    int place = (group->rank - root + group->size) % group->size;
+    chain c = {.data = data, .len = len, .from = -1, .to = -1};
+    if (place > 0) c.from = (group->rank - 1 + group->size) % group->size;
+    if (place < group->size - 1) c.to = (group->rank + 1) % group->size;
+    if (place == 0) c.received = len;
+    sh_flow_opts opts = {.kind = SH_OP_BROADCAST, .size = len, .deadline = sh_flow_deadline(group)};
+    return sh_flow_run(group, &opts, &ops, &c, err);
+}
+
+sh_status sh_coll_broadcast(sh_group *group, int root, void *data, size_t len, sh_err *err)
+{
+    SH_ASSERT(root >= 0 && root < group->size);
+    if (group->size > 2 && len >= CHAIN_MIN) return broadcast_chain(group, root, data, len, err);
+    exchange ex;
+    exchange_init(&ex, group);
+    for (int peer = 0; peer < group->size; peer++)
+        if (group->rank == root) exchange_add(&ex, peer, SH_DIR_OUT, data, len);
+    if (group->rank != root) exchange_add(&ex, root, SH_DIR_IN, data, len);
+    return exchange_run(group, (sh_flow_opts){.kind = SH_OP_BROADCAST, .size = len}, &ex, err);
+}
+
+/* The length comes in the head. A short plan is one message; of a long one the head goes alone,
+ * since the ends of a port must agree on the cut of long messages. */
+enum { PLAN_SHORT = 32 * 1024 };
+
+typedef struct {
+    int root;
+    bool leads;
+    sh_buf *buf;
+    size_t max_len;
+    uint64_t size;
+    uint8_t step[SH_RANKS_MAX]; /* messages that are through, for each peer */
+} plan;
+
+static sh_next plan_next(void *algo, int peer, sh_dir dir, struct iovec *body)
+{
+    plan *p = algo;
+    if (p->leads != (dir == SH_DIR_OUT) || (!p->leads && peer != p->root)) return SH_NEXT_END;
+    bool whole = p->leads && p->size <= PLAN_SHORT;
+    bool has_body = p->step[peer] == 1 || whole;
+    if (p->step[peer] > 1 || (p->step[peer] == 1 && (whole || p->size == 0))) return SH_NEXT_END;
+    if (has_body) *body = (struct iovec){p->buf->ptr, p->size};
+    return SH_NEXT_READY;
+}
+
+static void plan_done(void *algo, int peer, sh_dir dir)
+{
+    plan *p = algo;
+    (void)dir;
+    p->step[peer]++;
+}
+
+static bool plan_take_size(void *algo, int peer, uint64_t size)
+{
+    plan *p = algo;
+    (void)peer;
+    if (size > p->max_len) return false;
+    p->size = size;
+    sh_buf_clear(p->buf);
+    sh_buf_reserve(p->buf, (size_t)size + 1);
+    p->buf->len = (size_t)size; /* what is not received is an error, and nobody looks then */
+    p->buf->ptr[size] = '\0';
+    return true;
+}
+
+sh_status sh_coll_broadcast_buf(sh_group *group, int root, sh_buf *buf, size_t max_len,
+                                sh_deadline deadline, sh_err *err)
+{
+    static const sh_algo_ops ops = {plan_next, plan_done, plan_take_size};
+    SH_ASSERT(root >= 0 && root < group->size);
+    plan p = {.root = root, .leads = group->rank == root, .buf = buf, .max_len = max_len};
+    if (p.leads) p.size = buf->len;
+    SH_ASSERT(p.size <= max_len);
+    sh_flow_opts opts = {.kind = SH_OP_PLAN, .size = p.size, .deadline = deadline};
+    return sh_flow_run(group, &opts, &ops, &p, err);
+}
+
+static sh_status transfer(sh_group *group, int peer, sh_dir dir, const void *data, size_t len,
+                          sh_err *err)
+{
+    exchange ex;
+    SH_ASSERT(peer >= 0 && peer < group->size && peer != group->rank);
+    exchange_init(&ex, group);
+    exchange_add(&ex, peer, dir, data, len);
+    sh_status status = exchange_run(group, (sh_flow_opts){.kind = SH_OP_SEND, .size = len}, &ex,
+                                    err);
+    int rank = group->member[peer];
+    if (status == SH_OK) (dir == SH_DIR_OUT ? group->core->sent : group->core->received)[rank]++;
+    return status;
+}
+
+sh_status sh_coll_send(sh_group *group, int to, const void *data, size_t len, sh_err *err)
+{
+    return transfer(group, to, SH_DIR_OUT, data, len, err);
+}
+
+sh_status sh_coll_recv(sh_group *group, int from, void *data, size_t len, sh_err *err)
+{
+    return transfer(group, from, SH_DIR_IN, data, len, err);
+}

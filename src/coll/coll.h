@@ -1,0 +1,48 @@
+/* coll.h - what ranks of a group do together.
+ *
+ * All ranks of the group call the same operation with the same sizes; sh_coll_send and sh_coll_recv
+ * concern two. A call returns when this rank's part is through and its memory is free to use. On an
+ * error the group has failed (see coll/group.h) and the contents of the outputs are not defined.
+ *
+ * Threads: the owner of the group. */
+#ifndef SH_COLL_COLL_H
+#define SH_COLL_COLL_H
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "coll/codec.h"
+#include "coll/group.h"
+
+/* x [rows, cols] becomes the sum over all ranks, added in the order of ranks at every size: the
+ * same bits on all ranks, however long the vector is. With bf16 or int8 every rank's part is
+ * rounded before it is added, this rank's own too, and the sum is rounded once more. */
+SH_MUST_CHECK sh_status sh_coll_allreduce(sh_group *group, float *x, size_t rows, size_t cols,
+                                          sh_codec codec, sh_err *err);
+
+/* all = the blocks of all ranks, in order; lens[r] is the length of rank r's. `mine` may be the
+ * place of this rank's block in `all`. */
+SH_MUST_CHECK sh_status sh_coll_allgather(sh_group *group, const void *mine, const size_t *lens,
+                                          void *all, sh_err *err);
+
+/* The same on rank `root` alone; others pass NULL for all. */
+SH_MUST_CHECK sh_status sh_coll_gather(sh_group *group, int root, const void *mine,
+                                       const size_t *lens, void *all, sh_err *err);
+
+/* data of rank `root` becomes everybody's. */
+SH_MUST_CHECK sh_status sh_coll_broadcast(sh_group *group, int root, void *data, size_t len,
+                                          sh_err *err);
+
+/* The same where only the root knows the length: others get buf filled, max_len bytes at most, and
+ * may wait for it as long as they like, since they may have to wait for work. */
+SH_MUST_CHECK sh_status sh_coll_broadcast_buf(sh_group *group, int root, sh_buf *buf,
+                                              size_t max_len, sh_deadline deadline, sh_err *err);
+
+/* Returns when all ranks have come here. */
+SH_MUST_CHECK sh_status sh_coll_barrier(sh_group *group, sh_err *err);
+
+SH_MUST_CHECK sh_status sh_coll_send(sh_group *group, int to, const void *data, size_t len,
+                                     sh_err *err);
+SH_MUST_CHECK sh_status sh_coll_recv(sh_group *group, int from, void *data, size_t len,
+                                     sh_err *err);
+
+#endif

@@ -1,0 +1,31 @@
+/* core.h - the insides of a group, for group.c and flow.c.
+ *
+ * Threads: the owner of the group. */
+#ifndef SH_COLL_CORE_H
+#define SH_COLL_CORE_H
+
+#include "coll/group.h"
+
+/* What a group and its parts share. */
+typedef struct {
+    sh_mesh *mesh;
+    sh_watch *watch; /* NULL in a group of one */
+    int op_ms;
+    int64_t spin_ns;
+    uint64_t finished;           /* operations, for the beats */
+    uint64_t sent[SH_RANKS_MAX]; /* point to point, by rank of the whole */
+    uint64_t received[SH_RANKS_MAX];
+    void *staging;
+} sh_core;
+
+struct sh_group {
+    sh_core *core;
+    bool whole; /* owns the core */
+    uint64_t id;
+    uint64_t seq; /* of the next operation of all members */
+    int rank;
+    int size;
+    int member[SH_RANKS_MAX]; /* ranks of the whole */
+};
+
+#endif

@@ -1,0 +1,302 @@
+#include "coll/flow.h"
+
+#include "base/buf.h"
+#include "coll/core.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <string.h>
+
+enum {
+    VERDICT_MS = 250, /* how long a broken data link waits for the watch to know why */
+    NAP_MS = 1000,
+};
+
+typedef enum { LANE_IDLE, LANE_ACTIVE, LANE_END } lane_state;
+
+typedef struct {
+    lane_state state;
+    bool begun; /* the head is through */
+    sh_msg msg;
+    uint8_t head[SH_OP_HEAD_LEN];
+} lane;
+
+typedef struct {
+    sh_group *group;
+    const sh_flow_opts *opts;
+    const sh_algo_ops *ops;
+    void *algo;
+    uint64_t seq;
+    int open;        /* lanes that have not ended */
+    int64_t idle_ns; /* since when nothing moves; 0: something did */
+    lane lane[SH_RANKS_MAX][2];
+} flow;
+
+static const char *kind_name(uint32_t kind)
+{
+    static const char *const names[] = {"?",      "barrier",   "all-reduce", "all-gather",
+                                        "gather", "broadcast", "plan",       "message"};
+    kind &= 0xff;
+    return names[kind < SH_COUNT_OF(names) ? kind : 0];
+}
+
+static sh_port *port_of(const sh_group *group, int peer)
+{
+    return group->core->mesh->peer[group->member[peer]].port;
+}
+
+/* Numbers point-to-point messages for each pair, since only two ranks see them. */
+static uint64_t seq_of(const flow *f, int peer, sh_dir dir)
+{
+    const sh_core *core = f->group->core;
+    if (f->opts->kind != SH_OP_SEND) return f->seq;
+    int rank = f->group->member[peer];
+    return dir == SH_DIR_OUT ? core->sent[rank] : core->received[rank];
+}
+
+/* Ends the group, unless it has ended for another reason; that reason becomes the error. */
+static sh_status end_group(const flow *f, int peer, const sh_err *why, sh_err *err)
+{
+    sh_watch *watch = f->group->core->watch;
+    sh_watch_fail(watch, peer < 0 ? -1 : f->group->member[peer], why->text);
+    sh_watch_error(watch, err);
+    return err->status;
+}
+
+static const char *name_of(const flow *f, int peer)
+{
+    return f->group->core->mesh->peer[f->group->member[peer]].name;
+}
+
+/* A data link ends when its process does, and then the watch is about to know more: perhaps that
+ * rank only left because of another. */
+static sh_status lost_peer(const flow *f, int peer, sh_err *err)
+{
+    struct pollfd p = {.fd = sh_watch_fd(f->group->core->watch), .events = POLLIN};
+    poll(&p, 1, VERDICT_MS);
+    sh_err why = *err;
+    sh_err_prefix(&why, "rank %d at %s was lost in %s %" PRIu64, f->group->member[peer],
+                  name_of(f, peer), kind_name(f->opts->kind), f->seq);
+    return end_group(f, peer, &why, err);
+}
+
+static sh_status check_head(flow *f, int peer, const lane *l, sh_err *err)
+{
+    sh_op_head got;
+    sh_err why;
+    uint64_t seq = seq_of(f, peer, SH_DIR_IN);
+    uint64_t size = f->opts->sizes != NULL ? f->opts->sizes[peer] : f->opts->size;
+    if (sh_op_head_unpack(l->head, &got, &why) != SH_OK) {
+        sh_err_prefix(&why, "rank %d at %s", f->group->member[peer], name_of(f, peer));
+        return end_group(f, peer, &why, err);
+    }
+    bool same = got.kind == f->opts->kind && got.group == f->group->id && got.seq == seq;
+    if (same && f->ops->take_size != NULL) {
+        if (f->ops->take_size(f->algo, peer, got.size)) return SH_OK;
+    } else if (same && got.size == size) {
+        return SH_OK;
+    }
+    sh_err_set(&why, SH_ERR_GROUP,
+               "rank %d at %s sent %s %" PRIu64 " of %" PRIu64
+               " bytes where rank %d is at %s %" PRIu64 " of %" PRIu64
+               " bytes%s: the ranks do not run the same operations",
+               f->group->member[peer], name_of(f, peer), kind_name(got.kind), got.seq, got.size,
+               f->group->core->mesh->rank, kind_name(f->opts->kind), seq, size,
+               got.group == f->group->id ? "" : " in another group");
+    return end_group(f, peer, &why, err);
+}
+
+static sh_status lane_finish(flow *f, int peer, sh_dir dir, lane *l, sh_err *err)
+{
+    l->state = LANE_IDLE;
+    if (!l->begun) {
+        if (dir == SH_DIR_IN) {
+            sh_status status = check_head(f, peer, l, err);
+            if (status != SH_OK) return status;
+        }
+        l->begun = true;
+    }
+    if (f->ops->done != NULL) f->ops->done(f->algo, peer, dir);
+    return SH_OK;
+}
+
+/* Asks for the next message of a lane that has none; false: none now. */
+static bool lane_load(flow *f, int peer, sh_dir dir, lane *l)
+{
+    struct iovec body = {NULL, 0};
+    switch (f->ops->next(f->algo, peer, dir, &body)) {
+    case SH_NEXT_LATER: return false;
+    case SH_NEXT_END:
+        l->state = LANE_END;
+        f->open--;
+        return false;
+    case SH_NEXT_READY: break;
+    }
+    l->msg = sh_msg_in(l->head, l->begun ? 0 : SH_OP_HEAD_LEN, body.iov_base, body.iov_len);
+    l->state = LANE_ACTIVE;
+    return true;
+}
+
+/* Moves one lane as far as its present message goes. */
+static sh_status lane_step(flow *f, int peer, sh_dir dir, bool *moved, sh_err *err)
+{
+    lane *l = &f->lane[peer][dir];
+    if (l->state == LANE_END) return SH_OK;
+    if (l->state == LANE_IDLE && !lane_load(f, peer, dir, l)) {
+        if (l->state == LANE_END) *moved = true;
+        return SH_OK;
+    }
+    sh_port *port = port_of(f->group, peer);
+    size_t before = l->msg.done;
+    sh_status status = dir == SH_DIR_OUT ? port->ops->send(port, &l->msg, err)
+                                         : port->ops->recv(port, &l->msg, err);
+    if (l->msg.done != before || status == SH_OK) *moved = true;
+    if (status == SH_OK) return lane_finish(f, peer, dir, l, err);
+    return status == SH_AGAIN ? SH_OK : lost_peer(f, peer, err);
+}
+
+static sh_status timed_out(const flow *f, sh_err *err)
+{
+    const sh_group *group = f->group;
+    sh_buf who = {0};
+    int first = -1;
+    for (int peer = 0; peer < group->size; peer++) {
+        if (peer == group->rank || (f->lane[peer][SH_DIR_OUT].state != LANE_ACTIVE &&
+                                    f->lane[peer][SH_DIR_IN].state != LANE_ACTIVE))
+            continue;
+        int rank = group->member[peer];
+        if (first < 0) first = peer;
+        sh_buf_addf(&who, "%s%d (which finished %" PRIu64 " operations)", who.len > 0 ? ", " : "",
+                    rank, sh_watch_peer_progress(group->core->watch, rank));
+    }
+    sh_err why;
+    sh_err_set(&why, SH_ERR_GROUP,
+               "%s %" PRIu64 " of %" PRIu64
+               " bytes was not through in time on rank %d (which finished "
+               "%" PRIu64 "): waiting for rank %s",
+               kind_name(f->opts->kind), f->seq, f->opts->size, group->core->mesh->rank,
+               group->core->finished, who.len > 0 ? who.ptr : "?");
+    sh_buf_reset(&who);
+    return end_group(f, first, &why, err);
+}
+
+/* Sleeps until a port that is waited for moves, the group fails, or the deadline is near. */
+static void flow_sleep(flow *f)
+{
+    struct pollfd fds[SH_RANKS_MAX * SH_LANES_MAX + 1];
+    sh_port *armed[SH_RANKS_MAX];
+    int armed_count = 0;
+    int count = 0;
+    bool ready = false;
+    for (int peer = 0; peer < f->group->size && !ready; peer++) {
+        bool out = f->lane[peer][SH_DIR_OUT].state == LANE_ACTIVE;
+        bool in = f->lane[peer][SH_DIR_IN].state == LANE_ACTIVE;
+        if (peer == f->group->rank || (!out && !in)) continue;
+        sh_port *port = port_of(f->group, peer);
+        int added = port->ops->arm(port, out, in, &fds[count]);
+        armed[armed_count++] = port;
+        ready = added < 0;
+        count += ready ? 0 : added;
+    }
+    fds[count++] = (struct pollfd){.fd = sh_watch_fd(f->group->core->watch), .events = POLLIN};
+    int left_ms = sh_deadline_left_ms(f->opts->deadline);
+    if (!ready) poll(fds, (nfds_t)count, left_ms < NAP_MS ? left_ms : NAP_MS);
+    for (int i = 0; i < armed_count; i++) armed[i]->ops->disarm(armed[i]);
+}
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static sh_status flow_idle(flow *f, sh_err *err)
+{
+    sh_core *core = f->group->core;
+    if (sh_watch_failed(core->watch)) {
+        sh_watch_error(core->watch, err);
+        return err->status;
+    }
+    int64_t now_ns = sh_clock_ns();
+    if (f->idle_ns == 0) f->idle_ns = now_ns;
+    if (now_ns - f->idle_ns < core->spin_ns) {
+        relax();
+        return SH_OK;
+    }
+    if (sh_deadline_passed(f->opts->deadline)) return timed_out(f, err);
+    flow_sleep(f);
+    f->idle_ns = 0;
+    return SH_OK;
+}
+
+static sh_status flow_pass(flow *f, sh_err *err)
+{
+    bool moved = false;
+    sh_group *group = f->group;
+    for (int i = 1; i < group->size; i++) {
+        /* Ring order: no rank is everybody's first. */
+        int to = group->rank + i < group->size ? group->rank + i : group->rank + i - group->size;
+        int from = group->rank >= i ? group->rank - i : group->rank - i + group->size;
+        sh_status status = lane_step(f, to, SH_DIR_OUT, &moved, err);
+        if (status == SH_OK) status = lane_step(f, from, SH_DIR_IN, &moved, err);
+        if (status != SH_OK) return status;
+    }
+    if (moved) {
+        f->idle_ns = 0;
+        return SH_OK;
+    }
+    return flow_idle(f, err);
+}
+
+static void flow_start(flow *f)
+{
+    sh_group *group = f->group;
+    for (int peer = 0; peer < group->size; peer++) {
+        if (peer == group->rank) continue;
+        for (int dir = 0; dir < 2; dir++) {
+            f->lane[peer][dir].state = LANE_IDLE;
+            f->lane[peer][dir].begun = false;
+        }
+        sh_op_head head = {f->opts->kind, group->id, seq_of(f, peer, SH_DIR_OUT), f->opts->size};
+        sh_op_head_pack(&head, f->lane[peer][SH_DIR_OUT].head);
+        f->open += 2;
+    }
+}
+
+sh_status sh_flow_run(sh_group *group, const sh_flow_opts *opts, const sh_algo_ops *ops, void *algo,
+                      sh_err *err)
+{
+    sh_core *core = group->core;
+    sh_status status = sh_group_check(group, err);
+    if (status != SH_OK) return status;
+    flow f;
+    f.group = group;
+    f.opts = opts;
+    f.ops = ops;
+    f.algo = algo;
+    f.seq = opts->kind == SH_OP_SEND ? core->finished : group->seq++;
+    f.open = 0;
+    f.idle_ns = 0;
+    flow_start(&f);
+    while (f.open > 0) {
+        status = flow_pass(&f, err);
+        if (status != SH_OK) return status;
+    }
+    core->finished++;
+    if (core->watch != NULL) sh_watch_set_progress(core->watch, core->finished);
+    return SH_OK;
+}
+
+sh_deadline sh_flow_deadline(const sh_group *group)
+{
+    int op_ms = group->core->op_ms;
+    return op_ms > 0 ? sh_deadline_in_ms(op_ms) : SH_DEADLINE_NEVER;
+}
+
+void *sh_flow_staging(sh_group *group)
+{
+    return group->core->staging;
+}

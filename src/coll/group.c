@@ -1,0 +1,149 @@
+#include "coll/group.h"
+
+#include "base/alloc.h"
+#include "base/pool.h"
+#include "base/str.h"
+#include "coll/core.h"
+#include "coll/flow.h"
+
+#include <stdlib.h>
+
+/* A rank that waits for another of its own machine spins only while each has a processor; the time
+ * is what ranks in step are usually apart. */
+enum { SPIN_US = 200 };
+
+void sh_group_opts_init(sh_group_opts *opts)
+{
+    sh_mesh_opts_init(&opts->mesh);
+    opts->silence_ms = 2000;
+    opts->op_ms = 60000;
+    opts->spin_us = -1;
+}
+
+static void core_free(sh_core *core)
+{
+    sh_watch_stop(core->watch);
+    sh_mesh_close(core->mesh);
+    sh_mem_unmap(core->staging, SH_STAGING_LEN);
+    free(core);
+}
+
+static sh_status core_make(const sh_group_opts *opts, sh_core **out, sh_err *err)
+{
+    sh_core *core = sh_alloc(sizeof(*core));
+    core->op_ms = opts->op_ms;
+    sh_status status = sh_mesh_join(&opts->mesh, &core->mesh, err);
+    if (status == SH_OK && core->mesh->size > 1) {
+        status = sh_watch_start(core->mesh, opts->silence_ms, &core->watch, err);
+        if (status == SH_OK)
+            status = sh_mem_map(SH_STAGING_LEN, "staging of a group", &core->staging, err);
+    }
+    if (status != SH_OK) {
+        core_free(core);
+        return status;
+    }
+    int spin_us = core->mesh->local_count > sh_cpu_count() ? 0 : SPIN_US;
+    core->spin_ns = (int64_t)1000 * (opts->spin_us >= 0 ? opts->spin_us : spin_us);
+    *out = core;
+    return SH_OK;
+}
+
+static sh_group *group_make(sh_core *core, const int *members, int count)
+{
+    sh_group *group = sh_alloc(sizeof(*group));
+    group->core = core;
+    group->size = count;
+    group->rank = -1;
+    for (int i = 0; i < count; i++) {
+        SH_ASSERT(members[i] >= 0 && members[i] < core->mesh->size);
+        SH_ASSERT(i == 0 || members[i] > members[i - 1]);
+        group->member[i] = members[i];
+        if (members[i] == core->mesh->rank) group->rank = i;
+    }
+    SH_ASSERT(group->rank >= 0);
+    group->id = core->mesh->epoch ^ sh_hash64(group->member, (size_t)count * sizeof(int));
+    return group;
+}
+
+sh_status sh_group_open(const sh_group_opts *opts, sh_group **out, sh_err *err)
+{
+    if (opts->silence_ms < SH_SILENCE_MS_MIN || opts->silence_ms > SH_SILENCE_MS_MAX)
+        return sh_err_set(err, SH_ERR_INPUT, "silence of %d ms: must be %d to %d", opts->silence_ms,
+                          SH_SILENCE_MS_MIN, SH_SILENCE_MS_MAX);
+    sh_core *core;
+    sh_status status = core_make(opts, &core, err);
+    if (status != SH_OK) return status;
+    int members[SH_RANKS_MAX];
+    for (int r = 0; r < core->mesh->size; r++) members[r] = r;
+    *out = group_make(core, members, core->mesh->size);
+    (*out)->whole = true;
+    return SH_OK;
+}
+
+sh_group *sh_group_part(sh_group *group, const int *members, int count)
+{
+    int whole[SH_RANKS_MAX];
+    SH_ASSERT(count >= 1 && count <= group->size);
+    for (int i = 0; i < count; i++) {
+        SH_ASSERT(members[i] >= 0 && members[i] < group->size);
+        whole[i] = group->member[members[i]];
+    }
+    return group_make(group->core, whole, count);
+}
+
+void sh_group_close(sh_group *group)
+{
+    if (group == NULL) return;
+    if (group->whole) core_free(group->core);
+    free(group);
+}
+
+int sh_group_rank(const sh_group *group)
+{
+    return group->rank;
+}
+
+int sh_group_size(const sh_group *group)
+{
+    return group->size;
+}
+
+uint64_t sh_group_epoch(const sh_group *group)
+{
+    return group->core->mesh->epoch;
+}
+
+const char *sh_group_path(const sh_group *group, int rank)
+{
+    const sh_port *port = group->core->mesh->peer[group->member[rank]].port;
+    return port == NULL ? "self" : port->ops->name;
+}
+
+const char *sh_group_address(const sh_group *group, int rank)
+{
+    return group->core->mesh->peer[group->member[rank]].name;
+}
+
+void sh_group_set_patience(sh_group *group, int silence_ms, int op_ms)
+{
+    group->core->op_ms = op_ms;
+    if (group->core->watch != NULL) sh_watch_set_silence(group->core->watch, silence_ms);
+}
+
+void sh_group_fail(sh_group *group, const char *text)
+{
+    if (group->core->watch != NULL)
+        sh_watch_fail(group->core->watch, group->core->mesh->rank, text);
+}
+
+sh_status sh_group_check(sh_group *group, sh_err *err)
+{
+    if (group->core->watch == NULL || !sh_watch_failed(group->core->watch)) return SH_OK;
+    sh_watch_error(group->core->watch, err);
+    return err->status;
+}
+
+int sh_group_fd(const sh_group *group)
+{
+    return group->core->watch == NULL ? -1 : sh_watch_fd(group->core->watch);
+}

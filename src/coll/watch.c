@@ -1,0 +1,360 @@
+#include "coll/watch.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "net/sock.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum {
+    BEATS_PER_SILENCE = 8,
+    BEAT_MS_MAX = 250,
+    PARTING_MS = 200, /* how long a rank that leaves waits for the others to leave too */
+};
+
+typedef struct {
+    int64_t heard_ns;
+    uint32_t silence_ms; /* as it asked */
+    bool left;           /* said good-bye, or its link has ended */
+    _Atomic uint64_t progress;
+} peer_state;
+
+struct sh_watch {
+    sh_mesh *mesh;
+    pthread_t thread;
+    int wake[2]; /* a byte tells the thread to look around */
+    int fail[2]; /* a byte, never read, tells everybody that the group has failed */
+    _Atomic bool failed;
+    _Atomic bool stopping;
+    _Atomic int silence_ms;
+    _Atomic uint64_t progress;
+    pthread_mutex_t lock; /* guards notice and has_notice */
+    sh_notice notice;
+    bool has_notice;
+    bool told; /* the thread's own: the notice has gone out */
+    int64_t beat_ns;
+    int64_t looked_ns;
+    peer_state peer[SH_RANKS_MAX];
+};
+
+static void poke(int fd)
+{
+    char byte = 1;
+    ssize_t put = write(fd, &byte, 1);
+    (void)put; /* a full pipe wakes as well */
+}
+
+void sh_watch_fail(sh_watch *watch, int rank, const char *text)
+{
+    pthread_mutex_lock(&watch->lock);
+    bool first = !watch->has_notice;
+    if (first) sh_notice_set(&watch->notice, rank, text);
+    watch->has_notice = true;
+    pthread_mutex_unlock(&watch->lock);
+    if (!first) return;
+    atomic_store_explicit(&watch->failed, true, memory_order_release);
+    poke(watch->fail[1]);
+    poke(watch->wake[1]);
+}
+
+bool sh_watch_failed(const sh_watch *watch)
+{
+    return atomic_load_explicit(&watch->failed, memory_order_acquire);
+}
+
+void sh_watch_error(sh_watch *watch, sh_err *out)
+{
+    pthread_mutex_lock(&watch->lock);
+    sh_err_set(out, SH_ERR_GROUP, "%s", watch->notice.text);
+    pthread_mutex_unlock(&watch->lock);
+}
+
+int sh_watch_fd(const sh_watch *watch)
+{
+    return watch->fail[0];
+}
+
+void sh_watch_set_silence(sh_watch *watch, int silence_ms)
+{
+    SH_ASSERT(silence_ms >= SH_SILENCE_MS_MIN && silence_ms <= SH_SILENCE_MS_MAX);
+    atomic_store_explicit(&watch->silence_ms, silence_ms, memory_order_relaxed);
+    poke(watch->wake[1]);
+}
+
+void sh_watch_set_progress(sh_watch *watch, uint64_t progress)
+{
+    atomic_store_explicit(&watch->progress, progress, memory_order_relaxed);
+}
+
+uint64_t sh_watch_peer_progress(const sh_watch *watch, int rank)
+{
+    return atomic_load_explicit(&watch->peer[rank].progress, memory_order_relaxed);
+}
+
+static int beat_every_ms(const sh_watch *watch)
+{
+    int every = atomic_load_explicit(&watch->silence_ms, memory_order_relaxed) / BEATS_PER_SILENCE;
+    return every < BEAT_MS_MAX ? every : BEAT_MS_MAX;
+}
+
+static bool is_here(const sh_watch *watch, int rank)
+{
+    return watch->mesh->peer[rank].control != NULL && !watch->peer[rank].left;
+}
+
+static void take_beat(sh_watch *watch, int rank, const uint8_t *payload, size_t len)
+{
+    sh_beat beat;
+    sh_err err;
+    peer_state *peer = &watch->peer[rank];
+    if (sh_beat_unpack(payload, len, &beat, &err) != SH_OK) {
+        sh_err_prefix(&err, "rank %d", rank);
+        sh_watch_fail(watch, rank, err.text);
+        return;
+    }
+    peer->silence_ms = beat.silence_ms < SH_SILENCE_MS_MAX ? beat.silence_ms
+                                                           : (uint32_t)SH_SILENCE_MS_MAX;
+    atomic_store_explicit(&peer->progress, beat.progress, memory_order_relaxed);
+}
+
+static void take_abort(sh_watch *watch, int rank, const uint8_t *payload, size_t len)
+{
+    sh_notice notice;
+    sh_err err;
+    if (sh_notice_unpack(payload, len, &notice, &err) != SH_OK) {
+        sh_err_prefix(&err, "rank %d", rank);
+        sh_watch_fail(watch, rank, err.text);
+        return;
+    }
+    watch->peer[rank].left = true;
+    sh_watch_fail(watch, notice.rank, notice.text);
+}
+
+static void take_frame(sh_watch *watch, int rank, sh_frame_head head, const uint8_t *payload)
+{
+    char text[96];
+    switch (head.type) {
+    case SH_FRAME_BEAT: take_beat(watch, rank, payload, head.len); return;
+    case SH_FRAME_ABORT: take_abort(watch, rank, payload, head.len); return;
+    case SH_FRAME_BYE: watch->peer[rank].left = true; return;
+    default:
+        snprintf(text, sizeof(text), "rank %d sent a frame of type %d, which no running group has",
+                 rank, head.type);
+        sh_watch_fail(watch, rank, text);
+    }
+}
+
+static void read_peer(sh_watch *watch, int rank)
+{
+    sh_mesh_peer *link = &watch->mesh->peer[rank];
+    sh_err err;
+    while (is_here(watch, rank)) {
+        sh_frame_head head;
+        const uint8_t *payload;
+        sh_status status = sh_link_recv(link->control, &head, &payload, &err);
+        if (status == SH_AGAIN) return;
+        if (status != SH_OK) {
+            watch->peer[rank].left = true;
+            sh_err_prefix(&err, "rank %d at %s was lost", rank, link->name);
+            sh_watch_fail(watch, rank, err.text);
+            return;
+        }
+        watch->peer[rank].heard_ns = sh_clock_ns();
+        take_frame(watch, rank, head, payload);
+    }
+}
+
+static void flush_peer(sh_watch *watch, int rank)
+{
+    sh_err err;
+    if (sh_link_flush(watch->mesh->peer[rank].control, &err) < 0)
+        read_peer(watch, rank); /* what it said before it went, or that it went */
+}
+
+/* A peer whose socket is full gets no more beats: it would read them too late anyway. */
+static void send_beats(sh_watch *watch, int64_t now_ns)
+{
+    sh_beat beat = {
+        .progress = atomic_load_explicit(&watch->progress, memory_order_relaxed),
+        .silence_ms = (uint32_t)atomic_load_explicit(&watch->silence_ms, memory_order_relaxed)};
+    watch->beat_ns = now_ns;
+    for (int r = 0; r < watch->mesh->size; r++) {
+        if (!is_here(watch, r)) continue;
+        sh_buf *out = sh_link_out(watch->mesh->peer[r].control);
+        if (out->len == 0) sh_beat_pack(out, &beat);
+        flush_peer(watch, r);
+    }
+}
+
+static void tell_failure(sh_watch *watch)
+{
+    watch->told = true;
+    for (int r = 0; r < watch->mesh->size; r++) {
+        if (!is_here(watch, r)) continue;
+        sh_notice_pack(sh_link_out(watch->mesh->peer[r].control), SH_FRAME_ABORT, &watch->notice);
+        flush_peer(watch, r);
+    }
+}
+
+/* Names all ranks that are silent when the first one is so for too long: when this machine's own
+ * cable is cut, that is everybody. */
+static void judge_silence(sh_watch *watch, int64_t now_ns)
+{
+    int worst = -1;
+    int64_t worst_ms = 0;
+    sh_buf others = {0};
+    for (int r = 0; r < watch->mesh->size; r++) {
+        int64_t silent_ms = (now_ns - watch->peer[r].heard_ns) / 1000000;
+        if (!is_here(watch, r) || silent_ms < watch->peer[r].silence_ms) continue;
+        if (silent_ms > worst_ms) worst = r;
+        if (silent_ms > worst_ms) worst_ms = silent_ms;
+    }
+    if (worst < 0) return;
+    for (int r = 0; r < watch->mesh->size; r++) {
+        int64_t silent_ms = (now_ns - watch->peer[r].heard_ns) / 1000000;
+        if (r != worst && is_here(watch, r) && silent_ms + 2 * beat_every_ms(watch) > worst_ms)
+            sh_buf_addf(&others, "%s%d", others.len > 0 ? ", " : " (and so has rank ", r);
+    }
+    if (others.len > 0) sh_buf_add_char(&others, ')');
+    sh_err text;
+    sh_err_set(&text, SH_ERR_GROUP, "rank %d at %s has been silent for %.1f s%s", worst,
+               watch->mesh->peer[worst].name, (double)worst_ms / 1000.0,
+               others.len > 0 ? others.ptr : "");
+    sh_buf_reset(&others);
+    sh_watch_fail(watch, worst, text.text);
+}
+
+/* Whoever was stopped and goes on must not blame the others for the time that it slept. */
+static void forgive_own_sleep(sh_watch *watch, int64_t now_ns)
+{
+    int64_t slept_ns = now_ns - watch->looked_ns;
+    watch->looked_ns = now_ns;
+    if (slept_ns < (int64_t)2000000 * beat_every_ms(watch)) return;
+    for (int r = 0; r < watch->mesh->size; r++) watch->peer[r].heard_ns += slept_ns;
+}
+
+static void turn_away_latecomers(sh_watch *watch)
+{
+    sh_link *link;
+    sh_err err;
+    while (sh_gate_step(watch->mesh->gate, &link, &err) == SH_OK) {
+        char text[160];
+        sh_notice notice;
+        snprintf(text, sizeof(text), "the group has formed already, with another rank %" PRIu32,
+                 sh_link_peer(link)->rank);
+        sh_notice_set(&notice, (int)sh_link_peer(link)->rank, text);
+        SH_LOGW("refused a connection from %s: %s", sh_link_name(link), text);
+        sh_link_refuse(link, &notice);
+        sh_link_close(link);
+    }
+}
+
+static void sleep_until(sh_watch *watch, int64_t wake_ns)
+{
+    struct pollfd fds[SH_RANKS_MAX + SH_GATE_POLL_MAX + 1];
+    int count = sh_gate_poll(watch->mesh->gate, fds);
+    for (int r = 0; r < watch->mesh->size; r++)
+        if (is_here(watch, r)) fds[count++] = sh_link_poll(watch->mesh->peer[r].control);
+    fds[count++] = (struct pollfd){.fd = watch->wake[0], .events = POLLIN};
+    poll(fds, (nfds_t)count, sh_deadline_left_ms(wake_ns)); /* the loop looks at everything */
+    char bytes[64];
+    while (read(watch->wake[0], bytes, sizeof(bytes)) > 0) continue;
+}
+
+static bool all_left(const sh_watch *watch)
+{
+    for (int r = 0; r < watch->mesh->size; r++)
+        if (is_here(watch, r)) return false;
+    return true;
+}
+
+/* Good-bye, then a short wait for the others': a socket that is closed under a peer's last beat
+ * would take our last words with it. After a failure the notice was the good-bye. */
+static void part(sh_watch *watch)
+{
+    bool failed = sh_watch_failed(watch);
+    for (int r = 0; r < watch->mesh->size; r++) {
+        if (!is_here(watch, r)) continue;
+        if (!failed) sh_frame_pack(sh_link_out(watch->mesh->peer[r].control), SH_FRAME_BYE);
+        flush_peer(watch, r);
+        sh_link_shut(watch->mesh->peer[r].control);
+    }
+    sh_deadline deadline = sh_deadline_in_ms(PARTING_MS);
+    while (!failed && !all_left(watch) && !sh_deadline_passed(deadline)) {
+        sleep_until(watch, deadline);
+        for (int r = 0; r < watch->mesh->size; r++) read_peer(watch, r);
+    }
+}
+
+static void *watch_run(void *arg)
+{
+    sh_watch *watch = arg;
+    while (!atomic_load_explicit(&watch->stopping, memory_order_acquire)) {
+        int64_t now_ns = sh_clock_ns();
+        int64_t every_ns = (int64_t)1000000 * beat_every_ms(watch);
+        forgive_own_sleep(watch, now_ns);
+        for (int r = 0; r < watch->mesh->size; r++) read_peer(watch, r);
+        if (!sh_watch_failed(watch)) judge_silence(watch, now_ns);
+        if (sh_watch_failed(watch) && !watch->told) tell_failure(watch);
+        if (!watch->told && now_ns - watch->beat_ns >= every_ns) send_beats(watch, now_ns);
+        turn_away_latecomers(watch);
+        sleep_until(watch, watch->beat_ns + every_ns > now_ns ? watch->beat_ns + every_ns
+                                                              : now_ns + every_ns);
+    }
+    if (sh_watch_failed(watch) && !watch->told) tell_failure(watch);
+    part(watch);
+    return NULL;
+}
+
+static void watch_free(sh_watch *watch)
+{
+    for (int i = 0; i < 2; i++) {
+        sh_sock_close(watch->wake[i]);
+        sh_sock_close(watch->fail[i]);
+    }
+    pthread_mutex_destroy(&watch->lock);
+    free(watch);
+}
+
+sh_status sh_watch_start(sh_mesh *mesh, int silence_ms, sh_watch **out, sh_err *err)
+{
+    sh_watch *watch = sh_alloc(sizeof(*watch));
+    watch->mesh = mesh;
+    watch->wake[0] = watch->wake[1] = watch->fail[0] = watch->fail[1] = -1;
+    watch->silence_ms = silence_ms;
+    watch->looked_ns = sh_clock_ns();
+    pthread_mutex_init(&watch->lock, NULL);
+    for (int r = 0; r < mesh->size; r++) {
+        watch->peer[r].heard_ns = watch->looked_ns;
+        watch->peer[r].silence_ms = (uint32_t)silence_ms;
+    }
+    if (sh_sock_pipe(watch->wake, err) != SH_OK || sh_sock_pipe(watch->fail, err) != SH_OK)
+        goto fail;
+    int error = pthread_create(&watch->thread, NULL, watch_run, watch);
+    if (error != 0) {
+        sh_err_set(err, SH_ERR_SYSTEM, "thread for heart-beats: error %d", error);
+        goto fail;
+    }
+    *out = watch;
+    return SH_OK;
+
+fail:
+    watch_free(watch);
+    return err->status;
+}
+
+void sh_watch_stop(sh_watch *watch)
+{
+    if (watch == NULL) return;
+    atomic_store_explicit(&watch->stopping, true, memory_order_release);
+    poke(watch->wake[1]);
+    pthread_join(watch->thread, NULL);
+    watch_free(watch);
+}

@@ -1,0 +1,359 @@
+/* Joining: what the ranks have, who holds what, loading, and the room for KV. */
+#include "engine/crew.h"
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/pool.h"
+#include "base/system.h"
+#include "engine/crew_parts.h"
+#include "model/identity.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ADJUSTS_MAX = 1 << 14,
+    LOAD_SILENCE_MS = 30000,
+    LOAD_OP_MS = 3600000,
+    STEP_SILENCE_MS = 2000,
+    STEP_OP_MS = 60000
+};
+
+/* What a rank says of itself. */
+typedef struct {
+    int64_t memory; /* bytes that it can give to weights and KV, those of a loaded shard included */
+    double speed;   /* relative: what it computes in a second */
+} report;
+
+sh_status sh_crew_open(const sh_crew_opts *opts, sh_crew **out, sh_err *err)
+{
+    sh_crew *c = sh_alloc(sizeof(*c));
+    sh_identity identity = {0};
+    c->opts = *opts;
+    c->model_dir = sh_strdup(opts->model_dir);
+    sh_status status = sh_config_load(c->model_dir, &c->config, err);
+    if (status == SH_OK) status = sh_identity_read(c->model_dir, &identity, err);
+    if (status == SH_OK) status = sh_device_open_cpu(&opts->cpu, &c->dev, err);
+    if (status != SH_OK) {
+        sh_crew_close(c);
+        return status;
+    }
+    c->weight_bytes = identity.weight_bytes;
+    *out = c;
+    return SH_OK;
+}
+
+/* Everything that belongs to one group. */
+static void crew_leave(sh_crew *c)
+{
+    sh_rank_free(c->self);
+    sh_step_free(c->plan);
+    if (c->stage != NULL && c->stage != c->group) sh_group_close(c->stage);
+    free(c->shards);
+    free(c->hidden);
+    free(c->scans);
+    free(c->parts);
+    free(c->sorted);
+    free(c->row);
+    c->self = NULL;
+    c->plan = NULL;
+    c->group = c->stage = NULL;
+    c->shards = NULL;
+    c->hidden = c->row = NULL;
+    c->scans = NULL;
+    c->parts = NULL;
+    c->sorted = NULL;
+}
+
+void sh_crew_close(sh_crew *c)
+{
+    if (c == NULL) return;
+    crew_leave(c);
+    sh_model_free(c->model);
+    sh_config_reset(&c->config);
+    if (c->dev != NULL) c->dev->ops->close(c->dev);
+    sh_buf_reset(&c->message);
+    free(c->model_dir);
+    free(c);
+}
+
+/* Every rank's `mine` of `size` bytes, in order. */
+static sh_status exchange(sh_crew *c, const void *mine, size_t size, void *all, sh_err *err)
+{
+    if (c->group == NULL) {
+        memcpy(all, mine, size);
+        return SH_OK;
+    }
+    size_t *lens = sh_alloc_array((size_t)c->size, sizeof(*lens));
+    for (int i = 0; i < c->size; i++) lens[i] = size;
+    sh_status status = sh_coll_allgather(c->group, mine, lens, all, err);
+    free(lens);
+    return status;
+}
+
+static sh_status grid_choose(sh_crew *c, sh_err *err)
+{
+    c->tensor = c->opts.tensor > 0   ? c->opts.tensor
+                : c->opts.stages > 0 ? c->size / c->opts.stages
+                                     : c->size;
+    c->stages = c->opts.stages > 0 ? c->opts.stages : c->tensor > 0 ? c->size / c->tensor : 0;
+    if (c->tensor <= 0 || c->tensor * c->stages != c->size)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "a grid of %d x %d ranks (tensor x pipeline) is not a group of %d",
+                          c->tensor, c->stages, c->size);
+    if (c->opts.split != NULL && c->opts.split_count != c->size)
+        return sh_err_set(err, SH_ERR_INPUT, "%d shares are given for %d ranks",
+                          c->opts.split_count, c->size);
+    return SH_OK;
+}
+
+/* Shares by speed, cut where a rank's memory ends; what is cut goes to the others. */
+static sh_status shares_by_report(const sh_crew *c, const report *reports, double *shares,
+                                  sh_err *err)
+{
+    double bytes = (double)c->weight_bytes, left = 1, total_memory = 0;
+    bool *full = sh_alloc_array((size_t)c->size, sizeof(*full));
+    for (int i = 0; i < c->size; i++) total_memory += (double)reports[i].memory;
+    for (bool again = true; again;) {
+        double speed = 0;
+        again = false;
+        for (int i = 0; i < c->size; i++) speed += full[i] ? 0 : reports[i].speed;
+        for (int i = 0; i < c->size && speed > 0; i++) {
+            if (full[i]) continue;
+            shares[i] = left * reports[i].speed / speed;
+            double most = (double)reports[i].memory / bytes;
+            if (shares[i] <= most) continue;
+            shares[i] = most;
+            left -= most;
+            full[i] = again = true;
+            break; /* shares of the others change */
+        }
+        if (speed == 0) again = false;
+    }
+    double sum = 0;
+    for (int i = 0; i < c->size; i++) sum += shares[i];
+    free(full);
+    if (sum >= 0.999) return SH_OK;
+    return sh_err_set(
+        err, SH_ERR_MEMORY,
+        "the model has %.1f GiB of weights; the %d ranks together have room for %.1f GiB",
+        bytes / (1 << 30), c->size, total_memory / (1 << 30));
+}
+
+static double speed_measure(const sh_crew *c)
+{
+    (void)c;
+    return sh_cpu_count();
+}
+
+/* Rank 0 decides, all get the same numbers. */
+static sh_status shares_agree(sh_crew *c, double *shares, sh_err *err)
+{
+    int64_t reserve = c->opts.memory_reserve;
+    report mine = {.memory = sh_memory_available() - reserve, .speed = speed_measure(c)};
+    if (c->model != NULL) mine.memory += (int64_t)sh_model_memory_used(c->model).weights;
+    if (mine.memory < 0) mine.memory = 0;
+    report *all = sh_alloc_array((size_t)c->size, sizeof(*all));
+    sh_status status = exchange(c, &mine, sizeof(mine), all, err);
+    if (status == SH_OK && c->rank == 0) {
+        if (c->opts.split != NULL)
+            memcpy(shares, c->opts.split, (size_t)c->size * sizeof(*shares));
+        else
+            status = shares_by_report(c, all, shares, err);
+    }
+    free(all);
+    if (c->group == NULL) return status;
+    if (status != SH_OK) {
+        sh_group_fail(c->group, err->text);
+        return status;
+    }
+    return sh_coll_broadcast(c->group, 0, shares, (size_t)c->size * sizeof(*shares), err);
+}
+
+/* All ranks must have come to the same cut. */
+static sh_status plan_confirm(sh_crew *c, sh_err *err)
+{
+    sh_key128 mine = sh_hash128((sh_key128){5, 6}, c->shards, (size_t)c->size * sizeof(*c->shards));
+    sh_key128 *all = sh_alloc_array((size_t)c->size, sizeof(*all));
+    sh_status status = exchange(c, &mine, sizeof(mine), all, err);
+    for (int i = 0; status == SH_OK && i < c->size; i++) {
+        if (sh_key128_eq(all[i], mine)) continue;
+        status = sh_err_set(err, SH_ERR_GROUP, "rank %d cuts the model in another way than rank %d",
+                            i, c->rank);
+        sh_group_fail(c->group, err->text);
+    }
+    free(all);
+    return status;
+}
+
+static sh_status shards_plan(sh_crew *c, sh_err *err)
+{
+    double *shares = sh_alloc_array((size_t)c->size, sizeof(*shares));
+    c->shards = sh_alloc_array((size_t)c->size, sizeof(*c->shards));
+    sh_status status = shares_agree(c, shares, err);
+    if (status == SH_OK) {
+        sh_plan_opts opts = {.tensor_size = c->tensor, .stages = c->stages, .weights = shares};
+        status = sh_shard_plan(&c->config, &opts, c->shards, err);
+        if (status != SH_OK && c->group != NULL) sh_group_fail(c->group, err->text);
+    }
+    free(shares);
+    return status == SH_OK ? plan_confirm(c, err) : status;
+}
+
+/* A rank that fails here tells the others why, instead of leaving them to wait. */
+static sh_status shard_load(sh_crew *c, sh_err *err)
+{
+    const sh_shard *shard = &c->shards[c->rank];
+    if (c->model != NULL && memcmp(sh_model_shard(c->model), shard, sizeof(*shard)) == 0)
+        return SH_OK;
+    sh_model_free(c->model);
+    c->model = NULL;
+    sh_model_opts opts = {.tokens_max = c->opts.chunk,
+                          .rows_max = c->opts.draws,
+                          .kv_format = c->opts.kv_format,
+                          .load = c->opts.load};
+    sh_status status = sh_model_load(c->model_dir, &c->config, shard, c->dev, &opts, &c->model,
+                                     err);
+    if (status != SH_OK && c->group != NULL) sh_group_fail(c->group, err->text);
+    return status;
+}
+
+/* The room for KV is what the smallest rank has. */
+static sh_status blocks_agree(sh_crew *c, int64_t *blocks, sh_err *err)
+{
+    int64_t bytes = (int64_t)sh_model_kv_block_bytes(c->model);
+    int64_t fit = bytes == 0 ? INT32_MAX : (sh_memory_available() - c->opts.memory_reserve) / bytes;
+    int64_t seq = (c->context + SH_KV_BLOCK - 1) / SH_KV_BLOCK;
+    int64_t want = c->opts.kv_tokens > 0 ? (c->opts.kv_tokens + SH_KV_BLOCK - 1) / SH_KV_BLOCK
+                                         : seq * c->opts.slots;
+    int64_t *all = sh_alloc_array((size_t)c->size, sizeof(*all));
+    sh_status status = exchange(c, &fit, sizeof(fit), all, err);
+    for (int i = 0; i < c->size && status == SH_OK; i++) {
+        if (all[i] < want && c->opts.kv_tokens > 0)
+            status = sh_err_set(err, SH_ERR_MEMORY,
+                                "rank %d has KV room for %lld tokens, not for %lld", i,
+                                (long long)all[i] * SH_KV_BLOCK, (long long)c->opts.kv_tokens);
+        else if (all[i] < 2)
+            status = sh_err_set(err, SH_ERR_MEMORY, "rank %d has no memory for a KV cache", i);
+        else if (all[i] < want)
+            want = all[i];
+    }
+    free(all);
+    *blocks = want;
+    return status;
+}
+
+static sh_status reduce(void *ctx, float *x, size_t count, sh_err *err)
+{
+    sh_crew *c = ctx;
+    size_t cols = (size_t)c->config.hidden;
+    int64_t start = sh_clock_ns();
+    sh_status status = sh_coll_allreduce(c->stage, x, count / cols, cols, c->opts.wire, err);
+    c->times.reduce_s += (double)(sh_clock_ns() - start) * 1e-9;
+    c->times.reduce_bytes += count * sizeof(float);
+    return status;
+}
+
+static void stage_group(sh_crew *c)
+{
+    if (c->group == NULL || c->tensor == 1) return;
+    int first = c->rank / c->tensor * c->tensor;
+    int *members = sh_alloc_array((size_t)c->tensor, sizeof(*members));
+    for (int i = 0; i < c->tensor; i++) members[i] = first + i;
+    c->stage = c->stages == 1 ? c->group : sh_group_part(c->group, members, c->tensor);
+    free(members);
+}
+
+static void steps_prepare(sh_crew *c, int64_t blocks)
+{
+    int64_t kv_tokens = blocks * SH_KV_BLOCK;
+    if (kv_tokens < c->context) c->context = (int)kv_tokens;
+    c->room = (sh_step_room){.slots = c->opts.slots,
+                             .tokens = c->opts.chunk,
+                             .draws = c->opts.draws,
+                             .adjusts = ADJUSTS_MAX,
+                             .blocks = (int)blocks,
+                             .seq_blocks = c->context / SH_KV_BLOCK + 2};
+    c->peers = (sh_peers){.ctx = c, .reduce = reduce};
+    c->self = sh_rank_create(c->model, c->group == NULL ? NULL : &c->peers, &c->room, c->stages);
+    c->plan = sh_step_create(&c->room);
+    c->scans = sh_alloc_array((size_t)c->tensor, sizeof(*c->scans));
+    c->parts_cap = sizeof(uint64_t) + (size_t)c->room.draws * sizeof(sh_scan);
+    c->parts = sh_alloc_array((size_t)c->tensor, c->parts_cap);
+    c->sorted = sh_alloc_array((size_t)c->config.vocab, sizeof(*c->sorted));
+    c->row = sh_alloc_array((size_t)c->config.vocab, sizeof(*c->row));
+    if (c->stages > 1)
+        c->hidden = sh_alloc_array((size_t)c->room.tokens * (size_t)c->config.hidden,
+                                   sizeof(*c->hidden));
+    c->step = 0;
+    c->times = (sh_crew_times){0};
+}
+
+sh_status sh_crew_join(sh_crew *c, sh_group *group, sh_err *err)
+{
+    crew_leave(c);
+    c->group = group;
+    c->rank = group == NULL ? 0 : sh_group_rank(group);
+    c->size = group == NULL ? 1 : sh_group_size(group);
+    c->context = c->opts.context > 0 ? c->opts.context : c->config.context;
+    if (group != NULL) sh_group_set_patience(group, LOAD_SILENCE_MS, LOAD_OP_MS);
+    int64_t blocks = 0;
+    sh_status status = grid_choose(c, err);
+    if (status != SH_OK && group != NULL) sh_group_fail(group, err->text);
+    if (status == SH_OK) status = shards_plan(c, err);
+    if (status == SH_OK) status = shard_load(c, err);
+    if (status == SH_OK) status = blocks_agree(c, &blocks, err);
+    if (status == SH_OK) status = sh_model_reserve_kv(c->model, (int)blocks, err);
+    if (status == SH_OK && group != NULL) status = sh_coll_barrier(group, err);
+    if (status != SH_OK) return status;
+    if (group != NULL) sh_group_set_patience(group, STEP_SILENCE_MS, STEP_OP_MS);
+    stage_group(c);
+    steps_prepare(c, blocks);
+    return SH_OK;
+}
+
+const sh_step_room *sh_crew_room(const sh_crew *c)
+{
+    return &c->room;
+}
+
+const sh_config *sh_crew_config(const sh_crew *c)
+{
+    return &c->config;
+}
+
+const sh_shard *sh_crew_shard(const sh_crew *c, int rank)
+{
+    return &c->shards[rank];
+}
+
+sh_model *sh_crew_model(sh_crew *c)
+{
+    return c->model;
+}
+
+int sh_crew_context(const sh_crew *c)
+{
+    return c->context;
+}
+
+int sh_crew_stages(const sh_crew *c)
+{
+    return c->stages;
+}
+
+int sh_crew_size(const sh_crew *c)
+{
+    return c->size;
+}
+
+sh_crew_times sh_crew_times_of(const sh_crew *c)
+{
+    return c->times;
+}
+
+void sh_crew_fault(sh_crew *c, const char *what, uint64_t step)
+{
+    c->fault = what;
+    c->fault_step = step;
+}

@@ -1,0 +1,92 @@
+/* crew.h - the ranks of one model, and the step that they make together.
+ *
+ * Every process of a group opens a crew and joins it to the group: the ranks say how much memory
+ * and speed they have, rank 0 decides who holds what, each loads its shard, and all agree on the
+ * room for KV. From then on rank 0 drives: it begins steps and finishes them in the same order; the
+ * others work until they are told to stop or the group fails. Without a group a crew is one rank,
+ * and nothing is sent anywhere.
+ *
+ * A step goes through all stages of a pipeline; rank 0 may begin as many steps as there are stages
+ * before it finishes the first, so that all stages have something to do.
+ *
+ * After a failure the crew is joined to a new group; weights that are still right stay loaded.
+ *
+ * Threads: one owner, which also owns the group. */
+#ifndef SH_ENGINE_CREW_H
+#define SH_ENGINE_CREW_H
+
+#include "coll/coll.h"
+#include "engine/rank.h"
+#include "engine/step.h"
+#include "model/model.h"
+
+typedef struct {
+    const char *model_dir;
+    sh_cpu_opts cpu;
+    sh_kv_format kv_format;
+    int tensor;          /* ranks that share each stage; 0: all of them */
+    int stages;          /* 0: what is left */
+    const double *split; /* shares of the ranks, in order; NULL: by memory and speed */
+    int split_count;
+    sh_codec wire; /* of the all-reduce */
+    int context;   /* tokens of the longest sequence; 0: the model's */
+    int slots;
+    int chunk;         /* tokens of one step */
+    int draws;         /* rows of logits of one step */
+    int64_t kv_tokens; /* room for KV in tokens; 0: what slots and memory allow */
+    int64_t memory_reserve;
+    sh_load_opts load;
+} sh_crew_opts;
+
+typedef struct sh_crew sh_crew;
+
+/* Reads the config and opens the device. opts is copied; what it points to must live as long as the
+ * crew. */
+SH_MUST_CHECK sh_status sh_crew_open(const sh_crew_opts *opts, sh_crew **out, sh_err *err);
+void sh_crew_close(sh_crew *crew);
+
+/* Takes the ranks of `group` (NULL: alone; borrowed until the next join or close) to the point
+ * where steps can be made. */
+SH_MUST_CHECK sh_status sh_crew_join(sh_crew *crew, sh_group *group, sh_err *err);
+
+/* What was agreed on. */
+const sh_step_room *sh_crew_room(const sh_crew *crew);
+const sh_config *sh_crew_config(const sh_crew *crew);
+const sh_shard *sh_crew_shard(const sh_crew *crew, int rank);
+sh_model *sh_crew_model(sh_crew *crew);
+int sh_crew_context(const sh_crew *crew);
+int sh_crew_stages(const sh_crew *crew);
+int sh_crew_size(const sh_crew *crew);
+
+/* Rank 0: sends the plan (and stamps its number and fingerprint), runs this rank's part and passes
+ * it on. */
+SH_MUST_CHECK sh_status sh_crew_begin(sh_crew *crew, sh_step_plan *plan, sh_err *err);
+
+/* Rank 0: waits for the oldest step that was begun, which had this plan, and picks its tokens. */
+SH_MUST_CHECK sh_status sh_crew_finish(sh_crew *crew, const sh_step_plan *plan, sh_pick *picks,
+                                       sh_err *err);
+
+/* Rank 0: the whole row of logits [vocab] of a draw of the step that was finished last. */
+SH_MUST_CHECK sh_status sh_crew_row(sh_crew *crew, const sh_step_plan *plan, int draw, float *out,
+                                    sh_err *err);
+
+/* Rank 0: the others shall end. */
+SH_MUST_CHECK sh_status sh_crew_stop(sh_crew *crew, sh_err *err);
+
+/* Other ranks: do what rank 0 says until it says stop (SH_OK) or the group fails. */
+SH_MUST_CHECK sh_status sh_crew_work(sh_crew *crew, sh_err *err);
+
+/* Seconds in forward passes and in waiting for other ranks, since the join. */
+typedef struct {
+    double compute_s;
+    double reduce_s;
+    uint64_t reduce_bytes;
+    uint64_t steps;
+    uint64_t tokens;
+} sh_crew_times;
+sh_crew_times sh_crew_times_of(const sh_crew *crew);
+
+/* For tests of the guards: "state" or "hidden" goes wrong in this process at the given step. */
+void sh_crew_fault(sh_crew *crew, const char *what, uint64_t step);
+
+#endif

@@ -1,0 +1,43 @@
+/* crew_parts.h - what the files of a crew share; private to them. */
+#ifndef SH_ENGINE_CREW_PARTS_H
+#define SH_ENGINE_CREW_PARTS_H
+
+#include "engine/crew.h"
+
+struct sh_crew {
+    sh_crew_opts opts;
+    char *model_dir;
+    sh_config config;
+    sh_device *dev;
+    int64_t weight_bytes; /* of the whole model */
+
+    /* of a join */
+    sh_group *group; /* NULL: alone */
+    sh_group *stage; /* the ranks that share this one's layers; NULL when it has them alone */
+    int rank, size;
+    int tensor, stages;
+    sh_shard *shards; /* [size] */
+    sh_peers peers;
+    sh_step_room room;
+    int context;
+    sh_rank *self;
+    sh_step_plan *plan; /* as a worker gets it */
+    sh_buf message;
+    float *hidden;        /* [tokens, hidden], host memory, to pass between stages */
+    sh_scan *scans;       /* [tensor], of one draw */
+    char *parts;          /* scans as they come from other ranks */
+    size_t parts_cap;     /* of one rank */
+    sh_candidate *sorted; /* [vocab] */
+    float *row;           /* [vocab] */
+    uint64_t step;        /* that was begun last */
+    sh_crew_times times;
+    const char *fault;
+    uint64_t fault_step;
+
+    sh_model *model; /* stays over joins while its shard does */
+};
+
+/* Bytes of the scans of a plan's draws on the wire, a hash in front. */
+size_t sh_crew_scans_bytes(const sh_step_plan *plan);
+
+#endif

@@ -1,0 +1,270 @@
+/* One step of a crew: the plan to all, the hidden states from stage to stage, the scans to rank 0.
+ */
+#include "engine/crew_parts.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { PLAN_MAX = 64 << 20 };
+
+static int stage_of(const sh_crew *c)
+{
+    return c->rank / c->tensor;
+}
+
+static bool last_stage(const sh_crew *c)
+{
+    return stage_of(c) == c->stages - 1;
+}
+
+static sh_status hidden_recv(sh_crew *c, size_t bytes, sh_err *err)
+{
+    sh_status status = sh_coll_recv(c->group, c->rank - c->tensor, c->hidden, bytes, err);
+    if (status == SH_OK) c->dev->ops->upload(c->dev, sh_model_hidden(c->model), c->hidden, bytes);
+    return status;
+}
+
+static sh_status hidden_send(sh_crew *c, size_t bytes, sh_err *err)
+{
+    c->dev->ops->download(c->dev, c->hidden, sh_model_hidden(c->model), bytes);
+    return sh_coll_send(c->group, c->rank + c->tensor, c->hidden, bytes, err);
+}
+
+/* This rank's part of a plan that was applied. */
+static sh_status stage_run(sh_crew *c, const sh_step_plan *plan, sh_err *err)
+{
+    size_t bytes = (size_t)plan->token_count * (size_t)c->config.hidden * sizeof(float);
+    sh_status status = SH_OK;
+    if (stage_of(c) > 0) status = hidden_recv(c, bytes, err);
+    if (status != SH_OK) return status;
+    int64_t start = sh_clock_ns();
+    status = sh_rank_run(c->self, plan, err);
+    c->times.compute_s += (double)(sh_clock_ns() - start) * 1e-9;
+    c->times.steps++;
+    c->times.tokens += (uint64_t)plan->token_count;
+    if (status == SH_OK && !last_stage(c)) status = hidden_send(c, bytes, err);
+    return status;
+}
+
+/* A scan on the wire is its numbers and as many candidates as the draw may need: both ends know how
+ * many. */
+enum { SCAN_HEAD = offsetof(sh_scan, top) };
+
+static size_t scan_bytes(const sh_draw *draw)
+{
+    return SCAN_HEAD + (size_t)sh_draw_top(draw) * sizeof(sh_candidate);
+}
+
+size_t sh_crew_scans_bytes(const sh_step_plan *plan)
+{
+    size_t bytes = sizeof(uint64_t);
+    for (int i = 0; i < plan->draw_count; i++) bytes += scan_bytes(&plan->draws[i].draw);
+    return bytes;
+}
+
+static sh_status scans_send(sh_crew *c, const sh_step_plan *plan, sh_err *err)
+{
+    const sh_scan *scans = sh_rank_scans(c->self, plan->step);
+    uint64_t hash = sh_rank_hash(c->self, plan->step);
+    char *at = c->parts;
+    memcpy(at, &hash, sizeof(hash));
+    at += sizeof(hash);
+    for (int i = 0; i < plan->draw_count; i++) {
+        size_t bytes = scan_bytes(&plan->draws[i].draw);
+        memcpy(at, &scans[i], bytes);
+        at += bytes;
+    }
+    return sh_coll_send(c->group, 0, c->parts, (size_t)(at - c->parts), err);
+}
+
+/* What rank 0 and a worker do alike with a plan: come to the state that it names, or say what
+ * differs. */
+static sh_status plan_apply(sh_crew *c, sh_step_plan *plan, sh_err *err)
+{
+    uint64_t mine;
+    if (c->fault != NULL && plan->step == c->fault_step && strcmp(c->fault, "state") == 0)
+        sh_rank_corrupt_state(c->self);
+    if (c->fault != NULL && plan->step == c->fault_step && strcmp(c->fault, "hidden") == 0)
+        sh_rank_corrupt_hidden(c->self);
+    sh_status status = sh_rank_apply(c->self, plan, &mine, err);
+    if (status != SH_OK) return status;
+    if (c->rank == 0) plan->fingerprint = mine;
+    if (mine == plan->fingerprint) return SH_OK;
+    return sh_err_set(err, SH_ERR_GROUP,
+                      "step %" PRIu64
+                      ": the batch state of rank %d differs from rank 0's (%016" PRIx64
+                      ", not %016" PRIx64 ")",
+                      plan->step, c->rank, mine, plan->fingerprint);
+}
+
+sh_status sh_crew_begin(sh_crew *c, sh_step_plan *plan, sh_err *err)
+{
+    plan->step = ++c->step;
+    sh_status status = plan_apply(c, plan, err);
+    if (status != SH_OK || c->group == NULL)
+        return status == SH_OK ? stage_run(c, plan, err) : status;
+    sh_buf_clear(&c->message);
+    sh_step_pack(plan, &c->message);
+    status = sh_coll_broadcast_buf(c->group, 0, &c->message, PLAN_MAX, SH_DEADLINE_NEVER, err);
+    return status == SH_OK ? stage_run(c, plan, err) : status;
+}
+
+/* Scans of tensor rank t of the last stage into its place of `parts`. */
+static sh_status parts_recv(sh_crew *c, const sh_step_plan *plan, sh_err *err)
+{
+    size_t bytes = sh_crew_scans_bytes(plan);
+    int first = (c->stages - 1) * c->tensor;
+    for (int t = 0; t < c->tensor; t++) {
+        if (first + t == c->rank) continue;
+        sh_status status = sh_coll_recv(c->group, first + t, c->parts + (size_t)t * c->parts_cap,
+                                        bytes, err);
+        if (status != SH_OK) return status;
+    }
+    return SH_OK;
+}
+
+/* Ranks that share a stage end it with the same hidden states. */
+static sh_status hashes_check(sh_crew *c, const sh_step_plan *plan, sh_err *err)
+{
+    uint64_t want = 0;
+    int first = (c->stages - 1) * c->tensor;
+    for (int t = 0; t < c->tensor; t++) {
+        uint64_t hash = sh_rank_hash(c->self, plan->step);
+        if (first + t != c->rank) memcpy(&hash, c->parts + (size_t)t * c->parts_cap, sizeof(hash));
+        if (t == 0) want = hash;
+        if (hash == want) continue;
+        sh_err_set(err, SH_ERR_GROUP,
+                   "step %" PRIu64 ": ranks %d and %d computed different hidden states (%016" PRIx64
+                   ", %016" PRIx64 ")",
+                   plan->step, first, first + t, want, hash);
+        sh_group_fail(c->group, err->text);
+        return err->status;
+    }
+    return SH_OK;
+}
+
+/* Scans came from another process: what is used as a count is checked. */
+static sh_status scan_read(const sh_crew *c, const char *at, const sh_draw *draw, int from,
+                           sh_scan *out, sh_err *err)
+{
+    memcpy(out, at, scan_bytes(draw));
+    if (out->top_count >= 0 && out->top_count <= sh_draw_top(draw) && out->won.id >= 0 &&
+        out->won.id < c->config.vocab)
+        return SH_OK;
+    return sh_err_set(err, SH_ERR_GROUP, "rank %d sent a scan that makes no sense", from);
+}
+
+static sh_status picks_join(sh_crew *c, const sh_step_plan *plan, sh_pick *picks, sh_err *err)
+{
+    int first = (c->stages - 1) * c->tensor;
+    size_t at = sizeof(uint64_t);
+    for (int i = 0; i < plan->draw_count; i++) {
+        const sh_draw *draw = &plan->draws[i].draw;
+        sh_status status = SH_OK;
+        for (int t = 0; t < c->tensor && status == SH_OK; t++) {
+            if (first + t == c->rank)
+                c->scans[t] = sh_rank_scans(c->self, plan->step)[i];
+            else
+                status = scan_read(c, c->parts + (size_t)t * c->parts_cap + at, draw, first + t,
+                                   &c->scans[t], err);
+        }
+        if (status != SH_OK) return status;
+        at += scan_bytes(draw);
+        if (sh_pick_join(draw, c->scans, c->tensor, &picks[i]) == SH_OK) continue;
+        status = sh_crew_row(c, plan, i, c->row, err);
+        if (status != SH_OK) return status;
+        sh_pick_whole(draw, c->row, c->config.vocab, c->sorted, &picks[i]);
+    }
+    return SH_OK;
+}
+
+sh_status sh_crew_finish(sh_crew *c, const sh_step_plan *plan, sh_pick *picks, sh_err *err)
+{
+    if (c->group != NULL) {
+        sh_status status = parts_recv(c, plan, err);
+        if (status == SH_OK) status = hashes_check(c, plan, err);
+        if (status != SH_OK) return status;
+    }
+    return picks_join(c, plan, picks, err);
+}
+
+sh_status sh_crew_row(sh_crew *c, const sh_step_plan *plan, int draw, float *out, sh_err *err)
+{
+    int first = (c->stages - 1) * c->tensor;
+    if (c->group != NULL) {
+        sh_step_clear(c->plan);
+        c->plan->kind = SH_STEP_ROWS;
+        c->plan->step = plan->step;
+        c->plan->tokens[c->plan->token_count++] = draw;
+        sh_buf_clear(&c->message);
+        sh_step_pack(c->plan, &c->message);
+        sh_status status = sh_coll_broadcast_buf(c->group, 0, &c->message, PLAN_MAX,
+                                                 SH_DEADLINE_NEVER, err);
+        if (status != SH_OK) return status;
+    }
+    for (int t = 0; t < c->tensor; t++) {
+        sh_range part = c->shards[first + t].vocab;
+        size_t bytes = (size_t)part.count * sizeof(float);
+        sh_status status = SH_OK;
+        if (first + t == c->rank)
+            memcpy(out + part.first, sh_rank_row(c->self, plan->step, draw), bytes);
+        else
+            status = sh_coll_recv(c->group, first + t, out + part.first, bytes, err);
+        if (status != SH_OK) return status;
+    }
+    return SH_OK;
+}
+
+sh_status sh_crew_stop(sh_crew *c, sh_err *err)
+{
+    if (c->group == NULL) return SH_OK;
+    sh_step_clear(c->plan);
+    c->plan->kind = SH_STEP_STOP;
+    sh_buf_clear(&c->message);
+    sh_step_pack(c->plan, &c->message);
+    return sh_coll_broadcast_buf(c->group, 0, &c->message, PLAN_MAX, SH_DEADLINE_NEVER, err);
+}
+
+static sh_status rows_send(sh_crew *c, const sh_step_plan *plan, sh_err *err)
+{
+    if (!last_stage(c)) return SH_OK;
+    for (int i = 0; i < plan->token_count; i++) {
+        int draw = plan->tokens[i];
+        const float *row = draw < c->room.draws ? sh_rank_row(c->self, plan->step, draw) : NULL;
+        if (row == NULL)
+            return sh_err_set(err, SH_ERR_GROUP,
+                              "rank 0 asks for row %d of step %" PRIu64 ", which is gone", draw,
+                              plan->step);
+        sh_status status = sh_coll_send(
+            c->group, 0, row, (size_t)c->shards[c->rank].vocab.count * sizeof(float), err);
+        if (status != SH_OK) return status;
+    }
+    return SH_OK;
+}
+
+static sh_status plan_work(sh_crew *c, sh_err *err)
+{
+    if (c->plan->kind == SH_STEP_ROWS) return rows_send(c, c->plan, err);
+    sh_status status = plan_apply(c, c->plan, err);
+    if (status == SH_OK) status = stage_run(c, c->plan, err);
+    if (status == SH_OK && last_stage(c)) status = scans_send(c, c->plan, err);
+    return status;
+}
+
+sh_status sh_crew_work(sh_crew *c, sh_err *err)
+{
+    for (;;) {
+        sh_buf_clear(&c->message);
+        sh_status status = sh_coll_broadcast_buf(c->group, 0, &c->message, PLAN_MAX,
+                                                 SH_DEADLINE_NEVER, err);
+        if (status != SH_OK) return status;
+        status = sh_step_unpack(sh_buf_str(&c->message), c->config.vocab, c->plan, err);
+        if (status == SH_OK && c->plan->kind == SH_STEP_STOP) return SH_OK;
+        if (status == SH_OK) status = plan_work(c, err);
+        if (status == SH_OK) continue;
+        sh_group_fail(c->group, err->text); /* nothing happens when the group has failed already */
+        return status;
+    }
+}

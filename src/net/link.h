@@ -1,0 +1,65 @@
+/* link.h - one connection between two ranks that know who the other is.
+ *
+ * A link goes through: TCP connect, TLS handshake (when there is a token), hello from the dialling
+ * side, welcome or refusal from the other. After that it carries frames, or is turned into a plain
+ * stream for data. It never blocks: call step (and later recv and flush) when poll() says so, and
+ * give it up when its deadline passes.
+ *
+ * Nothing is said to a peer before it has proved the token.
+ *
+ * Threads: a link has one owner. */
+#ifndef SH_NET_LINK_H
+#define SH_NET_LINK_H
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "net/addr.h"
+#include "net/stream.h"
+#include "net/tls.h"
+#include "net/wire.h"
+
+#include <poll.h>
+
+typedef struct sh_link sh_link;
+
+/* Starts to dial; `mine` is copied, tls (NULL: in clear) is borrowed for the life of the link. */
+SH_MUST_CHECK sh_status sh_link_dial(const sh_addr *to, sh_tls *tls, const sh_hello *mine,
+                                     sh_deadline deadline, sh_link **out, sh_err *err);
+
+/* Takes over a connection that was accepted. */
+sh_link *sh_link_take(int fd, const sh_addr *from, sh_tls *tls, sh_deadline deadline);
+
+void sh_link_close(sh_link *link);
+
+/* Progress of the opening. SH_OK: a dialled link is welcome and ready; an accepted one has said
+ * hello and waits for sh_link_welcome or sh_link_refuse. SH_ERR_AUTH: tokens differ. SH_ERR_GROUP:
+ * refused, with the other side's reason. SH_ERR_TIMEOUT: the deadline passed. */
+SH_MUST_CHECK sh_status sh_link_step(sh_link *link, sh_err *err);
+
+void sh_link_welcome(sh_link *link, const sh_hello *mine);
+/* The text reaches the peer if it listens; the caller closes the link. */
+void sh_link_refuse(sh_link *link, const sh_notice *notice);
+
+const sh_hello *sh_link_peer(const sh_link *link); /* what the other side said of itself */
+const char *sh_link_name(const sh_link *link);     /* "10.0.0.1:9000", for error texts */
+
+/* Frames to send are packed into this buffer, then flushed: SH_OK when all is out, SH_AGAIN when
+ * some waits for the socket. */
+sh_buf *sh_link_out(sh_link *link);
+SH_MUST_CHECK sh_status sh_link_flush(sh_link *link, sh_err *err);
+
+/* The next whole frame; its payload is borrowed until the next call. SH_AGAIN: not here yet. */
+SH_MUST_CHECK sh_status sh_link_recv(sh_link *link, sh_frame_head *head, const uint8_t **payload,
+                                     sh_err *err);
+
+/* Descriptor and events for poll(). */
+struct pollfd sh_link_poll(const sh_link *link);
+
+/* Says that no more comes from this side; recv still works. */
+void sh_link_shut(sh_link *link);
+
+/* Hands the connection over as a stream and frees the link. Both sides must have nothing under way.
+ */
+sh_stream sh_link_release(sh_link *link);
+
+#endif

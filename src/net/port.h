@@ -1,0 +1,64 @@
+/* port.h - the data path from this rank to one other, over any transport.
+ *
+ * A port carries messages in order, one under way in each direction at a time. Nothing blocks: send
+ * and recv are called again with the same message until they say SH_OK. Both ends must agree on the
+ * length of every message; what it means is not the port's business.
+ *
+ * To sleep, a rank arms all its ports, sleeps in poll() on what they gave it, and disarms them.
+ * What a peer writes into shared memory is checked like bytes from a socket.
+ *
+ * Threads: a port has one owner. */
+#ifndef SH_NET_PORT_H
+#define SH_NET_PORT_H
+
+#include "base/status.h"
+#include "net/stream.h"
+#include "net/wire.h"
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct {
+    struct iovec part[2]; /* a head, which may be empty, and a body */
+    size_t len;           /* of both */
+    size_t done;          /* bytes that are through */
+} sh_msg;
+
+typedef struct sh_port sh_port;
+
+typedef struct {
+    const char *name; /* "tcp", "tls", "shm" */
+
+    /* SH_OK: all of it is out (or in). SH_AGAIN: not yet; msg->done says how far. SH_ERR_PEER: the
+     * connection has ended. */
+    sh_status (*send)(sh_port *port, sh_msg *msg, sh_err *err);
+    sh_status (*recv)(sh_port *port, sh_msg *msg, sh_err *err);
+
+    /* Before sleeping: fills out (room for SH_LANES_MAX) with what wakes this port up for the
+     * directions that wait, returns how many; -1 when it need not sleep. */
+    int (*arm)(sh_port *port, bool sending, bool receiving, struct pollfd *out);
+    void (*disarm)(sh_port *port);
+
+    void (*close)(sh_port *port);
+} sh_port_ops;
+
+/* What every transport's port begins with. */
+struct sh_port {
+    const sh_port_ops *ops;
+};
+
+sh_msg sh_msg_out(const void *head, size_t head_len, const void *body, size_t body_len);
+sh_msg sh_msg_in(void *head, size_t head_len, void *body, size_t body_len);
+
+/* Over sockets; takes over `count` streams, 1..SH_LANES_MAX, in an order that both ends share. Long
+ * messages are cut over all of them. */
+sh_port *sh_tcp_port_create(const sh_stream *lanes, int count);
+
+void sh_port_close(sh_port *port); /* takes NULL */
+
+/* The parts of msg from byte `from` to byte `to`, for transports; returns how many are not empty.
+ */
+int sh_msg_parts(const sh_msg *msg, size_t from, size_t to, struct iovec out[2]);
+
+#endif

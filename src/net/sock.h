@@ -1,0 +1,38 @@
+/* sock.h - TCP sockets that never block.
+ *
+ * What differs between systems (flags, options, signals) is known here alone. File descriptors are
+ * plain ints, owned by the caller, closed by sh_sock_close.
+ *
+ * Threads: pure functions over descriptors. */
+#ifndef SH_NET_SOCK_H
+#define SH_NET_SOCK_H
+
+#include "base/status.h"
+#include "net/addr.h"
+
+/* A listening socket. The error of a taken port names the address. */
+SH_MUST_CHECK sh_status sh_sock_listen(const sh_addr *addr, int *fd, sh_err *err);
+
+/* Makes a descriptor that was inherited like the ones that are made here. */
+SH_MUST_CHECK sh_status sh_sock_prepare(int fd, sh_err *err);
+
+/* Takes one connection; SH_AGAIN when none waits (or the one that did has gone already).
+ * SH_ERR_LIMIT when the process is out of descriptors. */
+SH_MUST_CHECK sh_status sh_sock_accept(int listen_fd, int *fd, sh_addr *from, sh_err *err);
+
+/* Starts to connect; when the socket becomes writable sh_sock_connected tells how it ended. */
+SH_MUST_CHECK sh_status sh_sock_connect(const sh_addr *addr, int *fd, sh_err *err);
+SH_MUST_CHECK sh_status sh_sock_connected(int fd, sh_err *err);
+
+SH_MUST_CHECK sh_status sh_sock_local(int fd, sh_addr *out, sh_err *err);
+SH_MUST_CHECK sh_status sh_sock_remote(int fd, sh_addr *out, sh_err *err);
+
+/* The address from which this machine reaches `to`, port 0; nothing is sent. */
+SH_MUST_CHECK sh_status sh_sock_route(const sh_addr *to, sh_addr *out, sh_err *err);
+
+/* A pipe with both ends non-blocking: what wakes a thread that sleeps in poll(). */
+SH_MUST_CHECK sh_status sh_sock_pipe(int fd[2], sh_err *err);
+
+void sh_sock_close(int fd); /* takes -1 */
+
+#endif

@@ -1,0 +1,141 @@
+#include "net/tls.h"
+
+#include "base/alloc.h"
+#include "net/token.h"
+
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a client presents beside the proof; it only says which key is meant. */
+static const unsigned char IDENTITY[] = "shoal-1";
+
+/* Both suites use SHA-256, to which the key is bound; processors without AES do better with the
+ * second. */
+static const char SUITES[] = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
+static const unsigned char SUITE_OF_KEY[2] = {0x13, 0x01};
+
+struct sh_tls {
+    SSL_CTX *ctx;
+    uint8_t key[SH_TOKEN_KEY_LEN];
+};
+
+static SSL_SESSION *session_of_key(SSL *ssl)
+{
+    const sh_tls *tls = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+    const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, SUITE_OF_KEY);
+    SSL_SESSION *session = SSL_SESSION_new();
+    if (session == NULL || cipher == NULL ||
+        SSL_SESSION_set1_master_key(session, tls->key, sizeof(tls->key)) != 1 ||
+        SSL_SESSION_set_cipher(session, cipher) != 1 ||
+        SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) != 1) {
+        SSL_SESSION_free(session);
+        return NULL;
+    }
+    return session;
+}
+
+static int use_session(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t *id_len,
+                       SSL_SESSION **out)
+{
+    (void)md;
+    *id = IDENTITY;
+    *id_len = sizeof(IDENTITY) - 1;
+    *out = session_of_key(ssl);
+    return *out != NULL;
+}
+
+static int find_session(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **out)
+{
+    bool known = id_len == sizeof(IDENTITY) - 1 && memcmp(id, IDENTITY, id_len) == 0;
+    *out = known ? session_of_key(ssl) : NULL;
+    return 1;
+}
+
+static bool ctx_set_up(SSL_CTX *ctx)
+{
+    if (ctx == NULL || SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) != 1 ||
+        SSL_CTX_set_ciphersuites(ctx, SUITES) != 1 ||
+        SSL_CTX_set1_groups_list(ctx, "X25519:P-256") != 1 || SSL_CTX_set_num_tickets(ctx, 0) != 1)
+        return false;
+    SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_psk_use_session_callback(ctx, use_session);
+    SSL_CTX_set_psk_find_session_callback(ctx, find_session);
+    return true;
+}
+
+sh_status sh_tls_create(const char *token, sh_tls **out, sh_err *err)
+{
+    sh_status status = sh_token_check(token, err);
+    if (status != SH_OK) return status;
+    signal(SIGPIPE, SIG_IGN);
+    sh_tls *tls = sh_alloc(sizeof(*tls));
+    sh_token_key(token, tls->key);
+    tls->ctx = SSL_CTX_new(TLS_method());
+    if (!ctx_set_up(tls->ctx)) {
+        status = sh_tls_error("can not set up TLS 1.3 with a pre-shared key", err);
+        sh_tls_free(tls);
+        return status;
+    }
+    SSL_CTX_set_app_data(tls->ctx, tls);
+    *out = tls;
+    return SH_OK;
+}
+
+void sh_tls_free(sh_tls *tls)
+{
+    if (tls == NULL) return;
+    SSL_CTX_free(tls->ctx);
+    OPENSSL_cleanse(tls->key, sizeof(tls->key));
+    free(tls);
+}
+
+sh_status sh_tls_connection(sh_tls *tls, int fd, bool server, SSL **out, sh_err *err)
+{
+    SSL *ssl = SSL_new(tls->ctx);
+    if (ssl == NULL || SSL_set_fd(ssl, fd) != 1) {
+        SSL_free(ssl);
+        return sh_tls_error("TLS connection", err);
+    }
+    if (server) {
+        SSL_set_accept_state(ssl);
+    } else {
+        SSL_set_connect_state(ssl);
+        /* With nothing trusted, a server that shows a certificate in place of the proof fails. */
+        SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL);
+    }
+    *out = ssl;
+    return SH_OK;
+}
+
+bool sh_tls_is_proven(const SSL *ssl)
+{
+    return SSL_is_init_finished(ssl) && SSL_session_reused(ssl) &&
+           SSL_version(ssl) == TLS1_3_VERSION;
+}
+
+/* A wrong token shows on the listening side as a proof that does not fit, on the dialling side as
+ * an alert. */
+static bool is_wrong_token(unsigned long code)
+{
+    switch (ERR_GET_REASON(code)) {
+    case SSL_R_BINDER_DOES_NOT_VERIFY:
+    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
+    case SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER: return true;
+    default: return false;
+    }
+}
+
+sh_status sh_tls_error(const char *what, sh_err *err)
+{
+    unsigned long code = ERR_get_error();
+    const char *reason = ERR_reason_error_string(code);
+    ERR_clear_error();
+    if (is_wrong_token(code))
+        return sh_err_set(err, SH_ERR_AUTH, "%s: the cluster tokens of the two ends differ", what);
+    return sh_err_set(err, SH_ERR_PEER, "%s: %s", what, reason != NULL ? reason : "unknown error");
+}

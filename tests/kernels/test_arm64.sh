@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Builds the kernels and their unit tests for arm64 and runs them under qemu-user, in TAP. The tests take every level that
+# the emulated CPU has, so NEON, dotprod and i8mm are all seen. SHOAL_TEST_ONLY names the tests to run (all by default).
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+cc=aarch64-linux-gnu-gcc
+qemu=(qemu-aarch64 -L /usr/aarch64-linux-gnu -cpu max)
+out=build/arm64
+
+for need in "$cc gcc-aarch64-linux-gnu" "qemu-aarch64 qemu-user"; do
+    read -r tool package <<<"$need"
+    if ! command -v "$tool" >/dev/null; then
+        echo "1..1"
+        echo "ok 1 - kernels on arm64 # SKIP no $tool here (package $package)"
+        exit 0
+    fi
+done
+
+# The Makefile knows the flags of each kernel file; objects alone need no library for arm64.
+mapfile -t sources < <(find src/base src/kernels -name '*.c' ! -name json.c |
+    grep -vE '_(avx2|avx512|avx512vnni)\.c$' | sort)
+objects=("${sources[@]/%.c/.o}")
+objects=("${objects[@]/#/$out/}")
+if ! make -s -j2 VARIANT=arm64 CC=$cc OPT_arm64='-O2 -g' PKG_CFLAGS= PKG_LIBS= "${objects[@]}" >"$out.log" 2>&1; then
+    sed 's/^/# /' "$out.log" | tail -n 40
+    echo "not ok - kernels build for arm64"
+    exit 1
+fi
+
+tests=(tests/unit/kernels/test_*.c)
+number=0 failed=0
+for source in "${tests[@]}"; do
+    name=$(basename "$source" .c)
+    [[ -z ${SHOAL_TEST_ONLY:-} || " $SHOAL_TEST_ONLY " == *" $name "* ]] || continue
+    bin=$out/$name
+    if ! $cc -std=c11 -D_GNU_SOURCE -O2 -g -Isrc -Itests -Itests/kernels/shim -o "$bin" "$source" "${objects[@]}" \
+        -lm -pthread >"$out.log" 2>&1; then
+        sed 's/^/# /' "$out.log" | tail -n 20
+        echo "not ok $((++number)) - $name builds for arm64"
+        failed=1
+        continue
+    fi
+    "${qemu[@]}" "$bin" >"$bin.out" 2>&1 || failed=1
+    while IFS= read -r line; do
+        case $line in
+        "ok "* | "not ok "*) echo "${line%% [0-9]*} $((++number)) - arm64 $name: ${line#* - }" ;;
+        "1.."*) ;;
+        *) echo "# $line" ;;
+        esac
+    done <"$bin.out"
+    grep -qE '^(not )?ok ' "$bin.out" || { echo "not ok $((++number)) - arm64 $name runs"; failed=1; }
+done
+echo "1..$number"
+exit $failed

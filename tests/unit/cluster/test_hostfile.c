@@ -1,0 +1,141 @@
+#include "cluster/hostfile.h"
+
+#include "test.h"
+
+static sh_hostfile *read_ok(const char *text)
+{
+    sh_hostfile *file = NULL;
+    sh_err err;
+    CHECK_OK(sh_hostfile_parse(sh_str_of(text), "hosts.json", &file, &err), err);
+    return file;
+}
+
+static const char *address(const sh_hostfile *file, int rank, int idx)
+{
+    static sh_addr_list list;
+    sh_err err;
+    CHECK_OK(sh_hostfile_addresses(file, rank, SH_HOSTFILE_PORT, &list, &err), err);
+    assert_true(idx < list.count);
+    return list.text[idx];
+}
+
+TEST(reads_a_list_of_host_objects_and_counts_ports_up)
+{
+    UNUSED_STATE;
+    sh_hostfile *f = read_ok(
+        "[{\"ssh\": \"ana@m1\", \"ips\": [\"10.0.0.1\", \"10.0.1.1\"], \"rdma\": [null, "
+        "\"mlx5_0\"]},"
+        " {\"ssh\": \"m2\", \"ips\": [], \"rdma\": [[\"a\", \"b\"], null], \"extra\": 1}]");
+    assert_int_equal(f->count, 2);
+    assert_string_equal(f->host[0].ssh, "ana@m1");
+    assert_string_equal(address(f, 0, 0), "10.0.0.1:32323");
+    assert_string_equal(address(f, 0, 1), "10.0.1.1:32324");
+    assert_string_equal(address(f, 1, 0), "m2:32325");
+    assert_int_equal(f->host[0].rdma[0].count, 0);
+    assert_string_equal(f->host[0].rdma[1].name[0], "mlx5_0");
+    assert_int_equal(f->host[1].rdma[0].count, 2);
+    assert_string_equal(f->backend, "");
+    sh_hostfile_free(f);
+}
+
+TEST(reads_the_object_form)
+{
+    UNUSED_STATE;
+    sh_hostfile *f = read_ok("{\"backend\": \"jaccl\", \"envs\": [\"A=1\", \"B=x=y\"], \"hosts\":"
+                             " [{\"ssh\": \"me@h1\"}, {\"ssh\": \"h2\", \"ips\": [\"fe80::2\"]}]}");
+    assert_string_equal(f->backend, "jaccl");
+    assert_int_equal(f->env_count, 2);
+    assert_string_equal(f->env[1], "B=x=y");
+    assert_string_equal(address(f, 0, 0), "h1:32323");
+    assert_string_equal(address(f, 1, 0), "[fe80::2]:32324");
+    sh_hostfile_free(f);
+}
+
+TEST(reads_flat_and_nested_lists_of_addresses)
+{
+    UNUSED_STATE;
+    sh_hostfile *f = read_ok("[\"0.0.0.0:9000\", \"198.51.100.1:0\", \"[::1]:9002\"]");
+    assert_int_equal(f->count, 3);
+    assert_string_equal(address(f, 1, 0), "198.51.100.1:0");
+    assert_string_equal(address(f, 2, 0), "[::1]:9002");
+    sh_hostfile_free(f);
+    f = read_ok("[[\"10.0.0.1:1\", \"10.0.1.1:2\"], [\"10.0.0.2:3\", \"10.0.1.2:4\"]]");
+    assert_string_equal(address(f, 1, 1), "10.0.1.2:4");
+    sh_hostfile_free(f);
+}
+
+TEST(an_empty_file_is_one_host)
+{
+    UNUSED_STATE;
+    sh_hostfile *f = read_ok(" \n");
+    assert_int_equal(f->count, 1);
+    sh_hostfile_free(f);
+}
+
+TEST(reads_a_device_matrix_but_finds_no_address_in_it)
+{
+    UNUSED_STATE;
+    sh_hostfile *f = read_ok("[[null, \"rdma_en2\"], [[\"rdma_en3\"], null]]");
+    sh_addr_list list;
+    sh_err err;
+    assert_string_equal(f->host[1].rdma[0].name[0], "rdma_en3");
+    CHECK_FAILS(sh_hostfile_addresses(f, 0, 1000, &list, &err), err, "only devices");
+    sh_hostfile_free(f);
+}
+
+TEST(errors_name_the_file_and_the_entry)
+{
+    UNUSED_STATE;
+    static const struct {
+        const char *text;
+        const char *part;
+    } cases[] = {
+        {"[", "hosts.json"},
+        {"7", "the top level must be a list or an object, not a number"},
+        {"[]", "has 0 hosts"},
+        {"{}", "'hosts' must be a list, not nothing"},
+        {"{\"hosts\": {}}", "'hosts' must be a list"},
+        {"{\"backend\": 3, \"hosts\": []}", "'backend'"},
+        {"{\"envs\": [\"A\"], \"hosts\": [{\"ssh\": \"a\"}]}", "envs[0] 'A'"},
+        {"{\"envs\": [1], \"hosts\": [{\"ssh\": \"a\"}]}", "envs[0] must be a string"},
+        {"[{\"ssh\": \"a\"}, {\"ips\": []}]", "'ssh' of host 1 must be a string, not nothing"},
+        {"[{\"ssh\": \"-oProxyCommand=x\"}]", "'ssh' of host 0"},
+        {"[{\"ssh\": \"a\"}, \"b:1\"]", "host 1 must be an object, not a string"},
+        {"[{\"ssh\": \"a\", \"ips\": \"b\"}]", "'ips' of host 0 must be a list"},
+        {"[{\"ssh\": \"a\", \"ips\": [1]}]", "'ips' of host 0 must be a string"},
+        {"[{\"ssh\": \"a\", \"rdma\": [null, \"x\"]}]", "rdma of host 0 has 2 entries"},
+        {"[{\"ssh\": \"a\", \"rdma\": [\"x\"]}]", "rdma[0] of host 0 must be null"},
+        {"[{\"ssh\": \"a\", \"rdma\": [7]}]", "rdma[0] of host 0 must be null, a string"},
+        {"[\"a:1\", 7]", "entry 1 must be a string or a list of strings, not a number"},
+        {"[\"a:1\", \"b\"]", "entry 1: address 'b'"},
+        {"[[\"a:1\"], []]", "entry 1 is an empty list"},
+        {"[[\"a:1\", 2]]", "entry 0 must be a string"},
+        {"[[\"a:1\",\"a:1\",\"a:1\",\"a:1\",\"a:1\",\"a:1\",\"a:1\",\"a:1\",\"a:1\"]]",
+         "more than 8 addresses"},
+        {"[[null, \"a\"], [null]]", "rdma of host 1 has 1 entries"},
+        {"[[null, [1]], [\"a\", null]]", "rdma[1] of host 0"},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        sh_hostfile *file = NULL;
+        sh_err err;
+        CHECK_FAILS(sh_hostfile_parse(sh_str_of(cases[i].text), "hosts.json", &file, &err), err,
+                    cases[i].part);
+        CHECK_FAILS(err.status, err, "hosts.json");
+    }
+    sh_hostfile *file = NULL;
+    sh_err err;
+    CHECK_FAILS(sh_hostfile_load("/nowhere/hosts.json", &file, &err), err, "/nowhere/hosts.json");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_a_list_of_host_objects_and_counts_ports_up),
+        cmocka_unit_test(reads_the_object_form),
+        cmocka_unit_test(reads_flat_and_nested_lists_of_addresses),
+        cmocka_unit_test(an_empty_file_is_one_host),
+        cmocka_unit_test(reads_a_device_matrix_but_finds_no_address_in_it),
+        cmocka_unit_test(errors_name_the_file_and_the_entry),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,360 @@
+/* The same operations over every transport of this machine, with ranks as threads. */
+#include "coll/coll.h"
+
+#include "base/log.h"
+#include "unit/ranks.h"
+
+#include <signal.h>
+
+typedef struct {
+    const char *name;
+    const char *token;
+    bool plain_data;
+    sh_path path;
+    int lanes;
+    int spin_us;
+} transport;
+
+static const transport TRANSPORTS[] = {
+    {"tcp", NULL, false, SH_PATH_TCP, 1, 20},
+    {"tcp, asleep at once", NULL, false, SH_PATH_TCP, 1, 0},
+    {"tcp on three sockets", NULL, false, SH_PATH_TCP, 3, 20},
+    {"tls", RANKS_TOKEN, false, SH_PATH_TCP, 1, 20},
+    {"tls on two sockets", RANKS_TOKEN, false, SH_PATH_TCP, 2, 0},
+    {"clear after tls", RANKS_TOKEN, true, SH_PATH_TCP, 1, 20},
+    {"shared memory", RANKS_TOKEN, false, SH_PATH_SHM, 1, 20},
+    {"shared memory, asleep at once", NULL, false, SH_PATH_SHM, 1, 0},
+};
+
+typedef sh_status (*job_fn)(sh_group *group, sh_err *err);
+
+typedef struct {
+    const transport *transport;
+    job_fn job;
+} job;
+
+static void run_job(ranks_one *one)
+{
+    const job *j = one->arg;
+    sh_group_opts opts;
+    sh_group_opts_init(&opts);
+    opts.mesh = ranks_opts(one);
+    opts.mesh.token = j->transport->token;
+    opts.mesh.plain_data = j->transport->plain_data;
+    opts.mesh.path = j->transport->path;
+    opts.mesh.lanes = j->transport->lanes;
+    opts.spin_us = j->transport->spin_us;
+    opts.op_ms = 20000;
+    opts.silence_ms = 10000; /* sanitizers and a busy machine are slow */
+    sh_group *group = NULL;
+    one->status = sh_group_open(&opts, &group, &one->err);
+    if (one->status == SH_OK) one->status = j->job(group, &one->err);
+    if (one->status == SH_OK) one->status = sh_coll_barrier(group, &one->err);
+    sh_group_close(group);
+}
+
+static void run_on(const transport *t, int size, job_fn fn)
+{
+    job j = {t, fn};
+    ranks_one ranks[8];
+    ranks_run(size, size, run_job, &j, ranks);
+    for (int r = 0; r < size; r++)
+        if (ranks[r].status != SH_OK)
+            fail_msg("%s, rank %d of %d: %s", t->name, r, size, ranks[r].err.text);
+}
+
+static void run_everywhere(job_fn fn, int sizes_max)
+{
+    for (size_t t = 0; t < SH_COUNT_OF(TRANSPORTS); t++)
+        for (int size = 1; size <= sizes_max; size++) run_on(&TRANSPORTS[t], size, fn);
+}
+
+static sh_status wrong(sh_err *err, const char *what, size_t at)
+{
+    return sh_err_set(err, SH_ERR_INPUT, "%s: wrong at %zu", what, at);
+}
+
+/* Numbers whose sum depends on the order of adding, so that a wrong order shows. */
+static float number_of(int rank, size_t i)
+{
+    uint32_t h = ((uint32_t)i * 2654435761u) ^ ((uint32_t)rank * 40503u + 977u);
+    h ^= h >> 15;
+    h *= 2246822519u;
+    h ^= h >> 13;
+    float mantissa = (float)(h & 0xffff) / 65536.0f + 1.0f;
+    return ((h >> 31) != 0 ? -mantissa : mantissa) * (float)(1 << (h >> 16 & 15));
+}
+
+/* What the sum must be: each part through the wire, added in order, through the wire again. */
+static void reference(float *out, int size, size_t rows, size_t cols, sh_codec codec)
+{
+    size_t count = rows * cols;
+    float *part = calloc(count + 1, sizeof(float));
+    uint8_t *wire = calloc(count + 1, 8);
+    sh_layout l = sh_layout_of(codec, rows, cols);
+    size_t blocks = sh_layout_blocks(&l);
+    for (int r = 0; r < size; r++) {
+        for (size_t i = 0; i < count; i++) part[i] = number_of(r, i);
+        if (size > 1) sh_codec_encode(wire, &l, 0, blocks, part);
+        if (size > 1) sh_codec_decode(part, &l, 0, blocks, wire);
+        for (size_t i = 0; i < count; i++) out[i] = r == 0 ? part[i] : out[i] + part[i];
+    }
+    if (size > 1) sh_codec_encode(wire, &l, 0, blocks, out);
+    if (size > 1) sh_codec_decode(out, &l, 0, blocks, wire);
+    free(part);
+    free(wire);
+}
+
+static sh_status one_sum(sh_group *group, size_t rows, size_t cols, sh_codec codec, sh_err *err)
+{
+    size_t count = rows * cols;
+    float *x = calloc(count + 1, sizeof(float));
+    float *want = calloc(count + 1, sizeof(float));
+    for (size_t i = 0; i < count; i++) x[i] = number_of(sh_group_rank(group), i);
+    x[count] = 12345.0f;
+    reference(want, sh_group_size(group), rows, cols, codec);
+    sh_status status = sh_coll_allreduce(group, x, rows, cols, codec, err);
+    for (size_t i = 0; i < count && status == SH_OK; i++)
+        if (memcmp(&x[i], &want[i], sizeof(float)) != 0) status = wrong(err, "all-reduce", i);
+    if (status == SH_OK && x[count] != 12345.0f) status = wrong(err, "behind the end", count);
+    free(x);
+    free(want);
+    return status;
+}
+
+typedef struct {
+    size_t rows;
+    size_t cols;
+} shape;
+
+static sh_status sums_of(sh_group *group, const shape *shapes, size_t count, sh_err *err)
+{
+    for (size_t s = 0; s < count; s++) {
+        for (int codec = SH_CODEC_F32; codec <= SH_CODEC_INT8; codec++) {
+            sh_status status = one_sum(group, shapes[s].rows, shapes[s].cols, (sh_codec)codec, err);
+            if (status != SH_OK)
+                return sh_err_prefix(err, "%zux%zu codec %d", shapes[s].rows, shapes[s].cols,
+                                     codec);
+        }
+    }
+    return SH_OK;
+}
+
+static sh_status job_sums(sh_group *group, sh_err *err)
+{
+    static const shape shapes[] = {{0, 5}, {1, 1}, {3, 33}, {7, 1000}, {1, 33000}, {33, 2047}};
+    return sums_of(group, shapes, SH_COUNT_OF(shapes), err);
+}
+
+TEST(sums_have_the_bits_of_adding_in_rank_order_at_every_size)
+{
+    UNUSED_STATE;
+    run_everywhere(job_sums, 4);
+}
+
+/* Enough pieces to go round all slots several times. */
+static sh_status job_long_sums(sh_group *group, sh_err *err)
+{
+    static const shape shapes[] = {{3, 250001}};
+    return sums_of(group, shapes, SH_COUNT_OF(shapes), err);
+}
+
+TEST(long_sums_go_in_pieces)
+{
+    UNUSED_STATE;
+    static const struct {
+        size_t transport;
+        int size;
+    } cases[] = {{1, 2}, {2, 3}, {6, 2}, {7, 5}};
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++)
+        run_on(&TRANSPORTS[cases[i].transport], cases[i].size, job_long_sums);
+}
+
+static sh_status job_gather(sh_group *group, sh_err *err)
+{
+    for (size_t base = 0; base <= 300000; base = base * 10 + 3) {
+        size_t lens[SH_RANKS_MAX];
+        size_t total = 0;
+        int rank = sh_group_rank(group);
+        for (int r = 0; r < sh_group_size(group); r++) total += lens[r] = base + (size_t)r * 7;
+        uint8_t *mine = malloc(lens[rank] + 1);
+        uint8_t *all = calloc(total + 1, 1);
+        memset(mine, rank + 1, lens[rank]);
+        sh_status status = sh_coll_allgather(group, mine, lens, all, err);
+        for (int round = 0; round < 2 && status == SH_OK; round++) {
+            size_t at = 0;
+            for (int r = 0; r < sh_group_size(group); at += lens[r++])
+                for (size_t i = 0; i < lens[r]; i++)
+                    if (all[at + i] != r + 1 && (round == 0 || rank == 1 % sh_group_size(group)))
+                        status = wrong(err, "gather", at + i);
+            if (round == 1 || status != SH_OK) break;
+            memset(all, 0, total);
+            status = sh_coll_gather(group, 1 % sh_group_size(group), mine, lens, all, err);
+        }
+        free(mine);
+        free(all);
+        if (status != SH_OK) return status;
+    }
+    return SH_OK;
+}
+
+TEST(gathers_blocks_of_different_lengths)
+{
+    UNUSED_STATE;
+    run_everywhere(job_gather, 4);
+}
+
+static sh_status check_fill(const uint8_t *data, size_t len, uint8_t value, sh_err *err)
+{
+    for (size_t i = 0; i < len; i++)
+        if (data[i] != (uint8_t)(value + i)) return wrong(err, "broadcast", i);
+    return SH_OK;
+}
+
+static sh_status job_broadcast(sh_group *group, sh_err *err)
+{
+    static const size_t lens[] = {0, 1, 4000, 40000, 262144, 1000003};
+    for (int root = 0; root < sh_group_size(group); root++) {
+        for (size_t l = 0; l < SH_COUNT_OF(lens); l++) {
+            size_t len = lens[l];
+            bool leads = sh_group_rank(group) == root;
+            uint8_t value = (uint8_t)(root + 40);
+            sh_buf buf = {0};
+            uint8_t *data = calloc(len + 1, 1);
+            for (size_t i = 0; leads && i < len; i++) data[i] = (uint8_t)(value + i);
+            if (leads) sh_buf_add(&buf, data, len);
+            sh_status status = sh_coll_broadcast(group, root, data, len, err);
+            if (status == SH_OK) status = check_fill(data, len, value, err);
+            if (status == SH_OK)
+                status = sh_coll_broadcast_buf(group, root, &buf, 2000000, SH_DEADLINE_NEVER, err);
+            if (status == SH_OK && buf.len != len) status = wrong(err, "length", buf.len);
+            if (status == SH_OK) status = check_fill((uint8_t *)buf.ptr, len, value, err);
+            sh_buf_reset(&buf);
+            free(data);
+            if (status != SH_OK) return status;
+        }
+    }
+    return SH_OK;
+}
+
+TEST(broadcasts_from_any_root_with_known_and_unknown_length)
+{
+    UNUSED_STATE;
+    run_everywhere(job_broadcast, 4);
+}
+
+/* A pipeline: rank 0 sends, each adds one and sends on, the last sends back. */
+static sh_status job_pipeline(sh_group *group, sh_err *err)
+{
+    int rank = sh_group_rank(group);
+    int size = sh_group_size(group);
+    enum { COUNT = 100000 };
+    if (size == 1) return SH_OK;
+    uint32_t *data = calloc(COUNT, sizeof(*data));
+    sh_status status = SH_OK;
+    for (int round = 0; round < 5 && status == SH_OK; round++) {
+        size_t len = round % 2 == 0 ? COUNT * sizeof(*data) : 12;
+        if (rank > 0) status = sh_coll_recv(group, rank - 1, data, len, err);
+        for (size_t i = 0; i < len / 4; i++) data[i]++;
+        if (status == SH_OK) status = sh_coll_send(group, (rank + 1) % size, data, len, err);
+        if (rank == 0 && status == SH_OK) status = sh_coll_recv(group, size - 1, data, len, err);
+        if (status == SH_OK) status = sh_coll_barrier(group, err);
+    }
+    if (status == SH_OK && rank == 0)
+        for (size_t i = 0; i < COUNT && status == SH_OK; i++)
+            if (data[i] != (uint32_t)size * (i < 3 ? 5 : 3)) status = wrong(err, "pipeline", i);
+    free(data);
+    return status;
+}
+
+TEST(sends_along_a_pipeline)
+{
+    UNUSED_STATE;
+    run_everywhere(job_pipeline, 4);
+}
+
+/* A grid of two stages: sums inside each stage, messages between them, sums over all. */
+static sh_status job_grid(sh_group *group, sh_err *err)
+{
+    static const int stages[2][2] = {{0, 1}, {2, 3}};
+    if (sh_group_size(group) != 4) return SH_OK;
+    int rank = sh_group_rank(group);
+    sh_group *stage = sh_group_part(group, stages[rank / 2], 2);
+    sh_status status = SH_OK;
+    for (int i = 0; i < 20 && status == SH_OK; i++) {
+        float x[3] = {(float)rank, 1, (float)i};
+        status = sh_coll_allreduce(stage, x, 1, 3, SH_CODEC_F32, err);
+        if (status == SH_OK && x[0] != (rank < 2 ? 1 : 5)) status = wrong(err, "stage", 0);
+        if (status == SH_OK && rank < 2) status = sh_coll_send(group, rank + 2, x, sizeof(x), err);
+        if (status == SH_OK && rank >= 2) status = sh_coll_recv(group, rank - 2, x, sizeof(x), err);
+        if (status == SH_OK && x[0] != 1) status = wrong(err, "grid", 0);
+        if (status == SH_OK && i % 3 == 0)
+            status = sh_coll_allreduce(group, x, 1, 3, SH_CODEC_F32, err);
+        if (status == SH_OK && i % 3 == 0 && x[1] != 8) status = wrong(err, "whole", 1);
+    }
+    sh_group_close(stage);
+    return status;
+}
+
+TEST(parts_of_a_group_work_beside_the_whole)
+{
+    UNUSED_STATE;
+    run_everywhere(job_grid, 4);
+}
+
+static sh_status job_mismatch_size(sh_group *group, sh_err *err)
+{
+    float x[64] = {0};
+    return sh_coll_allreduce(group, x, 1, sh_group_rank(group) == 1 ? 64 : 63, SH_CODEC_F32, err);
+}
+
+static sh_status job_mismatch_kind(sh_group *group, sh_err *err)
+{
+    float x[64] = {0};
+    if (sh_group_rank(group) == 1) return sh_coll_barrier(group, err);
+    return sh_coll_allreduce(group, x, 1, 64, SH_CODEC_F32, err);
+}
+
+static sh_status job_mismatch_count(sh_group *group, sh_err *err)
+{
+    float x[64] = {0};
+    for (int i = 0; i < 3; i++) {
+        sh_status status = sh_coll_allreduce(group, x, 1, 64, SH_CODEC_F32, err);
+        if (status != SH_OK) return status;
+        if (sh_group_rank(group) == 1 && i == 1) return sh_coll_broadcast(group, 1, x, 256, err);
+    }
+    return SH_OK;
+}
+
+TEST(ranks_that_do_not_run_the_same_operations_end_the_group)
+{
+    UNUSED_STATE;
+    static const job_fn jobs[] = {job_mismatch_size, job_mismatch_kind, job_mismatch_count};
+    for (size_t i = 0; i < SH_COUNT_OF(jobs); i++) {
+        for (size_t t = 0; t < SH_COUNT_OF(TRANSPORTS); t += 6) {
+            job j = {&TRANSPORTS[t], jobs[i]};
+            ranks_one ranks[8];
+            ranks_run(3, 3, run_job, &j, ranks);
+            for (int r = 0; r < 3; r++) {
+                CHECK_FAILS(ranks[r].status, ranks[r].err, "do not run the same operations");
+                assert_int_equal(ranks[r].status, SH_ERR_GROUP);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    sh_log_set_level(SH_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_have_the_bits_of_adding_in_rank_order_at_every_size),
+        cmocka_unit_test(long_sums_go_in_pieces),
+        cmocka_unit_test(gathers_blocks_of_different_lengths),
+        cmocka_unit_test(broadcasts_from_any_root_with_known_and_unknown_length),
+        cmocka_unit_test(sends_along_a_pipeline),
+        cmocka_unit_test(parts_of_a_group_work_beside_the_whole),
+        cmocka_unit_test(ranks_that_do_not_run_the_same_operations_end_the_group),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,265 @@
+/* Ranks meet as threads of one process, over real sockets. */
+#include "net/mesh.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "unit/ranks.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+typedef struct {
+    const char *token;
+    bool plain_data;
+    sh_path path;
+    int lanes;
+    const char *port_name; /* what every pair must have become */
+} setup;
+
+static bool pass_byte(sh_mesh *mesh, int peer, bool send, uint8_t *byte, sh_err *err)
+{
+    sh_msg msg = send ? sh_msg_out(NULL, 0, byte, 1) : sh_msg_in(NULL, 0, byte, 1);
+    sh_deadline deadline = sh_deadline_in_ms(5000);
+    sh_status status;
+    sh_port *port = mesh->peer[peer].port;
+    do {
+        status = send ? port->ops->send(port, &msg, err) : port->ops->recv(port, &msg, err);
+    } while (status == SH_AGAIN && !sh_deadline_passed(deadline));
+    return status == SH_OK;
+}
+
+/* Every rank sends its number to every other, over the port and over the control link. */
+static void exchange(ranks_one *one, sh_mesh *mesh, const setup *set)
+{
+    for (int r = 0; r < mesh->size; r++) {
+        uint8_t mine = (uint8_t)(100 + mesh->rank);
+        if (r == mesh->rank) continue;
+        if (strcmp(mesh->peer[r].port->ops->name, set->port_name) != 0) {
+            one->status = sh_err_set(&one->err, SH_ERR_PEER, "port is %s",
+                                     mesh->peer[r].port->ops->name);
+            return;
+        }
+        if (!pass_byte(mesh, r, true, &mine, &one->err)) one->status = SH_ERR_PEER;
+    }
+    for (int r = 0; r < mesh->size; r++) {
+        uint8_t theirs = 0;
+        if (r == mesh->rank) continue;
+        if (!pass_byte(mesh, r, false, &theirs, &one->err) || theirs != 100 + r)
+            one->status = SH_ERR_PEER;
+    }
+}
+
+static void join_and_exchange(ranks_one *one)
+{
+    const setup *set = one->arg;
+    sh_mesh_opts opts = ranks_opts(one);
+    opts.token = set->token;
+    opts.plain_data = set->plain_data;
+    opts.path = set->path;
+    opts.lanes = set->lanes;
+    sh_mesh *mesh;
+    if (one->rank % 2 == 0) sh_sleep_ms(30); /* in any order */
+    one->status = sh_mesh_join(&opts, &mesh, &one->err);
+    if (one->status != SH_OK) return;
+    exchange(one, mesh, set);
+    sh_sleep_ms(50); /* nobody closes while another still reads */
+    sh_mesh_close(mesh);
+}
+
+TEST(every_pair_gets_a_port_of_the_asked_kind)
+{
+    UNUSED_STATE;
+    static const setup sets[] = {
+        {NULL, false, SH_PATH_TCP, 1, "tcp"},        {NULL, false, SH_PATH_AUTO, 1, "shm"},
+        {RANKS_TOKEN, false, SH_PATH_TCP, 1, "tls"}, {RANKS_TOKEN, true, SH_PATH_TCP, 3, "tcp"},
+        {RANKS_TOKEN, false, SH_PATH_SHM, 2, "shm"}, {RANKS_TOKEN, false, SH_PATH_TCP, 2, "tls"},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(sets); i++) {
+        for (int size = 2; size <= 5; size += 3) {
+            ranks_one ranks[8];
+            ranks_run(size, size, join_and_exchange, (void *)(uintptr_t)&sets[i], ranks);
+            for (int r = 0; r < size; r++) CHECK_OK(ranks[r].status, ranks[r].err);
+        }
+    }
+}
+
+/* What rank 2 does differently in a group that must not form. */
+typedef struct {
+    int as_rank;
+    int world;
+    const char *group;
+    uint8_t model;
+    const char *part; /* of the error on every rank */
+    const char *part2;
+} misfit;
+
+static void join_with_misfit(ranks_one *one)
+{
+    const misfit *odd = one->arg;
+    sh_mesh_opts opts = ranks_opts(one);
+    if (one->rank == 2) {
+        opts.rank = odd->as_rank;
+        opts.size = odd->world;
+        opts.group = odd->group;
+        opts.model[0] = odd->model;
+        sh_sleep_ms(100); /* the others are there by then */
+    }
+    opts.token = RANKS_TOKEN;
+    sh_mesh *mesh = NULL;
+    one->status = sh_mesh_join(&opts, &mesh, &one->err);
+    sh_mesh_close(mesh);
+}
+
+TEST(a_rank_that_does_not_fit_is_named_on_every_rank)
+{
+    UNUSED_STATE;
+    static const misfit odds[] = {
+        {2, 4, "shoal", 0, "rank 2 has world size 4", "rank 0 has 3"},
+        {1, 3, "shoal", 0, "rank 1 is there twice", "127.0.0.1:"},
+        {2, 3, "other", 0, "rank 2 has group name other", "rank 0 has shoal"},
+        {2, 3, "shoal", 0xab, "rank 2 has model ab00", "rank 0 has 0000"},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(odds); i++) {
+        ranks_one ranks[3];
+        int64_t start = sh_clock_ns();
+        ranks_run(3, 3, join_with_misfit, (void *)(uintptr_t)&odds[i], ranks);
+        for (int r = 0; r < 3; r++) {
+            CHECK_FAILS(ranks[r].status, ranks[r].err, odds[i].part);
+            CHECK_FAILS(ranks[r].status, ranks[r].err, odds[i].part2);
+        }
+        assert_true(sh_clock_ns() - start < 2000000000);
+    }
+}
+
+static void join_with_other_token(ranks_one *one)
+{
+    sh_mesh_opts opts = ranks_opts(one);
+    opts.token = one->rank == 1 ? "fedcba9876543210fedcba9876543210" : RANKS_TOKEN;
+    opts.join_ms = 1500;
+    sh_mesh *mesh = NULL;
+    one->status = sh_mesh_join(&opts, &mesh, &one->err);
+    sh_mesh_close(mesh);
+}
+
+TEST(another_token_is_refused_and_both_sides_say_so)
+{
+    UNUSED_STATE;
+    ranks_one ranks[2];
+    ranks_run(2, 2, join_with_other_token, NULL, ranks);
+    CHECK_FAILS(ranks[1].status, ranks[1].err, "tokens of the two ends differ");
+    CHECK_FAILS(ranks[0].status, ranks[0].err, "missing rank 1");
+    CHECK_FAILS(ranks[0].status, ranks[0].err, "tokens of the two ends differ");
+    assert_int_equal(ranks[1].status, SH_ERR_AUTH);
+}
+
+TEST(without_a_token_only_loopback_is_served)
+{
+    UNUSED_STATE;
+    sh_mesh_opts opts;
+    sh_mesh_opts_init(&opts);
+    opts.size = 2;
+    opts.coordinator = "0.0.0.0:0";
+    sh_mesh *mesh;
+    sh_err err;
+    CHECK_FAILS(sh_mesh_join(&opts, &mesh, &err), err, "cluster token");
+    assert_int_equal(err.status, SH_ERR_AUTH);
+    opts.token = "short";
+    CHECK_FAILS(sh_mesh_join(&opts, &mesh, &err), err, "cluster token");
+    opts.token = NULL;
+    opts.insecure = true;
+    opts.join_ms = 50;
+    CHECK_FAILS(sh_mesh_join(&opts, &mesh, &err), err, "missing rank 1");
+}
+
+TEST(bad_options_are_named)
+{
+    UNUSED_STATE;
+    sh_mesh_opts opts;
+    sh_mesh *mesh;
+    sh_err err;
+    sh_mesh_opts_init(&opts);
+    opts.size = 65;
+    CHECK_FAILS(sh_mesh_join(&opts, &mesh, &err), err, "world size 65");
+    opts.size = 2;
+    opts.rank = 2;
+    CHECK_FAILS(sh_mesh_join(&opts, &mesh, &err), err, "rank 2");
+    opts.rank = 0;
+    opts.lanes = 9;
+    CHECK_FAILS(sh_mesh_join(&opts, &mesh, &err), err, "9 sockets");
+}
+
+TEST(a_group_of_one_needs_nobody)
+{
+    UNUSED_STATE;
+    sh_mesh_opts opts;
+    sh_mesh *mesh;
+    sh_err err;
+    sh_mesh_opts_init(&opts);
+    CHECK_OK(sh_mesh_join(&opts, &mesh, &err), err);
+    assert_int_equal(mesh->size, 1);
+    sh_mesh_close(mesh);
+}
+
+/* Strangers: some send noise, some a byte now and then, some nothing; all are held open. */
+static void *pester(void *arg)
+{
+    const char *where = arg;
+    enum { COUNT = 150 };
+    static int fds[COUNT];
+    sh_err err;
+    sh_addr addr;
+    if (sh_addr_parse(where, &addr, &err) != SH_OK) return NULL;
+    for (int i = 0; i < COUNT; i++) {
+        static const char noise[] = "\x16\x03\x01\xff\xff GET / HTTP/1.1\r\n\r\n\x5f\x01\x00\x00";
+        if (sh_sock_connect(&addr, &fds[i], &err) != SH_OK) fds[i] = -1;
+        struct pollfd p = {.fd = fds[i], .events = POLLOUT};
+        poll(&p, 1, 100);
+        if (fds[i] >= 0 && i % 3 != 0) {
+            ssize_t put = write(fds[i], noise + i % 5, i % 3 == 1 ? sizeof(noise) - 5 : 1);
+            (void)put;
+        }
+    }
+    sh_sleep_ms(400);
+    for (int i = 0; i < COUNT; i++) sh_sock_close(fds[i]);
+    return NULL;
+}
+
+static void join_beside_strangers(ranks_one *one)
+{
+    static const setup set = {RANKS_TOKEN, false, SH_PATH_TCP, 1, "tls"};
+    pthread_t thread;
+    if (one->rank == 1) {
+        pthread_create(&thread, NULL, pester, one->coordinator);
+        sh_sleep_ms(100);
+    }
+    one->arg = (void *)(uintptr_t)&set;
+    join_and_exchange(one);
+    if (one->rank == 1) pthread_join(thread, NULL);
+}
+
+TEST(strangers_do_not_keep_a_group_from_forming)
+{
+    UNUSED_STATE;
+    ranks_one ranks[2];
+    sh_log_set_level(SH_LOG_ERROR);
+    int64_t start = sh_clock_ns();
+    ranks_run(2, 2, join_beside_strangers, NULL, ranks);
+    for (int r = 0; r < 2; r++) CHECK_OK(ranks[r].status, ranks[r].err);
+    assert_true(sh_clock_ns() - start < 3000000000);
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pair_gets_a_port_of_the_asked_kind),
+        cmocka_unit_test(a_rank_that_does_not_fit_is_named_on_every_rank),
+        cmocka_unit_test(another_token_is_refused_and_both_sides_say_so),
+        cmocka_unit_test(without_a_token_only_loopback_is_served),
+        cmocka_unit_test(bad_options_are_named),
+        cmocka_unit_test(a_group_of_one_needs_nobody),
+        cmocka_unit_test(strangers_do_not_keep_a_group_from_forming),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
