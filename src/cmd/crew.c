@@ -57,11 +57,13 @@ sh_status sh_crew_setup_init(sh_crew_setup *setup, const sh_command_args *args, 
     sh_status status = sh_ranks_init(&setup->ranks, args, err);
     if (status != SH_OK) return status;
     int size = setup->ranks.opts.mesh.size;
-    setup->opts = (sh_crew_opts){.model_dir = s->model,
-                                 .cpu = sh_compute_cpu(s),
-                                 .kv_format = sh_compute_kv(s),
-                                 .wire = setup->ranks.wire,
-                                 .context = (int)s->context};
+    setup->opts = (sh_crew_opts){
+        .model_dir = s->model,
+        .cpu = sh_compute_cpu(s),
+        .kv_format = sh_compute_kv(s),
+        .wire = setup->ranks.wire,
+        .context = (int)s->context,
+        .load = {.threads = (int)s->threads, .exact = strcmp(s->activations, "f32") == 0}};
     status = parallel_parse(s->parallel, size, &setup->opts, err);
     if (status == SH_OK && s->split != NULL) status = split_parse(s->split, size, setup, err);
     sh_identity identity;

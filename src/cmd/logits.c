@@ -1,7 +1,6 @@
 /* shoal logits: the logits of every position, for comparing with other implementations. */
 #include "base/alloc.h"
-#include "cmd/command.h"
-#include "cmd/local.h"
+#include "cmd/session.h"
 #include "model/safetensors_writer.h"
 
 #include <stdio.h>
@@ -12,19 +11,18 @@ enum { CHUNK = 64, BEST = 8 };
 /* Gives each chunk's logits [rows, vocab] to `take`. */
 typedef sh_status (*take_fn)(void *ctx, const float *logits, int rows, sh_err *err);
 
-static sh_status run(sh_local *local, const int32_t *ids, int count, take_fn take, void *ctx,
+static sh_status run(sh_session *session, const int32_t *ids, int count, take_fn take, void *ctx,
                      sh_err *err)
 {
-    size_t vocab = (size_t)local->config.vocab;
+    size_t vocab = (size_t)sh_crew_config(session->crew)->vocab;
     float *rows = sh_alloc_array(CHUNK * vocab, sizeof(*rows));
     sh_status status = SH_OK;
     for (int pos = 0; pos < count && status == SH_OK; pos += CHUNK) {
         int now = count - pos < CHUNK ? count - pos : CHUNK;
-        sh_logits out;
-        status = sh_local_run(local, ids, pos, now, count, now, &out, err);
-        if (status != SH_OK) break;
-        local->dev->ops->download(local->dev, rows, out.data, (size_t)now * vocab * sizeof(*rows));
-        status = take(ctx, rows, now, err);
+        status = sh_session_run(session, ids, pos, now, count, now, NULL, err);
+        for (int i = 0; i < now && status == SH_OK; i++)
+            status = sh_session_row(session, i, rows + (size_t)i * vocab, err);
+        if (status == SH_OK) status = take(ctx, rows, now, err);
     }
     free(rows);
     return status;
@@ -41,15 +39,15 @@ static sh_status take_file(void *ctx, const float *logits, int rows, sh_err *err
     return sh_writer_add(sink->writer, logits, (size_t)rows * sink->vocab * sizeof(*logits), err);
 }
 
-static sh_status write_file(sh_local *local, const int32_t *ids, int count, const char *path,
+static sh_status write_file(sh_session *session, const int32_t *ids, int count, const char *path,
                             sh_err *err)
 {
-    file_sink sink = {.vocab = (size_t)local->config.vocab};
-    sh_tensor spec = {
-        .name = "logits", .type = SH_TENSOR_F32, .dims = 2, .shape = {count, local->config.vocab}};
+    int vocab = sh_crew_config(session->crew)->vocab;
+    file_sink sink = {.vocab = (size_t)vocab};
+    sh_tensor spec = {.name = "logits", .type = SH_TENSOR_F32, .dims = 2, .shape = {count, vocab}};
     sh_status status = sh_writer_open(path, &spec, 1, NULL, &sink.writer, err);
     if (status != SH_OK) return status;
-    status = run(local, ids, count, take_file, &sink, err);
+    status = run(session, ids, count, take_file, &sink, err);
     if (status == SH_OK) return sh_writer_finish(sink.writer, err);
     sh_writer_abort(sink.writer);
     return status;
@@ -85,10 +83,23 @@ static sh_status take_text(void *ctx, const float *logits, int rows, sh_err *err
     return SH_OK;
 }
 
+static sh_status compute(const sh_command_args *args, const int32_t *ids, int count, sh_err *err)
+{
+    const char *path = args->settings->out;
+    sh_session_room room = {.chunk = CHUNK, .draws = CHUNK, .context = count};
+    sh_session session;
+    sh_status status = sh_session_open(args, &room, &session, err);
+    if (status != SH_OK) return status;
+    text_sink sink = {.vocab = sh_crew_config(session.crew)->vocab};
+    status = path != NULL ? write_file(&session, ids, count, path, err)
+                          : run(&session, ids, count, take_text, &sink, err);
+    sh_session_close(&session);
+    return status;
+}
+
 int sh_cmd_logits(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
-    sh_local local;
     sh_err err;
     sh_config config;
     int32_t *ids = NULL;
@@ -97,19 +108,12 @@ int sh_cmd_logits(const sh_command_args *args)
         fprintf(stderr, "shoal: logits needs --model and --ids\n");
         return SH_EXIT_USAGE;
     }
+    if (sh_ranks_must_spawn(args)) return sh_ranks_spawn(args);
     /* Ids are checked before the weights are read. */
     if (sh_config_load(s->model, &config, &err) != SH_OK) return sh_command_fail(&err);
-    sh_status status = sh_local_ids(s->ids, config.vocab, &ids, &count, &err);
+    sh_status status = sh_session_ids(s->ids, config.vocab, &ids, &count, &err);
     sh_config_reset(&config);
-    if (status != SH_OK) return sh_command_fail(&err);
-    sh_local_room room = {.tokens_max = CHUNK, .rows_max = CHUNK, .kv_tokens = count};
-    status = sh_local_open(s, &room, &local, &err);
-    if (status == SH_OK) {
-        text_sink sink = {.vocab = local.config.vocab};
-        status = s->out != NULL ? write_file(&local, ids, count, s->out, &err)
-                                : run(&local, ids, count, take_text, &sink, &err);
-        sh_local_close(&local);
-    }
+    if (status == SH_OK) status = compute(args, ids, count, &err);
     free(ids);
-    return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+    return status >= 0 ? SH_EXIT_OK : sh_command_fail(&err);
 }
