@@ -16,6 +16,13 @@ const sh_command sh_commands[] = {
      "list of ids) and every line of the answer belongs to it. --no-special leaves special tokens "
      "out, on either way.",
      sh_cmd_tokenize},
+    {FOR_CHAT, "chat", "", 0, "talk with a model at the terminal",
+     "Answers stream; Ctrl-C stops an answer and not the program; /help inside lists commands.",
+     sh_cmd_chat},
+    {FOR_GENERATE, "generate", "", 0, "answer one prompt and leave",
+     "The answer streams to standard output; with --json it comes whole, with its ids, their "
+     "log-probabilities and times.",
+     sh_cmd_generate},
     {FOR_INFO, "info", "", 0, "what a model folder holds, and which machines it fits", NULL,
      sh_cmd_info},
     {FOR_LOGITS, "logits", "", 0, "compute the logits of given token ids",
