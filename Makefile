@@ -21,7 +21,7 @@ OPT_tsan    := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link \
                -fno-sanitize-recover=undefined
 
-PKGS      := libcjson libpcre2-8 libutf8proc openssl
+PKGS      := libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl
 PKG_CONFIG ?= pkg-config
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS))
 PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
@@ -76,6 +76,7 @@ $(B)/%.o: %.c Makefile
 
 $(B)/src/base/version.o: CFLAGS_ALL += -DSH_VERSION='"$(VERSION)"'
 $(B)/src/base/version.o: VERSION
+$(B)/src/api/assets.o: $(wildcard web/*)
 
 $(B)/tests/unit/%: tests/unit/%.c $(B)/libshoal.a Makefile
 	@mkdir -p $(@D)

@@ -23,6 +23,10 @@ const sh_command sh_commands[] = {
      "The answer streams to standard output; with --json it comes whole, with its ids, their "
      "log-probabilities and times.",
      sh_cmd_generate},
+    {FOR_TEMPLATE, "template", "[REQUEST.json]", 1, "print the prompt that a chat request becomes",
+     "Reads a JSON object from the file, or from standard input: messages, and if wanted tools, "
+     "documents, add_generation_prompt (true when absent) and other variables of the template.",
+     sh_cmd_template},
     {FOR_INFO, "info", "", 0, "what a model folder holds, and which machines it fits", NULL,
      sh_cmd_info},
     {FOR_LOGITS, "logits", "", 0, "compute the logits of given token ids",
@@ -45,6 +49,11 @@ const sh_command sh_commands[] = {
     {FOR_TOKEN, "token", "", 0, "make a cluster token",
      "Ranks on several machines prove to each other that they know it: --token or SHOAL_TOKEN.",
      sh_cmd_token},
+    {FOR_API, "api", "", 0, "serve HTTP in front of an engine's Unix socket",
+     "The part of `shoal serve` that speaks the OpenAI API. It may come and go while the engine "
+     "keeps the model loaded, and waits for the engine when that is away.\n"
+     "SIGTERM lets running answers finish; SIGHUP reads certificate and keys again.",
+     sh_cmd_api},
 };
 
 const size_t sh_command_count = SH_COUNT_OF(sh_commands);
