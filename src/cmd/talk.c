@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "text/detokenizer.h"
 
@@ -10,12 +11,24 @@
 
 enum { CHUNK = 512, LEAD_IN = 8 };
 
+static bool has_tokenizer(const char *dir)
+{
+    static const char *const names[] = {"tokenizer.json", "tiktoken.model", "qwen.tiktoken"};
+    bool found = false;
+    for (size_t i = 0; i < SH_COUNT_OF(names) && !found; i++) {
+        char *path = sh_path_join(dir, names[i]);
+        found = sh_file_exists(path);
+        free(path);
+    }
+    return found;
+}
+
 /* A folder without tokenizer or template can still go on from ids. */
 static sh_status load_text(const sh_settings *s, sh_talk *talk, sh_err *err)
 {
+    if (s->tokenizer == NULL && !has_tokenizer(s->model)) return SH_OK;
     sh_status status = sh_tokenizer_load(s->tokenizer != NULL ? s->tokenizer : s->model,
                                          &talk->tokenizer, err);
-    if (status == SH_ERR_NOT_FOUND) return SH_OK;
     if (status == SH_OK)
         status = sh_chat_template_load(s->model, s->template, &talk->template, err);
     return status == SH_ERR_NOT_FOUND ? SH_OK : status;
