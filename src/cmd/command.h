@@ -57,6 +57,5 @@ int sh_cmd_synth(const sh_command_args *args);
 int sh_cmd_worker(const sh_command_args *args);
 int sh_cmd_linktest(const sh_command_args *args);
 int sh_cmd_token(const sh_command_args *args);
-int sh_cmd_api(const sh_command_args *args);
 
 #endif

@@ -6,6 +6,11 @@ const sh_command sh_commands[] = {
     {FOR_COMPLETION, "completion", "bash|zsh|fish", 1,
      "print a script that completes commands and flags",
      "For bash: source <(shoal completion bash)", sh_cmd_completion},
+    {FOR_SERVE, "serve", "", 0, "serve a model: OpenAI API and dashboard on one port",
+     "Without --model: the demo model on two local ranks. Starts the ranks and the API, starts "
+     "again what crashes, and "
+     "stops cleanly on Ctrl-C.",
+     sh_cmd_serve},
     {FOR_ENGINE, "engine", "", 0, "load a model and answer on a Unix socket, without HTTP",
      "The part of `shoal serve` that computes. `shoal api` speaks HTTP in front of it.",
      sh_cmd_engine},
