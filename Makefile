@@ -55,7 +55,7 @@ TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
 
-.PHONY: all help check unit lint format asan tsan debug fuzz fuzz-build clean docs program tests
+.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build clean docs program tests
 all: program ## build the release program, build/shoal
 
 program: $(B)/shoal
@@ -109,6 +109,15 @@ FUZZ_SECONDS ?= 600
 fuzz: ## run every fuzz target for FUZZ_SECONDS (600)
 	$(MAKE) VARIANT=fuzz CC=clang fuzz-build
 	tests/fuzz/run.sh $(FUZZ_SECONDS)
+
+# ---- benchmarks of single layers ------------------------------------------------------------------
+
+$(B)/bench/%: bench/%.c $(B)/libshoal.a Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -MMD -MP -o $@ $< $(B)/libshoal.a $(LIBS)
+
+bench-kernels: $(B)/bench/bench_matmul ## time the matrix products: GOP/s and GB/s beside the machine's peaks
+	$(B)/bench/bench_matmul $(ARGS)
 
 # ---- chores ---------------------------------------------------------------------------------------
 
