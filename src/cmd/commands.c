@@ -20,6 +20,13 @@ const sh_command sh_commands[] = {
      "string (or list of ids) and every line of the answer belongs to it. --no-special leaves "
      "special tokens out, on either way.",
      sh_cmd_tokenize},
+    {FOR_CHAT, "chat", "", 0, "talk with a model at the terminal",
+     "Answers stream; Ctrl-C stops an answer and not the program; /help inside lists commands.",
+     sh_cmd_chat},
+    {FOR_GENERATE, "generate", "", 0, "answer one prompt and leave",
+     "The answer streams to standard output; with --json it comes whole, with its ids, their "
+     "log-probabilities and times.",
+     sh_cmd_generate},
     {FOR_TEMPLATE, "template", "[REQUEST.json]", 1, "print the prompt that a chat request becomes",
      "Reads a JSON object from the file, or from standard input: messages, and if wanted tools, "
      "documents, add_generation_prompt (true when absent) and other variables of the template.",
