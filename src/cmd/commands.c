@@ -45,6 +45,9 @@ const sh_command sh_commands[] = {
     {FOR_WORKER, "worker", "", 0, "be one of the ranks behind rank 0",
      "Started in any order, on any machine; it comes back by itself when the group was lost.",
      sh_cmd_worker},
+    {FOR_PLAN, "plan", "", 0, "who would hold what on given machines, and how fast that should be",
+     "Nothing is loaded or measured: ranks, memory, speeds and links are what the flags say.",
+     sh_cmd_plan},
     {FOR_LINKTEST, "linktest", "", 0, "try and time the links between ranks",
      "Phases: barrier, correctness, latency, bandwidth, and with --stress many operations in "
      "random "
