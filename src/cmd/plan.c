@@ -111,7 +111,9 @@ static void print_text(const struct plan *p)
         snprintf(heads, sizeof(heads), "%lld of %d", (long long)s->heads.count, p->config.heads);
         printf("%-5d %-6d %-10s %-12s %-7lld %-13lld %6.2f GiB %8.1f KiB%s\n", i, s->stage, layers,
                heads, (long long)ffn, (long long)s->vocab.count, cost.weight_bytes / GIB,
-               cost.kv_token_bytes / 1024);
+               cost.kv_token_bytes / 1024,
+               p->memory[i] > 0 && cost.weight_bytes > p->memory[i] ? "  MORE THAN ITS MEMORY"
+                                                                    : "");
     }
     sh_prediction r = sh_predict(&p->config, p->shards, p->speeds, &p->machine);
     double alone = alone_token_s(p);
