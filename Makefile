@@ -21,7 +21,7 @@ OPT_tsan    := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link \
                -fno-sanitize-recover=undefined
 
-PKGS      := libcjson libpcre2-8 libutf8proc openssl
+PKGS      := libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl
 PKG_CONFIG ?= pkg-config
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS))
 PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
@@ -55,7 +55,7 @@ TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
 
-.PHONY: all help check unit lint format asan tsan debug fuzz fuzz-build clean docs program tests
+.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build clean docs program tests
 all: program ## build the release program, build/shoal
 
 program: $(B)/shoal
@@ -76,6 +76,7 @@ $(B)/%.o: %.c Makefile
 
 $(B)/src/base/version.o: CFLAGS_ALL += -DSH_VERSION='"$(VERSION)"'
 $(B)/src/base/version.o: VERSION
+$(B)/src/api/assets.o: $(wildcard web/*)
 
 $(B)/tests/unit/%: tests/unit/%.c $(B)/libshoal.a Makefile
 	@mkdir -p $(@D)
@@ -108,6 +109,15 @@ FUZZ_SECONDS ?= 600
 fuzz: ## run every fuzz target for FUZZ_SECONDS (600)
 	$(MAKE) VARIANT=fuzz CC=clang fuzz-build
 	tests/fuzz/run.sh $(FUZZ_SECONDS)
+
+# ---- benchmarks of single layers ------------------------------------------------------------------
+
+$(B)/bench/%: bench/%.c $(B)/libshoal.a Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -MMD -MP -o $@ $< $(B)/libshoal.a $(LIBS)
+
+bench-kernels: $(B)/bench/bench_matmul ## time the matrix products: GOP/s and GB/s beside the machine's peaks
+	$(B)/bench/bench_matmul $(ARGS)
 
 # ---- chores ---------------------------------------------------------------------------------------
 

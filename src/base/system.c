@@ -1,13 +1,17 @@
 #include "base/system.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { PROC_MAX = 1 << 16 };
+enum { PROC_MAX = 1 << 16, ZONES_MAX = 16 };
 
 /* The number behind "name" in a file of /proc that says kilobytes; 0 when there is none. */
 static int64_t proc_kilobytes(const char *path, const char *name)
@@ -69,6 +73,29 @@ int64_t sh_memory_peak(void)
 #else
     return usage.ru_maxrss * 1024;
 #endif
+}
+
+/* The hottest of the thermal zones. */
+double sh_temperature_c(void)
+{
+    double hottest = NAN;
+    for (int zone = 0; zone < ZONES_MAX; zone++) {
+        char path[64];
+        snprintf(path, sizeof(path), "/sys/class/thermal/thermal_zone%d/temp", zone);
+        int64_t milli = file_number(path);
+        if (milli > 0 && !((double)milli / 1000 < hottest)) hottest = (double)milli / 1000;
+    }
+    return hottest;
+}
+
+double sh_power_w(void)
+{
+    static atomic_llong last_uj, last_ns; /* several callers only shorten the mean */
+    int64_t energy = file_number("/sys/class/powercap/intel-rapl:0/energy_uj"), now = sh_clock_ns();
+    int64_t before = atomic_exchange(&last_uj, energy),
+            since = now - atomic_exchange(&last_ns, now);
+    if (energy <= 0 || before <= 0 || energy < before || since <= 0) return NAN;
+    return (double)(energy - before) * 1e3 / (double)since;
 }
 
 double sh_cpu_seconds(void)

@@ -12,6 +12,11 @@ int64_t sh_memory_available(void); /* without pushing others out; the limit of a
 int64_t sh_memory_used(void);      /* by this process, resident */
 int64_t sh_memory_peak(void);      /* the most that this process ever had resident */
 
+/* Of the processor package, where the system tells; NAN elsewhere. Power is the mean since the last
+ * call. */
+double sh_temperature_c(void);
+double sh_power_w(void);
+
 /* Seconds of processor time that this process has used, all threads together. */
 double sh_cpu_seconds(void);
 

@@ -34,6 +34,7 @@ struct child {
     char *name;
     char **argv, **env;
     bool restart, prefix;
+    int keep_fd;
     pid_t pid;  /* 0: not running */
     bool ended; /* for good */
     int64_t started_ns;
@@ -95,6 +96,7 @@ static void child_exec(const sh_children *c, const struct child *child, pid_t pa
         dup2(output, STDOUT_FILENO);
         dup2(output, STDERR_FILENO);
     }
+    if (child->keep_fd > STDERR_FILENO) fcntl(child->keep_fd, F_SETFD, 0);
     for (char **env = child->env; *env != NULL; env++) putenv(*env);
     execv(child->argv[0], child->argv);
     _exit(127);
@@ -129,6 +131,7 @@ sh_status sh_children_add(sh_children *c, const sh_child_spec *spec, sh_err *err
                             .env = strings_copy(spec->env),
                             .restart = spec->restart,
                             .prefix = spec->prefix,
+                            .keep_fd = spec->keep_fd,
                             .output = -1};
     sh_status status = child_start(c, child, err);
     if (status != SH_OK) child->ended = true;

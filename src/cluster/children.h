@@ -24,6 +24,7 @@ typedef struct {
     char *const *argv; /* argv[0] is the program's path; copied, like all of this */
     char *const *env;  /* more variables "NAME=value", a closing NULL; or NULL */
     bool restart;      /* start it again when it crashes */
+    int keep_fd;       /* above 2: a descriptor that the child keeps through exec */
     bool prefix;       /* show its output line by line behind "[name] " */
 } sh_child_spec;
 

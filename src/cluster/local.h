@@ -10,11 +10,20 @@
 #ifndef SH_CLUSTER_LOCAL_H
 #define SH_CLUSTER_LOCAL_H
 
-#include "base/status.h"
+#include "cluster/children.h"
 
-/* argv: the command line with its program; a closing NULL. token: NULL makes one. *code is the exit
- * code for this process. */
-SH_MUST_CHECK sh_status sh_local_run(char *const *argv, int ranks, const char *token, int *code,
-                                     sh_err *err);
+typedef struct {
+    char *const *argv; /* the command line with its program; a closing NULL */
+    int ranks;
+    const char *token; /* NULL: one is made */
+    bool restart;      /* a rank that crashes is started again and joins again */
+    char *const *env;  /* more variables for all of them, or NULL */
+} sh_local_spec;
+
+/* Adds the ranks to `children`. */
+SH_MUST_CHECK sh_status sh_local_add(sh_children *children, const sh_local_spec *spec, sh_err *err);
+
+/* The same, and waits for them. *code is the exit code for this process. */
+SH_MUST_CHECK sh_status sh_local_run(const sh_local_spec *spec, int *code, sh_err *err);
 
 #endif

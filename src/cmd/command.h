@@ -44,13 +44,19 @@ int sh_command_fail(const sh_err *err);
 
 int sh_cmd_help(const sh_command_args *args);
 int sh_cmd_completion(const sh_command_args *args);
+int sh_cmd_serve(const sh_command_args *args);
+int sh_cmd_api(const sh_command_args *args);
 int sh_cmd_engine(const sh_command_args *args);
+int sh_cmd_template(const sh_command_args *args);
 int sh_cmd_tokenize(const sh_command_args *args);
+int sh_cmd_chat(const sh_command_args *args);
+int sh_cmd_generate(const sh_command_args *args);
 int sh_cmd_info(const sh_command_args *args);
 int sh_cmd_logits(const sh_command_args *args);
 int sh_cmd_synth(const sh_command_args *args);
 int sh_cmd_worker(const sh_command_args *args);
 int sh_cmd_linktest(const sh_command_args *args);
 int sh_cmd_token(const sh_command_args *args);
+int sh_cmd_bench(const sh_command_args *args);
 
 #endif

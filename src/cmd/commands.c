@@ -6,16 +6,31 @@ const sh_command sh_commands[] = {
     {FOR_COMPLETION, "completion", "bash|zsh|fish", 1,
      "print a script that completes commands and flags",
      "For bash: source <(shoal completion bash)", sh_cmd_completion},
+    {FOR_SERVE, "serve", "", 0, "serve a model: OpenAI API and dashboard on one port",
+     "Without --model: the demo model on two local ranks. Starts the ranks and the API, starts "
+     "again what crashes, and "
+     "stops cleanly on Ctrl-C.",
+     sh_cmd_serve},
     {FOR_ENGINE, "engine", "", 0, "load a model and answer on a Unix socket, without HTTP",
      "The part of `shoal serve` that computes. `shoal api` speaks HTTP in front of it.",
      sh_cmd_engine},
     {FOR_TOKENIZE, "tokenize", "[TEXT]", 1, "turn text into token ids, or ids into text",
      "Reads TEXT, or standard input, and prints the ids as a JSON list; with --decode it reads "
-     "such "
-     "a list and prints the text. With --jsonl every line of standard input is one JSON string (or "
-     "list of ids) and every line of the answer belongs to it. --no-special leaves special tokens "
-     "out, on either way.",
+     "such a list and prints the text. With --jsonl every line of standard input is one JSON "
+     "string (or list of ids) and every line of the answer belongs to it. --no-special leaves "
+     "special tokens out, on either way.",
      sh_cmd_tokenize},
+    {FOR_CHAT, "chat", "", 0, "talk with a model at the terminal",
+     "Answers stream; Ctrl-C stops an answer and not the program; /help inside lists commands.",
+     sh_cmd_chat},
+    {FOR_GENERATE, "generate", "", 0, "answer one prompt and leave",
+     "The answer streams to standard output; with --json it comes whole, with its ids, their "
+     "log-probabilities and times.",
+     sh_cmd_generate},
+    {FOR_TEMPLATE, "template", "[REQUEST.json]", 1, "print the prompt that a chat request becomes",
+     "Reads a JSON object from the file, or from standard input: messages, and if wanted tools, "
+     "documents, add_generation_prompt (true when absent) and other variables of the template.",
+     sh_cmd_template},
     {FOR_INFO, "info", "", 0, "what a model folder holds, and which machines it fits", NULL,
      sh_cmd_info},
     {FOR_LOGITS, "logits", "", 0, "compute the logits of given token ids",
@@ -38,6 +53,15 @@ const sh_command sh_commands[] = {
     {FOR_TOKEN, "token", "", 0, "make a cluster token",
      "Ranks on several machines prove to each other that they know it: --token or SHOAL_TOKEN.",
      sh_cmd_token},
+    {FOR_API, "api", "", 0, "serve HTTP in front of an engine's Unix socket",
+     "The part of `shoal serve` that speaks the OpenAI API. It may come and go while the engine "
+     "keeps the model loaded, and waits for the engine when that is away.\n"
+     "SIGTERM lets running answers finish; SIGHUP reads certificate and keys again.",
+     sh_cmd_api},
+    {FOR_BENCH, "bench", "text", 1, "measure this machine, as CSV",
+     "text: loading a tokenizer, encoding prose and hostile texts, decoding. It takes one of "
+     "150000 tokens that it makes, and that of --model or --tokenizer, else the demo model's.",
+     sh_cmd_bench},
 };
 
 const size_t sh_command_count = SH_COUNT_OF(sh_commands);

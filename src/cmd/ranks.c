@@ -34,7 +34,8 @@ static sh_status spawn(const sh_command_args *args, int *code, sh_err *err)
     SH_ASSERT(argv != NULL);
     memcpy(argv, args->line, count * sizeof(*argv));
     argv[0] = program;
-    status = sh_local_run(argv, (int)s->ranks, s->token, code, err);
+    status = sh_local_run(&(sh_local_spec){.argv = argv, .ranks = (int)s->ranks, .token = s->token},
+                          code, err);
     free(argv);
     free(program);
     return status;

@@ -20,6 +20,7 @@ typedef struct {
     const char *model;
     const char *tokenizer;
     const char *template;
+    const char *date;
     bool decode;
     bool special;
     bool pieces;
@@ -57,6 +58,10 @@ typedef struct {
     const char *sizes;
     int64_t link_rounds;
 
+    /* serve */
+    const char *part;
+    const char *runtime_dir;
+
     /* engine */
     const char *parallel;
     const char *split;
@@ -71,6 +76,26 @@ typedef struct {
     int64_t stall_ms;
     int64_t grace;
     int64_t drafts;
+
+    /* HTTP */
+    const char *host;
+    int64_t port;
+    const char *model_name;
+    int64_t hard_max_tokens;
+    const char *api_key;
+    const char *api_key_file;
+    const char *tls_cert;
+    const char *tls_key;
+    const char *cors;
+    const char *access_log;
+    const char *request_log;
+    bool log_prompts;
+    int64_t connections;
+    int64_t header_bytes;
+    int64_t body_bytes;
+    double idle_timeout;
+    double receive_timeout;
+    double send_timeout;
 
     /* generate, chat, logits */
     const char *prompt;

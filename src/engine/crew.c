@@ -55,6 +55,8 @@ static void crew_leave(sh_crew *c)
     free(c->parts);
     free(c->sorted);
     free(c->row);
+    free(c->links);
+    c->links = NULL;
     c->self = NULL;
     c->plan = NULL;
     c->group = c->stage = NULL;
@@ -304,7 +306,10 @@ sh_status sh_crew_join(sh_crew *c, sh_group *group, sh_err *err)
     if (status == SH_OK) status = shard_load(c, err);
     if (status == SH_OK) status = blocks_agree(c, &blocks, err);
     if (status == SH_OK) status = sh_model_reserve_kv(c->model, (int)blocks, err);
-    if (status == SH_OK && group != NULL) status = sh_coll_barrier(group, err);
+    if (status == SH_OK && group != NULL) {
+        c->links = sh_alloc_array((size_t)c->size * (size_t)c->size, sizeof(*c->links));
+        status = sh_links_measure(group, c->links, err);
+    }
     if (status != SH_OK) return status;
     if (group != NULL) sh_group_set_patience(group, STEP_SILENCE_MS, STEP_OP_MS);
     stage_group(c);
@@ -345,6 +350,16 @@ int sh_crew_stages(const sh_crew *c)
 int sh_crew_size(const sh_crew *c)
 {
     return c->size;
+}
+
+const char *sh_crew_path(const sh_crew *c, int rank)
+{
+    return c->group == NULL ? "self" : sh_group_path(c->group, rank);
+}
+
+const sh_link_report *sh_crew_link(const sh_crew *c, int a, int b)
+{
+    return c->links == NULL ? NULL : &c->links[a * c->size + b];
 }
 
 sh_crew_times sh_crew_times_of(const sh_crew *c)

@@ -17,6 +17,7 @@
 
 #include "coll/coll.h"
 #include "engine/rank.h"
+#include "engine/report.h"
 #include "engine/step.h"
 #include "model/model.h"
 
@@ -75,6 +76,14 @@ SH_MUST_CHECK sh_status sh_crew_stop(sh_crew *crew, sh_err *err);
 
 /* Other ranks: do what rank 0 says until it says stop (SH_OK) or the group fails. */
 SH_MUST_CHECK sh_status sh_crew_work(sh_crew *crew, sh_err *err);
+
+/* Rank 0: how all ranks are, [size]. Between steps only: no step may be under way. */
+SH_MUST_CHECK sh_status sh_crew_reports(sh_crew *crew, sh_report *out, sh_err *err);
+
+/* What was measured between two ranks when they joined. */
+const char *sh_crew_path(const sh_crew *crew,
+                         int rank); /* how rank 0 reaches it: "tcp", "tls", "shm" */
+const sh_link_report *sh_crew_link(const sh_crew *crew, int a, int b);
 
 /* Seconds in forward passes and in waiting for other ranks, since the join. */
 typedef struct {

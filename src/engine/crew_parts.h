@@ -31,6 +31,7 @@ struct sh_crew {
     float *row;           /* [vocab] */
     uint64_t step;        /* that was begun last */
     sh_crew_times times;
+    sh_link_report *links; /* [size, size]; NULL alone */
     const char *fault;
     uint64_t fault_step;
 

@@ -217,14 +217,51 @@ sh_status sh_crew_row(sh_crew *c, const sh_step_plan *plan, int draw, float *out
     return SH_OK;
 }
 
-sh_status sh_crew_stop(sh_crew *c, sh_err *err)
+static sh_status tell(sh_crew *c, sh_step_kind kind, sh_err *err)
 {
     if (c->group == NULL) return SH_OK;
     sh_step_clear(c->plan);
-    c->plan->kind = SH_STEP_STOP;
+    c->plan->kind = kind;
     sh_buf_clear(&c->message);
     sh_step_pack(c->plan, &c->message);
     return sh_coll_broadcast_buf(c->group, 0, &c->message, PLAN_MAX, SH_DEADLINE_NEVER, err);
+}
+
+sh_status sh_crew_stop(sh_crew *c, sh_err *err)
+{
+    return tell(c, SH_STEP_STOP, err);
+}
+
+static void report_fill(const sh_crew *c, sh_report *out)
+{
+    sh_model_memory m = sh_model_memory_used(c->model);
+    *out = (sh_report){.weights = (int64_t)m.weights,
+                       .kv = (int64_t)m.kv,
+                       .scratch = (int64_t)m.scratch,
+                       .compute_s = c->times.compute_s,
+                       .reduce_s = c->times.reduce_s,
+                       .reduce_bytes = c->times.reduce_bytes,
+                       .steps = c->times.steps,
+                       .tokens = c->times.tokens};
+    sh_report_fill(out);
+}
+
+static sh_status report_send(sh_crew *c, sh_err *err)
+{
+    sh_report mine;
+    report_fill(c, &mine);
+    return sh_coll_send(c->group, 0, &mine, sizeof(mine), err);
+}
+
+sh_status sh_crew_reports(sh_crew *c, sh_report *out, sh_err *err)
+{
+    report_fill(c, &out[0]);
+    sh_status status = tell(c, SH_STEP_REPORT, err);
+    for (int i = 1; i < c->size && status == SH_OK; i++) {
+        status = sh_coll_recv(c->group, i, &out[i], sizeof(out[i]), err);
+        out[i].host[sizeof(out[i].host) - 1] = '\0';
+    }
+    return status;
 }
 
 static sh_status rows_send(sh_crew *c, const sh_step_plan *plan, sh_err *err)
@@ -247,6 +284,7 @@ static sh_status rows_send(sh_crew *c, const sh_step_plan *plan, sh_err *err)
 static sh_status plan_work(sh_crew *c, sh_err *err)
 {
     if (c->plan->kind == SH_STEP_ROWS) return rows_send(c, c->plan, err);
+    if (c->plan->kind == SH_STEP_REPORT) return report_send(c, err);
     sh_status status = plan_apply(c, c->plan, err);
     if (status == SH_OK) status = stage_run(c, c->plan, err);
     if (status == SH_OK && last_stage(c)) status = scans_send(c, c->plan, err);

@@ -11,9 +11,17 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-enum { COMMANDS_MAX = 4096, NOT_RUNNABLE_MS = 2, IDLE_LOOK_MS = 100, FORM_PAUSE_MS = 500 };
+enum {
+    COMMANDS_MAX = 4096,
+    NOT_RUNNABLE_MS = 2,
+    IDLE_LOOK_MS = 100,
+    FORM_PAUSE_MS = 500,
+    REPORT_NS = 500000000
+};
 
 typedef enum { SUBMIT, CANCEL, FORGET, ASK_STATS, STOP } command_kind;
 
@@ -120,7 +128,12 @@ static void sched_open(sh_engine *e)
 static sh_status form(sh_engine *e, sh_err *err)
 {
     sh_status status = SH_OK;
-    if (e->opts.group != NULL) status = sh_group_open(e->opts.group, &e->group, err);
+    if (e->opts.group != NULL) {
+        sh_group_opts opts = *e->opts.group;
+        if (opts.mesh.listen_fd >= 0)
+            opts.mesh.listen_fd = dup(opts.mesh.listen_fd); /* ours is for later, too */
+        status = sh_group_open(&opts, &e->group, err);
+    }
     if (status == SH_OK) status = sh_crew_join(e->crew, e->group, err);
     if (status == SH_OK) status = blocks_open(e, err);
     if (status != SH_OK) return status;
@@ -128,6 +141,7 @@ static sh_status form(sh_engine *e, sh_err *err)
     if (e->opts.fault != NULL) sh_crew_fault(e->crew, e->opts.fault, e->opts.fault_step);
     e->info.context = sh_crew_context(e->crew);
     e->info.world_size = sh_crew_size(e->crew);
+    e->stats.ready = true;
     atomic_store(&e->ready, true);
     return SH_OK;
 }
@@ -164,6 +178,7 @@ void sh_engine_close(sh_engine *e)
     sh_sched_free(e->sched);
     sh_blocks_free(e->blocks);
     flights_free(e);
+    sh_engine_stats_reset(&e->stats);
     sh_crew_close(e->crew);
     if (e->group != NULL) sh_group_close(e->group);
     free(e->picks);
@@ -183,8 +198,11 @@ static void group_lost(sh_engine *e, const sh_err *why)
 {
     SH_LOGE("%s", why->text);
     atomic_store(&e->ready, false);
+    e->stats.ready = false;
+    snprintf(e->stats.lost, sizeof(e->stats.lost), "%s", why->text);
     sh_sched_fail_all(e->sched, why);
     e->flight_count = 0;
+    e->stats.report_count = 0;
     e->stats.failures++;
 }
 
@@ -235,9 +253,27 @@ static bool steps_run(sh_engine *e)
     return true;
 }
 
+/* Asks the ranks how they are, now and then, while no step is under way. */
+static void reports_refresh(sh_engine *e)
+{
+    sh_err err;
+    int64_t now = sh_clock_ns();
+    bool fresh = e->stats.reports != NULL && now - e->stats.reported_ns < REPORT_NS;
+    if (fresh || e->flight_count > 0 || !atomic_load(&e->ready)) return;
+    int size = sh_crew_size(e->crew);
+    e->stats.reports = sh_realloc_array(e->stats.reports, (size_t)size, sizeof(*e->stats.reports));
+    e->stats.reported_ns = now;
+    e->stats.report_count = 0;
+    if (sh_crew_reports(e->crew, e->stats.reports, &err) != SH_OK)
+        group_lost(e, &err);
+    else
+        e->stats.report_count = size;
+}
+
 static void stats_tell(sh_engine *e, uint64_t owner)
 {
     sh_buf json = {0};
+    reports_refresh(e);
     sh_engine_stats_json(&e->stats, e->crew, e->sched, e->blocks, &e->opts, &json);
     sh_event event = {.kind = SH_EVENT_STATS, .stats = sh_buf_str(&json)};
     e->sink(e->sink_ctx, owner, &event);

@@ -1,6 +1,7 @@
 #include "engine/engine_stats.h"
 
-#include "base/system.h"
+#include <math.h>
+#include <stdlib.h>
 
 void sh_engine_stats_init(sh_engine_stats *s)
 {
@@ -52,38 +53,92 @@ static void counts_json(const sh_engine_stats *s, const sh_sched_stats *c, sh_bu
     sh_buf_add_text(out, "}");
 }
 
-static void rank_json(sh_crew *crew, sh_buf *out)
+void sh_engine_stats_reset(sh_engine_stats *s)
 {
-    sh_model_memory m = sh_model_memory_used(sh_crew_model(crew));
-    sh_crew_times t = sh_crew_times_of(crew);
-    sh_buf_addf(
-        out,
-        "\"memory\":{\"weights\":%zu,\"kv\":%zu,\"scratch\":%zu,\"resident\":%lld,\"peak\":%lld,"
-        "\"available\":%lld,\"total\":%lld},\"cpu_s\":%.3f,",
-        m.weights, m.kv, m.scratch, (long long)sh_memory_used(), (long long)sh_memory_peak(),
-        (long long)sh_memory_available(), (long long)sh_memory_total(), sh_cpu_seconds());
-    sh_buf_addf(out, "\"compute_s\":%.6f,\"reduce_s\":%.6f,\"reduce_bytes\":%llu,\"tokens\":%llu",
-                t.compute_s, t.reduce_s, (unsigned long long)t.reduce_bytes,
-                (unsigned long long)t.tokens);
+    free(s->reports);
+    s->reports = NULL;
+    s->report_count = 0;
+    sh_buf_reset(&s->ranks);
 }
 
-static void shares_json(sh_crew *crew, sh_buf *out)
+/* JSON has no NaN. */
+static void number_json(const char *name, double value, sh_buf *out)
+{
+    if (isnan(value))
+        sh_buf_addf(out, ",\"%s\":null", name);
+    else
+        sh_buf_addf(out, ",\"%s\":%.3f", name, value);
+}
+
+static void report_json(const sh_report *r, sh_buf *out)
+{
+    sh_buf_add_text(out, "\"host\":\"");
+    for (const char *p = r->host; *p != '\0'; p++) /* a host's name comes from its machine */
+        if (*p >= ' ' && *p < 127 && *p != '"' && *p != '\\') sh_buf_add_char(out, *p);
+    sh_buf_addf(out,
+                "\",\"pid\":%lld,\"memory\":{\"weights\":%lld,\"kv\":%lld,\"scratch\":%lld,"
+                "\"resident\":%lld,"
+                "\"peak\":%lld,\"available\":%lld,\"total\":%lld}",
+                (long long)r->pid, (long long)r->weights, (long long)r->kv, (long long)r->scratch,
+                (long long)r->resident, (long long)r->peak, (long long)r->available,
+                (long long)r->total);
+    sh_buf_addf(
+        out,
+        ",\"cpu_s\":%.3f,\"compute_s\":%.6f,\"reduce_s\":%.6f,\"reduce_bytes\":%llu,\"steps\":%llu,"
+        "\"tokens\":%llu",
+        r->cpu_s, r->compute_s, r->reduce_s, (unsigned long long)r->reduce_bytes,
+        (unsigned long long)r->steps, (unsigned long long)r->tokens);
+    number_json("temperature_c", r->temperature_c, out);
+    number_json("power_w", r->power_w, out);
+}
+
+static void ranks_json(const sh_engine_stats *s, sh_crew *crew, sh_buf *out)
 {
     sh_buf_add_text(out, "\"ranks\":[");
     for (int i = 0; i < sh_crew_size(crew); i++) {
-        const sh_shard *s = sh_crew_shard(crew, i);
+        const sh_shard *h = sh_crew_shard(crew, i);
         sh_buf_addf(out,
                     "%s{\"rank\":%d,\"stage\":%d,\"tensor_rank\":%d,\"layers\":[%d,%d],\"heads\":%"
                     "lld,\"ffn\":%lld,"
-                    "\"vocab\":%lld}",
-                    i == 0 ? "" : ",", i, s->stage, s->tensor_rank, s->layer_first,
-                    s->layer_first + s->layer_count, (long long)s->heads.count,
-                    (long long)s->ffn.count, (long long)s->vocab.count);
+                    "\"vocab\":%lld",
+                    i == 0 ? "" : ",", i, h->stage, h->tensor_rank, h->layer_first,
+                    h->layer_first + h->layer_count, (long long)h->heads.count,
+                    (long long)h->ffn.count, (long long)h->vocab.count);
+        if (i < s->report_count) {
+            sh_buf_add_char(out, ',');
+            report_json(&s->reports[i], out);
+        }
+        sh_buf_add_char(out, '}');
     }
+    sh_buf_add_text(out, "],\"links\":[");
+    bool first = true;
+    for (int a = 0; a < sh_crew_size(crew); a++)
+        for (int b = a + 1; b < sh_crew_size(crew); b++, first = false) {
+            const sh_link_report *link = sh_crew_link(crew, a, b);
+            sh_buf_addf(
+                out,
+                "%s{\"a\":%d,\"b\":%d,\"kind\":\"%s\",\"latency_us\":%.2f,\"bandwidth_gb_s\":%.3f}",
+                first ? "" : ",", a, b, a == 0 ? sh_crew_path(crew, b) : "", link->latency_s * 1e6,
+                link->bytes_per_s / 1e9);
+        }
     sh_buf_add_text(out, "]");
 }
 
-void sh_engine_stats_json(const sh_engine_stats *s, sh_crew *crew, sh_sched *sched,
+/* What the ranks were stays told while the group is being formed again. */
+static void group_json(sh_engine_stats *s, sh_crew *crew, sh_buf *out)
+{
+    if (s->ready) {
+        sh_buf_clear(&s->ranks);
+        ranks_json(s, crew, &s->ranks);
+    }
+    sh_buf_addf(out, "\"ready\":%s,\"lost\":\"", s->ready ? "true" : "false");
+    for (const char *p = s->lost; !s->ready && *p != '\0'; p++)
+        if (*p != '"' && *p != '\\') sh_buf_add_char(out, *p);
+    sh_buf_add_text(out, "\",");
+    sh_buf_add_str(out, sh_buf_str(&s->ranks));
+}
+
+void sh_engine_stats_json(sh_engine_stats *s, sh_crew *crew, sh_sched *sched,
                           const sh_blocks *blocks, const sh_engine_opts *opts, sh_buf *out)
 {
     const sh_sched_stats *c = sh_sched_stats_of(sched);
@@ -97,9 +152,7 @@ void sh_engine_stats_json(const sh_engine_stats *s, sh_crew *crew, sh_sched *sch
     sh_buf_addf(out, ",\"kv\":{\"blocks\":%d,\"free\":%d,\"cached\":%d,\"block_tokens\":%d},",
                 sh_blocks_total(blocks), sh_blocks_room(blocks), sh_blocks_cached(blocks),
                 SH_KV_BLOCK);
-    rank_json(crew, out);
-    sh_buf_add_char(out, ',');
-    shares_json(crew, out);
+    group_json(s, crew, out);
     sh_buf_add_text(out, ",\"histograms\":{");
     const sh_hist *hists[] = {&s->step,  &s->batch_tokens, &s->batch_sequences,
                               &s->queue, &s->ttft,         &s->inter_token};

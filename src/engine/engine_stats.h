@@ -13,6 +13,12 @@ typedef struct {
     uint64_t steps;
     uint64_t failures; /* of the group */
     double step_s;
+    sh_report *reports; /* [reports_count] of the ranks, as they last said */
+    int report_count;
+    int64_t reported_ns;
+    bool ready;                 /* the group stands */
+    char lost[SH_ERR_TEXT_MAX]; /* why it does not */
+    sh_buf ranks;               /* JSON of the ranks when it last stood */
     sh_hist step, batch_tokens, batch_sequences, queue, ttft, inter_token;
 } sh_engine_stats;
 
@@ -20,7 +26,9 @@ void sh_engine_stats_init(sh_engine_stats *stats);
 void sh_engine_stats_event(sh_engine_stats *stats, const sh_event *event);
 void sh_engine_stats_step(sh_engine_stats *stats, double took_s, int tokens, int sequences);
 
-void sh_engine_stats_json(const sh_engine_stats *stats, sh_crew *crew, sh_sched *sched,
+void sh_engine_stats_reset(sh_engine_stats *stats);
+
+void sh_engine_stats_json(sh_engine_stats *stats, sh_crew *crew, sh_sched *sched,
                           const sh_blocks *blocks, const sh_engine_opts *opts, sh_buf *out);
 
 #endif

@@ -47,7 +47,8 @@ typedef enum {
     SH_STEP_RUN,
     SH_STEP_ROWS, /* no step: the whole rows of some draws (numbers in `tokens`) of step `step` are
                      wanted */
-    SH_STEP_STOP, /* no step: the ranks shall end */
+    SH_STEP_REPORT, /* no step: the ranks say how they are (engine/report.h) */
+    SH_STEP_STOP,   /* no step: the ranks shall end */
 } sh_step_kind;
 
 typedef struct {

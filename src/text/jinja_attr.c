@@ -21,11 +21,15 @@ static const sh_jtable *methods_of(sh_jv v)
     }
 }
 
-static sh_jv unsafe(sh_jrun *run, sh_jv v, const sh_jbuiltin *func)
+/* A method that is known but not offered is undefined, and says why when it is used. */
+static sh_jv refused(sh_jrun *run, sh_jv v, const sh_jbuiltin *func)
 {
     size_t mark = sh_jrun_mark(run);
-    sh_jrun_putf(run, "access to attribute '%s' of '%s' object is unsafe.", func->name,
-                 sh_jv_type(v));
+    if (v.kind == SH_JV_STR)
+        sh_jrun_putf(run, "the method '%s' of str is not supported", func->name);
+    else
+        sh_jrun_putf(run, "access to attribute '%s' of '%s' object is unsafe.", func->name,
+                     sh_jv_type(v));
     return sh_jv_undef_text(run, sh_jrun_take(run, mark));
 }
 
@@ -35,7 +39,7 @@ static bool method_find(sh_jrun *run, sh_jv v, sh_str name, sh_jv *out)
     const sh_jbuiltin *func = table == NULL ? NULL : sh_jtable_find(table, name);
     if (func == NULL) return false;
     if (func->fn == NULL) {
-        *out = unsafe(run, v, func);
+        *out = refused(run, v, func);
         return true;
     }
     sh_jmethod *method = sh_jrun_alloc(run, sizeof(*method));
@@ -53,7 +57,7 @@ static bool macro_attr(sh_jrun *run, const sh_jmacro *macro, sh_str name, sh_jv 
         sh_jlist *list = sh_jlist_new(run, func->params.count);
         for (const sh_jnode *p = func->params.head; p != NULL; p = p->next)
             sh_jlist_add(run, list, sh_jv_of_str(p->u.name.sym->text));
-        *out = sh_jv_of_list(list);
+        *out = sh_jv_of_tuple(list);
     } else if (sh_str_is(name, "catch_kwargs")) {
         *out = sh_jv_bool(func->kwargs_slot >= 0);
     } else if (sh_str_is(name, "catch_varargs")) {
@@ -118,7 +122,7 @@ static int64_t bound(sh_jrun *run, sh_jv v, int64_t count, bool down, int64_t fa
 }
 
 typedef struct {
-    int64_t start, step, count;
+    int64_t start, stop, step, count;
 } span;
 
 static span span_of(sh_jrun *run, const sh_jslice *slice, int64_t count)
@@ -132,7 +136,7 @@ static span span_of(sh_jrun *run, const sh_jslice *slice, int64_t count)
     int64_t start = bound(run, slice->start, count, down, down ? count - 1 : 0);
     int64_t stop = bound(run, slice->stop, count, down, down ? -1 : count);
     int64_t away = down ? start - stop : stop - start, each = down ? -step : step;
-    return (span){start, step, away <= 0 ? 0 : (away - 1) / each + 1};
+    return (span){start, stop, step, away <= 0 ? 0 : (away - 1) / each + 1};
 }
 
 static sh_jv str_span(sh_jrun *run, const sh_jstr *str, span s)
@@ -172,23 +176,21 @@ static sh_jv range_span(sh_jrun *run, const sh_jrange *range, span s)
     int64_t step, start = range->start, stop = range->start;
     if (__builtin_mul_overflow(range->step, s.step, &step) ||
         __builtin_add_overflow(range->start, s.start * range->step, &start) ||
-        __builtin_add_overflow(start, s.count * step, &stop))
+        __builtin_add_overflow(range->start, s.stop * range->step, &stop))
         sh_jrun_fail(run, SH_ERR_LIMIT, "a whole number does not fit into 64 bits");
     *part = (sh_jrange){start, stop, step, s.count};
     return (sh_jv){.kind = SH_JV_RANGE, .u.range = part};
 }
 
-static bool slice_item(sh_jrun *run, sh_jv v, const sh_jslice *slice, sh_jv *out)
+/* Jinja leaves slices to Python, so what has none is an error, not undefined. */
+static sh_jv slice_item(sh_jrun *run, sh_jv v, const sh_jslice *slice)
 {
-    if (v.kind != SH_JV_STR && v.kind != SH_JV_RANGE && !sh_jv_is_list(v)) return false;
+    if (v.kind == SH_JV_DICT) sh_jrun_error(run, "unhashable type: 'slice'");
+    if (v.kind != SH_JV_STR && v.kind != SH_JV_RANGE && !sh_jv_is_list(v))
+        sh_jrun_error(run, "'%s' object is not subscriptable", sh_jv_type(v));
     span s = span_of(run, slice, sh_jv_len(v));
-    if (v.kind == SH_JV_STR)
-        *out = str_span(run, v.u.str, s);
-    else if (v.kind == SH_JV_RANGE)
-        *out = range_span(run, v.u.range, s);
-    else
-        *out = list_span(run, v, s);
-    return true;
+    if (v.kind == SH_JV_STR) return str_span(run, v.u.str, s);
+    return v.kind == SH_JV_RANGE ? range_span(run, v.u.range, s) : list_span(run, v, s);
 }
 
 static bool index_item(sh_jrun *run, sh_jv v, int64_t at, sh_jv *out)
@@ -211,12 +213,15 @@ static bool item_only(sh_jrun *run, sh_jv v, sh_jv key, sh_jv *out)
 {
     int64_t at;
     if (v.kind == SH_JV_UNDEFINED) sh_jrun_undefined(run, v);
+    if (key.kind == SH_JV_SLICE) {
+        *out = slice_item(run, v, key.u.slice);
+        return true;
+    }
     if (v.kind == SH_JV_DICT) {
         sh_jv *found = sh_jv_hashable(run, key) ? sh_jdict_find(run, v.u.dict, key) : NULL;
         if (found != NULL) *out = *found;
         return found != NULL;
     }
-    if (key.kind == SH_JV_SLICE) return slice_item(run, v, key.u.slice, out);
     return sh_jv_as_int(key, &at) && index_item(run, v, at, out);
 }
 

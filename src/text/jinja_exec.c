@@ -157,6 +157,8 @@ static bool next_passing(sh_jrun *run, sh_jiter *iter, sh_jv *out)
         assign(run, loop->test_target, *out);
         passes = sh_jv_truth(sh_jeval(run, loop->test));
     }
+    /* Jinja puts the item together again from the names it was unpacked to. */
+    if (passes) *out = sh_jeval(run, loop->test_target);
     run->frame = frame;
     return passes;
 }
@@ -188,16 +190,17 @@ static flow loop_run(sh_jrun *run, const sh_jnode *node, sh_jv source, sh_jloop 
     state->iter = sh_jv_iter(run, state->source);
     state->index0 = state->length = -1;
     sh_jv item, self = {.kind = SH_JV_LOOP, .u.loop = state};
-    bool any = false;
-    while (sh_jloop_next(run, state, &item)) {
+    bool whole = false; /* Jinja's else also runs when break or continue cut every turn short */
+    flow ended = GO_ON;
+    while (ended != BREAK && sh_jloop_next(run, state, &item)) {
         run->line = node->line;
-        any = true;
-        if (loop_body(run, loop, item, self) == BREAK) break;
+        ended = loop_body(run, loop, item, self);
+        whole |= ended == GO_ON;
     }
     scope_leave(run, &loop->body_scope);
-    if (any || loop->otherwise.count == 0) return GO_ON;
+    if (whole || loop->otherwise.count == 0) return GO_ON;
     scope_enter(run, &loop->else_scope);
-    flow ended = exec_all(run, &loop->otherwise);
+    ended = exec_all(run, &loop->otherwise);
     if (ended == GO_ON) scope_leave(run, &loop->else_scope);
     return ended;
 }

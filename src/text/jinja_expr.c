@@ -388,14 +388,10 @@ static sh_jnode *parse_sign(sh_jparser *p, bool with_filter)
     return with_filter ? parse_filter_expr(p, node) : node;
 }
 
-static bool tuple_ends(const sh_jparser *p, const char *stop)
+static bool tuple_ends(const sh_jparser *p)
 {
-    switch (p->token.type) {
-    case SH_JT_VARIABLE_END:
-    case SH_JT_BLOCK_END:
-    case SH_JT_RPAREN: return true;
-    default: return stop != NULL && sh_jparser_at_name(p, stop);
-    }
+    return p->token.type == SH_JT_VARIABLE_END || p->token.type == SH_JT_BLOCK_END ||
+           p->token.type == SH_JT_RPAREN;
 }
 
 typedef struct {
@@ -403,14 +399,13 @@ typedef struct {
     bool with_ns;
     bool with_cond;
     bool in_parens; /* where () is an empty tuple */
-    const char *stop;
 } tuple_mode;
 
 static sh_jnode *parse_tuple(sh_jparser *p, tuple_mode mode)
 {
     sh_jnode *tuple = sh_jparser_node(p, SH_JN_TUPLE, p->token.line);
     bool comma = false;
-    while (!tuple_ends(p, mode.stop)) {
+    while (!tuple_ends(p)) {
         sh_jnodes_add(&tuple->u.items, mode.simple ? parse_primary(p, mode.with_ns)
                                                    : sh_jparse_expr(p, mode.with_cond));
         if (!sh_jparser_skip(p, SH_JT_COMMA)) break;
@@ -426,9 +421,9 @@ static sh_jnode *parse_tuple(sh_jparser *p, tuple_mode mode)
     return tuple;
 }
 
-sh_jnode *sh_jparse_tuple(sh_jparser *p, bool with_cond, const char *stop)
+sh_jnode *sh_jparse_tuple(sh_jparser *p, bool with_cond)
 {
-    return parse_tuple(p, (tuple_mode){.with_cond = with_cond, .stop = stop});
+    return parse_tuple(p, (tuple_mode){.with_cond = with_cond});
 }
 
 static sh_jnode *parse_list(sh_jparser *p)
@@ -530,9 +525,9 @@ static void target_check(sh_jparser *p, sh_jnode *node)
     }
 }
 
-sh_jnode *sh_jparse_target(sh_jparser *p, const char *stop, bool with_ns)
+sh_jnode *sh_jparse_target(sh_jparser *p, bool with_ns)
 {
-    sh_jnode *node = parse_tuple(p, (tuple_mode){.simple = true, .with_ns = with_ns, .stop = stop});
+    sh_jnode *node = parse_tuple(p, (tuple_mode){.simple = true, .with_ns = with_ns});
     target_check(p, node);
     return node;
 }

@@ -14,6 +14,11 @@ static sh_jv do_abs(sh_jrun *run, const sh_jcall *call)
 {
     int64_t i;
     if (call->self.kind == SH_JV_FLOAT) return sh_jv_float(fabs(call->self.u.f));
+    if (call->self.kind == SH_JV_BIG) {
+        sh_str digits = sh_jstr_str(call->self.u.str);
+        digits = sh_str_sub(digits, digits.ptr[0] == '-', digits.len);
+        return (sh_jv){.kind = SH_JV_BIG, .u.str = sh_jstr_borrow(run, digits)};
+    }
     if (!sh_jv_as_int(call->self, &i))
         sh_jrun_error(run, "bad operand type for abs(): '%s'", sh_jv_type(call->self));
     return i < 0 ? sh_jv_negate(run, sh_jv_int(i), true) : sh_jv_int(i);
@@ -230,6 +235,7 @@ static sh_jv do_round(sh_jrun *run, const sh_jcall *call)
         double unit = pow(10, (double)digits);
         return sh_jv_float((ceil_it ? ceil(value * unit) : floor(value * unit)) / unit);
     }
+    if (v.kind == SH_JV_BIG && digits >= 0) return v;
     if (sh_jv_as_int(v, &i)) return sh_jv_int(round_int(run, i, digits));
     return sh_jv_float(round_common(value, digits));
 }
@@ -288,8 +294,7 @@ static sh_jv do_trim(sh_jrun *run, const sh_jcall *call)
 
 static sh_jv do_truncate(sh_jrun *run, const sh_jcall *call)
 {
-    if (call->self.kind == SH_JV_UNDEFINED) return call->self;
-    const sh_jstr *str = sh_jarg_str(run, call->self, "the text to truncate");
+    int64_t count = sh_jv_len(call->self);
     int64_t length = sh_jarg_int(run, call->argv[0], 255);
     sh_jv end = call->argv[2].kind == SH_JV_MISSING ? sh_jv_lit(run, "...") : call->argv[2];
     int64_t end_len = (int64_t)sh_jarg_str(run, end, "end")->chars;
@@ -298,7 +303,9 @@ static sh_jv do_truncate(sh_jrun *run, const sh_jcall *call)
         sh_jrun_error(run, "expected length >= %lld, got %lld", (long long)end_len,
                       (long long)length);
     if (leeway < 0) sh_jrun_error(run, "expected leeway >= 0, got %lld", (long long)leeway);
-    if ((int64_t)str->chars - leeway <= length) return call->self;
+    if (count < 0) sh_jrun_error(run, "object of type '%s' has no len()", sh_jv_type(call->self));
+    if (count - leeway <= length) return call->self;
+    const sh_jstr *str = sh_jarg_str(run, call->self, "the text to truncate");
     sh_jv cut = sh_jstr_slice(run, str, 0, (size_t)(length - end_len));
     if (!sh_jarg_bool(call->argv[1], false))
         cut = sh_jtext_split(run, cut.u.str, sh_jv_lit(run, " ").u.str, 1, true)->items[0];

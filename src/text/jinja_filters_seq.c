@@ -58,10 +58,10 @@ static bool next_batch(sh_jrun *run, sh_jiter *iter, sh_jv *out)
 {
     const sh_jcall *call = iter->state;
     int64_t size = sh_jarg_int(run, call->argv[0], 0);
+    if (size == 0) sh_jrun_error(run, "batch: the size of a batch must not be 0");
     sh_jlist *list = sh_jlist_new(run, 0);
     sh_jv item;
-    while ((list->count == 0 || (int64_t)list->count != size) &&
-           sh_jiter_next(run, inner_of(run, iter), &item))
+    while ((int64_t)list->count != size && sh_jiter_next(run, inner_of(run, iter), &item))
         sh_jlist_add(run, list, item);
     if (list->count == 0) return false;
     while (sh_jarg_given(call->argv[1]) && (int64_t)list->count < size)

@@ -18,7 +18,7 @@ static bool next_char(sh_jrun *run, sh_jiter *iter, sh_jv *out)
     uint32_t code = 0;
     int len = sh_utf8_decode(str->ptr + iter->pos, str->len - iter->pos, &code);
     SH_ASSERT(len > 0);
-    *out = sh_jstr_part(run, str, (sh_str){str->ptr + iter->pos, (size_t)len});
+    *out = sh_jv_text(run, (sh_str){str->ptr + iter->pos, (size_t)len});
     iter->pos += (size_t)len;
     return true;
 }
@@ -189,8 +189,10 @@ int64_t sh_jloop_length(sh_jrun *run, sh_jloop *loop)
 
 static bool peek_next(sh_jrun *run, sh_jloop *loop)
 {
-    if (loop->after.kind != SH_JV_MISSING) return true;
-    return sh_jiter_next(run, loop->iter, &loop->after);
+    sh_jv item;
+    if (loop->after.kind == SH_JV_MISSING && sh_jiter_next(run, loop->iter, &item))
+        loop->after = item;
+    return loop->after.kind != SH_JV_MISSING;
 }
 
 bool sh_jloop_attr(sh_jrun *run, sh_jloop *loop, sh_str name, sh_jv *out)

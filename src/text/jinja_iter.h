@@ -25,7 +25,7 @@ struct sh_jiter {
 sh_jiter *sh_jv_iter(sh_jrun *run, sh_jv v);
 bool sh_jv_iterable(sh_jv v);
 
-/* False at the end. */
+/* False at the end, when *out is not to be used. */
 bool sh_jiter_next(sh_jrun *run, sh_jiter *iter, sh_jv *out);
 
 /* A generator whose items `next` makes, from those of `v` as it will. */

@@ -226,9 +226,4 @@ typedef struct {
     int slot_count;
 } sh_jtree;
 
-static inline const sh_jstr *sh_jmacro_name(const sh_jmacro *macro)
-{
-    return macro->node->u.func->name->text;
-}
-
 #endif

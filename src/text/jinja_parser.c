@@ -148,7 +148,7 @@ static sh_jnodes parse_nodes(sh_jparser *p)
             sh_jnodes_add(&nodes, data);
         } else if (token.type == SH_JT_VARIABLE_BEGIN) {
             sh_jnode *print = sh_jparser_node(p, SH_JN_PRINT, p->token.line);
-            sh_jnodes_add(&print->u.items, sh_jparse_tuple(p, true, NULL));
+            sh_jnodes_add(&print->u.items, sh_jparse_tuple(p, true));
             sh_jparser_expect(p, SH_JT_VARIABLE_END);
             sh_jnodes_add(&nodes, print);
         } else {
@@ -199,9 +199,9 @@ static sh_jnode *parse_for(sh_jparser *p, int line)
     sh_jfor *loop = node->u.loop = sh_jrun_alloc(p->run, sizeof(*loop));
     int loops = p->loops;
     p->loops_all++;
-    loop->target = sh_jparse_target(p, "in", false);
+    loop->target = sh_jparse_target(p, false);
     sh_jparser_expect_name(p, "in");
-    loop->iter = sh_jparse_tuple(p, false, "recursive");
+    loop->iter = sh_jparse_tuple(p, false);
     if (sh_jparser_skip_name(p, "if")) {
         loop->test = sh_jparse_expr(p, true);
         loop->test_target = target_copy(p, loop->target);
@@ -224,7 +224,7 @@ static sh_jnode *parse_if(sh_jparser *p, int line)
     do {
         sh_jnode *branch = sh_jparser_node(p, SH_JN_BRANCH, p->token.line);
         bool test = sh_str_is(end, "elif");
-        if (test) branch->u.branch.test = sh_jparse_tuple(p, false, NULL);
+        if (test) branch->u.branch.test = sh_jparse_tuple(p, false);
         branch->u.branch.body = parse_body(p, "if", test ? "elif|else|endif" : "endif");
         sh_jnodes_add(&node->u.items, branch);
         end = sh_jparser_next(p).text;
@@ -234,11 +234,11 @@ static sh_jnode *parse_if(sh_jparser *p, int line)
 
 static sh_jnode *parse_set(sh_jparser *p, int line)
 {
-    sh_jnode *target = sh_jparse_target(p, NULL, true);
+    sh_jnode *target = sh_jparse_target(p, true);
     if (sh_jparser_skip(p, SH_JT_ASSIGN)) {
         sh_jnode *node = sh_jparser_node(p, SH_JN_SET, line);
         node->u.set.target = target;
-        node->u.set.value = sh_jparse_tuple(p, true, NULL);
+        node->u.set.value = sh_jparse_tuple(p, true);
         return node;
     }
     sh_jnode *node = sh_jparser_node(p, SH_JN_SET_BLOCK, line);
@@ -327,7 +327,7 @@ static sh_jnode *parse_with(sh_jparser *p, int line)
     sh_jnode *node = sh_jparser_node(p, SH_JN_WITH, line);
     while (p->token.type != SH_JT_BLOCK_END) {
         if (node->u.with.targets.count > 0) sh_jparser_expect(p, SH_JT_COMMA);
-        sh_jnode *target = sh_jparse_target(p, NULL, false);
+        sh_jnode *target = sh_jparse_target(p, false);
         target_to_param(target);
         sh_jnodes_add(&node->u.with.targets, target);
         sh_jparser_expect(p, SH_JT_ASSIGN);

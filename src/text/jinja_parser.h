@@ -54,11 +54,11 @@ const sh_jstr *sh_jparser_str(sh_jparser *p, sh_str text);
 /* An expression; with_cond allows `a if b else c` on its top level. */
 sh_jnode *sh_jparse_expr(sh_jparser *p, bool with_cond);
 
-/* An expression or a tuple without parentheses; stops also in front of the name `stop`. */
-sh_jnode *sh_jparse_tuple(sh_jparser *p, bool with_cond, const char *stop);
+/* An expression or a tuple without parentheses. */
+sh_jnode *sh_jparse_tuple(sh_jparser *p, bool with_cond);
 
 /* What a for or set assigns to: a name, a tuple of them, with_ns also ns.attr. */
-sh_jnode *sh_jparse_target(sh_jparser *p, const char *stop, bool with_ns);
+sh_jnode *sh_jparse_target(sh_jparser *p, bool with_ns);
 sh_jnode *sh_jparse_name_target(sh_jparser *p);
 
 /* `|a|b(c)` behind value (NULL in blocks), or `a|b(c)` when inline_first. */

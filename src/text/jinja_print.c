@@ -172,8 +172,12 @@ static void put_object(sh_jrun *run, sh_jv v)
         SH_JRUN_PUT(run, ">");
         return;
     case SH_JV_MACRO:
+        if (v.u.macro->node->type == SH_JN_CALL_BLOCK) {
+            SH_JRUN_PUT(run, "<Macro anonymous>");
+            return;
+        }
         SH_JRUN_PUT(run, "<Macro '");
-        sh_jrun_put(run, sh_jstr_str(sh_jmacro_name(v.u.macro)));
+        sh_jrun_put(run, sh_jstr_str(v.u.macro->node->u.func->name->text));
         SH_JRUN_PUT(run, "'>");
         return;
     case SH_JV_LOOP:

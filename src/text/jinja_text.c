@@ -252,24 +252,19 @@ static void list_reverse(sh_jlist *list)
     }
 }
 
+/* The last piece keeps what follows it, when the count of cuts is what ended it. */
 static void split_space(sh_jrun *run, const sh_jstr *str, int64_t max, sh_jlist *out)
 {
     sh_str text = sh_jstr_str(str);
     size_t at = sh_uni_space_prefix(text);
     while (at < text.len) {
         size_t start = at, end = text.len;
-        if (max == 0) {
-            end -= sh_uni_space_suffix(text);
-            at = text.len;
-        } else {
-            for (size_t next = at; next < text.len && end == text.len;) {
-                at = next;
-                if (sh_uni_is_space(sh_jtext_char(text, &next))) end = at;
-            }
-            at = end;
+        for (size_t next = at; max != 0 && next < text.len && end == text.len;) {
+            at = next;
+            if (sh_uni_is_space(sh_jtext_char(text, &next))) end = at;
         }
         part_add(run, out, str, start, end);
-        at += sh_uni_space_prefix(sh_str_sub(text, at, text.len));
+        at = end + sh_uni_space_prefix(sh_str_sub(text, end, text.len));
         max -= max > 0;
     }
 }
@@ -280,14 +275,10 @@ static void rsplit_space(sh_jrun *run, const sh_jstr *str, int64_t max, sh_jlist
     size_t end = text.len - sh_uni_space_suffix(text);
     while (end > 0) {
         size_t start = 0;
-        if (max == 0) {
-            start = sh_uni_space_prefix(text);
-        } else {
-            for (size_t at = end, before; at > 0 && start == 0; at = before)
-                if (sh_uni_is_space(char_before(text, at, &before))) start = at;
-        }
+        for (size_t at = end, before; max != 0 && at > 0 && start == 0; at = before)
+            if (sh_uni_is_space(char_before(text, at, &before))) start = at;
         part_add(run, out, str, start, end);
-        sh_str rest = sh_str_sub(text, 0, max == 0 ? 0 : start);
+        sh_str rest = sh_str_sub(text, 0, start);
         end = rest.len - sh_uni_space_suffix(rest);
         max -= max > 0;
     }

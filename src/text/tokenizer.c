@@ -35,11 +35,10 @@ static sh_status encode_around(encoder *e, const sh_added_trie *trie, sh_str tex
 {
     sh_added_walk walk = {.trie = trie, .text = text, .skip_special = e->skip_special};
     for (bool more = true; more;) {
-        size_t from = walk.done;
         more = sh_added_next(&walk);
-        if (from < walk.first) {
-            sh_str part = sh_str_sub(text, from, walk.first - from);
-            sh_status status = fn(e, part, first && from == 0, err);
+        if (walk.from < walk.first) {
+            sh_str part = sh_str_sub(text, walk.from, walk.first - walk.from);
+            sh_status status = fn(e, part, first && walk.from == 0, err);
             if (status != SH_OK) return status;
         }
         if (more) sh_ids_add(e->out, walk.token->id);

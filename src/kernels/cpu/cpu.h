@@ -16,6 +16,8 @@
 #include "kernels/cpu/vector.h"
 #include "kernels/device.h"
 
+#include <stdatomic.h>
+
 typedef struct {
     const char *name;
     bool (*present)(void); /* this CPU, and its operating system, can run it */
@@ -23,9 +25,16 @@ typedef struct {
     const sh_vector_kernels *vector;
 } sh_cpu_level;
 
+/* The next piece of a thread's own run of pieces, on a cache line of its own. */
+typedef struct {
+    atomic_size_t piece;
+    char pad[64 - sizeof(atomic_size_t)];
+} sh_cpu_next;
+
 typedef struct {
     sh_device base;
     sh_pool *pool;
+    sh_cpu_next *next; /* [threads] */
     sh_activations activations;
     const sh_cpu_level *level;
     uint8_t *scratch; /* shared by all ops, one after the other; 64-byte aligned */
@@ -59,7 +68,7 @@ void *sh_scratch_take(sh_scratch *s, size_t size); /* 64-byte aligned */
 
 /* What the ops of a file need at most; reserve takes the largest. */
 size_t sh_cpu_matmul_scratch(const sh_cpu *cpu, const sh_limits *limits);
-size_t sh_cpu_experts_scratch(const sh_limits *limits);
+size_t sh_cpu_experts_scratch(const sh_cpu *cpu, const sh_limits *limits);
 size_t sh_cpu_route_scratch(const sh_limits *limits);
 size_t sh_cpu_kv_scratch(const sh_limits *limits);
 size_t sh_cpu_attend_scratch(const sh_cpu *cpu, const sh_limits *limits);

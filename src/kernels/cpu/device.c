@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "kernels/cpu/cpu.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ sh_status sh_device_open_cpu(const sh_cpu_opts *opts, sh_device **out, sh_err *e
     cpu->activations = opts->activations;
     if (sh_cpu_level_find(opts->level, &cpu->level, err) != SH_OK) goto fail;
     if (sh_pool_create(threads, &cpu->pool, err) != SH_OK) goto fail;
+    cpu->next = sh_alloc_array((size_t)threads, sizeof(*cpu->next));
     *out = &cpu->base;
     return SH_OK;
 
@@ -32,6 +34,7 @@ void sh_cpu_close(sh_device *dev)
     sh_cpu *cpu = sh_cpu_of(dev);
     sh_mem_unmap(cpu->scratch, cpu->scratch_size);
     sh_pool_free(cpu->pool);
+    free(cpu->next);
     free(cpu);
 }
 
@@ -62,7 +65,7 @@ void sh_cpu_download(sh_device *dev, void *dst, const void *src, size_t size)
 sh_status sh_cpu_reserve(sh_device *dev, const sh_limits *limits, sh_err *err)
 {
     sh_cpu *cpu = sh_cpu_of(dev);
-    size_t needs[] = {sh_cpu_matmul_scratch(cpu, limits), sh_cpu_experts_scratch(limits),
+    size_t needs[] = {sh_cpu_matmul_scratch(cpu, limits), sh_cpu_experts_scratch(cpu, limits),
                       sh_cpu_route_scratch(limits), sh_cpu_kv_scratch(limits),
                       sh_cpu_attend_scratch(cpu, limits)};
     size_t size = 1;
@@ -84,25 +87,37 @@ void *sh_scratch_take(sh_scratch *s, size_t size)
 }
 
 struct each {
-    sh_pool *pool;
+    sh_cpu *cpu;
     size_t pieces;
     sh_piece_fn fn;
     void *arg;
 };
 
+/* Every thread has its own run of neighbouring pieces, so that it reads its own stretch of the
+ * weights from end to end; who is done early takes from the others' runs, so that a thread which
+ * the system has put aside holds up one piece. */
 static void each_run(void *arg, int thread, int threads)
 {
     struct each *e = arg;
-    (void)threads;
-    for (size_t piece; (piece = sh_pool_next(e->pool)) < e->pieces;) e->fn(e->arg, piece, thread);
+    for (int i = 0; i < threads; i++) {
+        size_t owner = (size_t)((thread + i) % threads);
+        size_t end = e->pieces * (owner + 1) / (size_t)threads;
+        atomic_size_t *next = &e->cpu->next[owner].piece;
+        for (size_t piece;
+             (piece = atomic_fetch_add_explicit(next, 1, memory_order_relaxed)) < end;)
+            e->fn(e->arg, piece, thread);
+    }
 }
 
 void sh_cpu_each(sh_cpu *cpu, size_t pieces, bool alone, sh_piece_fn fn, void *arg)
 {
-    struct each e = {cpu->pool, pieces, fn, arg};
+    struct each e = {cpu, pieces, fn, arg};
+    size_t threads = (size_t)sh_pool_threads(cpu->pool);
     if (alone || pieces <= 1) {
         for (size_t i = 0; i < pieces; i++) fn(arg, i, 0);
         return;
     }
+    for (size_t i = 0; i < threads; i++)
+        atomic_store_explicit(&cpu->next[i].piece, pieces * i / threads, memory_order_relaxed);
     sh_pool_run(cpu->pool, each_run, &e);
 }

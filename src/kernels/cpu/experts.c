@@ -1,121 +1,181 @@
 /* Experts: the tokens of a batch sorted by expert, so that each expert's weights are read once.
- * A slot is one (token, choice) pair; slots are numbered in the order of their experts. */
+ *
+ * A slot is one (token, choice) pair; slots are numbered in the order of their experts. First the
+ * pieces are stripes of the rows of gate and up of one expert, which end in act(gate, up) as the
+ * input of down; then stripes of the rows of down of all experts, after which each token's slots
+ * are summed in the order of its choices. So no sum depends on the batch or on the threads. */
 #include "kernels/cpu/acts.h"
 
-#include <math.h>
 #include <string.h>
 
-enum { STEP_MIN = 16 };
+enum {
+    STRIPE =
+        64, /* rows; a multiple of every step, so that a stripe of act(gate, up) is whole steps */
+    PIECES_EACH = 4,
+    STEP_MIN = 16,
+    TILE = SH_ACTS_TILE,
+};
 
 struct job {
     sh_cpu *cpu;
     const sh_experts *ex;
-    int tokens, topk, slots;
-    int32_t *begin; /* [experts + 1] first slot of each expert */
-    int32_t *token; /* [slots] */
-    int32_t *slot;  /* [tokens, topk] where a choice went */
-    sh_acts in;     /* [tokens, cols] */
-    sh_acts mid;    /* [slots, rows]: act(gate, up) */
-    float *gate;    /* [slots, rows] */
-    float *up;      /* [slots, rows] */
-    float *out;     /* [slots, hidden] */
+    sh_panel gate, up, down;
+    bool in_codes, mid_codes;
+    int topk, slots, used;
+    const float *weights;
+    float *y;
+    int32_t *expert; /* [used] those that were chosen */
+    int32_t *begin;  /* [used + 1] first slot of each */
+    int32_t *place;  /* [experts] where an expert is among the used */
+    int32_t *token;  /* [slots] */
+    int32_t *slot;   /* [tokens, topk] where a choice went */
+    sh_acts in;      /* [slots, cols]; a token alone is filled once for all its slots */
+    sh_acts mid;     /* [slots, rows] */
+    float *mid_x;    /* [slots, rows], when down takes no codes */
+    float *out;      /* [threads][slots, STRIPE] */
+    int64_t stripe;  /* rows of down */
 };
 
-static void place(struct job *job, sh_scratch *s, int experts, int64_t cols, int64_t rows,
-                  int64_t hidden)
+static void job_place(struct job *job, sh_scratch *s, int threads, int experts, int tokens,
+                      int64_t cols, int64_t rows, int steps[2])
 {
     size_t slots = (size_t)job->slots;
+    job->expert = sh_scratch_take(s, (size_t)experts * sizeof(int32_t));
     job->begin = sh_scratch_take(s, ((size_t)experts + 1) * sizeof(int32_t));
+    job->place = sh_scratch_take(s, (size_t)experts * sizeof(int32_t));
     job->token = sh_scratch_take(s, slots * sizeof(int32_t));
     job->slot = sh_scratch_take(s, slots * sizeof(int32_t));
-    job->in = sh_acts_place(s, job->tokens, cols, STEP_MIN);
-    job->mid = sh_acts_place(s, job->slots, rows, STEP_MIN);
-    job->gate = sh_scratch_take(s, slots * (size_t)rows * sizeof(float));
-    job->up = sh_scratch_take(s, slots * (size_t)rows * sizeof(float));
-    job->out = sh_scratch_take(s, slots * (size_t)hidden * sizeof(float));
+    job->in = sh_acts_place(s, tokens == 1 ? 1 : job->slots, cols, steps[0]);
+    job->mid = sh_acts_place(s, job->slots, rows, steps[1]);
+    job->mid_x = sh_scratch_take(s, slots * (size_t)rows * sizeof(float));
+    job->out = sh_scratch_take(s, (size_t)threads * slots * STRIPE * sizeof(float));
 }
 
-static void slots_sort(struct job *job, const int32_t *ids)
+/* A counting sort by expert; tokens keep their order. */
+static void slots_sort(struct job *job, const int32_t *ids, int experts)
 {
-    int experts = (int)job->ex->gate.count;
-    memset(job->begin, 0, ((size_t)experts + 1) * sizeof(int32_t));
-    for (int i = 0; i < job->slots; i++) job->begin[ids[i] + 1]++;
-    for (int e = 0; e < experts; e++) job->begin[e + 1] += job->begin[e];
+    memset(job->place, 0, (size_t)experts * sizeof(int32_t));
+    for (int i = 0; i < job->slots; i++) job->place[ids[i]]++;
+    int32_t next = 0;
+    job->used = 0;
+    for (int e = 0; e < experts; e++) {
+        int32_t count = job->place[e];
+        if (count == 0) continue;
+        job->expert[job->used] = e;
+        job->place[e] = next;
+        job->begin[job->used++] = next;
+        next += count;
+    }
+    job->begin[job->used] = next;
     for (int i = 0; i < job->slots; i++) {
-        int32_t slot = job->begin[ids[i]]++;
-        job->slot[i] = slot;
-        job->token[slot] = i / job->topk;
-    }
-    for (int e = experts; e > 0; e--) job->begin[e] = job->begin[e - 1];
-    job->begin[0] = 0;
-}
-
-static float act_one(sh_act act, float gate, float up)
-{
-    switch (act) {
-    case SH_ACT_SILU: return gate / (1.0f + expf(-gate)) * up;
-    case SH_ACT_GELU_TANH:
-        return 0.5f * gate *
-               (1.0f + tanhf(0.7978845608f * (gate + 0.044715f * gate * gate * gate))) * up;
-    default:
-        gate = fminf(gate, 7.0f);
-        up = fminf(fmaxf(up, -7.0f), 7.0f);
-        return gate / (1.0f + expf(-1.702f * gate)) * (up + 1.0f);
+        job->slot[i] = job->place[ids[i]]++;
+        job->token[job->slot[i]] = i / job->topk;
     }
 }
 
-static void bias_add(const float *bias, int64_t rows, int expert, float *y, int count)
+static sh_acts input_of(const struct job *job, int used)
 {
+    int first = job->begin[used];
+    if (job->in.tokens == 1) return job->in;
+    return sh_acts_part(&job->in, first, job->begin[used + 1] - first, job->gate.step);
+}
+
+static sh_acts middle_of(const struct job *job, int used)
+{
+    int first = job->begin[used];
+    return sh_acts_part(&job->mid, first, job->begin[used + 1] - first, job->down.step);
+}
+
+static void input_fill(void *arg, size_t piece, int thread)
+{
+    struct job *job = arg;
+    (void)thread;
+    if (job->in.tokens == 1) {
+        sh_acts_fill(job->cpu, &job->in, 0, 0, job->in.x, job->gate.cols, job->gate.step);
+        return;
+    }
+    sh_acts in = input_of(job, (int)piece);
+    for (int t = 0; t < in.tokens; t++)
+        sh_acts_fill(job->cpu, &in, t, 0, sh_acts_x(&in, t), job->gate.cols, job->gate.step);
+}
+
+/* Rows [row, row + rows) of one matrix of a stack, with its bias. */
+static void stripe_dot(const struct job *job, const sh_matrix *m, const sh_panel *p, int expert,
+                       int64_t row, int64_t rows, const sh_acts *a, const float *bias, float *y)
+{
+    const uint8_t *w = (const uint8_t *)m->data + (size_t)expert * m->stride;
+    sh_acts_dot(job->cpu, p, w + (size_t)(row / SH_PANEL_ROWS) * p->panel_bytes, rows, a, y,
+                STRIPE);
     if (bias == NULL) return;
-    for (int i = 0; i < count; i++)
-        for (int64_t r = 0; r < rows; r++) y[i * rows + r] += bias[expert * rows + r];
+    bias += expert * m->rows + row;
+    for (int t = 0; t < a->tokens; t++)
+        for (int64_t r = 0; r < rows; r++) y[t * STRIPE + r] += bias[r];
 }
 
-static void stack_dot(const struct job *job, const sh_matrix *m, int expert, const sh_acts *acts,
-                      int count, const float *bias, float *y)
-{
-    sh_panel p = sh_panel_of(&m->quant, m->cols);
-    sh_acts_dot(job->cpu, &p, (const uint8_t *)m->data + (size_t)expert * m->stride, m->rows, acts,
-                count, y, m->rows);
-    bias_add(bias, m->rows, expert, y, count);
-}
-
-static void expert_run(void *arg, size_t piece, int thread)
+/* A stripe of act(gate, up) of one expert, a tile of tokens at a time. */
+static void middle_run(void *arg, size_t piece, int thread)
 {
     struct job *job = arg;
     const sh_experts *ex = job->ex;
-    int expert = (int)piece, first = job->begin[expert], count = job->begin[expert + 1] - first;
-    int64_t rows = ex->gate.rows;
+    float gate[TILE * STRIPE], up[TILE * STRIPE];
+    size_t stripes = (size_t)((ex->gate.rows + STRIPE - 1) / STRIPE);
+    int used = (int)(piece / stripes), expert = job->expert[used];
+    int64_t row = (int64_t)(piece % stripes) * STRIPE, left = ex->gate.rows - row;
+    int64_t rows = left < STRIPE ? left : STRIPE;
+    sh_acts in = input_of(job, used), mid = middle_of(job, used);
     (void)thread;
-    if (count == 0) return;
-    sh_acts in = job->in;
-    in.pick = job->token + first;
-    float *gate = job->gate + first * rows, *up = job->up + first * rows;
-    stack_dot(job, &ex->gate, expert, &in, count, ex->gate_bias, gate);
-    stack_dot(job, &ex->up, expert, &in, count, ex->up_bias, up);
-    for (int64_t i = 0; i < count * rows; i++) gate[i] = act_one(ex->act, gate[i], up[i]);
-
-    sh_panel p = sh_panel_of(&ex->down.quant, ex->down.cols);
-    sh_acts mid = job->mid;
-    mid.q += first * mid.q_stride;
-    mid.d += first * mid.d_stride;
-    mid.dsum += first * mid.d_stride;
-    mid.x = gate;
-    mid.x_stride = rows;
-    for (int i = 0; i < count && sh_acts_are_codes(job->cpu, &p); i++)
-        sh_acts_fill(job->cpu, &mid, i, gate + i * rows, p.cols, p.step);
-    stack_dot(job, &ex->down, expert, &mid, count, ex->down_bias, job->out + first * ex->down.rows);
+    for (int t = 0; t < in.tokens; t += TILE) {
+        sh_acts tile = sh_acts_part(&in, t, sh_acts_tile(&in, t), job->gate.step);
+        stripe_dot(job, &ex->gate, &job->gate, expert, row, rows, &tile, ex->gate_bias, gate);
+        stripe_dot(job, &ex->up, &job->up, expert, row, rows, &tile, ex->up_bias, up);
+        for (int i = 0; i < tile.tokens; i++) {
+            float *h = gate + i * STRIPE;
+            job->cpu->level->vector->act(ex->act, h, h, up + i * STRIPE, rows);
+            if (job->mid_codes)
+                sh_acts_fill(job->cpu, &mid, t + i, row, h, rows, job->down.step);
+            else
+                memcpy((float *)sh_acts_x(&mid, t + i) + row, h, (size_t)rows * sizeof(float));
+        }
+    }
 }
 
-static void token_sum(const struct job *job, int token, const float *weights, float *y)
+/* A stripe of the outputs: all experts, then each token's sum. */
+static void output_run(void *arg, size_t piece, int thread)
 {
-    int64_t hidden = job->ex->down.rows;
-    memset(y, 0, (size_t)hidden * sizeof(*y));
-    for (int k = 0; k < job->topk; k++) {
-        int i = token * job->topk + k;
-        const float *out = job->out + job->slot[i] * hidden;
-        for (int64_t c = 0; c < hidden; c++) y[c] += weights[i] * out[c];
+    struct job *job = arg;
+    const sh_matrix *down = &job->ex->down;
+    float *out = job->out + (size_t)thread * (size_t)job->slots * STRIPE;
+    int64_t row = (int64_t)piece * job->stripe, left = down->rows - row;
+    int64_t rows = left < job->stripe ? left : job->stripe;
+    for (int u = 0; u < job->used; u++) {
+        sh_acts mid = middle_of(job, u);
+        stripe_dot(job, down, &job->down, job->expert[u], row, rows, &mid, job->ex->down_bias,
+                   out + job->begin[u] * STRIPE);
     }
+    for (int i = 0; i < job->slots; i += job->topk) {
+        float *y = job->y + i / job->topk * down->rows + row;
+        memset(y, 0, (size_t)rows * sizeof(*y));
+        for (int k = i; k < i + job->topk; k++)
+            for (int64_t r = 0; r < rows; r++)
+                y[r] += job->weights[k] * out[job->slot[k] * STRIPE + r];
+    }
+}
+
+static void job_run(struct job *job, const int32_t *ids)
+{
+    sh_cpu *cpu = job->cpu;
+    int threads = sh_pool_threads(cpu->pool);
+    int64_t hidden = job->ex->down.rows;
+    slots_sort(job, ids, (int)job->ex->gate.count);
+    job->in.pick = job->in.tokens == 1 ? NULL : job->token;
+    if (job->in_codes)
+        sh_cpu_each(cpu, job->in.tokens == 1 ? 1 : (size_t)job->used, false, input_fill, job);
+    size_t stripes = (size_t)((job->ex->gate.rows + STRIPE - 1) / STRIPE);
+    sh_cpu_each(cpu, (size_t)job->used * stripes, false, middle_run, job);
+    job->stripe = STRIPE;
+    while (job->stripe > SH_PANEL_ROWS && hidden / job->stripe < PIECES_EACH * threads)
+        job->stripe /= 2;
+    sh_cpu_each(cpu, (size_t)((hidden + job->stripe - 1) / job->stripe), false, output_run, job);
 }
 
 void sh_cpu_experts(sh_device *dev, const sh_experts *ex, const float *x, int tokens,
@@ -123,25 +183,39 @@ void sh_cpu_experts(sh_device *dev, const sh_experts *ex, const float *x, int to
 {
     sh_cpu *cpu = sh_cpu_of(dev);
     sh_scratch scratch = {.base = cpu->scratch};
-    struct job job = {.cpu = cpu, .ex = ex, .tokens = tokens, .topk = topk, .slots = tokens * topk};
-    place(&job, &scratch, (int)ex->gate.count, ex->gate.cols, ex->gate.rows, ex->down.rows);
+    struct job job = {
+        .cpu = cpu,
+        .ex = ex,
+        .gate = sh_panel_of(&ex->gate.quant, ex->gate.cols),
+        .up = sh_panel_of(&ex->up.quant, ex->up.cols),
+        .down = sh_panel_of(&ex->down.quant, ex->down.cols),
+        .topk = topk,
+        .slots = tokens * topk,
+        .weights = weights,
+        .y = y,
+    };
+    job.in_codes = sh_acts_are_codes(cpu, &job.gate);
+    job.mid_codes = sh_acts_are_codes(cpu, &job.down);
+    SH_ASSERT(sh_acts_are_codes(cpu, &job.up) == job.in_codes && job.up.step == job.gate.step);
+    int steps[2] = {job.in_codes ? job.gate.step : STEP_MIN,
+                    job.mid_codes ? job.down.step : STEP_MIN};
+    job_place(&job, &scratch, sh_pool_threads(cpu->pool), (int)ex->gate.count, tokens,
+              ex->gate.cols, ex->gate.rows, steps);
     SH_ASSERT(scratch.used <= cpu->scratch_size);
-    slots_sort(&job, ids);
-    sh_panel p = sh_panel_of(&ex->gate.quant, ex->gate.cols);
     job.in.x = x;
-    job.in.x_stride = p.cols;
-    for (int t = 0; t < tokens && sh_acts_are_codes(cpu, &p); t++)
-        sh_acts_fill(cpu, &job.in, t, x + t * p.cols, p.cols, p.step);
-    sh_cpu_each(cpu, (size_t)ex->gate.count, false, expert_run, &job);
-    for (int t = 0; t < tokens; t++) token_sum(&job, t, weights, y + t * ex->down.rows);
+    job.in.x_stride = ex->gate.cols;
+    job.mid.x = job.mid_x;
+    job.mid.x_stride = ex->gate.rows;
+    job_run(&job, ids);
 }
 
-size_t sh_cpu_experts_scratch(const sh_limits *limits)
+size_t sh_cpu_experts_scratch(const sh_cpu *cpu, const sh_limits *limits)
 {
     sh_scratch s = {0};
-    struct job job = {
-        .tokens = limits->tokens, .topk = limits->topk, .slots = limits->tokens * limits->topk};
+    struct job job = {.topk = limits->topk, .slots = limits->tokens * limits->topk};
+    int steps[2] = {STEP_MIN, STEP_MIN};
     if (limits->experts > 0)
-        place(&job, &s, limits->experts, limits->cols, limits->rows, limits->hidden);
+        job_place(&job, &s, sh_pool_threads(cpu->pool), limits->experts, limits->tokens,
+                  limits->cols, limits->rows, steps);
     return s.used;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #if defined(__x86_64__)
+#include "kernels/cpu/dot_x86.h"
 #include <cpuid.h>
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
@@ -44,7 +45,7 @@ static const sh_cpu_level levels[] = {
     {"generic", always, &sh_matrix_generic, &sh_vector_generic},
     {"avx2", has_avx2, &sh_matrix_generic, &sh_vector_avx2},
     {"avx512", has_avx512, &sh_matrix_generic, &sh_vector_avx512},
-    {"avx512vnni", has_avx512vnni, &sh_matrix_generic, &sh_vector_avx512},
+    {"avx512vnni", has_avx512vnni, &sh_matrix_avx512vnni, &sh_vector_avx512},
 };
 
 #elif defined(__aarch64__)

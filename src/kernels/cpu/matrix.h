@@ -1,12 +1,12 @@
 /* matrix.h - the kernels of matrix products, as a level's table holds them.
  *
  * Numbers. With int8 activations and a format that has codes, an output is
- *     sum over steps of (d*s) * dot(codes, q) + (d*sum(q)) * b
+ *     sum over steps of (d*s) * dot(codes - zero, q) + (d*sum(q)) * b
  * in the order of the columns, from zero, each of the two terms added by one fused multiply-add, s
- * and b being the step's scale and bias of the row (b - zero*s for FP4). The dots are exact, so
- * this order gives the same bits at every level, for every tile of rows or tokens and any number of
- * threads. Otherwise an output is the sum of weight * x in the order of the columns, fused or not
- * as the level has it, but always the same at one level.
+ * and b being the step's scale and bias of the row; FP4 has no b, and only its codes have a zero.
+ * The dots are exact, so this order gives the same bits at every level, for every tile of rows or
+ * tokens and any number of threads. Otherwise an output is the sum of weight * x in the order of
+ * the columns, fused or not as the level has it, but always the same at one level.
  *
  * Threads: kernels are pure functions. */
 #ifndef SH_KERNELS_CPU_MATRIX_H
@@ -14,34 +14,49 @@
 
 #include "kernels/cpu/panel.h"
 
-/* The input of a product: as f32, and as codes when the panel has them. Token t of the product is
- * row pick[t] of these, or row t when pick is NULL. */
+enum { SH_ACTS_TILE = 32 };
+
+/* The input of a product: as f32, and as codes when the panel has them. Codes lie in tiles of 32
+ * tokens (the last may have fewer), each as [step][token of the tile][column of the step], so that
+ * a kernel with a step's weights in its registers reads the tokens of a tile one behind the other.
+ */
 typedef struct {
-    const float *x; /* [tokens, cols] */
+    int tokens;
+    const float *x; /* rows of cols numbers; token t is row pick[t], or t when pick is NULL */
     int64_t x_stride;
-    int8_t *q;   /* [tokens, cols], columns padded with zeros to a multiple of 64 */
-    float *d;    /* [tokens, steps] scale of a step's codes */
-    float *dsum; /* [tokens, steps] d * sum of the step's codes */
-    int64_t q_stride;
-    int64_t d_stride;
     const int32_t *pick;
+    int8_t *q;
+    float *d;      /* for each row of q two: its scale, and scale * sum of its codes */
+    int32_t *sum;  /* for each row of q the sum of its codes */
+    int64_t steps; /* of a token */
 } sh_acts;
 
-static inline int64_t sh_acts_row(const sh_acts *a, int t)
+static inline const float *sh_acts_x(const sh_acts *a, int t)
 {
-    return a->pick == NULL ? t : a->pick[t];
+    return a->x + (a->pick == NULL ? t : a->pick[t]) * a->x_stride;
 }
 
-/* y[t, 0..rows) for the panels that start at `w`, `rows` of whose rows exist. */
+/* Tokens of the tile that starts at token t. */
+static inline int sh_acts_tile(const sh_acts *a, int t)
+{
+    return a->tokens - t < SH_ACTS_TILE ? a->tokens - t : SH_ACTS_TILE;
+}
+
+/* y[t, 0..rows) of all tokens for the panels that start at `w`, `rows` of whose rows exist. */
 typedef void (*sh_dot_fn)(const sh_panel *p, const uint8_t *w, int64_t rows, const sh_acts *a,
-                          int tokens, float *y, int64_t y_stride);
+                          float *y, int64_t y_stride);
 
 typedef struct {
-    /* One row of activations to codes -127..127 in steps of 16, 32 or 64 columns. q is written up
-     * to a multiple of 64, d and dsum for cols / step, rounded up. Same bits at every level. */
-    void (*quantize)(const float *x, int64_t cols, int step, int8_t *q, float *d, float *dsum);
+    /* One token's activations to codes -127..127 in steps of 16, 32 or 64 columns. Step i is
+     * written to q + i*tile*step, d + i*tile*2 and sum + i*tile, `tile` being the tokens of its
+     * tile. Same bits at every level. */
+    void (*quantize)(const float *x, int64_t cols, int step, int tile, int8_t *q, float *d,
+                     int32_t *sum);
     sh_dot_fn dot_codes; /* int8 activations, formats with codes */
     sh_dot_fn dot_f32;   /* any format */
+    /* Runs the level's dot product instruction on registers; returns the multiplications and
+     * additions done. NULL at a level without one. */
+    int64_t (*spin)(int64_t loops);
 } sh_matrix_kernels;
 
 extern const sh_matrix_kernels sh_matrix_generic;

@@ -84,6 +84,33 @@ static void codes_read(const uint8_t *src, int bits, uint8_t out[UNIT])
     }
 }
 
+/* Four bytes of the file hold codes c0..c7 of a row; four bytes of the panel hold c0..c3 in their
+ * low nibbles and c4..c7 in their high ones. */
+static uint32_t nibbles_turn(uint32_t w)
+{
+    uint32_t a = w & 0xffff, b = w >> 16;
+    uint32_t even = (a & 0x0f0f) | (b & 0x0f0f) << 4, odd = (a >> 4 & 0x0f0f) | (b & 0xf0f0);
+    return (even & 0xff) | (odd & 0xff) << 8 | (even & 0xff00) << 8 | (odd & 0xff00) << 16;
+}
+
+/* A whole unit of 16 rows in 4 or 8 bits, which are what is loaded most: a word of a row is a word
+ * of a vector. */
+static uint8_t *pack_words(const sh_panel *p, const sh_raw_rows *raw, int64_t first, uint8_t *dst)
+{
+    int words = UNIT * p->bits / 32;
+    for (int r = 0; r < ROWS; r++) {
+        const uint8_t *src = (const uint8_t *)raw->w + (size_t)r * raw->w_stride +
+                             (size_t)(first * p->bits / 8);
+        for (int i = 0; i < words; i++) {
+            uint32_t word;
+            memcpy(&word, src + 4 * i, sizeof(word));
+            if (p->bits == 4) word = nibbles_turn(word);
+            memcpy(dst + i * VEC + r * 4, &word, sizeof(word));
+        }
+    }
+    return dst + words * VEC;
+}
+
 /* Folds planes out of the 8 open vectors of a unit; the inverse of the three open_ functions. */
 static uint8_t *fold_nibbles(const uint8_t *u, uint8_t *dst)
 {
@@ -131,8 +158,11 @@ static uint8_t *fold_unit(int bits, const uint8_t *u, uint8_t *dst)
 static uint8_t *pack_unit(const sh_panel *p, const sh_raw_rows *raw, int rows, int64_t first,
                           uint8_t *dst)
 {
-    uint8_t open[VECS * VEC] = {0}, codes[UNIT] = {0};
     int64_t left = p->cols - first;
+    bool words = p->bits == 4 || p->bits == 8;
+    if (words && left >= UNIT && rows == ROWS && p->quant.format == SH_FORMAT_AFFINE)
+        return pack_words(p, raw, first, dst);
+    uint8_t open[VECS * VEC] = {0}, codes[UNIT] = {0};
     for (int r = 0; r < rows; r++) {
         const uint8_t *src = (const uint8_t *)raw->w + (size_t)r * raw->w_stride +
                              (size_t)(first * p->bits / 8);

@@ -5,12 +5,7 @@
 #ifndef SH_TESTS_KERNELS_MATRIX_DATA_H
 #define SH_TESTS_KERNELS_MATRIX_DATA_H
 
-#include "kernels/device.h"
-
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "unit/kernels/levels.h"
 
 typedef struct {
     sh_quant quant;
@@ -19,22 +14,7 @@ typedef struct {
     size_t w_stride, scales_stride;
 } raw_matrix;
 
-static uint64_t random_state = 88172645463325252u;
-
-static uint32_t random_u32(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (uint32_t)(random_state >> 16);
-}
-
-static float random_float(void) /* -1..1 */
-{
-    return (float)(int32_t)random_u32() * 0x1p-31f;
-}
-
-static int raw_bits(const sh_quant *q)
+static inline int raw_bits(const sh_quant *q)
 {
     switch (q->format) {
     case SH_FORMAT_F32: return 32;
@@ -46,16 +26,16 @@ static int raw_bits(const sh_quant *q)
     }
 }
 
-static size_t raw_scale_size(const sh_quant *q)
+static inline size_t raw_scale_size(const sh_quant *q)
 {
     if (q->format != SH_FORMAT_AFFINE) return 1;
     return q->scale_dtype == SH_DTYPE_F32 ? 4 : 2;
 }
 
 /* Floats as 16-bit patterns of ordinary size, either kind. */
-static void random_float_bytes(uint8_t *dst, int bits, bool bf16, float size)
+static inline void random_float_bytes(uint64_t *seed, uint8_t *dst, int bits, bool bf16, float size)
 {
-    float x = random_float() * size;
+    float x = random_float(seed) * size;
     uint32_t u;
     memcpy(&u, &x, 4);
     if (bits == 32) {
@@ -64,20 +44,21 @@ static void random_float_bytes(uint8_t *dst, int bits, bool bf16, float size)
     }
     uint16_t h = (uint16_t)(u >> 16);
     if (!bf16) /* sign, an exponent from 2^-14 to 1, any fraction */
-        h = (uint16_t)((random_u32() & 0x83ff) | (1 + random_u32() % 13) << 10);
+        h = (uint16_t)((random_u32(seed) & 0x83ff) | (1 + random_u32(seed) % 13) << 10);
     memcpy(dst, &h, 2);
 }
 
-static raw_matrix raw_random(sh_quant quant, int64_t rows, int64_t cols)
+static inline raw_matrix raw_random(uint64_t *seed, sh_quant quant, int64_t rows, int64_t cols)
 {
     raw_matrix m = {.quant = quant, .rows = rows, .cols = cols};
     int bits = raw_bits(&quant);
     m.w_stride = (size_t)(cols * bits / 8);
     m.w = malloc(m.w_stride * (size_t)rows + 1);
-    for (size_t i = 0; i < m.w_stride * (size_t)rows; i++) m.w[i] = (uint8_t)random_u32();
+    for (size_t i = 0; i < m.w_stride * (size_t)rows; i++) m.w[i] = (uint8_t)random_u32(seed);
     if (quant.group == 0) {
         for (int64_t i = 0; i < rows * cols; i++)
-            random_float_bytes(m.w + i * bits / 8, bits, quant.format == SH_FORMAT_BF16, 0.5f);
+            random_float_bytes(seed, m.w + i * bits / 8, bits, quant.format == SH_FORMAT_BF16,
+                               0.5f);
         return m;
     }
     if (quant.format == SH_FORMAT_MXFP8) /* no NaN */
@@ -89,32 +70,32 @@ static raw_matrix raw_random(sh_quant quant, int64_t rows, int64_t cols)
     m.biases = malloc(m.scales_stride * (size_t)rows + 1);
     for (size_t i = 0; i < groups * (size_t)rows; i++) {
         if (size == 1) {
-            m.scales[i] = quant.format == SH_FORMAT_NVFP4 ? (uint8_t)(random_u32() % 0x7f)
-                                                          : (uint8_t)(115 + random_u32() % 10);
+            m.scales[i] = quant.format == SH_FORMAT_NVFP4 ? (uint8_t)(random_u32(seed) % 0x7f)
+                                                          : (uint8_t)(115 + random_u32(seed) % 10);
             continue;
         }
         bool bf16 = quant.scale_dtype == SH_DTYPE_BF16;
-        random_float_bytes(m.scales + i * size, (int)size * 8, bf16, 0.01f);
-        random_float_bytes(m.biases + i * size, (int)size * 8, bf16, 0.05f);
+        random_float_bytes(seed, m.scales + i * size, (int)size * 8, bf16, 0.01f);
+        random_float_bytes(seed, m.biases + i * size, (int)size * 8, bf16, 0.05f);
     }
     return m;
 }
 
-static void raw_free(raw_matrix *m)
+static inline void raw_free(raw_matrix *m)
 {
     free(m->w);
     free(m->scales);
     free(m->biases);
 }
 
-static double raw_f16(uint16_t h)
+static inline double raw_f16(uint16_t h)
 {
     int e = h >> 10 & 31;
     double f = h & 1023, x = e == 0 ? ldexp(f, -24) : ldexp(f + 1024, e - 25);
     return h >> 15 ? -x : x;
 }
 
-static double raw_float(const uint8_t *src, int bits, bool bf16)
+static inline double raw_float(const uint8_t *src, int bits, bool bf16)
 {
     uint32_t u = 0;
     float x;
@@ -125,14 +106,14 @@ static double raw_float(const uint8_t *src, int bits, bool bf16)
     return x;
 }
 
-static double raw_e4m3(uint8_t b)
+static inline double raw_e4m3(uint8_t b)
 {
     int e = b >> 3 & 15, f = b & 7;
     double x = e == 0 ? ldexp(f, -9) : ldexp(f + 8, e - 10);
     return b >> 7 ? -x : x;
 }
 
-static uint32_t raw_code(const raw_matrix *m, int64_t row, int64_t col)
+static inline uint32_t raw_code(const raw_matrix *m, int64_t row, int64_t col)
 {
     int bits = raw_bits(&m->quant);
     uint32_t code = 0;
@@ -143,8 +124,7 @@ static uint32_t raw_code(const raw_matrix *m, int64_t row, int64_t col)
     return code;
 }
 
-/* The weight, and in *slack how much f32 rounding of scale*q + bias may move it. */
-static double raw_weight(const raw_matrix *m, int64_t row, int64_t col)
+static inline double raw_weight(const raw_matrix *m, int64_t row, int64_t col)
 {
     static const double fp4[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
     const sh_quant *q = &m->quant;
@@ -167,7 +147,7 @@ static double raw_weight(const raw_matrix *m, int64_t row, int64_t col)
     return value * raw_e4m3(m->scales[at]) * (double)q->global_scale;
 }
 
-static sh_raw_rows raw_rows_at(const raw_matrix *m, int64_t row)
+static inline sh_raw_rows raw_rows_at(const raw_matrix *m, int64_t row)
 {
     return (sh_raw_rows){
         .w = m->w + (size_t)row * m->w_stride,
@@ -177,6 +157,74 @@ static sh_raw_rows raw_rows_at(const raw_matrix *m, int64_t row)
         .biases = m->biases == NULL ? NULL : m->biases + (size_t)row * m->scales_stride,
         .biases_stride = m->scales_stride,
     };
+}
+
+/* The matrix on a device, packed in pieces of SH_PACK_ROWS as a loader does. */
+static inline sh_matrix raw_pack(sh_device *dev, const raw_matrix *raws, int64_t count)
+{
+    sh_matrix m = {.quant = raws->quant, .rows = raws->rows, .cols = raws->cols, .count = count};
+    sh_err err;
+    m.stride = dev->ops->matrix_bytes(dev, &m.quant, m.rows, m.cols);
+    CHECK_OK(dev->ops->map(dev, m.stride * (size_t)count, "test", &m.data, &err), err);
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t row = 0; row < m.rows; row += SH_PACK_ROWS) {
+            sh_raw_rows rows = raw_rows_at(&raws[i], row);
+            int64_t left = m.rows - row;
+            dev->ops->matrix_pack(dev, &m, i, row, left < SH_PACK_ROWS ? left : SH_PACK_ROWS,
+                                  &rows);
+        }
+    return m;
+}
+
+static inline void matrix_free(sh_device *dev, sh_matrix *m)
+{
+    dev->ops->unmap(dev, m->data, m->stride * (size_t)m->count);
+}
+
+static inline sh_device *mode_open(const char *level, int threads, sh_activations mode)
+{
+    sh_limits limits = {.tokens = 64,
+                        .cols = 1024,
+                        .rows = 256,
+                        .hidden = 256,
+                        .experts = 16,
+                        .topk = 4,
+                        .heads = 8,
+                        .head_dim = 128};
+    sh_cpu_opts opts = {.threads = threads, .level = level, .activations = mode};
+    sh_device *dev;
+    sh_err err;
+    CHECK_OK(sh_device_open_cpu(&opts, &dev, &err), err);
+    CHECK_OK(dev->ops->reserve(dev, &limits, &err), err);
+    return dev;
+}
+
+/* Every width of codes, group, type of scale and kind of float. */
+static const sh_quant raw_formats[] = {
+    {SH_FORMAT_F32, 0, 0, SH_DTYPE_F32, 1},        {SH_FORMAT_F16, 0, 0, SH_DTYPE_F32, 1},
+    {SH_FORMAT_BF16, 0, 0, SH_DTYPE_F32, 1},       {SH_FORMAT_AFFINE, 2, 64, SH_DTYPE_BF16, 1},
+    {SH_FORMAT_AFFINE, 3, 64, SH_DTYPE_BF16, 1},   {SH_FORMAT_AFFINE, 4, 64, SH_DTYPE_BF16, 1},
+    {SH_FORMAT_AFFINE, 5, 64, SH_DTYPE_BF16, 1},   {SH_FORMAT_AFFINE, 6, 64, SH_DTYPE_BF16, 1},
+    {SH_FORMAT_AFFINE, 8, 64, SH_DTYPE_BF16, 1},   {SH_FORMAT_AFFINE, 4, 64, SH_DTYPE_F16, 1},
+    {SH_FORMAT_AFFINE, 4, 32, SH_DTYPE_F32, 1},    {SH_FORMAT_AFFINE, 3, 32, SH_DTYPE_BF16, 1},
+    {SH_FORMAT_AFFINE, 4, 128, SH_DTYPE_BF16, 1},  {SH_FORMAT_AFFINE, 8, 128, SH_DTYPE_F16, 1},
+    {SH_FORMAT_AFFINE, 2, 128, SH_DTYPE_F32, 1},   {SH_FORMAT_AFFINE, 8, 32, SH_DTYPE_BF16, 1},
+    {SH_FORMAT_AFFINE, 5, 32, SH_DTYPE_F16, 1},    {SH_FORMAT_AFFINE, 6, 128, SH_DTYPE_BF16, 1},
+    {SH_FORMAT_AFFINE, 2, 32, SH_DTYPE_BF16, 1},   {SH_FORMAT_AFFINE, 6, 32, SH_DTYPE_BF16, 1},
+    {SH_FORMAT_AFFINE, 3, 128, SH_DTYPE_BF16, 1},  {SH_FORMAT_AFFINE, 5, 128, SH_DTYPE_F32, 1},
+    {SH_FORMAT_MXFP4, 4, 32, SH_DTYPE_F32, 1},     {SH_FORMAT_MXFP8, 8, 32, SH_DTYPE_F32, 1},
+    {SH_FORMAT_NVFP4, 4, 16, SH_DTYPE_F32, 0.25f},
+};
+
+static inline bool has_codes(const sh_quant *q)
+{
+    return q->group != 0 && q->format != SH_FORMAT_MXFP8;
+}
+
+/* The i-th of a few sizes that are odd wherever the format allows it. */
+static inline int64_t odd_cols(const sh_quant *q, int i)
+{
+    return q->group == 0 ? 37 * i : q->group * (i == 5 ? 1024 / q->group - 1 : i);
 }
 
 #endif

@@ -1,121 +1,247 @@
-#include "kernels/device.h"
-
-#include "test.h"
-
 #include "unit/kernels/matrix_data.h"
 
-static const char *const level_names[] = {"generic", "avx2",    "avx512", "avx512vnni",
-                                          "neon",    "dotprod", "i8mm"};
+enum { TOKENS_MAX = 40 };
 
-static const sh_quant formats[] = {
-    {SH_FORMAT_F32, 0, 0, SH_DTYPE_F32, 1},        {SH_FORMAT_F16, 0, 0, SH_DTYPE_F32, 1},
-    {SH_FORMAT_BF16, 0, 0, SH_DTYPE_F32, 1},       {SH_FORMAT_AFFINE, 2, 64, SH_DTYPE_BF16, 1},
-    {SH_FORMAT_AFFINE, 3, 64, SH_DTYPE_BF16, 1},   {SH_FORMAT_AFFINE, 4, 64, SH_DTYPE_BF16, 1},
-    {SH_FORMAT_AFFINE, 5, 64, SH_DTYPE_BF16, 1},   {SH_FORMAT_AFFINE, 6, 64, SH_DTYPE_BF16, 1},
-    {SH_FORMAT_AFFINE, 8, 64, SH_DTYPE_BF16, 1},   {SH_FORMAT_AFFINE, 4, 64, SH_DTYPE_F16, 1},
-    {SH_FORMAT_AFFINE, 4, 32, SH_DTYPE_F32, 1},    {SH_FORMAT_AFFINE, 3, 32, SH_DTYPE_BF16, 1},
-    {SH_FORMAT_AFFINE, 4, 128, SH_DTYPE_BF16, 1},  {SH_FORMAT_AFFINE, 8, 128, SH_DTYPE_F16, 1},
-    {SH_FORMAT_AFFINE, 2, 128, SH_DTYPE_F32, 1},   {SH_FORMAT_AFFINE, 8, 32, SH_DTYPE_BF16, 1},
-    {SH_FORMAT_AFFINE, 5, 32, SH_DTYPE_F16, 1},    {SH_FORMAT_AFFINE, 6, 128, SH_DTYPE_BF16, 1},
-    {SH_FORMAT_MXFP4, 4, 32, SH_DTYPE_F32, 1},     {SH_FORMAT_MXFP8, 8, 32, SH_DTYPE_F32, 1},
-    {SH_FORMAT_NVFP4, 4, 16, SH_DTYPE_F32, 0.25f},
-};
-
-static sh_device *device_open(const char *level, int threads, sh_activations activations)
+static float *product_of(sh_device *dev, const sh_matrix *m, const float *x, int tokens)
 {
-    sh_cpu_opts opts = {.threads = threads, .level = level, .activations = activations};
-    sh_limits limits = {.tokens = 48,
-                        .cols = 1024,
-                        .rows = 256,
-                        .hidden = 256,
-                        .experts = 8,
-                        .topk = 4,
-                        .heads = 8,
-                        .head_dim = 128};
-    sh_device *dev;
-    sh_err err;
-    if (sh_device_open_cpu(&opts, &dev, &err) != SH_OK) return NULL;
-    CHECK_OK(dev->ops->reserve(dev, &limits, &err), err);
-    return dev;
+    float *y = malloc(sizeof(float) * (size_t)(tokens * m->rows));
+    sh_product product = {.w = m, .y = y, .y_stride = m->rows};
+    dev->ops->matmul(dev, &product, 1, x, m->cols, tokens);
+    return y;
 }
 
-static sh_matrix pack(sh_device *dev, const raw_matrix *raw)
-{
-    sh_matrix m = {.quant = raw->quant, .rows = raw->rows, .cols = raw->cols, .count = 1};
-    sh_err err;
-    m.stride = dev->ops->matrix_bytes(dev, &raw->quant, raw->rows, raw->cols);
-    CHECK_OK(dev->ops->map(dev, m.stride, "test", &m.data, &err), err);
-    for (int64_t row = 0; row < raw->rows; row += SH_PACK_ROWS) {
-        sh_raw_rows rows = raw_rows_at(raw, row);
-        int64_t left = raw->rows - row;
-        dev->ops->matrix_pack(dev, &m, 0, row, left < SH_PACK_ROWS ? left : SH_PACK_ROWS, &rows);
-    }
-    return m;
-}
-
-/* Every output against the sum in double. f32: the error of adding cols products one by one. int8:
- * each input is off by at most half a step of its group, d/2 = max|x| / 254. */
-static void check_against_truth(sh_device *dev, const raw_matrix *raw, int tokens, bool codes)
+/* Every output against the sum in double. Bounds: for f32, the rounding of `cols` additions of
+ * terms of that size; for int8 each input is off by at most half a step of its group, max|x| / 254.
+ */
+static void check_against_truth(sh_device *dev, const raw_matrix *raw, const float *x, float x_max,
+                                int tokens, bool codes)
 {
     int64_t rows = raw->rows, cols = raw->cols;
-    sh_matrix m = pack(dev, raw);
-    float *x = malloc(sizeof(float) * (size_t)(tokens * cols));
-    float *y = malloc(sizeof(float) * (size_t)(tokens * rows));
-    for (int64_t i = 0; i < tokens * cols; i++) x[i] = random_float() * 3;
-    sh_product product = {.w = &m, .y = y, .y_stride = rows};
-    dev->ops->matmul(dev, &product, 1, x, cols, tokens);
-    for (int t = 0; t < tokens; t++)
-        for (int64_t r = 0; r < rows; r++) {
+    sh_matrix m = raw_pack(dev, raw, 1);
+    float *y = product_of(dev, &m, x, tokens);
+    for (int64_t r = 0; r < rows; r++) {
+        double w[1024];
+        for (int64_t c = 0; c < cols; c++) w[c] = raw_weight(raw, r, c);
+        for (int t = 0; t < tokens; t++) {
             double sum = 0, size = 0, weight = 0;
             for (int64_t c = 0; c < cols; c++) {
-                double w = raw_weight(raw, r, c);
-                sum += w * x[t * cols + c];
-                size += fabs(w * x[t * cols + c]);
-                weight += fabs(w);
+                sum += w[c] * x[t * cols + c];
+                size += fabs(w[c] * x[t * cols + c]);
+                weight += fabs(w[c]);
             }
-            double bound = (size + weight) * (double)(cols + 64) * 0x1p-22;
-            if (codes) bound += weight * 3 / 254 * 1.001;
+            double bound = (size + 8 * weight * x_max) * (double)(cols + 64) * 0x1p-24;
+            if (codes) bound += weight * x_max / 254 * 1.001;
             if (!(fabs(y[t * rows + r] - sum) <= bound))
-                fail_msg(
-                    "format %d bits %d group %d: row %d col count %d token %d: %g, not %g (%g)",
-                    raw->quant.format, raw->quant.bits, raw->quant.group, (int)r, (int)cols, t,
-                    (double)y[t * rows + r], sum, bound);
-        }
-    free(x);
-    free(y);
-    dev->ops->unmap(dev, m.data, m.stride);
-}
-
-static void check_level(const char *level, sh_activations activations)
-{
-    sh_device *dev = device_open(level, 2, activations);
-    if (dev == NULL) return;
-    for (size_t f = 0; f < SH_COUNT_OF(formats); f++) {
-        const sh_quant *q = &formats[f];
-        bool codes = activations == SH_ACTIVATIONS_INT8 && q->group != 0 &&
-                     q->format != SH_FORMAT_MXFP8;
-        int unit = q->group == 0 ? 1 : q->group;
-        for (int i = 1; i <= 5; i++) {
-            raw_matrix raw = raw_random(*q, 13 + 27 * i, unit * (q->group == 0 ? 37 * i : i));
-            check_against_truth(dev, &raw, 1 + 3 * i, codes);
-            raw_free(&raw);
+                fail_msg("format %d bits %d group %d, %d columns: row %d, token %d of %d: %g, not "
+                         "%g within %g",
+                         raw->quant.format, raw->quant.bits, raw->quant.group, (int)cols, (int)r, t,
+                         tokens, (double)y[t * rows + r], sum, bound);
         }
     }
-    dev->ops->close(dev);
+    free(y);
+    matrix_free(dev, &m);
+}
+
+static void check_truth(sh_activations mode)
+{
+    const char *names[LEVELS_MAX];
+    for (int l = 0, count = levels_list(names); l < count; l++) {
+        sh_device *dev = mode_open(names[l], 2, mode);
+        uint64_t seed = 1;
+        for (size_t f = 0; f < SH_COUNT_OF(raw_formats); f++)
+            for (int i = 1; i <= 5; i++) {
+                const sh_quant *q = &raw_formats[f];
+                raw_matrix raw = raw_random(&seed, *q, 13 + 27 * i, odd_cols(q, i));
+                float *x = random_floats(&seed, (size_t)((3 * i + 1) * raw.cols), 3);
+                check_against_truth(dev, &raw, x, 3, 3 * i + 1,
+                                    mode == SH_ACTIVATIONS_INT8 && has_codes(q));
+                free(x);
+                raw_free(&raw);
+            }
+        dev->ops->close(dev);
+    }
 }
 
 TEST(every_format_matches_double_with_f32_activations)
 {
     UNUSED_STATE;
-    for (size_t i = 0; i < SH_COUNT_OF(level_names); i++)
-        check_level(level_names[i], SH_ACTIVATIONS_F32);
+    check_truth(SH_ACTIVATIONS_F32);
 }
 
 TEST(every_format_matches_double_with_int8_activations)
 {
     UNUSED_STATE;
-    for (size_t i = 0; i < SH_COUNT_OF(level_names); i++)
-        check_level(level_names[i], SH_ACTIVATIONS_INT8);
+    check_truth(SH_ACTIVATIONS_INT8);
+}
+
+/* All codes at their ends with all activations at theirs, of one sign and of both: where sums in 16
+ * bits would saturate. */
+TEST(the_largest_codes_do_not_saturate)
+{
+    UNUSED_STATE;
+    const char *names[LEVELS_MAX];
+    static const uint8_t fills[] = {0xff, 0x00, 0x77, 0x88, 0xf0};
+    for (int l = 0, count = levels_list(names); l < count; l++) {
+        sh_device *dev = mode_open(names[l], 1, SH_ACTIVATIONS_INT8);
+        uint64_t seed = 2;
+        for (size_t f = 0; f < SH_COUNT_OF(raw_formats); f++)
+            for (size_t i = 0; i < SH_COUNT_OF(fills); i++) {
+                const sh_quant *q = &raw_formats[f];
+                if (!has_codes(q)) continue;
+                raw_matrix raw = raw_random(&seed, *q, 19, 512);
+                memset(raw.w, fills[i], raw.w_stride * (size_t)raw.rows);
+                float x[3 * 512];
+                for (int c = 0; c < 512; c++) {
+                    x[c] = 5;
+                    x[512 + c] = -5;
+                    x[1024 + c] = c % 2 == 0 ? 5 : -5;
+                }
+                check_against_truth(dev, &raw, x, 5, 3, true);
+                raw_free(&raw);
+            }
+        dev->ops->close(dev);
+    }
+}
+
+TEST(products_with_codes_have_the_same_bits_at_every_level)
+{
+    UNUSED_STATE;
+    const char *names[LEVELS_MAX];
+    int count = levels_list(names);
+    for (size_t f = 0; f < SH_COUNT_OF(raw_formats); f++) {
+        const sh_quant *q = &raw_formats[f];
+        if (!has_codes(q)) continue;
+        uint64_t seed = 3;
+        raw_matrix raw = raw_random(&seed, *q, 77, odd_cols(q, 5));
+        float *x = random_floats(&seed, (size_t)(TOKENS_MAX * raw.cols), 2), *first = NULL;
+        for (int l = 0; l < count; l++) {
+            sh_device *dev = mode_open(names[l], 1, SH_ACTIVATIONS_INT8);
+            sh_matrix m = raw_pack(dev, &raw, 1);
+            float *y = product_of(dev, &m, x, TOKENS_MAX);
+            if (first == NULL) first = malloc(sizeof(float) * (size_t)(TOKENS_MAX * raw.rows));
+            if (l == 0) memcpy(first, y, sizeof(float) * (size_t)(TOKENS_MAX * raw.rows));
+            check_same_bits(names[l], first, y, sizeof(float) * (size_t)(TOKENS_MAX * raw.rows));
+            free(y);
+            matrix_free(dev, &m);
+            dev->ops->close(dev);
+        }
+        free(first);
+        free(x);
+        raw_free(&raw);
+    }
+}
+
+static void check_batches(const char *level, sh_activations mode, const sh_quant *q)
+{
+    uint64_t seed = 4;
+    raw_matrix raw = raw_random(&seed, *q, 91, odd_cols(q, 3));
+    float *x = random_floats(&seed, (size_t)(TOKENS_MAX * raw.cols), 1);
+    sh_device *dev = mode_open(level, 1, mode), *wide = mode_open(level, 3, mode);
+    sh_matrix m = raw_pack(dev, &raw, 1);
+    size_t row = sizeof(float) * (size_t)raw.rows;
+    float *alone = malloc(row * TOKENS_MAX);
+    for (int t = 0; t < TOKENS_MAX; t++) {
+        float *y = product_of(dev, &m, x + t * raw.cols, 1);
+        memcpy(alone + t * raw.rows, y, row);
+        free(y);
+    }
+    for (int tokens = 2; tokens <= TOKENS_MAX; tokens++) {
+        sh_device *with = tokens % 3 == 0 ? wide : dev;
+        float *y = product_of(with, &m, x, tokens);
+        check_same_bits(level, alone, y, row * (size_t)tokens);
+        free(y);
+    }
+    free(alone);
+    free(x);
+    matrix_free(dev, &m);
+    raw_free(&raw);
+    dev->ops->close(dev);
+    wide->ops->close(wide);
+}
+
+TEST(a_token_has_the_same_bits_alone_and_in_any_batch_on_any_threads)
+{
+    UNUSED_STATE;
+    const char *names[LEVELS_MAX];
+    for (int l = 0, count = levels_list(names); l < count; l++)
+        for (size_t f = 0; f < SH_COUNT_OF(raw_formats); f++) {
+            check_batches(names[l], SH_ACTIVATIONS_INT8, &raw_formats[f]);
+            check_batches(names[l], SH_ACTIVATIONS_F32, &raw_formats[f]);
+        }
+}
+
+/* Formats that take the input as codes of different steps, as codes and as floats, in one call. */
+TEST(products_that_share_an_input_are_those_made_one_by_one)
+{
+    UNUSED_STATE;
+    enum { COUNT = 4, COLS = 256, TOKENS = 5 };
+    static const int pick[COUNT] = {5, 10, 2, 22};
+    const char *names[LEVELS_MAX];
+    for (int l = 0, levels = levels_list(names); l < levels; l++) {
+        sh_device *dev = mode_open(names[l], 2, SH_ACTIVATIONS_INT8);
+        uint64_t seed = 5;
+        float *x = random_floats(&seed, TOKENS * COLS, 1);
+        raw_matrix raw[COUNT];
+        sh_matrix m[COUNT];
+        sh_product products[COUNT];
+        float *bias[COUNT], y[COUNT][TOKENS * 100];
+        for (int i = 0; i < COUNT; i++) {
+            raw[i] = raw_random(&seed, raw_formats[pick[i]], 40 + 17 * i, COLS);
+            m[i] = raw_pack(dev, &raw[i], 1);
+            bias[i] = random_floats(&seed, 100, 1);
+            products[i] = (sh_product){&m[i], i % 2 == 0 ? bias[i] : NULL, y[i], 100};
+        }
+        dev->ops->matmul(dev, products, COUNT, x, COLS, TOKENS);
+        for (int i = 0; i < COUNT; i++) {
+            float *alone = product_of(dev, &m[i], x, TOKENS);
+            for (int t = 0; t < TOKENS; t++)
+                for (int64_t r = 0; r < m[i].rows; r++) {
+                    float want = alone[t * m[i].rows + r] + (i % 2 == 0 ? bias[i][r] : 0);
+                    if (y[i][t * 100 + r] != want) fail_msg("product %d, row %d", i, (int)r);
+                }
+            free(alone);
+            free(bias[i]);
+            matrix_free(dev, &m[i]);
+            raw_free(&raw[i]);
+        }
+        free(x);
+        dev->ops->close(dev);
+    }
+}
+
+TEST(heads_are_products_of_each_matrix_of_the_stack)
+{
+    UNUSED_STATE;
+    enum { HEADS = 5, ROWS = 24, COLS = 128, TOKENS = 37 };
+    static const int pick[] = {2, 5, 7, 22, 24};
+    const char *names[LEVELS_MAX];
+    for (int l = 0, levels = levels_list(names); l < levels; l++)
+        for (size_t f = 0; f < SH_COUNT_OF(pick); f++) {
+            sh_device *dev = mode_open(names[l], 2, SH_ACTIVATIONS_INT8);
+            uint64_t seed = 6;
+            raw_matrix raw[HEADS];
+            for (int h = 0; h < HEADS; h++)
+                raw[h] = raw_random(&seed, raw_formats[pick[f]], ROWS, COLS);
+            sh_matrix m = raw_pack(dev, raw, HEADS);
+            float *x = random_floats(&seed, TOKENS * HEADS * COLS, 1);
+            float *y = malloc(sizeof(float) * TOKENS * HEADS * ROWS);
+            dev->ops->matmul_heads(dev, &m, x, HEADS * COLS, COLS, y, HEADS * ROWS, ROWS, TOKENS);
+            for (int h = 0; h < HEADS; h++) {
+                sh_matrix one = m;
+                one.count = 1;
+                one.data = (uint8_t *)m.data + (size_t)h * m.stride;
+                for (int t = 0; t < TOKENS; t++) {
+                    float *want = product_of(dev, &one, x + (t * HEADS + h) * COLS, 1);
+                    check_same_bits("head", want, y + (t * HEADS + h) * ROWS, sizeof(float) * ROWS);
+                    free(want);
+                }
+                raw_free(&raw[h]);
+            }
+            free(x);
+            free(y);
+            matrix_free(dev, &m);
+            dev->ops->close(dev);
+        }
 }
 
 TEST(an_unknown_level_is_refused_with_the_list)
@@ -124,6 +250,7 @@ TEST(an_unknown_level_is_refused_with_the_list)
     sh_cpu_opts opts = {.threads = 1, .level = "sse9"};
     sh_device *dev;
     sh_err err;
+    CHECK_FAILS(sh_device_open_cpu(&opts, &dev, &err), err, "'sse9'");
     CHECK_FAILS(sh_device_open_cpu(&opts, &dev, &err), err, "generic");
 }
 
@@ -132,6 +259,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_format_matches_double_with_f32_activations),
         cmocka_unit_test(every_format_matches_double_with_int8_activations),
+        cmocka_unit_test(the_largest_codes_do_not_saturate),
+        cmocka_unit_test(products_with_codes_have_the_same_bits_at_every_level),
+        cmocka_unit_test(a_token_has_the_same_bits_alone_and_in_any_batch_on_any_threads),
+        cmocka_unit_test(products_that_share_an_input_are_those_made_one_by_one),
+        cmocka_unit_test(heads_are_products_of_each_matrix_of_the_stack),
         cmocka_unit_test(an_unknown_level_is_refused_with_the_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

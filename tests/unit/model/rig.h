@@ -79,8 +79,8 @@ static inline void golden_free(golden *g)
     free(g->logits);
 }
 
-/* One rank's share of the model; shard NULL is all of it. Exact means f32 in activations and KV. */
-static inline rig rig_open(const char *dir, bool exact, const sh_shard *shard, int threads)
+static inline rig rig_open_kv(const char *dir, bool exact, sh_kv_format kv, const sh_shard *shard,
+                              int threads)
 {
     sh_err err = {0};
     rig r = {.config = sh_alloc(sizeof(*r.config))};
@@ -89,7 +89,7 @@ static inline rig rig_open(const char *dir, bool exact, const sh_shard *shard, i
                        .activations = exact ? SH_ACTIVATIONS_F32 : SH_ACTIVATIONS_INT8};
     sh_model_opts opts = {.tokens_max = RIG_TOKENS,
                           .rows_max = RIG_TOKENS,
-                          .kv_format = exact ? SH_KV_F32 : SH_KV_F16,
+                          .kv_format = kv,
                           .load = {.threads = threads, .exact = exact}};
     CHECK_OK(sh_config_load(dir, r.config, &err), err);
     sh_shard whole = sh_shard_whole(r.config);
@@ -99,6 +99,12 @@ static inline rig rig_open(const char *dir, bool exact, const sh_shard *shard, i
         err);
     CHECK_OK(sh_model_reserve_kv(r.model, RIG_BLOCKS, &err), err);
     return r;
+}
+
+/* One rank's share of the model; shard NULL is all of it. Exact means f32 in activations and KV. */
+static inline rig rig_open(const char *dir, bool exact, const sh_shard *shard, int threads)
+{
+    return rig_open_kv(dir, exact, exact ? SH_KV_F32 : SH_KV_F16, shard, threads);
 }
 
 static inline void rig_close(rig *r)

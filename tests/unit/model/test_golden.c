@@ -18,7 +18,7 @@ static const struct {
     double rms, max;
 } WIDER[] = {
     {"deepseek_v2", 0.045, 0.25}, {"deepseek_v3", 0.035, 0.25},   {"kimi", 0.04, 0.25},
-    {"gpt_oss-long", 0.04, 0.60}, {"phi3-longrope", 0.035, 0.25},
+    {"gpt_oss-long", 0.04, 0.60}, {"phi3-longrope", 0.035, 0.25}, {"mixtral-4bit", 0.04, 0.60},
 };
 
 /* What the router chose, token by token: taken down by an op that stands in front of the device's.
@@ -39,21 +39,22 @@ static void route_and_record(sh_device *dev, const sh_router *router, const floa
     choice_count[recording] += count;
 }
 
-static float *run_all(const golden *g, bool exact)
+/* Choices of the router go to list `record`. */
+static float *run_all(const golden *g, bool exact, sh_kv_format kv, int record)
 {
     sh_ops ops;
-    rig r = rig_open(g->dir, exact, NULL, 2);
-    float *logits = sh_alloc_array((size_t)g->count * (size_t)(g->len * g->vocab), sizeof(*logits));
+    rig r = rig_open_kv(g->dir, exact, kv, NULL, 2);
+    size_t each = (size_t)(g->len * g->vocab);
+    float *logits = sh_alloc_array((size_t)g->count * each, sizeof(*logits));
     real_ops = r.dev->ops;
     ops = *real_ops;
     ops.route = route_and_record;
     r.dev->ops = &ops;
-    recording = exact ? 0 : 1;
+    recording = record;
     choice_count[recording] = 0;
     assert_int_equal(r.config->vocab, g->vocab);
     for (int s = 0; s < g->count; s++)
-        rig_run(&r, g->ids + s * g->len, 0, g->len, g->len, s,
-                logits + (size_t)s * (size_t)(g->len * g->vocab));
+        rig_run(&r, g->ids + s * g->len, 0, g->len, g->len, s, logits + (size_t)s * each);
     r.dev->ops = real_ops;
     rig_close(&r);
     return logits;
@@ -81,7 +82,7 @@ TEST(exact_logits_match)
 {
     golden g = golden_load(*state);
     double rms, max;
-    float *got = run_all(&g, true);
+    float *got = run_all(&g, true, SH_KV_F32, 0);
     compare(&g, got, NULL, &rms, &max);
     print_message("# %s: largest difference %.2g of a standard deviation\n", (char *)*state, max);
     if (!(max <= EXACT_MAX)) fail_msg("largest difference %g, allowed %g", max, EXACT_MAX);
@@ -110,35 +111,46 @@ static int mark_flips(const golden *g, int topk, bool *skip)
     return flips;
 }
 
-TEST(int8_logits_stay_near)
+static void check_near(const char *name, bool exact, sh_kv_format kv)
 {
-    golden g = golden_load(*state);
+    golden g = golden_load(name);
     double rms, max, rms_max = NOISE_RMS, max_max = NOISE_MAX;
     bool *skip = sh_alloc_array((size_t)(g.count * g.len), sizeof(*skip));
     sh_config config;
     sh_err err = {0};
-    float *exact = run_all(&g, true), *got = run_all(&g, false);
+    float *want = run_all(&g, true, SH_KV_F32, 0), *got = run_all(&g, exact, kv, 1);
     CHECK_OK(sh_config_load(g.dir, &config, &err), err);
     int flips = config.moe.experts > 0 ? mark_flips(&g, config.moe.topk, skip) : 0;
     compare(&g, got, skip, &rms, &max);
-    print_message("# %s: rms %.4f, largest %.4f, %d of %d tokens left out\n", (char *)*state, rms,
-                  max, flips, g.count * g.len);
+    print_message("# %s: rms %.4f, largest %.4f, %d of %d tokens left out\n", name, rms, max, flips,
+                  g.count * g.len);
     for (size_t i = 0; i < SH_COUNT_OF(WIDER); i++)
-        if (strncmp(*state, WIDER[i].name, strlen(WIDER[i].name)) == 0) {
+        if (strncmp(name, WIDER[i].name, strlen(WIDER[i].name)) == 0) {
             rms_max = WIDER[i].rms;
             max_max = WIDER[i].max;
         }
     if (!(rms <= rms_max && max <= max_max)) fail_msg("rms %g, largest %g", rms, max);
     if (flips > FLIPS_MAX * g.count * g.len) fail_msg("%d tokens chose other experts", flips);
     sh_config_reset(&config);
-    free(exact);
+    free(want);
     free(got);
     free(skip);
     golden_free(&g);
 }
 
+TEST(int8_logits_stay_near)
+{
+    check_near(*state, false, SH_KV_F16);
+}
+
+TEST(int8_kv_stays_near)
+{
+    check_near(*state, true, SH_KV_INT8);
+}
+
 int main(void)
 {
     int failed = rig_each_model("exact logits match", exact_logits_match);
-    return failed + rig_each_model("int8 logits stay near", int8_logits_stay_near);
+    failed += rig_each_model("int8 logits stay near", int8_logits_stay_near);
+    return failed + rig_each_model("int8 KV stays near", int8_kv_stays_near);
 }

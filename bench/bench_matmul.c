@@ -1,0 +1,144 @@
+/* Times the products of the CPU device, one line a case:
+ *   bench_matmul [--level NAME] [--threads N] [--case TEXT]
+ * GOP/s counts a multiplication and an addition as two; GB/s the bytes of the panels read. Weights
+ * are cycled through far more memory than the caches hold, as in a model. */
+#include "base/clock.h"
+#include "kernels/cpu/peak.h"
+#include "kernels/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUNS = 7 };
+static size_t weights_min = (size_t)400 << 20;
+
+struct kind {
+    const char *name;
+    sh_quant quant;
+};
+
+static const struct kind kinds[] = {
+    {"q4g64", {SH_FORMAT_AFFINE, 4, 64, SH_DTYPE_BF16, 1}},
+    {"q4g32", {SH_FORMAT_AFFINE, 4, 32, SH_DTYPE_BF16, 1}},
+    {"q4g128", {SH_FORMAT_AFFINE, 4, 128, SH_DTYPE_BF16, 1}},
+    {"q2g64", {SH_FORMAT_AFFINE, 2, 64, SH_DTYPE_BF16, 1}},
+    {"q3g64", {SH_FORMAT_AFFINE, 3, 64, SH_DTYPE_BF16, 1}},
+    {"q5g64", {SH_FORMAT_AFFINE, 5, 64, SH_DTYPE_BF16, 1}},
+    {"q6g64", {SH_FORMAT_AFFINE, 6, 64, SH_DTYPE_BF16, 1}},
+    {"q8g64", {SH_FORMAT_AFFINE, 8, 64, SH_DTYPE_BF16, 1}},
+    {"mxfp4", {SH_FORMAT_MXFP4, 4, 32, SH_DTYPE_F32, 1}},
+    {"nvfp4", {SH_FORMAT_NVFP4, 4, 16, SH_DTYPE_F32, 1}},
+    {"mxfp8", {SH_FORMAT_MXFP8, 8, 32, SH_DTYPE_F32, 1}},
+    {"bf16", {SH_FORMAT_BF16, 0, 0, SH_DTYPE_F32, 1}},
+    {"f16", {SH_FORMAT_F16, 0, 0, SH_DTYPE_F32, 1}},
+    {"f32", {SH_FORMAT_F32, 0, 0, SH_DTYPE_F32, 1}},
+};
+
+static sh_err err;
+
+static void die_if(sh_status status)
+{
+    if (status == SH_OK) return;
+    fprintf(stderr, "bench_matmul: %s\n", err.text);
+    exit(1);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Any bytes are weights, but those of floats must not be NaN or tiny. */
+static void fill(uint8_t *data, size_t size)
+{
+    uint32_t state = 1;
+    for (size_t i = 0; i < size; i++) {
+        state = state * 1664525 + 1013904223;
+        data[i] = (uint8_t)(0x38 + (state >> 29));
+    }
+}
+
+static void run_case(sh_device *dev, const struct kind *kind, int64_t rows, int64_t cols,
+                     int tokens)
+{
+    sh_matrix m = {.quant = kind->quant, .rows = rows, .cols = cols, .count = 1};
+    size_t bytes = m.stride = dev->ops->matrix_bytes(dev, &m.quant, rows, cols);
+    size_t copies = (tokens > 8 ? weights_min / 8 : weights_min) / bytes + 1;
+    void *data;
+    die_if(dev->ops->map(dev, bytes * copies, "weights", &data, &err));
+    fill(data, bytes * copies);
+    size_t x_size = sizeof(float) * (size_t)(tokens * cols);
+    size_t y_size = sizeof(float) * (size_t)(tokens * (rows + 16));
+    void *x_data, *y_data;
+    die_if(dev->ops->map(dev, x_size, "inputs", &x_data, &err));
+    die_if(dev->ops->map(dev, y_size, "outputs", &y_data, &err));
+    float *x = x_data, *y = y_data;
+    for (int64_t i = 0; i < tokens * cols; i++) x[i] = (float)(i % 37 - 18) * 0.1f;
+    double ns[RUNS];
+    for (int run = 0; run < RUNS; run++) {
+        int64_t start = sh_clock_ns();
+        for (size_t i = 0; i < copies; i++) {
+            m.data = (uint8_t *)data + i * bytes;
+            sh_product product = {.w = &m, .y = y, .y_stride = rows + 16};
+            dev->ops->matmul(dev, &product, 1, x, cols, tokens);
+        }
+        ns[run] = (double)(sh_clock_ns() - start) / (double)copies;
+    }
+    qsort(ns, RUNS, sizeof(ns[0]), by_size);
+    double mid = ns[RUNS / 2];
+    printf("%-7s %6ld x %-5ld %4d tokens  %9.1f us  %7.1f GOP/s  %6.2f GB/s  (best %.1f us)\n",
+           kind->name, (long)rows, (long)cols, tokens, mid / 1e3,
+           2.0 * (double)rows * (double)cols * tokens / mid, (double)bytes / mid, ns[0] / 1e3);
+    fflush(stdout);
+    dev->ops->unmap(dev, x, x_size);
+    dev->ops->unmap(dev, y, y_size);
+    dev->ops->unmap(dev, data, bytes * copies);
+}
+
+static void peaks(sh_device *dev)
+{
+    size_t size = weights_min;
+    void *data;
+    die_if(dev->ops->map(dev, size, "buffer", &data, &err));
+    memset(data, 1, size);
+    printf("peak: %.0f GOP/s int8, %.1f GB/s read\n", sh_peak_int8_gops(dev),
+           sh_peak_read_gbps(dev, data, size));
+    dev->ops->unmap(dev, data, size);
+}
+
+static const int64_t shapes[][2] = {{8192, 2048}, {2048, 8192}, {2048, 2048},
+                                    {512, 2048},  {3072, 1024}, {256, 2048}};
+static const int batches[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32, 512};
+
+int main(int argc, char **argv)
+{
+    sh_cpu_opts opts = {.threads = 1};
+    const char *only = "q4g64";
+    bool all_shapes = false;
+    int only_tokens = 0;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--shapes") == 0) all_shapes = true;
+        if (strcmp(argv[i], "--hot") == 0) weights_min = 0;
+        if (i + 1 == argc) break;
+        if (strcmp(argv[i], "--level") == 0) opts.level = argv[i + 1];
+        if (strcmp(argv[i], "--threads") == 0) opts.threads = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "--kind") == 0) only = argv[i + 1];
+        if (strcmp(argv[i], "--tokens") == 0) only_tokens = atoi(argv[i + 1]);
+    }
+    sh_device *dev;
+    die_if(sh_device_open_cpu(&opts, &dev, &err));
+    sh_limits limits = {.tokens = 512, .cols = 8192};
+    die_if(dev->ops->reserve(dev, &limits, &err));
+    peaks(dev);
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+        if (strcmp(only, "all") != 0 && strcmp(only, kinds[k].name) != 0) continue;
+        for (size_t s = 0; s < (all_shapes ? sizeof(shapes) / sizeof(shapes[0]) : 1); s++)
+            for (size_t b = 0; b < sizeof(batches) / sizeof(batches[0]); b++)
+                if (only_tokens == 0 || only_tokens == batches[b])
+                    run_case(dev, &kinds[k], shapes[s][0], shapes[s][1], batches[b]);
+    }
+    dev->ops->close(dev);
+    return 0;
+}

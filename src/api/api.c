@@ -1,0 +1,383 @@
+#include "api/api.h"
+
+#include "api/api_parts.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum {
+    HISTORY = 10000,
+    TICK_MS = 5000,
+    SNAPSHOT_MS = 1000,
+    STREAM_BYTES = 256 << 10, /* unsent bytes at which a stream's news gather instead */
+    DRAIN_CHECK_MS = 50,
+};
+
+void sh_api_reply_json(sh_http_exchange *x, int status, const sh_buf *json)
+{
+    sh_http_reply(x, status, "application/json", sh_buf_str(json));
+}
+
+void sh_api_reply_error(sh_http_exchange *x, const sh_api_error *error)
+{
+    sh_buf json = {0};
+    if (error->retry_after_s > 0) {
+        char seconds[16];
+        snprintf(seconds, sizeof(seconds), "%d", error->retry_after_s);
+        sh_http_add_header(x, "Retry-After", seconds);
+    }
+    sh_api_error_write(error, &json);
+    sh_api_reply_json(x, error->status, &json);
+    sh_buf_reset(&json);
+}
+
+cJSON *sh_api_body(sh_http_exchange *x)
+{
+    cJSON *json = NULL;
+    sh_err err;
+    if (sh_json_parse(sh_http_body(x), "the body", &json, &err) == SH_OK) return json;
+    sh_api_error error;
+    sh_api_fail(&error, 400, "invalid_json", NULL, "%s", err.text);
+    sh_api_reply_error(x, &error);
+    return NULL;
+}
+
+bool sh_api_ready(const sh_api *api, sh_api_error *err)
+{
+    if (api->served != NULL && sh_link_info(api->link) != NULL) return true;
+    const char *why = sh_link_trouble(api->link);
+    if (why[0] == '\0') why = api->served_trouble;
+    sh_api_fail(err, 503, "engine_unavailable", NULL, "the model is not being served: %s", why);
+    err->retry_after_s = 1;
+    return false;
+}
+
+double sh_api_stat(const sh_api *api, const char *path, double fallback)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(api->stats, path);
+    return cJSON_IsNumber(item) ? item->valuedouble : fallback;
+}
+
+/* What the server refuses by itself gets the same envelope. */
+static void error_body(void *arg, int status, const char *message, sh_buf *out)
+{
+    static const struct {
+        int status;
+        const char *code;
+    } codes[] = {{401, "invalid_api_key"}, {404, "not_found"},      {405, "method_not_allowed"},
+                 {408, "request_timeout"}, {413, "body_too_large"}, {431, "headers_too_large"},
+                 {501, "method_not_known"}};
+    sh_api_error error;
+    const char *code = "bad_request";
+    (void)arg;
+    for (size_t i = 0; i < SH_COUNT_OF(codes); i++)
+        if (codes[i].status == status) code = codes[i].code;
+    sh_api_fail(&error, status, code, NULL, "%s", message);
+    sh_api_error_write(&error, out);
+}
+
+static void access_write(FILE *log, const sh_http_record *record)
+{
+    sh_buf line = {0};
+    sh_writer w = sh_writer_on(&line);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_fixed(&w, "time", (double)sh_clock_unix_us() * 1e-6, 3);
+    sh_write_text(&w, "id", record->id);
+    sh_write_str(&w, "peer", record->peer);
+    sh_write_str(&w, "method", record->method);
+    sh_write_str(&w, "path", record->path);
+    sh_write_int(&w, "status", record->status);
+    sh_write_int(&w, "bytes_in", (int64_t)record->bytes_in);
+    sh_write_int(&w, "bytes_out", (int64_t)record->bytes_out);
+    sh_write_fixed(&w, "seconds", record->seconds, 6);
+    sh_write_end(&w, '}');
+    fprintf(log, "%s\n", line.ptr);
+    sh_buf_reset(&line);
+}
+
+static void on_done(void *arg, const sh_http_record *record)
+{
+    sh_api *api = arg;
+    const char *method = record->route == NULL ? "other"
+                                               : sh_http_method_name(record->route->method);
+    sh_metrics_http(api->metrics, method, record->route == NULL ? "none" : record->route->path,
+                    record->status, record->seconds);
+    if (api->access_log != NULL) access_write(api->access_log, record);
+}
+
+/* An engine is there: its model is read, also when it was read before, since it may have changed.
+ */
+static void on_up(void *arg, const sh_engine_info *info)
+{
+    sh_api *api = arg;
+    sh_served *fresh = NULL;
+    sh_err err;
+    if (sh_served_open(info, api->opts->model_name, &fresh, &err) != SH_OK) {
+        SH_LOGE("api: %s: %s", info->model_dir, err.text);
+        snprintf(api->served_trouble, sizeof(api->served_trouble), "%s", err.text);
+    } else {
+        SH_LOGI("api: serving '%s' on %d rank%s", sh_served_name(fresh), info->world_size,
+                info->world_size == 1 ? "" : "s");
+    }
+    sh_served_close(api->served);
+    api->served = fresh;
+}
+
+static void on_down(void *arg, const sh_err *why)
+{
+    sh_api *api = arg;
+    (void)why;
+    cJSON_Delete(api->stats);
+    api->stats = NULL;
+    sh_buf_clear(&api->stats_text);
+}
+
+static void on_stats(void *arg, sh_str text)
+{
+    sh_api *api = arg;
+    cJSON *stats = NULL;
+    sh_err err;
+    if (sh_json_parse(text, "engine stats", &stats, &err) != SH_OK) {
+        SH_LOGW("api: %s", err.text);
+        return;
+    }
+    cJSON_Delete(api->stats);
+    api->stats = stats;
+    sh_buf_clear(&api->stats_text);
+    sh_buf_add_str(&api->stats_text, text);
+}
+
+static sh_status log_open(const char *path, FILE **out, sh_err *err)
+{
+    if (path == NULL || path[0] == '\0') return SH_OK;
+    FILE *file = strcmp(path, "-") == 0 ? stderr : fopen(path, "ae");
+    if (file == NULL) return sh_err_sys(err, "%s", path);
+    setvbuf(file, NULL, _IOLBF, 0);
+    if (*out != NULL && *out != stderr) fclose(*out);
+    *out = file;
+    return SH_OK;
+}
+
+static void log_close(FILE *file)
+{
+    if (file != NULL && file != stderr) fclose(file);
+}
+
+static sh_status keys_load(const sh_api_opts *opts, sh_http_keys **out, sh_err *err)
+{
+    sh_http_keys *keys = sh_http_keys_create();
+    sh_status status = SH_OK;
+    if (opts->api_keys != NULL) status = sh_http_keys_add_text(keys, opts->api_keys, err);
+    if (status == SH_OK && opts->api_key_file != NULL)
+        status = sh_http_keys_add_file(keys, opts->api_key_file, err);
+    if (status != SH_OK) {
+        sh_http_keys_free(keys);
+        return status;
+    }
+    *out = keys;
+    return SH_OK;
+}
+
+/* SIGHUP: certificates, keys and log files anew. What does not load leaves the old in place. */
+static void on_reload(void *arg)
+{
+    sh_api *api = arg;
+    sh_err err;
+    sh_http_keys *keys = NULL;
+    if (api->tls != NULL && sh_http_tls_reload(api->tls, &err) != SH_OK)
+        SH_LOGE("api: the old certificate stays: %s", err.text);
+    if (keys_load(api->opts, &keys, &err) != SH_OK) {
+        SH_LOGE("api: the old API keys stay: %s", err.text);
+    } else {
+        sh_http_server_set_keys(api->server, keys);
+        sh_http_keys_free(api->keys);
+        api->keys = keys;
+    }
+    if (log_open(api->opts->access_log, &api->access_log, &err) != SH_OK ||
+        log_open(api->opts->request_log, &api->request_log, &err) != SH_OK)
+        SH_LOGE("api: %s", err.text);
+    SH_LOGI("api: settings were read again");
+}
+
+static void on_job_tick(void *arg)
+{
+    sh_api *api = arg;
+    sh_jobs_tick(api);
+    sh_trigger_start(api->job_tick, TICK_MS);
+}
+
+static void on_snapshot_tick(void *arg)
+{
+    sh_api *api = arg;
+    sh_subscribers_push(api);
+    sh_trigger_start(api->snapshot_tick, SNAPSHOT_MS);
+}
+
+static void on_drain_check(void *arg)
+{
+    sh_api *api = arg;
+    bool late = sh_deadline_passed(api->stop_deadline);
+    bool idle = api->job_count == 0 && sh_http_server_connections(api->server) == 0;
+    if (idle || late)
+        sh_loop_stop(api->loop);
+    else
+        sh_trigger_start(api->drain_check, DRAIN_CHECK_MS);
+}
+
+/* The first signal lets running answers finish, the second does not wait. */
+static void on_stop(void *arg)
+{
+    sh_api *api = arg;
+    if (api->stopping) {
+        sh_loop_stop(api->loop);
+        return;
+    }
+    api->stopping = true;
+    api->stop_deadline = sh_deadline_in_ms((int64_t)(api->opts->grace_s * 1000));
+    SH_LOGI("api: stopping; %d answers run", api->job_count);
+    sh_subscribers_end(api);
+    sh_http_server_drain(api->server);
+    on_drain_check(api);
+}
+
+static sh_http_route *routes_make(void)
+{
+    sh_http_route *routes = sh_alloc_array(sh_endpoint_count, sizeof(*routes));
+    for (size_t i = 0; i < sh_endpoint_count; i++) {
+        const sh_endpoint *endpoint = &sh_endpoints[i];
+        routes[i] = (sh_http_route){.method = endpoint->method,
+                                    .path = endpoint->path,
+                                    .open = endpoint->open,
+                                    .handle = endpoint->handle,
+                                    .data = endpoint};
+    }
+    return routes;
+}
+
+static sh_status server_open(sh_api *api, sh_err *err)
+{
+    const sh_api_opts *opts = api->opts;
+    sh_http_server_opts server = {
+        .host = opts->host,
+        .port = opts->port,
+        .connections_max = (int)opts->connections_max,
+        .header_bytes_max = (size_t)opts->header_bytes_max,
+        .body_bytes_max = (size_t)opts->body_bytes_max,
+        .stream_bytes_max = STREAM_BYTES,
+        .idle_ms = (int64_t)(opts->idle_s * 1000),
+        .receive_ms = (int64_t)(opts->receive_s * 1000),
+        .send_ms = (int64_t)(opts->send_s * 1000),
+        .cors = opts->cors,
+        .keys = api->keys,
+        .tls = api->tls,
+        .routes = api->routes,
+        .route_count = sh_endpoint_count,
+        .arg = api,
+        .error_body = error_body,
+        .done = on_done,
+    };
+    return sh_http_server_open(api->loop, &server, &api->server, err);
+}
+
+static sh_status files_open(sh_api *api, sh_err *err)
+{
+    const sh_api_opts *opts = api->opts;
+    if ((opts->tls_cert == NULL) != (opts->tls_key == NULL))
+        return sh_err_set(err, SH_ERR_INPUT, "--tls-cert and --tls-key go together");
+    sh_status status = log_open(opts->access_log, &api->access_log, err);
+    if (status == SH_OK) status = log_open(opts->request_log, &api->request_log, err);
+    if (status == SH_OK) status = keys_load(opts, &api->keys, err);
+    if (status == SH_OK && opts->tls_cert != NULL)
+        status = sh_http_tls_open(opts->tls_cert, opts->tls_key, &api->tls, err);
+    return status;
+}
+
+static sh_status api_open(sh_api *api, sh_err *err)
+{
+    static const struct {
+        int number;
+        sh_trigger_fn fn;
+    } signals[] = {{SIGINT, on_stop}, {SIGTERM, on_stop}, {SIGHUP, on_reload}};
+    sh_link_opts link = {.arg = api, .up = on_up, .down = on_down, .stats = on_stats};
+
+    api->start_ns = sh_clock_ns();
+    api->history = sh_history_create(HISTORY);
+    api->metrics = sh_metrics_create();
+    api->routes = routes_make();
+    sh_openapi_write(&api->openapi);
+    snprintf(api->served_trouble, sizeof(api->served_trouble), "no model was told yet");
+    sh_status status = files_open(api, err);
+    if (status == SH_OK) status = sh_loop_create(&api->loop, err);
+    if (status == SH_OK)
+        status = sh_worker_start(api->loop, sh_job_run, sh_job_done, &api->worker, err);
+    if (status == SH_OK) status = server_open(api, err);
+    if (status != SH_OK) return status;
+    api->link = sh_link_create(api->loop, api->opts->socket_path, &link);
+    api->job_tick = sh_trigger_timer(api->loop, on_job_tick, api);
+    api->snapshot_tick = sh_trigger_timer(api->loop, on_snapshot_tick, api);
+    api->drain_check = sh_trigger_timer(api->loop, on_drain_check, api);
+    on_job_tick(api);
+    on_snapshot_tick(api);
+    for (size_t i = 0; i < SH_COUNT_OF(signals); i++)
+        api->signals[i] = sh_trigger_signal(api->loop, signals[i].number, signals[i].fn, api);
+    return SH_OK;
+}
+
+static void api_close(sh_api *api)
+{
+    sh_http_server_close(api->server);
+    sh_worker_stop(api->worker);
+    sh_jobs_end(api);
+    sh_link_free(api->link);
+    sh_trigger_free(api->job_tick);
+    sh_trigger_free(api->snapshot_tick);
+    sh_trigger_free(api->drain_check);
+    for (size_t i = 0; i < SH_COUNT_OF(api->signals); i++) sh_trigger_free(api->signals[i]);
+    sh_loop_free(api->loop);
+    sh_http_tls_close(api->tls);
+    sh_http_keys_free(api->keys);
+    sh_served_close(api->served);
+    sh_history_free(api->history);
+    sh_metrics_free(api->metrics);
+    cJSON_Delete(api->stats);
+    sh_buf_reset(&api->stats_text);
+    sh_buf_reset(&api->openapi);
+    log_close(api->access_log);
+    log_close(api->request_log);
+    free(api->routes);
+}
+
+/* Each connection is a descriptor; the system's soft limit is often below its hard one. */
+static void descriptors_raise(int64_t connections)
+{
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t)connections + 64;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted)
+        SH_LOGW("api: the system allows %llu open files, too few for %lld connections",
+                (unsigned long long)limit.rlim_cur, (long long)connections);
+}
+
+sh_status sh_api_run(const sh_api_opts *opts, sh_err *err)
+{
+    sh_api api = {.opts = opts};
+    descriptors_raise(opts->connections_max);
+    sh_status status = api_open(&api, err);
+    if (status == SH_OK) {
+        SH_LOGI("api: listening on %s://%s:%d", api.tls == NULL ? "http" : "https", opts->host,
+                sh_http_server_port(api.server));
+        if (!sh_http_is_loopback(opts->host) && sh_http_keys_count(api.keys) == 0)
+            SH_LOGW("api: anybody who can reach %s can use this server: set --api-key or "
+                    "--api-key-file",
+                    opts->host);
+        sh_loop_run(api.loop);
+    }
+    api_close(&api);
+    return status;
+}

@@ -1,0 +1,127 @@
+/* api_parts.h - what the parts of the API process share. For this layer alone.
+ *
+ * Threads: the loop's, but for `opts`, which is constant. */
+#ifndef SH_API_API_PARTS_H
+#define SH_API_API_PARTS_H
+
+#include "api/api.h"
+#include "api/dialect.h"
+#include "api/field.h"
+#include "api/history.h"
+#include "api/link.h"
+#include "api/metrics.h"
+#include "api/served.h"
+#include "api/worker.h"
+#include "base/clock.h"
+#include "http/server.h"
+
+#include <stdio.h>
+
+typedef struct sh_api sh_api;
+typedef struct sh_job sh_job;
+typedef struct sh_subscriber sh_subscriber;
+
+struct sh_api {
+    const sh_api_opts *opts;
+    sh_loop *loop;
+    sh_http_tls *tls;
+    sh_http_keys *keys;
+    sh_http_server *server;
+    sh_link *link;
+    sh_worker *worker;
+    sh_served *served; /* NULL until an engine has told which */
+    char served_trouble[SH_ERR_TEXT_MAX];
+
+    sh_history *history;
+    sh_metrics *metrics;
+    cJSON *stats; /* the engine's last, or NULL */
+    sh_buf stats_text;
+    FILE *access_log;
+    FILE *request_log;
+
+    sh_job *jobs;
+    int job_count;
+    sh_trigger *job_tick;
+    sh_subscriber *subscribers; /* of /metrics/stream */
+    sh_trigger *snapshot_tick;
+
+    sh_http_route *routes; /* made from sh_endpoints */
+    sh_buf openapi;        /* written once */
+    sh_trigger *signals[3];
+    sh_trigger *drain_check;
+    sh_deadline stop_deadline;
+    int64_t start_ns;
+    bool stopping;
+};
+
+/* One endpoint: what the server routes by and the OpenAPI document tells. */
+typedef struct {
+    sh_http_method method;
+    const char *path;
+    bool open; /* no key */
+    sh_http_handler handle;
+    const sh_dialect *dialect;    /* of a request to the model */
+    const sh_field_table *fields; /* of the body; NULL: there is none */
+    const char *query;            /* a parameter "name: meaning", or NULL */
+    const char *tag;
+    const char *summary;
+    const char *answer;      /* what 200 means */
+    const char *answer_type; /* NULL: application/json */
+} sh_endpoint;
+
+extern const sh_endpoint sh_endpoints[];
+extern const size_t sh_endpoint_count;
+
+/* Answers with JSON, or with an error. */
+void sh_api_reply_json(sh_http_exchange *x, int status, const sh_buf *json);
+void sh_api_reply_error(sh_http_exchange *x, const sh_api_error *error);
+
+/* The body parsed, which the caller deletes; NULL when it was answered with an error. */
+cJSON *sh_api_body(sh_http_exchange *x);
+
+/* True when a request could be served now; else *err says why not. */
+bool sh_api_ready(const sh_api *api, sh_api_error *err);
+
+/* A number of the engine's stats by its path, or `fallback`. */
+double sh_api_stat(const sh_api *api, const char *path, double fallback);
+
+/* job.c */
+void sh_job_start(sh_api *api, sh_http_exchange *x, const sh_dialect *dialect);
+void sh_job_run(void *job); /* the worker's two callbacks */
+void sh_job_done(void *job);
+void sh_jobs_tick(sh_api *api);
+void sh_jobs_end(sh_api *api); /* at the end of the process */
+
+/* status.c */
+void sh_status_snapshot(sh_api *api, sh_buf *out);
+void sh_subscribers_push(sh_api *api);
+void sh_subscribers_end(sh_api *api);
+
+/* Handlers of the table in endpoints.c; `arg` is the sh_api. */
+void sh_handle_generate(sh_http_exchange *x, void *arg);
+void sh_handle_models(sh_http_exchange *x, void *arg);
+void sh_handle_model(sh_http_exchange *x, void *arg);
+void sh_handle_tokenize(sh_http_exchange *x, void *arg);
+void sh_handle_detokenize(sh_http_exchange *x, void *arg);
+void sh_handle_root(sh_http_exchange *x, void *arg);
+void sh_handle_health(sh_http_exchange *x, void *arg);
+void sh_handle_live(sh_http_exchange *x, void *arg);
+void sh_handle_ready(sh_http_exchange *x, void *arg);
+void sh_handle_model_info(sh_http_exchange *x, void *arg);
+void sh_handle_queue(sh_http_exchange *x, void *arg);
+void sh_handle_memory(sh_http_exchange *x, void *arg);
+void sh_handle_recent(sh_http_exchange *x, void *arg);
+void sh_handle_stats(sh_http_exchange *x, void *arg);
+void sh_handle_snapshot(sh_http_exchange *x, void *arg);
+void sh_handle_stream(sh_http_exchange *x, void *arg);
+void sh_handle_metrics(sh_http_exchange *x, void *arg);
+void sh_handle_openapi(sh_http_exchange *x, void *arg);
+void sh_handle_page(sh_http_exchange *x, void *arg);
+
+extern const sh_field_table sh_tokenize_fields;
+extern const sh_field_table sh_detokenize_fields;
+
+/* openapi.c */
+void sh_openapi_write(sh_buf *out);
+
+#endif

@@ -1,0 +1,19 @@
+/* assets.h - the pages that are part of the program: the files of web/.
+ *
+ * Threads: constant data. */
+#ifndef SH_API_ASSETS_H
+#define SH_API_ASSETS_H
+
+#include "base/str.h"
+
+typedef struct {
+    const char *path; /* as it is asked for, such as "/docs" */
+    const char *type;
+    const char *data;
+    const char *end;
+} sh_asset;
+
+/* NULL when there is none. */
+const sh_asset *sh_asset_find(sh_str path);
+
+#endif

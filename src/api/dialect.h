@@ -1,0 +1,28 @@
+/* dialect.h - what a dialect of the API is made of.
+ *
+ * A dialect reads a body into the internal request, and writes the answer in its own form. Writing
+ * goes to a buffer: a whole answer as one JSON value, a stream as server-sent events: a part for
+ * each piece of news about a choice, then the end, or a failure.
+ *
+ * Threads: pure functions over their arguments; read may run on another thread than the rest. */
+#ifndef SH_API_DIALECT_H
+#define SH_API_DIALECT_H
+
+#include "api/answer.h"
+#include "api/error.h"
+#include "api/request.h"
+
+typedef struct {
+    const char *kind; /* for records and metrics: "chat", "completion" */
+    const char *id_prefix;
+
+    /* Fills *out from request->json, which is parsed already. */
+    bool (*read)(sh_request *request, sh_api_error *err);
+
+    void (*whole)(const sh_answer *answer, sh_buf *out);
+    void (*part)(const sh_answer *answer, const sh_choice *choice, sh_buf *out);
+    void (*end)(const sh_answer *answer, sh_buf *out);
+    void (*fail)(const sh_api_error *error, sh_buf *out);
+} sh_dialect;
+
+#endif

@@ -1,0 +1,81 @@
+#include "api/error.h"
+
+#include "api/writer.h"
+
+#include <stdio.h>
+
+static const struct {
+    int status;
+    const char *type;
+} types[] = {
+    {401, "authentication_error"}, {403, "permission_error"},    {404, "not_found_error"},
+    {408, "timeout_error"},        {429, "rate_limit_error"},    {500, "server_error"},
+    {501, "server_error"},         {503, "unavailable_error"},   {504, "timeout_error"},
+    {505, "server_error"},         {507, "out_of_memory_error"},
+};
+
+static const char *type_of(int status)
+{
+    for (size_t i = 0; i < SH_COUNT_OF(types); i++)
+        if (types[i].status == status) return types[i].type;
+    return "invalid_request_error";
+}
+
+bool sh_api_fail(sh_api_error *err, int status, const char *code, const char *param,
+                 const char *fmt, ...)
+{
+    /* Through sh_err for its care about control characters and cut-off characters. */
+    sh_err text;
+    char line[SH_ERR_TEXT_MAX];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof(line), fmt, args);
+    va_end(args);
+    sh_err_set(&text, SH_ERR_INPUT, "%s", line);
+    *err = (sh_api_error){.status = status, .code = code};
+    snprintf(err->message, sizeof(err->message), "%s", text.text);
+    snprintf(err->param, sizeof(err->param), "%s", param == NULL ? "" : param);
+    return false;
+}
+
+static const struct {
+    sh_status status;
+    int http;
+    const char *code;
+} meanings[] = {
+    {SH_ERR_INPUT, 400, "invalid_value"},  {SH_ERR_LIMIT, 400, "limit_exceeded"},
+    {SH_ERR_NOT_FOUND, 404, "not_found"},  {SH_ERR_UNSUPPORTED, 400, "unsupported"},
+    {SH_ERR_CANCELLED, 503, "cancelled"},  {SH_ERR_TIMEOUT, 504, "timeout"},
+    {SH_ERR_AUTH, 401, "invalid_api_key"}, {SH_ERR_PEER, 503, "engine_unavailable"},
+    {SH_ERR_GROUP, 503, "rank_lost"},      {SH_ERR_MEMORY, 507, "out_of_memory"},
+};
+
+sh_api_error sh_api_error_of(const sh_err *err, bool retry)
+{
+    sh_api_error out;
+    int http = 500;
+    const char *code = "internal_error";
+    for (size_t i = 0; i < SH_COUNT_OF(meanings); i++) {
+        if (meanings[i].status != err->status) continue;
+        http = meanings[i].http;
+        code = meanings[i].code;
+    }
+    if (retry) http = 429, code = "queue_full";
+    sh_api_fail(&out, http, code, NULL, "%s", err->text);
+    if (http == 429 || http == 503) out.retry_after_s = 1;
+    return out;
+}
+
+void sh_api_error_write(const sh_api_error *err, sh_buf *out)
+{
+    sh_writer w = sh_writer_on(out);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_begin(&w, "error", '{');
+    sh_write_text(&w, "message", err->message);
+    sh_write_text(&w, "type", type_of(err->status));
+    sh_write_text(&w, "code", err->code);
+    sh_write_text(&w, "param", err->param[0] == '\0' ? NULL : err->param);
+    sh_write_end(&w, '}');
+    sh_write_text(&w, "detail", err->message);
+    sh_write_end(&w, '}');
+}

@@ -1,0 +1,70 @@
+/* field.h - the fields of a request as a table.
+ *
+ * One row a field: its type, bounds, default and meaning, and where its value goes. The table
+ * validates requests and writes the schema of the OpenAPI document, so that the two can not differ.
+ *
+ * A field that this server does not have and that would change the answer has a row too: it is
+ * refused by name unless it has the value that changes nothing. Names without a row are passed
+ * over.
+ *
+ * Threads: pure functions over constant tables. */
+#ifndef SH_API_FIELD_H
+#define SH_API_FIELD_H
+
+#include "api/error.h"
+#include "api/writer.h"
+#include "base/json.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum {
+    SH_FIELD_BOOL,    /* bool */
+    SH_FIELD_INT,     /* int64_t in min..max */
+    SH_FIELD_NUMBER,  /* double in min..max */
+    SH_FIELD_STRING,  /* const char *, at most max bytes; one of `choices` if there are any */
+    SH_FIELD_JSON,    /* const cJSON *, of one of `kinds`; what is in it is checked elsewhere */
+    SH_FIELD_OBJECT,  /* its fields are those of `inner`, in the same struct */
+    SH_FIELD_IGNORED, /* taken, and without effect on the answer */
+    SH_FIELD_REFUSED, /* not had: only `neutral` is taken */
+} sh_field_type;
+
+/* For SH_FIELD_JSON. */
+enum {
+    SH_KIND_BOOL = 1,
+    SH_KIND_NUMBER = 2,
+    SH_KIND_STRING = 4,
+    SH_KIND_ARRAY = 8,
+    SH_KIND_OBJECT = 16,
+};
+
+typedef struct sh_field_table sh_field_table;
+
+typedef struct {
+    const char *name;
+    sh_field_type type;
+    bool required;
+    int kinds;
+    double min, max;
+    const char *fallback; /* default as JSON; NULL: the value stays as it was */
+    const char *choices;  /* "a|b" */
+    const char *neutral;  /* REFUSED: JSON values by '|' that are fine; null always is */
+    const char *schema;   /* JSON: its JSON Schema; NULL: from the kinds */
+    const char *meaning;  /* one sentence */
+    size_t offset;
+    const sh_field_table *inner;
+} sh_field;
+
+struct sh_field_table {
+    const sh_field *rows;
+    size_t count;
+    const sh_field_table *more; /* rows shared with other tables, or NULL */
+};
+
+/* Sets defaults, then what obj gives; strings and JSON are borrowed from obj. */
+bool sh_fields_read(const sh_field_table *table, const cJSON *obj, void *out, sh_api_error *err);
+
+/* The JSON Schema of the table: one object. */
+void sh_fields_schema(const sh_field_table *table, const char *key, sh_writer *w);
+
+#endif

@@ -1,0 +1,67 @@
+/* history.h - the last requests, and what they add up to.
+ *
+ * A ring of finished requests, without any text of prompts or answers. Sums are over all time,
+ * percentiles over what the ring holds.
+ *
+ * Threads: the loop's. */
+#ifndef SH_API_HISTORY_H
+#define SH_API_HISTORY_H
+
+#include "api/writer.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum {
+    SH_OUTCOME_OK,
+    SH_OUTCOME_ERROR,
+    SH_OUTCOME_TIMEOUT,
+    SH_OUTCOME_CANCELLED
+} sh_outcome;
+enum { SH_OUTCOME_COUNT = 4 };
+
+/* "ok", "error", ... */
+const char *sh_outcome_name(sh_outcome outcome);
+
+typedef struct {
+    char id[72];
+    int64_t time_us;  /* when it came, Unix time */
+    const char *kind; /* constant: "chat", "completion" */
+    char model[96];
+    sh_outcome outcome;
+    const char *finish; /* constant, or NULL */
+    bool stream;
+    int prompt_tokens;
+    int cached_tokens;
+    int generated_tokens;
+    int max_tokens;
+    double wall_s;
+    double queue_s;
+    double first_token_s; /* 0: none came */
+    double prefill_s;
+    double decode_s;
+    char error[160];
+} sh_record;
+
+/* Generated tokens in a second of decoding; 0 when there was none. */
+double sh_record_rate(const sh_record *record);
+
+void sh_record_write(const sh_record *record, const char *key, sh_writer *w);
+
+typedef struct sh_history sh_history;
+
+sh_history *sh_history_create(int cap);
+void sh_history_free(sh_history *history);
+void sh_history_add(sh_history *history, const sh_record *record);
+
+/* The newest `count` records, newest first, as the members of GET /requests/recent. */
+void sh_history_write_recent(const sh_history *history, int count, sh_writer *w);
+void sh_history_write_stats(const sh_history *history, sh_writer *w);
+
+/* Sums and the last minute, as members of GET /metrics/snapshot. */
+void sh_history_write_snapshot(const sh_history *history, int64_t now_us, sh_writer *w);
+
+int64_t sh_history_total(const sh_history *history);
+
+#endif

@@ -1,0 +1,424 @@
+/* One request to the model, from its body to the last byte of its answer.
+ *
+ * A job lives in three stages: the body is made into token ids (on the worker when it is long),
+ * each choice is submitted to the engine, and its events become the answer. It ends when all
+ * choices are done, when one fails, or when the client leaves, which cancels it at the engine. */
+#include "api/api_parts.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "http/sse.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { INLINE_BYTES = 16 << 10 }; /* bodies up to this are prepared on the loop */
+
+/* A stream without news for so long gets a comment, so that nothing between takes it for dead. */
+static const int64_t QUIET_NS = 10 * INT64_C(1000000000);
+
+/* A choice's line to the engine. */
+typedef struct {
+    sh_job *job;
+    sh_choice *choice;
+    uint64_t id;      /* 0: closed */
+    int64_t token_ns; /* when its last token came */
+} job_line;
+
+struct sh_job {
+    sh_api *api;
+    sh_job *prev, *next;
+    sh_http_exchange *x; /* NULL: the client is gone */
+    const sh_dialect *dialect;
+    sh_served *served;
+    sh_str body;
+    char *body_copy; /* when the worker reads it */
+    bool on_worker;
+
+    sh_request request;
+    sh_tokens *prompts;
+    size_t prompt_count;
+    bool refused;
+    sh_api_error error;
+
+    sh_answer *answer;
+    job_line *lines;
+    bool head_sent; /* of the stream */
+    int64_t told_ns;
+
+    char id[72];
+    uint64_t client;
+    int64_t start_ns, time_us, first_ns;
+    int max_tokens;
+};
+
+static double seconds_since(int64_t from_ns, int64_t to_ns)
+{
+    return (double)(to_ns - from_ns) * 1e-9;
+}
+
+static void job_free(sh_job *job)
+{
+    sh_api *api = job->api;
+    for (int i = 0; job->answer != NULL && i < job->answer->count; i++)
+        if (job->lines[i].id != 0) sh_link_forget(api->link, job->lines[i].id);
+    if (job->prev != NULL)
+        job->prev->next = job->next;
+    else
+        api->jobs = job->next;
+    if (job->next != NULL) job->next->prev = job->prev;
+    api->job_count--;
+    sh_answer_free(job->answer);
+    sh_request_reset(&job->request);
+    sh_served_close(job->served);
+    free(job->lines);
+    free(job->body_copy);
+    free(job);
+}
+
+/* Everything that is counted, kept and logged of a request goes through here, once. */
+static void job_record(sh_job *job, sh_outcome outcome, const char *error)
+{
+    int64_t now = sh_clock_ns();
+    sh_record record = {
+        .time_us = job->time_us,
+        .kind = job->dialect->kind,
+        .outcome = outcome,
+        .stream = !job->on_worker && job->request.stream, /* the worker may be writing it */
+        .max_tokens = job->max_tokens,
+        .wall_s = seconds_since(job->start_ns, now),
+        .first_token_s = job->first_ns == 0 ? 0 : seconds_since(job->start_ns, job->first_ns),
+    };
+    snprintf(record.id, sizeof(record.id), "%s", job->id);
+    snprintf(record.model, sizeof(record.model), "%s", sh_served_name(job->served));
+    snprintf(record.error, sizeof(record.error), "%s", error);
+    if (job->answer != NULL) {
+        sh_usage usage = sh_answer_usage(job->answer);
+        record.finish = job->answer->choices[0].finish;
+        record.prompt_tokens = usage.prompt_tokens;
+        record.cached_tokens = usage.cached_tokens;
+        record.generated_tokens = usage.completion_tokens;
+        record.queue_s = usage.queue_s;
+        record.prefill_s = usage.prefill_s;
+        record.decode_s = usage.decode_s;
+    }
+    sh_history_add(job->api->history, &record);
+    sh_metrics_record(job->api->metrics, &record);
+    if (job->api->request_log == NULL) return;
+    sh_buf line = {0};
+    sh_writer w = sh_writer_on(&line);
+    sh_record_write(&record, NULL, &w);
+    fprintf(job->api->request_log, "%s\n", line.ptr);
+    sh_buf_reset(&line);
+}
+
+static void stream_write(sh_job *job, sh_buf *out)
+{
+    if (!job->head_sent) {
+        sh_http_add_header(job->x, "Cache-Control", "no-cache");
+        sh_http_add_header(job->x, "X-Accel-Buffering", "no");
+        sh_http_stream_start(job->x, 200, SH_SSE_TYPE);
+        job->head_sent = true;
+    }
+    sh_http_stream_write(job->x, sh_buf_str(out));
+    job->told_ns = sh_clock_ns();
+}
+
+/* Ends the job with an error: a status while nothing was sent, an event of the stream later. */
+static void job_fail(sh_job *job, const sh_api_error *error)
+{
+    job_record(job, error->status == 504 ? SH_OUTCOME_TIMEOUT : SH_OUTCOME_ERROR, error->message);
+    if (error->status >= 500 && error->status != 504)
+        SH_LOGW("request %s: %s", job->id, error->message);
+    if (!job->head_sent) {
+        sh_api_reply_error(job->x, error);
+    } else {
+        sh_buf out = {0};
+        job->dialect->fail(error, &out);
+        sh_http_stream_write(job->x, sh_buf_str(&out));
+        sh_http_stream_end(job->x);
+        sh_buf_reset(&out);
+    }
+    job_free(job);
+}
+
+static void on_gone(void *arg)
+{
+    sh_job *job = arg;
+    job->x = NULL;
+    job_record(job, SH_OUTCOME_CANCELLED, "the client went away");
+    if (!job->on_worker) job_free(job); /* the worker's end frees it otherwise */
+}
+
+/* The news of a choice go out, unless the client reads so slowly that they had better gather. */
+static void choice_tell(sh_job *job, sh_choice *choice)
+{
+    if (choice->over || (!sh_choice_has_news(choice) && !choice->done)) return;
+    if (job->head_sent && sh_http_stream_blocked(job->x) && job->answer->open > 0) return;
+    sh_buf out = {0};
+    job->dialect->part(job->answer, choice, &out);
+    sh_choice_told(choice);
+    stream_write(job, &out);
+    sh_buf_reset(&out);
+}
+
+static void on_drained(void *arg)
+{
+    sh_job *job = arg;
+    for (int i = 0; job->answer != NULL && i < job->answer->count; i++)
+        choice_tell(job, &job->answer->choices[i]);
+}
+
+static void job_finish(sh_job *job)
+{
+    sh_buf out = {0};
+    job->answer->seconds = seconds_since(job->start_ns, sh_clock_ns());
+    job_record(job, SH_OUTCOME_OK, "");
+    if (job->request.stream) {
+        for (int i = 0; i < job->answer->count; i++) choice_tell(job, &job->answer->choices[i]);
+        job->dialect->end(job->answer, &out);
+        stream_write(job, &out);
+        sh_http_stream_end(job->x);
+    } else {
+        job->dialect->whole(job->answer, &out);
+        sh_api_reply_json(job->x, 200, &out);
+    }
+    sh_buf_reset(&out);
+    job_free(job);
+}
+
+static void token_time(job_line *line)
+{
+    int64_t now = sh_clock_ns();
+    if (line->job->first_ns == 0) line->job->first_ns = now;
+    if (line->token_ns != 0)
+        sh_metrics_token_gap(line->job->api->metrics, seconds_since(line->token_ns, now));
+    line->token_ns = now;
+}
+
+static void on_event(void *arg, const sh_event *event)
+{
+    job_line *line = arg;
+    sh_job *job = line->job;
+    sh_choice *choice = line->choice;
+    if (event->kind == SH_EVENT_TOKEN)
+        token_time(line);
+    else
+        line->id = 0;
+    if (sh_answer_event(job->answer, choice, event)) sh_link_cancel(job->api->link, line->id);
+    if (choice->failed) {
+        sh_api_error error = choice->error;
+        job_fail(job, &error);
+    } else if (job->answer->open == 0)
+        job_finish(job);
+    else if (job->request.stream)
+        choice_tell(job, choice);
+}
+
+static sh_sampling sampling_of(const sh_job *job, int choice)
+{
+    const sh_request *request = &job->request;
+    sh_sampling_own own = sh_served_sampling(job->served);
+    sh_sampling s = sh_sampling_default();
+    s.temperature = isnan(request->temperature) ? own.temperature : request->temperature;
+    s.top_p = isnan(request->top_p) ? own.top_p : request->top_p;
+    s.top_k = request->top_k < 0 ? own.top_k : (int)request->top_k;
+    s.min_p = request->min_p;
+    s.repetition_penalty = isnan(request->repetition_penalty) ? own.repetition_penalty
+                                                              : request->repetition_penalty;
+    s.repetition_window = (int)request->repetition_window;
+    s.presence_penalty = request->presence_penalty;
+    s.frequency_penalty = request->frequency_penalty;
+    s.seed = (uint64_t)request->seed + (uint64_t)choice;
+    s.logit_bias_count = request->bias_count;
+    s.logit_bias_ids = request->bias_ids;
+    s.logit_bias = request->bias;
+    return s;
+}
+
+static int stop_ids_of(const sh_job *job, int32_t out[SH_STOP_IDS_MAX])
+{
+    const sh_request *request = &job->request;
+    int end_count, count = 0;
+    const int32_t *end_ids = sh_served_end_ids(job->served, &end_count);
+    for (int i = 0; i < request->stop_id_count; i++) out[count++] = request->stop_ids[i];
+    for (int i = 0; !request->ignore_eos && i < end_count && count < SH_STOP_IDS_MAX; i++)
+        out[count++] = end_ids[i];
+    return count;
+}
+
+static int max_tokens_of(const sh_job *job, const sh_tokens *prompt)
+{
+    const sh_api_opts *opts = job->api->opts;
+    int64_t room = sh_served_context(job->served) - (int64_t)prompt->count;
+    int64_t wanted = job->request.max_tokens == 0 ? opts->max_tokens : job->request.max_tokens;
+    if (opts->max_tokens_hard > 0 && wanted > opts->max_tokens_hard) wanted = opts->max_tokens_hard;
+    return (int)(wanted < room ? wanted : room);
+}
+
+static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
+{
+    const sh_request *request = &job->request;
+    const sh_tokens *prompt = &job->prompts[choice->prompt];
+    double timeout_s = request->timeout_s > 0 ? request->timeout_s : job->api->opts->timeout_s;
+    int32_t stop_ids[SH_STOP_IDS_MAX];
+    job->max_tokens = max_tokens_of(job, prompt);
+    sh_engine_request out = {
+        .client = job->client,
+        .prompt = prompt->ids,
+        .prompt_count = prompt->count,
+        .max_tokens = job->max_tokens,
+        .min_tokens = (int)request->min_tokens,
+        .ignore_eos = request->ignore_eos,
+        .stop_ids = stop_ids,
+        .stop_id_count = stop_ids_of(job, stop_ids),
+        .logprobs = request->logprobs ? (int)request->top_logprobs : -1,
+        .sampling = sampling_of(job, choice->index),
+        .timeout_ms = (int64_t)(timeout_s * 1000),
+    };
+    job_line *line = &job->lines[choice->index];
+    *line = (job_line){.job = job, .choice = choice};
+    return sh_link_submit(job->api->link, &out, on_event, line, &line->id, err);
+}
+
+/* Only when the owner of the server asked for it. */
+static void prompt_log(const sh_job *job)
+{
+    for (size_t i = 0; i < job->prompt_count; i++) {
+        sh_buf text = {0};
+        sh_tokenizer_decode(sh_served_tokenizer(job->served), job->prompts[i].ids,
+                            job->prompts[i].count, false, &text);
+        SH_LOGI("request %s: prompt: %s", job->id, text.ptr == NULL ? "" : text.ptr);
+        sh_buf_reset(&text);
+    }
+}
+
+static sh_status job_submit(sh_job *job, sh_err *err)
+{
+    sh_status status = SH_OK;
+    if (job->api->opts->log_prompts) prompt_log(job);
+    if (job->request.seed < 0) {
+        status = sh_random_bytes(&job->request.seed, sizeof(job->request.seed), err);
+        job->request.seed &= INT64_MAX;
+    }
+    if (status == SH_OK)
+        status = sh_answer_create(&job->request, job->served, job->prompts, job->prompt_count,
+                                  &job->answer, err);
+    if (status != SH_OK) return status;
+    snprintf(job->answer->id, sizeof(job->answer->id), "%s%s", job->dialect->id_prefix,
+             strncmp(job->id, "req_", 4) == 0 ? job->id + 4 : job->id);
+    job->answer->created_s = job->time_us / 1000000;
+    job->lines = sh_alloc_array((size_t)job->answer->count, sizeof(job_line));
+    for (int i = 0; status == SH_OK && i < job->answer->count; i++)
+        status = choice_submit(job, &job->answer->choices[i], err);
+    return status;
+}
+
+void sh_job_run(void *arg)
+{
+    sh_job *job = arg;
+    sh_err err;
+    sh_request *request = &job->request;
+    job->refused = true;
+    if (sh_json_parse(job->body, "the body", &request->json, &err) != SH_OK) {
+        sh_api_fail(&job->error, 400, "invalid_json", NULL, "%s", err.text);
+        return;
+    }
+    if (!job->dialect->read(request, &job->error)) return;
+    if (!sh_served_is_named(job->served, request->model)) {
+        sh_api_fail(&job->error, 404, "model_not_found", "model",
+                    "the model '%s' is not served here; '%s' is", request->model,
+                    sh_served_name(job->served));
+        return;
+    }
+    job->refused = !sh_served_prepare(job->served, request, &job->prompts, &job->prompt_count,
+                                      &job->error);
+}
+
+void sh_job_done(void *arg)
+{
+    sh_job *job = arg;
+    sh_err err;
+    job->on_worker = false;
+    if (job->x == NULL) {
+        job_free(job);
+    } else if (job->refused) {
+        sh_api_error error = job->error;
+        job_fail(job, &error);
+    } else if (job_submit(job, &err) != SH_OK) {
+        sh_api_error error = sh_api_error_of(&err, false);
+        job_fail(job, &error);
+    }
+}
+
+/* Requests of one key, or of one address where there are no keys, share their turn. */
+static uint64_t client_of(const sh_http_exchange *x)
+{
+    sh_str key = sh_http_header_of(x, "authorization");
+    if (key.len == 0) key = sh_http_peer(x);
+    return sh_hash64(key.ptr, key.len);
+}
+
+static sh_job *job_create(sh_api *api, sh_http_exchange *x, const sh_dialect *dialect)
+{
+    sh_job *job = sh_alloc(sizeof(*job));
+    job->api = api;
+    job->x = x;
+    job->dialect = dialect;
+    job->served = sh_served_take(api->served);
+    job->body = sh_http_body(x);
+    job->client = client_of(x);
+    job->start_ns = job->told_ns = sh_http_start_ns(x);
+    job->time_us = sh_clock_unix_us();
+    snprintf(job->id, sizeof(job->id), "%s", sh_http_id(x));
+    job->next = api->jobs;
+    if (api->jobs != NULL) api->jobs->prev = job;
+    api->jobs = job;
+    api->job_count++;
+    return job;
+}
+
+void sh_job_start(sh_api *api, sh_http_exchange *x, const sh_dialect *dialect)
+{
+    sh_api_error error;
+    if (!sh_api_ready(api, &error)) {
+        sh_api_reply_error(x, &error);
+        return;
+    }
+    sh_job *job = job_create(api, x, dialect);
+    sh_http_watch_client(x, on_gone, on_drained, job);
+    if (job->body.len <= INLINE_BYTES) {
+        sh_job_run(job);
+        sh_job_done(job);
+        return;
+    }
+    /* The client may leave, and take the exchange's memory with it, while the worker reads. */
+    job->body_copy = sh_str_dup(job->body);
+    job->body.ptr = job->body_copy;
+    job->on_worker = true;
+    if (sh_worker_submit(api->worker, job) == SH_OK) return;
+    job->on_worker = false;
+    sh_api_fail(&error, 429, "queue_full", NULL, "too many long prompts wait to be read");
+    error.retry_after_s = 1;
+    job_fail(job, &error);
+}
+
+void sh_jobs_tick(sh_api *api)
+{
+    int64_t now = sh_clock_ns();
+    for (sh_job *job = api->jobs; job != NULL; job = job->next) {
+        if (job->on_worker || job->answer == NULL || !job->request.stream) continue;
+        if (now - job->told_ns < QUIET_NS || sh_http_stream_blocked(job->x)) continue;
+        sh_buf out = {0};
+        sh_sse_comment(&out, "waiting");
+        stream_write(job, &out);
+        sh_buf_reset(&out);
+    }
+}
+
+void sh_jobs_end(sh_api *api)
+{
+    while (api->jobs != NULL) job_free(api->jobs);
+}

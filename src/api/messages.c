@@ -1,0 +1,213 @@
+#include "api/messages.h"
+
+#include "base/buf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGES_MAX = 10000, TOOLS_MAX = 1024, TOOL_NAME_MAX = 128 };
+
+/* Writes "messages[3].content" and the like. */
+#define PLACE(out, ...) snprintf(out, sizeof(out), __VA_ARGS__)
+
+static bool fail_kind(sh_api_error *err, const char *place, const char *wanted, const cJSON *item)
+{
+    return sh_api_fail(err, 400, "invalid_type", place, "'%s' must be %s, not %s", place, wanted,
+                       sh_json_kind(item));
+}
+
+static const char *string_of(const cJSON *obj, const char *key)
+{
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(obj, key));
+}
+
+static void string_set(cJSON *obj, const char *key, const char *text)
+{
+    cJSON *item = cJSON_CreateString(text);
+    SH_ASSERT(item != NULL);
+    if (!cJSON_ReplaceItemInObjectCaseSensitive(obj, key, item)) {
+        bool added = cJSON_AddItemToObject(obj, key, item);
+        SH_ASSERT(added);
+    }
+}
+
+/* One part of a content list; only text can be put into a prompt. */
+static bool part_add(const cJSON *part, const char *place, sh_buf *out, sh_api_error *err)
+{
+    const char *type = string_of(part, "type"), *text = string_of(part, "text");
+    if (type == NULL) return fail_kind(err, place, "an object with a 'type'", part);
+    if (strcmp(type, "text") != 0 && strcmp(type, "input_text") != 0 &&
+        strcmp(type, "output_text") != 0)
+        return sh_api_fail(err, 400, "unsupported_content", place,
+                           "'%s' is a part of type '%s'; this model reads text only", place, type);
+    if (text == NULL)
+        return sh_api_fail(err, 400, "missing_field", place, "'%s' has no 'text'", place);
+    sh_buf_add_text(out, text);
+    return true;
+}
+
+static bool parts_join(cJSON *message, const cJSON *parts, const char *place, sh_api_error *err)
+{
+    sh_buf text = {0};
+    char where[128];
+    int index = 0;
+    bool fine = true;
+    for (const cJSON *part = parts->child; fine && part != NULL; part = part->next) {
+        PLACE(where, "%s[%d]", place, index++);
+        fine = part_add(part, where, &text, err);
+    }
+    if (fine) string_set(message, "content", text.ptr == NULL ? "" : text.ptr);
+    sh_buf_reset(&text);
+    return fine;
+}
+
+static bool content_shape(cJSON *message, const char *role, int index, sh_api_error *err)
+{
+    char place[96];
+    PLACE(place, "messages[%d].content", index);
+    const cJSON *content = cJSON_GetObjectItemCaseSensitive(message, "content");
+    if (cJSON_IsString(content)) return true;
+    if (cJSON_IsArray(content)) return parts_join(message, content, place, err);
+    bool may_lack = strcmp(role, "assistant") == 0;
+    if (may_lack && (content == NULL || cJSON_IsNull(content))) return true;
+    if (content == NULL)
+        return sh_api_fail(err, 400, "missing_field", place, "'%s' is missing", place);
+    return fail_kind(err, place, "a string or a list of parts", content);
+}
+
+/* Arguments travel as a string of JSON, and templates print them as an object. A string that is no
+ * JSON stays one: it is what the model once wrote. */
+static void arguments_shape(cJSON *function)
+{
+    const char *text = string_of(function, "arguments");
+    if (text == NULL) return;
+    sh_err ignored;
+    cJSON *parsed = NULL;
+    if (sh_json_parse(sh_str_of(text), "arguments", &parsed, &ignored) != SH_OK) return;
+    if (!cJSON_IsObject(parsed) ||
+        !cJSON_ReplaceItemInObjectCaseSensitive(function, "arguments", parsed))
+        cJSON_Delete(parsed);
+}
+
+static bool calls_shape(cJSON *message, int index, sh_api_error *err)
+{
+    char place[96];
+    cJSON *calls = cJSON_GetObjectItemCaseSensitive(message, "tool_calls");
+    PLACE(place, "messages[%d].tool_calls", index);
+    if (calls == NULL || cJSON_IsNull(calls)) return true;
+    if (!cJSON_IsArray(calls)) return fail_kind(err, place, "a list", calls);
+    int number = 0;
+    for (cJSON *call = calls->child; call != NULL; call = call->next) {
+        cJSON *function = cJSON_GetObjectItemCaseSensitive(call, "function");
+        PLACE(place, "messages[%d].tool_calls[%d].function", index, number++);
+        if (!cJSON_IsObject(function) || string_of(function, "name") == NULL)
+            return fail_kind(err, place, "an object with a 'name'", function);
+        arguments_shape(function);
+    }
+    return true;
+}
+
+static bool message_shape(cJSON *message, int index, sh_api_error *err)
+{
+    static const char *const roles[] = {"system",    "developer", "user",
+                                        "assistant", "tool",      "function"};
+    char place[96];
+    PLACE(place, "messages[%d]", index);
+    if (!cJSON_IsObject(message)) return fail_kind(err, place, "an object", message);
+    const char *role = string_of(message, "role");
+    bool known = false;
+    for (size_t i = 0; role != NULL && i < SH_COUNT_OF(roles); i++)
+        known = known || strcmp(role, roles[i]) == 0;
+    PLACE(place, "messages[%d].role", index);
+    if (!known)
+        return sh_api_fail(err, 400, "invalid_value", place,
+                           "'%s' must be one of system, developer, user, assistant, tool, not %s",
+                           place, role == NULL ? "nothing" : role);
+    if (!content_shape(message, role, index, err) || !calls_shape(message, index, err))
+        return false;
+    if (strcmp(role, "developer") == 0) string_set(message, "role", "system");
+    if (strcmp(role, "function") == 0) string_set(message, "role", "tool");
+    return true;
+}
+
+bool sh_messages_shape(cJSON *messages, sh_api_error *err)
+{
+    int count = cJSON_GetArraySize(messages), index = 0;
+    if (count == 0)
+        return sh_api_fail(err, 400, "invalid_value", "messages", "'messages' is empty");
+    if (count > MESSAGES_MAX)
+        return sh_api_fail(err, 400, "invalid_value", "messages",
+                           "'messages' has %d entries; %d are allowed", count, MESSAGES_MAX);
+    for (cJSON *message = messages->child; message != NULL; message = message->next)
+        if (!message_shape(message, index++, err)) return false;
+    return true;
+}
+
+static bool name_is_good(const char *name)
+{
+    size_t len = strlen(name);
+    return len > 0 && len <= TOOL_NAME_MAX &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == len;
+}
+
+static bool tool_check(const cJSON *tool, int index, sh_api_error *err)
+{
+    char place[96];
+    PLACE(place, "tools[%d]", index);
+    const char *type = string_of(tool, "type");
+    if (type == NULL) return fail_kind(err, place, "an object with a 'type'", tool);
+    if (strcmp(type, "function") != 0)
+        return sh_api_fail(err, 400, "unsupported_tool", place,
+                           "'%s' is a tool of type '%s'; only 'function' is supported", place,
+                           type);
+    const cJSON *function = cJSON_GetObjectItemCaseSensitive(tool, "function");
+    const char *name = string_of(function, "name");
+    PLACE(place, "tools[%d].function.name", index);
+    if (name == NULL || !name_is_good(name))
+        return sh_api_fail(err, 400, "invalid_value", place,
+                           "'%s' must be 1 to %d letters, digits, '_', '-' or '.'", place,
+                           TOOL_NAME_MAX);
+    const cJSON *parameters = cJSON_GetObjectItemCaseSensitive(function, "parameters");
+    PLACE(place, "tools[%d].function.parameters", index);
+    if (parameters != NULL && !cJSON_IsNull(parameters) && !cJSON_IsObject(parameters))
+        return fail_kind(err, place, "an object", parameters);
+    return true;
+}
+
+bool sh_tools_check(const cJSON *tools, sh_api_error *err)
+{
+    int index = 0;
+    if (cJSON_GetArraySize(tools) > TOOLS_MAX)
+        return sh_api_fail(err, 400, "invalid_value", "tools", "'tools' has more than %d entries",
+                           TOOLS_MAX);
+    for (const cJSON *tool = tools->child; tool != NULL; tool = tool->next)
+        if (!tool_check(tool, index++, err)) return false;
+    return true;
+}
+
+const cJSON *sh_tools_find(const cJSON *tools, const char *name)
+{
+    for (const cJSON *tool = tools == NULL ? NULL : tools->child; tool != NULL; tool = tool->next)
+        if (strcmp(string_of(cJSON_GetObjectItemCaseSensitive(tool, "function"), "name"), name) ==
+            0)
+            return tool;
+    return NULL;
+}
+
+void sh_messages_instruct(cJSON *messages, const char *sentence)
+{
+    cJSON *first = messages->child;
+    const char *role = string_of(first, "role"), *text = string_of(first, "content");
+    if (role != NULL && strcmp(role, "system") == 0 && text != NULL) {
+        sh_buf joined = {0};
+        sh_buf_addf(&joined, "%s\n\n%s", text, sentence);
+        string_set(first, "content", joined.ptr);
+        sh_buf_reset(&joined);
+        return;
+    }
+    cJSON *system = cJSON_CreateObject();
+    SH_ASSERT(system != NULL);
+    string_set(system, "role", "system");
+    string_set(system, "content", sentence);
+    cJSON_InsertItemInArray(messages, 0, system);
+}

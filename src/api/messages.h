@@ -1,0 +1,26 @@
+/* messages.h - the messages and tools of a chat, checked and brought into the shape that chat
+ * templates expect.
+ *
+ * Works on the parsed body in place: text parts are joined to a string, `developer` becomes
+ * `system`, the arguments of earlier tool calls become objects. What else a message carries stays,
+ * for templates that know it.
+ *
+ * Threads: pure functions over their JSON. */
+#ifndef SH_API_MESSAGES_H
+#define SH_API_MESSAGES_H
+
+#include "api/error.h"
+#include "base/json.h"
+
+#include <stdbool.h>
+
+bool sh_messages_shape(cJSON *messages, sh_api_error *err);
+bool sh_tools_check(const cJSON *tools, sh_api_error *err);
+
+/* The tool of that name, or NULL. */
+const cJSON *sh_tools_find(const cJSON *tools, const char *name);
+
+/* Adds a sentence to the first system message, or puts one in front. */
+void sh_messages_instruct(cJSON *messages, const char *sentence);
+
+#endif

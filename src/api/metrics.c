@@ -1,0 +1,279 @@
+#include "api/metrics.h"
+
+#include "api/host.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/version.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUCKETS_MAX = 20, HTTP_ROWS_MAX = 512 };
+
+/* Upper bounds of buckets in seconds; 0 ends the list. */
+static const double request_bounds[BUCKETS_MAX] = {
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120};
+static const double gap_bounds[BUCKETS_MAX] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.05,
+                                               0.1,   0.2,    0.5,   1,    2};
+
+typedef struct {
+    const double *bounds;
+    int64_t counts[BUCKETS_MAX + 1]; /* each bucket alone; the last has no bound */
+    double sum;
+} histogram;
+
+typedef struct {
+    const char *method;
+    const char *route;
+    int status;
+    int64_t count;
+} http_row;
+
+struct sh_metrics {
+    http_row http[HTTP_ROWS_MAX];
+    int http_count;
+    histogram http_seconds;
+    histogram first_token_seconds;
+    histogram gap_seconds;
+    histogram queue_seconds;
+    histogram request_seconds;
+    int64_t outcomes[SH_OUTCOME_COUNT];
+    int64_t prompt_tokens;
+    int64_t cached_tokens;
+    int64_t generated_tokens;
+};
+
+sh_metrics *sh_metrics_create(void)
+{
+    sh_metrics *metrics = sh_alloc(sizeof(*metrics));
+    metrics->http_seconds.bounds = request_bounds;
+    metrics->first_token_seconds.bounds = request_bounds;
+    metrics->queue_seconds.bounds = request_bounds;
+    metrics->request_seconds.bounds = request_bounds;
+    metrics->gap_seconds.bounds = gap_bounds;
+    return metrics;
+}
+
+void sh_metrics_free(sh_metrics *metrics)
+{
+    free(metrics);
+}
+
+static void observe(histogram *h, double value)
+{
+    int i = 0;
+    while (h->bounds[i] != 0 && value > h->bounds[i]) i++;
+    h->counts[i]++;
+    h->sum += value;
+}
+
+void sh_metrics_http(sh_metrics *metrics, const char *method, const char *route, int status,
+                     double seconds)
+{
+    observe(&metrics->http_seconds, seconds);
+    for (int i = 0; i < metrics->http_count; i++) {
+        http_row *row = &metrics->http[i];
+        if (row->route != route || row->status != status || row->method != method) continue;
+        row->count++;
+        return;
+    }
+    /* Routes, methods and statuses come from tables, so this bound is never met. */
+    if (metrics->http_count == HTTP_ROWS_MAX) return;
+    metrics->http[metrics->http_count++] = (http_row){method, route, status, 1};
+}
+
+void sh_metrics_record(sh_metrics *metrics, const sh_record *record)
+{
+    metrics->outcomes[record->outcome]++;
+    metrics->prompt_tokens += record->prompt_tokens;
+    metrics->cached_tokens += record->cached_tokens;
+    metrics->generated_tokens += record->generated_tokens;
+    observe(&metrics->request_seconds, record->wall_s);
+    if (record->first_token_s <= 0) return;
+    observe(&metrics->first_token_seconds, record->first_token_s);
+    observe(&metrics->queue_seconds, record->queue_s);
+}
+
+void sh_metrics_token_gap(sh_metrics *metrics, double seconds)
+{
+    observe(&metrics->gap_seconds, seconds);
+}
+
+static void head(sh_buf *out, const char *name, const char *type, const char *help)
+{
+    sh_buf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void single(sh_buf *out, const char *name, const char *type, const char *help, double value)
+{
+    head(out, name, type, help);
+    sh_buf_addf(out, "%s %.15g\n", name, value);
+}
+
+static void histogram_write(sh_buf *out, const char *name, const char *help, const histogram *h)
+{
+    int64_t sum = 0;
+    head(out, name, "histogram", help);
+    for (int i = 0; h->bounds[i] != 0; i++) {
+        sum += h->counts[i];
+        sh_buf_addf(out, "%s_bucket{le=\"%g\"} %lld\n", name, h->bounds[i], (long long)sum);
+    }
+    int last = 0;
+    while (h->bounds[last] != 0) last++;
+    sum += h->counts[last];
+    sh_buf_addf(out, "%s_bucket{le=\"+Inf\"} %lld\n%s_sum %.9g\n%s_count %lld\n", name,
+                (long long)sum, name, h->sum, name, (long long)sum);
+}
+
+static void http_write(sh_buf *out, const sh_metrics *metrics)
+{
+    head(out, "shoal_http_requests_total", "counter", "HTTP requests by method, route and status.");
+    for (int i = 0; i < metrics->http_count; i++) {
+        const http_row *row = &metrics->http[i];
+        sh_buf_addf(out,
+                    "shoal_http_requests_total{method=\"%s\",route=\"%s\",status=\"%d\"} %lld\n",
+                    row->method, row->route, row->status, (long long)row->count);
+    }
+    histogram_write(out, "shoal_http_request_duration_seconds",
+                    "Time from the first byte of a request to the end of its answer.",
+                    &metrics->http_seconds);
+}
+
+static void generation_write(sh_buf *out, const sh_metrics *m)
+{
+    head(out, "shoal_requests_total", "counter", "Requests to the model by outcome.");
+    for (int i = 0; i < SH_OUTCOME_COUNT; i++)
+        sh_buf_addf(out, "shoal_requests_total{outcome=\"%s\"} %lld\n",
+                    sh_outcome_name((sh_outcome)i), (long long)m->outcomes[i]);
+    single(out, "shoal_prompt_tokens_total", "counter", "Tokens of prompts.",
+           (double)m->prompt_tokens);
+    single(out, "shoal_prompt_tokens_cached_total", "counter",
+           "Tokens of prompts that the prefix cache had.", (double)m->cached_tokens);
+    single(out, "shoal_generated_tokens_total", "counter", "Tokens of answers.",
+           (double)m->generated_tokens);
+    histogram_write(out, "shoal_request_duration_seconds",
+                    "Time from a request to the end of its answer.", &m->request_seconds);
+    histogram_write(out, "shoal_time_to_first_token_seconds",
+                    "Time from a request to the first token of its answer.",
+                    &m->first_token_seconds);
+    histogram_write(out, "shoal_inter_token_seconds", "Time between two tokens of an answer.",
+                    &m->gap_seconds);
+    histogram_write(out, "shoal_queue_seconds", "Time that a request waited for a place.",
+                    &m->queue_seconds);
+}
+
+static void process_write(sh_buf *out, const sh_metrics_now *now)
+{
+    sh_host host = sh_host_read();
+    head(out, "shoal_build_info", "gauge", "The version of this program, as a label.");
+    sh_buf_addf(out, "shoal_build_info{version=\"%s\"} 1\n", sh_version());
+    single(out, "process_start_time_seconds", "gauge", "Unix time at which the API started.",
+           (double)sh_clock_unix_us() * 1e-6 - now->uptime_s);
+    single(out, "process_cpu_seconds_total", "counter", "CPU time of the API process.", host.cpu_s);
+    single(out, "process_resident_memory_bytes", "gauge", "Memory of the API process.",
+           (double)host.resident_bytes);
+    single(out, "process_open_fds", "gauge", "Open file descriptors of the API process.",
+           host.open_files);
+}
+
+/* Numbers of the engine's stats by their path. One that the engine does not send is left out. */
+static const struct {
+    const char *path;
+    const char *name;
+    const char *type;
+    const char *help;
+} engine_rows[] = {
+    {"waiting", "shoal_engine_queue_requests", "gauge", "Requests that wait for a place."},
+    {"waiting_max", "shoal_engine_queue_limit_requests", "gauge", "Requests that may wait."},
+    {"running", "shoal_engine_running_requests", "gauge", "Requests in the batch."},
+    {"slots", "shoal_engine_batch_limit_requests", "gauge", "Requests that fit in the batch."},
+    {"world_size", "shoal_engine_ranks", "gauge", "Ranks of the group."},
+    {"step_s", "shoal_engine_step_seconds_total", "counter", "Time in steps."},
+    {"forward_s", "shoal_engine_forward_seconds_total", "counter", "Time in forward passes."},
+    {"cpu_s", "shoal_engine_cpu_seconds_total", "counter", "CPU time of rank 0."},
+    {"counts.requests", "shoal_engine_requests_total", "counter", "Requests taken."},
+    {"counts.refused", "shoal_engine_refused_requests_total", "counter", "Requests not taken."},
+    {"counts.finished", "shoal_engine_finished_requests_total", "counter", "Requests answered."},
+    {"counts.failed", "shoal_engine_failed_requests_total", "counter", "Requests that failed."},
+    {"counts.cancelled", "shoal_engine_cancelled_requests_total", "counter",
+     "Requests that their clients gave up."},
+    {"counts.paused", "shoal_engine_paused_requests_total", "counter",
+     "Times that a request was paused for want of KV room."},
+    {"counts.prompt_tokens", "shoal_engine_prompt_tokens_total", "counter", "Tokens of prompts."},
+    {"counts.cached_tokens", "shoal_engine_prompt_tokens_cached_total", "counter",
+     "Tokens of prompts that the prefix cache had."},
+    {"counts.answer_tokens", "shoal_engine_generated_tokens_total", "counter",
+     "Tokens of answers."},
+    {"counts.drafts_tried", "shoal_engine_draft_tokens_total", "counter", "Tokens guessed ahead."},
+    {"counts.drafts_kept", "shoal_engine_draft_tokens_kept_total", "counter",
+     "Guessed tokens that were right."},
+    {"counts.steps", "shoal_engine_steps_total", "counter", "Steps."},
+    {"kv.blocks", "shoal_engine_kv_blocks", "gauge", "KV blocks that there are."},
+    {"kv.free", "shoal_engine_kv_free_blocks", "gauge", "KV blocks that no request holds."},
+    {"kv.cached", "shoal_engine_kv_cached_blocks", "gauge", "KV blocks kept for reuse."},
+    {"memory.weights", "shoal_engine_weights_bytes", "gauge", "Weights on rank 0."},
+    {"memory.kv", "shoal_engine_kv_bytes", "gauge", "KV blocks on rank 0."},
+    {"memory.resident", "shoal_engine_resident_memory_bytes", "gauge", "Memory of rank 0."},
+};
+
+/* NAN when there is none. */
+static double number_at(const cJSON *obj, const char *key)
+{
+    return cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(obj, key));
+}
+
+static const cJSON *path_find(const cJSON *obj, const char *path)
+{
+    sh_str rest = sh_str_of(path), part;
+    while (obj != NULL && sh_str_cut(&rest, '.', &part)) {
+        char key[64];
+        snprintf(key, sizeof(key), "%.*s", (int)part.len, part.ptr);
+        obj = cJSON_GetObjectItemCaseSensitive(obj, key);
+    }
+    return obj;
+}
+
+/* {"count", "sum", "buckets": [[bound, count so far], ...]} */
+static void engine_histogram_write(sh_buf *out, const cJSON *item)
+{
+    double count = number_at(item, "count"), sum = number_at(item, "sum");
+    const cJSON *buckets = cJSON_GetObjectItemCaseSensitive(item, "buckets");
+    char name[96];
+    snprintf(name, sizeof(name), "shoal_engine_%s", item->string);
+    if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(name)) return;
+    if (!isfinite(count) || !isfinite(sum) || !cJSON_IsArray(buckets)) return;
+    head(out, name, "histogram", "Measured by the engine.");
+    for (const cJSON *bucket = buckets->child; bucket != NULL; bucket = bucket->next)
+        sh_buf_addf(out, "%s_bucket{le=\"%g\"} %.0f\n", name,
+                    cJSON_GetNumberValue(cJSON_GetArrayItem(bucket, 0)),
+                    cJSON_GetNumberValue(cJSON_GetArrayItem(bucket, 1)));
+    sh_buf_addf(out, "%s_bucket{le=\"+Inf\"} %.0f\n%s_sum %.9g\n%s_count %.0f\n", name, count, name,
+                sum, name, count);
+}
+
+static void engine_write(sh_buf *out, const sh_metrics_now *now)
+{
+    single(out, "shoal_engine_up", "gauge", "1 when the engine is connected and ready.",
+           now->engine_up ? 1 : 0);
+    for (size_t i = 0; i < SH_COUNT_OF(engine_rows); i++) {
+        const cJSON *item = path_find(now->engine, engine_rows[i].path);
+        if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble)) continue;
+        single(out, engine_rows[i].name, engine_rows[i].type, engine_rows[i].help,
+               item->valuedouble);
+    }
+    const cJSON *hists = cJSON_GetObjectItemCaseSensitive(now->engine, "histograms");
+    for (const cJSON *item = hists == NULL ? NULL : hists->child; item != NULL; item = item->next)
+        engine_histogram_write(out, item);
+}
+
+void sh_metrics_write(const sh_metrics *metrics, const sh_metrics_now *now, sh_buf *out)
+{
+    http_write(out, metrics);
+    single(out, "shoal_http_connections", "gauge", "Open connections.", now->connections);
+    generation_write(out, metrics);
+    single(out, "shoal_requests_running", "gauge", "Requests in the engine's hands.", now->running);
+    engine_write(out, now);
+    process_write(out, now);
+}

@@ -1,0 +1,36 @@
+/* metrics.h - counters and histograms of the API process, in Prometheus' text format.
+ *
+ * Names follow its conventions: base units, `_total` for counters. The engine's own numbers come
+ * with its stats and are written beside these.
+ *
+ * Threads: the loop's. */
+#ifndef SH_API_METRICS_H
+#define SH_API_METRICS_H
+
+#include "api/history.h"
+#include "base/buf.h"
+#include "base/json.h"
+
+typedef struct sh_metrics sh_metrics;
+
+sh_metrics *sh_metrics_create(void);
+void sh_metrics_free(sh_metrics *metrics);
+
+/* `route` is a constant text: its path as in the route table. */
+void sh_metrics_http(sh_metrics *metrics, const char *method, const char *route, int status,
+                     double seconds);
+void sh_metrics_record(sh_metrics *metrics, const sh_record *record);
+void sh_metrics_token_gap(sh_metrics *metrics, double seconds);
+
+/* What is measured when asked for. */
+typedef struct {
+    int connections;
+    int running; /* requests in the engine's hands */
+    bool engine_up;
+    double uptime_s;
+    const cJSON *engine; /* its stats, or NULL */
+} sh_metrics_now;
+
+void sh_metrics_write(const sh_metrics *metrics, const sh_metrics_now *now, sh_buf *out);
+
+#endif

@@ -1,0 +1,22 @@
+/* openai.h - the OpenAI dialect: chat completions and completions.
+ *
+ * Reads their requests into the internal one and writes answers as they are expected: whole, or as
+ * the chunks of a stream.
+ *
+ * Threads: pure functions over their arguments. */
+#ifndef SH_API_OPENAI_H
+#define SH_API_OPENAI_H
+
+#include "api/dialect.h"
+#include "api/field.h"
+
+extern const sh_field_table sh_openai_chat_fields;
+extern const sh_field_table sh_openai_completion_fields;
+
+bool sh_openai_chat_read(sh_request *request, sh_api_error *err);
+bool sh_openai_completion_read(sh_request *request, sh_api_error *err);
+
+extern const sh_dialect sh_openai_chat;
+extern const sh_dialect sh_openai_completion;
+
+#endif

@@ -1,0 +1,18 @@
+/* openai_fields.h - what the fields of OpenAI's requests are read into, before it is understood.
+ * For openai_*.c alone. */
+#ifndef SH_API_OPENAI_FIELDS_H
+#define SH_API_OPENAI_FIELDS_H
+
+#include "api/request.h"
+
+typedef struct {
+    sh_request request; /* most fields go straight here */
+    const cJSON *messages, *tools, *tool_choice, *template_kwargs, *enable_thinking;
+    const char *reasoning_effort;
+    const cJSON *prompt;
+    const cJSON *stop, *stop_token_ids, *logit_bias;
+    int64_t max_completion_tokens;
+    int64_t logprobs_count; /* of completions: -1 for none */
+} openai_fields;
+
+#endif

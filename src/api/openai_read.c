@@ -1,0 +1,245 @@
+/* From OpenAI's JSON to the internal request. The tables have checked types and bounds; here is
+ * what a table can not say. */
+#include "api/messages.h"
+#include "api/openai.h"
+#include "api/openai_fields.h"
+#include "engine/client.h"
+#include "text/stop.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool stops_read(const cJSON *stop, sh_request *out, sh_api_error *err)
+{
+    if (stop == NULL) return true;
+    bool one = cJSON_IsString(stop);
+    int count = one ? 1 : cJSON_GetArraySize(stop);
+    if (count > SH_STOP_COUNT_MAX)
+        return sh_api_fail(err, 400, "invalid_value", "stop",
+                           "'stop' has %d strings; %d are allowed", count, SH_STOP_COUNT_MAX);
+    sh_str *stops = sh_arena_array(&out->arena, (size_t)count, sizeof(*stops));
+    const cJSON *item = one ? stop : stop->child;
+    for (int i = 0; i < count; i++, item = item->next) {
+        const char *text = cJSON_GetStringValue(item);
+        if (text == NULL || text[0] == '\0' || strlen(text) > SH_STOP_LEN_MAX)
+            return sh_api_fail(err, 400, "invalid_value", "stop",
+                               "'stop' must hold strings of 1 to %d bytes", SH_STOP_LEN_MAX);
+        stops[i] = sh_str_of(text);
+    }
+    out->stops = stops;
+    out->stop_count = (size_t)count;
+    return true;
+}
+
+/* A list of token ids. The vocabulary is checked later, by who knows it. */
+static bool ids_read(const cJSON *list, const char *field, sh_arena *arena, const int32_t **ids,
+                     size_t *count, sh_api_error *err)
+{
+    size_t size = (size_t)cJSON_GetArraySize(list);
+    int32_t *out = sh_arena_array(arena, size, sizeof(*out));
+    const cJSON *item = list->child;
+    for (size_t i = 0; i < size; i++, item = item->next) {
+        double id = cJSON_IsNumber(item) ? item->valuedouble : -1;
+        if (!(id >= 0 && id <= INT32_MAX) || floor(id) != id)
+            return sh_api_fail(err, 400, "invalid_value", field,
+                               "'%s' must hold token ids: whole numbers from 0", field);
+        out[i] = (int32_t)id;
+    }
+    *ids = out;
+    *count = size;
+    return true;
+}
+
+static bool stop_ids_read(const cJSON *list, sh_request *out, sh_api_error *err)
+{
+    size_t count;
+    if (list == NULL) return true;
+    if (cJSON_GetArraySize(list) > SH_STOP_IDS_MAX / 2)
+        return sh_api_fail(err, 400, "invalid_value", "stop_token_ids",
+                           "'stop_token_ids' has more than %d ids", SH_STOP_IDS_MAX / 2);
+    if (!ids_read(list, "stop_token_ids", &out->arena, &out->stop_ids, &count, err)) return false;
+    out->stop_id_count = (int)count;
+    return true;
+}
+
+static bool bias_read(const cJSON *bias, sh_request *out, sh_api_error *err)
+{
+    int count = bias == NULL ? 0 : cJSON_GetArraySize(bias);
+    if (count > SH_LOGIT_BIAS_MAX)
+        return sh_api_fail(err, 400, "invalid_value", "logit_bias",
+                           "'logit_bias' has %d tokens; %d are allowed", count, SH_LOGIT_BIAS_MAX);
+    int32_t *ids = sh_arena_array(&out->arena, (size_t)count, sizeof(*ids));
+    float *values = sh_arena_array(&out->arena, (size_t)count, sizeof(*values));
+    const cJSON *item = count == 0 ? NULL : bias->child;
+    for (int i = 0; i < count; i++, item = item->next) {
+        int64_t id;
+        if (!sh_str_to_int(sh_str_of(item->string), &id) || id < 0 || id > INT32_MAX ||
+            !cJSON_IsNumber(item) || !(fabs(item->valuedouble) <= 100))
+            return sh_api_fail(err, 400, "invalid_value", "logit_bias",
+                               "'logit_bias' must give token ids numbers from -100 to 100, not %s",
+                               item->string);
+        ids[i] = (int32_t)id;
+        values[i] = (float)item->valuedouble;
+    }
+    out->bias_ids = ids;
+    out->bias = values;
+    out->bias_count = count;
+    return true;
+}
+
+static bool shared_read(const openai_fields *fields, sh_request *out, sh_api_error *err)
+{
+    if (out->top_k == INT64_MIN)
+        out->top_k = -1;
+    else if (out->top_k < 0)
+        out->top_k = 0;
+    if (out->repetition_penalty == 0) out->repetition_penalty = 1;
+    if (fields->max_completion_tokens != 0) out->max_tokens = fields->max_completion_tokens;
+    return stops_read(fields->stop, out, err) && stop_ids_read(fields->stop_token_ids, out, err) &&
+           bias_read(fields->logit_bias, out, err);
+}
+
+/* Reads the table's fields, then lets `rest` do the others. The arena moves with the request, so it
+ * is copied back even on failure. */
+static bool fields_read(const sh_field_table *table, sh_request *request,
+                        bool (*rest)(openai_fields *fields, sh_api_error *err), sh_api_error *err)
+{
+    openai_fields fields = {.request = *request, .logprobs_count = -1};
+    sh_request *out = &fields.request;
+    out->temperature = out->top_p = out->repetition_penalty = NAN;
+    out->top_k = INT64_MIN;
+    bool fine = sh_fields_read(table, request->json, &fields, err) &&
+                shared_read(&fields, out, err) && rest(&fields, err);
+    *request = *out;
+    return fine;
+}
+
+static bool tool_choice_read(const cJSON *choice, sh_request *out, sh_api_error *err)
+{
+    static const char *const names[] = {"auto", "none", "required"};
+    if (choice == NULL) return true;
+    for (int i = 0; cJSON_IsString(choice) && i < 3; i++) {
+        if (strcmp(choice->valuestring, names[i]) != 0) continue;
+        out->tool_choice = (sh_tool_choice)i;
+        if (out->tool_choice == SH_TOOLS_REQUIRED && out->tools == NULL)
+            return sh_api_fail(err, 400, "invalid_value", "tool_choice",
+                               "'tool_choice' is 'required' but there are no 'tools'");
+        return true;
+    }
+    const cJSON *function = cJSON_GetObjectItemCaseSensitive(choice, "function");
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(function, "name"));
+    if (name == NULL)
+        return sh_api_fail(err, 400, "invalid_value", "tool_choice",
+                           "'tool_choice' must be auto, none, required or "
+                           "{\"type\":\"function\",\"function\":{\"name\":...}}");
+    if (sh_tools_find(out->tools, name) == NULL)
+        return sh_api_fail(err, 400, "invalid_value", "tool_choice",
+                           "'tool_choice' names '%s', which is not in 'tools'", name);
+    out->tool_choice = SH_TOOLS_NAMED;
+    out->tool_name = name;
+    return true;
+}
+
+/* Template variables come by three fields; all end in one object. */
+static cJSON *variables_gather(const openai_fields *fields)
+{
+    cJSON *vars = (cJSON *)fields->template_kwargs;
+    if (vars == NULL && fields->enable_thinking == NULL && fields->reasoning_effort == NULL)
+        return NULL;
+    if (vars == NULL) vars = cJSON_AddObjectToObject(fields->request.json, "chat_template_kwargs");
+    SH_ASSERT(vars != NULL);
+    if (fields->enable_thinking != NULL && !cJSON_HasObjectItem(vars, "enable_thinking"))
+        cJSON_AddBoolToObject(vars, "enable_thinking", cJSON_IsTrue(fields->enable_thinking));
+    if (fields->reasoning_effort != NULL && !cJSON_HasObjectItem(vars, "reasoning_effort"))
+        cJSON_AddStringToObject(vars, "reasoning_effort", fields->reasoning_effort);
+    return vars;
+}
+
+/* What the choice of tools means for the prompt: none are shown, only one is, or the model is asked
+ * to use them. */
+static void tools_apply(sh_request *out)
+{
+    if (out->tool_choice == SH_TOOLS_NONE) out->tools = NULL;
+    if (out->tool_choice == SH_TOOLS_REQUIRED)
+        sh_messages_instruct(out->messages, "Answer with a call of one of the functions, "
+                                            "and with nothing else.");
+    if (out->tool_choice != SH_TOOLS_NAMED) return;
+    sh_buf sentence = {0};
+    sh_buf_addf(&sentence, "Answer with a call of the function %s, and with nothing else.",
+                out->tool_name);
+    sh_messages_instruct(out->messages, sentence.ptr);
+    sh_buf_reset(&sentence);
+    for (cJSON *tool = out->tools->child, *next; tool != NULL; tool = next) {
+        next = tool->next;
+        if (tool != sh_tools_find(out->tools, out->tool_name))
+            cJSON_Delete(cJSON_DetachItemViaPointer(out->tools, tool));
+    }
+}
+
+static bool chat_rest(openai_fields *fields, sh_api_error *err)
+{
+    sh_request *out = &fields->request;
+    out->chat = true;
+    out->messages = (cJSON *)fields->messages;
+    bool any_tools = fields->tools != NULL && fields->tools->child != NULL;
+    out->tools = any_tools ? (cJSON *)fields->tools : NULL;
+    if (!sh_messages_shape(out->messages, err)) return false;
+    if (out->tools != NULL && !sh_tools_check(out->tools, err)) return false;
+    if (!tool_choice_read(fields->tool_choice, out, err)) return false;
+    if (out->top_logprobs > 0 && !out->logprobs)
+        return sh_api_fail(err, 400, "invalid_value", "top_logprobs",
+                           "'top_logprobs' is given but 'logprobs' is not true");
+    tools_apply(out);
+    out->variables = variables_gather(fields);
+    return true;
+}
+
+static bool prompt_add(const cJSON *item, sh_request *out, sh_api_error *err)
+{
+    sh_prompt *prompt = &out->prompts[out->prompt_count++];
+    if (cJSON_IsString(item)) {
+        prompt->text = sh_str_of(item->valuestring);
+        return true;
+    }
+    if (!cJSON_IsArray(item) || item->child == NULL)
+        return sh_api_fail(err, 400, "invalid_value", "prompt",
+                           "'prompt' must be a text, token ids, or a list of either");
+    return ids_read(item, "prompt", &out->arena, &prompt->ids, &prompt->id_count, err);
+}
+
+/* "text", ["text", ...], [1, 2, ...] and [[1, 2, ...], ...] are all in use. */
+static bool prompts_read(const cJSON *prompt, sh_request *out, sh_api_error *err)
+{
+    bool single = cJSON_IsString(prompt) || cJSON_IsNumber(prompt->child);
+    int count = single ? 1 : cJSON_GetArraySize(prompt);
+    if (count == 0 || count * out->n > SH_CHOICES_MAX)
+        return sh_api_fail(err, 400, "invalid_value", "prompt",
+                           "'prompt' times 'n' must give 1 to %d answers", SH_CHOICES_MAX);
+    out->prompts = sh_arena_array(&out->arena, (size_t)count, sizeof(*out->prompts));
+    if (single) return prompt_add(prompt, out, err);
+    for (const cJSON *item = prompt->child; item != NULL; item = item->next)
+        if (!prompt_add(item, out, err)) return false;
+    return true;
+}
+
+static bool completion_rest(openai_fields *fields, sh_api_error *err)
+{
+    sh_request *out = &fields->request;
+    out->parallel_calls = true;
+    out->logprobs = fields->logprobs_count >= 0;
+    out->top_logprobs = out->logprobs ? fields->logprobs_count : 0;
+    if (out->echo && out->logprobs)
+        return sh_api_fail(err, 400, "unsupported_field", "echo",
+                           "'echo' together with 'logprobs' is not supported by this server");
+    return prompts_read(fields->prompt, out, err);
+}
+
+bool sh_openai_chat_read(sh_request *request, sh_api_error *err)
+{
+    return fields_read(&sh_openai_chat_fields, request, chat_rest, err);
+}
+
+bool sh_openai_completion_read(sh_request *request, sh_api_error *err)
+{
+    return fields_read(&sh_openai_completion_fields, request, completion_rest, err);
+}

@@ -1,0 +1,380 @@
+/* From the answer to OpenAI's JSON, whole or in chunks. */
+#include "api/openai.h"
+#include "api/writer.h"
+#include "base/version.h"
+#include "http/sse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void piece_write(const sh_answer *answer, const char *key, int32_t id, sh_writer *w)
+{
+    sh_buf piece = {0};
+    sh_served_piece(answer->served, id, &piece);
+    sh_write_str(w, key, sh_buf_str(&piece));
+    sh_buf_reset(&piece);
+}
+
+/* token, logprob and bytes: a token need not be whole characters, so its bytes are told apart. */
+static void odds_members(const sh_answer *answer, int32_t id, float logprob, sh_writer *w)
+{
+    sh_buf piece = {0};
+    sh_served_piece(answer->served, id, &piece);
+    sh_write_str(w, "token", sh_buf_str(&piece));
+    sh_write_num(w, "logprob", (double)logprob);
+    sh_write_begin(w, "bytes", '[');
+    for (size_t i = 0; i < piece.len; i++) sh_write_int(w, NULL, (unsigned char)piece.ptr[i]);
+    sh_write_end(w, ']');
+    sh_buf_reset(&piece);
+}
+
+static void chat_odds_write(const sh_answer *answer, const sh_choice *choice, sh_writer *w)
+{
+    if (!answer->request->logprobs || choice->odds_count == 0) {
+        sh_write_null(w, "logprobs");
+        return;
+    }
+    sh_write_begin(w, "logprobs", '{');
+    sh_write_begin(w, "content", '[');
+    for (size_t i = 0; i < choice->odds_count; i++) {
+        const sh_token_odds *odds = &choice->odds[i];
+        sh_write_begin(w, NULL, '{');
+        odds_members(answer, odds->id, odds->logprob, w);
+        sh_write_begin(w, "top_logprobs", '[');
+        for (int k = 0; k < odds->top_count; k++) {
+            sh_write_begin(w, NULL, '{');
+            odds_members(answer, odds->top[k].id, odds->top[k].logprob, w);
+            sh_write_end(w, '}');
+        }
+        sh_write_end(w, ']');
+        sh_write_end(w, '}');
+    }
+    sh_write_end(w, ']');
+    sh_write_null(w, "refusal");
+    sh_write_end(w, '}');
+}
+
+static int64_t characters(sh_str text)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < text.len; i++) count += (text.ptr[i] & 0xC0) != 0x80;
+    return count;
+}
+
+static void top_odds_write(const sh_answer *answer, const sh_token_odds *odds, sh_writer *w)
+{
+    sh_buf piece = {0};
+    sh_write_begin(w, NULL, '{');
+    for (int k = 0; k < odds->top_count; k++) {
+        sh_buf_clear(&piece);
+        sh_served_piece(answer->served, odds->top[k].id, &piece);
+        sh_write_num(w, piece.ptr == NULL ? "" : piece.ptr, (double)odds->top[k].logprob);
+    }
+    sh_write_end(w, '}');
+    sh_buf_reset(&piece);
+}
+
+/* The older form: four lists side by side. */
+static void completion_odds_write(const sh_answer *answer, const sh_choice *choice, sh_writer *w)
+{
+    if (!answer->request->logprobs || choice->odds_count == 0) {
+        sh_write_null(w, "logprobs");
+        return;
+    }
+    sh_write_begin(w, "logprobs", '{');
+    sh_write_begin(w, "tokens", '[');
+    for (size_t i = 0; i < choice->odds_count; i++)
+        piece_write(answer, NULL, choice->odds[i].id, w);
+    sh_write_end(w, ']');
+    sh_write_begin(w, "token_logprobs", '[');
+    for (size_t i = 0; i < choice->odds_count; i++)
+        sh_write_num(w, NULL, (double)choice->odds[i].logprob);
+    sh_write_end(w, ']');
+    sh_write_begin(w, "top_logprobs", '[');
+    for (size_t i = 0; i < choice->odds_count; i++) top_odds_write(answer, &choice->odds[i], w);
+    sh_write_end(w, ']');
+    sh_write_begin(w, "text_offset", '[');
+    int64_t offset = choice->characters_told;
+    sh_buf piece = {0};
+    for (size_t i = 0; i < choice->odds_count; i++) {
+        sh_write_int(w, NULL, offset);
+        sh_buf_clear(&piece);
+        sh_served_piece(answer->served, choice->odds[i].id, &piece);
+        offset += characters(sh_buf_str(&piece));
+    }
+    sh_buf_reset(&piece);
+    sh_write_end(w, ']');
+    sh_write_end(w, '}');
+}
+
+static void head_write(const sh_answer *answer, const char *object, sh_writer *w)
+{
+    char fingerprint[64];
+    snprintf(fingerprint, sizeof(fingerprint), "shoal-%s", sh_version());
+    sh_write_begin(w, NULL, '{');
+    sh_write_text(w, "id", answer->id);
+    sh_write_text(w, "object", object);
+    sh_write_int(w, "created", answer->created_s);
+    sh_write_text(w, "model", sh_served_name(answer->served));
+    sh_write_text(w, "system_fingerprint", fingerprint);
+}
+
+static double rate(double count, double seconds)
+{
+    return seconds > 0 ? count / seconds : 0;
+}
+
+static void usage_write(const sh_answer *answer, sh_writer *w)
+{
+    sh_usage usage = sh_answer_usage(answer);
+    int computed = usage.prompt_tokens - usage.cached_tokens;
+    sh_write_begin(w, "usage", '{');
+    sh_write_int(w, "prompt_tokens", usage.prompt_tokens);
+    sh_write_int(w, "completion_tokens", usage.completion_tokens);
+    sh_write_int(w, "total_tokens", usage.prompt_tokens + usage.completion_tokens);
+    sh_write_begin(w, "prompt_tokens_details", '{');
+    sh_write_int(w, "cached_tokens", usage.cached_tokens);
+    sh_write_end(w, '}');
+    sh_write_begin(w, "completion_tokens_details", '{');
+    sh_write_int(w, "reasoning_tokens", usage.reasoning_tokens);
+    sh_write_end(w, '}');
+    sh_write_end(w, '}');
+    sh_write_begin(w, "timing", '{');
+    sh_write_num(w, "seconds", answer->seconds);
+    sh_write_num(w, "tokens_per_sec", rate(usage.completion_tokens, answer->seconds));
+    sh_write_num(w, "queue_seconds", usage.queue_s);
+    sh_write_num(w, "prefill_seconds", usage.prefill_s);
+    sh_write_num(w, "decode_seconds", usage.decode_s);
+    sh_write_end(w, '}');
+    sh_write_begin(w, "performance", '{');
+    sh_write_num(w, "prompt_eval_tokens_per_second", rate(computed, usage.prefill_s));
+    sh_write_num(w, "eval_tokens_per_second",
+                 rate(usage.completion_tokens - answer->count, usage.decode_s));
+    sh_write_bool(w, "cache_hit", usage.cached_tokens > 0);
+    sh_write_end(w, '}');
+}
+
+static void conversation_write(const sh_answer *answer, sh_writer *w)
+{
+    if (answer->request->conversation_id != NULL)
+        sh_write_text(w, "conversation_id", answer->request->conversation_id);
+}
+
+static void call_write(const sh_call *call, int index, bool chunk, sh_writer *w)
+{
+    sh_write_begin(w, NULL, '{');
+    if (chunk) sh_write_int(w, "index", index);
+    if (!call->announced) {
+        sh_write_text(w, "id", call->id);
+        sh_write_text(w, "type", "function");
+    }
+    sh_write_begin(w, "function", '{');
+    if (!call->announced) sh_write_text(w, "name", call->name);
+    sh_write_str(w, "arguments", sh_buf_str(&call->args));
+    sh_write_end(w, '}');
+    sh_write_end(w, '}');
+}
+
+/* The calls with news, if there are any. */
+static void calls_write(const sh_choice *choice, bool chunk, sh_writer *w)
+{
+    bool any = false;
+    for (int i = 0; i < choice->call_count; i++) {
+        if (!sh_call_has_news(&choice->calls[i])) continue;
+        if (!any) sh_write_begin(w, "tool_calls", '[');
+        any = true;
+        call_write(&choice->calls[i], i, chunk, w);
+    }
+    if (any) sh_write_end(w, ']');
+}
+
+static void message_write(const sh_choice *choice, sh_writer *w)
+{
+    bool called = false;
+    for (int i = 0; i < choice->call_count; i++)
+        called = called || sh_call_has_news(&choice->calls[i]);
+    sh_write_begin(w, "message", '{');
+    sh_write_text(w, "role", "assistant");
+    if (choice->content.len == 0 && called)
+        sh_write_null(w, "content");
+    else
+        sh_write_str(w, "content", sh_buf_str(&choice->content));
+    if (choice->reasoning.len > 0)
+        sh_write_str(w, "reasoning_content", sh_buf_str(&choice->reasoning));
+    calls_write(choice, false, w);
+    sh_write_null(w, "refusal");
+    sh_write_end(w, '}');
+}
+
+static void chat_whole(const sh_answer *answer, sh_buf *out)
+{
+    sh_writer w = sh_writer_on(out);
+    head_write(answer, "chat.completion", &w);
+    sh_write_begin(&w, "choices", '[');
+    for (int i = 0; i < answer->count; i++) {
+        const sh_choice *choice = &answer->choices[i];
+        sh_write_begin(&w, NULL, '{');
+        sh_write_int(&w, "index", i);
+        message_write(choice, &w);
+        chat_odds_write(answer, choice, &w);
+        sh_write_text(&w, "finish_reason", choice->finish);
+        sh_write_end(&w, '}');
+    }
+    sh_write_end(&w, ']');
+    usage_write(answer, &w);
+    conversation_write(answer, &w);
+    sh_write_end(&w, '}');
+}
+
+static void completion_whole(const sh_answer *answer, sh_buf *out)
+{
+    sh_writer w = sh_writer_on(out);
+    head_write(answer, "text_completion", &w);
+    sh_write_begin(&w, "choices", '[');
+    for (int i = 0; i < answer->count; i++) {
+        const sh_choice *choice = &answer->choices[i];
+        sh_write_begin(&w, NULL, '{');
+        sh_write_int(&w, "index", i);
+        sh_write_str(&w, "text", sh_buf_str(&choice->content));
+        completion_odds_write(answer, choice, &w);
+        sh_write_text(&w, "finish_reason", choice->finish);
+        sh_write_end(&w, '}');
+    }
+    sh_write_end(&w, ']');
+    usage_write(answer, &w);
+    conversation_write(answer, &w);
+    sh_write_end(&w, '}');
+}
+
+/* An event is `data: `, JSON without line ends, and an empty line; it is written in place. */
+static sh_writer event_begin(const sh_answer *answer, const char *object, sh_buf *out)
+{
+    sh_buf_add_text(out, "data: ");
+    sh_writer w = sh_writer_on(out);
+    head_write(answer, object, &w);
+    return w;
+}
+
+static void event_end(const sh_answer *answer, sh_writer *w)
+{
+    if (answer->request->include_usage) sh_write_null(w, "usage");
+    sh_write_end(w, '}');
+    sh_buf_add_text(w->out, "\n\n");
+}
+
+static void chat_delta_write(const sh_choice *choice, sh_writer *w)
+{
+    sh_write_begin(w, "delta", '{');
+    if (!choice->begun) sh_write_text(w, "role", "assistant");
+    if (choice->reasoning.len > 0)
+        sh_write_str(w, "reasoning_content", sh_buf_str(&choice->reasoning));
+    if (choice->content.len > 0 || !choice->begun)
+        sh_write_str(w, "content", sh_buf_str(&choice->content));
+    calls_write(choice, true, w);
+    sh_write_end(w, '}');
+}
+
+static void chat_chunk(const sh_answer *answer, const sh_choice *choice, const char *finish,
+                       sh_buf *out)
+{
+    sh_writer w = event_begin(answer, "chat.completion.chunk", out);
+    sh_write_begin(&w, "choices", '[');
+    sh_write_begin(&w, NULL, '{');
+    sh_write_int(&w, "index", choice->index);
+    if (finish == NULL) {
+        chat_delta_write(choice, &w);
+        chat_odds_write(answer, choice, &w);
+    } else {
+        sh_write_begin(&w, "delta", '{');
+        sh_write_end(&w, '}');
+        sh_write_null(&w, "logprobs");
+    }
+    sh_write_text(&w, "finish_reason", finish);
+    sh_write_end(&w, '}');
+    sh_write_end(&w, ']');
+    event_end(answer, &w);
+}
+
+static void completion_chunk(const sh_answer *answer, const sh_choice *choice, const char *finish,
+                             sh_buf *out)
+{
+    sh_writer w = event_begin(answer, "text_completion", out);
+    sh_write_begin(&w, "choices", '[');
+    sh_write_begin(&w, NULL, '{');
+    sh_write_int(&w, "index", choice->index);
+    sh_write_str(&w, "text", finish == NULL ? sh_buf_str(&choice->content) : SH_STR(""));
+    if (finish == NULL)
+        completion_odds_write(answer, choice, &w);
+    else
+        sh_write_null(&w, "logprobs");
+    sh_write_text(&w, "finish_reason", finish);
+    sh_write_end(&w, '}');
+    sh_write_end(&w, ']');
+    event_end(answer, &w);
+}
+
+static void chat_part(const sh_answer *answer, const sh_choice *choice, sh_buf *out)
+{
+    if (sh_choice_has_news(choice) || !choice->begun) chat_chunk(answer, choice, NULL, out);
+    if (choice->done && choice->finish != NULL) chat_chunk(answer, choice, choice->finish, out);
+}
+
+static void completion_part(const sh_answer *answer, const sh_choice *choice, sh_buf *out)
+{
+    if (sh_choice_has_news(choice)) completion_chunk(answer, choice, NULL, out);
+    if (choice->done && choice->finish != NULL)
+        completion_chunk(answer, choice, choice->finish, out);
+}
+
+static void stream_end(const sh_answer *answer, const char *object, sh_buf *out)
+{
+    if (answer->request->include_usage) {
+        sh_writer w = event_begin(answer, object, out);
+        sh_write_begin(&w, "choices", '[');
+        sh_write_end(&w, ']');
+        usage_write(answer, &w);
+        conversation_write(answer, &w);
+        sh_write_end(&w, '}');
+        sh_buf_add_text(out, "\n\n");
+    }
+    sh_buf_add_text(out, "data: [DONE]\n\n");
+}
+
+static void chat_end(const sh_answer *answer, sh_buf *out)
+{
+    stream_end(answer, "chat.completion.chunk", out);
+}
+
+static void completion_end(const sh_answer *answer, sh_buf *out)
+{
+    stream_end(answer, "text_completion", out);
+}
+
+/* The libraries of all these clients raise an error when a chunk has the key `error`. */
+static void stream_fail(const sh_api_error *error, sh_buf *out)
+{
+    sh_buf json = {0};
+    sh_api_error_write(error, &json);
+    sh_sse_event(out, NULL, sh_buf_str(&json));
+    sh_buf_reset(&json);
+}
+
+const sh_dialect sh_openai_chat = {
+    .kind = "chat",
+    .id_prefix = "chatcmpl-",
+    .read = sh_openai_chat_read,
+    .whole = chat_whole,
+    .part = chat_part,
+    .end = chat_end,
+    .fail = stream_fail,
+};
+
+const sh_dialect sh_openai_completion = {
+    .kind = "completion",
+    .id_prefix = "cmpl-",
+    .read = sh_openai_completion_read,
+    .whole = completion_whole,
+    .part = completion_part,
+    .end = completion_end,
+    .fail = stream_fail,
+};

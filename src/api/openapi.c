@@ -1,0 +1,168 @@
+/* The OpenAPI document, made from the table of endpoints and the tables of fields. */
+#include "api/api_parts.h"
+#include "api/writer.h"
+#include "base/version.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *method_key(sh_http_method method)
+{
+    static const char *const names[] = {
+        [SH_HTTP_GET] = "get",        [SH_HTTP_HEAD] = "head",   [SH_HTTP_POST] = "post",
+        [SH_HTTP_PUT] = "put",        [SH_HTTP_PATCH] = "patch", [SH_HTTP_DELETE] = "delete",
+        [SH_HTTP_OPTIONS] = "options"};
+    return names[method];
+}
+
+/* "post_v1_chat_completions" */
+static void operation_id(const sh_endpoint *endpoint, sh_writer *w)
+{
+    char id[128];
+    snprintf(id, sizeof(id), "%s%s", method_key(endpoint->method),
+             strcmp(endpoint->path, "/") == 0 ? "_root" : endpoint->path);
+    for (char *c = id; *c != '\0'; c++)
+        if (strchr("/{}.", *c) != NULL) *c = '_';
+    sh_write_text(w, "operationId", id);
+}
+
+static void parameter_write(const char *place, sh_str name, sh_str meaning, sh_writer *w)
+{
+    sh_write_begin(w, NULL, '{');
+    sh_write_str(w, "name", name);
+    sh_write_text(w, "in", place);
+    sh_write_bool(w, "required", strcmp(place, "path") == 0);
+    sh_write_str(w, "description", meaning);
+    sh_write_begin(w, "schema", '{');
+    sh_write_text(w, "type", "string");
+    sh_write_end(w, '}');
+    sh_write_end(w, '}');
+}
+
+static void parameters_write(const sh_endpoint *endpoint, sh_writer *w)
+{
+    const char *open = strchr(endpoint->path, '{');
+    if (open == NULL && endpoint->query == NULL) return;
+    sh_write_begin(w, "parameters", '[');
+    if (open != NULL)
+        parameter_write("path", (sh_str){open + 1, strcspn(open + 1, "}")},
+                        SH_STR("What follows in the path, slashes too."), w);
+    if (endpoint->query != NULL) {
+        sh_str rest = sh_str_of(endpoint->query), name;
+        sh_str_cut(&rest, ':', &name);
+        parameter_write("query", name, sh_str_trim(rest), w);
+    }
+    sh_write_end(w, ']');
+}
+
+static void content_begin(const char *type, sh_writer *w)
+{
+    sh_write_begin(w, "content", '{');
+    sh_write_begin(w, type, '{');
+}
+
+static void content_end(sh_writer *w)
+{
+    sh_write_end(w, '}');
+    sh_write_end(w, '}');
+}
+
+static void body_write(const sh_endpoint *endpoint, sh_writer *w)
+{
+    if (endpoint->fields == NULL) return;
+    sh_write_begin(w, "requestBody", '{');
+    sh_write_bool(w, "required", true);
+    content_begin("application/json", w);
+    sh_fields_schema(endpoint->fields, "schema", w);
+    content_end(w);
+    sh_write_end(w, '}');
+}
+
+static void responses_write(const sh_endpoint *endpoint, sh_writer *w)
+{
+    const char *type = endpoint->answer_type == NULL ? "application/json" : endpoint->answer_type;
+    bool json = strcmp(type, "application/json") == 0;
+    sh_write_begin(w, "responses", '{');
+    sh_write_begin(w, "200", '{');
+    sh_write_text(w, "description", endpoint->answer);
+    content_begin(type, w);
+    sh_write_begin(w, "schema", '{');
+    sh_write_text(w, "type", json ? "object" : "string");
+    sh_write_end(w, '}');
+    content_end(w);
+    sh_write_end(w, '}');
+    sh_write_raw(w, "default", SH_STR("{\"$ref\":\"#/components/responses/Error\"}"));
+    sh_write_end(w, '}');
+}
+
+static void operation_write(const sh_endpoint *endpoint, sh_writer *w)
+{
+    sh_write_begin(w, method_key(endpoint->method), '{');
+    operation_id(endpoint, w);
+    sh_write_text(w, "summary", endpoint->summary);
+    sh_write_begin(w, "tags", '[');
+    sh_write_text(w, NULL, endpoint->tag);
+    sh_write_end(w, ']');
+    sh_write_raw(w, "security", endpoint->open ? SH_STR("[]") : SH_STR("[{},{\"key\":[]}]"));
+    parameters_write(endpoint, w);
+    body_write(endpoint, w);
+    responses_write(endpoint, w);
+    sh_write_end(w, '}');
+}
+
+static bool path_seen(size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (strcmp(sh_endpoints[i].path, sh_endpoints[index].path) == 0) return true;
+    return false;
+}
+
+static void paths_write(sh_writer *w)
+{
+    sh_write_begin(w, "paths", '{');
+    for (size_t i = 0; i < sh_endpoint_count; i++) {
+        if (path_seen(i)) continue;
+        sh_write_begin(w, sh_endpoints[i].path, '{');
+        for (size_t k = i; k < sh_endpoint_count; k++)
+            if (strcmp(sh_endpoints[k].path, sh_endpoints[i].path) == 0)
+                operation_write(&sh_endpoints[k], w);
+        sh_write_end(w, '}');
+    }
+    sh_write_end(w, '}');
+}
+
+static const char components[] =
+    "{\"securitySchemes\":{\"key\":{\"type\":\"http\",\"scheme\":\"bearer\",\"description\":\"An "
+    "API "
+    "key, where the server asks for one.\"}},\"responses\":{\"Error\":{\"description\":\"Why it "
+    "was "
+    "not done. The same message stands in both places, for clients of either kind.\",\"content\":{"
+    "\"application/json\":{\"schema\":{\"$ref\":\"#/components/schemas/Error\"}}}}},\"schemas\":{"
+    "\"Error\":{\"type\":\"object\",\"required\":[\"error\",\"detail\"],\"properties\":{\"error\":{"
+    "\"type\":\"object\",\"required\":[\"message\",\"type\",\"code\",\"param\"],\"properties\":{"
+    "\"message\":{\"type\":\"string\"},\"type\":{\"type\":\"string\"},\"code\":{\"type\":["
+    "\"string\","
+    "\"null\"]},\"param\":{\"type\":[\"string\",\"null\"]}}},\"detail\":{\"type\":\"string\"}}}}}";
+
+void sh_openapi_write(sh_buf *out)
+{
+    sh_writer w = sh_writer_on(out);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_text(&w, "openapi", "3.1.0");
+    sh_write_begin(&w, "info", '{');
+    sh_write_text(&w, "title", "Shoal");
+    sh_write_text(&w, "version", sh_version());
+    sh_write_text(&w, "summary", "One large language model on several machines");
+    sh_write_text(&w, "description",
+                  "The OpenAI API, and what else this server tells. Fields that have no row are "
+                  "passed over; those marked as refused would change the answer.");
+    sh_write_raw(&w, "license", SH_STR("{\"name\":\"MIT\",\"identifier\":\"MIT\"}"));
+    sh_write_end(&w, '}');
+    sh_write_raw(&w, "servers", SH_STR("[{\"url\":\"/\"}]"));
+    sh_write_raw(&w, "tags",
+                 SH_STR("[{\"name\":\"OpenAI\"},{\"name\":\"Text\"},{\"name\":\"Status\"},{"
+                        "\"name\":\"Documents\"}]"));
+    paths_write(&w);
+    sh_write_raw(&w, "components", sh_str_of(components));
+    sh_write_end(&w, '}');
+}

@@ -1,0 +1,29 @@
+/* Documents and pages. */
+#include "api/api_parts.h"
+#include "api/assets.h"
+
+void sh_handle_openapi(sh_http_exchange *x, void *arg)
+{
+    const sh_api *api = arg;
+    sh_api_reply_json(x, 200, &api->openapi);
+}
+
+/* Pages load nothing from elsewhere and run no script that is not a file of ours; so text from
+ * models can never become code. */
+static const char policy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "
+    "data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+void sh_handle_page(sh_http_exchange *x, void *arg)
+{
+    (void)arg;
+    const sh_asset *asset = sh_asset_find(sh_http_path(x));
+    if (asset == NULL) {
+        sh_http_reply_error(x, 404, "there is no such page");
+        return;
+    }
+    sh_http_add_header(x, "Content-Security-Policy", policy);
+    sh_http_add_header(x, "Referrer-Policy", "no-referrer");
+    sh_http_add_header(x, "Cache-Control", "no-cache");
+    sh_http_reply(x, 200, asset->type, (sh_str){asset->data, (size_t)(asset->end - asset->data)});
+}

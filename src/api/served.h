@@ -1,0 +1,56 @@
+/* served.h - the text side of the model that is served.
+ *
+ * Tokenizer, chat template, output dialect, the ids that end an answer and the model's own sampling
+ * settings, read from the model's folder. Turns requests into token ids.
+ *
+ * Threads: constant behind open; every function may be called from any thread. Counted references,
+ * since a model may be replaced while answers still use it; take and close from the loop. */
+#ifndef SH_API_SERVED_H
+#define SH_API_SERVED_H
+
+#include "api/error.h"
+#include "api/request.h"
+#include "engine/client.h"
+#include "text/output.h"
+#include "text/tokenizer.h"
+
+typedef struct sh_served sh_served;
+
+/* A prompt as the engine gets it; in the request's arena. */
+typedef struct {
+    const int32_t *ids;
+    size_t count;
+    bool in_reasoning; /* the prompt ends inside the reasoning */
+} sh_tokens;
+
+typedef struct {
+    double temperature, top_p, repetition_penalty;
+    int top_k;
+} sh_sampling_own;
+
+/* The model of the engine that says this; name NULL: that of its folder. */
+SH_MUST_CHECK sh_status sh_served_open(const sh_engine_info *info, const char *name,
+                                       sh_served **out, sh_err *err);
+sh_served *sh_served_take(sh_served *served);
+void sh_served_close(sh_served *served);
+
+const char *sh_served_name(const sh_served *served);
+const char *sh_served_dir(const sh_served *served);
+const char *sh_served_type(const sh_served *served); /* config.json's model_type, or "" */
+int sh_served_context(const sh_served *served);
+int64_t sh_served_created_s(const sh_served *served);
+
+/* Its name, its folder, "default" and NULL all mean it. */
+bool sh_served_is_named(const sh_served *served, const char *name);
+
+const sh_tokenizer *sh_served_tokenizer(const sh_served *served);
+void sh_served_piece(const sh_served *served, int32_t id, sh_buf *out); /* the bytes of a token */
+const sh_output_dialect *sh_served_dialect(const sh_served *served);
+sh_sampling_own sh_served_sampling(const sh_served *served);
+const int32_t *sh_served_end_ids(const sh_served *served, int *count);
+
+/* The prompts of a request as ids: one for a chat, rendered by the template. */
+bool sh_served_prepare(const sh_served *served, sh_request *request, sh_tokens **out, size_t *count,
+                       sh_api_error *err);
+
+#endif

@@ -1,0 +1,358 @@
+/* What the process says of itself: health, model, queue, memory, history, snapshots. */
+#include "api/api_parts.h"
+#include "api/host.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/version.h"
+#include "http/sse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { RECENT_DEFAULT = 50, RECENT_MAX = 10000 };
+static const double GIB = 1024.0 * 1024 * 1024;
+
+static void reply(sh_http_exchange *x, int status, sh_buf *json)
+{
+    sh_api_reply_json(x, status, json);
+    sh_buf_reset(json);
+}
+
+static double uptime_s(const sh_api *api)
+{
+    return (double)(sh_clock_ns() - api->start_ns) * 1e-9;
+}
+
+/* An array or object of the engine's stats as it came, or the fallback. */
+static void stat_copy(const sh_api *api, const char *key, const char *fallback, sh_writer *w)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(api->stats, key);
+    char *text = item == NULL ? NULL : cJSON_PrintUnformatted(item);
+    sh_write_raw(w, key, sh_str_of(text == NULL ? fallback : text));
+    cJSON_free(text);
+}
+
+static void memory_write(const char *key, sh_writer *w)
+{
+    sh_host host = sh_host_read();
+    double total = (double)host.memory_bytes, unused = (double)host.memory_free_bytes;
+    sh_write_begin(w, key, '{');
+    sh_write_num(w, "active_gb", (total - unused) / GIB);
+    sh_write_num(w, "limit_gb", total / GIB);
+    sh_write_num(w, "headroom_gb", unused / GIB);
+    sh_write_num(w, "pressure_pct", total > 0 ? 100 * (total - unused) / total : 0);
+    sh_write_num(w, "api_resident_gb", (double)host.resident_bytes / GIB);
+    sh_write_end(w, '}');
+}
+
+static const char *state_name(const sh_api *api)
+{
+    sh_api_error ignored;
+    if (api->stopping) return "stopping";
+    if (sh_api_ready(api, &ignored)) return "healthy";
+    return api->served == NULL ? "starting" : "engine_lost";
+}
+
+static void health_write(const sh_api *api, sh_writer *w)
+{
+    sh_api_error error = {0};
+    bool ready = sh_api_ready(api, &error);
+    const sh_engine_info *info = sh_link_info(api->link);
+    sh_write_begin(w, NULL, '{');
+    sh_write_text(w, "status", state_name(api));
+    sh_write_text(w, "api", "ready");
+    sh_write_bool(w, "ok", ready);
+    sh_write_text(w, "detail", ready ? NULL : error.message);
+    sh_write_text(w, "version", sh_version());
+    sh_write_begin(w, "config", '{');
+    sh_write_int(w, "port", sh_http_server_port(api->server));
+    sh_write_bool(w, "cors_enabled", api->opts->cors != NULL && api->opts->cors[0] != '\0');
+    sh_write_end(w, '}');
+    sh_write_int(w, "world_size", info == NULL ? 0 : info->world_size);
+    sh_write_int(w, "rank", 0);
+    sh_write_text(w, "model", api->served == NULL ? NULL : sh_served_name(api->served));
+    sh_write_text(w, "model_type", api->served == NULL ? NULL : sh_served_type(api->served));
+    sh_write_bool(w, "model_loaded", ready);
+    sh_write_int(w, "queue_max", (int64_t)sh_api_stat(api, "waiting_max", 0));
+    sh_write_int(w, "queue_size", (int64_t)sh_api_stat(api, "waiting", 0));
+    sh_write_int(w, "requests_total", sh_history_total(api->history));
+    sh_write_int(w, "requests_running", sh_link_open_count(api->link));
+    sh_write_num(w, "uptime_s", uptime_s(api));
+    stat_copy(api, "ranks", "[]", w);
+    sh_write_end(w, '}');
+}
+
+/* 503 when requests can not be served, so that whoever waits for the server can wait on this. */
+void sh_handle_health(sh_http_exchange *x, void *arg)
+{
+    const sh_api *api = arg;
+    sh_api_error ignored;
+    sh_buf json = {0};
+    sh_writer w = sh_writer_on(&json);
+    health_write(api, &w);
+    reply(x, sh_api_ready(api, &ignored) ? 200 : 503, &json);
+}
+
+void sh_handle_live(sh_http_exchange *x, void *arg)
+{
+    (void)arg;
+    sh_http_reply(x, 200, "application/json", SH_STR("{\"status\":\"alive\"}"));
+}
+
+void sh_handle_ready(sh_http_exchange *x, void *arg)
+{
+    sh_api_error error;
+    if (sh_api_ready(arg, &error))
+        sh_http_reply(x, 200, "application/json", SH_STR("{\"status\":\"ready\"}"));
+    else
+        sh_api_reply_error(x, &error);
+}
+
+void sh_handle_root(sh_http_exchange *x, void *arg)
+{
+    (void)arg;
+    sh_str accept = sh_http_header_of(x, "accept");
+    if (sh_str_find(accept, SH_STR("text/html"), 0) < accept.len) {
+        sh_http_add_header(x, "Location", "/docs");
+        sh_http_reply(x, 302, NULL, SH_STR(""));
+        return;
+    }
+    sh_buf json = {0};
+    sh_writer w = sh_writer_on(&json);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_text(&w, "name", "Shoal");
+    sh_write_text(&w, "version", sh_version());
+    sh_write_begin(&w, "endpoints", '{');
+    sh_write_text(&w, "health", "/health");
+    sh_write_text(&w, "model_info", "/model/info");
+    sh_write_text(&w, "models", "/v1/models");
+    sh_write_text(&w, "chat", "/v1/chat/completions");
+    sh_write_text(&w, "completions", "/v1/completions");
+    sh_write_text(&w, "metrics", "/metrics");
+    sh_write_text(&w, "docs", "/docs");
+    sh_write_text(&w, "openapi", "/openapi.json");
+    sh_write_end(&w, '}');
+    sh_write_end(&w, '}');
+    reply(x, 200, &json);
+}
+
+static void model_members(const sh_api *api, sh_writer *w)
+{
+    const sh_engine_info *info = sh_link_info(api->link);
+    sh_api_error ignored;
+    sh_write_text(w, "id", sh_served_name(api->served));
+    sh_write_text(w, "model", sh_served_name(api->served));
+    sh_write_text(w, "model_id", sh_served_name(api->served));
+    sh_write_text(w, "model_dir", sh_served_dir(api->served));
+    sh_write_text(w, "model_type", sh_served_type(api->served));
+    sh_write_bool(w, "loaded", sh_api_ready(api, &ignored));
+    sh_write_int(w, "max_context_length", sh_served_context(api->served));
+    sh_write_int(w, "max_tokens", api->opts->max_tokens);
+    sh_write_int(w, "num_devices", info == NULL ? 0 : info->world_size);
+    sh_write_text(w, "backend",
+                  cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(api->stats, "backend")));
+}
+
+/* False when no model is known yet, which is then answered. */
+static bool served_known(sh_http_exchange *x, const sh_api *api)
+{
+    sh_api_error error;
+    if (api->served != NULL) return true;
+    if (sh_api_ready(api, &error)) return true;
+    sh_api_reply_error(x, &error);
+    return false;
+}
+
+void sh_handle_model_info(sh_http_exchange *x, void *arg)
+{
+    const sh_api *api = arg;
+    if (!served_known(x, api)) return;
+    sh_buf json = {0};
+    sh_writer w = sh_writer_on(&json);
+    sh_write_begin(&w, NULL, '{');
+    model_members(api, &w);
+    sh_write_begin(&w, "models", '[');
+    sh_write_begin(&w, NULL, '{');
+    model_members(api, &w);
+    sh_write_end(&w, '}');
+    sh_write_end(&w, ']');
+    memory_write("memory", &w);
+    sh_write_end(&w, '}');
+    reply(x, 200, &json);
+}
+
+void sh_handle_queue(sh_http_exchange *x, void *arg)
+{
+    const sh_api *api = arg;
+    sh_buf json = {0};
+    sh_writer w = sh_writer_on(&json);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_int(&w, "size", (int64_t)sh_api_stat(api, "waiting", 0));
+    sh_write_int(&w, "max", (int64_t)sh_api_stat(api, "waiting_max", 0));
+    sh_write_int(&w, "running", (int64_t)sh_api_stat(api, "running", 0));
+    sh_write_end(&w, '}');
+    reply(x, 200, &json);
+}
+
+void sh_handle_memory(sh_http_exchange *x, void *arg)
+{
+    const sh_api *api = arg;
+    sh_buf json = {0};
+    sh_writer w = sh_writer_on(&json);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_bool(&w, "ok", true);
+    memory_write("system", &w);
+    sh_write_begin(&w, "limits", '{');
+    sh_write_int(&w, "hard_max_tokens", api->opts->max_tokens_hard);
+    sh_write_end(&w, '}');
+    stat_copy(api, "kv", "{}", &w);
+    stat_copy(api, "memory", "{}", &w);
+    stat_copy(api, "ranks", "[]", &w);
+    sh_write_end(&w, '}');
+    reply(x, 200, &json);
+}
+
+void sh_handle_recent(sh_http_exchange *x, void *arg)
+{
+    const sh_api *api = arg;
+    int64_t count = RECENT_DEFAULT;
+    sh_str given = sh_http_query(x, "n");
+    if (given.len > 0 && (!sh_str_to_int(given, &count) || count < 1 || count > RECENT_MAX)) {
+        sh_api_error error;
+        sh_api_fail(&error, 400, "invalid_value", "n", "'n' must be a whole number from 1 to %d",
+                    RECENT_MAX);
+        sh_api_reply_error(x, &error);
+        return;
+    }
+    sh_buf json = {0};
+    sh_writer w = sh_writer_on(&json);
+    sh_write_begin(&w, NULL, '{');
+    sh_history_write_recent(api->history, (int)count, &w);
+    sh_write_end(&w, '}');
+    reply(x, 200, &json);
+}
+
+void sh_handle_stats(sh_http_exchange *x, void *arg)
+{
+    const sh_api *api = arg;
+    sh_buf json = {0};
+    sh_writer w = sh_writer_on(&json);
+    sh_write_begin(&w, NULL, '{');
+    sh_history_write_stats(api->history, &w);
+    sh_write_end(&w, '}');
+    reply(x, 200, &json);
+}
+
+void sh_status_snapshot(sh_api *api, sh_buf *out)
+{
+    sh_writer w = sh_writer_on(out);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_num(&w, "uptime_s", uptime_s(api));
+    sh_write_text(&w, "status", state_name(api));
+    sh_write_text(&w, "model", api->served == NULL ? NULL : sh_served_name(api->served));
+    sh_history_write_snapshot(api->history, sh_clock_unix_us(), &w);
+    sh_write_int(&w, "queue_size", (int64_t)sh_api_stat(api, "waiting", 0));
+    sh_write_int(&w, "queue_max", (int64_t)sh_api_stat(api, "waiting_max", 0));
+    sh_write_int(&w, "connections", sh_http_server_connections(api->server));
+    sh_write_int(&w, "requests_running", sh_link_open_count(api->link));
+    stat_copy(api, "hardware", "{}", &w);
+    memory_write("memory_monitor", &w);
+    sh_str engine = sh_buf_str(&api->stats_text);
+    sh_write_raw(&w, "engine", engine.len == 0 ? SH_STR("null") : engine);
+    sh_write_end(&w, '}');
+}
+
+void sh_handle_snapshot(sh_http_exchange *x, void *arg)
+{
+    sh_buf json = {0};
+    sh_status_snapshot(arg, &json);
+    reply(x, 200, &json);
+}
+
+/* One open GET /metrics/stream. */
+struct sh_subscriber {
+    sh_api *api;
+    sh_http_exchange *x;
+    sh_subscriber *prev, *next;
+};
+
+static void subscriber_free(sh_subscriber *s)
+{
+    if (s->prev != NULL)
+        s->prev->next = s->next;
+    else
+        s->api->subscribers = s->next;
+    if (s->next != NULL) s->next->prev = s->prev;
+    free(s);
+}
+
+static void on_gone(void *arg)
+{
+    subscriber_free(arg);
+}
+
+static void snapshot_event(sh_api *api, sh_buf *out)
+{
+    sh_buf json = {0};
+    sh_status_snapshot(api, &json);
+    sh_sse_event(out, NULL, sh_buf_str(&json));
+    sh_buf_reset(&json);
+}
+
+void sh_handle_stream(sh_http_exchange *x, void *arg)
+{
+    sh_api *api = arg;
+    sh_buf first = {0};
+    sh_http_add_header(x, "Cache-Control", "no-cache");
+    sh_http_add_header(x, "X-Accel-Buffering", "no");
+    sh_http_stream_start(x, 200, SH_SSE_TYPE);
+    if (sh_http_method_of(x) == SH_HTTP_HEAD) {
+        sh_http_stream_end(x);
+        return;
+    }
+    sh_subscriber *s = sh_alloc(sizeof(*s));
+    *s = (sh_subscriber){.api = api, .x = x, .next = api->subscribers};
+    if (s->next != NULL) s->next->prev = s;
+    api->subscribers = s;
+    sh_http_watch_client(x, on_gone, NULL, s);
+    snapshot_event(api, &first);
+    sh_http_stream_write(x, sh_buf_str(&first));
+    sh_buf_reset(&first);
+}
+
+/* Who reads too slowly misses snapshots, and gets the newest when there is room again. */
+void sh_subscribers_push(sh_api *api)
+{
+    sh_buf event = {0};
+    if (api->subscribers == NULL) return;
+    snapshot_event(api, &event);
+    for (sh_subscriber *s = api->subscribers; s != NULL; s = s->next)
+        if (!sh_http_stream_blocked(s->x)) sh_http_stream_write(s->x, sh_buf_str(&event));
+    sh_buf_reset(&event);
+}
+
+void sh_subscribers_end(sh_api *api)
+{
+    while (api->subscribers != NULL) {
+        sh_http_exchange *x = api->subscribers->x;
+        subscriber_free(api->subscribers);
+        sh_http_stream_end(x);
+    }
+}
+
+void sh_handle_metrics(sh_http_exchange *x, void *arg)
+{
+    const sh_api *api = arg;
+    sh_api_error ignored;
+    sh_buf text = {0};
+    sh_metrics_now now = {
+        .connections = sh_http_server_connections(api->server),
+        .running = sh_link_open_count(api->link),
+        .engine_up = sh_api_ready(api, &ignored),
+        .uptime_s = uptime_s(api),
+        .engine = api->stats,
+    };
+    sh_metrics_write(api->metrics, &now, &text);
+    sh_http_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", sh_buf_str(&text));
+    sh_buf_reset(&text);
+}

@@ -1,0 +1,40 @@
+/* shoal api: HTTP in front of the engine's Unix socket. */
+#include "api/api.h"
+
+#include "cmd/command.h"
+
+#include <stdio.h>
+
+int sh_cmd_api(const sh_command_args *args)
+{
+    const sh_settings *s = args->settings;
+    sh_err err;
+    if (s->socket == NULL) {
+        fprintf(stderr, "shoal: api needs --socket\n");
+        return SH_EXIT_USAGE;
+    }
+    sh_api_opts opts = {
+        .host = s->host,
+        .port = (int)s->port,
+        .socket_path = s->socket,
+        .model_name = s->model_name,
+        .api_keys = s->api_key,
+        .api_key_file = s->api_key_file,
+        .tls_cert = s->tls_cert,
+        .tls_key = s->tls_key,
+        .cors = s->cors,
+        .access_log = s->access_log,
+        .request_log = s->request_log,
+        .log_prompts = s->log_prompts,
+        .max_tokens = s->max_tokens,
+        .max_tokens_hard = s->hard_max_tokens,
+        .grace_s = (double)s->grace,
+        .connections_max = s->connections,
+        .header_bytes_max = s->header_bytes,
+        .body_bytes_max = s->body_bytes,
+        .idle_s = s->idle_timeout,
+        .receive_s = s->receive_timeout,
+        .send_s = s->send_timeout,
+    };
+    return sh_api_run(&opts, &err) == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+}

@@ -1,0 +1,59 @@
+/* shoal template: the prompt that a model sees for a chat request. */
+#include "base/file.h"
+#include "base/json.h"
+#include "cmd/command.h"
+#include "text/chat_template.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { REQUEST_MAX = 256 << 20 };
+
+/* Noon of a day "2025-01-31", local time. */
+static sh_status day_parse(const char *text, int64_t *out_us, sh_err *err)
+{
+    struct tm day = {.tm_hour = 12, .tm_isdst = -1};
+    const char *end = strptime(text, "%Y-%m-%d", &day);
+    time_t seconds = end == NULL || *end != '\0' ? -1 : mktime(&day);
+    if (seconds < 0)
+        return sh_err_set(err, SH_ERR_INPUT, "--date must be a day such as 2025-01-31, not '%s'",
+                          text);
+    *out_us = (int64_t)seconds * 1000000;
+    return SH_OK;
+}
+
+static sh_status request_read(const sh_command_args *args, cJSON **out, sh_err *err)
+{
+    if (args->argc > 0 && strcmp(args->argv[0], "-") != 0)
+        return sh_json_load(args->argv[0], REQUEST_MAX, out, err);
+    sh_buf text = {0};
+    sh_status status = sh_fd_read_all(STDIN_FILENO, "standard input", REQUEST_MAX, &text, err);
+    if (status == SH_OK) status = sh_json_parse(sh_buf_str(&text), "standard input", out, err);
+    sh_buf_reset(&text);
+    return status;
+}
+
+int sh_cmd_template(const sh_command_args *args)
+{
+    const sh_settings *s = args->settings;
+    sh_template_opts opts = {0};
+    sh_chat_template *chat = NULL;
+    cJSON *request = NULL;
+    sh_buf out = {0};
+    sh_err err;
+    if (s->model == NULL && s->template == NULL) {
+        fprintf(stderr, "shoal: template needs --model or --template\n");
+        return SH_EXIT_USAGE;
+    }
+    sh_status status = s->date == NULL ? SH_OK : day_parse(s->date, &opts.now_us, &err);
+    if (status == SH_OK) status = sh_chat_template_load(s->model, s->template, &chat, &err);
+    if (status == SH_OK) status = request_read(args, &request, &err);
+    if (status == SH_OK) status = sh_chat_template_render(chat, request, &opts, &out, &err);
+    if (status == SH_OK) fwrite(out.ptr, 1, out.len, stdout);
+    sh_buf_reset(&out);
+    cJSON_Delete(request);
+    sh_chat_template_free(chat);
+    return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+}

@@ -1,0 +1,37 @@
+/* report.h - how a rank is, and how its links to the others are; plain values that travel between
+ * ranks as they are.
+ *
+ * Threads: the owner of the crew. */
+#ifndef SH_ENGINE_REPORT_H
+#define SH_ENGINE_REPORT_H
+
+#include "base/status.h"
+#include "coll/coll.h"
+
+#include <stdint.h>
+
+enum { SH_REPORT_HOST_MAX = 64 };
+
+typedef struct {
+    char host[SH_REPORT_HOST_MAX];
+    int64_t pid;
+    int64_t weights, kv, scratch; /* bytes */
+    int64_t resident, peak, available, total;
+    double cpu_s, compute_s, reduce_s;
+    uint64_t reduce_bytes, steps, tokens;
+    double temperature_c, power_w; /* NAN where the system does not tell */
+} sh_report;
+
+typedef struct {
+    double latency_s;   /* half of a round trip of a short message */
+    double bytes_per_s; /* one way */
+} sh_link_report;
+
+/* Fills what the process knows of itself. */
+void sh_report_fill(sh_report *out);
+
+/* Measures each pair of ranks, one after the other; all ranks call it. links [size, size]: this
+ * rank's row is filled, on rank 0 all of them. */
+SH_MUST_CHECK sh_status sh_links_measure(sh_group *group, sh_link_report *links, sh_err *err);
+
+#endif

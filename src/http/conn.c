@@ -1,0 +1,403 @@
+#include "http/conn.h"
+
+#include "base/alloc.h"
+#include "http/router.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent_ssl.h>
+#include <event2/event.h>
+#include <openssl/ssl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum {
+    INPUT_EXTRA = 16 << 10,   /* read beside a head of full size */
+    OUTPUT_AHEAD = 256 << 10, /* unsent bytes that stop further requests of a connection */
+    READ_AT_ONCE = 64 << 10,  /* so that large bodies come in few turns */
+    LINGER_MS = 2000,
+    FLUSH_BYTES_PER_MS = 16, /* a client slower than this loses the rest of its answer */
+};
+
+static void on_read(struct bufferevent *bev, void *arg);
+static void on_write(struct bufferevent *bev, void *arg);
+static void on_event(struct bufferevent *bev, short what, void *arg);
+
+static const sh_http_server_opts *opts_of(const sh_http_conn *conn)
+{
+    return sh_http_server_opts_of(conn->server);
+}
+
+static struct evbuffer *input_of(const sh_http_conn *conn)
+{
+    return bufferevent_get_input(conn->bev);
+}
+
+static size_t unsent(const sh_http_conn *conn)
+{
+    return evbuffer_get_length(bufferevent_get_output(conn->bev));
+}
+
+sh_http_conn *sh_http_conn_create(sh_http_server *server, struct bufferevent *bev, const char *peer)
+{
+    const sh_http_server_opts *opts = sh_http_server_opts_of(server);
+    sh_http_conn *conn = sh_alloc(sizeof(*conn));
+    conn->server = server;
+    conn->bev = bev;
+    conn->x.conn = conn;
+    conn->deadline = sh_deadline_in_ms(opts->receive_ms);
+    snprintf(conn->peer, sizeof(conn->peer), "%s", peer);
+
+    struct timeval send = {opts->send_ms / 1000, opts->send_ms % 1000 * 1000};
+    bufferevent_setcb(bev, on_read, on_write, on_event, conn);
+    bufferevent_setwatermark(bev, EV_READ, 0, opts->header_bytes_max + INPUT_EXTRA);
+    bufferevent_setwatermark(bev, EV_WRITE, opts->stream_bytes_max / 4, 0);
+    bufferevent_set_max_single_read(bev, READ_AT_ONCE);
+    bufferevent_set_timeouts(bev, NULL, &send);
+    bufferevent_enable(bev, EV_READ | EV_WRITE);
+    return conn;
+}
+
+static void exchange_clear(sh_http_exchange *x)
+{
+    if (x->body != NULL) evbuffer_free(x->body);
+    sh_arena_reset(&x->arena);
+    sh_buf_clear(&x->headers);
+    x->body = NULL;
+    x->body_text = (sh_str){NULL, 0};
+    x->route = NULL;
+    x->param = (sh_str){"", 0};
+    x->refusal = (sh_http_refusal){0, NULL};
+    x->chunked = (sh_http_chunked){0};
+    x->head.header_count = 0;
+    x->scanned = 0;
+    x->status = 0;
+    x->start_ns = 0;
+    x->bytes_in = x->bytes_out = 0;
+    x->raw = false;
+    x->gone = x->drained = NULL;
+    x->client_arg = NULL;
+}
+
+static void exchange_record(sh_http_exchange *x, int status)
+{
+    const sh_http_server_opts *opts = opts_of(x->conn);
+    sh_http_record record = {
+        .id = x->id,
+        .peer = sh_str_of(x->conn->peer),
+        .method = x->head.method_text,
+        .path = x->head.path,
+        .route = x->route,
+        .status = status,
+        .bytes_in = x->bytes_in,
+        .bytes_out = x->bytes_out,
+        .seconds = (double)(sh_clock_ns() - x->start_ns) * 1e-9,
+    };
+    if (opts->done != NULL) opts->done(opts->arg, &record);
+}
+
+void sh_http_conn_close(sh_http_conn *conn)
+{
+    sh_http_exchange *x = &conn->x;
+    if (conn->state == CONN_DEAD) return;
+    bool open = conn->state == CONN_BUSY || conn->state == CONN_STREAM;
+    conn->state = CONN_DEAD;
+    bufferevent_setcb(conn->bev, NULL, NULL, NULL, NULL);
+    bufferevent_disable(conn->bev, EV_READ | EV_WRITE);
+    if (open) exchange_record(x, 499);
+    if (open && x->gone != NULL) x->gone(x->client_arg);
+    sh_http_server_bury(conn->server, conn);
+}
+
+void sh_http_conn_free(sh_http_conn *conn)
+{
+    bufferevent_free(conn->bev);
+    exchange_clear(&conn->x);
+    sh_buf_reset(&conn->x.headers);
+    free(conn);
+}
+
+/* Says that no more will come, and reads on until the client has closed too: closing with unread
+ * input would reset the connection and could take the answer with it. */
+static void linger(sh_http_conn *conn)
+{
+    SSL *ssl = bufferevent_openssl_get_ssl(conn->bev);
+    if (conn->input_ended) {
+        sh_http_conn_close(conn);
+        return;
+    }
+    if (ssl != NULL) SSL_shutdown(ssl);
+    shutdown(bufferevent_getfd(conn->bev), SHUT_WR);
+    conn->state = CONN_LINGER;
+    conn->deadline = sh_deadline_in_ms(LINGER_MS);
+    evbuffer_drain(input_of(conn), evbuffer_get_length(input_of(conn)));
+}
+
+void sh_http_conn_exchange_over(sh_http_conn *conn)
+{
+    const sh_http_server_opts *opts = opts_of(conn);
+    bool keep = conn->x.head.keep_alive;
+    exchange_record(&conn->x, conn->x.status);
+    exchange_clear(&conn->x);
+    conn->blocked = false;
+    conn->state = keep ? CONN_HEAD : CONN_FLUSH;
+    conn->deadline = sh_deadline_in_ms(
+        keep ? opts->idle_ms : opts->send_ms + (int64_t)unsent(conn) / FLUSH_BYTES_PER_MS);
+    if (!keep && unsent(conn) == 0) linger(conn);
+    /* The next request may have come already; no event would tell of it. */
+    if (keep) sh_http_conn_advance(conn);
+}
+
+/* Answers at once and closes: what follows in the input can not be trusted or is not wanted. */
+static void refuse(sh_http_conn *conn, sh_http_refusal refusal)
+{
+    conn->state = CONN_BUSY;
+    conn->x.refusal = refusal;
+    conn->x.head.keep_alive = false;
+    sh_http_reply_refusal(&conn->x);
+}
+
+/* Word characters only, since it goes into headers and logs. */
+static bool id_is_good(sh_str id)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    for (size_t i = 0; i < id.len; i++)
+        if (id.ptr[i] == '\0' || strchr(allowed, id.ptr[i]) == NULL) return false;
+    return id.len > 0 && id.len <= SH_HTTP_ID_MAX;
+}
+
+static void id_choose(sh_http_exchange *x)
+{
+    sh_str given = sh_http_head_find(&x->head, "x-request-id");
+    if (!id_is_good(given)) {
+        sh_http_server_new_id(x->conn->server, x->id);
+        return;
+    }
+    memcpy(x->id, given.ptr, given.len);
+    x->id[given.len] = '\0';
+}
+
+static bool key_is_good(const sh_http_exchange *x)
+{
+    const sh_http_keys *keys = opts_of(x->conn)->keys;
+    if (keys == NULL || sh_http_keys_count(keys) == 0) return true;
+    sh_str bearer = sh_http_head_find(&x->head, "authorization");
+    if (bearer.len > 7 && strncasecmp(bearer.ptr, "bearer ", 7) == 0)
+        return sh_http_keys_has(keys, sh_str_trim(sh_str_sub(bearer, 7, bearer.len)));
+    sh_str key = sh_http_head_find(&x->head, "x-api-key");
+    return key.len > 0 && sh_http_keys_has(keys, key);
+}
+
+static sh_http_refusal route_choose(sh_http_exchange *x)
+{
+    const sh_http_server_opts *opts = opts_of(x->conn);
+    sh_http_match match = sh_http_route_find(opts->routes, opts->route_count, x->head.method,
+                                             x->head.path);
+    x->route = match.route;
+    x->param = match.param;
+    if (x->head.method == SH_HTTP_OPTIONS && (match.path_known || sh_str_is(x->head.path, "*")))
+        return (sh_http_refusal){0, NULL};
+    if (x->head.method == SH_HTTP_OTHER)
+        return (sh_http_refusal){501, "this server does not know the method"};
+    if (!match.path_known) return (sh_http_refusal){404, "there is no such path"};
+    if (match.route == NULL)
+        return (sh_http_refusal){405, "the path does not take this method; see the header Allow"};
+    if (!match.route->open && !key_is_good(x))
+        return (sh_http_refusal){401, "a valid API key is needed: Authorization: Bearer <key>"};
+    return (sh_http_refusal){0, NULL};
+}
+
+/* The request is whole. */
+static void dispatch(sh_http_conn *conn)
+{
+    sh_http_exchange *x = &conn->x;
+    conn->state = CONN_BUSY;
+    conn->deadline = SH_DEADLINE_NEVER;
+    if (x->refusal.status != 0)
+        sh_http_reply_refusal(x);
+    else if (x->head.method == SH_HTTP_OPTIONS)
+        sh_http_reply_options(x);
+    else
+        x->route->handle(x, opts_of(conn)->arg);
+}
+
+/* Between head and body. */
+static void body_prepare(sh_http_conn *conn)
+{
+    sh_http_exchange *x = &conn->x;
+    const sh_http_server_opts *opts = opts_of(conn);
+    x->refusal = route_choose(x);
+    if (x->head.content_length > opts->body_bytes_max) {
+        refuse(conn, (sh_http_refusal){413, "the body is larger than this server takes"});
+        return;
+    }
+    if (!x->head.chunked && x->head.content_length == 0) {
+        dispatch(conn);
+        return;
+    }
+    if (x->head.expect_continue && x->refusal.status != 0) {
+        refuse(conn, x->refusal);
+        return;
+    }
+    conn->state = CONN_BODY;
+    x->body = evbuffer_new();
+    SH_ASSERT(x->body != NULL);
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    if (x->head.expect_continue && evbuffer_get_length(input_of(conn)) == 0)
+        bufferevent_write(conn->bev, go_on, sizeof(go_on) - 1);
+}
+
+static void head_handle(sh_http_conn *conn, size_t len)
+{
+    sh_http_exchange *x = &conn->x;
+    char *text = sh_arena_alloc(&x->arena, len);
+    evbuffer_remove(input_of(conn), text, len);
+    x->bytes_in += len;
+    sh_http_refusal refusal = sh_http_head_parse(text, len, &x->head);
+    id_choose(x);
+    if (refusal.status != 0)
+        refuse(conn, refusal);
+    else {
+        if (sh_http_server_draining(conn->server)) x->head.keep_alive = false;
+        body_prepare(conn);
+    }
+}
+
+static void empty_lines_skip(struct evbuffer *input)
+{
+    char two[2];
+    while (evbuffer_copyout(input, two, 2) == 2 && two[0] == '\r' && two[1] == '\n')
+        evbuffer_drain(input, 2);
+}
+
+/* True when something was done, so that more may be possible. */
+static bool head_read(sh_http_conn *conn)
+{
+    sh_http_exchange *x = &conn->x;
+    const sh_http_server_opts *opts = opts_of(conn);
+    struct evbuffer *input = input_of(conn);
+    if (unsent(conn) > OUTPUT_AHEAD) return false;
+    if (x->start_ns == 0) empty_lines_skip(input);
+    size_t have = evbuffer_get_length(input);
+    if (have == 0) return false;
+    if (x->start_ns == 0) {
+        x->start_ns = sh_clock_ns();
+        conn->deadline = sh_deadline_in_ms(opts->receive_ms);
+    }
+    struct evbuffer_ptr from;
+    evbuffer_ptr_set(input, &from, x->scanned, EVBUFFER_PTR_SET);
+    struct evbuffer_ptr end = evbuffer_search(input, "\r\n\r\n", 4, &from);
+    size_t len = end.pos < 0 ? have : (size_t)end.pos + 4;
+    if (len > opts->header_bytes_max) {
+        sh_http_server_new_id(conn->server, x->id);
+        x->head.method_text = x->head.path = SH_STR("");
+        refuse(conn, (sh_http_refusal){431, "the head of the request is too long"});
+        return true;
+    }
+    x->scanned = have > 3 ? have - 3 : 0;
+    if (end.pos < 0) return false;
+    head_handle(conn, len);
+    return true;
+}
+
+static bool body_read(sh_http_conn *conn)
+{
+    sh_http_exchange *x = &conn->x;
+    struct evbuffer *input = input_of(conn);
+    size_t have = evbuffer_get_length(input);
+    bool done;
+    sh_http_refusal refusal = {0, NULL};
+    if (have == 0) return false;
+    if (x->head.chunked) {
+        refusal = sh_http_chunked_read(&x->chunked, input, x->body, opts_of(conn)->body_bytes_max,
+                                       &done);
+        x->bytes_in += have - evbuffer_get_length(input);
+    } else {
+        size_t take = have < x->head.content_length ? have : (size_t)x->head.content_length;
+        evbuffer_remove_buffer(input, x->body, take);
+        x->bytes_in += take;
+        x->head.content_length -= take;
+        done = x->head.content_length == 0;
+    }
+    if (x->refusal.status != 0) evbuffer_drain(x->body, evbuffer_get_length(x->body));
+    if (refusal.status != 0)
+        refuse(conn, refusal);
+    else if (done)
+        dispatch(conn);
+    return done || refusal.status != 0;
+}
+
+static bool step(sh_http_conn *conn)
+{
+    switch (conn->state) {
+    case CONN_HEAD: return head_read(conn);
+    case CONN_BODY: return body_read(conn);
+    case CONN_FLUSH:
+    case CONN_LINGER:
+        evbuffer_drain(input_of(conn), evbuffer_get_length(input_of(conn)));
+        return false;
+    case CONN_BUSY:
+    case CONN_STREAM:
+    case CONN_DEAD: return false;
+    }
+    return false;
+}
+
+void sh_http_conn_advance(sh_http_conn *conn)
+{
+    /* A handler that answers inside its call comes here again: the loop below goes on for it. */
+    if (conn->advancing) return;
+    conn->advancing = true;
+    while (step(conn)) continue;
+    conn->advancing = false;
+}
+
+static void on_read(struct bufferevent *bev, void *arg)
+{
+    (void)bev;
+    sh_http_conn_advance(arg);
+}
+
+static void on_write(struct bufferevent *bev, void *arg)
+{
+    (void)bev;
+    sh_http_conn *conn = arg;
+    if (conn->state == CONN_FLUSH && unsent(conn) == 0) linger(conn);
+    if (conn->state == CONN_HEAD) sh_http_conn_advance(conn);
+    if (conn->state == CONN_STREAM && conn->blocked) {
+        conn->blocked = false;
+        if (conn->x.drained != NULL) conn->x.drained(conn->x.client_arg);
+    }
+}
+
+static void on_event(struct bufferevent *bev, short what, void *arg)
+{
+    (void)bev;
+    sh_http_conn *conn = arg;
+    if ((what & BEV_EVENT_CONNECTED) != 0) return;
+    conn->input_ended = true;
+    /* A client may close its side behind its last request and still read the answers to it. */
+    bool flushing = conn->state == CONN_FLUSH || conn->state == CONN_HEAD;
+    if ((what & BEV_EVENT_EOF) != 0 && flushing && unsent(conn) > 0) {
+        conn->state = CONN_FLUSH;
+        conn->deadline = sh_deadline_in_ms(opts_of(conn)->send_ms);
+        return;
+    }
+    sh_http_conn_close(conn);
+}
+
+void sh_http_conn_check_time(sh_http_conn *conn)
+{
+    if (!sh_deadline_passed(conn->deadline)) return;
+    bool partial = conn->state == CONN_BODY || (conn->state == CONN_HEAD && conn->x.start_ns != 0);
+    if (!partial) {
+        sh_http_conn_close(conn);
+        return;
+    }
+    if (conn->state == CONN_HEAD) {
+        sh_http_server_new_id(conn->server, conn->x.id);
+        conn->x.head.method_text = conn->x.head.path = SH_STR("");
+    }
+    refuse(conn, (sh_http_refusal){408, "the request took too long to arrive"});
+}

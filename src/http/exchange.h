@@ -1,0 +1,62 @@
+/* exchange.h - one request and its reply, as a handler sees them.
+ *
+ * The server calls a handler when the request is whole. The handler answers now or later, from the
+ * loop, in one of two ways: sh_http_reply, or sh_http_stream_start, _write ..., _end. With the
+ * reply, or the end of the stream, the exchange goes back to the server and must not be touched any
+ * more. A handler that answers later calls sh_http_watch_client: when the client leaves first, it
+ * is told, and the exchange is gone too.
+ *
+ * What a request holds is borrowed until the exchange goes back. Memory for the answer may come
+ * from sh_http_arena, which lives as long.
+ *
+ * Threads: the loop's. */
+#ifndef SH_HTTP_EXCHANGE_H
+#define SH_HTTP_EXCHANGE_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "http/head.h"
+
+typedef struct sh_http_exchange sh_http_exchange;
+typedef struct sh_http_route sh_http_route;
+
+sh_http_method sh_http_method_of(const sh_http_exchange *x);
+const sh_http_route *sh_http_route_of(const sh_http_exchange *x);
+
+sh_str sh_http_path(const sh_http_exchange *x); /* without query and closing slash */
+
+/* All empty when absent. The parameter is what {name} in the route's path stood for, decoded. */
+sh_str sh_http_header_of(const sh_http_exchange *x, const char *lower_name);
+sh_str sh_http_param(sh_http_exchange *x);
+sh_str sh_http_query(sh_http_exchange *x, const char *name); /* decoded */
+sh_str sh_http_body(sh_http_exchange *x); /* in one piece; a zero byte stands behind it */
+
+const char *sh_http_id(const sh_http_exchange *x); /* in the log and in X-Request-Id */
+sh_str sh_http_peer(const sh_http_exchange *x);    /* the client's address */
+int64_t sh_http_start_ns(const sh_http_exchange *x);
+sh_arena *sh_http_arena(sh_http_exchange *x);
+
+/* A header of the reply; call it before the reply starts. Value: one line, visible ASCII. */
+void sh_http_add_header(sh_http_exchange *x, const char *name, const char *value);
+
+void sh_http_reply(sh_http_exchange *x, int status, const char *content_type, sh_str body);
+
+/* A reply whose body the server's error_body writes. */
+void sh_http_reply_error(sh_http_exchange *x, int status, const char *message);
+
+void sh_http_stream_start(sh_http_exchange *x, int status, const char *content_type);
+void sh_http_stream_write(sh_http_exchange *x, sh_str data);
+void sh_http_stream_end(sh_http_exchange *x);
+
+/* True while so much is unsent that the writer should hold back; `drained` tells when to go on. */
+bool sh_http_stream_blocked(const sh_http_exchange *x);
+
+/* Breaks the connection off; the exchange is gone, without a call of `gone`. */
+void sh_http_abort(sh_http_exchange *x);
+
+/* gone: the client left or the server closed it. drained: see above; may be NULL. */
+typedef void (*sh_http_client_fn)(void *arg);
+void sh_http_watch_client(sh_http_exchange *x, sh_http_client_fn gone, sh_http_client_fn drained,
+                          void *arg);
+
+#endif

@@ -1,0 +1,11 @@
+/* loop_event.h - what is under the loop, for this layer alone. */
+#ifndef SH_HTTP_LOOP_EVENT_H
+#define SH_HTTP_LOOP_EVENT_H
+
+#include "http/loop.h"
+
+#include <event2/event.h>
+
+struct event_base *sh_loop_base(const sh_loop *loop);
+
+#endif

@@ -1,0 +1,21 @@
+/* router.h - which route a request takes, or why none.
+ *
+ * Threads: pure functions. */
+#ifndef SH_HTTP_ROUTER_H
+#define SH_HTTP_ROUTER_H
+
+#include "http/server.h"
+
+typedef struct {
+    const sh_http_route *route; /* NULL when there is none */
+    bool path_known;            /* the path exists, perhaps for other methods */
+    sh_str param;               /* what {name} stands for, not decoded */
+} sh_http_match;
+
+sh_http_match sh_http_route_find(const sh_http_route *routes, size_t count, sh_http_method method,
+                                 sh_str path);
+
+/* "GET, HEAD, OPTIONS": the methods of a path, for the header Allow. */
+void sh_http_route_methods(const sh_http_route *routes, size_t count, sh_str path, sh_buf *out);
+
+#endif

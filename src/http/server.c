@@ -1,0 +1,319 @@
+#include "http/server.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "http/conn.h"
+#include "http/loop_event.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <event2/bufferevent_ssl.h>
+#include <event2/listener.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <openssl/rand.h>
+#include <openssl/ssl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LISTENERS_MAX = 8, BACKLOG = 1024, CHECK_MS = 250, PAUSE_MS = 100 };
+
+struct sh_http_server {
+    sh_loop *loop;
+    sh_http_server_opts opts;
+    struct evconnlistener *listeners[LISTENERS_MAX];
+    int listener_count;
+    int port;
+    sh_http_conn *conns;
+    sh_http_conn *graves;
+    int conn_count;
+    sh_trigger *check;  /* looks for connections whose time is over */
+    sh_trigger *bury;   /* frees what was closed */
+    sh_trigger *resume; /* listens again when the system was out of descriptors */
+    bool paused;        /* listeners are off: no room for another connection */
+    bool draining;
+    uint64_t id_base; /* random, so that ids differ between runs */
+    uint64_t id_count;
+};
+
+const sh_http_server_opts *sh_http_server_opts_of(const sh_http_server *server)
+{
+    return &server->opts;
+}
+
+bool sh_http_server_draining(const sh_http_server *server)
+{
+    return server->draining;
+}
+
+int sh_http_server_port(const sh_http_server *server)
+{
+    return server->port;
+}
+
+int sh_http_server_connections(const sh_http_server *server)
+{
+    return server->conn_count;
+}
+
+void sh_http_server_set_keys(sh_http_server *server, const sh_http_keys *keys)
+{
+    server->opts.keys = keys;
+}
+
+void sh_http_server_new_id(sh_http_server *server, char out[SH_HTTP_ID_MAX + 1])
+{
+    /* An odd factor makes the counter walk all values, so ids of one run do not repeat. */
+    uint64_t mixed = server->id_base + server->id_count++ * UINT64_C(0x9E3779B97F4A7C15);
+    snprintf(out, SH_HTTP_ID_MAX + 1, "req_%016llx", (unsigned long long)mixed);
+}
+
+static void listeners_set(sh_http_server *server, bool on)
+{
+    for (int i = 0; i < server->listener_count; i++) {
+        if (on)
+            evconnlistener_enable(server->listeners[i]);
+        else
+            evconnlistener_disable(server->listeners[i]);
+    }
+    server->paused = !on;
+}
+
+static void list_remove(sh_http_conn **head, sh_http_conn *conn)
+{
+    if (conn->prev != NULL)
+        conn->prev->next = conn->next;
+    else
+        *head = conn->next;
+    if (conn->next != NULL) conn->next->prev = conn->prev;
+    conn->prev = conn->next = NULL;
+}
+
+static void list_add(sh_http_conn **head, sh_http_conn *conn)
+{
+    conn->prev = NULL;
+    conn->next = *head;
+    if (*head != NULL) (*head)->prev = conn;
+    *head = conn;
+}
+
+void sh_http_server_bury(sh_http_server *server, sh_http_conn *conn)
+{
+    list_remove(&server->conns, conn);
+    list_add(&server->graves, conn);
+    server->conn_count--;
+    sh_trigger_start(server->bury, 0);
+}
+
+static void graves_clear(void *arg)
+{
+    sh_http_server *server = arg;
+    while (server->graves != NULL) {
+        sh_http_conn *conn = server->graves;
+        list_remove(&server->graves, conn);
+        sh_http_conn_free(conn);
+    }
+    if (server->paused && !server->draining && server->conn_count < server->opts.connections_max)
+        listeners_set(server, true);
+}
+
+static void times_check(void *arg)
+{
+    sh_http_server *server = arg;
+    for (sh_http_conn *conn = server->conns, *next; conn != NULL; conn = next) {
+        next = conn->next;
+        sh_http_conn_check_time(conn);
+    }
+    sh_trigger_start(server->check, CHECK_MS);
+}
+
+/* Makes room by closing a connection without a whole request: one that idles, or else one whose
+ * head comes slowly, and of these the one that would be closed first anyway. */
+static bool room_make(sh_http_server *server)
+{
+    sh_http_conn *best = NULL;
+    for (sh_http_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        if (conn->state != CONN_HEAD && conn->state != CONN_LINGER) continue;
+        bool idle = conn->x.start_ns == 0, best_idle = best != NULL && best->x.start_ns == 0;
+        if (best == NULL || (idle && !best_idle) ||
+            (idle == best_idle && conn->deadline < best->deadline))
+            best = conn;
+    }
+    if (best == NULL) return false;
+    sh_http_conn_close(best);
+    return true;
+}
+
+static struct bufferevent *bufferevent_for(sh_http_server *server, evutil_socket_t fd)
+{
+    struct event_base *base = sh_loop_base(server->loop);
+    if (server->opts.tls == NULL) return bufferevent_socket_new(base, fd, BEV_OPT_CLOSE_ON_FREE);
+    SSL *ssl = sh_http_tls_session(server->opts.tls);
+    if (ssl == NULL) return NULL;
+    struct bufferevent *bev = bufferevent_openssl_socket_new(
+        base, fd, ssl, BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE);
+    if (bev == NULL) SSL_free(ssl);
+    if (bev != NULL) bufferevent_openssl_set_allow_dirty_shutdown(bev, 1);
+    return bev;
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *addr,
+                      int addr_len, void *arg)
+{
+    (void)listener;
+    sh_http_server *server = arg;
+    char peer[SH_HTTP_PEER_MAX] = "";
+    int on = 1;
+    if (server->conn_count >= server->opts.connections_max && !room_make(server)) {
+        SH_LOGW("http: %d connections are open, no more are taken", server->conn_count);
+        listeners_set(server, false);
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    getnameinfo(addr, (socklen_t)addr_len, peer, sizeof(peer), NULL, 0, NI_NUMERICHOST);
+    struct bufferevent *bev = bufferevent_for(server, fd);
+    if (bev == NULL) {
+        close(fd);
+        return;
+    }
+    list_add(&server->conns, sh_http_conn_create(server, bev, peer));
+    server->conn_count++;
+}
+
+/* Most likely no descriptor is free: accepting would fail again at once, so wait a little. */
+static void on_accept_error(struct evconnlistener *listener, void *arg)
+{
+    (void)listener;
+    sh_http_server *server = arg;
+    SH_LOGW("http: accept: %s", strerror(errno));
+    listeners_set(server, false);
+    room_make(server);
+    sh_trigger_start(server->resume, PAUSE_MS);
+}
+
+static void on_resume(void *arg)
+{
+    sh_http_server *server = arg;
+    if (!server->draining) listeners_set(server, true);
+}
+
+static int port_of(int fd)
+{
+    struct sockaddr_storage addr;
+    socklen_t len = sizeof(addr);
+    if (getsockname(fd, (struct sockaddr *)&addr, &len) != 0) return 0;
+    return ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
+                                            : ((struct sockaddr_in *)&addr)->sin_port);
+}
+
+static void port_set(struct sockaddr *addr, int port)
+{
+    if (addr->sa_family == AF_INET6)
+        ((struct sockaddr_in6 *)addr)->sin6_port = htons((uint16_t)port);
+    else
+        ((struct sockaddr_in *)addr)->sin_port = htons((uint16_t)port);
+}
+
+static bool listen_on(sh_http_server *server, const struct addrinfo *info)
+{
+    unsigned flags = LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE;
+    if (info->ai_family == AF_INET6) flags |= LEV_OPT_BIND_IPV6ONLY;
+    port_set(info->ai_addr, server->port);
+    struct evconnlistener *listener = evconnlistener_new_bind(sh_loop_base(server->loop), on_accept,
+                                                              server, flags, BACKLOG, info->ai_addr,
+                                                              (int)info->ai_addrlen);
+    if (listener == NULL) return false;
+    evconnlistener_set_error_cb(listener, on_accept_error);
+    server->listeners[server->listener_count++] = listener;
+    server->port = port_of(evconnlistener_get_fd(listener));
+    return true;
+}
+
+/* A name may stand for several addresses, such as localhost for 127.0.0.1 and ::1. One of them that
+ * this machine lacks is passed over as long as another works. */
+static sh_status listen_all(sh_http_server *server, sh_err *err)
+{
+    const sh_http_server_opts *opts = &server->opts;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *infos = NULL;
+    int failed = getaddrinfo(opts->host, NULL, &hints, &infos);
+    if (failed != 0)
+        return sh_err_set(err, SH_ERR_INPUT, "listen on '%s': %s", opts->host,
+                          gai_strerror(failed));
+    int error = 0;
+    for (struct addrinfo *info = infos; info != NULL; info = info->ai_next) {
+        if (server->listener_count == LISTENERS_MAX || listen_on(server, info)) continue;
+        error = errno;
+        if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT) break;
+    }
+    freeaddrinfo(infos);
+    bool taken = error != 0 && error != EADDRNOTAVAIL && error != EAFNOSUPPORT;
+    if (server->listener_count > 0 && !taken) return SH_OK;
+    errno = error;
+    return sh_err_sys(err, "listen on %s port %d", opts->host, opts->port);
+}
+
+sh_status sh_http_server_open(sh_loop *loop, const sh_http_server_opts *opts, sh_http_server **out,
+                              sh_err *err)
+{
+    sh_http_server *server = sh_alloc(sizeof(*server));
+    server->loop = loop;
+    server->opts = *opts;
+    server->port = opts->port;
+    server->check = sh_trigger_timer(loop, times_check, server);
+    server->bury = sh_trigger_timer(loop, graves_clear, server);
+    server->resume = sh_trigger_timer(loop, on_resume, server);
+    if (RAND_bytes((unsigned char *)&server->id_base, sizeof(server->id_base)) != 1)
+        sh_err_set(err, SH_ERR_SYSTEM, "no random numbers");
+    else if (listen_all(server, err) == SH_OK) {
+        sh_trigger_start(server->check, CHECK_MS);
+        *out = server;
+        return SH_OK;
+    }
+    sh_http_server_close(server);
+    return err->status;
+}
+
+void sh_http_server_drain(sh_http_server *server)
+{
+    server->draining = true;
+    listeners_set(server, false);
+    for (sh_http_conn *conn = server->conns, *next; conn != NULL; conn = next) {
+        next = conn->next;
+        if (conn->state == CONN_HEAD && conn->x.start_ns == 0 &&
+            evbuffer_get_length(bufferevent_get_output(conn->bev)) == 0)
+            sh_http_conn_close(conn);
+        else
+            conn->x.head.keep_alive = false;
+    }
+}
+
+void sh_http_server_close(sh_http_server *server)
+{
+    if (server == NULL) return;
+    while (server->conns != NULL) sh_http_conn_close(server->conns);
+    graves_clear(server);
+    for (int i = 0; i < server->listener_count; i++) evconnlistener_free(server->listeners[i]);
+    sh_trigger_free(server->check);
+    sh_trigger_free(server->bury);
+    sh_trigger_free(server->resume);
+    free(server);
+}
+
+static bool addr_is_loopback(const struct sockaddr *addr)
+{
+    if (addr->sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)addr)->sin6_addr);
+    return ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == 127;
+}
+
+bool sh_http_is_loopback(const char *host)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *infos = NULL;
+    if (getaddrinfo(host, NULL, &hints, &infos) != 0) return false;
+    bool loopback = infos != NULL;
+    for (struct addrinfo *info = infos; info != NULL; info = info->ai_next)
+        loopback = loopback && addr_is_loopback(info->ai_addr);
+    freeaddrinfo(infos);
+    return loopback;
+}

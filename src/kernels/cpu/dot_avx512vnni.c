@@ -1,0 +1,28 @@
+/* One VNNI instruction multiplies 64 codes and adds them up in fours. It is written out, since
+ * compilers turn its broadcast operand into a load of its own, which fills the reorder buffer. */
+#include <stdint.h>
+
+typedef int32_t four __attribute__((may_alias));
+
+#define DOT(acc, w, x)                                                                             \
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*(const four *)(x)))
+
+#include "kernels/cpu/dot_avx512.h"
+#include "kernels/cpu/dot_x86.h"
+
+/* Twelve chains hide the latency of one instruction. */
+static int64_t spin(int64_t loops)
+{
+    __m512i acc[12], w = _mm512_set1_epi8(1);
+    UNROLL (i, 12) acc[i] = _mm512_setzero_si512();
+    for (int64_t l = 0; l < loops; l++)
+        UNROLL (i, 12) __asm__ volatile("vpdpbusd %1, %1, %0" : "+v"(acc[i]) : "v"(w));
+    return loops * 12 * 64 * 2;
+}
+
+const sh_matrix_kernels sh_matrix_avx512vnni = {
+    .quantize = sh_quantize_avx512,
+    .dot_codes = dot_codes,
+    .dot_f32 = sh_dot_f32_avx512,
+    .spin = spin,
+};

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Commands that look at, make and run models, as a shell sees them.
+. "$(dirname "$0")/../tap.sh"
+shoal=$SHOAL_BUILD/shoal demo=$root/models/demo data=$root/tests/data/models
+cd "$(mktemp -d)" || exit 1
+want="Tensor parallelism splits every layer across the machines. Each rank holds a share of the attention heads and of the feed-forward neurons, computes its partial result, and an all-reduce adds the partial results together after each block."
+ask() { "$shoal" generate --model "$demo" --chat "What is tensor parallelism?" "$@"; }
+
+check "generate gives the golden answer" '[ "$(ask)" = "$want" ]'
+check "two ranks give the same" '[ "$(ask --ranks 2)" = "$want" ]'
+check "two stages give the same" '[ "$(ask --ranks 2 --parallel pipeline)" = "$want" ]'
+check "--json has ids, reason and usage" 'ask --json >j && grep -q "\"finish_reason\":.*\"stop\"" j && grep -q "\"completion_tokens\":.*43" j && grep -q "\"ids\":.*1549, 823" j'
+check "max-tokens cuts" '[ "$(ask --max-tokens 4)" = "Tensor parallelism splits every" ]'
+check "ids go in as they are" '[ "$("$shoal" generate --model "$demo" --ids 4086,285,198,384,298,1456,823,30,4087,198,4086,286,198)" = "$want" ]'
+check "the same seed gives the same answer" '[ "$(ask --temperature 2 --seed 5)" = "$(ask --temperature 2 --seed 5)" ]'
+check "another seed gives another" '[ "$(ask --temperature 2 --seed 5)" != "$(ask --temperature 2 --seed 6)" ]'
+check "two prompts at once exit 2" 'exits 2 ask --prompt x && grep -q "one of --prompt, --chat, --ids" err'
+check "ids out of range are named" 'exits 1 "$shoal" generate --model "$demo" --ids 1,4096 && grep -q "4096. is not a token id from 0 to 4095" err'
+check "a model without tokenizer still takes ids" '"$shoal" generate --model "$data/llama-4bit" --ids 5,6 --max-tokens 3 | grep -qE "^[0-9]+,[0-9]+,[0-9]+$"'
+check "and says so when it is asked for text" 'exits 1 "$shoal" generate --model "$data/llama-4bit" --prompt hello && grep -q "no tokenizer.json" err'
+check "a folder that is not there is named" 'exits 1 "$shoal" generate --model nowhere --ids 1 && grep -q nowhere err'
+
+check "logits are a safetensors file" '"$shoal" logits --model "$demo" --ids 4086,285,198 --out l.safetensors && head -c 120 l.safetensors | grep -aq "\"logits\":{\"dtype\":\"F32\",\"shape\":\[3,4096\]"'
+check "logits need ids" 'exits 2 "$shoal" logits --model "$demo"'
+check "info tells what a model is" '"$shoal" info --model "$demo" | grep -q "^family *qwen3" && "$shoal" info --model "$demo" --json | grep -q "\"kv_bytes_per_token\":.*8192"'
+check "info of what is no model is one line" 'exits 1 "$shoal" info --model "$root/src" && [ "$(wc -l <err)" = 1 ]'
+
+check "synth makes a model of a given config" '"$shoal" synth --shape "$data/llama-4bit/config.json" --out made && "$shoal" generate --model made --ids 1,2,3 --max-tokens 4 | grep -qE "^[0-9]+,"'
+check "an unknown shape lists the known ones" 'exits 1 "$shoal" synth --shape gpt-9 --out x && grep -q "qwen3-0.6b, llama-3.2-1b" err'
+check "bits that do not exist are refused" 'exits 1 "$shoal" synth --shape qwen3-0.6b --bits 7 --out x && grep -q "2, 3, 4, 5, 6, 8 or 16" err'
+
+check "chat answers, undoes and saves" 'printf "What is 3 + 4?\n/undo\nWhat is 2 + 2?\n/save c.json\n" | "$shoal" chat --model "$demo" >o && grep -q "3 + 4 = 7" o && grep -q "2 + 2 = 4" o && ! grep -q "3 + 4" c.json'
+check "chat says what it does not know" 'echo /foo | "$shoal" chat --model "$demo" | grep -q "/foo is not known"'
+interrupt_answer() {
+    mkfifo in; "$shoal" chat --model "$demo" --max-tokens 2000 <in >o 2>e & local pid=$!
+    exec 3>in; echo "What is tensor parallelism?" >&3
+    for _ in $(seq 600); do grep -q splits o && break; sleep 0.05; done
+    kill -INT $pid; echo "What is 2 + 2?" >&3; exec 3>&-
+    wait $pid && grep -q "2 + 2 = 4" o
+}
+check "Ctrl-C ends an answer and not the chat" interrupt_answer
+done_testing

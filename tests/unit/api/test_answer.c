@@ -1,0 +1,424 @@
+/* Events as an engine would send them, with the tokens of the demo model; what clients would get is
+ * parsed by cJSON and put together again. */
+#include "api/answer.h"
+#include "api/openai.h"
+
+#include "test.h"
+
+#include <math.h>
+
+static sh_served *served;
+static sh_request request;
+static sh_tokens *prompts;
+static sh_answer *answer;
+static sh_buf streamed; /* all events of the stream */
+static bool stream_on;
+
+static void start(const sh_dialect *dialect, const char *body)
+{
+    sh_api_error error = {0};
+    sh_err err;
+    size_t count;
+    sh_answer_free(answer);
+    answer = NULL;
+    sh_request_reset(&request);
+    sh_buf_clear(&streamed);
+    request.json = cJSON_Parse(body);
+    assert_non_null(request.json);
+    if (!dialect->read(&request, &error)) fail_msg("%s", error.message);
+    if (!sh_served_prepare(served, &request, &prompts, &count, &error))
+        fail_msg("%s", error.message);
+    CHECK_OK(sh_answer_create(&request, served, prompts, count, &answer, &err), err);
+    snprintf(answer->id, sizeof(answer->id), "chatcmpl-1");
+    stream_on = request.stream;
+}
+
+static void tell(const sh_dialect *dialect, sh_choice *choice)
+{
+    if (!stream_on || choice->over || (!sh_choice_has_news(choice) && !choice->done)) return;
+    dialect->part(answer, choice, &streamed);
+    sh_choice_told(choice);
+}
+
+/* One token; true when the choice wants to be cancelled. */
+static bool token(const sh_dialect *dialect, int choice, int32_t id)
+{
+    sh_event event = {.kind = SH_EVENT_TOKEN, .token = id, .logprob = -0.5f, .top_count = 1};
+    event.top[0] = (sh_token_logprob){id, -0.5f};
+    bool cancel = sh_answer_event(answer, &answer->choices[choice], &event);
+    tell(dialect, &answer->choices[choice]);
+    return cancel;
+}
+
+/* All tokens of a text; the number of them, or minus that when the last asked to cancel. */
+static int say(const sh_dialect *dialect, int choice, const char *text)
+{
+    sh_ids ids = {0};
+    sh_err err;
+    sh_encode_opts opts = {.parse_special = true};
+    CHECK_OK(sh_tokenizer_encode(sh_served_tokenizer(served), sh_str_of(text), opts, &ids, &err),
+             err);
+    int count = 0;
+    bool cancel = false;
+    for (size_t i = 0; i < ids.len && !cancel; i++, count++)
+        cancel = token(dialect, choice, ids.ptr[i]);
+    sh_ids_reset(&ids);
+    return cancel ? -count : count;
+}
+
+static void done(const sh_dialect *dialect, int choice, sh_finish finish)
+{
+    sh_event event = {.kind = SH_EVENT_DONE,
+                      .finish = finish,
+                      .cached_tokens = 3,
+                      .queue_s = 0.1,
+                      .prefill_s = 0.2,
+                      .decode_s = 0.4};
+    sh_answer_event(answer, &answer->choices[choice], &event);
+    tell(dialect, &answer->choices[choice]);
+}
+
+static cJSON *whole(const sh_dialect *dialect)
+{
+    sh_buf text = {0};
+    dialect->whole(answer, &text);
+    cJSON *json = cJSON_Parse(text.ptr);
+    assert_non_null(json);
+    sh_buf_reset(&text);
+    return json;
+}
+
+/* "choices.0.message.content" */
+static const cJSON *at(const cJSON *json, const char *path)
+{
+    sh_str rest = sh_str_of(path), part;
+    while (json != NULL && sh_str_cut(&rest, '.', &part)) {
+        char key[64];
+        snprintf(key, sizeof(key), "%.*s", (int)part.len, part.ptr);
+        int64_t index;
+        json = cJSON_IsArray(json) && sh_str_to_int(part, &index)
+                   ? cJSON_GetArrayItem(json, (int)index)
+                   : cJSON_GetObjectItemCaseSensitive(json, key);
+    }
+    return json;
+}
+
+static const char *text_at(const cJSON *json, const char *path)
+{
+    return cJSON_GetStringValue(at(json, path));
+}
+
+/* What a client makes of the stream: a field of all deltas of a choice, joined. */
+static void joined(const char *path, int choice, sh_buf *out)
+{
+    sh_str rest = sh_buf_str(&streamed), line;
+    sh_buf_clear(out);
+    sh_buf_add_text(out, "");
+    while (sh_str_cut(&rest, '\n', &line)) {
+        if (line.len == 0 || sh_str_is(line, "data: [DONE]")) continue;
+        assert_true(sh_str_starts(line, SH_STR("data: ")));
+        char *copy = sh_str_dup(sh_str_sub(line, 6, line.len));
+        cJSON *json = cJSON_Parse(copy);
+        assert_non_null(json);
+        const cJSON *first = at(json, "choices.0");
+        if (first != NULL && at(first, "index")->valueint == choice && text_at(first, path) != NULL)
+            sh_buf_add_text(out, text_at(first, path));
+        cJSON_Delete(json);
+        free(copy);
+    }
+}
+
+static void check_joined(const char *path, int choice, const char *expected)
+{
+    sh_buf text = {0};
+    joined(path, choice, &text);
+    assert_string_equal(text.ptr == NULL ? "" : text.ptr, expected);
+    sh_buf_reset(&text);
+}
+
+#define CHAT(fields) "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]" fields "}"
+#define STREAM ",\"stream\":true"
+#define TOOLS                                                                                      \
+    ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"parameters\":{"   \
+    "\"type\":\"object\"}}}]"
+#define CALL                                                                                       \
+    "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>"
+
+TEST(gives_a_whole_answer)
+{
+    UNUSED_STATE;
+    start(&sh_openai_chat, CHAT(",\"conversation_id\":\"c1\""));
+    int count = say(&sh_openai_chat, 0, "Hello, w\xc3\xb6rld \xf0\x9f\x90\x9f!");
+    done(&sh_openai_chat, 0, SH_FINISH_STOP);
+    cJSON *json = whole(&sh_openai_chat);
+    assert_string_equal(text_at(json, "choices.0.message.content"),
+                        "Hello, w\xc3\xb6rld \xf0\x9f\x90\x9f!");
+    assert_string_equal(text_at(json, "choices.0.finish_reason"), "stop");
+    assert_string_equal(text_at(json, "object"), "chat.completion");
+    assert_string_equal(text_at(json, "model"), "demo");
+    assert_string_equal(text_at(json, "conversation_id"), "c1");
+    assert_int_equal(at(json, "usage.completion_tokens")->valueint, count);
+    assert_int_equal(at(json, "usage.prompt_tokens")->valueint, (int)prompts[0].count);
+    assert_int_equal(at(json, "usage.prompt_tokens_details.cached_tokens")->valueint, 3);
+    assert_true(cJSON_IsTrue(at(json, "performance.cache_hit")));
+    assert_non_null(at(json, "timing.tokens_per_sec"));
+    cJSON_Delete(json);
+}
+
+TEST(streams_the_same_text_in_pieces)
+{
+    UNUSED_STATE;
+    start(&sh_openai_chat, CHAT(STREAM ",\"stream_options\":{\"include_usage\":true}"));
+    say(&sh_openai_chat, 0, "Hello, w\xc3\xb6rld \xf0\x9f\x90\x9f!");
+    done(&sh_openai_chat, 0, SH_FINISH_LENGTH);
+    sh_openai_chat.end(answer, &streamed);
+    check_joined("delta.content", 0, "Hello, w\xc3\xb6rld \xf0\x9f\x90\x9f!");
+    check_joined("delta.role", 0, "assistant");
+    check_joined("finish_reason", 0, "length");
+    assert_true(sh_str_ends(sh_buf_str(&streamed), SH_STR("data: [DONE]\n\n")));
+    assert_non_null(strstr(streamed.ptr, "\"choices\":[],\"usage\":{\"prompt_tokens\""));
+}
+
+TEST(gathers_what_a_slow_client_has_not_read)
+{
+    UNUSED_STATE;
+    start(&sh_openai_chat, CHAT(STREAM));
+    say(&sh_openai_chat, 0, "One");
+    stream_on = false; /* blocked */
+    say(&sh_openai_chat, 0, " two three four five");
+    stream_on = true;
+    say(&sh_openai_chat, 0, " six");
+    done(&sh_openai_chat, 0, SH_FINISH_STOP);
+    check_joined("delta.content", 0, "One two three four five six");
+    check_joined("finish_reason", 0, "stop");
+}
+
+TEST(ends_before_a_stop_string_wherever_tokens_are_cut)
+{
+    UNUSED_STATE;
+    for (int streaming = 0; streaming < 2; streaming++) {
+        start(&sh_openai_chat, streaming ? CHAT(STREAM ",\"stop\":[\"the end\",\"END\"]")
+                                         : CHAT(",\"stop\":[\"the end\",\"END\"]"));
+        assert_true(say(&sh_openai_chat, 0, "This is the ending of it") < 0);
+        assert_false(token(&sh_openai_chat, 0, 100)); /* on its way when it was cancelled */
+        done(&sh_openai_chat, 0, SH_FINISH_CANCEL);
+        if (streaming) {
+            check_joined("delta.content", 0, "This is ");
+            check_joined("finish_reason", 0, "stop");
+        } else {
+            cJSON *json = whole(&sh_openai_chat);
+            assert_string_equal(text_at(json, "choices.0.message.content"), "This is ");
+            cJSON_Delete(json);
+        }
+    }
+}
+
+TEST(gives_back_a_stop_string_that_was_none)
+{
+    UNUSED_STATE;
+    start(&sh_openai_chat, CHAT(STREAM ",\"stop\":\"the end of all\""));
+    assert_true(say(&sh_openai_chat, 0, "at the end of a") > 0);
+    done(&sh_openai_chat, 0, SH_FINISH_STOP);
+    check_joined("delta.content", 0, "at the end of a");
+}
+
+TEST(reports_tool_calls_whole_and_streamed)
+{
+    UNUSED_STATE;
+    start(&sh_openai_chat, CHAT(TOOLS));
+    say(&sh_openai_chat, 0, CALL);
+    done(&sh_openai_chat, 0, SH_FINISH_STOP);
+    cJSON *json = whole(&sh_openai_chat);
+    assert_string_equal(text_at(json, "choices.0.finish_reason"), "tool_calls");
+    assert_true(cJSON_IsNull(at(json, "choices.0.message.content")));
+    assert_string_equal(text_at(json, "choices.0.message.tool_calls.0.function.name"),
+                        "get_weather");
+    cJSON *args = cJSON_Parse(text_at(json, "choices.0.message.tool_calls.0.function.arguments"));
+    assert_string_equal(text_at(args, "city"), "Oslo");
+    cJSON_Delete(args);
+    cJSON_Delete(json);
+
+    start(&sh_openai_chat, CHAT(STREAM TOOLS));
+    say(&sh_openai_chat, 0, CALL);
+    done(&sh_openai_chat, 0, SH_FINISH_STOP);
+    check_joined("delta.tool_calls.0.function.name", 0, "get_weather");
+    check_joined("delta.tool_calls.0.type", 0, "function");
+    check_joined("finish_reason", 0, "tool_calls");
+    sh_buf text = {0};
+    joined("delta.tool_calls.0.function.arguments", 0, &text);
+    args = cJSON_Parse(text.ptr);
+    assert_string_equal(text_at(args, "city"), "Oslo");
+    cJSON_Delete(args);
+    sh_buf_reset(&text);
+}
+
+TEST(leaves_calls_alone_when_there_are_no_tools)
+{
+    UNUSED_STATE;
+    start(&sh_openai_chat, CHAT(""));
+    say(&sh_openai_chat, 0, CALL);
+    done(&sh_openai_chat, 0, SH_FINISH_STOP);
+    cJSON *json = whole(&sh_openai_chat);
+    assert_string_equal(text_at(json, "choices.0.finish_reason"), "stop");
+    assert_string_equal(text_at(json, "choices.0.message.content"), CALL);
+    cJSON_Delete(json);
+}
+
+TEST(stops_behind_the_first_call_when_asked)
+{
+    UNUSED_STATE;
+    start(&sh_openai_chat, CHAT(TOOLS ",\"parallel_tool_calls\":false"));
+    assert_true(say(&sh_openai_chat, 0, CALL "\n" CALL) < 0);
+    done(&sh_openai_chat, 0, SH_FINISH_CANCEL);
+    cJSON *json = whole(&sh_openai_chat);
+    assert_int_equal(cJSON_GetArraySize(at(json, "choices.0.message.tool_calls")), 1);
+    assert_string_equal(text_at(json, "choices.0.finish_reason"), "tool_calls");
+    cJSON_Delete(json);
+}
+
+TEST(gives_log_probabilities_with_their_text)
+{
+    UNUSED_STATE;
+    start(&sh_openai_chat, CHAT(",\"logprobs\":true,\"top_logprobs\":1,\"stop\":\" three\""));
+    say(&sh_openai_chat, 0, "one two three");
+    done(&sh_openai_chat, 0, SH_FINISH_CANCEL);
+    cJSON *json = whole(&sh_openai_chat);
+    const cJSON *list = at(json, "choices.0.logprobs.content");
+    sh_buf text = {0};
+    for (const cJSON *entry = list->child; entry != NULL; entry = entry->next) {
+        sh_buf_add_text(&text, text_at(entry, "token"));
+        assert_true(fabs(at(entry, "logprob")->valuedouble + 0.5) < 1e-6);
+        assert_int_equal(cJSON_GetArraySize(at(entry, "top_logprobs")), 1);
+        assert_int_equal(cJSON_GetArraySize(at(entry, "bytes")), strlen(text_at(entry, "token")));
+    }
+    assert_string_equal(text.ptr, "one two");
+    sh_buf_reset(&text);
+    cJSON_Delete(json);
+}
+
+TEST(numbers_several_answers_to_several_prompts)
+{
+    UNUSED_STATE;
+    start(&sh_openai_completion, "{\"prompt\":[\"one\",\"two\"],\"n\":2,\"echo\":true}");
+    static const char *const texts[] = {" a", " b", " c", " d"};
+    for (int i = 3; i >= 0; i--) {
+        say(&sh_openai_completion, i, texts[i]);
+        done(&sh_openai_completion, i, SH_FINISH_LENGTH);
+    }
+    assert_int_equal(answer->open, 0);
+    cJSON *json = whole(&sh_openai_completion);
+    assert_int_equal(cJSON_GetArraySize(at(json, "choices")), 4);
+    assert_string_equal(text_at(json, "choices.0.text"), "one a");
+    assert_string_equal(text_at(json, "choices.3.text"), "two d");
+    assert_int_equal(at(json, "usage.prompt_tokens")->valueint,
+                     (int)(prompts[0].count + prompts[1].count));
+    cJSON_Delete(json);
+}
+
+TEST(lists_log_probabilities_of_completions_side_by_side)
+{
+    UNUSED_STATE;
+    start(&sh_openai_completion, "{\"prompt\":\"one\",\"logprobs\":1}");
+    int count = say(&sh_openai_completion, 0, " two three");
+    done(&sh_openai_completion, 0, SH_FINISH_LENGTH);
+    cJSON *json = whole(&sh_openai_completion);
+    const cJSON *odds = at(json, "choices.0.logprobs");
+    static const char *const keys[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
+    for (size_t i = 0; i < SH_COUNT_OF(keys); i++)
+        assert_int_equal(cJSON_GetArraySize(at(odds, keys[i])), count);
+    assert_int_equal(at(odds, "text_offset.0")->valueint, 0);
+    assert_int_equal(at(odds, "text_offset.1")->valueint, (int)strlen(text_at(odds, "tokens.0")));
+    cJSON_Delete(json);
+}
+
+TEST(keeps_an_answer_whose_engine_dies_behind_its_end)
+{
+    UNUSED_STATE;
+    sh_event event = {.kind = SH_EVENT_ERROR};
+    sh_err_set(&event.error, SH_ERR_PEER, "the engine is gone");
+    start(&sh_openai_chat, CHAT(",\"stop\":\"stop\""));
+    assert_true(say(&sh_openai_chat, 0, "please stop") < 0);
+    sh_answer_event(answer, &answer->choices[0], &event);
+    assert_false(answer->choices[0].failed);
+    assert_true(answer->choices[0].done);
+
+    start(&sh_openai_chat, CHAT(""));
+    say(&sh_openai_chat, 0, "please");
+    sh_answer_event(answer, &answer->choices[0], &event);
+    assert_true(answer->choices[0].failed);
+    assert_int_equal(answer->choices[0].error.status, 503);
+}
+
+TEST(keeps_the_marks_of_the_end_out_of_the_text)
+{
+    UNUSED_STATE;
+    int count;
+    const int32_t *ends = sh_served_end_ids(served, &count);
+    assert_true(count >= 2);
+    start(&sh_openai_chat, CHAT(",\"ignore_eos\":true"));
+    say(&sh_openai_chat, 0, "one");
+    token(&sh_openai_chat, 0, ends[0]);
+    say(&sh_openai_chat, 0, " two");
+    done(&sh_openai_chat, 0, SH_FINISH_LENGTH);
+    cJSON *json = whole(&sh_openai_chat);
+    assert_string_equal(text_at(json, "choices.0.message.content"), "one two");
+    cJSON_Delete(json);
+}
+
+TEST(refuses_prompts_that_the_context_does_not_hold)
+{
+    UNUSED_STATE;
+    sh_api_error error;
+    size_t count;
+    sh_buf body = {0};
+    sh_buf_add_text(&body, "{\"prompt\":\"");
+    for (int i = 0; i < 3000; i++) sh_buf_add_text(&body, "word ");
+    sh_buf_add_text(&body, "\"}");
+    sh_request_reset(&request);
+    request.json = cJSON_Parse(body.ptr);
+    assert_true(sh_openai_completion.read(&request, &error));
+    assert_false(sh_served_prepare(served, &request, &prompts, &count, &error));
+    assert_string_equal(error.code, "context_length_exceeded");
+    assert_non_null(strstr(error.message, "2048"));
+    sh_buf_reset(&body);
+}
+
+static int open_model(void **state)
+{
+    UNUSED_STATE;
+    sh_err err;
+    sh_engine_info info = {.model_dir = "models/demo/", .vocab = 4096, .context = 2048};
+    CHECK_OK(sh_served_open(&info, NULL, &served, &err), err);
+    return 0;
+}
+
+static int close_model(void **state)
+{
+    UNUSED_STATE;
+    sh_answer_free(answer);
+    sh_request_reset(&request);
+    sh_buf_reset(&streamed);
+    sh_served_close(served);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gives_a_whole_answer),
+        cmocka_unit_test(streams_the_same_text_in_pieces),
+        cmocka_unit_test(gathers_what_a_slow_client_has_not_read),
+        cmocka_unit_test(ends_before_a_stop_string_wherever_tokens_are_cut),
+        cmocka_unit_test(gives_back_a_stop_string_that_was_none),
+        cmocka_unit_test(reports_tool_calls_whole_and_streamed),
+        cmocka_unit_test(leaves_calls_alone_when_there_are_no_tools),
+        cmocka_unit_test(stops_behind_the_first_call_when_asked),
+        cmocka_unit_test(gives_log_probabilities_with_their_text),
+        cmocka_unit_test(numbers_several_answers_to_several_prompts),
+        cmocka_unit_test(lists_log_probabilities_of_completions_side_by_side),
+        cmocka_unit_test(keeps_an_answer_whose_engine_dies_behind_its_end),
+        cmocka_unit_test(keeps_the_marks_of_the_end_out_of_the_text),
+        cmocka_unit_test(refuses_prompts_that_the_context_does_not_hold),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}

@@ -1,0 +1,220 @@
+#include "api/openai.h"
+
+#include "test.h"
+
+#include <math.h>
+
+static sh_request request;
+static sh_api_error error;
+
+static bool reads(const sh_dialect *dialect, const char *text)
+{
+    sh_request_reset(&request);
+    error = (sh_api_error){0};
+    request.json = cJSON_Parse(text);
+    assert_non_null(request.json);
+    return dialect->read(&request, &error);
+}
+
+#define CHAT(fields) "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]" fields "}"
+#define TOOLS                                                                                      \
+    ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a\"}},"                           \
+    "{\"type\":\"function\",\"function\":{\"name\":\"b\",\"parameters\":{}}}]"
+
+#define CHECK_REFUSES(dialect, text, field)                                                        \
+    do {                                                                                           \
+        assert_false(reads(dialect, text));                                                        \
+        assert_int_equal(error.status, 400);                                                       \
+        assert_string_equal(error.param, field);                                                   \
+    } while (0)
+
+static const char *content_of(int index)
+{
+    const cJSON *message = cJSON_GetArrayItem(request.messages, index);
+    return cJSON_GetStringValue(cJSON_GetObjectItem(message, "content"));
+}
+
+TEST(leaves_the_models_own_settings_unless_told)
+{
+    UNUSED_STATE;
+    assert_true(reads(&sh_openai_chat, CHAT("")));
+    assert_true(request.chat && isnan(request.temperature) && isnan(request.top_p));
+    assert_int_equal(request.top_k, -1);
+    assert_int_equal(request.seed, -1);
+    assert_int_equal(request.n, 1);
+    assert_int_equal(request.max_tokens, 0);
+    assert_true(request.parallel_calls && !request.stream && !request.logprobs);
+    assert_true(reads(&sh_openai_chat, CHAT(",\"temperature\":0,\"top_k\":-1,\"max_tokens\":5,"
+                                            "\"max_completion_tokens\":7,\"seed\":3")));
+    assert_true(request.temperature == 0);
+    assert_int_equal(request.top_k, 0);
+    assert_int_equal(request.max_tokens, 7);
+    assert_int_equal(request.seed, 3);
+}
+
+TEST(reads_stops_biases_and_ids)
+{
+    UNUSED_STATE;
+    assert_true(reads(&sh_openai_chat, CHAT(",\"stop\":\"END\"")));
+    assert_int_equal(request.stop_count, 1);
+    assert_true(sh_str_is(request.stops[0], "END"));
+    assert_true(reads(&sh_openai_chat, CHAT(",\"stop\":[\"a\",\"b\"],\"stop_token_ids\":[7,8],"
+                                            "\"logit_bias\":{\"50\":-100,\"51\":2.5}")));
+    assert_int_equal(request.stop_count, 2);
+    assert_int_equal(request.stop_id_count, 2);
+    assert_int_equal(request.stop_ids[1], 8);
+    assert_int_equal(request.bias_count, 2);
+    assert_int_equal(request.bias_ids[1], 51);
+    assert_true(request.bias[1] == 2.5f);
+    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"stop\":[\"\"]"), "stop");
+    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"stop\":[1]"), "stop");
+    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"logit_bias\":{\"x\":1}"), "logit_bias");
+    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"logit_bias\":{\"1\":101}"), "logit_bias");
+    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"stop_token_ids\":[-1]"), "stop_token_ids");
+}
+
+TEST(joins_text_parts_and_refuses_others)
+{
+    UNUSED_STATE;
+    assert_true(reads(&sh_openai_chat,
+                      "{\"messages\":[{\"role\":\"developer\",\"content\":\"be brief\"},"
+                      "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+                      "{\"type\":\"text\",\"text\":\"b\"}]}]}"));
+    assert_string_equal(content_of(1), "ab");
+    const cJSON *first = cJSON_GetArrayItem(request.messages, 0);
+    assert_string_equal(cJSON_GetObjectItem(first, "role")->valuestring, "system");
+    CHECK_REFUSES(&sh_openai_chat,
+                  "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\","
+                  "\"image_url\":{}}]}]}",
+                  "messages[0].content[0]");
+}
+
+TEST(makes_objects_of_earlier_arguments)
+{
+    UNUSED_STATE;
+    assert_true(reads(&sh_openai_chat,
+                      "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{"
+                      "\"id\":\"x\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+                      "\"arguments\":\"{\\\"a\\\":1}\"}},{\"function\":{\"name\":\"g\","
+                      "\"arguments\":\"not json\"}}]},"
+                      "{\"role\":\"tool\",\"tool_call_id\":\"x\",\"content\":\"2\"}]}"));
+    const cJSON *calls = cJSON_GetObjectItem(request.messages->child, "tool_calls");
+    const cJSON *first = cJSON_GetObjectItem(cJSON_GetArrayItem(calls, 0), "function");
+    const cJSON *second = cJSON_GetObjectItem(cJSON_GetArrayItem(calls, 1), "function");
+    assert_int_equal(cJSON_GetObjectItem(cJSON_GetObjectItem(first, "arguments"), "a")->valueint,
+                     1);
+    assert_string_equal(cJSON_GetObjectItem(second, "arguments")->valuestring, "not json");
+}
+
+TEST(names_the_message_that_is_wrong)
+{
+    UNUSED_STATE;
+    CHECK_REFUSES(&sh_openai_chat, "{\"messages\":[]}", "messages");
+    CHECK_REFUSES(&sh_openai_chat, "{\"messages\":[1]}", "messages[0]");
+    CHECK_REFUSES(&sh_openai_chat, "{\"messages\":[{\"role\":\"king\",\"content\":\"\"}]}",
+                  "messages[0].role");
+    CHECK_REFUSES(&sh_openai_chat, "{\"messages\":[{\"role\":\"user\"}]}", "messages[0].content");
+    CHECK_REFUSES(&sh_openai_chat, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}",
+                  "messages[0].content");
+    CHECK_REFUSES(&sh_openai_chat, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}",
+                  "messages[0].tool_calls[0].function");
+}
+
+TEST(applies_the_choice_of_tools)
+{
+    UNUSED_STATE;
+    assert_true(reads(&sh_openai_chat, CHAT(TOOLS)));
+    assert_int_equal(cJSON_GetArraySize(request.tools), 2);
+    assert_true(reads(&sh_openai_chat, CHAT(TOOLS ",\"tool_choice\":\"none\"")));
+    assert_null(request.tools);
+    assert_true(reads(&sh_openai_chat, CHAT(TOOLS ",\"tool_choice\":\"required\"")));
+    assert_int_equal(cJSON_GetArraySize(request.messages), 2);
+    assert_true(reads(&sh_openai_chat, CHAT(TOOLS ",\"tool_choice\":{\"type\":\"function\","
+                                                  "\"function\":{\"name\":\"b\"}}")));
+    assert_int_equal(cJSON_GetArraySize(request.tools), 1);
+    assert_non_null(strstr(content_of(0), "function b"));
+    CHECK_REFUSES(&sh_openai_chat, CHAT(TOOLS ",\"tool_choice\":\"any\""), "tool_choice");
+    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"tool_choice\":\"required\""), "tool_choice");
+    CHECK_REFUSES(&sh_openai_chat, CHAT(TOOLS ",\"tool_choice\":{\"function\":{\"name\":\"c\"}}"),
+                  "tool_choice");
+    CHECK_REFUSES(&sh_openai_chat,
+                  CHAT(",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a b\"}}]"),
+                  "tools[0].function.name");
+    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"tools\":[{\"type\":\"web_search\"}]"), "tools[0]");
+    assert_true(reads(&sh_openai_chat, CHAT(",\"tools\":[]")));
+    assert_null(request.tools);
+}
+
+TEST(gathers_template_variables)
+{
+    UNUSED_STATE;
+    assert_true(
+        reads(&sh_openai_chat, CHAT(",\"chat_template_kwargs\":{\"x\":1},\"enable_thinking\":false,"
+                                    "\"reasoning_effort\":\"low\"")));
+    assert_true(cJSON_IsFalse(cJSON_GetObjectItem(request.variables, "enable_thinking")));
+    assert_string_equal(cJSON_GetObjectItem(request.variables, "reasoning_effort")->valuestring,
+                        "low");
+    assert_int_equal(cJSON_GetObjectItem(request.variables, "x")->valueint, 1);
+    assert_true(reads(&sh_openai_chat, CHAT("")));
+    assert_null(request.variables);
+}
+
+TEST(refuses_unsupported_fields_by_name)
+{
+    UNUSED_STATE;
+    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"response_format\":{\"type\":\"json_object\"}"),
+                  "response_format");
+    assert_true(reads(&sh_openai_chat, CHAT(",\"response_format\":{\"type\":\"text\"}")));
+    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"functions\":[{}]"), "functions");
+    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"audio\":{}"), "audio");
+    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"top_logprobs\":3"), "top_logprobs");
+    CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":\"a\",\"suffix\":\"b\"}", "suffix");
+    CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":\"a\",\"best_of\":2}", "best_of");
+    CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":\"a\",\"echo\":true,\"logprobs\":1}", "echo");
+}
+
+TEST(reads_prompts_of_all_four_forms)
+{
+    UNUSED_STATE;
+    assert_true(reads(&sh_openai_completion, "{\"prompt\":\"one\"}"));
+    assert_int_equal(request.prompt_count, 1);
+    assert_true(sh_str_is(request.prompts[0].text, "one"));
+    assert_true(reads(&sh_openai_completion, "{\"prompt\":[\"one\",\"two\"],\"logprobs\":0}"));
+    assert_int_equal(request.prompt_count, 2);
+    assert_true(request.logprobs && request.top_logprobs == 0);
+    assert_true(reads(&sh_openai_completion, "{\"prompt\":[5,6,7]}"));
+    assert_int_equal(request.prompt_count, 1);
+    assert_null(request.prompts[0].text.ptr);
+    assert_int_equal(request.prompts[0].id_count, 3);
+    assert_true(reads(&sh_openai_completion, "{\"prompt\":[[5],[6,7]],\"n\":2}"));
+    assert_int_equal(request.prompt_count, 2);
+    assert_int_equal(request.prompts[1].ids[1], 7);
+    CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":[]}", "prompt");
+    CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":[1,\"a\"]}", "prompt");
+    CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":[[]]}", "prompt");
+    CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":[\"a\",\"b\"],\"n\":128}", "prompt");
+    CHECK_REFUSES(&sh_openai_completion, "{}", "prompt");
+}
+
+static int cleanup(void **state)
+{
+    UNUSED_STATE;
+    sh_request_reset(&request);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(leaves_the_models_own_settings_unless_told),
+        cmocka_unit_test(reads_stops_biases_and_ids),
+        cmocka_unit_test(joins_text_parts_and_refuses_others),
+        cmocka_unit_test(makes_objects_of_earlier_arguments),
+        cmocka_unit_test(names_the_message_that_is_wrong),
+        cmocka_unit_test(applies_the_choice_of_tools),
+        cmocka_unit_test(gathers_template_variables),
+        cmocka_unit_test(refuses_unsupported_fields_by_name),
+        cmocka_unit_test(reads_prompts_of_all_four_forms),
+    };
+    return cmocka_run_group_tests(tests, NULL, cleanup);
+}

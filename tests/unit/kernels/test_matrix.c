@@ -1,0 +1,76 @@
+#include "unit/kernels/matrix_data.h"
+
+/* The weight in f32 as the contract has it: product and sum rounded one by one. */
+static float weight_f32(const raw_matrix *raw, int64_t row, int64_t col)
+{
+    const sh_quant *q = &raw->quant;
+    if (q->format != SH_FORMAT_AFFINE) return (float)raw_weight(raw, row, col);
+    size_t size = raw_scale_size(q);
+    size_t at = (size_t)row * raw->scales_stride + (size_t)(col / q->group) * size;
+    bool bf16 = q->scale_dtype == SH_DTYPE_BF16;
+    float scale = (float)raw_float(raw->scales + at, (int)size * 8, bf16);
+    float bias = (float)raw_float(raw->biases + at, (int)size * 8, bf16);
+    float product = scale * (float)raw_code(raw, row, col);
+    return product + bias;
+}
+
+TEST(embedding_a_row_gives_its_weights_to_the_bit_at_every_level)
+{
+    UNUSED_STATE;
+    enum { ROWS = 75, FIRST = 1000, TOKENS = 6 };
+    static const int32_t ids[TOKENS] = {1000, 1074, 1016, 1075, 999, 1047};
+    const char *names[LEVELS_MAX];
+    for (int l = 0, count = levels_list(names); l < count; l++) {
+        sh_device *dev = mode_open(names[l], 2, SH_ACTIVATIONS_INT8);
+        uint64_t seed = 11;
+        for (size_t f = 0; f < SH_COUNT_OF(raw_formats); f++) {
+            raw_matrix raw = raw_random(&seed, raw_formats[f], ROWS, odd_cols(&raw_formats[f], 3));
+            sh_matrix m = raw_pack(dev, &raw, 1);
+            float *y = malloc(sizeof(float) * (size_t)(TOKENS * raw.cols));
+            dev->ops->embed(dev, &m, FIRST, ids, TOKENS, 3.0f, y);
+            for (int t = 0; t < TOKENS; t++)
+                for (int64_t c = 0; c < raw.cols; c++) {
+                    int64_t row = ids[t] - FIRST;
+                    float want = row < 0 || row >= ROWS ? 0 : 3.0f * weight_f32(&raw, row, c);
+                    if (y[t * raw.cols + c] != want)
+                        fail_msg("format %zu: token %d, column %d: %.9g, not %.9g", f, t, (int)c,
+                                 (double)y[t * raw.cols + c], (double)want);
+                }
+            free(y);
+            matrix_free(dev, &m);
+            raw_free(&raw);
+        }
+        dev->ops->close(dev);
+    }
+}
+
+/* What a matrix takes in memory against what it takes in the file: the weights of a model must not
+ * grow by more than a tenth. */
+TEST(packed_matrices_are_hardly_larger_than_the_file)
+{
+    UNUSED_STATE;
+    sh_device *dev = mode_open(NULL, 1, SH_ACTIVATIONS_INT8);
+    for (size_t f = 0; f < SH_COUNT_OF(raw_formats); f++) {
+        const sh_quant *q = &raw_formats[f];
+        double bits = raw_bits(q);
+        if (q->group != 0)
+            bits += (q->format == SH_FORMAT_AFFINE ? 2 : 1) * 8.0 * (double)raw_scale_size(q) /
+                    q->group;
+        double file = 4096.0 * 2880 * bits / 8;
+        sh_quant quant = *q;
+        int64_t cols = quant.group == 128 ? 2944 : 2880;
+        double packed = (double)dev->ops->matrix_bytes(dev, &quant, 4096, cols) * 2880 /
+                        (double)cols;
+        if (packed > file * 1.02) fail_msg("format %zu: %.0f bytes for %.0f", f, packed, file);
+    }
+    dev->ops->close(dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(embedding_a_row_gives_its_weights_to_the_bit_at_every_level),
+        cmocka_unit_test(packed_matrices_are_hardly_larger_than_the_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
