@@ -20,6 +20,11 @@ const sh_command sh_commands[] = {
      "string (or list of ids) and every line of the answer belongs to it. --no-special leaves "
      "special tokens out, on either way.",
      sh_cmd_tokenize},
+    {FOR_BENCH, "bench", "", 0, "time a model on this machine",
+     "Tokens a second for a prompt and for an answer, as others measure them too, and how near "
+     "that "
+     "is to what the machine could read and compute.",
+     sh_cmd_bench},
     {FOR_CHAT, "chat", "", 0, "talk with a model at the terminal",
      "Answers stream; Ctrl-C stops an answer and not the program; /help inside lists commands.",
      sh_cmd_chat},
