@@ -136,7 +136,7 @@ class Page {
     let says = '';
     if (this.line === 'lost') says = `The API does not answer.${since} Trying again…`;
     else if (this.line === 'key') says = `${why || 'This server asks for a key.'}`;
-    else if (this.line === 'live' && this.lost.size > 0) says = this.lossText();
+    else if (this.line === 'live' && this.now?.engine?.ready === false) says = this.lossText();
     else if (this.line === 'live' && this.now?.status === 'engine_lost') says = 'The engine is gone; it is being started again.';
     else if (this.line === 'live' && this.now?.status === 'starting') says = 'The engine is starting.';
     banner.hidden = says === '';
@@ -146,12 +146,16 @@ class Page {
 
   lossText() {
     const names = [...this.lost].map((rank) => `rank ${rank}`).join(', ');
-    return `Lost: ${names}. Requests wait or fail until ${this.lost.size === 1 ? 'it returns' : 'they return'}.`;
+    return `${names === '' ? 'The group is being formed again' : `Lost: ${names}`}. Requests fail until all ranks are back.`;
   }
 
-  // A rank is there when the engine says so; without an engine none is.
+  // Without an engine no rank is there. An engine that lost one says in words which, else it is any but itself.
   alive(rank) {
-    return this.line === 'live' && this.now?.engine != null && this.now.status !== 'engine_lost' && rank.alive !== false;
+    const engine = this.now?.engine;
+    if (this.line !== 'live' || engine === null || engine === undefined) return false;
+    if (engine.ready !== false) return true;
+    const named = /\brank (\d+)/.exec(engine.lost ?? '');
+    return named === null ? rank.rank === 0 : rank.rank !== Number(named[1]);
   }
 
   snapshot(s) {

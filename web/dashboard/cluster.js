@@ -41,7 +41,7 @@ export function roleOf(rank) {
 }
 
 function linkWords(link) {
-  const parts = [link.kind ?? 'link'];
+  const parts = [link.kind || 'link'];
   if (link.latency_us > 0) parts.push(`${digits3(link.latency_us)} µs`);
   if (link.bandwidth_gb_s > 0) parts.push(`${digits3(link.bandwidth_gb_s)} GB/s`);
   return parts;
@@ -174,7 +174,7 @@ export class Cluster {
 
   tell() {
     this.table.replaceChildren(...this.links.map((l) => h('tr', null,
-      h('td', null, `rank ${l.a} – rank ${l.b}`), h('td', null, l.kind ?? '–'),
+      h('td', null, `rank ${l.a} – rank ${l.b}`), h('td', null, l.kind || '–'),
       h('td', null, l.latency_us > 0 ? `${digits3(l.latency_us)} µs` : '–'),
       h('td', null, l.bandwidth_gb_s > 0 ? `${digits3(l.bandwidth_gb_s)} GB/s` : '–'),
       h('td', null, this.traffic > 0 ? bytes(this.traffic) : '–'))));
