@@ -86,6 +86,9 @@ class Server {
   }
 }
 
+// A beginning that all of them share, long enough for the prefix cache.
+const shared = 'You are a patient teller of tales who lives by the sea and knows every fish by its name. '.repeat(4);
+
 // Requests that go on in the background, so that there is something to see.
 class Load {
   constructor(server, count) {
@@ -95,7 +98,7 @@ class Load {
 
   async run(server, i) {
     for (let turn = 0; this.on; turn++) {
-      const body = { messages: [{ role: 'user', content: `Tell a long story number ${i} and ${turn % 3}.` }], max_tokens: 24 + 8 * i, ignore_eos: true };
+      const body = { messages: [{ role: 'system', content: shared }, { role: 'user', content: `Tell a long story number ${i} and ${turn % 3}.` }], max_tokens: 24 + 8 * i, ignore_eos: true };
       try {
         const answer = await fetch(`${server.url}/v1/chat/completions`, { method: 'POST',
           headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
@@ -168,7 +171,7 @@ async function requests(page, server) {
     await page.keyboard.press('Enter');
     await until('the dialog', () => page.locator('dialog.detail').isVisible());
     const said = await text(page, 'dialog.detail');
-    for (const word of ['chatcmpl-', 'Queue', 'Prefill', 'Decode', 'From the cache', 'Time to first token']) must(said.includes(word), said);
+    for (const word of ['req_', 'Queue', 'Prefill', 'Decode', 'From the cache', 'Time to first token']) must(said.includes(word), said);
     await page.keyboard.press('Escape');
     await until('closed', async () => !(await page.locator('dialog.detail').isVisible()));
   });
@@ -181,7 +184,7 @@ async function requests(page, server) {
     await page.keyboard.press('4');
     await until('the name', async () => /demo/.test(await text(page, '.model-name')));
     must(/Context[\d,]+ tokens/.test(await text(page, '#model-card')), await text(page, '#model-card'));
-    must((await text(page, '#settings')).includes(`Port${server.port.toLocaleString('en')}`), await text(page, '#settings'));
+    must((await text(page, '#settings')).includes(`Port${server.port}`), await text(page, '#settings'));
     for (const [name, sign] of [['curl', 'curl http'], ['Python', 'from openai'], ['JavaScript', 'import OpenAI']]) {
       await page.locator('#snippets .segments button', { hasText: name }).click();
       const code = await text(page, '#snippets code');
@@ -266,7 +269,7 @@ async function hostileText(page) {
     await page.keyboard.press('Enter');
     await until('the call', () => page.locator('.tool-call').isVisible());
     await page.locator('.reasoning summary').click();
-    must((await page.locator('.chat img, .chat script, .chat b, .chat a[href^="javascript"]').count()) === 0, 'text became markup');
+    must((await page.locator('.chat-log img, .chat-log script, .chat-log b, .chat-log a[href^="javascript"]').count()) === 0, 'text became markup');
     must((await answerText(page)).includes('<img src=x onerror='), 'the text is not shown');
     must((await page.locator('.message.assistant .prose > p strong').count()) === 1, 'markdown is not shown');
     must((await page.evaluate(() => window.hacked)) === undefined, 'a script ran');
@@ -374,6 +377,7 @@ async function main() {
       args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
     const context = await browser.newContext({ viewport: wide, reducedMotion: 'reduce', colorScheme: 'dark' });
     const page = await context.newPage(), complaints = [];
+    page.setDefaultTimeout(8000);
     page.on('pageerror', (error) => complaints.push(String(error)));
     page.on('console', (message) => { if (/Content.Security/.test(message.text())) complaints.push(message.text()); });
     const load = new Load(server, 3);

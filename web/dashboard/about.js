@@ -65,13 +65,20 @@ class Snippets {
   }
 }
 
-const words = (name) => name.replace(/_/g, ' ').replace(/^./, (c) => c.toUpperCase());
+const plain = (v) => (v === null || v === '' ? 'none' : typeof v === 'boolean' ? (v ? 'yes' : 'no') : String(v));
+const limit = (write) => (v) => (v > 0 ? write(v) : 'none');
+const tokens = (v) => `${count(v)} tokens`;
+const s = (v) => `${v} s`;
 
-function settingText(value) {
-  if (value === null || value === '') return 'not set';
-  if (typeof value === 'boolean') return value ? 'yes' : 'no';
-  return typeof value === 'number' ? value.toLocaleString('en') : String(value);
-}
+// Settings of the API by their names, as people call them.
+const SETTINGS = {
+  host: ['Address'], port: ['Port'], tls: ['TLS'], api_keys: ['API keys', limit(count)], cors: ['CORS'],
+  access_log: ['Access log'], request_log: ['Request log'], log_prompts: ['Prompts in the log'],
+  max_tokens: ['Answer when not asked otherwise', tokens], max_tokens_hard: ['Longest answer', limit(tokens)],
+  timeout_s: ['Time limit of a request', limit(s)], grace_s: ['Grace when stopping', s],
+  connections_max: ['Connections', count], header_bytes_max: ['Largest header', bytes], body_bytes_max: ['Largest body', bytes],
+  idle_s: ['Idle connections close after', s], receive_s: ['Time to receive a request', s], send_s: ['Time to send', s],
+};
 
 export class About {
   constructor() {
@@ -115,8 +122,11 @@ export class About {
   drawSettings(settings) {
     const e = this.engine ?? {};
     const engine = [['Slots', e.slots], ['Queue', e.waiting_max], ['Context', e.context], ['Ranks', e.world_size],
-      ['Stages', e.stages]].filter(([, v]) => v !== undefined).map(([n, v]) => [n, settingText(v)]);
-    const api = Object.entries(settings).map(([name, value]) => [words(name), settingText(value)]);
+      ['Stages', e.stages]].filter(([, v]) => v !== undefined).map(([n, v]) => [n, count(v)]);
+    const api = Object.entries(settings).map(([name, value]) => {
+      const [label, write = plain] = SETTINGS[name] ?? [name];
+      return [label, write(value)];
+    });
     this.settings.replaceChildren(...[['Engine', engine], ['API', api]].filter(([, rows]) => rows.length > 0)
       .flatMap(([title, rows]) => [h('h4', null, title), facts(rows)]));
   }

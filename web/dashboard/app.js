@@ -4,7 +4,7 @@ import { clock, duration, fixed } from './format.js';
 import { Feed, apiKey, setApiKey } from './feed.js';
 import { History } from './history.js';
 import { Cluster } from './cluster.js';
-import { Ranks, withRankZero } from './ranks.js';
+import { Ranks } from './ranks.js';
 import { Live } from './live.js';
 import { Requests } from './requests.js';
 import { About } from './about.js';
@@ -24,10 +24,10 @@ class Page {
     this.requests = new Requests();
     this.about = new About();
     this.chat = new Chat(() => this.askKey());
-    byId('overview').append(this.cluster.el, this.live.el, this.ranks.el);
-    byId('chat').append(this.chat.el);
-    byId('requests').append(this.requests.el);
-    byId('model').append(this.about.el);
+    byId('view-overview').append(this.cluster.el, this.live.el, this.ranks.el);
+    byId('view-chat').append(this.chat.el);
+    byId('view-requests').append(this.requests.el);
+    byId('view-model').append(this.about.el);
     this.lost = new Set();
     this.line = '';
     this.theme();
@@ -47,13 +47,13 @@ class Page {
 
   show() {
     const name = VIEWS.find((view) => location.hash === `#${view}`) ?? this.view ?? 'overview';
-    for (const view of VIEWS) byId(view).hidden = view !== name;
+    for (const view of VIEWS) byId(`view-${view}`).hidden = view !== name;
     for (const a of document.querySelectorAll('nav a[data-view]')) {
       if (a.dataset.view === name) a.setAttribute('aria-current', 'page');
       else a.removeAttribute('aria-current');
     }
     document.body.dataset.view = name;
-    document.title = `Shoal · ${byId(name).getAttribute('aria-label')}`;
+    document.title = `Shoal · ${byId(`view-${name}`).getAttribute('aria-label')}`;
     this.view = name;
     scrollTo(0, 0);
     this.redraw();
@@ -70,7 +70,7 @@ class Page {
     else if (event.key === '/' || event.key === 'n') {
       event.preventDefault();
       location.hash = 'chat';
-      byId('chat').hidden = false;
+      this.show();
       if (event.key === 'n') this.chat.fresh();
       else this.chat.input.focus();
     }
@@ -185,8 +185,9 @@ class Page {
     const engine = this.engine, before = this.history.before;
     const took = before === undefined ? NaN : (this.seen - before.at) / 1000;
     const alive = (rank) => this.alive(rank);
-    const perToken = engine?.tokens > 0 ? engine.reduce_bytes / engine.tokens : NaN;
-    this.cluster.update(engine && { ...engine, ranks: withRankZero(engine) }, alive, perToken, this.history.last('tokens') > 0);
+    const zero = engine?.ranks?.[0] ?? {};
+    const perToken = zero.tokens > 0 ? zero.reduce_bytes / zero.tokens : NaN;
+    this.cluster.update(engine, alive, perToken, this.history.last('tokens') > 0);
     this.live.update(this.history, engine);
     this.ranks.update(engine, before?.snapshot.engine, took, alive);
     setText(byId('rate'), `${fixed(this.history.last('tokens') ?? 0)} tok/s`);

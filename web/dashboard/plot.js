@@ -47,10 +47,11 @@ export class Plot {
     this.svg.addEventListener('keydown', (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (event.key === 'Escape') this.point(null);
-      if (step === undefined || this.shown.length === 0) return;
+      const points = this.readable;
+      if (step === undefined || points.length === 0) return;
       event.preventDefault();
-      const i = this.cursor === null ? this.shown.length : this.shown.indexOf(this.cursor);
-      this.point(this.shown[Math.max(0, Math.min(this.shown.length - 1, i + step))]);
+      const i = this.cursor === null ? points.length : points.indexOf(this.cursor);
+      this.point(points[Math.max(0, Math.min(points.length - 1, i + step))]);
     });
     new ResizeObserver(([entry]) => {
       const width = Math.round(entry.contentRect.width);
@@ -61,6 +62,11 @@ export class Plot {
   get shown() {
     const from = this.now - this.span * 1000;
     return this.points.filter((p) => p.at >= from);
+  }
+
+  // Points that have a value to tell.
+  get readable() {
+    return this.shown.filter((p) => this.series.some((s) => Number.isFinite(p[s.name])));
   }
 
   update(points, now, span) {
@@ -130,7 +136,7 @@ export class Plot {
 
   nearest(px) {
     let best = null;
-    for (const p of this.shown)
+    for (const p of this.readable)
       if (best === null || Math.abs(this.x(p.at) - px) < Math.abs(this.x(best.at) - px)) best = p;
     return best;
   }

@@ -54,7 +54,8 @@ class RankCard {
     setText(this.sub, [rank.host, roleOf(rank), layersOf(rank)].filter(Boolean).join(' · '));
     this.setMemory(rank.memory ?? {});
     const rate = (name) => (before === undefined || !(took > 0) ? NaN : (rank[name] - before[name]) / took);
-    this.setWork(rate('compute_s'), rate('reduce_s'));
+    // The time of a step has the collectives in it.
+    this.setWork(Math.max(0, rate('compute_s') - rate('reduce_s')), rate('reduce_s'));
     const cpu = rate('cpu_s');
     const share = [rank.heads, rank.ffn, rank.vocab].map((v) => (v === undefined ? '–' : count(v))).join(', ');
     [Number.isFinite(cpu) ? `${fixed(cpu, 2)} cores` : '–',
@@ -90,22 +91,13 @@ export class Ranks {
 
   // before: an older snapshot's engine, took: seconds since.
   update(engine, before, took, alive) {
-    const ranks = withRankZero(engine);
+    const ranks = engine?.ranks ?? [];
     this.empty.hidden = ranks.length > 0;
     if (ranks.length !== this.cards.length) {
       this.cards = ranks.map((rank) => new RankCard(rank));
       this.grid.replaceChildren(...this.cards.map((card) => card.el));
     }
-    const old = before === undefined ? [] : withRankZero(before);
+    const old = before?.ranks ?? [];
     this.cards.forEach((card, i) => card.update(ranks[i], ranks, old[i], took, alive(ranks[i])));
   }
 }
-
-// An engine that tells no figures for each rank tells its own, which is rank 0.
-export function withRankZero(engine) {
-  return (engine?.ranks ?? []).map((rank) => (rank.rank !== 0 || rank.memory !== undefined ? rank : {
-    ...rank, memory: engine.memory, cpu_s: engine.cpu_s, compute_s: engine.compute_s,
-    reduce_s: engine.reduce_s, tokens: engine.tokens,
-  }));
-}
-
