@@ -59,6 +59,5 @@ int sh_cmd_worker(const sh_command_args *args);
 int sh_cmd_plan(const sh_command_args *args);
 int sh_cmd_linktest(const sh_command_args *args);
 int sh_cmd_token(const sh_command_args *args);
-int sh_cmd_bench(const sh_command_args *args);
 
 #endif

@@ -20,10 +20,11 @@ const sh_command sh_commands[] = {
      "string (or list of ids) and every line of the answer belongs to it. --no-special leaves "
      "special tokens out, on either way.",
      sh_cmd_tokenize},
-    {FOR_BENCH, "bench", "", 0, "time a model on this machine",
-     "Tokens a second for a prompt and for an answer, as others measure them too, and how near "
-     "that "
-     "is to what the machine could read and compute.",
+    {FOR_BENCH, "bench", "[text]", 1, "measure a model on this machine, or the text layer",
+     "With --model: tokens a second of a prompt and of an answer, as llama-bench reports them, "
+     "beside what the machine "
+     "can read and compute at best. `bench text`: loading a tokenizer, encoding prose and hostile "
+     "texts, decoding.",
      sh_cmd_bench},
     {FOR_CHAT, "chat", "", 0, "talk with a model at the terminal",
      "Answers stream; Ctrl-C stops an answer and not the program; /help inside lists commands.",
@@ -66,10 +67,6 @@ const sh_command sh_commands[] = {
      "keeps the model loaded, and waits for the engine when that is away.\n"
      "SIGTERM lets running answers finish; SIGHUP reads certificate and keys again.",
      sh_cmd_api},
-    {FOR_BENCH, "bench", "text", 1, "measure this machine, as CSV",
-     "text: loading a tokenizer, encoding prose and hostile texts, decoding. It takes one of "
-     "150000 tokens that it makes, and that of --model or --tokenizer, else the demo model's.",
-     sh_cmd_bench},
 };
 
 const size_t sh_command_count = SH_COUNT_OF(sh_commands);
