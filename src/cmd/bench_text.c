@@ -70,8 +70,8 @@ static void vocabulary_make(maker *m)
     sh_vocab_init(&m->vocab, VOCAB);
     for (int byte = 0; byte < 256; byte++) {
         char piece[4];
-        token_add(m,
-                  (sh_str){piece, (size_t)sh_utf8_encode(sh_bytelevel_char((uint8_t)byte), piece)});
+        size_t len = (size_t)sh_utf8_encode(sh_bytelevel_char((uint8_t)byte), piece);
+        token_add(m, (sh_str){piece, len});
     }
     for (int i = 0; i < SYLLABLES; i++) {
         sh_buf_clear(&text);
@@ -165,7 +165,7 @@ static double cpu_ms(void)
 static sh_status encode_time(const bench *b, const char *what, sh_str text, sh_ids *ids,
                              sh_err *err)
 {
-    double ms[ROUNDS_MAX];
+    double ms[ROUNDS_MAX] = {0};
     for (int i = 0; i < b->rounds; i++) {
         ids->len = 0;
         double start = cpu_ms();
@@ -179,7 +179,7 @@ static sh_status encode_time(const bench *b, const char *what, sh_str text, sh_i
 
 static void decode_time(const bench *b, const sh_ids *ids)
 {
-    double ms[ROUNDS_MAX];
+    double ms[ROUNDS_MAX] = {0};
     size_t len = 0;
     for (int i = 0; i < b->rounds; i++) {
         double start = cpu_ms();
@@ -190,7 +190,7 @@ static void decode_time(const bench *b, const sh_ids *ids)
         sh_detokenizer_free(detok);
         ms[i] = cpu_ms() - start;
     }
-    row(b, "decode, token by token", len, ms);
+    row(b, "decode token by token", len, ms);
 }
 
 static sh_status hostile_time(const bench *b, sh_err *err)
@@ -226,7 +226,7 @@ static sh_status hostile_time(const bench *b, sh_err *err)
 
 static sh_status load_time(const bench *b, sh_str json, sh_tokenizer **out, sh_err *err)
 {
-    double ms[ROUNDS_MAX];
+    double ms[ROUNDS_MAX] = {0};
     for (int i = 0; i < b->rounds; i++) {
         sh_tokenizer_free(*out);
         *out = NULL;

@@ -62,7 +62,8 @@ static void pairs_make(sh_bpe *bpe, size_t count)
 static int32_t find_char(const sh_bpe *bpe, uint32_t code)
 {
     char bytes[4];
-    return sh_vocab_find(bpe->vocab, (sh_str){bytes, (size_t)sh_utf8_encode(code, bytes)});
+    size_t len = (size_t)sh_utf8_encode(code, bytes);
+    return sh_vocab_find(bpe->vocab, (sh_str){bytes, len});
 }
 
 static void chars_prepare(sh_bpe *bpe)
