@@ -9,6 +9,7 @@
 #include "cmd/command.h"
 
 /* Tokenizers: loading, encoding, decoding, hostile texts. */
+int sh_bench_model(const sh_command_args *args);
 int sh_bench_text(const sh_command_args *args);
 
 #endif

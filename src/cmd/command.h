@@ -49,14 +49,15 @@ int sh_cmd_api(const sh_command_args *args);
 int sh_cmd_engine(const sh_command_args *args);
 int sh_cmd_template(const sh_command_args *args);
 int sh_cmd_tokenize(const sh_command_args *args);
+int sh_cmd_bench(const sh_command_args *args);
 int sh_cmd_chat(const sh_command_args *args);
 int sh_cmd_generate(const sh_command_args *args);
 int sh_cmd_info(const sh_command_args *args);
 int sh_cmd_logits(const sh_command_args *args);
 int sh_cmd_synth(const sh_command_args *args);
 int sh_cmd_worker(const sh_command_args *args);
+int sh_cmd_plan(const sh_command_args *args);
 int sh_cmd_linktest(const sh_command_args *args);
 int sh_cmd_token(const sh_command_args *args);
-int sh_cmd_bench(const sh_command_args *args);
 
 #endif

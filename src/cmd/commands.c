@@ -20,6 +20,12 @@ const sh_command sh_commands[] = {
      "string (or list of ids) and every line of the answer belongs to it. --no-special leaves "
      "special tokens out, on either way.",
      sh_cmd_tokenize},
+    {FOR_BENCH, "bench", "[text]", 1, "measure a model on this machine, or the text layer",
+     "With --model: tokens a second of a prompt and of an answer, as llama-bench reports them, "
+     "beside what the machine "
+     "can read and compute at best. `bench text`: loading a tokenizer, encoding prose and hostile "
+     "texts, decoding.",
+     sh_cmd_bench},
     {FOR_CHAT, "chat", "", 0, "talk with a model at the terminal",
      "Answers stream; Ctrl-C stops an answer and not the program; /help inside lists commands.",
      sh_cmd_chat},
@@ -45,6 +51,9 @@ const sh_command sh_commands[] = {
     {FOR_WORKER, "worker", "", 0, "be one of the ranks behind rank 0",
      "Started in any order, on any machine; it comes back by itself when the group was lost.",
      sh_cmd_worker},
+    {FOR_PLAN, "plan", "", 0, "who would hold what on given machines, and how fast that should be",
+     "Nothing is loaded or measured: ranks, memory, speeds and links are what the flags say.",
+     sh_cmd_plan},
     {FOR_LINKTEST, "linktest", "", 0, "try and time the links between ranks",
      "Phases: barrier, correctness, latency, bandwidth, and with --stress many operations in "
      "random "
@@ -58,10 +67,6 @@ const sh_command sh_commands[] = {
      "keeps the model loaded, and waits for the engine when that is away.\n"
      "SIGTERM lets running answers finish; SIGHUP reads certificate and keys again.",
      sh_cmd_api},
-    {FOR_BENCH, "bench", "text", 1, "measure this machine, as CSV",
-     "text: loading a tokenizer, encoding prose and hostile texts, decoding. It takes one of "
-     "150000 tokens that it makes, and that of --model or --tokenizer, else the demo model's.",
-     sh_cmd_bench},
 };
 
 const size_t sh_command_count = SH_COUNT_OF(sh_commands);

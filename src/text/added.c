@@ -157,6 +157,7 @@ static sh_added_trie *trie_of(const sh_added *added, bool normalized)
 
 sh_status sh_added_seal(sh_added *added, sh_err *err)
 {
+    if (added->count == 0) return SH_OK;
     sh_status status = ids_check(added, err);
     if (status == SH_OK) status = contents_check(added, err);
     if (status != SH_OK) return status;
