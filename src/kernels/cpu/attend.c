@@ -63,11 +63,12 @@ struct job {
     int64_t q_stride, out_stride;
     sh_kv_layout layout;
 
-    int groups;            /* KV heads that are read */
-    int group_heads;       /* most query heads of one */
-    int32_t *group_first;  /* [groups + 1] first query head of each */
-    int32_t *begin;        /* [span_count + 1] tiles of the spans that are not split */
-    struct bench *benches; /* [threads] */
+    int groups;           /* KV heads that are read */
+    int group_heads;      /* most query heads of one */
+    int32_t *group_first; /* [groups + 1] first query head of each */
+    int32_t *begin;       /* [span_count + 1] tiles of the spans that are not split */
+    uint8_t *benches;     /* [threads, bench_size] */
+    size_t bench_size;
 
     struct tile *split; /* [threads * SPLIT_TILES] */
     int split_count;
@@ -124,11 +125,16 @@ static void place(struct job *job, sh_scratch *s, int spans, int heads, int k_di
     job->split_top = sh_scratch_take(s, tiles * ROWS * sizeof(float));
     job->split_total = sh_scratch_take(s, tiles * ROWS * sizeof(float));
     job->slots = sh_scratch_take(s, sizeof(float) * threads * SLOTS * sums_size(ROWS, v_pad));
-    job->benches = sh_scratch_take(s, threads * sizeof(struct bench));
-    for (int t = 0; t < threads; t++) {
-        struct bench b = bench_place(s, k_dim, v_pad);
-        if (job->benches != NULL) job->benches[t] = b;
-    }
+    sh_scratch one = {0};
+    bench_place(&one, k_dim, v_pad);
+    job->bench_size = one.used;
+    job->benches = sh_scratch_take(s, threads * one.used);
+}
+
+static struct bench bench_at(const struct job *job, int thread)
+{
+    sh_scratch s = {.base = job->benches + (size_t)thread * job->bench_size};
+    return bench_place(&s, job->kv->shape.k_dim, job->layout.v_pad);
 }
 
 static void groups_find(struct job *job)
@@ -303,19 +309,19 @@ static void tile_finish(const struct job *job, const struct tile *t, const float
 static void tile_run(void *arg, size_t piece, int thread)
 {
     const struct job *job = arg;
-    const struct bench *b = &job->benches[thread];
     int spans = job->batch->span_count;
     int32_t at = job->begin[spans] - 1 - (int32_t)piece;
     int s = sh_span_of(job->begin, spans, at);
     struct tile t = tile_at(job, &job->batch->spans[s], at - job->begin[s]);
     if (t.rows == 0) return;
-    q_pack(job, &t, b->q);
-    for (int r = 0; r < t.rows; r++) b->top[r] = -INFINITY;
+    struct bench b = bench_at(job, thread);
+    q_pack(job, &t, b.q);
+    for (int r = 0; r < t.rows; r++) b.top[r] = -INFINITY;
     for (int chunk = t.key_first / CHUNK; chunk < chunks_end(&t); chunk++) {
-        chunk_run(job, b, &t, chunk, &b->chunk);
-        chunk_fold(job, &t, &b->chunk, b->top, b->total);
+        chunk_run(job, &b, &t, chunk, &b.chunk);
+        chunk_fold(job, &t, &b.chunk, b.top, b.total);
     }
-    tile_finish(job, &t, b->top, b->total);
+    tile_finish(job, &t, b.top, b.total);
 }
 
 static struct sums slot_at(const struct job *job, int tile, int idx)
@@ -336,9 +342,10 @@ static void split_run(void *arg, size_t piece, int thread)
     const struct tile *t = &job->split[i];
     int chunk = round_chunk(job, t, idx);
     if (chunk >= chunks_end(t)) return;
+    struct bench b = bench_at(job, thread);
     struct sums sums = slot_at(job, i, idx);
-    q_pack(job, t, job->benches[thread].q);
-    chunk_run(job, &job->benches[thread], t, chunk, &sums);
+    q_pack(job, t, b.q);
+    chunk_run(job, &b, t, chunk, &sums);
 }
 
 static void split_fold(void *arg, size_t piece, int thread)
@@ -429,6 +436,7 @@ void sh_cpu_attend(sh_device *dev, const sh_attention *attn, const sh_kv *kv, co
                       .q_stride = q_stride,
                       .out_stride = out_stride,
                       .layout = sh_kv_layout_of(&kv->shape)};
+    if (attn->heads == 0 || batch->span_count == 0) return;
     place(&job, &scratch, batch->span_count, attn->heads, kv->shape.k_dim, job.layout.v_pad);
     SH_ASSERT(scratch.used <= cpu->scratch_size);
     groups_find(&job);

@@ -417,6 +417,26 @@ TEST(f16_stops_at_its_largest_number)
     }
 }
 
+/* A small rank of a large group may have none. */
+TEST(no_heads_and_no_tokens_are_nothing_to_do)
+{
+    UNUSED_STATE;
+    sh_limits limits = {.tokens = 4, .cols = 64, .rows = 64, .hidden = 64};
+    sh_device *dev = level_open(NULL, 2, &limits);
+    sh_span span = {0, 4, 0, &(int32_t){0}};
+    sh_kv kv = {.shape = {.format = SH_KV_F16, .k_dim = 64, .v_dim = 64}};
+    sh_attention attn = {.scale = 1.0f};
+    float out = 7.0f;
+    assert_int_equal(dev->ops->kv_block_bytes(dev, &kv.shape), 0);
+    for (int spans = 0; spans <= 1; spans++) {
+        sh_batch batch = {4 * spans, spans, &span};
+        dev->ops->kv_write(dev, &kv, &batch, &out, 0, &out, 0);
+        dev->ops->attend(dev, &attn, &kv, &batch, &out, 0, &out, 0);
+    }
+    assert_true(out == 7.0f);
+    dev->ops->close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +447,7 @@ int main(void)
         cmocka_unit_test(a_long_context_has_the_same_bits_for_any_count_of_threads),
         cmocka_unit_test(int8_keeps_to_its_bound_on_numbers_that_it_can_not_hold),
         cmocka_unit_test(f16_stops_at_its_largest_number),
+        cmocka_unit_test(no_heads_and_no_tokens_are_nothing_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
