@@ -84,33 +84,6 @@ static void codes_read(const uint8_t *src, int bits, uint8_t out[UNIT])
     }
 }
 
-/* Four bytes of the file hold codes c0..c7 of a row; four bytes of the panel hold c0..c3 in their
- * low nibbles and c4..c7 in their high ones. */
-static uint32_t nibbles_turn(uint32_t w)
-{
-    uint32_t a = w & 0xffff, b = w >> 16;
-    uint32_t even = (a & 0x0f0f) | (b & 0x0f0f) << 4, odd = (a >> 4 & 0x0f0f) | (b & 0xf0f0);
-    return (even & 0xff) | (odd & 0xff) << 8 | (even & 0xff00) << 8 | (odd & 0xff00) << 16;
-}
-
-/* A whole unit of 16 rows in 4 or 8 bits, which are what is loaded most: a word of a row is a word
- * of a vector. */
-static uint8_t *pack_words(const sh_panel *p, const sh_raw_rows *raw, int64_t first, uint8_t *dst)
-{
-    int words = UNIT * p->bits / 32;
-    for (int r = 0; r < ROWS; r++) {
-        const uint8_t *src = (const uint8_t *)raw->w + (size_t)r * raw->w_stride +
-                             (size_t)(first * p->bits / 8);
-        for (int i = 0; i < words; i++) {
-            uint32_t word;
-            memcpy(&word, src + 4 * i, sizeof(word));
-            if (p->bits == 4) word = nibbles_turn(word);
-            memcpy(dst + i * VEC + r * 4, &word, sizeof(word));
-        }
-    }
-    return dst + words * VEC;
-}
-
 /* Folds planes out of the 8 open vectors of a unit; the inverse of the three open_ functions. */
 static uint8_t *fold_nibbles(const uint8_t *u, uint8_t *dst)
 {
@@ -154,15 +127,49 @@ static uint8_t *fold_unit(int bits, const uint8_t *u, uint8_t *dst)
     }
 }
 
-/* One unit of up to 16 rows; `cols` of its columns exist. */
+/* Four nibbles of each 32-bit half to four bytes. */
+static uint64_t spread_nibbles(uint64_t x)
+{
+    x = (x | x << 8) & UINT64_C(0x00ff00ff00ff00ff);
+    return (x | x << 4) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+}
+
+/* A whole unit of nibbles, straight to its folded form: of eight neighbours the first four become
+ * the low halves of four bytes, the others the high ones. */
+static uint8_t *pack_nibbles(const uint8_t *src, size_t stride, int rows, uint8_t *dst)
+{
+    const uint64_t halves = UINT64_C(0x0000ffff0000ffff);
+    for (int r = 0; r < rows; r++, src += stride)
+        for (int i = 0; i < 2; i++) {
+            uint64_t word;
+            memcpy(&word, src + 8 * i, sizeof(word));
+            word = spread_nibbles(word & halves) | spread_nibbles(word >> 16 & halves) << 4;
+            uint32_t low = (uint32_t)word, high = (uint32_t)(word >> 32);
+            memcpy(dst + 2 * i * VEC + r * 4, &low, sizeof(low));
+            memcpy(dst + (2 * i + 1) * VEC + r * 4, &high, sizeof(high));
+        }
+    return dst + 4 * VEC;
+}
+
+static uint8_t *pack_bytes(const uint8_t *src, size_t stride, int rows, uint8_t *dst)
+{
+    for (int r = 0; r < rows; r++, src += stride)
+        for (int v = 0; v < VECS; v++) memcpy(dst + v * VEC + r * 4, src + 4 * v, 4);
+    return dst + VECS * VEC;
+}
+
+/* One unit of up to 16 rows. Whole ones of the usual widths are moved without being opened: loading
+ * a model is mostly this. */
 static uint8_t *pack_unit(const sh_panel *p, const sh_raw_rows *raw, int rows, int64_t first,
                           uint8_t *dst)
 {
-    int64_t left = p->cols - first;
-    bool words = p->bits == 4 || p->bits == 8;
-    if (words && left >= UNIT && rows == ROWS && p->quant.format == SH_FORMAT_AFFINE)
-        return pack_words(p, raw, first, dst);
     uint8_t open[VECS * VEC] = {0}, codes[UNIT] = {0};
+    int64_t left = p->cols - first;
+    const uint8_t *whole = (const uint8_t *)raw->w + (size_t)(first * p->bits / 8);
+    if (rows == ROWS && left >= UNIT && p->bits == 4)
+        return pack_nibbles(whole, raw->w_stride, rows, dst);
+    if (rows == ROWS && left >= UNIT && p->bits == 8)
+        return pack_bytes(whole, raw->w_stride, rows, dst);
     for (int r = 0; r < rows; r++) {
         const uint8_t *src = (const uint8_t *)raw->w + (size_t)r * raw->w_stride +
                              (size_t)(first * p->bits / 8);
@@ -203,17 +210,26 @@ static void pack_meta(const sh_panel *p, const sh_raw_rows *raw, int rows, int64
         dst = pack_scales(raw->scales, raw->scales_stride, group++, 1, rows, dst);
 }
 
+/* `count` elements of 4 or 2 bytes, each 16 elements apart in the panel. */
+static void scatter(const uint8_t *src, int64_t count, size_t size, uint8_t *dst)
+{
+    if (size == 4)
+        for (int64_t i = 0; i < count; i++) memcpy(dst + i * ROWS * 4, src + i * 4, 4);
+    else
+        for (int64_t i = 0; i < count; i++) memcpy(dst + i * ROWS * 2, src + i * 2, 2);
+}
+
 static void pack_plain(const sh_panel *p, const sh_raw_rows *raw, int rows, uint8_t *panel)
 {
-    size_t size = plain_size(p->quant.format);
-    bool pairs = p->quant.format == SH_FORMAT_BF16;
-    memset(panel, 0, p->panel_bytes);
+    /* A pair of BF16 columns is one element of 4 bytes. */
+    size_t size = p->quant.format == SH_FORMAT_F16 ? 2 : 4;
+    int64_t count = p->quant.format == SH_FORMAT_BF16 ? p->cols / 2 : p->cols;
+    if (rows < ROWS || p->cols % 2 != 0) memset(panel, 0, p->panel_bytes);
     for (int r = 0; r < rows; r++) {
         const uint8_t *src = (const uint8_t *)raw->w + (size_t)r * raw->w_stride;
-        for (int64_t c = 0; c < p->cols; c++) {
-            int64_t at = pairs ? (c / 2 * ROWS + r) * 2 + c % 2 : c * ROWS + r;
-            memcpy(panel + (size_t)at * size, src + (size_t)c * size, size);
-        }
+        scatter(src, count, size, panel + (size_t)r * size);
+        if (p->quant.format == SH_FORMAT_BF16 && p->cols % 2 != 0)
+            memcpy(panel + ((size_t)count * ROWS + (size_t)r) * 4, src + count * 4, 2);
     }
 }
 
