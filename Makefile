@@ -55,7 +55,7 @@ TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
 
-.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build clean docs program tests
+.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build load clean docs program tests
 all: program ## build the release program, build/shoal
 
 program: $(B)/shoal
@@ -104,6 +104,14 @@ build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/libshoal.a
 	@$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer -o $@ $< build/fuzz/libshoal.a $(LIBS)
 
 fuzz-build: $(FUZZ_BIN)
+
+$(B)/bench/%: bench/%.c $(B)/libshoal.a Makefile
+	@mkdir -p $(@D)
+	@echo "CC $<"
+	@$(CC) $(CFLAGS_ALL) -o $@ $< $(B)/libshoal.a $(LIBS)
+
+load: program $(B)/bench/fake_engine ## measure the API under load
+	tools/load.sh $(B)
 
 FUZZ_SECONDS ?= 600
 fuzz: ## run every fuzz target for FUZZ_SECONDS (600)

@@ -61,7 +61,7 @@ static sh_status use_hostfile(sh_ranks *ranks, const sh_command_args *args, sh_e
     const sh_settings *s = args->settings;
     sh_mesh_opts *mesh = &ranks->opts.mesh;
     sh_hostfile *file;
-    sh_addr_list first;
+    sh_addr_list first = {0};
     sh_status status = sh_hostfile_load(s->hostfile, &file, err);
     if (status != SH_OK) return status;
     mesh->size = file->count;

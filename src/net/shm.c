@@ -258,7 +258,7 @@ static int shm_arm(sh_port *base, bool sending, bool receiving, struct pollfd *o
 static void shm_disarm(sh_port *base)
 {
     shm_port *port = (shm_port *)base;
-    char bytes[64];
+    char bytes[64] = {0};
     size_t moved;
     sh_err err;
     sh_status status;

@@ -130,8 +130,8 @@ void sh_cpu_route(sh_device *dev, const sh_router *router, const float *x, int t
                       .dim = dim,
                       .ids = ids,
                       .weights = weights};
-    int size = router->experts / router->groups;
     SH_ASSERT(router->groups >= 1 && router->groups <= GROUPS_MAX);
+    int size = router->experts / router->groups;
     SH_ASSERT(router->topk <= (router->groups > 1 ? router->topk_groups * size : router->experts));
     place(&job, &scratch, tokens, router->experts);
     SH_ASSERT(scratch.used <= cpu->scratch_size);
