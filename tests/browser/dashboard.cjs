@@ -68,12 +68,13 @@ class Server {
   }
 
   // A process of the server by what it is for.
-  pidOf(part) {
+  pidOf(part, rank) {
     for (const pid of fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
       try {
         const env = fs.readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
         const parent = / (\d+)/.exec(fs.readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/^.*\) \w/, ''))[1];
-        if (Number(parent) === this.child.pid && env.includes(`SHOAL_PART=${part}`)) return Number(pid);
+        if (Number(parent) === this.child.pid && env.includes(`SHOAL_PART=${part}`) &&
+          (rank === undefined || env.includes(`SHOAL_RANK=${rank}`))) return Number(pid);
       } catch { /* gone meanwhile */ }
     }
     return null;
@@ -271,7 +272,7 @@ async function hostileText(page) {
     await page.locator('.reasoning summary').click();
     must((await page.locator('.chat-log img, .chat-log script, .chat-log b, .chat-log a[href^="javascript"]').count()) === 0, 'text became markup');
     must((await answerText(page)).includes('<img src=x onerror='), 'the text is not shown');
-    must((await page.locator('.message.assistant .prose > p strong').count()) === 1, 'markdown is not shown');
+    must((await page.locator('.message.assistant > .prose > p strong').count()) === 1, 'markdown is not shown');
     must((await page.evaluate(() => window.hacked)) === undefined, 'a script ran');
     await page.unroute('**/v1/chat/completions');
   });
@@ -289,13 +290,25 @@ async function hostileText(page) {
 async function faults(page, server) {
   await page.keyboard.press('Escape');
   await page.evaluate(() => { document.activeElement.blur(); location.hash = 'overview'; });
-  await check('a killed rank is shown within 3 s, and its return', async () => {
-    const pid = (await server.snapshot()).engine.ranks[1].pid;
-    process.kill(pid, 'SIGKILL');
-    await until('the rank is shown as lost', async () => (await page.locator('.node.lost').count()) > 0, 3000);
+  await check('a rank that was killed and is at once back is marked within 3 s', async () => {
+    process.kill((await server.snapshot()).engine.ranks[1].pid, 'SIGKILL');
+    await until('the rank is marked', async () => (await page.locator('.node.back, .node.lost').count()) > 0, 3000);
+    await until('it is there', async () => (await page.locator('.node.there').count()) === 2, 30000);
+  });
+  await check('a rank that is lost is shown within 3 s, and its return', async () => {
+    // Whoever takes its place is killed too, so that it stays away long enough to be seen.
+    const kill = () => { const pid = server.pidOf('engine', 1); if (pid !== null) process.kill(pid, 'SIGKILL'); };
+    const start = Date.now(), again = setInterval(kill, 20);
+    kill();
+    try {
+      await until('the rank is shown as lost', async () => (await page.locator('.node.lost').count()) > 0, 3000);
+    } finally {
+      clearInterval(again);
+    }
+    console.log(`# shown ${Date.now() - start} ms after the kill`);
     must(await page.locator('#banner').isVisible(), 'no banner');
     must(/lost/.test(await text(page, '.rank[data-rank="1"]')), 'the card does not say so');
-    if (pictures) await page.screenshot({ path: path.join(work, 'lost.png') });
+    if (pictures) await page.screenshot({ path: path.join(pictures, 'dashboard-lost.png') });
     await until('it is back', async () => (await page.locator('.node.lost').count()) === 0, 60000);
     await until('no banner', async () => !(await page.locator('#banner').isVisible()), 10000);
   });

@@ -73,8 +73,8 @@ export class Cluster {
     new ResizeObserver(() => this.layout()).observe(this.svg);
   }
 
-  // alive(rank) says whether a rank is there; traffic is in bytes for each token.
-  update(engine, alive, traffic, flowing) {
+  // state(rank) is 'there', 'lost' or 'back'; traffic is in bytes for each token.
+  update(engine, state, traffic, flowing) {
     const ranks = engine?.ranks ?? [];
     this.empty.hidden = ranks.length > 0;
     this.svg.toggleAttribute('hidden', ranks.length === 0);
@@ -82,9 +82,10 @@ export class Cluster {
     Object.assign(this, { ranks, links: linksOf(engine), traffic });
     const signature = JSON.stringify([ranks.map((r) => [r.rank, r.stage, r.host, r.layers, r.heads]),
       this.links.map((l) => [l.a, l.b])]);
+    this.fresh = () => this.refresh(state, flowing);
     if (signature !== this.signature) { this.signature = signature; this.layout(); }
-    this.refresh(alive, flowing);
-    this.say(engine, alive);
+    else this.fresh();
+    this.say(engine, (rank) => state(rank) !== 'lost');
   }
 
   say(engine, alive) {
@@ -107,6 +108,7 @@ export class Cluster {
     this.lines = this.links.map((link) => this.line(link, spots));
     this.nodes = this.ranks.map((rank, i) => this.node(rank, spots[i]));
     this.svg.replaceChildren(...this.lines.map((l) => l.el), ...this.nodes.map((n) => n.el));
+    this.fresh();
   }
 
   // Labels stand in the middle of a line, on a patch of the card's colour; a ring of many has room for none.
@@ -149,12 +151,13 @@ export class Cluster {
     return { el, share, ...parts };
   }
 
-  refresh(alive, flowing) {
+  refresh(state, flowing) {
+    const alive = (rank) => state(rank) !== 'lost';
     this.nodes.forEach((node, i) => {
-      const rank = this.ranks[i], there = alive(rank), share = shareOf(rank, this.ranks);
-      setClass(node.el, there ? 'node' : 'node lost');
+      const rank = this.ranks[i], is = state(rank), share = shareOf(rank, this.ranks);
+      setClass(node.el, `node ${is}`);
       setText(node.name, `Rank ${rank.rank}${rank.rank === 0 ? ' · leads' : ''}`);
-      setText(node.host, there ? (rank.host ?? 'host not told') : 'lost');
+      setText(node.host, is === 'lost' ? 'lost' : `${rank.host ?? 'host not told'}${is === 'back' ? ' · is back' : ''}`);
       setText(node.holds, `${layersOf(rank)} · ${percent(share)}`);
       node.share.setAttribute('width', Math.max(0, (NODE_W - 28) * (share || 0)));
       setText(node.el.lastChild, `Rank ${rank.rank}: ${roleOf(rank)}`);
