@@ -11,7 +11,7 @@ import { About } from './about.js';
 import { Chat } from './chat.js';
 
 const VIEWS = ['overview', 'chat', 'requests', 'model'];
-const BACK_MS = 8000;
+const BACK_MS = 8000, SILENT_MS = 5000;
 const THEMES = ['auto', 'dark', 'light'];
 const STATES = { healthy: ['live', 'good'], starting: ['starting', 'warn'], engine_lost: ['engine lost', 'bad'],
   stopping: ['stopping', 'warn'] };
@@ -140,6 +140,8 @@ class Page {
     if (this.line === 'lost') says = `The API does not answer.${since} Trying again…`;
     else if (this.line === 'key') says = `${why || 'This server asks for a key.'}`;
     else if (this.line === 'live' && this.now?.engine?.ready === false) says = this.lossText();
+    else if (this.line === 'live' && this.now?.engine != null && this.seen - this.told > SILENT_MS)
+      says = `The engine has told nothing since ${clock(this.told)}.`;
     else if (this.line === 'live' && this.now?.status === 'engine_lost') says = 'The engine is gone; it is being started again.';
     else if (this.line === 'live' && this.now?.status === 'starting') says = 'The engine is starting.';
     banner.hidden = says === '';
@@ -165,6 +167,7 @@ class Page {
     this.now = s;
     this.seen = Date.now();
     this.history.add(this.seen, s);
+    if (s.engine?.uptime_s !== this.engine?.uptime_s) this.told = this.seen;
     if (s.engine?.ranks?.length > 0) this.engine = s.engine;
     this.watchRanks();
     this.status('');
