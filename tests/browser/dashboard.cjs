@@ -308,7 +308,6 @@ async function faults(page, server) {
     console.log(`# shown ${Date.now() - start} ms after the kill`);
     must(await page.locator('#banner').isVisible(), 'no banner');
     must(/lost/.test(await text(page, '.rank[data-rank="1"]')), 'the card does not say so');
-    if (pictures) await page.screenshot({ path: path.join(pictures, 'dashboard-lost.png') });
     await until('it is back', async () => (await page.locator('.node.lost').count()) === 0, 60000);
     await until('no banner', async () => !(await page.locator('#banner').isVisible()), 10000);
   });
@@ -379,6 +378,18 @@ async function shoot(page, name, view, scheme, size, full = false) {
   await page.screenshot({ path: path.join(pictures, name), fullPage: full });
 }
 
+// A conversation for the picture.
+async function talk(page) {
+  await page.fill('#control-max_tokens', '');
+  await page.locator('#chat-new').click();
+  for (const question of ['Hello!', 'What can you do?', 'Tell me a story.']) {
+    await page.locator('#chat-input').fill(question);
+    await page.keyboard.press('Enter');
+    await until('it ends', async () => !(await streaming(page)), 30000);
+  }
+  await page.locator('.chat-name', { hasText: 'Hello!' }).waitFor();
+}
+
 const wide = { width: 1360, height: 900 }, phone = { width: 390, height: 844 };
 
 async function main() {
@@ -397,12 +408,11 @@ async function main() {
     await overview(page, server);
     await requests(page, server);
     await chat(page);
-    if (pictures) await sleep(Number(process.env.SHOAL_SCREENSHOT_WAIT_MS ?? 20000));
+    if (pictures) await talk(page);
+    if (pictures) await sleep(Number(process.env.SHOAL_SCREENSHOT_WAIT_MS ?? 30000));
     await shoot(page, 'dashboard-dark.png', 'overview', 'dark', wide, true);
     await shoot(page, 'dashboard-light.png', 'overview', 'light', wide, true);
     await shoot(page, 'dashboard-chat.png', 'chat', 'dark', wide);
-    await shoot(page, 'dashboard-requests.png', 'requests', 'light', wide);
-    await shoot(page, 'dashboard-model.png', 'model', 'dark', wide);
     await shoot(page, 'dashboard-phone.png', 'overview', 'dark', phone);
     await page.setViewportSize(wide);
     await page.evaluate(() => { location.hash = 'chat'; });

@@ -172,6 +172,7 @@ class Page {
     this.watchRanks();
     this.status('');
     setText(byId('model-name'), s.model ?? 'no model yet');
+    setText(byId('rate'), `${fixed(this.history.last('tokens') ?? 0)} tok/s`);
     setText(byId('uptime'), `up ${duration(s.uptime_s)}`);
     this.requests.update(s);
     this.redraw();
@@ -190,8 +191,9 @@ class Page {
     }
   }
 
-  // 'there', 'lost', or for a while after its return 'back'.
+  // 'there', 'lost', for a while after its return 'back', or 'unknown' while nobody tells.
   stateOf(rank) {
+    if (this.line !== 'live') return 'unknown';
     if (!this.alive(rank)) return 'lost';
     return Date.now() - (this.back.get(rank.rank) ?? 0) < BACK_MS ? 'back' : 'there';
   }
@@ -206,7 +208,6 @@ class Page {
     this.cluster.update(engine, state, perToken, this.history.last('tokens') > 0);
     this.live.update(this.history, engine);
     this.ranks.update(engine, before?.snapshot.engine, took, state);
-    setText(byId('rate'), `${fixed(this.history.last('tokens') ?? 0)} tok/s`);
   }
 
   async loadAbout() {

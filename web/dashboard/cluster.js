@@ -73,7 +73,7 @@ export class Cluster {
     new ResizeObserver(() => this.layout()).observe(this.svg);
   }
 
-  // state(rank) is 'there', 'lost' or 'back'; traffic is in bytes for each token.
+  // state(rank) is 'there', 'lost', 'back' or 'unknown'; traffic is in bytes for each token.
   update(engine, state, traffic, flowing) {
     const ranks = engine?.ranks ?? [];
     this.empty.hidden = ranks.length > 0;

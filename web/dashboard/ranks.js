@@ -31,7 +31,7 @@ function legend(names) {
 const WORK = [['compute', 'Compute'], ['collective', 'Collectives'], ['idle', 'Idle']];
 const ROWS = ['CPU', 'Temperature', 'Power', 'Tokens computed', 'Share of the model', 'Heads, FFN, vocabulary'];
 
-const TONES = { there: 'good', back: 'warn', lost: 'bad' };
+const TONES = { there: 'good', back: 'warn', lost: 'bad', unknown: '' };
 
 class RankCard {
   constructor(rank) {
