@@ -256,6 +256,28 @@ async function chat(page) {
   });
 }
 
+const weather = [{ type: 'function', function: { name: 'get_weather', description: 'Weather of a city',
+  parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] } } }];
+
+async function toolCalls(page) {
+  await check('the model calls a tool and answers from its result', async () => {
+    await page.fill('#control-max_tokens', '80');
+    await page.fill('#control-tools', '[{');
+    must(/Tools/.test(await text(page, '.controls [role=alert]')), 'broken JSON is not told');
+    await page.fill('#control-tools', JSON.stringify(weather));
+    await page.locator('#chat-new').click();
+    await page.locator('#chat-input').fill('What is the weather in Paris?');
+    await page.keyboard.press('Enter');
+    await page.locator('.tool-result textarea').fill('{"temperature": 21, "sky": "clear"}');
+    must(/get_weather.*Paris/s.test(await text(page, '.tool-call')), await text(page, '.tool-call'));
+    await page.locator('.tool-result button').click();
+    await until('the answer', async () => (await page.locator('.message').count()) === 4 && !(await streaming(page)));
+    must((await page.locator('.message .error-box').count()) === 0, await answerText(page));
+    must((await answerText(page)).length > 5, await answerText(page));
+    await page.fill('#control-tools', '');
+  });
+}
+
 const hostile = '<img src=x onerror="window.hacked=1"><script>window.hacked=2</script> [x](javascript:hacked=3) **bold** `<b>code</b>`';
 
 async function hostileText(page) {
@@ -408,6 +430,7 @@ async function main() {
     await overview(page, server);
     await requests(page, server);
     await chat(page);
+    await toolCalls(page);
     if (pictures) await talk(page);
     if (pictures) await sleep(Number(process.env.SHOAL_SCREENSHOT_WAIT_MS ?? 30000));
     await shoot(page, 'dashboard-dark.png', 'overview', 'dark', wide, true);
