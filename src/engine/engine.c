@@ -57,6 +57,7 @@ struct sh_engine {
     bool stopping;
     sh_deadline stop_at;
     sh_engine_stats stats;
+    uint64_t watcher; /* who asked for stats last, or 0 */
 };
 
 int sh_engine_draws(int slots)
@@ -192,8 +193,17 @@ sh_engine_info sh_engine_info_of(const sh_engine *e)
     return info;
 }
 
+static void stats_tell(sh_engine *e, uint64_t owner)
+{
+    sh_buf json = {0};
+    sh_engine_stats_json(&e->stats, e->crew, e->sched, e->blocks, &e->opts, &json);
+    sh_event event = {.kind = SH_EVENT_STATS, .stats = sh_buf_str(&json)};
+    e->sink(e->sink_ctx, owner, &event);
+    sh_buf_reset(&json);
+}
+
 /* A rank is lost: whoever waits hears it, and the group is formed anew. Here requests could be kept
- * and replayed. */
+ * and replayed. Who watches is told unasked: questions are not answered while the group forms. */
 static void group_lost(sh_engine *e, const sh_err *why)
 {
     SH_LOGE("%s", why->text);
@@ -204,6 +214,7 @@ static void group_lost(sh_engine *e, const sh_err *why)
     e->flight_count = 0;
     e->stats.report_count = 0;
     e->stats.failures++;
+    if (e->watcher != 0) stats_tell(e, e->watcher);
 }
 
 static void form_again(sh_engine *e)
@@ -270,16 +281,6 @@ static void reports_refresh(sh_engine *e)
         e->stats.report_count = size;
 }
 
-static void stats_tell(sh_engine *e, uint64_t owner)
-{
-    sh_buf json = {0};
-    reports_refresh(e);
-    sh_engine_stats_json(&e->stats, e->crew, e->sched, e->blocks, &e->opts, &json);
-    sh_event event = {.kind = SH_EVENT_STATS, .stats = sh_buf_str(&json)};
-    e->sink(e->sink_ctx, owner, &event);
-    sh_buf_reset(&json);
-}
-
 static void submit_run(sh_engine *e, command *c)
 {
     sh_event refusal = {.kind = SH_EVENT_ERROR, .id = c->request.request.id, .retry = true};
@@ -301,8 +302,15 @@ static void command_run(sh_engine *e, command *c)
     switch (c->kind) {
     case SUBMIT: submit_run(e, c); break;
     case CANCEL: sh_sched_cancel(e->sched, c->owner, c->id); break;
-    case FORGET: sh_sched_forget(e->sched, c->owner); break;
-    case ASK_STATS: stats_tell(e, c->owner); break;
+    case FORGET:
+        sh_sched_forget(e->sched, c->owner);
+        if (e->watcher == c->owner) e->watcher = 0;
+        break;
+    case ASK_STATS:
+        e->watcher = c->owner;
+        reports_refresh(e);
+        stats_tell(e, c->owner);
+        break;
     case STOP:
         e->stopping = true;
         e->stop_at = sh_deadline_in_ms((int64_t)c->id);

@@ -68,12 +68,13 @@ class Server {
   }
 
   // A process of the server by what it is for.
-  pidOf(part) {
+  pidOf(part, rank) {
     for (const pid of fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
       try {
         const env = fs.readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
         const parent = / (\d+)/.exec(fs.readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/^.*\) \w/, ''))[1];
-        if (Number(parent) === this.child.pid && env.includes(`SHOAL_PART=${part}`)) return Number(pid);
+        if (Number(parent) === this.child.pid && env.includes(`SHOAL_PART=${part}`) &&
+          (rank === undefined || env.includes(`SHOAL_RANK=${rank}`))) return Number(pid);
       } catch { /* gone meanwhile */ }
     }
     return null;
@@ -255,6 +256,28 @@ async function chat(page) {
   });
 }
 
+const weather = [{ type: 'function', function: { name: 'get_weather', description: 'Weather of a city',
+  parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] } } }];
+
+async function toolCalls(page) {
+  await check('the model calls a tool and answers from its result', async () => {
+    await page.fill('#control-max_tokens', '80');
+    await page.fill('#control-tools', '[{');
+    must(/Tools/.test(await text(page, '.controls [role=alert]')), 'broken JSON is not told');
+    await page.fill('#control-tools', JSON.stringify(weather));
+    await page.locator('#chat-new').click();
+    await page.locator('#chat-input').fill('What is the weather in Paris?');
+    await page.keyboard.press('Enter');
+    await page.locator('.tool-result textarea').fill('{"temperature": 21, "sky": "clear"}');
+    must(/get_weather.*Paris/s.test(await text(page, '.tool-call')), await text(page, '.tool-call'));
+    await page.locator('.tool-result button').click();
+    await until('the answer', async () => (await page.locator('.message').count()) === 4 && !(await streaming(page)));
+    must((await page.locator('.message .error-box').count()) === 0, await answerText(page));
+    must((await answerText(page)).length > 5, await answerText(page));
+    await page.fill('#control-tools', '');
+  });
+}
+
 const hostile = '<img src=x onerror="window.hacked=1"><script>window.hacked=2</script> [x](javascript:hacked=3) **bold** `<b>code</b>`';
 
 async function hostileText(page) {
@@ -271,7 +294,7 @@ async function hostileText(page) {
     await page.locator('.reasoning summary').click();
     must((await page.locator('.chat-log img, .chat-log script, .chat-log b, .chat-log a[href^="javascript"]').count()) === 0, 'text became markup');
     must((await answerText(page)).includes('<img src=x onerror='), 'the text is not shown');
-    must((await page.locator('.message.assistant .prose > p strong').count()) === 1, 'markdown is not shown');
+    must((await page.locator('.message.assistant > .prose > p strong').count()) === 1, 'markdown is not shown');
     must((await page.evaluate(() => window.hacked)) === undefined, 'a script ran');
     await page.unroute('**/v1/chat/completions');
   });
@@ -289,13 +312,24 @@ async function hostileText(page) {
 async function faults(page, server) {
   await page.keyboard.press('Escape');
   await page.evaluate(() => { document.activeElement.blur(); location.hash = 'overview'; });
-  await check('a killed rank is shown within 3 s, and its return', async () => {
-    const pid = (await server.snapshot()).engine.ranks[1].pid;
-    process.kill(pid, 'SIGKILL');
-    await until('the rank is shown as lost', async () => (await page.locator('.node.lost').count()) > 0, 3000);
+  await check('a rank that was killed and is at once back is marked within 3 s', async () => {
+    process.kill((await server.snapshot()).engine.ranks[1].pid, 'SIGKILL');
+    await until('the rank is marked', async () => (await page.locator('.node.back, .node.lost').count()) > 0, 3000);
+    await until('it is there', async () => (await page.locator('.node.there').count()) === 2, 30000);
+  });
+  await check('a rank that is lost is shown within 3 s, and its return', async () => {
+    // Whoever takes its place is killed too, so that it stays away long enough to be seen.
+    const kill = () => { const pid = server.pidOf('engine', 1); if (pid !== null) process.kill(pid, 'SIGKILL'); };
+    const start = Date.now(), again = setInterval(kill, 20);
+    kill();
+    try {
+      await until('the rank is shown as lost', async () => (await page.locator('.node.lost').count()) > 0, 3000);
+    } finally {
+      clearInterval(again);
+    }
+    console.log(`# shown ${Date.now() - start} ms after the kill`);
     must(await page.locator('#banner').isVisible(), 'no banner');
     must(/lost/.test(await text(page, '.rank[data-rank="1"]')), 'the card does not say so');
-    if (pictures) await page.screenshot({ path: path.join(work, 'lost.png') });
     await until('it is back', async () => (await page.locator('.node.lost').count()) === 0, 60000);
     await until('no banner', async () => !(await page.locator('#banner').isVisible()), 10000);
   });
@@ -366,6 +400,18 @@ async function shoot(page, name, view, scheme, size, full = false) {
   await page.screenshot({ path: path.join(pictures, name), fullPage: full });
 }
 
+// A conversation for the picture.
+async function talk(page) {
+  await page.fill('#control-max_tokens', '');
+  await page.locator('#chat-new').click();
+  for (const question of ['Hello!', 'What can you do?', 'Tell me a story.']) {
+    await page.locator('#chat-input').fill(question);
+    await page.keyboard.press('Enter');
+    await until('it ends', async () => !(await streaming(page)), 30000);
+  }
+  await page.locator('.chat-name', { hasText: 'Hello!' }).waitFor();
+}
+
 const wide = { width: 1360, height: 900 }, phone = { width: 390, height: 844 };
 
 async function main() {
@@ -384,12 +430,12 @@ async function main() {
     await overview(page, server);
     await requests(page, server);
     await chat(page);
-    if (pictures) await sleep(Number(process.env.SHOAL_SCREENSHOT_WAIT_MS ?? 20000));
+    await toolCalls(page);
+    if (pictures) await talk(page);
+    if (pictures) await sleep(Number(process.env.SHOAL_SCREENSHOT_WAIT_MS ?? 30000));
     await shoot(page, 'dashboard-dark.png', 'overview', 'dark', wide, true);
     await shoot(page, 'dashboard-light.png', 'overview', 'light', wide, true);
     await shoot(page, 'dashboard-chat.png', 'chat', 'dark', wide);
-    await shoot(page, 'dashboard-requests.png', 'requests', 'light', wide);
-    await shoot(page, 'dashboard-model.png', 'model', 'dark', wide);
     await shoot(page, 'dashboard-phone.png', 'overview', 'dark', phone);
     await page.setViewportSize(wide);
     await page.evaluate(() => { location.hash = 'chat'; });

@@ -66,13 +66,13 @@ class Snippets {
 }
 
 const plain = (v) => (v === null || v === '' ? 'none' : typeof v === 'boolean' ? (v ? 'yes' : 'no') : String(v));
-const limit = (write) => (v) => (v > 0 ? write(v) : 'none');
+const limit = (write) => (v) => (v > 0 ? write(v) : 'no limit');
 const tokens = (v) => `${count(v)} tokens`;
 const s = (v) => `${v} s`;
 
 // Settings of the API by their names, as people call them.
 const SETTINGS = {
-  host: ['Address'], port: ['Port'], tls: ['TLS'], api_keys: ['API keys', limit(count)], cors: ['CORS'],
+  host: ['Address'], port: ['Port'], tls: ['TLS'], api_keys: ['API keys', (v) => (v > 0 ? count(v) : 'none')], cors: ['CORS'],
   access_log: ['Access log'], request_log: ['Request log'], log_prompts: ['Prompts in the log'],
   max_tokens: ['Answer when not asked otherwise', tokens], max_tokens_hard: ['Longest answer', limit(tokens)],
   timeout_s: ['Time limit of a request', limit(s)], grace_s: ['Grace when stopping', s],

@@ -11,6 +11,7 @@ import { About } from './about.js';
 import { Chat } from './chat.js';
 
 const VIEWS = ['overview', 'chat', 'requests', 'model'];
+const BACK_MS = 8000, SILENT_MS = 5000;
 const THEMES = ['auto', 'dark', 'light'];
 const STATES = { healthy: ['live', 'good'], starting: ['starting', 'warn'], engine_lost: ['engine lost', 'bad'],
   stopping: ['stopping', 'warn'] };
@@ -29,6 +30,8 @@ class Page {
     byId('view-requests').append(this.requests.el);
     byId('view-model').append(this.about.el);
     this.lost = new Set();
+    this.back = new Map(); // rank -> when it returned
+    this.pids = new Map();
     this.line = '';
     this.theme();
     this.keyDialog();
@@ -137,6 +140,8 @@ class Page {
     if (this.line === 'lost') says = `The API does not answer.${since} Trying again…`;
     else if (this.line === 'key') says = `${why || 'This server asks for a key.'}`;
     else if (this.line === 'live' && this.now?.engine?.ready === false) says = this.lossText();
+    else if (this.line === 'live' && this.now?.engine != null && this.seen - this.told > SILENT_MS)
+      says = `The engine has told nothing since ${clock(this.told)}.`;
     else if (this.line === 'live' && this.now?.status === 'engine_lost') says = 'The engine is gone; it is being started again.';
     else if (this.line === 'live' && this.now?.status === 'starting') says = 'The engine is starting.';
     banner.hidden = says === '';
@@ -162,35 +167,47 @@ class Page {
     this.now = s;
     this.seen = Date.now();
     this.history.add(this.seen, s);
+    if (s.engine?.uptime_s !== this.engine?.uptime_s) this.told = this.seen;
     if (s.engine?.ranks?.length > 0) this.engine = s.engine;
     this.watchRanks();
     this.status('');
     setText(byId('model-name'), s.model ?? 'no model yet');
+    setText(byId('rate'), `${fixed(this.history.last('tokens') ?? 0)} tok/s`);
     setText(byId('uptime'), `up ${duration(s.uptime_s)}`);
     this.requests.update(s);
     this.redraw();
   }
 
+  // A rank can go and come back between two snapshots: then its process is another.
   watchRanks() {
     for (const rank of this.engine?.ranks ?? []) {
-      const there = this.alive(rank), was = !this.lost.has(rank.rank);
-      if (there === was) continue;
+      const there = this.alive(rank), was = !this.lost.has(rank.rank), name = `Rank ${rank.rank}`;
+      const other = this.pids.has(rank.rank) && this.pids.get(rank.rank) !== rank.pid;
+      if (there && (!was || other)) this.back.set(rank.rank, Date.now());
+      if (there && other && was) this.requests.note(`${name} was lost and is back`, 'warn');
+      else if (there !== was) this.requests.note(there ? `${name} is back` : `${name} is lost`, there ? 'good' : 'bad');
       if (there) this.lost.delete(rank.rank); else this.lost.add(rank.rank);
-      this.requests.note(there ? `Rank ${rank.rank} is back` : `Rank ${rank.rank} is lost`, there ? 'good' : 'bad');
+      if (there) this.pids.set(rank.rank, rank.pid);
     }
+  }
+
+  // 'there', 'lost', for a while after its return 'back', or 'unknown' while nobody tells.
+  stateOf(rank) {
+    if (this.line !== 'live') return 'unknown';
+    if (!this.alive(rank)) return 'lost';
+    return Date.now() - (this.back.get(rank.rank) ?? 0) < BACK_MS ? 'back' : 'there';
   }
 
   redraw() {
     if (this.view !== 'overview' || document.hidden) return;
     const engine = this.engine, before = this.history.before;
     const took = before === undefined ? NaN : (this.seen - before.at) / 1000;
-    const alive = (rank) => this.alive(rank);
+    const state = (rank) => this.stateOf(rank);
     const zero = engine?.ranks?.[0] ?? {};
     const perToken = zero.tokens > 0 ? zero.reduce_bytes / zero.tokens : NaN;
-    this.cluster.update(engine, alive, perToken, this.history.last('tokens') > 0);
+    this.cluster.update(engine, state, perToken, this.history.last('tokens') > 0);
     this.live.update(this.history, engine);
-    this.ranks.update(engine, before?.snapshot.engine, took, alive);
-    setText(byId('rate'), `${fixed(this.history.last('tokens') ?? 0)} tok/s`);
+    this.ranks.update(engine, before?.snapshot.engine, took, state);
   }
 
   async loadAbout() {

@@ -3,30 +3,43 @@
 import { h, svg, setText, setClass } from './dom.js';
 import { bytes, digits3, percent } from './format.js';
 
-const NODE_W = 176, NODE_H = 92, GAP = 150;
+const NODE_W = 176, NODE_H = 92, GAP = 150, ROW = NODE_H + 64, DETOUR = 44, TOP = 62;
 
-// Where ranks stand: a column when the page is narrow, stages as columns, a row of few, else a ring.
-function place(ranks, width) {
-  const n = ranks.length, stages = 1 + Math.max(0, ...ranks.map((r) => r.stage ?? 0));
-  const column = (i) => ({ x: width / 2, y: 60 + i * (NODE_H + 64) });
-  if (width < 520 || n === 1) return { spots: ranks.map((_, i) => column(i)), height: n * (NODE_H + 64) - 34 };
-  const columns = stages > 1 ? stages : n;
-  if (columns * (NODE_W + 60) <= width && (stages > 1 || n <= 4)) {
-    const rows = Math.max(...ranks.map((r) => (stages > 1 ? r.tensor_rank ?? 0 : 0))) + 1;
-    const pitch = Math.min((width - NODE_W - 24) / Math.max(1, columns - 1), NODE_W + 2 * GAP);
-    const left = (width - pitch * (columns - 1)) / 2;
-    const arc = stages > 1 || n < 3 ? 0 : 40;
-    const spots = ranks.map((r, i) => stages > 1
-      ? { x: left + pitch * r.stage, y: 62 + (r.tensor_rank ?? 0) * (NODE_H + 48) }
-      : { x: left + pitch * i, y: 62 });
-    return { spots, height: rows * (NODE_H + 48) - 16 + arc };
-  }
-  const rx = Math.min(width / 2 - NODE_W / 2 - 8, 420), ry = Math.max(140, Math.min(26 * n, 300));
+function placeColumn(ranks, width) {
+  return { kind: 'column', spots: ranks.map((_, i) => ({ x: width / 2, y: TOP + i * ROW })), height: ranks.length * ROW - 34 };
+}
+
+// Below a row there is room for the links that go past a neighbour.
+function placeRow(ranks, width, detours) {
+  const pitch = Math.min((width - NODE_W - 24) / (ranks.length - 1), NODE_W + 2 * GAP);
+  const left = (width - pitch * (ranks.length - 1)) / 2;
+  return { kind: 'row', spots: ranks.map((_, i) => ({ x: left + pitch * i, y: TOP })), height: NODE_H + 32 + detours * DETOUR };
+}
+
+function placeStages(ranks, width, stages) {
+  const pitch = Math.min((width - NODE_W - 24) / (stages - 1), NODE_W + 2 * GAP);
+  const left = (width - pitch * (stages - 1)) / 2, rows = 1 + Math.max(...ranks.map((r) => r.tensor_rank));
+  return { kind: 'stages', height: rows * ROW - 24,
+    spots: ranks.map((r) => ({ x: left + pitch * r.stage, y: TOP + r.tensor_rank * ROW })) };
+}
+
+function placeRing(ranks, width) {
+  const n = ranks.length, rx = Math.min(width / 2 - NODE_W / 2 - 8, 420), ry = Math.max(140, Math.min(26 * n, 300));
   const spots = ranks.map((_, i) => {
     const angle = (2 * Math.PI * i) / n - Math.PI / 2;
-    return { x: width / 2 + rx * Math.cos(angle), y: ry + 62 + ry * Math.sin(angle) };
+    return { x: width / 2 + rx * Math.cos(angle), y: ry + TOP + ry * Math.sin(angle) };
   });
-  return { spots, height: 2 * ry + NODE_H + 32 };
+  return { kind: 'ring', spots, height: 2 * ry + NODE_H + 32 };
+}
+
+// Where ranks stand: a column when the page is narrow, stages as columns, a row of few, else a ring.
+function place(ranks, links, width) {
+  const n = ranks.length, stages = 1 + Math.max(0, ...ranks.map((r) => r.stage ?? 0));
+  if (n === 1 || width < 520) return placeColumn(ranks, width);
+  if (stages > 1 && stages * (NODE_W + 60) <= width) return placeStages(ranks, width, stages);
+  if (stages === 1 && n <= 4 && n * (NODE_W + 60) <= width)
+    return placeRow(ranks, width, links.filter((l) => Math.abs(l.a - l.b) > 1).length);
+  return placeRing(ranks, width);
 }
 
 // What a rank holds, as a share of all weights.
@@ -63,8 +76,8 @@ export class Cluster {
     this.table = h('tbody');
     this.note = h('span', { class: 'soft' });
     this.details = h('details', { hidden: true }, h('summary', null, 'Links in words'),
-      h('div', { class: 'scroll' }, h('table', null, h('thead', null, h('tr', null,
-        ['Between', 'Kind', 'Latency', 'Bandwidth', 'Per token'].map((t) => h('th', { scope: 'col' }, t)))), this.table)));
+      h('div', { class: 'scroll short' }, h('table', null, h('thead', null, h('tr', null,
+        ['Between', 'Kind', 'Latency', 'Bandwidth'].map((t) => h('th', { scope: 'col' }, t)))), this.table)));
     this.el = h('section', { class: 'card wide', 'aria-labelledby': 'cluster-title', id: 'cluster' },
       h('header', null, h('h2', { id: 'cluster-title' }, 'Group'), this.note),
       this.svg, this.empty, this.details);
@@ -73,8 +86,8 @@ export class Cluster {
     new ResizeObserver(() => this.layout()).observe(this.svg);
   }
 
-  // alive(rank) says whether a rank is there; traffic is in bytes for each token.
-  update(engine, alive, traffic, flowing) {
+  // state(rank) is 'there', 'lost', 'back' or 'unknown'; traffic is what a rank sends for each token, in bytes.
+  update(engine, state, traffic, flowing) {
     const ranks = engine?.ranks ?? [];
     this.empty.hidden = ranks.length > 0;
     this.svg.toggleAttribute('hidden', ranks.length === 0);
@@ -82,17 +95,19 @@ export class Cluster {
     Object.assign(this, { ranks, links: linksOf(engine), traffic });
     const signature = JSON.stringify([ranks.map((r) => [r.rank, r.stage, r.host, r.layers, r.heads]),
       this.links.map((l) => [l.a, l.b])]);
+    this.fresh = () => this.refresh(state, flowing);
     if (signature !== this.signature) { this.signature = signature; this.layout(); }
-    this.refresh(alive, flowing);
-    this.say(engine, alive);
+    else this.fresh();
+    this.say(engine, (rank) => state(rank) !== 'lost');
   }
 
   say(engine, alive) {
     const there = this.ranks.filter(alive).length, n = this.ranks.length;
     const hosts = new Set(this.ranks.map((r) => r.host).filter(Boolean)).size;
     const stages = engine.stages > 1 ? `, ${engine.stages} stages` : '';
+    const traffic = n > 2 && this.traffic > 0 ? ` · ${bytes(this.traffic)} a token from each` : '';
     const on = hosts > 0 ? ` on ${hosts} host${hosts === 1 ? '' : 's'}` : '';
-    setText(this.note, there === n ? `${n} rank${n === 1 ? '' : 's'}${on}${stages}` : `${there} of ${n} ranks are there`);
+    setText(this.note, there === n ? `${n} rank${n === 1 ? '' : 's'}${on}${stages}${traffic}` : `${there} of ${n} ranks are there`);
     setClass(this.note, there === n ? 'soft' : 'bad-text');
     this.svg.setAttribute('aria-label', this.ranks.map((r) =>
       `rank ${r.rank} ${r.host ?? ''} ${alive(r) ? 'is there' : 'is lost'}`).join(', '));
@@ -101,36 +116,35 @@ export class Cluster {
   layout() {
     const width = Math.round(this.svg.getBoundingClientRect().width);
     if (this.ranks === undefined || width === 0) return;
-    const { spots, height } = place(this.ranks, width);
+    const { kind, spots, height } = place(this.ranks, this.links, width);
     this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
     this.svg.setAttribute('height', height);
-    this.lines = this.links.map((link) => this.line(link, spots));
+    this.detours = 0;
+    this.lines = this.links.map((link) => this.line(link, kind, spots));
     this.nodes = this.ranks.map((rank, i) => this.node(rank, spots[i]));
     this.svg.replaceChildren(...this.lines.map((l) => l.el), ...this.nodes.map((n) => n.el));
+    if (kind === 'ring') this.details.open = true; // there is no room for labels
+    this.fresh();
   }
 
-  // Labels stand in the middle of a line, on a patch of the card's colour; a ring of many has room for none.
-  line(link, spots) {
-    const a = spots[link.a], b = spots[link.b];
-    const over = a.y === b.y && Math.abs(link.a - link.b) > 1;
-    const dip = over ? NODE_H * 0.62 : 0;
-    const d = over
-      ? `M${a.x} ${a.y + NODE_H / 2 - 8}V${a.y + dip + 14}H${b.x}V${b.y + NODE_H / 2 - 8}`
-      : `M${a.x} ${a.y}L${b.x} ${b.y}`;
-    const path = svg('path', { class: 'link', d });
+  // Labels stand in the middle of a line where there is room for them; the table has them all.
+  line(link, kind, spots) {
+    const a = spots[link.a], b = spots[link.b], [ra, rb] = [this.ranks[link.a], this.ranks[link.b]];
+    const step = Math.abs(link.a - link.b), apart = step > 1 && !(kind === 'ring' && step === spots.length - 1);
+    const dip = kind === 'row' && apart ? NODE_H / 2 + 24 + DETOUR * this.detours++ : 0;
+    const path = svg('path', { d: dip > 0
+      ? `M${a.x + 8 * this.detours} ${a.y}V${a.y + dip}H${b.x - 8 * this.detours}V${b.y}` : `M${a.x} ${a.y}L${b.x} ${b.y}` });
+    const el = svg('g', { visibility: kind === 'column' && apart ? 'hidden' : null }, path, svg('title'));
     const words = [svg('text', { class: 'link-kind' }), svg('text'), svg('text', { class: 'soft' })];
-    const el = svg('g', null, path, svg('title'));
-    const x = (a.x + b.x) / 2, y = (a.y + b.y) / 2 + (over ? dip + 14 : 0);
-    const upright = Math.abs(a.x - b.x) < 10;
-    if (this.links.length <= 6) {
-      words.forEach((word, i) => {
-        word.setAttribute('x', upright ? x + 12 : x);
-        word.setAttribute('y', upright ? y - 12 + i * 16 : y + [-9, 17, 33][i]);
-        word.setAttribute('text-anchor', upright ? 'start' : 'middle');
-      });
-      el.append(...words);
-    }
-    return { el, path, words, link };
+    const labelled = kind === 'stages' ? ra.stage === rb.stage || ra.tensor_rank === rb.tensor_rank : kind !== 'ring';
+    const x = (a.x + b.x) / 2, y = (a.y + b.y) / 2 + dip, upright = Math.abs(a.x - b.x) < 10;
+    words.forEach((word, i) => {
+      word.setAttribute('x', upright ? x + 12 : x);
+      word.setAttribute('y', upright ? y - 12 + i * 16 : y + [-9, 17, 33][i]);
+      word.setAttribute('text-anchor', upright ? 'start' : 'middle');
+    });
+    if (labelled) el.append(...(dip > 0 ? words.slice(0, 2) : words));
+    return { el, path, words, link, faint: apart && kind === 'ring' ? ' faint' : '' };
   }
 
   node(rank, spot) {
@@ -149,12 +163,13 @@ export class Cluster {
     return { el, share, ...parts };
   }
 
-  refresh(alive, flowing) {
+  refresh(state, flowing) {
+    const alive = (rank) => state(rank) !== 'lost';
     this.nodes.forEach((node, i) => {
-      const rank = this.ranks[i], there = alive(rank), share = shareOf(rank, this.ranks);
-      setClass(node.el, there ? 'node' : 'node lost');
+      const rank = this.ranks[i], is = state(rank), share = shareOf(rank, this.ranks);
+      setClass(node.el, `node ${is}`);
       setText(node.name, `Rank ${rank.rank}${rank.rank === 0 ? ' · leads' : ''}`);
-      setText(node.host, there ? (rank.host ?? 'host not told') : 'lost');
+      setText(node.host, is === 'lost' ? 'lost' : `${rank.host ?? 'host not told'}${is === 'back' ? ' · is back' : ''}`);
       setText(node.holds, `${layersOf(rank)} · ${percent(share)}`);
       node.share.setAttribute('width', Math.max(0, (NODE_W - 28) * (share || 0)));
       setText(node.el.lastChild, `Rank ${rank.rank}: ${roleOf(rank)}`);
@@ -162,10 +177,10 @@ export class Cluster {
     (this.lines ?? []).forEach((line, i) => {
       const link = this.links[i] ?? line.link, words = linkWords(link);
       const there = alive(this.ranks[link.a]) && alive(this.ranks[link.b]);
-      setClass(line.path, `link${there ? '' : ' lost'}${there && flowing ? ' flowing' : ''}`);
+      setClass(line.path, `link${line.faint}${there ? '' : ' lost'}${there && flowing ? ' flowing' : ''}`);
       setText(line.words[0], words[0]);
       setText(line.words[1], words.slice(1).join(' · '));
-      setText(line.words[2], this.traffic > 0 ? `${bytes(this.traffic)} per token` : '');
+      setText(line.words[2], this.traffic > 0 && this.ranks.length === 2 ? `${bytes(this.traffic)} per token` : '');
       setText(line.el.querySelector('title'), words.join(' · '));
     });
     this.details.hidden = this.links.length === 0;
@@ -176,8 +191,7 @@ export class Cluster {
     this.table.replaceChildren(...this.links.map((l) => h('tr', null,
       h('td', null, `rank ${l.a} – rank ${l.b}`), h('td', null, l.kind || '–'),
       h('td', null, l.latency_us > 0 ? `${digits3(l.latency_us)} µs` : '–'),
-      h('td', null, l.bandwidth_gb_s > 0 ? `${digits3(l.bandwidth_gb_s)} GB/s` : '–'),
-      h('td', null, this.traffic > 0 ? bytes(this.traffic) : '–'))));
+      h('td', null, l.bandwidth_gb_s > 0 ? `${digits3(l.bandwidth_gb_s)} GB/s` : '–'))));
   }
 }
 

@@ -11,7 +11,7 @@ const NUMBERS = [
   ['max_tokens', 'Longest answer', 1, 1000000, 1, 'In tokens'],
   ['seed', 'Seed', 0, 2147483647, 1, 'The same seed gives the same answer'],
 ];
-const THINKING = [['', 'as the model does'], ['true', 'on'], ['false', 'off']];
+const THINKING = [['', 'default'], ['true', 'on'], ['false', 'off']];
 
 export class Controls {
   constructor() {

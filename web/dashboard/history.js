@@ -27,6 +27,11 @@ function percentile(now, then, p) {
   return low;
 }
 
+// Another engine counts from zero, and so does one whose group was formed again.
+function isAnew(engine, old) {
+  return engine.uptime_s < old.uptime_s || engine.counts?.requests < old.counts?.requests;
+}
+
 export class History {
   constructor() {
     this.snapshots = []; // {at, snapshot}, for deltas over the window
@@ -42,8 +47,7 @@ export class History {
       this.push({ at });
       return;
     }
-    // Another engine counts from zero.
-    if (last !== undefined && engine.uptime_s < last.snapshot.engine.uptime_s) this.snapshots = [];
+    if (last !== undefined && isAnew(engine, last.snapshot.engine)) this.snapshots = [];
     this.snapshots.push({ at, snapshot });
     while (this.snapshots.length > 2 && at - this.snapshots[1].at > WINDOW_MS) this.snapshots.shift();
     const then = this.snapshots.at(-2);

@@ -61,7 +61,7 @@ function gauges(queue) {
 export class Live {
   constructor() {
     this.now = {};
-    this.span = 300;
+    this.span = 60;
     this.gauges = gauges(this.now).map((spec) => new Gauge(spec));
     this.choices = SPANS.map(([s, label]) => button(label, () => this.setSpan(s), { class: 'small', 'data-s': s }));
     this.el = h('section', { id: 'live', 'aria-labelledby': 'live-title' },

@@ -2,7 +2,7 @@
 import { h, svg, setText } from './dom.js';
 import { clock } from './format.js';
 
-const HEIGHT = 132, LEFT = 46, RIGHT = 10, TOP = 8, BOTTOM = 20;
+const HEIGHT = 132, LEFT = 54, RIGHT = 10, TOP = 8, BOTTOM = 20;
 const X_STEPS = [5, 10, 15, 30, 60, 120, 300, 600];
 
 // A round step so that about `want` of them cover `span`.
@@ -22,7 +22,7 @@ export class Plot {
   constructor({ title, series, format, axis = format, floor = 1, ceiling = null, area = false }) {
     Object.assign(this, { title, series, format, axis, floor, ceiling, area });
     this.points = [];
-    this.span = 300;
+    this.span = 60;
     this.cursor = null;
     this.width = 300;
     this.grid = svg('g', { class: 'grid' });

@@ -31,6 +31,8 @@ function legend(names) {
 const WORK = [['compute', 'Compute'], ['collective', 'Collectives'], ['idle', 'Idle']];
 const ROWS = ['CPU', 'Temperature', 'Power', 'Tokens computed', 'Share of the model', 'Heads, FFN, vocabulary'];
 
+const TONES = { there: 'good', back: 'warn', lost: 'bad', unknown: '' };
+
 class RankCard {
   constructor(rank) {
     this.state = h('span', { class: 'chip' }, '');
@@ -47,10 +49,10 @@ class RankCard {
       h('dl', { class: 'facts' }, ROWS.flatMap((name, i) => [h('dt', null, name), this.rows[i]])));
   }
 
-  update(rank, ranks, before, took, there) {
-    this.el.classList.toggle('lost', !there);
-    setText(this.state, there ? 'there' : 'lost');
-    this.state.className = `chip ${there ? 'good' : 'bad'}`;
+  update(rank, ranks, before, took, state) {
+    this.el.classList.toggle('lost', state === 'lost');
+    setText(this.state, state === 'back' ? 'is back' : state);
+    this.state.className = `chip ${TONES[state]}`;
     setText(this.sub, [rank.host, roleOf(rank), layersOf(rank)].filter(Boolean).join(' · '));
     this.setMemory(rank.memory ?? {});
     const rate = (name) => (before === undefined || !(took > 0) ? NaN : (rank[name] - before[name]) / took);
@@ -90,7 +92,7 @@ export class Ranks {
   }
 
   // before: an older snapshot's engine, took: seconds since.
-  update(engine, before, took, alive) {
+  update(engine, before, took, state) {
     const ranks = engine?.ranks ?? [];
     this.empty.hidden = ranks.length > 0;
     if (ranks.length !== this.cards.length) {
@@ -98,6 +100,6 @@ export class Ranks {
       this.grid.replaceChildren(...this.cards.map((card) => card.el));
     }
     const old = before?.ranks ?? [];
-    this.cards.forEach((card, i) => card.update(ranks[i], ranks, old[i], took, alive(ranks[i])));
+    this.cards.forEach((card, i) => card.update(ranks[i], ranks, old[i], took, state(ranks[i])));
   }
 }

@@ -3,7 +3,7 @@ import { h, button, facts, setText } from './dom.js';
 import { clock, count, dateTime, digits3, fixed, percent, seconds } from './format.js';
 import { askJson } from './feed.js';
 
-const SHOWN = 100, EVENTS_MAX = 200;
+const SHOWN = 100, FIRST = 2000, EVENTS_MAX = 200;
 const COLUMNS = ['Time', 'Kind', 'Status', 'Prompt', 'Cached', 'Answer', 'First token', 'Tokens/s', 'Total'];
 const TONES = { ok: 'good', error: 'bad', timeout: 'bad', cancelled: 'warn' };
 
@@ -78,6 +78,7 @@ export class Requests {
       this.detail.el);
     this.requests = [];
     this.events = [];
+    this.failed = new Map(); // errors stay when newer requests push them out of the list
     this.total = -1;
   }
 
@@ -86,9 +87,10 @@ export class Requests {
     if (snapshot.total_requests === this.total || this.busy) return;
     this.busy = true;
     try {
-      const [recent, stats] = await Promise.all([askJson(`/requests/recent?n=${SHOWN}`), askJson('/requests/stats')]);
+      const [recent, stats] = await Promise.all([askJson(`/requests/recent?n=${this.total < 0 ? FIRST : SHOWN}`), askJson('/requests/stats')]);
       this.total = snapshot.total_requests;
-      this.requests = recent.requests;
+      this.requests = recent.requests.slice(0, SHOWN);
+      for (const r of recent.requests) if (r.error_message) this.failed.set(r.request_id, r);
       this.drawFigures(stats);
       this.draw();
     } catch { /* the next snapshot asks again */ } finally {
@@ -122,7 +124,7 @@ export class Requests {
   }
 
   drawLog() {
-    const failed = this.requests.filter((r) => r.error_message).map((r) => ({
+    const failed = [...this.failed.values()].map((r) => ({
       at: r.timestamp * 1000, tone: 'bad', text: `${r.kind} ${r.status}: ${r.error_message}`, request: r }));
     const all = [...failed, ...this.events].sort((a, b) => b.at - a.at).slice(0, EVENTS_MAX);
     this.logEmpty.hidden = all.length > 0;
