@@ -8,5 +8,5 @@ command -v npm >/dev/null || { echo "npm is missing"; exit 1; }
 rm -f build/npm/.done
 cp tests/npm/package.json build/npm/
 cd build/npm
-npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error >/dev/null
+timeout 300 npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error >/dev/null
 touch .done

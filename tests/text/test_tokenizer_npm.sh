@@ -3,16 +3,12 @@
 . "$(dirname "$0")/../tap.sh"
 cd "$root" || exit 1
 shoal=$SHOAL_BUILD/shoal
-work=build/npm; mkdir -p "$work"
+work=build/npm
 claim="ids are those of @huggingface/tokenizers"
 why=
-if ! command -v node >/dev/null || ! command -v npm >/dev/null; then why="node and npm are not installed"
-else
-    cp tests/npm/package.json tests/npm/tokenizer_oracle.mjs "$work/"
-    if [ ! -d "$work/node_modules/@huggingface/tokenizers" ]; then
-        (cd "$work" && timeout 120 npm install --ignore-scripts --no-audit --no-fund >npm.log 2>&1) || why="npm could not fetch @huggingface/tokenizers"
-    fi
-fi
+if ! command -v node >/dev/null; then why="node is not installed"
+elif ! said=$(tools/npm.sh 2>&1); then why="npm: $(tail -n 1 <<<"$said")"
+else cp tests/npm/tokenizer_oracle.mjs "$work/"; fi
 
 same_ids() { # tokenizer file
     local name; name=$(basename "$1" .json)
