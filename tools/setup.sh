@@ -27,6 +27,7 @@ as_root() {
 
 if command -v apt-get >/dev/null; then
     packages=$build_debian; [ $wanted = tests ] && packages="$packages $tests_debian"
+    [ $wanted = tests ] && ! command -v npm >/dev/null && packages="$packages nodejs npm"
     # shellcheck disable=SC2086
     missing=$(missing_debian $packages | tr '\n' ' ')
     [ -z "${missing// /}" ] && exit 0
