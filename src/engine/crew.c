@@ -134,7 +134,7 @@ static sh_status shares_agree(sh_crew *c, double *shares, sh_err *err)
 {
     int64_t reserve = c->opts.memory_reserve;
     sh_rank_means mine = {.memory = (double)(sh_memory_available() - reserve),
-                          .speed = speed_measure(c)};
+                          .speed = c->opts.split == NULL ? speed_measure(c) : 1};
     if (c->model != NULL) mine.memory += (double)sh_model_memory_used(c->model).weights;
     if (mine.memory < 0) mine.memory = 0;
     sh_rank_means *all = sh_alloc_array((size_t)c->size, sizeof(*all));
