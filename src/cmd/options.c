@@ -407,7 +407,7 @@ static const sh_option rows[] = {
      .fallback = "0",
      .min = 0,
      .max = 8,
-     .help = "data connections between two ranks; 0: two, or one for each address of the hostfile",
+     .help = "pairs of data connections between two ranks; 0: one for each address of the hostfile",
      AT(sockets),
      .commands = FOR_RANKS},
     {.name = "wire",

@@ -22,7 +22,9 @@ enum {
     SHORT_MAX = 128 * 1024, /* bytes that a rank sends in all, up to which one hop is faster */
     SLOTS = 4,              /* pieces of which parts may be there at once */
     LAG = 2,
-    PIECE_MAX = 256 * 1024,
+    PIECE_MAX = 128 * 1024,
+    PIECE_MIN = 64 * 1024,
+    PIECES_WANTED = 8,
     ALIGN = 4096,
 };
 
@@ -245,6 +247,14 @@ static size_t piece_len_max(int size)
     return len < PIECE_MAX ? len : PIECE_MAX;
 }
 
+/* Several pieces even of a chunk that is not long, so that parts and sums overlap. */
+static size_t piece_blocks_of(size_t chunk_blocks, size_t block_len, size_t len_max)
+{
+    size_t len = chunk_blocks * block_len / PIECES_WANTED;
+    if (len < PIECE_MIN) len = PIECE_MIN;
+    return (len < len_max ? len : len_max) / block_len;
+}
+
 static sh_status reduce_long(sh_group *group, const vector *v, sh_err *err)
 {
     static const sh_algo_ops ops = {.next = chunked_next, .done = chunked_done};
@@ -252,10 +262,10 @@ static sh_status reduce_long(sh_group *group, const vector *v, sh_err *err)
     memset(&a, 0, sizeof(a));
     a.v = *v;
     a.piece_len = piece_len_max(v->size);
-    sh_layout one_block = sh_layout_of(v->layout.codec, 1, SH_CODEC_BLOCK);
-    a.piece_blocks = a.piece_len / one_block.row_bytes;
+    size_t block_len = sh_layout_of(v->layout.codec, 1, SH_CODEC_BLOCK).row_bytes;
     size_t blocks = sh_layout_blocks(&v->layout);
     size_t chunk = blocks / (size_t)v->size + (blocks % (size_t)v->size != 0);
+    a.piece_blocks = piece_blocks_of(chunk, block_len, a.piece_len);
     a.pieces = (chunk + a.piece_blocks - 1) / a.piece_blocks;
     a.slot = sh_flow_staging(group);
     a.sum = a.slot + SLOTS * (size_t)v->size * a.piece_len;

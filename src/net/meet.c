@@ -44,7 +44,7 @@ static sh_status welcome(const sh_meeting *meet, sh_link *link, const char *shm,
     const sh_hello *theirs = sh_link_peer(link);
     sh_hello mine = meet->hello;
     mine.use = theirs->use;
-    mine.lane = theirs->lane;
+    mine.socket = theirs->socket;
     mine.epoch = meet->table.epoch;
     snprintf(mine.shm, sizeof(mine.shm), "%s", shm);
     sh_link_welcome(link, &mine);
@@ -87,27 +87,27 @@ static sh_status admit_join(sh_meeting *meet, sh_link *link, sh_err *err)
 static void pair_complete(sh_meeting *meet, int rank)
 {
     sh_meet_pair *pair = &meet->pair[rank];
-    int lanes = meet->opts->lanes;
+    int sockets = 2 * meet->opts->lanes;
     if (pair->shm_agreed) {
-        for (int i = 1; i < lanes; i++) sh_stream_close(&pair->lane[i]);
-        meet->mesh->peer[rank].port = sh_shm_port_create(pair->shm, pair->lane[0]);
+        for (int i = 1; i < sockets; i++) sh_stream_close(&pair->socket[i]);
+        meet->mesh->peer[rank].port = sh_shm_port_create(pair->shm, pair->socket[0]);
     } else {
         sh_shm_close(pair->shm);
         if (meet->opts->plain_data)
-            for (int i = 0; i < lanes; i++) sh_stream_end_tls(&pair->lane[i]);
-        meet->mesh->peer[rank].port = sh_tcp_port_create(pair->lane, lanes,
+            for (int i = 0; i < sockets; i++) sh_stream_end_tls(&pair->socket[i]);
+        meet->mesh->peer[rank].port = sh_tcp_port_create(pair->socket, meet->opts->lanes,
                                                          meet->mesh->rank > rank);
     }
     pair->shm = NULL;
-    pair->lanes_up = 0;
+    pair->sockets_up = 0;
 }
 
-static void pair_add_lane(sh_meeting *meet, int rank, int lane, sh_link *link)
+static void pair_add_socket(sh_meeting *meet, int rank, int socket, sh_link *link)
 {
     sh_meet_pair *pair = &meet->pair[rank];
-    pair->lane[lane] = sh_link_release(link);
-    pair->lanes_up |= 1 << lane;
-    if (pair->lanes_up == (1 << meet->opts->lanes) - 1) pair_complete(meet, rank);
+    pair->socket[socket] = sh_link_release(link);
+    pair->sockets_up |= 1 << socket;
+    if (pair->sockets_up == (1 << 2 * meet->opts->lanes) - 1) pair_complete(meet, rank);
 }
 
 /* Attaches what the peer offered, if this rank can see it; "" otherwise. */
@@ -142,13 +142,13 @@ static sh_status admit_data(sh_meeting *meet, sh_link *link, sh_err *err)
 {
     const sh_hello *theirs = sh_link_peer(link);
     int rank = (int)theirs->rank;
-    int lane = theirs->lane;
-    const char *shm = lane == 0 ? answer_shm(meet, theirs) : "";
+    int socket = theirs->socket;
+    const char *shm = socket == 0 ? answer_shm(meet, theirs) : "";
     if (welcome(meet, link, shm, err) != SH_OK) {
         sh_link_close(link);
         return SH_OK;
     }
-    pair_add_lane(meet, rank, lane, link);
+    pair_add_socket(meet, rank, socket, link);
     return SH_OK;
 }
 
@@ -157,7 +157,7 @@ static bool is_link_taken(const sh_meeting *meet, const sh_hello *theirs)
 {
     const sh_mesh_peer *peer = &meet->mesh->peer[theirs->rank];
     if (theirs->use == SH_USE_CONTROL) return peer->control != NULL;
-    return peer->port != NULL || (meet->pair[theirs->rank].lanes_up >> theirs->lane & 1) != 0;
+    return peer->port != NULL || (meet->pair[theirs->rank].sockets_up >> theirs->socket & 1) != 0;
 }
 
 static sh_status admit_link(sh_meeting *meet, sh_link *link, sh_err *err)
@@ -222,12 +222,13 @@ void sh_meet_call_coordinator(sh_meeting *meet)
                  meet->opts->handshake_ms);
 }
 
-/* Where lane `lane` of a rank is reached. A rank that listens everywhere is found as it was before.
+/* Where a rank is reached for a data socket. A rank that listens everywhere is found as it was
+ * before.
  */
-static const char *address_of(const sh_meeting *meet, int rank, int lane)
+static const char *address_of(const sh_meeting *meet, int rank, int socket)
 {
     const sh_addr_list *list = &meet->table.row[rank].addrs;
-    const char *text = list->text[lane % list->count];
+    const char *text = list->text[socket / 2 % list->count];
     sh_addr addr;
     sh_err ignored;
     if (rank == 0 && sh_addr_parse(text, &addr, &ignored) == SH_OK && sh_addr_is_any(&addr))
@@ -239,7 +240,7 @@ static void add_call(sh_meeting *meet, int rank, sh_hello *hello)
 {
     sh_meet_call *call = &meet->calls[meet->call_count++];
     call->peer = rank;
-    sh_dial_init(&call->dial, address_of(meet, rank, hello->lane), meet->mesh->tls, hello,
+    sh_dial_init(&call->dial, address_of(meet, rank, hello->socket), meet->mesh->tls, hello,
                  meet->opts->handshake_ms);
 }
 
@@ -264,7 +265,7 @@ static sh_status offer_shm(sh_meeting *meet, int rank, sh_hello *hello, sh_err *
     return SH_OK;
 }
 
-/* Every rank dials all lower ones: a control link (rank 0 has one already) and the data lanes. */
+/* Every rank dials all lower ones: a control link (rank 0 has one already) and the data sockets. */
 static sh_status plan_calls(sh_meeting *meet, sh_err *err)
 {
     for (int rank = 0; rank < meet->mesh->rank; rank++) {
@@ -273,9 +274,9 @@ static sh_status plan_calls(sh_meeting *meet, sh_err *err)
         hello.use = SH_USE_CONTROL;
         if (rank > 0) add_call(meet, rank, &hello);
         hello.use = SH_USE_DATA;
-        for (int lane = 0; lane < meet->opts->lanes; lane++) {
-            hello.lane = (uint8_t)lane;
-            sh_status status = lane == 0 ? offer_shm(meet, rank, &hello, err) : SH_OK;
+        for (int socket = 0; socket < 2 * meet->opts->lanes; socket++) {
+            hello.socket = (uint8_t)socket;
+            sh_status status = socket == 0 ? offer_shm(meet, rank, &hello, err) : SH_OK;
             if (status != SH_OK) return status;
             add_call(meet, rank, &hello);
             hello.shm[0] = '\0';
@@ -309,7 +310,7 @@ static sh_status call_answered(sh_meeting *meet, sh_meet_call *call, sh_err *err
                               call->peer);
         }
     }
-    pair_add_lane(meet, call->peer, call->dial.hello.lane, link);
+    pair_add_socket(meet, call->peer, call->dial.hello.socket, link);
     return SH_OK;
 }
 

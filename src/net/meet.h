@@ -17,9 +17,9 @@ typedef struct {
 } sh_meet_call;
 
 typedef struct {
-    sh_stream lane[SH_LANES_MAX];
-    int lanes_up; /* as bits */
-    sh_shm *shm;  /* offered to or by the peer */
+    sh_stream socket[SH_SOCKETS_MAX];
+    int sockets_up; /* as bits */
+    sh_shm *shm;    /* offered to or by the peer */
     bool shm_agreed;
     bool ready; /* rank 0: the peer said that its links stand */
 } sh_meet_pair;

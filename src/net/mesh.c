@@ -23,7 +23,7 @@ void sh_mesh_opts_init(sh_mesh_opts *opts)
                            .coordinator = "127.0.0.1:0",
                            .listen_fd = -1,
                            .group = "shoal",
-                           .lanes = 2,
+                           .lanes = 1,
                            .join_ms = 60000,
                            .handshake_ms = 5000};
 }
@@ -37,7 +37,7 @@ static sh_status check_opts(const sh_mesh_opts *opts, sh_err *err)
         return sh_err_set(err, SH_ERR_INPUT, "rank %d: must be 0 to %d in a group of %d",
                           opts->rank, opts->size - 1, opts->size);
     if (opts->lanes < 1 || opts->lanes > SH_LANES_MAX)
-        return sh_err_set(err, SH_ERR_INPUT, "%d sockets for a pair: must be 1 to %d", opts->lanes,
+        return sh_err_set(err, SH_ERR_INPUT, "%d pairs of sockets: must be 1 to %d", opts->lanes,
                           SH_LANES_MAX);
     if (strlen(opts->group) >= SH_GROUP_NAME_MAX)
         return sh_err_set(err, SH_ERR_INPUT, "group name: longer than %d bytes",
@@ -204,7 +204,7 @@ static void meet_start(sh_meeting *meet)
     snprintf(hello->group, sizeof(hello->group), "%s", opts->group);
     memcpy(hello->model, opts->model, SH_MODEL_ID_LEN);
     sh_host_id(hello->host);
-    meet->calls = sh_alloc_array((size_t)opts->size * (size_t)(opts->lanes + 1),
+    meet->calls = sh_alloc_array((size_t)opts->size * (size_t)(2 * opts->lanes + 1),
                                  sizeof(*meet->calls));
 }
 
@@ -213,8 +213,8 @@ static void meet_end(sh_meeting *meet)
     for (int i = 0; i < meet->call_count; i++) sh_dial_reset(&meet->calls[i].dial);
     for (int r = 0; r < meet->mesh->size; r++) {
         sh_meet_pair *pair = &meet->pair[r];
-        for (int i = 0; i < SH_LANES_MAX; i++)
-            if (pair->lanes_up >> i & 1) sh_stream_close(&pair->lane[i]);
+        for (int i = 0; i < SH_SOCKETS_MAX; i++)
+            if (pair->sockets_up >> i & 1) sh_stream_close(&pair->socket[i]);
         sh_shm_close(pair->shm);
     }
     free(meet->calls);

@@ -38,7 +38,7 @@ typedef struct {
     const char *group; /* name; ranks of another group are refused */
     uint8_t model[SH_MODEL_ID_LEN];
     sh_path path;
-    int lanes;        /* data connections of a pair, 1..SH_LANES_MAX */
+    int lanes;        /* pairs of data connections between two ranks, 1..SH_LANES_MAX */
     int join_ms;      /* how long to wait for all ranks */
     int handshake_ms; /* how long one connection may take to say hello */
 } sh_mesh_opts;

@@ -51,9 +51,9 @@ struct sh_port {
 sh_msg sh_msg_out(const void *head, size_t head_len, const void *body, size_t body_len);
 sh_msg sh_msg_in(void *head, size_t head_len, void *body, size_t body_len);
 
-/* Over sockets; takes over `count` streams, 1..SH_LANES_MAX, in an order that both ends share. One
- * end is side 0, the other side 1. */
-sh_port *sh_tcp_port_create(const sh_stream *lanes, int count, int side);
+/* Over sockets; takes over `pairs` (1..SH_LANES_MAX) pairs of streams in an order that both ends
+ * share. One end is side 0, the other side 1. */
+sh_port *sh_tcp_port_create(const sh_stream *sockets, int pairs, int side);
 
 void sh_port_close(sh_port *port); /* takes NULL */
 

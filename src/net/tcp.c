@@ -1,71 +1,89 @@
-/* A port over one or more sockets. Messages are dealt to them in turn, long ones in segments; both
- * ends know all lengths, so they deal alike. The two ends start with different sockets: when ranks
- * exchange messages, each direction has a socket of its own, and the next exchange swaps them. So
- * no packet comes in on a socket that is just sending, which would cost a second pass of the kernel
- * over it, and every packet carries the acknowledgement of the one before. On loopback that makes
- * an exchange of 16 KiB as quick as half a round trip; over a single socket it takes 1.4 times as
- * long. */
+/* A port over pairs of sockets: one pair, or one for each cable.
+ *
+ * A long message goes out on one socket of a pair while what comes in uses the other, and is dealt
+ * to the pairs in segments. Short messages take the two sockets of the first pair in turn, and the
+ * ends start with different ones: when ranks exchange messages each direction has a socket of its
+ * own, and the next exchange swaps them. So no packet comes in on a socket that is just sending,
+ * which would cost the kernel a second pass over it, and the packets of short messages carry the
+ * acknowledgements of the ones before. On loopback an exchange of 16 KiB takes as long as half a
+ * round trip; over one socket it takes 1.4 times that. Both ends know the length of every message,
+ * so they choose alike. */
 #include "net/port.h"
 
 #include "base/alloc.h"
 
 #include <stdlib.h>
 
-/* What is moved at a time, before the other direction has its turn: about what a packet of loopback
- * holds. */
-enum { SEGMENT = 64 * 1024 };
+enum {
+    /* What is moved at a time, before the other direction has its turn: about a packet of loopback.
+     */
+    SEGMENT = 64 * 1024,
+    SHORT_MAX = SEGMENT + 4096,
+};
+
+/* One direction. */
+typedef struct {
+    int side;         /* which socket of a pair: 0 or 1 */
+    uint32_t shorts;  /* short messages that are through */
+    sh_stream *waits; /* what the last call waited for */
+} half;
 
 typedef struct {
     sh_port base;
-    sh_stream lane[SH_LANES_MAX];
-    int count;
-    uint32_t out_turn; /* the lane of the message under way, before the remainder is taken */
-    uint32_t in_turn;
+    sh_stream socket[SH_SOCKETS_MAX];
+    int pairs;
+    half out;
+    half in;
 } tcp_port;
 
 typedef sh_status (*move_fn)(sh_stream *stream, const struct iovec *parts, int count, size_t *moved,
                              sh_err *err);
 
-static sh_stream *lane_of(tcp_port *port, uint32_t turn)
+static sh_stream *socket_for(tcp_port *port, const half *h, const sh_msg *msg)
 {
-    return &port->lane[turn % (uint32_t)port->count];
+    if (msg->len <= SHORT_MAX) return &port->socket[((uint32_t)h->side + h->shorts) & 1];
+    size_t pair = msg->done / SEGMENT % (size_t)port->pairs;
+    return &port->socket[2 * pair + (size_t)h->side];
 }
 
 /* At most the rest of one segment. */
-static sh_status move_msg(tcp_port *port, uint32_t *turn, sh_msg *msg, move_fn move, sh_err *err)
+static sh_status move_msg(tcp_port *port, half *h, sh_msg *msg, move_fn move, sh_err *err)
 {
     if (msg->done == msg->len) return SH_OK; /* empty */
     struct iovec parts[2];
-    size_t end = msg->done / SEGMENT * SEGMENT + SEGMENT;
-    int count = sh_msg_parts(msg, msg->done, end < msg->len ? end : msg->len, parts);
     size_t moved;
-    sh_status status = move(lane_of(port, *turn), parts, count, &moved, err);
+    size_t end = msg->len <= SHORT_MAX ? msg->len : msg->done / SEGMENT * SEGMENT + SEGMENT;
+    int count = sh_msg_parts(msg, msg->done, end, parts);
+    h->waits = socket_for(port, h, msg);
+    sh_status status = move(h->waits, parts, count, &moved, err);
     if (status != SH_OK) return status;
     msg->done += moved;
-    if (msg->done == end || msg->done == msg->len) ++*turn;
-    return msg->done == msg->len ? SH_OK : SH_AGAIN;
+    if (msg->done < msg->len) {
+        h->waits = socket_for(port, h, msg);
+        return SH_AGAIN;
+    }
+    h->shorts += msg->len <= SHORT_MAX;
+    return SH_OK;
 }
 
 static sh_status tcp_send(sh_port *port, sh_msg *msg, sh_err *err)
 {
     tcp_port *tcp = (tcp_port *)port;
-    return move_msg(tcp, &tcp->out_turn, msg, sh_stream_write, err);
+    return move_msg(tcp, &tcp->out, msg, sh_stream_write, err);
 }
 
 static sh_status tcp_recv(sh_port *port, sh_msg *msg, sh_err *err)
 {
     tcp_port *tcp = (tcp_port *)port;
-    return move_msg(tcp, &tcp->in_turn, msg, sh_stream_read, err);
+    return move_msg(tcp, &tcp->in, msg, sh_stream_read, err);
 }
 
 static int tcp_arm(sh_port *port, bool sending, bool receiving, struct pollfd *out)
 {
-    tcp_port *tcp = (tcp_port *)port;
+    const tcp_port *tcp = (const tcp_port *)port;
     int count = 0;
-    if (sending)
-        out[count++] = (struct pollfd){.fd = lane_of(tcp, tcp->out_turn)->fd, .events = POLLOUT};
-    if (receiving)
-        out[count++] = (struct pollfd){.fd = lane_of(tcp, tcp->in_turn)->fd, .events = POLLIN};
+    if (sending) out[count++] = (struct pollfd){.fd = tcp->out.waits->fd, .events = POLLOUT};
+    if (receiving) out[count++] = (struct pollfd){.fd = tcp->in.waits->fd, .events = POLLIN};
     return count;
 }
 
@@ -77,21 +95,21 @@ static void tcp_disarm(sh_port *port)
 static void tcp_close(sh_port *port)
 {
     tcp_port *tcp = (tcp_port *)port;
-    for (int i = 0; i < tcp->count; i++) sh_stream_close(&tcp->lane[i]);
+    for (int i = 0; i < 2 * tcp->pairs; i++) sh_stream_close(&tcp->socket[i]);
     free(tcp);
 }
 
 static const sh_port_ops TCP_OPS = {"tcp", tcp_send, tcp_recv, tcp_arm, tcp_disarm, tcp_close};
 static const sh_port_ops TLS_OPS = {"tls", tcp_send, tcp_recv, tcp_arm, tcp_disarm, tcp_close};
 
-sh_port *sh_tcp_port_create(const sh_stream *lanes, int count, int side)
+sh_port *sh_tcp_port_create(const sh_stream *sockets, int pairs, int side)
 {
-    SH_ASSERT(count >= 1 && count <= SH_LANES_MAX);
+    SH_ASSERT(pairs >= 1 && pairs <= SH_LANES_MAX);
     tcp_port *tcp = sh_alloc(sizeof(*tcp));
-    tcp->base.ops = lanes[0].ssl != NULL ? &TLS_OPS : &TCP_OPS;
-    tcp->count = count;
-    tcp->out_turn = (uint32_t)side;
-    tcp->in_turn = (uint32_t)(1 - side);
-    for (int i = 0; i < count; i++) tcp->lane[i] = lanes[i];
+    tcp->base.ops = sockets[0].ssl != NULL ? &TLS_OPS : &TCP_OPS;
+    tcp->pairs = pairs;
+    for (int i = 0; i < 2 * pairs; i++) tcp->socket[i] = sockets[i];
+    tcp->out = (half){.side = side, .waits = &tcp->socket[0]};
+    tcp->in = (half){.side = 1 - side, .waits = &tcp->socket[0]};
     return &tcp->base;
 }

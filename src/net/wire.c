@@ -64,7 +64,7 @@ void sh_hello_pack(sh_buf *out, sh_frame_type type, const sh_hello *hello)
     sh_buf_add(out, hello->host, sizeof(hello->host));
     put_uint(out, hello->epoch, 8);
     put_uint(out, (uint64_t)hello->use, 1);
-    put_uint(out, hello->lane, 1);
+    put_uint(out, hello->socket, 1);
     put_uint(out, hello->lanes, 1);
     put_uint(out, hello->plain_data, 1);
     put_addrs(out, &hello->listen);
@@ -185,14 +185,14 @@ static void get_hello_rest(reader *r, sh_hello *out)
     get_bytes(r, out->host, sizeof(out->host));
     out->epoch = get_uint(r, 8);
     uint64_t use = get_uint(r, 1);
-    out->lane = (uint8_t)get_uint(r, 1);
+    out->socket = (uint8_t)get_uint(r, 1);
     out->lanes = (uint8_t)get_uint(r, 1);
     uint64_t plain = get_uint(r, 1);
     get_addrs(r, &out->listen);
     get_text(r, out->shm, sizeof(out->shm));
     get_bytes(r, out->shm_key, sizeof(out->shm_key));
     if (use < SH_USE_JOIN || use >= SH_USE_END || plain > 1 || out->lanes > SH_LANES_MAX ||
-        out->lane >= out->lanes || out->rank >= SH_RANKS_MAX || out->world > SH_RANKS_MAX)
+        out->socket >= 2 * out->lanes || out->rank >= SH_RANKS_MAX || out->world > SH_RANKS_MAX)
         r->bad = true;
     out->use = r->bad ? SH_USE_JOIN : (sh_link_use)use;
     out->plain_data = plain == 1;
@@ -302,7 +302,7 @@ sh_status sh_hello_compare(const sh_hello *mine, const sh_hello *theirs, sh_err 
     if (mine->plain_data != theirs->plain_data)
         return differ_number(mine, theirs, "plain data", mine->plain_data, theirs->plain_data, err);
     if (mine->lanes != theirs->lanes)
-        return differ_number(mine, theirs, "sockets for a pair", mine->lanes, theirs->lanes, err);
+        return differ_number(mine, theirs, "pairs of sockets", mine->lanes, theirs->lanes, err);
     return SH_OK;
 }
 

@@ -23,7 +23,8 @@
 enum {
     SH_WIRE_PROTOCOL = 1,
     SH_RANKS_MAX = 64,
-    SH_LANES_MAX = 8, /* addresses of a rank, and data connections between two */
+    SH_LANES_MAX = 8, /* addresses of a rank, and pairs of data connections between two ranks */
+    SH_SOCKETS_MAX = 2 * SH_LANES_MAX,
     SH_FRAME_HEAD_LEN = 8,
     SH_FRAME_LEN_MAX = 65536,
     SH_MODEL_ID_LEN = 32,
@@ -76,12 +77,12 @@ typedef struct {
     uint8_t host[SH_HOST_ID_LEN];
     uint64_t epoch; /* 0 in JOIN: rank 0 will say */
     sh_link_use use;
-    uint8_t lane;        /* DATA: which of the pair's connections */
-    uint8_t lanes;       /* how many a pair has */
+    uint8_t socket;      /* DATA: which of the connections */
+    uint8_t lanes;       /* pairs of data connections between two ranks */
     bool plain_data;     /* data links go on in clear */
     sh_addr_list listen; /* JOIN: where this rank can be reached */
-    /* DATA, lane 0: a segment that the dialling rank offers, empty for none; in a WELCOME the same
-     * name says that it was attached. */
+    /* DATA, socket 0: a segment that the dialling rank offers, empty for none; in a WELCOME the
+     * same name says that it was attached. */
     char shm[SH_SHM_NAME_MAX];
     uint8_t shm_key[SH_SHM_KEY_LEN];
 } sh_hello;

@@ -186,7 +186,7 @@ TEST(bad_options_are_named)
     CHECK_FAILS(sh_mesh_join(&opts, &mesh, &err), err, "rank 2");
     opts.rank = 0;
     opts.lanes = 9;
-    CHECK_FAILS(sh_mesh_join(&opts, &mesh, &err), err, "9 sockets");
+    CHECK_FAILS(sh_mesh_join(&opts, &mesh, &err), err, "9 pairs");
 }
 
 TEST(a_group_of_one_needs_nobody)

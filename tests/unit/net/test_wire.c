@@ -11,7 +11,7 @@ static sh_hello sample_hello(void)
                   .group = "herring",
                   .epoch = 0x0123456789abcdef,
                   .use = SH_USE_DATA,
-                  .lane = 1,
+                  .socket = 1,
                   .lanes = 3,
                   .plain_data = true,
                   .listen = {{"10.0.0.1:9000", "[::1]:1"}, 2},
