@@ -49,8 +49,12 @@ cJSON *sh_api_body(sh_http_exchange *x)
 
 bool sh_api_ready(const sh_api *api, sh_api_error *err)
 {
-    if (api->served != NULL && sh_link_info(api->link) != NULL) return true;
-    const char *why = sh_link_trouble(api->link);
+    const cJSON *stands = cJSON_GetObjectItemCaseSensitive(api->stats, "ready");
+    const cJSON *lost = cJSON_GetObjectItemCaseSensitive(api->stats, "lost");
+    bool linked = api->served != NULL && sh_link_info(api->link) != NULL;
+    if (linked && !cJSON_IsFalse(stands)) return true;
+    const char *why = linked && cJSON_IsString(lost) ? lost->valuestring
+                                                     : sh_link_trouble(api->link);
     if (why[0] == '\0') why = api->served_trouble;
     sh_api_fail(err, 503, "engine_unavailable", NULL, "the model is not being served: %s", why);
     err->retry_after_s = 1;

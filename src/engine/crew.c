@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     ADJUSTS_MAX = 1 << 14,
@@ -119,26 +120,54 @@ static double speed_measure(const sh_crew *c)
            (threads < THREADS_THAT_ADD ? threads : THREADS_THAT_ADD);
 }
 
-/* Speeds that differ by less than the measure wavers count as equal. */
-static sh_status shares_choose(const sh_crew *c, sh_rank_means *means, double *shares, sh_err *err)
+/* What a rank says of itself. Ranks of one machine count as equally fast: they are measured at the
+ * same time. */
+typedef struct {
+    sh_rank_means means;
+    char host[SH_REPORT_HOST_MAX];
+} offer;
+
+static double host_speed(const offer *all, int count, const char *host)
 {
+    double best = 0;
+    for (int i = 0; i < count; i++)
+        if (strcmp(all[i].host, host) == 0 && all[i].means.speed > best) best = all[i].means.speed;
+    return best;
+}
+
+/* Speeds that differ by less than the measure wavers count as equal. */
+static sh_status shares_choose(const sh_crew *c, const offer *all, double *shares, sh_err *err)
+{
+    sh_rank_means *means = sh_alloc_array((size_t)c->size, sizeof(*means));
     double fastest = 0;
-    for (int i = 0; i < c->size; i++) fastest = means[i].speed > fastest ? means[i].speed : fastest;
+    for (int i = 0; i < c->size; i++) {
+        means[i] = (sh_rank_means){all[i].means.memory, host_speed(all, c->size, all[i].host)};
+        if (means[i].speed > fastest) fastest = means[i].speed;
+    }
     for (int i = 0; i < c->size; i++)
         if (means[i].speed > 0.6 * fastest) means[i].speed = fastest;
-    return sh_shares_by_means(means, c->size, (double)c->weight_bytes, shares, err);
+    sh_status status = sh_shares_by_means(means, c->size, (double)c->weight_bytes, shares, err);
+    free(means);
+    return status;
+}
+
+static offer offer_make(const sh_crew *c)
+{
+    offer mine = {0};
+    mine.means.memory = (double)(sh_memory_available() - c->opts.memory_reserve);
+    if (c->model != NULL) mine.means.memory += (double)sh_model_memory_used(c->model).weights;
+    if (mine.means.memory < 0) mine.means.memory = 0;
+    mine.means.speed = c->opts.split == NULL && c->size > 1 ? speed_measure(c) : 1;
+    gethostname(mine.host, sizeof(mine.host) - 1);
+    return mine;
 }
 
 /* Rank 0 decides, all get the same numbers. */
 static sh_status shares_agree(sh_crew *c, double *shares, sh_err *err)
 {
-    int64_t reserve = c->opts.memory_reserve;
-    sh_rank_means mine = {.memory = (double)(sh_memory_available() - reserve),
-                          .speed = c->opts.split == NULL ? speed_measure(c) : 1};
-    if (c->model != NULL) mine.memory += (double)sh_model_memory_used(c->model).weights;
-    if (mine.memory < 0) mine.memory = 0;
-    sh_rank_means *all = sh_alloc_array((size_t)c->size, sizeof(*all));
+    offer mine = offer_make(c), *all = sh_alloc_array((size_t)c->size, sizeof(*all));
     sh_status status = exchange(c, &mine, sizeof(mine), all, err);
+    for (int i = 0; i < c->size; i++) all[i].host[sizeof(all[i].host) - 1] = '\0';
     if (status == SH_OK && c->rank == 0) {
         if (c->opts.split != NULL)
             memcpy(shares, c->opts.split, (size_t)c->size * sizeof(*shares));

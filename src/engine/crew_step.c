@@ -39,9 +39,10 @@ static sh_status stage_run(sh_crew *c, const sh_step_plan *plan, sh_err *err)
     sh_status status = SH_OK;
     if (stage_of(c) > 0) status = hidden_recv(c, bytes, err);
     if (status != SH_OK) return status;
+    double reducing = c->times.reduce_s;
     int64_t start = sh_clock_ns();
     status = sh_rank_run(c->self, plan, err);
-    c->times.compute_s += (double)(sh_clock_ns() - start) * 1e-9;
+    c->times.compute_s += (double)(sh_clock_ns() - start) * 1e-9 - (c->times.reduce_s - reducing);
     c->times.steps++;
     c->times.tokens += (uint64_t)plan->token_count;
     if (status == SH_OK && !last_stage(c)) status = hidden_send(c, bytes, err);

@@ -184,7 +184,8 @@ static sh_status submit(sh_door *d, struct guest *g, sh_str payload, sh_err *err
     sh_status status = sh_wire_get_submit(payload, &request, err);
     if (status != SH_OK) return status;
     sh_event refusal = {.kind = SH_EVENT_ERROR, .id = request.request.id, .retry = true};
-    int vocab = sh_engine_info_of(d->engine).vocab;
+    sh_engine_info info = sh_engine_info_of(d->engine);
+    int vocab = info.vocab;
     bool known = true;
     for (size_t i = 0; i < request.request.prompt_count; i++)
         known = known && request.request.prompt[i] >= 0 && request.request.prompt[i] < vocab;
@@ -194,6 +195,9 @@ static sh_status submit(sh_door *d, struct guest *g, sh_str payload, sh_err *err
                    vocab - 1);
     } else if (atomic_load(&d->draining)) {
         sh_err_set(&refusal.error, SH_ERR_CANCELLED, "the engine is stopping");
+    } else if (!info.ready) {
+        sh_err_set(&refusal.error, SH_ERR_GROUP,
+                   "a rank is lost and the group is being formed again");
     } else if (sh_engine_submit(d->engine, g->owner, &request) == SH_OK) {
         return SH_OK;
     } else {

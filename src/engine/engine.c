@@ -20,6 +20,7 @@ enum {
     NOT_RUNNABLE_MS = 2,
     IDLE_LOOK_MS = 100,
     FORM_PAUSE_MS = 500,
+    FORM_AGAIN_MS = 3000, /* of one try: commands are looked at in between */
     REPORT_NS = 500000000
 };
 
@@ -115,8 +116,10 @@ static void sched_open(sh_engine *e)
                           .rope_original = longrope ? config->rope[0].original_context : 0,
                           .eos = config->eos,
                           .eos_count = config->eos_count};
+    sh_sched_stats so_far = e->sched == NULL ? (sh_sched_stats){0} : *sh_sched_stats_of(e->sched);
     sh_sched_free(e->sched);
     e->sched = sh_sched_create(&opts, e->blocks, on_event, e);
+    sh_sched_carry(e->sched, &so_far);
     flights_free(e);
     e->stats.stages = sh_crew_stages(e->crew);
     e->flights = sh_alloc_array((size_t)e->stats.stages, sizeof(*e->flights));
@@ -131,6 +134,8 @@ static sh_status form(sh_engine *e, sh_err *err)
     sh_status status = SH_OK;
     if (e->opts.group != NULL) {
         sh_group_opts opts = *e->opts.group;
+        bool again = e->stats.failures > 0;
+        if (again && opts.mesh.join_ms > FORM_AGAIN_MS) opts.mesh.join_ms = FORM_AGAIN_MS;
         if (opts.mesh.listen_fd >= 0)
             opts.mesh.listen_fd = dup(opts.mesh.listen_fd); /* ours is for later, too */
         status = sh_group_open(&opts, &e->group, err);

@@ -66,6 +66,9 @@ void sh_sched_commit(sh_sched *sched, const sh_step_plan *step, const sh_pick *p
 
 /* Something waits or runs. */
 bool sh_sched_busy(const sh_sched *sched);
+
+/* Counts on from what an earlier scheduler had counted. */
+void sh_sched_carry(sh_sched *sched, const sh_sched_stats *so_far);
 const sh_sched_stats *sh_sched_stats_of(sh_sched *sched);
 
 #endif
