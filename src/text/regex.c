@@ -6,7 +6,13 @@
 #include <pcre2.h>
 #include <stdlib.h>
 
-enum { PATTERN_MAX = 64 << 10, SHOWN_MAX = 60, NEST_MAX = 100 };
+enum {
+    PATTERN_MAX = 64 << 10,
+    SHOWN_MAX = 60,
+    NEST_MAX = 100,
+    STEPS_LEAST = 10 * 1000 * 1000,
+    STEPS_PER_BYTE = 8,
+};
 
 struct sh_regex {
     pcre2_code *code;
@@ -73,20 +79,33 @@ void sh_regex_free(sh_regex *regex)
 void sh_regex_scratch_reset(sh_regex_scratch *scratch)
 {
     pcre2_match_data_free(scratch->match);
-    scratch->match = NULL;
+    pcre2_match_context_free(scratch->limits);
+    *scratch = (sh_regex_scratch){0};
+}
+
+/* Walking back over a long run of white space is honest work: the bound on steps grows with the
+ * text. */
+static bool scratch_prepare(sh_regex_scratch *scratch, size_t len)
+{
+    if (scratch->match == NULL) scratch->match = pcre2_match_data_create(1, NULL);
+    if (scratch->limits == NULL) scratch->limits = pcre2_match_context_create(NULL);
+    if (scratch->match == NULL || scratch->limits == NULL) return false;
+    size_t steps = STEPS_LEAST + len * STEPS_PER_BYTE;
+    pcre2_set_match_limit(scratch->limits, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
+    return true;
 }
 
 sh_status sh_regex_find(const sh_regex *regex, sh_str text, size_t from, sh_regex_scratch *scratch,
                         sh_regex_hit *out, sh_err *err)
 {
-    if (scratch->match == NULL) scratch->match = pcre2_match_data_create(1, NULL);
-    if (scratch->match == NULL) return sh_err_set(err, SH_ERR_MEMORY, "no memory for a match");
+    if (!scratch_prepare(scratch, text.len))
+        return sh_err_set(err, SH_ERR_MEMORY, "no memory for a match");
     PCRE2_SPTR subject = (PCRE2_SPTR)(text.len == 0 ? "" : text.ptr);
     int rc = pcre2_match(regex->code, subject, text.len, from, PCRE2_NO_UTF_CHECK, scratch->match,
-                         NULL);
+                         scratch->limits);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
         rc = pcre2_match(regex->code, subject, text.len, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                         scratch->match, NULL);
+                         scratch->match, scratch->limits);
     if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) {
         unsigned char why[128] = "";
         pcre2_get_error_message(rc, why, sizeof(why));

@@ -24,6 +24,7 @@ void sh_regex_free(sh_regex *regex);
 /* Zero is a valid scratch; sh_regex_scratch_reset frees what it gathered. */
 typedef struct {
     void *match;
+    void *limits;
 } sh_regex_scratch;
 
 void sh_regex_scratch_reset(sh_regex_scratch *scratch);

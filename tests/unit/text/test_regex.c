@@ -160,6 +160,25 @@ TEST(a_pattern_that_explodes_gives_up)
     sh_regex_free(regex);
 }
 
+TEST(a_long_run_of_white_space_is_no_explosion)
+{
+    UNUSED_STATE;
+    enum { LEN = 24 << 20 };
+    sh_regex *regex = regex_of("\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+");
+    sh_regex_scratch scratch = {0};
+    sh_regex_hit hit;
+    sh_err err;
+    char *text = malloc(LEN);
+    memset(text, ' ', LEN);
+    text[LEN - 1] = 'x';
+    CHECK_OK(sh_regex_find(regex, (sh_str){text, LEN}, 0, &scratch, &hit, &err), err);
+    assert_true(hit.found);
+    assert_int_equal(hit.end, LEN - 2);
+    free(text);
+    sh_regex_scratch_reset(&scratch);
+    sh_regex_free(regex);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -169,6 +188,7 @@ int main(void)
         cmocka_unit_test(refuses_what_it_can_not_rewrite),
         cmocka_unit_test(nesting_and_length_have_bounds),
         cmocka_unit_test(a_pattern_that_explodes_gives_up),
+        cmocka_unit_test(a_long_run_of_white_space_is_no_explosion),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
