@@ -76,7 +76,7 @@ $(B)/%.o: %.c Makefile
 
 $(B)/src/base/version.o: CFLAGS_ALL += -DSH_VERSION='"$(VERSION)"'
 $(B)/src/base/version.o: VERSION
-$(B)/src/api/assets.o: $(wildcard web/*)
+$(B)/src/api/assets.o: $(wildcard web/* web/*/*)
 
 $(B)/tests/unit/%: tests/unit/%.c $(B)/libshoal.a Makefile
 	@mkdir -p $(@D)

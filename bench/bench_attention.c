@@ -2,11 +2,11 @@
  *
  *   cc -O2 -std=c11 -D_GNU_SOURCE -Isrc bench/bench_attention.c build/release/libshoal.a -lm
  * -pthread
- *   ./a.out [threads [level]]
+ *   ./a.out [threads [level [part of a shape's name]]]
  *
- * Attention is given as GFLOP/s of its two products (masked halves not counted) and as GB/s of KV
- * that was read; the other ops as GB/s of what they read and write. `share` is of the peak of
- * chained f32 multiply-adds that the same threads reach at this moment. */
+ * Columns: op and shape, KV format, best time, GFLOP/s, GB/s. Attention is counted by its two
+ * products, without what the mask hides, and by the KV that it has to read; the router by its
+ * product and its gate; the other ops by what they read and write. */
 #include "base/clock.h"
 #include "kernels/device.h"
 
@@ -18,7 +18,6 @@
 enum { ROUNDS = 5 };
 
 static sh_device *dev;
-static int threads;
 
 static float *floats(size_t count)
 {
@@ -168,8 +167,8 @@ int main(int argc, char **argv)
         {"decode at 8192, MLA 128 heads", 128, 1, 576, 512, true, 8191, 1, 1},
     };
     sh_err err;
-    threads = argc > 1 ? atoi(argv[1]) : 1;
-    sh_cpu_opts opts = {.threads = threads, .level = argc > 2 ? argv[2] : NULL};
+    sh_cpu_opts opts = {.threads = argc > 1 ? atoi(argv[1]) : 1,
+                        .level = argc > 2 ? argv[2] : NULL};
     sh_limits limits = {512, 64, 64, 64, 256, 8, 128, 576};
     if (sh_device_open_cpu(&opts, &dev, &err) != SH_OK ||
         dev->ops->reserve(dev, &limits, &err) != SH_OK) {

@@ -114,6 +114,7 @@ void sh_handle_recent(sh_http_exchange *x, void *arg);
 void sh_handle_stats(sh_http_exchange *x, void *arg);
 void sh_handle_snapshot(sh_http_exchange *x, void *arg);
 void sh_handle_stream(sh_http_exchange *x, void *arg);
+void sh_handle_settings(sh_http_exchange *x, void *arg);
 void sh_handle_metrics(sh_http_exchange *x, void *arg);
 void sh_handle_openapi(sh_http_exchange *x, void *arg);
 void sh_handle_page(sh_http_exchange *x, void *arg);

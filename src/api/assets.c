@@ -13,21 +13,38 @@
 #define DATA_SECTION ".section .rodata\n"
 #define NAME(symbol) #symbol
 #endif
-#define ASSET(symbol, file)                                                                        \
-    __asm__(DATA_SECTION ".balign 16\n.globl " NAME(symbol) "\n" NAME(                             \
-        symbol) ":\n.incbin \"" file                                                               \
-                "\"\n.globl " NAME(symbol##_end) "\n" NAME(symbol##_end) ":\n.byte 0\n.text\n");   \
-    extern const char symbol[], symbol##_end[]
+#define HTML "text/html; charset=utf-8"
+#define CSS "text/css; charset=utf-8"
+#define SCRIPT "text/javascript; charset=utf-8"
+#define MODULE(name)                                                                               \
+    X(dashboard_##name, "/dashboard/" #name ".js", SCRIPT, "dashboard/" #name ".js")
 
-ASSET(sh_web_docs_html, "web/docs.html");
-ASSET(sh_web_docs_js, "web/docs.js");
-ASSET(sh_web_docs_css, "web/docs.css");
+/* X(symbol, path of the URL, type, file of web/) */
+/* clang-format off */
+#define ASSETS                                                                                     \
+    X(docs_html, "/docs", HTML, "docs.html")                                                       \
+    X(docs_js, "/docs/docs.js", SCRIPT, "docs.js")                                                 \
+    X(docs_css, "/docs/docs.css", CSS, "docs.css")                                                 \
+    X(dashboard_html, "/dashboard", HTML, "dashboard/index.html")                                  \
+    X(dashboard_css, "/dashboard/style.css", CSS, "dashboard/style.css")                           \
+    X(dashboard_icon, "/dashboard/icon.svg", "image/svg+xml", "dashboard/icon.svg")                \
+    MODULE(about) MODULE(app) MODULE(chat) MODULE(chats) MODULE(cluster) MODULE(controls)          \
+    MODULE(dom) MODULE(feed) MODULE(format) MODULE(history) MODULE(live) MODULE(markdown)          \
+    MODULE(message) MODULE(plot) MODULE(ranks) MODULE(requests)
+/* clang-format on */
 
-static const sh_asset assets[] = {
-    {"/docs", "text/html; charset=utf-8", sh_web_docs_html, sh_web_docs_html_end},
-    {"/docs/docs.js", "text/javascript; charset=utf-8", sh_web_docs_js, sh_web_docs_js_end},
-    {"/docs/docs.css", "text/css; charset=utf-8", sh_web_docs_css, sh_web_docs_css_end},
-};
+#define X(symbol, path, type, file)                                                                \
+    __asm__(DATA_SECTION ".balign 16\n.globl " NAME(sh_web_##symbol) "\n" NAME(                    \
+        sh_web_##symbol) ":\n.incbin \"web/" file                                                  \
+                         "\"\n.globl " NAME(sh_web_##symbol##_end) "\n" NAME(                      \
+                             sh_web_##symbol##_end) ":\n.byte 0\n.text\n");                        \
+    extern const char sh_web_##symbol[], sh_web_##symbol##_end[];
+ASSETS
+#undef X
+
+#define X(symbol, path, type, file) {path, type, sh_web_##symbol, sh_web_##symbol##_end},
+static const sh_asset assets[] = {ASSETS};
+#undef X
 
 const sh_asset *sh_asset_find(sh_str path)
 {

@@ -113,7 +113,7 @@ void sh_handle_root(sh_http_exchange *x, void *arg)
     (void)arg;
     sh_str accept = sh_http_header_of(x, "accept");
     if (sh_str_find(accept, SH_STR("text/html"), 0) < accept.len) {
-        sh_http_add_header(x, "Location", "/docs");
+        sh_http_add_header(x, "Location", "/dashboard");
         sh_http_reply(x, 302, NULL, SH_STR(""));
         return;
     }
@@ -129,6 +129,7 @@ void sh_handle_root(sh_http_exchange *x, void *arg)
     sh_write_text(&w, "chat", "/v1/chat/completions");
     sh_write_text(&w, "completions", "/v1/completions");
     sh_write_text(&w, "metrics", "/metrics");
+    sh_write_text(&w, "dashboard", "/dashboard");
     sh_write_text(&w, "docs", "/docs");
     sh_write_text(&w, "openapi", "/openapi.json");
     sh_write_end(&w, '}');
@@ -266,6 +267,36 @@ void sh_handle_snapshot(sh_http_exchange *x, void *arg)
 {
     sh_buf json = {0};
     sh_status_snapshot(arg, &json);
+    reply(x, 200, &json);
+}
+
+/* Of keys only how many there are. */
+void sh_handle_settings(sh_http_exchange *x, void *arg)
+{
+    const sh_api *api = arg;
+    const sh_api_opts *o = api->opts;
+    sh_buf json = {0};
+    sh_writer w = sh_writer_on(&json);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_text(&w, "host", o->host);
+    sh_write_int(&w, "port", sh_http_server_port(api->server));
+    sh_write_bool(&w, "tls", o->tls_cert != NULL);
+    sh_write_int(&w, "api_keys", (int64_t)sh_http_keys_count(api->keys));
+    sh_write_text(&w, "cors", o->cors);
+    sh_write_text(&w, "access_log", o->access_log);
+    sh_write_text(&w, "request_log", o->request_log);
+    sh_write_bool(&w, "log_prompts", o->log_prompts);
+    sh_write_int(&w, "max_tokens", o->max_tokens);
+    sh_write_int(&w, "max_tokens_hard", o->max_tokens_hard);
+    sh_write_num(&w, "timeout_s", o->timeout_s);
+    sh_write_num(&w, "grace_s", o->grace_s);
+    sh_write_int(&w, "connections_max", o->connections_max);
+    sh_write_int(&w, "header_bytes_max", o->header_bytes_max);
+    sh_write_int(&w, "body_bytes_max", o->body_bytes_max);
+    sh_write_num(&w, "idle_s", o->idle_s);
+    sh_write_num(&w, "receive_s", o->receive_s);
+    sh_write_num(&w, "send_s", o->send_s);
+    sh_write_end(&w, '}');
     reply(x, 200, &json);
 }
 

@@ -54,27 +54,6 @@ static bool to_bool(sh_str text, bool *out)
     return false;
 }
 
-/* "64K", "1.5G", "16GiB": powers of 1024. */
-static bool to_size(sh_str text, double *out)
-{
-    if (sh_str_ends(text, SH_STR("iB")))
-        text.len -= 2;
-    else if (text.len > 1 && text.ptr[text.len - 1] == 'B')
-        text.len--;
-    static const char units[] = "KMGT";
-    double factor = 1;
-    if (text.len > 0) {
-        const char *unit = strchr(units, toupper((unsigned char)text.ptr[text.len - 1]));
-        if (unit != NULL && *unit != '\0') {
-            for (const char *u = units; u <= unit; u++) factor *= 1024;
-            text.len--;
-        }
-    }
-    if (!sh_str_to_double(text, out)) return false;
-    *out *= factor;
-    return true;
-}
-
 static void allowed_text(const sh_option *row, sh_buf *out)
 {
     switch (row->type) {
@@ -123,7 +102,7 @@ static sh_status value_store(sh_options *opts, const sh_option *row, const char 
         if (ok) *(double *)slot(opts, row) = number;
         break;
     case SH_OPT_SIZE:
-        ok = to_size(str, &number) && number >= row->min && number <= row->max;
+        ok = sh_str_to_bytes(str, &number) && number >= row->min && number <= row->max;
         if (ok) *(int64_t *)slot(opts, row) = (int64_t)number;
         break;
     case SH_OPT_CHOICE: ok = choice_has(row->choices, str); /* fall through */

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -107,6 +108,26 @@ bool sh_str_to_double(sh_str text, double *out)
     double value = strtod(copy, &end);
     if (end != copy + text.len || !isfinite(value)) return false;
     *out = value;
+    return true;
+}
+
+bool sh_str_to_bytes(sh_str text, double *out)
+{
+    if (sh_str_ends(text, SH_STR("iB")))
+        text.len -= 2;
+    else if (text.len > 1 && text.ptr[text.len - 1] == 'B')
+        text.len--;
+    static const char units[] = "KMGT";
+    double factor = 1;
+    if (text.len > 0) {
+        const char *unit = strchr(units, toupper((unsigned char)text.ptr[text.len - 1]));
+        if (unit != NULL && *unit != '\0') {
+            for (const char *u = units; u <= unit; u++) factor *= 1024;
+            text.len--;
+        }
+    }
+    if (!sh_str_to_double(text, out)) return false;
+    *out *= factor;
     return true;
 }
 

@@ -37,6 +37,9 @@ bool sh_str_cut(sh_str *rest, char sep, sh_str *part);
 bool sh_str_to_int(sh_str text, int64_t *out);
 bool sh_str_to_double(sh_str text, double *out);
 
+/* "64K", "1.5G", "16GiB": bytes, in powers of 1024. */
+bool sh_str_to_bytes(sh_str text, double *out);
+
 /* One character of UTF-8 at ptr: its length 1..4 with *code set, or 0 when the bytes are not valid
  * (overlong, surrogate, over U+10FFFF, cut off by len). */
 int sh_utf8_decode(const char *ptr, size_t len, uint32_t *code);

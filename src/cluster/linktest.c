@@ -47,10 +47,10 @@ static bool parse_size(sh_str text, size_t *out)
     if (last == 'M' || last == 'm') shift = 20;
     if (last == 'G' || last == 'g') shift = 30;
     if (shift > 0) text.len--;
-    if (!sh_str_to_int(text, &value) || value < 4 || value > (INT64_C(1) << 33 >> shift))
+    if (!sh_str_to_int(text, &value) || value < 1 || value > (INT64_C(1) << 33 >> shift))
         return false;
     *out = (size_t)value << shift;
-    return true;
+    return *out >= 4;
 }
 
 sh_status sh_linktest_parse_sizes(sh_linktest_opts *opts, const char *text, sh_err *err)

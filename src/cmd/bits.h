@@ -21,6 +21,8 @@
 #define FOR_TOKEN (UINT64_C(1) << 14)
 #define FOR_WORKER (UINT64_C(1) << 15)
 
+#define FOR_PLAN (UINT64_C(1) << 16)
+
 #define FOR_ALL UINT64_MAX
 #define FOR_BATCHES (FOR_ENGINE | FOR_SERVE | FOR_WORKER)
 #define FOR_HTTP (FOR_API | FOR_SERVE)

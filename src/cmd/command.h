@@ -56,6 +56,7 @@ int sh_cmd_info(const sh_command_args *args);
 int sh_cmd_logits(const sh_command_args *args);
 int sh_cmd_synth(const sh_command_args *args);
 int sh_cmd_worker(const sh_command_args *args);
+int sh_cmd_plan(const sh_command_args *args);
 int sh_cmd_linktest(const sh_command_args *args);
 int sh_cmd_token(const sh_command_args *args);
 

@@ -16,15 +16,15 @@ const sh_command sh_commands[] = {
      sh_cmd_engine},
     {FOR_TOKENIZE, "tokenize", "[TEXT]", 1, "turn text into token ids, or ids into text",
      "Reads TEXT, or standard input, and prints the ids as a JSON list; with --decode it reads "
-     "such "
-     "a list and prints the text. With --jsonl every line of standard input is one JSON string (or "
-     "list of ids) and every line of the answer belongs to it. --no-special leaves special tokens "
-     "out, on either way.",
+     "such a list and prints the text. With --jsonl every line of standard input is one JSON "
+     "string (or list of ids) and every line of the answer belongs to it. --no-special leaves "
+     "special tokens out, on either way.",
      sh_cmd_tokenize},
-    {FOR_BENCH, "bench", "", 0, "time a model on this machine",
-     "Tokens a second for a prompt and for an answer, as others measure them too, and how near "
-     "that "
-     "is to what the machine could read and compute.",
+    {FOR_BENCH, "bench", "[text]", 1, "measure a model on this machine, or the text layer",
+     "With --model: tokens a second of a prompt and of an answer, as llama-bench reports them, "
+     "beside what the machine "
+     "can read and compute at best. `bench text`: loading a tokenizer, encoding prose and hostile "
+     "texts, decoding.",
      sh_cmd_bench},
     {FOR_CHAT, "chat", "", 0, "talk with a model at the terminal",
      "Answers stream; Ctrl-C stops an answer and not the program; /help inside lists commands.",
@@ -51,6 +51,9 @@ const sh_command sh_commands[] = {
     {FOR_WORKER, "worker", "", 0, "be one of the ranks behind rank 0",
      "Started in any order, on any machine; it comes back by itself when the group was lost.",
      sh_cmd_worker},
+    {FOR_PLAN, "plan", "", 0, "who would hold what on given machines, and how fast that should be",
+     "Nothing is loaded or measured: ranks, memory, speeds and links are what the flags say.",
+     sh_cmd_plan},
     {FOR_LINKTEST, "linktest", "", 0, "try and time the links between ranks",
      "Phases: barrier, correctness, latency, bandwidth, and with --stress many operations in "
      "random "

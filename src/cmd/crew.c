@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* "tensor", "pipeline", "auto", or a grid such as "2x3": tensor ranks times stages. */
-static sh_status parallel_parse(const char *text, int size, sh_crew_opts *opts, sh_err *err)
+sh_status sh_parallel_parse(const char *text, int size, sh_crew_opts *opts, sh_err *err)
 {
     sh_str rest = sh_str_of(text), tensor;
     int64_t t, p;
@@ -64,7 +63,7 @@ sh_status sh_crew_setup_init(sh_crew_setup *setup, const sh_command_args *args, 
         .wire = setup->ranks.wire,
         .context = (int)s->context,
         .load = {.threads = (int)s->threads, .exact = strcmp(s->activations, "f32") == 0}};
-    status = parallel_parse(s->parallel, size, &setup->opts, err);
+    status = sh_parallel_parse(s->parallel, size, &setup->opts, err);
     if (status == SH_OK && s->split != NULL) status = split_parse(s->split, size, setup, err);
     sh_identity identity;
     if (status == SH_OK && size > 1) {

@@ -18,6 +18,10 @@ typedef struct {
 SH_MUST_CHECK sh_status sh_crew_setup_init(sh_crew_setup *setup, const sh_command_args *args,
                                            sh_err *err);
 
+/* "tensor", "pipeline", "auto", or a grid such as "2x3" into opts->tensor and opts->stages. */
+SH_MUST_CHECK sh_status sh_parallel_parse(const char *text, int ranks, sh_crew_opts *opts,
+                                          sh_err *err);
+
 /* Opens the crew and forms its group, once; *group is NULL for a rank alone. */
 SH_MUST_CHECK sh_status sh_crew_setup_join(const sh_crew_setup *setup, sh_crew **crew,
                                            sh_group **group, sh_err *err);

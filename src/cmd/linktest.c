@@ -113,28 +113,31 @@ static void print_group(sh_group *group)
     printf("\n");
 }
 
-static sh_status run(const sh_command_args *args, sh_err *err)
+static sh_status gather_opts(sh_linktest_opts *opts, const sh_settings *s, sh_err *err)
+{
+    sh_linktest_opts_init(opts, s->quick);
+    opts->rounds = s->stress ? 0 : s->link_rounds;
+    if (s->stress) opts->stress_rounds = s->link_rounds > 0 ? s->link_rounds : STRESS_ROUNDS;
+    return s->sizes == NULL ? SH_OK : sh_linktest_parse_sizes(opts, s->sizes, err);
+}
+
+static sh_status run(const sh_command_args *args, sh_linktest_opts *opts, sh_err *err)
 {
     const sh_settings *s = args->settings;
-    sh_linktest_opts opts;
     sh_linktest_report report;
     sh_ranks ranks;
     sh_group *group = NULL;
-    sh_linktest_opts_init(&opts, s->quick);
     sh_status status = sh_ranks_init(&ranks, args, err);
-    if (status == SH_OK && s->sizes != NULL) status = sh_linktest_parse_sizes(&opts, s->sizes, err);
     if (status == SH_OK && ranks.opts.mesh.size < 2)
         status = sh_err_set(err, SH_ERR_INPUT,
                             "linktest needs two ranks or more: --ranks N, or --hostfile");
     if (status != SH_OK) return status;
-    opts.wire = ranks.wire;
-    opts.rounds = s->stress ? 0 : s->link_rounds;
-    if (s->stress) opts.stress_rounds = s->link_rounds > 0 ? s->link_rounds : STRESS_ROUNDS;
+    opts->wire = ranks.wire;
     status = sh_group_open(&ranks.opts, &group, err);
     if (status != SH_OK) return status;
     bool shows = sh_group_rank(group) == 0;
     if (shows && !s->json) print_group(group);
-    status = sh_linktest_run(group, &opts, show_phase, (void *)(uintptr_t)s, &report, err);
+    status = sh_linktest_run(group, opts, show_phase, (void *)(uintptr_t)s, &report, err);
     if (status == SH_OK && shows && s->json) print_json(group, &report);
     if (status == SH_OK && shows && !s->json) print_text(&report, sh_group_size(group));
     sh_group_close(group);
@@ -143,7 +146,10 @@ static sh_status run(const sh_command_args *args, sh_err *err)
 
 int sh_cmd_linktest(const sh_command_args *args)
 {
+    sh_linktest_opts opts;
     sh_err err;
-    if (sh_ranks_must_spawn(args)) return sh_ranks_spawn(args);
-    return run(args, &err) == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+    sh_status status = gather_opts(&opts, args->settings, &err);
+    if (status == SH_OK && sh_ranks_must_spawn(args)) return sh_ranks_spawn(args);
+    if (status == SH_OK) status = run(args, &opts, &err);
+    return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }

@@ -81,7 +81,7 @@ static sh_status use_hostfile(sh_ranks *ranks, const sh_command_args *args, sh_e
         status = sh_hostfile_addresses(file, 0, SH_HOSTFILE_PORT, &first, err);
     if (status == SH_OK && file->count > 1) {
         snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s", first.text[0]);
-        mesh->lanes = first.count;
+        if (first.count > mesh->lanes) mesh->lanes = first.count;
     }
     sh_hostfile_free(file);
     return status;

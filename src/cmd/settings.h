@@ -58,6 +58,13 @@ typedef struct {
     const char *sizes;
     int64_t link_rounds;
 
+    /* plan */
+    const char *memory;
+    const char *speeds;
+    double read_gb_s;
+    double link_us;
+    double link_gbit;
+
     /* serve */
     const char *part;
     const char *runtime_dir;

@@ -107,7 +107,7 @@ static sh_status lines(job *j, sh_str input, sh_err *err)
     for (int number = 1; status == SH_OK && sh_str_cut(&input, '\n', &line); number++) {
         char where[32];
         snprintf(where, sizeof(where), "line %d", number);
-        if (sh_str_trim(line).len > 0) status = one(j, line, true, where, err);
+        status = one(j, line, true, where, err);
     }
     return status;
 }

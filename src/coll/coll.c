@@ -154,35 +154,38 @@ sh_status sh_coll_broadcast(sh_group *group, int root, void *data, size_t len, s
     return exchange_run(group, (sh_flow_opts){.kind = SH_OP_BROADCAST, .size = len}, &ex, err);
 }
 
-/* The length comes in the head. A short plan is one message; of a long one the head goes alone,
- * since the ends of a port must agree on the cut of long messages. */
-enum { PLAN_SHORT = 32 * 1024 };
+/* The length comes in the head, and room for a short plan with it; the rest of a longer one
+ * follows. */
+enum { PLAN_ROOM = 960 };
 
 typedef struct {
     int root;
     bool leads;
     sh_buf *buf;
     size_t max_len;
-    uint64_t size;
     uint8_t step[SH_RANKS_MAX]; /* messages that are through, for each peer */
+    char room[PLAN_ROOM];
 } plan;
 
 static sh_next plan_next(void *algo, int peer, sh_dir dir, struct iovec *body)
 {
     plan *p = algo;
     if (p->leads != (dir == SH_DIR_OUT) || (!p->leads && peer != p->root)) return SH_NEXT_END;
-    bool whole = p->leads && p->size <= PLAN_SHORT;
-    bool has_body = p->step[peer] == 1 || whole;
-    if (p->step[peer] > 1 || (p->step[peer] == 1 && (whole || p->size == 0))) return SH_NEXT_END;
-    if (has_body) *body = (struct iovec){p->buf->ptr, p->size};
-    return SH_NEXT_READY;
+    switch (p->step[peer]) {
+    case 0: *body = (struct iovec){p->room, PLAN_ROOM}; return SH_NEXT_READY;
+    case 1:
+        if (p->buf->len <= PLAN_ROOM) return SH_NEXT_END;
+        *body = (struct iovec){p->buf->ptr + PLAN_ROOM, p->buf->len - PLAN_ROOM};
+        return SH_NEXT_READY;
+    default: return SH_NEXT_END;
+    }
 }
 
 static void plan_done(void *algo, int peer, sh_dir dir)
 {
     plan *p = algo;
-    (void)dir;
-    p->step[peer]++;
+    size_t len = p->buf->len < PLAN_ROOM ? p->buf->len : PLAN_ROOM;
+    if (p->step[peer]++ == 0 && dir == SH_DIR_IN && len > 0) memcpy(p->buf->ptr, p->room, len);
 }
 
 static bool plan_take_size(void *algo, int peer, uint64_t size)
@@ -190,10 +193,9 @@ static bool plan_take_size(void *algo, int peer, uint64_t size)
     plan *p = algo;
     (void)peer;
     if (size > p->max_len) return false;
-    p->size = size;
     sh_buf_clear(p->buf);
     sh_buf_reserve(p->buf, (size_t)size + 1);
-    p->buf->len = (size_t)size; /* what is not received is an error, and nobody looks then */
+    p->buf->len = (size_t)size;
     p->buf->ptr[size] = '\0';
     return true;
 }
@@ -204,9 +206,12 @@ sh_status sh_coll_broadcast_buf(sh_group *group, int root, sh_buf *buf, size_t m
     static const sh_algo_ops ops = {plan_next, plan_done, plan_take_size};
     SH_ASSERT(root >= 0 && root < group->size);
     plan p = {.root = root, .leads = group->rank == root, .buf = buf, .max_len = max_len};
-    if (p.leads) p.size = buf->len;
-    SH_ASSERT(p.size <= max_len);
-    sh_flow_opts opts = {.kind = SH_OP_PLAN, .size = p.size, .deadline = deadline};
+    sh_flow_opts opts = {.kind = SH_OP_PLAN, .deadline = deadline};
+    if (p.leads) {
+        SH_ASSERT(buf->len <= max_len);
+        opts.size = buf->len;
+        if (buf->len > 0) memcpy(p.room, buf->ptr, buf->len < PLAN_ROOM ? buf->len : PLAN_ROOM);
+    }
     return sh_flow_run(group, &opts, &ops, &p, err);
 }
 

@@ -183,7 +183,7 @@ static sh_status timed_out(const flow *f, sh_err *err)
 /* Sleeps until a port that is waited for moves, the group fails, or the deadline is near. */
 static void flow_sleep(flow *f)
 {
-    struct pollfd fds[SH_RANKS_MAX * SH_LANES_MAX + 1];
+    struct pollfd fds[SH_RANKS_MAX * 2 + 1];
     sh_port *armed[SH_RANKS_MAX];
     int armed_count = 0;
     int count = 0;

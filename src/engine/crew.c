@@ -19,12 +19,6 @@ enum {
     STEP_OP_MS = 60000
 };
 
-/* What a rank says of itself. */
-typedef struct {
-    int64_t memory; /* bytes that it can give to weights and KV, those of a loaded shard included */
-    double speed;   /* relative: what it computes in a second */
-} report;
-
 sh_status sh_crew_open(const sh_crew_opts *opts, sh_crew **out, sh_err *err)
 {
     sh_crew *c = sh_alloc(sizeof(*c));
@@ -109,59 +103,47 @@ static sh_status grid_choose(sh_crew *c, sh_err *err)
     return SH_OK;
 }
 
-/* Shares by speed, cut where a rank's memory ends; what is cut goes to the others. */
-static sh_status shares_by_report(const sh_crew *c, const report *reports, double *shares,
-                                  sh_err *err)
-{
-    double bytes = (double)c->weight_bytes, left = 1, total_memory = 0;
-    bool *full = sh_alloc_array((size_t)c->size, sizeof(*full));
-    for (int i = 0; i < c->size; i++) total_memory += (double)reports[i].memory;
-    for (bool again = true; again;) {
-        double speed = 0;
-        again = false;
-        for (int i = 0; i < c->size; i++) speed += full[i] ? 0 : reports[i].speed;
-        for (int i = 0; i < c->size && speed > 0; i++) {
-            if (full[i]) continue;
-            shares[i] = left * reports[i].speed / speed;
-            double most = (double)reports[i].memory / bytes;
-            if (shares[i] <= most) continue;
-            shares[i] = most;
-            left -= most;
-            full[i] = again = true;
-            break; /* shares of the others change */
-        }
-        if (speed == 0) again = false;
-    }
-    double sum = 0;
-    for (int i = 0; i < c->size; i++) sum += shares[i];
-    free(full);
-    if (sum >= 0.999) return SH_OK;
-    return sh_err_set(
-        err, SH_ERR_MEMORY,
-        "the model has %.1f GiB of weights; the %d ranks together have room for %.1f GiB",
-        bytes / (1 << 30), c->size, total_memory / (1 << 30));
-}
-
+/* What this machine reads in a second, roughly: one thread over more than its caches hold, times
+ * the threads that add to that. */
 static double speed_measure(const sh_crew *c)
 {
-    (void)c;
-    return sh_cpu_count();
+    enum { WORDS = 8 << 20, THREADS_THAT_ADD = 4 };
+    uint64_t *data = sh_alloc_array(WORDS, sizeof(*data)), sum = 0;
+    for (size_t i = 0; i < WORDS; i += 512) data[i] = i; /* every page is there */
+    int64_t start = sh_clock_ns();
+    for (size_t i = 0; i < WORDS; i += 8) sum += data[i]; /* a line each */
+    double seconds = (double)(sh_clock_ns() - start) * 1e-9 + (sum == 1 ? 1e-9 : 0);
+    free(data);
+    int threads = c->opts.cpu.threads > 0 ? c->opts.cpu.threads : sh_cpu_count();
+    return WORDS * sizeof(*data) / seconds *
+           (threads < THREADS_THAT_ADD ? threads : THREADS_THAT_ADD);
+}
+
+/* Speeds that differ by less than the measure wavers count as equal. */
+static sh_status shares_choose(const sh_crew *c, sh_rank_means *means, double *shares, sh_err *err)
+{
+    double fastest = 0;
+    for (int i = 0; i < c->size; i++) fastest = means[i].speed > fastest ? means[i].speed : fastest;
+    for (int i = 0; i < c->size; i++)
+        if (means[i].speed > 0.6 * fastest) means[i].speed = fastest;
+    return sh_shares_by_means(means, c->size, (double)c->weight_bytes, shares, err);
 }
 
 /* Rank 0 decides, all get the same numbers. */
 static sh_status shares_agree(sh_crew *c, double *shares, sh_err *err)
 {
     int64_t reserve = c->opts.memory_reserve;
-    report mine = {.memory = sh_memory_available() - reserve, .speed = speed_measure(c)};
-    if (c->model != NULL) mine.memory += (int64_t)sh_model_memory_used(c->model).weights;
+    sh_rank_means mine = {.memory = (double)(sh_memory_available() - reserve),
+                          .speed = speed_measure(c)};
+    if (c->model != NULL) mine.memory += (double)sh_model_memory_used(c->model).weights;
     if (mine.memory < 0) mine.memory = 0;
-    report *all = sh_alloc_array((size_t)c->size, sizeof(*all));
+    sh_rank_means *all = sh_alloc_array((size_t)c->size, sizeof(*all));
     sh_status status = exchange(c, &mine, sizeof(mine), all, err);
     if (status == SH_OK && c->rank == 0) {
         if (c->opts.split != NULL)
             memcpy(shares, c->opts.split, (size_t)c->size * sizeof(*shares));
         else
-            status = shares_by_report(c, all, shares, err);
+            status = shares_choose(c, all, shares, err);
     }
     free(all);
     if (c->group == NULL) return status;

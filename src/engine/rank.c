@@ -25,7 +25,7 @@ struct sh_rank {
     int32_t vocab_first, vocab_len;
     int depth;
     struct result *results; /* step s is in s % depth */
-    bool corrupt_hidden;
+    bool corrupt_state, corrupt_hidden;
 };
 
 sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_room *room, int depth)
@@ -73,6 +73,7 @@ void sh_rank_free(sh_rank *r)
 sh_status sh_rank_apply(sh_rank *r, const sh_step_plan *plan, uint64_t *fingerprint, sh_err *err)
 {
     sh_status status = sh_batch_state_apply(r->state, plan, r->spans, r->positions, err);
+    if (status == SH_OK && r->corrupt_state) sh_batch_state_corrupt(r->state, plan->seqs[0].slot);
     if (status == SH_OK) *fingerprint = sh_batch_state_fingerprint(r->state);
     return status;
 }
@@ -168,7 +169,7 @@ uint64_t sh_rank_hash(const sh_rank *r, uint64_t step)
 
 void sh_rank_corrupt_state(sh_rank *r)
 {
-    sh_batch_state_corrupt(r->state, 0);
+    r->corrupt_state = true;
 }
 
 void sh_rank_corrupt_hidden(sh_rank *r)

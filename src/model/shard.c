@@ -187,3 +187,32 @@ sh_status sh_shard_plan(const sh_config *config, const sh_plan_opts *opts, sh_sh
     free(counts);
     return SH_OK;
 }
+
+/* One rank that is too full is cut at a time: that changes what is fair for the rest. */
+sh_status sh_shares_by_means(const sh_rank_means *means, int count, double weight_bytes,
+                             double *shares, sh_err *err)
+{
+    double left = 1, total = 0, sum = 0;
+    bool full[SH_SHARDS_MAX] = {false};
+    for (int i = 0; i < count; i++) total += means[i].memory;
+    for (bool again = true; again;) {
+        double speed = 0;
+        again = false;
+        for (int i = 0; i < count; i++) speed += full[i] ? 0 : means[i].speed;
+        for (int i = 0; i < count && speed > 0 && !again; i++) {
+            if (full[i]) continue;
+            shares[i] = left * means[i].speed / speed;
+            double most = means[i].memory / weight_bytes;
+            if (shares[i] <= most) continue;
+            shares[i] = most;
+            left -= most;
+            full[i] = again = true;
+        }
+    }
+    for (int i = 0; i < count; i++) sum += shares[i];
+    if (sum >= 0.999) return SH_OK;
+    return sh_err_set(
+        err, SH_ERR_MEMORY,
+        "the model has %.1f GiB of weights; the %d ranks together have room for %.1f GiB",
+        weight_bytes / (1 << 30), count, total / (1 << 30));
+}

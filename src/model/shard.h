@@ -62,6 +62,17 @@ typedef struct {
 SH_MUST_CHECK sh_status sh_shard_plan(const sh_config *config, const sh_plan_opts *opts,
                                       sh_shard *shards, sh_err *err);
 
+/* What a rank brings. */
+typedef struct {
+    double memory; /* bytes for weights */
+    double speed;  /* relative: what it reads in a second */
+} sh_rank_means;
+
+/* Shares by speed, cut where a rank's memory ends; what is cut goes to the others. An error, with
+ * the numbers, when the ranks together have too little memory for `weight_bytes`. */
+SH_MUST_CHECK sh_status sh_shares_by_means(const sh_rank_means *means, int count,
+                                           double weight_bytes, double *shares, sh_err *err);
+
 /* The part of `units` that owner `idx` gets when they are cut in proportion to weights [count]:
  * runs in order, each border rounded to the nearest unit. */
 sh_range sh_shard_cut(int64_t units, const double *weights, int count, int idx);

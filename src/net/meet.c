@@ -95,7 +95,8 @@ static void pair_complete(sh_meeting *meet, int rank)
         sh_shm_close(pair->shm);
         if (meet->opts->plain_data)
             for (int i = 0; i < lanes; i++) sh_stream_end_tls(&pair->lane[i]);
-        meet->mesh->peer[rank].port = sh_tcp_port_create(pair->lane, lanes);
+        meet->mesh->peer[rank].port = sh_tcp_port_create(pair->lane, lanes,
+                                                         meet->mesh->rank > rank);
     }
     pair->shm = NULL;
     pair->lanes_up = 0;

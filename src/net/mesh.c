@@ -23,7 +23,7 @@ void sh_mesh_opts_init(sh_mesh_opts *opts)
                            .coordinator = "127.0.0.1:0",
                            .listen_fd = -1,
                            .group = "shoal",
-                           .lanes = 1,
+                           .lanes = 2,
                            .join_ms = 60000,
                            .handshake_ms = 5000};
 }

@@ -35,7 +35,7 @@ typedef struct {
     sh_status (*send)(sh_port *port, sh_msg *msg, sh_err *err);
     sh_status (*recv)(sh_port *port, sh_msg *msg, sh_err *err);
 
-    /* Before sleeping: fills out (room for SH_LANES_MAX) with what wakes this port up for the
+    /* Before sleeping: fills out (room for two) with what wakes this port up for the
      * directions that wait, returns how many; -1 when it need not sleep. */
     int (*arm)(sh_port *port, bool sending, bool receiving, struct pollfd *out);
     void (*disarm)(sh_port *port);
@@ -51,9 +51,9 @@ struct sh_port {
 sh_msg sh_msg_out(const void *head, size_t head_len, const void *body, size_t body_len);
 sh_msg sh_msg_in(void *head, size_t head_len, void *body, size_t body_len);
 
-/* Over sockets; takes over `count` streams, 1..SH_LANES_MAX, in an order that both ends share. Long
- * messages are cut over all of them. */
-sh_port *sh_tcp_port_create(const sh_stream *lanes, int count);
+/* Over sockets; takes over `count` streams, 1..SH_LANES_MAX, in an order that both ends share. One
+ * end is side 0, the other side 1. */
+sh_port *sh_tcp_port_create(const sh_stream *lanes, int count, int side);
 
 void sh_port_close(sh_port *port); /* takes NULL */
 

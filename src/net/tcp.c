@@ -1,79 +1,72 @@
-/* A port over one or more sockets. A short message takes the first socket. A long one is cut into
- * as many runs of bytes as there are sockets; both ends know its length, so they make the same cut.
- */
+/* A port over one or more sockets. Messages are dealt to them in turn, long ones in segments; both
+ * ends know all lengths, so they deal alike. The two ends start with different sockets: when ranks
+ * exchange messages, each direction has a socket of its own, and the next exchange swaps them. So
+ * no packet comes in on a socket that is just sending, which would cost a second pass of the kernel
+ * over it, and every packet carries the acknowledgement of the one before. On loopback that makes
+ * an exchange of 16 KiB as quick as half a round trip; over a single socket it takes 1.4 times as
+ * long. */
 #include "net/port.h"
 
 #include "base/alloc.h"
 
 #include <stdlib.h>
 
-/* Below this a second socket brings more system calls than bandwidth. */
-enum { CUT_MIN = 128 * 1024 };
+/* What is moved at a time, before the other direction has its turn: about what a packet of loopback
+ * holds. */
+enum { SEGMENT = 64 * 1024 };
 
 typedef struct {
     sh_port base;
     sh_stream lane[SH_LANES_MAX];
     int count;
-    size_t sent[SH_LANES_MAX]; /* of the message under way, on each lane */
-    size_t received[SH_LANES_MAX];
+    uint32_t out_turn; /* the lane of the message under way, before the remainder is taken */
+    uint32_t in_turn;
 } tcp_port;
 
 typedef sh_status (*move_fn)(sh_stream *stream, const struct iovec *parts, int count, size_t *moved,
                              sh_err *err);
 
-static size_t lane_start(const tcp_port *port, size_t len, int lane)
+static sh_stream *lane_of(tcp_port *port, uint32_t turn)
 {
-    if (lane == port->count) return len;
-    if (len < CUT_MIN) return lane == 0 ? 0 : len;
-    return len / (size_t)port->count * (size_t)lane;
+    return &port->lane[turn % (uint32_t)port->count];
 }
 
-static sh_status move_lane(tcp_port *port, int lane, size_t *done, sh_msg *msg, move_fn move,
-                           sh_err *err)
+/* At most the rest of one segment. */
+static sh_status move_msg(tcp_port *port, uint32_t *turn, sh_msg *msg, move_fn move, sh_err *err)
 {
-    size_t end = lane_start(port, msg->len, lane + 1);
-    for (size_t at; (at = lane_start(port, msg->len, lane) + done[lane]) < end;) {
-        struct iovec parts[2];
-        int count = sh_msg_parts(msg, at, end, parts);
-        size_t moved;
-        sh_status status = move(&port->lane[lane], parts, count, &moved, err);
-        if (status != SH_OK) return status;
-        done[lane] += moved;
-        msg->done += moved;
-    }
-    return SH_OK;
-}
-
-static sh_status move_all(tcp_port *port, size_t *done, sh_msg *msg, move_fn move, sh_err *err)
-{
-    for (int lane = 0; lane < port->count; lane++) {
-        sh_status status = move_lane(port, lane, done, msg, move, err);
-        if (status < 0) return status;
-    }
-    if (msg->done < msg->len) return SH_AGAIN;
-    for (int lane = 0; lane < port->count; lane++) done[lane] = 0;
-    return SH_OK;
+    if (msg->done == msg->len) return SH_OK; /* empty */
+    struct iovec parts[2];
+    size_t end = msg->done / SEGMENT * SEGMENT + SEGMENT;
+    int count = sh_msg_parts(msg, msg->done, end < msg->len ? end : msg->len, parts);
+    size_t moved;
+    sh_status status = move(lane_of(port, *turn), parts, count, &moved, err);
+    if (status != SH_OK) return status;
+    msg->done += moved;
+    if (msg->done == end || msg->done == msg->len) ++*turn;
+    return msg->done == msg->len ? SH_OK : SH_AGAIN;
 }
 
 static sh_status tcp_send(sh_port *port, sh_msg *msg, sh_err *err)
 {
     tcp_port *tcp = (tcp_port *)port;
-    return move_all(tcp, tcp->sent, msg, sh_stream_write, err);
+    return move_msg(tcp, &tcp->out_turn, msg, sh_stream_write, err);
 }
 
 static sh_status tcp_recv(sh_port *port, sh_msg *msg, sh_err *err)
 {
     tcp_port *tcp = (tcp_port *)port;
-    return move_all(tcp, tcp->received, msg, sh_stream_read, err);
+    return move_msg(tcp, &tcp->in_turn, msg, sh_stream_read, err);
 }
 
 static int tcp_arm(sh_port *port, bool sending, bool receiving, struct pollfd *out)
 {
-    const tcp_port *tcp = (const tcp_port *)port;
-    short events = (short)((sending ? POLLOUT : 0) | (receiving ? POLLIN : 0));
-    for (int i = 0; i < tcp->count; i++)
-        out[i] = (struct pollfd){.fd = tcp->lane[i].fd, .events = events};
-    return tcp->count;
+    tcp_port *tcp = (tcp_port *)port;
+    int count = 0;
+    if (sending)
+        out[count++] = (struct pollfd){.fd = lane_of(tcp, tcp->out_turn)->fd, .events = POLLOUT};
+    if (receiving)
+        out[count++] = (struct pollfd){.fd = lane_of(tcp, tcp->in_turn)->fd, .events = POLLIN};
+    return count;
 }
 
 static void tcp_disarm(sh_port *port)
@@ -91,12 +84,14 @@ static void tcp_close(sh_port *port)
 static const sh_port_ops TCP_OPS = {"tcp", tcp_send, tcp_recv, tcp_arm, tcp_disarm, tcp_close};
 static const sh_port_ops TLS_OPS = {"tls", tcp_send, tcp_recv, tcp_arm, tcp_disarm, tcp_close};
 
-sh_port *sh_tcp_port_create(const sh_stream *lanes, int count)
+sh_port *sh_tcp_port_create(const sh_stream *lanes, int count, int side)
 {
     SH_ASSERT(count >= 1 && count <= SH_LANES_MAX);
     tcp_port *tcp = sh_alloc(sizeof(*tcp));
     tcp->base.ops = lanes[0].ssl != NULL ? &TLS_OPS : &TCP_OPS;
     tcp->count = count;
+    tcp->out_turn = (uint32_t)side;
+    tcp->in_turn = (uint32_t)(1 - side);
     for (int i = 0; i < count; i++) tcp->lane[i] = lanes[i];
     return &tcp->base;
 }

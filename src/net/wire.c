@@ -322,6 +322,7 @@ static uint64_t load_u64(const uint8_t *data)
 
 void sh_op_head_pack(const sh_op_head *head, uint8_t out[SH_OP_HEAD_LEN])
 {
+    memset(out, 0, SH_OP_HEAD_LEN);
     store_u64(out, OP_MAGIC | (uint64_t)head->kind << 32);
     store_u64(out + 8, head->group);
     store_u64(out + 16, head->seq);

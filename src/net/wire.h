@@ -32,7 +32,7 @@ enum {
     SH_VERSION_MAX = 32,
     SH_SHM_NAME_MAX = 48,
     SH_SHM_KEY_LEN = 16,
-    SH_OP_HEAD_LEN = 32,
+    SH_OP_HEAD_LEN = 64, /* a cache line, so that in shared memory the body starts one too */
 };
 
 typedef enum {

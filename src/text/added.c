@@ -157,6 +157,7 @@ static sh_added_trie *trie_of(const sh_added *added, bool normalized)
 
 sh_status sh_added_seal(sh_added *added, sh_err *err)
 {
+    if (added->count == 0) return SH_OK;
     sh_status status = ids_check(added, err);
     if (status == SH_OK) status = contents_check(added, err);
     if (status != SH_OK) return status;
@@ -256,18 +257,20 @@ static size_t spaces_behind(sh_str text, size_t at)
 }
 
 /* Notes the token at [at, end). White space that an earlier token took is neither taken nor
- * walked over again, so a hostile text of white space costs its length. */
-static void found(sh_added_walk *walk, const sh_added_token *token, size_t at, size_t end)
+ * walked over again, so a hostile text of white space costs its length. False when an earlier token
+ * took all of it. */
+static bool found(sh_added_walk *walk, const sh_added_token *token, size_t at, size_t end)
 {
     walk->token = token;
+    walk->from = walk->done;
     walk->first = at;
-    if (token->lstrip && at > walk->done) walk->first = spaces_before(walk->text, at, walk->done);
-    if (token->lstrip && at <= walk->done) walk->first = walk->done;
+    if (token->lstrip) walk->first = spaces_before(walk->text, at, walk->done);
     walk->done = end;
     if (token->rstrip) {
         if (walk->space_end < end) walk->space_end = spaces_behind(walk->text, end);
         walk->done = walk->space_end;
     }
+    return walk->first < walk->done;
 }
 
 bool sh_added_next(sh_added_walk *walk)
@@ -278,9 +281,9 @@ bool sh_added_next(sh_added_walk *walk)
         walk->at = token == NULL ? at + 1 : end;
         if (token == NULL || (token->special && walk->skip_special)) continue;
         if (token->single_word && word_touches(walk->text, at, end)) continue;
-        found(walk, token, at, end);
-        return true;
+        if (found(walk, token, at, end)) return true;
     }
+    walk->from = walk->done;
     walk->first = walk->text.len;
     return false;
 }

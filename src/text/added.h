@@ -59,12 +59,13 @@ typedef struct {
     size_t at;         /* where the search goes on */
     size_t done;       /* behind the last token and its white space */
     size_t space_end;
-    size_t first; /* of the token found, its white space included */
-    const sh_added_token *token;
+    const sh_added_token *token; /* the token found */
+    size_t from;                 /* plain text before it, */
+    size_t first;                /* up to it and its white space */
 } sh_added_walk;
 
-/* Finds the next token: plain text is from `done` of before the call to `first`, and the token
- * ends at the new `done`. False at the end of the text. */
+/* Finds the next token, with the plain text before it. False at the end, where the plain text is
+ * the rest. */
 bool sh_added_next(sh_added_walk *walk);
 
 #endif

@@ -62,7 +62,8 @@ static void pairs_make(sh_bpe *bpe, size_t count)
 static int32_t find_char(const sh_bpe *bpe, uint32_t code)
 {
     char bytes[4];
-    return sh_vocab_find(bpe->vocab, (sh_str){bytes, (size_t)sh_utf8_encode(code, bytes)});
+    size_t len = (size_t)sh_utf8_encode(code, bytes);
+    return sh_vocab_find(bpe->vocab, (sh_str){bytes, len});
 }
 
 static void chars_prepare(sh_bpe *bpe)
@@ -73,6 +74,17 @@ static void chars_prepare(sh_bpe *bpe)
         snprintf(name, sizeof(name), "<0x%02X>", byte);
         bpe->bytes[byte] = sh_vocab_find(bpe->vocab, sh_str_of(name));
     }
+}
+
+/* Words may be cut before U+2581 when it is a token and every character gives some token, so that
+ * what stands before it stays between it and all else. */
+static bool may_cut(const sh_bpe *bpe)
+{
+    const sh_bpe_opts *opts = &bpe->opts;
+    bool all = opts->byte_fallback;
+    for (int byte = 0; byte < 256; byte++) all = all && bpe->bytes[byte] >= 0;
+    if (opts->prefix.len > 0 || opts->suffix.len > 0 || opts->ignore_merges) return false;
+    return (all || opts->unk_id >= 0) && find_char(bpe, LOWER_BLOCK) >= 0;
 }
 
 sh_bpe *sh_bpe_create(const sh_vocab *vocab, const sh_bpe_opts *opts, size_t merge_count)
@@ -88,8 +100,7 @@ sh_bpe *sh_bpe_create(const sh_vocab *vocab, const sh_bpe_opts *opts, size_t mer
     size_t size = (size_t)vocab->size;
     bpe->whole = sh_alloc_array(size, sizeof(*bpe->whole));
     for (size_t i = 0; i < size && opts->ignore_merges; i++) bpe->whole[i] = WHOLE_YES;
-    bool plain = opts->prefix.len == 0 && opts->suffix.len == 0 && !opts->ignore_merges;
-    if (plain && find_char(bpe, LOWER_BLOCK) >= 0) bpe->joins = sh_alloc(JOINS_LEN);
+    if (may_cut(bpe)) bpe->joins = sh_alloc(JOINS_LEN);
     return bpe;
 }
 
@@ -125,14 +136,26 @@ static void pairs_grow(sh_bpe *bpe)
     free(old);
 }
 
+/* Does the token stand for characters that it does not spell? */
+static bool is_stand_in(const sh_bpe *bpe, int32_t id)
+{
+    bool hit = id == bpe->opts.unk_id;
+    for (int byte = 0; byte < 256; byte++) hit = hit || id == bpe->bytes[byte];
+    return hit;
+}
+
 /* Remembers which character U+2581 is joined behind. */
-static void joins_note(sh_bpe *bpe, sh_str left, sh_str right)
+static void joins_note(sh_bpe *bpe, int32_t left_id, int32_t right_id)
 {
     int len;
+    sh_str left = sh_vocab_piece(bpe->vocab, left_id), right = sh_vocab_piece(bpe->vocab, right_id);
     if (bpe->joins == NULL || left.len == 0 || right.len == 0) return;
     if (sh_unicode_next(right, &len) != LOWER_BLOCK) return;
     uint32_t code = sh_unicode_last(left, &len);
     bpe->joins[code / 8] |= (uint8_t)(1u << code % 8);
+    if (!is_stand_in(bpe, left_id)) return;
+    free(bpe->joins);
+    bpe->joins = NULL;
 }
 
 void sh_bpe_add_merge(sh_bpe *bpe, int32_t left, int32_t right, uint32_t rank, int32_t into)
@@ -143,7 +166,7 @@ void sh_bpe_add_merge(sh_bpe *bpe, int32_t left, int32_t right, uint32_t rank, i
     pair_slot *slot = pair_find(bpe, left, right);
     if (slot->left < 0) bpe->pair_count++;
     *slot = (pair_slot){.left = left, .right = right, .rank = rank, .into = into};
-    joins_note(bpe, sh_vocab_piece(bpe->vocab, left), sh_vocab_piece(bpe->vocab, right));
+    joins_note(bpe, left, right);
 }
 
 void sh_bpe_scratch_reset(sh_bpe_scratch *scratch)

@@ -173,7 +173,7 @@ static sh_jv list_span(sh_jrun *run, sh_jv v, span s)
 static sh_jv range_span(sh_jrun *run, const sh_jrange *range, span s)
 {
     sh_jrange *part = sh_jrun_alloc(run, sizeof(*part));
-    int64_t step, start = range->start, stop = range->start;
+    int64_t start, stop, step;
     if (__builtin_mul_overflow(range->step, s.step, &step) ||
         __builtin_add_overflow(range->start, s.start * range->step, &start) ||
         __builtin_add_overflow(range->start, s.stop * range->step, &stop))

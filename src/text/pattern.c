@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* A bound on what a file and a text can make of each other. */
-enum { REPLACED_MAX = 1 << 29 };
+enum { REPLACED_MAX = 1 << 27 };
 
 sh_status sh_pattern_read(const cJSON *json, const char *where, sh_pattern *out, sh_err *err)
 {

@@ -61,8 +61,9 @@ typedef struct {
 
 static sh_status refuse(translator *t, const char *what)
 {
-    return sh_err_set(t->err, SH_ERR_UNSUPPORTED, "pattern '%.*s': %s at byte %zu is not supported",
-                      (int)t->in.len, t->in.ptr, what, t->at);
+    return sh_err_set(t->err, SH_ERR_UNSUPPORTED,
+                      "%s at byte %zu is not supported in the pattern '%.*s'", what, t->at,
+                      (int)t->in.len, t->in.ptr);
 }
 
 static char peek(const translator *t, size_t ahead)

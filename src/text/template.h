@@ -9,7 +9,8 @@
  * Templates and variables are untrusted: steps, depth, output, memory and time are bounded, and
  * nothing outside is touched but the clock.
  *
- * Threads: a parsed template is read-only; any number of threads may render it at once. */
+ * Threads: a parsed template is read-only; any number of threads may render it at once. Both calls
+ * need up to 512 KiB of stack. */
 #ifndef SH_TEXT_TEMPLATE_H
 #define SH_TEXT_TEMPLATE_H
 

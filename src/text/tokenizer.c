@@ -35,11 +35,10 @@ static sh_status encode_around(encoder *e, const sh_added_trie *trie, sh_str tex
 {
     sh_added_walk walk = {.trie = trie, .text = text, .skip_special = e->skip_special};
     for (bool more = true; more;) {
-        size_t from = walk.done;
         more = sh_added_next(&walk);
-        if (from < walk.first) {
-            sh_str part = sh_str_sub(text, from, walk.first - from);
-            sh_status status = fn(e, part, first && from == 0, err);
+        if (walk.from < walk.first) {
+            sh_str part = sh_str_sub(text, walk.from, walk.first - walk.from);
+            sh_status status = fn(e, part, first && walk.from == 0, err);
             if (status != SH_OK) return status;
         }
         if (more) sh_ids_add(e->out, walk.token->id);
@@ -221,16 +220,21 @@ static sh_status load_json(const char *path, sh_tokenizer *tok, sh_err *err)
     return status;
 }
 
-/* The file of a model's folder that has the vocabulary, or the path itself; owned. */
+/* The file of a model's folder that has the vocabulary, or the path itself; owned, NULL for a
+ * folder without such a file. */
 static char *vocabulary_path(const char *path)
 {
     static const char *const names[] = {"tokenizer.json", "tiktoken.model", "qwen.tiktoken"};
+    char *file = NULL;
     for (size_t i = 0; i < SH_COUNT_OF(names); i++) {
-        char *file = sh_path_join(path, names[i]);
+        file = sh_path_join(path, names[i]);
         if (sh_file_exists(file)) return file;
         free(file);
     }
-    return sh_strdup(path);
+    file = sh_path_join(path, ".");
+    bool folder = sh_file_exists(file);
+    free(file);
+    return folder ? NULL : sh_strdup(path);
 }
 
 /* The tokenizer_config.json in the same folder; *out stays NULL when there is none. */
@@ -250,6 +254,9 @@ sh_status sh_tokenizer_load(const char *path, sh_tokenizer **out, sh_err *err)
 {
     char *file = vocabulary_path(path);
     cJSON *config = NULL;
+    if (file == NULL)
+        return sh_err_set(err, SH_ERR_NOT_FOUND,
+                          "%s: has neither tokenizer.json nor tiktoken.model", path);
     sh_tokenizer *tok = tokenizer_new();
     sh_status status = config_load(file, &config, err);
     bool json = sh_str_ends(sh_str_of(file), SH_STR(".json"));

@@ -14,6 +14,13 @@ typedef struct {
     bool fuse_unk, byte_fallback, ignore_merges;
 } model_json;
 
+typedef struct {
+    sh_tokenizer *tok;
+    size_t prefix_len;
+    uint32_t rank;
+    sh_buf text;
+} merge_reader;
+
 static bool id_of(const cJSON *item, int64_t *out)
 {
     double value = item->valuedouble;
@@ -57,24 +64,23 @@ static bool merge_parts(const cJSON *item, sh_str *left, sh_str *right)
     return true;
 }
 
-static sh_status merge_read(sh_tokenizer *tok, sh_str left, sh_str right, size_t prefix_len,
-                            uint32_t rank, sh_buf *text, sh_err *err)
+static sh_status merge_read(merge_reader *r, sh_str left, sh_str right, sh_err *err)
 {
     sh_str names[3] = {left, right};
-    sh_buf_clear(text);
-    sh_buf_add_str(text, left);
-    sh_buf_add_str(text, sh_str_sub(right, prefix_len, right.len));
-    names[2] = sh_buf_str(text);
-    int32_t ids[3];
-    for (int i = 0; i < 3; i++) {
-        ids[i] = sh_vocab_find(&tok->vocab, names[i]);
+    sh_buf_clear(&r->text);
+    sh_buf_add_str(&r->text, left);
+    sh_buf_add_str(&r->text, sh_str_sub(right, r->prefix_len, right.len));
+    names[2] = sh_buf_str(&r->text);
+    const sh_vocab *vocab = &r->tok->vocab;
+    int32_t ids[3] = {sh_vocab_find(vocab, left), sh_vocab_find(vocab, right),
+                      sh_vocab_find(vocab, names[2])};
+    for (int i = 0; i < 3; i++)
         if (ids[i] < 0)
             return sh_err_set(err, SH_ERR_INPUT,
-                              "merge %u ('%.*s' '%.*s'): '%.*s' is not in 'vocab'", rank,
+                              "merge %u ('%.*s' '%.*s'): '%.*s' is not in 'vocab'", r->rank,
                               (int)left.len, left.ptr, (int)right.len, right.ptr, (int)names[i].len,
                               names[i].ptr);
-    }
-    sh_bpe_add_merge(tok->bpe, ids[0], ids[1], rank, ids[2]);
+    sh_bpe_add_merge(r->tok->bpe, ids[0], ids[1], r->rank++, ids[2]);
     return SH_OK;
 }
 
@@ -82,8 +88,7 @@ static sh_status merges_read(const cJSON *json, const char *where, size_t prefix
                              sh_tokenizer *tok, sh_err *err)
 {
     const cJSON *item;
-    sh_buf text = {0};
-    uint32_t rank = 0;
+    merge_reader r = {.tok = tok, .prefix_len = prefix_len};
     sh_status status = SH_OK;
     cJSON_ArrayForEach(item, json)
     {
@@ -93,13 +98,12 @@ static sh_status merges_read(const cJSON *json, const char *where, size_t prefix
         if (version) continue; /* the first line of an old merges.txt */
         if (!merge_parts(item, &left, &right))
             status = sh_err_set(err, SH_ERR_INPUT, "%s: merge %u is not a pair of tokens", where,
-                                rank);
-        else if (merge_read(tok, left, right, prefix_len, rank, &text, err) != SH_OK)
+                                r.rank);
+        else if (merge_read(&r, left, right, err) != SH_OK)
             status = sh_err_prefix(err, "%s", where);
         if (status != SH_OK) break;
-        rank++;
     }
-    sh_buf_reset(&text);
+    sh_buf_reset(&r.text);
     return status;
 }
 

@@ -60,10 +60,10 @@ check "503 with Retry-After while the engine is away" '
     is "$(status_of -d "{\"messages\":[]}" "$(url /v1/chat/completions)")" 503 && has head "^Retry-After: [0-9]" && has body "$envelope" &&
     is "$(status_of "$(url /health)")" 503 && has body "\"ok\":false" && is "$(status_of "$(url /health/ready)")" 503 && is "$(status_of "$(url /v1/models)")" 503'
 check "what needs no engine is served" '
-    for path in / /health/live /queue /memory /requests/recent /requests/stats /metrics/snapshot /metrics /openapi.json /docs /docs/docs.js /docs/docs.css; do
+    for path in / /health/live /queue /memory /requests/recent /requests/stats /metrics/snapshot /metrics /openapi.json /docs /docs/docs.js /docs/docs.css /settings /dashboard /dashboard/app.js /dashboard/style.css; do
         is "$(status_of "$(url $path)")" 200 || { echo "$path"; return 1; }
     done'
-check "a browser is sent to a page" 'is "$(status_of -H "Accept: text/html" "$(url /)")" 302 && has head "^Location: /docs"'
+check "a browser is sent to a page" 'is "$(status_of -H "Accept: text/html" "$(url /)")" 302 && has head "^Location: /dashboard"'
 check "pages forbid all that is not theirs" 'status_of "$(url /docs)" >/dev/null; has head "^Content-Security-Policy: default-src .none." && has head "^X-Content-Type-Options: nosniff"'
 check "a client's request id comes back, a strange one does not" '
     status_of -H "X-Request-Id: my-id_1.2" "$(url /queue)" >/dev/null; has head "^X-Request-Id: my-id_1.2" &&

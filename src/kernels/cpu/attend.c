@@ -20,6 +20,7 @@ enum {
     CHUNK = 4 * STEP,
     SLOTS = 4,       /* full tiles of sums, for each thread */
     SPLIT_TILES = 2, /* at most, for each thread: see split_wanted */
+    ALONE = 1 << 18, /* multiplications that one thread makes sooner than it wakes others */
 };
 
 static const float LOG2E = 1.44269504f;
@@ -52,6 +53,7 @@ struct tile {
 
 struct job {
     sh_cpu *cpu;
+    int threads;
     const sh_vector_kernels *kernels;
     const sh_attention *attn;
     const sh_kv *kv;
@@ -61,11 +63,12 @@ struct job {
     int64_t q_stride, out_stride;
     sh_kv_layout layout;
 
-    int groups;            /* KV heads that are read */
-    int group_heads;       /* most query heads of one */
-    int32_t *group_first;  /* [groups + 1] first query head of each */
-    int32_t *begin;        /* [span_count + 1] tiles of the spans that are not split */
-    struct bench *benches; /* [threads] */
+    int groups;           /* KV heads that are read */
+    int group_heads;      /* most query heads of one */
+    int32_t *group_first; /* [groups + 1] first query head of each */
+    int32_t *begin;       /* [span_count + 1] tiles of the spans that are not split */
+    uint8_t *benches;     /* [threads, bench_size] */
+    size_t bench_size;
 
     struct tile *split; /* [threads * SPLIT_TILES] */
     int split_count;
@@ -114,7 +117,7 @@ static struct bench bench_place(sh_scratch *s, int k_dim, int v_pad)
 
 static void place(struct job *job, sh_scratch *s, int spans, int heads, int k_dim, int v_pad)
 {
-    int threads = sh_pool_threads(job->cpu->pool);
+    int threads = job->threads;
     size_t tiles = (size_t)threads * SPLIT_TILES;
     job->group_first = sh_scratch_take(s, ((size_t)heads + 1) * sizeof(int32_t));
     job->begin = sh_scratch_take(s, ((size_t)spans + 1) * sizeof(int32_t));
@@ -122,11 +125,16 @@ static void place(struct job *job, sh_scratch *s, int spans, int heads, int k_di
     job->split_top = sh_scratch_take(s, tiles * ROWS * sizeof(float));
     job->split_total = sh_scratch_take(s, tiles * ROWS * sizeof(float));
     job->slots = sh_scratch_take(s, sizeof(float) * threads * SLOTS * sums_size(ROWS, v_pad));
-    job->benches = sh_scratch_take(s, threads * sizeof(struct bench));
-    for (int t = 0; t < threads; t++) {
-        struct bench b = bench_place(s, k_dim, v_pad);
-        if (job->benches != NULL) job->benches[t] = b;
-    }
+    sh_scratch one = {0};
+    bench_place(&one, k_dim, v_pad);
+    job->bench_size = one.used;
+    job->benches = sh_scratch_take(s, threads * one.used);
+}
+
+static struct bench bench_at(const struct job *job, int thread)
+{
+    sh_scratch s = {.base = job->benches + (size_t)thread * job->bench_size};
+    return bench_place(&s, job->kv->shape.k_dim, job->layout.v_pad);
 }
 
 static void groups_find(struct job *job)
@@ -301,19 +309,19 @@ static void tile_finish(const struct job *job, const struct tile *t, const float
 static void tile_run(void *arg, size_t piece, int thread)
 {
     const struct job *job = arg;
-    const struct bench *b = &job->benches[thread];
     int spans = job->batch->span_count;
     int32_t at = job->begin[spans] - 1 - (int32_t)piece;
     int s = sh_span_of(job->begin, spans, at);
     struct tile t = tile_at(job, &job->batch->spans[s], at - job->begin[s]);
     if (t.rows == 0) return;
-    q_pack(job, &t, b->q);
-    for (int r = 0; r < t.rows; r++) b->top[r] = -INFINITY;
+    struct bench b = bench_at(job, thread);
+    q_pack(job, &t, b.q);
+    for (int r = 0; r < t.rows; r++) b.top[r] = -INFINITY;
     for (int chunk = t.key_first / CHUNK; chunk < chunks_end(&t); chunk++) {
-        chunk_run(job, b, &t, chunk, &b->chunk);
-        chunk_fold(job, &t, &b->chunk, b->top, b->total);
+        chunk_run(job, &b, &t, chunk, &b.chunk);
+        chunk_fold(job, &t, &b.chunk, b.top, b.total);
     }
-    tile_finish(job, &t, b->top, b->total);
+    tile_finish(job, &t, b.top, b.total);
 }
 
 static struct sums slot_at(const struct job *job, int tile, int idx)
@@ -334,9 +342,10 @@ static void split_run(void *arg, size_t piece, int thread)
     const struct tile *t = &job->split[i];
     int chunk = round_chunk(job, t, idx);
     if (chunk >= chunks_end(t)) return;
+    struct bench b = bench_at(job, thread);
     struct sums sums = slot_at(job, i, idx);
-    q_pack(job, t, job->benches[thread].q);
-    chunk_run(job, &job->benches[thread], t, chunk, &sums);
+    q_pack(job, t, b.q);
+    chunk_run(job, &b, t, chunk, &sums);
 }
 
 static void split_fold(void *arg, size_t piece, int thread)
@@ -356,7 +365,7 @@ static void split_fold(void *arg, size_t piece, int thread)
 
 static void split_rounds(struct job *job)
 {
-    int chunks = 0, rows = 0, threads = sh_pool_threads(job->cpu->pool);
+    int chunks = 0, rows = 0;
     for (int i = 0; i < job->split_count; i++) {
         const struct tile *t = &job->split[i];
         chunks = most(chunks, chunks_end(t) - t->key_first / CHUNK);
@@ -364,7 +373,7 @@ static void split_rounds(struct job *job)
         for (int r = 0; r < t->rows; r++) job->split_top[i * ROWS + r] = -INFINITY;
     }
     job->slot_size = sums_size(rows, job->layout.v_pad);
-    job->chunks_a_round = (int)(threads * SLOTS * sums_size(ROWS, job->layout.v_pad) /
+    job->chunks_a_round = (int)(job->threads * SLOTS * sums_size(ROWS, job->layout.v_pad) /
                                 (job->slot_size * job->split_count));
     for (job->round = 0; job->round * job->chunks_a_round < chunks; job->round++) {
         size_t pieces = (size_t)job->split_count * job->chunks_a_round;
@@ -384,12 +393,13 @@ static int64_t tile_cost(const struct job *job, const sh_span *span)
  * than SPLIT_TILES for each thread of such. */
 static bool split_wanted(const struct job *job, const sh_span *span, int64_t cost_all)
 {
-    int threads = sh_pool_threads(job->cpu->pool);
     int chunks = (span->pos + span->count - 1) / CHUNK - key_first(job, span->pos) / CHUNK + 1;
-    return threads > 1 && chunks > 1 && tile_cost(job, span) * SPLIT_TILES * threads > cost_all;
+    return job->threads > 1 && chunks > 1 &&
+           tile_cost(job, span) * SPLIT_TILES * job->threads > cost_all;
 }
 
-static void tiles_plan(struct job *job)
+/* Returns the cost of all tiles, as tile_cost counts it. */
+static int64_t tiles_plan(struct job *job)
 {
     int64_t cost_all = 0;
     for (int s = 0; s < job->batch->span_count; s++) {
@@ -407,6 +417,7 @@ static void tiles_plan(struct job *job)
             if (t.rows > 0) job->split[job->split_count++] = t;
         }
     }
+    return cost_all;
 }
 
 void sh_cpu_attend(sh_device *dev, const sh_attention *attn, const sh_kv *kv, const sh_batch *batch,
@@ -415,6 +426,7 @@ void sh_cpu_attend(sh_device *dev, const sh_attention *attn, const sh_kv *kv, co
     sh_cpu *cpu = sh_cpu_of(dev);
     sh_scratch scratch = {.base = cpu->scratch};
     struct job job = {.cpu = cpu,
+                      .threads = sh_pool_threads(cpu->pool),
                       .kernels = cpu->level->vector,
                       .attn = attn,
                       .kv = kv,
@@ -424,18 +436,19 @@ void sh_cpu_attend(sh_device *dev, const sh_attention *attn, const sh_kv *kv, co
                       .q_stride = q_stride,
                       .out_stride = out_stride,
                       .layout = sh_kv_layout_of(&kv->shape)};
+    if (attn->heads == 0 || batch->span_count == 0) return;
     place(&job, &scratch, batch->span_count, attn->heads, kv->shape.k_dim, job.layout.v_pad);
     SH_ASSERT(scratch.used <= cpu->scratch_size);
     groups_find(&job);
-    tiles_plan(&job);
+    int64_t cost = tiles_plan(&job) * (kv->shape.k_dim + kv->shape.v_dim);
     if (job.split_count > 0) split_rounds(&job);
-    sh_cpu_each(cpu, (size_t)job.begin[batch->span_count], false, tile_run, &job);
+    sh_cpu_each(cpu, (size_t)job.begin[batch->span_count], cost <= ALONE, tile_run, &job);
 }
 
 size_t sh_cpu_attend_scratch(const sh_cpu *cpu, const sh_limits *limits)
 {
     sh_kv_shape widest = {.k_dim = limits->head_dim, .v_dim = limits->head_dim};
-    struct job job = {.cpu = (sh_cpu *)cpu};
+    struct job job = {.threads = sh_pool_threads(cpu->pool)};
     sh_scratch s = {0};
     place(&job, &s, limits->tokens, limits->heads, widest.k_dim, sh_kv_layout_of(&widest).v_pad);
     return s.used;

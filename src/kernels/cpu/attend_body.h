@@ -64,33 +64,25 @@ VEC_INLINE void scores_tile(float *s, const float *q, int n, const void *k, cons
                             sh_kv_format format)
 {
     v16 sum[VEC_PANEL][VEC_WIDE];
-#pragma GCC unroll 16
-    for (int r = 0; r < n; r++)
-#pragma GCC unroll 2
-        for (int w = 0; w < VEC_WIDE; w++) sum[r][w] = v16_set(0.0f);
+    VEC_UNROLL for (int r = 0; r < n; r++) VEC_UNROLL for (int w = 0; w < VEC_WIDE; w++)
+        sum[r][w] = v16_set(0.0f);
     for (int d = 0; d < k_dim; d++, q += n) {
         v16 key[VEC_WIDE];
         if (n <= PREFETCH_ROWS) {
             __builtin_prefetch(kv_at(next, (size_t)d * BLOCK, format), 0, 2);
             __builtin_prefetch(kv_at(v, (size_t)d * BLOCK, format), 0, 2);
         }
-#pragma GCC unroll 2
-        for (int w = 0; w < VEC_WIDE; w++)
+        VEC_UNROLL for (int w = 0; w < VEC_WIDE; w++)
             key[w] = kv_load(k, (size_t)d * BLOCK + first + 16 * w, format);
-#pragma GCC unroll 16
-        for (int r = 0; r < n; r++)
-#pragma GCC unroll 2
-            for (int w = 0; w < VEC_WIDE; w++)
-                sum[r][w] = v16_fma(v16_set(q[r]), key[w], sum[r][w]);
+        VEC_UNROLL for (int r = 0; r < n; r++) VEC_UNROLL for (int w = 0; w < VEC_WIDE; w++)
+            sum[r][w] = v16_fma(v16_set(q[r]), key[w], sum[r][w]);
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < n; r++)
-#pragma GCC unroll 2
-        for (int w = 0; w < VEC_WIDE; w++) {
-            int t = first + 16 * w;
-            if (format == SH_KV_INT8) sum[r][w] = v16_mul(sum[r][w], v16_load(k_scale + t));
-            v16_store(s + r * STEP + t, sum[r][w]);
-        }
+    VEC_UNROLL for (int r = 0; r < n; r++) VEC_UNROLL for (int w = 0; w < VEC_WIDE; w++)
+    {
+        int t = first + 16 * w;
+        if (format == SH_KV_INT8) sum[r][w] = v16_mul(sum[r][w], v16_load(k_scale + t));
+        v16_store(s + r * STEP + t, sum[r][w]);
+    }
 }
 
 VEC_INLINE void scores_of(float *s, const float *q, int rows, const void *k, const float *k_scale,
@@ -176,31 +168,22 @@ VEC_INLINE void mix_tile(float *sum_out, size_t stride, const float *p, const fl
                          const void *const *v, size_t at, int first, int end, sh_kv_format format)
 {
     v16 sum[VEC_PANEL][VEC_WIDE];
-#pragma GCC unroll 16
-    for (int r = 0; r < n; r++)
-#pragma GCC unroll 2
-        for (int w = 0; w < VEC_WIDE; w++)
-            sum[r][w] = v16_mul(v16_load(sum_out + r * stride + 16 * w), v16_set(decay[r]));
+    VEC_UNROLL for (int r = 0; r < n; r++) VEC_UNROLL for (int w = 0; w < VEC_WIDE; w++)
+        sum[r][w] = v16_mul(v16_load(sum_out + r * stride + 16 * w), v16_set(decay[r]));
     for (int b = first / BLOCK; b * BLOCK < end; b++) {
         int t = first > b * BLOCK ? first : b * BLOCK;
         int stop = end < (b + 1) * BLOCK ? end : (b + 1) * BLOCK;
         const void *values = kv_at(v[b], at, format);
         for (; t < stop; t++) {
             v16 value[VEC_WIDE];
-#pragma GCC unroll 2
-            for (int w = 0; w < VEC_WIDE; w++)
+            VEC_UNROLL for (int w = 0; w < VEC_WIDE; w++)
                 value[w] = kv_load(values, (size_t)(t % BLOCK) * BLOCK + 16 * w, format);
-#pragma GCC unroll 16
-            for (int r = 0; r < n; r++)
-#pragma GCC unroll 2
-                for (int w = 0; w < VEC_WIDE; w++)
-                    sum[r][w] = v16_fma(v16_set(p[r * STEP + t]), value[w], sum[r][w]);
+            VEC_UNROLL for (int r = 0; r < n; r++) VEC_UNROLL for (int w = 0; w < VEC_WIDE; w++)
+                sum[r][w] = v16_fma(v16_set(p[r * STEP + t]), value[w], sum[r][w]);
         }
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < n; r++)
-#pragma GCC unroll 2
-        for (int w = 0; w < VEC_WIDE; w++) v16_store(sum_out + r * stride + 16 * w, sum[r][w]);
+    VEC_UNROLL for (int r = 0; r < n; r++) VEC_UNROLL for (int w = 0; w < VEC_WIDE; w++)
+        v16_store(sum_out + r * stride + 16 * w, sum[r][w]);
 }
 
 VEC_INLINE void mix_of(float *sum, const float *p, const float *decay, int rows,
@@ -318,8 +301,8 @@ VEC_INLINE void kv_put(void *to, v16 x, sh_kv_format format)
     const v16 limit = v16_set(65504.0f);
     if (format == SH_KV_F16)
         v16_store_f16(to, v16_min(limit, v16_max(v16_sub(v16_set(0.0f), limit), x)));
-    else if (format == SH_KV_INT8)
-        v16_store_i8(to, x);
+    else if (format == SH_KV_INT8) /* a NaN becomes a code too; its scale is NaN */
+        v16_store_i8(to, v16_max(v16_min(x, v16_set(127.0f)), v16_set(-127.0f)));
     else
         v16_store(to, x);
 }

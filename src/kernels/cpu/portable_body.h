@@ -33,14 +33,13 @@ static float squares(const float *x, int64_t dim)
 {
     v16 sum[4] = {v16_set(0.0f), v16_set(0.0f), v16_set(0.0f), v16_set(0.0f)};
     int64_t i = 0;
-    for (; i + 64 <= dim; i += 64)
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; j++) {
+    for (; i + 64 <= dim; i += 64) VEC_UNROLL for (int j = 0; j < 4; j++)
+        {
             v16 a = v16_load(x + i + 16 * j);
             sum[j] = v16_mul_add(a, a, sum[j]);
         }
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; j++, i += 16) {
+    VEC_UNROLL for (int j = 0; j < 4; j++, i += 16)
+    {
         if (i >= dim) break;
         v16 a = v16_load_n(x + i, dim - i < 16 ? (int)(dim - i) : 16);
         sum[j] = v16_mul_add(a, a, sum[j]);
@@ -65,13 +64,11 @@ VEC_INLINE void dot_columns(v16 sum[VEC_DOT_X][VEC_DOT_W], const float *x, int n
                             int nw, int64_t dim, int n)
 {
     v16 b[VEC_DOT_W];
-#pragma GCC unroll 8
-    for (int j = 0; j < nw; j++) b[j] = v16_load_n(w + j * dim, n);
-#pragma GCC unroll 8
-    for (int i = 0; i < nx; i++) {
+    VEC_UNROLL for (int j = 0; j < nw; j++) b[j] = v16_load_n(w + j * dim, n);
+    VEC_UNROLL for (int i = 0; i < nx; i++)
+    {
         v16 a = v16_load_n(x + i * dim, n);
-#pragma GCC unroll 8
-        for (int j = 0; j < nw; j++) sum[i][j] = v16_mul_add(a, b[j], sum[i][j]);
+        VEC_UNROLL for (int j = 0; j < nw; j++) sum[i][j] = v16_mul_add(a, b[j], sum[i][j]);
     }
 }
 
@@ -80,17 +77,13 @@ VEC_INLINE void dot_micro(v16 *sums, const float *x, int nx, const float *w, int
                           int count)
 {
     v16 sum[VEC_DOT_X][VEC_DOT_W];
-#pragma GCC unroll 8
-    for (int i = 0; i < nx; i++)
-#pragma GCC unroll 8
-        for (int j = 0; j < nw; j++) sum[i][j] = sums[i * SH_DOT_TILE + j];
+    VEC_UNROLL for (int i = 0; i < nx; i++) VEC_UNROLL for (int j = 0; j < nw; j++)
+        sum[i][j] = sums[i * SH_DOT_TILE + j];
     int c = 0;
     for (; c + 16 <= count; c += 16) dot_columns(sum, x + c, nx, w + c, nw, dim, 16);
     if (c < count) dot_columns(sum, x + c, nx, w + c, nw, dim, count - c);
-#pragma GCC unroll 8
-    for (int i = 0; i < nx; i++)
-#pragma GCC unroll 8
-        for (int j = 0; j < nw; j++) sums[i * SH_DOT_TILE + j] = sum[i][j];
+    VEC_UNROLL for (int i = 0; i < nx; i++) VEC_UNROLL for (int j = 0; j < nw; j++)
+        sums[i * SH_DOT_TILE + j] = sum[i][j];
 }
 
 /* All rows of x against nw rows of w. */

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { TOKEN_NUMBERS_ALONE = 4096 };
+enum { DOTS_ALONE = 1 << 18, CHOICES_ALONE = 4096 };
 
 struct job {
     const sh_vector_kernels *kernels;
@@ -140,9 +140,9 @@ void sh_cpu_route(sh_device *dev, const sh_router *router, const float *x, int t
     job.x_tiles = (tokens + SH_DOT_TILE - 1) / SH_DOT_TILE;
     job.w_tile = tokens < SH_DOT_TILE ? SH_DOT_TILE / 4 : SH_DOT_TILE;
     int w_tiles = (router->experts + job.w_tile - 1) / job.w_tile;
-    sh_cpu_each(cpu, (size_t)job.x_tiles * w_tiles, false, logits_run, &job);
-    bool alone = tokens * router->experts <= TOKEN_NUMBERS_ALONE;
-    sh_cpu_each(cpu, (size_t)tokens, alone, choose_run, &job);
+    int64_t scores = (int64_t)tokens * router->experts;
+    sh_cpu_each(cpu, (size_t)job.x_tiles * w_tiles, scores * dim <= DOTS_ALONE, logits_run, &job);
+    sh_cpu_each(cpu, (size_t)tokens, scores <= CHOICES_ALONE, choose_run, &job);
 }
 
 size_t sh_cpu_route_scratch(const sh_limits *limits)

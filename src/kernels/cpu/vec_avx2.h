@@ -4,13 +4,14 @@
 #ifndef SH_KERNELS_CPU_VEC_AVX2_H
 #define SH_KERNELS_CPU_VEC_AVX2_H
 
+#include "kernels/cpu/vec.h"
+
 #include <immintrin.h>
 #include <stdint.h>
 
 /* 12 sums, two loads and a broadcast fill the 16 registers. */
 enum { VEC_PANEL = 6, VEC_WIDE = 1, VEC_DOT_X = 2, VEC_DOT_W = 2 };
 #define VEC_EACH_PANEL(X) X(1) X(2) X(3) X(4) X(5) X(6)
-#define VEC_INLINE static inline __attribute__((always_inline))
 
 typedef struct {
     __m256 lo, hi;

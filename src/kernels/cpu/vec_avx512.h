@@ -4,14 +4,14 @@
 #ifndef SH_KERNELS_CPU_VEC_AVX512_H
 #define SH_KERNELS_CPU_VEC_AVX512_H
 
+#include "kernels/cpu/vec.h"
+
 #include <immintrin.h>
 #include <stdint.h>
 
 /* 24 sums, two loads and a broadcast fill the 32 registers. */
 enum { VEC_PANEL = 12, VEC_WIDE = 2, VEC_DOT_X = 4, VEC_DOT_W = 4 };
 #define VEC_EACH_PANEL(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
-
-#define VEC_INLINE static inline __attribute__((always_inline))
 
 typedef __m512 v16;
 

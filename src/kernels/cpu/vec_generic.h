@@ -12,6 +12,7 @@
 #ifndef SH_KERNELS_CPU_VEC_GENERIC_H
 #define SH_KERNELS_CPU_VEC_GENERIC_H
 
+#include "kernels/cpu/vec.h"
 #include "kernels/half.h"
 
 #include <math.h>
@@ -20,7 +21,6 @@
 
 enum { VEC_PANEL = 2, VEC_WIDE = 1, VEC_DOT_X = 1, VEC_DOT_W = 2 };
 #define VEC_EACH_PANEL(X) X(1) X(2)
-#define VEC_INLINE static inline __attribute__((always_inline))
 
 /* Four lanes are what the compiler can map to any SIMD, or take apart. */
 typedef float f4 __attribute__((vector_size(16)));
@@ -31,7 +31,7 @@ typedef struct {
     f4 part[4];
 } v16;
 
-#define V16_EACH(i) _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++)
+#define V16_EACH(i) VEC_UNROLL for (int i = 0; i < 4; i++)
 
 VEC_INLINE v16 v16_load(const float *p)
 {

@@ -4,6 +4,8 @@
 #ifndef SH_KERNELS_CPU_VEC_NEON_H
 #define SH_KERNELS_CPU_VEC_NEON_H
 
+#include "kernels/cpu/vec.h"
+
 #include <arm_neon.h>
 #include <stdint.h>
 #include <string.h>
@@ -11,7 +13,6 @@
 /* 24 sums, four loads and a broadcast fit the 32 registers. */
 enum { VEC_PANEL = 6, VEC_WIDE = 1, VEC_DOT_X = 2, VEC_DOT_W = 2 };
 #define VEC_EACH_PANEL(X) X(1) X(2) X(3) X(4) X(5) X(6)
-#define VEC_INLINE static inline __attribute__((always_inline))
 
 typedef float32x4x4_t v16;
 
@@ -131,8 +132,8 @@ VEC_INLINE v16 v16_zero_if_less(v16 a, v16 x, v16 limit)
 VEC_INLINE v16 v16_within(v16 a, int first, int end, v16 other)
 {
     static const int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
+    VEC_UNROLL for (int i = 0; i < 4; i++)
+    {
         int32x4_t lane = vld1q_s32(lanes + 4 * i);
         uint32x4_t in = vandq_u32(vcgeq_s32(lane, vdupq_n_s32(first)),
                                   vcltq_s32(lane, vdupq_n_s32(end)));
@@ -166,8 +167,8 @@ VEC_INLINE v16 v16_load_f16(const uint16_t *p)
 
 VEC_INLINE void v16_store_f16(uint16_t *p, v16 a)
 {
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(a.val[i])));
+    VEC_UNROLL for (int i = 0; i < 4; i++)
+        vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(a.val[i])));
 }
 
 VEC_INLINE v16 v16_load_i8(const int8_t *p)
@@ -191,8 +192,8 @@ VEC_INLINE void v16_store_i8(int8_t *p, v16 a)
 
 VEC_INLINE void v16_load_pairs(const float *p, v16 *even, v16 *odd)
 {
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
+    VEC_UNROLL for (int i = 0; i < 4; i++)
+    {
         float32x4x2_t a = vld2q_f32(p + 8 * i);
         even->val[i] = a.val[0];
         odd->val[i] = a.val[1];
@@ -201,8 +202,8 @@ VEC_INLINE void v16_load_pairs(const float *p, v16 *even, v16 *odd)
 
 VEC_INLINE void v16_store_pairs(float *p, v16 even, v16 odd)
 {
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) vst2q_f32(p + 8 * i, (float32x4x2_t){{even.val[i], odd.val[i]}});
+    VEC_UNROLL for (int i = 0; i < 4; i++)
+        vst2q_f32(p + 8 * i, (float32x4x2_t){{even.val[i], odd.val[i]}});
 }
 
 VEC_INLINE void transpose_4x4(float32x4_t a[4])

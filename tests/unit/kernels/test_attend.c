@@ -217,13 +217,13 @@ static void check_same(const world *a, int i, const world *b, int j, const char 
 }
 
 static const shape SHAPES[] = {
-    {.heads = 4, .kv_heads = 4, .k_dim = 64, .v_dim = 64},
+    {.heads = 4, .kv_heads = 4, .k_dim = 24, .v_dim = 40},
     {.heads = 8, .kv_heads = 2, .k_dim = 32, .v_dim = 32, .window = 50},
-    {.heads = 8, .kv_heads = 1, .k_dim = 64, .v_dim = 64, .window = 128, .sinks = true},
-    {.heads = 14, .kv_heads = 2, .k_dim = 16, .v_dim = 48, .sinks = true},
+    {.heads = 8, .kv_heads = 1, .k_dim = 16, .v_dim = 64, .window = 128, .sinks = true},
+    {.heads = 14, .kv_heads = 2, .k_dim = 8, .v_dim = 16, .sinks = true},
     {.heads = 5, .kv_heads = 3, .k_dim = 20, .v_dim = 9, .uneven = true},
-    {.heads = 13, .kv_heads = 1, .k_dim = 96, .v_dim = 80, .window = 1},
-    {.heads = 13, .kv_heads = 1, .k_dim = 576, .v_dim = 512, .v_in_k = true},
+    {.heads = 13, .kv_heads = 1, .k_dim = 17, .v_dim = 33, .window = 1},
+    {.heads = 5, .kv_heads = 1, .k_dim = 576, .v_dim = 512, .v_in_k = true},
     {.heads = 3, .kv_heads = 1, .k_dim = 40, .v_dim = 25, .v_in_k = true, .window = 33},
 };
 
@@ -255,7 +255,7 @@ TEST(long_contexts_agree_with_a_softmax_in_double)
         {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .window = 700, .sinks = true},
         {.heads = 2, .kv_heads = 1, .k_dim = 48, .v_dim = 32, .v_in_k = true, .format = SH_KV_INT8},
     };
-    int from = CONTEXT_MAX - 300, lens[] = {CONTEXT_MAX - 1};
+    int from = CONTEXT_MAX - 40, lens[] = {CONTEXT_MAX - 1};
     for (size_t i = 0; i < SH_COUNT_OF(shapes); i++) {
         world w;
         world_open(&w, shapes[i], NULL, 2, lens, 1, 77 + i);
@@ -320,15 +320,15 @@ static void check_cut(const shape *s, const char *level, int len, const int *cut
 TEST(a_prompt_has_the_same_bits_wherever_it_is_cut)
 {
     UNUSED_STATE;
-    static const int cuts[] = {1, 31, 32, 33, 64, 96, 100, 127, 128, 129, 138};
+    static const int cuts[] = {33, 128};
     const char *names[LEVELS_MAX];
     int levels = levels_list(names);
     for (size_t i = 0; i < SH_COUNT_OF(SHAPES); i++) {
         shape s = SHAPES[i];
         s.format = (sh_kv_format)((i + 1) % 3);
-        if (s.k_dim < 100) check_cut(&s, NULL, 70, NULL, 69);
-        for (int l = 0; l < levels; l++)
-            check_cut(&s, names[l], 139, cuts, s.k_dim < 100 ? SH_COUNT_OF(cuts) : 2);
+        if (s.k_dim > 100) continue; /* slow, and no other path */
+        check_cut(&s, NULL, 70, NULL, 69);
+        for (int l = 0; l < levels; l++) check_cut(&s, names[l], 139, cuts, SH_COUNT_OF(cuts));
     }
 }
 
@@ -345,10 +345,10 @@ TEST(a_long_context_has_the_same_bits_for_any_count_of_threads)
          .window = 1100,
          .sinks = true,
          .uneven = true},
-        {.heads = 50, .kv_heads = 1, .k_dim = 20, .v_dim = 17, .v_in_k = true},
+        {.heads = 50, .kv_heads = 1, .k_dim = 9, .v_dim = 7, .v_in_k = true},
     };
     int lens[] = {CONTEXT_MAX - 1, 700};
-    int starts[] = {1500, 1590, CONTEXT_MAX - 2, CONTEXT_MAX - 1};
+    int starts[] = {1574, 1590, CONTEXT_MAX - 2, CONTEXT_MAX - 1};
     for (size_t i = 0; i < SH_COUNT_OF(shapes); i++) {
         world w[3];
         for (int j = 0; j < 3; j++) {
@@ -417,6 +417,26 @@ TEST(f16_stops_at_its_largest_number)
     }
 }
 
+/* A small rank of a large group may have none. */
+TEST(no_heads_and_no_tokens_are_nothing_to_do)
+{
+    UNUSED_STATE;
+    sh_limits limits = {.tokens = 4, .cols = 64, .rows = 64, .hidden = 64};
+    sh_device *dev = level_open(NULL, 2, &limits);
+    sh_span span = {0, 4, 0, &(int32_t){0}};
+    sh_kv kv = {.shape = {.format = SH_KV_F16, .k_dim = 64, .v_dim = 64}};
+    sh_attention attn = {.scale = 1.0f};
+    float out = 7.0f;
+    assert_int_equal(dev->ops->kv_block_bytes(dev, &kv.shape), 0);
+    for (int spans = 0; spans <= 1; spans++) {
+        sh_batch batch = {4 * spans, spans, &span};
+        dev->ops->kv_write(dev, &kv, &batch, &out, 0, &out, 0);
+        dev->ops->attend(dev, &attn, &kv, &batch, &out, 0, &out, 0);
+    }
+    assert_true(out == 7.0f);
+    dev->ops->close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +447,7 @@ int main(void)
         cmocka_unit_test(a_long_context_has_the_same_bits_for_any_count_of_threads),
         cmocka_unit_test(int8_keeps_to_its_bound_on_numbers_that_it_can_not_hold),
         cmocka_unit_test(f16_stops_at_its_largest_number),
+        cmocka_unit_test(no_heads_and_no_tokens_are_nothing_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,15 @@
+/* bench.h - the measurements of `shoal bench`, one function each; cmd/bench.c has the list.
+ *
+ * They print CSV on standard output and return an exit code.
+ *
+ * Threads: one measurement at a time. */
+#ifndef SH_CMD_BENCH_H
+#define SH_CMD_BENCH_H
+
+#include "cmd/command.h"
+
+/* Tokenizers: loading, encoding, decoding, hostile texts. */
+int sh_bench_model(const sh_command_args *args);
+int sh_bench_text(const sh_command_args *args);
+
+#endif

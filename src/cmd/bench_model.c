@@ -1,0 +1,285 @@
+/* shoal bench --model: tokens a second for a prompt and for an answer, and how near that is to what
+ * the machine can do. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/pool.h"
+#include "cmd/bench.h"
+#include "cmd/session.h"
+#include "kernels/cpu/peak.h"
+#include "kernels/profile.h"
+#include "model/family.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 512, STATUS_MAX = 1 << 16 };
+static const double GIGA = 1e9, MIB = 1024.0 * 1024.0;
+
+/* Tokens a second over all rounds. */
+typedef struct {
+    double median;
+    double min;
+    double max;
+} speed;
+
+typedef struct {
+    const sh_settings *s;
+    sh_session session;
+    int32_t *ids;
+    int prompt;
+    int generate;
+    sh_profile *profile;
+    speed prefill;
+    speed decode;
+    double read_gbps; /* the machine's best */
+    double int8_gops;
+    double peak_memory; /* bytes */
+} bench;
+
+static sh_model *model_of(const bench *b)
+{
+    return sh_crew_model(b->session.crew);
+}
+
+static sh_device *device_of(const bench *b)
+{
+    return sh_model_device(model_of(b));
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static speed speed_of(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof(*values), by_value);
+    double middle = (values[count / 2] + values[(count - 1) / 2]) / 2;
+    return (speed){.median = middle, .min = values[0], .max = values[count - 1]};
+}
+
+/* The prompt in chunks, logits for its last token alone. */
+static sh_status run_prompt(bench *b, sh_err *err)
+{
+    sh_status status = SH_OK;
+    for (int pos = 0; pos < b->prompt && status == SH_OK; pos += CHUNK) {
+        int left = b->prompt - pos, now = left < CHUNK ? left : CHUNK;
+        status = sh_session_run(&b->session, b->ids, pos, now, b->prompt, now == left, NULL, err);
+    }
+    return status;
+}
+
+/* One token after the other from an empty context. */
+static sh_status run_generate(bench *b, sh_err *err)
+{
+    sh_status status = SH_OK;
+    for (int pos = 0; pos < b->generate && status == SH_OK; pos++)
+        status = sh_session_run(&b->session, b->ids, pos, 1, b->generate, 1, NULL, err);
+    return status;
+}
+
+static sh_status time_rounds(bench *b, sh_status (*run)(bench *, sh_err *), int tokens, speed *out,
+                             sh_err *err)
+{
+    int rounds = (int)b->s->rounds;
+    double *values = sh_alloc_array((size_t)rounds, sizeof(*values));
+    sh_status status = SH_OK;
+    for (int i = 0; i < rounds && status == SH_OK; i++) {
+        int64_t start = sh_clock_ns();
+        status = run(b, err);
+        values[i] = tokens / ((double)(sh_clock_ns() - start) * 1e-9);
+    }
+    if (status == SH_OK) *out = speed_of(values, rounds);
+    free(values);
+    return status;
+}
+
+/* VmHWM: the most that was ever resident. */
+static double peak_memory(void)
+{
+    sh_err err;
+    sh_buf text = {0};
+    double kib = 0;
+    if (sh_file_read("/proc/self/status", STATUS_MAX, &text, &err) == SH_OK) {
+        const char *line = strstr(text.ptr, "VmHWM:");
+        if (line != NULL) kib = strtod(line + strlen("VmHWM:"), NULL);
+    }
+    sh_buf_reset(&text);
+    return kib * 1024;
+}
+
+static void print_profile(const bench *b, const char *what)
+{
+    size_t count = 0;
+    const sh_profile_row *rows = sh_profile_rows(b->profile, &count);
+    int64_t total = 0;
+    for (size_t i = 0; i < count; i++) total += rows[i].ns;
+    fprintf(stderr, "%-16s %10s %10s %7s %10s\n", what, "calls", "ms", "share", "GB/s");
+    for (size_t i = 0; i < count; i++) {
+        const sh_profile_row *r = &rows[i];
+        if (r->calls == 0) continue;
+        fprintf(stderr, "  %-14s %10lld %10.2f %6.1f%% ", r->op, (long long)r->calls,
+                (double)r->ns * 1e-6, 100.0 * (double)r->ns / (double)total);
+        if (r->bytes > 0)
+            fprintf(stderr, "%10.2f\n", (double)r->bytes / (double)r->ns);
+        else
+            fprintf(stderr, "%10s\n", "");
+    }
+}
+
+/* A round that does not count warms caches, pages and clocks; with --profile it is told op by op.
+ */
+static sh_status measure(bench *b, sh_err *err)
+{
+    sh_status status = SH_OK;
+    if (b->s->profile) b->profile = sh_profile_start(device_of(b));
+    if (b->prompt > 0) status = run_prompt(b, err);
+    if (status == SH_OK && b->profile != NULL) print_profile(b, "prompt");
+    if (b->profile != NULL) sh_profile_clear(b->profile);
+    if (status == SH_OK && b->generate > 0) status = run_generate(b, err);
+    if (status == SH_OK && b->profile != NULL) print_profile(b, "generate");
+    sh_profile_stop(b->profile);
+    b->profile = NULL;
+
+    if (status == SH_OK && b->prompt > 0)
+        status = time_rounds(b, run_prompt, b->prompt, &b->prefill, err);
+    if (status == SH_OK && b->generate > 0)
+        status = time_rounds(b, run_generate, b->generate, &b->decode, err);
+    return status;
+}
+
+/* The weights serve as the memory to read; peaks are taken behind the rounds, on a warm machine. */
+static void measure_peaks(bench *b)
+{
+    size_t size = 0;
+    const void *weights = sh_model_weights(model_of(b), &size);
+    b->read_gbps = sh_peak_read_gbps(device_of(b), weights, size);
+    b->int8_gops = sh_peak_int8_gops(device_of(b));
+}
+
+static int threads_of(const sh_settings *s)
+{
+    return s->threads > 0 ? (int)s->threads : sh_cpu_count();
+}
+
+static double token_bytes(const bench *b)
+{
+    sh_model_cost cost = sh_model_cost_of(model_of(b));
+    return cost.bytes + cost.head_bytes;
+}
+
+static double prompt_gops(const bench *b)
+{
+    sh_model_cost cost = sh_model_cost_of(model_of(b));
+    double all = cost.operations * b->prompt + cost.head_operations;
+    return b->prompt > 0 ? all / b->prompt * b->prefill.median / GIGA : 0;
+}
+
+static void print_text(const bench *b)
+{
+    sh_model_memory memory = sh_model_memory_used(model_of(b));
+    double gbps = token_bytes(b) * b->decode.median / GIGA, gops = prompt_gops(b);
+    printf("model      %s, %.2f GiB of weights\n", sh_model_config(model_of(b))->family->model_type,
+           (double)memory.weights / MIB / 1024);
+    printf("threads    %d\n", threads_of(b->s));
+    printf("load       %.2f s, %.2f GB/s\n", b->session.load_s,
+           (double)memory.weights / GIGA / b->session.load_s);
+    if (b->prompt > 0)
+        printf("prompt     %d tokens: %.2f tokens/s (%.2f to %.2f)\n", b->prompt, b->prefill.median,
+               b->prefill.min, b->prefill.max);
+    if (b->generate > 0)
+        printf("generate   %d tokens: %.2f tokens/s (%.2f to %.2f)\n", b->generate,
+               b->decode.median, b->decode.min, b->decode.max);
+    printf("memory     %.0f MiB at most: %.0f weights, %.0f KV, %.0f buffers\n",
+           b->peak_memory / MIB, (double)memory.weights / MIB, (double)memory.kv / MIB,
+           (double)memory.scratch / MIB);
+    printf("a token    reads %.3f GB of weights: %.2f GB/s, %.0f %% of the %.2f GB/s that this "
+           "machine reads\n",
+           token_bytes(b) / GIGA, gbps, 100 * gbps / b->read_gbps, b->read_gbps);
+    if (b->int8_gops > 0)
+        printf("a prompt   computes %.1f GOP/s, %.0f %% of the %.0f GOP/s that its instructions "
+               "could\n",
+               gops, 100 * gops / b->int8_gops, b->int8_gops);
+}
+
+static void add_speed(cJSON *json, const char *name, int tokens, const speed *v)
+{
+    cJSON *entry = cJSON_AddObjectToObject(json, name);
+    cJSON_AddNumberToObject(entry, "tokens", tokens);
+    cJSON_AddNumberToObject(entry, "tokens_per_s", v->median);
+    cJSON_AddNumberToObject(entry, "min", v->min);
+    cJSON_AddNumberToObject(entry, "max", v->max);
+}
+
+static void print_json(const bench *b)
+{
+    sh_model_memory memory = sh_model_memory_used(model_of(b));
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "model", b->s->model);
+    cJSON_AddStringToObject(json, "family", sh_model_config(model_of(b))->family->model_type);
+    cJSON_AddNumberToObject(json, "threads", threads_of(b->s));
+    cJSON_AddNumberToObject(json, "load_s", b->session.load_s);
+    add_speed(json, "prompt", b->prompt, &b->prefill);
+    add_speed(json, "generate", b->generate, &b->decode);
+    cJSON_AddNumberToObject(json, "peak_memory_bytes", b->peak_memory);
+    cJSON_AddNumberToObject(json, "weight_bytes", (double)memory.weights);
+    cJSON_AddNumberToObject(json, "kv_bytes", (double)memory.kv);
+    cJSON_AddNumberToObject(json, "buffer_bytes", (double)memory.scratch);
+    cJSON_AddNumberToObject(json, "bytes_per_token", token_bytes(b));
+    cJSON_AddNumberToObject(json, "read_gbps", token_bytes(b) * b->decode.median / GIGA);
+    cJSON_AddNumberToObject(json, "machine_read_gbps", b->read_gbps);
+    cJSON_AddNumberToObject(json, "prompt_gops", prompt_gops(b));
+    cJSON_AddNumberToObject(json, "machine_int8_gops", b->int8_gops);
+    char *text = cJSON_Print(json);
+    printf("%s\n", text);
+    cJSON_free(text);
+    cJSON_Delete(json);
+}
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static sh_status run_bench(bench *b, const sh_command_args *args, sh_err *err)
+{
+    int longest = larger(larger(b->prompt, b->generate), 1);
+    sh_session_room room = {
+        .chunk = b->prompt < CHUNK ? larger(b->prompt, 1) : CHUNK, .draws = 1, .context = longest};
+    sh_status status = sh_session_open(args, &room, &b->session, err);
+    if (status != SH_OK) return status;
+    int vocab = sh_crew_config(b->session.crew)->vocab;
+    b->ids = sh_alloc_array((size_t)longest, sizeof(*b->ids));
+    for (int i = 0; i < longest; i++)
+        b->ids[i] = (int32_t)((unsigned)i * 2654435761U % (unsigned)vocab);
+    status = measure(b, err);
+    b->peak_memory = peak_memory();
+    if (status == SH_OK) {
+        measure_peaks(b);
+        if (b->s->json)
+            print_json(b);
+        else
+            print_text(b);
+    }
+    free(b->ids);
+    sh_session_close(&b->session);
+    return status;
+}
+
+int sh_bench_model(const sh_command_args *args)
+{
+    bench b = {.s = args->settings,
+               .prompt = (int)args->settings->bench_prompt,
+               .generate = (int)args->settings->bench_generate};
+    sh_err err;
+    if (args->settings->model == NULL) {
+        fprintf(stderr, "shoal: bench needs --model\n");
+        return SH_EXIT_USAGE;
+    }
+    if (sh_ranks_must_spawn(args)) return sh_ranks_spawn(args);
+    return run_bench(&b, args, &err) >= 0 ? SH_EXIT_OK : sh_command_fail(&err);
+}

@@ -1,0 +1,109 @@
+#include "model/predict.h"
+
+#include "model/inventory.h"
+
+/* Bytes of a number as it is stored, scales and biases included. */
+static double number_bytes(const sh_config *config, const sh_item *item)
+{
+    const sh_quant *q = item->kind == SH_ITEM_VECTOR || !config->quant.on
+                            ? NULL
+                            : sh_config_quant(config, item->path);
+    if (q == NULL) return 2;
+    switch (q->format) {
+    case SH_FORMAT_F32: return 4;
+    case SH_FORMAT_F16:
+    case SH_FORMAT_BF16: return 2;
+    case SH_FORMAT_AFFINE: return q->bits / 8.0 + 4.0 / q->group;
+    case SH_FORMAT_MXFP4: return 0.5 + 1.0 / q->group;
+    case SH_FORMAT_MXFP8: return 1 + 1.0 / q->group;
+    case SH_FORMAT_NVFP4: return 0.5 + 1.0 / q->group;
+    }
+    return 2;
+}
+
+static double part(sh_range own, double all)
+{
+    return all > 0 ? (double)own.count / all : 0;
+}
+
+/* How much of an item the rank holds. */
+static double item_part(const sh_config *config, const sh_shard *shard, const sh_item *item)
+{
+    bool own_layer = item->layer >= shard->layer_first &&
+                     item->layer < shard->layer_first + shard->layer_count;
+    if (item->layer >= 0 && !own_layer) return 0;
+    switch (item->kind) {
+    case SH_ITEM_EMBED: {
+        bool tied = config->tied != SH_TIED_NO;
+        bool here = sh_shard_embeds(shard) || (tied && sh_shard_predicts(shard));
+        return here ? part(shard->vocab, config->vocab) : 0;
+    }
+    case SH_ITEM_HEAD: return sh_shard_predicts(shard) ? part(shard->vocab, config->vocab) : 0;
+    case SH_ITEM_ATTENTION: return part(shard->heads, config->heads);
+    case SH_ITEM_FFN:
+        return config->layer[item->layer].moe ? part(shard->shared_ffn, config->moe.shared_ffn)
+                                              : part(shard->ffn, config->ffn);
+    case SH_ITEM_EXPERT: return part(shard->expert_ffn, config->moe.ffn);
+    case SH_ITEM_ROUTER:
+    case SH_ITEM_VECTOR: return 1;
+    }
+    return 0;
+}
+
+/* A token reads one row of the embedding, unless that is the head too. */
+static bool read_by_token(const sh_config *config, const sh_shard *shard, const sh_item *item)
+{
+    return item->kind != SH_ITEM_EMBED || (config->tied != SH_TIED_NO && sh_shard_predicts(shard));
+}
+
+void sh_predict_rank(const sh_config *config, const sh_shard *shard, sh_rank_cost *out)
+{
+    sh_inventory inv;
+    *out = (sh_rank_cost){0};
+    sh_inventory_init(config, &inv);
+    for (size_t i = 0; i < inv.count; i++) {
+        const sh_item *item = &inv.items[i];
+        double bytes = item_part(config, shard, item) * number_bytes(config, item);
+        out->weight_bytes += bytes * (double)sh_item_numbers(item);
+        if (read_by_token(config, shard, item))
+            out->token_bytes += bytes * (double)sh_item_active(config, item);
+    }
+    sh_inventory_reset(&inv);
+    double kv_part = config->mla.kv_rank > 0 ? 1 : part(shard->kv_heads, config->kv_heads);
+    out->kv_token_bytes = 2 * kv_part * (double)sh_config_kv_width(config) * shard->layer_count;
+}
+
+/* One stage: its slowest rank, and two sums a layer. */
+static void stage_add(const sh_config *config, const sh_shard *shards, const double *speeds,
+                      const sh_predict_machine *m, sh_prediction *p)
+{
+    int tensor = shards[0].tensor_size;
+    double slowest = 0;
+    for (int t = 0; t < tensor; t++) {
+        sh_rank_cost cost;
+        sh_predict_rank(config, &shards[t], &cost);
+        double speed = m->read_bytes_per_s * (speeds == NULL ? 1 : speeds[t]);
+        if (cost.token_bytes / speed > slowest) slowest = cost.token_bytes / speed;
+    }
+    p->compute_s += slowest;
+    p->token_s += slowest;
+    if (tensor == 1) return;
+    double sums = 2.0 * shards[0].layer_count + (sh_shard_embeds(&shards[0]) ? 1 : 0);
+    double bytes = (double)config->hidden * m->wire_bytes;
+    p->token_s += sums * (m->latency_s + (tensor - 1) * bytes / m->link_bytes_per_s);
+    p->traffic_bytes += sums * tensor * (tensor - 1) * bytes;
+}
+
+sh_prediction sh_predict(const sh_config *config, const sh_shard *shards, const double *speeds,
+                         const sh_predict_machine *m)
+{
+    sh_prediction p = {0};
+    int tensor = shards[0].tensor_size, stages = shards[0].stages;
+    for (int s = 0; s < stages; s++)
+        stage_add(config, shards + s * tensor, speeds == NULL ? NULL : speeds + s * tensor, m, &p);
+    double hidden = (double)config->hidden * 4;
+    p.token_s += (stages - 1) * (m->latency_s + hidden / m->link_bytes_per_s);
+    p.traffic_bytes += (stages - 1) * tensor * hidden;
+    if (tensor * stages > 1) p.token_s += 2 * m->latency_s; /* the plan, and what was scanned */
+    return p;
+}

@@ -1,0 +1,414 @@
+// Drives a real `shoal serve` and looks at its page. Prints TAP.
+const { spawn } = require('node:child_process');
+const fs = require('node:fs');
+const net = require('node:net');
+const os = require('node:os');
+const path = require('node:path');
+const { chromium } = require('playwright-core');
+
+const root = path.join(__dirname, '..', '..');
+const work = fs.mkdtempSync(path.join(os.tmpdir(), 'shoal-browser-'));
+const pictures = process.env.SHOAL_SCREENSHOTS;
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+let tests = 0, failures = 0;
+
+async function check(claim, body) {
+  tests++;
+  try {
+    await body();
+    console.log(`ok ${tests} - ${claim}`);
+  } catch (error) {
+    failures++;
+    console.log(`not ok ${tests} - ${claim}`);
+    console.log(String(error.stack ?? error).split('\n').slice(0, 12).map((line) => `# ${line}`).join('\n'));
+  }
+}
+
+function must(truth, what) {
+  if (!truth) throw new Error(what);
+}
+
+// Asks until the answer is true.
+async function until(what, ask, ms = 20000) {
+  const end = Date.now() + ms;
+  for (;;) {
+    const answer = await ask();
+    if (answer) return answer;
+    if (Date.now() > end) throw new Error(`not within ${ms} ms: ${what}`);
+    await sleep(60);
+  }
+}
+
+function freePort() {
+  return new Promise((resolve) => {
+    const server = net.createServer().listen(0, '127.0.0.1', () => {
+      const { port } = server.address();
+      server.close(() => resolve(port));
+    });
+  });
+}
+
+class Server {
+  async start() {
+    this.port = await freePort();
+    this.url = `http://127.0.0.1:${this.port}`;
+    this.socket = path.join(work, 'engine.sock');
+    this.log = fs.openSync(path.join(work, 'serve.log'), 'w');
+    this.child = spawn(process.env.SHOAL, ['serve', '--port', String(this.port), '--socket', this.socket],
+      { cwd: root, stdio: ['ignore', this.log, this.log] });
+    await until('the server is ready', async () => (await this.get('/health'))?.status === 200, 90000);
+  }
+
+  async get(where) {
+    try { return await fetch(this.url + where); } catch { return null; }
+  }
+
+  async snapshot() {
+    return (await this.get('/metrics/snapshot'))?.json();
+  }
+
+  // A process of the server by what it is for.
+  pidOf(part) {
+    for (const pid of fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+      try {
+        const env = fs.readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
+        const parent = / (\d+)/.exec(fs.readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/^.*\) \w/, ''))[1];
+        if (Number(parent) === this.child.pid && env.includes(`SHOAL_PART=${part}`)) return Number(pid);
+      } catch { /* gone meanwhile */ }
+    }
+    return null;
+  }
+
+  async stop() {
+    this.child.kill('SIGTERM');
+    await Promise.race([new Promise((resolve) => this.child.on('exit', resolve)), sleep(15000)]);
+    this.child.kill('SIGKILL');
+  }
+}
+
+// A beginning that all of them share, long enough for the prefix cache.
+const shared = 'You are a patient teller of tales who lives by the sea and knows every fish by its name. '.repeat(4);
+
+// Requests that go on in the background, so that there is something to see.
+class Load {
+  constructor(server, count) {
+    this.on = true;
+    this.runs = Array.from({ length: count }, (_, i) => this.run(server, i));
+  }
+
+  async run(server, i) {
+    for (let turn = 0; this.on; turn++) {
+      const body = { messages: [{ role: 'system', content: shared }, { role: 'user', content: `Tell a long story number ${i} and ${turn % 3}.` }], max_tokens: 24 + 8 * i, ignore_eos: true };
+      try {
+        const answer = await fetch(`${server.url}/v1/chat/completions`, { method: 'POST',
+          headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
+        await answer.text();
+      } catch { /* the server is being killed */ }
+      await sleep(100);
+    }
+  }
+
+  async stop() {
+    this.on = false;
+    await Promise.all(this.runs);
+  }
+}
+
+const text = (page, selector) => page.locator(selector).first().textContent();
+
+async function overview(page, server) {
+  await check('a browser that asks for / gets the dashboard', async () => {
+    await page.goto(`${server.url}/`);
+    must(new URL(page.url()).pathname === '/dashboard', page.url());
+    await until('the page is live', async () => (await text(page, '#state')) === 'live');
+  });
+  await check('the page forbids all scripts and styles but its own', async () => {
+    const policy = (await server.get('/dashboard')).headers.get('content-security-policy') ?? '';
+    must(policy.includes("default-src 'none'") && policy.includes("script-src 'self'"), policy);
+    must(!policy.includes('unsafe'), policy);
+  });
+  await check('the group is drawn: two ranks, shares, a measured link', async () => {
+    await until('two ranks', async () => (await page.locator('.node').count()) === 2);
+    must((await page.locator('.node.lost').count()) === 0, 'a rank is shown as lost');
+    must(/layers \d+–\d+ · \d+ %/.test(await text(page, '.node >> nth=1')), await text(page, '.node >> nth=1'));
+    await until('figures of the link', async () => /µs/.test(await text(page, '.cluster')));
+    must(/GB\/s/.test(await text(page, '.cluster')), await text(page, '.cluster'));
+    await until('traffic per token', async () => /per token/.test(await text(page, '.cluster')));
+  });
+  await check('every figure is live under load and has a plot', async () => {
+    await until('all plots have a line', async () => page.evaluate(() => [...document.querySelectorAll('.gauge')]
+      .filter((g) => g.getAttribute('aria-label') !== 'Drafts accepted')
+      .every((g) => /L/.test(g.querySelector('.line').getAttribute('d') ?? '') && g.querySelector('.big').textContent !== '–')), 40000);
+    must((await page.locator('.gauge').count()) === 9, 'not nine figures');
+    const ticks = await page.locator('.gauge >> nth=0').locator('.grid text').allTextContents();
+    must(ticks.includes('now') && ticks.includes('0'), ticks.join());
+    await until('tokens flow', async () => parseFloat(await text(page, '.gauge .big')) > 0);
+  });
+  await check('pointer and arrow keys read values from a plot', async () => {
+    const plot = page.locator('.gauge .plot').first();
+    await plot.hover({ position: { x: 320, y: 60 } });
+    await until('a value', async () => /generated [\d.]+ tok\/s/.test(await text(page, '.gauge .tip')));
+    await page.mouse.move(0, 0);
+    await plot.focus();
+    await page.keyboard.press('ArrowLeft');
+    await until('a value', async () => page.locator('.gauge .tip').first().isVisible());
+    await page.keyboard.press('Escape');
+  });
+  await check('each rank has its memory, CPU, tokens and times', async () => {
+    await until('both cards are full', async () => {
+      const cards = await page.locator('.rank').allTextContents();
+      return cards.length === 2 && cards.every((card) => /Weights[\d.]+ .iB/.test(card) && /[\d.]+ cores/.test(card) &&
+        /Compute\d+ %/.test(card) && /Collectives\d+ %/.test(card) && /Tokens computed[\d,]+/.test(card));
+    });
+  });
+}
+
+async function requests(page, server) {
+  await check('the history has a row for each request and opens its details', async () => {
+    await page.keyboard.press('3');
+    await until('rows', async () => (await page.locator('.requests tbody tr').count()) > 2);
+    await page.locator('.requests tbody button').first().focus();
+    await page.keyboard.press('Enter');
+    await until('the dialog', () => page.locator('dialog.detail').isVisible());
+    const said = await text(page, 'dialog.detail');
+    for (const word of ['req_', 'Queue', 'Prefill', 'Decode', 'From the cache', 'Time to first token']) must(said.includes(word), said);
+    await page.keyboard.press('Escape');
+    await until('closed', async () => !(await page.locator('dialog.detail').isVisible()));
+  });
+  await check('a request that fails stands in the error log', async () => {
+    await fetch(`${server.url}/v1/chat/completions`, { method: 'POST', headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ messages: [{ role: 'user', content: 'Hello' }], max_tokens: 2000, ignore_eos: true, timeout: 0.05 }) });
+    await until('an entry', async () => (await page.locator('.log li.bad').count()) > 0);
+  });
+  await check('model card, settings in force and snippets are right', async () => {
+    await page.keyboard.press('4');
+    await until('the name', async () => /demo/.test(await text(page, '.model-name')));
+    must(/Context[\d,]+ tokens/.test(await text(page, '#model-card')), await text(page, '#model-card'));
+    must((await text(page, '#settings')).includes(`Port${server.port}`), await text(page, '#settings'));
+    for (const [name, sign] of [['curl', 'curl http'], ['Python', 'from openai'], ['JavaScript', 'import OpenAI']]) {
+      await page.locator('#snippets .segments button', { hasText: name }).click();
+      const code = await text(page, '#snippets code');
+      must(code.includes(sign) && code.includes(server.url) && code.includes('YOUR_API_KEY'), code);
+    }
+  });
+}
+
+const answerText = (page) => page.locator('.message.assistant .prose').last().textContent();
+const streaming = async (page) => (await page.locator('.message.streaming').count()) > 0;
+
+async function chat(page) {
+  await check('a chat streams, and says its speed', async () => {
+    await page.keyboard.press('2');
+    await page.locator('.chat-settings summary').click();
+    await page.fill('#control-max_tokens', '60');
+    await page.locator('#chat-input').fill('Tell me a story.');
+    await page.keyboard.press('Enter');
+    const seen = new Set();
+    await until('the answer ends', async () => { seen.add(await answerText(page).catch(() => '')); return seen.size > 1 && !(await streaming(page)); }, 60000);
+    must(seen.size > 3, `the text grew in ${seen.size} steps`);
+    must(/tok\/s · first token .* tokens/.test(await text(page, '.timings')), await text(page, '.timings'));
+  });
+  await check('stop stops', async () => {
+    await page.fill('#control-max_tokens', '4000');
+    await page.locator('#chat-input').fill('Tell me a very long story.');
+    await page.keyboard.press('Enter');
+    await until('it streams', async () => (await streaming(page)) && (await answerText(page)).length > 20);
+    await page.locator('.stop').click();
+    await until('it stops', async () => !(await streaming(page)), 2000);
+    const cut = await answerText(page);
+    must(/Stopped\./.test(cut), cut);
+    await sleep(700);
+    must((await answerText(page)) === cut, 'text came after the stop');
+  });
+  await check('retry answers again, edit asks otherwise', async () => {
+    await page.fill('#control-max_tokens', '8');
+    await page.locator('.message.assistant').last().locator('button', { hasText: 'Retry' }).click();
+    await until('it ends', async () => !(await streaming(page)) && !/Stopped/.test(await answerText(page)));
+    await page.locator('.message.user').first().locator('button', { hasText: 'Edit' }).click();
+    await page.locator('.message.user textarea').fill('Something else');
+    await page.keyboard.press('Enter');
+    await until('it ends', async () => (await page.locator('.message').count()) === 2 && !(await streaming(page)));
+    must((await text(page, '.message.user .plain')) === 'Something else', 'the message was not replaced');
+  });
+  await check('conversations outlive the page', async () => {
+    await page.locator('#chat-new').click();
+    await page.locator('#chat-input').fill('The second one');
+    await page.keyboard.press('Enter');
+    await until('it ends', async () => (await page.locator('.message.assistant').count()) === 1 && !(await streaming(page)));
+    await page.reload();
+    const names = await page.locator('.chat-name').allTextContents();
+    must(names.length === 2 && names[0] === 'The second one' && names[1] === 'Something else', names.join());
+  });
+  await check('probabilities are shown on hover and by key', async () => {
+    await page.locator('.chat-settings summary').click();
+    await page.locator('.check input').check();
+    await page.locator('#chat-input').fill('With probabilities');
+    await page.keyboard.press('Enter');
+    await page.locator('button', { hasText: 'Probabilities' }).waitFor();
+    await page.locator('button', { hasText: 'Probabilities' }).click();
+    await page.locator('.token').nth(2).hover();
+    await until('five others', async () => (await page.locator('.token-tip code').count()) === 5);
+    await page.locator('.tokens').focus();
+    await page.keyboard.press('ArrowRight');
+    must(/%/.test(await text(page, '.token-tip')), await text(page, '.token-tip'));
+    await page.locator('.check input').uncheck();
+  });
+}
+
+const hostile = '<img src=x onerror="window.hacked=1"><script>window.hacked=2</script> [x](javascript:hacked=3) **bold** `<b>code</b>`';
+
+async function hostileText(page) {
+  await check('hostile text from user and model stays text', async () => {
+    const chunk = (delta, finish = null) => `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
+    await page.route('**/v1/chat/completions', (route) => route.fulfill({ status: 200, contentType: 'text/event-stream',
+      body: chunk({ role: 'assistant', reasoning_content: hostile }) + chunk({ content: `${hostile}\n\n\`\`\`html\n${hostile}\n\`\`\`` }) +
+        chunk({ tool_calls: [{ index: 0, id: 'a', function: { name: hostile, arguments: `{"q":${JSON.stringify(hostile)}}` } }] }) +
+        chunk({}, 'tool_calls') + 'data: [DONE]\n\n' }));
+    await page.locator('#chat-new').click();
+    await page.locator('#chat-input').fill(hostile);
+    await page.keyboard.press('Enter');
+    await until('the call', () => page.locator('.tool-call').isVisible());
+    await page.locator('.reasoning summary').click();
+    must((await page.locator('.chat-log img, .chat-log script, .chat-log b, .chat-log a[href^="javascript"]').count()) === 0, 'text became markup');
+    must((await answerText(page)).includes('<img src=x onerror='), 'the text is not shown');
+    must((await page.locator('.message.assistant .prose > p strong').count()) === 1, 'markdown is not shown');
+    must((await page.evaluate(() => window.hacked)) === undefined, 'a script ran');
+    await page.unroute('**/v1/chat/completions');
+  });
+  await check('an error of the API is shown as text', async () => {
+    await page.route('**/v1/chat/completions', (route) => route.fulfill({ status: 400, contentType: 'application/json',
+      body: JSON.stringify({ error: { message: hostile } }) }));
+    await page.locator('.message button', { hasText: 'Retry' }).click();
+    await until('the error', () => page.locator('.message .error-box').isVisible());
+    must((await text(page, '.message .error-box')) === hostile, 'not as it came');
+    await page.unroute('**/v1/chat/completions');
+    await page.locator('.chat-list li').first().locator('button').last().click();
+  });
+}
+
+async function faults(page, server) {
+  await page.keyboard.press('Escape');
+  await page.evaluate(() => { document.activeElement.blur(); location.hash = 'overview'; });
+  await check('a killed rank is shown within 3 s, and its return', async () => {
+    const pid = (await server.snapshot()).engine.ranks[1].pid;
+    process.kill(pid, 'SIGKILL');
+    await until('the rank is shown as lost', async () => (await page.locator('.node.lost').count()) > 0, 3000);
+    must(await page.locator('#banner').isVisible(), 'no banner');
+    must(/lost/.test(await text(page, '.rank[data-rank="1"]')), 'the card does not say so');
+    if (pictures) await page.screenshot({ path: path.join(work, 'lost.png') });
+    await until('it is back', async () => (await page.locator('.node.lost').count()) === 0, 60000);
+    await until('no banner', async () => !(await page.locator('#banner').isVisible()), 10000);
+  });
+  await check('the page goes on when the API is killed and started again', async () => {
+    const pid = server.pidOf('api');
+    must(pid !== null, 'the API process is not found');
+    process.kill(pid, 'SIGKILL');
+    await until('the page says so', async () => (await text(page, '#state')) === 'no answer', 6000);
+    await until('the page is live again', async () => (await text(page, '#state')) === 'live', 60000);
+    await until('the engine is seen again', async () => (await page.locator('.node.lost').count()) === 0);
+    await page.evaluate(() => { location.hash = 'requests'; });
+    await until('the log tells it', async () => /answers again/.test(await text(page, '.log')));
+  });
+}
+
+async function keys(browser, server) {
+  await check('a server with a key: it is asked for, and kept in the tab alone', async () => {
+    const port = await freePort();
+    const api = spawn(process.env.SHOAL, ['api', '--socket', server.socket, '--port', String(port), '--api-key', 'sesame'],
+      { cwd: root, stdio: 'ignore' });
+    try {
+      await until('it answers', async () => { try { return (await fetch(`http://127.0.0.1:${port}/health`)).ok; } catch { return false; } });
+      const context = await browser.newContext(), page = await context.newPage();
+      await page.goto(`http://127.0.0.1:${port}/dashboard`);
+      await until('it asks', () => page.locator('#key-dialog').isVisible());
+      await page.fill('#api-key', 'sesame');
+      await page.keyboard.press('Enter');
+      await until('the page is live', async () => (await text(page, '#state')) === 'live');
+      await until('two ranks', async () => (await page.locator('.node').count()) === 2);
+      const kept = await page.evaluate(() => [JSON.stringify(localStorage), sessionStorage.getItem('key')]);
+      must(!kept[0].includes('sesame') && kept[1] === 'sesame', kept.join());
+      await context.close();
+    } finally {
+      api.kill('SIGKILL');
+    }
+  });
+}
+
+// What has no name can not be said by a screen reader.
+async function looks(page) {
+  await check('every control has a name', async () => {
+    for (const view of ['overview', 'chat', 'requests', 'model']) {
+      await page.evaluate((name) => { location.hash = name; }, view);
+      const bare = await page.evaluate(() => [...document.querySelectorAll('button, input, textarea, select, [role=img], a')]
+        .filter((el) => el.offsetParent !== null && !el.getAttribute('aria-label') && !el.textContent.trim() &&
+          !(el.labels?.length > 0)).map((el) => el.outerHTML.slice(0, 120)));
+      must(bare.length === 0, bare.join('\n'));
+    }
+  });
+  await check('nothing is wider than a phone', async () => {
+    await page.setViewportSize({ width: 390, height: 844 });
+    for (const view of ['overview', 'chat', 'requests', 'model']) {
+      await page.evaluate((name) => { location.hash = name; }, view);
+      await sleep(200);
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+      must(wide <= 390, `${view} is ${wide} wide`);
+    }
+    await page.setViewportSize({ width: 1360, height: 900 });
+  });
+}
+
+async function shoot(page, name, view, scheme, size, full = false) {
+  if (!pictures) return;
+  await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
+  await page.setViewportSize(size);
+  await page.evaluate((hash) => { location.hash = hash; }, view);
+  await sleep(1300);
+  await page.screenshot({ path: path.join(pictures, name), fullPage: full });
+}
+
+const wide = { width: 1360, height: 900 }, phone = { width: 390, height: 844 };
+
+async function main() {
+  const server = new Server();
+  let browser;
+  try {
+    await server.start();
+    browser = await chromium.launch({ executablePath: process.env.CHROMIUM,
+      args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
+    const context = await browser.newContext({ viewport: wide, reducedMotion: 'reduce', colorScheme: 'dark' });
+    const page = await context.newPage(), complaints = [];
+    page.setDefaultTimeout(8000);
+    page.on('pageerror', (error) => complaints.push(String(error)));
+    page.on('console', (message) => { if (/Content.Security/.test(message.text())) complaints.push(message.text()); });
+    const load = new Load(server, 3);
+    await overview(page, server);
+    await requests(page, server);
+    await chat(page);
+    if (pictures) await sleep(Number(process.env.SHOAL_SCREENSHOT_WAIT_MS ?? 20000));
+    await shoot(page, 'dashboard-dark.png', 'overview', 'dark', wide, true);
+    await shoot(page, 'dashboard-light.png', 'overview', 'light', wide, true);
+    await shoot(page, 'dashboard-chat.png', 'chat', 'dark', wide);
+    await shoot(page, 'dashboard-requests.png', 'requests', 'light', wide);
+    await shoot(page, 'dashboard-model.png', 'model', 'dark', wide);
+    await shoot(page, 'dashboard-phone.png', 'overview', 'dark', phone);
+    await page.setViewportSize(wide);
+    await page.evaluate(() => { location.hash = 'chat'; });
+    await load.stop();
+    await hostileText(page);
+    await looks(page);
+    await keys(browser, server);
+    await faults(page, server);
+    await check('no script failed and nothing was refused by the policy', async () => must(complaints.length === 0, complaints.join('\n')));
+  } catch (error) {
+    await check('the tests run to their end', async () => { throw error; });
+    console.log(fs.readFileSync(path.join(work, 'serve.log'), 'utf8').split('\n').slice(-15).map((line) => `# ${line}`).join('\n'));
+  } finally {
+    await browser?.close().catch(() => {});
+    await server.stop();
+  }
+  if (failures === 0 && !process.env.SHOAL_KEEP) fs.rmSync(work, { recursive: true, force: true });
+  console.log(`1..${tests}`);
+  process.exit(failures === 0 ? 0 : 1);
+}
+
+main();

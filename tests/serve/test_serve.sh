@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# `shoal serve` as users meet it: the demo model on two ranks, parts that are killed, and a clean end.
+. "$(dirname "$0")/../tap.sh"
+shoal=$SHOAL_BUILD/shoal
+work=$(mktemp -d /tmp/shoal-serve-XXXXXX)
+cd "$work" || exit 1
+trap 'kill -9 $serve_pid 2>/dev/null; rm -rf "$work"' EXIT
+
+port=$((20000 + RANDOM % 12000)) # stays the same when the API is started again
+serve() { # FLAGS...: starts a server
+    : >serve.log
+    (cd "$root" && exec "$shoal" serve --port $port --runtime-dir "$work" --threads 1 "$@") >serve.log 2>&1 &
+    serve_pid=$!
+    for _ in $(seq 600); do
+        [ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port/health/ready")" = 200 ] && return 0
+        kill -0 $serve_pid 2>/dev/null || return 1
+        sleep 0.1
+    done
+    return 1
+}
+ask() { # TEXT: the answer's text
+    curl -s -m 60 "http://127.0.0.1:$port/v1/chat/completions" -H 'Content-Type: application/json' \
+        -d "{\"messages\":[{\"role\":\"user\",\"content\":\"$1\"}],\"temperature\":0,\"max_tokens\":60}" >answer
+    sed -nE 's/.*"content":"([^"]*)".*/\1/p' answer
+}
+good() { ask "What is tensor parallelism?" | grep -q "^Tensor parallelism splits every layer across the machines"; }
+again() { for _ in $(seq 100); do good && return 0; sleep 0.2; done; return 1; }
+pids_of() { # PART: process ids of the children whose environment says so
+    for pid in $(pgrep -P $serve_pid); do tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "$1" && echo "$pid"; done
+}
+
+serve; started=$?
+check "serves the demo model on two ranks" '[ $started = 0 ] && grep -q "on 2 ranks" serve.log'
+check "answers what the model was taught" good
+check "streams, with an end" \
+    'curl -s -N -m 60 "http://127.0.0.1:$port/v1/completions" -H "Content-Type: application/json" \
+        -d "{\"prompt\":\"1 2 3\",\"max_tokens\":5,\"stream\":true}" >stream && tail -n 2 stream | grep -q "data: \[DONE\]"'
+
+kill -9 "$(pids_of SHOAL_RANK=1)"
+check "a killed rank is named, comes back, and serving goes on" 'again && grep -q "rank 1 .*was lost" serve.log && grep -q "group stands again" serve.log'
+kill -9 "$(pids_of SHOAL_PART=api)"
+check "a killed API comes back without loading the model again" 'again && [ "$(grep -c "ready: " serve.log)" = 1 ]'
+kill -9 "$(pids_of SHOAL_RANK=0)"
+check "a killed rank 0 comes back too" again
+
+( curl -s -m 60 "http://127.0.0.1:$port/v1/completions" -H 'Content-Type: application/json' \
+    -d '{"prompt":"Tell me","max_tokens":150,"ignore_eos":true}' >last ) & asker=$!
+sleep 0.3
+kill -TERM $serve_pid
+wait $asker
+check "SIGTERM lets a running answer finish" 'grep -q "\"finish_reason\":\"length\"" last'
+wait $serve_pid; code=$?
+check "then ends with code 0" '[ $code = 0 ]'
+check "and leaves no process and no socket" '! pgrep -f "shoal serve.*$work" && [ -z "$(ls "$work"/*.sock 2>/dev/null)" ]'
+
+check "a wrong model is one line and an exit code" \
+    'exits 1 timeout 30 "$shoal" serve --model /nowhere --port 0 --runtime-dir "$work"; grep -q "/nowhere/config.json: No such file" err && ! pgrep -f "shoal serve.*$work"'
+done_testing

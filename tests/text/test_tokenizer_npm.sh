@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Token ids of random Unicode texts, held against another implementation: @huggingface/tokenizers from npm.
+. "$(dirname "$0")/../tap.sh"
+cd "$root" || exit 1
+shoal=$SHOAL_BUILD/shoal
+work=build/npm; mkdir -p "$work"
+claim="ids are those of @huggingface/tokenizers"
+why=
+if ! command -v node >/dev/null || ! command -v npm >/dev/null; then why="node and npm are not installed"
+else
+    cp tests/npm/package.json tests/npm/tokenizer_oracle.mjs "$work/"
+    if [ ! -d "$work/node_modules/@huggingface/tokenizers" ]; then
+        (cd "$work" && timeout 120 npm install --ignore-scripts --no-audit --no-fund >npm.log 2>&1) || why="npm could not fetch @huggingface/tokenizers"
+    fi
+fi
+
+same_ids() { # tokenizer file
+    local name; name=$(basename "$1" .json)
+    (cd "$work" && node tokenizer_oracle.mjs "$root/$1" 2000 7 "$name.texts" "$name.ids") &&
+        "$shoal" tokenize --tokenizer "$1" --jsonl <"$work/$name.texts" >"$work/$name.got" &&
+        paste "$work/$name.texts" "$work/$name.ids" "$work/$name.got" |
+        awk -F'\t' '$2 != $3 { bad++; if (bad < 4) print } END { if (bad) { print bad " of " NR " texts differ"; exit 1 } }'
+}
+
+for file in tests/data/tokenizers/*.json; do
+    name="$claim: $(basename "$file" .json)"
+    if [ -n "$why" ]; then skip "$name" "$why"; else check "$name" "same_ids $file"; fi
+done
+done_testing

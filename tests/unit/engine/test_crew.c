@@ -1,0 +1,258 @@
+/* Every model of tests/data/models on real groups: the ranks are processes on loopback, rank 0 is
+ * this one. The logits are those of another implementation. */
+#include "engine/crew.h"
+
+#include "base/log.h"
+#include "net/sock.h"
+#include "net/token.h"
+
+#include "unit/model/rig.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 5 };
+
+struct form {
+    const char *name;
+    int tensor, stages;
+    double split[RANKS_MAX]; /* all 0: equal */
+};
+
+static const struct form forms[] = {
+    {"tensor 2", 2, 1, {0}},           {"tensor 3", 3, 1, {0}}, {"tensor 5", 5, 1, {0}},
+    {"pipeline 2", 1, 2, {0}},         {"grid 2x2", 2, 2, {0}}, {"tensor 3:1", 2, 1, {3, 1}},
+    {"tensor 1:0:2", 3, 1, {1, 0, 2}},
+};
+
+static char token[SH_TOKEN_LEN + 1];
+
+/* A port that is free now; rank 0 listens on it at once. */
+static int listen_somewhere(char text[SH_ADDR_TEXT_MAX])
+{
+    sh_err err;
+    sh_addr addr;
+    int fd = -1;
+    CHECK_OK(sh_addr_parse("127.0.0.1:0", &addr, &err), err);
+    CHECK_OK(sh_sock_listen(&addr, &fd, &err), err);
+    CHECK_OK(sh_sock_local(fd, &addr, &err), err);
+    sh_addr_format(&addr, text);
+    return fd;
+}
+
+static sh_crew_opts crew_opts(const char *dir, const struct form *f, const double *split)
+{
+    return (sh_crew_opts){
+        .model_dir = dir,
+        .cpu = {.threads = 1, .level = getenv("SHOAL_CPU"), .activations = SH_ACTIVATIONS_F32},
+        .kv_format = SH_KV_F32,
+        .tensor = f->tensor,
+        .stages = f->stages,
+        .split = split,
+        .split_count = f->tensor * f->stages,
+        .context = RIG_TOKENS,
+        .slots = 1,
+        .chunk = RIG_TOKENS,
+        .draws = RIG_TOKENS,
+        .load = {.threads = 1, .exact = true}};
+}
+
+static sh_group_opts group_opts(int rank, int size, const char *where, int fd)
+{
+    sh_group_opts opts;
+    sh_group_opts_init(&opts);
+    opts.mesh.rank = rank;
+    opts.mesh.size = size;
+    opts.mesh.coordinator = where;
+    opts.mesh.listen_fd = rank == 0 ? fd : -1;
+    opts.mesh.token = token;
+    opts.mesh.join_ms = 20000;
+    return opts;
+}
+
+/* A rank behind rank 0, in a process of its own; it says why when it fails. */
+static void worker(const sh_crew_opts *opts, const sh_group_opts *group_opt, const char *fault)
+{
+    sh_err err = {0};
+    sh_crew *crew = NULL;
+    sh_group *group = NULL;
+    sh_status status = sh_crew_open(opts, &crew, &err);
+    if (status == SH_OK) status = sh_group_open(group_opt, &group, &err);
+    if (status == SH_OK) status = sh_crew_join(crew, group, &err);
+    if (status == SH_OK && fault != NULL) sh_crew_fault(crew, fault, 2);
+    if (status == SH_OK) status = sh_crew_work(crew, &err);
+    sh_crew_close(crew);
+    if (group != NULL) sh_group_close(group);
+    if (status != SH_OK && fault == NULL) fprintf(stderr, "worker: %s\n", err.text);
+    _exit(status == SH_OK ? 0 : 1);
+}
+
+struct team {
+    sh_crew *crew;
+    sh_group *group;
+    sh_step_plan *plan;
+    pid_t pids[RANKS_MAX];
+    int size;
+};
+
+static struct team team_open(const char *dir, const struct form *f, const char *fault)
+{
+    struct team t = {.size = f->tensor * f->stages};
+    sh_err err;
+    char where[SH_ADDR_TEXT_MAX];
+    double even[RANKS_MAX] = {1, 1, 1, 1, 1};
+    const double *split = f->split[0] > 0 ? f->split : even;
+    int fd = listen_somewhere(where);
+    sh_crew_opts opts = crew_opts(dir, f, split);
+    for (int r = 1; r < t.size; r++) {
+        sh_group_opts g = group_opts(r, t.size, where, -1);
+        if ((t.pids[r] = fork()) != 0) continue;
+        close(fd);
+        worker(&opts, &g, r == t.size - 1 ? fault : NULL);
+    }
+    sh_group_opts g = group_opts(0, t.size, where, fd);
+    CHECK_OK(sh_crew_open(&opts, &t.crew, &err), err);
+    CHECK_OK(sh_group_open(&g, &t.group, &err), err);
+    CHECK_OK(sh_crew_join(t.crew, t.group, &err), err);
+    t.plan = sh_step_create(sh_crew_room(t.crew));
+    return t;
+}
+
+static void team_close(struct team *t, bool well)
+{
+    sh_err err;
+    if (well) CHECK_OK(sh_crew_stop(t->crew, &err), err);
+    sh_step_free(t->plan);
+    sh_crew_close(t->crew);
+    sh_group_close(t->group);
+    for (int r = 1; r < t->size; r++) {
+        int status = -1;
+        assert_int_equal(waitpid(t->pids[r], &status, 0), t->pids[r]);
+        if (well) assert_int_equal(status, 0);
+    }
+}
+
+/* One sequence from the start, in one step, with a draw behind every token. */
+static sh_status run(struct team *t, const golden *g, const int32_t *ids, int len, sh_pick *picks,
+                     sh_err *err)
+{
+    const sh_config *config = sh_crew_config(t->crew);
+    const sh_rope_config *rope = &config->rope[0];
+    sh_step_plan *p = t->plan;
+    (void)g;
+    sh_step_clear(p);
+    p->seqs[p->seq_count++] = (sh_step_seq){.fresh = true,
+                                            .token_count = len,
+                                            .draw_count = len,
+                                            .block_count = (len + SH_KV_BLOCK - 1) / SH_KV_BLOCK,
+                                            .long_rope = rope->kind == SH_ROPE_LONGROPE &&
+                                                         len > rope->original_context};
+    for (int i = 0; i < len; i++) p->tokens[p->token_count++] = ids[i];
+    for (int i = 0; i < p->seqs[0].block_count; i++) p->blocks[p->block_count++] = i;
+    for (int i = 0; i < len; i++)
+        p->draws[p->draw_count++] = (sh_step_draw){
+            .draw = {.top_p = 1, .logprobs = -1, .position = i + 1}};
+    sh_status status = sh_crew_begin(t->crew, p, err);
+    return status == SH_OK ? sh_crew_finish(t->crew, p, picks, err) : status;
+}
+
+static double largest_difference(struct team *t, const golden *g)
+{
+    sh_err err;
+    float *row = sh_alloc_array((size_t)g->vocab, sizeof(*row));
+    sh_pick *picks = sh_alloc_array(RIG_TOKENS, sizeof(*picks));
+    double largest = 0;
+    for (int s = 0; s < g->count; s++) {
+        CHECK_OK(run(t, g, g->ids + s * g->len, g->len, picks, &err), err);
+        for (int i = 0; i < g->len; i++) {
+            const float *want = g->logits + (int64_t)(s * g->len + i) * g->vocab;
+            CHECK_OK(sh_crew_row(t->crew, t->plan, i, row, &err), err);
+            int best = 0;
+            for (int v = 0; v < g->vocab; v++) {
+                largest = fmax(largest, fabs((double)row[v] - (double)want[v]));
+                if (row[v] > row[best]) best = v;
+            }
+            assert_int_equal(picks[i].id, best);
+        }
+    }
+    free(picks);
+    free(row);
+    return largest / g->std;
+}
+
+/* A model may have fewer layers than stages ask for; that is refused, and not what is tested here.
+ */
+static void splits(void **state)
+{
+    golden g = golden_load(*state);
+    sh_err err;
+    sh_config config;
+    CHECK_OK(sh_config_load(g.dir, &config, &err), err);
+    int layers = config.layers;
+    sh_config_reset(&config);
+    for (size_t i = 0; i < SH_COUNT_OF(forms); i++) {
+        if (forms[i].stages > layers) continue;
+        struct team t = team_open(g.dir, &forms[i], NULL);
+        double largest = largest_difference(&t, &g);
+        if (!(largest <= 0.001))
+            fail_msg("%s: %.6f of the standard deviation", forms[i].name, largest);
+        team_close(&t, true);
+    }
+    golden_free(&g);
+}
+
+static void guard(const char *fault, const char *text)
+{
+    sh_err err;
+    golden g = golden_load("llama-4bit");
+    sh_pick picks[RIG_TOKENS];
+    struct team t = team_open(g.dir, &forms[0], fault);
+    CHECK_OK(run(&t, &g, g.ids, g.len, picks, &err), err);
+    CHECK_FAILS(run(&t, &g, g.ids, g.len, picks, &err), err, text);
+    team_close(&t, false);
+    golden_free(&g);
+}
+
+TEST(a_rank_with_another_batch_state_is_caught_in_that_step)
+{
+    UNUSED_STATE;
+    guard("state", "step 2: the batch state of rank 1 differs from rank 0's");
+}
+
+TEST(a_rank_with_another_hidden_state_is_caught_in_that_step)
+{
+    UNUSED_STATE;
+    guard("hidden", "step 2: ranks 0 and 1 computed different hidden states");
+}
+
+TEST(a_rank_that_dies_in_a_step_is_named)
+{
+    UNUSED_STATE;
+    sh_err err;
+    golden g = golden_load("llama-4bit");
+    sh_pick picks[RIG_TOKENS];
+    struct team t = team_open(g.dir, &forms[1], NULL);
+    CHECK_OK(run(&t, &g, g.ids, g.len, picks, &err), err);
+    kill(t.pids[2], SIGKILL);
+    sh_status status = SH_OK;
+    for (int i = 0; i < 1000 && status == SH_OK; i++)
+        status = run(&t, &g, g.ids, g.len, picks, &err);
+    assert_int_equal(status, SH_ERR_GROUP);
+    assert_non_null(strstr(err.text, "rank 2"));
+    team_close(&t, false);
+    golden_free(&g);
+}
+
+int main(void)
+{
+    sh_log_set_level(SH_LOG_ERROR);
+    sh_token_make(token);
+    const struct CMUnitTest guards[] = {
+        cmocka_unit_test(a_rank_with_another_batch_state_is_caught_in_that_step),
+        cmocka_unit_test(a_rank_with_another_hidden_state_is_caught_in_that_step),
+        cmocka_unit_test(a_rank_that_dies_in_a_step_is_named),
+    };
+    int failed = cmocka_run_group_tests_name("guards", guards, NULL, NULL);
+    return failed + rig_each_model("split", splits);
+}

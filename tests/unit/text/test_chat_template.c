@@ -1,0 +1,196 @@
+/* Where a template and its variables come from. Folders are made here, as models bring them. */
+#include "text/chat_template.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#include "test.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static sh_err err;
+static char dir[64];
+
+static int folder_make(void **state)
+{
+    UNUSED_STATE;
+    strcpy(dir, "/tmp/shoal-test-XXXXXX");
+    return mkdtemp(dir) == NULL;
+}
+
+static const char *const files[] = {"chat_template.jinja",          "chat_templates/tool_use.jinja",
+                                    "chat_templates/default.jinja", "chat_templates",
+                                    "tokenizer_config.json",        "special_tokens_map.json",
+                                    "chat_template.json",           "other.jinja"};
+
+static int folder_drop(void **state)
+{
+    UNUSED_STATE;
+    for (size_t i = 0; i < SH_COUNT_OF(files); i++) {
+        char *path = sh_path_join(dir, files[i]);
+        remove(path);
+        free(path);
+    }
+    return rmdir(dir);
+}
+
+static void put(const char *name, const char *text)
+{
+    char *path = sh_path_join(dir, name);
+    if (strchr(name, '/') != NULL) {
+        char *folder = sh_path_join(dir, "chat_templates");
+        mkdir(folder, 0700);
+        free(folder);
+    }
+    CHECK_OK(sh_file_write(path, text, strlen(text), &err), err);
+    free(path);
+}
+
+/* The prompt of a request, or "error: ..."; owned by the caller. */
+static char *prompt(const char *model, const char *file, const char *request)
+{
+    sh_chat_template *chat = NULL;
+    cJSON *json = NULL;
+    sh_buf out = {0};
+    CHECK_OK(sh_json_parse(sh_str_of(request), "request", &json, &err), err);
+    sh_status status = sh_chat_template_load(model, file, &chat, &err);
+    if (status == SH_OK) status = sh_chat_template_render(chat, json, NULL, &out, &err);
+    if (status != SH_OK) sh_buf_addf(&out, "error: %s", err.text);
+    sh_chat_template_free(chat);
+    cJSON_Delete(json);
+    return out.ptr == NULL ? sh_strdup("") : sh_buf_take(&out);
+}
+
+static void check(const char *request, const char *want)
+{
+    char *got = prompt(dir, NULL, request);
+    if (strstr(want, "error: ") == want)
+        assert_non_null(strstr(got, want + strlen("error: ")));
+    else
+        assert_string_equal(got, want);
+    free(got);
+}
+
+#define HI "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}"
+#define HI_TOOLS "{\"messages\": [{\"role\": \"user\"}], \"tools\": [{}]}"
+
+TEST(special_tokens_and_defaults_are_variables)
+{
+    UNUSED_STATE;
+    put("chat_template.jinja", "{{ bos_token }}|{{ eos_token }}|{{ pad_token is defined }}|"
+                               "{{ tools is none }}|{{ documents }}|{{ add_generation_prompt }}");
+    put("tokenizer_config.json", "{\"bos_token\": {\"content\": \"<s>\", \"lstrip\": false}, "
+                                 "\"eos_token\": \"</s>\", \"pad_token\": null}");
+    check(HI, "<s>|</s>|False|True|None|True");
+    check("{\"messages\": [{}], \"eos_token\": \"E\", \"add_generation_prompt\": false}",
+          "<s>|E|False|True|None|False");
+    put("special_tokens_map.json", "{\"eos_token\": \"<map>\"}");
+    check(HI, "<s>|<map>|False|True|None|True");
+    put("tokenizer_config.json", "{\"eos_token\": \"</s>\", \"added_tokens_decoder\": {}}");
+    check(HI, "|</s>|False|True|None|True");
+}
+
+TEST(the_jinja_file_goes_before_the_config)
+{
+    UNUSED_STATE;
+    put("chat_template.json", "{\"chat_template\": \"json {{ bos_token }}\"}");
+    put("tokenizer_config.json", "{\"bos_token\": \"B\"}");
+    check(HI, "json B");
+    put("tokenizer_config.json", "{\"bos_token\": \"B\", \"chat_template\": \"config\"}");
+    check(HI, "config");
+    put("chat_templates/default.jinja", "named");
+    check(HI, "named");
+    put("chat_template.jinja", "file");
+    check(HI, "file");
+    put("other.jinja", "other {{ bos_token }}");
+    char *path = sh_path_join(dir, "other.jinja"), *got = prompt(dir, path, HI);
+    assert_string_equal(got, "other B");
+    free(got);
+    got = prompt(NULL, path, HI);
+    assert_string_equal(got, "other ");
+    free(got);
+    free(path);
+}
+
+TEST(tools_take_the_template_for_tools)
+{
+    UNUSED_STATE;
+    put("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"{{\"}, "
+                                 "{\"name\": \"tool_use\", \"template\": \"T\"}, "
+                                 "{\"name\": \"default\", \"template\": \"D\"}]}");
+    check(HI, "D");
+    check(HI_TOOLS, "T");
+    check("{\"messages\": [{}], \"tools\": null}", "D");
+    put("chat_template.jinja", "J");
+    check(HI_TOOLS, "J");
+    put("chat_templates/tool_use.jinja", "JT");
+    check(HI_TOOLS, "JT");
+    check(HI, "J");
+    sh_chat_template *chat = NULL;
+    CHECK_OK(sh_chat_template_load(dir, NULL, &chat, &err), err);
+    assert_true(sh_str_is(sh_chat_template_source(chat, false), "J"));
+    assert_true(sh_str_is(sh_chat_template_source(chat, true), "JT"));
+    sh_chat_template_free(chat);
+}
+
+TEST(faults_name_their_file)
+{
+    UNUSED_STATE;
+    check(HI, "error: no chat template");
+    assert_int_equal(err.status, SH_ERR_NOT_FOUND);
+    put("tokenizer_config.json", "{\"chat_template\": 5}");
+    check(HI, "error: tokenizer_config.json: 'chat_template' must be a string or a list");
+    put("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"default\"}]}");
+    check(HI, "error: 'template' is missing");
+    put("tokenizer_config.json", "{\"chat_template\": [5]}");
+    check(HI, "error: must be an object");
+    put("tokenizer_config.json", "{");
+    check(HI, "error: not valid JSON");
+    put("tokenizer_config.json", "[]");
+    put("chat_template.jinja", "a\n{{ 1 + }}");
+    check(HI, "error: chat_template.jinja: line 2: unexpected");
+}
+
+TEST(requests_are_checked)
+{
+    UNUSED_STATE;
+    put("chat_template.jinja", "{% if bad %}{{ raise_exception('no ' ~ bad) }}{% endif %}"
+                               "{{ messages[0].content + 'x' }}");
+    check("[]", "error: a chat request must be an object, not a list");
+    check("{}", "error: 'messages' must be a list, not nothing");
+    check("{\"messages\": []}", "error: at least one message");
+    check("{\"messages\": [\"x\"]}", "error: a message must be an object, not a string");
+    check("{\"messages\": [{}], \"tools\": {}}", "error: 'tools' must be a list");
+    check(HI, "Hix");
+    check("{\"messages\": [{\"content\": []}]}", "error: chat template: line 1: can only concat");
+    char *got = prompt(dir, NULL, "{\"messages\": [{}], \"bad\": \"way\"}");
+    assert_string_equal(got, "error: no way");
+    free(got);
+}
+
+TEST(reasoning_has_every_name_that_templates_know)
+{
+    UNUSED_STATE;
+    put("chat_template.jinja",
+        "{% for m in messages %}{{ m.thinking }},{{ m.reasoning_content }};{% endfor %}");
+    check("{\"messages\": [{\"reasoning\": \"a\"}, {\"thinking\": \"b\"}, {\"content\": 1}, "
+          "{\"reasoning_content\": \"c\", \"thinking\": null}, "
+          "{\"reasoning_content\": null, \"reasoning\": \"d\"}]}",
+          "a,a;b,b;,;None,c;d,d;");
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_drop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(special_tokens_and_defaults_are_variables),
+        IN_FOLDER(the_jinja_file_goes_before_the_config),
+        IN_FOLDER(tools_take_the_template_for_tools),
+        IN_FOLDER(faults_name_their_file),
+        IN_FOLDER(requests_are_checked),
+        IN_FOLDER(reasoning_has_every_name_that_templates_know),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

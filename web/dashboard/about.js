@@ -1,0 +1,133 @@
+// The model, the settings in force and how to call the server.
+import { h, button, copyButton, facts } from './dom.js';
+import { bytes, count, duration, fixed } from './format.js';
+import { askJson } from './feed.js';
+
+const MARK = 'YOUR_API_KEY';
+
+function snippets(origin, model) {
+  return {
+    curl: `curl ${origin}/v1/chat/completions \\
+  -H "Authorization: Bearer ${MARK}" \\
+  -H "Content-Type: application/json" \\
+  -d '{
+    "model": ${JSON.stringify(model)},
+    "messages": [{"role": "user", "content": "Hello"}],
+    "stream": true
+  }'`,
+    Python: `from openai import OpenAI
+
+client = OpenAI(base_url="${origin}/v1", api_key="${MARK}")
+
+stream = client.chat.completions.create(
+    model=${JSON.stringify(model)},
+    messages=[{"role": "user", "content": "Hello"}],
+    stream=True,
+)
+for chunk in stream:
+    if chunk.choices:
+        print(chunk.choices[0].delta.content or "", end="", flush=True)`,
+    JavaScript: `import OpenAI from 'openai';
+
+const client = new OpenAI({ baseURL: '${origin}/v1', apiKey: '${MARK}' });
+
+const stream = await client.chat.completions.create({
+  model: ${JSON.stringify(model)},
+  messages: [{ role: 'user', content: 'Hello' }],
+  stream: true,
+});
+for await (const chunk of stream) {
+  process.stdout.write(chunk.choices[0]?.delta?.content ?? '');
+}`,
+  };
+}
+
+class Snippets {
+  constructor() {
+    this.code = h('code');
+    this.choices = ['curl', 'Python', 'JavaScript'].map((name) =>
+      button(name, () => { this.name = name; this.draw(); }, { class: 'small', 'data-name': name }));
+    this.name = 'curl';
+    this.model = 'default';
+    this.el = h('section', { class: 'card', id: 'snippets', 'aria-labelledby': 'snippets-title' },
+      h('header', null, h('h2', { id: 'snippets-title' }, 'Call it'),
+        h('div', { class: 'segments', role: 'group', 'aria-label': 'Language' }, this.choices)),
+      h('div', { class: 'code' }, h('pre', { tabindex: 0, 'aria-label': 'Example' }, this.code),
+        copyButton(() => this.code.textContent)),
+      h('p', { class: 'soft' }, 'Any key will do when the server asks for none. ', h('a', { href: '/docs' }, 'All endpoints'),
+        ' · ', h('a', { href: '/metrics' }, 'Prometheus'), ' · ', h('a', { href: '/openapi.json' }, 'OpenAPI')));
+    this.draw();
+  }
+
+  draw() {
+    this.code.textContent = snippets(location.origin, this.model)[this.name];
+    for (const choice of this.choices) choice.setAttribute('aria-pressed', String(choice.dataset.name === this.name));
+  }
+}
+
+const plain = (v) => (v === null || v === '' ? 'none' : typeof v === 'boolean' ? (v ? 'yes' : 'no') : String(v));
+const limit = (write) => (v) => (v > 0 ? write(v) : 'none');
+const tokens = (v) => `${count(v)} tokens`;
+const s = (v) => `${v} s`;
+
+// Settings of the API by their names, as people call them.
+const SETTINGS = {
+  host: ['Address'], port: ['Port'], tls: ['TLS'], api_keys: ['API keys', limit(count)], cors: ['CORS'],
+  access_log: ['Access log'], request_log: ['Request log'], log_prompts: ['Prompts in the log'],
+  max_tokens: ['Answer when not asked otherwise', tokens], max_tokens_hard: ['Longest answer', limit(tokens)],
+  timeout_s: ['Time limit of a request', limit(s)], grace_s: ['Grace when stopping', s],
+  connections_max: ['Connections', count], header_bytes_max: ['Largest header', bytes], body_bytes_max: ['Largest body', bytes],
+  idle_s: ['Idle connections close after', s], receive_s: ['Time to receive a request', s], send_s: ['Time to send', s],
+};
+
+export class About {
+  constructor() {
+    this.model = h('div', null, h('p', { class: 'empty' }, 'The model is not known yet.'));
+    this.settings = h('div', null, h('p', { class: 'empty' }, 'Not known yet.'));
+    this.snippets = new Snippets();
+    this.el = h('div', { class: 'about-grid' },
+      h('section', { class: 'card', id: 'model-card', 'aria-labelledby': 'model-title' },
+        h('header', null, h('h2', { id: 'model-title' }, 'Model')), this.model),
+      h('section', { class: 'card', id: 'settings', 'aria-labelledby': 'settings-title' },
+        h('header', null, h('h2', { id: 'settings-title' }, 'Settings in force')), this.settings),
+      this.snippets.el);
+  }
+
+  async load(engine) {
+    const [info, health] = await Promise.all([askJson('/model/info'), askJson('/health')]);
+    const settings = await askJson('/settings').catch(() => ({}));
+    this.engine = engine;
+    this.drawModel(info, health);
+    this.drawSettings(settings);
+    this.snippets.model = info.id ?? 'default';
+    this.snippets.draw();
+    return info;
+  }
+
+  drawModel(info, health) {
+    const e = this.engine ?? {}, weights = (e.ranks ?? []).reduce((sum, r) => sum + (r.memory?.weights ?? 0), 0);
+    this.model.replaceChildren(h('p', { class: 'model-name' }, info.id ?? 'unnamed'), facts([
+      ['Family', info.model_type], ['Folder', h('code', null, info.model_dir ?? '')],
+      ['Context', `${count(info.max_context_length)} tokens`],
+      ['Parameters', info.parameters > 0 ? count(info.parameters) : undefined],
+      ['Weights', bytes(weights > 0 ? weights : e.memory?.weights)],
+      ['KV cache', e.kv ? `${count(e.kv.blocks)} blocks of ${e.kv.block_tokens} tokens` : undefined],
+      ['Ranks', e.world_size], ['Stages', e.stages], ['Backend', info.backend],
+      ['Layers', e.ranks?.length > 0 ? Math.max(...e.ranks.map((r) => r.layers?.[1] ?? 0)) : undefined],
+      ['Shoal', health.version], ['API up', duration(health.uptime_s)],
+      ['Machine memory', info.memory ? `${fixed(info.memory.limit_gb)} GiB, ${fixed(info.memory.headroom_gb)} free` : undefined],
+    ]));
+  }
+
+  drawSettings(settings) {
+    const e = this.engine ?? {};
+    const engine = [['Slots', e.slots], ['Queue', e.waiting_max], ['Context', e.context], ['Ranks', e.world_size],
+      ['Stages', e.stages]].filter(([, v]) => v !== undefined).map(([n, v]) => [n, count(v)]);
+    const api = Object.entries(settings).map(([name, value]) => {
+      const [label, write = plain] = SETTINGS[name] ?? [name];
+      return [label, write(value)];
+    });
+    this.settings.replaceChildren(...[['Engine', engine], ['API', api]].filter(([, rows]) => rows.length > 0)
+      .flatMap(([title, rows]) => [h('h4', null, title), facts(rows)]));
+  }
+}

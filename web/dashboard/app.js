@@ -1,0 +1,203 @@
+// The page: views, theme, key, keyboard, and the snapshots to all that show them.
+import { h, button, byId, setText } from './dom.js';
+import { clock, duration, fixed } from './format.js';
+import { Feed, apiKey, setApiKey } from './feed.js';
+import { History } from './history.js';
+import { Cluster } from './cluster.js';
+import { Ranks } from './ranks.js';
+import { Live } from './live.js';
+import { Requests } from './requests.js';
+import { About } from './about.js';
+import { Chat } from './chat.js';
+
+const VIEWS = ['overview', 'chat', 'requests', 'model'];
+const THEMES = ['auto', 'dark', 'light'];
+const STATES = { healthy: ['live', 'good'], starting: ['starting', 'warn'], engine_lost: ['engine lost', 'bad'],
+  stopping: ['stopping', 'warn'] };
+
+class Page {
+  constructor() {
+    this.history = new History();
+    this.cluster = new Cluster();
+    this.ranks = new Ranks();
+    this.live = new Live();
+    this.requests = new Requests();
+    this.about = new About();
+    this.chat = new Chat(() => this.askKey());
+    byId('view-overview').append(this.cluster.el, this.live.el, this.ranks.el);
+    byId('view-chat').append(this.chat.el);
+    byId('view-requests').append(this.requests.el);
+    byId('view-model').append(this.about.el);
+    this.lost = new Set();
+    this.line = '';
+    this.theme();
+    this.keyDialog();
+    this.listen();
+    this.show();
+    this.feed = new Feed({ snapshot: (s) => this.snapshot(s), line: (state, why) => this.lineIs(state, why) });
+  }
+
+  listen() {
+    addEventListener('hashchange', () => this.show());
+    addEventListener('keydown', (event) => this.key(event));
+    byId('theme').addEventListener('click', () => this.nextTheme());
+    byId('key-button').addEventListener('click', () => this.askKey());
+    document.addEventListener('visibilitychange', () => { if (!document.hidden) this.redraw(); });
+  }
+
+  show() {
+    const name = VIEWS.find((view) => location.hash === `#${view}`) ?? this.view ?? 'overview';
+    for (const view of VIEWS) byId(`view-${view}`).hidden = view !== name;
+    for (const a of document.querySelectorAll('nav a[data-view]')) {
+      if (a.dataset.view === name) a.setAttribute('aria-current', 'page');
+      else a.removeAttribute('aria-current');
+    }
+    document.body.dataset.view = name;
+    document.title = `Shoal · ${byId(`view-${name}`).getAttribute('aria-label')}`;
+    this.view = name;
+    scrollTo(0, 0);
+    this.redraw();
+    if (name === 'model' && this.line === 'live') this.loadAbout();
+  }
+
+  key(event) {
+    if (event.key === 'Escape' && this.chat.escape()) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input, textarea, select, dialog')) return;
+    const number = Number(event.key);
+    if (number >= 1 && number <= VIEWS.length) location.hash = VIEWS[number - 1];
+    else if (event.key === 't') this.nextTheme();
+    else if (event.key === '?') byId('help').showModal();
+    else if (event.key === '/' || event.key === 'n') {
+      event.preventDefault();
+      location.hash = 'chat';
+      this.show();
+      if (event.key === 'n') this.chat.fresh();
+      else this.chat.input.focus();
+    }
+  }
+
+  theme() {
+    const name = THEMES.includes(localStorage.getItem('shoal.theme')) ? localStorage.getItem('shoal.theme') : 'auto';
+    document.documentElement.dataset.theme = name;
+    setText(byId('theme-name'), name);
+    byId('theme').setAttribute('aria-label', `Theme: ${name}. Press for the next.`);
+  }
+
+  nextTheme() {
+    const now = document.documentElement.dataset.theme;
+    localStorage.setItem('shoal.theme', THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
+    this.theme();
+  }
+
+  keyDialog() {
+    const input = h('input', { type: 'password', id: 'api-key', autocomplete: 'off', spellcheck: 'false' });
+    const why = h('p', { class: 'soft' }, 'The key stays in this tab and is gone when it closes.');
+    const form = h('form', { method: 'dialog' }, h('h2', { id: 'key-title' }, 'API key'), why,
+      h('label', { htmlFor: 'api-key' }, 'Key'), input,
+      h('div', { class: 'tools' }, h('button', { type: 'submit', class: 'primary' }, 'Use it'),
+        button('Cancel', () => this.keys.close(), { class: 'quiet' })));
+    this.keys = h('dialog', { 'aria-labelledby': 'key-title', id: 'key-dialog' }, form);
+    form.addEventListener('submit', () => { setApiKey(input.value.trim()); this.feed.retry(); });
+    this.keys.addEventListener('close', () => this.keyMark());
+    document.body.append(this.keys);
+    this.keyInput = input;
+    this.keyMark();
+  }
+
+  keyMark() {
+    setText(byId('key-button'), apiKey() === '' ? 'No key' : 'Key set');
+  }
+
+  askKey() {
+    if (this.keys.open) return;
+    this.keyInput.value = apiKey();
+    this.keys.showModal();
+  }
+
+  lineIs(state, why) {
+    if (state === 'key' && this.line !== 'key') this.askKey();
+    if (state === 'live' && this.keys.open && this.line === 'key') this.keys.close();
+    if (state === this.line) return;
+    if (state === 'lost') this.requests.note(`The API does not answer: ${why}`, 'bad');
+    if (state === 'live' && this.line === 'lost') this.requests.note('The API answers again', 'good');
+    this.line = state;
+    if (state === 'live') { this.requests.total = -1; this.loadAbout(); }
+    this.status(why);
+    this.redraw();
+  }
+
+  status(why) {
+    const chip = byId('state'), banner = byId('banner');
+    const [text, tone] = this.line === 'live' ? STATES[this.now?.status] ?? ['live', 'good']
+      : this.line === 'key' ? ['key needed', 'warn'] : ['no answer', 'bad'];
+    setText(chip, text);
+    chip.className = `chip ${tone}`;
+    const since = this.seen === undefined ? '' : ` Last news at ${clock(this.seen)}.`;
+    let says = '';
+    if (this.line === 'lost') says = `The API does not answer.${since} Trying again…`;
+    else if (this.line === 'key') says = `${why || 'This server asks for a key.'}`;
+    else if (this.line === 'live' && this.now?.engine?.ready === false) says = this.lossText();
+    else if (this.line === 'live' && this.now?.status === 'engine_lost') says = 'The engine is gone; it is being started again.';
+    else if (this.line === 'live' && this.now?.status === 'starting') says = 'The engine is starting.';
+    banner.hidden = says === '';
+    setText(banner, says);
+    document.body.classList.toggle('offline', this.line !== 'live');
+  }
+
+  lossText() {
+    const names = [...this.lost].map((rank) => `rank ${rank}`).join(', ');
+    return `${names === '' ? 'The group is being formed again' : `Lost: ${names}`}. Requests fail until all ranks are back.`;
+  }
+
+  // Without an engine no rank is there. An engine that lost one says in words which, else it is any but itself.
+  alive(rank) {
+    const engine = this.now?.engine;
+    if (this.line !== 'live' || engine === null || engine === undefined) return false;
+    if (engine.ready !== false) return true;
+    const named = /\brank (\d+)/.exec(engine.lost ?? '');
+    return named === null ? rank.rank === 0 : rank.rank !== Number(named[1]);
+  }
+
+  snapshot(s) {
+    this.now = s;
+    this.seen = Date.now();
+    this.history.add(this.seen, s);
+    if (s.engine?.ranks?.length > 0) this.engine = s.engine;
+    this.watchRanks();
+    this.status('');
+    setText(byId('model-name'), s.model ?? 'no model yet');
+    setText(byId('uptime'), `up ${duration(s.uptime_s)}`);
+    this.requests.update(s);
+    this.redraw();
+  }
+
+  watchRanks() {
+    for (const rank of this.engine?.ranks ?? []) {
+      const there = this.alive(rank), was = !this.lost.has(rank.rank);
+      if (there === was) continue;
+      if (there) this.lost.delete(rank.rank); else this.lost.add(rank.rank);
+      this.requests.note(there ? `Rank ${rank.rank} is back` : `Rank ${rank.rank} is lost`, there ? 'good' : 'bad');
+    }
+  }
+
+  redraw() {
+    if (this.view !== 'overview' || document.hidden) return;
+    const engine = this.engine, before = this.history.before;
+    const took = before === undefined ? NaN : (this.seen - before.at) / 1000;
+    const alive = (rank) => this.alive(rank);
+    const zero = engine?.ranks?.[0] ?? {};
+    const perToken = zero.tokens > 0 ? zero.reduce_bytes / zero.tokens : NaN;
+    this.cluster.update(engine, alive, perToken, this.history.last('tokens') > 0);
+    this.live.update(this.history, engine);
+    this.ranks.update(engine, before?.snapshot.engine, took, alive);
+    setText(byId('rate'), `${fixed(this.history.last('tokens') ?? 0)} tok/s`);
+  }
+
+  async loadAbout() {
+    try { await this.about.load(this.engine ?? this.now?.engine); } catch { /* asked again with the next connection */ }
+  }
+}
+
+for (const dialog of document.querySelectorAll('dialog [data-close]'))
+  dialog.addEventListener('click', () => dialog.closest('dialog').close());
+new Page();

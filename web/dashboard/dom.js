@@ -1,0 +1,65 @@
+// Elements made by code. Text becomes text nodes and nothing else, so nothing that a model, a request or an error
+// says can turn into markup.
+
+function fill(el, props, children) {
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith('on')) el.addEventListener(name.slice(2), value);
+    else if (name === 'value' || name === 'checked' || name === 'htmlFor') el[name] = value;
+    else el.setAttribute(name, value === true ? '' : value);
+  }
+  el.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return el;
+}
+
+export function h(tag, props, ...children) {
+  return fill(document.createElement(tag), props, children);
+}
+
+export function svg(tag, props, ...children) {
+  return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), props, children);
+}
+
+export const byId = (id) => document.getElementById(id);
+
+// Writes only what changed: a page that is fed every second should not be laid out anew every second.
+export function setText(el, text) {
+  if (el.textContent !== text) el.textContent = text;
+}
+
+export function setClass(el, name) {
+  if (el.getAttribute('class') !== name) el.setAttribute('class', name);
+}
+
+export function icon(path) {
+  return svg('svg', { viewBox: '0 0 16 16', class: 'icon', 'aria-hidden': 'true' }, svg('path', { d: path }));
+}
+
+export function button(label, onclick, props) {
+  return h('button', { type: 'button', onclick, ...props }, label);
+}
+
+// A button that puts text on the clipboard and says so for a moment.
+export function copyButton(text, label = 'Copy') {
+  const el = button(label, async () => {
+    let said = 'Copied';
+    try {
+      await navigator.clipboard.writeText(typeof text === 'function' ? text() : text);
+    } catch {
+      said = 'Not allowed';
+    }
+    el.textContent = said;
+    setTimeout(() => { el.textContent = label; }, 1200);
+  }, { class: 'quiet small copy' });
+  return el;
+}
+
+// A list of terms: [[name, value], ...]; rows without a value are left out.
+export function facts(rows) {
+  const list = h('dl', { class: 'facts' });
+  for (const [name, value] of rows) {
+    if (value === undefined || value === null || value === '') continue;
+    list.append(h('dt', null, name), h('dd', null, value instanceof Node ? value : String(value)));
+  }
+  return list;
+}

@@ -1,0 +1,103 @@
+// A card for each rank: memory, CPU, temperature and power where the system tells, tokens, compute and collectives.
+import { h, setText } from './dom.js';
+import { bytes, count, digits3, fixed, percent } from './format.js';
+import { layersOf, roleOf, shareOf } from './cluster.js';
+
+const MEMORY = [['weights', 'Weights'], ['kv', 'KV cache'], ['rest', 'Other use'], ['free', 'Free']];
+
+function bar(names, label) {
+  const parts = names.map(([name]) => h('i', { class: name }));
+  const el = h('div', { class: 'bar', role: 'img', 'aria-label': label }, parts);
+  return {
+    el,
+    set(values) {
+      const total = values.reduce((a, b) => a + b, 0) || 1;
+      parts.forEach((part, i) => { part.style.flexGrow = String(values[i] / total); });
+      el.setAttribute('aria-label', `${label}: ${names.map(([, text], i) =>
+        `${text} ${percent(values[i] / total)}`).join(', ')}`);
+    },
+  };
+}
+
+function legend(names) {
+  const outs = names.map(() => h('span', { class: 'num' }, '–'));
+  return {
+    outs,
+    el: h('ul', { class: 'legend' }, names.map(([name, text], i) =>
+      h('li', null, h('i', { class: name }), h('span', null, text), outs[i]))),
+  };
+}
+
+const WORK = [['compute', 'Compute'], ['collective', 'Collectives'], ['idle', 'Idle']];
+const ROWS = ['CPU', 'Temperature', 'Power', 'Tokens computed', 'Share of the model', 'Heads, FFN, vocabulary'];
+
+class RankCard {
+  constructor(rank) {
+    this.state = h('span', { class: 'chip' }, '');
+    this.memory = bar(MEMORY, 'Memory');
+    this.memoryKeys = legend(MEMORY);
+    this.work = bar(WORK, 'Time of the last 10 s');
+    this.workKeys = legend(WORK);
+    this.rows = ROWS.map(() => h('dd', null, '–'));
+    this.sub = h('p', { class: 'soft sub' });
+    this.el = h('article', { class: 'card rank', 'data-rank': rank.rank, 'aria-label': `Rank ${rank.rank}` },
+      h('header', null, h('h3', null, `Rank ${rank.rank}`), this.state), this.sub,
+      h('h4', null, 'Memory'), this.memory.el, this.memoryKeys.el,
+      h('h4', null, 'Time, last 10 s'), this.work.el, this.workKeys.el,
+      h('dl', { class: 'facts' }, ROWS.flatMap((name, i) => [h('dt', null, name), this.rows[i]])));
+  }
+
+  update(rank, ranks, before, took, there) {
+    this.el.classList.toggle('lost', !there);
+    setText(this.state, there ? 'there' : 'lost');
+    this.state.className = `chip ${there ? 'good' : 'bad'}`;
+    setText(this.sub, [rank.host, roleOf(rank), layersOf(rank)].filter(Boolean).join(' · '));
+    this.setMemory(rank.memory ?? {});
+    const rate = (name) => (before === undefined || !(took > 0) ? NaN : (rank[name] - before[name]) / took);
+    // The time of a step has the collectives in it.
+    this.setWork(Math.max(0, rate('compute_s') - rate('reduce_s')), rate('reduce_s'));
+    const cpu = rate('cpu_s');
+    const share = [rank.heads, rank.ffn, rank.vocab].map((v) => (v === undefined ? '–' : count(v))).join(', ');
+    [Number.isFinite(cpu) ? `${fixed(cpu, 2)} cores` : '–',
+      Number.isFinite(rank.temperature_c) && rank.temperature_c > 0 ? `${fixed(rank.temperature_c, 0)} °C` : 'not told',
+      Number.isFinite(rank.power_w) && rank.power_w > 0 ? `${digits3(rank.power_w)} W` : 'not told',
+      count(rank.tokens), percent(shareOf(rank, ranks), 1), share,
+    ].forEach((text, i) => setText(this.rows[i], text));
+  }
+
+  setMemory({ weights = NaN, kv = NaN, available = NaN, total = NaN }) {
+    const rest = Math.max(0, total - available - weights - kv);
+    const values = [weights, kv, rest, available];
+    this.memory.set(values.map((v) => (v > 0 ? v : 0)));
+    this.memoryKeys.outs.forEach((out, i) => setText(out, bytes(values[i])));
+  }
+
+  setWork(compute, collective) {
+    const idle = Math.max(0, 1 - compute - collective);
+    this.work.set([compute, collective, idle].map((v) => (v > 0 ? v : 0)));
+    [compute, collective, idle].forEach((v, i) =>
+      setText(this.workKeys.outs[i], Number.isFinite(v) ? `${percent(v)}` : '–'));
+  }
+}
+
+export class Ranks {
+  constructor() {
+    this.grid = h('div', { class: 'rank-grid' });
+    this.empty = h('p', { class: 'empty' }, 'No rank is known yet.');
+    this.el = h('section', { id: 'ranks', 'aria-labelledby': 'ranks-title' },
+      h('h2', { id: 'ranks-title' }, 'Ranks'), this.empty, this.grid);
+    this.cards = [];
+  }
+
+  // before: an older snapshot's engine, took: seconds since.
+  update(engine, before, took, alive) {
+    const ranks = engine?.ranks ?? [];
+    this.empty.hidden = ranks.length > 0;
+    if (ranks.length !== this.cards.length) {
+      this.cards = ranks.map((rank) => new RankCard(rank));
+      this.grid.replaceChildren(...this.cards.map((card) => card.el));
+    }
+    const old = before?.ranks ?? [];
+    this.cards.forEach((card, i) => card.update(ranks[i], ranks, old[i], took, alive(ranks[i])));
+  }
+}
