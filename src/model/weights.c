@@ -321,7 +321,8 @@ static sh_status add_expert_part(const builder *b, const char *path, sh_expert_p
                             "%s: the experts under '%s' have no bias",
                             sh_tensors_where(b->finder.set), path);
     if (status == SH_OK && own.count > 0) {
-        sh_range rows = down ? (sh_range){.count = b->config->hidden} : own;
+        sh_range rows = own;
+        if (down) rows = (sh_range){.count = b->config->hidden};
         *m = (sh_matrix){.quant = sources[0].quant,
                          .rows = rows.count,
                          .cols = down ? own.count : b->config->hidden,
