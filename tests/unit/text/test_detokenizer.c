@@ -3,6 +3,7 @@
 #include "text/detokenizer.h"
 
 #include "base/hash.h"
+#include "text/unicode.h"
 #include "tokenizer_cases.h"
 
 enum { STREAMS = 400, STREAM_MAX = 40 };
@@ -85,6 +86,19 @@ TEST(byte_level_text_comes_with_the_token_that_completes_it)
     sh_tokenizer_free(tok);
 }
 
+/* The text, with an F for each U+FFFD. */
+static void shown_check(sh_str text, const char *want)
+{
+    sh_buf shown = {0};
+    for (size_t at, from = 0; from < text.len; from = at + 3) {
+        at = sh_str_find(text, SH_STR("\xef\xbf\xbd"), from);
+        sh_buf_add(&shown, text.ptr + from, at - from);
+        if (at < text.len) sh_buf_add_char(&shown, 'F');
+    }
+    assert_true(sh_str_is(sh_buf_str(&shown), want));
+    sh_buf_reset(&shown);
+}
+
 static void push_check(sh_detokenizer *detok, const sh_tokenizer *tok, const char *piece,
                        const char *want)
 {
@@ -92,6 +106,51 @@ static void push_check(sh_detokenizer *detok, const sh_tokenizer *tok, const cha
     assert_true(id >= 0);
     sh_str text = sh_detokenizer_push(detok, id);
     assert_true(sh_str_is(text, want));
+}
+
+/* Bytes that are no UTF-8, as the Unicode standard (3.9, table 3-8 and those before it) cuts them:
+ * one U+FFFD for each longest start of a character. F stands for it here. */
+TEST(broken_bytes_become_replacement_characters)
+{
+    UNUSED_STATE;
+    static const struct {
+        const char *bytes, *want, *held;
+    } rows[] = {
+        {"a\xf1\x80\x80\xe1\x80\xc2"
+         "b\x80"
+         "c\x80\xbf"
+         "d",
+         "aFFFbFcFFd", ""},
+        {"\xc0\xaf\xe0\x80\xbf\xf0\x81\x82"
+         "A",
+         "FFFFFFFFA", ""},
+        {"\xed\xa0\x80\xed\xbf\xbf\xed\xaf"
+         "A",
+         "FFFFFFFFA", ""},
+        {"\xf4\x91\x92\x93\xff"
+         "A\x80\xbf"
+         "B",
+         "FFFFFAFFB", ""},
+        {"\xff", "F", ""},
+        {"x\xf0\x9f\x98", "x", "F"},
+        {"\xe2\x28", "F(", ""},
+    };
+    sh_tokenizer *tok = case_tokenizer("gpt2");
+    sh_detokenizer *detok = sh_detokenizer_create(tok, false);
+    for (size_t i = 0; i < SH_COUNT_OF(rows); i++) {
+        sh_buf got = {0};
+        for (const char *b = rows[i].bytes; *b != '\0'; b++) {
+            char piece[4];
+            size_t len = (size_t)sh_utf8_encode(sh_bytelevel_char((uint8_t)*b), piece);
+            int32_t id = sh_tokenizer_id(tok, (sh_str){piece, len});
+            sh_buf_add_str(&got, sh_detokenizer_push(detok, id));
+        }
+        shown_check(sh_buf_str(&got), rows[i].want);
+        shown_check(sh_detokenizer_finish(detok), rows[i].held);
+        sh_buf_reset(&got);
+    }
+    sh_detokenizer_free(detok);
+    sh_tokenizer_free(tok);
 }
 
 TEST(byte_tokens_wait_for_their_run_to_end_or_to_be_lost)
@@ -134,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(joined_pieces_are_the_decoded_whole),
         cmocka_unit_test(byte_level_text_comes_with_the_token_that_completes_it),
+        cmocka_unit_test(broken_bytes_become_replacement_characters),
         cmocka_unit_test(byte_tokens_wait_for_their_run_to_end_or_to_be_lost),
         cmocka_unit_test(the_first_space_is_left_out_and_a_primed_stream_keeps_it),
     };
