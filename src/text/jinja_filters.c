@@ -354,6 +354,7 @@ static sh_jv do_wordcount(sh_jrun *run, const sh_jcall *call)
     sh_str text = sh_jstr_str(sh_jv_soft_str(run, call->self));
     int64_t count = 0;
     bool inside = false;
+    sh_jrun_charge(run, text.len / 16);
     for (size_t at = 0; at < text.len;) {
         bool word = sh_uni_is_word(sh_jtext_char(text, &at));
         count += word && !inside;

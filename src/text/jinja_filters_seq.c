@@ -386,11 +386,14 @@ static sh_jv do_max(sh_jrun *run, const sh_jcall *call)
     return best(run, call, SH_JOP_GT);
 }
 
+/* Text stays text and a generator becomes a list; of the rest an iterator is made. */
 static sh_jv do_reverse(sh_jrun *run, const sh_jcall *call)
 {
     sh_jv v = call->self, out, item;
-    if (v.kind == SH_JV_ITER) v = sh_jv_of_list(sh_jv_to_list(run, v));
+    bool generator = v.kind == SH_JV_ITER;
+    if (generator) v = sh_jv_of_list(sh_jv_to_list(run, v));
     if (!sh_jv_reversed(run, v, &out)) sh_jrun_error(run, "argument must be iterable");
+    if (generator) return sh_jv_of_list(sh_jv_to_list(run, out));
     if (v.kind != SH_JV_STR) return out;
     size_t mark = sh_jrun_mark(run);
     while (sh_jiter_next(run, out.u.iter, &item)) sh_jv_put(run, item);

@@ -86,6 +86,17 @@ static void put_int(sh_jrun *run, const spec *s, int64_t value, const char *octa
     put_number(run, s, value < 0, prefix, digits + at);
 }
 
+/* A whole number beyond 64 bits: its digits are there, other bases are not. */
+static void put_big(sh_jrun *run, const spec *s, const sh_jstr *str)
+{
+    char digits[DIGITS_MAX];
+    bool minus = str->ptr[0] == '-';
+    if (str->len >= sizeof(digits) || (s->type != '\0' && strchr("diun", s->type) == NULL))
+        sh_jrun_fail(run, SH_ERR_LIMIT, "a whole number does not fit into 64 bits");
+    snprintf(digits, sizeof(digits), "%.*s", (int)str->len - minus, str->ptr + minus);
+    put_number(run, s, minus, "", digits);
+}
+
 static void put_double(sh_jrun *run, const spec *s, double value)
 {
     char digits[DIGITS_MAX];
@@ -221,6 +232,10 @@ static void percent_put_number(sh_jrun *run, const spec *s, sh_jv v)
         if (!sh_jv_as_double(v, &f))
             sh_jrun_error(run, "must be real number, not %s", sh_jv_type(v));
         put_double(run, s, f);
+        return;
+    }
+    if (v.kind == SH_JV_BIG) {
+        put_big(run, s, v.u.str);
         return;
     }
     if (decimal && v.kind == SH_JV_FLOAT && fabs(v.u.f) < 9.2e18) v = sh_jv_int((int64_t)v.u.f);
@@ -366,7 +381,9 @@ static void put_formatted_number(sh_jrun *run, spec *s, sh_jv v)
     double f = 0;
     bool whole = sh_jv_as_int(v, &i);
     sh_jv_as_double(v, &f);
-    if (whole && (s->type == '\0' || strchr("bdnoxX", s->type) != NULL)) {
+    if (v.kind == SH_JV_BIG)
+        put_big(run, s, v.u.str);
+    else if (whole && (s->type == '\0' || strchr("bdnoxX", s->type) != NULL)) {
         if (s->precision >= 0)
             sh_jrun_error(run, "Precision not allowed in integer format specifier");
         put_int(run, s, i, "0o");

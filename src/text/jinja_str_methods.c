@@ -234,9 +234,10 @@ static sh_jv m_format_map(sh_jrun *run, const sh_jcall *call)
 }
 
 /* Whether the text is not empty and every character passes. */
-static sh_jv every(const sh_jcall *call, bool (*test)(uint32_t))
+static sh_jv every(sh_jrun *run, const sh_jcall *call, bool (*test)(uint32_t))
 {
     sh_str text = sh_jstr_str(self_of(call));
+    sh_jrun_charge(run, text.len / 16);
     bool all = text.len > 0;
     for (size_t at = 0; all && at < text.len;) all = test(sh_jtext_char(text, &at));
     return sh_jv_bool(all);
@@ -249,14 +250,12 @@ static bool is_alnum(uint32_t code)
 
 static sh_jv m_isalnum(sh_jrun *run, const sh_jcall *call)
 {
-    (void)run;
-    return every(call, is_alnum);
+    return every(run, call, is_alnum);
 }
 
 static sh_jv m_isalpha(sh_jrun *run, const sh_jcall *call)
 {
-    (void)run;
-    return every(call, sh_uni_is_alpha);
+    return every(run, call, sh_uni_is_alpha);
 }
 
 static sh_jv m_isascii(sh_jrun *run, const sh_jcall *call)
@@ -267,20 +266,18 @@ static sh_jv m_isascii(sh_jrun *run, const sh_jcall *call)
 
 static sh_jv m_isdecimal(sh_jrun *run, const sh_jcall *call)
 {
-    (void)run;
-    return every(call, sh_uni_is_decimal);
+    return every(run, call, sh_uni_is_decimal);
 }
 
 static sh_jv m_isdigit(sh_jrun *run, const sh_jcall *call)
 {
-    (void)run;
-    return every(call, sh_uni_is_digit);
+    return every(run, call, sh_uni_is_digit);
 }
 
 static sh_jv m_isidentifier(sh_jrun *run, const sh_jcall *call)
 {
-    (void)run;
     sh_str text = sh_jstr_str(self_of(call));
+    sh_jrun_charge(run, text.len / 16);
     size_t at = 0;
     bool all = text.len > 0 && sh_uni_is_id_start(sh_jtext_char(text, &at));
     while (all && at < text.len) all = sh_uni_is_id_part(sh_jtext_char(text, &at));
@@ -289,38 +286,33 @@ static sh_jv m_isidentifier(sh_jrun *run, const sh_jcall *call)
 
 static sh_jv m_islower(sh_jrun *run, const sh_jcall *call)
 {
-    (void)run;
-    return sh_jv_bool(sh_jtext_is_case(self_of(call), false));
+    return sh_jv_bool(sh_jtext_is_case(run, self_of(call), false));
 }
 
 static sh_jv m_isupper(sh_jrun *run, const sh_jcall *call)
 {
-    (void)run;
-    return sh_jv_bool(sh_jtext_is_case(self_of(call), true));
+    return sh_jv_bool(sh_jtext_is_case(run, self_of(call), true));
 }
 
 static sh_jv m_isnumeric(sh_jrun *run, const sh_jcall *call)
 {
-    (void)run;
-    return every(call, sh_uni_is_numeric);
+    return every(run, call, sh_uni_is_numeric);
 }
 
 static sh_jv m_isprintable(sh_jrun *run, const sh_jcall *call)
 {
-    (void)run;
-    return self_of(call)->len == 0 ? sh_jv_bool(true) : every(call, sh_uni_is_printable);
+    return self_of(call)->len == 0 ? sh_jv_bool(true) : every(run, call, sh_uni_is_printable);
 }
 
 static sh_jv m_isspace(sh_jrun *run, const sh_jcall *call)
 {
-    (void)run;
-    return every(call, sh_uni_is_space);
+    return every(run, call, sh_uni_is_space);
 }
 
 static sh_jv m_istitle(sh_jrun *run, const sh_jcall *call)
 {
-    (void)run;
     sh_str text = sh_jstr_str(self_of(call));
+    sh_jrun_charge(run, text.len / 16);
     bool inside = false, any = false;
     for (size_t at = 0; at < text.len;) {
         uint32_t code = sh_jtext_char(text, &at);

@@ -95,12 +95,12 @@ static sh_jv is_number(sh_jrun *run, const sh_jcall *call)
 
 static sh_jv is_lower(sh_jrun *run, const sh_jcall *call)
 {
-    return sh_jv_bool(sh_jtext_is_case(sh_jv_str(run, call->self), false));
+    return sh_jv_bool(sh_jtext_is_case(run, sh_jv_str(run, call->self), false));
 }
 
 static sh_jv is_upper(sh_jrun *run, const sh_jcall *call)
 {
-    return sh_jv_bool(sh_jtext_is_case(sh_jv_str(run, call->self), true));
+    return sh_jv_bool(sh_jtext_is_case(run, sh_jv_str(run, call->self), true));
 }
 
 static sh_jv is_string(sh_jrun *run, const sh_jcall *call)

@@ -144,9 +144,10 @@ sh_jv sh_jtext_swapcase(sh_jrun *run, const sh_jstr *str)
     return sh_jtext_take(run, mark, str);
 }
 
-bool sh_jtext_is_case(const sh_jstr *str, bool upper)
+bool sh_jtext_is_case(sh_jrun *run, const sh_jstr *str, bool upper)
 {
     sh_str text = sh_jstr_str(str);
+    sh_jrun_charge(run, text.len / 16);
     bool any = false;
     for (size_t at = 0; at < text.len;) {
         uint32_t code = sh_jtext_char(text, &at);
@@ -333,6 +334,7 @@ sh_jlist *sh_jtext_lines(sh_jrun *run, const sh_jstr *str, bool keep_ends)
     sh_jlist *out = sh_jlist_new(run, 0);
     sh_str text = sh_jstr_str(str);
     size_t start = 0;
+    sh_jrun_charge(run, text.len / 16);
     for (size_t at = 0; at < text.len;) {
         size_t end = at;
         uint32_t code = sh_jtext_char(text, &at);

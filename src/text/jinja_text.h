@@ -37,7 +37,7 @@ sh_jlist *sh_jtext_split(sh_jrun *run, const sh_jstr *str, const sh_jstr *sep, i
 sh_jlist *sh_jtext_lines(sh_jrun *run, const sh_jstr *str, bool keep_ends);
 
 /* islower() and isupper(): at least one letter of that case and none of the other. */
-bool sh_jtext_is_case(const sh_jstr *str, bool upper);
+bool sh_jtext_is_case(sh_jrun *run, const sh_jstr *str, bool upper);
 
 /* The text put since the mark, as markup if str is. */
 sh_jv sh_jtext_take(sh_jrun *run, size_t mark, const sh_jstr *str);

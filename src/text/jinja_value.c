@@ -279,6 +279,7 @@ static bool same_kind_eq(sh_jrun *run, sh_jv a, sh_jv b)
 
 bool sh_jv_eq(sh_jrun *run, sh_jv a, sh_jv b)
 {
+    sh_jrun_charge(run, 1);
     if (kind_is_number(a.kind)) return numbers_eq(a, b);
     if (a.kind != b.kind) return false;
     sh_jrun_enter(run);
@@ -395,6 +396,7 @@ sh_jv *sh_jdict_find_str(sh_jrun *run, const sh_jdict *dict, sh_str key)
             if (entry_is(&dict->entries[i], key)) return &dict->entries[i].value;
         return NULL;
     }
+    sh_jrun_charge(run, key.len / 16);
     uint32_t at = slot_first(dict, sh_hash64(key.ptr, key.len));
     for (; dict->index[at] != 0; at = (at + 1) & (dict->index_cap - 1)) {
         sh_jentry *entry = &dict->entries[dict->index[at] - 1];
