@@ -105,14 +105,6 @@ build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/libshoal.a
 
 fuzz-build: $(FUZZ_BIN)
 
-$(B)/bench/%: bench/%.c $(B)/libshoal.a Makefile
-	@mkdir -p $(@D)
-	@echo "CC $<"
-	@$(CC) $(CFLAGS_ALL) -o $@ $< $(B)/libshoal.a $(LIBS)
-
-load: program $(B)/bench/fake_engine ## measure the API under load
-	tools/load.sh $(B)
-
 FUZZ_SECONDS ?= 600
 fuzz: ## run every fuzz target for FUZZ_SECONDS (600)
 	$(MAKE) VARIANT=fuzz CC=clang fuzz-build
@@ -126,6 +118,9 @@ $(B)/bench/%: bench/%.c $(B)/libshoal.a Makefile
 
 bench-kernels: $(B)/bench/bench_matmul ## time the matrix products: GOP/s and GB/s beside the machine's peaks
 	$(B)/bench/bench_matmul $(ARGS)
+
+load: program $(B)/bench/fake_engine ## measure the API under load
+	tools/load.sh $(B)
 
 # ---- chores ---------------------------------------------------------------------------------------
 

@@ -18,6 +18,11 @@ function el(name, props = {}, ...children) {
   return node;
 }
 
+// Text in which `...` marks code.
+function prose(name, className, text) {
+  return el(name, { className }, ...text.split('`').map((part, i) => (i % 2 ? el('code', { textContent: part }) : part)));
+}
+
 function headers(body) {
   const out = {};
   if (body !== undefined) out['Content-Type'] = 'application/json';
@@ -36,14 +41,15 @@ function typeText(schema) {
 }
 
 function fieldRows(schema, prefix = '') {
-  return Object.entries(schema.properties).flatMap(([name, field]) => {
+  const fields = Object.entries(schema.properties).sort(([, a], [, b]) => Boolean(a.deprecated) - Boolean(b.deprecated));
+  return fields.flatMap(([name, field]) => {
     if (field.properties) return fieldRows(field, `${prefix}${name}.`);
     const required = schema.required?.includes(name);
     const row = el('tr', { className: field.deprecated ? 'refused' : '' },
       el('td', {}, el('code', { textContent: prefix + name }), required ? el('div', { className: 'must', textContent: 'required' }) : null),
       el('td', { textContent: typeText(field) }),
       el('td', { textContent: field.default === undefined ? '' : JSON.stringify(field.default) }),
-      el('td', { textContent: field.description ?? '' }));
+      prose('td', '', field.description ?? ''));
     return [row];
   });
 }
@@ -114,7 +120,7 @@ function tryIt(path, method, operation) {
 function endpoint(path, method, operation) {
   return el('section', { id: operation.operationId },
     el('h3', {}, el('span', { className: `method ${method}`, textContent: method.toUpperCase() }), el('span', { className: 'path', textContent: path })),
-    el('p', { className: 'summary', textContent: `${operation.summary}.` }),
+    prose('p', 'summary', `${operation.summary}.`),
     fieldTable(operation), tryIt(path, method.toUpperCase(), operation));
 }
 
@@ -131,6 +137,7 @@ function page(doc) {
       ...own.map(({ path, operation }) => el('a', { href: `#${operation.operationId}`, textContent: path })));
     main.append(...own.map(({ path, method, operation }) => endpoint(path, method, operation)));
   }
+  main.querySelector('section details:last-child').open = true;
   if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
 }
 

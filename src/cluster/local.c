@@ -31,7 +31,7 @@ static sh_status listen_local(int *fd, char text[SH_ADDR_TEXT_MAX], sh_err *err)
 static sh_status start_rank(sh_children *children, const sh_local_spec *spec,
                             const char *coordinator, int rank, int fd, sh_err *err)
 {
-    char name[16];
+    char name[24];
     char *env[VARS + ENV_MAX + 1] = {
         sh_asprintf("SHOAL_RANK=%d", rank), sh_asprintf("SHOAL_RANKS=%d", spec->ranks),
         sh_asprintf("SHOAL_COORDINATOR=%s", coordinator),

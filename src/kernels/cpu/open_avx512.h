@@ -128,7 +128,7 @@ INLINE __m512 scales_fp4(const sh_panel *p, const uint8_t *meta)
 /* `tokens` x 16 outputs, `rows` of which exist, to where they belong. */
 INLINE void rows_store(const float *sums, int tokens, int64_t rows, float *y, int64_t y_stride)
 {
-    __mmask16 live = rows >= ROWS ? (__mmask16)0xffff : (__mmask16)((1u << rows) - 1);
+    __mmask16 live = (__mmask16)(rows >= ROWS ? 0xffffu : (1u << rows) - 1);
     for (int t = 0; t < tokens; t++)
         _mm512_mask_storeu_ps(y + t * y_stride, live, _mm512_load_ps(sums + t * ROWS));
 }

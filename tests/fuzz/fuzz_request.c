@@ -1,0 +1,54 @@
+/* The body of a request to the model: JSON, fields, messages, template, tokens, as the API does it.
+ * The first byte says which dialect it is. */
+#include "api/openai.h"
+#include "api/served.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static sh_served *served;
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    sh_err err;
+    sh_engine_info info = {.model_dir = "models/demo", .vocab = 4096, .context = 2048};
+    if (sh_served_open(&info, NULL, &served, &err) == SH_OK) return 0;
+    fprintf(stderr, "%s\n", err.text);
+    exit(1);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0) return 0;
+    const sh_dialect *dialect = data[0] == 'c' ? &sh_openai_completion : &sh_openai_chat;
+    sh_request request = {0};
+    sh_api_error error;
+    sh_err err;
+    sh_tokens *prompts;
+    size_t count;
+    sh_answer *answer = NULL;
+    sh_buf out = {0};
+    if (sh_json_parse((sh_str){(const char *)data + 1, size - 1}, "body", &request.json, &err) ==
+            SH_OK &&
+        dialect->read(&request, &error) &&
+        sh_served_prepare(served, &request, &prompts, &count, &error) &&
+        sh_answer_create(&request, served, prompts, count, &answer, &err) == SH_OK) {
+        sh_event token = {.kind = SH_EVENT_TOKEN, .token = (int32_t)(size % 4096)};
+        sh_event done = {.kind = SH_EVENT_DONE};
+        for (int i = 0; i < answer->count; i++) {
+            sh_answer_event(answer, &answer->choices[i], &token);
+            sh_answer_event(answer, &answer->choices[i], &done);
+            dialect->part(answer, &answer->choices[i], &out);
+        }
+        dialect->whole(answer, &out);
+    }
+    sh_buf_reset(&out);
+    sh_answer_free(answer);
+    sh_request_reset(&request);
+    return 0;
+}
