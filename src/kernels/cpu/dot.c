@@ -11,7 +11,7 @@ static void quantize_step(const float *x, int count, int8_t *q, float *d, int32_
 {
     float top = 0;
     for (int i = 0; i < count; i++) top = fmaxf(top, fabsf(x[i]));
-    float inverse = top > 0 ? 127.0f / top : 0;
+    float inverse = sh_quant_inverse(top);
     *sum = 0;
     for (int i = 0; i < count; i++) {
         q[i] = (int8_t)lrintf(x[i] * inverse);

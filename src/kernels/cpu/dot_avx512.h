@@ -1,15 +1,14 @@
 /* dot_avx512.h - the body of the code products for AVX-512, with or without VNNI.
  *
- * Included by dot_avx512.c and dot_avx512vnni.c, which define first
- *     DOT(acc, w, x)  adds to the 16 sums `acc` the products of the codes `w` with the four codes
- * of one token at address `x`
+ * Included by dot_avx512.c and dot_avx512vnni.c, which define first, behind open_avx512.h,
+ *     dots(bits, vecs, count, w, q, dot)
+ * that adds to dot[t], for each of `count` tokens, the products of the `vecs` vectors of codes `w`
+ * with the 4 * vecs codes of the token at q + 4 * vecs * t; all numbers but addresses are
+ * constants.
  *
  * The weights of one step of a panel are opened into registers (4 to 16 of the 32), then the tokens
- * of a tile pass by: each costs one DOT for every four columns, with the activations broadcast by
- * the load itself, and four instructions to add the step to the token's sums in memory. So opening
- * is paid once for up to 32 tokens, and one token alone runs the same instructions on the same
- * numbers.
- */
+ * of a tile pass by, which leave their sums in memory. So opening is paid once for up to 32 tokens,
+ * and one token alone runs the same instructions on the same numbers. */
 #ifndef SH_KERNELS_CPU_DOT_AVX512_H
 #define SH_KERNELS_CPU_DOT_AVX512_H
 
@@ -33,21 +32,15 @@ struct walk {
 };
 
 /* Adds one step to the outputs of `count` tokens. FP4 has the sums' share of its zero taken off the
- * dots from the start, the others have a bias. One token alone has two chains of dots, since there
- * is nothing else to do meanwhile. */
+ * dots from the start, the others have a bias. */
 INLINE void tokens_add(int bits, int vecs, int count, const __m512i *w, __m512 scale, __m512 bias,
                        const struct walk *at, __m512 *out)
 {
-    __m512i dot[NT], odd = _mm512_setzero_si512();
+    __m512i dot[NT];
     UNROLL (t, count)
-        dot[t] = bits == FP4 ? _mm512_set1_epi32(-FP4_ZERO * at->sum[t]) : _mm512_setzero_si512();
-    UNROLL (v, vecs) {
-        if (count == 1 && v % 2 == 1)
-            DOT(odd, w[v], at->q + 4 * v);
-        else
-            UNROLL (t, count) DOT(dot[t], w[v], at->q + 4 * (v + t * vecs));
-    }
-    if (count == 1) dot[0] = _mm512_add_epi32(dot[0], odd);
+        dot[t] = bits == FP4 ? _mm512_set1_epi32(-SH_FP4_ZERO * at->sum[t])
+                             : _mm512_setzero_si512();
+    dots(bits, vecs, count, w, at->q, dot);
     UNROLL (t, count) {
         __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(at->d[2 * t]));
         out[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[t]), both, out[t]);
@@ -162,6 +155,7 @@ INLINE void dot_body(int bits, int step, const sh_panel *p, const uint8_t *w, in
         };
         const uint8_t *panel = w;
         for (int64_t row = 0; row < rows; row += ROWS, panel += p->panel_bytes) {
+            for (int i = 0; i < at.tokens; i++) __builtin_prefetch(y + row + i * y_stride, 1);
             if (at.tokens == 1)
                 panel_dot(1, bits, step, p, panel, at);
             else
@@ -171,37 +165,6 @@ INLINE void dot_body(int bits, int step, const sh_panel *p, const uint8_t *w, in
     }
 }
 
-#define DEFINE(bits, step)                                                                         \
-    static void dot_##bits##_##step(const sh_panel *p, const uint8_t *w, int64_t rows,             \
-                                    const sh_acts *a, float *y, int64_t y_stride)                  \
-    {                                                                                              \
-        dot_body(bits, step, p, w, rows, a, y, y_stride);                                          \
-    }
-DEFINE(2, 32)
-DEFINE(3, 32)
-DEFINE(4, 32)
-DEFINE(5, 32)
-DEFINE(6, 32)
-DEFINE(8, 32)
-DEFINE(2, 64)
-DEFINE(3, 64)
-DEFINE(4, 64)
-DEFINE(5, 64)
-DEFINE(6, 64)
-DEFINE(8, 64)
-DEFINE(FP4, 16)
-DEFINE(FP4, 32)
-
-static void dot_codes(const sh_panel *p, const uint8_t *w, int64_t rows, const sh_acts *a, float *y,
-                      int64_t y_stride)
-{
-    static const sh_dot_fn by_bits[2][9] = {
-        {[2] = dot_2_32, dot_3_32, dot_4_32, dot_5_32, dot_6_32, [8] = dot_8_32},
-        {[2] = dot_2_64, dot_3_64, dot_4_64, dot_5_64, dot_6_64, [8] = dot_8_64},
-    };
-    sh_dot_fn dot = by_bits[p->step == 64][p->bits];
-    if (p->zero != 0) dot = p->step == 16 ? dot_FP4_16 : dot_FP4_32;
-    dot(p, w, rows, a, y, y_stride);
-}
+#include "kernels/cpu/dot_table.h"
 
 #endif

@@ -1,14 +1,30 @@
 /* One VNNI instruction multiplies 64 codes and adds them up in fours. It is written out, since
  * compilers turn its broadcast operand into a load of its own, which fills the reorder buffer. */
-#include <stdint.h>
+#include "kernels/cpu/open_avx512.h"
 
 typedef int32_t four __attribute__((may_alias));
 
 #define DOT(acc, w, x)                                                                             \
     __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*(const four *)(x)))
 
+/* One token alone has two chains of sums, since there is nothing else to do meanwhile. */
+INLINE void dots(int bits, int vecs, int count, const __m512i *w, const int8_t *q, __m512i *dot)
+{
+    (void)bits;
+    if (count == 1) {
+        __m512i odd = _mm512_setzero_si512();
+        UNROLL (v, vecs / 2) {
+            DOT(dot[0], w[2 * v], q + 8 * v);
+            DOT(odd, w[2 * v + 1], q + 8 * v + 4);
+        }
+        dot[0] = _mm512_add_epi32(dot[0], odd);
+        return;
+    }
+    UNROLL (v, vecs)
+        UNROLL (t, count) DOT(dot[t], w[v], q + 4 * (v + t * vecs));
+}
+
 #include "kernels/cpu/dot_avx512.h"
-#include "kernels/cpu/dot_x86.h"
 
 /* Twelve chains hide the latency of one instruction. */
 static int64_t spin(int64_t loops)

@@ -4,8 +4,6 @@
  * panel first. An output is one chain of fused multiply-adds over its columns. */
 #include "kernels/cpu/open_avx512.h"
 
-#include "kernels/cpu/dot_x86.h"
-
 /* ---- quantizing ---- */
 
 void sh_quantize_avx512(const float *x, int64_t cols, int step, int tile, int8_t *q, float *d,
@@ -16,7 +14,7 @@ void sh_quantize_avx512(const float *x, int64_t cols, int step, int tile, int8_t
         for (int i = 0; i < step; i += 16)
             top = _mm512_max_ps(top, _mm512_abs_ps(_mm512_loadu_ps(x + c + i)));
         float max = _mm512_reduce_max_ps(top);
-        __m512 inverse = _mm512_set1_ps(max > 0 ? 127.0f / max : 0);
+        __m512 inverse = _mm512_set1_ps(sh_quant_inverse(max));
         __m512i total = _mm512_setzero_si512();
         for (int i = 0; i < step; i += 16) {
             __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(x + c + i), inverse);

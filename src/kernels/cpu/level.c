@@ -43,8 +43,8 @@ static bool has_avx512vnni(void)
 
 static const sh_cpu_level levels[] = {
     {"generic", always, &sh_matrix_generic, &sh_vector_generic},
-    {"avx2", has_avx2, &sh_matrix_generic, &sh_vector_avx2},
-    {"avx512", has_avx512, &sh_matrix_generic, &sh_vector_avx512},
+    {"avx2", has_avx2, &sh_matrix_avx2, &sh_vector_avx2},
+    {"avx512", has_avx512, &sh_matrix_avx512, &sh_vector_avx512},
     {"avx512vnni", has_avx512vnni, &sh_matrix_avx512vnni, &sh_vector_avx512},
 };
 

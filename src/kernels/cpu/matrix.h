@@ -46,6 +46,12 @@ static inline int sh_acts_tile(const sh_acts *a, int t)
 typedef void (*sh_dot_fn)(const sh_panel *p, const uint8_t *w, int64_t rows, const sh_acts *a,
                           float *y, int64_t y_stride);
 
+/* What the largest of a step is brought to 127 by; so small a step is all zeros. */
+static inline float sh_quant_inverse(float top)
+{
+    return top > 1e-30f ? 127.0f / top : 0;
+}
+
 typedef struct {
     /* One token's activations to codes -127..127 in steps of 16, 32 or 64 columns. Step i is
      * written to q + i*tile*step, d + i*tile*2 and sum + i*tile, `tile` being the tokens of its

@@ -12,7 +12,7 @@
 #define UNROLL(i, count) _Pragma("clang loop unroll(full)") for (int i = 0; i < (count); i++)
 #endif
 
-#include "kernels/cpu/matrix.h"
+#include "kernels/cpu/dot_x86.h"
 
 #include <immintrin.h>
 #include <string.h>
@@ -24,8 +24,7 @@ enum {
     VEC = SH_PANEL_VEC,
     UNIT = SH_PANEL_UNIT,
     TILE = SH_ACTS_TILE,
-    FP4 = 104, /* stands for 4 bits that a table turns into codes */
-    FP4_ZERO = 12,
+    FP4 = SH_FP4,
 };
 
 INLINE __m512i load(const uint8_t *src)
