@@ -6,6 +6,16 @@
 
 #include "kernels/cpu/matrix.h"
 
+/* A loop over registers, taken apart; a sanitizer's checks inside one can not be, and GCC says so.
+ */
+#if defined(__clang__)
+#define UNROLL(i, count) _Pragma("clang loop unroll(full)") for (int i = 0; i < (count); i++)
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define UNROLL(i, count) for (int i = 0; i < (count); i++)
+#else
+#define UNROLL(i, count) _Pragma("GCC unroll 16") for (int i = 0; i < (count); i++)
+#endif
+
 /* Stands for 4 bits that a table turns into codes up to 24, twice their value and SH_FP4_ZERO. */
 enum { SH_FP4 = 104, SH_FP4_ZERO = 12 };
 

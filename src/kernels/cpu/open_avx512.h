@@ -7,9 +7,6 @@
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-schedule-insns2")
-#define UNROLL(i, count) _Pragma("GCC unroll 16") for (int i = 0; i < (count); i++)
-#else
-#define UNROLL(i, count) _Pragma("clang loop unroll(full)") for (int i = 0; i < (count); i++)
 #endif
 
 #include "kernels/cpu/dot_x86.h"
