@@ -125,8 +125,11 @@ static bool message_shape(cJSON *message, int index, sh_api_error *err)
                            place, role == NULL ? "nothing" : role);
     if (!content_shape(message, role, index, err) || !calls_shape(message, index, err))
         return false;
-    if (strcmp(role, "developer") == 0) string_set(message, "role", "system");
-    if (strcmp(role, "function") == 0) string_set(message, "role", "tool");
+    /* Older names; the text of `role` goes with the first of these. */
+    if (strcmp(role, "developer") == 0)
+        string_set(message, "role", "system");
+    else if (strcmp(role, "function") == 0)
+        string_set(message, "role", "tool");
     return true;
 }
 
