@@ -2,7 +2,8 @@
 # Runs the tests of one build variant, each program under a time limit, and sums up what they say in TAP.
 #   tests/run.sh build/release [unit|FOLDER ...]
 # Unit tests are cmocka programs; every other folder of tests/ has executable scripts test_*.sh or test_*.js that
-# print TAP lines ("ok 1 - claim", "not ok ...", "ok 2 - claim # SKIP why"). SHOAL_TEST_LIMIT is the limit in seconds.
+# print TAP lines ("ok 1 - claim", "not ok ...", "ok 2 - claim # SKIP why"). SHOAL_TEST_LIMIT is the limit in seconds;
+# SHOAL_TEST_UNITS, a regular expression, picks unit tests by their folder.
 set -u
 build=$1; shift
 only=${*:-}
@@ -37,7 +38,7 @@ run_one() { # name, command...
 
 if wanted unit; then
     export CMOCKA_MESSAGE_OUTPUT=TAP
-    for bin in $(cd "$build/tests/unit" && find . -type f -name 'test_*' ! -name '*.*' | sort); do
+    for bin in $(cd "$build/tests/unit" && find . -type f -name 'test_*' ! -name '*.*' | grep -E "^\./(${SHOAL_TEST_UNITS:-.*})/" | sort); do
         run_one "unit/${bin#./}" "$build/tests/unit/$bin"
     done
 fi

@@ -6,12 +6,19 @@
 
 #include "kernels/cpu/matrix.h"
 
-/* A loop over registers, taken apart; a sanitizer's checks inside one can not be, and GCC says so.
- */
-#if defined(__clang__)
-#define UNROLL(i, count) _Pragma("clang loop unroll(full)") for (int i = 0; i < (count); i++)
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+/* A loop over registers, taken apart; not with a sanitizer's checks inside, which GCC can not and
+ * of which clang makes endless code. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+#if defined(SANITIZED)
 #define UNROLL(i, count) for (int i = 0; i < (count); i++)
+#elif defined(__clang__)
+#define UNROLL(i, count) _Pragma("clang loop unroll(full)") for (int i = 0; i < (count); i++)
 #else
 #define UNROLL(i, count) _Pragma("GCC unroll 16") for (int i = 0; i < (count); i++)
 #endif
