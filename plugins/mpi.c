@@ -29,7 +29,9 @@ static int plugin_init(int *rank, int *size)
     int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
     if (code != MPI_SUCCESS) return code;
     if (level < MPI_THREAD_SERIALIZED) return MPI_ERR_UNSUPPORTED_OPERATION;
-    code = MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    /* Of both: what is wrong with a request is no communicator's business, hence the world's. */
+    code = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     if (code == MPI_SUCCESS) code = MPI_Comm_rank(comm, rank);
     if (code == MPI_SUCCESS) code = MPI_Comm_size(comm, size);

@@ -261,9 +261,9 @@ static sh_status move_msg(mpi_port *port, half *h, sh_msg *msg, bool sending, sh
         bool done = false;
         int code = h->under_way ? 0 : start(port, h, msg, sending);
         if (code == 0) code = plugin->test(&h->request, &done);
+        h->under_way = code == 0 && !done;
         if (code != 0) return failed(plugin, code, sending ? "sending" : "receiving", err);
         if (!done) return SH_AGAIN;
-        h->under_way = false;
         msg->done += h->len;
         if (!sending && h->in_room) room_copy(msg, h, false);
     }
