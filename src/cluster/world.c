@@ -39,10 +39,10 @@ static sh_status number_of(const char *name, int64_t min, int64_t max, int64_t *
 sh_status sh_nodelist_first(const char *list, char out[SH_ADDR_HOST_MAX], sh_err *err)
 {
     size_t len = 0;
-    bool open = false, skip = false;
+    bool open = false, skip = false, bad = false;
     for (const char *c = list; *c != '\0' && (open || *c != ','); c++) {
         if (*c == '[' || *c == ']') {
-            if (open == (*c == '[')) break;
+            bad = bad || open == (*c == '[');
             open = *c == '[';
             skip = false;
         } else if (open && (*c == '-' || *c == ',')) {
@@ -52,7 +52,7 @@ sh_status sh_nodelist_first(const char *list, char out[SH_ADDR_HOST_MAX], sh_err
         }
     }
     out[len] = '\0';
-    if (len == 0 || open)
+    if (len == 0 || open || bad)
         return sh_err_set(err, SH_ERR_INPUT, "'%s' is no list of nodes such as node[01-03,7]",
                           list);
     return SH_OK;
