@@ -2,7 +2,10 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/version.h"
+#include "cmd/bits.h"
 #include "cmd/command.h"
+#include "cmd/launched.h"
+#include "cmd/ranks.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -97,7 +100,10 @@ static int command_run(const sh_command *cmd, int argc, char **argv, char *const
     } else {
         sh_log_set_level(log_level_of(settings.log_level));
         notices_log(opts);
-        code = cmd->run(&args);
+        sh_status status = (cmd->bit & FOR_RANKS) == 0 ? SH_OK
+                                                       : sh_launched_adopt(opts, &settings, &err);
+        code = status == SH_OK ? cmd->run(&args) : sh_command_fail(&err);
+        sh_ranks_leave(code == SH_EXIT_OK);
     }
     sh_options_free(opts);
     return code;
