@@ -11,6 +11,7 @@ enum {
     SLOT_BITS = 20,    /* of a request's id: the place in the table; the rest is a serial number */
     GREETING_MS = 100, /* the loop waits so long at most for an engine that has just accepted */
     RETRY_MS = 250,
+    START_RETRIES = 8, /* so often an engine that is started beside us may not be there yet */
     STATS_MS = 1000,
 };
 
@@ -33,6 +34,7 @@ struct sh_link {
     size_t slot_count, free_count;
     uint64_t serial;
     char trouble[SH_ERR_TEXT_MAX];
+    int retries; /* before the first engine came */
 };
 
 static void on_socket(void *arg);
@@ -135,12 +137,14 @@ static void on_retry(void *arg)
     if (status == SH_ERR_TIMEOUT)
         sh_err_set(&err, SH_ERR_GROUP, "the engine is not ready: it is loading the model");
     if (status != SH_OK) {
+        bool starting = status == SH_ERR_PEER && link->retries++ < START_RETRIES;
         sh_engine_client_close(client);
-        if (trouble_set(link, err.text)) SH_LOGI("api: %s", err.text);
+        if (!starting && trouble_set(link, err.text)) SH_LOGI("api: %s", err.text);
         sh_trigger_start(link->retry, RETRY_MS);
         return;
     }
     trouble_set(link, "");
+    link->retries = START_RETRIES;
     link->client = client;
     link->socket = sh_trigger_fd(link->loop, sh_engine_client_fd(client), on_socket, link);
     link->opts.up(link->opts.arg, sh_engine_client_info(client));
