@@ -48,6 +48,7 @@ static void crew_leave(sh_crew *c)
     free(c->hidden);
     free(c->scans);
     free(c->parts);
+    free(c->begun);
     free(c->sorted);
     free(c->row);
     free(c->links);
@@ -59,6 +60,7 @@ static void crew_leave(sh_crew *c)
     c->hidden = c->row = NULL;
     c->scans = NULL;
     c->parts = NULL;
+    c->begun = NULL;
     c->sorted = NULL;
 }
 
@@ -292,13 +294,14 @@ static void steps_prepare(sh_crew *c, int64_t blocks)
     c->plan = sh_step_create(&c->room);
     c->scans = sh_alloc_array((size_t)c->tensor, sizeof(*c->scans));
     c->parts_cap = sizeof(uint64_t) + (size_t)c->room.draws * sizeof(sh_scan);
-    c->parts = sh_alloc_array((size_t)c->tensor, c->parts_cap);
+    c->parts = sh_alloc_array((size_t)c->size, c->parts_cap);
+    c->begun = sh_alloc_array((size_t)c->stages, sizeof(*c->begun));
     c->sorted = sh_alloc_array((size_t)c->config.vocab, sizeof(*c->sorted));
     c->row = sh_alloc_array((size_t)c->config.vocab, sizeof(*c->row));
     if (c->stages > 1)
         c->hidden = sh_alloc_array((size_t)c->room.tokens * (size_t)c->config.hidden,
                                    sizeof(*c->hidden));
-    c->step = 0;
+    c->step = c->parts_step = 0;
     c->times = (sh_crew_times){0};
 }
 
