@@ -7,6 +7,7 @@
 #include "base/system.h"
 #include "engine/crew_parts.h"
 #include "model/identity.h"
+#include "model/predict.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -207,7 +208,10 @@ static sh_status shards_plan(sh_crew *c, sh_err *err)
     c->shards = sh_alloc_array((size_t)c->size, sizeof(*c->shards));
     sh_status status = shares_agree(c, shares, err);
     if (status == SH_OK) {
-        sh_plan_opts opts = {.tensor_size = c->tensor, .stages = c->stages, .weights = shares};
+        sh_plan_opts opts = {.tensor_size = c->tensor,
+                             .stages = c->stages,
+                             .weights = shares,
+                             .head_layers = sh_predict_head_layers(&c->config)};
         status = sh_shard_plan(&c->config, &opts, c->shards, err);
         if (status != SH_OK && c->group != NULL) sh_group_fail(c->group, err->text);
     }
