@@ -7,6 +7,7 @@
 #include "base/system.h"
 #include "engine/crew_parts.h"
 #include "model/identity.h"
+#include "model/predict.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,7 @@ static void crew_leave(sh_crew *c)
     free(c->hidden);
     free(c->scans);
     free(c->parts);
+    free(c->begun);
     free(c->sorted);
     free(c->row);
     free(c->links);
@@ -59,6 +61,7 @@ static void crew_leave(sh_crew *c)
     c->hidden = c->row = NULL;
     c->scans = NULL;
     c->parts = NULL;
+    c->begun = NULL;
     c->sorted = NULL;
 }
 
@@ -216,7 +219,10 @@ static sh_status shards_plan(sh_crew *c, sh_err *err)
     c->shards = sh_alloc_array((size_t)c->size, sizeof(*c->shards));
     sh_status status = shares_agree(c, shares, err);
     if (status == SH_OK) {
-        sh_plan_opts opts = {.tensor_size = c->tensor, .stages = c->stages, .weights = shares};
+        sh_plan_opts opts = {.tensor_size = c->tensor,
+                             .stages = c->stages,
+                             .weights = shares,
+                             .head_layers = sh_predict_head_layers(&c->config)};
         status = sh_shard_plan(&c->config, &opts, c->shards, err);
         if (status != SH_OK && c->group != NULL) sh_group_fail(c->group, err->text);
     }
@@ -304,13 +310,14 @@ static void steps_prepare(sh_crew *c, int64_t blocks)
     c->plan = sh_step_create(&c->room);
     c->scans = sh_alloc_array((size_t)c->tensor, sizeof(*c->scans));
     c->parts_cap = sizeof(uint64_t) + (size_t)c->room.draws * sizeof(sh_scan);
-    c->parts = sh_alloc_array((size_t)c->tensor, c->parts_cap);
+    c->parts = sh_alloc_array((size_t)c->size, c->parts_cap);
+    c->begun = sh_alloc_array((size_t)c->stages, sizeof(*c->begun));
     c->sorted = sh_alloc_array((size_t)c->config.vocab, sizeof(*c->sorted));
     c->row = sh_alloc_array((size_t)c->config.vocab, sizeof(*c->row));
     if (c->stages > 1)
         c->hidden = sh_alloc_array((size_t)c->room.tokens * (size_t)c->config.hidden,
                                    sizeof(*c->hidden));
-    c->step = 0;
+    c->step = c->parts_step = 0;
     c->times = (sh_crew_times){0};
 }
 

@@ -103,6 +103,7 @@ static sh_status plan_apply(sh_crew *c, sh_step_plan *plan, sh_err *err)
 sh_status sh_crew_begin(sh_crew *c, sh_step_plan *plan, sh_err *err)
 {
     plan->step = ++c->step;
+    c->begun[plan->step % (uint64_t)c->stages] = plan;
     sh_status status = plan_apply(c, plan, err);
     if (status != SH_OK || c->group == NULL)
         return status == SH_OK ? stage_run(c, plan, err) : status;
@@ -112,16 +113,25 @@ sh_status sh_crew_begin(sh_crew *c, sh_step_plan *plan, sh_err *err)
     return status == SH_OK ? stage_run(c, plan, err) : status;
 }
 
-/* Scans of tensor rank t of the last stage into its place of `parts`. */
-static sh_status parts_recv(sh_crew *c, const sh_step_plan *plan, sh_err *err)
+/* Where the scans of a step from tensor rank t of the last stage lie. */
+static char *part_of(const sh_crew *c, uint64_t step, int t)
 {
-    size_t bytes = sh_crew_scans_bytes(plan);
+    size_t slot = (size_t)(step % (uint64_t)c->stages);
+    return c->parts + (slot * (size_t)c->tensor + (size_t)t) * c->parts_cap;
+}
+
+/* Takes in the scans of all steps up to this one that have not come yet. */
+static sh_status parts_recv(sh_crew *c, uint64_t upto, sh_err *err)
+{
     int first = (c->stages - 1) * c->tensor;
-    for (int t = 0; t < c->tensor; t++) {
-        if (first + t == c->rank) continue;
-        sh_status status = sh_coll_recv(c->group, first + t, c->parts + (size_t)t * c->parts_cap,
-                                        bytes, err);
-        if (status != SH_OK) return status;
+    for (; c->parts_step < upto; c->parts_step++) {
+        uint64_t step = c->parts_step + 1;
+        size_t bytes = sh_crew_scans_bytes(c->begun[step % (uint64_t)c->stages]);
+        for (int t = 0; t < c->tensor; t++) {
+            if (first + t == c->rank) continue;
+            sh_status status = sh_coll_recv(c->group, first + t, part_of(c, step, t), bytes, err);
+            if (status != SH_OK) return status;
+        }
     }
     return SH_OK;
 }
@@ -133,7 +143,7 @@ static sh_status hashes_check(sh_crew *c, const sh_step_plan *plan, sh_err *err)
     int first = (c->stages - 1) * c->tensor;
     for (int t = 0; t < c->tensor; t++) {
         uint64_t hash = sh_rank_hash(c->self, plan->step);
-        if (first + t != c->rank) memcpy(&hash, c->parts + (size_t)t * c->parts_cap, sizeof(hash));
+        if (first + t != c->rank) memcpy(&hash, part_of(c, plan->step, t), sizeof(hash));
         if (t == 0) want = hash;
         if (hash == want) continue;
         sh_err_set(err, SH_ERR_GROUP,
@@ -168,8 +178,8 @@ static sh_status picks_join(sh_crew *c, const sh_step_plan *plan, sh_pick *picks
             if (first + t == c->rank)
                 c->scans[t] = sh_rank_scans(c->self, plan->step)[i];
             else
-                status = scan_read(c, c->parts + (size_t)t * c->parts_cap + at, draw, first + t,
-                                   &c->scans[t], err);
+                status = scan_read(c, part_of(c, plan->step, t) + at, draw, first + t, &c->scans[t],
+                                   err);
         }
         if (status != SH_OK) return status;
         at += scan_bytes(draw);
@@ -184,7 +194,7 @@ static sh_status picks_join(sh_crew *c, const sh_step_plan *plan, sh_pick *picks
 sh_status sh_crew_finish(sh_crew *c, const sh_step_plan *plan, sh_pick *picks, sh_err *err)
 {
     if (c->group != NULL) {
-        sh_status status = parts_recv(c, plan, err);
+        sh_status status = parts_recv(c, plan->step, err);
         if (status == SH_OK) status = hashes_check(c, plan, err);
         if (status != SH_OK) return status;
     }
@@ -195,14 +205,16 @@ sh_status sh_crew_row(sh_crew *c, const sh_step_plan *plan, int draw, float *out
 {
     int first = (c->stages - 1) * c->tensor;
     if (c->group != NULL) {
+        /* The ranks answer in order: first what is under way. */
+        sh_status status = parts_recv(c, c->step, err);
+        if (status != SH_OK) return status;
         sh_step_clear(c->plan);
         c->plan->kind = SH_STEP_ROWS;
         c->plan->step = plan->step;
         c->plan->tokens[c->plan->token_count++] = draw;
         sh_buf_clear(&c->message);
         sh_step_pack(c->plan, &c->message);
-        sh_status status = sh_coll_broadcast_buf(c->group, 0, &c->message, PLAN_MAX,
-                                                 SH_DEADLINE_NEVER, err);
+        status = sh_coll_broadcast_buf(c->group, 0, &c->message, PLAN_MAX, SH_DEADLINE_NEVER, err);
         if (status != SH_OK) return status;
     }
     for (int t = 0; t < c->tensor; t++) {

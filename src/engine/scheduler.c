@@ -339,34 +339,45 @@ static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
     return true;
 }
 
-/* With several plans at once none takes more than its part of what runs. */
-static bool step_full(const sh_sched *s, const sh_step_plan *step)
+/* With several plans at once none takes more than its part of `all` sequences. */
+static bool step_full(const sh_sched *s, const sh_step_plan *step, int all)
 {
-    int part = (s->stats.running + s->opts.parts - 1) / s->opts.parts;
+    int part = (all + s->opts.parts - 1) / s->opts.parts;
     bool share = s->opts.parts > 1 && step->seq_count > 0 && step->seq_count >= part;
     return share || step->seq_count == step->room.slots ||
            step->draw_count + 1 + SH_DRAFTS_MAX > step->room.draws ||
            step->token_count >= step->room.tokens;
 }
 
-static void plan_running(sh_sched *s, sh_step_plan *step, bool decodes, int *budget)
+static void plan_decodes(sh_sched *s, sh_step_plan *step)
 {
-    for (sh_sequence *seq = s->running.first, *next; seq != NULL && !step_full(s, step);
-         seq = next) {
-        if (seq->in_flight || decoding(seq) != decodes) {
+    for (sh_sequence *seq = s->running.first, *next;
+         seq != NULL && !step_full(s, step, s->stats.running); seq = next) {
+        if (seq->in_flight || !decoding(seq)) {
             next = seq->next;
             continue;
         }
-        if (decodes) {
-            sh_sequence *before = seq->prev; /* stays: only younger ones are paused */
-            bool stays = plan_decode(s, step, seq);
-            next = stays ? seq->next : before == NULL ? s->running.first : before->next;
-            continue;
-        }
-        next = seq->next;
+        sh_sequence *before = seq->prev; /* stays: only younger ones are paused */
+        bool stays = plan_decode(s, step, seq);
+        next = stays ? seq->next : before == NULL ? s->running.first : before->next;
+    }
+}
+
+/* What runs or could: those that wait count, or a pipeline whose stages are all busy would never
+ * take one in. */
+static int all_of(const sh_sched *s)
+{
+    int all = s->stats.running + s->stats.waiting;
+    return all < s->opts.room.slots ? all : s->opts.room.slots;
+}
+
+static void plan_prompts(sh_sched *s, sh_step_plan *step, int *budget)
+{
+    for (sh_sequence *seq = s->running.first;
+         seq != NULL && *budget > 0 && !step_full(s, step, all_of(s)); seq = seq->next) {
+        if (seq->in_flight || decoding(seq)) continue;
         int count = seq->count - seq->computed;
         if (count > *budget) count = *budget;
-        if (count == 0) return;
         seq->draft_count = 0;
         add_tokens(s, step, seq, count);
         *budget -= count;
@@ -421,7 +432,7 @@ static void plan_waiting(sh_sched *s, sh_step_plan *step, int *budget)
 {
     int least = 0;
     uint64_t order = 0;
-    while (*budget > 0 && !step_full(s, step)) {
+    while (*budget > 0 && !step_full(s, step, all_of(s))) {
         int slot = slot_free(s);
         sh_sequence *seq = slot < 0 ? NULL : waiting_next(s, &least, order);
         bool wait;
@@ -455,10 +466,9 @@ bool sh_sched_plan(sh_sched *s, sh_step_plan *step)
 {
     sh_step_clear(step);
     each(s, expire_one, NULL);
-    int budget = 0;
-    plan_running(s, step, true, &budget);
-    budget = chunk_budget(s, step);
-    plan_running(s, step, false, &budget);
+    plan_decodes(s, step);
+    int budget = chunk_budget(s, step);
+    plan_prompts(s, step, &budget);
     plan_waiting(s, step, &budget);
     if (step->seq_count == 0) return false;
     for (int i = 0; i < s->leave_count; i++) step->leaves[i] = s->leaves[i];
