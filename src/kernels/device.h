@@ -25,7 +25,7 @@
 
 typedef enum { SH_DTYPE_F32, SH_DTYPE_F16, SH_DTYPE_BF16 } sh_dtype;
 
-/* How the numbers of a matrix are stored; facts of each are in docs/formats.md. */
+/* How the numbers of a matrix are stored; docs/models.md has the layouts. */
 typedef enum {
     SH_FORMAT_F32,
     SH_FORMAT_F16,
