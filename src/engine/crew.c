@@ -14,11 +14,12 @@
 #include <unistd.h>
 
 enum {
-    ADJUSTS_MAX = 1 << 14,
+    ADJUSTS_MORE = 1 << 14, /* changes of logits of one step, beyond what one sequence may need */
     LOAD_SILENCE_MS = 30000,
     LOAD_OP_MS = 3600000,
     STEP_SILENCE_MS = 2000,
-    STEP_OP_MS = 60000
+    STEP_OP_MS = 60000,
+    MESSAGE_ROOM = 1 << 18, /* plans of decode steps fit */
 };
 
 sh_status sh_crew_open(const sh_crew_opts *opts, sh_crew **out, sh_err *err)
@@ -280,8 +281,7 @@ static sh_status reduce(void *ctx, float *x, size_t count, sh_err *err)
     size_t cols = (size_t)c->config.hidden;
     int64_t start = sh_clock_ns();
     sh_status status = sh_coll_allreduce(c->stage, x, count / cols, cols, c->opts.wire, err);
-    c->times.reduce_s += (double)(sh_clock_ns() - start) * 1e-9;
-    c->times.reduce_bytes += count * sizeof(float);
+    sh_crew_counted(c, SH_TRAFFIC_SUM, count * sizeof(float), start);
     return status;
 }
 
@@ -302,7 +302,7 @@ static void steps_prepare(sh_crew *c, int64_t blocks)
     c->room = (sh_step_room){.slots = c->opts.slots,
                              .tokens = c->opts.chunk,
                              .draws = c->opts.draws,
-                             .adjusts = ADJUSTS_MAX,
+                             .adjusts = 2 * c->context + ADJUSTS_MORE,
                              .blocks = (int)blocks,
                              .seq_blocks = c->context / SH_KV_BLOCK + 2};
     c->peers = (sh_peers){.ctx = c, .reduce = reduce};
@@ -317,6 +317,7 @@ static void steps_prepare(sh_crew *c, int64_t blocks)
     if (c->stages > 1)
         c->hidden = sh_alloc_array((size_t)c->room.tokens * (size_t)c->config.hidden,
                                    sizeof(*c->hidden));
+    sh_buf_reserve(&c->message, MESSAGE_ROOM);
     c->step = c->parts_step = 0;
     c->times = (sh_crew_times){0};
 }

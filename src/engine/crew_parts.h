@@ -41,6 +41,9 @@ struct sh_crew {
     sh_model *model; /* stays over joins while its shard does */
 };
 
+/* Counts what was said since `start`. */
+void sh_crew_counted(sh_crew *crew, sh_traffic what, size_t bytes, int64_t start_ns);
+
 /* Bytes of the scans of a plan's draws on the wire, a hash in front. */
 size_t sh_crew_scans_bytes(const sh_step_plan *plan);
 

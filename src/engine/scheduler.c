@@ -23,6 +23,7 @@ struct sh_sched {
     int leave_count;
     uint64_t order;
     double token_s; /* what a prompt token costs, lately */
+    sh_marks marks;
     sh_sched_stats stats;
 };
 
@@ -35,6 +36,7 @@ sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_
     s->ctx = ctx;
     s->slots = sh_alloc_array((size_t)opts->room.slots, sizeof(sh_sequence *));
     s->leaves = sh_alloc_array((size_t)opts->room.slots, sizeof(*s->leaves));
+    sh_marks_init(&s->marks, opts->vocab);
     return s;
 }
 
@@ -54,6 +56,7 @@ void sh_sched_free(sh_sched *s)
     list_free(&s->running);
     free(s->slots);
     free(s->leaves);
+    sh_marks_reset(&s->marks);
     free(s);
 }
 
@@ -265,14 +268,25 @@ static bool pause_younger(sh_sched *s, const sh_sequence *keep)
 }
 
 /* What ends an answer is kept from being drawn before min_tokens. */
-static int ban_ends(const sh_sched *s, const sh_engine_request *q, sh_adjust *out, int cap)
+static int ban_ends(const sh_sched *s, const sh_engine_request *q, sh_adjust *out)
 {
     int count = 0;
-    for (int i = 0; i < s->opts.eos_count && count < cap; i++)
+    for (int i = 0; i < s->opts.eos_count; i++)
         out[count++] = (sh_adjust){.id = s->opts.eos[i], .bias = -INFINITY, .factor = 1};
-    for (int i = 0; i < q->stop_id_count && count < cap; i++)
+    for (int i = 0; i < q->stop_id_count; i++)
         out[count++] = (sh_adjust){.id = q->stop_ids[i], .bias = -INFINITY, .factor = 1};
     return count;
+}
+
+/* Whether the plan has room for all changes of logits that the next draws of a sequence may need:
+ * none is ever left out for what else is in the step. */
+static bool adjusts_fit(const sh_sched *s, const sh_step_plan *step, const sh_sequence *seq,
+                        int drafts)
+{
+    const sh_engine_request *q = &seq->request;
+    int most = sh_adjust_max(&q->sampling, seq->count + drafts, seq->prompt_count);
+    if (q->min_tokens > 0) most += s->opts.eos_count + q->stop_id_count;
+    return (int64_t)most * (1 + drafts) <= step->room.adjusts - step->adjust_count;
 }
 
 static void add_draw(sh_sched *s, sh_step_plan *step, const sh_sequence *seq, int known)
@@ -280,12 +294,11 @@ static void add_draw(sh_sched *s, sh_step_plan *step, const sh_sequence *seq, in
     const sh_engine_request *q = &seq->request;
     sh_step_draw *d = &step->draws[step->draw_count++];
     sh_adjust *list = step->adjusts + step->adjust_count;
-    int cap = step->room.adjusts - step->adjust_count;
     d->draw = sh_draw_of(q, known);
-    d->adjust_count = sh_adjust_list(&q->sampling, seq->tokens, known, seq->prompt_count, list,
-                                     cap);
+    d->adjust_count = sh_adjust_list(&q->sampling, seq->tokens, known, seq->prompt_count, &s->marks,
+                                     list);
     if (known - seq->prompt_count < q->min_tokens)
-        d->adjust_count += ban_ends(s, q, list + d->adjust_count, cap - d->adjust_count);
+        d->adjust_count += ban_ends(s, q, list + d->adjust_count);
     step->adjust_count += d->adjust_count;
 }
 
@@ -324,6 +337,7 @@ static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
     seq->draft_count = 0;
     if (s->opts.drafts > 0 && step->token_count + 1 + s->opts.drafts <= DRAFT_TOKENS)
         seq->draft_count = sh_sequence_draft(seq, s->opts.drafts);
+    if (!adjusts_fit(s, step, seq, seq->draft_count)) seq->draft_count = 0;
     while (!sh_sequence_grow(seq, s->blocks, seq->count + seq->draft_count)) {
         if (seq->draft_count > 0) {
             seq->draft_count = 0;
@@ -353,7 +367,7 @@ static void plan_decodes(sh_sched *s, sh_step_plan *step)
 {
     for (sh_sequence *seq = s->running.first, *next;
          seq != NULL && !step_full(s, step, s->stats.running); seq = next) {
-        if (seq->in_flight || !decoding(seq)) {
+        if (seq->in_flight || !decoding(seq) || !adjusts_fit(s, step, seq, 0)) {
             next = seq->next;
             continue;
         }
@@ -375,7 +389,7 @@ static void plan_prompts(sh_sched *s, sh_step_plan *step, int *budget)
 {
     for (sh_sequence *seq = s->running.first;
          seq != NULL && *budget > 0 && !step_full(s, step, all_of(s)); seq = seq->next) {
-        if (seq->in_flight || decoding(seq)) continue;
+        if (seq->in_flight || decoding(seq) || !adjusts_fit(s, step, seq, 0)) continue;
         int count = seq->count - seq->computed;
         if (count > *budget) count = *budget;
         seq->draft_count = 0;
@@ -438,6 +452,7 @@ static void plan_waiting(sh_sched *s, sh_step_plan *step, int *budget)
         bool wait;
         if (seq == NULL) return;
         order = seq->order + 1;
+        if (!adjusts_fit(s, step, seq, 0)) return;
         if (!sh_sequence_start(seq, s->blocks, s->stats.running, &wait)) {
             if (wait) continue;
             return; /* no room: the next must not overtake this one for ever */

@@ -19,7 +19,7 @@ cat >config.json <<'END'
  "tie_word_embeddings": true}
 END
 "$shoal" synth --shape config.json --out model || exit 1
-speed() { "$shoal" bench --model model --prompt 0 --generate 96 --rounds 3 --json "$@" 2>/dev/null | tr -d '\n' |
+speed() { "$shoal" bench --model model --prompt 0 --generate 64 --rounds 1 --json "$@" 2>/dev/null | tr -d '\n' |
     sed -E 's/.*"generate":[^}]*"tokens_per_s":[^0-9]*([0-9]+).*/\1/'; }
 keeps() { # FLAGS...: the best of three, since others may use the machine too
     local quiet busy share best=0

@@ -64,6 +64,7 @@ static struct bench *bench_open(int blocks, int drafts)
                                        .adjusts = 256,
                                        .blocks = blocks,
                                        .seq_blocks = 32},
+                              .vocab = VOCAB,
                               .context = 32 * SH_KV_BLOCK,
                               .queue_max = REQUESTS_MAX,
                               .stall_s = 1,
