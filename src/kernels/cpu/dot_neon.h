@@ -25,11 +25,12 @@ struct walk {
     float *out; /* [tokens][16] */
 };
 
-/* Adds one step to the outputs of 4 rows for `count` tokens. The dots begin with what the zero of
- * the codes takes off, or what was taken off the codes. */
+/* Adds one step to the outputs of 4 rows for `count` tokens, and steps on to the next tokens. The
+ * dots begin with what the zero of the codes takes off, or what was taken off the codes. */
 INLINE void tokens_add(int bits, int vecs, int count, const int8x16_t *w, float32x4_t scale,
-                       float32x4_t bias, const struct walk *at, float *to)
+                       float32x4_t bias, struct walk *at)
 {
+    float *to = at->out;
     const int zero = bits == FP4 ? SH_FP4_ZERO : bits == 8 ? -128 : 0;
     int32x4_t dot[NT];
     UNROLL (t, count) dot[t] = vdupq_n_s32(zero == 0 ? 0 : -zero * at->sum[t]);
@@ -40,6 +41,10 @@ INLINE void tokens_add(int bits, int vecs, int count, const int8x16_t *w, float3
         if (bits != FP4) out = vfmaq_n_f32(out, bias, at->d[2 * t + 1]);
         vst1q_f32(to + t * ROWS, out);
     }
+    at->q += 4 * count * vecs;
+    at->d += 2 * count;
+    at->sum += count;
+    at->out += count * ROWS;
 }
 
 /* One step of 4 rows for all tokens; `part` is the half of a unit that a step of 16 is. */
@@ -50,7 +55,6 @@ INLINE void quarter_add(int bits, int step, const sh_panel *p, const uint8_t *co
     uint8x16_t open[16];
     int8x16_t w[16];
     float32x4_t scale, bias = vdupq_n_f32(0);
-    float *to = at.out + quarter * QUARTER;
     open_unit(bits, codes + quarter * VEC / 4, open);
     if (step > UNIT) open_unit(bits, codes + unit + quarter * VEC / 4, open + 8);
     UNROLL (v, vecs) w[v] = vreinterpretq_s8_u8(open[part * 4 + v]);
@@ -61,16 +65,9 @@ INLINE void quarter_add(int bits, int step, const sh_panel *p, const uint8_t *co
         scale = scales_affine(p->quant.scale_dtype, meta, 0, quarter);
         bias = scales_affine(p->quant.scale_dtype, meta, 1, quarter);
     }
-    for (int count; at.tokens > 0; at.tokens -= count, to += count * ROWS) {
-        count = at.tokens >= NT ? NT : 1;
-        if (count == NT)
-            tokens_add(bits, vecs, NT, w, scale, bias, &at, to);
-        else
-            tokens_add(bits, vecs, 1, w, scale, bias, &at, to);
-        at.q += count * step;
-        at.d += count * 2;
-        at.sum += count;
-    }
+    at.out += quarter * QUARTER;
+    for (; at.tokens >= NT; at.tokens -= NT) tokens_add(bits, vecs, NT, w, scale, bias, &at);
+    for (; at.tokens > 0; at.tokens--) tokens_add(bits, vecs, 1, w, scale, bias, &at);
 }
 
 INLINE void step_add(int bits, int step, const sh_panel *p, const uint8_t *codes,
