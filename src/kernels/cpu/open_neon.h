@@ -1,9 +1,16 @@
 /* open_neon.h - opening panels into NEON registers. A register holds the quarter of a panel's
  * vector: 4 rows of four columns, `src` being that quarter's first byte.
  *
+ * GCC's schedulers put the chains of sums one behind the other, where the text has them side by
+ * side; they are switched off for the files that include this first.
+ *
  * Threads: pure functions. */
 #ifndef SH_KERNELS_CPU_OPEN_NEON_H
 #define SH_KERNELS_CPU_OPEN_NEON_H
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-schedule-insns", "no-schedule-insns2")
+#endif
 
 #include "kernels/cpu/dot.h"
 
