@@ -380,12 +380,23 @@ static const sh_option *row_of_command(const sh_options *opts, uint64_t command,
     return NULL;
 }
 
-/* One flag at argv[i]; *used is 2 when its value stood in the next argument. */
-static sh_status flag_parse(sh_options *opts, uint64_t command, int argc, char **argv, int i,
-                            int *used, sh_err *err)
+/* The flag whose letter "-x" is, or NULL. */
+static const char *flag_of_letter(const sh_options *opts, uint64_t command, const char *arg)
 {
-    sh_str rest = sh_str_of(argv[i] + 2), name;
-    bool has_value = strchr(argv[i], '=') != NULL;
+    if (arg[0] != '-' || arg[1] == '\0' || arg[2] != '\0') return NULL;
+    for (size_t i = 0; i < opts->table->count; i++) {
+        const sh_option *row = &opts->table->rows[i];
+        if ((row->commands & command) != 0 && row->letter == arg[1]) return sh_option_flag(row);
+    }
+    return NULL;
+}
+
+/* One flag `text` at argv[i]; *used is 2 when its value stood in the next argument. */
+static sh_status flag_parse(sh_options *opts, uint64_t command, const char *text, int argc,
+                            char **argv, int i, int *used, sh_err *err)
+{
+    sh_str rest = sh_str_of(text), name;
+    bool has_value = strchr(text, '=') != NULL;
     if (!sh_str_cut(&rest, '=', &name)) name = rest;
     const sh_option *row = row_of_command(opts, command, name);
     sh_str value = rest;
@@ -417,12 +428,14 @@ sh_status sh_options_parse_flags(sh_options *opts, uint64_t command, int argc, c
             while (++i < argc) argv[left++] = argv[i];
             break;
         }
-        if (strncmp(argv[i], "--", 2) != 0) {
+        const char *flag = strncmp(argv[i], "--", 2) == 0 ? argv[i] + 2
+                                                          : flag_of_letter(opts, command, argv[i]);
+        if (flag == NULL) {
             argv[left++] = argv[i++];
             continue;
         }
         int used;
-        sh_status status = flag_parse(opts, command, argc, argv, i, &used, err);
+        sh_status status = flag_parse(opts, command, flag, argc, argv, i, &used, err);
         if (status != SH_OK) return status;
         i += used;
     }

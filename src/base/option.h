@@ -34,6 +34,7 @@ typedef enum {
 typedef struct {
     const char *name; /* unique; the flag without its dashes, words joined by '-' */
     const char *flag; /* where two commands use one flag for different things; else NULL */
+    char letter;      /* 'n' for -n; 0 for none */
     sh_option_type type;
     const char *value_name; /* in help: "DIR", "N"; NULL for BOOL */
     const char *fallback;   /* default as text; NULL: unset (0, false, NULL) */
@@ -75,7 +76,7 @@ sh_options *sh_options_create(const sh_option_table *table, void *settings);
 void sh_options_free(sh_options *opts);
 
 /* Takes the flags of the command whose bit is `command` out of argv[0..argc): --name VALUE,
- * --name=VALUE, --flag, --no-flag. What is no flag, and all behind "--", is left in argv in order;
+ * --name=VALUE, --flag, --no-flag, -n VALUE. What is no flag, and all behind "--", is left in argv in order;
  * *count_left says how many. Unknown flags are errors that name a near one. */
 SH_MUST_CHECK sh_status sh_options_parse_flags(sh_options *opts, uint64_t command, int argc,
                                                char **argv, int *count_left, sh_err *err);

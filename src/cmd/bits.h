@@ -23,6 +23,13 @@
 
 #define FOR_PLAN (UINT64_C(1) << 16)
 
+#define FOR_HOSTS (UINT64_C(1) << 24)
+#define FOR_CONFIG (UINT64_C(1) << 25)
+#define FOR_DOCTOR (UINT64_C(1) << 26)
+#define FOR_FINGERPRINT (UINT64_C(1) << 27)
+#define FOR_PROBE (UINT64_C(1) << 28)
+#define FOR_MONITOR (UINT64_C(1) << 29)
+
 #define FOR_ALL UINT64_MAX
 #define FOR_BATCHES (FOR_ENGINE | FOR_SERVE | FOR_WORKER)
 #define FOR_HTTP (FOR_API | FOR_SERVE)

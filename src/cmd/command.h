@@ -59,5 +59,6 @@ int sh_cmd_worker(const sh_command_args *args);
 int sh_cmd_plan(const sh_command_args *args);
 int sh_cmd_linktest(const sh_command_args *args);
 int sh_cmd_token(const sh_command_args *args);
+int sh_cmd_hosts(const sh_command_args *args);
 
 #endif

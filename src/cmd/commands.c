@@ -59,6 +59,15 @@ const sh_command sh_commands[] = {
      "random "
      "order. Times stand beside those of a raw socket between the same processes in the same run.",
      sh_cmd_linktest},
+    {FOR_HOSTS, "hosts", "create|check|convert|detect [...]", 64,
+     "make, check, convert and detect hostfiles",
+     "hosts create A,B,C [-n K]: a hostfile of these names, each K times.\n"
+     "hosts check FILE: what is wrong in it.\n"
+     "hosts convert FILE --form object|list|plain|matrix: the same in another form.\n"
+     "hosts detect [HOST ...]: asks the machines over ssh, times every pair over every network "
+     "that they share, and writes the hostfile with the best addresses. Without names: the hosts "
+     "of ~/.ssh/config.",
+     sh_cmd_hosts},
     {FOR_TOKEN, "token", "", 0, "make a cluster token",
      "Ranks on several machines prove to each other that they know it: --token or SHOAL_TOKEN.",
      sh_cmd_token},

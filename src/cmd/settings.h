@@ -58,6 +58,10 @@ typedef struct {
     const char *sizes;
     int64_t link_rounds;
 
+    /* hosts */
+    const char *form;
+    int64_t repeat;
+
     /* plan */
     const char *memory;
     const char *speeds;
