@@ -52,6 +52,10 @@ typedef struct {
     int64_t op_timeout;
     int64_t spin_us;
 
+    /* other hosts */
+    const char *ssh_options;
+    int64_t ssh_timeout;
+
     /* linktest */
     bool quick;
     bool stress;
