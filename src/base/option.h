@@ -50,6 +50,8 @@ typedef struct {
 typedef struct {
     const char *name;
     const char *why;
+    bool quiet;      /* so common that only who asks is told */
+    double min, max; /* with max > min: a number that is allowed there */
 } sh_option_ignored;
 
 typedef struct {
@@ -76,8 +78,8 @@ sh_options *sh_options_create(const sh_option_table *table, void *settings);
 void sh_options_free(sh_options *opts);
 
 /* Takes the flags of the command whose bit is `command` out of argv[0..argc): --name VALUE,
- * --name=VALUE, --flag, --no-flag, -n VALUE. What is no flag, and all behind "--", is left in argv in order;
- * *count_left says how many. Unknown flags are errors that name a near one. */
+ * --name=VALUE, --flag, --no-flag, -n VALUE. What is no flag, and all behind "--", is left in argv
+ * in order; *count_left says how many. Unknown flags are errors that name a near one. */
 SH_MUST_CHECK sh_status sh_options_parse_flags(sh_options *opts, uint64_t command, int argc,
                                                char **argv, int *count_left, sh_err *err);
 
@@ -100,6 +102,18 @@ bool sh_options_given(const sh_options *opts, const char *name);
 
 /* Notices (ignored variables) gathered while parsing, one a line. */
 sh_str sh_options_notices(const sh_options *opts);
+
+/* From now on a value that is refused does not end the parsing: what is wrong is gathered, one a
+ * line, and the value stays as it was. */
+void sh_options_collect(sh_options *opts);
+sh_str sh_options_faults(const sh_options *opts);
+
+/* The text that was given for row idx of the ignored ones, with "environment" or "FILE:LINE" added
+ * to `from`; NULL when it was not given. */
+const char *sh_options_ignored_text(const sh_options *opts, size_t idx, sh_buf *from);
+
+/* Where a setting came from: "default", "flag", "environment API_PORT", ".env:3 API_PORT". */
+void sh_options_origin(const sh_options *opts, const char *name, sh_buf *out);
 
 /* "name = value  # from" for each option of the command (all with UINT64_MAX); secrets are hidden.
  */

@@ -124,6 +124,7 @@ sh_status sh_fingerprint_parse(sh_str text, const char *where, sh_fingerprint *o
     const cJSON *limits = cJSON_GetObjectItemCaseSensitive(top, "limits");
     const cJSON *cpu = cJSON_GetObjectItemCaseSensitive(top, "cpu");
     TEXT(top, "version", out->version);
+    TEXT(top, "program", out->program);
     TEXT(top, "hostname", out->hostname);
     TEXT(top, "os", out->os);
     TEXT(top, "kernel", out->kernel);

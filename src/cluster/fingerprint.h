@@ -67,6 +67,7 @@ typedef struct {
 
 typedef struct {
     char version[SH_FP_NAME_MAX]; /* "" when the program is not there */
+    char program[SH_FP_TEXT_MAX]; /* its path */
     char hostname[SH_FP_TEXT_MAX];
     char os[SH_FP_TEXT_MAX];
     char kernel[SH_FP_TEXT_MAX];
@@ -102,6 +103,7 @@ typedef struct {
 
 /* What the one who prints knows or is asked beside the system; all may be NULL. */
 typedef struct {
+    const char *program; /* own path */
     const char *cpu_level;
     const char *model;       /* folder to hash */
     const char *model_fault; /* why the folder could not be found */

@@ -66,12 +66,13 @@ static sh_str unquoted(sh_str text)
     return quoted ? sh_str_sub(text, 1, text.len - 2) : text;
 }
 
-static void add_system(cJSON *top, const char *cpu_level)
+static void add_system(cJSON *top, const sh_fingerprint_opts *opts)
 {
     struct utsname name;
     sh_buf room = {0};
     uname(&name);
     cJSON_AddStringToObject(top, "version", sh_version());
+    if (opts->program != NULL) cJSON_AddStringToObject(top, "program", opts->program);
     cJSON_AddStringToObject(top, "hostname", name.nodename);
     sh_str os = unquoted(line_value(file_text("/etc/os-release", &room), "PRETTY_NAME", '='));
     add_text(top, "os", os.len > 0 ? os : sh_str_of(name.sysname));
@@ -81,7 +82,7 @@ static void add_system(cJSON *top, const char *cpu_level)
     sh_str model = line_value(file_text("/proc/cpuinfo", &room), "model name", ':');
     add_text(cpu, "name", model.len > 0 ? model : sh_str_of(name.machine));
     cJSON_AddNumberToObject(cpu, "cores", (double)sysconf(_SC_NPROCESSORS_ONLN));
-    if (cpu_level != NULL) cJSON_AddStringToObject(cpu, "level", cpu_level);
+    if (opts->cpu_level != NULL) cJSON_AddStringToObject(cpu, "level", opts->cpu_level);
     sh_buf_reset(&room);
 }
 
@@ -205,9 +206,9 @@ static void add_interfaces(cJSON *top)
         bool v6 = family == AF_INET6;
         const void *number = v6 ? (const void *)&((struct sockaddr_in6 *)entry->ifa_addr)->sin6_addr
                                 : (const void *)&((struct sockaddr_in *)entry->ifa_addr)->sin_addr;
-        const void *mask = v6
-                               ? (const void *)&((struct sockaddr_in6 *)entry->ifa_netmask)->sin6_addr
-                               : (const void *)&((struct sockaddr_in *)entry->ifa_netmask)->sin_addr;
+        const void *mask =
+            v6 ? (const void *)&((struct sockaddr_in6 *)entry->ifa_netmask)->sin6_addr
+               : (const void *)&((struct sockaddr_in *)entry->ifa_netmask)->sin_addr;
         char text[INET6_ADDRSTRLEN], with[INET6_ADDRSTRLEN + 8];
         inet_ntop(family, number, text, sizeof(text));
         snprintf(with, sizeof(with), "%s/%d", text, prefix_of(mask, v6 ? 16 : 4));
@@ -365,7 +366,7 @@ static void add_listen(cJSON *top, const char *listen)
 cJSON *sh_fingerprint_gather(const sh_fingerprint_opts *opts)
 {
     cJSON *top = cJSON_CreateObject();
-    add_system(top, opts->cpu_level);
+    add_system(top, opts);
     add_resources(top);
     add_interfaces(top);
     add_gateways(top);

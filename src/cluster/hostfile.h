@@ -16,7 +16,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "cluster/report.h"
+#include "cluster/findings.h"
 #include "net/wire.h"
 
 typedef struct {
@@ -62,6 +62,11 @@ SH_MUST_CHECK sh_status sh_hostfile_addresses(const sh_hostfile *file, int rank,
 SH_MUST_CHECK sh_status sh_hostfile_of_names(const char *names, int repeat, sh_hostfile **out,
                                              sh_err *err);
 
+/* This host, by the address from which it reaches the first worker, and the workers: addresses and
+ * ssh names, lists by commas of the same length (ssh may be NULL). */
+SH_MUST_CHECK sh_status sh_hostfile_of_workers(const char *addresses, const char *ssh,
+                                               sh_hostfile **out, sh_err *err);
+
 typedef enum {
     SH_HOSTFILE_OBJECT, /* {backend, envs, hosts} */
     SH_HOSTFILE_LIST,   /* [{ssh, ips, rdma}, ...] */
@@ -82,6 +87,6 @@ typedef struct {
 sh_device_shape sh_hostfile_devices(const sh_hostfile *file);
 
 /* What a file that could be read may still have wrong, as findings. */
-void sh_hostfile_check(const sh_hostfile *file, sh_report *report);
+void sh_hostfile_check(const sh_hostfile *file, sh_findings *report);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "cluster/hostfile.h"
 #include "net/addr.h"
+#include "net/sock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,8 +86,7 @@ static sh_status host_json(const sh_hostfile *file, int idx, cJSON *list, sh_err
 static sh_status list_fill(const sh_hostfile *file, cJSON *list, sh_err *err)
 {
     sh_status status = SH_OK;
-    for (int i = 0; status == SH_OK && i < file->count; i++)
-        status = host_json(file, i, list, err);
+    for (int i = 0; status == SH_OK && i < file->count; i++) status = host_json(file, i, list, err);
     return status;
 }
 
@@ -110,9 +110,9 @@ static sh_status matrix_fill(const sh_hostfile *file, cJSON *list, sh_err *err)
 {
     for (int i = 0; i < file->count; i++) {
         if (file->host[i].rdma_count != file->count)
-            return sh_err_set(err, SH_ERR_INPUT,
-                              "host %d has no 'rdma' entry for each host, which a matrix is made of",
-                              i);
+            return sh_err_set(
+                err, SH_ERR_INPUT,
+                "host %d has no 'rdma' entry for each host, which a matrix is made of", i);
         cJSON_AddItemToArray(list, devices_json(&file->host[i]));
     }
     return SH_OK;
@@ -186,4 +186,57 @@ sh_status sh_hostfile_of_names(const char *names, int repeat, sh_hostfile **out,
     }
     *out = file;
     return SH_OK;
+}
+
+/* The address from which this host reaches another; nothing is sent. */
+static sh_status own_address(sh_hostfile *file, const char *to, const char **out, sh_err *err)
+{
+    char text[SH_ADDR_HOST_MAX + 8], own[SH_ADDR_TEXT_MAX], name[SH_ADDR_HOST_MAX];
+    sh_addr there, here;
+    uint16_t port;
+    int count;
+    snprintf(text, sizeof(text), strchr(to, ':') != NULL ? "[%s]:1" : "%s:1", to);
+    sh_status status = sh_addr_resolve(text, 1, &there, &count, err);
+    if (status == SH_OK) status = sh_sock_route(&there, &here, err);
+    if (status != SH_OK) return status;
+    sh_addr_format(&here, own);
+    status = sh_addr_split(own, name, &port, err);
+    if (status == SH_OK) *out = sh_arena_str(&file->arena, sh_str_of(name)).ptr;
+    return status;
+}
+
+sh_status sh_hostfile_of_workers(const char *addresses, const char *ssh, sh_hostfile **out,
+                                 sh_err *err)
+{
+    sh_hostfile *file;
+    sh_status status = sh_hostfile_of_names(addresses, 1, &file, err);
+    if (status != SH_OK) return status;
+    sh_str rest = sh_str_of(ssh), name;
+    if (file->count == SH_RANKS_MAX)
+        status = sh_err_set(err, SH_ERR_LIMIT, "more than %d ranks", SH_RANKS_MAX);
+    if (status == SH_OK)
+        memmove(&file->host[1], &file->host[0], (size_t)file->count * sizeof(*file->host));
+    file->host[0] = (sh_host){.ssh = "127.0.0.1", .address_count = 1};
+    for (int i = 1; status == SH_OK && i <= file->count; i++) {
+        file->host[i].address[0] = file->host[i].ssh;
+        file->host[i].address_count = 1;
+        if (ssh == NULL) continue;
+        if (!sh_str_cut(&rest, ',', &name) || (name = sh_str_trim(name)).len == 0 ||
+            name.ptr[0] == '-')
+            status = sh_err_set(err, SH_ERR_INPUT, "worker %d has an address but no ssh name", i);
+        else
+            file->host[i].ssh = sh_arena_str(&file->arena, name).ptr;
+    }
+    if (status == SH_OK && rest.len > 0)
+        status = sh_err_set(err, SH_ERR_INPUT,
+                            "there are more ssh names than addresses of workers");
+    if (status == SH_OK)
+        status = own_address(file, file->host[1].address[0], &file->host[0].address[0], err);
+    file->count++;
+    if (status == SH_OK) {
+        *out = file;
+        return SH_OK;
+    }
+    sh_hostfile_free(file);
+    return status;
 }

@@ -15,10 +15,10 @@
 
 enum {
     CONNECT_MS = 1500,
-    STUCK_MS = 5000,     /* a byte must move within */
-    KNOCK_MS = 1000,     /* to show the secret */
-    PIECE = 1 << 18,     /* bytes of one write */
-    ROUNDS = 200,        /* short messages at most */
+    STUCK_MS = 5000, /* a byte must move within */
+    KNOCK_MS = 1000, /* to show the secret */
+    PIECE = 1 << 18, /* bytes of one write */
+    ROUNDS = 200,    /* short messages at most */
     ROUNDS_NS = 150000000,
     BULK_NS = 150000000, /* a run of long messages that takes this long is believed */
     BULK_MAX = 1 << 29,
@@ -129,28 +129,32 @@ void sh_prober_describe(const sh_prober *p, sh_buf *out)
     sh_buf_add_text(out, "]}\n");
 }
 
-/* One visitor: 'p' is sent back, behind 'b' come that many bytes and one goes back. */
-static void serve_one(sh_prober *p, int fd)
+/* One visitor: 'p' is sent back, behind 'b' come that many bytes and one goes back. True when it
+ * said 'q': nobody else will come. */
+static bool serve_one(sh_prober *p, int fd)
 {
     char secret[SH_PROBE_SECRET_LEN];
     uint8_t command[COMMAND_LEN];
     sh_err err;
-    if (move(fd, secret, sizeof(secret), false, KNOCK_MS, &err) != SH_OK) return;
-    if (memcmp(secret, p->secret, sizeof(secret)) != 0) return;
-    if (move(fd, secret, 1, true, STUCK_MS, &err) != SH_OK) return;
+    if (move(fd, secret, sizeof(secret), false, KNOCK_MS, &err) != SH_OK) return false;
+    if (memcmp(secret, p->secret, sizeof(secret)) != 0) return false;
+    if (move(fd, secret, 1, true, STUCK_MS, &err) != SH_OK) return false;
     while (move(fd, command, sizeof(command), false, STUCK_MS, &err) == SH_OK) {
         uint32_t len = command_len(command);
         if (command[0] == 'b' &&
             (len > BULK_MAX || move_long(fd, p->piece, len, false, &err) != SH_OK))
-            return;
-        if (move(fd, command, 1, true, STUCK_MS, &err) != SH_OK) return;
+            return false;
+        if (command[0] == 'q') return true;
+        if (move(fd, command, 1, true, STUCK_MS, &err) != SH_OK) return false;
     }
+    return false;
 }
 
 void sh_prober_run(sh_prober *p, int64_t idle_ms, int64_t limit_ms)
 {
     sh_deadline end = sh_deadline_in_ms(limit_ms), idle = sh_deadline_in_ms(idle_ms);
-    while (!sh_deadline_passed(end) && !sh_deadline_passed(idle)) {
+    bool done = false;
+    while (!done && !sh_deadline_passed(end) && !sh_deadline_passed(idle)) {
         struct pollfd polls[SH_PROBE_ADDRESSES_MAX];
         for (int i = 0; i < p->count; i++)
             polls[i] = (struct pollfd){.fd = p->fd[i], .events = POLLIN};
@@ -160,7 +164,7 @@ void sh_prober_run(sh_prober *p, int64_t idle_ms, int64_t limit_ms)
             sh_err err;
             int fd = -1;
             if (sh_sock_accept(p->fd[i], &fd, &from, &err) != SH_OK) continue;
-            serve_one(p, fd);
+            done |= serve_one(p, fd);
             sh_sock_close(fd);
             idle = sh_deadline_in_ms(idle_ms);
         }
@@ -234,7 +238,7 @@ static sh_status connect_to(const char *address, const char *secret, int *fd, sh
     return status;
 }
 
-sh_status sh_probe_measure(const char *address, const char *secret, sh_probe_result *out,
+sh_status sh_probe_measure(const char *address, const char *secret, bool last, sh_probe_result *out,
                            sh_err *err)
 {
     int fd = -1;
@@ -242,6 +246,11 @@ sh_status sh_probe_measure(const char *address, const char *secret, sh_probe_res
     sh_status status = connect_to(address, secret, &fd, err);
     if (status == SH_OK) status = time_short(fd, &result, err);
     if (status == SH_OK) status = time_long(fd, &result, err);
+    if (status == SH_OK && last) {
+        uint8_t command[COMMAND_LEN];
+        command_pack(command, 'q', 0);
+        status = move(fd, command, sizeof(command), true, STUCK_MS, err);
+    }
     sh_sock_close(fd);
     if (status == SH_OK) *out = result;
     return status;

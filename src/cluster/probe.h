@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { SH_PROBE_SECRET_LEN = 32, SH_PROBE_ADDRESSES_MAX = 32 };
@@ -24,7 +25,8 @@ void sh_prober_close(sh_prober *prober);
 /* {"secret": "...", "listen": ["ip:port", ...]} as one line. */
 void sh_prober_describe(const sh_prober *prober, sh_buf *out);
 
-/* Answers until nobody came for idle_ms, or limit_ms are over. */
+/* Answers until a visitor says that it is the last, nobody came for idle_ms, or limit_ms are over.
+ */
 void sh_prober_run(sh_prober *prober, int64_t idle_ms, int64_t limit_ms);
 
 typedef struct {
@@ -32,8 +34,9 @@ typedef struct {
     double gbit_s; /* of long ones, one way */
 } sh_probe_result;
 
-/* Connects to "ip:port" and times it for about a third of a second. */
-SH_MUST_CHECK sh_status sh_probe_measure(const char *address, const char *secret,
+/* Connects to "ip:port" and times it for about a third of a second. `last` tells the other side
+ * that nobody else will come, so that it ends. */
+SH_MUST_CHECK sh_status sh_probe_measure(const char *address, const char *secret, bool last,
                                          sh_probe_result *out, sh_err *err);
 
 #endif

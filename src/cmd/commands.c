@@ -68,6 +68,25 @@ const sh_command sh_commands[] = {
      "that they share, and writes the hostfile with the best addresses. Without names: the hosts "
      "of ~/.ssh/config.",
      sh_cmd_hosts},
+    {FOR_DOCTOR, "doctor", "", 0, "check all hosts before they serve",
+     "Asks every host of --hostfile at once over ssh: versions, clock, model, memory, ports, "
+     "links, "
+     "limits. Each line says ok, warning or failure, and what to do. Without --hostfile: this "
+     "host.",
+     sh_cmd_doctor},
+    {FOR_CONFIG, "config", "check [COMMAND] [ITS FLAGS]", 64,
+     "check all settings of a command and say where each came from",
+     "Reads flags, environment, .env and settings file as COMMAND (serve) would, names everything "
+     "that is wrong, and what has no effect.",
+     sh_cmd_config},
+    {FOR_MONITOR, "monitor", "", 0, "watch a running server in the terminal", NULL, sh_cmd_monitor},
+    {FOR_FINGERPRINT, "fingerprint", "", 0, "print this host as JSON",
+     "System, CPU, memory, networks, RDMA devices, limits; with --model its hash.",
+     sh_cmd_fingerprint},
+    {FOR_PROBE, "probe", "", 0, "one side of a timed connection, for detect and doctor",
+     "With --listen IP,... it prints ports and a secret and answers from the background; without, "
+     "it reads lines `ip:port secret more|last` and prints what it measured.",
+     sh_cmd_probe},
     {FOR_TOKEN, "token", "", 0, "make a cluster token",
      "Ranks on several machines prove to each other that they know it: --token or SHOAL_TOKEN.",
      sh_cmd_token},

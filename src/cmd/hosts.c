@@ -27,29 +27,35 @@ sh_status sh_hosts_write(const sh_hostfile *file, const sh_settings *s, sh_err *
     return status;
 }
 
-int sh_hosts_report(const sh_report *report, bool json)
+int sh_hosts_report(const sh_findings *report, bool json)
 {
     sh_buf text = {0};
     if (json) {
-        cJSON *list = sh_report_json(report);
+        cJSON *list = sh_findings_json(report);
         char *said = cJSON_Print(list);
         sh_buf_addf(&text, "%s\n", said);
         cJSON_free(said);
         cJSON_Delete(list);
     } else {
-        sh_report_text(report, &text);
+        sh_findings_text(report, &text);
     }
     fwrite(text.ptr, 1, text.len, stdout);
     sh_buf_reset(&text);
-    return sh_report_worst(report) == SH_FINDING_FAIL ? SH_EXIT_FAILED : SH_EXIT_OK;
+    return sh_findings_worst(report) == SH_FINDING_FAIL ? SH_EXIT_FAILED : SH_EXIT_OK;
 }
 
 static int create(const sh_command_args *args)
 {
+    const sh_settings *s = args->settings;
     sh_hostfile *file = NULL;
     sh_err err;
-    sh_status status = sh_hostfile_of_names(args->argv[1], (int)args->settings->repeat, &file,
-                                            &err);
+    if (args->argc < 2 && s->workers == NULL) {
+        fprintf(stderr, "shoal: usage: shoal hosts create A,B,C, or --workers and --worker-ssh\n");
+        return SH_EXIT_USAGE;
+    }
+    sh_status status = args->argc > 1
+                           ? sh_hostfile_of_names(args->argv[1], (int)s->repeat, &file, &err)
+                           : sh_hostfile_of_workers(s->workers, s->worker_ssh, &file, &err);
     if (status == SH_OK) status = sh_hosts_write(file, args->settings, &err);
     sh_hostfile_free(file);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
@@ -57,16 +63,16 @@ static int create(const sh_command_args *args)
 
 static int check(const sh_command_args *args)
 {
-    sh_report report = {0};
+    sh_findings report = {0};
     sh_hostfile *file = NULL;
     sh_err err;
     if (sh_hostfile_load(args->argv[1], &file, &err) == SH_OK)
         sh_hostfile_check(file, &report);
     else
-        sh_report_add(&report, SH_FINDING_FAIL, "read", "", NULL, "%s", err.text);
+        sh_findings_add(&report, SH_FINDING_FAIL, "read", "", NULL, "%s", err.text);
     int code = sh_hosts_report(&report, args->settings->json);
     sh_hostfile_free(file);
-    sh_report_reset(&report);
+    sh_findings_reset(&report);
     return code;
 }
 
@@ -92,7 +98,7 @@ static const struct {
     const char *arguments;
     int (*run)(const sh_command_args *args);
 } verbs[] = {
-    {"create", 1, 1, "A,B,C", create},
+    {"create", 0, 1, "A,B,C", create},
     {"check", 1, 1, "FILE", check},
     {"convert", 1, 1, "FILE --form object|list|plain|matrix", convert},
     {"detect", 0, 63, "[HOST ...]", sh_hosts_detect},

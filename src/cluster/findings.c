@@ -1,4 +1,4 @@
-#include "cluster/report.h"
+#include "cluster/findings.h"
 
 #include "base/alloc.h"
 
@@ -16,15 +16,15 @@ const char *sh_finding_level_name(sh_finding_level level)
     return level_names[level];
 }
 
-void sh_report_reset(sh_report *report)
+void sh_findings_reset(sh_findings *report)
 {
     sh_arena_reset(&report->arena);
     free(report->finding);
-    *report = (sh_report){0};
+    *report = (sh_findings){0};
 }
 
 /* A copy in the arena that can not drive a terminal and is valid UTF-8. */
-static const char *keep(sh_report *report, const char *text)
+static const char *keep(sh_findings *report, const char *text)
 {
     char *copy = (char *)(uintptr_t)sh_arena_str(&report->arena, sh_str_of(text)).ptr;
     for (char *p = copy; *p != '\0'; p++)
@@ -34,8 +34,8 @@ static const char *keep(sh_report *report, const char *text)
     return copy;
 }
 
-void sh_report_add(sh_report *report, sh_finding_level level, const char *check,
-                   const char *subject, const char *advice, const char *fmt, ...)
+void sh_findings_add(sh_findings *report, sh_finding_level level, const char *check,
+                     const char *subject, const char *advice, const char *fmt, ...)
 {
     char text[TEXT_MAX];
     va_list args;
@@ -45,7 +45,7 @@ void sh_report_add(sh_report *report, sh_finding_level level, const char *check,
     if (report->count == report->cap) {
         report->cap = report->cap == 0 ? 32 : report->cap * 2;
         report->finding = sh_realloc_array(report->finding, (size_t)report->cap,
-                                     sizeof(*report->finding));
+                                           sizeof(*report->finding));
     }
     report->finding[report->count++] = (sh_finding){
         .level = level,
@@ -56,7 +56,7 @@ void sh_report_add(sh_report *report, sh_finding_level level, const char *check,
     };
 }
 
-sh_finding_level sh_report_worst(const sh_report *report)
+sh_finding_level sh_findings_worst(const sh_findings *report)
 {
     sh_finding_level worst = SH_FINDING_OK;
     for (int i = 0; i < report->count; i++)
@@ -64,14 +64,14 @@ sh_finding_level sh_report_worst(const sh_report *report)
     return worst;
 }
 
-int sh_report_count(const sh_report *report, sh_finding_level level)
+int sh_findings_count(const sh_findings *report, sh_finding_level level)
 {
     int count = 0;
     for (int i = 0; i < report->count; i++) count += report->finding[i].level == level;
     return count;
 }
 
-void sh_report_text(const sh_report *report, sh_buf *out)
+void sh_findings_text(const sh_findings *report, sh_buf *out)
 {
     int check_len = 0, subject_len = 0;
     for (int i = 0; i < report->count; i++) {
@@ -86,12 +86,12 @@ void sh_report_text(const sh_report *report, sh_buf *out)
         if (subject_len > 0) sh_buf_addf(out, "%-*s  ", subject_len, f->subject);
         sh_buf_addf(out, "%s\n", f->text);
         if (f->advice != NULL && f->level != SH_FINDING_OK)
-            sh_buf_addf(out, "%9s%*s-> %s\n", "", check_len + 2 + (subject_len > 0 ? subject_len + 2 : 0),
-                        "", f->advice);
+            sh_buf_addf(out, "%9s%*s-> %s\n", "",
+                        check_len + 2 + (subject_len > 0 ? subject_len + 2 : 0), "", f->advice);
     }
 }
 
-cJSON *sh_report_json(const sh_report *report)
+cJSON *sh_findings_json(const sh_findings *report)
 {
     cJSON *list = cJSON_CreateArray();
     for (int i = 0; i < report->count; i++) {
