@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINK_MS = 4000, PROBE_SECONDS_MIN = 15, ASK_EXTRA_MS = 30000 };
+enum { SSH_PORT = 22, LINK_MS = 4000, PROBE_SECONDS_MIN = 15, ASK_EXTRA_MS = 30000 };
 
 static void quoted(sh_buf *out, const char *flag, const char *value)
 {
@@ -164,9 +164,14 @@ static int probe_lines(const answerer *answerers, int from, const sh_net_link *l
         const char *at = a->told == NULL ? NULL : answerer_at(a, links[i].address);
         const char *secret = cJSON_GetStringValue(
             cJSON_GetObjectItemCaseSensitive(a->told, "secret"));
-        if (at == NULL || secret == NULL || strchr(secret, '\n') != NULL) continue;
-        sh_buf_addf(lines, "%s %s %s\n", at, secret,
-                    is_last_for(links, count, i) ? "last" : "more");
+        if (at == NULL || secret == NULL || strchr(secret, '\n') != NULL)
+            sh_buf_addf(lines,
+                        strchr(links[i].address, ':') != NULL ? "[%s]:%d - knock\n"
+                                                              : "%s:%d - knock\n",
+                        links[i].address, SSH_PORT);
+        else
+            sh_buf_addf(lines, "%s %s %s\n", at, secret,
+                        is_last_for(links, count, i) ? "last" : "more");
         which[used++] = i;
     }
     return used;
@@ -214,7 +219,7 @@ static void links_probe(const sh_survey_opts *opts, const sh_survey_host *host,
     free(which);
 }
 
-/* For hosts without the program: three pings each. */
+/* From a host without the program: three pings each. */
 static void links_ping(const sh_survey_opts *opts, const sh_survey_host *host, int from,
                        sh_net_link *links, int count)
 {

@@ -1,7 +1,7 @@
 /* survey.h - asks hosts about themselves and times the links between them, over ssh.
  *
  * All hosts are asked at once; links are timed one after the other, so that none disturbs another.
- * A host without the program tells less, and its links are only pinged.
+ * A host without the program tells less, and of its links only the latency is known.
  *
  * Threads: one owner. */
 #ifndef SH_CLUSTER_SURVEY_H

@@ -71,7 +71,7 @@ static void check_answers(detection *d)
         else if (h->fp->program[0] == '\0')
             sh_findings_add(&d->report, SH_FINDING_WARN, "program", h->shown,
                             "`shoal bootstrap --hostfile F`, or copy the program to its PATH",
-                            "shoal is not there, so its links are pinged and not measured");
+                            "shoal is not there: of its links only the latency is known");
         else
             sh_findings_add(&d->report, SH_FINDING_OK, "ssh", h->shown, NULL, "shoal %s, %s %s",
                             h->fp->version, h->fp->os, h->fp->arch);
