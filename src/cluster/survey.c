@@ -291,9 +291,11 @@ int sh_ssh_config_hosts(sh_str text, sh_arena *arena, const char **out, int cap)
         if (line.len < 5 || strncasecmp(line.ptr, "host", 4) != 0 ||
             (line.ptr[4] != ' ' && line.ptr[4] != '\t' && line.ptr[4] != '='))
             continue;
-        char *names = sh_str_dup(sh_str_sub(line, 5, line.len));
+        char *names = sh_str_dup(sh_str_sub(line, 4, line.len));
+        char *equals = names + strspn(names, " \t");
+        if (*equals == '=') *equals = ' ';
         for (char *p = names; *p != '\0'; p++)
-            if (*p == '\t' || *p == '=') *p = ' ';
+            if (*p == '\t') *p = ' ';
         sh_str rest = sh_str_of(names);
         while (count < cap && sh_str_cut(&rest, ' ', &word))
             if (is_plain_name(word)) out[count++] = sh_arena_str(arena, word).ptr;
