@@ -57,7 +57,7 @@ struct sh_children {
     int code; /* of the first that failed */
     int64_t linger_ms;
     sh_deadline give_up_at; /* once one has failed */
-    bool stopping, vital_ended;
+    bool stopping, vital_ended, tethers;
     sh_children_hooks hooks;
     sh_deadline beat_at; /* when the tethers are next written to */
     int tether;          /* the one that holds this process, or -1 */
@@ -180,6 +180,7 @@ sh_status sh_children_add(sh_children *c, const sh_child_spec *spec, sh_err *err
                             .keep_fd = spec->keep_fd,
                             .input = -1,
                             .output = -1};
+    c->tethers = c->tethers || spec->tether;
     sh_status status = child_start(c, child, err);
     if (status != SH_OK) child->ended = true;
     return status;
@@ -414,7 +415,7 @@ int sh_children_run(sh_children *c, int64_t grace_ms)
     while (alive(c, true) > 0 && !c->vital_ended &&
            (c->code == 0 || !sh_deadline_passed(c->give_up_at))) {
         number = signal_wait(c);
-        if (number == SIGHUP)
+        if (number == SIGHUP && !c->tethers)
             signal_all(c, SIGHUP);
         else if (number != 0)
             break;

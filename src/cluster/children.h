@@ -52,8 +52,9 @@ SH_MUST_CHECK sh_status sh_children_add(sh_children *children, const sh_child_sp
                                         sh_err *err);
 
 /* Watches until all children have ended by themselves, one failed for good, or a signal says stop
- * (SIGHUP is passed on instead); then ends the rest: SIGTERM, and SIGKILL after grace_ms. Returns
- * the exit code for this process: of the child that failed first, 130 behind SIGINT, else 0. */
+ * (SIGHUP is passed on instead, unless there are tethers); then ends the rest: SIGTERM, and SIGKILL
+ * after grace_ms. Returns the exit code for this process: of the child that failed first, 130
+ * behind SIGINT, else 0. */
 int sh_children_run(sh_children *children, int64_t grace_ms);
 
 /* When one has failed for good, the others get this long to end by themselves (0 at first): ranks

@@ -59,5 +59,13 @@ int sh_cmd_worker(const sh_command_args *args);
 int sh_cmd_plan(const sh_command_args *args);
 int sh_cmd_linktest(const sh_command_args *args);
 int sh_cmd_token(const sh_command_args *args);
+int sh_cmd_launch(const sh_command_args *args);
+int sh_cmd_agent(const sh_command_args *args);
+int sh_cmd_stop(const sh_command_args *args);
+int sh_cmd_restart(const sh_command_args *args);
+int sh_cmd_status(const sh_command_args *args);
+int sh_cmd_logs(const sh_command_args *args);
+int sh_cmd_call(const sh_command_args *args);
+int sh_cmd_bootstrap(const sh_command_args *args);
 
 #endif
