@@ -265,6 +265,7 @@ static sh_status check_system(const sh_sites *s, sh_site *site, sh_err *err)
 
 sh_status sh_sites_check(sh_sites *s, sh_err *err)
 {
+    char text[NAME_MAX_LEN];
     struct batch *b = sh_alloc(sizeof(*b));
     for (int i = 0; i < s->count; i++) batch_add(b, &s->list[i], check_script(s), (sh_str){0});
     batch_run(s, b, CHECK_MS);
@@ -272,7 +273,9 @@ sh_status sh_sites_check(sh_sites *s, sh_err *err)
     for (int i = 0; i < b->count && status == SH_OK; i++) {
         check_read(s, b->site[i], &b->jobs[i].out);
         status = check_system(s, b->site[i], err);
-        if (status == SH_OK) s->say(s->arg, b->site[i], b->site[i]->system);
+        if (status != SH_OK) break;
+        snprintf(text, sizeof(text), "check: %s", b->site[i]->system);
+        s->say(s->arg, b->site[i], text);
     }
     batch_free(b);
     return status;
@@ -302,7 +305,9 @@ static sh_status push_file(sh_sites *s, int idx, sh_err *err)
     const sh_site_file *file = &s->files[idx];
     struct batch *b = sh_alloc(sizeof(*b));
     char text[NAME_MAX_LEN];
-    snprintf(text, sizeof(text), "push %s, %.1f MB", file->name, (double)file->bytes.len / 1e6);
+    bool big = file->bytes.len >= 100000;
+    snprintf(text, sizeof(text), "push %s, %.*f %s", file->name, big ? 1 : 0,
+             (double)file->bytes.len / (big ? 1e6 : 1), big ? "MB" : "bytes");
     for (int i = 0; i < s->count; i++) {
         sh_site *site = &s->list[i];
         if ((site->lacks >> idx & 1) == 0) continue;
@@ -325,7 +330,7 @@ sh_status sh_sites_push(sh_sites *s, sh_err *err)
 }
 
 /* A program whose libraries are not there gives way to one that was built on the spot. */
-static char *verify_script(const sh_site *site, const char *model)
+static char *verify_script(const sh_site *site)
 {
     sh_buf b = {0};
     sh_buf_add_text(&b, "cd ");
@@ -338,9 +343,8 @@ static char *verify_script(const sh_site *site, const char *model)
                 "m=$(lacking \"$p\"); [ -n \"$m\" ] && [ -x bin/native ] && p=bin/native && "
                 "m=$(lacking \"$p\")\n"
                 "[ -z \"$m\" ] || { echo \"$m\" >&2; exit %d; }\n"
-                "echo \"program $p\"; exec \"./$p\" agent check --model ",
+                "echo \"program $p\"; exec \"./$p\" agent check --env-file settings.env",
                 CODE_LIBRARIES);
-    sh_shell_quote(&b, sh_str_of(model));
     return sh_buf_take(&b);
 }
 
@@ -355,10 +359,9 @@ static void verify_explain(const sh_site *site, sh_ssh_job *job, const char *mod
                                  site->name, (int)said.len, said.ptr);
     else if (job->code == 1 && sh_str_starts(said, SH_STR("shoal: ")))
         job->status = sh_err_set(&job->err, SH_ERR_NOT_FOUND,
-                                 "host %s does not have the model: %.*s; the folder must be at the "
-                                 "same path on every host, as by `rsync -a %s/ %s:%s/`",
-                                 site->name, (int)said.len - 7, said.ptr + 7, model, site->name,
-                                 model);
+                                 "host %s does not have the model %s: %.*s; copy it, as by `rsync "
+                                 "-a FOLDER/ %s:FOLDER/`",
+                                 site->name, model, (int)said.len - 7, said.ptr + 7, site->name);
 }
 
 static sh_status verify_read(sh_site *site, const sh_buf *out, sh_err *err)
@@ -397,7 +400,7 @@ sh_status sh_sites_verify(sh_sites *s, const char *model, sh_err *err)
 {
     struct batch *b = sh_alloc(sizeof(*b));
     for (int i = 0; i < s->count; i++)
-        batch_add(b, &s->list[i], verify_script(&s->list[i], model), (sh_str){0});
+        batch_add(b, &s->list[i], verify_script(&s->list[i]), (sh_str){0});
     batch_run(s, b, VERIFY_MS);
     for (int i = 0; i < b->count; i++) {
         sh_ssh_job *job = &b->jobs[i];

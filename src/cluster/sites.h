@@ -59,8 +59,7 @@ void sh_sites_add_file(sh_sites *sites, const char *name, sh_buf *bytes, bool pr
 SH_MUST_CHECK sh_status sh_sites_check(sh_sites *sites, sh_err *err);
 SH_MUST_CHECK sh_status sh_sites_push(sh_sites *sites, sh_err *err);
 
-/* model: the path of the model's folder on every site; one that starts with no '/' is under the
- * state folder. */
+/* Behind push: settings.env says where the model is; `model` is for messages. */
 SH_MUST_CHECK sh_status sh_sites_verify(sh_sites *sites, const char *model, sh_err *err);
 
 #endif

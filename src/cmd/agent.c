@@ -119,7 +119,7 @@ static void setting_add(void *arg, const sh_option *row, const char *text)
     struct agent *a = arg;
     sh_buf name = {0};
     sh_option_env_name(&sh_option_rows, row, &name);
-    bool below = strcmp(row->name, "model") == 0 && text[0] != '/'; /* in the state folder */
+    bool below = strcmp(row->name, "model") == 0 && text[0] == '.'; /* in the state folder */
     env_add(a, sh_asprintf("%s=%s%s%s", name.ptr, below ? a->state : "", below ? "/" : "", text));
     sh_buf_reset(&name);
 }

@@ -3,14 +3,13 @@
 #include "base/file.h"
 #include "cluster/launch.h"
 #include "cmd/cluster.h"
-#include "http/fetch.h"
+#include "http/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALL_MS = 130000, KEYS_MAX = 1 << 20 };
-static const double WAIT_S = 120;
+enum { CALL_MS = 130000, WAIT_MS = 120000, KEYS_MAX = 1 << 20, ANSWER_MAX = 16 << 20 };
 
 sh_ssh_opts sh_cluster_ssh(const sh_settings *s)
 {
@@ -49,9 +48,8 @@ sh_status sh_cluster_call(const cJSON *record, const sh_settings *s, const char 
     word_add(&script, path);
     if (body != NULL) word_add(&script, body);
     const char *ssh = text_of(first, "ssh");
-    sh_ssh_job job = {.host = ssh[0] == '\0' ? NULL : ssh,
-                      .command = script.ptr,
-                      .output_max = SH_FETCH_BODY_MAX};
+    sh_ssh_job job = {
+        .host = ssh[0] == '\0' ? NULL : ssh, .command = script.ptr, .output_max = ANSWER_MAX};
     bool ok = sh_ssh_run(&opts, &job, 1);
     /* What the other side printed stands for itself. */
     sh_str said = sh_str_trim(sh_buf_str(&job.errors));
@@ -96,19 +94,17 @@ static sh_status ask_directly(const sh_settings *s, const char *path, const char
 {
     int code = 0;
     char *key = NULL;
+    const char *host = askable(s->host);
+    char *url = sh_asprintf(strchr(host, ':') == NULL ? "%s://%s:%d%s" : "%s://[%s]:%d%s",
+                            s->tls_cert == NULL ? "http" : "https", host, (int)s->port, path);
     sh_status status = key_find(s, &key, err);
-    sh_fetch_opts opts = {.host = askable(s->host),
-                          .port = (int)s->port,
-                          .path = path,
-                          .body = body,
-                          .key = key,
-                          .tls = s->tls_cert != NULL,
-                          .tls_trust = s->tls_cert,
-                          .wait_s = WAIT_S};
-    if (status == SH_OK) status = sh_fetch(&opts, &code, out, err);
+    sh_http_get_opts opts = {
+        .key = key, .trust = s->tls_cert, .pinned = true, .body = body, .wait_ms = WAIT_MS};
+    if (status == SH_OK) status = sh_http_get(url, &opts, &code, out, err);
     if (status == SH_OK && code >= 400)
         status = sh_err_set(err, SH_ERR_INPUT, "%s: HTTP status %d", path, code);
     free(key);
+    free(url);
     return status;
 }
 

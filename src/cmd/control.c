@@ -149,7 +149,6 @@ int sh_cmd_logs(const sh_command_args *args)
     const sh_settings *s = args->settings;
     char *state = sh_state_path(s->state_dir);
     char *path = sh_path_join(state, "launch.log");
-    bool more = s->follow || (args->argc == 1 && strcmp(args->argv[0], "-f") == 0);
     FILE *file = fopen(path, "r");
     sh_err err;
     if (file == NULL) {
@@ -157,7 +156,7 @@ int sh_cmd_logs(const sh_command_args *args)
     } else {
         seek_lines(file, s->lines);
         copy_rest(file);
-        if (more) follow(&file, path);
+        if (s->follow) follow(&file, path);
         fclose(file);
     }
     free(path);

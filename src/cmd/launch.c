@@ -35,7 +35,7 @@ enum {
     HASH_SHOWN = 16,
 };
 
-static const char DEMO_DIR[] = "models/demo"; /* in the state folders */
+static const char DEMO_DIR[] = "./models/demo"; /* in the state folders */
 
 extern char **environ;
 
@@ -51,7 +51,7 @@ struct launcher {
     sh_hostfile *hosts;
     sh_sites sites;
     char *state;
-    char *model; /* path on all hosts, or below their state folders */
+    char *model; /* path or name on all hosts, or below their state folders */
     char token[SH_TOKEN_LEN_MAX + 1];
     int lock, log, ready_fd;
     cJSON *record;
@@ -60,12 +60,12 @@ struct launcher {
 /* Settings that belong to one process or to the launcher, and those that are added below. */
 static bool is_handed_on(const sh_option *row)
 {
-    static const char *const not [] = {
-        "rank",   "ranks",  "hostfile", "model",    "token",        "part",       "coordinator-fd",
-        "listen", "config", "help",     "env-file", "print-config", "runtime-dir"};
+    static const char *const own[] = {
+        "rank",   "ranks",  "hostfile", "model",    "token",        "part",        "coordinator-fd",
+        "listen", "config", "help",     "env-file", "print-config", "runtime-dir", "log-file"};
     if ((row->commands & (FOR_SERVE | FOR_WORKER)) == 0) return false;
-    for (size_t i = 0; i < SH_COUNT_OF(not ); i++)
-        if (strcmp(row->name, not [i]) == 0) return false;
+    for (size_t i = 0; i < SH_COUNT_OF(own); i++)
+        if (strcmp(row->name, own[i]) == 0) return false;
     return true;
 }
 
@@ -149,7 +149,7 @@ static sh_status demo_add(struct launcher *l, const char *dir, sh_err *err)
     sh_status status = d == NULL ? sh_err_sys(err, "%s", dir) : SH_OK;
     for (struct dirent *e; status == SH_OK && (e = readdir(d)) != NULL;) {
         if (e->d_name[0] == '.' || l->sites.file_count >= SH_SITE_FILES_MAX - 3) continue;
-        char *path = sh_path_join(dir, e->d_name), *name = sh_path_join(DEMO_DIR, e->d_name);
+        char *path = sh_path_join(dir, e->d_name), *name = sh_path_join(DEMO_DIR + 2, e->d_name);
         status = file_add(l, path, name, PROGRAM_MAX, false, err);
         free(path);
         free(name);
@@ -158,13 +158,14 @@ static sh_status demo_add(struct launcher *l, const char *dir, sh_err *err)
     return status;
 }
 
-/* Where the model is. The demo model goes along; any other is there already. */
+/* Where the model is. The demo model goes along; any other is there already: a folder by its path,
+ * and what is none here by the name under which each host finds it. */
 static sh_status model_find(struct launcher *l, const char *program, sh_err *err)
 {
     const char *given = l->args->settings->model;
     if (given != NULL) {
         char *here = realpath(given, NULL);
-        l->model = here != NULL ? sh_strdup(here) : sh_state_path(given);
+        l->model = sh_strdup(here != NULL ? here : given);
         free(here);
         return SH_OK;
     }

@@ -38,7 +38,8 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
     v->args = args;
     sh_status status = sh_program_path(&v->program, err);
     if (status != SH_OK) return status;
-    v->model = s->model != NULL ? sh_strdup(s->model) : sh_demo_find(v->program);
+    /* As it was given: the parts look for it themselves and find the same. */
+    v->model = s->model != NULL ? sh_strdup(s->model_given) : sh_demo_find(v->program);
     if (v->model == NULL)
         return sh_err_set(err, SH_ERR_NOT_FOUND,
                           "the demo model is not here; --model DIR names another");
