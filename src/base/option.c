@@ -210,7 +210,7 @@ static bool row_has_env(const sh_option_table *table, const sh_option *row, sh_s
     return same;
 }
 
-static const sh_option *row_by_env(const sh_option_table *table, sh_str name)
+const sh_option *sh_option_by_env(const sh_option_table *table, sh_str name)
 {
     for (size_t i = 0; i < table->count; i++)
         if (row_has_env(table, &table->rows[i], name)) return &table->rows[i];
@@ -235,7 +235,7 @@ static void ignored_take(sh_options *opts, sh_option_source source, sh_str name,
 static sh_status env_take(sh_options *opts, sh_option_source source, sh_str name, sh_str text,
                           sh_err *err)
 {
-    const sh_option *row = row_by_env(opts->table, name);
+    const sh_option *row = sh_option_by_env(opts->table, name);
     if (row == NULL) {
         ignored_take(opts, source, name, text);
         return SH_OK;
@@ -485,6 +485,13 @@ sh_option_source sh_options_source(const sh_options *opts, const char *name)
 bool sh_options_given(const sh_options *opts, const char *name)
 {
     return sh_options_source(opts, name) != SH_FROM_DEFAULT;
+}
+
+void sh_options_each_given(const sh_options *opts, sh_option_fn fn, void *arg)
+{
+    for (size_t i = 0; i < opts->table->count; i++)
+        if (opts->states[i].source != SH_FROM_DEFAULT)
+            fn(arg, &opts->table->rows[i], opts->states[i].text);
 }
 
 sh_str sh_options_notices(const sh_options *opts)

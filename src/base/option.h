@@ -100,6 +100,14 @@ sh_option_source sh_options_source(const sh_options *opts, const char *name);
 /* True when the value was given by anything but the default. */
 bool sh_options_given(const sh_options *opts, const char *name);
 
+/* Calls fn for each setting that was given by anything but the default, with the text that won;
+ * secrets too. */
+typedef void (*sh_option_fn)(void *arg, const sh_option *row, const char *text);
+void sh_options_each_given(const sh_options *opts, sh_option_fn fn, void *arg);
+
+/* The row that an environment variable of this name sets; NULL when none. */
+const sh_option *sh_option_by_env(const sh_option_table *table, sh_str name);
+
 /* Notices (ignored variables) gathered while parsing, one a line. */
 sh_str sh_options_notices(const sh_options *opts);
 

@@ -90,6 +90,28 @@ const sh_command sh_commands[] = {
     {FOR_TOKEN, "token", "", 0, "make a cluster token",
      "Ranks on several machines prove to each other that they know it: --token or SHOAL_TOKEN.",
      sh_cmd_token},
+    {FOR_LAUNCH, "launch", "", 0, "serve a model on all hosts of a hostfile, by ssh",
+     "Takes the flags of `serve`. Checks the hosts, gives them the program and the settings where "
+     "they lack, starts every rank, starts again what crashes, and stops all on Ctrl-C. The API is "
+     "on rank 0's host. With --detach it stays in the background.",
+     sh_cmd_launch},
+    {FOR_STOP, "stop", "", 0, "stop the cluster that was launched", NULL, sh_cmd_stop},
+    {FOR_RESTART, "restart", "", 0, "stop the cluster and launch it again, in the background", NULL,
+     sh_cmd_restart},
+    {FOR_STATUS, "status", "", 0, "the ranks of the launched cluster, and how its API does",
+     "The exit code is 0 when all is ready, 3 when a rank or the API is not, 1 when nothing runs.",
+     sh_cmd_status},
+    {FOR_LOGS, "logs", "", 0, "what the ranks of the launched cluster said", NULL, sh_cmd_logs},
+    {FOR_CALL, "call", "PATH [JSON]", 2, "ask the API: GET a path, or POST a JSON body to it",
+     "Without --host and --port: the API of the launched cluster, wherever it is, or else of this "
+     "machine.",
+     sh_cmd_call},
+    {FOR_BOOTSTRAP, "bootstrap", "", 0, "build the program on the hosts of a hostfile",
+     "For hosts of another kind than this one, or without the libraries: copies the source tree, "
+     "installs what a build needs (tools/setup.sh) and builds.",
+     sh_cmd_bootstrap},
+    {FOR_AGENT, "agent", "[check]", 1, "run one rank on its host, for `launch`",
+     "Ends when its standard input does. `agent check` tells version and model.", sh_cmd_agent},
     {FOR_API, "api", "", 0, "serve HTTP in front of an engine's Unix socket",
      "The part of `shoal serve` that speaks the OpenAI API. It may come and go while the engine "
      "keeps the model loaded, and waits for the engine when that is away.\n"

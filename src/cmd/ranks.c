@@ -48,7 +48,7 @@ int sh_ranks_spawn(const sh_command_args *args)
     return spawn(args, &code, &err) == SH_OK ? code : sh_command_fail(&err);
 }
 
-static sh_status check_backend(const char *name, const char *from, sh_err *err)
+sh_status sh_ranks_check_backend(const char *name, const char *from, sh_err *err)
 {
     if (name[0] == '\0' || strcmp(name, "ring") == 0 || strcmp(name, "any") == 0) return SH_OK;
     return sh_err_set(err, SH_ERR_UNSUPPORTED,
@@ -65,7 +65,7 @@ static sh_status use_hostfile(sh_ranks *ranks, const sh_command_args *args, sh_e
     sh_status status = sh_hostfile_load(s->hostfile, &file, err);
     if (status != SH_OK) return status;
     mesh->size = file->count;
-    if (!given(args, "backend")) status = check_backend(file->backend, s->hostfile, err);
+    if (!given(args, "backend")) status = sh_ranks_check_backend(file->backend, s->hostfile, err);
     if (status == SH_OK && file->count > 1 && !given(args, "rank"))
         status = sh_err_set(err, SH_ERR_INPUT,
                             "--hostfile needs --rank: which of its %d hosts is this?", file->count);
@@ -147,7 +147,7 @@ sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *er
     memset(ranks, 0, sizeof(*ranks));
     sh_group_opts_init(&ranks->opts);
     use_settings(ranks, s);
-    sh_status status = check_backend(s->backend, "--backend", err);
+    sh_status status = sh_ranks_check_backend(s->backend, "--backend", err);
     if (status == SH_OK && s->hostfile != NULL) status = use_hostfile(ranks, args, err);
     if (status == SH_OK && s->listen != NULL) status = use_listen(ranks, s->listen, err);
     if (s->coordinator != NULL)

@@ -4,9 +4,9 @@
  * Each part is this same command line with --part in the environment, so that all parts see the
  * same settings. */
 #include "base/alloc.h"
-#include "base/file.h"
 #include "base/version.h"
 #include "cluster/local.h"
+#include "cmd/demo.h"
 #include "cmd/ranks.h"
 
 #include <stdio.h>
@@ -25,25 +25,6 @@ struct server {
     int ranks;
 };
 
-/* Where the demo model lies: in this folder, or beside the program (which is in build/release, or
- * installed). */
-static char *demo_find(const char *program)
-{
-    static const char *const places[] = {"", "/..", "/../..", "/../../..", "/../share/shoal"};
-    if (sh_file_exists("models/demo/config.json")) return sh_strdup("models/demo");
-    sh_str dir = sh_str_of(program);
-    while (dir.len > 0 && dir.ptr[dir.len - 1] != '/') dir.len--;
-    for (size_t i = 0; i < SH_COUNT_OF(places); i++) {
-        char *path = sh_asprintf("%.*s%s/models/demo", (int)dir.len, dir.ptr, places[i]);
-        char *config = sh_path_join(path, "config.json");
-        bool there = sh_file_exists(config);
-        free(config);
-        if (there) return path;
-        free(path);
-    }
-    return NULL;
-}
-
 static char *socket_path(const sh_settings *s)
 {
     const char *dir = s->runtime_dir != NULL ? s->runtime_dir : "/tmp";
@@ -58,7 +39,7 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
     sh_status status = sh_program_path(&v->program, err);
     if (status != SH_OK) return status;
     /* As it was given: the parts look for it themselves and find the same. */
-    v->model = s->model != NULL ? sh_strdup(s->model_given) : demo_find(v->program);
+    v->model = s->model != NULL ? sh_strdup(s->model_given) : sh_demo_find(v->program);
     if (v->model == NULL)
         return sh_err_set(err, SH_ERR_NOT_FOUND,
                           "the demo model is not here; --model DIR names another");

@@ -65,6 +65,12 @@ typedef struct {
     /* other hosts */
     const char *ssh_options;
     int64_t ssh_timeout;
+    const char *state_dir;
+    bool detach;
+    bool progress;
+    bool follow;
+    int64_t lines;
+    const char *source;
 
     /* linktest */
     bool quick;

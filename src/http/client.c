@@ -39,12 +39,14 @@ static void on_answer(struct evhttp_request *request, void *arg)
     if (len > 0) g->body->ptr[g->body->len] = '\0';
 }
 
-static sh_status tls_open(get *g, const char *host, const char *trust, struct bufferevent **out)
+static sh_status tls_open(get *g, const char *host, const sh_http_get_opts *opts,
+                          struct bufferevent **out)
 {
+    const char *trust = opts->trust;
     g->tls = SSL_CTX_new(TLS_client_method());
     SSL *ssl = g->tls == NULL ? NULL : SSL_new(g->tls);
     if (ssl == NULL) return sh_err_set(g->err, SH_ERR_SYSTEM, "TLS could not be set up");
-    SSL_CTX_set_default_verify_paths(g->tls);
+    if (!opts->pinned) SSL_CTX_set_default_verify_paths(g->tls);
     if (trust != NULL && SSL_CTX_load_verify_locations(g->tls, trust, NULL) != 1) {
         SSL_free(ssl);
         return sh_err_set(g->err, SH_ERR_INPUT, "'%s' holds no certificate", trust);
@@ -52,7 +54,10 @@ static sh_status tls_open(get *g, const char *host, const char *trust, struct bu
     SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL);
     SSL_set_tlsext_host_name(ssl, host);
     X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
-    if (X509_VERIFY_PARAM_set1_ip_asc(param, host) != 1) SSL_set1_host(ssl, host);
+    if (opts->pinned)
+        X509_VERIFY_PARAM_set_flags(param, X509_V_FLAG_PARTIAL_CHAIN);
+    else if (X509_VERIFY_PARAM_set1_ip_asc(param, host) != 1)
+        SSL_set1_host(ssl, host);
     *out = bufferevent_openssl_socket_new(g->base, -1, ssl, BUFFEREVENT_SSL_CONNECTING,
                                           BEV_OPT_CLOSE_ON_FREE);
     return SH_OK;
@@ -68,7 +73,7 @@ static sh_status request_make(get *g, const struct evhttp_uri *uri, const sh_htt
                                             : PORT_HTTP;
     struct bufferevent *bev = NULL;
     sh_buf text = {0};
-    sh_status status = https ? tls_open(g, host, opts->trust, &bev) : SH_OK;
+    sh_status status = https ? tls_open(g, host, opts, &bev) : SH_OK;
     if (status != SH_OK) return status;
     g->conn = evhttp_connection_base_bufferevent_new(g->base, NULL, bev, host, (uint16_t)port);
     evhttp_connection_set_max_body_size(g->conn, BODY_MAX);
@@ -84,7 +89,12 @@ static sh_status request_make(get *g, const struct evhttp_uri *uri, const sh_htt
     sh_buf_clear(&text);
     sh_buf_addf(&text, "%s%s%s", path == NULL || path[0] == '\0' ? "/" : path,
                 query == NULL ? "" : "?", query == NULL ? "" : query);
-    if (evhttp_make_request(g->conn, request, EVHTTP_REQ_GET, text.ptr) != 0)
+    if (opts->body != NULL) {
+        evhttp_add_header(headers, "Content-Type", "application/json");
+        evbuffer_add(evhttp_request_get_output_buffer(request), opts->body, strlen(opts->body));
+    }
+    enum evhttp_cmd_type kind = opts->body == NULL ? EVHTTP_REQ_GET : EVHTTP_REQ_POST;
+    if (evhttp_make_request(g->conn, request, kind, text.ptr) != 0)
         status = sh_err_set(g->err, SH_ERR_SYSTEM, "the request could not be made");
     sh_buf_reset(&text);
     return status;

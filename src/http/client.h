@@ -1,4 +1,4 @@
-/* client.h - one GET to a server, and its answer.
+/* client.h - one request to a server, and its answer.
  *
  * For tools that look at a running server; it blocks until the answer is there or the time is over.
  *
@@ -9,11 +9,14 @@
 #include "base/buf.h"
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct {
     const char *key;   /* sent as a bearer token; or NULL */
     const char *trust; /* certificates in PEM that HTTPS may also rest on; or NULL */
+    bool pinned;       /* `trust` is the server's own certificate, whatever name it has */
+    const char *body;  /* JSON to POST; NULL: GET */
     int64_t wait_ms;   /* 0: 5000 */
 } sh_http_get_opts;
 
