@@ -2,7 +2,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/version.h"
 #include "cluster/probe.h"
+#include "cluster/state.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -18,18 +20,24 @@ static void quoted(sh_buf *out, const char *flag, const char *value)
     sh_shell_quote(out, sh_str_of(value));
 }
 
-/* The program where it is here, where `shoal launch` puts it, or on the path; else the script. */
+/* The program where it is here, where `shoal launch` puts it, or on the path: the first of this
+ * version, else the first that runs, else the script. */
 static char *ask_command(const sh_survey_opts *opts, const sh_survey_host *host)
 {
     sh_buf text = {0};
-    sh_buf_add_text(&text, "for p in ");
+    sh_buf_add_text(&text, "s=");
+    sh_state_shell_word(opts->state_dir, &text);
+    sh_buf_addf(&text, "\nfor want in 'shoal %s' ''; do\nfor p in ", sh_version());
     sh_shell_quote(&text, sh_str_of(opts->program));
-    sh_buf_add_text(&text, " \"$HOME/.shoal/bin/shoal\" shoal /usr/local/bin/shoal; do\n"
-                           "command -v \"$p\" >/dev/null 2>&1 || continue\n"
-                           "out=$(\"$p\" fingerprint");
+    sh_buf_add_text(&text,
+                    " \"$s\"/bin/shoal-* \"$s\"/bin/native shoal /usr/local/bin/shoal; do\n"
+                    "command -v \"$p\" >/dev/null 2>&1 || continue\n"
+                    "[ -z \"$want\" ] || [ \"$(\"$p\" --version 2>/dev/null)\" = \"$want\" ] "
+                    "|| continue\n"
+                    "out=$(\"$p\" fingerprint");
     quoted(&text, "--model", opts->model);
     quoted(&text, "--listen", host->listen);
-    sh_buf_add_text(&text, " 2>/dev/null) && printf '%s\\n' \"$out\" && exit 0\ndone\n");
+    sh_buf_add_text(&text, " 2>/dev/null) && printf '%s\\n' \"$out\" && exit 0\ndone\ndone\n");
     sh_buf_add_text(&text, sh_fingerprint_script);
     return sh_buf_take(&text);
 }

@@ -21,8 +21,9 @@ typedef struct {
 
 typedef struct {
     sh_ssh_opts ssh;
-    const char *program; /* path of this program: looked for at the same place over there first */
-    const char *model;   /* to hash, or NULL */
+    const char *program;   /* path of this program: looked for at the same place over there too */
+    const char *state_dir; /* where `shoal launch` keeps programs, on every host */
+    const char *model;     /* to hash, or NULL */
     void (*progress)(const char *text); /* or NULL */
 } sh_survey_opts;
 

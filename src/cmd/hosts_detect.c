@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "cluster/children.h"
 #include "cluster/survey.h"
+#include "cmd/cluster.h"
 #include "cmd/hosts.h"
 
 #include <stdio.h>
@@ -198,10 +199,10 @@ int sh_hosts_detect(const sh_command_args *args)
     int code = SH_EXIT_FAILED;
     if (status == SH_OK) {
         d->link = sh_alloc_array(SH_NET_LINKS_MAX, sizeof(*d->link));
-        detect(d, &(sh_survey_opts){
-                      .ssh = {.options = s->ssh_options, .connect_s = (int)s->ssh_timeout},
-                      .program = program,
-                      .progress = show_progress});
+        detect(d, &(sh_survey_opts){.ssh = sh_cluster_ssh(s),
+                                    .state_dir = s->state_dir,
+                                    .program = program,
+                                    .progress = show_progress});
         code = show(d, s);
     } else {
         sh_command_fail(&err);

@@ -55,7 +55,7 @@ if ! why=$(hosts_can && sshd_can); then
 fi
 hosts_up 3
 sshd_up
-export SSH_OPTIONS=$ssh_options
+export SSH_OPTIONS=$ssh_options SHOAL_STATE_DIR=$work/state
 # A second network, and a narrow wire between host 2 and the first.
 ip -n ${hosts_tag}sw link add br1 type bridge forward_delay 0
 ip -n ${hosts_tag}sw link set br1 up
