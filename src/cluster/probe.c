@@ -18,7 +18,8 @@ enum {
     STUCK_MS = 5000, /* a byte must move within */
     KNOCK_MS = 1000, /* to show the secret */
     PIECE = 1 << 18, /* bytes of one write */
-    ROUNDS = 200,    /* short messages at most */
+    KNOCKS = 5,
+    ROUNDS = 200, /* short messages at most */
     ROUNDS_NS = 150000000,
     BULK_NS = 150000000, /* a run of long messages that takes this long is believed */
     BULK_MAX = 1 << 29,
@@ -254,4 +255,35 @@ sh_status sh_probe_measure(const char *address, const char *secret, bool last, s
     sh_sock_close(fd);
     if (status == SH_OK) *out = result;
     return status;
+}
+
+static sh_status knock_once(const sh_addr *addr, double *took_us, sh_err *err)
+{
+    int fd = -1, fault = 0;
+    socklen_t len = sizeof(fault);
+    int64_t start_ns = sh_clock_ns();
+    sh_status status = sh_sock_connect(addr, &fd, err);
+    if (status != SH_OK) return status;
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    int ready = poll(&p, 1, CONNECT_MS);
+    *took_us = (double)(sh_clock_ns() - start_ns) / 1e3;
+    if (ready == 0)
+        status = sh_err_set(err, SH_ERR_TIMEOUT, "no answer within %d ms", CONNECT_MS);
+    else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &fault, &len) == 0 && fault != 0 &&
+             fault != ECONNREFUSED)
+        status = sh_err_set(err, SH_ERR_PEER, "%s", strerror(fault));
+    sh_sock_close(fd);
+    return status;
+}
+
+sh_status sh_probe_knock(const char *address, double *rtt_us, sh_err *err)
+{
+    double took[KNOCKS];
+    sh_addr addr;
+    sh_status status = sh_addr_parse(address, &addr, err);
+    for (int i = 0; status == SH_OK && i < KNOCKS; i++) status = knock_once(&addr, &took[i], err);
+    if (status != SH_OK) return status;
+    qsort(took, KNOCKS, sizeof(*took), by_value);
+    *rtt_us = took[KNOCKS / 2];
+    return SH_OK;
 }

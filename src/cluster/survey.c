@@ -2,14 +2,16 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/version.h"
 #include "cluster/probe.h"
+#include "cluster/state.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINK_MS = 4000, PROBE_SECONDS_MIN = 15, ASK_EXTRA_MS = 30000 };
+enum { SSH_PORT = 22, LINK_MS = 4000, PROBE_SECONDS_MIN = 15, ASK_EXTRA_MS = 30000 };
 
 static void quoted(sh_buf *out, const char *flag, const char *value)
 {
@@ -18,18 +20,24 @@ static void quoted(sh_buf *out, const char *flag, const char *value)
     sh_shell_quote(out, sh_str_of(value));
 }
 
-/* The program where it is here, where `shoal launch` puts it, or on the path; else the script. */
+/* The program where it is here, where `shoal launch` puts it, or on the path: the first of this
+ * version, else the first that runs, else the script. */
 static char *ask_command(const sh_survey_opts *opts, const sh_survey_host *host)
 {
     sh_buf text = {0};
-    sh_buf_add_text(&text, "for p in ");
+    sh_buf_add_text(&text, "s=");
+    sh_state_shell_word(opts->state_dir, &text);
+    sh_buf_addf(&text, "\nfor want in 'shoal %s' ''; do\nfor p in ", sh_version());
     sh_shell_quote(&text, sh_str_of(opts->program));
-    sh_buf_add_text(&text, " \"$HOME/.shoal/bin/shoal\" shoal /usr/local/bin/shoal; do\n"
-                           "command -v \"$p\" >/dev/null 2>&1 || continue\n"
-                           "out=$(\"$p\" fingerprint");
+    sh_buf_add_text(&text,
+                    " \"$s\"/bin/shoal-* \"$s\"/bin/native shoal /usr/local/bin/shoal; do\n"
+                    "command -v \"$p\" >/dev/null 2>&1 || continue\n"
+                    "[ -z \"$want\" ] || [ \"$(\"$p\" --version 2>/dev/null)\" = \"$want\" ] "
+                    "|| continue\n"
+                    "out=$(\"$p\" fingerprint");
     quoted(&text, "--model", opts->model);
     quoted(&text, "--listen", host->listen);
-    sh_buf_add_text(&text, " 2>/dev/null) && printf '%s\\n' \"$out\" && exit 0\ndone\n");
+    sh_buf_add_text(&text, " 2>/dev/null) && printf '%s\\n' \"$out\" && exit 0\ndone\ndone\n");
     sh_buf_add_text(&text, sh_fingerprint_script);
     return sh_buf_take(&text);
 }
@@ -164,9 +172,14 @@ static int probe_lines(const answerer *answerers, int from, const sh_net_link *l
         const char *at = a->told == NULL ? NULL : answerer_at(a, links[i].address);
         const char *secret = cJSON_GetStringValue(
             cJSON_GetObjectItemCaseSensitive(a->told, "secret"));
-        if (at == NULL || secret == NULL || strchr(secret, '\n') != NULL) continue;
-        sh_buf_addf(lines, "%s %s %s\n", at, secret,
-                    is_last_for(links, count, i) ? "last" : "more");
+        if (at == NULL || secret == NULL || strchr(secret, '\n') != NULL)
+            sh_buf_addf(lines,
+                        strchr(links[i].address, ':') != NULL ? "[%s]:%d - knock\n"
+                                                              : "%s:%d - knock\n",
+                        links[i].address, SSH_PORT);
+        else
+            sh_buf_addf(lines, "%s %s %s\n", at, secret,
+                        is_last_for(links, count, i) ? "last" : "more");
         which[used++] = i;
     }
     return used;
@@ -214,7 +227,7 @@ static void links_probe(const sh_survey_opts *opts, const sh_survey_host *host,
     free(which);
 }
 
-/* For hosts without the program: three pings each. */
+/* From a host without the program: three pings each. */
 static void links_ping(const sh_survey_opts *opts, const sh_survey_host *host, int from,
                        sh_net_link *links, int count)
 {
@@ -286,9 +299,11 @@ int sh_ssh_config_hosts(sh_str text, sh_arena *arena, const char **out, int cap)
         if (line.len < 5 || strncasecmp(line.ptr, "host", 4) != 0 ||
             (line.ptr[4] != ' ' && line.ptr[4] != '\t' && line.ptr[4] != '='))
             continue;
-        char *names = sh_str_dup(sh_str_sub(line, 5, line.len));
+        char *names = sh_str_dup(sh_str_sub(line, 4, line.len));
+        char *equals = names + strspn(names, " \t");
+        if (*equals == '=') *equals = ' ';
         for (char *p = names; *p != '\0'; p++)
-            if (*p == '\t' || *p == '=') *p = ' ';
+            if (*p == '\t') *p = ' ';
         sh_str rest = sh_str_of(names);
         while (count < cap && sh_str_cut(&rest, ' ', &word))
             if (is_plain_name(word)) out[count++] = sh_arena_str(arena, word).ptr;

@@ -1,7 +1,7 @@
 /* survey.h - asks hosts about themselves and times the links between them, over ssh.
  *
  * All hosts are asked at once; links are timed one after the other, so that none disturbs another.
- * A host without the program tells less, and its links are only pinged.
+ * A host without the program tells less, and of its links only the latency is known.
  *
  * Threads: one owner. */
 #ifndef SH_CLUSTER_SURVEY_H
@@ -21,8 +21,9 @@ typedef struct {
 
 typedef struct {
     sh_ssh_opts ssh;
-    const char *program; /* path of this program: looked for at the same place over there first */
-    const char *model;   /* to hash, or NULL */
+    const char *program;   /* path of this program: looked for at the same place over there too */
+    const char *state_dir; /* where `shoal launch` keeps programs, on every host */
+    const char *model;     /* to hash, or NULL */
     void (*progress)(const char *text); /* or NULL */
 } sh_survey_opts;
 

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/version.h"
 #include "cluster/children.h"
+#include "cmd/cluster.h"
 #include "cmd/hosts.h"
 #include "cmd/model_find.h"
 #include "model/predict.h"
@@ -155,9 +156,8 @@ static void visit_run(visit *v, const sh_settings *s, const char *program)
 {
     sh_net_host net[SH_RANKS_MAX];
     char *model = model_for_hosts(s);
-    sh_survey_opts opts = {.ssh = {.options = s->ssh_options, .connect_s = (int)s->ssh_timeout},
-                           .program = program,
-                           .model = model};
+    sh_survey_opts opts = {
+        .ssh = sh_cluster_ssh(s), .state_dir = s->state_dir, .program = program, .model = model};
     for (int i = 0; i < v->count; i++)
         v->host[i].listen = v->listen[i].len > 0 ? v->listen[i].ptr : NULL;
     sh_survey_ask(&opts, v->host, v->count);

@@ -78,11 +78,10 @@ static void draw_rank(canvas *c, const cJSON *rank)
     double total = number(memory, "total"), used = total - number(memory, "available");
     double compute = number(rank, "compute_s"), reduce = number(rank, "reduce_s");
     sh_buf b = {0};
-    sh_buf_addf(&b, "%4.0f  %-16s ", number(rank, "rank"), text(rank, "host"));
+    sh_buf_addf(&b, "%4.0f  %-12.12s ", number(rank, "rank"), text(rank, "host"));
     bar(&b, used, total);
-    sh_buf_addf(&b, " %6.1f of %.1f GiB  weights %.2f  KV %.2f GiB  %3.0f %% on the wire",
-                used / GIB, total / GIB, number(memory, "weights") / GIB,
-                number(memory, "kv") / GIB,
+    sh_buf_addf(&b, " %5.1f %6.1f %8.2f %6.2f %5.0f %%", used / GIB, total / GIB,
+                number(memory, "weights") / GIB, number(memory, "kv") / GIB,
                 compute + reduce > 0 ? 100 * reduce / (compute + reduce) : 0);
     line(c, &b);
     sh_buf_reset(&b);
@@ -99,7 +98,8 @@ static void draw_ranks(canvas *c, const cJSON *snapshot)
         line(c, &b);
     }
     sh_buf_clear(&b);
-    sh_buf_add_text(&b, "rank  host             memory of the host");
+    sh_buf_add_text(
+        &b, "rank  host         GiB of the host:         used  total  weights     KV    wire");
     if (cJSON_IsObject(engine)) line(c, &b);
     cJSON_ArrayForEach(rank, cJSON_GetObjectItemCaseSensitive(engine, "ranks")) draw_rank(c, rank);
     if (cJSON_IsObject(kv)) {
@@ -107,8 +107,8 @@ static void draw_ranks(canvas *c, const cJSON *snapshot)
         sh_buf_clear(&b);
         sh_buf_add_text(&b, "KV    ");
         bar(&b, blocks - unused, blocks);
-        sh_buf_addf(&b, " %.0f of %.0f blocks hold tokens, %.0f of them for reuse", blocks - unused,
-                    blocks, number(kv, "cached"));
+        sh_buf_addf(&b, " %.0f of %.0f blocks in use, %.0f kept for reuse", blocks - unused, blocks,
+                    number(kv, "cached"));
         line(c, &b);
     }
     sh_buf_reset(&b);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "cluster/children.h"
 #include "cluster/survey.h"
+#include "cmd/cluster.h"
 #include "cmd/hosts.h"
 
 #include <stdio.h>
@@ -71,7 +72,7 @@ static void check_answers(detection *d)
         else if (h->fp->program[0] == '\0')
             sh_findings_add(&d->report, SH_FINDING_WARN, "program", h->shown,
                             "`shoal bootstrap --hostfile F`, or copy the program to its PATH",
-                            "shoal is not there, so its links are pinged and not measured");
+                            "shoal is not there: of its links only the latency is known");
         else
             sh_findings_add(&d->report, SH_FINDING_OK, "ssh", h->shown, NULL, "shoal %s, %s %s",
                             h->fp->version, h->fp->os, h->fp->arch);
@@ -198,10 +199,10 @@ int sh_hosts_detect(const sh_command_args *args)
     int code = SH_EXIT_FAILED;
     if (status == SH_OK) {
         d->link = sh_alloc_array(SH_NET_LINKS_MAX, sizeof(*d->link));
-        detect(d, &(sh_survey_opts){
-                      .ssh = {.options = s->ssh_options, .connect_s = (int)s->ssh_timeout},
-                      .program = program,
-                      .progress = show_progress});
+        detect(d, &(sh_survey_opts){.ssh = sh_cluster_ssh(s),
+                                    .state_dir = s->state_dir,
+                                    .program = program,
+                                    .progress = show_progress});
         code = show(d, s);
     } else {
         sh_command_fail(&err);

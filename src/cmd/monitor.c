@@ -48,7 +48,7 @@ static sh_status fetch(const sh_settings *s, const char *path, cJSON **out, sh_e
     if (status == SH_OK && (code == 401 || code == 403))
         status = sh_err_set(err, SH_ERR_AUTH, "%s wants an API key: --api-key", url.ptr);
     else if (status == SH_OK && code != 200)
-        status = sh_err_set(err, SH_ERR_PEER, "%s answers with status %d", url.ptr, code);
+        status = sh_err_set(err, SH_ERR_INPUT, "%s answers with status %d", url.ptr, code);
     if (status == SH_OK) status = sh_json_parse(sh_buf_str(&body), url.ptr, out, err);
     sh_buf_reset(&url);
     sh_buf_reset(&body);

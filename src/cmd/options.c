@@ -587,7 +587,7 @@ static const sh_option rows[] = {
      .aliases = "SHOAL_STATE",
      .help = "folder for what a launch keeps, on every host",
      AT(state_dir),
-     .commands = FOR_STATE},
+     .commands = FOR_STATE | FOR_HOSTS | FOR_DOCTOR},
     {.name = "detach",
      .type = SH_OPT_BOOL,
      .help = "leave the cluster running in the background once it is ready",

@@ -1,8 +1,9 @@
 /* shoal probe: one side of a timed connection between two hosts, for `shoal hosts detect` and
  * `shoal doctor`, which start both sides over ssh.
  *
- * With --listen it answers from the background; without, it reads lines "ip:port secret more|last"
- * and prints one JSON object for each. */
+ * With --listen it answers from the background; without, it reads lines "ip:port secret more|last",
+ * or "ip:port - knock" for a host that does not answer probes, and prints one JSON object for each.
+ */
 #include "cluster/probe.h"
 
 #include "base/file.h"
@@ -42,13 +43,17 @@ static int answer(const sh_settings *s)
     return SH_EXIT_OK;
 }
 
-static void measure(const char *address, const char *secret, bool last)
+static void measure(const char *address, const char *secret, sh_str how)
 {
-    sh_probe_result result;
+    sh_probe_result result = {0};
     sh_err err;
     cJSON *item = cJSON_CreateObject();
     cJSON_AddStringToObject(item, "address", address);
-    if (sh_probe_measure(address, secret, last, &result, &err) == SH_OK) {
+    sh_status status = sh_str_is(how, "knock")
+                           ? sh_probe_knock(address, &result.rtt_us, &err)
+                           : sh_probe_measure(address, secret, sh_str_is(how, "last"), &result,
+                                              &err);
+    if (status == SH_OK) {
         cJSON_AddNumberToObject(item, "rtt_us", result.rtt_us);
         cJSON_AddNumberToObject(item, "gbit_s", result.gbit_s);
     } else {
@@ -72,7 +77,7 @@ static int ask(void)
         sh_str address, secret;
         if (!sh_str_cut(&line, ' ', &address) || !sh_str_cut(&line, ' ', &secret)) continue;
         char *at = sh_str_dup(address), *key = sh_str_dup(secret);
-        measure(at, key, sh_str_is(line, "last"));
+        measure(at, key, line);
         free(at);
         free(key);
     }

@@ -119,7 +119,7 @@ sh_status sh_http_get(const char *url, const sh_http_get_opts *opts, int *code, 
         if (g.answered)
             *code = g.code;
         else
-            status = sh_err_set(err, SH_ERR_PEER, "%s does not answer", url);
+            status = sh_err_set(err, SH_ERR_NOT_FOUND, "%s does not answer", url);
     }
     if (g.conn != NULL) evhttp_connection_free(g.conn);
     if (g.base != NULL) event_base_free(g.base);
