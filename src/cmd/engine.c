@@ -66,7 +66,7 @@ static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
     SH_LOGI("stopping: running answers have %lld s", (long long)s->grace);
     sh_door_drain(door);
     sh_engine_stop(engine, s->grace * 1000);
-    return SH_OK;
+    return sh_engine_check(engine, err);
 }
 
 static sh_status engine_run(const sh_settings *s, sh_crew_setup *setup, const sigset_t *signals,
@@ -143,7 +143,7 @@ static sh_status worker_run(const sh_settings *s, const sh_crew_setup *setup, st
     sh_status status = sh_crew_open(&setup->opts, &crew, err);
     while (status == SH_OK) {
         status = worker_once(w, s, crew, &setup->ranks.opts, err);
-        if (status == SH_OK || atomic_load(&w->stop)) break;
+        if (status == SH_OK || atomic_load(&w->stop) || setup->ranks.opts.mesh.mpi != NULL) break;
         if (status != SH_ERR_GROUP && status != SH_ERR_PEER && status != SH_ERR_TIMEOUT) break;
         SH_LOGW("%s; waiting for rank 0", err->text);
         sh_sleep_ms(REJOIN_PAUSE_MS);
