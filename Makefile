@@ -29,7 +29,7 @@ PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
 VERSION := $(shell cat VERSION)
 # No contraction: several results must have the same bits on every machine.
 CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc $(WARN) $(OPT_$(VARIANT)) $(PKG_CFLAGS) -pthread $(CFLAGS)
-LIBS       = $(PKG_LIBS) -lm -pthread $(LDFLAGS)
+LIBS       = $(PKG_LIBS) -lm -ldl -pthread $(LDFLAGS)
 
 # A kernel file says by its name which instructions it needs; it is built only for a machine that has such
 # a family of instructions, and called only when the CPU at hand has them.
@@ -55,15 +55,29 @@ TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
 
+# One plugin for each MPI library that has its compiler here; without any, the program has no MPI.
+MPI_FAMILIES := $(foreach f,openmpi mpich,$(if $(shell command -v mpicc.$(f)),$(f)))
+ifeq ($(MPI_FAMILIES),)
+MPI_FAMILIES := $(if $(shell command -v mpicc),$(if $(findstring open,$(shell mpicc -show)),openmpi,mpich))
+endif
+MPICC         = $(or $(shell command -v mpicc.$*),mpicc)
+PLUGINS      := $(MPI_FAMILIES:%=$(B)/shoal-mpi-%.so)
+
 .PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build load clean docs program tests
 all: program ## build the release program, build/shoal
 
-program: $(B)/shoal
+program: $(B)/shoal $(PLUGINS)
+	@$(if $(PLUGINS),,echo "MPI: no mpicc here, so this program has no --backend mpi")
 	@if [ $(VARIANT) = release ]; then ln -sf release/shoal build/shoal; fi
 
 $(B)/shoal: $(B)/src/cmd/main.o $(B)/libshoal.a
 	@echo "LD $@"
 	@$(CC) $(OPT_$(VARIANT)) -o $@ $^ $(LIBS)
+
+$(B)/shoal-mpi-%.so: plugins/mpi.c src/net/mpi_plugin.h Makefile
+	@mkdir -p $(@D)
+	@echo "MPICC $@"
+	@OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) -std=c11 -O2 -g -Isrc $(WARN) -fPIC -shared -o $@ $<
 
 $(B)/libshoal.a: $(LIB_OBJ)
 	@rm -f $@
@@ -124,7 +138,7 @@ load: program $(B)/bench/fake_engine ## measure the API under load
 
 # ---- chores ---------------------------------------------------------------------------------------
 
-FORMATTED := $(shell find src tests -name '*.[ch]')
+FORMATTED := $(shell find src tests plugins -name '*.[ch]')
 
 format: ## format all sources
 	clang-format -i $(FORMATTED)

@@ -125,11 +125,12 @@ static void on_up(void *arg, const sh_engine_info *info)
         SH_LOGE("api: %s: %s", info->model_dir, err.text);
         snprintf(api->served_trouble, sizeof(api->served_trouble), "%s", err.text);
     } else {
-        SH_LOGI("api: serving '%s' on %d rank%s", sh_served_name(fresh), info->world_size,
-                info->world_size == 1 ? "" : "s");
+        SH_LOGI("api: serving '%s' on %d rank%s; see /dashboard and /docs", sh_served_name(fresh),
+                info->world_size, info->world_size == 1 ? "" : "s");
     }
     sh_served_close(api->served);
     api->served = fresh;
+    if (fresh != NULL && api->opts->serving != NULL) api->opts->serving(api->opts->arg);
 }
 
 static void on_down(void *arg, const sh_err *why)

@@ -9,8 +9,9 @@
 
 enum {
     SLOT_BITS = 20,    /* of a request's id: the place in the table; the rest is a serial number */
-    GREETING_MS = 200, /* the loop waits so long at most for an engine that has just accepted */
+    GREETING_MS = 100, /* the loop waits so long at most for an engine that has just accepted */
     RETRY_MS = 250,
+    START_RETRIES = 8, /* so often an engine that is started beside us may not be there yet */
     STATS_MS = 1000,
 };
 
@@ -33,6 +34,7 @@ struct sh_link {
     size_t slot_count, free_count;
     uint64_t serial;
     char trouble[SH_ERR_TEXT_MAX];
+    int retries; /* before the first engine came */
 };
 
 static void on_socket(void *arg);
@@ -82,16 +84,17 @@ static void watch_update(sh_link *link)
 }
 
 /* Logged when it changes, not at every attempt. */
-static void trouble_set(sh_link *link, const char *text)
+/* Why there is no engine; says so when that is news. */
+static bool trouble_set(sh_link *link, const char *text)
 {
-    if (strcmp(link->trouble, text) == 0) return;
+    if (strcmp(link->trouble, text) == 0) return false;
     snprintf(link->trouble, sizeof(link->trouble), "%s", text);
-    if (text[0] != '\0') SH_LOGW("api: %s", text);
+    return text[0] != '\0';
 }
 
 static void lose(sh_link *link, const sh_err *why)
 {
-    trouble_set(link, why->text);
+    if (trouble_set(link, why->text)) SH_LOGW("api: %s", why->text);
     sh_trigger_free(link->socket);
     sh_engine_client_close(link->client);
     link->socket = NULL;
@@ -131,13 +134,17 @@ static void on_retry(void *arg)
                                              &client, &err);
     if (status == SH_OK && !sh_engine_client_info(client)->ready)
         status = sh_err_set(&err, SH_ERR_GROUP, "the engine is not ready: its group is forming");
+    if (status == SH_ERR_TIMEOUT)
+        sh_err_set(&err, SH_ERR_GROUP, "the engine is not ready: it is loading the model");
     if (status != SH_OK) {
+        bool starting = status == SH_ERR_PEER && link->retries++ < START_RETRIES;
         sh_engine_client_close(client);
-        trouble_set(link, err.text);
+        if (!starting && trouble_set(link, err.text)) SH_LOGI("api: %s", err.text);
         sh_trigger_start(link->retry, RETRY_MS);
         return;
     }
     trouble_set(link, "");
+    link->retries = START_RETRIES;
     link->client = client;
     link->socket = sh_trigger_fd(link->loop, sh_engine_client_fd(client), on_socket, link);
     link->opts.up(link->opts.arg, sh_engine_client_info(client));

@@ -56,7 +56,7 @@ struct sh_children {
     sigset_t signals, before;
     int code; /* of the first that failed */
     int64_t linger_ms;
-    sh_deadline give_up_at; /* once one has failed */
+    sh_deadline give_up_at; /* once one has failed, or a vital one ended */
     bool stopping, vital_ended, tethers;
     sh_children_hooks hooks;
     sh_deadline beat_at; /* when the tethers are next written to */
@@ -273,7 +273,10 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
     bool mistake = is_mistake(child, wait_status, ran_ms);
     end_text(wait_status, how, sizeof(how));
     child->ended = c->stopping || clean || !child->restart || mistake;
-    if (child->vital && clean) c->vital_ended = true;
+    if (child->vital && clean && !c->vital_ended) {
+        c->vital_ended = true;
+        c->give_up_at = sh_deadline_in_ms(c->linger_ms);
+    }
     if (!child->ended)
         child_again(c, child, ran_ms, how);
     else if (!c->stopping && !clean)
@@ -412,8 +415,8 @@ static void children_stop(sh_children *c, int64_t grace_ms)
 int sh_children_run(sh_children *c, int64_t grace_ms)
 {
     int number = 0;
-    while (alive(c, true) > 0 && !c->vital_ended &&
-           (c->code == 0 || !sh_deadline_passed(c->give_up_at))) {
+    while (alive(c, true) > 0 &&
+           ((c->code == 0 && !c->vital_ended) || !sh_deadline_passed(c->give_up_at))) {
         number = signal_wait(c);
         if (number == SIGHUP && !c->tethers)
             signal_all(c, SIGHUP);

@@ -57,8 +57,8 @@ SH_MUST_CHECK sh_status sh_children_add(sh_children *children, const sh_child_sp
  * behind SIGINT, else 0. */
 int sh_children_run(sh_children *children, int64_t grace_ms);
 
-/* When one has failed for good, the others get this long to end by themselves (0 at first): ranks
- * of a group find out what happened and say so. */
+/* When one has failed for good (or a vital one has ended) the others get this long to end by
+ * themselves (0 at first): ranks of a group find out what happened and say so. */
 void sh_children_set_linger(sh_children *children, int64_t linger_ms);
 
 /* Before the first child is added. */

@@ -3,14 +3,15 @@
 #include "engine/engine.h"
 
 #include "base/log.h"
-#include "cluster/launch.h"
 #include "cmd/crew.h"
+#include "cmd/progress.h"
 #include "engine/door.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { REJOIN_PAUSE_MS = 300 };
@@ -37,12 +38,6 @@ static void signals_block(sigset_t *set)
     pthread_sigmask(SIG_BLOCK, set, NULL);
 }
 
-/* For whoever started this rank: a line that no log has. */
-static void progress(const sh_settings *s, const char *state)
-{
-    if (s->progress) dprintf(STDOUT_FILENO, "%c%s\n", SH_LAUNCH_MARK, state);
-}
-
 /* "state:7" makes this process go wrong at step 7, for tests of the guards. */
 static void fault_parse(const sh_settings *s, const char **what, uint64_t *step)
 {
@@ -65,13 +60,13 @@ static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
     sh_engine_info info = sh_engine_info_of(engine);
     SH_LOGI("ready: %s on %d rank%s, %d tokens of context", s->model, info.world_size,
             info.world_size == 1 ? "" : "s", info.context);
-    progress(s, "ready");
+    if (strcmp(s->part, "engine") != 0) sh_progress(s, "ready"); /* else the API says it */
     int got = 0;
     sigwait(signals, &got);
     SH_LOGI("stopping: running answers have %lld s", (long long)s->grace);
     sh_door_drain(door);
     sh_engine_stop(engine, s->grace * 1000);
-    return SH_OK;
+    return sh_engine_check(engine, err);
 }
 
 static sh_status engine_run(const sh_settings *s, sh_crew_setup *setup, const sigset_t *signals,
@@ -84,7 +79,7 @@ static sh_status engine_run(const sh_settings *s, sh_crew_setup *setup, const si
                            .stall_s = (double)s->stall_ms / 1000,
                            .drafts = (int)s->drafts};
     fault_parse(s, &opts.fault, &opts.fault_step);
-    progress(s, "load");
+    sh_progress(s, "load");
     sh_door *door = NULL;
     sh_engine *engine = NULL;
     sh_status status = sh_door_open(s->socket, &door, err);
@@ -119,17 +114,17 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_crew *cr
     sh_group *group = NULL;
     const char *fault = NULL;
     uint64_t step = 0;
-    progress(s, "join");
+    sh_progress(s, "join");
     sh_status status = sh_group_open(opts, &group, err);
     if (status != SH_OK) return status;
     atomic_store(&w->working, true);
-    progress(s, "load");
+    sh_progress(s, "load");
     status = sh_crew_join(crew, group, err);
     fault_parse(s, &fault, &step);
     if (fault != NULL) sh_crew_fault(crew, fault, step);
     if (status == SH_OK) {
         SH_LOGI("ready");
-        progress(s, "ready");
+        sh_progress(s, "ready");
         status = sh_crew_work(crew, err);
     }
     atomic_store(&w->working, false);
@@ -148,7 +143,7 @@ static sh_status worker_run(const sh_settings *s, const sh_crew_setup *setup, st
     sh_status status = sh_crew_open(&setup->opts, &crew, err);
     while (status == SH_OK) {
         status = worker_once(w, s, crew, &setup->ranks.opts, err);
-        if (status == SH_OK || atomic_load(&w->stop)) break;
+        if (status == SH_OK || atomic_load(&w->stop) || setup->ranks.opts.mesh.mpi != NULL) break;
         if (status != SH_ERR_GROUP && status != SH_ERR_PEER && status != SH_ERR_TIMEOUT) break;
         SH_LOGW("%s; waiting for rank 0", err->text);
         sh_sleep_ms(REJOIN_PAUSE_MS);

@@ -308,7 +308,12 @@ static sh_line_result read_plain(sh_buf *out)
 {
     char *text = NULL;
     size_t cap = 0;
-    ssize_t len = getline(&text, &cap, stdin);
+    ssize_t len;
+    do {
+        clearerr(stdin);
+        errno = 0;
+        len = getline(&text, &cap, stdin);
+    } while (len < 0 && errno == EINTR); /* Ctrl-C is for answers, there is none to stop */
     if (len > 0 && text[len - 1] == '\n') len--;
     if (len > 0) sh_buf_add(out, text, (size_t)len);
     free(text);

@@ -4,7 +4,9 @@
 #include "base/version.h"
 #include "cmd/bits.h"
 #include "cmd/command.h"
+#include "cmd/launched.h"
 #include "cmd/model_find.h"
+#include "cmd/ranks.h"
 #include "model/hub.h"
 
 #include <fcntl.h>
@@ -117,16 +119,20 @@ static sh_status model_find(sh_settings *s, char *owned[2], sh_err *err)
     return SH_OK;
 }
 
-static int command_start(const sh_command *cmd, sh_settings *settings, const sh_command_args *args)
+static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *settings,
+                         const sh_command_args *args)
 {
     char *owned[2] = {NULL, NULL};
     sh_err err;
     sh_log_set_level(log_level_of(settings->log_level));
     sh_status status = log_open(settings->log_file, &err);
-    notices_log(args->options);
+    notices_log(opts);
     limits_set(settings);
     if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0) status = model_find(settings, owned, &err);
+    if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR_LAUNCH) != 0)
+        status = sh_launched_adopt(opts, settings, &err);
     int code = status == SH_OK ? cmd->run(args) : sh_command_fail(&err);
+    sh_ranks_leave(code == SH_EXIT_OK);
     free(owned[0]);
     free(owned[1]);
     return code;
@@ -155,7 +161,7 @@ static int command_run(const sh_command *cmd, int argc, char **argv, char *const
         sh_buf_reset(&out);
         code = SH_EXIT_OK;
     } else {
-        code = command_start(cmd, &settings, &args);
+        code = command_start(cmd, opts, &settings, &args);
     }
     sh_options_free(opts);
     return code;

@@ -3,11 +3,16 @@
 #include "base/log.h"
 #include "cluster/children.h"
 #include "cluster/local.h"
-#include "net/token.h"
+#include "cluster/rendezvous.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { LEAVE_MS = 10000 };
+
+/* MPI belongs to the whole process: opened once, left at its end. */
+static sh_mpi *mpi;
 
 static bool given(const sh_command_args *args, const char *name)
 {
@@ -50,7 +55,9 @@ int sh_ranks_spawn(const sh_command_args *args)
 
 sh_status sh_ranks_check_backend(const char *name, const char *from, sh_err *err)
 {
-    if (name[0] == '\0' || strcmp(name, "ring") == 0 || strcmp(name, "any") == 0) return SH_OK;
+    static const char *const known[] = {"", "ring", "any", "mpi"};
+    for (size_t i = 0; i < SH_COUNT_OF(known); i++)
+        if (strcmp(name, known[i]) == 0) return SH_OK;
     return sh_err_set(err, SH_ERR_UNSUPPORTED,
                       "backend '%s' (%s) is not in this program; --backend ring is", name, from);
 }
@@ -140,6 +147,37 @@ static void use_settings(sh_ranks *ranks, const sh_settings *s)
                                                  : SH_CODEC_F32;
 }
 
+/* MPI knows rank and size, and where to meet unless somebody said so. */
+static sh_status use_mpi(sh_ranks *ranks, const sh_settings *s, sh_err *err)
+{
+    sh_mesh_opts *mesh = &ranks->opts.mesh;
+    sh_rendezvous met = {.fd = -1};
+    sh_status status = mpi != NULL ? SH_OK : sh_mpi_open(s->mpi_library, NULL, &mpi, err);
+    if (status != SH_OK) return status;
+    if (sh_mpi_size(mpi) != s->ranks || sh_mpi_rank(mpi) != s->rank)
+        return sh_err_set(
+            err, SH_ERR_INPUT,
+            "--backend mpi: %s says rank %d of %d where rank %lld of %lld is expected; "
+            "start the ranks with its mpirun, or with srun --mpi=pmix or pmi2",
+            sh_mpi_family(mpi), sh_mpi_rank(mpi), sh_mpi_size(mpi), (long long)s->rank,
+            (long long)s->ranks);
+    mesh->mpi = mpi;
+    if (ranks->coordinator[0] != '\0' || mesh->size == 1) return SH_OK;
+    status = sh_rendezvous_hold(mpi, s->token, mesh->join_ms, &met, err);
+    if (status != SH_OK) return status;
+    snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s", met.coordinator);
+    snprintf(ranks->token, sizeof(ranks->token), "%s", met.token);
+    mesh->token = ranks->token;
+    mesh->listen_fd = met.fd;
+    return SH_OK;
+}
+
+void sh_ranks_leave(bool all_well)
+{
+    sh_mpi_close(mpi, all_well ? LEAVE_MS : 0);
+    mpi = NULL;
+}
+
 sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *err)
 {
     const sh_settings *s = args->settings;
@@ -156,6 +194,7 @@ sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *er
         snprintf(ranks->coordinator, sizeof(ranks->coordinator),
                  strchr(s->ctrl_host, ':') != NULL ? "[%s]:%d" : "%s:%d", s->ctrl_host,
                  (int)s->ctrl_port);
+    if (status == SH_OK && strcmp(s->backend, "mpi") == 0) status = use_mpi(ranks, s, err);
     if (status == SH_OK) status = check_coordinator(ranks, err);
     if (status != SH_OK) return status;
     mesh->coordinator = ranks->coordinator;

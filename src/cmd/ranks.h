@@ -3,6 +3,7 @@
  *   --ranks N                                  starts N ranks here: sh_ranks_spawn
  *   --hostfile F --rank R                      is one of them
  *   --ranks N --rank R --coordinator H:P       likewise, without a file
+ *   under mpirun or srun                       likewise (cmd/launched.h)
  *   nothing                                    a group of one
  *
  * Threads: the main thread. */
@@ -12,10 +13,12 @@
 #include "cluster/hostfile.h"
 #include "cmd/command.h"
 #include "coll/coll.h"
+#include "net/token.h"
 
 /* A group's options and the texts that they point to. */
 typedef struct {
     sh_group_opts opts;
+    char token[SH_TOKEN_LEN_MAX + 1];
     sh_codec wire;
     sh_addr_list listen;
     char coordinator[SH_ADDR_HOST_MAX + 8];
@@ -32,5 +35,9 @@ SH_MUST_CHECK sh_status sh_ranks_check_backend(const char *name, const char *fro
 
 /* Errors name the setting. The log shows the rank from here on. */
 SH_MUST_CHECK sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *err);
+
+/* At the end of the program: leaves MPI, if it was used, together with the other ranks when all
+ * went well. */
+void sh_ranks_leave(bool all_well);
 
 #endif

@@ -54,6 +54,7 @@ typedef struct {
     bool insecure;
     bool plain_data;
     const char *backend;
+    const char *mpi_library;
     const char *transport;
     int64_t sockets;
     const char *wire;

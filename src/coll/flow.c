@@ -6,10 +6,13 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     VERDICT_MS = 250, /* how long a broken data link waits for the watch to know why */
     NAP_MS = 1000,
+    BLIND_NAP_US_MIN = 50, /* where a port can not wake us */
+    BLIND_NAP_US_MAX = 1000,
 };
 
 typedef enum { LANE_IDLE, LANE_ACTIVE, LANE_END } lane_state;
@@ -29,6 +32,7 @@ typedef struct {
     uint64_t seq;
     int open;        /* lanes that have not ended */
     int64_t idle_ns; /* since when nothing moves; 0: something did */
+    int nap_us;      /* the next nap where a port can not wake us */
     lane lane[SH_RANKS_MAX][2];
 } flow;
 
@@ -180,6 +184,14 @@ static sh_status timed_out(const flow *f, sh_err *err)
     return end_group(f, first, &why, err);
 }
 
+/* Longer each time, since a rank that waits for work should leave the processor to others. */
+static void blind_nap(flow *f)
+{
+    struct timespec nap = {.tv_nsec = (long)1000 * f->nap_us};
+    nanosleep(&nap, NULL);
+    f->nap_us = f->nap_us < BLIND_NAP_US_MAX ? 2 * f->nap_us : BLIND_NAP_US_MAX;
+}
+
 /* Sleeps until a port that is waited for moves, the group fails, or the deadline is near. */
 static void flow_sleep(flow *f)
 {
@@ -188,6 +200,7 @@ static void flow_sleep(flow *f)
     int armed_count = 0;
     int count = 0;
     bool ready = false;
+    bool blind = false;
     for (int peer = 0; peer < f->group->size && !ready; peer++) {
         bool out = f->lane[peer][SH_DIR_OUT].state == LANE_ACTIVE;
         bool in = f->lane[peer][SH_DIR_IN].state == LANE_ACTIVE;
@@ -196,11 +209,16 @@ static void flow_sleep(flow *f)
         int added = port->ops->arm(port, out, in, &fds[count]);
         armed[armed_count++] = port;
         ready = added < 0;
+        blind = blind || added == 0;
         count += ready ? 0 : added;
     }
     fds[count++] = (struct pollfd){.fd = sh_watch_fd(f->group->core->watch), .events = POLLIN};
     int left_ms = sh_deadline_left_ms(f->opts->deadline);
-    if (!ready) poll(fds, (nfds_t)count, left_ms < NAP_MS ? left_ms : NAP_MS);
+    if (!ready && blind)
+        blind_nap(f);
+    else if (!ready)
+        poll(fds, (nfds_t)count, left_ms < NAP_MS ? left_ms : NAP_MS);
+    if (!blind) f->idle_ns = 0;
     for (int i = 0; i < armed_count; i++) armed[i]->ops->disarm(armed[i]);
 }
 
@@ -228,7 +246,6 @@ static sh_status flow_idle(flow *f, sh_err *err)
     }
     if (sh_deadline_passed(f->opts->deadline)) return timed_out(f, err);
     flow_sleep(f);
-    f->idle_ns = 0;
     return SH_OK;
 }
 
@@ -246,6 +263,7 @@ static sh_status flow_pass(flow *f, sh_err *err)
     }
     if (moved) {
         f->idle_ns = 0;
+        f->nap_us = BLIND_NAP_US_MIN;
         return SH_OK;
     }
     return flow_idle(f, err);
@@ -280,6 +298,7 @@ sh_status sh_flow_run(sh_group *group, const sh_flow_opts *opts, const sh_algo_o
     f.seq = opts->kind == SH_OP_SEND ? core->finished : group->seq++;
     f.open = 0;
     f.idle_ns = 0;
+    f.nap_us = BLIND_NAP_US_MIN;
     flow_start(&f);
     while (f.open > 0) {
         status = flow_pass(&f, err);

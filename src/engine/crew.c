@@ -135,13 +135,23 @@ static double host_speed(const offer *all, int count, const char *host)
     return best;
 }
 
+/* Ranks of one machine share its memory too. */
+static int host_ranks(const offer *all, int count, const char *host)
+{
+    int ranks = 0;
+    for (int i = 0; i < count; i++) ranks += strcmp(all[i].host, host) == 0;
+    return ranks;
+}
+
 /* Speeds that differ by less than the measure wavers count as equal. */
 static sh_status shares_choose(const sh_crew *c, const offer *all, double *shares, sh_err *err)
 {
     sh_rank_means *means = sh_alloc_array((size_t)c->size, sizeof(*means));
     double fastest = 0;
     for (int i = 0; i < c->size; i++) {
-        means[i] = (sh_rank_means){all[i].means.memory, host_speed(all, c->size, all[i].host)};
+        const char *host = all[i].host;
+        means[i] = (sh_rank_means){all[i].means.memory / host_ranks(all, c->size, host),
+                                   host_speed(all, c->size, host)};
         if (means[i].speed > fastest) fastest = means[i].speed;
     }
     for (int i = 0; i < c->size; i++)
@@ -168,6 +178,7 @@ static sh_status shares_agree(sh_crew *c, double *shares, sh_err *err)
     offer mine = offer_make(c), *all = sh_alloc_array((size_t)c->size, sizeof(*all));
     sh_status status = exchange(c, &mine, sizeof(mine), all, err);
     for (int i = 0; i < c->size; i++) all[i].host[sizeof(all[i].host) - 1] = '\0';
+    c->host_ranks = status == SH_OK ? host_ranks(all, c->size, mine.host) : 1;
     if (status == SH_OK && c->rank == 0) {
         if (c->opts.split != NULL)
             memcpy(shares, c->opts.split, (size_t)c->size * sizeof(*shares));
@@ -235,7 +246,8 @@ static sh_status shard_load(sh_crew *c, sh_err *err)
 static sh_status blocks_agree(sh_crew *c, int64_t *blocks, sh_err *err)
 {
     int64_t bytes = (int64_t)sh_model_kv_block_bytes(c->model);
-    int64_t fit = bytes == 0 ? INT32_MAX : (sh_memory_available() - c->opts.memory_reserve) / bytes;
+    int64_t room = (sh_memory_available() - c->opts.memory_reserve) / c->host_ranks;
+    int64_t fit = bytes == 0 ? INT32_MAX : room / bytes;
     int64_t seq = (c->context + SH_KV_BLOCK - 1) / SH_KV_BLOCK;
     int64_t want = c->opts.kv_tokens > 0 ? (c->opts.kv_tokens + SH_KV_BLOCK - 1) / SH_KV_BLOCK
                                          : seq * c->opts.slots;

@@ -15,6 +15,7 @@ struct sh_crew {
     sh_group *group; /* NULL: alone */
     sh_group *stage; /* the ranks that share this one's layers; NULL when it has them alone */
     int rank, size;
+    int host_ranks; /* ranks on this machine, which share its memory */
     int tensor, stages;
     sh_shard *shards; /* [size] */
     sh_peers peers;

@@ -10,6 +10,7 @@
 #include "engine/engine_stats.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -207,6 +208,17 @@ static void stats_tell(sh_engine *e, uint64_t owner)
     sh_buf_reset(&json);
 }
 
+static bool can_form_again(const sh_engine *e)
+{
+    return e->opts.group == NULL || e->opts.group->mesh.mpi == NULL;
+}
+
+sh_status sh_engine_check(const sh_engine *e, sh_err *err)
+{
+    if (e->stats.failures == 0 || can_form_again(e)) return SH_OK;
+    return sh_err_set(err, SH_ERR_GROUP, "%s", e->stats.lost);
+}
+
 /* A rank is lost: whoever waits hears it, and the group is formed anew. Here requests could be kept
  * and replayed. Who watches is told unasked: questions are not answered while the group forms. */
 static void group_lost(sh_engine *e, const sh_err *why)
@@ -220,6 +232,7 @@ static void group_lost(sh_engine *e, const sh_err *why)
     e->stats.report_count = 0;
     e->stats.failures++;
     if (e->watcher != 0) stats_tell(e, e->watcher);
+    if (!can_form_again(e)) kill(getpid(), SIGTERM);
 }
 
 static void form_again(sh_engine *e)
@@ -352,7 +365,10 @@ static void *engine_main(void *arg)
     while (!e->stopping || (sh_sched_busy(e->sched) && !sh_deadline_passed(e->stop_at))) {
         commands_run(e, runnable);
         if (!atomic_load(&e->ready)) {
-            if (!e->stopping) form_again(e);
+            if (!can_form_again(e))
+                sh_sleep_ms(FORM_PAUSE_MS);
+            else if (!e->stopping)
+                form_again(e);
             continue;
         }
         runnable = steps_run(e);

@@ -5,7 +5,8 @@
  * through a sink, on the engine's thread. Text is somebody else's business.
  *
  * When a rank is lost, all open requests end with an error that says so, and the engine forms the
- * group again as soon as the rank is back.
+ * group again as soon as the rank is back. Over MPI it can not: it then asks its own process to end
+ * (SIGTERM), and sh_engine_check says why.
  *
  * `owner` names who asked (a connection); requests are told apart by owner and their own id.
  *
@@ -44,6 +45,9 @@ SH_MUST_CHECK sh_status sh_engine_start(sh_engine *engine, sh_emit_fn sink, void
 /* Takes no more requests, lets running ones finish for at most grace_ms, ends the rest, and joins
  * the thread. */
 void sh_engine_stop(sh_engine *engine, int64_t grace_ms);
+
+/* SH_ERR_GROUP when the group was lost for good. */
+SH_MUST_CHECK sh_status sh_engine_check(const sh_engine *engine, sh_err *err);
 
 sh_engine_info sh_engine_info_of(const sh_engine *engine);
 

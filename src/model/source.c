@@ -30,6 +30,14 @@ size_t sh_quant_scale_bytes(const sh_quant *quant, int64_t cols)
     return (size_t)(cols / quant->group) * size;
 }
 
+sh_quant sh_quant_plain(const sh_tensor *tensor)
+{
+    return (sh_quant){.format = tensor->type == SH_TENSOR_F32   ? SH_FORMAT_F32
+                                : tensor->type == SH_TENSOR_F16 ? SH_FORMAT_F16
+                                                                : SH_FORMAT_BF16,
+                      .global_scale = 1};
+}
+
 static bool is_float(const sh_tensor *tensor)
 {
     return tensor->type == SH_TENSOR_F32 || tensor->type == SH_TENSOR_F16 ||
@@ -82,10 +90,7 @@ static sh_status find_plain(const sh_finder *f, const char *path, int dims, cons
 {
     sh_status status = module_tensor(f, path, "weight", SH_TENSOR_OTHER, dims, shape, &source->w);
     if (status != SH_OK) return status;
-    source->quant = (sh_quant){.format = source->w->type == SH_TENSOR_F32   ? SH_FORMAT_F32
-                                         : source->w->type == SH_TENSOR_F16 ? SH_FORMAT_F16
-                                                                            : SH_FORMAT_BF16,
-                               .global_scale = 1};
+    source->quant = sh_quant_plain(source->w);
     return SH_OK;
 }
 

@@ -39,6 +39,9 @@ typedef struct {
 size_t sh_quant_row_bytes(const sh_quant *quant, int64_t cols);
 size_t sh_quant_scale_bytes(const sh_quant *quant, int64_t cols);
 
+/* How a tensor of plain numbers is stored. */
+sh_quant sh_quant_plain(const sh_tensor *tensor);
+
 /* The module `path` (a whole name without ".weight") of [rows, cols], or a stack of `stack` such
  * when that is not 0. Missing or different is an error. */
 SH_MUST_CHECK sh_status sh_source_find(const sh_finder *finder, const char *path, int64_t stack,

@@ -1,5 +1,6 @@
-/* The many homes of experts. MLX stacks them; the hub names each; gpt_oss on the hub has its own:
- * plain tensors transposed with gate and up interleaved, or mxfp4 in blocks. */
+/* The many homes of experts. MLX stacks them; the hub names each, or stacks them with gate and up
+ * in one tensor: one behind the other, but interleaved in gpt_oss, where plain tensors are
+ * transposed and others are mxfp4 in blocks. */
 #include "model/source.h"
 
 #include <stdio.h>
@@ -57,7 +58,7 @@ static sh_status find_each(const sh_finder *f, const char *path, const names_row
     return SH_OK;
 }
 
-/* The hub's gpt_oss names a tensor `base` with an ending. */
+/* The hub names a stack `base` with an ending, and without ".weight". */
 static sh_status hub_tensor(const sh_finder *f, const char *base, const char *end,
                             sh_tensor_type type, int dims, const int64_t *shape,
                             const sh_tensor **out)
@@ -81,32 +82,34 @@ static sh_status find_blocks(const sh_finder *f, const char *base, sh_source *st
     return status;
 }
 
-/* Plain as [experts, cols, rows]: transposed. */
-static sh_status find_transposed(const sh_finder *f, const char *base, sh_source *stack)
+/* Plain as [experts, rows, cols], or transposed. */
+static sh_status find_plain_stack(const sh_finder *f, const char *base, bool transposed,
+                                  sh_source *stack)
 {
-    int64_t shape[3] = {f->config->moe.experts, stack->cols, stack->file_rows};
-    stack->transposed = true;
-    stack->quant = (sh_quant){.format = SH_FORMAT_BF16, .global_scale = 1};
-    return hub_tensor(f, base, "", SH_TENSOR_BF16, 3, shape, &stack->w);
+    int64_t rows = stack->file_rows, cols = stack->cols;
+    int64_t shape[3] = {f->config->moe.experts, transposed ? cols : rows, transposed ? rows : cols};
+    sh_status status = hub_tensor(f, base, "", SH_TENSOR_OTHER, 3, shape, &stack->w);
+    if (status != SH_OK) return status;
+    stack->transposed = transposed;
+    stack->quant = sh_quant_plain(stack->w);
+    return SH_OK;
 }
 
-static sh_status find_hub_gpt_oss(const sh_finder *f, const char *path, sh_expert_part part,
-                                  sh_source *out)
+static sh_status find_hub_stack(const sh_finder *f, const char *base, sh_expert_part part,
+                                sh_source *out)
 {
-    char base[NAME_LEN_MAX];
-    bool down = part == SH_EXPERT_DOWN;
-    int64_t rows = part_rows(f->config, part);
+    bool gpt_oss = f->config->moe.all_biases, down = part == SH_EXPERT_DOWN;
+    int64_t rows = part_rows(f->config, part), up_first = gpt_oss ? 1 : rows;
     sh_source stack = {.rows = rows,
                        .cols = part_cols(f->config, part),
                        .file_rows = down ? rows : 2 * rows,
-                       .row_first = part == SH_EXPERT_UP ? 1 : 0,
-                       .row_step = down ? 1 : 2};
-    snprintf(base, sizeof(base), "%s.experts.%s", path, down ? "down_proj" : "gate_up_proj");
+                       .row_first = part == SH_EXPERT_UP ? up_first : 0,
+                       .row_step = gpt_oss && !down ? 2 : 1};
     sh_status status = sh_tensors_find(f->set, "%s_blocks", base) != NULL
                            ? find_blocks(f, base, &stack)
-                           : find_transposed(f, base, &stack);
+                           : find_plain_stack(f, base, gpt_oss, &stack);
     int64_t bias_shape[2] = {f->config->moe.experts, stack.file_rows};
-    if (status == SH_OK)
+    if (status == SH_OK && gpt_oss)
         status = hub_tensor(f, base, "_bias", SH_TENSOR_OTHER, 2, bias_shape, &stack.bias);
     if (status == SH_OK) spread(&stack, f->config->moe.experts, out);
     return status;
@@ -130,7 +133,11 @@ sh_status sh_source_experts(const sh_finder *f, const char *path, sh_expert_part
         snprintf(name, sizeof(name), "%s.%s.0.%s", path, EACH[i].folder, EACH[i].part[part]);
         if (sh_source_exists(f, name)) return find_each(f, path, &EACH[i], part, out);
     }
-    if (c->moe.all_biases) return find_hub_gpt_oss(f, path, part, out);
+    snprintf(name, sizeof(name), "%s.experts.%s", path,
+             part == SH_EXPERT_DOWN ? "down_proj" : "gate_up_proj");
+    if (sh_tensors_find(f->set, "%s", name) != NULL ||
+        sh_tensors_find(f->set, "%s_blocks", name) != NULL)
+        return find_hub_stack(f, name, part, out);
     return sh_err_set(f->err, SH_ERR_NOT_FOUND,
                       "%s: no experts under '%s', tried %s.switch_mlp and %s.experts",
                       sh_tensors_where(f->set), path, path, path);

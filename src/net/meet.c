@@ -265,16 +265,26 @@ static sh_status offer_shm(sh_meeting *meet, int rank, sh_hello *hello, sh_err *
     return SH_OK;
 }
 
+/* The table is known: from here on MPI can carry data. */
+static void open_mpi_ports(sh_meeting *meet)
+{
+    for (int rank = 0; rank < meet->mesh->size && meet->opts->mpi != NULL; rank++)
+        if (rank != meet->mesh->rank)
+            meet->mesh->peer[rank].port = sh_mpi_port_create(meet->opts->mpi, rank,
+                                                             meet->table.epoch);
+}
+
 /* Every rank dials all lower ones: a control link (rank 0 has one already) and the data sockets. */
 static sh_status plan_calls(sh_meeting *meet, sh_err *err)
 {
+    int sockets = meet->opts->mpi == NULL ? 2 * meet->opts->lanes : 0;
     for (int rank = 0; rank < meet->mesh->rank; rank++) {
         sh_hello hello = meet->hello;
         hello.epoch = meet->table.epoch;
         hello.use = SH_USE_CONTROL;
         if (rank > 0) add_call(meet, rank, &hello);
         hello.use = SH_USE_DATA;
-        for (int socket = 0; socket < 2 * meet->opts->lanes; socket++) {
+        for (int socket = 0; socket < sockets; socket++) {
             hello.socket = (uint8_t)socket;
             sh_status status = socket == 0 ? offer_shm(meet, rank, &hello, err) : SH_OK;
             if (status != SH_OK) return status;
@@ -366,6 +376,7 @@ static sh_status send_table(sh_meeting *meet, sh_err *err)
         sh_status status = sh_link_flush(meet->mesh->peer[r].control, err);
         if (status < 0) return sh_err_prefix(err, "rank %d at %s", r, meet->mesh->peer[r].name);
     }
+    open_mpi_ports(meet);
     meet->table_known = true;
     return SH_OK;
 }
@@ -381,6 +392,7 @@ static sh_status take_table(sh_meeting *meet, const uint8_t *payload, size_t len
         good = good && meet->table.row[i].addrs.count > 0;
     if (!good)
         return sh_err_set(err, SH_ERR_GROUP, "a table of addresses came that is not complete");
+    open_mpi_ports(meet);
     meet->table_known = true;
     return plan_calls(meet, err);
 }

@@ -197,7 +197,7 @@ static void meet_start(sh_meeting *meet)
     hello->protocol = SH_WIRE_PROTOCOL;
     hello->rank = (uint32_t)opts->rank;
     hello->world = (uint32_t)opts->size;
-    hello->lanes = (uint8_t)opts->lanes;
+    hello->lanes = (uint8_t)(opts->mpi == NULL ? opts->lanes : 0);
     hello->plain_data = opts->plain_data;
     hello->use = SH_USE_JOIN;
     snprintf(hello->version, sizeof(hello->version), "%s", sh_version());

@@ -15,6 +15,7 @@
 #define SH_NET_MESH_H
 
 #include "net/gate.h"
+#include "net/mpi.h"
 #include "net/port.h"
 
 typedef enum {
@@ -38,8 +39,9 @@ typedef struct {
     const char *group; /* name; ranks of another group are refused */
     uint8_t model[SH_MODEL_ID_LEN];
     sh_path path;
-    int lanes;        /* pairs of data connections between two ranks, 1..SH_LANES_MAX */
-    int join_ms;      /* how long to wait for all ranks */
+    int lanes;   /* pairs of data connections between two ranks, 1..SH_LANES_MAX */
+    sh_mpi *mpi; /* borrowed; carries the data, with the same ranks. NULL: path says what does */
+    int join_ms; /* how long to wait for all ranks */
     int handshake_ms; /* how long one connection may take to say hello */
 } sh_mesh_opts;
 

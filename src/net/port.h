@@ -28,7 +28,7 @@ typedef struct {
 typedef struct sh_port sh_port;
 
 typedef struct {
-    const char *name; /* "tcp", "tls", "shm" */
+    const char *name; /* "tcp", "tls", "shm", "mpi" */
 
     /* SH_OK: all of it is out (or in). SH_AGAIN: not yet; msg->done says how far. SH_ERR_PEER: the
      * connection has ended. */
@@ -36,7 +36,8 @@ typedef struct {
     sh_status (*recv)(sh_port *port, sh_msg *msg, sh_err *err);
 
     /* Before sleeping: fills out (room for two) with what wakes this port up for the
-     * directions that wait, returns how many; -1 when it need not sleep. */
+     * directions that wait, returns how many; -1 when it need not sleep. 0: nothing can wake it,
+     * it must be asked again and again. */
     int (*arm)(sh_port *port, bool sending, bool receiving, struct pollfd *out);
     void (*disarm)(sh_port *port);
 

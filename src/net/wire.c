@@ -192,7 +192,8 @@ static void get_hello_rest(reader *r, sh_hello *out)
     get_text(r, out->shm, sizeof(out->shm));
     get_bytes(r, out->shm_key, sizeof(out->shm_key));
     if (use < SH_USE_JOIN || use >= SH_USE_END || plain > 1 || out->lanes > SH_LANES_MAX ||
-        out->socket >= 2 * out->lanes || out->rank >= SH_RANKS_MAX || out->world > SH_RANKS_MAX)
+        (use == SH_USE_DATA && out->socket >= 2 * out->lanes) || out->rank >= SH_RANKS_MAX ||
+        out->world > SH_RANKS_MAX)
         r->bad = true;
     out->use = r->bad ? SH_USE_JOIN : (sh_link_use)use;
     out->plain_data = plain == 1;
@@ -301,6 +302,9 @@ sh_status sh_hello_compare(const sh_hello *mine, const sh_hello *theirs, sh_err 
     }
     if (mine->plain_data != theirs->plain_data)
         return differ_number(mine, theirs, "plain data", mine->plain_data, theirs->plain_data, err);
+    if ((mine->lanes == 0) != (theirs->lanes == 0))
+        return differ(mine, theirs, "backend", mine->lanes == 0 ? "mpi" : "ring",
+                      theirs->lanes == 0 ? "mpi" : "ring", err);
     if (mine->lanes != theirs->lanes)
         return differ_number(mine, theirs, "pairs of sockets", mine->lanes, theirs->lanes, err);
     return SH_OK;

@@ -78,7 +78,7 @@ typedef struct {
     uint64_t epoch; /* 0 in JOIN: rank 0 will say */
     sh_link_use use;
     uint8_t socket;      /* DATA: which of the connections */
-    uint8_t lanes;       /* pairs of data connections between two ranks */
+    uint8_t lanes;       /* pairs of data connections between two ranks; 0: MPI carries the data */
     bool plain_data;     /* data links go on in clear */
     sh_addr_list listen; /* JOIN: where this rank can be reached */
     /* DATA, socket 0: a segment that the dialling rank offers, empty for none; in a WELCOME the

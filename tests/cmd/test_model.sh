@@ -34,12 +34,22 @@ check "bench in JSON, on two ranks" '"$shoal" bench --model made --prompt 40 --g
 
 check "chat answers, undoes and saves" 'printf "What is 3 + 4?\n/undo\nWhat is 2 + 2?\n/save c.json\n" | "$shoal" chat --model "$demo" >o && grep -q "3 + 4 = 7" o && grep -q "2 + 2 = 4" o && ! grep -q "3 + 4" c.json'
 check "chat says what it does not know" 'echo /foo | "$shoal" chat --model "$demo" | grep -q "/foo is not known"'
-interrupt_answer() {
-    mkfifo in; "$shoal" chat --model "$demo" --max-tokens 2000 <in >o 2>e & local pid=$!
-    exec 3>in; echo "What is tensor parallelism?" >&3
-    for _ in $(seq 600); do grep -q splits o && break; sleep 0.05; done
-    kill -INT $pid; echo "What is 2 + 2?" >&3; exec 3>&-
-    wait $pid && grep -q "2 + 2 = 4" o
+# The demo model with an end of text that it never says, so that an answer lasts.
+endless() {
+    mkdir endless && cp "$demo"/* endless
+    rm endless/generation_config.json
+    sed -i -E 's/("eos_token_id": *)[0-9]+/\14095/' endless/config.json
 }
-check "Ctrl-C ends an answer and not the chat" interrupt_answer
+# Waits until the answer has begun, and not for its end.
+wait_for() { for _ in $(seq 600); do grep -q "$1" o && return; sleep 0.05; done; return 1; }
+interrupt_answer() {
+    mkfifo in; "$shoal" chat --model endless --cpu generic --max-tokens 4000 <in >o 2>e & local pid=$!
+    exec 3>in; echo "What is tensor parallelism?" >&3
+    wait_for splits; kill -INT $pid
+    wait_for "; stopped" && kill -INT $pid
+    echo "/nonsense" >&3; exec 3>&-
+    wait $pid && grep -q "/nonsense is not known" o
+}
+endless
+check "Ctrl-C ends an answer, and neither at work nor at rest the chat" interrupt_answer
 done_testing

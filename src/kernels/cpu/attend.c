@@ -37,6 +37,7 @@ struct bench {
     float *q;     /* [rows, k_dim] as q_pack leaves it */
     float *s;     /* [rows, STEP] scores, then weights */
     float *decay; /* [rows] */
+    int *ends;    /* [rows] keys of a step that a row sees end here */
     float *v;     /* [v_pad, 32] values that are inside keys */
     struct sums chunk;
     float *top; /* [rows] of all chunks so far */
@@ -104,9 +105,10 @@ static struct sums sums_at(float *p, int rows, int v_pad)
 static struct bench bench_place(sh_scratch *s, int k_dim, int v_pad)
 {
     struct bench b;
-    b.q = sh_scratch_take(s, sizeof(float) * ROWS * k_dim);
+    b.q = sh_scratch_take(s, sizeof(float) * (ROWS * k_dim + SH_PACK_SPILL));
     b.s = sh_scratch_take(s, sizeof(float) * ROWS * STEP);
     b.v = sh_scratch_take(s, sizeof(float) * SH_KV_BLOCK * v_pad);
+    b.ends = sh_scratch_take(s, sizeof(int) * ROWS);
     b.decay = sh_scratch_take(s, sizeof(float) * ROWS * 3);
     b.top = b.decay == NULL ? NULL : b.decay + ROWS;
     b.total = b.decay == NULL ? NULL : b.decay + 2 * ROWS;
@@ -193,6 +195,12 @@ static int row_head(const struct tile *t, int row)
     return t->head_first + (t->row_first + row) % t->heads;
 }
 
+/* The first row whose token is at `pos` or behind it. */
+static int row_at(const struct tile *t, int pos)
+{
+    return most(0, (pos - t->span->pos) * t->heads - t->row_first);
+}
+
 static float *out_row(const struct job *job, const struct tile *t, int row)
 {
     return job->out + row_token(t, row) * job->out_stride +
@@ -217,7 +225,7 @@ static void step_mix(const struct job *job, const struct bench *b, int rows,
     if (!shape->v_in_k) {
         for (int i = first / SH_KV_BLOCK; i * SH_KV_BLOCK < end; i++)
             v[i] = heads[i] + job->layout.values;
-        job->kernels->mix[shape->format](sum, b->s, b->decay, rows, v, first, end,
+        job->kernels->mix[shape->format](sum, b->s, b->decay, b->ends, rows, v, first, end,
                                          job->layout.v_pad);
         return;
     }
@@ -225,7 +233,8 @@ static void step_mix(const struct job *job, const struct bench *b, int rows,
         int i = first / SH_KV_BLOCK, stop = least(end, (i + 1) * SH_KV_BLOCK);
         v[i] = b->v;
         job->kernels->v_of_k[shape->format](b->v, heads[i], shape->v_dim);
-        job->kernels->mix[SH_KV_F32](sum, b->s, b->decay, rows, v, first, stop, job->layout.v_pad);
+        job->kernels->mix[SH_KV_F32](sum, b->s, b->decay, b->ends, rows, v, first, stop,
+                                     job->layout.v_pad);
         for (int r = 0; r < rows; r++) b->decay[r] = 1.0f;
         first = stop;
     }
@@ -246,8 +255,8 @@ static void step_scores(const struct job *job, const struct bench *b, const stru
     for (int i = from; i < to; i++) {
         int pos = base + i * SH_KV_BLOCK;
         const uint8_t *head = head_at(job, t, pos), *next = head_at(job, t, pos + SH_KV_BLOCK);
-        job->kernels->scores[shape->format](b->s + i * SH_KV_BLOCK, b->q, t->rows, head,
-                                            (const float *)(head + job->layout.k_scales),
+        job->kernels->scores[shape->format](b->s + i * SH_KV_BLOCK, b->q, row_at(t, pos), t->rows,
+                                            head, (const float *)(head + job->layout.k_scales),
                                             shape->k_dim, next,
                                             shape->v_in_k ? next : head + job->layout.values);
         heads[i] = head;
@@ -268,10 +277,10 @@ static void step_run(const struct job *job, const struct bench *b, const struct 
                SH_KV_BLOCK * sizeof(float));
     for (int r = 0; r < t->rows; r++) {
         int pos = row_pos(t, r);
+        b->ends[r] = least(pos + 1 - base, STEP);
         b->decay[r] = job->kernels->soften(b->s + r * STEP, from * SH_KV_BLOCK, to * SH_KV_BLOCK,
-                                           most(key_first(job, pos) - base, 0),
-                                           least(pos + 1 - base, STEP), v_scale, &sums->top[r],
-                                           &sums->total[r]);
+                                           most(key_first(job, pos) - base, 0), b->ends[r], v_scale,
+                                           &sums->top[r], &sums->total[r]);
     }
     step_mix(job, b, t->rows, heads, first, end, sums->sum);
 }

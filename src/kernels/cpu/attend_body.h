@@ -35,17 +35,21 @@ VEC_INLINE const void *kv_at(const void *p, size_t i, sh_kv_format format)
     return (const char *)p + i * size;
 }
 
-/* n rows of a panel; squares of 16 numbers by 16 rows are turned over. */
+/* n rows of a panel; squares of 16 numbers by 16 rows are turned over. Stores are whole vectors:
+ * what one leaves behind its n numbers, the next overwrites. */
 VEC_INLINE void q_pack_panel(float *to, const float *const *q, int n, int dim, float factor)
 {
     for (int d = 0; d < dim; d += 16) {
         int count = dim - d < 16 ? dim - d : 16;
         v16 square[16];
-        for (int r = 0; r < 16; r++)
-            square[r] = r < n ? v16_mul(v16_load_n(q[r] + d, count), v16_set(factor))
-                              : v16_set(0.0f);
+        VEC_UNROLL for (int r = 0; r < 16; r++)
+        {
+            const float *row = q[r < n ? r : 0] + d;
+            square[r] = v16_mul(v16_load_n(row, count), v16_set(factor));
+        }
         v16_transpose(square);
-        for (int i = 0; i < count; i++, to += n) v16_store_n(to, square[i], n);
+        VEC_UNROLL for (int i = 0; i < 16; i++) if (i < count) v16_store(to + i * n, square[i]);
+        to += 16 * n;
     }
 }
 
@@ -85,10 +89,11 @@ VEC_INLINE void scores_tile(float *s, const float *q, int n, const void *k, cons
     }
 }
 
-VEC_INLINE void scores_of(float *s, const float *q, int rows, const void *k, const float *k_scale,
-                          int k_dim, const void *next, const void *v, sh_kv_format format)
+VEC_INLINE void scores_of(float *s, const float *q, int skip, int rows, const void *k,
+                          const float *k_scale, int k_dim, const void *next, const void *v,
+                          sh_kv_format format)
 {
-    for (int r = 0; r < rows; r += VEC_PANEL) {
+    for (int r = skip / VEC_PANEL * VEC_PANEL; r < rows; r += VEC_PANEL) {
         int n = rows - r < VEC_PANEL ? rows - r : VEC_PANEL;
         for (int t = 0; t < BLOCK; t += 16 * VEC_WIDE) {
 #define CASE(count)                                                                                \
@@ -103,22 +108,22 @@ VEC_INLINE void scores_of(float *s, const float *q, int rows, const void *k, con
     }
 }
 
-static void scores_f32(float *s, const float *q, int rows, const void *k, const float *k_scale,
-                       int k_dim, const void *next, const void *v)
+static void scores_f32(float *s, const float *q, int skip, int rows, const void *k,
+                       const float *k_scale, int k_dim, const void *next, const void *v)
 {
-    scores_of(s, q, rows, k, k_scale, k_dim, next, v, SH_KV_F32);
+    scores_of(s, q, skip, rows, k, k_scale, k_dim, next, v, SH_KV_F32);
 }
 
-static void scores_f16(float *s, const float *q, int rows, const void *k, const float *k_scale,
-                       int k_dim, const void *next, const void *v)
+static void scores_f16(float *s, const float *q, int skip, int rows, const void *k,
+                       const float *k_scale, int k_dim, const void *next, const void *v)
 {
-    scores_of(s, q, rows, k, k_scale, k_dim, next, v, SH_KV_F16);
+    scores_of(s, q, skip, rows, k, k_scale, k_dim, next, v, SH_KV_F16);
 }
 
-static void scores_int8(float *s, const float *q, int rows, const void *k, const float *k_scale,
-                        int k_dim, const void *next, const void *v)
+static void scores_int8(float *s, const float *q, int skip, int rows, const void *k,
+                        const float *k_scale, int k_dim, const void *next, const void *v)
 {
-    scores_of(s, q, rows, k, k_scale, k_dim, next, v, SH_KV_INT8);
+    scores_of(s, q, skip, rows, k, k_scale, k_dim, next, v, SH_KV_INT8);
 }
 
 VEC_INLINE float larger(float a, float b)
@@ -186,17 +191,18 @@ VEC_INLINE void mix_tile(float *sum_out, size_t stride, const float *p, const fl
         v16_store(sum_out + r * stride + 16 * w, sum[r][w]);
 }
 
-VEC_INLINE void mix_of(float *sum, const float *p, const float *decay, int rows,
+VEC_INLINE void mix_of(float *sum, const float *p, const float *decay, const int *ends, int rows,
                        const void *const *v, int first, int end, int v_pad, sh_kv_format format)
 {
     for (int d = 0; d < v_pad; d += 16 * VEC_WIDE) {
         size_t at = (size_t)(d / BLOCK) * TILE_SIZE + d % BLOCK;
         for (int r = 0; r < rows; r += VEC_PANEL) {
             int n = rows - r < VEC_PANEL ? rows - r : VEC_PANEL;
+            int stop = ends[r + n - 1] < end ? ends[r + n - 1] : end;
             float *sums = sum + (size_t)r * v_pad + d;
 #define CASE(count)                                                                                \
     case count:                                                                                    \
-        mix_tile(sums, v_pad, p + r * STEP, decay + r, count, v, at, first, end, format);          \
+        mix_tile(sums, v_pad, p + r * STEP, decay + r, count, v, at, first, stop, format);         \
         break;
             switch (n) {
                 VEC_EACH_PANEL(CASE)
@@ -206,22 +212,22 @@ VEC_INLINE void mix_of(float *sum, const float *p, const float *decay, int rows,
     }
 }
 
-static void mix_f32(float *sum, const float *p, const float *decay, int rows, const void *const *v,
-                    int first, int end, int v_pad)
+static void mix_f32(float *sum, const float *p, const float *decay, const int *ends, int rows,
+                    const void *const *v, int first, int end, int v_pad)
 {
-    mix_of(sum, p, decay, rows, v, first, end, v_pad, SH_KV_F32);
+    mix_of(sum, p, decay, ends, rows, v, first, end, v_pad, SH_KV_F32);
 }
 
-static void mix_f16(float *sum, const float *p, const float *decay, int rows, const void *const *v,
-                    int first, int end, int v_pad)
+static void mix_f16(float *sum, const float *p, const float *decay, const int *ends, int rows,
+                    const void *const *v, int first, int end, int v_pad)
 {
-    mix_of(sum, p, decay, rows, v, first, end, v_pad, SH_KV_F16);
+    mix_of(sum, p, decay, ends, rows, v, first, end, v_pad, SH_KV_F16);
 }
 
-static void mix_int8(float *sum, const float *p, const float *decay, int rows, const void *const *v,
-                     int first, int end, int v_pad)
+static void mix_int8(float *sum, const float *p, const float *decay, const int *ends, int rows,
+                     const void *const *v, int first, int end, int v_pad)
 {
-    mix_of(sum, p, decay, rows, v, first, end, v_pad, SH_KV_INT8);
+    mix_of(sum, p, decay, ends, rows, v, first, end, v_pad, SH_KV_INT8);
 }
 
 /* Squares of 16 numbers by 16 tokens are turned over. */
@@ -230,13 +236,14 @@ VEC_INLINE void v_of_k_all(float *v, const void *k, int v_dim, sh_kv_format form
     for (int d = 0; d < v_dim; d += 16)
         for (int t = 0; t < BLOCK; t += 16) {
             v16 square[16];
-            for (int i = 0; i < 16; i++) {
+            VEC_UNROLL for (int i = 0; i < 16; i++)
+            {
                 size_t row = (size_t)(d + i) * BLOCK + t;
                 square[i] = d + i < v_dim ? kv_load(k, row, format) : v16_set(0.0f);
             }
             v16_transpose(square);
             float *to = v + (size_t)(d / BLOCK) * TILE_SIZE + t * BLOCK + d % BLOCK;
-            for (int i = 0; i < 16; i++) v16_store(to + i * BLOCK, square[i]);
+            VEC_UNROLL for (int i = 0; i < 16; i++) v16_store(to + i * BLOCK, square[i]);
         }
 }
 
@@ -319,8 +326,8 @@ VEC_INLINE float kv_factor(float *scale, int slot, const float *x, int dim, sh_k
     return top > 0.0f ? 127.0f / top : 0.0f;
 }
 
-VEC_INLINE void k_store_as(void *k, float *scale, int slot, const float *x, int dim,
-                           sh_kv_format format)
+/* A token alone: a number goes to each row of the block. */
+VEC_INLINE void k_put(void *k, float *scale, int slot, const float *x, int dim, sh_kv_format format)
 {
     size_t size = format == SH_KV_F32 ? 4 : format == SH_KV_F16 ? 2 : 1;
     v16 factor = v16_set(kv_factor(scale, slot, x, dim, format));
@@ -332,45 +339,85 @@ VEC_INLINE void k_store_as(void *k, float *scale, int slot, const float *x, int 
     }
 }
 
-VEC_INLINE void v_store_as(void *v, float *scale, int slot, const float *x, int dim,
-                           sh_kv_format format)
+/* Sixteen tokens: squares of 16 numbers by 16 tokens are turned over. */
+VEC_INLINE void k_put_square(void *k, float *scale, int slot, const float *x, int64_t stride,
+                             int dim, sh_kv_format format)
 {
-    v16 factor = v16_set(kv_factor(scale, slot, x, dim, format));
+    float factor[16];
+    for (int t = 0; t < 16; t++)
+        factor[t] = kv_factor(scale, slot + t, x + t * stride, dim, format);
     for (int i = 0; i < dim; i += 16) {
-        size_t at = (size_t)(i / BLOCK) * TILE_SIZE + slot * BLOCK + i % BLOCK;
-        v16 a = v16_mul(v16_load_n(x + i, dim - i < 16 ? dim - i : 16), factor);
-        kv_put((void *)kv_at(v, at, format), a, format);
+        int n = dim - i < 16 ? dim - i : 16;
+        v16 square[16];
+        VEC_UNROLL for (int t = 0; t < 16; t++)
+            square[t] = v16_mul(v16_load_n(x + t * stride + i, n), v16_set(factor[t]));
+        v16_transpose(square);
+        VEC_UNROLL for (int j = 0; j < 16; j++) if (j < n)
+            kv_put((void *)kv_at(k, (size_t)(i + j) * BLOCK + slot, format), square[j], format);
     }
 }
 
-static void k_store_f32(void *k, float *scale, int slot, const float *x, int dim)
+VEC_INLINE void k_store_as(void *k, float *scale, int slot, const float *x, int64_t stride,
+                           int count, int dim, sh_kv_format format)
 {
-    k_store_as(k, scale, slot, x, dim, SH_KV_F32);
+    for (int end = slot + count; slot < end;) {
+        int run = slot % 16 == 0 && end - slot >= 16 ? 16 : 1;
+        if (run == 16)
+            k_put_square(k, scale, slot, x, stride, dim, format);
+        else
+            k_put(k, scale, slot, x, dim, format);
+        slot += run;
+        x += run * stride;
+    }
 }
 
-static void k_store_f16(void *k, float *scale, int slot, const float *x, int dim)
+VEC_INLINE void v_store_as(void *v, float *scale, int slot, const float *x, int64_t stride,
+                           int count, int dim, sh_kv_format format)
 {
-    k_store_as(k, scale, slot, x, dim, SH_KV_F16);
+    for (int end = slot + count; slot < end; slot++, x += stride) {
+        v16 factor = v16_set(kv_factor(scale, slot, x, dim, format));
+        for (int i = 0; i < dim; i += 16) {
+            size_t at = (size_t)(i / BLOCK) * TILE_SIZE + slot * BLOCK + i % BLOCK;
+            v16 a = v16_mul(v16_load_n(x + i, dim - i < 16 ? dim - i : 16), factor);
+            kv_put((void *)kv_at(v, at, format), a, format);
+        }
+    }
 }
 
-static void k_store_int8(void *k, float *scale, int slot, const float *x, int dim)
+static void k_store_f32(void *k, float *scale, int slot, const float *x, int64_t stride, int count,
+                        int dim)
 {
-    k_store_as(k, scale, slot, x, dim, SH_KV_INT8);
+    k_store_as(k, scale, slot, x, stride, count, dim, SH_KV_F32);
 }
 
-static void v_store_f32(void *v, float *scale, int slot, const float *x, int dim)
+static void k_store_f16(void *k, float *scale, int slot, const float *x, int64_t stride, int count,
+                        int dim)
 {
-    v_store_as(v, scale, slot, x, dim, SH_KV_F32);
+    k_store_as(k, scale, slot, x, stride, count, dim, SH_KV_F16);
 }
 
-static void v_store_f16(void *v, float *scale, int slot, const float *x, int dim)
+static void k_store_int8(void *k, float *scale, int slot, const float *x, int64_t stride, int count,
+                         int dim)
 {
-    v_store_as(v, scale, slot, x, dim, SH_KV_F16);
+    k_store_as(k, scale, slot, x, stride, count, dim, SH_KV_INT8);
 }
 
-static void v_store_int8(void *v, float *scale, int slot, const float *x, int dim)
+static void v_store_f32(void *v, float *scale, int slot, const float *x, int64_t stride, int count,
+                        int dim)
 {
-    v_store_as(v, scale, slot, x, dim, SH_KV_INT8);
+    v_store_as(v, scale, slot, x, stride, count, dim, SH_KV_F32);
+}
+
+static void v_store_f16(void *v, float *scale, int slot, const float *x, int64_t stride, int count,
+                        int dim)
+{
+    v_store_as(v, scale, slot, x, stride, count, dim, SH_KV_F16);
+}
+
+static void v_store_int8(void *v, float *scale, int slot, const float *x, int64_t stride, int count,
+                         int dim)
+{
+    v_store_as(v, scale, slot, x, stride, count, dim, SH_KV_INT8);
 }
 
 #endif

@@ -48,21 +48,20 @@ static int32_t *begin_place(sh_scratch *s, int spans)
     return sh_scratch_take(s, ((size_t)spans + 1) * sizeof(int32_t));
 }
 
-static void token_write(const struct write *w, const sh_span *span, int i, int head)
+/* Tokens [first, end) of a span, which share a block. */
+static void tokens_write(const struct write *w, const sh_span *span, int first, int end, int head)
 {
     const sh_kv_shape *shape = &w->kv->shape;
-    int pos = span->pos + i, slot = pos % SH_KV_BLOCK;
-    int64_t token = span->first + i;
+    int pos = span->pos + first, slot = pos % SH_KV_BLOCK;
+    int64_t token = span->first + first;
     uint8_t *to = sh_kv_head_at(w->kv, &w->layout, span->blocks[pos / SH_KV_BLOCK], head);
-    float *k_scales = (float *)(to + w->layout.k_scales);
-    float *v_scales = (float *)(to + w->layout.v_scales);
-    w->kernels->k_store[shape->format](to, k_scales, slot,
-                                       w->k + token * w->k_stride + (int64_t)head * shape->k_dim,
-                                       shape->k_dim);
-    if (!shape->v_in_k)
-        w->kernels->v_store[shape->format](
-            to + w->layout.values, v_scales, slot,
-            w->v + token * w->v_stride + (int64_t)head * shape->v_dim, shape->v_dim);
+    const float *k = w->k + token * w->k_stride + (int64_t)head * shape->k_dim;
+    w->kernels->k_store[shape->format](to, (float *)(to + w->layout.k_scales), slot, k, w->k_stride,
+                                       end - first, shape->k_dim);
+    if (shape->v_in_k) return;
+    const float *v = w->v + token * w->v_stride + (int64_t)head * shape->v_dim;
+    w->kernels->v_store[shape->format](to + w->layout.values, (float *)(to + w->layout.v_scales),
+                                       slot, v, w->v_stride, end - first, shape->v_dim);
 }
 
 /* A piece is one head of one block, so that no two threads write to one line of memory. */
@@ -75,7 +74,7 @@ static void write_run(void *arg, size_t piece, int thread)
     const sh_span *span = &w->batch->spans[s];
     int first = (span->pos / SH_KV_BLOCK + block - w->begin[s]) * SH_KV_BLOCK - span->pos;
     int end = first + SH_KV_BLOCK < span->count ? first + SH_KV_BLOCK : span->count;
-    for (int i = first > 0 ? first : 0; i < end; i++) token_write(w, span, i, head);
+    tokens_write(w, span, first > 0 ? first : 0, end, head);
 }
 
 void sh_cpu_kv_write(sh_device *dev, const sh_kv *kv, const sh_batch *batch, const float *k,

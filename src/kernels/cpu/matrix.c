@@ -35,18 +35,33 @@ void sh_cpu_matrix_pack(sh_device *dev, const sh_matrix *m, int64_t index, int64
     }
 }
 
+struct embed {
+    const sh_matrix *w;
+    sh_panel p;
+    int64_t row_first;
+    const int32_t *ids;
+    float scale;
+    float *y;
+};
+
+static void embed_run(void *arg, size_t token, int thread)
+{
+    const struct embed *e = arg;
+    const sh_matrix *w = e->w;
+    float *y = e->y + (int64_t)token * w->cols;
+    int64_t row = e->ids[token] - e->row_first;
+    (void)thread;
+    if (row < 0 || row >= w->rows) {
+        memset(y, 0, (size_t)w->cols * sizeof(*y));
+        return;
+    }
+    sh_panel_row_f32(&e->p, panel_at(&e->p, w, 0, row), (int)(row % SH_PANEL_ROWS), y);
+    for (int64_t c = 0; c < w->cols; c++) y[c] *= e->scale;
+}
+
 void sh_cpu_embed(sh_device *dev, const sh_matrix *w, int64_t row_first, const int32_t *ids,
                   int tokens, float scale, float *y)
 {
-    (void)dev;
-    sh_panel p = sh_panel_of(&w->quant, w->cols);
-    for (int t = 0; t < tokens; t++, y += w->cols) {
-        int64_t row = ids[t] - row_first;
-        if (row < 0 || row >= w->rows) {
-            memset(y, 0, (size_t)w->cols * sizeof(*y));
-            continue;
-        }
-        sh_panel_row_f32(&p, panel_at(&p, w, 0, row), (int)(row % SH_PANEL_ROWS), y);
-        for (int64_t c = 0; c < w->cols; c++) y[c] *= scale;
-    }
+    struct embed e = {w, sh_panel_of(&w->quant, w->cols), row_first, ids, scale, y};
+    sh_cpu_each(sh_cpu_of(dev), (size_t)tokens, false, embed_run, &e);
 }

@@ -29,6 +29,7 @@ typedef struct {
     float *d;      /* for each row of q two: its scale, and scale * sum of its codes */
     int32_t *sum;  /* for each row of q the sum of its codes */
     int64_t steps; /* of a token */
+    int64_t low;   /* rows of q from a row to that of its rest, which is coded too; 0: is not */
 } sh_acts;
 
 static inline const float *sh_acts_x(const sh_acts *a, int t)

@@ -373,11 +373,54 @@ int sh_panel_open_f32(const sh_panel *p, const uint8_t *panel, int64_t first, fl
     return count;
 }
 
+/* One code of an open unit's vector v, byte b, from each kind of plane. */
+static unsigned nibble_at(const uint8_t *plane, int v, int b)
+{
+    return plane[v / 2 * VEC + b] >> (4 * (v % 2)) & 15u;
+}
+
+static unsigned crumb_at(const uint8_t *plane, int v, int b)
+{
+    return plane[v / 4 * VEC + b] >> (2 * (v % 4)) & 3u;
+}
+
+static unsigned code_at(int bits, const uint8_t *unit, int v, int b)
+{
+    const uint8_t *upper = unit + 4 * VEC;
+    switch (bits) {
+    case 2: return crumb_at(unit, v, b);
+    case 3: return crumb_at(unit, v, b) | (unit[2 * VEC + b] >> v & 1u) << 2;
+    case 4: return nibble_at(unit, v, b);
+    case 5: return nibble_at(unit, v, b) | (upper[b] >> v & 1u) << 4;
+    case 6: return nibble_at(unit, v, b) | crumb_at(upper, v, b) << 4;
+    default: return unit[v * VEC + b];
+    }
+}
+
+/* `count` columns of one row of a block. */
+static void block_row_f32(const sh_panel *p, const uint8_t *block, int64_t first, int count,
+                          int row, float *out)
+{
+    int cols = sh_panel_block_cols(p, first);
+    float scale[ROWS], bias[ROWS];
+    for (int c = 0; c < count; c++) {
+        const uint8_t *unit = block + c / UNIT * p->bits * VEC;
+        unsigned code = code_at(p->bits, unit, c % UNIT / 4, row * 4 + c % 4);
+        if (c % p->quant.group == 0) sh_panel_open_scales(p, block, cols, c, scale, bias);
+        float product = scale[row] * code_value(p, p->zero != 0 ? fp4_codes[code] : (uint8_t)code);
+        out[c] = product + bias[row];
+    }
+}
+
 void sh_panel_row_f32(const sh_panel *p, const uint8_t *panel, int row, float *out)
 {
-    float open[SH_PANEL_BLOCK_MAX * ROWS];
-    for (int64_t first = 0; first < p->cols; first += p->block_cols) {
-        int count = sh_panel_open_f32(p, panel, first, open);
-        for (int c = 0; c < count; c++) out[first + c] = open[c * ROWS + row];
+    for (int64_t first = 0; first < p->cols; first += p->block_cols, out += p->block_cols) {
+        int64_t left = p->cols - first;
+        int count = left < p->block_cols ? (int)left : p->block_cols;
+        if (p->bits != 0) {
+            block_row_f32(p, block_at(p, panel, first), first, count, row, out);
+            continue;
+        }
+        for (int c = 0; c < count; c++) out[c] = plain_read(p->quant.format, panel, first + c, row);
     }
 }

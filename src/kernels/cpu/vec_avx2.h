@@ -212,14 +212,16 @@ VEC_INLINE void v16_store_pairs(float *p, v16 even, v16 odd)
 VEC_INLINE void transpose_8x8(__m256 a[8])
 {
     __m256 b[8];
-    for (int i = 0; i < 8; i += 4) {
+    VEC_UNROLL for (int i = 0; i < 8; i += 4)
+    {
         __m256 p = _mm256_unpacklo_ps(a[i], a[i + 1]), q = _mm256_unpackhi_ps(a[i], a[i + 1]);
         __m256 r = _mm256_unpacklo_ps(a[i + 2], a[i + 3]);
         __m256 s = _mm256_unpackhi_ps(a[i + 2], a[i + 3]);
         b[i] = _mm256_shuffle_ps(p, r, 0x44), b[i + 1] = _mm256_shuffle_ps(p, r, 0xee);
         b[i + 2] = _mm256_shuffle_ps(q, s, 0x44), b[i + 3] = _mm256_shuffle_ps(q, s, 0xee);
     }
-    for (int i = 0; i < 4; i++) {
+    VEC_UNROLL for (int i = 0; i < 4; i++)
+    {
         a[i] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x20);
         a[i + 4] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x31);
     }
@@ -228,12 +230,14 @@ VEC_INLINE void transpose_8x8(__m256 a[8])
 VEC_INLINE void v16_transpose(v16 a[16])
 {
     __m256 quarter[4][8];
-    for (int i = 0; i < 8; i++) {
+    VEC_UNROLL for (int i = 0; i < 8; i++)
+    {
         quarter[0][i] = a[i].lo, quarter[1][i] = a[i].hi;
         quarter[2][i] = a[i + 8].lo, quarter[3][i] = a[i + 8].hi;
     }
-    for (int i = 0; i < 4; i++) transpose_8x8(quarter[i]);
-    for (int i = 0; i < 8; i++) {
+    VEC_UNROLL for (int i = 0; i < 4; i++) transpose_8x8(quarter[i]);
+    VEC_UNROLL for (int i = 0; i < 8; i++)
+    {
         a[i] = (v16){quarter[0][i], quarter[2][i]};
         a[i + 8] = (v16){quarter[1][i], quarter[3][i]};
     }

@@ -167,14 +167,16 @@ VEC_INLINE void v16_transpose(v16 a[16])
 {
     /* 4x4 inside each quarter of four rows, then the quarters as a 4x4 of their own. */
     __m512 b[16];
-    for (int i = 0; i < 16; i += 4) {
+    VEC_UNROLL for (int i = 0; i < 16; i += 4)
+    {
         __m512 p = _mm512_unpacklo_ps(a[i], a[i + 1]), q = _mm512_unpackhi_ps(a[i], a[i + 1]);
         __m512 r = _mm512_unpacklo_ps(a[i + 2], a[i + 3]);
         __m512 s = _mm512_unpackhi_ps(a[i + 2], a[i + 3]);
         b[i] = _mm512_shuffle_ps(p, r, 0x44), b[i + 1] = _mm512_shuffle_ps(p, r, 0xee);
         b[i + 2] = _mm512_shuffle_ps(q, s, 0x44), b[i + 3] = _mm512_shuffle_ps(q, s, 0xee);
     }
-    for (int i = 0; i < 4; i++) {
+    VEC_UNROLL for (int i = 0; i < 4; i++)
+    {
         __m512 p = _mm512_shuffle_f32x4(b[i], b[i + 4], 0x88);
         __m512 q = _mm512_shuffle_f32x4(b[i], b[i + 4], 0xdd);
         __m512 r = _mm512_shuffle_f32x4(b[i + 8], b[i + 12], 0x88);

@@ -23,6 +23,7 @@ enum {
     SH_ATTEND_STEP = 128,
     SH_STEP_BLOCKS = SH_ATTEND_STEP / SH_KV_BLOCK,
     SH_DOT_TILE = 16, /* rows of x, and of w, in one call of `dots` */
+    SH_PACK_SPILL = 15,
     SH_KV_FORMATS = 3,
 };
 
@@ -40,15 +41,19 @@ typedef struct {
     /* Turns one head by the angles of `table`: cos [half], sin [half]. */
     void (*rope)(float *x, const float *table, int half, bool interleaved);
 
-    /* One token's key or value into its slot of a block; the scale is written for INT8 alone. */
-    void (*k_store[SH_KV_FORMATS])(void *k, float *scale, int slot, const float *x, int dim);
-    void (*v_store[SH_KV_FORMATS])(void *v, float *scale, int slot, const float *x, int dim);
+    /* Keys or values of `count` tokens, `stride` apart, into slots [slot, slot + count) of a block;
+     * scales are written for INT8 alone. */
+    void (*k_store[SH_KV_FORMATS])(void *k, float *scale, int slot, const float *x, int64_t stride,
+                                   int count, int dim);
+    void (*v_store[SH_KV_FORMATS])(void *v, float *scale, int slot, const float *x, int64_t stride,
+                                   int count, int dim);
 
-    /* Rows of numbers, times the factor, in the form that `scores` of the same table reads. */
+    /* Rows of numbers, times the factor, in the form that `scores` of the same table reads; up to
+     * SH_PACK_SPILL numbers behind them are overwritten. */
     void (*q_pack)(float *to, const float *const *q, int rows, int dim, float factor);
-    /* s[r * SH_ATTEND_STEP + t] = q[r] . k[t] for the 32 tokens of a block; `next` and `v` are what
-     * will be read after it. */
-    void (*scores[SH_KV_FORMATS])(float *s, const float *q, int rows, const void *k,
+    /* s[r * SH_ATTEND_STEP + t] = q[r] . k[t] for the 32 tokens of a block and, of all rows, at
+     * least those from `skip` on; `next` and `v` are what will be read after it. */
+    void (*scores[SH_KV_FORMATS])(float *s, const float *q, int skip, int rows, const void *k,
                                   const float *k_scale, int k_dim, const void *next, const void *v);
     /* Scores of one row's keys [first, end) become weights 2^(s - top), those of the others in
      * [from, to) zero; top and total follow. Returns what older sums are to be multiplied by.
@@ -56,9 +61,9 @@ typedef struct {
     float (*soften)(float *s, int from, int to, int first, int end, const float *v_scale,
                     float *top, float *total);
     /* sum[r * v_pad + d] = decay[r] * sum[...] + weights . values, tokens [first, end) of a step;
-     * v[b] is the step's block b. */
-    void (*mix[SH_KV_FORMATS])(float *sum, const float *p, const float *decay, int rows,
-                               const void *const *v, int first, int end, int v_pad);
+     * v[b] is the step's block b. Row r has no weights from ends[r] on, which never falls. */
+    void (*mix[SH_KV_FORMATS])(float *sum, const float *p, const float *decay, const int *ends,
+                               int rows, const void *const *v, int first, int end, int v_pad);
     /* The first v_dim numbers of a block's keys as f32 values, not scaled. */
     void (*v_of_k[SH_KV_FORMATS])(float *v, const void *k, int v_dim);
     /* Takes the sums of the next run of keys into out [dim], whose top is -INFINITY at first. */

@@ -1,7 +1,11 @@
-/* The same operations over every transport of this machine, with ranks as threads. */
+/* The same operations over every transport of this machine, with ranks as threads.
+ *
+ *   mpirun -n N test_coll PLUGINS     over MPI instead, with ranks as processes; PLUGINS is the
+ *                                     folder of the plugin */
 #include "coll/coll.h"
 
 #include "base/log.h"
+#include "cluster/rendezvous.h"
 #include "unit/ranks.h"
 
 #include <signal.h>
@@ -26,6 +30,11 @@ static const transport TRANSPORTS[] = {
     {"shared memory, asleep at once", NULL, false, SH_PATH_SHM, 1, 0},
 };
 
+static const transport MPI = {"mpi", NULL, false, SH_PATH_AUTO, 1, 20};
+
+/* The ranks that mpirun has started; NULL: ranks are threads. */
+static sh_mpi *world;
+
 typedef sh_status (*job_fn)(sh_group *group, sh_err *err);
 
 typedef struct {
@@ -43,6 +52,8 @@ static void run_job(ranks_one *one)
     opts.mesh.plain_data = j->transport->plain_data;
     opts.mesh.path = j->transport->path;
     opts.mesh.lanes = j->transport->lanes;
+    if (world != NULL) opts.mesh.token = RANKS_TOKEN;
+    opts.mesh.mpi = world;
     opts.spin_us = j->transport->spin_us;
     opts.op_ms = 20000;
     opts.silence_ms = 10000; /* sanitizers and a busy machine are slow */
@@ -53,18 +64,39 @@ static void run_job(ranks_one *one)
     sh_group_close(group);
 }
 
+/* This process is one rank of a group over MPI. */
+static ranks_one run_over_mpi(job *j)
+{
+    sh_rendezvous met;
+    ranks_one one = {.rank = sh_mpi_rank(world), .size = sh_mpi_size(world), .arg = j};
+    CHECK_OK(sh_rendezvous_hold(world, RANKS_TOKEN, 20000, &met, &one.err), one.err);
+    memcpy(one.coordinator, met.coordinator, sizeof(one.coordinator));
+    one.listen_fd = met.fd;
+    run_job(&one);
+    return one;
+}
+
 static void run_on(const transport *t, int size, job_fn fn)
 {
-    job j = {t, fn};
+    job j = {world != NULL ? &MPI : t, fn};
     ranks_one ranks[8];
-    ranks_run(size, size, run_job, &j, ranks);
+    if (world != NULL) {
+        ranks[0] = run_over_mpi(&j);
+        size = 1;
+    } else {
+        ranks_run(size, size, run_job, &j, ranks);
+    }
     for (int r = 0; r < size; r++)
         if (ranks[r].status != SH_OK)
-            fail_msg("%s, rank %d of %d: %s", t->name, r, size, ranks[r].err.text);
+            fail_msg("%s, rank %d of %d: %s", j.transport->name, r, size, ranks[r].err.text);
 }
 
 static void run_everywhere(job_fn fn, int sizes_max)
 {
+    if (world != NULL) {
+        run_on(&MPI, 0, fn);
+        return;
+    }
     for (size_t t = 0; t < SH_COUNT_OF(TRANSPORTS); t++)
         for (int size = 1; size <= sizes_max; size++) run_on(&TRANSPORTS[t], size, fn);
 }
@@ -166,7 +198,7 @@ TEST(long_sums_go_in_pieces)
         size_t transport;
         int size;
     } cases[] = {{1, 2}, {2, 3}, {6, 2}, {7, 5}};
-    for (size_t i = 0; i < SH_COUNT_OF(cases); i++)
+    for (size_t i = 0; i < (world != NULL ? 1 : SH_COUNT_OF(cases)); i++)
         run_on(&TRANSPORTS[cases[i].transport], cases[i].size, job_long_sums);
 }
 
@@ -343,10 +375,41 @@ TEST(ranks_that_do_not_run_the_same_operations_end_the_group)
     }
 }
 
-int main(void)
+/* Over MPI the library itself may be the first to see that a message is too long. */
+TEST(ranks_over_mpi_that_do_not_run_the_same_operations_end_the_group)
+{
+    UNUSED_STATE;
+    if (world == NULL || sh_mpi_size(world) < 2) skip();
+    static const job_fn jobs[] = {job_mismatch_size, job_mismatch_kind, job_mismatch_count};
+    for (size_t i = 0; i < SH_COUNT_OF(jobs); i++) {
+        ranks_one one = run_over_mpi(&(job){&MPI, jobs[i]});
+        assert_int_equal(one.status, SH_ERR_GROUP);
+    }
+}
+
+int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
     sh_log_set_level(SH_LOG_ERROR);
+    const struct CMUnitTest over_mpi[] = {
+        cmocka_unit_test(sums_have_the_bits_of_adding_in_rank_order_at_every_size),
+        cmocka_unit_test(long_sums_go_in_pieces),
+        cmocka_unit_test(gathers_blocks_of_different_lengths),
+        cmocka_unit_test(broadcasts_from_any_root_with_known_and_unknown_length),
+        cmocka_unit_test(sends_along_a_pipeline),
+        cmocka_unit_test(parts_of_a_group_work_beside_the_whole),
+        cmocka_unit_test(ranks_over_mpi_that_do_not_run_the_same_operations_end_the_group),
+    };
+    if (argc > 1) {
+        sh_err err;
+        if (sh_mpi_open(NULL, argv[1], &world, &err) != SH_OK) {
+            fprintf(stderr, "%s\n", err.text);
+            return 1;
+        }
+        int failed = cmocka_run_group_tests(over_mpi, NULL, NULL);
+        sh_mpi_close(world, failed == 0 ? 20000 : 0);
+        return failed;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_have_the_bits_of_adding_in_rank_order_at_every_size),
         cmocka_unit_test(long_sums_go_in_pieces),

@@ -1,0 +1,320 @@
+#include "net/mpi.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "net/mpi_plugin.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct sh_mpi {
+    const sh_mpi_plugin *plugin;
+    int rank;
+    int size;
+};
+
+/* Who started this process decides which library its ranks speak through. A library that was named
+ * shows what it is by a symbol. */
+static const struct {
+    const char *family;
+    const char *variable;
+    const char *symbol;
+} FAMILIES[] = {
+    {"openmpi", "OMPI_COMM_WORLD_SIZE", "ompi_mpi_comm_world"},
+    {"mpich", "PMI_SIZE", "MPIR_Err_create_code"},
+};
+
+/* "DIR/shoal-mpi-FAMILY.so", owned by the caller; NULL when it is not there. */
+static char *plugin_find(const char *dir, const char *family)
+{
+    static const char *const places[] = {"", "/../lib/shoal"};
+    char program[PATH_MAX] = "";
+    if (dir == NULL) {
+        ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
+        if (len <= 0) return NULL;
+        *strrchr(program, '/') = '\0';
+        dir = program;
+    }
+    for (size_t i = 0; i < SH_COUNT_OF(places); i++) {
+        char *path = sh_asprintf("%s%s/shoal-mpi-%s.so", dir, places[i], family);
+        if (sh_file_exists(path)) return path;
+        free(path);
+    }
+    return NULL;
+}
+
+static sh_status plugin_load(const char *path, const sh_mpi_plugin **out, sh_err *err)
+{
+    /* Global, because the library's own parts are loaded later and look for its symbols. */
+    void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (handle == NULL) return sh_err_set(err, SH_ERR_UNSUPPORTED, "%s", dlerror());
+    const sh_mpi_plugin *plugin = dlsym(handle, SH_MPI_PLUGIN_SYMBOL);
+    if (plugin == NULL || plugin->version != SH_MPI_PLUGIN_VERSION) {
+        dlclose(handle);
+        return sh_err_set(err, SH_ERR_UNSUPPORTED, "%s: not a plugin of this program", path);
+    }
+    *out = plugin; /* stays loaded: MPI libraries can not be unloaded */
+    return SH_OK;
+}
+
+static sh_status family_of_library(const char *library, const char **family, sh_err *err)
+{
+    void *handle = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+    if (handle == NULL)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED, "MPI library '%s': %s", library, dlerror());
+    for (size_t i = 0; i < SH_COUNT_OF(FAMILIES); i++) {
+        if (dlsym(handle, FAMILIES[i].symbol) == NULL) continue;
+        *family = FAMILIES[i].family;
+        return SH_OK;
+    }
+    return sh_err_set(err, SH_ERR_UNSUPPORTED, "MPI library '%s': neither Open MPI nor MPICH",
+                      library);
+}
+
+static sh_status plugin_choose(const char *library, const char *dir, const sh_mpi_plugin **out,
+                               sh_err *err)
+{
+    const char *only = NULL;
+    if (library != NULL) {
+        sh_status status = family_of_library(library, &only, err);
+        if (status != SH_OK) return status;
+    }
+    for (size_t i = 0; i < SH_COUNT_OF(FAMILIES) && only == NULL; i++)
+        if (getenv(FAMILIES[i].variable) != NULL) only = FAMILIES[i].family;
+    sh_err_set(err, SH_ERR_UNSUPPORTED,
+               "MPI is not in this program: no plugin%s%s was built with it (make needs mpicc)",
+               only == NULL ? "" : " for ", only == NULL ? "" : only);
+    for (size_t i = 0; i < SH_COUNT_OF(FAMILIES); i++) {
+        if (only != NULL && strcmp(only, FAMILIES[i].family) != 0) continue;
+        char *path = plugin_find(dir, FAMILIES[i].family);
+        if (path == NULL) continue;
+        sh_status status = plugin_load(path, out, err);
+        free(path);
+        if (status == SH_OK) return SH_OK;
+    }
+    return err->status;
+}
+
+static sh_status failed(const sh_mpi_plugin *plugin, int code, const char *what, sh_err *err)
+{
+    char text[200];
+    plugin->error_text(code, text, sizeof(text));
+    return sh_err_set(err, SH_ERR_PEER, "MPI: %s: %s", what, text);
+}
+
+sh_status sh_mpi_open(const char *library, const char *dir, sh_mpi **out, sh_err *err)
+{
+    const sh_mpi_plugin *plugin = NULL;
+    sh_status status = plugin_choose(library, dir, &plugin, err);
+    if (status != SH_OK) return status;
+    sh_mpi *mpi = sh_alloc(sizeof(*mpi));
+    mpi->plugin = plugin;
+    int code = plugin->init(&mpi->rank, &mpi->size);
+    if (code != 0) {
+        free(mpi);
+        return failed(plugin, code, "starting", err);
+    }
+    *out = mpi;
+    return SH_OK;
+}
+
+static sh_status await(sh_mpi *mpi, sh_mpi_request *request, sh_deadline deadline, sh_err *err)
+{
+    for (;;) {
+        bool done = false;
+        int code = mpi->plugin->test(request, &done);
+        if (code != 0) return failed(mpi->plugin, code, "waiting", err);
+        if (done) return SH_OK;
+        if (sh_deadline_passed(deadline)) {
+            mpi->plugin->cancel(request);
+            return sh_err_set(err, SH_ERR_TIMEOUT, "did not answer in time");
+        }
+        sh_sleep_ms(1);
+    }
+}
+
+void sh_mpi_close(sh_mpi *mpi, int wait_ms)
+{
+    sh_mpi_request request;
+    sh_err err;
+    if (mpi == NULL) return;
+    if (wait_ms > 0) {
+        /* Finalizing has no deadline of its own, so it is begun only when everybody has come. */
+        int code = mpi->plugin->barrier(&request);
+        sh_status status = code != 0 ? failed(mpi->plugin, code, "leaving", &err)
+                                     : await(mpi, &request, sh_deadline_in_ms(wait_ms), &err);
+        if (status == SH_OK)
+            mpi->plugin->finalize();
+        else
+            SH_LOGW("MPI is left without the other ranks: %s", err.text);
+    }
+    free(mpi);
+}
+
+int sh_mpi_rank(const sh_mpi *mpi)
+{
+    return mpi->rank;
+}
+
+int sh_mpi_size(const sh_mpi *mpi)
+{
+    return mpi->size;
+}
+
+const char *sh_mpi_family(const sh_mpi *mpi)
+{
+    return mpi->plugin->family;
+}
+
+sh_status sh_mpi_send(sh_mpi *mpi, int to, const void *data, size_t len, sh_deadline deadline,
+                      sh_err *err)
+{
+    sh_mpi_request request;
+    int code = mpi->plugin->send(data, (int)len, to, 0, &request);
+    sh_status status = code != 0 ? failed(mpi->plugin, code, "sending", err)
+                                 : await(mpi, &request, deadline, err);
+    return status == SH_OK ? SH_OK : sh_err_prefix(err, "rank %d", to);
+}
+
+sh_status sh_mpi_recv(sh_mpi *mpi, int from, void *data, size_t len, sh_deadline deadline,
+                      sh_err *err)
+{
+    sh_mpi_request request;
+    int code = mpi->plugin->recv(data, (int)len, from, 0, &request);
+    sh_status status = code != 0 ? failed(mpi->plugin, code, "receiving", err)
+                                 : await(mpi, &request, deadline, err);
+    return status == SH_OK ? SH_OK : sh_err_prefix(err, "rank %d", from);
+}
+
+/* ---- the port ----
+ *
+ * A message becomes MPI messages that both ends can tell from its lengths: one of both parts, put
+ * together in a buffer, when it is short; otherwise the head alone, then the body in pieces. */
+
+enum {
+    SHORT_MAX = 64 * 1024 + SH_OP_HEAD_LEN,
+    PIECE_MAX = 1 << 30,
+};
+
+/* One direction. */
+typedef struct {
+    bool under_way;
+    sh_mpi_request request;
+    size_t len; /* of what is under way */
+    uint8_t *room;
+    bool in_room;
+} half;
+
+typedef struct {
+    sh_port base;
+    sh_mpi *mpi;
+    int peer;
+    int tag;
+    half out;
+    half in;
+} mpi_port;
+
+/* What comes next of a message, as one run of bytes. */
+static struct iovec next_piece(const sh_msg *msg, half *h)
+{
+    struct iovec parts[2];
+    int count = sh_msg_parts(msg, msg->done, msg->len, parts);
+    h->in_room = count == 2 && msg->len <= SHORT_MAX;
+    if (h->in_room) return (struct iovec){h->room, msg->len};
+    if (parts[0].iov_len > PIECE_MAX) parts[0].iov_len = PIECE_MAX;
+    return parts[0];
+}
+
+static void room_copy(const sh_msg *msg, half *h, bool to_room)
+{
+    uint8_t *at = h->room;
+    for (int i = 0; i < 2; at += msg->part[i].iov_len, i++) {
+        if (msg->part[i].iov_len == 0) continue;
+        memcpy(to_room ? (void *)at : msg->part[i].iov_base,
+               to_room ? msg->part[i].iov_base : (void *)at, msg->part[i].iov_len);
+    }
+}
+
+static int start(mpi_port *port, half *h, sh_msg *msg, bool sending)
+{
+    const sh_mpi_plugin *plugin = port->mpi->plugin;
+    struct iovec piece = next_piece(msg, h);
+    h->len = piece.iov_len;
+    if (sending && h->in_room) room_copy(msg, h, true);
+    int code =
+        sending
+            ? plugin->send(piece.iov_base, (int)piece.iov_len, port->peer, port->tag, &h->request)
+            : plugin->recv(piece.iov_base, (int)piece.iov_len, port->peer, port->tag, &h->request);
+    h->under_way = code == 0;
+    return code;
+}
+
+static sh_status move_msg(mpi_port *port, half *h, sh_msg *msg, bool sending, sh_err *err)
+{
+    const sh_mpi_plugin *plugin = port->mpi->plugin;
+    while (msg->done < msg->len) {
+        bool done = false;
+        int code = h->under_way ? 0 : start(port, h, msg, sending);
+        if (code == 0) code = plugin->test(&h->request, &done);
+        h->under_way = code == 0 && !done;
+        if (code != 0) return failed(plugin, code, sending ? "sending" : "receiving", err);
+        if (!done) return SH_AGAIN;
+        msg->done += h->len;
+        if (!sending && h->in_room) room_copy(msg, h, false);
+    }
+    return SH_OK;
+}
+
+static sh_status mpi_send(sh_port *base, sh_msg *msg, sh_err *err)
+{
+    mpi_port *port = (mpi_port *)base;
+    return move_msg(port, &port->out, msg, true, err);
+}
+
+static sh_status mpi_recv(sh_port *base, sh_msg *msg, sh_err *err)
+{
+    mpi_port *port = (mpi_port *)base;
+    return move_msg(port, &port->in, msg, false, err);
+}
+
+/* Nothing of MPI can be waited for in poll(). */
+static int mpi_arm(sh_port *base, bool sending, bool receiving, struct pollfd *out)
+{
+    (void)base, (void)sending, (void)receiving, (void)out;
+    return 0;
+}
+
+static void mpi_disarm(sh_port *base)
+{
+    (void)base;
+}
+
+static void mpi_close(sh_port *base)
+{
+    mpi_port *port = (mpi_port *)base;
+    half *halves[2] = {&port->out, &port->in};
+    for (int i = 0; i < 2; i++) {
+        if (halves[i]->under_way) port->mpi->plugin->cancel(&halves[i]->request);
+        free(halves[i]->room);
+    }
+    free(port);
+}
+
+static const sh_port_ops MPI_OPS = {"mpi", mpi_send, mpi_recv, mpi_arm, mpi_disarm, mpi_close};
+
+sh_port *sh_mpi_port_create(sh_mpi *mpi, int peer, uint64_t salt)
+{
+    mpi_port *port = sh_alloc(sizeof(*port));
+    port->base.ops = &MPI_OPS;
+    port->mpi = mpi;
+    port->peer = peer;
+    port->tag = 1 + (int)(salt % SH_MPI_TAG_MAX);
+    port->out.room = sh_alloc(SHORT_MAX);
+    port->in.room = sh_alloc(SHORT_MAX);
+    return &port->base;
+}
