@@ -159,8 +159,8 @@ static void check_ranks(check *c)
     if (c->s->hostfile == NULL &&
         sh_parallel_parse(c->s->parallel, (int)c->s->ranks, &grid, &err) != SH_OK)
         fail(c, "parallel", NULL, err.text);
-    if (strcmp(c->s->backend, "ring") != 0 && strcmp(c->s->backend, "any") != 0)
-        fail(c, "backend", "--backend ring", "only ring is in this program");
+    if (sh_ranks_check_backend(c->s->backend, "--backend", &err) != SH_OK)
+        fail(c, "backend", "--backend ring", err.text);
 }
 
 static void check_limits(check *c)

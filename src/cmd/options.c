@@ -989,7 +989,6 @@ static const sh_option_ignored ignored[] = {
     {.name = "NCCL_HOST_IP", .why = NO_NCCL},
     {.name = "NCCL_PORT", .why = NO_NCCL},
     {.name = "MLX_NCCL_TIMEOUT", .why = NO_NCCL},
-    {.name = "MLX_MPI_LIBNAME", .why = "the MPI library is chosen when the program is built"},
     {.name = "MLX_DISTRIBUTED_ADDR", .why = "it belongs to LocalAI's gRPC"},
     {.name = "MLX_LISTEN_PORT", .why = "it belongs to LocalAI's discovery; --listen says where"},
     {.name = "VLLM_MLX_DISTRIBUTED", .why = "--ranks and --hostfile say it"},
