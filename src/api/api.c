@@ -130,6 +130,7 @@ static void on_up(void *arg, const sh_engine_info *info)
     }
     sh_served_close(api->served);
     api->served = fresh;
+    if (fresh != NULL && api->opts->serving != NULL) api->opts->serving(api->opts->arg);
 }
 
 static void on_down(void *arg, const sh_err *why)

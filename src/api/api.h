@@ -34,6 +34,9 @@ typedef struct {
     int64_t header_bytes_max;
     int64_t body_bytes_max;
     double idle_s, receive_s, send_s;
+
+    void (*serving)(void *arg); /* a model can be asked, for the first time or again; or NULL */
+    void *arg;
 } sh_api_opts;
 
 /* Returns when asked to stop, or with the reason why it could not start. */

@@ -16,14 +16,21 @@ struct value_state {
     sh_option_source source;
     const char *text;  /* as it was given, in the arena */
     const char *alias; /* the name by which it was given */
+    const char *path;  /* of the file that gave it, or NULL */
+    int line;
 };
 
 struct sh_options {
     const sh_option_table *table;
     void *settings;
-    struct value_state *states; /* one for each row */
+    struct value_state *states;  /* one for each row */
+    struct value_state *ignored; /* one for each name that means nothing here */
     sh_arena arena;
     sh_buf notices;
+    sh_buf faults;
+    bool collect;
+    const char *path; /* the file that is being read, or NULL */
+    int line;
 };
 
 static const char *const source_names[] = {"default", "file", ".env", "environment", "flag"};
@@ -115,6 +122,14 @@ static sh_status value_store(sh_options *opts, const sh_option *row, const char 
     return ok ? SH_OK : refuse(row, name, text, err);
 }
 
+/* What becomes of a value that was refused: the end of the parsing, or a line among the faults. */
+static sh_status judge(sh_options *opts, sh_status status, const sh_err *err)
+{
+    if (status == SH_OK || !opts->collect) return status;
+    sh_buf_addf(&opts->faults, "%s\n", err->text);
+    return SH_OK;
+}
+
 static sh_status option_take(sh_options *opts, const sh_option *row, sh_option_source source,
                              const char *name, sh_str text, sh_err *err)
 {
@@ -127,8 +142,11 @@ static sh_status option_take(sh_options *opts, const sh_option *row, sh_option_s
                           name);
     sh_status status = value_store(opts, row, name, copy, err);
     if (status != SH_OK) return status;
-    *state = (struct value_state){
-        .source = source, .text = copy, .alias = sh_arena_str(&opts->arena, sh_str_of(name)).ptr};
+    *state = (struct value_state){.source = source,
+                                  .text = copy,
+                                  .alias = sh_arena_str(&opts->arena, sh_str_of(name)).ptr,
+                                  .path = opts->path,
+                                  .line = opts->line};
     return SH_OK;
 }
 
@@ -138,6 +156,7 @@ sh_options *sh_options_create(const sh_option_table *table, void *settings)
     opts->table = table;
     opts->settings = settings;
     opts->states = sh_alloc_array(table->count, sizeof(*opts->states));
+    opts->ignored = sh_alloc_array(table->ignored_count, sizeof(*opts->ignored));
     for (size_t i = 0; i < table->count; i++) {
         const sh_option *row = &table->rows[i];
         if (row->fallback == NULL) continue;
@@ -153,8 +172,10 @@ void sh_options_free(sh_options *opts)
 {
     if (opts == NULL) return;
     free(opts->states);
+    free(opts->ignored);
     sh_arena_reset(&opts->arena);
     sh_buf_reset(&opts->notices);
+    sh_buf_reset(&opts->faults);
     free(opts);
 }
 
@@ -189,28 +210,34 @@ static bool row_has_env(const sh_option_table *table, const sh_option *row, sh_s
     return same;
 }
 
-static const sh_option *row_by_env(const sh_option_table *table, sh_str name)
+const sh_option *sh_option_by_env(const sh_option_table *table, sh_str name)
 {
     for (size_t i = 0; i < table->count; i++)
         if (row_has_env(table, &table->rows[i], name)) return &table->rows[i];
     return NULL;
 }
 
-static void notice_if_ignored(sh_options *opts, sh_str name)
+static void ignored_take(sh_options *opts, sh_option_source source, sh_str name, sh_str text)
 {
     for (size_t i = 0; i < opts->table->ignored_count; i++) {
         const sh_option_ignored *row = &opts->table->ignored[i];
-        if (sh_str_is(name, row->name))
+        struct value_state *state = &opts->ignored[i];
+        if (!sh_str_is(name, row->name) || state->source > source) continue;
+        if (!row->quiet && state->text == NULL)
             sh_buf_addf(&opts->notices, "%s is not used here: %s\n", row->name, row->why);
+        *state = (struct value_state){.source = source,
+                                      .text = sh_arena_str(&opts->arena, text).ptr,
+                                      .path = opts->path,
+                                      .line = opts->line};
     }
 }
 
 static sh_status env_take(sh_options *opts, sh_option_source source, sh_str name, sh_str text,
                           sh_err *err)
 {
-    const sh_option *row = row_by_env(opts->table, name);
+    const sh_option *row = sh_option_by_env(opts->table, name);
     if (row == NULL) {
-        notice_if_ignored(opts, name);
+        ignored_take(opts, source, name, text);
         return SH_OK;
     }
     if (text.len == 0) return SH_OK; /* NAME= is how shells say "unset" */
@@ -225,7 +252,7 @@ sh_status sh_options_parse_env(sh_options *opts, char *const *envp, sh_err *err)
         sh_str rest = sh_str_of(*envp), name;
         if (!sh_str_cut(&rest, '=', &name)) continue;
         sh_status status = env_take(opts, SH_FROM_ENV, name, rest, err);
-        if (status != SH_OK) return status;
+        if (judge(opts, status, err) != SH_OK) return status;
     }
     return SH_OK;
 }
@@ -300,10 +327,14 @@ static sh_status lines_parse(sh_options *opts, const char *path, line_fn take, s
     sh_status status = sh_file_read(path, FILE_MAX, &text, err);
     if (status != SH_OK) return status;
     sh_str rest = sh_buf_str(&text), line;
-    for (int number = 1; status == SH_OK && sh_str_cut(&rest, '\n', &line); number++) {
+    opts->path = sh_arena_str(&opts->arena, sh_str_of(path)).ptr;
+    for (opts->line = 1; status == SH_OK && sh_str_cut(&rest, '\n', &line); opts->line++) {
         status = line_parse(opts, line, take, err);
-        if (status != SH_OK) sh_err_prefix(err, "%s:%d", path, number);
+        if (status != SH_OK) sh_err_prefix(err, "%s:%d", path, opts->line);
+        status = judge(opts, status, err);
     }
+    opts->path = NULL;
+    opts->line = 0;
     sh_buf_reset(&text);
     return status;
 }
@@ -380,12 +411,23 @@ static const sh_option *row_of_command(const sh_options *opts, uint64_t command,
     return NULL;
 }
 
-/* One flag at argv[i]; *used is 2 when its value stood in the next argument. */
-static sh_status flag_parse(sh_options *opts, uint64_t command, int argc, char **argv, int i,
+/* The flag whose letter "-x" is, or NULL. */
+static const char *flag_of_letter(const sh_options *opts, uint64_t command, const char *arg)
+{
+    if (arg[0] != '-' || arg[1] == '\0' || arg[2] != '\0') return NULL;
+    for (size_t i = 0; i < opts->table->count; i++) {
+        const sh_option *row = &opts->table->rows[i];
+        if ((row->commands & command) != 0 && row->letter == arg[1]) return sh_option_flag(row);
+    }
+    return NULL;
+}
+
+/* One flag without its dashes; *used is 2 when its value stood in the next argument (or NULL). */
+static sh_status flag_parse(sh_options *opts, uint64_t command, const char *text, const char *next,
                             int *used, sh_err *err)
 {
-    sh_str rest = sh_str_of(argv[i] + 2), name;
-    bool has_value = strchr(argv[i], '=') != NULL;
+    sh_str rest = sh_str_of(text), name;
+    bool has_value = strchr(text, '=') != NULL;
     if (!sh_str_cut(&rest, '=', &name)) name = rest;
     const sh_option *row = row_of_command(opts, command, name);
     sh_str value = rest;
@@ -397,9 +439,9 @@ static sh_status flag_parse(sh_options *opts, uint64_t command, int argc, char *
     } else if (row != NULL && row->type == SH_OPT_BOOL && !has_value) {
         value = SH_STR("true");
     } else if (row != NULL && !has_value) {
-        if (i + 1 >= argc)
+        if (next == NULL)
             return sh_err_set(err, SH_ERR_INPUT, "--%s needs a value", sh_option_flag(row));
-        value = sh_str_of(argv[i + 1]);
+        value = sh_str_of(next);
         *used = 2;
     }
     if (row == NULL) return unknown_flag(opts->table, command, name, err);
@@ -417,13 +459,16 @@ sh_status sh_options_parse_flags(sh_options *opts, uint64_t command, int argc, c
             while (++i < argc) argv[left++] = argv[i];
             break;
         }
-        if (strncmp(argv[i], "--", 2) != 0) {
+        const char *flag = strncmp(argv[i], "--", 2) == 0 ? argv[i] + 2
+                                                          : flag_of_letter(opts, command, argv[i]);
+        if (flag == NULL) {
             argv[left++] = argv[i++];
             continue;
         }
         int used;
-        sh_status status = flag_parse(opts, command, argc, argv, i, &used, err);
-        if (status != SH_OK) return status;
+        sh_status status = flag_parse(opts, command, flag, i + 1 < argc ? argv[i + 1] : NULL, &used,
+                                      err);
+        if (judge(opts, status, err) != SH_OK) return status;
         i += used;
     }
     *count_left = left;
@@ -442,9 +487,54 @@ bool sh_options_given(const sh_options *opts, const char *name)
     return sh_options_source(opts, name) != SH_FROM_DEFAULT;
 }
 
+void sh_options_each_given(const sh_options *opts, sh_option_fn fn, void *arg)
+{
+    for (size_t i = 0; i < opts->table->count; i++)
+        if (opts->states[i].source != SH_FROM_DEFAULT)
+            fn(arg, &opts->table->rows[i], opts->states[i].text);
+}
+
 sh_str sh_options_notices(const sh_options *opts)
 {
     return sh_buf_str(&opts->notices);
+}
+
+void sh_options_collect(sh_options *opts)
+{
+    opts->collect = true;
+}
+
+sh_str sh_options_faults(const sh_options *opts)
+{
+    return sh_buf_str(&opts->faults);
+}
+
+const char *sh_options_ignored_text(const sh_options *opts, size_t idx, sh_buf *from)
+{
+    const struct value_state *state = &opts->ignored[idx];
+    if (state->text == NULL) return NULL;
+    if (state->path != NULL)
+        sh_buf_addf(from, "%s:%d", state->path, state->line);
+    else
+        sh_buf_add_text(from, source_names[state->source]);
+    return state->text;
+}
+
+static void origin_add(const struct value_state *state, sh_buf *out)
+{
+    if (state->path != NULL)
+        sh_buf_addf(out, "%s:%d", state->path, state->line);
+    else
+        sh_buf_add_text(out, source_names[state->source]);
+    if (state->source == SH_FROM_ENV || state->source == SH_FROM_DOTENV)
+        sh_buf_addf(out, " %s", state->alias);
+}
+
+void sh_options_origin(const sh_options *opts, const char *name, sh_buf *out)
+{
+    const sh_option *row = row_by_name(opts->table, sh_str_of(name));
+    SH_ASSERT(row != NULL);
+    origin_add(&opts->states[row - opts->table->rows], out);
 }
 
 void sh_options_print(const sh_options *opts, uint64_t command, sh_buf *out)
@@ -455,9 +545,8 @@ void sh_options_print(const sh_options *opts, uint64_t command, sh_buf *out)
         if ((row->commands & command) == 0) continue;
         const char *text = state->text == NULL ? "" : state->text;
         if (row->type == SH_OPT_SECRET && text[0] != '\0') text = "(hidden)";
-        sh_buf_addf(out, "%s = %s  # %s", row->name, text, source_names[state->source]);
-        if (state->source == SH_FROM_ENV || state->source == SH_FROM_DOTENV)
-            sh_buf_addf(out, " %s", state->alias);
+        sh_buf_addf(out, "%s = %s  # ", row->name, text);
+        origin_add(state, out);
         sh_buf_add_char(out, '\n');
     }
 }

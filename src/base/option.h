@@ -34,6 +34,7 @@ typedef enum {
 typedef struct {
     const char *name; /* unique; the flag without its dashes, words joined by '-' */
     const char *flag; /* where two commands use one flag for different things; else NULL */
+    char letter;      /* 'n' for -n; 0 for none */
     sh_option_type type;
     const char *value_name; /* in help: "DIR", "N"; NULL for BOOL */
     const char *fallback;   /* default as text; NULL: unset (0, false, NULL) */
@@ -49,6 +50,8 @@ typedef struct {
 typedef struct {
     const char *name;
     const char *why;
+    bool quiet;      /* so common that only who asks is told */
+    double min, max; /* with max > min: a number that is allowed there */
 } sh_option_ignored;
 
 typedef struct {
@@ -75,8 +78,8 @@ sh_options *sh_options_create(const sh_option_table *table, void *settings);
 void sh_options_free(sh_options *opts);
 
 /* Takes the flags of the command whose bit is `command` out of argv[0..argc): --name VALUE,
- * --name=VALUE, --flag, --no-flag. What is no flag, and all behind "--", is left in argv in order;
- * *count_left says how many. Unknown flags are errors that name a near one. */
+ * --name=VALUE, --flag, --no-flag, -n VALUE. What is no flag, and all behind "--", is left in argv
+ * in order; *count_left says how many. Unknown flags are errors that name a near one. */
 SH_MUST_CHECK sh_status sh_options_parse_flags(sh_options *opts, uint64_t command, int argc,
                                                char **argv, int *count_left, sh_err *err);
 
@@ -97,8 +100,28 @@ sh_option_source sh_options_source(const sh_options *opts, const char *name);
 /* True when the value was given by anything but the default. */
 bool sh_options_given(const sh_options *opts, const char *name);
 
+/* Calls fn for each setting that was given by anything but the default, with the text that won;
+ * secrets too. */
+typedef void (*sh_option_fn)(void *arg, const sh_option *row, const char *text);
+void sh_options_each_given(const sh_options *opts, sh_option_fn fn, void *arg);
+
+/* The row that an environment variable of this name sets; NULL when none. */
+const sh_option *sh_option_by_env(const sh_option_table *table, sh_str name);
+
 /* Notices (ignored variables) gathered while parsing, one a line. */
 sh_str sh_options_notices(const sh_options *opts);
+
+/* From now on a value that is refused does not end the parsing: what is wrong is gathered, one a
+ * line, and the value stays as it was. */
+void sh_options_collect(sh_options *opts);
+sh_str sh_options_faults(const sh_options *opts);
+
+/* The text that was given for row idx of the ignored ones, with "environment" or "FILE:LINE" added
+ * to `from`; NULL when it was not given. */
+const char *sh_options_ignored_text(const sh_options *opts, size_t idx, sh_buf *from);
+
+/* Where a setting came from: "default", "flag", "environment API_PORT", ".env:3 API_PORT". */
+void sh_options_origin(const sh_options *opts, const char *name, sh_buf *out);
 
 /* "name = value  # from" for each option of the command (all with UINT64_MAX); secrets are hidden.
  */

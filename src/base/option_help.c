@@ -38,7 +38,9 @@ void sh_options_help(const sh_option_table *table, uint64_t command, sh_buf *out
         const sh_option *row = &table->rows[i];
         if ((row->commands & command) == 0) continue;
         sh_buf left = {0}, right = {0};
-        sh_buf_addf(&left, "  --%s%s%s", sh_option_flag(row), row->value_name == NULL ? "" : " ",
+        sh_buf_add_text(&left, "  ");
+        if (row->letter != 0) sh_buf_addf(&left, "-%c, ", row->letter);
+        sh_buf_addf(&left, "--%s%s%s", sh_option_flag(row), row->value_name == NULL ? "" : " ",
                     row->value_name == NULL ? "" : row->value_name);
         sh_buf_add_text(&right, row->help);
         range_text(row, &right);

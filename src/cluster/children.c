@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -28,15 +29,20 @@ enum {
     BACKOFF_MAX_MS = 10000,
     HEALTHY_MS = 60000, /* running this long forgives earlier crashes */
     LINE_MAX_LEN = 8192,
+    HURRY_MS = 1000, /* between the last request to end and SIGKILL */
+    BEAT_MS = 5000,
+    SILENCE_MS = 60000,
 };
 
 struct child {
     char *name;
     char **argv, **env;
-    bool restart, prefix;
+    bool restart, slow, vital, tether, prefix;
     int keep_fd;
     pid_t pid;  /* 0: not running */
     bool ended; /* for good */
+    bool ready;
+    int input; /* our end of the tether, or -1 */
     int64_t started_ns;
     int64_t backoff_ms;
     sh_deadline restart_at;
@@ -50,8 +56,12 @@ struct sh_children {
     sigset_t signals, before;
     int code; /* of the first that failed */
     int64_t linger_ms;
-    sh_deadline give_up_at; /* once one has failed */
-    bool stopping;
+    sh_deadline give_up_at; /* once one has failed, or a vital one ended */
+    bool stopping, vital_ended, tethers;
+    sh_children_hooks hooks;
+    sh_deadline beat_at; /* when the tethers are next written to */
+    int tether;          /* the one that holds this process, or -1 */
+    sh_deadline tether_silent_at;
 };
 
 static char **strings_copy(char *const *list)
@@ -78,11 +88,31 @@ sh_children *sh_children_create(void)
     sigaddset(&c->signals, SIGHUP);
     sigaddset(&c->signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &c->signals, &c->before);
+    c->tether = -1;
     return c;
 }
 
+void sh_children_set_hooks(sh_children *c, const sh_children_hooks *hooks)
+{
+    c->hooks = *hooks;
+}
+
+void sh_children_set_tether(sh_children *c, int fd)
+{
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    c->tether = fd;
+    c->tether_silent_at = sh_deadline_in_ms(SILENCE_MS);
+}
+
+void sh_children_ready(sh_children *c, int idx)
+{
+    SH_ASSERT(idx >= 0 && idx < c->count);
+    c->list[idx].ready = true;
+}
+
 /* In the new process, before exec: only what may be called there. */
-static void child_exec(const sh_children *c, const struct child *child, pid_t parent, int output)
+static void child_exec(const sh_children *c, const struct child *child, pid_t parent,
+                       const int pipes[2][2])
 {
     setpgid(0, 0);
 #ifdef __linux__
@@ -92,33 +122,46 @@ static void child_exec(const sh_children *c, const struct child *child, pid_t pa
     (void)parent;
 #endif
     sigprocmask(SIG_SETMASK, &c->before, NULL);
-    if (output >= 0) {
-        dup2(output, STDOUT_FILENO);
-        dup2(output, STDERR_FILENO);
+    if (pipes[0][0] >= 0) dup2(pipes[0][0], STDIN_FILENO);
+    if (pipes[1][1] >= 0) {
+        dup2(pipes[1][1], STDOUT_FILENO);
+        dup2(pipes[1][1], STDERR_FILENO);
     }
     if (child->keep_fd > STDERR_FILENO) fcntl(child->keep_fd, F_SETFD, 0);
     for (char **env = child->env; *env != NULL; env++) putenv(*env);
-    execv(child->argv[0], child->argv);
+    execvp(child->argv[0], child->argv);
     _exit(127);
+}
+
+static void fd_close(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
 }
 
 static sh_status child_start(sh_children *c, struct child *child, sh_err *err)
 {
-    int pipes[2] = {-1, -1};
-    if (child->prefix && pipe2(pipes, O_CLOEXEC) < 0)
-        return sh_err_sys(err, "pipe for %s", child->name);
-    pid_t parent = getpid(), pid = fork();
-    if (pid == 0) child_exec(c, child, parent, pipes[1]);
-    if (pipes[1] >= 0) close(pipes[1]);
+    int pipes[2][2] = {{-1, -1}, {-1, -1}}; /* its stdin, its output */
+    bool piped = (!child->tether || pipe2(pipes[0], O_CLOEXEC) == 0) &&
+                 (!child->prefix || pipe2(pipes[1], O_CLOEXEC) == 0);
+    pid_t parent = getpid(), pid = piped ? fork() : -1;
+    if (pid == 0) child_exec(c, child, parent, (const int(*)[2])pipes);
+    if (pid < 0) sh_err_sys(err, "start %s", child->name);
+    fd_close(&pipes[0][0]);
+    fd_close(&pipes[1][1]);
     if (pid < 0) {
-        if (pipes[0] >= 0) close(pipes[0]);
-        return sh_err_sys(err, "start %s", child->name);
+        fd_close(&pipes[0][1]);
+        fd_close(&pipes[1][0]);
+        return err->status;
     }
     setpgid(pid, pid); /* as the child does: whoever is first */
-    if (pipes[0] >= 0) fcntl(pipes[0], F_SETFL, O_NONBLOCK);
+    if (child->tether) fcntl(pipes[0][1], F_SETFL, O_NONBLOCK);
+    if (child->prefix) fcntl(pipes[1][0], F_SETFL, O_NONBLOCK);
     child->pid = pid;
-    child->output = pipes[0];
+    child->input = pipes[0][1];
+    child->output = pipes[1][0];
     child->started_ns = sh_clock_ns();
+    if (c->hooks.started != NULL) c->hooks.started(c->hooks.arg, (int)(child - c->list), pid);
     return SH_OK;
 }
 
@@ -130,17 +173,26 @@ sh_status sh_children_add(sh_children *c, const sh_child_spec *spec, sh_err *err
                             .argv = strings_copy(spec->argv),
                             .env = strings_copy(spec->env),
                             .restart = spec->restart,
+                            .slow = spec->slow,
+                            .vital = spec->vital,
+                            .tether = spec->tether,
                             .prefix = spec->prefix,
                             .keep_fd = spec->keep_fd,
+                            .input = -1,
                             .output = -1};
+    c->tethers = c->tethers || spec->tether;
     sh_status status = child_start(c, child, err);
     if (status != SH_OK) child->ended = true;
     return status;
 }
 
-static void line_show(const struct child *child, sh_str line)
+static void line_show(const sh_children *c, const struct child *child, sh_str line)
 {
     sh_buf out = {0};
+    if (c->hooks.line != NULL) {
+        c->hooks.line(c->hooks.arg, (int)(child - c->list), line);
+        return;
+    }
     sh_buf_addf(&out, "[%s] ", child->name);
     sh_buf_add_str(&out, line);
     sh_buf_add_char(&out, '\n');
@@ -150,7 +202,7 @@ static void line_show(const struct child *child, sh_str line)
 }
 
 /* Passes on whole lines; an endless one is cut. */
-static void output_pump(struct child *child, bool last)
+static void output_pump(const sh_children *c, struct child *child, bool last)
 {
     for (;;) {
         char *to = sh_buf_reserve(&child->line, LINE_MAX_LEN);
@@ -158,11 +210,11 @@ static void output_pump(struct child *child, bool last)
         if (got > 0) child->line.len += (size_t)got;
         size_t end;
         while ((end = sh_str_find(sh_buf_str(&child->line), SH_STR("\n"), 0)) < child->line.len) {
-            line_show(child, (sh_str){child->line.ptr, end});
+            line_show(c, child, (sh_str){child->line.ptr, end});
             sh_buf_drop_front(&child->line, end + 1);
         }
         if (child->line.len > LINE_MAX_LEN || (last && got <= 0 && child->line.len > 0)) {
-            line_show(child, sh_buf_str(&child->line));
+            line_show(c, child, sh_buf_str(&child->line));
             sh_buf_clear(&child->line);
         }
         if (got <= 0) return;
@@ -180,34 +232,57 @@ static const char *end_text(int wait_status, char *out, size_t cap)
     return out;
 }
 
-/* A child is gone: again, or for good. */
-static void child_gone(sh_children *c, struct child *child, int wait_status)
+/* Ended by itself with an error that a new start would only repeat. */
+static bool is_mistake(const struct child *child, int wait_status, int64_t ran_ms)
 {
-    char text[64];
-    output_pump(child, true);
-    if (child->output >= 0) close(child->output);
-    child->output = -1;
-    child->pid = 0;
-    int64_t ran_ms = (sh_clock_ns() - child->started_ns) / 1000000;
-    bool clean = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
-    bool mistake = WIFEXITED(wait_status) && ran_ms < EARLY_MS;
-    end_text(wait_status, text, sizeof(text));
-    if (c->stopping || clean || !child->restart || mistake) {
-        child->ended = true;
-        int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
-        if (!c->stopping && !clean) {
-            SH_LOGE("%s %s", child->name, text);
-            if (c->code == 0) c->give_up_at = sh_deadline_in_ms(c->linger_ms);
-            if (c->code == 0) c->code = code;
-        }
-        return;
-    }
+    if (!WIFEXITED(wait_status) || child->ready) return false;
+    return child->slow || ran_ms < EARLY_MS;
+}
+
+static void child_failed(sh_children *c, const struct child *child, int wait_status,
+                         const char *how)
+{
+    int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+    if (c->hooks.ended == NULL) SH_LOGE("%s %s", child->name, how);
+    if (c->code != 0) return;
+    c->give_up_at = sh_deadline_in_ms(c->linger_ms);
+    c->code = code;
+}
+
+static void child_again(sh_children *c, struct child *child, int64_t ran_ms, const char *how)
+{
     if (ran_ms > HEALTHY_MS) child->backoff_ms = 0;
     child->backoff_ms = child->backoff_ms == 0 ? BACKOFF_FIRST_MS : child->backoff_ms * 2;
     if (child->backoff_ms > BACKOFF_MAX_MS) child->backoff_ms = BACKOFF_MAX_MS;
     child->restart_at = sh_deadline_in_ms(child->backoff_ms);
-    SH_LOGW("%s %s; it is started again in %.1f s", child->name, text,
-            (double)child->backoff_ms / 1000);
+    if (c->hooks.ended == NULL)
+        SH_LOGW("%s %s; it is started again in %.1f s", child->name, how,
+                (double)child->backoff_ms / 1000);
+}
+
+/* A child is gone: again, or for good. */
+static void child_gone(sh_children *c, struct child *child, int wait_status)
+{
+    char how[64];
+    output_pump(c, child, true);
+    fd_close(&child->output);
+    fd_close(&child->input);
+    child->pid = 0;
+    int64_t ran_ms = (sh_clock_ns() - child->started_ns) / 1000000;
+    bool clean = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
+    bool mistake = is_mistake(child, wait_status, ran_ms);
+    end_text(wait_status, how, sizeof(how));
+    child->ended = c->stopping || clean || !child->restart || mistake;
+    if (child->vital && clean && !c->vital_ended) {
+        c->vital_ended = true;
+        c->give_up_at = sh_deadline_in_ms(c->linger_ms);
+    }
+    if (!child->ended)
+        child_again(c, child, ran_ms, how);
+    else if (!c->stopping && !clean)
+        child_failed(c, child, wait_status, how);
+    if (c->hooks.ended != NULL)
+        c->hooks.ended(c->hooks.arg, (int)(child - c->list), how, !child->ended);
 }
 
 static void children_look(sh_children *c)
@@ -216,7 +291,7 @@ static void children_look(sh_children *c)
         struct child *child = &c->list[i];
         int wait_status;
         if (child->pid != 0) {
-            output_pump(child, false);
+            output_pump(c, child, false);
             if (waitpid(child->pid, &wait_status, WNOHANG) == child->pid)
                 child_gone(c, child, wait_status);
         } else if (!child->ended && !c->stopping && sh_deadline_passed(child->restart_at)) {
@@ -243,6 +318,51 @@ static void signal_all(const sh_children *c, int number)
         if (c->list[i].pid != 0) kill(-c->list[i].pid, number);
 }
 
+/* Asks all to end. */
+static void ask_all(const sh_children *c)
+{
+    for (int i = 0; i < c->count; i++) {
+        const struct child *child = &c->list[i];
+        if (child->pid == 0) continue;
+        if (!child->tether)
+            kill(-child->pid, SIGTERM);
+        else if (child->input >= 0 && write(child->input, "S", 1) < 0 && errno != EAGAIN)
+            SH_LOGD("%s: its tether is broken", child->name);
+    }
+}
+
+static void tethers_beat(sh_children *c)
+{
+    if (!sh_deadline_passed(c->beat_at)) return;
+    c->beat_at = sh_deadline_in_ms(BEAT_MS);
+    for (int i = 0; i < c->count; i++) {
+        ssize_t put = c->list[i].input < 0 ? 0 : write(c->list[i].input, ".", 1);
+        (void)put; /* a full or broken pipe: its process is about to end */
+    }
+}
+
+/* True when the tether asks this process to end. Its end asks once more. */
+static bool tether_pulled(sh_children *c)
+{
+    char bytes[64];
+    bool pulled = false;
+    while (c->tether >= 0) {
+        ssize_t got = read(c->tether, bytes, sizeof(bytes));
+        if (got < 0 && errno == EAGAIN) break;
+        if (got > 0) {
+            c->tether_silent_at = sh_deadline_in_ms(SILENCE_MS);
+            if (memchr(bytes, 'S', (size_t)got) == NULL) continue;
+            pulled = true;
+            break; /* the end of the pipe, if it is there already, counts for itself */
+        }
+        c->tether = -1;
+        pulled = true;
+    }
+    if (c->tether < 0 || !sh_deadline_passed(c->tether_silent_at)) return pulled;
+    c->tether = -1;
+    return true;
+}
+
 /* A signal for this process, or 0 when none came in a while; a child that ends, or says something,
  * ends the wait. */
 static int signal_wait(sh_children *c)
@@ -259,19 +379,30 @@ static int signal_wait(sh_children *c)
 #else
     int number = sigtimedwait(&c->signals, NULL, &wait);
 #endif
+    tethers_beat(c);
+    if (tether_pulled(c)) return SIGTERM;
     return number > 0 && number != SIGCHLD ? number : 0;
 }
 
-static void children_stop(sh_children *c, int64_t grace_ms)
+static void wait_for_all(sh_children *c, int64_t wait_ms)
 {
-    c->stopping = true;
-    signal_all(c, SIGTERM);
-    sh_deadline end = sh_deadline_in_ms(grace_ms);
+    sh_deadline end = sh_deadline_in_ms(wait_ms);
     while (alive(c, false) > 0 && !sh_deadline_passed(end)) {
         int number = signal_wait(c);
         children_look(c);
         if (number == SIGINT || number == SIGTERM) break; /* asked twice: now */
     }
+}
+
+/* Asks, asks again more firmly (who supervises children of its own then ends them), and kills. */
+static void children_stop(sh_children *c, int64_t grace_ms)
+{
+    c->stopping = true;
+    ask_all(c);
+    wait_for_all(c, grace_ms);
+    ask_all(c);
+    for (int i = 0; i < c->count; i++) fd_close(&c->list[i].input);
+    wait_for_all(c, HURRY_MS);
     signal_all(c, SIGKILL);
     for (int i = 0; i < c->count; i++) {
         int wait_status;
@@ -284,9 +415,10 @@ static void children_stop(sh_children *c, int64_t grace_ms)
 int sh_children_run(sh_children *c, int64_t grace_ms)
 {
     int number = 0;
-    while (alive(c, true) > 0 && (c->code == 0 || !sh_deadline_passed(c->give_up_at))) {
+    while (alive(c, true) > 0 &&
+           ((c->code == 0 && !c->vital_ended) || !sh_deadline_passed(c->give_up_at))) {
         number = signal_wait(c);
-        if (number == SIGHUP)
+        if (number == SIGHUP && !c->tethers)
             signal_all(c, SIGHUP);
         else if (number != 0)
             break;

@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "cluster/findings.h"
 #include "net/wire.h"
 
 typedef struct {
@@ -55,5 +56,37 @@ void sh_hostfile_free(sh_hostfile *file);
  * is reached by its ssh name. */
 SH_MUST_CHECK sh_status sh_hostfile_addresses(const sh_hostfile *file, int rank, int first_port,
                                               sh_addr_list *out, sh_err *err);
+
+/* One host a name of the list "a,me@b,10.0.0.3", each `repeat` times; a name that is a number is
+ * its own address too. */
+SH_MUST_CHECK sh_status sh_hostfile_of_names(const char *names, int repeat, sh_hostfile **out,
+                                             sh_err *err);
+
+/* This host, by the address from which it reaches the first worker, and the workers: addresses and
+ * ssh names, lists by commas of the same length (ssh may be NULL). */
+SH_MUST_CHECK sh_status sh_hostfile_of_workers(const char *addresses, const char *ssh,
+                                               sh_hostfile **out, sh_err *err);
+
+typedef enum {
+    SH_HOSTFILE_OBJECT, /* {backend, envs, hosts} */
+    SH_HOSTFILE_LIST,   /* [{ssh, ips, rdma}, ...] */
+    SH_HOSTFILE_PLAIN,  /* ["ip:port", ...], or a list of lists when a rank has several */
+    SH_HOSTFILE_MATRIX, /* [[null, "device"], ...] */
+} sh_hostfile_form;
+
+/* Adds the file's text in that form. A form that needs what the file does not say is an error. */
+SH_MUST_CHECK sh_status sh_hostfile_write(const sh_hostfile *file, sh_hostfile_form form,
+                                          sh_buf *out, sh_err *err);
+
+/* Which groups the devices allow: a mesh (every pair has one), a ring (neighbours have as many as
+ * rank 0 has to rank 1). When neither, `why` says what lacks. */
+typedef struct {
+    bool mesh, ring;
+    char why[160];
+} sh_device_shape;
+sh_device_shape sh_hostfile_devices(const sh_hostfile *file);
+
+/* What a file that could be read may still have wrong, as findings. */
+void sh_hostfile_check(const sh_hostfile *file, sh_findings *report);
 
 #endif

@@ -2,8 +2,14 @@
 #include "api/api.h"
 
 #include "cmd/command.h"
+#include "cmd/progress.h"
 
 #include <stdio.h>
+
+static void on_serving(void *arg)
+{
+    sh_progress(arg, "ready");
+}
 
 int sh_cmd_api(const sh_command_args *args)
 {
@@ -35,6 +41,8 @@ int sh_cmd_api(const sh_command_args *args)
         .idle_s = s->idle_timeout,
         .receive_s = s->receive_timeout,
         .send_s = s->send_timeout,
+        .serving = on_serving,
+        .arg = (void *)(uintptr_t)s,
     };
     return sh_api_run(&opts, &err) == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }

@@ -22,12 +22,35 @@
 #define FOR_WORKER (UINT64_C(1) << 15)
 
 #define FOR_PLAN (UINT64_C(1) << 16)
+#define FOR_LAUNCH (UINT64_C(1) << 17)
+#define FOR_AGENT (UINT64_C(1) << 18)
+#define FOR_STOP (UINT64_C(1) << 19)
+#define FOR_RESTART (UINT64_C(1) << 20)
+#define FOR_STATUS (UINT64_C(1) << 21)
+#define FOR_LOGS (UINT64_C(1) << 22)
+#define FOR_CALL (UINT64_C(1) << 23)
+#define FOR_BOOTSTRAP (UINT64_C(1) << 30)
+
+#define FOR_HOSTS (UINT64_C(1) << 24)
+#define FOR_CONFIG (UINT64_C(1) << 25)
+#define FOR_DOCTOR (UINT64_C(1) << 26)
+#define FOR_FINGERPRINT (UINT64_C(1) << 27)
+#define FOR_PROBE (UINT64_C(1) << 28)
+#define FOR_MONITOR (UINT64_C(1) << 29)
 
 #define FOR_ALL UINT64_MAX
-#define FOR_BATCHES (FOR_ENGINE | FOR_SERVE | FOR_WORKER)
-#define FOR_HTTP (FOR_API | FOR_SERVE)
+#define FOR_SERVER (FOR_SERVE | FOR_LAUNCH)
+#define FOR_BATCHES (FOR_ENGINE | FOR_SERVER | FOR_WORKER)
+#define FOR_HTTP (FOR_API | FOR_SERVER)
 #define FOR_COMPUTE (FOR_LOGITS | FOR_GENERATE | FOR_CHAT | FOR_BENCH | FOR_BATCHES)
 #define FOR_RANKS (FOR_LINKTEST | FOR_COMPUTE)
-#define FOR_MODEL (FOR_COMPUTE | FOR_TOKENIZE | FOR_TEMPLATE | FOR_INFO)
+#define FOR_MODEL                                                                                  \
+    ((FOR_COMPUTE & ~FOR_LAUNCH) | FOR_TOKENIZE | FOR_TEMPLATE | FOR_INFO | FOR_PLAN | FOR_AGENT)
+/* Commands that look for the model's folder by themselves. */
+#define FOR_MODEL_LATER (FOR_FINGERPRINT | FOR_DOCTOR | FOR_LAUNCH)
+#define FOR_STATE                                                                                  \
+    (FOR_LAUNCH | FOR_AGENT | FOR_STOP | FOR_RESTART | FOR_STATUS | FOR_LOGS | FOR_CALL |          \
+     FOR_BOOTSTRAP)
+#define FOR_SSH (FOR_LAUNCH | FOR_BOOTSTRAP | FOR_STATUS | FOR_CALL | FOR_HOSTS | FOR_DOCTOR)
 
 #endif

@@ -39,6 +39,15 @@ extern const sh_command sh_commands[];
 extern const size_t sh_command_count;
 extern const sh_option_table sh_option_rows;
 
+/* Takes settings from all sources into `settings`; argc and argv are left with the positional ones.
+ */
+SH_MUST_CHECK sh_status sh_settings_gather(sh_options *opts, const sh_command *cmd,
+                                           sh_settings *settings, sh_command_args *args,
+                                           sh_err *err);
+
+/* NULL when there is none of that name. */
+const sh_command *sh_command_find(const char *name);
+
 /* Prints "shoal: <text>" on stderr and gives the exit code that fits the status. */
 int sh_command_fail(const sh_err *err);
 
@@ -59,5 +68,19 @@ int sh_cmd_worker(const sh_command_args *args);
 int sh_cmd_plan(const sh_command_args *args);
 int sh_cmd_linktest(const sh_command_args *args);
 int sh_cmd_token(const sh_command_args *args);
+int sh_cmd_launch(const sh_command_args *args);
+int sh_cmd_agent(const sh_command_args *args);
+int sh_cmd_stop(const sh_command_args *args);
+int sh_cmd_restart(const sh_command_args *args);
+int sh_cmd_status(const sh_command_args *args);
+int sh_cmd_logs(const sh_command_args *args);
+int sh_cmd_call(const sh_command_args *args);
+int sh_cmd_bootstrap(const sh_command_args *args);
+int sh_cmd_hosts(const sh_command_args *args);
+int sh_cmd_doctor(const sh_command_args *args);
+int sh_cmd_config(const sh_command_args *args);
+int sh_cmd_monitor(const sh_command_args *args);
+int sh_cmd_fingerprint(const sh_command_args *args);
+int sh_cmd_probe(const sh_command_args *args);
 
 #endif

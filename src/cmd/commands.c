@@ -63,9 +63,59 @@ const sh_command sh_commands[] = {
      "random "
      "order. Times stand beside those of a raw socket between the same processes in the same run.",
      sh_cmd_linktest},
+    {FOR_HOSTS, "hosts", "create|check|convert|detect [...]", 64,
+     "make, check, convert and detect hostfiles",
+     "hosts create A,B,C [-n K]: a hostfile of these names, each K times.\n"
+     "hosts check FILE: what is wrong in it.\n"
+     "hosts convert FILE --form object|list|plain|matrix: the same in another form.\n"
+     "hosts detect [HOST ...]: asks the machines over ssh, times every pair over every network "
+     "that they share, and writes the hostfile with the best addresses. Without names: the hosts "
+     "of ~/.ssh/config.",
+     sh_cmd_hosts},
+    {FOR_DOCTOR, "doctor", "", 0, "check all hosts before they serve",
+     "Asks every host of --hostfile at once over ssh: versions, clock, model, memory, ports, "
+     "links, "
+     "limits. Each line says ok, warning or failure, and what to do. Without --hostfile: this "
+     "host.",
+     sh_cmd_doctor},
+    {FOR_CONFIG, "config", "check [COMMAND] [ITS FLAGS]", 64,
+     "check all settings of a command and say where each came from",
+     "Reads flags, environment, .env and settings file as COMMAND (serve) would, names everything "
+     "that is wrong, and what has no effect.",
+     sh_cmd_config},
+    {FOR_MONITOR, "monitor", "", 0, "watch a running server in the terminal", NULL, sh_cmd_monitor},
+    {FOR_FINGERPRINT, "fingerprint", "", 0, "print this host as JSON",
+     "System, CPU, memory, networks, RDMA devices, limits; with --model its hash.",
+     sh_cmd_fingerprint},
+    {FOR_PROBE, "probe", "", 0, "one side of a timed connection, for detect and doctor",
+     "With --listen IP,... it prints ports and a secret and answers from the background; without, "
+     "it reads lines `ip:port secret more|last` and prints what it measured.",
+     sh_cmd_probe},
     {FOR_TOKEN, "token", "", 0, "make a cluster token",
      "Ranks on several machines prove to each other that they know it: --token or SHOAL_TOKEN.",
      sh_cmd_token},
+    {FOR_LAUNCH, "launch", "", 0, "serve a model on all hosts of a hostfile, by ssh",
+     "Takes the flags of `serve`. Checks the hosts, gives them the program and the settings where "
+     "they lack, starts every rank, starts again what crashes, and stops all on Ctrl-C. The API is "
+     "on rank 0's host. With --detach it stays in the background.",
+     sh_cmd_launch},
+    {FOR_STOP, "stop", "", 0, "stop the cluster that was launched", NULL, sh_cmd_stop},
+    {FOR_RESTART, "restart", "", 0, "stop the cluster and launch it again, in the background", NULL,
+     sh_cmd_restart},
+    {FOR_STATUS, "status", "", 0, "the ranks of the launched cluster, and how its API does",
+     "The exit code is 0 when all is ready, 3 when a rank or the API is not, 1 when nothing runs.",
+     sh_cmd_status},
+    {FOR_LOGS, "logs", "", 0, "what the ranks of the launched cluster said", NULL, sh_cmd_logs},
+    {FOR_CALL, "call", "PATH [JSON]", 2, "ask the API: GET a path, or POST a JSON body to it",
+     "Without --host and --port: the API of the launched cluster, wherever it is, or else of this "
+     "machine.",
+     sh_cmd_call},
+    {FOR_BOOTSTRAP, "bootstrap", "", 0, "build the program on the hosts of a hostfile",
+     "For hosts of another kind than this one, or without the libraries: copies the source tree, "
+     "installs what a build needs (tools/setup.sh) and builds.",
+     sh_cmd_bootstrap},
+    {FOR_AGENT, "agent", "[check]", 1, "run one rank on its host, for `launch`",
+     "Ends when its standard input does. `agent check` tells version and model.", sh_cmd_agent},
     {FOR_API, "api", "", 0, "serve HTTP in front of an engine's Unix socket",
      "The part of `shoal serve` that speaks the OpenAI API. It may come and go while the engine "
      "keeps the model loaded, and waits for the engine when that is away.\n"

@@ -4,12 +4,14 @@
 
 #include "base/log.h"
 #include "cmd/crew.h"
+#include "cmd/progress.h"
 #include "engine/door.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { REJOIN_PAUSE_MS = 300 };
@@ -58,6 +60,7 @@ static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
     sh_engine_info info = sh_engine_info_of(engine);
     SH_LOGI("ready: %s on %d rank%s, %d tokens of context", s->model, info.world_size,
             info.world_size == 1 ? "" : "s", info.context);
+    if (strcmp(s->part, "engine") != 0) sh_progress(s, "ready"); /* else the API says it */
     int got = 0;
     sigwait(signals, &got);
     SH_LOGI("stopping: running answers have %lld s", (long long)s->grace);
@@ -76,6 +79,7 @@ static sh_status engine_run(const sh_settings *s, sh_crew_setup *setup, const si
                            .stall_s = (double)s->stall_ms / 1000,
                            .drafts = (int)s->drafts};
     fault_parse(s, &opts.fault, &opts.fault_step);
+    sh_progress(s, "load");
     sh_door *door = NULL;
     sh_engine *engine = NULL;
     sh_status status = sh_door_open(s->socket, &door, err);
@@ -110,14 +114,17 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_crew *cr
     sh_group *group = NULL;
     const char *fault = NULL;
     uint64_t step = 0;
+    sh_progress(s, "join");
     sh_status status = sh_group_open(opts, &group, err);
     if (status != SH_OK) return status;
     atomic_store(&w->working, true);
+    sh_progress(s, "load");
     status = sh_crew_join(crew, group, err);
     fault_parse(s, &fault, &step);
     if (fault != NULL) sh_crew_fault(crew, fault, step);
     if (status == SH_OK) {
         SH_LOGI("ready");
+        sh_progress(s, "ready");
         status = sh_crew_work(crew, err);
     }
     atomic_store(&w->working, false);

@@ -5,12 +5,17 @@
 #include "cmd/bits.h"
 #include "cmd/command.h"
 #include "cmd/launched.h"
+#include "cmd/model_find.h"
 #include "cmd/ranks.h"
+#include "model/hub.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 extern char **environ;
 
@@ -32,7 +37,7 @@ static int usage_fail(const sh_err *err, const char *name)
     return SH_EXIT_USAGE;
 }
 
-static const sh_command *command_find(const char *name)
+const sh_command *sh_command_find(const char *name)
 {
     for (size_t i = 0; i < sh_command_count; i++)
         if (strcmp(sh_commands[i].name, name) == 0) return &sh_commands[i];
@@ -54,8 +59,8 @@ static sh_log_level log_level_of(const char *text)
 }
 
 /* Flags come first since they name the files; which value wins does not depend on this order. */
-static sh_status settings_gather(sh_options *opts, const sh_command *cmd, sh_settings *settings,
-                                 sh_command_args *args, sh_err *err)
+sh_status sh_settings_gather(sh_options *opts, const sh_command *cmd, sh_settings *settings,
+                             sh_command_args *args, sh_err *err)
 {
     sh_status status = sh_options_parse_flags(opts, cmd->bit, args->argc, args->argv, &args->argc,
                                               err);
@@ -77,6 +82,62 @@ static void notices_log(const sh_options *opts)
     while (sh_str_cut(&rest, '\n', &line)) SH_LOGI("%.*s", (int)line.len, line.ptr);
 }
 
+/* Only ever asked for: a system that allows less says so. */
+static void limits_set(const sh_settings *s)
+{
+    struct rlimit limit;
+    if (s->files_soft == 0 && s->files_hard == 0) return;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    if (s->files_hard > 0) limit.rlim_max = (rlim_t)s->files_hard;
+    if (s->files_soft > 0) limit.rlim_cur = (rlim_t)s->files_soft;
+    if (limit.rlim_cur > limit.rlim_max) limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        SH_LOGW("the system does not allow %lld open files", (long long)limit.rlim_cur);
+}
+
+static sh_status log_open(const char *path, sh_err *err)
+{
+    if (path == NULL) return SH_OK;
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd < 0) return sh_err_sys(err, "log file '%s'", path);
+    dup2(fd, STDERR_FILENO);
+    close(fd);
+    return SH_OK;
+}
+
+/* From names to the folder; a model out of a cache keeps its name. What is made lives in `owned`.
+ */
+static sh_status model_find(sh_settings *s, char *owned[2], sh_err *err)
+{
+    s->model_given = s->model;
+    if (s->model == NULL) return SH_OK;
+    sh_status status = sh_model_find(s, &owned[0], err);
+    if (status != SH_OK) return status;
+    s->model = owned[0];
+    owned[1] = sh_hub_name(s->model);
+    if (s->model_name == NULL) s->model_name = owned[1];
+    return SH_OK;
+}
+
+static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *settings,
+                         const sh_command_args *args)
+{
+    char *owned[2] = {NULL, NULL};
+    sh_err err;
+    sh_log_set_level(log_level_of(settings->log_level));
+    sh_status status = log_open(settings->log_file, &err);
+    notices_log(opts);
+    limits_set(settings);
+    if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0) status = model_find(settings, owned, &err);
+    if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR_LAUNCH) != 0)
+        status = sh_launched_adopt(opts, settings, &err);
+    int code = status == SH_OK ? cmd->run(args) : sh_command_fail(&err);
+    sh_ranks_leave(code == SH_EXIT_OK);
+    free(owned[0]);
+    free(owned[1]);
+    return code;
+}
+
 /* line: the whole command line; the flags are taken out of argv, a copy of its end. */
 static int command_run(const sh_command *cmd, int argc, char **argv, char *const *line)
 {
@@ -86,7 +147,9 @@ static int command_run(const sh_command *cmd, int argc, char **argv, char *const
         .settings = &settings, .options = opts, .argc = argc, .argv = argv, .line = line};
     sh_err err;
     int code;
-    if (settings_gather(opts, cmd, &settings, &args, &err) != SH_OK) {
+    if (cmd->bit == FOR_CONFIG) {
+        code = cmd->run(&args); /* takes the settings of another command */
+    } else if (sh_settings_gather(opts, cmd, &settings, &args, &err) != SH_OK) {
         code = usage_fail(&err, cmd->name);
     } else if (settings.help) {
         char *name = (char *)cmd->name;
@@ -98,12 +161,7 @@ static int command_run(const sh_command *cmd, int argc, char **argv, char *const
         sh_buf_reset(&out);
         code = SH_EXIT_OK;
     } else {
-        sh_log_set_level(log_level_of(settings.log_level));
-        notices_log(opts);
-        sh_status status = (cmd->bit & FOR_RANKS) == 0 ? SH_OK
-                                                       : sh_launched_adopt(opts, &settings, &err);
-        code = status == SH_OK ? cmd->run(&args) : sh_command_fail(&err);
-        sh_ranks_leave(code == SH_EXIT_OK);
+        code = command_start(cmd, opts, &settings, &args);
     }
     sh_options_free(opts);
     return code;
@@ -118,7 +176,7 @@ int main(int argc, char **argv)
         return SH_EXIT_OK;
     }
     bool help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
-    const sh_command *cmd = command_find(help ? "help" : name);
+    const sh_command *cmd = sh_command_find(help ? "help" : name);
     if (cmd == NULL) {
         sh_err err;
         sh_err_set(&err, SH_ERR_INPUT, "there is no command '%s'", name);

@@ -53,7 +53,7 @@ int sh_ranks_spawn(const sh_command_args *args)
     return spawn(args, &code, &err) == SH_OK ? code : sh_command_fail(&err);
 }
 
-static sh_status check_backend(const char *name, const char *from, sh_err *err)
+sh_status sh_ranks_check_backend(const char *name, const char *from, sh_err *err)
 {
     static const char *const known[] = {"", "ring", "any", "mpi"};
     for (size_t i = 0; i < SH_COUNT_OF(known); i++)
@@ -72,7 +72,7 @@ static sh_status use_hostfile(sh_ranks *ranks, const sh_command_args *args, sh_e
     sh_status status = sh_hostfile_load(s->hostfile, &file, err);
     if (status != SH_OK) return status;
     mesh->size = file->count;
-    if (!given(args, "backend")) status = check_backend(file->backend, s->hostfile, err);
+    if (!given(args, "backend")) status = sh_ranks_check_backend(file->backend, s->hostfile, err);
     if (status == SH_OK && file->count > 1 && !given(args, "rank"))
         status = sh_err_set(err, SH_ERR_INPUT,
                             "--hostfile needs --rank: which of its %d hosts is this?", file->count);
@@ -185,11 +185,15 @@ sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *er
     memset(ranks, 0, sizeof(*ranks));
     sh_group_opts_init(&ranks->opts);
     use_settings(ranks, s);
-    sh_status status = check_backend(s->backend, "--backend", err);
+    sh_status status = sh_ranks_check_backend(s->backend, "--backend", err);
     if (status == SH_OK && s->hostfile != NULL) status = use_hostfile(ranks, args, err);
     if (status == SH_OK && s->listen != NULL) status = use_listen(ranks, s->listen, err);
     if (s->coordinator != NULL)
         snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s", s->coordinator);
+    else if (s->ctrl_host != NULL)
+        snprintf(ranks->coordinator, sizeof(ranks->coordinator),
+                 strchr(s->ctrl_host, ':') != NULL ? "[%s]:%d" : "%s:%d", s->ctrl_host,
+                 (int)s->ctrl_port);
     if (status == SH_OK && strcmp(s->backend, "mpi") == 0) status = use_mpi(ranks, s, err);
     if (status == SH_OK) status = check_coordinator(ranks, err);
     if (status != SH_OK) return status;

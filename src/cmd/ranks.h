@@ -30,6 +30,9 @@ bool sh_ranks_must_spawn(const sh_command_args *args);
 /* Starts them, waits for them, and returns the exit code. */
 int sh_ranks_spawn(const sh_command_args *args);
 
+/* Whether this program has the backend; `from` says who asks for it. */
+SH_MUST_CHECK sh_status sh_ranks_check_backend(const char *name, const char *from, sh_err *err);
+
 /* Errors name the setting. The log shows the rank from here on. */
 SH_MUST_CHECK sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *err);
 

@@ -4,9 +4,9 @@
  * Each part is this same command line with --part in the environment, so that all parts see the
  * same settings. */
 #include "base/alloc.h"
-#include "base/file.h"
 #include "base/version.h"
 #include "cluster/local.h"
+#include "cmd/demo.h"
 #include "cmd/ranks.h"
 
 #include <stdio.h>
@@ -25,29 +25,11 @@ struct server {
     int ranks;
 };
 
-/* Where the demo model lies: in this folder, or beside the program (which is in build/release, or
- * installed). */
-static char *demo_find(const char *program)
-{
-    static const char *const places[] = {"", "/..", "/../..", "/../../..", "/../share/shoal"};
-    if (sh_file_exists("models/demo/config.json")) return sh_strdup("models/demo");
-    sh_str dir = sh_str_of(program);
-    while (dir.len > 0 && dir.ptr[dir.len - 1] != '/') dir.len--;
-    for (size_t i = 0; i < SH_COUNT_OF(places); i++) {
-        char *path = sh_asprintf("%.*s%s/models/demo", (int)dir.len, dir.ptr, places[i]);
-        char *config = sh_path_join(path, "config.json");
-        bool there = sh_file_exists(config);
-        free(config);
-        if (there) return path;
-        free(path);
-    }
-    return NULL;
-}
-
-/* The model that is served, owned by the caller: the demo model unless another was given. */
+/* The model that is served, owned by the caller: the demo model unless another was given. That one
+ * as it was given: the parts look for it themselves and find the same. */
 static sh_status model_find(const sh_settings *s, const char *program, char **out, sh_err *err)
 {
-    char *model = s->model != NULL ? sh_strdup(s->model) : demo_find(program);
+    char *model = s->model != NULL ? sh_strdup(s->model_given) : sh_demo_find(program);
     if (model == NULL)
         return sh_err_set(err, SH_ERR_NOT_FOUND,
                           "the demo model is not here; --model DIR names another");

@@ -12,12 +12,19 @@ typedef struct {
     const char *config;
     const char *env_file;
     const char *log_level;
+    const char *log_file;
+    int64_t files_soft;
+    int64_t files_hard;
 
     /* help */
     bool markdown;
 
     /* text */
-    const char *model;
+    const char *model;       /* the folder, once main.c has found it */
+    const char *model_given; /* as it was given; no option */
+    const char *model_cache;
+    const char *hf_hub_cache;
+    const char *hf_home;
     const char *tokenizer;
     const char *template;
     const char *date;
@@ -38,6 +45,9 @@ typedef struct {
     int64_t rank;
     const char *hostfile;
     const char *coordinator;
+    const char *ctrl_host;
+    int64_t ctrl_port;
+    const char *ibv_devices;
     int64_t coordinator_fd;
     const char *listen;
     const char *token;
@@ -53,11 +63,33 @@ typedef struct {
     int64_t op_timeout;
     int64_t spin_us;
 
+    /* other hosts */
+    const char *ssh_options;
+    int64_t ssh_timeout;
+    const char *state_dir;
+    bool detach;
+    bool progress;
+    bool follow;
+    int64_t lines;
+    const char *source;
+
     /* linktest */
     bool quick;
     bool stress;
     const char *sizes;
     int64_t link_rounds;
+
+    /* hosts */
+    const char *form;
+    int64_t repeat;
+    const char *workers;
+    const char *worker_ssh;
+
+    /* probe, monitor */
+    int64_t seconds;
+    const char *url;
+    double interval;
+    bool once;
 
     /* plan */
     const char *memory;
@@ -123,7 +155,6 @@ typedef struct {
     int64_t bench_prompt;
     int64_t bench_generate;
     int64_t rounds;
-    const char *url;
     const char *concurrency;
     bool profile;
     const char *shape;

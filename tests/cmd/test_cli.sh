@@ -15,11 +15,11 @@ check "an argument too many exits 2" 'exits 2 "$shoal" help a b && grep -q "one 
 check "output that can not be written is an error" 'exits 1 sh -c "\"$shoal\" help >/dev/full"'
 
 echo 'SHOAL_LOG_LEVEL=debug' >.env
-check ".env is read" '"$shoal" help --print-config | grep -q "log-level = debug  # .env SHOAL_LOG_LEVEL"'
+check ".env is read" '"$shoal" help --print-config | grep -q "log-level = debug  # .env:1 SHOAL_LOG_LEVEL"'
 check "the environment goes before .env" 'LOG_LEVEL=warn "$shoal" help --print-config | grep -q "log-level = warn  # environment LOG_LEVEL"'
 check "a flag goes before the environment" 'LOG_LEVEL=warn "$shoal" help --log-level error --print-config | grep -q "error  # flag"'
 echo 'log-level = error' >conf; rm .env
-check "a settings file is read" '"$shoal" help --config conf --print-config | grep -q "error  # file"'
+check "a settings file is read" '"$shoal" help --config conf --print-config | grep -q "error  # conf:1"'
 check "a bad line of it is named" 'echo "x = 1" >conf; exits 2 "$shoal" help --config conf && grep -q "conf:1: .x. is no setting" err'
 check "a missing file that was named is an error" 'exits 2 "$shoal" help --env-file nowhere && grep -q nowhere err'
 check "aliases that disagree are refused" 'LOG_LEVEL=warn SHOAL_LOG_LEVEL=info exits 2 "$shoal" help && grep -q disagree err'

@@ -38,7 +38,8 @@ static const sh_option rows[] = {
      .aliases = "API_PORT HTTP_PORT",
      .help = "port",
      AT(port),
-     .commands = RUN | BENCH},
+     .commands = RUN | BENCH,
+     .letter = 'p'},
     {.name = "heat",
      .type = SH_OPT_FLOAT,
      .fallback = "0.5",
@@ -72,11 +73,14 @@ static const sh_option rows[] = {
      AT(prompt),
      .commands = BENCH},
 };
-static const sh_option_ignored ignored[] = {{"OLD_NAME", "it went away"}};
+static const sh_option_ignored ignored[] = {
+    {.name = "OLD_NAME", .why = "it went away"},
+    {.name = "COMMON", .why = "others set it", .quiet = true},
+};
 static const sh_option_table table = {.rows = rows,
                                       .count = sizeof(rows) / sizeof(rows[0]),
                                       .ignored = ignored,
-                                      .ignored_count = 1,
+                                      .ignored_count = sizeof(ignored) / sizeof(ignored[0]),
                                       .env_prefix = "SHOAL_"};
 
 static sh_err err;
@@ -218,6 +222,57 @@ TEST(one_flag_may_mean_different_things_to_two_commands)
     sh_options_free(opts);
 }
 
+TEST(a_letter_stands_for_its_flag)
+{
+    UNUSED_STATE;
+    sh_options *opts = fresh();
+    char *argv[] = {"-p", "9", "-1", "-x"};
+    int left;
+    CHECK_OK(sh_options_parse_flags(opts, RUN, 4, argv, &left, &err), err);
+    assert_int_equal(set.port, 9);
+    assert_int_equal(left, 2);
+    assert_string_equal(argv[0], "-1");
+    sh_options_free(opts);
+}
+
+TEST(faults_are_collected_and_origins_are_told)
+{
+    UNUSED_STATE;
+    sh_options *opts = fresh();
+    char *argv[] = {"--port", "x", "--heat=9", "--loud", "--nonsense"};
+    char *env[] = {"API_PORT=70000", "COMMON=1", NULL};
+    int left;
+    sh_buf text = {0};
+    sh_options_collect(opts);
+    CHECK_OK(sh_options_parse_flags(opts, RUN, 5, argv, &left, &err), err);
+    CHECK_OK(sh_options_parse_env(opts, env, &err), err);
+    CHECK_OK(
+        sh_file_write("build/test-faults.env", "\nHTTP_PORT=81\noops\nSHOAL_HEAT=1\n", 31, &err),
+        err);
+    CHECK_OK(sh_options_parse_dotenv(opts, "build/test-faults.env", true, &err), err);
+    unlink("build/test-faults.env");
+    const char *faults = sh_options_faults(opts).ptr;
+    assert_non_null(strstr(faults, "--port: 'x' is not allowed"));
+    assert_non_null(strstr(faults, "--heat: '9' is not allowed"));
+    assert_non_null(strstr(faults, "unknown flag --nonsense"));
+    assert_non_null(strstr(faults, "API_PORT: '70000' is not allowed"));
+    assert_non_null(strstr(faults, "build/test-faults.env:3: no NAME=value here"));
+    assert_true(set.loud);
+    assert_int_equal(set.port, 81);
+    sh_options_origin(opts, "port", &text);
+    assert_string_equal(text.ptr, "build/test-faults.env:2 HTTP_PORT");
+    sh_buf_clear(&text);
+    sh_options_origin(opts, "loud", &text);
+    assert_string_equal(text.ptr, "flag");
+    sh_buf_clear(&text);
+    assert_int_equal(sh_options_notices(opts).len, 0);
+    assert_string_equal(sh_options_ignored_text(opts, 1, &text), "1");
+    assert_string_equal(text.ptr, "environment");
+    assert_null(sh_options_ignored_text(opts, 0, &text));
+    sh_buf_reset(&text);
+    sh_options_free(opts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +283,8 @@ int main(void)
         cmocka_unit_test(a_file_fault_is_named_by_line),
         cmocka_unit_test(secrets_are_never_shown_and_foreign_names_are_noticed),
         cmocka_unit_test(one_flag_may_mean_different_things_to_two_commands),
+        cmocka_unit_test(a_letter_stands_for_its_flag),
+        cmocka_unit_test(faults_are_collected_and_origins_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,6 +97,100 @@ TEST(a_signal_stops_children_gently_then_by_force)
     sh_children_free(c);
 }
 
+struct seen {
+    sh_children *children;
+    int lines, started, ended, again;
+    char last[64];
+};
+
+static void seen_line(void *arg, int child, sh_str line)
+{
+    struct seen *seen = arg;
+    seen->lines++;
+    snprintf(seen->last, sizeof(seen->last), "%.*s", (int)line.len, line.ptr);
+    if (sh_str_is(line, "ready")) sh_children_ready(seen->children, child);
+}
+
+static void seen_start(void *arg, int child, pid_t pid)
+{
+    ((struct seen *)arg)->started += child == 0 && pid > 0;
+}
+
+static void seen_end(void *arg, int child, const char *how, bool again)
+{
+    struct seen *seen = arg;
+    (void)child;
+    (void)how;
+    seen->ended++;
+    seen->again += again;
+}
+
+static sh_children *watched(struct seen *seen, const char *script, bool slow)
+{
+    char *argv[] = {"/bin/sh", "-c", (char *)script, NULL};
+    *seen = (struct seen){.children = sh_children_create()};
+    sh_children_set_hooks(seen->children, &(sh_children_hooks){.line = seen_line,
+                                                               .started = seen_start,
+                                                               .ended = seen_end,
+                                                               .arg = seen});
+    sh_child_spec spec = {.name = "child",
+                          .argv = argv,
+                          .restart = true,
+                          .slow = slow,
+                          .tether = true,
+                          .prefix = true};
+    CHECK_OK(sh_children_add(seen->children, &spec, &err), err);
+    return seen->children;
+}
+
+TEST(a_tether_asks_and_its_end_asks_again)
+{
+    UNUSED_STATE;
+    struct seen seen;
+    sh_children *c = watched(
+        &seen, "(sleep 0.3; kill -TERM $PPID) & head -c 2 | tr -d '.\\n'; echo; cat; echo end",
+        true);
+    int64_t start = sh_clock_ns();
+    assert_int_equal(sh_children_run(c, 500), 0);
+    assert_true(sh_clock_ns() - start < INT64_C(3000000000));
+    assert_int_equal(seen.lines, 2);
+    assert_string_equal(seen.last, "Send"); /* asked once more, and the end of the pipe */
+    sh_children_free(c);
+}
+
+TEST(an_error_behind_ready_is_a_crash_and_one_before_it_a_mistake)
+{
+    UNUSED_STATE;
+    struct seen seen;
+    sh_children *c = watched(&seen, "echo x >>up; echo ready; [ $(wc -l <up) -ge 2 ] || exit 5",
+                             true);
+    assert_int_equal(sh_children_run(c, 500), 0);
+    assert_int_equal(seen.started, 2);
+    assert_int_equal(seen.again, 1);
+    sh_children_free(c);
+    c = watched(&seen, "echo x; exit 5", true);
+    assert_int_equal(sh_children_run(c, 500), 5);
+    assert_int_equal(seen.started, 1);
+    sh_children_free(c);
+}
+
+TEST(whoever_is_held_by_a_tether_ends_with_it)
+{
+    UNUSED_STATE;
+    int pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    sh_children *c = sh_children_create();
+    sh_children_set_tether(c, pipes[0]);
+    add(c, "sleep 100", true);
+    assert_int_equal(write(pipes[1], "..", 2), 2);
+    close(pipes[1]);
+    int64_t start = sh_clock_ns();
+    assert_int_equal(sh_children_run(c, 3000), 0);
+    assert_true(sh_clock_ns() - start < INT64_C(2000000000));
+    sh_children_free(c);
+    close(pipes[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -104,6 +198,9 @@ int main(void)
         cmocka_unit_test(a_mistake_is_not_repeated_and_its_code_is_passed_on),
         cmocka_unit_test(a_crash_is_followed_by_a_new_start),
         cmocka_unit_test(a_signal_stops_children_gently_then_by_force),
+        cmocka_unit_test(a_tether_asks_and_its_end_asks_again),
+        cmocka_unit_test(an_error_behind_ready_is_a_crash_and_one_before_it_a_mistake),
+        cmocka_unit_test(whoever_is_held_by_a_tether_ends_with_it),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -114,6 +114,9 @@ TEST(errors_name_the_file_and_the_entry)
          "more than 8 addresses"},
         {"[[null, \"a\"], [null]]", "rdma of host 1 has 1 entries"},
         {"[[null, [1]], [\"a\", null]]", "rdma[1] of host 0"},
+        {"[\"-oProxyCommand=x:1\"]", "entry 0 '-oProxyCommand=x:1' is no address"},
+        {"[{\"ssh\": \"a\", \"ips\": [\"1;2\"]}]", "'ips' of host 0 '1;2' is no address"},
+        {"[{\"ssh\": \"a b\"}]", "'ssh' of host 0 'a b' is no host's name"},
     };
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
         sh_hostfile *file = NULL;
@@ -127,6 +130,136 @@ TEST(errors_name_the_file_and_the_entry)
     CHECK_FAILS(sh_hostfile_load("/nowhere/hosts.json", &file, &err), err, "/nowhere/hosts.json");
 }
 
+static const char *written(const sh_hostfile *file, sh_hostfile_form form, sh_buf *out)
+{
+    sh_err err;
+    sh_buf_clear(out);
+    CHECK_OK(sh_hostfile_write(file, form, out, &err), err);
+    return out->ptr;
+}
+
+TEST(the_object_form_is_written_as_the_tools_of_mlx_do)
+{
+    UNUSED_STATE;
+    sh_hostfile *f = read_ok(
+        "{\"hosts\": [{\"ips\": [\"10.0.0.1\"], \"ssh\": \"a\\\"b\", \"rdma\": [null, "
+        "[\"x\", \"y\"]]}, {\"ssh\": \"c\"}], \"envs\": [\"A=1\"]}");
+    sh_buf out = {0};
+    /* json.dump(..., indent=4) of Python */
+    assert_string_equal(written(f, SH_HOSTFILE_OBJECT, &out), "{\n"
+                                                              "    \"backend\": \"\",\n"
+                                                              "    \"envs\": [\n"
+                                                              "        \"A=1\"\n"
+                                                              "    ],\n"
+                                                              "    \"hosts\": [\n"
+                                                              "        {\n"
+                                                              "            \"ssh\": \"a\\\"b\",\n"
+                                                              "            \"ips\": [\n"
+                                                              "                \"10.0.0.1\"\n"
+                                                              "            ],\n"
+                                                              "            \"rdma\": [\n"
+                                                              "                null,\n"
+                                                              "                [\n"
+                                                              "                    \"x\",\n"
+                                                              "                    \"y\"\n"
+                                                              "                ]\n"
+                                                              "            ]\n"
+                                                              "        },\n"
+                                                              "        {\n"
+                                                              "            \"ssh\": \"c\",\n"
+                                                              "            \"ips\": [],\n"
+                                                              "            \"rdma\": []\n"
+                                                              "        }\n"
+                                                              "    ]\n"
+                                                              "}\n");
+    sh_hostfile *again = read_ok(out.ptr);
+    sh_buf second = {0};
+    assert_string_equal(written(again, SH_HOSTFILE_OBJECT, &second), out.ptr);
+    sh_hostfile_free(again);
+    sh_hostfile_free(f);
+    sh_buf_reset(&out);
+    sh_buf_reset(&second);
+}
+
+TEST(forms_that_need_what_a_file_lacks_are_refused)
+{
+    UNUSED_STATE;
+    sh_buf out = {0};
+    sh_err err;
+    sh_hostfile *f = read_ok("[{\"ssh\": \"a\"}, {\"ssh\": \"b\"}]");
+    CHECK_FAILS(sh_hostfile_write(f, SH_HOSTFILE_MATRIX, &out, &err), err, "host 0 has no 'rdma'");
+    sh_hostfile_free(f);
+    f = read_ok("[[null, \"d\"], [\"d\", null]]");
+    CHECK_FAILS(sh_hostfile_write(f, SH_HOSTFILE_LIST, &out, &err), err, "host 0 has neither");
+    CHECK_FAILS(sh_hostfile_write(f, SH_HOSTFILE_PLAIN, &out, &err), err, "only devices");
+    assert_int_equal(out.len, 0);
+    sh_hostfile_free(f);
+    f = read_ok("[[\"10.0.0.1:1\", \"[::1]:2\"], [\"10.0.0.2:3\"]]");
+    assert_string_equal(written(f, SH_HOSTFILE_PLAIN, &out),
+                        "[\n    [\n        \"10.0.0.1:1\",\n        \"[::1]:2\"\n    ],\n    [\n"
+                        "        \"10.0.0.2:3\"\n    ]\n]\n");
+    assert_non_null(strstr(written(f, SH_HOSTFILE_LIST, &out), "\"::1\""));
+    sh_hostfile_free(f);
+    sh_buf_reset(&out);
+}
+
+TEST(names_and_workers_become_hosts)
+{
+    UNUSED_STATE;
+    sh_hostfile *f;
+    sh_err err;
+    CHECK_OK(sh_hostfile_of_names("a, me@b,10.0.0.3,::1", 2, &f, &err), err);
+    assert_int_equal(f->count, 8);
+    assert_string_equal(f->host[3].ssh, "me@b");
+    assert_int_equal(f->host[3].address_count, 0);
+    assert_string_equal(f->host[5].address[0], "10.0.0.3");
+    assert_string_equal(address(f, 7, 0), "[::1]:32330");
+    sh_hostfile_free(f);
+    static const char *const bad[] = {"", ",", "a,", "a,,b", "-x", " "};
+    for (size_t i = 0; i < SH_COUNT_OF(bad); i++)
+        CHECK_FAILS(sh_hostfile_of_names(bad[i], 1, &f, &err), err, "name");
+    CHECK_FAILS(sh_hostfile_of_names("a,b", 64, &f, &err), err, "more than");
+    CHECK_OK(sh_hostfile_of_workers("127.0.0.2,127.0.0.3", "x, y", &f, &err), err);
+    assert_int_equal(f->count, 3);
+    assert_string_equal(f->host[0].address[0], "127.0.0.1");
+    assert_string_equal(f->host[2].ssh, "y");
+    assert_string_equal(f->host[2].address[0], "127.0.0.3");
+    sh_hostfile_free(f);
+    CHECK_FAILS(sh_hostfile_of_workers("127.0.0.2,127.0.0.3", "x", &f, &err), err, "worker 2");
+    CHECK_FAILS(sh_hostfile_of_workers("127.0.0.2", "x,y", &f, &err), err, "more ssh names");
+}
+
+TEST(devices_make_a_mesh_or_a_ring_by_the_rules_of_jaccl)
+{
+    UNUSED_STATE;
+    static const struct {
+        const char *text;
+        bool mesh, ring;
+    } cases[] = {
+        {"[[null]]", false, false},
+        {"[[null, \"a\"], [\"b\", null]]", true, true},
+        {"[[null, null], [\"b\", null]]", false, false},
+        {"[[null, \"a\", \"b\"], [\"c\", null, \"d\"], [\"e\", \"f\", null]]", true, true},
+        /* neighbours with different counts: a mesh, which takes the first name, but no ring */
+        {"[[null, [\"a\", \"b\"]], [\"c\", null]]", true, false},
+        /* four in a ring, diagonals missing */
+        {"[[null, \"a\", null, \"b\"], [\"a\", null, \"b\", null], [null, \"a\", null, \"b\"], "
+         "[\"a\", null, \"b\", null]]",
+         false, true},
+        {"[[null, \"a\", null, \"b\"], [\"a\", null, \"b\", null], [null, \"a\", null, \"b\"], "
+         "[\"a\", null, [], null]]",
+         false, false},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        sh_hostfile *f = read_ok(cases[i].text);
+        sh_device_shape shape = sh_hostfile_devices(f);
+        assert_int_equal(shape.mesh, cases[i].mesh);
+        assert_int_equal(shape.ring, cases[i].ring);
+        assert_int_equal(shape.why[0] == '\0', shape.mesh || shape.ring);
+        sh_hostfile_free(f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +269,10 @@ int main(void)
         cmocka_unit_test(an_empty_file_is_one_host),
         cmocka_unit_test(reads_a_device_matrix_but_finds_no_address_in_it),
         cmocka_unit_test(errors_name_the_file_and_the_entry),
+        cmocka_unit_test(the_object_form_is_written_as_the_tools_of_mlx_do),
+        cmocka_unit_test(forms_that_need_what_a_file_lacks_are_refused),
+        cmocka_unit_test(names_and_workers_become_hosts),
+        cmocka_unit_test(devices_make_a_mesh_or_a_ring_by_the_rules_of_jaccl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,292 @@
+#include "cluster/doctor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CLOCK_SLACK_US = 2000000, /* apart from what asking took */
+    FILES_MIN = 4096,
+    LOCKED_MIN = 64 << 20,
+    RTT_SLOW_US = 1000,
+};
+static const double GBIT_SLOW = 0.9;
+static const double GIB = 1024.0 * 1024.0 * 1024.0;
+
+static void check_ssh(const sh_doctor_view *v, sh_findings *report)
+{
+    for (int i = 0; i < v->count; i++) {
+        const sh_survey_host *h = &v->host[i];
+        if (h->fp != NULL)
+            sh_findings_add(report, SH_FINDING_OK, "ssh", h->shown, NULL, "%s",
+                            h->name == NULL ? "this host" : "answers");
+        else
+            sh_findings_add(report, SH_FINDING_FAIL, "ssh", h->shown,
+                            h->err.status == SH_ERR_AUTH
+                                ? "put your key there: ssh-copy-id HOST, then `ssh HOST true`"
+                                : "is it on, is its name right, does sshd run? try `ssh HOST true`",
+                            "%s", h->err.text);
+    }
+}
+
+static const sh_fingerprint *first_answer(const sh_doctor_view *v)
+{
+    for (int i = 0; i < v->count; i++)
+        if (v->host[i].fp != NULL) return v->host[i].fp;
+    return NULL;
+}
+
+static void check_program(const sh_doctor_view *v, sh_findings *report)
+{
+    const sh_fingerprint *first = first_answer(v);
+    for (int i = 0; i < v->count; i++) {
+        const sh_fingerprint *fp = v->host[i].fp;
+        if (fp == NULL) continue;
+        bool same_arch = strcmp(fp->arch, first->arch) == 0;
+        if (fp->version[0] == '\0')
+            sh_findings_add(report, same_arch ? SH_FINDING_WARN : SH_FINDING_FAIL, "program",
+                            v->host[i].shown,
+                            same_arch ? "`shoal launch` copies it there"
+                                      : "`shoal bootstrap --hostfile F` builds it there",
+                            "shoal is not there, or does not run (%s %s)", fp->os, fp->arch);
+        else if (strcmp(fp->version, v->version) != 0)
+            sh_findings_add(report, SH_FINDING_FAIL, "program", v->host[i].shown,
+                            "all ranks must have one version: `shoal launch` copies this one",
+                            "version %s at %s, here it is %s", fp->version, fp->program,
+                            v->version);
+        else
+            sh_findings_add(report, SH_FINDING_OK, "program", v->host[i].shown, NULL,
+                            "shoal %s, %s %s", fp->version, fp->os, fp->arch);
+    }
+}
+
+static void check_cpu(const sh_doctor_view *v, sh_findings *report)
+{
+    for (int i = 0; i < v->count; i++) {
+        const sh_fingerprint *fp = v->host[i].fp;
+        if (fp == NULL || fp->cpu_level[0] == '\0') continue;
+        bool slow = strcmp(fp->cpu_level, "generic") == 0;
+        sh_findings_add(report, slow ? SH_FINDING_WARN : SH_FINDING_OK, "cpu", v->host[i].shown,
+                        "give it a small share by --split, or leave it out",
+                        "%lld processors, %s, %s%s", (long long)fp->cores, fp->cpu, fp->cpu_level,
+                        slow ? ": no vector instructions that are known here" : "");
+    }
+}
+
+static void check_clock(const sh_doctor_view *v, sh_findings *report)
+{
+    for (int i = 0; i < v->count; i++) {
+        const sh_survey_host *h = &v->host[i];
+        if (h->fp == NULL || h->fp->unix_us == 0) continue;
+        double late = (double)(h->fp->unix_us - h->answered_us);
+        double early = (double)(h->asked_us - h->fp->unix_us);
+        double off = (late > early ? late : early) * 1e-6;
+        if (off * 1e6 > CLOCK_SLACK_US)
+            sh_findings_add(report, SH_FINDING_WARN, "clock", h->shown,
+                            "turn on NTP (timedatectl set-ntp true)",
+                            "is %.0f s %s this host's: logs will not match", off,
+                            late > early ? "before" : "behind");
+        else
+            sh_findings_add(report, SH_FINDING_OK, "clock", h->shown, NULL, "as here");
+    }
+}
+
+static void check_limits(const sh_doctor_view *v, sh_findings *report)
+{
+    for (int i = 0; i < v->count; i++) {
+        const sh_fingerprint *fp = v->host[i].fp;
+        if (fp == NULL || fp->version[0] == '\0') continue;
+        bool few = fp->files_soft >= 0 && fp->files_soft < FILES_MIN;
+        sh_findings_add(report, few ? SH_FINDING_WARN : SH_FINDING_OK, "files", v->host[i].shown,
+                        "ulimit -n 65536, or --files-soft 65536", "%lld may be open at once%s",
+                        (long long)fp->files_soft, few ? ", which many clients use up" : "");
+        bool locked = fp->locked >= 0 && fp->locked < LOCKED_MIN;
+        if (fp->device_count > 0)
+            sh_findings_add(report, locked ? SH_FINDING_WARN : SH_FINDING_OK, "locked",
+                            v->host[i].shown, "ulimit -l unlimited (limits.conf: memlock)",
+                            locked ? "%lld bytes of locked memory: too little for RDMA"
+                                   : "%lld bytes of locked memory (-1: no limit)",
+                            (long long)fp->locked);
+    }
+}
+
+static void check_memory(const sh_doctor_view *v, sh_findings *report)
+{
+    for (int i = 0; i < v->count; i++) {
+        const sh_fingerprint *fp = v->host[i].fp;
+        if (fp == NULL) continue;
+        double need = v->need == NULL ? 0 : v->need[i], free = (double)fp->memory_available;
+        if (need > free)
+            sh_findings_add(report, SH_FINDING_FAIL, "memory", v->host[i].shown,
+                            "end other programs there, add a host, or take a smaller model",
+                            "%.2f GiB free, its share of the model is %.2f GiB", free / GIB,
+                            need / GIB);
+        else if (need > 0)
+            sh_findings_add(report, SH_FINDING_OK, "memory", v->host[i].shown, NULL,
+                            "%.2f GiB free, its share of the model is %.2f GiB", free / GIB,
+                            need / GIB);
+        else
+            sh_findings_add(report, SH_FINDING_OK, "memory", v->host[i].shown, NULL,
+                            "%.2f of %.2f GiB free", free / GIB, (double)fp->memory_total / GIB);
+    }
+}
+
+static void check_model(const sh_doctor_view *v, sh_findings *report)
+{
+    const char *hash = NULL, *owner = NULL;
+    for (int i = 0; i < v->count; i++) {
+        const sh_fingerprint *fp = v->host[i].fp;
+        const char *name = v->host[i].shown;
+        if (fp == NULL || !fp->model_asked) continue;
+        if (fp->model_fault[0] != '\0') {
+            sh_findings_add(report, SH_FINDING_FAIL, "model", name,
+                            "copy the folder there: rsync -a DIR/ HOST:DIR/", "%s",
+                            fp->model_fault);
+            continue;
+        }
+        bool same = hash == NULL || strcmp(hash, fp->model_hash) == 0;
+        if (same)
+            sh_findings_add(report, SH_FINDING_OK, "model", name, NULL, "%s, %.2f GiB, %.12s",
+                            fp->model_dir, (double)fp->model_bytes / GIB, fp->model_hash);
+        else
+            sh_findings_add(report, SH_FINDING_FAIL, "model", name,
+                            "copy one of them over the other",
+                            "%s is another model than on %s: %.12s, not %.12s", fp->model_dir,
+                            owner, fp->model_hash, hash);
+        if (hash == NULL) hash = fp->model_hash;
+        if (owner == NULL) owner = name;
+    }
+}
+
+static void check_ports(const sh_doctor_view *v, sh_findings *report)
+{
+    for (int i = 0; i < v->count; i++) {
+        const sh_fingerprint *fp = v->host[i].fp;
+        for (int k = 0; fp != NULL && k < fp->port_count; k++) {
+            const sh_fp_port *p = &fp->port[k];
+            if (p->fault[0] == '\0')
+                sh_findings_add(report, SH_FINDING_OK, "port", v->host[i].shown, NULL, "%s is free",
+                                p->address);
+            else
+                sh_findings_add(report, SH_FINDING_FAIL, "port", v->host[i].shown,
+                                strstr(p->fault, "in use") != NULL
+                                    ? "an older server? `shoal stop`; `ss -ltnp` shows who it is"
+                                    : "correct `ips` of this host: `shoal hosts detect`",
+                                "%s", p->fault);
+        }
+    }
+}
+
+static void check_links(const sh_doctor_view *v, sh_findings *report)
+{
+    for (int i = 0; i < v->link_count; i++) {
+        const sh_net_link *l = &v->link[i];
+        char pair[160], speed[48] = "bandwidth not measured";
+        snprintf(pair, sizeof(pair), "%.64s - %.64s", v->host[l->from].shown, v->host[l->to].shown);
+        if (l->gbit_s > 0) snprintf(speed, sizeof(speed), "%.2f Gbit/s", l->gbit_s);
+        bool thin = l->gbit_s > 0 && l->gbit_s<GBIT_SLOW, late = l->rtt_us> RTT_SLOW_US;
+        if (!l->reached)
+            sh_findings_add(report, SH_FINDING_FAIL, "link", pair,
+                            "same network? cable? a firewall must pass TCP between the hosts",
+                            "%s does not answer: %s", l->address, l->fault);
+        else if (thin || late)
+            sh_findings_add(
+                report, SH_FINDING_WARN, "link", pair,
+                "use a cable and not radio; `shoal hosts detect` finds the best address; "
+                "--parallel pipeline asks less of a link",
+                "%s: %.0f us there and back, %s: ranks will wait for it", l->address, l->rtt_us,
+                speed);
+        else
+            sh_findings_add(report, SH_FINDING_OK, "link", pair, NULL,
+                            "%s: %.0f us there and back, %s", l->address, l->rtt_us, speed);
+    }
+}
+
+static bool all_reached(const sh_doctor_view *v)
+{
+    for (int i = 0; i < v->link_count; i++)
+        if (!v->link[i].reached) return false;
+    return v->link_count > 0;
+}
+
+static void check_firewall(const sh_doctor_view *v, sh_findings *report)
+{
+    for (int i = 0; i < v->count; i++) {
+        const sh_fingerprint *fp = v->host[i].fp;
+        if (fp == NULL || fp->firewall[0] == '\0' || v->count < 2) continue;
+        bool passes = all_reached(v);
+        sh_findings_add(report, passes ? SH_FINDING_OK : SH_FINDING_WARN, "firewall",
+                        v->host[i].shown, "let TCP from the other hosts pass, from port 32323 on",
+                        passes ? "%s has rules, and connections pass" : "%s has rules",
+                        fp->firewall);
+    }
+}
+
+static void check_networks(const sh_doctor_view *v, sh_findings *report)
+{
+    sh_net_host *hosts = calloc((size_t)v->count, sizeof(*hosts));
+    SH_ASSERT(hosts != NULL || v->count == 0);
+    int before = report->count;
+    sh_survey_net(v->host, v->count, hosts);
+    sh_net_check(hosts, v->count, report);
+    if (report->count == before)
+        sh_findings_add(report, SH_FINDING_OK, "subnet", "", NULL,
+                        "no network clashes with a gateway, no bridge has a loop");
+    before = report->count;
+    sh_net_check_mtu(hosts, v->count, report);
+    if (report->count == before && v->count > 1)
+        sh_findings_add(report, SH_FINDING_OK, "mtu", "", NULL, "the same in every shared network");
+    free(hosts);
+}
+
+static const sh_fp_device *device_named(const sh_fingerprint *fp, const char *name)
+{
+    for (int i = 0; i < fp->device_count; i++)
+        if (strcmp(fp->device[i].name, name) == 0) return &fp->device[i];
+    return NULL;
+}
+
+/* The devices that the hostfile names for one rank. */
+static void check_named_devices(const sh_doctor_view *v, int rank, sh_findings *report)
+{
+    const sh_survey_host *h = &v->host[v->machine[rank]];
+    const sh_host *entry = &v->file->host[rank];
+    for (int j = 0; h->fp != NULL && j < entry->rdma_count; j++)
+        for (int k = 0; k < entry->rdma[j].count; k++) {
+            const char *name = entry->rdma[j].name[k];
+            const sh_fp_device *d = device_named(h->fp, name);
+            if (d == NULL)
+                sh_findings_add(report, SH_FINDING_FAIL, "rdma", h->shown,
+                                "ibv_devices lists what is there; correct the hostfile",
+                                "has no device '%s'", name);
+            else if (strcmp(d->state, "ACTIVE") != 0)
+                sh_findings_add(report, SH_FINDING_WARN, "rdma", h->shown,
+                                "is the cable in, is the other end up?", "%s is %s", name,
+                                d->state);
+        }
+}
+
+static void check_rdma(const sh_doctor_view *v, sh_findings *report)
+{
+    for (int i = 0; i < v->count; i++) {
+        const sh_fingerprint *fp = v->host[i].fp;
+        if (fp == NULL || fp->version[0] == '\0') continue;
+        if (fp->device_count == 0)
+            sh_findings_add(report, SH_FINDING_OK, "rdma", v->host[i].shown, NULL,
+                            "no devices: ranks talk TCP");
+        for (int k = 0; k < fp->device_count; k++)
+            sh_findings_add(report, SH_FINDING_OK, "rdma", v->host[i].shown, NULL, "%s: %s, %s",
+                            fp->device[k].name, fp->device[k].state, fp->device[k].layer);
+    }
+    for (int r = 0; v->file != NULL && r < v->file->count; r++) check_named_devices(v, r, report);
+}
+
+static void (*const checks[])(const sh_doctor_view *v, sh_findings *report) = {
+    check_ssh,   check_program, check_cpu,      check_clock, check_limits,   check_memory,
+    check_model, check_ports,   check_networks, check_links, check_firewall, check_rdma,
+};
+
+void sh_doctor_judge(const sh_doctor_view *view, sh_findings *report)
+{
+    for (size_t i = 0; i < SH_COUNT_OF(checks); i++) checks[i](view, report);
+}

@@ -1,0 +1,231 @@
+#include "cluster/launch.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cluster/children.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    LINGER_MS = 2000, /* for the others to say what they saw when a rank fails */
+    RECORD_MAX = 4 << 20,
+};
+
+struct rank {
+    const sh_site *site;
+    char state[16];
+    char process[SH_PROCESS_TEXT_MAX];
+    int restarts;
+    int64_t since_us;
+};
+
+struct launch {
+    const sh_launch_opts *opts;
+    sh_children *children;
+    struct rank *ranks;
+    int count;
+    bool was_ready;
+};
+
+void sh_launch_say(int log_fd, int rank, const char *name, sh_str text)
+{
+    sh_buf line = {0};
+    sh_buf_addf(&line, "[%d %s] ", rank, name);
+    sh_buf_add_str(&line, text);
+    sh_buf_add_char(&line, '\n');
+    ssize_t put = write(STDERR_FILENO, line.ptr, line.len);
+    if (log_fd >= 0) put = write(log_fd, line.ptr, line.len);
+    (void)put; /* a terminal that went away does not matter to the ranks */
+    sh_buf_reset(&line);
+}
+
+static void say(const struct launch *l, int rank, const char *text)
+{
+    sh_launch_say(l->opts->log_fd, rank, l->ranks[rank].site->name, sh_str_of(text));
+}
+
+static cJSON *rank_json(const struct launch *l, int idx)
+{
+    const struct rank *r = &l->ranks[idx];
+    sh_process process = {0};
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddNumberToObject(json, "rank", idx);
+    cJSON_AddStringToObject(json, "host", r->site->name);
+    cJSON_AddStringToObject(json, "ssh", r->site->ssh == NULL ? "" : r->site->ssh);
+    cJSON_AddStringToObject(json, "folder", r->site->state);
+    cJSON_AddStringToObject(json, "program", r->site->program);
+    cJSON_AddStringToObject(json, "state", r->state);
+    cJSON_AddNumberToObject(json, "pid",
+                            sh_process_parse(r->process, &process) ? (double)process.pid : 0);
+    cJSON_AddStringToObject(json, "process", r->process);
+    cJSON_AddNumberToObject(json, "restarts", r->restarts);
+    cJSON_AddNumberToObject(json, "since", (double)(r->since_us / 1000000));
+    return json;
+}
+
+/* launch.json as things are now. That it can not be written is no reason to stop serving. */
+static void record_write(const struct launch *l)
+{
+    cJSON *ranks = cJSON_CreateArray();
+    sh_err err;
+    bool all = true;
+    for (int i = 0; i < l->count; i++) {
+        cJSON_AddItemToArray(ranks, rank_json(l, i));
+        all = all && strcmp(l->ranks[i].state, "ready") == 0;
+    }
+    cJSON_DeleteItemFromObject(l->opts->record, "state");
+    cJSON_DeleteItemFromObject(l->opts->record, "ranks");
+    cJSON_AddStringToObject(l->opts->record, "state", all ? "ready" : "starting");
+    cJSON_AddItemToObject(l->opts->record, "ranks", ranks);
+    char *text = cJSON_Print(l->opts->record);
+    if (sh_state_write(l->opts->state, "launch.json", sh_str_of(text), &err) != SH_OK)
+        SH_LOGW("%s", err.text);
+    cJSON_free(text);
+}
+
+static void state_set(struct launch *l, int rank, sh_str state)
+{
+    struct rank *r = &l->ranks[rank];
+    snprintf(r->state, sizeof(r->state), "%.*s", (int)state.len, state.ptr);
+    r->since_us = sh_clock_unix_us();
+    record_write(l);
+}
+
+static void ready_check(struct launch *l)
+{
+    for (int i = 0; i < l->count; i++)
+        if (strcmp(l->ranks[i].state, "ready") != 0) return;
+    if (l->was_ready) return;
+    l->was_ready = true;
+    if (l->opts->ready != NULL) l->opts->ready(l->opts->arg);
+}
+
+/* What an agent tells about its rank. */
+static void mark_take(struct launch *l, int rank, sh_str line)
+{
+    struct rank *r = &l->ranks[rank];
+    char text[96];
+    sh_str rest = line, word;
+    if (!sh_str_cut(&rest, ' ', &word)) return;
+    if (sh_str_is(word, "pid")) {
+        snprintf(r->process, sizeof(r->process), "%.*s", (int)rest.len, rest.ptr);
+        state_set(l, rank, SH_STR("start"));
+    } else if (sh_str_is(word, "ended")) {
+        r->restarts++;
+        snprintf(text, sizeof(text), "%.*s; it is started again", (int)rest.len, rest.ptr);
+        say(l, rank, text);
+        state_set(l, rank, SH_STR("ended"));
+    } else {
+        if (!sh_str_is(word, r->state)) sh_launch_say(l->opts->log_fd, rank, r->site->name, word);
+        if (sh_str_is(word, "ready")) sh_children_ready(l->children, rank);
+        state_set(l, rank, word);
+        ready_check(l);
+    }
+}
+
+static void on_line(void *arg, int rank, sh_str line)
+{
+    struct launch *l = arg;
+    if (line.len > 0 && line.ptr[0] == SH_LAUNCH_MARK)
+        mark_take(l, rank, sh_str_sub(line, 1, line.len));
+    else
+        sh_launch_say(l->opts->log_fd, rank, l->ranks[rank].site->name, line);
+}
+
+static void on_ended(void *arg, int rank, const char *how, bool again)
+{
+    struct launch *l = arg;
+    struct rank *r = &l->ranks[rank];
+    char text[96];
+    bool lost = r->site->ssh != NULL && strcmp(how, "ended with code 255") == 0;
+    r->process[0] = '\0';
+    if (again) r->restarts++;
+    snprintf(text, sizeof(text), "%s%s", lost ? "the connection was lost" : how,
+             again ? "; it is started again" : "");
+    if (strcmp(how, "ended with code 0") != 0) say(l, rank, text);
+    state_set(l, rank, sh_str_of("ended"));
+}
+
+static sh_status rank_start(struct launch *l, int rank, sh_err *err)
+{
+    const sh_site *site = l->ranks[rank].site;
+    sh_buf script = {0};
+    if (site->ssh != NULL) {
+        sh_buf_add_text(&script, "cd ");
+        sh_shell_quote(&script, sh_str_of(site->state));
+        sh_buf_add_text(&script, " && ");
+    }
+    char *program = sh_path_join(site->state, site->program);
+    sh_buf_add_text(&script, "exec ");
+    sh_shell_quote(&script, sh_str_of(program));
+    sh_buf_addf(&script, " agent --rank %d --state-dir ", rank);
+    sh_shell_quote(&script, sh_str_of(site->state));
+    char **argv = sh_ssh_argv(&l->opts->sites->ssh, site->ssh, script.ptr);
+    char *name = sh_asprintf("rank %d on %s", rank, site->name);
+    sh_child_spec spec = {.name = name,
+                          .argv = argv,
+                          .restart = true,
+                          .slow = true,
+                          .vital = true,
+                          .tether = true,
+                          .prefix = true};
+    sh_status status = sh_children_add(l->children, &spec, err);
+    free(name);
+    sh_ssh_argv_free(argv);
+    free(program);
+    sh_buf_reset(&script);
+    return status;
+}
+
+sh_status sh_launch_run(const sh_launch_opts *opts, int *code, sh_err *err)
+{
+    struct launch l = {.opts = opts, .count = opts->sites->hosts->count};
+    sh_status status = SH_OK;
+    char self[SH_PROCESS_TEXT_MAX];
+    sh_process own = sh_process_of(getpid());
+    sh_process_format(&own, self);
+    cJSON_AddStringToObject(opts->record, "process", self);
+    l.ranks = sh_alloc_array((size_t)l.count, sizeof(*l.ranks));
+    for (int i = 0; i < l.count; i++) {
+        l.ranks[i].site = &opts->sites->list[opts->sites->of_rank[i]];
+        snprintf(l.ranks[i].state, sizeof(l.ranks[i].state), "start");
+    }
+    l.children = sh_children_create();
+    sh_children_set_linger(l.children, LINGER_MS);
+    sh_children_set_hooks(l.children,
+                          &(sh_children_hooks){.line = on_line, .ended = on_ended, .arg = &l});
+    record_write(&l);
+    for (int i = 0; i < l.count && status == SH_OK; i++) status = rank_start(&l, i, err);
+    bool cancelled = opts->sites->ssh.cancel != NULL && *opts->sites->ssh.cancel != 0;
+    if (status == SH_OK && !cancelled) *code = sh_children_run(l.children, opts->grace_ms);
+    if (cancelled) status = sh_err_set(err, SH_ERR_CANCELLED, "stopped");
+    sh_children_free(l.children);
+    free(l.ranks);
+    return status;
+}
+
+sh_status sh_launch_read(const char *state, cJSON **record, sh_err *err)
+{
+    char *path = sh_path_join(state, "launch.json");
+    sh_status status;
+    if (sh_file_exists(path))
+        status = sh_json_load(path, RECORD_MAX, record, err);
+    else
+        status = sh_err_set(err, SH_ERR_NOT_FOUND, "nothing was launched from %s", state);
+    free(path);
+    return status;
+}
+
+sh_process sh_launch_process(const cJSON *record)
+{
+    sh_process process = {0};
+    const cJSON *text = cJSON_GetObjectItemCaseSensitive(record, "process");
+    if (!cJSON_IsString(text) || !sh_process_parse(text->valuestring, &process))
+        process = (sh_process){0};
+    return process;
+}

@@ -1,0 +1,65 @@
+/* sites.h - the machines of a hostfile, each once, and how they get what a rank needs.
+ *
+ * Three steps, each on all machines at the same time: check (can we come in, which system, which
+ * files are there), push (the files that lack or differ, by their hash), verify (libraries, version
+ * and model). Whatever is wrong is said before any rank starts. This machine is served by the same
+ * scripts, without ssh.
+ *
+ * Threads: one owner. */
+#ifndef SH_CLUSTER_SITES_H
+#define SH_CLUSTER_SITES_H
+
+#include "cluster/hostfile.h"
+#include "cluster/ssh.h"
+#include "net/digest.h"
+
+typedef struct {
+    char *ssh;      /* as ssh knows it; NULL: this machine */
+    char *name;     /* for messages */
+    int rank;       /* the first that runs there */
+    char *system;   /* "Linux x86_64" */
+    char *state;    /* its state folder */
+    char *program;  /* what runs there, relative to the state folder */
+    char *model;    /* identity of its model in hex */
+    bool native;    /* a program that was built there exists */
+    uint64_t lacks; /* bit f: file f is absent or differs */
+} sh_site;
+
+/* A file that every site must have, relative to its state folder. */
+typedef struct {
+    char *name;
+    sh_buf bytes;
+    bool program; /* may be run; a site of another system does without */
+    char digest[SH_DIGEST_TEXT_LEN + 1];
+} sh_site_file;
+
+enum { SH_SITE_FILES_MAX = 32 };
+
+typedef struct {
+    const sh_hostfile *hosts; /* borrowed */
+    sh_site *list;
+    int count;
+    int *of_rank; /* [hosts->count] index of a rank's site */
+    sh_site_file files[SH_SITE_FILES_MAX];
+    int file_count;
+
+    const char *state_dir; /* as set: "~" is each site's own home */
+    sh_ssh_opts ssh;
+    void (*say)(void *arg, const sh_site *site, const char *text); /* progress */
+    void *arg;
+} sh_sites;
+
+/* Finds the machines. Settings (state_dir, ssh, say) are the caller's to fill in behind it. */
+SH_MUST_CHECK sh_status sh_sites_init(sh_sites *sites, const sh_hostfile *hosts, sh_err *err);
+void sh_sites_reset(sh_sites *sites);
+
+/* Takes over the bytes. */
+void sh_sites_add_file(sh_sites *sites, const char *name, sh_buf *bytes, bool program);
+
+SH_MUST_CHECK sh_status sh_sites_check(sh_sites *sites, sh_err *err);
+SH_MUST_CHECK sh_status sh_sites_push(sh_sites *sites, sh_err *err);
+
+/* Behind push: settings.env says where the model is; `model` is for messages. */
+SH_MUST_CHECK sh_status sh_sites_verify(sh_sites *sites, const char *model, sh_err *err);
+
+#endif

@@ -1,0 +1,313 @@
+#include "cluster/survey.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/version.h"
+#include "cluster/probe.h"
+#include "cluster/state.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SSH_PORT = 22, LINK_MS = 4000, PROBE_SECONDS_MIN = 15, ASK_EXTRA_MS = 30000 };
+
+static void quoted(sh_buf *out, const char *flag, const char *value)
+{
+    if (value == NULL) return;
+    sh_buf_addf(out, " %s ", flag);
+    sh_shell_quote(out, sh_str_of(value));
+}
+
+/* The program where it is here, where `shoal launch` puts it, or on the path: the first of this
+ * version, else the first that runs, else the script. */
+static char *ask_command(const sh_survey_opts *opts, const sh_survey_host *host)
+{
+    sh_buf text = {0};
+    sh_buf_add_text(&text, "s=");
+    sh_state_shell_word(opts->state_dir, &text);
+    sh_buf_addf(&text, "\nfor want in 'shoal %s' ''; do\nfor p in ", sh_version());
+    sh_shell_quote(&text, sh_str_of(opts->program));
+    sh_buf_add_text(&text,
+                    " \"$s\"/bin/shoal-* \"$s\"/bin/native shoal /usr/local/bin/shoal; do\n"
+                    "command -v \"$p\" >/dev/null 2>&1 || continue\n"
+                    "[ -z \"$want\" ] || [ \"$(\"$p\" --version 2>/dev/null)\" = \"$want\" ] "
+                    "|| continue\n"
+                    "out=$(\"$p\" fingerprint");
+    quoted(&text, "--model", opts->model);
+    quoted(&text, "--listen", host->listen);
+    sh_buf_add_text(&text, " 2>/dev/null) && printf '%s\\n' \"$out\" && exit 0\ndone\ndone\n");
+    sh_buf_add_text(&text, sh_fingerprint_script);
+    return sh_buf_take(&text);
+}
+
+static int64_t limit_ms(const sh_survey_opts *opts)
+{
+    return (opts->ssh.connect_s > 0 ? opts->ssh.connect_s : 5) * 1000 + ASK_EXTRA_MS;
+}
+
+void sh_survey_ask(const sh_survey_opts *opts, sh_survey_host *hosts, int count)
+{
+    sh_ssh_job *jobs = sh_alloc_array((size_t)count, sizeof(*jobs));
+    sh_ssh_opts ssh = opts->ssh;
+    ssh.limit_ms = limit_ms(opts);
+    for (int i = 0; i < count; i++) {
+        jobs[i].host = hosts[i].name;
+        jobs[i].command = ask_command(opts, &hosts[i]);
+        hosts[i].asked_us = sh_clock_unix_us();
+    }
+    sh_ssh_run(&ssh, jobs, count);
+    for (int i = 0; i < count; i++) {
+        hosts[i].answered_us = sh_clock_unix_us();
+        hosts[i].err = jobs[i].err;
+        if (jobs[i].status == SH_OK) {
+            sh_fingerprint *fp = sh_alloc(sizeof(*fp));
+            if (sh_fingerprint_parse(sh_buf_str(&jobs[i].out), hosts[i].shown, fp, &hosts[i].err) ==
+                SH_OK)
+                hosts[i].fp = fp;
+            else
+                free(fp);
+        }
+        free((char *)(uintptr_t)jobs[i].command);
+        sh_ssh_job_reset(&jobs[i]);
+    }
+    free(jobs);
+}
+
+void sh_survey_reset(sh_survey_host *hosts, int count)
+{
+    for (int i = 0; i < count; i++) {
+        free(hosts[i].fp);
+        hosts[i].fp = NULL;
+    }
+}
+
+void sh_survey_net(const sh_survey_host *hosts, int count, sh_net_host *out)
+{
+    for (int i = 0; i < count; i++) out[i] = (sh_net_host){hosts[i].shown, hosts[i].fp};
+}
+
+/* Where a host's answering side listens, and what it wants to hear. */
+typedef struct {
+    cJSON *told; /* {"secret", "listen"}; NULL: it does not answer probes */
+} answerer;
+
+static char *join_targets(const sh_net_link *links, int count, int to)
+{
+    sh_buf text = {0};
+    for (int i = 0; i < count; i++) {
+        if (links[i].to != to) continue;
+        if (text.len > 0 &&
+            sh_str_find(sh_buf_str(&text), sh_str_of(links[i].address), 0) < text.len)
+            continue;
+        sh_buf_addf(&text, "%s%s", text.len > 0 ? "," : "", links[i].address);
+    }
+    return text.len == 0 ? NULL : sh_buf_take(&text);
+}
+
+/* Starts the answering side on every host that is a target and has the program. */
+static void answerers_start(const sh_survey_opts *opts, const sh_survey_host *hosts, int count,
+                            const sh_net_link *links, int link_count, answerer *out)
+{
+    sh_ssh_job *jobs = sh_alloc_array((size_t)count, sizeof(*jobs));
+    int *owner = sh_alloc_array((size_t)count, sizeof(*owner)), used = 0;
+    for (int i = 0; i < count; i++) {
+        char *targets = hosts[i].fp == NULL || hosts[i].fp->program[0] == '\0'
+                            ? NULL
+                            : join_targets(links, link_count, i);
+        if (targets == NULL) continue;
+        sh_buf command = {0};
+        sh_shell_quote(&command, sh_str_of(hosts[i].fp->program));
+        sh_buf_addf(&command, " probe --seconds %d",
+                    PROBE_SECONDS_MIN + link_count * LINK_MS / 1000);
+        quoted(&command, "--listen", targets);
+        jobs[used] = (sh_ssh_job){.host = hosts[i].name, .command = sh_buf_take(&command)};
+        owner[used++] = i;
+        free(targets);
+    }
+    sh_ssh_run(&opts->ssh, jobs, used);
+    for (int k = 0; k < used; k++) {
+        sh_err err;
+        if (jobs[k].status == SH_OK && sh_json_parse(sh_str_trim(sh_buf_str(&jobs[k].out)), "probe",
+                                                     &out[owner[k]].told, &err) != SH_OK)
+            out[owner[k]].told = NULL;
+        free((char *)(uintptr_t)jobs[k].command);
+        sh_ssh_job_reset(&jobs[k]);
+    }
+    free(jobs);
+    free(owner);
+}
+
+/* "ip:port" of the answering side at that number, or NULL. */
+static const char *answerer_at(const answerer *a, const char *number)
+{
+    char start[SH_FP_NAME_MAX + 4];
+    bool v6 = strchr(number, ':') != NULL;
+    int len = snprintf(start, sizeof(start), v6 ? "[%s]:" : "%s:", number);
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(a->told, "listen"), *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        const char *text = cJSON_GetStringValue(item);
+        if (text != NULL && strncmp(text, start, (size_t)len) == 0) return text;
+    }
+    return NULL;
+}
+
+static bool is_last_for(const sh_net_link *links, int count, int idx)
+{
+    for (int i = idx + 1; i < count; i++)
+        if (links[i].to == links[idx].to) return false;
+    return true;
+}
+
+/* The lines that one host's probe reads, and which links they are. */
+static int probe_lines(const answerer *answerers, int from, const sh_net_link *links, int count,
+                       sh_buf *lines, int *which)
+{
+    int used = 0;
+    for (int i = 0; i < count; i++) {
+        if (links[i].from != from) continue;
+        const answerer *a = &answerers[links[i].to];
+        const char *at = a->told == NULL ? NULL : answerer_at(a, links[i].address);
+        const char *secret = cJSON_GetStringValue(
+            cJSON_GetObjectItemCaseSensitive(a->told, "secret"));
+        if (at == NULL || secret == NULL || strchr(secret, '\n') != NULL)
+            sh_buf_addf(lines,
+                        strchr(links[i].address, ':') != NULL ? "[%s]:%d - knock\n"
+                                                              : "%s:%d - knock\n",
+                        links[i].address, SSH_PORT);
+        else
+            sh_buf_addf(lines, "%s %s %s\n", at, secret,
+                        is_last_for(links, count, i) ? "last" : "more");
+        which[used++] = i;
+    }
+    return used;
+}
+
+static void link_take(sh_net_link *link, const cJSON *answer)
+{
+    const char *fault = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(answer, "fault"));
+    const cJSON *rtt = cJSON_GetObjectItemCaseSensitive(answer, "rtt_us");
+    const cJSON *gbit = cJSON_GetObjectItemCaseSensitive(answer, "gbit_s");
+    link->tried = true;
+    if (fault != NULL || !cJSON_IsNumber(rtt) || !cJSON_IsNumber(gbit)) {
+        snprintf(link->fault, sizeof(link->fault), "%s", fault == NULL ? "no answer" : fault);
+        return;
+    }
+    link->reached = true;
+    link->rtt_us = rtt->valuedouble;
+    link->gbit_s = gbit->valuedouble;
+}
+
+static void links_probe(const sh_survey_opts *opts, const sh_survey_host *host,
+                        const answerer *answerers, int from, sh_net_link *links, int count)
+{
+    sh_buf lines = {0}, command = {0};
+    int *which = sh_alloc_array((size_t)count, sizeof(*which));
+    int used = probe_lines(answerers, from, links, count, &lines, which);
+    sh_shell_quote(&command, sh_str_of(host->fp->program));
+    sh_buf_add_text(&command, " probe");
+    sh_ssh_job job = {.host = host->name, .command = command.ptr, .input = sh_buf_str(&lines)};
+    sh_ssh_opts ssh = opts->ssh;
+    ssh.limit_ms = limit_ms(opts) + (int64_t)used * LINK_MS;
+    if (used > 0) sh_ssh_run(&ssh, &job, 1);
+    sh_str rest = sh_buf_str(&job.out), line;
+    for (int k = 0; k < used; k++) {
+        cJSON *answer = NULL;
+        sh_err err;
+        if (sh_str_cut(&rest, '\n', &line) && sh_json_parse(line, "probe", &answer, &err) != SH_OK)
+            answer = NULL;
+        link_take(&links[which[k]], answer);
+        cJSON_Delete(answer);
+    }
+    sh_ssh_job_reset(&job);
+    sh_buf_reset(&lines);
+    sh_buf_reset(&command);
+    free(which);
+}
+
+/* From a host without the program: three pings each. */
+static void links_ping(const sh_survey_opts *opts, const sh_survey_host *host, int from,
+                       sh_net_link *links, int count)
+{
+    sh_buf command = {0};
+    int used = 0;
+    for (int i = 0; i < count; i++) {
+        if (links[i].from != from || links[i].tried) continue;
+        sh_buf_addf(&command,
+                    "ping -n -q -c 3 -i 0.2 -W 1 %s 2>/dev/null | awk -F/ "
+                    "'/^(rtt|round-trip)/{print \"%d\",$5}'\n",
+                    links[i].address, i);
+        used++;
+    }
+    sh_ssh_job job = {.host = host->name, .command = command.ptr};
+    sh_ssh_opts ssh = opts->ssh;
+    ssh.limit_ms = limit_ms(opts) + (int64_t)used * LINK_MS;
+    if (used > 0) sh_ssh_run(&ssh, &job, 1);
+    for (int i = 0; i < count; i++)
+        if (links[i].from == from && !links[i].tried) {
+            links[i].tried = true;
+            snprintf(links[i].fault, sizeof(links[i].fault), "no answer to ping");
+        }
+    sh_str rest = sh_buf_str(&job.out), line;
+    while (sh_str_cut(&rest, '\n', &line)) {
+        sh_str number;
+        int64_t idx;
+        double ms;
+        if (!sh_str_cut(&line, ' ', &number) || !sh_str_to_int(number, &idx) || idx < 0 ||
+            idx >= count || links[idx].from != from || !sh_str_to_double(sh_str_trim(line), &ms))
+            continue;
+        links[idx].reached = true;
+        links[idx].fault[0] = '\0';
+        links[idx].rtt_us = ms * 1e3;
+    }
+    sh_ssh_job_reset(&job);
+    sh_buf_reset(&command);
+}
+
+void sh_survey_measure(const sh_survey_opts *opts, const sh_survey_host *hosts, int count,
+                       sh_net_link *links, int link_count)
+{
+    answerer *answerers = sh_alloc_array((size_t)count, sizeof(*answerers));
+    answerers_start(opts, hosts, count, links, link_count, answerers);
+    for (int i = 0; i < count; i++) {
+        if (hosts[i].fp == NULL) continue;
+        if (opts->progress != NULL) opts->progress(hosts[i].shown);
+        if (hosts[i].fp->program[0] != '\0')
+            links_probe(opts, &hosts[i], answerers, i, links, link_count);
+        links_ping(opts, &hosts[i], i, links, link_count);
+    }
+    for (int i = 0; i < count; i++) cJSON_Delete(answerers[i].told);
+    free(answerers);
+}
+
+static bool is_plain_name(sh_str name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if (!isalnum((unsigned char)name.ptr[i]) && strchr("._-@:", name.ptr[i]) == NULL)
+            return false;
+    return name.len > 0 && name.ptr[0] != '-';
+}
+
+int sh_ssh_config_hosts(sh_str text, sh_arena *arena, const char **out, int cap)
+{
+    int count = 0;
+    sh_str line, word;
+    while (sh_str_cut(&text, '\n', &line)) {
+        line = sh_str_trim(line);
+        if (line.len < 5 || strncasecmp(line.ptr, "host", 4) != 0 ||
+            (line.ptr[4] != ' ' && line.ptr[4] != '\t' && line.ptr[4] != '='))
+            continue;
+        char *names = sh_str_dup(sh_str_sub(line, 4, line.len));
+        char *equals = names + strspn(names, " \t");
+        if (*equals == '=') *equals = ' ';
+        for (char *p = names; *p != '\0'; p++)
+            if (*p == '\t') *p = ' ';
+        sh_str rest = sh_str_of(names);
+        while (count < cap && sh_str_cut(&rest, ' ', &word))
+            if (is_plain_name(word)) out[count++] = sh_arena_str(arena, word).ptr;
+        free(names);
+    }
+    return count;
+}

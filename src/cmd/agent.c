@@ -1,0 +1,210 @@
+/* shoal agent: runs one rank on its host, for `shoal launch`.
+ *
+ * Its standard input is the tether that launch holds (cluster/children.h); its standard output
+ * carries the rank's lines and the marks of cluster/launch.h. A rank that crashes is started again
+ * here, where its host's memory still has the model's files. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/version.h"
+#include "cluster/children.h"
+#include "cluster/launch.h"
+#include "cmd/bits.h"
+#include "cmd/command.h"
+#include "model/identity.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STOP_EXTRA_MS = 7000, LEFTOVER_MS = 2000, ENV_MAX = 1200 };
+
+extern char **environ;
+
+struct agent {
+    const char *state;
+    int rank;
+    char pid_name[32];
+    sh_children *children;
+    char *env[ENV_MAX + 1];
+    int env_count;
+    int64_t grace_s;
+};
+
+/* One write a line: lines of the rank and marks do not mix. */
+static void put_line(const char *mark, sh_str text)
+{
+    sh_buf line = {0};
+    if (mark != NULL) sh_buf_addf(&line, "%c%s ", SH_LAUNCH_MARK, mark);
+    sh_buf_add_str(&line, text);
+    sh_buf_add_char(&line, '\n');
+    ssize_t put = write(STDOUT_FILENO, line.ptr, line.len);
+    (void)put; /* whoever listened is gone: the tether tells */
+    sh_buf_reset(&line);
+}
+
+static void on_line(void *arg, int child, sh_str line)
+{
+    const struct agent *a = arg;
+    if (sh_str_is(line, "\x01ready")) sh_children_ready(a->children, child);
+    put_line(NULL, line);
+}
+
+static void on_started(void *arg, int child, pid_t pid)
+{
+    const struct agent *a = arg;
+    char text[SH_PROCESS_TEXT_MAX];
+    sh_process process = sh_process_of(pid);
+    sh_err err;
+    (void)child;
+    sh_process_format(&process, text);
+    if (sh_state_write(a->state, a->pid_name, sh_str_of(text), &err) != SH_OK)
+        put_line(NULL, sh_str_of(err.text));
+    put_line("pid", sh_str_of(text));
+}
+
+static void on_ended(void *arg, int child, const char *how, bool again)
+{
+    (void)arg;
+    (void)child;
+    if (again) put_line("ended", sh_str_of(how));
+}
+
+/* A process of this rank that an agent left which was killed: it would keep the place in the group
+ * and the port. It is ours: the number, its start and the boot are those that were written down. */
+static void leftover_end(const struct agent *a)
+{
+    sh_buf text = {0};
+    sh_err err;
+    sh_process process;
+    sh_deadline end = sh_deadline_in_ms(LEFTOVER_MS);
+    bool known = sh_state_read(a->state, a->pid_name, &text, &err) == SH_OK &&
+                 sh_process_parse(text.ptr, &process);
+    sh_buf_reset(&text);
+    if (!known || !sh_process_signal(&process, SIGTERM)) return;
+    put_line(NULL, SH_STR("an earlier process of this rank is ended first"));
+    while (sh_process_alive(&process) && !sh_deadline_passed(end)) sh_sleep_ms(50);
+    sh_process_signal(&process, SIGKILL);
+    while (sh_process_alive(&process)) sh_sleep_ms(20);
+}
+
+/* Takes "NAME=value" (owned) for the rank; another name of the same setting that this process has
+ * from its surroundings must not disagree with it. */
+static void env_add(struct agent *a, char *text)
+{
+    sh_str rest = sh_str_of(text), name;
+    if (a->env_count == ENV_MAX || !sh_str_cut(&rest, '=', &name)) {
+        free(text);
+        return;
+    }
+    a->env[a->env_count++] = text;
+    const sh_option *row = sh_option_by_env(&sh_option_rows, name);
+    for (char **p = environ; row != NULL && *p != NULL;) {
+        sh_str value = sh_str_of(*p), other;
+        bool same = sh_str_cut(&value, '=', &other) &&
+                    sh_option_by_env(&sh_option_rows, other) == row;
+        char *gone = same ? sh_str_dup(other) : NULL;
+        if (gone == NULL)
+            p++;
+        else
+            unsetenv(gone);
+        free(gone);
+    }
+}
+
+static void setting_add(void *arg, const sh_option *row, const char *text)
+{
+    struct agent *a = arg;
+    sh_buf name = {0};
+    sh_option_env_name(&sh_option_rows, row, &name);
+    bool below = strcmp(row->name, "model") == 0 && text[0] == '.'; /* in the state folder */
+    env_add(a, sh_asprintf("%s=%s%s%s", name.ptr, below ? a->state : "", below ? "/" : "", text));
+    sh_buf_reset(&name);
+}
+
+static sh_status env_fill(struct agent *a, sh_err *err)
+{
+    sh_settings settings = {0};
+    sh_options *opts = sh_options_create(&sh_option_rows, &settings);
+    char *path = sh_path_join(a->state, "settings.env");
+    char *hosts = sh_path_join(a->state, "hostfile.json");
+    sh_hostfile *file = NULL;
+    sh_status status = sh_options_parse_dotenv(opts, path, true, err);
+    if (status == SH_OK) status = sh_hostfile_load(hosts, &file, err);
+    if (status == SH_OK) {
+        for (int i = 0; i < file->env_count; i++) env_add(a, sh_strdup(file->env[i]));
+        sh_options_each_given(opts, setting_add, a);
+        env_add(a, sh_asprintf("SHOAL_HOSTFILE=%s", hosts));
+        env_add(a, sh_asprintf("SHOAL_RANK=%d", a->rank));
+        env_add(a, sh_asprintf("SHOAL_RANKS=%d", file->count));
+        env_add(a, sh_strdup("SHOAL_PROGRESS=true"));
+        a->grace_s = settings.grace;
+    }
+    sh_hostfile_free(file);
+    sh_options_free(opts);
+    free(hosts);
+    free(path);
+    return status;
+}
+
+static sh_status rank_run(struct agent *a, int *code, sh_err *err)
+{
+    char *program = NULL;
+    sh_status status = env_fill(a, err);
+    if (status == SH_OK) status = sh_program_path(&program, err);
+    if (status != SH_OK) return status;
+    leftover_end(a);
+    char *argv[] = {program, a->rank == 0 ? "serve" : "worker", NULL};
+    a->children = sh_children_create();
+    sh_children_set_hooks(
+        a->children,
+        &(sh_children_hooks){.line = on_line, .started = on_started, .ended = on_ended, .arg = a});
+    sh_children_set_tether(a->children, STDIN_FILENO);
+    sh_child_spec spec = {
+        .name = "rank", .argv = argv, .env = a->env, .restart = true, .slow = true, .prefix = true};
+    status = sh_children_add(a->children, &spec, err);
+    if (status == SH_OK) *code = sh_children_run(a->children, a->grace_s * 1000 + STOP_EXTRA_MS);
+    sh_children_free(a->children);
+    char *path = sh_path_join(a->state, a->pid_name);
+    unlink(path);
+    free(path);
+    free(program);
+    return status;
+}
+
+static sh_status check(const sh_settings *s, sh_err *err)
+{
+    sh_identity identity;
+    sh_status status = s->model == NULL
+                           ? sh_err_set(err, SH_ERR_INPUT, "no model is given: --model DIR")
+                           : sh_identity_read(s->model, &identity, err);
+    if (status != SH_OK) return status;
+    printf("version %s\nmodel ", sh_version());
+    for (int i = 0; i < SH_IDENTITY_LEN; i++) printf("%02x", identity.id[i]);
+    printf("\n");
+    return SH_OK;
+}
+
+int sh_cmd_agent(const sh_command_args *args)
+{
+    const sh_settings *s = args->settings;
+    sh_err err;
+    int code = SH_EXIT_OK;
+    sh_status status;
+    if (args->argc == 1 && strcmp(args->argv[0], "check") == 0) {
+        status = check(s, &err);
+    } else if (args->argc > 0) {
+        status = sh_err_set(&err, SH_ERR_INPUT, "agent knows `check`, not '%s'", args->argv[0]);
+    } else {
+        char *state = sh_state_path(s->state_dir);
+        struct agent a = {.state = state, .rank = (int)s->rank};
+        snprintf(a.pid_name, sizeof(a.pid_name), "rank-%d.pid", a.rank);
+        dup2(STDOUT_FILENO, STDERR_FILENO);
+        status = rank_run(&a, &code, &err);
+        for (int i = 0; i < a.env_count; i++) free(a.env[i]);
+        free(state);
+    }
+    return status == SH_OK ? code : sh_command_fail(&err);
+}

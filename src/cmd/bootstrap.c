@@ -1,0 +1,168 @@
+/* shoal bootstrap: builds the program on hosts that can not run this one.
+ *
+ * The source tree goes there as a tar stream; then the host's own tools/setup.sh and make run, with
+ * their output shown line by line. What they started ends with the connection. */
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cluster/children.h"
+#include "cluster/sites.h"
+#include "cluster/state.h"
+#include "cmd/cluster.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TREE_MAX = 512 << 20, PUSH_MS = 600000, GRACE_MS = 2000 };
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    interrupted = number;
+}
+
+static void say(void *arg, const sh_site *site, const char *text)
+{
+    (void)arg;
+    fprintf(stderr, "[%s] %s\n", site->name, text);
+}
+
+/* The folder above the program that has a Makefile and our sources. */
+static char *source_find(const char *program)
+{
+    static const char *const places[] = {"..", "../..", "../../.."};
+    sh_str dir = sh_str_of(program);
+    while (dir.len > 0 && dir.ptr[dir.len - 1] != '/') dir.len--;
+    for (size_t i = 0; i < SH_COUNT_OF(places); i++) {
+        char *path = sh_asprintf("%.*s%s", (int)dir.len, dir.ptr, places[i]);
+        char *sign = sh_path_join(path, "src/cmd/main.c");
+        bool there = sh_file_exists(sign);
+        free(sign);
+        if (there) return path;
+        free(path);
+    }
+    return NULL;
+}
+
+static sh_status tree_read(const sh_settings *s, sh_buf *out, sh_err *err)
+{
+    char *program = NULL;
+    sh_status status = sh_program_path(&program, err);
+    if (status != SH_OK) return status;
+    char *dir = s->source != NULL ? sh_strdup(s->source) : source_find(program);
+    free(program);
+    if (dir == NULL)
+        return sh_err_set(err, SH_ERR_NOT_FOUND,
+                          "the source tree is not beside the program; --source DIR names it");
+    sh_buf script = {0};
+    sh_buf_add_text(&script, "cd ");
+    sh_shell_quote(&script, sh_str_of(dir));
+    sh_buf_add_text(&script, " && exec tar -cf - --exclude=./build --exclude=./.git "
+                             "--exclude=./.env --exclude=node_modules .");
+    sh_ssh_job job = {.command = script.ptr, .output_max = TREE_MAX};
+    sh_ssh_run(&(sh_ssh_opts){.cancel = &interrupted}, &job, 1);
+    status = job.status;
+    if (status == SH_OK)
+        *out = job.out;
+    else
+        sh_buf_reset(&job.out);
+    *err = job.err;
+    sh_buf_reset(&job.errors);
+    sh_buf_reset(&script);
+    free(dir);
+    return status;
+}
+
+static sh_status tree_push(const sh_sites *sites, const sh_buf *tree, sh_err *err)
+{
+    sh_ssh_job *jobs = sh_alloc_array((size_t)sites->count, sizeof(*jobs));
+    sh_ssh_opts opts = sites->ssh;
+    sh_buf script = {0};
+    sh_status status = SH_OK;
+    opts.limit_ms = PUSH_MS;
+    sh_buf_add_text(&script, "d=");
+    sh_state_shell_word(sites->state_dir, &script);
+    sh_buf_add_text(
+        &script, "; umask 077; mkdir -p \"$d/src\" \"$d/bin\" && cd \"$d/src\" && exec tar -xf -");
+    for (int i = 0; i < sites->count; i++) {
+        jobs[i] = (sh_ssh_job){
+            .host = sites->list[i].ssh, .command = script.ptr, .input = sh_buf_str(tree)};
+        say(NULL, &sites->list[i], "push the source tree");
+    }
+    sh_ssh_run(&opts, jobs, sites->count);
+    for (int i = 0; i < sites->count; i++) {
+        if (jobs[i].status != SH_OK && status == SH_OK) {
+            *err = jobs[i].err;
+            status = err->status;
+        }
+        sh_ssh_job_reset(&jobs[i]);
+    }
+    sh_buf_reset(&script);
+    free(jobs);
+    return status;
+}
+
+/* Behind ssh a process learns of Ctrl-C only by the end of its input: somebody must read it. */
+static char *build_script(const char *state_dir)
+{
+    sh_buf b = {0};
+    sh_buf_add_text(&b, "exec 3<&0; (cat <&3 >/dev/null; kill -TERM 0) >/dev/null 2>&1 & w=$!\n"
+                        "d=");
+    sh_state_shell_word(state_dir, &b);
+    sh_buf_add_text(&b, "; cd \"$d/src\" && tools/setup.sh </dev/null && "
+                        "make -j\"$(getconf _NPROCESSORS_ONLN)\" </dev/null && "
+                        "ln -sf ../src/build/release/shoal ../bin/native && ../bin/native --version"
+                        "\nrc=$?; trap '' TERM; kill $w; exit $rc");
+    return sh_buf_take(&b);
+}
+
+static sh_status build_all(const sh_sites *sites, int *code, sh_err *err)
+{
+    sh_children *children = sh_children_create();
+    char *script = build_script(sites->state_dir);
+    sh_status status = SH_OK;
+    for (int i = 0; i < sites->count && status == SH_OK; i++) {
+        char **argv = sh_ssh_argv(&sites->ssh, sites->list[i].ssh, script);
+        sh_child_spec spec = {
+            .name = sites->list[i].name, .argv = argv, .tether = true, .prefix = true};
+        status = sh_children_add(children, &spec, err);
+        sh_ssh_argv_free(argv);
+    }
+    if (status == SH_OK) *code = sh_children_run(children, GRACE_MS);
+    sh_children_free(children);
+    free(script);
+    return status;
+}
+
+static sh_status bootstrap(const sh_settings *s, int *code, sh_err *err)
+{
+    sh_hostfile *hosts = NULL;
+    sh_sites sites = {0};
+    sh_buf tree = {0};
+    if (s->hostfile == NULL)
+        return sh_err_set(err, SH_ERR_INPUT, "bootstrap needs --hostfile: which hosts?");
+    sh_status status = sh_hostfile_load(s->hostfile, &hosts, err);
+    if (status == SH_OK) status = sh_sites_init(&sites, hosts, err);
+    sites.state_dir = s->state_dir;
+    sites.ssh = sh_cluster_ssh(s);
+    sites.ssh.cancel = &interrupted;
+    if (status == SH_OK) status = tree_read(s, &tree, err);
+    if (status == SH_OK) status = tree_push(&sites, &tree, err);
+    if (status == SH_OK) status = build_all(&sites, code, err);
+    sh_buf_reset(&tree);
+    sh_sites_reset(&sites);
+    sh_hostfile_free(hosts);
+    return status;
+}
+
+int sh_cmd_bootstrap(const sh_command_args *args)
+{
+    sh_err err;
+    int code = SH_EXIT_OK;
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+    sh_status status = bootstrap(args->settings, &code, &err);
+    return status == SH_OK ? code : sh_command_fail(&err);
+}

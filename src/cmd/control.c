@@ -1,0 +1,165 @@
+/* shoal stop, restart and logs: what one does with a launched cluster. All they know is its state
+ * folder; the only process that they signal is the launcher, which ends its ranks itself. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "cluster/children.h"
+#include "cluster/launch.h"
+#include "cmd/cluster.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 50, KILL_EXTRA_MS = 15000, FOLLOW_MS = 200 };
+
+/* Ends the launcher of the record and waits until it has gone. False when it had before. */
+static bool launcher_stop(const cJSON *record)
+{
+    sh_process launcher = sh_launch_process(record);
+    const cJSON *grace = cJSON_GetObjectItemCaseSensitive(record, "grace");
+    double grace_ms = cJSON_IsNumber(grace) ? grace->valuedouble * 1000 : 0;
+    if (!sh_process_signal(&launcher, SIGTERM)) return false;
+    sh_deadline end = sh_deadline_in_ms((int64_t)grace_ms + KILL_EXTRA_MS);
+    while (sh_process_alive(&launcher) && !sh_deadline_passed(end)) sh_sleep_ms(LOOK_MS);
+    /* Its ranks end by themselves when it is gone. */
+    sh_process_signal(&launcher, SIGKILL);
+    while (sh_process_alive(&launcher)) sh_sleep_ms(LOOK_MS);
+    return true;
+}
+
+int sh_cmd_stop(const sh_command_args *args)
+{
+    char *state = sh_state_path(args->settings->state_dir);
+    cJSON *record = NULL;
+    sh_err err;
+    sh_status status = sh_launch_read(state, &record, &err);
+    if (status == SH_OK && launcher_stop(record))
+        printf("stopped\n");
+    else if (status == SH_OK || status == SH_ERR_NOT_FOUND)
+        printf("no cluster runs from %s\n", state);
+    bool bad = status != SH_OK && status != SH_ERR_NOT_FOUND;
+    cJSON_Delete(record);
+    free(state);
+    return bad ? sh_command_fail(&err) : SH_EXIT_OK;
+}
+
+/* The environment that the settings of the launch came from. */
+static void environment_take(const cJSON *record)
+{
+    extern char **environ;
+    for (char **p = environ; *p != NULL;) {
+        sh_str rest = sh_str_of(*p), name;
+        bool ours = sh_str_cut(&rest, '=', &name) &&
+                    sh_option_by_env(&sh_option_rows, name) != NULL;
+        char *gone = ours ? sh_str_dup(name) : NULL;
+        if (gone == NULL)
+            p++;
+        else
+            unsetenv(gone);
+        free(gone);
+    }
+    const cJSON *item;
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(record, "environment"))
+    {
+        if (cJSON_IsString(item)) putenv(sh_strdup(item->valuestring));
+    }
+}
+
+/* The launch's own command line once more, in the background. */
+static sh_status launch_again(const cJSON *record, sh_err *err)
+{
+    const cJSON *line = cJSON_GetObjectItemCaseSensitive(record, "line"), *item;
+    const cJSON *folder = cJSON_GetObjectItemCaseSensitive(record, "folder");
+    char **argv = sh_alloc_array((size_t)cJSON_GetArraySize(line) + 3, sizeof(*argv));
+    int count = 0;
+    sh_status status = sh_program_path(&argv[count++], err);
+    if (status != SH_OK || !cJSON_IsString(folder) || chdir(folder->valuestring) != 0)
+        return status != SH_OK ? status : sh_err_sys(err, "the folder of the launch");
+    cJSON_ArrayForEach(item, line)
+    {
+        if (cJSON_IsString(item)) argv[count++] = item->valuestring;
+    }
+    argv[count++] = "--detach";
+    environment_take(record);
+    execv(argv[0], argv);
+    return sh_err_sys(err, "%s", argv[0]);
+}
+
+int sh_cmd_restart(const sh_command_args *args)
+{
+    char *state = sh_state_path(args->settings->state_dir);
+    cJSON *record = NULL;
+    sh_err err;
+    sh_status status = sh_launch_read(state, &record, &err);
+    if (status == SH_OK) {
+        launcher_stop(record);
+        status = launch_again(record, &err);
+    }
+    cJSON_Delete(record);
+    free(state);
+    return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+}
+
+/* Puts the file at the start of its last `count` lines. */
+static void seek_lines(FILE *file, int64_t count)
+{
+    int64_t seen = 0;
+    if (count == 0 || fseek(file, -1, SEEK_END) != 0) return;
+    while (ftell(file) > 0) {
+        fseek(file, -1, SEEK_CUR);
+        int c = fgetc(file);
+        if (c == '\n' && ++seen == count) return;
+        fseek(file, -1, SEEK_CUR);
+    }
+}
+
+static void copy_rest(FILE *file)
+{
+    char bytes[8192];
+    for (size_t got; (got = fread(bytes, 1, sizeof(bytes), file)) > 0;)
+        fwrite(bytes, 1, got, stdout);
+    clearerr(file);
+    fflush(stdout);
+}
+
+/* Until Ctrl-C; when a new launch begins another file, that one. */
+static void follow(FILE **file, const char *path)
+{
+    struct stat own, now;
+    for (;;) {
+        sh_sleep_ms(FOLLOW_MS);
+        copy_rest(*file);
+        if (fstat(fileno(*file), &own) != 0 || stat(path, &now) != 0 || own.st_ino == now.st_ino)
+            continue;
+        FILE *next = fopen(path, "r");
+        if (next == NULL) continue;
+        fclose(*file);
+        *file = next;
+    }
+}
+
+int sh_cmd_logs(const sh_command_args *args)
+{
+    const sh_settings *s = args->settings;
+    char *state = sh_state_path(s->state_dir);
+    char *path = sh_path_join(state, "launch.log");
+    FILE *file = fopen(path, "r");
+    sh_err err;
+    if (file == NULL) {
+        sh_err_set(&err, SH_ERR_NOT_FOUND, "nothing was launched from %s", state);
+    } else {
+        seek_lines(file, s->lines);
+        copy_rest(file);
+        if (s->follow) follow(&file, path);
+        fclose(file);
+    }
+    free(path);
+    free(state);
+    return file == NULL ? sh_command_fail(&err) : SH_EXIT_OK;
+}

@@ -1,0 +1,243 @@
+/* shoal doctor: asks every host of a hostfile about itself, times its links, and judges. */
+#include "cluster/doctor.h"
+
+#include "base/alloc.h"
+#include "base/version.h"
+#include "cluster/children.h"
+#include "cmd/cluster.h"
+#include "cmd/hosts.h"
+#include "cmd/model_find.h"
+#include "model/predict.h"
+#include "net/addr.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    sh_hostfile *file;
+    sh_survey_host host[SH_RANKS_MAX];
+    sh_buf listen[SH_RANKS_MAX];
+    double need[SH_RANKS_MAX];
+    int machine[SH_RANKS_MAX]; /* of each rank */
+    int count;
+    sh_net_link *link; /* [SH_NET_LINKS_MAX] */
+    int link_count;
+    sh_findings report;
+} visit;
+
+/* The first address of a rank, without a port, or NULL. */
+static const char *first_address(sh_hostfile *file, int rank)
+{
+    const sh_host *h = &file->host[rank];
+    char name[SH_ADDR_HOST_MAX];
+    uint16_t port;
+    sh_err err;
+    if (h->address_count == 0 || !file->has_ports)
+        return h->address_count == 0 ? NULL : h->address[0];
+    if (sh_addr_split(h->address[0], name, &port, &err) != SH_OK) return NULL;
+    return sh_arena_str(&file->arena, sh_str_of(name)).ptr;
+}
+
+/* What ssh knows the rank's machine by, as far as the file says. */
+static const char *ssh_name(sh_hostfile *file, int rank)
+{
+    const char *name = file->host[rank].ssh;
+    if (name == NULL) name = first_address(file, rank);
+    return name != NULL ? name : "localhost";
+}
+
+static int machine_of(visit *v, const char *name)
+{
+    for (int i = 0; i < v->count; i++)
+        if (strcmp(v->host[i].shown, name) == 0) return i;
+    v->host[v->count] = (sh_survey_host){.name = sh_ssh_is_local(name) ? NULL : name,
+                                         .shown = name};
+    return v->count++;
+}
+
+/* Which machines, and where the ranks on each will listen. */
+static sh_status machines_find(visit *v, const sh_settings *s, sh_err *err)
+{
+    if (s->hostfile == NULL) {
+        machine_of(v, "localhost");
+        sh_buf_addf(&v->listen[0], "%s:%d", s->host, (int)s->port);
+        return SH_OK;
+    }
+    sh_status status = sh_hostfile_load(s->hostfile, &v->file, err);
+    for (int r = 0; status == SH_OK && r < v->file->count; r++) {
+        sh_addr_list list;
+        int m = v->machine[r] = machine_of(v, ssh_name(v->file, r));
+        status = sh_hostfile_addresses(v->file, r, SH_HOSTFILE_PORT, &list, err);
+        for (int k = 0; status == SH_OK && k < list.count; k++)
+            sh_buf_addf(&v->listen[m], "%s%s", v->listen[m].len > 0 ? "," : "", list.text[k]);
+    }
+    if (status == SH_OK) sh_buf_addf(&v->listen[v->machine[0]], ",%s:%d", s->host, (int)s->port);
+    if (status == SH_OK) sh_hostfile_check(v->file, &v->report);
+    return status;
+}
+
+/* The address of a machine's first rank, or NULL where the file has none. */
+static const char *number_of(const visit *v, int machine)
+{
+    for (int r = 0; v->file != NULL && r < v->file->count; r++)
+        if (v->machine[r] == machine) return first_address(v->file, r);
+    return NULL;
+}
+
+/* Of all links between the machines those that the hostfile will use; all where it has no say. */
+static void links_pick(visit *v)
+{
+    int kept = 0;
+    for (int i = 0; i < v->link_count; i++) {
+        const char *to = number_of(v, v->link[i].to);
+        if (to == NULL || strcmp(to, v->link[i].address) == 0) v->link[kept++] = v->link[i];
+    }
+    v->link_count = kept;
+}
+
+/* An address of the file that no fingerprint has is tried as well. */
+static void links_add_foreign(visit *v)
+{
+    for (int a = 0; a < v->count; a++)
+        for (int b = a + 1; b < v->count; b++) {
+            const char *to = number_of(v, b);
+            bool have = v->host[a].fp == NULL || v->host[b].fp == NULL || to == NULL;
+            for (int i = 0; i < v->link_count && !have; i++)
+                have = v->link[i].from == a && v->link[i].to == b;
+            if (have || v->link_count == SH_NET_LINKS_MAX) continue;
+            sh_net_link *l = &v->link[v->link_count++];
+            *l = (sh_net_link){.from = a, .to = b};
+            snprintf(l->address, sizeof(l->address), "%s", to);
+            snprintf(l->network, sizeof(l->network), "routed");
+        }
+}
+
+/* What each machine would hold: shares follow free memory, as a server's do. */
+static sh_status needs_fill(visit *v, const char *dir, sh_err *err)
+{
+    sh_config config = {0};
+    sh_rank_means means[SH_RANKS_MAX];
+    double shares[SH_RANKS_MAX];
+    int ranks = v->file == NULL ? 1 : v->file->count;
+    sh_shard *shards = sh_alloc_array((size_t)ranks, sizeof(*shards));
+    sh_rank_cost cost;
+    sh_status status = sh_config_load(dir, &config, err);
+    for (int r = 0; r < ranks; r++) {
+        const sh_fingerprint *fp = v->host[v->machine[r]].fp;
+        int mates = 0;
+        for (int q = 0; q < ranks; q++) mates += v->machine[q] == v->machine[r];
+        means[r] = (sh_rank_means){
+            .memory = fp == NULL ? 1e18 : (double)fp->memory_available / mates, .speed = 1};
+    }
+    if (status == SH_OK) {
+        sh_shard whole = sh_shard_whole(&config);
+        sh_predict_rank(&config, &whole, &cost);
+        status = sh_shares_by_means(means, ranks, cost.weight_bytes, shares, err);
+    }
+    sh_plan_opts opts = {.tensor_size = ranks, .stages = 1, .weights = shares};
+    if (status == SH_OK) status = sh_shard_plan(&config, &opts, shards, err);
+    for (int r = 0; status == SH_OK && r < ranks; r++) {
+        sh_predict_rank(&config, &shards[r], &cost);
+        v->need[v->machine[r]] += cost.weight_bytes;
+    }
+    sh_config_reset(&config);
+    free(shards);
+    return status;
+}
+
+static void plan_check(visit *v, const sh_settings *s)
+{
+    char *dir = NULL;
+    sh_err err;
+    if (s->model == NULL) return;
+    if (sh_model_find(s, &dir, &err) == SH_OK && needs_fill(v, dir, &err) != SH_OK)
+        sh_findings_add(&v->report, SH_FINDING_FAIL, "plan", "",
+                        "`shoal plan --model DIR` shows what a group would need", "%s", err.text);
+    free(dir);
+}
+
+/* A path travels whole; a name is looked for on each host. */
+static char *model_for_hosts(const sh_settings *s)
+{
+    char full[PATH_MAX];
+    if (s->model == NULL) return NULL;
+    return sh_strdup(realpath(s->model, full) != NULL ? full : s->model);
+}
+
+static void visit_run(visit *v, const sh_settings *s, const char *program)
+{
+    sh_net_host net[SH_RANKS_MAX];
+    char *model = model_for_hosts(s);
+    sh_survey_opts opts = {
+        .ssh = sh_cluster_ssh(s), .state_dir = s->state_dir, .program = program, .model = model};
+    for (int i = 0; i < v->count; i++)
+        v->host[i].listen = v->listen[i].len > 0 ? v->listen[i].ptr : NULL;
+    sh_survey_ask(&opts, v->host, v->count);
+    sh_survey_net(v->host, v->count, net);
+    v->link_count = sh_net_links(net, v->count, v->link, SH_NET_LINKS_MAX);
+    links_pick(v);
+    links_add_foreign(v);
+    sh_survey_measure(&opts, v->host, v->count, v->link, v->link_count);
+    plan_check(v, s);
+    sh_doctor_judge(&(sh_doctor_view){.host = v->host,
+                                      .need = v->need,
+                                      .count = v->count,
+                                      .link = v->link,
+                                      .link_count = v->link_count,
+                                      .file = v->file,
+                                      .machine = v->machine,
+                                      .version = sh_version()},
+                    &v->report);
+    free(model);
+}
+
+static int show(const visit *v, bool json)
+{
+    int failures = sh_findings_count(&v->report, SH_FINDING_FAIL);
+    int warnings = sh_findings_count(&v->report, SH_FINDING_WARN);
+    if (!json) {
+        int code = sh_hosts_report(&v->report, false);
+        printf("%d host%s: %d failure%s, %d warning%s\n", v->count, v->count == 1 ? "" : "s",
+               failures, failures == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s");
+        return code;
+    }
+    cJSON *top = cJSON_CreateObject();
+    cJSON_AddBoolToObject(top, "ok", failures == 0);
+    cJSON_AddNumberToObject(top, "hosts", v->count);
+    cJSON_AddNumberToObject(top, "failures", failures);
+    cJSON_AddNumberToObject(top, "warnings", warnings);
+    cJSON_AddItemToObject(top, "findings", sh_findings_json(&v->report));
+    char *text = cJSON_Print(top);
+    puts(text);
+    cJSON_free(text);
+    cJSON_Delete(top);
+    return failures == 0 ? SH_EXIT_OK : SH_EXIT_FAILED;
+}
+
+int sh_cmd_doctor(const sh_command_args *args)
+{
+    const sh_settings *s = args->settings;
+    visit *v = sh_alloc(sizeof(*v));
+    char *program = NULL;
+    sh_err err;
+    v->link = sh_alloc_array(SH_NET_LINKS_MAX, sizeof(*v->link));
+    sh_status status = sh_program_path(&program, &err);
+    if (status == SH_OK) status = machines_find(v, s, &err);
+    int code = SH_EXIT_FAILED;
+    if (status == SH_OK) {
+        visit_run(v, s, program);
+        code = show(v, s->json);
+    } else {
+        code = sh_command_fail(&err);
+    }
+    sh_survey_reset(v->host, v->count);
+    for (int i = 0; i < SH_RANKS_MAX; i++) sh_buf_reset(&v->listen[i]);
+    sh_findings_reset(&v->report);
+    sh_hostfile_free(v->file);
+    free(v->link);
+    free(v);
+    free(program);
+    return code;
+}

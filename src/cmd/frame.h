@@ -1,0 +1,15 @@
+/* frame.h - one picture of a server for the terminal, from the JSON of its metrics.
+ *
+ * Threads: pure functions. */
+#ifndef SH_CMD_FRAME_H
+#define SH_CMD_FRAME_H
+
+#include "base/buf.h"
+#include "base/json.h"
+
+/* Adds lines of at most `columns` characters: state, speed, queue, a line a rank, the last
+ * requests, in all at most `rows` (0: no bound). Both documents come from a server and may lack
+ * anything; recent may be NULL. */
+void sh_frame_draw(const cJSON *snapshot, const cJSON *recent, int columns, int rows, sh_buf *out);
+
+#endif

@@ -1,0 +1,120 @@
+/* shoal hosts: makes, checks and converts hostfiles; detecting is in hosts_detect.c. */
+#include "cmd/hosts.h"
+
+#include "base/file.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static sh_hostfile_form form_of(const sh_settings *s)
+{
+    return strcmp(s->form, "list") == 0     ? SH_HOSTFILE_LIST
+           : strcmp(s->form, "plain") == 0  ? SH_HOSTFILE_PLAIN
+           : strcmp(s->form, "matrix") == 0 ? SH_HOSTFILE_MATRIX
+                                            : SH_HOSTFILE_OBJECT;
+}
+
+sh_status sh_hosts_write(const sh_hostfile *file, const sh_settings *s, sh_err *err)
+{
+    sh_buf text = {0};
+    sh_status status = sh_hostfile_write(file, form_of(s), &text, err);
+    if (status == SH_OK && s->out != NULL)
+        status = sh_file_write(s->out, text.ptr, text.len, err);
+    else if (status == SH_OK)
+        fwrite(text.ptr, 1, text.len, stdout);
+    sh_buf_reset(&text);
+    return status;
+}
+
+int sh_hosts_report(const sh_findings *report, bool json)
+{
+    sh_buf text = {0};
+    if (json) {
+        cJSON *list = sh_findings_json(report);
+        char *said = cJSON_Print(list);
+        sh_buf_addf(&text, "%s\n", said);
+        cJSON_free(said);
+        cJSON_Delete(list);
+    } else {
+        sh_findings_text(report, &text);
+    }
+    fwrite(text.ptr, 1, text.len, stdout);
+    sh_buf_reset(&text);
+    return sh_findings_worst(report) == SH_FINDING_FAIL ? SH_EXIT_FAILED : SH_EXIT_OK;
+}
+
+static int create(const sh_command_args *args)
+{
+    const sh_settings *s = args->settings;
+    sh_hostfile *file = NULL;
+    sh_err err;
+    if (args->argc < 2 && s->workers == NULL) {
+        fprintf(stderr, "shoal: usage: shoal hosts create A,B,C, or --workers and --worker-ssh\n");
+        return SH_EXIT_USAGE;
+    }
+    sh_status status = args->argc > 1
+                           ? sh_hostfile_of_names(args->argv[1], (int)s->repeat, &file, &err)
+                           : sh_hostfile_of_workers(s->workers, s->worker_ssh, &file, &err);
+    if (status == SH_OK) status = sh_hosts_write(file, args->settings, &err);
+    sh_hostfile_free(file);
+    return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+}
+
+static int check(const sh_command_args *args)
+{
+    sh_findings report = {0};
+    sh_hostfile *file = NULL;
+    sh_err err;
+    if (sh_hostfile_load(args->argv[1], &file, &err) == SH_OK)
+        sh_hostfile_check(file, &report);
+    else
+        sh_findings_add(&report, SH_FINDING_FAIL, "read", "", NULL, "%s", err.text);
+    int code = sh_hosts_report(&report, args->settings->json);
+    sh_hostfile_free(file);
+    sh_findings_reset(&report);
+    return code;
+}
+
+static int convert(const sh_command_args *args)
+{
+    sh_hostfile *file = NULL;
+    sh_err err;
+    sh_status status = sh_hostfile_load(args->argv[1], &file, &err);
+    if (status == SH_OK && (status = sh_hosts_write(file, args->settings, &err)) != SH_OK)
+        sh_err_prefix(&err, "%s", args->argv[1]);
+    sh_hostfile_form form = form_of(args->settings);
+    if (status == SH_OK && file->has_ports &&
+        (form == SH_HOSTFILE_OBJECT || form == SH_HOSTFILE_LIST))
+        fprintf(stderr, "shoal: this form has no ports; they will count up from %d\n",
+                SH_HOSTFILE_PORT);
+    sh_hostfile_free(file);
+    return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+}
+
+static const struct {
+    const char *verb;
+    int args_min, args_max;
+    const char *arguments;
+    int (*run)(const sh_command_args *args);
+} verbs[] = {
+    {"create", 0, 1, "A,B,C", create},
+    {"check", 1, 1, "FILE", check},
+    {"convert", 1, 1, "FILE --form object|list|plain|matrix", convert},
+    {"detect", 0, 63, "[HOST ...]", sh_hosts_detect},
+};
+
+int sh_cmd_hosts(const sh_command_args *args)
+{
+    for (size_t i = 0; args->argc > 0 && i < SH_COUNT_OF(verbs); i++) {
+        if (strcmp(args->argv[0], verbs[i].verb) != 0) continue;
+        int count = args->argc - 1;
+        if (count >= verbs[i].args_min && count <= verbs[i].args_max) return verbs[i].run(args);
+        fprintf(stderr, "shoal: usage: shoal hosts %s %s\n", verbs[i].verb, verbs[i].arguments);
+        return SH_EXIT_USAGE;
+    }
+    fprintf(stderr, "shoal: hosts does one of create, check, convert, detect%s%s%s\n",
+            args->argc > 0 ? ", not '" : "", args->argc > 0 ? args->argv[0] : "",
+            args->argc > 0 ? "'" : "");
+    return SH_EXIT_USAGE;
+}

@@ -1,0 +1,140 @@
+/* shoal monitor: a live view of a running server. A server that goes away is waited for. */
+#include "base/clock.h"
+#include "base/json.h"
+#include "cmd/command.h"
+#include "cmd/frame.h"
+#include "http/client.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { COLUMNS = 100, ROWS = 0, TICK_MS = 50 };
+
+static volatile sig_atomic_t stopped, resized;
+
+static void on_stop(int signal)
+{
+    (void)signal;
+    stopped = 1;
+}
+
+static void on_resize(int signal)
+{
+    (void)signal;
+    resized = 1;
+}
+
+static void handlers_set(void)
+{
+    struct sigaction stop = {.sa_handler = on_stop}, resize = {.sa_handler = on_resize};
+    sigaction(SIGINT, &stop, NULL);
+    sigaction(SIGTERM, &stop, NULL);
+    sigaction(SIGWINCH, &resize, NULL);
+}
+
+static sh_status fetch(const sh_settings *s, const char *path, cJSON **out, sh_err *err)
+{
+    sh_buf url = {0}, body = {0};
+    int code = 0;
+    size_t len = strlen(s->url);
+    while (len > 0 && s->url[len - 1] == '/') len--;
+    sh_buf_addf(&url, "%.*s%s", (int)len, s->url, path);
+    sh_http_get_opts opts = {.key = s->api_key, .trust = s->tls_cert, .wait_ms = 3000};
+    sh_status status = sh_http_get(url.ptr, &opts, &code, &body, err);
+    if (status == SH_OK && (code == 401 || code == 403))
+        status = sh_err_set(err, SH_ERR_AUTH, "%s wants an API key: --api-key", url.ptr);
+    else if (status == SH_OK && code != 200)
+        status = sh_err_set(err, SH_ERR_INPUT, "%s answers with status %d", url.ptr, code);
+    if (status == SH_OK) status = sh_json_parse(sh_buf_str(&body), url.ptr, out, err);
+    sh_buf_reset(&url);
+    sh_buf_reset(&body);
+    return status;
+}
+
+static void terminal_size(int *columns, int *rows)
+{
+    struct winsize size;
+    *columns = COLUMNS;
+    *rows = ROWS;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return;
+    *columns = size.ws_col;
+    *rows = size.ws_row > 2 ? size.ws_row - 1 : 1;
+}
+
+static sh_status look(const sh_settings *s, sh_buf *frame, sh_err *err)
+{
+    cJSON *snapshot = NULL, *recent = NULL;
+    int columns, rows;
+    sh_err ignored;
+    terminal_size(&columns, &rows);
+    sh_status status = fetch(s, "/metrics/snapshot", &snapshot, err);
+    if (status != SH_OK) return status;
+    if (fetch(s, "/requests/recent?n=10", &recent, &ignored) != SH_OK) recent = NULL;
+    sh_frame_draw(snapshot, recent, columns, rows, frame);
+    cJSON_Delete(snapshot);
+    cJSON_Delete(recent);
+    return SH_OK;
+}
+
+static int print_once(const sh_settings *s)
+{
+    sh_buf frame = {0};
+    sh_err err;
+    sh_status status = look(s, &frame, &err);
+    if (status == SH_OK) fwrite(frame.ptr, 1, frame.len, stdout);
+    sh_buf_reset(&frame);
+    return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+}
+
+/* Home, each line followed by "erase to the end", then "erase below": nothing flickers. */
+static void show(const sh_buf *frame)
+{
+    sh_buf out = {0};
+    sh_str rest = sh_buf_str(frame), text;
+    sh_buf_add_text(&out, "\033[H");
+    while (sh_str_cut(&rest, '\n', &text)) {
+        sh_buf_add_str(&out, text);
+        sh_buf_add_text(&out, "\033[K\r\n");
+    }
+    sh_buf_add_text(&out, "\033[J");
+    fwrite(out.ptr, 1, out.len, stdout);
+    fflush(stdout);
+    sh_buf_reset(&out);
+}
+
+static void rest_until(sh_deadline next)
+{
+    while (!stopped && !resized && !sh_deadline_passed(next)) sh_sleep_ms(TICK_MS);
+}
+
+/* The other screen of the terminal, without a cursor; both are given back. */
+static int watch(const sh_settings *s)
+{
+    handlers_set();
+    fputs("\033[?1049h\033[?25l", stdout);
+    while (!stopped) {
+        sh_buf frame = {0};
+        sh_err err;
+        resized = 0;
+        if (look(s, &frame, &err) != SH_OK) {
+            sh_buf_reset(&frame);
+            sh_buf_addf(&frame, "%s\nwaiting for it; Ctrl-C ends this\n", err.text);
+        }
+        if (!stopped) show(&frame);
+        sh_buf_reset(&frame);
+        rest_until(sh_deadline_in_ms((int64_t)(s->interval * 1000)));
+    }
+    fputs("\033[?25h\033[?1049l", stdout);
+    fflush(stdout);
+    return SH_EXIT_OK;
+}
+
+int sh_cmd_monitor(const sh_command_args *args)
+{
+    const sh_settings *s = args->settings;
+    return s->once || !isatty(STDOUT_FILENO) ? print_once(s) : watch(s);
+}

@@ -1,0 +1,91 @@
+/* shoal probe: one side of a timed connection between two hosts, for `shoal hosts detect` and
+ * `shoal doctor`, which start both sides over ssh.
+ *
+ * With --listen it answers from the background; without, it reads lines "ip:port secret more|last",
+ * or "ip:port - knock" for a host that does not answer probes, and prints one JSON object for each.
+ */
+#include "cluster/probe.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "cmd/command.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { INPUT_MAX = 1 << 20 };
+
+/* Leaves the terminal, the pipes and the session behind: whoever waits for this command goes on. */
+static bool go_to_background(void)
+{
+    if (fork() != 0) return false;
+    setsid();
+    int null = open("/dev/null", O_RDWR);
+    for (int fd = 0; null >= 0 && fd < 3; fd++) dup2(null, fd);
+    return true;
+}
+
+static int answer(const sh_settings *s)
+{
+    sh_prober *prober;
+    sh_err err;
+    if (sh_prober_open(s->listen, &prober, &err) != SH_OK) return sh_command_fail(&err);
+    sh_buf text = {0};
+    sh_prober_describe(prober, &text);
+    fwrite(text.ptr, 1, text.len, stdout);
+    fflush(stdout);
+    sh_buf_reset(&text);
+    if (go_to_background()) sh_prober_run(prober, s->seconds * 1000, s->seconds * 1000);
+    sh_prober_close(prober);
+    return SH_EXIT_OK;
+}
+
+static void measure(const char *address, const char *secret, sh_str how)
+{
+    sh_probe_result result = {0};
+    sh_err err;
+    cJSON *item = cJSON_CreateObject();
+    cJSON_AddStringToObject(item, "address", address);
+    sh_status status = sh_str_is(how, "knock")
+                           ? sh_probe_knock(address, &result.rtt_us, &err)
+                           : sh_probe_measure(address, secret, sh_str_is(how, "last"), &result,
+                                              &err);
+    if (status == SH_OK) {
+        cJSON_AddNumberToObject(item, "rtt_us", result.rtt_us);
+        cJSON_AddNumberToObject(item, "gbit_s", result.gbit_s);
+    } else {
+        cJSON_AddStringToObject(item, "fault", err.text);
+    }
+    char *text = cJSON_PrintUnformatted(item);
+    puts(text);
+    fflush(stdout);
+    cJSON_free(text);
+    cJSON_Delete(item);
+}
+
+static int ask(void)
+{
+    sh_buf input = {0};
+    sh_err err;
+    if (sh_fd_read_all(STDIN_FILENO, "stdin", INPUT_MAX, &input, &err) != SH_OK)
+        return sh_command_fail(&err);
+    sh_str rest = sh_buf_str(&input), line;
+    while (sh_str_cut(&rest, '\n', &line)) {
+        sh_str address, secret;
+        if (!sh_str_cut(&line, ' ', &address) || !sh_str_cut(&line, ' ', &secret)) continue;
+        char *at = sh_str_dup(address), *key = sh_str_dup(secret);
+        measure(at, key, line);
+        free(at);
+        free(key);
+    }
+    sh_buf_reset(&input);
+    return SH_EXIT_OK;
+}
+
+int sh_cmd_probe(const sh_command_args *args)
+{
+    return args->settings->listen != NULL ? answer(args->settings) : ask();
+}

@@ -1,0 +1,12 @@
+/* progress.h - where a rank stands, for whoever started it.
+ *
+ * Threads: safe from anywhere. */
+#ifndef SH_CMD_PROGRESS_H
+#define SH_CMD_PROGRESS_H
+
+#include "cmd/settings.h"
+
+/* A line on standard output that no log has (cluster/launch.h), when --progress asks for it. */
+void sh_progress(const sh_settings *settings, const char *state);
+
+#endif

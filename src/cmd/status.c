@@ -1,0 +1,125 @@
+/* shoal status: the ranks as launch.json has them, and what the API says of itself. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "cluster/launch.h"
+#include "cmd/cluster.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *text_of(const cJSON *json, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+static double number_of(const cJSON *json, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+/* What the dashboard's numbers come from; NULL with an error when nobody answers. */
+static cJSON *api_ask(const cJSON *record, const sh_settings *s, sh_err *err)
+{
+    sh_buf text = {0};
+    cJSON *json = NULL;
+    if (sh_cluster_call(record, s, "/metrics/snapshot", NULL, &text, err) == SH_OK &&
+        sh_json_parse(sh_buf_str(&text), "/metrics/snapshot", &json, err) != SH_OK)
+        json = NULL;
+    sh_buf_reset(&text);
+    return json;
+}
+
+static void ranks_print(const cJSON *record)
+{
+    const cJSON *rank;
+    double now = (double)(sh_clock_unix_us() / 1000000);
+    printf("rank  host                  pid      state     for       restarts\n");
+    cJSON_ArrayForEach(rank, cJSON_GetObjectItemCaseSensitive(record, "ranks"))
+    {
+        char time[24];
+        snprintf(time, sizeof(time), "%.0f s", now - number_of(rank, "since"));
+        printf("%-4.0f  %-20s  %-7.0f  %-8s  %-8s  %.0f\n", number_of(rank, "rank"),
+               text_of(rank, "host"), number_of(rank, "pid"), text_of(rank, "state"), time,
+               number_of(rank, "restarts"));
+    }
+}
+
+static void api_print(const cJSON *record, const cJSON *api, const sh_err *err)
+{
+    const cJSON *first = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(record, "ranks"), 0);
+    printf("api   %s://%s:%.0f on %s: ",
+           cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(record, "tls")) ? "https" : "http",
+           text_of(record, "api_host"), number_of(record, "api_port"), text_of(first, "host"));
+    if (api == NULL) {
+        printf("%s\n", err->text);
+        return;
+    }
+    printf("%s, %.1f tokens/s, %.0f running, queue %.0f of %.0f, %.0f requests, %.0f errors\n",
+           text_of(api, "status"), number_of(api, "avg_tps_60s"),
+           number_of(api, "requests_running"), number_of(api, "queue_size"),
+           number_of(api, "queue_max"), number_of(api, "total_requests"),
+           number_of(api, "error_count"));
+}
+
+/* The record without what it keeps for `restart`, which may hold secrets. */
+static void json_print(cJSON *record, cJSON *api, const sh_err *err)
+{
+    static const char *const hidden[] = {"line", "environment", "process"};
+    sh_process launcher = sh_launch_process(record);
+    for (size_t i = 0; i < SH_COUNT_OF(hidden); i++) cJSON_DeleteItemFromObject(record, hidden[i]);
+    cJSON_AddNumberToObject(record, "pid", (double)launcher.pid);
+    if (api != NULL)
+        cJSON_AddItemReferenceToObject(record, "api", api);
+    else
+        cJSON_AddStringToObject(record, "api_error", err->text);
+    char *text = cJSON_Print(record);
+    puts(text);
+    cJSON_free(text);
+}
+
+static int show(cJSON *record, const sh_settings *s)
+{
+    sh_err err;
+    cJSON *api = api_ask(record, s, &err);
+    sh_process launcher = sh_launch_process(record);
+    bool ready = strcmp(text_of(record, "state"), "ready") == 0;
+    bool healthy = api != NULL && strcmp(text_of(api, "status"), "healthy") == 0;
+    if (s->json) {
+        json_print(record, api, &err);
+    } else {
+        printf("%s: %s of %s, process %lld\n", text_of(record, "state"), text_of(record, "model"),
+               text_of(record, "hostfile"), (long long)launcher.pid);
+        ranks_print(record);
+        api_print(record, api, &err);
+    }
+    cJSON_Delete(api);
+    return ready && healthy ? SH_EXIT_OK : SH_EXIT_PEER;
+}
+
+int sh_cmd_status(const sh_command_args *args)
+{
+    const sh_settings *s = args->settings;
+    char *state = sh_state_path(s->state_dir);
+    cJSON *record = NULL;
+    sh_err err;
+    int code;
+    sh_status status = sh_launch_read(state, &record, &err);
+    sh_process launcher = sh_launch_process(record);
+    if (status == SH_OK && sh_process_alive(&launcher)) {
+        code = show(record, s);
+    } else if (status == SH_OK || status == SH_ERR_NOT_FOUND) {
+        if (s->json)
+            printf("{\"state\": \"stopped\"}\n");
+        else
+            printf("no cluster runs from %s\n", state);
+        code = SH_EXIT_FAILED;
+    } else {
+        code = sh_command_fail(&err);
+    }
+    cJSON_Delete(record);
+    free(state);
+    return code;
+}

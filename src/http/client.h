@@ -1,0 +1,28 @@
+/* client.h - one request to a server, and its answer.
+ *
+ * For tools that look at a running server; it blocks until the answer is there or the time is over.
+ *
+ * Threads: each call stands alone. */
+#ifndef SH_HTTP_CLIENT_H
+#define SH_HTTP_CLIENT_H
+
+#include "base/buf.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    const char *key;   /* sent as a bearer token; or NULL */
+    const char *trust; /* certificates in PEM that HTTPS may also rest on; or NULL */
+    bool pinned;       /* `trust` is the server's own certificate, whatever name it has */
+    const char *body;  /* JSON to POST; NULL: GET */
+    int64_t wait_ms;   /* 0: 5000 */
+} sh_http_get_opts;
+
+/* url: "http://host:port/path?query", or https. *code is the HTTP status, the body is added to
+ * `body` (at most 16 MiB). An answer of any status is SH_OK. */
+SH_MUST_CHECK sh_status sh_http_get(const char *url, const sh_http_get_opts *opts, int *code,
+                                    sh_buf *body, sh_err *err);
+
+#endif

@@ -1,0 +1,14 @@
+/* digest.h - SHA-256, for telling whether two files are the same.
+ *
+ * Threads: pure functions. */
+#ifndef SH_NET_DIGEST_H
+#define SH_NET_DIGEST_H
+
+#include <stddef.h>
+
+enum { SH_DIGEST_TEXT_LEN = 64 };
+
+/* Of the bytes, in lower-case hex with a closing zero. */
+void sh_digest_text(const void *data, size_t len, char out[SH_DIGEST_TEXT_LEN + 1]);
+
+#endif
