@@ -216,26 +216,40 @@ static void say(void *arg, const sh_site *site, const char *text)
     sh_launch_say(l->log, site->rank, site->name, sh_str_of(text));
 }
 
-/* The file, or without one this machine as often as there are ranks. */
-static sh_status hosts_read(struct launcher *l, const char **where, sh_err *err)
+/* Without a hostfile: this host and --workers, or this machine as often as there are ranks. */
+static sh_status hosts_make(struct launcher *l, sh_err *err)
 {
     const sh_settings *s = l->args->settings;
-    bool ranks = sh_options_given(l->args->options, "ranks");
-    int64_t count = ranks ? s->ranks : s->model == NULL ? DEMO_RANKS : 1;
-    *where = s->hostfile == NULL ? "--ranks" : s->hostfile;
-    if (s->hostfile != NULL) {
-        sh_status status = sh_file_read(s->hostfile, SETTINGS_FILE_MAX, &l->hosts_text, err);
+    sh_hostfile *file = NULL;
+    if (s->workers != NULL) {
+        sh_status status = sh_hostfile_of_workers(s->workers, s->worker_ssh, &file, err);
         if (status == SH_OK)
-            status = sh_hostfile_parse(sh_buf_str(&l->hosts_text), *where, &l->hosts, err);
-        if (status == SH_OK && ranks && l->hosts->count != s->ranks)
-            status = sh_err_set(err, SH_ERR_INPUT, "--ranks is %d, but %s has %d hosts",
-                                (int)s->ranks, *where, l->hosts->count);
+            status = sh_hostfile_write(file, SH_HOSTFILE_OBJECT, &l->hosts_text, err);
+        sh_hostfile_free(file);
         return status;
     }
+    bool given = sh_options_given(l->args->options, "ranks");
+    int64_t count = given ? s->ranks : s->model == NULL ? DEMO_RANKS : 1;
     for (int64_t i = 0; i < count; i++)
         sh_buf_addf(&l->hosts_text, "%s{\"ssh\": \"localhost\"}", i == 0 ? "[" : ", ");
     sh_buf_add_text(&l->hosts_text, "]\n");
-    return sh_hostfile_parse(sh_buf_str(&l->hosts_text), *where, &l->hosts, err);
+    return SH_OK;
+}
+
+static sh_status hosts_read(struct launcher *l, const char **where, sh_err *err)
+{
+    const sh_settings *s = l->args->settings;
+    *where = s->hostfile != NULL ? s->hostfile : s->workers != NULL ? "--workers" : "--ranks";
+    sh_status status = s->hostfile == NULL
+                           ? hosts_make(l, err)
+                           : sh_file_read(s->hostfile, SETTINGS_FILE_MAX, &l->hosts_text, err);
+    if (status == SH_OK)
+        status = sh_hostfile_parse(sh_buf_str(&l->hosts_text), *where, &l->hosts, err);
+    if (status == SH_OK && sh_options_given(l->args->options, "ranks") &&
+        l->hosts->count != s->ranks)
+        status = sh_err_set(err, SH_ERR_INPUT, "--ranks is %d, but %s has %d hosts", (int)s->ranks,
+                            *where, l->hosts->count);
+    return status;
 }
 
 static sh_status backend_check(const struct launcher *l, const char *where, sh_err *err)

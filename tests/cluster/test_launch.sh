@@ -10,6 +10,10 @@ work=$(mktemp -d) && cd "$work" || exit 1
 case $shoal in *san/*) slow=4 ;; *) slow=1 ;; esac
 port=8100
 
+targets="setup bootstrap verify cluster-info sync rdma-test rdma-quick rdma-verbose rdma-stress server server-stop server-restart health models
+    models-local models-check chat-test queue dashboard metrics status monitor logs version lint test loc bench kill-all fingerprint clean clean-all download"
+check "make knows the targets of earlier clusters, and lists them" 'make -C "$root" help >help && for t in $targets; do make -C "$root" -n "$t" >/dev/null && grep -qE "^ .*\b$t\b" help || { echo "$t"; exit 1; }; done'
+check "launch.sh tells what it knows" '! "$root/launch.sh" >out && for v in start stop restart status test detect; do grep -q "$v" out || exit 1; done'
 alone() { exits 0 "$shoal" launch --state-dir "$work/here" --port 0 --job linktest --ranks 3 --quick --sizes 4K,1M --rounds 3 && grep -q "^\[0 .*\] verdict: pass" err && ! ls here/rank-*.pid 2>/dev/null; }
 check "without a hostfile the ranks are on this machine; a job that ends ends the launch" alone
 wrong() { printf '%s' "$1" >bad.json && exits 1 "$shoal" launch --state-dir "$work/s" --hostfile bad.json && grep -qE "$2" err || { cat err; return 1; }; }
@@ -196,6 +200,12 @@ remote() { # the launcher is not one of the hosts: the API is asked through ssh
 check "a cluster of other hosts is launched and asked from here" "try remote"
 links() { exits 0 on1 "$shoal" launch --hostfile hosts.json --job linktest --quick --sizes 4K,1M --rounds 3 && grep -q "^\[0 .*\] verdict: pass" err && exits 0 launch --prepare && grep -q "all 3 hosts are ready" out; }
 check "the links between the hosts are tested; --prepare starts nothing" "try links"
+workers() { # the variables of an .env stand for a hostfile
+    printf 'WORKER_HOSTS=10.77.0.2, 10.77.0.3\nWORKER_SSH=h2, root@h3\nNUM_DEVICES=3\nMODEL_DIR=model\nAPI_PORT=%s\n' $port >.env
+    exits 0 on1 "$shoal" launch --detach && ask && exits 0 on1 "$shoal" status && grep -qE "^1 +h2 +[0-9]+ +ready" out && exits 0 on1 "$shoal" stop; local rc=$?
+    rm .env; return $rc
+}
+check "workers of an .env file are launched without a hostfile" "try workers"
 occupied() { # from another machine, with the same folder on host 2
     start && says "all 3 ranks are ready" && echo '["10.77.0.3:9100", "10.77.0.2:9100"]' >others.json
     on 3 sh -c "$here" "$work" "$shoal" launch --hostfile others.json --port 8200 >out2 2>err2; [ $? = 1 ] && grep -q "another launch runs rank 1 here" err2 && ask && kill -INT "$main" && ends 10
