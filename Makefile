@@ -162,6 +162,8 @@ docs: program ## write the pages of docs/ that are made from the tables
 clean: ## remove build/
 	rm -rf build
 
+include tools/cluster.mk
+
 help: ## list the targets
-	@grep -hE '^[a-zA-Z _-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | \
+	@grep -hE '^[a-zA-Z _-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | \
 	    awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'

@@ -97,7 +97,8 @@ const sh_command sh_commands[] = {
     {FOR_LAUNCH, "launch", "", 0, "serve a model on all hosts of a hostfile, by ssh",
      "Takes the flags of `serve`. Checks the hosts, gives them the program and the settings where "
      "they lack, starts every rank, starts again what crashes, and stops all on Ctrl-C. The API is "
-     "on rank 0's host. With --detach it stays in the background.",
+     "on rank 0's host. With --detach it stays in the background. Without a hostfile the ranks are "
+     "on this machine and on --workers.",
      sh_cmd_launch},
     {FOR_STOP, "stop", "", 0, "stop the cluster that was launched", NULL, sh_cmd_stop},
     {FOR_RESTART, "restart", "", 0, "stop the cluster and launch it again, in the background", NULL,

@@ -68,6 +68,8 @@ typedef struct {
     int64_t ssh_timeout;
     const char *state_dir;
     bool detach;
+    bool prepare;
+    const char *job;
     bool progress;
     bool follow;
     int64_t lines;
