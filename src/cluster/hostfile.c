@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "net/addr.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,22 @@ static const char *keep(parse *p, const char *text)
     return sh_arena_str(&p->file->arena, sh_str_of(text)).ptr;
 }
 
+/* Letters of names and numbers, also of IPv6 with a scope; with a port it fits into an address. */
+static bool is_host_text(const char *text)
+{
+    size_t len = strlen(text);
+    for (size_t i = 0; i < len; i++)
+        if (!isalnum((unsigned char)text[i]) && strchr(".-_:%", text[i]) == NULL) return false;
+    return len > 0 && text[0] != '-' && len + strlen("[]:65535") < SH_ADDR_TEXT_MAX;
+}
+
+static bool is_one_word(const char *text)
+{
+    const char *p = text;
+    while ((unsigned char)*p > ' ' && *p != 0x7f) p++;
+    return p > text && *p == '\0';
+}
+
 static sh_status parse_address(parse *p, sh_host *host, const char *entry, const cJSON *item,
                                bool with_port)
 {
@@ -37,10 +54,11 @@ static sh_status parse_address(parse *p, sh_host *host, const char *entry, const
     if (host->address_count == SH_LANES_MAX)
         return sh_err_set(p->err, SH_ERR_LIMIT, "%s: %s has more than %d addresses", p->where,
                           entry, SH_LANES_MAX);
-    if (item->valuestring[0] == '\0' || strlen(item->valuestring) >= SH_ADDR_TEXT_MAX - 8)
-        return sh_err_set(p->err, SH_ERR_INPUT, "%s: %s is empty or too long", p->where, entry);
     if (with_port && sh_addr_split(item->valuestring, name, &port, p->err) != SH_OK)
         return sh_err_prefix(p->err, "%s: %s", p->where, entry);
+    if (!is_host_text(with_port ? name : item->valuestring))
+        return sh_err_set(p->err, SH_ERR_INPUT, "%s: %s '%s' is no address", p->where, entry,
+                          item->valuestring);
     host->address[host->address_count++] = keep(p, item->valuestring);
     return SH_OK;
 }
@@ -99,7 +117,7 @@ static sh_status parse_host_object(parse *p, sh_host *host, int idx, const cJSON
     const cJSON *rdma = cJSON_GetObjectItemCaseSensitive(obj, "rdma");
     snprintf(entry, sizeof(entry), "'ssh' of host %d", idx);
     if (!cJSON_IsString(ssh)) return bad(p, entry, "a string", ssh);
-    if (ssh->valuestring[0] == '\0' || ssh->valuestring[0] == '-')
+    if (ssh->valuestring[0] == '-' || !is_one_word(ssh->valuestring))
         return sh_err_set(p->err, SH_ERR_INPUT, "%s: %s '%s' is no host's name", p->where, entry,
                           ssh->valuestring);
     host->ssh = keep(p, ssh->valuestring);
@@ -249,6 +267,10 @@ sh_status sh_hostfile_addresses(const sh_hostfile *file, int rank, int first_por
     if (host->address_count == 0 && host->ssh == NULL)
         return sh_err_set(err, SH_ERR_INPUT, "the hostfile has no address of rank %d, only devices",
                           rank);
+    if (host->address_count == 0 && !is_host_text(host_of(host, 0)))
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "host %d has no ips, and its ssh name '%s' is no address", rank,
+                          host->ssh);
     int port = first_port;
     for (int r = 0; r < rank; r++)
         port += file->host[r].address_count > 0 ? file->host[r].address_count : 1;

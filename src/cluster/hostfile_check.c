@@ -71,7 +71,7 @@ static void check_backend(const sh_hostfile *file, sh_findings *report)
         sh_findings_add(report, SH_FINDING_FAIL, "backend", "",
                         "write ring, or leave it empty and choose with --backend",
                         "'%s' is no backend", file->backend);
-    else if (i > 2)
+    else if (i > 3)
         sh_findings_add(report, SH_FINDING_WARN, "backend", "",
                         "start with --backend ring, or write \"backend\": \"ring\"",
                         "'%s' is not in this program; TCP is used by --backend ring",

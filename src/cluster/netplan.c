@@ -36,7 +36,8 @@ static void network_text(const sh_fp_address *a, char *out, size_t cap)
 {
     uint8_t bytes[16] = {0};
     char text[INET6_ADDRSTRLEN] = "";
-    for (int i = 0; i < a->prefix; i++) bytes[i / 8] |= a->bytes[i / 8] & (0x80 >> i % 8);
+    for (int i = 0; i < a->prefix; i++)
+        bytes[i / 8] |= (uint8_t)(a->bytes[i / 8] & (0x80 >> i % 8));
     inet_ntop(a->len == 16 ? AF_INET6 : AF_INET, bytes, text, sizeof(text));
     snprintf(out, cap, "%s/%d", text, a->prefix);
 }

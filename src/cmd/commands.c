@@ -20,11 +20,15 @@ const sh_command sh_commands[] = {
      "string (or list of ids) and every line of the answer belongs to it. --no-special leaves "
      "special tokens out, on either way.",
      sh_cmd_tokenize},
-    {FOR_BENCH, "bench", "[text]", 1, "measure a model on this machine, or the text layer",
+    {FOR_BENCH, "bench", "[text|serve]", 1,
+     "measure a model on this machine, the text layer, or a server",
      "With --model: tokens a second of a prompt and of an answer, as llama-bench reports them, "
      "beside what the machine "
      "can read and compute at best. `bench text`: loading a tokenizer, encoding prose and hostile "
-     "texts, decoding.",
+     "texts, decoding. `bench serve`: asks a running server many things at once (random prompts of "
+     "--prompt ids, --generate tokens of answer, --rounds for each connection) and prints tokens a "
+     "second, the time to the first token and the gaps between tokens, as CSV; any server with "
+     "OpenAI's /v1/completions will do.",
      sh_cmd_bench},
     {FOR_CHAT, "chat", "", 0, "talk with a model at the terminal",
      "Answers stream; Ctrl-C stops an answer and not the program; /help inside lists commands.",

@@ -1,13 +1,12 @@
 /* shoal config check: reads all settings as a command would, and names everything that is wrong,
  * what has no effect, and where each value came from. */
 #include "model/config.h"
-#include "base/alloc.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "cmd/bits.h"
 #include "cmd/crew.h"
 #include "cmd/hosts.h"
 #include "cmd/model_find.h"
+#include "http/server.h"
 #include "net/token.h"
 
 #include <stdio.h>
@@ -136,12 +135,6 @@ static void check_file(check *c, const char *name, const char *path)
     sh_buf_reset(&text);
 }
 
-static bool is_loopback(const char *host)
-{
-    return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
-           strcmp(host, "::1") == 0;
-}
-
 static void check_http(check *c)
 {
     const sh_settings *s = c->s;
@@ -150,11 +143,11 @@ static void check_http(check *c)
     check_file(c, "tls-key", s->tls_key);
     if ((s->tls_cert == NULL) != (s->tls_key == NULL))
         fail(c, "tls", "give both", "--tls-cert and --tls-key go together");
-    if (!is_loopback(s->host) && s->api_key == NULL && s->api_key_file == NULL)
+    if (!sh_http_is_loopback(s->host) && s->api_key == NULL && s->api_key_file == NULL)
         sh_findings_add(&c->report, SH_FINDING_WARN, "host", "",
                         "--api-key-file FILE, or --host 127.0.0.1",
                         "%s is open to other machines, and no API key is asked for", s->host);
-    if (!is_loopback(s->host) && s->tls_cert == NULL)
+    if (!sh_http_is_loopback(s->host) && s->tls_cert == NULL)
         sh_findings_add(&c->report, SH_FINDING_WARN, "tls", "", "--tls-cert and --tls-key",
                         "requests to %s travel in clear", s->host);
 }
@@ -166,8 +159,8 @@ static void check_ranks(check *c)
     if (c->s->hostfile == NULL &&
         sh_parallel_parse(c->s->parallel, (int)c->s->ranks, &grid, &err) != SH_OK)
         fail(c, "parallel", NULL, err.text);
-    if (strcmp(c->s->backend, "ring") != 0 && strcmp(c->s->backend, "any") != 0)
-        fail(c, "backend", "--backend ring", "only ring is in this program");
+    if (sh_ranks_check_backend(c->s->backend, "--backend", &err) != SH_OK)
+        fail(c, "backend", "--backend ring", err.text);
 }
 
 static void check_limits(check *c)

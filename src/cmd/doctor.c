@@ -8,6 +8,7 @@
 #include "cmd/hosts.h"
 #include "cmd/model_find.h"
 #include "model/predict.h"
+#include "net/addr.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -26,11 +27,25 @@ typedef struct {
     sh_findings report;
 } visit;
 
-/* "me@h" for h, as far as the file says; an address without its port elsewhere. */
-static const char *ssh_name(const sh_hostfile *file, int rank)
+/* The first address of a rank, without a port, or NULL. */
+static const char *first_address(sh_hostfile *file, int rank)
 {
     const sh_host *h = &file->host[rank];
-    return h->ssh != NULL ? h->ssh : h->address_count > 0 ? h->address[0] : "localhost";
+    char name[SH_ADDR_HOST_MAX];
+    uint16_t port;
+    sh_err err;
+    if (h->address_count == 0 || !file->has_ports)
+        return h->address_count == 0 ? NULL : h->address[0];
+    if (sh_addr_split(h->address[0], name, &port, &err) != SH_OK) return NULL;
+    return sh_arena_str(&file->arena, sh_str_of(name)).ptr;
+}
+
+/* What ssh knows the rank's machine by, as far as the file says. */
+static const char *ssh_name(sh_hostfile *file, int rank)
+{
+    const char *name = file->host[rank].ssh;
+    if (name == NULL) name = first_address(file, rank);
+    return name != NULL ? name : "localhost";
 }
 
 static int machine_of(visit *v, const char *name)
@@ -63,12 +78,11 @@ static sh_status machines_find(visit *v, const sh_settings *s, sh_err *err)
     return status;
 }
 
-/* The address of a machine's first rank that is a number, or NULL. */
+/* The address of a machine's first rank, or NULL where the file has none. */
 static const char *number_of(const visit *v, int machine)
 {
-    for (int r = 0; v->file != NULL && !v->file->has_ports && r < v->file->count; r++)
-        if (v->machine[r] == machine && v->file->host[r].address_count > 0)
-            return v->file->host[r].address[0];
+    for (int r = 0; v->file != NULL && r < v->file->count; r++)
+        if (v->machine[r] == machine) return first_address(v->file, r);
     return NULL;
 }
 

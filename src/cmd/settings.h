@@ -157,6 +157,7 @@ typedef struct {
     int64_t bench_prompt;
     int64_t bench_generate;
     int64_t rounds;
+    const char *concurrency;
     bool profile;
     const char *shape;
     int64_t bits;

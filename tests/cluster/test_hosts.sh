@@ -147,6 +147,8 @@ version() {
 check "doctor names a version that differs" version
 foreign() { echo '[{"ssh":"h1","ips":["10.78.0.1"]},{"ssh":"h2","ips":["10.99.0.2"]}]' >hosts.json; doctor 1 && grep -qE "^failure +port +h2 +.*10.99.0.2" out && grep -q "hosts detect" out; }
 check "doctor finds an address that is not the host's" foreign
+plain() { echo '["10.78.0.1:9000", "10.78.0.2:9000"]' >hosts.json; doctor 0 && grep -qE "^ok +port +10.78.0.2 +10.78.0.2:9000 is free" out && grep -qE "^ok +link +10.78.0.1 - 10.78.0.2 +10.78.0.2: " out; }
+check "doctor reads a list of addresses too" plain
 leftovers() { local i; for i in $(seq 40); do pgrep -f "^$shoal probe" >/dev/null || return 0; sleep .1; done; pgrep -af "^$shoal probe"; return 1; }
 check "no probe is left behind" leftovers
 

@@ -114,6 +114,9 @@ TEST(errors_name_the_file_and_the_entry)
          "more than 8 addresses"},
         {"[[null, \"a\"], [null]]", "rdma of host 1 has 1 entries"},
         {"[[null, [1]], [\"a\", null]]", "rdma[1] of host 0"},
+        {"[\"-oProxyCommand=x:1\"]", "entry 0 '-oProxyCommand=x:1' is no address"},
+        {"[{\"ssh\": \"a\", \"ips\": [\"1;2\"]}]", "'ips' of host 0 '1;2' is no address"},
+        {"[{\"ssh\": \"a b\"}]", "'ssh' of host 0 'a b' is no host's name"},
     };
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
         sh_hostfile *file = NULL;
