@@ -305,7 +305,7 @@ static const sh_option rows[] = {
      .type = SH_OPT_CHOICE,
      .value_name = "LEVEL",
      .fallback = "auto",
-     .choices = "auto|generic|avx2|avx512|avx512vnni|neon|dotprod|i8mm",
+     .choices = "auto|generic|avx2|avx512|avx512vnni|avx512bf16|neon|dotprod|i8mm",
      .help = "instructions to use",
      AT(cpu),
      .commands = FOR_COMPUTE},
