@@ -183,7 +183,7 @@ static sh_status time_short(int fd, sh_probe_result *out, sh_err *err)
     double took[ROUNDS];
     int count = 0;
     int64_t start_ns = sh_clock_ns();
-    while (count < ROUNDS && sh_clock_ns() - start_ns < ROUNDS_NS) {
+    do {
         uint8_t command[COMMAND_LEN];
         command_pack(command, 'p', 0);
         int64_t sent_ns = sh_clock_ns();
@@ -191,7 +191,7 @@ static sh_status time_short(int fd, sh_probe_result *out, sh_err *err)
         if (status == SH_OK) status = move(fd, command, 1, false, STUCK_MS, err);
         if (status != SH_OK) return status;
         took[count++] = (double)(sh_clock_ns() - sent_ns) / 1e3;
-    }
+    } while (count < ROUNDS && sh_clock_ns() - start_ns < ROUNDS_NS);
     qsort(took, (size_t)count, sizeof(*took), by_value);
     out->rtt_us = took[count / 2];
     return SH_OK;

@@ -916,7 +916,7 @@ static const sh_option rows[] = {
      .type = SH_OPT_CHOICE,
      .value_name = "LEVEL",
      .fallback = "info",
-     .choices = "error|warn|info|debug|ERROR|WARNING|INFO|DEBUG|CRITICAL",
+     .choices = "error|warn|info|debug|warning|critical|ERROR|WARNING|INFO|DEBUG|CRITICAL",
      .aliases = "LOG_LEVEL",
      .help = "how much to say",
      AT(log_level),
