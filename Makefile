@@ -63,11 +63,10 @@ endif
 MPICC         = $(or $(shell command -v mpicc.$*),mpicc)
 PLUGINS      := $(MPI_FAMILIES:%=$(B)/shoal-mpi-%.so)
 
-.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build load clean docs program tests
+.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build load soak clean docs program tests
 all: program ## build the release program, build/shoal
 
 program: $(B)/shoal $(PLUGINS)
-	@$(if $(PLUGINS),,echo "MPI: no mpicc here, so this program has no --backend mpi")
 	@if [ $(VARIANT) = release ]; then ln -sf release/shoal build/shoal; fi
 
 $(B)/shoal: $(B)/src/cmd/main.o $(B)/libshoal.a
@@ -101,7 +100,12 @@ $(B)/tests/unit/%: tests/unit/%.c $(B)/libshoal.a Makefile
 
 # ---- tests ----------------------------------------------------------------------------------------
 
-tests: program $(TEST_BIN)
+tests: program $(TEST_BIN) $(B)/tests/soak/soak
+
+$(B)/tests/soak/soak: tests/soak/soak.c $(B)/libshoal.a Makefile
+	@mkdir -p $(@D)
+	@echo "CC $<"
+	@$(CC) $(CFLAGS_ALL) -MMD -MP -o $@ $< $(B)/libshoal.a $(LIBS)
 
 check: tests ## run all tests of this variant
 	tests/run.sh $(B)
@@ -111,6 +115,12 @@ unit: $(TEST_BIN) ## run the unit tests alone
 
 asan tsan debug: ## build and run all tests with that variant
 	$(MAKE) VARIANT=$@ check
+
+SOAK_REQUESTS ?= 3000
+SOAK_SEED ?= 1
+soak: tests ## random requests against 1, 2 and 3 ranks, each answer compared with the same request alone
+	for form in "1" "2" "2 --parallel pipeline" "3" "3 --parallel pipeline" "4 --parallel 2x2"; do \
+	    echo "ranks: $$form"; tests/soak/soak.sh $(B) $(SOAK_REQUESTS) $(SOAK_SEED) $$form || exit 1; done
 
 # Fuzz targets are libFuzzer's, so they are built by clang, in a variant of their own.
 build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/libshoal.a
@@ -152,6 +162,8 @@ docs: program ## write the pages of docs/ that are made from the tables
 clean: ## remove build/
 	rm -rf build
 
+include tools/cluster.mk
+
 help: ## list the targets
-	@grep -hE '^[a-zA-Z _-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | \
+	@grep -hE '^[a-zA-Z _-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | \
 	    awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'

@@ -178,21 +178,23 @@ static void process_write(sh_buf *out, const sh_metrics_now *now)
            host.open_files);
 }
 
-/* Numbers of the engine's stats by their path. One that the engine does not send is left out. */
-static const struct {
+struct metric_row {
     const char *path;
     const char *name;
     const char *type;
     const char *help;
-} engine_rows[] = {
+};
+
+/* Numbers of the engine's stats by their path. One that the engine does not send is left out. */
+static const struct metric_row engine_rows[] = {
     {"waiting", "shoal_engine_queue_requests", "gauge", "Requests that wait for a place."},
     {"waiting_max", "shoal_engine_queue_limit_requests", "gauge", "Requests that may wait."},
     {"running", "shoal_engine_running_requests", "gauge", "Requests in the batch."},
     {"slots", "shoal_engine_batch_limit_requests", "gauge", "Requests that fit in the batch."},
     {"world_size", "shoal_engine_ranks", "gauge", "Ranks of the group."},
     {"step_s", "shoal_engine_step_seconds_total", "counter", "Time in steps."},
-    {"forward_s", "shoal_engine_forward_seconds_total", "counter", "Time in forward passes."},
-    {"cpu_s", "shoal_engine_cpu_seconds_total", "counter", "CPU time of rank 0."},
+    {"schedule_s", "shoal_engine_schedule_seconds_total", "counter",
+     "Time in which plans are made and answers handed out."},
     {"counts.requests", "shoal_engine_requests_total", "counter", "Requests taken."},
     {"counts.refused", "shoal_engine_refused_requests_total", "counter", "Requests not taken."},
     {"counts.finished", "shoal_engine_finished_requests_total", "counter", "Requests answered."},
@@ -213,9 +215,30 @@ static const struct {
     {"kv.blocks", "shoal_engine_kv_blocks", "gauge", "KV blocks that there are."},
     {"kv.free", "shoal_engine_kv_free_blocks", "gauge", "KV blocks that no request holds."},
     {"kv.cached", "shoal_engine_kv_cached_blocks", "gauge", "KV blocks kept for reuse."},
-    {"memory.weights", "shoal_engine_weights_bytes", "gauge", "Weights on rank 0."},
-    {"memory.kv", "shoal_engine_kv_bytes", "gauge", "KV blocks on rank 0."},
-    {"memory.resident", "shoal_engine_resident_memory_bytes", "gauge", "Memory of rank 0."},
+};
+
+/* The same of each rank. */
+static const struct metric_row rank_rows[] = {
+    {"cpu_s", "shoal_rank_cpu_seconds_total", "counter", "CPU time of a rank."},
+    {"compute_s", "shoal_rank_forward_seconds_total", "counter",
+     "Time in forward passes, without collectives."},
+    {"own_s", "shoal_rank_own_seconds_total", "counter",
+     "Time in steps outside forward passes and collectives."},
+    {"steps", "shoal_rank_steps_total", "counter", "Steps that a rank made."},
+    {"tokens", "shoal_rank_tokens_total", "counter", "Tokens that a rank computed."},
+    {"memory.weights", "shoal_rank_weights_bytes", "gauge", "Weights that a rank holds."},
+    {"memory.kv", "shoal_rank_kv_bytes", "gauge", "KV blocks that a rank holds."},
+    {"memory.scratch", "shoal_rank_scratch_bytes", "gauge", "Buffers of a rank."},
+    {"memory.resident", "shoal_rank_resident_memory_bytes", "gauge", "Memory of a rank."},
+};
+
+/* And of each kind of collective on each rank. */
+static const struct metric_row collective_rows[] = {
+    {"calls", "shoal_rank_collectives_total", "counter", "Collectives by kind."},
+    {"bytes", "shoal_rank_collective_bytes_total", "counter",
+     "Bytes that went through collectives."},
+    {"seconds", "shoal_rank_collective_seconds_total", "counter",
+     "Time in collectives; that of plans has waiting for work in it on ranks other than 0."},
 };
 
 /* NAN when there is none. */
@@ -253,6 +276,37 @@ static void engine_histogram_write(sh_buf *out, const cJSON *item)
                 sum, name, count);
 }
 
+/* The engine is another process: what is no number or has no plain name is left out. */
+static void ranks_write(sh_buf *out, const cJSON *ranks)
+{
+    for (size_t i = 0; i < SH_COUNT_OF(rank_rows); i++) {
+        const struct metric_row *row = &rank_rows[i];
+        head(out, row->name, row->type, row->help);
+        for (const cJSON *rank = ranks->child; rank != NULL; rank = rank->next) {
+            const cJSON *value = path_find(rank, row->path);
+            if (cJSON_IsNumber(value))
+                sh_buf_addf(out, "%s{rank=\"%.0f\"} %.15g\n", row->name, number_at(rank, "rank"),
+                            value->valuedouble);
+        }
+    }
+}
+
+static void collectives_write(sh_buf *out, const cJSON *ranks)
+{
+    for (size_t i = 0; i < SH_COUNT_OF(collective_rows); i++) {
+        const struct metric_row *row = &collective_rows[i];
+        head(out, row->name, row->type, row->help);
+        for (const cJSON *rank = ranks->child; rank != NULL; rank = rank->next) {
+            const cJSON *kinds = cJSON_GetObjectItemCaseSensitive(rank, "collectives");
+            for (const cJSON *kind = kinds == NULL ? NULL : kinds->child; kind != NULL;
+                 kind = kind->next)
+                if (strspn(kind->string, "abcdefghijklmnopqrstuvwxyz_") == strlen(kind->string))
+                    sh_buf_addf(out, "%s{rank=\"%.0f\",kind=\"%s\"} %.15g\n", row->name,
+                                number_at(rank, "rank"), kind->string, number_at(kind, row->path));
+        }
+    }
+}
+
 static void engine_write(sh_buf *out, const sh_metrics_now *now)
 {
     single(out, "shoal_engine_up", "gauge", "1 when the engine is connected and ready.",
@@ -266,6 +320,10 @@ static void engine_write(sh_buf *out, const sh_metrics_now *now)
     const cJSON *hists = cJSON_GetObjectItemCaseSensitive(now->engine, "histograms");
     for (const cJSON *item = hists == NULL ? NULL : hists->child; item != NULL; item = item->next)
         engine_histogram_write(out, item);
+    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(now->engine, "ranks");
+    if (!cJSON_IsArray(ranks)) return;
+    ranks_write(out, ranks);
+    collectives_write(out, ranks);
 }
 
 void sh_metrics_write(const sh_metrics *metrics, const sh_metrics_now *now, sh_buf *out)

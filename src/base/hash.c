@@ -71,14 +71,6 @@ bool sh_key128_eq(sh_key128 a, sh_key128 b)
     return a.lo == b.lo && a.hi == b.hi;
 }
 
-uint64_t sh_mix64(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
 sh_status sh_random_bytes(void *out, size_t len, sh_err *err)
 {
     unsigned char *p = out;

@@ -24,7 +24,13 @@ typedef struct {
 sh_key128 sh_hash128(sh_key128 key, const void *data, size_t len);
 bool sh_key128_eq(sh_key128 a, sh_key128 b);
 
-uint64_t sh_mix64(uint64_t x);
+static inline uint64_t sh_mix64(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
 
 /* Unguessable bytes from the system. */
 SH_MUST_CHECK sh_status sh_random_bytes(void *out, size_t len, sh_err *err);

@@ -85,9 +85,9 @@ sh_status sh_state_read(const char *path, const char *name, sh_buf *out, sh_err 
     return status;
 }
 
-sh_status sh_state_lock(const char *path, int *fd, sh_err *err)
+sh_status sh_state_lock(const char *path, const char *name, int *fd, sh_err *err)
 {
-    char *file = sh_path_join(path, "lock");
+    char *file = sh_path_join(path, name);
     int lock = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     sh_status status = lock < 0 ? sh_err_sys(err, "%s", file) : SH_OK;
     if (status == SH_OK && flock(lock, LOCK_EX | LOCK_NB) != 0)

@@ -10,7 +10,7 @@
  * and on each host of the cluster
  *   bin/           the program, named by its hash; `native` when it was built there
  *   settings.env, hostfile.json, models/demo/
- *   rank-R.pid     the process of a rank
+ *   rank-R.pid     the process of a rank; rank-R.lock is held by its agent
  *
  * Threads: pure functions over the file system. */
 #ifndef SH_CLUSTER_STATE_H
@@ -38,9 +38,9 @@ SH_MUST_CHECK sh_status sh_state_write(const char *path, const char *name, sh_st
 /* Reads a small file of the folder; the buffer must be empty. */
 SH_MUST_CHECK sh_status sh_state_read(const char *path, const char *name, sh_buf *out, sh_err *err);
 
-/* Takes the lock until *fd is closed in all processes that have it. SH_AGAIN: another launcher has
- * it. */
-SH_MUST_CHECK sh_status sh_state_lock(const char *path, int *fd, sh_err *err);
+/* Takes a lock, a file of the folder, until *fd is closed in all processes that have it. SH_AGAIN:
+ * somebody else has it. */
+SH_MUST_CHECK sh_status sh_state_lock(const char *path, const char *name, int *fd, sh_err *err);
 
 enum { SH_PROCESS_TEXT_MAX = 96 };
 

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STOP_EXTRA_MS = 7000, LEFTOVER_MS = 2000, ENV_MAX = 1200 };
+enum { STOP_EXTRA_MS = 7000, LEFTOVER_MS = 2000, LOCK_MS = 3000, ENV_MAX = 1200 };
 
 extern char **environ;
 
@@ -31,6 +31,7 @@ struct agent {
     char *env[ENV_MAX + 1];
     int env_count;
     int64_t grace_s;
+    bool linktest;
 };
 
 /* One write a line: lines of the rank and marks do not mix. */
@@ -70,6 +71,24 @@ static void on_ended(void *arg, int child, const char *how, bool again)
     (void)arg;
     (void)child;
     if (again) put_line("ended", sh_str_of(how));
+}
+
+/* One agent a rank; the one before may be about to end. */
+static sh_status lock_take(const struct agent *a, int *fd, sh_err *err)
+{
+    char name[32];
+    sh_deadline end = sh_deadline_in_ms(LOCK_MS);
+    sh_status status;
+    snprintf(name, sizeof(name), "rank-%d.lock", a->rank);
+    while ((status = sh_state_lock(a->state, name, fd, err)) == SH_AGAIN &&
+           !sh_deadline_passed(end))
+        sh_sleep_ms(50);
+    if (status == SH_AGAIN)
+        return sh_err_set(err, SH_ERR_LIMIT,
+                          "another launch runs rank %d here, from the same folder %s; --state-dir "
+                          "names another",
+                          a->rank, a->state);
+    return status;
 }
 
 /* A process of this rank that an agent left which was killed: it would keep the place in the group
@@ -141,6 +160,7 @@ static sh_status env_fill(struct agent *a, sh_err *err)
         env_add(a, sh_asprintf("SHOAL_RANKS=%d", file->count));
         env_add(a, sh_strdup("SHOAL_PROGRESS=true"));
         a->grace_s = settings.grace;
+        a->linktest = strcmp(settings.job, "linktest") == 0;
     }
     sh_hostfile_free(file);
     sh_options_free(opts);
@@ -152,23 +172,31 @@ static sh_status env_fill(struct agent *a, sh_err *err)
 static sh_status rank_run(struct agent *a, int *code, sh_err *err)
 {
     char *program = NULL;
+    int lock = -1;
     sh_status status = env_fill(a, err);
+    if (status == SH_OK) status = lock_take(a, &lock, err);
     if (status == SH_OK) status = sh_program_path(&program, err);
     if (status != SH_OK) return status;
     leftover_end(a);
-    char *argv[] = {program, a->rank == 0 ? "serve" : "worker", NULL};
+    char *command = a->linktest ? "linktest" : a->rank == 0 ? "serve" : "worker";
+    char *argv[] = {program, command, NULL};
     a->children = sh_children_create();
     sh_children_set_hooks(
         a->children,
         &(sh_children_hooks){.line = on_line, .started = on_started, .ended = on_ended, .arg = a});
     sh_children_set_tether(a->children, STDIN_FILENO);
-    sh_child_spec spec = {
-        .name = "rank", .argv = argv, .env = a->env, .restart = true, .slow = true, .prefix = true};
+    sh_child_spec spec = {.name = "rank",
+                          .argv = argv,
+                          .env = a->env,
+                          .restart = !a->linktest,
+                          .slow = true,
+                          .prefix = true};
     status = sh_children_add(a->children, &spec, err);
     if (status == SH_OK) *code = sh_children_run(a->children, a->grace_s * 1000 + STOP_EXTRA_MS);
     sh_children_free(a->children);
     char *path = sh_path_join(a->state, a->pid_name);
     unlink(path);
+    close(lock);
     free(path);
     free(program);
     return status;
@@ -177,12 +205,10 @@ static sh_status rank_run(struct agent *a, int *code, sh_err *err)
 static sh_status check(const sh_settings *s, sh_err *err)
 {
     sh_identity identity;
-    sh_status status = s->model == NULL
-                           ? sh_err_set(err, SH_ERR_INPUT, "no model is given: --model DIR")
-                           : sh_identity_read(s->model, &identity, err);
+    sh_status status = s->model == NULL ? SH_OK : sh_identity_read(s->model, &identity, err);
     if (status != SH_OK) return status;
     printf("version %s\nmodel ", sh_version());
-    for (int i = 0; i < SH_IDENTITY_LEN; i++) printf("%02x", identity.id[i]);
+    for (int i = 0; i < SH_IDENTITY_LEN && s->model != NULL; i++) printf("%02x", identity.id[i]);
     printf("\n");
     return SH_OK;
 }

@@ -8,8 +8,12 @@
 
 #include "cmd/command.h"
 
-/* Tokenizers: loading, encoding, decoding, hostile texts. */
 int sh_bench_model(const sh_command_args *args);
+
+/* Tokenizers: loading, encoding, decoding, hostile texts. */
 int sh_bench_text(const sh_command_args *args);
+
+/* A server under load, ours or another. */
+int sh_bench_serve(const sh_command_args *args);
 
 #endif

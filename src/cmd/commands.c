@@ -20,11 +20,15 @@ const sh_command sh_commands[] = {
      "string (or list of ids) and every line of the answer belongs to it. --no-special leaves "
      "special tokens out, on either way.",
      sh_cmd_tokenize},
-    {FOR_BENCH, "bench", "[text]", 1, "measure a model on this machine, or the text layer",
+    {FOR_BENCH, "bench", "[text|serve]", 1,
+     "measure a model on this machine, the text layer, or a server",
      "With --model: tokens a second of a prompt and of an answer, as llama-bench reports them, "
      "beside what the machine "
      "can read and compute at best. `bench text`: loading a tokenizer, encoding prose and hostile "
-     "texts, decoding.",
+     "texts, decoding. `bench serve`: asks a running server many things at once (random prompts of "
+     "--prompt ids, --generate tokens of answer, --rounds for each connection) and prints tokens a "
+     "second, the time to the first token and the gaps between tokens, as CSV; any server with "
+     "OpenAI's /v1/completions will do.",
      sh_cmd_bench},
     {FOR_CHAT, "chat", "", 0, "talk with a model at the terminal",
      "Answers stream; Ctrl-C stops an answer and not the program; /help inside lists commands.",
@@ -93,7 +97,8 @@ const sh_command sh_commands[] = {
     {FOR_LAUNCH, "launch", "", 0, "serve a model on all hosts of a hostfile, by ssh",
      "Takes the flags of `serve`. Checks the hosts, gives them the program and the settings where "
      "they lack, starts every rank, starts again what crashes, and stops all on Ctrl-C. The API is "
-     "on rank 0's host. With --detach it stays in the background.",
+     "on rank 0's host. With --detach it stays in the background. Without a hostfile the ranks are "
+     "on this machine and on --workers.",
      sh_cmd_launch},
     {FOR_STOP, "stop", "", 0, "stop the cluster that was launched", NULL, sh_cmd_stop},
     {FOR_RESTART, "restart", "", 0, "stop the cluster and launch it again, in the background", NULL,

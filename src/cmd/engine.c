@@ -51,8 +51,27 @@ static void fault_parse(const sh_settings *s, const char **what, uint64_t *step)
     *step = (uint64_t)at;
 }
 
+/* Waits for the signal that stops rank 0. One that comes while the group still forms or loads has
+ * nothing to wait for. */
+struct stopper {
+    sigset_t signals;
+    pthread_t thread;
+    atomic_bool ready;
+    const char *socket;
+};
+
+static void *stopper_wait(void *arg)
+{
+    struct stopper *stopper = arg;
+    int got;
+    sigwait(&stopper->signals, &got);
+    if (atomic_load(&stopper->ready)) return NULL;
+    unlink(stopper->socket);
+    _exit(SH_EXIT_OK);
+}
+
 static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
-                       const sigset_t *signals, sh_err *err)
+                       struct stopper *stopper, sh_err *err)
 {
     sh_status status = sh_engine_start(engine, sh_door_emit, door, err);
     if (status == SH_OK) status = sh_door_start(door, engine, err);
@@ -61,8 +80,8 @@ static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
     SH_LOGI("ready: %s on %d rank%s, %d tokens of context", s->model, info.world_size,
             info.world_size == 1 ? "" : "s", info.context);
     if (strcmp(s->part, "engine") != 0) sh_progress(s, "ready"); /* else the API says it */
-    int got = 0;
-    sigwait(signals, &got);
+    atomic_store(&stopper->ready, true);
+    pthread_join(stopper->thread, NULL);
     SH_LOGI("stopping: running answers have %lld s", (long long)s->grace);
     sh_door_drain(door);
     sh_engine_stop(engine, s->grace * 1000);
@@ -72,6 +91,7 @@ static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
 static sh_status engine_run(const sh_settings *s, sh_crew_setup *setup, const sigset_t *signals,
                             sh_err *err)
 {
+    struct stopper stopper = {.signals = *signals, .socket = s->socket};
     sh_engine_opts opts = {.crew = setup->opts,
                            .group = setup->ranks.opts.mesh.size > 1 ? &setup->ranks.opts : NULL,
                            .queue_max = (int)s->queue_max,
@@ -82,9 +102,15 @@ static sh_status engine_run(const sh_settings *s, sh_crew_setup *setup, const si
     sh_progress(s, "load");
     sh_door *door = NULL;
     sh_engine *engine = NULL;
+    if (pthread_create(&stopper.thread, NULL, stopper_wait, &stopper) != 0)
+        return sh_err_set(err, SH_ERR_SYSTEM, "a thread for signals could not be started");
     sh_status status = sh_door_open(s->socket, &door, err);
     if (status == SH_OK) status = sh_engine_open(&opts, &engine, err);
-    if (status == SH_OK) status = serve(s, door, engine, signals, err);
+    if (status == SH_OK) status = serve(s, door, engine, &stopper, err);
+    if (!atomic_load(&stopper.ready)) {
+        pthread_cancel(stopper.thread);
+        pthread_join(stopper.thread, NULL);
+    }
     sh_door_close(door);
     sh_engine_close(engine);
     return status;

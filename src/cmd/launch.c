@@ -33,6 +33,7 @@ enum {
     STOP_EXTRA_MS = 12000, /* more than an agent takes, which takes more than its rank */
     LOOK_MS = 100,
     HASH_SHOWN = 16,
+    DEMO_RANKS = 2,
 };
 
 static const char DEMO_DIR[] = "./models/demo"; /* in the state folders */
@@ -49,6 +50,7 @@ static void on_signal(int number)
 struct launcher {
     const sh_command_args *args;
     sh_hostfile *hosts;
+    sh_buf hosts_text;
     sh_sites sites;
     char *state;
     char *model; /* path or name on all hosts, or below their state folders */
@@ -57,13 +59,20 @@ struct launcher {
     cJSON *record;
 };
 
+static bool is_linktest(const struct launcher *l)
+{
+    return strcmp(l->args->settings->job, "linktest") == 0;
+}
+
 /* Settings that belong to one process or to the launcher, and those that are added below. */
 static bool is_handed_on(const sh_option *row)
 {
     static const char *const own[] = {
         "rank",   "ranks",  "hostfile", "model",    "token",        "part",        "coordinator-fd",
         "listen", "config", "help",     "env-file", "print-config", "runtime-dir", "log-file"};
-    if ((row->commands & (FOR_SERVE | FOR_WORKER)) == 0) return false;
+    if ((row->commands & (FOR_SERVE | FOR_WORKER | FOR_LINKTEST)) == 0 &&
+        strcmp(row->name, "job") != 0)
+        return false;
     for (size_t i = 0; i < SH_COUNT_OF(own); i++)
         if (strcmp(row->name, own[i]) == 0) return false;
     return true;
@@ -104,7 +113,7 @@ static sh_status settings_file(struct launcher *l, sh_err *err)
 {
     struct settings_text to = {.err = err};
     sh_options_each_given(l->args->options, setting_take, &to);
-    if (to.status == SH_OK) setting_write(&to, row_of("SHOAL_MODEL"), l->model);
+    if (to.status == SH_OK && l->model != NULL) setting_write(&to, row_of("SHOAL_MODEL"), l->model);
     if (to.status == SH_OK && l->token[0] != '\0')
         setting_write(&to, row_of("SHOAL_TOKEN"), l->token);
     if (to.status == SH_OK) sh_sites_add_file(&l->sites, "settings.env", &to.text, false);
@@ -163,6 +172,7 @@ static sh_status demo_add(struct launcher *l, const char *dir, sh_err *err)
 static sh_status model_find(struct launcher *l, const char *program, sh_err *err)
 {
     const char *given = l->args->settings->model;
+    if (is_linktest(l)) return SH_OK;
     if (given != NULL) {
         char *here = realpath(given, NULL);
         l->model = sh_strdup(here != NULL ? here : given);
@@ -192,9 +202,7 @@ static sh_status files_gather(struct launcher *l, sh_err *err)
         sh_sites_add_file(&l->sites, name, &bytes, true);
         status = model_find(l, program, err);
     }
-    if (status == SH_OK)
-        status = file_add(l, l->args->settings->hostfile, "hostfile.json", SETTINGS_FILE_MAX, false,
-                          err);
+    if (status == SH_OK) sh_sites_add_file(&l->sites, "hostfile.json", &l->hosts_text, false);
     if (status == SH_OK) status = settings_file(l, err);
     sh_buf_reset(&bytes);
     free(program);
@@ -208,20 +216,64 @@ static void say(void *arg, const sh_site *site, const char *text)
     sh_launch_say(l->log, site->rank, site->name, sh_str_of(text));
 }
 
+/* Without a hostfile: this host and --workers, or this machine as often as there are ranks. */
+static sh_status hosts_make(struct launcher *l, sh_err *err)
+{
+    const sh_settings *s = l->args->settings;
+    sh_hostfile *file = NULL;
+    if (s->workers != NULL) {
+        sh_status status = sh_hostfile_of_workers(s->workers, s->worker_ssh, &file, err);
+        if (status == SH_OK)
+            status = sh_hostfile_write(file, SH_HOSTFILE_OBJECT, &l->hosts_text, err);
+        sh_hostfile_free(file);
+        return status;
+    }
+    bool given = sh_options_given(l->args->options, "ranks");
+    int64_t count = given ? s->ranks : s->model == NULL ? DEMO_RANKS : 1;
+    for (int64_t i = 0; i < count; i++)
+        sh_buf_addf(&l->hosts_text, "%s{\"ssh\": \"localhost\"}", i == 0 ? "[" : ", ");
+    sh_buf_add_text(&l->hosts_text, "]\n");
+    return SH_OK;
+}
+
+static sh_status hosts_read(struct launcher *l, const char **where, sh_err *err)
+{
+    const sh_settings *s = l->args->settings;
+    *where = s->hostfile != NULL ? s->hostfile : s->workers != NULL ? "--workers" : "--ranks";
+    sh_status status = s->hostfile == NULL
+                           ? hosts_make(l, err)
+                           : sh_file_read(s->hostfile, SETTINGS_FILE_MAX, &l->hosts_text, err);
+    if (status == SH_OK)
+        status = sh_hostfile_parse(sh_buf_str(&l->hosts_text), *where, &l->hosts, err);
+    if (status == SH_OK && sh_options_given(l->args->options, "ranks") &&
+        l->hosts->count != s->ranks)
+        status = sh_err_set(err, SH_ERR_INPUT, "--ranks is %d, but %s has %d hosts", (int)s->ranks,
+                            *where, l->hosts->count);
+    return status;
+}
+
+static sh_status backend_check(const struct launcher *l, const char *where, sh_err *err)
+{
+    bool given = sh_options_given(l->args->options, "backend");
+    const char *name = given ? l->args->settings->backend : l->hosts->backend;
+    if (strcmp(name, "mpi") == 0)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                          "backend 'mpi' wants its own launcher: `mpirun -n %d shoal serve ...`",
+                          l->hosts->count);
+    return sh_ranks_check_backend(name, given ? "--backend" : where, err);
+}
+
 static sh_status hosts_open(struct launcher *l, sh_err *err)
 {
     const sh_settings *s = l->args->settings;
-    if (s->hostfile == NULL)
-        return sh_err_set(err, SH_ERR_INPUT, "launch needs --hostfile: where are the ranks?");
-    sh_status status = sh_hostfile_load(s->hostfile, &l->hosts, err);
+    const char *where;
+    sh_status status = hosts_read(l, &where, err);
     if (status == SH_OK && l->hosts->host[0].ssh == NULL && l->hosts->host[0].address_count == 0)
-        status = sh_err_set(err, SH_ERR_INPUT, "%s names no host to start ranks on", s->hostfile);
-    if (status == SH_OK && !sh_options_given(l->args->options, "backend"))
-        status = sh_ranks_check_backend(l->hosts->backend, s->hostfile, err);
-    if (status == SH_OK) status = sh_ranks_check_backend(s->backend, "--backend", err);
+        status = sh_err_set(err, SH_ERR_INPUT, "%s names no host to start ranks on", where);
+    if (status == SH_OK) status = backend_check(l, where, err);
     if (status != SH_OK) return status;
     status = sh_sites_init(&l->sites, l->hosts, err);
-    if (status != SH_OK) return sh_err_prefix(err, "%s", s->hostfile);
+    if (status != SH_OK) return sh_err_prefix(err, "%s", where);
     l->sites.state_dir = s->state_dir;
     l->sites.ssh = sh_cluster_ssh(s);
     l->sites.ssh.cancel = &interrupted;
@@ -234,7 +286,7 @@ static sh_status hosts_open(struct launcher *l, sh_err *err)
 static sh_status state_open(struct launcher *l, sh_err *err)
 {
     sh_status status = sh_state_make(l->state, err);
-    if (status == SH_OK) status = sh_state_lock(l->state, &l->lock, err);
+    if (status == SH_OK) status = sh_state_lock(l->state, "lock", &l->lock, err);
     if (status == SH_AGAIN)
         return sh_err_set(err, SH_ERR_LIMIT,
                           "a cluster runs already from %s: `shoal status` shows it, `shoal stop` "
@@ -258,8 +310,8 @@ static void record_make(struct launcher *l)
     l->record = cJSON_CreateObject();
     cJSON_AddStringToObject(l->record, "version", sh_version());
     cJSON_AddNumberToObject(l->record, "started", (double)(sh_clock_unix_us() / 1000000));
-    cJSON_AddStringToObject(l->record, "model", l->model);
-    cJSON_AddStringToObject(l->record, "hostfile", s->hostfile);
+    cJSON_AddStringToObject(l->record, "model", l->model == NULL ? "" : l->model);
+    cJSON_AddStringToObject(l->record, "hostfile", s->hostfile == NULL ? "" : s->hostfile);
     cJSON_AddStringToObject(l->record, "api_host", s->host);
     cJSON_AddNumberToObject(l->record, "api_port", (double)s->port);
     cJSON_AddBoolToObject(l->record, "tls", s->tls_cert != NULL);
@@ -394,7 +446,7 @@ static sh_status prepare(struct launcher *l, sh_err *err)
     if (status == SH_OK) status = files_gather(l, err);
     if (status == SH_OK) status = sh_sites_check(&l->sites, err);
     if (status == SH_OK) status = sh_sites_push(&l->sites, err);
-    if (status == SH_OK) status = sh_sites_verify(&l->sites, l->model, err);
+    if (status == SH_OK) status = sh_sites_verify(&l->sites, l->model == NULL ? "" : l->model, err);
     if (status == SH_OK && interrupted != 0) status = sh_err_set(err, SH_ERR_CANCELLED, "stopped");
     if (status == SH_OK) record_make(l);
     return status;
@@ -404,6 +456,7 @@ static void launcher_reset(struct launcher *l)
 {
     sh_sites_reset(&l->sites);
     sh_hostfile_free(l->hosts);
+    sh_buf_reset(&l->hosts_text);
     cJSON_Delete(l->record);
     free(l->state);
     free(l->model);
@@ -420,10 +473,14 @@ int sh_cmd_launch(const sh_command_args *args)
     signal(SIGTERM, on_signal);
     signal(SIGHUP, on_signal);
     l.state = sh_state_path(args->settings->state_dir);
-    if (prepare(&l, &err) != SH_OK)
+    if (prepare(&l, &err) != SH_OK) {
         code = sh_command_fail(&err);
-    else
+    } else if (args->settings->prepare) {
+        printf("all %d hosts are ready for a launch\n", l.sites.count);
+        code = SH_EXIT_OK;
+    } else {
         code = args->settings->detach ? detach(&l) : ranks_run(&l);
+    }
     launcher_reset(&l);
     return code;
 }

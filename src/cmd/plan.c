@@ -76,8 +76,10 @@ static sh_status plan_init(struct plan *p, const sh_command_args *args, sh_err *
         status = list_parse("split", s->split, p->ranks, false, p->shares, err);
     if (status == SH_OK && s->split == NULL) status = shares_fill(p, err);
     if (status != SH_OK) return status;
-    sh_plan_opts opts = {
-        .tensor_size = p->grid.tensor, .stages = p->grid.stages, .weights = p->shares};
+    sh_plan_opts opts = {.tensor_size = p->grid.tensor,
+                         .stages = p->grid.stages,
+                         .weights = p->shares,
+                         .head_layers = sh_predict_head_layers(&p->config)};
     return sh_shard_plan(&p->config, &opts, p->shards, err);
 }
 

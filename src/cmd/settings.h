@@ -68,6 +68,8 @@ typedef struct {
     int64_t ssh_timeout;
     const char *state_dir;
     bool detach;
+    bool prepare;
+    const char *job;
     bool progress;
     bool follow;
     int64_t lines;
@@ -155,6 +157,7 @@ typedef struct {
     int64_t bench_prompt;
     int64_t bench_generate;
     int64_t rounds;
+    const char *concurrency;
     bool profile;
     const char *shape;
     int64_t bits;

@@ -90,8 +90,9 @@ static int show(cJSON *record, const sh_settings *s)
     if (s->json) {
         json_print(record, api, &err);
     } else {
-        printf("%s: %s of %s, process %lld\n", text_of(record, "state"), text_of(record, "model"),
-               text_of(record, "hostfile"), (long long)launcher.pid);
+        const char *hosts = text_of(record, "hostfile");
+        printf("%s: %s on %s, process %lld\n", text_of(record, "state"), text_of(record, "model"),
+               hosts[0] == '\0' ? "this machine" : hosts, (long long)launcher.pid);
         ranks_print(record);
         api_print(record, api, &err);
     }

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "cmd/command.h"
+#include "cmd/synth_text.h"
 #include "model/shapes.h"
 
 #include <stdio.h>
@@ -67,6 +68,7 @@ int sh_cmd_synth(const sh_command_args *args)
     sh_status status = check(s, &err);
     if (status == SH_OK) status = read_shape(s->shape, &text, &err);
     if (status == SH_OK) status = sh_synth_write(sh_buf_str(&text), s->shape, s->out, &opts, &err);
+    if (status == SH_OK) status = sh_synth_text(s->out, &err);
     sh_buf_reset(&text);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }

@@ -7,17 +7,19 @@
 #include "base/system.h"
 #include "engine/crew_parts.h"
 #include "model/identity.h"
+#include "model/predict.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
-    ADJUSTS_MAX = 1 << 14,
+    ADJUSTS_MORE = 1 << 14, /* changes of logits of one step, beyond what one sequence may need */
     LOAD_SILENCE_MS = 30000,
     LOAD_OP_MS = 3600000,
     STEP_SILENCE_MS = 2000,
-    STEP_OP_MS = 60000
+    STEP_OP_MS = 60000,
+    MESSAGE_ROOM = 1 << 18, /* plans of decode steps fit */
 };
 
 sh_status sh_crew_open(const sh_crew_opts *opts, sh_crew **out, sh_err *err)
@@ -48,6 +50,7 @@ static void crew_leave(sh_crew *c)
     free(c->hidden);
     free(c->scans);
     free(c->parts);
+    free(c->begun);
     free(c->sorted);
     free(c->row);
     free(c->links);
@@ -59,6 +62,7 @@ static void crew_leave(sh_crew *c)
     c->hidden = c->row = NULL;
     c->scans = NULL;
     c->parts = NULL;
+    c->begun = NULL;
     c->sorted = NULL;
 }
 
@@ -216,7 +220,10 @@ static sh_status shards_plan(sh_crew *c, sh_err *err)
     c->shards = sh_alloc_array((size_t)c->size, sizeof(*c->shards));
     sh_status status = shares_agree(c, shares, err);
     if (status == SH_OK) {
-        sh_plan_opts opts = {.tensor_size = c->tensor, .stages = c->stages, .weights = shares};
+        sh_plan_opts opts = {.tensor_size = c->tensor,
+                             .stages = c->stages,
+                             .weights = shares,
+                             .head_layers = sh_predict_head_layers(&c->config)};
         status = sh_shard_plan(&c->config, &opts, c->shards, err);
         if (status != SH_OK && c->group != NULL) sh_group_fail(c->group, err->text);
     }
@@ -274,8 +281,7 @@ static sh_status reduce(void *ctx, float *x, size_t count, sh_err *err)
     size_t cols = (size_t)c->config.hidden;
     int64_t start = sh_clock_ns();
     sh_status status = sh_coll_allreduce(c->stage, x, count / cols, cols, c->opts.wire, err);
-    c->times.reduce_s += (double)(sh_clock_ns() - start) * 1e-9;
-    c->times.reduce_bytes += count * sizeof(float);
+    sh_crew_counted(c, SH_TRAFFIC_SUM, count * sizeof(float), start);
     return status;
 }
 
@@ -296,7 +302,7 @@ static void steps_prepare(sh_crew *c, int64_t blocks)
     c->room = (sh_step_room){.slots = c->opts.slots,
                              .tokens = c->opts.chunk,
                              .draws = c->opts.draws,
-                             .adjusts = ADJUSTS_MAX,
+                             .adjusts = 2 * c->context + ADJUSTS_MORE,
                              .blocks = (int)blocks,
                              .seq_blocks = c->context / SH_KV_BLOCK + 2};
     c->peers = (sh_peers){.ctx = c, .reduce = reduce};
@@ -304,13 +310,15 @@ static void steps_prepare(sh_crew *c, int64_t blocks)
     c->plan = sh_step_create(&c->room);
     c->scans = sh_alloc_array((size_t)c->tensor, sizeof(*c->scans));
     c->parts_cap = sizeof(uint64_t) + (size_t)c->room.draws * sizeof(sh_scan);
-    c->parts = sh_alloc_array((size_t)c->tensor, c->parts_cap);
+    c->parts = sh_alloc_array((size_t)c->size, c->parts_cap);
+    c->begun = sh_alloc_array((size_t)c->stages, sizeof(*c->begun));
     c->sorted = sh_alloc_array((size_t)c->config.vocab, sizeof(*c->sorted));
     c->row = sh_alloc_array((size_t)c->config.vocab, sizeof(*c->row));
     if (c->stages > 1)
         c->hidden = sh_alloc_array((size_t)c->room.tokens * (size_t)c->config.hidden,
                                    sizeof(*c->hidden));
-    c->step = 0;
+    sh_buf_reserve(&c->message, MESSAGE_ROOM);
+    c->step = c->parts_step = 0;
     c->times = (sh_crew_times){0};
 }
 

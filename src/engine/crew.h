@@ -85,11 +85,11 @@ const char *sh_crew_path(const sh_crew *crew,
                          int rank); /* how rank 0 reaches it: "tcp", "tls", "shm" */
 const sh_link_report *sh_crew_link(const sh_crew *crew, int a, int b);
 
-/* Seconds in forward passes and in waiting for other ranks, since the join. */
+/* Since the join. */
 typedef struct {
+    double step_s; /* in sh_crew_begin and _finish, or in working on plans */
     double compute_s;
-    double reduce_s;
-    uint64_t reduce_bytes;
+    sh_traffic_cost traffic[SH_TRAFFICS];
     uint64_t steps;
     uint64_t tokens;
 } sh_crew_times;

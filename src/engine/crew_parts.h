@@ -24,13 +24,15 @@ struct sh_crew {
     sh_rank *self;
     sh_step_plan *plan; /* as a worker gets it */
     sh_buf message;
-    float *hidden;        /* [tokens, hidden], host memory, to pass between stages */
-    sh_scan *scans;       /* [tensor], of one draw */
-    char *parts;          /* scans as they come from other ranks */
-    size_t parts_cap;     /* of one rank */
-    sh_candidate *sorted; /* [vocab] */
-    float *row;           /* [vocab] */
-    uint64_t step;        /* that was begun last */
+    float *hidden;              /* [tokens, hidden], host memory, to pass between stages */
+    sh_scan *scans;             /* [tensor], of one draw */
+    char *parts;                /* [stages, tensor] scans as they come from other ranks, by step */
+    size_t parts_cap;           /* of one rank and step */
+    const sh_step_plan **begun; /* [stages] plans under way, by step; the caller's */
+    uint64_t parts_step;        /* scans have come up to this step */
+    sh_candidate *sorted;       /* [vocab] */
+    float *row;                 /* [vocab] */
+    uint64_t step;              /* that was begun last */
     sh_crew_times times;
     sh_link_report *links; /* [size, size]; NULL alone */
     const char *fault;
@@ -38,6 +40,9 @@ struct sh_crew {
 
     sh_model *model; /* stays over joins while its shard does */
 };
+
+/* Counts what was said since `start`. */
+void sh_crew_counted(sh_crew *crew, sh_traffic what, size_t bytes, int64_t start_ns);
 
 /* Bytes of the scans of a plan's draws on the wire, a hash in front. */
 size_t sh_crew_scans_bytes(const sh_step_plan *plan);

@@ -19,9 +19,51 @@ static bool last_stage(const sh_crew *c)
     return stage_of(c) == c->stages - 1;
 }
 
+static double since(int64_t start_ns)
+{
+    return (double)(sh_clock_ns() - start_ns) * 1e-9;
+}
+
+void sh_crew_counted(sh_crew *c, sh_traffic what, size_t bytes, int64_t start_ns)
+{
+    sh_traffic_cost *t = &c->times.traffic[what];
+    t->calls++;
+    t->bytes += bytes;
+    t->seconds += since(start_ns);
+}
+
+static sh_status send_to(sh_crew *c, sh_traffic what, int to, const void *data, size_t bytes,
+                         sh_err *err)
+{
+    int64_t start = sh_clock_ns();
+    sh_status status = sh_coll_send(c->group, to, data, bytes, err);
+    sh_crew_counted(c, what, bytes, start);
+    return status;
+}
+
+static sh_status recv_from(sh_crew *c, sh_traffic what, int from, void *data, size_t bytes,
+                           sh_err *err)
+{
+    int64_t start = sh_clock_ns();
+    sh_status status = sh_coll_recv(c->group, from, data, bytes, err);
+    sh_crew_counted(c, what, bytes, start);
+    return status;
+}
+
+/* The message of rank 0 to all. */
+static sh_status message_share(sh_crew *c, sh_err *err)
+{
+    int64_t start = sh_clock_ns();
+    sh_status status = sh_coll_broadcast_buf(c->group, 0, &c->message, PLAN_MAX, SH_DEADLINE_NEVER,
+                                             err);
+    sh_crew_counted(c, SH_TRAFFIC_PLAN, c->message.len, start);
+    return status;
+}
+
 static sh_status hidden_recv(sh_crew *c, size_t bytes, sh_err *err)
 {
-    sh_status status = sh_coll_recv(c->group, c->rank - c->tensor, c->hidden, bytes, err);
+    sh_status status = recv_from(c, SH_TRAFFIC_HANDOVER, c->rank - c->tensor, c->hidden, bytes,
+                                 err);
     if (status == SH_OK) c->dev->ops->upload(c->dev, sh_model_hidden(c->model), c->hidden, bytes);
     return status;
 }
@@ -29,7 +71,7 @@ static sh_status hidden_recv(sh_crew *c, size_t bytes, sh_err *err)
 static sh_status hidden_send(sh_crew *c, size_t bytes, sh_err *err)
 {
     c->dev->ops->download(c->dev, c->hidden, sh_model_hidden(c->model), bytes);
-    return sh_coll_send(c->group, c->rank + c->tensor, c->hidden, bytes, err);
+    return send_to(c, SH_TRAFFIC_HANDOVER, c->rank + c->tensor, c->hidden, bytes, err);
 }
 
 /* This rank's part of a plan that was applied. */
@@ -39,10 +81,10 @@ static sh_status stage_run(sh_crew *c, const sh_step_plan *plan, sh_err *err)
     sh_status status = SH_OK;
     if (stage_of(c) > 0) status = hidden_recv(c, bytes, err);
     if (status != SH_OK) return status;
-    double reducing = c->times.reduce_s;
-    int64_t start = sh_clock_ns();
+    double summing = c->times.traffic[SH_TRAFFIC_SUM].seconds, forward = sh_rank_forward_s(c->self);
     status = sh_rank_run(c->self, plan, err);
-    c->times.compute_s += (double)(sh_clock_ns() - start) * 1e-9 - (c->times.reduce_s - reducing);
+    c->times.compute_s += sh_rank_forward_s(c->self) - forward -
+                          (c->times.traffic[SH_TRAFFIC_SUM].seconds - summing);
     c->times.steps++;
     c->times.tokens += (uint64_t)plan->token_count;
     if (status == SH_OK && !last_stage(c)) status = hidden_send(c, bytes, err);
@@ -77,7 +119,7 @@ static sh_status scans_send(sh_crew *c, const sh_step_plan *plan, sh_err *err)
         memcpy(at, &scans[i], bytes);
         at += bytes;
     }
-    return sh_coll_send(c->group, 0, c->parts, (size_t)(at - c->parts), err);
+    return send_to(c, SH_TRAFFIC_SCANS, 0, c->parts, (size_t)(at - c->parts), err);
 }
 
 /* What rank 0 and a worker do alike with a plan: come to the state that it names, or say what
@@ -100,28 +142,47 @@ static sh_status plan_apply(sh_crew *c, sh_step_plan *plan, sh_err *err)
                       plan->step, c->rank, mine, plan->fingerprint);
 }
 
-sh_status sh_crew_begin(sh_crew *c, sh_step_plan *plan, sh_err *err)
+static sh_status step_begin(sh_crew *c, sh_step_plan *plan, sh_err *err)
 {
     plan->step = ++c->step;
+    c->begun[plan->step % (uint64_t)c->stages] = plan;
     sh_status status = plan_apply(c, plan, err);
-    if (status != SH_OK || c->group == NULL)
-        return status == SH_OK ? stage_run(c, plan, err) : status;
-    sh_buf_clear(&c->message);
-    sh_step_pack(plan, &c->message);
-    status = sh_coll_broadcast_buf(c->group, 0, &c->message, PLAN_MAX, SH_DEADLINE_NEVER, err);
+    if (status == SH_OK && c->group != NULL) {
+        sh_buf_clear(&c->message);
+        sh_step_pack(plan, &c->message);
+        status = message_share(c, err);
+    }
     return status == SH_OK ? stage_run(c, plan, err) : status;
 }
 
-/* Scans of tensor rank t of the last stage into its place of `parts`. */
-static sh_status parts_recv(sh_crew *c, const sh_step_plan *plan, sh_err *err)
+sh_status sh_crew_begin(sh_crew *c, sh_step_plan *plan, sh_err *err)
 {
-    size_t bytes = sh_crew_scans_bytes(plan);
+    int64_t start = sh_clock_ns();
+    sh_status status = step_begin(c, plan, err);
+    c->times.step_s += since(start);
+    return status;
+}
+
+/* Where the scans of a step from tensor rank t of the last stage lie. */
+static char *part_of(const sh_crew *c, uint64_t step, int t)
+{
+    size_t slot = (size_t)(step % (uint64_t)c->stages);
+    return c->parts + (slot * (size_t)c->tensor + (size_t)t) * c->parts_cap;
+}
+
+/* Takes in the scans of all steps up to this one that have not come yet. */
+static sh_status parts_recv(sh_crew *c, uint64_t upto, sh_err *err)
+{
     int first = (c->stages - 1) * c->tensor;
-    for (int t = 0; t < c->tensor; t++) {
-        if (first + t == c->rank) continue;
-        sh_status status = sh_coll_recv(c->group, first + t, c->parts + (size_t)t * c->parts_cap,
-                                        bytes, err);
-        if (status != SH_OK) return status;
+    for (; c->parts_step < upto; c->parts_step++) {
+        uint64_t step = c->parts_step + 1;
+        size_t bytes = sh_crew_scans_bytes(c->begun[step % (uint64_t)c->stages]);
+        for (int t = 0; t < c->tensor; t++) {
+            if (first + t == c->rank) continue;
+            sh_status status = recv_from(c, SH_TRAFFIC_SCANS, first + t, part_of(c, step, t), bytes,
+                                         err);
+            if (status != SH_OK) return status;
+        }
     }
     return SH_OK;
 }
@@ -133,7 +194,7 @@ static sh_status hashes_check(sh_crew *c, const sh_step_plan *plan, sh_err *err)
     int first = (c->stages - 1) * c->tensor;
     for (int t = 0; t < c->tensor; t++) {
         uint64_t hash = sh_rank_hash(c->self, plan->step);
-        if (first + t != c->rank) memcpy(&hash, c->parts + (size_t)t * c->parts_cap, sizeof(hash));
+        if (first + t != c->rank) memcpy(&hash, part_of(c, plan->step, t), sizeof(hash));
         if (t == 0) want = hash;
         if (hash == want) continue;
         sh_err_set(err, SH_ERR_GROUP,
@@ -168,8 +229,8 @@ static sh_status picks_join(sh_crew *c, const sh_step_plan *plan, sh_pick *picks
             if (first + t == c->rank)
                 c->scans[t] = sh_rank_scans(c->self, plan->step)[i];
             else
-                status = scan_read(c, c->parts + (size_t)t * c->parts_cap + at, draw, first + t,
-                                   &c->scans[t], err);
+                status = scan_read(c, part_of(c, plan->step, t) + at, draw, first + t, &c->scans[t],
+                                   err);
         }
         if (status != SH_OK) return status;
         at += scan_bytes(draw);
@@ -181,28 +242,38 @@ static sh_status picks_join(sh_crew *c, const sh_step_plan *plan, sh_pick *picks
     return SH_OK;
 }
 
-sh_status sh_crew_finish(sh_crew *c, const sh_step_plan *plan, sh_pick *picks, sh_err *err)
+static sh_status step_finish(sh_crew *c, const sh_step_plan *plan, sh_pick *picks, sh_err *err)
 {
     if (c->group != NULL) {
-        sh_status status = parts_recv(c, plan, err);
+        sh_status status = parts_recv(c, plan->step, err);
         if (status == SH_OK) status = hashes_check(c, plan, err);
         if (status != SH_OK) return status;
     }
     return picks_join(c, plan, picks, err);
 }
 
+sh_status sh_crew_finish(sh_crew *c, const sh_step_plan *plan, sh_pick *picks, sh_err *err)
+{
+    int64_t start = sh_clock_ns();
+    sh_status status = step_finish(c, plan, picks, err);
+    c->times.step_s += since(start);
+    return status;
+}
+
 sh_status sh_crew_row(sh_crew *c, const sh_step_plan *plan, int draw, float *out, sh_err *err)
 {
     int first = (c->stages - 1) * c->tensor;
     if (c->group != NULL) {
+        /* The ranks answer in order: first what is under way. */
+        sh_status status = parts_recv(c, c->step, err);
+        if (status != SH_OK) return status;
         sh_step_clear(c->plan);
         c->plan->kind = SH_STEP_ROWS;
         c->plan->step = plan->step;
         c->plan->tokens[c->plan->token_count++] = draw;
         sh_buf_clear(&c->message);
         sh_step_pack(c->plan, &c->message);
-        sh_status status = sh_coll_broadcast_buf(c->group, 0, &c->message, PLAN_MAX,
-                                                 SH_DEADLINE_NEVER, err);
+        status = message_share(c, err);
         if (status != SH_OK) return status;
     }
     for (int t = 0; t < c->tensor; t++) {
@@ -212,7 +283,7 @@ sh_status sh_crew_row(sh_crew *c, const sh_step_plan *plan, int draw, float *out
         if (first + t == c->rank)
             memcpy(out + part.first, sh_rank_row(c->self, plan->step, draw), bytes);
         else
-            status = sh_coll_recv(c->group, first + t, out + part.first, bytes, err);
+            status = recv_from(c, SH_TRAFFIC_SCANS, first + t, out + part.first, bytes, err);
         if (status != SH_OK) return status;
     }
     return SH_OK;
@@ -225,7 +296,7 @@ static sh_status tell(sh_crew *c, sh_step_kind kind, sh_err *err)
     c->plan->kind = kind;
     sh_buf_clear(&c->message);
     sh_step_pack(c->plan, &c->message);
-    return sh_coll_broadcast_buf(c->group, 0, &c->message, PLAN_MAX, SH_DEADLINE_NEVER, err);
+    return message_share(c, err);
 }
 
 sh_status sh_crew_stop(sh_crew *c, sh_err *err)
@@ -240,10 +311,13 @@ static void report_fill(const sh_crew *c, sh_report *out)
                        .kv = (int64_t)m.kv,
                        .scratch = (int64_t)m.scratch,
                        .compute_s = c->times.compute_s,
-                       .reduce_s = c->times.reduce_s,
-                       .reduce_bytes = c->times.reduce_bytes,
+                       .own_s = c->times.step_s - c->times.compute_s,
                        .steps = c->times.steps,
                        .tokens = c->times.tokens};
+    for (int i = 0; i < SH_TRAFFICS; i++) {
+        out->traffic[i] = c->times.traffic[i];
+        if (c->rank == 0 || i != SH_TRAFFIC_PLAN) out->own_s -= out->traffic[i].seconds;
+    }
     sh_report_fill(out);
 }
 
@@ -275,8 +349,8 @@ static sh_status rows_send(sh_crew *c, const sh_step_plan *plan, sh_err *err)
             return sh_err_set(err, SH_ERR_GROUP,
                               "rank 0 asks for row %d of step %" PRIu64 ", which is gone", draw,
                               plan->step);
-        sh_status status = sh_coll_send(
-            c->group, 0, row, (size_t)c->shards[c->rank].vocab.count * sizeof(float), err);
+        size_t bytes = (size_t)c->shards[c->rank].vocab.count * sizeof(float);
+        sh_status status = send_to(c, SH_TRAFFIC_SCANS, 0, row, bytes, err);
         if (status != SH_OK) return status;
     }
     return SH_OK;
@@ -284,11 +358,17 @@ static sh_status rows_send(sh_crew *c, const sh_step_plan *plan, sh_err *err)
 
 static sh_status plan_work(sh_crew *c, sh_err *err)
 {
-    if (c->plan->kind == SH_STEP_ROWS) return rows_send(c, c->plan, err);
+    int64_t start = sh_clock_ns();
+    sh_status status;
     if (c->plan->kind == SH_STEP_REPORT) return report_send(c, err);
-    sh_status status = plan_apply(c, c->plan, err);
-    if (status == SH_OK) status = stage_run(c, c->plan, err);
-    if (status == SH_OK && last_stage(c)) status = scans_send(c, c->plan, err);
+    if (c->plan->kind == SH_STEP_ROWS) {
+        status = rows_send(c, c->plan, err);
+    } else {
+        status = plan_apply(c, c->plan, err);
+        if (status == SH_OK) status = stage_run(c, c->plan, err);
+        if (status == SH_OK && last_stage(c)) status = scans_send(c, c->plan, err);
+    }
+    c->times.step_s += since(start);
     return status;
 }
 
@@ -296,8 +376,7 @@ sh_status sh_crew_work(sh_crew *c, sh_err *err)
 {
     for (;;) {
         sh_buf_clear(&c->message);
-        sh_status status = sh_coll_broadcast_buf(c->group, 0, &c->message, PLAN_MAX,
-                                                 SH_DEADLINE_NEVER, err);
+        sh_status status = message_share(c, err);
         if (status != SH_OK) return status;
         status = sh_step_unpack(sh_buf_str(&c->message), c->config.vocab, c->plan, err);
         if (status == SH_OK && c->plan->kind == SH_STEP_STOP) return SH_OK;

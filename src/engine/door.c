@@ -178,6 +178,23 @@ static sh_status greet(sh_door *d, struct guest *g, const sh_wire_frame *frame, 
     return SH_OK;
 }
 
+static bool ids_known(const int32_t *ids, size_t count, int vocab)
+{
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= vocab) return false;
+    return true;
+}
+
+/* What of a request has token ids that the model does not; NULL: nothing. */
+static const char *unknown_ids(const sh_engine_request *q, int vocab)
+{
+    const sh_sampling *s = &q->sampling;
+    if (!ids_known(q->prompt, q->prompt_count, vocab)) return "the prompt has";
+    if (!ids_known(q->stop_ids, (size_t)q->stop_id_count, vocab)) return "the stop ids have";
+    if (!ids_known(s->logit_bias_ids, (size_t)s->logit_bias_count, vocab)) return "the bias has";
+    return NULL;
+}
+
 static sh_status submit(sh_door *d, struct guest *g, sh_str payload, sh_err *err)
 {
     sh_wire_request request;
@@ -185,14 +202,11 @@ static sh_status submit(sh_door *d, struct guest *g, sh_str payload, sh_err *err
     if (status != SH_OK) return status;
     sh_event refusal = {.kind = SH_EVENT_ERROR, .id = request.request.id, .retry = true};
     sh_engine_info info = sh_engine_info_of(d->engine);
-    int vocab = info.vocab;
-    bool known = true;
-    for (size_t i = 0; i < request.request.prompt_count; i++)
-        known = known && request.request.prompt[i] >= 0 && request.request.prompt[i] < vocab;
-    if (!known) {
+    const char *unknown = unknown_ids(&request.request, info.vocab);
+    if (unknown != NULL) {
         refusal.retry = false;
-        sh_err_set(&refusal.error, SH_ERR_INPUT, "the prompt has token ids outside 0..%d",
-                   vocab - 1);
+        sh_err_set(&refusal.error, SH_ERR_INPUT, "%s token ids outside 0..%d", unknown,
+                   info.vocab - 1);
     } else if (atomic_load(&d->draining)) {
         sh_err_set(&refusal.error, SH_ERR_CANCELLED, "the engine is stopping");
     } else if (!info.ready) {

@@ -108,6 +108,7 @@ static void sched_open(sh_engine *e)
     const sh_step_room *room = sh_crew_room(e->crew);
     bool longrope = config->rope[0].kind == SH_ROPE_LONGROPE;
     sh_sched_opts opts = {.room = *room,
+                          .vocab = config->vocab,
                           .context = sh_crew_context(e->crew),
                           .queue_max = e->opts.queue_max,
                           .timeout_ms = e->opts.timeout_ms,
@@ -251,8 +252,10 @@ static void form_again(sh_engine *e)
 static sh_status flight_begin(sh_engine *e, sh_err *err)
 {
     struct flight *f = &e->flights[(e->flight_first + e->flight_count) % e->stats.stages];
+    int64_t start = sh_clock_ns();
     if (!sh_sched_plan(e->sched, f->plan)) return SH_AGAIN;
     f->begun_ns = sh_clock_ns();
+    e->stats.schedule_s += (double)(f->begun_ns - start) * 1e-9;
     e->flight_count++;
     return sh_crew_begin(e->crew, f->plan, err);
 }
@@ -264,9 +267,11 @@ static sh_status flight_finish(sh_engine *e, sh_err *err)
     if (status != SH_OK) return status;
     e->flight_first = (e->flight_first + 1) % e->stats.stages;
     e->flight_count--;
-    double took = (double)(sh_clock_ns() - f->begun_ns) * 1e-9;
+    int64_t end = sh_clock_ns();
+    double took = (double)(end - f->begun_ns) * 1e-9;
     sh_engine_stats_step(&e->stats, took, f->plan->token_count, f->plan->seq_count);
     sh_sched_commit(e->sched, f->plan, e->picks, took);
+    e->stats.schedule_s += (double)(sh_clock_ns() - end) * 1e-9;
     return SH_OK;
 }
 

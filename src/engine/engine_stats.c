@@ -82,12 +82,22 @@ static void report_json(const sh_report *r, sh_buf *out)
                 (long long)r->pid, (long long)r->weights, (long long)r->kv, (long long)r->scratch,
                 (long long)r->resident, (long long)r->peak, (long long)r->available,
                 (long long)r->total);
-    sh_buf_addf(
-        out,
-        ",\"cpu_s\":%.3f,\"compute_s\":%.6f,\"reduce_s\":%.6f,\"reduce_bytes\":%llu,\"steps\":%llu,"
-        "\"tokens\":%llu",
-        r->cpu_s, r->compute_s, r->reduce_s, (unsigned long long)r->reduce_bytes,
-        (unsigned long long)r->steps, (unsigned long long)r->tokens);
+    sh_buf_addf(out,
+                ",\"cpu_s\":%.3f,\"compute_s\":%.6f,\"own_s\":%.6f,\"steps\":%llu,"
+                "\"tokens\":%llu,\"collectives\":{",
+                r->cpu_s, r->compute_s, r->own_s, (unsigned long long)r->steps,
+                (unsigned long long)r->tokens);
+    double seconds = 0, bytes = 0;
+    for (int i = 0; i < SH_TRAFFICS; i++) {
+        if (i != SH_TRAFFIC_PLAN) seconds += r->traffic[i].seconds;
+        bytes += (double)r->traffic[i].bytes;
+        sh_buf_addf(out, "%s\"%s\":{\"calls\":%llu,\"bytes\":%llu,\"seconds\":%.6f}",
+                    i == 0 ? "" : ",", sh_traffic_name((sh_traffic)i),
+                    (unsigned long long)r->traffic[i].calls,
+                    (unsigned long long)r->traffic[i].bytes, r->traffic[i].seconds);
+    }
+    /* Waiting for the next plan is not counted: on most ranks it is waiting for work. */
+    sh_buf_addf(out, "},\"collective_s\":%.6f,\"collective_bytes\":%.0f", seconds, bytes);
     number_json("temperature_c", r->temperature_c, out);
     number_json("power_w", r->power_w, out);
 }
@@ -142,10 +152,11 @@ void sh_engine_stats_json(sh_engine_stats *s, sh_crew *crew, sh_sched *sched,
                           const sh_blocks *blocks, const sh_engine_opts *opts, sh_buf *out)
 {
     const sh_sched_stats *c = sh_sched_stats_of(sched);
-    sh_buf_addf(
-        out, "{\"uptime_s\":%.3f,\"world_size\":%d,\"stages\":%d,\"context\":%d,\"step_s\":%.6f,",
-        (double)(sh_clock_ns() - s->opened_ns) * 1e-9, sh_crew_size(crew), s->stages,
-        sh_crew_context(crew), s->step_s);
+    sh_buf_addf(out,
+                "{\"uptime_s\":%.3f,\"world_size\":%d,\"stages\":%d,\"context\":%d,\"step_s\":%.6f,"
+                "\"schedule_s\":%.6f,",
+                (double)(sh_clock_ns() - s->opened_ns) * 1e-9, sh_crew_size(crew), s->stages,
+                sh_crew_context(crew), s->step_s, s->schedule_s);
     sh_buf_addf(out, "\"waiting\":%d,\"waiting_max\":%d,\"running\":%d,\"slots\":%d,", c->waiting,
                 opts->queue_max, c->running, opts->crew.slots);
     counts_json(s, c, out);

@@ -13,6 +13,7 @@ typedef struct {
     uint64_t steps;
     uint64_t failures; /* of the group */
     double step_s;
+    double schedule_s;  /* in the scheduler, what it emits included */
     sh_report *reports; /* [reports_count] of the ranks, as they last said */
     int report_count;
     int64_t reported_ns;

@@ -1,6 +1,7 @@
 #include "engine/rank.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/hash.h"
 
 #include <stdlib.h>
@@ -8,7 +9,8 @@
 struct result {
     uint64_t step;
     uint64_t hash;
-    float *logits; /* [draws, own vocabulary], host memory */
+    float
+        *logits; /* [draws, own vocabulary], host memory; of one step at a time the device's own */
     sh_scan *scans;
 };
 
@@ -19,12 +21,15 @@ struct sh_rank {
     sh_batch_state *state;
     sh_span *spans;
     int32_t *positions;
-    int32_t *rows; /* tokens of the step that are drawn from */
+    int32_t *rows;   /* tokens of the step that are drawn from */
+    int *adjusts_at; /* [draws] where the changes of each draw begin */
+    bool copies;     /* logits are copied, since the device's are for the next step */
     bool *stretched;
     float *hidden; /* one row, host memory */
     int32_t vocab_first, vocab_len;
     int depth;
     struct result *results; /* step s is in s % depth */
+    double forward_s;
     bool corrupt_state, corrupt_hidden;
 };
 
@@ -43,11 +48,16 @@ sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_ro
     r->positions = sh_alloc_array((size_t)room->tokens, sizeof(*r->positions));
     r->rows = sh_alloc_array((size_t)room->draws, sizeof(*r->rows));
     r->hidden = sh_alloc_array((size_t)sh_model_config(model)->hidden, sizeof(*r->hidden));
+    r->adjusts_at = sh_alloc_array((size_t)room->draws, sizeof(*r->adjusts_at));
     r->depth = depth;
+    sh_device *dev = sh_model_device(model);
+    r->copies = depth > 1 || r->vocab_len == 0 ||
+                dev->ops->peek(dev, sh_model_hidden(model)) == NULL;
     r->results = sh_alloc_array((size_t)depth, sizeof(*r->results));
     for (int i = 0; i < depth; i++) {
-        r->results[i].logits = sh_alloc_array((size_t)room->draws * (size_t)r->vocab_len,
-                                              sizeof(float));
+        if (r->copies)
+            r->results[i].logits = sh_alloc_array((size_t)room->draws * (size_t)r->vocab_len,
+                                                  sizeof(float));
         r->results[i].scans = sh_alloc_array((size_t)room->draws, sizeof(sh_scan));
     }
     return r;
@@ -57,7 +67,7 @@ void sh_rank_free(sh_rank *r)
 {
     if (r == NULL) return;
     for (int i = 0; i < r->depth; i++) {
-        free(r->results[i].logits);
+        if (r->copies) free(r->results[i].logits);
         free(r->results[i].scans);
     }
     sh_batch_state_free(r->state);
@@ -66,6 +76,7 @@ void sh_rank_free(sh_rank *r)
     free(r->stretched);
     free(r->positions);
     free(r->rows);
+    free(r->adjusts_at);
     free(r->hidden);
     free(r);
 }
@@ -90,16 +101,37 @@ static void rows_gather(sh_rank *r, const sh_step_plan *plan)
     }
 }
 
-static void rows_scan(sh_rank *r, const sh_step_plan *plan, struct result *result)
+struct scan_job {
+    const sh_rank *rank;
+    const sh_step_plan *plan;
+    struct result *result;
+};
+
+static void row_scan(void *arg, size_t i, int thread)
 {
-    const sh_adjust *adjust = plan->adjusts;
-    for (int i = 0; i < plan->draw_count; i++) {
-        const sh_step_draw *d = &plan->draws[i];
-        float *row = result->logits + (size_t)i * (size_t)r->vocab_len;
-        sh_adjust_apply(adjust, d->adjust_count, row, r->vocab_first, r->vocab_len);
-        sh_scan_row(&d->draw, row, r->vocab_first, r->vocab_len, &result->scans[i]);
-        adjust += d->adjust_count;
-    }
+    const struct scan_job *job = arg;
+    const sh_rank *r = job->rank;
+    const sh_step_draw *d = &job->plan->draws[i];
+    float *row = job->result->logits + i * (size_t)r->vocab_len;
+    (void)thread;
+    sh_adjust_apply(job->plan->adjusts + r->adjusts_at[i], d->adjust_count, row, r->vocab_first,
+                    r->vocab_len);
+    sh_scan_row(&d->draw, row, r->vocab_first, r->vocab_len, &job->result->scans[i]);
+}
+
+static void rows_scan(sh_rank *r, const sh_step_plan *plan, const sh_logits *logits,
+                      struct result *result)
+{
+    sh_device *dev = sh_model_device(r->model);
+    size_t bytes = (size_t)plan->draw_count * (size_t)r->vocab_len * sizeof(float);
+    if (r->copies)
+        dev->ops->download(dev, result->logits, logits->data, bytes);
+    else
+        result->logits = dev->ops->peek(dev, logits->data);
+    for (int i = 0, at = 0; i < plan->draw_count; at += plan->draws[i++].adjust_count)
+        r->adjusts_at[i] = at;
+    struct scan_job job = {r, plan, result};
+    dev->ops->host_each(dev, (size_t)plan->draw_count, row_scan, &job);
 }
 
 /* Rows that are drawn from; of a step without any, the last token's. */
@@ -131,15 +163,14 @@ sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
     };
     sh_logits logits;
     struct result *result = &r->results[plan->step % (uint64_t)r->depth];
+    int64_t start = sh_clock_ns();
     sh_status status = sh_model_step(r->model, &step, r->peers, &logits, err);
+    r->forward_s += (double)(sh_clock_ns() - start) * 1e-9;
     if (status != SH_OK) return status;
     result->step = plan->step;
     if (r->peers != NULL) result->hash = hidden_hash(r, plan);
     if (r->vocab_len == 0 || plan->draw_count == 0) return SH_OK;
-    sh_device *dev = sh_model_device(r->model);
-    dev->ops->download(dev, result->logits, logits.data,
-                       (size_t)plan->draw_count * (size_t)r->vocab_len * sizeof(float));
-    rows_scan(r, plan, result);
+    rows_scan(r, plan, &logits, result);
     return SH_OK;
 }
 
@@ -165,6 +196,11 @@ uint64_t sh_rank_hash(const sh_rank *r, uint64_t step)
 {
     const struct result *result = result_of(r, step);
     return result == NULL ? 0 : result->hash;
+}
+
+double sh_rank_forward_s(const sh_rank *r)
+{
+    return r->forward_s;
 }
 
 void sh_rank_corrupt_state(sh_rank *r)

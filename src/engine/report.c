@@ -10,6 +10,12 @@
 
 enum { PINGS = 21, PING_BYTES = 64, BULK_BYTES = 1 << 20, BULKS = 2 };
 
+const char *sh_traffic_name(sh_traffic kind)
+{
+    static const char *const names[SH_TRAFFICS] = {"plan", "sum", "handover", "scans"};
+    return names[kind];
+}
+
 void sh_report_fill(sh_report *r)
 {
     gethostname(r->host, sizeof(r->host) - 1);

@@ -12,13 +12,32 @@
 
 enum { SH_REPORT_HOST_MAX = 64 };
 
+/* What ranks say to each other in steps. */
+typedef enum {
+    SH_TRAFFIC_PLAN,     /* what to do; on other ranks than 0 the time is that of waiting for it */
+    SH_TRAFFIC_SUM,      /* sums over the ranks of a stage */
+    SH_TRAFFIC_HANDOVER, /* hidden states from stage to stage */
+    SH_TRAFFIC_SCANS,    /* what was found in the logits, to rank 0 */
+    SH_TRAFFICS,
+} sh_traffic;
+
+const char *sh_traffic_name(sh_traffic kind);
+
+typedef struct {
+    uint64_t calls, bytes; /* bytes as they were before any packing for the wire */
+    double seconds;        /* waiting for others included */
+} sh_traffic_cost;
+
 typedef struct {
     char host[SH_REPORT_HOST_MAX];
     int64_t pid;
     int64_t weights, kv, scratch; /* bytes */
     int64_t resident, peak, available, total;
-    double cpu_s, compute_s, reduce_s;
-    uint64_t reduce_bytes, steps, tokens;
+    double cpu_s;
+    double compute_s; /* in forward passes, sums excluded */
+    double own_s;     /* in steps, but neither computing nor moving data */
+    sh_traffic_cost traffic[SH_TRAFFICS];
+    uint64_t steps, tokens;
     double temperature_c, power_w; /* NAN where the system does not tell */
 } sh_report;
 

@@ -1,22 +1,11 @@
 #include "engine/sampler.h"
 
-#include "base/hash.h"
+#include "base/alloc.h"
+#include "engine/scan.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Better: higher logit, then lower id. NaN never wins. */
-static bool better(sh_candidate a, sh_candidate b)
-{
-    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
-
-static int compare(const void *a, const void *b)
-{
-    const sh_candidate *x = a, *y = b;
-    return better(*x, *y) ? -1 : better(*y, *x) ? 1 : 0;
-}
 
 sh_draw sh_draw_of(const sh_engine_request *q, int64_t position)
 {
@@ -30,31 +19,65 @@ sh_draw sh_draw_of(const sh_engine_request *q, int64_t position)
                      .logprobs = q->logprobs};
 }
 
-static sh_adjust *adjust_find(sh_adjust *list, int *count, int cap, int32_t id)
+void sh_marks_init(sh_marks *m, int vocab)
 {
-    for (int i = 0; i < *count; i++)
-        if (list[i].id == id) return &list[i];
-    if (*count == cap) return NULL;
-    list[*count] = (sh_adjust){.id = id, .factor = 1};
-    return &list[(*count)++];
+    *m = (sh_marks){.vocab = vocab};
+    m->seen = sh_alloc_array((size_t)vocab, sizeof(*m->seen));
+    m->at = sh_alloc_array((size_t)vocab, sizeof(*m->at));
+}
+
+void sh_marks_reset(sh_marks *m)
+{
+    free(m->seen);
+    free(m->at);
+    *m = (sh_marks){0};
+}
+
+static void marks_clear(sh_marks *m)
+{
+    if (++m->now != 0) return;
+    memset(m->seen, 0, (size_t)m->vocab * sizeof(*m->seen)); /* after four thousand million lists */
+    m->now = 1;
+}
+
+static sh_adjust *adjust_of(sh_marks *m, sh_adjust *list, int *count, int32_t id)
+{
+    SH_ASSERT(id >= 0 && id < m->vocab);
+    if (m->seen[id] != m->now) {
+        m->seen[id] = m->now;
+        m->at[id] = *count;
+        list[(*count)++] = (sh_adjust){.id = id, .factor = 1};
+    }
+    return &list[m->at[id]];
+}
+
+static bool counts(const sh_sampling *s)
+{
+    return s->presence_penalty != 0 || s->frequency_penalty != 0;
+}
+
+int sh_adjust_max(const sh_sampling *s, int count, int answer_first)
+{
+    int most = s->logit_bias_count;
+    if (s->repetition_penalty != 1)
+        most += count < s->repetition_window ? count : s->repetition_window;
+    if (counts(s)) most += count - answer_first;
+    return most;
 }
 
 int sh_adjust_list(const sh_sampling *s, const int32_t *history, int count, int answer_first,
-                   sh_adjust *out, int cap)
+                   sh_marks *m, sh_adjust *out)
 {
     int used = 0;
-    sh_adjust *a;
+    marks_clear(m);
     for (int i = 0; i < s->logit_bias_count; i++)
-        if ((a = adjust_find(out, &used, cap, s->logit_bias_ids[i])) != NULL)
-            a->bias = s->logit_bias[i];
+        adjust_of(m, out, &used, s->logit_bias_ids[i])->bias = s->logit_bias[i];
     int first = count > s->repetition_window ? count - s->repetition_window : 0;
     for (int i = first; s->repetition_penalty != 1 && i < count; i++)
-        if ((a = adjust_find(out, &used, cap, history[i])) != NULL)
-            a->factor = (float)s->repetition_penalty;
-    if (s->presence_penalty == 0 && s->frequency_penalty == 0) return used;
+        adjust_of(m, out, &used, history[i])->factor = (float)s->repetition_penalty;
+    if (!counts(s)) return used;
     for (int i = answer_first; i < count; i++)
-        if ((a = adjust_find(out, &used, cap, history[i])) != NULL)
-            a->minus += 1; /* counted first */
+        adjust_of(m, out, &used, history[i])->minus += 1; /* counted first */
     for (int i = 0; i < used; i++)
         if (out[i].minus > 0)
             out[i].minus = (float)(s->presence_penalty +
@@ -73,114 +96,13 @@ void sh_adjust_apply(const sh_adjust *list, int count, float *logits, int32_t fi
     }
 }
 
-static uint64_t noise_bits(uint64_t seed, int64_t position, int32_t id)
-{
-    return sh_mix64(sh_mix64(sh_mix64(seed) ^ (uint64_t)position) ^ (uint32_t)id);
-}
-
-static double noise_of(uint64_t bits)
-{
-    double v = ((double)(bits >> 12) + 0.5) * 0x1p-52; /* in (0, 1), exact */
-    return -log(-log1p(-v));
-}
-
-double sh_noise(uint64_t seed, int64_t position, int32_t id)
-{
-    return noise_of(noise_bits(seed, position, id));
-}
-
-/* Which parts of a scan a draw needs. */
-static bool filtered(const sh_draw *d)
-{
-    return d->top_k > 0 || d->top_p < 1 || d->min_p > 0;
-}
-
-static bool sum_needed(const sh_draw *d)
-{
-    return d->logprobs >= 0 || (d->temperature > 0 && d->top_p < 1);
-}
-
 int sh_draw_top(const sh_draw *d)
 {
     int want = d->logprobs > 0 ? d->logprobs : 0;
-    if (d->temperature <= 0 || !filtered(d)) return want;
+    if (d->temperature <= 0 || !sh_draw_filters(d)) return want;
     bool by_mass = d->top_p < 1 || d->min_p > 0;
     int keep = !by_mass && d->top_k < SH_SCAN_TOP ? d->top_k : SH_SCAN_TOP;
     return keep > want ? keep : want;
-}
-
-static sh_candidate scan_max(const float *logits, int32_t first, int32_t len)
-{
-    sh_candidate best = {first, -INFINITY};
-    for (int32_t i = 0; i < len; i++)
-        if (logits[i] > best.logit) best = (sh_candidate){first + i, logits[i]};
-    return best;
-}
-
-/* The `want` best, sorted. Scanning gathers twice as many, then keeps the better half and a bar for
- * what follows; since ids rise, a later equal never displaces an earlier one. */
-static int scan_top(const float *logits, int32_t first, int32_t len, int want, sh_candidate *out)
-{
-    sh_candidate pool[2 * SH_SCAN_TOP] = {0};
-    int count = 0;
-    float bar = -INFINITY;
-    for (int32_t i = 0; i < len; i++) {
-        if (!(logits[i] > bar) && count >= want) continue;
-        pool[count++] = (sh_candidate){first + i, logits[i]};
-        if (count < 2 * want) continue;
-        qsort(pool, (size_t)count, sizeof(pool[0]), compare);
-        count = want;
-        bar = pool[want - 1].logit;
-    }
-    qsort(pool, (size_t)count, sizeof(pool[0]), compare);
-    if (count > want) count = want;
-    memcpy(out, pool, (size_t)count * sizeof(pool[0]));
-    return count;
-}
-
-static double scan_sum(const float *logits, int32_t len, float max)
-{
-    double sum = 0;
-    for (int32_t i = 0; i < len; i++) sum += (double)expf(logits[i] - max);
-    return sum;
-}
-
-/* The largest of logit / temperature + noise. The noise is at most (leading zeros + 1) ln 2, so
- * that nearly all tokens are turned away without a logarithm. */
-static sh_candidate scan_noise(const sh_draw *d, const float *logits, int32_t first, int32_t len,
-                               double *score)
-{
-    static const double ln2 = 0.69314718055994531;
-    sh_candidate best = {first, -INFINITY};
-    double best_score = -INFINITY, scale = 1 / d->temperature;
-    uint64_t row = sh_mix64(sh_mix64(d->seed) ^ (uint64_t)d->position);
-    for (int32_t i = 0; i < len; i++) {
-        uint64_t bits = sh_mix64(row ^ (uint32_t)(first + i));
-        double l = (double)logits[i] * scale;
-        int zeros = bits == 0 ? 64 : __builtin_clzll(bits);
-        if (!(l + (zeros + 1) * ln2 > best_score)) continue;
-        double s = l + noise_of(bits);
-        if (s > best_score) {
-            best_score = s;
-            best = (sh_candidate){first + i, logits[i]};
-        }
-    }
-    *score = best_score;
-    return best;
-}
-
-void sh_scan_row(const sh_draw *d, const float *logits, int32_t first, int32_t len, sh_scan *out)
-{
-    sh_candidate best = scan_max(logits, first, len);
-    out->total = len;
-    out->max = best.logit;
-    out->sum = sum_needed(d) ? scan_sum(logits, len, best.logit) : 0;
-    int want = sh_draw_top(d);
-    out->top_count = want > 0 ? scan_top(logits, first, len, want, out->top) : 0;
-    out->won = best;
-    out->won_score = best.logit;
-    if (d->temperature > 0 && !filtered(d))
-        out->won = scan_noise(d, logits, first, len, &out->won_score);
 }
 
 /* How many of the sorted candidates the filters keep; 0 when they do not reach far enough to tell.
@@ -245,7 +167,8 @@ static int64_t top_merge(const sh_scan *scans, int count, sh_candidate *out)
                 if (scans[i].top_count < scans[i].total && scans[i].top_count > 0) return n;
                 continue;
             }
-            if (from < 0 || better(scans[i].top[at[i]], scans[from].top[at[from]])) from = i;
+            if (from < 0 || sh_candidate_better(scans[i].top[at[i]], scans[from].top[at[from]]))
+                from = i;
         }
         if (from < 0 || n == SH_SCAN_TOP) return n;
         out[n] = scans[from].top[at[from]++];
@@ -271,7 +194,7 @@ sh_status sh_pick_join(const sh_draw *d, const sh_scan *scans, int count, sh_pic
     int64_t top_count = top_merge(scans, count, top);
     float logit = scans[won].won.logit;
     int32_t id = scans[won].won.id;
-    if (d->temperature > 0 && filtered(d)) {
+    if (d->temperature > 0 && sh_draw_filters(d)) {
         int64_t keep = top_count == 0
                            ? 0
                            : keep_count(d, top, top_count, top_count == total, log_total);
@@ -288,8 +211,8 @@ void sh_pick_whole(const sh_draw *d, const float *logits, int32_t len, sh_candid
                    sh_pick *out)
 {
     for (int32_t i = 0; i < len; i++) scratch[i] = (sh_candidate){i, logits[i]};
-    qsort(scratch, (size_t)len, sizeof(*scratch), compare);
-    double log_total = (double)scratch[0].logit + log(scan_sum(logits, len, scratch[0].logit));
+    sh_candidates_sort(scratch, len);
+    double log_total = (double)scratch[0].logit + log(sh_scan_sum(logits, len, scratch[0].logit));
     float logit = scratch[0].logit;
     int32_t id = scratch[0].id;
     if (d->temperature > 0)

@@ -68,11 +68,26 @@ typedef struct {
 /* The draw that a request asks for at a position. */
 sh_draw sh_draw_of(const sh_engine_request *request, int64_t position);
 
-/* Fills `out` (room for `cap`) with the changes that a request's penalties and bias ask for, each
- * token once, behind `history` (prompt, then answer; the answer starts at answer_first). Returns
- * how many; scratch-free, in order of first use. */
+/* Where each token stands in a list that is being made: one for a scheduler, made once. */
+typedef struct {
+    int vocab;
+    uint32_t now;
+    uint32_t *seen; /* [vocab] the list in which a token was last put */
+    int32_t *at;    /* [vocab] its place there */
+} sh_marks;
+
+void sh_marks_init(sh_marks *marks, int vocab);
+void sh_marks_reset(sh_marks *marks);
+
+/* Fills `out` with the changes that a request's penalties and bias ask for, each token once, behind
+ * `history` (prompt, then answer; the answer starts at answer_first). The repetition penalty looks
+ * at the last tokens of all, presence and frequency at the answer. Returns how many, at most
+ * sh_adjust_max. */
 int sh_adjust_list(const sh_sampling *sampling, const int32_t *history, int count, int answer_first,
-                   sh_adjust *out, int cap);
+                   sh_marks *marks, sh_adjust *out);
+
+/* Room that such a list may take. */
+int sh_adjust_max(const sh_sampling *sampling, int count, int answer_first);
 
 /* Applies changes to the part of a row whose first token is `first`; others' tokens are passed
  * over. */

@@ -23,6 +23,7 @@ struct sh_sched {
     int leave_count;
     uint64_t order;
     double token_s; /* what a prompt token costs, lately */
+    sh_marks marks;
     sh_sched_stats stats;
 };
 
@@ -35,6 +36,7 @@ sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_
     s->ctx = ctx;
     s->slots = sh_alloc_array((size_t)opts->room.slots, sizeof(sh_sequence *));
     s->leaves = sh_alloc_array((size_t)opts->room.slots, sizeof(*s->leaves));
+    sh_marks_init(&s->marks, opts->vocab);
     return s;
 }
 
@@ -54,6 +56,7 @@ void sh_sched_free(sh_sched *s)
     list_free(&s->running);
     free(s->slots);
     free(s->leaves);
+    sh_marks_reset(&s->marks);
     free(s);
 }
 
@@ -265,14 +268,25 @@ static bool pause_younger(sh_sched *s, const sh_sequence *keep)
 }
 
 /* What ends an answer is kept from being drawn before min_tokens. */
-static int ban_ends(const sh_sched *s, const sh_engine_request *q, sh_adjust *out, int cap)
+static int ban_ends(const sh_sched *s, const sh_engine_request *q, sh_adjust *out)
 {
     int count = 0;
-    for (int i = 0; i < s->opts.eos_count && count < cap; i++)
+    for (int i = 0; i < s->opts.eos_count; i++)
         out[count++] = (sh_adjust){.id = s->opts.eos[i], .bias = -INFINITY, .factor = 1};
-    for (int i = 0; i < q->stop_id_count && count < cap; i++)
+    for (int i = 0; i < q->stop_id_count; i++)
         out[count++] = (sh_adjust){.id = q->stop_ids[i], .bias = -INFINITY, .factor = 1};
     return count;
+}
+
+/* Whether the plan has room for all changes of logits that the next draws of a sequence may need:
+ * none is ever left out for what else is in the step. */
+static bool adjusts_fit(const sh_sched *s, const sh_step_plan *step, const sh_sequence *seq,
+                        int drafts)
+{
+    const sh_engine_request *q = &seq->request;
+    int most = sh_adjust_max(&q->sampling, seq->count + drafts, seq->prompt_count);
+    if (q->min_tokens > 0) most += s->opts.eos_count + q->stop_id_count;
+    return (int64_t)most * (1 + drafts) <= step->room.adjusts - step->adjust_count;
 }
 
 static void add_draw(sh_sched *s, sh_step_plan *step, const sh_sequence *seq, int known)
@@ -280,12 +294,11 @@ static void add_draw(sh_sched *s, sh_step_plan *step, const sh_sequence *seq, in
     const sh_engine_request *q = &seq->request;
     sh_step_draw *d = &step->draws[step->draw_count++];
     sh_adjust *list = step->adjusts + step->adjust_count;
-    int cap = step->room.adjusts - step->adjust_count;
     d->draw = sh_draw_of(q, known);
-    d->adjust_count = sh_adjust_list(&q->sampling, seq->tokens, known, seq->prompt_count, list,
-                                     cap);
+    d->adjust_count = sh_adjust_list(&q->sampling, seq->tokens, known, seq->prompt_count, &s->marks,
+                                     list);
     if (known - seq->prompt_count < q->min_tokens)
-        d->adjust_count += ban_ends(s, q, list + d->adjust_count, cap - d->adjust_count);
+        d->adjust_count += ban_ends(s, q, list + d->adjust_count);
     step->adjust_count += d->adjust_count;
 }
 
@@ -324,6 +337,7 @@ static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
     seq->draft_count = 0;
     if (s->opts.drafts > 0 && step->token_count + 1 + s->opts.drafts <= DRAFT_TOKENS)
         seq->draft_count = sh_sequence_draft(seq, s->opts.drafts);
+    if (!adjusts_fit(s, step, seq, seq->draft_count)) seq->draft_count = 0;
     while (!sh_sequence_grow(seq, s->blocks, seq->count + seq->draft_count)) {
         if (seq->draft_count > 0) {
             seq->draft_count = 0;
@@ -339,34 +353,45 @@ static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
     return true;
 }
 
-/* With several plans at once none takes more than its part of what runs. */
-static bool step_full(const sh_sched *s, const sh_step_plan *step)
+/* With several plans at once none takes more than its part of `all` sequences. */
+static bool step_full(const sh_sched *s, const sh_step_plan *step, int all)
 {
-    int part = (s->stats.running + s->opts.parts - 1) / s->opts.parts;
+    int part = (all + s->opts.parts - 1) / s->opts.parts;
     bool share = s->opts.parts > 1 && step->seq_count > 0 && step->seq_count >= part;
     return share || step->seq_count == step->room.slots ||
            step->draw_count + 1 + SH_DRAFTS_MAX > step->room.draws ||
            step->token_count >= step->room.tokens;
 }
 
-static void plan_running(sh_sched *s, sh_step_plan *step, bool decodes, int *budget)
+static void plan_decodes(sh_sched *s, sh_step_plan *step)
 {
-    for (sh_sequence *seq = s->running.first, *next; seq != NULL && !step_full(s, step);
-         seq = next) {
-        if (seq->in_flight || decoding(seq) != decodes) {
+    for (sh_sequence *seq = s->running.first, *next;
+         seq != NULL && !step_full(s, step, s->stats.running); seq = next) {
+        if (seq->in_flight || !decoding(seq) || !adjusts_fit(s, step, seq, 0)) {
             next = seq->next;
             continue;
         }
-        if (decodes) {
-            sh_sequence *before = seq->prev; /* stays: only younger ones are paused */
-            bool stays = plan_decode(s, step, seq);
-            next = stays ? seq->next : before == NULL ? s->running.first : before->next;
-            continue;
-        }
-        next = seq->next;
+        sh_sequence *before = seq->prev; /* stays: only younger ones are paused */
+        bool stays = plan_decode(s, step, seq);
+        next = stays ? seq->next : before == NULL ? s->running.first : before->next;
+    }
+}
+
+/* What runs or could: those that wait count, or a pipeline whose stages are all busy would never
+ * take one in. */
+static int all_of(const sh_sched *s)
+{
+    int all = s->stats.running + s->stats.waiting;
+    return all < s->opts.room.slots ? all : s->opts.room.slots;
+}
+
+static void plan_prompts(sh_sched *s, sh_step_plan *step, int *budget)
+{
+    for (sh_sequence *seq = s->running.first;
+         seq != NULL && *budget > 0 && !step_full(s, step, all_of(s)); seq = seq->next) {
+        if (seq->in_flight || decoding(seq) || !adjusts_fit(s, step, seq, 0)) continue;
         int count = seq->count - seq->computed;
         if (count > *budget) count = *budget;
-        if (count == 0) return;
         seq->draft_count = 0;
         add_tokens(s, step, seq, count);
         *budget -= count;
@@ -421,12 +446,13 @@ static void plan_waiting(sh_sched *s, sh_step_plan *step, int *budget)
 {
     int least = 0;
     uint64_t order = 0;
-    while (*budget > 0 && !step_full(s, step)) {
+    while (*budget > 0 && !step_full(s, step, all_of(s))) {
         int slot = slot_free(s);
         sh_sequence *seq = slot < 0 ? NULL : waiting_next(s, &least, order);
         bool wait;
         if (seq == NULL) return;
         order = seq->order + 1;
+        if (!adjusts_fit(s, step, seq, 0)) return;
         if (!sh_sequence_start(seq, s->blocks, s->stats.running, &wait)) {
             if (wait) continue;
             return; /* no room: the next must not overtake this one for ever */
@@ -455,10 +481,9 @@ bool sh_sched_plan(sh_sched *s, sh_step_plan *step)
 {
     sh_step_clear(step);
     each(s, expire_one, NULL);
-    int budget = 0;
-    plan_running(s, step, true, &budget);
-    budget = chunk_budget(s, step);
-    plan_running(s, step, false, &budget);
+    plan_decodes(s, step);
+    int budget = chunk_budget(s, step);
+    plan_prompts(s, step, &budget);
     plan_waiting(s, step, &budget);
     if (step->seq_count == 0) return false;
     for (int i = 0; i < s->leave_count; i++) step->leaves[i] = s->leaves[i];

@@ -18,6 +18,7 @@
 
 typedef struct {
     sh_step_room room;
+    int vocab;
     int context;        /* tokens of the longest sequence */
     int queue_max;      /* requests that may wait */
     int64_t timeout_ms; /* of a request that names none; 0: none */

@@ -25,7 +25,7 @@
 
 typedef enum { SH_DTYPE_F32, SH_DTYPE_F16, SH_DTYPE_BF16 } sh_dtype;
 
-/* How the numbers of a matrix are stored; facts of each are in docs/formats.md. */
+/* How the numbers of a matrix are stored; docs/models.md has the layouts. */
 typedef enum {
     SH_FORMAT_F32,
     SH_FORMAT_F16,
@@ -172,6 +172,8 @@ typedef struct {
 
 typedef struct sh_device sh_device;
 
+typedef void (*sh_host_fn)(void *arg, size_t piece, int thread);
+
 typedef struct {
     const char *name;
 
@@ -180,7 +182,12 @@ typedef struct {
     void (*unmap)(sh_device *dev, void *ptr, size_t size);
     void (*upload)(sh_device *dev, void *dst, const void *src, size_t size);
     void (*download)(sh_device *dev, void *dst, const void *src, size_t size);
+    void *(*peek)(sh_device *dev,
+                  const void *ptr); /* what the host may touch in place; NULL: nothing */
     sh_status (*reserve)(sh_device *dev, const sh_limits *limits, sh_err *err);
+    /* Host work on the threads that the device keeps: fn(arg, piece, thread) once for each piece.
+     */
+    void (*host_each)(sh_device *dev, size_t pieces, sh_host_fn fn, void *arg);
 
     /* Weights. matrix_bytes is the stride that one matrix of a stack needs; matrix_pack lays rows
      * [row_first, row_first + row_count) of matrix `index` out, from any thread, rows in any order

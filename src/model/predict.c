@@ -73,6 +73,22 @@ void sh_predict_rank(const sh_config *config, const sh_shard *shard, sh_rank_cos
     out->kv_token_bytes = 2 * kv_part * (double)sh_config_kv_width(config) * shard->layer_count;
 }
 
+double sh_predict_head_layers(const sh_config *config)
+{
+    sh_inventory inv;
+    double head = 0, layers = 0;
+    sh_inventory_init(config, &inv);
+    for (size_t i = 0; i < inv.count; i++) {
+        const sh_item *item = &inv.items[i];
+        double bytes = number_bytes(config, item) * (double)sh_item_numbers(item);
+        bool tied = item->kind == SH_ITEM_EMBED && config->tied != SH_TIED_NO;
+        if (item->kind == SH_ITEM_HEAD || tied) head += bytes;
+        if (item->layer >= 0) layers += bytes;
+    }
+    sh_inventory_reset(&inv);
+    return layers > 0 ? head / (layers / config->layers) : 0;
+}
+
 /* One stage: its slowest rank, and two sums a layer. */
 static void stage_add(const sh_config *config, const sh_shard *shards, const double *speeds,
                       const sh_predict_machine *m, sh_prediction *p)

@@ -18,6 +18,9 @@ typedef struct {
 
 void sh_predict_rank(const sh_config *config, const sh_shard *shard, sh_rank_cost *out);
 
+/* How many layers of mean size have as many bytes as the head, for sh_plan_opts. */
+double sh_predict_head_layers(const sh_config *config);
+
 typedef struct {
     double read_bytes_per_s; /* of one rank's memory */
     double latency_s;        /* of a message between two ranks */

@@ -131,8 +131,9 @@ static sh_status check_plan(const sh_config *config, const sh_plan_opts *opts, s
     return SH_OK;
 }
 
-/* Layers for the stages: in proportion to each stage's sum, but at least one for each. */
-static void cut_layers(int layers, const double *sums, int stages, int *counts)
+/* Layers for the stages: in proportion to each stage's sum, but at least one for each. `head` is
+ * what the last stage has beside its layers. */
+static void cut_layers(int layers, double head, const double *sums, int stages, int *counts)
 {
     int spare = layers - stages;
     for (int s = 0; s < stages; s++) counts[s] = 1;
@@ -144,7 +145,8 @@ static void cut_layers(int layers, const double *sums, int stages, int *counts)
         int best = 0;
         double most = -INFINITY;
         for (int s = 0; s < stages; s++) {
-            double lack = sums[s] / total * layers - counts[s];
+            double has = counts[s] + (s == stages - 1 ? head : 0);
+            double lack = sums[s] / total * (layers + head) - has;
             if (lack > most) {
                 most = lack;
                 best = s;
@@ -167,7 +169,7 @@ sh_status sh_shard_plan(const sh_config *config, const sh_plan_opts *opts, sh_sh
         weights[r] = opts->weights == NULL ? 1 : opts->weights[r];
         sums[r / width] += weights[r];
     }
-    cut_layers(config->layers, sums, stages, counts);
+    cut_layers(config->layers, opts->head_layers, sums, stages, counts);
     int first = 0;
     for (int s = 0; s < stages; first += counts[s++]) {
         for (int t = 0; t < width; t++) {

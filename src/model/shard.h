@@ -55,6 +55,8 @@ typedef struct {
     int tensor_size;
     int stages;
     const double *weights; /* [tensor_size * stages], each >= 0, not all 0; NULL: all equal */
+    double head_layers;    /* layers that the head, which the last stage has too, costs as much as;
+                              see sh_predict_head_layers */
 } sh_plan_opts;
 
 /* Fills shards [tensor_size * stages]. Refuses more stages than layers and weights that are not

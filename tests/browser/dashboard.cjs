@@ -424,6 +424,31 @@ async function talk(page) {
   await page.locator('.chat-name', { hasText: 'Hello!' }).waitFor();
 }
 
+// Long answers that are given up all at once.
+function flood(server, count) {
+  const giveUp = new AbortController();
+  const body = JSON.stringify({ prompt: 'Once', max_tokens: 1500, ignore_eos: true });
+  for (let i = 0; i < count; i++)
+    fetch(`${server.url}/v1/completions`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body,
+      signal: giveUp.signal }).then((answer) => answer.text()).catch(() => {});
+  return giveUp;
+}
+
+async function queue(page, server) {
+  const level = () => page.locator('.gauge[aria-label="Queue"]').getAttribute('data-level');
+  const room = (await (await server.get('/queue')).json()).max;
+  await page.evaluate(() => { location.hash = 'overview'; });
+  await check('a queue that fills is amber, a full one red, an empty one green again', async () => {
+    const half = flood(server, 32 + Math.ceil(room / 2));
+    await until('amber', async () => (await level()) === 'amber');
+    const rest = flood(server, room);
+    await until('red', async () => (await level()) === 'red');
+    half.abort();
+    rest.abort();
+    await until('green', async () => (await level()) === 'green');
+  });
+}
+
 const wide = { width: 1360, height: 900 }, phone = { width: 390, height: 844 };
 
 async function main() {
@@ -452,6 +477,8 @@ async function main() {
     await page.setViewportSize(wide);
     await page.evaluate(() => { location.hash = 'chat'; });
     await load.stop();
+    await queue(page, server);
+    await page.evaluate(() => { location.hash = 'chat'; });
     await hostileText(page);
     await looks(page);
     await keys(browser, server);

@@ -10,7 +10,12 @@ work=$(mktemp -d) && cd "$work" || exit 1
 case $shoal in *san/*) slow=4 ;; *) slow=1 ;; esac
 port=8100
 
-check "a launch needs a hostfile" 'exits 1 "$shoal" launch --state-dir "$work/s" && grep -q -- "--hostfile" err'
+targets="setup bootstrap verify cluster-info sync rdma-test rdma-quick rdma-verbose rdma-stress server server-stop server-restart health models
+    models-local models-check chat-test queue dashboard metrics status monitor logs version lint test loc bench kill-all fingerprint clean clean-all download"
+check "make knows the targets of earlier clusters, and lists them" 'make -C "$root" help >help && for t in $targets; do make -C "$root" -n "$t" >/dev/null && grep -qE "^ .*\b$t\b" help || { echo "$t"; exit 1; }; done'
+check "launch.sh tells what it knows" '! "$root/launch.sh" >out && for v in start stop restart status test detect; do grep -q "$v" out || exit 1; done'
+alone() { exits 0 "$shoal" launch --state-dir "$work/here" --port 0 --job linktest --ranks 3 --quick --sizes 4K,1M --rounds 3 && grep -q "^\[0 .*\] verdict: pass" err && ! ls here/rank-*.pid 2>/dev/null; }
+check "without a hostfile the ranks are on this machine; a job that ends ends the launch" alone
 wrong() { printf '%s' "$1" >bad.json && exits 1 "$shoal" launch --state-dir "$work/s" --hostfile bad.json && grep -qE "$2" err || { cat err; return 1; }; }
 mistakes() {
     wrong '[' "bad.json.*line 1" && wrong '[{"ips": []}]' "'ssh' of host 0 must be a string" && wrong '[{"ssh": "-oProxyCommand=x"}]' "is no host's name" &&
@@ -28,7 +33,12 @@ fi
 hosts_up 3
 sshd_up
 export SSH_OPTIONS=$ssh_options
-for i in 1 2 3; do mkdir "home$i" && on $i mount --bind "$work/home$i" /root; done
+for i in 1 2 3; do
+    mkdir "home$i" && on $i mount --bind "$work/home$i" /root
+    # a /tmp of its own, but for the folders of the test
+    on $i sh -c "mkdir /run/a /run/b && mount --bind '$work' /run/a && mount --bind '$hosts_dir' /run/b && mount -t tmpfs t /tmp &&
+        mkdir -p '$work' '$hosts_dir' && mount --bind /run/a '$work' && mount --bind /run/b '$hosts_dir'" || exit 1
+done
 echo '[{"ssh": "h1"}, {"ssh": "h2"}, {"ssh": "root@h3"}]' >hosts.json
 sed -i 's/"h1"/"h1", "ips": ["10.77.0.1"]/' hosts.json # that is how the launcher knows itself
 cp -r "$root/models/demo" model
@@ -55,12 +65,12 @@ clean() {
         for p in $(ip netns pids "$hosts_tag$i"); do
             case $(cat "/proc/$p/comm" 2>/dev/null) in '' | sleep | sshd) ;; *) echo "left on host $i: $(tr '\0' ' ' <"/proc/$p/cmdline")"; return 1 ;; esac
         done
+        on $i ls /tmp | grep sock && { echo "sockets left on host $i"; return 1; }
         on $i ss -Hltn | grep -v ':22 ' && { echo "listens on host $i"; return 1; }
         ls "home$i"/.local/state/shoal/{rank-*.pid,launch.json,bin/*.part} 2>/dev/null && { echo "files left on host $i"; return 1; }
     done
-    ls /tmp/shoal-*.sock 2>/dev/null >socks; cmp -s socks socks.before || { echo "sockets left"; cat socks; return 1; }
+    return 0
 }
-ls /tmp/shoal-*.sock 2>/dev/null >socks.before
 # Runs one test; whatever it started must be gone.
 try() {
     "$@"; local rc=$?
@@ -71,7 +81,7 @@ try() {
 }
 
 # --- what can be wrong before a rank starts ---
-down() { cut 3; launch >out 2>err; code=$?; heal 3; [ $code = 3 ] && grep -qE "^shoal: host root@h3: ssh could not connect" err || { cat err; return 1; }; }
+down() { cut 3; launch "$@" >out 2>err; code=$?; heal 3; [ $code = 3 ] && grep -qE "^shoal: host root@h3: ssh could not connect" err || { cat err; return 1; }; }
 check "a host that is down is named" "try down --ssh-timeout 1"
 wrong_key() { keys_revoke 2; launch >out 2>err; code=$?; keys_restore 2; [ $code != 0 ] && grep -q "^shoal: host h2: the key was refused" err && [ "$(grep -c push err)" = 0 ] || { cat err; return 1; }; }
 check "a refused key is named" "try wrong_key"
@@ -188,5 +198,18 @@ remote() { # the launcher is not one of the hosts: the API is asked through ssh
         exits 0 on1 "$shoal" call /v1/chat/completions '{"messages":[{"role":"user","content":"it'"'"'s me"}],"max_tokens":4}' && grep -q '"content"' out && exits 0 on1 "$shoal" stop
 }
 check "a cluster of other hosts is launched and asked from here" "try remote"
+links() { exits 0 on1 "$shoal" launch --hostfile hosts.json --job linktest --quick --sizes 4K,1M --rounds 3 && grep -q "^\[0 .*\] verdict: pass" err && exits 0 launch --prepare && grep -q "all 3 hosts are ready" out; }
+check "the links between the hosts are tested; --prepare starts nothing" "try links"
+workers() { # the variables of an .env stand for a hostfile
+    printf 'WORKER_HOSTS=10.77.0.2, 10.77.0.3\nWORKER_SSH=h2, root@h3\nNUM_DEVICES=3\nMODEL_DIR=model\nAPI_PORT=%s\n' $port >.env
+    exits 0 on1 "$shoal" launch --detach && ask && exits 0 on1 "$shoal" status && grep -qE "^1 +h2 +[0-9]+ +ready" out && exits 0 on1 "$shoal" stop; local rc=$?
+    rm .env; return $rc
+}
+check "workers of an .env file are launched without a hostfile" "try workers"
+occupied() { # from another machine, with the same folder on host 2
+    start && says "all 3 ranks are ready" && echo '["10.77.0.3:9100", "10.77.0.2:9100"]' >others.json
+    on 3 sh -c "$here" "$work" "$shoal" launch --hostfile others.json --port 8200 >out2 2>err2; [ $? = 1 ] && grep -q "another launch runs rank 1 here" err2 && ask && kill -INT "$main" && ends 10
+}
+check "a second launch leaves the ranks of the first alone" "try occupied"
 cd / && rm -rf "$work"
 done_testing

@@ -19,7 +19,7 @@ static void use(const sh_config *config)
         SH_ASSERT(rope.scale == rope.scale);
         free(freq);
     }
-    if (sh_shard_plan(config, &(sh_plan_opts){3, 2, NULL}, shards, &err) != SH_OK) return;
+    if (sh_shard_plan(config, &(sh_plan_opts){3, 2, NULL, 0}, shards, &err) != SH_OK) return;
     SH_ASSERT(shards[0].layer_count + shards[3].layer_count == config->layers);
     SH_ASSERT(shards[2].vocab.first + shards[2].vocab.count == config->vocab);
     SH_ASSERT(sh_config_kv_width(config) > 0);

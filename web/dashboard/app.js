@@ -204,7 +204,7 @@ class Page {
     const took = before === undefined ? NaN : (this.seen - before.at) / 1000;
     const state = (rank) => this.stateOf(rank);
     const zero = engine?.ranks?.[0] ?? {};
-    const perToken = zero.tokens > 0 ? zero.reduce_bytes / zero.tokens : NaN;
+    const perToken = zero.tokens > 0 ? zero.collective_bytes / zero.tokens : NaN;
     this.cluster.update(engine, state, perToken, this.history.last('tokens') > 0);
     this.live.update(this.history, engine);
     this.ranks.update(engine, before?.snapshot.engine, took, state);

@@ -8,7 +8,7 @@ const ms = (x) => (Number.isFinite(x) ? digits3(x * 1e3) : '–');
 const msAxis = (x) => (x >= 1 ? `${+x.toFixed(2)} s` : `${+(x * 1e3).toPrecision(3)} ms`);
 const short = (x) => (x >= 1e4 ? `${+(x / 1e3).toFixed(1)} k` : `${+x.toPrecision(3)}`);
 
-// Half full is a warning, nearly full is a refusal to come.
+// A quarter full is a warning, nearly full is a refusal to come.
 function queueLevel(waiting, max) {
   if (!(waiting > 0)) return 'green';
   return waiting >= 0.8 * max ? 'red' : waiting >= 0.25 * max ? 'amber' : 'green';

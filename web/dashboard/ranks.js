@@ -57,7 +57,7 @@ class RankCard {
     this.setMemory(rank.memory ?? {});
     const rate = (name) => (before === undefined || !(took > 0) ? NaN : (rank[name] - before[name]) / took);
     // The time of a step has the collectives in it.
-    this.setWork(rate('compute_s'), rate('reduce_s'));
+    this.setWork(rate('compute_s'), rate('collective_s'));
     const cpu = rate('cpu_s');
     const share = [rank.heads, rank.ffn, rank.vocab].map((v) => (v === undefined ? '–' : count(v))).join(', ');
     [Number.isFinite(cpu) ? `${fixed(cpu, 2)} cores` : '–',

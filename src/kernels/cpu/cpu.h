@@ -55,8 +55,7 @@ const sh_cpu_level *sh_cpu_level_at(int idx);
 
 /* Runs fn(arg, piece, thread) once for each piece 0..pieces-1, spread over the pool; in order on
  * the caller alone when `alone` says that the work is too small to wake others for. */
-typedef void (*sh_piece_fn)(void *arg, size_t piece, int thread);
-void sh_cpu_each(sh_cpu *cpu, size_t pieces, bool alone, sh_piece_fn fn, void *arg);
+void sh_cpu_each(sh_cpu *cpu, size_t pieces, bool alone, sh_host_fn fn, void *arg);
 
 /* A bump allocator over the scratch, for the length of one op. `base` NULL only counts, so that one
  * function both plans (reserve) and places (the op). */
@@ -78,6 +77,8 @@ sh_status sh_cpu_map(sh_device *dev, size_t size, const char *what, void **out, 
 void sh_cpu_unmap(sh_device *dev, void *ptr, size_t size);
 void sh_cpu_upload(sh_device *dev, void *dst, const void *src, size_t size);
 void sh_cpu_download(sh_device *dev, void *dst, const void *src, size_t size);
+void *sh_cpu_peek(sh_device *dev, const void *ptr);
+void sh_cpu_host_each(sh_device *dev, size_t pieces, sh_host_fn fn, void *arg);
 sh_status sh_cpu_reserve(sh_device *dev, const sh_limits *limits, sh_err *err);
 void sh_cpu_close(sh_device *dev);
 

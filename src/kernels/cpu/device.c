@@ -62,6 +62,12 @@ void sh_cpu_download(sh_device *dev, void *dst, const void *src, size_t size)
     memcpy(dst, src, size);
 }
 
+void *sh_cpu_peek(sh_device *dev, const void *ptr)
+{
+    (void)dev;
+    return (void *)(uintptr_t)ptr;
+}
+
 sh_status sh_cpu_reserve(sh_device *dev, const sh_limits *limits, sh_err *err)
 {
     sh_cpu *cpu = sh_cpu_of(dev);
@@ -89,7 +95,7 @@ void *sh_scratch_take(sh_scratch *s, size_t size)
 struct each {
     sh_cpu *cpu;
     size_t pieces;
-    sh_piece_fn fn;
+    sh_host_fn fn;
     void *arg;
 };
 
@@ -109,7 +115,7 @@ static void each_run(void *arg, int thread, int threads)
     }
 }
 
-void sh_cpu_each(sh_cpu *cpu, size_t pieces, bool alone, sh_piece_fn fn, void *arg)
+void sh_cpu_each(sh_cpu *cpu, size_t pieces, bool alone, sh_host_fn fn, void *arg)
 {
     struct each e = {cpu, pieces, fn, arg};
     size_t threads = (size_t)sh_pool_threads(cpu->pool);
@@ -120,4 +126,9 @@ void sh_cpu_each(sh_cpu *cpu, size_t pieces, bool alone, sh_piece_fn fn, void *a
     for (size_t i = 0; i < threads; i++)
         atomic_store_explicit(&cpu->next[i].piece, pieces * i / threads, memory_order_relaxed);
     sh_pool_run(cpu->pool, each_run, &e);
+}
+
+void sh_cpu_host_each(sh_device *dev, size_t pieces, sh_host_fn fn, void *arg)
+{
+    sh_cpu_each(sh_cpu_of(dev), pieces, false, fn, arg);
 }

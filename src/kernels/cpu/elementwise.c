@@ -66,7 +66,7 @@ struct rows {
 };
 
 /* Rows run in pieces of about PIECE numbers. */
-static void rows_each(sh_cpu *cpu, struct rows *rows, sh_piece_fn fn)
+static void rows_each(sh_cpu *cpu, struct rows *rows, sh_host_fn fn)
 {
     rows->kernels = cpu->level->vector;
     rows->piece = (PIECE + rows->dim - 1) / rows->dim;

@@ -1,12 +1,12 @@
 /* The levels of each architecture, lowest first. A row names the best table of each family of ops.
  */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/dot.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #if defined(__x86_64__)
-#include "kernels/cpu/dot_x86.h"
 #include <cpuid.h>
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
@@ -75,9 +75,9 @@ static bool has_i8mm(void)
 
 static const sh_cpu_level levels[] = {
     {"generic", always, &sh_matrix_generic, &sh_vector_generic},
-    {"neon", always, &sh_matrix_generic, &sh_vector_neon},
-    {"dotprod", has_dotprod, &sh_matrix_generic, &sh_vector_neon},
-    {"i8mm", has_i8mm, &sh_matrix_generic, &sh_vector_neon},
+    {"neon", always, &sh_matrix_neon, &sh_vector_neon},
+    {"dotprod", has_dotprod, &sh_matrix_dotprod, &sh_vector_neon},
+    {"i8mm", has_i8mm, &sh_matrix_i8mm, &sh_vector_neon},
 };
 
 #else

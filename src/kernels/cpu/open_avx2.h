@@ -9,7 +9,7 @@
 #pragma GCC optimize("no-schedule-insns2")
 #endif
 
-#include "kernels/cpu/dot_x86.h"
+#include "kernels/cpu/dot.h"
 
 #include <immintrin.h>
 #include <string.h>

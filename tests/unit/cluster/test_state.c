@@ -70,10 +70,10 @@ TEST(one_lock_at_a_time)
 {
     UNUSED_STATE;
     int first = -1, second = -1;
-    CHECK_OK(sh_state_lock(dir, &first, &err), err);
-    assert_int_equal(sh_state_lock(dir, &second, &err), SH_AGAIN);
+    CHECK_OK(sh_state_lock(dir, "lock", &first, &err), err);
+    assert_int_equal(sh_state_lock(dir, "lock", &second, &err), SH_AGAIN);
     close(first);
-    CHECK_OK(sh_state_lock(dir, &second, &err), err);
+    CHECK_OK(sh_state_lock(dir, "lock", &second, &err), err);
     close(second);
 }
 

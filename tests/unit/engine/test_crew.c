@@ -3,9 +3,8 @@
 #include "engine/crew.h"
 
 #include "base/log.h"
-#include "net/sock.h"
-#include "net/token.h"
 
+#include "unit/engine/ranks.h"
 #include "unit/model/rig.h"
 
 #include <signal.h>
@@ -34,19 +33,6 @@ static const struct form forms[] = {
 
 static char token[SH_TOKEN_LEN + 1];
 
-/* A port that is free now; rank 0 listens on it at once. */
-static int listen_somewhere(char text[SH_ADDR_TEXT_MAX])
-{
-    sh_err err;
-    sh_addr addr;
-    int fd = -1;
-    CHECK_OK(sh_addr_parse("127.0.0.1:0", &addr, &err), err);
-    CHECK_OK(sh_sock_listen(&addr, &fd, &err), err);
-    CHECK_OK(sh_sock_local(fd, &addr, &err), err);
-    sh_addr_format(&addr, text);
-    return fd;
-}
-
 static sh_crew_opts crew_opts(const char *dir, const struct form *f, const double *split)
 {
     return (sh_crew_opts){
@@ -62,19 +48,6 @@ static sh_crew_opts crew_opts(const char *dir, const struct form *f, const doubl
         .chunk = RIG_TOKENS,
         .draws = RIG_TOKENS,
         .load = {.threads = 1, .exact = true}};
-}
-
-static sh_group_opts group_opts(int rank, int size, const char *where, int fd)
-{
-    sh_group_opts opts;
-    sh_group_opts_init(&opts);
-    opts.mesh.rank = rank;
-    opts.mesh.size = size;
-    opts.mesh.coordinator = where;
-    opts.mesh.listen_fd = rank == 0 ? fd : -1;
-    opts.mesh.token = token;
-    opts.mesh.join_ms = 20000;
-    return opts;
 }
 
 /* A rank behind rank 0, in a process of its own; it says why when it fails. */
@@ -112,12 +85,12 @@ static struct team team_open(const char *dir, const struct form *f, const char *
     int fd = listen_somewhere(where);
     sh_crew_opts opts = crew_opts(dir, f, split);
     for (int r = 1; r < t.size; r++) {
-        sh_group_opts g = group_opts(r, t.size, where, -1);
+        sh_group_opts g = group_opts(r, t.size, where, -1, token);
         if ((t.pids[r] = fork()) != 0) continue;
         close(fd);
         worker(&opts, &g, r == t.size - 1 ? fault : NULL);
     }
-    sh_group_opts g = group_opts(0, t.size, where, fd);
+    sh_group_opts g = group_opts(0, t.size, where, fd, token);
     CHECK_OK(sh_crew_open(&opts, &t.crew, &err), err);
     CHECK_OK(sh_group_open(&g, &t.group, &err), err);
     CHECK_OK(sh_crew_join(t.crew, t.group, &err), err);

@@ -157,7 +157,13 @@ TEST(penalties_and_bias_act_in_their_order)
     s.presence_penalty = 0.5;
     s.frequency_penalty = 0.25;
     sh_adjust list[16];
-    int count = sh_adjust_list(&s, history, 5, 1, list, 16);
+    sh_marks marks;
+    sh_marks_init(&marks, 6);
+    assert_int_equal(sh_adjust_list(&s, history, 3, 1, &marks, list),
+                     3); /* leaves nothing behind */
+    int count = sh_adjust_list(&s, history, 5, 1, &marks, list);
+    assert_true(count <= sh_adjust_max(&s, 5, 1));
+    sh_marks_reset(&marks);
     float logits[6] = {1, 1, 1, 1, 1, -1};
     sh_adjust_apply(list, count, logits, 0, 6);
     assert_true(logits[0] == 1);

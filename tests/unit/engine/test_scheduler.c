@@ -64,6 +64,7 @@ static struct bench *bench_open(int blocks, int drafts)
                                        .adjusts = 256,
                                        .blocks = blocks,
                                        .seq_blocks = 32},
+                              .vocab = VOCAB,
                               .context = 32 * SH_KV_BLOCK,
                               .queue_max = REQUESTS_MAX,
                               .stall_s = 1,
@@ -322,6 +323,32 @@ TEST(a_cancelled_request_is_out_of_the_next_step)
     bench_close(b);
 }
 
+TEST(plans_that_run_at_once_share_the_requests_evenly)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    b->opts.parts = 2;
+    sh_sched_free(b->sched);
+    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
+    sh_step_plan *second = sh_step_create(&b->opts.room);
+    struct ask ask = {.count = 10, .max = 5};
+    for (int i = 0; i < SLOTS; i++) {
+        ask.prompt[0] = i;
+        submit(b, i, &ask);
+    }
+    static sh_pick picks[SLOTS];
+    for (int round = 0; round < 3; round++) { /* prompts, then tokens of the answers */
+        assert_true(sh_sched_plan(b->sched, b->plan));
+        assert_true(sh_sched_plan(b->sched, second));
+        assert_int_equal(b->plan->seq_count, SLOTS / 2);
+        assert_int_equal(second->seq_count, SLOTS / 2);
+        sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+        sh_sched_commit(b->sched, second, picks, 1e-3);
+    }
+    sh_step_free(second);
+    bench_close(b);
+}
+
 TEST(a_flood_of_one_client_does_not_starve_another)
 {
     UNUSED_STATE;
@@ -391,6 +418,7 @@ int main(void)
         cmocka_unit_test(what_can_never_fit_is_refused_with_the_numbers),
         cmocka_unit_test(a_full_queue_refuses_and_says_that_it_may_be_tried_again),
         cmocka_unit_test(a_cancelled_request_is_out_of_the_next_step),
+        cmocka_unit_test(plans_that_run_at_once_share_the_requests_evenly),
         cmocka_unit_test(a_flood_of_one_client_does_not_starve_another),
         cmocka_unit_test(a_changed_state_changes_the_fingerprint),
         cmocka_unit_test(a_plan_that_does_not_fit_is_refused),

@@ -11,22 +11,35 @@
 
 #include <math.h>
 
-enum { LEVELS_MAX = 4 };
+enum { LEVELS_MAX = 7 };
+
+static inline bool level_opens(const char *name)
+{
+    sh_device *dev;
+    sh_err err;
+    if (sh_device_open_cpu(&(sh_cpu_opts){.threads = 1, .level = name}, &dev, &err) != SH_OK)
+        return false;
+    dev->ops->close(dev);
+    return true;
+}
 
 /* Names of the levels that open here, lowest ("generic") first; returns their count. Those above
- * avx512 and neon differ in weight products alone and are left out. */
+ * avx512 and neon differ in weight products alone: product_levels_list has them too. */
 static inline int levels_list(const char *names[LEVELS_MAX])
 {
     static const char *const all[] = {"generic", "avx2", "avx512", "neon"};
     int count = 0;
-    for (size_t i = 0; i < SH_COUNT_OF(all); i++) {
-        sh_device *dev;
-        sh_err err;
-        if (sh_device_open_cpu(&(sh_cpu_opts){.threads = 1, .level = all[i]}, &dev, &err) != SH_OK)
-            continue;
-        dev->ops->close(dev);
-        names[count++] = all[i];
-    }
+    for (size_t i = 0; i < SH_COUNT_OF(all); i++)
+        if (level_opens(all[i])) names[count++] = all[i];
+    return count;
+}
+
+static inline int product_levels_list(const char *names[LEVELS_MAX])
+{
+    static const char *const more[] = {"avx512vnni", "dotprod", "i8mm"};
+    int count = levels_list(names);
+    for (size_t i = 0; i < SH_COUNT_OF(more); i++)
+        if (level_opens(more[i])) names[count++] = more[i];
     return count;
 }
 

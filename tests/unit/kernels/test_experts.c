@@ -133,7 +133,7 @@ TEST(experts_match_double_for_every_activation)
     const char *names[LEVELS_MAX];
     sh_quant q4 = {SH_FORMAT_AFFINE, 4, 32, SH_DTYPE_BF16, 1}, bf16 = {.format = SH_FORMAT_BF16};
     sh_quant fp4 = {SH_FORMAT_MXFP4, 4, 32, SH_DTYPE_F32, 1};
-    for (int l = 0, count = levels_list(names); l < count; l++) {
+    for (int l = 0, count = product_levels_list(names); l < count; l++) {
         check_truth(names[l], q4, SH_ACT_SILU, false);
         check_truth(names[l], bf16, SH_ACT_GELU_TANH, true);
         check_truth(names[l], fp4, SH_ACT_SWIGLU_OAI, true);
@@ -173,7 +173,7 @@ TEST(a_token_has_the_same_bits_in_any_batch_on_any_threads)
                          {.format = SH_FORMAT_BF16},
                          {SH_FORMAT_MXFP4, 4, 32, SH_DTYPE_F32, 1},
                          {SH_FORMAT_NVFP4, 4, 16, SH_DTYPE_F32, 1}};
-    for (int l = 0, count = levels_list(names); l < count; l++)
+    for (int l = 0, count = product_levels_list(names); l < count; l++)
         for (size_t i = 0; i < SH_COUNT_OF(quants); i++) {
             check_batches(names[l], SH_ACTIVATIONS_INT8, quants[i]);
             check_batches(names[l], SH_ACTIVATIONS_F32, quants[i]);

@@ -45,7 +45,7 @@ static void check_against_truth(sh_device *dev, const raw_matrix *raw, const flo
 static void check_truth(sh_activations mode)
 {
     const char *names[LEVELS_MAX];
-    for (int l = 0, count = levels_list(names); l < count; l++) {
+    for (int l = 0, count = product_levels_list(names); l < count; l++) {
         sh_device *dev = mode_open(names[l], 2, mode);
         uint64_t seed = 1;
         for (size_t f = 0; f < SH_COUNT_OF(raw_formats); f++)
@@ -81,7 +81,7 @@ TEST(the_largest_codes_do_not_saturate)
     UNUSED_STATE;
     const char *names[LEVELS_MAX];
     static const uint8_t fills[] = {0xff, 0x00, 0x77, 0x88, 0xf0};
-    for (int l = 0, count = levels_list(names); l < count; l++) {
+    for (int l = 0, count = product_levels_list(names); l < count; l++) {
         sh_device *dev = mode_open(names[l], 1, SH_ACTIVATIONS_INT8);
         uint64_t seed = 2;
         for (size_t f = 0; f < SH_COUNT_OF(raw_formats); f++)
@@ -107,7 +107,7 @@ TEST(products_with_codes_have_the_same_bits_at_every_level)
 {
     UNUSED_STATE;
     const char *names[LEVELS_MAX];
-    int count = levels_list(names);
+    int count = product_levels_list(names);
     for (size_t f = 0; f < SH_COUNT_OF(raw_formats); f++) {
         const sh_quant *q = &raw_formats[f];
         if (!has_codes(q)) continue;
@@ -163,7 +163,7 @@ TEST(a_token_has_the_same_bits_alone_and_in_any_batch_on_any_threads)
 {
     UNUSED_STATE;
     const char *names[LEVELS_MAX];
-    for (int l = 0, count = levels_list(names); l < count; l++)
+    for (int l = 0, count = product_levels_list(names); l < count; l++)
         for (size_t f = 0; f < SH_COUNT_OF(raw_formats); f++) {
             check_batches(names[l], SH_ACTIVATIONS_INT8, &raw_formats[f]);
             check_batches(names[l], SH_ACTIVATIONS_F32, &raw_formats[f]);
@@ -177,7 +177,7 @@ TEST(products_that_share_an_input_are_those_made_one_by_one)
     enum { COUNT = 4, COLS = 256, TOKENS = 5 };
     static const int pick[COUNT] = {5, 10, 2, 22};
     const char *names[LEVELS_MAX];
-    for (int l = 0, levels = levels_list(names); l < levels; l++) {
+    for (int l = 0, levels = product_levels_list(names); l < levels; l++) {
         sh_device *dev = mode_open(names[l], 2, SH_ACTIVATIONS_INT8);
         uint64_t seed = 5;
         float *x = random_floats(&seed, TOKENS * COLS, 1);
@@ -215,7 +215,7 @@ TEST(heads_are_products_of_each_matrix_of_the_stack)
     enum { HEADS = 5, ROWS = 24, COLS = 128, TOKENS = 37 };
     static const int pick[] = {2, 5, 7, 22, 24};
     const char *names[LEVELS_MAX];
-    for (int l = 0, levels = levels_list(names); l < levels; l++)
+    for (int l = 0, levels = product_levels_list(names); l < levels; l++)
         for (size_t f = 0; f < SH_COUNT_OF(pick); f++) {
             sh_device *dev = mode_open(names[l], 2, SH_ACTIVATIONS_INT8);
             uint64_t seed = 6;

@@ -142,8 +142,8 @@ TEST(layers_of_real_models_are_owned_once_on_two_to_five_ranks)
             sh_err err = {0};
             sh_shard shards[5];
             sh_config c = {.layers = layers[i], .heads = 8, .kv_heads = 8, .vocab = 9};
-            CHECK_OK(sh_shard_plan(&c, &(sh_plan_opts){1, ranks, NULL}, shards, &err), err);
-            check_plan(&c, &(sh_plan_opts){1, ranks, NULL}, shards);
+            CHECK_OK(sh_shard_plan(&c, &(sh_plan_opts){1, ranks, NULL, 0}, shards, &err), err);
+            check_plan(&c, &(sh_plan_opts){1, ranks, NULL, 0}, shards);
             for (int r = 0; r < ranks; r++) {
                 assert_true(shards[r].layer_count >= layers[i] / ranks);
                 assert_true(shards[r].layer_count <= layers[i] / ranks + 1);
@@ -164,13 +164,26 @@ TEST(shares_follow_the_weights)
                    .ffn = 8192,
                    .vocab = 128000};
     const double weights[] = {3, 1};
-    CHECK_OK(sh_shard_plan(&c, &(sh_plan_opts){2, 1, weights}, shards, &err), err);
+    CHECK_OK(sh_shard_plan(&c, &(sh_plan_opts){2, 1, weights, 0}, shards, &err), err);
     assert_int_equal(shards[0].heads.count, 24);
     assert_int_equal(shards[1].kv_heads.count, 2);
     assert_int_equal(shards[0].ffn.count, 6144);
     assert_int_equal(shards[0].vocab.count, 96000);
-    CHECK_OK(sh_shard_plan(&c, &(sh_plan_opts){1, 2, weights}, shards, &err), err);
+    CHECK_OK(sh_shard_plan(&c, &(sh_plan_opts){1, 2, weights, 0}, shards, &err), err);
     assert_int_equal(shards[0].layer_count, 30);
+}
+
+TEST(the_last_stage_has_fewer_layers_for_its_head)
+{
+    UNUSED_STATE;
+    sh_err err = {0};
+    sh_shard shards[3];
+    sh_config c = {.layers = 16, .heads = 8, .kv_heads = 8, .vocab = 9};
+    CHECK_OK(sh_shard_plan(&c, &(sh_plan_opts){1, 2, NULL, 4.3}, shards, &err), err);
+    assert_int_equal(shards[0].layer_count, 10);
+    CHECK_OK(sh_shard_plan(&c, &(sh_plan_opts){1, 3, NULL, 50}, shards, &err), err);
+    assert_int_equal(shards[2].layer_count, 1);
+    check_plan(&c, &(sh_plan_opts){1, 3, NULL, 50}, shards);
 }
 
 TEST(the_whole_model_is_one_shard)
@@ -178,7 +191,7 @@ TEST(the_whole_model_is_one_shard)
     UNUSED_STATE;
     sh_config c = {.layers = 3, .heads = 6, .kv_heads = 2, .ffn = 96, .vocab = 77};
     sh_shard whole = sh_shard_whole(&c);
-    check_plan(&c, &(sh_plan_opts){1, 1, NULL}, &whole);
+    check_plan(&c, &(sh_plan_opts){1, 1, NULL, 0}, &whole);
 }
 
 TEST(impossible_plans_are_refused)
@@ -188,13 +201,16 @@ TEST(impossible_plans_are_refused)
     sh_shard shards[8];
     sh_config c = {.layers = 2, .heads = 4, .kv_heads = 4, .vocab = 9};
     const double zero[] = {1, 0}, negative[] = {1, -1}, nan_weight[] = {1, 0.0 / 0.0};
-    CHECK_FAILS(sh_shard_plan(&c, &(sh_plan_opts){1, 3, NULL}, shards, &err), err,
+    CHECK_FAILS(sh_shard_plan(&c, &(sh_plan_opts){1, 3, NULL, 0}, shards, &err), err,
                 "3 pipeline stages for a model of 2 layers");
-    CHECK_FAILS(sh_shard_plan(&c, &(sh_plan_opts){0, 1, NULL}, shards, &err), err, "0 x 1 ranks");
-    CHECK_FAILS(sh_shard_plan(&c, &(sh_plan_opts){2000, 2000, NULL}, shards, &err), err, "ranks");
-    CHECK_FAILS(sh_shard_plan(&c, &(sh_plan_opts){1, 2, zero}, shards, &err), err, "stage 1");
-    CHECK_FAILS(sh_shard_plan(&c, &(sh_plan_opts){2, 1, negative}, shards, &err), err, "rank 1");
-    CHECK_FAILS(sh_shard_plan(&c, &(sh_plan_opts){2, 1, nan_weight}, shards, &err), err, "rank 1");
+    CHECK_FAILS(sh_shard_plan(&c, &(sh_plan_opts){0, 1, NULL, 0}, shards, &err), err,
+                "0 x 1 ranks");
+    CHECK_FAILS(sh_shard_plan(&c, &(sh_plan_opts){2000, 2000, NULL, 0}, shards, &err), err,
+                "ranks");
+    CHECK_FAILS(sh_shard_plan(&c, &(sh_plan_opts){1, 2, zero, 0}, shards, &err), err, "stage 1");
+    CHECK_FAILS(sh_shard_plan(&c, &(sh_plan_opts){2, 1, negative, 0}, shards, &err), err, "rank 1");
+    CHECK_FAILS(sh_shard_plan(&c, &(sh_plan_opts){2, 1, nan_weight, 0}, shards, &err), err,
+                "rank 1");
 }
 
 int main(void)
@@ -203,6 +219,7 @@ int main(void)
         cmocka_unit_test(every_unit_is_owned_once_in_any_plan),
         cmocka_unit_test(layers_of_real_models_are_owned_once_on_two_to_five_ranks),
         cmocka_unit_test(shares_follow_the_weights),
+        cmocka_unit_test(the_last_stage_has_fewer_layers_for_its_head),
         cmocka_unit_test(the_whole_model_is_one_shard),
         cmocka_unit_test(impossible_plans_are_refused),
     };

@@ -113,7 +113,7 @@ static void check_split(const golden *g, int width, int stages, const double *we
     int32_t rows[RIG_TOKENS], blocks[8] = {5, 3, 7, 1, 0, 2, 4, 6};
     CHECK_OK(sh_config_load(g->dir, &config, &err), err);
     if (stages > config.layers) stages = config.layers;
-    CHECK_OK(sh_shard_plan(&config, &(sh_plan_opts){width, stages, weights}, shards, &err), err);
+    CHECK_OK(sh_shard_plan(&config, &(sh_plan_opts){width, stages, weights, 0}, shards, &err), err);
     size_t count = (size_t)g->len * (size_t)config.hidden;
     for (int r = 0; r < width * stages; r++) {
         members[r].r = rig_open(g->dir, true, &shards[r], 1);

@@ -1,8 +1,8 @@
-/* dot_x86.h - what the x86 levels of the matrix products share.
+/* dot.h - what the levels of the matrix products share.
  *
  * Threads: pure functions. */
-#ifndef SH_KERNELS_CPU_DOT_X86_H
-#define SH_KERNELS_CPU_DOT_X86_H
+#ifndef SH_KERNELS_CPU_DOT_H
+#define SH_KERNELS_CPU_DOT_H
 
 #include "kernels/cpu/matrix.h"
 
@@ -26,8 +26,8 @@
 /* Stands for 4 bits that a table turns into codes up to 24, twice their value and SH_FP4_ZERO. */
 enum { SH_FP4 = 104, SH_FP4_ZERO = 12 };
 
-/* How many sums of two products code * 127 fit into 16 bits: codes up to 15 (halves of 8 bits too),
- * 24 or 31, 63. */
+/* x86: how many sums of two products code * 127 fit into 16 bits: codes up to 15 (halves of 8 bits
+ * too), 24 or 31, 63. */
 #define SH_SAFE_RUN(bits) ((bits) <= 4 || (bits) == 8 ? 8 : (bits) == 6 ? 2 : 4)
 
 void sh_quantize_avx512(const float *x, int64_t cols, int step, int tile, int8_t *q, float *d,
@@ -38,9 +38,16 @@ void sh_quantize_avx2(const float *x, int64_t cols, int step, int tile, int8_t *
                       int32_t *sum);
 void sh_dot_f32_avx2(const sh_panel *p, const uint8_t *w, int64_t rows, const sh_acts *a, float *y,
                      int64_t y_stride);
+void sh_quantize_neon(const float *x, int64_t cols, int step, int tile, int8_t *q, float *d,
+                      int32_t *sum);
+void sh_dot_f32_neon(const sh_panel *p, const uint8_t *w, int64_t rows, const sh_acts *a, float *y,
+                     int64_t y_stride);
 
 extern const sh_matrix_kernels sh_matrix_avx2;
 extern const sh_matrix_kernels sh_matrix_avx512;
 extern const sh_matrix_kernels sh_matrix_avx512vnni;
+extern const sh_matrix_kernels sh_matrix_neon;
+extern const sh_matrix_kernels sh_matrix_dotprod;
+extern const sh_matrix_kernels sh_matrix_i8mm;
 
 #endif

@@ -1,0 +1,38 @@
+/* ranks.h - what tests of real groups share: ranks as processes on loopback, rank 0 in the test. */
+#ifndef SH_TESTS_ENGINE_RANKS_H
+#define SH_TESTS_ENGINE_RANKS_H
+
+#include "engine/crew.h"
+#include "net/sock.h"
+#include "net/token.h"
+
+#include "test.h"
+
+/* A port that is free now; rank 0 listens on it at once. */
+static inline int listen_somewhere(char text[SH_ADDR_TEXT_MAX])
+{
+    sh_err err;
+    sh_addr addr;
+    int fd = -1;
+    CHECK_OK(sh_addr_parse("127.0.0.1:0", &addr, &err), err);
+    CHECK_OK(sh_sock_listen(&addr, &fd, &err), err);
+    CHECK_OK(sh_sock_local(fd, &addr, &err), err);
+    sh_addr_format(&addr, text);
+    return fd;
+}
+
+static inline sh_group_opts group_opts(int rank, int size, const char *where, int fd,
+                                       const char *token)
+{
+    sh_group_opts opts;
+    sh_group_opts_init(&opts);
+    opts.mesh.rank = rank;
+    opts.mesh.size = size;
+    opts.mesh.coordinator = where;
+    opts.mesh.listen_fd = rank == 0 ? fd : -1;
+    opts.mesh.token = token;
+    opts.mesh.join_ms = 20000;
+    return opts;
+}
+
+#endif
