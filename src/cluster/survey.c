@@ -126,11 +126,14 @@ static void answerers_start(const sh_survey_opts *opts, const sh_survey_host *ho
         owner[used++] = i;
         free(targets);
     }
-    sh_ssh_run(&opts->ssh, jobs, used);
+    sh_ssh_opts ssh = opts->ssh;
+    ssh.cancel = NULL; /* what was started must be known, so that it can be ended */
+    ssh.limit_ms = limit_ms(opts);
+    if (opts->ssh.cancel == NULL || *opts->ssh.cancel == 0) sh_ssh_run(&ssh, jobs, used);
     for (int k = 0; k < used; k++) {
         sh_err err;
-        if (jobs[k].status == SH_OK && sh_json_parse(sh_str_trim(sh_buf_str(&jobs[k].out)), "probe",
-                                                     &out[owner[k]].told, &err) != SH_OK)
+        if (jobs[k].code == 0 && sh_json_parse(sh_str_trim(sh_buf_str(&jobs[k].out)), "probe",
+                                               &out[owner[k]].told, &err) != SH_OK)
             out[owner[k]].told = NULL;
         free((char *)(uintptr_t)jobs[k].command);
         sh_ssh_job_reset(&jobs[k]);
