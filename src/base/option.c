@@ -217,12 +217,16 @@ const sh_option *sh_option_by_env(const sh_option_table *table, sh_str name)
     return NULL;
 }
 
-static void ignored_take(sh_options *opts, sh_option_source source, sh_str name, sh_str text)
+/* False when it is no such name either. */
+static bool ignored_take(sh_options *opts, sh_option_source source, sh_str name, sh_str text)
 {
+    bool known = false;
     for (size_t i = 0; i < opts->table->ignored_count; i++) {
         const sh_option_ignored *row = &opts->table->ignored[i];
         struct value_state *state = &opts->ignored[i];
-        if (!sh_str_is(name, row->name) || state->source > source) continue;
+        if (!sh_str_is(name, row->name)) continue;
+        known = true;
+        if (state->source > source) continue;
         if (!row->quiet && state->text == NULL)
             sh_buf_addf(&opts->notices, "%s is not used here: %s\n", row->name, row->why);
         *state = (struct value_state){.source = source,
@@ -230,6 +234,7 @@ static void ignored_take(sh_options *opts, sh_option_source source, sh_str name,
                                       .path = opts->path,
                                       .line = opts->line};
     }
+    return known;
 }
 
 static sh_status env_take(sh_options *opts, sh_option_source source, sh_str name, sh_str text,
@@ -321,12 +326,11 @@ static sh_status line_parse(sh_options *opts, sh_str line, line_fn take, sh_err 
     return status;
 }
 
-static sh_status lines_parse(sh_options *opts, const char *path, line_fn take, sh_err *err)
+static sh_status lines_parse(sh_options *opts, sh_str rest, const char *path, line_fn take,
+                             sh_err *err)
 {
-    sh_buf text = {0};
-    sh_status status = sh_file_read(path, FILE_MAX, &text, err);
-    if (status != SH_OK) return status;
-    sh_str rest = sh_buf_str(&text), line;
+    sh_status status = SH_OK;
+    sh_str line;
     opts->path = sh_arena_str(&opts->arena, sh_str_of(path)).ptr;
     for (opts->line = 1; status == SH_OK && sh_str_cut(&rest, '\n', &line); opts->line++) {
         status = line_parse(opts, line, take, err);
@@ -335,7 +339,6 @@ static sh_status lines_parse(sh_options *opts, const char *path, line_fn take, s
     }
     opts->path = NULL;
     opts->line = 0;
-    sh_buf_reset(&text);
     return status;
 }
 
@@ -346,8 +349,22 @@ static sh_status take_dotenv(sh_options *opts, sh_str name, sh_str value, sh_err
 
 sh_status sh_options_parse_dotenv(sh_options *opts, const char *path, bool must, sh_err *err)
 {
+    sh_buf text = {0};
     if (!must && !sh_file_exists(path)) return SH_OK;
-    return lines_parse(opts, path, take_dotenv, err);
+    sh_status status = sh_file_read(path, FILE_MAX, &text, err);
+    if (status == SH_OK) status = lines_parse(opts, sh_buf_str(&text), path, take_dotenv, err);
+    sh_buf_reset(&text);
+    return status;
+}
+
+sh_status sh_options_take(sh_options *opts, sh_option_source source, sh_str name, sh_str text,
+                          sh_err *err)
+{
+    const sh_option *row = row_by_name(opts->table, name);
+    if (row != NULL) return option_take(opts, row, source, row->name, text, err);
+    if (sh_option_by_env(opts->table, name) != NULL) return env_take(opts, source, name, text, err);
+    if (ignored_take(opts, source, name, text)) return SH_OK;
+    return sh_err_set(err, SH_ERR_NOT_FOUND, "'%.*s' is no setting", (int)name.len, name.ptr);
 }
 
 static sh_status take_file(sh_options *opts, sh_str name, sh_str value, sh_err *err)
@@ -360,7 +377,14 @@ static sh_status take_file(sh_options *opts, sh_str name, sh_str value, sh_err *
 
 sh_status sh_options_parse_file(sh_options *opts, const char *path, sh_err *err)
 {
-    return lines_parse(opts, path, take_file, err);
+    sh_buf text = {0};
+    sh_status status = sh_file_read(path, FILE_MAX, &text, err);
+    if (status == SH_OK && sh_str_starts(sh_str_trim(sh_buf_str(&text)), SH_STR("{")))
+        status = sh_options_parse_json(opts, sh_buf_str(&text), path, err);
+    else if (status == SH_OK)
+        status = lines_parse(opts, sh_buf_str(&text), path, take_file, err);
+    sh_buf_reset(&text);
+    return status;
 }
 
 /* How many edits lead from a to b, for "did you mean"; names are short. */

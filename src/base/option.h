@@ -92,8 +92,18 @@ SH_MUST_CHECK sh_status sh_options_parse_env(sh_options *opts, char *const *envp
 SH_MUST_CHECK sh_status sh_options_parse_dotenv(sh_options *opts, const char *path, bool must,
                                                 sh_err *err);
 
-/* Reads lines `name = value` with the names of the flags. */
+/* Reads lines `name = value` with the names of the flags, or a JSON object: members are settings by
+ * the names of their flags or variables, or sections of such; {"api": {"port": 1}} is API_PORT. */
 SH_MUST_CHECK sh_status sh_options_parse_file(sh_options *opts, const char *path, sh_err *err);
+
+/* Gives one setting a value: `name` is that of a flag or of a variable. SH_ERR_NOT_FOUND when there
+ * is none of that name. */
+SH_MUST_CHECK sh_status sh_options_take(sh_options *opts, sh_option_source source, sh_str name,
+                                        sh_str text, sh_err *err);
+
+/* The members of a JSON settings file. */
+SH_MUST_CHECK sh_status sh_options_parse_json(sh_options *opts, sh_str text, const char *path,
+                                              sh_err *err);
 
 sh_option_source sh_options_source(const sh_options *opts, const char *name);
 

@@ -183,7 +183,7 @@ static sh_status time_short(int fd, sh_probe_result *out, sh_err *err)
     double took[ROUNDS];
     int count = 0;
     int64_t start_ns = sh_clock_ns();
-    while (count < ROUNDS && sh_clock_ns() - start_ns < ROUNDS_NS) {
+    do {
         uint8_t command[COMMAND_LEN];
         command_pack(command, 'p', 0);
         int64_t sent_ns = sh_clock_ns();
@@ -191,7 +191,7 @@ static sh_status time_short(int fd, sh_probe_result *out, sh_err *err)
         if (status == SH_OK) status = move(fd, command, 1, false, STUCK_MS, err);
         if (status != SH_OK) return status;
         took[count++] = (double)(sh_clock_ns() - sent_ns) / 1e3;
-    }
+    } while (count < ROUNDS && sh_clock_ns() - start_ns < ROUNDS_NS);
     qsort(took, (size_t)count, sizeof(*took), by_value);
     out->rtt_us = took[count / 2];
     return SH_OK;
@@ -239,6 +239,22 @@ static sh_status connect_to(const char *address, const char *secret, int *fd, sh
     return status;
 }
 
+static sh_status quit_send(int fd, sh_err *err)
+{
+    uint8_t command[COMMAND_LEN];
+    command_pack(command, 'q', 0);
+    return move(fd, command, sizeof(command), true, STUCK_MS, err);
+}
+
+sh_status sh_probe_quit(const char *address, const char *secret, sh_err *err)
+{
+    int fd = -1;
+    sh_status status = connect_to(address, secret, &fd, err);
+    if (status == SH_OK) status = quit_send(fd, err);
+    sh_sock_close(fd);
+    return status;
+}
+
 sh_status sh_probe_measure(const char *address, const char *secret, bool last, sh_probe_result *out,
                            sh_err *err)
 {
@@ -247,11 +263,7 @@ sh_status sh_probe_measure(const char *address, const char *secret, bool last, s
     sh_status status = connect_to(address, secret, &fd, err);
     if (status == SH_OK) status = time_short(fd, &result, err);
     if (status == SH_OK) status = time_long(fd, &result, err);
-    if (status == SH_OK && last) {
-        uint8_t command[COMMAND_LEN];
-        command_pack(command, 'q', 0);
-        status = move(fd, command, sizeof(command), true, STUCK_MS, err);
-    }
+    if (status == SH_OK && last) status = quit_send(fd, err);
     sh_sock_close(fd);
     if (status == SH_OK) *out = result;
     return status;

@@ -39,6 +39,9 @@ typedef struct {
 SH_MUST_CHECK sh_status sh_probe_measure(const char *address, const char *secret, bool last,
                                          sh_probe_result *out, sh_err *err);
 
+/* Ends the other side. */
+SH_MUST_CHECK sh_status sh_probe_quit(const char *address, const char *secret, sh_err *err);
+
 /* Times how long a connection takes to be made, or to be refused, which also tells that the host is
  * there; for a host without the program. */
 SH_MUST_CHECK sh_status sh_probe_knock(const char *address, double *rtt_us, sh_err *err);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SSH_PORT = 22, LINK_MS = 4000, PROBE_SECONDS_MIN = 15, ASK_EXTRA_MS = 30000 };
+enum { SSH_PORT = 22, LINK_MS = 4000, END_MS = 5000, PROBE_SECONDS_MIN = 15, ASK_EXTRA_MS = 30000 };
 
 static void quoted(sh_buf *out, const char *flag, const char *value)
 {
@@ -126,11 +126,14 @@ static void answerers_start(const sh_survey_opts *opts, const sh_survey_host *ho
         owner[used++] = i;
         free(targets);
     }
-    sh_ssh_run(&opts->ssh, jobs, used);
+    sh_ssh_opts ssh = opts->ssh;
+    ssh.cancel = NULL; /* what was started must be known, so that it can be ended */
+    ssh.limit_ms = limit_ms(opts);
+    if (opts->ssh.cancel == NULL || *opts->ssh.cancel == 0) sh_ssh_run(&ssh, jobs, used);
     for (int k = 0; k < used; k++) {
         sh_err err;
-        if (jobs[k].status == SH_OK && sh_json_parse(sh_str_trim(sh_buf_str(&jobs[k].out)), "probe",
-                                                     &out[owner[k]].told, &err) != SH_OK)
+        if (jobs[k].code == 0 && sh_json_parse(sh_str_trim(sh_buf_str(&jobs[k].out)), "probe",
+                                               &out[owner[k]].told, &err) != SH_OK)
             out[owner[k]].told = NULL;
         free((char *)(uintptr_t)jobs[k].command);
         sh_ssh_job_reset(&jobs[k]);
@@ -266,6 +269,47 @@ static void links_ping(const sh_survey_opts *opts, const sh_survey_host *host, i
     sh_buf_reset(&command);
 }
 
+/* Whether the last visitor of a host came through and told it to end. */
+static bool has_ended(const sh_net_link *links, int count, int host)
+{
+    for (int i = count - 1; i >= 0; i--)
+        if (links[i].to == host) return links[i].gbit_s > 0;
+    return false;
+}
+
+/* Ends the answering sides that nobody ended, from their own hosts, also behind Ctrl-C. */
+static void answerers_end(const sh_survey_opts *opts, const sh_survey_host *hosts, int count,
+                          const sh_net_link *links, int link_count, const answerer *answerers)
+{
+    sh_ssh_job *jobs = sh_alloc_array((size_t)count, sizeof(*jobs));
+    sh_buf *texts = sh_alloc_array((size_t)count * 2, sizeof(*texts));
+    sh_ssh_opts ssh = opts->ssh;
+    int used = 0;
+    ssh.cancel = NULL;
+    ssh.limit_ms = END_MS;
+    for (int i = 0; i < count; i++) {
+        const cJSON *listen = cJSON_GetObjectItemCaseSensitive(answerers[i].told, "listen");
+        const char *at = cJSON_GetStringValue(cJSON_GetArrayItem(listen, 0));
+        const char *secret = cJSON_GetStringValue(
+            cJSON_GetObjectItemCaseSensitive(answerers[i].told, "secret"));
+        if (at == NULL || secret == NULL || has_ended(links, link_count, i)) continue;
+        sh_buf *command = &texts[2 * used], *input = &texts[2 * used + 1];
+        sh_shell_quote(command, sh_str_of(hosts[i].fp->program));
+        sh_buf_add_text(command, " probe");
+        sh_buf_addf(input, "%s %s quit\n", at, secret);
+        jobs[used++] = (sh_ssh_job){
+            .host = hosts[i].name, .command = command->ptr, .input = sh_buf_str(input)};
+    }
+    sh_ssh_run(&ssh, jobs, used);
+    for (int k = 0; k < used; k++) {
+        sh_ssh_job_reset(&jobs[k]);
+        sh_buf_reset(&texts[2 * k]);
+        sh_buf_reset(&texts[2 * k + 1]);
+    }
+    free(jobs);
+    free(texts);
+}
+
 void sh_survey_measure(const sh_survey_opts *opts, const sh_survey_host *hosts, int count,
                        sh_net_link *links, int link_count)
 {
@@ -278,6 +322,7 @@ void sh_survey_measure(const sh_survey_opts *opts, const sh_survey_host *hosts, 
             links_probe(opts, &hosts[i], answerers, i, links, link_count);
         links_ping(opts, &hosts[i], i, links, link_count);
     }
+    answerers_end(opts, hosts, count, links, link_count, answerers);
     for (int i = 0; i < count; i++) cJSON_Delete(answerers[i].told);
     free(answerers);
 }

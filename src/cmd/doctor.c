@@ -172,6 +172,7 @@ static void visit_run(visit *v, const sh_settings *s, const char *program)
     char *model = model_for_hosts(s);
     sh_survey_opts opts = {
         .ssh = sh_cluster_ssh(s), .state_dir = s->state_dir, .program = program, .model = model};
+    opts.ssh.cancel = sh_hosts_interrupt();
     for (int i = 0; i < v->count; i++)
         v->host[i].listen = v->listen[i].len > 0 ? v->listen[i].ptr : NULL;
     sh_survey_ask(&opts, v->host, v->count);
@@ -228,7 +229,7 @@ int sh_cmd_doctor(const sh_command_args *args)
     int code = SH_EXIT_FAILED;
     if (status == SH_OK) {
         visit_run(v, s, program);
-        code = show(v, s->json);
+        code = *sh_hosts_interrupt() != 0 ? SH_EXIT_INTERRUPTED : show(v, s->json);
     } else {
         code = sh_command_fail(&err);
     }

@@ -101,7 +101,10 @@ static void draw_ranks(canvas *c, const cJSON *snapshot)
     sh_buf_add_text(
         &b, "rank  host         GiB of the host:         used  total  weights     KV    wire");
     if (cJSON_IsObject(engine)) line(c, &b);
-    cJSON_ArrayForEach(rank, cJSON_GetObjectItemCaseSensitive(engine, "ranks")) draw_rank(c, rank);
+    cJSON_ArrayForEach(rank, cJSON_GetObjectItemCaseSensitive(engine, "ranks"))
+    {
+        draw_rank(c, rank);
+    }
     if (cJSON_IsObject(kv)) {
         double blocks = number(kv, "blocks"), unused = number(kv, "free");
         sh_buf_clear(&b);

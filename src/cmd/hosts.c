@@ -7,6 +7,21 @@
 #include <string.h>
 #include <unistd.h>
 
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    interrupted = number;
+}
+
+const volatile sig_atomic_t *sh_hosts_interrupt(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    return &interrupted;
+}
+
 static sh_hostfile_form form_of(const sh_settings *s)
 {
     return strcmp(s->form, "list") == 0     ? SH_HOSTFILE_LIST

@@ -199,11 +199,13 @@ int sh_hosts_detect(const sh_command_args *args)
     int code = SH_EXIT_FAILED;
     if (status == SH_OK) {
         d->link = sh_alloc_array(SH_NET_LINKS_MAX, sizeof(*d->link));
-        detect(d, &(sh_survey_opts){.ssh = sh_cluster_ssh(s),
-                                    .state_dir = s->state_dir,
-                                    .program = program,
-                                    .progress = show_progress});
-        code = show(d, s);
+        sh_survey_opts opts = {.ssh = sh_cluster_ssh(s),
+                               .state_dir = s->state_dir,
+                               .program = program,
+                               .progress = show_progress};
+        opts.ssh.cancel = sh_hosts_interrupt();
+        detect(d, &opts);
+        code = *opts.ssh.cancel != 0 ? SH_EXIT_INTERRUPTED : show(d, s);
     } else {
         sh_command_fail(&err);
     }

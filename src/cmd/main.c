@@ -49,6 +49,7 @@ static sh_log_level log_level_of(const char *text)
     switch (text[0]) {
     case 'e':
     case 'E':
+    case 'c':
     case 'C': return SH_LOG_ERROR;
     case 'w':
     case 'W': return SH_LOG_WARN;

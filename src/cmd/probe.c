@@ -2,8 +2,8 @@
  * `shoal doctor`, which start both sides over ssh.
  *
  * With --listen it answers from the background; without, it reads lines "ip:port secret more|last",
- * or "ip:port - knock" for a host that does not answer probes, and prints one JSON object for each.
- */
+ * "ip:port - knock" for a host that does not answer probes, or "ip:port secret quit" for one that
+ * shall end, and prints one JSON object for each. */
 #include "cluster/probe.h"
 
 #include "base/file.h"
@@ -49,10 +49,13 @@ static void measure(const char *address, const char *secret, sh_str how)
     sh_err err;
     cJSON *item = cJSON_CreateObject();
     cJSON_AddStringToObject(item, "address", address);
-    sh_status status = sh_str_is(how, "knock")
-                           ? sh_probe_knock(address, &result.rtt_us, &err)
-                           : sh_probe_measure(address, secret, sh_str_is(how, "last"), &result,
-                                              &err);
+    sh_status status;
+    if (sh_str_is(how, "knock"))
+        status = sh_probe_knock(address, &result.rtt_us, &err);
+    else if (sh_str_is(how, "quit"))
+        status = sh_probe_quit(address, secret, &err);
+    else
+        status = sh_probe_measure(address, secret, sh_str_is(how, "last"), &result, &err);
     if (status == SH_OK) {
         cJSON_AddNumberToObject(item, "rtt_us", result.rtt_us);
         cJSON_AddNumberToObject(item, "gbit_s", result.gbit_s);

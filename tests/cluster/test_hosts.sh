@@ -149,7 +149,13 @@ foreign() { echo '[{"ssh":"h1","ips":["10.78.0.1"]},{"ssh":"h2","ips":["10.99.0.
 check "doctor finds an address that is not the host's" foreign
 plain() { echo '["10.78.0.1:9000", "10.78.0.2:9000"]' >hosts.json; doctor 0 && grep -qE "^ok +port +10.78.0.2 +10.78.0.2:9000 is free" out && grep -qE "^ok +link +10.78.0.1 - 10.78.0.2 +10.78.0.2: " out; }
 check "doctor reads a list of addresses too" plain
-leftovers() { local i; for i in $(seq 40); do pgrep -f "^$shoal probe" >/dev/null || return 0; sleep .1; done; pgrep -af "^$shoal probe"; return 1; }
+interrupt() {
+    on_exec 1 "$shoal" hosts detect h1 h2 h3 >out 2>err & local pid=$!
+    sleep 1.5; kill -INT $pid; wait $pid; local code=$?
+    [ $code = 130 ] && [ ! -s out ] || { echo "code $code"; cat out; return 1; }
+}
+check "Ctrl-C ends a detection in order" interrupt
+leftovers() { local i; for i in $(seq 20); do pgrep -f "^$shoal probe" >/dev/null || return 0; sleep .1; done; pgrep -af "^$shoal probe"; return 1; }
 check "no probe is left behind" leftovers
 
 cd / && rm -rf "$work"

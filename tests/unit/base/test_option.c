@@ -273,6 +273,33 @@ TEST(faults_are_collected_and_origins_are_told)
     sh_options_free(opts);
 }
 
+TEST(a_settings_file_may_be_json_with_sections)
+{
+    UNUSED_STATE;
+    sh_options *opts = fresh();
+    CHECK_OK(
+        sh_options_parse_json(opts,
+                              SH_STR("{\"api\": {\"port\": 81}, \"loud\": true, \"x\": {\"heat\": "
+                                     "1.5, \"api_key\": \"k\"}, \"name\": [\"a\", 2], "
+                                     "\"old_name\": 1, \"room\": null}"),
+                              "conf", &err),
+        err);
+    assert_int_equal(set.port, 81);
+    assert_true(set.loud && set.heat == 1.5);
+    assert_string_equal(set.name, "a,2");
+    assert_string_equal(set.key, "k");
+    assert_non_null(strstr(sh_options_notices(opts).ptr, "OLD_NAME is not used"));
+    CHECK_FAILS(sh_options_parse_json(opts, SH_STR("{\"api\": {\"prot\": 1}}"), "conf", &err), err,
+                "conf: 'api.prot' is no setting");
+    CHECK_FAILS(sh_options_parse_json(opts, SH_STR("{\"port\": {}, \"loud\": [{}]}"), "conf", &err),
+                err, "conf: 'loud' must be");
+    CHECK_FAILS(sh_options_parse_json(opts, SH_STR("{\"heat\": 9}"), "conf", &err), err,
+                "conf: heat: '9' is not allowed");
+    CHECK_FAILS(sh_options_parse_json(opts, SH_STR("{"), "conf", &err), err,
+                "conf: not valid JSON");
+    sh_options_free(opts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +312,7 @@ int main(void)
         cmocka_unit_test(one_flag_may_mean_different_things_to_two_commands),
         cmocka_unit_test(a_letter_stands_for_its_flag),
         cmocka_unit_test(faults_are_collected_and_origins_are_told),
+        cmocka_unit_test(a_settings_file_may_be_json_with_sections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
