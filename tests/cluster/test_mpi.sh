@@ -53,6 +53,8 @@ check "the tests of the collectives pass over Open MPI between 3 hosts" 'all_pas
 check "a model on 3 hosts over Open MPI answers as one rank does" 'more="--backend mpi" same $three'
 check "a model on 3 hosts of mpirun over sockets, encrypted, answers as one rank does" 'more= same $three'
 check "the path between hosts is TLS with a token that mpirun's ranks made" 'exits 0 $three "$shoal" linktest --quick --sizes 4K --rounds 3 && grep -q "self tls tls" out'
+echo '{"backend": "mpi", "hosts": [{"ssh": "h1", "ips": ["10.77.0.1"]}, {"ssh": "h2", "ips": ["10.77.0.2"]}, {"ssh": "h3", "ips": ["10.77.0.3"]}]}' >hosts.json
+check "a hostfile may ask for MPI" 'exits 0 $three "$shoal" linktest --quick --sizes 4K --rounds 3 --hostfile hosts.json --token 0123456789abcdef0123456789abcdef && grep -q "self mpi mpi" out'
 check "logits are the same as on one rank" '
     "$shoal" logits --model "$demo" --ids 5,9,3 --activations f32 >one.txt && exits 0 $three "$shoal" logits --model "$demo" --ids 5,9,3 --activations f32 &&
     [ "$(cut_ids one.txt)" = "$(cut_ids out)" ] && [ -n "$(cut_ids out)" ]'
