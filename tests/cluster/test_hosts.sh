@@ -118,7 +118,7 @@ if command -v bridge >/dev/null; then check "two cables between one pair in one 
 
 echo '[{"ssh":"h1","ips":["10.78.0.1"]},{"ssh":"h2","ips":["10.78.0.2"]},{"ssh":"h3","ips":["10.78.0.3"]}]' >hosts.json
 doctor() { local want=$1; shift; exits "$want" on 1 "$shoal" doctor --hostfile "$work/hosts.json" --model "$model" --port 0 "$@"; }
-check "doctor finds three good hosts good" 'doctor 0 && cat out && [ "$(grep -cE "^ok +(ssh|program|clock|memory|model|port) +h[123]" out)" -ge 18 ] && [ "$(grep -cE "^ok +link +h[123] - h[123]" out)" = 3 ] && grep -q "0 failures" out'
+check "doctor finds three good hosts good" 'doctor 0 && cat out && [ "$(grep -cE "^ok +(ssh|program|clock|memory|model|port) +h[123]" out)" -ge 18 ] && [ "$(grep -cE "^(ok|warning) +link +h[123] - h[123] .* us there and back, [0-9.]+ Gbit" out)" = 3 ] && grep -q "0 failures" out'
 # Two faults a visit, since a visit of three hosts takes seconds.
 models() {
     mkdir -p other && cp "$model"/* other/ && sed -i '1s/{/{ /' other/config.json && on 2 mount --bind "$work/other" "$model" && on 3 mount -t tmpfs t "$model"
@@ -126,7 +126,20 @@ models() {
     [ $rc = 0 ] && grep -qE "^failure +model +h3 +.*config.json" out && grep -qE "^failure +model +h2 +.*another model than on h1" out && grep -qE "^ok +model +h1" out && grep -q "rsync -a" out
 }
 check "doctor names the host that lacks the model, and the one with another" models
-port_and_foreign() { echo '[{"ssh":"h1","ips":["10.78.0.1"]},{"ssh":"h2","ips":["10.99.0.2"]}]' >hosts.json; doctor 1 && grep -qE "^failure +port +h2 +.*10.99.0.2" out && grep -q "hosts detect" out; }
+port_and_version() {
+    sed "s/$("$shoal" --version | sed "s/shoal //")/9.9.9/g" "$shoal" >newer && chmod +x newer && on 2 mount --bind "$work/newer" "$(readlink -f "$shoal")"
+    on_exec 1 "$shoal" linktest --hostfile "$work/hosts.json" --rank 0 --insecure --join-timeout 30 >/dev/null 2>&1 & local pid=$!
+    for _ in $(seq 50); do on 1 ss -ltn | grep -q :32323 && break; sleep .05; done
+    doctor 1; local rc=$?; kill -9 $pid; wait $pid 2>/dev/null; on 2 umount "$(readlink -f "$shoal")"
+    [ $rc = 0 ] && grep -qE "^failure +port +h1 +.*10.78.0.1:32323.*in use" out && grep -qE "^failure +program +h2 +version 9.9.9" out
+}
+check "doctor names a port that is taken, and a version that differs" port_and_version
+wrong_key() { keys_revoke 2; doctor 1; local rc=$?; keys_restore 2; [ $rc = 0 ] && grep -qE "^failure +ssh +h2 .*key was refused" out && grep -q "ssh-copy-id" out && grep -qE "^ok +ssh +h3" out; }
+check "doctor names a host that refuses the key" wrong_key
+down() { cut 3; ip -n ${hosts_tag}sw link set q3 down; doctor 1 --ssh-timeout 2 --json; local rc=$?; heal 3; ip -n ${hosts_tag}sw link set q3 up
+    [ $rc = 0 ] && tr -d '\t\n' <out | grep -q '"level":"failure","check":"ssh","subject":"h3"' && tr -d '\t\n' <out | grep -q '"ok":false'; }
+check "doctor names a host that is down, in JSON too" down
+foreign() { echo '[{"ssh":"h1","ips":["10.78.0.1"]},{"ssh":"h2","ips":["10.99.0.2"]}]' >hosts.json; doctor 1 && grep -qE "^failure +port +h2 +.*10.99.0.2" out && grep -q "hosts detect" out; }
 check "doctor finds an address that is not the host's" foreign
 plain() { echo '["10.78.0.1:9000", "10.78.0.2:9000"]' >hosts.json; doctor 0 && grep -qE "^ok +port +10.78.0.2 +10.78.0.2:9000 is free" out && grep -qE "^ok +link +10.78.0.1 - 10.78.0.2 +10.78.0.2: " out; }
 check "doctor reads a list of addresses too" plain
