@@ -36,10 +36,11 @@ LIBS       = $(PKG_LIBS) -lm -ldl -pthread $(LDFLAGS)
 ISA_avx2       := -mavx2 -mfma -mf16c
 ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
+ISA_avx512bf16 := $(ISA_avx512vnni) -mavx512bf16
 ISA_neon       :=
 ISA_dotprod    := -march=armv8.2-a+dotprod+fp16
 ISA_i8mm       := -march=armv8.2-a+dotprod+fp16+i8mm
-ISAS_x86_64    := avx2 avx512 avx512vnni
+ISAS_x86_64    := avx2 avx512 avx512vnni avx512bf16
 ISAS_aarch64   := neon dotprod i8mm
 ISAS_ALL       := $(ISAS_x86_64) $(ISAS_aarch64)
 

@@ -40,7 +40,10 @@ cJSON *sh_api_body(sh_http_exchange *x)
 {
     cJSON *json = NULL;
     sh_err err;
-    if (sh_json_parse(sh_http_body(x), "the body", &json, &err) == SH_OK) return json;
+    sh_str body = sh_http_body(x);
+    sh_status status = sh_json_parse(body, "the body", &json, &err);
+    if (status == SH_OK && sh_json_refuse_nul(body, "the body", &err) == SH_OK) return json;
+    cJSON_Delete(json);
     sh_api_error error;
     sh_api_fail(&error, 400, "invalid_json", NULL, "%s", err.text);
     sh_api_reply_error(x, &error);
@@ -121,7 +124,10 @@ static void on_up(void *arg, const sh_engine_info *info)
     sh_api *api = arg;
     sh_served *fresh = NULL;
     sh_err err;
-    if (sh_served_open(info, api->opts->model_name, &fresh, &err) != SH_OK) {
+    sh_served_opts opts = {.name = api->opts->model_name,
+                           .reasoning_parser = api->opts->reasoning_parser,
+                           .tool_parser = api->opts->tool_parser};
+    if (sh_served_open(info, &opts, &fresh, &err) != SH_OK) {
         SH_LOGE("api: %s: %s", info->model_dir, err.text);
         snprintf(api->served_trouble, sizeof(api->served_trouble), "%s", err.text);
     } else {
@@ -294,6 +300,10 @@ static sh_status files_open(sh_api *api, sh_err *err)
     const sh_api_opts *opts = api->opts;
     if ((opts->tls_cert == NULL) != (opts->tls_key == NULL))
         return sh_err_set(err, SH_ERR_INPUT, "--tls-cert and --tls-key go together");
+    sh_output_dialect dialect = {0}; /* only to know early that the names are good */
+    sh_status named = sh_output_dialect_choose(&dialect, opts->reasoning_parser, opts->tool_parser,
+                                               err);
+    if (named != SH_OK) return named;
     sh_status status = log_open(opts->access_log, &api->access_log, err);
     if (status == SH_OK) status = log_open(opts->request_log, &api->request_log, err);
     if (status == SH_OK) status = keys_load(opts, &api->keys, err);

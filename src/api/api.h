@@ -13,8 +13,9 @@
 typedef struct {
     const char *host;
     int port;
-    const char *socket_path; /* of the engine */
-    const char *model_name;  /* NULL: that of the model's folder */
+    const char *socket_path;                    /* of the engine */
+    const char *model_name;                     /* NULL: that of the model's folder */
+    const char *reasoning_parser, *tool_parser; /* names of text/output.h; NULL or "auto": found */
 
     const char *api_keys;     /* by commas; NULL: none */
     const char *api_key_file; /* NULL: none */

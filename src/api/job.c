@@ -322,7 +322,9 @@ void sh_job_run(void *arg)
     sh_err err;
     sh_request *request = &job->request;
     job->refused = true;
-    if (sh_json_parse(job->body, "the body", &request->json, &err) != SH_OK) {
+    sh_status status = sh_json_parse(job->body, "the body", &request->json, &err);
+    if (status == SH_OK) status = sh_json_refuse_nul(job->body, "the body", &err);
+    if (status != SH_OK) {
         sh_api_fail(&job->error, 400, "invalid_json", NULL, "%s", err.text);
         return;
     }

@@ -76,14 +76,16 @@ static bool content_shape(cJSON *message, const char *role, int index, sh_api_er
 }
 
 /* Arguments travel as a string of JSON, and templates print them as an object. A string that is no
- * JSON stays one: it is what the model once wrote. */
+ * JSON, or that has a \u0000 in it, stays one: it is what the model once wrote. */
 static void arguments_shape(cJSON *function)
 {
     const char *text = string_of(function, "arguments");
     if (text == NULL) return;
     sh_err ignored;
     cJSON *parsed = NULL;
-    if (sh_json_parse(sh_str_of(text), "arguments", &parsed, &ignored) != SH_OK) return;
+    if (sh_json_refuse_nul(sh_str_of(text), "arguments", &ignored) != SH_OK ||
+        sh_json_parse(sh_str_of(text), "arguments", &parsed, &ignored) != SH_OK)
+        return;
     if (!cJSON_IsObject(parsed) ||
         !cJSON_ReplaceItemInObjectCaseSensitive(function, "arguments", parsed))
         cJSON_Delete(parsed);

@@ -189,18 +189,21 @@ static sh_status files_read(sh_served *served, sh_err *err)
     return templates_read(served, err);
 }
 
-sh_status sh_served_open(const sh_engine_info *info, const char *name, sh_served **out, sh_err *err)
+sh_status sh_served_open(const sh_engine_info *info, const sh_served_opts *opts, sh_served **out,
+                         sh_err *err)
 {
     sh_served *served = sh_alloc(sizeof(*served));
     served->references = 1;
     served->dir = sh_strdup(info->model_dir);
     while (strlen(served->dir) > 1 && served->dir[strlen(served->dir) - 1] == '/')
         served->dir[strlen(served->dir) - 1] = '\0';
-    served->name = sh_strdup(name == NULL ? base_name(served->dir) : name);
+    served->name = sh_strdup(opts->name == NULL ? base_name(served->dir) : opts->name);
     served->context = info->context;
     served->vocab = info->vocab;
     served->created_s = sh_clock_unix_us() / 1000000;
-    if (files_read(served, err) != SH_OK) {
+    if (files_read(served, err) != SH_OK ||
+        sh_output_dialect_choose(&served->dialect, opts->reasoning_parser, opts->tool_parser,
+                                 err) != SH_OK) {
         sh_served_close(served);
         return err->status;
     }

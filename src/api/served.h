@@ -28,8 +28,13 @@ typedef struct {
     int top_k;
 } sh_sampling_own;
 
-/* The model of the engine that says this; name NULL: that of its folder. */
-SH_MUST_CHECK sh_status sh_served_open(const sh_engine_info *info, const char *name,
+typedef struct {
+    const char *name;                           /* NULL: that of the model's folder */
+    const char *reasoning_parser, *tool_parser; /* NULL or "auto": by the template and the model */
+} sh_served_opts;
+
+/* The model of the engine that says this. */
+SH_MUST_CHECK sh_status sh_served_open(const sh_engine_info *info, const sh_served_opts *opts,
                                        sh_served **out, sh_err *err);
 sh_served *sh_served_take(sh_served *served);
 void sh_served_close(sh_served *served);

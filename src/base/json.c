@@ -90,6 +90,18 @@ sh_status sh_json_parse(sh_str text, const char *where, cJSON **out, sh_err *err
     return SH_OK;
 }
 
+sh_status sh_json_refuse_nul(sh_str text, const char *where, sh_err *err)
+{
+    static const char nul[] = "\\u0000";
+    for (size_t i = 0; i + sizeof(nul) - 1 <= text.len; i++) {
+        if (text.ptr[i] != '\\') continue;
+        if (memcmp(text.ptr + i, nul, sizeof(nul) - 1) == 0)
+            return fault_at(text, i, where, "text that has a \\u0000 in it is not taken", err);
+        i++; /* what is escaped, perhaps a backslash */
+    }
+    return SH_OK;
+}
+
 sh_status sh_json_load(const char *path, size_t max_len, cJSON **out, sh_err *err)
 {
     sh_buf text = {0};

@@ -24,6 +24,9 @@
  * column. *out is owned by the caller: cJSON_Delete. */
 SH_MUST_CHECK sh_status sh_json_parse(sh_str text, const char *where, cJSON **out, sh_err *err);
 
+/* Refuses a text, valid JSON, that has \u0000 in a string: cJSON would cut the string there. */
+SH_MUST_CHECK sh_status sh_json_refuse_nul(sh_str text, const char *where, sh_err *err);
+
 /* Reads and parses a file of at most max_len bytes. */
 SH_MUST_CHECK sh_status sh_json_load(const char *path, size_t max_len, cJSON **out, sh_err *err);
 

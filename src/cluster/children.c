@@ -122,6 +122,7 @@ static void child_exec(const sh_children *c, const struct child *child, pid_t pa
     (void)parent;
 #endif
     sigprocmask(SIG_SETMASK, &c->before, NULL);
+    signal(SIGPIPE, SIG_DFL);
     if (pipes[0][0] >= 0) dup2(pipes[0][0], STDIN_FILENO);
     if (pipes[1][1] >= 0) {
         dup2(pipes[1][1], STDOUT_FILENO);

@@ -24,6 +24,8 @@ int sh_cmd_api(const sh_command_args *args)
         .port = (int)s->port,
         .socket_path = s->socket,
         .model_name = s->model_name,
+        .reasoning_parser = s->reasoning_parser,
+        .tool_parser = s->tool_parser,
         .api_keys = s->api_key,
         .api_key_file = s->api_key_file,
         .tls_cert = s->tls_cert,

@@ -341,6 +341,12 @@ static sh_status chat_open(chat *c, const sh_command_args *args, sh_err *err)
     const sh_config *config = sh_crew_config(c->talk.session.crew);
     c->dialect = sh_output_dialect_detect(sh_chat_template_source(c->talk.template, false),
                                           config->family->model_type);
+    status = sh_output_dialect_choose(&c->dialect, c->settings.reasoning_parser,
+                                      c->settings.tool_parser, err);
+    if (status != SH_OK) {
+        sh_talk_close(&c->talk);
+        return status;
+    }
     c->color = isatty(STDOUT_FILENO);
     c->line = sh_line_create();
     start_anew(c);

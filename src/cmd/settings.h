@@ -123,6 +123,8 @@ typedef struct {
     const char *host;
     int64_t port;
     const char *model_name;
+    const char *reasoning_parser;
+    const char *tool_parser;
     int64_t hard_max_tokens;
     const char *api_key;
     const char *api_key_file;

@@ -383,11 +383,6 @@ int sh_crew_size(const sh_crew *c)
     return c->size;
 }
 
-const char *sh_crew_path(const sh_crew *c, int rank)
-{
-    return c->group == NULL ? "self" : sh_group_path(c->group, rank);
-}
-
 const sh_link_report *sh_crew_link(const sh_crew *c, int a, int b)
 {
     return c->links == NULL ? NULL : &c->links[a * c->size + b];

@@ -81,8 +81,6 @@ SH_MUST_CHECK sh_status sh_crew_work(sh_crew *crew, sh_err *err);
 SH_MUST_CHECK sh_status sh_crew_reports(sh_crew *crew, sh_report *out, sh_err *err);
 
 /* What was measured between two ranks when they joined. */
-const char *sh_crew_path(const sh_crew *crew,
-                         int rank); /* how rank 0 reaches it: "tcp", "tls", "shm" */
 const sh_link_report *sh_crew_link(const sh_crew *crew, int a, int b);
 
 /* Since the join. */

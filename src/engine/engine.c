@@ -60,6 +60,8 @@ struct sh_engine {
     sh_deadline stop_at;
     sh_engine_stats stats;
     uint64_t watcher; /* who asked for stats last, or 0 */
+    pthread_mutex_t lost_lock;
+    sh_buf lost_stats; /* what is told while the group forms again; guarded by lost_lock */
 };
 
 int sh_engine_draws(int slots)
@@ -161,6 +163,7 @@ sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *er
     e->opts = *opts;
     e->opts.crew.draws = sh_engine_draws(opts->crew.slots);
     e->commands = sh_queue_create(COMMANDS_MAX, sizeof(command));
+    pthread_mutex_init(&e->lost_lock, NULL);
     sh_engine_stats_init(&e->stats);
     sh_status status = sh_crew_open(&e->opts.crew, &e->crew, err);
     if (status == SH_OK) {
@@ -190,6 +193,8 @@ void sh_engine_close(sh_engine *e)
     sh_crew_close(e->crew);
     if (e->group != NULL) sh_group_close(e->group);
     free(e->picks);
+    sh_buf_reset(&e->lost_stats);
+    pthread_mutex_destroy(&e->lost_lock);
     free(e);
 }
 
@@ -200,12 +205,17 @@ sh_engine_info sh_engine_info_of(const sh_engine *e)
     return info;
 }
 
+static void stats_emit(sh_engine *e, uint64_t owner, const sh_buf *json)
+{
+    sh_event event = {.kind = SH_EVENT_STATS, .stats = sh_buf_str(json)};
+    e->sink(e->sink_ctx, owner, &event);
+}
+
 static void stats_tell(sh_engine *e, uint64_t owner)
 {
     sh_buf json = {0};
     sh_engine_stats_json(&e->stats, e->crew, e->sched, e->blocks, &e->opts, &json);
-    sh_event event = {.kind = SH_EVENT_STATS, .stats = sh_buf_str(&json)};
-    e->sink(e->sink_ctx, owner, &event);
+    stats_emit(e, owner, &json);
     sh_buf_reset(&json);
 }
 
@@ -220,18 +230,28 @@ sh_status sh_engine_check(const sh_engine *e, sh_err *err)
     return sh_err_set(err, SH_ERR_GROUP, "%s", e->stats.lost);
 }
 
+/* While the group forms, the engine's thread is not there to answer: the last state is kept. */
+static void lost_stats_keep(sh_engine *e)
+{
+    pthread_mutex_lock(&e->lost_lock);
+    sh_buf_clear(&e->lost_stats);
+    sh_engine_stats_json(&e->stats, e->crew, e->sched, e->blocks, &e->opts, &e->lost_stats);
+    pthread_mutex_unlock(&e->lost_lock);
+}
+
 /* A rank is lost: whoever waits hears it, and the group is formed anew. Here requests could be kept
- * and replayed. Who watches is told unasked: questions are not answered while the group forms. */
+ * and replayed. Who watches is told unasked. */
 static void group_lost(sh_engine *e, const sh_err *why)
 {
     SH_LOGE("%s", why->text);
-    atomic_store(&e->ready, false);
     e->stats.ready = false;
     snprintf(e->stats.lost, sizeof(e->stats.lost), "%s", why->text);
     sh_sched_fail_all(e->sched, why);
     e->flight_count = 0;
     e->stats.report_count = 0;
     e->stats.failures++;
+    lost_stats_keep(e);
+    atomic_store(&e->ready, false);
     if (e->watcher != 0) stats_tell(e, e->watcher);
     if (!can_form_again(e)) kill(getpid(), SIGTERM);
 }
@@ -430,5 +450,11 @@ void sh_engine_forget(sh_engine *e, uint64_t owner)
 
 void sh_engine_ask_stats(sh_engine *e, uint64_t owner)
 {
+    if (!atomic_load(&e->ready)) {
+        pthread_mutex_lock(&e->lost_lock);
+        stats_emit(e, owner, &e->lost_stats);
+        pthread_mutex_unlock(&e->lost_lock);
+        return;
+    }
     command_send(e, &(command){.kind = ASK_STATS, .owner = owner});
 }

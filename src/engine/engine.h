@@ -57,6 +57,7 @@ SH_MUST_CHECK sh_status sh_engine_submit(sh_engine *engine, uint64_t owner,
                                          sh_wire_request *request);
 void sh_engine_cancel(sh_engine *engine, uint64_t owner, uint64_t id);
 void sh_engine_forget(sh_engine *engine, uint64_t owner);
-void sh_engine_ask_stats(sh_engine *engine, uint64_t owner); /* answered by a STATS event */
+/* Answered by a STATS event; at once, from this thread, while the group forms again. */
+void sh_engine_ask_stats(sh_engine *engine, uint64_t owner);
 
 #endif

@@ -128,8 +128,7 @@ static void ranks_json(const sh_engine_stats *s, sh_crew *crew, sh_buf *out)
             sh_buf_addf(
                 out,
                 "%s{\"a\":%d,\"b\":%d,\"kind\":\"%s\",\"latency_us\":%.2f,\"bandwidth_gb_s\":%.3f}",
-                first ? "" : ",", a, b, a == 0 ? sh_crew_path(crew, b) : "", link->latency_s * 1e6,
-                link->bytes_per_s / 1e9);
+                first ? "" : ",", a, b, link->kind, link->latency_s * 1e6, link->bytes_per_s / 1e9);
         }
     sh_buf_add_text(out, "]");
 }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/system.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -66,7 +67,16 @@ static sh_status pair_measure(sh_group *group, int peer, char *data, sh_link_rep
     qsort(times, PINGS, sizeof(times[0]), compare);
     *out = (sh_link_report){.latency_s = times[PINGS / 2] / 2,
                             .bytes_per_s = 2.0 * BULK_BYTES / best};
+    snprintf(out->kind, sizeof(out->kind), "%s", sh_group_path(group, peer));
     return SH_OK;
+}
+
+/* What other ranks sent is text that ends, and nothing but letters. */
+static void kind_clean(char kind[SH_LINK_KIND_MAX])
+{
+    kind[SH_LINK_KIND_MAX - 1] = '\0';
+    for (char *c = kind; *c != '\0'; c++)
+        if (*c < 'a' || *c > 'z') *c = '?';
 }
 
 sh_status sh_links_measure(sh_group *group, sh_link_report *links, sh_err *err)
@@ -83,6 +93,7 @@ sh_status sh_links_measure(sh_group *group, sh_link_report *links, sh_err *err)
     size_t *lens = sh_alloc_array((size_t)size, sizeof(*lens));
     for (int i = 0; i < size; i++) lens[i] = (size_t)size * sizeof(*row);
     if (status == SH_OK) status = sh_coll_allgather(group, row, lens, links, err);
+    for (int i = 0; i < size * size && status == SH_OK; i++) kind_clean(links[i].kind);
     free(lens);
     free(data);
     free(row);

@@ -41,9 +41,12 @@ typedef struct {
     double temperature_c, power_w; /* NAN where the system does not tell */
 } sh_report;
 
+enum { SH_LINK_KIND_MAX = 8 };
+
 typedef struct {
-    double latency_s;   /* half of a round trip of a short message */
-    double bytes_per_s; /* one way */
+    double latency_s;            /* half of a round trip of a short message */
+    double bytes_per_s;          /* one way */
+    char kind[SH_LINK_KIND_MAX]; /* "tcp", "tls", "shm", "mpi"; "" of a rank to itself */
 } sh_link_report;
 
 /* Fills what the process knows of itself. */

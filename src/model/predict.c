@@ -89,6 +89,14 @@ double sh_predict_head_layers(const sh_config *config)
     return layers > 0 ? head / (layers / config->layers) : 0;
 }
 
+/* Beside the numbers a message has heads: ours, and those of TCP, IP and Ethernet. */
+enum { MESSAGE_HEADS = 130, PLAN_BYTES = 960 };
+
+static double message_s(const sh_predict_machine *m, double bytes)
+{
+    return (bytes + MESSAGE_HEADS) / m->link_bytes_per_s;
+}
+
 /* One stage: its slowest rank, and two sums a layer. */
 static void stage_add(const sh_config *config, const sh_shard *shards, const double *speeds,
                       const sh_predict_machine *m, sh_prediction *p)
@@ -106,7 +114,7 @@ static void stage_add(const sh_config *config, const sh_shard *shards, const dou
     if (tensor == 1) return;
     double sums = 2.0 * shards[0].layer_count + (sh_shard_embeds(&shards[0]) ? 1 : 0);
     double bytes = (double)config->hidden * m->wire_bytes;
-    p->token_s += sums * (m->latency_s + (tensor - 1) * bytes / m->link_bytes_per_s);
+    p->token_s += sums * (m->latency_s + (tensor - 1) * message_s(m, bytes));
     p->traffic_bytes += sums * tensor * (tensor - 1) * bytes;
 }
 
@@ -118,8 +126,11 @@ sh_prediction sh_predict(const sh_config *config, const sh_shard *shards, const 
     for (int s = 0; s < stages; s++)
         stage_add(config, shards + s * tensor, speeds == NULL ? NULL : speeds + s * tensor, m, &p);
     double hidden = (double)config->hidden * 4;
-    p.token_s += (stages - 1) * (m->latency_s + hidden / m->link_bytes_per_s);
+    p.token_s += (stages - 1) * (m->latency_s + message_s(m, hidden));
     p.traffic_bytes += (stages - 1) * tensor * hidden;
-    if (tensor * stages > 1) p.token_s += 2 * m->latency_s; /* the plan, and what was scanned */
+    /* What was scanned comes back to rank 0. The plan takes room on the link but no hop of its own:
+     * it travels ahead of the first sum or hand-over. */
+    if (tensor * stages > 1)
+        p.token_s += m->latency_s + (tensor * stages - 1) * message_s(m, PLAN_BYTES);
     return p;
 }

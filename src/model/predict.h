@@ -2,7 +2,7 @@
  *
  * One token of one sequence is bound by memory: a rank reads its active weights once. What the
  * ranks say to each other comes on top: two sums a layer in tensor parallel, a hand-over between
- * stages, a plan and an answer a step.
+ * stages, an answer a step.
  *
  * Threads: pure functions over plain values. */
 #ifndef SH_MODEL_PREDICT_H

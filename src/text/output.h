@@ -60,6 +60,10 @@ SH_MUST_CHECK sh_status sh_output_reasoning_named(const char *name, const sh_out
 SH_MUST_CHECK sh_status sh_output_tools_named(const char *name, const sh_output_tools **out,
                                               sh_err *err);
 
+/* Puts what is named in place of what was detected; NULL and "auto" leave it. */
+SH_MUST_CHECK sh_status sh_output_dialect_choose(sh_output_dialect *dialect, const char *reasoning,
+                                                 const char *tools, sh_err *err);
+
 /* "none" for NULL. */
 const char *sh_output_reasoning_name(const sh_output_reasoning *reasoning);
 const char *sh_output_tools_name(const sh_output_tools *tools);

@@ -244,6 +244,23 @@ sh_status sh_output_tools_named(const char *name, const sh_output_tools **out, s
     return status;
 }
 
+static bool is_auto(const char *name)
+{
+    return name == NULL || strcmp(name, "auto") == 0;
+}
+
+sh_status sh_output_dialect_choose(sh_output_dialect *d, const char *reasoning, const char *tools,
+                                   sh_err *err)
+{
+    sh_output_dialect chosen = *d;
+    sh_status status = SH_OK;
+    if (!is_auto(reasoning)) status = sh_output_reasoning_named(reasoning, &chosen.reasoning, err);
+    if (status == SH_OK && !is_auto(tools))
+        status = sh_output_tools_named(tools, &chosen.tools, err);
+    if (status == SH_OK) *d = chosen;
+    return status;
+}
+
 const char *sh_output_reasoning_name(const sh_output_reasoning *reasoning)
 {
     return reasoning == NULL ? "none" : reasoning->name;

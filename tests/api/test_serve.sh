@@ -26,6 +26,9 @@ check "text becomes ids and text again" '
     is "$(status_of -d "$tokens" "$(url /detokenize)")" 200 && is "$(cat body)" "{\"content\":\"Hello, world\"}" &&
     is "$(status_of -d "{\"tokens\":[999999]}" "$(url /detokenize)")" 400'
 check "bad JSON is 400 with the place" 'is "$(ask "{\"messages\":")" 400 && has body "invalid_json" && has body "line 1"'
+check "a zero character in a string is refused by name, not cut" '
+    is "$(ask "{\"messages\":[{\"role\":\"user\",\"content\":\"a\\u0000b\"}]}")" 400 && has body invalid_json && has body "u0000" &&
+    is "$(status_of -d "{\"content\":\"a\\u0000b\"}" "$(url /tokenize)")" 400 && has body "u0000"'
 check "deep JSON is refused" 'is "$(ask "$(head -c 100000 /dev/zero | tr "\\0" "[")")" 400'
 check "an answer is no longer than the server allows" 'is "$(ask "{${story/,\"stream\":true/},\"max_tokens\":5000}" -m 120)" 200 && has body "\"completion_tokens\":600,"'
 
@@ -57,7 +60,7 @@ check "a megabyte of prompt does not hold up a stream" '
     wait $long; wait $streaming; echo "slowest answer ${slowest} us"; is "$(cat longcode)" 400 && has longout context_length_exceeded && has stream "\[DONE\]" && [ $slowest -lt 300000 ]'
 
 check "a lost engine ends a stream with an error, not in silence" '
-    curl -sN -d "{$story,\"max_tokens\":600}" "$(url /v1/chat/completions)" >out & streaming=$!; until_running 1; sleep 0.5
+    curl -sN -d "{$story,\"max_tokens\":600}" "$(url /v1/chat/completions)" >out & streaming=$!; until_running 1; for _ in $(seq 200); do grep -q data: out && break; sleep 0.05; done
     kill -9 $engine_pid; wait $streaming; has out "^data: \{\"error\":\{\"message\":\"the engine is gone" && ! grep -q DONE out && has out "\"detail\":"'
 check "then it is 503, and health says so" 'is "$(ask "{$hello}")" 503 && is "$(status_of "$(url /health)")" 503 && has body engine_lost && is "$(status_of "$(url /v1/models)")" 200'
 serve_engine --cpu generic
@@ -80,6 +83,9 @@ check "while it stops it takes no new connections" '! curl -s -m 2 "$(url /healt
 wait "$api_pid"; rc=$?; wait $streaming
 check "a running answer finishes when it is asked to stop" 'is $rc 0 && has out "\[DONE\]"'
 serve_api prompts --log-prompts && await /health/ready 200
+check "a parser that does not exist is refused with the names of those that do" '
+    exits 1 timeout 20 "$shoal" api --socket "$work/x.sock" --port 0 --tool-parser nope && grep -q "tool-call dialect .nope. is not one of none.*hermes" err &&
+    exits 1 timeout 20 "$shoal" api --socket "$work/x.sock" --port 0 --reasoning-parser nope && grep -q "is not one of none.*think" err'
 check "prompts are logged when asked for" 'is "$(ask "{$hello}")" 200 && has prompts.log "prompt: .*37 \+ 48"'
 check "the API comes and goes while the engine keeps its model" 'is "$(grep -c "ready" engine.log)" 1'
 stop "$api_pid"; stop "$engine_pid"

@@ -17,7 +17,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argv;
     sh_err err;
     sh_engine_info info = {.model_dir = "models/demo", .vocab = 4096, .context = 2048};
-    if (sh_served_open(&info, NULL, &served, &err) == SH_OK) return 0;
+    if (sh_served_open(&info, &(sh_served_opts){0}, &served, &err) == SH_OK) return 0;
     fprintf(stderr, "%s\n", err.text);
     exit(1);
 }

@@ -18,7 +18,7 @@ done
 
 # The Makefile knows the flags of each kernel file; objects alone need no library for arm64.
 mapfile -t sources < <(find src/base src/kernels -name '*.c' ! -name json.c |
-    grep -vE '_(avx2|avx512|avx512vnni)\.c$' | sort)
+    grep -vE '_(avx2|avx512|avx512vnni|avx512bf16)\.c$' | sort)
 objects=("${sources[@]/%.c/.o}")
 objects=("${objects[@]/#/$out/}")
 if ! make -s -j2 VARIANT=arm64 CC=$cc OPT_arm64='-O2 -g' PKG_CFLAGS= PKG_LIBS= "${objects[@]}" >"$out.log" 2>&1; then

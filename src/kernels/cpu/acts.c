@@ -99,6 +99,9 @@ void sh_acts_dot(const sh_cpu *cpu, const sh_panel *p, const uint8_t *w, int64_t
     const sh_matrix_kernels *k = cpu->level->matrix;
     bool codes = sh_acts_are_codes(cpu, p);
     sh_dot_fn dot = codes ? k->dot_codes : k->dot_f32;
+    if (cpu->activations == SH_ACTIVATIONS_INT8 && p->quant.format == SH_FORMAT_BF16 &&
+        k->dot_bf16 != NULL)
+        dot = k->dot_bf16;
     dot(p, w, rows, a, y, y_stride);
     if (codes && a->low != 0) add_low(dot, p, w, rows, a, y, y_stride);
 }

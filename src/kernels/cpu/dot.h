@@ -34,6 +34,9 @@ void sh_quantize_avx512(const float *x, int64_t cols, int step, int tile, int8_t
                         int32_t *sum);
 void sh_dot_f32_avx512(const sh_panel *p, const uint8_t *w, int64_t rows, const sh_acts *a,
                        float *y, int64_t y_stride);
+void sh_dot_codes_avx512vnni(const sh_panel *p, const uint8_t *w, int64_t rows, const sh_acts *a,
+                             float *y, int64_t y_stride);
+int64_t sh_spin_avx512vnni(int64_t loops);
 void sh_quantize_avx2(const float *x, int64_t cols, int step, int tile, int8_t *q, float *d,
                       int32_t *sum);
 void sh_dot_f32_avx2(const sh_panel *p, const uint8_t *w, int64_t rows, const sh_acts *a, float *y,
@@ -46,6 +49,7 @@ void sh_dot_f32_neon(const sh_panel *p, const uint8_t *w, int64_t rows, const sh
 extern const sh_matrix_kernels sh_matrix_avx2;
 extern const sh_matrix_kernels sh_matrix_avx512;
 extern const sh_matrix_kernels sh_matrix_avx512vnni;
+extern const sh_matrix_kernels sh_matrix_avx512bf16;
 extern const sh_matrix_kernels sh_matrix_neon;
 extern const sh_matrix_kernels sh_matrix_dotprod;
 extern const sh_matrix_kernels sh_matrix_i8mm;

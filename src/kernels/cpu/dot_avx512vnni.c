@@ -26,8 +26,14 @@ INLINE void dots(int bits, int vecs, int count, const __m512i *w, const int8_t *
 
 #include "kernels/cpu/dot_avx512.h"
 
+void sh_dot_codes_avx512vnni(const sh_panel *p, const uint8_t *w, int64_t rows, const sh_acts *a,
+                             float *y, int64_t y_stride)
+{
+    dot_codes(p, w, rows, a, y, y_stride);
+}
+
 /* Twelve chains hide the latency of one instruction. */
-static int64_t spin(int64_t loops)
+int64_t sh_spin_avx512vnni(int64_t loops)
 {
     __m512i acc[12], w = _mm512_set1_epi8(1);
     UNROLL (i, 12) acc[i] = _mm512_setzero_si512();
@@ -40,5 +46,5 @@ const sh_matrix_kernels sh_matrix_avx512vnni = {
     .quantize = sh_quantize_avx512,
     .dot_codes = dot_codes,
     .dot_f32 = sh_dot_f32_avx512,
-    .spin = spin,
+    .spin = sh_spin_avx512vnni,
 };

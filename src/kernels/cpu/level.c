@@ -41,11 +41,18 @@ static bool has_avx512vnni(void)
     return has_avx512() && __builtin_cpu_supports("avx512vnni");
 }
 
+static bool has_avx512bf16(void)
+{
+    unsigned a, b, c, d;
+    return has_avx512vnni() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & 1u << 5) != 0;
+}
+
 static const sh_cpu_level levels[] = {
     {"generic", always, &sh_matrix_generic, &sh_vector_generic},
     {"avx2", has_avx2, &sh_matrix_avx2, &sh_vector_avx2},
     {"avx512", has_avx512, &sh_matrix_avx512, &sh_vector_avx512},
     {"avx512vnni", has_avx512vnni, &sh_matrix_avx512vnni, &sh_vector_avx512},
+    {"avx512bf16", has_avx512bf16, &sh_matrix_avx512bf16, &sh_vector_avx512},
 };
 
 #elif defined(__aarch64__)

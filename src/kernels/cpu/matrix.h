@@ -5,8 +5,10 @@
  * in the order of the columns, from zero, each of the two terms added by one fused multiply-add, s
  * and b being the step's scale and bias of the row; FP4 has no b, and only its codes have a zero.
  * The dots are exact, so this order gives the same bits at every level, for every tile of rows or
- * tokens and any number of threads. Otherwise an output is the sum of weight * x in the order of
- * the columns, fused or not as the level has it, but always the same at one level.
+ * tokens and any number of threads. BF16 may round the activations likewise where a level has an
+ * instruction for it, and adds pairs of columns in order. Otherwise an output is the sum of weight
+ * * x in the order of the columns, fused or not as the level has it, but always the same at one
+ * level.
  *
  * Threads: kernels are pure functions. */
 #ifndef SH_KERNELS_CPU_MATRIX_H
@@ -61,6 +63,7 @@ typedef struct {
                      int32_t *sum);
     sh_dot_fn dot_codes; /* int8 activations, formats with codes */
     sh_dot_fn dot_f32;   /* any format */
+    sh_dot_fn dot_bf16;  /* BF16 with activations rounded to BF16; NULL: dot_f32 instead */
     /* Runs the level's dot product instruction on registers; returns the multiplications and
      * additions done. NULL at a level without one. */
     int64_t (*spin)(int64_t loops);

@@ -388,7 +388,7 @@ static int open_model(void **state)
     UNUSED_STATE;
     sh_err err;
     sh_engine_info info = {.model_dir = "models/demo/", .vocab = 4096, .context = 2048};
-    CHECK_OK(sh_served_open(&info, NULL, &served, &err), err);
+    CHECK_OK(sh_served_open(&info, &(sh_served_opts){0}, &served, &err), err);
     return 0;
 }
 

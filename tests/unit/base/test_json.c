@@ -17,6 +17,16 @@ TEST(faults_are_given_by_line_and_column)
     assert_null(json);
 }
 
+TEST(a_zero_in_a_string_is_refused_with_its_place)
+{
+    UNUSED_STATE;
+    CHECK_FAILS(sh_json_refuse_nul(SH_STR("{\"a\":\n \"b\\u0000c\"}"), "x", &err), err,
+                "x: text that has a \\u0000 in it is not taken at line 2, column 4");
+    CHECK_FAILS(sh_json_refuse_nul(SH_STR("\"\\\\\\u0000\""), "x", &err), err, "column 4");
+    CHECK_OK(sh_json_refuse_nul(SH_STR("\"\\\\u0000 \\u0001\""), "x", &err), err);
+    CHECK_OK(sh_json_refuse_nul(SH_STR("\"\\u000"), "x", &err), err);
+}
+
 TEST(depth_is_bounded)
 {
     UNUSED_STATE;
@@ -86,6 +96,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faults_are_given_by_line_and_column),
+        cmocka_unit_test(a_zero_in_a_string_is_refused_with_its_place),
         cmocka_unit_test(depth_is_bounded),
         cmocka_unit_test(numbers_keep_a_spelling_that_a_double_would_lose),
         cmocka_unit_test(a_field_of_the_wrong_kind_is_named_with_what_is_allowed),

@@ -225,6 +225,22 @@ TEST(a_rank_that_dies_in_a_step_is_named)
     golden_free(&g);
 }
 
+TEST(every_link_is_measured_and_its_kind_is_known)
+{
+    UNUSED_STATE;
+    golden g = golden_load("llama-4bit");
+    struct team t = team_open(g.dir, &forms[1], NULL);
+    for (int a = 0; a < 3; a++) {
+        for (int b = a + 1; b < 3; b++) {
+            const sh_link_report *link = sh_crew_link(t.crew, a, b);
+            assert_string_equal(link->kind, sh_group_path(t.group, 1)); /* all on one machine */
+            assert_true(link->latency_s > 0 && link->bytes_per_s > 0);
+        }
+    }
+    team_close(&t, true);
+    golden_free(&g);
+}
+
 int main(void)
 {
     sh_log_set_level(SH_LOG_ERROR);
@@ -233,6 +249,7 @@ int main(void)
         cmocka_unit_test(a_rank_with_another_batch_state_is_caught_in_that_step),
         cmocka_unit_test(a_rank_with_another_hidden_state_is_caught_in_that_step),
         cmocka_unit_test(a_rank_that_dies_in_a_step_is_named),
+        cmocka_unit_test(every_link_is_measured_and_its_kind_is_known),
     };
     int failed = cmocka_run_group_tests_name("guards", guards, NULL, NULL);
     return failed + rig_each_model("split", splits);

@@ -36,7 +36,7 @@ static inline int levels_list(const char *names[LEVELS_MAX])
 
 static inline int product_levels_list(const char *names[LEVELS_MAX])
 {
-    static const char *const more[] = {"avx512vnni", "dotprod", "i8mm"};
+    static const char *const more[] = {"avx512vnni", "avx512bf16", "dotprod", "i8mm"};
     int count = levels_list(names);
     for (size_t i = 0; i < SH_COUNT_OF(more); i++)
         if (level_opens(more[i])) names[count++] = more[i];

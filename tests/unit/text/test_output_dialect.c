@@ -93,9 +93,24 @@ TEST(sees_that_the_prompt_opened_the_reasoning)
     assert_false(sh_output_prompt_opens(&none, SH_STR("<think>")));
 }
 
+TEST(a_name_takes_the_place_of_what_was_found)
+{
+    UNUSED_STATE;
+    sh_err err;
+    sh_output_dialect d = sh_output_dialect_detect(SH_STR(""), "qwen3");
+    CHECK_OK(sh_output_dialect_choose(&d, "auto", NULL, &err), err);
+    assert_string_equal(sh_output_reasoning_name(d.reasoning), "think");
+    CHECK_OK(sh_output_dialect_choose(&d, "none", "mistral", &err), err);
+    assert_null(d.reasoning);
+    assert_string_equal(sh_output_tools_name(d.tools), "mistral");
+    CHECK_FAILS(sh_output_dialect_choose(&d, "think", "nope", &err), err, "hermes");
+    assert_null(d.reasoning); /* set only when both are known */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_name_takes_the_place_of_what_was_found),
         cmocka_unit_test(detects_the_dialect_of_a_template),
         cmocka_unit_test(refuses_dialects_it_does_not_know),
         cmocka_unit_test(has_every_dialect_on_the_page_for_users),

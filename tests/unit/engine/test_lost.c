@@ -1,0 +1,138 @@
+/* What an engine still does while a rank is lost and the group is being formed again. */
+#include "engine/engine.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include "unit/engine/ranks.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SOON_MS = 500 };
+
+static atomic_int tokens, errors, told_lost, told_ready;
+static char error_text[SH_ERR_TEXT_MAX];
+
+static void sink(void *ctx, uint64_t owner, const sh_event *event)
+{
+    (void)ctx;
+    (void)owner;
+    if (event->kind == SH_EVENT_TOKEN) atomic_fetch_add(&tokens, 1);
+    if (event->kind == SH_EVENT_ERROR) {
+        memcpy(error_text, event->error.text, sizeof(error_text));
+        atomic_fetch_add(&errors, 1);
+    }
+    if (event->kind != SH_EVENT_STATS) return;
+    bool ready = strstr(event->stats.ptr, "\"ready\":true") != NULL;
+    atomic_fetch_add(ready ? &told_ready : &told_lost, 1);
+}
+
+static bool comes(atomic_int *what, int least, int wait_ms)
+{
+    sh_deadline end = sh_deadline_in_ms(wait_ms);
+    while (atomic_load(what) < least && !sh_deadline_passed(end)) sh_sleep_ms(2);
+    return atomic_load(what) >= least;
+}
+
+static void worker(const sh_crew_opts *opts, const sh_group_opts *group_opt)
+{
+    sh_err err;
+    sh_crew *crew = NULL;
+    sh_group *group = NULL;
+    sh_status status = sh_crew_open(opts, &crew, &err);
+    if (status == SH_OK) status = sh_group_open(group_opt, &group, &err);
+    if (status == SH_OK) status = sh_crew_join(crew, group, &err);
+    if (status == SH_OK) status = sh_crew_work(crew, &err);
+    _exit(status == SH_OK ? 0 : 1);
+}
+
+static pid_t worker_start(const sh_engine_opts *opts, const char *where)
+{
+    pid_t pid = fork();
+    if (pid != 0) return pid;
+    sh_crew_opts crew = opts->crew;
+    crew.draws = sh_engine_draws(crew.slots);
+    sh_group_opts group = group_opts(1, 2, where, -1, NULL);
+    worker(&crew, &group);
+    _exit(1);
+}
+
+static void ask(sh_engine *engine)
+{
+    static const int32_t prompt[] = {1, 2, 3};
+    sh_engine_request q = {.id = 7,
+                           .prompt = prompt,
+                           .prompt_count = SH_COUNT_OF(prompt),
+                           .max_tokens = 1900,
+                           .ignore_eos = true,
+                           .logprobs = -1,
+                           .sampling = sh_sampling_default()};
+    sh_buf bytes = {0};
+    sh_wire_request request;
+    sh_wire_frame frame;
+    sh_err err;
+    sh_wire_put_submit(&bytes, &q);
+    CHECK_OK(sh_wire_next(&bytes, &frame, &err), err);
+    CHECK_OK(sh_wire_get_submit(frame.payload, &request, &err), err);
+    assert_int_equal(sh_engine_submit(engine, 1, &request), SH_OK);
+    sh_buf_reset(&bytes);
+}
+
+TEST(stats_and_cancels_are_answered_while_the_group_forms_again)
+{
+    UNUSED_STATE;
+    char where[SH_ADDR_TEXT_MAX];
+    sh_err err;
+    sh_engine *engine;
+    sh_group_opts own = group_opts(0, 2, where, listen_somewhere(where), NULL);
+    sh_engine_opts opts = {.crew = {.model_dir = "models/demo",
+                                    .cpu = {.threads = 1},
+                                    .kv_format = SH_KV_F16,
+                                    .slots = 2,
+                                    .chunk = 64},
+                           .queue_max = 10,
+                           .stall_s = 0.2};
+    pid_t pid = worker_start(&opts, where);
+    opts.group = &own;
+    CHECK_OK(sh_engine_open(&opts, &engine, &err), err);
+    CHECK_OK(sh_engine_start(engine, sink, NULL, &err), err);
+    ask(engine);
+    assert_true(comes(&tokens, 5, 20000));
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    assert_true(comes(&errors, 1, 10000));
+    assert_non_null(strstr(error_text, "rank 1"));
+    while (sh_engine_info_of(engine).ready) sh_sleep_ms(1);
+    sh_sleep_ms(300); /* the engine's thread waits for the rank now */
+
+    int64_t start = sh_clock_ns();
+    int before = atomic_load(&told_lost);
+    sh_engine_cancel(engine, 1, 7);
+    sh_engine_ask_stats(engine, 1);
+    assert_true(comes(&told_lost, before + 1, SOON_MS));
+    assert_true(sh_clock_ns() - start < SOON_MS * INT64_C(1000000));
+
+    pid = worker_start(&opts, where);
+    sh_deadline end = sh_deadline_in_ms(30000);
+    while (!sh_engine_info_of(engine).ready && !sh_deadline_passed(end)) sh_sleep_ms(10);
+    sh_engine_ask_stats(engine, 1);
+    assert_true(comes(&told_ready, 1, 10000));
+    sh_engine_stop(engine, 100);
+    sh_engine_close(engine);
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close(own.mesh.listen_fd);
+}
+
+int main(void)
+{
+    sh_log_set_level(SH_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stats_and_cancels_are_answered_while_the_group_forms_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
