@@ -47,6 +47,12 @@ check "config check names every fault, not only the first" 'exits 1 "$shoal" con
     grep -q "env:12: no NAME=value" out && grep -q "did you mean --port" out'
 rm .env
 check "workers of the environment become a hostfile" 'WORKER_HOSTS="127.0.0.2, 127.0.0.3" WORKER_SSH="a, b" "$shoal" hosts create --form list >w && [ "$(grep -c ssh w)" = 3 ] && grep -q "\"ssh\": \"b\"" w && grep -q "127.0.0.3" w'
+ctrl() { # [flags]: two ranks that know the address from the environment
+    local port=$((20000 + RANDOM % 10000)) pid
+    CTRL_HOST=127.0.0.1 CTRL_PORT=$port "$shoal" linktest --quick --sizes 4K --rounds 1 --rank 1 --join-timeout 20 "$@" >/dev/null 2>&1 & pid=$!
+    CTRL_HOST=127.0.0.1 CTRL_PORT=$port "$shoal" linktest --quick --sizes 4K --rounds 1 --rank 0 --join-timeout 20 "$@" | grep verdict && wait $pid
+}
+check "ranks meet at CTRL_HOST and CTRL_PORT; a hostfile knows better" 'ctrl --ranks 2 && echo "[\"127.0.0.1:$((30000 + RANDOM % 2000))\", \"127.0.0.1:$((33000 + RANDOM % 2000))\"]" >pair.json && ctrl --hostfile pair.json'
 check "fingerprint is JSON with the model in it" '"$shoal" fingerprint --model "$root/models/demo" >fp && tr -d " \t\n" <fp | grep -qE "^\{\"version\":.*\"interfaces\":\[.*\"model\":\{\"dir\":\"[^\"]*\",\"hash\":\"[0-9a-f]{64}\",\"bytes\":[0-9]+\}\}$"'
 check "doctor of this host alone needs nothing" '"$shoal" doctor --model "$root/models/demo" --port 0 >out && grep -q "ok *model" out && "$shoal" doctor --port 0 --json | grep -q "\"ok\":.*true"'
 
