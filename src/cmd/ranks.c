@@ -193,7 +193,7 @@ sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *er
     if (status == SH_OK && s->listen != NULL) status = use_listen(ranks, s->listen, err);
     if (s->coordinator != NULL)
         snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s", s->coordinator);
-    else if (s->ctrl_host != NULL)
+    else if (s->ctrl_host != NULL && s->hostfile == NULL) /* which knows where ranks meet */
         snprintf(ranks->coordinator, sizeof(ranks->coordinator),
                  strchr(s->ctrl_host, ':') != NULL ? "[%s]:%d" : "%s:%d", s->ctrl_host,
                  (int)s->ctrl_port);
