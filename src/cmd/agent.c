@@ -139,7 +139,8 @@ static void setting_add(void *arg, const sh_option *row, const char *text)
     sh_buf name = {0};
     sh_option_env_name(&sh_option_rows, row, &name);
     bool below = strcmp(row->name, "model") == 0 && text[0] == '.'; /* in the state folder */
-    env_add(a, sh_asprintf("%s=%s%s%s", name.ptr, below ? a->state : "", below ? "/" : "", text));
+    env_add(a, below ? sh_asprintf("%s=%s%s", name.ptr, a->state, text + 1)
+                     : sh_asprintf("%s=%s", name.ptr, text));
     sh_buf_reset(&name);
 }
 

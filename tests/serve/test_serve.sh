@@ -39,7 +39,7 @@ check "streams, with an end" \
 kill -9 "$(pids_of SHOAL_RANK=1)"
 check "a killed rank is named, comes back, and serving goes on" 'again && grep -q "rank 1 .*was lost" serve.log && grep -q "group stands again" serve.log'
 kill -9 "$(pids_of SHOAL_PART=api)"
-check "a killed API comes back without loading the model again" 'again && [ "$(grep -c "ready: " serve.log)" = 1 ]'
+check "a killed API comes back without loading the model again" 'again && [ "$(grep -c "\] ready: " serve.log)" = 1 ]'
 kill -9 "$(pids_of SHOAL_RANK=0)"
 check "a killed rank 0 comes back too" again
 
