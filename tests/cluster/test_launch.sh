@@ -181,7 +181,7 @@ detached() {
         exits 0 on1 "$shoal" status --json && grep -q '"state":.*"ready"' out && grep -q '"queue_max"' out && ! grep -q '"environment"' out &&
         exits 0 on1 "$shoal" logs --lines 3 && [ "$(wc -l <out)" = 3 ] && grep -q "all 3 ranks are ready" out &&
         exits 0 on1 "$shoal" call /v1/models && grep -q '"model"' out &&
-        { on1 timeout 3 "$shoal" logs -f >follow & local f=$! old; old=$(pid_of 1); exits 0 on1 "$shoal" restart; rc=$?; wait $f; [ $rc = 0 ]; } && [ "$(pid_of 1)" != "$old" ] && ask && [ "$(grep -c "all 3 ranks" follow)" = 2 ] &&
+        { on_exec 1 sh -c "$here" "$work" "$shoal" logs -f >follow & local f=$! old; old=$(pid_of 1); exits 0 on1 "$shoal" restart; rc=$?; sleep 1; kill $f; wait $f 2>/dev/null; [ $rc = 0 ]; } && [ "$(pid_of 1)" != "$old" ] && ask && [ "$(grep -c "all 3 ranks" follow)" = 2 ] &&
         exits 0 on1 "$shoal" stop && grep -q stopped out && exits 1 on1 "$shoal" status && grep -q "no cluster" out
 }
 check "detach, status, logs, call, restart and stop" "try detached"
