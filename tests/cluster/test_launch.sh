@@ -12,7 +12,7 @@ port=8100
 
 targets="setup bootstrap verify cluster-info sync rdma-test rdma-quick rdma-verbose rdma-stress server server-stop server-restart health models
     models-local models-check chat-test queue dashboard metrics status monitor logs version lint test loc bench kill-all fingerprint clean clean-all download"
-check "make knows the targets of earlier clusters, and lists them" 'make -C "$root" help >help && for t in $targets; do make -C "$root" -n "$t" >/dev/null && grep -qE "^ .*\b$t\b" help || { echo "$t"; exit 1; }; done'
+check "make knows the targets of earlier clusters, and lists them" 'make -C "$root" help >help && make -C "$root" -n $targets >/dev/null && for t in $targets; do grep -qE "^ .*\b$t\b" help || { echo "$t"; exit 1; }; done'
 check "launch.sh tells what it knows" '! "$root/launch.sh" >out && for v in start stop restart status test detect; do grep -q "$v" out || exit 1; done'
 alone() { exits 0 "$shoal" launch --state-dir "$work/here" --port 0 --job linktest --ranks 3 --quick --sizes 4K,1M --rounds 3 && grep -q "^\[0 .*\] verdict: pass" err && ! ls here/rank-*.pid 2>/dev/null; }
 check "without a hostfile the ranks are on this machine; a job that ends ends the launch" alone
