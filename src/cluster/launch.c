@@ -221,11 +221,15 @@ sh_status sh_launch_read(const char *state, cJSON **record, sh_err *err)
     return status;
 }
 
+const char *sh_launch_text(const cJSON *json, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
 sh_process sh_launch_process(const cJSON *record)
 {
-    sh_process process = {0};
-    const cJSON *text = cJSON_GetObjectItemCaseSensitive(record, "process");
-    if (!cJSON_IsString(text) || !sh_process_parse(text->valuestring, &process))
-        process = (sh_process){0};
+    sh_process process;
+    if (!sh_process_parse(sh_launch_text(record, "process"), &process)) process = (sh_process){0};
     return process;
 }

@@ -41,6 +41,9 @@ void sh_launch_say(int log_fd, int rank, const char *name, sh_str text);
  * caller deletes *record. */
 SH_MUST_CHECK sh_status sh_launch_read(const char *state, cJSON **record, sh_err *err);
 
+/* A text of the record or of one of its ranks; "" when there is none. */
+const char *sh_launch_text(const cJSON *json, const char *key);
+
 /* The launcher of a record, whether it lives or not. */
 sh_process sh_launch_process(const cJSON *record);
 

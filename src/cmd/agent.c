@@ -9,8 +9,7 @@
 #include "base/version.h"
 #include "cluster/children.h"
 #include "cluster/launch.h"
-#include "cmd/bits.h"
-#include "cmd/command.h"
+#include "cmd/cluster.h"
 #include "model/identity.h"
 
 #include <signal.h>
@@ -20,8 +19,6 @@
 #include <unistd.h>
 
 enum { STOP_EXTRA_MS = 7000, LEFTOVER_MS = 2000, LOCK_MS = 3000, ENV_MAX = 1200 };
-
-extern char **environ;
 
 struct agent {
     const char *state;
@@ -120,17 +117,7 @@ static void env_add(struct agent *a, char *text)
     }
     a->env[a->env_count++] = text;
     const sh_option *row = sh_option_by_env(&sh_option_rows, name);
-    for (char **p = environ; row != NULL && *p != NULL;) {
-        sh_str value = sh_str_of(*p), other;
-        bool same = sh_str_cut(&value, '=', &other) &&
-                    sh_option_by_env(&sh_option_rows, other) == row;
-        char *gone = same ? sh_str_dup(other) : NULL;
-        if (gone == NULL)
-            p++;
-        else
-            unsetenv(gone);
-        free(gone);
-    }
+    if (row != NULL) sh_cluster_unset(row);
 }
 
 static void setting_add(void *arg, const sh_option *row, const char *text)
@@ -139,7 +126,8 @@ static void setting_add(void *arg, const sh_option *row, const char *text)
     sh_buf name = {0};
     sh_option_env_name(&sh_option_rows, row, &name);
     bool below = strcmp(row->name, "model") == 0 && text[0] == '.'; /* in the state folder */
-    env_add(a, sh_asprintf("%s=%s%s%s", name.ptr, below ? a->state : "", below ? "/" : "", text));
+    env_add(a, below ? sh_asprintf("%s=%s%s", name.ptr, a->state, text + 1)
+                     : sh_asprintf("%s=%s", name.ptr, text));
     sh_buf_reset(&name);
 }
 

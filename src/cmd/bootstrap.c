@@ -23,10 +23,13 @@ static void on_signal(int number)
     interrupted = number;
 }
 
-static void say(void *arg, const sh_site *site, const char *text)
+/* The program runs on this machine already: it is left out. */
+static int others(const sh_sites *sites, const sh_site *out[SH_RANKS_MAX])
 {
-    (void)arg;
-    fprintf(stderr, "[%s] %s\n", site->name, text);
+    int count = 0;
+    for (int i = 0; i < sites->count; i++)
+        if (sites->list[i].ssh != NULL) out[count++] = &sites->list[i];
+    return count;
 }
 
 /* The folder above the program that has a Makefile and our sources. */
@@ -77,22 +80,24 @@ static sh_status tree_read(const sh_settings *s, sh_buf *out, sh_err *err)
 
 static sh_status tree_push(const sh_sites *sites, const sh_buf *tree, sh_err *err)
 {
-    sh_ssh_job *jobs = sh_alloc_array((size_t)sites->count, sizeof(*jobs));
+    const sh_site *list[SH_RANKS_MAX];
+    int count = others(sites, list);
+    sh_ssh_job *jobs = sh_alloc_array((size_t)count, sizeof(*jobs));
     sh_ssh_opts opts = sites->ssh;
     sh_buf script = {0};
     sh_status status = SH_OK;
     opts.limit_ms = PUSH_MS;
     sh_buf_add_text(&script, "d=");
     sh_state_shell_word(sites->state_dir, &script);
-    sh_buf_add_text(
-        &script, "; umask 077; mkdir -p \"$d/src\" \"$d/bin\" && cd \"$d/src\" && exec tar -xf -");
-    for (int i = 0; i < sites->count; i++) {
+    sh_buf_add_text(&script, "; umask 077; mkdir -p \"$d/src\" \"$d/bin\" && cd \"$d/src\" && exec "
+                             "tar -xf -");
+    for (int i = 0; i < count; i++) {
         jobs[i] = (sh_ssh_job){
-            .host = sites->list[i].ssh, .command = script.ptr, .input = sh_buf_str(tree)};
-        say(NULL, &sites->list[i], "push the source tree");
+            .host = list[i]->ssh, .command = script.ptr, .input = sh_buf_str(tree)};
+        fprintf(stderr, "[%s] push the source tree\n", list[i]->name);
     }
-    sh_ssh_run(&opts, jobs, sites->count);
-    for (int i = 0; i < sites->count; i++) {
+    sh_ssh_run(&opts, jobs, count);
+    for (int i = 0; i < count; i++) {
         if (jobs[i].status != SH_OK && status == SH_OK) {
             *err = jobs[i].err;
             status = err->status;
@@ -120,13 +125,14 @@ static char *build_script(const char *state_dir)
 
 static sh_status build_all(const sh_sites *sites, int *code, sh_err *err)
 {
+    const sh_site *list[SH_RANKS_MAX];
+    int count = others(sites, list);
     sh_children *children = sh_children_create();
     char *script = build_script(sites->state_dir);
     sh_status status = SH_OK;
-    for (int i = 0; i < sites->count && status == SH_OK; i++) {
-        char **argv = sh_ssh_argv(&sites->ssh, sites->list[i].ssh, script);
-        sh_child_spec spec = {
-            .name = sites->list[i].name, .argv = argv, .tether = true, .prefix = true};
+    for (int i = 0; i < count && status == SH_OK; i++) {
+        char **argv = sh_ssh_argv(&sites->ssh, list[i]->ssh, script);
+        sh_child_spec spec = {.name = list[i]->name, .argv = argv, .tether = true, .prefix = true};
         status = sh_children_add(children, &spec, err);
         sh_ssh_argv_free(argv);
     }

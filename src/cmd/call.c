@@ -9,59 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALL_MS = 130000, WAIT_MS = 120000, KEYS_MAX = 1 << 20, ANSWER_MAX = 16 << 20 };
-
-sh_ssh_opts sh_cluster_ssh(const sh_settings *s)
-{
-    return (sh_ssh_opts){.options = s->ssh_options, .connect_s = (int)s->ssh_timeout};
-}
-
-static const char *text_of(const cJSON *json, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
-    return cJSON_IsString(item) ? item->valuestring : "";
-}
-
-static void word_add(sh_buf *script, const char *word)
-{
-    sh_buf_add_char(script, ' ');
-    sh_shell_quote(script, sh_str_of(word));
-}
-
-sh_status sh_cluster_call(const cJSON *record, const sh_settings *s, const char *path,
-                          const char *body, sh_buf *out, sh_err *err)
-{
-    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(record, "ranks");
-    const cJSON *first = cJSON_GetArrayItem(ranks, 0);
-    const cJSON *port = cJSON_GetObjectItemCaseSensitive(record, "api_port");
-    sh_buf script = {0};
-    sh_ssh_opts opts = sh_cluster_ssh(s);
-    opts.limit_ms = CALL_MS;
-    sh_buf_add_text(&script, "cd");
-    word_add(&script, text_of(first, "folder"));
-    sh_buf_add_text(&script, " && exec");
-    char *program = sh_path_join(text_of(first, "folder"), text_of(first, "program"));
-    word_add(&script, program);
-    sh_buf_addf(&script, " call --env-file settings.env --port %d --host",
-                cJSON_IsNumber(port) ? port->valueint : 0);
-    word_add(&script, text_of(record, "api_host"));
-    word_add(&script, path);
-    if (body != NULL) word_add(&script, body);
-    const char *ssh = text_of(first, "ssh");
-    sh_ssh_job job = {
-        .host = ssh[0] == '\0' ? NULL : ssh, .command = script.ptr, .output_max = ANSWER_MAX};
-    bool ok = sh_ssh_run(&opts, &job, 1);
-    /* What the other side printed stands for itself. */
-    sh_str said = sh_str_trim(sh_buf_str(&job.errors));
-    if (ok || job.code == SH_EXIT_FAILED) sh_buf_add_str(out, sh_buf_str(&job.out));
-    if (!ok && sh_str_starts(said, SH_STR("shoal: ")))
-        sh_err_set(&job.err, job.status, "%.*s", (int)said.len - 7, said.ptr + 7);
-    if (!ok) *err = job.err;
-    sh_ssh_job_reset(&job);
-    sh_buf_reset(&script);
-    free(program);
-    return ok ? SH_OK : err->status;
-}
+enum { WAIT_MS = 120000, KEYS_MAX = 1 << 20 };
 
 /* The first key of --api-key or of the file; NULL when there is none. Owned by the caller. */
 static sh_status key_find(const sh_settings *s, char **out, sh_err *err)

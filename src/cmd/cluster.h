@@ -17,4 +17,8 @@ SH_MUST_CHECK sh_status sh_cluster_call(const cJSON *record, const sh_settings *
                                         const char *path, const char *body, sh_buf *out,
                                         sh_err *err);
 
+/* Takes all variables that set this row, whatever their name, out of the environment; NULL: those
+ * of all rows. */
+void sh_cluster_unset(const sh_option *row);
+
 #endif

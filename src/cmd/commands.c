@@ -111,7 +111,7 @@ const sh_command sh_commands[] = {
      "Without --host and --port: the API of the launched cluster, wherever it is, or else of this "
      "machine.",
      sh_cmd_call},
-    {FOR_BOOTSTRAP, "bootstrap", "", 0, "build the program on the hosts of a hostfile",
+    {FOR_BOOTSTRAP, "bootstrap", "", 0, "build the program on the other hosts of a hostfile",
      "For hosts of another kind than this one, or without the libraries: copies the source tree, "
      "installs what a build needs (tools/setup.sh) and builds.",
      sh_cmd_bootstrap},

@@ -52,19 +52,8 @@ int sh_cmd_stop(const sh_command_args *args)
 /* The environment that the settings of the launch came from. */
 static void environment_take(const cJSON *record)
 {
-    extern char **environ;
-    for (char **p = environ; *p != NULL;) {
-        sh_str rest = sh_str_of(*p), name;
-        bool ours = sh_str_cut(&rest, '=', &name) &&
-                    sh_option_by_env(&sh_option_rows, name) != NULL;
-        char *gone = ours ? sh_str_dup(name) : NULL;
-        if (gone == NULL)
-            p++;
-        else
-            unsetenv(gone);
-        free(gone);
-    }
     const cJSON *item;
+    sh_cluster_unset(NULL);
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(record, "environment"))
     {
         if (cJSON_IsString(item)) putenv(sh_strdup(item->valuestring));

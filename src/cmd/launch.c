@@ -2,23 +2,16 @@
  *
  * First the hosts are checked and given what they lack; nothing is started before all of them can.
  * What the ranks are to do goes to them as files of the state folder, never in a command line. */
-#include "cluster/launch.h"
+#include "cmd/launch_parts.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/version.h"
-#include "cluster/children.h"
-#include "cmd/bits.h"
 #include "cmd/cluster.h"
-#include "cmd/demo.h"
 #include "cmd/ranks.h"
-#include "net/token.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,15 +21,11 @@
 #include <unistd.h>
 
 enum {
-    PROGRAM_MAX = 512 << 20,
     SETTINGS_FILE_MAX = 4 << 20,
     STOP_EXTRA_MS = 12000, /* more than an agent takes, which takes more than its rank */
     LOOK_MS = 100,
-    HASH_SHOWN = 16,
     DEMO_RANKS = 2,
 };
-
-static const char DEMO_DIR[] = "./models/demo"; /* in the state folders */
 
 extern char **environ;
 
@@ -47,177 +36,14 @@ static void on_signal(int number)
     interrupted = number;
 }
 
-struct launcher {
-    const sh_command_args *args;
-    sh_hostfile *hosts;
-    sh_buf hosts_text;
-    sh_sites sites;
-    char *state;
-    char *model; /* path or name on all hosts, or below their state folders */
-    char token[SH_TOKEN_LEN_MAX + 1];
-    int lock, log, ready_fd;
-    cJSON *record;
-};
-
-static bool is_linktest(const struct launcher *l)
-{
-    return strcmp(l->args->settings->job, "linktest") == 0;
-}
-
-/* Settings that belong to one process or to the launcher, and those that are added below. */
-static bool is_handed_on(const sh_option *row)
-{
-    static const char *const own[] = {
-        "rank",   "ranks",  "hostfile", "model",    "token",        "part",        "coordinator-fd",
-        "listen", "config", "help",     "env-file", "print-config", "runtime-dir", "log-file"};
-    if ((row->commands & (FOR_SERVE | FOR_WORKER | FOR_LINKTEST)) == 0 &&
-        strcmp(row->name, "job") != 0)
-        return false;
-    for (size_t i = 0; i < SH_COUNT_OF(own); i++)
-        if (strcmp(row->name, own[i]) == 0) return false;
-    return true;
-}
-
-struct settings_text {
-    sh_buf text;
-    sh_err *err;
-    sh_status status;
-};
-
-/* A line that sh_options_parse_dotenv reads back as it was. */
-static void setting_write(struct settings_text *to, const sh_option *row, const char *value)
-{
-    bool single = strchr(value, '\'') == NULL;
-    if (strchr(value, '\n') != NULL || (!single && strpbrk(value, "\"$") != NULL)) {
-        to->status = sh_err_set(to->err, SH_ERR_INPUT,
-                                "--%s: the value can not be handed on to other hosts: it has line "
-                                "breaks, or several kinds of quotes",
-                                row->name);
-        return;
-    }
-    sh_option_env_name(&sh_option_rows, row, &to->text);
-    sh_buf_addf(&to->text, single ? "='%s'\n" : "=\"%s\"\n", value);
-}
-
-static void setting_take(void *arg, const sh_option *row, const char *value)
-{
-    if (is_handed_on(row)) setting_write(arg, row, value);
-}
-
-static const sh_option *row_of(const char *env)
-{
-    return sh_option_by_env(&sh_option_rows, sh_str_of(env));
-}
-
-static sh_status settings_file(struct launcher *l, sh_err *err)
-{
-    struct settings_text to = {.err = err};
-    sh_options_each_given(l->args->options, setting_take, &to);
-    if (to.status == SH_OK && l->model != NULL) setting_write(&to, row_of("SHOAL_MODEL"), l->model);
-    if (to.status == SH_OK && l->token[0] != '\0')
-        setting_write(&to, row_of("SHOAL_TOKEN"), l->token);
-    if (to.status == SH_OK) sh_sites_add_file(&l->sites, "settings.env", &to.text, false);
-    sh_buf_reset(&to.text);
-    return to.status;
-}
-
-/* The one that was set, or one that is made once and kept. */
-static sh_status token_find(struct launcher *l, sh_err *err)
-{
-    const sh_settings *s = l->args->settings;
-    sh_buf kept = {0};
-    sh_err ignored;
-    sh_status status = SH_OK;
-    if (s->token != NULL) {
-        status = sh_token_check(s->token, err);
-        if (status == SH_OK) snprintf(l->token, sizeof(l->token), "%s", s->token);
-    } else if (!s->insecure) {
-        if (sh_state_read(l->state, "token", &kept, &ignored) == SH_OK &&
-            sh_token_check(kept.ptr, &ignored) == SH_OK)
-            snprintf(l->token, sizeof(l->token), "%s", kept.ptr);
-        else
-            sh_token_make(l->token);
-        status = sh_state_write(l->state, "token", sh_str_of(l->token), err);
-    }
-    sh_buf_reset(&kept);
-    return status;
-}
-
-static sh_status file_add(struct launcher *l, const char *path, const char *name, size_t max,
-                          bool program, sh_err *err)
-{
-    sh_buf bytes = {0};
-    sh_status status = sh_file_read(path, max, &bytes, err);
-    if (status == SH_OK) sh_sites_add_file(&l->sites, name, &bytes, program);
-    return status;
-}
-
-static sh_status demo_add(struct launcher *l, const char *dir, sh_err *err)
-{
-    DIR *d = opendir(dir);
-    sh_status status = d == NULL ? sh_err_sys(err, "%s", dir) : SH_OK;
-    for (struct dirent *e; status == SH_OK && (e = readdir(d)) != NULL;) {
-        if (e->d_name[0] == '.' || l->sites.file_count >= SH_SITE_FILES_MAX - 3) continue;
-        char *path = sh_path_join(dir, e->d_name), *name = sh_path_join(DEMO_DIR + 2, e->d_name);
-        status = file_add(l, path, name, PROGRAM_MAX, false, err);
-        free(path);
-        free(name);
-    }
-    if (d != NULL) closedir(d);
-    return status;
-}
-
-/* Where the model is. The demo model goes along; any other is there already: a folder by its path,
- * and what is none here by the name under which each host finds it. */
-static sh_status model_find(struct launcher *l, const char *program, sh_err *err)
-{
-    const char *given = l->args->settings->model;
-    if (is_linktest(l)) return SH_OK;
-    if (given != NULL) {
-        char *here = realpath(given, NULL);
-        l->model = sh_strdup(here != NULL ? here : given);
-        free(here);
-        return SH_OK;
-    }
-    char *demo = sh_demo_find(program);
-    if (demo == NULL)
-        return sh_err_set(err, SH_ERR_NOT_FOUND,
-                          "the demo model is not here; --model DIR names another");
-    l->model = sh_strdup(DEMO_DIR);
-    sh_status status = demo_add(l, demo, err);
-    free(demo);
-    return status;
-}
-
-static sh_status files_gather(struct launcher *l, sh_err *err)
-{
-    char *program = NULL, *name = NULL;
-    sh_buf bytes = {0};
-    char digest[SH_DIGEST_TEXT_LEN + 1];
-    sh_status status = sh_program_path(&program, err);
-    if (status == SH_OK) status = sh_file_read(program, PROGRAM_MAX, &bytes, err);
-    if (status == SH_OK) {
-        sh_digest_text(bytes.ptr, bytes.len, digest);
-        name = sh_asprintf("bin/shoal-%.*s", HASH_SHOWN, digest);
-        sh_sites_add_file(&l->sites, name, &bytes, true);
-        status = model_find(l, program, err);
-    }
-    if (status == SH_OK) sh_sites_add_file(&l->sites, "hostfile.json", &l->hosts_text, false);
-    if (status == SH_OK) status = settings_file(l, err);
-    sh_buf_reset(&bytes);
-    free(program);
-    free(name);
-    return status;
-}
-
 static void say(void *arg, const sh_site *site, const char *text)
 {
-    const struct launcher *l = arg;
+    const sh_launcher *l = arg;
     sh_launch_say(l->log, site->rank, site->name, sh_str_of(text));
 }
 
 /* Without a hostfile: this host and --workers, or this machine as often as there are ranks. */
-static sh_status hosts_make(struct launcher *l, sh_err *err)
+static sh_status hosts_make(sh_launcher *l, sh_err *err)
 {
     const sh_settings *s = l->args->settings;
     sh_hostfile *file = NULL;
@@ -236,7 +62,7 @@ static sh_status hosts_make(struct launcher *l, sh_err *err)
     return SH_OK;
 }
 
-static sh_status hosts_read(struct launcher *l, const char **where, sh_err *err)
+static sh_status hosts_read(sh_launcher *l, const char **where, sh_err *err)
 {
     const sh_settings *s = l->args->settings;
     *where = s->hostfile != NULL ? s->hostfile : s->workers != NULL ? "--workers" : "--ranks";
@@ -252,7 +78,7 @@ static sh_status hosts_read(struct launcher *l, const char **where, sh_err *err)
     return status;
 }
 
-static sh_status backend_check(const struct launcher *l, const char *where, sh_err *err)
+static sh_status backend_check(const sh_launcher *l, const char *where, sh_err *err)
 {
     bool given = sh_options_given(l->args->options, "backend");
     const char *name = given ? l->args->settings->backend : l->hosts->backend;
@@ -263,7 +89,7 @@ static sh_status backend_check(const struct launcher *l, const char *where, sh_e
     return sh_ranks_check_backend(name, given ? "--backend" : where, err);
 }
 
-static sh_status hosts_open(struct launcher *l, sh_err *err)
+static sh_status hosts_open(sh_launcher *l, sh_err *err)
 {
     const sh_settings *s = l->args->settings;
     const char *where;
@@ -283,7 +109,7 @@ static sh_status hosts_open(struct launcher *l, sh_err *err)
 }
 
 /* One cluster at a time from one folder. */
-static sh_status state_open(struct launcher *l, sh_err *err)
+static sh_status state_open(sh_launcher *l, sh_err *err)
 {
     sh_status status = sh_state_make(l->state, err);
     if (status == SH_OK) status = sh_state_lock(l->state, "lock", &l->lock, err);
@@ -303,7 +129,7 @@ static sh_status state_open(struct launcher *l, sh_err *err)
 }
 
 /* Everything that `shoal restart` needs to do the same again. */
-static void record_make(struct launcher *l)
+static void record_make(sh_launcher *l)
 {
     const sh_settings *s = l->args->settings;
     char *here = getcwd(NULL, 0);
@@ -331,7 +157,7 @@ static void record_make(struct launcher *l)
 
 static void on_ready(void *arg)
 {
-    struct launcher *l = arg;
+    sh_launcher *l = arg;
     const sh_settings *s = l->args->settings;
     char *text = sh_asprintf("all %d ranks are ready; the API is on %s, %s://%s:%d\n",
                              l->hosts->count, l->sites.list[l->sites.of_rank[0]].name,
@@ -343,7 +169,7 @@ static void on_ready(void *arg)
     free(text);
 }
 
-static int ranks_run(struct launcher *l)
+static int ranks_run(sh_launcher *l)
 {
     sh_err err;
     int code = SH_EXIT_OK;
@@ -362,7 +188,7 @@ static int ranks_run(struct launcher *l)
 }
 
 /* In the background: a session of its own, and all output in the log. */
-static int background(struct launcher *l, int ready_fd)
+static int background(sh_launcher *l, int ready_fd)
 {
     int null = open("/dev/null", O_RDWR);
     setsid();
@@ -387,7 +213,7 @@ static void log_copy(int log)
 }
 
 /* Shows what the background process says until it is ready or gone. Ctrl-C ends it. */
-static int background_watch(const struct launcher *l, pid_t pid, int ready_fd, int log)
+static int background_watch(const sh_launcher *l, pid_t pid, int ready_fd, int log)
 {
     struct pollfd wait = {.fd = ready_fd, .events = POLLIN};
     char ready = 0;
@@ -412,7 +238,7 @@ static int background_watch(const struct launcher *l, pid_t pid, int ready_fd, i
                                                                    : SH_EXIT_FAILED;
 }
 
-static int detach(struct launcher *l)
+static int detach(sh_launcher *l)
 {
     int pipes[2];
     char *path = sh_path_join(l->state, "launch.log");
@@ -438,12 +264,11 @@ static int detach(struct launcher *l)
     return code;
 }
 
-static sh_status prepare(struct launcher *l, sh_err *err)
+static sh_status prepare(sh_launcher *l, sh_err *err)
 {
     sh_status status = hosts_open(l, err);
     if (status == SH_OK) status = state_open(l, err);
-    if (status == SH_OK) status = token_find(l, err);
-    if (status == SH_OK) status = files_gather(l, err);
+    if (status == SH_OK) status = sh_launcher_gather(l, err);
     if (status == SH_OK) status = sh_sites_check(&l->sites, err);
     if (status == SH_OK) status = sh_sites_push(&l->sites, err);
     if (status == SH_OK) status = sh_sites_verify(&l->sites, l->model == NULL ? "" : l->model, err);
@@ -452,7 +277,7 @@ static sh_status prepare(struct launcher *l, sh_err *err)
     return status;
 }
 
-static void launcher_reset(struct launcher *l)
+static void launcher_reset(sh_launcher *l)
 {
     sh_sites_reset(&l->sites);
     sh_hostfile_free(l->hosts);
@@ -466,7 +291,7 @@ static void launcher_reset(struct launcher *l)
 
 int sh_cmd_launch(const sh_command_args *args)
 {
-    struct launcher l = {.args = args, .lock = -1, .log = -1, .ready_fd = -1};
+    sh_launcher l = {.args = args, .lock = -1, .log = -1, .ready_fd = -1};
     sh_err err;
     int code;
     signal(SIGINT, on_signal);

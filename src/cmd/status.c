@@ -8,12 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *text_of(const cJSON *json, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
-    return cJSON_IsString(item) ? item->valuestring : "";
-}
-
 static double number_of(const cJSON *json, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
@@ -42,8 +36,8 @@ static void ranks_print(const cJSON *record)
         char time[24];
         snprintf(time, sizeof(time), "%.0f s", now - number_of(rank, "since"));
         printf("%-4.0f  %-20s  %-7.0f  %-8s  %-8s  %.0f\n", number_of(rank, "rank"),
-               text_of(rank, "host"), number_of(rank, "pid"), text_of(rank, "state"), time,
-               number_of(rank, "restarts"));
+               sh_launch_text(rank, "host"), number_of(rank, "pid"), sh_launch_text(rank, "state"),
+               time, number_of(rank, "restarts"));
     }
 }
 
@@ -52,13 +46,14 @@ static void api_print(const cJSON *record, const cJSON *api, const sh_err *err)
     const cJSON *first = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(record, "ranks"), 0);
     printf("api   %s://%s:%.0f on %s: ",
            cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(record, "tls")) ? "https" : "http",
-           text_of(record, "api_host"), number_of(record, "api_port"), text_of(first, "host"));
+           sh_launch_text(record, "api_host"), number_of(record, "api_port"),
+           sh_launch_text(first, "host"));
     if (api == NULL) {
         printf("%s\n", err->text);
         return;
     }
     printf("%s, %.1f tokens/s, %.0f running, queue %.0f of %.0f, %.0f requests, %.0f errors\n",
-           text_of(api, "status"), number_of(api, "avg_tps_60s"),
+           sh_launch_text(api, "status"), number_of(api, "avg_tps_60s"),
            number_of(api, "requests_running"), number_of(api, "queue_size"),
            number_of(api, "queue_max"), number_of(api, "total_requests"),
            number_of(api, "error_count"));
@@ -85,14 +80,15 @@ static int show(cJSON *record, const sh_settings *s)
     sh_err err;
     cJSON *api = api_ask(record, s, &err);
     sh_process launcher = sh_launch_process(record);
-    bool ready = strcmp(text_of(record, "state"), "ready") == 0;
-    bool healthy = api != NULL && strcmp(text_of(api, "status"), "healthy") == 0;
+    bool ready = strcmp(sh_launch_text(record, "state"), "ready") == 0;
+    bool healthy = api != NULL && strcmp(sh_launch_text(api, "status"), "healthy") == 0;
     if (s->json) {
         json_print(record, api, &err);
     } else {
-        const char *hosts = text_of(record, "hostfile");
-        printf("%s: %s on %s, process %lld\n", text_of(record, "state"), text_of(record, "model"),
-               hosts[0] == '\0' ? "this machine" : hosts, (long long)launcher.pid);
+        const char *hosts = sh_launch_text(record, "hostfile");
+        printf("%s: %s on %s, process %lld\n", sh_launch_text(record, "state"),
+               sh_launch_text(record, "model"), hosts[0] == '\0' ? "this machine" : hosts,
+               (long long)launcher.pid);
         ranks_print(record);
         api_print(record, api, &err);
     }

@@ -12,7 +12,7 @@ port=8100
 
 targets="setup bootstrap verify cluster-info sync rdma-test rdma-quick rdma-verbose rdma-stress server server-stop server-restart health models
     models-local models-check chat-test queue dashboard metrics status monitor logs version lint test loc bench kill-all fingerprint clean clean-all download"
-check "make knows the targets of earlier clusters, and lists them" 'make -C "$root" help >help && for t in $targets; do make -C "$root" -n "$t" >/dev/null && grep -qE "^ .*\b$t\b" help || { echo "$t"; exit 1; }; done'
+check "make knows the targets of earlier clusters, and lists them" 'make -C "$root" help >help && make -C "$root" -n $targets >/dev/null && for t in $targets; do grep -qE "^ .*\b$t\b" help || { echo "$t"; exit 1; }; done'
 check "launch.sh tells what it knows" '! "$root/launch.sh" >out && for v in start stop restart status test detect; do grep -q "$v" out || exit 1; done'
 alone() { exits 0 "$shoal" launch --state-dir "$work/here" --port 0 --job linktest --ranks 3 --quick --sizes 4K,1M --rounds 3 && grep -q "^\[0 .*\] verdict: pass" err && ! ls here/rank-*.pid 2>/dev/null; }
 check "without a hostfile the ranks are on this machine; a job that ends ends the launch" alone
@@ -181,7 +181,7 @@ detached() {
         exits 0 on1 "$shoal" status --json && grep -q '"state":.*"ready"' out && grep -q '"queue_max"' out && ! grep -q '"environment"' out &&
         exits 0 on1 "$shoal" logs --lines 3 && [ "$(wc -l <out)" = 3 ] && grep -q "all 3 ranks are ready" out &&
         exits 0 on1 "$shoal" call /v1/models && grep -q '"model"' out &&
-        { on1 timeout 3 "$shoal" logs -f >follow & local f=$! old; old=$(pid_of 1); exits 0 on1 "$shoal" restart; rc=$?; wait $f; [ $rc = 0 ]; } && [ "$(pid_of 1)" != "$old" ] && ask && [ "$(grep -c "all 3 ranks" follow)" = 2 ] &&
+        { on_exec 1 sh -c "$here" "$work" "$shoal" logs -f >follow & local f=$! old; old=$(pid_of 1); exits 0 on1 "$shoal" restart; rc=$?; sleep 1; kill $f; wait $f 2>/dev/null; [ $rc = 0 ]; } && [ "$(pid_of 1)" != "$old" ] && ask && [ "$(grep -c "all 3 ranks" follow)" = 2 ] &&
         exits 0 on1 "$shoal" stop && grep -q stopped out && exits 1 on1 "$shoal" status && grep -q "no cluster" out
 }
 check "detach, status, logs, call, restart and stop" "try detached"

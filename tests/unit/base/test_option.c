@@ -222,6 +222,29 @@ TEST(one_flag_may_mean_different_things_to_two_commands)
     sh_options_free(opts);
 }
 
+static void given_add(void *arg, const sh_option *row, const char *text)
+{
+    sh_buf_addf(arg, "%s=%s;", row->name, text);
+}
+
+TEST(what_was_given_can_be_handed_on)
+{
+    UNUSED_STATE;
+    sh_options *opts = fresh();
+    sh_buf all = {0};
+    int left;
+    CHECK_OK(flags(opts, RUN, &left, ARGS("--port", "9", "--api-key", "k", "--no-safe")), err);
+    CHECK_OK(sh_options_parse_env(opts, ARGS("API_PORT=7", "SHOAL_NAME=it's", "HOME=/"), &err),
+             err);
+    sh_options_each_given(opts, given_add, &all);
+    assert_string_equal(all.ptr, "safe=false;port=9;name=it's;api-key=k;");
+    sh_buf_reset(&all);
+    sh_options_free(opts);
+    assert_ptr_equal(sh_option_by_env(&table, SH_STR("HTTP_PORT")), &rows[2]);
+    assert_ptr_equal(sh_option_by_env(&table, SH_STR("SHOAL_PORT")), &rows[2]);
+    assert_null(sh_option_by_env(&table, SH_STR("HOME")));
+}
+
 TEST(a_letter_stands_for_its_flag)
 {
     UNUSED_STATE;
@@ -310,6 +333,7 @@ int main(void)
         cmocka_unit_test(a_file_fault_is_named_by_line),
         cmocka_unit_test(secrets_are_never_shown_and_foreign_names_are_noticed),
         cmocka_unit_test(one_flag_may_mean_different_things_to_two_commands),
+        cmocka_unit_test(what_was_given_can_be_handed_on),
         cmocka_unit_test(a_letter_stands_for_its_flag),
         cmocka_unit_test(faults_are_collected_and_origins_are_told),
         cmocka_unit_test(a_settings_file_may_be_json_with_sections),

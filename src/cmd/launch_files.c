@@ -1,0 +1,174 @@
+/* What the ranks are to do and with what, as files for the hosts. */
+#include "cmd/launch_parts.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cluster/children.h"
+#include "cmd/bits.h"
+#include "cmd/demo.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PROGRAM_MAX = 512 << 20, HASH_SHOWN = 16 };
+
+static const char DEMO_DIR[] = "./models/demo"; /* in the state folders */
+
+static bool is_linktest(const sh_launcher *l)
+{
+    return strcmp(l->args->settings->job, "linktest") == 0;
+}
+
+/* Settings that belong to one process or to the launcher, and those that are added below. */
+static bool is_handed_on(const sh_option *row)
+{
+    static const char *const own[] = {
+        "rank",   "ranks",  "hostfile", "model",    "token",        "part",        "coordinator-fd",
+        "listen", "config", "help",     "env-file", "print-config", "runtime-dir", "log-file"};
+    if ((row->commands & (FOR_SERVE | FOR_WORKER | FOR_LINKTEST)) == 0 &&
+        strcmp(row->name, "job") != 0)
+        return false;
+    for (size_t i = 0; i < SH_COUNT_OF(own); i++)
+        if (strcmp(row->name, own[i]) == 0) return false;
+    return true;
+}
+
+struct settings_text {
+    sh_buf text;
+    sh_err *err;
+    sh_status status;
+};
+
+/* A line that sh_options_parse_dotenv reads back as it was. */
+static void setting_write(struct settings_text *to, const sh_option *row, const char *value)
+{
+    bool single = strchr(value, '\'') == NULL;
+    if (strchr(value, '\n') != NULL || (!single && strpbrk(value, "\"$") != NULL)) {
+        to->status = sh_err_set(to->err, SH_ERR_INPUT,
+                                "--%s: the value can not be handed on to other hosts: it has line "
+                                "breaks, or several kinds of quotes",
+                                row->name);
+        return;
+    }
+    sh_option_env_name(&sh_option_rows, row, &to->text);
+    sh_buf_addf(&to->text, single ? "='%s'\n" : "=\"%s\"\n", value);
+}
+
+static void setting_take(void *arg, const sh_option *row, const char *value)
+{
+    if (is_handed_on(row)) setting_write(arg, row, value);
+}
+
+static const sh_option *row_of(const char *env)
+{
+    return sh_option_by_env(&sh_option_rows, sh_str_of(env));
+}
+
+static sh_status settings_file(sh_launcher *l, sh_err *err)
+{
+    struct settings_text to = {.err = err};
+    sh_options_each_given(l->args->options, setting_take, &to);
+    if (to.status == SH_OK && l->model != NULL) setting_write(&to, row_of("SHOAL_MODEL"), l->model);
+    if (to.status == SH_OK && l->token[0] != '\0')
+        setting_write(&to, row_of("SHOAL_TOKEN"), l->token);
+    if (to.status == SH_OK) sh_sites_add_file(&l->sites, "settings.env", &to.text, false);
+    sh_buf_reset(&to.text);
+    return to.status;
+}
+
+/* The one that was set, or one that is made once and kept. */
+static sh_status token_find(sh_launcher *l, sh_err *err)
+{
+    const sh_settings *s = l->args->settings;
+    sh_buf kept = {0};
+    sh_err ignored;
+    sh_status status = SH_OK;
+    if (s->token != NULL) {
+        status = sh_token_check(s->token, err);
+        if (status == SH_OK) snprintf(l->token, sizeof(l->token), "%s", s->token);
+    } else if (!s->insecure) {
+        if (sh_state_read(l->state, "token", &kept, &ignored) == SH_OK &&
+            sh_token_check(kept.ptr, &ignored) == SH_OK)
+            snprintf(l->token, sizeof(l->token), "%s", kept.ptr);
+        else
+            sh_token_make(l->token);
+        status = sh_state_write(l->state, "token", sh_str_of(l->token), err);
+    }
+    sh_buf_reset(&kept);
+    return status;
+}
+
+static sh_status file_add(sh_launcher *l, const char *path, const char *name, size_t max,
+                          bool program, sh_err *err)
+{
+    sh_buf bytes = {0};
+    sh_status status = sh_file_read(path, max, &bytes, err);
+    if (status == SH_OK) sh_sites_add_file(&l->sites, name, &bytes, program);
+    return status;
+}
+
+static sh_status demo_add(sh_launcher *l, const char *dir, sh_err *err)
+{
+    DIR *d = opendir(dir);
+    sh_status status = d == NULL ? sh_err_sys(err, "%s", dir) : SH_OK;
+    for (struct dirent *e; status == SH_OK && (e = readdir(d)) != NULL;) {
+        if (e->d_name[0] == '.' || l->sites.file_count >= SH_SITE_FILES_MAX - 3) continue;
+        char *path = sh_path_join(dir, e->d_name), *name = sh_path_join(DEMO_DIR + 2, e->d_name);
+        status = file_add(l, path, name, PROGRAM_MAX, false, err);
+        free(path);
+        free(name);
+    }
+    if (d != NULL) closedir(d);
+    return status;
+}
+
+/* Where the model is. The demo model goes along; any other is there already: a folder by its path,
+ * and what is none here by the name under which each host finds it. */
+static sh_status model_find(sh_launcher *l, const char *program, sh_err *err)
+{
+    const char *given = l->args->settings->model;
+    if (is_linktest(l)) return SH_OK;
+    if (given != NULL) {
+        char *here = realpath(given, NULL);
+        l->model = sh_strdup(here != NULL ? here : given);
+        free(here);
+        return SH_OK;
+    }
+    char *demo = sh_demo_find(program);
+    if (demo == NULL)
+        return sh_err_set(err, SH_ERR_NOT_FOUND,
+                          "the demo model is not here; --model DIR names another");
+    l->model = sh_strdup(DEMO_DIR);
+    sh_status status = demo_add(l, demo, err);
+    free(demo);
+    return status;
+}
+
+static sh_status files_gather(sh_launcher *l, sh_err *err)
+{
+    char *program = NULL, *name = NULL;
+    sh_buf bytes = {0};
+    char digest[SH_DIGEST_TEXT_LEN + 1];
+    sh_status status = sh_program_path(&program, err);
+    if (status == SH_OK) status = sh_file_read(program, PROGRAM_MAX, &bytes, err);
+    if (status == SH_OK) {
+        sh_digest_text(bytes.ptr, bytes.len, digest);
+        name = sh_asprintf("bin/shoal-%.*s", HASH_SHOWN, digest);
+        sh_sites_add_file(&l->sites, name, &bytes, true);
+        status = model_find(l, program, err);
+    }
+    if (status == SH_OK) sh_sites_add_file(&l->sites, "hostfile.json", &l->hosts_text, false);
+    if (status == SH_OK) status = settings_file(l, err);
+    sh_buf_reset(&bytes);
+    free(program);
+    free(name);
+    return status;
+}
+
+sh_status sh_launcher_gather(sh_launcher *l, sh_err *err)
+{
+    sh_status status = token_find(l, err);
+    return status == SH_OK ? files_gather(l, err) : status;
+}

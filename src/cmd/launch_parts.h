@@ -1,0 +1,27 @@
+/* launch_parts.h - what the files of `shoal launch` share.
+ *
+ * Threads: the main thread. */
+#ifndef SH_CMD_LAUNCH_PARTS_H
+#define SH_CMD_LAUNCH_PARTS_H
+
+#include "cluster/launch.h"
+#include "cmd/command.h"
+#include "net/token.h"
+
+typedef struct {
+    const sh_command_args *args;
+    sh_hostfile *hosts;
+    sh_buf hosts_text;
+    sh_sites sites;
+    char *state; /* the launcher's state folder */
+    char *model; /* path or name on all hosts, or "./" below their state folders; NULL: none */
+    char token[SH_TOKEN_LEN_MAX + 1];
+    int lock, log, ready_fd;
+    cJSON *record;
+} sh_launcher;
+
+/* Adds to the sites the files that every host needs: the program, settings.env with the cluster
+ * token, hostfile.json, and the demo model when no other is set. Sets token and model. */
+SH_MUST_CHECK sh_status sh_launcher_gather(sh_launcher *launcher, sh_err *err);
+
+#endif

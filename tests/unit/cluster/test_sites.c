@@ -1,0 +1,163 @@
+/* Who the machines are, and the three steps on this one; others are tests/cluster's. */
+#include "cluster/sites.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/version.h"
+
+#include "test.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static sh_err err;
+static char dir[] = "/tmp/shoal-sites-XXXXXX";
+static int said;
+
+static int setup(void **state)
+{
+    UNUSED_STATE;
+    signal(SIGPIPE, SIG_IGN);
+    return mkdtemp(dir) == NULL;
+}
+
+static int teardown(void **state)
+{
+    UNUSED_STATE;
+    char *command = sh_asprintf("rm -rf '%s'", dir);
+    int rc = system(command);
+    free(command);
+    return rc;
+}
+
+static void count_say(void *arg, const sh_site *site, const char *text)
+{
+    (void)arg;
+    assert_non_null(site->name);
+    said += strstr(text, "push") != NULL;
+}
+
+static sh_status open_text(const char *text, sh_hostfile **hosts, sh_sites *sites)
+{
+    CHECK_OK(sh_hostfile_parse(sh_str_of(text), "test", hosts, &err), err);
+    return sh_sites_init(sites, *hosts, &err);
+}
+
+TEST(every_machine_is_there_once)
+{
+    UNUSED_STATE;
+    sh_hostfile *hosts;
+    sh_sites sites;
+    CHECK_OK(
+        open_text("[{\"ssh\":\"far\"},{\"ssh\":\"me@far\"},{\"ssh\":\"far\"}]", &hosts, &sites),
+        err);
+    assert_int_equal(sites.count, 2);
+    assert_int_equal(sites.of_rank[0], 0);
+    assert_int_equal(sites.of_rank[1], 1);
+    assert_int_equal(sites.of_rank[2], 0);
+    assert_string_equal(sites.list[1].ssh, "me@far");
+    sh_sites_reset(&sites);
+    sh_hostfile_free(hosts);
+    CHECK_OK(open_text("[\"127.0.0.1:9000\", \"127.0.0.2:9000\"]", &hosts, &sites), err);
+    assert_int_equal(sites.count, 1);
+    assert_null(sites.list[0].ssh);
+    sh_sites_reset(&sites);
+    sh_hostfile_free(hosts);
+}
+
+TEST(an_address_that_others_can_not_reach_is_refused)
+{
+    UNUSED_STATE;
+    sh_hostfile *hosts;
+    sh_sites sites;
+    CHECK_FAILS(open_text("[{\"ssh\":\"localhost\"},{\"ssh\":\"far\"}]", &hosts, &sites), err,
+                "rank 0 has the address 'localhost'");
+    sh_hostfile_free(hosts);
+    CHECK_FAILS(
+        open_text("[{\"ssh\":\"far\"},{\"ssh\":\"near\",\"ips\":[\"127.0.0.1\"]}]", &hosts, &sites),
+        err, "rank 1 has the address '127.0.0.1'");
+    sh_hostfile_free(hosts);
+    CHECK_FAILS(open_text("[[null,\"d\"],[\"d\",null]]", &hosts, &sites), err,
+                "neither an address nor an ssh name");
+    sh_hostfile_free(hosts);
+}
+
+static void add(sh_sites *sites, const char *name, const char *text, bool program)
+{
+    sh_buf bytes = {0};
+    sh_buf_add_text(&bytes, text);
+    sh_sites_add_file(sites, name, &bytes, program);
+}
+
+/* A program that says this version and this model. */
+static void open_local(const char *version, const char *model, sh_hostfile **hosts, sh_sites *sites)
+{
+    char *script = sh_asprintf("#!/bin/sh\necho version %s; echo model %s\n", version, model);
+    CHECK_OK(open_text("[{\"ssh\":\"localhost\"}]", hosts, sites), err);
+    add(sites, "bin/shoal-x", script, true);
+    add(sites, "it's/settings.env", "A=1\n", false);
+    sites->state_dir = dir;
+    sites->say = count_say;
+    said = 0;
+    CHECK_OK(sh_sites_check(sites, &err), err);
+    CHECK_OK(sh_sites_push(sites, &err), err);
+    free(script);
+}
+
+static void close_local(sh_hostfile *hosts, sh_sites *sites)
+{
+    sh_sites_reset(sites);
+    sh_hostfile_free(hosts);
+}
+
+TEST(what_lacks_or_differs_is_pushed_and_nothing_else)
+{
+    UNUSED_STATE;
+    sh_hostfile *hosts;
+    sh_sites sites;
+    struct stat st;
+    sh_buf text = {0};
+    open_local(sh_version(), "abc", &hosts, &sites);
+    assert_int_equal(said, 2);
+    char *path = sh_path_join(dir, "it's/settings.env");
+    CHECK_OK(sh_file_read(path, 100, &text, &err), err);
+    assert_string_equal(text.ptr, "A=1\n");
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    CHECK_OK(sh_sites_verify(&sites, "m", &err), err);
+    assert_string_equal(sites.list[0].model, "abc");
+    close_local(hosts, &sites);
+
+    open_local(sh_version(), "abc", &hosts, &sites);
+    assert_int_equal(said, 0);
+    close_local(hosts, &sites);
+
+    CHECK_OK(sh_file_write(path, "A=2\n", 4, &err), err);
+    open_local(sh_version(), "abc", &hosts, &sites);
+    assert_int_equal(said, 1);
+    close_local(hosts, &sites);
+    sh_buf_reset(&text);
+    free(path);
+}
+
+TEST(another_version_is_refused_with_what_to_do)
+{
+    UNUSED_STATE;
+    sh_hostfile *hosts;
+    sh_sites sites;
+    open_local("9.9.9", "abc", &hosts, &sites);
+    CHECK_FAILS(sh_sites_verify(&sites, "m", &err), err, "has version 9.9.9");
+    assert_non_null(strstr(err.text, "shoal bootstrap"));
+    close_local(hosts, &sites);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_machine_is_there_once),
+        cmocka_unit_test(an_address_that_others_can_not_reach_is_refused),
+        cmocka_unit_test(what_lacks_or_differs_is_pushed_and_nothing_else),
+        cmocka_unit_test(another_version_is_refused_with_what_to_do),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
