@@ -1,9 +1,11 @@
 /* What an MPI library takes for a sum over all ranks, to stand beside `shoal linktest`.
  *
  *   mpicc.openmpi -O2 -o build/bench_mpi bench/bench_mpi.c
- *   mpirun.openmpi -n 2 --bind-to none --mca btl tcp,self --mca btl_tcp_if_include lo build/bench_mpi 16384 2000
+ *   mpirun.openmpi -n 2 --bind-to none --mca btl tcp,self --mca btl_tcp_if_include lo
+ * build/bench_mpi 16384 2000
  *
- * Prints the median of ROUNDS MPI_Allreduce calls on BYTES of float, in microseconds, as the slowest rank saw it. */
+ * Prints the median of ROUNDS MPI_Allreduce calls on BYTES of float, in microseconds, as the
+ * slowest rank saw it. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +33,8 @@ int main(int argc, char **argv)
     qsort(took, (size_t)rounds, sizeof(*took), by_value);
     double median = took[rounds / 2] * 1e6, slowest;
     MPI_Reduce(&median, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-    if (rank == 0) printf("%zu bytes: all-reduce %.2f us\n", (size_t)count * sizeof(float), slowest);
+    if (rank == 0)
+        printf("%zu bytes: all-reduce %.2f us\n", (size_t)count * sizeof(float), slowest);
     MPI_Finalize();
     return 0;
 }

@@ -31,10 +31,10 @@ void sh_prober_run(sh_prober *prober, int64_t idle_ms, int64_t limit_ms);
 
 typedef struct {
     double rtt_us; /* median of a short message there and back */
-    double gbit_s; /* of long ones, one way */
+    double gbit_s; /* of long ones, in the slower direction */
 } sh_probe_result;
 
-/* Connects to "ip:port" and times it for about a third of a second. `last` tells the other side
+/* Connects to "ip:port" and times it for about a second. `last` tells the other side
  * that nobody else will come, so that it ends. */
 SH_MUST_CHECK sh_status sh_probe_measure(const char *address, const char *secret, bool last,
                                          sh_probe_result *out, sh_err *err);

@@ -38,6 +38,7 @@ typedef struct {
     double read_share; /* of what it reads, by decoding */
     double int8_gops;
     double peak_memory; /* bytes */
+    double own_share;   /* of generating, outside forward passes and collectives */
 } bench;
 
 static sh_model *model_of(const bench *b)
@@ -136,13 +137,26 @@ static sh_status time_answers(bench *b, double *values, double *shares, sh_err *
     return SH_OK;
 }
 
+/* Seconds in steps, and of these what is neither computing nor talking to other ranks. */
+static void step_times(const bench *b, double *all, double *own)
+{
+    sh_crew_times t = sh_crew_times_of(b->session.crew);
+    *all = t.step_s;
+    *own = t.step_s - t.compute_s;
+    for (int i = 0; i < SH_TRAFFICS; i++) *own -= t.traffic[i].seconds;
+}
+
 static sh_status time_rounds(bench *b, sh_err *err)
 {
     size_t rounds = (size_t)b->s->rounds;
     double *values = sh_alloc_array(2 * rounds, sizeof(*values));
     sh_status status = SH_OK;
+    double all[2], own[2];
     if (b->prompt > 0) status = time_prompts(b, values, err);
+    step_times(b, &all[0], &own[0]);
     if (status == SH_OK && b->generate > 0) status = time_answers(b, values, values + rounds, err);
+    step_times(b, &all[1], &own[1]);
+    b->own_share = b->generate > 0 ? (own[1] - own[0]) / (all[1] - all[0]) : 0;
     free(values);
     return status;
 }
@@ -224,6 +238,9 @@ static void print_text(const bench *b)
     if (b->generate > 0)
         printf("generate   %d tokens: %.2f tokens/s (%.2f to %.2f)\n", b->generate,
                b->decode.median, b->decode.min, b->decode.max);
+    if (b->generate > 0)
+        printf("           %.2f %% of that outside forward passes and collectives\n",
+               100 * b->own_share);
     printf("memory     %.0f MiB at most: %.0f weights, %.0f KV, %.0f buffers\n",
            b->peak_memory / MIB, (double)memory.weights / MIB, (double)memory.kv / MIB,
            (double)memory.scratch / MIB);
@@ -256,6 +273,7 @@ static void print_json(const bench *b)
     cJSON_AddNumberToObject(json, "load_s", b->session.load_s);
     add_speed(json, "prompt", b->prompt, &b->prefill);
     add_speed(json, "generate", b->generate, &b->decode);
+    cJSON_AddNumberToObject(json, "generate_own_share", b->own_share);
     cJSON_AddNumberToObject(json, "peak_memory_bytes", b->peak_memory);
     cJSON_AddNumberToObject(json, "weight_bytes", (double)memory.weights);
     cJSON_AddNumberToObject(json, "kv_bytes", (double)memory.kv);

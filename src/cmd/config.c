@@ -102,6 +102,12 @@ static void check_hostfile(check *c)
     sh_hostfile_free(file);
 }
 
+static void check_ctrl(check *c)
+{
+    if (c->s->ctrl_host != NULL && (c->s->hostfile != NULL || c->s->coordinator != NULL))
+        ok(c, "ctrl-host", "has no effect: the hostfile or --coordinator says where ranks meet");
+}
+
 static void check_devices(check *c)
 {
     sh_hostfile *file = NULL;
@@ -196,7 +202,7 @@ static void check_ignored(check *c)
 }
 
 static void (*const checks[])(check *c) = {
-    check_faults, check_model, check_hostfile, check_workers, check_devices,
+    check_faults, check_model, check_hostfile, check_workers, check_ctrl,    check_devices,
     check_token,  check_http,  check_ranks,    check_limits,  check_ignored,
 };
 

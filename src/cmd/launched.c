@@ -80,7 +80,7 @@ sh_status sh_launched_adopt(sh_options *options, const sh_settings *s, sh_err *e
     status = tell_number(options, "SHOAL_RANK", world.rank, err);
     if (status == SH_OK && !sh_options_given(options, "ranks"))
         status = tell_number(options, "SHOAL_RANKS", world.size, err);
-    if (status != SH_OK || s->hostfile != NULL || s->coordinator != NULL ||
+    if (status != SH_OK || s->hostfile != NULL || s->coordinator != NULL || s->ctrl_host != NULL ||
         strcmp(s->backend, "mpi") == 0)
         return status;
     return world.launcher == SH_LAUNCHER_SLURM ? meet_by_slurm(options, &world, err)

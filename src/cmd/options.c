@@ -449,7 +449,7 @@ static const sh_option rows[] = {
      .type = SH_OPT_STRING,
      .value_name = "HOST",
      .aliases = "CTRL_HOST",
-     .help = "with --ctrl-port another way to say --coordinator",
+     .help = "with --ctrl-port another way to say --coordinator; a hostfile knows better",
      AT(ctrl_host),
      .commands = FOR_RANKS},
     {.name = "ctrl-port",

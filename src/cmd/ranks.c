@@ -72,7 +72,10 @@ static sh_status use_hostfile(sh_ranks *ranks, const sh_command_args *args, sh_e
     sh_status status = sh_hostfile_load(s->hostfile, &file, err);
     if (status != SH_OK) return status;
     mesh->size = file->count;
-    if (!given(args, "backend")) status = sh_ranks_check_backend(file->backend, s->hostfile, err);
+    if (!given(args, "backend")) {
+        status = sh_ranks_check_backend(file->backend, s->hostfile, err);
+        ranks->over_mpi = strcmp(file->backend, "mpi") == 0;
+    }
     if (status == SH_OK && file->count > 1 && !given(args, "rank"))
         status = sh_err_set(err, SH_ERR_INPUT,
                             "--hostfile needs --rank: which of its %d hosts is this?", file->count);
@@ -139,6 +142,7 @@ static void use_settings(sh_ranks *ranks, const sh_settings *s)
     mesh->path = strcmp(s->transport, "tcp") == 0   ? SH_PATH_TCP
                  : strcmp(s->transport, "shm") == 0 ? SH_PATH_SHM
                                                     : SH_PATH_AUTO;
+    ranks->over_mpi = strcmp(s->backend, "mpi") == 0;
     ranks->opts.silence_ms = (int)s->peer_timeout_ms;
     ranks->opts.op_ms = (int)s->op_timeout * 1000;
     ranks->opts.spin_us = (int)s->spin_us;
@@ -154,13 +158,12 @@ static sh_status use_mpi(sh_ranks *ranks, const sh_settings *s, sh_err *err)
     sh_rendezvous met = {.fd = -1};
     sh_status status = mpi != NULL ? SH_OK : sh_mpi_open(s->mpi_library, NULL, &mpi, err);
     if (status != SH_OK) return status;
-    if (sh_mpi_size(mpi) != s->ranks || sh_mpi_rank(mpi) != s->rank)
-        return sh_err_set(
-            err, SH_ERR_INPUT,
-            "--backend mpi: %s says rank %d of %d where rank %lld of %lld is expected; "
-            "start the ranks with its mpirun, or with srun --mpi=pmix or pmi2",
-            sh_mpi_family(mpi), sh_mpi_rank(mpi), sh_mpi_size(mpi), (long long)s->rank,
-            (long long)s->ranks);
+    if (sh_mpi_size(mpi) != mesh->size || sh_mpi_rank(mpi) != mesh->rank)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "--backend mpi: %s says rank %d of %d where rank %d of %d is expected; "
+                          "start the ranks with its mpirun, or with srun --mpi=pmix or pmi2",
+                          sh_mpi_family(mpi), sh_mpi_rank(mpi), sh_mpi_size(mpi), mesh->rank,
+                          mesh->size);
     mesh->mpi = mpi;
     if (ranks->coordinator[0] != '\0' || mesh->size == 1) return SH_OK;
     status = sh_rendezvous_hold(mpi, s->token, mesh->join_ms, &met, err);
@@ -190,11 +193,11 @@ sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *er
     if (status == SH_OK && s->listen != NULL) status = use_listen(ranks, s->listen, err);
     if (s->coordinator != NULL)
         snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s", s->coordinator);
-    else if (s->ctrl_host != NULL)
+    else if (s->ctrl_host != NULL && s->hostfile == NULL) /* which knows where ranks meet */
         snprintf(ranks->coordinator, sizeof(ranks->coordinator),
                  strchr(s->ctrl_host, ':') != NULL ? "[%s]:%d" : "%s:%d", s->ctrl_host,
                  (int)s->ctrl_port);
-    if (status == SH_OK && strcmp(s->backend, "mpi") == 0) status = use_mpi(ranks, s, err);
+    if (status == SH_OK && ranks->over_mpi) status = use_mpi(ranks, s, err);
     if (status == SH_OK) status = check_coordinator(ranks, err);
     if (status != SH_OK) return status;
     mesh->coordinator = ranks->coordinator;

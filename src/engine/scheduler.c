@@ -467,11 +467,19 @@ static void plan_waiting(sh_sched *s, sh_step_plan *step, int *budget)
     }
 }
 
+/* Somebody's answer is under way, in this plan or, in a pipeline, in another. */
+static bool streams_run(const sh_sched *s)
+{
+    for (const sh_sequence *seq = s->running.first; seq != NULL; seq = seq->next)
+        if (decoding(seq)) return true;
+    return false;
+}
+
 /* Prompt tokens that a step may take without holding running streams up for too long. */
 static int chunk_budget(const sh_sched *s, const sh_step_plan *step)
 {
     int room = s->opts.room.tokens - step->token_count;
-    if (step->token_count == 0 || s->token_s <= 0) return room;
+    if (!streams_run(s) || s->token_s <= 0) return room;
     double fit = s->opts.stall_s / s->token_s;
     int chunk = fit < CHUNK_MIN ? CHUNK_MIN : fit > room ? room : (int)fit;
     return chunk < room ? chunk : room;

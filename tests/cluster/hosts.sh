@@ -3,7 +3,6 @@
 # /etc/hosts (names h1, h2, ...), and such a host name. The machine's own network is not touched. Root is needed:
 # hosts_can says why not.
 #   hosts_up N; on I command...; on_exec I command... &; cut I; heal I; hosts_down (also on exit)
-#   hosts_ssh: an sshd on each host; "$hosts_dir/ssh" is an ssh that gets in
 hosts_tag=sh$$
 hosts_dir=
 
@@ -48,24 +47,9 @@ on_exec() { local i=$1; shift; exec nsenter -t "$(cat "$hosts_dir/$i.pid")" -n -
 cut() { ip -n ${hosts_tag}sw link set p"$1" down; }
 heal() { ip -n ${hosts_tag}sw link set p"$1" up; }
 
-hosts_ssh() {
-    local i d=$hosts_dir
-    mkdir -p /run/sshd
-    ssh-keygen -q -t ed25519 -N '' -f "$d/key" && ssh-keygen -q -t ed25519 -N '' -f "$d/hostkey"
-    printf '%s\n' "Host *" "IdentityFile $d/key" "UserKnownHostsFile /dev/null" "StrictHostKeyChecking no" "BatchMode yes" \
-        "LogLevel ERROR" >"$d/ssh_config"
-    printf '#!/bin/sh\nexec ssh -F "%s" "$@"\n' "$d/ssh_config" >"$d/ssh" && chmod +x "$d/ssh"
-    for i in $(seq "$hosts_count"); do
-        printf '%s\n' "ListenAddress 10.77.0.$i" "HostKey $d/hostkey" "AuthorizedKeysFile $d/key.pub" "StrictModes no" \
-            "UsePAM no" "MaxStartups 100" "PidFile $d/$i.sshd" >"$d/$i.sshd_config"
-        on "$i" /usr/sbin/sshd -f "$d/$i.sshd_config" -E "$d/$i.sshd.log"
-    done
-}
-
 hosts_down() {
     [ -n "$hosts_dir" ] || return
     local i
-    for i in "$hosts_dir"/*.sshd; do [ -f "$i" ] && kill "$(cat "$i")" 2>/dev/null; done
     for i in $(seq "$hosts_count"); do kill -9 "$(cat "$hosts_dir/$i.pid")" 2>/dev/null; ip netns del $hosts_tag$i; done
     ip netns del ${hosts_tag}sw
     rm -rf "$hosts_dir"

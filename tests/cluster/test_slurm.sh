@@ -52,7 +52,11 @@ cluster_up() {
     for i in $(seq 100); do [ "$(on 1 sinfo -h -t idle -o %D 2>/dev/null)" = 3 ] && return; sleep .1; done
     on 1 sinfo; tail -n 5 ./*.log; return 1
 }
-cluster_down() { local p; for p in "$work"/*.pid; do [ -s "$p" ] && kill "$(cat "$p")" 2>/dev/null; done; }
+cluster_down() {
+    local p pids i; pids=$(cat "$work"/*.pid 2>/dev/null)
+    for p in $pids; do kill "$p" 2>/dev/null; done
+    for i in $(seq 50); do for p in $pids; do kill -0 "$p" 2>/dev/null && { sleep .1; continue 2; }; done; break; done
+}
 over() { local i; for i in $(seq $(($1 * 10))); do kill -0 "$main" 2>/dev/null || { wait "$main"; code=$?; return 0; }; sleep .1; done; echo "still running"; kill -9 "$main"; return 1; }
 
 run() { on 1 timeout -k 5 60 srun --chdir="$work" --kill-on-bad-exit=1 "$@"; }

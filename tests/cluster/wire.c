@@ -1,7 +1,8 @@
-/* wire: a cable of given length between two network namespaces, for tests. The kernel's own means (netem) are missing on
- * many test machines; this needs only TAP devices.
+/* wire: a cable of given length between two network namespaces, for tests. The kernel's own means
+ * (netem) are missing on many test machines; this needs only TAP devices.
  *
- *   wire DELAY_US NETNS NETNS     makes a device "eth1" in each namespace; frames take DELAY_US from one to the other
+ *   wire DELAY_US NETNS NETNS     makes a device "eth1" in each namespace; frames take DELAY_US
+ * from one to the other
  *
  * Says "ready" and runs until it is killed. */
 #include <errno.h>
@@ -26,7 +27,8 @@ typedef struct {
     unsigned char bytes[FRAME_MAX];
 } frame;
 
-/* What is under way to one end. The delay is the same for all frames, so they leave in the order in which they came. */
+/* What is under way to one end. The delay is the same for all frames, so they leave in the order in
+ * which they came. */
 typedef struct {
     int fd;
     unsigned head, tail;
@@ -77,7 +79,8 @@ static void deliver(end *to)
 {
     while (to->head != to->tail && to->slots[to->head % SLOTS].due_ns <= now_ns()) {
         frame *f = &to->slots[to->head++ % SLOTS];
-        if (write(to->fd, f->bytes, (size_t)f->len) < 0 && errno != EAGAIN && errno != EIO) die("write");
+        if (write(to->fd, f->bytes, (size_t)f->len) < 0 && errno != EAGAIN && errno != EIO)
+            die("write");
     }
 }
 
@@ -101,11 +104,14 @@ int main(int argc, char **argv)
     for (;;) {
         for (int i = 0; i < 2; i++) take(&ends[i], &ends[1 - i], delay_ns);
         for (int i = 0; i < 2; i++) deliver(&ends[i]);
-        int64_t due = next_due(&ends[0]) < next_due(&ends[1]) ? next_due(&ends[0]) : next_due(&ends[1]);
+        int64_t due = next_due(&ends[0]) < next_due(&ends[1]) ? next_due(&ends[0])
+                                                              : next_due(&ends[1]);
         int64_t left = due == INT64_MAX ? 1000000000 : due - now_ns();
         if (left < SPIN_NS) continue;
-        struct pollfd fds[2] = {{.fd = ends[0].fd, .events = POLLIN}, {.fd = ends[1].fd, .events = POLLIN}};
+        struct pollfd fds[2] = {{.fd = ends[0].fd, .events = POLLIN},
+                                {.fd = ends[1].fd, .events = POLLIN}};
         left -= SPIN_NS / 2; /* a sleep ends late rather than early */
-        ppoll(fds, 2, &(struct timespec){.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000}, NULL);
+        ppoll(fds, 2, &(struct timespec){.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000},
+              NULL);
     }
 }

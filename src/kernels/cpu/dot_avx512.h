@@ -17,6 +17,7 @@
 enum {
     NT = 4,    /* tokens whose sums are made together */
     AHEAD = 4, /* blocks that the weights are prefetched before their use */
+    TOUCH = 2, /* tokens whose outputs are prefetched with one step: all at once stall the rest */
 };
 
 /* What a panel's walk carries along: the codes of the step's tokens, one behind the other, with
@@ -29,6 +30,9 @@ struct walk {
     int tokens;
     float *out;
     __m512 one;
+    const float *y; /* where the outputs will go */
+    int64_t y_stride;
+    int touched; /* tokens whose y has been prefetched */
 };
 
 /* Adds one step to the outputs of `count` tokens. FP4 has the sums' share of its zero taken off the
@@ -75,6 +79,8 @@ INLINE void step_add(int few, int bits, int step, const __m512i *w, __m512 scale
     }
     struct walk to = *at;
     int left = at->tokens;
+    for (int i = 0; i < TOUCH && at->touched < at->tokens; i++)
+        __builtin_prefetch(at->y + at->touched++ * at->y_stride, 1);
     for (; left >= NT; left -= NT) stored_add(bits, step / 4, NT, w, scale, bias, &to);
     for (; left > 0; left--) stored_add(bits, step / 4, 1, w, scale, bias, &to);
     at->q = to.q;
@@ -152,10 +158,11 @@ INLINE void dot_body(int bits, int step, const sh_panel *p, const uint8_t *w, in
             .sum = a->sum + t * a->steps,
             .tokens = sh_acts_tile(a, t),
             .out = out,
+            .y_stride = y_stride,
         };
         const uint8_t *panel = w;
         for (int64_t row = 0; row < rows; row += ROWS, panel += p->panel_bytes) {
-            for (int i = 0; i < at.tokens; i++) __builtin_prefetch(y + row + i * y_stride, 1);
+            at.y = y + row;
             if (at.tokens == 1)
                 panel_dot(1, bits, step, p, panel, at);
             else

@@ -349,6 +349,28 @@ TEST(plans_that_run_at_once_share_the_requests_evenly)
     bench_close(b);
 }
 
+TEST(a_prompt_does_not_hold_up_a_stream_in_another_stage)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    b->opts.parts = 2;
+    sh_sched_free(b->sched);
+    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
+    sh_step_plan *second = sh_step_create(&b->opts.room);
+    static sh_pick picks[SLOTS];
+    struct ask stream = {.count = 80, .max = 50}, prompt = {.prompt = {1}, .count = 128, .max = 5};
+    submit(b, 0, &stream);
+    assert_true(sh_sched_plan(b->sched, b->plan));
+    sh_sched_commit(b->sched, b->plan, picks, 80 * 0.02); /* 50 tokens in the second of a stall */
+    assert_true(sh_sched_plan(b->sched, b->plan));
+    submit(b, 1, &prompt);
+    assert_true(sh_sched_plan(b->sched, second));
+    assert_int_equal(b->plan->token_count, 1);
+    assert_int_equal(second->token_count, 50);
+    sh_step_free(second);
+    bench_close(b);
+}
+
 TEST(a_flood_of_one_client_does_not_starve_another)
 {
     UNUSED_STATE;
@@ -419,6 +441,7 @@ int main(void)
         cmocka_unit_test(a_full_queue_refuses_and_says_that_it_may_be_tried_again),
         cmocka_unit_test(a_cancelled_request_is_out_of_the_next_step),
         cmocka_unit_test(plans_that_run_at_once_share_the_requests_evenly),
+        cmocka_unit_test(a_prompt_does_not_hold_up_a_stream_in_another_stage),
         cmocka_unit_test(a_flood_of_one_client_does_not_starve_another),
         cmocka_unit_test(a_changed_state_changes_the_fingerprint),
         cmocka_unit_test(a_plan_that_does_not_fit_is_refused),
