@@ -32,6 +32,7 @@ if ! why=$(hosts_can && sshd_can); then
 fi
 hosts_up 3
 sshd_up
+trap 'exit 143' TERM INT # and clean up
 export SSH_OPTIONS=$ssh_options
 for i in 1 2 3; do
     mkdir "home$i" && on $i mount --bind "$work/home$i" /root
@@ -126,18 +127,14 @@ serves() {
         kill -INT "$main" && ends 10 && [ $code = 130 ]
 }
 check "three hosts serve a model; Ctrl-C ends them all" "try serves"
-again() { start && says "all 3 ranks are ready" && ! grep -q push err && kill -TERM "$main" && ends 10 && [ $code = 0 ]; }
-check "a second launch pushes nothing" "try again"
-changed() { echo "# changed" >>home2/.local/state/shoal/hostfile.json; start --slots 4 && says "all 3 ranks are ready" && [ "$(grep -c "push hostfile" err)" = 1 ] && [ "$(grep -c "push settings" err)" = 3 ] && kill -TERM "$main" && ends 10; }
-check "what was changed on a host, or here, is pushed again" "try changed"
 secret() {
-    start --model model && says "all 3 ranks are ready" || return 1
+    start && says "all 3 ranks are ready" && ! grep -q push err || return 1
     local token p; token=$(cat $state/token)
     for p in $(ranks 1) $(ranks 2) $(ranks 3) "$main" $(pgrep -x ssh); do tr '\0' ' ' <"/proc/$p/cmdline" | grep -q "$token" && { echo "in a command line"; return 1; }; done
     grep -rq "$token" err $state/launch.log $state/launch.json && { echo "in a log"; return 1; }
-    [ ${#token} = 32 ] && [ "$(stat -c %a home2/.local/state/shoal/settings.env)" = 600 ] && grep -q "$token" home2/.local/state/shoal/settings.env && kill -INT "$main" && ends 10
+    [ ${#token} = 32 ] && [ "$(stat -c %a home2/.local/state/shoal/settings.env)" = 600 ] && grep -q "$token" home2/.local/state/shoal/settings.env && kill -TERM "$main" && ends 10 && [ $code = 0 ]
 }
-check "a token is made, and is in no command line and no log" "try secret"
+check "a second launch pushes nothing; the token is in no command line and no log; SIGTERM is a clean end" "try secret"
 
 interrupted_push() {
     cp "$(command -v cat)" cat.real && printf '#!/bin/sh\nsleep 2\nexec %s "$@"\n' "$work/cat.real" >cat.slow && chmod +x cat.slow && on 2 mount --bind "$work/cat.slow" "$(command -v cat)"
@@ -159,13 +156,14 @@ taken() { on_exec 1 nc -lk 127.0.0.1 $port & local nc=$!; sleep .2; exits 1 laun
 check "a taken port stops all before long" "try taken"
 
 comes_back() {
-    start && says "all 3 ranks are ready" || return 1
+    echo "# changed" >>home2/.local/state/shoal/hostfile.json
+    start --slots 4 && says "all 3 ranks are ready" && [ "$(grep -c "push hostfile" err)" = 1 ] && [ "$(grep -c "push settings" err)" = 3 ] || return 1
     local old new i; old=$(pid_of 1)
     kill -9 "$old" && says "^\[1 h2\] was killed by signal 9; it is started again" || return 1
     for i in $(seq $((200 * slow))); do new=$(pid_of 1); [ "${new:-0}" != 0 ] && [ "$new" != "$old" ] && ask >/dev/null 2>&1 && break; sleep .1; done
     ask && on1 "$shoal" status | grep -E "^1 +h2 +$new +ready +[0-9]+ s +1$" && kill -INT "$main" && ends 10
 }
-check "a rank that is killed while serving is started again, and answers go on" "try comes_back"
+check "what differs on a host is pushed again; a rank that is killed while serving comes back, and answers go on" "try comes_back"
 agent_dies() { # the agent, the far end of its ssh, is killed: a new one ends what is left and starts the rank again
     start && says "all 3 ranks are ready" || return 1
     local old new agent i; old=$(pid_of 2) && [ -n "$old" ] && agent=$(awk '{print $4}' "/proc/$old/stat") &&
