@@ -325,9 +325,10 @@ static void ask_all(const sh_children *c)
     for (int i = 0; i < c->count; i++) {
         const struct child *child = &c->list[i];
         if (child->pid == 0) continue;
-        if (!child->tether)
+        if (!child->tether) {
             kill(-child->pid, SIGTERM);
-        else if (child->input >= 0 && write(child->input, "S", 1) < 0 && errno != EAGAIN)
+            kill(-child->pid, SIGCONT); /* one that was stopped would not hear it */
+        } else if (child->input >= 0 && write(child->input, "S", 1) < 0 && errno != EAGAIN)
             SH_LOGD("%s: its tether is broken", child->name);
     }
 }

@@ -168,9 +168,11 @@ async function requests(page, server) {
   await check('the history has a row for each request and opens its details', async () => {
     await page.keyboard.press('3');
     await until('rows', async () => (await page.locator('.requests tbody tr').count()) > 2);
-    await page.locator('.requests tbody button').first().focus();
-    await page.keyboard.press('Enter');
-    await until('the dialog', () => page.locator('dialog.detail').isVisible());
+    await until('the dialog', async () => { // rows move on under load
+      await page.locator('.requests tbody button').first().focus();
+      await page.keyboard.press('Enter');
+      return page.locator('dialog.detail').isVisible();
+    });
     const said = await text(page, 'dialog.detail');
     for (const word of ['req_', 'Queue', 'Prefill', 'Decode', 'From the cache', 'Time to first token']) must(said.includes(word), said);
     await page.keyboard.press('Escape');
@@ -222,6 +224,9 @@ async function chat(page) {
     must(/tok\/s · first token .* tokens/.test(await text(page, '.timings')), await text(page, '.timings'));
   });
   await check('stop stops', async () => {
+    // An answer that would not end by itself.
+    await page.route('**/v1/chat/completions', (route) => route.continue({
+      postData: JSON.stringify({ ...route.request().postDataJSON(), ignore_eos: true }) }));
     await page.fill('#control-max_tokens', '4000');
     await page.locator('#chat-input').fill('Tell me a very long story.');
     await page.keyboard.press('Enter');
@@ -232,6 +237,7 @@ async function chat(page) {
     must(/Stopped\./.test(cut), cut);
     await sleep(700);
     must((await answerText(page)) === cut, 'text came after the stop');
+    await page.unroute('**/v1/chat/completions');
   });
   await check('retry answers again, edit asks otherwise', async () => {
     await page.fill('#control-max_tokens', '8');

@@ -36,9 +36,10 @@ trap 'exit 143' TERM INT # and clean up
 export SSH_OPTIONS=$ssh_options
 for i in 1 2 3; do
     mkdir "home$i" && on $i mount --bind "$work/home$i" /root
-    # a /tmp of its own, but for the folders of the test
-    on $i sh -c "mkdir /run/a /run/b && mount --bind '$work' /run/a && mount --bind '$hosts_dir' /run/b && mount -t tmpfs t /tmp &&
-        mkdir -p '$work' '$hosts_dir' && mount --bind /run/a '$work' && mount --bind /run/b '$hosts_dir'" || exit 1
+    # a /tmp of its own, but for the folders of the test and the program
+    for dir in "$work" "$hosts_dir" "$root"; do on $i sh -c "mkdir -p '/run/kept/$dir' && mount --bind '$dir' '/run/kept/$dir'" || exit 1; done
+    on $i mount -t tmpfs t /tmp
+    for dir in "$work" "$hosts_dir" "$root"; do on $i sh -c "mkdir -p '$dir' && mount --bind '/run/kept/$dir' '$dir'" || exit 1; done
 done
 echo '[{"ssh": "h1"}, {"ssh": "h2"}, {"ssh": "root@h3"}]' >hosts.json
 sed -i 's/"h1"/"h1", "ips": ["10.77.0.1"]/' hosts.json # that is how the launcher knows itself

@@ -79,6 +79,7 @@ export class Requests {
     this.requests = [];
     this.events = [];
     this.failed = new Map(); // errors stay when newer requests push them out of the list
+    this.rows = new Map(); // by request
     this.total = -1;
   }
 
@@ -115,7 +116,11 @@ export class Requests {
 
   draw() {
     const wanted = this.requests.filter((r) => this.filter.value === '' || r.status === this.filter.value);
-    this.body.replaceChildren(...wanted.map((r) => row(r, (x) => this.detail.show(x))));
+    const held = document.activeElement, known = this.rows;
+    this.rows = new Map(wanted.map((r) =>
+      [r.request_id, known.get(r.request_id) ?? row(r, (x) => this.detail.show(x))]));
+    this.body.replaceChildren(...this.rows.values());
+    if (this.body.contains(held)) held.focus({ preventScroll: true }); // a row that moved keeps the keyboard
     this.empty.hidden = wanted.length > 0;
     this.table.hidden = wanted.length === 0;
     setText(this.empty, this.requests.length > 0 ? 'No request of this kind among the last ones.'
