@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up and runs all tests; the last line is "N passed, N failed, N skipped".
-#   ./test.sh            everything: lint, release, asan with ubsan, tsan, fuzz for 10 s a target
+#   ./test.sh            everything: lint, release, asan with ubsan, tsan, fuzz for 6 s a target
 #   ./test.sh quick      the release build alone
 set -u
 cd "$(dirname "$0")" || exit 1
@@ -33,7 +33,7 @@ if [ "${1:-}" != quick ]; then
     step "asan and ubsan: unit tests" make -j"$jobs" VARIANT=asan unit
     step "tsan: unit tests of the layers with threads" \
         env SHOAL_TEST_UNITS='base|kernels|net|coll|engine|cluster|http|api' make -j"$jobs" VARIANT=tsan unit
-    step "fuzz: 10 s a target" make -j"$jobs" fuzz FUZZ_SECONDS=10
+    step "fuzz: 6 s a target" make -j"$jobs" fuzz FUZZ_SECONDS=6
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

@@ -112,6 +112,7 @@ static void print_stats(const chat *c, const sh_talk_answer *a)
            : a->finish == SH_TALK_LENGTH ? "; cut at the longest allowed"
                                          : "; stopped",
            c->color ? PLAIN : "");
+    fflush(stdout);
 }
 
 /* Answers the messages as they stand. A failure that is the model's or the request's is shown, and

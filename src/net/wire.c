@@ -191,9 +191,9 @@ static void get_hello_rest(reader *r, sh_hello *out)
     get_addrs(r, &out->listen);
     get_text(r, out->shm, sizeof(out->shm));
     get_bytes(r, out->shm_key, sizeof(out->shm_key));
+    int sockets = use == SH_USE_DATA ? 2 * out->lanes : 1;
     if (use < SH_USE_JOIN || use >= SH_USE_END || plain > 1 || out->lanes > SH_LANES_MAX ||
-        (use == SH_USE_DATA && out->socket >= 2 * out->lanes) || out->rank >= SH_RANKS_MAX ||
-        out->world > SH_RANKS_MAX)
+        out->socket >= sockets || out->rank >= SH_RANKS_MAX || out->world > SH_RANKS_MAX)
         r->bad = true;
     out->use = r->bad ? SH_USE_JOIN : (sh_link_use)use;
     out->plain_data = plain == 1;

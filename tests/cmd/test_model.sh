@@ -47,7 +47,8 @@ interrupt_answer() {
     mkfifo in; "$shoal" chat --model endless --cpu generic --max-tokens 4000 <in >o 2>e & local pid=$!
     exec 3>in; echo "What is tensor parallelism?" >&3
     wait_for splits; kill -INT $pid
-    wait_for "; stopped" && kill -INT $pid
+    wait_for "; stopped" || return 1
+    kill -INT $pid; sleep 0.1
     echo "/nonsense" >&3; exec 3>&-
     wait $pid && grep -q "/nonsense is not known" o
 }
