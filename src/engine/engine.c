@@ -44,6 +44,7 @@ struct sh_engine {
     sh_engine_opts opts;
     sh_engine_info info;
     atomic_bool ready;
+    atomic_int context, world_size; /* of the group as it is formed */
     sh_crew *crew;
     sh_group *group;
     sh_blocks *blocks;
@@ -149,8 +150,8 @@ static sh_status form(sh_engine *e, sh_err *err)
     if (status != SH_OK) return status;
     sched_open(e);
     if (e->opts.fault != NULL) sh_crew_fault(e->crew, e->opts.fault, e->opts.fault_step);
-    e->info.context = sh_crew_context(e->crew);
-    e->info.world_size = sh_crew_size(e->crew);
+    atomic_store(&e->context, sh_crew_context(e->crew));
+    atomic_store(&e->world_size, sh_crew_size(e->crew));
     e->stats.ready = true;
     atomic_store(&e->ready, true);
     return SH_OK;
@@ -168,8 +169,7 @@ sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *er
     sh_status status = sh_crew_open(&e->opts.crew, &e->crew, err);
     if (status == SH_OK) {
         const sh_config *config = sh_crew_config(e->crew);
-        e->info = (sh_engine_info){
-            .model_dir = opts->crew.model_dir, .vocab = config->vocab, .context = config->context};
+        e->info = (sh_engine_info){.model_dir = opts->crew.model_dir, .vocab = config->vocab};
         status = form(e, err);
     }
     if (status != SH_OK) {
@@ -201,6 +201,8 @@ void sh_engine_close(sh_engine *e)
 sh_engine_info sh_engine_info_of(const sh_engine *e)
 {
     sh_engine_info info = e->info;
+    info.context = atomic_load(&e->context);
+    info.world_size = atomic_load(&e->world_size);
     info.ready = atomic_load(&e->ready);
     return info;
 }
@@ -262,7 +264,7 @@ static void form_again(sh_engine *e)
     if (e->group != NULL) sh_group_close(e->group);
     e->group = NULL;
     if (form(e, &err) == SH_OK) {
-        SH_LOGI("the group stands again: %d ranks", e->info.world_size);
+        SH_LOGI("the group stands again: %d ranks", sh_crew_size(e->crew));
         return;
     }
     SH_LOGW("forming the group: %s", err.text);

@@ -17,7 +17,7 @@ for need in "$cc gcc-aarch64-linux-gnu" "qemu-aarch64 qemu-user"; do
 done
 
 # The Makefile knows the flags of each kernel file; objects alone need no library for arm64.
-mapfile -t sources < <(find src/base src/kernels -name '*.c' ! -name '*json.c' |
+mapfile -t sources < <(find src/base src/kernels -name '*.c' ! -name 'json.c' ! -name 'option*.c' |
     grep -vE '_(avx2|avx512|avx512vnni|avx512bf16)\.c$' | sort)
 objects=("${sources[@]/%.c/.o}")
 objects=("${objects[@]/#/$out/}")
