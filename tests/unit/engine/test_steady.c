@@ -47,7 +47,7 @@ void *realloc(void *ptr, size_t size)
 enum { COUNTED = 0 };
 #endif
 
-enum { REQUESTS = 6, WARM = 12, END = 80, TOKENS = 100 };
+enum { REQUESTS = 6, WARM = 12, END = 80, TOKENS = COUNTED ? 100 : 20 };
 
 static int got[REQUESTS];
 static atomic_int done;
