@@ -91,7 +91,7 @@ void sh_ssh_argv_free(char **argv)
 
 static const char *host_name(const sh_ssh_job *job)
 {
-    return job->host == NULL ? "this host" : job->host;
+    return job->host == NULL ? "localhost" : job->host;
 }
 
 static void pipe_close(int *fd)

@@ -40,7 +40,8 @@ typedef struct {
     int open;
     int left; /* requests to be started */
     int failed;
-    bool any_failed; /* at any level */
+    int all_failed; /* of all levels */
+    int why;        /* what the first of them got: an HTTP status, 0 for no answer */
     int64_t tokens;
     times first, gap, whole;
 } bench;
@@ -133,7 +134,7 @@ static void on_end(struct evhttp_request *request, void *arg)
     b->open--;
     if (code != HTTP_OK || l->events == 0) {
         b->failed++;
-        b->any_failed = true;
+        if (b->all_failed++ == 0) b->why = code;
     } else {
         b->tokens += l->told >= 0 ? l->told : l->events;
         times_add(&b->whole, (double)(sh_clock_ns() - l->start_ns) * 1e-6);
@@ -217,6 +218,16 @@ static sh_status levels_parse(const char *text, int *out, int *count, sh_err *er
     return SH_OK;
 }
 
+static int failures_tell(const bench *b)
+{
+    char status[32] = "no answer";
+    if (b->all_failed == 0) return SH_EXIT_OK;
+    if (b->why != 0) snprintf(status, sizeof(status), "HTTP status %d", b->why);
+    fprintf(stderr, "shoal: %d requests to %s failed; the first got %s%s\n", b->all_failed,
+            b->s->url, status, b->why == HTTP_OK ? ", but no text" : "");
+    return SH_EXIT_FAILED;
+}
+
 int sh_bench_serve(const sh_command_args *args)
 {
     bench b = {.s = args->settings, .seed = (uint64_t)sh_clock_unix_us()};
@@ -235,13 +246,12 @@ int sh_bench_serve(const sh_command_args *args)
         b.loop = event_base_new();
         printf("concurrency,answers,failed,tokens,seconds,tokens_per_s,first_token_ms,"
                "first_token_p95_ms,gap_ms,gap_p95_ms,answer_ms\n");
-        for (int i = 0; i < count; i++) level_run(&b, levels[i]);
+        for (int i = 0; i < count && (i == 0 || b.whole.count > 0); i++) level_run(&b, levels[i]);
         event_base_free(b.loop);
     }
     free(b.first.ms);
     free(b.gap.ms);
     free(b.whole.ms);
     if (uri != NULL) evhttp_uri_free(uri);
-    if (status != SH_OK) return sh_command_fail(&err);
-    return b.any_failed ? SH_EXIT_FAILED : SH_EXIT_OK;
+    return status == SH_OK ? failures_tell(&b) : sh_command_fail(&err);
 }

@@ -1,9 +1,6 @@
 #include "kernels/cpu/acts.h"
 
-enum {
-    NARROW = 512,   /* columns; so many or fewer are coded twice */
-    STRIPE_MAX = 64 /* rows */
-};
+enum { NARROW = SH_ACTS_NARROW, STRIPE_MAX = 64 /* rows */ };
 
 sh_acts sh_acts_place(sh_scratch *s, int tokens, int64_t cols, int step)
 {

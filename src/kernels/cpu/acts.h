@@ -1,15 +1,17 @@
 /* acts.h - activations on their way into products: placed in scratch, quantized once for all rows.
  *
- * A code of 8 bits misses its number by 0.6 % of a step's root mean square. Products of many
- * columns have that for the speed of half as many integer products. Where there are few columns, in
- * small models, and in the low-rank products and heads of large ones, time is elsewhere: there what
- * the codes miss is coded once more, and the product is the sum of both.
+ * A code of 8 bits misses its number by 0.6 % of a step's root mean square. Wide products bear
+ * that, since a second code would double their time. Narrow ones (small models, low-rank products
+ * and heads of large ones) take little time, so there what the codes miss is coded once more, and
+ * the product is the sum of both.
  *
  * Threads: sh_acts_fill may run on several threads for different tokens or columns. */
 #ifndef SH_KERNELS_CPU_ACTS_H
 #define SH_KERNELS_CPU_ACTS_H
 
 #include "kernels/cpu/cpu.h"
+
+enum { SH_ACTS_NARROW = 512 }; /* columns; so many or fewer are coded twice */
 
 /* Room for the codes of `tokens` rows of `cols` numbers; or, while planning, the count of it. */
 sh_acts sh_acts_place(sh_scratch *s, int tokens, int64_t cols, int step);

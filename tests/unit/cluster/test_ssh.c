@@ -67,7 +67,7 @@ TEST(failures_say_what_it_was)
     sh_ssh_job job = run_one(&plain, "echo first >&2; echo 'disk is full' >&2; exit 3",
                              (sh_str){0});
     assert_int_equal(job.code, 3);
-    CHECK_FAILS(job.status, job.err, "this host: the command ended with code 3: disk is full");
+    CHECK_FAILS(job.status, job.err, "localhost: the command ended with code 3: disk is full");
     sh_ssh_job_reset(&job);
     job = run_one(&plain, "no-such-program-here", (sh_str){0});
     CHECK_FAILS(job.status, job.err, "command not found");

@@ -11,8 +11,15 @@ typedef struct {
 
 static const double EXACT_MAX = 0.001;
 static const noise ACTIVATIONS_MAX = {0.02, 0.10};
-static const noise KV_MAX = {0.03, 0.35};
+static const noise KV_MAX = {0.02, 0.10};
 static const double FLIPS_MAX = 0.10; /* of all tokens */
+
+/* Where int8 KV does more: tokens that look back at one whose expert changed (mixtral), experts'
+ * weights times 16 (deepseek_v2). */
+static const struct {
+    const char *name;
+    noise max;
+} KV_WIDER[] = {{"mixtral-4bit", {0.03, 0.35}}, {"deepseek_v2-4bit", {0.02, 0.15}}};
 
 /* What the router chose, token by token: taken down by an op that stands in front of the device's.
  */
@@ -133,7 +140,10 @@ TEST(int8_logits_stay_near)
 
 TEST(int8_kv_stays_near)
 {
-    check_near(*state, true, SH_KV_INT8, KV_MAX);
+    noise allowed = KV_MAX;
+    for (size_t i = 0; i < SH_COUNT_OF(KV_WIDER); i++)
+        if (strcmp(*state, KV_WIDER[i].name) == 0) allowed = KV_WIDER[i].max;
+    check_near(*state, true, SH_KV_INT8, allowed);
 }
 
 int main(void)
