@@ -8,6 +8,7 @@
 #include "engine/crew_parts.h"
 #include "model/identity.h"
 #include "model/predict.h"
+#include "net/shm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -128,22 +129,29 @@ static double speed_measure(const sh_crew *c)
  * same time. */
 typedef struct {
     sh_rank_means means;
+    uint8_t machine[SH_HOST_ID_LEN];
     char host[SH_REPORT_HOST_MAX];
 } offer;
 
-static double host_speed(const offer *all, int count, const char *host)
+/* Two machines may have one name, and containers with limits of their own may share a machine. */
+static bool same_host(const offer *a, const offer *b)
+{
+    return memcmp(a->machine, b->machine, sizeof(a->machine)) == 0 && strcmp(a->host, b->host) == 0;
+}
+
+static double host_speed(const offer *all, int count, const offer *one)
 {
     double best = 0;
     for (int i = 0; i < count; i++)
-        if (strcmp(all[i].host, host) == 0 && all[i].means.speed > best) best = all[i].means.speed;
+        if (same_host(&all[i], one) && all[i].means.speed > best) best = all[i].means.speed;
     return best;
 }
 
 /* Ranks of one machine share its memory too. */
-static int host_ranks(const offer *all, int count, const char *host)
+static int host_ranks(const offer *all, int count, const offer *one)
 {
     int ranks = 0;
-    for (int i = 0; i < count; i++) ranks += strcmp(all[i].host, host) == 0;
+    for (int i = 0; i < count; i++) ranks += same_host(&all[i], one);
     return ranks;
 }
 
@@ -153,9 +161,8 @@ static sh_status shares_choose(const sh_crew *c, const offer *all, double *share
     sh_rank_means *means = sh_alloc_array((size_t)c->size, sizeof(*means));
     double fastest = 0;
     for (int i = 0; i < c->size; i++) {
-        const char *host = all[i].host;
-        means[i] = (sh_rank_means){all[i].means.memory / host_ranks(all, c->size, host),
-                                   host_speed(all, c->size, host)};
+        means[i] = (sh_rank_means){all[i].means.memory / host_ranks(all, c->size, &all[i]),
+                                   host_speed(all, c->size, &all[i])};
         if (means[i].speed > fastest) fastest = means[i].speed;
     }
     for (int i = 0; i < c->size; i++)
@@ -172,6 +179,7 @@ static offer offer_make(const sh_crew *c)
     if (c->model != NULL) mine.means.memory += (double)sh_model_memory_used(c->model).weights;
     if (mine.means.memory < 0) mine.means.memory = 0;
     mine.means.speed = c->opts.split == NULL && c->size > 1 ? speed_measure(c) : 1;
+    sh_host_id(mine.machine);
     gethostname(mine.host, sizeof(mine.host) - 1);
     return mine;
 }
@@ -182,7 +190,7 @@ static sh_status shares_agree(sh_crew *c, double *shares, sh_err *err)
     offer mine = offer_make(c), *all = sh_alloc_array((size_t)c->size, sizeof(*all));
     sh_status status = exchange(c, &mine, sizeof(mine), all, err);
     for (int i = 0; i < c->size; i++) all[i].host[sizeof(all[i].host) - 1] = '\0';
-    c->host_ranks = status == SH_OK ? host_ranks(all, c->size, mine.host) : 1;
+    c->host_ranks = status == SH_OK ? host_ranks(all, c->size, &mine) : 1;
     if (status == SH_OK && c->rank == 0) {
         if (c->opts.split != NULL)
             memcpy(shares, c->opts.split, (size_t)c->size * sizeof(*shares));
