@@ -142,7 +142,7 @@ static void on_up(void *arg, const sh_engine_info *info)
 static void on_down(void *arg, const sh_err *why)
 {
     sh_api *api = arg;
-    (void)why;
+    if (!api->stopping) SH_LOGW("api: %s", why->text); /* one Ctrl-C stops the engine too */
     cJSON_Delete(api->stats);
     api->stats = NULL;
     sh_buf_clear(&api->stats_text);

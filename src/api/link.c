@@ -83,8 +83,7 @@ static void watch_update(sh_link *link)
         sh_trigger_want(link->socket, true, sh_engine_client_wants_write(link->client));
 }
 
-/* Logged when it changes, not at every attempt. */
-/* Why there is no engine; says so when that is news. */
+/* Why there is no engine; true when that is news, which is logged once and not at every attempt. */
 static bool trouble_set(sh_link *link, const char *text)
 {
     if (strcmp(link->trouble, text) == 0) return false;
@@ -94,7 +93,7 @@ static bool trouble_set(sh_link *link, const char *text)
 
 static void lose(sh_link *link, const sh_err *why)
 {
-    if (trouble_set(link, why->text)) SH_LOGW("api: %s", why->text);
+    trouble_set(link, why->text);
     sh_trigger_free(link->socket);
     sh_engine_client_close(link->client);
     link->socket = NULL;

@@ -195,6 +195,8 @@ static void line_show(const sh_children *c, const struct child *child, sh_str li
         return;
     }
     sh_buf_addf(&out, "[%s] ", child->name);
+    /* A log line of a rank names it already. */
+    if (sh_str_find(line, sh_buf_str(&out), 0) < line.len) sh_buf_clear(&out);
     sh_buf_add_str(&out, line);
     sh_buf_add_char(&out, '\n');
     ssize_t put = write(STDERR_FILENO, out.ptr, out.len);
@@ -319,10 +321,10 @@ static void signal_all(const sh_children *c, int number)
         if (c->list[i].pid != 0) kill(-c->list[i].pid, number);
 }
 
-/* Asks all to end. */
+/* Asks all to end, the last one first: it may lean on those before it. */
 static void ask_all(const sh_children *c)
 {
-    for (int i = 0; i < c->count; i++) {
+    for (int i = c->count - 1; i >= 0; i--) {
         const struct child *child = &c->list[i];
         if (child->pid == 0) continue;
         if (!child->tether) {
