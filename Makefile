@@ -15,7 +15,7 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wmi
 OPT_release := -O2 -g
 OPT_debug   := -O0 -g3
 OPT_lint-gcc := -O2
-OPT_lint-clang := -O2
+OPT_lint-clang := -O0
 OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 OPT_tsan    := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link \

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# All that can be checked without running: format, layers, budgets, cppcheck, warnings as errors with gcc and clang.
+# All that can be checked without running: format, layers, budgets, cppcheck, warnings as errors with gcc and clang (or
+# with LINT_CC alone, where the other has just built everything so).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 mkdir -p build/cppcheck
@@ -22,7 +23,7 @@ if command -v cppcheck >/dev/null; then
         -D__x86_64__ -D__GNUC__=12 -DSH_VERSION='""' src || bad=1
 else say "cppcheck is missing, skipped"; fi
 
-for cc in gcc clang; do
+for cc in ${LINT_CC:-gcc clang}; do
     command -v $cc >/dev/null || { say "$cc is missing, skipped"; continue; }
     say "warnings of $cc as errors"
     make -s -j"$(getconf _NPROCESSORS_ONLN)" VARIANT=lint-$cc CC=$cc WERROR=1 program tests | grep -vE '^(CC|LD) ' 
