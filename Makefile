@@ -51,7 +51,8 @@ SRC_OTHER := $(foreach isa,$(filter-out $(ISAS_$(ARCH)),$(ISAS_ALL)),$(filter %_
 SRC       := $(filter-out $(SRC_OTHER),$(SRC_ALL))
 OBJ       := $(SRC:%.c=$(B)/%.o)
 LIB_OBJ   := $(filter-out $(B)/src/cmd/main.o,$(OBJ))
-TEST_SRC  := $(sort $(shell find tests/unit -name 'test_*.c'))
+# SHOAL_TEST_UNITS, a regular expression, picks unit tests by their folder.
+TEST_SRC  := $(sort $(shell find tests/unit -name 'test_*.c' | grep -E '^tests/unit/($(or $(SHOAL_TEST_UNITS),.*))/'))
 TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
