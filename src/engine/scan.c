@@ -1,7 +1,6 @@
 #include "engine/scan.h"
 
 #include "base/alloc.h"
-#include "base/pool.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,12 +24,13 @@ struct sh_scanner {
     struct held {
         size_t row;
         struct winner won;
-    } held[SH_POOL_THREADS_MAX]; /* the winner so far of the row that a thread is at */
+    } * held; /* [threads] the winner so far of the row that a thread is at */
 
     /* of a run */
     const sh_scan_ask *asks;
     float *logits;
     sh_scan *out;
+    size_t row_first; /* of the rows that are passed over now */
 };
 
 sh_scanner *sh_scanner_create(sh_device *dev, int32_t first, int32_t len, int rows_max)
@@ -46,6 +46,7 @@ sh_scanner *sh_scanner_create(sh_device *dev, int32_t first, int32_t len, int ro
     s->tops = sh_alloc_array(rows * (size_t)s->blocks, sizeof(*s->tops));
     s->sums = sh_alloc_array(rows * (size_t)s->blocks, sizeof(*s->sums));
     s->won = sh_alloc_array(rows * (size_t)s->pieces, sizeof(*s->won));
+    s->held = sh_alloc_array((size_t)dev->ops->host_threads(dev), sizeof(*s->held));
     return s;
 }
 
@@ -55,6 +56,7 @@ void sh_scanner_free(sh_scanner *s)
     free(s->tops);
     free(s->sums);
     free(s->won);
+    free(s->held);
     free(s);
 }
 
@@ -65,11 +67,12 @@ struct piece {
     float *logits;
     float *tops;
     double *sums;
+    struct winner *won;
 };
 
 static struct piece piece_of(const sh_scanner *s, size_t i)
 {
-    size_t row = i / (size_t)s->pieces;
+    size_t row = s->row_first + i / (size_t)s->pieces;
     int32_t at = (int32_t)(i % (size_t)s->pieces) * PIECE;
     size_t block = row * (size_t)s->blocks + (size_t)(at / SH_ROW_BLOCK);
     return (struct piece){.row = row,
@@ -77,7 +80,8 @@ static struct piece piece_of(const sh_scanner *s, size_t i)
                           .len = s->len - at < PIECE ? s->len - at : PIECE,
                           .logits = s->logits + row * (size_t)s->len + at,
                           .tops = s->tops + block,
-                          .sums = s->sums + block};
+                          .sums = s->sums + block,
+                          .won = s->won + row * (size_t)s->pieces + (size_t)(at / PIECE)};
 }
 
 /* First pass: the logits as they are chosen from, and the largest of each block. */
@@ -160,7 +164,7 @@ static void piece_rest(void *arg, size_t i, int thread)
     /* The higher the score to beat, the fewer tokens are looked at. */
     struct held *held = &s->held[thread];
     if (held->row != p.row) *held = (struct held){p.row, winner_of(d, best)};
-    s->won[i] = held->won = piece_winner(s, &p, held->won);
+    *p.won = held->won = piece_winner(s, &p, held->won);
 }
 
 /* Block by block in order, then one by one what is no whole block. */
@@ -270,24 +274,35 @@ static void row_end(void *arg, size_t row, int thread)
     out->won_score = won.score;
 }
 
+/* The passes over rows [first, first + count). */
+static void rows_pass(sh_scanner *s, size_t first, size_t count)
+{
+    size_t pieces = count * (size_t)s->pieces;
+    bool more = false;
+    s->row_first = first;
+    s->dev->ops->host_each(s->dev, pieces, piece_tops, s);
+    for (size_t i = first; i < first + count; i++) {
+        sh_candidate best = row_best(s, i);
+        s->out[i].total = s->len;
+        s->out[i].max = best.logit;
+        s->out[i].won = best;
+        s->out[i].won_score = best.logit;
+        more = more || sum_needed(&s->asks[i].draw) || noise_decides(&s->asks[i].draw);
+    }
+    if (more) s->dev->ops->host_each(s->dev, pieces, piece_rest, s);
+}
+
 void sh_scanner_run(sh_scanner *s, const sh_scan_ask *asks, int count, float *logits, sh_scan *out)
 {
-    size_t rows = (size_t)count, pieces = rows * (size_t)s->pieces;
-    bool more = false;
+    size_t rows = (size_t)count, threads = (size_t)s->dev->ops->host_threads(s->dev);
     s->asks = asks;
     s->logits = logits;
     s->out = out;
-    for (int i = 0; i < SH_POOL_THREADS_MAX; i++) s->held[i].row = SIZE_MAX;
-    s->dev->ops->host_each(s->dev, pieces, piece_tops, s);
-    for (size_t i = 0; i < rows; i++) {
-        sh_candidate best = row_best(s, i);
-        out[i].total = s->len;
-        out[i].max = best.logit;
-        out[i].won = best;
-        out[i].won_score = best.logit;
-        more = more || sum_needed(&asks[i].draw) || noise_decides(&asks[i].draw);
-    }
-    if (more) s->dev->ops->host_each(s->dev, pieces, piece_rest, s);
+    for (size_t i = 0; i < threads; i++) s->held[i].row = SIZE_MAX;
+    /* As many rows at a time as there are threads: what a thread has read once is still in its
+     * cache for the second pass. */
+    for (size_t i = 0; i < rows; i += threads)
+        rows_pass(s, i, rows - i < threads ? rows - i : threads);
     s->dev->ops->host_each(s->dev, rows, row_end, s);
 }
 

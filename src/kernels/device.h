@@ -189,6 +189,7 @@ typedef struct {
     /* Host work on the threads that the device keeps: fn(arg, piece, thread) once for each piece.
      */
     void (*host_each)(sh_device *dev, size_t pieces, sh_host_fn fn, void *arg);
+    int (*host_threads)(const sh_device *dev);
     const sh_row_kernels *(*rows)(const sh_device *dev); /* for such work */
 
     /* Weights. matrix_bytes is the stride that one matrix of a stack needs; matrix_pack lays rows

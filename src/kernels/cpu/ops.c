@@ -9,6 +9,7 @@ const sh_ops sh_cpu_ops = {
     .peek = sh_cpu_peek,
     .reserve = sh_cpu_reserve,
     .host_each = sh_cpu_host_each,
+    .host_threads = sh_cpu_host_threads,
     .rows = sh_cpu_rows,
     .matrix_bytes = sh_cpu_matrix_bytes,
     .matrix_pack = sh_cpu_matrix_pack,
