@@ -28,6 +28,7 @@ enum {
     BACKOFF_FIRST_MS = 500,
     BACKOFF_MAX_MS = 10000,
     HEALTHY_MS = 60000, /* running this long forgives earlier crashes */
+    TRIES = 3,          /* to come up for the first time, of those that tell */
     LINE_MAX_LEN = 8192,
     HURRY_MS = 1000, /* between the last request to end and SIGKILL */
     BEAT_MS = 5000,
@@ -37,12 +38,14 @@ enum {
 struct child {
     char *name;
     char **argv, **env;
-    bool restart, slow, vital, tether, prefix;
+    bool restart, slow, tells, vital, tether, prefix;
     int keep_fd;
     pid_t pid;  /* 0: not running */
     bool ended; /* for good */
-    bool ready;
-    int input; /* our end of the tether, or -1 */
+    bool ready; /* was it, ever */
+    int tries;
+    int input;   /* our end of the tether, or -1 */
+    int told_fd; /* where it tells that it has come up, or -1 */
     int64_t started_ns;
     int64_t backoff_ms;
     sh_deadline restart_at;
@@ -112,7 +115,7 @@ void sh_children_ready(sh_children *c, int idx)
 
 /* In the new process, before exec: only what may be called there. */
 static void child_exec(const sh_children *c, const struct child *child, pid_t parent,
-                       const int pipes[2][2])
+                       const int pipes[3][2], char *told_env)
 {
     setpgid(0, 0);
 #ifdef __linux__
@@ -129,6 +132,8 @@ static void child_exec(const sh_children *c, const struct child *child, pid_t pa
         dup2(pipes[1][1], STDERR_FILENO);
     }
     if (child->keep_fd > STDERR_FILENO) fcntl(child->keep_fd, F_SETFD, 0);
+    if (pipes[2][1] >= 0) fcntl(pipes[2][1], F_SETFD, 0);
+    if (pipes[2][1] >= 0) putenv(told_env);
     for (char **env = child->env; *env != NULL; env++) putenv(*env);
     execvp(child->argv[0], child->argv);
     _exit(127);
@@ -142,25 +147,32 @@ static void fd_close(int *fd)
 
 static sh_status child_start(sh_children *c, struct child *child, sh_err *err)
 {
-    int pipes[2][2] = {{-1, -1}, {-1, -1}}; /* its stdin, its output */
+    int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}; /* its stdin, its output, what it tells */
+    char told_env[32];
     bool piped = (!child->tether || pipe2(pipes[0], O_CLOEXEC) == 0) &&
-                 (!child->prefix || pipe2(pipes[1], O_CLOEXEC) == 0);
+                 (!child->prefix || pipe2(pipes[1], O_CLOEXEC) == 0) &&
+                 (!child->tells || pipe2(pipes[2], O_CLOEXEC) == 0);
+    snprintf(told_env, sizeof(told_env), "SHOAL_READY_FD=%d", pipes[2][1]);
     pid_t parent = getpid(), pid = piped ? fork() : -1;
-    if (pid == 0) child_exec(c, child, parent, (const int(*)[2])pipes);
+    if (pid == 0) child_exec(c, child, parent, (const int(*)[2])pipes, told_env);
     if (pid < 0) sh_err_sys(err, "start %s", child->name);
     fd_close(&pipes[0][0]);
     fd_close(&pipes[1][1]);
+    fd_close(&pipes[2][1]);
     if (pid < 0) {
         fd_close(&pipes[0][1]);
         fd_close(&pipes[1][0]);
+        fd_close(&pipes[2][0]);
         return err->status;
     }
     setpgid(pid, pid); /* as the child does: whoever is first */
     if (child->tether) fcntl(pipes[0][1], F_SETFL, O_NONBLOCK);
     if (child->prefix) fcntl(pipes[1][0], F_SETFL, O_NONBLOCK);
+    if (child->tells) fcntl(pipes[2][0], F_SETFL, O_NONBLOCK);
     child->pid = pid;
     child->input = pipes[0][1];
     child->output = pipes[1][0];
+    child->told_fd = pipes[2][0];
     child->started_ns = sh_clock_ns();
     if (c->hooks.started != NULL) c->hooks.started(c->hooks.arg, (int)(child - c->list), pid);
     return SH_OK;
@@ -175,11 +187,13 @@ sh_status sh_children_add(sh_children *c, const sh_child_spec *spec, sh_err *err
                             .env = strings_copy(spec->env),
                             .restart = spec->restart,
                             .slow = spec->slow,
+                            .tells = spec->tells,
                             .vital = spec->vital,
                             .tether = spec->tether,
                             .prefix = spec->prefix,
                             .keep_fd = spec->keep_fd,
                             .input = -1,
+                            .told_fd = -1,
                             .output = -1};
     c->tethers = c->tethers || spec->tether;
     sh_status status = child_start(c, child, err);
@@ -224,6 +238,12 @@ static void output_pump(const sh_children *c, struct child *child, bool last)
     }
 }
 
+static void told_look(struct child *child)
+{
+    char told[16];
+    if (child->told_fd >= 0 && read(child->told_fd, told, sizeof(told)) > 0) child->ready = true;
+}
+
 static const char *end_text(int wait_status, char *out, size_t cap)
 {
     if (WIFSIGNALED(wait_status))
@@ -235,18 +255,22 @@ static const char *end_text(int wait_status, char *out, size_t cap)
     return out;
 }
 
-/* Ended by itself with an error that a new start would only repeat. */
+/* Ended in a way that a new start would only repeat. */
 static bool is_mistake(const struct child *child, int wait_status, int64_t ran_ms)
 {
-    if (!WIFEXITED(wait_status) || child->ready) return false;
-    return child->slow || ran_ms < EARLY_MS;
+    if (child->ready) return false;
+    if (child->tells && child->tries == TRIES) return true;
+    return WIFEXITED(wait_status) && (child->slow || ran_ms < EARLY_MS);
 }
 
 static void child_failed(sh_children *c, const struct child *child, int wait_status,
                          const char *how)
 {
     int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
-    if (c->hooks.ended == NULL) SH_LOGE("%s %s", child->name, how);
+    const char *tried = child->tells && !child->ready && child->tries == TRIES
+                            ? "; it did not come up in three tries, and is not started again"
+                            : "";
+    if (c->hooks.ended == NULL) SH_LOGE("%s %s%s", child->name, how, tried);
     if (c->code != 0) return;
     c->give_up_at = sh_deadline_in_ms(c->linger_ms);
     c->code = code;
@@ -268,9 +292,12 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
 {
     char how[64];
     output_pump(c, child, true);
+    told_look(child);
     fd_close(&child->output);
     fd_close(&child->input);
+    fd_close(&child->told_fd);
     child->pid = 0;
+    child->tries++;
     int64_t ran_ms = (sh_clock_ns() - child->started_ns) / 1000000;
     bool clean = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
     bool mistake = is_mistake(child, wait_status, ran_ms);
@@ -295,6 +322,7 @@ static void children_look(sh_children *c)
         int wait_status;
         if (child->pid != 0) {
             output_pump(c, child, false);
+            told_look(child);
             if (waitpid(child->pid, &wait_status, WNOHANG) == child->pid)
                 child_gone(c, child, wait_status);
         } else if (!child->ended && !c->stopping && sh_deadline_passed(child->restart_at)) {

@@ -4,7 +4,7 @@
  * which then ends the children in order; and it is ended by the system when the parent dies without
  * a word (where the system can). A child that crashes is started again, with growing pauses; one
  * that ends by itself with an error in its first seconds is not, since it would fail again (a wrong
- * path, a taken port): then all are stopped.
+ * path, a taken port), nor one that did not come up in a few tries: then all are stopped.
  *
  * A child that is far away (behind ssh) gets no signals from here. It is held by a tether instead:
  * a pipe to its stdin. An 'S' there asks it to end, the end of the pipe asks again, and a '.' every
@@ -30,6 +30,7 @@ typedef struct {
     char *const *env;  /* more variables "NAME=value", a closing NULL; or NULL */
     bool restart;      /* start it again when it crashes */
     bool slow;         /* until sh_children_ready an error is a mistake, however late it comes */
+    bool tells;        /* it writes to the descriptor in SHOAL_READY_FD whenever it has come up */
     bool vital;        /* when it ends, even well, all are stopped */
     bool tether;       /* its stdin is a tether */
     int keep_fd;       /* above 2: a descriptor that the child keeps through exec */

@@ -46,6 +46,7 @@ static sh_status start_rank(sh_children *children, const sh_local_spec *spec,
                            .argv = spec->argv,
                            .env = env,
                            .restart = spec->restart,
+                           .tells = spec->restart,
                            .keep_fd = rank == 0 ? fd : 0,
                            .prefix = rank > 0};
     sh_status status = sh_children_add(children, &child, err);

@@ -80,6 +80,7 @@ static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
     SH_LOGI("ready: %s on %d rank%s, %d tokens of context", s->model, info.world_size,
             info.world_size == 1 ? "" : "s", info.context);
     if (strcmp(s->part, "engine") != 0) sh_progress(s, "ready"); /* else the API says it */
+    sh_progress_ready(s);
     atomic_store(&stopper->ready, true);
     pthread_join(stopper->thread, NULL);
     SH_LOGI("stopping: running answers have %lld s", (long long)s->grace);
@@ -151,6 +152,7 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_crew *cr
     if (status == SH_OK) {
         SH_LOGI("ready");
         sh_progress(s, "ready");
+        sh_progress_ready(s);
         status = sh_crew_work(crew, err);
     }
     atomic_store(&w->working, false);

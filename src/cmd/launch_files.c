@@ -24,9 +24,10 @@ static bool is_linktest(const sh_launcher *l)
 /* Settings that belong to one process or to the launcher, and those that are added below. */
 static bool is_handed_on(const sh_option *row)
 {
-    static const char *const own[] = {
-        "rank",   "ranks",  "hostfile", "model",    "token",        "part",        "coordinator-fd",
-        "listen", "config", "help",     "env-file", "print-config", "runtime-dir", "log-file"};
+    static const char *const own[] = {"rank",         "ranks",       "hostfile",       "model",
+                                      "token",        "part",        "coordinator-fd", "ready-fd",
+                                      "listen",       "config",      "help",           "env-file",
+                                      "print-config", "runtime-dir", "log-file"};
     if ((row->commands & (FOR_SERVE | FOR_WORKER | FOR_LINKTEST)) == 0 &&
         strcmp(row->name, "job") != 0)
         return false;

@@ -49,6 +49,7 @@ typedef struct {
     int64_t ctrl_port;
     const char *ibv_devices;
     int64_t coordinator_fd;
+    int64_t ready_fd;
     const char *listen;
     const char *token;
     bool insecure;

@@ -320,7 +320,7 @@ static void steps_prepare(sh_crew *c, int64_t blocks)
     c->parts_cap = sizeof(uint64_t) + (size_t)c->room.draws * sizeof(sh_scan);
     c->parts = sh_alloc_array((size_t)c->size, c->parts_cap);
     c->begun = sh_alloc_array((size_t)c->stages, sizeof(*c->begun));
-    c->sorted = sh_alloc_array((size_t)c->config.vocab, sizeof(*c->sorted));
+    c->sorted = sh_alloc_array(2 * (size_t)c->config.vocab, sizeof(*c->sorted));
     c->row = sh_alloc_array((size_t)c->config.vocab, sizeof(*c->row));
     if (c->stages > 1)
         c->hidden = sh_alloc_array((size_t)c->room.tokens * (size_t)c->config.hidden,

@@ -30,7 +30,7 @@ struct sh_crew {
     size_t parts_cap;           /* of one rank and step */
     const sh_step_plan **begun; /* [stages] plans under way, by step; the caller's */
     uint64_t parts_step;        /* scans have come up to this step */
-    sh_candidate *sorted;       /* [vocab] */
+    sh_candidate *sorted;       /* [2, vocab] */
     float *row;                 /* [vocab] */
     uint64_t step;              /* that was begun last */
     sh_crew_times times;

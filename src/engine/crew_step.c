@@ -237,7 +237,8 @@ static sh_status picks_join(sh_crew *c, const sh_step_plan *plan, sh_pick *picks
         if (sh_pick_join(draw, c->scans, c->tensor, &picks[i]) == SH_OK) continue;
         status = sh_crew_row(c, plan, i, c->row, err);
         if (status != SH_OK) return status;
-        sh_pick_whole(draw, c->row, c->config.vocab, c->sorted, &picks[i]);
+        sh_pick_whole(draw, c->dev->ops->rows(c->dev), c->row, c->config.vocab, c->sorted,
+                      &picks[i]);
     }
     return SH_OK;
 }

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "engine/scan.h"
 
 #include <stdlib.h>
 
@@ -21,9 +22,10 @@ struct sh_rank {
     sh_batch_state *state;
     sh_span *spans;
     int32_t *positions;
-    int32_t *rows;   /* tokens of the step that are drawn from */
-    int *adjusts_at; /* [draws] where the changes of each draw begin */
-    bool copies;     /* logits are copied, since the device's are for the next step */
+    int32_t *rows; /* tokens of the step that are drawn from */
+    sh_scanner *scanner;
+    sh_scan_ask *asks; /* [draws] */
+    bool copies;       /* logits are copied, since the device's are for the next step */
     bool *stretched;
     float *hidden; /* one row, host memory */
     int32_t vocab_first, vocab_len;
@@ -48,9 +50,10 @@ sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_ro
     r->positions = sh_alloc_array((size_t)room->tokens, sizeof(*r->positions));
     r->rows = sh_alloc_array((size_t)room->draws, sizeof(*r->rows));
     r->hidden = sh_alloc_array((size_t)sh_model_config(model)->hidden, sizeof(*r->hidden));
-    r->adjusts_at = sh_alloc_array((size_t)room->draws, sizeof(*r->adjusts_at));
+    r->asks = sh_alloc_array((size_t)room->draws, sizeof(*r->asks));
     r->depth = depth;
     sh_device *dev = sh_model_device(model);
+    r->scanner = sh_scanner_create(dev, r->vocab_first, r->vocab_len, room->draws);
     r->copies = depth > 1 || r->vocab_len == 0 ||
                 dev->ops->peek(dev, sh_model_hidden(model)) == NULL;
     r->results = sh_alloc_array((size_t)depth, sizeof(*r->results));
@@ -76,7 +79,8 @@ void sh_rank_free(sh_rank *r)
     free(r->stretched);
     free(r->positions);
     free(r->rows);
-    free(r->adjusts_at);
+    sh_scanner_free(r->scanner);
+    free(r->asks);
     free(r->hidden);
     free(r);
 }
@@ -101,24 +105,6 @@ static void rows_gather(sh_rank *r, const sh_step_plan *plan)
     }
 }
 
-struct scan_job {
-    const sh_rank *rank;
-    const sh_step_plan *plan;
-    struct result *result;
-};
-
-static void row_scan(void *arg, size_t i, int thread)
-{
-    const struct scan_job *job = arg;
-    const sh_rank *r = job->rank;
-    const sh_step_draw *d = &job->plan->draws[i];
-    float *row = job->result->logits + i * (size_t)r->vocab_len;
-    (void)thread;
-    sh_adjust_apply(job->plan->adjusts + r->adjusts_at[i], d->adjust_count, row, r->vocab_first,
-                    r->vocab_len);
-    sh_scan_row(&d->draw, row, r->vocab_first, r->vocab_len, &job->result->scans[i]);
-}
-
 static void rows_scan(sh_rank *r, const sh_step_plan *plan, const sh_logits *logits,
                       struct result *result)
 {
@@ -128,10 +114,10 @@ static void rows_scan(sh_rank *r, const sh_step_plan *plan, const sh_logits *log
         dev->ops->download(dev, result->logits, logits->data, bytes);
     else
         result->logits = dev->ops->peek(dev, logits->data);
-    for (int i = 0, at = 0; i < plan->draw_count; at += plan->draws[i++].adjust_count)
-        r->adjusts_at[i] = at;
-    struct scan_job job = {r, plan, result};
-    dev->ops->host_each(dev, (size_t)plan->draw_count, row_scan, &job);
+    const sh_adjust *adjusts = plan->adjusts;
+    for (int i = 0; i < plan->draw_count; adjusts += plan->draws[i++].adjust_count)
+        r->asks[i] = (sh_scan_ask){plan->draws[i].draw, adjusts, plan->draws[i].adjust_count};
+    sh_scanner_run(r->scanner, r->asks, plan->draw_count, result->logits, result->scans);
 }
 
 /* Rows that are drawn from; of a step without any, the last token's. */

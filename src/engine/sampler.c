@@ -7,6 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+double sh_noise_of(uint64_t bits)
+{
+    double v = ((double)(bits >> 12) + 0.5) * 0x1p-52; /* in (0, 1), exact */
+    return -log(-log1p(-v));
+}
+
 sh_draw sh_draw_of(const sh_engine_request *q, int64_t position)
 {
     const sh_sampling *s = &q->sampling;
@@ -100,8 +106,7 @@ int sh_draw_top(const sh_draw *d)
 {
     int want = d->logprobs > 0 ? d->logprobs : 0;
     if (d->temperature <= 0 || !sh_draw_filters(d)) return want;
-    bool by_mass = d->top_p < 1 || d->min_p > 0;
-    int keep = !by_mass && d->top_k < SH_SCAN_TOP ? d->top_k : SH_SCAN_TOP;
+    int keep = d->top_k > 0 && d->top_k < SH_SCAN_TOP ? d->top_k : SH_SCAN_TOP;
     return keep > want ? keep : want;
 }
 
@@ -134,9 +139,12 @@ static int32_t draw_among(const sh_draw *d, const sh_candidate *top, int64_t cou
 {
     int64_t best = 0;
     double best_score = -INFINITY;
+    uint64_t key = sh_noise_key(d->seed, d->position);
     for (int64_t i = 0; i < count; i++) {
-        double s = (double)top[i].logit / d->temperature +
-                   sh_noise(d->seed, d->position, top[i].id);
+        uint64_t bits = sh_noise_bits(key, top[i].id);
+        double s = (double)top[i].logit / d->temperature;
+        if (s + sh_noise_most(bits) < best_score) continue;
+        s += sh_noise_of(bits);
         if (s > best_score || (s == best_score && top[i].id < top[best].id))
             best_score = s, best = i;
     }
@@ -207,12 +215,28 @@ sh_status sh_pick_join(const sh_draw *d, const sh_scan *scans, int count, sh_pic
     return SH_OK;
 }
 
-void sh_pick_whole(const sh_draw *d, const float *logits, int32_t len, sh_candidate *scratch,
-                   sh_pick *out)
+/* Of e^(logit - max), as a scan adds it up. */
+static double exp_sum(const sh_row_kernels *kernels, const float *logits, int32_t len, float max)
 {
-    for (int32_t i = 0; i < len; i++) scratch[i] = (sh_candidate){i, logits[i]};
-    sh_candidates_sort(scratch, len);
-    double log_total = (double)scratch[0].logit + log(sh_scan_sum(logits, len, scratch[0].logit));
+    double sum = 0, sums[64];
+    int32_t at = 0;
+    while (len - at >= SH_ROW_BLOCK) {
+        int blocks = (len - at) / SH_ROW_BLOCK;
+        if (blocks > (int)SH_COUNT_OF(sums)) blocks = (int)SH_COUNT_OF(sums);
+        kernels->exps(sums, logits + at, blocks, max);
+        for (int b = 0; b < blocks; b++) sum += sums[b];
+        at += blocks * SH_ROW_BLOCK;
+    }
+    for (; at < len; at++) sum += (double)expf(logits[at] - max);
+    return sum;
+}
+
+void sh_pick_whole(const sh_draw *d, const sh_row_kernels *kernels, const float *logits,
+                   int32_t len, sh_candidate *scratch, sh_pick *out)
+{
+    sh_row_sort(logits, len, scratch);
+    double log_total = (double)scratch[0].logit +
+                       log(exp_sum(kernels, logits, len, scratch[0].logit));
     float logit = scratch[0].logit;
     int32_t id = scratch[0].id;
     if (d->temperature > 0)

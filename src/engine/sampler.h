@@ -14,7 +14,9 @@
 #ifndef SH_ENGINE_SAMPLER_H
 #define SH_ENGINE_SAMPLER_H
 
+#include "base/hash.h"
 #include "engine/client.h"
+#include "kernels/rows.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -96,19 +98,38 @@ void sh_adjust_apply(const sh_adjust *list, int count, float *logits, int32_t fi
 /* How many candidates of a part the draw may need. */
 int sh_draw_top(const sh_draw *draw);
 
-void sh_scan_row(const sh_draw *draw, const float *logits, int32_t first, int32_t len,
-                 sh_scan *out);
-
 /* Joins the scans of all parts, in order. SH_OK, or SH_AGAIN when the candidates can not settle
  * top_p or min_p: then the whole row decides, by sh_pick_whole. */
 SH_MUST_CHECK sh_status sh_pick_join(const sh_draw *draw, const sh_scan *scans, int count,
                                      sh_pick *out);
 
-/* The same choice from a whole row; `scratch` holds `len` candidates. */
-void sh_pick_whole(const sh_draw *draw, const float *logits, int32_t len, sh_candidate *scratch,
-                   sh_pick *out);
+/* The same choice from a whole row; `scratch` holds twice `len` candidates. */
+void sh_pick_whole(const sh_draw *draw, const sh_row_kernels *kernels, const float *logits,
+                   int32_t len, sh_candidate *scratch, sh_pick *out);
 
-/* Gumbel noise of a draw. */
-double sh_noise(uint64_t seed, int64_t position, int32_t id);
+/* Some of top_k, top_p and min_p is asked for. */
+static inline bool sh_draw_filters(const sh_draw *d)
+{
+    return d->top_k > 0 || d->top_p < 1 || d->min_p > 0;
+}
+
+/* Gumbel noise: the bits of a token come from the key of its draw, the noise from the bits. */
+static inline uint64_t sh_noise_key(uint64_t seed, int64_t position)
+{
+    return sh_mix64(sh_mix64(seed) ^ (uint64_t)position);
+}
+
+static inline uint64_t sh_noise_bits(uint64_t key, int32_t id)
+{
+    return sh_mix64(key ^ (uint32_t)id);
+}
+
+double sh_noise_of(uint64_t bits);
+
+/* Never less than sh_noise_of, and cheap: the noise is at most (leading zeros + 1) ln 2. */
+static inline double sh_noise_most(uint64_t bits)
+{
+    return bits == 0 ? 64 : (__builtin_clzll(bits) + 1.5) * 0.69314718055994531;
+}
 
 #endif

@@ -1,49 +1,192 @@
 #include "engine/scan.h"
 
-#include "base/hash.h"
+#include "base/alloc.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* Four numbers in one register, on every machine that we know. */
-typedef float four __attribute__((vector_size(16)));
-typedef uint32_t four_bits __attribute__((vector_size(16)));
+enum { PIECE = 256 * SH_ROW_BLOCK }; /* numbers that are worth handing to another thread */
 
-enum { BLOCK = 64, LANES = 4 };
+struct winner {
+    sh_candidate token;
+    double score;
+};
 
-static inline four four_load(const float *x)
+struct sh_scanner {
+    sh_device *dev;
+    const sh_row_kernels *kernels;
+    int32_t first, len;
+    int blocks, pieces; /* of a row */
+    float *tops;        /* [rows, blocks] the largest of each block */
+    double *sums;       /* [rows, blocks] of exponentials, whole blocks alone */
+    struct winner *won; /* [rows, pieces] whom the noise favours */
+    struct held {
+        size_t row;
+        struct winner won;
+    } * held; /* [threads] the winner so far of the row that a thread is at */
+
+    /* of a run */
+    const sh_scan_ask *asks;
+    float *logits;
+    sh_scan *out;
+    size_t row_first; /* of the rows that are passed over now */
+};
+
+sh_scanner *sh_scanner_create(sh_device *dev, int32_t first, int32_t len, int rows_max)
 {
-    four v;
-    memcpy(&v, x, sizeof(v));
-    return v;
+    sh_scanner *s = sh_alloc(sizeof(*s));
+    size_t rows = (size_t)rows_max;
+    s->dev = dev;
+    s->kernels = dev->ops->rows(dev);
+    s->first = first;
+    s->len = len;
+    s->blocks = (len + SH_ROW_BLOCK - 1) / SH_ROW_BLOCK;
+    s->pieces = (len + PIECE - 1) / PIECE;
+    s->tops = sh_alloc_array(rows * (size_t)s->blocks, sizeof(*s->tops));
+    s->sums = sh_alloc_array(rows * (size_t)s->blocks, sizeof(*s->sums));
+    s->won = sh_alloc_array(rows * (size_t)s->pieces, sizeof(*s->won));
+    s->held = sh_alloc_array((size_t)dev->ops->host_threads(dev), sizeof(*s->held));
+    return s;
 }
 
-static inline four four_of(float x)
+void sh_scanner_free(sh_scanner *s)
 {
-    return (four){x, x, x, x};
+    if (s == NULL) return;
+    free(s->tops);
+    free(s->sums);
+    free(s->won);
+    free(s->held);
+    free(s);
 }
 
-/* The larger of each pair; b where a is not larger, so that a NaN in a is passed over. */
-static inline four four_max(four a, four b)
+/* A piece of a row: where it starts, how long it is. */
+struct piece {
+    size_t row;
+    int32_t at, len;
+    float *logits;
+    float *tops;
+    double *sums;
+    struct winner *won;
+};
+
+static struct piece piece_of(const sh_scanner *s, size_t i)
 {
-    four_bits larger = (four_bits)(a > b);
-    return (four)(((four_bits)a & larger) | ((four_bits)b & ~larger));
+    size_t row = s->row_first + i / (size_t)s->pieces;
+    int32_t at = (int32_t)(i % (size_t)s->pieces) * PIECE;
+    size_t block = row * (size_t)s->blocks + (size_t)(at / SH_ROW_BLOCK);
+    return (struct piece){.row = row,
+                          .at = at,
+                          .len = s->len - at < PIECE ? s->len - at : PIECE,
+                          .logits = s->logits + row * (size_t)s->len + at,
+                          .tops = s->tops + block,
+                          .sums = s->sums + block,
+                          .won = s->won + row * (size_t)s->pieces + (size_t)(at / PIECE)};
 }
 
-static double noise_of(uint64_t bits)
+/* First pass: the logits as they are chosen from, and the largest of each block. */
+static void piece_tops(void *arg, size_t i, int thread)
 {
-    double v = ((double)(bits >> 12) + 0.5) * 0x1p-52; /* in (0, 1), exact */
-    return -log(-log1p(-v));
+    const sh_scanner *s = arg;
+    struct piece p = piece_of(s, i);
+    const sh_scan_ask *ask = &s->asks[p.row];
+    (void)thread;
+    sh_adjust_apply(ask->adjusts, ask->adjust_count, p.logits, s->first + p.at, p.len);
+    s->kernels->tops(p.tops, p.logits, p.len);
 }
 
-static uint64_t noise_row(uint64_t seed, int64_t position)
+/* The first of the largest. */
+static sh_candidate row_best(const sh_scanner *s, size_t row)
 {
-    return sh_mix64(sh_mix64(seed) ^ (uint64_t)position);
+    const float *logits = s->logits + row * (size_t)s->len,
+                *tops = s->tops + row * (size_t)s->blocks;
+    int32_t block = 0;
+    for (int32_t b = 1; b < s->blocks; b++)
+        if (tops[b] > tops[block]) block = b;
+    int32_t i = block * SH_ROW_BLOCK;
+    if (s->len == 0 || !(tops[block] > -INFINITY)) return (sh_candidate){s->first, -INFINITY};
+    while (logits[i] != tops[block]) i++;
+    return (sh_candidate){s->first + i, logits[i]};
 }
 
-double sh_noise(uint64_t seed, int64_t position, int32_t id)
+/* The largest of logit / temperature + noise among `won` and the tokens of a piece. The noise is at
+ * most (leading zeros + 1) ln 2, so nearly all blocks are turned away by the bits of their noise.
+ */
+static struct winner piece_winner(const sh_scanner *s, const struct piece *p, struct winner won)
 {
-    return noise_of(sh_mix64(noise_row(seed, position) ^ (uint32_t)id));
+    static const double ln2 = 0.69314718055994531;
+    const sh_draw *d = &s->asks[p->row].draw;
+    double scale = 1 / d->temperature;
+    uint64_t key = sh_noise_key(d->seed, d->position);
+    for (int32_t at = 0; at < p->len; at += SH_ROW_BLOCK) {
+        double lack = (won.score - (double)p->tops[at / SH_ROW_BLOCK] * scale) / ln2 - 1;
+        if (!(lack < 64)) continue;
+        int32_t first = s->first + p->at + at;
+        uint64_t mask = lack < 1 ? 0 : ~(UINT64_MAX >> (int)lack);
+        if (!s->kernels->noise_lacks(key, (uint32_t)first, mask)) continue;
+        for (int32_t i = at; i < p->len && i < at + SH_ROW_BLOCK; i++) {
+            int32_t id = s->first + p->at + i;
+            uint64_t bits = sh_noise_bits(key, id);
+            if ((bits & mask) != 0) continue;
+            double score = (double)p->logits[i] * scale + sh_noise_of(bits);
+            if (score > won.score || (score == won.score && id < won.token.id))
+                won = (struct winner){{id, p->logits[i]}, score};
+        }
+    }
+    return won;
+}
+
+static bool sum_needed(const sh_draw *d)
+{
+    return d->logprobs >= 0 || (d->temperature > 0 && d->top_p < 1);
+}
+
+static bool noise_decides(const sh_draw *d)
+{
+    return d->temperature > 0 && !sh_draw_filters(d);
+}
+
+static struct winner winner_of(const sh_draw *d, sh_candidate token)
+{
+    uint64_t bits = sh_noise_bits(sh_noise_key(d->seed, d->position), token.id);
+    return (struct winner){token, (double)token.logit * (1 / d->temperature) + sh_noise_of(bits)};
+}
+
+/* Second pass, for what needs more than the largest, which is in out[row].won. */
+static void piece_rest(void *arg, size_t i, int thread)
+{
+    sh_scanner *s = arg;
+    struct piece p = piece_of(s, i);
+    const sh_draw *d = &s->asks[p.row].draw;
+    sh_candidate best = s->out[p.row].won;
+    if (sum_needed(d)) s->kernels->exps(p.sums, p.logits, p.len / SH_ROW_BLOCK, best.logit);
+    if (!noise_decides(d)) return;
+    /* The higher the score to beat, the fewer tokens are looked at. */
+    struct held *held = &s->held[thread];
+    if (held->row != p.row) *held = (struct held){p.row, winner_of(d, best)};
+    *p.won = held->won = piece_winner(s, &p, held->won);
+}
+
+/* Block by block in order, then one by one what is no whole block. */
+static double row_sum(const sh_scanner *s, size_t row, float max)
+{
+    const float *logits = s->logits + row * (size_t)s->len;
+    const double *sums = s->sums + row * (size_t)s->blocks;
+    double sum = 0;
+    for (int32_t b = 0; b < s->len / SH_ROW_BLOCK; b++) sum += sums[b];
+    for (int32_t i = s->len - s->len % SH_ROW_BLOCK; i < s->len; i++)
+        sum += (double)expf(logits[i] - max);
+    return sum;
+}
+
+static struct winner row_winner(const sh_scanner *s, size_t row)
+{
+    const struct winner *of = s->won + row * (size_t)s->pieces;
+    struct winner won = of[0];
+    for (int i = 1; i < s->pieces; i++)
+        if (of[i].score > won.score || (of[i].score == won.score && of[i].token.id < won.token.id))
+            won = of[i];
+    return won;
 }
 
 /* A heap whose root is the worst: what is better than the root takes its place. */
@@ -63,145 +206,138 @@ static void heap_make(sh_candidate *heap, int64_t count)
     for (int64_t i = count / 2; i-- > 0;) heap_down(heap, count, i);
 }
 
-void sh_candidates_sort(sh_candidate *list, int64_t count)
+/* Keeps the `want` best of all that are offered, by rising id: a later equal never displaces an
+ * earlier one. Only a full list is a heap. */
+static void heap_offer(sh_candidate *heap, int *count, int want, sh_candidate c)
 {
-    heap_make(list, count);
+    if (*count < want) {
+        heap[(*count)++] = c;
+        if (*count == want) heap_make(heap, want);
+    } else if (c.logit > heap[0].logit) {
+        heap[0] = c;
+        heap_down(heap, want, 0);
+    }
+}
+
+/* Best first. */
+static void heap_sort(sh_candidate *heap, int64_t count)
+{
+    heap_make(heap, count);
     while (count-- > 1) { /* the worst goes to the end */
-        sh_candidate worst = list[0];
-        list[0] = list[count];
-        list[count] = worst;
-        heap_down(list, count, 0);
+        sh_candidate worst = heap[0];
+        heap[0] = heap[count];
+        heap[count] = worst;
+        heap_down(heap, count, 0);
     }
 }
 
-static float block_max(const float *x)
+/* What the `want` best of a row all reach: as many blocks have a number that does. */
+static float tops_bar(const float *tops, int blocks, int want, sh_candidate *heap)
 {
-    four most[2] = {four_of(-INFINITY), four_of(-INFINITY)};
-    for (int i = 0; i < BLOCK; i += 2 * LANES) {
-        most[0] = four_max(four_load(x + i), most[0]);
-        most[1] = four_max(four_load(x + i + LANES), most[1]);
+    int count = 0;
+    if (blocks < want) return -INFINITY;
+    for (int b = 0; b < blocks; b++) heap_offer(heap, &count, want, (sh_candidate){b, tops[b]});
+    return heap[0].logit;
+}
+
+/* The `want` best, sorted. */
+static int row_top(const sh_scanner *s, size_t row, int want, sh_candidate *out)
+{
+    const float *logits = s->logits + row * (size_t)s->len,
+                *tops = s->tops + row * (size_t)s->blocks;
+    float bar = tops_bar(tops, s->blocks, want, out);
+    int count = 0;
+    for (int32_t b = 0; b < s->blocks; b++) {
+        if (!(tops[b] >= bar)) continue;
+        int32_t i = b * SH_ROW_BLOCK, end = s->len - i < SH_ROW_BLOCK ? s->len : i + SH_ROW_BLOCK;
+        for (; i < end; i++)
+            if (logits[i] >= bar)
+                heap_offer(out, &count, want, (sh_candidate){s->first + i, logits[i]});
     }
-    most[0] = four_max(most[0], most[1]);
-    float max = -INFINITY;
-    for (int k = 0; k < LANES; k++) max = most[0][k] > max ? most[0][k] : max;
-    return max;
-}
-
-static float span_max(const float *x, int32_t len)
-{
-    if (len == BLOCK) return block_max(x);
-    float max = -INFINITY;
-    for (int32_t i = 0; i < len; i++) max = x[i] > max ? x[i] : max;
-    return max;
-}
-
-static int32_t block_len(int32_t len, int32_t at)
-{
-    return len - at < BLOCK ? len - at : BLOCK;
-}
-
-static sh_candidate scan_max(const float *logits, int32_t first, int32_t len)
-{
-    sh_candidate best = {first, -INFINITY};
-    for (int32_t at = 0; at < len; at += BLOCK) {
-        int32_t count = block_len(len, at);
-        if (!(span_max(logits + at, count) > best.logit)) continue;
-        for (int32_t i = at; i < at + count; i++)
-            if (logits[i] > best.logit) best = (sh_candidate){first + i, logits[i]};
-    }
-    return best;
-}
-
-/* The `want` best, sorted; since ids rise, a later equal never displaces an earlier one. */
-static int scan_top(const float *logits, int32_t first, int32_t len, int want, sh_candidate *out)
-{
-    int count = want < len ? want : len;
-    for (int i = 0; i < count; i++) out[i] = (sh_candidate){first + i, logits[i]};
-    heap_make(out, count);
-    for (int32_t at = count; at < len; at += BLOCK) {
-        int32_t size = block_len(len, at);
-        if (!(span_max(logits + at, size) > out[0].logit)) continue;
-        for (int32_t i = at; i < at + size; i++) {
-            if (!(logits[i] > out[0].logit)) continue;
-            out[0] = (sh_candidate){first + i, logits[i]};
-            heap_down(out, count, 0);
-        }
-    }
-    sh_candidates_sort(out, count);
+    heap_sort(out, count);
     return count;
 }
 
-/* e^x of numbers that are at most 0, to 2e-7: 2^n times a polynomial for the rest. */
-static inline four four_exp(four x)
+/* Third: what the passes over a row come to. */
+static void row_end(void *arg, size_t row, int thread)
 {
-    const four round = four_of(12582912.0f); /* 1.5 * 2^23: the sum has the whole number n below */
-    four t = four_max(x * 1.44269504f, four_of(-126.0f)), shifted = t + round;
-    four r = t - (shifted - round);
-    four p = r * 1.5252734e-5f + 1.5403530e-4f;
-    p = p * r + 1.3333558e-3f;
-    p = p * r + 9.6181291e-3f;
-    p = p * r + 5.5504109e-2f;
-    p = p * r + 2.4022651e-1f;
-    p = p * r + 6.9314718e-1f;
-    p = p * r + 1.0f;
-    return p * (four)(((four_bits)shifted << 23) + 0x3f800000u);
-}
-
-double sh_scan_sum(const float *logits, int32_t len, float max)
-{
-    double sum = 0;
-    int32_t at = 0;
-    for (; at + BLOCK <= len; at += BLOCK) {
-        four part = four_of(0);
-        for (int i = 0; i < BLOCK; i += LANES) part += four_exp(four_load(logits + at + i) - max);
-        sum += (double)part[0] + (double)part[1] + (double)part[2] + (double)part[3];
-    }
-    for (; at < len; at++) sum += (double)expf(logits[at] - max);
-    return sum;
-}
-
-/* The largest of logit / temperature + noise. The noise is at most (leading zeros + 1) ln 2, so
- * nearly all tokens of a block are turned away by one comparison of their bits. */
-static sh_candidate scan_noise(const sh_draw *d, const float *logits, int32_t first, int32_t len,
-                               sh_candidate best, double *score)
-{
-    static const double ln2 = 0.69314718055994531;
-    double scale = 1 / d->temperature;
-    uint64_t row = noise_row(d->seed, d->position);
-    double top = (double)best.logit * scale + noise_of(sh_mix64(row ^ (uint32_t)best.id));
-    for (int32_t at = 0; at < len; at += BLOCK) {
-        int32_t end = at + block_len(len, at);
-        double lack = (top - (double)span_max(logits + at, end - at) * scale) / ln2 - 1;
-        if (!(lack < 64)) continue;
-        uint64_t bound = lack < 1 ? UINT64_MAX : UINT64_MAX >> (int)lack;
-        for (int32_t i = at; i < end; i++) {
-            uint64_t bits = sh_mix64(row ^ (uint32_t)(first + i));
-            if (bits > bound) continue;
-            double s = (double)logits[i] * scale + noise_of(bits);
-            if (!(s > top) && !(s == top && first + i < best.id)) continue;
-            top = s;
-            best = (sh_candidate){first + i, logits[i]};
-        }
-    }
-    *score = top;
-    return best;
-}
-
-static bool sum_needed(const sh_draw *d)
-{
-    return d->logprobs >= 0 || (d->temperature > 0 && d->top_p < 1);
-}
-
-void sh_scan_row(const sh_draw *d, const float *logits, int32_t first, int32_t len, sh_scan *out)
-{
-    sh_candidate best = scan_max(logits, first, len);
-    out->total = len;
-    out->max = best.logit;
-    out->sum = sum_needed(d) ? sh_scan_sum(logits, len, best.logit) : 0;
+    const sh_scanner *s = arg;
+    const sh_draw *d = &s->asks[row].draw;
+    sh_scan *out = &s->out[row];
+    (void)thread;
+    out->sum = sum_needed(d) ? row_sum(s, row, out->max) : 0;
     int want = sh_draw_top(d);
-    out->top_count = want > 0 ? scan_top(logits, first, len, want, out->top) : 0;
-    out->won = best;
-    out->won_score = best.logit;
-    if (len > 0 && d->temperature > 0 && !sh_draw_filters(d))
-        out->won = scan_noise(d, logits, first, len, best, &out->won_score);
+    out->top_count = want > 0 ? row_top(s, row, want < s->len ? want : s->len, out->top) : 0;
+    if (!noise_decides(d) || s->len == 0) return;
+    struct winner won = row_winner(s, row);
+    out->won = won.token;
+    out->won_score = won.score;
+}
+
+/* The passes over rows [first, first + count). */
+static void rows_pass(sh_scanner *s, size_t first, size_t count)
+{
+    size_t pieces = count * (size_t)s->pieces;
+    bool more = false;
+    s->row_first = first;
+    s->dev->ops->host_each(s->dev, pieces, piece_tops, s);
+    for (size_t i = first; i < first + count; i++) {
+        sh_candidate best = row_best(s, i);
+        s->out[i].total = s->len;
+        s->out[i].max = best.logit;
+        s->out[i].won = best;
+        s->out[i].won_score = best.logit;
+        more = more || sum_needed(&s->asks[i].draw) || noise_decides(&s->asks[i].draw);
+    }
+    if (more) s->dev->ops->host_each(s->dev, pieces, piece_rest, s);
+}
+
+void sh_scanner_run(sh_scanner *s, const sh_scan_ask *asks, int count, float *logits, sh_scan *out)
+{
+    size_t rows = (size_t)count, threads = (size_t)s->dev->ops->host_threads(s->dev);
+    s->asks = asks;
+    s->logits = logits;
+    s->out = out;
+    for (size_t i = 0; i < threads; i++) s->held[i].row = SIZE_MAX;
+    /* As many rows at a time as there are threads: what a thread has read once is still in its
+     * cache for the second pass. */
+    for (size_t i = 0; i < rows; i += threads)
+        rows_pass(s, i, rows - i < threads ? rows - i : threads);
+    s->dev->ops->host_each(s->dev, rows, row_end, s);
+}
+
+/* Rises as logits fall; NaN is behind all, and both zeros are one. */
+static uint32_t sort_key(float logit)
+{
+    uint32_t bits;
+    logit += 0.0f;
+    if (isnan(logit)) return UINT32_MAX;
+    memcpy(&bits, &logit, sizeof(bits));
+    return (bits & 0x80000000u) != 0 ? bits : ~(bits | 0x80000000u);
+}
+
+/* By digits of the keys, the last first. Each pass keeps the order of equals, which is by id. */
+void sh_row_sort(const float *logits, int32_t len, sh_candidate *list)
+{
+    enum { DIGIT = 11, VALUES = 1 << DIGIT, DIGITS = 3 };
+    int32_t starts[DIGITS][VALUES] = {{0}};
+    sh_candidate *from = list + len, *to = list;
+    for (int32_t i = 0; i < len; i++) {
+        from[i] = (sh_candidate){i, logits[i]};
+        uint32_t key = sort_key(logits[i]);
+        for (int d = 0; d < DIGITS; d++) starts[d][key >> (DIGIT * d) & (VALUES - 1)]++;
+    }
+    for (int d = 0; d < DIGITS; d++) {
+        int32_t *start = starts[d];
+        for (int32_t v = 0, sum = 0; v < VALUES; v++) {
+            int32_t count = start[v];
+            start[v] = sum;
+            sum += count;
+        }
+        for (int32_t i = 0; i < len; i++)
+            to[start[sort_key(from[i].logit) >> (DIGIT * d) & (VALUES - 1)]++] = from[i];
+        sh_candidate *other = from;
+        from = to;
+        to = other;
+    }
 }

@@ -1,13 +1,34 @@
-/* scan.h - the passes over rows of logits, and the order of candidates; for the sampler's files.
+/* scan.h - from rows of logits to what the sampler needs of them: a few candidates, the largest,
+ * the sum of exponentials.
  *
- * A row has as many numbers as the vocabulary, and every sequence of a batch has one in every step:
- * these loops are written so that compilers make vector code of them. Nothing is allocated.
+ * Every sequence of a batch has a row as long as the vocabulary in every step. A scanner cuts rows
+ * into pieces for the device's threads, and looks at each number as seldom as it can: the largest
+ * numbers of blocks tell which blocks matter. Nothing in a result depends on the cut, on the level
+ * of the kernels or on what other rows there are. All memory is made at the start.
  *
- * Threads: pure functions over the caller's memory. */
+ * Threads: one owner, the same that owns the device. */
 #ifndef SH_ENGINE_SCAN_H
 #define SH_ENGINE_SCAN_H
 
 #include "engine/sampler.h"
+#include "kernels/device.h"
+
+/* What is asked of one row. The adjusts are borrowed for the length of a run. */
+typedef struct {
+    sh_draw draw;
+    const sh_adjust *adjusts;
+    int adjust_count;
+} sh_scan_ask;
+
+typedef struct sh_scanner sh_scanner;
+
+/* For up to rows_max rows of the part [first, first + len) of the vocabulary. `dev` is borrowed. */
+sh_scanner *sh_scanner_create(sh_device *dev, int32_t first, int32_t len, int rows_max);
+void sh_scanner_free(sh_scanner *scanner);
+
+/* Applies the changes to logits [count, len] and scans each row. */
+void sh_scanner_run(sh_scanner *scanner, const sh_scan_ask *asks, int count, float *logits,
+                    sh_scan *out);
 
 /* Better: higher logit, then lower id. NaN never wins. */
 static inline bool sh_candidate_better(sh_candidate a, sh_candidate b)
@@ -15,16 +36,7 @@ static inline bool sh_candidate_better(sh_candidate a, sh_candidate b)
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-/* Some of top_k, top_p and min_p is asked for. */
-static inline bool sh_draw_filters(const sh_draw *d)
-{
-    return d->top_k > 0 || d->top_p < 1 || d->min_p > 0;
-}
-
-/* Best first. */
-void sh_candidates_sort(sh_candidate *list, int64_t count);
-
-/* Of exp(logit - max). */
-double sh_scan_sum(const float *logits, int32_t len, float max);
+/* All tokens of a whole row, best first, into list [len]; behind it there is room for as many. */
+void sh_row_sort(const float *logits, int32_t len, sh_candidate *list);
 
 #endif

@@ -18,6 +18,7 @@
 #define SH_KERNELS_DEVICE_H
 
 #include "base/status.h"
+#include "kernels/rows.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -188,6 +189,8 @@ typedef struct {
     /* Host work on the threads that the device keeps: fn(arg, piece, thread) once for each piece.
      */
     void (*host_each)(sh_device *dev, size_t pieces, sh_host_fn fn, void *arg);
+    int (*host_threads)(const sh_device *dev);
+    const sh_row_kernels *(*rows)(const sh_device *dev); /* for such work */
 
     /* Weights. matrix_bytes is the stride that one matrix of a stack needs; matrix_pack lays rows
      * [row_first, row_first + row_count) of matrix `index` out, from any thread, rows in any order

@@ -79,6 +79,8 @@ void sh_cpu_upload(sh_device *dev, void *dst, const void *src, size_t size);
 void sh_cpu_download(sh_device *dev, void *dst, const void *src, size_t size);
 void *sh_cpu_peek(sh_device *dev, const void *ptr);
 void sh_cpu_host_each(sh_device *dev, size_t pieces, sh_host_fn fn, void *arg);
+int sh_cpu_host_threads(const sh_device *dev);
+const sh_row_kernels *sh_cpu_rows(const sh_device *dev);
 sh_status sh_cpu_reserve(sh_device *dev, const sh_limits *limits, sh_err *err);
 void sh_cpu_close(sh_device *dev);
 

@@ -132,3 +132,13 @@ void sh_cpu_host_each(sh_device *dev, size_t pieces, sh_host_fn fn, void *arg)
 {
     sh_cpu_each(sh_cpu_of(dev), pieces, false, fn, arg);
 }
+
+int sh_cpu_host_threads(const sh_device *dev)
+{
+    return sh_pool_threads(((const sh_cpu *)dev)->pool);
+}
+
+const sh_row_kernels *sh_cpu_rows(const sh_device *dev)
+{
+    return &((const sh_cpu *)dev)->level->vector->rows;
+}

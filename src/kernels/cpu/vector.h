@@ -17,6 +17,7 @@
 #define SH_KERNELS_CPU_VECTOR_H
 
 #include "kernels/device.h"
+#include "kernels/rows.h"
 
 enum {
     SH_ATTEND_ROWS = 48,
@@ -71,6 +72,8 @@ typedef struct {
                  float total, int dim);
     /* out / total, with `sink` (or NULL) as one more exponent in the total. */
     void (*finish)(float *out, float top, float total, const float *sink, int dim);
+
+    sh_row_kernels rows;
 } sh_vector_kernels;
 
 extern const sh_vector_kernels sh_vector_generic;

@@ -5,6 +5,7 @@
 #include "kernels/cpu/act_body.h"
 #include "kernels/cpu/attend_body.h"
 #include "kernels/cpu/portable_body.h"
+#include "kernels/cpu/row_body.h"
 
 const sh_vector_kernels VECTOR_TABLE = {
     .add = add,
@@ -24,4 +25,5 @@ const sh_vector_kernels VECTOR_TABLE = {
     .v_of_k = {v_of_k_f32, v_of_k_f16, v_of_k_int8},
     .fold = fold,
     .finish = finish,
+    .rows = {row_tops, row_exps, row_noise_lacks},
 };

@@ -176,6 +176,34 @@ TEST(an_error_behind_ready_is_a_crash_and_one_before_it_a_mistake)
     sh_children_free(c);
 }
 
+static int tries_of(const char *script)
+{
+    char *argv[] = {"/bin/sh", "-c", (char *)script, NULL};
+    struct seen seen = {.children = sh_children_create()};
+    sh_children_set_hooks(seen.children, &(sh_children_hooks){.started = seen_start, .arg = &seen});
+    sh_child_spec spec = {.name = "child", .argv = argv, .restart = true, .tells = true};
+    CHECK_OK(sh_children_add(seen.children, &spec, &err), err);
+    assert_int_equal(sh_children_run(seen.children, 500), 128 + SIGKILL);
+    sh_children_free(seen.children);
+    return seen.started;
+}
+
+TEST(who_never_comes_up_is_tried_three_times_and_who_did_for_ever)
+{
+    UNUSED_STATE;
+    assert_int_equal(tries_of("kill -9 $$"), 3);
+    sh_children *c = sh_children_create();
+    char *argv[] = {"/bin/sh", "-c",
+                    "echo x >>told; [ $(wc -l <told) -ge 5 ] && exit 0; "
+                    "[ $(wc -l <told) -ge 2 ] || echo R >/dev/fd/$SHOAL_READY_FD; kill -9 $$",
+                    NULL};
+    sh_child_spec spec = {.name = "child", .argv = argv, .restart = true, .tells = true};
+    CHECK_OK(sh_children_add(c, &spec, &err), err);
+    assert_int_equal(sh_children_run(c, 500), 0);
+    assert_int_equal(lines("told"), 5);
+    sh_children_free(c);
+}
+
 TEST(whoever_is_held_by_a_tether_ends_with_it)
 {
     UNUSED_STATE;
@@ -202,6 +230,7 @@ int main(void)
         cmocka_unit_test(a_signal_stops_children_gently_then_by_force),
         cmocka_unit_test(a_tether_asks_and_its_end_asks_again),
         cmocka_unit_test(an_error_behind_ready_is_a_crash_and_one_before_it_a_mistake),
+        cmocka_unit_test(who_never_comes_up_is_tried_three_times_and_who_did_for_ever),
         cmocka_unit_test(whoever_is_held_by_a_tether_ends_with_it),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,16 +1,18 @@
 /* The whole row, sorted, is the reference: any cut into parts must pick the same token. */
-#include "engine/sampler.h"
+#include "engine/scan.h"
 
 #include "base/hash.h"
 
 #include "test.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { VOCAB = 1000, PARTS_MAX = 5 };
 
 static float row[VOCAB];
-static sh_candidate scratch[VOCAB];
+static sh_candidate scratch[2 * VOCAB];
+static sh_device *device;
 static uint64_t random_state = 7;
 
 static double uniform(void)
@@ -26,13 +28,23 @@ static void row_fill(double spread)
         row[(int)(uniform() * VOCAB)] = row[(int)(uniform() * VOCAB)]; /* ties */
 }
 
+static void scan_row(const sh_draw *draw, const float *logits, int first, int len, sh_scan *out)
+{
+    float copy[VOCAB];
+    sh_scan_ask ask = {.draw = *draw};
+    sh_scanner *scanner = sh_scanner_create(device, first, len, 1);
+    memcpy(copy, logits, (size_t)len * sizeof(float));
+    sh_scanner_run(scanner, &ask, 1, copy, out);
+    sh_scanner_free(scanner);
+}
+
 static sh_status pick_in_parts(const sh_draw *draw, int parts, sh_pick *out)
 {
     static sh_scan scans[PARTS_MAX];
     int first = 0;
     for (int i = 0; i < parts; i++) {
         int len = i == parts - 1 ? VOCAB - first : (int)(uniform() * (VOCAB - first));
-        sh_scan_row(draw, row + first, first, len, &scans[i]);
+        scan_row(draw, row + first, first, len, &scans[i]);
         first += len;
     }
     return sh_pick_join(draw, scans, parts, out);
@@ -60,7 +72,7 @@ TEST(every_cut_of_a_row_picks_the_token_of_the_whole_row)
         row_fill(i % 3 == 0 ? 4 : 30);
         sh_draw draw = random_draw(i);
         sh_pick whole, parts;
-        sh_pick_whole(&draw, row, VOCAB, scratch, &whole);
+        sh_pick_whole(&draw, device->ops->rows(device), row, VOCAB, scratch, &whole);
         if (pick_in_parts(&draw, 1 + i % PARTS_MAX, &parts) == SH_AGAIN) continue;
         settled++;
         assert_int_equal(parts.id, whole.id);
@@ -103,7 +115,7 @@ TEST(draws_follow_the_probabilities)
                 .temperature = heats[h], .top_p = 1, .seed = 5, .position = n, .logprobs = -1};
             sh_scan scan;
             sh_pick pick;
-            sh_scan_row(&draw, logits, 0, FEW, &scan);
+            scan_row(&draw, logits, 0, FEW, &scan);
             assert_int_equal(sh_pick_join(&draw, &scan, 1, &pick), SH_OK);
             seen[pick.id]++;
         }
@@ -135,7 +147,7 @@ TEST(filters_keep_the_heads_that_they_name)
                             .logprobs = -1};
             sh_scan scan;
             sh_pick pick;
-            sh_scan_row(&draw, logits, 0, 4, &scan);
+            scan_row(&draw, logits, 0, 4, &scan);
             assert_int_equal(sh_pick_join(&draw, &scan, 1, &pick), SH_OK);
             if (pick.id > largest) largest = pick.id;
         }
@@ -176,14 +188,73 @@ TEST(penalties_and_bias_act_in_their_order)
     assert_true(part[0] == 5 && part[1] == 1);
 }
 
+enum { LONG = 40000, ROWS = 5 };
+
+/* The scans of five long rows, each asked something else, some with changes. */
+static void scan_long(const char *level, int threads, int first, int count, sh_scan *out)
+{
+    static float logits[ROWS * LONG];
+    static const sh_adjust changes[] = {{.id = 17, .bias = 9, .factor = 1},
+                                        {.id = 39999, .bias = -INFINITY, .factor = 1}};
+    sh_scan_ask asks[ROWS] = {
+        {.draw = {.temperature = 0, .top_p = 1, .logprobs = -1}},
+        {.draw = {.temperature = 1, .top_p = 1, .seed = 3, .logprobs = 5}},
+        {.draw = {.temperature = 0.7, .top_p = 0.9, .top_k = 40, .logprobs = -1}},
+        {.draw = {.temperature = 1, .top_p = 0.9, .logprobs = 20}, changes, 2},
+        {.draw = {.temperature = 2, .top_p = 1, .seed = 9, .logprobs = -1}, changes, 2},
+    };
+    sh_device *dev;
+    sh_err err;
+    CHECK_OK(sh_device_open_cpu(&(sh_cpu_opts){.threads = threads, .level = level}, &dev, &err),
+             err);
+    sh_scanner *scanner = sh_scanner_create(dev, 0, LONG, ROWS);
+    random_state = 11;
+    for (int i = 0; i < ROWS * LONG; i++) logits[i] = (float)((uniform() - 0.5) * 8);
+    memset(out, 0, (size_t)count * sizeof(*out));
+    sh_scanner_run(scanner, asks + first, count, logits + first * LONG, out);
+    sh_scanner_free(scanner);
+    dev->ops->close(dev);
+}
+
+TEST(a_scan_has_the_same_bits_alone_in_a_batch_and_on_any_threads)
+{
+    UNUSED_STATE;
+    static sh_scan whole[ROWS], again[ROWS];
+    scan_long("auto", 3, 0, ROWS, whole);
+    scan_long("generic", 1, 0, ROWS, again);
+    assert_memory_equal(whole, again, sizeof(whole));
+    for (int i = 0; i < ROWS; i++) {
+        scan_long("auto", 2, i, 1, again);
+        assert_memory_equal(&whole[i], again, sizeof(whole[i]));
+    }
+}
+
+TEST(a_sorted_row_has_the_best_first_and_of_equals_the_first)
+{
+    UNUSED_STATE;
+    row_fill(6);
+    row[5] = -INFINITY, row[6] = INFINITY, row[7] = 0.0f, row[8] = -0.0f, row[9] = 0.0f;
+    sh_row_sort(row, VOCAB, scratch);
+    for (int i = 0; i < VOCAB; i++) {
+        assert_true(scratch[i].logit == row[scratch[i].id]);
+        if (i > 0) assert_true(sh_candidate_better(scratch[i - 1], scratch[i]));
+    }
+}
+
 int main(void)
 {
+    sh_err err;
+    CHECK_OK(sh_device_open_cpu(&(sh_cpu_opts){.threads = 2}, &device, &err), err);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cut_of_a_row_picks_the_token_of_the_whole_row),
+        cmocka_unit_test(a_scan_has_the_same_bits_alone_in_a_batch_and_on_any_threads),
+        cmocka_unit_test(a_sorted_row_has_the_best_first_and_of_equals_the_first),
         cmocka_unit_test(greedy_takes_the_largest_and_of_equals_the_first),
         cmocka_unit_test(draws_follow_the_probabilities),
         cmocka_unit_test(filters_keep_the_heads_that_they_name),
         cmocka_unit_test(penalties_and_bias_act_in_their_order),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device->ops->close(device);
+    return failed;
 }
