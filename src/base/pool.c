@@ -1,7 +1,11 @@
-/* Two words are waited for: `round` by the workers (a new piece of work) and `pending` by the
- * caller (all are done); `met` is the same for the barrier. A waiter spins, then sleeps under the
- * lock; who changes a word looks for sleepers after the change. Both sides use sequentially
- * consistent order, so either the waiter sees the new word or the changer sees the sleeper. */
+/* One word holds the run and who is in it: a worker that finds a run open counts itself in, and out
+ * again when it finds no more to do. The caller closes the run when it finds no more to do itself,
+ * and waits for those inside alone. A thread that the system has put aside therefore holds up
+ * nobody, unless it happened in the middle of a piece.
+ *
+ * A waiter spins, then sleeps under the lock; who changes the word looks for sleepers after the
+ * change. Both sides use sequentially consistent order, so either the waiter sees the new word or
+ * the changer sees the sleeper. */
 #include "base/pool.h"
 
 #include "base/alloc.h"
@@ -25,20 +29,19 @@ struct worker {
     int idx;
 };
 
+/* The word: workers inside, and above them a number that is odd while a run is open. */
+enum { INSIDE = 0xffff, RUN_ONE = 0x10000 };
+
 struct sh_pool {
     int threads;
     sh_pool_fn fn;
     void *arg;
-    bool quit; /* written before `round`, read behind it */
+    bool quit; /* these three are written while no run is open and nobody is inside */
 
-    alignas(64) atomic_uint round;
-    alignas(64) atomic_uint pending;
+    alignas(64) _Atomic uint64_t word;
     alignas(64) atomic_size_t piece;
-    alignas(64) atomic_uint met;
-    atomic_uint arrived;
-
-    alignas(64) atomic_uint sleepers;
-    pthread_mutex_t lock; /* for sleeping only; the words above are atomics */
+    alignas(64) atomic_bool sleepers;
+    pthread_mutex_t lock; /* for sleeping only */
     pthread_cond_t changed;
     int started;
     struct worker workers[];
@@ -53,48 +56,81 @@ static inline void cpu_relax(void)
 #endif
 }
 
-/* Waits until the word is `want` (or, with `differ`, anything else). */
-static void word_wait(sh_pool *pool, atomic_uint *word, unsigned want, bool differ)
+typedef bool (*word_is)(uint64_t word, uint64_t than);
+
+static bool is_left(uint64_t word, uint64_t than)
 {
-#define REACHED ((atomic_load(word) == want) != differ)
+    (void)than;
+    return (word & INSIDE) == 0;
+}
+
+static bool is_open(uint64_t word, uint64_t than)
+{
+    return (word & RUN_ONE) != 0 && word / RUN_ONE != than;
+}
+
+/* Returns the word once it is so. */
+static uint64_t word_wait(sh_pool *pool, word_is reached, uint64_t than)
+{
+    uint64_t word;
     for (int64_t end = sh_clock_ns() + SPIN_NS; sh_clock_ns() < end;)
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
-            if (REACHED) return;
+            if (reached(word = atomic_load(&pool->word), than)) return word;
             cpu_relax();
         }
     pthread_mutex_lock(&pool->lock);
-    atomic_fetch_add(&pool->sleepers, 1);
-    while (!REACHED) pthread_cond_wait(&pool->changed, &pool->lock);
-    atomic_fetch_sub(&pool->sleepers, 1);
+    for (;;) {
+        atomic_store(&pool->sleepers, true);
+        if (reached(word = atomic_load(&pool->word), than)) break;
+        pthread_cond_wait(&pool->changed, &pool->lock);
+    }
     pthread_mutex_unlock(&pool->lock);
-#undef REACHED
+    return word;
 }
 
 static void sleepers_wake(sh_pool *pool)
 {
-    if (atomic_load(&pool->sleepers) == 0) return;
+    if (!atomic_load(&pool->sleepers)) return;
     pthread_mutex_lock(&pool->lock);
+    atomic_store(&pool->sleepers, false);
     pthread_cond_broadcast(&pool->changed);
     pthread_mutex_unlock(&pool->lock);
+}
+
+/* Counts a worker in, unless the run has been closed. */
+static bool run_enter(sh_pool *pool, uint64_t word)
+{
+    uint64_t run = word / RUN_ONE;
+    while (word / RUN_ONE == run)
+        if (atomic_compare_exchange_weak(&pool->word, &word, word + 1)) return true;
+    return false;
 }
 
 static void *worker_main(void *arg)
 {
     struct worker *w = arg;
     sh_pool *pool = w->pool;
-    for (unsigned seen = 0;; seen++) {
-        word_wait(pool, &pool->round, seen, true);
+    for (uint64_t seen = 0;;) {
+        uint64_t word = word_wait(pool, is_open, seen);
+        seen = word / RUN_ONE;
+        if (!run_enter(pool, word)) continue;
         if (pool->quit) return NULL;
         pool->fn(pool->arg, w->idx, pool->threads);
-        if (atomic_fetch_sub(&pool->pending, 1) == 1) sleepers_wake(pool);
+        word = atomic_fetch_sub(&pool->word, 1) - 1;
+        if ((word & (INSIDE | RUN_ONE)) == 0) sleepers_wake(pool);
     }
 }
 
-static void round_start(sh_pool *pool)
+static void run_open(sh_pool *pool)
 {
-    atomic_store(&pool->pending, (unsigned)pool->started);
-    atomic_fetch_add(&pool->round, 1);
+    atomic_fetch_add(&pool->word, RUN_ONE);
     sleepers_wake(pool);
+}
+
+static void run_close(sh_pool *pool)
+{
+    uint64_t word = atomic_fetch_add(&pool->word, RUN_ONE);
+    if ((word & INSIDE) != 0) word_wait(pool, is_left, 0);
 }
 
 sh_status sh_pool_create(int threads, sh_pool **out, sh_err *err)
@@ -124,7 +160,7 @@ void sh_pool_free(sh_pool *pool)
 {
     if (pool == NULL) return;
     pool->quit = true;
-    round_start(pool);
+    run_open(pool);
     for (int i = 1; i <= pool->started; i++) pthread_join(pool->workers[i].thread, NULL);
     pthread_cond_destroy(&pool->changed);
     pthread_mutex_destroy(&pool->lock);
@@ -141,27 +177,14 @@ void sh_pool_run(sh_pool *pool, sh_pool_fn fn, void *arg)
     pool->fn = fn;
     pool->arg = arg;
     atomic_store_explicit(&pool->piece, 0, memory_order_relaxed);
-    if (pool->started > 0) round_start(pool);
+    if (pool->started > 0) run_open(pool);
     fn(arg, 0, pool->threads);
-    if (pool->started > 0) word_wait(pool, &pool->pending, 0, false);
+    if (pool->started > 0) run_close(pool);
 }
 
 size_t sh_pool_next(sh_pool *pool)
 {
     return atomic_fetch_add_explicit(&pool->piece, 1, memory_order_relaxed);
-}
-
-void sh_pool_meet(sh_pool *pool)
-{
-    unsigned met = atomic_load(&pool->met);
-    if (atomic_fetch_add(&pool->arrived, 1) + 1 == (unsigned)pool->threads) {
-        atomic_store(&pool->arrived, 0);
-        atomic_store_explicit(&pool->piece, 0, memory_order_relaxed);
-        atomic_fetch_add(&pool->met, 1);
-        sleepers_wake(pool);
-    } else {
-        word_wait(pool, &pool->met, met, true);
-    }
 }
 
 int sh_cpu_count(void)
@@ -172,4 +195,13 @@ int sh_cpu_count(void)
 #endif
     long count = sysconf(_SC_NPROCESSORS_ONLN);
     return count < 1 ? 1 : (int)count;
+}
+
+int sh_cpu_now(void)
+{
+#ifdef __linux__
+    return sched_getcpu();
+#else
+    return -1;
+#endif
 }

@@ -1,11 +1,12 @@
 /* pool.h - a fixed team of threads that runs one piece of work at a time (fork-join).
  *
- * sh_pool_run calls fn on every thread of the team, the caller being thread 0, and returns when
- * all are done. Waiting spins for some microseconds, since the next piece of a forward pass
- * follows at once, then sleeps, so that an idle or crowded machine is not held up.
+ * sh_pool_run calls fn on thread 0, the caller, and on every other thread of the team that is there
+ * before thread 0 is done, and returns when all who came are done: work is cut finer than the team
+ * and each takes pieces (of sh_pool_next, say) until there are none. So a thread that the system
+ * has put aside holds up the piece it has, and none if it has none.
  *
- * Work that is cut finer than the team takes its pieces from sh_pool_next: a thread that the
- * system has put aside then holds up one piece, not its whole share.
+ * Waiting spins for some microseconds, since the next piece of a forward pass follows at once, then
+ * sleeps, so that an idle or crowded machine is not held up.
  *
  * Threads: one owner calls run; fn runs on all. No allocation and no lock in run while the team
  * spins. */
@@ -32,10 +33,10 @@ void sh_pool_run(sh_pool *pool, sh_pool_fn fn, void *arg);
 /* Inside a run: the next piece number, counting up from 0 in this run. */
 size_t sh_pool_next(sh_pool *pool);
 
-/* Inside a run: all threads meet here. Also sets sh_pool_next back to 0. */
-void sh_pool_meet(sh_pool *pool);
-
 /* How many processors this process may use. */
 int sh_cpu_count(void);
+
+/* The processor that the calling thread runs on; -1: the system does not say. */
+int sh_cpu_now(void);
 
 #endif

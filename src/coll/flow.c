@@ -231,6 +231,17 @@ static inline void relax(void)
 #endif
 }
 
+/* Somebody who is waited for does not run now. */
+static bool peer_is_aside(const flow *f)
+{
+    for (int peer = 0; peer < f->group->size; peer++) {
+        if (peer == f->group->rank || f->lane[peer][SH_DIR_IN].state != LANE_ACTIVE) continue;
+        const sh_port *port = port_of(f->group, peer);
+        if (port->ops->is_aside != NULL && port->ops->is_aside(port)) return true;
+    }
+    return false;
+}
+
 static sh_status flow_idle(flow *f, sh_err *err)
 {
     sh_core *core = f->group->core;
@@ -240,7 +251,7 @@ static sh_status flow_idle(flow *f, sh_err *err)
     }
     int64_t now_ns = sh_clock_ns();
     if (f->idle_ns == 0) f->idle_ns = now_ns;
-    if (now_ns - f->idle_ns < core->spin_ns) {
+    if (now_ns - f->idle_ns < core->spin_ns && !peer_is_aside(f)) {
         relax();
         return SH_OK;
     }

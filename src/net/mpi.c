@@ -305,7 +305,8 @@ static void mpi_close(sh_port *base)
     free(port);
 }
 
-static const sh_port_ops MPI_OPS = {"mpi", mpi_send, mpi_recv, mpi_arm, mpi_disarm, mpi_close};
+static const sh_port_ops MPI_OPS = {"mpi",      mpi_send, mpi_recv, mpi_arm,
+                                    mpi_disarm, NULL,     mpi_close};
 
 sh_port *sh_mpi_port_create(sh_mpi *mpi, int peer, uint64_t salt)
 {

@@ -1,6 +1,7 @@
 #include "net/shm.h"
 
 #include "base/alloc.h"
+#include "base/pool.h"
 #include "net/sock.h"
 #include "net/token.h"
 
@@ -30,6 +31,7 @@ typedef struct {
 typedef struct {
     uint8_t key[SH_SHM_KEY_LEN];
     _Alignas(64) _Atomic uint32_t asleep[2]; /* by side */
+    _Alignas(64) _Atomic int32_t cpu[2];     /* by side: where it ran when it last wrote */
     byte_ring ring[2];                       /* by the side that writes */
 } segment;
 
@@ -148,6 +150,9 @@ typedef struct {
     sh_stream bell;
     _Atomic uint32_t *my_sleep;
     _Atomic uint32_t *peer_sleep;
+    _Atomic int32_t *my_cpu;
+    const _Atomic int32_t *peer_cpu;
+    int cpu; /* what stands in *my_cpu */
     byte_ring *out;
     byte_ring *in;
     uint64_t written; /* own counters: what stands in the segment is only shown, never read back */
@@ -199,10 +204,19 @@ static sh_status stuck(const shm_port *port, sh_err *err)
     return err->status;
 }
 
+static void show_cpu(shm_port *port)
+{
+    int cpu = sh_cpu_now();
+    if (cpu == port->cpu) return;
+    port->cpu = cpu;
+    atomic_store_explicit(port->my_cpu, cpu, memory_order_relaxed);
+}
+
 static sh_status shm_send(sh_port *base, sh_msg *msg, sh_err *err)
 {
     shm_port *port = (shm_port *)base;
     size_t before = msg->done;
+    show_cpu(port);
     while (msg->done < msg->len) {
         uint64_t taken = atomic_load_explicit(&port->out->taken, memory_order_acquire);
         uint64_t used = port->written - taken;
@@ -268,6 +282,15 @@ static void shm_disarm(sh_port *base)
     if (status < 0) port->gone = err;
 }
 
+/* On a crowded machine the system puts ranks on one processor, and there each would spin away the
+ * time in which the other could answer. */
+static bool shm_is_aside(const sh_port *base)
+{
+    const shm_port *port = (const shm_port *)base;
+    int peer = atomic_load_explicit(port->peer_cpu, memory_order_relaxed);
+    return peer >= 0 && peer == sh_cpu_now();
+}
+
 static void shm_close(sh_port *base)
 {
     shm_port *port = (shm_port *)base;
@@ -276,7 +299,8 @@ static void shm_close(sh_port *base)
     free(port);
 }
 
-static const sh_port_ops SHM_OPS = {"shm", shm_send, shm_recv, shm_arm, shm_disarm, shm_close};
+static const sh_port_ops SHM_OPS = {"shm",      shm_send,     shm_recv, shm_arm,
+                                    shm_disarm, shm_is_aside, shm_close};
 
 sh_port *sh_shm_port_create(sh_shm *shm, sh_stream bell)
 {
@@ -288,6 +312,10 @@ sh_port *sh_shm_port_create(sh_shm *shm, sh_stream bell)
     segment *seg = shm->seg;
     port->my_sleep = &seg->asleep[shm->side];
     port->peer_sleep = &seg->asleep[1 - shm->side];
+    port->my_cpu = &seg->cpu[shm->side];
+    port->peer_cpu = &seg->cpu[1 - shm->side];
+    port->cpu = -1;
+    atomic_store_explicit(port->my_cpu, -1, memory_order_relaxed);
     port->out = &seg->ring[shm->side];
     port->in = &seg->ring[1 - shm->side];
     return &port->base;

@@ -99,8 +99,10 @@ static void tcp_close(sh_port *port)
     free(tcp);
 }
 
-static const sh_port_ops TCP_OPS = {"tcp", tcp_send, tcp_recv, tcp_arm, tcp_disarm, tcp_close};
-static const sh_port_ops TLS_OPS = {"tls", tcp_send, tcp_recv, tcp_arm, tcp_disarm, tcp_close};
+static const sh_port_ops TCP_OPS = {"tcp",      tcp_send, tcp_recv, tcp_arm,
+                                    tcp_disarm, NULL,     tcp_close};
+static const sh_port_ops TLS_OPS = {"tls",      tcp_send, tcp_recv, tcp_arm,
+                                    tcp_disarm, NULL,     tcp_close};
 
 sh_port *sh_tcp_port_create(const sh_stream *sockets, int pairs, int side)
 {

@@ -10,18 +10,18 @@ enum { ROUNDS = 4, SPIN_LOOPS = 2000000, LINE = 64, LINES = 4, STREAMS_MAX = 16 
 struct read {
     const uint8_t *data;
     size_t part; /* bytes of one stream */
-    int streams; /* of one thread */
+    int streams; /* of one piece */
 };
 
 static atomic_uint_fast64_t sink; /* keeps the compiler from dropping the reads */
 
 /* One word of each line is enough to bring the line; four lines of a stream at a time. */
-static void read_run(void *arg, int thread, int threads)
+static void read_run(void *arg, size_t piece, int thread)
 {
     const struct read *r = arg;
-    const uint8_t *data = r->data + (size_t)thread * r->part * (size_t)r->streams;
+    const uint8_t *data = r->data + piece * r->part * (size_t)r->streams;
     uint64_t sum = 0, word;
-    (void)threads;
+    (void)thread;
     for (size_t at = 0; at + LINES * LINE <= r->part; at += LINES * LINE)
         for (int s = 0; s < r->streams; s++)
             for (int i = 0; i < LINES; i++) {
@@ -41,7 +41,7 @@ double sh_peak_read_gbps(sh_device *dev, const void *data, size_t size)
         size_t part = size / threads / (size_t)streams / LINE * LINE;
         struct read r = {data, part, streams};
         int64_t start = sh_clock_ns();
-        sh_pool_run(cpu->pool, read_run, &r);
+        sh_cpu_each(cpu, threads, false, read_run, &r);
         double ns = (double)(sh_clock_ns() - start);
         double gbps = (double)(part * threads * (size_t)streams) / ns;
         if (gbps > best) best = gbps;
@@ -54,23 +54,24 @@ struct spin {
     atomic_llong ops;
 };
 
-static void spin_run(void *arg, int thread, int threads)
+static void spin_run(void *arg, size_t piece, int thread)
 {
     struct spin *s = arg;
+    (void)piece;
     (void)thread;
-    (void)threads;
     atomic_fetch_add(&s->ops, s->fn(SPIN_LOOPS));
 }
 
 double sh_peak_int8_gops(sh_device *dev)
 {
     sh_cpu *cpu = sh_cpu_of(dev);
+    size_t threads = (size_t)sh_pool_threads(cpu->pool);
     struct spin spin = {.fn = cpu->level->matrix->spin};
     double best = 0;
     for (int round = 0; round < ROUNDS && spin.fn != NULL; round++) {
         atomic_store(&spin.ops, 0);
         int64_t start = sh_clock_ns();
-        sh_pool_run(cpu->pool, spin_run, &spin);
+        sh_cpu_each(cpu, threads, false, spin_run, &spin);
         double gops = (double)atomic_load(&spin.ops) / (double)(sh_clock_ns() - start);
         if (gops > best) best = gops;
     }

@@ -4,15 +4,19 @@
 
 #include "test.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 enum { PIECES = 1000, RUNS = 300 };
 
 struct work {
     sh_pool *pool;
     atomic_int done[PIECES];
-    atomic_int met;
-    atomic_int late;
+    atomic_int in;
+    atomic_int out;
+    pthread_t thread;
 };
 
 static void take_pieces(void *arg, int thread, int threads)
@@ -43,38 +47,80 @@ TEST(every_piece_is_done_once_in_every_run)
     for (int threads = 1; threads <= 5; threads++) check_pieces(threads);
 }
 
-static void meet_often(void *arg, int thread, int threads)
+/* Thread 0 is done at once; who comes stays inside for a while. */
+static void stay(void *arg, int thread, int threads)
 {
-    (void)thread;
+    (void)threads;
     struct work *w = arg;
-    for (int i = 1; i <= 200; i++) {
-        atomic_fetch_add(&w->met, 1);
-        sh_pool_meet(w->pool);
-        if (atomic_load(&w->met) < i * threads) atomic_fetch_add(&w->late, 1);
-        sh_pool_meet(w->pool);
-    }
+    if (thread == 0) return;
+    atomic_fetch_add(&w->in, 1);
+    sh_sleep_ms(1);
+    atomic_fetch_add(&w->out, 1);
 }
 
-TEST(nobody_passes_a_meeting_before_all_are_there)
+TEST(a_run_ends_when_all_who_came_are_done)
 {
     UNUSED_STATE;
     sh_err err;
-    for (int threads = 1; threads <= 4; threads++) {
-        struct work *w = calloc(1, sizeof(*w));
-        CHECK_OK(sh_pool_create(threads, &w->pool, &err), err);
-        sh_pool_run(w->pool, meet_often, w);
-        assert_int_equal(w->late, 0);
-        assert_int_equal(w->met, 200 * threads);
-        sh_pool_free(w->pool);
-        free(w);
+    struct work *w = calloc(1, sizeof(*w));
+    CHECK_OK(sh_pool_create(4, &w->pool, &err), err);
+    for (int run = 0; run < RUNS; run++) {
+        sh_pool_run(w->pool, stay, w);
+        assert_int_equal(atomic_load(&w->out), atomic_load(&w->in));
     }
+    sh_pool_free(w->pool);
+    free(w);
+}
+
+static atomic_int aside, released;
+
+static void put_aside(int signal)
+{
+    (void)signal;
+    atomic_store(&aside, 1);
+    while (atomic_load(&released) == 0) sh_sleep_ms(1);
+}
+
+static void tell_thread(void *arg, int thread, int threads)
+{
+    (void)threads;
+    struct work *w = arg;
+    if (thread == 0) {
+        while (atomic_load(&w->in) == 0) sh_sleep_ms(1);
+        return;
+    }
+    w->thread = pthread_self();
+    atomic_fetch_add(&w->in, 1);
+}
+
+/* A signal holds the worker as the system does that gives its processor to another. */
+TEST(a_thread_that_is_put_aside_is_not_waited_for)
+{
+    UNUSED_STATE;
+    sh_err err;
+    struct work *w = calloc(1, sizeof(*w));
+    signal(SIGUSR1, put_aside);
+    alarm(60); /* a pool that waits for it waits for ever */
+    CHECK_OK(sh_pool_create(2, &w->pool, &err), err);
+    sh_pool_run(w->pool, tell_thread, w);
+    pthread_kill(w->thread, SIGUSR1);
+    while (atomic_load(&aside) == 0) sh_sleep_ms(1);
+    for (int run = 1; run <= RUNS; run++) {
+        sh_pool_run(w->pool, take_pieces, w);
+        for (int i = 0; i < PIECES; i++) assert_int_equal(w->done[i], run);
+    }
+    atomic_store(&released, 1);
+    sh_pool_free(w->pool);
+    alarm(0);
+    free(w);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_piece_is_done_once_in_every_run),
-        cmocka_unit_test(nobody_passes_a_meeting_before_all_are_there),
+        cmocka_unit_test(a_run_ends_when_all_who_came_are_done),
+        cmocka_unit_test(a_thread_that_is_put_aside_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
