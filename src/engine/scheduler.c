@@ -240,7 +240,7 @@ static void expire_one(sh_sched *s, sh_sequence *seq, const void *arg)
     (void)arg;
     if (seq->in_flight || !sh_deadline_passed(seq->deadline)) return;
     sh_err err;
-    sh_err_set(&err, SH_ERR_TIMEOUT, "timed out after %.1f s, %s, with %d tokens of the answer",
+    sh_err_set(&err, SH_ERR_TIMEOUT, "timed out after %.3g s, %s, with %d tokens of the answer",
                seconds(seq->submitted_ns, sh_clock_ns()), seq->slot < 0 ? "waiting" : "running",
                sh_sequence_answered(seq));
     sequence_fail(s, seq, &err);
