@@ -42,9 +42,7 @@ static sh_status ask_directly(const sh_settings *s, const char *path, const char
 {
     int code = 0;
     char *key = NULL;
-    const char *host = askable(s->host);
-    char *url = sh_asprintf(strchr(host, ':') == NULL ? "%s://%s:%d%s" : "%s://[%s]:%d%s",
-                            s->tls_cert == NULL ? "http" : "https", host, (int)s->port, path);
+    char *url = sh_http_url(s->tls_cert != NULL, askable(s->host), (int)s->port, path);
     sh_status status = key_find(s, &key, err);
     sh_http_get_opts opts = {
         .key = key, .trust = s->tls_cert, .pinned = true, .body = body, .wait_ms = WAIT_MS};

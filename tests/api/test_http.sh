@@ -132,5 +132,11 @@ check "a certificate without key is refused" 'exits 1 "$shoal" api --socket s --
 check "a port that is taken is an error that names it" 'serve_api first && exits 1 "$shoal" api --socket s --port $port && has err "port $port"; rc=$?; stop $api_pid; return $rc'
 check "listening to all without a key is warned about" 'serve_api open --host 0.0.0.0 && has open.log "anybody who can reach"; rc=$?; stop $api_pid; return $rc'
 check "localhost means both of its addresses" 'serve_api local --host localhost && is "$(status_of "http://127.0.0.1:$port/health/live")" 200; rc=$?; stop $api_pid; return $rc'
+if grep -qs ^0*1 /proc/net/if_inet6; then
+    check "an IPv6 address is listened on, told as a URL, and asked" '
+        serve_api six --host ::1 && has six.log "http://\[::1\]:$port$" && "$shoal" call /health/live --host ::1 --port $port | grep -q alive; rc=$?; stop $api_pid; return $rc'
+else
+    skip "an IPv6 address is listened on, told as a URL, and asked" "there is no IPv6 here"
+fi
 check "no part of it complained" '! grep -iE "assert|sanitizer|runtime error|leak" ./*.log'
 done_testing
