@@ -88,6 +88,7 @@ static void refuse(sh_sched *s, uint64_t owner, const sh_engine_request *q, bool
 static bool fits(const sh_sched *s, const sh_engine_request *q, bool *retry, sh_err *err)
 {
     int room = sh_blocks_total(s->blocks) * SH_KV_BLOCK;
+    int places = s->opts.room.slots - s->stats.running; /* whom the next plan takes did not wait */
     *retry = false;
     if (q->prompt_count >= (size_t)s->opts.context)
         sh_err_set(err, SH_ERR_LIMIT,
@@ -96,7 +97,7 @@ static bool fits(const sh_sched *s, const sh_engine_request *q, bool *retry, sh_
     else if (q->prompt_count >= (size_t)room)
         sh_err_set(err, SH_ERR_LIMIT, "the prompt has %zu tokens; there is KV room for %d in all",
                    q->prompt_count, room);
-    else if (s->stats.waiting >= s->opts.queue_max) {
+    else if (s->stats.waiting >= s->opts.queue_max + places) {
         *retry = true;
         sh_err_set(err, SH_ERR_LIMIT, "%d requests are waiting, which is all that may",
                    s->stats.waiting);
