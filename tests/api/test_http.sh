@@ -97,6 +97,10 @@ check "with a wrong key it is 401" 'is "$(status_of -H "Authorization: Bearer sk
 check "any of the keys opens" '
     for key in sk-env1 sk-env2 sk-file; do is "$(status_of -H "Authorization: Bearer $key" "$(url /queue)")" 200 || return 1; done
     is "$(status_of -H "X-Api-Key: sk-file" "$(url /queue)")" 200'
+check "the tools of this machine find the port and show a key by the same settings" '
+    export SHOAL_API_KEY=sk-env1,sk-env2 API_PORT=$port
+    "$shoal" monitor --once | grep -q waiting && "$shoal" call /queue | grep -q size; rc=$?
+    unset SHOAL_API_KEY API_PORT; return $rc'
 check "health and pages need no key" 'is "$(status_of "$(url /health/live)")" 200 && is "$(status_of "$(url /docs)")" 200'
 check "keys are read again on SIGHUP" '
     printf "sk-new\n" >keys; kill -HUP $api_pid; sleep 0.5
