@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "http/client.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -385,8 +386,9 @@ sh_status sh_api_run(const sh_api_opts *opts, sh_err *err)
     descriptors_raise(opts->connections_max);
     sh_status status = api_open(&api, err);
     if (status == SH_OK) {
-        SH_LOGI("api: listening on %s://%s:%d", api.tls == NULL ? "http" : "https", opts->host,
-                sh_http_server_port(api.server));
+        char *url = sh_http_url(api.tls != NULL, opts->host, sh_http_server_port(api.server), "");
+        SH_LOGI("api: listening on %s", url);
+        free(url);
         if (!sh_http_is_loopback(opts->host) && sh_http_keys_count(api.keys) == 0)
             SH_LOGW("api: anybody who can reach %s can use this server: set --api-key or "
                     "--api-key-file",

@@ -276,7 +276,7 @@ static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
         .stop_id_count = stop_ids_of(job, stop_ids),
         .logprobs = request->logprobs ? (int)request->top_logprobs : -1,
         .sampling = sampling_of(job, choice->index),
-        .timeout_ms = (int64_t)(timeout_s * 1000),
+        .timeout_ms = (int64_t)ceil(timeout_s * 1000),
     };
     job_line *line = &job->lines[choice->index];
     *line = (job_line){.job = job, .choice = choice};

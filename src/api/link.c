@@ -13,6 +13,7 @@ enum {
     RETRY_MS = 250,
     START_RETRIES = 8, /* so often an engine that is started beside us may not be there yet */
     STATS_MS = 1000,
+    SILENT_ASKS = 5, /* an engine that has answered none of the last ones is frozen */
 };
 
 typedef struct {
@@ -119,6 +120,11 @@ static void on_socket(void *arg)
 static void on_stats(void *arg)
 {
     sh_link *link = arg;
+    if (sh_engine_client_unanswered(link->client) >= SILENT_ASKS) {
+        sh_engine_client_give_up(link->client, "it is there, but does not answer");
+        on_socket(link);
+        return;
+    }
     sh_engine_client_ask_stats(link->client);
     watch_update(link);
     sh_trigger_start(link->stats, STATS_MS);

@@ -38,7 +38,7 @@ enum {
 struct child {
     char *name;
     char **argv, **env;
-    bool restart, slow, tells, vital, tether, prefix;
+    bool restart, slow, tells, vital, tether, reloads, prefix;
     int keep_fd;
     pid_t pid;  /* 0: not running */
     bool ended; /* for good */
@@ -60,7 +60,7 @@ struct sh_children {
     int code; /* of the first that failed */
     int64_t linger_ms;
     sh_deadline give_up_at; /* once one has failed, or a vital one ended */
-    bool stopping, vital_ended, tethers;
+    bool stopping, vital_ended;
     sh_children_hooks hooks;
     sh_deadline beat_at; /* when the tethers are next written to */
     int tether;          /* the one that holds this process, or -1 */
@@ -190,12 +190,12 @@ sh_status sh_children_add(sh_children *c, const sh_child_spec *spec, sh_err *err
                             .tells = spec->tells,
                             .vital = spec->vital,
                             .tether = spec->tether,
+                            .reloads = spec->reloads,
                             .prefix = spec->prefix,
                             .keep_fd = spec->keep_fd,
                             .input = -1,
                             .told_fd = -1,
                             .output = -1};
-    c->tethers = c->tethers || spec->tether;
     sh_status status = child_start(c, child, err);
     if (status != SH_OK) child->ended = true;
     return status;
@@ -444,16 +444,25 @@ static void children_stop(sh_children *c, int64_t grace_ms)
     }
 }
 
+/* A hang-up reloads where somebody reloads; elsewhere it asks to stop. */
+static bool hang_up_passed(const sh_children *c)
+{
+    bool passed = false;
+    for (int i = 0; i < c->count; i++) {
+        const struct child *child = &c->list[i];
+        if (child->reloads && child->pid != 0) kill(child->pid, SIGHUP);
+        passed = passed || child->reloads;
+    }
+    return passed;
+}
+
 int sh_children_run(sh_children *c, int64_t grace_ms)
 {
     int number = 0;
     while (alive(c, true) > 0 &&
            ((c->code == 0 && !c->vital_ended) || !sh_deadline_passed(c->give_up_at))) {
         number = signal_wait(c);
-        if (number == SIGHUP && !c->tethers)
-            signal_all(c, SIGHUP);
-        else if (number != 0)
-            break;
+        if (number != 0 && (number != SIGHUP || !hang_up_passed(c))) break;
         children_look(c);
     }
     children_stop(c, grace_ms);

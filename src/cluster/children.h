@@ -33,6 +33,7 @@ typedef struct {
     bool tells;        /* it writes to the descriptor in SHOAL_READY_FD whenever it has come up */
     bool vital;        /* when it ends, even well, all are stopped */
     bool tether;       /* its stdin is a tether */
+    bool reloads;      /* SIGHUP is for it: it reads something again */
     int keep_fd;       /* above 2: a descriptor that the child keeps through exec */
     bool prefix;       /* take its output line by line; without a hook: show it behind "[name] " */
 } sh_child_spec;
@@ -53,9 +54,9 @@ SH_MUST_CHECK sh_status sh_children_add(sh_children *children, const sh_child_sp
                                         sh_err *err);
 
 /* Watches until all children have ended by themselves, one failed for good, or a signal says stop
- * (SIGHUP is passed on instead, unless there are tethers); then ends the rest: SIGTERM, and SIGKILL
- * after grace_ms. Returns the exit code for this process: of the child that failed first, 130
- * behind SIGINT, else 0. */
+ * (SIGHUP is passed on instead to those who reload, if there are any); then ends the rest: SIGTERM,
+ * and SIGKILL after grace_ms. Returns the exit code for this process: of the child that failed
+ * first, 130 behind SIGINT, else 0. */
 int sh_children_run(sh_children *children, int64_t grace_ms);
 
 /* When one has failed for good (or a vital one has ended) the others get this long to end by

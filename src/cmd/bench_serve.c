@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "cmd/bench.h"
+#include "http/client.h"
 
 #include <event2/buffer.h>
 #include <event2/event.h>
@@ -33,6 +34,7 @@ typedef struct {
     const sh_settings *s;
     struct event_base *loop;
     const char *host;
+    char address[SH_HTTP_HOST_MAX];
     int port;
     uint64_t seed; /* of the next prompt */
 
@@ -190,7 +192,7 @@ static void level_run(bench *b, int lanes)
     for (int i = 0; i < lanes; i++) {
         all[i] = (lane){
             .b = b,
-            .link = evhttp_connection_base_new(b->loop, NULL, b->host, (unsigned short)b->port)};
+            .link = evhttp_connection_base_new(b->loop, NULL, b->address, (unsigned short)b->port)};
         SH_ASSERT(all[i].link != NULL);
         evhttp_connection_set_timeout(all[i].link, WAIT_S);
         lane_ask(&all[i]);
@@ -243,6 +245,7 @@ int sh_bench_serve(const sh_command_args *args)
                             b.s->url);
     if (status == SH_OK) {
         b.port = evhttp_uri_get_port(uri) > 0 ? evhttp_uri_get_port(uri) : 80;
+        sh_http_bare_host(b.host, b.address);
         b.loop = event_base_new();
         printf("concurrency,answers,failed,tokens,seconds,tokens_per_s,first_token_ms,"
                "first_token_p95_ms,gap_ms,gap_p95_ms,answer_ms\n");

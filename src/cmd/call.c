@@ -1,58 +1,21 @@
 /* shoal call: asks the API and prints what it says. */
-#include "base/alloc.h"
-#include "base/file.h"
 #include "cluster/launch.h"
+#include "cmd/ask.h"
 #include "cmd/cluster.h"
-#include "http/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAIT_MS = 120000, KEYS_MAX = 1 << 20 };
-
-/* The first key of --api-key or of the file; NULL when there is none. Owned by the caller. */
-static sh_status key_find(const sh_settings *s, char **out, sh_err *err)
-{
-    sh_buf text = {0};
-    sh_status status = SH_OK;
-    if (s->api_key != NULL)
-        sh_buf_add_text(&text, s->api_key);
-    else if (s->api_key_file != NULL)
-        status = sh_file_read(s->api_key_file, KEYS_MAX, &text, err);
-    sh_str rest = sh_buf_str(&text), line, key;
-    while (status == SH_OK && *out == NULL && sh_str_cut(&rest, '\n', &line)) {
-        line = sh_str_trim(line);
-        if (line.len > 0 && line.ptr[0] != '#' && sh_str_cut(&line, ',', &key))
-            *out = sh_str_dup(sh_str_trim(key));
-    }
-    sh_buf_reset(&text);
-    return status;
-}
-
-/* Where a server that listens on all addresses can be asked. */
-static const char *askable(const char *host)
-{
-    if (strcmp(host, "0.0.0.0") == 0) return "127.0.0.1";
-    return strcmp(host, "::") == 0 ? "::1" : host;
-}
+enum { WAIT_MS = 120000 };
 
 static sh_status ask_directly(const sh_settings *s, const char *path, const char *body, sh_buf *out,
                               sh_err *err)
 {
     int code = 0;
-    char *key = NULL;
-    const char *host = askable(s->host);
-    char *url = sh_asprintf(strchr(host, ':') == NULL ? "%s://%s:%d%s" : "%s://[%s]:%d%s",
-                            s->tls_cert == NULL ? "http" : "https", host, (int)s->port, path);
-    sh_status status = key_find(s, &key, err);
-    sh_http_get_opts opts = {
-        .key = key, .trust = s->tls_cert, .pinned = true, .body = body, .wait_ms = WAIT_MS};
-    if (status == SH_OK) status = sh_http_get(url, &opts, &code, out, err);
+    sh_status status = sh_api_ask(s, NULL, path, body, WAIT_MS, &code, out, err);
     if (status == SH_OK && code >= 400)
         status = sh_err_set(err, SH_ERR_INPUT, "%s: HTTP status %d", path, code);
-    free(key);
-    free(url);
     return status;
 }
 

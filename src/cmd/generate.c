@@ -8,11 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Nobody reads any more: there is nobody to compute for. */
+static volatile sig_atomic_t output_lost;
+
 static void print_piece(void *ctx, sh_str piece)
 {
     (void)ctx;
     fwrite(piece.ptr, 1, piece.len, stdout);
-    fflush(stdout);
+    if (fflush(stdout) != 0) output_lost = 1;
 }
 
 static void keep_piece(void *ctx, sh_str piece)
@@ -107,7 +110,8 @@ static sh_status answer_once(sh_talk *talk, sh_err *err)
     sh_buf text = {0};
     sh_talk_answer answer = {0};
     bool json = talk->settings->json;
-    sh_talk_sink sink = {.text = json ? keep_piece : print_piece, .ctx = &text};
+    sh_talk_sink sink = {
+        .text = json ? keep_piece : print_piece, .ctx = &text, .stop = &output_lost};
     sh_status status = make_prompt(talk, &prompt, err);
     if (status == SH_OK) status = sh_talk_run(talk, &prompt, &sink, &answer, err);
     if (status == SH_OK && json) print_json(talk, &answer, &text);

@@ -10,6 +10,7 @@
 #include "base/version.h"
 #include "cmd/cluster.h"
 #include "cmd/ranks.h"
+#include "http/client.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -159,14 +160,15 @@ static void on_ready(void *arg)
 {
     sh_launcher *l = arg;
     const sh_settings *s = l->args->settings;
-    char *text = sh_asprintf("all %d ranks are ready; the API is on %s, %s://%s:%d\n",
-                             l->hosts->count, l->sites.list[l->sites.of_rank[0]].name,
-                             s->tls_cert != NULL ? "https" : "http", s->host, (int)s->port);
+    char *url = sh_http_url(s->tls_cert != NULL, s->host, (int)s->port, "");
+    char *text = sh_asprintf("all %d ranks are ready; the API is on %s, %s\n", l->hosts->count,
+                             l->sites.list[l->sites.of_rank[0]].name, url);
     ssize_t put = write(STDERR_FILENO, text, strlen(text));
     if (l->log >= 0) put = write(l->log, text, strlen(text));
     if (l->ready_fd >= 0) put = write(l->ready_fd, "r", 1);
     (void)put;
     free(text);
+    free(url);
 }
 
 static int ranks_run(sh_launcher *l)

@@ -188,7 +188,7 @@ int main(int argc, char **argv)
     for (int i = skip; i < argc; i++) rest[i - skip] = argv[i];
     int code = command_run(cmd, argc - skip, rest, argv);
     free(rest);
-    if (fflush(stdout) != 0 && code == SH_EXIT_OK) {
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == SH_EXIT_OK) {
         fprintf(stderr, "shoal: the output could not be written\n");
         return SH_EXIT_FAILED;
     }

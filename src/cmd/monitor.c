@@ -1,9 +1,9 @@
 /* shoal monitor: a live view of a running server. A server that goes away is waited for. */
 #include "base/clock.h"
 #include "base/json.h"
+#include "cmd/ask.h"
 #include "cmd/command.h"
 #include "cmd/frame.h"
-#include "http/client.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { COLUMNS = 100, ROWS = 0, TICK_MS = 50 };
+enum { COLUMNS = 100, ROWS = 0, TICK_MS = 50, WAIT_MS = 3000 };
 
 static volatile sig_atomic_t stopped, resized;
 
@@ -36,21 +36,17 @@ static void handlers_set(void)
     sigaction(SIGWINCH, &resize, NULL);
 }
 
-static sh_status fetch(const sh_settings *s, const char *path, cJSON **out, sh_err *err)
+static sh_status fetch(const sh_command_args *args, const char *path, cJSON **out, sh_err *err)
 {
-    sh_buf url = {0}, body = {0};
+    sh_buf body = {0};
     int code = 0;
-    size_t len = strlen(s->url);
-    while (len > 0 && s->url[len - 1] == '/') len--;
-    sh_buf_addf(&url, "%.*s%s", (int)len, s->url, path);
-    sh_http_get_opts opts = {.key = s->api_key, .trust = s->tls_cert, .wait_ms = 3000};
-    sh_status status = sh_http_get(url.ptr, &opts, &code, &body, err);
+    const char *base = sh_options_given(args->options, "url") ? args->settings->url : NULL;
+    sh_status status = sh_api_ask(args->settings, base, path, NULL, WAIT_MS, &code, &body, err);
     if (status == SH_OK && (code == 401 || code == 403))
-        status = sh_err_set(err, SH_ERR_AUTH, "%s wants an API key: --api-key", url.ptr);
+        status = sh_err_set(err, SH_ERR_AUTH, "the server wants an API key: --api-key");
     else if (status == SH_OK && code != 200)
-        status = sh_err_set(err, SH_ERR_INPUT, "%s answers with status %d", url.ptr, code);
-    if (status == SH_OK) status = sh_json_parse(sh_buf_str(&body), url.ptr, out, err);
-    sh_buf_reset(&url);
+        status = sh_err_set(err, SH_ERR_INPUT, "%s answers with status %d", path, code);
+    if (status == SH_OK) status = sh_json_parse(sh_buf_str(&body), path, out, err);
     sh_buf_reset(&body);
     return status;
 }
@@ -65,26 +61,26 @@ static void terminal_size(int *columns, int *rows)
     *rows = size.ws_row > 2 ? size.ws_row - 1 : 1;
 }
 
-static sh_status look(const sh_settings *s, sh_buf *frame, sh_err *err)
+static sh_status look(const sh_command_args *args, sh_buf *frame, sh_err *err)
 {
     cJSON *snapshot = NULL, *recent = NULL;
     int columns, rows;
     sh_err ignored;
     terminal_size(&columns, &rows);
-    sh_status status = fetch(s, "/metrics/snapshot", &snapshot, err);
+    sh_status status = fetch(args, "/metrics/snapshot", &snapshot, err);
     if (status != SH_OK) return status;
-    if (fetch(s, "/requests/recent?n=10", &recent, &ignored) != SH_OK) recent = NULL;
+    if (fetch(args, "/requests/recent?n=10", &recent, &ignored) != SH_OK) recent = NULL;
     sh_frame_draw(snapshot, recent, columns, rows, frame);
     cJSON_Delete(snapshot);
     cJSON_Delete(recent);
     return SH_OK;
 }
 
-static int print_once(const sh_settings *s)
+static int print_once(const sh_command_args *args)
 {
     sh_buf frame = {0};
     sh_err err;
-    sh_status status = look(s, &frame, &err);
+    sh_status status = look(args, &frame, &err);
     if (status == SH_OK) fwrite(frame.ptr, 1, frame.len, stdout);
     sh_buf_reset(&frame);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
@@ -112,7 +108,7 @@ static void rest_until(sh_deadline next)
 }
 
 /* The other screen of the terminal, without a cursor; both are given back. */
-static int watch(const sh_settings *s)
+static int watch(const sh_command_args *args)
 {
     handlers_set();
     fputs("\033[?1049h\033[?25l", stdout);
@@ -120,13 +116,13 @@ static int watch(const sh_settings *s)
         sh_buf frame = {0};
         sh_err err;
         resized = 0;
-        if (look(s, &frame, &err) != SH_OK) {
+        if (look(args, &frame, &err) != SH_OK) {
             sh_buf_reset(&frame);
             sh_buf_addf(&frame, "%s\nwaiting for it; Ctrl-C ends this\n", err.text);
         }
         if (!stopped) show(&frame);
         sh_buf_reset(&frame);
-        rest_until(sh_deadline_in_ms((int64_t)(s->interval * 1000)));
+        rest_until(sh_deadline_in_ms((int64_t)(args->settings->interval * 1000)));
     }
     fputs("\033[?25h\033[?1049l", stdout);
     fflush(stdout);
@@ -135,6 +131,5 @@ static int watch(const sh_settings *s)
 
 int sh_cmd_monitor(const sh_command_args *args)
 {
-    const sh_settings *s = args->settings;
-    return s->once || !isatty(STDOUT_FILENO) ? print_once(s) : watch(s);
+    return args->settings->once || !isatty(STDOUT_FILENO) ? print_once(args) : watch(args);
 }

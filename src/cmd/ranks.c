@@ -113,10 +113,14 @@ static sh_status use_listen(sh_ranks *ranks, const char *text, sh_err *err)
 }
 
 /* A file that only knows a rank's neighbours has "198.51.100.1:0" for the others. */
-static sh_status check_coordinator(const sh_ranks *ranks, sh_err *err)
+static sh_status check_place(const sh_ranks *ranks, sh_err *err)
 {
     char host[SH_ADDR_HOST_MAX];
     uint16_t port;
+    if (ranks->opts.mesh.rank >= ranks->opts.mesh.size)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "--rank is %d in a group of %d; --ranks or --hostfile tells the size",
+                          ranks->opts.mesh.rank, ranks->opts.mesh.size);
     if (ranks->opts.mesh.size == 1 || ranks->opts.mesh.listen_fd >= 0) return SH_OK;
     if (ranks->coordinator[0] == '\0')
         return sh_err_set(err, SH_ERR_INPUT,
@@ -198,7 +202,7 @@ sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *er
                  strchr(s->ctrl_host, ':') != NULL ? "[%s]:%d" : "%s:%d", s->ctrl_host,
                  (int)s->ctrl_port);
     if (status == SH_OK && ranks->over_mpi) status = use_mpi(ranks, s, err);
-    if (status == SH_OK) status = check_coordinator(ranks, err);
+    if (status == SH_OK) status = check_place(ranks, err);
     if (status != SH_OK) return status;
     mesh->coordinator = ranks->coordinator;
     mesh->listen_count = ranks->listen.count;

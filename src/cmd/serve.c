@@ -89,7 +89,8 @@ static sh_status parts_start(const struct server *v, sh_children *children, sh_e
                             .restart = forms_again,
                             .tells = true,
                             .keep_fd = (int)s->coordinator_fd};
-    sh_child_spec api = {.name = "api", .argv = v->argv, .env = api_env, .restart = true};
+    sh_child_spec api = {
+        .name = "api", .argv = v->argv, .env = api_env, .restart = true, .reloads = true};
     sh_status status = local ? sh_local_add(children, &ranks, err)
                              : sh_children_add(children, &engine, err);
     if (status == SH_OK) status = sh_children_add(children, &api, err);

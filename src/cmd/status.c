@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "cluster/launch.h"
 #include "cmd/cluster.h"
+#include "http/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,10 +45,11 @@ static void ranks_print(const cJSON *record)
 static void api_print(const cJSON *record, const cJSON *api, const sh_err *err)
 {
     const cJSON *first = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(record, "ranks"), 0);
-    printf("api   %s://%s:%.0f on %s: ",
-           cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(record, "tls")) ? "https" : "http",
-           sh_launch_text(record, "api_host"), number_of(record, "api_port"),
-           sh_launch_text(first, "host"));
+    char *url = sh_http_url(cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(record, "tls")),
+                            sh_launch_text(record, "api_host"), (int)number_of(record, "api_port"),
+                            "");
+    printf("api   %s on %s: ", url, sh_launch_text(first, "host"));
+    free(url);
     if (api == NULL) {
         printf("%s\n", err->text);
         return;

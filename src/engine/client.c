@@ -21,6 +21,7 @@ struct sh_engine_client {
     sh_buf out;
     uint64_t *open; /* ids of requests without an end yet */
     size_t open_count, open_cap;
+    int unanswered; /* questions since the last word */
     bool lost;
     sh_err lost_why;
 };
@@ -190,8 +191,20 @@ void sh_engine_client_cancel(sh_engine_client *c, uint64_t id)
 void sh_engine_client_ask_stats(sh_engine_client *c)
 {
     sh_err ignored;
+    c->unanswered++;
     sh_wire_put_ask_stats(&c->out);
     if (!c->lost && bytes_send(c, &ignored) != SH_OK) return;
+}
+
+int sh_engine_client_unanswered(const sh_engine_client *c)
+{
+    return c->unanswered;
+}
+
+void sh_engine_client_give_up(sh_engine_client *c, const char *why)
+{
+    sh_err ignored;
+    (void)lose(c, why, &ignored);
 }
 
 sh_status sh_engine_client_progress(sh_engine_client *c, sh_err *err)
@@ -211,18 +224,28 @@ static void open_remove(sh_engine_client *c, uint64_t id)
         }
 }
 
-sh_status sh_engine_client_next(sh_engine_client *c, sh_event *event)
+/* The next event that came, SH_AGAIN, or what is wrong with it. */
+static sh_status event_take(sh_engine_client *c, sh_event *event, sh_err *err)
 {
     sh_wire_frame frame;
-    sh_err err;
-    sh_status status = frame_peek(c, &frame, &err);
-    if (status == SH_OK) status = sh_wire_get_event(&frame, event, &err);
-    if (status == SH_OK) {
+    sh_status status;
+    do { /* empty stats are a sign of life and nothing else */
+        status = frame_peek(c, &frame, err);
+        if (status == SH_OK) status = sh_wire_get_event(&frame, event, err);
+        if (status != SH_OK) return status;
         c->in_done += frame.size;
-        if (event->kind == SH_EVENT_DONE || event->kind == SH_EVENT_ERROR)
-            open_remove(c, event->id);
-        return SH_OK;
-    }
+        c->unanswered = 0;
+    } while (event->kind == SH_EVENT_STATS && event->stats.len == 0);
+    return SH_OK;
+}
+
+sh_status sh_engine_client_next(sh_engine_client *c, sh_event *event)
+{
+    sh_err err;
+    sh_status status = event_take(c, event, &err);
+    if (status == SH_OK && (event->kind == SH_EVENT_DONE || event->kind == SH_EVENT_ERROR))
+        open_remove(c, event->id);
+    if (status == SH_OK) return SH_OK;
     if (status < 0) lose(c, err.text, &err);
     if (c->lost && c->open_count > 0) {
         *event = (sh_event){

@@ -123,6 +123,13 @@ SH_MUST_CHECK sh_status sh_engine_client_submit(sh_engine_client *client,
 void sh_engine_client_cancel(sh_engine_client *client, uint64_t id);
 void sh_engine_client_ask_stats(sh_engine_client *client);
 
+/* How often it was asked for stats since it last said anything. An engine that runs answers each
+ * time, at once: one that is frozen shows here. */
+int sh_engine_client_unanswered(const sh_engine_client *client);
+
+/* Takes the engine for lost. */
+void sh_engine_client_give_up(sh_engine_client *client, const char *why);
+
 /* Moves bytes both ways as far as the socket allows. SH_OK, or SH_ERR_PEER when the engine is lost.
  */
 SH_MUST_CHECK sh_status sh_engine_client_progress(sh_engine_client *client, sh_err *err);

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/pool.h"
 #include "base/system.h"
 #include "engine/crew_parts.h"
@@ -337,6 +338,10 @@ sh_status sh_crew_join(sh_crew *c, sh_group *group, sh_err *err)
     c->rank = group == NULL ? 0 : sh_group_rank(group);
     c->size = group == NULL ? 1 : sh_group_size(group);
     c->context = c->opts.context > 0 ? c->opts.context : c->config.context;
+    if (c->rank == 0 && c->context > c->config.context)
+        SH_LOGW("sequences may have %d tokens, but the model was made for %d: what comes behind "
+                "them may be nonsense",
+                c->context, c->config.context);
     if (group != NULL) sh_group_set_patience(group, LOAD_SILENCE_MS, LOAD_OP_MS);
     int64_t blocks = 0;
     sh_status status = grid_choose(c, err);

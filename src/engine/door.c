@@ -233,7 +233,10 @@ static sh_status frame_run(sh_door *d, struct guest *g, const sh_wire_frame *fra
         status = sh_wire_get_cancel(frame->payload, &id, err);
         if (status == SH_OK) sh_engine_cancel(d->engine, g->owner, id);
         return status;
-    case SH_WIRE_ASK_STATS: sh_engine_ask_stats(d->engine, g->owner); return SH_OK;
+    case SH_WIRE_ASK_STATS: /* they come behind a step, which may be long: a sign of life first */
+        guest_say(d, g, &(sh_event){.kind = SH_EVENT_STATS});
+        sh_engine_ask_stats(d->engine, g->owner);
+        return SH_OK;
     default:
         return sh_err_set(err, SH_ERR_INPUT, "engine socket: frame %d is no request",
                           (int)frame->type);

@@ -67,6 +67,7 @@ static void refuse(sh_sched *s, uint64_t owner, const sh_engine_request *q, bool
 static bool fits(const sh_sched *s, const sh_engine_request *q, bool *retry, sh_err *err)
 {
     int room = sh_blocks_total(s->blocks) * SH_KV_BLOCK;
+    int places = s->opts.room.slots - s->stats.running; /* whom the next plan takes did not wait */
     *retry = false;
     if (q->prompt_count >= (size_t)s->opts.context)
         sh_err_set(err, SH_ERR_LIMIT,
@@ -75,7 +76,7 @@ static bool fits(const sh_sched *s, const sh_engine_request *q, bool *retry, sh_
     else if (q->prompt_count >= (size_t)room)
         sh_err_set(err, SH_ERR_LIMIT, "the prompt has %zu tokens; there is KV room for %d in all",
                    q->prompt_count, room);
-    else if (s->stats.waiting >= s->opts.queue_max) {
+    else if (s->stats.waiting >= s->opts.queue_max + places) {
         *retry = true;
         sh_err_set(err, SH_ERR_LIMIT, "%d requests are waiting, which is all that may",
                    s->stats.waiting);
@@ -219,7 +220,7 @@ static void expire_one(sh_sched *s, sh_sequence *seq, const void *arg)
     (void)arg;
     if (seq->in_flight || !sh_deadline_passed(seq->deadline)) return;
     sh_err err;
-    sh_err_set(&err, SH_ERR_TIMEOUT, "timed out after %.1f s, %s, with %d tokens of the answer",
+    sh_err_set(&err, SH_ERR_TIMEOUT, "timed out after %.3g s, %s, with %d tokens of the answer",
                seconds(seq->submitted_ns, sh_clock_ns()), seq->slot < 0 ? "waiting" : "running",
                sh_sequence_answered(seq));
     sequence_fail(s, seq, &err);

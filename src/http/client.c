@@ -1,5 +1,6 @@
 #include "http/client.h"
 
+#include "base/alloc.h"
 #include "base/clock.h"
 
 #include <event2/buffer.h>
@@ -9,6 +10,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -63,6 +65,18 @@ static sh_status tls_open(get *g, const char *host, const sh_http_get_opts *opts
     return SH_OK;
 }
 
+char *sh_http_url(bool tls, const char *host, int port, const char *path)
+{
+    return sh_asprintf(strchr(host, ':') == NULL ? "%s://%s:%d%s" : "%s://[%s]:%d%s",
+                       tls ? "https" : "http", host, port, path);
+}
+
+void sh_http_bare_host(const char *host, char out[SH_HTTP_HOST_MAX])
+{
+    snprintf(out, SH_HTTP_HOST_MAX, "%s", host[0] == '[' ? host + 1 : host);
+    if (host[0] == '[') out[strcspn(out, "]")] = '\0';
+}
+
 static sh_status request_make(get *g, const struct evhttp_uri *uri, const sh_http_get_opts *opts)
 {
     const char *host = evhttp_uri_get_host(uri), *path = evhttp_uri_get_path(uri);
@@ -73,9 +87,11 @@ static sh_status request_make(get *g, const struct evhttp_uri *uri, const sh_htt
                                             : PORT_HTTP;
     struct bufferevent *bev = NULL;
     sh_buf text = {0};
-    sh_status status = https ? tls_open(g, host, opts, &bev) : SH_OK;
+    char bare[SH_HTTP_HOST_MAX];
+    sh_http_bare_host(host, bare);
+    sh_status status = https ? tls_open(g, bare, opts, &bev) : SH_OK;
     if (status != SH_OK) return status;
-    g->conn = evhttp_connection_base_bufferevent_new(g->base, NULL, bev, host, (uint16_t)port);
+    g->conn = evhttp_connection_base_bufferevent_new(g->base, NULL, bev, bare, (uint16_t)port);
     evhttp_connection_set_max_body_size(g->conn, BODY_MAX);
     int64_t wait_ms = opts->wait_ms > 0 ? opts->wait_ms : WAIT_MS;
     struct timeval wait = {.tv_sec = wait_ms / 1000, .tv_usec = wait_ms % 1000 * 1000};

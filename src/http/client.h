@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { SH_HTTP_HOST_MAX = 256 };
+
 typedef struct {
     const char *key;   /* sent as a bearer token; or NULL */
     const char *trust; /* certificates in PEM that HTTPS may also rest on; or NULL */
@@ -24,5 +26,11 @@ typedef struct {
  * `body` (at most 16 MiB). An answer of any status is SH_OK. */
 SH_MUST_CHECK sh_status sh_http_get(const char *url, const sh_http_get_opts *opts, int *code,
                                     sh_buf *body, sh_err *err);
+
+/* "http://host:port/path", with brackets where the host is an IPv6 address; the caller frees it. */
+char *sh_http_url(bool tls, const char *host, int port, const char *path);
+
+/* The host of a parsed URL as sockets and certificates know it: "::1" for "[::1]". */
+void sh_http_bare_host(const char *host, char out[SH_HTTP_HOST_MAX]);
 
 #endif

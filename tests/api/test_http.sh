@@ -97,6 +97,10 @@ check "with a wrong key it is 401" 'is "$(status_of -H "Authorization: Bearer sk
 check "any of the keys opens" '
     for key in sk-env1 sk-env2 sk-file; do is "$(status_of -H "Authorization: Bearer $key" "$(url /queue)")" 200 || return 1; done
     is "$(status_of -H "X-Api-Key: sk-file" "$(url /queue)")" 200'
+check "the tools of this machine find the port and show a key by the same settings" '
+    export SHOAL_API_KEY=sk-env1,sk-env2 API_PORT=$port
+    "$shoal" monitor --once | grep -q waiting && "$shoal" call /queue | grep -q size; rc=$?
+    unset SHOAL_API_KEY API_PORT; return $rc'
 check "health and pages need no key" 'is "$(status_of "$(url /health/live)")" 200 && is "$(status_of "$(url /docs)")" 200'
 check "keys are read again on SIGHUP" '
     printf "sk-new\n" >keys; kill -HUP $api_pid; sleep 0.5
@@ -132,5 +136,11 @@ check "a certificate without key is refused" 'exits 1 "$shoal" api --socket s --
 check "a port that is taken is an error that names it" 'serve_api first && exits 1 "$shoal" api --socket s --port $port && has err "port $port"; rc=$?; stop $api_pid; return $rc'
 check "listening to all without a key is warned about" 'serve_api open --host 0.0.0.0 && has open.log "anybody who can reach"; rc=$?; stop $api_pid; return $rc'
 check "localhost means both of its addresses" 'serve_api local --host localhost && is "$(status_of "http://127.0.0.1:$port/health/live")" 200; rc=$?; stop $api_pid; return $rc'
+if grep -qs ^0*1 /proc/net/if_inet6; then
+    check "an IPv6 address is listened on, told as a URL, and asked" '
+        serve_api six --host ::1 && has six.log "http://\[::1\]:$port$" && "$shoal" call /health/live --host ::1 --port $port | grep -q alive; rc=$?; stop $api_pid; return $rc'
+else
+    skip "an IPv6 address is listened on, told as a URL, and asked" "there is no IPv6 here"
+fi
 check "no part of it complained" '! grep -iE "assert|sanitizer|runtime error|leak" ./*.log'
 done_testing

@@ -40,6 +40,9 @@ check "one rank has no links" 'exits 1 "$shoal" linktest && grep -q "two ranks" 
 check "a short token is refused" 'exits 1 "$shoal" linktest --ranks 2 --token abc && grep -q "shoal token" err'
 check "a hostfile needs a rank" 'echo "[\"127.0.0.1:1\",\"127.0.0.1:2\"]" >h.json; exits 1 "$shoal" linktest --hostfile h.json && grep -q -- "--rank" err'
 check "a rank outside of the hostfile is refused" 'exits 1 "$shoal" linktest --hostfile h.json --rank 2 && grep -q "2 hosts" err'
+check "a rank outside of the group is refused" '
+    MLX_RANK=1 exits 1 "$shoal" logits --model "$root/models/demo" --ids 1 && grep -q "rank is 1 in a group of 1" err &&
+    exits 1 "$shoal" logits --model "$root/models/demo" --ids 1 --ranks 2 --rank 5 && grep -q "rank is 5 in a group of 2" err'
 check "a backend that is not there is refused by name, from flag and hostfile" '
     exits 1 "$shoal" linktest --ranks 2 --rank 0 --backend nccl && grep -q "backend .nccl." err &&
     echo "{\"backend\":\"jaccl\",\"hosts\":[{\"ssh\":\"a\"},{\"ssh\":\"b\"}]}" >j.json && exits 1 "$shoal" linktest --hostfile j.json --rank 0 && grep -q "backend .jaccl. .j.json.*--backend ring" err'

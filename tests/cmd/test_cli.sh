@@ -13,6 +13,8 @@ check "an unknown flag exits 2 and offers the near one" 'exits 2 "$shoal" help -
 check "a refused value exits 2 with what is allowed" 'exits 2 "$shoal" help --log-level loud && grep -q "one of error|warn" err'
 check "an argument too many exits 2" 'exits 2 "$shoal" help a b && grep -q "one argument too many" err'
 check "output that can not be written is an error" 'exits 1 sh -c "\"$shoal\" help >/dev/full"'
+check "an answer that nobody reads ends there" '
+    exits 1 sh -c "\"$shoal\" generate --model \"$root/models/demo\" --chat \"Tell me a story about a fox and a lantern.\" >/dev/full" && grep -q "interrupted" err'
 
 echo 'SHOAL_LOG_LEVEL=debug' >.env
 check ".env is read" '"$shoal" help --print-config | grep -q "log-level = debug  # .env:1 SHOAL_LOG_LEVEL"'

@@ -36,10 +36,14 @@ check "streams, with an end" \
     'curl -s -N -m 60 "http://127.0.0.1:$port/v1/completions" -H "Content-Type: application/json" \
         -d "{\"prompt\":\"1 2 3\",\"max_tokens\":5,\"stream\":true}" >stream && tail -n 2 stream | grep -q "data: \[DONE\]"'
 
+kill -HUP $serve_pid
+check "SIGHUP is the API's alone: the ranks stay" 'sleep 0.3; good && grep -q "settings were read again" serve.log && ! grep -q "by signal" serve.log'
 kill -9 "$(pids_of SHOAL_RANK=1)"
 check "a killed rank is named, comes back, and serving goes on" 'again && grep -q "rank 1 .*was lost" serve.log && grep -q "group stands again" serve.log'
 kill -9 "$(pids_of SHOAL_PART=api)"
 check "a killed API comes back without loading the model again" 'again && [ "$(grep -c "\] ready: " serve.log)" = 1 ]'
+kill -STOP "$(pids_of SHOAL_RANK=0)"
+check "a frozen rank 0 is an error, not a wait without end" 'ask "What is tensor parallelism?"; grep -q "does not answer" answer'
 kill -9 "$(pids_of SHOAL_RANK=0)"
 check "a killed rank 0 comes back too" again
 

@@ -168,6 +168,10 @@ TEST(refuses_unsupported_fields_by_name)
     CHECK_REFUSES(&sh_openai_chat, CHAT(",\"functions\":[{}]"), "functions");
     CHECK_REFUSES(&sh_openai_chat, CHAT(",\"audio\":{}"), "audio");
     CHECK_REFUSES(&sh_openai_chat, CHAT(",\"top_logprobs\":3"), "top_logprobs");
+    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"continue_final_message\":true"),
+                  "continue_final_message");
+    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"repeat_penalty\":1.1"), "repeat_penalty");
+    assert_true(reads(&sh_openai_chat, CHAT(",\"add_generation_prompt\":true")));
     CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":\"a\",\"suffix\":\"b\"}", "suffix");
     CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":\"a\",\"best_of\":2}", "best_of");
     CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":\"a\",\"echo\":true,\"logprobs\":1}", "echo");

@@ -293,17 +293,18 @@ TEST(a_full_queue_refuses_and_says_that_it_may_be_tried_again)
     UNUSED_STATE;
     struct bench *b = bench_open(BLOCKS_MAX, 0);
     struct ask ask = {.count = 10, .max = 8};
-    for (int i = 0; i < REQUESTS_MAX - 1; i++) submit(b, i, &ask);
-    b->opts.queue_max = 0;
-    sh_sched *small = sh_sched_create(&b->opts, b->blocks, on_event, b);
-    sh_sched *all = b->sched;
-    b->sched = small;
-    submit(b, REQUESTS_MAX - 1, &ask);
-    assert_true(b->answers[REQUESTS_MAX - 1].failed);
-    assert_true(b->answers[REQUESTS_MAX - 1].end.retry);
-    sh_sched_free(small);
-    b->sched = all;
+    sh_sched_free(b->sched);
+    b->opts.queue_max = 1;
+    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
+    for (int i = 0; i <= SLOTS + 1; i++) submit(b, i, &ask); /* before any plan is made */
+    assert_false(b->answers[SLOTS].failed);
+    assert_true(b->answers[SLOTS + 1].failed);
+    assert_true(b->answers[SLOTS + 1].end.retry);
+    assert_true(bench_step(b));
+    submit(b, SLOTS + 2, &ask);
+    assert_true(b->answers[SLOTS + 2].failed);
     bench_finish(b);
+    for (int i = 0; i <= SLOTS; i++) check_answer(&b->answers[i], &ask);
     bench_close(b);
 }
 

@@ -1,0 +1,20 @@
+/* ask.h - one question to a running API.
+ *
+ * Threads: each call stands alone. */
+#ifndef SH_CMD_ASK_H
+#define SH_CMD_ASK_H
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "cmd/settings.h"
+
+#include <stdint.h>
+
+/* base: "http://host:port"; NULL: the API that the settings describe (--host, --port, --tls-cert).
+ * The first of the settings' keys is shown. body: JSON to POST; NULL: GET. An answer of any status
+ * is SH_OK. */
+SH_MUST_CHECK sh_status sh_api_ask(const sh_settings *s, const char *base, const char *path,
+                                   const char *body, int64_t wait_ms, int *code, sh_buf *out,
+                                   sh_err *err);
+
+#endif
