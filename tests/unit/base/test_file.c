@@ -3,29 +3,11 @@
 
 #include "base/alloc.h"
 
-#include "test.h"
+#include "scratch.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char dir[64];
-
-static int make_dir(void **state)
-{
-    UNUSED_STATE;
-    strcpy(dir, "/tmp/shoal-file-XXXXXX");
-    return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state)
-{
-    UNUSED_STATE;
-    char *command = sh_asprintf("rm -rf '%s'", dir);
-    int rc = system(command);
-    free(command);
-    return rc;
-}
 
 static mode_t mode_of(const char *path)
 {

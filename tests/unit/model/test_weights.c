@@ -2,27 +2,10 @@
  * expected. */
 #include "base/json.h"
 #include "rig.h"
+#include "scratch.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char dir[64];
-
-static int make_dir(void **state)
-{
-    UNUSED_STATE;
-    strcpy(dir, "/tmp/shoal-weights-XXXXXX");
-    return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state)
-{
-    UNUSED_STATE;
-    char *command = sh_asprintf("rm -rf '%s'", dir);
-    int rc = system(command);
-    free(command);
-    return rc;
-}
 
 /* The folder of a model with other values in its config.json: "key": value, ... */
 static void change_config(const char *model, const char *changes)
