@@ -66,31 +66,90 @@ sh_status sh_fd_read_at(int fd, const char *path, uint64_t offset, void *data, s
     return SH_OK;
 }
 
-static bool write_all(int fd, const char *data, size_t len)
+static bool is_no_file(const char *path)
 {
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+sh_status sh_draft_open(const char *path, const char *end, mode_t mode, sh_draft *out, sh_err *err)
+{
+    sh_draft draft = {.path = sh_strdup(path)};
+    if (is_no_file(path)) {
+        draft.fd = open(path, O_WRONLY | O_CLOEXEC);
+    } else {
+        /* Made anew, so that neither a link nor the wider mode of an old one is taken over. */
+        draft.temp = end != NULL ? sh_asprintf("%s%s", path, end)
+                                 : sh_asprintf("%s.tmp.%ld", path, (long)getpid());
+        unlink(draft.temp);
+        draft.fd = open(draft.temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    }
+    if (draft.fd < 0) {
+        sh_err_sys(err, "write %s", path);
+        sh_draft_drop(&draft);
+        return err->status;
+    }
+    *out = draft;
+    return SH_OK;
+}
+
+sh_status sh_draft_add(sh_draft *draft, const void *data, size_t len, sh_err *err)
+{
+    const char *from = data;
     while (len > 0) {
-        ssize_t put = write(fd, data, len);
+        ssize_t put = write(draft->fd, from, len);
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return false;
-        data += put;
+        if (put < 0) return sh_err_sys(err, "write %s", draft->path);
+        from += put;
         len -= (size_t)put;
     }
-    return true;
+    return SH_OK;
+}
+
+sh_status sh_draft_commit(sh_draft *draft, sh_err *err)
+{
+    sh_status status = SH_OK;
+    int closed = close(draft->fd);
+    draft->fd = -1;
+    if (closed < 0 || (draft->temp != NULL && rename(draft->temp, draft->path) < 0))
+        status = sh_err_sys(err, "write %s", draft->path);
+    if (status == SH_OK) {
+        free(draft->temp);
+        draft->temp = NULL;
+    }
+    sh_draft_drop(draft);
+    return status;
+}
+
+void sh_draft_drop(sh_draft *draft)
+{
+    if (draft->fd >= 0) close(draft->fd);
+    if (draft->temp != NULL) unlink(draft->temp);
+    free(draft->temp);
+    free(draft->path);
+    *draft = (sh_draft){.fd = -1};
+}
+
+static sh_status write_whole(const char *path, mode_t mode, const void *data, size_t len,
+                             sh_err *err)
+{
+    sh_draft draft;
+    sh_status status = sh_draft_open(path, NULL, mode, &draft, err);
+    if (status != SH_OK) return status;
+    status = sh_draft_add(&draft, data, len, err);
+    if (status == SH_OK) return sh_draft_commit(&draft, err);
+    sh_draft_drop(&draft);
+    return status;
 }
 
 sh_status sh_file_write(const char *path, const void *data, size_t len, sh_err *err)
 {
-    char *temp = sh_asprintf("%s.tmp.%ld", path, (long)getpid());
-    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    bool ok = fd >= 0 && write_all(fd, data, len);
-    if (fd >= 0 && close(fd) < 0) ok = false;
-    if (ok) ok = rename(temp, path) == 0;
-    if (!ok) {
-        sh_err_sys(err, "write %s", path);
-        if (fd >= 0) unlink(temp);
-    }
-    free(temp);
-    return ok ? SH_OK : err->status;
+    return write_whole(path, 0644, data, len, err);
+}
+
+sh_status sh_file_write_private(const char *path, const void *data, size_t len, sh_err *err)
+{
+    return write_whole(path, 0600, data, len, err);
 }
 
 bool sh_file_exists(const char *path)

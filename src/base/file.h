@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* The whole file into *out (which must be empty), at most max_len bytes. The error names the path.
  */
@@ -22,8 +23,28 @@ SH_MUST_CHECK sh_status sh_fd_read_all(int fd, const char *name, size_t max_len,
 SH_MUST_CHECK sh_status sh_fd_read_at(int fd, const char *path, uint64_t offset, void *data,
                                       size_t len, sh_err *err);
 
-/* Writes a temporary file beside path and renames it: readers see the old file or the new one. */
+/* A file in the making, beside the place that it takes once it is whole: readers see the old file
+ * or the new one. What is there and is no file, such as /dev/null or a pipe, is written to as it
+ * is. Owns its descriptor and names until it is committed or dropped. */
+typedef struct {
+    char *path;
+    char *temp; /* NULL: written in place */
+    int fd;
+} sh_draft;
+
+/* `end` is put behind the path meanwhile; with NULL it is one that no other process takes. A large
+ * file has a fixed one, so that what a killed process left is found and replaced by the next.
+ * `mode` as for open: 0600 where others must not read it. */
+SH_MUST_CHECK sh_status sh_draft_open(const char *path, const char *end, mode_t mode, sh_draft *out,
+                                      sh_err *err);
+SH_MUST_CHECK sh_status sh_draft_add(sh_draft *draft, const void *data, size_t len, sh_err *err);
+SH_MUST_CHECK sh_status sh_draft_commit(sh_draft *draft, sh_err *err); /* drops it if that fails */
+void sh_draft_drop(sh_draft *draft);
+
+/* All of it at once; a private one can be read by its owner alone. */
 SH_MUST_CHECK sh_status sh_file_write(const char *path, const void *data, size_t len, sh_err *err);
+SH_MUST_CHECK sh_status sh_file_write_private(const char *path, const void *data, size_t len,
+                                              sh_err *err);
 
 bool sh_file_exists(const char *path);
 

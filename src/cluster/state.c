@@ -70,9 +70,7 @@ sh_status sh_state_make(const char *path, sh_err *err)
 sh_status sh_state_write(const char *path, const char *name, sh_str text, sh_err *err)
 {
     char *file = sh_path_join(path, name);
-    mode_t before = umask(077);
-    sh_status status = sh_file_write(file, text.ptr, text.len, err);
-    umask(before);
+    sh_status status = sh_file_write_private(file, text.ptr, text.len, err);
     free(file);
     return status;
 }

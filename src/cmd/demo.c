@@ -16,8 +16,9 @@ char *sh_demo_find(const char *program)
         char *config = sh_path_join(path, "config.json");
         bool there = sh_file_exists(config);
         free(config);
-        if (there) return path;
+        char *plain = there ? realpath(path, NULL) : NULL; /* it is shown */
         free(path);
+        if (plain != NULL) return plain;
     }
     return NULL;
 }

@@ -168,8 +168,19 @@ static int command_run(const sh_command *cmd, int argc, char **argv, char *const
     return code;
 }
 
+/* Where a caller has closed 0, 1 or 2, the next file or socket would get that number, and with it
+ * what is meant for the terminal. */
+static void standard_files_open(void)
+{
+    int fd;
+    do fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    standard_files_open();
     signal(SIGPIPE, SIG_IGN);
     const char *name = argc < 2 ? "--help" : argv[1];
     if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {

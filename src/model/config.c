@@ -19,12 +19,16 @@ sh_status sh_read_int(const sh_config_reader *in, const char *key, int min, int 
     return status;
 }
 
+sh_status sh_read_must(const sh_config_reader *in, const char *key)
+{
+    if (sh_read_item(in, key) != NULL) return SH_OK;
+    return sh_err_set(in->err, SH_ERR_INPUT, "%s: '%s' is missing", in->where, key);
+}
+
 sh_status sh_read_int_must(const sh_config_reader *in, const char *key, int min, int max, int *out)
 {
-    int64_t value = 0;
-    sh_status status = sh_json_int_must(in->json, key, in->where, min, max, &value, in->err);
-    if (status == SH_OK) *out = (int)value;
-    return status;
+    sh_status status = sh_read_must(in, key);
+    return status == SH_OK ? sh_read_int(in, key, min, max, out) : status;
 }
 
 sh_status sh_read_double(const sh_config_reader *in, const char *key, double min, double max,
@@ -119,6 +123,7 @@ static sh_status read_shape(const sh_config_reader *in, sh_config *c)
         (status = sh_read_int(in, "head_dim", 2, HEAD_DIM_MAX, &c->head_dim)) != 0 ||
         (status = sh_read_int(in, "intermediate_size", 1, SH_CONFIG_WIDTH_MAX, &c->ffn)) != 0 ||
         (status = sh_read_int(in, "max_position_embeddings", 1, 1 << 30, &c->context)) != 0 ||
+        (status = sh_read_must(in, "rms_norm_eps")) != 0 ||
         (status = sh_read_float(in, "rms_norm_eps", 0, 1, &c->norm_eps)) != 0)
         return status;
     if (c->heads % c->kv_heads != 0)
@@ -131,7 +136,6 @@ static sh_status read_shape(const sh_config_reader *in, sh_config *c)
 
 static sh_status read_common(const sh_config_reader *in, sh_config *c)
 {
-    c->norm_eps = 1e-6F;
     c->embed_scale = 1;
     c->act = SH_ACT_SILU;
     sh_status status = read_shape(in, c);

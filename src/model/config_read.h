@@ -26,6 +26,9 @@ SH_MUST_CHECK sh_status sh_read_float(const sh_config_reader *in, const char *ke
                                       double max, float *out);
 SH_MUST_CHECK sh_status sh_read_double(const sh_config_reader *in, const char *key, double min,
                                        double max, double *out);
+/* Refuses the absence of a key: for those that families, or their makers, take as different numbers
+ * when they are not there. */
+SH_MUST_CHECK sh_status sh_read_must(const sh_config_reader *in, const char *key);
 SH_MUST_CHECK sh_status sh_read_bool(const sh_config_reader *in, const char *key, bool *out);
 
 /* Refuses a value other than `only`; absent is fine. */

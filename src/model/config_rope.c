@@ -82,10 +82,11 @@ static sh_status check_scaling(const sh_config_reader *in, const sh_rope_config 
     return SH_OK;
 }
 
+/* rope->dim is what the family takes when the file does not say; 0: the whole head. */
 static sh_status read_dim(const sh_config_reader *top, const sh_config_reader *in,
                           const sh_config *config, sh_rope_config *rope)
 {
-    double partial = 1;
+    double partial = rope->dim == 0 ? 1 : (double)rope->dim / config->head_dim;
     sh_status status = sh_read_double(top, "partial_rotary_factor", 0, 1, &partial);
     if (status == SH_OK) status = sh_read_double(in, "partial_rotary_factor", 0, 1, &partial);
     if (status != SH_OK) return status;
@@ -105,7 +106,8 @@ sh_status sh_read_rope_params(const sh_config_reader *top, const cJSON *params,
         return sh_err_set(top->err, SH_ERR_INPUT, "%s: RoPE's parameters must be an object, not %s",
                           top->where, sh_json_kind(params));
     sh_config_reader in = {.json = params, .where = top->where, .err = top->err};
-    sh_rope_config rope = {.interleaved = out->interleaved,
+    sh_rope_config rope = {.dim = out->dim,
+                           .interleaved = out->interleaved,
                            .theta = out->theta,
                            .low_freq_factor = 1,
                            .high_freq_factor = 4,

@@ -22,10 +22,8 @@ static sh_status read_mla(const sh_config_reader *in, sh_config *config)
         return status;
     config->head_dim = mla->nope_dim + mla->rope_dim;
     config->kv_heads = config->heads;
-    config->rope[0].interleaved = true;
-    if ((status = sh_read_bool(in, "rope_interleave", &config->rope[0].interleaved)) != 0 ||
-        (status = sh_read_rope(in, config)) != 0)
-        return status;
+    status = sh_read_rope(in, config);
+    if (status != SH_OK) return status;
 
     /* These models scale the softmax by yarn's mscale of all dimensions, squared. */
     const sh_rope_config *rope = &config->rope[0];
@@ -91,7 +89,10 @@ static sh_status read_sigmoid_experts(const sh_config_reader *in, sh_config *con
     config->moe.pick_bias = true;
     config->moe.group_top2 = true;
     if ((status = sh_read_only(in, "scoring_func", "sigmoid")) != 0 ||
-        (status = sh_read_only(in, "topk_method", "noaux_tc")) != 0)
+        (status = sh_read_only(in, "topk_method", "noaux_tc")) != 0 ||
+        (status = sh_read_must(in, "routed_scaling_factor")) != 0 ||
+        (status = sh_read_must(in, "n_group")) != 0 ||
+        (status = sh_read_must(in, "topk_group")) != 0)
         return status;
     return read_groups(in, &config->moe);
 }
@@ -99,9 +100,14 @@ static sh_status read_sigmoid_experts(const sh_config_reader *in, sh_config *con
 sh_status sh_family_deepseek_v2(const sh_config_reader *in, sh_config *config)
 {
     const char *method = "greedy";
+    config->rope[0].interleaved = true;
     sh_status status = read_mla(in, config);
     if (status == SH_OK) status = read_experts(in, config);
     if (status != SH_OK || config->moe.experts == 0) return status;
+    /* Its makers would then leave out the scale, others leave the weights as they are. */
+    if (config->moe.normalize)
+        return sh_err_set(in->err, SH_ERR_UNSUPPORTED, "%s: 'norm_topk_prob' must be false here",
+                          in->where);
     config->moe.route = SH_ROUTE_SOFTMAX;
     if ((status = sh_read_only(in, "scoring_func", "softmax")) != 0 ||
         (status = sh_json_string(in->json, "topk_method", in->where, &method, in->err)) != 0)
@@ -115,12 +121,15 @@ sh_status sh_family_deepseek_v2(const sh_config_reader *in, sh_config *config)
 
 sh_status sh_family_deepseek_v3(const sh_config_reader *in, sh_config *config)
 {
-    sh_status status = read_mla(in, config);
+    config->rope[0].interleaved = true;
+    sh_status status = sh_read_bool(in, "rope_interleave", &config->rope[0].interleaved);
+    if (status == SH_OK) status = read_mla(in, config);
     return status == SH_OK ? read_sigmoid_experts(in, config) : status;
 }
 
 sh_status sh_family_glm4_moe(const sh_config_reader *in, sh_config *config)
 {
+    config->rope[0].dim = config->head_dim / 2;
     sh_status status = sh_read_bool(in, "attention_bias", &config->qkv_bias);
     if (status == SH_OK) status = sh_read_bool(in, "use_qk_norm", &config->qk_norm);
     return status == SH_OK ? read_sigmoid_experts(in, config) : status;

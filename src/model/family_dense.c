@@ -28,6 +28,7 @@ sh_status sh_family_mistral(const sh_config_reader *in, sh_config *config)
 sh_status sh_family_ministral3(const sh_config_reader *in, sh_config *config)
 {
     sh_status status = sh_read_layer_windows(in, 0, 0, config);
+    if (status == SH_OK) status = sh_read_must(in, "rope_parameters");
     sh_config_reader rope = {
         .json = sh_read_item(in, "rope_parameters"), .where = in->where, .err = in->err};
     if (status != SH_OK || !cJSON_IsObject(rope.json)) return status;
@@ -79,6 +80,17 @@ static sh_status read_gemma_rope(const sh_config_reader *in, sh_config *config)
     return status;
 }
 
+/* The embedding models of this family let a token see those behind it. */
+static sh_status refuse_bidirectional(const sh_config_reader *in)
+{
+    bool both = false;
+    sh_status status = sh_read_bool(in, "use_bidirectional_attention", &both);
+    if (status != SH_OK || !both) return status;
+    return sh_err_set(
+        in->err, SH_ERR_UNSUPPORTED,
+        "%s: 'use_bidirectional_attention' is true: this is no model that writes text", in->where);
+}
+
 static sh_status refuse_softcap(const sh_config_reader *in, const char *key)
 {
     if (sh_read_item(in, key) == NULL) return SH_OK;
@@ -96,6 +108,7 @@ sh_status sh_family_gemma3(const sh_config_reader *in, sh_config *config)
     config->embed_scale = (float)sqrt((double)config->hidden);
     if (config->tied == SH_TIED_UNSAID) config->tied = SH_TIED_YES;
     if ((status = sh_read_only(in, "hidden_activation", "gelu_pytorch_tanh")) != 0 ||
+        (status = refuse_bidirectional(in)) != 0 ||
         (status = refuse_softcap(in, "attn_logit_softcapping")) != 0 ||
         (status = refuse_softcap(in, "final_logit_softcapping")) != 0 ||
         (status = sh_read_int(in, "sliding_window_pattern", 1, 1 << 20, &every)) != 0 ||

@@ -65,6 +65,7 @@ sh_status sh_family_mixtral(const sh_config_reader *in, sh_config *config)
 {
     sh_status status = read_experts(in, "num_local_experts", "intermediate_size", &config->moe);
     config->moe.route = SH_ROUTE_TOPK_SOFTMAX;
+    config->rope[0].theta = 1000000;
     experts_everywhere(config);
     return status == SH_OK ? sh_read_layer_windows(in, 0, 0, config) : status;
 }
@@ -85,6 +86,9 @@ sh_status sh_family_gpt_oss(const sh_config_reader *in, sh_config *config)
 {
     sh_status status = read_experts(in, "num_local_experts", "intermediate_size", &config->moe);
     if (status == SH_OK) status = check_swiglu(in);
+    /* Without either the reference takes a yarn of its own. */
+    if (status == SH_OK && sh_read_item(in, "rope_scaling") == NULL)
+        status = sh_read_must(in, "rope_parameters");
     if (status != SH_OK) return status;
     config->moe.route = SH_ROUTE_TOPK_SOFTMAX;
     config->moe.all_biases = true;

@@ -1,11 +1,9 @@
 #include "model/safetensors_writer.h"
 
 #include "base/alloc.h"
-#include "base/buf.h"
+#include "base/file.h"
 #include "base/json.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +12,9 @@
 enum { ALIGN = 8 }; /* of the data in the file */
 
 struct sh_writer {
-    char *path;
-    char *temporary;
-    int fd;
+    sh_draft draft;
     uint64_t expected; /* bytes of all tensors */
-    uint64_t written;
+    uint64_t written;  /* of them */
 };
 
 static uint64_t tensor_bytes(const sh_tensor *tensor)
@@ -66,28 +62,18 @@ static sh_buf make_header(const sh_tensor *tensors, size_t count, const char *fo
     return out;
 }
 
-static sh_status write_all(const sh_writer *writer, const char *data, size_t len, sh_err *err)
-{
-    while (len > 0) {
-        ssize_t count = write(writer->fd, data, len);
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return sh_err_sys(err, "%s", writer->temporary);
-        data += count;
-        len -= (size_t)count;
-    }
-    return SH_OK;
-}
-
 sh_status sh_writer_open(const char *path, const sh_tensor *tensors, size_t count,
                          const char *format, sh_writer **out, sh_err *err)
 {
     sh_writer *writer = sh_alloc(sizeof(*writer));
     sh_buf header = make_header(tensors, count, format, &writer->expected);
-    writer->path = sh_strdup(path);
-    writer->temporary = sh_asprintf("%s.part", path);
-    writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    sh_status status = writer->fd < 0 ? sh_err_sys(err, "%s", writer->temporary)
-                                      : write_all(writer, header.ptr, header.len, err);
+    sh_status status = sh_draft_open(path, ".part", 0644, &writer->draft, err);
+    if (status != SH_OK) {
+        sh_buf_reset(&header);
+        free(writer);
+        return status;
+    }
+    status = sh_draft_add(&writer->draft, header.ptr, header.len, err);
     sh_buf_reset(&header);
     if (status == SH_OK)
         *out = writer;
@@ -99,33 +85,28 @@ sh_status sh_writer_open(const char *path, const sh_tensor *tensors, size_t coun
 sh_status sh_writer_add(sh_writer *writer, const void *data, size_t len, sh_err *err)
 {
     SH_ASSERT(len <= writer->expected - writer->written);
-    sh_status status = write_all(writer, data, len, err);
+    sh_status status = sh_draft_add(&writer->draft, data, len, err);
     if (status == SH_OK) writer->written += len;
     return status;
-}
-
-static void writer_free(sh_writer *writer)
-{
-    if (writer->fd >= 0) close(writer->fd);
-    free(writer->path);
-    free(writer->temporary);
-    free(writer);
 }
 
 sh_status sh_writer_finish(sh_writer *writer, sh_err *err)
 {
     SH_ASSERT(writer->written == writer->expected);
     sh_status status = SH_OK;
-    if (fsync(writer->fd) != 0 || rename(writer->temporary, writer->path) != 0)
-        status = sh_err_sys(err, "%s", writer->path);
-    if (status != SH_OK) unlink(writer->temporary);
-    writer_free(writer);
+    if (writer->draft.temp != NULL && fsync(writer->draft.fd) != 0)
+        status = sh_err_sys(err, "%s", writer->draft.path);
+    if (status == SH_OK)
+        status = sh_draft_commit(&writer->draft, err);
+    else
+        sh_draft_drop(&writer->draft);
+    free(writer);
     return status;
 }
 
 void sh_writer_abort(sh_writer *writer)
 {
     if (writer == NULL) return;
-    if (writer->fd >= 0) unlink(writer->temporary);
-    writer_free(writer);
+    sh_draft_drop(&writer->draft);
+    free(writer);
 }

@@ -38,6 +38,20 @@ sh_quant sh_quant_plain(const sh_tensor *tensor)
                       .global_scale = 1};
 }
 
+const sh_tensor *sh_finder_find(const sh_finder *f, const char *name, ...)
+{
+    char text[NAME_LEN_MAX];
+    const sh_tensor_list *list = sh_tensors_list(f->set);
+    va_list args;
+    va_start(args, name);
+    int len = vsnprintf(text, sizeof(text), name, args);
+    va_end(args);
+    SH_ASSERT(len > 0 && (size_t)len < sizeof(text));
+    const sh_tensor *tensor = sh_tensor_list_find(list, text);
+    if (tensor != NULL) f->seen[tensor - list->tensors] = true;
+    return tensor;
+}
+
 static bool is_float(const sh_tensor *tensor)
 {
     return tensor->type == SH_TENSOR_F32 || tensor->type == SH_TENSOR_F16 ||
@@ -65,7 +79,7 @@ static sh_status check_tensor(const sh_finder *f, const sh_tensor *tensor, sh_te
 sh_status sh_source_tensor(const sh_finder *f, const char *name, sh_tensor_type type, int dims,
                            const int64_t *shape, const sh_tensor **out)
 {
-    const sh_tensor *tensor = sh_tensors_find(f->set, "%s", name);
+    const sh_tensor *tensor = sh_finder_find(f, "%s", name);
     if (tensor == NULL)
         return sh_err_set(f->err, SH_ERR_NOT_FOUND, "%s: tensor '%s' is missing",
                           sh_tensors_where(f->set), name);
@@ -113,7 +127,7 @@ static sh_status find_scales(const sh_finder *f, const char *path, int dims, con
 /* NVFP4 may carry one factor for the whole tensor, in units of the largest value it can hold. */
 static sh_status read_global_scale(const sh_finder *f, const char *path, sh_quant *quant)
 {
-    const sh_tensor *tensor = sh_tensors_find(f->set, "%s.global_scale", path);
+    const sh_tensor *tensor = sh_finder_find(f, "%s.global_scale", path);
     float value = 0;
     if (quant->format != SH_FORMAT_NVFP4 || tensor == NULL) return SH_OK;
     sh_status status = tensor->dims == 1 ? SH_OK : check_tensor(f, tensor, SH_TENSOR_F32, 0, NULL);
@@ -151,13 +165,13 @@ static sh_status find_bias(const sh_finder *f, const char *path, int64_t stack, 
 {
     int64_t shape[2] = {stack, rows};
     int dims = stack > 0 ? 2 : 1;
-    if (sh_tensors_find(f->set, "%s.bias", path) == NULL) return SH_OK;
+    if (sh_finder_find(f, "%s.bias", path) == NULL) return SH_OK;
     return module_tensor(f, path, "bias", SH_TENSOR_OTHER, dims, shape + 2 - dims, &source->bias);
 }
 
 bool sh_source_exists(const sh_finder *f, const char *path)
 {
-    return sh_tensors_find(f->set, "%s.weight", path) != NULL;
+    return sh_finder_find(f, "%s.weight", path) != NULL;
 }
 
 sh_status sh_source_find(const sh_finder *f, const char *path, int64_t stack, int64_t rows,
@@ -166,7 +180,7 @@ sh_status sh_source_find(const sh_finder *f, const char *path, int64_t stack, in
     sh_source source = {.rows = rows, .cols = cols, .file_rows = rows, .row_step = 1};
     int64_t shape[3] = {stack, rows, cols};
     int dims = stack > 0 ? 3 : 2;
-    sh_status status = sh_tensors_find(f->set, "%s.scales", path) != NULL
+    sh_status status = sh_finder_find(f, "%s.scales", path) != NULL
                            ? find_quantized(f, path, dims, shape + 3 - dims, &source)
                            : find_plain(f, path, dims, shape + 3 - dims, &source);
     if (status == SH_OK) status = find_bias(f, path, stack, rows, &source);

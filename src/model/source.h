@@ -5,7 +5,7 @@
  * shapes and types of its tensors were checked against what config.json promised; the loader reads
  * by it. Names are tried in the order of the tables in source.c and source_experts.c.
  *
- * Threads: pure functions over an open set of tensors. */
+ * Threads: an open set of tensors may be searched by many, each with a finder of its own. */
 #ifndef SH_MODEL_SOURCE_H
 #define SH_MODEL_SOURCE_H
 
@@ -17,8 +17,12 @@ typedef struct {
     const sh_tensors *set;
     const sh_config *config;
     const char *stem;
+    bool *seen; /* [tensors of the set], the caller's: set for those that were found */
     sh_err *err;
 } sh_finder;
+
+/* The tensor, or NULL; notes that it is one that the model knows. */
+const sh_tensor *sh_finder_find(const sh_finder *finder, const char *name, ...) SH_PRINTF(2, 3);
 
 typedef struct {
     const sh_tensor *w;

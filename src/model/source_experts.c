@@ -105,7 +105,7 @@ static sh_status find_hub_stack(const sh_finder *f, const char *base, sh_expert_
                        .file_rows = down ? rows : 2 * rows,
                        .row_first = part == SH_EXPERT_UP ? up_first : 0,
                        .row_step = gpt_oss && !down ? 2 : 1};
-    sh_status status = sh_tensors_find(f->set, "%s_blocks", base) != NULL
+    sh_status status = sh_finder_find(f, "%s_blocks", base) != NULL
                            ? find_blocks(f, base, &stack)
                            : find_plain_stack(f, base, gpt_oss, &stack);
     int64_t bias_shape[2] = {f->config->moe.experts, stack.file_rows};
@@ -135,8 +135,7 @@ sh_status sh_source_experts(const sh_finder *f, const char *path, sh_expert_part
     }
     snprintf(name, sizeof(name), "%s.experts.%s", path,
              part == SH_EXPERT_DOWN ? "down_proj" : "gate_up_proj");
-    if (sh_tensors_find(f->set, "%s", name) != NULL ||
-        sh_tensors_find(f->set, "%s_blocks", name) != NULL)
+    if (sh_finder_find(f, "%s", name) != NULL || sh_finder_find(f, "%s_blocks", name) != NULL)
         return find_hub_stack(f, name, part, out);
     return sh_err_set(f->err, SH_ERR_NOT_FOUND,
                       "%s: no experts under '%s', tried %s.switch_mlp and %s.experts",

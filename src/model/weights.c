@@ -446,6 +446,51 @@ static sh_status find_root(builder *b)
                       sh_tensors_where(b->finder.set));
 }
 
+/* Tables that follow from config.json, which some files carry along. */
+static bool is_constant(const char *name)
+{
+    return strstr(name, ".rotary_emb.") != NULL;
+}
+
+/* Whether a tensor is of a layer, and of a part of it, that this rank has looked through. */
+static bool is_ours(const builder *b, const char *name)
+{
+    sh_str rest = sh_str_of(name), stem = sh_str_of(b->finder.stem), number;
+    int64_t index;
+    if (!sh_str_starts(rest, stem)) return false;
+    rest = sh_str_sub(rest, stem.len, rest.len);
+    if (!sh_str_starts(rest, SH_STR("layers."))) return false;
+    rest = sh_str_sub(rest, strlen("layers."), rest.len);
+    if (!sh_str_cut(&rest, '.', &number) || !sh_str_to_int(number, &index)) return false;
+    if (index < b->shard->layer_first || index >= b->shard->layer_first + b->shard->layer_count)
+        return false;
+    return b->shard->heads.count > 0 || !sh_str_starts(rest, SH_STR("self_attn."));
+}
+
+/* A tensor that nothing reads means that the model computes something else than we would. */
+static sh_status check_all_seen(const builder *b)
+{
+    const sh_tensor_list *list = sh_tensors_list(b->finder.set);
+    for (size_t i = 0; i < list->count; i++) {
+        const sh_tensor *t = &list->tensors[i];
+        if (b->finder.seen[i] || !is_ours(b, t->name) || is_constant(t->name)) continue;
+        return sh_err_set(b->finder.err, SH_ERR_UNSUPPORTED,
+                          "%s: tensor '%s' has no place in the %s model that config.json tells of",
+                          sh_tensors_path(b->finder.set, t), t->name,
+                          b->config->family->model_type);
+    }
+    return SH_OK;
+}
+
+static sh_status add_all(builder *b)
+{
+    sh_status status = find_root(b);
+    if (status == SH_OK) status = add_ends(b);
+    for (int i = 0; i < b->shard->layer_count && status == SH_OK; i++)
+        status = add_layer(b, b->shard->layer_first + i, &b->weights->layers[i]);
+    return status == SH_OK ? check_all_seen(b) : status;
+}
+
 sh_status sh_weights_load(const sh_tensors *set, const sh_config *config, const sh_shard *shard,
                           sh_device *dev, const sh_load_opts *opts, sh_weights **out, sh_err *err)
 {
@@ -458,10 +503,9 @@ sh_status sh_weights_load(const sh_tensors *set, const sh_config *config, const 
                  .exact = opts->exact};
     weights->dev = dev;
     weights->layers = sh_alloc_array((size_t)shard->layer_count, sizeof(*weights->layers));
-    sh_status status = find_root(&b);
-    if (status == SH_OK) status = add_ends(&b);
-    for (int i = 0; i < shard->layer_count && status == SH_OK; i++)
-        status = add_layer(&b, shard->layer_first + i, &weights->layers[i]);
+    b.finder.seen = sh_alloc_array(sh_tensors_list(set)->count + 1, sizeof(*b.finder.seen));
+    sh_status status = add_all(&b);
+    free(b.finder.seen);
     if (status == SH_OK)
         status = sh_loader_run(b.loader, opts, &weights->memory, &weights->size, err);
     sh_loader_free(b.loader);

@@ -115,9 +115,11 @@ static const char *answer_shm(sh_meeting *meet, const sh_hello *theirs)
 {
     sh_err err;
     sh_meet_pair *pair = &meet->pair[theirs->rank];
-    if (theirs->shm[0] == '\0' || meet->opts->path == SH_PATH_TCP) return "";
+    /* It may be the second try of a dialler whose first one broke off behind this point. */
     sh_shm_close(pair->shm);
     pair->shm = NULL;
+    pair->shm_agreed = false;
+    if (theirs->shm[0] == '\0' || meet->opts->path == SH_PATH_TCP) return "";
     if (sh_shm_attach(theirs->shm, theirs->shm_key, &pair->shm, &err) != SH_OK) {
         SH_LOGD("rank %" PRIu32 ": %s", theirs->rank, err.text);
         return "";

@@ -1,5 +1,6 @@
 #include "net/wire.h"
 
+#include "base/pack.h"
 #include "base/str.h"
 
 #include <inttypes.h>
@@ -9,23 +10,16 @@
 static const uint8_t HELLO_MAGIC[8] = {'S', 'H', 'O', 'A', 'L', 0x0d, 0x0a, 0x1a};
 enum { FRAME_MAGIC = 0x5f, OP_MAGIC = 0x314f4853 };
 
-/* Writing appends to a buffer. */
-
-static void put_uint(sh_buf *out, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++) sh_buf_add_char(out, (char)(value >> (8 * i)));
-}
-
 static void put_text(sh_buf *out, const char *text)
 {
     size_t len = strlen(text);
-    put_uint(out, len, 2);
+    sh_put_uint(out, len, 2);
     sh_buf_add(out, text, len);
 }
 
 static void put_addrs(sh_buf *out, const sh_addr_list *list)
 {
-    put_uint(out, (uint64_t)list->count, 1);
+    sh_put_uint(out, (uint64_t)list->count, 1);
     for (int i = 0; i < list->count; i++) put_text(out, list->text[i]);
 }
 
@@ -33,9 +27,9 @@ static void put_addrs(sh_buf *out, const sh_addr_list *list)
 static size_t frame_open(sh_buf *out, sh_frame_type type)
 {
     size_t at = out->len;
-    put_uint(out, FRAME_MAGIC, 1);
-    put_uint(out, (uint64_t)type, 1);
-    put_uint(out, 0, 2 + 4);
+    sh_put_uint(out, FRAME_MAGIC, 1);
+    sh_put_uint(out, (uint64_t)type, 1);
+    sh_put_uint(out, 0, 2 + 4);
     return at;
 }
 
@@ -55,18 +49,18 @@ void sh_hello_pack(sh_buf *out, sh_frame_type type, const sh_hello *hello)
 {
     size_t at = frame_open(out, type);
     sh_buf_add(out, HELLO_MAGIC, sizeof(HELLO_MAGIC));
-    put_uint(out, hello->protocol, 4);
-    put_uint(out, hello->rank, 4);
-    put_uint(out, hello->world, 4);
+    sh_put_uint(out, hello->protocol, 4);
+    sh_put_uint(out, hello->rank, 4);
+    sh_put_uint(out, hello->world, 4);
     put_text(out, hello->version);
     put_text(out, hello->group);
     sh_buf_add(out, hello->model, sizeof(hello->model));
     sh_buf_add(out, hello->host, sizeof(hello->host));
-    put_uint(out, hello->epoch, 8);
-    put_uint(out, (uint64_t)hello->use, 1);
-    put_uint(out, hello->socket, 1);
-    put_uint(out, hello->lanes, 1);
-    put_uint(out, hello->plain_data, 1);
+    sh_put_uint(out, hello->epoch, 8);
+    sh_put_uint(out, (uint64_t)hello->use, 1);
+    sh_put_uint(out, hello->socket, 1);
+    sh_put_uint(out, hello->lanes, 1);
+    sh_put_uint(out, hello->plain_data, 1);
     put_addrs(out, &hello->listen);
     put_text(out, hello->shm);
     sh_buf_add(out, hello->shm_key, sizeof(hello->shm_key));
@@ -83,7 +77,7 @@ void sh_notice_set(sh_notice *notice, int rank, const char *text)
 void sh_notice_pack(sh_buf *out, sh_frame_type type, const sh_notice *notice)
 {
     size_t at = frame_open(out, type);
-    put_uint(out, (uint32_t)notice->rank, 4);
+    sh_put_uint(out, (uint32_t)notice->rank, 4);
     put_text(out, notice->text);
     frame_close(out, at);
 }
@@ -91,8 +85,8 @@ void sh_notice_pack(sh_buf *out, sh_frame_type type, const sh_notice *notice)
 void sh_table_pack(sh_buf *out, const sh_table *table)
 {
     size_t at = frame_open(out, SH_FRAME_TABLE);
-    put_uint(out, table->epoch, 8);
-    put_uint(out, table->count, 4);
+    sh_put_uint(out, table->epoch, 8);
+    sh_put_uint(out, table->count, 4);
     for (uint32_t i = 0; i < table->count; i++) {
         sh_buf_add(out, table->row[i].host, SH_HOST_ID_LEN);
         put_addrs(out, &table->row[i].addrs);
@@ -103,62 +97,47 @@ void sh_table_pack(sh_buf *out, const sh_table *table)
 void sh_beat_pack(sh_buf *out, const sh_beat *beat)
 {
     size_t at = frame_open(out, SH_FRAME_BEAT);
-    put_uint(out, beat->progress, 8);
-    put_uint(out, beat->silence_ms, 4);
+    sh_put_uint(out, beat->progress, 8);
+    sh_put_uint(out, beat->silence_ms, 4);
     frame_close(out, at);
 }
 
-/* Reading moves a cursor that turns bad once and for all. */
-
-typedef struct {
-    const uint8_t *at;
-    size_t left;
-    bool bad;
-} reader;
-
-static void get_bytes(reader *r, void *out, size_t len)
+static sh_reader reader_of(const uint8_t *data, size_t len)
 {
-    if (r->bad || r->left < len) {
-        r->bad = true;
-        memset(out, 0, len);
-        return;
-    }
-    memcpy(out, r->at, len);
-    r->at += len;
-    r->left -= len;
+    return sh_reader_of((sh_str){(const char *)data, len});
 }
 
-static uint64_t get_uint(reader *r, int bytes)
+static void get_bytes(sh_reader *r, void *out, size_t len)
 {
-    uint8_t raw[8] = {0};
-    get_bytes(r, raw, (size_t)bytes);
-    uint64_t value = 0;
-    for (int i = 0; i < bytes; i++) value |= (uint64_t)raw[i] << (8 * i);
-    return value;
+    const void *data = sh_get_array(r, len, 1);
+    if (data == NULL)
+        memset(out, 0, len);
+    else
+        memcpy(out, data, len);
 }
 
 /* room counts the closing zero. */
-static void get_text(reader *r, char *out, size_t room)
+static void get_text(sh_reader *r, char *out, size_t room)
 {
-    size_t len = get_uint(r, 2);
-    if (len >= room) r->bad = true;
-    if (r->bad) len = 0;
+    size_t len = sh_get_uint(r, 2);
+    if (len >= room) r->failed = true;
+    if (r->failed) len = 0;
     get_bytes(r, out, len);
-    out[r->bad ? 0 : len] = '\0';
-    if (strlen(out) != len || !sh_utf8_valid(out, len)) r->bad = true;
+    out[r->failed ? 0 : len] = '\0';
+    if (strlen(out) != len || !sh_utf8_valid(out, len)) r->failed = true;
 }
 
-static void get_addrs(reader *r, sh_addr_list *out)
+static void get_addrs(sh_reader *r, sh_addr_list *out)
 {
-    size_t count = get_uint(r, 1);
-    if (count > SH_LANES_MAX) r->bad = true;
-    out->count = r->bad ? 0 : (int)count;
+    size_t count = sh_get_uint(r, 1);
+    if (count > SH_LANES_MAX) r->failed = true;
+    out->count = r->failed ? 0 : (int)count;
     for (int i = 0; i < out->count; i++) get_text(r, out->text[i], SH_ADDR_TEXT_MAX);
 }
 
-static sh_status get_end(const reader *r, const char *what, sh_err *err)
+static sh_status get_end(const sh_reader *r, const char *what, sh_err *err)
 {
-    if (r->bad || r->left != 0)
+    if (r->failed || r->left != 0)
         return sh_err_set(err, SH_ERR_PEER, "a %s frame that is not well formed came", what);
     return SH_OK;
 }
@@ -166,11 +145,11 @@ static sh_status get_end(const reader *r, const char *what, sh_err *err)
 sh_status sh_frame_head_unpack(const uint8_t data[SH_FRAME_HEAD_LEN], sh_frame_head *out,
                                sh_err *err)
 {
-    reader r = {data, SH_FRAME_HEAD_LEN, false};
-    uint64_t magic = get_uint(&r, 1);
-    uint64_t type = get_uint(&r, 1);
-    uint64_t zero = get_uint(&r, 2);
-    uint64_t len = get_uint(&r, 4);
+    sh_reader r = reader_of(data, SH_FRAME_HEAD_LEN);
+    uint64_t magic = sh_get_uint(&r, 1);
+    uint64_t type = sh_get_uint(&r, 1);
+    uint64_t zero = sh_get_uint(&r, 2);
+    uint64_t len = sh_get_uint(&r, 4);
     if (magic != FRAME_MAGIC || zero != 0 || type < SH_FRAME_HELLO || type >= SH_FRAME_TYPE_END ||
         len > SH_FRAME_LEN_MAX)
         return sh_err_set(err, SH_ERR_PEER, "bytes that are no frame of Shoal came");
@@ -178,37 +157,37 @@ sh_status sh_frame_head_unpack(const uint8_t data[SH_FRAME_HEAD_LEN], sh_frame_h
     return SH_OK;
 }
 
-static void get_hello_rest(reader *r, sh_hello *out)
+static void get_hello_rest(sh_reader *r, sh_hello *out)
 {
     get_text(r, out->group, sizeof(out->group));
     get_bytes(r, out->model, sizeof(out->model));
     get_bytes(r, out->host, sizeof(out->host));
-    out->epoch = get_uint(r, 8);
-    uint64_t use = get_uint(r, 1);
-    out->socket = (uint8_t)get_uint(r, 1);
-    out->lanes = (uint8_t)get_uint(r, 1);
-    uint64_t plain = get_uint(r, 1);
+    out->epoch = sh_get_uint(r, 8);
+    uint64_t use = sh_get_uint(r, 1);
+    out->socket = (uint8_t)sh_get_uint(r, 1);
+    out->lanes = (uint8_t)sh_get_uint(r, 1);
+    uint64_t plain = sh_get_uint(r, 1);
     get_addrs(r, &out->listen);
     get_text(r, out->shm, sizeof(out->shm));
     get_bytes(r, out->shm_key, sizeof(out->shm_key));
     int sockets = use == SH_USE_DATA ? 2 * out->lanes : 1;
     if (use < SH_USE_JOIN || use >= SH_USE_END || plain > 1 || out->lanes > SH_LANES_MAX ||
         out->socket >= sockets || out->rank >= SH_RANKS_MAX || out->world > SH_RANKS_MAX)
-        r->bad = true;
-    out->use = r->bad ? SH_USE_JOIN : (sh_link_use)use;
+        r->failed = true;
+    out->use = r->failed ? SH_USE_JOIN : (sh_link_use)use;
     out->plain_data = plain == 1;
 }
 
 sh_status sh_hello_unpack(const uint8_t *data, size_t len, sh_hello *out, sh_err *err)
 {
-    reader r = {data, len, false};
+    sh_reader r = reader_of(data, len);
     sh_hello hello = {0};
     uint8_t magic[sizeof(HELLO_MAGIC)];
     get_bytes(&r, magic, sizeof(magic));
-    if (memcmp(magic, HELLO_MAGIC, sizeof(magic)) != 0) r.bad = true;
-    hello.protocol = (uint32_t)get_uint(&r, 4);
-    hello.rank = (uint32_t)get_uint(&r, 4);
-    hello.world = (uint32_t)get_uint(&r, 4);
+    if (memcmp(magic, HELLO_MAGIC, sizeof(magic)) != 0) r.failed = true;
+    hello.protocol = (uint32_t)sh_get_uint(&r, 4);
+    hello.rank = (uint32_t)sh_get_uint(&r, 4);
+    hello.world = (uint32_t)sh_get_uint(&r, 4);
     get_text(&r, hello.version, sizeof(hello.version));
     if (hello.protocol == SH_WIRE_PROTOCOL)
         get_hello_rest(&r, &hello);
@@ -221,11 +200,11 @@ sh_status sh_hello_unpack(const uint8_t *data, size_t len, sh_hello *out, sh_err
 
 sh_status sh_notice_unpack(const uint8_t *data, size_t len, sh_notice *out, sh_err *err)
 {
-    reader r = {data, len, false};
+    sh_reader r = reader_of(data, len);
     sh_notice notice;
-    notice.rank = (int32_t)get_uint(&r, 4);
+    notice.rank = (int32_t)sh_get_uint(&r, 4);
     get_text(&r, notice.text, sizeof(notice.text));
-    if (notice.rank < -1 || notice.rank >= SH_RANKS_MAX) r.bad = true;
+    if (notice.rank < -1 || notice.rank >= SH_RANKS_MAX) r.failed = true;
     sh_status status = get_end(&r, "notice", err);
     if (status == SH_OK) *out = notice;
     return status;
@@ -233,11 +212,11 @@ sh_status sh_notice_unpack(const uint8_t *data, size_t len, sh_notice *out, sh_e
 
 sh_status sh_table_unpack(const uint8_t *data, size_t len, sh_table *out, sh_err *err)
 {
-    reader r = {data, len, false};
-    out->epoch = get_uint(&r, 8);
-    out->count = (uint32_t)get_uint(&r, 4);
+    sh_reader r = reader_of(data, len);
+    out->epoch = sh_get_uint(&r, 8);
+    out->count = (uint32_t)sh_get_uint(&r, 4);
     if (out->count > SH_RANKS_MAX) {
-        r.bad = true;
+        r.failed = true;
         out->count = 0;
     }
     for (uint32_t i = 0; i < out->count; i++) {
@@ -249,10 +228,10 @@ sh_status sh_table_unpack(const uint8_t *data, size_t len, sh_table *out, sh_err
 
 sh_status sh_beat_unpack(const uint8_t *data, size_t len, sh_beat *out, sh_err *err)
 {
-    reader r = {data, len, false};
+    sh_reader r = reader_of(data, len);
     sh_beat beat;
-    beat.progress = get_uint(&r, 8);
-    beat.silence_ms = (uint32_t)get_uint(&r, 4);
+    beat.progress = sh_get_uint(&r, 8);
+    beat.silence_ms = (uint32_t)sh_get_uint(&r, 4);
     sh_status status = get_end(&r, "beat", err);
     if (status == SH_OK) *out = beat;
     return status;

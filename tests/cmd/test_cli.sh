@@ -16,6 +16,14 @@ check "output that can not be written is an error" 'exits 1 sh -c "\"$shoal\" he
 check "an answer that nobody reads ends there" '
     exits 1 sh -c "\"$shoal\" generate --model \"$root/models/demo\" --chat \"Tell me a story about a fox and a lantern.\" >/dev/full" && grep -q "interrupted" err'
 
+closed() { # the standard files of a process whose caller has closed them
+    "$shoal" serve --ranks 1 --port 0 <&- >&- 2>&- &
+    for _ in $(seq 100); do [ "$(ls /proc/$!/fd 2>/dev/null | wc -l)" -gt 4 ] && break; sleep 0.05; done
+    readlink /proc/$!/fd/0 /proc/$!/fd/1 /proc/$!/fd/2 | sort -u
+    kill $!; wait $! 2>/dev/null
+}
+[ -d /proc/self/fd ] && check "nothing else gets the numbers of closed standard files" '[ "$(closed)" = /dev/null ]'
+
 echo 'SHOAL_LOG_LEVEL=debug' >.env
 check ".env is read" '"$shoal" help --print-config | grep -q "log-level = debug  # .env:1 SHOAL_LOG_LEVEL"'
 check "the environment goes before .env" 'LOG_LEVEL=warn "$shoal" help --print-config | grep -q "log-level = warn  # environment LOG_LEVEL"'

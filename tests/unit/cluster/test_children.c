@@ -5,27 +5,19 @@
 #include "base/file.h"
 #include "base/log.h"
 
-#include "test.h"
+#include "scratch.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 static sh_err err;
-static char dir[] = "/tmp/shoal-children-XXXXXX";
 
 static int setup(void **state)
 {
-    UNUSED_STATE;
     sh_log_set_level(SH_LOG_ERROR);
     signal(SIGPIPE, SIG_IGN); /* as in the program */
-    return mkdtemp(dir) == NULL || chdir(dir) != 0;
-}
-
-static int teardown(void **state)
-{
-    UNUSED_STATE;
-    return system("rm -rf /tmp/shoal-children-*") != 0;
+    return make_dir(state) != 0 || chdir(dir) != 0;
 }
 
 static void add(sh_children *c, const char *script, bool restart)
@@ -233,5 +225,5 @@ int main(void)
         cmocka_unit_test(who_never_comes_up_is_tried_three_times_and_who_did_for_ever),
         cmocka_unit_test(whoever_is_held_by_a_tether_ends_with_it),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, remove_dir);
 }

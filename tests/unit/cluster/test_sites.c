@@ -5,29 +5,18 @@
 #include "base/file.h"
 #include "base/version.h"
 
-#include "test.h"
+#include "scratch.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 static sh_err err;
-static char dir[] = "/tmp/shoal-sites-XXXXXX";
 static int said;
 
 static int setup(void **state)
 {
-    UNUSED_STATE;
     signal(SIGPIPE, SIG_IGN);
-    return mkdtemp(dir) == NULL;
-}
-
-static int teardown(void **state)
-{
-    UNUSED_STATE;
-    char *command = sh_asprintf("rm -rf '%s'", dir);
-    int rc = system(command);
-    free(command);
-    return rc;
+    return make_dir(state);
 }
 
 static void count_say(void *arg, const sh_site *site, const char *text)
@@ -159,5 +148,5 @@ int main(void)
         cmocka_unit_test(what_lacks_or_differs_is_pushed_and_nothing_else),
         cmocka_unit_test(another_version_is_refused_with_what_to_do),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, remove_dir);
 }

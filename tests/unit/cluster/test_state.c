@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-#include "test.h"
+#include "scratch.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -12,22 +12,6 @@
 #include <unistd.h>
 
 static sh_err err;
-static char dir[] = "/tmp/shoal-state-XXXXXX";
-
-static int setup(void **state)
-{
-    UNUSED_STATE;
-    return mkdtemp(dir) == NULL;
-}
-
-static int teardown(void **state)
-{
-    UNUSED_STATE;
-    char *command = sh_asprintf("rm -rf '%s'", dir);
-    int rc = system(command);
-    free(command);
-    return rc;
-}
 
 TEST(files_of_the_folder_are_for_their_owner_alone)
 {
@@ -116,5 +100,5 @@ int main(void)
         cmocka_unit_test(one_lock_at_a_time),
         cmocka_unit_test(a_process_is_known_by_more_than_its_number),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

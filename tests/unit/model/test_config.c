@@ -9,9 +9,12 @@
 #include <math.h>
 
 /* The smallest config that every dense family takes. */
-#define SHAPE                                                                                      \
+#define NO_EPS                                                                                     \
     "\"hidden_size\":128,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"vocab_size\":320,"    \
     "\"intermediate_size\":256,\"num_key_value_heads\":2,\"max_position_embeddings\":512"
+#define SHAPE NO_EPS ",\"rms_norm_eps\":1e-5"
+#define MLA ",\"kv_lora_rank\":64,\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":32"
+#define EXPERTS ",\"n_routed_experts\":8,\"num_experts_per_tok\":4,\"moe_intermediate_size\":64"
 #define LLAMA "\"model_type\":\"llama\"," SHAPE
 
 static sh_status parse(const char *text, sh_config *config, sh_err *err)
@@ -40,6 +43,31 @@ TEST(defaults_of_llama)
     sh_config_reset(&c);
 }
 
+/* What transformers takes when the file does not say. */
+TEST(families_have_their_own_rope_when_none_is_given)
+{
+    UNUSED_STATE;
+    sh_err err = {0};
+    sh_config c;
+    CHECK_OK(parse("{\"model_type\":\"mixtral\"," SHAPE ",\"num_local_experts\":4,"
+                   "\"num_experts_per_tok\":2}",
+                   &c, &err),
+             err);
+    assert_true(c.rope[0].theta == 1000000);
+    sh_config_reset(&c);
+    CHECK_OK(parse("{\"model_type\":\"glm4_moe\"," SHAPE EXPERTS ",\"n_group\":1,\"topk_group\":1,"
+                   "\"routed_scaling_factor\":1}",
+                   &c, &err),
+             err);
+    assert_int_equal(c.rope[0].dim, c.head_dim / 2);
+    sh_config_reset(&c);
+    CHECK_OK(
+        parse("{\"model_type\":\"deepseek_v2\"," SHAPE MLA ",\"rope_interleave\":false}", &c, &err),
+        err);
+    assert_true(c.rope[0].interleaved);
+    sh_config_reset(&c);
+}
+
 TEST(bad_configs_are_refused_in_one_line)
 {
     UNUSED_STATE;
@@ -51,8 +79,9 @@ TEST(bad_configs_are_refused_in_one_line)
         {"{\"model_type\":\"gpt2\"}", "known are llama, mistral, ministral3, qwen2"},
         {"{\"model_type\":7}", "'model_type'"},
         {"{" LLAMA ",\"head_dim\":NaN}", "config.json"},
-        {"{" LLAMA ",\"rms_norm_eps\":1e999}", "config.json"},
-        {"{" LLAMA ",\"rms_norm_eps\":-1}", "'rms_norm_eps'"},
+        {"{\"model_type\":\"llama\"," NO_EPS "}", "'rms_norm_eps' is missing"},
+        {"{\"model_type\":\"llama\"," NO_EPS ",\"rms_norm_eps\":1e999}", "config.json"},
+        {"{\"model_type\":\"llama\"," NO_EPS ",\"rms_norm_eps\":-1}", "'rms_norm_eps'"},
         {"{" LLAMA ",\"head_dim\":33}", "must be even"},
         {"{" LLAMA ",\"head_dim\":1.5}", "'head_dim'"},
         {"{" LLAMA ",\"hidden_act\":\"relu\"}", "'hidden_act' is 'relu'"},
@@ -84,17 +113,27 @@ TEST(bad_configs_are_refused_in_one_line)
          "\"moe_intermediate_size\":64}",
          "'num_experts_per_tok'"},
         {"{\"model_type\":\"deepseek_v3\"," SHAPE "}", "'kv_lora_rank'"},
-        {"{\"model_type\":\"deepseek_v3\"," SHAPE
-         ",\"kv_lora_rank\":64,\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":32,"
-         "\"n_routed_experts\":8,\"num_experts_per_tok\":4,\"moe_intermediate_size\":64,"
-         "\"n_group\":4,\"topk_group\":1}",
+        {"{\"model_type\":\"deepseek_v3\"," SHAPE MLA EXPERTS
+         ",\"n_group\":4,\"topk_group\":1,\"routed_scaling_factor\":1}",
          "8 experts in 4 groups"},
+        {"{\"model_type\":\"deepseek_v3\"," SHAPE MLA EXPERTS ",\"n_group\":1,\"topk_group\":1}",
+         "'routed_scaling_factor' is missing"},
+        {"{\"model_type\":\"glm4_moe\"," SHAPE EXPERTS ",\"routed_scaling_factor\":1}",
+         "'n_group' is missing"},
+        {"{\"model_type\":\"deepseek_v2\"," SHAPE MLA EXPERTS ",\"norm_topk_prob\":true}",
+         "'norm_topk_prob' must be false"},
+        {"{\"model_type\":\"ministral3\"," SHAPE "}", "'rope_parameters' is missing"},
+        {"{\"model_type\":\"gemma3_text\"," SHAPE ",\"use_bidirectional_attention\":true}",
+         "'use_bidirectional_attention' is true"},
         {"{\"model_type\":\"kimi_k25\"}", "needs an object 'text_config'"},
         {"{\"model_type\":\"gemma3_text\"," SHAPE ",\"final_logit_softcapping\":30}",
          "'final_logit_softcapping' must be null"},
         {"{\"model_type\":\"gpt_oss\"," SHAPE ",\"num_local_experts\":4,"
          "\"num_experts_per_tok\":2,\"swiglu_limit\":9}",
          "'swiglu_limit' 9"},
+        {"{\"model_type\":\"gpt_oss\"," SHAPE ",\"num_local_experts\":4,"
+         "\"num_experts_per_tok\":2}",
+         "'rope_parameters' is missing"},
     };
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
         sh_err err = {0};
@@ -110,7 +149,7 @@ TEST(heads_must_divide)
     sh_config c;
     CHECK_FAILS(parse("{\"model_type\":\"llama\",\"hidden_size\":96,\"num_hidden_layers\":1,"
                       "\"num_attention_heads\":3,\"num_key_value_heads\":2,\"vocab_size\":9,"
-                      "\"intermediate_size\":64}",
+                      "\"intermediate_size\":64,\"rms_norm_eps\":1e-5}",
                       &c, &err),
                 err, "not a multiple");
 }
@@ -205,7 +244,8 @@ TEST(windows_follow_each_family)
          ",\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":3}",
          {0, 0, 0, 8}},
         {"{\"model_type\":\"gpt_oss\"," SHAPE
-         ",\"num_local_experts\":4,\"num_experts_per_tok\":2,\"sliding_window\":16}",
+         ",\"num_local_experts\":4,\"num_experts_per_tok\":2,\"sliding_window\":16,"
+         "\"rope_parameters\":{}}",
          {16, 0, 16, 0}},
     };
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
@@ -255,6 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_of_llama),
+        cmocka_unit_test(families_have_their_own_rope_when_none_is_given),
         cmocka_unit_test(bad_configs_are_refused_in_one_line),
         cmocka_unit_test(heads_must_divide),
         cmocka_unit_test(old_and_new_spelling_say_the_same),

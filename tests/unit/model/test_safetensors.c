@@ -5,28 +5,10 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-#include "test.h"
+#include "scratch.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char dir[64];
-
-static int make_dir(void **state)
-{
-    UNUSED_STATE;
-    strcpy(dir, "/tmp/shoal-tensors-XXXXXX");
-    return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state)
-{
-    UNUSED_STATE;
-    char *command = sh_asprintf("rm -rf '%s'", dir);
-    int rc = system(command);
-    free(command);
-    return rc;
-}
 
 static char *path_of(const char *name)
 {

@@ -4,28 +4,11 @@
 #include "model/synth.h"
 
 #include "rig.h"
+#include "scratch.h"
 
 #include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char dir[64];
-
-static int make_dir(void **state)
-{
-    UNUSED_STATE;
-    strcpy(dir, "/tmp/shoal-synth-XXXXXX");
-    return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state)
-{
-    UNUSED_STATE;
-    char *command = sh_asprintf("rm -rf '%s'", dir);
-    int rc = system(command);
-    free(command);
-    return rc;
-}
 
 static void write_like(const char *model, int bits, uint64_t file_max)
 {

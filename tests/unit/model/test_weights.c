@@ -2,27 +2,10 @@
  * expected. */
 #include "base/json.h"
 #include "rig.h"
+#include "scratch.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char dir[64];
-
-static int make_dir(void **state)
-{
-    UNUSED_STATE;
-    strcpy(dir, "/tmp/shoal-weights-XXXXXX");
-    return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state)
-{
-    UNUSED_STATE;
-    char *command = sh_asprintf("rm -rf '%s'", dir);
-    int rc = system(command);
-    free(command);
-    return rc;
-}
 
 /* The folder of a model with other values in its config.json: "key": value, ... */
 static void change_config(const char *model, const char *changes)
@@ -111,6 +94,10 @@ TEST(wrong_weights_are_refused_in_one_line)
         {"gpt_oss-bf16", "\"intermediate_size\":96", "expected F32, F16 or BF16 [3, 128, 192]"},
         {"deepseek_v3-4bit", "\"kv_lora_rank\":128", "kv_a_proj_with_mqa.weight"},
         {"phi3-longrope-long-4bit", "\"num_key_value_heads\":4", "self_attn.qkv_proj.weight"},
+        {"deepseek_v3-4bit", "\"n_shared_experts\":0",
+         "mlp.shared_experts.down_proj.biases' has no place in the deepseek_v3 model"},
+        {"qwen3-mixed", "\"model_type\":\"llama\"",
+         "self_attn.k_norm.weight' has no place in the llama model"},
     };
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
         sh_err err = {0};

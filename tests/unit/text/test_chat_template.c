@@ -4,36 +4,12 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-#include "test.h"
+#include "scratch.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 static sh_err err;
-static char dir[64];
-
-static int folder_make(void **state)
-{
-    UNUSED_STATE;
-    strcpy(dir, "/tmp/shoal-test-XXXXXX");
-    return mkdtemp(dir) == NULL;
-}
-
-static const char *const files[] = {"chat_template.jinja",          "chat_templates/tool_use.jinja",
-                                    "chat_templates/default.jinja", "chat_templates",
-                                    "tokenizer_config.json",        "special_tokens_map.json",
-                                    "chat_template.json",           "other.jinja"};
-
-static int folder_drop(void **state)
-{
-    UNUSED_STATE;
-    for (size_t i = 0; i < SH_COUNT_OF(files); i++) {
-        char *path = sh_path_join(dir, files[i]);
-        remove(path);
-        free(path);
-    }
-    return rmdir(dir);
-}
 
 static void put(const char *name, const char *text)
 {
@@ -180,7 +156,7 @@ TEST(reasoning_has_every_name_that_templates_know)
           "a,a;b,b;,;None,c;d,d;");
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_drop)
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_dir, remove_dir)
 
 int main(void)
 {
