@@ -21,7 +21,7 @@
 
 /* Long enough to bridge the gap between two ops of a forward pass, short enough that a waiter
  * on a crowded machine soon hands its processor over. */
-enum { SPIN_NS = 30000, SPINS_PER_LOOK = 64 };
+enum { SPIN_NS = 30000, SPINS_PER_LOOK = 64, REST_MS = 1 };
 
 struct worker {
     pthread_t thread;
@@ -35,10 +35,11 @@ enum { INSIDE = 0xffff, RUN_ONE = 0x10000 };
 struct sh_pool {
     int threads;
     sh_pool_fn fn;
-    void *arg;
-    bool quit; /* these three are written while no run is open and nobody is inside */
+    void *arg; /* both are written while no run is open and nobody is inside */
+    atomic_bool quit;
 
     alignas(64) _Atomic uint64_t word;
+    atomic_int cpu; /* where the caller ran when it opened the run */
     alignas(64) atomic_size_t piece;
     alignas(64) atomic_bool sleepers;
     pthread_mutex_t lock; /* for sleeping only */
@@ -70,10 +71,10 @@ static bool is_open(uint64_t word, uint64_t than)
 }
 
 /* Returns the word once it is so. */
-static uint64_t word_wait(sh_pool *pool, word_is reached, uint64_t than)
+static uint64_t word_wait(sh_pool *pool, word_is reached, uint64_t than, int64_t spin_ns)
 {
     uint64_t word;
-    for (int64_t end = sh_clock_ns() + SPIN_NS; sh_clock_ns() < end;)
+    for (int64_t end = sh_clock_ns() + spin_ns; sh_clock_ns() < end;)
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
             if (reached(word = atomic_load(&pool->word), than)) return word;
             cpu_relax();
@@ -106,15 +107,27 @@ static bool run_enter(sh_pool *pool, uint64_t word)
     return false;
 }
 
+/* A crowded system puts threads of the team on one processor. There a worker only takes the time
+ * in which the caller would do the same pieces. */
+static bool is_beside_caller(sh_pool *pool)
+{
+    int cpu = atomic_load_explicit(&pool->cpu, memory_order_relaxed);
+    return cpu >= 0 && cpu == sh_cpu_now();
+}
+
 static void *worker_main(void *arg)
 {
     struct worker *w = arg;
     sh_pool *pool = w->pool;
     for (uint64_t seen = 0;;) {
-        uint64_t word = word_wait(pool, is_open, seen);
+        uint64_t word = word_wait(pool, is_open, seen, is_beside_caller(pool) ? 0 : SPIN_NS);
+        if (atomic_load(&pool->quit)) return NULL;
+        if (is_beside_caller(pool)) {
+            sh_sleep_ms(REST_MS); /* the system may then wake it elsewhere */
+            continue;
+        }
         seen = word / RUN_ONE;
         if (!run_enter(pool, word)) continue;
-        if (pool->quit) return NULL;
         pool->fn(pool->arg, w->idx, pool->threads);
         word = atomic_fetch_sub(&pool->word, 1) - 1;
         if ((word & (INSIDE | RUN_ONE)) == 0) sleepers_wake(pool);
@@ -123,6 +136,9 @@ static void *worker_main(void *arg)
 
 static void run_open(sh_pool *pool)
 {
+    int cpu = sh_cpu_now();
+    if (cpu != atomic_load_explicit(&pool->cpu, memory_order_relaxed))
+        atomic_store_explicit(&pool->cpu, cpu, memory_order_relaxed);
     atomic_fetch_add(&pool->word, RUN_ONE);
     sleepers_wake(pool);
 }
@@ -130,7 +146,7 @@ static void run_open(sh_pool *pool)
 static void run_close(sh_pool *pool)
 {
     uint64_t word = atomic_fetch_add(&pool->word, RUN_ONE);
-    if ((word & INSIDE) != 0) word_wait(pool, is_left, 0);
+    if ((word & INSIDE) != 0) word_wait(pool, is_left, 0, SPIN_NS);
 }
 
 sh_status sh_pool_create(int threads, sh_pool **out, sh_err *err)
@@ -159,7 +175,7 @@ sh_status sh_pool_create(int threads, sh_pool **out, sh_err *err)
 void sh_pool_free(sh_pool *pool)
 {
     if (pool == NULL) return;
-    pool->quit = true;
+    atomic_store(&pool->quit, true);
     run_open(pool);
     for (int i = 1; i <= pool->started; i++) pthread_join(pool->workers[i].thread, NULL);
     pthread_cond_destroy(&pool->changed);

@@ -1,39 +1,32 @@
 #!/usr/bin/env bash
-# Beside a process that never rests, on one core, decoding keeps its share: threads that wait give way.
+# Beside a process that never rests, on one core, decoding keeps its share: who waits gives way, and who is put aside holds
+# up nobody else. The demo model is the hard case: the system hands a core over for ten times as long as its steps take.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
-work=$(mktemp -d /tmp/shoal-busy-XXXXXX)
-cd "$work" || exit 1
-hog=
-trap 'kill $hog 2>/dev/null; rm -rf "$work"' EXIT
-claims=("two threads keep 40 % of their speed beside a busy core" "so do two ranks of one thread")
+claims=("two threads keep 40 % of their speed beside a busy core" "so do two ranks that share each layer"
+    "so do two ranks of a pipeline")
+flags=("--threads 2" "--ranks 2 --threads 1" "--ranks 2 --threads 1 --parallel pipeline")
 why=
 [ "$(nproc)" -ge 2 ] || why="one processor"
 command -v taskset >/dev/null || why="taskset is missing"
 case $SHOAL_BUILD in *san) why="not for sanitizers" ;; esac
 if [ -n "$why" ]; then for claim in "${claims[@]}"; do skip "$claim" "$why"; done; done_testing; fi
 
-cat >config.json <<'END'
-{"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 4, "intermediate_size": 8192, "num_attention_heads": 32,
- "num_key_value_heads": 8, "vocab_size": 4096, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 2048,
- "tie_word_embeddings": true}
-END
-"$shoal" synth --shape config.json --out model || exit 1
-speed() { "$shoal" bench --model model --prompt 0 --generate 64 --rounds 1 --json "$@" 2>/dev/null | tr -d '\n' |
-    sed -E 's/.*"generate":[^}]*"tokens_per_s":[^0-9]*([0-9]+).*/\1/'; }
-keeps() { # FLAGS...: the best of three, since others may use the machine too
-    local quiet busy share best=0
-    for _ in 1 2 3; do
-        quiet=$(speed "$@")
-        taskset -c 0 bash -c 'while :; do :; done' & hog=$!
-        busy=$(speed "$@")
+core=$(taskset -cp $$ | sed -E 's/.*: *([0-9]+).*/\1/') # the first that we may use
+speed() { "$shoal" bench --model "$root/models/demo" --prompt 0 --generate 400 --rounds 1 --json "$@" 2>/dev/null |
+    tr -d '\n' | sed -E 's/.*"generate":[^}]*"tokens_per_s":[^0-9]*([0-9]+).*/\1/'; }
+# Others may use the machine too, so there are several tries; the best with the busy core is held against the best without.
+keeps() { # FLAGS...
+    local quiet=0 busy=0 now hog
+    for _ in 1 2 3 4 5; do
+        now=$(speed "$@"); [ "$now" -gt $quiet ] && quiet=$now
+        taskset -c "$core" timeout 20 bash -c 'while :; do :; done' & hog=$!
+        now=$(speed "$@"); [ "$now" -gt $busy ] && busy=$now
         kill $hog; wait $hog 2>/dev/null
-        share=$((100 * busy / quiet)); echo "$quiet and $busy tokens/s: $share %"
-        [ $share -gt $best ] && best=$share
-        [ $best -ge 40 ] && return 0
+        echo "$quiet and $busy tokens/s: $((100 * busy / quiet)) %"
+        [ $((100 * busy)) -ge $((40 * quiet)) ] && return 0
     done
     return 1
 }
-check "${claims[0]}" 'keeps --threads 2'
-check "${claims[1]}" 'keeps --threads 1 --ranks 2'
+for i in 0 1 2; do check "${claims[i]}" "keeps ${flags[i]}"; done
 done_testing
