@@ -147,6 +147,7 @@ static void on_down(void *arg, const sh_err *why)
     cJSON_Delete(api->stats);
     api->stats = NULL;
     sh_buf_clear(&api->stats_text);
+    sh_buf_clear(&api->ranks_text);
 }
 
 static void on_stats(void *arg, sh_str text)
@@ -162,6 +163,10 @@ static void on_stats(void *arg, sh_str text)
     api->stats = stats;
     sh_buf_clear(&api->stats_text);
     sh_buf_add_str(&api->stats_text, text);
+    char *ranks = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(stats, "ranks"));
+    sh_buf_clear(&api->ranks_text);
+    if (ranks != NULL) sh_buf_add_text(&api->ranks_text, ranks);
+    cJSON_free(ranks);
 }
 
 static sh_status log_open(const char *path, FILE **out, sh_err *err)
@@ -362,6 +367,7 @@ static void api_close(sh_api *api)
     sh_metrics_free(api->metrics);
     cJSON_Delete(api->stats);
     sh_buf_reset(&api->stats_text);
+    sh_buf_reset(&api->ranks_text);
     sh_buf_reset(&api->openapi);
     log_close(api->access_log);
     log_close(api->request_log);

@@ -36,6 +36,7 @@ struct sh_api {
     sh_metrics *metrics;
     cJSON *stats; /* the engine's last, or NULL */
     sh_buf stats_text;
+    sh_buf ranks_text; /* of the stats: health is asked often */
     FILE *access_log;
     FILE *request_log;
 

@@ -142,7 +142,7 @@ static void series_write(series *s, const char *const names[3], sh_writer *w)
 static void totals_write(const sh_history *history, sh_writer *w)
 {
     const int64_t *by = history->by_outcome;
-    int64_t bad = history->total - by[SH_OUTCOME_OK];
+    int64_t bad = by[SH_OUTCOME_ERROR] + by[SH_OUTCOME_TIMEOUT]; /* who left got no error */
     sh_write_int(w, "total_requests", history->total);
     sh_write_int(w, "ok", by[SH_OUTCOME_OK]);
     sh_write_int(w, "errors", by[SH_OUTCOME_ERROR]);

@@ -6,11 +6,12 @@
 #include "base/version.h"
 #include "http/sse.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { RECENT_DEFAULT = 50, RECENT_MAX = 10000 };
-static const double GIB = 1024.0 * 1024 * 1024;
+static const double GIB = 1024.0 * 1024 * 1024, MEMORY_SAFE = 0.8;
 
 static void reply(sh_http_exchange *x, int status, sh_buf *json)
 {
@@ -23,26 +24,71 @@ static double uptime_s(const sh_api *api)
     return (double)(sh_clock_ns() - api->start_ns) * 1e-9;
 }
 
-/* An array or object of the engine's stats as it came, or the fallback. */
-static void stat_copy(const sh_api *api, const char *key, const char *fallback, sh_writer *w)
+static void ranks_write(const sh_api *api, sh_writer *w)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(api->stats, key);
-    char *text = item == NULL ? NULL : cJSON_PrintUnformatted(item);
-    sh_write_raw(w, key, sh_str_of(text == NULL ? fallback : text));
+    sh_str ranks = sh_buf_str(&api->ranks_text);
+    sh_write_raw(w, "ranks", ranks.len == 0 ? SH_STR("[]") : ranks);
+}
+
+static void kv_write(const sh_api *api, sh_writer *w)
+{
+    char *text = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(api->stats, "kv"));
+    sh_write_raw(w, "kv", sh_str_of(text == NULL ? "{}" : text));
     cJSON_free(text);
 }
 
-static void memory_write(const char *key, sh_writer *w)
+static void memory_members(double total, double unused, sh_writer *w)
 {
-    sh_host host = sh_host_read();
-    double total = (double)host.memory_bytes, unused = (double)host.memory_free_bytes;
-    sh_write_begin(w, key, '{');
     sh_write_num(w, "active_gb", (total - unused) / GIB);
     sh_write_num(w, "limit_gb", total / GIB);
     sh_write_num(w, "headroom_gb", unused / GIB);
     sh_write_num(w, "pressure_pct", total > 0 ? 100 * (total - unused) / total : 0);
+}
+
+/* Of the API's host. */
+static void memory_write(const char *key, sh_writer *w)
+{
+    sh_host host = sh_host_read();
+    sh_write_begin(w, key, '{');
+    memory_members((double)host.memory_bytes, (double)host.memory_free_bytes, w);
     sh_write_num(w, "api_resident_gb", (double)host.resident_bytes / GIB);
     sh_write_end(w, '}');
+}
+
+static double number_of(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
+}
+
+static void host_write(const cJSON *rank, sh_writer *w)
+{
+    const cJSON *memory = cJSON_GetObjectItemCaseSensitive(rank, "memory");
+    double total = number_of(memory, "total"), used = total - number_of(memory, "available");
+    sh_write_num(w, "cpu_temp_c", number_of(rank, "temperature_c"));
+    sh_write_num(w, "sys_power_w", number_of(rank, "power_w"));
+    sh_write_num(w, "ram_used_gb", used / GIB);
+    sh_write_num(w, "ram_total_gb", total / GIB);
+    sh_write_num(w, "ram_pct", 100 * used / total);
+}
+
+/* The hosts of the ranks, by name, each once. */
+static void hardware_write(const sh_api *api, sh_writer *w)
+{
+    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(api->stats, "ranks"), *rank;
+    cJSON *seen = cJSON_CreateObject();
+    sh_write_begin(w, "hardware", '{');
+    cJSON_ArrayForEach(rank, ranks)
+    {
+        const char *host = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(rank, "host"));
+        if (host == NULL || cJSON_HasObjectItem(seen, host)) continue;
+        cJSON_AddNullToObject(seen, host);
+        sh_write_begin(w, host, '{');
+        host_write(rank, w);
+        sh_write_end(w, '}');
+    }
+    sh_write_end(w, '}');
+    cJSON_Delete(seen);
 }
 
 static const char *state_name(const sh_api *api)
@@ -51,6 +97,18 @@ static const char *state_name(const sh_api *api)
     if (api->stopping) return "stopping";
     if (sh_api_ready(api, &ignored)) return "healthy";
     return api->served == NULL ? "starting" : "engine_lost";
+}
+
+/* Of rank 0's host, as it last reported: health is asked often, and /proc is slow. */
+static void health_memory_write(const sh_api *api, sh_writer *w)
+{
+    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(api->stats, "ranks");
+    const cJSON *memory = cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(ranks, 0), "memory");
+    double total = number_of(memory, "total"), unused = number_of(memory, "available");
+    sh_write_begin(w, "memory", '{');
+    memory_members(total, unused, w);
+    sh_write_end(w, '}');
+    sh_write_bool(w, "memory_safe", !(total - unused > MEMORY_SAFE * total));
 }
 
 static void health_write(const sh_api *api, sh_writer *w)
@@ -78,7 +136,8 @@ static void health_write(const sh_api *api, sh_writer *w)
     sh_write_int(w, "requests_total", sh_history_total(api->history));
     sh_write_int(w, "requests_running", sh_link_open_count(api->link));
     sh_write_num(w, "uptime_s", uptime_s(api));
-    stat_copy(api, "ranks", "[]", w);
+    health_memory_write(api, w);
+    ranks_write(api, w);
     sh_write_end(w, '}');
 }
 
@@ -206,9 +265,8 @@ void sh_handle_memory(sh_http_exchange *x, void *arg)
     sh_write_begin(&w, "limits", '{');
     sh_write_int(&w, "hard_max_tokens", api->opts->max_tokens_hard);
     sh_write_end(&w, '}');
-    stat_copy(api, "kv", "{}", &w);
-    stat_copy(api, "memory", "{}", &w);
-    stat_copy(api, "ranks", "[]", &w);
+    kv_write(api, &w);
+    ranks_write(api, &w);
     sh_write_end(&w, '}');
     reply(x, 200, &json);
 }
@@ -256,7 +314,7 @@ void sh_status_snapshot(sh_api *api, sh_buf *out)
     sh_write_int(&w, "queue_max", (int64_t)sh_api_stat(api, "waiting_max", 0));
     sh_write_int(&w, "connections", sh_http_server_connections(api->server));
     sh_write_int(&w, "requests_running", sh_link_open_count(api->link));
-    stat_copy(api, "hardware", "{}", &w);
+    hardware_write(api, &w);
     memory_write("memory_monitor", &w);
     sh_str engine = sh_buf_str(&api->stats_text);
     sh_write_raw(&w, "engine", engine.len == 0 ? SH_STR("null") : engine);

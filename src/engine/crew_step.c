@@ -319,6 +319,7 @@ static void report_fill(const sh_crew *c, sh_report *out)
         out->traffic[i] = c->times.traffic[i];
         if (c->rank == 0 || i != SH_TRAFFIC_PLAN) out->own_s -= out->traffic[i].seconds;
     }
+    if (out->own_s < 0) out->own_s = 0; /* reports are asked for between steps, by plans too */
     sh_report_fill(out);
 }
 

@@ -151,11 +151,15 @@ void sh_engine_stats_json(sh_engine_stats *s, sh_crew *crew, sh_sched *sched,
                           const sh_blocks *blocks, const sh_engine_opts *opts, sh_buf *out)
 {
     const sh_sched_stats *c = sh_sched_stats_of(sched);
+    const char *backend = opts->group == NULL             ? "local"
+                          : opts->group->mesh.mpi != NULL ? "mpi"
+                                                          : "ring";
     sh_buf_addf(out,
-                "{\"uptime_s\":%.3f,\"world_size\":%d,\"stages\":%d,\"context\":%d,\"step_s\":%.6f,"
+                "{\"uptime_s\":%.3f,\"backend\":\"%s\",\"world_size\":%d,\"stages\":%d,\"context\":"
+                "%d,\"step_s\":%.6f,"
                 "\"schedule_s\":%.6f,",
-                (double)(sh_clock_ns() - s->opened_ns) * 1e-9, sh_crew_size(crew), s->stages,
-                sh_crew_context(crew), s->step_s, s->schedule_s);
+                (double)(sh_clock_ns() - s->opened_ns) * 1e-9, backend, sh_crew_size(crew),
+                s->stages, sh_crew_context(crew), s->step_s, s->schedule_s);
     sh_buf_addf(out, "\"waiting\":%d,\"waiting_max\":%d,\"running\":%d,\"slots\":%d,", c->waiting,
                 opts->queue_max, c->running, opts->crew.slots);
     counts_json(s, c, out);

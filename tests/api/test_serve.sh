@@ -19,7 +19,10 @@ serve_engine --slots 2 --queue-max 1 --cpu generic
 check "the engine is found when it comes" 'await /health/ready 200 && is "$(ask "{$hello}")" 200 && has body "37 . 48 = 85"'
 check "the answer has what older clients look for" '
     is "$(ask "{$hello,\"conversation_id\":\"c-1\"}")" 200 && has body "\"conversation_id\":\"c-1\"" && has body "\"performance\":\{\"prompt_eval_tokens_per_second\"" && has body "\"timing\":\{\"seconds\""'
-check "health tells of the model" 'is "$(status_of "$(url /health)")" 200 && has body "\"model\":\"my/model\"" && has body "\"world_size\":1" && has body "\"queue_max\":1"'
+check "health tells of the model" 'is "$(status_of "$(url /health)")" 200 && has body "\"model\":\"my/model\"" && has body "\"world_size\":1" && has body "\"queue_max\":1" && has body "\"memory_safe\":true"'
+check "the model and the hosts are told with what carries them" '
+    for _ in $(seq 40); do status_of "$(url /metrics/snapshot)" >/dev/null; grep -q "\"ram_total_gb\":[0-9]" body && break; sleep 0.1; done
+    has body "\"hardware\":\{\"[^\"]+\":\{.*\"ram_total_gb\":[0-9]" && is "$(status_of "$(url /model/info)")" 200 && has body "\"backend\":\"local\""'
 check "a model is found by a name with a slash" 'is "$(status_of "$(url /v1/models/my/model)")" 200 && is "$(status_of "$(url /v1/models/my%2Fmodel)")" 200 && is "$(status_of "$(url /v1/models/demo)")" 200 && is "$(status_of "$(url /v1/models/other)")" 404'
 check "text becomes ids and text again" '
     is "$(status_of -d "{\"content\":\"Hello, world\"}" "$(url /tokenize)")" 200 && tokens=$(cat body) &&
