@@ -290,6 +290,8 @@ static sh_status server_open(sh_api *api, sh_err *err)
         .receive_ms = (int64_t)(opts->receive_s * 1000),
         .send_ms = (int64_t)(opts->send_s * 1000),
         .cors = opts->cors,
+        .near_only = sh_http_is_loopback(opts->host) &&
+                     (opts->cors == NULL || strcmp(opts->cors, "*") != 0),
         .keys = api->keys,
         .tls = api->tls,
         .routes = api->routes,
