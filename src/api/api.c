@@ -37,18 +37,23 @@ void sh_api_reply_error(sh_http_exchange *x, const sh_api_error *error)
     sh_buf_reset(&json);
 }
 
-cJSON *sh_api_body(sh_http_exchange *x)
+bool sh_api_parse(sh_str body, cJSON **out, sh_api_error *error)
 {
     cJSON *json = NULL;
     sh_err err;
-    sh_str body = sh_http_body(x);
     sh_status status = sh_json_parse(body, "the body", &json, &err);
-    if (status == SH_OK && sh_json_refuse_nul(body, "the body", &err) == SH_OK) return json;
+    if (status == SH_OK && sh_json_refuse_nul(body, "the body", &err) == SH_OK) {
+        *out = json;
+        return true;
+    }
     cJSON_Delete(json);
-    sh_api_error error;
-    sh_api_fail(&error, 400, "invalid_json", NULL, "%s", err.text);
-    sh_api_reply_error(x, &error);
-    return NULL;
+    return sh_api_fail(error, 400, "invalid_json", NULL, "%s", err.text);
+}
+
+void sh_api_refuse_waiting(sh_api_error *error)
+{
+    sh_api_fail(error, 429, "queue_full", NULL, "too many long texts wait to be read");
+    error->retry_after_s = 1;
 }
 
 bool sh_api_ready(const sh_api *api, sh_api_error *err)
@@ -290,6 +295,8 @@ static sh_status server_open(sh_api *api, sh_err *err)
         .receive_ms = (int64_t)(opts->receive_s * 1000),
         .send_ms = (int64_t)(opts->send_s * 1000),
         .cors = opts->cors,
+        .near_only = sh_http_is_loopback(opts->host) &&
+                     (opts->cors == NULL || strcmp(opts->cors, "*") != 0),
         .keys = api->keys,
         .tls = api->tls,
         .routes = api->routes,
@@ -334,8 +341,7 @@ static sh_status api_open(sh_api *api, sh_err *err)
     snprintf(api->served_trouble, sizeof(api->served_trouble), "no model was told yet");
     sh_status status = files_open(api, err);
     if (status == SH_OK) status = sh_loop_create(&api->loop, err);
-    if (status == SH_OK)
-        status = sh_worker_start(api->loop, sh_job_run, sh_job_done, &api->worker, err);
+    if (status == SH_OK) status = sh_worker_start(api->loop, &api->worker, err);
     if (status == SH_OK) status = server_open(api, err);
     if (status != SH_OK) return status;
     api->link = sh_link_create(api->loop, api->opts->socket_path, &link);

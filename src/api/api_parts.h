@@ -77,8 +77,17 @@ extern const size_t sh_endpoint_count;
 void sh_api_reply_json(sh_http_exchange *x, int status, const sh_buf *json);
 void sh_api_reply_error(sh_http_exchange *x, const sh_api_error *error);
 
-/* The body parsed, which the caller deletes; NULL when it was answered with an error. */
-cJSON *sh_api_body(sh_http_exchange *x);
+/* A body as JSON, which the caller deletes; false when it is none. From any thread. */
+bool sh_api_parse(sh_str body, cJSON **out, sh_api_error *err);
+
+/* Bodies up to this are worked on in the loop, longer ones by the worker. */
+enum { SH_API_INLINE_BYTES = 16 << 10 };
+
+/* What is said to a body for which the worker has no room. */
+void sh_api_refuse_waiting(sh_api_error *err);
+
+/* True, and answered with an error, while no model is known. */
+bool sh_api_lacks_model(sh_http_exchange *x, const sh_api *api);
 
 /* True when a request could be served now; else *err says why not. */
 bool sh_api_ready(const sh_api *api, sh_api_error *err);
@@ -88,8 +97,6 @@ double sh_api_stat(const sh_api *api, const char *path, double fallback);
 
 /* job.c */
 void sh_job_start(sh_api *api, sh_http_exchange *x, const sh_dialect *dialect);
-void sh_job_run(void *job); /* the worker's two callbacks */
-void sh_job_done(void *job);
 void sh_jobs_tick(sh_api *api);
 void sh_jobs_end(sh_api *api); /* at the end of the process */
 

@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INLINE_BYTES = 16 << 10 }; /* bodies up to this are prepared on the loop */
-
 /* A stream without news for so long gets a comment, so that nothing between takes it for dead. */
 static const int64_t QUIET_NS = 10 * INT64_C(1000000000);
 
@@ -316,18 +314,13 @@ static sh_status job_submit(sh_job *job, sh_err *err)
     return status;
 }
 
-void sh_job_run(void *arg)
+/* On the loop or on the worker's thread. */
+static void job_prepare(void *arg)
 {
     sh_job *job = arg;
-    sh_err err;
     sh_request *request = &job->request;
     job->refused = true;
-    sh_status status = sh_json_parse(job->body, "the body", &request->json, &err);
-    if (status == SH_OK) status = sh_json_refuse_nul(job->body, "the body", &err);
-    if (status != SH_OK) {
-        sh_api_fail(&job->error, 400, "invalid_json", NULL, "%s", err.text);
-        return;
-    }
+    if (!sh_api_parse(job->body, &request->json, &job->error)) return;
     if (!job->dialect->read(request, &job->error)) return;
     if (!sh_served_is_named(job->served, request->model)) {
         sh_api_fail(&job->error, 404, "model_not_found", "model",
@@ -339,7 +332,7 @@ void sh_job_run(void *arg)
                                       &job->error);
 }
 
-void sh_job_done(void *arg)
+static void on_prepared(void *arg)
 {
     sh_job *job = arg;
     sh_err err;
@@ -391,19 +384,18 @@ void sh_job_start(sh_api *api, sh_http_exchange *x, const sh_dialect *dialect)
     }
     sh_job *job = job_create(api, x, dialect);
     sh_http_watch_client(x, on_gone, on_drained, job);
-    if (job->body.len <= INLINE_BYTES) {
-        sh_job_run(job);
-        sh_job_done(job);
+    if (job->body.len <= SH_API_INLINE_BYTES) {
+        job_prepare(job);
+        on_prepared(job);
         return;
     }
     /* The client may leave, and take the exchange's memory with it, while the worker reads. */
     job->body_copy = sh_str_dup(job->body);
     job->body.ptr = job->body_copy;
     job->on_worker = true;
-    if (sh_worker_submit(api->worker, job) == SH_OK) return;
+    if (sh_worker_submit(api->worker, job_prepare, on_prepared, job) == SH_OK) return;
     job->on_worker = false;
-    sh_api_fail(&error, 429, "queue_full", NULL, "too many long prompts wait to be read");
-    error.retry_after_s = 1;
+    sh_api_refuse_waiting(&error);
     job_fail(job, &error);
 }
 

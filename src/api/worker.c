@@ -10,9 +10,13 @@
 
 enum { JOBS_MAX = 256 };
 
-struct sh_worker {
+typedef struct {
     sh_worker_fn run;
     sh_worker_fn done;
+    void *arg;
+} job;
+
+struct sh_worker {
     sh_queue *todo;
     sh_queue *finished; /* as large as todo, with room for the one in work */
     sh_trigger *wake;
@@ -25,10 +29,10 @@ struct sh_worker {
 static void *work(void *arg)
 {
     sh_worker *worker = arg;
-    void *job;
-    while (sh_queue_pop(worker->todo, &job, SH_DEADLINE_NEVER) == SH_OK) {
-        if (!atomic_load_explicit(&worker->stopping, memory_order_relaxed)) worker->run(job);
-        sh_status pushed = sh_queue_push(worker->finished, &job);
+    job next;
+    while (sh_queue_pop(worker->todo, &next, SH_DEADLINE_NEVER) == SH_OK) {
+        if (!atomic_load_explicit(&worker->stopping, memory_order_relaxed)) next.run(next.arg);
+        sh_status pushed = sh_queue_push(worker->finished, &next);
         SH_ASSERT(pushed == SH_OK);
         sh_trigger_poke(worker->wake);
     }
@@ -38,21 +42,18 @@ static void *work(void *arg)
 static void on_wake(void *arg)
 {
     sh_worker *worker = arg;
-    void *job;
-    while (sh_queue_pop(worker->finished, &job, 0) == SH_OK) {
+    job next;
+    while (sh_queue_pop(worker->finished, &next, 0) == SH_OK) {
         worker->open--;
-        worker->done(job);
+        next.done(next.arg);
     }
 }
 
-sh_status sh_worker_start(sh_loop *loop, sh_worker_fn run, sh_worker_fn done, sh_worker **out,
-                          sh_err *err)
+sh_status sh_worker_start(sh_loop *loop, sh_worker **out, sh_err *err)
 {
     sh_worker *worker = sh_alloc(sizeof(*worker));
-    worker->run = run;
-    worker->done = done;
-    worker->todo = sh_queue_create(JOBS_MAX, sizeof(void *));
-    worker->finished = sh_queue_create(JOBS_MAX, sizeof(void *));
+    worker->todo = sh_queue_create(JOBS_MAX, sizeof(job));
+    worker->finished = sh_queue_create(JOBS_MAX, sizeof(job));
     sh_status status = sh_trigger_wake(loop, on_wake, worker, &worker->wake, err);
     if (status == SH_OK) {
         int failed = pthread_create(&worker->thread, NULL, work, worker);
@@ -67,10 +68,10 @@ sh_status sh_worker_start(sh_loop *loop, sh_worker_fn run, sh_worker_fn done, sh
     return SH_OK;
 }
 
-sh_status sh_worker_submit(sh_worker *worker, void *job)
+sh_status sh_worker_submit(sh_worker *worker, sh_worker_fn run, sh_worker_fn done, void *arg)
 {
     if (worker->open == JOBS_MAX) return SH_AGAIN;
-    sh_status status = sh_queue_push(worker->todo, &job);
+    sh_status status = sh_queue_push(worker->todo, &(job){.run = run, .done = done, .arg = arg});
     if (status == SH_OK) worker->open++;
     return status;
 }

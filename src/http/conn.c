@@ -189,6 +189,14 @@ static bool key_is_good(const sh_http_exchange *x)
     return key.len > 0 && sh_http_keys_has(keys, key);
 }
 
+/* Without keys, what listens on this machine alone is for those who name it so. */
+static bool host_is_good(const sh_http_exchange *x)
+{
+    const sh_http_server_opts *opts = opts_of(x->conn);
+    bool keys = opts->keys != NULL && sh_http_keys_count(opts->keys) > 0;
+    return keys || !opts->near_only || sh_http_head_is_near(&x->head, opts->host);
+}
+
 static sh_http_refusal route_choose(sh_http_exchange *x)
 {
     const sh_http_server_opts *opts = opts_of(x->conn);
@@ -196,6 +204,9 @@ static sh_http_refusal route_choose(sh_http_exchange *x)
                                              x->head.path);
     x->route = match.route;
     x->param = match.param;
+    if (!host_is_good(x))
+        return (sh_http_refusal){403, "this server is for its own machine; under another name it "
+                                      "asks for an API key (--api-key-file)"};
     if (x->head.method == SH_HTTP_OPTIONS && (match.path_known || sh_str_is(x->head.path, "*")))
         return (sh_http_refusal){0, NULL};
     if (x->head.method == SH_HTTP_OTHER)

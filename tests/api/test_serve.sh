@@ -61,6 +61,12 @@ check "a megabyte of prompt does not hold up a stream" '
     for _ in $(seq 30); do
         t=$(curl -s -o /dev/null -w "%{time_total}" "$(url /health/live)" | tr -d .); t=$((10#$t)); [ $t -gt $slowest ] && slowest=$t; done
     wait $long; wait $streaming; echo "slowest answer ${slowest} us"; is "$(cat longcode)" 400 && has longout context_length_exceeded && has stream "\[DONE\]" && [ $slowest -lt 300000 ]'
+check "a long list of ids to read does not hold up others" '
+    { printf "{\"tokens\":["; yes 65 | head -n 1500000 | paste -sd,; printf "]}"; } >long.json; slowest=0
+    curl -s -o longout -w "%{http_code}" --data-binary @long.json "$(url /detokenize)" >longcode & long=$!
+    while kill -0 $long 2>/dev/null; do
+        t=$(curl -s -o /dev/null -w "%{time_total}" "$(url /health/live)" | tr -d .); t=$((10#$t)); [ $t -gt $slowest ] && slowest=$t; done
+    echo "slowest answer ${slowest} us"; is "$(cat longcode)" 200 && [ $(wc -c <longout) -gt 1500000 ] && [ $slowest -lt 300000 ]'
 
 check "a lost engine ends a stream with an error, not in silence" '
     curl -sN -d "{$story,\"max_tokens\":600}" "$(url /v1/chat/completions)" >out & streaming=$!; until_running 1; for _ in $(seq 200); do grep -q data: out && break; sleep 0.05; done

@@ -41,10 +41,10 @@ TEST(runs_jobs_in_order_and_hands_them_back_to_the_loop)
     sh_worker *worker = NULL;
     loop_thread = pthread_self();
     CHECK_OK(sh_loop_create(&loop, &err), err);
-    CHECK_OK(sh_worker_start(loop, run, done, &worker, &err), err);
+    CHECK_OK(sh_worker_start(loop, &worker, &err), err);
     for (int i = 0; i < 10; i++) {
         jobs[i].number = i;
-        assert_int_equal(sh_worker_submit(worker, &jobs[i]), SH_OK);
+        assert_int_equal(sh_worker_submit(worker, run, done, &jobs[i]), SH_OK);
     }
     sh_loop_run(loop);
     assert_int_equal(dones, 10);
@@ -73,8 +73,9 @@ TEST(says_when_it_is_full_and_hands_all_back_when_stopped)
     int taken = 0;
     dones = 0;
     CHECK_OK(sh_loop_create(&loop, &err), err);
-    CHECK_OK(sh_worker_start(loop, run_slowly, count, &worker, &err), err);
-    while (taken < 300 && sh_worker_submit(worker, &jobs[taken]) == SH_OK) taken++;
+    CHECK_OK(sh_worker_start(loop, &worker, &err), err);
+    while (taken < 300 && sh_worker_submit(worker, run_slowly, count, &jobs[taken]) == SH_OK)
+        taken++;
     assert_int_equal(taken, 256);
     sh_worker_stop(worker);
     assert_int_equal(dones, taken);

@@ -1,0 +1,221 @@
+/* Text to token ids and back.
+ *
+ * A long body goes to the worker, like a long prompt: on the loop a few megabytes would hold up
+ * every stream for seconds. */
+#include "api/api_parts.h"
+#include "base/alloc.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct {
+    const char *content;
+    bool add_special;
+    bool parse_special;
+    bool with_pieces;
+    const cJSON *tokens;
+} text_fields;
+
+#define AT(field) .offset = offsetof(text_fields, field)
+
+static const sh_field tokenize_rows[] = {
+    {.name = "content",
+     .type = SH_FIELD_STRING,
+     .required = true,
+     .max = SH_ENCODE_TEXT_MAX,
+     .meaning = "The text.",
+     AT(content)},
+    {.name = "add_special",
+     .type = SH_FIELD_BOOL,
+     .fallback = "false",
+     .meaning = "Add the special tokens that the tokenizer puts around a text.",
+     AT(add_special)},
+    {.name = "parse_special",
+     .type = SH_FIELD_BOOL,
+     .fallback = "true",
+     .meaning = "Special tokens that are written in the text become those tokens.",
+     AT(parse_special)},
+    {.name = "with_pieces",
+     .type = SH_FIELD_BOOL,
+     .fallback = "false",
+     .meaning = "Give each token as an object with its id and its piece of text.",
+     AT(with_pieces)},
+};
+const sh_field_table sh_tokenize_fields = {tokenize_rows, SH_COUNT_OF(tokenize_rows), NULL};
+
+static const sh_field detokenize_rows[] = {
+    {.name = "tokens",
+     .type = SH_FIELD_JSON,
+     .required = true,
+     .kinds = SH_KIND_ARRAY,
+     .schema = "{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}}",
+     .meaning = "Token ids.",
+     AT(tokens)},
+};
+const sh_field_table sh_detokenize_fields = {detokenize_rows, SH_COUNT_OF(detokenize_rows), NULL};
+
+/* A piece is text, or a list of bytes when it is no UTF-8 by itself. */
+static void piece_write(const sh_served *served, int32_t id, sh_writer *w)
+{
+    sh_buf piece = {0};
+    sh_served_piece(served, id, &piece);
+    sh_write_begin(w, NULL, '{');
+    sh_write_int(w, "id", id);
+    if (sh_utf8_valid(sh_buf_str(&piece).ptr, piece.len))
+        sh_write_str(w, "piece", sh_buf_str(&piece));
+    else {
+        sh_write_begin(w, "piece", '[');
+        for (size_t i = 0; i < piece.len; i++) sh_write_int(w, NULL, (unsigned char)piece.ptr[i]);
+        sh_write_end(w, ']');
+    }
+    sh_write_end(w, '}');
+    sh_buf_reset(&piece);
+}
+
+static void ids_write(const sh_served *served, const sh_ids *ids, bool pieces, sh_buf *out)
+{
+    sh_writer w = sh_writer_on(out);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_begin(&w, "tokens", '[');
+    for (size_t i = 0; i < ids->len; i++) {
+        if (pieces)
+            piece_write(served, ids->ptr[i], &w);
+        else
+            sh_write_int(&w, NULL, ids->ptr[i]);
+    }
+    sh_write_end(&w, ']');
+    sh_write_end(&w, '}');
+}
+
+/* One request; owned by the loop, or by the worker from submit until its end. */
+typedef struct {
+    sh_http_exchange *x; /* NULL: the client is gone */
+    sh_served *served;
+    sh_str body;
+    char *body_copy; /* when the worker reads it */
+    const sh_field_table *table;
+    bool (*convert)(const sh_served *served, const text_fields *fields, sh_buf *out,
+                    sh_api_error *err);
+    bool refused;
+    sh_api_error error;
+    sh_buf json;
+} task;
+
+static bool encode(const sh_served *served, const text_fields *fields, sh_buf *out,
+                   sh_api_error *err)
+{
+    sh_ids ids = {0};
+    sh_err why;
+    sh_encode_opts opts = {.add_special = fields->add_special,
+                           .parse_special = fields->parse_special};
+    bool fine = sh_tokenizer_encode(sh_served_tokenizer(served), sh_str_of(fields->content), opts,
+                                    &ids, &why) == SH_OK;
+    if (fine)
+        ids_write(served, &ids, fields->with_pieces, out);
+    else
+        *err = sh_api_error_of(&why, false);
+    sh_ids_reset(&ids);
+    return fine;
+}
+
+static bool ids_read(const cJSON *list, int32_t size, sh_ids *out, sh_api_error *err)
+{
+    for (const cJSON *item = list->child; item != NULL; item = item->next) {
+        double id = cJSON_IsNumber(item) ? item->valuedouble : -1;
+        if (!(id >= 0 && id < size) || floor(id) != id)
+            return sh_api_fail(err, 400, "invalid_value", "tokens",
+                               "'tokens' must hold whole numbers from 0 to %d", size - 1);
+        sh_ids_add(out, (int32_t)id);
+    }
+    return true;
+}
+
+static bool decode(const sh_served *served, const text_fields *fields, sh_buf *out,
+                   sh_api_error *err)
+{
+    const sh_tokenizer *tok = sh_served_tokenizer(served);
+    sh_ids ids = {0};
+    bool fine = ids_read(fields->tokens, sh_tokenizer_size(tok), &ids, err);
+    if (fine) {
+        sh_buf text = {0};
+        sh_tokenizer_decode(tok, ids.ptr, ids.len, false, &text);
+        sh_writer w = sh_writer_on(out);
+        sh_write_begin(&w, NULL, '{');
+        sh_write_str(&w, "content", sh_buf_str(&text));
+        sh_write_end(&w, '}');
+        sh_buf_reset(&text);
+    }
+    sh_ids_reset(&ids);
+    return fine;
+}
+
+static void task_run(void *arg)
+{
+    task *t = arg;
+    text_fields fields = {0};
+    cJSON *body = NULL;
+    t->refused = !sh_api_parse(t->body, &body, &t->error) ||
+                 !sh_fields_read(t->table, body, &fields, &t->error) ||
+                 !t->convert(t->served, &fields, &t->json, &t->error);
+    cJSON_Delete(body);
+}
+
+static void task_end(void *arg)
+{
+    task *t = arg;
+    if (t->x != NULL && t->refused) sh_api_reply_error(t->x, &t->error);
+    if (t->x != NULL && !t->refused) sh_api_reply_json(t->x, 200, &t->json);
+    sh_served_close(t->served);
+    sh_buf_reset(&t->json);
+    free(t->body_copy);
+    free(t);
+}
+
+static void on_gone(void *arg)
+{
+    task *t = arg;
+    t->x = NULL; /* the worker's end frees it */
+}
+
+static void task_start(sh_api *api, task *t)
+{
+    if (t->body.len <= SH_API_INLINE_BYTES) {
+        task_run(t);
+        task_end(t);
+        return;
+    }
+    t->body_copy = sh_str_dup(t->body);
+    t->body.ptr = t->body_copy;
+    sh_http_watch_client(t->x, on_gone, NULL, t);
+    if (sh_worker_submit(api->worker, task_run, task_end, t) == SH_OK) return;
+    t->refused = true;
+    sh_api_refuse_waiting(&t->error);
+    task_end(t);
+}
+
+static task *task_create(sh_api *api, sh_http_exchange *x)
+{
+    task *t = sh_alloc(sizeof(*t));
+    t->x = x;
+    t->served = sh_served_take(api->served);
+    t->body = sh_http_body(x);
+    return t;
+}
+
+void sh_handle_tokenize(sh_http_exchange *x, void *arg)
+{
+    if (sh_api_lacks_model(x, arg)) return;
+    task *t = task_create(arg, x);
+    t->table = &sh_tokenize_fields;
+    t->convert = encode;
+    task_start(arg, t);
+}
+
+void sh_handle_detokenize(sh_http_exchange *x, void *arg)
+{
+    if (sh_api_lacks_model(x, arg)) return;
+    task *t = task_create(arg, x);
+    t->table = &sh_detokenize_fields;
+    t->convert = decode;
+    task_start(arg, t);
+}
