@@ -189,12 +189,14 @@ static bool key_is_good(const sh_http_exchange *x)
     return key.len > 0 && sh_http_keys_has(keys, key);
 }
 
-/* Without keys, what listens on this machine alone is for those who name it so. */
+/* Without keys, what listens on this machine alone is for pages that name it so. Programs, which
+ * send no origin, and the proxies before them may use any name. */
 static bool host_is_good(const sh_http_exchange *x)
 {
     const sh_http_server_opts *opts = opts_of(x->conn);
     bool keys = opts->keys != NULL && sh_http_keys_count(opts->keys) > 0;
-    return keys || !opts->near_only || sh_http_head_is_near(&x->head, opts->host);
+    return keys || !opts->near_only || sh_http_head_find(&x->head, "origin").len == 0 ||
+           sh_http_head_is_near(&x->head, opts->host);
 }
 
 static sh_http_refusal route_choose(sh_http_exchange *x)

@@ -48,7 +48,7 @@ typedef struct {
     int64_t receive_ms;      /* for one request, from its first byte, and for a TLS handshake */
     int64_t send_ms;         /* without any byte of an answer taken by the client */
     const char *cors;        /* origins by commas, "*" for any; NULL or "": none */
-    bool near_only; /* without keys, refuse names that sh_http_head_is_near does not take */
+    bool near_only; /* without keys, refuse pages whose names sh_http_head_is_near does not take */
 
     const sh_http_keys *keys; /* NULL or empty: no key is asked for. Borrowed, as all here */
     sh_http_tls *tls;         /* NULL: plain */

@@ -211,10 +211,13 @@ function watchGrowth(page) {
 }
 
 async function chat(page) {
+  // Answers that do not end by themselves: the demo model's own may be over before the page has drawn twice.
+  await page.route('**/v1/chat/completions', (route) => route.continue({
+    postData: JSON.stringify({ ...route.request().postDataJSON(), ignore_eos: true }) }));
   await check('a chat streams, and says its speed', async () => {
     await page.keyboard.press('2');
     await page.locator('.chat-settings summary').click();
-    await page.fill('#control-max_tokens', '200');
+    await page.fill('#control-max_tokens', '1200');
     await watchGrowth(page);
     await page.locator('#chat-input').fill('Tell me a story.');
     await page.keyboard.press('Enter');
@@ -224,9 +227,6 @@ async function chat(page) {
     must(/tok\/s · first token .* tokens/.test(await text(page, '.timings')), await text(page, '.timings'));
   });
   await check('stop stops', async () => {
-    // An answer that would not end by itself.
-    await page.route('**/v1/chat/completions', (route) => route.continue({
-      postData: JSON.stringify({ ...route.request().postDataJSON(), ignore_eos: true }) }));
     await page.fill('#control-max_tokens', '4000');
     await page.locator('#chat-input').fill('Tell me a very long story.');
     await page.keyboard.press('Enter');
