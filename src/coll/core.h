@@ -11,6 +11,7 @@ typedef struct {
     sh_mesh *mesh;
     sh_watch *watch; /* NULL in a group of one */
     int op_ms;
+    int64_t yield_from_ns; /* until then a rank that waits does not yield */
     int64_t spin_ns;
     uint64_t finished;           /* operations, for the beats */
     uint64_t sent[SH_RANKS_MAX]; /* point to point, by rank of the whole */

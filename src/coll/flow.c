@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,6 +14,8 @@ enum {
     NAP_MS = 1000,
     BLIND_NAP_US_MIN = 50, /* where a port can not wake us */
     BLIND_NAP_US_MAX = 1000,
+    LONG_TURN_NS = 1000000,
+    NO_YIELD_NS = 100000000,
 };
 
 typedef enum { LANE_IDLE, LANE_ACTIVE, LANE_END } lane_state;
@@ -231,7 +234,7 @@ static inline void relax(void)
 #endif
 }
 
-/* Somebody who is waited for does not run now. */
+/* Somebody who is waited for does not run now, but would on this processor. */
 static bool peer_is_aside(const flow *f)
 {
     for (int peer = 0; peer < f->group->size; peer++) {
@@ -240,6 +243,29 @@ static bool peer_is_aside(const flow *f)
         if (port->ops->is_aside != NULL && port->ops->is_aside(port)) return true;
     }
     return false;
+}
+
+/* A crowded system puts ranks on one processor, and there each would spin away the time in which
+ * the other could answer. They take turns some twenty times in a step then: to yield costs a third
+ * of what it does to sleep and be woken. But who yields where others run too goes to the end of
+ * their queue: a turn that lasts long shows that, and then sleeping serves better for a while. */
+static bool flow_yield(flow *f, int64_t now_ns)
+{
+    sh_core *core = f->group->core;
+    if (now_ns < core->yield_from_ns) return false;
+    sched_yield();
+    int64_t back_ns = sh_clock_ns();
+    if (back_ns - now_ns > LONG_TURN_NS) core->yield_from_ns = back_ns + NO_YIELD_NS;
+    return true;
+}
+
+/* Waits a moment where that serves better than to sleep. */
+static bool flow_spin(flow *f, int64_t now_ns)
+{
+    if (now_ns - f->idle_ns >= f->group->core->spin_ns) return false;
+    if (peer_is_aside(f)) return flow_yield(f, now_ns);
+    relax();
+    return true;
 }
 
 static sh_status flow_idle(flow *f, sh_err *err)
@@ -251,10 +277,7 @@ static sh_status flow_idle(flow *f, sh_err *err)
     }
     int64_t now_ns = sh_clock_ns();
     if (f->idle_ns == 0) f->idle_ns = now_ns;
-    if (now_ns - f->idle_ns < core->spin_ns && !peer_is_aside(f)) {
-        relax();
-        return SH_OK;
-    }
+    if (flow_spin(f, now_ns)) return SH_OK;
     if (sh_deadline_passed(f->opts->deadline)) return timed_out(f, err);
     flow_sleep(f);
     return SH_OK;

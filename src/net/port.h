@@ -41,7 +41,7 @@ typedef struct {
     int (*arm)(sh_port *port, bool sending, bool receiving, struct pollfd *out);
     void (*disarm)(sh_port *port);
 
-    /* The peer does not run now, for sure, so that to spin for it is in vain. NULL: never known. */
+    /* The peer surely does not run now: it would on the caller's processor. NULL: never known. */
     bool (*is_aside)(const sh_port *port);
 
     void (*close)(sh_port *port);

@@ -282,8 +282,6 @@ static void shm_disarm(sh_port *base)
     if (status < 0) port->gone = err;
 }
 
-/* On a crowded machine the system puts ranks on one processor, and there each would spin away the
- * time in which the other could answer. */
 static bool shm_is_aside(const sh_port *base)
 {
     const shm_port *port = (const shm_port *)base;
