@@ -108,7 +108,7 @@ static bool run_enter(sh_pool *pool, uint64_t word)
 }
 
 /* A crowded system puts threads of the team on one processor. There a worker only takes the time
- * in which the caller would do the same pieces. */
+ * in which the caller would do the same pieces: it rests, unless the run is a long one. */
 static bool is_beside_caller(sh_pool *pool)
 {
     int cpu = atomic_load_explicit(&pool->cpu, memory_order_relaxed);
@@ -119,14 +119,16 @@ static void *worker_main(void *arg)
 {
     struct worker *w = arg;
     sh_pool *pool = w->pool;
-    for (uint64_t seen = 0;;) {
+    for (uint64_t seen = 0, rested = 0;;) {
         uint64_t word = word_wait(pool, is_open, seen, is_beside_caller(pool) ? 0 : SPIN_NS);
+        uint64_t run = word / RUN_ONE;
         if (atomic_load(&pool->quit)) return NULL;
-        if (is_beside_caller(pool)) {
+        if (is_beside_caller(pool) && rested != run) {
+            rested = run;
             sh_sleep_ms(REST_MS); /* the system may then wake it elsewhere */
             continue;
         }
-        seen = word / RUN_ONE;
+        seen = run;
         if (!run_enter(pool, word)) continue;
         pool->fn(pool->arg, w->idx, pool->threads);
         word = atomic_fetch_sub(&pool->word, 1) - 1;
@@ -155,7 +157,7 @@ sh_status sh_pool_create(int threads, sh_pool **out, sh_err *err)
     size_t size = sizeof(sh_pool) + (size_t)threads * sizeof(struct worker);
     sh_pool *pool = aligned_alloc(alignof(sh_pool), (size + 63) / 64 * 64);
     if (pool == NULL) return sh_err_set(err, SH_ERR_MEMORY, "no memory for a thread pool");
-    *pool = (sh_pool){.threads = threads};
+    *pool = (sh_pool){.threads = threads, .cpu = -1};
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->changed, NULL);
     for (int i = 1; i < threads; i++) {
