@@ -6,6 +6,7 @@
 #include "engine/scan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct result {
     uint64_t step;
@@ -25,7 +26,8 @@ struct sh_rank {
     int32_t *rows; /* tokens of the step that are drawn from */
     sh_scanner *scanner;
     sh_scan_ask *asks; /* [draws] */
-    bool copies;       /* logits are copied, since the device's are for the next step */
+    bool copies; /* logits that may be asked for are copied: the device's are for the next step,
+                    or out of reach */
     bool *stretched;
     float *hidden; /* one row, host memory */
     int32_t vocab_first, vocab_len;
@@ -105,19 +107,40 @@ static void rows_gather(sh_rank *r, const sh_step_plan *plan)
     }
 }
 
+/* Whether rank 0 may ask for the whole row behind such a scan. */
+static bool row_wanted(const sh_rank *r, const sh_draw *d, const sh_scan *scan)
+{
+    int most = sh_draw_top(d) < r->vocab_len ? sh_draw_top(d) : r->vocab_len;
+    bool settled = d->temperature <= 0 || !sh_draw_filters(d) ||
+                   (d->top_k > 0 && d->top_k <= SH_SCAN_TOP);
+    return !settled || scan->top_count < most;
+}
+
+static void rows_keep(const sh_rank *r, const sh_step_plan *plan, const float *rows,
+                      struct result *result)
+{
+    size_t len = (size_t)r->vocab_len;
+    for (size_t i = 0; i < (size_t)plan->draw_count; i++)
+        if (row_wanted(r, &plan->draws[i].draw, &result->scans[i]))
+            memcpy(result->logits + i * len, rows + i * len, len * sizeof(float));
+}
+
 static void rows_scan(sh_rank *r, const sh_step_plan *plan, const sh_logits *logits,
                       struct result *result)
 {
     sh_device *dev = sh_model_device(r->model);
     size_t bytes = (size_t)plan->draw_count * (size_t)r->vocab_len * sizeof(float);
-    if (r->copies)
-        dev->ops->download(dev, result->logits, logits->data, bytes);
-    else
-        result->logits = dev->ops->peek(dev, logits->data);
+    float *rows = dev->ops->peek(dev, logits->data);
+    if (rows == NULL) dev->ops->download(dev, result->logits, logits->data, bytes);
     const sh_adjust *adjusts = plan->adjusts;
     for (int i = 0; i < plan->draw_count; adjusts += plan->draws[i++].adjust_count)
         r->asks[i] = (sh_scan_ask){plan->draws[i].draw, adjusts, plan->draws[i].adjust_count};
-    sh_scanner_run(r->scanner, r->asks, plan->draw_count, result->logits, result->scans);
+    sh_scanner_run(r->scanner, r->asks, plan->draw_count, rows == NULL ? result->logits : rows,
+                   result->scans);
+    if (!r->copies)
+        result->logits = rows;
+    else if (rows != NULL)
+        rows_keep(r, plan, rows, result);
 }
 
 /* Rows that are drawn from; of a step without any, the last token's. */

@@ -30,7 +30,7 @@ struct sh_scanner {
     const sh_scan_ask *asks;
     float *logits;
     sh_scan *out;
-    size_t row_first; /* of the rows that are passed over now */
+    size_t row_first; /* of those that are cut into pieces now */
 };
 
 sh_scanner *sh_scanner_create(sh_device *dev, int32_t first, int32_t len, int rows_max)
@@ -274,36 +274,57 @@ static void row_end(void *arg, size_t row, int thread)
     out->won_score = won.score;
 }
 
-/* The passes over rows [first, first + count). */
-static void rows_pass(sh_scanner *s, size_t first, size_t count)
+static void row_begin(const sh_scanner *s, size_t row)
 {
-    size_t pieces = count * (size_t)s->pieces;
+    sh_candidate best = row_best(s, row);
+    sh_scan *out = &s->out[row];
+    out->total = s->len;
+    out->max = best.logit;
+    out->won = best;
+    out->won_score = best.logit;
+}
+
+static bool rest_needed(const sh_scanner *s, size_t row)
+{
+    return sum_needed(&s->asks[row].draw) || noise_decides(&s->asks[row].draw);
+}
+
+/* All of a row on one thread, which has it in its cache for the second pass. */
+static void row_whole(void *arg, size_t row, int thread)
+{
+    const sh_scanner *s = arg;
+    size_t first = row * (size_t)s->pieces, end = first + (size_t)s->pieces;
+    for (size_t i = first; i < end; i++) piece_tops(arg, i, thread);
+    row_begin(s, row);
+    for (size_t i = first; i < end && rest_needed(s, row); i++) piece_rest(arg, i, thread);
+    row_end(arg, row, thread);
+}
+
+/* Some rows, on all threads together. */
+static void rows_in_pieces(sh_scanner *s, size_t first, size_t count)
+{
     bool more = false;
     s->row_first = first;
-    s->dev->ops->host_each(s->dev, pieces, piece_tops, s);
+    s->dev->ops->host_each(s->dev, count * (size_t)s->pieces, piece_tops, s);
     for (size_t i = first; i < first + count; i++) {
-        sh_candidate best = row_best(s, i);
-        s->out[i].total = s->len;
-        s->out[i].max = best.logit;
-        s->out[i].won = best;
-        s->out[i].won_score = best.logit;
-        more = more || sum_needed(&s->asks[i].draw) || noise_decides(&s->asks[i].draw);
+        row_begin(s, i);
+        more = more || rest_needed(s, i);
     }
-    if (more) s->dev->ops->host_each(s->dev, pieces, piece_rest, s);
+    if (more) s->dev->ops->host_each(s->dev, count * (size_t)s->pieces, piece_rest, s);
+    for (size_t i = first; i < first + count; i++) row_end(s, i, 0);
 }
 
 void sh_scanner_run(sh_scanner *s, const sh_scan_ask *asks, int count, float *logits, sh_scan *out)
 {
     size_t rows = (size_t)count, threads = (size_t)s->dev->ops->host_threads(s->dev);
+    size_t whole = rows / threads * threads;
     s->asks = asks;
     s->logits = logits;
     s->out = out;
     for (size_t i = 0; i < threads; i++) s->held[i].row = SIZE_MAX;
-    /* As many rows at a time as there are threads: what a thread has read once is still in its
-     * cache for the second pass. */
-    for (size_t i = 0; i < rows; i += threads)
-        rows_pass(s, i, rows - i < threads ? rows - i : threads);
-    s->dev->ops->host_each(s->dev, rows, row_end, s);
+    s->row_first = 0;
+    if (whole > 0) s->dev->ops->host_each(s->dev, whole, row_whole, s);
+    if (whole < rows) rows_in_pieces(s, whole, rows - whole);
 }
 
 /* Rises as logits fall; NaN is behind all, and both zeros are one. */

@@ -1,7 +1,10 @@
 /* Which tokens run in the next step: every sequence that decodes, then prompts, then who waits. */
 #include "engine/scheduler_parts.h"
 
+#include <limits.h>
 #include <math.h>
+
+enum { PIECE_MIN = 64 }; /* prompt tokens that are worth a pass over the weights */
 
 /* Pauses the youngest that came behind `keep` and is not in flight. False when there is none. */
 static bool pause_younger(sh_sched *s, const sh_sequence *keep)
@@ -131,17 +134,52 @@ static int all_of(const sh_sched *s)
     return all < s->opts.room.slots ? all : s->opts.room.slots;
 }
 
-static void plan_prompts(sh_sched *s, sh_step_plan *step, int *budget)
+static int64_t list_prompts(const sh_sched_list *list)
 {
-    for (sh_sequence *seq = s->running.first;
-         seq != NULL && *budget > 0 && !step_full(s, step, all_of(s)); seq = seq->next) {
-        if (seq->in_flight || decoding(seq) || !adjusts_fit(s, step, seq, 0)) continue;
-        int count = seq->count - seq->computed;
-        if (count > *budget) count = *budget;
-        seq->draft_count = 0;
-        add_tokens(s, step, seq, count);
-        *budget -= count;
-    }
+    int64_t tokens = 0;
+    for (const sh_sequence *seq = list->first; seq != NULL; seq = seq->next)
+        if (!seq->in_flight && !decoding(seq)) tokens += seq->count - seq->computed;
+    return tokens;
+}
+
+/* Tokens behind which a step takes no further prompt. Prompts enter a pipeline a few at a time: the
+ * stages behind have nothing to do until the first of them are through, nor those in front while
+ * the last are. */
+static int piece_of(const sh_sched *s)
+{
+    if (s->opts.parts == 1) return s->opts.room.tokens;
+    int64_t tokens = list_prompts(&s->running) + list_prompts(&s->waiting);
+    int64_t piece = tokens / (2 * s->opts.parts);
+    return piece < PIECE_MIN ? PIECE_MIN : piece < INT_MAX ? (int)piece : INT_MAX;
+}
+
+/* What a step may still take of prompts. */
+struct room {
+    int tokens;
+    int piece;
+};
+
+static bool prompts_fit(const sh_sched *s, const sh_step_plan *step, const struct room *room)
+{
+    return room->tokens > 0 && step->token_count < room->piece && !step_full(s, step, all_of(s));
+}
+
+/* The next tokens of a prompt, as many as there is room for. */
+static void add_prompt(sh_sched *s, sh_step_plan *step, sh_sequence *seq, struct room *room)
+{
+    int count = seq->count - seq->computed;
+    if (count > room->tokens) count = room->tokens;
+    seq->draft_count = 0;
+    add_tokens(s, step, seq, count);
+    room->tokens -= count;
+}
+
+static void plan_prompts(sh_sched *s, sh_step_plan *step, struct room *room)
+{
+    for (sh_sequence *seq = s->running.first; seq != NULL && prompts_fit(s, step, room);
+         seq = seq->next)
+        if (!seq->in_flight && !decoding(seq) && adjusts_fit(s, step, seq, 0))
+            add_prompt(s, step, seq, room);
 }
 
 static int running_of(const sh_sched *s, uint64_t client)
@@ -174,11 +212,11 @@ static int slot_free(const sh_sched *s)
     return -1;
 }
 
-static void plan_waiting(sh_sched *s, sh_step_plan *step, int *budget)
+static void plan_waiting(sh_sched *s, sh_step_plan *step, struct room *room)
 {
     int least = 0;
     uint64_t order = 0;
-    while (*budget > 0 && !step_full(s, step, all_of(s))) {
+    while (prompts_fit(s, step, room)) {
         int slot = slot_free(s);
         sh_sequence *seq = slot < 0 ? NULL : waiting_next(s, &least, order);
         bool wait;
@@ -190,10 +228,7 @@ static void plan_waiting(sh_sched *s, sh_step_plan *step, int *budget)
             return; /* no room: the next must not overtake this one for ever */
         }
         sh_sched_admit(s, seq, slot);
-        int count = seq->count - seq->computed;
-        if (count > *budget) count = *budget;
-        add_tokens(s, step, seq, count);
-        *budget -= count;
+        add_prompt(s, step, seq, room);
         least = 0;
         order = 0;
     }
@@ -222,9 +257,9 @@ bool sh_sched_plan(sh_sched *s, sh_step_plan *step)
     sh_step_clear(step);
     sh_sched_expire(s);
     plan_decodes(s, step);
-    int budget = chunk_budget(s, step);
-    plan_prompts(s, step, &budget);
-    plan_waiting(s, step, &budget);
+    struct room room = {chunk_budget(s, step), piece_of(s)};
+    plan_prompts(s, step, &room);
+    plan_waiting(s, step, &room);
     if (step->seq_count == 0) return false;
     for (int i = 0; i < s->leave_count; i++) step->leaves[i] = s->leaves[i];
     step->leave_count = s->leave_count;

@@ -18,7 +18,7 @@ typedef struct {
 
 void sh_predict_rank(const sh_config *config, const sh_shard *shard, sh_rank_cost *out);
 
-/* How many layers of mean size have as many bytes as the head, for sh_plan_opts. */
+/* How many layers of mean size take as long as the head, for sh_plan_opts. */
 double sh_predict_head_layers(const sh_config *config);
 
 typedef struct {

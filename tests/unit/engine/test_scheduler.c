@@ -350,6 +350,36 @@ TEST(plans_that_run_at_once_share_the_requests_evenly)
     bench_close(b);
 }
 
+TEST(prompts_enter_a_pipeline_a_few_at_a_time_and_a_lone_one_whole)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    b->opts.parts = 2;
+    sh_sched_free(b->sched);
+    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
+    sh_step_plan *second = sh_step_create(&b->opts.room);
+    struct ask ask = {.count = 40, .max = 5};
+    for (int i = 0; i < 6; i++) {
+        ask.prompt[0] = i;
+        submit(b, i, &ask);
+    }
+    assert_true(sh_sched_plan(b->sched, b->plan));
+    assert_true(sh_sched_plan(b->sched, second));
+    assert_int_equal(b->plan->seq_count, 2); /* of three that would fit: 64 tokens are enough */
+    assert_int_equal(second->seq_count, 2);
+    sh_step_free(second);
+    bench_close(b);
+
+    b = bench_open(BLOCKS_MAX, 0);
+    b->opts.parts = 2;
+    sh_sched_free(b->sched);
+    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
+    submit(b, 0, &(struct ask){.count = 100, .max = 5});
+    assert_true(sh_sched_plan(b->sched, b->plan));
+    assert_int_equal(b->plan->token_count, 100); /* nothing else could run beside a part of it */
+    bench_close(b);
+}
+
 TEST(a_prompt_does_not_hold_up_a_stream_in_another_stage)
 {
     UNUSED_STATE;
@@ -442,6 +472,7 @@ int main(void)
         cmocka_unit_test(a_full_queue_refuses_and_says_that_it_may_be_tried_again),
         cmocka_unit_test(a_cancelled_request_is_out_of_the_next_step),
         cmocka_unit_test(plans_that_run_at_once_share_the_requests_evenly),
+        cmocka_unit_test(prompts_enter_a_pipeline_a_few_at_a_time_and_a_lone_one_whole),
         cmocka_unit_test(a_prompt_does_not_hold_up_a_stream_in_another_stage),
         cmocka_unit_test(a_flood_of_one_client_does_not_starve_another),
         cmocka_unit_test(a_changed_state_changes_the_fingerprint),

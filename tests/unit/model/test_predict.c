@@ -53,6 +53,21 @@ TEST(parts_of_a_model_add_up_to_the_whole)
     sh_config_reset(&config);
 }
 
+TEST(a_head_counts_for_fewer_layers_than_its_bytes_say)
+{
+    UNUSED_STATE;
+    sh_config config;
+    config_open(&config);
+    sh_rank_cost whole;
+    sh_shard all = sh_shard_whole(&config);
+    sh_predict_rank(&config, &all, &whole);
+    double head = 4096.0 * 384 * 0.5625, layer = (whole.weight_bytes - head) / config.layers;
+    double layers = sh_predict_head_layers(&config);
+    assert_true(layers < 0.9 * head / layer);
+    assert_true(layers > 0.3 * head / layer);
+    sh_config_reset(&config);
+}
+
 TEST(a_slow_link_makes_one_rank_the_better_choice)
 {
     UNUSED_STATE;
@@ -76,6 +91,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shares_follow_speed_until_memory_ends),
         cmocka_unit_test(parts_of_a_model_add_up_to_the_whole),
+        cmocka_unit_test(a_head_counts_for_fewer_layers_than_its_bytes_say),
         cmocka_unit_test(a_slow_link_makes_one_rank_the_better_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
