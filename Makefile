@@ -69,7 +69,7 @@ PLUGINS      := $(MPI_FAMILIES:%=$(B)/shoal-mpi-%.so)
 all: program ## build the release program, build/shoal
 
 program: $(B)/shoal $(PLUGINS)
-	@if [ $(VARIANT) = release ]; then ln -sf release/shoal build/shoal; fi
+	@if [ $(VARIANT) = release ] && [ ! -e build/shoal ]; then ln -sf release/shoal build/shoal; fi
 
 $(B)/shoal: $(B)/src/cmd/main.o $(B)/libshoal.a
 	@echo "LD $@"

@@ -2,7 +2,6 @@
 # Sets up, builds and serves: the demo model on two local ranks, unless told otherwise.
 #   ./run.sh [flags of `shoal serve`]
 set -eu
-cd "$(dirname "$0")"
-tools/setup.sh
-make -s -j"$(getconf _NPROCESSORS_ONLN)"
-exec build/shoal serve "$@"
+root=$(cd "$(dirname "$0")" && pwd)
+(cd "$root" && tools/setup.sh && make -s -j"$(getconf _NPROCESSORS_ONLN)")
+exec "$root/build/shoal" serve "$@" # where the user stands: paths are meant from there

@@ -71,9 +71,10 @@ static void on_output(void *arg, const sh_output_event *event)
 static sh_status text_create(sh_answer *answer, sh_choice *choice, sh_err *err)
 {
     const sh_request *request = answer->request;
-    const sh_output_dialect *dialect = sh_served_dialect(answer->served);
     const sh_tokens *prompt = &answer->prompts[choice->prompt];
-    bool parse = request->chat && (dialect->reasoning != NULL || dialect->tools != NULL);
+    sh_output_dialect used = *sh_served_dialect(answer->served);
+    if (request->tools == NULL) used.tools = NULL;
+    bool parse = request->chat && (used.reasoning != NULL || used.tools != NULL);
     sh_choice_text *text = sh_alloc(sizeof(*text));
     choice->text = text;
     text->answer = answer;
@@ -83,9 +84,7 @@ static sh_status text_create(sh_answer *answer, sh_choice *choice, sh_err *err)
         if (prompt->count + i >= PRIME_TOKENS)
             sh_detokenizer_push(text->detok, prompt->ids[prompt->count + i - PRIME_TOKENS]);
     if (parse) {
-        sh_output_dialect used = *dialect;
         uint64_t seed;
-        if (request->tools == NULL) used.tools = NULL;
         if (sh_random_bytes(&seed, sizeof(seed), err) != SH_OK) return err->status;
         sh_output_opts opts = {
             .in_reasoning = prompt->in_reasoning, .tools = request->tools, .id_seed = seed};
@@ -228,6 +227,20 @@ static bool is_end_id(const sh_answer *answer, int32_t id)
     return false;
 }
 
+/* With ignore_eos the marks of the end come as tokens; they are no text, and neither are special
+ * tokens that mean nothing to the parser. */
+static bool is_text(const sh_answer *answer, const sh_choice_text *text, int32_t id)
+{
+    if (is_end_id(answer, id)) return false;
+    if (text->output == NULL || !sh_tokenizer_is_special(sh_served_tokenizer(answer->served), id))
+        return true;
+    sh_buf piece = {0};
+    sh_served_piece(answer->served, id, &piece);
+    bool reads = sh_output_reads(text->output, sh_buf_str(&piece));
+    sh_buf_reset(&piece);
+    return reads;
+}
+
 static const char *finish_of(const sh_choice *choice, const char *plain)
 {
     const sh_choice_text *text = choice->text;
@@ -242,8 +255,7 @@ static bool token_take(sh_answer *answer, sh_choice *choice, const sh_event *eve
     if (text->ended) return false;
     choice->completion_tokens++;
     if (answer->request->logprobs) odds_add(choice, event);
-    /* With ignore_eos the marks of the end come as tokens; they are no text. */
-    if (!is_end_id(answer, event->token))
+    if (is_text(answer, text, event->token))
         text_push(text, sh_detokenizer_push(text->detok, event->token));
     if (text->in_reasoning) choice->reasoning_tokens++;
     if (!text->ended) return false;

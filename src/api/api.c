@@ -3,6 +3,7 @@
 #include "api/api_parts.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "http/client.h"
 
@@ -123,6 +124,30 @@ static void on_done(void *arg, const sh_http_record *record)
     if (api->access_log != NULL) access_write(api->access_log, record);
 }
 
+static sh_served_opts served_opts(const sh_api_opts *opts)
+{
+    return (sh_served_opts){.name = opts->model_name,
+                            .reasoning_parser = opts->reasoning_parser,
+                            .tool_parser = opts->tool_parser};
+}
+
+/* What of the model would fail once the engine has come fails now, not behind a long load. A folder
+ * that holds no model at all is told by the ranks. */
+static sh_status model_check(const sh_api_opts *opts, sh_err *err)
+{
+    if (opts->model_dir == NULL) return SH_OK;
+    char *config = sh_path_join(opts->model_dir, "config.json");
+    bool there = sh_file_exists(config);
+    free(config);
+    if (!there) return SH_OK;
+    sh_engine_info info = {.model_dir = opts->model_dir};
+    sh_served_opts served = served_opts(opts);
+    sh_served *trial = NULL;
+    sh_status status = sh_served_open(&info, &served, &trial, err);
+    if (status == SH_OK) sh_served_close(trial);
+    return status;
+}
+
 /* An engine is there: its model is read, also when it was read before, since it may have changed.
  */
 static void on_up(void *arg, const sh_engine_info *info)
@@ -130,11 +155,9 @@ static void on_up(void *arg, const sh_engine_info *info)
     sh_api *api = arg;
     sh_served *fresh = NULL;
     sh_err err;
-    sh_served_opts opts = {.name = api->opts->model_name,
-                           .reasoning_parser = api->opts->reasoning_parser,
-                           .tool_parser = api->opts->tool_parser};
+    sh_served_opts opts = served_opts(api->opts);
     if (sh_served_open(info, &opts, &fresh, &err) != SH_OK) {
-        SH_LOGE("api: %s: %s", info->model_dir, err.text);
+        SH_LOGE("api: %s", err.text);
         snprintf(api->served_trouble, sizeof(api->served_trouble), "%s", err.text);
     } else {
         SH_LOGI("api: serving '%s' on %d rank%s; see /dashboard and /docs", sh_served_name(fresh),
@@ -396,7 +419,8 @@ sh_status sh_api_run(const sh_api_opts *opts, sh_err *err)
 {
     sh_api api = {.opts = opts};
     descriptors_raise(opts->connections_max);
-    sh_status status = api_open(&api, err);
+    sh_status status = model_check(opts, err);
+    if (status == SH_OK) status = api_open(&api, err);
     if (status == SH_OK) {
         char *url = sh_http_url(api.tls != NULL, opts->host, sh_http_server_port(api.server), "");
         SH_LOGI("api: listening on %s", url);

@@ -332,11 +332,24 @@ static void job_prepare(void *arg)
                                       &job->error);
 }
 
+/* More answers than there is ever room for would be told to come back for ever. */
+static bool answers_fit(const sh_job *job, sh_api_error *err)
+{
+    double room = sh_api_stat(job->api, "waiting_max", INFINITY) +
+                  sh_api_stat(job->api, "slots", 0);
+    double count = (double)job->prompt_count * (double)job->request.n;
+    return count <= room || sh_api_fail(err, 400, "invalid_value", "n",
+                                        "%.0f answers are asked for; this server takes %.0f at "
+                                        "a time",
+                                        count, room);
+}
+
 static void on_prepared(void *arg)
 {
     sh_job *job = arg;
     sh_err err;
     job->on_worker = false;
+    if (!job->refused) job->refused = !answers_fit(job, &job->error);
     if (job->x == NULL) {
         job_free(job);
     } else if (job->refused) {

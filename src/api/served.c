@@ -121,17 +121,19 @@ static void specials_read(sh_served *served)
     cJSON_AddBoolToObject(served->specials, "add_generation_prompt", true);
 }
 
-static sh_status template_parse(sh_str source, const char *where, sh_template **out, sh_err *err)
+static const char config_template[] = "tokenizer_config.json: chat_template";
+
+static sh_status template_parse(const sh_served *served, sh_str source, const char *where,
+                                sh_template **out, sh_err *err)
 {
     sh_status status = sh_template_parse(source, out, err);
-    if (status != SH_OK) sh_err_prefix(err, "%s", where);
+    if (status != SH_OK) sh_err_prefix(err, "%s/%s", served->dir, where);
     return status;
 }
 
 /* tokenizer_config.json holds one template, or a list of them by name. */
 static sh_status config_templates_read(sh_served *served, sh_buf *source, sh_err *err)
 {
-    static const char where[] = "tokenizer_config.json: chat_template";
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(served->tokenizer_config, "chat_template");
     if (cJSON_IsString(item)) sh_buf_add_text(source, item->valuestring);
     for (const cJSON *one = cJSON_IsArray(item) ? item->child : NULL; one != NULL;
@@ -141,7 +143,8 @@ static sh_status config_templates_read(sh_served *served, sh_buf *source, sh_err
         if (name == NULL || text == NULL) continue;
         if (strcmp(name, "default") == 0) sh_buf_add_text(source, text);
         if (strcmp(name, "tool_use") == 0 && served->tool_template == NULL &&
-            template_parse(sh_str_of(text), where, &served->tool_template, err) != SH_OK)
+            template_parse(served, sh_str_of(text), config_template, &served->tool_template, err) !=
+                SH_OK)
             return err->status;
     }
     return SH_OK;
@@ -152,10 +155,13 @@ static sh_status templates_read(sh_served *served, sh_err *err)
 {
     sh_buf source = {0};
     char *path = sh_path_join(served->dir, "chat_template.jinja");
-    sh_status status = sh_file_exists(path) ? sh_file_read(path, TEMPLATE_MAX, &source, err)
-                                            : config_templates_read(served, &source, err);
+    bool apart = sh_file_exists(path);
+    sh_status status = apart ? sh_file_read(path, TEMPLATE_MAX, &source, err)
+                             : config_templates_read(served, &source, err);
     if (status == SH_OK && source.len > 0)
-        status = template_parse(sh_buf_str(&source), "chat template", &served->template, err);
+        status = template_parse(served, sh_buf_str(&source),
+                                apart ? "chat_template.jinja" : config_template, &served->template,
+                                err);
     if (status == SH_OK)
         served->dialect = sh_output_dialect_detect(sh_buf_str(&source), served->type);
     sh_buf_reset(&source);

@@ -34,13 +34,17 @@ static void variable_name(const char *section, const char *key, sh_buf *out)
     for (size_t i = 0; i < out->len; i++) out->ptr[i] = (char)toupper((unsigned char)out->ptr[i]);
 }
 
-/* By the section's and the leaf's name, as a flag, as a variable: the first that exists. */
+/* By the section's and the leaf's name, as a flag, as a variable: the first that exists. Variables
+ * come last where there is no section: "port" is a flag, whatever PORT means to others. */
 static sh_status named_take(sh_options *opts, const char *section, const char *key, sh_str value,
                             sh_err *err)
 {
     sh_buf name = {0};
-    variable_name(section, key, &name);
-    sh_status status = sh_options_take(opts, SH_FROM_FILE, sh_buf_str(&name), value, err);
+    sh_status status = SH_ERR_NOT_FOUND;
+    if (section[0] != '\0') {
+        variable_name(section, key, &name);
+        status = sh_options_take(opts, SH_FROM_FILE, sh_buf_str(&name), value, err);
+    }
     if (status == SH_ERR_NOT_FOUND) {
         sh_buf_clear(&name);
         for (const char *p = key; *p != '\0'; p++) sh_buf_add_char(&name, *p == '_' ? '-' : *p);

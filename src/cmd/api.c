@@ -23,6 +23,7 @@ int sh_cmd_api(const sh_command_args *args)
         .host = s->host,
         .port = (int)s->port,
         .socket_path = s->socket,
+        .model_dir = s->model,
         .model_name = s->model_name,
         .reasoning_parser = s->reasoning_parser,
         .tool_parser = s->tool_parser,

@@ -3,7 +3,7 @@
  * Families of models write reasoning and tool calls in dialects of their own. A parser is told the
  * dialect, gets the output in pieces (cut anywhere but inside a UTF-8 character) and reports events
  * through a callback, each as soon as it is certain; how the text was cut changes nothing but the
- * size of the deltas. Special tokens that are markers must be part of the text.
+ * size of the deltas. Special tokens that are markers must be part of the text (sh_output_reads).
  *
  * What is held back: the beginning of a possible marker, white space that may stand before a marker
  * (it belongs to the marker), and a call up to its arguments. Text that is no tool call
@@ -87,6 +87,10 @@ sh_output *sh_output_create(const sh_output_dialect *dialect, const sh_output_op
 void sh_output_free(sh_output *output);
 
 void sh_output_push(sh_output *output, sh_str text);
+
+/* Whether a special token of this text is part of a marker; one that is not is no text at all, and
+ * need not be pushed. */
+bool sh_output_reads(const sh_output *output, sh_str special);
 
 /* The output has ended: reports what was held back. Push no more. */
 void sh_output_finish(sh_output *output);

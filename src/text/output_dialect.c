@@ -276,3 +276,28 @@ bool sh_output_prompt_opens(const sh_output_dialect *dialect, sh_str prompt)
     if (dialect->reasoning == NULL || dialect->reasoning->open == NULL) return false;
     return sh_str_ends(sh_str_trim(prompt), sh_str_of(dialect->reasoning->open));
 }
+
+static bool any_holds(const char *const *marks, size_t count, sh_str part)
+{
+    for (size_t i = 0; i < count; i++) {
+        sh_str mark = sh_str_of(marks[i] == NULL ? "" : marks[i]);
+        if (sh_str_find(mark, part, 0) < mark.len) return true;
+    }
+    return false;
+}
+
+bool sh_output_reads(const sh_output *o, sh_str special)
+{
+    const sh_output_reasoning *r = o->dialect.reasoning;
+    const sh_output_tools *t = o->dialect.tools;
+    /* Harmony, and calls with a head, have marks inside that no row lists. */
+    if ((r != NULL && r->channels) || (t != NULL && (t->channels || t->head != NULL))) return true;
+    if (r != NULL && any_holds((const char *const[]){r->open, r->close}, 2, special)) return true;
+    if (t == NULL) return false;
+    const output_tags *g = t->tags;
+    return any_holds((const char *const[]){t->section, t->open}, 2, special) ||
+           any_holds(t->close, OUTPUT_CLOSE_MAX, special) ||
+           (g != NULL && any_holds((const char *const[]){g->key, g->key_end, g->value,
+                                                         g->value_end[0], g->value_end[1]},
+                                   5, special));
+}

@@ -46,6 +46,7 @@ check "a full queue is 429 with Retry-After" '
     clients=""; for i in 1 2 3; do curl -sN -d "{$story,\"max_tokens\":300}" "$(url /v1/chat/completions)" >/dev/null & clients="$clients $!"; done; until_running 3
     is "$(ask "{$hello}")" 429; rc=$?; has head "^Retry-After: [0-9]" && has body queue_full || rc=1
     kill $clients; until_running 0; return $rc'
+check "more answers than the queue ever holds are refused for good" 'is "$(ask "{$hello,\"n\":4}")" 400 && has body "4 answers are asked for; this server takes 3"'
 check "a client that reads nothing does not grow the server" '
     rss() { awk "/VmRSS/{print \$2}" /proc/$api_pid/status; }; before=$(rss); body="{$story,\"max_tokens\":600,\"logprobs\":true,\"top_logprobs\":20}"
     exec 9<>/dev/tcp/127.0.0.1/$port; printf "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: ${#body}\r\n\r\n%s" "$body" >&9

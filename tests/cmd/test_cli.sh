@@ -30,6 +30,9 @@ check "the environment goes before .env" 'LOG_LEVEL=warn "$shoal" help --print-c
 check "a flag goes before the environment" 'LOG_LEVEL=warn "$shoal" help --log-level error --print-config | grep -q "error  # flag"'
 echo 'log-level = error' >conf; rm .env
 check "a settings file is read" '"$shoal" help --config conf --print-config | grep -q "error  # conf:1"'
+check "one in JSON, by flags, by variables and by sections" '
+    echo "{\"port\": 81, \"token\": \"secret\", \"LOG_LEVEL\": \"warn\", \"api\": {\"host\": \"::1\"}}" >json
+    "$shoal" serve --config json --print-config >out; for line in "port = 81  # file" "token = (hidden)  # file" "log-level = warn  # file" "host = ::1  # file"; do grep -qxF "$line" out || exit 1; done'
 check "a bad line of it is named" 'echo "x = 1" >conf; exits 2 "$shoal" help --config conf && grep -q "conf:1: .x. is no setting" err'
 check "a missing file that was named is an error" 'exits 2 "$shoal" help --env-file nowhere && grep -q nowhere err'
 check "aliases that disagree are refused" 'LOG_LEVEL=warn SHOAL_LOG_LEVEL=info exits 2 "$shoal" help && grep -q disagree err'

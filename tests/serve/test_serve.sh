@@ -59,4 +59,7 @@ check "and leaves no process and no socket" '! pgrep -f "shoal serve.*$work" && 
 
 check "a wrong model is one line and an exit code" \
     'exits 1 timeout 30 "$shoal" serve --model /nowhere --port 0 --runtime-dir "$work"; grep -q "/nowhere/config.json: No such file" err && ! pgrep -f "shoal serve.*$work"'
+check "a model whose template is broken is told at once, and not served" '
+    cp -r "$root/models/demo" broken && echo "{% if %}" >broken/chat_template.jinja
+    exits 1 timeout 30 "$shoal" serve --model broken --port 0 --runtime-dir "$work"; grep -q "broken/chat_template.jinja: line 1" err && ! pgrep -f "shoal serve.*$work"'
 done_testing

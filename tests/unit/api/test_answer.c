@@ -349,7 +349,7 @@ TEST(keeps_an_answer_whose_engine_dies_behind_its_end)
     assert_int_equal(answer->choices[0].error.status, 503);
 }
 
-TEST(keeps_the_marks_of_the_end_out_of_the_text)
+TEST(keeps_special_tokens_out_of_the_text)
 {
     UNUSED_STATE;
     int count;
@@ -358,6 +358,7 @@ TEST(keeps_the_marks_of_the_end_out_of_the_text)
     start(&sh_openai_chat, CHAT(",\"ignore_eos\":true"));
     say(&sh_openai_chat, 0, "one");
     token(&sh_openai_chat, 0, ends[0]);
+    token(&sh_openai_chat, 0, 4086); /* <|im_start|> */
     say(&sh_openai_chat, 0, " two");
     done(&sh_openai_chat, 0, SH_FINISH_LENGTH);
     cJSON *json = whole(&sh_openai_chat);
@@ -417,7 +418,7 @@ int main(void)
         cmocka_unit_test(numbers_several_answers_to_several_prompts),
         cmocka_unit_test(lists_log_probabilities_of_completions_side_by_side),
         cmocka_unit_test(keeps_an_answer_whose_engine_dies_behind_its_end),
-        cmocka_unit_test(keeps_the_marks_of_the_end_out_of_the_text),
+        cmocka_unit_test(keeps_special_tokens_out_of_the_text),
         cmocka_unit_test(refuses_prompts_that_the_context_does_not_hold),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
