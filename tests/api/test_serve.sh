@@ -86,6 +86,7 @@ else
     skip "promtool accepts the metrics, the engine's too" "promtool is missing (Debian package prometheus)"
 fi
 
+rm -f out # or what an earlier test left there is taken for the beginning of this answer
 curl -sN -d "{$story,\"max_tokens\":40}" "$(url /v1/chat/completions)" >out & streaming=$!
 for _ in $(seq 100); do grep -q data: out 2>/dev/null && break; sleep 0.05; done
 kill -TERM "$api_pid"; sleep 0.3
