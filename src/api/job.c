@@ -11,6 +11,7 @@
 #include "http/sse.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,7 @@ struct sh_job {
     sh_api *api;
     sh_job *prev, *next;
     sh_http_exchange *x; /* NULL: the client is gone */
+    atomic_bool gone;    /* the same for the worker, which then has nothing to do */
     const sh_dialect *dialect;
     sh_served *served;
     sh_str body;
@@ -146,6 +148,7 @@ static void on_gone(void *arg)
 {
     sh_job *job = arg;
     job->x = NULL;
+    atomic_store_explicit(&job->gone, true, memory_order_relaxed);
     job_record(job, SH_OUTCOME_CANCELLED, "the client went away");
     if (!job->on_worker) job_free(job); /* the worker's end frees it otherwise */
 }
@@ -320,6 +323,7 @@ static void job_prepare(void *arg)
     sh_job *job = arg;
     sh_request *request = &job->request;
     job->refused = true;
+    if (atomic_load_explicit(&job->gone, memory_order_relaxed)) return;
     if (!sh_api_parse(job->body, &request->json, &job->error)) return;
     if (!job->dialect->read(request, &job->error)) return;
     if (!sh_served_is_named(job->served, request->model)) {

@@ -1,5 +1,7 @@
 /* openai_fields.h - what the fields of OpenAI's requests are read into, before it is understood.
- * For openai_*.c alone. */
+ * For openai_*.c alone. Pointers are borrowed from the request's JSON.
+ *
+ * Threads: one owner a request. */
 #ifndef SH_API_OPENAI_FIELDS_H
 #define SH_API_OPENAI_FIELDS_H
 

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 typedef struct {
@@ -90,6 +91,7 @@ static void ids_write(const sh_served *served, const sh_ids *ids, bool pieces, s
 /* One request; owned by the loop, or by the worker from submit until its end. */
 typedef struct {
     sh_http_exchange *x; /* NULL: the client is gone */
+    atomic_bool gone;    /* the same for the worker, which then has nothing to do */
     sh_served *served;
     sh_str body;
     char *body_copy; /* when the worker reads it */
@@ -154,6 +156,7 @@ static void task_run(void *arg)
     task *t = arg;
     text_fields fields = {0};
     cJSON *body = NULL;
+    if (atomic_load_explicit(&t->gone, memory_order_relaxed)) return;
     t->refused = !sh_api_parse(t->body, &body, &t->error) ||
                  !sh_fields_read(t->table, body, &fields, &t->error) ||
                  !t->convert(t->served, &fields, &t->json, &t->error);
@@ -175,6 +178,7 @@ static void on_gone(void *arg)
 {
     task *t = arg;
     t->x = NULL; /* the worker's end frees it */
+    atomic_store_explicit(&t->gone, true, memory_order_relaxed);
 }
 
 static void task_start(sh_api *api, task *t)

@@ -1,4 +1,8 @@
-/* settings.h - every setting of the program, filled from the option table (options.c). */
+/* settings.h - every setting of the program, filled from the option table (options.c).
+ *
+ * Texts are borrowed from the sh_options that filled it, or are defaults of the table.
+ *
+ * Threads: read-only once gathered. */
 #ifndef SH_CMD_SETTINGS_H
 #define SH_CMD_SETTINGS_H
 

@@ -1,4 +1,6 @@
-/* crew_parts.h - what the files of a crew share; private to them. */
+/* crew_parts.h - what the files of a crew share; private to them.
+ *
+ * Threads: the one that runs the steps. */
 #ifndef SH_ENGINE_CREW_PARTS_H
 #define SH_ENGINE_CREW_PARTS_H
 

@@ -1,4 +1,6 @@
-/* loop_event.h - what is under the loop, for this layer alone. */
+/* loop_event.h - what is under the loop, for this layer alone.
+ *
+ * Threads: the loop's. */
 #ifndef SH_HTTP_LOOP_EVENT_H
 #define SH_HTTP_LOOP_EVENT_H
 

@@ -68,6 +68,10 @@ check "a long list of ids to read does not hold up others" '
     while kill -0 $long 2>/dev/null; do
         t=$(curl -s -o /dev/null -w "%{time_total}" "$(url /health/live)" | tr -d .); t=$((10#$t)); [ $t -gt $slowest ] && slowest=$t; done
     echo "slowest answer ${slowest} us"; is "$(cat longcode)" 200 && [ $(wc -c <longout) -gt 1500000 ] && [ $slowest -lt 300000 ]'
+check "texts whose senders have left are not read" '
+    senders=""; for _ in $(seq 24); do curl -s -m 0.4 -o /dev/null --data-binary @long.json "$(url /detokenize)" & senders="$senders $!"; done; wait $senders
+    head -c 20000 /dev/zero | tr "\0" a | sed "s/.*/{\"content\":\"&\"}/" >text.json; start=$(date +%s%N)
+    is "$(status_of --data-binary @text.json "$(url /tokenize)")" 200; took=$((($(date +%s%N) - start) / 1000000)); echo "$took ms"; [ $took -lt 3000 ]'
 
 check "a lost engine ends a stream with an error, not in silence" '
     curl -sN -d "{$story,\"max_tokens\":600}" "$(url /v1/chat/completions)" >out & streaming=$!; until_running 1; for _ in $(seq 200); do grep -q data: out && break; sleep 0.05; done
@@ -86,6 +90,7 @@ else
     skip "promtool accepts the metrics, the engine's too" "promtool is missing (Debian package prometheus)"
 fi
 
+rm -f out # or what an earlier test left there is taken for the beginning of this answer
 curl -sN -d "{$story,\"max_tokens\":40}" "$(url /v1/chat/completions)" >out & streaming=$!
 for _ in $(seq 100); do grep -q data: out 2>/dev/null && break; sleep 0.05; done
 kill -TERM "$api_pid"; sleep 0.3

@@ -4,11 +4,13 @@
  * codes, then `meta_bytes` of scales (and biases). The codes of 32 columns are a unit. Opened, a
  * unit is 8 vectors of 64 bytes; vector v holds columns 4v..4v+3, row r in bytes 4r..4r+3, so that
  * one 32-bit lane is four neighbours of one row, as the integer dot products of all CPUs want it.
- * Stored, the vectors of a unit are folded into planes: nibbles (4, 5, 6 bits): 4 vectors, i has v
- * = 2i in its low and v = 2i+1 in its high halves crumbs  (2, 3 bits: low bits; 6: bits 4-5): 2
- * vectors, i has v = 4i+j in bits 2j, 2j+1 bits    (3: bit 2; 5: bit 4): 1 vector with v in bit v
- *   bytes   (8 bits): all 8
- * in that order. So every plane is opened by shifts and masks alone, and 16 rows x 32 columns are a
+ * Stored, the vectors of a unit are folded into planes, in this order:
+ * - nibbles (4, 5, 6 bits): 4 vectors; i has v = 2i in its low and v = 2i+1 in its high halves
+ * - crumbs (2, 3 bits: the low ones; 6: bits 4 and 5): 2 vectors; i has v = 4i+j in bits 2j, 2j+1
+ * - bits (3: bit 2; 5: bit 4): 1 vector with v in bit v
+ * - bytes (8 bits): all 8
+ *
+ * So every plane is opened by shifts and masks alone, and 16 rows x 32 columns are a
  * whole number of cache lines at every width.
  *
  * Meta: AFFINE has one group a block, 16 scales then 16 biases in the file's own type. The others
