@@ -18,7 +18,8 @@ wanted() { [ -z "$only" ] || [[ " $only " == *" $1 "* ]]; }
 # Runs a test once and counts into ok, nok and skip.
 try() { # name, command...
     local name=$1; shift
-    timeout -k 5 "$limit" "$@" >"$out" 2>&1 </dev/null; rc=$?
+    : >"$out" # and appended to: processes that a test left behind write where it ends
+    timeout -k 5 "$limit" "$@" >>"$out" 2>&1 </dev/null; rc=$?
     { echo "=== $name (rc $rc)"; cat "$out"; } >>"$log"
     # cmocka says "not ok N # SKIP" of a skipped test
     skip=$(grep -ciE '^(not )?ok .*# skip' "$out")

@@ -86,7 +86,8 @@ sh_status sh_session_run(sh_session *s, const int32_t *ids, int pos, int count, 
     while (s->blocks_told < blocks) p->blocks[p->block_count++] = s->blocks_told++;
     for (int i = 0; i < draws; i++) {
         sh_step_draw *d = &p->draws[p->draw_count++];
-        *d = (sh_step_draw){.draw = draw != NULL ? *draw : (sh_draw){.top_p = 1, .logprobs = -1}};
+        *d = (sh_step_draw){.draw = draw != NULL ? *draw : (sh_draw){.top_p = 1, .logprobs = -1},
+                            .whole = draw == NULL};
         d->draw.position = pos + count - draws + 1 + i;
     }
     sh_status status = sh_crew_begin(s->crew, p, err);

@@ -67,7 +67,8 @@ SH_MUST_CHECK sh_status sh_crew_begin(sh_crew *crew, sh_step_plan *plan, sh_err 
 SH_MUST_CHECK sh_status sh_crew_finish(sh_crew *crew, const sh_step_plan *plan, sh_pick *picks,
                                        sh_err *err);
 
-/* Rank 0: the whole row of logits [vocab] of a draw of the step that was finished last. */
+/* Rank 0: the whole row of logits [vocab] of a draw of the step that was finished last, which the
+ * plan said would be asked for (`whole`). */
 SH_MUST_CHECK sh_status sh_crew_row(sh_crew *crew, const sh_step_plan *plan, int draw, float *out,
                                     sh_err *err);
 

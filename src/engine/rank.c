@@ -108,12 +108,13 @@ static void rows_gather(sh_rank *r, const sh_step_plan *plan)
 }
 
 /* Whether rank 0 may ask for the whole row behind such a scan. */
-static bool row_wanted(const sh_rank *r, const sh_draw *d, const sh_scan *scan)
+static bool row_wanted(const sh_rank *r, const sh_step_draw *step, const sh_scan *scan)
 {
+    const sh_draw *d = &step->draw;
     int most = sh_draw_top(d) < r->vocab_len ? sh_draw_top(d) : r->vocab_len;
     bool settled = d->temperature <= 0 || !sh_draw_filters(d) ||
                    (d->top_k > 0 && d->top_k <= SH_SCAN_TOP);
-    return !settled || scan->top_count < most;
+    return step->whole || !settled || scan->top_count < most;
 }
 
 static void rows_keep(const sh_rank *r, const sh_step_plan *plan, const float *rows,
@@ -121,7 +122,7 @@ static void rows_keep(const sh_rank *r, const sh_step_plan *plan, const float *r
 {
     size_t len = (size_t)r->vocab_len;
     for (size_t i = 0; i < (size_t)plan->draw_count; i++)
-        if (row_wanted(r, &plan->draws[i].draw, &result->scans[i]))
+        if (row_wanted(r, &plan->draws[i], &result->scans[i]))
             memcpy(result->logits + i * len, rows + i * len, len * sizeof(float));
 }
 

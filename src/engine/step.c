@@ -62,6 +62,7 @@ static void put_draw(sh_buf *out, const sh_step_draw *d)
     put_int(out, d->draw.top_k);
     put_int(out, d->draw.logprobs);
     put_int(out, d->adjust_count);
+    sh_put_uint(out, d->whole, 1);
 }
 
 static void put_seq(sh_buf *out, const sh_step_seq *q)
@@ -118,6 +119,7 @@ static void get_draw(sh_reader *r, sh_step_draw *d, int adjusts)
     d->draw.top_k = sh_get_int(r);
     d->draw.logprobs = sh_get_int(r);
     d->adjust_count = get_bounded(r, adjusts);
+    d->whole = sh_get_uint(r, 1) != 0;
     if (d->draw.logprobs > SH_TOP_LOGPROBS_MAX) r->failed = true;
 }
 

@@ -41,6 +41,7 @@ typedef struct {
 typedef struct {
     sh_draw draw;
     int adjust_count;
+    bool whole; /* the row itself will be asked for too */
 } sh_step_draw;
 
 typedef enum {

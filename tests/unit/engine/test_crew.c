@@ -131,7 +131,7 @@ static sh_status run(struct team *t, const golden *g, const int32_t *ids, int le
     for (int i = 0; i < p->seqs[0].block_count; i++) p->blocks[p->block_count++] = i;
     for (int i = 0; i < len; i++)
         p->draws[p->draw_count++] = (sh_step_draw){
-            .draw = {.top_p = 1, .logprobs = -1, .position = i + 1}};
+            .draw = {.top_p = 1, .logprobs = -1, .position = i + 1}, .whole = true};
     sh_status status = sh_crew_begin(t->crew, p, err);
     return status == SH_OK ? sh_crew_finish(t->crew, p, picks, err) : status;
 }
