@@ -112,7 +112,8 @@ static bool run_enter(sh_pool *pool, uint64_t word)
 static bool is_beside_caller(sh_pool *pool)
 {
     int cpu = atomic_load_explicit(&pool->cpu, memory_order_relaxed);
-    return cpu >= 0 && cpu == sh_cpu_now();
+    if (cpu < 0) return false; /* not told */
+    return cpu == sh_cpu_now();
 }
 
 static void *worker_main(void *arg)
