@@ -409,7 +409,10 @@ static int signal_wait(sh_children *c)
          sigismember(&pending, SIGHUP)))
         sigwait(&c->signals, &number);
 #else
-    int number = sigtimedwait(&c->signals, NULL, &wait);
+    siginfo_t info;
+    int number = sigtimedwait(&c->signals, &info, &wait);
+    /* Processes ask for a reload; the kernel says so when the terminal was closed. */
+    if (number == SIGHUP && info.si_code == SI_KERNEL) number = SIGTERM;
 #endif
     tethers_beat(c);
     if (tether_pulled(c)) return SIGTERM;

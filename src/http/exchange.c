@@ -29,15 +29,15 @@ sh_str sh_http_header_of(const sh_http_exchange *x, const char *lower_name)
     return sh_http_head_find(&x->head, lower_name);
 }
 
-/* Percent-decoded, in the arena; "+" is a space in queries only. Bytes that are no UTF-8 give an
- * empty string, since what comes from here may be shown. */
+/* Percent-decoded, in the arena; "+" is a space in queries only. Bytes that are no UTF-8, or zero,
+ * give an empty string, since what comes from here may be shown. */
 static sh_str decoded(sh_http_exchange *x, sh_str text, bool plus)
 {
     char *raw = sh_str_dup(text);
     size_t len = 0;
     char *plain = evhttp_uridecode(raw, plus, &len);
     sh_str out = {"", 0};
-    if (plain != NULL && sh_utf8_valid(plain, len))
+    if (plain != NULL && sh_utf8_valid(plain, len) && memchr(plain, '\0', len) == NULL)
         out = sh_arena_str(&x->arena, (sh_str){plain, len});
     free(plain);
     free(raw);
