@@ -189,13 +189,21 @@ static bool key_is_good(const sh_http_exchange *x)
     return key.len > 0 && sh_http_keys_has(keys, key);
 }
 
-/* Without keys, what listens on this machine alone is for pages that name it so. Programs, which
- * send no origin, and the proxies before them may use any name. */
+/* Browsers tell an origin with what a page posts, but not when it only reads what they take for its
+ * own server; then their name for themselves, which all of them begin alike, gives them away. */
+static bool is_from_page(const sh_http_head *head)
+{
+    return sh_http_head_find(head, "origin").len > 0 ||
+           sh_str_starts(sh_http_head_find(head, "user-agent"), SH_STR("Mozilla/"));
+}
+
+/* Without keys, what listens on this machine alone is for pages that name it so. Programs, and the
+ * proxies before them, may use any name. */
 static bool host_is_good(const sh_http_exchange *x)
 {
     const sh_http_server_opts *opts = opts_of(x->conn);
     bool keys = opts->keys != NULL && sh_http_keys_count(opts->keys) > 0;
-    return keys || !opts->near_only || sh_http_head_find(&x->head, "origin").len == 0 ||
+    return keys || !opts->near_only || !is_from_page(&x->head) ||
            sh_http_head_is_near(&x->head, opts->host);
 }
 

@@ -45,6 +45,7 @@ check "HTTP/2 is told that it is not spoken" 'raw 3 "PRI * HTTP/2.0\r\n\r\nSM\r\
 check "a bad chunk is 400" 'raw 3 "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" >out; has out "^HTTP/1.1 400"'
 check "a web page that leads its own name here is sent away" '
     is "$(status_of -H "Host: evil.example" -H "Origin: http://evil.example" -d "{}" "$(url /tokenize)")" 403 && has body "$envelope" &&
+    is "$(status_of -H "Host: evil.example" -A "Mozilla/5.0 (X11)" "$(url /requests/recent)")" 403 &&
     is "$(status_of -H "Host: proxy.example" "$(url /health/live)")" 200 && is "$(status_of -H "Host: localhost" "$(url /health/live)")" 200'
 check "large bodies are 413, announced or not" '
     head -c 1100000 /dev/zero | tr "\\0" a >big && is "$(status_of --data-binary @big "$(url /tokenize)")" 413 && has body "$envelope" &&
