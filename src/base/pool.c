@@ -111,9 +111,8 @@ static bool run_enter(sh_pool *pool, uint64_t word)
  * in which the caller would do the same pieces: it rests, unless the run is a long one. */
 static bool is_beside_caller(sh_pool *pool)
 {
-    int cpu = atomic_load_explicit(&pool->cpu, memory_order_relaxed);
-    if (cpu < 0) return false; /* not told */
-    return cpu == sh_cpu_now();
+    int cpu = sh_cpu_now();
+    return cpu >= 0 && cpu == atomic_load_explicit(&pool->cpu, memory_order_relaxed);
 }
 
 static void *worker_main(void *arg)

@@ -15,7 +15,7 @@ enum {
     BLIND_NAP_US_MIN = 50, /* where a port can not wake us */
     BLIND_NAP_US_MAX = 1000,
     LONG_TURN_NS = 1000000,
-    NO_YIELD_NS = 100000000,
+    NO_YIELD_NS = 20000000,
 };
 
 typedef enum { LANE_IDLE, LANE_ACTIVE, LANE_END } lane_state;
