@@ -19,8 +19,8 @@ typedef struct {
     void (*tops)(float *tops, const float *x, int64_t count);
     /* sums[b] = the sum of e^(x - max), to 2e-7, over whole block b; no x is above max. */
     void (*exps)(double *sums, const float *x, int64_t blocks, float max);
-    /* Whether sh_mix64(key ^ id) is without all bits of `mask` for some id of the SH_ROW_BLOCK from
-     * `first` on. */
+    /* Whether sh_mix64(key ^ id) is without all bits of `mask`, as far as these are among the upper
+     * 31, for some id of the SH_ROW_BLOCK from `first` on. */
     bool (*noise_lacks)(uint64_t key, uint32_t first, uint64_t mask);
 } sh_row_kernels;
 

@@ -39,8 +39,14 @@ VEC_INLINE row_f row_load(const float *x)
 /* The larger of each pair; b where a is not larger, so that a NaN in a is passed over. */
 VEC_INLINE row_f row_max(row_f a, row_f b)
 {
+#if defined(__AVX512F__)
+    return (row_f)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (row_f)_mm256_max_ps((__m256)a, (__m256)b);
+#else
     row_u larger = (row_u)(a > b);
     return (row_f)(((row_u)a & larger) | ((row_u)b & ~larger));
+#endif
 }
 
 /* The largest lane of a vector without NaN, four lanes at a time. */
@@ -112,13 +118,12 @@ static void row_exps(double *sums, const float *x, int64_t blocks, float max)
     }
 }
 
-/* As sh_mix64, in every lane. */
+/* sh_mix64 in every lane, but for its last x ^= x >> 31, which leaves the upper 31 bits alone. */
 VEC_INLINE row_l row_mix(row_l x)
 {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
+    return (x ^ x >> 27) * 0x94d049bb133111ebu;
 }
 
 static bool row_noise_lacks(uint64_t key, uint32_t first, uint64_t mask)
@@ -126,6 +131,7 @@ static bool row_noise_lacks(uint64_t key, uint32_t first, uint64_t mask)
     enum { LANES = ROW_BYTES / 8 };
     uint64_t some[LANES];
     row_l id, found = {0};
+    mask &= ~(UINT64_MAX >> 31);
     for (int i = 0; i < LANES; i++) some[i] = (uint64_t)first + (uint64_t)i;
     memcpy(&id, some, sizeof(id));
     for (int i = 0; i < SH_ROW_BLOCK; i += LANES, id += LANES) {
