@@ -39,7 +39,7 @@ struct child {
     char *name;
     char **argv, **env;
     bool restart, slow, tells, vital, tether, reloads, prefix;
-    int keep_fd;
+    int keep_fd, waits_code;
     pid_t pid;  /* 0: not running */
     bool ended; /* for good */
     bool ready; /* was it, ever */
@@ -188,6 +188,7 @@ sh_status sh_children_add(sh_children *c, const sh_child_spec *spec, sh_err *err
                             .restart = spec->restart,
                             .slow = spec->slow,
                             .tells = spec->tells,
+                            .waits_code = spec->waits_code,
                             .vital = spec->vital,
                             .tether = spec->tether,
                             .reloads = spec->reloads,
@@ -297,7 +298,9 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
     fd_close(&child->input);
     fd_close(&child->told_fd);
     child->pid = 0;
-    child->tries++;
+    bool waited = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) != 0 &&
+                  WEXITSTATUS(wait_status) == child->waits_code;
+    if (!waited) child->tries++; /* it is others who did not come up */
     int64_t ran_ms = (sh_clock_ns() - child->started_ns) / 1000000;
     bool clean = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
     bool mistake = is_mistake(child, wait_status, ran_ms);

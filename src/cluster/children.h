@@ -31,6 +31,7 @@ typedef struct {
     bool restart;      /* start it again when it crashes */
     bool slow;         /* until sh_children_ready an error is a mistake, however late it comes */
     bool tells;        /* it writes to the descriptor in SHOAL_READY_FD whenever it has come up */
+    int waits_code;    /* its exit code when it has waited for others in vain; 0: it has none */
     bool vital;        /* when it ends, even well, all are stopped */
     bool tether;       /* its stdin is a tether */
     bool reloads;      /* SIGHUP is for it: it reads something again */

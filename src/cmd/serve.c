@@ -87,6 +87,7 @@ static sh_status parts_start(const struct server *v, sh_children *children, sh_e
                             .argv = v->argv,
                             .env = engine_env,
                             .restart = forms_again,
+                            .waits_code = SH_EXIT_PEER,
                             .tells = true,
                             .keep_fd = (int)s->coordinator_fd};
     sh_child_spec api = {

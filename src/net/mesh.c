@@ -139,12 +139,12 @@ static sh_status came_too_late(const sh_meeting *meet, sh_err *err)
     const char *last = "";
     int refused = sh_gate_refused(meet->mesh->gate, &last);
     if (refused > 0)
-        sh_err_set(err, SH_ERR_TIMEOUT,
+        sh_err_set(err, SH_ERR_PEER,
                    "the group did not form within %g s, missing rank %s; %d refused, the last %s",
                    wait_s, who.len > 0 ? who.ptr : "0", refused, last);
     else
-        sh_err_set(err, SH_ERR_TIMEOUT, "the group did not form within %g s, missing rank %s",
-                   wait_s, who.len > 0 ? who.ptr : "0");
+        sh_err_set(err, SH_ERR_PEER, "the group did not form within %g s, missing rank %s", wait_s,
+                   who.len > 0 ? who.ptr : "0");
     sh_buf_reset(&who);
     return err->status;
 }

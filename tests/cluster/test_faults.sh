@@ -117,7 +117,7 @@ check "the same rank again when the group runs is sent away, and the group goes 
 other_token() {
     start 0 1 --join-timeout 3 && start 1 2 --join-timeout 3 && sleep .5 && fault && token=$("$shoal" token) start 2 3 && ends 4 0 1 2 &&
         said 1 "tokens of the two ends differ" 2 && grep "refused a connection from 10.77.0.3:.*tokens of the two ends differ" 0.err &&
-        said 1 "missing rank 2" 0 && said 3 "missing rank 2" 1
+        said 3 "missing rank 2" 0 && said 3 "missing rank 2" 1
 }
 check "another token is refused; both sides say so, and who is missing" "try other_token"
 
@@ -145,7 +145,7 @@ check "strangers do not disturb a group that runs" "try running_strangers"
 named() { local r; for r in 2 1 0; do start $r $((r + 1)) --hostfile "$work/names.json"; sleep .2; done; running; }
 check "ranks meet over IPv6 and by names, in any order" "try named"
 
-missing() { start 0 1 --join-timeout 2; start 2 3 --join-timeout 2; fault; ends 4 0 2 && said 1 "missing rank 1" 0 && said 3 "missing rank 1" 2; }
+missing() { start 0 1 --join-timeout 2; start 2 3 --join-timeout 2; fault; ends 4 0 2 && said 3 "missing rank 1" 0 && said 3 "missing rank 1" 2; }
 check "a rank that is missing is named when the time to join is over" "try missing"
 
 lonely() { fault && start 1 2 --join-timeout 2 && ends 3 1 && said 1 "rank 0 did not answer at 10.77.0.1:9000 within 2 s: .*refused" 1; }
