@@ -1,13 +1,14 @@
 #include "kernels/cpu/acts.h"
 
-enum { NARROW = SH_ACTS_NARROW, STRIPE_MAX = 64 /* rows */ };
+enum { STRIPE_MAX = 64 }; /* rows */
 
 sh_acts sh_acts_place(sh_scratch *s, int tokens, int64_t cols, int step)
 {
     bool planning = s->base == NULL;
-    if (planning && cols > NARROW && cols < 2 * NARROW) cols = NARROW; /* which needs more */
+    if (planning && cols > SH_ACTS_NARROW && cols < 2 * SH_ACTS_NARROW)
+        cols = SH_ACTS_NARROW; /* which needs more */
     int64_t steps = (cols + step - 1) / step;
-    int64_t low = cols <= NARROW ? tokens * steps : 0;
+    int64_t low = cols <= SH_ACTS_NARROW ? tokens * steps : 0;
     size_t rows = (size_t)(tokens * steps + low);
     return (sh_acts){
         .tokens = tokens,
@@ -56,7 +57,7 @@ void sh_acts_fill(const sh_cpu *cpu, const sh_acts *a, int t, int64_t col, const
     int64_t row = first * a->steps + col / step * tile + (t - first);
     k->quantize(x, count, step, tile, a->q + row * step, a->d + row * 2, a->sum + row);
     if (a->low == 0) return;
-    float rest[NARROW];
+    float rest[SH_ACTS_NARROW];
     rest_of(x, count, step, tile, a->q + row * step, a->d + row * 2, rest);
     row += a->low;
     k->quantize(rest, count, step, tile, a->q + row * step, a->d + row * 2, a->sum + row);

@@ -91,6 +91,20 @@ TEST(a_signal_stops_children_gently_then_by_force)
     sh_children_free(c);
 }
 
+TEST(a_second_signal_does_not_wait_for_who_does_not_listen)
+{
+    UNUSED_STATE;
+    sh_children *c = sh_children_create();
+    add(c,
+        "trap '' TERM; sleep 0.2; kill -INT $PPID; sleep 0.3; kill -INT $PPID; while :; do sleep "
+        "0.05; done",
+        true);
+    int64_t start = sh_clock_ns();
+    assert_int_equal(sh_children_run(c, 60000), 130);
+    assert_true(sh_clock_ns() - start < INT64_C(20000000000));
+    sh_children_free(c);
+}
+
 struct seen {
     sh_children *children;
     int lines, started, ended, again;
@@ -220,6 +234,7 @@ int main(void)
         cmocka_unit_test(a_mistake_is_not_repeated_and_its_code_is_passed_on),
         cmocka_unit_test(a_crash_is_followed_by_a_new_start),
         cmocka_unit_test(a_signal_stops_children_gently_then_by_force),
+        cmocka_unit_test(a_second_signal_does_not_wait_for_who_does_not_listen),
         cmocka_unit_test(a_tether_asks_and_its_end_asks_again),
         cmocka_unit_test(an_error_behind_ready_is_a_crash_and_one_before_it_a_mistake),
         cmocka_unit_test(who_never_comes_up_is_tried_three_times_and_who_did_for_ever),

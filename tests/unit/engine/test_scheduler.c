@@ -80,6 +80,13 @@ static struct bench *bench_open(int blocks, int drafts)
     return b;
 }
 
+/* Once options were changed, before anything is asked. */
+static void bench_restart(struct bench *b)
+{
+    sh_sched_free(b->sched);
+    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
+}
+
 static void bench_close(struct bench *b)
 {
     sh_sched_free(b->sched);
@@ -293,9 +300,8 @@ TEST(a_full_queue_refuses_and_says_that_it_may_be_tried_again)
     UNUSED_STATE;
     struct bench *b = bench_open(BLOCKS_MAX, 0);
     struct ask ask = {.count = 10, .max = 8};
-    sh_sched_free(b->sched);
     b->opts.queue_max = 1;
-    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
+    bench_restart(b);
     for (int i = 0; i <= SLOTS + 1; i++) submit(b, i, &ask); /* before any plan is made */
     assert_false(b->answers[SLOTS].failed);
     assert_true(b->answers[SLOTS + 1].failed);
@@ -329,8 +335,7 @@ TEST(plans_that_run_at_once_share_the_requests_evenly)
     UNUSED_STATE;
     struct bench *b = bench_open(BLOCKS_MAX, 0);
     b->opts.parts = 2;
-    sh_sched_free(b->sched);
-    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
+    bench_restart(b);
     sh_step_plan *second = sh_step_create(&b->opts.room);
     struct ask ask = {.count = 10, .max = 5};
     for (int i = 0; i < SLOTS; i++) {
@@ -355,8 +360,7 @@ TEST(prompts_enter_a_pipeline_a_few_at_a_time_and_a_lone_one_whole)
     UNUSED_STATE;
     struct bench *b = bench_open(BLOCKS_MAX, 0);
     b->opts.parts = 2;
-    sh_sched_free(b->sched);
-    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
+    bench_restart(b);
     sh_step_plan *second = sh_step_create(&b->opts.room);
     struct ask ask = {.count = 40, .max = 5};
     for (int i = 0; i < 6; i++) {
@@ -372,8 +376,7 @@ TEST(prompts_enter_a_pipeline_a_few_at_a_time_and_a_lone_one_whole)
 
     b = bench_open(BLOCKS_MAX, 0);
     b->opts.parts = 2;
-    sh_sched_free(b->sched);
-    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
+    bench_restart(b);
     submit(b, 0, &(struct ask){.count = 100, .max = 5});
     assert_true(sh_sched_plan(b->sched, b->plan));
     assert_int_equal(b->plan->token_count, 100); /* nothing else could run beside a part of it */
@@ -385,8 +388,7 @@ TEST(a_prompt_does_not_hold_up_a_stream_in_another_stage)
     UNUSED_STATE;
     struct bench *b = bench_open(BLOCKS_MAX, 0);
     b->opts.parts = 2;
-    sh_sched_free(b->sched);
-    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
+    bench_restart(b);
     sh_step_plan *second = sh_step_create(&b->opts.room);
     static sh_pick picks[SLOTS];
     struct ask stream = {.count = 80, .max = 50}, prompt = {.prompt = {1}, .count = 128, .max = 5};
