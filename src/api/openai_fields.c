@@ -4,11 +4,12 @@
 
 #include "api/openai.h"
 #include "base/status.h"
-#include "engine/client.h"
+#include "engine/bounds.h"
 
 #include <stddef.h>
 
 #define AT(field) .offset = offsetof(openai_fields, field)
+#define WITHIN(...) .min = SH_LEAST(__VA_ARGS__), .max = SH_MOST(__VA_ARGS__)
 #define WHOLE_MAX 9007199254740992.0 /* 2^53: every whole number up to it has its own double */
 
 static const sh_field stream_rows[] = {
@@ -33,22 +34,19 @@ static const sh_field shared_rows[] = {
      AT(request.model)},
     {.name = "max_tokens",
      .type = SH_FIELD_INT,
-     .min = 1,
-     .max = 1 << 24,
+     WITHIN(SH_BOUNDS_MAX_TOKENS),
      .meaning = "Longest answer in tokens; by default the server's setting, and never more than "
                 "the context holds.",
      AT(request.max_tokens)},
     {.name = "temperature",
      .type = SH_FIELD_NUMBER,
-     .min = 0,
-     .max = 2,
+     WITHIN(SH_BOUNDS_TEMPERATURE),
      .meaning = "How freely to choose; 0 takes the likeliest token. By default the model's own "
                 "setting, else 1.",
      AT(request.temperature)},
     {.name = "top_p",
      .type = SH_FIELD_NUMBER,
-     .min = 0,
-     .max = 1,
+     WITHIN(SH_BOUNDS_TOP_P),
      .meaning =
          "Choose among the likeliest tokens that together reach this probability; by default "
          "the model's own setting, else 1.",
@@ -56,42 +54,39 @@ static const sh_field shared_rows[] = {
     {.name = "top_k",
      .type = SH_FIELD_INT,
      .min = -1,
-     .max = 1 << 24,
+     .max = SH_MOST(SH_BOUNDS_TOP_K),
      .meaning = "Choose among this many likeliest tokens; 0 or -1: all. By default the model's own "
                 "setting, else all.",
      AT(request.top_k)},
     {.name = "min_p",
      .type = SH_FIELD_NUMBER,
-     .min = 0,
-     .max = 1,
+     WITHIN(SH_BOUNDS_MIN_P),
      .fallback = "0",
      .meaning = "Leave out tokens less likely than this share of the likeliest.",
      AT(request.min_p)},
     {.name = "repetition_penalty",
      .type = SH_FIELD_NUMBER,
      .min = 0,
-     .max = 10,
-     .meaning = "Over 1 makes tokens of the last repetition_context_size less likely; 0 or 1: off. "
+     .max = SH_MOST(SH_BOUNDS_REPETITION_PENALTY),
+     .meaning = "Over 1 makes tokens of the last repetition_context_size less likely; 0 or 1: off; "
+                "otherwise at least 0.01. "
                 "By default the model's own setting, else off.",
      AT(request.repetition_penalty)},
     {.name = "repetition_context_size",
      .type = SH_FIELD_INT,
-     .min = 0,
-     .max = 1 << 20,
+     WITHIN(SH_BOUNDS_REPETITION_WINDOW),
      .fallback = "20",
      .meaning = "How many tokens back the repetition penalty looks.",
      AT(request.repetition_window)},
     {.name = "presence_penalty",
      .type = SH_FIELD_NUMBER,
-     .min = -2,
-     .max = 2,
+     WITHIN(SH_BOUNDS_PRESENCE_PENALTY),
      .fallback = "0",
      .meaning = "Lowers tokens that the text has already.",
      AT(request.presence_penalty)},
     {.name = "frequency_penalty",
      .type = SH_FIELD_NUMBER,
-     .min = -2,
-     .max = 2,
+     WITHIN(SH_BOUNDS_FREQUENCY_PENALTY),
      .fallback = "0",
      .meaning = "Lowers tokens by how often the text has them.",
      AT(request.frequency_penalty)},
@@ -131,8 +126,7 @@ static const sh_field shared_rows[] = {
      AT(stop_token_ids)},
     {.name = "min_tokens",
      .type = SH_FIELD_INT,
-     .min = 0,
-     .max = 1 << 24,
+     WITHIN(SH_BOUNDS_MIN_TOKENS),
      .fallback = "0",
      .meaning = "The answer does not end by itself before this many tokens.",
      AT(request.min_tokens)},
@@ -285,8 +279,7 @@ static const sh_field chat_rows[] = {
      AT(request.parallel_calls)},
     {.name = "max_completion_tokens",
      .type = SH_FIELD_INT,
-     .min = 1,
-     .max = 1 << 24,
+     WITHIN(SH_BOUNDS_MAX_TOKENS),
      .meaning = "The same as max_tokens, which it replaces.",
      AT(max_completion_tokens)},
     {.name = "logprobs",
@@ -296,8 +289,7 @@ static const sh_field chat_rows[] = {
      AT(request.logprobs)},
     {.name = "top_logprobs",
      .type = SH_FIELD_INT,
-     .min = 0,
-     .max = SH_TOP_LOGPROBS_MAX,
+     WITHIN(SH_BOUNDS_LOGPROBS),
      .fallback = "0",
      .meaning = "With logprobs: this many likeliest tokens at each place too.",
      AT(request.top_logprobs)},
@@ -364,8 +356,7 @@ static const sh_field completion_rows[] = {
      AT(request.echo)},
     {.name = "logprobs",
      .type = SH_FIELD_INT,
-     .min = 0,
-     .max = SH_TOP_LOGPROBS_MAX,
+     WITHIN(SH_BOUNDS_LOGPROBS),
      .meaning = "Report the log-probability of each token, and of this many likeliest ones.",
      AT(logprobs_count)},
     {.name = "suffix",

@@ -3,7 +3,7 @@
 #include "api/messages.h"
 #include "api/openai.h"
 #include "api/openai_fields.h"
-#include "engine/client.h"
+#include "engine/bounds.h"
 #include "text/stop.h"
 
 #include <math.h>
@@ -87,15 +87,26 @@ static bool bias_read(const cJSON *bias, sh_request *out, sh_api_error *err)
     return true;
 }
 
+/* 0 is how some clients say "off"; below the engine's least there is nothing else. */
+static bool repetition_read(sh_request *out, sh_api_error *err)
+{
+    double least = SH_LEAST(SH_BOUNDS_REPETITION_PENALTY);
+    if (out->repetition_penalty == 0) out->repetition_penalty = 1;
+    if (!(out->repetition_penalty < least)) return true;
+    return sh_api_fail(err, 400, "invalid_value", "repetition_penalty",
+                       "'repetition_penalty' must be 0 (off) or a number from %g to %d, not %g",
+                       least, SH_MOST(SH_BOUNDS_REPETITION_PENALTY), out->repetition_penalty);
+}
+
 static bool shared_read(const openai_fields *fields, sh_request *out, sh_api_error *err)
 {
     if (out->top_k == INT64_MIN)
         out->top_k = -1;
     else if (out->top_k < 0)
         out->top_k = 0;
-    if (out->repetition_penalty == 0) out->repetition_penalty = 1;
     if (fields->max_completion_tokens != 0) out->max_tokens = fields->max_completion_tokens;
-    return stops_read(fields->stop, out, err) && stop_ids_read(fields->stop_token_ids, out, err) &&
+    return repetition_read(out, err) && stops_read(fields->stop, out, err) &&
+           stop_ids_read(fields->stop_token_ids, out, err) &&
            bias_read(fields->logit_bias, out, err);
 }
 

@@ -38,19 +38,6 @@ static void signals_block(sigset_t *set)
     pthread_sigmask(SIG_BLOCK, set, NULL);
 }
 
-/* "state:7" makes this process go wrong at step 7, for tests of the guards. */
-static void fault_parse(const sh_settings *s, const char **what, uint64_t *step)
-{
-    static char name[16];
-    sh_str rest = sh_str_of(s->fault), part;
-    int64_t at;
-    if (!sh_str_cut(&rest, ':', &part) || part.len >= sizeof(name) || !sh_str_to_int(rest, &at))
-        return;
-    snprintf(name, sizeof(name), "%.*s", (int)part.len, part.ptr);
-    *what = name;
-    *step = (uint64_t)at;
-}
-
 /* Waits for the signal that stops rank 0. One that comes while the group still forms or loads has
  * nothing to wait for. */
 struct stopper {
@@ -68,6 +55,12 @@ static void *stopper_wait(void *arg)
     if (atomic_load(&stopper->ready)) return NULL;
     unlink(stopper->socket);
     _exit(SH_EXIT_OK);
+}
+
+static void stopper_wake(void *ctx)
+{
+    struct stopper *stopper = ctx;
+    pthread_kill(stopper->thread, SIGTERM);
 }
 
 static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
@@ -98,8 +91,9 @@ static sh_status engine_run(const sh_settings *s, sh_crew_setup *setup, const si
                            .queue_max = (int)s->queue_max,
                            .timeout_ms = s->req_timeout * 1000,
                            .stall_s = (double)s->stall_ms / 1000,
-                           .drafts = (int)s->drafts};
-    fault_parse(s, &opts.fault, &opts.fault_step);
+                           .drafts = (int)s->drafts,
+                           .lost_for_good = stopper_wake,
+                           .lost_ctx = &stopper};
     sh_progress(s, "load");
     sh_door *door = NULL;
     sh_engine *engine = NULL;
@@ -139,16 +133,12 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_crew *cr
                              const sh_group_opts *opts, sh_err *err)
 {
     sh_group *group = NULL;
-    const char *fault = NULL;
-    uint64_t step = 0;
     sh_progress(s, "join");
     sh_status status = sh_group_open(opts, &group, err);
     if (status != SH_OK) return status;
     atomic_store(&w->working, true);
     sh_progress(s, "load");
     status = sh_crew_join(crew, group, err);
-    fault_parse(s, &fault, &step);
-    if (fault != NULL) sh_crew_fault(crew, fault, step);
     if (status == SH_OK) {
         SH_LOGI("ready");
         sh_progress(s, "ready");

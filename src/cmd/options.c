@@ -2,6 +2,7 @@
 #include "cmd/bits.h"
 #include "cmd/command.h"
 #include "cmd/ignored.h"
+#include "engine/bounds.h"
 
 #include <stddef.h>
 
@@ -107,7 +108,7 @@ static const sh_option rows[] = {
      AT(max_tokens),
      .commands = FOR_GENERATE | FOR_CHAT | FOR_HTTP},
     {.name = "temperature",
-     FLOAT("T", 0, 100),
+     FLOAT("T", SH_LEAST(SH_BOUNDS_TEMPERATURE), SH_MOST(SH_BOUNDS_TEMPERATURE)),
      .fallback = "0",
      .help = "how freely to choose; 0 takes the likeliest token",
      AT(temperature),
@@ -341,12 +342,6 @@ static const sh_option rows[] = {
      .help = "shares of the ranks, such as 3,1; else by their memory and speed",
      AT(split),
      .commands = FOR_COMPUTE | FOR_PLAN},
-    {.name = "fault",
-     TEXT("WHAT:STEP"),
-     .help = "for tests of the guards: this rank's batch state (state) or result (hidden) goes "
-             "wrong at a step",
-     AT(fault),
-     .commands = FOR_ENGINE | FOR_WORKER},
     {.name = "hostfile",
      TEXT("FILE"),
      .aliases = "MLX_HOSTFILE HOSTFILE MLX_DISTRIBUTED_HOSTFILE",

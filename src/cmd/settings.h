@@ -112,7 +112,6 @@ typedef struct {
     /* engine */
     const char *parallel;
     const char *split;
-    const char *fault;
     const char *socket;
     int64_t slots;
     int64_t chunk;

@@ -44,8 +44,9 @@ const char *sh_group_path(const sh_group *group, int rank); /* "tcp", "tls", "sh
 
 const char *sh_group_address(const sh_group *group, int rank); /* "ip:port" as seen from here; "" */
 
-/* While loading, say: other ranks bear this silence from us, and operations may take op_ms. */
-void sh_group_set_patience(sh_group *group, int silence_ms, int op_ms);
+/* A rank that loads may be silent and keep others waiting for much longer than the group's options
+ * say; these hold again when it has loaded. */
+void sh_group_set_loading(sh_group *group, bool loading);
 
 /* Ends the group for all ranks with this reason; this rank is at fault. */
 void sh_group_fail(sh_group *group, const char *text);

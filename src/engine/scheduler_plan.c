@@ -76,16 +76,23 @@ static bool decoding(const sh_sequence *seq)
     return seq->count - seq->computed == 1;
 }
 
-/* One token of a decoding sequence, and drafts while the step is small. False when it had to end.
- */
+/* Tokens to guess ahead: some while the step is small, and none past the point at which a sequence
+ * changes its RoPE factors, since all tokens of a step use the same. */
+static int drafts_most(const sh_sched *s, const sh_step_plan *step, const sh_sequence *seq)
+{
+    enum { DRAFT_TOKENS = 16 }; /* a larger step is bound by arithmetic, and wrong guesses cost */
+    int most = s->opts.drafts;
+    if (step->token_count + 1 + most > DRAFT_TOKENS) return 0;
+    if (!seq->long_rope && sh_sched_outgrown(s, seq->count + most))
+        most = s->opts.rope_original - seq->count;
+    return most;
+}
+
+/* One token of a decoding sequence, and drafts. False when it had to end. */
 static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
 {
-    enum {
-        DRAFT_TOKENS = 16
-    }; /* beyond this a step is bound by arithmetic, and wrong guesses cost */
-    seq->draft_count = 0;
-    if (s->opts.drafts > 0 && step->token_count + 1 + s->opts.drafts <= DRAFT_TOKENS)
-        seq->draft_count = sh_sequence_draft(seq, s->opts.drafts);
+    int drafts = drafts_most(s, step, seq);
+    seq->draft_count = drafts > 0 ? sh_sequence_draft(seq, drafts) : 0;
     if (!adjusts_fit(s, step, seq, seq->draft_count)) seq->draft_count = 0;
     while (!sh_sequence_grow(seq, s->blocks, seq->count + seq->draft_count)) {
         if (seq->draft_count > 0) {
@@ -182,22 +189,14 @@ static void plan_prompts(sh_sched *s, sh_step_plan *step, struct room *room)
             add_prompt(s, step, seq, room);
 }
 
-static int running_of(const sh_sched *s, uint64_t client)
-{
-    int count = 0;
-    for (const sh_sequence *seq = s->running.first; seq != NULL; seq = seq->next)
-        count += seq->request.client == client;
-    return count;
-}
-
-/* Who has the fewest running, then who came first; `order` says behind whom to look, to pass over
- * those that wait for another's prefix. */
+/* The client with the fewest running requests is next, then who came first. (*least, order) is
+ * where to look on, to pass over those that wait for another's prefix. */
 static sh_sequence *waiting_next(sh_sched *s, int *least, uint64_t order)
 {
     sh_sequence *best = NULL;
     int fewest = 0;
     for (sh_sequence *seq = s->waiting.first; seq != NULL; seq = seq->next) {
-        int count = running_of(s, seq->request.client);
+        int count = seq->client->running;
         if (count < *least || (count == *least && seq->order < order)) continue;
         if (best == NULL || count < fewest) best = seq, fewest = count;
     }
@@ -214,7 +213,8 @@ static int slot_free(const sh_sched *s)
 
 static void plan_waiting(sh_sched *s, sh_step_plan *step, struct room *room)
 {
-    int least = 0;
+    enum { PASS_OVER_MAX = 64 }; /* each costs a look through the queue and a hash of its prompt */
+    int least = 0, passed = 0;
     uint64_t order = 0;
     while (prompts_fit(s, step, room)) {
         int slot = slot_free(s);
@@ -224,8 +224,8 @@ static void plan_waiting(sh_sched *s, sh_step_plan *step, struct room *room)
         order = seq->order + 1;
         if (!adjusts_fit(s, step, seq, 0)) return;
         if (!sh_sequence_start(seq, s->blocks, s->stats.running, &wait)) {
-            if (wait) continue;
-            return; /* no room: the next must not overtake this one for ever */
+            if (wait && ++passed < PASS_OVER_MAX) continue;
+            return; /* no room: the next must not overtake this one indefinitely */
         }
         sh_sched_admit(s, seq, slot);
         add_prompt(s, step, seq, room);

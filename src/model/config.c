@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "model/config_read.h"
 #include "model/family.h"
 
@@ -173,11 +174,12 @@ static sh_status check(const sh_config_reader *in, const sh_config *c)
     return SH_OK;
 }
 
-/* One id or an array of them; absent leaves what is there. */
+/* One id or an array of them; absent leaves what is there. An id that the vocabulary does not have
+ * is never drawn: it is left out, so that nothing counts on it as a row of logits. */
 static sh_status read_eos(const sh_config_reader *in, sh_config *config)
 {
     const cJSON *item = sh_read_item(in, "eos_token_id");
-    int count = cJSON_IsArray(item) ? cJSON_GetArraySize(item) : 1;
+    int count = cJSON_IsArray(item) ? cJSON_GetArraySize(item) : 1, known = 0;
     if (item == NULL) return SH_OK;
     if (count > SH_EOS_MAX)
         return sh_err_set(in->err, SH_ERR_LIMIT, "%s: 'eos_token_id' has %d ids, allowed are %d",
@@ -189,9 +191,13 @@ static sh_status read_eos(const sh_config_reader *in, sh_config *config)
             return sh_err_set(in->err, SH_ERR_INPUT,
                               "%s: 'eos_token_id' must be a token id or an array of them",
                               in->where);
-        config->eos[i] = (int32_t)id->valuedouble;
+        if (id->valuedouble < config->vocab)
+            config->eos[known++] = (int32_t)id->valuedouble;
+        else
+            SH_LOGW("%s: 'eos_token_id' %.0f is not in the vocabulary of %d and is ignored",
+                    in->where, id->valuedouble, config->vocab);
     }
-    config->eos_count = count;
+    config->eos_count = known;
     return SH_OK;
 }
 

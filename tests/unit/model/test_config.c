@@ -27,7 +27,7 @@ TEST(defaults_of_llama)
     UNUSED_STATE;
     sh_err err = {0};
     sh_config c;
-    CHECK_OK(parse("{" LLAMA ",\"eos_token_id\":[2,7]}", &c, &err), err);
+    CHECK_OK(parse("{" LLAMA ",\"eos_token_id\":[2,999999,7]}", &c, &err), err); /* one unknown */
     assert_int_equal(c.head_dim, 32);
     assert_int_equal(c.v_dim, 32);
     assert_int_equal(c.kv_heads, 2);
