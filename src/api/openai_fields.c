@@ -4,7 +4,7 @@
 
 #include "api/openai.h"
 #include "base/status.h"
-#include "engine/bounds.h"
+#include "engine/client.h"
 
 #include <stddef.h>
 

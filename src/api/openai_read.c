@@ -3,7 +3,7 @@
 #include "api/messages.h"
 #include "api/openai.h"
 #include "api/openai_fields.h"
-#include "engine/bounds.h"
+#include "engine/client.h"
 #include "text/stop.h"
 
 #include <math.h>

@@ -3,11 +3,9 @@
  * The API's fields, the command line and the engine's own check all read these, so that nothing
  * passes one of them and is refused by the next.
  *
- * Threads: constants and a pure function. */
+ * Threads: constants. */
 #ifndef SH_ENGINE_BOUNDS_H
 #define SH_ENGINE_BOUNDS_H
-
-#include "engine/client.h"
 
 #define SH_BOUNDS_MAX_TOKENS 1, (1 << 24)
 #define SH_BOUNDS_MIN_TOKENS 0, (1 << 24)
@@ -20,16 +18,12 @@
 #define SH_BOUNDS_PRESENCE_PENALTY -2, 2
 #define SH_BOUNDS_FREQUENCY_PENALTY -2, 2
 #define SH_BOUNDS_LOGIT_BIAS -100, 100
-#define SH_BOUNDS_LOGPROBS 0, SH_TOP_LOGPROBS_MAX
+#define SH_BOUNDS_LOGPROBS 0, 20
 
 /* One side of a pair of bounds, for initialisers. */
 #define SH_BOUNDS_PICK_LEAST(least, most) (least)
 #define SH_BOUNDS_PICK_MOST(least, most) (most)
 #define SH_LEAST(...) SH_BOUNDS_PICK_LEAST(__VA_ARGS__)
 #define SH_MOST(...) SH_BOUNDS_PICK_MOST(__VA_ARGS__)
-
-/* Whether an engine whose model has `vocab` tokens can take the request; the error names the field,
- * its value and what is allowed. */
-SH_MUST_CHECK sh_status sh_request_check(const sh_engine_request *request, int vocab, sh_err *err);
 
 #endif

@@ -16,12 +16,17 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "engine/bounds.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SH_TOP_LOGPROBS_MAX = 20, SH_STOP_IDS_MAX = 64, SH_LOGIT_BIAS_MAX = 1024 };
+enum {
+    SH_TOP_LOGPROBS_MAX = SH_MOST(SH_BOUNDS_LOGPROBS),
+    SH_STOP_IDS_MAX = 64,
+    SH_LOGIT_BIAS_MAX = 1024
+};
 
 /* How a token is drawn. Zero is not a default: fill from sh_sampling_default(). */
 typedef struct {
@@ -55,6 +60,10 @@ typedef struct {
     sh_sampling sampling;
     int64_t timeout_ms; /* from submit to done; 0: the engine's default */
 } sh_engine_request;
+
+/* Whether an engine whose model has `vocab` tokens can take the request; the error names the field,
+ * its value and what is allowed. */
+SH_MUST_CHECK sh_status sh_request_check(const sh_engine_request *request, int vocab, sh_err *err);
 
 typedef enum {
     SH_FINISH_STOP,   /* a stop id, or end of text */

@@ -2,7 +2,6 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "engine/bounds.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,6 @@
 /* Bytes that reach an engine from other processes: frames of its socket, step plans, and what ranks
  * tell each other. The first byte says which decoder they are for. What is taken must stay within
  * its bounds, and where a packer exists the bytes must come back the same. */
-#include "engine/bounds.h"
 #include "engine/rank_messages.h"
 #include "engine/step.h"
 #include "engine/wire.h"

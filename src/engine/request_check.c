@@ -1,4 +1,4 @@
-#include "engine/bounds.h"
+#include "engine/client.h"
 
 static sh_status ids_check(const char *name, const int32_t *ids, size_t count, int vocab,
                            sh_err *err)
