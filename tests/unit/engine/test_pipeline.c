@@ -10,7 +10,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SLOTS = 300, PROMPT = 900, TOKENS = 12 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 }; /* slow there */
+#else
+enum { SANITIZED = 0 };
+#endif
+
+enum { SLOTS = SANITIZED ? 30 : 300, PROMPT = 900, TOKENS = 12 };
 
 static atomic_int finished, failed;
 static atomic_int_least64_t reported; /* tokens that rank 1 has run, as it last said */
