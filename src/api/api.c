@@ -83,9 +83,9 @@ static void error_body(void *arg, int status, const char *message, sh_buf *out)
     static const struct {
         int status;
         const char *code;
-    } codes[] = {{401, "invalid_api_key"}, {404, "not_found"},      {405, "method_not_allowed"},
-                 {408, "request_timeout"}, {413, "body_too_large"}, {431, "headers_too_large"},
-                 {501, "method_not_known"}};
+    } codes[] = {{401, "invalid_api_key"},    {403, "forbidden"},        {404, "not_found"},
+                 {405, "method_not_allowed"}, {408, "request_timeout"},  {413, "body_too_large"},
+                 {431, "headers_too_large"},  {501, "method_not_known"}, {503, "overloaded"}};
     sh_api_error error;
     const char *code = "bad_request";
     (void)arg;
@@ -304,6 +304,15 @@ static sh_http_route *routes_make(void)
     return routes;
 }
 
+/* Where only this machine can ask, a foreign name shows a page that wants to. Where others can, the
+ * names of the server are not known unless they are told. */
+static bool host_checked(const sh_api_opts *opts)
+{
+    if (opts->cors != NULL && strcmp(opts->cors, "*") == 0) return false;
+    return opts->allowed_hosts != NULL ? strcmp(opts->allowed_hosts, "*") != 0
+                                       : sh_http_is_loopback(opts->host);
+}
+
 static sh_status server_open(sh_api *api, sh_err *err)
 {
     const sh_api_opts *opts = api->opts;
@@ -311,15 +320,17 @@ static sh_status server_open(sh_api *api, sh_err *err)
         .host = opts->host,
         .port = opts->port,
         .connections_max = (int)opts->connections_max,
+        .peer_connections_max = (int)opts->peer_connections_max,
         .header_bytes_max = (size_t)opts->header_bytes_max,
         .body_bytes_max = (size_t)opts->body_bytes_max,
+        .bodies_bytes_max = (size_t)opts->bodies_bytes_max,
         .stream_bytes_max = STREAM_BYTES,
         .idle_ms = (int64_t)(opts->idle_s * 1000),
         .receive_ms = (int64_t)(opts->receive_s * 1000),
         .send_ms = (int64_t)(opts->send_s * 1000),
         .cors = opts->cors,
-        .near_only = sh_http_is_loopback(opts->host) &&
-                     (opts->cors == NULL || strcmp(opts->cors, "*") != 0),
+        .check_host = host_checked(opts),
+        .allowed_hosts = opts->allowed_hosts,
         .keys = api->keys,
         .tls = api->tls,
         .routes = api->routes,

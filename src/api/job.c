@@ -365,14 +365,6 @@ static void on_prepared(void *arg)
     }
 }
 
-/* Requests of one key, or of one address where there are no keys, share their turn. */
-static uint64_t client_of(const sh_http_exchange *x)
-{
-    sh_str key = sh_http_header_of(x, "authorization");
-    if (key.len == 0) key = sh_http_peer(x);
-    return sh_hash64(key.ptr, key.len);
-}
-
 static sh_job *job_create(sh_api *api, sh_http_exchange *x, const sh_dialect *dialect)
 {
     sh_job *job = sh_alloc(sizeof(*job));
@@ -381,7 +373,7 @@ static sh_job *job_create(sh_api *api, sh_http_exchange *x, const sh_dialect *di
     job->dialect = dialect;
     job->served = sh_served_take(api->served);
     job->body = sh_http_body(x);
-    job->client = client_of(x);
+    job->client = sh_http_client_of(x); /* its requests share their turn */
     job->start_ns = job->told_ns = sh_http_start_ns(x);
     job->time_us = sh_clock_unix_us();
     snprintf(job->id, sizeof(job->id), "%s", sh_http_id(x));

@@ -341,6 +341,7 @@ void sh_handle_settings(sh_http_exchange *x, void *arg)
     sh_write_bool(&w, "tls", o->tls_cert != NULL);
     sh_write_int(&w, "api_keys", (int64_t)sh_http_keys_count(api->keys));
     sh_write_text(&w, "cors", o->cors);
+    sh_write_text(&w, "allowed_hosts", o->allowed_hosts);
     sh_write_text(&w, "access_log", o->access_log);
     sh_write_text(&w, "request_log", o->request_log);
     sh_write_bool(&w, "log_prompts", o->log_prompts);
@@ -349,8 +350,10 @@ void sh_handle_settings(sh_http_exchange *x, void *arg)
     sh_write_num(&w, "timeout_s", o->timeout_s);
     sh_write_num(&w, "grace_s", o->grace_s);
     sh_write_int(&w, "connections_max", o->connections_max);
+    sh_write_int(&w, "peer_connections_max", o->peer_connections_max);
     sh_write_int(&w, "header_bytes_max", o->header_bytes_max);
     sh_write_int(&w, "body_bytes_max", o->body_bytes_max);
+    sh_write_int(&w, "bodies_bytes_max", o->bodies_bytes_max);
     sh_write_num(&w, "idle_s", o->idle_s);
     sh_write_num(&w, "receive_s", o->receive_s);
     sh_write_num(&w, "send_s", o->send_s);

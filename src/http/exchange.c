@@ -224,6 +224,7 @@ void sh_http_reply_refusal(sh_http_exchange *x)
 {
     const sh_http_server_opts *opts = sh_http_server_opts_of(x->conn->server);
     if (x->refusal.status == 401) sh_http_add_header(x, "WWW-Authenticate", "Bearer");
+    if (x->refusal.status == 503) sh_http_add_header(x, "Retry-After", "1");
     if (x->refusal.status == 405) {
         sh_buf methods = {0};
         sh_http_route_methods(opts->routes, opts->route_count, x->head.path, &methods);

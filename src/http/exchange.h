@@ -33,6 +33,13 @@ sh_str sh_http_body(sh_http_exchange *x); /* in one piece; a zero byte stands be
 
 const char *sh_http_id(const sh_http_exchange *x); /* in the log and in X-Request-Id */
 sh_str sh_http_peer(const sh_http_exchange *x);    /* the client's address */
+
+/* Who asks, for shares of the server: the key that was shown, or the address where none is needed.
+ */
+uint64_t sh_http_client_of(const sh_http_exchange *x);
+
+/* It showed a good key, or none is needed. False only on open routes. */
+bool sh_http_is_trusted(const sh_http_exchange *x);
 int64_t sh_http_start_ns(const sh_http_exchange *x);
 sh_arena *sh_http_arena(sh_http_exchange *x);
 
