@@ -20,8 +20,16 @@ struct sh_choice_text {
     sh_buf safe;       /* behind the stop strings */
     bool ended;        /* by a stop string or a call too many: the rest is dropped */
     bool in_reasoning;
+    int64_t characters; /* of all text that the tokens have given, with an echoed prompt */
     size_t odds_cap;
 };
+
+static int64_t characters_of(sh_str text)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < text.len; i++) count += (text.ptr[i] & 0xC0) != 0x80;
+    return count;
+}
 
 static sh_call *call_at(sh_choice *choice, int index)
 {
@@ -112,6 +120,7 @@ static void echo_add(sh_answer *answer, sh_choice *choice)
     else
         sh_tokenizer_decode(sh_served_tokenizer(answer->served), prompt->ids, prompt->id_count,
                             true, &choice->content);
+    choice->text->characters = characters_of(sh_buf_str(&choice->content));
 }
 
 sh_status sh_answer_create(const sh_request *request, const sh_served *served,
@@ -129,11 +138,11 @@ sh_status sh_answer_create(const sh_request *request, const sh_served *served,
         choice->index = i;
         choice->prompt = (size_t)(i / (int)request->n);
         choice->prompt_tokens = (int)prompts[choice->prompt].count;
-        if (request->echo) echo_add(answer, choice);
         if (text_create(answer, choice, err) != SH_OK) {
             sh_answer_free(answer);
             return err->status;
         }
+        if (request->echo) echo_add(answer, choice);
     }
     *out = answer;
     return SH_OK;
@@ -170,8 +179,10 @@ static void odds_add(sh_choice *choice, const sh_event *event)
         text->odds_cap = text->odds_cap * 2 + 16;
         choice->odds = sh_realloc_array(choice->odds, text->odds_cap, sizeof(sh_token_odds));
     }
-    choice->odds[at] = (sh_token_odds){
-        .id = event->token, .logprob = event->logprob, .top_count = event->top_count};
+    choice->odds[at] = (sh_token_odds){.id = event->token,
+                                       .logprob = event->logprob,
+                                       .offset = text->characters,
+                                       .top_count = event->top_count};
     memcpy(choice->odds[at].top, event->top, (size_t)event->top_count * sizeof(event->top[0]));
 }
 
@@ -195,6 +206,7 @@ static void safe_push(sh_choice_text *text)
 static void text_push(sh_choice_text *text, sh_str piece)
 {
     sh_buf_clear(&text->safe);
+    text->characters += characters_of(piece);
     bool matched = sh_stop_push(text->stop, piece, &text->safe);
     safe_push(text);
     if (matched) text->ended = true;
@@ -314,8 +326,6 @@ bool sh_choice_has_news(const sh_choice *choice)
 
 void sh_choice_told(sh_choice *choice)
 {
-    for (size_t i = 0; i < choice->content.len; i++)
-        choice->characters_told += (choice->content.ptr[i] & 0xC0) != 0x80;
     sh_buf_clear(&choice->content);
     sh_buf_clear(&choice->reasoning);
     for (int i = 0; i < choice->call_count; i++) {

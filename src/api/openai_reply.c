@@ -54,13 +54,6 @@ static void chat_odds_write(const sh_answer *answer, const sh_choice *choice, sh
     sh_write_end(w, '}');
 }
 
-static int64_t characters(sh_str text)
-{
-    int64_t count = 0;
-    for (size_t i = 0; i < text.len; i++) count += (text.ptr[i] & 0xC0) != 0x80;
-    return count;
-}
-
 static void top_odds_write(const sh_answer *answer, const sh_token_odds *odds, sh_writer *w)
 {
     sh_buf piece = {0};
@@ -94,15 +87,7 @@ static void completion_odds_write(const sh_answer *answer, const sh_choice *choi
     for (size_t i = 0; i < choice->odds_count; i++) top_odds_write(answer, &choice->odds[i], w);
     sh_write_end(w, ']');
     sh_write_begin(w, "text_offset", '[');
-    int64_t offset = choice->characters_told;
-    sh_buf piece = {0};
-    for (size_t i = 0; i < choice->odds_count; i++) {
-        sh_write_int(w, NULL, offset);
-        sh_buf_clear(&piece);
-        sh_served_piece(answer->served, choice->odds[i].id, &piece);
-        offset += characters(sh_buf_str(&piece));
-    }
-    sh_buf_reset(&piece);
+    for (size_t i = 0; i < choice->odds_count; i++) sh_write_int(w, NULL, choice->odds[i].offset);
     sh_write_end(w, ']');
     sh_write_end(w, '}');
 }

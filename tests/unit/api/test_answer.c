@@ -331,6 +331,45 @@ TEST(lists_log_probabilities_of_completions_side_by_side)
     cJSON_Delete(json);
 }
 
+/* Every token's text stands in the whole text where its offset says. */
+static void check_offsets(const char *body, const char *shown)
+{
+    int count;
+    const int32_t *ends = sh_served_end_ids(served, &count);
+    start(&sh_openai_completion, body);
+    say(&sh_openai_completion, 0, " tw\xc3\xb6");
+    token(&sh_openai_completion, 0, ends[0]);
+    token(&sh_openai_completion, 0, 4086); /* <|im_start|> */
+    say(&sh_openai_completion, 0, " \xf0\x9f\xa6\x8a three");
+    done(&sh_openai_completion, 0, SH_FINISH_LENGTH);
+    cJSON *json = whole(&sh_openai_completion);
+    assert_string_equal(text_at(json, "choices.0.text"), shown);
+    const cJSON *tokens = at(json, "choices.0.logprobs.tokens");
+    const cJSON *offset = at(json, "choices.0.logprobs.text_offset.0"), *piece;
+    cJSON_ArrayForEach(piece, tokens)
+    {
+        const char *place = shown;
+        for (int left = offset->valueint; left > 0; left--) do
+                place++;
+            while ((*place & 0xC0) == 0x80);
+        bool special = piece->valuestring[0] == '<';
+        bool part = strstr(piece->valuestring, "\xef\xbf\xbd") != NULL; /* of a character */
+        if (!special && !part &&
+            strncmp(place, piece->valuestring, strlen(piece->valuestring)) != 0)
+            fail_msg("'%s' is not at %d: '%s'", piece->valuestring, offset->valueint, place);
+        offset = offset->next;
+    }
+    assert_null(offset);
+    cJSON_Delete(json);
+}
+
+TEST(tells_where_tokens_stand_around_special_ones)
+{
+    UNUSED_STATE;
+    check_offsets("{\"prompt\":\"one\",\"logprobs\":1,\"ignore_eos\":true}",
+                  " tw\xc3\xb6 \xf0\x9f\xa6\x8a three");
+}
+
 TEST(keeps_an_answer_whose_engine_dies_behind_its_end)
 {
     UNUSED_STATE;
@@ -417,6 +456,7 @@ int main(void)
         cmocka_unit_test(gives_log_probabilities_with_their_text),
         cmocka_unit_test(numbers_several_answers_to_several_prompts),
         cmocka_unit_test(lists_log_probabilities_of_completions_side_by_side),
+        cmocka_unit_test(tells_where_tokens_stand_around_special_ones),
         cmocka_unit_test(keeps_an_answer_whose_engine_dies_behind_its_end),
         cmocka_unit_test(keeps_special_tokens_out_of_the_text),
         cmocka_unit_test(refuses_prompts_that_the_context_does_not_hold),
