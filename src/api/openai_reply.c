@@ -164,11 +164,15 @@ static void call_write(const sh_call *call, int index, bool chunk, sh_writer *w)
 static void calls_write(const sh_choice *choice, bool chunk, sh_writer *w)
 {
     bool any = false;
+    int index = 0; /* among those that came to something */
     for (int i = 0; i < choice->call_count; i++) {
-        if (!sh_call_has_news(&choice->calls[i])) continue;
-        if (!any) sh_write_begin(w, "tool_calls", '[');
-        any = true;
-        call_write(&choice->calls[i], i, chunk, w);
+        const sh_call *call = &choice->calls[i];
+        if (sh_call_has_news(call)) {
+            if (!any) sh_write_begin(w, "tool_calls", '[');
+            any = true;
+            call_write(call, index, chunk, w);
+        }
+        if (call->name != NULL) index++;
     }
     if (any) sh_write_end(w, ']');
 }
