@@ -30,7 +30,6 @@ typedef struct {
 
     int64_t max_tokens; /* of an answer whose request does not say; 0: what the context holds */
     int64_t max_tokens_hard; /* of any answer; 0: what the context holds */
-    double timeout_s;        /* of a request; 0: the engine's */
     double grace_s;          /* for running answers when asked to stop */
 
     int64_t connections_max;

@@ -64,7 +64,7 @@ typedef struct {
     size_t stop_count;
     const int32_t *stop_ids;
     int stop_id_count;
-    double timeout_s; /* 0: the server's */
+    double timeout_s; /* 0: the engine's */
 
     /* what to report */
     bool logprobs;

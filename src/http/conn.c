@@ -66,14 +66,10 @@ sh_http_conn *sh_http_conn_create(sh_http_server *server, struct bufferevent *be
 
 static void exchange_clear(sh_http_exchange *x)
 {
-    if (x->body != NULL) evbuffer_free(x->body);
-    sh_http_server_body_release(x->conn->server, x->body_held);
-    x->body_held = 0;
+    sh_http_body_done(x);
     x->key = SH_HTTP_KEY_MISSING;
     sh_arena_reset(&x->arena);
     sh_buf_clear(&x->headers);
-    x->body = NULL;
-    x->body_text = (sh_str){NULL, 0};
     x->route = NULL;
     x->param = (sh_str){"", 0};
     x->refusal = (sh_http_refusal){0, NULL};
@@ -98,6 +94,7 @@ static void exchange_record(sh_http_exchange *x, int status)
         .path = x->head.path,
         .route = x->route,
         .status = status,
+        .refused = x->refusal.status != 0,
         .bytes_in = x->bytes_in,
         .bytes_out = x->bytes_out,
         .seconds = (double)(sh_clock_ns() - x->start_ns) * 1e-9,

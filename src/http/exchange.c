@@ -72,6 +72,15 @@ sh_str sh_http_body(sh_http_exchange *x)
     return x->body_text;
 }
 
+void sh_http_body_done(sh_http_exchange *x)
+{
+    if (x->body != NULL) evbuffer_free(x->body);
+    sh_http_server_body_release(x->conn->server, x->body_held);
+    x->body = NULL;
+    x->body_text = (sh_str){NULL, 0};
+    x->body_held = 0;
+}
+
 const char *sh_http_id(const sh_http_exchange *x)
 {
     return x->id;

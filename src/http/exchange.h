@@ -31,6 +31,9 @@ sh_str sh_http_param(sh_http_exchange *x);
 sh_str sh_http_query(sh_http_exchange *x, const char *name); /* decoded */
 sh_str sh_http_body(sh_http_exchange *x); /* in one piece; a zero byte stands behind it */
 
+/* The body is not needed any more; its memory need not wait for the end of the answer. */
+void sh_http_body_done(sh_http_exchange *x);
+
 const char *sh_http_id(const sh_http_exchange *x); /* in the log and in X-Request-Id */
 sh_str sh_http_peer(const sh_http_exchange *x);    /* the client's address */
 

@@ -34,6 +34,7 @@ typedef struct {
     sh_str path;                /* as sent */
     const sh_http_route *route; /* NULL when none was found */
     int status;                 /* 499 when the client left before the answer was whole */
+    bool refused;               /* by the server itself: no handler has seen it */
     size_t bytes_in;
     size_t bytes_out;
     double seconds; /* from the first byte of the request to the last of the answer queued */
