@@ -1,5 +1,6 @@
 #include "api/answer.h"
 
+#include "api/messages.h"
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "text/detokenizer.h"
@@ -20,8 +21,19 @@ struct sh_choice_text {
     sh_buf safe;       /* behind the stop strings */
     bool ended;        /* by a stop string or a call too many: the rest is dropped */
     bool in_reasoning;
+    bool must_call;     /* text that is no call is not wanted */
+    int calls;          /* whole ones, of functions that may be called */
+    int strays;         /* others, while a call is a must */
+    int64_t characters; /* of all text that the tokens have given, with an echoed prompt */
     size_t odds_cap;
 };
+
+static int64_t characters_of(sh_str text)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < text.len; i++) count += (text.ptr[i] & 0xC0) != 0x80;
+    return count;
+}
 
 static sh_call *call_at(sh_choice *choice, int index)
 {
@@ -43,6 +55,33 @@ static void call_drop(sh_call *call)
     *call = (sh_call){0};
 }
 
+/* Who must call something gets no function that it did not offer, or not the one it named. */
+static bool call_is_wanted(const sh_choice_text *text, const char *name)
+{
+    const sh_request *request = text->answer->request;
+    if (!text->must_call) return true;
+    if (request->tool_name != NULL) return strcmp(name, request->tool_name) == 0;
+    return sh_tools_find(request->tools, name) != NULL;
+}
+
+static void call_begin(sh_choice_text *text, const sh_output_event *event)
+{
+    sh_call *call = call_at(text->choice, event->call);
+    call_drop(call);
+    call->id = sh_str_dup(event->id);
+    call->name = sh_str_dup(event->name);
+    if (call_is_wanted(text, call->name)) return;
+    call_drop(call); /* what follows goes to a call that nobody is told of */
+    text->strays++;
+}
+
+static void call_end(sh_choice_text *text, const sh_output_event *event)
+{
+    const sh_request *request = text->answer->request;
+    if (call_at(text->choice, event->call)->name != NULL) text->calls++;
+    text->ended = !request->parallel_calls || request->tool_choice == SH_TOOLS_NAMED;
+}
+
 /* What the parser of the output reports. */
 static void on_output(void *arg, const sh_output_event *event)
 {
@@ -51,19 +90,16 @@ static void on_output(void *arg, const sh_output_event *event)
     if (text->ended) return;
     text->in_reasoning = event->kind == SH_OUTPUT_REASONING;
     switch (event->kind) {
-    case SH_OUTPUT_CONTENT: sh_buf_add_str(&choice->content, event->text); break;
-    case SH_OUTPUT_REASONING: sh_buf_add_str(&choice->reasoning, event->text); break;
-    case SH_OUTPUT_CALL_BEGIN: {
-        sh_call *call = call_at(choice, event->call);
-        call_drop(call);
-        call->id = sh_str_dup(event->id);
-        call->name = sh_str_dup(event->name);
+    case SH_OUTPUT_CONTENT:
+        if (!text->must_call) sh_buf_add_str(&choice->content, event->text);
+        text->ended = text->must_call && text->calls == 0; /* the call is broken */
         break;
-    }
+    case SH_OUTPUT_REASONING: sh_buf_add_str(&choice->reasoning, event->text); break;
+    case SH_OUTPUT_CALL_BEGIN: call_begin(text, event); break;
     case SH_OUTPUT_CALL_ARGS:
         sh_buf_add_str(&call_at(choice, event->call)->args, event->text);
         break;
-    case SH_OUTPUT_CALL_END: text->ended = !text->answer->request->parallel_calls; break;
+    case SH_OUTPUT_CALL_END: call_end(text, event); break;
     case SH_OUTPUT_CALL_BROKEN: call_drop(call_at(choice, event->call)); break;
     }
 }
@@ -90,6 +126,8 @@ static sh_status text_create(sh_answer *answer, sh_choice *choice, sh_err *err)
             .in_reasoning = prompt->in_reasoning, .tools = request->tools, .id_seed = seed};
         text->in_reasoning = prompt->in_reasoning;
         text->output = sh_output_create(&used, &opts, on_output, text);
+        text->must_call = prompt->lead.len > 0;
+        sh_output_push(text->output, prompt->lead);
     }
     return sh_stop_create(request->stops, request->stop_count, &text->stop, err);
 }
@@ -112,6 +150,7 @@ static void echo_add(sh_answer *answer, sh_choice *choice)
     else
         sh_tokenizer_decode(sh_served_tokenizer(answer->served), prompt->ids, prompt->id_count,
                             true, &choice->content);
+    choice->text->characters = characters_of(sh_buf_str(&choice->content));
 }
 
 sh_status sh_answer_create(const sh_request *request, const sh_served *served,
@@ -129,11 +168,11 @@ sh_status sh_answer_create(const sh_request *request, const sh_served *served,
         choice->index = i;
         choice->prompt = (size_t)(i / (int)request->n);
         choice->prompt_tokens = (int)prompts[choice->prompt].count;
-        if (request->echo) echo_add(answer, choice);
         if (text_create(answer, choice, err) != SH_OK) {
             sh_answer_free(answer);
             return err->status;
         }
+        if (request->echo) echo_add(answer, choice);
     }
     *out = answer;
     return SH_OK;
@@ -170,8 +209,10 @@ static void odds_add(sh_choice *choice, const sh_event *event)
         text->odds_cap = text->odds_cap * 2 + 16;
         choice->odds = sh_realloc_array(choice->odds, text->odds_cap, sizeof(sh_token_odds));
     }
-    choice->odds[at] = (sh_token_odds){
-        .id = event->token, .logprob = event->logprob, .top_count = event->top_count};
+    choice->odds[at] = (sh_token_odds){.id = event->token,
+                                       .logprob = event->logprob,
+                                       .offset = text->characters,
+                                       .top_count = event->top_count};
     memcpy(choice->odds[at].top, event->top, (size_t)event->top_count * sizeof(event->top[0]));
 }
 
@@ -195,6 +236,7 @@ static void safe_push(sh_choice_text *text)
 static void text_push(sh_choice_text *text, sh_str piece)
 {
     sh_buf_clear(&text->safe);
+    text->characters += characters_of(piece);
     bool matched = sh_stop_push(text->stop, piece, &text->safe);
     safe_push(text);
     if (matched) text->ended = true;
@@ -241,11 +283,26 @@ static bool is_text(const sh_answer *answer, const sh_choice_text *text, int32_t
     return reads;
 }
 
-static const char *finish_of(const sh_choice *choice, const char *plain)
+/* The end of an answer that had to be a call and is none. */
+static void call_missing(sh_choice *choice, bool cut)
 {
-    const sh_choice_text *text = choice->text;
-    bool called = text->output != NULL && sh_output_calls(text->output) > 0;
-    return called ? "tool_calls" : plain;
+    choice->failed = true;
+    sh_api_fail(&choice->error, 422, "tool_call_failed", "tool_choice", "%s",
+                cut                        ? "the answer reached its length before the function "
+                                             "call that 'tool_choice' asks for was whole"
+                : choice->text->strays > 0 ? "the model called another function than 'tool_choice' "
+                                             "asks for"
+                                           : "the model did not write the function call that "
+                                             "'tool_choice' asks for");
+}
+
+/* cut: by its length. */
+static void choice_finish(sh_choice *choice, bool cut)
+{
+    sh_choice_text *text = choice->text;
+    text_finish(text);
+    choice->finish = cut ? "length" : text->calls > 0 ? "tool_calls" : "stop";
+    if (text->must_call && text->calls == 0) call_missing(choice, cut);
 }
 
 /* True when the text has ended with this token. */
@@ -259,8 +316,7 @@ static bool token_take(sh_answer *answer, sh_choice *choice, const sh_event *eve
         text_push(text, sh_detokenizer_push(text->detok, event->token));
     if (text->in_reasoning) choice->reasoning_tokens++;
     if (!text->ended) return false;
-    text_finish(text);
-    choice->finish = finish_of(choice, "stop");
+    choice_finish(choice, false);
     return true;
 }
 
@@ -273,8 +329,7 @@ static void done_take(sh_answer *answer, sh_choice *choice, const sh_event *even
     choice->prefill_s = event->prefill_s;
     choice->decode_s = event->decode_s;
     if (choice->finish != NULL) return;
-    text_finish(choice->text);
-    choice->finish = event->finish == SH_FINISH_LENGTH ? "length" : finish_of(choice, "stop");
+    choice_finish(choice, event->finish == SH_FINISH_LENGTH);
 }
 
 static void error_take(sh_answer *answer, sh_choice *choice, const sh_event *event)
@@ -314,8 +369,6 @@ bool sh_choice_has_news(const sh_choice *choice)
 
 void sh_choice_told(sh_choice *choice)
 {
-    for (size_t i = 0; i < choice->content.len; i++)
-        choice->characters_told += (choice->content.ptr[i] & 0xC0) != 0x80;
     sh_buf_clear(&choice->content);
     sh_buf_clear(&choice->reasoning);
     for (int i = 0; i < choice->call_count; i++) {

@@ -35,8 +35,8 @@ static const sh_field shared_rows[] = {
     {.name = "max_tokens",
      .type = SH_FIELD_INT,
      WITHIN(SH_BOUNDS_MAX_TOKENS),
-     .meaning = "Longest answer in tokens; by default the server's setting, and never more than "
-                "the context holds.",
+     .meaning = "Longest answer in tokens; by default, and at most, what the context still holds "
+                "after the prompt, unless the server is set otherwise.",
      AT(request.max_tokens)},
     {.name = "temperature",
      .type = SH_FIELD_NUMBER,

@@ -166,20 +166,13 @@ static cJSON *variables_gather(const openai_fields *fields)
     return vars;
 }
 
-/* What the choice of tools means for the prompt: none are shown, only one is, or the model is asked
- * to use them. */
+/* What the choice of tools means for the prompt: none are shown, or only the one that is named. */
 static void tools_apply(sh_request *out)
 {
     if (out->tool_choice == SH_TOOLS_NONE) out->tools = NULL;
-    if (out->tool_choice == SH_TOOLS_REQUIRED)
-        sh_messages_instruct(out->messages, "Answer with a call of one of the functions, "
-                                            "and with nothing else.");
+    if (out->tool_choice == SH_TOOLS_REQUIRED && out->tools->child->next == NULL)
+        out->tool_name = sh_tool_name(out->tools->child);
     if (out->tool_choice != SH_TOOLS_NAMED) return;
-    sh_buf sentence = {0};
-    sh_buf_addf(&sentence, "Answer with a call of the function %s, and with nothing else.",
-                out->tool_name);
-    sh_messages_instruct(out->messages, sentence.ptr);
-    sh_buf_reset(&sentence);
     for (cJSON *tool = out->tools->child, *next; tool != NULL; tool = next) {
         next = tool->next;
         if (tool != sh_tools_find(out->tools, out->tool_name))

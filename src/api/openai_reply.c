@@ -54,13 +54,6 @@ static void chat_odds_write(const sh_answer *answer, const sh_choice *choice, sh
     sh_write_end(w, '}');
 }
 
-static int64_t characters(sh_str text)
-{
-    int64_t count = 0;
-    for (size_t i = 0; i < text.len; i++) count += (text.ptr[i] & 0xC0) != 0x80;
-    return count;
-}
-
 static void top_odds_write(const sh_answer *answer, const sh_token_odds *odds, sh_writer *w)
 {
     sh_buf piece = {0};
@@ -94,15 +87,7 @@ static void completion_odds_write(const sh_answer *answer, const sh_choice *choi
     for (size_t i = 0; i < choice->odds_count; i++) top_odds_write(answer, &choice->odds[i], w);
     sh_write_end(w, ']');
     sh_write_begin(w, "text_offset", '[');
-    int64_t offset = choice->characters_told;
-    sh_buf piece = {0};
-    for (size_t i = 0; i < choice->odds_count; i++) {
-        sh_write_int(w, NULL, offset);
-        sh_buf_clear(&piece);
-        sh_served_piece(answer->served, choice->odds[i].id, &piece);
-        offset += characters(sh_buf_str(&piece));
-    }
-    sh_buf_reset(&piece);
+    for (size_t i = 0; i < choice->odds_count; i++) sh_write_int(w, NULL, choice->odds[i].offset);
     sh_write_end(w, ']');
     sh_write_end(w, '}');
 }
@@ -179,11 +164,15 @@ static void call_write(const sh_call *call, int index, bool chunk, sh_writer *w)
 static void calls_write(const sh_choice *choice, bool chunk, sh_writer *w)
 {
     bool any = false;
+    int index = 0; /* among those that came to something */
     for (int i = 0; i < choice->call_count; i++) {
-        if (!sh_call_has_news(&choice->calls[i])) continue;
-        if (!any) sh_write_begin(w, "tool_calls", '[');
-        any = true;
-        call_write(&choice->calls[i], i, chunk, w);
+        const sh_call *call = &choice->calls[i];
+        if (sh_call_has_news(call)) {
+            if (!any) sh_write_begin(w, "tool_calls", '[');
+            any = true;
+            call_write(call, index, chunk, w);
+        }
+        if (call->name != NULL) index++;
     }
     if (any) sh_write_end(w, ']');
 }

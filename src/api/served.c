@@ -348,13 +348,33 @@ static bool ids_check(const sh_served *served, const int32_t *ids, int count, co
     return true;
 }
 
+/* A model that has to call a function is given the beginning of the call. */
+static bool call_lead(const sh_served *served, sh_request *request, bool in_reasoning, sh_buf *text,
+                      sh_str *lead, sh_api_error *err)
+{
+    size_t start = text->len;
+    if (request->tool_choice != SH_TOOLS_REQUIRED && request->tool_choice != SH_TOOLS_NAMED)
+        return true;
+    if (!sh_output_call_lead(&served->dialect, in_reasoning, request->tool_name, text))
+        return sh_api_fail(err, 400, "unsupported_value", "tool_choice",
+                           "'tool_choice' cannot make the model '%s' call a function: how it "
+                           "writes calls is not known (--tool-parser)",
+                           served->name);
+    *lead = sh_arena_str(&request->arena, sh_str_sub(sh_buf_str(text), start, text->len));
+    return true;
+}
+
 static bool chat_prepare(const sh_served *served, sh_request *request, sh_tokens *out,
                          sh_api_error *err)
 {
     sh_buf text = {0};
-    bool fine = chat_render(served, request, &text, err) &&
-                encode(served, sh_buf_str(&text), false, &request->arena, out, err);
-    if (fine) out->in_reasoning = sh_output_prompt_opens(&served->dialect, sh_buf_str(&text));
+    sh_str lead = {"", 0};
+    bool fine = chat_render(served, request, &text, err);
+    bool in_reasoning = fine && sh_output_prompt_opens(&served->dialect, sh_buf_str(&text));
+    fine = fine && call_lead(served, request, in_reasoning, &text, &lead, err) &&
+           encode(served, sh_buf_str(&text), false, &request->arena, out, err);
+    out->in_reasoning = in_reasoning;
+    out->lead = lead;
     sh_buf_reset(&text);
     return fine && tokens_check(served, out, "messages", err);
 }

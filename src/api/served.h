@@ -21,6 +21,7 @@ typedef struct {
     const int32_t *ids;
     size_t count;
     bool in_reasoning; /* the prompt ends inside the reasoning */
+    sh_str lead;       /* the beginning of the answer, which the prompt has already; or empty */
 } sh_tokens;
 
 typedef struct {

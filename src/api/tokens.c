@@ -90,6 +90,7 @@ static void ids_write(const sh_served *served, const sh_ids *ids, bool pieces, s
 
 /* One request; owned by the loop, or by the worker from submit until its end. */
 typedef struct {
+    sh_api *api;
     sh_http_exchange *x; /* NULL: the client is gone */
     atomic_bool gone;    /* the same for the worker, which then has nothing to do */
     sh_served *served;
@@ -156,11 +157,12 @@ static void task_run(void *arg)
     task *t = arg;
     text_fields fields = {0};
     cJSON *body = NULL;
+    size_t values = 0;
     if (atomic_load_explicit(&t->gone, memory_order_relaxed)) return;
-    t->refused = !sh_api_parse(t->body, &body, &t->error) ||
+    t->refused = !sh_api_parse(t->api, t->body, &body, &values, &t->error) ||
                  !sh_fields_read(t->table, body, &fields, &t->error) ||
                  !t->convert(t->served, &fields, &t->json, &t->error);
-    cJSON_Delete(body);
+    sh_api_parsed_free(t->api, body, values);
 }
 
 static void task_end(void *arg)
@@ -200,6 +202,7 @@ static void task_start(sh_api *api, task *t)
 static task *task_create(sh_api *api, sh_http_exchange *x)
 {
     task *t = sh_alloc(sizeof(*t));
+    t->api = api;
     t->x = x;
     t->served = sh_served_take(api->served);
     t->body = sh_http_body(x);

@@ -135,12 +135,15 @@ typedef struct {
     const char *tls_cert;
     const char *tls_key;
     const char *cors;
+    const char *allowed_hosts;
     const char *access_log;
     const char *request_log;
     bool log_prompts;
     int64_t connections;
+    int64_t peer_connections;
     int64_t header_bytes;
     int64_t body_bytes;
+    int64_t bodies_bytes;
     double idle_timeout;
     double receive_timeout;
     double send_timeout;

@@ -177,12 +177,20 @@ static sh_draw draw_of(const sh_talk *talk)
                      .logprobs = 0};
 }
 
+/* The longest answer to a prompt of that many tokens. */
+static int answer_max(const sh_talk *talk, size_t prompt_len)
+{
+    int64_t left = (int64_t)sh_crew_context(talk->session.crew) - (int64_t)prompt_len;
+    int64_t most = talk->settings->max_tokens;
+    return (int)(most == 0 || most > left ? left : most);
+}
+
 /* Draws token after token. `all` holds the prompt and grows by the answer. */
 static sh_status run_answer(sh_talk *talk, sh_ids *all, int len, const sh_talk_sink *sink,
                             const printer *print, sh_talk_answer *out, sh_err *err)
 {
     sh_draw draw = draw_of(talk);
-    int most = (int)talk->settings->max_tokens, context = sh_crew_context(talk->session.crew);
+    int most = answer_max(talk, all->len), context = sh_crew_context(talk->session.crew);
     sh_status status = SH_OK;
     out->finish = SH_TALK_LENGTH;
     for (;;) {
@@ -214,7 +222,7 @@ sh_status sh_talk_run(sh_talk *talk, const sh_ids *prompt, const sh_talk_sink *s
     sh_ids all = {0};
     sh_draw draw = draw_of(talk);
     sh_talk_answer answer = {.prompt_tokens = (int)prompt->len};
-    int done = 0, len = (int)prompt->len + (int)talk->settings->max_tokens;
+    int done = 0, len = (int)prompt->len + answer_max(talk, prompt->len);
     if (prompt->len == 0) return sh_err_set(err, SH_ERR_INPUT, "the prompt is empty");
     int64_t start = sh_clock_ns();
     sh_ids_add_all(&all, prompt->ptr, prompt->len);

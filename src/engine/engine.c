@@ -246,7 +246,9 @@ static void group_lost(sh_engine *e, const sh_err *why)
     SH_LOGE("%s", why->text);
     e->stats.ready = false;
     snprintf(e->stats.lost, sizeof(e->stats.lost), "%s", why->text);
-    sh_sched_fail_all(e->sched, why);
+    sh_err lost = *why; /* whatever went wrong, it is not the requests' fault */
+    lost.status = SH_ERR_GROUP;
+    sh_sched_fail_all(e->sched, &lost);
     e->flight_count = 0;
     e->stats.report_count = 0;
     e->reports_asked = false;

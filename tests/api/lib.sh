@@ -10,7 +10,7 @@ trap 'for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null; done; rm -rf "$wor
 serve_api() {
     local name=$1; shift
     : >"$name.log"
-    "$shoal" api --socket "$work/engine.sock" --port 0 "$@" 2>"$name.log" &
+    "$shoal" api --socket "$work/engine.sock" --port 0 --allowed-hosts a "$@" 2>"$name.log" &
     api_pid=$!; pids+=("$api_pid")
     for _ in $(seq 200); do
         port=$(sed -nE 's/.*listening on https?:.*:([0-9]+)$/\1/p' "$name.log")

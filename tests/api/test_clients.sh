@@ -9,7 +9,7 @@ if ! command -v node >/dev/null || ! said=$("$root/tools/npm.sh" 2>&1); then
     done_testing
 fi
 if [ -z "${SHOAL_TEST_URL:-}" ]; then
-    export SHOAL_TEST_KEY=sk-test
+    export SHOAL_TEST_KEY=sk-test-4fZq81Lx0p
     port=$((20000 + RANDOM % 12000))
     (cd "$root" && SHOAL_API_KEY=$SHOAL_TEST_KEY exec "$shoal" serve --port $port --runtime-dir "$work") >serve.log 2>&1 &
     serve_pid=$!; pids+=("$serve_pid")

@@ -46,7 +46,7 @@ check "a bad chunk is 400" 'raw 3 "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfe
 check "a web page that leads its own name here is sent away" '
     is "$(status_of -H "Host: evil.example" -H "Origin: http://evil.example" -d "{}" "$(url /tokenize)")" 403 && has body "$envelope" &&
     is "$(status_of -H "Host: evil.example" -A "Mozilla/5.0 (X11)" "$(url /requests/recent)")" 403 &&
-    is "$(status_of -H "Host: proxy.example" "$(url /health/live)")" 200 && is "$(status_of -H "Host: localhost" "$(url /health/live)")" 200'
+    is "$(status_of -H "Host: proxy.example" "$(url /health/live)")" 403 && is "$(status_of -H "Host: localhost" "$(url /health/live)")" 200'
 check "large bodies are 413, announced or not" '
     head -c 1100000 /dev/zero | tr "\\0" a >big && is "$(status_of --data-binary @big "$(url /tokenize)")" 413 && has body "$envelope" &&
     is "$(status_of -H "Transfer-Encoding: chunked" --data-binary @big "$(url /tokenize)")" 413 && has body "$envelope"'
@@ -94,21 +94,21 @@ check "idle connections give way to new ones" '
     for i in 3 4 5 6 7 8; do eval "exec $i<&- $i>&-"; done; return $rc'
 stop "$api_pid"
 
-printf '# keys\nsk-file\n' >keys
-SHOAL_API_KEY=sk-env1,sk-env2 serve_api keys --api-key-file keys --cors http://good.example,http://other.example
+printf '# keys\nsk-file-3dTy66Vb8n\n' >keys
+SHOAL_API_KEY=sk-env1-4fZq81Lx0p,sk-env2-7hWm29Kc5r serve_api keys --api-key-file keys --cors http://good.example,http://other.example
 check "without a key it is 401" 'is "$(status_of "$(url /v1/models)")" 401 && has head "^WWW-Authenticate: Bearer" && has body "invalid_api_key"'
 check "with a wrong key it is 401" 'is "$(status_of -H "Authorization: Bearer sk-wrong" "$(url /v1/models)")" 401'
 check "any of the keys opens" '
-    for key in sk-env1 sk-env2 sk-file; do is "$(status_of -H "Authorization: Bearer $key" "$(url /queue)")" 200 || return 1; done
-    is "$(status_of -H "X-Api-Key: sk-file" "$(url /queue)")" 200'
+    for key in sk-env1-4fZq81Lx0p sk-env2-7hWm29Kc5r sk-file-3dTy66Vb8n; do is "$(status_of -H "Authorization: Bearer $key" "$(url /queue)")" 200 || return 1; done
+    is "$(status_of -H "X-Api-Key: sk-file-3dTy66Vb8n" "$(url /queue)")" 200'
 check "the tools of this machine find the port and show a key by the same settings" '
-    export SHOAL_API_KEY=sk-env1,sk-env2 API_PORT=$port
+    export SHOAL_API_KEY=sk-env1-4fZq81Lx0p,sk-env2-7hWm29Kc5r API_PORT=$port
     "$shoal" monitor --once | grep -q waiting && "$shoal" call /queue | grep -q size; rc=$?
     unset SHOAL_API_KEY API_PORT; return $rc'
 check "health and pages need no key" 'is "$(status_of "$(url /health/live)")" 200 && is "$(status_of "$(url /docs)")" 200'
 check "keys are read again on SIGHUP" '
-    printf "sk-new\n" >keys; kill -HUP $api_pid; sleep 0.5
-    is "$(status_of -H "Authorization: Bearer sk-new" "$(url /queue)")" 200 && is "$(status_of -H "Authorization: Bearer sk-file" "$(url /queue)")" 401'
+    printf "sk-new-9gPk40Jw2e\n" >keys; kill -HUP $api_pid; sleep 0.5
+    is "$(status_of -H "Authorization: Bearer sk-new-9gPk40Jw2e" "$(url /queue)")" 200 && is "$(status_of -H "Authorization: Bearer sk-file-3dTy66Vb8n" "$(url /queue)")" 401'
 check "no key is shown anywhere" '! grep -E "sk-(env|file|new)" keys.log && SHOAL_API_KEY=sk-secret "$shoal" api --print-config >out && ! grep -q sk-secret out'
 check "pages of named origins may use the API" '
     status_of -H "Origin: http://good.example" "$(url /health/live)" >/dev/null; has head "^Access-Control-Allow-Origin: http://good.example" && has head "^Vary: Origin" &&

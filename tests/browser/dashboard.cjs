@@ -366,19 +366,19 @@ async function faults(page, server) {
 async function keys(browser, server) {
   await check('a server with a key: it is asked for, and kept in the tab alone', async () => {
     const port = await freePort();
-    const api = spawn(process.env.SHOAL, ['api', '--socket', server.socket, '--port', String(port), '--api-key', 'sesame'],
+    const api = spawn(process.env.SHOAL, ['api', '--socket', server.socket, '--port', String(port), '--api-key', 'open-sesame-4fZq81'],
       { cwd: root, stdio: 'ignore' });
     try {
       await until('it answers', async () => { try { return (await fetch(`http://127.0.0.1:${port}/health`)).ok; } catch { return false; } });
       const context = await browser.newContext(), page = await context.newPage();
       await page.goto(`http://127.0.0.1:${port}/dashboard`);
       await until('it asks', () => page.locator('#key-dialog').isVisible());
-      await page.fill('#api-key', 'sesame');
+      await page.fill('#api-key', 'open-sesame-4fZq81');
       await page.keyboard.press('Enter');
       await until('the page is live', async () => (await text(page, '#state')) === 'live');
       await until('two ranks', async () => (await page.locator('.node').count()) === 2);
       const kept = await page.evaluate(() => [JSON.stringify(localStorage), sessionStorage.getItem('key')]);
-      must(!kept[0].includes('sesame') && kept[1] === 'sesame', kept.join());
+      must(!kept[0].includes('open-sesame-4fZq81') && kept[1] === 'open-sesame-4fZq81', kept.join());
       await context.close();
     } finally {
       api.kill('SIGKILL');
