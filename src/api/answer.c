@@ -1,26 +1,15 @@
 #include "api/answer.h"
 
 #include "base/alloc.h"
-#include "base/hash.h"
-#include "text/detokenizer.h"
-#include "text/output.h"
-#include "text/stop.h"
+#include "text/answer_text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { PRIME_TOKENS = 8 }; /* of the prompt, before the first of a completion: it keeps its space */
-
 struct sh_choice_text {
-    const sh_answer *answer;
-    sh_choice *choice;
-    sh_detokenizer *detok;
-    sh_stop *stop;
-    sh_output *output; /* NULL: all text is content */
-    sh_buf safe;       /* behind the stop strings */
-    bool ended;        /* by a stop string or a call too many: the rest is dropped */
-    bool in_reasoning;
+    sh_answer_text *reader;
     size_t odds_cap;
+    size_t odds_seen; /* tokens whose odds were released so far */
 };
 
 static sh_call *call_at(sh_choice *choice, int index)
@@ -43,13 +32,10 @@ static void call_drop(sh_call *call)
     *call = (sh_call){0};
 }
 
-/* What the parser of the output reports. */
+/* What the text of the tokens means. */
 static void on_output(void *arg, const sh_output_event *event)
 {
-    sh_choice_text *text = arg;
-    sh_choice *choice = text->choice;
-    if (text->ended) return;
-    text->in_reasoning = event->kind == SH_OUTPUT_REASONING;
+    sh_choice *choice = arg;
     switch (event->kind) {
     case SH_OUTPUT_CONTENT: sh_buf_add_str(&choice->content, event->text); break;
     case SH_OUTPUT_REASONING: sh_buf_add_str(&choice->reasoning, event->text); break;
@@ -63,7 +49,7 @@ static void on_output(void *arg, const sh_output_event *event)
     case SH_OUTPUT_CALL_ARGS:
         sh_buf_add_str(&call_at(choice, event->call)->args, event->text);
         break;
-    case SH_OUTPUT_CALL_END: text->ended = !text->answer->request->parallel_calls; break;
+    case SH_OUTPUT_CALL_END: break;
     case SH_OUTPUT_CALL_BROKEN: call_drop(call_at(choice, event->call)); break;
     }
 }
@@ -72,35 +58,25 @@ static sh_status text_create(sh_answer *answer, sh_choice *choice, sh_err *err)
 {
     const sh_request *request = answer->request;
     const sh_tokens *prompt = &answer->prompts[choice->prompt];
-    sh_output_dialect used = *sh_served_dialect(answer->served);
-    if (request->tools == NULL) used.tools = NULL;
-    bool parse = request->chat && (used.reasoning != NULL || used.tools != NULL);
-    sh_choice_text *text = sh_alloc(sizeof(*text));
-    choice->text = text;
-    text->answer = answer;
-    text->choice = choice;
-    text->detok = sh_detokenizer_create(sh_served_tokenizer(answer->served), !parse);
-    for (size_t i = 0; !request->chat && i < PRIME_TOKENS; i++)
-        if (prompt->count + i >= PRIME_TOKENS)
-            sh_detokenizer_push(text->detok, prompt->ids[prompt->count + i - PRIME_TOKENS]);
-    if (parse) {
-        uint64_t seed;
-        if (sh_random_bytes(&seed, sizeof(seed), err) != SH_OK) return err->status;
-        sh_output_opts opts = {
-            .in_reasoning = prompt->in_reasoning, .tools = request->tools, .id_seed = seed};
-        text->in_reasoning = prompt->in_reasoning;
-        text->output = sh_output_create(&used, &opts, on_output, text);
-    }
-    return sh_stop_create(request->stops, request->stop_count, &text->stop, err);
+    sh_answer_text_opts opts = {
+        .chat = request->chat,
+        .in_reasoning = prompt->in_reasoning,
+        .one_call = !request->parallel_calls,
+        .tools = request->tools,
+        .prompt = prompt->ids,
+        .prompt_count = prompt->count,
+        .stops = request->stops,
+        .stop_count = request->stop_count,
+    };
+    choice->text = sh_alloc(sizeof(*choice->text));
+    return sh_answer_text_create(sh_served_text(answer->served), &opts, on_output, choice,
+                                 &choice->text->reader, err);
 }
 
 static void text_free(sh_choice_text *text)
 {
     if (text == NULL) return;
-    sh_detokenizer_free(text->detok);
-    sh_stop_free(text->stop);
-    sh_output_free(text->output);
-    sh_buf_reset(&text->safe);
+    sh_answer_text_free(text->reader);
     free(text);
 }
 
@@ -175,92 +151,38 @@ static void odds_add(sh_choice *choice, const sh_event *event)
     memcpy(choice->odds[at].top, event->top, (size_t)event->top_count * sizeof(event->top[0]));
 }
 
+/* Odds go with the text of their tokens, which may be held back. */
 static void odds_release(sh_choice *choice)
 {
-    choice->odds_count += choice->odds_held;
-    choice->odds_held = 0;
+    size_t settled = sh_answer_text_settled(choice->text->reader);
+    size_t fresh = settled - choice->text->odds_seen;
+    choice->text->odds_seen = settled;
+    if (choice->odds_held == 0) return;
+    choice->odds_count += fresh;
+    choice->odds_held -= fresh;
 }
 
-static void safe_push(sh_choice_text *text)
+static void text_finish(sh_choice *choice)
 {
-    if (text->safe.len == 0) return;
-    odds_release(text->choice);
-    if (text->output != NULL)
-        sh_output_push(text->output, sh_buf_str(&text->safe));
-    else
-        sh_buf_add_str(&text->choice->content, sh_buf_str(&text->safe));
-}
-
-/* Text from the detokenizer goes on to the stop strings and what follows them. */
-static void text_push(sh_choice_text *text, sh_str piece)
-{
-    sh_buf_clear(&text->safe);
-    bool matched = sh_stop_push(text->stop, piece, &text->safe);
-    safe_push(text);
-    if (matched) text->ended = true;
-}
-
-/* No more tokens: what was held back comes out, unless a stop string has ended the text. */
-static void text_finish(sh_choice_text *text)
-{
-    if (!text->ended) text_push(text, sh_detokenizer_finish(text->detok));
-    if (!text->ended) {
-        sh_buf_clear(&text->safe);
-        sh_stop_finish(text->stop, &text->safe);
-        safe_push(text);
-        odds_release(text->choice);
-    }
+    sh_answer_text_finish(choice->text->reader);
+    odds_release(choice);
     /* Tokens whose text a stop string swallowed are not part of the answer. */
-    text->choice->odds_held = 0;
-    /* Behind a call too many the parser's last words do not count; behind a stop string they do. */
-    text->ended = text->ended && sh_stop_matched(text->stop) < 0;
-    if (text->output != NULL) sh_output_finish(text->output);
-    text->ended = true;
-}
-
-static bool is_end_id(const sh_answer *answer, int32_t id)
-{
-    int count;
-    const int32_t *ids = sh_served_end_ids(answer->served, &count);
-    for (int i = 0; i < count; i++)
-        if (ids[i] == id) return true;
-    return false;
-}
-
-/* With ignore_eos the marks of the end come as tokens; they are no text, and neither are special
- * tokens that mean nothing to the parser. */
-static bool is_text(const sh_answer *answer, const sh_choice_text *text, int32_t id)
-{
-    if (is_end_id(answer, id)) return false;
-    if (text->output == NULL || !sh_tokenizer_is_special(sh_served_tokenizer(answer->served), id))
-        return true;
-    sh_buf piece = {0};
-    sh_served_piece(answer->served, id, &piece);
-    bool reads = sh_output_reads(text->output, sh_buf_str(&piece));
-    sh_buf_reset(&piece);
-    return reads;
-}
-
-static const char *finish_of(const sh_choice *choice, const char *plain)
-{
-    const sh_choice_text *text = choice->text;
-    bool called = text->output != NULL && sh_output_calls(text->output) > 0;
-    return called ? "tool_calls" : plain;
+    choice->odds_held = 0;
 }
 
 /* True when the text has ended with this token. */
 static bool token_take(sh_answer *answer, sh_choice *choice, const sh_event *event)
 {
-    sh_choice_text *text = choice->text;
-    if (text->ended) return false;
+    sh_answer_text *reader = choice->text->reader;
+    if (choice->finish != NULL) return false;
     choice->completion_tokens++;
-    if (answer->request->logprobs) odds_add(choice, event);
-    if (is_text(answer, text, event->token))
-        text_push(text, sh_detokenizer_push(text->detok, event->token));
-    if (text->in_reasoning) choice->reasoning_tokens++;
-    if (!text->ended) return false;
-    text_finish(text);
-    choice->finish = finish_of(choice, "stop");
+    if (answer->request->logprobs || answer->request->token_ids) odds_add(choice, event);
+    bool ended = sh_answer_text_push(reader, event->token);
+    odds_release(choice);
+    if (sh_answer_text_in_reasoning(reader)) choice->reasoning_tokens++;
+    if (!ended) return false;
+    text_finish(choice);
+    choice->finish = sh_answer_text_finish_reason(reader);
     return true;
 }
 
@@ -273,8 +195,10 @@ static void done_take(sh_answer *answer, sh_choice *choice, const sh_event *even
     choice->prefill_s = event->prefill_s;
     choice->decode_s = event->decode_s;
     if (choice->finish != NULL) return;
-    text_finish(choice->text);
-    choice->finish = event->finish == SH_FINISH_LENGTH ? "length" : finish_of(choice, "stop");
+    text_finish(choice);
+    choice->finish = event->finish == SH_FINISH_LENGTH
+                         ? "length"
+                         : sh_answer_text_finish_reason(choice->text->reader);
 }
 
 static void error_take(sh_answer *answer, sh_choice *choice, const sh_event *event)
