@@ -43,7 +43,7 @@ bool sh_served_is_named(const sh_served *served, const char *name);
 
 const sh_model_text *sh_served_text(const sh_served *served);
 const char *sh_served_type(const sh_served *served); /* config.json's model_type, or "" */
-const sh_tokenizer *sh_served_tokenizer(const sh_served *served); /* never NULL */
+const sh_tokenizer *sh_served_tokenizer(const sh_served *served);       /* never NULL */
 void sh_served_piece(const sh_served *served, int32_t id, sh_buf *out); /* the bytes of a token */
 
 /* The prompt of a chat as the template writes it. */

@@ -14,10 +14,10 @@
 #include "text/model_text.h"
 
 typedef struct {
-    bool chat;          /* read reasoning and tool calls; else all text is content */
-    bool in_reasoning;  /* the prompt ends inside the reasoning */
-    bool one_call;      /* the answer ends after its first tool call */
-    const cJSON *tools; /* of the request, borrowed; NULL: none, and calls are plain text */
+    bool chat;             /* read reasoning and tool calls; else all text is content */
+    bool in_reasoning;     /* the prompt ends inside the reasoning */
+    bool one_call;         /* the answer ends after its first tool call */
+    const cJSON *tools;    /* of the request, borrowed; NULL: none, and calls are plain text */
     const int32_t *prompt; /* what a plain text goes on from: its first word keeps its space */
     size_t prompt_count;
     const sh_str *stops;

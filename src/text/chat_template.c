@@ -254,7 +254,8 @@ static void text_mark(cJSON *item)
 static cJSON *text_of(cJSON *value)
 {
     cJSON *found = cJSON_IsString(value) ? value : NULL;
-    for (cJSON *part = cJSON_IsArray(value) ? value->child : NULL; part != NULL; part = part->next) {
+    for (cJSON *part = cJSON_IsArray(value) ? value->child : NULL; part != NULL;
+         part = part->next) {
         cJSON *text = cJSON_GetObjectItemCaseSensitive(part, "text");
         if (cJSON_IsString(text)) found = text;
     }
@@ -373,8 +374,9 @@ static sh_status own_fill(cJSON *own, const cJSON *request, char **text, sh_err 
     if (!going_on) return SH_OK;
     if (cJSON_IsTrue(member(request, "add_generation_prompt")) ||
         cJSON_IsTrue(member(kwargs, "add_generation_prompt")))
-        return sh_err_set(err, SH_ERR_INPUT,
-                          "'continue_final_message' and 'add_generation_prompt' exclude each other");
+        return sh_err_set(
+            err, SH_ERR_INPUT,
+            "'continue_final_message' and 'add_generation_prompt' exclude each other");
     cJSON_AddFalseToObject(own, "add_generation_prompt");
     return last_mark(messages, how, text, err);
 }

@@ -109,8 +109,7 @@ static sh_status config_read(sh_model_text *text, const cJSON *config, const cJS
                              sh_err *err)
 {
     const cJSON *inner = cJSON_GetObjectItemCaseSensitive(config, "text_config");
-    const char *type = cJSON_GetStringValue(
-        cJSON_GetObjectItemCaseSensitive(config, "model_type"));
+    const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(config, "model_type"));
     text->type = sh_strdup(type == NULL ? "" : type);
     sampling_read(text, generation);
     sh_status status = end_ids_add(text, generation, "generation_config.json", err);
@@ -125,8 +124,7 @@ static sh_status configs_read(sh_model_text *text, sh_err *err)
 {
     cJSON *config = NULL, *generation = NULL;
     sh_status status = json_read(text->dir, "config.json", &config, err);
-    if (status == SH_OK)
-        status = json_read(text->dir, "generation_config.json", &generation, err);
+    if (status == SH_OK) status = json_read(text->dir, "generation_config.json", &generation, err);
     if (status == SH_OK) status = config_read(text, config, generation, err);
     cJSON_Delete(config);
     cJSON_Delete(generation);
@@ -174,7 +172,7 @@ sh_status sh_model_text_open(const char *dir, const sh_model_text_opts *opts, sh
     text->dir = sh_strdup(dir == NULL ? "" : dir);
     sh_status status = parts_load(text, dir, opts, err);
     if (status == SH_OK && opts->parts == SH_MODEL_TEXT_ALL) {
-        text->vocab = opts->vocab > 0      ? opts->vocab
+        text->vocab = opts->vocab > 0     ? opts->vocab
                       : text->tok != NULL ? (int)sh_tokenizer_size(text->tok)
                                           : INT32_MAX;
         status = configs_read(text, err);

@@ -27,8 +27,8 @@ typedef enum {
 
 typedef struct {
     sh_model_text_parts parts;
-    const char *tokenizer; /* a file in place of the folder's; or NULL */
-    const char *template;  /* likewise */
+    const char *tokenizer;                      /* a file in place of the folder's; or NULL */
+    const char *template;                       /* likewise */
     const char *reasoning_parser, *tool_parser; /* NULL or "auto": by the template and the model */
     int vocab; /* of the model: end ids beyond it are left out; 0: of the tokenizer */
 } sh_model_text_opts;

@@ -173,7 +173,7 @@ TEST(kwargs_are_variables_but_replace_no_part_of_the_request)
 }
 
 #define GO_ON(how, last)                                                                           \
-    "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, " last                           \
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, " last                             \
     "], \"continue_final_message\": " how "}"
 #define SAYS(text) "{\"role\": \"assistant\", \"content\": \"" text "\"}"
 

@@ -111,8 +111,9 @@ TEST(a_bare_folder_says_what_it_lacks)
     assert_int_equal(out.len, 0);
     sh_model_text_close(text);
     text = NULL;
-    CHECK_FAILS(sh_model_text_open(dir, &(sh_model_text_opts){.template = "/no/where"}, &text, &err),
-                err, "/no/where");
+    CHECK_FAILS(
+        sh_model_text_open(dir, &(sh_model_text_opts){.template = "/no/where"}, &text, &err), err,
+        "/no/where");
     CHECK_FAILS(
         sh_model_text_open(dir, &(sh_model_text_opts){.tokenizer = "/no/where"}, &text, &err), err,
         "/no/where");
