@@ -7,6 +7,7 @@
 #include <string.h>
 
 struct sh_choice_text {
+    bool one_call; /* the answer ends with its first */
     sh_answer_text *reader;
     size_t odds_cap;
     size_t odds_seen; /* tokens whose odds were released so far */
@@ -49,7 +50,9 @@ static void on_output(void *arg, const sh_output_event *event)
     case SH_OUTPUT_CALL_ARGS:
         sh_buf_add_str(&call_at(choice, event->call)->args, event->text);
         break;
-    case SH_OUTPUT_CALL_END: break;
+    case SH_OUTPUT_CALL_END:
+        if (choice->text->one_call) sh_answer_text_stop(choice->text->reader);
+        break;
     case SH_OUTPUT_CALL_BROKEN: call_drop(call_at(choice, event->call)); break;
     }
 }
@@ -61,7 +64,6 @@ static sh_status text_create(sh_answer *answer, sh_choice *choice, sh_err *err)
     sh_answer_text_opts opts = {
         .chat = request->chat,
         .in_reasoning = prompt->in_reasoning,
-        .one_call = !request->parallel_calls,
         .tools = request->tools,
         .prompt = prompt->ids,
         .prompt_count = prompt->count,
@@ -69,6 +71,7 @@ static sh_status text_create(sh_answer *answer, sh_choice *choice, sh_err *err)
         .stop_count = request->stop_count,
     };
     choice->text = sh_alloc(sizeof(*choice->text));
+    choice->text->one_call = !request->parallel_calls;
     return sh_answer_text_create(sh_served_text(answer->served), &opts, on_output, choice,
                                  &choice->text->reader, err);
 }

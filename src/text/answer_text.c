@@ -18,8 +18,7 @@ struct sh_answer_text {
     sh_output *output; /* NULL: all text is content */
     sh_buf safe;       /* past the stop strings */
     size_t pushed, settled;
-    bool one_call;
-    bool ended; /* by a stop string or a call too many: the rest is dropped */
+    bool ended; /* the rest is dropped */
     bool in_reasoning;
 };
 
@@ -29,7 +28,11 @@ static void on_output(void *arg, const sh_output_event *event)
     if (text->ended) return;
     text->in_reasoning = event->kind == SH_OUTPUT_REASONING;
     text->fn(text->arg, event);
-    if (event->kind == SH_OUTPUT_CALL_END) text->ended = text->one_call;
+}
+
+void sh_answer_text_stop(sh_answer_text *text)
+{
+    text->ended = true;
 }
 
 static sh_status parser_create(sh_answer_text *text, const sh_answer_text_opts *opts, sh_err *err)
@@ -61,7 +64,7 @@ sh_status sh_answer_text_create(const sh_model_text *model, const sh_answer_text
                                 sh_output_fn fn, void *arg, sh_answer_text **out, sh_err *err)
 {
     sh_answer_text *text = sh_alloc(sizeof(*text));
-    *text = (sh_answer_text){.model = model, .fn = fn, .arg = arg, .one_call = opts->one_call};
+    *text = (sh_answer_text){.model = model, .fn = fn, .arg = arg};
     sh_status status = parser_create(text, opts, err);
     if (status == SH_OK) status = sh_stop_create(opts->stops, opts->stop_count, &text->stop, err);
     if (status != SH_OK) {
@@ -135,7 +138,7 @@ void sh_answer_text_finish(sh_answer_text *text)
         safe_push(text);
         text->settled = text->pushed;
     }
-    /* After a call too many the parser's last words do not count; after a stop string they do. */
+    /* After a stop string the parser's last words still count; otherwise somebody has enough. */
     text->ended = text->ended && sh_stop_matched(text->stop) < 0;
     if (text->output != NULL) sh_output_finish(text->output);
     text->ended = true;

@@ -32,9 +32,12 @@ SH_MUST_CHECK sh_status sh_answer_text_create(const sh_model_text *model,
                                               void *arg, sh_answer_text **out, sh_err *err);
 void sh_answer_text_free(sh_answer_text *text);
 
-/* Takes the next token. True when the answer has ended by itself (a stop string, a call too many):
- * tokens that still come are ignored. */
+/* Takes the next token. True when the answer has ended by itself (a stop string, or who hears the
+ * events said so): tokens that still come are ignored. */
 bool sh_answer_text_push(sh_answer_text *text, int32_t id);
+
+/* For who hears an event: the answer ends with it, and there are no more. */
+void sh_answer_text_stop(sh_answer_text *text);
 
 /* The answer has ended: what was held back comes out. Call it once, also after push was true. */
 void sh_answer_text_finish(sh_answer_text *text);

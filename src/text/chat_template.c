@@ -47,13 +47,25 @@ static sh_status slot_find(slot *s, const char *dir, const char *name, sh_err *e
     return status;
 }
 
+/* Fills the slot from the first of the folders that has the file; the second is the name that
+ * transformers used before. */
+static sh_status named_find(slot *s, const char *dir, const char *name, sh_err *err)
+{
+    static const char *const folders[] = {"additional_chat_templates", "chat_templates"};
+    sh_status status = SH_OK;
+    for (size_t i = 0; i < SH_COUNT_OF(folders) && status == SH_OK && s->tmpl == NULL; i++) {
+        char *path = sh_asprintf("%s/%s.jinja", folders[i], name);
+        status = slot_find(s, dir, path, err);
+        free(path);
+    }
+    return status;
+}
+
 static sh_status files_find(sh_chat_template *chat, const char *dir, sh_err *err)
 {
     sh_status status = slot_find(&chat->plain, dir, "chat_template.jinja", err);
-    if (status == SH_OK && chat->plain.tmpl == NULL)
-        status = slot_find(&chat->plain, dir, "chat_templates/default.jinja", err);
-    if (status == SH_OK)
-        status = slot_find(&chat->tools, dir, "chat_templates/tool_use.jinja", err);
+    if (status == SH_OK) status = named_find(&chat->plain, dir, "default", err);
+    if (status == SH_OK) status = named_find(&chat->tools, dir, "tool_use", err);
     return status;
 }
 

@@ -1,9 +1,10 @@
 /* chat_template.h - a model's chat template with the variables that transformers gives it.
  *
- * The template comes from chat_template.jinja (others beside it in chat_templates/), else from
- * chat_template.json, else from `chat_template` of tokenizer_config.json (a string, or a list of
- * {name, template}). Of several, "tool_use" is taken when the request has tools, and "default"
- * otherwise. The special tokens of tokenizer_config.json are variables (bos_token, eos_token, ...).
+ * The template comes from chat_template.jinja (others beside it in the folder
+ * additional_chat_templates or chat_templates), else from chat_template.json, else from
+ * `chat_template` of tokenizer_config.json (a string, or a list of {name, template}). Of several,
+ * "tool_use" is taken when the request has tools, and "default" otherwise. The special tokens of
+ * tokenizer_config.json are variables (bos_token, eos_token, ...).
  *
  * Threads: read-only once loaded; any number of threads may render at once. */
 #ifndef SH_TEXT_CHAT_TEMPLATE_H

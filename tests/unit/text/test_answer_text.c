@@ -6,7 +6,8 @@
 #include "test.h"
 
 static sh_model_text *model;
-static sh_buf seen; /* events, one mark each */
+static sh_buf seen;              /* events, one mark each */
+static sh_answer_text *one_call; /* to be stopped after its first call */
 static sh_err err;
 
 static void on_event(void *arg, const sh_output_event *event)
@@ -16,6 +17,7 @@ static void on_event(void *arg, const sh_output_event *event)
     sh_buf_add_char(&seen, marks[event->kind]);
     sh_str text = event->kind == SH_OUTPUT_CALL_BEGIN ? event->name : event->text;
     sh_buf_addf(&seen, "(%.*s)", (int)text.len, text.len > 0 ? text.ptr : "");
+    if (event->kind == SH_OUTPUT_CALL_END && one_call != NULL) sh_answer_text_stop(one_call);
 }
 
 static sh_answer_text *start(const sh_answer_text_opts *opts)
@@ -79,9 +81,10 @@ TEST(calls_are_read_where_there_are_tools_only)
     sh_answer_text *text = start(&(sh_answer_text_opts){.chat = true, .tools = tools});
     say(text, CALL CALL);
     end(text, "b(f)a({})e()b(f)a({})e()", "tool_calls");
-    text = start(&(sh_answer_text_opts){.chat = true, .tools = tools, .one_call = true});
+    text = one_call = start(&(sh_answer_text_opts){.chat = true, .tools = tools});
     say(text, CALL CALL);
     end(text, "b(f)a({})e()", "tool_calls");
+    one_call = NULL;
     text = start(&(sh_answer_text_opts){.tools = tools});
     say(text, CALL);
     sh_answer_text_finish(text);

@@ -15,7 +15,7 @@ static void put(const char *name, const char *text)
 {
     char *path = sh_path_join(dir, name);
     if (strchr(name, '/') != NULL) {
-        char *folder = sh_path_join(dir, "chat_templates");
+        char *folder = sh_strndup(path, (size_t)(strrchr(path, '/') - path));
         mkdir(folder, 0700);
         free(folder);
     }
@@ -76,6 +76,8 @@ TEST(the_jinja_file_goes_before_the_config)
     check(HI, "json B");
     put("chat_templates/default.jinja", "named");
     check(HI, "named");
+    put("additional_chat_templates/default.jinja", "added");
+    check(HI, "added");
     put("chat_template.jinja", "file");
     check(HI, "file");
     put("other.jinja", "other {{ bos_token }}");
@@ -99,7 +101,9 @@ TEST(tools_take_the_template_for_tools)
     check("{\"messages\": [{}], \"tools\": null}", "D");
     put("chat_template.jinja", "J");
     check(HI_TOOLS, "J");
-    put("chat_templates/tool_use.jinja", "JT");
+    put("chat_templates/tool_use.jinja", "older");
+    check(HI_TOOLS, "older");
+    put("additional_chat_templates/tool_use.jinja", "JT");
     check(HI_TOOLS, "JT");
     check(HI, "J");
     sh_chat_template *chat = NULL;
