@@ -122,6 +122,7 @@ void sh_handle_models(sh_http_exchange *x, void *arg);
 void sh_handle_model(sh_http_exchange *x, void *arg);
 void sh_handle_tokenize(sh_http_exchange *x, void *arg);
 void sh_handle_detokenize(sh_http_exchange *x, void *arg);
+void sh_handle_apply_template(sh_http_exchange *x, void *arg);
 void sh_handle_root(sh_http_exchange *x, void *arg);
 void sh_handle_health(sh_http_exchange *x, void *arg);
 void sh_handle_live(sh_http_exchange *x, void *arg);

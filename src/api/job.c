@@ -237,7 +237,7 @@ static void on_event(void *arg, const sh_event *event)
 static sh_sampling sampling_of(const sh_job *job, int choice)
 {
     const sh_request *request = &job->request;
-    sh_sampling_own own = sh_served_sampling(job->served);
+    sh_sampling_own own = sh_model_text_sampling(sh_served_text(job->served));
     sh_sampling s = sh_sampling_default();
     s.temperature = isnan(request->temperature) ? own.temperature : request->temperature;
     s.top_p = isnan(request->top_p) ? own.top_p : request->top_p;
@@ -255,14 +255,16 @@ static sh_sampling sampling_of(const sh_job *job, int choice)
     return s;
 }
 
+/* Each of the two kinds fills at most its half: openai_read.c and model_text.h refuse more. */
+_Static_assert(SH_END_IDS_MAX <= SH_STOP_IDS_MAX / 2, "end ids and stop ids do not fit");
+
 static int stop_ids_of(const sh_job *job, int32_t out[SH_STOP_IDS_MAX])
 {
     const sh_request *request = &job->request;
-    int end_count, count = 0;
-    const int32_t *end_ids = sh_served_end_ids(job->served, &end_count);
+    const sh_ids *ends = sh_model_text_end_ids(sh_served_text(job->served));
+    int count = 0;
     for (int i = 0; i < request->stop_id_count; i++) out[count++] = request->stop_ids[i];
-    for (int i = 0; !request->ignore_eos && i < end_count && count < SH_STOP_IDS_MAX; i++)
-        out[count++] = end_ids[i];
+    for (size_t i = 0; !request->ignore_eos && i < ends->len; i++) out[count++] = ends->ptr[i];
     return count;
 }
 

@@ -69,6 +69,7 @@ typedef struct {
     /* what to report */
     bool logprobs;
     int64_t top_logprobs;
+    bool token_ids;
     bool stream;
     bool include_usage;
     const char *conversation_id; /* NULL: not given */

@@ -31,11 +31,14 @@ const sh_command sh_commands[] = {
      "OpenAI's /v1/completions will do.",
      sh_cmd_bench},
     {FOR_CHAT, "chat", "", 0, "talk with a model at the terminal",
-     "Answers stream; Ctrl-C stops an answer and not the program; /help inside lists commands.",
+     "Answers stream; Ctrl-C stops an answer and not the program; /help inside lists commands. "
+     "With "
+     "--url it talks to a running server.",
      sh_cmd_chat},
     {FOR_GENERATE, "generate", "", 0, "answer one prompt and leave",
-     "The answer streams to standard output; with --json it comes whole, with its ids, their "
-     "log-probabilities and times.",
+     "The answer streams to standard output, the reasoning before it to standard error; with "
+     "--json it comes whole, with its ids, their log-probabilities and times. With --url a running "
+     "server answers.",
      sh_cmd_generate},
     {FOR_TEMPLATE, "template", "[REQUEST.json]", 1, "print the prompt that a chat request becomes",
      "Reads a JSON object from the file, or from standard input: messages, and if wanted tools, "

@@ -5,6 +5,7 @@
 #include "cmd/bits.h"
 #include "cmd/command.h"
 #include "cmd/launched.h"
+#include "cmd/model_client.h"
 #include "cmd/model_find.h"
 #include "cmd/ranks.h"
 #include "model/hub.h"
@@ -129,7 +130,9 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     sh_status status = log_open(settings->log_file, &err);
     notices_log(opts);
     limits_set(settings);
-    if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0) status = model_find(settings, owned, &err);
+    bool remote = (cmd->bit & FOR_TALK) != 0 && sh_model_client_is_remote(opts);
+    if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0 && !remote)
+        status = model_find(settings, owned, &err);
     if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR_LAUNCH) != 0)
         status = sh_launched_adopt(opts, settings, &err);
     int code = status == SH_OK ? cmd->run(args) : sh_command_fail(&err);

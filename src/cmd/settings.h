@@ -154,6 +154,8 @@ typedef struct {
     const char *ids;
     const char *out;
     const char *system;
+    const char *stop;
+    const char *tools;
     int64_t max_tokens;
     double temperature;
     int64_t top_k;

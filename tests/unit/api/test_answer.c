@@ -491,12 +491,11 @@ TEST(keeps_an_answer_whose_engine_dies_behind_its_end)
 TEST(keeps_special_tokens_out_of_the_text)
 {
     UNUSED_STATE;
-    int count;
-    const int32_t *ends = sh_served_end_ids(served, &count);
-    assert_true(count >= 2);
+    const sh_ids *ends = sh_model_text_end_ids(sh_served_text(served));
+    assert_true(ends->len >= 2);
     start(&sh_openai_chat, CHAT(",\"ignore_eos\":true"));
     say(&sh_openai_chat, 0, "one");
-    token(&sh_openai_chat, 0, ends[0]);
+    token(&sh_openai_chat, 0, ends->ptr[0]);
     token(&sh_openai_chat, 0, 4086); /* <|im_start|> */
     say(&sh_openai_chat, 0, " two");
     done(&sh_openai_chat, 0, SH_FINISH_LENGTH);
