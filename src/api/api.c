@@ -200,7 +200,8 @@ static void on_stats(void *arg, sh_str text)
 static sh_status log_open(const char *path, FILE **out, sh_err *err)
 {
     if (path == NULL || path[0] == '\0') return SH_OK;
-    FILE *file = strcmp(path, "-") == 0 ? stderr : fopen(path, "ae");
+    int fd = strcmp(path, "-") == 0 ? -1 : sh_log_open(path);
+    FILE *file = strcmp(path, "-") == 0 ? stderr : fd < 0 ? NULL : fdopen(fd, "a");
     if (file == NULL) return sh_err_sys(err, "%s", path);
     setvbuf(file, NULL, _IOLBF, 0);
     if (*out != NULL && *out != stderr) fclose(*out);

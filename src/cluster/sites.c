@@ -194,7 +194,9 @@ static char *check_script(const sh_sites *s)
     sh_buf b = {0};
     sh_buf_add_text(&b, "umask 077; d=");
     sh_state_shell_word(s->state_dir, &b);
-    sh_buf_add_text(&b, "; mkdir -p \"$d/bin\" && cd \"$d\" || exit 1\n"
+    sh_buf_add_text(&b, "\n");
+    sh_state_shell_check(&b);
+    sh_buf_add_text(&b, "mkdir -p \"$d/bin\" && cd \"$d\" || exit 1\n"
                         "echo \"system $(uname -sm)\"; echo \"state $(pwd)\"\n"
                         "[ -x bin/native ] && echo native\n"
                         "for f in");

@@ -64,7 +64,23 @@ sh_status sh_state_make(const char *path, sh_err *err)
     }
     ok = ok && (mkdir(part, 0700) == 0 || errno == EEXIST);
     free(part);
-    return ok ? SH_OK : sh_err_sys(err, "make the folder %s", path);
+    return ok ? sh_state_check(path, err) : sh_err_sys(err, "make the folder %s", path);
+}
+
+sh_status sh_state_check(const char *path, sh_err *err)
+{
+    sh_status status = sh_dir_check_own(path, err);
+    return status == SH_OK || status == SH_ERR_NOT_FOUND ? SH_OK
+                                                         : sh_err_prefix(err, "the state folder");
+}
+
+void sh_state_shell_check(sh_buf *out)
+{
+    sh_buf_add_text(out,
+                    "if [ -e \"$d\" ] && { [ ! -O \"$d\" ] || [ -n \"$(find \"$d/.\" -prune "
+                    "\\( -perm -020 -o -perm -002 \\))\" ]; }; then\n"
+                    "echo \"the state folder $d belongs to another user, or others may write to "
+                    "it\" >&2; exit 1; fi\n");
 }
 
 sh_status sh_state_write(const char *path, const char *name, sh_str text, sh_err *err)
@@ -78,7 +94,8 @@ sh_status sh_state_write(const char *path, const char *name, sh_str text, sh_err
 sh_status sh_state_read(const char *path, const char *name, sh_buf *out, sh_err *err)
 {
     char *file = sh_path_join(path, name);
-    sh_status status = sh_file_read(file, STATE_FILE_MAX, out, err);
+    sh_status status = sh_state_check(path, err);
+    if (status == SH_OK) status = sh_file_read_own(file, SH_OTHERS_TOUCH, STATE_FILE_MAX, out, err);
     free(file);
     return status;
 }

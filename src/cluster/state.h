@@ -31,11 +31,19 @@ void sh_state_shell_word(const char *dir, sh_buf *out);
 /* Makes the folder and those above it, for its owner alone. */
 SH_MUST_CHECK sh_status sh_state_make(const char *path, sh_err *err);
 
+/* What is in the folder decides which programs are run, with which settings: SH_ERR_AUTH when it
+ * belongs to somebody else or others may write to it. A folder that is not there is fine. */
+SH_MUST_CHECK sh_status sh_state_check(const char *path, sh_err *err);
+
+/* The same as lines for the shell of another host, where $d is the folder. */
+void sh_state_shell_check(sh_buf *out);
+
 /* Replaces a file of the folder, mode 0600. */
 SH_MUST_CHECK sh_status sh_state_write(const char *path, const char *name, sh_str text,
                                        sh_err *err);
 
-/* Reads a small file of the folder; the buffer must be empty. */
+/* Reads a small file of the folder, which others can neither write nor read; the buffer must be
+ * empty. */
 SH_MUST_CHECK sh_status sh_state_read(const char *path, const char *name, sh_buf *out, sh_err *err);
 
 /* Takes a lock, a file of the folder, until *fd is closed in all processes that have it. SH_AGAIN:

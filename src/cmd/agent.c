@@ -161,7 +161,8 @@ static sh_status rank_run(struct agent *a, int *code, sh_err *err)
 {
     char *program = NULL;
     int lock = -1;
-    sh_status status = env_fill(a, err);
+    sh_status status = sh_state_check(a->state, err);
+    if (status == SH_OK) status = env_fill(a, err);
     if (status == SH_OK) status = lock_take(a, &lock, err);
     if (status == SH_OK) status = sh_program_path(&program, err);
     if (status != SH_OK) return status;

@@ -25,15 +25,18 @@ static sh_status ask(const sh_command_args *args, const char *path, const char *
     const sh_settings *s = args->settings;
     char *state = sh_state_path(s->state_dir);
     cJSON *record = NULL;
-    sh_err ignored;
+    sh_status status = SH_OK;
     bool direct = sh_options_source(args->options, "port") == SH_FROM_FLAG ||
                   sh_options_source(args->options, "host") == SH_FROM_FLAG;
-    if (!direct && sh_launch_read(state, &record, &ignored) == SH_OK) {
+    if (!direct) status = sh_launch_read(state, &record, err);
+    if (record != NULL) {
         sh_process launcher = sh_launch_process(record);
         direct = !sh_process_alive(&launcher);
     }
-    sh_status status = direct || record == NULL ? ask_directly(s, path, body, out, err)
-                                                : sh_cluster_call(record, s, path, body, out, err);
+    if (direct || status == SH_ERR_NOT_FOUND)
+        status = ask_directly(s, path, body, out, err);
+    else if (status == SH_OK)
+        status = sh_cluster_call(record, s, path, body, out, err);
     cJSON_Delete(record);
     free(state);
     return status;

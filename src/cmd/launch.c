@@ -79,6 +79,31 @@ static sh_status hosts_read(sh_launcher *l, const char **where, sh_err *err)
     return status;
 }
 
+static bool is_harmless(sh_str name)
+{
+    const sh_option *row = sh_option_by_env(&sh_option_rows, name);
+    bool known = row != NULL && !row->runs_code;
+    for (size_t i = 0; i < sh_option_rows.ignored_count; i++)
+        known = known || sh_str_is(name, sh_option_rows.ignored[i].name);
+    return known;
+}
+
+/* `envs` of a hostfile go into the environment of every rank, where LD_PRELOAD and its like run
+ * code: only a hostfile that the user named may set them. */
+static sh_status envs_check(const sh_launcher *l, const char *where, sh_err *err)
+{
+    if (!sh_options_is_implicit(l->args->options, "hostfile")) return SH_OK;
+    for (int i = 0; i < l->hosts->env_count; i++) {
+        sh_str rest = sh_str_of(l->hosts->env[i]), name;
+        if (sh_str_cut(&rest, '=', &name) && is_harmless(name)) continue;
+        return sh_err_set(err, SH_ERR_AUTH,
+                          "%s sets %.*s for the ranks, and only .env names it: if you trust it, "
+                          "give --hostfile %s",
+                          where, (int)name.len, name.ptr, where);
+    }
+    return SH_OK;
+}
+
 static sh_status backend_check(const sh_launcher *l, const char *where, sh_err *err)
 {
     bool given = sh_options_given(l->args->options, "backend");
@@ -97,6 +122,7 @@ static sh_status hosts_open(sh_launcher *l, sh_err *err)
     sh_status status = hosts_read(l, &where, err);
     if (status == SH_OK && l->hosts->host[0].ssh == NULL && l->hosts->host[0].address_count == 0)
         status = sh_err_set(err, SH_ERR_INPUT, "%s names no host to start ranks on", where);
+    if (status == SH_OK) status = envs_check(l, where, err);
     if (status == SH_OK) status = backend_check(l, where, err);
     if (status != SH_OK) return status;
     status = sh_sites_init(&l->sites, l->hosts, err);

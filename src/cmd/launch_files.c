@@ -90,12 +90,13 @@ static sh_status token_find(sh_launcher *l, sh_err *err)
         status = sh_token_check(s->token, err);
         if (status == SH_OK) snprintf(l->token, sizeof(l->token), "%s", s->token);
     } else if (!s->insecure) {
-        if (sh_state_read(l->state, "token", &kept, &ignored) == SH_OK &&
-            sh_token_check(kept.ptr, &ignored) == SH_OK)
+        status = sh_state_read(l->state, "token", &kept, err);
+        if (status == SH_OK && sh_token_check(kept.ptr, &ignored) == SH_OK)
             snprintf(l->token, sizeof(l->token), "%s", kept.ptr);
         else
             sh_token_make(l->token);
-        status = sh_state_write(l->state, "token", sh_str_of(l->token), err);
+        if (status != SH_ERR_AUTH) /* a stranger's is neither taken nor replaced unseen */
+            status = sh_state_write(l->state, "token", sh_str_of(l->token), err);
     }
     sh_buf_reset(&kept);
     return status;
