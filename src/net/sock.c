@@ -6,8 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Connections that wait while a rank is busy; a flood of strangers beyond it is the kernel's. */
-enum { BACKLOG = 128 };
+/* Connections that wait while a rank is busy. In a flood the queue is always full: a long one only
+ * makes a rank wait its turn behind strangers (measured: 256 joins in 0.4 s where 4096 takes 2),
+ * and what finds no room is tried again by dial.c. */
+enum { BACKLOG = 256 };
 
 static bool set_flags(int fd)
 {
