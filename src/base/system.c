@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,6 +13,17 @@
 #include <unistd.h>
 
 enum { PROC_MAX = 1 << 16, ZONES_MAX = 16 };
+
+bool sh_pipe(int fd[2])
+{
+#ifdef __linux__
+    return pipe2(fd, O_CLOEXEC) == 0;
+#else
+    /* A process that is started in between keeps an end: it is a child of ours and closes it. */
+    return pipe(fd) == 0 && fcntl(fd[0], F_SETFD, FD_CLOEXEC) == 0 &&
+           fcntl(fd[1], F_SETFD, FD_CLOEXEC) == 0;
+#endif
+}
 
 /* The number behind "name" in a file of /proc that says kilobytes; 0 when there is none. */
 static int64_t proc_kilobytes(const char *path, const char *name)

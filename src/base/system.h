@@ -4,7 +4,11 @@
 #ifndef SH_BASE_SYSTEM_H
 #define SH_BASE_SYSTEM_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* A pipe that does not survive exec; false and errno when there is none. */
+bool sh_pipe(int fd[2]);
 
 /* Bytes; 0 when the system does not tell. */
 int64_t sh_memory_total(void);

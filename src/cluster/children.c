@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/system.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -134,7 +135,11 @@ static void child_exec(const sh_children *c, const struct child *child, pid_t pa
     if (child->keep_fd > STDERR_FILENO) fcntl(child->keep_fd, F_SETFD, 0);
     if (pipes[2][1] >= 0) fcntl(pipes[2][1], F_SETFD, 0);
     if (pipes[2][1] >= 0) putenv(told_env);
-    for (char **env = child->env; *env != NULL; env++) putenv(*env);
+    for (char **env = child->env; *env != NULL; env++)
+        if (strchr(*env, '=') != NULL)
+            putenv(*env);
+        else
+            unsetenv(*env);
     execvp(child->argv[0], child->argv);
     _exit(127);
 }
@@ -149,9 +154,8 @@ static sh_status child_start(sh_children *c, struct child *child, sh_err *err)
 {
     int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}; /* its stdin, its output, what it tells */
     char told_env[32];
-    bool piped = (!child->tether || pipe2(pipes[0], O_CLOEXEC) == 0) &&
-                 (!child->prefix || pipe2(pipes[1], O_CLOEXEC) == 0) &&
-                 (!child->tells || pipe2(pipes[2], O_CLOEXEC) == 0);
+    bool piped = (!child->tether || sh_pipe(pipes[0])) && (!child->prefix || sh_pipe(pipes[1])) &&
+                 (!child->tells || sh_pipe(pipes[2]));
     snprintf(told_env, sizeof(told_env), "SHOAL_READY_FD=%d", pipes[2][1]);
     pid_t parent = getpid(), pid = piped ? fork() : -1;
     if (pid == 0) child_exec(c, child, parent, (const int(*)[2])pipes, told_env);

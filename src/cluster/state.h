@@ -9,7 +9,7 @@
  *   token          the cluster token that was made
  * and on each host of the cluster
  *   bin/           the program, named by its hash; `native` when it was built there
- *   settings.env, hostfile.json, models/demo/
+ *   settings.env, hostfile.json, models/demo/; on rank 0's host api.env, with the API's settings
  *   rank-R.pid     the process of a rank; rank-R.lock is held by its agent
  *
  * Threads: pure functions over the file system. */

@@ -135,10 +135,11 @@ static sh_status env_fill(struct agent *a, sh_err *err)
 {
     sh_settings settings = {0};
     sh_options *opts = sh_options_create(&sh_option_rows, &settings);
-    char *path = sh_path_join(a->state, "settings.env");
+    char *path = sh_path_join(a->state, "settings.env"), *api = sh_path_join(a->state, "api.env");
     char *hosts = sh_path_join(a->state, "hostfile.json");
     sh_hostfile *file = NULL;
     sh_status status = sh_options_parse_dotenv(opts, path, true, err);
+    if (status == SH_OK && a->rank == 0) status = sh_options_parse_dotenv(opts, api, true, err);
     if (status == SH_OK) status = sh_hostfile_load(hosts, &file, err);
     if (status == SH_OK) {
         for (int i = 0; i < file->env_count; i++) env_add(a, sh_strdup(file->env[i]));
@@ -154,6 +155,7 @@ static sh_status env_fill(struct agent *a, sh_err *err)
     sh_options_free(opts);
     free(hosts);
     free(path);
+    free(api);
     return status;
 }
 

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/system.h"
 #include "base/version.h"
 #include "cmd/cluster.h"
 #include "cmd/ranks.h"
@@ -273,8 +274,7 @@ static int detach(sh_launcher *l)
     int log = open(path, O_RDONLY | O_CLOEXEC);
     free(path);
     fflush(NULL);
-    pid_t pid = log >= 0 && lseek(log, 0, SEEK_END) >= 0 && pipe2(pipes, O_CLOEXEC) == 0 ? fork()
-                                                                                         : -1;
+    pid_t pid = log >= 0 && lseek(log, 0, SEEK_END) >= 0 && sh_pipe(pipes) ? fork() : -1;
     if (pid == 0) {
         close(pipes[0]);
         close(log);

@@ -327,7 +327,7 @@ static const sh_option rows[] = {
     {.name = "runtime-dir",
      TEXT("DIR"),
      .aliases = "XDG_RUNTIME_DIR",
-     .help = "folder for the socket between API and engine; else /tmp",
+     .help = "where the folder of the socket between API and engine is made; else /tmp",
      AT(runtime_dir),
      .commands = FOR_SERVER},
     {.name = "parallel",

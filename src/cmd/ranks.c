@@ -4,6 +4,7 @@
 #include "cluster/children.h"
 #include "cluster/local.h"
 #include "cluster/rendezvous.h"
+#include "cmd/role.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,17 +31,14 @@ static sh_status spawn(const sh_command_args *args, int *code, sh_err *err)
     const sh_settings *s = args->settings;
     sh_status status = s->token == NULL ? SH_OK : sh_token_check(s->token, err);
     if (status != SH_OK) return status;
-    size_t count = 0;
-    while (args->line[count] != NULL) count++;
     char *program;
     status = sh_program_path(&program, err);
     if (status != SH_OK) return status;
-    char **argv = calloc(count + 1, sizeof(*argv));
-    SH_ASSERT(argv != NULL);
-    memcpy(argv, args->line, count * sizeof(*argv));
-    argv[0] = program;
-    status = sh_local_run(&(sh_local_spec){.argv = argv, .ranks = (int)s->ranks, .token = s->token},
-                          code, err);
+    char **argv = sh_role_argv(ROLE_RANK, program, args->line),
+         **env = sh_role_env(ROLE_RANK, NULL);
+    sh_local_spec spec = {.argv = argv, .ranks = (int)s->ranks, .token = s->token, .env = env};
+    status = sh_local_run(&spec, code, err);
+    sh_role_env_free(env);
     free(argv);
     free(program);
     return status;
