@@ -1,6 +1,7 @@
 /* shoal api: HTTP in front of the engine's Unix socket. */
 #include "api/api.h"
 
+#include "base/sandbox.h"
 #include "cmd/command.h"
 #include "cmd/progress.h"
 
@@ -9,6 +10,23 @@
 static void on_serving(void *arg)
 {
     sh_progress(arg, "ready");
+}
+
+/* Everything that the API ever opens: the model, what SIGHUP reads again, its logs. An API that was
+ * started without an engine beside it learns from that which model is served, and then another one:
+ * it may read all files. */
+static void confine(const sh_settings *s)
+{
+    sh_sandbox box = {.read_all = s->model == NULL};
+    if (!s->sandbox) return;
+    sh_sandbox_add_folder(&box, s->model);
+    sh_sandbox_add_file(&box, s->api_key_file);
+    sh_sandbox_add_file(&box, s->tls_cert);
+    sh_sandbox_add_file(&box, s->tls_key);
+    sh_sandbox_add_log(&box, s->access_log);
+    sh_sandbox_add_log(&box, s->request_log);
+    sh_sandbox_enter(&box);
+    sh_sandbox_reset(&box);
 }
 
 int sh_cmd_api(const sh_command_args *args)
@@ -47,5 +65,6 @@ int sh_cmd_api(const sh_command_args *args)
         .serving = on_serving,
         .arg = (void *)(uintptr_t)s,
     };
+    confine(s);
     return sh_api_run(&opts, &err) == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }

@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/sandbox.h"
 #include "base/version.h"
 #include "cmd/bits.h"
 #include "cmd/command.h"
@@ -130,6 +131,8 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     sh_status status = log_open(settings->log_file, &err);
     lines_log(SH_LOG_INFO, sh_options_notices(opts));
     limits_set(settings);
+    if ((cmd->bit & (FOR_COMPUTE | FOR_API | FOR_AGENT)) != 0 && !settings->core_dumps)
+        sh_core_dumps_off(strcmp(settings->backend, "mpi") != 0); /* which copies between ranks */
     if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0) status = model_find(settings, owned, &err);
     if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR_LAUNCH) != 0)
         status = sh_launched_adopt(opts, settings, &err);
