@@ -12,7 +12,10 @@ file=$shoal # that is looked at
 calls() { readelf --dyn-syms -W "$1" | grep -q "UND $2"; }
 pie() { readelf -hW "$shoal" | grep -q "Type: *DYN" && readelf -dW "$shoal" | grep -q "FLAGS_1.*PIE"; }
 relro() { readelf -lW "$file" | grep -q GNU_RELRO && readelf -dW "$file" | grep -qE "BIND_NOW|Flags:.*NOW"; }
-no_exec_stack() { readelf -lW "$file" | grep GNU_STACK | grep -q "RW " && ! readelf -lW "$file" | grep -qE "(LOAD|GNU_STACK).*RWE"; }
+no_exec_stack() {
+    readelf -lW "$file" | grep GNU_STACK | grep -q "RW " &&
+        ! readelf -lW "$file" | grep -qE "(LOAD|GNU_STACK).*RWE"
+}
 protector() { calls "$shoal" __stack_chk_fail; }
 fortify() { calls "$shoal" __snprintf_chk && calls "$shoal" __vsnprintf_chk; }
 plugin_is_hard() { relro && no_exec_stack; }

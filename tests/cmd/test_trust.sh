@@ -7,8 +7,11 @@ trap 'rm -rf "$work"' EXIT
 
 # A library and a command that leave a mark when they are run.
 printf '#!/bin/sh\ntouch %s/ran-ssh\nexit 1\n' "$work" >proxy && chmod 755 proxy
-printf '#include <fcntl.h>\n__attribute__((constructor)) static void run(void) { open("%s/ran-lib", O_CREAT, 0600); }\n' \
-    "$work" >evil.c && "${CC:-cc}" -shared -fPIC -o evil.so evil.c 2>/dev/null
+cat >evil.c <<END
+#include <fcntl.h>
+__attribute__((constructor)) static void run(void) { open("$work/ran-lib", O_CREAT, 0600); }
+END
+"${CC:-cc}" -shared -fPIC -o evil.so evil.c 2>/dev/null
 have_lib=$([ -e evil.so ] && echo yes)
 echo '[{"ssh": "far.invalid"}]' >hosts.json
 
@@ -18,7 +21,9 @@ hostile() { # writes .env with $1 as its mode
     chmod "$1" .env; rm -f ran-ssh ran-lib
 }
 link() { timeout 20 "$shoal" linktest --ranks 1 --quick "$@" >out 2>err </dev/null; }
-ssh_out() { timeout 20 "$shoal" launch --prepare --hostfile hosts.json --state-dir "$work/state" "$@" >out 2>err </dev/null; }
+ssh_out() {
+    timeout 20 "$shoal" launch --prepare --hostfile hosts.json --state-dir "$work/state" "$@" >out 2>err </dev/null
+}
 
 own_env_runs_nothing() {
     hostile 600; link; ssh_out --backend ring
@@ -56,10 +61,11 @@ envs_of_a_named_hostfile() {
     local rc=$?; rm .env; return $rc
 }
 foreign_state_is_refused() {
-    mkdir -p theirs && echo "$(printf 'a1b2c3d4%.0s' 1 2 3 4)" >theirs/token && chmod 700 theirs && chown -R 12345 theirs
+    mkdir -p theirs && "$shoal" token >theirs/token && chmod 700 theirs && chown -R 12345 theirs
     for command in launch status stop restart logs "call /health"; do
         # shellcheck disable=SC2086
-        exits 1 timeout 20 "$shoal" $command --state-dir "$work/theirs" && grep -q "belongs to another user" err || return 1
+        exits 1 timeout 20 "$shoal" $command --state-dir "$work/theirs" || return 1
+        grep -q "belongs to another user" err || return 1
     done
 }
 open_state_is_refused() {

@@ -18,10 +18,14 @@ cert() {
 ask() { curl -skf -m 5 -H "Authorization: Bearer $1" "https://127.0.0.1:$port$2" "${@:3}"; }
 chat() { ask "$1" /v1/chat/completions -H "Content-Type: application/json" \
     -d '{"messages":[{"role":"user","content":"Hello"}],"max_tokens":4}' | grep -q '"content"'; }
-until_ok() { local i; for i in $(seq 150); do "$@" >/dev/null 2>&1 && return; kill -0 "$pid" || break; sleep 0.1; done; cat log; return 1; }
+until_ok() {
+    local i
+    for i in $(seq 150); do "$@" >/dev/null 2>&1 && return; kill -0 "$pid" || break; sleep 0.1; done
+    cat log; return 1
+}
 start() {
-    "$shoal" serve --model model --ranks 2 --port $port --api-key-file etc/keys --tls-cert etc/cert.pem --tls-key etc/key.pem \
-        --access-log logs/access --request-log logs/requests "$@" >log 2>&1 & pid=$!
+    "$shoal" serve --model model --ranks 2 --port $port --api-key-file etc/keys \
+        --tls-cert etc/cert.pem --tls-key etc/key.pem --access-log logs/access --request-log logs/requests "$@" >log 2>&1 & pid=$!
     until_ok ask "$key1" /v1/models
 }
 child() { # the process of a part; ranks by their number
@@ -48,7 +52,8 @@ serial() { openssl s_client -connect "127.0.0.1:$port" </dev/null 2>/dev/null | 
 is_reloaded() {
     cert second; echo "$key2" >etc/keys.new && mv etc/keys.new etc/keys; mv logs/access logs/access.1
     kill -HUP "$pid"
-    until_ok ask "$key2" /v1/models && serial | grep -q second && ! ask "$key1" /v1/models >/dev/null && [ -s logs/access ]
+    until_ok ask "$key2" /v1/models && serial | grep -q second &&
+        ! ask "$key1" /v1/models >/dev/null && [ -s logs/access ]
 }
 is_back_after_a_crash() { # the API reads the model again when the engine has come back
     kill -9 "$(child SHOAL_RANK=0)"
