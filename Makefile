@@ -76,7 +76,7 @@ endif
 MPICC         = $(or $(shell command -v mpicc.$*),mpicc)
 PLUGINS      := $(MPI_FAMILIES:%=$(B)/shoal-mpi-%.so)
 
-.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build load soak clean docs program tests
+.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build load soak clean docs macos-check program tests
 all: program ## build the release program, build/shoal
 
 program: $(B)/shoal $(PLUGINS)
@@ -169,6 +169,9 @@ format: ## format all sources
 
 lint: ## clang-format, cppcheck, layers, budgets, warnings as errors with gcc and clang
 	tools/lint.sh
+
+macos-check: ## compile all sources for macOS, with MACOS_CC or with what is found
+	tools/macos_check.sh
 
 docs: program ## write the pages of docs/ that are made from the tables
 	build/shoal help --markdown > docs/options.md

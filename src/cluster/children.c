@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +17,6 @@
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/prctl.h>
-#endif
-#ifdef __APPLE__
-#include <mach-o/dyld.h>
 #endif
 
 enum {
@@ -497,20 +493,4 @@ void sh_children_free(sh_children *c)
     free(c->list);
     sigprocmask(SIG_SETMASK, &c->before, NULL);
     free(c);
-}
-
-sh_status sh_program_path(char **out, sh_err *err)
-{
-    char path[PATH_MAX];
-#ifdef __APPLE__
-    uint32_t size = sizeof(path);
-    if (_NSGetExecutablePath(path, &size) != 0)
-        return sh_err_set(err, SH_ERR_SYSTEM, "the program's path is too long");
-#else
-    ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
-    if (len < 0) return sh_err_sys(err, "/proc/self/exe");
-    path[len] = '\0';
-#endif
-    *out = sh_strdup(path);
-    return SH_OK;
 }

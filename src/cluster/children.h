@@ -77,7 +77,4 @@ void sh_children_ready(sh_children *children, int child);
 /* Ends what is left, at once, and frees. */
 void sh_children_free(sh_children *children);
 
-/* Path of the program that is running, for starting it again; owned by the caller. */
-SH_MUST_CHECK sh_status sh_program_path(char **out, sh_err *err);
-
 #endif

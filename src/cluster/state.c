@@ -113,17 +113,6 @@ sh_status sh_state_lock(const char *path, const char *name, int *fd, sh_err *err
     return status;
 }
 
-static void boot_read(char out[40])
-{
-    sh_buf text = {0};
-    sh_err err;
-    if (sh_file_read("/proc/sys/kernel/random/boot_id", 64, &text, &err) == SH_OK)
-        snprintf(out, 40, "%.36s", text.ptr);
-    else
-        snprintf(out, 40, "-");
-    sh_buf_reset(&text);
-}
-
 #ifdef __APPLE__
 static uint64_t start_read(int64_t pid)
 {
@@ -162,7 +151,7 @@ static uint64_t start_read(int64_t pid)
 sh_process sh_process_of(int64_t pid)
 {
     sh_process process = {.pid = pid, .start = start_read(pid)};
-    boot_read(process.boot);
+    sh_boot_id(process.boot);
     return process;
 }
 
@@ -188,7 +177,7 @@ bool sh_process_parse(const char *text, sh_process *out)
 {
     long long pid;
     unsigned long long start;
-    char boot[40];
+    char boot[SH_BOOT_ID_MAX];
     if (sscanf(text, "%lld %llu %39s", &pid, &start, boot) != 3) return false;
     *out = (sh_process){.pid = pid, .start = start};
     memcpy(out->boot, boot, sizeof(boot));

@@ -18,6 +18,7 @@
 
 #include "base/buf.h"
 #include "base/status.h"
+#include "base/system.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,7 +56,7 @@ enum { SH_PROCESS_TEXT_MAX = 96 };
 typedef struct {
     int64_t pid;
     uint64_t start;
-    char boot[40];
+    char boot[SH_BOOT_ID_MAX];
 } sh_process;
 
 /* start is 0 when there is no such process. */

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/system.h"
 #include "base/version.h"
 #include "cluster/children.h"
 #include "cluster/launch.h"

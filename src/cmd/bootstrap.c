@@ -4,6 +4,7 @@
  * their output shown line by line. What they started ends with the connection. */
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/system.h"
 #include "cluster/children.h"
 #include "cluster/sites.h"
 #include "cluster/state.h"

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "cluster/children.h"
+#include "base/system.h"
 #include "cluster/launch.h"
 #include "cmd/cluster.h"
 

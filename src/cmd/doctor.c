@@ -2,8 +2,8 @@
 #include "cluster/doctor.h"
 
 #include "base/alloc.h"
+#include "base/system.h"
 #include "base/version.h"
-#include "cluster/children.h"
 #include "cmd/cluster.h"
 #include "cmd/hosts.h"
 #include "cmd/model_find.h"

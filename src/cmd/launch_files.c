@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "cluster/children.h"
+#include "base/system.h"
 #include "cmd/bits.h"
 #include "cmd/demo.h"
 

@@ -1,7 +1,7 @@
 #include "cmd/ranks.h"
 
 #include "base/log.h"
-#include "cluster/children.h"
+#include "base/system.h"
 #include "cluster/local.h"
 #include "cluster/rendezvous.h"
 #include "cmd/role.h"

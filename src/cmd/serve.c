@@ -5,6 +5,7 @@
  * same settings, but for the secrets of others (role.h). */
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/system.h"
 #include "base/version.h"
 #include "cluster/local.h"
 #include "cmd/demo.h"

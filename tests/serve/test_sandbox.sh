@@ -25,7 +25,8 @@ until_ok() {
 }
 start() {
     "$shoal" serve --model model --ranks 2 --port $port --api-key-file etc/keys \
-        --tls-cert etc/cert.pem --tls-key etc/key.pem --access-log logs/access --request-log logs/requests "$@" >log 2>&1 & pid=$!
+        --tls-cert etc/cert.pem --tls-key etc/key.pem --access-log logs/access \
+        --request-log logs/requests "$@" >log 2>&1 & pid=$!
     until_ok ask "$key1" /v1/models
 }
 child() { # the process of a part; ranks by their number
