@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 enum {
     HISTORY = 10000,
@@ -404,22 +403,9 @@ static void api_close(sh_api *api)
     free(api->routes);
 }
 
-/* Each connection is a descriptor; the system's soft limit is often below its hard one. */
-static void descriptors_raise(int64_t connections)
-{
-    struct rlimit limit;
-    rlim_t wanted = (rlim_t)connections + 64;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted)
-        SH_LOGW("api: the system allows %llu open files, too few for %lld connections",
-                (unsigned long long)limit.rlim_cur, (long long)connections);
-}
-
 sh_status sh_api_run(const sh_api_opts *opts, sh_err *err)
 {
     sh_api api = {.opts = opts};
-    descriptors_raise(opts->connections_max);
     sh_status status = model_check(opts, err);
     if (status == SH_OK) status = api_open(&api, err);
     if (status == SH_OK) {

@@ -60,6 +60,42 @@ sh_status sh_ranks_check_backend(const char *name, const char *from, sh_err *err
                       "backend '%s' (%s) is not in this program; --backend ring is", name, from);
 }
 
+/* A rank that was started by hand the way jaccl's are: nothing but the matrix of devices tells how
+ * large its group is. That backend is not here, and serving alone would be a surprise. */
+static sh_status devices_world(const sh_command_args *args, int *size, sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    sh_hostfile *file = NULL;
+    sh_buf from = {0};
+    if (s->ibv_devices == NULL || s->hostfile != NULL || given(args, "ranks") ||
+        (!given(args, "rank") && s->coordinator == NULL))
+        return SH_OK;
+    sh_status status = sh_hostfile_load(s->ibv_devices, &file, err);
+    if (status != SH_OK) return status;
+    sh_options_origin(args->options, "ibv-devices", &from);
+    if (given(args, "backend"))
+        *size = file->count;
+    else
+        status = sh_err_set(err, SH_ERR_UNSUPPORTED,
+                            "%s (%s) asks for the jaccl backend between %d ranks, which is not in "
+                            "this program; --backend ring makes the same group over TCP",
+                            s->ibv_devices, from.ptr, file->count);
+    sh_buf_reset(&from);
+    sh_hostfile_free(file);
+    return status;
+}
+
+sh_status sh_ranks_world(const sh_command_args *args, int *size, sh_err *err)
+{
+    sh_hostfile *file = NULL;
+    *size = (int)args->settings->ranks;
+    if (args->settings->hostfile == NULL) return devices_world(args, size, err);
+    sh_status status = sh_hostfile_load(args->settings->hostfile, &file, err);
+    if (status == SH_OK) *size = file->count;
+    sh_hostfile_free(file);
+    return status;
+}
+
 /* Addresses of this rank and of rank 0 as the file has them. */
 static sh_status use_hostfile(sh_ranks *ranks, const sh_command_args *args, sh_err *err)
 {
@@ -191,6 +227,7 @@ sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *er
     sh_group_opts_init(&ranks->opts);
     use_settings(ranks, s);
     sh_status status = sh_ranks_check_backend(s->backend, "--backend", err);
+    if (status == SH_OK) status = devices_world(args, &mesh->size, err);
     if (status == SH_OK && s->hostfile != NULL) status = use_hostfile(ranks, args, err);
     if (status == SH_OK && s->listen != NULL) status = use_listen(ranks, s->listen, err);
     if (s->coordinator != NULL)

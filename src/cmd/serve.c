@@ -65,8 +65,8 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
     v->args = args;
     sh_status status = sh_program_path(&v->program, err);
     if (status == SH_OK) status = model_find(s, v->program, &v->model, err);
+    if (status == SH_OK) status = sh_ranks_world(args, &v->ranks, err);
     if (status != SH_OK) return status;
-    v->ranks = (int)s->ranks;
     if (s->model == NULL && !sh_options_given(args->options, "ranks") && s->hostfile == NULL)
         v->ranks = DEMO_RANKS;
     return socket_place(v, s, err);
