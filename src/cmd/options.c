@@ -375,7 +375,7 @@ static const sh_option rows[] = {
     {.name = "ibv-devices",
      TEXT("FILE"),
      .aliases = "MLX_IBV_DEVICES JACCL_IBV_DEVICES",
-     .help = "matrix of RDMA devices for the jaccl backend; ring does not read it",
+     .help = "matrix of RDMA devices for the jaccl backend; ring takes the number of ranks from it",
      AT(ibv_devices),
      .commands = FOR_RANKS},
     {.name = "coordinator-fd",
@@ -764,7 +764,7 @@ static const sh_option rows[] = {
      .runs_code = true}, /* by what stands in it */
     {.name = "env-file",
      TEXT("FILE"),
-     .help = "variables to read, below the environment; without it ./.env if there is one",
+     .help = "variables to read, below the environment; without it ./.env if that is ours",
      AT(env_file),
      .commands = FOR_ALL},
     {.name = "log-level",
