@@ -168,6 +168,7 @@ static sh_status rank_start(struct launch *l, int rank, sh_err *err)
     char *name = sh_asprintf("rank %d on %s", rank, site->name);
     sh_child_spec spec = {.name = name,
                           .argv = argv,
+                          .env = l->opts->env,
                           .restart = true,
                           .slow = true,
                           .vital = true,

@@ -11,6 +11,7 @@
 #include "base/version.h"
 #include "cmd/cluster.h"
 #include "cmd/ranks.h"
+#include "cmd/role.h"
 #include "http/client.h"
 
 #include <fcntl.h>
@@ -202,7 +203,9 @@ static int ranks_run(sh_launcher *l)
 {
     sh_err err;
     int code = SH_EXIT_OK;
+    char **env = sh_role_env(ROLE_AGENT, NULL);
     sh_launch_opts opts = {.sites = &l->sites,
+                           .env = env,
                            .state = l->state,
                            .record = l->record,
                            .log_fd = l->log,
@@ -210,6 +213,7 @@ static int ranks_run(sh_launcher *l)
                            .ready = on_ready,
                            .arg = l};
     sh_status status = sh_launch_run(&opts, &code, &err);
+    sh_role_env_free(env);
     char *record = sh_path_join(l->state, "launch.json");
     unlink(record);
     free(record);

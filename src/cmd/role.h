@@ -12,6 +12,7 @@
 
 #define ROLE_RANK (FOR_ENGINE | FOR_WORKER)
 #define ROLE_API FOR_API
+#define ROLE_AGENT FOR_AGENT /* reads its rank's from files */
 
 /* The command line `line` with another program and without the flags of such secrets. The list
  * is the caller's to free, the words are not. */
