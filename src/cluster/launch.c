@@ -216,7 +216,7 @@ sh_status sh_launch_read(const char *state, cJSON **record, sh_err *err)
     sh_status status = sh_state_check(state, err);
     if (status == SH_OK && !sh_file_exists(path))
         status = sh_err_set(err, SH_ERR_NOT_FOUND, "nothing was launched from %s", state);
-    if (status == SH_OK) status = sh_state_read(state, "launch.json", &text, err);
+    if (status == SH_OK) status = sh_state_read(state, "launch.json", false, &text, err);
     if (status == SH_OK) status = sh_json_parse(sh_buf_str(&text), path, record, err);
     sh_buf_reset(&text);
     free(path);

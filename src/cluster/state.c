@@ -91,11 +91,13 @@ sh_status sh_state_write(const char *path, const char *name, sh_str text, sh_err
     return status;
 }
 
-sh_status sh_state_read(const char *path, const char *name, sh_buf *out, sh_err *err)
+sh_status sh_state_read(const char *path, const char *name, bool secret, sh_buf *out, sh_err *err)
 {
     char *file = sh_path_join(path, name);
     sh_status status = sh_state_check(path, err);
-    if (status == SH_OK) status = sh_file_read_own(file, SH_OTHERS_TOUCH, STATE_FILE_MAX, out, err);
+    if (status == SH_OK)
+        status = sh_file_read_own(file, secret ? SH_OTHERS_TOUCH : SH_OTHERS_WRITE, STATE_FILE_MAX,
+                                  out, err);
     free(file);
     return status;
 }

@@ -43,9 +43,10 @@ void sh_state_shell_check(sh_buf *out);
 SH_MUST_CHECK sh_status sh_state_write(const char *path, const char *name, sh_str text,
                                        sh_err *err);
 
-/* Reads a small file of the folder, which others can neither write nor read; the buffer must be
- * empty. */
-SH_MUST_CHECK sh_status sh_state_read(const char *path, const char *name, sh_buf *out, sh_err *err);
+/* Reads a small file of the folder, which others can not write, nor read where it is a secret; the
+ * buffer must be empty. */
+SH_MUST_CHECK sh_status sh_state_read(const char *path, const char *name, bool secret, sh_buf *out,
+                                      sh_err *err);
 
 /* Takes a lock, a file of the folder, until *fd is closed in all processes that have it. SH_AGAIN:
  * somebody else has it. */

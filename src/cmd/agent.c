@@ -97,7 +97,7 @@ static void leftover_end(const struct agent *a)
     sh_err err;
     sh_process process;
     sh_deadline end = sh_deadline_in_ms(LEFTOVER_MS);
-    bool known = sh_state_read(a->state, a->pid_name, &text, &err) == SH_OK &&
+    bool known = sh_state_read(a->state, a->pid_name, false, &text, &err) == SH_OK &&
                  sh_process_parse(text.ptr, &process);
     sh_buf_reset(&text);
     if (!known || !sh_process_signal(&process, SIGTERM)) return;

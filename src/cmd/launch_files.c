@@ -101,7 +101,7 @@ static sh_status token_find(sh_launcher *l, sh_err *err)
         status = sh_token_check(s->token, err);
         if (status == SH_OK) snprintf(l->token, sizeof(l->token), "%s", s->token);
     } else if (!s->insecure) {
-        status = sh_state_read(l->state, "token", &kept, err);
+        status = sh_state_read(l->state, "token", true, &kept, err);
         if (status == SH_OK && sh_token_check(kept.ptr, &ignored) == SH_OK)
             snprintf(l->token, sizeof(l->token), "%s", kept.ptr);
         else

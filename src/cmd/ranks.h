@@ -32,7 +32,8 @@ bool sh_ranks_must_spawn(const sh_command_args *args);
 /* Starts them, waits for them, and returns the exit code. */
 int sh_ranks_spawn(const sh_command_args *args);
 
-/* How many ranks the group of this process has: as the hostfile, --ranks or a matrix of devices says.
+/* How many ranks the group of this process has: as the hostfile, --ranks or a matrix of devices
+ * says.
  */
 SH_MUST_CHECK sh_status sh_ranks_world(const sh_command_args *args, int *size, sh_err *err);
 

@@ -26,7 +26,7 @@ TEST(files_of_the_folder_are_for_their_owner_alone)
     assert_int_equal(st.st_mode & 0777, 0700);
     assert_int_equal(stat(file, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    CHECK_OK(sh_state_read(path, "x", &text, &err), err);
+    CHECK_OK(sh_state_read(path, "x", true, &text, &err), err);
     assert_string_equal(text.ptr, "hello");
     sh_buf_reset(&text);
     CHECK_FAILS(sh_state_make("/proc/none/x", &err), err, "/proc/none/x");
@@ -59,20 +59,22 @@ TEST(a_folder_or_a_file_of_others_is_refused)
     CHECK_OK(sh_state_write(path, "token", SH_STR("abc"), &err), err);
     assert_true(shell_agrees(path, true));
     assert_int_equal(chmod(file, 0644), 0);
-    CHECK_FAILS(sh_state_read(path, "token", &text, &err), err, "others may read");
+    CHECK_FAILS(sh_state_read(path, "token", true, &text, &err), err, "others may read");
+    CHECK_OK(sh_state_read(path, "token", false, &text, &err), err);
+    sh_buf_reset(&text);
     assert_int_equal(chmod(file, 0600), 0);
     static const mode_t wide[] = {0770, 0707, 01777};
     for (size_t i = 0; i < SH_COUNT_OF(wide); i++) {
         assert_int_equal(chmod(path, wide[i]), 0);
         CHECK_FAILS(sh_state_make(path, &err), err, "others may write");
-        CHECK_FAILS(sh_state_read(path, "token", &text, &err), err, "others may write");
+        CHECK_FAILS(sh_state_read(path, "token", true, &text, &err), err, "others may write");
         assert_true(shell_agrees(path, false));
     }
     assert_int_equal(chmod(path, 0755), 0);
-    CHECK_OK(sh_state_read(path, "token", &text, &err), err);
+    CHECK_OK(sh_state_read(path, "token", true, &text, &err), err);
     sh_buf_reset(&text);
     if (chown(file, 12345, 12345) == 0) { /* only root can give it away */
-        CHECK_FAILS(sh_state_read(path, "token", &text, &err), err, "another user");
+        CHECK_FAILS(sh_state_read(path, "token", true, &text, &err), err, "another user");
         assert_int_equal(chown(path, 12345, 12345), 0);
         CHECK_FAILS(sh_state_make(path, &err), err, "another user");
         assert_true(shell_agrees(path, false));
