@@ -491,7 +491,8 @@ static const sh_option rows[] = {
      .aliases = "SHOAL_STATE",
      .help = "folder for what a launch keeps, on every host",
      AT(state_dir),
-     .commands = FOR_STATE | FOR_HOSTS | FOR_DOCTOR},
+     .commands = FOR_STATE | FOR_HOSTS | FOR_DOCTOR,
+     .runs_code = true}, /* programs are kept there, and what `restart` runs */
     {.name = "detach",
      .type = SH_OPT_BOOL,
      .help = "leave the cluster running in the background once it is ready",

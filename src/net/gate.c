@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum {
-    SOURCE_MAX = 32,   /* places for knockers of one machine that have proved nothing */
+    SOURCE_MAX = 64,   /* places for knockers of one machine that have proved nothing */
     ACCEPTS_MAX = 128, /* in one step, so that those who were let in get their turn */
     WARNINGS_MAX = 5,  /* in WARNINGS_MS; a flood of strangers must not fill the disk */
     WARNINGS_MS = 10000,

@@ -146,6 +146,7 @@ sh_status sh_link_step(sh_link *link, sh_err *err)
 
 sh_link_standing sh_link_standing_of(const sh_link *link)
 {
+    if (link->stage == STAGE_OPEN) return SH_STANDING_PROVED;
     if (link->stream.ssl != NULL)
         return SSL_session_reused(link->stream.ssl) ? SH_STANDING_PROVED : SH_STANDING_HEARD;
     return link->in.len > 0 ? SH_STANDING_HEARD : SH_STANDING_SILENT;

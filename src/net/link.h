@@ -36,8 +36,8 @@ void sh_link_close(sh_link *link);
  * refused, with the other side's reason. SH_ERR_TIMEOUT: the deadline passed. */
 SH_MUST_CHECK sh_status sh_link_step(sh_link *link, sh_err *err);
 
-/* How far the other end has come in showing that it belongs to us. Without a token nobody gets
- * beyond "heard" before the hello. */
+/* How far the other end has come in showing that it belongs to us. Without a token its hello is all
+ * the proof there is. */
 typedef enum { SH_STANDING_SILENT, SH_STANDING_HEARD, SH_STANDING_PROVED } sh_link_standing;
 sh_link_standing sh_link_standing_of(const sh_link *link);
 

@@ -54,6 +54,14 @@ pipe_does_not_hang() {
     timeout 5 "$shoal" help >out 2>err; local rc=$?; rm .env
     [ $rc = 0 ] && grep -q "not a plain file" err
 }
+state_of_a_download() { # its record would set LD_PRELOAD for what restart runs
+    mkdir -p kept && chmod 700 kept && rm -f ran-lib
+    printf '{"process": "1 1 x", "folder": "%s", "line": ["help"], "environment": ["LD_PRELOAD=%s"]}' \
+        "$work" "$work/evil.so" >kept/launch.json
+    rm -f .env; (umask 077; echo "SHOAL_STATE=$work/kept" >.env)
+    HOME=$work timeout 20 "$shoal" restart >out 2>err; rm .env
+    [ ! -e ran-lib ] && grep -q "SHOAL_STATE is not taken" err
+}
 envs_of_a_named_hostfile() {
     echo '{"hosts": [{"ssh": "localhost"}], "envs": ["LD_PRELOAD=/x.so"]}' >envs.json
     rm -f .env; (umask 077; echo "HOSTFILE=envs.json" >.env)
@@ -80,6 +88,7 @@ log_is_private() {
 if [ -n "$have_lib" ]; then
     check "our own .env does not load a library or run a command" own_env_runs_nothing
     check "one that is named by --env-file does" named_env_is_obeyed
+    check "nor does it name the state folder, whose record runs code" state_of_a_download
 else skip "our own .env does not load a library" "no C compiler"; fi
 check "a .env that others may write is not read" open_env_is_not_read
 check "a pipe in place of .env is not waited for" pipe_does_not_hang
