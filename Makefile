@@ -21,6 +21,16 @@ OPT_tsan    := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link \
                -fno-sanitize-recover=undefined
 
+# What makes a memory error harder to use (docs/security.md); tests/cmd/test_hardening.sh looks at the result.
+SYSTEM          := $(shell uname -s)
+HARDEN_x86_64   := -fcf-protection=full
+HARDEN_aarch64  := -mbranch-protection=standard
+HARDEN_Linux    := -fstack-clash-protection $(HARDEN_$(ARCH))
+HARDEN          := -fstack-protector-strong $(HARDEN_$(SYSTEM))
+FORTIFY_release := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+LINK_Linux      := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
+PIE_Linux       := -pie
+
 PKGS      := libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl
 PKG_CONFIG ?= pkg-config
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS))
@@ -28,8 +38,9 @@ PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
 
 VERSION := $(shell cat VERSION)
 # No contraction: several results must have the same bits on every machine.
-CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc $(WARN) $(OPT_$(VARIANT)) $(PKG_CFLAGS) -pthread $(CFLAGS)
-LIBS       = $(PKG_LIBS) -lm -ldl -pthread $(LDFLAGS)
+CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc $(WARN) $(OPT_$(VARIANT)) -fPIE $(HARDEN) $(FORTIFY_$(VARIANT)) \
+             $(PKG_CFLAGS) -pthread $(CFLAGS)
+LIBS       = $(PKG_LIBS) -lm -ldl -pthread $(LINK_$(SYSTEM)) $(LDFLAGS)
 
 # A kernel file says by its name which instructions it needs; it is built only for a machine that has such
 # a family of instructions, and called only when the CPU at hand has them.
@@ -65,7 +76,7 @@ endif
 MPICC         = $(or $(shell command -v mpicc.$*),mpicc)
 PLUGINS      := $(MPI_FAMILIES:%=$(B)/shoal-mpi-%.so)
 
-.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build load soak clean docs program tests
+.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build load soak clean docs macos-check program tests
 all: program ## build the release program, build/shoal
 
 program: $(B)/shoal $(PLUGINS)
@@ -73,12 +84,13 @@ program: $(B)/shoal $(PLUGINS)
 
 $(B)/shoal: $(B)/src/cmd/main.o $(B)/libshoal.a
 	@echo "LD $@"
-	@$(CC) $(OPT_$(VARIANT)) -o $@ $^ $(LIBS)
+	@$(CC) $(OPT_$(VARIANT)) $(PIE_$(SYSTEM)) -o $@ $^ $(LIBS)
 
 $(B)/shoal-mpi-%.so: plugins/mpi.c src/net/mpi_plugin.h Makefile
 	@mkdir -p $(@D)
 	@echo "MPICC $@"
-	@OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -std=c11 -O2 -g -Isrc $(WARN) -fPIC -shared -o $@ $<
+	@OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -std=c11 -O2 -g -Isrc $(WARN) $(HARDEN) $(FORTIFY_release) -fPIC \
+	    -shared -o $@ $< $(LINK_$(SYSTEM))
 
 $(B)/libshoal.a: $(LIB_OBJ)
 	@rm -f $@
@@ -157,6 +169,9 @@ format: ## format all sources
 
 lint: ## clang-format, cppcheck, layers, budgets, warnings as errors with gcc and clang
 	tools/lint.sh
+
+macos-check: ## compile all sources for macOS, with MACOS_CC or with what is found
+	tools/macos_check.sh
 
 docs: program ## write the pages of docs/ that are made from the tables
 	build/shoal help --markdown > docs/options.md

@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 enum {
     HISTORY = 10000,
@@ -233,7 +232,8 @@ static void on_stats(void *arg, sh_str text)
 static sh_status log_open(const char *path, FILE **out, sh_err *err)
 {
     if (path == NULL || path[0] == '\0') return SH_OK;
-    FILE *file = strcmp(path, "-") == 0 ? stderr : fopen(path, "ae");
+    int fd = strcmp(path, "-") == 0 ? -1 : sh_log_open(path);
+    FILE *file = strcmp(path, "-") == 0 ? stderr : fd < 0 ? NULL : fdopen(fd, "a");
     if (file == NULL) return sh_err_sys(err, "%s", path);
     setvbuf(file, NULL, _IOLBF, 0);
     if (*out != NULL && *out != stderr) fclose(*out);
@@ -449,22 +449,9 @@ static void api_close(sh_api *api)
     free(api->routes);
 }
 
-/* Each connection is a descriptor; the system's soft limit is often below its hard one. */
-static void descriptors_raise(int64_t connections)
-{
-    struct rlimit limit;
-    rlim_t wanted = (rlim_t)connections + 64;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted)
-        SH_LOGW("api: the system allows %llu open files, too few for %lld connections",
-                (unsigned long long)limit.rlim_cur, (long long)connections);
-}
-
 sh_status sh_api_run(const sh_api_opts *opts, sh_err *err)
 {
     sh_api api = {.opts = opts};
-    descriptors_raise(opts->connections_max);
     sh_status status = model_check(opts, err);
     if (status == SH_OK) status = api_open(&api, err);
     if (status == SH_OK) {

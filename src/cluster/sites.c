@@ -154,6 +154,17 @@ void sh_sites_add_file(sh_sites *s, const char *name, sh_buf *bytes, bool progra
     *bytes = (sh_buf){0};
 }
 
+void sh_sites_add_file_of_first(sh_sites *s, const char *name, sh_buf *bytes)
+{
+    sh_sites_add_file(s, name, bytes, false);
+    s->files[s->file_count - 1].first = true;
+}
+
+static bool is_for(const sh_sites *s, const sh_site *site, int file)
+{
+    return !s->files[file].first || site == &s->list[s->of_rank[0]];
+}
+
 static void batch_add(struct batch *b, sh_site *site, char *command, sh_str input)
 {
     b->site[b->count] = site;
@@ -189,15 +200,23 @@ static void batch_free(struct batch *b)
     free(b);
 }
 
-static char *check_script(const sh_sites *s)
+static char *check_script(const sh_sites *s, const sh_site *site)
 {
     sh_buf b = {0};
     sh_buf_add_text(&b, "umask 077; d=");
     sh_state_shell_word(s->state_dir, &b);
-    sh_buf_add_text(&b, "; mkdir -p \"$d/bin\" && cd \"$d\" || exit 1\n"
+    sh_buf_add_text(&b, "\n");
+    sh_state_shell_check(&b);
+    sh_buf_add_text(&b, "mkdir -p \"$d/bin\" && cd \"$d\" || exit 1\n"
                         "echo \"system $(uname -sm)\"; echo \"state $(pwd)\"\n"
-                        "[ -x bin/native ] && echo native\n"
-                        "for f in");
+                        "[ -x bin/native ] && echo native\n");
+    for (int i = 0; i < s->file_count; i++) {
+        if (is_for(s, site, i)) continue;
+        sh_buf_add_text(&b, "rm -f ");
+        sh_shell_quote(&b, sh_str_of(s->files[i].name));
+        sh_buf_add_char(&b, '\n');
+    }
+    sh_buf_add_text(&b, "for f in");
     for (int i = 0; i < s->file_count; i++) {
         sh_buf_add_char(&b, ' ');
         sh_shell_quote(&b, sh_str_of(s->files[i].name));
@@ -226,7 +245,9 @@ static void text_replace(char **text, sh_str with)
 static void check_read(const sh_sites *s, sh_site *site, const sh_buf *out)
 {
     sh_str rest = sh_buf_str(out), line, key;
-    site->lacks = (UINT64_C(1) << s->file_count) - 1;
+    site->lacks = 0;
+    for (int i = 0; i < s->file_count; i++)
+        if (is_for(s, site, i)) site->lacks |= UINT64_C(1) << i;
     site->native = false;
     while (sh_str_cut(&rest, '\n', &line)) {
         sh_str value = line;
@@ -267,7 +288,8 @@ sh_status sh_sites_check(sh_sites *s, sh_err *err)
 {
     char text[NAME_MAX_LEN];
     struct batch *b = sh_alloc(sizeof(*b));
-    for (int i = 0; i < s->count; i++) batch_add(b, &s->list[i], check_script(s), (sh_str){0});
+    for (int i = 0; i < s->count; i++)
+        batch_add(b, &s->list[i], check_script(s, &s->list[i]), (sh_str){0});
     batch_run(s, b, CHECK_MS);
     sh_status status = batch_status(s, b, err);
     for (int i = 0; i < b->count && status == SH_OK; i++) {

@@ -30,6 +30,7 @@ typedef struct {
     char *name;
     sh_buf bytes;
     bool program; /* may be run; a site of another system does without */
+    bool first;   /* for rank 0's site alone: others do not get it, and lose one that they have */
     char digest[SH_DIGEST_TEXT_LEN + 1];
 } sh_site_file;
 
@@ -53,8 +54,9 @@ typedef struct {
 SH_MUST_CHECK sh_status sh_sites_init(sh_sites *sites, const sh_hostfile *hosts, sh_err *err);
 void sh_sites_reset(sh_sites *sites);
 
-/* Takes over the bytes. */
+/* Takes over the bytes. The second one is for the site of rank 0 alone. */
 void sh_sites_add_file(sh_sites *sites, const char *name, sh_buf *bytes, bool program);
+void sh_sites_add_file_of_first(sh_sites *sites, const char *name, sh_buf *bytes);
 
 SH_MUST_CHECK sh_status sh_sites_check(sh_sites *sites, sh_err *err);
 SH_MUST_CHECK sh_status sh_sites_push(sh_sites *sites, sh_err *err);

@@ -110,8 +110,9 @@ const sh_command sh_commands[] = {
      "The exit code is 0 when all is ready, 3 when a rank or the API is not, 1 when nothing runs.",
      sh_cmd_status},
     {FOR_LOGS, "logs", "", 0, "what the ranks of the launched cluster said", NULL, sh_cmd_logs},
-    {FOR_CALL, "call", "PATH [JSON]", 2, "ask the API: GET a path, or POST a JSON body to it",
-     "Without --host and --port: the API of the launched cluster, wherever it is, or else of this "
+    {FOR_CALL, "call", "PATH [JSON|-]", 2, "ask the API: GET a path, or POST a JSON body to it",
+     "With - the body is read from standard input. Without --host and --port: the API of the "
+     "launched cluster, wherever it is, or else of this "
      "machine.",
      sh_cmd_call},
     {FOR_BOOTSTRAP, "bootstrap", "", 0, "build the program on the other hosts of a hostfile",

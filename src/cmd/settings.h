@@ -19,6 +19,7 @@ typedef struct {
     const char *log_file;
     int64_t files_soft;
     int64_t files_hard;
+    bool core_dumps;
 
     /* help */
     bool markdown;
@@ -136,6 +137,7 @@ typedef struct {
     const char *tls_key;
     const char *cors;
     const char *allowed_hosts;
+    bool sandbox;
     const char *access_log;
     const char *request_log;
     bool log_prompts;

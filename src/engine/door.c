@@ -2,9 +2,9 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "net/sock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -51,8 +51,9 @@ static void wake(sh_door *d)
 static sh_status stale_remove(const struct sockaddr_un *addr, sh_err *err)
 {
     if (access(addr->sun_path, F_OK) != 0) return SH_OK;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool live = fd >= 0 && connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0;
+    int fd = sh_sock_make(AF_UNIX, SOCK_STREAM);
+    bool live = fd >= 0 && (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0 ||
+                            errno == EAGAIN); /* its queue is full */
     if (fd >= 0) close(fd);
     if (live)
         return sh_err_set(err, SH_ERR_INPUT, "engine socket %s: another engine is listening there",
@@ -75,7 +76,7 @@ static sh_status socket_listen(const char *path, int *out, sh_err *err)
     strcpy(addr.sun_path, path);
     sh_status status = stale_remove(&addr, err);
     if (status != SH_OK) return status;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = sh_sock_make(AF_UNIX, SOCK_STREAM);
     mode_t before = umask(0177);
     bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0 &&
               listen(fd, 16) == 0;
@@ -100,8 +101,7 @@ sh_status sh_door_open(const char *path, sh_door **out, sh_err *err)
     d->wake[0] = d->wake[1] = -1;
     for (int i = 0; i < CLIENTS_MAX; i++) d->guests[i].fd = -1;
     pthread_mutex_init(&d->lock, NULL);
-    if (pipe2(d->wake, O_CLOEXEC | O_NONBLOCK) < 0) {
-        sh_err_sys(err, "pipe");
+    if (sh_sock_pipe(d->wake, err) != SH_OK) {
         sh_door_close(d);
         return err->status;
     }
@@ -124,8 +124,13 @@ static void guest_close(sh_door *d, struct guest *g)
 
 static void guest_accept(sh_door *d)
 {
-    int fd = accept4(d->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = sh_sock_accept_local(d->listen_fd);
     if (fd < 0) return;
+    if (!sh_sock_is_own(fd)) { /* whatever the mode of the socket file and its folder is */
+        SH_LOGW("engine socket: a client of another user was turned away");
+        close(fd);
+        return;
+    }
     for (int i = 0; i < CLIENTS_MAX; i++) {
         if (d->guests[i].fd >= 0) continue;
         pthread_mutex_lock(&d->lock);
