@@ -78,7 +78,7 @@ $(B)/shoal: $(B)/src/cmd/main.o $(B)/libshoal.a
 $(B)/shoal-mpi-%.so: plugins/mpi.c src/net/mpi_plugin.h Makefile
 	@mkdir -p $(@D)
 	@echo "MPICC $@"
-	@OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) -std=c11 -O2 -g -Isrc $(WARN) -fPIC -shared -o $@ $<
+	@OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -std=c11 -O2 -g -Isrc $(WARN) -fPIC -shared -o $@ $<
 
 $(B)/libshoal.a: $(LIB_OBJ)
 	@rm -f $@
