@@ -155,7 +155,7 @@ FORMATTED := $(shell find src tests plugins -name '*.[ch]')
 format: ## format all sources
 	clang-format -i $(FORMATTED)
 
-lint: ## clang-format, cppcheck, layers, budgets, warnings as errors with gcc and clang
+lint: ## clang-format, shellcheck, cppcheck, layers, budgets, warnings as errors with gcc and clang
 	tools/lint.sh
 
 docs: program ## write the pages of docs/ that are made from the tables

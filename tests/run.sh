@@ -15,7 +15,7 @@ passed=0 failed=0 skipped=0
 
 wanted() { [ -z "$only" ] || [[ " $only " == *" $1 "* ]]; }
 
-# Runs a test once and counts into ok, nok and skip.
+# Runs a test and counts into ok, nok and skip. There is no second try: a flaky test is a failing test.
 try() { # name, command...
     local name=$1; shift
     : >"$out" # and appended to: processes that a test left behind write where it ends
@@ -31,11 +31,6 @@ try() { # name, command...
 run_one() { # name, command...
     local name=$1 out=$build/last-test.out start=$SECONDS rc ok nok skip; shift
     try "$name" "$@"
-    # Scripts time real processes on a machine that others may share: one more try, and it is said aloud.
-    if [ "$nok" != 0 ] && [[ $1 == tests/* ]]; then
-        printf 'AGAIN %s: %s\n' "$name" "$(grep -m 1 '^not ok ' "$out" | grep . || echo "rc $rc")"
-        try "$name" "$@"
-    fi
     passed=$((passed + ok)) failed=$((failed + nok)) skipped=$((skipped + skip))
     if [ "$nok" != 0 ]; then
         printf 'FAIL %-44s %s\n' "$name" "$([ "$rc" = 124 ] && echo "over $limit s")"
@@ -43,14 +38,15 @@ run_one() { # name, command...
     else
         printf 'ok   %-44s %3d passed %s%s\n' "$name" "$ok" "$([ "$skip" != 0 ] && echo "$skip skipped ")" \
             "$([ $((SECONDS - start)) -gt 4 ] && echo "($((SECONDS - start)) s)")"
-        [ "$skip" != 0 ] && grep -iE '^(not )?ok .*# skip' "$out" | sed -E 's/^(not )?ok [0-9]+ *-? */     skipped: /' | head -n 3
+        grep -iE '^(not )?ok .*# skip' "$out" | sed -E 's/^(not )?ok [0-9]+ *-? */     skipped: /' | head -n 3
     fi
 }
 
 if wanted unit; then
     export CMOCKA_MESSAGE_OUTPUT=TAP
-    for bin in $(cd "$build/tests/unit" && find . -type f -name 'test_*' ! -name '*.*' | grep -E "^\./(${SHOAL_TEST_UNITS:-.*})/" | sort); do
-        run_one "unit/${bin#./}" "$build/tests/unit/$bin"
+    units=$(cd "$build/tests/unit" && find . -type f -name 'test_*' ! -name '*.*' | sed 's/^\.\///' | sort)
+    for bin in $(grep -E "^(${SHOAL_TEST_UNITS:-.*})/" <<<"$units"); do
+        run_one "unit/$bin" "$build/tests/unit/$bin"
     done
 fi
 for dir in tests/*/; do

@@ -15,11 +15,12 @@ same_ids() { # tokenizer file
     (cd "$work" && node tokenizer_oracle.mjs "$root/$1" 2000 7 "$name.texts" "$name.ids") &&
         "$shoal" tokenize --tokenizer "$1" --jsonl <"$work/$name.texts" >"$work/$name.got" &&
         paste "$work/$name.texts" "$work/$name.ids" "$work/$name.got" |
-        awk -F'\t' '$2 != $3 { bad++; if (bad < 4) print } END { if (bad) { print bad " of " NR " texts differ"; exit 1 } }'
+        awk -F'\t' '$2 != $3 { bad++; if (bad < 4) print }
+            END { if (bad) { print bad " of " NR " texts differ"; exit 1 } }'
 }
 
 for file in tests/data/tokenizers/*.json; do
     name="$claim: $(basename "$file" .json)"
-    if [ -n "$why" ]; then skip "$name" "$why"; else check "$name" "same_ids $file"; fi
+    if [ -n "$why" ]; then skip "$name" "$why"; else check "$name" same_ids "$file"; fi
 done
 done_testing
