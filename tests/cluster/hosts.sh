@@ -2,7 +2,7 @@
 # its own (10.77.0.I and fd77::I on a switch inside a further namespace), a mount namespace with its own /dev/shm and
 # /etc/hosts (names h1, h2, ...), and such a host name. The machine's own network is not touched. Root is needed:
 # hosts_can says why not.
-#   hosts_up N; on I command...; on_exec I command... &; cut I; heal I; hosts_down (also on exit)
+#   hosts_up N; on I command...; on_exec I command... &; cut I; heal I; shoals_on I; hosts_down (also on exit)
 hosts_tag=sh$$
 hosts_dir=
 
@@ -51,6 +51,12 @@ hosts_up() {
 on() { local i=$1; shift; nsenter -t "$(cat "$hosts_dir/$i.pid")" -n -m -u -- "$@"; }
 # For the background: `on_exec 1 x &` makes $! the process of x.
 on_exec() { local i=$1; shift; exec nsenter -t "$(cat "$hosts_dir/$i.pid")" -n -m -u -- "$@"; }
+
+shoals_on() { # processes of shoal on a host
+    local p
+    for p in $(ip netns pids "$hosts_tag$1"); do grep -q '^shoal' "/proc/$p/comm" 2>/dev/null && echo "$p"; done
+    return 0
+}
 
 cut() { ip -n ${hosts_tag}sw link set p"$1" down; }
 heal() { ip -n ${hosts_tag}sw link set p"$1" up; }

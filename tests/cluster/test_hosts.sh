@@ -277,7 +277,8 @@ interrupt() {
     [ $code = 130 ] && [ ! -s out ] || { echo "code $code"; cat out; return 1; }
 }
 check "Ctrl-C ends a detection in order" interrupt
-check "no probe is left behind" within 2 not pgrep -af "^$shoal probe"
+left() { local i; for i in 1 2 3; do shoals_on $i; done; }
+check "no probe is left behind" within 2 gives "" left
 
 cd / && rm -rf "$work"
 done_testing

@@ -100,16 +100,12 @@ ask() {
     on1 curl -sf --max-time 20 -H 'Content-Type: application/json' -d "$question" \
         "http://127.0.0.1:$port/v1/chat/completions" | grep -o '"content":"[^"]*"'
 }
-ranks() { # processes of shoal on a host
-    local p
-    for p in $(ip netns pids "$hosts_tag$1"); do grep -q '^shoal' "/proc/$p/comm" 2>/dev/null && echo "$p"; done
-}
 pid_of() { tr -d '\n\t' <$state/launch.json | grep -o "\"rank\":$1,[^}]*" | grep -o '"pid":[0-9]*' | tr -dc 0-9; }
 # No process but the bed's own, no socket that listens but sshd's, no file of a rank.
 clean() {
     local i p
     for i in 1 2 3; do
-        within 3 gives "" ranks $i
+        within 3 gives "" shoals_on $i
         for p in $(ip netns pids "$hosts_tag$i"); do
             case $(cat "/proc/$p/comm" 2>/dev/null) in
             '' | sleep | sshd) ;;
@@ -201,7 +197,7 @@ check "another model on one host is named" try differs
 # --- a cluster ---
 serves() {
     starts && ask && grep -qE "^\[1 h2\] load$" err && grep -qE "^\[2 root@h3\] .*info \[rank 2\] ready" err &&
-        grep -qE "^\[0 .*\] .*api: listening" err && [ "$(ranks 2 | wc -l)" = 2 ] && exits 0 on1 "$shoal" status &&
+        grep -qE "^\[0 .*\] .*api: listening" err && [ "$(shoals_on 2 | wc -l)" = 2 ] && exits 0 on1 "$shoal" status &&
         grep -qE "^2 +root@h3 +[0-9]+ +ready" out && grep -q "healthy.*tokens/s.*queue 0 of" out &&
         ends_on INT 10 && [ $code = 130 ]
 }
@@ -209,7 +205,7 @@ check "three hosts serve a model; Ctrl-C ends them all" try serves
 secret() {
     starts && ! grep -q push err || return 1
     local token p settings=home2/.local/state/shoal/settings.env; token=$(cat $state/token)
-    for p in $(ranks 1) $(ranks 2) $(ranks 3) "$main" $(pgrep -x ssh); do
+    for p in $(shoals_on 1) $(shoals_on 2) $(shoals_on 3) "$main" $(pgrep -x ssh); do
         tr '\0' ' ' <"/proc/$p/cmdline" | grep -q "$token" && { echo "in a command line"; return 1; }
     done
     grep -rq "$token" err $state/launch.log $state/launch.json && { echo "in a log"; return 1; }
@@ -272,7 +268,7 @@ agent_dies() { # the agent, the far end of its ssh, is killed: a new one ends wh
     starts || return 1
     local old new agent; old=$(pid_of 2) && [ -n "$old" ] && agent=$(awk '{print $4}' "/proc/$old/stat") &&
         kill -9 "$agent" && says "^\[2 root@h3\] .*; it is started again" && back 2 "$old" &&
-        ! ranks 3 | grep -qx "$old" && ends_on INT 10
+        ! shoals_on 3 | grep -qx "$old" && ends_on INT 10
 }
 check "when the connection to a host breaks, its rank is started again once" try agent_dies
 

@@ -101,26 +101,31 @@ ask() {
     on 1 curl -fs -m 20 -H 'content-type: application/json' \
         -d '{"prompt":"Once upon a time","max_tokens":8,"temperature":0}' http://127.0.0.1:8471/v1/completions
 }
-net_of() { readlink "/proc/$1/ns/net"; }
-rank_on() { # HOST COMMAND: the processes of the command there
-    local p net; net=$(net_of "$(cat "$hosts_dir/$1.pid")")
-    for p in $(pgrep -f "^$shoal $2"); do [ "$(net_of "$p")" = "$net" ] && echo "$p"; done
-}
 ended() { ! kill -0 "$main" 2>/dev/null; }
 over() { # SECONDS: it has ended; its code is in $code
     within $(($1 * slow)) ended || { echo "still running"; kill -9 "$main"; return 1; }
     wait "$main"; code=$?
 }
 # mpirun may end before its ranks do, and they before the parts of a server that they started.
-none_left() { within $((20 * slow)) not pgrep -af "^$shoal serve"; }
+left() { local i; for i in 1 2 3; do shoals_on $i; done; }
+none_left() {
+    local p
+    within $((20 * slow)) gives "" left && return
+    for p in $(left); do tr '\0' ' ' <"/proc/$p/cmdline"; kill -9 "$p"; done
+    return 1
+}
 served() { serving "$@" && ask | grep -q '"text":" there was' && kill -TERM "$main" && over 8 && none_left; }
 check "serve on 3 hosts of mpirun answers, and ends on SIGTERM" served
 check "serve over MPI on 3 hosts answers, and ends on SIGTERM" served --backend mpi
+abandoned() { # the rank on the host of mpirun is its child, the others are those of its daemons
+    serving && ask >/dev/null && kill -9 "$(pgrep -P "$main" mpirun)" && over 5 && none_left
+}
+check "ranks end when their mpirun is killed" abandoned
 lost() { # signal: a rank of a server over MPI
     # shellcheck disable=SC2046
-    serving --backend mpi && ask >/dev/null && kill "-$1" $(rank_on 2 serve) && over 10; local rc=$?
+    serving --backend mpi && ask >/dev/null && kill "-$1" $(shoals_on 2) && over 10; local rc=$?
     # shellcheck disable=SC2046
-    kill -9 $(rank_on 2 serve) 2>/dev/null
+    kill -9 $(shoals_on 2) 2>/dev/null
     none_left && [ $rc = 0 ] && [ "$code" != 0 ] && grep -qE "$2" serve.out || { cat serve.out; return 1; }
 }
 check "kill -9 of a rank over MPI ends the job, and the rank is named" lost KILL "rank 1 (at .* was lost|with PID)"
