@@ -9,7 +9,8 @@
 #   gives TEXT command...           the output is that text
 #   not command...                  it fails
 #   within SECONDS command...       it succeeds before long: tried until it does
-#   free_port [FIRST]               a port of this machine that nobody listens on
+#   free_port                       a port of this machine that nobody listens on
+#   npm_packages                    those of tests/npm are in build/npm; if not, says why
 # shellcheck disable=SC2034 # of those who source this
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 tests=0 failures=0
@@ -54,8 +55,11 @@ within() {
         sleep .05
     done
 }
+npm_packages() { # tools/npm.sh was run before the tests were
+    [ -e "$root/build/npm/.done" ] || { cat "$root/build/npm/.why" 2>/dev/null || echo "run tools/npm.sh"; return 1; }
+}
 free_port() { # below the ports that the system gives to clients
     local port
-    while port=$((${1:-20000} + RANDOM % 12000)); (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+    while port=$((20000 + RANDOM % 12000)); (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
     echo "$port"
 }

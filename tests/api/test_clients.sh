@@ -4,8 +4,8 @@
 . "$(dirname "$0")/lib.sh"
 clients=$root/tests/api/clients
 
-if ! command -v node >/dev/null || ! said=$("$root/tools/npm.sh" 2>&1); then
-    skip "the client libraries work" "node or the packages are missing: ${said:-no node}"
+if ! why=$(npm_packages); then
+    skip "the client libraries work" "$why"
     done_testing
 fi
 if [ -z "${SHOAL_TEST_URL:-}" ]; then

@@ -5,10 +5,7 @@ cd "$root" || exit 1
 shoal=$SHOAL_BUILD/shoal
 work=build/npm
 claim="ids are those of @huggingface/tokenizers"
-why=
-if ! command -v node >/dev/null; then why="node is not installed"
-elif ! said=$(tools/npm.sh 2>&1); then why="npm: $(tail -n 1 <<<"$said")"
-else cp tests/npm/tokenizer_oracle.mjs "$work/"; fi
+if why=$(npm_packages); then cp tests/npm/tokenizer_oracle.mjs "$work/"; fi
 
 same_ids() { # tokenizer file
     local name; name=$(basename "$1" .json)
