@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The API with an engine: what happens when either comes, goes, is full or slow.
+# alone: it measures how long others wait
 . "$(dirname "$0")/lib.sh"
 
 chat=/v1/chat/completions

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What can go wrong between ranks, tried between hosts made of network namespaces: every rank says what happened and
 # which rank it was, in time, and ends. The ranks run `shoal linktest --stress`, which keeps all operations going.
+# alone: faults have to be noticed within half a second
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/hosts.sh"
 shoal=$SHOAL_BUILD/shoal

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A model over slow links does what `shoal plan` predicts: a long cable (a program that holds frames back), and a narrow
 # one (the kernel's token bucket). The links are slow enough for the speed of the test machine not to matter.
+# alone: it measures speed
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/hosts.sh"
 shoal=$SHOAL_BUILD/shoal demo=$root/models/demo

@@ -2,6 +2,7 @@
 # Beside a process that never rests, on one core, decoding keeps its share: who waits gives way, and who is put aside
 # holds up nobody else. The demo model is the hard case: the system hands a core over for ten times as long as its steps
 # take.
+# alone: it measures speed
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
 claims=("two threads keep 40 % of their speed beside a busy core" "so do two ranks that share each layer"
