@@ -167,7 +167,7 @@ FORMATTED := $(shell find src tests plugins -name '*.[ch]')
 format: ## format all sources
 	clang-format -i $(FORMATTED)
 
-lint: ## clang-format, cppcheck, layers, budgets, warnings as errors with gcc and clang
+lint: ## clang-format, shellcheck, cppcheck, layers, budgets, warnings as errors with gcc and clang
 	tools/lint.sh
 
 macos-check: ## compile all sources for macOS, with MACOS_CC or with what is found

@@ -28,6 +28,6 @@ prompts_agree() { # name
 
 for cases in "$folder"/*.cases.json; do
     name=$(basename "$cases" .cases.json)
-    check "$name: $claim" 'prompts_agree "$name"'
+    check "$name: $claim" prompts_agree "$name"
 done
 done_testing
