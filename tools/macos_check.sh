@@ -36,12 +36,13 @@ isa_of() { # instructions of a kernel file; zig has its own spelling
 }
 compile() {
     # shellcheck disable=SC2046,SC2086
-    $cc -std=c11 -ffp-contract=off -D_GNU_SOURCE -D_DARWIN_C_SOURCE -Isrc $flags -Wall -Wextra -Werror -DSH_VERSION='"-"' \
-        $(isa_of "$1") -c -o "$out/$(echo "$1" | tr / _).o" "$1" || echo "$1" >>$out/failed
+    $cc -std=c11 -ffp-contract=off -D_GNU_SOURCE -D_DARWIN_C_SOURCE -Isrc $flags -Wall -Wextra -Werror \
+        -DSH_VERSION='"-"' $(isa_of "$1") -c -o "$out/$(echo "$1" | tr / _).o" "$1" || echo "$1" >>$out/failed
 }
 export -f compile isa_of
 export cc flags out
 rm -f $out/failed
-find src -name '*.c' | grep -vE '_avx(2|512[a-z0-9]*)\.c$' | xargs -P "$(getconf _NPROCESSORS_ONLN)" -I{} bash -c 'compile {}'
+find src -name '*.c' | grep -vE '_avx(2|512[a-z0-9]*)\.c$' |
+    xargs -P "$(getconf _NPROCESSORS_ONLN)" -I{} bash -c 'compile {}'
 [ -e $out/failed ] && { echo "macos-check: these do not compile: $(sort $out/failed | tr '\n' ' ')"; exit 1; }
 echo "macos-check: $(find $out -name '*.o' | wc -l | tr -d ' ') files compile for macOS"

@@ -6,7 +6,7 @@ set -eu
 
 build_debian="gcc make pkg-config libc6-dev libcjson-dev libpcre2-dev libutf8proc-dev libssl-dev libevent-dev"
 tests_debian="libcmocka-dev clang clang-format libclang-rt-dev cppcheck shellcheck universal-ctags curl iproute2
-    openssh-server openssh-client openssl netcat-openbsd procps"
+    openssh-server openssh-client openssl netcat-openbsd procps jq"
 # Tests that need these are skipped where they cannot be had.
 more_debian="libopenmpi-dev openmpi-bin libmpich-dev mpich slurmd slurmctld slurm-client munge gcc-aarch64-linux-gnu
     libc6-dev-arm64-cross qemu-user chromium prometheus"

@@ -62,8 +62,8 @@ check "an answer without max_tokens goes on to the end of the context" answers_a
 
 # The plan of a step is made before its first token is sent, so a stream that has begun is running.
 figures_are_of_now() {
-    local i stream
-    for i in 1 2 3 4 5; do
+    local stream
+    for _ in 1 2 3 4 5; do
         : >out
         curl -sN -H "$bearer" -d "{$story,\"stream\":true}" "$(url /v1/completions)" >out & stream=$!
         while ! grep -q data: out; do sleep 0.01; done

@@ -149,7 +149,8 @@ check "the same rank again when the group runs is sent away, and the group goes 
 
 other_token() {
     start 0 1 --join-timeout 3 && start 1 2 --join-timeout 3 && sleep .5 && fault &&
-        token=$("$shoal" token) start 2 3 --join-timeout 3 && ends 4 0 1 2 && said 1 "tokens of the two ends differ" 2 &&
+        token=$("$shoal" token) start 2 3 --join-timeout 3 && ends 4 0 1 2 &&
+        said 1 "tokens of the two ends differ" 2 &&
         grep "refused a connection from 10.77.0.3:.*tokens of the two ends differ" 0.err &&
         said 3 "missing rank 2" 0 && said 3 "missing rank 2" 1
 }

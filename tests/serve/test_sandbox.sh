@@ -20,7 +20,7 @@ chat() { ask "$1" /v1/chat/completions -H "Content-Type: application/json" \
     -d '{"messages":[{"role":"user","content":"Hello"}],"max_tokens":4}' | grep -q '"content"'; }
 until_ok() {
     local i
-    for i in $(seq 150); do "$@" >/dev/null 2>&1 && return; kill -0 "$pid" || break; sleep 0.1; done
+    for _ in $(seq 150); do "$@" >/dev/null 2>&1 && return; kill -0 "$pid" || break; sleep 0.1; done
     cat log; return 1
 }
 start() {

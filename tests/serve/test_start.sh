@@ -35,7 +35,7 @@ bare_matrix_is_no_hostfile() {
     exits 0 "$shoal" hosts check matrix.json && grep -q "none has an address" out && ! grep -qE "^ok +hosts" out
 }
 start() {
-    "$shoal" serve --ranks 1 --port $port "$@" >log 2>&1 & pid=$!
+    "$shoal" serve --ranks 1 --port $port >log 2>&1 & pid=$!
     for _ in $(seq 150); do curl -sf -m 2 "http://127.0.0.1:$port/health" >/dev/null && return; sleep 0.1; done
     cat log; return 1
 }
