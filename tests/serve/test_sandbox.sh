@@ -19,7 +19,6 @@ ask() { curl -skf -m 5 -H "Authorization: Bearer $1" "https://127.0.0.1:$port$2"
 chat() { ask "$1" /v1/chat/completions -H "Content-Type: application/json" \
     -d '{"messages":[{"role":"user","content":"Hello"}],"max_tokens":4}' | grep -q '"content"'; }
 until_ok() {
-    local i
     for _ in $(seq 150); do "$@" >/dev/null 2>&1 && return; kill -0 "$pid" || break; sleep 0.1; done
     cat log; return 1
 }

@@ -434,8 +434,7 @@ TEST(lists_log_probabilities_of_completions_side_by_side)
 /* Every token's text stands in the whole text where its offset says. */
 static void check_offsets(const char *body, const char *shown)
 {
-    int count;
-    const int32_t *ends = sh_served_end_ids(served, &count);
+    const int32_t *ends = sh_model_text_end_ids(sh_served_text(served))->ptr;
     start(&sh_openai_completion, body);
     say(&sh_openai_completion, 0, " tw\xc3\xb6");
     token(&sh_openai_completion, 0, ends[0]);
