@@ -274,8 +274,8 @@ static const sh_field chat_rows[] = {
      .kinds = SH_KIND_STRING | SH_KIND_OBJECT,
      .schema = "{\"anyOf\":[{\"type\":\"string\",\"enum\":[\"auto\",\"none\",\"required\"]},{"
                "\"type\":\"object\"}]}",
-     .meaning = "`auto`, `none`, `required` or one function. The last two are asked of the model, "
-                "which may still disobey.",
+     .meaning = "`auto`, `none`, `required` or one function. With the last two the answer begins "
+                "with the call; one that holds no whole call in the end is an error.",
      AT(tool_choice)},
     {.name = "parallel_tool_calls",
      .type = SH_FIELD_BOOL,

@@ -164,10 +164,14 @@ static void health_reply(sh_http_exchange *x, void *arg)
     reply(x, sh_api_ready(api, &ignored) ? 200 : 503, &json);
 }
 
-/* 503 when requests can not be served, so that whoever waits for the server can wait on this. */
+/* 503 when requests can not be served, so that whoever waits for the server can wait on this.
+ * Strangers do not make the engine work; it tells by itself when a rank is lost. */
 void sh_handle_health(sh_http_exchange *x, void *arg)
 {
-    sh_api_when_fresh(arg, x, health_reply);
+    if (sh_http_is_trusted(x))
+        sh_api_when_fresh(arg, x, health_reply);
+    else
+        health_reply(x, arg);
 }
 
 void sh_handle_live(sh_http_exchange *x, void *arg)
