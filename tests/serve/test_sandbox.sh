@@ -59,7 +59,10 @@ is_back_after_a_crash() { # the API reads the model again when the engine has co
     kill -9 "$(child SHOAL_RANK=0)"
     sleep 0.5; until_ok chat "$key2"
 }
-is_back_itself() { kill -9 "$(child SHOAL_PART=api)"; sleep 0.3; until_ok chat "$key2" && is_confined; }
+is_back_itself() {
+    kill -9 "$(child SHOAL_PART=api)"; sleep 0.3
+    until_ok chat "$key2" && { ! grep -q seccomp log || is_confined; }
+}
 is_off() {
     local api; api=$(child SHOAL_PART=api)
     [ "$(status_of "$api" Seccomp)" = 0 ] && ! grep -qE "^Max core file size +0 " "/proc/$api/limits"
