@@ -159,6 +159,14 @@ interrupts() {
         { amid_answer ctrl_c --url "$endless_url"; is $? 130; } && has err "interrupted$"
 }
 check "Ctrl-C ends the answer of generate and says so" interrupts
+# Not after the seconds that a server would wait for the rank to come back.
+rank_dies() { kill -9 "$(pgrep -P "$1" | tail -n 1)"; lost_ms=$(date +%s%3N); }
+rank_gone() {
+    amid_answer rank_dies --model endless --cpu generic --ranks 2
+    local took=$(($(date +%s%3N) - lost_ms))
+    has err "rank 1 at .* was lost" && { [ $took -lt 3000 ] || { echo "$took ms"; return 1; }; }
+}
+check "a lost rank ends generate at once" rank_gone
 server_dies() { kill -9 "$endless_api"; }
 server_gone() { amid_answer server_dies --url "$endless_url"; is $? 3 && has err "middle of its answer"; }
 check "a server that is gone in the middle of an answer is named" server_gone
