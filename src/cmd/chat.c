@@ -128,7 +128,8 @@ static sh_status cmd_undo(chat *c, const char *text, sh_err *err)
 {
     (void)text;
     (void)err;
-    if (strcmp(last_role(c), "assistant") == 0) drop_last(c->messages);
+    while (strcmp(last_role(c), "assistant") == 0 || strcmp(last_role(c), "tool") == 0)
+        drop_last(c->messages);
     if (strcmp(last_role(c), "user") == 0) drop_last(c->messages);
     return SH_OK;
 }
@@ -143,7 +144,7 @@ static sh_status cmd_again(chat *c, const char *text, sh_err *err)
     return answer(c, err);
 }
 
-/* How many of the calls of the last answer have their results; *call is the next one without. */
+/* The first call of the last answer that has no result yet, or NULL. */
 static const cJSON *call_open(const chat *c)
 {
     int count = cJSON_GetArraySize(c->messages), results = 0;
@@ -163,7 +164,10 @@ static sh_status cmd_tool(chat *c, const char *text, sh_err *err)
         cJSON_AddStringToObject(
             cJSON_GetArrayItem(c->messages, cJSON_GetArraySize(c->messages) - 1), "tool_call_id",
             id);
-    return call_open(c) == NULL ? answer(c, err) : SH_OK;
+    if (call_open(c) != NULL) return SH_OK;
+    sh_status status = answer(c, err);
+    if (status != SH_OK) drop_last(c->messages);
+    return status;
 }
 
 static sh_status cmd_temperature(chat *c, const char *text, sh_err *err)

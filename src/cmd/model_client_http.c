@@ -49,6 +49,13 @@ static double number_at(const cJSON *object, const char *name, double fallback)
     return cJSON_IsNumber(item) ? item->valuedouble : fallback;
 }
 
+/* A whole number of a server's, which may send anything. */
+static int int_at(const cJSON *object, const char *name, int fallback)
+{
+    double value = number_at(object, name, fallback);
+    return value >= 0 && value <= INT32_MAX ? (int)value : fallback;
+}
+
 /* What a server says with a status that is none of success. */
 static sh_status refused(const remote *r, int code, const cJSON *json, sh_err *err)
 {
@@ -85,8 +92,7 @@ static void calls_tell(stream *st, const cJSON *calls)
         const cJSON *function = at(call, "function");
         const char *name = text_at(function, "name"), *id = text_at(call, "id");
         const char *args = text_at(function, "arguments");
-        sh_output_event event = {.call = (int)number_at(call, "index", 0)};
-        if (event.call < 0) continue;
+        sh_output_event event = {.call = int_at(call, "index", 0)};
         if (name != NULL && name[0] != '\0') {
             event.kind = SH_OUTPUT_CALL_BEGIN;
             event.name = sh_str_of(name);
@@ -105,7 +111,8 @@ static void ids_take(const cJSON *choice, bool chat, sh_reply *out)
     const cJSON *ids = at(choice, "token_ids"), *logprobs = at(choice, "logprobs");
     const cJSON *list = at(logprobs, chat ? "content" : "token_logprobs");
     for (const cJSON *id = ids == NULL ? NULL : ids->child; id != NULL; id = id->next)
-        if (cJSON_IsNumber(id)) sh_ids_add(&out->ids, (int32_t)id->valuedouble);
+        if (cJSON_IsNumber(id) && id->valuedouble >= 0 && id->valuedouble <= INT32_MAX)
+            sh_ids_add(&out->ids, (int32_t)id->valuedouble);
     for (const cJSON *one = list == NULL ? NULL : list->child; one != NULL; one = one->next)
         sh_reply_add_logprob(out,
                              chat ? number_at(one, "logprob", NAN) : cJSON_GetNumberValue(one));
@@ -115,10 +122,10 @@ static void ids_take(const cJSON *choice, bool chat, sh_reply *out)
 static void figures_take(const cJSON *json, sh_reply *out)
 {
     const cJSON *usage = at(json, "usage"), *timing = at(json, "timing");
-    const cJSON *cached = at(at(usage, "prompt_tokens_details"), "cached_tokens");
-    out->prompt_tokens = (int)number_at(usage, "prompt_tokens", out->prompt_tokens);
-    out->completion_tokens = (int)number_at(usage, "completion_tokens", out->completion_tokens);
-    if (cJSON_IsNumber(cached)) out->cached_tokens = (int)cached->valuedouble;
+    const cJSON *details = at(usage, "prompt_tokens_details");
+    out->prompt_tokens = int_at(usage, "prompt_tokens", out->prompt_tokens);
+    out->completion_tokens = int_at(usage, "completion_tokens", out->completion_tokens);
+    out->cached_tokens = int_at(details, "cached_tokens", out->cached_tokens);
     if (at(timing, "prefill_seconds") == NULL) return;
     out->prompt_s = number_at(timing, "queue_seconds", 0) + number_at(timing, "prefill_seconds", 0);
     out->answer_s = number_at(timing, "decode_seconds", 0);
@@ -149,7 +156,7 @@ static void event_take(stream *st)
     cJSON *json = NULL;
     sh_status status = sh_json_parse(sh_buf_str(&st->data), st->r->url, &json, &st->error);
     if (status == SH_OK && at(json, "error") != NULL)
-        status = refused(st->r, (int)number_at(at(json, "error"), "code", 200), json, &st->error);
+        status = refused(st->r, int_at(at(json, "error"), "code", 200), json, &st->error);
     if (status == SH_OK) chunk_take(st, json);
     st->failed = st->failed || status != SH_OK;
     cJSON_Delete(json);

@@ -36,11 +36,15 @@ typedef struct {
     sh_door *door;
     sh_engine_client *client;
     uint64_t last_id;
+    bool lost; /* the group */
 } local;
 
+/* An engine that has lost its group tries for seconds to form it again before it looks whether to
+ * stop: the end of the process is near and does not wait for that. */
 static void local_close(sh_model_client *base)
 {
     local *l = (local *)base;
+    if (l->lost) return;
     sh_engine_client_close(l->client);
     if (l->engine != NULL) sh_engine_stop(l->engine, 0);
     sh_door_close(l->door);
@@ -259,6 +263,7 @@ static sh_status answer_read(local *l, const sh_question *q, const sh_hearer *he
         if (event.id != l->last_id) continue;
         if (event.kind == SH_EVENT_ERROR) {
             *err = event.error;
+            l->lost = sh_model_client_is_lost(&l->base, err->status);
             return err->status;
         }
         if (event.kind == SH_EVENT_DONE) {

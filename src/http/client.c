@@ -21,6 +21,7 @@ typedef struct {
     struct event_base *base;
     struct evhttp_connection *conn;
     SSL_CTX *tls;
+    SSL *ssl; /* also the connection's; kept to ask what was wrong */
     const sh_http_get_opts *opts;
     struct event *look; /* whether to stop */
     bool begun;         /* some of the body came */
@@ -91,6 +92,8 @@ static sh_status tls_open(get *g, const char *host, const sh_http_get_opts *opts
         X509_VERIFY_PARAM_set_flags(param, X509_V_FLAG_PARTIAL_CHAIN);
     else if (X509_VERIFY_PARAM_set1_ip_asc(param, host) != 1)
         SSL_set1_host(ssl, host);
+    SSL_up_ref(ssl);
+    g->ssl = ssl;
     *out = bufferevent_openssl_socket_new(g->base, -1, ssl, BUFFEREVENT_SSL_CONNECTING,
                                           BEV_OPT_CLOSE_ON_FREE);
     return SH_OK;
@@ -160,6 +163,10 @@ static sh_status answer_await(get *g, const char *url)
     event_base_dispatch(g->base);
     if (g->answered) return SH_OK;
     if (g->stopped) return sh_err_set(g->err, SH_ERR_CANCELLED, "stopped");
+    long verdict = g->ssl == NULL ? X509_V_OK : SSL_get_verify_result(g->ssl);
+    if (verdict != X509_V_OK)
+        return sh_err_set(g->err, SH_ERR_INPUT, "%s: its certificate is not trusted: %s", url,
+                          X509_verify_cert_error_string(verdict));
     if (g->begun)
         return sh_err_set(g->err, SH_ERR_PEER, "%s stopped in the middle of its answer", url);
     return sh_err_set(g->err, SH_ERR_NOT_FOUND, "%s does not answer", url);
@@ -184,6 +191,7 @@ sh_status sh_http_get(const char *url, const sh_http_get_opts *opts, int *code, 
     if (g.conn != NULL) evhttp_connection_free(g.conn);
     if (g.look != NULL) event_free(g.look);
     if (g.base != NULL) event_base_free(g.base);
+    SSL_free(g.ssl);
     SSL_CTX_free(g.tls);
     if (uri != NULL) evhttp_uri_free(uri);
     return status;

@@ -138,6 +138,20 @@ chat_outlives() {
 }
 check "a question that is refused leaves the chat running" chat_outlives
 
+if command -v openssl >/dev/null; then
+    openssl req -x509 -newkey rsa:2048 -nodes -keyout tls.key -out tls.pem -days 2 -subj /CN=x \
+        -addext "subjectAltName=IP:127.0.0.1" 2>/dev/null
+    plain=$port
+    serve_api tls --tls-cert tls.pem --tls-key tls.key && tls_url=https://127.0.0.1:$port port=$plain
+    over_tls() {
+        is "$("$shoal" generate --url "$tls_url" --tls-cert tls.pem --chat "What is 3 + 4?" 2>err)" "3 + 4 = 7" &&
+            exits 1 "$shoal" generate --url "$tls_url" --chat x && has err "not trusted: self-signed"
+    }
+    check "https is verified, by the certificate that is given" over_tls
+else
+    skip "https is verified, by the certificate that is given" "openssl is missing"
+fi
+
 # An end of text that the model never says, so that an answer lasts.
 mkdir endless && cp "$demo"/* endless && rm endless/generation_config.json
 sed -i -E 's/("eos_token_id": *)[0-9]+/\14095/' endless/config.json
@@ -161,6 +175,14 @@ interrupts() {
         { amid_answer ctrl_c --url "$endless_url"; is $? 130; } && has err "interrupted$"
 }
 check "Ctrl-C ends the answer of generate and says so" interrupts
+# Not after the seconds that a server would wait for the rank to come back.
+rank_dies() { kill -9 "$(pgrep -P "$1" | tail -n 1)"; lost_ms=$(date +%s%3N); }
+rank_gone() {
+    amid_answer rank_dies --model endless --cpu generic --ranks 2
+    local took=$(($(date +%s%3N) - lost_ms))
+    has err "rank 1 at .* was lost" && { [ $took -lt 3000 ] || { echo "$took ms"; return 1; }; }
+}
+check "a lost rank ends generate at once" rank_gone
 server_dies() { kill -9 "$endless_api"; }
 server_gone() { amid_answer server_dies --url "$endless_url"; is $? 3 && has err "middle of its answer"; }
 check "a server that is gone in the middle of an answer is named" server_gone
