@@ -7,10 +7,22 @@ hosts_tag=sh$$
 hosts_dir=
 
 hosts_can() {
+    local said
     [ "$(id -u)" = 0 ] || { echo "needs root"; return 1; }
+    grep -qE '^ *0 +0 +4294967295$' /proc/self/uid_map || { echo "needs root outside of user namespaces"; return 1; }
     command -v ip >/dev/null || { echo "needs iproute2"; return 1; }
-    ip netns add ${hosts_tag}try 2>/dev/null || { echo "network namespaces can not be made here"; return 1; }
-    ip netns del ${hosts_tag}try
+    said=$(hosts_try 2>&1) && return
+    echo "namespaces cannot be made here: $(tail -n 1 <<<"$said")"; return 1
+}
+# Everything that a host is made of, once: a container may allow some of it and forbid the rest.
+hosts_try() {
+    local name=${hosts_tag}try rc
+    ip netns add "$name" && ip -n "$name" link add br0 type bridge &&
+        ip -n "$name" link add p0 type veth peer name p1 &&
+        ip netns exec "$name" unshare --mount --uts --propagation private sh -c \
+            'hostname try && mount -t tmpfs t /dev/shm && mount --bind /etc/hosts /etc/hosts'; rc=$?
+    ip netns del "$name" 2>/dev/null
+    return $rc
 }
 
 # own_net command...: on a network that is nobody else's, where one can be made, as it uses ports of its own choice
