@@ -25,7 +25,8 @@ api_anew() {
 # content, takes an empty list of tools for none and knows OpenAI's roles; transformers would show all that to the
 # template.
 body_of() {
-    jq -c 'select(all(.messages[]; .role | IN("system", "user", "assistant", "tool"))) | {messages: [.messages[] | if (.content | type) == "array"
+    jq -c 'select(all(.messages[]; .role | IN("system", "user", "assistant", "tool")))
+        | {messages: [.messages[] | if (.content | type) == "array"
             then .content = ([.content[].text // ""] | add) else . end]}
         + (if (.tools // []) == [] then {} else {tools} end)
         + {chat_template_kwargs: del(.messages, .tools, .documents)}'
@@ -35,8 +36,7 @@ body_of() {
 agree() { # body
     local code
     code=$(curl -s -o said -w '%{http_code}' --data-binary @"$1" "$(url /apply-template)")
-    "$shoal" template --model model "$1" >want 2>why
-    if [ $? = 0 ]; then
+    if "$shoal" template --model model "$1" >want 2>why; then
         [ "$code" = 200 ] && jq -j .prompt said | cmp - want && return
     elif [ "$code" = 400 ]; then
         jq -e '.error.code != "chat_template_failed"' said >/dev/null ||
@@ -98,7 +98,8 @@ prompt_is() { # body, prompt
 }
 
 plain_folder
-echo -n '{{ tools is none }} {{ documents is none }} {{ add_generation_prompt }} {{ eos_token }}' >model/chat_template.jinja
+echo -n '{{ tools is none }} {{ documents is none }} {{ add_generation_prompt }} {{ eos_token }}' \
+    >model/chat_template.jinja
 api_anew
 absent_is_none() { prompt_is "$hello" "True True True <|im_end|>"; }
 check "what a request does not have is none" absent_is_none
