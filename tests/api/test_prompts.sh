@@ -36,8 +36,7 @@ body_of() {
 agree() { # body
     local code
     code=$(curl -s -o said -w '%{http_code}' --data-binary @"$1" "$(url /apply-template)")
-    "$shoal" template --model model "$1" >want 2>why
-    if [ $? = 0 ]; then
+    if "$shoal" template --model model "$1" >want 2>why; then
         [ "$code" = 200 ] && jq -j .prompt said | cmp - want && return
     elif [ "$code" = 400 ]; then
         jq -e '.error.code != "chat_template_failed"' said >/dev/null ||

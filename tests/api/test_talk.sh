@@ -51,8 +51,8 @@ calls() {
     is "$(here --chat "$weather" --tools tools.json 2>err | head -n 1)" 'get_weather {"city": "Oslo"}' &&
         has err "tool_calls" && same_both_ways --chat "$weather" --tools tools.json &&
         here --json --chat "$weather" --tools tools.json |
-        jq -e '.finish_reason == "tool_calls" and .text == "" and
-            .tool_calls[0].function.name == "get_weather"' >/dev/null
+        jq -e '.finish_reason == "tool_calls" and .text == "" and .tool_calls[0].function.name == "get_weather"' \
+            >/dev/null
 }
 check "a tool call is shown" calls
 # A wrong file is named; one that is no list of functions is refused as HTTP refuses it.
@@ -165,6 +165,7 @@ endless_url=http://127.0.0.1:$(sed -nE 's/.*listening on https?:.*:([0-9]+)$/\1/
 # Starts an answer without end, does something to it once it has begun, and gives the exit code.
 amid_answer() { # action, flags of generate
     local act=$1 pid; shift
+    : >o # or the answer before it would be taken for this one
     "$shoal" generate "$@" --max-tokens 100000 --chat "$ask" >o 2>err & pid=$!
     wait_for splits && $act $pid
     wait $pid
