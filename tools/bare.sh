@@ -26,7 +26,8 @@ suite=bookworm base=$folder/base root=$folder/root
 make_base() {
     local mirror
     command -v debootstrap >/dev/null || { echo "bare: needs the package debootstrap" >&2; exit 1; }
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $suite" | sort -u | head -n 1)
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $suite" |
+        sort -u | head -n 1)
     rm -rf "$base.part"
     # shellcheck disable=SC2086 # no mirror: debootstrap knows one
     debootstrap --variant=minbase $suite "$base.part" $mirror >"$folder/debootstrap.log" ||
