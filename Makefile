@@ -76,7 +76,8 @@ endif
 MPICC         = $(or $(shell command -v mpicc.$*),mpicc)
 PLUGINS      := $(MPI_FAMILIES:%=$(B)/shoal-mpi-%.so)
 
-.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build load soak clean docs macos-check program tests
+.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build load soak chaos nightly bare-check
+.PHONY: macos-check clean docs program tests
 all: program ## build the release program, build/shoal
 
 program: $(B)/shoal $(PLUGINS)
@@ -135,6 +136,21 @@ SOAK_SEED ?= 1
 soak: tests ## random requests against 1, 2 and 3 ranks, each answer compared with the same request alone
 	for form in "1" "2" "2 --parallel pipeline" "3" "3 --parallel pipeline" "4 --parallel 2x2"; do \
 	    echo "ranks: $$form"; tests/soak/soak.sh $(B) $(SOAK_REQUESTS) $(SOAK_SEED) $$form || exit 1; done
+
+CHAOS_SECONDS ?= 120
+CHAOS_SEED ?= 1
+chaos: program ## ranks, API and links killed, stopped and cut at random under load, for CHAOS_SECONDS (120) each
+	tests/chaos/chaos.sh $(B) $(CHAOS_SECONDS) $(CHAOS_SEED)
+	tests/chaos/chaos.sh $(B) $(CHAOS_SECONDS) $(CHAOS_SEED) --parallel pipeline
+	tests/chaos/chaos.sh --hosts $(B) $(CHAOS_SECONDS) $(CHAOS_SEED)
+
+nightly: ## what takes hours: all tests under the sanitizers, soak, chaos, fuzz
+	tools/nightly.sh
+
+BARE ?= /var/tmp/shoal-bare
+bare-check: ## run ./test.sh in a bare Debian 12, made in the folder BARE: with npm's registry and without
+	tools/bare.sh $(BARE)
+	tools/bare.sh --no-npm $(BARE)
 
 # Fuzz targets are libFuzzer's, so they are built by clang, in a variant of their own.
 build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/libshoal.a

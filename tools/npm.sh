@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Installs the packages of tests/npm/package.json into build/npm; does nothing when they are there already. Where they
-# cannot be had, build/npm/.why says why, so that each test which needs them skips at once (npm_packages of
-# tests/tap.sh).
+# cannot be had, build/npm/.why says why, so that each test which needs them skips at once (npm_packages in tap.sh).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 mkdir -p build/npm

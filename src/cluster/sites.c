@@ -304,7 +304,7 @@ sh_status sh_sites_check(sh_sites *s, sh_err *err)
 }
 
 /* Writes beside the file and renames, and only when all bytes came: a connection that breaks looks
- * like the end of the input. */
+ * like the end of the input. Hosts may share a home, so each has a name of its own to write to. */
 static char *push_script(const sh_site *site, const sh_site_file *file)
 {
     sh_buf b = {0};
@@ -312,13 +312,12 @@ static char *push_script(const sh_site *site, const sh_site_file *file)
     sh_shell_quote(&b, sh_str_of(site->state));
     sh_buf_add_text(&b, " || exit 1; f=");
     sh_shell_quote(&b, sh_str_of(file->name));
-    sh_buf_addf(
-        &b,
-        "; case $f in */*) mkdir -p \"${f%%/*}\" ;; esac\n"
-        "cat >\"$f.part\" && [ \"$(wc -c <\"$f.part\")\" -eq %zu ] && chmod %s \"$f.part\" "
-        "&& mv \"$f.part\" \"$f\" && exit 0\n"
-        "rm -f \"$f.part\"; echo \"$f could not be written: is the disk full?\" >&2; exit 1",
-        file->bytes.len, file->program ? "700" : "600");
+    sh_buf_addf(&b,
+                "; p=$f.$(uname -n).part; case $f in */*) mkdir -p \"${f%%/*}\" ;; esac\n"
+                "cat >\"$p\" && [ \"$(wc -c <\"$p\")\" -eq %zu ] && chmod %s \"$p\" "
+                "&& mv \"$p\" \"$f\" && exit 0\n"
+                "rm -f \"$p\"; echo \"$f could not be written: is the disk full?\" >&2; exit 1",
+                file->bytes.len, file->program ? "700" : "600");
     return sh_buf_take(&b);
 }
 

@@ -214,10 +214,21 @@ secret() {
 }
 check "a second launch pushes nothing; the token is in no command line and no log; SIGTERM is a clean end" try secret
 
+cp "$(command -v cat)" cat.real
+slow_cat() { # SECONDS: host 2 is slow to take what it is given
+    printf '#!/bin/sh\nsleep %d\nexec %s "$@"\n' "$1" "$work/cat.real" >cat.slow && chmod +x cat.slow &&
+        on 2 mount --bind "$work/cat.slow" "$(command -v cat)"
+}
+shared_home() {
+    on 3 mount --bind "$work/home2" /root && rm -rf home2/.local && slow_cat 1
+    exits 0 launch --prepare; local rc=$?
+    on 2 umount -l "$(command -v cat)"; on 3 umount /root
+    return $rc
+}
+check "hosts that share a home are given their files at the same time" try shared_home
 interrupted_push() {
     local bin=home2/.local/state/shoal/bin i rc
-    cp "$(command -v cat)" cat.real && printf '#!/bin/sh\nsleep 2\nexec %s "$@"\n' "$work/cat.real" >cat.slow &&
-        chmod +x cat.slow && on 2 mount --bind "$work/cat.slow" "$(command -v cat)"
+    slow_cat 2
     rm -rf home2/.local; start && says "push bin" && sleep .3 && ends_on INT 1 && [ "$code" = 130 ]; rc=$?
     on 2 umount -l "$(command -v cat)"
     for i in $(seq 80); do ls $bin/*.part >/dev/null 2>&1 || break; sleep .05; done

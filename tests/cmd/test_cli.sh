@@ -18,15 +18,15 @@ check "output that can not be written is an error" exits 1 to_full "$shoal" help
 check "an answer that nobody reads ends there" refuses 1 interrupted \
     to_full "$shoal" generate --model "$root/models/demo" --chat "Tell me a story about a fox and a lantern."
 
-opened() { [ "$(find "/proc/$1/fd" -mindepth 1 2>/dev/null | wc -l)" -gt 4 ]; }
-closed() { # the standard files of a process whose caller has closed them
-    "$shoal" serve --ranks 1 --port 0 <&- >&- 2>&- & local pid=$!
-    within 5 opened $pid
-    readlink /proc/$pid/fd/0 /proc/$pid/fd/1 /proc/$pid/fd/2 | sort -u
+held() { readlink "/proc/$1/fd/0" "/proc/$1/fd/1" "/proc/$1/fd/2" | uniq -c | tr -s ' '; }
+closed() { # the standard files of a process whose caller has closed them; its libraries are loaded by such numbers
+    "$shoal" serve --ranks 1 --port 0 <&- >&- 2>&- & local pid=$! rc
+    within 5 gives " 3 /dev/null" held $pid && sleep .3 && gives " 3 /dev/null" held $pid; rc=$?
     kill $pid; wait $pid 2>/dev/null
+    return $rc
 }
 if [ -d /proc/self/fd ]; then
-    check "nothing else gets the numbers of closed standard files" gives /dev/null closed
+    check "nothing else gets the numbers of closed standard files" closed
 else skip "nothing else gets the numbers of closed standard files" "there is no /proc/self/fd"; fi
 
 # sourced VALUE FROM [NAME=VALUE...] [flags...]: the log level is that, and comes from there

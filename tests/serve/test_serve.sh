@@ -46,7 +46,7 @@ kill -HUP $serve_pid
 reloads() { within 5 grep -q "settings were read again" serve.log && good && ! grep -q "by signal" serve.log; }
 check "SIGHUP is the API's alone: the ranks stay" reloads
 kill -9 "$(pids_of SHOAL_RANK=1)"
-rank_back() { again && grep -q "rank 1 .*was lost" serve.log && grep -q "group stands again" serve.log; }
+rank_back() { again && grep -q "rank 1 .*was lost" serve.log && grep -q "group has re-formed" serve.log; }
 check "a killed rank is named, comes back, and serving goes on" rank_back
 kill -9 "$(pids_of SHOAL_PART=api)"
 api_back() { again && [ "$(grep -c "\] ready: " serve.log)" = 1 ]; }
