@@ -289,7 +289,6 @@ static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
         .prompt_count = prompt->count,
         .max_tokens = job->max_tokens,
         .min_tokens = (int)request->min_tokens,
-        .ignore_eos = request->ignore_eos,
         .stop_ids = stop_ids,
         .stop_id_count = stop_ids_of(job, stop_ids),
         .logprobs = request->logprobs ? (int)request->top_logprobs : -1,

@@ -53,8 +53,7 @@ typedef struct {
     size_t prompt_count;
     int max_tokens;
     int min_tokens;
-    bool ignore_eos;
-    const int32_t *stop_ids; /* these end the answer and are not part of it */
+    const int32_t *stop_ids; /* these alone end the answer, and are not part of it */
     int stop_id_count;
     int logprobs; /* -1: none; else the number of alternatives beside the token's own */
     sh_sampling sampling;

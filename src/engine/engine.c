@@ -117,9 +117,7 @@ static void sched_open(sh_engine *e)
                           .stall_s = e->opts.stall_s,
                           .parts = sh_crew_stages(e->crew),
                           .drafts = e->opts.drafts,
-                          .rope_original = longrope ? config->rope[0].original_context : 0,
-                          .eos = config->eos,
-                          .eos_count = config->eos_count};
+                          .rope_original = longrope ? config->rope[0].original_context : 0};
     sh_sched_stats so_far = e->sched == NULL ? (sh_sched_stats){0} : *sh_sched_stats_of(e->sched);
     sh_sched_free(e->sched);
     e->sched = sh_sched_create(&opts, e->blocks, on_event, e);

@@ -285,12 +285,10 @@ void sh_sched_pause(sh_sched *s, sh_sequence *seq)
     s->stats.paused++;
 }
 
-static bool is_end(const sh_sched *s, const sh_engine_request *q, int32_t token)
+static bool is_end(const sh_engine_request *q, int32_t token)
 {
     for (int i = 0; i < q->stop_id_count; i++)
         if (q->stop_ids[i] == token) return true;
-    for (int i = 0; !q->ignore_eos && i < s->opts.eos_count; i++)
-        if (s->opts.eos[i] == token) return true;
     return false;
 }
 
@@ -317,7 +315,7 @@ static bool picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, sh_f
         seq->tokens[seq->count++] = token;
         s->stats.answer_tokens++;
         if (seq->first_token_ns == 0) seq->first_token_ns = sh_clock_ns();
-        if (is_end(s, &seq->request, token)) {
+        if (is_end(&seq->request, token)) {
             *finish = SH_FINISH_STOP;
             open = false;
         } else {

@@ -17,11 +17,9 @@ static bool pause_younger(sh_sched *s, const sh_sequence *keep)
 }
 
 /* What ends an answer is kept from being drawn before min_tokens. */
-static int ban_ends(const sh_sched *s, const sh_engine_request *q, sh_adjust *out)
+static int ban_ends(const sh_engine_request *q, sh_adjust *out)
 {
     int count = 0;
-    for (int i = 0; i < s->opts.eos_count; i++)
-        out[count++] = (sh_adjust){.id = s->opts.eos[i], .bias = -INFINITY, .factor = 1};
     for (int i = 0; i < q->stop_id_count; i++)
         out[count++] = (sh_adjust){.id = q->stop_ids[i], .bias = -INFINITY, .factor = 1};
     return count;
@@ -29,12 +27,11 @@ static int ban_ends(const sh_sched *s, const sh_engine_request *q, sh_adjust *ou
 
 /* Whether the plan has room for all changes of logits that the next draws of a sequence may need:
  * none is ever left out for what else is in the step. */
-static bool adjusts_fit(const sh_sched *s, const sh_step_plan *step, const sh_sequence *seq,
-                        int drafts)
+static bool adjusts_fit(const sh_step_plan *step, const sh_sequence *seq, int drafts)
 {
     const sh_engine_request *q = &seq->request;
     int most = sh_adjust_max(&q->sampling, seq->count + drafts, seq->prompt_count);
-    if (q->min_tokens > 0) most += s->opts.eos_count + q->stop_id_count;
+    if (q->min_tokens > 0) most += q->stop_id_count;
     return (int64_t)most * (1 + drafts) <= step->room.adjusts - step->adjust_count;
 }
 
@@ -47,7 +44,7 @@ static void add_draw(sh_sched *s, sh_step_plan *step, const sh_sequence *seq, in
     d->adjust_count = sh_adjust_list(&q->sampling, seq->tokens, known, seq->prompt_count, &s->marks,
                                      list);
     if (known - seq->prompt_count < q->min_tokens)
-        d->adjust_count += ban_ends(s, q, list + d->adjust_count);
+        d->adjust_count += ban_ends(q, list + d->adjust_count);
     step->adjust_count += d->adjust_count;
 }
 
@@ -93,7 +90,7 @@ static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
 {
     int drafts = drafts_most(s, step, seq);
     seq->draft_count = drafts > 0 ? sh_sequence_draft(seq, drafts) : 0;
-    if (!adjusts_fit(s, step, seq, seq->draft_count)) seq->draft_count = 0;
+    if (!adjusts_fit(step, seq, seq->draft_count)) seq->draft_count = 0;
     while (!sh_sequence_grow(seq, s->blocks, seq->count + seq->draft_count)) {
         if (seq->draft_count > 0) {
             seq->draft_count = 0;
@@ -123,7 +120,7 @@ static void plan_decodes(sh_sched *s, sh_step_plan *step)
 {
     for (sh_sequence *seq = s->running.first, *next;
          seq != NULL && !step_full(s, step, s->stats.running); seq = next) {
-        if (seq->in_flight || !decoding(seq) || !adjusts_fit(s, step, seq, 0)) {
+        if (seq->in_flight || !decoding(seq) || !adjusts_fit(step, seq, 0)) {
             next = seq->next;
             continue;
         }
@@ -185,7 +182,7 @@ static void plan_prompts(sh_sched *s, sh_step_plan *step, struct room *room)
 {
     for (sh_sequence *seq = s->running.first; seq != NULL && prompts_fit(s, step, room);
          seq = seq->next)
-        if (!seq->in_flight && !decoding(seq) && adjusts_fit(s, step, seq, 0))
+        if (!seq->in_flight && !decoding(seq) && adjusts_fit(step, seq, 0))
             add_prompt(s, step, seq, room);
 }
 
@@ -222,7 +219,7 @@ static void plan_waiting(sh_sched *s, sh_step_plan *step, struct room *room)
         bool wait;
         if (seq == NULL) return;
         order = seq->order + 1;
-        if (!adjusts_fit(s, step, seq, 0)) return;
+        if (!adjusts_fit(step, seq, 0)) return;
         if (!sh_sequence_start(seq, s->blocks, s->stats.running, &wait)) {
             if (wait && ++passed < PASS_OVER_MAX) continue;
             return; /* no room: the next must not overtake this one indefinitely */

@@ -85,7 +85,6 @@ void sh_wire_put_submit(sh_buf *out, const sh_engine_request *q)
     sh_put_uint(out, (uint32_t)q->max_tokens, 4);
     sh_put_uint(out, (uint32_t)q->min_tokens, 4);
     sh_put_uint(out, (uint32_t)q->logprobs, 4);
-    sh_put_uint(out, q->ignore_eos, 1);
     sh_put_uint(out, (uint32_t)q->stop_id_count, 4);
     sh_put_ints(out, q->stop_ids, (size_t)q->stop_id_count);
     put_sampling(out, &q->sampling);
@@ -124,7 +123,6 @@ static void get_request(sh_reader *r, sh_engine_request *q, struct arrays *a)
     q->max_tokens = sh_get_int(r);
     q->min_tokens = sh_get_int(r);
     q->logprobs = sh_get_int(r);
-    q->ignore_eos = sh_get_uint(r, 1) != 0;
     q->stop_id_count = sh_get_int(r);
     if (q->stop_id_count < 0 || q->stop_id_count > SH_STOP_IDS_MAX) r->failed = true;
     a->stop_ids = sh_get_array(r, (size_t)q->stop_id_count, sizeof(int32_t));

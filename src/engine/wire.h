@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "engine/client.h"
 
-enum { SH_WIRE_VERSION = 1, SH_WIRE_FRAME_MAX = 64 << 20 };
+enum { SH_WIRE_VERSION = 2, SH_WIRE_FRAME_MAX = 64 << 20 };
 
 typedef enum {
     SH_WIRE_HELLO = 1, /* client */

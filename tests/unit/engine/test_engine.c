@@ -146,12 +146,17 @@ static void await(struct world *w, int first, int count)
         }
 }
 
+static const int32_t ends[] = {4087, 4085}; /* of the demo model */
+
 static void ask(struct world *w, int id, const int32_t *prompt, int count, int max,
                 double temperature)
 {
+    int vocab = sh_engine_client_info(w->client)->vocab;
     sh_engine_request q = {.id = (uint64_t)id,
                            .prompt = prompt,
                            .prompt_count = (size_t)count,
+                           .stop_ids = ends,
+                           .stop_id_count = vocab > ends[0] ? 2 : 0,
                            .max_tokens = max,
                            .logprobs = 2,
                            .sampling = sh_sampling_default()};

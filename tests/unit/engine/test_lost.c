@@ -69,7 +69,6 @@ static void ask(sh_engine *engine)
                            .prompt = prompt,
                            .prompt_count = SH_COUNT_OF(prompt),
                            .max_tokens = 1900,
-                           .ignore_eos = true,
                            .logprobs = -1,
                            .sampling = sh_sampling_default()};
     sh_buf bytes = {0};

@@ -76,7 +76,6 @@ static void ask(sh_engine *engine, uint64_t id, int count, int most)
                            .prompt = prompt,
                            .prompt_count = (size_t)count,
                            .max_tokens = most,
-                           .ignore_eos = true,
                            .logprobs = -1,
                            .sampling = sh_sampling_default()};
     q.sampling.temperature = 1;

@@ -69,9 +69,7 @@ static struct bench *bench_open(int blocks, int drafts)
                               .queue_max = REQUESTS_MAX,
                               .stall_s = 1,
                               .parts = 1,
-                              .drafts = drafts,
-                              .eos = eos,
-                              .eos_count = 1};
+                              .drafts = drafts};
     b->blocks = sh_blocks_create(blocks, (sh_key128){1, 2}, (sh_key128){3, 4});
     b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
     b->state = sh_batch_state_create(&b->opts.room);
@@ -169,6 +167,8 @@ static void submit(struct bench *b, int id, const struct ask *ask)
                            .prompt = ask->prompt,
                            .prompt_count = (size_t)ask->count,
                            .max_tokens = ask->max,
+                           .stop_ids = eos,
+                           .stop_id_count = 1,
                            .logprobs = -1,
                            .sampling = sh_sampling_default()};
     sh_sched_submit(b->sched, 1, &q);

@@ -92,7 +92,6 @@ static void ask(sh_engine *engine, int i)
                            .prompt = prompt,
                            .prompt_count = SH_COUNT_OF(prompt),
                            .max_tokens = TOKENS,
-                           .ignore_eos = true,
                            .logprobs = i % 3 == 0 ? 3 : -1,
                            .sampling = sh_sampling_default()};
     if (i >= 1) q.sampling.temperature = 1;
