@@ -15,7 +15,6 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wmi
 OPT_release := -O2 -g
 OPT_debug   := -O0 -g3
 OPT_lint-gcc := -O2
-OPT_lint-clang := -O0
 OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 OPT_tsan    := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link \
@@ -188,6 +187,14 @@ lint: ## clang-format, shellcheck, cppcheck, layers, budgets, warnings as errors
 
 macos-check: ## compile all sources for macOS, with MACOS_CC or with what is found
 	tools/macos_check.sh
+
+# The warnings of the compiler for all sources and tests; nothing is built.
+SYNTAX := $(SRC:%=syntax/%) $(TEST_SRC:%=syntax/%) $(FUZZ_SRC:%=syntax/%) syntax/tests/soak/soak.c
+.PHONY: syntax $(SYNTAX)
+syntax: $(SYNTAX)
+syntax/src/base/version.c: CFLAGS_ALL += -DSH_VERSION='"$(VERSION)"'
+$(SYNTAX): syntax/%.c: %.c
+	@$(CC) $(CFLAGS_ALL) $(ISA_$(lastword $(subst _, ,$(basename $(notdir $<))))) -Itests -fsyntax-only $<
 
 docs: program ## write the pages of docs/ that are made from the tables
 	build/shoal help --markdown > docs/options.md

@@ -3,6 +3,7 @@
 # /etc/hosts (names h1, h2, ...), and such a host name. The machine's own network is not touched. Root is needed:
 # hosts_can says why not.
 #   hosts_up N; on I command...; on_exec I command... &; cut I; heal I; shoals_on I; hosts_down (also on exit)
+#   host_home I FOLDER WORK     gives a host a home and a /tmp of its own (sshd_up goes before)
 hosts_tag=sh$$
 hosts_dir=
 
@@ -63,6 +64,14 @@ hosts_up() {
 on() { local i=$1; shift; nsenter -t "$(cat "$hosts_dir/$i.pid")" -n -m -u -- "$@"; }
 # For the background: `on_exec 1 x &` makes $! the process of x.
 on_exec() { local i=$1; shift; exec nsenter -t "$(cat "$hosts_dir/$i.pid")" -n -m -u -- "$@"; }
+
+# The folders of the test and of the program stay where they are, in /root or in /tmp too.
+host_home() {
+    local kept=("$3" "$hosts_dir" "$root") dir
+    for dir in "${kept[@]}"; do on "$1" sh -c "mkdir -p '/run/kept$dir' && mount --bind '$dir' '/run/kept$dir'"; done
+    on "$1" mount --bind "$2" /root && on "$1" mount -t tmpfs t /tmp
+    for dir in "${kept[@]}"; do on "$1" sh -c "mkdir -p '$dir' && mount --bind '/run/kept$dir' '$dir'" || exit 1; done
+}
 
 shoals_on() { # processes of shoal on a host
     local p

@@ -58,14 +58,7 @@ hosts_up 3
 sshd_up
 trap 'exit 143' TERM INT # and clean up
 export SSH_OPTIONS=$ssh_options
-bind() { on "$1" sh -c "mkdir -p '$3' && mount --bind '$2' '$3'" || exit 1; } # HOST FROM TO
-for i in 1 2 3; do
-    mkdir "home$i" && on $i mount --bind "$work/home$i" /root
-    # a /tmp of its own, but for the folders of the test and the program
-    for dir in "$work" "$hosts_dir" "$root"; do bind $i "$dir" "/run/kept/$dir"; done
-    on $i mount -t tmpfs t /tmp
-    for dir in "$work" "$hosts_dir" "$root"; do bind $i "/run/kept/$dir" "$dir"; done
-done
+for i in 1 2 3; do mkdir "home$i" && host_home $i "$work/home$i" "$work"; done
 # The address is how the launcher knows itself.
 echo '[{"ssh": "h1", "ips": ["10.77.0.1"]}, {"ssh": "h2"}, {"ssh": "root@h3"}]' >hosts.json
 cp -r "$root/models/demo" model

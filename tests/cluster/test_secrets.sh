@@ -16,7 +16,7 @@ hosts_up 2
 sshd_up
 trap 'exit 143' TERM INT # and clean up
 key=$("$shoal" token) port=8100
-for i in 1 2; do mkdir "home$i" && on $i mount --bind "$work/home$i" /root; done
+for i in 1 2; do mkdir "home$i" && host_home $i "$work/home$i" "$work"; done
 mkdir bin # an ssh that writes down how it was called
 printf '#!/bin/sh\nprintf "%%s\\n" "$*" >>%s/ssh.log\nexec %s "$@"\n' "$work" "$(command -v ssh)" >bin/ssh
 chmod 755 bin/ssh
