@@ -231,8 +231,10 @@ static void file_seen(const sh_sites *s, sh_site *site, sh_str rest)
 {
     sh_str digest;
     if (!sh_str_cut(&rest, ' ', &digest)) return;
+    /* What is for one host alone the others remove, and hosts may share a home: it is sent anew. */
     for (int i = 0; i < s->file_count; i++)
-        if (sh_str_is(rest, s->files[i].name) && sh_str_is(digest, s->files[i].digest))
+        if (!s->files[i].first && sh_str_is(rest, s->files[i].name) &&
+            sh_str_is(digest, s->files[i].digest))
             site->lacks &= ~(UINT64_C(1) << i);
 }
 

@@ -10,6 +10,7 @@
 #include "cmd/model_client.h"
 #include "cmd/ranks.h"
 #include "cmd/shown.h"
+#include "engine/bounds.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -173,8 +174,10 @@ static sh_status cmd_tool(chat *c, const char *text, sh_err *err)
 static sh_status cmd_temperature(chat *c, const char *text, sh_err *err)
 {
     double value = 0;
-    if (!sh_str_to_double(sh_str_of(text), &value) || value < 0 || value > 100)
-        return sh_err_set(err, SH_ERR_INPUT, "/temperature takes a number from 0 to 100");
+    if (!sh_str_to_double(sh_str_of(text), &value) || value < SH_LEAST(SH_BOUNDS_TEMPERATURE) ||
+        value > SH_MOST(SH_BOUNDS_TEMPERATURE))
+        return sh_err_set(err, SH_ERR_INPUT, "/temperature takes a number from %d to %d",
+                          SH_LEAST(SH_BOUNDS_TEMPERATURE), SH_MOST(SH_BOUNDS_TEMPERATURE));
     c->question.temperature = value;
     return SH_OK;
 }

@@ -162,10 +162,9 @@ static void event_take(stream *st)
     cJSON_Delete(json);
 }
 
-static void on_data(void *ctx, sh_str bytes)
+static bool on_data(void *ctx, sh_str bytes)
 {
     stream *st = ctx;
-    if (st->failed) return;
     sh_buf_add_str(&st->in, bytes);
     while (!st->failed && sh_sse_take(&st->in, &st->data)) event_take(st);
     if (!st->failed && st->in.len > EVENT_MAX) {
@@ -173,6 +172,7 @@ static void on_data(void *ctx, sh_str bytes)
         sh_err_set(&st->error, SH_ERR_LIMIT, "%s sends an event of more than %d MiB", st->r->url,
                    EVENT_MAX >> 20);
     }
+    return !st->failed;
 }
 
 static void number_put(cJSON *body, const char *name, double value)

@@ -120,8 +120,8 @@ static sh_status work(local *l, sh_err *err)
     sh_status status = sh_crew_setup_join(&l->setup, &crew, &group, err);
     if (status != SH_OK) return status;
     status = sh_crew_work(crew, err);
+    sh_group_close(group); /* first: it may still write into the crew's memory */
     sh_crew_close(crew);
-    sh_group_close(group);
     return status == SH_OK ? SH_AGAIN : status;
 }
 

@@ -31,7 +31,8 @@ void sh_group_opts_init(sh_group_opts *opts);
 /* Joins and starts the watch. */
 SH_MUST_CHECK sh_status sh_group_open(const sh_group_opts *opts, sh_group **out, sh_err *err);
 
-/* Says good-bye, or why not, to the others. Close the parts of a group before the whole. */
+/* Says good-bye, or why not, to the others. From then on nothing is written into memory that
+ * messages were expected in. A part may be closed after its whole, but not used. */
 void sh_group_close(sh_group *group);
 
 /* The ranks `members` of group (ascending, this rank among them), numbered anew from 0. */

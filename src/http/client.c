@@ -26,6 +26,7 @@ typedef struct {
     struct event *look; /* whether to stop */
     bool begun;         /* some of the body came */
     bool answered;
+    bool enough; /* so said who gets the data */
     bool stopped;
     int code;
     sh_buf *body;
@@ -39,8 +40,13 @@ static void body_take(get *g, struct evhttp_request *request)
     g->begun = g->begun || len > 0;
     if (g->opts->data != NULL && evhttp_request_get_response_code(request) == HTTP_OK) {
         sh_str bytes = {(const char *)evbuffer_pullup(in, -1), len};
-        if (len > 0) g->opts->data(g->opts->ctx, bytes);
+        bool more = len == 0 || g->enough || g->opts->data(g->opts->ctx, bytes);
         evbuffer_drain(in, len);
+        if (!more) {
+            g->enough = g->answered = true;
+            g->code = HTTP_OK;
+            event_base_loopbreak(g->base);
+        }
         return;
     }
     if (len > BODY_MAX - g->body->len) len = BODY_MAX - g->body->len;

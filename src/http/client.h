@@ -23,8 +23,9 @@ typedef struct {
     const char *body;  /* JSON to POST; NULL: GET */
     int64_t wait_ms;   /* without a byte; 0: 5000 */
 
-    /* If not NULL: gets the body of a 200 as it comes, in place of the buffer. */
-    void (*data)(void *ctx, sh_str bytes);
+    /* If not NULL: gets the body of a 200 as it comes, in place of the buffer. False: it has
+     * enough, and the answer counts as whole. */
+    bool (*data)(void *ctx, sh_str bytes);
     void *ctx;
     const volatile sig_atomic_t *stop; /* not 0: give up, SH_ERR_CANCELLED; or NULL */
 } sh_http_get_opts;

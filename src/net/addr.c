@@ -146,8 +146,10 @@ bool sh_addr_is_any(const sh_addr *addr)
 
 bool sh_addr_same_host(const sh_addr *a, const sh_addr *b)
 {
-    enum { NETWORK_LEN = 8 };
+    enum { NETWORK_LEN = 8, WHOLE_LEN = 16 };
     if (a->sa.any.sa_family != b->sa.any.sa_family) return false;
     if (a->sa.any.sa_family == AF_INET) return a->sa.v4.sin_addr.s_addr == b->sa.v4.sin_addr.s_addr;
-    return memcmp(&a->sa.v6.sin6_addr, &b->sa.v6.sin6_addr, NETWORK_LEN) == 0;
+    /* Hosts choose the second half as they like; but all of a cable share the first of theirs. */
+    bool near = IN6_IS_ADDR_LINKLOCAL(&a->sa.v6.sin6_addr);
+    return memcmp(&a->sa.v6.sin6_addr, &b->sa.v6.sin6_addr, near ? WHOLE_LEN : NETWORK_LEN) == 0;
 }

@@ -1,6 +1,8 @@
 #include "net/penalty.h"
 
-enum { MEMORY_MS = 60000 };
+/* Nobody waits longer than a dialler has patience for, so that a rank of ours that shares a machine
+ * with failing ones gets its turn. */
+enum { MEMORY_MS = 60000, WAIT_MS_MAX = 1000 };
 
 /* The place of a source that is remembered, or -1. */
 static int place_of(const sh_penalty *p, const sh_addr *from)
@@ -40,6 +42,7 @@ sh_deadline sh_penalty_start(sh_penalty *p, const sh_addr *from)
     sh_deadline now = sh_clock_ns();
     if (i < 0 || p->source[i].failures < SH_PENALTY_FREE_TRIES) return now;
     sh_deadline start = p->source[i].next > now ? p->source[i].next : now;
+    if (start - now >= (int64_t)WAIT_MS_MAX * 1000000) return now + (int64_t)WAIT_MS_MAX * 1000000;
     p->source[i].next = start + (int64_t)SH_PENALTY_PAUSE_MS * 1000000;
     return start;
 }

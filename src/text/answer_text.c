@@ -19,7 +19,8 @@ struct sh_answer_text {
     sh_buf safe;       /* past the stop strings */
     size_t pushed, settled;
     int64_t characters;
-    bool ended; /* the rest is dropped */
+    bool ended;  /* the rest is dropped */
+    bool enough; /* who hears the events said so */
     bool in_reasoning;
 };
 
@@ -33,7 +34,7 @@ static void on_output(void *arg, const sh_output_event *event)
 
 void sh_answer_text_stop(sh_answer_text *text)
 {
-    text->ended = true;
+    text->ended = text->enough = true;
 }
 
 static sh_status parser_create(sh_answer_text *text, const sh_answer_text_opts *opts, sh_err *err)
@@ -148,8 +149,7 @@ void sh_answer_text_finish(sh_answer_text *text)
         safe_push(text);
         text->settled = text->pushed;
     }
-    /* After a stop string the parser's last words still count; otherwise somebody has enough. */
-    text->ended = text->ended && sh_stop_matched(text->stop) < 0;
+    text->ended = text->enough; /* after a stop string the parser's last words still count */
     if (text->output != NULL) sh_output_finish(text->output);
     text->ended = true;
 }

@@ -104,6 +104,22 @@ bodies_of_zeros_cost_little() {
 }
 check "32 MB of zeros and commas are refused before they become a tree" bodies_of_zeros_cost_little
 
+# The engine rests while two bodies wait for it that have, with their padding, as many values as all bodies may.
+large_bodies_shut_nobody_out() {
+    local clients=() small
+    { printf '{%s,"max_tokens":2,"pad":[' "$story"; yes 0, | head -n 2097140 | tr -d '\n'; printf '0]}'; } >padded
+    kill -STOP "$engine_pid"
+    for _ in 1 2; do
+        curl -s -H "$bearer" --data-binary @padded "$(url /v1/completions)" >/dev/null & clients+=($!)
+    done
+    sleep 1
+    chat "{$hello,\"max_tokens\":2}" >code & small=$!
+    sleep 0.3; kill -CONT "$engine_pid"
+    wait "$small" "${clients[@]}"
+    is "$(cat code)" 200
+}
+check "large bodies do not shut small ones out" large_bodies_shut_nobody_out
+
 stop "$api_pid"; stop "$engine_pid"
 nothing_complained() { ! grep -iE "assert|sanitizer|runtime error|leak" ./*.log && ! grep -q "$key" ./*.log; }
 check "no part of it complained" nothing_complained
