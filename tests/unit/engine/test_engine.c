@@ -68,6 +68,7 @@ static int golden_load(void **state)
     const cJSON *item;
     cJSON_ArrayForEach(item, json)
     {
+        if (SANITIZED && golden_count == 8) break;
         struct golden *g = &golden[golden_count++];
         g->prompt_count = numbers(cJSON_GetObjectItem(item, "prompt_ids"), g->prompt, NULL);
         g->output_count = numbers(cJSON_GetObjectItem(item, "output_ids"), g->output, NULL);

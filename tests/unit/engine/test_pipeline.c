@@ -16,7 +16,7 @@ enum { SANITIZED = 1 }; /* slow there */
 enum { SANITIZED = 0 };
 #endif
 
-enum { SLOTS = SANITIZED ? 30 : 300, PROMPT = 900, TOKENS = 12 };
+enum { SLOTS = SANITIZED ? 20 : 300, PROMPT = SANITIZED ? 200 : 900, TOKENS = 12 };
 
 static atomic_int finished, failed;
 static atomic_int_least64_t reported; /* tokens that rank 1 has run, as it last said */
@@ -104,7 +104,8 @@ static void world_open(struct world *w)
     sh_engine_opts opts = engine_opts();
     int fd = listen_somewhere(w->where);
     w->own = group_opts(0, 2, w->where, fd, NULL);
-    w->own.op_ms = 20000;
+    w->own.op_ms = SANITIZED ? 60000 : 20000;
+    w->own.silence_ms = SANITIZED ? 20000 : 5000; /* other tests run beside this one */
     w->pid = worker_start(w->where, w->own.silence_ms);
     opts.group = &w->own;
     CHECK_OK(sh_engine_open(&opts, &w->engine, &err), err);
@@ -130,7 +131,7 @@ TEST(scans_and_hidden_states_pass_each_other)
     world_open(&w);
     for (int i = 1; i < SLOTS; i++) ask(w.engine, (uint64_t)i, 4, TOKENS);
     ask(w.engine, SLOTS, PROMPT, 2);
-    sh_deadline end = sh_deadline_in_ms(60000);
+    sh_deadline end = sh_deadline_in_ms(150000);
     while (atomic_load(&finished) + atomic_load(&failed) < SLOTS && !sh_deadline_passed(end))
         sh_sleep_ms(5);
     if (atomic_load(&failed) > 0) fail_msg("%d failed: %s", atomic_load(&failed), error_text);
@@ -144,7 +145,7 @@ TEST(ranks_report_while_a_pipeline_never_rests)
     struct world w;
     world_open(&w);
     for (int i = 1; i <= 8; i++) ask(w.engine, (uint64_t)i, 20, 2000);
-    sh_deadline end = sh_deadline_in_ms(20000);
+    sh_deadline end = sh_deadline_in_ms(60000);
     int64_t first = 0;
     while (!sh_deadline_passed(end)) { /* two reports, the second of later work */
         sh_engine_ask_stats(w.engine, 1);

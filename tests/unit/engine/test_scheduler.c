@@ -7,6 +7,12 @@
 
 #include "test.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
 enum {
     VOCAB = 50,
     EOS = 49,
@@ -426,7 +432,7 @@ TEST(a_flood_of_one_client_does_not_starve_another)
 TEST(a_long_queue_of_many_clients_is_admitted_quickly)
 {
     UNUSED_STATE;
-    enum { WAITING = 20000, PLACES = 256 };
+    enum { WAITING = SANITIZED ? 2000 : 20000, PLACES = 256 };
     struct bench *b = bench_open(BLOCKS_MAX, 0);
     sh_sched_opts opts = b->opts;
     opts.room.slots = PLACES;
@@ -455,7 +461,8 @@ TEST(a_long_queue_of_many_clients_is_admitted_quickly)
     assert_int_equal(plan->seq_count, PLACES);
     for (int i = 0; i < PLACES; i++) /* one of each client, the first that came */
         assert_int_equal(plan->tokens[3 * i], 2 * i % 49);
-    if (took > 1) fail_msg("%d were admitted from %d in %.3f s", PLACES, WAITING, took);
+    if (!SANITIZED && took > 2)
+        fail_msg("%d were admitted from %d in %.3f s", PLACES, WAITING, took);
     sh_step_free(plan);
     sh_sched_free(sched);
     sh_blocks_free(blocks);
