@@ -6,14 +6,14 @@ work=$(mktemp -d) && cd "$work" || exit 1
 unset "${!SHOAL_@}" # SHOAL_BUILD is no setting of the program
 port=$(free_port)
 
+${CC:-cc} -O2 -D_GNU_SOURCE -o peak "$root/tests/cluster/peak.c" || exit 1
 # start RANK RANKS command...: in the background, its pid in $pid; the most memory that it had in RANK.peak, in KiB
 start() {
     local rank=$1 ranks=$2; shift 2
-    "$@" --rank "$rank" --ranks "$ranks" --coordinator "127.0.0.1:$port" >"$rank.out" 2>"$rank.err" &
+    ./peak "$rank.peak" "$@" --rank "$rank" --ranks "$ranks" --coordinator "127.0.0.1:$port" \
+        >"$rank.out" 2>"$rank.err" &
     pid=$!
-    (while peak_of $pid | grep . >"$rank.now"; do mv "$rank.now" "$rank.peak"; sleep .02; done) &
 }
-peak_of() { sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status" 2>/dev/null; }
 two() { start 1 2 "$@"; local one=$pid; start 0 2 "$@"; wait $pid && wait $one || { cat 0.err 1.err; return 1; }; }
 
 generate=("$shoal" generate --model "$root/models/demo")
