@@ -2,6 +2,7 @@
 #   check "claim" command args...   one test, in a subshell; what it says is shown when it fails
 #   skip "claim" "why"              says aloud what was not tested
 #   done_testing                    prints the plan; exits 1 when a test failed
+#   scratch                         goes into a folder of its own, $work, which is gone in the end
 # In claims:
 #   exits N command...              the exit code is N; output in ./out, ./err
 #   refuses N PATTERN command...    so it is, and stderr matches the extended regular expression
@@ -25,6 +26,10 @@ check() {
     { printf '%s\n' "$said"; [ -s err ] && cat err; } | tail -n 15 | sed 's/^/# /'
 }
 skip() { tests=$((tests + 1)); echo "ok $tests - $1 # SKIP $2"; }
+scratch() {
+    work=$(mktemp -d) && cd "$work" || exit 1
+    trap 'cd /; rm -rf "$work"' EXIT
+}
 done_testing() { echo "1..$tests"; [ $failures = 0 ]; exit; }
 
 exits() {

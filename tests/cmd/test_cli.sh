@@ -2,7 +2,7 @@
 # The program as a shell sees it: help, exit codes, sources of settings, completion, the reference page.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
-cd "$(mktemp -d)" || exit 1
+scratch
 
 check "version is printed" prints '^shoal [0-9]+\.[0-9]+\.[0-9]+$' "$shoal" --version
 helps() { prints "^  completion" "$shoal" help && prints Usage "$shoal" --help && exits 0 "$shoal" help; }

@@ -2,7 +2,7 @@
 # The guides speak only of commands and flags that exist, and their links lead somewhere.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
-cd "$(mktemp -d)" || exit 1
+scratch
 pages=("$root"/README.md "$root"/docs/*.md)
 
 # Every "shoal COMMAND ... --flag" of a page, in code blocks and in backticks.

@@ -2,7 +2,7 @@
 # Commands that look at, make and run models, as a shell sees them.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal demo=$root/models/demo data=$root/tests/data/models
-cd "$(mktemp -d)" || exit 1
+scratch
 want="Tensor parallelism splits every layer across the machines. Each rank holds a share of the attention heads and of \
 the feed-forward neurons, computes its partial result, and an all-reduce adds the partial results together after each \
 block."

@@ -8,7 +8,7 @@ claim="templates of real models give the prompts that transformers gives"
 folder=${SHOAL_REAL_TEMPLATES:-} date=${SHOAL_REAL_TEMPLATES_DATE:-2026-11-15}
 if [ -z "$folder" ]; then skip "$claim" "SHOAL_REAL_TEMPLATES names no folder"; done_testing; fi
 if ! command -v jq >/dev/null; then skip "$claim" "jq is missing"; done_testing; fi
-cd "$(mktemp -d)" || exit 1
+scratch
 
 prompts_agree() { # name
     local count wrong=0

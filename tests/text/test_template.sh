@@ -2,7 +2,7 @@
 # shoal template as a shell sees it.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal demo=$root/models/demo
-cd "$(mktemp -d)" || exit 1
+scratch
 
 template() { "$shoal" template "$@"; }
 echo '{"messages": [{"role": "user", "content": "Hi"}]}' >hi.json

@@ -2,7 +2,7 @@
 # `shoal tokenize` and `shoal bench text` as a shell sees them.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal data=$root/tests/data/tokenizers
-cd "$(mktemp -d)" || exit 1
+scratch
 tok() { "$shoal" tokenize --tokenizer "$data/$1.json" "${@:2}"; }
 tokenize() { "$shoal" tokenize --tokenizer "$@"; }
 
