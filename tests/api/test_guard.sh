@@ -107,7 +107,7 @@ check "32 MB of zeros and commas are refused before they become a tree" bodies_o
 # The engine rests while two bodies wait for it that have, with their padding, as many values as all bodies may.
 large_bodies_shut_nobody_out() {
     local clients=() small
-    { printf '{%s,"max_tokens":2,"pad":[' "$story"; yes 0, | head -n 2097140 | tr -d '\n'; printf '0]}'; } >padded
+    { printf '{%s,"max_tokens":2,"pad":[' "$story"; yes 0, | head -n 2097145 | tr -d '\n'; printf '0]}'; } >padded
     kill -STOP "$engine_pid"
     for _ in 1 2; do
         curl -s -H "$bearer" --data-binary @padded "$(url /v1/completions)" >/dev/null & clients+=($!)
