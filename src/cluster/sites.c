@@ -200,7 +200,7 @@ static void batch_free(struct batch *b)
     free(b);
 }
 
-static char *check_script(const sh_sites *s, const sh_site *site)
+static char *check_script(const sh_sites *s)
 {
     sh_buf b = {0};
     sh_buf_add_text(&b, "umask 077; d=");
@@ -210,12 +210,6 @@ static char *check_script(const sh_sites *s, const sh_site *site)
     sh_buf_add_text(&b, "mkdir -p \"$d/bin\" && cd \"$d\" || exit 1\n"
                         "echo \"system $(uname -sm)\"; echo \"state $(pwd)\"\n"
                         "[ -x bin/native ] && echo native\n");
-    for (int i = 0; i < s->file_count; i++) {
-        if (is_for(s, site, i)) continue;
-        sh_buf_add_text(&b, "rm -f ");
-        sh_shell_quote(&b, sh_str_of(s->files[i].name));
-        sh_buf_add_char(&b, '\n');
-    }
     sh_buf_add_text(&b, "for f in");
     for (int i = 0; i < s->file_count; i++) {
         sh_buf_add_char(&b, ' ');
@@ -231,11 +225,13 @@ static void file_seen(const sh_sites *s, sh_site *site, sh_str rest)
 {
     sh_str digest;
     if (!sh_str_cut(&rest, ' ', &digest)) return;
-    /* What is for one host alone the others remove, and hosts may share a home: it is sent anew. */
-    for (int i = 0; i < s->file_count; i++)
-        if (!s->files[i].first && sh_str_is(rest, s->files[i].name) &&
-            sh_str_is(digest, s->files[i].digest))
+    for (int i = 0; i < s->file_count; i++) {
+        if (!sh_str_is(rest, s->files[i].name)) continue;
+        if (!is_for(s, site, i))
+            site->strays |= UINT64_C(1) << i;
+        else if (sh_str_is(digest, s->files[i].digest))
             site->lacks &= ~(UINT64_C(1) << i);
+    }
 }
 
 static void text_replace(char **text, sh_str with)
@@ -247,7 +243,7 @@ static void text_replace(char **text, sh_str with)
 static void check_read(const sh_sites *s, sh_site *site, const sh_buf *out)
 {
     sh_str rest = sh_buf_str(out), line, key;
-    site->lacks = 0;
+    site->lacks = site->strays = 0;
     for (int i = 0; i < s->file_count; i++)
         if (is_for(s, site, i)) site->lacks |= UINT64_C(1) << i;
     site->native = false;
@@ -286,12 +282,42 @@ static sh_status check_system(const sh_sites *s, sh_site *site, sh_err *err)
     return status;
 }
 
+static char *remove_script(const sh_sites *s, const sh_site *site)
+{
+    sh_buf b = {0};
+    sh_buf_add_text(&b, "cd ");
+    sh_shell_quote(&b, sh_str_of(site->state));
+    sh_buf_add_text(&b, " && rm -f");
+    for (int i = 0; i < s->file_count; i++) {
+        if ((site->strays >> i & 1) == 0) continue;
+        sh_buf_add_char(&b, ' ');
+        sh_shell_quote(&b, sh_str_of(s->files[i].name));
+    }
+    return sh_buf_take(&b);
+}
+
+/* Removes what is for the first rank's host alone from the others, where an earlier launch with
+ * another order may have left it. Hosts may share a home: then its own copy is gone too, and is
+ * sent anew. */
+static sh_status strays_remove(sh_sites *s, sh_err *err)
+{
+    struct batch *b = sh_alloc(sizeof(*b));
+    for (int i = 0; i < s->count; i++) {
+        if (s->list[i].strays == 0) continue;
+        s->list[s->of_rank[0]].lacks |= s->list[i].strays;
+        batch_add(b, &s->list[i], remove_script(s, &s->list[i]), (sh_str){0});
+    }
+    if (b->count > 0) batch_run(s, b, CHECK_MS);
+    sh_status status = batch_status(s, b, err);
+    batch_free(b);
+    return status;
+}
+
 sh_status sh_sites_check(sh_sites *s, sh_err *err)
 {
     char text[NAME_MAX_LEN];
     struct batch *b = sh_alloc(sizeof(*b));
-    for (int i = 0; i < s->count; i++)
-        batch_add(b, &s->list[i], check_script(s, &s->list[i]), (sh_str){0});
+    for (int i = 0; i < s->count; i++) batch_add(b, &s->list[i], check_script(s), (sh_str){0});
     batch_run(s, b, CHECK_MS);
     sh_status status = batch_status(s, b, err);
     for (int i = 0; i < b->count && status == SH_OK; i++) {
@@ -302,7 +328,7 @@ sh_status sh_sites_check(sh_sites *s, sh_err *err)
         s->say(s->arg, b->site[i], text);
     }
     batch_free(b);
-    return status;
+    return status == SH_OK ? strays_remove(s, err) : status;
 }
 
 /* Writes beside the file and renames, and only when all bytes came: a connection that breaks looks

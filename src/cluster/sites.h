@@ -14,15 +14,16 @@
 #include "net/digest.h"
 
 typedef struct {
-    char *ssh;      /* as ssh knows it; NULL: this machine */
-    char *name;     /* for messages */
-    int rank;       /* the first that runs there */
-    char *system;   /* "Linux x86_64" */
-    char *state;    /* its state folder */
-    char *program;  /* what runs there, relative to the state folder */
-    char *model;    /* identity of its model in hex */
-    bool native;    /* a program that was built there exists */
-    uint64_t lacks; /* bit f: file f is absent or differs */
+    char *ssh;       /* as ssh knows it; NULL: this machine */
+    char *name;      /* for messages */
+    int rank;        /* the first that runs there */
+    char *system;    /* "Linux x86_64" */
+    char *state;     /* its state folder */
+    char *program;   /* what runs there, relative to the state folder */
+    char *model;     /* identity of its model in hex */
+    bool native;     /* a program that was built there exists */
+    uint64_t lacks;  /* bit f: file f is absent or differs */
+    uint64_t strays; /* files that are for another host alone; a bit each */
 } sh_site;
 
 /* A file that every site must have, relative to its state folder. */

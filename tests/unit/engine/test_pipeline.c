@@ -80,15 +80,7 @@ static void ask(sh_engine *engine, uint64_t id, int count, int most)
                            .sampling = sh_sampling_default()};
     q.sampling.temperature = 1;
     q.sampling.top_p = 0.95; /* needs all candidates of a scan */
-    sh_buf bytes = {0};
-    sh_wire_request request;
-    sh_wire_frame frame;
-    sh_err err;
-    sh_wire_put_submit(&bytes, &q);
-    CHECK_OK(sh_wire_next(&bytes, &frame, &err), err);
-    CHECK_OK(sh_wire_get_submit(frame.payload, &request, &err), err);
-    assert_int_equal(sh_engine_submit(engine, 1, &request), SH_OK);
-    sh_buf_reset(&bytes);
+    engine_ask(engine, &q);
 }
 
 struct world {
