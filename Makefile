@@ -15,11 +15,20 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wmi
 OPT_release := -O2 -g
 OPT_debug   := -O0 -g3
 OPT_lint-gcc := -O2
-OPT_lint-clang := -O0
 OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 OPT_tsan    := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link \
                -fno-sanitize-recover=undefined
+
+# What makes a memory error harder to use (docs/security.md); tests/cmd/test_hardening.sh looks at the result.
+SYSTEM          := $(shell uname -s)
+HARDEN_x86_64   := -fcf-protection=full
+HARDEN_aarch64  := -mbranch-protection=standard
+HARDEN_Linux    := -fstack-clash-protection $(HARDEN_$(ARCH))
+HARDEN          := -fstack-protector-strong $(HARDEN_$(SYSTEM))
+FORTIFY_release := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+LINK_Linux      := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
+PIE_Linux       := -pie
 
 PKGS      := libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl
 PKG_CONFIG ?= pkg-config
@@ -28,8 +37,9 @@ PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
 
 VERSION := $(shell cat VERSION)
 # No contraction: several results must have the same bits on every machine.
-CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc $(WARN) $(OPT_$(VARIANT)) $(PKG_CFLAGS) -pthread $(CFLAGS)
-LIBS       = $(PKG_LIBS) -lm -ldl -pthread $(LDFLAGS)
+CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc $(WARN) $(OPT_$(VARIANT)) -fPIE $(HARDEN) $(FORTIFY_$(VARIANT)) \
+             $(PKG_CFLAGS) -pthread $(CFLAGS)
+LIBS       = $(PKG_LIBS) -lm -ldl -pthread $(LINK_$(SYSTEM)) $(LDFLAGS)
 
 # A kernel file says by its name which instructions it needs; it is built only for a machine that has such
 # a family of instructions, and called only when the CPU at hand has them.
@@ -65,7 +75,8 @@ endif
 MPICC         = $(or $(shell command -v mpicc.$*),mpicc)
 PLUGINS      := $(MPI_FAMILIES:%=$(B)/shoal-mpi-%.so)
 
-.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build load soak clean docs program tests
+.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build load soak chaos nightly bare-check
+.PHONY: macos-check clean docs program tests
 all: program ## build the release program, build/shoal
 
 program: $(B)/shoal $(PLUGINS)
@@ -73,12 +84,13 @@ program: $(B)/shoal $(PLUGINS)
 
 $(B)/shoal: $(B)/src/cmd/main.o $(B)/libshoal.a
 	@echo "LD $@"
-	@$(CC) $(OPT_$(VARIANT)) -o $@ $^ $(LIBS)
+	@$(CC) $(OPT_$(VARIANT)) $(PIE_$(SYSTEM)) -o $@ $^ $(LIBS)
 
 $(B)/shoal-mpi-%.so: plugins/mpi.c src/net/mpi_plugin.h Makefile
 	@mkdir -p $(@D)
 	@echo "MPICC $@"
-	@OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) -std=c11 -O2 -g -Isrc $(WARN) -fPIC -shared -o $@ $<
+	@OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -std=c11 -O2 -g -Isrc $(WARN) $(HARDEN) $(FORTIFY_release) -fPIC \
+	    -shared -o $@ $< $(LINK_$(SYSTEM))
 
 $(B)/libshoal.a: $(LIB_OBJ)
 	@rm -f $@
@@ -124,6 +136,21 @@ soak: tests ## random requests against 1, 2 and 3 ranks, each answer compared wi
 	for form in "1" "2" "2 --parallel pipeline" "3" "3 --parallel pipeline" "4 --parallel 2x2"; do \
 	    echo "ranks: $$form"; tests/soak/soak.sh $(B) $(SOAK_REQUESTS) $(SOAK_SEED) $$form || exit 1; done
 
+CHAOS_SECONDS ?= 120
+CHAOS_SEED ?= 1
+chaos: program ## ranks, API and links killed, stopped and cut at random under load, for CHAOS_SECONDS (120) each
+	tests/chaos/chaos.sh $(B) $(CHAOS_SECONDS) $(CHAOS_SEED)
+	tests/chaos/chaos.sh $(B) $(CHAOS_SECONDS) $(CHAOS_SEED) --parallel pipeline
+	tests/chaos/chaos.sh --hosts $(B) $(CHAOS_SECONDS) $(CHAOS_SEED)
+
+nightly: ## what takes hours: all tests under the sanitizers, soak, chaos, fuzz
+	tools/nightly.sh
+
+BARE ?= /var/tmp/shoal-bare
+bare-check: ## run ./test.sh in a bare Debian 12, made in the folder BARE: with npm's registry and without
+	tools/bare.sh $(BARE)
+	tools/bare.sh --no-npm $(BARE)
+
 # Fuzz targets are libFuzzer's, so they are built by clang, in a variant of their own.
 build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/libshoal.a
 	@echo "CC $<"
@@ -155,8 +182,19 @@ FORMATTED := $(shell find src tests plugins -name '*.[ch]')
 format: ## format all sources
 	clang-format -i $(FORMATTED)
 
-lint: ## clang-format, cppcheck, layers, budgets, warnings as errors with gcc and clang
+lint: ## clang-format, shellcheck, cppcheck, layers, budgets, warnings as errors with gcc and clang
 	tools/lint.sh
+
+macos-check: ## compile all sources for macOS, with MACOS_CC or with what is found
+	tools/macos_check.sh
+
+# The warnings of the compiler for all sources and tests; nothing is built.
+SYNTAX := $(SRC:%=syntax/%) $(TEST_SRC:%=syntax/%) $(FUZZ_SRC:%=syntax/%) syntax/tests/soak/soak.c
+.PHONY: syntax $(SYNTAX)
+syntax: $(SYNTAX)
+syntax/src/base/version.c: CFLAGS_ALL += -DSH_VERSION='"$(VERSION)"'
+$(SYNTAX): syntax/%.c: %.c
+	@$(CC) $(CFLAGS_ALL) $(ISA_$(lastword $(subst _, ,$(basename $(notdir $<))))) -Itests -fsyntax-only $<
 
 docs: program ## write the pages of docs/ that are made from the tables
 	build/shoal help --markdown > docs/options.md

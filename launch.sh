@@ -13,7 +13,10 @@ shoal() { [ -x build/shoal ] || build; build/shoal "$@"; }
 case $verb in
 start) build && shoal launch --detach "$@" ;;
 stop | restart | status) shoal "$verb" "$@" ;;
-test) shoal call /v1/chat/completions '{"messages": [{"role": "user", "content": "What is tensor parallelism?"}], "max_tokens": 64}' "$@" ;;
+test)
+    shoal call /v1/chat/completions \
+        '{"messages": [{"role": "user", "content": "What is tensor parallelism?"}], "max_tokens": 64}' "$@"
+    ;;
 detect) shoal hosts detect --out "${HOSTFILE:-hosts.json}" "$@" && echo "wrote ${HOSTFILE:-hosts.json}" ;;
 *) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All that can be checked without running: format, layers, budgets, cppcheck, warnings as errors with gcc and clang (or
-# with LINT_CC alone, where the other has just built everything so).
+# All that can be checked without running: format, shell scripts, layers, budgets, cppcheck, warnings as errors with gcc
+# and clang (or with LINT_CC alone, where the other has just built everything so).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 mkdir -p build/cppcheck
@@ -11,6 +11,12 @@ if command -v clang-format >/dev/null; then
     say "clang-format"
     find src tests plugins -name '*.[ch]' -print0 | xargs -0 clang-format --dry-run --Werror || bad=1
 else say "clang-format is missing, skipped"; fi
+
+say "shell scripts"
+mapfile -t scripts < <(find . -name '*.sh' ! -path './build/*' | sort)
+if grep -nE '^.{121,}' "${scripts[@]}"; then say "lines of scripts have 120 columns at most"; bad=1; fi
+if command -v shellcheck >/dev/null; then shellcheck -S warning "${scripts[@]}" || bad=1
+else say "shellcheck is missing, skipped"; fi
 
 say "layers"; tools/layers.sh || bad=1
 say "budgets"; tools/budgets.sh
@@ -23,10 +29,12 @@ if command -v cppcheck >/dev/null; then
         -D__x86_64__ -D__GNUC__=12 -DSH_VERSION='""' src || bad=1
 else say "cppcheck is missing, skipped"; fi
 
+# Some warnings of gcc come from its optimizer alone, none of clang's do.
 for cc in ${LINT_CC:-gcc clang}; do
-    command -v $cc >/dev/null || { say "$cc is missing, skipped"; continue; }
+    command -v "$cc" >/dev/null || { say "$cc is missing, skipped"; continue; }
     say "warnings of $cc as errors"
-    make -s -j"$(getconf _NPROCESSORS_ONLN)" VARIANT=lint-$cc CC=$cc WERROR=1 program tests | grep -vE '^(CC|LD) ' 
+    case $cc in clang*) targets=(syntax) ;; *) targets=(program tests) ;; esac
+    make -s -j"$(getconf _NPROCESSORS_ONLN)" VARIANT=lint-gcc CC="$cc" WERROR=1 "${targets[@]}" | grep -vE '^(CC|LD) '
     [ "${PIPESTATUS[0]}" = 0 ] || bad=1
 done
 [ $bad = 0 ] && say "clean"

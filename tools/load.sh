@@ -17,7 +17,8 @@ if command -v wrk >/dev/null; then
         said=$(wrk -t1 -c64 -d5s $url$path)
         used=$(($(awk '{print $14 + $15}' /proc/$api/stat) - before))
         awk -v used=$used -v path=$path '/requests in/ {n = $1} /Requests\/sec/ {r = $2} END {
-            printf "%s: %.0f requests/s, %.0f per second of the API'"'"'s CPU time\n", path, r, n / (used / 100)}' <<<"$said"
+            printf "%s: %.0f requests/s, %.0f per second of CPU time of the API\n", path, r, n / (used / 100)
+        }' <<<"$said"
     done
 else
     echo "wrk is missing: requests in a second are not measured"

@@ -1,12 +1,22 @@
 #!/usr/bin/env bash
-# Installs the packages of tests/npm/package.json into build/npm; does nothing when they are there already.
-set -eu
-cd "$(dirname "$0")/.."
+# Installs the packages of tests/npm/package.json into build/npm; does nothing when they are there already. Where they
+# cannot be had, build/npm/.why says why, so that each test which needs them skips at once (npm_packages in tap.sh).
+set -u
+cd "$(dirname "$0")/.." || exit 1
 mkdir -p build/npm
 [ -e build/npm/.done ] && cmp -s tests/npm/package.json build/npm/package.json && exit 0
-command -v npm >/dev/null || { echo "npm is missing"; exit 1; }
 rm -f build/npm/.done
-cp tests/npm/package.json build/npm/
-cd build/npm
-timeout 300 npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error >/dev/null
+folder=$PWD/build/npm
+fail() { echo "$1" >"$folder/.why"; echo "npm: $1" >&2; exit 1; }
+command -v node >/dev/null || fail "node is missing"
+command -v npm >/dev/null || fail "npm is missing"
+cp tests/npm/package.json build/npm/ && cd build/npm || exit 1
+
+# npm retries for minutes in silence whatever is wrong, so one small question decides whether there is a registry.
+quick=(--fetch-retries=0 --fetch-timeout=10000 --loglevel=error)
+said=$(timeout 20 npm view zod version "${quick[@]}" 2>&1) || fail "the registry cannot be reached: \
+$(grep -m 1 -E 'network|request to|code' <<<"$said" || echo "no answer in 20 s")"
+said=$(timeout 200 npm install --ignore-scripts --no-audit --no-fund --no-package-lock --fetch-retries=1 \
+    --fetch-timeout=60000 --loglevel=error 2>&1) || fail "the packages cannot be installed: $(tail -n 1 <<<"$said")"
+rm -f .why
 touch .done

@@ -5,13 +5,13 @@
 set -eu
 
 build_debian="gcc make pkg-config libc6-dev libcjson-dev libpcre2-dev libutf8proc-dev libssl-dev libevent-dev"
-tests_debian="libcmocka-dev clang clang-format libclang-rt-dev cppcheck universal-ctags curl iproute2 openssh-server
-    openssh-client openssl netcat-openbsd procps"
+tests_debian="libcmocka-dev clang clang-format libclang-rt-dev cppcheck shellcheck universal-ctags curl iproute2
+    openssh-server openssh-client openssl netcat-openbsd procps jq"
 # Tests that need these are skipped where they cannot be had.
 more_debian="libopenmpi-dev openmpi-bin libmpich-dev mpich slurmd slurmctld slurm-client munge gcc-aarch64-linux-gnu
     libc6-dev-arm64-cross qemu-user chromium prometheus"
 build_brew="make pkg-config cjson pcre2 utf8proc openssl@3 libevent"
-tests_brew="cmocka llvm clang-format cppcheck universal-ctags"
+tests_brew="cmocka llvm clang-format cppcheck shellcheck universal-ctags"
 
 wanted=build; [ "${1:-}" = tests ] && wanted=tests
 

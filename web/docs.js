@@ -6,6 +6,7 @@ const examples = {
   '/v1/completions': { prompt: 'The sea is', max_tokens: 32 },
   '/tokenize': { content: 'Hello, world', with_pieces: true },
   '/detokenize': { tokens: [1, 2, 3] },
+  '/apply-template': { messages: [{ role: 'user', content: 'Who are you?' }] },
 };
 
 const key = document.getElementById('key');

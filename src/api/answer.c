@@ -1,26 +1,21 @@
 #include "api/answer.h"
 
+#include "api/messages.h"
 #include "base/alloc.h"
-#include "base/hash.h"
-#include "text/detokenizer.h"
-#include "text/output.h"
-#include "text/stop.h"
+#include "text/answer_text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { PRIME_TOKENS = 8 }; /* of the prompt, before the first of a completion: it keeps its space */
-
 struct sh_choice_text {
-    const sh_answer *answer;
-    sh_choice *choice;
-    sh_detokenizer *detok;
-    sh_stop *stop;
-    sh_output *output; /* NULL: all text is content */
-    sh_buf safe;       /* behind the stop strings */
-    bool ended;        /* by a stop string or a call too many: the rest is dropped */
-    bool in_reasoning;
+    const sh_request *request;
+    sh_answer_text *reader;
+    bool must_call; /* text that is no call is not wanted */
+    int calls;      /* whole ones, of functions that may be called */
+    int strays;     /* others, while a call is a must */
+    int64_t echoed; /* characters of the prompt in front of the answer */
     size_t odds_cap;
+    size_t odds_seen; /* tokens whose odds were released so far */
 };
 
 static sh_call *call_at(sh_choice *choice, int index)
@@ -43,27 +38,54 @@ static void call_drop(sh_call *call)
     *call = (sh_call){0};
 }
 
-/* What the parser of the output reports. */
+/* Who must call something gets no function that it did not offer, or not the one it named. */
+static bool call_is_wanted(const sh_choice_text *text, const char *name)
+{
+    if (!text->must_call) return true;
+    if (text->request->tool_name != NULL) return strcmp(name, text->request->tool_name) == 0;
+    return sh_tools_find(text->request->tools, name) != NULL;
+}
+
+static void call_begin(sh_choice *choice, const sh_output_event *event)
+{
+    sh_call *call = call_at(choice, event->call);
+    call_drop(call);
+    call->id = sh_str_dup(event->id);
+    call->name = sh_str_dup(event->name);
+    if (call_is_wanted(choice->text, call->name)) return;
+    call_drop(call); /* what follows goes to a call that nobody is told of */
+    choice->text->strays++;
+}
+
+static void call_end(sh_choice *choice, const sh_output_event *event)
+{
+    const sh_request *request = choice->text->request;
+    if (call_at(choice, event->call)->name != NULL) choice->text->calls++;
+    if (!request->parallel_calls || request->tool_choice == SH_TOOLS_NAMED)
+        sh_answer_text_stop(choice->text->reader);
+}
+
+static void content_add(sh_choice *choice, sh_str piece)
+{
+    const sh_choice_text *text = choice->text;
+    if (!text->must_call)
+        sh_buf_add_str(&choice->content, piece);
+    else if (text->calls == 0) /* the call is broken */
+        sh_answer_text_stop(text->reader);
+}
+
+/* What the text of the tokens means. */
 static void on_output(void *arg, const sh_output_event *event)
 {
-    sh_choice_text *text = arg;
-    sh_choice *choice = text->choice;
-    if (text->ended) return;
-    text->in_reasoning = event->kind == SH_OUTPUT_REASONING;
+    sh_choice *choice = arg;
     switch (event->kind) {
-    case SH_OUTPUT_CONTENT: sh_buf_add_str(&choice->content, event->text); break;
+    case SH_OUTPUT_CONTENT: content_add(choice, event->text); break;
     case SH_OUTPUT_REASONING: sh_buf_add_str(&choice->reasoning, event->text); break;
-    case SH_OUTPUT_CALL_BEGIN: {
-        sh_call *call = call_at(choice, event->call);
-        call_drop(call);
-        call->id = sh_str_dup(event->id);
-        call->name = sh_str_dup(event->name);
-        break;
-    }
+    case SH_OUTPUT_CALL_BEGIN: call_begin(choice, event); break;
     case SH_OUTPUT_CALL_ARGS:
         sh_buf_add_str(&call_at(choice, event->call)->args, event->text);
         break;
-    case SH_OUTPUT_CALL_END: text->ended = !text->answer->request->parallel_calls; break;
+    case SH_OUTPUT_CALL_END: call_end(choice, event); break;
     case SH_OUTPUT_CALL_BROKEN: call_drop(call_at(choice, event->call)); break;
     }
 }
@@ -72,35 +94,27 @@ static sh_status text_create(sh_answer *answer, sh_choice *choice, sh_err *err)
 {
     const sh_request *request = answer->request;
     const sh_tokens *prompt = &answer->prompts[choice->prompt];
-    sh_output_dialect used = *sh_served_dialect(answer->served);
-    if (request->tools == NULL) used.tools = NULL;
-    bool parse = request->chat && (used.reasoning != NULL || used.tools != NULL);
-    sh_choice_text *text = sh_alloc(sizeof(*text));
-    choice->text = text;
-    text->answer = answer;
-    text->choice = choice;
-    text->detok = sh_detokenizer_create(sh_served_tokenizer(answer->served), !parse);
-    for (size_t i = 0; !request->chat && i < PRIME_TOKENS; i++)
-        if (prompt->count + i >= PRIME_TOKENS)
-            sh_detokenizer_push(text->detok, prompt->ids[prompt->count + i - PRIME_TOKENS]);
-    if (parse) {
-        uint64_t seed;
-        if (sh_random_bytes(&seed, sizeof(seed), err) != SH_OK) return err->status;
-        sh_output_opts opts = {
-            .in_reasoning = prompt->in_reasoning, .tools = request->tools, .id_seed = seed};
-        text->in_reasoning = prompt->in_reasoning;
-        text->output = sh_output_create(&used, &opts, on_output, text);
-    }
-    return sh_stop_create(request->stops, request->stop_count, &text->stop, err);
+    sh_answer_text_opts opts = {
+        .chat = request->chat,
+        .in_reasoning = prompt->in_reasoning,
+        .tools = request->tools,
+        .prompt = prompt->ids,
+        .prompt_count = prompt->count,
+        .lead = prompt->lead,
+        .stops = request->stops,
+        .stop_count = request->stop_count,
+    };
+    choice->text = sh_alloc(sizeof(*choice->text));
+    choice->text->request = request;
+    choice->text->must_call = prompt->lead.len > 0;
+    return sh_answer_text_create(sh_served_text(answer->served), &opts, on_output, choice,
+                                 &choice->text->reader, err);
 }
 
 static void text_free(sh_choice_text *text)
 {
     if (text == NULL) return;
-    sh_detokenizer_free(text->detok);
-    sh_stop_free(text->stop);
-    sh_output_free(text->output);
-    sh_buf_reset(&text->safe);
+    sh_answer_text_free(text->reader);
     free(text);
 }
 
@@ -112,6 +126,8 @@ static void echo_add(sh_answer *answer, sh_choice *choice)
     else
         sh_tokenizer_decode(sh_served_tokenizer(answer->served), prompt->ids, prompt->id_count,
                             true, &choice->content);
+    for (size_t i = 0; i < choice->content.len; i++)
+        choice->text->echoed += (choice->content.ptr[i] & 0xC0) != 0x80;
 }
 
 sh_status sh_answer_create(const sh_request *request, const sh_served *served,
@@ -129,11 +145,11 @@ sh_status sh_answer_create(const sh_request *request, const sh_served *served,
         choice->index = i;
         choice->prompt = (size_t)(i / (int)request->n);
         choice->prompt_tokens = (int)prompts[choice->prompt].count;
-        if (request->echo) echo_add(answer, choice);
         if (text_create(answer, choice, err) != SH_OK) {
             sh_answer_free(answer);
             return err->status;
         }
+        if (request->echo) echo_add(answer, choice);
     }
     *out = answer;
     return SH_OK;
@@ -170,97 +186,67 @@ static void odds_add(sh_choice *choice, const sh_event *event)
         text->odds_cap = text->odds_cap * 2 + 16;
         choice->odds = sh_realloc_array(choice->odds, text->odds_cap, sizeof(sh_token_odds));
     }
-    choice->odds[at] = (sh_token_odds){
-        .id = event->token, .logprob = event->logprob, .top_count = event->top_count};
+    choice->odds[at] = (sh_token_odds){.id = event->token,
+                                       .logprob = event->logprob,
+                                       .offset = text->echoed +
+                                                 sh_answer_text_characters(text->reader),
+                                       .top_count = event->top_count};
     memcpy(choice->odds[at].top, event->top, (size_t)event->top_count * sizeof(event->top[0]));
 }
 
+/* Odds go with the text of their tokens, which may be held back. */
 static void odds_release(sh_choice *choice)
 {
-    choice->odds_count += choice->odds_held;
+    size_t settled = sh_answer_text_settled(choice->text->reader);
+    size_t fresh = settled - choice->text->odds_seen;
+    choice->text->odds_seen = settled;
+    if (choice->odds_held == 0) return;
+    choice->odds_count += fresh;
+    choice->odds_held -= fresh;
+}
+
+static void text_finish(sh_choice *choice)
+{
+    sh_answer_text_finish(choice->text->reader);
+    odds_release(choice);
+    /* Tokens whose text a stop string swallowed are not part of the answer. */
     choice->odds_held = 0;
 }
 
-static void safe_push(sh_choice_text *text)
+/* The end of an answer that had to be a call and is none. */
+static void call_missing(sh_choice *choice, bool cut)
 {
-    if (text->safe.len == 0) return;
-    odds_release(text->choice);
-    if (text->output != NULL)
-        sh_output_push(text->output, sh_buf_str(&text->safe));
-    else
-        sh_buf_add_str(&text->choice->content, sh_buf_str(&text->safe));
+    choice->failed = true;
+    sh_api_fail(&choice->error, 422, "tool_call_failed", "tool_choice", "%s",
+                cut                        ? "the answer reached its length before the function "
+                                             "call that 'tool_choice' asks for was whole"
+                : choice->text->strays > 0 ? "the model called another function than 'tool_choice' "
+                                             "asks for"
+                                           : "the model did not write the function call that "
+                                             "'tool_choice' asks for");
 }
 
-/* Text from the detokenizer goes on to the stop strings and what follows them. */
-static void text_push(sh_choice_text *text, sh_str piece)
-{
-    sh_buf_clear(&text->safe);
-    bool matched = sh_stop_push(text->stop, piece, &text->safe);
-    safe_push(text);
-    if (matched) text->ended = true;
-}
-
-/* No more tokens: what was held back comes out, unless a stop string has ended the text. */
-static void text_finish(sh_choice_text *text)
-{
-    if (!text->ended) text_push(text, sh_detokenizer_finish(text->detok));
-    if (!text->ended) {
-        sh_buf_clear(&text->safe);
-        sh_stop_finish(text->stop, &text->safe);
-        safe_push(text);
-        odds_release(text->choice);
-    }
-    /* Tokens whose text a stop string swallowed are not part of the answer. */
-    text->choice->odds_held = 0;
-    /* Behind a call too many the parser's last words do not count; behind a stop string they do. */
-    text->ended = text->ended && sh_stop_matched(text->stop) < 0;
-    if (text->output != NULL) sh_output_finish(text->output);
-    text->ended = true;
-}
-
-static bool is_end_id(const sh_answer *answer, int32_t id)
-{
-    int count;
-    const int32_t *ids = sh_served_end_ids(answer->served, &count);
-    for (int i = 0; i < count; i++)
-        if (ids[i] == id) return true;
-    return false;
-}
-
-/* With ignore_eos the marks of the end come as tokens; they are no text, and neither are special
- * tokens that mean nothing to the parser. */
-static bool is_text(const sh_answer *answer, const sh_choice_text *text, int32_t id)
-{
-    if (is_end_id(answer, id)) return false;
-    if (text->output == NULL || !sh_tokenizer_is_special(sh_served_tokenizer(answer->served), id))
-        return true;
-    sh_buf piece = {0};
-    sh_served_piece(answer->served, id, &piece);
-    bool reads = sh_output_reads(text->output, sh_buf_str(&piece));
-    sh_buf_reset(&piece);
-    return reads;
-}
-
-static const char *finish_of(const sh_choice *choice, const char *plain)
+/* cut: by its length. */
+static void choice_finish(sh_choice *choice, bool cut)
 {
     const sh_choice_text *text = choice->text;
-    bool called = text->output != NULL && sh_output_calls(text->output) > 0;
-    return called ? "tool_calls" : plain;
+    text_finish(choice);
+    choice->finish = cut ? "length" : text->calls > 0 ? "tool_calls" : "stop";
+    if (text->must_call && text->calls == 0) call_missing(choice, cut);
 }
 
 /* True when the text has ended with this token. */
 static bool token_take(sh_answer *answer, sh_choice *choice, const sh_event *event)
 {
-    sh_choice_text *text = choice->text;
-    if (text->ended) return false;
+    sh_answer_text *reader = choice->text->reader;
+    if (choice->finish != NULL) return false;
     choice->completion_tokens++;
-    if (answer->request->logprobs) odds_add(choice, event);
-    if (is_text(answer, text, event->token))
-        text_push(text, sh_detokenizer_push(text->detok, event->token));
-    if (text->in_reasoning) choice->reasoning_tokens++;
-    if (!text->ended) return false;
-    text_finish(text);
-    choice->finish = finish_of(choice, "stop");
+    if (answer->request->logprobs || answer->request->token_ids) odds_add(choice, event);
+    bool ended = sh_answer_text_push(reader, event->token);
+    odds_release(choice);
+    if (sh_answer_text_in_reasoning(reader)) choice->reasoning_tokens++;
+    if (!ended) return false;
+    choice_finish(choice, false);
     return true;
 }
 
@@ -273,8 +259,7 @@ static void done_take(sh_answer *answer, sh_choice *choice, const sh_event *even
     choice->prefill_s = event->prefill_s;
     choice->decode_s = event->decode_s;
     if (choice->finish != NULL) return;
-    text_finish(choice->text);
-    choice->finish = event->finish == SH_FINISH_LENGTH ? "length" : finish_of(choice, "stop");
+    choice_finish(choice, event->finish == SH_FINISH_LENGTH);
 }
 
 static void error_take(sh_answer *answer, sh_choice *choice, const sh_event *event)
@@ -314,8 +299,6 @@ bool sh_choice_has_news(const sh_choice *choice)
 
 void sh_choice_told(sh_choice *choice)
 {
-    for (size_t i = 0; i < choice->content.len; i++)
-        choice->characters_told += (choice->content.ptr[i] & 0xC0) != 0x80;
     sh_buf_clear(&choice->content);
     sh_buf_clear(&choice->reasoning);
     for (int i = 0; i < choice->call_count; i++) {

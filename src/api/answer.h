@@ -26,6 +26,7 @@ typedef struct {
 typedef struct {
     int32_t id;
     float logprob;
+    int64_t offset; /* characters of text before the token; special tokens have none of their own */
     int top_count;
     sh_token_logprob top[SH_TOP_LOGPROBS_MAX];
 } sh_token_odds;
@@ -43,10 +44,9 @@ typedef struct {
     int call_count;
     sh_token_odds *odds;
     size_t odds_count;
-    size_t odds_held;        /* behind these; of tokens whose text is held back */
-    int64_t characters_told; /* of content, before these */
-    bool begun;              /* something was told */
-    bool over;               /* the end was told */
+    size_t odds_held; /* behind these; of tokens whose text is held back */
+    bool begun;       /* something was told */
+    bool over;        /* the end was told */
 
     const char *finish; /* "stop", "length", "tool_calls"; NULL while it runs */
     bool done;          /* the engine has sent its last word */

@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 enum {
     HISTORY = 10000,
@@ -18,6 +17,9 @@ enum {
     SNAPSHOT_MS = 1000,
     STREAM_BYTES = 256 << 10, /* unsent bytes at which a stream's news gather instead */
     DRAIN_CHECK_MS = 50,
+    BODY_VALUES = 1 << 21,
+    ALL_VALUES = 1 << 22,
+    FREE_VALUES = 1 << 12, /* of a body that always gets in: large ones must not shut others out */
 };
 
 void sh_api_reply_json(sh_http_exchange *x, int status, const sh_buf *json)
@@ -38,10 +40,35 @@ void sh_api_reply_error(sh_http_exchange *x, const sh_api_error *error)
     sh_buf_reset(&json);
 }
 
-bool sh_api_parse(sh_str body, cJSON **out, sh_api_error *error)
+/* A value takes some 80 bytes of memory, and two of a body that is all zeros and commas. */
+static bool values_take(sh_api *api, sh_str body, size_t *values, sh_api_error *error)
+{
+    size_t count = sh_json_value_count(body);
+    *values = 0;
+    if (count > BODY_VALUES)
+        return sh_api_fail(error, 400, "too_many_values", NULL,
+                           "the body has %zu JSON values; %d are allowed", count, BODY_VALUES);
+    if (count <= FREE_VALUES) return true;
+    *values = count;
+    if (atomic_fetch_add(&api->json_values, count) + count <= ALL_VALUES) return true;
+    sh_api_fail(error, 503, "overloaded", NULL,
+                "the requests that are being read have more JSON values than this server takes at "
+                "once");
+    error->retry_after_s = 1;
+    return false;
+}
+
+void sh_api_parsed_free(sh_api *api, cJSON *json, size_t values)
+{
+    cJSON_Delete(json);
+    atomic_fetch_sub(&api->json_values, values);
+}
+
+bool sh_api_parse(sh_api *api, sh_str body, cJSON **out, size_t *values, sh_api_error *error)
 {
     cJSON *json = NULL;
     sh_err err;
+    if (!values_take(api, body, values, error)) return false;
     sh_status status = sh_json_parse(body, "the body", &json, &err);
     if (status == SH_OK && sh_json_refuse_nul(body, "the body", &err) == SH_OK) {
         *out = json;
@@ -83,9 +110,9 @@ static void error_body(void *arg, int status, const char *message, sh_buf *out)
     static const struct {
         int status;
         const char *code;
-    } codes[] = {{401, "invalid_api_key"}, {404, "not_found"},      {405, "method_not_allowed"},
-                 {408, "request_timeout"}, {413, "body_too_large"}, {431, "headers_too_large"},
-                 {501, "method_not_known"}};
+    } codes[] = {{401, "invalid_api_key"},    {403, "forbidden"},        {404, "not_found"},
+                 {405, "method_not_allowed"}, {408, "request_timeout"},  {413, "body_too_large"},
+                 {431, "headers_too_large"},  {501, "method_not_known"}, {503, "overloaded"}};
     sh_api_error error;
     const char *code = "bad_request";
     (void)arg;
@@ -119,8 +146,13 @@ static void on_done(void *arg, const sh_http_record *record)
     sh_api *api = arg;
     const char *method = record->route == NULL ? "other"
                                                : sh_http_method_name(record->route->method);
+    const sh_endpoint *endpoint = record->route == NULL ? NULL : record->route->data;
     sh_metrics_http(api->metrics, method, record->route == NULL ? "none" : record->route->path,
                     record->status, record->seconds);
+    if (record->refused && endpoint != NULL && endpoint->dialect != NULL) {
+        sh_history_count_refused(api->history, record->status);
+        sh_metrics_count_refused(api->metrics);
+    }
     if (api->access_log != NULL) access_write(api->access_log, record);
 }
 
@@ -176,6 +208,7 @@ static void on_down(void *arg, const sh_err *why)
     api->stats = NULL;
     sh_buf_clear(&api->stats_text);
     sh_buf_clear(&api->ranks_text);
+    sh_api_fresh(api);
 }
 
 static void on_stats(void *arg, sh_str text)
@@ -195,12 +228,14 @@ static void on_stats(void *arg, sh_str text)
     sh_buf_clear(&api->ranks_text);
     if (ranks != NULL) sh_buf_add_text(&api->ranks_text, ranks);
     cJSON_free(ranks);
+    sh_api_fresh(api);
 }
 
 static sh_status log_open(const char *path, FILE **out, sh_err *err)
 {
     if (path == NULL || path[0] == '\0') return SH_OK;
-    FILE *file = strcmp(path, "-") == 0 ? stderr : fopen(path, "ae");
+    int fd = strcmp(path, "-") == 0 ? -1 : sh_log_open(path);
+    FILE *file = strcmp(path, "-") == 0 ? stderr : fd < 0 ? NULL : fdopen(fd, "a");
     if (file == NULL) return sh_err_sys(err, "%s", path);
     setvbuf(file, NULL, _IOLBF, 0);
     if (*out != NULL && *out != stderr) fclose(*out);
@@ -304,6 +339,15 @@ static sh_http_route *routes_make(void)
     return routes;
 }
 
+/* Where only this machine can ask, a foreign name shows a page that wants to. Where others can, the
+ * names of the server are not known unless they are told. */
+static bool host_checked(const sh_api_opts *opts)
+{
+    if (opts->cors != NULL && strcmp(opts->cors, "*") == 0) return false;
+    return opts->allowed_hosts != NULL ? strcmp(opts->allowed_hosts, "*") != 0
+                                       : sh_http_is_loopback(opts->host);
+}
+
 static sh_status server_open(sh_api *api, sh_err *err)
 {
     const sh_api_opts *opts = api->opts;
@@ -311,15 +355,17 @@ static sh_status server_open(sh_api *api, sh_err *err)
         .host = opts->host,
         .port = opts->port,
         .connections_max = (int)opts->connections_max,
+        .peer_connections_max = (int)opts->peer_connections_max,
         .header_bytes_max = (size_t)opts->header_bytes_max,
         .body_bytes_max = (size_t)opts->body_bytes_max,
+        .bodies_bytes_max = (size_t)opts->bodies_bytes_max,
         .stream_bytes_max = STREAM_BYTES,
         .idle_ms = (int64_t)(opts->idle_s * 1000),
         .receive_ms = (int64_t)(opts->receive_s * 1000),
         .send_ms = (int64_t)(opts->send_s * 1000),
         .cors = opts->cors,
-        .near_only = sh_http_is_loopback(opts->host) &&
-                     (opts->cors == NULL || strcmp(opts->cors, "*") != 0),
+        .check_host = host_checked(opts),
+        .allowed_hosts = opts->allowed_hosts,
         .keys = api->keys,
         .tls = api->tls,
         .routes = api->routes,
@@ -371,6 +417,7 @@ static sh_status api_open(sh_api *api, sh_err *err)
     api->job_tick = sh_trigger_timer(api->loop, on_job_tick, api);
     api->snapshot_tick = sh_trigger_timer(api->loop, on_snapshot_tick, api);
     api->drain_check = sh_trigger_timer(api->loop, on_drain_check, api);
+    api->fresh_limit = sh_trigger_timer(api->loop, sh_api_fresh, api);
     on_job_tick(api);
     on_snapshot_tick(api);
     for (size_t i = 0; i < SH_COUNT_OF(signals); i++)
@@ -387,6 +434,7 @@ static void api_close(sh_api *api)
     sh_trigger_free(api->job_tick);
     sh_trigger_free(api->snapshot_tick);
     sh_trigger_free(api->drain_check);
+    sh_trigger_free(api->fresh_limit);
     for (size_t i = 0; i < SH_COUNT_OF(api->signals); i++) sh_trigger_free(api->signals[i]);
     sh_loop_free(api->loop);
     sh_http_tls_close(api->tls);
@@ -403,22 +451,9 @@ static void api_close(sh_api *api)
     free(api->routes);
 }
 
-/* Each connection is a descriptor; the system's soft limit is often below its hard one. */
-static void descriptors_raise(int64_t connections)
-{
-    struct rlimit limit;
-    rlim_t wanted = (rlim_t)connections + 64;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted)
-        SH_LOGW("api: the system allows %llu open files, too few for %lld connections",
-                (unsigned long long)limit.rlim_cur, (long long)connections);
-}
-
 sh_status sh_api_run(const sh_api_opts *opts, sh_err *err)
 {
     sh_api api = {.opts = opts};
-    descriptors_raise(opts->connections_max);
     sh_status status = model_check(opts, err);
     if (status == SH_OK) status = api_open(&api, err);
     if (status == SH_OK) {

@@ -22,19 +22,21 @@ typedef struct {
     const char *api_key_file; /* NULL: none */
     const char *tls_cert, *tls_key;
     const char *cors;
+    const char *allowed_hosts; /* names by commas that a server without keys answers to; or NULL */
 
     const char *access_log;  /* a file, "-" for stderr, NULL: none */
     const char *request_log; /* the same */
     bool log_prompts;        /* put prompts into the program's log */
 
-    int64_t max_tokens;      /* of an answer whose request does not say */
+    int64_t max_tokens; /* of an answer whose request does not say; 0: what the context holds */
     int64_t max_tokens_hard; /* of any answer; 0: what the context holds */
-    double timeout_s;        /* of a request; 0: the engine's */
     double grace_s;          /* for running answers when asked to stop */
 
     int64_t connections_max;
+    int64_t peer_connections_max; /* of one address; 0: see http/server.h */
     int64_t header_bytes_max;
     int64_t body_bytes_max;
+    int64_t bodies_bytes_max; /* of all requests together */
     double idle_s, receive_s, send_s;
 
     void (*serving)(void *arg); /* a model can be asked, for the first time or again; or NULL */

@@ -15,11 +15,13 @@
 #include "base/clock.h"
 #include "http/server.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 typedef struct sh_api sh_api;
 typedef struct sh_job sh_job;
 typedef struct sh_subscriber sh_subscriber;
+typedef struct sh_asker sh_asker;
 
 struct sh_api {
     const sh_api_opts *opts;
@@ -29,7 +31,8 @@ struct sh_api {
     sh_http_server *server;
     sh_link *link;
     sh_worker *worker;
-    sh_served *served; /* NULL until an engine has told which */
+    atomic_size_t json_values; /* of all bodies that are parsed */
+    sh_served *served;         /* NULL until an engine has told which */
     char served_trouble[SH_ERR_TEXT_MAX];
 
     sh_history *history;
@@ -45,6 +48,8 @@ struct sh_api {
     sh_trigger *job_tick;
     sh_subscriber *subscribers; /* of /metrics/stream */
     sh_trigger *snapshot_tick;
+    sh_asker *askers; /* who wait for stats that are new */
+    sh_trigger *fresh_limit;
 
     sh_http_route *routes; /* made from sh_endpoints */
     sh_buf openapi;        /* written once */
@@ -77,8 +82,10 @@ extern const size_t sh_endpoint_count;
 void sh_api_reply_json(sh_http_exchange *x, int status, const sh_buf *json);
 void sh_api_reply_error(sh_http_exchange *x, const sh_api_error *error);
 
-/* A body as JSON, which the caller deletes; false when it is none. From any thread. */
-bool sh_api_parse(sh_str body, cJSON **out, sh_api_error *err);
+/* A body as JSON, which the caller deletes; false when it is none, or more than may be. *values is
+ * what it takes of the room for all bodies, to be given back in any case. From any thread. */
+bool sh_api_parse(sh_api *api, sh_str body, cJSON **out, size_t *values, sh_api_error *err);
+void sh_api_parsed_free(sh_api *api, cJSON *json, size_t values);
 
 /* Bodies up to this are worked on in the loop, longer ones by the worker. */
 enum { SH_API_INLINE_BYTES = 16 << 10 };
@@ -94,6 +101,10 @@ bool sh_api_ready(const sh_api *api, sh_api_error *err);
 
 /* A number of the engine's stats by its path, or `fallback`. */
 double sh_api_stat(const sh_api *api, const char *path, double fallback);
+
+/* fresh.c: `then` is called with stats that are newer than this call, or when it has taken long. */
+void sh_api_when_fresh(sh_api *api, sh_http_exchange *x, sh_http_handler then);
+void sh_api_fresh(void *api); /* there are new ones, or none will come */
 
 /* job.c */
 void sh_job_start(sh_api *api, sh_http_exchange *x, const sh_dialect *dialect);
@@ -111,6 +122,7 @@ void sh_handle_models(sh_http_exchange *x, void *arg);
 void sh_handle_model(sh_http_exchange *x, void *arg);
 void sh_handle_tokenize(sh_http_exchange *x, void *arg);
 void sh_handle_detokenize(sh_http_exchange *x, void *arg);
+void sh_handle_apply_template(sh_http_exchange *x, void *arg);
 void sh_handle_root(sh_http_exchange *x, void *arg);
 void sh_handle_health(sh_http_exchange *x, void *arg);
 void sh_handle_live(sh_http_exchange *x, void *arg);

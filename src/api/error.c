@@ -38,16 +38,24 @@ bool sh_api_fail(sh_api_error *err, int status, const char *code, const char *pa
     return false;
 }
 
+/* A bound is the request's own, or that of a queue which has room again later: `retry` tells. What
+ * else may pass by itself, a lost rank or an engine that stops, is said by its own code. */
 static const struct {
     sh_status status;
+    bool retry;
     int http;
     const char *code;
 } meanings[] = {
-    {SH_ERR_INPUT, 400, "invalid_value"},  {SH_ERR_LIMIT, 400, "limit_exceeded"},
-    {SH_ERR_NOT_FOUND, 404, "not_found"},  {SH_ERR_UNSUPPORTED, 400, "unsupported"},
-    {SH_ERR_CANCELLED, 503, "cancelled"},  {SH_ERR_TIMEOUT, 504, "timeout"},
-    {SH_ERR_AUTH, 401, "invalid_api_key"}, {SH_ERR_PEER, 503, "engine_unavailable"},
-    {SH_ERR_GROUP, 503, "rank_lost"},      {SH_ERR_MEMORY, 507, "out_of_memory"},
+    {SH_ERR_LIMIT, true, 429, "queue_full"},
+    {SH_ERR_LIMIT, false, 400, "limit_exceeded"},
+    {SH_ERR_INPUT, false, 400, "invalid_value"},
+    {SH_ERR_NOT_FOUND, false, 404, "not_found"},
+    {SH_ERR_UNSUPPORTED, false, 400, "unsupported"},
+    {SH_ERR_CANCELLED, false, 503, "engine_stopping"},
+    {SH_ERR_TIMEOUT, false, 504, "timeout"},
+    {SH_ERR_PEER, false, 503, "engine_unavailable"},
+    {SH_ERR_GROUP, false, 503, "rank_lost"},
+    {SH_ERR_MEMORY, false, 507, "out_of_memory"},
 };
 
 sh_api_error sh_api_error_of(const sh_err *err, bool retry)
@@ -56,11 +64,11 @@ sh_api_error sh_api_error_of(const sh_err *err, bool retry)
     int http = 500;
     const char *code = "internal_error";
     for (size_t i = 0; i < SH_COUNT_OF(meanings); i++) {
-        if (meanings[i].status != err->status) continue;
+        if (meanings[i].status != err->status || (meanings[i].retry && !retry)) continue;
         http = meanings[i].http;
         code = meanings[i].code;
+        break;
     }
-    if (retry) http = 429, code = "queue_full";
     sh_api_fail(&out, http, code, NULL, "%s", err->text);
     if (http == 429 || http == 503) out.retry_after_s = 1;
     return out;

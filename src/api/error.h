@@ -24,7 +24,8 @@ typedef struct {
 bool sh_api_fail(sh_api_error *err, int status, const char *code, const char *param,
                  const char *fmt, ...) SH_PRINTF(5, 6);
 
-/* What a failure of the layers below means to a client. `retry`: the same may succeed later. */
+/* What a failure of the layers below means to a client. `retry`: the same request may be taken
+ * later, as the engine says. */
 sh_api_error sh_api_error_of(const sh_err *err, bool retry);
 
 /* The envelope, as one JSON object. */

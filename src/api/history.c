@@ -2,8 +2,11 @@
 
 #include "base/alloc.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { STATUSES_MAX = 16 };
 
 struct sh_history {
     sh_record *records;
@@ -13,11 +16,15 @@ struct sh_history {
     int64_t generated_tokens;
     int64_t prompt_tokens;
     double wall_s;
+    struct {
+        int http_status;
+        int64_t count;
+    } refused[STATUSES_MAX];
 };
 
 const char *sh_outcome_name(sh_outcome outcome)
 {
-    static const char *const names[] = {"ok", "error", "timeout", "cancelled"};
+    static const char *const names[] = {"ok", "error", "timeout", "cancelled", "refused"};
     return names[outcome];
 }
 
@@ -48,6 +55,7 @@ void sh_record_write(const sh_record *r, const char *key, sh_writer *w)
     sh_write_num(w, "tokens_per_second", sh_record_rate(r));
     sh_write_bool(w, "kv_cache_hit", r->cached_tokens > 0);
     sh_write_text(w, "status", sh_outcome_name(r->outcome));
+    sh_write_int(w, "http_status", r->http_status);
     sh_write_text(w, "error_message", r->error[0] == '\0' ? NULL : r->error);
     sh_write_text(w, "finish_reason", r->finish);
     sh_write_bool(w, "is_stream", r->stream);
@@ -69,11 +77,27 @@ void sh_history_free(sh_history *history)
     free(history);
 }
 
+void sh_history_count_refused(sh_history *history, int http_status)
+{
+    int i = 0; /* there are fewer statuses than places; were there more, the last would take them */
+    while (i < STATUSES_MAX - 1 && history->refused[i].http_status != 0 &&
+           history->refused[i].http_status != http_status)
+        i++;
+    history->refused[i].http_status = http_status;
+    history->refused[i].count++;
+    history->total++;
+    history->by_outcome[SH_OUTCOME_REFUSED]++;
+}
+
 void sh_history_add(sh_history *history, const sh_record *record)
 {
     history->records[history->next] = *record;
     history->next = (history->next + 1) % history->cap;
     if (history->count < history->cap) history->count++;
+    if (record->outcome == SH_OUTCOME_REFUSED) {
+        sh_history_count_refused(history, record->http_status);
+        return;
+    }
     history->total++;
     history->by_outcome[record->outcome]++;
     history->generated_tokens += record->generated_tokens;
@@ -139,17 +163,32 @@ static void series_write(series *s, const char *const names[3], sh_writer *w)
     sh_write_num(w, names[2], series_percentile(s, 0.95));
 }
 
+/* {"400": 3, "503": 1} */
+static void refused_write(const sh_history *history, sh_writer *w)
+{
+    sh_write_begin(w, "refused_by_status", '{');
+    for (int i = 0; i < STATUSES_MAX && history->refused[i].count > 0; i++) {
+        char status[16];
+        snprintf(status, sizeof(status), "%d", history->refused[i].http_status);
+        sh_write_int(w, status, history->refused[i].count);
+    }
+    sh_write_end(w, '}');
+}
+
 static void totals_write(const sh_history *history, sh_writer *w)
 {
     const int64_t *by = history->by_outcome;
     int64_t bad = by[SH_OUTCOME_ERROR] + by[SH_OUTCOME_TIMEOUT]; /* who left got no error */
+    int64_t taken = history->total - by[SH_OUTCOME_REFUSED];
     sh_write_int(w, "total_requests", history->total);
     sh_write_int(w, "ok", by[SH_OUTCOME_OK]);
     sh_write_int(w, "errors", by[SH_OUTCOME_ERROR]);
     sh_write_int(w, "timeouts", by[SH_OUTCOME_TIMEOUT]);
     sh_write_int(w, "cancelled", by[SH_OUTCOME_CANCELLED]);
+    sh_write_int(w, "refused", by[SH_OUTCOME_REFUSED]);
+    refused_write(history, w);
     sh_write_int(w, "pressure_aborts", 0);
-    sh_write_num(w, "error_rate", history->total == 0 ? 0 : (double)bad / (double)history->total);
+    sh_write_num(w, "error_rate", taken == 0 ? 0 : (double)bad / (double)taken);
     sh_write_int(w, "total_generated_tokens", history->generated_tokens);
     sh_write_num(w, "total_wall_time_s", history->wall_s);
     sh_write_int(w, "buffer_size", history->count);
@@ -164,9 +203,11 @@ void sh_history_write_stats(const sh_history *history, sh_writer *w)
     double *memory = sh_alloc_array(3 * room, sizeof(double));
     series rates = {.values = memory}, walls = {.values = memory + room},
            firsts = {.values = memory + 2 * room};
-    int hits = 0;
+    int hits = 0, taken = 0;
     for (int i = 0; i < history->count; i++) {
         const sh_record *record = record_at(history, i);
+        if (record->outcome == SH_OUTCOME_REFUSED) continue;
+        taken++;
         if (sh_record_rate(record) > 0) series_add(&rates, sh_record_rate(record));
         if (record->outcome == SH_OUTCOME_OK) series_add(&walls, record->wall_s);
         if (record->first_token_s > 0) series_add(&firsts, record->first_token_s);
@@ -176,18 +217,21 @@ void sh_history_write_stats(const sh_history *history, sh_writer *w)
     series_write(&rates, rate_names, w);
     series_write(&walls, wall_names, w);
     series_write(&firsts, first_names, w);
-    sh_write_num(w, "kv_cache_hit_rate", history->count == 0 ? 0 : (double)hits / history->count);
+    sh_write_num(w, "kv_cache_hit_rate", taken == 0 ? 0 : (double)hits / taken);
     free(memory);
 }
 
-/* The newest requests as points of a plot, oldest first. */
+/* The newest requests that had a speed as points of a plot, oldest first. */
 static void points_write(const sh_history *history, sh_writer *w)
 {
     enum { POINTS = 40 };
-    int count = history->count < POINTS ? history->count : POINTS;
+    const sh_record *points[POINTS];
+    int count = 0;
+    for (int i = 0; i < history->count && count < POINTS; i++)
+        if (sh_record_rate(record_at(history, i)) > 0) points[count++] = record_at(history, i);
     sh_write_begin(w, "history", '[');
-    for (int i = count - 1; i >= 0; i--) {
-        const sh_record *record = record_at(history, i);
+    while (count > 0) {
+        const sh_record *record = points[--count];
         sh_write_begin(w, NULL, '{');
         sh_write_int(w, "t", record->time_us / 1000000);
         sh_write_num(w, "tps", sh_record_rate(record));
@@ -202,14 +246,18 @@ static void points_write(const sh_history *history, sh_writer *w)
 void sh_history_write_snapshot(const sh_history *history, int64_t now_us, sh_writer *w)
 {
     enum { WINDOW_US = 60 * 1000000 };
-    int recent = 0, rated = 0;
+    int recent = 0, rated = 0, answered = 0;
     double rate_sum = 0, rate_max = 0, wall_sum = 0;
     for (int i = 0; i < history->count; i++) {
         const sh_record *record = record_at(history, i);
         if (now_us - record->time_us > WINDOW_US) break;
         double rate = sh_record_rate(record);
+        if (record->outcome == SH_OUTCOME_REFUSED) continue;
         recent++;
-        wall_sum += record->wall_s;
+        if (record->outcome == SH_OUTCOME_OK) {
+            answered++;
+            wall_sum += record->wall_s;
+        }
         if (rate > 0) rated++;
         rate_sum += rate;
         if (rate > rate_max) rate_max = rate;
@@ -219,9 +267,10 @@ void sh_history_write_snapshot(const sh_history *history, int64_t now_us, sh_wri
     sh_write_int(w, "total_prompt_tokens", history->prompt_tokens);
     sh_write_int(w, "error_count",
                  history->by_outcome[SH_OUTCOME_ERROR] + history->by_outcome[SH_OUTCOME_TIMEOUT]);
+    sh_write_int(w, "refused_count", history->by_outcome[SH_OUTCOME_REFUSED]);
     sh_write_int(w, "recent_count", recent);
     sh_write_num(w, "avg_tps_60s", rated == 0 ? 0 : rate_sum / rated);
     sh_write_num(w, "peak_tps_60s", rate_max);
-    sh_write_num(w, "avg_latency_60s", recent == 0 ? 0 : wall_sum / recent);
+    sh_write_num(w, "avg_latency_60s", answered == 0 ? 0 : wall_sum / answered);
     points_write(history, w);
 }

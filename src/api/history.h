@@ -1,7 +1,8 @@
 /* history.h - the last requests, and what they add up to.
  *
  * A ring of finished requests, without any text of prompts or answers. Sums are over all time,
- * percentiles over what the ring holds.
+ * percentiles over what the ring holds. Requests that were refused are counted, and not part of any
+ * speed, time or rate.
  *
  * Threads: the loop's. */
 #ifndef SH_API_HISTORY_H
@@ -17,9 +18,10 @@ typedef enum {
     SH_OUTCOME_OK,
     SH_OUTCOME_ERROR,
     SH_OUTCOME_TIMEOUT,
-    SH_OUTCOME_CANCELLED
+    SH_OUTCOME_CANCELLED,
+    SH_OUTCOME_REFUSED, /* never taken: a bad request, no key, a full queue, no engine */
 } sh_outcome;
-enum { SH_OUTCOME_COUNT = 4 };
+enum { SH_OUTCOME_COUNT = 5 };
 
 /* "ok", "error", ... */
 const char *sh_outcome_name(sh_outcome outcome);
@@ -30,6 +32,7 @@ typedef struct {
     const char *kind; /* constant: "chat", "completion" */
     char model[96];
     sh_outcome outcome;
+    int http_status;
     const char *finish; /* constant, or NULL */
     bool stream;
     int prompt_tokens;
@@ -54,6 +57,10 @@ typedef struct sh_history sh_history;
 sh_history *sh_history_create(int cap);
 void sh_history_free(sh_history *history);
 void sh_history_add(sh_history *history, const sh_record *record);
+
+/* One that was refused before it was read: it is counted alone, so that strangers cannot push the
+ * records of others out. */
+void sh_history_count_refused(sh_history *history, int http_status);
 
 /* The newest `count` records, newest first, as the members of GET /requests/recent. */
 void sh_history_write_recent(const sh_history *history, int count, sh_writer *w);

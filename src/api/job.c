@@ -38,6 +38,7 @@ struct sh_job {
     bool on_worker;
 
     sh_request request;
+    size_t json_values; /* of the body */
     sh_tokens *prompts;
     size_t prompt_count;
     bool refused;
@@ -71,6 +72,8 @@ static void job_free(sh_job *job)
     if (job->next != NULL) job->next->prev = job->prev;
     api->job_count--;
     sh_answer_free(job->answer);
+    sh_api_parsed_free(api, job->request.json, job->json_values);
+    job->request.json = NULL;
     sh_request_reset(&job->request);
     sh_served_close(job->served);
     free(job->lines);
@@ -79,13 +82,26 @@ static void job_free(sh_job *job)
 }
 
 /* Everything that is counted, kept and logged of a request goes through here, once. */
-static void job_record(sh_job *job, sh_outcome outcome, const char *error)
+static void record_take(sh_api *api, const sh_record *record)
+{
+    sh_history_add(api->history, record);
+    sh_metrics_record(api->metrics, record);
+    if (api->request_log == NULL) return;
+    sh_buf line = {0};
+    sh_writer w = sh_writer_on(&line);
+    sh_record_write(record, NULL, &w);
+    fprintf(api->request_log, "%s\n", line.ptr);
+    sh_buf_reset(&line);
+}
+
+static void job_record(sh_job *job, sh_outcome outcome, int http_status, const char *error)
 {
     int64_t now = sh_clock_ns();
     sh_record record = {
         .time_us = job->time_us,
         .kind = job->dialect->kind,
         .outcome = outcome,
+        .http_status = http_status,
         .stream = !job->on_worker && job->request.stream, /* the worker may be writing it */
         .max_tokens = job->max_tokens,
         .wall_s = seconds_since(job->start_ns, now),
@@ -104,14 +120,14 @@ static void job_record(sh_job *job, sh_outcome outcome, const char *error)
         record.prefill_s = usage.prefill_s;
         record.decode_s = usage.decode_s;
     }
-    sh_history_add(job->api->history, &record);
-    sh_metrics_record(job->api->metrics, &record);
-    if (job->api->request_log == NULL) return;
-    sh_buf line = {0};
-    sh_writer w = sh_writer_on(&line);
-    sh_record_write(&record, NULL, &w);
-    fprintf(job->api->request_log, "%s\n", line.ptr);
-    sh_buf_reset(&line);
+    record_take(job->api, &record);
+}
+
+/* What was refused cost the model nothing and says nothing of its speed. */
+static sh_outcome outcome_of(const sh_job *job, const sh_api_error *error)
+{
+    if (error->status == 504) return SH_OUTCOME_TIMEOUT;
+    return error->status < 500 && job->first_ns == 0 ? SH_OUTCOME_REFUSED : SH_OUTCOME_ERROR;
 }
 
 static void stream_write(sh_job *job, sh_buf *out)
@@ -129,7 +145,7 @@ static void stream_write(sh_job *job, sh_buf *out)
 /* Ends the job with an error: a status while nothing was sent, an event of the stream later. */
 static void job_fail(sh_job *job, const sh_api_error *error)
 {
-    job_record(job, error->status == 504 ? SH_OUTCOME_TIMEOUT : SH_OUTCOME_ERROR, error->message);
+    job_record(job, outcome_of(job, error), error->status, error->message);
     if (error->status >= 500 && error->status != 504)
         SH_LOGW("request %s: %s", job->id, error->message);
     if (!job->head_sent) {
@@ -149,7 +165,7 @@ static void on_gone(void *arg)
     sh_job *job = arg;
     job->x = NULL;
     atomic_store_explicit(&job->gone, true, memory_order_relaxed);
-    job_record(job, SH_OUTCOME_CANCELLED, "the client went away");
+    job_record(job, SH_OUTCOME_CANCELLED, 499, "the client went away");
     if (!job->on_worker) job_free(job); /* the worker's end frees it otherwise */
 }
 
@@ -176,7 +192,7 @@ static void job_finish(sh_job *job)
 {
     sh_buf out = {0};
     job->answer->seconds = seconds_since(job->start_ns, sh_clock_ns());
-    job_record(job, SH_OUTCOME_OK, "");
+    job_record(job, SH_OUTCOME_OK, 200, "");
     if (job->request.stream) {
         for (int i = 0; i < job->answer->count; i++) choice_tell(job, &job->answer->choices[i]);
         job->dialect->end(job->answer, &out);
@@ -221,7 +237,7 @@ static void on_event(void *arg, const sh_event *event)
 static sh_sampling sampling_of(const sh_job *job, int choice)
 {
     const sh_request *request = &job->request;
-    sh_sampling_own own = sh_served_sampling(job->served);
+    sh_sampling_own own = sh_model_text_sampling(sh_served_text(job->served));
     sh_sampling s = sh_sampling_default();
     s.temperature = isnan(request->temperature) ? own.temperature : request->temperature;
     s.top_p = isnan(request->top_p) ? own.top_p : request->top_p;
@@ -239,31 +255,32 @@ static sh_sampling sampling_of(const sh_job *job, int choice)
     return s;
 }
 
+/* Each of the two kinds fills at most its half: openai_read.c and model_text.h refuse more. */
+_Static_assert(SH_END_IDS_MAX <= SH_STOP_IDS_MAX / 2, "end ids and stop ids do not fit");
+
 static int stop_ids_of(const sh_job *job, int32_t out[SH_STOP_IDS_MAX])
 {
     const sh_request *request = &job->request;
-    int end_count, count = 0;
-    const int32_t *end_ids = sh_served_end_ids(job->served, &end_count);
+    const sh_ids *ends = sh_model_text_end_ids(sh_served_text(job->served));
+    int count = 0;
     for (int i = 0; i < request->stop_id_count; i++) out[count++] = request->stop_ids[i];
-    for (int i = 0; !request->ignore_eos && i < end_count && count < SH_STOP_IDS_MAX; i++)
-        out[count++] = end_ids[i];
+    for (size_t i = 0; !request->ignore_eos && i < ends->len; i++) out[count++] = ends->ptr[i];
     return count;
 }
 
 static int max_tokens_of(const sh_job *job, const sh_tokens *prompt)
 {
     const sh_api_opts *opts = job->api->opts;
-    int64_t room = sh_served_context(job->served) - (int64_t)prompt->count;
+    int64_t most = sh_served_context(job->served) - (int64_t)prompt->count;
     int64_t wanted = job->request.max_tokens == 0 ? opts->max_tokens : job->request.max_tokens;
-    if (opts->max_tokens_hard > 0 && wanted > opts->max_tokens_hard) wanted = opts->max_tokens_hard;
-    return (int)(wanted < room ? wanted : room);
+    if (opts->max_tokens_hard > 0 && most > opts->max_tokens_hard) most = opts->max_tokens_hard;
+    return (int)(wanted == 0 || wanted > most ? most : wanted);
 }
 
 static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
 {
     const sh_request *request = &job->request;
     const sh_tokens *prompt = &job->prompts[choice->prompt];
-    double timeout_s = request->timeout_s > 0 ? request->timeout_s : job->api->opts->timeout_s;
     int32_t stop_ids[SH_STOP_IDS_MAX];
     job->max_tokens = max_tokens_of(job, prompt);
     sh_engine_request out = {
@@ -272,12 +289,11 @@ static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
         .prompt_count = prompt->count,
         .max_tokens = job->max_tokens,
         .min_tokens = (int)request->min_tokens,
-        .ignore_eos = request->ignore_eos,
         .stop_ids = stop_ids,
         .stop_id_count = stop_ids_of(job, stop_ids),
         .logprobs = request->logprobs ? (int)request->top_logprobs : -1,
         .sampling = sampling_of(job, choice->index),
-        .timeout_ms = (int64_t)ceil(timeout_s * 1000),
+        .timeout_ms = (int64_t)ceil(request->timeout_s * 1000),
     };
     job_line *line = &job->lines[choice->index];
     *line = (job_line){.job = job, .choice = choice};
@@ -324,7 +340,7 @@ static void job_prepare(void *arg)
     sh_request *request = &job->request;
     job->refused = true;
     if (atomic_load_explicit(&job->gone, memory_order_relaxed)) return;
-    if (!sh_api_parse(job->body, &request->json, &job->error)) return;
+    if (!sh_api_parse(job->api, job->body, &request->json, &job->json_values, &job->error)) return;
     if (!job->dialect->read(request, &job->error)) return;
     if (!sh_served_is_named(job->served, request->model)) {
         sh_api_fail(&job->error, 404, "model_not_found", "model",
@@ -353,6 +369,9 @@ static void on_prepared(void *arg)
     sh_job *job = arg;
     sh_err err;
     job->on_worker = false;
+    free(job->body_copy);
+    job->body_copy = NULL;
+    if (job->x != NULL) sh_http_body_done(job->x);
     if (!job->refused) job->refused = !answers_fit(job, &job->error);
     if (job->x == NULL) {
         job_free(job);
@@ -365,14 +384,6 @@ static void on_prepared(void *arg)
     }
 }
 
-/* Requests of one key, or of one address where there are no keys, share their turn. */
-static uint64_t client_of(const sh_http_exchange *x)
-{
-    sh_str key = sh_http_header_of(x, "authorization");
-    if (key.len == 0) key = sh_http_peer(x);
-    return sh_hash64(key.ptr, key.len);
-}
-
 static sh_job *job_create(sh_api *api, sh_http_exchange *x, const sh_dialect *dialect)
 {
     sh_job *job = sh_alloc(sizeof(*job));
@@ -381,7 +392,7 @@ static sh_job *job_create(sh_api *api, sh_http_exchange *x, const sh_dialect *di
     job->dialect = dialect;
     job->served = sh_served_take(api->served);
     job->body = sh_http_body(x);
-    job->client = client_of(x);
+    job->client = sh_http_client_of(x); /* its requests share their turn */
     job->start_ns = job->told_ns = sh_http_start_ns(x);
     job->time_us = sh_clock_unix_us();
     snprintf(job->id, sizeof(job->id), "%s", sh_http_id(x));
@@ -392,11 +403,29 @@ static sh_job *job_create(sh_api *api, sh_http_exchange *x, const sh_dialect *di
     return job;
 }
 
+/* No model can be asked. */
+static void unready_refuse(sh_api *api, sh_http_exchange *x, const sh_dialect *dialect,
+                           const sh_api_error *error)
+{
+    sh_record record = {
+        .time_us = sh_clock_unix_us(),
+        .kind = dialect->kind,
+        .outcome = SH_OUTCOME_REFUSED,
+        .http_status = error->status,
+        .wall_s = seconds_since(sh_http_start_ns(x), sh_clock_ns()),
+    };
+    snprintf(record.id, sizeof(record.id), "%s", sh_http_id(x));
+    snprintf(record.error, sizeof(record.error), "%.*s", (int)sizeof(record.error) - 1,
+             error->message);
+    record_take(api, &record);
+    sh_api_reply_error(x, error);
+}
+
 void sh_job_start(sh_api *api, sh_http_exchange *x, const sh_dialect *dialect)
 {
     sh_api_error error;
     if (!sh_api_ready(api, &error)) {
-        sh_api_reply_error(x, &error);
+        unready_refuse(api, x, dialect, &error);
         return;
     }
     sh_job *job = job_create(api, x, dialect);

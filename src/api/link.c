@@ -34,6 +34,7 @@ struct sh_link {
     uint32_t *free_slots; /* a stack of places */
     size_t slot_count, free_count;
     uint64_t serial;
+    bool stats_asked; /* and not answered yet */
     char trouble[SH_ERR_TEXT_MAX];
     int retries; /* before the first engine came */
 };
@@ -67,6 +68,7 @@ static void slot_release(sh_link *link, slot *s)
 static void event_deliver(sh_link *link, const sh_event *event)
 {
     if (event->kind == SH_EVENT_STATS) {
+        link->stats_asked = false;
         link->opts.stats(link->opts.arg, event->stats);
         return;
     }
@@ -99,6 +101,7 @@ static void lose(sh_link *link, const sh_err *why)
     sh_engine_client_close(link->client);
     link->socket = NULL;
     link->client = NULL;
+    link->stats_asked = false;
     sh_trigger_stop(link->stats);
     sh_trigger_start(link->retry, RETRY_MS);
     link->opts.down(link->opts.arg, why);
@@ -117,6 +120,20 @@ static void on_socket(void *arg)
         watch_update(link);
 }
 
+static void stats_ask(sh_link *link)
+{
+    link->stats_asked = true;
+    sh_engine_client_ask_stats(link->client);
+    watch_update(link);
+}
+
+bool sh_link_refresh(sh_link *link)
+{
+    if (link->client == NULL) return false;
+    if (!link->stats_asked) stats_ask(link);
+    return true;
+}
+
 static void on_stats(void *arg)
 {
     sh_link *link = arg;
@@ -125,8 +142,7 @@ static void on_stats(void *arg)
         on_socket(link);
         return;
     }
-    sh_engine_client_ask_stats(link->client);
-    watch_update(link);
+    stats_ask(link);
     sh_trigger_start(link->stats, STATS_MS);
 }
 

@@ -21,7 +21,7 @@ typedef struct {
     void *arg;
     void (*up)(void *arg, const sh_engine_info *info); /* connected to an engine that is ready */
     void (*down)(void *arg, const sh_err *why);
-    void (*stats)(void *arg, sh_str json); /* about once a second */
+    void (*stats)(void *arg, sh_str json); /* about once a second, and when asked for */
 } sh_link_opts;
 
 sh_link *sh_link_create(sh_loop *loop, const char *socket_path, const sh_link_opts *opts);
@@ -44,5 +44,8 @@ void sh_link_cancel(sh_link *link, uint64_t id);
 void sh_link_forget(sh_link *link, uint64_t id);
 
 int sh_link_open_count(const sh_link *link);
+
+/* Asks for stats now, unless an answer is on its way. False when there is no engine. */
+bool sh_link_refresh(sh_link *link);
 
 #endif

@@ -190,29 +190,14 @@ bool sh_tools_check(const cJSON *tools, sh_api_error *err)
     return true;
 }
 
+const char *sh_tool_name(const cJSON *tool)
+{
+    return string_of(cJSON_GetObjectItemCaseSensitive(tool, "function"), "name");
+}
+
 const cJSON *sh_tools_find(const cJSON *tools, const char *name)
 {
     for (const cJSON *tool = tools == NULL ? NULL : tools->child; tool != NULL; tool = tool->next)
-        if (strcmp(string_of(cJSON_GetObjectItemCaseSensitive(tool, "function"), "name"), name) ==
-            0)
-            return tool;
+        if (strcmp(sh_tool_name(tool), name) == 0) return tool;
     return NULL;
-}
-
-void sh_messages_instruct(cJSON *messages, const char *sentence)
-{
-    cJSON *first = messages->child;
-    const char *role = string_of(first, "role"), *text = string_of(first, "content");
-    if (role != NULL && strcmp(role, "system") == 0 && text != NULL) {
-        sh_buf joined = {0};
-        sh_buf_addf(&joined, "%s\n\n%s", text, sentence);
-        string_set(first, "content", joined.ptr);
-        sh_buf_reset(&joined);
-        return;
-    }
-    cJSON *system = cJSON_CreateObject();
-    SH_ASSERT(system != NULL);
-    string_set(system, "role", "system");
-    string_set(system, "content", sentence);
-    cJSON_InsertItemInArray(messages, 0, system);
 }

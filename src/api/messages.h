@@ -17,10 +17,8 @@
 bool sh_messages_shape(cJSON *messages, sh_api_error *err);
 bool sh_tools_check(const cJSON *tools, sh_api_error *err);
 
-/* The tool of that name, or NULL. */
+/* Of checked tools: the name of one, and the one of a name, or NULL. */
+const char *sh_tool_name(const cJSON *tool);
 const cJSON *sh_tools_find(const cJSON *tools, const char *name);
-
-/* Adds a sentence to the first system message, or puts one in front. */
-void sh_messages_instruct(cJSON *messages, const char *sentence);
 
 #endif

@@ -84,9 +84,15 @@ void sh_metrics_http(sh_metrics *metrics, const char *method, const char *route,
     metrics->http[metrics->http_count++] = (http_row){method, route, status, 1};
 }
 
+void sh_metrics_count_refused(sh_metrics *metrics)
+{
+    metrics->outcomes[SH_OUTCOME_REFUSED]++;
+}
+
 void sh_metrics_record(sh_metrics *metrics, const sh_record *record)
 {
     metrics->outcomes[record->outcome]++;
+    if (record->outcome == SH_OUTCOME_REFUSED) return;
     metrics->prompt_tokens += record->prompt_tokens;
     metrics->cached_tokens += record->cached_tokens;
     metrics->generated_tokens += record->generated_tokens;

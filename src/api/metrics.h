@@ -20,6 +20,7 @@ void sh_metrics_free(sh_metrics *metrics);
 void sh_metrics_http(sh_metrics *metrics, const char *method, const char *route, int status,
                      double seconds);
 void sh_metrics_record(sh_metrics *metrics, const sh_record *record);
+void sh_metrics_count_refused(sh_metrics *metrics);
 void sh_metrics_token_gap(sh_metrics *metrics, double seconds);
 
 /* What is measured when asked for. */

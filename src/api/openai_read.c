@@ -87,15 +87,26 @@ static bool bias_read(const cJSON *bias, sh_request *out, sh_api_error *err)
     return true;
 }
 
+/* 0 is how some clients say "off"; below the engine's least there is nothing else. */
+static bool repetition_read(sh_request *out, sh_api_error *err)
+{
+    double least = SH_LEAST(SH_BOUNDS_REPETITION_PENALTY);
+    if (out->repetition_penalty == 0) out->repetition_penalty = 1;
+    if (!(out->repetition_penalty < least)) return true;
+    return sh_api_fail(err, 400, "invalid_value", "repetition_penalty",
+                       "'repetition_penalty' must be 0 (off) or a number from %g to %d, not %g",
+                       least, SH_MOST(SH_BOUNDS_REPETITION_PENALTY), out->repetition_penalty);
+}
+
 static bool shared_read(const openai_fields *fields, sh_request *out, sh_api_error *err)
 {
     if (out->top_k == INT64_MIN)
         out->top_k = -1;
     else if (out->top_k < 0)
         out->top_k = 0;
-    if (out->repetition_penalty == 0) out->repetition_penalty = 1;
     if (fields->max_completion_tokens != 0) out->max_tokens = fields->max_completion_tokens;
-    return stops_read(fields->stop, out, err) && stop_ids_read(fields->stop_token_ids, out, err) &&
+    return repetition_read(out, err) && stops_read(fields->stop, out, err) &&
+           stop_ids_read(fields->stop_token_ids, out, err) &&
            bias_read(fields->logit_bias, out, err);
 }
 
@@ -155,20 +166,13 @@ static cJSON *variables_gather(const openai_fields *fields)
     return vars;
 }
 
-/* What the choice of tools means for the prompt: none are shown, only one is, or the model is asked
- * to use them. */
+/* What the choice of tools means for the prompt: none are shown, or only the one that is named. */
 static void tools_apply(sh_request *out)
 {
     if (out->tool_choice == SH_TOOLS_NONE) out->tools = NULL;
-    if (out->tool_choice == SH_TOOLS_REQUIRED)
-        sh_messages_instruct(out->messages, "Answer with a call of one of the functions, "
-                                            "and with nothing else.");
+    if (out->tool_choice == SH_TOOLS_REQUIRED && out->tools->child->next == NULL)
+        out->tool_name = sh_tool_name(out->tools->child);
     if (out->tool_choice != SH_TOOLS_NAMED) return;
-    sh_buf sentence = {0};
-    sh_buf_addf(&sentence, "Answer with a call of the function %s, and with nothing else.",
-                out->tool_name);
-    sh_messages_instruct(out->messages, sentence.ptr);
-    sh_buf_reset(&sentence);
     for (cJSON *tool = out->tools->child, *next; tool != NULL; tool = next) {
         next = tool->next;
         if (tool != sh_tools_find(out->tools, out->tool_name))

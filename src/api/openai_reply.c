@@ -54,13 +54,6 @@ static void chat_odds_write(const sh_answer *answer, const sh_choice *choice, sh
     sh_write_end(w, '}');
 }
 
-static int64_t characters(sh_str text)
-{
-    int64_t count = 0;
-    for (size_t i = 0; i < text.len; i++) count += (text.ptr[i] & 0xC0) != 0x80;
-    return count;
-}
-
 static void top_odds_write(const sh_answer *answer, const sh_token_odds *odds, sh_writer *w)
 {
     sh_buf piece = {0};
@@ -94,17 +87,27 @@ static void completion_odds_write(const sh_answer *answer, const sh_choice *choi
     for (size_t i = 0; i < choice->odds_count; i++) top_odds_write(answer, &choice->odds[i], w);
     sh_write_end(w, ']');
     sh_write_begin(w, "text_offset", '[');
-    int64_t offset = choice->characters_told;
-    sh_buf piece = {0};
-    for (size_t i = 0; i < choice->odds_count; i++) {
-        sh_write_int(w, NULL, offset);
-        sh_buf_clear(&piece);
-        sh_served_piece(answer->served, choice->odds[i].id, &piece);
-        offset += characters(sh_buf_str(&piece));
-    }
-    sh_buf_reset(&piece);
+    for (size_t i = 0; i < choice->odds_count; i++) sh_write_int(w, NULL, choice->odds[i].offset);
     sh_write_end(w, ']');
     sh_write_end(w, '}');
+}
+
+/* Ids as vLLM reports them: the prompt's once, the answer's with the text that they belong to. */
+static void token_ids_write(const sh_answer *answer, const sh_choice *choice, sh_writer *w)
+{
+    if (!answer->request->token_ids) return;
+    sh_write_begin(w, "token_ids", '[');
+    for (size_t i = 0; i < choice->odds_count; i++) sh_write_int(w, NULL, choice->odds[i].id);
+    sh_write_end(w, ']');
+}
+
+static void prompt_ids_write(const sh_answer *answer, const sh_choice *choice, sh_writer *w)
+{
+    const sh_tokens *prompt = &answer->prompts[choice->prompt];
+    if (!answer->request->token_ids || choice->begun) return;
+    sh_write_begin(w, "prompt_token_ids", '[');
+    for (size_t i = 0; i < prompt->count; i++) sh_write_int(w, NULL, prompt->ids[i]);
+    sh_write_end(w, ']');
 }
 
 static void head_write(const sh_answer *answer, const char *object, sh_writer *w)
@@ -179,11 +182,15 @@ static void call_write(const sh_call *call, int index, bool chunk, sh_writer *w)
 static void calls_write(const sh_choice *choice, bool chunk, sh_writer *w)
 {
     bool any = false;
+    int index = 0; /* among those that came to something */
     for (int i = 0; i < choice->call_count; i++) {
-        if (!sh_call_has_news(&choice->calls[i])) continue;
-        if (!any) sh_write_begin(w, "tool_calls", '[');
-        any = true;
-        call_write(&choice->calls[i], i, chunk, w);
+        const sh_call *call = &choice->calls[i];
+        if (sh_call_has_news(call)) {
+            if (!any) sh_write_begin(w, "tool_calls", '[');
+            any = true;
+            call_write(call, index, chunk, w);
+        }
+        if (call->name != NULL) index++;
     }
     if (any) sh_write_end(w, ']');
 }
@@ -217,10 +224,12 @@ static void chat_whole(const sh_answer *answer, sh_buf *out)
         sh_write_int(&w, "index", i);
         message_write(choice, &w);
         chat_odds_write(answer, choice, &w);
+        token_ids_write(answer, choice, &w);
         sh_write_text(&w, "finish_reason", choice->finish);
         sh_write_end(&w, '}');
     }
     sh_write_end(&w, ']');
+    prompt_ids_write(answer, &answer->choices[0], &w);
     usage_write(answer, &w);
     conversation_write(answer, &w);
     sh_write_end(&w, '}');
@@ -237,6 +246,8 @@ static void completion_whole(const sh_answer *answer, sh_buf *out)
         sh_write_int(&w, "index", i);
         sh_write_str(&w, "text", sh_buf_str(&choice->content));
         completion_odds_write(answer, choice, &w);
+        token_ids_write(answer, choice, &w);
+        prompt_ids_write(answer, choice, &w);
         sh_write_text(&w, "finish_reason", choice->finish);
         sh_write_end(&w, '}');
     }
@@ -284,6 +295,7 @@ static void chat_chunk(const sh_answer *answer, const sh_choice *choice, const c
     if (finish == NULL) {
         chat_delta_write(choice, &w);
         chat_odds_write(answer, choice, &w);
+        token_ids_write(answer, choice, &w);
     } else {
         sh_write_begin(&w, "delta", '{');
         sh_write_end(&w, '}');
@@ -292,6 +304,7 @@ static void chat_chunk(const sh_answer *answer, const sh_choice *choice, const c
     sh_write_text(&w, "finish_reason", finish);
     sh_write_end(&w, '}');
     sh_write_end(&w, ']');
+    if (finish == NULL) prompt_ids_write(answer, choice, &w);
     event_end(answer, &w);
 }
 
@@ -303,10 +316,13 @@ static void completion_chunk(const sh_answer *answer, const sh_choice *choice, c
     sh_write_begin(&w, NULL, '{');
     sh_write_int(&w, "index", choice->index);
     sh_write_str(&w, "text", finish == NULL ? sh_buf_str(&choice->content) : SH_STR(""));
-    if (finish == NULL)
+    if (finish == NULL) {
         completion_odds_write(answer, choice, &w);
-    else
+        token_ids_write(answer, choice, &w);
+        prompt_ids_write(answer, choice, &w);
+    } else {
         sh_write_null(&w, "logprobs");
+    }
     sh_write_text(&w, "finish_reason", finish);
     sh_write_end(&w, '}');
     sh_write_end(&w, ']');

@@ -37,7 +37,7 @@ typedef struct {
     cJSON *tools;     /* NULL: none */
     cJSON *variables; /* of the template; NULL: none */
     sh_tool_choice tool_choice;
-    const char *tool_name; /* SH_TOOLS_NAMED */
+    const char *tool_name; /* that is to be called, if only one can be; else NULL */
     bool parallel_calls;
 
     /* not chat */
@@ -64,11 +64,12 @@ typedef struct {
     size_t stop_count;
     const int32_t *stop_ids;
     int stop_id_count;
-    double timeout_s; /* 0: the server's */
+    double timeout_s; /* 0: the engine's */
 
     /* what to report */
     bool logprobs;
     int64_t top_logprobs;
+    bool token_ids;
     bool stream;
     bool include_usage;
     const char *conversation_id; /* NULL: not given */

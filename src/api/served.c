@@ -2,33 +2,18 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/log.h"
-#include "text/template.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { JSON_MAX = 64 << 20, TEMPLATE_MAX = 4 << 20, END_IDS_MAX = SH_STOP_IDS_MAX / 2 };
 
 struct sh_served {
     int references;
     char *dir;
     char *name;
-    char *type;
     int context;
     int vocab;
     int64_t created_s;
-    sh_tokenizer *tok;
-    sh_template *template; /* NULL: the model has none, and chats are refused */
-    sh_template *tool_template;
-    sh_output_dialect dialect;
-    sh_sampling_own sampling;
-    int32_t end_ids[END_IDS_MAX];
-    int end_count;
-    cJSON *config, *generation_config, *tokenizer_config; /* empty objects where there is no file */
-    cJSON *specials; /* bos_token, eos_token and the like, as templates see them */
+    sh_model_text *text;
 };
 
 sh_served *sh_served_take(sh_served *served)
@@ -40,133 +25,10 @@ sh_served *sh_served_take(sh_served *served)
 void sh_served_close(sh_served *served)
 {
     if (served == NULL || --served->references > 0) return;
-    sh_tokenizer_free(served->tok);
-    sh_template_free(served->template);
-    sh_template_free(served->tool_template);
-    cJSON_Delete(served->config);
-    cJSON_Delete(served->generation_config);
-    cJSON_Delete(served->tokenizer_config);
-    cJSON_Delete(served->specials);
+    sh_model_text_close(served->text);
     free(served->dir);
     free(served->name);
-    free(served->type);
     free(served);
-}
-
-/* A file that may be missing, which gives an empty object. */
-static sh_status json_read(const char *dir, const char *file, cJSON **out, sh_err *err)
-{
-    char *path = sh_path_join(dir, file);
-    sh_status status = SH_OK;
-    if (sh_file_exists(path))
-        status = sh_json_load(path, JSON_MAX, out, err);
-    else
-        *out = cJSON_CreateObject();
-    free(path);
-    return status;
-}
-
-static void end_id_add(sh_served *served, double id)
-{
-    if (!(id >= 0 && id < served->vocab) || served->end_count == END_IDS_MAX) return;
-    for (int i = 0; i < served->end_count; i++)
-        if (served->end_ids[i] == (int32_t)id) return;
-    served->end_ids[served->end_count++] = (int32_t)id;
-}
-
-/* One id or a list of them. */
-static void end_ids_add(sh_served *served, const cJSON *config)
-{
-    const cJSON *ids = cJSON_GetObjectItemCaseSensitive(config, "eos_token_id");
-    if (cJSON_IsNumber(ids)) end_id_add(served, ids->valuedouble);
-    if (!cJSON_IsArray(ids)) return;
-    for (const cJSON *id = ids->child; id != NULL; id = id->next)
-        if (cJSON_IsNumber(id)) end_id_add(served, id->valuedouble);
-}
-
-static double number_of(const cJSON *obj, const char *key, double min, double max, double fallback)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(obj, key);
-    bool good = cJSON_IsNumber(item) && item->valuedouble >= min && item->valuedouble <= max;
-    return good ? item->valuedouble : fallback;
-}
-
-/* The settings that the model's makers recommend. */
-static void sampling_read(sh_served *served)
-{
-    const cJSON *config = served->generation_config;
-    served->sampling = (sh_sampling_own){
-        .temperature = number_of(config, "temperature", 0, 2, 1),
-        .top_p = number_of(config, "top_p", 0, 1, 1),
-        .top_k = (int)number_of(config, "top_k", 0, 1 << 24, 0),
-        .repetition_penalty = number_of(config, "repetition_penalty", 0.01, 10, 1),
-    };
-    if (cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(config, "do_sample")))
-        served->sampling.temperature = 0;
-}
-
-/* A token is a string, or an object that holds it as `content`. */
-static void specials_read(sh_served *served)
-{
-    static const char *const names[] = {"bos_token", "eos_token", "unk_token", "pad_token",
-                                        "sep_token", "cls_token", "mask_token"};
-    served->specials = cJSON_CreateObject();
-    for (size_t i = 0; i < SH_COUNT_OF(names); i++) {
-        const cJSON *item = cJSON_GetObjectItemCaseSensitive(served->tokenizer_config, names[i]);
-        const char *text = cJSON_GetStringValue(item);
-        if (cJSON_IsObject(item))
-            text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "content"));
-        if (text != NULL) cJSON_AddStringToObject(served->specials, names[i], text);
-    }
-    cJSON_AddBoolToObject(served->specials, "add_generation_prompt", true);
-}
-
-static const char config_template[] = "tokenizer_config.json: chat_template";
-
-static sh_status template_parse(const sh_served *served, sh_str source, const char *where,
-                                sh_template **out, sh_err *err)
-{
-    sh_status status = sh_template_parse(source, out, err);
-    if (status != SH_OK) sh_err_prefix(err, "%s/%s", served->dir, where);
-    return status;
-}
-
-/* tokenizer_config.json holds one template, or a list of them by name. */
-static sh_status config_templates_read(sh_served *served, sh_buf *source, sh_err *err)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(served->tokenizer_config, "chat_template");
-    if (cJSON_IsString(item)) sh_buf_add_text(source, item->valuestring);
-    for (const cJSON *one = cJSON_IsArray(item) ? item->child : NULL; one != NULL;
-         one = one->next) {
-        const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(one, "name"));
-        const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(one, "template"));
-        if (name == NULL || text == NULL) continue;
-        if (strcmp(name, "default") == 0) sh_buf_add_text(source, text);
-        if (strcmp(name, "tool_use") == 0 && served->tool_template == NULL &&
-            template_parse(served, sh_str_of(text), config_template, &served->tool_template, err) !=
-                SH_OK)
-            return err->status;
-    }
-    return SH_OK;
-}
-
-/* chat_template.jinja comes before tokenizer_config.json. */
-static sh_status templates_read(sh_served *served, sh_err *err)
-{
-    sh_buf source = {0};
-    char *path = sh_path_join(served->dir, "chat_template.jinja");
-    bool apart = sh_file_exists(path);
-    sh_status status = apart ? sh_file_read(path, TEMPLATE_MAX, &source, err)
-                             : config_templates_read(served, &source, err);
-    if (status == SH_OK && source.len > 0)
-        status = template_parse(served, sh_buf_str(&source),
-                                apart ? "chat_template.jinja" : config_template, &served->template,
-                                err);
-    if (status == SH_OK)
-        served->dialect = sh_output_dialect_detect(sh_buf_str(&source), served->type);
-    sh_buf_reset(&source);
-    free(path);
-    return status;
 }
 
 static const char *base_name(const char *dir)
@@ -175,24 +37,17 @@ static const char *base_name(const char *dir)
     return slash != NULL && slash[1] != '\0' ? slash + 1 : dir;
 }
 
-static sh_status files_read(sh_served *served, sh_err *err)
+/* Requests are texts: a model whose texts nobody can read cannot be served. */
+static sh_status text_open(sh_served *served, const sh_served_opts *opts, sh_err *err)
 {
-    sh_status status = sh_tokenizer_load(served->dir, &served->tok, err);
-    if (status == SH_OK) status = json_read(served->dir, "config.json", &served->config, err);
-    if (status == SH_OK)
-        status = json_read(served->dir, "generation_config.json", &served->generation_config, err);
-    if (status == SH_OK)
-        status = json_read(served->dir, "tokenizer_config.json", &served->tokenizer_config, err);
-    if (status != SH_OK) return status;
-    const char *type = cJSON_GetStringValue(
-        cJSON_GetObjectItemCaseSensitive(served->config, "model_type"));
-    served->type = sh_strdup(type == NULL ? "" : type);
-    end_ids_add(served, served->generation_config);
-    end_ids_add(served, served->config);
-    end_id_add(served, sh_tokenizer_named(served->tok, SH_TOKEN_EOS));
-    sampling_read(served);
-    specials_read(served);
-    return templates_read(served, err);
+    sh_model_text_opts with = {.reasoning_parser = opts->reasoning_parser,
+                               .tool_parser = opts->tool_parser,
+                               .vocab = served->vocab};
+    sh_status status = sh_model_text_open(served->dir, &with, &served->text, err);
+    if (status == SH_OK && sh_model_text_tokenizer(served->text) == NULL)
+        status = sh_err_set(err, SH_ERR_NOT_FOUND,
+                            "%s: has neither tokenizer.json nor tiktoken.model", served->dir);
+    return status;
 }
 
 sh_status sh_served_open(const sh_engine_info *info, const sh_served_opts *opts, sh_served **out,
@@ -207,9 +62,7 @@ sh_status sh_served_open(const sh_engine_info *info, const sh_served_opts *opts,
     served->context = info->context;
     served->vocab = info->vocab;
     served->created_s = sh_clock_unix_us() / 1000000;
-    if (files_read(served, err) != SH_OK ||
-        sh_output_dialect_choose(&served->dialect, opts->reasoning_parser, opts->tool_parser,
-                                 err) != SH_OK) {
+    if (text_open(served, opts, err) != SH_OK) {
         sh_served_close(served);
         return err->status;
     }
@@ -225,11 +78,6 @@ const char *sh_served_name(const sh_served *served)
 const char *sh_served_dir(const sh_served *served)
 {
     return served->dir;
-}
-
-const char *sh_served_type(const sh_served *served)
-{
-    return served->type;
 }
 
 int sh_served_context(const sh_served *served)
@@ -252,62 +100,53 @@ bool sh_served_is_named(const sh_served *served, const char *name)
     return false;
 }
 
+const sh_model_text *sh_served_text(const sh_served *served)
+{
+    return served->text;
+}
+
+const char *sh_served_type(const sh_served *served)
+{
+    return sh_model_text_type(served->text);
+}
+
 const sh_tokenizer *sh_served_tokenizer(const sh_served *served)
 {
-    return served->tok;
+    return sh_model_text_tokenizer(served->text);
 }
 
 void sh_served_piece(const sh_served *served, int32_t id, sh_buf *out)
 {
-    if (id >= 0 && id < sh_tokenizer_size(served->tok)) sh_tokenizer_bytes(served->tok, id, out);
+    sh_model_text_piece(served->text, id, out);
 }
 
-const sh_output_dialect *sh_served_dialect(const sh_served *served)
+bool sh_served_render(const sh_served *served, const sh_request *request, sh_buf *out,
+                      sh_api_error *err)
 {
-    return &served->dialect;
-}
-
-sh_sampling_own sh_served_sampling(const sh_served *served)
-{
-    return served->sampling;
-}
-
-const int32_t *sh_served_end_ids(const sh_served *served, int *count)
-{
-    *count = served->end_count;
-    return served->end_ids;
-}
-
-static bool chat_render(const sh_served *served, const sh_request *request, sh_buf *out,
-                        sh_api_error *err)
-{
-    const sh_template *template = served->template;
-    if (request->tools != NULL && served->tool_template != NULL) template = served->tool_template;
-    if (template == NULL)
+    if (!sh_model_text_has_chat(served->text))
         return sh_api_fail(err, 400, "no_chat_template", "messages",
                            "the model '%s' has no chat template; use /v1/completions",
                            served->name);
-    cJSON *own = cJSON_CreateObject();
-    SH_ASSERT(own != NULL);
-    cJSON_AddItemReferenceToObject(own, "messages", request->messages);
-    if (request->tools != NULL) cJSON_AddItemReferenceToObject(own, "tools", request->tools);
-    const cJSON *vars[] = {served->specials, request->variables, own};
-    if (request->variables == NULL) vars[1] = served->specials;
+    cJSON *chat = cJSON_CreateObject();
+    SH_ASSERT(chat != NULL);
+    cJSON_AddItemReferenceToObject(chat, "messages", request->messages);
+    if (request->tools != NULL) cJSON_AddItemReferenceToObject(chat, "tools", request->tools);
+    if (request->variables != NULL)
+        cJSON_AddItemReferenceToObject(chat, "chat_template_kwargs", request->variables);
     sh_err why;
-    sh_status status = sh_template_render(template, vars, SH_COUNT_OF(vars), NULL, out, &why);
-    cJSON_Delete(own);
+    sh_status status = sh_model_text_render(served->text, chat, NULL, out, &why);
+    cJSON_Delete(chat);
     if (status == SH_OK) return true;
     return sh_api_fail(err, 400, "chat_template_failed", "messages",
                        "the model's chat template does not take these messages: %s", why.text);
 }
 
-static bool encode(const sh_served *served, sh_str text, bool add_special, sh_arena *arena,
+static bool encode(const sh_served *served, sh_str text, bool rendered, sh_arena *arena,
                    sh_tokens *out, sh_api_error *err)
 {
     sh_ids ids = {0};
     sh_err why;
-    sh_encode_opts opts = {.add_special = add_special, .parse_special = true};
-    if (sh_tokenizer_encode(served->tok, text, opts, &ids, &why) != SH_OK) {
+    if (sh_model_text_encode(served->text, text, rendered, &ids, &why) != SH_OK) {
         sh_ids_reset(&ids);
         *err = sh_api_error_of(&why, false);
         return false;
@@ -348,13 +187,35 @@ static bool ids_check(const sh_served *served, const int32_t *ids, int count, co
     return true;
 }
 
+/* A model that has to call a function is given the beginning of the call. */
+static bool call_lead(const sh_served *served, sh_request *request, bool in_reasoning, sh_buf *text,
+                      sh_str *lead, sh_api_error *err)
+{
+    size_t start = text->len;
+    if (request->tool_choice != SH_TOOLS_REQUIRED && request->tool_choice != SH_TOOLS_NAMED)
+        return true;
+    if (!sh_output_call_lead(sh_model_text_dialect(served->text), in_reasoning, request->tool_name,
+                             text))
+        return sh_api_fail(err, 400, "unsupported_value", "tool_choice",
+                           "'tool_choice' cannot make the model '%s' call a function: how it "
+                           "writes calls is not known (--tool-parser)",
+                           served->name);
+    *lead = sh_arena_str(&request->arena, sh_str_sub(sh_buf_str(text), start, text->len));
+    return true;
+}
+
 static bool chat_prepare(const sh_served *served, sh_request *request, sh_tokens *out,
                          sh_api_error *err)
 {
+    const sh_output_dialect *dialect = sh_model_text_dialect(served->text);
     sh_buf text = {0};
-    bool fine = chat_render(served, request, &text, err) &&
-                encode(served, sh_buf_str(&text), false, &request->arena, out, err);
-    if (fine) out->in_reasoning = sh_output_prompt_opens(&served->dialect, sh_buf_str(&text));
+    sh_str lead = {"", 0};
+    bool fine = sh_served_render(served, request, &text, err);
+    bool in_reasoning = fine && sh_output_prompt_opens(dialect, sh_buf_str(&text));
+    fine = fine && call_lead(served, request, in_reasoning, &text, &lead, err) &&
+           encode(served, sh_buf_str(&text), true, &request->arena, out, err);
+    out->in_reasoning = in_reasoning;
+    out->lead = lead;
     sh_buf_reset(&text);
     return fine && tokens_check(served, out, "messages", err);
 }
@@ -363,7 +224,7 @@ static bool prompt_prepare(const sh_served *served, sh_request *request, const s
                            sh_tokens *out, sh_api_error *err)
 {
     *out = (sh_tokens){.ids = prompt->ids, .count = prompt->id_count};
-    if (prompt->text.ptr != NULL && !encode(served, prompt->text, true, &request->arena, out, err))
+    if (prompt->text.ptr != NULL && !encode(served, prompt->text, false, &request->arena, out, err))
         return false;
     return tokens_check(served, out, "prompt", err);
 }

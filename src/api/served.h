@@ -1,9 +1,9 @@
-/* served.h - the text side of the model that is served.
+/* served.h - the model that is served, as the API names it.
  *
- * Tokenizer, chat template, output dialect, the ids that end an answer and the model's own sampling
- * settings, read from the model's folder. Turns requests into token ids.
+ * Its text side is text/model_text.h; here are its name, its limits and the errors that a client is
+ * told. Turns requests into token ids.
  *
- * Threads: constant behind open; every function may be called from any thread. Counted references,
+ * Threads: constant after open; every function may be called from any thread. Counted references,
  * since a model may be replaced while answers still use it; take and close from the loop. */
 #ifndef SH_API_SERVED_H
 #define SH_API_SERVED_H
@@ -11,8 +11,7 @@
 #include "api/error.h"
 #include "api/request.h"
 #include "engine/client.h"
-#include "text/output.h"
-#include "text/tokenizer.h"
+#include "text/model_text.h"
 
 typedef struct sh_served sh_served;
 
@@ -21,12 +20,8 @@ typedef struct {
     const int32_t *ids;
     size_t count;
     bool in_reasoning; /* the prompt ends inside the reasoning */
+    sh_str lead;       /* the beginning of the answer, which the prompt has already; or empty */
 } sh_tokens;
-
-typedef struct {
-    double temperature, top_p, repetition_penalty;
-    int top_k;
-} sh_sampling_own;
 
 typedef struct {
     const char *name;                           /* NULL: that of the model's folder */
@@ -41,18 +36,20 @@ void sh_served_close(sh_served *served);
 
 const char *sh_served_name(const sh_served *served);
 const char *sh_served_dir(const sh_served *served);
-const char *sh_served_type(const sh_served *served); /* config.json's model_type, or "" */
 int sh_served_context(const sh_served *served);
 int64_t sh_served_created_s(const sh_served *served);
 
 /* Its name, its folder, "default" and NULL all mean it. */
 bool sh_served_is_named(const sh_served *served, const char *name);
 
-const sh_tokenizer *sh_served_tokenizer(const sh_served *served);
+const sh_model_text *sh_served_text(const sh_served *served);
+const char *sh_served_type(const sh_served *served); /* config.json's model_type, or "" */
+const sh_tokenizer *sh_served_tokenizer(const sh_served *served);       /* never NULL */
 void sh_served_piece(const sh_served *served, int32_t id, sh_buf *out); /* the bytes of a token */
-const sh_output_dialect *sh_served_dialect(const sh_served *served);
-sh_sampling_own sh_served_sampling(const sh_served *served);
-const int32_t *sh_served_end_ids(const sh_served *served, int *count);
+
+/* The prompt of a chat as the template writes it. */
+bool sh_served_render(const sh_served *served, const sh_request *request, sh_buf *out,
+                      sh_api_error *err);
 
 /* The prompts of a request as ids: one for a chat, rendered by the template. */
 bool sh_served_prepare(const sh_served *served, sh_request *request, sh_tokens **out, size_t *count,

@@ -141,15 +141,37 @@ static void health_write(const sh_api *api, sh_writer *w)
     sh_write_end(w, '}');
 }
 
-/* 503 when requests can not be served, so that whoever waits for the server can wait on this. */
-void sh_handle_health(sh_http_exchange *x, void *arg)
+/* Hosts, processes and reasons are for those who may use the server. */
+static void health_brief_write(const sh_api *api, sh_writer *w)
+{
+    sh_api_error ignored;
+    sh_write_begin(w, NULL, '{');
+    sh_write_text(w, "status", state_name(api));
+    sh_write_bool(w, "ok", sh_api_ready(api, &ignored));
+    sh_write_end(w, '}');
+}
+
+static void health_reply(sh_http_exchange *x, void *arg)
 {
     const sh_api *api = arg;
     sh_api_error ignored;
     sh_buf json = {0};
     sh_writer w = sh_writer_on(&json);
-    health_write(api, &w);
+    if (sh_http_is_trusted(x))
+        health_write(api, &w);
+    else
+        health_brief_write(api, &w);
     reply(x, sh_api_ready(api, &ignored) ? 200 : 503, &json);
+}
+
+/* 503 when requests can not be served, so that whoever waits for the server can wait on this.
+ * Strangers do not make the engine work; it tells by itself when a rank is lost. */
+void sh_handle_health(sh_http_exchange *x, void *arg)
+{
+    if (sh_http_is_trusted(x))
+        sh_api_when_fresh(arg, x, health_reply);
+    else
+        health_reply(x, arg);
 }
 
 void sh_handle_live(sh_http_exchange *x, void *arg)
@@ -163,8 +185,11 @@ void sh_handle_ready(sh_http_exchange *x, void *arg)
     sh_api_error error;
     if (sh_api_ready(arg, &error))
         sh_http_reply(x, 200, "application/json", SH_STR("{\"status\":\"ready\"}"));
-    else
+    else {
+        if (!sh_http_is_trusted(x))
+            snprintf(error.message, sizeof(error.message), "the model is not being served");
         sh_api_reply_error(x, &error);
+    }
 }
 
 void sh_handle_root(sh_http_exchange *x, void *arg)
@@ -207,7 +232,9 @@ static void model_members(const sh_api *api, sh_writer *w)
     sh_write_text(w, "model_type", sh_served_type(api->served));
     sh_write_bool(w, "loaded", sh_api_ready(api, &ignored));
     sh_write_int(w, "max_context_length", sh_served_context(api->served));
-    sh_write_int(w, "max_tokens", api->opts->max_tokens);
+    sh_write_int(w, "max_tokens",
+                 api->opts->max_tokens == 0 ? sh_served_context(api->served)
+                                            : api->opts->max_tokens);
     sh_write_int(w, "num_devices", info == NULL ? 0 : info->world_size);
     sh_write_text(w, "backend",
                   cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(api->stats, "backend")));
@@ -241,7 +268,7 @@ void sh_handle_model_info(sh_http_exchange *x, void *arg)
     reply(x, 200, &json);
 }
 
-void sh_handle_queue(sh_http_exchange *x, void *arg)
+static void queue_reply(sh_http_exchange *x, void *arg)
 {
     const sh_api *api = arg;
     sh_buf json = {0};
@@ -254,7 +281,12 @@ void sh_handle_queue(sh_http_exchange *x, void *arg)
     reply(x, 200, &json);
 }
 
-void sh_handle_memory(sh_http_exchange *x, void *arg)
+void sh_handle_queue(sh_http_exchange *x, void *arg)
+{
+    sh_api_when_fresh(arg, x, queue_reply);
+}
+
+static void memory_reply(sh_http_exchange *x, void *arg)
 {
     const sh_api *api = arg;
     sh_buf json = {0};
@@ -269,6 +301,11 @@ void sh_handle_memory(sh_http_exchange *x, void *arg)
     ranks_write(api, &w);
     sh_write_end(&w, '}');
     reply(x, 200, &json);
+}
+
+void sh_handle_memory(sh_http_exchange *x, void *arg)
+{
+    sh_api_when_fresh(arg, x, memory_reply);
 }
 
 void sh_handle_recent(sh_http_exchange *x, void *arg)
@@ -321,11 +358,16 @@ void sh_status_snapshot(sh_api *api, sh_buf *out)
     sh_write_end(&w, '}');
 }
 
-void sh_handle_snapshot(sh_http_exchange *x, void *arg)
+static void snapshot_reply(sh_http_exchange *x, void *arg)
 {
     sh_buf json = {0};
     sh_status_snapshot(arg, &json);
     reply(x, 200, &json);
+}
+
+void sh_handle_snapshot(sh_http_exchange *x, void *arg)
+{
+    sh_api_when_fresh(arg, x, snapshot_reply);
 }
 
 /* Of keys only how many there are. */
@@ -341,16 +383,19 @@ void sh_handle_settings(sh_http_exchange *x, void *arg)
     sh_write_bool(&w, "tls", o->tls_cert != NULL);
     sh_write_int(&w, "api_keys", (int64_t)sh_http_keys_count(api->keys));
     sh_write_text(&w, "cors", o->cors);
+    sh_write_text(&w, "allowed_hosts", o->allowed_hosts);
     sh_write_text(&w, "access_log", o->access_log);
     sh_write_text(&w, "request_log", o->request_log);
     sh_write_bool(&w, "log_prompts", o->log_prompts);
     sh_write_int(&w, "max_tokens", o->max_tokens);
     sh_write_int(&w, "max_tokens_hard", o->max_tokens_hard);
-    sh_write_num(&w, "timeout_s", o->timeout_s);
+    sh_write_num(&w, "timeout_s", sh_api_stat(api, "request_timeout_s", NAN)); /* the engine's */
     sh_write_num(&w, "grace_s", o->grace_s);
     sh_write_int(&w, "connections_max", o->connections_max);
+    sh_write_int(&w, "peer_connections_max", o->peer_connections_max);
     sh_write_int(&w, "header_bytes_max", o->header_bytes_max);
     sh_write_int(&w, "body_bytes_max", o->body_bytes_max);
+    sh_write_int(&w, "bodies_bytes_max", o->bodies_bytes_max);
     sh_write_num(&w, "idle_s", o->idle_s);
     sh_write_num(&w, "receive_s", o->receive_s);
     sh_write_num(&w, "send_s", o->send_s);
@@ -429,7 +474,7 @@ void sh_subscribers_end(sh_api *api)
     }
 }
 
-void sh_handle_metrics(sh_http_exchange *x, void *arg)
+static void metrics_reply(sh_http_exchange *x, void *arg)
 {
     const sh_api *api = arg;
     sh_api_error ignored;
@@ -444,4 +489,9 @@ void sh_handle_metrics(sh_http_exchange *x, void *arg)
     sh_metrics_write(api->metrics, &now, &text);
     sh_http_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", sh_buf_str(&text));
     sh_buf_reset(&text);
+}
+
+void sh_handle_metrics(sh_http_exchange *x, void *arg)
+{
+    sh_api_when_fresh(arg, x, metrics_reply);
 }

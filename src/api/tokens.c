@@ -1,8 +1,9 @@
-/* Text to token ids and back.
+/* Text to token ids and back, and messages to the prompt that the model sees.
  *
  * A long body goes to the worker, like a long prompt: on the loop a few megabytes would hold up
  * every stream for seconds. */
 #include "api/api_parts.h"
+#include "api/openai.h"
 #include "base/alloc.h"
 
 #include <math.h>
@@ -90,30 +91,30 @@ static void ids_write(const sh_served *served, const sh_ids *ids, bool pieces, s
 
 /* One request; owned by the loop, or by the worker from submit until its end. */
 typedef struct {
+    sh_api *api;
     sh_http_exchange *x; /* NULL: the client is gone */
     atomic_bool gone;    /* the same for the worker, which then has nothing to do */
     sh_served *served;
     sh_str body;
     char *body_copy; /* when the worker reads it */
-    const sh_field_table *table;
-    bool (*convert)(const sh_served *served, const text_fields *fields, sh_buf *out,
-                    sh_api_error *err);
+    bool (*convert)(const sh_served *served, cJSON *body, sh_buf *out, sh_api_error *err);
     bool refused;
     sh_api_error error;
     sh_buf json;
 } task;
 
-static bool encode(const sh_served *served, const text_fields *fields, sh_buf *out,
-                   sh_api_error *err)
+static bool encode(const sh_served *served, cJSON *body, sh_buf *out, sh_api_error *err)
 {
     sh_ids ids = {0};
     sh_err why;
-    sh_encode_opts opts = {.add_special = fields->add_special,
-                           .parse_special = fields->parse_special};
-    bool fine = sh_tokenizer_encode(sh_served_tokenizer(served), sh_str_of(fields->content), opts,
+    text_fields fields = {0};
+    if (!sh_fields_read(&sh_tokenize_fields, body, &fields, err)) return false;
+    sh_encode_opts opts = {.add_special = fields.add_special,
+                           .parse_special = fields.parse_special};
+    bool fine = sh_tokenizer_encode(sh_served_tokenizer(served), sh_str_of(fields.content), opts,
                                     &ids, &why) == SH_OK;
     if (fine)
-        ids_write(served, &ids, fields->with_pieces, out);
+        ids_write(served, &ids, fields.with_pieces, out);
     else
         *err = sh_api_error_of(&why, false);
     sh_ids_reset(&ids);
@@ -132,35 +133,54 @@ static bool ids_read(const cJSON *list, int32_t size, sh_ids *out, sh_api_error 
     return true;
 }
 
-static bool decode(const sh_served *served, const text_fields *fields, sh_buf *out,
-                   sh_api_error *err)
+static void text_write(const char *name, const sh_buf *text, sh_buf *out)
+{
+    sh_writer w = sh_writer_on(out);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_str(&w, name, sh_buf_str(text));
+    sh_write_end(&w, '}');
+}
+
+static bool decode(const sh_served *served, cJSON *body, sh_buf *out, sh_api_error *err)
 {
     const sh_tokenizer *tok = sh_served_tokenizer(served);
+    text_fields fields = {0};
     sh_ids ids = {0};
-    bool fine = ids_read(fields->tokens, sh_tokenizer_size(tok), &ids, err);
+    sh_buf text = {0};
+    bool fine = sh_fields_read(&sh_detokenize_fields, body, &fields, err) &&
+                ids_read(fields.tokens, sh_tokenizer_size(tok), &ids, err);
     if (fine) {
-        sh_buf text = {0};
         sh_tokenizer_decode(tok, ids.ptr, ids.len, false, &text);
-        sh_writer w = sh_writer_on(out);
-        sh_write_begin(&w, NULL, '{');
-        sh_write_str(&w, "content", sh_buf_str(&text));
-        sh_write_end(&w, '}');
-        sh_buf_reset(&text);
+        text_write("content", &text, out);
     }
+    sh_buf_reset(&text);
     sh_ids_reset(&ids);
+    return fine;
+}
+
+/* The body is that of a chat, read by the same code. */
+static bool render(const sh_served *served, cJSON *body, sh_buf *out, sh_api_error *err)
+{
+    sh_request request = {.json = body};
+    sh_buf text = {0};
+    bool fine = sh_openai_chat.read(&request, err) &&
+                sh_served_render(served, &request, &text, err);
+    if (fine) text_write("prompt", &text, out);
+    sh_buf_reset(&text);
+    request.json = NULL; /* the caller's */
+    sh_request_reset(&request);
     return fine;
 }
 
 static void task_run(void *arg)
 {
     task *t = arg;
-    text_fields fields = {0};
     cJSON *body = NULL;
+    size_t values = 0;
     if (atomic_load_explicit(&t->gone, memory_order_relaxed)) return;
-    t->refused = !sh_api_parse(t->body, &body, &t->error) ||
-                 !sh_fields_read(t->table, body, &fields, &t->error) ||
-                 !t->convert(t->served, &fields, &t->json, &t->error);
-    cJSON_Delete(body);
+    t->refused = !sh_api_parse(t->api, t->body, &body, &values, &t->error) ||
+                 !t->convert(t->served, body, &t->json, &t->error);
+    sh_api_parsed_free(t->api, body, values);
 }
 
 static void task_end(void *arg)
@@ -197,29 +217,31 @@ static void task_start(sh_api *api, task *t)
     task_end(t);
 }
 
-static task *task_create(sh_api *api, sh_http_exchange *x)
+/* Answers with what `convert` makes of the body. */
+static void convert_start(sh_http_exchange *x, sh_api *api,
+                          bool (*convert)(const sh_served *, cJSON *, sh_buf *, sh_api_error *))
 {
+    if (sh_api_lacks_model(x, api)) return;
     task *t = sh_alloc(sizeof(*t));
+    t->api = api;
     t->x = x;
     t->served = sh_served_take(api->served);
     t->body = sh_http_body(x);
-    return t;
+    t->convert = convert;
+    task_start(api, t);
 }
 
 void sh_handle_tokenize(sh_http_exchange *x, void *arg)
 {
-    if (sh_api_lacks_model(x, arg)) return;
-    task *t = task_create(arg, x);
-    t->table = &sh_tokenize_fields;
-    t->convert = encode;
-    task_start(arg, t);
+    convert_start(x, arg, encode);
 }
 
 void sh_handle_detokenize(sh_http_exchange *x, void *arg)
 {
-    if (sh_api_lacks_model(x, arg)) return;
-    task *t = task_create(arg, x);
-    t->table = &sh_detokenize_fields;
-    t->convert = decode;
-    task_start(arg, t);
+    convert_start(x, arg, decode);
+}
+
+void sh_handle_apply_template(sh_http_exchange *x, void *arg)
+{
+    convert_start(x, arg, render);
 }

@@ -26,10 +26,9 @@ sh_status sh_fd_read_all(int fd, const char *name, size_t max_len, sh_buf *out, 
     }
 }
 
-sh_status sh_file_read(const char *path, size_t max_len, sh_buf *out, sh_err *err)
+/* Closes the descriptor too. */
+static sh_status read_whole(int fd, const char *path, size_t max_len, sh_buf *out, sh_err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return sh_err_sys(err, "%s", path);
     struct stat st;
     sh_buf bytes = {0};
     sh_status status = SH_OK;
@@ -47,6 +46,64 @@ sh_status sh_file_read(const char *path, size_t max_len, sh_buf *out, sh_err *er
     }
     *out = bytes;
     return SH_OK;
+}
+
+sh_status sh_file_read(const char *path, size_t max_len, sh_buf *out, sh_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? sh_err_sys(err, "%s", path) : read_whole(fd, path, max_len, out, err);
+}
+
+/* Root could change everything anyway, so what root owns is as good as one's own. */
+static sh_status own_check(const char *path, const struct stat *st, mode_t refused, sh_err *err)
+{
+    if (st->st_uid != geteuid() && st->st_uid != 0)
+        return sh_err_set(err, SH_ERR_AUTH, "%s belongs to another user (uid %ld)", path,
+                          (long)st->st_uid);
+    if ((st->st_mode & refused & 022) != 0)
+        return sh_err_set(err, SH_ERR_AUTH, "others may write to %s: `chmod go-w` it", path);
+    if ((st->st_mode & refused) != 0)
+        return sh_err_set(err, SH_ERR_AUTH, "others may read %s: `chmod go=` it", path);
+    return SH_OK;
+}
+
+sh_status sh_file_read_own(const char *path, mode_t refused, size_t max_len, sh_buf *out,
+                           sh_err *err)
+{
+    struct stat link, st;
+    if (lstat(path, &link) < 0) return sh_err_sys(err, "%s", path);
+    if (S_ISLNK(link.st_mode)) link.st_mode &= ~(mode_t)0777; /* bits of a link mean nothing */
+    sh_status status = own_check(path, &link, refused, err);
+    if (status != SH_OK) return status;
+    /* Where it leads is looked at once it is open, so that nobody can swap it in between. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return sh_err_sys(err, "%s", path);
+    if (fstat(fd, &st) < 0)
+        status = sh_err_sys(err, "%s", path);
+    else if (!S_ISREG(st.st_mode))
+        status = sh_err_set(err, SH_ERR_INPUT, "%s is not a plain file", path);
+    else
+        status = own_check(path, &st, refused, err);
+    if (status == SH_OK) return read_whole(fd, path, max_len, out, err);
+    close(fd);
+    return status;
+}
+
+sh_status sh_dir_check_own(const char *path, sh_err *err)
+{
+    struct stat st;
+    if (stat(path, &st) < 0) {
+        sh_status status = errno == ENOENT ? SH_ERR_NOT_FOUND : SH_ERR_SYSTEM;
+        sh_err_sys(err, "%s", path);
+        return err->status = status;
+    }
+    if (!S_ISDIR(st.st_mode)) return sh_err_set(err, SH_ERR_INPUT, "%s is not a folder", path);
+    return own_check(path, &st, SH_OTHERS_WRITE, err);
+}
+
+int sh_log_open(const char *path)
+{
+    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 }
 
 sh_status sh_fd_read_at(int fd, const char *path, uint64_t offset, void *data, size_t len,

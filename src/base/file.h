@@ -15,6 +15,21 @@
  */
 SH_MUST_CHECK sh_status sh_file_read(const char *path, size_t max_len, sh_buf *out, sh_err *err);
 
+/* The same of a plain file that nobody but this user and root can have written: one that belongs to
+ * somebody else, or whose mode has bits of `refused` (and whatever a link of somebody else leads
+ * to), is SH_ERR_AUTH. */
+enum { SH_OTHERS_WRITE = 022, SH_OTHERS_TOUCH = 077 };
+SH_MUST_CHECK sh_status sh_file_read_own(const char *path, mode_t refused, size_t max_len,
+                                         sh_buf *out, sh_err *err);
+
+/* SH_OK: the folder is ours, or root's, and others cannot put anything there. SH_ERR_NOT_FOUND when
+ * there is none. */
+SH_MUST_CHECK sh_status sh_dir_check_own(const char *path, sh_err *err);
+
+/* Opens a log for appending; one that is new can be read by its owner alone. -1 and errno when that
+ * fails. */
+int sh_log_open(const char *path);
+
 /* Everything up to the end of a stream such as stdin, at most max_len bytes. */
 SH_MUST_CHECK sh_status sh_fd_read_all(int fd, const char *name, size_t max_len, sh_buf *out,
                                        sh_err *err);

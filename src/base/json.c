@@ -90,6 +90,19 @@ sh_status sh_json_parse(sh_str text, const char *where, cJSON **out, sh_err *err
     return SH_OK;
 }
 
+size_t sh_json_value_count(sh_str text)
+{
+    size_t count = 1;
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.ptr[i];
+        if (c == '"')
+            for (i++; i < text.len && text.ptr[i] != '"'; i++) i += text.ptr[i] == '\\';
+        else
+            count += c == ',' || c == '[' || c == '{';
+    }
+    return count;
+}
+
 sh_status sh_json_refuse_nul(sh_str text, const char *where, sh_err *err)
 {
     static const char nul[] = "\\u0000";

@@ -24,6 +24,10 @@
  * column. *out is owned by the caller: cJSON_Delete. */
 SH_MUST_CHECK sh_status sh_json_parse(sh_str text, const char *where, cJSON **out, sh_err *err);
 
+/* At least as many values as a parsed text of these bytes has, its containers counted too: what
+ * bounds the memory of the tree before there is one. */
+size_t sh_json_value_count(sh_str text);
+
 /* Refuses a text, valid JSON, that has \u0000 in a string: cJSON would cut the string there. */
 SH_MUST_CHECK sh_status sh_json_refuse_nul(sh_str text, const char *where, sh_err *err);
 

@@ -18,6 +18,7 @@ struct value_state {
     const char *alias; /* the name by which it was given */
     const char *path;  /* of the file that gave it, or NULL */
     int line;
+    bool implicit; /* nobody named that file */
 };
 
 struct sh_options {
@@ -27,10 +28,12 @@ struct sh_options {
     struct value_state *ignored; /* one for each name that means nothing here */
     sh_arena arena;
     sh_buf notices;
+    sh_buf warnings;
     sh_buf faults;
     bool collect;
     const char *path; /* the file that is being read, or NULL */
     int line;
+    bool implicit;
 };
 
 static const char *const source_names[] = {"default", "file", ".env", "environment", "flag"};
@@ -130,11 +133,23 @@ static sh_status judge(sh_options *opts, sh_status status, const sh_err *err)
     return SH_OK;
 }
 
+static void warn_runs_code(sh_options *opts, const sh_option *row, const char *name)
+{
+    sh_buf_addf(&opts->warnings,
+                "%s:%d: %s is not taken from a file that nobody named, since it can run code: give "
+                "it as --%s or in the environment, or name the file by --env-file %s\n",
+                opts->path, opts->line, name, sh_option_flag(row), opts->path);
+}
+
 static sh_status option_take(sh_options *opts, const sh_option *row, sh_option_source source,
                              const char *name, sh_str text, sh_err *err)
 {
     struct value_state *state = &opts->states[row - opts->table->rows];
     if (state->source > source) return SH_OK;
+    if (opts->implicit && row->runs_code) {
+        warn_runs_code(opts, row, name);
+        return SH_OK;
+    }
     const char *copy = sh_arena_str(&opts->arena, text).ptr;
     bool again = state->source == source && state->alias != NULL && strcmp(state->alias, name) != 0;
     if (again && strcmp(state->text, copy) != 0)
@@ -146,7 +161,8 @@ static sh_status option_take(sh_options *opts, const sh_option *row, sh_option_s
                                   .text = copy,
                                   .alias = sh_arena_str(&opts->arena, sh_str_of(name)).ptr,
                                   .path = opts->path,
-                                  .line = opts->line};
+                                  .line = opts->line,
+                                  .implicit = opts->implicit};
     return SH_OK;
 }
 
@@ -175,6 +191,7 @@ void sh_options_free(sh_options *opts)
     free(opts->ignored);
     sh_arena_reset(&opts->arena);
     sh_buf_reset(&opts->notices);
+    sh_buf_reset(&opts->warnings);
     sh_buf_reset(&opts->faults);
     free(opts);
 }
@@ -351,8 +368,16 @@ sh_status sh_options_parse_dotenv(sh_options *opts, const char *path, bool must,
 {
     sh_buf text = {0};
     if (!must && !sh_file_exists(path)) return SH_OK;
-    sh_status status = sh_file_read(path, FILE_MAX, &text, err);
+    sh_status status = must ? sh_file_read(path, FILE_MAX, &text, err)
+                            : sh_file_read_own(path, SH_OTHERS_WRITE, FILE_MAX, &text, err);
+    if (status != SH_OK && !must) {
+        sh_buf_addf(&opts->warnings, "%s is not read: %s; --env-file %s reads it all the same\n",
+                    path, err->text, path);
+        return SH_OK;
+    }
+    opts->implicit = !must;
     if (status == SH_OK) status = lines_parse(opts, sh_buf_str(&text), path, take_dotenv, err);
+    opts->implicit = false;
     sh_buf_reset(&text);
     return status;
 }
@@ -521,6 +546,18 @@ void sh_options_each_given(const sh_options *opts, sh_option_fn fn, void *arg)
 sh_str sh_options_notices(const sh_options *opts)
 {
     return sh_buf_str(&opts->notices);
+}
+
+sh_str sh_options_warnings(const sh_options *opts)
+{
+    return sh_buf_str(&opts->warnings);
+}
+
+bool sh_options_is_implicit(const sh_options *opts, const char *name)
+{
+    const sh_option *row = row_by_name(opts->table, sh_str_of(name));
+    SH_ASSERT(row != NULL);
+    return opts->states[row - opts->table->rows].implicit;
 }
 
 void sh_options_collect(sh_options *opts)

@@ -44,6 +44,7 @@ typedef struct {
     const char *help;       /* one sentence, no full stop */
     size_t offset;          /* of the value in the settings */
     uint64_t commands;      /* bits of the commands that take it as a flag */
+    bool runs_code;         /* names a library, or can make a program run: see parse_dotenv */
 } sh_option;
 
 /* Environment names that other programs know and that mean nothing here: accepted with a notice. */
@@ -88,7 +89,12 @@ SH_MUST_CHECK sh_status sh_options_parse_env(sh_options *opts, char *const *envp
 
 /* Reads lines NAME=value with the names of the environment: comments by '#', optional `export`,
  * quotes,
- * ${NAME} from the environment. With must == false a missing file is fine. */
+ * ${NAME} from the environment.
+ *
+ * With must == false nobody named the file: it happens to lie in the current folder. A missing one
+ * is fine; one that somebody else may have written is passed over; and settings that can run code
+ * are not taken from it even when it is ours, since it may have come with a download. Each of these
+ * is a warning. */
 SH_MUST_CHECK sh_status sh_options_parse_dotenv(sh_options *opts, const char *path, bool must,
                                                 sh_err *err);
 
@@ -120,6 +126,12 @@ const sh_option *sh_option_by_env(const sh_option_table *table, sh_str name);
 
 /* Notices (ignored variables) gathered while parsing, one a line. */
 sh_str sh_options_notices(const sh_options *opts);
+
+/* What was not taken and why, one a line: the user should hear of it whatever the log level. */
+sh_str sh_options_warnings(const sh_options *opts);
+
+/* True when the value comes from a file that nobody named. */
+bool sh_options_is_implicit(const sh_options *opts, const char *name);
 
 /* From now on a value that is refused does not end the parsing: what is wrong is gathered, one a
  * line, and the value stays as it was. */

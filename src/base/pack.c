@@ -25,18 +25,27 @@ void sh_put_text(sh_buf *out, sh_str text)
     sh_buf_add_str(out, text);
 }
 
+static void put_word(char *to, uint32_t value)
+{
+    for (int i = 0; i < 4; i++) to[i] = (char)(value >> (8 * i));
+}
+
 void sh_put_ints(sh_buf *out, const int32_t *values, size_t count)
 {
-    for (size_t i = 0; i < count; i++) sh_put_uint(out, (uint32_t)values[i], 4);
+    char *to = sh_buf_reserve(out, count * 4);
+    for (size_t i = 0; i < count; i++) put_word(to + 4 * i, (uint32_t)values[i]);
+    out->len += count * 4;
 }
 
 void sh_put_floats(sh_buf *out, const float *values, size_t count)
 {
+    char *to = sh_buf_reserve(out, count * 4);
     for (size_t i = 0; i < count; i++) {
         uint32_t bits;
         memcpy(&bits, &values[i], sizeof(bits));
-        sh_put_uint(out, bits, 4);
+        put_word(to + 4 * i, bits);
     }
+    out->len += count * 4;
 }
 
 sh_reader sh_reader_of(sh_str bytes)

@@ -1,8 +1,11 @@
 #include "base/system.h"
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,8 +13,55 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#ifdef __APPLE__
+#include <mach-o/dyld.h>
+#include <mach/mach.h>
+#include <sys/sysctl.h>
+#endif
 
 enum { PROC_MAX = 1 << 16, ZONES_MAX = 16 };
+
+bool sh_pipe(int fd[2])
+{
+#ifdef __linux__
+    return pipe2(fd, O_CLOEXEC) == 0;
+#else
+    /* A process that is started in between keeps an end: it is a child of ours and closes it. */
+    return pipe(fd) == 0 && fcntl(fd[0], F_SETFD, FD_CLOEXEC) == 0 &&
+           fcntl(fd[1], F_SETFD, FD_CLOEXEC) == 0;
+#endif
+}
+
+sh_status sh_program_path(char **out, sh_err *err)
+{
+    char path[PATH_MAX];
+#ifdef __APPLE__
+    uint32_t size = sizeof(path);
+    if (_NSGetExecutablePath(path, &size) != 0)
+        return sh_err_set(err, SH_ERR_SYSTEM, "the program's path is too long");
+#else
+    ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    if (len < 0) return sh_err_sys(err, "/proc/self/exe");
+    path[len] = '\0';
+#endif
+    *out = sh_strdup(path);
+    return SH_OK;
+}
+
+void sh_boot_id(char out[SH_BOOT_ID_MAX])
+{
+    char text[SH_BOOT_ID_MAX] = "";
+#ifdef __APPLE__
+    size_t len = sizeof(text) - 1;
+    if (sysctlbyname("kern.bootsessionuuid", text, &len, NULL, 0) != 0) text[0] = '\0';
+#else
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file != NULL && fgets(text, sizeof(text), file) == NULL) text[0] = '\0';
+    if (file != NULL) fclose(file);
+#endif
+    text[strcspn(text, "\n")] = '\0';
+    snprintf(out, SH_BOOT_ID_MAX, "%s", text[0] == '\0' ? "-" : text);
+}
 
 /* The number behind "name" in a file of /proc that says kilobytes; 0 when there is none. */
 static int64_t proc_kilobytes(const char *path, const char *name)
@@ -46,6 +96,32 @@ int64_t sh_memory_total(void)
     return limit > 0 && limit < total ? limit : total;
 }
 
+#ifdef __APPLE__
+
+/* What can be had without writing anything out: unused pages, and those that only cache files. */
+int64_t sh_memory_available(void)
+{
+    vm_statistics64_data_t vm;
+    mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
+    if (host_statistics64(mach_host_self(), HOST_VM_INFO64, (host_info64_t)&vm, &count) !=
+        KERN_SUCCESS)
+        return sh_memory_total() / 2;
+    return ((int64_t)vm.free_count + vm.inactive_count + vm.purgeable_count) *
+           sysconf(_SC_PAGESIZE);
+}
+
+int64_t sh_memory_used(void)
+{
+    mach_task_basic_info_data_t info;
+    mach_msg_type_number_t count = MACH_TASK_BASIC_INFO_COUNT;
+    if (task_info(mach_task_self(), MACH_TASK_BASIC_INFO, (task_info_t)&info, &count) !=
+        KERN_SUCCESS)
+        return 0;
+    return (int64_t)info.resident_size;
+}
+
+#else
+
 int64_t sh_memory_available(void)
 {
     int64_t free = proc_kilobytes("/proc/meminfo", "MemAvailable:");
@@ -61,6 +137,8 @@ int64_t sh_memory_used(void)
 {
     return proc_kilobytes("/proc/self/status", "VmRSS:");
 }
+
+#endif
 
 int64_t sh_memory_peak(void)
 {

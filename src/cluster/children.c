@@ -4,10 +4,10 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/system.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +17,6 @@
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/prctl.h>
-#endif
-#ifdef __APPLE__
-#include <mach-o/dyld.h>
 #endif
 
 enum {
@@ -134,7 +131,11 @@ static void child_exec(const sh_children *c, const struct child *child, pid_t pa
     if (child->keep_fd > STDERR_FILENO) fcntl(child->keep_fd, F_SETFD, 0);
     if (pipes[2][1] >= 0) fcntl(pipes[2][1], F_SETFD, 0);
     if (pipes[2][1] >= 0) putenv(told_env);
-    for (char **env = child->env; *env != NULL; env++) putenv(*env);
+    for (char **env = child->env; *env != NULL; env++)
+        if (strchr(*env, '=') != NULL)
+            putenv(*env);
+        else
+            unsetenv(*env);
     execvp(child->argv[0], child->argv);
     _exit(127);
 }
@@ -149,9 +150,8 @@ static sh_status child_start(sh_children *c, struct child *child, sh_err *err)
 {
     int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}; /* its stdin, its output, what it tells */
     char told_env[32];
-    bool piped = (!child->tether || pipe2(pipes[0], O_CLOEXEC) == 0) &&
-                 (!child->prefix || pipe2(pipes[1], O_CLOEXEC) == 0) &&
-                 (!child->tells || pipe2(pipes[2], O_CLOEXEC) == 0);
+    bool piped = (!child->tether || sh_pipe(pipes[0])) && (!child->prefix || sh_pipe(pipes[1])) &&
+                 (!child->tells || sh_pipe(pipes[2]));
     snprintf(told_env, sizeof(told_env), "SHOAL_READY_FD=%d", pipes[2][1]);
     pid_t parent = getpid(), pid = piped ? fork() : -1;
     if (pid == 0) child_exec(c, child, parent, (const int(*)[2])pipes, told_env);
@@ -493,20 +493,4 @@ void sh_children_free(sh_children *c)
     free(c->list);
     sigprocmask(SIG_SETMASK, &c->before, NULL);
     free(c);
-}
-
-sh_status sh_program_path(char **out, sh_err *err)
-{
-    char path[PATH_MAX];
-#ifdef __APPLE__
-    uint32_t size = sizeof(path);
-    if (_NSGetExecutablePath(path, &size) != 0)
-        return sh_err_set(err, SH_ERR_SYSTEM, "the program's path is too long");
-#else
-    ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
-    if (len < 0) return sh_err_sys(err, "/proc/self/exe");
-    path[len] = '\0';
-#endif
-    *out = sh_strdup(path);
-    return SH_OK;
 }

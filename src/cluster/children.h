@@ -27,7 +27,7 @@ typedef struct sh_children sh_children;
 typedef struct {
     const char *name;  /* for the log: "engine", "rank 1" */
     char *const *argv; /* argv[0] is the program's path; copied, like all of this */
-    char *const *env;  /* more variables "NAME=value", a closing NULL; or NULL */
+    char *const *env;  /* more variables "NAME=value", and "NAME" for one less; or NULL */
     bool restart;      /* start it again when it crashes */
     bool slow;         /* until sh_children_ready an error is a mistake, however late it comes */
     bool tells;        /* it writes to the descriptor in SHOAL_READY_FD whenever it has come up */
@@ -76,8 +76,5 @@ void sh_children_ready(sh_children *children, int child);
 
 /* Ends what is left, at once, and frees. */
 void sh_children_free(sh_children *children);
-
-/* Path of the program that is running, for starting it again; owned by the caller. */
-SH_MUST_CHECK sh_status sh_program_path(char **out, sh_err *err);
 
 #endif

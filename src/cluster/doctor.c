@@ -167,6 +167,9 @@ static void check_ports(const sh_doctor_view *v, sh_findings *report)
             if (p->fault[0] == '\0')
                 sh_findings_add(report, SH_FINDING_OK, "port", v->host[i].shown, NULL, "%s is free",
                                 p->address);
+            else if (v->server != NULL && strstr(p->fault, "in use") != NULL)
+                sh_findings_add(report, SH_FINDING_OK, "port", v->host[i].shown, NULL,
+                                "%s is in use while %s runs", p->address, v->server);
             else
                 sh_findings_add(report, SH_FINDING_FAIL, "port", v->host[i].shown,
                                 strstr(p->fault, "in use") != NULL

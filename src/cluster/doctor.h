@@ -19,6 +19,7 @@ typedef struct {
     const sh_hostfile *file; /* NULL: this host alone */
     const int *machine;      /* [file->count] machine of each rank */
     const char *version;     /* of this program */
+    const char *server;      /* that runs already, and whose ports are taken by right; or NULL */
 } sh_doctor_view;
 
 void sh_doctor_judge(const sh_doctor_view *view, sh_findings *report);

@@ -134,7 +134,7 @@ static bool net_has(const char *name, const char *what)
 static int64_t mtu_of(const char *name)
 {
     struct ifreq request = {0};
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = sh_sock_make(AF_INET, SOCK_DGRAM);
     snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
     bool told = fd >= 0 && ioctl(fd, SIOCGIFMTU, &request) == 0;
     if (fd >= 0) close(fd);

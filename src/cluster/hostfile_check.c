@@ -171,6 +171,14 @@ static void check_devices(const sh_hostfile *file, sh_findings *report)
                         shape.why);
 }
 
+/* A bare matrix of devices is such a file: ranks can not meet by it. */
+static bool has_places(const sh_hostfile *file)
+{
+    for (int i = 0; i < file->count; i++)
+        if (file->host[i].ssh != NULL || file->host[i].address_count > 0) return true;
+    return false;
+}
+
 void sh_hostfile_check(const sh_hostfile *file, sh_findings *report)
 {
     int before = sh_findings_count(report, SH_FINDING_FAIL);
@@ -189,7 +197,12 @@ void sh_hostfile_check(const sh_hostfile *file, sh_findings *report)
     }
     check_loopback(file, report);
     check_devices(file, report);
-    if (sh_findings_count(report, SH_FINDING_FAIL) == before)
+    if (!has_places(file))
+        sh_findings_add(report, SH_FINDING_WARN, "hosts", "",
+                        "as --ibv-devices it is enough; a --hostfile names hosts",
+                        "%d rank%s, and none has an address or an ssh name", file->count,
+                        file->count == 1 ? "" : "s");
+    else if (sh_findings_count(report, SH_FINDING_FAIL) == before)
         sh_findings_add(report, SH_FINDING_OK, "hosts", "", NULL, "%d rank%s", file->count,
                         file->count == 1 ? "" : "s");
 }

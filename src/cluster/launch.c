@@ -13,7 +13,6 @@
 
 enum {
     LINGER_MS = 2000, /* for the others to say what they saw when a rank fails */
-    RECORD_MAX = 4 << 20,
 };
 
 struct rank {
@@ -169,6 +168,7 @@ static sh_status rank_start(struct launch *l, int rank, sh_err *err)
     char *name = sh_asprintf("rank %d on %s", rank, site->name);
     sh_child_spec spec = {.name = name,
                           .argv = argv,
+                          .env = l->opts->env,
                           .restart = true,
                           .slow = true,
                           .vital = true,
@@ -212,11 +212,13 @@ sh_status sh_launch_run(const sh_launch_opts *opts, int *code, sh_err *err)
 sh_status sh_launch_read(const char *state, cJSON **record, sh_err *err)
 {
     char *path = sh_path_join(state, "launch.json");
-    sh_status status;
-    if (sh_file_exists(path))
-        status = sh_json_load(path, RECORD_MAX, record, err);
-    else
+    sh_buf text = {0};
+    sh_status status = sh_state_check(state, err);
+    if (status == SH_OK && !sh_file_exists(path))
         status = sh_err_set(err, SH_ERR_NOT_FOUND, "nothing was launched from %s", state);
+    if (status == SH_OK) status = sh_state_read(state, "launch.json", false, &text, err);
+    if (status == SH_OK) status = sh_json_parse(sh_buf_str(&text), path, record, err);
+    sh_buf_reset(&text);
     free(path);
     return status;
 }

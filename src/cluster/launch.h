@@ -25,6 +25,7 @@ typedef struct {
     const char *state;        /* the launcher's state folder */
     cJSON *record;            /* what else launch.json shall hold; changed here */
     int log_fd;               /* lines go there too; -1: to stderr alone */
+    char *const *env;         /* of the agents, as for children; or NULL */
     int64_t grace_ms;         /* that ranks have to end */
     void (*ready)(void *arg); /* all are, for the first time; or NULL */
     void *arg;

@@ -154,6 +154,17 @@ void sh_sites_add_file(sh_sites *s, const char *name, sh_buf *bytes, bool progra
     *bytes = (sh_buf){0};
 }
 
+void sh_sites_add_file_of_first(sh_sites *s, const char *name, sh_buf *bytes)
+{
+    sh_sites_add_file(s, name, bytes, false);
+    s->files[s->file_count - 1].first = true;
+}
+
+static bool is_for(const sh_sites *s, const sh_site *site, int file)
+{
+    return !s->files[file].first || site == &s->list[s->of_rank[0]];
+}
+
 static void batch_add(struct batch *b, sh_site *site, char *command, sh_str input)
 {
     b->site[b->count] = site;
@@ -194,10 +205,12 @@ static char *check_script(const sh_sites *s)
     sh_buf b = {0};
     sh_buf_add_text(&b, "umask 077; d=");
     sh_state_shell_word(s->state_dir, &b);
-    sh_buf_add_text(&b, "; mkdir -p \"$d/bin\" && cd \"$d\" || exit 1\n"
+    sh_buf_add_text(&b, "\n");
+    sh_state_shell_check(&b);
+    sh_buf_add_text(&b, "mkdir -p \"$d/bin\" && cd \"$d\" || exit 1\n"
                         "echo \"system $(uname -sm)\"; echo \"state $(pwd)\"\n"
-                        "[ -x bin/native ] && echo native\n"
-                        "for f in");
+                        "[ -x bin/native ] && echo native\n");
+    sh_buf_add_text(&b, "for f in");
     for (int i = 0; i < s->file_count; i++) {
         sh_buf_add_char(&b, ' ');
         sh_shell_quote(&b, sh_str_of(s->files[i].name));
@@ -212,9 +225,13 @@ static void file_seen(const sh_sites *s, sh_site *site, sh_str rest)
 {
     sh_str digest;
     if (!sh_str_cut(&rest, ' ', &digest)) return;
-    for (int i = 0; i < s->file_count; i++)
-        if (sh_str_is(rest, s->files[i].name) && sh_str_is(digest, s->files[i].digest))
+    for (int i = 0; i < s->file_count; i++) {
+        if (!sh_str_is(rest, s->files[i].name)) continue;
+        if (!is_for(s, site, i))
+            site->strays |= UINT64_C(1) << i;
+        else if (sh_str_is(digest, s->files[i].digest))
             site->lacks &= ~(UINT64_C(1) << i);
+    }
 }
 
 static void text_replace(char **text, sh_str with)
@@ -226,7 +243,9 @@ static void text_replace(char **text, sh_str with)
 static void check_read(const sh_sites *s, sh_site *site, const sh_buf *out)
 {
     sh_str rest = sh_buf_str(out), line, key;
-    site->lacks = (UINT64_C(1) << s->file_count) - 1;
+    site->lacks = site->strays = 0;
+    for (int i = 0; i < s->file_count; i++)
+        if (is_for(s, site, i)) site->lacks |= UINT64_C(1) << i;
     site->native = false;
     while (sh_str_cut(&rest, '\n', &line)) {
         sh_str value = line;
@@ -263,6 +282,37 @@ static sh_status check_system(const sh_sites *s, sh_site *site, sh_err *err)
     return status;
 }
 
+static char *remove_script(const sh_sites *s, const sh_site *site)
+{
+    sh_buf b = {0};
+    sh_buf_add_text(&b, "cd ");
+    sh_shell_quote(&b, sh_str_of(site->state));
+    sh_buf_add_text(&b, " && rm -f");
+    for (int i = 0; i < s->file_count; i++) {
+        if ((site->strays >> i & 1) == 0) continue;
+        sh_buf_add_char(&b, ' ');
+        sh_shell_quote(&b, sh_str_of(s->files[i].name));
+    }
+    return sh_buf_take(&b);
+}
+
+/* Removes what is for the first rank's host alone from the others, where an earlier launch with
+ * another order may have left it. Hosts may share a home: then its own copy is gone too, and is
+ * sent anew. */
+static sh_status strays_remove(sh_sites *s, sh_err *err)
+{
+    struct batch *b = sh_alloc(sizeof(*b));
+    for (int i = 0; i < s->count; i++) {
+        if (s->list[i].strays == 0) continue;
+        s->list[s->of_rank[0]].lacks |= s->list[i].strays;
+        batch_add(b, &s->list[i], remove_script(s, &s->list[i]), (sh_str){0});
+    }
+    if (b->count > 0) batch_run(s, b, CHECK_MS);
+    sh_status status = batch_status(s, b, err);
+    batch_free(b);
+    return status;
+}
+
 sh_status sh_sites_check(sh_sites *s, sh_err *err)
 {
     char text[NAME_MAX_LEN];
@@ -278,11 +328,11 @@ sh_status sh_sites_check(sh_sites *s, sh_err *err)
         s->say(s->arg, b->site[i], text);
     }
     batch_free(b);
-    return status;
+    return status == SH_OK ? strays_remove(s, err) : status;
 }
 
 /* Writes beside the file and renames, and only when all bytes came: a connection that breaks looks
- * like the end of the input. */
+ * like the end of the input. Hosts may share a home, so each has a name of its own to write to. */
 static char *push_script(const sh_site *site, const sh_site_file *file)
 {
     sh_buf b = {0};
@@ -290,13 +340,12 @@ static char *push_script(const sh_site *site, const sh_site_file *file)
     sh_shell_quote(&b, sh_str_of(site->state));
     sh_buf_add_text(&b, " || exit 1; f=");
     sh_shell_quote(&b, sh_str_of(file->name));
-    sh_buf_addf(
-        &b,
-        "; case $f in */*) mkdir -p \"${f%%/*}\" ;; esac\n"
-        "cat >\"$f.part\" && [ \"$(wc -c <\"$f.part\")\" -eq %zu ] && chmod %s \"$f.part\" "
-        "&& mv \"$f.part\" \"$f\" && exit 0\n"
-        "rm -f \"$f.part\"; echo \"$f could not be written: is the disk full?\" >&2; exit 1",
-        file->bytes.len, file->program ? "700" : "600");
+    sh_buf_addf(&b,
+                "; p=$f.$(uname -n).part; case $f in */*) mkdir -p \"${f%%/*}\" ;; esac\n"
+                "cat >\"$p\" && [ \"$(wc -c <\"$p\")\" -eq %zu ] && chmod %s \"$p\" "
+                "&& mv \"$p\" \"$f\" && exit 0\n"
+                "rm -f \"$p\"; echo \"$f could not be written: is the disk full?\" >&2; exit 1",
+                file->bytes.len, file->program ? "700" : "600");
     return sh_buf_take(&b);
 }
 

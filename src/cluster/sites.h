@@ -14,15 +14,16 @@
 #include "net/digest.h"
 
 typedef struct {
-    char *ssh;      /* as ssh knows it; NULL: this machine */
-    char *name;     /* for messages */
-    int rank;       /* the first that runs there */
-    char *system;   /* "Linux x86_64" */
-    char *state;    /* its state folder */
-    char *program;  /* what runs there, relative to the state folder */
-    char *model;    /* identity of its model in hex */
-    bool native;    /* a program that was built there exists */
-    uint64_t lacks; /* bit f: file f is absent or differs */
+    char *ssh;       /* as ssh knows it; NULL: this machine */
+    char *name;      /* for messages */
+    int rank;        /* the first that runs there */
+    char *system;    /* "Linux x86_64" */
+    char *state;     /* its state folder */
+    char *program;   /* what runs there, relative to the state folder */
+    char *model;     /* identity of its model in hex */
+    bool native;     /* a program that was built there exists */
+    uint64_t lacks;  /* bit f: file f is absent or differs */
+    uint64_t strays; /* files that are for another host alone; a bit each */
 } sh_site;
 
 /* A file that every site must have, relative to its state folder. */
@@ -30,6 +31,7 @@ typedef struct {
     char *name;
     sh_buf bytes;
     bool program; /* may be run; a site of another system does without */
+    bool first;   /* for rank 0's site alone: others do not get it, and lose one that they have */
     char digest[SH_DIGEST_TEXT_LEN + 1];
 } sh_site_file;
 
@@ -53,8 +55,9 @@ typedef struct {
 SH_MUST_CHECK sh_status sh_sites_init(sh_sites *sites, const sh_hostfile *hosts, sh_err *err);
 void sh_sites_reset(sh_sites *sites);
 
-/* Takes over the bytes. */
+/* Takes over the bytes. The second one is for the site of rank 0 alone. */
 void sh_sites_add_file(sh_sites *sites, const char *name, sh_buf *bytes, bool program);
+void sh_sites_add_file_of_first(sh_sites *sites, const char *name, sh_buf *bytes);
 
 SH_MUST_CHECK sh_status sh_sites_check(sh_sites *sites, sh_err *err);
 SH_MUST_CHECK sh_status sh_sites_push(sh_sites *sites, sh_err *err);

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/system.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -122,7 +123,7 @@ static sh_status job_start(struct running *r, const sh_ssh_opts *opts)
     char **argv = sh_ssh_argv(opts, job->host, job->command);
     sh_status status = SH_OK;
     for (int i = 0; i < 3 && status == SH_OK; i++)
-        if (pipe2(pipes[i], O_CLOEXEC) < 0) status = sh_err_sys(&job->err, "pipe");
+        if (!sh_pipe(pipes[i])) status = sh_err_sys(&job->err, "pipe");
     pid_t pid = status == SH_OK ? fork() : -1;
     if (pid == 0) job_exec(argv, pipes[0], pipes[1], pipes[2]);
     if (pid < 0 && status == SH_OK) status = sh_err_sys(&job->err, "start %s", argv[0]);

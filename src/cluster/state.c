@@ -64,7 +64,23 @@ sh_status sh_state_make(const char *path, sh_err *err)
     }
     ok = ok && (mkdir(part, 0700) == 0 || errno == EEXIST);
     free(part);
-    return ok ? SH_OK : sh_err_sys(err, "make the folder %s", path);
+    return ok ? sh_state_check(path, err) : sh_err_sys(err, "make the folder %s", path);
+}
+
+sh_status sh_state_check(const char *path, sh_err *err)
+{
+    sh_status status = sh_dir_check_own(path, err);
+    return status == SH_OK || status == SH_ERR_NOT_FOUND ? SH_OK
+                                                         : sh_err_prefix(err, "the state folder");
+}
+
+void sh_state_shell_check(sh_buf *out)
+{
+    sh_buf_add_text(out,
+                    "if [ -e \"$d\" ] && { [ ! -O \"$d\" ] || [ -n \"$(find \"$d/.\" -prune "
+                    "\\( -perm -020 -o -perm -002 \\))\" ]; }; then\n"
+                    "echo \"the state folder $d belongs to another user, or others may write to "
+                    "it\" >&2; exit 1; fi\n");
 }
 
 sh_status sh_state_write(const char *path, const char *name, sh_str text, sh_err *err)
@@ -75,10 +91,13 @@ sh_status sh_state_write(const char *path, const char *name, sh_str text, sh_err
     return status;
 }
 
-sh_status sh_state_read(const char *path, const char *name, sh_buf *out, sh_err *err)
+sh_status sh_state_read(const char *path, const char *name, bool secret, sh_buf *out, sh_err *err)
 {
     char *file = sh_path_join(path, name);
-    sh_status status = sh_file_read(file, STATE_FILE_MAX, out, err);
+    sh_status status = sh_state_check(path, err);
+    if (status == SH_OK)
+        status = sh_file_read_own(file, secret ? SH_OTHERS_TOUCH : SH_OTHERS_WRITE, STATE_FILE_MAX,
+                                  out, err);
     free(file);
     return status;
 }
@@ -94,17 +113,6 @@ sh_status sh_state_lock(const char *path, const char *name, int *fd, sh_err *err
     if (status != SH_OK && lock >= 0) close(lock);
     if (status == SH_OK) *fd = lock;
     return status;
-}
-
-static void boot_read(char out[40])
-{
-    sh_buf text = {0};
-    sh_err err;
-    if (sh_file_read("/proc/sys/kernel/random/boot_id", 64, &text, &err) == SH_OK)
-        snprintf(out, 40, "%.36s", text.ptr);
-    else
-        snprintf(out, 40, "-");
-    sh_buf_reset(&text);
 }
 
 #ifdef __APPLE__
@@ -145,7 +153,7 @@ static uint64_t start_read(int64_t pid)
 sh_process sh_process_of(int64_t pid)
 {
     sh_process process = {.pid = pid, .start = start_read(pid)};
-    boot_read(process.boot);
+    sh_boot_id(process.boot);
     return process;
 }
 
@@ -171,7 +179,7 @@ bool sh_process_parse(const char *text, sh_process *out)
 {
     long long pid;
     unsigned long long start;
-    char boot[40];
+    char boot[SH_BOOT_ID_MAX];
     if (sscanf(text, "%lld %llu %39s", &pid, &start, boot) != 3) return false;
     *out = (sh_process){.pid = pid, .start = start};
     memcpy(out->boot, boot, sizeof(boot));

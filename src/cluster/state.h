@@ -9,7 +9,7 @@
  *   token          the cluster token that was made
  * and on each host of the cluster
  *   bin/           the program, named by its hash; `native` when it was built there
- *   settings.env, hostfile.json, models/demo/
+ *   settings.env, hostfile.json, models/demo/; on rank 0's host api.env, with the API's settings
  *   rank-R.pid     the process of a rank; rank-R.lock is held by its agent
  *
  * Threads: pure functions over the file system. */
@@ -18,6 +18,7 @@
 
 #include "base/buf.h"
 #include "base/status.h"
+#include "base/system.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,12 +32,21 @@ void sh_state_shell_word(const char *dir, sh_buf *out);
 /* Makes the folder and those above it, for its owner alone. */
 SH_MUST_CHECK sh_status sh_state_make(const char *path, sh_err *err);
 
+/* What is in the folder decides which programs are run, with which settings: SH_ERR_AUTH when it
+ * belongs to somebody else or others may write to it. A folder that is not there is fine. */
+SH_MUST_CHECK sh_status sh_state_check(const char *path, sh_err *err);
+
+/* The same as lines for the shell of another host, where $d is the folder. */
+void sh_state_shell_check(sh_buf *out);
+
 /* Replaces a file of the folder, mode 0600. */
 SH_MUST_CHECK sh_status sh_state_write(const char *path, const char *name, sh_str text,
                                        sh_err *err);
 
-/* Reads a small file of the folder; the buffer must be empty. */
-SH_MUST_CHECK sh_status sh_state_read(const char *path, const char *name, sh_buf *out, sh_err *err);
+/* Reads a small file of the folder, which others can not write, nor read where it is a secret; the
+ * buffer must be empty. */
+SH_MUST_CHECK sh_status sh_state_read(const char *path, const char *name, bool secret, sh_buf *out,
+                                      sh_err *err);
 
 /* Takes a lock, a file of the folder, until *fd is closed in all processes that have it. SH_AGAIN:
  * somebody else has it. */
@@ -47,7 +57,7 @@ enum { SH_PROCESS_TEXT_MAX = 96 };
 typedef struct {
     int64_t pid;
     uint64_t start;
-    char boot[40];
+    char boot[SH_BOOT_ID_MAX];
 } sh_process;
 
 /* start is 0 when there is no such process. */

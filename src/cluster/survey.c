@@ -25,12 +25,14 @@ static void quoted(sh_buf *out, const char *flag, const char *value)
 static char *ask_command(const sh_survey_opts *opts, const sh_survey_host *host)
 {
     sh_buf text = {0};
-    sh_buf_add_text(&text, "s=");
+    sh_buf_add_text(&text, "d=");
     sh_state_shell_word(opts->state_dir, &text);
-    sh_buf_addf(&text, "\nfor want in 'shoal %s' ''; do\nfor p in ", sh_version());
+    sh_buf_add_char(&text, '\n');
+    sh_state_shell_check(&text);
+    sh_buf_addf(&text, "for want in 'shoal %s' ''; do\nfor p in ", sh_version());
     sh_shell_quote(&text, sh_str_of(opts->program));
     sh_buf_add_text(&text,
-                    " \"$s\"/bin/shoal-* \"$s\"/bin/native shoal /usr/local/bin/shoal; do\n"
+                    " \"$d\"/bin/shoal-* \"$d\"/bin/native shoal /usr/local/bin/shoal; do\n"
                     "command -v \"$p\" >/dev/null 2>&1 || continue\n"
                     "[ -z \"$want\" ] || [ \"$(\"$p\" --version 2>/dev/null)\" = \"$want\" ] "
                     "|| continue\n"

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/system.h"
 #include "base/version.h"
 #include "cluster/children.h"
 #include "cluster/launch.h"
@@ -96,7 +97,7 @@ static void leftover_end(const struct agent *a)
     sh_err err;
     sh_process process;
     sh_deadline end = sh_deadline_in_ms(LEFTOVER_MS);
-    bool known = sh_state_read(a->state, a->pid_name, &text, &err) == SH_OK &&
+    bool known = sh_state_read(a->state, a->pid_name, false, &text, &err) == SH_OK &&
                  sh_process_parse(text.ptr, &process);
     sh_buf_reset(&text);
     if (!known || !sh_process_signal(&process, SIGTERM)) return;
@@ -135,10 +136,11 @@ static sh_status env_fill(struct agent *a, sh_err *err)
 {
     sh_settings settings = {0};
     sh_options *opts = sh_options_create(&sh_option_rows, &settings);
-    char *path = sh_path_join(a->state, "settings.env");
+    char *path = sh_path_join(a->state, "settings.env"), *api = sh_path_join(a->state, "api.env");
     char *hosts = sh_path_join(a->state, "hostfile.json");
     sh_hostfile *file = NULL;
     sh_status status = sh_options_parse_dotenv(opts, path, true, err);
+    if (status == SH_OK && a->rank == 0) status = sh_options_parse_dotenv(opts, api, true, err);
     if (status == SH_OK) status = sh_hostfile_load(hosts, &file, err);
     if (status == SH_OK) {
         for (int i = 0; i < file->env_count; i++) env_add(a, sh_strdup(file->env[i]));
@@ -154,6 +156,7 @@ static sh_status env_fill(struct agent *a, sh_err *err)
     sh_options_free(opts);
     free(hosts);
     free(path);
+    free(api);
     return status;
 }
 
@@ -161,7 +164,8 @@ static sh_status rank_run(struct agent *a, int *code, sh_err *err)
 {
     char *program = NULL;
     int lock = -1;
-    sh_status status = env_fill(a, err);
+    sh_status status = sh_state_check(a->state, err);
+    if (status == SH_OK) status = env_fill(a, err);
     if (status == SH_OK) status = lock_take(a, &lock, err);
     if (status == SH_OK) status = sh_program_path(&program, err);
     if (status != SH_OK) return status;

@@ -1,14 +1,59 @@
 /* shoal api: HTTP in front of the engine's Unix socket. */
 #include "api/api.h"
 
+#include "base/log.h"
+#include "base/sandbox.h"
 #include "cmd/command.h"
 #include "cmd/progress.h"
 
 #include <stdio.h>
+#include <sys/resource.h>
+
+enum { OTHER_FILES = 64 }; /* logs, sockets to the engine, the loop's own */
 
 static void on_serving(void *arg)
 {
     sh_progress(arg, "ready");
+}
+
+/* Each connection is a descriptor. A limit that the user set stands; else the system's soft one,
+ * which is often low, is lifted as far as its hard one lets it. Returns the connections that fit.
+ */
+static int64_t connections_fit(const sh_command_args *args)
+{
+    const sh_settings *s = args->settings;
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t)s->connections + OTHER_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return s->connections;
+    rlim_t lifted = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    if (s->files_soft == 0 && lifted > limit.rlim_cur) {
+        limit.rlim_cur = lifted;
+        if (setrlimit(RLIMIT_NOFILE, &limit) != 0) getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (limit.rlim_cur >= wanted) return s->connections;
+    int64_t files = (int64_t)limit.rlim_cur,
+            fit = files > 2 * OTHER_FILES ? files - OTHER_FILES : (files + 1) / 2;
+    sh_log(sh_options_given(args->options, "connections") ? SH_LOG_WARN : SH_LOG_INFO,
+           "api: %lld connections at once, since %lld files may be open (--files-soft, ulimit -n)",
+           (long long)fit, (long long)files);
+    return fit;
+}
+
+/* Everything that the API ever opens: the model, what SIGHUP reads again, its logs. An API that was
+ * started without an engine beside it learns from that which model is served, and then another one:
+ * it may read all files. */
+static void confine(const sh_settings *s)
+{
+    sh_sandbox box = {.read_all = s->model == NULL};
+    if (!s->sandbox) return;
+    sh_sandbox_add_folder(&box, s->model);
+    sh_sandbox_add_file(&box, s->api_key_file);
+    sh_sandbox_add_file(&box, s->tls_cert);
+    sh_sandbox_add_file(&box, s->tls_key);
+    sh_sandbox_add_log(&box, s->access_log);
+    sh_sandbox_add_log(&box, s->request_log);
+    sh_sandbox_enter(&box);
+    sh_sandbox_reset(&box);
 }
 
 int sh_cmd_api(const sh_command_args *args)
@@ -32,20 +77,24 @@ int sh_cmd_api(const sh_command_args *args)
         .tls_cert = s->tls_cert,
         .tls_key = s->tls_key,
         .cors = s->cors,
+        .allowed_hosts = s->allowed_hosts,
         .access_log = s->access_log,
         .request_log = s->request_log,
         .log_prompts = s->log_prompts,
         .max_tokens = s->max_tokens,
         .max_tokens_hard = s->hard_max_tokens,
         .grace_s = (double)s->grace,
-        .connections_max = s->connections,
+        .connections_max = connections_fit(args),
+        .peer_connections_max = s->peer_connections,
         .header_bytes_max = s->header_bytes,
         .body_bytes_max = s->body_bytes,
+        .bodies_bytes_max = s->bodies_bytes,
         .idle_s = s->idle_timeout,
         .receive_s = s->receive_timeout,
         .send_s = s->send_timeout,
         .serving = on_serving,
         .arg = (void *)(uintptr_t)s,
     };
+    confine(s);
     return sh_api_run(&opts, &err) == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }

@@ -43,15 +43,23 @@ static char *url_make(const sh_settings *s, const char *base, const char *path)
     return sh_asprintf("%.*s%s", (int)len, base, path);
 }
 
-sh_status sh_api_ask(const sh_settings *s, const char *base, const char *path, const char *body,
-                     int64_t wait_ms, int *code, sh_buf *out, sh_err *err)
+sh_status sh_api_ask_with(const sh_settings *s, const char *base, const char *path,
+                          sh_http_get_opts opts, int *code, sh_buf *out, sh_err *err)
 {
     char *key = NULL, *url = url_make(s, base, path);
     sh_status status = key_find(s, &key, err);
-    sh_http_get_opts opts = {
-        .key = key, .trust = s->tls_cert, .pinned = base == NULL, .body = body, .wait_ms = wait_ms};
+    opts.key = key;
+    opts.trust = s->tls_cert;
+    opts.pinned = base == NULL;
     if (status == SH_OK) status = sh_http_get(url, &opts, code, out, err);
     free(key);
     free(url);
     return status;
+}
+
+sh_status sh_api_ask(const sh_settings *s, const char *base, const char *path, const char *body,
+                     int64_t wait_ms, int *code, sh_buf *out, sh_err *err)
+{
+    sh_http_get_opts opts = {.body = body, .wait_ms = wait_ms};
+    return sh_api_ask_with(s, base, path, opts, code, out, err);
 }

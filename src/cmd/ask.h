@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/status.h"
 #include "cmd/settings.h"
+#include "http/client.h"
 
 #include <stdint.h>
 
@@ -16,5 +17,9 @@
 SH_MUST_CHECK sh_status sh_api_ask(const sh_settings *s, const char *base, const char *path,
                                    const char *body, int64_t wait_ms, int *code, sh_buf *out,
                                    sh_err *err);
+
+/* The same with all that the client can do; key and trust of opts come from the settings. */
+SH_MUST_CHECK sh_status sh_api_ask_with(const sh_settings *s, const char *base, const char *path,
+                                        sh_http_get_opts opts, int *code, sh_buf *out, sh_err *err);
 
 #endif

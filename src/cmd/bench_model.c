@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/pool.h"
+#include "base/system.h"
 #include "cmd/bench.h"
 #include "cmd/session.h"
 #include "kernels/cpu/peak.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 512, STATUS_MAX = 1 << 16 };
+enum { CHUNK = 512 };
 static const double GIGA = 1e9, MIB = 1024.0 * 1024.0;
 
 /* Tokens a second over all rounds. */
@@ -161,20 +162,6 @@ static sh_status time_rounds(bench *b, sh_err *err)
     return status;
 }
 
-/* VmHWM: the most that was ever resident. */
-static double peak_memory(void)
-{
-    sh_err err;
-    sh_buf text = {0};
-    double kib = 0;
-    if (sh_file_read("/proc/self/status", STATUS_MAX, &text, &err) == SH_OK) {
-        const char *line = strstr(text.ptr, "VmHWM:");
-        if (line != NULL) kib = strtod(line + strlen("VmHWM:"), NULL);
-    }
-    sh_buf_reset(&text);
-    return kib * 1024;
-}
-
 static void print_profile(const bench *b, const char *what)
 {
     size_t count = 0;
@@ -307,7 +294,7 @@ static sh_status run_bench(bench *b, const sh_command_args *args, sh_err *err)
     for (int i = 0; i < longest; i++)
         b->ids[i] = (int32_t)((unsigned)i * 2654435761U % (unsigned)vocab);
     status = measure(b, err);
-    b->peak_memory = peak_memory();
+    b->peak_memory = (double)sh_memory_peak();
     if (status == SH_OK) {
         b->int8_gops = sh_peak_int8_gops(device_of(b));
         if (b->s->json)

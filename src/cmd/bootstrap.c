@@ -4,6 +4,7 @@
  * their output shown line by line. What they started ends with the connection. */
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/system.h"
 #include "cluster/children.h"
 #include "cluster/sites.h"
 #include "cluster/state.h"
@@ -89,7 +90,9 @@ static sh_status tree_push(const sh_sites *sites, const sh_buf *tree, sh_err *er
     opts.limit_ms = PUSH_MS;
     sh_buf_add_text(&script, "d=");
     sh_state_shell_word(sites->state_dir, &script);
-    sh_buf_add_text(&script, "; umask 077; mkdir -p \"$d/src\" \"$d/bin\" && cd \"$d/src\" && exec "
+    sh_buf_add_text(&script, "\n");
+    sh_state_shell_check(&script);
+    sh_buf_add_text(&script, "umask 077; mkdir -p \"$d/src\" \"$d/bin\" && cd \"$d/src\" && exec "
                              "tar -xf -");
     for (int i = 0; i < count; i++) {
         jobs[i] = (sh_ssh_job){

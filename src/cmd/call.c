@@ -1,4 +1,5 @@
 /* shoal call: asks the API and prints what it says. */
+#include "base/file.h"
 #include "cluster/launch.h"
 #include "cmd/ask.h"
 #include "cmd/cluster.h"
@@ -6,8 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { WAIT_MS = 120000 };
+enum { WAIT_MS = 120000, BODY_MAX = 1 << 30 };
 
 static sh_status ask_directly(const sh_settings *s, const char *path, const char *body, sh_buf *out,
                               sh_err *err)
@@ -25,29 +27,45 @@ static sh_status ask(const sh_command_args *args, const char *path, const char *
     const sh_settings *s = args->settings;
     char *state = sh_state_path(s->state_dir);
     cJSON *record = NULL;
-    sh_err ignored;
+    sh_status status = SH_OK;
     bool direct = sh_options_source(args->options, "port") == SH_FROM_FLAG ||
                   sh_options_source(args->options, "host") == SH_FROM_FLAG;
-    if (!direct && sh_launch_read(state, &record, &ignored) == SH_OK) {
+    if (!direct) status = sh_launch_read(state, &record, err);
+    if (record != NULL) {
         sh_process launcher = sh_launch_process(record);
         direct = !sh_process_alive(&launcher);
     }
-    sh_status status = direct || record == NULL ? ask_directly(s, path, body, out, err)
-                                                : sh_cluster_call(record, s, path, body, out, err);
+    if (direct || status == SH_ERR_NOT_FOUND)
+        status = ask_directly(s, path, body, out, err);
+    else if (status == SH_OK)
+        status = sh_cluster_call(record, s, path, body, out, err);
     cJSON_Delete(record);
     free(state);
     return status;
 }
 
+/* The body as it was given; "-" is standard input. */
+static sh_status body_read(const sh_command_args *args, sh_buf *room, const char **out, sh_err *err)
+{
+    *out = args->argc > 1 ? args->argv[1] : NULL;
+    if (*out == NULL || strcmp(*out, "-") != 0) return SH_OK;
+    sh_status status = sh_fd_read_all(STDIN_FILENO, "standard input", BODY_MAX, room, err);
+    *out = room->ptr;
+    return status;
+}
+
 int sh_cmd_call(const sh_command_args *args)
 {
-    sh_buf out = {0};
+    sh_buf out = {0}, room = {0};
+    const char *body = NULL;
     sh_err err;
     if (args->argc < 1 || args->argv[0][0] != '/') {
         fprintf(stderr, "shoal: call needs a path, such as /health\n");
         return SH_EXIT_USAGE;
     }
-    sh_status status = ask(args, args->argv[0], args->argc > 1 ? args->argv[1] : NULL, &out, &err);
+    sh_status status = body_read(args, &room, &body, &err);
+    if (status == SH_OK) status = ask(args, args->argv[0], body, &out, &err);
+    sh_buf_reset(&room);
     fwrite(out.ptr, 1, out.len, stdout);
     if (out.len > 0 && out.ptr[out.len - 1] != '\n') putchar('\n');
     sh_buf_reset(&out);

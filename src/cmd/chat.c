@@ -1,13 +1,16 @@
 /* shoal chat: a conversation at the terminal. Answers stream; Ctrl-C ends the answer and not the
- * program; what was said before is not computed again. */
+ * program; what was said before is not computed again. The conversation is kept in OpenAI's form,
+ * with the reasoning beside the content: what of it the model sees again is up to its template. */
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "cmd/interrupt.h"
 #include "cmd/line.h"
-#include "cmd/talk.h"
-#include "model/family.h"
-#include "text/output.h"
+#include "cmd/model_client.h"
+#include "cmd/ranks.h"
+#include "cmd/shown.h"
+#include "engine/bounds.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -20,66 +23,15 @@ enum { FILE_MAX_LEN = 64 << 20 };
 #define DIM "\x1b[2m"
 #define PLAIN "\x1b[0m"
 
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal)
-{
-    (void)signal;
-    interrupted = 1;
-}
-
 typedef struct {
-    sh_talk talk;
-    sh_settings settings; /* a copy that commands may change; the talk looks at it */
+    sh_model_client *client;
+    sh_question question; /* what commands may change */
+    char *system;         /* NULL: none */
     sh_line *line;
     cJSON *messages;
-    sh_output_dialect dialect;
     bool color;
     bool quit;
 } chat;
-
-/* What one answer prints and keeps. */
-typedef struct {
-    const chat *c;
-    sh_output *output;
-    sh_buf content;
-    bool reasoning; /* the text on the screen is dim just now */
-} reply;
-
-static void set_dim(reply *r, bool dim)
-{
-    if (r->reasoning == dim) return;
-    r->reasoning = dim;
-    if (r->c->color) fputs(dim ? DIM : PLAIN, stdout);
-    if (!dim) fputs("\n\n", stdout);
-}
-
-static void on_output(void *arg, const sh_output_event *event)
-{
-    reply *r = arg;
-    switch (event->kind) {
-    case SH_OUTPUT_REASONING: set_dim(r, true); break;
-    case SH_OUTPUT_CONTENT:
-        set_dim(r, false);
-        sh_buf_add_str(&r->content, event->text);
-        break;
-    case SH_OUTPUT_CALL_BEGIN:
-        set_dim(r, false);
-        printf("%.*s ", (int)event->name.len, event->name.ptr);
-        return;
-    case SH_OUTPUT_CALL_ARGS: break;
-    case SH_OUTPUT_CALL_END:
-    case SH_OUTPUT_CALL_BROKEN: printf("\n"); return;
-    }
-    fwrite(event->text.ptr, 1, event->text.len, stdout);
-    fflush(stdout);
-}
-
-static void on_text(void *ctx, sh_str piece)
-{
-    reply *r = ctx;
-    sh_output_push(r->output, piece);
-}
 
 static void add_message(cJSON *messages, const char *role, const char *content)
 {
@@ -95,58 +47,49 @@ static void drop_last(cJSON *messages)
     if (count > 0) cJSON_DeleteItemFromArray(messages, count - 1);
 }
 
-static const char *last_role(const chat *c)
+static const char *role_at(const chat *c, int index)
 {
-    int count = cJSON_GetArraySize(c->messages);
-    const cJSON *last = count > 0 ? cJSON_GetArrayItem(c->messages, count - 1) : NULL;
-    const cJSON *role = cJSON_GetObjectItem(last, "role");
-    return cJSON_IsString(role) ? role->valuestring : "";
+    const cJSON *message = index < 0 ? NULL : cJSON_GetArrayItem(c->messages, index);
+    const char *role = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(message, "role"));
+    return role == NULL ? "" : role;
 }
 
-static void print_stats(const chat *c, const sh_talk_answer *a)
+static const char *last_role(const chat *c)
 {
-    double speed = a->answer_s > 0 ? (double)a->ids.len / a->answer_s : 0;
-    printf("%s[%zu tokens, %.1f tokens/s; first after %.2f s%s]%s\n\n", c->color ? DIM : "",
-           a->ids.len, speed, a->prompt_s,
-           a->finish == SH_TALK_STOP     ? ""
-           : a->finish == SH_TALK_LENGTH ? "; cut at the longest allowed"
-                                         : "; stopped",
+    return role_at(c, cJSON_GetArraySize(c->messages) - 1);
+}
+
+static void print_stats(const chat *c, const sh_reply *a)
+{
+    double speed = a->answer_s > 0 ? (double)a->completion_tokens / a->answer_s : 0;
+    bool cut = strcmp(a->finish, "length") == 0;
+    printf("%s[%d tokens, %.1f tokens/s; first after %.2f s%s]%s\n\n", c->color ? DIM : "",
+           a->completion_tokens, speed, a->prompt_s,
+           cut                                     ? "; cut at the longest allowed"
+           : strcmp(a->finish, "interrupted") == 0 ? "; stopped"
+                                                   : "",
            c->color ? PLAIN : "");
     fflush(stdout);
 }
 
-/* Answers the messages as they stand. A failure that is the model's or the request's is shown, and
- * the chat goes on; only a lost group ends it. */
+/* Answers the messages as they stand. */
 static sh_status answer(chat *c, sh_err *err)
 {
-    sh_ids ids = {0};
-    sh_buf prompt = {0};
-    sh_talk_answer a = {0};
-    cJSON *request = cJSON_CreateObject();
-    cJSON_AddItemReferenceToObject(request, "messages", c->messages);
-    reply r = {.c = c};
-    sh_status status = sh_talk_encode_chat(&c->talk, request, &prompt, &ids, err);
+    sh_reply reply = {0};
+    sh_shown shown = {.content_to = stdout, .reasoning_to = stdout, .color = c->color};
+    sh_hearer hearer = {.event = sh_shown_event, .ctx = &shown, .stop = &sh_interrupted};
+    c->question.messages = c->messages;
+    sh_interrupted = 0;
+    sh_status status = sh_model_client_ask(c->client, &c->question, &hearer, &reply, err);
+    sh_interrupted = 0; /* from here on it is about the next one */
+    sh_shown_end(&shown);
+    printf("\n");
     if (status == SH_OK) {
-        sh_output_opts opts = {
-            .in_reasoning = sh_output_prompt_opens(&c->dialect, sh_buf_str(&prompt))};
-        sh_talk_sink sink = {.text = on_text, .ctx = &r, .special = true, .stop = &interrupted};
-        r.output = sh_output_create(&c->dialect, &opts, on_output, &r);
-        interrupted = 0;
-        status = sh_talk_run(&c->talk, &ids, &sink, &a, err);
-        sh_output_finish(r.output);
-        sh_output_free(r.output);
-        if (r.reasoning && c->color) fputs(PLAIN, stdout);
-        printf("\n");
+        cJSON_AddItemToArray(c->messages, sh_shown_message(&shown));
+        print_stats(c, &reply);
     }
-    if (status == SH_OK) {
-        add_message(c->messages, "assistant", r.content.ptr != NULL ? r.content.ptr : "");
-        print_stats(c, &a);
-    }
-    cJSON_Delete(request);
-    sh_talk_answer_reset(&a);
-    sh_buf_reset(&r.content);
-    sh_buf_reset(&prompt);
-    sh_ids_reset(&ids);
+    sh_reply_reset(&reply);
+    sh_shown_reset(&shown);
     return status;
 }
 
@@ -154,7 +97,7 @@ static void start_anew(chat *c)
 {
     cJSON_Delete(c->messages);
     c->messages = cJSON_CreateArray();
-    if (c->settings.system != NULL) add_message(c->messages, "system", c->settings.system);
+    if (c->system != NULL) add_message(c->messages, "system", c->system);
 }
 
 static sh_status say(chat *c, const char *text, sh_err *err)
@@ -175,11 +118,9 @@ static sh_status cmd_new(chat *c, const char *text, sh_err *err)
 
 static sh_status cmd_system(chat *c, const char *text, sh_err *err)
 {
-    static char *kept;
     (void)err;
-    free(kept);
-    kept = sh_strdup(text);
-    c->settings.system = text[0] == '\0' ? NULL : kept;
+    free(c->system);
+    c->system = text[0] == '\0' ? NULL : sh_strdup(text);
     start_anew(c);
     return SH_OK;
 }
@@ -188,7 +129,8 @@ static sh_status cmd_undo(chat *c, const char *text, sh_err *err)
 {
     (void)text;
     (void)err;
-    if (strcmp(last_role(c), "assistant") == 0) drop_last(c->messages);
+    while (strcmp(last_role(c), "assistant") == 0 || strcmp(last_role(c), "tool") == 0)
+        drop_last(c->messages);
     if (strcmp(last_role(c), "user") == 0) drop_last(c->messages);
     return SH_OK;
 }
@@ -197,18 +139,46 @@ static sh_status cmd_again(chat *c, const char *text, sh_err *err)
 {
     (void)text;
     if (strcmp(last_role(c), "assistant") == 0) drop_last(c->messages);
-    if (strcmp(last_role(c), "user") != 0)
+    if (strcmp(last_role(c), "user") != 0 && strcmp(last_role(c), "tool") != 0)
         return sh_err_set(err, SH_ERR_INPUT, "nothing was said yet");
-    c->talk.seed++;
+    c->question.seed++;
     return answer(c, err);
+}
+
+/* The first call of the last answer that has no result yet, or NULL. */
+static const cJSON *call_open(const chat *c)
+{
+    int count = cJSON_GetArraySize(c->messages), results = 0;
+    while (count > results && strcmp(role_at(c, count - 1 - results), "tool") == 0) results++;
+    const cJSON *asked = cJSON_GetArrayItem(c->messages, count - 1 - results);
+    return cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(asked, "tool_calls"), results);
+}
+
+/* The result of a call. The model goes on when all calls have theirs. */
+static sh_status cmd_tool(chat *c, const char *text, sh_err *err)
+{
+    const cJSON *call = call_open(c);
+    if (call == NULL) return sh_err_set(err, SH_ERR_INPUT, "no call waits for a result");
+    const char *id = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(call, "id"));
+    add_message(c->messages, "tool", text);
+    if (id != NULL)
+        cJSON_AddStringToObject(
+            cJSON_GetArrayItem(c->messages, cJSON_GetArraySize(c->messages) - 1), "tool_call_id",
+            id);
+    if (call_open(c) != NULL) return SH_OK;
+    sh_status status = answer(c, err);
+    if (status != SH_OK) drop_last(c->messages);
+    return status;
 }
 
 static sh_status cmd_temperature(chat *c, const char *text, sh_err *err)
 {
     double value = 0;
-    if (!sh_str_to_double(sh_str_of(text), &value) || value < 0 || value > 100)
-        return sh_err_set(err, SH_ERR_INPUT, "/temperature takes a number from 0 to 100");
-    c->settings.temperature = value;
+    if (!sh_str_to_double(sh_str_of(text), &value) || value < SH_LEAST(SH_BOUNDS_TEMPERATURE) ||
+        value > SH_MOST(SH_BOUNDS_TEMPERATURE))
+        return sh_err_set(err, SH_ERR_INPUT, "/temperature takes a number from %d to %d",
+                          SH_LEAST(SH_BOUNDS_TEMPERATURE), SH_MOST(SH_BOUNDS_TEMPERATURE));
+    c->question.temperature = value;
     return SH_OK;
 }
 
@@ -217,7 +187,7 @@ static sh_status cmd_tokens(chat *c, const char *text, sh_err *err)
     int64_t value = 0;
     if (!sh_str_to_int(sh_str_of(text), &value) || value < 1 || value > 1 << 24)
         return sh_err_set(err, SH_ERR_INPUT, "/tokens takes a whole number from 1 on");
-    c->settings.max_tokens = value;
+    c->question.max_tokens = value;
     return SH_OK;
 }
 
@@ -264,6 +234,7 @@ static const struct {
     {"/system", "TEXT", "start anew with this system message", cmd_system},
     {"/undo", "", "take the last question back", cmd_undo},
     {"/again", "", "another answer to the last question", cmd_again},
+    {"/tool", "TEXT", "the result of a call that the model made", cmd_tool},
     {"/temperature", "T", "how freely to choose; 0 takes the likeliest", cmd_temperature},
     {"/tokens", "N", "longest answer in tokens", cmd_tokens},
     {"/save", "FILE", "write the conversation as JSON", cmd_save},
@@ -297,24 +268,21 @@ static sh_status run_command(chat *c, const char *text, sh_err *err)
     return sh_err_set(err, SH_ERR_INPUT, "%.*s is not known; /help lists what is", (int)len, text);
 }
 
-static bool is_fatal(sh_status status)
-{
-    return status == SH_ERR_PEER || status == SH_ERR_GROUP || status == SH_ERR_TIMEOUT;
-}
-
 static sh_status converse(chat *c, sh_err *err)
 {
     sh_buf text = {0};
     sh_status status = SH_OK;
-    while (!c->quit && !is_fatal(status)) {
+    bool lost = false;
+    while (!c->quit && !lost) {
         sh_line_result got = sh_line_read(c->line, "> ", &text);
         if (got == SH_LINE_END) break;
         if (got == SH_LINE_INTERRUPT || text.len == 0) continue;
         status = text.ptr[0] == '/' ? run_command(c, text.ptr, err) : say(c, text.ptr, err);
-        if (status != SH_OK && !is_fatal(status)) printf("%s\n\n", err->text);
+        lost = sh_model_client_is_lost(c->client, status);
+        if (status != SH_OK && !lost) printf("%s\n\n", err->text);
     }
     sh_buf_reset(&text);
-    return is_fatal(status) ? status : SH_OK;
+    return lost ? status : SH_OK;
 }
 
 /* Ranks that a parent started are groups of processes of their own; the one that talks takes the
@@ -328,54 +296,40 @@ static void take_terminal(void)
 
 static sh_status chat_open(chat *c, const sh_command_args *args, sh_err *err)
 {
-    sh_command_args own = *args;
-    c->settings = *args->settings;
-    own.settings = &c->settings;
-    sh_status status = sh_talk_open(&own, &c->talk, err);
+    sh_status status = sh_question_init(&c->question, args, true, err);
+    if (status == SH_OK) status = sh_model_client_open(args, true, &c->client, err);
     if (status != SH_OK) return status;
-    if (c->talk.template == NULL) {
-        status = sh_err_set(err, SH_ERR_NOT_FOUND, "%s has no chat template; --template names one",
-                            c->settings.model);
-        sh_talk_close(&c->talk);
-        return status;
-    }
-    const sh_config *config = sh_crew_config(c->talk.session.crew);
-    c->dialect = sh_output_dialect_detect(sh_chat_template_source(c->talk.template, false),
-                                          config->family->model_type);
-    status = sh_output_dialect_choose(&c->dialect, c->settings.reasoning_parser,
-                                      c->settings.tool_parser, err);
-    if (status != SH_OK) {
-        sh_talk_close(&c->talk);
-        return status;
-    }
+    if (args->settings->system != NULL) c->system = sh_strdup(args->settings->system);
     c->color = isatty(STDOUT_FILENO);
     c->line = sh_line_create();
     start_anew(c);
     return SH_OK;
 }
 
+static void chat_close(chat *c)
+{
+    sh_model_client_close(c->client);
+    sh_question_reset(&c->question);
+    if (c->line != NULL) sh_line_free(c->line);
+    cJSON_Delete(c->messages);
+    free(c->system);
+}
+
 int sh_cmd_chat(const sh_command_args *args)
 {
     sh_err err;
     chat c = {0};
-    if (args->settings->model == NULL) {
-        fprintf(stderr, "shoal: chat needs --model\n");
-        return SH_EXIT_USAGE;
-    }
-    if (sh_ranks_must_spawn(args)) return sh_ranks_spawn(args);
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
+    bool remote = sh_model_client_is_remote(args->options);
+    if (!sh_model_client_usage(args, "chat")) return SH_EXIT_USAGE;
+    if (!remote && sh_ranks_must_spawn(args)) return sh_ranks_spawn(args);
     sh_status status = chat_open(&c, args, &err);
     if (status == SH_OK) {
+        sh_interrupt_catch();
         take_terminal();
         if (c.color)
-            printf("%s on %d rank%s. /help lists commands, Ctrl-D leaves.\n\n",
-                   args->settings->model, sh_crew_size(c.talk.session.crew),
-                   sh_crew_size(c.talk.session.crew) == 1 ? "" : "s");
+            printf("%s. /help lists commands, Ctrl-D leaves.\n\n", sh_model_client_label(c.client));
         status = converse(&c, &err);
-        sh_talk_close(&c.talk);
-        sh_line_free(c.line);
-        cJSON_Delete(c.messages);
     }
+    chat_close(&c);
     return status >= 0 ? SH_EXIT_OK : sh_command_fail(&err);
 }

@@ -35,14 +35,16 @@ sh_status sh_cluster_call(const cJSON *record, const sh_settings *s, const char 
     sh_buf_add_text(&script, " && exec");
     char *program = sh_path_join(sh_launch_text(first, "folder"), sh_launch_text(first, "program"));
     word_add(&script, program);
-    sh_buf_addf(&script, " call --env-file settings.env --port %d --host",
+    sh_buf_addf(&script, " call --env-file api.env --port %d --host",
                 cJSON_IsNumber(port) ? port->valueint : 0);
     word_add(&script, sh_launch_text(record, "api_host"));
     word_add(&script, path);
-    if (body != NULL) word_add(&script, body);
+    if (body != NULL) word_add(&script, "-"); /* others can read a command line */
     const char *ssh = sh_launch_text(first, "ssh");
-    sh_ssh_job job = {
-        .host = ssh[0] == '\0' ? NULL : ssh, .command = script.ptr, .output_max = ANSWER_MAX};
+    sh_ssh_job job = {.host = ssh[0] == '\0' ? NULL : ssh,
+                      .command = script.ptr,
+                      .input = sh_str_of(body),
+                      .output_max = ANSWER_MAX};
     bool ok = sh_ssh_run(&opts, &job, 1);
     /* What the other side printed stands for itself. */
     sh_str said = sh_str_trim(sh_buf_str(&job.errors));

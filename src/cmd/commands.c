@@ -31,11 +31,14 @@ const sh_command sh_commands[] = {
      "OpenAI's /v1/completions will do.",
      sh_cmd_bench},
     {FOR_CHAT, "chat", "", 0, "talk with a model at the terminal",
-     "Answers stream; Ctrl-C stops an answer and not the program; /help inside lists commands.",
+     "Answers stream; Ctrl-C stops an answer and not the program; /help inside lists commands. "
+     "With "
+     "--url it talks to a running server.",
      sh_cmd_chat},
     {FOR_GENERATE, "generate", "", 0, "answer one prompt and leave",
-     "The answer streams to standard output; with --json it comes whole, with its ids, their "
-     "log-probabilities and times.",
+     "The answer streams to standard output, the reasoning before it to standard error; with "
+     "--json it comes whole, with its ids, their log-probabilities and times. With --url a running "
+     "server answers.",
      sh_cmd_generate},
     {FOR_TEMPLATE, "template", "[REQUEST.json]", 1, "print the prompt that a chat request becomes",
      "Reads a JSON object from the file, or from standard input: messages, and if wanted tools, "
@@ -107,8 +110,9 @@ const sh_command sh_commands[] = {
      "The exit code is 0 when all is ready, 3 when a rank or the API is not, 1 when nothing runs.",
      sh_cmd_status},
     {FOR_LOGS, "logs", "", 0, "what the ranks of the launched cluster said", NULL, sh_cmd_logs},
-    {FOR_CALL, "call", "PATH [JSON]", 2, "ask the API: GET a path, or POST a JSON body to it",
-     "Without --host and --port: the API of the launched cluster, wherever it is, or else of this "
+    {FOR_CALL, "call", "PATH [JSON|-]", 2, "ask the API: GET a path, or POST a JSON body to it",
+     "With - the body is read from standard input. Without --host and --port: the API of the "
+     "launched cluster, wherever it is, or else of this "
      "machine.",
      sh_cmd_call},
     {FOR_BOOTSTRAP, "bootstrap", "", 0, "build the program on the other hosts of a hostfile",

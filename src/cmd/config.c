@@ -45,6 +45,14 @@ static void check_faults(check *c)
     }
 }
 
+static void check_warnings(check *c)
+{
+    sh_str rest = sh_options_warnings(c->options), line;
+    while (sh_str_cut(&rest, '\n', &line))
+        sh_findings_add(&c->report, SH_FINDING_WARN, "files", "", NULL, "%.*s", (int)line.len,
+                        line.ptr);
+}
+
 static void check_model(check *c)
 {
     char *dir = NULL;
@@ -202,8 +210,8 @@ static void check_ignored(check *c)
 }
 
 static void (*const checks[])(check *c) = {
-    check_faults, check_model, check_hostfile, check_workers, check_ctrl,    check_devices,
-    check_token,  check_http,  check_ranks,    check_limits,  check_ignored,
+    check_faults,  check_warnings, check_model, check_hostfile, check_workers, check_ctrl,
+    check_devices, check_token,    check_http,  check_ranks,    check_limits,  check_ignored,
 };
 
 static int print(const check *c, uint64_t bit, bool json)

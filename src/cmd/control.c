@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "cluster/children.h"
+#include "base/system.h"
 #include "cluster/launch.h"
 #include "cmd/cluster.h"
 
@@ -138,10 +138,12 @@ int sh_cmd_logs(const sh_command_args *args)
     const sh_settings *s = args->settings;
     char *state = sh_state_path(s->state_dir);
     char *path = sh_path_join(state, "launch.log");
-    FILE *file = fopen(path, "r");
     sh_err err;
+    sh_status status = sh_state_check(state, &err);
+    FILE *file = status == SH_OK ? fopen(path, "r") : NULL;
     if (file == NULL) {
-        sh_err_set(&err, SH_ERR_NOT_FOUND, "nothing was launched from %s", state);
+        if (status == SH_OK)
+            sh_err_set(&err, SH_ERR_NOT_FOUND, "nothing was launched from %s", state);
     } else {
         seek_lines(file, s->lines);
         copy_rest(file);

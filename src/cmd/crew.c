@@ -83,8 +83,8 @@ sh_status sh_crew_setup_join(const sh_crew_setup *setup, sh_crew **crew, sh_grou
         status = sh_group_open(&setup->ranks.opts, &g, err);
     if (status == SH_OK) status = sh_crew_join(c, g, err);
     if (status != SH_OK) {
+        if (g != NULL) sh_group_close(g); /* first: it may still write into the crew's memory */
         sh_crew_close(c);
-        if (g != NULL) sh_group_close(g);
         return status;
     }
     *crew = c;

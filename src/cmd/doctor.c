@@ -2,8 +2,10 @@
 #include "cluster/doctor.h"
 
 #include "base/alloc.h"
+#include "base/system.h"
 #include "base/version.h"
-#include "cluster/children.h"
+#include "cluster/launch.h"
+#include "cmd/ask.h"
 #include "cmd/cluster.h"
 #include "cmd/hosts.h"
 #include "cmd/model_find.h"
@@ -14,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { HEALTH_MS = 2000 };
 
 typedef struct {
     sh_hostfile *file;
@@ -166,6 +170,28 @@ static char *model_for_hosts(const sh_settings *s)
     return sh_strdup(realpath(s->model, full) != NULL ? full : s->model);
 }
 
+/* What runs already: the cluster that was launched from the state folder, or a server that answers
+ * where the API would be. NULL when nothing does. */
+static const char *server_find(const sh_settings *s)
+{
+    char *state = sh_state_path(s->state_dir);
+    cJSON *record = NULL;
+    sh_buf answer = {0};
+    sh_err ignored;
+    int code = 0;
+    sh_process launcher = {0};
+    if (sh_launch_read(state, &record, &ignored) == SH_OK) launcher = sh_launch_process(record);
+    const char *found = sh_process_alive(&launcher) ? "the launched cluster" : NULL;
+    if (found == NULL &&
+        sh_api_ask(s, NULL, "/health", NULL, HEALTH_MS, &code, &answer, &ignored) == SH_OK &&
+        sh_str_find(sh_buf_str(&answer), SH_STR("\"status\""), 0) < answer.len)
+        found = "the server there";
+    sh_buf_reset(&answer);
+    cJSON_Delete(record);
+    free(state);
+    return found;
+}
+
 static void visit_run(visit *v, const sh_settings *s, const char *program)
 {
     sh_net_host net[SH_RANKS_MAX];
@@ -189,7 +215,8 @@ static void visit_run(visit *v, const sh_settings *s, const char *program)
                                       .link_count = v->link_count,
                                       .file = v->file,
                                       .machine = v->machine,
-                                      .version = sh_version()},
+                                      .version = sh_version(),
+                                      .server = server_find(s)},
                     &v->report);
     free(model);
 }

@@ -38,36 +38,62 @@ static void signals_block(sigset_t *set)
     pthread_sigmask(SIG_BLOCK, set, NULL);
 }
 
-/* "state:7" makes this process go wrong at step 7, for tests of the guards. */
-static void fault_parse(const sh_settings *s, const char **what, uint64_t *step)
-{
-    static char name[16];
-    sh_str rest = sh_str_of(s->fault), part;
-    int64_t at;
-    if (!sh_str_cut(&rest, ':', &part) || part.len >= sizeof(name) || !sh_str_to_int(rest, &at))
-        return;
-    snprintf(name, sizeof(name), "%.*s", (int)part.len, part.ptr);
-    *what = name;
-    *step = (uint64_t)at;
-}
-
-/* Waits for the signal that stops rank 0. One that comes while the group still forms or loads has
- * nothing to wait for. */
+/* What ends rank 0: a signal, or a group that is lost for good. A signal that comes while the group
+ * still forms or loads has nothing to wait for. */
 struct stopper {
     sigset_t signals;
-    pthread_t thread;
+    pthread_t thread; /* waits for signals */
     atomic_bool ready;
     const char *socket;
+    pthread_mutex_t lock; /* guards `asked` */
+    pthread_cond_t changed;
+    bool asked;
 };
 
-static void *stopper_wait(void *arg)
+static void stop_ask(void *ctx)
+{
+    struct stopper *stopper = ctx;
+    pthread_mutex_lock(&stopper->lock);
+    stopper->asked = true;
+    pthread_cond_signal(&stopper->changed);
+    pthread_mutex_unlock(&stopper->lock);
+}
+
+static void stop_await(struct stopper *stopper)
+{
+    pthread_mutex_lock(&stopper->lock);
+    while (!stopper->asked) pthread_cond_wait(&stopper->changed, &stopper->lock);
+    pthread_mutex_unlock(&stopper->lock);
+}
+
+static void *signal_await(void *arg)
 {
     struct stopper *stopper = arg;
     int got;
     sigwait(&stopper->signals, &got);
-    if (atomic_load(&stopper->ready)) return NULL;
-    unlink(stopper->socket);
-    _exit(SH_EXIT_OK);
+    if (!atomic_load(&stopper->ready)) {
+        unlink(stopper->socket);
+        _exit(SH_EXIT_OK);
+    }
+    stop_ask(stopper);
+    return NULL;
+}
+
+static sh_status stopper_start(struct stopper *stopper, sh_err *err)
+{
+    pthread_mutex_init(&stopper->lock, NULL);
+    pthread_cond_init(&stopper->changed, NULL);
+    if (pthread_create(&stopper->thread, NULL, signal_await, stopper) != 0)
+        return sh_err_set(err, SH_ERR_SYSTEM, "a thread for signals could not be started");
+    return SH_OK;
+}
+
+static void stopper_stop(struct stopper *stopper)
+{
+    pthread_cancel(stopper->thread);
+    pthread_join(stopper->thread, NULL);
+    pthread_cond_destroy(&stopper->changed);
+    pthread_mutex_destroy(&stopper->lock);
 }
 
 static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
@@ -82,7 +108,7 @@ static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
     if (strcmp(s->part, "engine") != 0) sh_progress(s, "ready"); /* else the API says it */
     sh_progress_ready(s);
     atomic_store(&stopper->ready, true);
-    pthread_join(stopper->thread, NULL);
+    stop_await(stopper);
     SH_LOGI("stopping: running answers have %lld s", (long long)s->grace);
     sh_door_drain(door);
     sh_engine_stop(engine, s->grace * 1000);
@@ -98,22 +124,20 @@ static sh_status engine_run(const sh_settings *s, sh_crew_setup *setup, const si
                            .queue_max = (int)s->queue_max,
                            .timeout_ms = s->req_timeout * 1000,
                            .stall_s = (double)s->stall_ms / 1000,
-                           .drafts = (int)s->drafts};
-    fault_parse(s, &opts.fault, &opts.fault_step);
+                           .drafts = (int)s->drafts,
+                           .lost_for_good = stop_ask,
+                           .lost_ctx = &stopper};
     sh_progress(s, "load");
     sh_door *door = NULL;
     sh_engine *engine = NULL;
-    if (pthread_create(&stopper.thread, NULL, stopper_wait, &stopper) != 0)
-        return sh_err_set(err, SH_ERR_SYSTEM, "a thread for signals could not be started");
-    sh_status status = sh_door_open(s->socket, &door, err);
+    sh_status status = stopper_start(&stopper, err);
+    if (status != SH_OK) return status;
+    status = sh_door_open(s->socket, &door, err);
     if (status == SH_OK) status = sh_engine_open(&opts, &engine, err);
     if (status == SH_OK) status = serve(s, door, engine, &stopper, err);
-    if (!atomic_load(&stopper.ready)) {
-        pthread_cancel(stopper.thread);
-        pthread_join(stopper.thread, NULL);
-    }
     sh_door_close(door);
     sh_engine_close(engine);
+    stopper_stop(&stopper); /* last: the engine's thread may ask until it has ended */
     return status;
 }
 
@@ -123,6 +147,7 @@ struct worker {
     sigset_t signals;
     atomic_bool working;
     atomic_bool stop;
+    bool joined; /* it has been in a group: its token is right */
 };
 
 static void *worker_signals(void *arg)
@@ -139,16 +164,13 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_crew *cr
                              const sh_group_opts *opts, sh_err *err)
 {
     sh_group *group = NULL;
-    const char *fault = NULL;
-    uint64_t step = 0;
     sh_progress(s, "join");
     sh_status status = sh_group_open(opts, &group, err);
     if (status != SH_OK) return status;
     atomic_store(&w->working, true);
+    w->joined = true;
     sh_progress(s, "load");
     status = sh_crew_join(crew, group, err);
-    fault_parse(s, &fault, &step);
-    if (fault != NULL) sh_crew_fault(crew, fault, step);
     if (status == SH_OK) {
         SH_LOGI("ready");
         sh_progress(s, "ready");
@@ -158,6 +180,14 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_crew *cr
     atomic_store(&w->working, false);
     sh_group_close(group);
     return status;
+}
+
+/* What may be over at the next try. A stranger at rank 0's address may refuse a token that was good
+ * before. */
+static bool is_passing(const struct worker *w, sh_status status)
+{
+    return status == SH_ERR_GROUP || status == SH_ERR_PEER || status == SH_ERR_TIMEOUT ||
+           (status == SH_ERR_AUTH && w->joined);
 }
 
 static sh_status worker_run(const sh_settings *s, const sh_crew_setup *setup, struct worker *w,
@@ -172,7 +202,7 @@ static sh_status worker_run(const sh_settings *s, const sh_crew_setup *setup, st
     while (status == SH_OK) {
         status = worker_once(w, s, crew, &setup->ranks.opts, err);
         if (status == SH_OK || atomic_load(&w->stop) || setup->ranks.opts.mesh.mpi != NULL) break;
-        if (status != SH_ERR_GROUP && status != SH_ERR_PEER && status != SH_ERR_TIMEOUT) break;
+        if (!is_passing(w, status)) break;
         SH_LOGW("%s; waiting for rank 0", err->text);
         sh_sleep_ms(REJOIN_PAUSE_MS);
         status = SH_OK;

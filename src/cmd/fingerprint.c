@@ -1,7 +1,7 @@
 /* shoal fingerprint: this host as JSON. */
 #include "cluster/fingerprint.h"
+#include "base/system.h"
 
-#include "cluster/children.h"
 #include "cmd/command.h"
 #include "cmd/model_find.h"
 #include "kernels/cpu/cpu.h"

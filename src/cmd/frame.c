@@ -76,13 +76,13 @@ static void draw_rank(canvas *c, const cJSON *rank)
 {
     const cJSON *memory = cJSON_GetObjectItemCaseSensitive(rank, "memory");
     double total = number(memory, "total"), used = total - number(memory, "available");
-    double compute = number(rank, "compute_s"), reduce = number(rank, "reduce_s");
+    double compute = number(rank, "compute_s"), wire = number(rank, "collective_s");
     sh_buf b = {0};
     sh_buf_addf(&b, "%4.0f  %-12.12s ", number(rank, "rank"), text(rank, "host"));
     bar(&b, used, total);
     sh_buf_addf(&b, " %5.1f %6.1f %8.2f %6.2f %5.0f %%", used / GIB, total / GIB,
                 number(memory, "weights") / GIB, number(memory, "kv") / GIB,
-                compute + reduce > 0 ? 100 * reduce / (compute + reduce) : 0);
+                compute + wire > 0 ? 100 * wire / (compute + wire) : 0);
     line(c, &b);
     sh_buf_reset(&b);
 }

@@ -1,33 +1,17 @@
 /* shoal generate: one answer, as text that streams or as JSON. */
-#include "base/alloc.h"
-#include "base/buf.h"
 #include "base/json.h"
-#include "cmd/talk.h"
+#include "cmd/interrupt.h"
+#include "cmd/model_client.h"
+#include "cmd/ranks.h"
+#include "cmd/shown.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
-/* Nobody reads any more: there is nobody to compute for. */
-static volatile sig_atomic_t output_lost;
-
-static void print_piece(void *ctx, sh_str piece)
+/* [system?, user] */
+static cJSON *messages_make(const sh_settings *s)
 {
-    (void)ctx;
-    fwrite(piece.ptr, 1, piece.len, stdout);
-    if (fflush(stdout) != 0) output_lost = 1;
-}
-
-static void keep_piece(void *ctx, sh_str piece)
-{
-    sh_buf_add_str(ctx, piece);
-}
-
-/* {messages: [system?, user]} */
-static cJSON *chat_request(const sh_settings *s)
-{
-    cJSON *request = cJSON_CreateObject();
-    cJSON *messages = cJSON_AddArrayToObject(request, "messages");
+    cJSON *messages = cJSON_CreateArray();
     const char *const roles[2] = {"system", "user"}, *const texts[2] = {s->system, s->chat};
     for (int i = 0; i < 2; i++) {
         if (texts[i] == NULL) continue;
@@ -36,28 +20,7 @@ static cJSON *chat_request(const sh_settings *s)
         cJSON_AddStringToObject(message, "content", texts[i]);
         cJSON_AddItemToArray(messages, message);
     }
-    return request;
-}
-
-static sh_status make_prompt(const sh_talk *talk, sh_ids *out, sh_err *err)
-{
-    const sh_settings *s = talk->settings;
-    if (s->prompt != NULL) return sh_talk_encode(talk, s->prompt, out, err);
-    if (s->chat != NULL) {
-        sh_buf prompt = {0};
-        cJSON *request = chat_request(s);
-        sh_status status = sh_talk_encode_chat(talk, request, &prompt, out, err);
-        cJSON_Delete(request);
-        sh_buf_reset(&prompt);
-        return status;
-    }
-    int32_t *ids = NULL;
-    int count = 0;
-    sh_status status = sh_session_ids(s->ids, sh_crew_config(talk->session.crew)->vocab, &ids,
-                                      &count, err);
-    if (status == SH_OK) sh_ids_add_all(out, ids, (size_t)count);
-    free(ids);
-    return status;
+    return messages;
 }
 
 static double rate(double tokens, double seconds)
@@ -65,78 +28,113 @@ static double rate(double tokens, double seconds)
     return seconds > 0 ? tokens / seconds : 0;
 }
 
-static void print_json(const sh_talk *talk, const sh_talk_answer *answer, const sh_buf *text)
+static void ids_add(cJSON *json, const sh_reply *reply)
 {
-    cJSON *json = cJSON_CreateObject();
-    int computed = answer->prompt_tokens - answer->held_tokens;
-    if (talk->tokenizer != NULL)
-        cJSON_AddStringToObject(json, "text", text->ptr != NULL ? text->ptr : "");
     cJSON *ids = cJSON_AddArrayToObject(json, "ids");
+    for (size_t i = 0; i < reply->ids.len; i++)
+        cJSON_AddItemToArray(ids, cJSON_CreateNumber(reply->ids.ptr[i]));
     cJSON *logprobs = cJSON_AddArrayToObject(json, "logprobs");
-    for (size_t i = 0; i < answer->ids.len; i++) {
-        cJSON_AddItemToArray(ids, cJSON_CreateNumber(answer->ids.ptr[i]));
-        cJSON_AddItemToArray(logprobs, cJSON_CreateNumber((double)answer->logprobs[i]));
-    }
-    cJSON_AddStringToObject(json, "finish_reason", sh_talk_finish_name(answer->finish));
-    cJSON_AddNumberToObject(json, "prompt_tokens", answer->prompt_tokens);
-    cJSON_AddNumberToObject(json, "completion_tokens", (double)answer->ids.len);
-    cJSON_AddNumberToObject(json, "load_s", talk->session.load_s);
-    cJSON_AddNumberToObject(json, "prompt_s", answer->prompt_s);
-    cJSON_AddNumberToObject(json, "completion_s", answer->answer_s);
-    cJSON_AddNumberToObject(json, "prompt_tokens_per_s", rate(computed, answer->prompt_s));
+    for (size_t i = 0; i < reply->logprob_count; i++)
+        cJSON_AddItemToArray(logprobs, cJSON_CreateNumber(reply->logprobs[i]));
+}
+
+static void print_json(const sh_reply *reply, const sh_shown *shown, double load_s)
+{
+    cJSON *json = cJSON_CreateObject(), *calls = sh_shown_calls(shown);
+    int computed = reply->prompt_tokens - reply->cached_tokens;
+    if (reply->has_text)
+        cJSON_AddStringToObject(json, "text", shown->content.len > 0 ? shown->content.ptr : "");
+    if (shown->reasoning.len > 0) cJSON_AddStringToObject(json, "reasoning", shown->reasoning.ptr);
+    if (calls != NULL) cJSON_AddItemToObject(json, "tool_calls", calls);
+    ids_add(json, reply);
+    cJSON_AddStringToObject(json, "finish_reason", reply->finish);
+    cJSON_AddNumberToObject(json, "prompt_tokens", reply->prompt_tokens);
+    cJSON_AddNumberToObject(json, "completion_tokens", reply->completion_tokens);
+    cJSON_AddNumberToObject(json, "load_s", load_s);
+    cJSON_AddNumberToObject(json, "prompt_s", reply->prompt_s);
+    cJSON_AddNumberToObject(json, "completion_s", reply->answer_s);
+    cJSON_AddNumberToObject(json, "prompt_tokens_per_s", rate(computed, reply->prompt_s));
     cJSON_AddNumberToObject(json, "completion_tokens_per_s",
-                            rate((double)answer->ids.len, answer->answer_s));
+                            rate(reply->completion_tokens, reply->answer_s));
     char *out = cJSON_Print(json);
     printf("%s\n", out);
     cJSON_free(out);
     cJSON_Delete(json);
 }
 
-static void print_end(const sh_talk *talk, const sh_talk_answer *answer)
+static void print_end(const sh_reply *reply)
 {
-    if (talk->tokenizer == NULL)
-        for (size_t i = 0; i < answer->ids.len; i++)
-            printf("%s%d", i > 0 ? "," : "", answer->ids.ptr[i]);
+    if (!reply->has_text)
+        for (size_t i = 0; i < reply->ids.len; i++)
+            printf("%s%d", i > 0 ? "," : "", reply->ids.ptr[i]);
     printf("\n");
     fflush(stdout);
-    fprintf(stderr, "shoal: %d prompt tokens at %.1f tokens/s, %zu at %.1f tokens/s, %s\n",
-            answer->prompt_tokens, rate(answer->prompt_tokens, answer->prompt_s), answer->ids.len,
-            rate((double)answer->ids.len, answer->answer_s), sh_talk_finish_name(answer->finish));
+    fprintf(stderr, "shoal: %d prompt tokens at %.1f tokens/s, %d at %.1f tokens/s, %s\n",
+            reply->prompt_tokens, rate(reply->prompt_tokens, reply->prompt_s),
+            reply->completion_tokens, rate(reply->completion_tokens, reply->answer_s),
+            reply->finish);
 }
 
-static sh_status answer_once(sh_talk *talk, sh_err *err)
+/* What the answer goes through: when nobody reads it any more, there is nobody to compute for. */
+static void on_event(void *arg, const sh_output_event *event)
 {
-    sh_ids prompt = {0};
-    sh_buf text = {0};
-    sh_talk_answer answer = {0};
-    bool json = talk->settings->json;
-    sh_talk_sink sink = {
-        .text = json ? keep_piece : print_piece, .ctx = &text, .stop = &output_lost};
-    sh_status status = make_prompt(talk, &prompt, err);
-    if (status == SH_OK) status = sh_talk_run(talk, &prompt, &sink, &answer, err);
-    if (status == SH_OK && json) print_json(talk, &answer, &text);
-    if (status == SH_OK && !json) print_end(talk, &answer);
-    sh_talk_answer_reset(&answer);
-    sh_ids_reset(&prompt);
-    sh_buf_reset(&text);
-    return status;
+    sh_shown *shown = arg;
+    sh_shown_event(shown, event);
+    if (shown->lost) sh_interrupted = 1;
+}
+
+static int answer(sh_model_client *client, sh_question *q, const sh_settings *s)
+{
+    sh_shown shown = {.color = isatty(STDERR_FILENO) != 0};
+    sh_hearer hearer = {.event = on_event, .ctx = &shown, .stop = &sh_interrupted};
+    cJSON *messages = s->chat != NULL ? messages_make(s) : NULL;
+    sh_reply reply = {0};
+    sh_err err;
+    q->messages = messages;
+    q->text = s->prompt;
+    q->ids = s->ids;
+    q->details = s->json;
+    if (!s->json) {
+        shown.content_to = stdout;
+        shown.reasoning_to = stderr;
+    }
+    sh_status status = sh_model_client_ask(client, q, &hearer, &reply, &err);
+    sh_shown_end(&shown);
+    if (status == SH_OK && s->json) print_json(&reply, &shown, sh_model_client_load_s(client));
+    if (status == SH_OK && !s->json) print_end(&reply);
+    int code = status != SH_OK                      ? sh_command_fail(&err)
+               : sh_interrupted != 0 && !shown.lost ? SH_EXIT_INTERRUPTED
+                                                    : SH_EXIT_OK;
+    sh_reply_reset(&reply);
+    sh_shown_reset(&shown);
+    cJSON_Delete(messages);
+    return code;
 }
 
 int sh_cmd_generate(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
-    sh_talk talk;
+    sh_model_client *client = NULL;
+    sh_question q;
     sh_err err;
     int given = (s->prompt != NULL) + (s->chat != NULL) + (s->ids != NULL);
-    if (s->model == NULL || given != 1) {
-        fprintf(stderr, "shoal: generate needs --model and one of --prompt, --chat, --ids\n");
+    if (given != 1) {
+        fprintf(stderr, "shoal: generate needs one of --prompt, --chat, --ids\n");
         return SH_EXIT_USAGE;
     }
-    if (sh_ranks_must_spawn(args)) return sh_ranks_spawn(args);
-    sh_status status = sh_talk_open(args, &talk, &err);
+    if (!sh_model_client_usage(args, "generate")) return SH_EXIT_USAGE;
+    if (!sh_model_client_is_remote(args->options) && sh_ranks_must_spawn(args))
+        return sh_ranks_spawn(args);
+    if (sh_question_init(&q, args, false, &err) != SH_OK) return sh_command_fail(&err);
+    int code = SH_EXIT_OK;
+    sh_status status = sh_model_client_open(args, s->chat != NULL, &client, &err);
     if (status == SH_OK) {
-        status = answer_once(&talk, &err);
-        sh_talk_close(&talk);
+        sh_interrupt_catch();
+        code = answer(client, &q, s);
+    } else if (status < 0) {
+        code = sh_command_fail(&err);
     }
-    return status >= 0 ? SH_EXIT_OK : sh_command_fail(&err);
+    sh_model_client_close(client);
+    sh_question_reset(&q);
+    return code;
 }

@@ -34,7 +34,8 @@ static void reference(sh_buf *out)
         "# Settings\n\nMade from the option table by `make docs`; a test compares them.\n\n"
         "Each setting is a flag of the commands that use it, an environment variable, a line\n"
         "`NAME=value` of `.env`, and a line `name = value` of the file that `--config` names.\n"
-        "The first of these that has it wins, in that order.\n\n## Commands\n\n"
+        "The first of these that has it wins, in that order. A `.env` that nobody named must be\n"
+        "ours, and sets nothing that can run code ([security](security.md)).\n\n## Commands\n\n"
         "| command | does |\n|---|---|\n");
     for (size_t i = 0; i < sh_command_count; i++)
         sh_buf_addf(out, "| `shoal %s` | %s |\n", sh_commands[i].name, sh_commands[i].summary);

@@ -2,7 +2,7 @@
  * writes the hostfile with the address of each that serves the others best. */
 #include "base/alloc.h"
 #include "base/file.h"
-#include "cluster/children.h"
+#include "base/system.h"
 #include "cluster/survey.h"
 #include "cmd/cluster.h"
 #include "cmd/hosts.h"

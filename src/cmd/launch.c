@@ -7,9 +7,11 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/system.h"
 #include "base/version.h"
 #include "cmd/cluster.h"
 #include "cmd/ranks.h"
+#include "cmd/role.h"
 #include "http/client.h"
 
 #include <fcntl.h>
@@ -79,6 +81,31 @@ static sh_status hosts_read(sh_launcher *l, const char **where, sh_err *err)
     return status;
 }
 
+static bool is_harmless(sh_str name)
+{
+    const sh_option *row = sh_option_by_env(&sh_option_rows, name);
+    bool known = row != NULL && !row->runs_code;
+    for (size_t i = 0; i < sh_option_rows.ignored_count; i++)
+        known = known || sh_str_is(name, sh_option_rows.ignored[i].name);
+    return known;
+}
+
+/* `envs` of a hostfile go into the environment of every rank, where LD_PRELOAD and its like run
+ * code: only a hostfile that the user named may set them. */
+static sh_status envs_check(const sh_launcher *l, const char *where, sh_err *err)
+{
+    if (!sh_options_is_implicit(l->args->options, "hostfile")) return SH_OK;
+    for (int i = 0; i < l->hosts->env_count; i++) {
+        sh_str rest = sh_str_of(l->hosts->env[i]), name;
+        if (sh_str_cut(&rest, '=', &name) && is_harmless(name)) continue;
+        return sh_err_set(err, SH_ERR_AUTH,
+                          "%s sets %.*s for the ranks, and only .env names it: if you trust it, "
+                          "give --hostfile %s",
+                          where, (int)name.len, name.ptr, where);
+    }
+    return SH_OK;
+}
+
 static sh_status backend_check(const sh_launcher *l, const char *where, sh_err *err)
 {
     bool given = sh_options_given(l->args->options, "backend");
@@ -97,6 +124,7 @@ static sh_status hosts_open(sh_launcher *l, sh_err *err)
     sh_status status = hosts_read(l, &where, err);
     if (status == SH_OK && l->hosts->host[0].ssh == NULL && l->hosts->host[0].address_count == 0)
         status = sh_err_set(err, SH_ERR_INPUT, "%s names no host to start ranks on", where);
+    if (status == SH_OK) status = envs_check(l, where, err);
     if (status == SH_OK) status = backend_check(l, where, err);
     if (status != SH_OK) return status;
     status = sh_sites_init(&l->sites, l->hosts, err);
@@ -175,7 +203,9 @@ static int ranks_run(sh_launcher *l)
 {
     sh_err err;
     int code = SH_EXIT_OK;
+    char **env = sh_role_env(ROLE_AGENT, NULL);
     sh_launch_opts opts = {.sites = &l->sites,
+                           .env = env,
                            .state = l->state,
                            .record = l->record,
                            .log_fd = l->log,
@@ -183,6 +213,7 @@ static int ranks_run(sh_launcher *l)
                            .ready = on_ready,
                            .arg = l};
     sh_status status = sh_launch_run(&opts, &code, &err);
+    sh_role_env_free(env);
     char *record = sh_path_join(l->state, "launch.json");
     unlink(record);
     free(record);
@@ -247,8 +278,7 @@ static int detach(sh_launcher *l)
     int log = open(path, O_RDONLY | O_CLOEXEC);
     free(path);
     fflush(NULL);
-    pid_t pid = log >= 0 && lseek(log, 0, SEEK_END) >= 0 && pipe2(pipes, O_CLOEXEC) == 0 ? fork()
-                                                                                         : -1;
+    pid_t pid = log >= 0 && lseek(log, 0, SEEK_END) >= 0 && sh_pipe(pipes) ? fork() : -1;
     if (pid == 0) {
         close(pipes[0]);
         close(log);

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "cluster/children.h"
+#include "base/system.h"
 #include "cmd/bits.h"
 #include "cmd/demo.h"
 
@@ -36,11 +36,17 @@ static bool is_handed_on(const sh_option *row)
     return true;
 }
 
+/* What ranks read, and what the API alone reads: keys and certificates stay on its host. */
 struct settings_text {
-    sh_buf text;
+    sh_buf text, api;
     sh_err *err;
     sh_status status;
 };
+
+static bool is_for_ranks(const sh_option *row)
+{
+    return (row->commands & (FOR_WORKER | FOR_LINKTEST)) != 0 || strcmp(row->name, "job") == 0;
+}
 
 /* A line that sh_options_parse_dotenv reads back as it was. */
 static void setting_write(struct settings_text *to, const sh_option *row, const char *value)
@@ -53,8 +59,9 @@ static void setting_write(struct settings_text *to, const sh_option *row, const 
                                 row->name);
         return;
     }
-    sh_option_env_name(&sh_option_rows, row, &to->text);
-    sh_buf_addf(&to->text, single ? "='%s'\n" : "=\"%s\"\n", value);
+    sh_buf *text = is_for_ranks(row) ? &to->text : &to->api;
+    sh_option_env_name(&sh_option_rows, row, text);
+    sh_buf_addf(text, single ? "='%s'\n" : "=\"%s\"\n", value);
 }
 
 static void setting_take(void *arg, const sh_option *row, const char *value)
@@ -74,8 +81,12 @@ static sh_status settings_file(sh_launcher *l, sh_err *err)
     if (to.status == SH_OK && l->model != NULL) setting_write(&to, row_of("SHOAL_MODEL"), l->model);
     if (to.status == SH_OK && l->token[0] != '\0')
         setting_write(&to, row_of("SHOAL_TOKEN"), l->token);
-    if (to.status == SH_OK) sh_sites_add_file(&l->sites, "settings.env", &to.text, false);
+    if (to.status == SH_OK) {
+        sh_sites_add_file(&l->sites, "settings.env", &to.text, false);
+        sh_sites_add_file_of_first(&l->sites, "api.env", &to.api);
+    }
     sh_buf_reset(&to.text);
+    sh_buf_reset(&to.api);
     return to.status;
 }
 
@@ -90,12 +101,13 @@ static sh_status token_find(sh_launcher *l, sh_err *err)
         status = sh_token_check(s->token, err);
         if (status == SH_OK) snprintf(l->token, sizeof(l->token), "%s", s->token);
     } else if (!s->insecure) {
-        if (sh_state_read(l->state, "token", &kept, &ignored) == SH_OK &&
-            sh_token_check(kept.ptr, &ignored) == SH_OK)
+        status = sh_state_read(l->state, "token", true, &kept, err);
+        if (status == SH_OK && sh_token_check(kept.ptr, &ignored) == SH_OK)
             snprintf(l->token, sizeof(l->token), "%s", kept.ptr);
         else
             sh_token_make(l->token);
-        status = sh_state_write(l->state, "token", sh_str_of(l->token), err);
+        if (status != SH_ERR_AUTH) /* a stranger's is neither taken nor replaced unseen */
+            status = sh_state_write(l->state, "token", sh_str_of(l->token), err);
     }
     sh_buf_reset(&kept);
     return status;
@@ -115,7 +127,7 @@ static sh_status demo_add(sh_launcher *l, const char *dir, sh_err *err)
     DIR *d = opendir(dir);
     sh_status status = d == NULL ? sh_err_sys(err, "%s", dir) : SH_OK;
     for (struct dirent *e; status == SH_OK && (e = readdir(d)) != NULL;) {
-        if (e->d_name[0] == '.' || l->sites.file_count >= SH_SITE_FILES_MAX - 3) continue;
+        if (e->d_name[0] == '.' || l->sites.file_count >= SH_SITE_FILES_MAX - 4) continue;
         char *path = sh_path_join(dir, e->d_name), *name = sh_path_join(DEMO_DIR + 2, e->d_name);
         status = file_add(l, path, name, PROGRAM_MAX, false, err);
         free(path);

@@ -21,7 +21,8 @@ typedef struct {
 } sh_launcher;
 
 /* Adds to the sites the files that every host needs: the program, settings.env with the cluster
- * token, hostfile.json, and the demo model when no other is set. Sets token and model. */
+ * token, hostfile.json, and the demo model when no other is set; and api.env for rank 0's host.
+ * Sets token and model. */
 SH_MUST_CHECK sh_status sh_launcher_gather(sh_launcher *launcher, sh_err *err);
 
 #endif

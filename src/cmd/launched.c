@@ -4,9 +4,13 @@
 #include "cluster/rendezvous.h"
 #include "cluster/world.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 enum { LEAVE_MS = 10000 };
 
@@ -68,12 +72,22 @@ static sh_status meet_by_mpi(sh_options *options, const sh_settings *s, sh_err *
     return status;
 }
 
+/* Open MPI's mpirun that is asked to end twice within five seconds (by `timeout`, say, which tells
+ * it and its process group) goes at once and leaves its ranks running. */
+static void end_with_launcher(void)
+{
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+#endif
+}
+
 sh_status sh_launched_adopt(sh_options *options, const sh_settings *s, sh_err *err)
 {
     sh_world world;
     if (sh_options_given(options, "rank")) return SH_OK;
     sh_status status = sh_world_read(&world, err);
     if (status != SH_OK || world.size == 1) return status;
+    end_with_launcher();
     if (sh_options_given(options, "ranks") && s->ranks != world.size)
         return sh_err_set(err, SH_ERR_INPUT, "--ranks is %lld, but %d were launched",
                           (long long)s->ranks, world.size);

@@ -1,10 +1,13 @@
 /* Finds the command, gathers its settings from all sources, and runs it. */
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/sandbox.h"
 #include "base/version.h"
 #include "cmd/bits.h"
 #include "cmd/command.h"
 #include "cmd/launched.h"
+#include "cmd/model_client.h"
 #include "cmd/model_find.h"
 #include "cmd/ranks.h"
 #include "model/hub.h"
@@ -77,10 +80,10 @@ sh_status sh_settings_gather(sh_options *opts, const sh_command *cmd, sh_setting
     return status;
 }
 
-static void notices_log(const sh_options *opts)
+static void lines_log(sh_log_level level, sh_str rest)
 {
-    sh_str rest = sh_options_notices(opts), line;
-    while (sh_str_cut(&rest, '\n', &line)) SH_LOGI("%.*s", (int)line.len, line.ptr);
+    sh_str line;
+    while (sh_str_cut(&rest, '\n', &line)) sh_log(level, "%.*s", (int)line.len, line.ptr);
 }
 
 /* Only ever asked for: a system that allows less says so. */
@@ -99,7 +102,7 @@ static void limits_set(const sh_settings *s)
 static sh_status log_open(const char *path, sh_err *err)
 {
     if (path == NULL) return SH_OK;
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    int fd = sh_log_open(path);
     if (fd < 0) return sh_err_sys(err, "log file '%s'", path);
     dup2(fd, STDERR_FILENO);
     close(fd);
@@ -127,9 +130,13 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     sh_err err;
     sh_log_set_level(log_level_of(settings->log_level));
     sh_status status = log_open(settings->log_file, &err);
-    notices_log(opts);
+    lines_log(SH_LOG_INFO, sh_options_notices(opts));
     limits_set(settings);
-    if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0) status = model_find(settings, owned, &err);
+    if ((cmd->bit & (FOR_COMPUTE | FOR_API | FOR_AGENT)) != 0 && !settings->core_dumps)
+        sh_core_dumps_off(strcmp(settings->backend, "mpi") != 0); /* which copies between ranks */
+    bool remote = (cmd->bit & FOR_TALK) != 0 && sh_model_client_is_remote(opts);
+    if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0 && !remote)
+        status = model_find(settings, owned, &err);
     if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR_LAUNCH) != 0)
         status = sh_launched_adopt(opts, settings, &err);
     int code = status == SH_OK ? cmd->run(args) : sh_command_fail(&err);
@@ -148,9 +155,12 @@ static int command_run(const sh_command *cmd, int argc, char **argv, char *const
         .settings = &settings, .options = opts, .argc = argc, .argv = argv, .line = line};
     sh_err err;
     int code;
-    if (cmd->bit == FOR_CONFIG) {
-        code = cmd->run(&args); /* takes the settings of another command */
-    } else if (sh_settings_gather(opts, cmd, &settings, &args, &err) != SH_OK) {
+    bool own = cmd->bit == FOR_CONFIG; /* takes the settings of another command */
+    sh_status status = own ? SH_OK : sh_settings_gather(opts, cmd, &settings, &args, &err);
+    lines_log(SH_LOG_WARN, sh_options_warnings(opts));
+    if (own) {
+        code = cmd->run(&args);
+    } else if (status != SH_OK) {
         code = usage_fail(&err, cmd->name);
     } else if (settings.help) {
         char *name = (char *)cmd->name;

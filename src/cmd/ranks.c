@@ -1,9 +1,10 @@
 #include "cmd/ranks.h"
 
 #include "base/log.h"
-#include "cluster/children.h"
+#include "base/system.h"
 #include "cluster/local.h"
 #include "cluster/rendezvous.h"
+#include "cmd/role.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,17 +31,14 @@ static sh_status spawn(const sh_command_args *args, int *code, sh_err *err)
     const sh_settings *s = args->settings;
     sh_status status = s->token == NULL ? SH_OK : sh_token_check(s->token, err);
     if (status != SH_OK) return status;
-    size_t count = 0;
-    while (args->line[count] != NULL) count++;
     char *program;
     status = sh_program_path(&program, err);
     if (status != SH_OK) return status;
-    char **argv = calloc(count + 1, sizeof(*argv));
-    SH_ASSERT(argv != NULL);
-    memcpy(argv, args->line, count * sizeof(*argv));
-    argv[0] = program;
-    status = sh_local_run(&(sh_local_spec){.argv = argv, .ranks = (int)s->ranks, .token = s->token},
-                          code, err);
+    char **argv = sh_role_argv(ROLE_RANK, program, args->line),
+         **env = sh_role_env(ROLE_RANK, NULL);
+    sh_local_spec spec = {.argv = argv, .ranks = (int)s->ranks, .token = s->token, .env = env};
+    status = sh_local_run(&spec, code, err);
+    sh_role_env_free(env);
     free(argv);
     free(program);
     return status;
@@ -60,6 +58,42 @@ sh_status sh_ranks_check_backend(const char *name, const char *from, sh_err *err
         if (strcmp(name, known[i]) == 0) return SH_OK;
     return sh_err_set(err, SH_ERR_UNSUPPORTED,
                       "backend '%s' (%s) is not in this program; --backend ring is", name, from);
+}
+
+/* A rank that was started by hand the way jaccl's are: nothing but the matrix of devices tells how
+ * large its group is. That backend is not here, and serving alone would be a surprise. */
+static sh_status devices_world(const sh_command_args *args, int *size, sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    sh_hostfile *file = NULL;
+    sh_buf from = {0};
+    if (s->ibv_devices == NULL || s->hostfile != NULL || given(args, "ranks") ||
+        (!given(args, "rank") && s->coordinator == NULL))
+        return SH_OK;
+    sh_status status = sh_hostfile_load(s->ibv_devices, &file, err);
+    if (status != SH_OK) return status;
+    sh_options_origin(args->options, "ibv-devices", &from);
+    if (given(args, "backend"))
+        *size = file->count;
+    else
+        status = sh_err_set(err, SH_ERR_UNSUPPORTED,
+                            "%s (%s) asks for the jaccl backend between %d ranks, which is not in "
+                            "this program; --backend ring makes the same group over TCP",
+                            s->ibv_devices, from.ptr, file->count);
+    sh_buf_reset(&from);
+    sh_hostfile_free(file);
+    return status;
+}
+
+sh_status sh_ranks_world(const sh_command_args *args, int *size, sh_err *err)
+{
+    sh_hostfile *file = NULL;
+    *size = (int)args->settings->ranks;
+    if (args->settings->hostfile == NULL) return devices_world(args, size, err);
+    sh_status status = sh_hostfile_load(args->settings->hostfile, &file, err);
+    if (status == SH_OK) *size = file->count;
+    sh_hostfile_free(file);
+    return status;
 }
 
 /* Addresses of this rank and of rank 0 as the file has them. */
@@ -193,6 +227,7 @@ sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *er
     sh_group_opts_init(&ranks->opts);
     use_settings(ranks, s);
     sh_status status = sh_ranks_check_backend(s->backend, "--backend", err);
+    if (status == SH_OK) status = devices_world(args, &mesh->size, err);
     if (status == SH_OK && s->hostfile != NULL) status = use_hostfile(ranks, args, err);
     if (status == SH_OK && s->listen != NULL) status = use_listen(ranks, s->listen, err);
     if (s->coordinator != NULL)

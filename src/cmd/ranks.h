@@ -3,6 +3,7 @@
  *   --ranks N                                  starts N ranks here: sh_ranks_spawn
  *   --hostfile F --rank R                      is one of them
  *   --ranks N --rank R --coordinator H:P       likewise, without a file
+ *   --ibv-devices F --rank R --coordinator H:P --backend ring    likewise, N from the matrix
  *   under mpirun or srun                       likewise (cmd/launched.h)
  *   nothing                                    a group of one
  *
@@ -30,6 +31,11 @@ bool sh_ranks_must_spawn(const sh_command_args *args);
 
 /* Starts them, waits for them, and returns the exit code. */
 int sh_ranks_spawn(const sh_command_args *args);
+
+/* How many ranks the group of this process has: as the hostfile, --ranks or a matrix of devices
+ * says.
+ */
+SH_MUST_CHECK sh_status sh_ranks_world(const sh_command_args *args, int *size, sh_err *err);
 
 /* Whether this program has the backend; `from` says who asks for it. */
 SH_MUST_CHECK sh_status sh_ranks_check_backend(const char *name, const char *from, sh_err *err);

@@ -2,12 +2,15 @@
  * API in front.
  *
  * Each part is this same command line with --part in the environment, so that all parts see the
- * same settings. */
+ * same settings, but for the secrets of others (role.h). */
 #include "base/alloc.h"
+#include "base/file.h"
+#include "base/system.h"
 #include "base/version.h"
 #include "cluster/local.h"
 #include "cmd/demo.h"
 #include "cmd/ranks.h"
+#include "cmd/role.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +22,8 @@ enum { DEMO_RANKS = 2, STOP_EXTRA_MS = 5000 };
 struct server {
     const sh_command_args *args;
     char *program;
-    char **argv;
     char *model;
+    char *folder; /* of the socket, made here and removed at the end; NULL: the user's */
     char *socket;
     int ranks;
 };
@@ -37,11 +40,23 @@ static sh_status model_find(const sh_settings *s, const char *program, char **ou
     return SH_OK;
 }
 
-static char *socket_path(const sh_settings *s)
+/* A name that others can guess is one that they can take first; so the socket has a folder of its
+ * own, with a name that nobody knows before and where nobody else gets in. */
+static sh_status socket_place(struct server *v, const sh_settings *s, sh_err *err)
 {
-    const char *dir = s->runtime_dir != NULL ? s->runtime_dir : "/tmp";
-    return s->socket != NULL ? sh_strdup(s->socket)
-                             : sh_asprintf("%s/shoal-%ld.sock", dir, (long)getpid());
+    if (s->socket != NULL) {
+        v->socket = sh_strdup(s->socket);
+        return SH_OK;
+    }
+    char *folder = sh_path_join(s->runtime_dir != NULL ? s->runtime_dir : "/tmp", "shoal-XXXXXX");
+    if (mkdtemp(folder) == NULL) {
+        sh_err_sys(err, "a folder for the socket, %s", folder);
+        free(folder);
+        return err->status;
+    }
+    v->folder = folder;
+    v->socket = sh_path_join(folder, "engine.sock");
+    return SH_OK;
 }
 
 static sh_status server_init(struct server *v, const sh_command_args *args, sh_err *err)
@@ -50,23 +65,19 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
     v->args = args;
     sh_status status = sh_program_path(&v->program, err);
     if (status == SH_OK) status = model_find(s, v->program, &v->model, err);
+    if (status == SH_OK) status = sh_ranks_world(args, &v->ranks, err);
     if (status != SH_OK) return status;
-    v->ranks = (int)s->ranks;
     if (s->model == NULL && !sh_options_given(args->options, "ranks") && s->hostfile == NULL)
         v->ranks = DEMO_RANKS;
-    v->socket = socket_path(s);
-    size_t count = 0;
-    while (args->line[count] != NULL) count++;
-    v->argv = sh_alloc_array(count + 1, sizeof(*v->argv));
-    for (size_t i = 1; i < count; i++) v->argv[i] = args->line[i];
-    v->argv[0] = v->program;
-    return SH_OK;
+    return socket_place(v, s, err);
 }
 
 static void server_reset(struct server *v)
 {
+    if (v->socket != NULL) unlink(v->socket);
+    if (v->folder != NULL) rmdir(v->folder);
+    free(v->folder);
     free(v->program);
-    free(v->argv);
     free(v->model);
     free(v->socket);
 }
@@ -76,25 +87,35 @@ static sh_status parts_start(const struct server *v, sh_children *children, sh_e
     const sh_settings *s = v->args->settings;
     char *model = sh_asprintf("SHOAL_MODEL=%s", v->model);
     char *socket = sh_asprintf("SHOAL_SOCKET=%s", v->socket);
-    char *engine_env[] = {model, socket, "SHOAL_PART=engine", NULL};
-    char *api_env[] = {model, socket, "SHOAL_PART=api", NULL};
+    char **engine_env = sh_role_env(ROLE_RANK,
+                                    (char *[]){model, socket, "SHOAL_PART=engine", NULL}),
+         **api_env = sh_role_env(ROLE_API, (char *[]){model, socket, "SHOAL_PART=api", NULL});
+    char **engine_argv = sh_role_argv(ROLE_RANK, v->program, v->args->line),
+         **api_argv = sh_role_argv(ROLE_API, v->program, v->args->line);
     bool local = s->hostfile == NULL && s->coordinator == NULL && v->ranks > 1 &&
                  !sh_options_given(v->args->options, "rank");
     bool forms_again = strcmp(s->backend, "mpi") != 0; /* otherwise the job ends with a rank */
-    sh_local_spec ranks = {
-        .argv = v->argv, .ranks = v->ranks, .token = s->token, .restart = true, .env = engine_env};
+    sh_local_spec ranks = {.argv = engine_argv,
+                           .ranks = v->ranks,
+                           .token = s->token,
+                           .restart = true,
+                           .env = engine_env};
     sh_child_spec engine = {.name = "engine",
-                            .argv = v->argv,
+                            .argv = engine_argv,
                             .env = engine_env,
                             .restart = forms_again,
                             .waits_code = SH_EXIT_PEER,
                             .tells = true,
                             .keep_fd = (int)s->coordinator_fd};
     sh_child_spec api = {
-        .name = "api", .argv = v->argv, .env = api_env, .restart = true, .reloads = true};
+        .name = "api", .argv = api_argv, .env = api_env, .restart = true, .reloads = true};
     sh_status status = local ? sh_local_add(children, &ranks, err)
                              : sh_children_add(children, &engine, err);
     if (status == SH_OK) status = sh_children_add(children, &api, err);
+    sh_role_env_free(engine_env);
+    sh_role_env_free(api_env);
+    free(engine_argv);
+    free(api_argv);
     free(model);
     free(socket);
     return status;
@@ -115,7 +136,6 @@ static int supervise(const sh_command_args *args)
         status = parts_start(&v, children, &err);
         if (status == SH_OK) code = sh_children_run(children, s->grace * 1000 + STOP_EXTRA_MS);
         sh_children_free(children);
-        unlink(v.socket);
     }
     server_reset(&v);
     return status == SH_OK ? code : sh_command_fail(&err);

@@ -53,8 +53,8 @@ void sh_session_close(sh_session *s)
     if (drives && sh_crew_stop(s->crew, &err) != SH_OK) SH_LOGW("%s", err.text);
     sh_step_free(s->plan);
     free(s->picks);
+    if (s->group != NULL) sh_group_close(s->group); /* it may still write into the crew's memory */
     sh_crew_close(s->crew);
-    if (s->group != NULL) sh_group_close(s->group);
     s->plan = NULL;
     s->picks = NULL;
     s->crew = NULL;

@@ -19,6 +19,7 @@ typedef struct {
     const char *log_file;
     int64_t files_soft;
     int64_t files_hard;
+    bool core_dumps;
 
     /* help */
     bool markdown;
@@ -112,7 +113,6 @@ typedef struct {
     /* engine */
     const char *parallel;
     const char *split;
-    const char *fault;
     const char *socket;
     int64_t slots;
     int64_t chunk;
@@ -136,12 +136,16 @@ typedef struct {
     const char *tls_cert;
     const char *tls_key;
     const char *cors;
+    const char *allowed_hosts;
+    bool sandbox;
     const char *access_log;
     const char *request_log;
     bool log_prompts;
     int64_t connections;
+    int64_t peer_connections;
     int64_t header_bytes;
     int64_t body_bytes;
+    int64_t bodies_bytes;
     double idle_timeout;
     double receive_timeout;
     double send_timeout;
@@ -152,6 +156,8 @@ typedef struct {
     const char *ids;
     const char *out;
     const char *system;
+    const char *stop;
+    const char *tools;
     int64_t max_tokens;
     double temperature;
     int64_t top_k;

@@ -38,7 +38,10 @@ static void tokenizer_text(sh_buf *out, unsigned vocab)
 {
     sh_buf_add_text(out, "{\"version\":\"1.0\",\"added_tokens\":[],\"normalizer\":null,"
                          "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
-                         "\"use_regex\":true},\"decoder\":{\"type\":\"ByteLevel\"},"
+                         "\"trim_offsets\":true,\"use_regex\":true},"
+                         "\"post_processor\":null,"
+                         "\"decoder\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,"
+                         "\"trim_offsets\":true,\"use_regex\":true},"
                          "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{");
     for (unsigned id = 0; id < vocab; id++) {
         sh_buf_add_text(out, id == 0 ? "\"" : ",\"");

@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cmd/command.h"
-#include "text/chat_template.h"
+#include "text/model_text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +39,8 @@ int sh_cmd_template(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
     sh_template_opts opts = {0};
-    sh_chat_template *chat = NULL;
+    sh_model_text_opts parts = {.parts = SH_MODEL_TEXT_CHAT, .template = s->template};
+    sh_model_text *text = NULL;
     cJSON *request = NULL;
     sh_buf out = {0};
     sh_err err;
@@ -48,12 +49,12 @@ int sh_cmd_template(const sh_command_args *args)
         return SH_EXIT_USAGE;
     }
     sh_status status = s->date == NULL ? SH_OK : day_parse(s->date, &opts.now_us, &err);
-    if (status == SH_OK) status = sh_chat_template_load(s->model, s->template, &chat, &err);
+    if (status == SH_OK) status = sh_model_text_open(s->model, &parts, &text, &err);
     if (status == SH_OK) status = request_read(args, &request, &err);
-    if (status == SH_OK) status = sh_chat_template_render(chat, request, &opts, &out, &err);
+    if (status == SH_OK) status = sh_model_text_render(text, request, &opts, &out, &err);
     if (status == SH_OK) fwrite(out.ptr, 1, out.len, stdout);
     sh_buf_reset(&out);
     cJSON_Delete(request);
-    sh_chat_template_free(chat);
+    sh_model_text_close(text);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }

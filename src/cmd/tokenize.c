@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cmd/command.h"
-#include "text/tokenizer.h"
+#include "text/model_text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,8 @@
 
 typedef struct {
     const sh_settings *settings;
-    sh_tokenizer *tok;
+    sh_model_text *text;
+    const sh_tokenizer *tok; /* its */
     sh_buf out;
 } job;
 
@@ -115,11 +116,12 @@ static sh_status lines(job *j, sh_str input, sh_err *err)
 static sh_status run(job *j, const sh_command_args *args, sh_err *err)
 {
     const sh_settings *settings = j->settings;
-    const char *path = settings->tokenizer != NULL ? settings->tokenizer : settings->model;
+    sh_model_text_opts opts = {.parts = SH_MODEL_TEXT_TOKENS, .tokenizer = settings->tokenizer};
     sh_buf input = {0};
-    if (path == NULL)
+    if (settings->model == NULL && settings->tokenizer == NULL)
         return sh_err_set(err, SH_ERR_INPUT, "tokenize needs --model DIR or --tokenizer FILE");
-    sh_status status = sh_tokenizer_load(path, &j->tok, err);
+    sh_status status = sh_model_text_open(settings->model, &opts, &j->text, err);
+    if (status == SH_OK) j->tok = sh_model_text_tokenizer(j->text);
     if (status == SH_OK && args->argc > 0)
         sh_buf_add_text(&input, args->argv[0]);
     else if (status == SH_OK)
@@ -137,7 +139,7 @@ int sh_cmd_tokenize(const sh_command_args *args)
     sh_err err;
     sh_status status = run(&j, args, &err);
     if (status == SH_OK) fwrite(j.out.ptr, 1, j.out.len, stdout);
-    sh_tokenizer_free(j.tok);
+    sh_model_text_close(j.text);
     sh_buf_reset(&j.out);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }

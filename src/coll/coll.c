@@ -2,6 +2,7 @@
  * to whom. allreduce.c has the one that also computes. */
 #include "coll/coll.h"
 
+#include "base/alloc.h"
 #include "coll/core.h"
 #include "coll/flow.h"
 
@@ -215,26 +216,53 @@ sh_status sh_coll_broadcast_buf(sh_group *group, int root, sh_buf *buf, size_t m
     return sh_flow_run(group, &opts, &ops, &p, err);
 }
 
-static sh_status transfer(sh_group *group, int peer, sh_dir dir, const void *data, size_t len,
-                          sh_err *err)
+sh_status sh_coll_send(sh_group *group, int to, const void *data, size_t len, sh_err *err)
 {
     exchange ex;
-    SH_ASSERT(peer >= 0 && peer < group->size && peer != group->rank);
+    SH_ASSERT(to >= 0 && to < group->size && to != group->rank);
     exchange_init(&ex, group);
-    exchange_add(&ex, peer, dir, data, len);
+    exchange_add(&ex, to, SH_DIR_OUT, data, len);
     sh_status status = exchange_run(group, (sh_flow_opts){.kind = SH_OP_SEND, .size = len}, &ex,
                                     err);
-    int rank = group->member[peer];
-    if (status == SH_OK) (dir == SH_DIR_OUT ? group->core->sent : group->core->received)[rank]++;
+    if (status == SH_OK) group->core->sent[group->member[to]]++;
     return status;
 }
 
-sh_status sh_coll_send(sh_group *group, int to, const void *data, size_t len, sh_err *err)
+static void ring_grow(sh_expected *e)
 {
-    return transfer(group, to, SH_DIR_OUT, data, len, err);
+    int cap = e->cap * 2 + 4;
+    struct sh_expected_msg *list = sh_alloc_array((size_t)cap, sizeof(*list));
+    for (int i = 0; i < e->count; i++) list[i] = e->list[(e->first + i) % e->cap];
+    free(e->list);
+    e->list = list;
+    e->first = 0;
+    e->cap = cap;
+}
+
+uint64_t sh_coll_expect(sh_group *group, int from, void *data, size_t len)
+{
+    SH_ASSERT(from >= 0 && from < group->size && from != group->rank);
+    sh_core *core = group->core;
+    int rank = group->member[from];
+    sh_expected *e = &core->expected[rank];
+    if (e->count == e->cap) ring_grow(e);
+    e->list[(e->first + e->count) % e->cap] = (struct sh_expected_msg){group->id, data, len};
+    e->count++;
+    core->expected_count++;
+    return core->received[rank] + (uint64_t)e->count;
+}
+
+bool sh_coll_has_come(const sh_group *group, int from, uint64_t message)
+{
+    return group->core->received[group->member[from]] >= message;
+}
+
+sh_status sh_coll_await(sh_group *group, int from, uint64_t message, sh_err *err)
+{
+    return sh_flow_await(group, from, message, sh_flow_deadline(group), err);
 }
 
 sh_status sh_coll_recv(sh_group *group, int from, void *data, size_t len, sh_err *err)
 {
-    return transfer(group, from, SH_DIR_IN, data, len, err);
+    return sh_coll_await(group, from, sh_coll_expect(group, from, data, len), err);
 }

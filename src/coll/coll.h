@@ -45,4 +45,12 @@ SH_MUST_CHECK sh_status sh_coll_send(sh_group *group, int to, const void *data, 
 SH_MUST_CHECK sh_status sh_coll_recv(sh_group *group, int from, void *data, size_t len,
                                      sh_err *err);
 
+/* Asks for the next message of `from` ahead of time. It comes in during whatever this rank does in
+ * the group from now on, so that `from` never waits for a rank that waits for it. Messages come in
+ * the order in which they were asked for; `data` must stay until this one has come or the group is
+ * closed. The result names it for the functions below. */
+uint64_t sh_coll_expect(sh_group *group, int from, void *data, size_t len);
+bool sh_coll_has_come(const sh_group *group, int from, uint64_t message);
+SH_MUST_CHECK sh_status sh_coll_await(sh_group *group, int from, uint64_t message, sh_err *err);
+
 #endif

@@ -33,9 +33,10 @@ typedef struct {
     const sh_algo_ops *ops;
     void *algo;
     uint64_t seq;
-    int open;        /* lanes that have not ended */
-    int64_t idle_ns; /* since when nothing moves; 0: something did */
-    int nap_us;      /* the next nap where a port can not wake us */
+    int open;                  /* lanes that have not ended */
+    int64_t idle_ns;           /* since when nothing moves; 0: something did */
+    int nap_us;                /* the next nap where a port can not wake us */
+    int peer_of[SH_RANKS_MAX]; /* by rank of the whole; -1: not a peer in this flow */
     lane lane[SH_RANKS_MAX][2];
 } flow;
 
@@ -47,70 +48,80 @@ static const char *kind_name(uint32_t kind)
     return names[kind < SH_COUNT_OF(names) ? kind : 0];
 }
 
-static sh_port *port_of(const sh_group *group, int peer)
+static sh_port *port_of(const sh_group *group, int rank)
 {
-    return group->core->mesh->peer[group->member[peer]].port;
+    return group->core->mesh->peer[rank].port;
 }
 
 /* Numbers point-to-point messages for each pair, since only two ranks see them. */
-static uint64_t seq_of(const flow *f, int peer, sh_dir dir)
+static uint64_t seq_out(const flow *f, int peer)
 {
-    const sh_core *core = f->group->core;
     if (f->opts->kind != SH_OP_SEND) return f->seq;
-    int rank = f->group->member[peer];
-    return dir == SH_DIR_OUT ? core->sent[rank] : core->received[rank];
+    return f->group->core->sent[f->group->member[peer]];
 }
 
-/* Ends the group, unless it has ended for another reason; that reason becomes the error. */
-static sh_status end_group(const flow *f, int peer, const sh_err *why, sh_err *err)
+/* Ends the group, unless it has ended for another reason; that reason becomes the error. `rank` is
+ * at fault; -1: nobody in particular. */
+static sh_status end_group(const flow *f, int rank, const sh_err *why, sh_err *err)
 {
     sh_watch *watch = f->group->core->watch;
-    sh_watch_fail(watch, peer < 0 ? -1 : f->group->member[peer], why->text);
+    sh_watch_fail(watch, rank, why->text);
     sh_watch_error(watch, err);
     return err->status;
 }
 
-static const char *name_of(const flow *f, int peer)
+static const char *name_of(const flow *f, int rank)
 {
-    return f->group->core->mesh->peer[f->group->member[peer]].name;
+    return f->group->core->mesh->peer[rank].name;
 }
 
 /* A data link ends when its process does, and then the watch is about to know more: perhaps that
  * rank only left because of another. */
-static sh_status lost_peer(const flow *f, int peer, sh_err *err)
+static sh_status lost_rank(const flow *f, int rank, sh_err *err)
 {
     struct pollfd p = {.fd = sh_watch_fd(f->group->core->watch), .events = POLLIN};
     poll(&p, 1, VERDICT_MS);
     sh_err why = *err;
-    sh_err_prefix(&why, "rank %d at %s was lost in %s %" PRIu64, f->group->member[peer],
-                  name_of(f, peer), kind_name(f->opts->kind), f->seq);
-    return end_group(f, peer, &why, err);
+    sh_err_prefix(&why, "rank %d at %s was lost in %s %" PRIu64, rank, name_of(f, rank),
+                  kind_name(f->opts->kind), f->seq);
+    return end_group(f, rank, &why, err);
 }
 
-static sh_status check_head(flow *f, int peer, const lane *l, sh_err *err)
+/* What came from `rank` is what this rank is waiting for; of any size when `size_free`. */
+static sh_status check_head(const flow *f, int rank, const uint8_t *bytes, const sh_op_head *want,
+                            bool size_free, sh_op_head *got, sh_err *err)
 {
-    sh_op_head got;
     sh_err why;
-    uint64_t seq = seq_of(f, peer, SH_DIR_IN);
-    uint64_t size = f->opts->sizes != NULL ? f->opts->sizes[peer] : f->opts->size;
-    if (sh_op_head_unpack(l->head, &got, &why) != SH_OK) {
-        sh_err_prefix(&why, "rank %d at %s", f->group->member[peer], name_of(f, peer));
-        return end_group(f, peer, &why, err);
+    if (sh_op_head_unpack(bytes, got, &why) != SH_OK) {
+        sh_err_prefix(&why, "rank %d at %s", rank, name_of(f, rank));
+        return end_group(f, rank, &why, err);
     }
-    bool same = got.kind == f->opts->kind && got.group == f->group->id && got.seq == seq;
-    if (same && f->ops->take_size != NULL) {
-        if (f->ops->take_size(f->algo, peer, got.size)) return SH_OK;
-    } else if (same && got.size == size) {
+    if (got->kind == want->kind && got->group == want->group && got->seq == want->seq &&
+        (size_free || got->size == want->size))
         return SH_OK;
-    }
     sh_err_set(&why, SH_ERR_GROUP,
                "rank %d at %s sent %s %" PRIu64 " of %" PRIu64
                " bytes where rank %d is at %s %" PRIu64 " of %" PRIu64
                " bytes%s: the ranks do not run the same operations",
-               f->group->member[peer], name_of(f, peer), kind_name(got.kind), got.seq, got.size,
-               f->group->core->mesh->rank, kind_name(f->opts->kind), seq, size,
-               got.group == f->group->id ? "" : " in another group");
-    return end_group(f, peer, &why, err);
+               rank, name_of(f, rank), kind_name(got->kind), got->seq, got->size,
+               f->group->core->mesh->rank, kind_name(want->kind), want->seq, want->size,
+               got->group == want->group ? "" : " in another group");
+    return end_group(f, rank, &why, err);
+}
+
+static sh_status lane_check(const flow *f, int peer, const lane *l, sh_err *err)
+{
+    int rank = f->group->member[peer];
+    bool size_free = f->ops->take_size != NULL;
+    sh_op_head got, want = {.kind = f->opts->kind, .group = f->group->id, .seq = f->seq};
+    want.size = f->opts->sizes != NULL ? f->opts->sizes[peer] : f->opts->size;
+    sh_status status = check_head(f, rank, l->head, &want, size_free, &got, err);
+    if (status != SH_OK || !size_free || f->ops->take_size(f->algo, peer, got.size)) return status;
+    sh_err why;
+    sh_err_set(&why, SH_ERR_GROUP,
+               "rank %d at %s sent %s %" PRIu64 " of %" PRIu64 " bytes: too long", rank,
+               name_of(f, rank), kind_name(got.kind), got.seq, got.size);
+    return end_group(f, rank, &why, err);
 }
 
 static sh_status lane_finish(flow *f, int peer, sh_dir dir, lane *l, sh_err *err)
@@ -118,7 +129,7 @@ static sh_status lane_finish(flow *f, int peer, sh_dir dir, lane *l, sh_err *err
     l->state = LANE_IDLE;
     if (!l->begun) {
         if (dir == SH_DIR_IN) {
-            sh_status status = check_head(f, peer, l, err);
+            sh_status status = lane_check(f, peer, l, err);
             if (status != SH_OK) return status;
         }
         l->begun = true;
@@ -144,22 +155,82 @@ static bool lane_load(flow *f, int peer, sh_dir dir, lane *l)
     return true;
 }
 
-/* Moves one lane as far as its present message goes. */
+/* Moves one lane as far as its present message goes. What was asked for ahead of time comes first.
+ */
 static sh_status lane_step(flow *f, int peer, sh_dir dir, bool *moved, sh_err *err)
 {
     lane *l = &f->lane[peer][dir];
+    int rank = f->group->member[peer];
     if (l->state == LANE_END) return SH_OK;
     if (l->state == LANE_IDLE && !lane_load(f, peer, dir, l)) {
         if (l->state == LANE_END) *moved = true;
         return SH_OK;
     }
-    sh_port *port = port_of(f->group, peer);
+    if (dir == SH_DIR_IN && f->group->core->expected[rank].count > 0) return SH_OK;
+    sh_port *port = port_of(f->group, rank);
     size_t before = l->msg.done;
     sh_status status = dir == SH_DIR_OUT ? port->ops->send(port, &l->msg, err)
                                          : port->ops->recv(port, &l->msg, err);
     if (l->msg.done != before || status == SH_OK) *moved = true;
     if (status == SH_OK) return lane_finish(f, peer, dir, l, err);
-    return status == SH_AGAIN ? SH_OK : lost_peer(f, peer, err);
+    return status == SH_AGAIN ? SH_OK : lost_rank(f, rank, err);
+}
+
+/* The first message that is expected of a rank has come. */
+static sh_status expected_take(const flow *f, int rank, sh_err *err)
+{
+    sh_core *core = f->group->core;
+    sh_expected *e = &core->expected[rank];
+    const struct sh_expected_msg *m = &e->list[e->first];
+    sh_op_head got, want = {SH_OP_SEND, m->group, core->received[rank], m->len};
+    sh_status status = check_head(f, rank, e->head, &want, false, &got, err);
+    if (status != SH_OK) return status;
+    e->begun = false;
+    e->first = (e->first + 1) % e->cap;
+    e->count--;
+    core->expected_count--;
+    core->received[rank]++;
+    return SH_OK;
+}
+
+/* Moves what is expected of a rank as far as it goes. */
+static sh_status expected_step(const flow *f, int rank, bool *moved, sh_err *err)
+{
+    sh_expected *e = &f->group->core->expected[rank];
+    sh_port *port = port_of(f->group, rank);
+    while (e->count > 0) {
+        const struct sh_expected_msg *m = &e->list[e->first];
+        if (!e->begun) e->msg = sh_msg_in(e->head, SH_OP_HEAD_LEN, m->data, m->len);
+        e->begun = true;
+        size_t before = e->msg.done;
+        sh_status status = port->ops->recv(port, &e->msg, err);
+        if (e->msg.done != before) *moved = true;
+        if (status == SH_AGAIN) return SH_OK;
+        if (status != SH_OK) return lost_rank(f, rank, err);
+        status = expected_take(f, rank, err);
+        if (status != SH_OK) return status;
+        *moved = true;
+    }
+    return SH_OK;
+}
+
+static sh_status expected_pass(const flow *f, bool *moved, sh_err *err)
+{
+    const sh_core *core = f->group->core;
+    for (int rank = 0; rank < core->mesh->size && core->expected_count > 0; rank++) {
+        sh_status status = expected_step(f, rank, moved, err);
+        if (status != SH_OK) return status;
+    }
+    return SH_OK;
+}
+
+/* Which directions of a rank this one waits for; `peer` is that rank in the group of the flow, or
+ * -1. */
+static void waits_for(const flow *f, int rank, int peer, bool *out, bool *in)
+{
+    *out = peer >= 0 && f->lane[peer][SH_DIR_OUT].state == LANE_ACTIVE;
+    *in = (peer >= 0 && f->lane[peer][SH_DIR_IN].state == LANE_ACTIVE) ||
+          f->group->core->expected[rank].count > 0;
 }
 
 static sh_status timed_out(const flow *f, sh_err *err)
@@ -167,12 +238,11 @@ static sh_status timed_out(const flow *f, sh_err *err)
     const sh_group *group = f->group;
     sh_buf who = {0};
     int first = -1;
-    for (int peer = 0; peer < group->size; peer++) {
-        if (peer == group->rank || (f->lane[peer][SH_DIR_OUT].state != LANE_ACTIVE &&
-                                    f->lane[peer][SH_DIR_IN].state != LANE_ACTIVE))
-            continue;
-        int rank = group->member[peer];
-        if (first < 0) first = peer;
+    for (int rank = 0; rank < group->core->mesh->size; rank++) {
+        bool out, in;
+        waits_for(f, rank, f->peer_of[rank], &out, &in);
+        if (rank == group->core->mesh->rank || (!out && !in)) continue;
+        if (first < 0) first = rank;
         sh_buf_addf(&who, "%s%d (which finished %" PRIu64 " operations)", who.len > 0 ? ", " : "",
                     rank, sh_watch_peer_progress(group->core->watch, rank));
     }
@@ -204,11 +274,11 @@ static void flow_sleep(flow *f)
     int count = 0;
     bool ready = false;
     bool blind = false;
-    for (int peer = 0; peer < f->group->size && !ready; peer++) {
-        bool out = f->lane[peer][SH_DIR_OUT].state == LANE_ACTIVE;
-        bool in = f->lane[peer][SH_DIR_IN].state == LANE_ACTIVE;
-        if (peer == f->group->rank || (!out && !in)) continue;
-        sh_port *port = port_of(f->group, peer);
+    for (int rank = 0; rank < f->group->core->mesh->size && !ready; rank++) {
+        bool out, in;
+        waits_for(f, rank, f->peer_of[rank], &out, &in);
+        if (!out && !in) continue;
+        sh_port *port = port_of(f->group, rank);
         int added = port->ops->arm(port, out, in, &fds[count]);
         armed[armed_count++] = port;
         ready = added < 0;
@@ -237,9 +307,11 @@ static inline void relax(void)
 /* Somebody who is waited for does not run now, but would on this processor. */
 static bool peer_is_aside(const flow *f)
 {
-    for (int peer = 0; peer < f->group->size; peer++) {
-        if (peer == f->group->rank || f->lane[peer][SH_DIR_IN].state != LANE_ACTIVE) continue;
-        const sh_port *port = port_of(f->group, peer);
+    for (int rank = 0; rank < f->group->core->mesh->size; rank++) {
+        bool out, in;
+        waits_for(f, rank, f->peer_of[rank], &out, &in);
+        if (!in) continue;
+        const sh_port *port = port_of(f->group, rank);
         if (port->ops->is_aside != NULL && port->ops->is_aside(port)) return true;
     }
     return false;
@@ -287,11 +359,13 @@ static sh_status flow_pass(flow *f, sh_err *err)
 {
     bool moved = false;
     sh_group *group = f->group;
+    sh_status status = expected_pass(f, &moved, err);
+    if (status != SH_OK) return status;
     for (int i = 1; i < group->size; i++) {
         /* Ring order: no rank is everybody's first. */
         int to = group->rank + i < group->size ? group->rank + i : group->rank + i - group->size;
         int from = group->rank >= i ? group->rank - i : group->rank - i + group->size;
-        sh_status status = lane_step(f, to, SH_DIR_OUT, &moved, err);
+        status = lane_step(f, to, SH_DIR_OUT, &moved, err);
         if (status == SH_OK) status = lane_step(f, from, SH_DIR_IN, &moved, err);
         if (status != SH_OK) return status;
     }
@@ -303,7 +377,22 @@ static sh_status flow_pass(flow *f, sh_err *err)
     return flow_idle(f, err);
 }
 
-static void flow_start(flow *f)
+/* Whoever is not in the group of a flow, and this rank itself, has no lanes in it. */
+static void flow_init(flow *f, sh_group *group, const sh_flow_opts *opts)
+{
+    f->group = group;
+    f->opts = opts;
+    f->open = 0;
+    f->idle_ns = 0;
+    f->nap_us = BLIND_NAP_US_MIN;
+    for (int rank = 0; rank < group->core->mesh->size; rank++) f->peer_of[rank] = -1;
+    for (int peer = 0; peer < group->size; peer++) {
+        if (peer != group->rank) f->peer_of[group->member[peer]] = peer;
+        f->lane[peer][SH_DIR_OUT].state = f->lane[peer][SH_DIR_IN].state = LANE_END;
+    }
+}
+
+static void lanes_open(flow *f)
 {
     sh_group *group = f->group;
     for (int peer = 0; peer < group->size; peer++) {
@@ -312,10 +401,16 @@ static void flow_start(flow *f)
             f->lane[peer][dir].state = LANE_IDLE;
             f->lane[peer][dir].begun = false;
         }
-        sh_op_head head = {f->opts->kind, group->id, seq_of(f, peer, SH_DIR_OUT), f->opts->size};
+        sh_op_head head = {f->opts->kind, group->id, seq_out(f, peer), f->opts->size};
         sh_op_head_pack(&head, f->lane[peer][SH_DIR_OUT].head);
         f->open += 2;
     }
+}
+
+static void flow_finished(sh_core *core)
+{
+    core->finished++;
+    if (core->watch != NULL) sh_watch_set_progress(core->watch, core->finished);
 }
 
 sh_status sh_flow_run(sh_group *group, const sh_flow_opts *opts, const sh_algo_ops *ops, void *algo,
@@ -325,21 +420,37 @@ sh_status sh_flow_run(sh_group *group, const sh_flow_opts *opts, const sh_algo_o
     sh_status status = sh_group_check(group, err);
     if (status != SH_OK) return status;
     flow f;
-    f.group = group;
-    f.opts = opts;
+    flow_init(&f, group, opts);
     f.ops = ops;
     f.algo = algo;
     f.seq = opts->kind == SH_OP_SEND ? core->finished : group->seq++;
-    f.open = 0;
-    f.idle_ns = 0;
-    f.nap_us = BLIND_NAP_US_MIN;
-    flow_start(&f);
+    lanes_open(&f);
     while (f.open > 0) {
         status = flow_pass(&f, err);
         if (status != SH_OK) return status;
     }
-    core->finished++;
-    if (core->watch != NULL) sh_watch_set_progress(core->watch, core->finished);
+    flow_finished(core);
+    return SH_OK;
+}
+
+sh_status sh_flow_await(sh_group *group, int peer, uint64_t count, sh_deadline deadline,
+                        sh_err *err)
+{
+    sh_core *core = group->core;
+    int rank = group->member[peer];
+    sh_status status = sh_group_check(group, err);
+    if (status != SH_OK) return status;
+    if (core->received[rank] >= count) return SH_OK;
+    const sh_expected *e = &core->expected[rank];
+    sh_flow_opts opts = {.kind = SH_OP_SEND, .size = e->list[e->first].len, .deadline = deadline};
+    flow f;
+    flow_init(&f, group, &opts);
+    f.seq = core->finished;
+    while (core->received[rank] < count) {
+        status = flow_pass(&f, err);
+        if (status != SH_OK) return status;
+    }
+    flow_finished(core);
     return SH_OK;
 }
 

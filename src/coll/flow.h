@@ -5,6 +5,9 @@
  * sleeps, keeps the deadline, and puts a head in front of the first message of each direction,
  * which it checks on arrival.
  *
+ * Messages that were asked for ahead of time (sh_coll_expect) come in during every flow, before
+ * anything else of their rank.
+ *
  * Peers are ranks of the group.
  *
  * Threads: the owner of the group. */
@@ -51,6 +54,10 @@ typedef struct {
 /* Runs the algorithm to its end on this rank. */
 SH_MUST_CHECK sh_status sh_flow_run(sh_group *group, const sh_flow_opts *opts,
                                     const sh_algo_ops *ops, void *algo, sh_err *err);
+
+/* Waits until `count` point-to-point messages of a rank of the group have come in. */
+SH_MUST_CHECK sh_status sh_flow_await(sh_group *group, int peer, uint64_t count,
+                                      sh_deadline deadline, sh_err *err);
 
 /* The deadline of an operation that starts now. */
 sh_deadline sh_flow_deadline(const sh_group *group);

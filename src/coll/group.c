@@ -12,6 +12,8 @@
  * is what ranks in step are usually apart. */
 enum { SPIN_US = 200 };
 
+enum { LOAD_SILENCE_MS = 30000, LOAD_OP_MS = 3600000 };
+
 void sh_group_opts_init(sh_group_opts *opts)
 {
     sh_mesh_opts_init(&opts->mesh);
@@ -25,13 +27,15 @@ static void core_free(sh_core *core)
     sh_watch_stop(core->watch);
     sh_mesh_close(core->mesh);
     sh_mem_unmap(core->staging, SH_STAGING_LEN);
+    for (int r = 0; r < SH_RANKS_MAX; r++) free(core->expected[r].list);
     free(core);
 }
 
 static sh_status core_make(const sh_group_opts *opts, sh_core **out, sh_err *err)
 {
     sh_core *core = sh_alloc(sizeof(*core));
-    core->op_ms = opts->op_ms;
+    core->silence_ms = opts->silence_ms;
+    core->usual_op_ms = core->op_ms = opts->op_ms;
     sh_status status = sh_mesh_join(&opts->mesh, &core->mesh, err);
     if (status == SH_OK && core->mesh->size > 1) {
         status = sh_watch_start(core->mesh, opts->silence_ms, &core->watch, err);
@@ -124,10 +128,14 @@ const char *sh_group_address(const sh_group *group, int rank)
     return group->core->mesh->peer[group->member[rank]].name;
 }
 
-void sh_group_set_patience(sh_group *group, int silence_ms, int op_ms)
+void sh_group_set_loading(sh_group *group, bool loading)
 {
-    group->core->op_ms = op_ms;
-    if (group->core->watch != NULL) sh_watch_set_silence(group->core->watch, silence_ms);
+    sh_core *core = group->core;
+    int silence_ms = core->silence_ms, op_ms = core->usual_op_ms;
+    if (loading && silence_ms < LOAD_SILENCE_MS) silence_ms = LOAD_SILENCE_MS;
+    if (loading && op_ms > 0 && op_ms < LOAD_OP_MS) op_ms = LOAD_OP_MS; /* 0: no limit */
+    core->op_ms = op_ms;
+    if (core->watch != NULL) sh_watch_set_silence(core->watch, silence_ms);
 }
 
 void sh_group_fail(sh_group *group, const char *text)

@@ -31,7 +31,8 @@ void sh_group_opts_init(sh_group_opts *opts);
 /* Joins and starts the watch. */
 SH_MUST_CHECK sh_status sh_group_open(const sh_group_opts *opts, sh_group **out, sh_err *err);
 
-/* Says good-bye, or why not, to the others. Close the parts of a group before the whole. */
+/* Says good-bye, or why not, to the others. From then on nothing is written into memory that
+ * messages were expected in. A part may be closed after its whole, but not used. */
 void sh_group_close(sh_group *group);
 
 /* The ranks `members` of group (ascending, this rank among them), numbered anew from 0. */
@@ -44,8 +45,9 @@ const char *sh_group_path(const sh_group *group, int rank); /* "tcp", "tls", "sh
 
 const char *sh_group_address(const sh_group *group, int rank); /* "ip:port" as seen from here; "" */
 
-/* While loading, say: other ranks bear this silence from us, and operations may take op_ms. */
-void sh_group_set_patience(sh_group *group, int silence_ms, int op_ms);
+/* A rank that loads may be silent and keep others waiting for much longer than the group's options
+ * say; these hold again when it has loaded. */
+void sh_group_set_loading(sh_group *group, bool loading);
 
 /* Ends the group for all ranks with this reason; this rank is at fault. */
 void sh_group_fail(sh_group *group, const char *text);

@@ -40,6 +40,7 @@ struct sh_watch {
     bool has_notice;
     bool told; /* the thread's own: the notice has gone out */
     int64_t beat_ns;
+    int beat_silence_ms; /* what the last beats asked for */
     int64_t looked_ns;
     peer_state peer[SH_RANKS_MAX];
 };
@@ -185,6 +186,7 @@ static void send_beats(sh_watch *watch, int64_t now_ns)
         .progress = atomic_load_explicit(&watch->progress, memory_order_relaxed),
         .silence_ms = (uint32_t)atomic_load_explicit(&watch->silence_ms, memory_order_relaxed)};
     watch->beat_ns = now_ns;
+    watch->beat_silence_ms = (int)beat.silence_ms;
     for (int r = 0; r < watch->mesh->size; r++) {
         if (!is_here(watch, r)) continue;
         sh_buf *out = sh_link_out(watch->mesh->peer[r].control);
@@ -303,7 +305,11 @@ static void *watch_run(void *arg)
         for (int r = 0; r < watch->mesh->size; r++) read_peer(watch, r);
         if (!sh_watch_failed(watch)) judge_silence(watch, now_ns);
         if (sh_watch_failed(watch) && !watch->told) tell_failure(watch);
-        if (!watch->told && now_ns - watch->beat_ns >= every_ns) send_beats(watch, now_ns);
+        /* A rank that has loaded takes its long silence back at once: it may die next. */
+        bool other = watch->beat_silence_ms !=
+                     atomic_load_explicit(&watch->silence_ms, memory_order_relaxed);
+        if (!watch->told && (other || now_ns - watch->beat_ns >= every_ns))
+            send_beats(watch, now_ns);
         turn_away_latecomers(watch);
         sleep_until(watch, watch->beat_ns + every_ns > now_ns ? watch->beat_ns + every_ns
                                                               : now_ns + every_ns);

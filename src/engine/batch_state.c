@@ -105,10 +105,3 @@ uint64_t sh_batch_state_fingerprint(const sh_batch_state *b)
 {
     return b->fingerprint;
 }
-
-void sh_batch_state_corrupt(sh_batch_state *b, int idx)
-{
-    b->slots[idx].length++;
-    if (b->slots[idx].block_count == 0) b->slots[idx].block_count = 1;
-    slot_rehash(b, idx);
-}

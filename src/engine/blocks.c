@@ -92,9 +92,13 @@ int sh_blocks_cached(const sh_blocks *b)
     return b->cached;
 }
 
-sh_key128 sh_blocks_root(const sh_blocks *b)
+sh_key128 sh_blocks_root(const sh_blocks *b, uint32_t variant)
 {
-    return b->root;
+    struct {
+        sh_key128 root;
+        uint64_t variant;
+    } text = {b->root, variant};
+    return sh_hash128(b->secret, &text, sizeof(text));
 }
 
 sh_key128 sh_blocks_key(const sh_blocks *b, sh_key128 before, const int32_t *tokens)
@@ -128,9 +132,10 @@ static void key_drop(sh_blocks *b, int32_t at)
     block->keyed = block->ready = false;
 }
 
-sh_prefix sh_blocks_match(sh_blocks *b, const int32_t *tokens, int block_count, int32_t *out)
+sh_prefix sh_blocks_match(sh_blocks *b, sh_key128 root, const int32_t *tokens, int block_count,
+                          int32_t *out)
 {
-    sh_prefix prefix = {.key = b->root};
+    sh_prefix prefix = {.key = root};
     for (; prefix.count < block_count; prefix.count++) {
         sh_key128 key = sh_blocks_key(b, prefix.key, tokens + prefix.count * SH_KV_BLOCK);
         int32_t at = find(b, key);

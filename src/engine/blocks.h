@@ -6,8 +6,9 @@
  * the cached block that was let go longest ago.
  *
  * The identity of a full block is a keyed hash of its tokens and of the identity before it,
- * starting from a root that names the KV format and the group's epoch; so equal identities mean
- * equal KV.
+ * starting from a root that names everything else that decides the bits of a KV row: the model, the
+ * KV format, the group (and with it the shard plan and the devices), and the variant of the
+ * sequence. So equal identities mean equal KV.
  *
  * A block whose identity is known but whose KV is still being computed is `promised`: a second
  * sequence with the same prefix can wait for it instead of computing it again.
@@ -39,13 +40,18 @@ int sh_blocks_room(const sh_blocks *blocks);
 int sh_blocks_total(const sh_blocks *blocks);
 int sh_blocks_cached(const sh_blocks *blocks);
 
-sh_key128 sh_blocks_root(const sh_blocks *blocks);
+/* The identity before the first block of a sequence. Sequences of different variants have different
+ * KV for the same tokens, and share nothing. */
+sh_key128 sh_blocks_root(const sh_blocks *blocks, uint32_t variant);
 
 /* The identity of the full block `tokens` (SH_KV_BLOCK of them) behind `before`. */
 sh_key128 sh_blocks_key(const sh_blocks *blocks, sh_key128 before, const int32_t *tokens);
 
-/* Finds the longest run of ready blocks for the first block_count * SH_KV_BLOCK tokens. */
-sh_prefix sh_blocks_match(sh_blocks *blocks, const int32_t *tokens, int block_count, int32_t *out);
+/* Finds the longest run of ready blocks for the first block_count * SH_KV_BLOCK tokens after
+ * `root`.
+ */
+sh_prefix sh_blocks_match(sh_blocks *blocks, sh_key128 root, const int32_t *tokens, int block_count,
+                          int32_t *out);
 
 /* A block with nothing in it, held once; -1 when there is no room. */
 int32_t sh_blocks_take(sh_blocks *blocks);

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "engine/wire.h"
+#include "net/sock.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -46,12 +47,16 @@ static sh_status socket_connect(const char *path, int *out, sh_err *err)
         return sh_err_set(err, SH_ERR_INPUT, "engine socket %s: the path is longer than %zu bytes",
                           path, sizeof(addr.sun_path) - 1);
     strcpy(addr.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = sh_sock_make(AF_UNIX, SOCK_STREAM);
     if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
         sh_err_sys(err, "engine socket %s", path);
         err->status = SH_ERR_PEER;
         if (fd >= 0) close(fd);
         return err->status;
+    }
+    if (!sh_sock_is_own(fd)) {
+        close(fd);
+        return sh_err_set(err, SH_ERR_PEER, "engine socket %s: another user listens there", path);
     }
     *out = fd;
     return SH_OK;

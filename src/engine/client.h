@@ -16,12 +16,17 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "engine/bounds.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SH_TOP_LOGPROBS_MAX = 20, SH_STOP_IDS_MAX = 64, SH_LOGIT_BIAS_MAX = 1024 };
+enum {
+    SH_TOP_LOGPROBS_MAX = SH_MOST(SH_BOUNDS_LOGPROBS),
+    SH_STOP_IDS_MAX = 64,
+    SH_LOGIT_BIAS_MAX = 1024
+};
 
 /* How a token is drawn. Zero is not a default: fill from sh_sampling_default(). */
 typedef struct {
@@ -48,13 +53,16 @@ typedef struct {
     size_t prompt_count;
     int max_tokens;
     int min_tokens;
-    bool ignore_eos;
-    const int32_t *stop_ids; /* these end the answer and are not part of it */
+    const int32_t *stop_ids; /* these alone end the answer, and are not part of it */
     int stop_id_count;
     int logprobs; /* -1: none; else the number of alternatives beside the token's own */
     sh_sampling sampling;
     int64_t timeout_ms; /* from submit to done; 0: the engine's default */
 } sh_engine_request;
+
+/* Whether an engine whose model has `vocab` tokens can take the request; the error names the field,
+ * its value and what is allowed. */
+SH_MUST_CHECK sh_status sh_request_check(const sh_engine_request *request, int vocab, sh_err *err);
 
 typedef enum {
     SH_FINISH_STOP,   /* a stop id, or end of text */

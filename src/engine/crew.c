@@ -7,6 +7,7 @@
 #include "base/pool.h"
 #include "base/system.h"
 #include "engine/crew_parts.h"
+#include "engine/rank_messages.h"
 #include "model/identity.h"
 #include "model/predict.h"
 #include "net/shm.h"
@@ -17,10 +18,6 @@
 
 enum {
     ADJUSTS_MORE = 1 << 14, /* changes of logits of one step, beyond what one sequence may need */
-    LOAD_SILENCE_MS = 30000,
-    LOAD_OP_MS = 3600000,
-    STEP_SILENCE_MS = 2000,
-    STEP_OP_MS = 60000,
     MESSAGE_ROOM = 1 << 18, /* plans of decode steps fit */
 };
 
@@ -52,6 +49,9 @@ static void crew_leave(sh_crew *c)
     free(c->hidden);
     free(c->scans);
     free(c->parts);
+    free(c->parts_due);
+    free(c->reports);
+    free(c->reports_due);
     free(c->begun);
     free(c->sorted);
     free(c->row);
@@ -64,6 +64,9 @@ static void crew_leave(sh_crew *c)
     c->hidden = c->row = NULL;
     c->scans = NULL;
     c->parts = NULL;
+    c->parts_due = c->reports_due = NULL;
+    c->reports = NULL;
+    c->reports_asked = false;
     c->begun = NULL;
     c->sorted = NULL;
 }
@@ -76,21 +79,40 @@ void sh_crew_close(sh_crew *c)
     sh_config_reset(&c->config);
     if (c->dev != NULL) c->dev->ops->close(c->dev);
     sh_buf_reset(&c->message);
+    sh_buf_reset(&c->outgoing);
     free(c->model_dir);
     free(c);
 }
 
-/* Every rank's `mine` of `size` bytes, in order. */
-static sh_status exchange(sh_crew *c, const void *mine, size_t size, void *all, sh_err *err)
+/* Every rank's bytes, as many as `mine` has, in order, into `all`. */
+static sh_status exchange(sh_crew *c, const sh_buf *mine, sh_buf *all, sh_err *err)
 {
+    size_t len = (size_t)c->size * mine->len;
+    sh_buf_clear(all);
+    sh_buf_reserve(all, len);
+    all->len = len;
     if (c->group == NULL) {
-        memcpy(all, mine, size);
+        memcpy(all->ptr, mine->ptr, len);
         return SH_OK;
     }
     size_t *lens = sh_alloc_array((size_t)c->size, sizeof(*lens));
-    for (int i = 0; i < c->size; i++) lens[i] = size;
-    sh_status status = sh_coll_allgather(c->group, mine, lens, all, err);
+    for (int i = 0; i < c->size; i++) lens[i] = mine->len;
+    sh_status status = sh_coll_allgather(c->group, mine->ptr, lens, all->ptr, err);
     free(lens);
+    return status;
+}
+
+/* Numbers of 8 bytes: `count` of each rank, in order, into all [size * count]. */
+static sh_status exchange_numbers(sh_crew *c, const uint64_t *mine, int count, uint64_t *all,
+                                  sh_err *err)
+{
+    sh_buf out = {0}, in = {0};
+    for (int i = 0; i < count; i++) sh_put_uint(&out, mine[i], 8);
+    sh_status status = exchange(c, &out, &in, err);
+    sh_reader r = sh_reader_of(sh_buf_str(&in));
+    for (int i = 0; i < c->size * count; i++) all[i] = sh_get_uint(&r, 8);
+    sh_buf_reset(&out);
+    sh_buf_reset(&in);
     return status;
 }
 
@@ -126,21 +148,13 @@ static double speed_measure(const sh_crew *c)
            (threads < THREADS_THAT_ADD ? threads : THREADS_THAT_ADD);
 }
 
-/* What a rank says of itself. Ranks of one machine count as equally fast: they are measured at the
- * same time. */
-typedef struct {
-    sh_rank_means means;
-    uint8_t machine[SH_HOST_ID_LEN];
-    char host[SH_REPORT_HOST_MAX];
-} offer;
-
 /* Two machines may have one name, and containers with limits of their own may share a machine. */
-static bool same_host(const offer *a, const offer *b)
+static bool same_host(const sh_offer *a, const sh_offer *b)
 {
     return memcmp(a->machine, b->machine, sizeof(a->machine)) == 0 && strcmp(a->host, b->host) == 0;
 }
 
-static double host_speed(const offer *all, int count, const offer *one)
+static double host_speed(const sh_offer *all, int count, const sh_offer *one)
 {
     double best = 0;
     for (int i = 0; i < count; i++)
@@ -149,7 +163,7 @@ static double host_speed(const offer *all, int count, const offer *one)
 }
 
 /* Ranks of one machine share its memory too. */
-static int host_ranks(const offer *all, int count, const offer *one)
+static int host_ranks(const sh_offer *all, int count, const sh_offer *one)
 {
     int ranks = 0;
     for (int i = 0; i < count; i++) ranks += same_host(&all[i], one);
@@ -157,7 +171,7 @@ static int host_ranks(const offer *all, int count, const offer *one)
 }
 
 /* Speeds that differ by less than the measure wavers count as equal. */
-static sh_status shares_choose(const sh_crew *c, const offer *all, double *shares, sh_err *err)
+static sh_status shares_choose(const sh_crew *c, const sh_offer *all, double *shares, sh_err *err)
 {
     sh_rank_means *means = sh_alloc_array((size_t)c->size, sizeof(*means));
     double fastest = 0;
@@ -173,9 +187,9 @@ static sh_status shares_choose(const sh_crew *c, const offer *all, double *share
     return status;
 }
 
-static offer offer_make(const sh_crew *c)
+static sh_offer offer_make(const sh_crew *c)
 {
-    offer mine = {0};
+    sh_offer mine = {0};
     mine.means.memory = (double)(sh_memory_available() - c->opts.memory_reserve);
     if (c->model != NULL) mine.means.memory += (double)sh_model_memory_used(c->model).weights;
     if (mine.means.memory < 0) mine.means.memory = 0;
@@ -185,13 +199,38 @@ static offer offer_make(const sh_crew *c)
     return mine;
 }
 
+static sh_status offers_exchange(sh_crew *c, sh_offer *all, sh_err *err)
+{
+    sh_offer mine = offer_make(c);
+    sh_buf out = {0}, in = {0};
+    sh_offer_pack(&mine, &out);
+    sh_status status = exchange(c, &out, &in, err);
+    sh_reader r = sh_reader_of(sh_buf_str(&in));
+    for (int i = 0; status == SH_OK && i < c->size; i++) sh_offer_unpack(&r, &all[i]);
+    if (status == SH_OK) status = sh_get_end(&r, "what a rank offers", err);
+    sh_buf_reset(&out);
+    sh_buf_reset(&in);
+    return status;
+}
+
+/* Rank 0's shares become everybody's. */
+static sh_status shares_send(sh_crew *c, double *shares, sh_err *err)
+{
+    sh_buf bytes = {0};
+    for (int i = 0; i < c->size; i++) sh_put_double(&bytes, shares[i]);
+    sh_status status = sh_coll_broadcast(c->group, 0, bytes.ptr, bytes.len, err);
+    sh_reader r = sh_reader_of(sh_buf_str(&bytes));
+    for (int i = 0; status == SH_OK && i < c->size; i++) shares[i] = sh_get_double(&r);
+    sh_buf_reset(&bytes);
+    return status;
+}
+
 /* Rank 0 decides, all get the same numbers. */
 static sh_status shares_agree(sh_crew *c, double *shares, sh_err *err)
 {
-    offer mine = offer_make(c), *all = sh_alloc_array((size_t)c->size, sizeof(*all));
-    sh_status status = exchange(c, &mine, sizeof(mine), all, err);
-    for (int i = 0; i < c->size; i++) all[i].host[sizeof(all[i].host) - 1] = '\0';
-    c->host_ranks = status == SH_OK ? host_ranks(all, c->size, &mine) : 1;
+    sh_offer *all = sh_alloc_array((size_t)c->size, sizeof(*all));
+    sh_status status = offers_exchange(c, all, err);
+    c->host_ranks = status == SH_OK ? host_ranks(all, c->size, &all[c->rank]) : 1;
     if (status == SH_OK && c->rank == 0) {
         if (c->opts.split != NULL)
             memcpy(shares, c->opts.split, (size_t)c->size * sizeof(*shares));
@@ -204,17 +243,20 @@ static sh_status shares_agree(sh_crew *c, double *shares, sh_err *err)
         sh_group_fail(c->group, err->text);
         return status;
     }
-    return sh_coll_broadcast(c->group, 0, shares, (size_t)c->size * sizeof(*shares), err);
+    return shares_send(c, shares, err);
 }
 
 /* All ranks must have come to the same cut. */
 static sh_status plan_confirm(sh_crew *c, sh_err *err)
 {
-    sh_key128 mine = sh_hash128((sh_key128){5, 6}, c->shards, (size_t)c->size * sizeof(*c->shards));
-    sh_key128 *all = sh_alloc_array((size_t)c->size, sizeof(*all));
-    sh_status status = exchange(c, &mine, sizeof(mine), all, err);
+    sh_buf bytes = {0};
+    for (int i = 0; i < c->size; i++) sh_shard_pack(&c->shards[i], &bytes);
+    sh_key128 hash = sh_hash128((sh_key128){5, 6}, bytes.ptr, bytes.len);
+    uint64_t mine[2] = {hash.lo, hash.hi}, *all = sh_alloc_array((size_t)c->size, sizeof(mine));
+    sh_buf_reset(&bytes);
+    sh_status status = exchange_numbers(c, mine, 2, all, err);
     for (int i = 0; status == SH_OK && i < c->size; i++) {
-        if (sh_key128_eq(all[i], mine)) continue;
+        if (memcmp(&all[2 * i], mine, sizeof(mine)) == 0) continue;
         status = sh_err_set(err, SH_ERR_GROUP, "rank %d cuts the model in another way than rank %d",
                             i, c->rank);
         sh_group_fail(c->group, err->text);
@@ -267,17 +309,20 @@ static sh_status blocks_agree(sh_crew *c, int64_t *blocks, sh_err *err)
     int64_t seq = (c->context + SH_KV_BLOCK - 1) / SH_KV_BLOCK;
     int64_t want = c->opts.kv_tokens > 0 ? (c->opts.kv_tokens + SH_KV_BLOCK - 1) / SH_KV_BLOCK
                                          : seq * c->opts.slots;
-    int64_t *all = sh_alloc_array((size_t)c->size, sizeof(*all));
-    sh_status status = exchange(c, &fit, sizeof(fit), all, err);
+    if (fit > INT32_MAX) fit = INT32_MAX;
+    if (fit < 0) fit = 0;
+    uint64_t mine = (uint64_t)fit, *all = sh_alloc_array((size_t)c->size, sizeof(*all));
+    sh_status status = exchange_numbers(c, &mine, 1, all, err);
     for (int i = 0; i < c->size && status == SH_OK; i++) {
-        if (all[i] < want && c->opts.kv_tokens > 0)
+        int64_t fits = all[i] > INT32_MAX ? INT32_MAX : (int64_t)all[i];
+        if (fits < want && c->opts.kv_tokens > 0)
             status = sh_err_set(err, SH_ERR_MEMORY,
                                 "rank %d has KV room for %lld tokens, not for %lld", i,
-                                (long long)all[i] * SH_KV_BLOCK, (long long)c->opts.kv_tokens);
-        else if (all[i] < 2)
+                                (long long)fits * SH_KV_BLOCK, (long long)c->opts.kv_tokens);
+        else if (fits < 2)
             status = sh_err_set(err, SH_ERR_MEMORY, "rank %d has no memory for a KV cache", i);
-        else if (all[i] < want)
-            want = all[i];
+        else if (fits < want)
+            want = fits;
     }
     free(all);
     *blocks = want;
@@ -318,8 +363,11 @@ static void steps_prepare(sh_crew *c, int64_t blocks)
     c->self = sh_rank_create(c->model, c->group == NULL ? NULL : &c->peers, &c->room, c->stages);
     c->plan = sh_step_create(&c->room);
     c->scans = sh_alloc_array((size_t)c->tensor, sizeof(*c->scans));
-    c->parts_cap = sizeof(uint64_t) + (size_t)c->room.draws * sizeof(sh_scan);
-    c->parts = sh_alloc_array((size_t)c->size, c->parts_cap);
+    c->parts_cap = sizeof(uint64_t) + (size_t)c->room.draws * SH_SCAN_BYTES_MAX;
+    if (c->rank == 0) c->parts = sh_alloc_array((size_t)c->size, c->parts_cap);
+    c->parts_due = sh_alloc_array((size_t)c->size, sizeof(*c->parts_due));
+    c->reports = sh_alloc_array((size_t)c->size, SH_REPORT_BYTES);
+    c->reports_due = sh_alloc_array((size_t)c->size, sizeof(*c->reports_due));
     c->begun = sh_alloc_array((size_t)c->stages, sizeof(*c->begun));
     c->sorted = sh_alloc_array(2 * (size_t)c->config.vocab, sizeof(*c->sorted));
     c->row = sh_alloc_array((size_t)c->config.vocab, sizeof(*c->row));
@@ -327,6 +375,7 @@ static void steps_prepare(sh_crew *c, int64_t blocks)
         c->hidden = sh_alloc_array((size_t)c->room.tokens * (size_t)c->config.hidden,
                                    sizeof(*c->hidden));
     sh_buf_reserve(&c->message, MESSAGE_ROOM);
+    sh_buf_reserve(&c->outgoing, c->parts_cap);
     c->step = c->parts_step = 0;
     c->times = (sh_crew_times){0};
 }
@@ -339,10 +388,10 @@ sh_status sh_crew_join(sh_crew *c, sh_group *group, sh_err *err)
     c->size = group == NULL ? 1 : sh_group_size(group);
     c->context = c->opts.context > 0 ? c->opts.context : c->config.context;
     if (c->rank == 0 && c->context > c->config.context)
-        SH_LOGW("sequences may have %d tokens, but the model was made for %d: what comes behind "
-                "them may be nonsense",
+        SH_LOGW("sequences may have %d tokens, but the model was made for %d: output past that "
+                "point may be garbage",
                 c->context, c->config.context);
-    if (group != NULL) sh_group_set_patience(group, LOAD_SILENCE_MS, LOAD_OP_MS);
+    if (group != NULL) sh_group_set_loading(group, true);
     int64_t blocks = 0;
     sh_status status = grid_choose(c, err);
     if (status != SH_OK && group != NULL) sh_group_fail(group, err->text);
@@ -355,7 +404,7 @@ sh_status sh_crew_join(sh_crew *c, sh_group *group, sh_err *err)
         status = sh_links_measure(group, c->links, err);
     }
     if (status != SH_OK) return status;
-    if (group != NULL) sh_group_set_patience(group, STEP_SILENCE_MS, STEP_OP_MS);
+    if (group != NULL) sh_group_set_loading(group, false);
     stage_group(c);
     steps_prepare(c, blocks);
     return SH_OK;
@@ -404,10 +453,4 @@ const sh_link_report *sh_crew_link(const sh_crew *c, int a, int b)
 sh_crew_times sh_crew_times_of(const sh_crew *c)
 {
     return c->times;
-}
-
-void sh_crew_fault(sh_crew *c, const char *what, uint64_t step)
-{
-    c->fault = what;
-    c->fault_step = step;
 }

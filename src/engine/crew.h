@@ -78,8 +78,12 @@ SH_MUST_CHECK sh_status sh_crew_stop(sh_crew *crew, sh_err *err);
 /* Other ranks: do what rank 0 says until it says stop (SH_OK) or the group fails. */
 SH_MUST_CHECK sh_status sh_crew_work(sh_crew *crew, sh_err *err);
 
-/* Rank 0: how all ranks are, [size]. Between steps only: no step may be under way. */
-SH_MUST_CHECK sh_status sh_crew_reports(sh_crew *crew, sh_report *out, sh_err *err);
+/* Rank 0: asks all ranks how they are. They answer in their turn, while steps go on. */
+SH_MUST_CHECK sh_status sh_crew_ask_reports(sh_crew *crew, sh_err *err);
+
+/* Whether it was asked and all have answered; and the answers, [size], waited for if need be. */
+bool sh_crew_reports_have_come(const sh_crew *crew);
+SH_MUST_CHECK sh_status sh_crew_take_reports(sh_crew *crew, sh_report *out, sh_err *err);
 
 /* What was measured between two ranks when they joined. */
 const sh_link_report *sh_crew_link(const sh_crew *crew, int a, int b);
@@ -93,8 +97,5 @@ typedef struct {
     uint64_t tokens;
 } sh_crew_times;
 sh_crew_times sh_crew_times_of(const sh_crew *crew);
-
-/* For tests of the guards: "state" or "hidden" goes wrong in this process at the given step. */
-void sh_crew_fault(sh_crew *crew, const char *what, uint64_t step);
 
 #endif

@@ -28,25 +28,25 @@ struct sh_crew {
     sh_buf message;
     float *hidden;              /* [tokens, hidden], host memory, to pass between stages */
     sh_scan *scans;             /* [tensor], of one draw */
-    char *parts;                /* [stages, tensor] scans as they come from other ranks, by step */
+    char *parts;                /* rank 0: [stages, tensor] scans as they come, by step */
     size_t parts_cap;           /* of one rank and step */
+    uint64_t *parts_due;        /* [stages, tensor] the message that brings them */
     const sh_step_plan **begun; /* [stages] plans under way, by step; the caller's */
     uint64_t parts_step;        /* scans have come up to this step */
-    sh_candidate *sorted;       /* [2, vocab] */
-    float *row;                 /* [vocab] */
-    uint64_t step;              /* that was begun last */
+    bool reports_asked;
+    char *reports;         /* [size] as they come */
+    uint64_t *reports_due; /* [size] the message that brings them */
+    sh_buf outgoing;       /* scans or a report of this rank */
+    sh_candidate *sorted;  /* [2, vocab] */
+    float *row;            /* [vocab] */
+    uint64_t step;         /* that was begun last */
     sh_crew_times times;
     sh_link_report *links; /* [size, size]; NULL alone */
-    const char *fault;
-    uint64_t fault_step;
 
     sh_model *model; /* stays over joins while its shard does */
 };
 
 /* Counts what was said since `start`. */
 void sh_crew_counted(sh_crew *crew, sh_traffic what, size_t bytes, int64_t start_ns);
-
-/* Bytes of the scans of a plan's draws on the wire, a hash in front. */
-size_t sh_crew_scans_bytes(const sh_step_plan *plan);
 
 #endif

@@ -3,6 +3,7 @@
 #include "engine/crew_parts.h"
 
 #include "base/clock.h"
+#include "engine/rank_messages.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -91,35 +92,22 @@ static sh_status stage_run(sh_crew *c, const sh_step_plan *plan, sh_err *err)
     return status;
 }
 
-/* A scan on the wire is its numbers and as many candidates as the draw may need: both ends know how
- * many. */
-enum { SCAN_HEAD = offsetof(sh_scan, top) };
-
-static size_t scan_bytes(const sh_draw *draw)
-{
-    return SCAN_HEAD + (size_t)sh_draw_top(draw) * sizeof(sh_candidate);
-}
-
-size_t sh_crew_scans_bytes(const sh_step_plan *plan)
+/* Bytes of the scans of a plan's draws, a hash in front. */
+static size_t scans_bytes(const sh_step_plan *plan)
 {
     size_t bytes = sizeof(uint64_t);
-    for (int i = 0; i < plan->draw_count; i++) bytes += scan_bytes(&plan->draws[i].draw);
+    for (int i = 0; i < plan->draw_count; i++) bytes += sh_scan_bytes(&plan->draws[i].draw);
     return bytes;
 }
 
 static sh_status scans_send(sh_crew *c, const sh_step_plan *plan, sh_err *err)
 {
     const sh_scan *scans = sh_rank_scans(c->self, plan->step);
-    uint64_t hash = sh_rank_hash(c->self, plan->step);
-    char *at = c->parts;
-    memcpy(at, &hash, sizeof(hash));
-    at += sizeof(hash);
-    for (int i = 0; i < plan->draw_count; i++) {
-        size_t bytes = scan_bytes(&plan->draws[i].draw);
-        memcpy(at, &scans[i], bytes);
-        at += bytes;
-    }
-    return send_to(c, SH_TRAFFIC_SCANS, 0, c->parts, (size_t)(at - c->parts), err);
+    sh_buf_clear(&c->outgoing);
+    sh_put_uint(&c->outgoing, sh_rank_hash(c->self, plan->step), 8);
+    for (int i = 0; i < plan->draw_count; i++)
+        sh_scan_pack(&scans[i], &plan->draws[i].draw, &c->outgoing);
+    return send_to(c, SH_TRAFFIC_SCANS, 0, c->outgoing.ptr, c->outgoing.len, err);
 }
 
 /* What rank 0 and a worker do alike with a plan: come to the state that it names, or say what
@@ -127,10 +115,6 @@ static sh_status scans_send(sh_crew *c, const sh_step_plan *plan, sh_err *err)
 static sh_status plan_apply(sh_crew *c, sh_step_plan *plan, sh_err *err)
 {
     uint64_t mine;
-    if (c->fault != NULL && plan->step == c->fault_step && strcmp(c->fault, "state") == 0)
-        sh_rank_corrupt_state(c->self);
-    if (c->fault != NULL && plan->step == c->fault_step && strcmp(c->fault, "hidden") == 0)
-        sh_rank_corrupt_hidden(c->self);
     sh_status status = sh_rank_apply(c->self, plan, &mine, err);
     if (status != SH_OK) return status;
     if (c->rank == 0) plan->fingerprint = mine;
@@ -142,10 +126,41 @@ static sh_status plan_apply(sh_crew *c, sh_step_plan *plan, sh_err *err)
                       plan->step, c->rank, mine, plan->fingerprint);
 }
 
+/* Where the scans of a step from tensor rank t of the last stage lie. */
+static size_t part_index(const sh_crew *c, uint64_t step, int t)
+{
+    return (size_t)(step % (uint64_t)c->stages) * (size_t)c->tensor + (size_t)t;
+}
+
+static char *part_of(const sh_crew *c, uint64_t step, int t)
+{
+    return c->parts + part_index(c, step, t) * c->parts_cap;
+}
+
+/* Asks the ranks of the last stage for the scans of a step. */
+static void parts_expect(sh_crew *c, const sh_step_plan *plan)
+{
+    int first = (c->stages - 1) * c->tensor;
+    for (int t = 0; t < c->tensor; t++)
+        if (first + t != c->rank)
+            c->parts_due[part_index(c, plan->step, t)] = sh_coll_expect(
+                c->group, first + t, part_of(c, plan->step, t), scans_bytes(plan));
+}
+
+/* A pipeline is a circle: rank 0 hands hidden states on while the last stage sends it the scans of
+ * an earlier step, and neither may have to wait until the other has finished sending. So rank 0
+ * takes scans in whatever it does. Ranks that share all layers come to their scans only after the
+ * sums of the step; there they are asked for when the step is finished. */
+static bool parts_come_early(const sh_crew *c)
+{
+    return c->group != NULL && c->stages > 1;
+}
+
 static sh_status step_begin(sh_crew *c, sh_step_plan *plan, sh_err *err)
 {
     plan->step = ++c->step;
     c->begun[plan->step % (uint64_t)c->stages] = plan;
+    if (parts_come_early(c)) parts_expect(c, plan);
     sh_status status = plan_apply(c, plan, err);
     if (status == SH_OK && c->group != NULL) {
         sh_buf_clear(&c->message);
@@ -163,24 +178,20 @@ sh_status sh_crew_begin(sh_crew *c, sh_step_plan *plan, sh_err *err)
     return status;
 }
 
-/* Where the scans of a step from tensor rank t of the last stage lie. */
-static char *part_of(const sh_crew *c, uint64_t step, int t)
-{
-    size_t slot = (size_t)(step % (uint64_t)c->stages);
-    return c->parts + (slot * (size_t)c->tensor + (size_t)t) * c->parts_cap;
-}
-
 /* Takes in the scans of all steps up to this one that have not come yet. */
 static sh_status parts_recv(sh_crew *c, uint64_t upto, sh_err *err)
 {
     int first = (c->stages - 1) * c->tensor;
     for (; c->parts_step < upto; c->parts_step++) {
         uint64_t step = c->parts_step + 1;
-        size_t bytes = sh_crew_scans_bytes(c->begun[step % (uint64_t)c->stages]);
+        const sh_step_plan *plan = c->begun[step % (uint64_t)c->stages];
+        if (!parts_come_early(c)) parts_expect(c, plan);
         for (int t = 0; t < c->tensor; t++) {
             if (first + t == c->rank) continue;
-            sh_status status = recv_from(c, SH_TRAFFIC_SCANS, first + t, part_of(c, step, t), bytes,
-                                         err);
+            int64_t start = sh_clock_ns();
+            sh_status status = sh_coll_await(c->group, first + t,
+                                             c->parts_due[part_index(c, step, t)], err);
+            sh_crew_counted(c, SH_TRAFFIC_SCANS, scans_bytes(plan), start);
             if (status != SH_OK) return status;
         }
     }
@@ -194,7 +205,10 @@ static sh_status hashes_check(sh_crew *c, const sh_step_plan *plan, sh_err *err)
     int first = (c->stages - 1) * c->tensor;
     for (int t = 0; t < c->tensor; t++) {
         uint64_t hash = sh_rank_hash(c->self, plan->step);
-        if (first + t != c->rank) memcpy(&hash, part_of(c, plan->step, t), sizeof(hash));
+        if (first + t != c->rank) {
+            sh_reader r = sh_reader_of((sh_str){part_of(c, plan->step, t), sizeof(hash)});
+            hash = sh_get_uint(&r, 8);
+        }
         if (t == 0) want = hash;
         if (hash == want) continue;
         sh_err_set(err, SH_ERR_GROUP,
@@ -207,14 +221,12 @@ static sh_status hashes_check(sh_crew *c, const sh_step_plan *plan, sh_err *err)
     return SH_OK;
 }
 
-/* Scans came from another process: what is used as a count is checked. */
 static sh_status scan_read(const sh_crew *c, const char *at, const sh_draw *draw, int from,
                            sh_scan *out, sh_err *err)
 {
-    memcpy(out, at, scan_bytes(draw));
-    if (out->top_count >= 0 && out->top_count <= sh_draw_top(draw) && out->won.id >= 0 &&
-        out->won.id < c->config.vocab)
-        return SH_OK;
+    sh_reader r = sh_reader_of((sh_str){at, sh_scan_bytes(draw)});
+    sh_scan_unpack(&r, draw, c->shards[from].vocab, out);
+    if (!r.failed) return SH_OK;
     return sh_err_set(err, SH_ERR_GROUP, "rank %d sent a scan that makes no sense", from);
 }
 
@@ -233,7 +245,7 @@ static sh_status picks_join(sh_crew *c, const sh_step_plan *plan, sh_pick *picks
                                    err);
         }
         if (status != SH_OK) return status;
-        at += scan_bytes(draw);
+        at += sh_scan_bytes(draw);
         if (sh_pick_join(draw, c->scans, c->tensor, &picks[i]) == SH_OK) continue;
         status = sh_crew_row(c, plan, i, c->row, err);
         if (status != SH_OK) return status;
@@ -327,18 +339,44 @@ static sh_status report_send(sh_crew *c, sh_err *err)
 {
     sh_report mine;
     report_fill(c, &mine);
-    return sh_coll_send(c->group, 0, &mine, sizeof(mine), err);
+    sh_buf_clear(&c->outgoing);
+    sh_report_pack(&mine, &c->outgoing);
+    return sh_coll_send(c->group, 0, c->outgoing.ptr, c->outgoing.len, err);
 }
 
-sh_status sh_crew_reports(sh_crew *c, sh_report *out, sh_err *err)
+sh_status sh_crew_ask_reports(sh_crew *c, sh_err *err)
 {
-    report_fill(c, &out[0]);
+    SH_ASSERT(!c->reports_asked);
     sh_status status = tell(c, SH_STEP_REPORT, err);
-    for (int i = 1; i < c->size && status == SH_OK; i++) {
-        status = sh_coll_recv(c->group, i, &out[i], sizeof(out[i]), err);
-        out[i].host[sizeof(out[i].host) - 1] = '\0';
+    if (status != SH_OK) return status;
+    for (int i = 1; i < c->size; i++)
+        c->reports_due[i] = sh_coll_expect(c->group, i, c->reports + (size_t)i * SH_REPORT_BYTES,
+                                           SH_REPORT_BYTES);
+    c->reports_asked = true;
+    return SH_OK;
+}
+
+bool sh_crew_reports_have_come(const sh_crew *c)
+{
+    for (int i = 1; i < c->size && c->reports_asked; i++)
+        if (!sh_coll_has_come(c->group, i, c->reports_due[i])) return false;
+    return c->reports_asked;
+}
+
+sh_status sh_crew_take_reports(sh_crew *c, sh_report *out, sh_err *err)
+{
+    SH_ASSERT(c->reports_asked);
+    report_fill(c, &out[0]);
+    for (int i = 1; i < c->size; i++) {
+        sh_status status = sh_coll_await(c->group, i, c->reports_due[i], err);
+        sh_reader r = sh_reader_of(
+            (sh_str){c->reports + (size_t)i * SH_REPORT_BYTES, SH_REPORT_BYTES});
+        if (status == SH_OK) sh_report_unpack(&r, &out[i]);
+        if (status == SH_OK) status = sh_get_end(&r, "the report of a rank", err);
+        if (status != SH_OK) return status;
     }
-    return status;
+    c->reports_asked = false;
+    return SH_OK;
 }
 
 static sh_status rows_send(sh_crew *c, const sh_step_plan *plan, sh_err *err)

@@ -2,9 +2,9 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "net/sock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -51,8 +51,9 @@ static void wake(sh_door *d)
 static sh_status stale_remove(const struct sockaddr_un *addr, sh_err *err)
 {
     if (access(addr->sun_path, F_OK) != 0) return SH_OK;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool live = fd >= 0 && connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0;
+    int fd = sh_sock_make(AF_UNIX, SOCK_STREAM);
+    bool live = fd >= 0 && (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0 ||
+                            errno == EAGAIN); /* its queue is full */
     if (fd >= 0) close(fd);
     if (live)
         return sh_err_set(err, SH_ERR_INPUT, "engine socket %s: another engine is listening there",
@@ -75,7 +76,7 @@ static sh_status socket_listen(const char *path, int *out, sh_err *err)
     strcpy(addr.sun_path, path);
     sh_status status = stale_remove(&addr, err);
     if (status != SH_OK) return status;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = sh_sock_make(AF_UNIX, SOCK_STREAM);
     mode_t before = umask(0177);
     bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0 &&
               listen(fd, 16) == 0;
@@ -100,8 +101,7 @@ sh_status sh_door_open(const char *path, sh_door **out, sh_err *err)
     d->wake[0] = d->wake[1] = -1;
     for (int i = 0; i < CLIENTS_MAX; i++) d->guests[i].fd = -1;
     pthread_mutex_init(&d->lock, NULL);
-    if (pipe2(d->wake, O_CLOEXEC | O_NONBLOCK) < 0) {
-        sh_err_sys(err, "pipe");
+    if (sh_sock_pipe(d->wake, err) != SH_OK) {
         sh_door_close(d);
         return err->status;
     }
@@ -124,8 +124,13 @@ static void guest_close(sh_door *d, struct guest *g)
 
 static void guest_accept(sh_door *d)
 {
-    int fd = accept4(d->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = sh_sock_accept_local(d->listen_fd);
     if (fd < 0) return;
+    if (!sh_sock_is_own(fd)) { /* whatever the mode of the socket file and its folder is */
+        SH_LOGW("engine socket: a client of another user was turned away");
+        close(fd);
+        return;
+    }
     for (int i = 0; i < CLIENTS_MAX; i++) {
         if (d->guests[i].fd >= 0) continue;
         pthread_mutex_lock(&d->lock);
@@ -178,48 +183,35 @@ static sh_status greet(sh_door *d, struct guest *g, const sh_wire_frame *frame, 
     return SH_OK;
 }
 
-static bool ids_known(const int32_t *ids, size_t count, int vocab)
+/* Why a request is not taken, as an event for it; *event stays as it is when it was. */
+static sh_status request_take(sh_door *d, struct guest *g, sh_wire_request *request,
+                              sh_event *event)
 {
-    for (size_t i = 0; i < count; i++)
-        if (ids[i] < 0 || ids[i] >= vocab) return false;
-    return true;
+    sh_engine_info info = sh_engine_info_of(d->engine);
+    sh_status status = sh_request_check(&request->request, info.vocab, &event->error);
+    if (status != SH_OK) return status;
+    event->retry = true;
+    if (atomic_load(&d->draining))
+        return sh_err_set(&event->error, SH_ERR_CANCELLED, "the engine is stopping");
+    if (!info.ready)
+        return sh_err_set(&event->error, SH_ERR_GROUP,
+                          "a rank is lost and the group is being formed again");
+    if (sh_engine_submit(d->engine, g->owner, request) == SH_OK) return SH_OK;
+    return sh_err_set(&event->error, SH_ERR_LIMIT, "the engine is too busy to take a request");
 }
 
-/* What of a request has token ids that the model does not; NULL: nothing. */
-static const char *unknown_ids(const sh_engine_request *q, int vocab)
-{
-    const sh_sampling *s = &q->sampling;
-    if (!ids_known(q->prompt, q->prompt_count, vocab)) return "the prompt has";
-    if (!ids_known(q->stop_ids, (size_t)q->stop_id_count, vocab)) return "the stop ids have";
-    if (!ids_known(s->logit_bias_ids, (size_t)s->logit_bias_count, vocab)) return "the bias has";
-    return NULL;
-}
-
-static sh_status submit(sh_door *d, struct guest *g, sh_str payload, sh_err *err)
+/* A request that cannot be taken concerns nobody but who sent it: the connection, with the answers
+ * of all others, goes on. */
+static void submit(sh_door *d, struct guest *g, sh_str payload)
 {
     sh_wire_request request;
-    sh_status status = sh_wire_get_submit(payload, &request, err);
-    if (status != SH_OK) return status;
-    sh_event refusal = {.kind = SH_EVENT_ERROR, .id = request.request.id, .retry = true};
-    sh_engine_info info = sh_engine_info_of(d->engine);
-    const char *unknown = unknown_ids(&request.request, info.vocab);
-    if (unknown != NULL) {
-        refusal.retry = false;
-        sh_err_set(&refusal.error, SH_ERR_INPUT, "%s token ids outside 0..%d", unknown,
-                   info.vocab - 1);
-    } else if (atomic_load(&d->draining)) {
-        sh_err_set(&refusal.error, SH_ERR_CANCELLED, "the engine is stopping");
-    } else if (!info.ready) {
-        sh_err_set(&refusal.error, SH_ERR_GROUP,
-                   "a rank is lost and the group is being formed again");
-    } else if (sh_engine_submit(d->engine, g->owner, &request) == SH_OK) {
-        return SH_OK;
-    } else {
-        sh_err_set(&refusal.error, SH_ERR_LIMIT, "the engine is too busy to take a request");
-    }
+    sh_event refusal = {.kind = SH_EVENT_ERROR};
+    sh_status status = sh_wire_get_submit(payload, &request, &refusal.error);
+    refusal.id = request.request.id;
+    if (status == SH_OK) status = request_take(d, g, &request, &refusal);
+    if (status == SH_OK) return;
     guest_say(d, g, &refusal);
     sh_wire_request_reset(&request);
-    return SH_OK;
 }
 
 static sh_status frame_run(sh_door *d, struct guest *g, const sh_wire_frame *frame, sh_err *err)
@@ -228,7 +220,7 @@ static sh_status frame_run(sh_door *d, struct guest *g, const sh_wire_frame *fra
     sh_status status;
     if (!g->greeted) return greet(d, g, frame, err);
     switch (frame->type) {
-    case SH_WIRE_SUBMIT: return submit(d, g, frame->payload, err);
+    case SH_WIRE_SUBMIT: submit(d, g, frame->payload); return SH_OK;
     case SH_WIRE_CANCEL:
         status = sh_wire_get_cancel(frame->payload, &id, err);
         if (status == SH_OK) sh_engine_cancel(d->engine, g->owner, id);

@@ -1,6 +1,7 @@
 /* door.h - the engine's Unix socket: clients in, events out.
  *
- * The socket file has mode 0600, and a stale one of a dead engine is replaced; a live one is not.
+ * Only clients of the same user (or root) are taken, whatever the file's mode becomes. The socket
+ * file has mode 0600, and a stale one of a dead engine is replaced; a live one is not.
  * Any number of clients may come and go; what a client had running is cancelled when it goes. A
  * client that does not read its events is dropped once too much is waiting for it.
  *

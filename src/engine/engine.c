@@ -10,7 +10,6 @@
 #include "engine/engine_stats.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +59,7 @@ struct sh_engine {
     bool stopping;
     sh_deadline stop_at;
     sh_engine_stats stats;
+    bool reports_asked;
     uint64_t watcher; /* who asked for stats last, or 0 */
     pthread_mutex_t lost_lock;
     sh_buf lost_stats; /* what is told while the group forms again; guarded by lost_lock */
@@ -77,8 +77,7 @@ static void on_event(void *ctx, uint64_t owner, const sh_event *event)
     e->sink(e->sink_ctx, owner, event);
 }
 
-/* Prefixes are known by config, KV format and the forming of the group: another forming, another
- * root. */
+/* Prefixes are known by config, KV format and the group: each re-formed group gets a new root. */
 static sh_status blocks_open(sh_engine *e, sh_err *err)
 {
     const sh_config *config = sh_crew_config(e->crew);
@@ -118,9 +117,7 @@ static void sched_open(sh_engine *e)
                           .stall_s = e->opts.stall_s,
                           .parts = sh_crew_stages(e->crew),
                           .drafts = e->opts.drafts,
-                          .rope_original = longrope ? config->rope[0].original_context : 0,
-                          .eos = config->eos,
-                          .eos_count = config->eos_count};
+                          .rope_original = longrope ? config->rope[0].original_context : 0};
     sh_sched_stats so_far = e->sched == NULL ? (sh_sched_stats){0} : *sh_sched_stats_of(e->sched);
     sh_sched_free(e->sched);
     e->sched = sh_sched_create(&opts, e->blocks, on_event, e);
@@ -149,7 +146,6 @@ static sh_status form(sh_engine *e, sh_err *err)
     if (status == SH_OK) status = blocks_open(e, err);
     if (status != SH_OK) return status;
     sched_open(e);
-    if (e->opts.fault != NULL) sh_crew_fault(e->crew, e->opts.fault, e->opts.fault_step);
     atomic_store(&e->context, sh_crew_context(e->crew));
     atomic_store(&e->world_size, sh_crew_size(e->crew));
     e->stats.ready = true;
@@ -190,8 +186,8 @@ void sh_engine_close(sh_engine *e)
     sh_blocks_free(e->blocks);
     flights_free(e);
     sh_engine_stats_reset(&e->stats);
+    if (e->group != NULL) sh_group_close(e->group); /* it may still write into the crew's memory */
     sh_crew_close(e->crew);
-    if (e->group != NULL) sh_group_close(e->group);
     free(e->picks);
     sh_buf_reset(&e->lost_stats);
     pthread_mutex_destroy(&e->lost_lock);
@@ -248,14 +244,18 @@ static void group_lost(sh_engine *e, const sh_err *why)
     SH_LOGE("%s", why->text);
     e->stats.ready = false;
     snprintf(e->stats.lost, sizeof(e->stats.lost), "%s", why->text);
-    sh_sched_fail_all(e->sched, why);
+    sh_err lost = *why; /* whatever went wrong, it is not the requests' fault */
+    lost.status = SH_ERR_GROUP;
+    sh_sched_fail_all(e->sched, &lost);
     e->flight_count = 0;
     e->stats.report_count = 0;
+    e->reports_asked = false;
     e->stats.failures++;
     lost_stats_keep(e);
     atomic_store(&e->ready, false);
     if (e->watcher != 0) stats_tell(e, e->watcher);
-    if (!can_form_again(e)) kill(getpid(), SIGTERM);
+    if (!can_form_again(e) && e->opts.lost_for_good != NULL)
+        e->opts.lost_for_good(e->opts.lost_ctx);
 }
 
 static void form_again(sh_engine *e)
@@ -264,7 +264,7 @@ static void form_again(sh_engine *e)
     if (e->group != NULL) sh_group_close(e->group);
     e->group = NULL;
     if (form(e, &err) == SH_OK) {
-        SH_LOGI("the group stands again: %d ranks", sh_crew_size(e->crew));
+        SH_LOGI("the group has re-formed: %d ranks", sh_crew_size(e->crew));
         return;
     }
     SH_LOGW("forming the group: %s", err.text);
@@ -309,21 +309,35 @@ static bool steps_run(sh_engine *e)
     return true;
 }
 
-/* Asks the ranks how they are, now and then, while no step is under way. */
+static sh_status reports_take(sh_engine *e, sh_err *err)
+{
+    int size = sh_crew_size(e->crew);
+    e->stats.reports = sh_realloc_array(e->stats.reports, (size_t)size, sizeof(*e->stats.reports));
+    e->stats.report_count = 0;
+    sh_status status = sh_crew_take_reports(e->crew, e->stats.reports, err);
+    if (status != SH_OK) return status;
+    e->stats.report_count = size;
+    e->reports_asked = false;
+    return SH_OK;
+}
+
+/* Asks the ranks how they are, now and then. In a busy pipeline their answers come while steps go
+ * on and are taken between two of them; otherwise they are waited for. */
 static void reports_refresh(sh_engine *e)
 {
     sh_err err;
+    sh_status status = SH_OK;
     int64_t now = sh_clock_ns();
-    bool fresh = e->stats.reports != NULL && now - e->stats.reported_ns < REPORT_NS;
-    if (fresh || e->flight_count > 0 || !atomic_load(&e->ready)) return;
-    int size = sh_crew_size(e->crew);
-    e->stats.reports = sh_realloc_array(e->stats.reports, (size_t)size, sizeof(*e->stats.reports));
-    e->stats.reported_ns = now;
-    e->stats.report_count = 0;
-    if (sh_crew_reports(e->crew, e->stats.reports, &err) != SH_OK)
-        group_lost(e, &err);
-    else
-        e->stats.report_count = size;
+    if (!atomic_load(&e->ready)) return;
+    if (!e->reports_asked) {
+        if (e->stats.reports != NULL && now - e->stats.reported_ns < REPORT_NS) return;
+        e->stats.reported_ns = now;
+        status = sh_crew_ask_reports(e->crew, &err);
+        e->reports_asked = status == SH_OK;
+    }
+    if (status == SH_OK && (e->flight_count == 0 || sh_crew_reports_have_come(e->crew)))
+        status = reports_take(e, &err);
+    if (status != SH_OK) group_lost(e, &err);
 }
 
 static void submit_run(sh_engine *e, command *c)
@@ -400,6 +414,7 @@ static void *engine_main(void *arg)
         }
         runnable = steps_run(e);
         if (!runnable) group_look(e);
+        if (e->reports_asked) reports_refresh(e);
     }
     sh_err err;
     if (atomic_load(&e->ready) && sh_crew_stop(e->crew, &err) != SH_OK) SH_LOGW("%s", err.text);

@@ -5,8 +5,8 @@
  * through a sink, on the engine's thread. Text is somebody else's business.
  *
  * When a rank is lost, all open requests end with an error that says so, and the engine forms the
- * group again as soon as the rank is back. Over MPI it can not: it then asks its own process to end
- * (SIGTERM), and sh_engine_check says why.
+ * group again as soon as the rank is back. Over MPI it cannot: it then calls `lost_for_good`, and
+ * sh_engine_check says why.
  *
  * `owner` names who asked (a connection); requests are told apart by owner and their own id.
  *
@@ -26,8 +26,9 @@ typedef struct {
     int64_t timeout_ms;
     double stall_s;
     int drafts;
-    const char *fault; /* for tests of the guards, see sh_crew_fault; or NULL */
-    uint64_t fault_step;
+    /* The group is lost and cannot be formed again; on the engine's thread. NULL: nobody cares. */
+    void (*lost_for_good)(void *ctx);
+    void *lost_ctx;
 } sh_engine_opts;
 
 /* Rows of logits that a step may need for this many sequences. */

@@ -160,6 +160,9 @@ void sh_engine_stats_json(sh_engine_stats *s, sh_crew *crew, sh_sched *sched,
                 "\"schedule_s\":%.6f,",
                 (double)(sh_clock_ns() - s->opened_ns) * 1e-9, backend, sh_crew_size(crew),
                 s->stages, sh_crew_context(crew), s->step_s, s->schedule_s);
+    sh_buf_addf(out, "\"request_timeout_s\":%.3f,\"reported_s\":%.3f,",
+                (double)opts->timeout_ms * 1e-3,
+                s->reported_ns == 0 ? 0 : (double)(s->reported_ns - s->opened_ns) * 1e-9);
     sh_buf_addf(out, "\"waiting\":%d,\"waiting_max\":%d,\"running\":%d,\"slots\":%d,", c->waiting,
                 opts->queue_max, c->running, opts->crew.slots);
     counts_json(s, c, out);

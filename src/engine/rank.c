@@ -34,7 +34,6 @@ struct sh_rank {
     int depth;
     struct result *results; /* step s is in s % depth */
     double forward_s;
-    bool corrupt_state, corrupt_hidden;
 };
 
 sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_room *room, int depth)
@@ -90,7 +89,6 @@ void sh_rank_free(sh_rank *r)
 sh_status sh_rank_apply(sh_rank *r, const sh_step_plan *plan, uint64_t *fingerprint, sh_err *err)
 {
     sh_status status = sh_batch_state_apply(r->state, plan, r->spans, r->positions, err);
-    if (status == SH_OK && r->corrupt_state) sh_batch_state_corrupt(r->state, plan->seqs[0].slot);
     if (status == SH_OK) *fingerprint = sh_batch_state_fingerprint(r->state);
     return status;
 }
@@ -155,7 +153,6 @@ static uint64_t hidden_hash(sh_rank *r, const sh_step_plan *plan)
     for (int i = 0; i < count; i++) {
         size_t row = (size_t)(plan->draw_count > 0 ? r->rows[i] : plan->token_count - 1);
         dev->ops->download(dev, r->hidden, hidden + row * width, width * sizeof(float));
-        if (r->corrupt_hidden) r->hidden[0] += 1;
         key = sh_hash128(key, r->hidden, width * sizeof(float));
     }
     return key.lo;
@@ -211,14 +208,4 @@ uint64_t sh_rank_hash(const sh_rank *r, uint64_t step)
 double sh_rank_forward_s(const sh_rank *r)
 {
     return r->forward_s;
-}
-
-void sh_rank_corrupt_state(sh_rank *r)
-{
-    r->corrupt_state = true;
-}
-
-void sh_rank_corrupt_hidden(sh_rank *r)
-{
-    r->corrupt_hidden = true;
 }

@@ -39,8 +39,4 @@ uint64_t sh_rank_hash(const sh_rank *rank, uint64_t step);
 /* Seconds in forward passes so far, what the peers took included. */
 double sh_rank_forward_s(const sh_rank *rank);
 
-/* For tests of the guards: what a fault in memory would do. */
-void sh_rank_corrupt_state(sh_rank *rank);
-void sh_rank_corrupt_hidden(sh_rank *rank);
-
 #endif

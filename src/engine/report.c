@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/system.h"
+#include "engine/rank_messages.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,12 +72,25 @@ static sh_status pair_measure(sh_group *group, int peer, char *data, sh_link_rep
     return SH_OK;
 }
 
-/* What other ranks sent is text that ends, and nothing but letters. */
-static void kind_clean(char kind[SH_LINK_KIND_MAX])
+/* Every rank's row of links to all. */
+static sh_status rows_exchange(sh_group *group, const sh_link_report *row, sh_link_report *links,
+                               sh_err *err)
 {
-    kind[SH_LINK_KIND_MAX - 1] = '\0';
-    for (char *c = kind; *c != '\0'; c++)
-        if (*c < 'a' || *c > 'z') *c = '?';
+    int size = sh_group_size(group);
+    sh_buf mine = {0}, all = {0};
+    for (int i = 0; i < size; i++) sh_link_report_pack(&row[i], &mine);
+    size_t *lens = sh_alloc_array((size_t)size, sizeof(*lens));
+    for (int i = 0; i < size; i++) lens[i] = mine.len;
+    sh_buf_reserve(&all, mine.len * (size_t)size);
+    all.len = mine.len * (size_t)size;
+    sh_status status = sh_coll_allgather(group, mine.ptr, lens, all.ptr, err);
+    sh_reader r = sh_reader_of(sh_buf_str(&all));
+    for (int i = 0; status == SH_OK && i < size * size; i++) sh_link_report_unpack(&r, &links[i]);
+    if (status == SH_OK) status = sh_get_end(&r, "the links of a rank", err);
+    free(lens);
+    sh_buf_reset(&mine);
+    sh_buf_reset(&all);
+    return status;
 }
 
 sh_status sh_links_measure(sh_group *group, sh_link_report *links, sh_err *err)
@@ -90,11 +104,7 @@ sh_status sh_links_measure(sh_group *group, sh_link_report *links, sh_err *err)
             if (rank == a) status = pair_measure(group, b, data, &row[b], err);
             if (rank == b) status = pair_measure(group, a, data, &row[a], err);
         }
-    size_t *lens = sh_alloc_array((size_t)size, sizeof(*lens));
-    for (int i = 0; i < size; i++) lens[i] = (size_t)size * sizeof(*row);
-    if (status == SH_OK) status = sh_coll_allgather(group, row, lens, links, err);
-    for (int i = 0; i < size * size && status == SH_OK; i++) kind_clean(links[i].kind);
-    free(lens);
+    if (status == SH_OK) status = rows_exchange(group, row, links, err);
     free(data);
     free(row);
     return status;

@@ -1,5 +1,4 @@
-/* report.h - how a rank is, and how its links to the others are; plain values that travel between
- * ranks as they are.
+/* report.h - how a rank is, and how its links to the others are.
  *
  * Threads: the owner of the crew. */
 #ifndef SH_ENGINE_REPORT_H

@@ -186,14 +186,16 @@ static int64_t top_merge(const sh_scan *scans, int count, sh_candidate *out)
 sh_status sh_pick_join(const sh_draw *d, const sh_scan *scans, int count, sh_pick *out)
 {
     float max = -INFINITY;
-    int won = 0;
+    int won = -1;
     int64_t total = 0;
     double sum = 0;
     for (int i = 0; i < count; i++) {
+        if (scans[i].total == 0) continue;
         if (scans[i].max > max) max = scans[i].max;
-        if (scans[i].won_score > scans[won].won_score) won = i;
+        if (won < 0 || scans[i].won_score > scans[won].won_score) won = i;
         total += scans[i].total;
     }
+    SH_ASSERT(won >= 0);
     for (int i = 0; i < count; i++)
         if (scans[i].total > 0) sum += scans[i].sum * exp((double)scans[i].max - (double)max);
     double log_total = sum > 0 ? (double)max + log(sum) : 0;

@@ -48,7 +48,8 @@ typedef struct {
 
 enum { SH_SCAN_TOP = 256 };
 
-/* What one part of a row says. */
+/* What one part of a row says. A part may be empty (total 0): it then says nothing, and its other
+ * numbers do not count. */
 typedef struct {
     int64_t total; /* tokens of the part */
     float max;

@@ -19,10 +19,37 @@ sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_
     return s;
 }
 
-static void list_free(sh_sched_list *list)
+static sh_sched_client **client_find(sh_sched *s, uint64_t id)
+{
+    sh_sched_client **at = &s->clients[sh_mix64(id) % SH_SCHED_CLIENT_BUCKETS];
+    while (*at != NULL && (*at)->id != id) at = &(*at)->next;
+    return at;
+}
+
+static void client_enter(sh_sched *s, sh_sequence *seq)
+{
+    sh_sched_client **at = client_find(s, seq->request.client);
+    if (*at == NULL) {
+        *at = sh_alloc(sizeof(**at));
+        (*at)->id = seq->request.client;
+    }
+    (*at)->open++;
+    seq->client = *at;
+}
+
+static void client_leave(sh_sched *s, sh_sequence *seq)
+{
+    if (--seq->client->open > 0) return;
+    sh_sched_client **at = client_find(s, seq->client->id), *gone = *at;
+    *at = gone->next;
+    free(gone);
+}
+
+static void list_free(sh_sched *s, sh_sched_list *list)
 {
     for (sh_sequence *seq = list->first; seq != NULL;) {
         sh_sequence *next = seq->next;
+        client_leave(s, seq);
         sh_sequence_free(seq);
         seq = next;
     }
@@ -31,8 +58,8 @@ static void list_free(sh_sched_list *list)
 void sh_sched_free(sh_sched *s)
 {
     if (s == NULL) return;
-    list_free(&s->waiting);
-    list_free(&s->running);
+    list_free(s, &s->waiting);
+    list_free(s, &s->running);
     free(s->slots);
     free(s->leaves);
     sh_marks_reset(&s->marks);
@@ -96,17 +123,22 @@ void sh_sched_submit(sh_sched *s, uint64_t owner, const sh_engine_request *q)
     }
     sh_sequence *seq = sh_sequence_create(q, s->opts.context);
     int64_t wait_ms = q->timeout_ms > 0 ? q->timeout_ms : s->opts.timeout_ms;
+    client_enter(s, seq);
     seq->owner = owner;
     seq->order = s->order++;
     seq->submitted_ns = sh_clock_ns();
     seq->deadline = wait_ms > 0 ? sh_deadline_in_ms(wait_ms) : SH_DEADLINE_NEVER;
-    seq->long_rope = s->opts.rope_original > 0 && seq->count_max > s->opts.rope_original;
+    seq->long_rope = sh_sched_outgrown(s, seq->count);
     list_add(&s->waiting, seq);
     s->stats.waiting++;
 }
 
+/* A running sequence runs no more. */
 static void slot_give_up(sh_sched *s, sh_sequence *seq)
 {
+    list_remove(&s->running, seq);
+    s->stats.running--;
+    seq->client->running--;
     s->leaves[s->leave_count++] = seq->slot;
     s->slots[seq->slot] = NULL;
     sh_sequence_stop(seq, s->blocks);
@@ -117,12 +149,11 @@ static void sequence_end(sh_sched *s, sh_sequence *seq)
 {
     if (seq->slot >= 0) {
         slot_give_up(s, seq);
-        list_remove(&s->running, seq);
-        s->stats.running--;
     } else {
         list_remove(&s->waiting, seq);
         s->stats.waiting--;
     }
+    client_leave(s, seq);
     sh_sequence_free(seq);
 }
 
@@ -237,6 +268,7 @@ void sh_sched_admit(sh_sched *s, sh_sequence *seq, int slot)
     list_add(&s->running, seq);
     s->stats.waiting--;
     s->stats.running++;
+    seq->client->running++;
     seq->slot = slot;
     s->slots[slot] = seq;
     if (seq->started_ns != 0) return;
@@ -248,19 +280,15 @@ void sh_sched_admit(sh_sched *s, sh_sequence *seq, int slot)
 void sh_sched_pause(sh_sched *s, sh_sequence *seq)
 {
     slot_give_up(s, seq);
-    list_remove(&s->running, seq);
     list_add(&s->waiting, seq);
-    s->stats.running--;
     s->stats.waiting++;
     s->stats.paused++;
 }
 
-static bool is_end(const sh_sched *s, const sh_engine_request *q, int32_t token)
+static bool is_end(const sh_engine_request *q, int32_t token)
 {
     for (int i = 0; i < q->stop_id_count; i++)
         if (q->stop_ids[i] == token) return true;
-    for (int i = 0; !q->ignore_eos && i < s->opts.eos_count; i++)
-        if (s->opts.eos[i] == token) return true;
     return false;
 }
 
@@ -287,7 +315,7 @@ static bool picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, sh_f
         seq->tokens[seq->count++] = token;
         s->stats.answer_tokens++;
         if (seq->first_token_ns == 0) seq->first_token_ns = sh_clock_ns();
-        if (is_end(s, &seq->request, token)) {
+        if (is_end(&seq->request, token)) {
             *finish = SH_FINISH_STOP;
             open = false;
         } else {
@@ -306,6 +334,20 @@ static bool picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, sh_f
     return open;
 }
 
+bool sh_sched_outgrown(const sh_sched *s, int count)
+{
+    return s->opts.rope_original > 0 && count > s->opts.rope_original;
+}
+
+/* Every key of a sequence is rotated with the same factors. One that outgrows the short factors is
+ * therefore computed again from the start, once, with the long ones. */
+static void rope_switch(sh_sched *s, sh_sequence *seq)
+{
+    if (seq->long_rope || !sh_sched_outgrown(s, seq->count)) return;
+    sh_sched_pause(s, seq);
+    seq->long_rope = true;
+}
+
 static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks)
 {
     sh_sequence *seq = s->slots[q->slot];
@@ -319,7 +361,10 @@ static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks)
         open = picks_take(s, seq, picks, &finish);
     else
         sh_sequence_computed(seq, s->blocks, q->pos + q->token_count);
-    if (!open) sh_sched_done(s, seq, finish);
+    if (open)
+        rope_switch(s, seq);
+    else
+        sh_sched_done(s, seq, finish);
 }
 
 void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks, double step_s)

@@ -25,10 +25,7 @@ typedef struct {
     double stall_s;     /* how long a step may take while streams are running */
     int parts;          /* plans that run at once: each takes its part of the sequences */
     int drafts;         /* tokens to guess ahead; 0: none */
-    int rope_original;  /* sequences that may become longer use the long RoPE factors; 0: the model
-                           has one set */
-    const int32_t *eos; /* end an answer, unless the request says otherwise; borrowed for good */
-    int eos_count;
+    int rope_original;  /* longer sequences use the long RoPE factors; 0: the model has one set */
 } sh_sched_opts;
 
 /* Events of one request come in order; the last is DONE or ERROR. */

@@ -4,7 +4,7 @@
 
 #include "engine/scheduler.h"
 
-enum { SH_SCHED_CHUNK_MIN = SH_KV_BLOCK };
+enum { SH_SCHED_CHUNK_MIN = SH_KV_BLOCK, SH_SCHED_CLIENT_BUCKETS = 256 };
 
 typedef struct {
     sh_sequence *first, *last;
@@ -17,8 +17,9 @@ struct sh_sched {
     void *ctx;
     sh_sched_list waiting; /* by arrival */
     sh_sched_list running; /* by arrival too: the last is the youngest */
-    sh_sequence **slots;   /* whose slot it is, or NULL */
-    int32_t *leaves;       /* slots given up since the last plan */
+    sh_sched_client *clients[SH_SCHED_CLIENT_BUCKETS]; /* with open requests, by id */
+    sh_sequence **slots;                               /* whose slot it is, or NULL */
+    int32_t *leaves;                                   /* slots given up since the last plan */
     int leave_count;
     uint64_t order;
     double token_s; /* what a prompt token costs, lately */
@@ -28,6 +29,9 @@ struct sh_sched {
 
 /* Ends whoever has run out of time. */
 void sh_sched_expire(sh_sched *sched);
+
+/* A sequence of `count` tokens needs the long factors of a RoPE that has two sets. */
+bool sh_sched_outgrown(const sh_sched *sched, int count);
 
 /* A waiting sequence, which has its blocks, runs in this slot from now on. */
 void sh_sched_admit(sh_sched *sched, sh_sequence *seq, int slot);

@@ -17,11 +17,9 @@ static bool pause_younger(sh_sched *s, const sh_sequence *keep)
 }
 
 /* What ends an answer is kept from being drawn before min_tokens. */
-static int ban_ends(const sh_sched *s, const sh_engine_request *q, sh_adjust *out)
+static int ban_ends(const sh_engine_request *q, sh_adjust *out)
 {
     int count = 0;
-    for (int i = 0; i < s->opts.eos_count; i++)
-        out[count++] = (sh_adjust){.id = s->opts.eos[i], .bias = -INFINITY, .factor = 1};
     for (int i = 0; i < q->stop_id_count; i++)
         out[count++] = (sh_adjust){.id = q->stop_ids[i], .bias = -INFINITY, .factor = 1};
     return count;
@@ -29,12 +27,11 @@ static int ban_ends(const sh_sched *s, const sh_engine_request *q, sh_adjust *ou
 
 /* Whether the plan has room for all changes of logits that the next draws of a sequence may need:
  * none is ever left out for what else is in the step. */
-static bool adjusts_fit(const sh_sched *s, const sh_step_plan *step, const sh_sequence *seq,
-                        int drafts)
+static bool adjusts_fit(const sh_step_plan *step, const sh_sequence *seq, int drafts)
 {
     const sh_engine_request *q = &seq->request;
     int most = sh_adjust_max(&q->sampling, seq->count + drafts, seq->prompt_count);
-    if (q->min_tokens > 0) most += s->opts.eos_count + q->stop_id_count;
+    if (q->min_tokens > 0) most += q->stop_id_count;
     return (int64_t)most * (1 + drafts) <= step->room.adjusts - step->adjust_count;
 }
 
@@ -47,7 +44,7 @@ static void add_draw(sh_sched *s, sh_step_plan *step, const sh_sequence *seq, in
     d->adjust_count = sh_adjust_list(&q->sampling, seq->tokens, known, seq->prompt_count, &s->marks,
                                      list);
     if (known - seq->prompt_count < q->min_tokens)
-        d->adjust_count += ban_ends(s, q, list + d->adjust_count);
+        d->adjust_count += ban_ends(q, list + d->adjust_count);
     step->adjust_count += d->adjust_count;
 }
 
@@ -76,17 +73,24 @@ static bool decoding(const sh_sequence *seq)
     return seq->count - seq->computed == 1;
 }
 
-/* One token of a decoding sequence, and drafts while the step is small. False when it had to end.
- */
+/* Tokens to guess ahead: some while the step is small, and none past the point at which a sequence
+ * changes its RoPE factors, since all tokens of a step use the same. */
+static int drafts_most(const sh_sched *s, const sh_step_plan *step, const sh_sequence *seq)
+{
+    enum { DRAFT_TOKENS = 16 }; /* a larger step is bound by arithmetic, and wrong guesses cost */
+    int most = s->opts.drafts;
+    if (step->token_count + 1 + most > DRAFT_TOKENS) return 0;
+    if (!seq->long_rope && sh_sched_outgrown(s, seq->count + most))
+        most = s->opts.rope_original - seq->count;
+    return most;
+}
+
+/* One token of a decoding sequence, and drafts. False when it had to end. */
 static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
 {
-    enum {
-        DRAFT_TOKENS = 16
-    }; /* beyond this a step is bound by arithmetic, and wrong guesses cost */
-    seq->draft_count = 0;
-    if (s->opts.drafts > 0 && step->token_count + 1 + s->opts.drafts <= DRAFT_TOKENS)
-        seq->draft_count = sh_sequence_draft(seq, s->opts.drafts);
-    if (!adjusts_fit(s, step, seq, seq->draft_count)) seq->draft_count = 0;
+    int drafts = drafts_most(s, step, seq);
+    seq->draft_count = drafts > 0 ? sh_sequence_draft(seq, drafts) : 0;
+    if (!adjusts_fit(step, seq, seq->draft_count)) seq->draft_count = 0;
     while (!sh_sequence_grow(seq, s->blocks, seq->count + seq->draft_count)) {
         if (seq->draft_count > 0) {
             seq->draft_count = 0;
@@ -116,7 +120,7 @@ static void plan_decodes(sh_sched *s, sh_step_plan *step)
 {
     for (sh_sequence *seq = s->running.first, *next;
          seq != NULL && !step_full(s, step, s->stats.running); seq = next) {
-        if (seq->in_flight || !decoding(seq) || !adjusts_fit(s, step, seq, 0)) {
+        if (seq->in_flight || !decoding(seq) || !adjusts_fit(step, seq, 0)) {
             next = seq->next;
             continue;
         }
@@ -178,26 +182,18 @@ static void plan_prompts(sh_sched *s, sh_step_plan *step, struct room *room)
 {
     for (sh_sequence *seq = s->running.first; seq != NULL && prompts_fit(s, step, room);
          seq = seq->next)
-        if (!seq->in_flight && !decoding(seq) && adjusts_fit(s, step, seq, 0))
+        if (!seq->in_flight && !decoding(seq) && adjusts_fit(step, seq, 0))
             add_prompt(s, step, seq, room);
 }
 
-static int running_of(const sh_sched *s, uint64_t client)
-{
-    int count = 0;
-    for (const sh_sequence *seq = s->running.first; seq != NULL; seq = seq->next)
-        count += seq->request.client == client;
-    return count;
-}
-
-/* Who has the fewest running, then who came first; `order` says behind whom to look, to pass over
- * those that wait for another's prefix. */
+/* The client with the fewest running requests is next, then who came first. (*least, order) is
+ * where to look on, to pass over those that wait for another's prefix. */
 static sh_sequence *waiting_next(sh_sched *s, int *least, uint64_t order)
 {
     sh_sequence *best = NULL;
     int fewest = 0;
     for (sh_sequence *seq = s->waiting.first; seq != NULL; seq = seq->next) {
-        int count = running_of(s, seq->request.client);
+        int count = seq->client->running;
         if (count < *least || (count == *least && seq->order < order)) continue;
         if (best == NULL || count < fewest) best = seq, fewest = count;
     }
@@ -214,7 +210,8 @@ static int slot_free(const sh_sched *s)
 
 static void plan_waiting(sh_sched *s, sh_step_plan *step, struct room *room)
 {
-    int least = 0;
+    enum { PASS_OVER_MAX = 64 }; /* each costs a look through the queue and a hash of its prompt */
+    int least = 0, passed = 0;
     uint64_t order = 0;
     while (prompts_fit(s, step, room)) {
         int slot = slot_free(s);
@@ -222,10 +219,10 @@ static void plan_waiting(sh_sched *s, sh_step_plan *step, struct room *room)
         bool wait;
         if (seq == NULL) return;
         order = seq->order + 1;
-        if (!adjusts_fit(s, step, seq, 0)) return;
+        if (!adjusts_fit(step, seq, 0)) return;
         if (!sh_sequence_start(seq, s->blocks, s->stats.running, &wait)) {
-            if (wait) continue;
-            return; /* no room: the next must not overtake this one for ever */
+            if (wait && ++passed < PASS_OVER_MAX) continue;
+            return; /* no room: the next must not overtake this one indefinitely */
         }
         sh_sched_admit(s, seq, slot);
         add_prompt(s, step, seq, room);

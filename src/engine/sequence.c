@@ -34,10 +34,8 @@ sh_sequence *sh_sequence_create(const sh_engine_request *q, int context)
     int answer_max = context - seq->prompt_count;
     if (q->max_tokens < answer_max) answer_max = q->max_tokens;
     seq->count_max = seq->prompt_count + answer_max;
-    seq->tokens = sh_alloc_array((size_t)seq->count_max + SH_DRAFTS_MAX, sizeof(*seq->tokens));
-    memcpy(seq->tokens, q->prompt, q->prompt_count * sizeof(*seq->tokens));
-    seq->blocks = sh_alloc_array((size_t)blocks_for(seq->count_max + SH_DRAFTS_MAX),
-                                 sizeof(*seq->blocks));
+    seq->tokens = copy(q->prompt, q->prompt_count, sizeof(*seq->tokens));
+    seq->blocks = sh_alloc_array((size_t)blocks_for(seq->prompt_count), sizeof(*seq->blocks));
     sh_sampling *s = &seq->request.sampling;
     s->logit_bias_ids = copy(s->logit_bias_ids, (size_t)s->logit_bias_count, sizeof(int32_t));
     s->logit_bias = copy(s->logit_bias, (size_t)s->logit_bias_count, sizeof(float));
@@ -57,6 +55,18 @@ void sh_sequence_free(sh_sequence *seq)
     free(seq);
 }
 
+/* An answer may be as long as the context, and thousands may wait: only those that run get the
+ * room. */
+static void room_make(sh_sequence *seq)
+{
+    if (seq->has_room) return;
+    size_t most = (size_t)seq->count_max + SH_DRAFTS_MAX;
+    seq->tokens = sh_realloc_array(seq->tokens, most, sizeof(*seq->tokens));
+    seq->blocks = sh_realloc_array(seq->blocks, (size_t)blocks_for((int)most),
+                                   sizeof(*seq->blocks));
+    seq->has_room = true;
+}
+
 /* Gives the full blocks among the known tokens their identity. */
 static void key_known(sh_sequence *seq, sh_blocks *blocks)
 {
@@ -71,14 +81,15 @@ static void key_known(sh_sequence *seq, sh_blocks *blocks)
 bool sh_sequence_start(sh_sequence *seq, sh_blocks *blocks, int reserve, bool *wait)
 {
     /* The last known token is always computed, so it is never looked for. */
-    sh_prefix prefix = sh_blocks_match(blocks, seq->tokens, (seq->count - 1) / SH_KV_BLOCK,
-                                       seq->blocks);
+    sh_prefix prefix = sh_blocks_match(blocks, sh_blocks_root(blocks, seq->long_rope), seq->tokens,
+                                       (seq->count - 1) / SH_KV_BLOCK, seq->blocks);
     int more = blocks_for(seq->count + 1) - prefix.count;
     *wait = prefix.promised;
     if (prefix.promised || more + reserve > sh_blocks_room(blocks)) {
         sh_blocks_release(blocks, seq->blocks, prefix.count);
         return false;
     }
+    room_make(seq);
     seq->block_count = seq->blocks_keyed = seq->blocks_ready = prefix.count;
     seq->key = prefix.key;
     seq->computed = prefix.count * SH_KV_BLOCK;

@@ -2,8 +2,8 @@
  *
  * A sequence knows `count` tokens (the prompt, then the answer so far); the KV of the first
  * `computed` of them is there. Prefill, decoding and coming back from a pause are one thing: run
- * what is known and not computed, and when the last known token is run, draw the next. All its
- * memory is made when it is created.
+ * what is known and not computed, and when the last known token is run, draw the next. While it
+ * waits it holds its prompt alone; the memory for a whole answer is made when it first starts.
  *
  * Threads: belongs to the scheduler. */
 #ifndef SH_ENGINE_SEQUENCE_H
@@ -18,21 +18,32 @@
 
 enum { SH_DRAFTS_MAX = 8 };
 
+/* Who asks; requests of one client share its turn. */
+typedef struct sh_sched_client sh_sched_client;
+struct sh_sched_client {
+    sh_sched_client *next; /* in the same bucket of the scheduler's table */
+    uint64_t id;
+    int open;    /* requests that wait or run */
+    int running; /* of these */
+};
+
 typedef struct sh_sequence sh_sequence;
 struct sh_sequence {
     sh_sequence *prev, *next; /* in the scheduler's list of waiting or of running ones */
     uint64_t owner;           /* which connection asked */
     uint64_t order;           /* of arrival */
+    sh_sched_client *client;  /* the scheduler's */
     sh_engine_request request;
-    int32_t
-        *tokens; /* [count_max + SH_DRAFTS_MAX]; drafts stand behind count while they are tried */
+    int32_t *tokens; /* [count_max + SH_DRAFTS_MAX] once it started; drafts follow the first `count`
+                        while they are tried */
     int count, prompt_count, count_max;
     int computed;
     int draft_count;
     int slot; /* -1: waiting */
     bool in_flight;
     bool cancelled;
-    bool long_rope;
+    bool has_room;  /* tokens and blocks are as long as the answer may need */
+    bool long_rope; /* it has outgrown the context that the short factors of its RoPE are for */
 
     int32_t *blocks;
     int block_count;

@@ -87,7 +87,4 @@ SH_MUST_CHECK sh_status sh_batch_state_apply(sh_batch_state *state, const sh_ste
 /* Of the state as it is now. */
 uint64_t sh_batch_state_fingerprint(const sh_batch_state *state);
 
-/* For tests of the guard: changes one slot as a fault would. */
-void sh_batch_state_corrupt(sh_batch_state *state, int slot);
-
 #endif

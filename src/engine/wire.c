@@ -85,7 +85,6 @@ void sh_wire_put_submit(sh_buf *out, const sh_engine_request *q)
     sh_put_uint(out, (uint32_t)q->max_tokens, 4);
     sh_put_uint(out, (uint32_t)q->min_tokens, 4);
     sh_put_uint(out, (uint32_t)q->logprobs, 4);
-    sh_put_uint(out, q->ignore_eos, 1);
     sh_put_uint(out, (uint32_t)q->stop_id_count, 4);
     sh_put_ints(out, q->stop_ids, (size_t)q->stop_id_count);
     put_sampling(out, &q->sampling);
@@ -124,28 +123,12 @@ static void get_request(sh_reader *r, sh_engine_request *q, struct arrays *a)
     q->max_tokens = sh_get_int(r);
     q->min_tokens = sh_get_int(r);
     q->logprobs = sh_get_int(r);
-    q->ignore_eos = sh_get_uint(r, 1) != 0;
     q->stop_id_count = sh_get_int(r);
     if (q->stop_id_count < 0 || q->stop_id_count > SH_STOP_IDS_MAX) r->failed = true;
     a->stop_ids = sh_get_array(r, (size_t)q->stop_id_count, sizeof(int32_t));
     get_sampling(r, &q->sampling, a);
     q->prompt_count = (size_t)sh_get_uint(r, 4);
     a->prompt = sh_get_array(r, q->prompt_count, sizeof(int32_t));
-}
-
-static bool within(double value, double min, double max)
-{
-    return value >= min && value <= max; /* false for NaN */
-}
-
-static bool request_sane(const sh_engine_request *q)
-{
-    const sh_sampling *s = &q->sampling;
-    return q->prompt_count > 0 && q->max_tokens > 0 && q->min_tokens >= 0 && q->timeout_ms >= 0 &&
-           q->logprobs >= -1 && q->logprobs <= SH_TOP_LOGPROBS_MAX &&
-           within(s->temperature, 0, 100) && within(s->top_p, 0, 1) && within(s->min_p, 0, 1) &&
-           within(s->repetition_penalty, 1e-3, 1e3) && within(s->presence_penalty, -100, 100) &&
-           within(s->frequency_penalty, -100, 100) && s->top_k >= 0 && s->repetition_window >= 0;
 }
 
 static char *place(char **at, const void *data, size_t len)
@@ -164,9 +147,10 @@ sh_status sh_wire_get_submit(sh_str payload, sh_wire_request *out, sh_err *err)
     sh_reader r = sh_reader_of(payload);
     get_request(&r, q, &a);
     sh_status status = sh_get_end(&r, "submit", err);
-    if (status != SH_OK) return status;
-    if (!request_sane(q))
-        return sh_err_set(err, SH_ERR_INPUT, "submit: a number is out of its bounds");
+    if (status != SH_OK) {
+        *out = (sh_wire_request){.request.id = q->id};
+        return status;
+    }
     size_t word = sizeof(int32_t), stops = (size_t)q->stop_id_count * word;
     size_t biases = (size_t)q->sampling.logit_bias_count * word, prompt = q->prompt_count * word;
     char *at = got.memory = sh_alloc(stops + 2 * biases + prompt);

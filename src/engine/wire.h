@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "engine/client.h"
 
-enum { SH_WIRE_VERSION = 1, SH_WIRE_FRAME_MAX = 64 << 20 };
+enum { SH_WIRE_VERSION = 2, SH_WIRE_FRAME_MAX = 64 << 20 };
 
 typedef enum {
     SH_WIRE_HELLO = 1, /* client */
@@ -45,7 +45,9 @@ void sh_wire_put_event(sh_buf *out, const sh_event *event); /* TOKEN, DONE, ERRO
 
 SH_MUST_CHECK sh_status sh_wire_get_hello(sh_str payload, sh_err *err);
 
-/* A request owns its arrays: sh_wire_request_reset. */
+/* A request owns its arrays: sh_wire_request_reset. What it asks for is not checked here, see
+ * sh_request_check. Of a payload that cannot be read the id alone is set, so that its sender can be
+ * answered. */
 typedef struct {
     sh_engine_request request;
     void *memory;

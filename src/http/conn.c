@@ -1,11 +1,12 @@
 #include "http/conn.h"
 
 #include "base/alloc.h"
-#include "http/router.h"
+#include "http/admit.h"
 
 #include <event2/buffer.h>
 #include <event2/bufferevent_ssl.h>
 #include <event2/event.h>
+#include <netinet/tcp.h>
 #include <openssl/ssl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +16,15 @@ enum {
     INPUT_EXTRA = 16 << 10,   /* read beside a head of full size */
     OUTPUT_AHEAD = 256 << 10, /* unsent bytes that stop further requests of a connection */
     READ_AT_ONCE = 64 << 10,  /* so that large bodies come in few turns */
-    LINGER_MS = 2000,
-    FLUSH_BYTES_PER_MS = 16, /* a client slower than this loses the rest of its answer */
+    LINGER_MS = 2000,         /* without a byte from the client */
+    FLUSH_BYTES_PER_MS = 16,  /* a client slower than this loses the rest of its answer */
 };
 
 static void on_read(struct bufferevent *bev, void *arg);
 static void on_write(struct bufferevent *bev, void *arg);
 static void on_event(struct bufferevent *bev, short what, void *arg);
+
+static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 static const sh_http_server_opts *opts_of(const sh_http_conn *conn)
 {
@@ -38,7 +41,8 @@ static size_t unsent(const sh_http_conn *conn)
     return evbuffer_get_length(bufferevent_get_output(conn->bev));
 }
 
-sh_http_conn *sh_http_conn_create(sh_http_server *server, struct bufferevent *bev, const char *peer)
+sh_http_conn *sh_http_conn_create(sh_http_server *server, struct bufferevent *bev, const char *peer,
+                                  uint64_t peer_id)
 {
     const sh_http_server_opts *opts = sh_http_server_opts_of(server);
     sh_http_conn *conn = sh_alloc(sizeof(*conn));
@@ -46,6 +50,8 @@ sh_http_conn *sh_http_conn_create(sh_http_server *server, struct bufferevent *be
     conn->bev = bev;
     conn->x.conn = conn;
     conn->deadline = sh_deadline_in_ms(opts->receive_ms);
+    conn->since_ns = sh_clock_ns();
+    conn->peer_id = peer_id;
     snprintf(conn->peer, sizeof(conn->peer), "%s", peer);
 
     struct timeval send = {opts->send_ms / 1000, opts->send_ms % 1000 * 1000};
@@ -60,11 +66,10 @@ sh_http_conn *sh_http_conn_create(sh_http_server *server, struct bufferevent *be
 
 static void exchange_clear(sh_http_exchange *x)
 {
-    if (x->body != NULL) evbuffer_free(x->body);
+    sh_http_body_done(x);
+    x->key = SH_HTTP_KEY_MISSING;
     sh_arena_reset(&x->arena);
     sh_buf_clear(&x->headers);
-    x->body = NULL;
-    x->body_text = (sh_str){NULL, 0};
     x->route = NULL;
     x->param = (sh_str){"", 0};
     x->refusal = (sh_http_refusal){0, NULL};
@@ -89,6 +94,7 @@ static void exchange_record(sh_http_exchange *x, int status)
         .path = x->head.path,
         .route = x->route,
         .status = status,
+        .refused = x->refusal.status != 0,
         .bytes_in = x->bytes_in,
         .bytes_out = x->bytes_out,
         .seconds = (double)(sh_clock_ns() - x->start_ns) * 1e-9,
@@ -117,8 +123,14 @@ void sh_http_conn_free(sh_http_conn *conn)
     free(conn);
 }
 
+static sh_deadline sooner(sh_deadline a, sh_deadline b)
+{
+    return a < b ? a : b;
+}
+
 /* Says that no more will come, and reads on until the client has closed too: closing with unread
- * input would reset the connection and could take the answer with it. */
+ * input would reset the connection and could take the answer with it. A client that still sends its
+ * body may need long for that before it looks at the answer. */
 static void linger(sh_http_conn *conn)
 {
     SSL *ssl = bufferevent_openssl_get_ssl(conn->bev);
@@ -129,14 +141,17 @@ static void linger(sh_http_conn *conn)
     if (ssl != NULL) SSL_shutdown(ssl);
     shutdown(bufferevent_getfd(conn->bev), SHUT_WR);
     conn->state = CONN_LINGER;
-    conn->deadline = sh_deadline_in_ms(LINGER_MS);
+    conn->linger_end = sh_deadline_in_ms(opts_of(conn)->receive_ms);
+    conn->deadline = sooner(sh_deadline_in_ms(LINGER_MS), conn->linger_end);
     evbuffer_drain(input_of(conn), evbuffer_get_length(input_of(conn)));
 }
 
 void sh_http_conn_exchange_over(sh_http_conn *conn)
 {
     const sh_http_server_opts *opts = opts_of(conn);
-    bool keep = conn->x.head.keep_alive;
+    bool more = !conn->input_ended || evbuffer_get_length(input_of(conn)) > 0;
+    bool keep = conn->x.head.keep_alive && more;
+    conn->since_ns = sh_clock_ns();
     exchange_record(&conn->x, conn->x.status);
     exchange_clear(&conn->x);
     conn->blocked = false;
@@ -152,6 +167,7 @@ void sh_http_conn_exchange_over(sh_http_conn *conn)
 static void refuse(sh_http_conn *conn, sh_http_refusal refusal)
 {
     conn->state = CONN_BUSY;
+    conn->refused = true;
     conn->x.refusal = refusal;
     conn->x.head.keep_alive = false;
     sh_http_reply_refusal(&conn->x);
@@ -178,57 +194,6 @@ static void id_choose(sh_http_exchange *x)
     x->id[given.len] = '\0';
 }
 
-static bool key_is_good(const sh_http_exchange *x)
-{
-    const sh_http_keys *keys = opts_of(x->conn)->keys;
-    if (keys == NULL || sh_http_keys_count(keys) == 0) return true;
-    sh_str bearer = sh_http_head_find(&x->head, "authorization");
-    if (bearer.len > 7 && strncasecmp(bearer.ptr, "bearer ", 7) == 0)
-        return sh_http_keys_has(keys, sh_str_trim(sh_str_sub(bearer, 7, bearer.len)));
-    sh_str key = sh_http_head_find(&x->head, "x-api-key");
-    return key.len > 0 && sh_http_keys_has(keys, key);
-}
-
-/* Browsers tell an origin with what a page posts, but not when it only reads what they take for its
- * own server; then their name for themselves, which all of them begin alike, gives them away. */
-static bool is_from_page(const sh_http_head *head)
-{
-    return sh_http_head_find(head, "origin").len > 0 ||
-           sh_str_starts(sh_http_head_find(head, "user-agent"), SH_STR("Mozilla/"));
-}
-
-/* Without keys, what listens on this machine alone is for pages that name it so. Programs, and the
- * proxies before them, may use any name. */
-static bool host_is_good(const sh_http_exchange *x)
-{
-    const sh_http_server_opts *opts = opts_of(x->conn);
-    bool keys = opts->keys != NULL && sh_http_keys_count(opts->keys) > 0;
-    return keys || !opts->near_only || !is_from_page(&x->head) ||
-           sh_http_head_is_near(&x->head, opts->host);
-}
-
-static sh_http_refusal route_choose(sh_http_exchange *x)
-{
-    const sh_http_server_opts *opts = opts_of(x->conn);
-    sh_http_match match = sh_http_route_find(opts->routes, opts->route_count, x->head.method,
-                                             x->head.path);
-    x->route = match.route;
-    x->param = match.param;
-    if (!host_is_good(x))
-        return (sh_http_refusal){403, "this server is for its own machine; under another name it "
-                                      "asks for an API key (--api-key-file)"};
-    if (x->head.method == SH_HTTP_OPTIONS && (match.path_known || sh_str_is(x->head.path, "*")))
-        return (sh_http_refusal){0, NULL};
-    if (x->head.method == SH_HTTP_OTHER)
-        return (sh_http_refusal){501, "this server does not know the method"};
-    if (!match.path_known) return (sh_http_refusal){404, "there is no such path"};
-    if (match.route == NULL)
-        return (sh_http_refusal){405, "the path does not take this method; see the header Allow"};
-    if (!match.route->open && !key_is_good(x))
-        return (sh_http_refusal){401, "a valid API key is needed: Authorization: Bearer <key>"};
-    return (sh_http_refusal){0, NULL};
-}
-
 /* The request is whole. */
 static void dispatch(sh_http_conn *conn)
 {
@@ -243,30 +208,45 @@ static void dispatch(sh_http_conn *conn)
         x->route->handle(x, opts_of(conn)->arg);
 }
 
-/* Between head and body. */
-static void body_prepare(sh_http_conn *conn)
+/* Who is refused is refused now: nobody waits for a body that is not wanted. */
+static void body_begin(sh_http_conn *conn)
 {
     sh_http_exchange *x = &conn->x;
     const sh_http_server_opts *opts = opts_of(conn);
-    x->refusal = route_choose(x);
-    if (x->head.content_length > opts->body_bytes_max) {
-        refuse(conn, (sh_http_refusal){413, "the body is larger than this server takes"});
-        return;
-    }
-    if (!x->head.chunked && x->head.content_length == 0) {
+    bool follows = x->head.chunked || x->head.content_length > 0;
+    if (x->refusal.status == 0 && x->head.content_length > opts->body_bytes_max)
+        x->refusal = sh_http_refusal_of(x, 413, "the body has %llu bytes; this server takes %zu",
+                                        (unsigned long long)x->head.content_length,
+                                        opts->body_bytes_max);
+    if (!follows) {
         dispatch(conn);
         return;
     }
-    if (x->head.expect_continue && x->refusal.status != 0) {
+    if (x->refusal.status != 0) {
         refuse(conn, x->refusal);
         return;
     }
     conn->state = CONN_BODY;
     x->body = evbuffer_new();
     SH_ASSERT(x->body != NULL);
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     if (x->head.expect_continue && evbuffer_get_length(input_of(conn)) == 0)
         bufferevent_write(conn->bev, go_on, sizeof(go_on) - 1);
+}
+
+static void head_decide(sh_http_conn *conn)
+{
+    sh_http_exchange *x = &conn->x;
+    int64_t wait_ms = 0;
+    x->refusal = sh_http_admit(x);
+    conn->refused = x->refusal.status != 0;
+    if (x->key == SH_HTTP_KEY_GOOD) conn->proven = true;
+    if (x->key == SH_HTTP_KEY_WRONG) wait_ms = sh_http_server_key_failed(conn->server, conn);
+    if (wait_ms == 0) {
+        body_begin(conn);
+        return;
+    }
+    conn->state = CONN_HELD;
+    conn->deadline = sh_deadline_in_ms(wait_ms);
 }
 
 static void head_handle(sh_http_conn *conn, size_t len)
@@ -281,7 +261,7 @@ static void head_handle(sh_http_conn *conn, size_t len)
         refuse(conn, refusal);
     else {
         if (sh_http_server_draining(conn->server)) x->head.keep_alive = false;
-        body_prepare(conn);
+        head_decide(conn);
     }
 }
 
@@ -341,7 +321,12 @@ static bool body_read(sh_http_conn *conn)
         x->head.content_length -= take;
         done = x->head.content_length == 0;
     }
-    if (x->refusal.status != 0) evbuffer_drain(x->body, evbuffer_get_length(x->body));
+    size_t more = evbuffer_get_length(x->body) - x->body_held;
+    if (refusal.status == 0 && !sh_http_server_body_take(conn->server, more))
+        refusal = (sh_http_refusal){503, "the bodies of all requests together are more than this "
+                                         "server takes at once"};
+    else if (refusal.status == 0)
+        x->body_held += more;
     if (refusal.status != 0)
         refuse(conn, refusal);
     else if (done)
@@ -354,15 +339,33 @@ static bool step(sh_http_conn *conn)
     switch (conn->state) {
     case CONN_HEAD: return head_read(conn);
     case CONN_BODY: return body_read(conn);
-    case CONN_FLUSH:
     case CONN_LINGER:
+        conn->deadline = sooner(sh_deadline_in_ms(LINGER_MS), conn->linger_end);
         evbuffer_drain(input_of(conn), evbuffer_get_length(input_of(conn)));
         return false;
+    case CONN_FLUSH:
+        evbuffer_drain(input_of(conn), evbuffer_get_length(input_of(conn)));
+        return false;
+    case CONN_HELD:
     case CONN_BUSY:
     case CONN_STREAM:
     case CONN_DEAD: return false;
     }
     return false;
+}
+
+/* No more input will come. A request that is not whole never will be; answers still go out. */
+static void input_end(sh_http_conn *conn)
+{
+    bool waits = conn->state == CONN_BODY ||
+                 (conn->state == CONN_HEAD && unsent(conn) <= OUTPUT_AHEAD);
+    if (!waits) return;
+    if (unsent(conn) == 0) {
+        sh_http_conn_close(conn);
+        return;
+    }
+    conn->state = CONN_FLUSH;
+    conn->deadline = sh_deadline_in_ms(opts_of(conn)->send_ms);
 }
 
 void sh_http_conn_advance(sh_http_conn *conn)
@@ -372,6 +375,7 @@ void sh_http_conn_advance(sh_http_conn *conn)
     conn->advancing = true;
     while (step(conn)) continue;
     conn->advancing = false;
+    if (conn->input_ended) input_end(conn);
 }
 
 static void on_read(struct bufferevent *bev, void *arg)
@@ -392,25 +396,68 @@ static void on_write(struct bufferevent *bev, void *arg)
     }
 }
 
+/* A client that closes its side may still read its answer, or be gone altogether: the system does
+ * not tell until bytes go out that nobody takes. With HTTP/1.1 a line that means nothing is sent at
+ * once, which also goes through tunnels and proxies; for older clients TCP's own probes find out,
+ * within a minute or so. sh_http_conn_check_time looks what came of them. */
+static void gone_probe(sh_http_conn *conn)
+{
+    enum { IDLE_S = 10, INTERVAL_S = 5, COUNT = 3 };
+    int fd = bufferevent_getfd(conn->bev), on = 1, idle = IDLE_S, interval = INTERVAL_S,
+        count = COUNT;
+#ifdef TCP_KEEPIDLE
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+#else
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPALIVE, &idle, sizeof(idle));
+#endif
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    if (conn->state == CONN_BUSY && conn->x.head.minor == 1)
+        bufferevent_write(conn->bev, go_on, sizeof(go_on) - 1);
+}
+
+/* Of a client that has closed its side: whether its system has said that nobody is there. */
+static bool is_gone(const sh_http_conn *conn)
+{
+    int error = 0;
+    socklen_t len = sizeof(error);
+    return getsockopt(bufferevent_getfd(conn->bev), SOL_SOCKET, SO_ERROR, &error, &len) != 0 ||
+           error != 0;
+}
+
+static bool is_busy(const sh_http_conn *conn)
+{
+    return conn->state == CONN_BUSY || conn->state == CONN_STREAM;
+}
+
 static void on_event(struct bufferevent *bev, short what, void *arg)
 {
-    (void)bev;
     sh_http_conn *conn = arg;
     if ((what & BEV_EVENT_CONNECTED) != 0) return;
-    conn->input_ended = true;
-    /* A client may close its side behind its last request and still read the answers to it. */
-    bool flushing = conn->state == CONN_FLUSH || conn->state == CONN_HEAD;
-    if ((what & BEV_EVENT_EOF) != 0 && flushing && unsent(conn) > 0) {
-        conn->state = CONN_FLUSH;
-        conn->deadline = sh_deadline_in_ms(opts_of(conn)->send_ms);
+    if ((what & BEV_EVENT_EOF) == 0 || conn->state == CONN_LINGER) {
+        sh_http_conn_close(conn);
         return;
     }
-    sh_http_conn_close(conn);
+    conn->input_ended = true;
+    bufferevent_enable(bev, EV_WRITE); /* with TLS the end of one side stops both */
+    sh_http_conn_advance(conn);
+    if (is_busy(conn)) gone_probe(conn);
 }
 
 void sh_http_conn_check_time(sh_http_conn *conn)
 {
+    if (conn->input_ended && is_busy(conn) && is_gone(conn)) {
+        sh_http_conn_close(conn);
+        return;
+    }
     if (!sh_deadline_passed(conn->deadline)) return;
+    if (conn->state == CONN_HELD) {
+        conn->deadline = sh_deadline_in_ms(opts_of(conn)->receive_ms);
+        body_begin(conn);
+        sh_http_conn_advance(conn);
+        return;
+    }
     bool partial = conn->state == CONN_BODY || (conn->state == CONN_HEAD && conn->x.start_ns != 0);
     if (!partial) {
         sh_http_conn_close(conn);
@@ -421,4 +468,25 @@ void sh_http_conn_check_time(sh_http_conn *conn)
         conn->x.head.method_text = conn->x.head.path = SH_STR("");
     }
     refuse(conn, (sh_http_refusal){408, "the request took too long to arrive"});
+}
+
+int sh_http_conn_worth(const sh_http_conn *conn)
+{
+    enum { NEVER = -1, REFUSED, UNPROVEN, PROVEN };
+    switch (conn->state) {
+    case CONN_HELD:
+    case CONN_LINGER: return REFUSED;
+    case CONN_FLUSH: return conn->refused ? REFUSED : PROVEN;
+    case CONN_HEAD: return conn->proven || unsent(conn) > 0 ? PROVEN : UNPROVEN;
+    case CONN_BODY: return conn->proven ? PROVEN : UNPROVEN;
+    case CONN_BUSY:
+    case CONN_STREAM:
+    case CONN_DEAD: break;
+    }
+    return NEVER;
+}
+
+int64_t sh_http_conn_since_ns(const sh_http_conn *conn)
+{
+    return conn->x.start_ns != 0 ? conn->x.start_ns : conn->since_ns;
 }

@@ -72,6 +72,15 @@ sh_str sh_http_body(sh_http_exchange *x)
     return x->body_text;
 }
 
+void sh_http_body_done(sh_http_exchange *x)
+{
+    if (x->body != NULL) evbuffer_free(x->body);
+    sh_http_server_body_release(x->conn->server, x->body_held);
+    x->body = NULL;
+    x->body_text = (sh_str){NULL, 0};
+    x->body_held = 0;
+}
+
 const char *sh_http_id(const sh_http_exchange *x)
 {
     return x->id;
@@ -224,6 +233,7 @@ void sh_http_reply_refusal(sh_http_exchange *x)
 {
     const sh_http_server_opts *opts = sh_http_server_opts_of(x->conn->server);
     if (x->refusal.status == 401) sh_http_add_header(x, "WWW-Authenticate", "Bearer");
+    if (x->refusal.status == 503) sh_http_add_header(x, "Retry-After", "1");
     if (x->refusal.status == 405) {
         sh_buf methods = {0};
         sh_http_route_methods(opts->routes, opts->route_count, x->head.path, &methods);

@@ -31,8 +31,18 @@ sh_str sh_http_param(sh_http_exchange *x);
 sh_str sh_http_query(sh_http_exchange *x, const char *name); /* decoded */
 sh_str sh_http_body(sh_http_exchange *x); /* in one piece; a zero byte stands behind it */
 
+/* The body is not needed any more; its memory need not wait for the end of the answer. */
+void sh_http_body_done(sh_http_exchange *x);
+
 const char *sh_http_id(const sh_http_exchange *x); /* in the log and in X-Request-Id */
 sh_str sh_http_peer(const sh_http_exchange *x);    /* the client's address */
+
+/* Who asks, for shares of the server: the key that was shown, or the address where none is needed.
+ */
+uint64_t sh_http_client_of(const sh_http_exchange *x);
+
+/* It showed a good key, or none is needed. False only on open routes. */
+bool sh_http_is_trusted(const sh_http_exchange *x);
 int64_t sh_http_start_ns(const sh_http_exchange *x);
 sh_arena *sh_http_arena(sh_http_exchange *x);
 

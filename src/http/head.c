@@ -2,7 +2,6 @@
 
 #include "base/status.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -70,24 +69,6 @@ sh_str sh_http_head_find(const sh_http_head *head, const char *name)
     for (int i = 0; i < head->header_count; i++)
         if (sh_str_is(head->headers[i].name, name)) return head->headers[i].value;
     return (sh_str){"", 0};
-}
-
-static bool ends_nocase(sh_str text, const char *end)
-{
-    size_t len = strlen(end);
-    return text.len >= len && strncasecmp(text.ptr + text.len - len, end, len) == 0;
-}
-
-bool sh_http_head_is_near(const sh_http_head *head, const char *own)
-{
-    sh_str host = sh_http_head_find(head, "host"), name;
-    char text[16]; /* no IPv4 number is longer */
-    struct in_addr number;
-    if (host.len == 0 || host.ptr[0] == '[' || !sh_str_cut(&host, ':', &name)) return true;
-    if (memchr(name.ptr, '.', name.len) == NULL || eq_nocase(name, own)) return true;
-    if (ends_nocase(name, ".localhost") || ends_nocase(name, ".local")) return true;
-    snprintf(text, sizeof(text), "%.*s", (int)name.len, name.ptr);
-    return name.len < sizeof(text) && inet_pton(AF_INET, text, &number) == 1;
 }
 
 static int count_of(const sh_http_head *head, const char *name)

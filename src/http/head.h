@@ -63,11 +63,6 @@ sh_http_refusal sh_http_head_parse(char *text, size_t len, sh_http_head *out);
 /* The value of a header (name in lower case), or an empty string. */
 sh_str sh_http_head_find(const sh_http_head *head, const char *name);
 
-/* Whether the Host header may be this machine's own: `own`, a number, a name without a dot, or one
- * that ends in .localhost or .local. A web page whose own DNS leads its name here sends that name,
- * and browsers then take this server for the page's own. */
-bool sh_http_head_is_near(const sh_http_head *head, const char *own);
-
 /* "GET", ...; the route table and the documents speak of methods by these names. */
 const char *sh_http_method_name(sh_http_method method);
 

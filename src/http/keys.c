@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/secret.h"
 
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
@@ -40,6 +41,7 @@ static sh_status add(sh_http_keys *keys, sh_str key, sh_err *err)
     for (size_t i = 0; i < key.len; i++)
         if ((unsigned char)key.ptr[i] <= ' ' || (unsigned char)key.ptr[i] >= 127)
             return sh_err_set(err, SH_ERR_INPUT, "an API key may hold visible ASCII only");
+    if (sh_secret_check("an API key", key, err) != SH_OK) return err->status;
     if (keys->count == KEYS_MAX)
         return sh_err_set(err, SH_ERR_LIMIT, "there are more than %d API keys", KEYS_MAX);
     keys->digests = sh_realloc_array(keys->digests, keys->count + 1, sizeof(digest));

@@ -19,7 +19,8 @@ sh_http_keys *sh_http_keys_create(void);
 void sh_http_keys_free(sh_http_keys *keys);
 
 /* Keys of a text, separated by commas, or one a line of a file, where '#' begins a comment.
- * An empty key, one over 512 bytes and more than 1024 keys are refused. */
+ * An empty key, one over 512 bytes, one that anybody could guess (base/secret.h) and more than 1024
+ * keys are refused. */
 SH_MUST_CHECK sh_status sh_http_keys_add_text(sh_http_keys *keys, const char *text, sh_err *err);
 SH_MUST_CHECK sh_status sh_http_keys_add_file(sh_http_keys *keys, const char *path, sh_err *err);
 

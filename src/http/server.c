@@ -4,11 +4,13 @@
 #include "base/log.h"
 #include "http/conn.h"
 #include "http/loop_event.h"
+#include "http/peers.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <event2/bufferevent_ssl.h>
 #include <event2/listener.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <openssl/rand.h>
@@ -18,7 +20,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LISTENERS_MAX = 8, BACKLOG = 1024, CHECK_MS = 250, PAUSE_MS = 100 };
+enum {
+    LISTENERS_MAX = 8,
+    BACKLOG = 1024,
+    CHECK_MS = 250,
+    PAUSE_MS = 100,
+    PEER_LEAST = 16,      /* connections that any address may have */
+    CROWD_LOG_MS = 10000, /* between two lines about addresses with too many connections */
+    MACHINE_NAME_MAX = 256,
+};
 
 struct sh_http_server {
     sh_loop *loop;
@@ -36,6 +46,10 @@ struct sh_http_server {
     bool draining;
     uint64_t id_base; /* random, so that ids differ between runs */
     uint64_t id_count;
+    size_t body_bytes; /* that the bodies of all requests hold */
+    char machine[MACHINE_NAME_MAX];
+    sh_http_peers peers;
+    sh_deadline crowd_quiet; /* no line about crowds before this */
 };
 
 const sh_http_server_opts *sh_http_server_opts_of(const sh_http_server *server)
@@ -68,6 +82,28 @@ void sh_http_server_new_id(sh_http_server *server, char out[SH_HTTP_ID_MAX + 1])
     /* An odd factor makes the counter walk all values, so ids of one run do not repeat. */
     uint64_t mixed = server->id_base + server->id_count++ * UINT64_C(0x9E3779B97F4A7C15);
     snprintf(out, SH_HTTP_ID_MAX + 1, "req_%016llx", (unsigned long long)mixed);
+}
+
+const char *sh_http_server_machine(const sh_http_server *server)
+{
+    return server->machine;
+}
+
+int64_t sh_http_server_key_failed(sh_http_server *server, const sh_http_conn *conn)
+{
+    return sh_http_peers_failed(&server->peers, conn->peer_id, conn->peer, sh_clock_ns());
+}
+
+bool sh_http_server_body_take(sh_http_server *server, size_t more)
+{
+    if (more > server->opts.bodies_bytes_max - server->body_bytes) return false;
+    server->body_bytes += more;
+    return true;
+}
+
+void sh_http_server_body_release(sh_http_server *server, size_t bytes)
+{
+    server->body_bytes -= bytes;
 }
 
 static void listeners_set(sh_http_server *server, bool on)
@@ -107,6 +143,11 @@ void sh_http_server_bury(sh_http_server *server, sh_http_conn *conn)
     sh_trigger_start(server->bury, 0);
 }
 
+static bool is_full(const sh_http_server *server)
+{
+    return server->conn_count >= server->opts.connections_max;
+}
+
 static void graves_clear(void *arg)
 {
     sh_http_server *server = arg;
@@ -115,8 +156,24 @@ static void graves_clear(void *arg)
         list_remove(&server->graves, conn);
         sh_http_conn_free(conn);
     }
-    if (server->paused && !server->draining && server->conn_count < server->opts.connections_max)
-        listeners_set(server, true);
+    if (server->paused && !server->draining && !is_full(server)) listeners_set(server, true);
+}
+
+/* Makes room by closing a connection that waits for its client, if there is one: see
+ * sh_http_conn_worth. `peer`: only those of this address; NULL: any. */
+static bool room_make(sh_http_server *server, const uint64_t *peer)
+{
+    sh_http_conn *best = NULL;
+    for (sh_http_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        int worth = sh_http_conn_worth(conn),
+            best_worth = best == NULL ? INT_MAX : sh_http_conn_worth(best);
+        if (worth < 0 || worth > best_worth || (peer != NULL && conn->peer_id != *peer)) continue;
+        if (worth < best_worth || sh_http_conn_since_ns(conn) < sh_http_conn_since_ns(best))
+            best = conn;
+    }
+    if (best == NULL) return false;
+    sh_http_conn_close(best);
+    return true;
 }
 
 static void times_check(void *arg)
@@ -126,23 +183,40 @@ static void times_check(void *arg)
         next = conn->next;
         sh_http_conn_check_time(conn);
     }
+    /* All were busy when the listeners were turned off; one that waits now gives way. */
+    if (server->paused && !server->draining && is_full(server)) room_make(server, NULL);
     sh_trigger_start(server->check, CHECK_MS);
 }
 
-/* Makes room by closing a connection without a whole request: one that idles, or else one whose
- * head comes slowly, and of these the one that would be closed first anyway. */
-static bool room_make(sh_http_server *server)
+static bool addr_is_loopback(const struct sockaddr *addr)
 {
-    sh_http_conn *best = NULL;
-    for (sh_http_conn *conn = server->conns; conn != NULL; conn = conn->next) {
-        if (conn->state != CONN_HEAD && conn->state != CONN_LINGER) continue;
-        bool idle = conn->x.start_ns == 0, best_idle = best != NULL && best->x.start_ns == 0;
-        if (best == NULL || (idle && !best_idle) ||
-            (idle == best_idle && conn->deadline < best->deadline))
-            best = conn;
-    }
-    if (best == NULL) return false;
-    sh_http_conn_close(best);
+    if (addr->sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)addr)->sin6_addr);
+    return ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == 127;
+}
+
+/* Without a setting, what comes from this machine is not counted: proxies and tunnels bring the
+ * connections of many. */
+static int peer_connections_max(const sh_http_server *server, const struct sockaddr *addr)
+{
+    int quarter = server->opts.connections_max / 4;
+    if (server->opts.peer_connections_max > 0) return server->opts.peer_connections_max;
+    if (addr_is_loopback(addr)) return INT_MAX;
+    return quarter < PEER_LEAST ? PEER_LEAST : quarter;
+}
+
+/* True when the address has all the connections that one may have and none of them gives way. */
+static bool is_crowded(sh_http_server *server, const struct sockaddr *addr, const char *address)
+{
+    uint64_t peer = sh_http_peer_of(addr);
+    int count = 0, most = peer_connections_max(server, addr);
+    for (const sh_http_conn *conn = server->conns; conn != NULL; conn = conn->next)
+        count += conn->peer_id == peer;
+    if (count < most || room_make(server, &peer)) return false;
+    if (sh_deadline_passed(server->crowd_quiet))
+        SH_LOGW("http: %s has %d connections, no more are taken from there (--peer-connections)",
+                address, count);
+    server->crowd_quiet = sh_deadline_in_ms(CROWD_LOG_MS);
     return true;
 }
 
@@ -166,18 +240,22 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     sh_http_server *server = arg;
     char peer[SH_HTTP_PEER_MAX] = "";
     int on = 1;
-    if (server->conn_count >= server->opts.connections_max && !room_make(server)) {
+    getnameinfo(addr, (socklen_t)addr_len, peer, sizeof(peer), NULL, 0, NI_NUMERICHOST);
+    if (is_crowded(server, addr, peer)) {
+        close(fd);
+        return;
+    }
+    if (is_full(server) && !room_make(server, NULL)) {
         SH_LOGW("http: %d connections are open, no more are taken", server->conn_count);
         listeners_set(server, false);
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    getnameinfo(addr, (socklen_t)addr_len, peer, sizeof(peer), NULL, 0, NI_NUMERICHOST);
     struct bufferevent *bev = bufferevent_for(server, fd);
     if (bev == NULL) {
         close(fd);
         return;
     }
-    list_add(&server->conns, sh_http_conn_create(server, bev, peer));
+    list_add(&server->conns, sh_http_conn_create(server, bev, peer, sh_http_peer_of(addr)));
     server->conn_count++;
 }
 
@@ -188,7 +266,7 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
     sh_http_server *server = arg;
     SH_LOGW("http: accept: %s", strerror(errno));
     listeners_set(server, false);
-    room_make(server);
+    room_make(server, NULL);
     sh_trigger_start(server->resume, PAUSE_MS);
 }
 
@@ -260,6 +338,7 @@ sh_status sh_http_server_open(sh_loop *loop, const sh_http_server_opts *opts, sh
     server->loop = loop;
     server->opts = *opts;
     server->port = opts->port;
+    gethostname(server->machine, sizeof(server->machine) - 1);
     server->check = sh_trigger_timer(loop, times_check, server);
     server->bury = sh_trigger_timer(loop, graves_clear, server);
     server->resume = sh_trigger_timer(loop, on_resume, server);
@@ -298,13 +377,6 @@ void sh_http_server_close(sh_http_server *server)
     sh_trigger_free(server->bury);
     sh_trigger_free(server->resume);
     free(server);
-}
-
-static bool addr_is_loopback(const struct sockaddr *addr)
-{
-    if (addr->sa_family == AF_INET6)
-        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)addr)->sin6_addr);
-    return ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == 127;
 }
 
 bool sh_http_is_loopback(const char *host)

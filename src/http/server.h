@@ -1,8 +1,10 @@
 /* server.h - an HTTP/1.1 server: routes, keys, limits, and whom it tells.
  *
- * Requests are checked as soon as their head is there (path, method, key, size), so that what is
- * refused costs no memory; handlers are called when the body is whole. Every wait has a limit: for
- * an idle connection, for a request to arrive, for a client to take its answer.
+ * Requests are checked as soon as their head is there (host, origin, path, method, key, size) and
+ * refused at once, with the connection, so that a refusal costs neither memory nor time; handlers
+ * are called when the body is whole. Every wait has a limit: for an idle connection, for a request
+ * to arrive, for a client to take its answer. When there is no room for another connection, one
+ * that was refused gives way first, then one that waits and has not shown a key.
  *
  * Threads: the loop's. */
 #ifndef SH_HTTP_SERVER_H
@@ -32,6 +34,7 @@ typedef struct {
     sh_str path;                /* as sent */
     const sh_http_route *route; /* NULL when none was found */
     int status;                 /* 499 when the client left before the answer was whole */
+    bool refused;               /* by the server itself: no handler has seen it */
     size_t bytes_in;
     size_t bytes_out;
     double seconds; /* from the first byte of the request to the last of the answer queued */
@@ -41,14 +44,18 @@ typedef struct {
     const char *host;
     int port; /* 0: any that is free */
     int connections_max;
+    int peer_connections_max; /* of one address; 0: a quarter of all, and any number from loopback
+                               */
     size_t header_bytes_max;
     size_t body_bytes_max;
-    size_t stream_bytes_max; /* unsent bytes that block a stream */
-    int64_t idle_ms;         /* between requests of a connection */
-    int64_t receive_ms;      /* for one request, from its first byte, and for a TLS handshake */
-    int64_t send_ms;         /* without any byte of an answer taken by the client */
-    const char *cors;        /* origins by commas, "*" for any; NULL or "": none */
-    bool near_only; /* without keys, refuse pages whose names sh_http_head_is_near does not take */
+    size_t bodies_bytes_max;   /* of all requests together */
+    size_t stream_bytes_max;   /* unsent bytes that block a stream */
+    int64_t idle_ms;           /* between requests of a connection */
+    int64_t receive_ms;        /* for one request, from its first byte, and for a TLS handshake */
+    int64_t send_ms;           /* without any byte of an answer taken by the client */
+    const char *cors;          /* origins by commas, "*" for any; NULL or "": none */
+    bool check_host;           /* without keys, refuse hosts that origin.h does not take for ours */
+    const char *allowed_hosts; /* names by commas that are ours too; or NULL */
 
     const sh_http_keys *keys; /* NULL or empty: no key is asked for. Borrowed, as all here */
     sh_http_tls *tls;         /* NULL: plain */

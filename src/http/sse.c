@@ -29,3 +29,32 @@ void sh_sse_comment(sh_buf *out, const char *text)
 {
     sh_buf_addf(out, ": %s\n\n", text);
 }
+
+static void data_line_add(sh_str line, bool *any, sh_buf *data)
+{
+    if (!sh_str_starts(line, SH_STR("data:"))) return;
+    line = sh_str_sub(line, 5, line.len);
+    if (sh_str_starts(line, SH_STR(" "))) line = sh_str_sub(line, 1, line.len);
+    if (*any) sh_buf_add_char(data, '\n');
+    sh_buf_add_str(data, line);
+    *any = true;
+}
+
+bool sh_sse_take(sh_buf *in, sh_buf *data)
+{
+    sh_str rest = sh_buf_str(in);
+    bool any = false;
+    sh_buf_clear(data);
+    for (const char *end; rest.len > 0 && (end = memchr(rest.ptr, '\n', rest.len)) != NULL;) {
+        sh_str line = {rest.ptr, (size_t)(end - rest.ptr)};
+        rest = sh_str_sub(rest, line.len + 1, rest.len);
+        if (sh_str_ends(line, SH_STR("\r"))) line.len--;
+        data_line_add(line, &any, data);
+        if (line.len > 0) continue;
+        if (any) {
+            sh_buf_drop_front(in, in->len - rest.len);
+            return true;
+        }
+    }
+    return false;
+}

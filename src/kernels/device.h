@@ -13,7 +13,8 @@
  *  - No op allocates or locks: `reserve` plans the scratch at load.
  *
  * Threads: one owner calls the ops of a device, one after the other; an op spreads its work over
- * the device's own threads. */
+ * the device's own threads. Only upload and matrix_pack, which fill weights, may be called from
+ * several threads at once. */
 #ifndef SH_KERNELS_DEVICE_H
 #define SH_KERNELS_DEVICE_H
 
@@ -178,7 +179,9 @@ typedef void (*sh_host_fn)(void *arg, size_t piece, int thread);
 typedef struct {
     const char *name;
 
-    /* Memory. map fails with the size in the error; unmap takes NULL. */
+    /* Memory. map fails with the size in the error; unmap takes NULL. Weights are loaded by several
+     * threads: upload and matrix_pack may be called from any, on memory of their own, while no
+     * other op runs. */
     sh_status (*map)(sh_device *dev, size_t size, const char *what, void **out, sh_err *err);
     void (*unmap)(sh_device *dev, void *ptr, size_t size);
     void (*upload)(sh_device *dev, void *dst, const void *src, size_t size);

@@ -173,28 +173,6 @@ static sh_status check(const sh_config_reader *in, const sh_config *c)
     return SH_OK;
 }
 
-/* One id or an array of them; absent leaves what is there. */
-static sh_status read_eos(const sh_config_reader *in, sh_config *config)
-{
-    const cJSON *item = sh_read_item(in, "eos_token_id");
-    int count = cJSON_IsArray(item) ? cJSON_GetArraySize(item) : 1;
-    if (item == NULL) return SH_OK;
-    if (count > SH_EOS_MAX)
-        return sh_err_set(in->err, SH_ERR_LIMIT, "%s: 'eos_token_id' has %d ids, allowed are %d",
-                          in->where, count, SH_EOS_MAX);
-    for (int i = 0; i < count; i++) {
-        const cJSON *id = cJSON_IsArray(item) ? cJSON_GetArrayItem(item, i) : item;
-        if (!cJSON_IsNumber(id) || !(id->valuedouble >= 0 && id->valuedouble < VOCAB_MAX) ||
-            id->valuedouble != floor(id->valuedouble))
-            return sh_err_set(in->err, SH_ERR_INPUT,
-                              "%s: 'eos_token_id' must be a token id or an array of them",
-                              in->where);
-        config->eos[i] = (int32_t)id->valuedouble;
-    }
-    config->eos_count = count;
-    return SH_OK;
-}
-
 static sh_status find_family(const sh_config_reader *in, sh_config *config)
 {
     char list[SH_ERR_TEXT_MAX];
@@ -217,12 +195,11 @@ static sh_status read_model(const sh_config_reader *in, sh_config *config)
         status = config->family->configure(in, config);
     if (status == SH_OK && config->rope_count == 0) status = sh_read_rope(in, config);
     if (status == SH_OK) status = check(in, config);
-    if (status == SH_OK) status = read_eos(in, config);
     return status;
 }
 
-/* A multi-modal config keeps the language model's keys one level down, but the quantization and the
- * ids that end an answer may be at the top. */
+/* A multi-modal config keeps the language model's keys one level down, but the quantization may
+ * be at the top. */
 static sh_status read_config(const sh_config_reader *top, sh_config *config)
 {
     const char *type = "";
@@ -237,10 +214,8 @@ static sh_status read_config(const sh_config_reader *top, sh_config *config)
     }
     status = read_model(&text, config);
     if (status == SH_OK) status = sh_read_quant(&text, config);
-    if (status == SH_OK && text.json != top->json) {
-        if (!config->quant.on) status = sh_read_quant(top, config);
-        if (status == SH_OK && config->eos_count == 0) status = read_eos(top, config);
-    }
+    if (status == SH_OK && text.json != top->json && !config->quant.on)
+        status = sh_read_quant(top, config);
     return status;
 }
 
@@ -264,29 +239,15 @@ sh_status sh_config_parse(sh_str text, const char *where, sh_config *out, sh_err
     return status;
 }
 
-static sh_status load_generation(const char *path, sh_config *config, sh_err *err)
-{
-    cJSON *json = NULL;
-    if (!sh_file_exists(path)) return SH_OK;
-    sh_status status = sh_json_load(path, CONFIG_LEN_MAX, &json, err);
-    if (status != SH_OK) return status;
-    status = read_eos(&(sh_config_reader){.json = json, .where = path, .err = err}, config);
-    cJSON_Delete(json);
-    return status;
-}
-
 sh_status sh_config_load(const char *dir, sh_config *out, sh_err *err)
 {
     sh_buf text = {0};
     sh_config config = {0};
     char *path = sh_path_join(dir, "config.json");
-    char *generation = sh_path_join(dir, "generation_config.json");
     sh_status status = sh_file_read(path, CONFIG_LEN_MAX, &text, err);
     if (status == SH_OK) status = sh_config_parse(sh_buf_str(&text), path, &config, err);
-    if (status == SH_OK) status = load_generation(generation, &config, err);
     sh_buf_reset(&text);
     free(path);
-    free(generation);
     if (status == SH_OK)
         *out = config;
     else

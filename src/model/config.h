@@ -90,7 +90,7 @@ typedef struct {
     size_t override_count;
 } sh_quant_config;
 
-enum { SH_EOS_MAX = 16, SH_ROPES_MAX = 2 };
+enum { SH_ROPES_MAX = 2 };
 
 typedef struct {
     const struct sh_family *family;
@@ -121,8 +121,6 @@ typedef struct {
     sh_moe_config moe;
     sh_layer_config *layer; /* [layers] */
     sh_quant_config quant;
-    int32_t eos[SH_EOS_MAX];
-    int eos_count;
     uint64_t hash; /* of config.json's text: ranks compare it */
     sh_arena arena;
 } sh_config;

@@ -106,14 +106,14 @@ static sh_status run_embed(const sh_pass *p, sh_err *err)
     return reduce(p, m->buf.x, err);
 }
 
-static sh_status run_head(const sh_pass *p, sh_logits *out, sh_err *err)
+static void run_head(const sh_pass *p, sh_logits *out)
 {
     const sh_model *m = p->m;
     const sh_weights *w = m->weights;
     const sh_matrix *head = w->head.data != NULL ? &w->head : &w->embed;
     int rows = p->step->row_count;
     *out = (sh_logits){.first = m->shard.vocab.first, .count = m->shard.vocab.count};
-    if (!sh_shard_predicts(&m->shard) || rows == 0) return SH_OK;
+    if (!sh_shard_predicts(&m->shard) || rows == 0) return;
     p->ops->copy_rows(p->dev, m->buf.rows, m->buf.x, p->step->rows, rows, m->config->hidden);
     norm_rows(p, m->buf.rows, m->buf.rows, w->norm, rows);
     if (head->data != NULL) {
@@ -121,9 +121,6 @@ static sh_status run_head(const sh_pass *p, sh_logits *out, sh_err *err)
         p->ops->matmul(p->dev, &one, 1, m->buf.rows, m->config->hidden, rows);
     }
     out->data = m->buf.logits;
-    if (!p->step->whole_vocab || m->shard.tensor_size == 1) return SH_OK;
-    *out = (sh_logits){.data = m->buf.all_logits, .count = m->config->vocab};
-    return p->peers->gather(p->peers->ctx, m->buf.logits, rows, m->buf.all_logits, err);
 }
 
 /* Spans whose frequencies are the same share a call; the table of a token depends on nothing else.
@@ -176,5 +173,6 @@ sh_status sh_model_step(sh_model *m, const sh_step *step, const sh_peers *peers,
     sh_status status = run_embed(&pass, err);
     for (int i = 0; i < m->shard.layer_count && status == SH_OK; i++)
         status = run_layer(&pass, i, err);
-    return status == SH_OK ? run_head(&pass, out, err) : status;
+    if (status == SH_OK) run_head(&pass, out);
+    return status;
 }

@@ -17,12 +17,10 @@
 
 typedef struct {
     sh_batch batch;
-    const int32_t *ids; /* [tokens] */
-    const bool
-        *stretched;      /* [spans]: planned to grow past longrope's original context; NULL: none */
-    const int32_t *rows; /* tokens of the batch that want logits, any order */
+    const int32_t *ids;    /* [tokens] */
+    const bool *stretched; /* [spans]: longer than longrope's original context; NULL: none */
+    const int32_t *rows;   /* tokens of the batch that want logits, any order */
     int row_count;
-    bool whole_vocab; /* gather the logits of all tensor ranks */
 } sh_step;
 
 /* How ranks meet; device memory. A model on one rank needs none of it. */
@@ -30,8 +28,6 @@ typedef struct {
     void *ctx;
     /* x becomes the sum of all tensor ranks' x, the same bits on each. */
     sh_status (*reduce)(void *ctx, float *x, size_t count, sh_err *err);
-    /* part [rows, own vocabulary] of each rank to all [rows, vocabulary]. */
-    sh_status (*gather)(void *ctx, const float *part, int rows, float *all, sh_err *err);
 } sh_peers;
 
 /* Device memory, valid until the next step. */

@@ -65,7 +65,6 @@ static void take_all(const sh_model *m, taker *t, sh_step_buffers *b)
     if (!sh_shard_predicts(s)) return;
     b->rows = take(t, rows, c->hidden);
     b->logits = take(t, rows, s->vocab.count);
-    if (s->tensor_size > 1) b->all_logits = take(t, rows, c->vocab);
 }
 
 static sh_status plan_scratch(sh_model *m, sh_err *err)

@@ -27,7 +27,6 @@ typedef struct {
     float *rope[SH_ROPES_MAX]; /* [T, rope.dim] */
     float *rows;               /* [rows_max, hidden] */
     float *logits;             /* [rows_max, own vocabulary] */
-    float *all_logits;         /* [rows_max, vocabulary], on several ranks */
 } sh_step_buffers;
 
 struct sh_model {

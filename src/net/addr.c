@@ -143,3 +143,13 @@ bool sh_addr_is_any(const sh_addr *addr)
     if (get_v4(addr, &v4)) return v4 == INADDR_ANY;
     return IN6_IS_ADDR_UNSPECIFIED(&addr->sa.v6.sin6_addr);
 }
+
+bool sh_addr_same_host(const sh_addr *a, const sh_addr *b)
+{
+    enum { NETWORK_LEN = 8, WHOLE_LEN = 16 };
+    if (a->sa.any.sa_family != b->sa.any.sa_family) return false;
+    if (a->sa.any.sa_family == AF_INET) return a->sa.v4.sin_addr.s_addr == b->sa.v4.sin_addr.s_addr;
+    /* Hosts choose the second half as they like; but all of a cable share the first of theirs. */
+    bool near = IN6_IS_ADDR_LINKLOCAL(&a->sa.v6.sin6_addr);
+    return memcmp(&a->sa.v6.sin6_addr, &b->sa.v6.sin6_addr, near ? WHOLE_LEN : NETWORK_LEN) == 0;
+}

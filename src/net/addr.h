@@ -45,6 +45,10 @@ void sh_addr_format(const sh_addr *addr, char out[SH_ADDR_TEXT_MAX]);
 uint16_t sh_addr_port(const sh_addr *addr);
 void sh_addr_set_port(sh_addr *addr, uint16_t port);
 bool sh_addr_is_loopback(const sh_addr *addr);
+
+/* Whether two connections come from one machine, as far as numbers can tell: ports do not count,
+ * and of IPv6 only the network, since a machine has all of it. */
+bool sh_addr_same_host(const sh_addr *a, const sh_addr *b);
 void sh_addr_set_any(sh_addr *addr);      /* all addresses of the family; the port stays */
 bool sh_addr_is_any(const sh_addr *addr); /* 0.0.0.0 or :: */
 

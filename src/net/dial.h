@@ -1,8 +1,8 @@
 /* dial.h - reaching a rank that may not be there yet.
  *
  * Tries every address of a name in turn, again and again with growing pauses, until a link is
- * welcome, until an answer makes further tries useless (another token, a refusal), or until the
- * owner gives up.
+ * welcome, until a rank that has proved the token refuses this one, or until the owner gives up.
+ * What comes before that proof ends one try at most, since anybody may have sent it.
  *
  * Threads: a dial has one owner; sh_dial_step may block on the system's resolver when the address
  * is a name. */
@@ -21,8 +21,11 @@ typedef struct {
     int addr_count;
     int addr_next;
     sh_deadline next_try;
+    sh_deadline connect_end; /* of the try under way, for its connection alone */
+    int tries;
     int pause_ms;
     sh_err last; /* why the last try failed */
+    bool warned; /* that the tokens seem to differ */
 } sh_dial;
 
 void sh_dial_init(sh_dial *dial, const char *address, sh_tls *tls, const sh_hello *hello,

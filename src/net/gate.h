@@ -1,8 +1,9 @@
 /* gate.h - where a rank takes connections: the listening sockets and whoever has knocked.
  *
- * Anybody can knock. So the number of handshakes under way is bounded, each has a deadline, and
- * when all places are taken the oldest knocker leaves: port scanners, random bytes, half-open
- * connections and peers of a byte a second cost a place for a while and nothing else.
+ * Anybody can knock. So the number of handshakes under way is bounded, for one machine and for all,
+ * and each has a deadline. When the places are taken those who have said nothing leave first, then
+ * those who have proved nothing: port scanners, random bytes, half-open connections and floods of
+ * them do not keep a rank out. Who keeps failing to prove the token has to wait between tries.
  *
  * Threads: a gate has one owner. */
 #ifndef SH_NET_GATE_H
@@ -28,7 +29,7 @@ int sh_gate_addrs(const sh_gate *gate, const sh_addr **out);
 SH_MUST_CHECK sh_status sh_gate_step(sh_gate *gate, sh_link **out, sh_err *err);
 
 /* Fills out, which has room for SH_GATE_POLL_MAX; returns how many. */
-enum { SH_GATE_PENDING_MAX = 64, SH_GATE_POLL_MAX = SH_GATE_PENDING_MAX + SH_LANES_MAX };
+enum { SH_GATE_PENDING_MAX = 256, SH_GATE_POLL_MAX = SH_GATE_PENDING_MAX + SH_LANES_MAX };
 int sh_gate_poll(const sh_gate *gate, struct pollfd *out);
 
 /* How many knockers were sent away, and in `last` why the last one; for error texts. */

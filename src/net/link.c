@@ -3,8 +3,10 @@
 #include "base/alloc.h"
 #include "net/sock.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 typedef enum {
     STAGE_CONNECT, /* dialling: the three-way handshake of TCP */
@@ -75,9 +77,19 @@ static sh_status step_connect(sh_link *link, sh_err *err)
     return status;
 }
 
+/* A silent peer costs no more than its descriptor: TLS is set up when there is something to read.
+ */
+static bool is_silent(const sh_link *link)
+{
+    char byte;
+    return recv(link->stream.fd, &byte, 1, MSG_PEEK) < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
 static sh_status step_tls(sh_link *link, sh_err *err)
 {
     sh_status status = SH_OK;
+    if (!link->dialled && link->tls != NULL && link->stream.ssl == NULL && is_silent(link))
+        return SH_AGAIN;
     if (link->tls != NULL && link->stream.ssl == NULL)
         status = sh_stream_start_tls(&link->stream, link->tls, !link->dialled, err);
     if (status == SH_OK && link->tls != NULL) status = sh_stream_handshake(&link->stream, err);
@@ -130,6 +142,24 @@ sh_status sh_link_step(sh_link *link, sh_err *err)
                           waits[link->stage]);
     }
     return status;
+}
+
+sh_link_standing sh_link_standing_of(const sh_link *link)
+{
+    if (link->stage == STAGE_OPEN) return SH_STANDING_PROVED;
+    if (link->stream.ssl != NULL)
+        return SSL_session_reused(link->stream.ssl) ? SH_STANDING_PROVED : SH_STANDING_HEARD;
+    return link->in.len > 0 ? SH_STANDING_HEARD : SH_STANDING_SILENT;
+}
+
+bool sh_link_is_connected(const sh_link *link)
+{
+    return link->stage > STAGE_CONNECT;
+}
+
+bool sh_link_is_vouched(const sh_link *link)
+{
+    return link->stage > STAGE_TLS;
 }
 
 void sh_link_welcome(sh_link *link, const sh_hello *mine)

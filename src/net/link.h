@@ -36,6 +36,18 @@ void sh_link_close(sh_link *link);
  * refused, with the other side's reason. SH_ERR_TIMEOUT: the deadline passed. */
 SH_MUST_CHECK sh_status sh_link_step(sh_link *link, sh_err *err);
 
+/* How far the other end has come in showing that it belongs to us. Without a token its hello is all
+ * the proof there is. */
+typedef enum { SH_STANDING_SILENT, SH_STANDING_HEARD, SH_STANDING_PROVED } sh_link_standing;
+sh_link_standing sh_link_standing_of(const sh_link *link);
+
+/* Whether a dialled link has its connection. */
+bool sh_link_is_connected(const sh_link *link);
+
+/* Whether what comes from the other end is its own word: the TLS handshake is done, or there is
+ * none. Before that, anybody on the way can have sent an alert. */
+bool sh_link_is_vouched(const sh_link *link);
+
 void sh_link_welcome(sh_link *link, const sh_hello *mine);
 /* The text reaches the peer if it listens; the caller closes the link. */
 void sh_link_refuse(sh_link *link, const sh_notice *notice);

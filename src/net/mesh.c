@@ -130,10 +130,13 @@ static void say_waiting(const sh_meeting *meet)
 static sh_status came_too_late(const sh_meeting *meet, sh_err *err)
 {
     double wait_s = meet->opts->join_ms / 1000.0;
-    if (meet->mesh->rank != 0 && meet->call_count > 0)
-        return sh_err_set(err, SH_ERR_TIMEOUT, "rank %d did not answer at %s within %g s: %s",
-                          meet->calls[0].peer, meet->calls[0].dial.address, wait_s,
-                          meet->calls[0].dial.last.text);
+    if (meet->mesh->rank != 0 && meet->call_count > 0) {
+        const sh_meet_call *call = &meet->calls[0];
+        bool other_token = call->dial.last.status == SH_ERR_AUTH;
+        return sh_err_set(err, other_token ? SH_ERR_AUTH : SH_ERR_TIMEOUT,
+                          "rank %d did not answer at %s within %g s: %s", call->peer,
+                          call->dial.address, wait_s, call->dial.last.text);
+    }
     sh_buf who = {0};
     list_missing(meet, &who);
     const char *last = "";

@@ -3,14 +3,13 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/system.h"
 #include "net/mpi_plugin.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct sh_mpi {
     const sh_mpi_plugin *plugin;
@@ -33,19 +32,22 @@ static const struct {
 static char *plugin_find(const char *dir, const char *family)
 {
     static const char *const places[] = {"", "/../lib/shoal"};
-    char program[PATH_MAX] = "";
+    char *program = NULL, *found = NULL;
+    sh_err ignored;
     if (dir == NULL) {
-        ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
-        if (len <= 0) return NULL;
+        if (sh_program_path(&program, &ignored) != SH_OK) return NULL;
         *strrchr(program, '/') = '\0';
         dir = program;
     }
-    for (size_t i = 0; i < SH_COUNT_OF(places); i++) {
+    for (size_t i = 0; i < SH_COUNT_OF(places) && found == NULL; i++) {
         char *path = sh_asprintf("%s%s/shoal-mpi-%s.so", dir, places[i], family);
-        if (sh_file_exists(path)) return path;
-        free(path);
+        if (sh_file_exists(path))
+            found = path;
+        else
+            free(path);
     }
-    return NULL;
+    free(program);
+    return found;
 }
 
 static sh_status plugin_load(const char *path, const sh_mpi_plugin **out, sh_err *err)

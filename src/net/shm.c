@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/pool.h"
+#include "base/system.h"
 #include "net/sock.h"
 #include "net/token.h"
 
@@ -68,6 +69,7 @@ static sh_status segment_size(int fd, sh_err *err)
     return SH_OK;
 }
 
+/* What shm_open gives never survives exec; some systems refuse to be told so. */
 sh_status sh_shm_create(sh_shm **out, char name[SH_SHM_NAME_MAX], uint8_t key[SH_SHM_KEY_LEN],
                         sh_err *err)
 {
@@ -76,7 +78,7 @@ sh_status sh_shm_create(sh_shm **out, char name[SH_SHM_NAME_MAX], uint8_t key[SH
     sh_random(secret, sizeof(secret));
     snprintf(shm->name, sizeof(shm->name), "/sh%013llx%013llx",
              (unsigned long long)(secret[0] >> 12), (unsigned long long)(secret[1] >> 12));
-    int fd = shm_open(shm->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd = shm_open(shm->name, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (fd < 0) {
         sh_err_sys(err, "shared memory %s", shm->name);
         goto fail;
@@ -101,7 +103,10 @@ static sh_status segment_check(int fd, sh_err *err)
 {
     struct stat st;
     if (fstat(fd, &st) < 0) return sh_err_sys(err, "shared memory");
-    if (st.st_uid != geteuid() || st.st_size != (off_t)sizeof(segment))
+    off_t page = (off_t)sysconf(_SC_PAGESIZE), size = (off_t)sizeof(segment);
+    bool fits = st.st_size == size ||
+                st.st_size == (size + page - 1) / page * page; /* macOS tells whole pages */
+    if (st.st_uid != geteuid() || !fits)
         return sh_err_set(err, SH_ERR_PEER, "shared memory: of another user or size");
     return SH_OK;
 }
@@ -111,7 +116,7 @@ sh_status sh_shm_attach(const char *name, const uint8_t key[SH_SHM_KEY_LEN], sh_
 {
     if (strncmp(name, "/sh", 3) != 0 || strchr(name + 1, '/') != NULL)
         return sh_err_set(err, SH_ERR_PEER, "shared memory: a name that is none of ours");
-    int fd = shm_open(name, O_RDWR | O_CLOEXEC, 0);
+    int fd = shm_open(name, O_RDWR, 0);
     if (fd < 0) return sh_err_sys(err, "shared memory %s", name);
     sh_shm *shm = sh_alloc(sizeof(*shm));
     shm->side = 1;
@@ -322,10 +327,8 @@ sh_port *sh_shm_port_create(sh_shm *shm, sh_stream bell)
 void sh_host_id(uint8_t out[SH_HOST_ID_LEN])
 {
     char text[256] = "";
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (file != NULL && fgets(text, sizeof(text), file) == NULL) text[0] = '\0';
-    if (file != NULL) fclose(file);
-    if (text[0] == '\0' && gethostname(text, sizeof(text) - 1) != 0) text[0] = '\0';
+    sh_boot_id(text);
+    if (strcmp(text, "-") == 0 && gethostname(text, sizeof(text) - 1) != 0) text[0] = '\0';
     uint8_t hash[32];
     size_t len;
     SH_ASSERT(EVP_Q_digest(NULL, "SHA256", NULL, text, strlen(text), hash, &len) == 1);

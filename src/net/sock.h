@@ -1,4 +1,4 @@
-/* sock.h - TCP sockets that never block.
+/* sock.h - sockets that never block.
  *
  * What differs between systems (flags, options, signals) is known here alone. File descriptors are
  * plain ints, owned by the caller, closed by sh_sock_close.
@@ -9,6 +9,19 @@
 
 #include "base/status.h"
 #include "net/addr.h"
+
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0 /* such systems rely on main and sh_tls_create, which ignore SIGPIPE */
+#endif
+
+/* A socket that neither blocks nor survives exec; -1 and errno when there is none. */
+int sh_sock_make(int domain, int type);
+
+/* Takes a connection of a Unix socket in the same way; -1 when none waits. */
+int sh_sock_accept_local(int listen_fd);
+
+/* Whether the process at the other end of a Unix socket is this user's, or root's. */
+bool sh_sock_is_own(int fd);
 
 /* A listening socket. The error of a taken port names the address. */
 SH_MUST_CHECK sh_status sh_sock_listen(const sh_addr *addr, int *fd, sh_err *err);

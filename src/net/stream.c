@@ -7,12 +7,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL                                                                               \
-    0 /* systems without it rely on sh_tls_create and main, which ignore SIGPIPE                   \
-       */
-#endif
-
 enum {
     RECORD_MAX = 16384, /* payload of one TLS record */
     /* AES-GCM is safe for some 2^24 full records under one key. */

@@ -1,6 +1,7 @@
 #include "net/token.h"
 
 #include "base/buf.h"
+#include "base/secret.h"
 
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ sh_status sh_token_check(const char *token, sh_err *err)
             return sh_err_set(err, SH_ERR_INPUT,
                               "cluster token: character %zu is not a visible ASCII character",
                               i + 1);
-    return SH_OK;
+    return sh_secret_check("the cluster token", sh_str_of(token), err);
 }
 
 void sh_token_key(const char *token, uint8_t out[SH_TOKEN_KEY_LEN])

@@ -23,7 +23,8 @@ enum {
 void sh_token_make(char out[SH_TOKEN_LEN + 1]);
 
 /* Whether the text can be a token; the error does not repeat the text. A short one is refused
- * because whoever records one handshake can try all short tokens at home. */
+ * because whoever records one handshake can try all short tokens at home; so is one that needs no
+ * trying, such as "aaaa...". */
 SH_MUST_CHECK sh_status sh_token_check(const char *token, sh_err *err);
 
 /* The key of the links. */

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "text/jinja_unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,13 +47,25 @@ static sh_status slot_find(slot *s, const char *dir, const char *name, sh_err *e
     return status;
 }
 
+/* Fills the slot from the first of the folders that has the file; the second is the name that
+ * transformers used before. */
+static sh_status named_find(slot *s, const char *dir, const char *name, sh_err *err)
+{
+    static const char *const folders[] = {"additional_chat_templates", "chat_templates"};
+    sh_status status = SH_OK;
+    for (size_t i = 0; i < SH_COUNT_OF(folders) && status == SH_OK && s->tmpl == NULL; i++) {
+        char *path = sh_asprintf("%s/%s.jinja", folders[i], name);
+        status = slot_find(s, dir, path, err);
+        free(path);
+    }
+    return status;
+}
+
 static sh_status files_find(sh_chat_template *chat, const char *dir, sh_err *err)
 {
     sh_status status = slot_find(&chat->plain, dir, "chat_template.jinja", err);
-    if (status == SH_OK && chat->plain.tmpl == NULL)
-        status = slot_find(&chat->plain, dir, "chat_templates/default.jinja", err);
-    if (status == SH_OK)
-        status = slot_find(&chat->tools, dir, "chat_templates/tool_use.jinja", err);
+    if (status == SH_OK) status = named_find(&chat->plain, dir, "default", err);
+    if (status == SH_OK) status = named_find(&chat->tools, dir, "tool_use", err);
     return status;
 }
 
@@ -131,11 +144,11 @@ static sh_status folder_take(sh_chat_template *chat, const char *dir, sh_err *er
     }
     if (status == SH_OK && !has_template(chat)) status = files_find(chat, dir, err);
     if (status == SH_OK && !has_template(chat))
-        status = config_take(chat, config, "tokenizer_config.json", err);
-    if (status == SH_OK && !has_template(chat))
         status = json_find(dir, "chat_template.json", &legacy, err);
     if (status == SH_OK && legacy != NULL)
         status = config_take(chat, legacy, "chat_template.json", err);
+    if (status == SH_OK && !has_template(chat))
+        status = config_take(chat, config, "tokenizer_config.json", err);
     if (status == SH_OK && !has_template(chat))
         status = sh_err_set(err, SH_ERR_NOT_FOUND,
                             "%s: no chat template: neither chat_template.jinja nor "
@@ -195,19 +208,23 @@ static const cJSON *member(const cJSON *object, const char *name)
     return cJSON_IsNull(item) ? NULL : item;
 }
 
+/* The names that a message's reasoning goes by; the first is the one that most templates read. */
+static const char *const REASONING[] = {"reasoning_content", "thinking", "reasoning"};
+
 static const cJSON *reasoning_of(const cJSON *message)
 {
-    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
     const cJSON *item = NULL;
-    for (size_t i = 0; i < SH_COUNT_OF(names) && item == NULL; i++)
-        item = member(message, names[i]);
+    for (size_t i = 0; i < SH_COUNT_OF(REASONING) && item == NULL; i++)
+        item = member(message, REASONING[i]);
     return item;
 }
 
-/* The message with its reasoning under the names that templates read, as transformers does it. */
+/* A copy of the message with its reasoning under the names that templates read, as transformers
+ * does it. */
 static cJSON *message_alias(const cJSON *message, const cJSON *reasoning)
 {
     cJSON *copy = cJSON_Duplicate(message, true);
+    if (reasoning == NULL) return copy;
     cJSON *first = cJSON_Duplicate(reasoning, true), *last = cJSON_Duplicate(reasoning, true);
     if (cJSON_HasObjectItem(copy, "reasoning_content"))
         cJSON_ReplaceItemInObjectCaseSensitive(copy, "reasoning_content", last);
@@ -220,21 +237,107 @@ static cJSON *message_alias(const cJSON *message, const cJSON *reasoning)
     return copy;
 }
 
-/* An object with the messages as they are to be shown, or NULL when the request's will do. */
-static cJSON *messages_alias(const cJSON *messages)
+/* The messages as they are to be shown. `copy_last`: the last one is going to be changed. */
+static cJSON *messages_show(const cJSON *messages, bool copy_last)
 {
-    bool any = false;
-    for (const cJSON *m = messages->child; m != NULL; m = m->next) any |= reasoning_of(m) != NULL;
-    if (!any) return NULL;
-    cJSON *object = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(object, "messages");
+    cJSON *list = cJSON_CreateArray();
     for (cJSON *m = messages->child; m != NULL; m = m->next) {
         const cJSON *reasoning = reasoning_of(m);
-        if (reasoning == NULL)
+        if (reasoning == NULL && !(copy_last && m->next == NULL))
             cJSON_AddItemReferenceToArray(list, m);
         else
             cJSON_AddItemToArray(list, message_alias(m, reasoning));
     }
-    return object;
+    return list;
+}
+
+/* Going on with the last message: its text gets a mark, and the prompt is cut where the mark comes
+ * out. So it works with any template; the mark and the rules are those of transformers. */
+static const char MARK[] = "CONTINUE_FINAL_MESSAGE_TAG ";
+
+static void text_mark(cJSON *item)
+{
+    char *marked = sh_asprintf("%s%s", item->valuestring, MARK);
+    cJSON_SetValuestring(item, marked);
+    free(marked);
+}
+
+/* The text to go on with: a string, or the last text among parts; NULL when there is none. */
+static cJSON *text_of(cJSON *value)
+{
+    cJSON *found = cJSON_IsString(value) ? value : NULL;
+    for (cJSON *part = cJSON_IsArray(value) ? value->child : NULL; part != NULL;
+         part = part->next) {
+        cJSON *text = cJSON_GetObjectItemCaseSensitive(part, "text");
+        if (cJSON_IsString(text)) found = text;
+    }
+    return found;
+}
+
+static bool is_reasoning(const char *field)
+{
+    for (size_t i = 0; i < SH_COUNT_OF(REASONING); i++)
+        if (strcmp(field, REASONING[i]) == 0) return true;
+    return false;
+}
+
+/* Reasoning stands under several names, of which the template reads one: all get the mark. */
+static void aliases_mark(cJSON *message, const cJSON *marked, const char *before)
+{
+    for (size_t i = 0; i < SH_COUNT_OF(REASONING); i++) {
+        cJSON *item = cJSON_GetObjectItemCaseSensitive(message, REASONING[i]);
+        if (item != marked && cJSON_IsString(item) && strcmp(item->valuestring, before) == 0)
+            text_mark(item);
+    }
+}
+
+/* Marks the last message. *text becomes what it goes on with, owned by the caller. */
+static sh_status last_mark(cJSON *messages, const cJSON *how, char **text, sh_err *err)
+{
+    cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
+    const char *field = cJSON_IsString(how) ? how->valuestring : "content";
+    cJSON *item = text_of(cJSON_GetObjectItemCaseSensitive(last, field));
+    if (item == NULL)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "'continue_final_message' is set, but the last message has no text in "
+                          "'%s'",
+                          field);
+    *text = sh_strdup(item->valuestring);
+    text_mark(item);
+    if (is_reasoning(field)) aliases_mark(last, item, *text);
+    return SH_OK;
+}
+
+/* Cuts the prompt, which starts at `start`, where the marked text ends. A template that trims the
+ * text has lost the mark's own space, and with it the text's: then the prompt is trimmed too. */
+static sh_status mark_cut(sh_buf *out, size_t start, const char *text, sh_err *err)
+{
+    sh_str prompt = sh_str_sub(sh_buf_str(out), start, out->len), wanted = sh_str_of(text);
+    sh_str mark = {MARK, sizeof(MARK) - 2};
+    size_t at = prompt.len, next = 0;
+    while ((next = sh_str_find(prompt, mark, next)) < prompt.len) at = next++;
+    wanted = sh_str_sub(wanted, sh_uni_space_prefix(wanted), wanted.len);
+    wanted.len -= sh_uni_space_suffix(wanted);
+    if (at == prompt.len || (wanted.len > 0 && sh_str_find(prompt, wanted, 0) >= prompt.len)) {
+        out->len = start;
+        if (out->ptr != NULL) out->ptr[start] = '\0';
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "'continue_final_message' is set, but the chat template does not show "
+                          "the last message as it is");
+    }
+    bool whole = at + mark.len < prompt.len && prompt.ptr[at + mark.len] == ' ';
+    prompt.len = at;
+    if (!whole) prompt.len -= sh_uni_space_suffix(prompt);
+    out->len = start + prompt.len;
+    out->ptr[out->len] = '\0';
+    return SH_OK;
+}
+
+static sh_status list_check(const cJSON *request, const char *name, sh_err *err)
+{
+    const cJSON *item = member(request, name);
+    if (item == NULL || cJSON_IsArray(item)) return SH_OK;
+    return sh_err_set(err, SH_ERR_INPUT, "'%s' must be a list, not %s", name, sh_json_kind(item));
 }
 
 static sh_status request_check(const cJSON *request, sh_err *err)
@@ -252,10 +355,42 @@ static sh_status request_check(const cJSON *request, sh_err *err)
         if (!cJSON_IsObject(m))
             return sh_err_set(err, SH_ERR_INPUT, "a message must be an object, not %s",
                               sh_json_kind(m));
-    const cJSON *tools = member(request, "tools");
-    if (tools != NULL && !cJSON_IsArray(tools))
-        return sh_err_set(err, SH_ERR_INPUT, "'tools' must be a list, not %s", sh_json_kind(tools));
-    return SH_OK;
+    const cJSON *kwargs = member(request, "chat_template_kwargs");
+    if (kwargs != NULL && !cJSON_IsObject(kwargs))
+        return sh_err_set(err, SH_ERR_INPUT, "'chat_template_kwargs' must be an object, not %s",
+                          sh_json_kind(kwargs));
+    sh_status status = list_check(request, "tools", err);
+    return status == SH_OK ? list_check(request, "documents", err) : status;
+}
+
+static void reference_add(cJSON *own, const char *name, const cJSON *item)
+{
+    if (item == NULL)
+        cJSON_AddNullToObject(own, name);
+    else
+        cJSON_AddItemReferenceToObject(own, name, (cJSON *)item);
+}
+
+/* The variables that nothing of the same name can replace. *text: what the answer goes on with, or
+ * NULL. */
+static sh_status own_fill(cJSON *own, const cJSON *request, char **text, sh_err *err)
+{
+    const cJSON *how = cJSON_GetObjectItemCaseSensitive(request, "continue_final_message");
+    const cJSON *kwargs = member(request, "chat_template_kwargs");
+    bool going_on = cJSON_IsTrue(how) || cJSON_IsString(how);
+    cJSON *messages = messages_show(cJSON_GetObjectItemCaseSensitive(request, "messages"),
+                                    going_on);
+    cJSON_AddItemToObject(own, "messages", messages);
+    reference_add(own, "tools", member(request, "tools"));
+    reference_add(own, "documents", member(request, "documents"));
+    if (!going_on) return SH_OK;
+    if (cJSON_IsTrue(member(request, "add_generation_prompt")) ||
+        cJSON_IsTrue(member(kwargs, "add_generation_prompt")))
+        return sh_err_set(
+            err, SH_ERR_INPUT,
+            "'continue_final_message' and 'add_generation_prompt' exclude each other");
+    cJSON_AddFalseToObject(own, "add_generation_prompt");
+    return last_mark(messages, how, text, err);
 }
 
 sh_status sh_chat_template_render(const sh_chat_template *chat, const cJSON *request,
@@ -266,11 +401,19 @@ sh_status sh_chat_template_render(const sh_chat_template *chat, const cJSON *req
     if (with.raised == NULL) with.raised = &raised;
     *with.raised = false;
     if (request_check(request, err) != SH_OK) return err->status;
-    cJSON *shown = messages_alias(cJSON_GetObjectItemCaseSensitive(request, "messages"));
-    const cJSON *vars[] = {chat->defaults, request, shown};
+    size_t start = out->len;
+    char *text = NULL;
+    cJSON *own = cJSON_CreateObject();
+    sh_status status = own_fill(own, request, &text, err);
+    const cJSON *kwargs = member(request, "chat_template_kwargs");
+    const cJSON *vars[] = {chat->defaults, request, kwargs == NULL ? request : kwargs, own};
     const slot *s = slot_pick(chat, member(request, "tools") != NULL);
-    sh_status status = sh_template_render(s->tmpl, vars, shown == NULL ? 2 : 3, &with, out, err);
-    if (status != SH_OK && !*with.raised) sh_err_prefix(err, "chat template");
-    cJSON_Delete(shown);
+    if (status == SH_OK) {
+        status = sh_template_render(s->tmpl, vars, SH_COUNT_OF(vars), &with, out, err);
+        if (status != SH_OK && !*with.raised) sh_err_prefix(err, "chat template");
+    }
+    if (status == SH_OK && text != NULL) status = mark_cut(out, start, text, err);
+    free(text);
+    cJSON_Delete(own);
     return status;
 }

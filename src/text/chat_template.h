@@ -1,9 +1,10 @@
 /* chat_template.h - a model's chat template with the variables that transformers gives it.
  *
- * The template comes from chat_template.jinja (others beside it in chat_templates/), else from
- * `chat_template` of tokenizer_config.json (a string, or a list of {name, template}), else from
- * chat_template.json. Of several, "tool_use" is taken when the request has tools, and "default"
- * otherwise. The special tokens of tokenizer_config.json are variables (bos_token, eos_token, ...).
+ * The template comes from chat_template.jinja (others beside it in the folder
+ * additional_chat_templates or chat_templates), else from chat_template.json, else from
+ * `chat_template` of tokenizer_config.json (a string, or a list of {name, template}). Of several,
+ * "tool_use" is taken when the request has tools, and "default" otherwise. The special tokens of
+ * tokenizer_config.json are variables (bos_token, eos_token, ...).
  *
  * Threads: read-only once loaded; any number of threads may render at once. */
 #ifndef SH_TEXT_CHAT_TEMPLATE_H
@@ -19,12 +20,14 @@ SH_MUST_CHECK sh_status sh_chat_template_load(const char *dir, const char *templ
                                               sh_chat_template **out, sh_err *err);
 void sh_chat_template_free(sh_chat_template *chat);
 
-/* The text of the template for requests with or without tools, for who looks for markers in it.
- * Borrowed. */
+/* The text of the template for requests with or without tools, for callers that search it for
+ * markers. Borrowed. */
 sh_str sh_chat_template_source(const sh_chat_template *chat, bool with_tools);
 
-/* Adds the prompt to *out. The request is an object: `messages` (at least one), and if wanted
- * `tools`, `documents`, `add_generation_prompt` (true when absent) and any other variables. A
+/* Adds the prompt to *out. The request is an object, and its members are variables of the template:
+ * `messages` (at least one), and if wanted `tools`, `documents`, `add_generation_prompt` (true when
+ * absent) and any others; those of `chat_template_kwargs` count more. With `continue_final_message`
+ * (true, or the name of a field) the prompt ends where the text of the last message does. A
  * message's reasoning is passed on under each name that templates know it by. See
  * sh_template_render for bounds and errors. */
 SH_MUST_CHECK sh_status sh_chat_template_render(const sh_chat_template *chat, const cJSON *request,

@@ -14,6 +14,7 @@
 #ifndef SH_TEXT_OUTPUT_H
 #define SH_TEXT_OUTPUT_H
 
+#include "base/buf.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "base/str.h"
@@ -71,6 +72,12 @@ const char *sh_output_tools_name(const sh_output_tools *tools);
 /* True when the rendered prompt ends with the opening marker, so that the output begins inside the
  * reasoning. */
 bool sh_output_prompt_opens(const sh_output_dialect *dialect, sh_str prompt);
+
+/* What a prompt has to end with so that the model can only go on with a call: the beginning of one,
+ * of the function `name` if that is not NULL and the dialect lets it be said. It is part of the
+ * output too: push it first. False when the dialect has no calls. */
+bool sh_output_call_lead(const sh_output_dialect *dialect, bool in_reasoning, const char *name,
+                         sh_buf *out);
 
 typedef struct {
     bool in_reasoning;  /* see sh_output_prompt_opens */

@@ -2,7 +2,6 @@
  * signs contain another row's stand before that one. */
 #include "text/output.h"
 
-#include "base/buf.h"
 #include "text/output_parts.h"
 
 #include <string.h>
@@ -93,12 +92,16 @@ static const sh_output_tools tool_forms[] = {
     {.name = "harmony",
      .close = {"<|call|>", "<|end|>", "<|return|>"},
      .sign = {"<|channel|>"},
+     .lead = "<|channel|>commentary to=functions.",
+     .name_end = " <|constrain|>json<|message|>",
      .channels = true},
     {.name = "kimi_k2",
      .section = "<|tool_calls_section_begin|>",
      .open = "<|tool_call_begin|>",
      .close = {"<|tool_call_end|>", "<|tool_calls_section_end|>"},
      .sign = {"<|tool_calls_section_begin|>"},
+     .lead = "<|tool_calls_section_begin|><|tool_call_begin|>functions.",
+     .name_end = ":",
      .body = output_step_head,
      .head = kimi_head,
      .ends_reasoning = true},
@@ -107,6 +110,7 @@ static const sh_output_tools tool_forms[] = {
      .open = "<｜tool▁call▁begin｜>",
      .close = {"```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"},
      .sign = {"<｜tool▁calls▁begin｜>"},
+     .lead = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>",
      .body = output_step_head,
      .head = deepseek_head,
      .ends_reasoning = true},
@@ -114,12 +118,16 @@ static const sh_output_tools tool_forms[] = {
      .open = "<longcat_tool_call>",
      .close = {"</longcat_tool_call>"},
      .sign = {"<longcat_tool_call>"},
+     .lead = "<longcat_tool_call>",
+     .name_end = "\n",
      .body = output_step_tags,
      .tags = &longcat_tags},
     {.name = "glm",
      .open = "<tool_call>",
      .close = {"</tool_call>"},
      .sign = {"<arg_key>"},
+     .lead = "<tool_call>",
+     .name_end = "\n",
      .body = output_step_tags,
      .tags = &glm_tags},
     {.name = "qwen3_coder",
@@ -127,11 +135,14 @@ static const sh_output_tools tool_forms[] = {
      .open = "<function=",
      .close = {"</function>", "</tool_call>"},
      .sign = {"<parameter="},
+     .lead = "<tool_call>\n<function=",
+     .name_end = ">\n",
      .body = output_step_tags,
      .tags = &qwen_tags},
     {.name = "mistral",
      .open = "[TOOL_CALLS]",
      .sign = {"[TOOL_CALLS]"},
+     .lead = "[TOOL_CALLS]",
      .body = output_step_either,
      .head = mistral_head,
      .short_ids = true},
@@ -139,15 +150,21 @@ static const sh_output_tools tool_forms[] = {
      .open = "<|tool_call|>",
      .close = {"<|/tool_call|>"},
      .sign = {"<|tool_call|>"},
+     .lead = "<|tool_call|>[{\"name\": \"",
+     .name_end = "\", \"arguments\":",
      .body = output_step_object},
     {.name = "hermes",
      .open = "<tool_call>",
      .close = {"</tool_call>"},
      .sign = {"<tool_call>"},
+     .lead = "<tool_call>\n{\"name\": \"",
+     .name_end = "\", \"arguments\":",
      .body = output_step_object},
     {.name = "llama3",
      .open = "<|python_tag|>",
      .sign = {"<|python_tag|>", "\"name\": function name, \"parameters\""},
+     .lead = "{\"name\": \"",
+     .name_end = "\", \"parameters\":",
      .body = output_step_object,
      .separator = ';'},
 };
@@ -275,6 +292,17 @@ bool sh_output_prompt_opens(const sh_output_dialect *dialect, sh_str prompt)
 {
     if (dialect->reasoning == NULL || dialect->reasoning->open == NULL) return false;
     return sh_str_ends(sh_str_trim(prompt), sh_str_of(dialect->reasoning->open));
+}
+
+bool sh_output_call_lead(const sh_output_dialect *dialect, bool in_reasoning, const char *name,
+                         sh_buf *out)
+{
+    const sh_output_tools *tools = dialect->tools;
+    if (tools == NULL || tools->lead == NULL) return false;
+    if (in_reasoning) sh_buf_addf(out, "%s\n\n", dialect->reasoning->close);
+    sh_buf_add_text(out, tools->lead);
+    if (name != NULL && tools->name_end != NULL) sh_buf_addf(out, "%s%s", name, tools->name_end);
+    return true;
 }
 
 static bool any_holds(const char *const *marks, size_t count, sh_str part)

@@ -44,6 +44,9 @@ struct sh_output_tools {
     const char *open;                    /* in front of a call, or NULL */
     const char *close[OUTPUT_CLOSE_MAX]; /* behind a call, each optional */
     const char *sign[OUTPUT_SIGN_MAX];
+    /* A call up to its name, and what follows the name up to the arguments; without the latter,
+     * models of this dialect differ in how they go on. */
+    const char *lead, *name_end;
     output_step body;                                    /* first step behind `open` */
     bool (*head)(sh_str head, sh_str *name, sh_str *id); /* reads what stands before the object */
     const output_tags *tags;

@@ -5,7 +5,7 @@ import net from 'node:net';
 
 const port = Number(process.argv[2]);
 const host = 'Host: a\r\n';
-const post = 'POST /health/live HTTP/1.1\r\n' + host;
+const post = 'POST /tokenize HTTP/1.1\r\n' + host;
 const next = 'GET /health/live HTTP/1.1\r\n' + host + '\r\n';
 const messages = {
   'a plain request': next,
@@ -44,7 +44,7 @@ const messages = {
   'a version of the future': `GET /health/live HTTP/9.9\r\n${host}\r\n${next}`,
   'no version': `GET /health/live\r\n${host}\r\n${next}`,
   'empty lines in front': `\r\n\r\n${next}`,
-  'HTTP/1.0 with chunks': `POST /health/live HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${next}`,
+  'HTTP/1.0 with chunks': `POST /tokenize HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${next}`,
   'a header without a name': `GET /health/live HTTP/1.1\r\n${host}: x\r\n\r\n${next}`,
   'a header without a colon': `GET /health/live HTTP/1.1\r\n${host}nonsense\r\n\r\n${next}`,
   'a method in lower case': `get /health/live HTTP/1.1\r\n${host}\r\n${next}`,

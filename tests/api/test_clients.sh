@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# The real client libraries against the demo model on two ranks. SHOAL_TEST_URL (and SHOAL_TEST_KEY) name a server that runs already;
-# without them one is started here.
+# The real client libraries against the demo model on two ranks. SHOAL_TEST_URL (and SHOAL_TEST_KEY) name a server that
+# runs already; without them one is started here.
 . "$(dirname "$0")/lib.sh"
 clients=$root/tests/api/clients
 
-if ! command -v node >/dev/null || ! said=$("$root/tools/npm.sh" 2>&1); then
-    skip "the client libraries work" "node or the packages are missing: ${said:-no node}"
+if ! why=$(npm_packages); then
+    skip "the client libraries work" "$why"
     done_testing
 fi
 if [ -z "${SHOAL_TEST_URL:-}" ]; then
-    export SHOAL_TEST_KEY=sk-test
-    port=$((20000 + RANDOM % 12000))
-    (cd "$root" && SHOAL_API_KEY=$SHOAL_TEST_KEY exec "$shoal" serve --port $port --runtime-dir "$work") >serve.log 2>&1 &
+    export SHOAL_TEST_KEY=sk-test-4fZq81Lx0p
+    port=$(free_port)
+    (cd "$root" && SHOAL_API_KEY=$SHOAL_TEST_KEY exec "$shoal" serve --port "$port" --runtime-dir "$work") \
+        >serve.log 2>&1 &
     serve_pid=$!; pids+=("$serve_pid")
     await /health/ready 200 || { echo "Bail out! no server"; cat serve.log; exit 1; }
     export SHOAL_TEST_URL="http://127.0.0.1:$port"

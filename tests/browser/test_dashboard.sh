@@ -5,8 +5,7 @@
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 npm_dir=$root/build/npm
 quit() { skip "the dashboard works in a browser" "$1"; done_testing; }
-command -v node >/dev/null || quit "node is missing"
+why=$(npm_packages) || quit "$why"
 [ -n "$chromium" ] || quit "chromium is missing"
-said=$("$root/tools/npm.sh" 2>&1) || quit "npm: $(tail -n 1 <<<"$said")"
 export CHROMIUM=$chromium NODE_PATH=$npm_dir/node_modules SHOAL=${SHOAL_BUILD:-$root/build/release}/shoal
 exec node "$root/tests/browser/dashboard.cjs"

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# What can go wrong between ranks, tried between hosts made of network namespaces: every rank says what happened and which
-# rank it was, in time, and ends. The ranks run `shoal linktest --stress`, which keeps all kinds of operations going.
+# What can go wrong between ranks, tried between hosts made of network namespaces: every rank says what happened and
+# which rank it was, in time, and ends. The ranks run `shoal linktest --stress`, which keeps all operations going.
+# alone: faults have to be noticed within half a second
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/hosts.sh"
 shoal=$SHOAL_BUILD/shoal
 work=$(mktemp -d) && cd "$work" || exit 1
-# From the fault to the end of every process: 0.5 s for a closed connection, time-out + 0.5 s for silence, and some time to
-# end on a busy machine.
+# From the fault to the end of every process: 0.5 s for a closed connection, time-out + 0.5 s for silence, and some time
+# to end on a busy machine.
 case $SHOAL_BUILD in *san) slack=1.5 ;; *) slack=0.4 ;; esac
 sum() { awk "BEGIN { print $1 }"; }
 before() { awk "BEGIN { exit !($1 < $2) }"; }
@@ -24,7 +25,8 @@ echo '["10.77.0.1:9000", "10.77.0.2:9000", "10.77.0.3:9000", "10.77.0.4:9000"]' 
 echo '[{"ssh": "s1"}, {"ssh": "me@s2"}, {"ssh": "s3"}]' >names.json
 sed "s/$("$shoal" --version | sed "s/shoal //")/9.9.9/g" "$shoal" >other && chmod +x other
 
-# start NAME HOST [flags]: a rank in the background; its words in NAME.out and NAME.err. NAME is its rank, or rank + letter.
+# start NAME HOST [flags]: a rank in the background; its words in NAME.out and NAME.err. NAME is its rank, or rank and
+# letter.
 declare -A pid code
 start() {
     local name=$1 host=$2; shift 2
@@ -33,9 +35,7 @@ start() {
     pid[$name]=$!
 }
 running() { # until rank 0 is in the midst of operations
-    local i
-    for i in $(seq 200); do grep -q "phase stress" 0.out 2>/dev/null && { sleep .2; return 0; }; sleep .05; done
-    echo "the group did not form:"; cat ./*.err; return 1
+    within 10 grep -q "phase stress" 0.out && sleep .2 || { echo "the group did not form:"; cat ./*.err; return 1; }
 }
 group() { start 2 3 "$@"; sleep .1; start 1 2 "$@"; start 0 1 "$@"; running; }
 fault() { t0=$(now); } # the clock of `ends` runs from here
@@ -46,7 +46,8 @@ ends() {
         left=
         for name in "$@"; do
             [ -n "${code[$name]:-}" ] && continue
-            if kill -0 "${pid[$name]}" 2>/dev/null; then left="$left $name"; else wait "${pid[$name]}"; code[$name]=$?; fi
+            if kill -0 "${pid[$name]}" 2>/dev/null; then left="$left $name"
+            else wait "${pid[$name]}"; code[$name]=$?; fi
         done
         took=$(sum "$(now) - $t0")
         [ -z "$left" ] && break
@@ -60,12 +61,18 @@ ends() {
 said() {
     local want=$1 pattern=$2 name; shift 2
     for name in "$@"; do
-        [ "${code[$name]}" = "$want" ] || { echo "rank $name ended with code ${code[$name]}"; cat "$name.err"; return 1; }
-        grep -qE "^shoal: .*$pattern" "$name.err" || { echo "rank $name did not say '$pattern':"; cat "$name.err"; return 1; }
+        [ "${code[$name]}" = "$want" ] ||
+            { echo "rank $name ended with code ${code[$name]}"; cat "$name.err"; return 1; }
+        grep -qE "^shoal: .*$pattern" "$name.err" ||
+            { echo "rank $name did not say '$pattern':"; cat "$name.err"; return 1; }
     done
 }
-alive() { local name; for name in "$@"; do kill -0 "${pid[$name]}" || { echo "rank $name has ended:"; cat "$name.err"; return 1; }; done; }
-others() { echo "0 1 2" | tr -d "$1"; }
+alive() {
+    local name
+    for name in "$@"; do
+        kill -0 "${pid[$name]}" || { echo "rank $name has ended:"; cat "$name.err"; return 1; }
+    done
+}
 # Runs one test function and ends whatever it left.
 try() {
     rm -f ./*.out ./*.err
@@ -74,55 +81,85 @@ try() {
     for name in 1 2 3; do heal $name; done
     return $rc
 }
+others_of() { case $1 in 0) others=(1 2) ;; 1) others=(0 2) ;; 2) others=(0 1) ;; esac }
 
-killed() { group --transport tcp && fault && kill -9 "${pid[$1]}" && ends $closed $(others "$1") && said 3 "rank $1 at .* was lost" $(others "$1"); }
-for rank in 0 1 2; do check "kill -9 of rank $rank is an error on the others within 0.5 s" "try killed $rank"; done
+killed() {
+    others_of "$1"
+    group --transport tcp && fault && kill -9 "${pid[$1]}" && ends "$closed" "${others[@]}" &&
+        said 3 "rank $1 at .* was lost" "${others[@]}"
+}
+for rank in 0 1 2; do check "kill -9 of rank $rank is an error on the others within 0.5 s" try killed $rank; done
 
 frozen() {
-    group --transport tcp && fault && kill -STOP "${pid[$1]}" && ends $silent $(others "$1") &&
-        said 3 "rank $1 at .* silent for 2" $(others "$1") && fault && kill -CONT "${pid[$1]}" && ends $closed "$1" && said 3 "rank $1 at" "$1"
+    others_of "$1"
+    group --transport tcp && fault && kill -STOP "${pid[$1]}" && ends "$silent" "${others[@]}" &&
+        said 3 "rank $1 at .* silent for 2" "${others[@]}" && fault && kill -CONT "${pid[$1]}" &&
+        ends "$closed" "$1" && said 3 "rank $1 at" "$1"
 }
-for rank in 0 1 2; do check "SIGSTOP of rank $rank is noticed within 2.5 s, and it ends itself when it goes on" "try frozen $rank"; done
+for rank in 0 1 2; do
+    check "SIGSTOP of rank $rank is noticed within 2.5 s, and it ends itself when it goes on" try frozen $rank
+done
 
-cable() { group && fault && cut 2 && ends $silent 0 1 2 && said 3 "rank 1 at .* silent" 0 2 && said 3 "rank [02] at .* silent .*rank [02]" 1; }
-check "a cut cable is noticed on both sides within 2.5 s" "try cable"
+cable() {
+    group && fault && cut 2 && ends "$silent" 0 1 2 && said 3 "rank 1 at .* silent" 0 2 &&
+        said 3 "rank [02] at .* silent .*rank [02]" 1
+}
+check "a cut cable is noticed on both sides within 2.5 s" try cable
 
-half_open() { group && fault && cut 2 && kill -9 "${pid[1]}" && sleep .5 && heal 2 && ends $silent 0 2 && said 3 "rank 1 at" 0 2; }
-check "a connection whose other end has vanished is noticed" "try half_open"
+half_open() {
+    group && fault && cut 2 && kill -9 "${pid[1]}" && sleep .5 && heal 2 && ends "$silent" 0 2 && said 3 "rank 1 at" 0 2
+}
+check "a connection whose other end has vanished is noticed" try half_open
 
-patient() { group --peer-timeout-ms 6000 && kill -STOP "${pid[1]}" && sleep 3.5 && kill -CONT "${pid[1]}" && sleep .5 && alive 0 1 2; }
-check "a longer --peer-timeout-ms bears a longer silence" "try patient"
+patient() {
+    group --peer-timeout-ms 6000 && kill -STOP "${pid[1]}" && sleep 3.5 && kill -CONT "${pid[1]}" && sleep .5 &&
+        alive 0 1 2
+}
+check "a longer --peer-timeout-ms bears a longer silence" try patient
 
-port_taken() { start 0 1 && sleep .7 && fault && start 0b 1 && ends 1 0b && said 1 "can not listen on 10.77.0.1:9000: Address already in use" 0b; }
-check "a port that is taken is named at once" "try port_taken"
+port_taken() {
+    start 0 1 && sleep .7 && fault && start 0b 1 && ends 1 0b &&
+        said 1 "can not listen on 10.77.0.1:9000: Address already in use" 0b
+}
+check "a port that is taken is named at once" try port_taken
 
 version() {
-    "$work/other" --version | grep -q 9.9.9 && start 0 1 && start 1 2 && sleep .7 && fault && binary=$work/other start 2 3 &&
-        ends 1.5 0 1 2 && said 3 "rank 2 has version 9.9.9, but rank 0 has" 0 1 2
+    "$work/other" --version | grep -q 9.9.9 && start 0 1 && start 1 2 && sleep .7 && fault &&
+        binary=$work/other start 2 3 && ends 1.5 0 1 2 && said 3 "rank 2 has version 9.9.9, but rank 0 has" 0 1 2
 }
-check "a rank of another version is named on every rank, with both versions" "try version"
+check "a rank of another version is named on every rank, with both versions" try version
 
-world() { start 0 1 && start 1 2 && sleep .7 && fault && start 2 3 --hostfile "$work/four.json" && ends 1.5 0 1 2 && said 3 "rank 2 has world size 4, but rank 0 has 3" 0 1 2; }
-check "another world size is named on every rank" "try world"
+world() {
+    start 0 1 && start 1 2 && sleep .7 && fault && start 2 3 --hostfile "$work/four.json" && ends 1.5 0 1 2 &&
+        said 3 "rank 2 has world size 4, but rank 0 has 3" 0 1 2
+}
+check "another world size is named on every rank" try world
 
 twice() {
     start 0 1 && start 1 2 && sleep .7 && fault && start 1b 3 --listen 10.77.0.3:9000 && ends 1.5 0 1 1b &&
         said 3 "rank 1 is there twice: at 10.77.0.2:[0-9]+ and at 10.77.0.3" 0 1 1b
 }
-check "the same rank twice while the group forms is named on every rank" "try twice"
+check "the same rank twice while the group forms is named on every rank" try twice
 
-late() { group && fault && start 1b 4 --listen 10.77.0.4:9000 && ends 1.5 1b && said 3 "the group has formed already" 1b && sleep .3 && alive 0 1 2; }
-check "the same rank again when the group runs is sent away, and the group goes on" "try late"
+late() {
+    group && fault && start 1b 4 --listen 10.77.0.4:9000 && ends 1.5 1b && said 3 "the group has formed already" 1b &&
+        sleep .3 && alive 0 1 2
+}
+check "the same rank again when the group runs is sent away, and the group goes on" try late
 
 other_token() {
-    start 0 1 --join-timeout 3 && start 1 2 --join-timeout 3 && sleep .5 && fault && token=$("$shoal" token) start 2 3 && ends 4 0 1 2 &&
-        said 1 "tokens of the two ends differ" 2 && grep "refused a connection from 10.77.0.3:.*tokens of the two ends differ" 0.err &&
+    start 0 1 --join-timeout 3 && start 1 2 --join-timeout 3 && sleep .5 && fault &&
+        token=$("$shoal" token) start 2 3 --join-timeout 3 && ends 4 0 1 2 &&
+        said 1 "tokens of the two ends differ" 2 &&
+        grep "refused a connection from 10.77.0.3:.*tokens of the two ends differ" 0.err &&
         said 3 "missing rank 2" 0 && said 3 "missing rank 2" 1
 }
-check "another token is refused; both sides say so, and who is missing" "try other_token"
+check "another token is refused; both sides say so, and who is missing" try other_token
 
-no_token() { fault && token='' start 0 1 && ends 1 0 && said 1 "10.77.0.1:9000 is not loopback: .*cluster token" 0; }
-check "without a token ranks on several hosts are refused" "try no_token"
+no_token() {
+    fault && token='' start 0 1 && ends 1 0 && said 1 "10.77.0.1:9000 is not loopback: .*cluster token" 0
+}
+check "without a token ranks on several hosts are refused" try no_token
 
 # Strangers from host 4: connections that say nothing, noise, a scan of the ports around, a byte a second.
 pester() {
@@ -134,22 +171,28 @@ pester() {
     pid[stranger]=$!
 }
 strangers() {
-    start 0 1 && sleep .4 && pester && sleep .7 && fault && start 1 2 && start 2 3 && running && before "$(sum "$(now) - $t0")" "2 + $slack" &&
-        grep "refused a connection from 10.77.0.4" 0.err
+    start 0 1 && sleep .4 && pester && sleep .7 && fault && start 1 2 && start 2 3 && running &&
+        before "$(sum "$(now) - $t0")" "2 + $slack" && grep "refused a connection from 10.77.0.4" 0.err
 }
-check "strangers at the port keep no group from forming" "try strangers"
+check "strangers at the port keep no group from forming" try strangers
 
 running_strangers() { group && pester && sleep 2 && alive 0 1 2; }
-check "strangers do not disturb a group that runs" "try running_strangers"
+check "strangers do not disturb a group that runs" try running_strangers
 
 named() { local r; for r in 2 1 0; do start $r $((r + 1)) --hostfile "$work/names.json"; sleep .2; done; running; }
-check "ranks meet over IPv6 and by names, in any order" "try named"
+check "ranks meet over IPv6 and by names, in any order" try named
 
-missing() { start 0 1 --join-timeout 2; start 2 3 --join-timeout 2; fault; ends 4 0 2 && said 3 "missing rank 1" 0 && said 3 "missing rank 1" 2; }
-check "a rank that is missing is named when the time to join is over" "try missing"
+missing() {
+    start 0 1 --join-timeout 2; start 2 3 --join-timeout 2; fault
+    ends 4 0 2 && said 3 "missing rank 1" 0 && said 3 "missing rank 1" 2
+}
+check "a rank that is missing is named when the time to join is over" try missing
 
-lonely() { fault && start 1 2 --join-timeout 2 && ends 3 1 && said 1 "rank 0 did not answer at 10.77.0.1:9000 within 2 s: .*refused" 1; }
-check "a rank without a coordinator says where it looked" "try lonely"
+lonely() {
+    fault && start 1 2 --join-timeout 2 && ends 3 1 &&
+        said 1 "rank 0 did not answer at 10.77.0.1:9000 within 2 s: .*refused" 1
+}
+check "a rank without a coordinator says where it looked" try lonely
 
 cd / && rm -rf "$work"
 done_testing

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ranks that srun starts, on hosts made of network namespaces that form a real Slurm cluster: controller and munge on all.
+# Ranks that srun starts, on hosts made of network namespaces that form a real Slurm cluster, with munge on all.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/hosts.sh"
 shoal=$SHOAL_BUILD/shoal demo=$root/models/demo
@@ -37,52 +37,67 @@ $(for i in 1 2 3; do echo "NodeName=h$i NodeAddr=10.77.0.$i CPUs=4 RealMemory=10
 PartitionName=p Nodes=h[1-3] Default=YES MaxTime=INFINITE State=UP
 CONF
 echo CgroupPlugin=cgroup/v1 >etc/cgroup.conf # as it does not look for groups then, which a namespace may hide
+idle() { [ "$(on 1 sinfo -h -t idle -o %D 2>/dev/null)" = 3 ]; }
 cluster_up() {
-    mkdir -p ctld spool.h1 spool.h2 spool.h3 /etc/slurm && head -c 64 /dev/urandom >munge.key && chown munge munge.key && chmod 400 munge.key
+    mkdir -p ctld spool.h1 spool.h2 spool.h3 /etc/slurm
+    head -c 64 /dev/urandom >munge.key && chown munge munge.key && chmod 400 munge.key
     install -d -o munge -m 755 "$work/munge" && chmod 755 "$work"
     local i
     for i in 1 2 3; do
         on $i mount --bind "$work/etc" /etc/slurm
         on $i sh -c 'mount -t tmpfs t /run && install -d -o munge -m 755 /run/munge'
-        on $i su munge -s /bin/sh -c "munged --key-file=$work/munge.key --pid-file=/run/munge/munged.pid --log-file=$work/munge/$i.log \
-            --seed-file=$work/munge/$i.seed --force" || return 1
+        on $i su munge -s /bin/sh -c "munged --key-file=$work/munge.key --pid-file=/run/munge/munged.pid \
+            --log-file=$work/munge/$i.log --seed-file=$work/munge/$i.seed --force" || return 1
         on $i cat /run/munge/munged.pid >"$work/munged.$i.pid"
     done
     on 1 slurmctld && for i in 1 2 3; do on $i slurmd -N h$i || return 1; done
-    for i in $(seq 100); do [ "$(on 1 sinfo -h -t idle -o %D 2>/dev/null)" = 3 ] && return; sleep .1; done
-    on 1 sinfo; tail -n 5 ./*.log; return 1
+    within 20 idle || { on 1 sinfo; tail -n 5 ./*.log; return 1; }
 }
 cluster_down() {
     local p pids i; pids=$(cat "$work"/*.pid 2>/dev/null)
     for p in $pids; do kill "$p" 2>/dev/null; done
-    for i in $(seq 50); do for p in $pids; do kill -0 "$p" 2>/dev/null && { sleep .1; continue 2; }; done; break; done
+    for i in $(seq 50); do
+        for p in $pids; do kill -0 "$p" 2>/dev/null && { sleep .1; continue 2; }; done
+        break
+    done
 }
-over() { local i; for i in $(seq $(($1 * 10))); do kill -0 "$main" 2>/dev/null || { wait "$main"; code=$?; return 0; }; sleep .1; done; echo "still running"; kill -9 "$main"; return 1; }
 
 run() { on 1 timeout -k 5 60 srun --chdir="$work" --kill-on-bad-exit=1 "$@"; }
-same() { "$shoal" generate --model "$demo" --prompt "Once upon a time" --max-tokens 16 >want 2>/dev/null; run "$@" "$shoal" generate --model "$demo" --prompt "Once upon a time" --max-tokens 16 >got 2>err && cmp got want; }
+generate=("$shoal" generate --model "$demo" --prompt "Once upon a time" --max-tokens 16)
+same() { "${generate[@]}" >want 2>/dev/null; run "$@" "${generate[@]}" >got 2>err && cmp got want; }
 
-check "a Slurm cluster of 3 hosts comes up" 'cluster_up'
+check "a Slurm cluster of 3 hosts comes up" cluster_up
 [ $failures = 0 ] || { cd / && done_testing; }
 export SHOAL_TOKEN; SHOAL_TOKEN=$("$shoal" token)
-check "a model on 3 hosts of srun answers as one rank does" 'same -N3 -n3'
-check "a model on 4 ranks of 2 hosts answers as one rank does" 'same -N2 -n4'
-check "a model on 2 ranks of one host needs no token" 'SHOAL_TOKEN= same -N1 -n2'
-check "hosts of srun without a token are refused with a hint" '! SHOAL_TOKEN= same -N2 -n2 && grep -q "cluster token" err'
-check "steps of one job do not meet each other" '
+check "a model on 3 hosts of srun answers as one rank does" same -N3 -n3
+check "a model on 4 ranks of 2 hosts answers as one rank does" same -N2 -n4
+without_token() { SHOAL_TOKEN='' same "$@"; }
+check "a model on 2 ranks of one host needs no token" without_token -N1 -n2
+no_token() { ! without_token -N2 -n2 && grep -q "cluster token" err; }
+check "hosts of srun without a token are refused with a hint" no_token
+two_steps() {
     cat >job.sh <<JOB
 srun -N2 -n2 --overlap "$shoal" linktest --quick --sizes 4K --rounds 3 >a.out 2>&1 & a=\$!
 srun -N2 -n2 --overlap "$shoal" linktest --quick --sizes 4K --rounds 3 >b.out 2>&1 && wait \$a
 JOB
-    on 1 timeout -k 5 60 salloc -N2 -n2 --chdir="$work" bash job.sh && grep -q "verdict: pass" a.out && grep -q "verdict: pass" b.out || { cat a.out b.out; false; }'
-check "one task is a rank alone" 'exits 0 run -N1 -n1 "$shoal" generate --model "$demo" --prompt "Once upon a time" --max-tokens 4'
+    on 1 timeout -k 5 60 salloc -N2 -n2 --chdir="$work" bash job.sh && grep -q "verdict: pass" a.out &&
+        grep -q "verdict: pass" b.out || { cat a.out b.out; return 1; }
+}
+check "steps of one job do not meet each other" two_steps
+check "one task is a rank alone" exits 0 run -N1 -n1 "${generate[@]}"
+url=http://127.0.0.1:8472
+healthy() { on 1 curl -fs -o health $url/health; }
+ask() {
+    on 1 curl -fs -m 20 -H 'content-type: application/json' \
+        -d '{"prompt":"Once upon a time","max_tokens":8,"temperature":0}' $url/v1/completions
+}
+ended() { ! kill -0 "$main" 2>/dev/null; }
 serves() {
     on_exec 1 srun -N3 -n3 --chdir="$work" "$shoal" serve --port 8472 >serve.out 2>&1 & main=$!
-    local i; for i in $(seq 150); do on 1 curl -fs -o health http://127.0.0.1:8472/health && break; sleep .1; done
-    on 1 curl -fs -m 20 -H 'content-type: application/json' -d '{"prompt":"Once upon a time","max_tokens":8,"temperature":0}' \
-        http://127.0.0.1:8472/v1/completions | grep -q '"text":" there was' && kill -TERM "$main" && over 20 || { cat serve.out; return 1; }
+    within 20 healthy && ask | grep -q '"text":" there was' && kill -TERM "$main" && within 20 ended ||
+        { cat serve.out; kill -9 "$main"; return 1; }
 }
-check "serve on 3 hosts of srun answers, and ends on SIGTERM" 'serves'
+check "serve on 3 hosts of srun answers, and ends on SIGTERM" serves
 cluster_down
 cd / && rm -rf "$work"
 done_testing

@@ -2,7 +2,7 @@
 # The guides speak only of commands and flags that exist, and their links lead somewhere.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
-cd "$(mktemp -d)" || exit 1
+scratch
 pages=("$root"/README.md "$root"/docs/*.md)
 
 # Every "shoal COMMAND ... --flag" of a page, in code blocks and in backticks.
@@ -22,7 +22,7 @@ known() {
     return $bad
 }
 check "every flag that a page gives a command is one of that command" known
-commands_known() { # in code blocks the word behind shoal is a command
+commands_known() { # in code blocks the word after shoal is a command
     local bad=0 page name
     "$shoal" help | sed -n 's/^  \([a-z]*\) .*/\1/p' >commands
     for page in "${pages[@]}"; do

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the kernels and their unit tests for arm64 and runs them under qemu-user, in TAP. The tests take every level that
-# the emulated CPU has, so NEON, dotprod and i8mm are all seen. SHOAL_TEST_ONLY names the tests to run (all by default).
+# Builds the kernels and their unit tests for arm64 and runs them under qemu-user, in TAP. The tests take every level
+# that the emulated CPU has, so NEON, dotprod and i8mm are all seen. SHOAL_TEST_ONLY names the tests to run (all by
+# default).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 cc=aarch64-linux-gnu-gcc
@@ -27,7 +28,7 @@ if ! make -s -j2 VARIANT=arm64 CC=$cc OPT_arm64='-O2 -g' PKG_CFLAGS= PKG_LIBS= "
     exit 1
 fi
 
-# Emulated floats are slow: the programs run side by side, and their lines are joined behind them.
+# Emulated floats are slow: the programs run side by side, and their lines are joined after them.
 build_and_run() { # name
     local bin=$out/$1
     if ! $cc -std=c11 -D_GNU_SOURCE -O2 -g -Isrc -Itests -Itests/kernels/shim -o "$bin" "tests/unit/kernels/$1.c" \

@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
 # The second turn of a long conversation does not compute the first again, on one rank and on two.
+# alone: it compares times
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
 work=$(mktemp -d /tmp/shoal-cache-XXXXXX)
 cd "$work" || exit 1
 trap 'kill $serve_pid 2>/dev/null; wait; rm -rf "$work"' EXIT
-port=$((20000 + RANDOM % 12000))
+port=$(free_port)
 
-turn() { # FIRST COUNT NAME: microseconds until one token behind COUNT token ids is there
-    { printf '{"max_tokens":1,"temperature":0,"prompt":['; seq -s, "$1" $(($1 + $2 - 1)) | tr -d '\n'; printf ']}'; } >"$3.json"
-    curl -s -m 100 -o "$3.out" -w '%{time_total}' --data-binary "@$3.json" "http://127.0.0.1:$port/v1/completions" | tr -d .
+turn() { # FIRST COUNT NAME: microseconds until one token after COUNT token ids is there
+    printf '{"max_tokens":1,"temperature":0,"prompt":[%s]}' "$(seq -s, "$1" $(($1 + $2 - 1)))" >"$3.json"
+    curl -s -m 100 -o "$3.out" -w '%{time_total}' --data-binary "@$3.json" "http://127.0.0.1:$port/v1/completions" |
+        tr -d .
 }
 cached() { sed -nE 's/.*"cached_tokens":([0-9]+).*/\1/p' "$1.out"; }
 second_turn() { # RANKS
-    (cd "$root" && exec "$shoal" serve --model models/demo --ranks "$1" --port $port --runtime-dir "$work" --threads 1) >serve.log 2>&1 &
+    (cd "$root" && exec "$shoal" serve --model models/demo --ranks "$1" --port "$port" --runtime-dir "$work" \
+        --threads 1) >serve.log 2>&1 &
     serve_pid=$!
-    for _ in $(seq 600); do [ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port/health/ready")" = 200 ] && break; sleep 0.1; done
+    within 60 curl -sf "http://127.0.0.1:$port/health/ready"
     turn 1000 40 warm >/dev/null
     local best=0 i first second
     for i in 1 2 3; do # the best of three, since others may use the machine too
@@ -27,6 +30,6 @@ second_turn() { # RANKS
     kill $serve_pid; wait $serve_pid 2>/dev/null
     [ $best -ge 5 ]
 }
-check "one rank: the first token of a second turn comes 5 times sooner" 'second_turn 1'
-check "two ranks: the same" 'second_turn 2'
+check "one rank: the first token of a second turn comes 5 times sooner" second_turn 1
+check "two ranks: the same" second_turn 2
 done_testing

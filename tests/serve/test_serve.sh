@@ -6,10 +6,10 @@ work=$(mktemp -d /tmp/shoal-serve-XXXXXX)
 cd "$work" || exit 1
 trap 'kill -9 $serve_pid 2>/dev/null; rm -rf "$work"' EXIT
 
-port=$((20000 + RANDOM % 12000)) # stays the same when the API is started again
-serve() { # FLAGS...: starts a server
+port=$(free_port) # stays the same when the API is started again
+serve() {
     : >serve.log
-    (cd "$root" && exec "$shoal" serve --port $port --runtime-dir "$work" --threads 1 "$@") >serve.log 2>&1 &
+    (cd "$root" && exec "$shoal" serve --port $port --runtime-dir "$work" --threads 1) >serve.log 2>&1 &
     serve_pid=$!
     for _ in $(seq 600); do
         [ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port/health/ready")" = 200 ] && return 0
@@ -26,40 +26,54 @@ ask() { # TEXT: the answer's text
 good() { ask "What is tensor parallelism?" | grep -q "^Tensor parallelism splits every layer across the machines"; }
 again() { for _ in $(seq 100); do good && return 0; sleep 0.2; done; return 1; }
 pids_of() { # PART: process ids of the children whose environment says so
-    for pid in $(pgrep -P $serve_pid); do tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "$1" && echo "$pid"; done
+    local pid
+    for pid in $(pgrep -P $serve_pid); do
+        tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "$1" && echo "$pid"
+    done
 }
 
 serve; started=$?
-check "serves the demo model on two ranks" '[ $started = 0 ] && grep -q "on 2 ranks" serve.log'
+serves() { [ $started = 0 ] && grep -q "on 2 ranks" serve.log; }
+check "serves the demo model on two ranks" serves
 check "answers what the model was taught" good
-check "streams, with an end" \
-    'curl -s -N -m 60 "http://127.0.0.1:$port/v1/completions" -H "Content-Type: application/json" \
-        -d "{\"prompt\":\"1 2 3\",\"max_tokens\":5,\"stream\":true}" >stream && tail -n 2 stream | grep -q "data: \[DONE\]"'
+complete() { curl -s -N -m 60 "http://127.0.0.1:$port/v1/completions" -H "Content-Type: application/json" -d "$1"; }
+streams() {
+    complete '{"prompt":"1 2 3","max_tokens":5,"stream":true}' >stream && tail -n 2 stream | grep -q "data: \[DONE\]"
+}
+check "streams, with an end" streams
 
 kill -HUP $serve_pid
-check "SIGHUP is the API's alone: the ranks stay" 'sleep 0.3; good && grep -q "settings were read again" serve.log && ! grep -q "by signal" serve.log'
+reloads() { within 5 grep -q "settings were read again" serve.log && good && ! grep -q "by signal" serve.log; }
+check "SIGHUP is the API's alone: the ranks stay" reloads
 kill -9 "$(pids_of SHOAL_RANK=1)"
-check "a killed rank is named, comes back, and serving goes on" 'again && grep -q "rank 1 .*was lost" serve.log && grep -q "group stands again" serve.log'
+rank_back() { again && grep -q "rank 1 .*was lost" serve.log && grep -q "group has re-formed" serve.log; }
+check "a killed rank is named, comes back, and serving goes on" rank_back
 kill -9 "$(pids_of SHOAL_PART=api)"
-check "a killed API comes back without loading the model again" 'again && [ "$(grep -c "\] ready: " serve.log)" = 1 ]'
+api_back() { again && [ "$(grep -c "\] ready: " serve.log)" = 1 ]; }
+check "a killed API comes back without loading the model again" api_back
 kill -STOP "$(pids_of SHOAL_RANK=0)"
-check "a frozen rank 0 is an error, not a wait without end" 'ask "What is tensor parallelism?"; grep -q "does not answer" answer'
+frozen() { ask "What is tensor parallelism?"; grep -q "does not answer" answer; }
+check "a frozen rank 0 is an error, not a wait without end" frozen
 kill -9 "$(pids_of SHOAL_RANK=0)"
 check "a killed rank 0 comes back too" again
 
-( curl -s -m 60 "http://127.0.0.1:$port/v1/completions" -H 'Content-Type: application/json' \
-    -d '{"prompt":"Tell me","max_tokens":150,"ignore_eos":true}' >last ) & asker=$!
+complete '{"prompt":"Tell me","max_tokens":150,"ignore_eos":true}' >last & asker=$!
 sleep 0.3
 kill -TERM $serve_pid
 wait $asker
-check "SIGTERM lets a running answer finish" 'grep -q "\"finish_reason\":\"length\"" last'
+check "SIGTERM lets a running answer finish" grep -q '"finish_reason":"length"' last
 wait $serve_pid; code=$?
-check "then ends with code 0" '[ $code = 0 ]'
-check "and leaves no process and no socket" '! pgrep -f "shoal serve.*$work" && [ -z "$(ls "$work"/*.sock 2>/dev/null)" ]'
+check "then ends with code 0" [ $code = 0 ]
+none_left() { ! pgrep -f "shoal serve.*$work"; }
+nothing_left() { none_left && [ -z "$(ls "$work"/*.sock 2>/dev/null)" ]; }
+check "and leaves no process and no socket" nothing_left
 
-check "a wrong model is one line and an exit code" \
-    'exits 1 timeout 30 "$shoal" serve --model /nowhere --port 0 --runtime-dir "$work"; grep -q "/nowhere/config.json: No such file" err && ! pgrep -f "shoal serve.*$work"'
-check "a model whose template is broken is told at once, and not served" '
-    cp -r "$root/models/demo" broken && echo "{% if %}" >broken/chat_template.jinja
-    exits 1 timeout 30 "$shoal" serve --model broken --port 0 --runtime-dir "$work"; grep -q "broken/chat_template.jinja: line 1" err && ! pgrep -f "shoal serve.*$work"'
+# not_served MODEL WORDS: it ends with code 1, in those words
+not_served() {
+    refuses 1 "$2" timeout 30 "$shoal" serve --model "$1" --port 0 --runtime-dir "$work" && none_left
+}
+check "a wrong model is one line and an exit code" not_served /nowhere "/nowhere/config.json: No such file"
+cp -r "$root/models/demo" broken && echo "{% if %}" >broken/chat_template.jinja
+check "a model whose template is broken is told at once, and not served" \
+    not_served broken "broken/chat_template.jinja: line 1"
 done_testing

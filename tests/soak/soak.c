@@ -144,9 +144,8 @@ static void ask_make(const struct soak *s, int i, struct ask *a)
     sampling_make(s, &d, a);
     a->q.max_tokens = 1 + (int)roll(&d, chance(&d, 40) ? ANSWER_MAX - 1 : 40);
     a->q.min_tokens = chance(&d, 20) ? (int)roll(&d, 20) : 0;
-    a->q.ignore_eos = chance(&d, 75);
     a->q.logprobs = chance(&d, 40) ? (int)roll(&d, 6) : -1;
-    if (chance(&d, 20)) a->q.stop_id_count = 1 + (int)roll(&d, SH_STOP_IDS_MAX);
+    if (chance(&d, 40)) a->q.stop_id_count = 1 + (int)roll(&d, SH_STOP_IDS_MAX);
     for (int k = 0; k < a->q.stop_id_count; k++)
         a->stops[k] = (int32_t)roll(&d, (uint64_t)s->vocab);
     a->q.stop_ids = a->stops;

@@ -8,7 +8,7 @@ claim="templates of real models give the prompts that transformers gives"
 folder=${SHOAL_REAL_TEMPLATES:-} date=${SHOAL_REAL_TEMPLATES_DATE:-2026-11-15}
 if [ -z "$folder" ]; then skip "$claim" "SHOAL_REAL_TEMPLATES names no folder"; done_testing; fi
 if ! command -v jq >/dev/null; then skip "$claim" "jq is missing"; done_testing; fi
-cd "$(mktemp -d)" || exit 1
+scratch
 
 prompts_agree() { # name
     local count wrong=0
@@ -28,6 +28,6 @@ prompts_agree() { # name
 
 for cases in "$folder"/*.cases.json; do
     name=$(basename "$cases" .cases.json)
-    check "$name: $claim" 'prompts_agree "$name"'
+    check "$name: $claim" prompts_agree "$name"
 done
 done_testing

@@ -2,24 +2,41 @@
 # shoal template as a shell sees it.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal demo=$root/models/demo
-cd "$(mktemp -d)" || exit 1
+scratch
 
+template() { "$shoal" template "$@"; }
 echo '{"messages": [{"role": "user", "content": "Hi"}]}' >hi.json
 printf '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n' >want
-check "a file gives the demo model's prompt" '"$shoal" template --model "$demo" hi.json | cmp - want'
-check "so does standard input" '"$shoal" template --model "$demo" <hi.json | cmp - want && "$shoal" template --model "$demo" - <hi.json | cmp - want'
+from_file() { template --model "$demo" hi.json | cmp - want; }
+check "a file gives the demo model's prompt" from_file
+from_input() { template --model "$demo" <hi.json | cmp - want && template --model "$demo" - <hi.json | cmp - want; }
+check "so does standard input" from_input
 printf '{{ bos_token }}{{ messages[0].content }} {{ eos_token }} {{ strftime_now("%%d.%%m.%%Y") }}' >own.jinja
-check "--template replaces the template and keeps the tokens" \
-    '[ "$("$shoal" template --model "$demo" --template own.jinja --date 2025-01-31 hi.json)" = "Hi <|im_end|> 31.01.2025" ]'
-check "--template needs no model" '[ "$("$shoal" template --template own.jinja --date 2025-01-31 hi.json)" = "Hi  31.01.2025" ]'
-check "neither of them is a usage error" 'exits 2 "$shoal" template hi.json && grep -q "needs --model or --template" err'
-check "a date that is none is refused" 'exits 1 "$shoal" template --template own.jinja --date 2025-13-01 hi.json && grep -q "such as 2025-01-31, not .2025-13-01." err'
+check "--template replaces the template and keeps the tokens" gives "Hi <|im_end|> 31.01.2025" \
+    template --model "$demo" --template own.jinja --date 2025-01-31 hi.json
+check "--template needs no model" gives "Hi  31.01.2025" template --template own.jinja --date 2025-01-31 hi.json
+check "neither of them is a usage error" refuses 2 "needs --model or --template" template hi.json
+check "a date that is none is refused" refuses 1 "such as 2025-01-31, not .2025-13-01." \
+    template --template own.jinja --date 2025-13-01 hi.json
 
 printf '\n{{ messages[0].content + 1 }}' >sum.jinja
-check "an error of the template exits 1 with its line" 'exits 1 "$shoal" template --template sum.jinja hi.json && grep -q "shoal: chat template: line 2: can only concatenate str" err && [ ! -s out ]'
+type_error() {
+    refuses 1 "shoal: chat template: line 2: can only concatenate str" template --template sum.jinja hi.json &&
+        [ ! -s out ]
+}
+check "an error of the template exits 1 with its line" type_error
 echo '{{ raise_exception("the system role is not supported") }}' >no.jinja
-check "what a template raises is said in its own words" 'exits 1 "$shoal" template --template no.jinja hi.json && [ "$(cat err)" = "shoal: the system role is not supported" ]'
-check "a fault of syntax names the file" 'echo "{% if %}" >if.jinja; exits 1 "$shoal" template --template if.jinja hi.json && grep -q "if.jinja: line 1: Expected an expression" err'
-check "a request that is no JSON is named with its place" 'echo "{\"messages\": [}" >bad.json; exits 1 "$shoal" template --template own.jinja bad.json && grep -q "bad.json: not valid JSON at line 1" err'
-check "a template without end is stopped" 'echo "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}" >long.jinja; exits 1 "$shoal" template --template long.jinja hi.json && grep -qE "more steps|longer than allowed" err'
+raised() {
+    exits 1 template --template no.jinja hi.json && [ "$(cat err)" = "shoal: the system role is not supported" ]
+}
+check "what a template raises is said in its own words" raised
+echo "{% if %}" >if.jinja
+check "a fault of syntax names the file" refuses 1 "if.jinja: line 1: Expected an expression" \
+    template --template if.jinja hi.json
+echo '{"messages": [}' >bad.json
+check "a request that is no JSON is named with its place" refuses 1 "bad.json: not valid JSON at line 1" \
+    template --template own.jinja bad.json
+echo "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}" >long.jinja
+check "a template without end is stopped" refuses 1 "more steps|longer than allowed" \
+    template --template long.jinja hi.json
 done_testing

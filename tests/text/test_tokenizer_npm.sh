@@ -5,21 +5,19 @@ cd "$root" || exit 1
 shoal=$SHOAL_BUILD/shoal
 work=build/npm
 claim="ids are those of @huggingface/tokenizers"
-why=
-if ! command -v node >/dev/null; then why="node is not installed"
-elif ! said=$(tools/npm.sh 2>&1); then why="npm: $(tail -n 1 <<<"$said")"
-else cp tests/npm/tokenizer_oracle.mjs "$work/"; fi
+if why=$(npm_packages); then cp tests/npm/tokenizer_oracle.mjs "$work/"; fi
 
 same_ids() { # tokenizer file
     local name; name=$(basename "$1" .json)
     (cd "$work" && node tokenizer_oracle.mjs "$root/$1" 2000 7 "$name.texts" "$name.ids") &&
         "$shoal" tokenize --tokenizer "$1" --jsonl <"$work/$name.texts" >"$work/$name.got" &&
         paste "$work/$name.texts" "$work/$name.ids" "$work/$name.got" |
-        awk -F'\t' '$2 != $3 { bad++; if (bad < 4) print } END { if (bad) { print bad " of " NR " texts differ"; exit 1 } }'
+        awk -F'\t' '$2 != $3 { bad++; if (bad < 4) print }
+            END { if (bad) { print bad " of " NR " texts differ"; exit 1 } }'
 }
 
 for file in tests/data/tokenizers/*.json; do
     name="$claim: $(basename "$file" .json)"
-    if [ -n "$why" ]; then skip "$name" "$why"; else check "$name" "same_ids $file"; fi
+    if [ -n "$why" ]; then skip "$name" "$why"; else check "$name" same_ids "$file"; fi
 done
 done_testing

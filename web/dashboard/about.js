@@ -66,17 +66,20 @@ class Snippets {
 }
 
 const plain = (v) => (v === null || v === '' ? 'none' : typeof v === 'boolean' ? (v ? 'yes' : 'no') : String(v));
-const limit = (write) => (v) => (v > 0 ? write(v) : 'no limit');
+const limit = (write) => (v) => (v === null ? 'not known' : v > 0 ? write(v) : 'no limit');
+const context = (v) => (v > 0 ? tokens(v) : 'what the context holds');
 const tokens = (v) => `${count(v)} tokens`;
 const s = (v) => `${v} s`;
 
 // Settings of the API by their names, as people call them.
 const SETTINGS = {
   host: ['Address'], port: ['Port'], tls: ['TLS'], api_keys: ['API keys', (v) => (v > 0 ? count(v) : 'none')], cors: ['CORS'],
+  allowed_hosts: ['Further host names'],
   access_log: ['Access log'], request_log: ['Request log'], log_prompts: ['Prompts in the log'],
-  max_tokens: ['Answer when not asked otherwise', tokens], max_tokens_hard: ['Longest answer', limit(tokens)],
+  max_tokens: ['Answer when not asked otherwise', context], max_tokens_hard: ['Longest answer', context],
   timeout_s: ['Time limit of a request', limit(s)], grace_s: ['Grace when stopping', s],
-  connections_max: ['Connections', count], header_bytes_max: ['Largest header', bytes], body_bytes_max: ['Largest body', bytes],
+  connections_max: ['Connections', count], peer_connections_max: ['Connections of one address', (v) => (v > 0 ? count(v) : 'automatic')],
+  bodies_bytes_max: ['All bodies together', bytes], header_bytes_max: ['Largest header', bytes], body_bytes_max: ['Largest body', bytes],
   idle_s: ['Idle connections close after', s], receive_s: ['Time to receive a request', s], send_s: ['Time to send', s],
 };
 

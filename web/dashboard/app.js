@@ -201,13 +201,12 @@ class Page {
   redraw() {
     if (this.view !== 'overview' || document.hidden) return;
     const engine = this.engine, before = this.history.before;
-    const took = before === undefined ? NaN : (this.seen - before.at) / 1000;
     const state = (rank) => this.stateOf(rank);
     const zero = engine?.ranks?.[0] ?? {};
     const perToken = zero.tokens > 0 ? zero.collective_bytes / zero.tokens : NaN;
     this.cluster.update(engine, state, perToken, this.history.last('tokens') > 0);
     this.live.update(this.history, engine);
-    this.ranks.update(engine, before?.snapshot.engine, took, state);
+    this.ranks.update(engine, before?.snapshot.engine, state);
   }
 
   async loadAbout() {

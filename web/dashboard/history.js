@@ -27,6 +27,14 @@ function percentile(now, then, p) {
   return low;
 }
 
+// What a counter of a rank grew by in a second, since an older snapshot. The ranks report less often than snapshots
+// come, so the time is that between the two reports.
+export function rankRate(engine, before, index, name) {
+  const took = engine?.reported_s - before?.reported_s;
+  const grew = engine?.ranks?.[index]?.[name] - before?.ranks?.[index]?.[name];
+  return took > 0 ? grew / took : NaN;
+}
+
 // Another engine counts from zero, and so does one whose group was formed again.
 function isAnew(engine, old) {
   return engine.uptime_s < old.uptime_s || engine.counts?.requests < old.counts?.requests;

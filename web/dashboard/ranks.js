@@ -2,6 +2,7 @@
 import { h, setText } from './dom.js';
 import { bytes, count, digits3, fixed, percent } from './format.js';
 import { layersOf, roleOf, shareOf } from './cluster.js';
+import { rankRate } from './history.js';
 
 const MEMORY = [['weights', 'Weights'], ['kv', 'KV cache'], ['rest', 'Other use'], ['free', 'Free']];
 
@@ -49,14 +50,12 @@ class RankCard {
       h('dl', { class: 'facts' }, ROWS.flatMap((name, i) => [h('dt', null, name), this.rows[i]])));
   }
 
-  update(rank, ranks, before, took, state) {
+  update(rank, ranks, rate, state) {
     this.el.classList.toggle('lost', state === 'lost');
     setText(this.state, state === 'back' ? 'is back' : state);
     this.state.className = `chip ${TONES[state]}`;
     setText(this.sub, [rank.host, roleOf(rank), layersOf(rank)].filter(Boolean).join(' · '));
     this.setMemory(rank.memory ?? {});
-    const rate = (name) => (before === undefined || !(took > 0) ? NaN : (rank[name] - before[name]) / took);
-    // The time of a step has the collectives in it.
     this.setWork(rate('compute_s'), rate('collective_s'));
     const cpu = rate('cpu_s');
     const share = [rank.heads, rank.ffn, rank.vocab].map((v) => (v === undefined ? '–' : count(v))).join(', ');
@@ -74,7 +73,9 @@ class RankCard {
     this.memoryKeys.outs.forEach((out, i) => setText(out, bytes(values[i])));
   }
 
-  setWork(compute, collective) {
+  // Of one second; what a report rounds must not make it more.
+  setWork(computed, collected) {
+    const compute = Math.min(1, computed), collective = Math.min(1 - compute, collected);
     const idle = Math.max(0, 1 - compute - collective);
     this.work.set([compute, collective, idle].map((v) => (v > 0 ? v : 0)));
     [compute, collective, idle].forEach((v, i) =>
@@ -91,15 +92,15 @@ export class Ranks {
     this.cards = [];
   }
 
-  // before: an older snapshot's engine, took: seconds since.
-  update(engine, before, took, state) {
+  // before: an older snapshot's engine.
+  update(engine, before, state) {
     const ranks = engine?.ranks ?? [];
     this.empty.hidden = ranks.length > 0;
     if (ranks.length !== this.cards.length) {
       this.cards = ranks.map((rank) => new RankCard(rank));
       this.grid.replaceChildren(...this.cards.map((card) => card.el));
     }
-    const old = before?.ranks ?? [];
-    this.cards.forEach((card, i) => card.update(ranks[i], ranks, old[i], took, state(ranks[i])));
+    this.cards.forEach((card, i) =>
+      card.update(ranks[i], ranks, (name) => rankRate(engine, before, i, name), state(ranks[i])));
   }
 }

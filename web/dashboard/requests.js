@@ -5,7 +5,7 @@ import { askJson } from './feed.js';
 
 const SHOWN = 100, FIRST = 2000, EVENTS_MAX = 200;
 const COLUMNS = ['Time', 'Kind', 'Status', 'Prompt', 'Cached', 'Answer', 'First token', 'Tokens/s', 'Total'];
-const TONES = { ok: 'good', error: 'bad', timeout: 'bad', cancelled: 'warn' };
+const TONES = { ok: 'good', error: 'bad', timeout: 'bad', cancelled: 'warn', refused: 'warn' };
 
 function timeline(r) {
   const spans = [['queue', 'Queue', r.queue_s], ['prefill', 'Prefill', r.prefill_s], ['decode', 'Decode', r.decode_s]];
@@ -63,7 +63,7 @@ export class Requests {
     this.empty = h('p', { class: 'empty' }, 'No request yet. The chat or a client makes the first one.');
     this.figures = h('div', { class: 'figures' });
     this.filter = h('select', { 'aria-label': 'Which requests', onchange: () => this.draw() },
-      [['', 'All'], ['ok', 'Answered'], ['error', 'Errors'], ['timeout', 'Timeouts'], ['cancelled', 'Cancelled']]
+      [['', 'All'], ['ok', 'Answered'], ['error', 'Errors'], ['timeout', 'Timeouts'], ['cancelled', 'Cancelled'], ['refused', 'Refused']]
         .map(([value, label]) => h('option', { value }, label)));
     this.log = h('ol', { class: 'log', 'aria-live': 'polite' });
     this.logEmpty = h('p', { class: 'empty' }, 'Nothing went wrong.');
@@ -107,7 +107,7 @@ export class Requests {
 
   drawFigures(s) {
     const rows = [['Requests', count(s.total_requests)], ['Errors', count(s.errors + s.timeouts)],
-      ['Cancelled', count(s.cancelled)], ['Tokens generated', count(s.total_generated_tokens)],
+      ['Refused', count(s.refused)], ['Cancelled', count(s.cancelled)], ['Tokens generated', count(s.total_generated_tokens)],
       ['Speed, median', `${fixed(s.p50_tps)} tok/s`], ['First token, median', seconds(s.p50_ttft_s)],
       ['Total, 95 %', seconds(s.p95_latency_s)], ['Hit the cache', percent(s.kv_cache_hit_rate)]];
     this.figures.replaceChildren(...rows.map(([name, value]) =>
@@ -130,7 +130,7 @@ export class Requests {
 
   drawLog() {
     const failed = [...this.failed.values()].map((r) => ({
-      at: r.timestamp * 1000, tone: 'bad', text: `${r.kind} ${r.status}: ${r.error_message}`, request: r }));
+      at: r.timestamp * 1000, tone: TONES[r.status] ?? 'bad', text: `${r.kind} ${r.status}: ${r.error_message}`, request: r }));
     const all = [...failed, ...this.events].sort((a, b) => b.at - a.at).slice(0, EVENTS_MAX);
     this.logEmpty.hidden = all.length > 0;
     this.log.replaceChildren(...all.map((e) => h('li', { class: e.tone },

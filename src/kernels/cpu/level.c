@@ -10,6 +10,8 @@
 #include <cpuid.h>
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 static bool always(void)
@@ -76,7 +78,9 @@ static bool has_dotprod(void)
 
 static bool has_i8mm(void)
 {
-    return false;
+    int there = 0;
+    size_t len = sizeof(there);
+    return sysctlbyname("hw.optional.arm.FEAT_I8MM", &there, &len, NULL, 0) == 0 && there != 0;
 }
 #endif
 

@@ -203,7 +203,10 @@ VEC_INLINE void v16_load_pairs(const float *p, v16 *even, v16 *odd)
 VEC_INLINE void v16_store_pairs(float *p, v16 even, v16 odd)
 {
     VEC_UNROLL for (int i = 0; i < 4; i++)
-        vst2q_f32(p + 8 * i, (float32x4x2_t){{even.val[i], odd.val[i]}});
+    {
+        float32x4x2_t pairs = {{even.val[i], odd.val[i]}}; /* vst2q_f32 is a macro in clang */
+        vst2q_f32(p + 8 * i, pairs);
+    }
 }
 
 VEC_INLINE void transpose_4x4(float32x4_t a[4])

@@ -276,6 +276,106 @@ TEST(stops_behind_the_first_call_when_asked)
     cJSON_Delete(json);
 }
 
+#define REQUIRED ",\"tool_choice\":\"required\""
+#define NAMED ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"get_weather\"}}"
+#define TWO_TOOLS                                                                                  \
+    ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\"}},"                 \
+    "{\"type\":\"function\",\"function\":{\"name\":\"get_time\"}}]"
+
+TEST(shows_no_tools_that_may_not_be_called)
+{
+    UNUSED_STATE;
+    int32_t plain[64];
+    start(&sh_openai_chat, CHAT(""));
+    size_t count = prompts[0].count;
+    assert_true(count < SH_COUNT_OF(plain));
+    memcpy(plain, prompts[0].ids, count * sizeof(*plain));
+    start(&sh_openai_chat, CHAT(TOOLS ",\"tool_choice\":\"none\""));
+    assert_int_equal(prompts[0].count, count);
+    assert_memory_equal(prompts[0].ids, plain, count * sizeof(*plain));
+    start(&sh_openai_chat, CHAT(TOOLS));
+    assert_true(prompts[0].count > count);
+}
+
+TEST(begins_the_call_that_is_asked_for)
+{
+    UNUSED_STATE;
+    static const char *const choices[] = {TOOLS REQUIRED, TOOLS NAMED, TWO_TOOLS NAMED};
+    for (size_t i = 0; i < SH_COUNT_OF(choices); i++) {
+        for (int streams = 0; streams < 2; streams++) {
+            char body[512];
+            snprintf(body, sizeof(body), CHAT("%s%s"), choices[i], streams ? STREAM : "");
+            start(&sh_openai_chat, body);
+            assert_string_equal(prompts[0].lead.ptr,
+                                "<tool_call>\n{\"name\": \"get_weather\", \"arguments\":");
+            say(&sh_openai_chat, 0, " {\"city\": \"Oslo\"}}\n</tool_call>");
+            done(&sh_openai_chat, 0, SH_FINISH_STOP);
+            assert_false(answer->choices[0].failed);
+            if (streams) {
+                check_joined("delta.tool_calls.0.function.name", 0, "get_weather");
+                check_joined("delta.tool_calls.0.function.arguments", 0, "{\"city\": \"Oslo\"}");
+                check_joined("delta.content", 0, "");
+                check_joined("finish_reason", 0, "tool_calls");
+                continue;
+            }
+            cJSON *json = whole(&sh_openai_chat);
+            assert_string_equal(text_at(json, "choices.0.message.tool_calls.0.function.arguments"),
+                                "{\"city\": \"Oslo\"}");
+            assert_string_equal(text_at(json, "choices.0.finish_reason"), "tool_calls");
+            assert_true(cJSON_IsNull(at(json, "choices.0.message.content")));
+            cJSON_Delete(json);
+        }
+    }
+    /* Which of several is called is left to the model. */
+    start(&sh_openai_chat, CHAT(TWO_TOOLS REQUIRED));
+    assert_string_equal(prompts[0].lead.ptr, "<tool_call>\n{\"name\": \"");
+    say(&sh_openai_chat, 0, "get_time\", \"arguments\": {}}\n</tool_call>");
+    done(&sh_openai_chat, 0, SH_FINISH_STOP);
+    cJSON *json = whole(&sh_openai_chat);
+    assert_string_equal(text_at(json, "choices.0.message.tool_calls.0.function.name"), "get_time");
+    cJSON_Delete(json);
+}
+
+TEST(fails_when_the_call_does_not_come)
+{
+    UNUSED_STATE;
+    static const struct {
+        const char *choice, *said, *why;
+        sh_finish finish;
+    } cases[] = {
+        {TOOLS NAMED, " I would rather talk about something else.", "did not write",
+         SH_FINISH_STOP},
+        {TOOLS NAMED, " {\"city\": \"Os", "reached its length", SH_FINISH_LENGTH},
+        {TOOLS NAMED, " {\"city\": \"Oslo\"", "did not write", SH_FINISH_STOP},
+        {TOOLS NAMED, "", "did not write", SH_FINISH_STOP},
+        {TWO_TOOLS REQUIRED, "get_rich\", \"arguments\": {}}\n</tool_call>", "another function",
+         SH_FINISH_STOP},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        char body[512];
+        snprintf(body, sizeof(body), CHAT("%s"), cases[i].choice);
+        start(&sh_openai_chat, body);
+        if (say(&sh_openai_chat, 0, cases[i].said) >= 0) done(&sh_openai_chat, 0, cases[i].finish);
+        assert_true(answer->choices[0].failed);
+        assert_int_equal(answer->choices[0].error.status, 422);
+        assert_string_equal(answer->choices[0].error.code, "tool_call_failed");
+        if (strstr(answer->choices[0].error.message, cases[i].why) == NULL)
+            fail_msg("%s: %s", cases[i].said, answer->choices[0].error.message);
+    }
+}
+
+TEST(numbers_calls_without_a_gap_where_one_was_broken)
+{
+    UNUSED_STATE;
+    start(&sh_openai_chat, CHAT(TWO_TOOLS REQUIRED STREAM));
+    say(&sh_openai_chat, 0, "get_rich\", \"arguments\": {}}\n</tool_call>\n" CALL);
+    done(&sh_openai_chat, 0, SH_FINISH_STOP);
+    assert_false(answer->choices[0].failed);
+    check_joined("delta.tool_calls.0.function.name", 0, "get_weather");
+    assert_non_null(strstr(streamed.ptr, "\"tool_calls\":[{\"index\":0,"));
+    assert_null(strstr(streamed.ptr, "\"tool_calls\":[{\"index\":1,"));
+}
+
 TEST(gives_log_probabilities_with_their_text)
 {
     UNUSED_STATE;
@@ -331,6 +431,44 @@ TEST(lists_log_probabilities_of_completions_side_by_side)
     cJSON_Delete(json);
 }
 
+/* Every token's text stands in the whole text where its offset says. */
+static void check_offsets(const char *body, const char *shown)
+{
+    const int32_t *ends = sh_model_text_end_ids(sh_served_text(served))->ptr;
+    start(&sh_openai_completion, body);
+    say(&sh_openai_completion, 0, " tw\xc3\xb6");
+    token(&sh_openai_completion, 0, ends[0]);
+    token(&sh_openai_completion, 0, 4086); /* <|im_start|> */
+    say(&sh_openai_completion, 0, " \xf0\x9f\xa6\x8a three");
+    done(&sh_openai_completion, 0, SH_FINISH_LENGTH);
+    cJSON *json = whole(&sh_openai_completion);
+    assert_string_equal(text_at(json, "choices.0.text"), shown);
+    const cJSON *tokens = at(json, "choices.0.logprobs.tokens");
+    const cJSON *offset = at(json, "choices.0.logprobs.text_offset.0"), *piece;
+    cJSON_ArrayForEach(piece, tokens)
+    {
+        const char *place = shown;
+        for (int left = offset->valueint; left > 0; left--) do
+                place++;
+            while ((*place & 0xC0) == 0x80);
+        bool special = piece->valuestring[0] == '<';
+        bool part = strstr(piece->valuestring, "\xef\xbf\xbd") != NULL; /* of a character */
+        if (!special && !part &&
+            strncmp(place, piece->valuestring, strlen(piece->valuestring)) != 0)
+            fail_msg("'%s' is not at %d: '%s'", piece->valuestring, offset->valueint, place);
+        offset = offset->next;
+    }
+    assert_null(offset);
+    cJSON_Delete(json);
+}
+
+TEST(tells_where_tokens_stand_around_special_ones)
+{
+    UNUSED_STATE;
+    check_offsets("{\"prompt\":\"one\",\"logprobs\":1,\"ignore_eos\":true}",
+                  " tw\xc3\xb6 \xf0\x9f\xa6\x8a three");
+}
+
 TEST(keeps_an_answer_whose_engine_dies_behind_its_end)
 {
     UNUSED_STATE;
@@ -352,12 +490,11 @@ TEST(keeps_an_answer_whose_engine_dies_behind_its_end)
 TEST(keeps_special_tokens_out_of_the_text)
 {
     UNUSED_STATE;
-    int count;
-    const int32_t *ends = sh_served_end_ids(served, &count);
-    assert_true(count >= 2);
+    const sh_ids *ends = sh_model_text_end_ids(sh_served_text(served));
+    assert_true(ends->len >= 2);
     start(&sh_openai_chat, CHAT(",\"ignore_eos\":true"));
     say(&sh_openai_chat, 0, "one");
-    token(&sh_openai_chat, 0, ends[0]);
+    token(&sh_openai_chat, 0, ends->ptr[0]);
     token(&sh_openai_chat, 0, 4086); /* <|im_start|> */
     say(&sh_openai_chat, 0, " two");
     done(&sh_openai_chat, 0, SH_FINISH_LENGTH);
@@ -414,9 +551,14 @@ int main(void)
         cmocka_unit_test(reports_tool_calls_whole_and_streamed),
         cmocka_unit_test(leaves_calls_alone_when_there_are_no_tools),
         cmocka_unit_test(stops_behind_the_first_call_when_asked),
+        cmocka_unit_test(shows_no_tools_that_may_not_be_called),
+        cmocka_unit_test(begins_the_call_that_is_asked_for),
+        cmocka_unit_test(fails_when_the_call_does_not_come),
+        cmocka_unit_test(numbers_calls_without_a_gap_where_one_was_broken),
         cmocka_unit_test(gives_log_probabilities_with_their_text),
         cmocka_unit_test(numbers_several_answers_to_several_prompts),
         cmocka_unit_test(lists_log_probabilities_of_completions_side_by_side),
+        cmocka_unit_test(tells_where_tokens_stand_around_special_ones),
         cmocka_unit_test(keeps_an_answer_whose_engine_dies_behind_its_end),
         cmocka_unit_test(keeps_special_tokens_out_of_the_text),
         cmocka_unit_test(refuses_prompts_that_the_context_does_not_hold),

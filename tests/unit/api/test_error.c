@@ -41,22 +41,27 @@ TEST(gives_every_failure_its_status)
         bool retry;
         int http;
         const char *type;
+        const char *code;
     } cases[] = {
-        {SH_ERR_INPUT, false, 400, "invalid_request_error"},
-        {SH_ERR_LIMIT, false, 400, "invalid_request_error"},
-        {SH_ERR_LIMIT, true, 429, "rate_limit_error"},
-        {SH_ERR_NOT_FOUND, false, 404, "not_found_error"},
-        {SH_ERR_TIMEOUT, false, 504, "timeout_error"},
-        {SH_ERR_PEER, false, 503, "unavailable_error"},
-        {SH_ERR_GROUP, false, 503, "unavailable_error"},
-        {SH_ERR_MEMORY, false, 507, "out_of_memory_error"},
-        {SH_ERR_SYSTEM, false, 500, "server_error"},
+        {SH_ERR_INPUT, false, 400, "invalid_request_error", "invalid_value"},
+        {SH_ERR_LIMIT, false, 400, "invalid_request_error", "limit_exceeded"},
+        {SH_ERR_LIMIT, true, 429, "rate_limit_error", "queue_full"},
+        {SH_ERR_NOT_FOUND, false, 404, "not_found_error", "not_found"},
+        {SH_ERR_TIMEOUT, false, 504, "timeout_error", "timeout"},
+        {SH_ERR_CANCELLED, true, 503, "unavailable_error", "engine_stopping"},
+        {SH_ERR_PEER, false, 503, "unavailable_error", "engine_unavailable"},
+        {SH_ERR_GROUP, false, 503, "unavailable_error", "rank_lost"},
+        {SH_ERR_GROUP, true, 503, "unavailable_error", "rank_lost"},
+        {SH_ERR_MEMORY, false, 507, "out_of_memory_error", "out_of_memory"},
+        {SH_ERR_SYSTEM, false, 500, "server_error", "internal_error"},
+        {SH_ERR_AUTH, false, 500, "server_error", "internal_error"},
     };
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
         sh_err err;
         sh_err_set(&err, cases[i].status, "why");
         sh_api_error error = sh_api_error_of(&err, cases[i].retry);
         assert_int_equal(error.status, cases[i].http);
+        assert_string_equal(error.code, cases[i].code);
         assert_int_equal(error.retry_after_s > 0, error.status == 429 || error.status == 503);
         cJSON *json = envelope(&error);
         const cJSON *inner = cJSON_GetObjectItem(json, "error");

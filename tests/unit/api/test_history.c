@@ -107,12 +107,59 @@ TEST(looks_back_one_minute)
     sh_history_free(history);
 }
 
+TEST(counts_refusals_and_leaves_them_out_of_speeds_and_times)
+{
+    UNUSED_STATE;
+    sh_history *history = sh_history_create(CAP);
+    sh_record good = record(2), bad = {.time_us = 69 * 1000000, .kind = "chat", .wall_s = 100};
+    good.time_us = 68 * 1000000;
+    bad.outcome = SH_OUTCOME_REFUSED;
+    bad.http_status = 400;
+    sh_history_add(history, &good);
+    sh_history_add(history, &bad);
+    bad.http_status = 503;
+    sh_history_add(history, &bad);
+    sh_history_count_refused(history, 503); /* without a record */
+
+    cJSON *json = written(history, 1);
+    const cJSON *by = cJSON_GetObjectItem(json, "refused_by_status");
+    assert_int_equal(number(json, "total_requests"), 4);
+    assert_int_equal(number(json, "ok"), 1);
+    assert_int_equal(number(json, "errors"), 0);
+    assert_int_equal(number(json, "refused"), 3);
+    assert_int_equal(number(by, "400"), 1);
+    assert_int_equal(number(by, "503"), 2);
+    assert_true(number(json, "error_rate") == 0);
+    assert_true(fabs(number(json, "avg_latency_s") - 2) < 1e-9);
+    assert_true(fabs(number(json, "total_wall_time_s") - 2) < 1e-9);
+    cJSON_Delete(json);
+
+    json = written(history, 2);
+    assert_int_equal(number(json, "error_count"), 0);
+    assert_int_equal(number(json, "refused_count"), 3);
+    assert_int_equal(number(json, "recent_count"), 1);
+    assert_true(fabs(number(json, "avg_latency_60s") - 2) < 1e-9);
+    assert_true(fabs(number(json, "avg_tps_60s") - 2) < 1e-9);
+    const cJSON *points = cJSON_GetObjectItem(json, "history"), *point;
+    assert_int_equal(cJSON_GetArraySize(points), 1);
+    cJSON_ArrayForEach(point, points) assert_true(number(point, "tps") > 0);
+    cJSON_Delete(json);
+
+    json = written(history, 0);
+    const cJSON *first = cJSON_GetArrayItem(cJSON_GetObjectItem(json, "requests"), 0);
+    assert_string_equal(cJSON_GetObjectItem(first, "status")->valuestring, "refused");
+    assert_int_equal(number(first, "http_status"), 503);
+    cJSON_Delete(json);
+    sh_history_free(history);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_the_newest_and_counts_all),
         cmocka_unit_test(computes_rates_and_percentiles),
         cmocka_unit_test(looks_back_one_minute),
+        cmocka_unit_test(counts_refusals_and_leaves_them_out_of_speeds_and_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

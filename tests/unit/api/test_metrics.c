@@ -51,7 +51,14 @@ TEST(counts_tokens_and_outcomes)
     record.first_token_s = 0;
     sh_metrics_record(metrics, &record);
     sh_metrics_token_gap(metrics, 0.004);
+    record.outcome = SH_OUTCOME_REFUSED;
+    record.wall_s = 100;
+    record.prompt_tokens = record.generated_tokens = record.cached_tokens = 0;
+    sh_metrics_record(metrics, &record);
+    sh_metrics_count_refused(metrics);
     write_with(metrics, NULL);
+    has("shoal_requests_total{outcome=\"refused\"} 2\n");
+    has("shoal_request_duration_seconds_count 2\n");
     has("shoal_requests_total{outcome=\"ok\"} 1\n");
     has("shoal_requests_total{outcome=\"cancelled\"} 1\n");
     has("shoal_prompt_tokens_total 200\n");

@@ -27,6 +27,37 @@ TEST(a_zero_in_a_string_is_refused_with_its_place)
     CHECK_OK(sh_json_refuse_nul(SH_STR("\"\\u000"), "x", &err), err);
 }
 
+static size_t values_of(const cJSON *item)
+{
+    size_t count = 0;
+    for (; item != NULL; item = item->next) count += 1 + values_of(item->child);
+    return count;
+}
+
+TEST(values_are_counted_before_they_take_memory)
+{
+    UNUSED_STATE;
+    static const char *const texts[] = {
+        "0",
+        "[]",
+        "{}",
+        "[0,0,0]",
+        "[[],[[]],{}]",
+        "{\"a,b\":\"[{,\",\"c\\\"[\":[1,\"\\\\\",2]}",
+        " { \"x\" : [ 1 , { \"y\" : null } ] } ",
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(texts); i++) {
+        cJSON *json = NULL;
+        CHECK_OK(sh_json_parse(sh_str_of(texts[i]), "x", &json, &err), err);
+        size_t count = sh_json_value_count(sh_str_of(texts[i]));
+        assert_true(count >= values_of(json) && count <= 2 * values_of(json));
+        cJSON_Delete(json);
+    }
+    assert_int_equal(sh_json_value_count(SH_STR("[0,0,0,0]")), 5);
+    assert_int_equal(sh_json_value_count(SH_STR("\"[,{,")), 1);
+    assert_int_equal(sh_json_value_count(SH_STR("\"\\")), 1);
+}
+
 TEST(depth_is_bounded)
 {
     UNUSED_STATE;
@@ -97,6 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faults_are_given_by_line_and_column),
         cmocka_unit_test(a_zero_in_a_string_is_refused_with_its_place),
+        cmocka_unit_test(values_are_counted_before_they_take_memory),
         cmocka_unit_test(depth_is_bounded),
         cmocka_unit_test(numbers_keep_a_spelling_that_a_double_would_lose),
         cmocka_unit_test(a_field_of_the_wrong_kind_is_named_with_what_is_allowed),

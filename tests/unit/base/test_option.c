@@ -4,6 +4,7 @@
 
 #include "test.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct settings {
@@ -16,6 +17,7 @@ struct settings {
     const char *key;
     const char *kind;
     int64_t prompt;
+    const char *library;
 };
 
 enum { RUN = 1, BENCH = 2 };
@@ -72,6 +74,12 @@ static const sh_option rows[] = {
      .help = "a number here",
      AT(prompt),
      .commands = BENCH},
+    {.name = "library",
+     .type = SH_OPT_STRING,
+     .help = "library",
+     AT(library),
+     .commands = RUN,
+     .runs_code = true},
 };
 static const sh_option_ignored ignored[] = {
     {.name = "OLD_NAME", .why = "it went away"},
@@ -296,6 +304,61 @@ TEST(faults_are_collected_and_origins_are_told)
     sh_options_free(opts);
 }
 
+static void implicit_read(const char *path, sh_options *opts)
+{
+    CHECK_OK(sh_options_parse_dotenv(opts, path, false, &err), err);
+}
+
+TEST(a_file_that_nobody_named_can_not_run_code)
+{
+    UNUSED_STATE;
+    const char *path = "build/test-implicit.env";
+    CHECK_OK(sh_file_write(path, "SHOAL_LIBRARY=/x.so\nAPI_PORT=81\n", 32, &err), err);
+    sh_options *opts = fresh();
+    implicit_read(path, opts);
+    assert_null(set.library);
+    assert_int_equal(set.port, 81);
+    assert_true(sh_options_is_implicit(opts, "port"));
+    assert_non_null(strstr(sh_options_warnings(opts).ptr, "test-implicit.env:1: SHOAL_LIBRARY"));
+    assert_non_null(strstr(sh_options_warnings(opts).ptr, "--library or in the environment"));
+    sh_options_free(opts);
+
+    opts = fresh(); /* what the environment sets is no news */
+    CHECK_OK(sh_options_parse_env(opts, ARGS("SHOAL_LIBRARY=/y.so"), &err), err);
+    implicit_read(path, opts);
+    assert_string_equal(set.library, "/y.so");
+    assert_int_equal(sh_options_warnings(opts).len, 0);
+    sh_options_free(opts);
+
+    opts = fresh();
+    CHECK_OK(sh_options_parse_dotenv(opts, path, true, &err), err);
+    assert_string_equal(set.library, "/x.so");
+    assert_false(sh_options_is_implicit(opts, "port"));
+    assert_int_equal(sh_options_warnings(opts).len, 0);
+    sh_options_free(opts);
+    unlink(path);
+}
+
+TEST(a_file_of_others_is_not_read_unless_it_is_named)
+{
+    UNUSED_STATE;
+    const char *path = "build/test-foreign.env";
+    for (int foreign = 0; foreign < 2; foreign++) {
+        CHECK_OK(sh_file_write(path, "API_PORT=81\n", 12, &err), err);
+        if (foreign && chown(path, 12345, 12345) != 0) break; /* only root can give it away */
+        if (!foreign) assert_int_equal(chmod(path, 0664), 0);
+        sh_options *opts = fresh();
+        implicit_read(path, opts);
+        assert_int_equal(set.port, 8100);
+        assert_non_null(strstr(sh_options_warnings(opts).ptr,
+                               foreign ? "belongs to another user" : "others may write"));
+        CHECK_OK(sh_options_parse_dotenv(opts, path, true, &err), err);
+        assert_int_equal(set.port, 81);
+        sh_options_free(opts);
+        unlink(path);
+    }
+}
+
 TEST(a_settings_file_may_be_json_with_sections)
 {
     UNUSED_STATE;
@@ -336,6 +399,8 @@ int main(void)
         cmocka_unit_test(what_was_given_can_be_handed_on),
         cmocka_unit_test(a_letter_stands_for_its_flag),
         cmocka_unit_test(faults_are_collected_and_origins_are_told),
+        cmocka_unit_test(a_file_that_nobody_named_can_not_run_code),
+        cmocka_unit_test(a_file_of_others_is_not_read_unless_it_is_named),
         cmocka_unit_test(a_settings_file_may_be_json_with_sections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

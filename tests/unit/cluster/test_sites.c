@@ -140,12 +140,45 @@ TEST(another_version_is_refused_with_what_to_do)
     close_local(hosts, &sites);
 }
 
+/* Two names of one machine, so that both have one home. */
+static void launch_on_shared_home(void)
+{
+    sh_hostfile *hosts;
+    sh_sites sites;
+    sh_buf bytes = {0};
+    CHECK_OK(open_text("[{\"ssh\":\"far\"},{\"ssh\":\"me@far\"}]", &hosts, &sites), err);
+    for (int i = 0; i < 2; i++) {
+        free(sites.list[i].ssh);
+        sites.list[i].ssh = NULL;
+    }
+    sh_buf_add_text(&bytes, "KEY=1\n");
+    sh_sites_add_file_of_first(&sites, "api.env", &bytes);
+    sites.state_dir = dir;
+    sites.say = count_say;
+    CHECK_OK(sh_sites_check(&sites, &err), err);
+    CHECK_OK(sh_sites_push(&sites, &err), err);
+    close_local(hosts, &sites);
+}
+
+TEST(a_file_for_one_host_stays_where_hosts_share_a_home)
+{
+    UNUSED_STATE;
+    char *path = sh_path_join(dir, "api.env");
+    for (int i = 0; i < 3; i++) {
+        launch_on_shared_home();
+        assert_true(sh_file_exists(path));
+    }
+    unlink(path);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_machine_is_there_once),
         cmocka_unit_test(an_address_that_others_can_not_reach_is_refused),
         cmocka_unit_test(what_lacks_or_differs_is_pushed_and_nothing_else),
+        cmocka_unit_test(a_file_for_one_host_stays_where_hosts_share_a_home),
         cmocka_unit_test(another_version_is_refused_with_what_to_do),
     };
     return cmocka_run_group_tests(tests, setup, remove_dir);

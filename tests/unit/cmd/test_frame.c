@@ -24,11 +24,13 @@ TEST(ranks_speed_queue_and_requests_are_shown)
     UNUSED_STATE;
     draw("{\"model\":\"m\",\"status\":\"healthy\",\"uptime_s\":3725,\"avg_tps_60s\":12.5,"
          "\"queue_size\":3,\"queue_max\":6,\"engine\":{\"ranks\":[{\"rank\":0,\"host\":\"h0\","
-         "\"memory\":{\"total\":8589934592,\"available\":4294967296,\"weights\":1073741824}},"
+         "\"memory\":{\"total\":8589934592,\"available\":4294967296,\"weights\":1073741824},"
+         "\"compute_s\":3,\"collective_s\":1},"
          "{\"rank\":1,\"host\":\"h1\"}],\"kv\":{\"blocks\":10,\"free\":4,\"cached\":2}}}",
          "{\"requests\":[{\"kind\":\"chat\",\"prompt_tokens\":7,\"status\":\"ok\"}]}", 200, 0);
     assert_true(has("m   healthy   up 1:02:05") && has("12.5 tok/s") && has("3 of 6 waiting"));
     assert_true(has("[##########..........]") && has("  4.0    8.0     1.00"));
+    assert_true(has("  25 %"));
     assert_true(has("   1  h1 ") && has("6 of 10 blocks in use, 2 kept") && has("chat "));
 }
 

@@ -124,7 +124,7 @@ TEST(values_that_their_projects_refuse_are_refused)
         "KV_CACHE_RESERVED_MEMORY_MB=-1",
         "MAX_SEQUENCE_LENGTH=-1",
         "REQUEST_TIMEOUT_SECONDS=-1",
-        "DEFAULT_MAX_TOKENS=0",
+        "DEFAULT_MAX_TOKENS=-1",
         "FILE_DESCRIPTOR_SOFT_LIMIT=-1",
         "LOG_LEVEL=LOUD",
         "CTRL_PORT=0",

@@ -202,6 +202,50 @@ TEST(long_sums_go_in_pieces)
         run_on(&TRANSPORTS[cases[i].transport], cases[i].size, job_long_sums);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 }; /* slow there */
+#else
+enum { SANITIZED = 0 };
+#endif
+
+/* More than any transport holds on its way. */
+enum { CIRCLE_BYTES = SANITIZED ? 1 << 20 : 16 << 20, CIRCLE_ROUNDS = 3 };
+
+/* Every rank sends to the next before it receives from the one before: a circle in which nobody's
+ * send ends until somebody receives. */
+static sh_status job_circle(sh_group *group, sh_err *err)
+{
+    int rank = sh_group_rank(group), size = sh_group_size(group);
+    int to = (rank + 1) % size, from = (rank + size - 1) % size;
+    if (size == 1) return SH_OK;
+    uint8_t *out = malloc(CIRCLE_BYTES), *in = malloc(CIRCLE_BYTES);
+    sh_status status = SH_OK;
+    for (int round = 0; round < CIRCLE_ROUNDS && status == SH_OK; round++) {
+        size_t lens[2] = {(size_t)CIRCLE_BYTES >> (2 * round), 5};
+        uint8_t last[5] = {0};
+        uint64_t first_due = sh_coll_expect(group, from, in, lens[0]);
+        uint64_t second_due = sh_coll_expect(group, from, last, lens[1]);
+        memset(out, rank + round, lens[0]);
+        status = sh_coll_send(group, to, out, lens[0], err);
+        if (status == SH_OK) status = sh_coll_send(group, to, "after", lens[1], err);
+        if (status == SH_OK) status = sh_coll_await(group, from, second_due, err);
+        if (status == SH_OK && !sh_coll_has_come(group, from, first_due))
+            status = wrong(err, "order of messages", 0);
+        for (size_t i = 0; i < lens[0] && status == SH_OK; i += 997)
+            if (in[i] != (uint8_t)(from + round)) status = wrong(err, "message", i);
+        if (status == SH_OK && memcmp(last, "after", 5) != 0) status = wrong(err, "second", 0);
+    }
+    free(out);
+    free(in);
+    return status;
+}
+
+TEST(messages_asked_for_ahead_of_time_hold_nobody_up)
+{
+    UNUSED_STATE;
+    run_everywhere(job_circle, SANITIZED ? 2 : 3);
+}
+
 static sh_status job_gather(sh_group *group, sh_err *err)
 {
     for (size_t base = 0; base <= 300000; base = base * 10 + 3) {
@@ -395,6 +439,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(sums_have_the_bits_of_adding_in_rank_order_at_every_size),
         cmocka_unit_test(long_sums_go_in_pieces),
         cmocka_unit_test(gathers_blocks_of_different_lengths),
+        cmocka_unit_test(messages_asked_for_ahead_of_time_hold_nobody_up),
         cmocka_unit_test(broadcasts_from_any_root_with_known_and_unknown_length),
         cmocka_unit_test(sends_along_a_pipeline),
         cmocka_unit_test(parts_of_a_group_work_beside_the_whole),
@@ -414,6 +459,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(sums_have_the_bits_of_adding_in_rank_order_at_every_size),
         cmocka_unit_test(long_sums_go_in_pieces),
         cmocka_unit_test(gathers_blocks_of_different_lengths),
+        cmocka_unit_test(messages_asked_for_ahead_of_time_hold_nobody_up),
         cmocka_unit_test(broadcasts_from_any_root_with_known_and_unknown_length),
         cmocka_unit_test(sends_along_a_pipeline),
         cmocka_unit_test(parts_of_a_group_work_beside_the_whole),

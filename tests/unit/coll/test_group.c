@@ -62,10 +62,10 @@ TEST(a_failure_reaches_every_rank_also_those_that_wait)
 static void sleep_on_rank_1(ranks_one *one)
 {
     sh_group *group;
-    one->status = open_group(one, one->rank == 0 ? 300 : 20000, path_of(one), &group);
+    one->status = open_group(one, one->rank == 0 ? 1000 : 20000, path_of(one), &group);
     if (one->status != SH_OK) return;
     one->status = sh_coll_barrier(group, &one->err);
-    if (one->status == SH_OK && one->rank == 1) sh_sleep_ms(1500);
+    if (one->status == SH_OK && one->rank == 1) sh_sleep_ms(2000); /* beats tell what it finished */
     if (one->status == SH_OK) one->status = sh_coll_barrier(group, &one->err);
     sh_group_close(group);
 }

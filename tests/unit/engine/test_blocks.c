@@ -21,7 +21,7 @@ static int run(sh_blocks *blocks, const char *letters, int32_t *list)
     int32_t tokens[COUNT * B];
     int count = (int)strlen(letters);
     tokens_of(letters, tokens);
-    sh_prefix prefix = sh_blocks_match(blocks, tokens, count, list);
+    sh_prefix prefix = sh_blocks_match(blocks, sh_blocks_root(blocks, 0), tokens, count, list);
     sh_key128 key = prefix.key;
     for (int i = prefix.count; i < count; i++) {
         list[i] = sh_blocks_take(blocks);
@@ -97,15 +97,15 @@ TEST(a_promise_is_seen_and_withdrawn_when_it_is_not_kept)
     int32_t tokens[B], out[1];
     tokens_of("a", tokens);
     int32_t block = sh_blocks_take(blocks);
-    sh_key128 key = sh_blocks_key(blocks, root, tokens);
+    sh_key128 key = sh_blocks_key(blocks, sh_blocks_root(blocks, 0), tokens);
     assert_true(sh_blocks_promise(blocks, block, key));
-    sh_prefix prefix = sh_blocks_match(blocks, tokens, 1, out);
+    sh_prefix prefix = sh_blocks_match(blocks, sh_blocks_root(blocks, 0), tokens, 1, out);
     assert_int_equal(prefix.count, 0);
     assert_true(prefix.promised);
     int32_t twin = sh_blocks_take(blocks);
     assert_false(sh_blocks_promise(blocks, twin, key));
     sh_blocks_release(blocks, &block, 1);
-    prefix = sh_blocks_match(blocks, tokens, 1, out);
+    prefix = sh_blocks_match(blocks, sh_blocks_root(blocks, 0), tokens, 1, out);
     assert_false(prefix.promised);
     assert_int_equal(sh_blocks_cached(blocks), 0);
     sh_blocks_release(blocks, &twin, 1);

@@ -1,6 +1,6 @@
 /* Every model of tests/data/models on real groups: the ranks are processes on loopback, rank 0 is
  * this one. The logits are those of another implementation. */
-#include "engine/crew.h"
+#include "engine/crew_parts.h"
 
 #include "base/log.h"
 
@@ -44,14 +44,77 @@ static sh_crew_opts crew_opts(const char *dir, const struct form *f, const doubl
         .split = split,
         .split_count = f->tensor * f->stages,
         .context = RIG_TOKENS,
-        .slots = 1,
+        .slots = 2,
         .chunk = RIG_TOKENS,
         .draws = RIG_TOKENS,
         .load = {.threads = 1, .exact = true}};
 }
 
-/* A rank behind rank 0, in a process of its own; it says why when it fails. */
-static void worker(const sh_crew_opts *opts, const sh_group_opts *group_opt, const char *fault)
+/* What can go wrong in a rank's memory, done to it from outside once it has run a step. Its device
+ * is wrapped, since that is called in every step. */
+typedef void (*fault_fn)(void);
+
+static struct {
+    sh_crew *crew;
+    sh_ops ops; /* of its device, but for what the fault takes over */
+    void (*embed)(sh_device *dev, const sh_matrix *w, int64_t row_first, const int32_t *ids,
+                  int tokens, float scale, float *y);
+    int steps;
+} victim;
+
+/* The second slot has a block that no plan gave it. */
+static void embed_then_change_state(sh_device *dev, const sh_matrix *w, int64_t row_first,
+                                    const int32_t *ids, int tokens, float scale, float *y)
+{
+    victim.embed(dev, w, row_first, ids, tokens, scale, y);
+    if (victim.steps++ > 0) return;
+    sh_step_plan *plan = sh_step_create(sh_crew_room(victim.crew));
+    sh_err err;
+    uint64_t fingerprint;
+    plan->seqs[plan->seq_count++] = (sh_step_seq){
+        .slot = 1, .fresh = true, .token_count = 1, .block_count = 1};
+    plan->token_count = plan->block_count = 1;
+    if (sh_rank_apply(victim.crew->self, plan, &fingerprint, &err) != SH_OK) _exit(2);
+    sh_step_free(plan);
+}
+
+static void change_state(void)
+{
+    victim.ops.embed = embed_then_change_state;
+}
+
+/* One hidden state comes out differently from the second step on. */
+static void embed_and_count(sh_device *dev, const sh_matrix *w, int64_t row_first,
+                            const int32_t *ids, int tokens, float scale, float *y)
+{
+    victim.steps++;
+    victim.embed(dev, w, row_first, ids, tokens, scale, y);
+}
+
+static void download_with_an_error(sh_device *dev, void *dst, const void *src, size_t size)
+{
+    (void)dev;
+    memcpy(dst, src, size);
+    if (victim.steps > 1) *(float *)dst += 1;
+}
+
+static void change_hidden(void)
+{
+    victim.ops.embed = embed_and_count;
+    victim.ops.download = download_with_an_error;
+}
+
+static void victim_prepare(sh_crew *crew, fault_fn fault)
+{
+    victim.crew = crew;
+    victim.ops = *crew->dev->ops;
+    victim.embed = victim.ops.embed;
+    fault();
+    crew->dev->ops = &victim.ops;
+}
+
+/* A rank after rank 0, in a process of its own; it says why when it fails. */
+static void worker(const sh_crew_opts *opts, const sh_group_opts *group_opt, fault_fn fault)
 {
     sh_err err = {0};
     sh_crew *crew = NULL;
@@ -59,7 +122,7 @@ static void worker(const sh_crew_opts *opts, const sh_group_opts *group_opt, con
     sh_status status = sh_crew_open(opts, &crew, &err);
     if (status == SH_OK) status = sh_group_open(group_opt, &group, &err);
     if (status == SH_OK) status = sh_crew_join(crew, group, &err);
-    if (status == SH_OK && fault != NULL) sh_crew_fault(crew, fault, 2);
+    if (status == SH_OK && fault != NULL) victim_prepare(crew, fault);
     if (status == SH_OK) status = sh_crew_work(crew, &err);
     sh_crew_close(crew);
     if (group != NULL) sh_group_close(group);
@@ -75,7 +138,7 @@ struct team {
     int size;
 };
 
-static struct team team_open(const char *dir, const struct form *f, const char *fault)
+static struct team team_open(const char *dir, const struct form *f, fault_fn fault)
 {
     struct team t = {.size = f->tensor * f->stages};
     sh_err err;
@@ -183,7 +246,7 @@ static void splits(void **state)
     golden_free(&g);
 }
 
-static void guard(const char *fault, const char *text)
+static void guard(fault_fn fault, const char *text)
 {
     sh_err err;
     golden g = golden_load("llama-4bit");
@@ -198,13 +261,13 @@ static void guard(const char *fault, const char *text)
 TEST(a_rank_with_another_batch_state_is_caught_in_that_step)
 {
     UNUSED_STATE;
-    guard("state", "step 2: the batch state of rank 1 differs from rank 0's");
+    guard(change_state, "step 2: the batch state of rank 1 differs from rank 0's");
 }
 
 TEST(a_rank_with_another_hidden_state_is_caught_in_that_step)
 {
     UNUSED_STATE;
-    guard("hidden", "step 2: ranks 0 and 1 computed different hidden states");
+    guard(change_hidden, "step 2: ranks 0 and 1 computed different hidden states");
 }
 
 TEST(a_rank_that_dies_in_a_step_is_named)

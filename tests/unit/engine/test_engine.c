@@ -2,6 +2,7 @@
  * program. */
 #include "engine/client.h"
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "engine/door.h"
 
@@ -10,6 +11,12 @@
 #include <math.h>
 #include <poll.h>
 #include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 }; /* slow there */
+#else
+enum { SANITIZED = 0 };
+#endif
 
 enum { CASES_MAX = 64, TOKENS_MAX = 512 };
 
@@ -61,6 +68,7 @@ static int golden_load(void **state)
     const cJSON *item;
     cJSON_ArrayForEach(item, json)
     {
+        if (SANITIZED && golden_count == 8) break;
         struct golden *g = &golden[golden_count++];
         g->prompt_count = numbers(cJSON_GetObjectItem(item, "prompt_ids"), g->prompt, NULL);
         g->output_count = numbers(cJSON_GetObjectItem(item, "output_ids"), g->output, NULL);
@@ -71,10 +79,10 @@ static int golden_load(void **state)
     return 0;
 }
 
-static struct world *world_open(const char *dir, int drafts, int kv_tokens)
+static struct world *world_open_at(const char *dir, int drafts, int kv_tokens, const char *name)
 {
     struct world *w = calloc(1, sizeof(*w));
-    snprintf(w->path, sizeof(w->path), "/tmp/shoal-test-%d.sock", (int)getpid());
+    snprintf(w->path, sizeof(w->path), "/tmp/shoal-test-%d%s.sock", (int)getpid(), name);
     sh_engine_opts opts = {.crew = {.model_dir = dir,
                                     .cpu = {.threads = 2},
                                     .kv_format = SH_KV_F16,
@@ -90,6 +98,11 @@ static struct world *world_open(const char *dir, int drafts, int kv_tokens)
     CHECK_OK(sh_door_start(w->door, w->engine, &err), err);
     CHECK_OK(sh_engine_client_open(w->path, sh_deadline_in_ms(5000), &w->client, &err), err);
     return w;
+}
+
+static struct world *world_open(const char *dir, int drafts, int kv_tokens)
+{
+    return world_open_at(dir, drafts, kv_tokens, "");
 }
 
 static void world_close(struct world *w)
@@ -134,12 +147,17 @@ static void await(struct world *w, int first, int count)
         }
 }
 
+static const int32_t ends[] = {4087, 4085}; /* of the demo model */
+
 static void ask(struct world *w, int id, const int32_t *prompt, int count, int max,
                 double temperature)
 {
+    int vocab = sh_engine_client_info(w->client)->vocab;
     sh_engine_request q = {.id = (uint64_t)id,
                            .prompt = prompt,
                            .prompt_count = (size_t)count,
+                           .stop_ids = ends,
+                           .stop_id_count = vocab > ends[0] ? 2 : 0,
                            .max_tokens = max,
                            .logprobs = 2,
                            .sampling = sh_sampling_default()};
@@ -232,7 +250,96 @@ TEST(a_prompt_of_unknown_ids_is_refused)
     ask(w, 0, (int32_t[]){1, 4096}, 2, 10, 0);
     await(w, 0, 1);
     assert_int_equal(w->answers[0].end.kind, SH_EVENT_ERROR);
-    assert_non_null(strstr(w->answers[0].end.error.text, "outside 0..4095"));
+    assert_non_null(strstr(w->answers[0].end.error.text, "4096; the model has 0 to 4095"));
+    world_close(w);
+}
+
+TEST(a_request_that_cannot_be_taken_ends_nobody_elses_answer)
+{
+    UNUSED_STATE;
+    const struct golden *g = &golden[0];
+    struct world *w = world_open("models/demo", 0, 0);
+    ask(w, 0, g->prompt, g->prompt_count, 60, 0);
+    sh_engine_request q = {.prompt = g->prompt,
+                           .prompt_count = (size_t)g->prompt_count,
+                           .max_tokens = 4,
+                           .logprobs = -1,
+                           .sampling = sh_sampling_default()};
+    sh_engine_request bad[6] = {q, q, q, q, q, q};
+    static const char *const names[6] = {"repetition_penalty", "temperature",
+                                         "max_tokens",         "min_tokens",
+                                         "logit_bias",         "the prompt is empty"};
+    bad[0].sampling.repetition_penalty = 0.0001;
+    bad[1].sampling.temperature = (double)NAN;
+    bad[2].max_tokens = 0;
+    bad[3].min_tokens = -1;
+    bad[4].sampling.logit_bias_count = 1;
+    bad[4].sampling.logit_bias_ids = (const int32_t[]){3};
+    bad[4].sampling.logit_bias = (const float[]){-INFINITY};
+    bad[5].prompt_count = 0;
+    for (int i = 0; i < 6; i++) {
+        bad[i].id = (uint64_t)i + 1;
+        CHECK_OK(sh_engine_client_submit(w->client, &bad[i], &err), err);
+    }
+    await(w, 0, 7);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(w->answers[i + 1].end.kind, SH_EVENT_ERROR);
+        assert_int_equal(w->answers[i + 1].end.error.status, SH_ERR_INPUT);
+        assert_non_null(strstr(w->answers[i + 1].end.error.text, names[i]));
+    }
+    check_golden(&w->answers[0], g);
+    world_close(w);
+}
+
+/* The model's RoPE has two sets of factors. Whatever else was asked before, with whatever lengths,
+ * a request gets what it gets from an engine that never saw another. */
+TEST(answers_of_a_longrope_model_do_not_depend_on_what_the_cache_holds)
+{
+    UNUSED_STATE;
+    enum { ROUNDS = SANITIZED ? 6 : 30, ORIGINAL = 64 };
+    static const char dir[] = "tests/data/models/phi3-longrope-long-4bit";
+    static const int answers_max[] = {1, 3, 40, 20, 90, 2};
+    struct world *shared = world_open(dir, 4, 0);
+    uint64_t random = 5;
+    for (int i = 0; i < ROUNDS; i++) {
+        int32_t prompt[3 * ORIGINAL];
+        random = sh_mix64(random);
+        int count = 30 + (int)(random % (2 * ORIGINAL)), most = answers_max[random % 6 * 7 % 6];
+        for (int t = 0; t < count; t++) prompt[t] = (t * 7 + 3) % 50 + (t >= 40 ? i % 3 : 0);
+        struct world *fresh = world_open_at(dir, 0, 0, "fresh");
+        ask(shared, i, prompt, count, most, 0.8);
+        await(shared, i, 1);
+        ask(fresh, i, prompt, count, most, 0.8);
+        await(fresh, i, 1);
+        assert_int_equal(shared->answers[i].end.kind, SH_EVENT_DONE);
+        assert_int_equal(shared->answers[i].count, fresh->answers[i].count);
+        assert_memory_equal(shared->answers[i].tokens, fresh->answers[i].tokens,
+                            (size_t)fresh->answers[i].count * sizeof(int32_t));
+        world_close(fresh);
+    }
+    world_close(shared);
+}
+
+/* A sequence that outgrows the short factors goes on as if its prompt had been that long. */
+TEST(an_answer_that_outgrows_the_short_factors_goes_on_with_the_long_ones)
+{
+    UNUSED_STATE;
+    enum { ORIGINAL = 64, PROMPT = 50, ANSWER = 40 };
+    static const char dir[] = "tests/data/models/phi3-longrope-long-4bit";
+    struct world *w = world_open(dir, 4, 0);
+    int32_t tokens[PROMPT + ANSWER];
+    for (int t = 0; t < PROMPT; t++) tokens[t] = (t * 11 + 5) % 60;
+    ask(w, 0, tokens, PROMPT, ANSWER, 0);
+    await(w, 0, 1);
+    assert_true(w->answers[0].count > ORIGINAL - PROMPT + 8);
+    memcpy(tokens + PROMPT, w->answers[0].tokens, (size_t)w->answers[0].count * sizeof(int32_t));
+    for (int i = 1; i < w->answers[0].count; i += SANITIZED ? 6 : 1) {
+        struct world *one = world_open_at(dir, 0, 0, "fresh");
+        ask(one, 0, tokens, PROMPT + i, 1, 0);
+        await(one, 0, 1);
+        assert_int_equal(one->answers[0].tokens[0], w->answers[0].tokens[i]);
+        world_close(one);
+    }
     world_close(w);
 }
 
@@ -270,6 +377,9 @@ int main(void)
         cmocka_unit_test(a_seed_gives_the_same_answer_alone_and_in_a_crowd),
         cmocka_unit_test(a_client_may_go_and_another_is_served_at_once),
         cmocka_unit_test(a_prompt_of_unknown_ids_is_refused),
+        cmocka_unit_test(a_request_that_cannot_be_taken_ends_nobody_elses_answer),
+        cmocka_unit_test(answers_of_a_longrope_model_do_not_depend_on_what_the_cache_holds),
+        cmocka_unit_test(an_answer_that_outgrows_the_short_factors_goes_on_with_the_long_ones),
         cmocka_unit_test(stopping_lets_running_answers_finish),
         cmocka_unit_test(a_second_engine_does_not_take_a_live_socket),
     };

@@ -69,18 +69,9 @@ static void ask(sh_engine *engine)
                            .prompt = prompt,
                            .prompt_count = SH_COUNT_OF(prompt),
                            .max_tokens = 1900,
-                           .ignore_eos = true,
                            .logprobs = -1,
                            .sampling = sh_sampling_default()};
-    sh_buf bytes = {0};
-    sh_wire_request request;
-    sh_wire_frame frame;
-    sh_err err;
-    sh_wire_put_submit(&bytes, &q);
-    CHECK_OK(sh_wire_next(&bytes, &frame, &err), err);
-    CHECK_OK(sh_wire_get_submit(frame.payload, &request, &err), err);
-    assert_int_equal(sh_engine_submit(engine, 1, &request), SH_OK);
-    sh_buf_reset(&bytes);
+    engine_ask(engine, &q);
 }
 
 TEST(stats_and_cancels_are_answered_while_the_group_forms_again)

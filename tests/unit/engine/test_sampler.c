@@ -50,6 +50,16 @@ static sh_status pick_in_parts(const sh_draw *draw, int parts, sh_pick *out)
     return sh_pick_join(draw, scans, parts, out);
 }
 
+/* Parts that are empty, as a rank without a row of the vocabulary sends them: all zeros. */
+static sh_status pick_beside_empty(const sh_draw *draw, sh_pick *out)
+{
+    static sh_scan scans[PARTS_MAX];
+    memset(scans, 0, sizeof(scans));
+    scan_row(draw, row, 0, VOCAB / 2, &scans[1]);
+    scan_row(draw, row + VOCAB / 2, VOCAB / 2, VOCAB - VOCAB / 2, &scans[3]);
+    return sh_pick_join(draw, scans, PARTS_MAX, out);
+}
+
 static sh_draw random_draw(int i)
 {
     static const double ps[] = {1, 0.9, 0.5, 0.05, 0}, mins[] = {0, 0.05, 0.3, 1},
@@ -241,11 +251,25 @@ TEST(a_sorted_row_has_the_best_first_and_of_equals_the_first)
     }
 }
 
+TEST(a_part_without_tokens_never_wins)
+{
+    UNUSED_STATE;
+    for (int i = 0; i < 400; i++) {
+        row_fill(4);
+        for (int t = 0; t < VOCAB; t++) row[t] -= 50; /* an empty part's zeros would win */
+        sh_draw draw = random_draw(i);
+        sh_pick whole, joined;
+        sh_pick_whole(&draw, device->ops->rows(device), row, VOCAB, scratch, &whole);
+        if (pick_beside_empty(&draw, &joined) == SH_OK) assert_int_equal(joined.id, whole.id);
+    }
+}
+
 int main(void)
 {
     sh_err err;
     CHECK_OK(sh_device_open_cpu(&(sh_cpu_opts){.threads = 2}, &device, &err), err);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_part_without_tokens_never_wins),
         cmocka_unit_test(every_cut_of_a_row_picks_the_token_of_the_whole_row),
         cmocka_unit_test(a_scan_has_the_same_bits_alone_in_a_batch_and_on_any_threads),
         cmocka_unit_test(a_sorted_row_has_the_best_first_and_of_equals_the_first),

@@ -92,7 +92,6 @@ static void ask(sh_engine *engine, int i)
                            .prompt = prompt,
                            .prompt_count = SH_COUNT_OF(prompt),
                            .max_tokens = TOKENS,
-                           .ignore_eos = true,
                            .logprobs = i % 3 == 0 ? 3 : -1,
                            .sampling = sh_sampling_default()};
     if (i >= 1) q.sampling.temperature = 1;
@@ -101,15 +100,7 @@ static void ask(sh_engine *engine, int i)
     if (i == 4) q.sampling.min_p = 0.01;
     if (i == 5) q.sampling.presence_penalty = q.sampling.frequency_penalty = 0.5;
     q.sampling.seed = (uint64_t)i;
-    sh_buf bytes = {0};
-    sh_wire_request request;
-    sh_wire_frame frame;
-    sh_err err;
-    sh_wire_put_submit(&bytes, &q);
-    CHECK_OK(sh_wire_next(&bytes, &frame, &err), err);
-    CHECK_OK(sh_wire_get_submit(frame.payload, &request, &err), err);
-    assert_int_equal(sh_engine_submit(engine, 1, &request), SH_OK);
-    sh_buf_reset(&bytes);
+    engine_ask(engine, &q);
 }
 
 static void answers_check(const sh_engine_opts *opts)

@@ -166,28 +166,6 @@ TEST(refuses_zero_bytes)
     assert_int_equal(sh_http_head_parse(text, sizeof(message) - 1, &head).status, 400);
 }
 
-TEST(knows_names_that_only_a_far_page_has)
-{
-    UNUSED_STATE;
-    static const struct {
-        const char *host;
-        bool near;
-    } cases[] = {
-        {"localhost", true},      {"localhost:8100", true},   {"127.0.0.1:8100", true},
-        {"192.168.1.20", true},   {"[::1]:8100", true},       {"box", true},
-        {"box.local:8100", true}, {"app.LocalHost", true},    {"own.example:1", true},
-        {"evil.example", false},  {"evil.example:80", false}, {"127.0.0.1.evil.example", false},
-        {"1.2.3.4.5", false},     {"localhost.evil", false},  {"evil.example.", false},
-        {"xn--local.co", false},
-    };
-    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
-        snprintf(text, sizeof(text), "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", cases[i].host);
-        assert_int_equal(sh_http_head_parse(text, strlen(text), &head).status, 0);
-        if (sh_http_head_is_near(&head, "own.example") != cases[i].near)
-            fail_msg("%s", cases[i].host);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,7 +181,6 @@ int main(void)
         cmocka_unit_test(knows_one_expectation),
         cmocka_unit_test(bounds_the_number_of_headers),
         cmocka_unit_test(refuses_zero_bytes),
-        cmocka_unit_test(knows_names_that_only_a_far_page_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,11 +23,32 @@ TEST(keeps_data_inside_its_event)
     sh_buf_reset(&out);
 }
 
+/* However the bytes are cut, the same events come out. */
+TEST(takes_events_off_a_stream)
+{
+    UNUSED_STATE;
+    static const char stream[] = ": hi\n\ndata: one\n\nevent: x\r\ndata:two\r\ndata:  2\r\n\r\n"
+                                 "id: 7\n\ndata\n\ndata: \n\ndata: cut";
+    for (size_t cut = 1; cut < sizeof(stream); cut++) {
+        sh_buf in = {0}, data = {0}, all = {0};
+        for (size_t at = 0; at < sizeof(stream) - 1; at += cut) {
+            size_t left = sizeof(stream) - 1 - at;
+            sh_buf_add(&in, stream + at, left < cut ? left : cut);
+            while (sh_sse_take(&in, &data)) sh_buf_addf(&all, "[%s]", data.len > 0 ? data.ptr : "");
+        }
+        assert_string_equal(all.ptr, "[one][two\n 2][]");
+        sh_buf_reset(&in);
+        sh_buf_reset(&data);
+        sh_buf_reset(&all);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_one_event),
         cmocka_unit_test(keeps_data_inside_its_event),
+        cmocka_unit_test(takes_events_off_a_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

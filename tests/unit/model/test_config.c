@@ -27,7 +27,7 @@ TEST(defaults_of_llama)
     UNUSED_STATE;
     sh_err err = {0};
     sh_config c;
-    CHECK_OK(parse("{" LLAMA ",\"eos_token_id\":[2,7]}", &c, &err), err);
+    CHECK_OK(parse("{" LLAMA "}", &c, &err), err);
     assert_int_equal(c.head_dim, 32);
     assert_int_equal(c.v_dim, 32);
     assert_int_equal(c.kv_heads, 2);
@@ -36,8 +36,6 @@ TEST(defaults_of_llama)
     assert_int_equal(c.rope[0].kind, SH_ROPE_DEFAULT);
     assert_int_equal(c.rope[0].dim, 32);
     assert_true(c.rope[0].theta == 10000);
-    assert_int_equal(c.eos_count, 2);
-    assert_int_equal(c.eos[1], 7);
     assert_int_equal(sh_config_kv_width(&c), 2 * 64);
     for (int i = 0; i < 4; i++) assert_int_equal(c.layer[i].window, 0);
     sh_config_reset(&c);
@@ -104,8 +102,6 @@ TEST(bad_configs_are_refused_in_one_line)
         {"{" LLAMA ",\"quantization\":{\"mode\":\"q4_k\"}}", "the mode 'q4_k'"},
         {"{" LLAMA ",\"quantization\":{\"mode\":\"mxfp4\",\"bits\":8}}", "mxfp4 with 8 bits"},
         {"{" LLAMA ",\"quantization_config\":{\"quant_method\":\"gptq\"}}", "'gptq'"},
-        {"{" LLAMA ",\"eos_token_id\":-1}", "'eos_token_id'"},
-        {"{" LLAMA ",\"eos_token_id\":[\"a\"]}", "'eos_token_id'"},
         {"{\"model_type\":\"llama\",\"hidden_size\":1e300}", "'hidden_size'"},
         {"{\"model_type\":\"llama\",\"hidden_size\":128}", "'num_hidden_layers'"},
         {"{\"model_type\":\"qwen3_moe\"," SHAPE "}", "num_local_experts"},

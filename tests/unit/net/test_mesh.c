@@ -3,10 +3,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "net/penalty.h"
+#include "net/stream.h"
 #include "unit/ranks.h"
 
+#include <arpa/inet.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 typedef struct {
@@ -166,6 +170,9 @@ TEST(without_a_token_only_loopback_is_served)
     assert_int_equal(err.status, SH_ERR_AUTH);
     opts.token = "short";
     CHECK_FAILS(sh_mesh_join(&opts, &mesh, &err), err, "cluster token");
+    opts.token = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    CHECK_FAILS(sh_mesh_join(&opts, &mesh, &err), err, "cluster token is too easy to guess");
+    assert_null(strstr(err.text, "aaaa"));
     opts.token = NULL;
     opts.insecure = true;
     opts.join_ms = 50;
@@ -249,6 +256,149 @@ TEST(strangers_do_not_keep_a_group_from_forming)
     assert_true(sh_clock_ns() - start < 3000000000);
 }
 
+/* Before rank 0 listens somebody else does, and says in clear what only a rank with another token
+ * would hear. */
+static void join_after_forged_alerts(ranks_one *one)
+{
+    static const uint8_t alerts[][7] = {{21, 3, 3, 0, 2, 2, 51},  /* decrypt_error */
+                                        {21, 3, 3, 0, 2, 2, 47},  /* illegal_parameter */
+                                        {21, 3, 3, 0, 2, 2, 40}}; /* handshake_failure */
+    static const setup set = {RANKS_TOKEN, false, SH_PATH_TCP, 1, "tls"};
+    for (size_t i = 0; one->rank == 0 && i < SH_COUNT_OF(alerts); i++) {
+        struct pollfd p = {.fd = one->listen_fd, .events = POLLIN};
+        poll(&p, 1, 5000);
+        int fd = accept(one->listen_fd, NULL, NULL);
+        ssize_t put = write(fd, alerts[i], sizeof(alerts[i]));
+        (void)put;
+        sh_sock_close(fd);
+    }
+    one->arg = (void *)(uintptr_t)&set;
+    join_and_exchange(one);
+}
+
+TEST(a_forged_alert_does_not_end_a_joining_rank)
+{
+    UNUSED_STATE;
+    ranks_one ranks[2];
+    ranks_run(2, 2, join_after_forged_alerts, NULL, ranks);
+    for (int r = 0; r < 2; r++) CHECK_OK(ranks[r].status, ranks[r].err);
+}
+
+/* A stranger who opens connections as fast as he can and holds the last ones: silent, with the
+ * start of a handshake, or with the whole first message of one for another token. */
+typedef struct {
+    char where[SH_ADDR_TEXT_MAX];
+    char first[2048]; /* that message */
+    size_t first_len;
+    atomic_bool stop;
+    atomic_int made;
+} flood;
+
+static void flood_prepare(flood *f, const char *where)
+{
+    sh_stream stream;
+    sh_tls *tls = NULL;
+    sh_err err;
+    int pair[2];
+    snprintf(f->where, sizeof(f->where), "%s", where);
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0 || sh_sock_prepare(pair[0], &err) != SH_OK ||
+        sh_tls_create("9b1f0c6e2d7a48b3a5c4e1f708d2963b", &tls, &err) != SH_OK)
+        return;
+    sh_stream_init(&stream, pair[0]);
+    sh_status status = sh_stream_start_tls(&stream, tls, false, &err);
+    if (status == SH_OK) status = sh_stream_handshake(&stream, &err);
+    ssize_t got = status == SH_AGAIN ? read(pair[1], f->first, sizeof(f->first)) : 0;
+    f->first_len = got > 0 ? (size_t)got : 0;
+    sh_stream_close(&stream);
+    sh_sock_close(pair[1]);
+    sh_tls_free(tls);
+}
+
+static void *flood_run(void *arg)
+{
+    enum { HELD = 400, LATER = 20 };
+    flood *f = arg;
+    int fds[HELD];
+    sh_err err;
+    sh_addr addr;
+    for (int i = 0; i < HELD; i++) fds[i] = -1;
+    if (sh_addr_parse(f->where, &addr, &err) != SH_OK) return NULL;
+    for (int n = 0; !atomic_load(&f->stop); n++) {
+        int *fd = &fds[n % HELD], old = fds[(n + HELD - LATER) % HELD], kind = n % 3;
+        sh_sock_close(*fd);
+        if (sh_sock_connect(&addr, fd, &err) != SH_OK) *fd = -1;
+        ssize_t put = kind == 0 || old < 0 ? 0
+                                           : write(old, f->first, kind == 1 ? 11 : f->first_len);
+        (void)put;
+        atomic_fetch_add(&f->made, 1);
+    }
+    for (int i = 0; i < HELD; i++) sh_sock_close(fds[i]);
+    return NULL;
+}
+
+static int64_t joined_ns;
+
+static void join_in_a_flood(ranks_one *one)
+{
+    static const setup set = {RANKS_TOKEN, false, SH_PATH_TCP, 1, "tls"};
+    if (one->rank == 1) sh_sleep_ms(500); /* the flood is there first */
+    int64_t start = sh_clock_ns();
+    one->arg = (void *)(uintptr_t)&set;
+    join_and_exchange(one);
+    if (one->rank == 1) joined_ns = sh_clock_ns() - start;
+}
+
+/* ranks_run has no room for others: rank 0 starts the flood, which outlasts the joining. */
+static flood flooding;
+
+static void rank_in_a_flood(ranks_one *one)
+{
+    enum { THREADS = 3 };
+    pthread_t thread[THREADS];
+    if (one->rank == 0) flood_prepare(&flooding, one->coordinator);
+    for (int i = 0; one->rank == 0 && i < THREADS; i++)
+        pthread_create(&thread[i], NULL, flood_run, &flooding);
+    join_in_a_flood(one);
+    if (one->rank == 1) atomic_store(&flooding.stop, true);
+    for (int i = 0; one->rank == 0 && i < THREADS; i++) pthread_join(thread[i], NULL);
+}
+
+TEST(a_flood_of_handshakes_keeps_no_rank_waiting)
+{
+    UNUSED_STATE;
+    ranks_one ranks[2];
+    ranks_run(2, 2, rank_in_a_flood, NULL, ranks);
+    printf("# joined within %.2f s of a flood of %d connections\n", (double)joined_ns / 1e9,
+           atomic_load(&flooding.made));
+    for (int r = 0; r < 2; r++) CHECK_OK(ranks[r].status, ranks[r].err);
+}
+
+TEST(who_keeps_failing_has_to_wait)
+{
+    UNUSED_STATE;
+    static sh_penalty penalty;
+    sh_addr far, same, other, near;
+    sh_err err;
+    CHECK_OK(sh_addr_parse("10.1.2.3:1000", &far, &err), err);
+    CHECK_OK(sh_addr_parse("10.1.2.3:2000", &same, &err), err);
+    CHECK_OK(sh_addr_parse("10.1.2.4:1000", &other, &err), err);
+    CHECK_OK(sh_addr_parse("127.0.0.1:1000", &near, &err), err);
+    for (int i = 0; i < 2 * SH_PENALTY_FREE_TRIES; i++) {
+        assert_int_equal(sh_deadline_passed(sh_penalty_start(&penalty, &same)),
+                         i <= SH_PENALTY_FREE_TRIES);
+        sh_penalty_add(&penalty, &far);
+        sh_penalty_add(&penalty, &near);
+    }
+    assert_true(sh_deadline_passed(sh_penalty_start(&penalty, &other)));
+    assert_true(sh_deadline_passed(sh_penalty_start(&penalty, &near)));
+    for (int i = 0; i < SH_PENALTY_SOURCES; i++) { /* many others push the first one out */
+        sh_addr_set_port(&other, 1);
+        other.sa.v4.sin_addr.s_addr = htonl(0x0b000000u + (uint32_t)i);
+        sh_penalty_add(&penalty, &other);
+    }
+    assert_true(sh_deadline_passed(sh_penalty_start(&penalty, &same)));
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -260,6 +410,9 @@ int main(void)
         cmocka_unit_test(bad_options_are_named),
         cmocka_unit_test(a_group_of_one_needs_nobody),
         cmocka_unit_test(strangers_do_not_keep_a_group_from_forming),
+        cmocka_unit_test(a_forged_alert_does_not_end_a_joining_rank),
+        cmocka_unit_test(a_flood_of_handshakes_keeps_no_rank_waiting),
+        cmocka_unit_test(who_keeps_failing_has_to_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ static void put(const char *name, const char *text)
 {
     char *path = sh_path_join(dir, name);
     if (strchr(name, '/') != NULL) {
-        char *folder = sh_path_join(dir, "chat_templates");
+        char *folder = sh_strndup(path, (size_t)(strrchr(path, '/') - path));
         mkdir(folder, 0700);
         free(folder);
     }
@@ -70,13 +70,14 @@ TEST(special_tokens_and_defaults_are_variables)
 TEST(the_jinja_file_goes_before_the_config)
 {
     UNUSED_STATE;
-    put("chat_template.json", "{\"chat_template\": \"json {{ bos_token }}\"}");
-    put("tokenizer_config.json", "{\"bos_token\": \"B\"}");
-    check(HI, "json B");
     put("tokenizer_config.json", "{\"bos_token\": \"B\", \"chat_template\": \"config\"}");
     check(HI, "config");
+    put("chat_template.json", "{\"chat_template\": \"json {{ bos_token }}\"}");
+    check(HI, "json B");
     put("chat_templates/default.jinja", "named");
     check(HI, "named");
+    put("additional_chat_templates/default.jinja", "added");
+    check(HI, "added");
     put("chat_template.jinja", "file");
     check(HI, "file");
     put("other.jinja", "other {{ bos_token }}");
@@ -100,7 +101,9 @@ TEST(tools_take_the_template_for_tools)
     check("{\"messages\": [{}], \"tools\": null}", "D");
     put("chat_template.jinja", "J");
     check(HI_TOOLS, "J");
-    put("chat_templates/tool_use.jinja", "JT");
+    put("chat_templates/tool_use.jinja", "older");
+    check(HI_TOOLS, "older");
+    put("additional_chat_templates/tool_use.jinja", "JT");
     check(HI_TOOLS, "JT");
     check(HI, "J");
     sh_chat_template *chat = NULL;
@@ -156,6 +159,53 @@ TEST(reasoning_has_every_name_that_templates_know)
           "a,a;b,b;,;None,c;d,d;");
 }
 
+TEST(kwargs_are_variables_but_replace_no_part_of_the_request)
+{
+    UNUSED_STATE;
+    put("chat_template.jinja", "{{ bos_token }}|{{ mood }}|{{ tools is none }}|"
+                               "{{ documents is none }}|{{ messages | length }}|"
+                               "{{ add_generation_prompt }}");
+    put("tokenizer_config.json", "{\"bos_token\": \"B\"}");
+    check("{\"messages\": [{}], \"mood\": \"low\", \"chat_template_kwargs\": {\"mood\": \"high\"}}",
+          "B|high|True|True|1|True");
+    check("{\"messages\": [{}], \"chat_template_kwargs\": {\"tools\": [{}], \"documents\": [{}], "
+          "\"messages\": [], \"bos_token\": \"X\", \"add_generation_prompt\": false}}",
+          "X||True|True|1|False");
+    check("{\"messages\": [{}], \"chat_template_kwargs\": []}",
+          "error: 'chat_template_kwargs' must be an object");
+    check("{\"messages\": [{}], \"documents\": {}}", "error: 'documents' must be a list");
+}
+
+#define GO_ON(how, last)                                                                           \
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, " last                             \
+    "], \"continue_final_message\": " how "}"
+#define SAYS(text) "{\"role\": \"assistant\", \"content\": \"" text "\"}"
+
+/* The expected texts are what transformers 5.22 gives. */
+TEST(the_last_message_can_be_gone_on_with)
+{
+    UNUSED_STATE;
+    put("chat_template.jinja",
+        "{% for m in messages %}<{{ m.role }}>{% if m.reasoning_content %}"
+        "[{{ m.reasoning_content }}]{% endif %}{{ m.content }}</s>\n{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}");
+    check(GO_ON("true", SAYS("Once upon ")), "<user>Hi</s>\n<assistant>Once upon ");
+    check(GO_ON("false", SAYS("Once")), "<user>Hi</s>\n<assistant>Once</s>\n<assistant>");
+    check(GO_ON("\"reasoning_content\"", "{\"role\": \"assistant\", \"thinking\": \"hm\"}"),
+          "<user>Hi</s>\n<assistant>[hm");
+    check(GO_ON("true", "{\"role\": \"assistant\"}"), "error: has no text in 'content'");
+    check(GO_ON("true, \"add_generation_prompt\": true", SAYS("x")), "error: exclude each other");
+    put("chat_template.jinja",
+        "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content | trim }}"
+        "{% else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}</s>{% endfor %}");
+    check(GO_ON("true", SAYS("Once upon  ")), "<user>Hi</s><assistant>Once upon");
+    check(GO_ON("true", "{\"role\": \"assistant\", \"content\": [{\"text\": \"a\"}, "
+                        "{\"text\": \"b \"}, {\"image\": 1}]}"),
+          "<user>Hi</s><assistant>ab ");
+    put("chat_template.jinja", "{{ messages[0].content }}");
+    check(GO_ON("true", SAYS("lost")), "error: does not show the last message");
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_dir, remove_dir)
 
 int main(void)
@@ -167,6 +217,8 @@ int main(void)
         IN_FOLDER(faults_name_their_file),
         IN_FOLDER(requests_are_checked),
         IN_FOLDER(reasoning_has_every_name_that_templates_know),
+        IN_FOLDER(kwargs_are_variables_but_replace_no_part_of_the_request),
+        IN_FOLDER(the_last_message_can_be_gone_on_with),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,6 +107,80 @@ TEST(a_name_takes_the_place_of_what_was_found)
     assert_null(d.reasoning); /* set only when both are known */
 }
 
+typedef struct {
+    char name[32];
+    int begun, whole;
+    size_t content;
+} seen;
+
+static void see(void *arg, const sh_output_event *event)
+{
+    seen *s = arg;
+    if (event->kind == SH_OUTPUT_CALL_BEGIN) {
+        s->begun++;
+        snprintf(s->name, sizeof(s->name), "%.*s", (int)event->name.len, event->name.ptr);
+    }
+    if (event->kind == SH_OUTPUT_CALL_END) s->whole++;
+    if (event->kind == SH_OUTPUT_CONTENT) s->content += event->text.len;
+}
+
+/* What a model would write behind the beginning of a call is a call of that function. */
+static void check_lead(const char *tools, const char *reasoning, const char *name, const char *rest)
+{
+    sh_output_dialect dialect = {0};
+    sh_output_opts opts = {.in_reasoning = reasoning != NULL};
+    sh_buf lead = {0};
+    sh_err err;
+    seen s = {0};
+    CHECK_OK(
+        sh_output_dialect_choose(&dialect, reasoning == NULL ? "none" : reasoning, tools, &err),
+        err);
+    assert_true(sh_output_call_lead(&dialect, reasoning != NULL, name, &lead));
+    sh_output *output = sh_output_create(&dialect, &opts, see, &s);
+    sh_output_push(output, sh_buf_str(&lead));
+    assert_int_equal(s.whole + (int)s.content, 0);
+    sh_output_push(output, sh_str_of(rest));
+    sh_output_finish(output);
+    if (s.whole != 1 || s.content > 0 || strcmp(s.name, "look_up") != 0)
+        fail_msg("%s: %d whole, named '%s', behind '%s'", tools, s.whole, s.name, lead.ptr);
+    sh_output_free(output);
+    sh_buf_reset(&lead);
+}
+
+TEST(begins_calls_in_every_dialect)
+{
+    static const struct {
+        const char *tools, *after_name, *without_name;
+    } cases[] = {
+        {"hermes", " {\"a\": 1}}\n</tool_call>",
+         "look_up\", \"arguments\": {\"a\": 1}}\n</tool_call>"},
+        {"granite", " {}}]", "look_up\", \"arguments\": {}}]"},
+        {"llama3", " {\"a\": 1}}", "look_up\", \"parameters\": {\"a\": 1}}"},
+        {"mistral", "look_up[ARGS]{\"a\": 1}", "[{\"name\": \"look_up\", \"arguments\": {}}]"},
+        {"deepseek", "look_up<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+         "function<｜tool▁sep｜>look_up\n```json\n{}\n```<｜tool▁call▁end｜>"},
+        {"kimi_k2", "0<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+         "look_up:0<|tool_call_argument_begin|>{}<|tool_call_end|>"},
+        {"glm", "<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
+         "look_up\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>"},
+        {"longcat", "</longcat_tool_call>", "look_up\n</longcat_tool_call>"},
+        {"qwen3_coder", "<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>",
+         "look_up>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"},
+        {"harmony", "{\"a\": 1}<|call|>", "look_up <|constrain|>json<|message|>{}<|call|>"},
+    };
+    UNUSED_STATE;
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        check_lead(cases[i].tools, NULL, "look_up", cases[i].after_name);
+        check_lead(cases[i].tools, NULL, NULL, cases[i].without_name);
+        if (strcmp(cases[i].tools, "harmony") == 0) continue;
+        check_lead(cases[i].tools, "think", "look_up", cases[i].after_name);
+    }
+    sh_output_dialect none = {0};
+    sh_buf lead = {0};
+    assert_false(sh_output_call_lead(&none, false, "look_up", &lead));
+    assert_int_equal(lead.len, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -115,6 +189,7 @@ int main(void)
         cmocka_unit_test(refuses_dialects_it_does_not_know),
         cmocka_unit_test(has_every_dialect_on_the_page_for_users),
         cmocka_unit_test(sees_that_the_prompt_opened_the_reasoning),
+        cmocka_unit_test(begins_calls_in_every_dialect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,29 @@
+/* bounds.h - what the numbers of a request may be: lowest, highest.
+ *
+ * The API's fields, the command line and the engine's own check all read these, so that nothing
+ * passes one of them and is refused by the next.
+ *
+ * Threads: constants. */
+#ifndef SH_ENGINE_BOUNDS_H
+#define SH_ENGINE_BOUNDS_H
+
+#define SH_BOUNDS_MAX_TOKENS 1, (1 << 24)
+#define SH_BOUNDS_MIN_TOKENS 0, (1 << 24)
+#define SH_BOUNDS_TEMPERATURE 0, 2
+#define SH_BOUNDS_TOP_K 0, (1 << 24)
+#define SH_BOUNDS_TOP_P 0, 1
+#define SH_BOUNDS_MIN_P 0, 1
+#define SH_BOUNDS_REPETITION_PENALTY 0.01, 10
+#define SH_BOUNDS_REPETITION_WINDOW 0, (1 << 20)
+#define SH_BOUNDS_PRESENCE_PENALTY -2, 2
+#define SH_BOUNDS_FREQUENCY_PENALTY -2, 2
+#define SH_BOUNDS_LOGIT_BIAS -100, 100
+#define SH_BOUNDS_LOGPROBS 0, 20
+
+/* One side of a pair of bounds, for initialisers. */
+#define SH_BOUNDS_PICK_LEAST(least, most) (least)
+#define SH_BOUNDS_PICK_MOST(least, most) (most)
+#define SH_LEAST(...) SH_BOUNDS_PICK_LEAST(__VA_ARGS__)
+#define SH_MOST(...) SH_BOUNDS_PICK_MOST(__VA_ARGS__)
+
+#endif

@@ -1,0 +1,51 @@
+/* rank_messages.h - what ranks send each other besides step plans, as bytes.
+ *
+ * Each message has a length that both ends know beforehand, so that it can be asked for ahead of
+ * time. All of them come from other processes: unpacking checks what will be used as a count, an
+ * index or a share, and fails the reader on the rest.
+ *
+ * Threads: pure functions over their buffers. */
+#ifndef SH_ENGINE_RANK_MESSAGES_H
+#define SH_ENGINE_RANK_MESSAGES_H
+
+#include "base/pack.h"
+#include "engine/report.h"
+#include "engine/sampler.h"
+#include "model/shard.h"
+#include "net/wire.h"
+
+/* What a rank brings to the group. Ranks of one machine count as equally fast: they are measured at
+ * the same time. */
+typedef struct {
+    sh_rank_means means;
+    uint8_t machine[SH_HOST_ID_LEN];
+    char host[SH_REPORT_HOST_MAX];
+} sh_offer;
+
+enum {
+    SH_OFFER_BYTES = 2 * 8 + SH_HOST_ID_LEN + SH_REPORT_HOST_MAX,
+    SH_REPORT_BYTES = SH_REPORT_HOST_MAX + 8 * (8 + 3 + 3 * SH_TRAFFICS + 2 + 2),
+    SH_LINK_REPORT_BYTES = 2 * 8 + SH_LINK_KIND_MAX,
+    SH_SCAN_HEAD_BYTES = 8 + 4 + 8 + 8 + 8 + 4,
+    SH_SCAN_BYTES_MAX = SH_SCAN_HEAD_BYTES + 8 * SH_SCAN_TOP,
+};
+
+void sh_offer_pack(const sh_offer *offer, sh_buf *out);
+void sh_offer_unpack(sh_reader *reader, sh_offer *out);
+
+void sh_report_pack(const sh_report *report, sh_buf *out);
+void sh_report_unpack(sh_reader *reader, sh_report *out);
+
+void sh_link_report_pack(const sh_link_report *link, sh_buf *out);
+void sh_link_report_unpack(sh_reader *reader, sh_link_report *out);
+
+/* The scan of one draw: its numbers and room for as many candidates as the draw may need. */
+size_t sh_scan_bytes(const sh_draw *draw);
+void sh_scan_pack(const sh_scan *scan, const sh_draw *draw, sh_buf *out);
+/* `part` is the sender's part of the vocabulary. */
+void sh_scan_unpack(sh_reader *reader, const sh_draw *draw, sh_range part, sh_scan *out);
+
+/* A shard, to compare plans by: every field, no padding. */
+void sh_shard_pack(const sh_shard *shard, sh_buf *out);
+
+#endif

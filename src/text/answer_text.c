@@ -1,0 +1,175 @@
+#include "text/answer_text.h"
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "text/detokenizer.h"
+#include "text/stop.h"
+
+#include <stdlib.h>
+
+enum { PRIME_TOKENS = 8 }; /* of the prompt, before the first of a plain text */
+
+struct sh_answer_text {
+    const sh_model_text *model;
+    sh_output_fn fn;
+    void *arg;
+    sh_detokenizer *detok; /* NULL: there is no tokenizer */
+    sh_stop *stop;
+    sh_output *output; /* NULL: all text is content */
+    sh_buf safe;       /* past the stop strings */
+    size_t pushed, settled;
+    int64_t characters;
+    bool ended;  /* the rest is dropped */
+    bool enough; /* who hears the events said so */
+    bool in_reasoning;
+};
+
+static void on_output(void *arg, const sh_output_event *event)
+{
+    sh_answer_text *text = arg;
+    if (text->ended) return;
+    text->in_reasoning = event->kind == SH_OUTPUT_REASONING;
+    text->fn(text->arg, event);
+}
+
+void sh_answer_text_stop(sh_answer_text *text)
+{
+    text->ended = text->enough = true;
+}
+
+static sh_status parser_create(sh_answer_text *text, const sh_answer_text_opts *opts, sh_err *err)
+{
+    sh_output_dialect used = *sh_model_text_dialect(text->model);
+    uint64_t seed;
+    if (opts->tools == NULL) used.tools = NULL;
+    if (!opts->chat || (used.reasoning == NULL && used.tools == NULL)) return SH_OK;
+    if (sh_random_bytes(&seed, sizeof(seed), err) != SH_OK) return err->status;
+    sh_output_opts with = {
+        .in_reasoning = opts->in_reasoning, .tools = opts->tools, .id_seed = seed};
+    text->in_reasoning = opts->in_reasoning;
+    text->output = sh_output_create(&used, &with, on_output, text);
+    return SH_OK;
+}
+
+/* The parser needs the special tokens that are markers; a plain text has none. */
+static void detok_create(sh_answer_text *text, const sh_answer_text_opts *opts)
+{
+    const sh_tokenizer *tok = sh_model_text_tokenizer(text->model);
+    if (tok == NULL) return;
+    text->detok = sh_detokenizer_create(tok, text->output == NULL);
+    size_t count = opts->chat ? 0 : opts->prompt_count;
+    for (size_t i = count > PRIME_TOKENS ? count - PRIME_TOKENS : 0; i < count; i++)
+        (void)sh_detokenizer_push(text->detok, opts->prompt[i]);
+}
+
+sh_status sh_answer_text_create(const sh_model_text *model, const sh_answer_text_opts *opts,
+                                sh_output_fn fn, void *arg, sh_answer_text **out, sh_err *err)
+{
+    sh_answer_text *text = sh_alloc(sizeof(*text));
+    *text = (sh_answer_text){.model = model, .fn = fn, .arg = arg};
+    sh_status status = parser_create(text, opts, err);
+    if (status == SH_OK) status = sh_stop_create(opts->stops, opts->stop_count, &text->stop, err);
+    if (status != SH_OK) {
+        sh_answer_text_free(text);
+        return status;
+    }
+    detok_create(text, opts);
+    *out = text;
+    if (text->output != NULL) sh_output_push(text->output, opts->lead);
+    return SH_OK;
+}
+
+void sh_answer_text_free(sh_answer_text *text)
+{
+    if (text == NULL) return;
+    sh_detokenizer_free(text->detok);
+    sh_stop_free(text->stop);
+    sh_output_free(text->output);
+    sh_buf_reset(&text->safe);
+    free(text);
+}
+
+static void safe_push(sh_answer_text *text)
+{
+    if (text->safe.len == 0) return;
+    text->settled = text->pushed;
+    if (text->output != NULL) {
+        sh_output_push(text->output, sh_buf_str(&text->safe));
+    } else {
+        sh_output_event event = {.kind = SH_OUTPUT_CONTENT, .text = sh_buf_str(&text->safe)};
+        text->fn(text->arg, &event);
+    }
+}
+
+static int64_t characters_of(sh_str text)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < text.len; i++) count += (text.ptr[i] & 0xC0) != 0x80;
+    return count;
+}
+
+/* Text from the detokenizer goes on to the stop strings and what follows them. */
+static void piece_push(sh_answer_text *text, sh_str piece)
+{
+    sh_buf_clear(&text->safe);
+    text->characters += characters_of(piece);
+    bool matched = sh_stop_push(text->stop, piece, &text->safe);
+    safe_push(text);
+    if (matched) text->ended = true;
+}
+
+/* When end ids are ignored the marks of the end come as tokens; they are no text, and neither are
+ * special tokens that mean nothing to the parser. */
+static bool is_text(const sh_answer_text *text, int32_t id)
+{
+    if (text->detok == NULL || sh_model_text_ends(text->model, id)) return false;
+    if (text->output == NULL || !sh_tokenizer_is_special(sh_model_text_tokenizer(text->model), id))
+        return true;
+    sh_buf piece = {0};
+    sh_model_text_piece(text->model, id, &piece);
+    bool reads = sh_output_reads(text->output, sh_buf_str(&piece));
+    sh_buf_reset(&piece);
+    return reads;
+}
+
+bool sh_answer_text_push(sh_answer_text *text, int32_t id)
+{
+    if (text->ended) return true;
+    text->pushed++;
+    if (is_text(text, id)) piece_push(text, sh_detokenizer_push(text->detok, id));
+    return text->ended;
+}
+
+void sh_answer_text_finish(sh_answer_text *text)
+{
+    if (!text->ended && text->detok != NULL) piece_push(text, sh_detokenizer_finish(text->detok));
+    if (!text->ended) {
+        sh_buf_clear(&text->safe);
+        sh_stop_finish(text->stop, &text->safe);
+        safe_push(text);
+        text->settled = text->pushed;
+    }
+    text->ended = text->enough; /* after a stop string the parser's last words still count */
+    if (text->output != NULL) sh_output_finish(text->output);
+    text->ended = true;
+}
+
+size_t sh_answer_text_settled(const sh_answer_text *text)
+{
+    return text->settled;
+}
+
+int64_t sh_answer_text_characters(const sh_answer_text *text)
+{
+    return text->characters;
+}
+
+bool sh_answer_text_in_reasoning(const sh_answer_text *text)
+{
+    return text->in_reasoning;
+}
+
+const char *sh_answer_text_finish_reason(const sh_answer_text *text)
+{
+    return text->output != NULL && sh_output_calls(text->output) > 0 ? "tool_calls" : "stop";
+}

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Each part of a server knows what it needs and no more; nobody else gets at the socket between them.
+. "$(dirname "$0")/../tap.sh"
+shoal=$SHOAL_BUILD/shoal
+work=$(mktemp -d) && cd "$work" || exit 1
+trap 'kill "${pid:-}" 2>/dev/null; wait "${pid:-}" 2>/dev/null; rm -rf "$work"' EXIT
+key=k3y-9f2c71d0a8b64e55 token=$("$shoal" token)
+port=$((20000 + RANDOM % 20000))
+
+answers() { curl -sf -m 2 -H "Authorization: Bearer $key" "http://127.0.0.1:$port/v1/models" >/dev/null; }
+start() { # environment and flags by the caller
+    pid=; "$@" >log 2>&1 & pid=$!
+    for _ in $(seq 200); do answers && return 0; kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+    cat log; return 1
+}
+stop() { kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; }
+children() { cat "/proc/$pid/task/$pid/children"; }
+part_of() { tr '\0' '\n' <"/proc/$1/environ" | sed -n 's/^SHOAL_PART=//p'; }
+knows() { tr '\0' '\n' <"/proc/$1/environ" | grep -q "$2" || tr '\0' '\n' <"/proc/$1/cmdline" | grep -q "$2"; }
+
+each_knows_its_own() {
+    local seen=0 child
+    answers || { cat log; return 1; }
+    for child in $(children); do
+        seen=$((seen + 1))
+        case $(part_of "$child") in
+        engine) knows "$child" "$key" && { echo "a rank has the API key"; return 1; } ;;
+        api)
+            knows "$child" "$token" && { echo "the API has the token"; return 1; }
+            knows "$child" "$key" || { echo "the API lacks its key"; return 1; } ;;
+        esac
+    done
+    [ $seen = 3 ]
+}
+socket_is_hidden() {
+    local sock; sock=$(echo shoal-*/engine.sock)
+    [ -S "$sock" ] && [ "$(stat -c %a "${sock%/*}")" = 700 ] && [ "$(stat -c %a "$sock")" = 600 ]
+}
+socket_is_refused_to_others() { # though its mode lets them in
+    chmod 755 "$work" shoal-*; chmod 666 shoal-*/engine.sock
+    timeout 5 setpriv --reuid 12345 --clear-groups "$shoal" api --port 0 \
+        --socket "$(echo "$work"/shoal-*/engine.sock)" >out 2>err
+    grep -q "client of another user was turned away" log && answers
+}
+folder_is_removed() { [ -s log ] && ! ls -d shoal-* >/dev/null 2>&1; }
+# Takes the names that 0.1 gave to the sockets of the next processes.
+squat() {
+    mkdir -p runtime && chmod 1777 runtime && python3 - "$work/runtime" <<'PY'
+import os, socket, sys, time
+socks = []
+for n in range(os.getpid(), os.getpid() + 500):
+    s = socket.socket(socket.AF_UNIX); s.bind("%s/shoal-%d.sock" % (sys.argv[1], n)); s.listen(); socks.append(s)
+open(sys.argv[1] + "/all", "w").close()
+time.sleep(60)
+PY
+}
+
+if [ "$(id -u)" != 0 ] || [ ! -e "/proc/$$/task/$$/children" ]; then
+    skip "each part knows its own secrets" "only root can look, on Linux"; done_testing
+fi
+SHOAL_API_KEY=$key SHOAL_TOKEN=$token start "$shoal" serve --port $port --runtime-dir "$work"
+check "ranks do not get the API key, the API not the token, by environment" each_knows_its_own
+check "the socket is in a private folder" socket_is_hidden
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null && setpriv --reuid 12345 --clear-groups test -x "$shoal"; then
+    check "a client of another user is turned away" socket_is_refused_to_others
+else skip "a client of another user is turned away" "needs root, setpriv and a program that others may run"; fi
+stop
+check "the folder of the socket is removed at the end" folder_is_removed
+start "$shoal" serve --port $port --runtime-dir "$work" --api-key $key --token="$token"
+check "the same by flags" each_knows_its_own
+stop
+if command -v python3 >/dev/null; then
+    squat & squatter=$!
+    for _ in $(seq 100); do [ -e runtime/all ] && break; sleep 0.1; done
+    SHOAL_API_KEY=$key start "$shoal" serve --port $port --runtime-dir "$work/runtime" >/dev/null
+    check "nobody ends a server by taking the name of its socket" answers
+    stop; pkill -P $squatter; kill $squatter 2>/dev/null
+else skip "nobody ends a server by taking the name of its socket" "no python3"; fi
+done_testing

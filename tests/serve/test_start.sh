@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# What a server says of its group and its limits when it starts, and what `doctor` says of one that runs.
+. "$(dirname "$0")/../tap.sh"
+shoal=$SHOAL_BUILD/shoal
+work=$(mktemp -d) && cd "$work" || exit 1
+trap 'kill "${pid:-}" 2>/dev/null; wait "${pid:-}" 2>/dev/null; rm -rf "$work"' EXIT
+port=$((20000 + RANDOM % 20000))
+echo '[[null, "d0"], ["d1", null]]' >matrix.json
+echo '[["127.0.0.1:'$((port + 1))'"], ["127.0.0.1:'$((port + 2))'"]]' >hosts.json
+unset "${!MLX_@}" "${!JACCL_@}"
+
+by_hand() { # a rank as jaccl's are started
+    MLX_RANK=$1 MLX_JACCL_COORDINATOR=127.0.0.1:$((port + 3)) MLX_IBV_DEVICES=matrix.json \
+        timeout 20 "$shoal" "${@:2}" >out 2>err </dev/null
+}
+does_not_serve_alone() {
+    by_hand 0 serve --port $port; [ $? = 1 ] || return 1
+    grep -q "matrix.json .environment MLX_IBV_DEVICES. asks for the jaccl backend between 2 ranks" err &&
+        grep -q -- "--backend ring" err && ! grep -q listening err
+}
+worker_says_the_same() { by_hand 1 worker --model "$root/models/demo"; [ $? = 1 ] && grep -q "between 2 ranks" err; }
+ring_takes_the_size() { # nobody else comes: it waits for rank 1, and says so
+    by_hand 0 linktest --quick --backend ring --join-timeout 1
+    grep -q "did not form within 1 s, missing rank 1" err
+}
+ring_makes_the_group() {
+    by_hand 1 linktest --quick --sizes 4K --rounds 3 --backend ring & local other=$!
+    by_hand 0 linktest --quick --sizes 4K --rounds 3 --backend ring && wait $other && grep -q "verdict: pass" out
+}
+counts_the_hostfile() {
+    timeout 3 "$shoal" serve --hostfile hosts.json --rank 0 --port $port >out 2>err </dev/null
+    grep -q "on 2 ranks" out
+}
+bare_matrix_is_no_hostfile() {
+    exits 0 "$shoal" hosts check matrix.json && grep -q "none has an address" out && ! grep -qE "^ok +hosts" out
+}
+start() {
+    "$shoal" serve --ranks 1 --port $port >log 2>&1 & pid=$!
+    for _ in $(seq 150); do curl -sf -m 2 "http://127.0.0.1:$port/health" >/dev/null && return; sleep 0.1; done
+    cat log; return 1
+}
+soft_limit() {
+    local c; for c in $(cat "/proc/$pid/task/$pid/children"); do
+        tr '\0' '\n' <"/proc/$c/environ" | grep -qx SHOAL_PART=api || continue
+        sed -n 's/^Max open files *\([0-9]*\) .*/\1/p' "/proc/$c/limits"
+    done
+}
+limit_of_the_user_stands() {
+    [ "$(soft_limit)" = 300 ] && grep -q "info api: 236 connections at once" log && ! grep -q "too few" log
+}
+doctor_knows_its_own() {
+    exits 0 "$shoal" doctor --port $port --state-dir "$work/none" && grep -q "in use while the server there runs" out
+}
+doctor_fails_for_others() {
+    exits 1 "$shoal" doctor --port $((port + 1)) --state-dir "$work/none" && grep -qi "in use" out
+}
+
+check "a rank that was started for jaccl does not serve alone" does_not_serve_alone
+check "nor does a worker" worker_says_the_same
+check "--backend ring takes the size of the group from the devices" ring_takes_the_size
+check "and makes it" ring_makes_the_group
+check "a group of a hostfile is counted" counts_the_hostfile
+check "hosts check does not take a bare matrix for a hostfile" bare_matrix_is_no_hostfile
+if [ "$(id -u)" = 0 ] && [ -e "/proc/$$/task/$$/children" ]; then
+    FILE_DESCRIPTOR_SOFT_LIMIT=300 start
+    check "FILE_DESCRIPTOR_SOFT_LIMIT stands, and connections fit it" limit_of_the_user_stands
+else start; fi
+check "doctor does not mind the port of a server that runs" doctor_knows_its_own
+if command -v nc >/dev/null; then
+    nc -lk 127.0.0.1 $((port + 1)) >/dev/null & other=$!
+    sleep 0.3
+    check "but that of anything else" doctor_fails_for_others
+    kill $other
+fi
+done_testing

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Compiles every source file for macOS on arm64, without linking: what Linux alone has is found here.
+#   MACOS_CC="zig cc -target aarch64-macos" tools/macos_check.sh
+# On a Mac the compiler is cc; elsewhere MACOS_CC names a cross compiler, or zig is looked for. The libraries' headers
+# are those of this machine, which are the same on all systems.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+out=build/macos
+mkdir -p $out/include
+cc=${MACOS_CC:-}
+if [ -z "$cc" ] && [ "$(uname -s)" = Darwin ]; then cc=cc
+elif [ -z "$cc" ] && command -v zig >/dev/null; then cc="zig cc -target aarch64-macos"
+elif [ -z "$cc" ]; then
+    echo "macos-check: skipped: no compiler for macOS here; MACOS_CC=\"zig cc -target aarch64-macos\" would name one"
+    exit 0
+fi
+pkgs="libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl"
+if [ "$(uname -s)" = Darwin ]; then
+    # shellcheck disable=SC2086
+    flags=$(pkg-config --cflags $pkgs)
+else # not all of /usr/include, which is Linux's own
+    for dir in /usr/include /usr/include/"$(gcc -dumpmachine 2>/dev/null)"; do
+        for part in openssl event2 cjson pcre2.h utf8proc.h; do
+            [ -e "$dir/$part" ] && cp -rL "$dir/$part" $out/include/
+        done
+    done
+    flags="-I$out/include"
+fi
+isa_of() { # instructions of a kernel file; zig has its own spelling
+    case $1:$cc in
+    *_dotprod.c:*zig*) echo -mcpu=apple_m1 ;;
+    *_i8mm.c:*zig*) echo -mcpu=apple_m2 ;;
+    *_dotprod.c:*) echo -march=armv8.2-a+dotprod+fp16 ;;
+    *_i8mm.c:*) echo -march=armv8.2-a+dotprod+fp16+i8mm ;;
+    esac
+}
+compile() {
+    # shellcheck disable=SC2046,SC2086
+    $cc -std=c11 -ffp-contract=off -D_GNU_SOURCE -D_DARWIN_C_SOURCE -Isrc $flags -Wall -Wextra -Werror \
+        -DSH_VERSION='"-"' $(isa_of "$1") -c -o "$out/$(echo "$1" | tr / _).o" "$1" || echo "$1" >>$out/failed
+}
+export -f compile isa_of
+export cc flags out
+rm -f $out/failed
+find src -name '*.c' | grep -vE '_avx(2|512[a-z0-9]*)\.c$' |
+    xargs -P "$(getconf _NPROCESSORS_ONLN)" -I{} bash -c 'compile {}'
+[ -e $out/failed ] && { echo "macos-check: these do not compile: $(sort $out/failed | tr '\n' ' ')"; exit 1; }
+echo "macos-check: $(find $out -name '*.o' | wc -l | tr -d ' ') files compile for macOS"

@@ -1,0 +1,27 @@
+# Steps that are counted together: source this, call `step "name" command...` for each, then `steps_done`.
+passed=0 failed=0 skipped=0
+
+# Runs a step, shows what it says and how long it took, and adds its closing count to the sum; a step without a count is
+# one test.
+step() {
+    local name=$1 log rc start=$SECONDS counts; shift
+    log=$(mktemp)
+    echo "== $name"
+    "$@" 2>&1 | tee "$log" | grep -vE '^(CC|LD) |^make|[0-9]+ passed, [0-9]+ failed'
+    rc=${PIPESTATUS[0]}
+    counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
+    if [ -n "$counts" ]; then
+        read -r ok _ nok _ skip _ <<<"$counts"
+        [ "$rc" = 0 ] || [ "$nok" != 0 ] || nok=1
+        passed=$((passed + ok)) failed=$((failed + nok)) skipped=$((skipped + skip))
+    elif [ "$rc" = 0 ]; then passed=$((passed + 1))
+    else failed=$((failed + 1)); echo "FAILED: $name"
+    fi
+    echo "-- $name: $((SECONDS - start)) s"
+    rm -f "$log"
+}
+
+steps_done() {
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" = 0 ]
+}
