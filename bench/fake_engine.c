@@ -3,7 +3,7 @@
  * [TOKENS_PER_SECOND_OF_A_STREAM [RUNNING_AT_ONCE]] */
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "engine/wire.h"
+#include "engine/engine_messages.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -11,8 +11,8 @@ for dir in src/*/; do
     while IFS=: read -r file line include; do
         used=$(sed -E 's/^#include "([a-z_]+)\/.*/\1/' <<<"$include")
         case " $allowed $layer " in *" $used "*) ;; *) echo "$file:$line: $layer may not include $used"; bad=1 ;; esac
-        if [ "$layer" = api ] && [ "$used" = engine ] && [[ $include != *engine/client.h* ]]; then
-            echo "$file:$line: api may include engine/client.h only"; bad=1
+        if [ "$layer" = api ] && [ "$used" = engine ] && [[ $include != *engine/engine_client.h* ]]; then
+            echo "$file:$line: api may include engine/engine_client.h only"; bad=1
         fi
     done < <(grep -rnE '^#include "[a-z_]+/' "$dir" --include='*.[ch]')
 done

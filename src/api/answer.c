@@ -8,14 +8,14 @@
 #include <string.h>
 
 struct sh_choice_text {
-    const sh_request *request;
+    const sh_job_spec *spec;
     sh_answer_text *reader;
     bool must_call; /* text that is no call is not wanted */
     int calls;      /* whole ones, of functions that may be called */
     int strays;     /* others, while a call is a must */
     int64_t echoed; /* characters of the prompt in front of the answer */
-    size_t odds_cap;
-    size_t odds_seen; /* tokens whose odds were released so far */
+    size_t logprobs_cap;
+    size_t logprobs_seen; /* tokens whose odds were released so far */
 };
 
 static sh_call *call_at(sh_choice *choice, int index)
@@ -42,8 +42,8 @@ static void call_drop(sh_call *call)
 static bool call_is_wanted(const sh_choice_text *text, const char *name)
 {
     if (!text->must_call) return true;
-    if (text->request->tool_name != NULL) return strcmp(name, text->request->tool_name) == 0;
-    return sh_tools_find(text->request->tools, name) != NULL;
+    if (text->spec->tool_name != NULL) return strcmp(name, text->spec->tool_name) == 0;
+    return sh_tools_find(text->spec->tools, name) != NULL;
 }
 
 static void call_begin(sh_choice *choice, const sh_output_event *event)
@@ -59,9 +59,9 @@ static void call_begin(sh_choice *choice, const sh_output_event *event)
 
 static void call_end(sh_choice *choice, const sh_output_event *event)
 {
-    const sh_request *request = choice->text->request;
+    const sh_job_spec *spec = choice->text->spec;
     if (call_at(choice, event->call)->name != NULL) choice->text->calls++;
-    if (!request->parallel_calls || request->tool_choice == SH_TOOLS_NAMED)
+    if (!spec->parallel_calls || spec->tool_choice == SH_TOOLS_NAMED)
         sh_answer_text_stop(choice->text->reader);
 }
 
@@ -92,22 +92,22 @@ static void on_output(void *arg, const sh_output_event *event)
 
 static sh_status text_create(sh_answer *answer, sh_choice *choice, sh_err *err)
 {
-    const sh_request *request = answer->request;
+    const sh_job_spec *spec = answer->spec;
     const sh_tokens *prompt = &answer->prompts[choice->prompt];
     sh_answer_text_opts opts = {
-        .chat = request->chat,
+        .chat = spec->chat,
         .in_reasoning = prompt->in_reasoning,
-        .tools = request->tools,
+        .tools = spec->tools,
         .prompt = prompt->ids,
         .prompt_count = prompt->count,
         .lead = prompt->lead,
-        .stops = request->stops,
-        .stop_count = request->stop_count,
+        .stops = spec->stops,
+        .stop_count = spec->stop_count,
     };
     choice->text = sh_alloc(sizeof(*choice->text));
-    choice->text->request = request;
+    choice->text->spec = spec;
     choice->text->must_call = prompt->lead.len > 0;
-    return sh_answer_text_create(sh_served_text(answer->served), &opts, on_output, choice,
+    return sh_answer_text_create(sh_served_model_text(answer->served), &opts, on_output, choice,
                                  &choice->text->reader, err);
 }
 
@@ -120,36 +120,36 @@ static void text_free(sh_choice_text *text)
 
 static void echo_add(sh_answer *answer, sh_choice *choice)
 {
-    const sh_prompt *prompt = &answer->request->prompts[choice->prompt];
+    const sh_prompt *prompt = &answer->spec->prompts[choice->prompt];
     if (prompt->text.ptr != NULL)
         sh_buf_add_str(&choice->content, prompt->text);
     else
-        sh_tokenizer_decode(sh_served_tokenizer(answer->served), prompt->ids, prompt->id_count,
-                            true, &choice->content);
+        sh_tokenizer_decode(sh_served_model_tokenizer(answer->served), prompt->ids,
+                            prompt->id_count, true, &choice->content);
     for (size_t i = 0; i < choice->content.len; i++)
         choice->text->echoed += (choice->content.ptr[i] & 0xC0) != 0x80;
 }
 
-sh_status sh_answer_create(const sh_request *request, const sh_served *served,
+sh_status sh_answer_create(const sh_job_spec *spec, const sh_served_model *served,
                            const sh_tokens *prompts, size_t prompt_count, sh_answer **out,
                            sh_err *err)
 {
     sh_answer *answer = sh_alloc(sizeof(*answer));
-    answer->request = request;
+    answer->spec = spec;
     answer->served = served;
     answer->prompts = prompts;
-    answer->count = answer->open = (int)prompt_count * (int)request->n;
+    answer->count = answer->open = (int)prompt_count * (int)spec->n;
     answer->choices = sh_alloc_array((size_t)answer->count, sizeof(sh_choice));
     for (int i = 0; i < answer->count; i++) {
         sh_choice *choice = &answer->choices[i];
         choice->index = i;
-        choice->prompt = (size_t)(i / (int)request->n);
+        choice->prompt = (size_t)(i / (int)spec->n);
         choice->prompt_tokens = (int)prompts[choice->prompt].count;
         if (text_create(answer, choice, err) != SH_OK) {
             sh_answer_free(answer);
             return err->status;
         }
-        if (request->echo) echo_add(answer, choice);
+        if (spec->echo) echo_add(answer, choice);
     }
     *out = answer;
     return SH_OK;
@@ -163,7 +163,7 @@ static void choice_free(sh_choice *choice)
         sh_buf_reset(&choice->calls[i].args);
     }
     free(choice->calls);
-    free(choice->odds);
+    free(choice->logprobs);
     sh_buf_reset(&choice->content);
     sh_buf_reset(&choice->reasoning);
     text_free(choice->text);
@@ -177,40 +177,41 @@ void sh_answer_free(sh_answer *answer)
     free(answer);
 }
 
-/* Behind those whose text is known; odds_release moves the border. */
-static void odds_add(sh_choice *choice, const sh_event *event)
+/* Behind those whose text is known; logprobs_release moves the border. */
+static void logprobs_add(sh_choice *choice, const sh_event *event)
 {
     sh_choice_text *text = choice->text;
-    size_t at = choice->odds_count + choice->odds_held++;
-    if (at == text->odds_cap) {
-        text->odds_cap = text->odds_cap * 2 + 16;
-        choice->odds = sh_realloc_array(choice->odds, text->odds_cap, sizeof(sh_token_odds));
+    size_t at = choice->logprobs_count + choice->logprobs_held++;
+    if (at == text->logprobs_cap) {
+        text->logprobs_cap = text->logprobs_cap * 2 + 16;
+        choice->logprobs = sh_realloc_array(choice->logprobs, text->logprobs_cap,
+                                            sizeof(sh_token_logprobs));
     }
-    choice->odds[at] = (sh_token_odds){.id = event->token,
-                                       .logprob = event->logprob,
-                                       .offset = text->echoed +
-                                                 sh_answer_text_characters(text->reader),
-                                       .top_count = event->top_count};
-    memcpy(choice->odds[at].top, event->top, (size_t)event->top_count * sizeof(event->top[0]));
+    choice->logprobs[at] = (sh_token_logprobs){.id = event->token,
+                                               .logprob = event->logprob,
+                                               .offset = text->echoed +
+                                                         sh_answer_text_characters(text->reader),
+                                               .top_count = event->top_count};
+    memcpy(choice->logprobs[at].top, event->top, (size_t)event->top_count * sizeof(event->top[0]));
 }
 
 /* Odds go with the text of their tokens, which may be held back. */
-static void odds_release(sh_choice *choice)
+static void logprobs_release(sh_choice *choice)
 {
     size_t settled = sh_answer_text_settled(choice->text->reader);
-    size_t fresh = settled - choice->text->odds_seen;
-    choice->text->odds_seen = settled;
-    if (choice->odds_held == 0) return;
-    choice->odds_count += fresh;
-    choice->odds_held -= fresh;
+    size_t fresh = settled - choice->text->logprobs_seen;
+    choice->text->logprobs_seen = settled;
+    if (choice->logprobs_held == 0) return;
+    choice->logprobs_count += fresh;
+    choice->logprobs_held -= fresh;
 }
 
 static void text_finish(sh_choice *choice)
 {
     sh_answer_text_finish(choice->text->reader);
-    odds_release(choice);
+    logprobs_release(choice);
     /* Tokens whose text a stop string swallowed are not part of the answer. */
-    choice->odds_held = 0;
+    choice->logprobs_held = 0;
 }
 
 /* The end of an answer that had to be a call and is none. */
@@ -241,9 +242,9 @@ static bool token_take(sh_answer *answer, sh_choice *choice, const sh_event *eve
     sh_answer_text *reader = choice->text->reader;
     if (choice->finish != NULL) return false;
     choice->completion_tokens++;
-    if (answer->request->logprobs || answer->request->token_ids) odds_add(choice, event);
+    if (answer->spec->logprobs || answer->spec->token_ids) logprobs_add(choice, event);
     bool ended = sh_answer_text_push(reader, event->token);
-    odds_release(choice);
+    logprobs_release(choice);
     if (sh_answer_text_in_reasoning(reader)) choice->reasoning_tokens++;
     if (!ended) return false;
     choice_finish(choice, false);
@@ -294,7 +295,7 @@ bool sh_choice_has_news(const sh_choice *choice)
     for (int i = 0; i < choice->call_count; i++)
         if (sh_call_has_news(&choice->calls[i])) return true;
     /* Odds go with the text that they belong to; at the end, those of tokens without text. */
-    return choice->done && choice->odds_count > 0;
+    return choice->done && choice->logprobs_count > 0;
 }
 
 void sh_choice_told(sh_choice *choice)
@@ -305,10 +306,10 @@ void sh_choice_told(sh_choice *choice)
         choice->calls[i].announced = choice->calls[i].name != NULL;
         sh_buf_clear(&choice->calls[i].args);
     }
-    if (choice->odds_count > 0 && choice->odds_held > 0)
-        memmove(choice->odds, choice->odds + choice->odds_count,
-                choice->odds_held * sizeof(sh_token_odds));
-    choice->odds_count = 0;
+    if (choice->logprobs_count > 0 && choice->logprobs_held > 0)
+        memmove(choice->logprobs, choice->logprobs + choice->logprobs_count,
+                choice->logprobs_held * sizeof(sh_token_logprobs));
+    choice->logprobs_count = 0;
     choice->begun = true;
     choice->over = choice->done;
 }

@@ -11,10 +11,10 @@
 #ifndef SH_API_ANSWER_H
 #define SH_API_ANSWER_H
 
-#include "api/request.h"
-#include "api/served.h"
+#include "api/job_spec.h"
+#include "api/served_model.h"
 #include "base/buf.h"
-#include "engine/client.h"
+#include "engine/engine_client.h"
 
 typedef struct {
     char *id;
@@ -29,7 +29,7 @@ typedef struct {
     int64_t offset; /* characters of text before the token; special tokens have none of their own */
     int top_count;
     sh_token_logprob top[SH_TOP_LOGPROBS_MAX];
-} sh_token_odds;
+} sh_token_logprobs;
 
 typedef struct sh_choice_text sh_choice_text;
 
@@ -42,11 +42,11 @@ typedef struct {
     sh_buf reasoning;
     sh_call *calls;
     int call_count;
-    sh_token_odds *odds;
-    size_t odds_count;
-    size_t odds_held; /* behind these; of tokens whose text is held back */
-    bool begun;       /* something was told */
-    bool over;        /* the end was told */
+    sh_token_logprobs *logprobs;
+    size_t logprobs_count;
+    size_t logprobs_held; /* behind these; of tokens whose text is held back */
+    bool begun;           /* something was told */
+    bool over;            /* the end was told */
 
     const char *finish; /* "stop", "length", "tool_calls"; NULL while it runs */
     bool done;          /* the engine has sent its last word */
@@ -63,8 +63,8 @@ typedef struct {
 } sh_choice;
 
 typedef struct {
-    const sh_request *request; /* borrowed, as are served and prompts */
-    const sh_served *served;
+    const sh_job_spec *spec; /* borrowed, as are served and prompts */
+    const sh_served_model *served;
     const sh_tokens *prompts;
     char id[80];
     int64_t created_s;
@@ -75,7 +75,7 @@ typedef struct {
 } sh_answer;
 
 /* prompts: one for a chat, else as many as the request has. */
-SH_MUST_CHECK sh_status sh_answer_create(const sh_request *request, const sh_served *served,
+SH_MUST_CHECK sh_status sh_answer_create(const sh_job_spec *spec, const sh_served_model *served,
                                          const sh_tokens *prompts, size_t prompt_count,
                                          sh_answer **out, sh_err *err);
 void sh_answer_free(sh_answer *answer);

@@ -1,11 +1,11 @@
 #include "api/api.h"
 
-#include "api/api_parts.h"
+#include "api/api_internal.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "http/client.h"
+#include "http/http_client.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -22,21 +22,21 @@ enum {
     FREE_VALUES = 1 << 12, /* of a body that always gets in: large ones must not shut others out */
 };
 
-void sh_api_reply_json(sh_http_exchange *x, int status, const sh_buf *json)
+void sh_api_reply_json(sh_http_request *req, int status, const sh_buf *json)
 {
-    sh_http_reply(x, status, "application/json", sh_buf_str(json));
+    sh_http_reply(req, status, "application/json", sh_buf_str(json));
 }
 
-void sh_api_reply_error(sh_http_exchange *x, const sh_api_error *error)
+void sh_api_reply_error(sh_http_request *req, const sh_api_error *error)
 {
     sh_buf json = {0};
     if (error->retry_after_s > 0) {
         char seconds[16];
         snprintf(seconds, sizeof(seconds), "%d", error->retry_after_s);
-        sh_http_add_header(x, "Retry-After", seconds);
+        sh_http_add_header(req, "Retry-After", seconds);
     }
     sh_api_error_write(error, &json);
-    sh_api_reply_json(x, error->status, &json);
+    sh_api_reply_json(req, error->status, &json);
     sh_buf_reset(&json);
 }
 
@@ -88,10 +88,10 @@ bool sh_api_ready(const sh_api *api, sh_api_error *err)
 {
     const cJSON *stands = cJSON_GetObjectItemCaseSensitive(api->stats, "ready");
     const cJSON *lost = cJSON_GetObjectItemCaseSensitive(api->stats, "lost");
-    bool linked = api->served != NULL && sh_link_info(api->link) != NULL;
+    bool linked = api->served != NULL && sh_engine_conn_info(api->engine_conn) != NULL;
     if (linked && !cJSON_IsFalse(stands)) return true;
     const char *why = linked && cJSON_IsString(lost) ? lost->valuestring
-                                                     : sh_link_trouble(api->link);
+                                                     : sh_engine_conn_trouble(api->engine_conn);
     if (why[0] == '\0') why = api->served_trouble;
     sh_api_fail(err, 503, "engine_unavailable", NULL, "the model is not being served: %s", why);
     err->retry_after_s = 1;
@@ -125,7 +125,7 @@ static void error_body(void *arg, int status, const char *message, sh_buf *out)
 static void access_write(FILE *log, const sh_http_record *record)
 {
     sh_buf line = {0};
-    sh_writer w = sh_writer_on(&line);
+    sh_json_writer w = sh_json_writer_on(&line);
     sh_write_begin(&w, NULL, '{');
     sh_write_fixed(&w, "time", (double)sh_clock_unix_us() * 1e-6, 3);
     sh_write_text(&w, "id", record->id);
@@ -156,11 +156,11 @@ static void on_done(void *arg, const sh_http_record *record)
     if (api->access_log != NULL) access_write(api->access_log, record);
 }
 
-static sh_served_opts served_opts(const sh_api_opts *opts)
+static sh_served_model_opts served_opts(const sh_api_opts *opts)
 {
-    return (sh_served_opts){.name = opts->model_name,
-                            .reasoning_parser = opts->reasoning_parser,
-                            .tool_parser = opts->tool_parser};
+    return (sh_served_model_opts){.name = opts->model_name,
+                                  .reasoning_parser = opts->reasoning_parser,
+                                  .tool_parser = opts->tool_parser};
 }
 
 /* What of the model would fail once the engine has come fails now, not behind a long load. A folder
@@ -173,10 +173,10 @@ static sh_status model_check(const sh_api_opts *opts, sh_err *err)
     free(config);
     if (!there) return SH_OK;
     sh_engine_info info = {.model_dir = opts->model_dir};
-    sh_served_opts served = served_opts(opts);
-    sh_served *trial = NULL;
-    sh_status status = sh_served_open(&info, &served, &trial, err);
-    if (status == SH_OK) sh_served_close(trial);
+    sh_served_model_opts served = served_opts(opts);
+    sh_served_model *trial = NULL;
+    sh_status status = sh_served_model_open(&info, &served, &trial, err);
+    if (status == SH_OK) sh_served_model_close(trial);
     return status;
 }
 
@@ -185,17 +185,17 @@ static sh_status model_check(const sh_api_opts *opts, sh_err *err)
 static void on_up(void *arg, const sh_engine_info *info)
 {
     sh_api *api = arg;
-    sh_served *fresh = NULL;
+    sh_served_model *fresh = NULL;
     sh_err err;
-    sh_served_opts opts = served_opts(api->opts);
-    if (sh_served_open(info, &opts, &fresh, &err) != SH_OK) {
+    sh_served_model_opts opts = served_opts(api->opts);
+    if (sh_served_model_open(info, &opts, &fresh, &err) != SH_OK) {
         SH_LOGE("api: %s", err.text);
         snprintf(api->served_trouble, sizeof(api->served_trouble), "%s", err.text);
     } else {
-        SH_LOGI("api: serving '%s' on %d rank%s; see /dashboard and /docs", sh_served_name(fresh),
-                info->world_size, info->world_size == 1 ? "" : "s");
+        SH_LOGI("api: serving '%s' on %d rank%s; see /dashboard and /docs",
+                sh_served_model_name(fresh), info->world_size, info->world_size == 1 ? "" : "s");
     }
-    sh_served_close(api->served);
+    sh_served_model_close(api->served);
     api->served = fresh;
     if (fresh != NULL && api->opts->serving != NULL) api->opts->serving(api->opts->arg);
 }
@@ -400,7 +400,7 @@ static sh_status api_open(sh_api *api, sh_err *err)
         int number;
         sh_trigger_fn fn;
     } signals[] = {{SIGINT, on_stop}, {SIGTERM, on_stop}, {SIGHUP, on_reload}};
-    sh_link_opts link = {.arg = api, .up = on_up, .down = on_down, .stats = on_stats};
+    sh_engine_conn_opts link = {.arg = api, .up = on_up, .down = on_down, .stats = on_stats};
 
     api->start_ns = sh_clock_ns();
     api->history = sh_history_create(HISTORY);
@@ -410,10 +410,10 @@ static sh_status api_open(sh_api *api, sh_err *err)
     snprintf(api->served_trouble, sizeof(api->served_trouble), "no model was told yet");
     sh_status status = files_open(api, err);
     if (status == SH_OK) status = sh_loop_create(&api->loop, err);
-    if (status == SH_OK) status = sh_worker_start(api->loop, &api->worker, err);
+    if (status == SH_OK) status = sh_text_worker_start(api->loop, &api->worker, err);
     if (status == SH_OK) status = server_open(api, err);
     if (status != SH_OK) return status;
-    api->link = sh_link_create(api->loop, api->opts->socket_path, &link);
+    api->engine_conn = sh_engine_conn_create(api->loop, api->opts->socket_path, &link);
     api->job_tick = sh_trigger_timer(api->loop, on_job_tick, api);
     api->snapshot_tick = sh_trigger_timer(api->loop, on_snapshot_tick, api);
     api->drain_check = sh_trigger_timer(api->loop, on_drain_check, api);
@@ -428,9 +428,9 @@ static sh_status api_open(sh_api *api, sh_err *err)
 static void api_close(sh_api *api)
 {
     sh_http_server_close(api->server);
-    sh_worker_stop(api->worker);
+    sh_text_worker_stop(api->worker);
     sh_jobs_end(api);
-    sh_link_free(api->link);
+    sh_engine_conn_free(api->engine_conn);
     sh_trigger_free(api->job_tick);
     sh_trigger_free(api->snapshot_tick);
     sh_trigger_free(api->drain_check);
@@ -439,7 +439,7 @@ static void api_close(sh_api *api)
     sh_loop_free(api->loop);
     sh_http_tls_close(api->tls);
     sh_http_keys_free(api->keys);
-    sh_served_close(api->served);
+    sh_served_model_close(api->served);
     sh_history_free(api->history);
     sh_metrics_free(api->metrics);
     cJSON_Delete(api->stats);

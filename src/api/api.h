@@ -13,10 +13,11 @@
 typedef struct {
     const char *host;
     int port;
-    const char *socket_path;                    /* of the engine */
-    const char *model_dir;                      /* that the engine will have; NULL: it will tell */
-    const char *model_name;                     /* NULL: that of the model's folder */
-    const char *reasoning_parser, *tool_parser; /* names of text/output.h; NULL or "auto": found */
+    const char *socket_path; /* of the engine */
+    const char *model_dir;   /* that the engine will have; NULL: it will tell */
+    const char *model_name;  /* NULL: that of the model's folder */
+    const char *reasoning_parser,
+        *tool_parser; /* names of text/output/output.h; NULL or "auto": found */
 
     const char *api_keys;     /* by commas; NULL: none */
     const char *api_key_file; /* NULL: none */

@@ -1,6 +1,6 @@
 /* dialect.h - what a dialect of the API is made of.
  *
- * A dialect reads a body into the internal request, and writes the answer in its own form. Writing
+ * A dialect reads a body into the internal spec, and writes the answer in its own form. Writing
  * goes to a buffer: a whole answer as one JSON value, a stream as server-sent events: a part for
  * each piece of news about a choice, then the end, or a failure.
  *
@@ -10,14 +10,14 @@
 
 #include "api/answer.h"
 #include "api/error.h"
-#include "api/request.h"
+#include "api/job_spec.h"
 
 typedef struct {
     const char *kind; /* for records and metrics: "chat", "completion" */
     const char *id_prefix;
 
-    /* Fills *out from request->json, which is parsed already. */
-    bool (*read)(sh_request *request, sh_api_error *err);
+    /* Fills *out from spec->json, which is parsed already. */
+    bool (*read)(sh_job_spec *spec, sh_api_error *err);
 
     void (*whole)(const sh_answer *answer, sh_buf *out);
     void (*part)(const sh_answer *answer, const sh_choice *choice, sh_buf *out);

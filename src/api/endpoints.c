@@ -1,11 +1,11 @@
 /* The one table of endpoints: the server routes by it and the OpenAPI document is made from it. */
-#include "api/api_parts.h"
+#include "api/api_internal.h"
 #include "api/openai.h"
 
-void sh_handle_generate(sh_http_exchange *x, void *arg)
+void sh_handle_generate(sh_http_request *req, void *arg)
 {
-    const sh_endpoint *endpoint = sh_http_route_of(x)->data;
-    sh_job_start(arg, x, endpoint->dialect);
+    const sh_endpoint *endpoint = sh_http_route_of(req)->data;
+    sh_job_start(arg, req, endpoint->dialect);
 }
 
 #define CHAT_ENDPOINT                                                                              \

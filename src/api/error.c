@@ -1,6 +1,6 @@
 #include "api/error.h"
 
-#include "api/writer.h"
+#include "api/json_writer.h"
 
 #include <stdio.h>
 
@@ -76,7 +76,7 @@ sh_api_error sh_api_error_of(const sh_err *err, bool retry)
 
 void sh_api_error_write(const sh_api_error *err, sh_buf *out)
 {
-    sh_writer w = sh_writer_on(out);
+    sh_json_writer w = sh_json_writer_on(out);
     sh_write_begin(&w, NULL, '{');
     sh_write_begin(&w, "error", '{');
     sh_write_text(&w, "message", err->message);

@@ -193,7 +193,7 @@ bool sh_fields_read(const sh_field_table *table, const cJSON *obj, void *out, sh
     return object_read(table, NULL, obj, out, err);
 }
 
-static void choices_write(const char *key, const char *choices, bool raw, sh_writer *w)
+static void choices_write(const char *key, const char *choices, bool raw, sh_json_writer *w)
 {
     sh_str rest = sh_str_of(choices), choice;
     sh_write_begin(w, key, '[');
@@ -206,7 +206,7 @@ static void choices_write(const char *key, const char *choices, bool raw, sh_wri
     sh_write_end(w, ']');
 }
 
-static void kinds_write(int kinds, sh_writer *w)
+static void kinds_write(int kinds, sh_json_writer *w)
 {
     sh_write_begin(w, "type", '[');
     for (size_t i = 0; i < SH_COUNT_OF(kind_names); i++)
@@ -214,14 +214,14 @@ static void kinds_write(int kinds, sh_writer *w)
     sh_write_end(w, ']');
 }
 
-static void bounds_write(const sh_field *row, const char *type, sh_writer *w)
+static void bounds_write(const sh_field *row, const char *type, sh_json_writer *w)
 {
     sh_write_text(w, "type", type);
     sh_write_num(w, "minimum", row->min);
     sh_write_num(w, "maximum", row->max);
 }
 
-static void row_schema_inside(const sh_field *row, sh_writer *w)
+static void row_schema_inside(const sh_field *row, sh_json_writer *w)
 {
     switch (row->type) {
     case SH_FIELD_BOOL: sh_write_text(w, "type", "boolean"); break;
@@ -243,7 +243,7 @@ static void row_schema_inside(const sh_field *row, sh_writer *w)
     }
 }
 
-static void row_schema(const sh_field *row, sh_writer *w)
+static void row_schema(const sh_field *row, sh_json_writer *w)
 {
     if (row->type == SH_FIELD_OBJECT) {
         sh_fields_schema(row->inner, row->name, w);
@@ -266,7 +266,7 @@ static void row_schema(const sh_field *row, sh_writer *w)
     sh_write_end(w, '}');
 }
 
-void sh_fields_schema(const sh_field_table *table, const char *key, sh_writer *w)
+void sh_fields_schema(const sh_field_table *table, const char *key, sh_json_writer *w)
 {
     sh_write_begin(w, key, '{');
     sh_write_text(w, "type", "object");

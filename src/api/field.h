@@ -12,7 +12,7 @@
 #define SH_API_FIELD_H
 
 #include "api/error.h"
-#include "api/writer.h"
+#include "api/json_writer.h"
 #include "base/json.h"
 
 #include <stdbool.h>
@@ -65,6 +65,6 @@ struct sh_field_table {
 bool sh_fields_read(const sh_field_table *table, const cJSON *obj, void *out, sh_api_error *err);
 
 /* The JSON Schema of the table: one object. */
-void sh_fields_schema(const sh_field_table *table, const char *key, sh_writer *w);
+void sh_fields_schema(const sh_field_table *table, const char *key, sh_json_writer *w);
 
 #endif

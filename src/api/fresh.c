@@ -3,7 +3,7 @@
  * The engine is asked about once a second. Who wants to know how things stand gets an answer that
  * is newer than the question: the engine is asked again, and the handler runs when it has answered,
  * or with the last figures when it is too busy to. */
-#include "api/api_parts.h"
+#include "api/api_internal.h"
 #include "base/alloc.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ enum { FRESH_MS = 250 };
 
 struct sh_asker {
     sh_api *api;
-    sh_http_exchange *x;
+    sh_http_request *req;
     sh_http_handler then;
     sh_asker *prev, *next;
 };
@@ -32,18 +32,18 @@ static void on_gone(void *arg)
     asker_free(arg);
 }
 
-void sh_api_when_fresh(sh_api *api, sh_http_exchange *x, sh_http_handler then)
+void sh_api_when_fresh(sh_api *api, sh_http_request *req, sh_http_handler then)
 {
-    if (!sh_link_refresh(api->link)) {
-        then(x, api);
+    if (!sh_engine_conn_refresh(api->engine_conn)) {
+        then(req, api);
         return;
     }
     if (api->askers == NULL) sh_trigger_start(api->fresh_limit, FRESH_MS);
     sh_asker *a = sh_alloc(sizeof(*a));
-    *a = (sh_asker){.api = api, .x = x, .then = then, .next = api->askers};
+    *a = (sh_asker){.api = api, .req = req, .then = then, .next = api->askers};
     if (a->next != NULL) a->next->prev = a;
     api->askers = a;
-    sh_http_watch_client(x, on_gone, NULL, a);
+    sh_http_watch_client(req, on_gone, NULL, a);
 }
 
 void sh_api_fresh(void *arg)
@@ -51,10 +51,10 @@ void sh_api_fresh(void *arg)
     sh_api *api = arg;
     sh_trigger_stop(api->fresh_limit);
     while (api->askers != NULL) {
-        sh_http_exchange *x = api->askers->x;
+        sh_http_request *req = api->askers->req;
         sh_http_handler then = api->askers->then;
         asker_free(api->askers);
-        sh_http_watch_client(x, NULL, NULL, NULL);
-        then(x, api);
+        sh_http_watch_client(req, NULL, NULL, NULL);
+        then(req, api);
     }
 }

@@ -36,7 +36,7 @@ double sh_record_rate(const sh_record *record)
                : 0;
 }
 
-void sh_record_write(const sh_record *r, const char *key, sh_writer *w)
+void sh_record_write(const sh_record *r, const char *key, sh_json_writer *w)
 {
     sh_write_begin(w, key, '{');
     sh_write_text(w, "request_id", r->id);
@@ -116,7 +116,7 @@ static const sh_record *record_at(const sh_history *history, int back)
     return &history->records[(history->next - 1 - back + 2 * history->cap) % history->cap];
 }
 
-void sh_history_write_recent(const sh_history *history, int count, sh_writer *w)
+void sh_history_write_recent(const sh_history *history, int count, sh_json_writer *w)
 {
     if (count > history->count) count = history->count;
     sh_write_bool(w, "ok", true);
@@ -155,7 +155,7 @@ static double series_percentile(const series *s, double p)
     return s->count == 0 ? 0 : s->values[(int)(p * (s->count - 1))];
 }
 
-static void series_write(series *s, const char *const names[3], sh_writer *w)
+static void series_write(series *s, const char *const names[3], sh_json_writer *w)
 {
     if (s->count > 0) qsort(s->values, (size_t)s->count, sizeof(double), compare);
     sh_write_num(w, names[0], series_mean(s));
@@ -164,7 +164,7 @@ static void series_write(series *s, const char *const names[3], sh_writer *w)
 }
 
 /* {"400": 3, "503": 1} */
-static void refused_write(const sh_history *history, sh_writer *w)
+static void refused_write(const sh_history *history, sh_json_writer *w)
 {
     sh_write_begin(w, "refused_by_status", '{');
     for (int i = 0; i < STATUSES_MAX && history->refused[i].count > 0; i++) {
@@ -175,7 +175,7 @@ static void refused_write(const sh_history *history, sh_writer *w)
     sh_write_end(w, '}');
 }
 
-static void totals_write(const sh_history *history, sh_writer *w)
+static void totals_write(const sh_history *history, sh_json_writer *w)
 {
     const int64_t *by = history->by_outcome;
     int64_t bad = by[SH_OUTCOME_ERROR] + by[SH_OUTCOME_TIMEOUT]; /* who left got no error */
@@ -194,7 +194,7 @@ static void totals_write(const sh_history *history, sh_writer *w)
     sh_write_int(w, "buffer_size", history->count);
 }
 
-void sh_history_write_stats(const sh_history *history, sh_writer *w)
+void sh_history_write_stats(const sh_history *history, sh_json_writer *w)
 {
     static const char *const rate_names[] = {"avg_tps", "p50_tps", "p95_tps"};
     static const char *const wall_names[] = {"avg_latency_s", "p50_latency_s", "p95_latency_s"};
@@ -222,7 +222,7 @@ void sh_history_write_stats(const sh_history *history, sh_writer *w)
 }
 
 /* The newest requests that had a speed as points of a plot, oldest first. */
-static void points_write(const sh_history *history, sh_writer *w)
+static void points_write(const sh_history *history, sh_json_writer *w)
 {
     enum { POINTS = 40 };
     const sh_record *points[POINTS];
@@ -243,7 +243,7 @@ static void points_write(const sh_history *history, sh_writer *w)
     sh_write_end(w, ']');
 }
 
-void sh_history_write_snapshot(const sh_history *history, int64_t now_us, sh_writer *w)
+void sh_history_write_snapshot(const sh_history *history, int64_t now_us, sh_json_writer *w)
 {
     enum { WINDOW_US = 60 * 1000000 };
     int recent = 0, rated = 0, answered = 0;

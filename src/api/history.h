@@ -8,7 +8,7 @@
 #ifndef SH_API_HISTORY_H
 #define SH_API_HISTORY_H
 
-#include "api/writer.h"
+#include "api/json_writer.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -19,7 +19,7 @@ typedef enum {
     SH_OUTCOME_ERROR,
     SH_OUTCOME_TIMEOUT,
     SH_OUTCOME_CANCELLED,
-    SH_OUTCOME_REFUSED, /* never taken: a bad request, no key, a full queue, no engine */
+    SH_OUTCOME_REFUSED, /* never taken: a bad spec, no key, a full queue, no engine */
 } sh_outcome;
 enum { SH_OUTCOME_COUNT = 5 };
 
@@ -50,7 +50,7 @@ typedef struct {
 /* Generated tokens in a second of decoding; 0 when there was none. */
 double sh_record_rate(const sh_record *record);
 
-void sh_record_write(const sh_record *record, const char *key, sh_writer *w);
+void sh_record_write(const sh_record *record, const char *key, sh_json_writer *w);
 
 typedef struct sh_history sh_history;
 
@@ -63,11 +63,11 @@ void sh_history_add(sh_history *history, const sh_record *record);
 void sh_history_count_refused(sh_history *history, int http_status);
 
 /* The newest `count` records, newest first, as the members of GET /requests/recent. */
-void sh_history_write_recent(const sh_history *history, int count, sh_writer *w);
-void sh_history_write_stats(const sh_history *history, sh_writer *w);
+void sh_history_write_recent(const sh_history *history, int count, sh_json_writer *w);
+void sh_history_write_stats(const sh_history *history, sh_json_writer *w);
 
 /* Sums and the last minute, as members of GET /metrics/snapshot. */
-void sh_history_write_snapshot(const sh_history *history, int64_t now_us, sh_writer *w);
+void sh_history_write_snapshot(const sh_history *history, int64_t now_us, sh_json_writer *w);
 
 int64_t sh_history_total(const sh_history *history);
 

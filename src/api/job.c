@@ -3,7 +3,7 @@
  * A job lives in three stages: the body is made into token ids (on the worker when it is long),
  * each choice is submitted to the engine, and its events become the answer. It ends when all
  * choices are done, when one fails, or when the client leaves, which cancels it at the engine. */
-#include "api/api_parts.h"
+#include "api/api_internal.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -29,15 +29,15 @@ typedef struct {
 struct sh_job {
     sh_api *api;
     sh_job *prev, *next;
-    sh_http_exchange *x; /* NULL: the client is gone */
-    atomic_bool gone;    /* the same for the worker, which then has nothing to do */
+    sh_http_request *req; /* NULL: the client is gone */
+    atomic_bool gone;     /* the same for the worker, which then has nothing to do */
     const sh_dialect *dialect;
-    sh_served *served;
+    sh_served_model *served;
     sh_str body;
     char *body_copy; /* when the worker reads it */
     bool on_worker;
 
-    sh_request request;
+    sh_job_spec spec;
     size_t json_values; /* of the body */
     sh_tokens *prompts;
     size_t prompt_count;
@@ -64,7 +64,7 @@ static void job_free(sh_job *job)
 {
     sh_api *api = job->api;
     for (int i = 0; job->answer != NULL && i < job->answer->count; i++)
-        if (job->lines[i].id != 0) sh_link_forget(api->link, job->lines[i].id);
+        if (job->lines[i].id != 0) sh_engine_conn_forget(api->engine_conn, job->lines[i].id);
     if (job->prev != NULL)
         job->prev->next = job->next;
     else
@@ -72,10 +72,10 @@ static void job_free(sh_job *job)
     if (job->next != NULL) job->next->prev = job->prev;
     api->job_count--;
     sh_answer_free(job->answer);
-    sh_api_parsed_free(api, job->request.json, job->json_values);
-    job->request.json = NULL;
-    sh_request_reset(&job->request);
-    sh_served_close(job->served);
+    sh_api_parsed_free(api, job->spec.json, job->json_values);
+    job->spec.json = NULL;
+    sh_job_spec_reset(&job->spec);
+    sh_served_model_close(job->served);
     free(job->lines);
     free(job->body_copy);
     free(job);
@@ -88,7 +88,7 @@ static void record_take(sh_api *api, const sh_record *record)
     sh_metrics_record(api->metrics, record);
     if (api->request_log == NULL) return;
     sh_buf line = {0};
-    sh_writer w = sh_writer_on(&line);
+    sh_json_writer w = sh_json_writer_on(&line);
     sh_record_write(record, NULL, &w);
     fprintf(api->request_log, "%s\n", line.ptr);
     sh_buf_reset(&line);
@@ -102,13 +102,13 @@ static void job_record(sh_job *job, sh_outcome outcome, int http_status, const c
         .kind = job->dialect->kind,
         .outcome = outcome,
         .http_status = http_status,
-        .stream = !job->on_worker && job->request.stream, /* the worker may be writing it */
+        .stream = !job->on_worker && job->spec.stream, /* the worker may be writing it */
         .max_tokens = job->max_tokens,
         .wall_s = seconds_since(job->start_ns, now),
         .first_token_s = job->first_ns == 0 ? 0 : seconds_since(job->start_ns, job->first_ns),
     };
     snprintf(record.id, sizeof(record.id), "%s", job->id);
-    snprintf(record.model, sizeof(record.model), "%s", sh_served_name(job->served));
+    snprintf(record.model, sizeof(record.model), "%s", sh_served_model_name(job->served));
     snprintf(record.error, sizeof(record.error), "%s", error);
     if (job->answer != NULL) {
         sh_usage usage = sh_answer_usage(job->answer);
@@ -133,12 +133,12 @@ static sh_outcome outcome_of(const sh_job *job, const sh_api_error *error)
 static void stream_write(sh_job *job, sh_buf *out)
 {
     if (!job->head_sent) {
-        sh_http_add_header(job->x, "Cache-Control", "no-cache");
-        sh_http_add_header(job->x, "X-Accel-Buffering", "no");
-        sh_http_stream_start(job->x, 200, SH_SSE_TYPE);
+        sh_http_add_header(job->req, "Cache-Control", "no-cache");
+        sh_http_add_header(job->req, "X-Accel-Buffering", "no");
+        sh_http_stream_start(job->req, 200, SH_SSE_TYPE);
         job->head_sent = true;
     }
-    sh_http_stream_write(job->x, sh_buf_str(out));
+    sh_http_stream_write(job->req, sh_buf_str(out));
     job->told_ns = sh_clock_ns();
 }
 
@@ -149,12 +149,12 @@ static void job_fail(sh_job *job, const sh_api_error *error)
     if (error->status >= 500 && error->status != 504)
         SH_LOGW("request %s: %s", job->id, error->message);
     if (!job->head_sent) {
-        sh_api_reply_error(job->x, error);
+        sh_api_reply_error(job->req, error);
     } else {
         sh_buf out = {0};
         job->dialect->fail(error, &out);
-        sh_http_stream_write(job->x, sh_buf_str(&out));
-        sh_http_stream_end(job->x);
+        sh_http_stream_write(job->req, sh_buf_str(&out));
+        sh_http_stream_end(job->req);
         sh_buf_reset(&out);
     }
     job_free(job);
@@ -163,7 +163,7 @@ static void job_fail(sh_job *job, const sh_api_error *error)
 static void on_gone(void *arg)
 {
     sh_job *job = arg;
-    job->x = NULL;
+    job->req = NULL;
     atomic_store_explicit(&job->gone, true, memory_order_relaxed);
     job_record(job, SH_OUTCOME_CANCELLED, 499, "the client went away");
     if (!job->on_worker) job_free(job); /* the worker's end frees it otherwise */
@@ -173,7 +173,7 @@ static void on_gone(void *arg)
 static void choice_tell(sh_job *job, sh_choice *choice)
 {
     if (choice->over || (!sh_choice_has_news(choice) && !choice->done)) return;
-    if (job->head_sent && sh_http_stream_blocked(job->x) && job->answer->open > 0) return;
+    if (job->head_sent && sh_http_stream_blocked(job->req) && job->answer->open > 0) return;
     sh_buf out = {0};
     job->dialect->part(job->answer, choice, &out);
     sh_choice_told(choice);
@@ -193,14 +193,14 @@ static void job_finish(sh_job *job)
     sh_buf out = {0};
     job->answer->seconds = seconds_since(job->start_ns, sh_clock_ns());
     job_record(job, SH_OUTCOME_OK, 200, "");
-    if (job->request.stream) {
+    if (job->spec.stream) {
         for (int i = 0; i < job->answer->count; i++) choice_tell(job, &job->answer->choices[i]);
         job->dialect->end(job->answer, &out);
         stream_write(job, &out);
-        sh_http_stream_end(job->x);
+        sh_http_stream_end(job->req);
     } else {
         job->dialect->whole(job->answer, &out);
-        sh_api_reply_json(job->x, 200, &out);
+        sh_api_reply_json(job->req, 200, &out);
     }
     sh_buf_reset(&out);
     job_free(job);
@@ -224,34 +224,35 @@ static void on_event(void *arg, const sh_event *event)
         token_time(line);
     else
         line->id = 0;
-    if (sh_answer_event(job->answer, choice, event)) sh_link_cancel(job->api->link, line->id);
+    if (sh_answer_event(job->answer, choice, event))
+        sh_engine_conn_cancel(job->api->engine_conn, line->id);
     if (choice->failed) {
         sh_api_error error = choice->error;
         job_fail(job, &error);
     } else if (job->answer->open == 0)
         job_finish(job);
-    else if (job->request.stream)
+    else if (job->spec.stream)
         choice_tell(job, choice);
 }
 
 static sh_sampling sampling_of(const sh_job *job, int choice)
 {
-    const sh_request *request = &job->request;
-    sh_sampling_own own = sh_model_text_sampling(sh_served_text(job->served));
+    const sh_job_spec *spec = &job->spec;
+    sh_sampling_own own = sh_model_text_sampling(sh_served_model_text(job->served));
     sh_sampling s = sh_sampling_default();
-    s.temperature = isnan(request->temperature) ? own.temperature : request->temperature;
-    s.top_p = isnan(request->top_p) ? own.top_p : request->top_p;
-    s.top_k = request->top_k < 0 ? own.top_k : (int)request->top_k;
-    s.min_p = request->min_p;
-    s.repetition_penalty = isnan(request->repetition_penalty) ? own.repetition_penalty
-                                                              : request->repetition_penalty;
-    s.repetition_window = (int)request->repetition_window;
-    s.presence_penalty = request->presence_penalty;
-    s.frequency_penalty = request->frequency_penalty;
-    s.seed = (uint64_t)request->seed + (uint64_t)choice;
-    s.logit_bias_count = request->bias_count;
-    s.logit_bias_ids = request->bias_ids;
-    s.logit_bias = request->bias;
+    s.temperature = isnan(spec->temperature) ? own.temperature : spec->temperature;
+    s.top_p = isnan(spec->top_p) ? own.top_p : spec->top_p;
+    s.top_k = spec->top_k < 0 ? own.top_k : (int)spec->top_k;
+    s.min_p = spec->min_p;
+    s.repetition_penalty = isnan(spec->repetition_penalty) ? own.repetition_penalty
+                                                           : spec->repetition_penalty;
+    s.repetition_window = (int)spec->repetition_window;
+    s.presence_penalty = spec->presence_penalty;
+    s.frequency_penalty = spec->frequency_penalty;
+    s.seed = (uint64_t)spec->seed + (uint64_t)choice;
+    s.logit_bias_count = spec->bias_count;
+    s.logit_bias_ids = spec->bias_ids;
+    s.logit_bias = spec->bias;
     return s;
 }
 
@@ -260,44 +261,44 @@ _Static_assert(SH_END_IDS_MAX <= SH_STOP_IDS_MAX / 2, "end ids and stop ids do n
 
 static int stop_ids_of(const sh_job *job, int32_t out[SH_STOP_IDS_MAX])
 {
-    const sh_request *request = &job->request;
-    const sh_ids *ends = sh_model_text_end_ids(sh_served_text(job->served));
+    const sh_job_spec *spec = &job->spec;
+    const sh_ids *ends = sh_model_text_end_ids(sh_served_model_text(job->served));
     int count = 0;
-    for (int i = 0; i < request->stop_id_count; i++) out[count++] = request->stop_ids[i];
-    for (size_t i = 0; !request->ignore_eos && i < ends->len; i++) out[count++] = ends->ptr[i];
+    for (int i = 0; i < spec->stop_id_count; i++) out[count++] = spec->stop_ids[i];
+    for (size_t i = 0; !spec->ignore_eos && i < ends->len; i++) out[count++] = ends->ptr[i];
     return count;
 }
 
 static int max_tokens_of(const sh_job *job, const sh_tokens *prompt)
 {
     const sh_api_opts *opts = job->api->opts;
-    int64_t most = sh_served_context(job->served) - (int64_t)prompt->count;
-    int64_t wanted = job->request.max_tokens == 0 ? opts->max_tokens : job->request.max_tokens;
+    int64_t most = sh_served_model_context(job->served) - (int64_t)prompt->count;
+    int64_t wanted = job->spec.max_tokens == 0 ? opts->max_tokens : job->spec.max_tokens;
     if (opts->max_tokens_hard > 0 && most > opts->max_tokens_hard) most = opts->max_tokens_hard;
     return (int)(wanted == 0 || wanted > most ? most : wanted);
 }
 
 static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
 {
-    const sh_request *request = &job->request;
+    const sh_job_spec *spec = &job->spec;
     const sh_tokens *prompt = &job->prompts[choice->prompt];
     int32_t stop_ids[SH_STOP_IDS_MAX];
     job->max_tokens = max_tokens_of(job, prompt);
-    sh_engine_request out = {
+    sh_sequence_spec out = {
         .client = job->client,
         .prompt = prompt->ids,
         .prompt_count = prompt->count,
         .max_tokens = job->max_tokens,
-        .min_tokens = (int)request->min_tokens,
+        .min_tokens = (int)spec->min_tokens,
         .stop_ids = stop_ids,
         .stop_id_count = stop_ids_of(job, stop_ids),
-        .logprobs = request->logprobs ? (int)request->top_logprobs : -1,
+        .logprobs = spec->logprobs ? (int)spec->top_logprobs : -1,
         .sampling = sampling_of(job, choice->index),
-        .timeout_ms = (int64_t)ceil(request->timeout_s * 1000),
+        .timeout_ms = (int64_t)ceil(spec->timeout_s * 1000),
     };
     job_line *line = &job->lines[choice->index];
     *line = (job_line){.job = job, .choice = choice};
-    return sh_link_submit(job->api->link, &out, on_event, line, &line->id, err);
+    return sh_engine_conn_submit(job->api->engine_conn, &out, on_event, line, &line->id, err);
 }
 
 /* Only when the owner of the server asked for it. */
@@ -305,7 +306,7 @@ static void prompt_log(const sh_job *job)
 {
     for (size_t i = 0; i < job->prompt_count; i++) {
         sh_buf text = {0};
-        sh_tokenizer_decode(sh_served_tokenizer(job->served), job->prompts[i].ids,
+        sh_tokenizer_decode(sh_served_model_tokenizer(job->served), job->prompts[i].ids,
                             job->prompts[i].count, false, &text);
         SH_LOGI("request %s: prompt: %s", job->id, text.ptr == NULL ? "" : text.ptr);
         sh_buf_reset(&text);
@@ -316,12 +317,12 @@ static sh_status job_submit(sh_job *job, sh_err *err)
 {
     sh_status status = SH_OK;
     if (job->api->opts->log_prompts) prompt_log(job);
-    if (job->request.seed < 0) {
-        status = sh_random_bytes(&job->request.seed, sizeof(job->request.seed), err);
-        job->request.seed &= INT64_MAX;
+    if (job->spec.seed < 0) {
+        status = sh_random_bytes(&job->spec.seed, sizeof(job->spec.seed), err);
+        job->spec.seed &= INT64_MAX;
     }
     if (status == SH_OK)
-        status = sh_answer_create(&job->request, job->served, job->prompts, job->prompt_count,
+        status = sh_answer_create(&job->spec, job->served, job->prompts, job->prompt_count,
                                   &job->answer, err);
     if (status != SH_OK) return status;
     snprintf(job->answer->id, sizeof(job->answer->id), "%s%s", job->dialect->id_prefix,
@@ -337,19 +338,19 @@ static sh_status job_submit(sh_job *job, sh_err *err)
 static void job_prepare(void *arg)
 {
     sh_job *job = arg;
-    sh_request *request = &job->request;
+    sh_job_spec *spec = &job->spec;
     job->refused = true;
     if (atomic_load_explicit(&job->gone, memory_order_relaxed)) return;
-    if (!sh_api_parse(job->api, job->body, &request->json, &job->json_values, &job->error)) return;
-    if (!job->dialect->read(request, &job->error)) return;
-    if (!sh_served_is_named(job->served, request->model)) {
+    if (!sh_api_parse(job->api, job->body, &spec->json, &job->json_values, &job->error)) return;
+    if (!job->dialect->read(spec, &job->error)) return;
+    if (!sh_served_model_is_named(job->served, spec->model)) {
         sh_api_fail(&job->error, 404, "model_not_found", "model",
-                    "the model '%s' is not served here; '%s' is", request->model,
-                    sh_served_name(job->served));
+                    "the model '%s' is not served here; '%s' is", spec->model,
+                    sh_served_model_name(job->served));
         return;
     }
-    job->refused = !sh_served_prepare(job->served, request, &job->prompts, &job->prompt_count,
-                                      &job->error);
+    job->refused = !sh_served_model_prepare(job->served, spec, &job->prompts, &job->prompt_count,
+                                            &job->error);
 }
 
 /* More answers than there is ever room for would be told to come back for ever. */
@@ -357,7 +358,7 @@ static bool answers_fit(const sh_job *job, sh_api_error *err)
 {
     double room = sh_api_stat(job->api, "waiting_max", INFINITY) +
                   sh_api_stat(job->api, "slots", 0);
-    double count = (double)job->prompt_count * (double)job->request.n;
+    double count = (double)job->prompt_count * (double)job->spec.n;
     return count <= room || sh_api_fail(err, 400, "invalid_value", "n",
                                         "%.0f answers are asked for; this server takes %.0f at "
                                         "a time",
@@ -371,9 +372,9 @@ static void on_prepared(void *arg)
     job->on_worker = false;
     free(job->body_copy);
     job->body_copy = NULL;
-    if (job->x != NULL) sh_http_body_done(job->x);
+    if (job->req != NULL) sh_http_body_done(job->req);
     if (!job->refused) job->refused = !answers_fit(job, &job->error);
-    if (job->x == NULL) {
+    if (job->req == NULL) {
         job_free(job);
     } else if (job->refused) {
         sh_api_error error = job->error;
@@ -384,18 +385,18 @@ static void on_prepared(void *arg)
     }
 }
 
-static sh_job *job_create(sh_api *api, sh_http_exchange *x, const sh_dialect *dialect)
+static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_dialect *dialect)
 {
     sh_job *job = sh_alloc(sizeof(*job));
     job->api = api;
-    job->x = x;
+    job->req = req;
     job->dialect = dialect;
-    job->served = sh_served_take(api->served);
-    job->body = sh_http_body(x);
-    job->client = sh_http_client_of(x); /* its requests share their turn */
-    job->start_ns = job->told_ns = sh_http_start_ns(x);
+    job->served = sh_served_model_take(api->served);
+    job->body = sh_http_body(req);
+    job->client = sh_http_client_of(req); /* its requests share their turn */
+    job->start_ns = job->told_ns = sh_http_start_ns(req);
     job->time_us = sh_clock_unix_us();
-    snprintf(job->id, sizeof(job->id), "%s", sh_http_id(x));
+    snprintf(job->id, sizeof(job->id), "%s", sh_http_id(req));
     job->next = api->jobs;
     if (api->jobs != NULL) api->jobs->prev = job;
     api->jobs = job;
@@ -404,7 +405,7 @@ static sh_job *job_create(sh_api *api, sh_http_exchange *x, const sh_dialect *di
 }
 
 /* No model can be asked. */
-static void unready_refuse(sh_api *api, sh_http_exchange *x, const sh_dialect *dialect,
+static void unready_refuse(sh_api *api, sh_http_request *req, const sh_dialect *dialect,
                            const sh_api_error *error)
 {
     sh_record record = {
@@ -412,34 +413,34 @@ static void unready_refuse(sh_api *api, sh_http_exchange *x, const sh_dialect *d
         .kind = dialect->kind,
         .outcome = SH_OUTCOME_REFUSED,
         .http_status = error->status,
-        .wall_s = seconds_since(sh_http_start_ns(x), sh_clock_ns()),
+        .wall_s = seconds_since(sh_http_start_ns(req), sh_clock_ns()),
     };
-    snprintf(record.id, sizeof(record.id), "%s", sh_http_id(x));
+    snprintf(record.id, sizeof(record.id), "%s", sh_http_id(req));
     snprintf(record.error, sizeof(record.error), "%.*s", (int)sizeof(record.error) - 1,
              error->message);
     record_take(api, &record);
-    sh_api_reply_error(x, error);
+    sh_api_reply_error(req, error);
 }
 
-void sh_job_start(sh_api *api, sh_http_exchange *x, const sh_dialect *dialect)
+void sh_job_start(sh_api *api, sh_http_request *req, const sh_dialect *dialect)
 {
     sh_api_error error;
     if (!sh_api_ready(api, &error)) {
-        unready_refuse(api, x, dialect, &error);
+        unready_refuse(api, req, dialect, &error);
         return;
     }
-    sh_job *job = job_create(api, x, dialect);
-    sh_http_watch_client(x, on_gone, on_drained, job);
+    sh_job *job = job_create(api, req, dialect);
+    sh_http_watch_client(req, on_gone, on_drained, job);
     if (job->body.len <= SH_API_INLINE_BYTES) {
         job_prepare(job);
         on_prepared(job);
         return;
     }
-    /* The client may leave, and take the exchange's memory with it, while the worker reads. */
+    /* The client may leave, and take the request's memory with it, while the worker reads. */
     job->body_copy = sh_str_dup(job->body);
     job->body.ptr = job->body_copy;
     job->on_worker = true;
-    if (sh_worker_submit(api->worker, job_prepare, on_prepared, job) == SH_OK) return;
+    if (sh_text_worker_submit(api->worker, job_prepare, on_prepared, job) == SH_OK) return;
     job->on_worker = false;
     sh_api_refuse_waiting(&error);
     job_fail(job, &error);
@@ -449,8 +450,8 @@ void sh_jobs_tick(sh_api *api)
 {
     int64_t now = sh_clock_ns();
     for (sh_job *job = api->jobs; job != NULL; job = job->next) {
-        if (job->on_worker || job->answer == NULL || !job->request.stream) continue;
-        if (now - job->told_ns < QUIET_NS || sh_http_stream_blocked(job->x)) continue;
+        if (job->on_worker || job->answer == NULL || !job->spec.stream) continue;
+        if (now - job->told_ns < QUIET_NS || sh_http_stream_blocked(job->req)) continue;
         sh_buf out = {0};
         sh_sse_comment(&out, "waiting");
         stream_write(job, &out);

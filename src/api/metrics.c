@@ -1,6 +1,6 @@
 #include "api/metrics.h"
 
-#include "api/host.h"
+#include "api/process_usage.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/version.h"
@@ -172,7 +172,7 @@ static void generation_write(sh_buf *out, const sh_metrics *m)
 
 static void process_write(sh_buf *out, const sh_metrics_now *now)
 {
-    sh_host host = sh_host_read();
+    sh_process_usage host = sh_process_usage_read();
     head(out, "shoal_build_info", "gauge", "The version of this program, as a label.");
     sh_buf_addf(out, "shoal_build_info{version=\"%s\"} 1\n", sh_version());
     single(out, "process_start_time_seconds", "gauge", "Unix time at which the API started.",

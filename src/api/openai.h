@@ -13,8 +13,8 @@
 extern const sh_field_table sh_openai_chat_fields;
 extern const sh_field_table sh_openai_completion_fields;
 
-bool sh_openai_chat_read(sh_request *request, sh_api_error *err);
-bool sh_openai_completion_read(sh_request *request, sh_api_error *err);
+bool sh_openai_chat_read(sh_job_spec *spec, sh_api_error *err);
+bool sh_openai_completion_read(sh_job_spec *spec, sh_api_error *err);
 
 extern const sh_dialect sh_openai_chat;
 extern const sh_dialect sh_openai_completion;

@@ -1,14 +1,14 @@
 /* openai_fields.h - what the fields of OpenAI's requests are read into, before it is understood.
  * For openai_*.c alone. Pointers are borrowed from the request's JSON.
  *
- * Threads: one owner a request. */
+ * Threads: one owner a spec. */
 #ifndef SH_API_OPENAI_FIELDS_H
 #define SH_API_OPENAI_FIELDS_H
 
-#include "api/request.h"
+#include "api/job_spec.h"
 
 typedef struct {
-    sh_request request; /* most fields go straight here */
+    sh_job_spec spec; /* most fields go straight here */
     const cJSON *messages, *tools, *tool_choice, *template_kwargs, *enable_thinking;
     const char *reasoning_effort;
     const cJSON *prompt;

@@ -1,15 +1,15 @@
-/* From OpenAI's JSON to the internal request. The tables have checked types and bounds; here is
+/* From OpenAI's JSON to the internal spec. The tables have checked types and bounds; here is
  * what a table can not say. */
 #include "api/messages.h"
 #include "api/openai.h"
 #include "api/openai_fields.h"
-#include "engine/client.h"
-#include "text/stop.h"
+#include "engine/engine_client.h"
+#include "text/output/stop.h"
 
 #include <math.h>
 #include <string.h>
 
-static bool stops_read(const cJSON *stop, sh_request *out, sh_api_error *err)
+static bool stops_read(const cJSON *stop, sh_job_spec *out, sh_api_error *err)
 {
     if (stop == NULL) return true;
     bool one = cJSON_IsString(stop);
@@ -50,7 +50,7 @@ static bool ids_read(const cJSON *list, const char *field, sh_arena *arena, cons
     return true;
 }
 
-static bool stop_ids_read(const cJSON *list, sh_request *out, sh_api_error *err)
+static bool stop_ids_read(const cJSON *list, sh_job_spec *out, sh_api_error *err)
 {
     size_t count;
     if (list == NULL) return true;
@@ -62,7 +62,7 @@ static bool stop_ids_read(const cJSON *list, sh_request *out, sh_api_error *err)
     return true;
 }
 
-static bool bias_read(const cJSON *bias, sh_request *out, sh_api_error *err)
+static bool bias_read(const cJSON *bias, sh_job_spec *out, sh_api_error *err)
 {
     int count = bias == NULL ? 0 : cJSON_GetArraySize(bias);
     if (count > SH_LOGIT_BIAS_MAX)
@@ -88,7 +88,7 @@ static bool bias_read(const cJSON *bias, sh_request *out, sh_api_error *err)
 }
 
 /* 0 is how some clients say "off"; below the engine's least there is nothing else. */
-static bool repetition_read(sh_request *out, sh_api_error *err)
+static bool repetition_read(sh_job_spec *out, sh_api_error *err)
 {
     double least = SH_LEAST(SH_BOUNDS_REPETITION_PENALTY);
     if (out->repetition_penalty == 0) out->repetition_penalty = 1;
@@ -98,7 +98,7 @@ static bool repetition_read(sh_request *out, sh_api_error *err)
                        least, SH_MOST(SH_BOUNDS_REPETITION_PENALTY), out->repetition_penalty);
 }
 
-static bool shared_read(const openai_fields *fields, sh_request *out, sh_api_error *err)
+static bool shared_read(const openai_fields *fields, sh_job_spec *out, sh_api_error *err)
 {
     if (out->top_k == INT64_MIN)
         out->top_k = -1;
@@ -110,22 +110,22 @@ static bool shared_read(const openai_fields *fields, sh_request *out, sh_api_err
            bias_read(fields->logit_bias, out, err);
 }
 
-/* Reads the table's fields, then lets `rest` do the others. The arena moves with the request, so it
+/* Reads the table's fields, then lets `rest` do the others. The arena moves with the spec, so it
  * is copied back even on failure. */
-static bool fields_read(const sh_field_table *table, sh_request *request,
+static bool fields_read(const sh_field_table *table, sh_job_spec *spec,
                         bool (*rest)(openai_fields *fields, sh_api_error *err), sh_api_error *err)
 {
-    openai_fields fields = {.request = *request, .logprobs_count = -1};
-    sh_request *out = &fields.request;
+    openai_fields fields = {.spec = *spec, .logprobs_count = -1};
+    sh_job_spec *out = &fields.spec;
     out->temperature = out->top_p = out->repetition_penalty = NAN;
     out->top_k = INT64_MIN;
-    bool fine = sh_fields_read(table, request->json, &fields, err) &&
-                shared_read(&fields, out, err) && rest(&fields, err);
-    *request = *out;
+    bool fine = sh_fields_read(table, spec->json, &fields, err) && shared_read(&fields, out, err) &&
+                rest(&fields, err);
+    *spec = *out;
     return fine;
 }
 
-static bool tool_choice_read(const cJSON *choice, sh_request *out, sh_api_error *err)
+static bool tool_choice_read(const cJSON *choice, sh_job_spec *out, sh_api_error *err)
 {
     static const char *const names[] = {"auto", "none", "required"};
     if (choice == NULL) return true;
@@ -157,7 +157,7 @@ static cJSON *variables_gather(const openai_fields *fields)
     cJSON *vars = (cJSON *)fields->template_kwargs;
     if (vars == NULL && fields->enable_thinking == NULL && fields->reasoning_effort == NULL)
         return NULL;
-    if (vars == NULL) vars = cJSON_AddObjectToObject(fields->request.json, "chat_template_kwargs");
+    if (vars == NULL) vars = cJSON_AddObjectToObject(fields->spec.json, "chat_template_kwargs");
     SH_ASSERT(vars != NULL);
     if (fields->enable_thinking != NULL && !cJSON_HasObjectItem(vars, "enable_thinking"))
         cJSON_AddBoolToObject(vars, "enable_thinking", cJSON_IsTrue(fields->enable_thinking));
@@ -167,7 +167,7 @@ static cJSON *variables_gather(const openai_fields *fields)
 }
 
 /* What the choice of tools means for the prompt: none are shown, or only the one that is named. */
-static void tools_apply(sh_request *out)
+static void tools_apply(sh_job_spec *out)
 {
     if (out->tool_choice == SH_TOOLS_NONE) out->tools = NULL;
     if (out->tool_choice == SH_TOOLS_REQUIRED && out->tools->child->next == NULL)
@@ -182,7 +182,7 @@ static void tools_apply(sh_request *out)
 
 static bool chat_rest(openai_fields *fields, sh_api_error *err)
 {
-    sh_request *out = &fields->request;
+    sh_job_spec *out = &fields->spec;
     out->chat = true;
     out->messages = (cJSON *)fields->messages;
     bool any_tools = fields->tools != NULL && fields->tools->child != NULL;
@@ -198,7 +198,7 @@ static bool chat_rest(openai_fields *fields, sh_api_error *err)
     return true;
 }
 
-static bool prompt_add(const cJSON *item, sh_request *out, sh_api_error *err)
+static bool prompt_add(const cJSON *item, sh_job_spec *out, sh_api_error *err)
 {
     sh_prompt *prompt = &out->prompts[out->prompt_count++];
     if (cJSON_IsString(item)) {
@@ -212,7 +212,7 @@ static bool prompt_add(const cJSON *item, sh_request *out, sh_api_error *err)
 }
 
 /* "text", ["text", ...], [1, 2, ...] and [[1, 2, ...], ...] are all in use. */
-static bool prompts_read(const cJSON *prompt, sh_request *out, sh_api_error *err)
+static bool prompts_read(const cJSON *prompt, sh_job_spec *out, sh_api_error *err)
 {
     bool single = cJSON_IsString(prompt) || cJSON_IsNumber(prompt->child);
     int count = single ? 1 : cJSON_GetArraySize(prompt);
@@ -228,7 +228,7 @@ static bool prompts_read(const cJSON *prompt, sh_request *out, sh_api_error *err
 
 static bool completion_rest(openai_fields *fields, sh_api_error *err)
 {
-    sh_request *out = &fields->request;
+    sh_job_spec *out = &fields->spec;
     out->parallel_calls = true;
     out->logprobs = fields->logprobs_count >= 0;
     out->top_logprobs = out->logprobs ? fields->logprobs_count : 0;
@@ -238,12 +238,12 @@ static bool completion_rest(openai_fields *fields, sh_api_error *err)
     return prompts_read(fields->prompt, out, err);
 }
 
-bool sh_openai_chat_read(sh_request *request, sh_api_error *err)
+bool sh_openai_chat_read(sh_job_spec *spec, sh_api_error *err)
 {
-    return fields_read(&sh_openai_chat_fields, request, chat_rest, err);
+    return fields_read(&sh_openai_chat_fields, spec, chat_rest, err);
 }
 
-bool sh_openai_completion_read(sh_request *request, sh_api_error *err)
+bool sh_openai_completion_read(sh_job_spec *spec, sh_api_error *err)
 {
-    return fields_read(&sh_openai_completion_fields, request, completion_rest, err);
+    return fields_read(&sh_openai_completion_fields, spec, completion_rest, err);
 }

@@ -1,25 +1,25 @@
 /* From the answer to OpenAI's JSON, whole or in chunks. */
+#include "api/json_writer.h"
 #include "api/openai.h"
-#include "api/writer.h"
 #include "base/version.h"
 #include "http/sse.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void piece_write(const sh_answer *answer, const char *key, int32_t id, sh_writer *w)
+static void piece_write(const sh_answer *answer, const char *key, int32_t id, sh_json_writer *w)
 {
     sh_buf piece = {0};
-    sh_served_piece(answer->served, id, &piece);
+    sh_served_model_piece(answer->served, id, &piece);
     sh_write_str(w, key, sh_buf_str(&piece));
     sh_buf_reset(&piece);
 }
 
 /* token, logprob and bytes: a token need not be whole characters, so its bytes are told apart. */
-static void odds_members(const sh_answer *answer, int32_t id, float logprob, sh_writer *w)
+static void logprobs_members(const sh_answer *answer, int32_t id, float logprob, sh_json_writer *w)
 {
     sh_buf piece = {0};
-    sh_served_piece(answer->served, id, &piece);
+    sh_served_model_piece(answer->served, id, &piece);
     sh_write_str(w, "token", sh_buf_str(&piece));
     sh_write_num(w, "logprob", (double)logprob);
     sh_write_begin(w, "bytes", '[');
@@ -28,22 +28,22 @@ static void odds_members(const sh_answer *answer, int32_t id, float logprob, sh_
     sh_buf_reset(&piece);
 }
 
-static void chat_odds_write(const sh_answer *answer, const sh_choice *choice, sh_writer *w)
+static void chat_odds_write(const sh_answer *answer, const sh_choice *choice, sh_json_writer *w)
 {
-    if (!answer->request->logprobs || choice->odds_count == 0) {
+    if (!answer->spec->logprobs || choice->logprobs_count == 0) {
         sh_write_null(w, "logprobs");
         return;
     }
     sh_write_begin(w, "logprobs", '{');
     sh_write_begin(w, "content", '[');
-    for (size_t i = 0; i < choice->odds_count; i++) {
-        const sh_token_odds *odds = &choice->odds[i];
+    for (size_t i = 0; i < choice->logprobs_count; i++) {
+        const sh_token_logprobs *logprobs = &choice->logprobs[i];
         sh_write_begin(w, NULL, '{');
-        odds_members(answer, odds->id, odds->logprob, w);
+        logprobs_members(answer, logprobs->id, logprobs->logprob, w);
         sh_write_begin(w, "top_logprobs", '[');
-        for (int k = 0; k < odds->top_count; k++) {
+        for (int k = 0; k < logprobs->top_count; k++) {
             sh_write_begin(w, NULL, '{');
-            odds_members(answer, odds->top[k].id, odds->top[k].logprob, w);
+            logprobs_members(answer, logprobs->top[k].id, logprobs->top[k].logprob, w);
             sh_write_end(w, '}');
         }
         sh_write_end(w, ']');
@@ -54,63 +54,68 @@ static void chat_odds_write(const sh_answer *answer, const sh_choice *choice, sh
     sh_write_end(w, '}');
 }
 
-static void top_odds_write(const sh_answer *answer, const sh_token_odds *odds, sh_writer *w)
+static void top_odds_write(const sh_answer *answer, const sh_token_logprobs *logprobs,
+                           sh_json_writer *w)
 {
     sh_buf piece = {0};
     sh_write_begin(w, NULL, '{');
-    for (int k = 0; k < odds->top_count; k++) {
+    for (int k = 0; k < logprobs->top_count; k++) {
         sh_buf_clear(&piece);
-        sh_served_piece(answer->served, odds->top[k].id, &piece);
-        sh_write_num(w, piece.ptr == NULL ? "" : piece.ptr, (double)odds->top[k].logprob);
+        sh_served_model_piece(answer->served, logprobs->top[k].id, &piece);
+        sh_write_num(w, piece.ptr == NULL ? "" : piece.ptr, (double)logprobs->top[k].logprob);
     }
     sh_write_end(w, '}');
     sh_buf_reset(&piece);
 }
 
 /* The older form: four lists side by side. */
-static void completion_odds_write(const sh_answer *answer, const sh_choice *choice, sh_writer *w)
+static void completion_odds_write(const sh_answer *answer, const sh_choice *choice,
+                                  sh_json_writer *w)
 {
-    if (!answer->request->logprobs || choice->odds_count == 0) {
+    if (!answer->spec->logprobs || choice->logprobs_count == 0) {
         sh_write_null(w, "logprobs");
         return;
     }
     sh_write_begin(w, "logprobs", '{');
     sh_write_begin(w, "tokens", '[');
-    for (size_t i = 0; i < choice->odds_count; i++)
-        piece_write(answer, NULL, choice->odds[i].id, w);
+    for (size_t i = 0; i < choice->logprobs_count; i++)
+        piece_write(answer, NULL, choice->logprobs[i].id, w);
     sh_write_end(w, ']');
     sh_write_begin(w, "token_logprobs", '[');
-    for (size_t i = 0; i < choice->odds_count; i++)
-        sh_write_num(w, NULL, (double)choice->odds[i].logprob);
+    for (size_t i = 0; i < choice->logprobs_count; i++)
+        sh_write_num(w, NULL, (double)choice->logprobs[i].logprob);
     sh_write_end(w, ']');
     sh_write_begin(w, "top_logprobs", '[');
-    for (size_t i = 0; i < choice->odds_count; i++) top_odds_write(answer, &choice->odds[i], w);
+    for (size_t i = 0; i < choice->logprobs_count; i++)
+        top_odds_write(answer, &choice->logprobs[i], w);
     sh_write_end(w, ']');
     sh_write_begin(w, "text_offset", '[');
-    for (size_t i = 0; i < choice->odds_count; i++) sh_write_int(w, NULL, choice->odds[i].offset);
+    for (size_t i = 0; i < choice->logprobs_count; i++)
+        sh_write_int(w, NULL, choice->logprobs[i].offset);
     sh_write_end(w, ']');
     sh_write_end(w, '}');
 }
 
 /* Ids as vLLM reports them: the prompt's once, the answer's with the text that they belong to. */
-static void token_ids_write(const sh_answer *answer, const sh_choice *choice, sh_writer *w)
+static void token_ids_write(const sh_answer *answer, const sh_choice *choice, sh_json_writer *w)
 {
-    if (!answer->request->token_ids) return;
+    if (!answer->spec->token_ids) return;
     sh_write_begin(w, "token_ids", '[');
-    for (size_t i = 0; i < choice->odds_count; i++) sh_write_int(w, NULL, choice->odds[i].id);
+    for (size_t i = 0; i < choice->logprobs_count; i++)
+        sh_write_int(w, NULL, choice->logprobs[i].id);
     sh_write_end(w, ']');
 }
 
-static void prompt_ids_write(const sh_answer *answer, const sh_choice *choice, sh_writer *w)
+static void prompt_ids_write(const sh_answer *answer, const sh_choice *choice, sh_json_writer *w)
 {
     const sh_tokens *prompt = &answer->prompts[choice->prompt];
-    if (!answer->request->token_ids || choice->begun) return;
+    if (!answer->spec->token_ids || choice->begun) return;
     sh_write_begin(w, "prompt_token_ids", '[');
     for (size_t i = 0; i < prompt->count; i++) sh_write_int(w, NULL, prompt->ids[i]);
     sh_write_end(w, ']');
 }
 
-static void head_write(const sh_answer *answer, const char *object, sh_writer *w)
+static void head_write(const sh_answer *answer, const char *object, sh_json_writer *w)
 {
     char fingerprint[64];
     snprintf(fingerprint, sizeof(fingerprint), "shoal-%s", sh_version());
@@ -118,7 +123,7 @@ static void head_write(const sh_answer *answer, const char *object, sh_writer *w
     sh_write_text(w, "id", answer->id);
     sh_write_text(w, "object", object);
     sh_write_int(w, "created", answer->created_s);
-    sh_write_text(w, "model", sh_served_name(answer->served));
+    sh_write_text(w, "model", sh_served_model_name(answer->served));
     sh_write_text(w, "system_fingerprint", fingerprint);
 }
 
@@ -127,7 +132,7 @@ static double rate(double count, double seconds)
     return seconds > 0 ? count / seconds : 0;
 }
 
-static void usage_write(const sh_answer *answer, sh_writer *w)
+static void usage_write(const sh_answer *answer, sh_json_writer *w)
 {
     sh_usage usage = sh_answer_usage(answer);
     int computed = usage.prompt_tokens - usage.cached_tokens;
@@ -157,13 +162,13 @@ static void usage_write(const sh_answer *answer, sh_writer *w)
     sh_write_end(w, '}');
 }
 
-static void conversation_write(const sh_answer *answer, sh_writer *w)
+static void conversation_write(const sh_answer *answer, sh_json_writer *w)
 {
-    if (answer->request->conversation_id != NULL)
-        sh_write_text(w, "conversation_id", answer->request->conversation_id);
+    if (answer->spec->conversation_id != NULL)
+        sh_write_text(w, "conversation_id", answer->spec->conversation_id);
 }
 
-static void call_write(const sh_call *call, int index, bool chunk, sh_writer *w)
+static void call_write(const sh_call *call, int index, bool chunk, sh_json_writer *w)
 {
     sh_write_begin(w, NULL, '{');
     if (chunk) sh_write_int(w, "index", index);
@@ -179,7 +184,7 @@ static void call_write(const sh_call *call, int index, bool chunk, sh_writer *w)
 }
 
 /* The calls with news, if there are any. */
-static void calls_write(const sh_choice *choice, bool chunk, sh_writer *w)
+static void calls_write(const sh_choice *choice, bool chunk, sh_json_writer *w)
 {
     bool any = false;
     int index = 0; /* among those that came to something */
@@ -195,7 +200,7 @@ static void calls_write(const sh_choice *choice, bool chunk, sh_writer *w)
     if (any) sh_write_end(w, ']');
 }
 
-static void message_write(const sh_choice *choice, sh_writer *w)
+static void message_write(const sh_choice *choice, sh_json_writer *w)
 {
     bool called = false;
     for (int i = 0; i < choice->call_count; i++)
@@ -215,7 +220,7 @@ static void message_write(const sh_choice *choice, sh_writer *w)
 
 static void chat_whole(const sh_answer *answer, sh_buf *out)
 {
-    sh_writer w = sh_writer_on(out);
+    sh_json_writer w = sh_json_writer_on(out);
     head_write(answer, "chat.completion", &w);
     sh_write_begin(&w, "choices", '[');
     for (int i = 0; i < answer->count; i++) {
@@ -237,7 +242,7 @@ static void chat_whole(const sh_answer *answer, sh_buf *out)
 
 static void completion_whole(const sh_answer *answer, sh_buf *out)
 {
-    sh_writer w = sh_writer_on(out);
+    sh_json_writer w = sh_json_writer_on(out);
     head_write(answer, "text_completion", &w);
     sh_write_begin(&w, "choices", '[');
     for (int i = 0; i < answer->count; i++) {
@@ -258,22 +263,22 @@ static void completion_whole(const sh_answer *answer, sh_buf *out)
 }
 
 /* An event is `data: `, JSON without line ends, and an empty line; it is written in place. */
-static sh_writer event_begin(const sh_answer *answer, const char *object, sh_buf *out)
+static sh_json_writer event_begin(const sh_answer *answer, const char *object, sh_buf *out)
 {
     sh_buf_add_text(out, "data: ");
-    sh_writer w = sh_writer_on(out);
+    sh_json_writer w = sh_json_writer_on(out);
     head_write(answer, object, &w);
     return w;
 }
 
-static void event_end(const sh_answer *answer, sh_writer *w)
+static void event_end(const sh_answer *answer, sh_json_writer *w)
 {
-    if (answer->request->include_usage) sh_write_null(w, "usage");
+    if (answer->spec->include_usage) sh_write_null(w, "usage");
     sh_write_end(w, '}');
     sh_buf_add_text(w->out, "\n\n");
 }
 
-static void chat_delta_write(const sh_choice *choice, sh_writer *w)
+static void chat_delta_write(const sh_choice *choice, sh_json_writer *w)
 {
     sh_write_begin(w, "delta", '{');
     if (!choice->begun) sh_write_text(w, "role", "assistant");
@@ -288,7 +293,7 @@ static void chat_delta_write(const sh_choice *choice, sh_writer *w)
 static void chat_chunk(const sh_answer *answer, const sh_choice *choice, const char *finish,
                        sh_buf *out)
 {
-    sh_writer w = event_begin(answer, "chat.completion.chunk", out);
+    sh_json_writer w = event_begin(answer, "chat.completion.chunk", out);
     sh_write_begin(&w, "choices", '[');
     sh_write_begin(&w, NULL, '{');
     sh_write_int(&w, "index", choice->index);
@@ -311,7 +316,7 @@ static void chat_chunk(const sh_answer *answer, const sh_choice *choice, const c
 static void completion_chunk(const sh_answer *answer, const sh_choice *choice, const char *finish,
                              sh_buf *out)
 {
-    sh_writer w = event_begin(answer, "text_completion", out);
+    sh_json_writer w = event_begin(answer, "text_completion", out);
     sh_write_begin(&w, "choices", '[');
     sh_write_begin(&w, NULL, '{');
     sh_write_int(&w, "index", choice->index);
@@ -344,8 +349,8 @@ static void completion_part(const sh_answer *answer, const sh_choice *choice, sh
 
 static void stream_end(const sh_answer *answer, const char *object, sh_buf *out)
 {
-    if (answer->request->include_usage) {
-        sh_writer w = event_begin(answer, object, out);
+    if (answer->spec->include_usage) {
+        sh_json_writer w = event_begin(answer, object, out);
         sh_write_begin(&w, "choices", '[');
         sh_write_end(&w, ']');
         usage_write(answer, &w);

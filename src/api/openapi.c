@@ -1,6 +1,6 @@
 /* The OpenAPI document, made from the table of endpoints and the tables of fields. */
-#include "api/api_parts.h"
-#include "api/writer.h"
+#include "api/api_internal.h"
+#include "api/json_writer.h"
 #include "base/version.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static const char *method_key(sh_http_method method)
 }
 
 /* "post_v1_chat_completions" */
-static void operation_id(const sh_endpoint *endpoint, sh_writer *w)
+static void operation_id(const sh_endpoint *endpoint, sh_json_writer *w)
 {
     char id[128];
     snprintf(id, sizeof(id), "%s%s", method_key(endpoint->method),
@@ -26,7 +26,7 @@ static void operation_id(const sh_endpoint *endpoint, sh_writer *w)
     sh_write_text(w, "operationId", id);
 }
 
-static void parameter_write(const char *place, sh_str name, sh_str meaning, sh_writer *w)
+static void parameter_write(const char *place, sh_str name, sh_str meaning, sh_json_writer *w)
 {
     sh_write_begin(w, NULL, '{');
     sh_write_str(w, "name", name);
@@ -39,7 +39,7 @@ static void parameter_write(const char *place, sh_str name, sh_str meaning, sh_w
     sh_write_end(w, '}');
 }
 
-static void parameters_write(const sh_endpoint *endpoint, sh_writer *w)
+static void parameters_write(const sh_endpoint *endpoint, sh_json_writer *w)
 {
     const char *open = strchr(endpoint->path, '{');
     if (open == NULL && endpoint->query == NULL) return;
@@ -55,19 +55,19 @@ static void parameters_write(const sh_endpoint *endpoint, sh_writer *w)
     sh_write_end(w, ']');
 }
 
-static void content_begin(const char *type, sh_writer *w)
+static void content_begin(const char *type, sh_json_writer *w)
 {
     sh_write_begin(w, "content", '{');
     sh_write_begin(w, type, '{');
 }
 
-static void content_end(sh_writer *w)
+static void content_end(sh_json_writer *w)
 {
     sh_write_end(w, '}');
     sh_write_end(w, '}');
 }
 
-static void body_write(const sh_endpoint *endpoint, sh_writer *w)
+static void body_write(const sh_endpoint *endpoint, sh_json_writer *w)
 {
     if (endpoint->fields == NULL) return;
     sh_write_begin(w, "requestBody", '{');
@@ -78,7 +78,7 @@ static void body_write(const sh_endpoint *endpoint, sh_writer *w)
     sh_write_end(w, '}');
 }
 
-static void responses_write(const sh_endpoint *endpoint, sh_writer *w)
+static void responses_write(const sh_endpoint *endpoint, sh_json_writer *w)
 {
     const char *type = endpoint->answer_type == NULL ? "application/json" : endpoint->answer_type;
     bool json = strcmp(type, "application/json") == 0;
@@ -95,7 +95,7 @@ static void responses_write(const sh_endpoint *endpoint, sh_writer *w)
     sh_write_end(w, '}');
 }
 
-static void operation_write(const sh_endpoint *endpoint, sh_writer *w)
+static void operation_write(const sh_endpoint *endpoint, sh_json_writer *w)
 {
     sh_write_begin(w, method_key(endpoint->method), '{');
     operation_id(endpoint, w);
@@ -117,7 +117,7 @@ static bool path_seen(size_t index)
     return false;
 }
 
-static void paths_write(sh_writer *w)
+static void paths_write(sh_json_writer *w)
 {
     sh_write_begin(w, "paths", '{');
     for (size_t i = 0; i < sh_endpoint_count; i++) {
@@ -146,7 +146,7 @@ static const char components[] =
 
 void sh_openapi_write(sh_buf *out)
 {
-    sh_writer w = sh_writer_on(out);
+    sh_json_writer w = sh_json_writer_on(out);
     sh_write_begin(&w, NULL, '{');
     sh_write_text(&w, "openapi", "3.1.0");
     sh_write_begin(&w, "info", '{');

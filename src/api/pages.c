@@ -1,11 +1,11 @@
 /* Documents and pages. */
-#include "api/api_parts.h"
+#include "api/api_internal.h"
 #include "api/assets.h"
 
-void sh_handle_openapi(sh_http_exchange *x, void *arg)
+void sh_handle_openapi(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
-    sh_api_reply_json(x, 200, &api->openapi);
+    sh_api_reply_json(req, 200, &api->openapi);
 }
 
 /* Pages load nothing from elsewhere and run no script that is not a file of ours; so text from
@@ -14,16 +14,16 @@ static const char policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "
     "data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-void sh_handle_page(sh_http_exchange *x, void *arg)
+void sh_handle_page(sh_http_request *req, void *arg)
 {
     (void)arg;
-    const sh_asset *asset = sh_asset_find(sh_http_path(x));
+    const sh_asset *asset = sh_asset_find(sh_http_path(req));
     if (asset == NULL) {
-        sh_http_reply_error(x, 404, "there is no such page");
+        sh_http_reply_error(req, 404, "there is no such page");
         return;
     }
-    sh_http_add_header(x, "Content-Security-Policy", policy);
-    sh_http_add_header(x, "Referrer-Policy", "no-referrer");
-    sh_http_add_header(x, "Cache-Control", "no-cache");
-    sh_http_reply(x, 200, asset->type, (sh_str){asset->data, (size_t)(asset->end - asset->data)});
+    sh_http_add_header(req, "Content-Security-Policy", policy);
+    sh_http_add_header(req, "Referrer-Policy", "no-referrer");
+    sh_http_add_header(req, "Cache-Control", "no-cache");
+    sh_http_reply(req, 200, asset->type, (sh_str){asset->data, (size_t)(asset->end - asset->data)});
 }

@@ -1,6 +1,6 @@
 /* What the process says of itself: health, model, queue, memory, history, snapshots. */
-#include "api/api_parts.h"
-#include "api/host.h"
+#include "api/api_internal.h"
+#include "api/process_usage.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/version.h"
@@ -13,9 +13,9 @@
 enum { RECENT_DEFAULT = 50, RECENT_MAX = 10000 };
 static const double GIB = 1024.0 * 1024 * 1024, MEMORY_SAFE = 0.8;
 
-static void reply(sh_http_exchange *x, int status, sh_buf *json)
+static void reply(sh_http_request *req, int status, sh_buf *json)
 {
-    sh_api_reply_json(x, status, json);
+    sh_api_reply_json(req, status, json);
     sh_buf_reset(json);
 }
 
@@ -24,20 +24,20 @@ static double uptime_s(const sh_api *api)
     return (double)(sh_clock_ns() - api->start_ns) * 1e-9;
 }
 
-static void ranks_write(const sh_api *api, sh_writer *w)
+static void ranks_write(const sh_api *api, sh_json_writer *w)
 {
     sh_str ranks = sh_buf_str(&api->ranks_text);
     sh_write_raw(w, "ranks", ranks.len == 0 ? SH_STR("[]") : ranks);
 }
 
-static void kv_write(const sh_api *api, sh_writer *w)
+static void kv_write(const sh_api *api, sh_json_writer *w)
 {
     char *text = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(api->stats, "kv"));
     sh_write_raw(w, "kv", sh_str_of(text == NULL ? "{}" : text));
     cJSON_free(text);
 }
 
-static void memory_members(double total, double unused, sh_writer *w)
+static void memory_members(double total, double unused, sh_json_writer *w)
 {
     sh_write_num(w, "active_gb", (total - unused) / GIB);
     sh_write_num(w, "limit_gb", total / GIB);
@@ -46,9 +46,9 @@ static void memory_members(double total, double unused, sh_writer *w)
 }
 
 /* Of the API's host. */
-static void memory_write(const char *key, sh_writer *w)
+static void memory_write(const char *key, sh_json_writer *w)
 {
-    sh_host host = sh_host_read();
+    sh_process_usage host = sh_process_usage_read();
     sh_write_begin(w, key, '{');
     memory_members((double)host.memory_bytes, (double)host.memory_free_bytes, w);
     sh_write_num(w, "api_resident_gb", (double)host.resident_bytes / GIB);
@@ -61,7 +61,7 @@ static double number_of(const cJSON *object, const char *key)
     return cJSON_IsNumber(item) ? item->valuedouble : NAN;
 }
 
-static void host_write(const cJSON *rank, sh_writer *w)
+static void host_write(const cJSON *rank, sh_json_writer *w)
 {
     const cJSON *memory = cJSON_GetObjectItemCaseSensitive(rank, "memory");
     double total = number_of(memory, "total"), used = total - number_of(memory, "available");
@@ -73,7 +73,7 @@ static void host_write(const cJSON *rank, sh_writer *w)
 }
 
 /* The hosts of the ranks, by name, each once. */
-static void hardware_write(const sh_api *api, sh_writer *w)
+static void hardware_write(const sh_api *api, sh_json_writer *w)
 {
     const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(api->stats, "ranks"), *rank;
     cJSON *seen = cJSON_CreateObject();
@@ -100,7 +100,7 @@ static const char *state_name(const sh_api *api)
 }
 
 /* Of rank 0's host, as it last reported: health is asked often, and /proc is slow. */
-static void health_memory_write(const sh_api *api, sh_writer *w)
+static void health_memory_write(const sh_api *api, sh_json_writer *w)
 {
     const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(api->stats, "ranks");
     const cJSON *memory = cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(ranks, 0), "memory");
@@ -111,11 +111,11 @@ static void health_memory_write(const sh_api *api, sh_writer *w)
     sh_write_bool(w, "memory_safe", !(total - unused > MEMORY_SAFE * total));
 }
 
-static void health_write(const sh_api *api, sh_writer *w)
+static void health_write(const sh_api *api, sh_json_writer *w)
 {
     sh_api_error error = {0};
     bool ready = sh_api_ready(api, &error);
-    const sh_engine_info *info = sh_link_info(api->link);
+    const sh_engine_info *info = sh_engine_conn_info(api->engine_conn);
     sh_write_begin(w, NULL, '{');
     sh_write_text(w, "status", state_name(api));
     sh_write_text(w, "api", "ready");
@@ -128,13 +128,13 @@ static void health_write(const sh_api *api, sh_writer *w)
     sh_write_end(w, '}');
     sh_write_int(w, "world_size", info == NULL ? 0 : info->world_size);
     sh_write_int(w, "rank", 0);
-    sh_write_text(w, "model", api->served == NULL ? NULL : sh_served_name(api->served));
-    sh_write_text(w, "model_type", api->served == NULL ? NULL : sh_served_type(api->served));
+    sh_write_text(w, "model", api->served == NULL ? NULL : sh_served_model_name(api->served));
+    sh_write_text(w, "model_type", api->served == NULL ? NULL : sh_served_model_type(api->served));
     sh_write_bool(w, "model_loaded", ready);
     sh_write_int(w, "queue_max", (int64_t)sh_api_stat(api, "waiting_max", 0));
     sh_write_int(w, "queue_size", (int64_t)sh_api_stat(api, "waiting", 0));
     sh_write_int(w, "requests_total", sh_history_total(api->history));
-    sh_write_int(w, "requests_running", sh_link_open_count(api->link));
+    sh_write_int(w, "requests_running", sh_engine_conn_open_count(api->engine_conn));
     sh_write_num(w, "uptime_s", uptime_s(api));
     health_memory_write(api, w);
     ranks_write(api, w);
@@ -142,7 +142,7 @@ static void health_write(const sh_api *api, sh_writer *w)
 }
 
 /* Hosts, processes and reasons are for those who may use the server. */
-static void health_brief_write(const sh_api *api, sh_writer *w)
+static void health_brief_write(const sh_api *api, sh_json_writer *w)
 {
     sh_api_error ignored;
     sh_write_begin(w, NULL, '{');
@@ -151,58 +151,58 @@ static void health_brief_write(const sh_api *api, sh_writer *w)
     sh_write_end(w, '}');
 }
 
-static void health_reply(sh_http_exchange *x, void *arg)
+static void health_reply(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
     sh_api_error ignored;
     sh_buf json = {0};
-    sh_writer w = sh_writer_on(&json);
-    if (sh_http_is_trusted(x))
+    sh_json_writer w = sh_json_writer_on(&json);
+    if (sh_http_is_trusted(req))
         health_write(api, &w);
     else
         health_brief_write(api, &w);
-    reply(x, sh_api_ready(api, &ignored) ? 200 : 503, &json);
+    reply(req, sh_api_ready(api, &ignored) ? 200 : 503, &json);
 }
 
 /* 503 when requests can not be served, so that whoever waits for the server can wait on this.
  * Strangers do not make the engine work; it tells by itself when a rank is lost. */
-void sh_handle_health(sh_http_exchange *x, void *arg)
+void sh_handle_health(sh_http_request *req, void *arg)
 {
-    if (sh_http_is_trusted(x))
-        sh_api_when_fresh(arg, x, health_reply);
+    if (sh_http_is_trusted(req))
+        sh_api_when_fresh(arg, req, health_reply);
     else
-        health_reply(x, arg);
+        health_reply(req, arg);
 }
 
-void sh_handle_live(sh_http_exchange *x, void *arg)
+void sh_handle_live(sh_http_request *req, void *arg)
 {
     (void)arg;
-    sh_http_reply(x, 200, "application/json", SH_STR("{\"status\":\"alive\"}"));
+    sh_http_reply(req, 200, "application/json", SH_STR("{\"status\":\"alive\"}"));
 }
 
-void sh_handle_ready(sh_http_exchange *x, void *arg)
+void sh_handle_ready(sh_http_request *req, void *arg)
 {
     sh_api_error error;
     if (sh_api_ready(arg, &error))
-        sh_http_reply(x, 200, "application/json", SH_STR("{\"status\":\"ready\"}"));
+        sh_http_reply(req, 200, "application/json", SH_STR("{\"status\":\"ready\"}"));
     else {
-        if (!sh_http_is_trusted(x))
+        if (!sh_http_is_trusted(req))
             snprintf(error.message, sizeof(error.message), "the model is not being served");
-        sh_api_reply_error(x, &error);
+        sh_api_reply_error(req, &error);
     }
 }
 
-void sh_handle_root(sh_http_exchange *x, void *arg)
+void sh_handle_root(sh_http_request *req, void *arg)
 {
     (void)arg;
-    sh_str accept = sh_http_header_of(x, "accept");
+    sh_str accept = sh_http_header_of(req, "accept");
     if (sh_str_find(accept, SH_STR("text/html"), 0) < accept.len) {
-        sh_http_add_header(x, "Location", "/dashboard");
-        sh_http_reply(x, 302, NULL, SH_STR(""));
+        sh_http_add_header(req, "Location", "/dashboard");
+        sh_http_reply(req, 302, NULL, SH_STR(""));
         return;
     }
     sh_buf json = {0};
-    sh_writer w = sh_writer_on(&json);
+    sh_json_writer w = sh_json_writer_on(&json);
     sh_write_begin(&w, NULL, '{');
     sh_write_text(&w, "name", "Shoal");
     sh_write_text(&w, "version", sh_version());
@@ -218,22 +218,22 @@ void sh_handle_root(sh_http_exchange *x, void *arg)
     sh_write_text(&w, "openapi", "/openapi.json");
     sh_write_end(&w, '}');
     sh_write_end(&w, '}');
-    reply(x, 200, &json);
+    reply(req, 200, &json);
 }
 
-static void model_members(const sh_api *api, sh_writer *w)
+static void model_members(const sh_api *api, sh_json_writer *w)
 {
-    const sh_engine_info *info = sh_link_info(api->link);
+    const sh_engine_info *info = sh_engine_conn_info(api->engine_conn);
     sh_api_error ignored;
-    sh_write_text(w, "id", sh_served_name(api->served));
-    sh_write_text(w, "model", sh_served_name(api->served));
-    sh_write_text(w, "model_id", sh_served_name(api->served));
-    sh_write_text(w, "model_dir", sh_served_dir(api->served));
-    sh_write_text(w, "model_type", sh_served_type(api->served));
+    sh_write_text(w, "id", sh_served_model_name(api->served));
+    sh_write_text(w, "model", sh_served_model_name(api->served));
+    sh_write_text(w, "model_id", sh_served_model_name(api->served));
+    sh_write_text(w, "model_dir", sh_served_model_dir(api->served));
+    sh_write_text(w, "model_type", sh_served_model_type(api->served));
     sh_write_bool(w, "loaded", sh_api_ready(api, &ignored));
-    sh_write_int(w, "max_context_length", sh_served_context(api->served));
+    sh_write_int(w, "max_context_length", sh_served_model_context(api->served));
     sh_write_int(w, "max_tokens",
-                 api->opts->max_tokens == 0 ? sh_served_context(api->served)
+                 api->opts->max_tokens == 0 ? sh_served_model_context(api->served)
                                             : api->opts->max_tokens);
     sh_write_int(w, "num_devices", info == NULL ? 0 : info->world_size);
     sh_write_text(w, "backend",
@@ -241,21 +241,21 @@ static void model_members(const sh_api *api, sh_writer *w)
 }
 
 /* False when no model is known yet, which is then answered. */
-static bool served_known(sh_http_exchange *x, const sh_api *api)
+static bool served_known(sh_http_request *req, const sh_api *api)
 {
     sh_api_error error;
     if (api->served != NULL) return true;
     if (sh_api_ready(api, &error)) return true;
-    sh_api_reply_error(x, &error);
+    sh_api_reply_error(req, &error);
     return false;
 }
 
-void sh_handle_model_info(sh_http_exchange *x, void *arg)
+void sh_handle_model_info(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
-    if (!served_known(x, api)) return;
+    if (!served_known(req, api)) return;
     sh_buf json = {0};
-    sh_writer w = sh_writer_on(&json);
+    sh_json_writer w = sh_json_writer_on(&json);
     sh_write_begin(&w, NULL, '{');
     model_members(api, &w);
     sh_write_begin(&w, "models", '[');
@@ -265,32 +265,32 @@ void sh_handle_model_info(sh_http_exchange *x, void *arg)
     sh_write_end(&w, ']');
     memory_write("memory", &w);
     sh_write_end(&w, '}');
-    reply(x, 200, &json);
+    reply(req, 200, &json);
 }
 
-static void queue_reply(sh_http_exchange *x, void *arg)
+static void queue_reply(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
     sh_buf json = {0};
-    sh_writer w = sh_writer_on(&json);
+    sh_json_writer w = sh_json_writer_on(&json);
     sh_write_begin(&w, NULL, '{');
     sh_write_int(&w, "size", (int64_t)sh_api_stat(api, "waiting", 0));
     sh_write_int(&w, "max", (int64_t)sh_api_stat(api, "waiting_max", 0));
     sh_write_int(&w, "running", (int64_t)sh_api_stat(api, "running", 0));
     sh_write_end(&w, '}');
-    reply(x, 200, &json);
+    reply(req, 200, &json);
 }
 
-void sh_handle_queue(sh_http_exchange *x, void *arg)
+void sh_handle_queue(sh_http_request *req, void *arg)
 {
-    sh_api_when_fresh(arg, x, queue_reply);
+    sh_api_when_fresh(arg, req, queue_reply);
 }
 
-static void memory_reply(sh_http_exchange *x, void *arg)
+static void memory_reply(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
     sh_buf json = {0};
-    sh_writer w = sh_writer_on(&json);
+    sh_json_writer w = sh_json_writer_on(&json);
     sh_write_begin(&w, NULL, '{');
     sh_write_bool(&w, "ok", true);
     memory_write("system", &w);
@@ -300,57 +300,57 @@ static void memory_reply(sh_http_exchange *x, void *arg)
     kv_write(api, &w);
     ranks_write(api, &w);
     sh_write_end(&w, '}');
-    reply(x, 200, &json);
+    reply(req, 200, &json);
 }
 
-void sh_handle_memory(sh_http_exchange *x, void *arg)
+void sh_handle_memory(sh_http_request *req, void *arg)
 {
-    sh_api_when_fresh(arg, x, memory_reply);
+    sh_api_when_fresh(arg, req, memory_reply);
 }
 
-void sh_handle_recent(sh_http_exchange *x, void *arg)
+void sh_handle_recent(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
     int64_t count = RECENT_DEFAULT;
-    sh_str given = sh_http_query(x, "n");
+    sh_str given = sh_http_query(req, "n");
     if (given.len > 0 && (!sh_str_to_int(given, &count) || count < 1 || count > RECENT_MAX)) {
         sh_api_error error;
         sh_api_fail(&error, 400, "invalid_value", "n", "'n' must be a whole number from 1 to %d",
                     RECENT_MAX);
-        sh_api_reply_error(x, &error);
+        sh_api_reply_error(req, &error);
         return;
     }
     sh_buf json = {0};
-    sh_writer w = sh_writer_on(&json);
+    sh_json_writer w = sh_json_writer_on(&json);
     sh_write_begin(&w, NULL, '{');
     sh_history_write_recent(api->history, (int)count, &w);
     sh_write_end(&w, '}');
-    reply(x, 200, &json);
+    reply(req, 200, &json);
 }
 
-void sh_handle_stats(sh_http_exchange *x, void *arg)
+void sh_handle_stats(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
     sh_buf json = {0};
-    sh_writer w = sh_writer_on(&json);
+    sh_json_writer w = sh_json_writer_on(&json);
     sh_write_begin(&w, NULL, '{');
     sh_history_write_stats(api->history, &w);
     sh_write_end(&w, '}');
-    reply(x, 200, &json);
+    reply(req, 200, &json);
 }
 
 void sh_status_snapshot(sh_api *api, sh_buf *out)
 {
-    sh_writer w = sh_writer_on(out);
+    sh_json_writer w = sh_json_writer_on(out);
     sh_write_begin(&w, NULL, '{');
     sh_write_num(&w, "uptime_s", uptime_s(api));
     sh_write_text(&w, "status", state_name(api));
-    sh_write_text(&w, "model", api->served == NULL ? NULL : sh_served_name(api->served));
+    sh_write_text(&w, "model", api->served == NULL ? NULL : sh_served_model_name(api->served));
     sh_history_write_snapshot(api->history, sh_clock_unix_us(), &w);
     sh_write_int(&w, "queue_size", (int64_t)sh_api_stat(api, "waiting", 0));
     sh_write_int(&w, "queue_max", (int64_t)sh_api_stat(api, "waiting_max", 0));
     sh_write_int(&w, "connections", sh_http_server_connections(api->server));
-    sh_write_int(&w, "requests_running", sh_link_open_count(api->link));
+    sh_write_int(&w, "requests_running", sh_engine_conn_open_count(api->engine_conn));
     hardware_write(api, &w);
     memory_write("memory_monitor", &w);
     sh_str engine = sh_buf_str(&api->stats_text);
@@ -358,25 +358,25 @@ void sh_status_snapshot(sh_api *api, sh_buf *out)
     sh_write_end(&w, '}');
 }
 
-static void snapshot_reply(sh_http_exchange *x, void *arg)
+static void snapshot_reply(sh_http_request *req, void *arg)
 {
     sh_buf json = {0};
     sh_status_snapshot(arg, &json);
-    reply(x, 200, &json);
+    reply(req, 200, &json);
 }
 
-void sh_handle_snapshot(sh_http_exchange *x, void *arg)
+void sh_handle_snapshot(sh_http_request *req, void *arg)
 {
-    sh_api_when_fresh(arg, x, snapshot_reply);
+    sh_api_when_fresh(arg, req, snapshot_reply);
 }
 
 /* Of keys only how many there are. */
-void sh_handle_settings(sh_http_exchange *x, void *arg)
+void sh_handle_settings(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
     const sh_api_opts *o = api->opts;
     sh_buf json = {0};
-    sh_writer w = sh_writer_on(&json);
+    sh_json_writer w = sh_json_writer_on(&json);
     sh_write_begin(&w, NULL, '{');
     sh_write_text(&w, "host", o->host);
     sh_write_int(&w, "port", sh_http_server_port(api->server));
@@ -400,13 +400,13 @@ void sh_handle_settings(sh_http_exchange *x, void *arg)
     sh_write_num(&w, "receive_s", o->receive_s);
     sh_write_num(&w, "send_s", o->send_s);
     sh_write_end(&w, '}');
-    reply(x, 200, &json);
+    reply(req, 200, &json);
 }
 
 /* One open GET /metrics/stream. */
 struct sh_subscriber {
     sh_api *api;
-    sh_http_exchange *x;
+    sh_http_request *req;
     sh_subscriber *prev, *next;
 };
 
@@ -433,24 +433,24 @@ static void snapshot_event(sh_api *api, sh_buf *out)
     sh_buf_reset(&json);
 }
 
-void sh_handle_stream(sh_http_exchange *x, void *arg)
+void sh_handle_stream(sh_http_request *req, void *arg)
 {
     sh_api *api = arg;
     sh_buf first = {0};
-    sh_http_add_header(x, "Cache-Control", "no-cache");
-    sh_http_add_header(x, "X-Accel-Buffering", "no");
-    sh_http_stream_start(x, 200, SH_SSE_TYPE);
-    if (sh_http_method_of(x) == SH_HTTP_HEAD) {
-        sh_http_stream_end(x);
+    sh_http_add_header(req, "Cache-Control", "no-cache");
+    sh_http_add_header(req, "X-Accel-Buffering", "no");
+    sh_http_stream_start(req, 200, SH_SSE_TYPE);
+    if (sh_http_method_of(req) == SH_HTTP_HEAD) {
+        sh_http_stream_end(req);
         return;
     }
     sh_subscriber *s = sh_alloc(sizeof(*s));
-    *s = (sh_subscriber){.api = api, .x = x, .next = api->subscribers};
+    *s = (sh_subscriber){.api = api, .req = req, .next = api->subscribers};
     if (s->next != NULL) s->next->prev = s;
     api->subscribers = s;
-    sh_http_watch_client(x, on_gone, NULL, s);
+    sh_http_watch_client(req, on_gone, NULL, s);
     snapshot_event(api, &first);
-    sh_http_stream_write(x, sh_buf_str(&first));
+    sh_http_stream_write(req, sh_buf_str(&first));
     sh_buf_reset(&first);
 }
 
@@ -461,37 +461,37 @@ void sh_subscribers_push(sh_api *api)
     if (api->subscribers == NULL) return;
     snapshot_event(api, &event);
     for (sh_subscriber *s = api->subscribers; s != NULL; s = s->next)
-        if (!sh_http_stream_blocked(s->x)) sh_http_stream_write(s->x, sh_buf_str(&event));
+        if (!sh_http_stream_blocked(s->req)) sh_http_stream_write(s->req, sh_buf_str(&event));
     sh_buf_reset(&event);
 }
 
 void sh_subscribers_end(sh_api *api)
 {
     while (api->subscribers != NULL) {
-        sh_http_exchange *x = api->subscribers->x;
+        sh_http_request *req = api->subscribers->req;
         subscriber_free(api->subscribers);
-        sh_http_stream_end(x);
+        sh_http_stream_end(req);
     }
 }
 
-static void metrics_reply(sh_http_exchange *x, void *arg)
+static void metrics_reply(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
     sh_api_error ignored;
     sh_buf text = {0};
     sh_metrics_now now = {
         .connections = sh_http_server_connections(api->server),
-        .running = sh_link_open_count(api->link),
+        .running = sh_engine_conn_open_count(api->engine_conn),
         .engine_up = sh_api_ready(api, &ignored),
         .uptime_s = uptime_s(api),
         .engine = api->stats,
     };
     sh_metrics_write(api->metrics, &now, &text);
-    sh_http_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", sh_buf_str(&text));
+    sh_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", sh_buf_str(&text));
     sh_buf_reset(&text);
 }
 
-void sh_handle_metrics(sh_http_exchange *x, void *arg)
+void sh_handle_metrics(sh_http_request *req, void *arg)
 {
-    sh_api_when_fresh(arg, x, metrics_reply);
+    sh_api_when_fresh(arg, req, metrics_reply);
 }

@@ -2,7 +2,7 @@
  *
  * A long body goes to the worker, like a long prompt: on the loop a few megabytes would hold up
  * every stream for seconds. */
-#include "api/api_parts.h"
+#include "api/api_internal.h"
 #include "api/openai.h"
 #include "base/alloc.h"
 
@@ -57,10 +57,10 @@ static const sh_field detokenize_rows[] = {
 const sh_field_table sh_detokenize_fields = {detokenize_rows, SH_COUNT_OF(detokenize_rows), NULL};
 
 /* A piece is text, or a list of bytes when it is no UTF-8 by itself. */
-static void piece_write(const sh_served *served, int32_t id, sh_writer *w)
+static void piece_write(const sh_served_model *served, int32_t id, sh_json_writer *w)
 {
     sh_buf piece = {0};
-    sh_served_piece(served, id, &piece);
+    sh_served_model_piece(served, id, &piece);
     sh_write_begin(w, NULL, '{');
     sh_write_int(w, "id", id);
     if (sh_utf8_valid(sh_buf_str(&piece).ptr, piece.len))
@@ -74,9 +74,9 @@ static void piece_write(const sh_served *served, int32_t id, sh_writer *w)
     sh_buf_reset(&piece);
 }
 
-static void ids_write(const sh_served *served, const sh_ids *ids, bool pieces, sh_buf *out)
+static void ids_write(const sh_served_model *served, const sh_ids *ids, bool pieces, sh_buf *out)
 {
-    sh_writer w = sh_writer_on(out);
+    sh_json_writer w = sh_json_writer_on(out);
     sh_write_begin(&w, NULL, '{');
     sh_write_begin(&w, "tokens", '[');
     for (size_t i = 0; i < ids->len; i++) {
@@ -92,18 +92,18 @@ static void ids_write(const sh_served *served, const sh_ids *ids, bool pieces, s
 /* One request; owned by the loop, or by the worker from submit until its end. */
 typedef struct {
     sh_api *api;
-    sh_http_exchange *x; /* NULL: the client is gone */
-    atomic_bool gone;    /* the same for the worker, which then has nothing to do */
-    sh_served *served;
+    sh_http_request *req; /* NULL: the client is gone */
+    atomic_bool gone;     /* the same for the worker, which then has nothing to do */
+    sh_served_model *served;
     sh_str body;
     char *body_copy; /* when the worker reads it */
-    bool (*convert)(const sh_served *served, cJSON *body, sh_buf *out, sh_api_error *err);
+    bool (*convert)(const sh_served_model *served, cJSON *body, sh_buf *out, sh_api_error *err);
     bool refused;
     sh_api_error error;
     sh_buf json;
 } task;
 
-static bool encode(const sh_served *served, cJSON *body, sh_buf *out, sh_api_error *err)
+static bool encode(const sh_served_model *served, cJSON *body, sh_buf *out, sh_api_error *err)
 {
     sh_ids ids = {0};
     sh_err why;
@@ -111,8 +111,8 @@ static bool encode(const sh_served *served, cJSON *body, sh_buf *out, sh_api_err
     if (!sh_fields_read(&sh_tokenize_fields, body, &fields, err)) return false;
     sh_encode_opts opts = {.add_special = fields.add_special,
                            .parse_special = fields.parse_special};
-    bool fine = sh_tokenizer_encode(sh_served_tokenizer(served), sh_str_of(fields.content), opts,
-                                    &ids, &why) == SH_OK;
+    bool fine = sh_tokenizer_encode(sh_served_model_tokenizer(served), sh_str_of(fields.content),
+                                    opts, &ids, &why) == SH_OK;
     if (fine)
         ids_write(served, &ids, fields.with_pieces, out);
     else
@@ -135,15 +135,15 @@ static bool ids_read(const cJSON *list, int32_t size, sh_ids *out, sh_api_error 
 
 static void text_write(const char *name, const sh_buf *text, sh_buf *out)
 {
-    sh_writer w = sh_writer_on(out);
+    sh_json_writer w = sh_json_writer_on(out);
     sh_write_begin(&w, NULL, '{');
     sh_write_str(&w, name, sh_buf_str(text));
     sh_write_end(&w, '}');
 }
 
-static bool decode(const sh_served *served, cJSON *body, sh_buf *out, sh_api_error *err)
+static bool decode(const sh_served_model *served, cJSON *body, sh_buf *out, sh_api_error *err)
 {
-    const sh_tokenizer *tok = sh_served_tokenizer(served);
+    const sh_tokenizer *tok = sh_served_model_tokenizer(served);
     text_fields fields = {0};
     sh_ids ids = {0};
     sh_buf text = {0};
@@ -159,16 +159,16 @@ static bool decode(const sh_served *served, cJSON *body, sh_buf *out, sh_api_err
 }
 
 /* The body is that of a chat, read by the same code. */
-static bool render(const sh_served *served, cJSON *body, sh_buf *out, sh_api_error *err)
+static bool render(const sh_served_model *served, cJSON *body, sh_buf *out, sh_api_error *err)
 {
-    sh_request request = {.json = body};
+    sh_job_spec spec = {.json = body};
     sh_buf text = {0};
-    bool fine = sh_openai_chat.read(&request, err) &&
-                sh_served_render(served, &request, &text, err);
+    bool fine = sh_openai_chat.read(&spec, err) &&
+                sh_served_model_render(served, &spec, &text, err);
     if (fine) text_write("prompt", &text, out);
     sh_buf_reset(&text);
-    request.json = NULL; /* the caller's */
-    sh_request_reset(&request);
+    spec.json = NULL; /* the caller's */
+    sh_job_spec_reset(&spec);
     return fine;
 }
 
@@ -186,9 +186,9 @@ static void task_run(void *arg)
 static void task_end(void *arg)
 {
     task *t = arg;
-    if (t->x != NULL && t->refused) sh_api_reply_error(t->x, &t->error);
-    if (t->x != NULL && !t->refused) sh_api_reply_json(t->x, 200, &t->json);
-    sh_served_close(t->served);
+    if (t->req != NULL && t->refused) sh_api_reply_error(t->req, &t->error);
+    if (t->req != NULL && !t->refused) sh_api_reply_json(t->req, 200, &t->json);
+    sh_served_model_close(t->served);
     sh_buf_reset(&t->json);
     free(t->body_copy);
     free(t);
@@ -197,7 +197,7 @@ static void task_end(void *arg)
 static void on_gone(void *arg)
 {
     task *t = arg;
-    t->x = NULL; /* the worker's end frees it */
+    t->req = NULL; /* the worker's end frees it */
     atomic_store_explicit(&t->gone, true, memory_order_relaxed);
 }
 
@@ -210,38 +210,39 @@ static void task_start(sh_api *api, task *t)
     }
     t->body_copy = sh_str_dup(t->body);
     t->body.ptr = t->body_copy;
-    sh_http_watch_client(t->x, on_gone, NULL, t);
-    if (sh_worker_submit(api->worker, task_run, task_end, t) == SH_OK) return;
+    sh_http_watch_client(t->req, on_gone, NULL, t);
+    if (sh_text_worker_submit(api->worker, task_run, task_end, t) == SH_OK) return;
     t->refused = true;
     sh_api_refuse_waiting(&t->error);
     task_end(t);
 }
 
 /* Answers with what `convert` makes of the body. */
-static void convert_start(sh_http_exchange *x, sh_api *api,
-                          bool (*convert)(const sh_served *, cJSON *, sh_buf *, sh_api_error *))
+static void convert_start(sh_http_request *req, sh_api *api,
+                          bool (*convert)(const sh_served_model *, cJSON *, sh_buf *,
+                                          sh_api_error *))
 {
-    if (sh_api_lacks_model(x, api)) return;
+    if (sh_api_lacks_model(req, api)) return;
     task *t = sh_alloc(sizeof(*t));
     t->api = api;
-    t->x = x;
-    t->served = sh_served_take(api->served);
-    t->body = sh_http_body(x);
+    t->req = req;
+    t->served = sh_served_model_take(api->served);
+    t->body = sh_http_body(req);
     t->convert = convert;
     task_start(api, t);
 }
 
-void sh_handle_tokenize(sh_http_exchange *x, void *arg)
+void sh_handle_tokenize(sh_http_request *req, void *arg)
 {
-    convert_start(x, arg, encode);
+    convert_start(req, arg, encode);
 }
 
-void sh_handle_detokenize(sh_http_exchange *x, void *arg)
+void sh_handle_detokenize(sh_http_request *req, void *arg)
 {
-    convert_start(x, arg, decode);
+    convert_start(req, arg, decode);
 }
 
-void sh_handle_apply_template(sh_http_exchange *x, void *arg)
+void sh_handle_apply_template(sh_http_request *req, void *arg)
 {
-    convert_start(x, arg, render);
+    convert_start(req, arg, render);
 }

@@ -17,7 +17,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "cluster/findings.h"
-#include "net/wire.h"
+#include "net/peer_messages.h"
 
 typedef struct {
     const char **name;

@@ -16,7 +16,7 @@ enum {
 };
 
 struct rank {
-    const sh_site *site;
+    const sh_remote_host *host;
     char state[16];
     char process[SH_PROCESS_TEXT_MAX];
     int restarts;
@@ -45,7 +45,7 @@ void sh_launch_say(int log_fd, int rank, const char *name, sh_str text)
 
 static void say(const struct launch *l, int rank, const char *text)
 {
-    sh_launch_say(l->opts->log_fd, rank, l->ranks[rank].site->name, sh_str_of(text));
+    sh_launch_say(l->opts->log_fd, rank, l->ranks[rank].host->name, sh_str_of(text));
 }
 
 static cJSON *rank_json(const struct launch *l, int idx)
@@ -54,10 +54,10 @@ static cJSON *rank_json(const struct launch *l, int idx)
     sh_process process = {0};
     cJSON *json = cJSON_CreateObject();
     cJSON_AddNumberToObject(json, "rank", idx);
-    cJSON_AddStringToObject(json, "host", r->site->name);
-    cJSON_AddStringToObject(json, "ssh", r->site->ssh == NULL ? "" : r->site->ssh);
-    cJSON_AddStringToObject(json, "folder", r->site->state);
-    cJSON_AddStringToObject(json, "program", r->site->program);
+    cJSON_AddStringToObject(json, "host", r->host->name);
+    cJSON_AddStringToObject(json, "ssh", r->host->ssh == NULL ? "" : r->host->ssh);
+    cJSON_AddStringToObject(json, "folder", r->host->state);
+    cJSON_AddStringToObject(json, "program", r->host->program);
     cJSON_AddStringToObject(json, "state", r->state);
     cJSON_AddNumberToObject(json, "pid",
                             sh_process_parse(r->process, &process) ? (double)process.pid : 0);
@@ -82,7 +82,7 @@ static void record_write(const struct launch *l)
     cJSON_AddStringToObject(l->opts->record, "state", all ? "ready" : "starting");
     cJSON_AddItemToObject(l->opts->record, "ranks", ranks);
     char *text = cJSON_Print(l->opts->record);
-    if (sh_state_write(l->opts->state, "launch.json", sh_str_of(text), &err) != SH_OK)
+    if (sh_state_dir_write(l->opts->state, "launch.json", sh_str_of(text), &err) != SH_OK)
         SH_LOGW("%s", err.text);
     cJSON_free(text);
 }
@@ -120,7 +120,7 @@ static void mark_take(struct launch *l, int rank, sh_str line)
         say(l, rank, text);
         state_set(l, rank, SH_STR("ended"));
     } else {
-        if (!sh_str_is(word, r->state)) sh_launch_say(l->opts->log_fd, rank, r->site->name, word);
+        if (!sh_str_is(word, r->state)) sh_launch_say(l->opts->log_fd, rank, r->host->name, word);
         if (sh_str_is(word, "ready")) sh_children_ready(l->children, rank);
         state_set(l, rank, word);
         ready_check(l);
@@ -133,7 +133,7 @@ static void on_line(void *arg, int rank, sh_str line)
     if (line.len > 0 && line.ptr[0] == SH_LAUNCH_MARK)
         mark_take(l, rank, sh_str_sub(line, 1, line.len));
     else
-        sh_launch_say(l->opts->log_fd, rank, l->ranks[rank].site->name, line);
+        sh_launch_say(l->opts->log_fd, rank, l->ranks[rank].host->name, line);
 }
 
 static void on_ended(void *arg, int rank, const char *how, bool again)
@@ -141,7 +141,7 @@ static void on_ended(void *arg, int rank, const char *how, bool again)
     struct launch *l = arg;
     struct rank *r = &l->ranks[rank];
     char text[96];
-    bool lost = r->site->ssh != NULL && strcmp(how, "ended with code 255") == 0;
+    bool lost = r->host->ssh != NULL && strcmp(how, "ended with code 255") == 0;
     r->process[0] = '\0';
     if (again) r->restarts++;
     snprintf(text, sizeof(text), "%s%s", lost ? "the connection was lost" : how,
@@ -152,20 +152,20 @@ static void on_ended(void *arg, int rank, const char *how, bool again)
 
 static sh_status rank_start(struct launch *l, int rank, sh_err *err)
 {
-    const sh_site *site = l->ranks[rank].site;
+    const sh_remote_host *host = l->ranks[rank].host;
     sh_buf script = {0};
-    if (site->ssh != NULL) {
+    if (host->ssh != NULL) {
         sh_buf_add_text(&script, "cd ");
-        sh_shell_quote(&script, sh_str_of(site->state));
+        sh_shell_quote(&script, sh_str_of(host->state));
         sh_buf_add_text(&script, " && ");
     }
-    char *program = sh_path_join(site->state, site->program);
+    char *program = sh_path_join(host->state, host->program);
     sh_buf_add_text(&script, "exec ");
     sh_shell_quote(&script, sh_str_of(program));
     sh_buf_addf(&script, " agent --rank %d --state-dir ", rank);
-    sh_shell_quote(&script, sh_str_of(site->state));
-    char **argv = sh_ssh_argv(&l->opts->sites->ssh, site->ssh, script.ptr);
-    char *name = sh_asprintf("rank %d on %s", rank, site->name);
+    sh_shell_quote(&script, sh_str_of(host->state));
+    char **argv = sh_ssh_argv(&l->opts->hosts->ssh, host->ssh, script.ptr);
+    char *name = sh_asprintf("rank %d on %s", rank, host->name);
     sh_child_spec spec = {.name = name,
                           .argv = argv,
                           .env = l->opts->env,
@@ -184,7 +184,7 @@ static sh_status rank_start(struct launch *l, int rank, sh_err *err)
 
 sh_status sh_launch_run(const sh_launch_opts *opts, int *code, sh_err *err)
 {
-    struct launch l = {.opts = opts, .count = opts->sites->hosts->count};
+    struct launch l = {.opts = opts, .count = opts->hosts->file->count};
     sh_status status = SH_OK;
     char self[SH_PROCESS_TEXT_MAX];
     sh_process own = sh_process_of(getpid());
@@ -192,7 +192,7 @@ sh_status sh_launch_run(const sh_launch_opts *opts, int *code, sh_err *err)
     cJSON_AddStringToObject(opts->record, "process", self);
     l.ranks = sh_alloc_array((size_t)l.count, sizeof(*l.ranks));
     for (int i = 0; i < l.count; i++) {
-        l.ranks[i].site = &opts->sites->list[opts->sites->of_rank[i]];
+        l.ranks[i].host = &opts->hosts->list[opts->hosts->of_rank[i]];
         snprintf(l.ranks[i].state, sizeof(l.ranks[i].state), "start");
     }
     l.children = sh_children_create();
@@ -201,7 +201,7 @@ sh_status sh_launch_run(const sh_launch_opts *opts, int *code, sh_err *err)
                           &(sh_children_hooks){.line = on_line, .ended = on_ended, .arg = &l});
     record_write(&l);
     for (int i = 0; i < l.count && status == SH_OK; i++) status = rank_start(&l, i, err);
-    bool cancelled = opts->sites->ssh.cancel != NULL && *opts->sites->ssh.cancel != 0;
+    bool cancelled = opts->hosts->ssh.cancel != NULL && *opts->hosts->ssh.cancel != 0;
     if (status == SH_OK && !cancelled) *code = sh_children_run(l.children, opts->grace_ms);
     if (cancelled) status = sh_err_set(err, SH_ERR_CANCELLED, "stopped");
     sh_children_free(l.children);
@@ -213,10 +213,10 @@ sh_status sh_launch_read(const char *state, cJSON **record, sh_err *err)
 {
     char *path = sh_path_join(state, "launch.json");
     sh_buf text = {0};
-    sh_status status = sh_state_check(state, err);
+    sh_status status = sh_state_dir_check(state, err);
     if (status == SH_OK && !sh_file_exists(path))
         status = sh_err_set(err, SH_ERR_NOT_FOUND, "nothing was launched from %s", state);
-    if (status == SH_OK) status = sh_state_read(state, "launch.json", false, &text, err);
+    if (status == SH_OK) status = sh_state_dir_read(state, "launch.json", false, &text, err);
     if (status == SH_OK) status = sh_json_parse(sh_buf_str(&text), path, record, err);
     sh_buf_reset(&text);
     free(path);

@@ -15,13 +15,13 @@
 #define SH_CLUSTER_LAUNCH_H
 
 #include "base/json.h"
-#include "cluster/sites.h"
-#include "cluster/state.h"
+#include "cluster/remote_hosts.h"
+#include "cluster/state_dir.h"
 
 #define SH_LAUNCH_MARK '\x01'
 
 typedef struct {
-    const sh_sites *sites;
+    const sh_remote_hosts *hosts;
     const char *state;        /* the launcher's state folder */
     cJSON *record;            /* what else launch.json shall hold; changed here */
     int log_fd;               /* lines go there too; -1: to stderr alone */

@@ -3,8 +3,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "net/cluster_token.h"
 #include "net/sock.h"
-#include "net/token.h"
 
 #include <errno.h>
 #include <poll.h>

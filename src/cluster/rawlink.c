@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "coll/coll.h"
+#include "net/cluster_token.h"
 #include "net/sock.h"
 #include "net/stream.h"
-#include "net/token.h"
 
 #include <poll.h>
 #include <string.h>

@@ -151,7 +151,7 @@ static sh_status lead(sh_mpi *mpi, sh_card *cards, const char *token, sh_deadlin
     if (token != NULL)
         snprintf(out->token, sizeof(out->token), "%s", token);
     else
-        sh_token_make(out->token);
+        sh_cluster_token_make(out->token);
     sh_rendezvous told = *out;
     told.fd = -1;
     for (int r = 1; r < size && status == SH_OK; r++)

@@ -8,8 +8,8 @@
 #ifndef SH_CLUSTER_RENDEZVOUS_H
 #define SH_CLUSTER_RENDEZVOUS_H
 
+#include "net/cluster_token.h"
 #include "net/mpi.h"
-#include "net/token.h"
 
 enum { SH_CARD_ADDRS_MAX = 24 };
 
@@ -27,7 +27,7 @@ typedef struct {
 
 typedef struct {
     char coordinator[SH_ADDR_TEXT_MAX];
-    char token[SH_TOKEN_LEN_MAX + 1];
+    char token[SH_CLUSTER_TOKEN_LEN_MAX + 1];
     int fd; /* rank 0: listens already, the caller's; -1 on others */
 } sh_rendezvous;
 

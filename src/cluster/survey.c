@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/version.h"
 #include "cluster/probe.h"
-#include "cluster/state.h"
+#include "cluster/state_dir.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -26,9 +26,9 @@ static char *ask_command(const sh_survey_opts *opts, const sh_survey_host *host)
 {
     sh_buf text = {0};
     sh_buf_add_text(&text, "d=");
-    sh_state_shell_word(opts->state_dir, &text);
+    sh_state_dir_shell_word(opts->state_dir, &text);
     sh_buf_add_char(&text, '\n');
-    sh_state_shell_check(&text);
+    sh_state_dir_shell_check(&text);
     sh_buf_addf(&text, "for want in 'shoal %s' ''; do\nfor p in ", sh_version());
     sh_shell_quote(&text, sh_str_of(opts->program));
     sh_buf_add_text(&text,

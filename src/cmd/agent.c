@@ -10,7 +10,7 @@
 #include "base/version.h"
 #include "cluster/children.h"
 #include "cluster/launch.h"
-#include "cmd/cluster.h"
+#include "cmd/support/cluster.h"
 #include "model/identity.h"
 
 #include <signal.h>
@@ -59,7 +59,7 @@ static void on_started(void *arg, int child, pid_t pid)
     sh_err err;
     (void)child;
     sh_process_format(&process, text);
-    if (sh_state_write(a->state, a->pid_name, sh_str_of(text), &err) != SH_OK)
+    if (sh_state_dir_write(a->state, a->pid_name, sh_str_of(text), &err) != SH_OK)
         put_line(NULL, sh_str_of(err.text));
     put_line("pid", sh_str_of(text));
 }
@@ -78,7 +78,7 @@ static sh_status lock_take(const struct agent *a, int *fd, sh_err *err)
     sh_deadline end = sh_deadline_in_ms(LOCK_MS);
     sh_status status;
     snprintf(name, sizeof(name), "rank-%d.lock", a->rank);
-    while ((status = sh_state_lock(a->state, name, fd, err)) == SH_AGAIN &&
+    while ((status = sh_state_dir_lock(a->state, name, fd, err)) == SH_AGAIN &&
            !sh_deadline_passed(end))
         sh_sleep_ms(50);
     if (status == SH_AGAIN)
@@ -97,7 +97,7 @@ static void leftover_end(const struct agent *a)
     sh_err err;
     sh_process process;
     sh_deadline end = sh_deadline_in_ms(LEFTOVER_MS);
-    bool known = sh_state_read(a->state, a->pid_name, false, &text, &err) == SH_OK &&
+    bool known = sh_state_dir_read(a->state, a->pid_name, false, &text, &err) == SH_OK &&
                  sh_process_parse(text.ptr, &process);
     sh_buf_reset(&text);
     if (!known || !sh_process_signal(&process, SIGTERM)) return;
@@ -164,7 +164,7 @@ static sh_status rank_run(struct agent *a, int *code, sh_err *err)
 {
     char *program = NULL;
     int lock = -1;
-    sh_status status = sh_state_check(a->state, err);
+    sh_status status = sh_state_dir_check(a->state, err);
     if (status == SH_OK) status = env_fill(a, err);
     if (status == SH_OK) status = lock_take(a, &lock, err);
     if (status == SH_OK) status = sh_program_path(&program, err);
@@ -216,7 +216,7 @@ int sh_cmd_agent(const sh_command_args *args)
     } else if (args->argc > 0) {
         status = sh_err_set(&err, SH_ERR_INPUT, "agent knows `check`, not '%s'", args->argv[0]);
     } else {
-        char *state = sh_state_path(s->state_dir);
+        char *state = sh_state_dir_path(s->state_dir);
         struct agent a = {.state = state, .rank = (int)s->rank};
         snprintf(a.pid_name, sizeof(a.pid_name), "rank-%d.pid", a.rank);
         dup2(STDOUT_FILENO, STDERR_FILENO);

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/sandbox.h"
 #include "cmd/command.h"
-#include "cmd/progress.h"
+#include "cmd/support/progress.h"
 
 #include <stdio.h>
 #include <sys/resource.h>

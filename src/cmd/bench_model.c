@@ -7,7 +7,7 @@
 #include "base/pool.h"
 #include "base/system.h"
 #include "cmd/bench.h"
-#include "cmd/session.h"
+#include "cmd/support/step_driver.h"
 #include "kernels/cpu/peak.h"
 #include "kernels/profile.h"
 #include "model/family.h"
@@ -28,7 +28,7 @@ typedef struct {
 
 typedef struct {
     const sh_settings *s;
-    sh_session session;
+    sh_step_driver session;
     int32_t *ids;
     int prompt;
     int generate;
@@ -44,7 +44,7 @@ typedef struct {
 
 static sh_model *model_of(const bench *b)
 {
-    return sh_crew_model(b->session.crew);
+    return sh_model_group_model(b->session.model_group);
 }
 
 static sh_device *device_of(const bench *b)
@@ -71,7 +71,8 @@ static sh_status run_prompt(bench *b, sh_err *err)
     sh_status status = SH_OK;
     for (int pos = 0; pos < b->prompt && status == SH_OK; pos += CHUNK) {
         int left = b->prompt - pos, now = left < CHUNK ? left : CHUNK;
-        status = sh_session_run(&b->session, b->ids, pos, now, b->prompt, now == left, NULL, err);
+        status = sh_step_driver_run(&b->session, b->ids, pos, now, b->prompt, now == left, NULL,
+                                    err);
     }
     return status;
 }
@@ -81,7 +82,7 @@ static sh_status run_generate(bench *b, sh_err *err)
 {
     sh_status status = SH_OK;
     for (int pos = 0; pos < b->generate && status == SH_OK; pos++)
-        status = sh_session_run(&b->session, b->ids, pos, 1, b->generate, 1, NULL, err);
+        status = sh_step_driver_run(&b->session, b->ids, pos, 1, b->generate, 1, NULL, err);
     return status;
 }
 
@@ -141,7 +142,7 @@ static sh_status time_answers(bench *b, double *values, double *shares, sh_err *
 /* Seconds in steps, and of these what is neither computing nor talking to other ranks. */
 static void step_times(const bench *b, double *all, double *own)
 {
-    sh_crew_times t = sh_crew_times_of(b->session.crew);
+    sh_model_group_times t = sh_model_group_times_of(b->session.model_group);
     *all = t.step_s;
     *own = t.step_s - t.compute_s;
     for (int i = 0; i < SH_TRAFFICS; i++) *own -= t.traffic[i].seconds;
@@ -285,11 +286,11 @@ static int larger(int a, int b)
 static sh_status run_bench(bench *b, const sh_command_args *args, sh_err *err)
 {
     int longest = larger(larger(b->prompt, b->generate), 1);
-    sh_session_room room = {
+    sh_step_driver_room room = {
         .chunk = b->prompt < CHUNK ? larger(b->prompt, 1) : CHUNK, .draws = 1, .context = longest};
-    sh_status status = sh_session_open(args, &room, &b->session, err);
+    sh_status status = sh_step_driver_open(args, &room, &b->session, err);
     if (status != SH_OK) return status;
-    int vocab = sh_crew_config(b->session.crew)->vocab;
+    int vocab = sh_model_group_config(b->session.model_group)->vocab;
     b->ids = sh_alloc_array((size_t)longest, sizeof(*b->ids));
     for (int i = 0; i < longest; i++)
         b->ids[i] = (int32_t)((unsigned)i * 2654435761U % (unsigned)vocab);
@@ -303,7 +304,7 @@ static sh_status run_bench(bench *b, const sh_command_args *args, sh_err *err)
             print_text(b);
     }
     free(b->ids);
-    sh_session_close(&b->session);
+    sh_step_driver_close(&b->session);
     return status;
 }
 

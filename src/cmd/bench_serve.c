@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "cmd/bench.h"
-#include "http/client.h"
+#include "http/http_client.h"
 
 #include <event2/buffer.h>
 #include <event2/event.h>

@@ -5,9 +5,9 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "cmd/bench.h"
-#include "text/detokenizer.h"
-#include "text/unicode.h"
-#include "text/vocab.h"
+#include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/unicode.h"
+#include "text/tokenizer/vocab.h"
 
 #include <math.h>
 #include <stdio.h>

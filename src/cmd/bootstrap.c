@@ -6,9 +6,9 @@
 #include "base/file.h"
 #include "base/system.h"
 #include "cluster/children.h"
-#include "cluster/sites.h"
-#include "cluster/state.h"
-#include "cmd/cluster.h"
+#include "cluster/remote_hosts.h"
+#include "cluster/state_dir.h"
+#include "cmd/support/cluster.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -25,11 +25,11 @@ static void on_signal(int number)
 }
 
 /* The program runs on this machine already: it is left out. */
-static int others(const sh_sites *sites, const sh_site *out[SH_RANKS_MAX])
+static int others(const sh_remote_hosts *remote, const sh_remote_host *out[SH_RANKS_MAX])
 {
     int count = 0;
-    for (int i = 0; i < sites->count; i++)
-        if (sites->list[i].ssh != NULL) out[count++] = &sites->list[i];
+    for (int i = 0; i < remote->count; i++)
+        if (remote->list[i].ssh != NULL) out[count++] = &remote->list[i];
     return count;
 }
 
@@ -79,19 +79,19 @@ static sh_status tree_read(const sh_settings *s, sh_buf *out, sh_err *err)
     return status;
 }
 
-static sh_status tree_push(const sh_sites *sites, const sh_buf *tree, sh_err *err)
+static sh_status tree_push(const sh_remote_hosts *remote, const sh_buf *tree, sh_err *err)
 {
-    const sh_site *list[SH_RANKS_MAX];
-    int count = others(sites, list);
+    const sh_remote_host *list[SH_RANKS_MAX];
+    int count = others(remote, list);
     sh_ssh_job *jobs = sh_alloc_array((size_t)count, sizeof(*jobs));
-    sh_ssh_opts opts = sites->ssh;
+    sh_ssh_opts opts = remote->ssh;
     sh_buf script = {0};
     sh_status status = SH_OK;
     opts.limit_ms = PUSH_MS;
     sh_buf_add_text(&script, "d=");
-    sh_state_shell_word(sites->state_dir, &script);
+    sh_state_dir_shell_word(remote->state_dir, &script);
     sh_buf_add_text(&script, "\n");
-    sh_state_shell_check(&script);
+    sh_state_dir_shell_check(&script);
     sh_buf_add_text(&script, "umask 077; mkdir -p \"$d/src\" \"$d/bin\" && cd \"$d/src\" && exec "
                              "tar -xf -");
     for (int i = 0; i < count; i++) {
@@ -118,7 +118,7 @@ static char *build_script(const char *state_dir)
     sh_buf b = {0};
     sh_buf_add_text(&b, "exec 3<&0; (cat <&3 >/dev/null; kill -TERM 0) >/dev/null 2>&1 & w=$!\n"
                         "d=");
-    sh_state_shell_word(state_dir, &b);
+    sh_state_dir_shell_word(state_dir, &b);
     sh_buf_add_text(&b, "; cd \"$d/src\" && tools/setup.sh </dev/null && "
                         "make -j\"$(getconf _NPROCESSORS_ONLN)\" </dev/null && "
                         "ln -sf ../src/build/release/shoal ../bin/native && ../bin/native --version"
@@ -126,15 +126,15 @@ static char *build_script(const char *state_dir)
     return sh_buf_take(&b);
 }
 
-static sh_status build_all(const sh_sites *sites, int *code, sh_err *err)
+static sh_status build_all(const sh_remote_hosts *remote, int *code, sh_err *err)
 {
-    const sh_site *list[SH_RANKS_MAX];
-    int count = others(sites, list);
+    const sh_remote_host *list[SH_RANKS_MAX];
+    int count = others(remote, list);
     sh_children *children = sh_children_create();
-    char *script = build_script(sites->state_dir);
+    char *script = build_script(remote->state_dir);
     sh_status status = SH_OK;
     for (int i = 0; i < count && status == SH_OK; i++) {
-        char **argv = sh_ssh_argv(&sites->ssh, list[i]->ssh, script);
+        char **argv = sh_ssh_argv(&remote->ssh, list[i]->ssh, script);
         sh_child_spec spec = {.name = list[i]->name, .argv = argv, .tether = true, .prefix = true};
         status = sh_children_add(children, &spec, err);
         sh_ssh_argv_free(argv);
@@ -148,20 +148,20 @@ static sh_status build_all(const sh_sites *sites, int *code, sh_err *err)
 static sh_status bootstrap(const sh_settings *s, int *code, sh_err *err)
 {
     sh_hostfile *hosts = NULL;
-    sh_sites sites = {0};
+    sh_remote_hosts remote = {0};
     sh_buf tree = {0};
     if (s->hostfile == NULL)
         return sh_err_set(err, SH_ERR_INPUT, "bootstrap needs --hostfile: which hosts?");
     sh_status status = sh_hostfile_load(s->hostfile, &hosts, err);
-    if (status == SH_OK) status = sh_sites_init(&sites, hosts, err);
-    sites.state_dir = s->state_dir;
-    sites.ssh = sh_cluster_ssh(s);
-    sites.ssh.cancel = &interrupted;
+    if (status == SH_OK) status = sh_remote_hosts_init(&remote, hosts, err);
+    remote.state_dir = s->state_dir;
+    remote.ssh = sh_cluster_ssh(s);
+    remote.ssh.cancel = &interrupted;
     if (status == SH_OK) status = tree_read(s, &tree, err);
-    if (status == SH_OK) status = tree_push(&sites, &tree, err);
-    if (status == SH_OK) status = build_all(&sites, code, err);
+    if (status == SH_OK) status = tree_push(&remote, &tree, err);
+    if (status == SH_OK) status = build_all(&remote, code, err);
     sh_buf_reset(&tree);
-    sh_sites_reset(&sites);
+    sh_remote_hosts_reset(&remote);
     sh_hostfile_free(hosts);
     return status;
 }

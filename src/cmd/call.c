@@ -1,8 +1,8 @@
 /* shoal call: asks the API and prints what it says. */
 #include "base/file.h"
 #include "cluster/launch.h"
-#include "cmd/ask.h"
-#include "cmd/cluster.h"
+#include "cmd/support/api_call.h"
+#include "cmd/support/cluster.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static sh_status ask_directly(const sh_settings *s, const char *path, const char
                               sh_err *err)
 {
     int code = 0;
-    sh_status status = sh_api_ask(s, NULL, path, body, WAIT_MS, &code, out, err);
+    sh_status status = sh_api_call(s, NULL, path, body, WAIT_MS, &code, out, err);
     if (status == SH_OK && code >= 400)
         status = sh_err_set(err, SH_ERR_INPUT, "%s: HTTP status %d", path, code);
     return status;
@@ -25,7 +25,7 @@ static sh_status ask(const sh_command_args *args, const char *path, const char *
                      sh_err *err)
 {
     const sh_settings *s = args->settings;
-    char *state = sh_state_path(s->state_dir);
+    char *state = sh_state_dir_path(s->state_dir);
     cJSON *record = NULL;
     sh_status status = SH_OK;
     bool direct = sh_options_source(args->options, "port") == SH_FROM_FLAG ||

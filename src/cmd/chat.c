@@ -5,11 +5,11 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "cmd/interrupt.h"
-#include "cmd/line.h"
-#include "cmd/model_client.h"
-#include "cmd/ranks.h"
-#include "cmd/shown.h"
+#include "cmd/support/interrupt.h"
+#include "cmd/support/line_editor.h"
+#include "cmd/support/model_client.h"
+#include "cmd/support/ranks.h"
+#include "cmd/support/shown.h"
 #include "engine/bounds.h"
 
 #include <signal.h>
@@ -27,7 +27,7 @@ typedef struct {
     sh_model_client *client;
     sh_question question; /* what commands may change */
     char *system;         /* NULL: none */
-    sh_line *line;
+    sh_line_editor *line;
     cJSON *messages;
     bool color;
     bool quit;
@@ -274,7 +274,7 @@ static sh_status converse(chat *c, sh_err *err)
     sh_status status = SH_OK;
     bool lost = false;
     while (!c->quit && !lost) {
-        sh_line_result got = sh_line_read(c->line, "> ", &text);
+        sh_line_editor_result got = sh_line_editor_read(c->line, "> ", &text);
         if (got == SH_LINE_END) break;
         if (got == SH_LINE_INTERRUPT || text.len == 0) continue;
         status = text.ptr[0] == '/' ? run_command(c, text.ptr, err) : say(c, text.ptr, err);
@@ -301,7 +301,7 @@ static sh_status chat_open(chat *c, const sh_command_args *args, sh_err *err)
     if (status != SH_OK) return status;
     if (args->settings->system != NULL) c->system = sh_strdup(args->settings->system);
     c->color = isatty(STDOUT_FILENO);
-    c->line = sh_line_create();
+    c->line = sh_line_editor_create();
     start_anew(c);
     return SH_OK;
 }
@@ -310,7 +310,7 @@ static void chat_close(chat *c)
 {
     sh_model_client_close(c->client);
     sh_question_reset(&c->question);
-    if (c->line != NULL) sh_line_free(c->line);
+    if (c->line != NULL) sh_line_editor_free(c->line);
     cJSON_Delete(c->messages);
     free(c->system);
 }

@@ -6,7 +6,7 @@
 #define SH_CMD_COMMAND_H
 
 #include "base/option.h"
-#include "cmd/settings.h"
+#include "cmd/support/settings.h"
 
 /* What scripts can rely on. */
 enum {

@@ -1,5 +1,5 @@
-#include "cmd/bits.h"
 #include "cmd/command.h"
+#include "cmd/support/command_mask.h"
 
 const sh_command sh_commands[] = {
     {FOR_HELP, "help", "[COMMAND]", 1, "show help, or all about one command", NULL, sh_cmd_help},

@@ -2,12 +2,12 @@
  * what has no effect, and where each value came from. */
 #include "model/config.h"
 #include "base/file.h"
-#include "cmd/bits.h"
-#include "cmd/crew.h"
 #include "cmd/hosts.h"
-#include "cmd/model_find.h"
+#include "cmd/support/command_mask.h"
+#include "cmd/support/model_find.h"
+#include "cmd/support/model_group_setup.h"
 #include "http/server.h"
-#include "net/token.h"
+#include "net/cluster_token.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,7 +136,7 @@ static void check_token(check *c)
 {
     sh_err err;
     if (c->s->token == NULL) return;
-    if (sh_token_check(c->s->token, &err) != SH_OK)
+    if (sh_cluster_token_check(c->s->token, &err) != SH_OK)
         fail(c, "token", "`shoal token` makes a good one", err.text);
 }
 
@@ -168,7 +168,7 @@ static void check_http(check *c)
 
 static void check_ranks(check *c)
 {
-    sh_crew_opts grid = {0};
+    sh_model_group_opts grid = {0};
     sh_err err;
     if (c->s->hostfile == NULL &&
         sh_parallel_parse(c->s->parallel, (int)c->s->ranks, &grid, &err) != SH_OK)

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/system.h"
 #include "cluster/launch.h"
-#include "cmd/cluster.h"
+#include "cmd/support/cluster.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static bool launcher_stop(const cJSON *record)
 
 int sh_cmd_stop(const sh_command_args *args)
 {
-    char *state = sh_state_path(args->settings->state_dir);
+    char *state = sh_state_dir_path(args->settings->state_dir);
     cJSON *record = NULL;
     sh_err err;
     sh_status status = sh_launch_read(state, &record, &err);
@@ -82,7 +82,7 @@ static sh_status launch_again(const cJSON *record, sh_err *err)
 
 int sh_cmd_restart(const sh_command_args *args)
 {
-    char *state = sh_state_path(args->settings->state_dir);
+    char *state = sh_state_dir_path(args->settings->state_dir);
     cJSON *record = NULL;
     sh_err err;
     sh_status status = sh_launch_read(state, &record, &err);
@@ -136,10 +136,10 @@ static void follow(FILE **file, const char *path)
 int sh_cmd_logs(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
-    char *state = sh_state_path(s->state_dir);
+    char *state = sh_state_dir_path(s->state_dir);
     char *path = sh_path_join(state, "launch.log");
     sh_err err;
-    sh_status status = sh_state_check(state, &err);
+    sh_status status = sh_state_dir_check(state, &err);
     FILE *file = status == SH_OK ? fopen(path, "r") : NULL;
     if (file == NULL) {
         if (status == SH_OK)

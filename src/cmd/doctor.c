@@ -5,10 +5,10 @@
 #include "base/system.h"
 #include "base/version.h"
 #include "cluster/launch.h"
-#include "cmd/ask.h"
-#include "cmd/cluster.h"
 #include "cmd/hosts.h"
-#include "cmd/model_find.h"
+#include "cmd/support/api_call.h"
+#include "cmd/support/cluster.h"
+#include "cmd/support/model_find.h"
 #include "model/predict.h"
 #include "net/addr.h"
 
@@ -174,7 +174,7 @@ static char *model_for_hosts(const sh_settings *s)
  * where the API would be. NULL when nothing does. */
 static const char *server_find(const sh_settings *s)
 {
-    char *state = sh_state_path(s->state_dir);
+    char *state = sh_state_dir_path(s->state_dir);
     cJSON *record = NULL;
     sh_buf answer = {0};
     sh_err ignored;
@@ -183,7 +183,7 @@ static const char *server_find(const sh_settings *s)
     if (sh_launch_read(state, &record, &ignored) == SH_OK) launcher = sh_launch_process(record);
     const char *found = sh_process_alive(&launcher) ? "the launched cluster" : NULL;
     if (found == NULL &&
-        sh_api_ask(s, NULL, "/health", NULL, HEALTH_MS, &code, &answer, &ignored) == SH_OK &&
+        sh_api_call(s, NULL, "/health", NULL, HEALTH_MS, &code, &answer, &ignored) == SH_OK &&
         sh_str_find(sh_buf_str(&answer), SH_STR("\"status\""), 0) < answer.len)
         found = "the server there";
     sh_buf_reset(&answer);

@@ -3,9 +3,9 @@
 #include "engine/engine.h"
 
 #include "base/log.h"
-#include "cmd/crew.h"
-#include "cmd/progress.h"
-#include "engine/door.h"
+#include "cmd/support/model_group_setup.h"
+#include "cmd/support/progress.h"
+#include "engine/engine_socket.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -16,10 +16,10 @@
 
 enum { REJOIN_PAUSE_MS = 300 };
 
-static sh_status setup_init(sh_crew_setup *setup, const sh_command_args *args, sh_err *err)
+static sh_status setup_init(sh_model_group_setup *setup, const sh_command_args *args, sh_err *err)
 {
     const sh_settings *s = args->settings;
-    sh_status status = sh_crew_setup_init(setup, args, err);
+    sh_status status = sh_model_group_setup_init(setup, args, err);
     int draws = sh_engine_draws((int)s->slots);
     setup->opts.slots = (int)s->slots;
     setup->opts.chunk = s->chunk > draws ? (int)s->chunk : draws + 1;
@@ -96,11 +96,11 @@ static void stopper_stop(struct stopper *stopper)
     pthread_mutex_destroy(&stopper->lock);
 }
 
-static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
+static sh_status serve(const sh_settings *s, sh_engine_socket *engine_socket, sh_engine *engine,
                        struct stopper *stopper, sh_err *err)
 {
-    sh_status status = sh_engine_start(engine, sh_door_emit, door, err);
-    if (status == SH_OK) status = sh_door_start(door, engine, err);
+    sh_status status = sh_engine_start(engine, sh_engine_socket_emit, engine_socket, err);
+    if (status == SH_OK) status = sh_engine_socket_start(engine_socket, engine, err);
     if (status != SH_OK) return status;
     sh_engine_info info = sh_engine_info_of(engine);
     SH_LOGI("ready: %s on %d rank%s, %d tokens of context", s->model, info.world_size,
@@ -110,16 +110,16 @@ static sh_status serve(const sh_settings *s, sh_door *door, sh_engine *engine,
     atomic_store(&stopper->ready, true);
     stop_await(stopper);
     SH_LOGI("stopping: running answers have %lld s", (long long)s->grace);
-    sh_door_drain(door);
+    sh_engine_socket_drain(engine_socket);
     sh_engine_stop(engine, s->grace * 1000);
     return sh_engine_check(engine, err);
 }
 
-static sh_status engine_run(const sh_settings *s, sh_crew_setup *setup, const sigset_t *signals,
-                            sh_err *err)
+static sh_status engine_run(const sh_settings *s, sh_model_group_setup *setup,
+                            const sigset_t *signals, sh_err *err)
 {
     struct stopper stopper = {.signals = *signals, .socket = s->socket};
-    sh_engine_opts opts = {.crew = setup->opts,
+    sh_engine_opts opts = {.model_group = setup->opts,
                            .group = setup->ranks.opts.mesh.size > 1 ? &setup->ranks.opts : NULL,
                            .queue_max = (int)s->queue_max,
                            .timeout_ms = s->req_timeout * 1000,
@@ -128,14 +128,14 @@ static sh_status engine_run(const sh_settings *s, sh_crew_setup *setup, const si
                            .lost_for_good = stop_ask,
                            .lost_ctx = &stopper};
     sh_progress(s, "load");
-    sh_door *door = NULL;
+    sh_engine_socket *engine_socket = NULL;
     sh_engine *engine = NULL;
     sh_status status = stopper_start(&stopper, err);
     if (status != SH_OK) return status;
-    status = sh_door_open(s->socket, &door, err);
+    status = sh_engine_socket_open(s->socket, &engine_socket, err);
     if (status == SH_OK) status = sh_engine_open(&opts, &engine, err);
-    if (status == SH_OK) status = serve(s, door, engine, &stopper, err);
-    sh_door_close(door);
+    if (status == SH_OK) status = serve(s, engine_socket, engine, &stopper, err);
+    sh_engine_socket_close(engine_socket);
     sh_engine_close(engine);
     stopper_stop(&stopper); /* last: the engine's thread may ask until it has ended */
     return status;
@@ -160,7 +160,7 @@ static void *worker_signals(void *arg)
     return NULL;
 }
 
-static sh_status worker_once(struct worker *w, const sh_settings *s, sh_crew *crew,
+static sh_status worker_once(struct worker *w, const sh_settings *s, sh_model_group *model_group,
                              const sh_group_opts *opts, sh_err *err)
 {
     sh_group *group = NULL;
@@ -170,12 +170,12 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_crew *cr
     atomic_store(&w->working, true);
     w->joined = true;
     sh_progress(s, "load");
-    status = sh_crew_join(crew, group, err);
+    status = sh_model_group_join(model_group, group, err);
     if (status == SH_OK) {
         SH_LOGI("ready");
         sh_progress(s, "ready");
         sh_progress_ready(s);
-        status = sh_crew_work(crew, err);
+        status = sh_model_group_work(model_group, err);
     }
     atomic_store(&w->working, false);
     sh_group_close(group);
@@ -190,24 +190,24 @@ static bool is_passing(const struct worker *w, sh_status status)
            (status == SH_ERR_AUTH && w->joined);
 }
 
-static sh_status worker_run(const sh_settings *s, const sh_crew_setup *setup, struct worker *w,
-                            sh_err *err)
+static sh_status worker_run(const sh_settings *s, const sh_model_group_setup *setup,
+                            struct worker *w, sh_err *err)
 {
-    sh_crew *crew = NULL;
+    sh_model_group *model_group = NULL;
     pthread_t thread;
     if (pthread_create(&thread, NULL, worker_signals, w) != 0)
         return sh_err_set(err, SH_ERR_SYSTEM, "a thread for signals could not be started");
     pthread_detach(thread);
-    sh_status status = sh_crew_open(&setup->opts, &crew, err);
+    sh_status status = sh_model_group_open(&setup->opts, &model_group, err);
     while (status == SH_OK) {
-        status = worker_once(w, s, crew, &setup->ranks.opts, err);
+        status = worker_once(w, s, model_group, &setup->ranks.opts, err);
         if (status == SH_OK || atomic_load(&w->stop) || setup->ranks.opts.mesh.mpi != NULL) break;
         if (!is_passing(w, status)) break;
         SH_LOGW("%s; waiting for rank 0", err->text);
         sh_sleep_ms(REJOIN_PAUSE_MS);
         status = SH_OK;
     }
-    sh_crew_close(crew);
+    sh_model_group_close(model_group);
     return atomic_load(&w->stop) ? SH_OK : status;
 }
 
@@ -217,7 +217,7 @@ static int run(const sh_command_args *args, bool worker)
     sh_err err;
     struct worker w = {0};
     signals_block(&w.signals);
-    sh_crew_setup setup;
+    sh_model_group_setup setup;
     sh_status status = setup_init(&setup, args, &err);
     if (status != SH_OK) return sh_command_fail(&err);
     int rank = setup.ranks.opts.mesh.rank;

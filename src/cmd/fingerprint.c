@@ -3,7 +3,7 @@
 #include "base/system.h"
 
 #include "cmd/command.h"
-#include "cmd/model_find.h"
+#include "cmd/support/model_find.h"
 #include "kernels/cpu/cpu.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* shoal generate: one answer, as text that streams or as JSON. */
 #include "base/json.h"
-#include "cmd/interrupt.h"
-#include "cmd/model_client.h"
-#include "cmd/ranks.h"
-#include "cmd/shown.h"
+#include "cmd/support/interrupt.h"
+#include "cmd/support/model_client.h"
+#include "cmd/support/ranks.h"
+#include "cmd/support/shown.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -4,8 +4,8 @@
 #include "base/file.h"
 #include "base/system.h"
 #include "cluster/survey.h"
-#include "cmd/cluster.h"
 #include "cmd/hosts.h"
+#include "cmd/support/cluster.h"
 
 #include <stdio.h>
 #include <stdlib.h>

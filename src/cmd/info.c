@@ -2,7 +2,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "cmd/command.h"
-#include "cmd/compute.h"
+#include "cmd/support/compute.h"
 #include "model/family.h"
 #include "model/inventory.h"
 #include "model/tensors.h"

@@ -2,17 +2,17 @@
  *
  * First the hosts are checked and given what they lack; nothing is started before all of them can.
  * What the ranks are to do goes to them as files of the state folder, never in a command line. */
-#include "cmd/launch_parts.h"
+#include "cmd/launch_internal.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/system.h"
 #include "base/version.h"
-#include "cmd/cluster.h"
-#include "cmd/ranks.h"
-#include "cmd/role.h"
-#include "http/client.h"
+#include "cmd/support/cluster.h"
+#include "cmd/support/ranks.h"
+#include "cmd/support/role.h"
+#include "http/http_client.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -39,14 +39,14 @@ static void on_signal(int number)
     interrupted = number;
 }
 
-static void say(void *arg, const sh_site *site, const char *text)
+static void say(void *arg, const sh_remote_host *host, const char *text)
 {
-    const sh_launcher *l = arg;
-    sh_launch_say(l->log, site->rank, site->name, sh_str_of(text));
+    const sh_launch *l = arg;
+    sh_launch_say(l->log, host->rank, host->name, sh_str_of(text));
 }
 
 /* Without a hostfile: this host and --workers, or this machine as often as there are ranks. */
-static sh_status hosts_make(sh_launcher *l, sh_err *err)
+static sh_status hosts_make(sh_launch *l, sh_err *err)
 {
     const sh_settings *s = l->args->settings;
     sh_hostfile *file = NULL;
@@ -65,7 +65,7 @@ static sh_status hosts_make(sh_launcher *l, sh_err *err)
     return SH_OK;
 }
 
-static sh_status hosts_read(sh_launcher *l, const char **where, sh_err *err)
+static sh_status hosts_read(sh_launch *l, const char **where, sh_err *err)
 {
     const sh_settings *s = l->args->settings;
     *where = s->hostfile != NULL ? s->hostfile : s->workers != NULL ? "--workers" : "--ranks";
@@ -92,7 +92,7 @@ static bool is_harmless(sh_str name)
 
 /* `envs` of a hostfile go into the environment of every rank, where LD_PRELOAD and its like run
  * code: only a hostfile that the user named may set them. */
-static sh_status envs_check(const sh_launcher *l, const char *where, sh_err *err)
+static sh_status envs_check(const sh_launch *l, const char *where, sh_err *err)
 {
     if (!sh_options_is_implicit(l->args->options, "hostfile")) return SH_OK;
     for (int i = 0; i < l->hosts->env_count; i++) {
@@ -106,7 +106,7 @@ static sh_status envs_check(const sh_launcher *l, const char *where, sh_err *err
     return SH_OK;
 }
 
-static sh_status backend_check(const sh_launcher *l, const char *where, sh_err *err)
+static sh_status backend_check(const sh_launch *l, const char *where, sh_err *err)
 {
     bool given = sh_options_given(l->args->options, "backend");
     const char *name = given ? l->args->settings->backend : l->hosts->backend;
@@ -117,7 +117,7 @@ static sh_status backend_check(const sh_launcher *l, const char *where, sh_err *
     return sh_ranks_check_backend(name, given ? "--backend" : where, err);
 }
 
-static sh_status hosts_open(sh_launcher *l, sh_err *err)
+static sh_status hosts_open(sh_launch *l, sh_err *err)
 {
     const sh_settings *s = l->args->settings;
     const char *where;
@@ -127,21 +127,21 @@ static sh_status hosts_open(sh_launcher *l, sh_err *err)
     if (status == SH_OK) status = envs_check(l, where, err);
     if (status == SH_OK) status = backend_check(l, where, err);
     if (status != SH_OK) return status;
-    status = sh_sites_init(&l->sites, l->hosts, err);
+    status = sh_remote_hosts_init(&l->remote, l->hosts, err);
     if (status != SH_OK) return sh_err_prefix(err, "%s", where);
-    l->sites.state_dir = s->state_dir;
-    l->sites.ssh = sh_cluster_ssh(s);
-    l->sites.ssh.cancel = &interrupted;
-    l->sites.say = say;
-    l->sites.arg = l;
+    l->remote.state_dir = s->state_dir;
+    l->remote.ssh = sh_cluster_ssh(s);
+    l->remote.ssh.cancel = &interrupted;
+    l->remote.say = say;
+    l->remote.arg = l;
     return SH_OK;
 }
 
 /* One cluster at a time from one folder. */
-static sh_status state_open(sh_launcher *l, sh_err *err)
+static sh_status state_open(sh_launch *l, sh_err *err)
 {
-    sh_status status = sh_state_make(l->state, err);
-    if (status == SH_OK) status = sh_state_lock(l->state, "lock", &l->lock, err);
+    sh_status status = sh_state_dir_make(l->state, err);
+    if (status == SH_OK) status = sh_state_dir_lock(l->state, "lock", &l->lock, err);
     if (status == SH_AGAIN)
         return sh_err_set(err, SH_ERR_LIMIT,
                           "a cluster runs already from %s: `shoal status` shows it, `shoal stop` "
@@ -158,7 +158,7 @@ static sh_status state_open(sh_launcher *l, sh_err *err)
 }
 
 /* Everything that `shoal restart` needs to do the same again. */
-static void record_make(sh_launcher *l)
+static void record_make(sh_launch *l)
 {
     const sh_settings *s = l->args->settings;
     char *here = getcwd(NULL, 0);
@@ -186,11 +186,11 @@ static void record_make(sh_launcher *l)
 
 static void on_ready(void *arg)
 {
-    sh_launcher *l = arg;
+    sh_launch *l = arg;
     const sh_settings *s = l->args->settings;
     char *url = sh_http_url(s->tls_cert != NULL, s->host, (int)s->port, "");
     char *text = sh_asprintf("all %d ranks are ready; the API is on %s, %s\n", l->hosts->count,
-                             l->sites.list[l->sites.of_rank[0]].name, url);
+                             l->remote.list[l->remote.of_rank[0]].name, url);
     ssize_t put = write(STDERR_FILENO, text, strlen(text));
     if (l->log >= 0) put = write(l->log, text, strlen(text));
     if (l->ready_fd >= 0) put = write(l->ready_fd, "r", 1);
@@ -199,12 +199,12 @@ static void on_ready(void *arg)
     free(url);
 }
 
-static int ranks_run(sh_launcher *l)
+static int ranks_run(sh_launch *l)
 {
     sh_err err;
     int code = SH_EXIT_OK;
     char **env = sh_role_env(ROLE_AGENT, NULL);
-    sh_launch_opts opts = {.sites = &l->sites,
+    sh_launch_opts opts = {.hosts = &l->remote,
                            .env = env,
                            .state = l->state,
                            .record = l->record,
@@ -221,7 +221,7 @@ static int ranks_run(sh_launcher *l)
 }
 
 /* In the background: a session of its own, and all output in the log. */
-static int background(sh_launcher *l, int ready_fd)
+static int background(sh_launch *l, int ready_fd)
 {
     int null = open("/dev/null", O_RDWR);
     setsid();
@@ -246,7 +246,7 @@ static void log_copy(int log)
 }
 
 /* Shows what the background process says until it is ready or gone. Ctrl-C ends it. */
-static int background_watch(const sh_launcher *l, pid_t pid, int ready_fd, int log)
+static int background_watch(const sh_launch *l, pid_t pid, int ready_fd, int log)
 {
     struct pollfd wait = {.fd = ready_fd, .events = POLLIN};
     char ready = 0;
@@ -271,7 +271,7 @@ static int background_watch(const sh_launcher *l, pid_t pid, int ready_fd, int l
                                                                    : SH_EXIT_FAILED;
 }
 
-static int detach(sh_launcher *l)
+static int detach(sh_launch *l)
 {
     int pipes[2];
     char *path = sh_path_join(l->state, "launch.log");
@@ -296,22 +296,23 @@ static int detach(sh_launcher *l)
     return code;
 }
 
-static sh_status prepare(sh_launcher *l, sh_err *err)
+static sh_status prepare(sh_launch *l, sh_err *err)
 {
     sh_status status = hosts_open(l, err);
     if (status == SH_OK) status = state_open(l, err);
-    if (status == SH_OK) status = sh_launcher_gather(l, err);
-    if (status == SH_OK) status = sh_sites_check(&l->sites, err);
-    if (status == SH_OK) status = sh_sites_push(&l->sites, err);
-    if (status == SH_OK) status = sh_sites_verify(&l->sites, l->model == NULL ? "" : l->model, err);
+    if (status == SH_OK) status = sh_launch_gather(l, err);
+    if (status == SH_OK) status = sh_remote_hosts_check(&l->remote, err);
+    if (status == SH_OK) status = sh_remote_hosts_push(&l->remote, err);
+    if (status == SH_OK)
+        status = sh_remote_hosts_verify(&l->remote, l->model == NULL ? "" : l->model, err);
     if (status == SH_OK && interrupted != 0) status = sh_err_set(err, SH_ERR_CANCELLED, "stopped");
     if (status == SH_OK) record_make(l);
     return status;
 }
 
-static void launcher_reset(sh_launcher *l)
+static void launcher_reset(sh_launch *l)
 {
-    sh_sites_reset(&l->sites);
+    sh_remote_hosts_reset(&l->remote);
     sh_hostfile_free(l->hosts);
     sh_buf_reset(&l->hosts_text);
     cJSON_Delete(l->record);
@@ -323,17 +324,17 @@ static void launcher_reset(sh_launcher *l)
 
 int sh_cmd_launch(const sh_command_args *args)
 {
-    sh_launcher l = {.args = args, .lock = -1, .log = -1, .ready_fd = -1};
+    sh_launch l = {.args = args, .lock = -1, .log = -1, .ready_fd = -1};
     sh_err err;
     int code;
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
     signal(SIGHUP, on_signal);
-    l.state = sh_state_path(args->settings->state_dir);
+    l.state = sh_state_dir_path(args->settings->state_dir);
     if (prepare(&l, &err) != SH_OK) {
         code = sh_command_fail(&err);
     } else if (args->settings->prepare) {
-        printf("all %d hosts are ready for a launch\n", l.sites.count);
+        printf("all %d hosts are ready for a launch\n", l.remote.count);
         code = SH_EXIT_OK;
     } else {
         code = args->settings->detach ? detach(&l) : ranks_run(&l);

@@ -1,11 +1,11 @@
 /* What the ranks are to do and with what, as files for the hosts. */
-#include "cmd/launch_parts.h"
+#include "cmd/launch_internal.h"
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/system.h"
-#include "cmd/bits.h"
-#include "cmd/demo.h"
+#include "cmd/support/command_mask.h"
+#include "cmd/support/demo.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ enum { PROGRAM_MAX = 512 << 20, HASH_SHOWN = 16 };
 
 static const char DEMO_DIR[] = "./models/demo"; /* in the state folders */
 
-static bool is_linktest(const sh_launcher *l)
+static bool is_linktest(const sh_launch *l)
 {
     return strcmp(l->args->settings->job, "linktest") == 0;
 }
@@ -74,7 +74,7 @@ static const sh_option *row_of(const char *env)
     return sh_option_by_env(&sh_option_rows, sh_str_of(env));
 }
 
-static sh_status settings_file(sh_launcher *l, sh_err *err)
+static sh_status settings_file(sh_launch *l, sh_err *err)
 {
     struct settings_text to = {.err = err};
     sh_options_each_given(l->args->options, setting_take, &to);
@@ -82,8 +82,8 @@ static sh_status settings_file(sh_launcher *l, sh_err *err)
     if (to.status == SH_OK && l->token[0] != '\0')
         setting_write(&to, row_of("SHOAL_TOKEN"), l->token);
     if (to.status == SH_OK) {
-        sh_sites_add_file(&l->sites, "settings.env", &to.text, false);
-        sh_sites_add_file_of_first(&l->sites, "api.env", &to.api);
+        sh_remote_hosts_add_file(&l->remote, "settings.env", &to.text, false);
+        sh_remote_hosts_add_file_of_first(&l->remote, "api.env", &to.api);
     }
     sh_buf_reset(&to.text);
     sh_buf_reset(&to.api);
@@ -91,43 +91,43 @@ static sh_status settings_file(sh_launcher *l, sh_err *err)
 }
 
 /* The one that was set, or one that is made once and kept. */
-static sh_status token_find(sh_launcher *l, sh_err *err)
+static sh_status token_find(sh_launch *l, sh_err *err)
 {
     const sh_settings *s = l->args->settings;
     sh_buf kept = {0};
     sh_err ignored;
     sh_status status = SH_OK;
     if (s->token != NULL) {
-        status = sh_token_check(s->token, err);
+        status = sh_cluster_token_check(s->token, err);
         if (status == SH_OK) snprintf(l->token, sizeof(l->token), "%s", s->token);
     } else if (!s->insecure) {
-        status = sh_state_read(l->state, "token", true, &kept, err);
-        if (status == SH_OK && sh_token_check(kept.ptr, &ignored) == SH_OK)
+        status = sh_state_dir_read(l->state, "token", true, &kept, err);
+        if (status == SH_OK && sh_cluster_token_check(kept.ptr, &ignored) == SH_OK)
             snprintf(l->token, sizeof(l->token), "%s", kept.ptr);
         else
-            sh_token_make(l->token);
+            sh_cluster_token_make(l->token);
         if (status != SH_ERR_AUTH) /* a stranger's is neither taken nor replaced unseen */
-            status = sh_state_write(l->state, "token", sh_str_of(l->token), err);
+            status = sh_state_dir_write(l->state, "token", sh_str_of(l->token), err);
     }
     sh_buf_reset(&kept);
     return status;
 }
 
-static sh_status file_add(sh_launcher *l, const char *path, const char *name, size_t max,
+static sh_status file_add(sh_launch *l, const char *path, const char *name, size_t max,
                           bool program, sh_err *err)
 {
     sh_buf bytes = {0};
     sh_status status = sh_file_read(path, max, &bytes, err);
-    if (status == SH_OK) sh_sites_add_file(&l->sites, name, &bytes, program);
+    if (status == SH_OK) sh_remote_hosts_add_file(&l->remote, name, &bytes, program);
     return status;
 }
 
-static sh_status demo_add(sh_launcher *l, const char *dir, sh_err *err)
+static sh_status demo_add(sh_launch *l, const char *dir, sh_err *err)
 {
     DIR *d = opendir(dir);
     sh_status status = d == NULL ? sh_err_sys(err, "%s", dir) : SH_OK;
     for (struct dirent *e; status == SH_OK && (e = readdir(d)) != NULL;) {
-        if (e->d_name[0] == '.' || l->sites.file_count >= SH_SITE_FILES_MAX - 4) continue;
+        if (e->d_name[0] == '.' || l->remote.file_count >= SH_REMOTE_FILES_MAX - 4) continue;
         char *path = sh_path_join(dir, e->d_name), *name = sh_path_join(DEMO_DIR + 2, e->d_name);
         status = file_add(l, path, name, PROGRAM_MAX, false, err);
         free(path);
@@ -139,7 +139,7 @@ static sh_status demo_add(sh_launcher *l, const char *dir, sh_err *err)
 
 /* Where the model is. The demo model goes along; any other is there already: a folder by its path,
  * and what is none here by the name under which each host finds it. */
-static sh_status model_find(sh_launcher *l, const char *program, sh_err *err)
+static sh_status model_find(sh_launch *l, const char *program, sh_err *err)
 {
     const char *given = l->args->settings->model;
     if (is_linktest(l)) return SH_OK;
@@ -159,7 +159,7 @@ static sh_status model_find(sh_launcher *l, const char *program, sh_err *err)
     return status;
 }
 
-static sh_status files_gather(sh_launcher *l, sh_err *err)
+static sh_status files_gather(sh_launch *l, sh_err *err)
 {
     char *program = NULL, *name = NULL;
     sh_buf bytes = {0};
@@ -169,10 +169,11 @@ static sh_status files_gather(sh_launcher *l, sh_err *err)
     if (status == SH_OK) {
         sh_digest_text(bytes.ptr, bytes.len, digest);
         name = sh_asprintf("bin/shoal-%.*s", HASH_SHOWN, digest);
-        sh_sites_add_file(&l->sites, name, &bytes, true);
+        sh_remote_hosts_add_file(&l->remote, name, &bytes, true);
         status = model_find(l, program, err);
     }
-    if (status == SH_OK) sh_sites_add_file(&l->sites, "hostfile.json", &l->hosts_text, false);
+    if (status == SH_OK)
+        sh_remote_hosts_add_file(&l->remote, "hostfile.json", &l->hosts_text, false);
     if (status == SH_OK) status = settings_file(l, err);
     sh_buf_reset(&bytes);
     free(program);
@@ -180,7 +181,7 @@ static sh_status files_gather(sh_launcher *l, sh_err *err)
     return status;
 }
 
-sh_status sh_launcher_gather(sh_launcher *l, sh_err *err)
+sh_status sh_launch_gather(sh_launch *l, sh_err *err)
 {
     sh_status status = token_find(l, err);
     return status == SH_OK ? files_gather(l, err) : status;

@@ -2,7 +2,7 @@
 #include "cluster/linktest.h"
 
 #include "base/json.h"
-#include "cmd/ranks.h"
+#include "cmd/support/ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* shoal logits: the logits of every position, for comparing with other implementations. */
 #include "base/alloc.h"
-#include "cmd/session.h"
+#include "cmd/support/step_driver.h"
 #include "model/safetensors_writer.h"
 
 #include <stdio.h>
@@ -11,17 +11,17 @@ enum { CHUNK = 64, BEST = 8 };
 /* Gives each chunk's logits [rows, vocab] to `take`. */
 typedef sh_status (*take_fn)(void *ctx, const float *logits, int rows, sh_err *err);
 
-static sh_status run(sh_session *session, const int32_t *ids, int count, take_fn take, void *ctx,
-                     sh_err *err)
+static sh_status run(sh_step_driver *session, const int32_t *ids, int count, take_fn take,
+                     void *ctx, sh_err *err)
 {
-    size_t vocab = (size_t)sh_crew_config(session->crew)->vocab;
+    size_t vocab = (size_t)sh_model_group_config(session->model_group)->vocab;
     float *rows = sh_alloc_array(CHUNK * vocab, sizeof(*rows));
     sh_status status = SH_OK;
     for (int pos = 0; pos < count && status == SH_OK; pos += CHUNK) {
         int now = count - pos < CHUNK ? count - pos : CHUNK;
-        status = sh_session_run(session, ids, pos, now, count, now, NULL, err);
+        status = sh_step_driver_run(session, ids, pos, now, count, now, NULL, err);
         for (int i = 0; i < now && status == SH_OK; i++)
-            status = sh_session_row(session, i, rows + (size_t)i * vocab, err);
+            status = sh_step_driver_row(session, i, rows + (size_t)i * vocab, err);
         if (status == SH_OK) status = take(ctx, rows, now, err);
     }
     free(rows);
@@ -29,27 +29,28 @@ static sh_status run(sh_session *session, const int32_t *ids, int count, take_fn
 }
 
 typedef struct {
-    sh_writer *writer;
+    sh_safetensors_writer *writer;
     size_t vocab;
 } file_sink;
 
 static sh_status take_file(void *ctx, const float *logits, int rows, sh_err *err)
 {
     file_sink *sink = ctx;
-    return sh_writer_add(sink->writer, logits, (size_t)rows * sink->vocab * sizeof(*logits), err);
+    return sh_safetensors_writer_add(sink->writer, logits,
+                                     (size_t)rows * sink->vocab * sizeof(*logits), err);
 }
 
-static sh_status write_file(sh_session *session, const int32_t *ids, int count, const char *path,
-                            sh_err *err)
+static sh_status write_file(sh_step_driver *session, const int32_t *ids, int count,
+                            const char *path, sh_err *err)
 {
-    int vocab = sh_crew_config(session->crew)->vocab;
+    int vocab = sh_model_group_config(session->model_group)->vocab;
     file_sink sink = {.vocab = (size_t)vocab};
     sh_tensor spec = {.name = "logits", .type = SH_TENSOR_F32, .dims = 2, .shape = {count, vocab}};
-    sh_status status = sh_writer_open(path, &spec, 1, NULL, &sink.writer, err);
+    sh_status status = sh_safetensors_writer_open(path, &spec, 1, NULL, &sink.writer, err);
     if (status != SH_OK) return status;
     status = run(session, ids, count, take_file, &sink, err);
-    if (status == SH_OK) return sh_writer_finish(sink.writer, err);
-    sh_writer_abort(sink.writer);
+    if (status == SH_OK) return sh_safetensors_writer_finish(sink.writer, err);
+    sh_safetensors_writer_abort(sink.writer);
     return status;
 }
 
@@ -86,14 +87,14 @@ static sh_status take_text(void *ctx, const float *logits, int rows, sh_err *err
 static sh_status compute(const sh_command_args *args, const int32_t *ids, int count, sh_err *err)
 {
     const char *path = args->settings->out;
-    sh_session_room room = {.chunk = CHUNK, .draws = CHUNK, .context = count};
-    sh_session session;
-    sh_status status = sh_session_open(args, &room, &session, err);
+    sh_step_driver_room room = {.chunk = CHUNK, .draws = CHUNK, .context = count};
+    sh_step_driver session;
+    sh_status status = sh_step_driver_open(args, &room, &session, err);
     if (status != SH_OK) return status;
-    text_sink sink = {.vocab = sh_crew_config(session.crew)->vocab};
+    text_sink sink = {.vocab = sh_model_group_config(session.model_group)->vocab};
     status = path != NULL ? write_file(&session, ids, count, path, err)
                           : run(&session, ids, count, take_text, &sink, err);
-    sh_session_close(&session);
+    sh_step_driver_close(&session);
     return status;
 }
 
@@ -111,7 +112,7 @@ int sh_cmd_logits(const sh_command_args *args)
     if (sh_ranks_must_spawn(args)) return sh_ranks_spawn(args);
     /* Ids are checked before the weights are read. */
     if (sh_config_load(s->model, &config, &err) != SH_OK) return sh_command_fail(&err);
-    sh_status status = sh_session_ids(s->ids, config.vocab, &ids, &count, &err);
+    sh_status status = sh_step_driver_ids(s->ids, config.vocab, &ids, &count, &err);
     sh_config_reset(&config);
     if (status == SH_OK) status = compute(args, ids, count, &err);
     free(ids);

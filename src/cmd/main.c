@@ -4,12 +4,12 @@
 #include "base/log.h"
 #include "base/sandbox.h"
 #include "base/version.h"
-#include "cmd/bits.h"
 #include "cmd/command.h"
-#include "cmd/launched.h"
-#include "cmd/model_client.h"
-#include "cmd/model_find.h"
-#include "cmd/ranks.h"
+#include "cmd/support/command_mask.h"
+#include "cmd/support/launcher_settings.h"
+#include "cmd/support/model_client.h"
+#include "cmd/support/model_find.h"
+#include "cmd/support/ranks.h"
 #include "model/hub.h"
 
 #include <fcntl.h>
@@ -138,7 +138,7 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0 && !remote)
         status = model_find(settings, owned, &err);
     if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR_LAUNCH) != 0)
-        status = sh_launched_adopt(opts, settings, &err);
+        status = sh_launcher_settings_adopt(opts, settings, &err);
     int code = status == SH_OK ? cmd->run(args) : sh_command_fail(&err);
     sh_ranks_leave(code == SH_EXIT_OK);
     free(owned[0]);

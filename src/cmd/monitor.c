@@ -1,9 +1,9 @@
 /* shoal monitor: a live view of a running server. A server that goes away is waited for. */
 #include "base/clock.h"
 #include "base/json.h"
-#include "cmd/ask.h"
 #include "cmd/command.h"
-#include "cmd/frame.h"
+#include "cmd/support/api_call.h"
+#include "cmd/support/monitor_view.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static sh_status fetch(const sh_command_args *args, const char *path, cJSON **ou
     sh_buf body = {0};
     int code = 0;
     const char *base = sh_options_given(args->options, "url") ? args->settings->url : NULL;
-    sh_status status = sh_api_ask(args->settings, base, path, NULL, WAIT_MS, &code, &body, err);
+    sh_status status = sh_api_call(args->settings, base, path, NULL, WAIT_MS, &code, &body, err);
     if (status == SH_OK && (code == 401 || code == 403))
         status = sh_err_set(err, SH_ERR_AUTH, "the server wants an API key: --api-key");
     else if (status == SH_OK && code != 200)
@@ -70,7 +70,7 @@ static sh_status look(const sh_command_args *args, sh_buf *frame, sh_err *err)
     sh_status status = fetch(args, "/metrics/snapshot", &snapshot, err);
     if (status != SH_OK) return status;
     if (fetch(args, "/requests/recent?n=10", &recent, &ignored) != SH_OK) recent = NULL;
-    sh_frame_draw(snapshot, recent, columns, rows, frame);
+    sh_monitor_view_draw(snapshot, recent, columns, rows, frame);
     cJSON_Delete(snapshot);
     cJSON_Delete(recent);
     return SH_OK;

@@ -2,7 +2,7 @@
  * loaded. */
 #include "base/alloc.h"
 #include "base/json.h"
-#include "cmd/crew.h"
+#include "cmd/support/model_group_setup.h"
 #include "model/predict.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ static const double GIB = 1024.0 * 1024.0 * 1024.0;
 struct plan {
     sh_config config;
     int ranks;
-    sh_crew_opts grid; /* tensor and stages */
+    sh_model_group_opts grid; /* tensor and stages */
     double shares[SH_RANKS_MAX];
     double memory[SH_RANKS_MAX]; /* bytes; 0: not said */
     double speeds[SH_RANKS_MAX]; /* factors */

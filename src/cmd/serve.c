@@ -7,10 +7,10 @@
 #include "base/file.h"
 #include "base/system.h"
 #include "base/version.h"
-#include "cluster/local.h"
-#include "cmd/demo.h"
-#include "cmd/ranks.h"
-#include "cmd/role.h"
+#include "cluster/local_ranks.h"
+#include "cmd/support/demo.h"
+#include "cmd/support/ranks.h"
+#include "cmd/support/role.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,11 +95,11 @@ static sh_status parts_start(const struct server *v, sh_children *children, sh_e
     bool local = s->hostfile == NULL && s->coordinator == NULL && v->ranks > 1 &&
                  !sh_options_given(v->args->options, "rank");
     bool forms_again = strcmp(s->backend, "mpi") != 0; /* otherwise the job ends with a rank */
-    sh_local_spec ranks = {.argv = engine_argv,
-                           .ranks = v->ranks,
-                           .token = s->token,
-                           .restart = true,
-                           .env = engine_env};
+    sh_local_ranks_spec ranks = {.argv = engine_argv,
+                                 .ranks = v->ranks,
+                                 .token = s->token,
+                                 .restart = true,
+                                 .env = engine_env};
     sh_child_spec engine = {.name = "engine",
                             .argv = engine_argv,
                             .env = engine_env,
@@ -109,7 +109,7 @@ static sh_status parts_start(const struct server *v, sh_children *children, sh_e
                             .keep_fd = (int)s->coordinator_fd};
     sh_child_spec api = {
         .name = "api", .argv = api_argv, .env = api_env, .restart = true, .reloads = true};
-    sh_status status = local ? sh_local_add(children, &ranks, err)
+    sh_status status = local ? sh_local_ranks_add(children, &ranks, err)
                              : sh_children_add(children, &engine, err);
     if (status == SH_OK) status = sh_children_add(children, &api, err);
     sh_role_env_free(engine_env);

@@ -2,8 +2,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cluster/launch.h"
-#include "cmd/cluster.h"
-#include "http/client.h"
+#include "cmd/support/cluster.h"
+#include "http/http_client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +101,7 @@ static int show(cJSON *record, const sh_settings *s)
 int sh_cmd_status(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
-    char *state = sh_state_path(s->state_dir);
+    char *state = sh_state_dir_path(s->state_dir);
     cJSON *record = NULL;
     sh_err err;
     int code;

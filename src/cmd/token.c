@@ -1,5 +1,5 @@
 /* shoal token: a new cluster token on stdout. */
-#include "net/token.h"
+#include "net/cluster_token.h"
 
 #include "cmd/command.h"
 
@@ -7,9 +7,9 @@
 
 int sh_cmd_token(const sh_command_args *args)
 {
-    char token[SH_TOKEN_LEN + 1];
+    char token[SH_CLUSTER_TOKEN_LEN + 1];
     (void)args;
-    sh_token_make(token);
+    sh_cluster_token_make(token);
     puts(token);
     return SH_EXIT_OK;
 }

@@ -5,8 +5,8 @@
 #define SH_COLL_CORE_H
 
 #include "coll/group.h"
-#include "net/port.h"
-#include "net/wire.h"
+#include "net/channel.h"
+#include "net/peer_messages.h"
 
 /* Messages of one rank that were asked for ahead of time, in the order in which they come. */
 typedef struct {

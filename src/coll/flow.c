@@ -48,9 +48,9 @@ static const char *kind_name(uint32_t kind)
     return names[kind < SH_COUNT_OF(names) ? kind : 0];
 }
 
-static sh_port *port_of(const sh_group *group, int rank)
+static sh_channel *port_of(const sh_group *group, int rank)
 {
-    return group->core->mesh->peer[rank].port;
+    return group->core->mesh->peer[rank].channel;
 }
 
 /* Numbers point-to-point messages for each pair, since only two ranks see them. */
@@ -167,10 +167,10 @@ static sh_status lane_step(flow *f, int peer, sh_dir dir, bool *moved, sh_err *e
         return SH_OK;
     }
     if (dir == SH_DIR_IN && f->group->core->expected[rank].count > 0) return SH_OK;
-    sh_port *port = port_of(f->group, rank);
+    sh_channel *channel = port_of(f->group, rank);
     size_t before = l->msg.done;
-    sh_status status = dir == SH_DIR_OUT ? port->ops->send(port, &l->msg, err)
-                                         : port->ops->recv(port, &l->msg, err);
+    sh_status status = dir == SH_DIR_OUT ? channel->ops->send(channel, &l->msg, err)
+                                         : channel->ops->recv(channel, &l->msg, err);
     if (l->msg.done != before || status == SH_OK) *moved = true;
     if (status == SH_OK) return lane_finish(f, peer, dir, l, err);
     return status == SH_AGAIN ? SH_OK : lost_rank(f, rank, err);
@@ -197,13 +197,13 @@ static sh_status expected_take(const flow *f, int rank, sh_err *err)
 static sh_status expected_step(const flow *f, int rank, bool *moved, sh_err *err)
 {
     sh_expected *e = &f->group->core->expected[rank];
-    sh_port *port = port_of(f->group, rank);
+    sh_channel *channel = port_of(f->group, rank);
     while (e->count > 0) {
         const struct sh_expected_msg *m = &e->list[e->first];
         if (!e->begun) e->msg = sh_msg_in(e->head, SH_OP_HEAD_LEN, m->data, m->len);
         e->begun = true;
         size_t before = e->msg.done;
-        sh_status status = port->ops->recv(port, &e->msg, err);
+        sh_status status = channel->ops->recv(channel, &e->msg, err);
         if (e->msg.done != before) *moved = true;
         if (status == SH_AGAIN) return SH_OK;
         if (status != SH_OK) return lost_rank(f, rank, err);
@@ -269,7 +269,7 @@ static void blind_nap(flow *f)
 static void flow_sleep(flow *f)
 {
     struct pollfd fds[SH_RANKS_MAX * 2 + 1];
-    sh_port *armed[SH_RANKS_MAX];
+    sh_channel *armed[SH_RANKS_MAX];
     int armed_count = 0;
     int count = 0;
     bool ready = false;
@@ -278,9 +278,9 @@ static void flow_sleep(flow *f)
         bool out, in;
         waits_for(f, rank, f->peer_of[rank], &out, &in);
         if (!out && !in) continue;
-        sh_port *port = port_of(f->group, rank);
-        int added = port->ops->arm(port, out, in, &fds[count]);
-        armed[armed_count++] = port;
+        sh_channel *channel = port_of(f->group, rank);
+        int added = channel->ops->arm(channel, out, in, &fds[count]);
+        armed[armed_count++] = channel;
         ready = added < 0;
         blind = blind || added == 0;
         count += ready ? 0 : added;
@@ -311,8 +311,9 @@ static bool peer_is_aside(const flow *f)
         bool out, in;
         waits_for(f, rank, f->peer_of[rank], &out, &in);
         if (!in) continue;
-        const sh_port *port = port_of(f->group, rank);
-        if (port->ops->is_aside != NULL && port->ops->is_aside(port)) return true;
+        const sh_channel *channel = port_of(f->group, rank);
+        if (channel->ops->peer_descheduled != NULL && channel->ops->peer_descheduled(channel))
+            return true;
     }
     return false;
 }

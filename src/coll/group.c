@@ -119,8 +119,8 @@ uint64_t sh_group_epoch(const sh_group *group)
 
 const char *sh_group_path(const sh_group *group, int rank)
 {
-    const sh_port *port = group->core->mesh->peer[group->member[rank]].port;
-    return port == NULL ? "self" : port->ops->name;
+    const sh_channel *channel = group->core->mesh->peer[group->member[rank]].channel;
+    return channel == NULL ? "self" : channel->ops->name;
 }
 
 const char *sh_group_address(const sh_group *group, int rank)

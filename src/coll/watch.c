@@ -112,10 +112,10 @@ static bool is_here(const sh_watch *watch, int rank)
 
 static void take_beat(sh_watch *watch, int rank, const uint8_t *payload, size_t len)
 {
-    sh_beat beat;
+    sh_heartbeat beat;
     sh_err err;
     peer_state *peer = &watch->peer[rank];
-    if (sh_beat_unpack(payload, len, &beat, &err) != SH_OK) {
+    if (sh_heartbeat_unpack(payload, len, &beat, &err) != SH_OK) {
         sh_err_prefix(&err, "rank %d", rank);
         sh_watch_fail(watch, rank, err.text);
         return;
@@ -142,7 +142,7 @@ static void take_frame(sh_watch *watch, int rank, sh_frame_head head, const uint
 {
     char text[96];
     switch (head.type) {
-    case SH_FRAME_BEAT: take_beat(watch, rank, payload, head.len); return;
+    case SH_FRAME_HEARTBEAT: take_beat(watch, rank, payload, head.len); return;
     case SH_FRAME_ABORT: take_abort(watch, rank, payload, head.len); return;
     case SH_FRAME_BYE: watch->peer[rank].left = true; return;
     default:
@@ -154,16 +154,16 @@ static void take_frame(sh_watch *watch, int rank, sh_frame_head head, const uint
 
 static void read_peer(sh_watch *watch, int rank)
 {
-    sh_mesh_peer *link = &watch->mesh->peer[rank];
+    sh_mesh_peer *conn = &watch->mesh->peer[rank];
     sh_err err;
     while (is_here(watch, rank)) {
         sh_frame_head head;
         const uint8_t *payload;
-        sh_status status = sh_link_recv(link->control, &head, &payload, &err);
+        sh_status status = sh_peer_conn_recv(conn->control, &head, &payload, &err);
         if (status == SH_AGAIN) return;
         if (status != SH_OK) {
             watch->peer[rank].left = true;
-            sh_err_prefix(&err, "rank %d at %s was lost", rank, link->name);
+            sh_err_prefix(&err, "rank %d at %s was lost", rank, conn->name);
             sh_watch_fail(watch, rank, err.text);
             return;
         }
@@ -175,22 +175,22 @@ static void read_peer(sh_watch *watch, int rank)
 static void flush_peer(sh_watch *watch, int rank)
 {
     sh_err err;
-    if (sh_link_flush(watch->mesh->peer[rank].control, &err) < 0)
+    if (sh_peer_conn_flush(watch->mesh->peer[rank].control, &err) < 0)
         read_peer(watch, rank); /* what it said before it went, or that it went */
 }
 
 /* A peer whose socket is full gets no more beats: it would read them too late anyway. */
 static void send_beats(sh_watch *watch, int64_t now_ns)
 {
-    sh_beat beat = {
+    sh_heartbeat beat = {
         .progress = atomic_load_explicit(&watch->progress, memory_order_relaxed),
         .silence_ms = (uint32_t)atomic_load_explicit(&watch->silence_ms, memory_order_relaxed)};
     watch->beat_ns = now_ns;
     watch->beat_silence_ms = (int)beat.silence_ms;
     for (int r = 0; r < watch->mesh->size; r++) {
         if (!is_here(watch, r)) continue;
-        sh_buf *out = sh_link_out(watch->mesh->peer[r].control);
-        if (out->len == 0) sh_beat_pack(out, &beat);
+        sh_buf *out = sh_peer_conn_out(watch->mesh->peer[r].control);
+        if (out->len == 0) sh_heartbeat_pack(out, &beat);
         flush_peer(watch, r);
     }
 }
@@ -200,7 +200,8 @@ static void tell_failure(sh_watch *watch)
     watch->told = true;
     for (int r = 0; r < watch->mesh->size; r++) {
         if (!is_here(watch, r)) continue;
-        sh_notice_pack(sh_link_out(watch->mesh->peer[r].control), SH_FRAME_ABORT, &watch->notice);
+        sh_notice_pack(sh_peer_conn_out(watch->mesh->peer[r].control), SH_FRAME_ABORT,
+                       &watch->notice);
         flush_peer(watch, r);
     }
 }
@@ -244,26 +245,26 @@ static void forgive_own_sleep(sh_watch *watch, int64_t now_ns)
 
 static void turn_away_latecomers(sh_watch *watch)
 {
-    sh_link *link;
+    sh_peer_conn *conn;
     sh_err err;
-    while (sh_gate_step(watch->mesh->gate, &link, &err) == SH_OK) {
+    while (sh_acceptor_step(watch->mesh->acceptor, &conn, &err) == SH_OK) {
         char text[160];
         sh_notice notice;
         snprintf(text, sizeof(text), "the group has formed already, with another rank %" PRIu32,
-                 sh_link_peer(link)->rank);
-        sh_notice_set(&notice, (int)sh_link_peer(link)->rank, text);
-        SH_LOGW("refused a connection from %s: %s", sh_link_name(link), text);
-        sh_link_refuse(link, &notice);
-        sh_link_close(link);
+                 sh_peer_conn_peer(conn)->rank);
+        sh_notice_set(&notice, (int)sh_peer_conn_peer(conn)->rank, text);
+        SH_LOGW("refused a connection from %s: %s", sh_peer_conn_name(conn), text);
+        sh_peer_conn_refuse(conn, &notice);
+        sh_peer_conn_close(conn);
     }
 }
 
 static void sleep_until(sh_watch *watch, int64_t wake_ns)
 {
-    struct pollfd fds[SH_RANKS_MAX + SH_GATE_POLL_MAX + 1];
-    int count = sh_gate_poll(watch->mesh->gate, fds);
+    struct pollfd fds[SH_RANKS_MAX + SH_ACCEPTOR_POLL_MAX + 1];
+    int count = sh_acceptor_poll(watch->mesh->acceptor, fds);
     for (int r = 0; r < watch->mesh->size; r++)
-        if (is_here(watch, r)) fds[count++] = sh_link_poll(watch->mesh->peer[r].control);
+        if (is_here(watch, r)) fds[count++] = sh_peer_conn_poll(watch->mesh->peer[r].control);
     fds[count++] = (struct pollfd){.fd = watch->wake[0], .events = POLLIN};
     poll(fds, (nfds_t)count, sh_deadline_left_ms(wake_ns)); /* the loop looks at everything */
     char bytes[64];
@@ -284,9 +285,9 @@ static void part(sh_watch *watch)
     bool failed = sh_watch_failed(watch);
     for (int r = 0; r < watch->mesh->size; r++) {
         if (!is_here(watch, r)) continue;
-        if (!failed) sh_frame_pack(sh_link_out(watch->mesh->peer[r].control), SH_FRAME_BYE);
+        if (!failed) sh_frame_pack(sh_peer_conn_out(watch->mesh->peer[r].control), SH_FRAME_BYE);
         flush_peer(watch, r);
-        sh_link_shut(watch->mesh->peer[r].control);
+        sh_peer_conn_shut(watch->mesh->peer[r].control);
     }
     sh_deadline deadline = sh_deadline_in_ms(PARTING_MS);
     while (!failed && !all_left(watch) && !sh_deadline_passed(deadline)) {

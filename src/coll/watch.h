@@ -1,10 +1,10 @@
 /* watch.h - the thread that keeps an eye on the other ranks.
  *
- * It owns the control links of a mesh, and its gate, from start to stop. It sends a beat to every
- * rank several times within the silence that peers bear, whatever the computing thread does; it
- * notices a link that ends, a rank that is silent, a rank that gives up. The first failure is the
- * group's: it is kept, sent to all ranks that still listen, and wakes whoever waits on sh_watch_fd.
- * Latecomers at the gate are told that the group has formed.
+ * It owns the control links of a mesh, and its acceptor, from start to stop. It sends a beat to
+ * every rank several times within the silence that peers bear, whatever the computing thread does;
+ * it notices a link that ends, a rank that is silent, a rank that gives up. The first failure is
+ * the group's: it is kept, sent to all ranks that still listen, and wakes whoever waits on
+ * sh_watch_fd. Latecomers at the acceptor are told that the group has formed.
  *
  * Threads: start and stop belong to the owner; everything else may be called from any thread. */
 #ifndef SH_COLL_WATCH_H

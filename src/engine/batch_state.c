@@ -1,6 +1,6 @@
 /* The state of a slot is hashed as it changes: the blocks by a running mix, then length and slot.
  * The fingerprint is the sum over the slots, so a change touches one term. */
-#include "engine/step.h"
+#include "engine/step_plan.h"
 
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -16,20 +16,21 @@ struct slot {
 };
 
 struct sh_batch_state {
-    sh_step_room room;
+    sh_step_limits limits;
     uint64_t fingerprint;
     int32_t *blocks; /* [slots, seq_blocks] */
     struct slot *slots;
 };
 
-sh_batch_state *sh_batch_state_create(const sh_step_room *room)
+sh_batch_state *sh_batch_state_create(const sh_step_limits *limits)
 {
     sh_batch_state *b = sh_alloc(sizeof(*b));
-    b->room = *room;
-    b->slots = sh_alloc_array((size_t)room->slots, sizeof(*b->slots));
-    b->blocks = sh_alloc_array((size_t)room->slots * (size_t)room->seq_blocks, sizeof(*b->blocks));
-    for (int i = 0; i < room->slots; i++)
-        b->slots[i].blocks = b->blocks + (size_t)i * (size_t)room->seq_blocks;
+    b->limits = *limits;
+    b->slots = sh_alloc_array((size_t)limits->slots, sizeof(*b->slots));
+    b->blocks = sh_alloc_array((size_t)limits->slots * (size_t)limits->seq_blocks,
+                               sizeof(*b->blocks));
+    for (int i = 0; i < limits->slots; i++)
+        b->slots[i].blocks = b->blocks + (size_t)i * (size_t)limits->seq_blocks;
     return b;
 }
 
@@ -64,8 +65,8 @@ static sh_status seq_apply(sh_batch_state *b, const sh_step_seq *q, const int32_
 {
     struct slot *s = &b->slots[q->slot];
     if (q->fresh) slot_empty(b, q->slot);
-    if (q->block_count > b->room.seq_blocks - s->block_count)
-        return sh_err_set(err, SH_ERR_GROUP, "slot %d: %d blocks more than it has room for",
+    if (q->block_count > b->limits.seq_blocks - s->block_count)
+        return sh_err_set(err, SH_ERR_GROUP, "slot %d: %d blocks more than it has limits for",
                           q->slot, q->block_count);
     for (int i = 0; i < q->block_count; i++) {
         s->blocks[s->block_count++] = blocks[i];

@@ -1,6 +1,6 @@
-/* One thread owns scheduler, blocks and crew. Others reach it through a bounded queue of commands;
- * while there is nothing to run it sleeps in that queue, and while there is it looks in between two
- * steps. */
+/* One thread owns scheduler, blocks and model_group. Others reach it through a bounded queue of
+ * commands; while there is nothing to run it sleeps in that queue, and while there is it looks in
+ * between two steps. */
 #include "engine/engine.h"
 
 #include "base/alloc.h"
@@ -29,8 +29,8 @@ typedef enum { SUBMIT, CANCEL, FORGET, ASK_STATS, STOP } command_kind;
 typedef struct {
     command_kind kind;
     uint64_t owner;
-    uint64_t id;             /* CANCEL; for STOP the grace in milliseconds */
-    sh_wire_request request; /* SUBMIT, owned */
+    uint64_t id;              /* CANCEL; for STOP the grace in milliseconds */
+    sh_submit_message submit; /* SUBMIT, owned */
 } command;
 
 /* A step on its way through the stages. */
@@ -44,7 +44,7 @@ struct sh_engine {
     sh_engine_info info;
     atomic_bool ready;
     atomic_int context, world_size; /* of the group as it is formed */
-    sh_crew *crew;
+    sh_model_group *model_group;
     sh_group *group;
     sh_blocks *blocks;
     sh_sched *sched;
@@ -80,17 +80,17 @@ static void on_event(void *ctx, uint64_t owner, const sh_event *event)
 /* Prefixes are known by config, KV format and the group: each re-formed group gets a new root. */
 static sh_status blocks_open(sh_engine *e, sh_err *err)
 {
-    const sh_config *config = sh_crew_config(e->crew);
+    const sh_config *config = sh_model_group_config(e->model_group);
     struct {
         uint64_t config, epoch;
         int64_t format;
     } text = {config->hash, e->group == NULL ? 0 : sh_group_epoch(e->group),
-              e->opts.crew.kv_format};
+              e->opts.model_group.kv_format};
     sh_key128 secret;
     sh_status status = sh_random_bytes(&secret, sizeof(secret), err);
     if (status != SH_OK) return status;
     sh_blocks_free(e->blocks);
-    e->blocks = sh_blocks_create(sh_crew_room(e->crew)->blocks, secret,
+    e->blocks = sh_blocks_create(sh_model_group_room(e->model_group)->blocks, secret,
                                  sh_hash128(secret, &text, sizeof(text)));
     return SH_OK;
 }
@@ -98,7 +98,7 @@ static sh_status blocks_open(sh_engine *e, sh_err *err)
 static void flights_free(sh_engine *e)
 {
     for (int i = 0; e->flights != NULL && i < e->stats.stages; i++)
-        sh_step_free(e->flights[i].plan);
+        sh_step_plan_free(e->flights[i].plan);
     free(e->flights);
     e->flights = NULL;
     e->flight_first = e->flight_count = 0;
@@ -106,16 +106,16 @@ static void flights_free(sh_engine *e)
 
 static void sched_open(sh_engine *e)
 {
-    const sh_config *config = sh_crew_config(e->crew);
-    const sh_step_room *room = sh_crew_room(e->crew);
+    const sh_config *config = sh_model_group_config(e->model_group);
+    const sh_step_limits *room = sh_model_group_room(e->model_group);
     bool longrope = config->rope[0].kind == SH_ROPE_LONGROPE;
-    sh_sched_opts opts = {.room = *room,
+    sh_sched_opts opts = {.limits = *room,
                           .vocab = config->vocab,
-                          .context = sh_crew_context(e->crew),
+                          .context = sh_model_group_context(e->model_group),
                           .queue_max = e->opts.queue_max,
                           .timeout_ms = e->opts.timeout_ms,
                           .stall_s = e->opts.stall_s,
-                          .parts = sh_crew_stages(e->crew),
+                          .stages_in_flight = sh_model_group_stages(e->model_group),
                           .drafts = e->opts.drafts,
                           .rope_original = longrope ? config->rope[0].original_context : 0};
     sh_sched_stats so_far = e->sched == NULL ? (sh_sched_stats){0} : *sh_sched_stats_of(e->sched);
@@ -123,9 +123,9 @@ static void sched_open(sh_engine *e)
     e->sched = sh_sched_create(&opts, e->blocks, on_event, e);
     sh_sched_carry(e->sched, &so_far);
     flights_free(e);
-    e->stats.stages = sh_crew_stages(e->crew);
+    e->stats.stages = sh_model_group_stages(e->model_group);
     e->flights = sh_alloc_array((size_t)e->stats.stages, sizeof(*e->flights));
-    for (int i = 0; i < e->stats.stages; i++) e->flights[i].plan = sh_step_create(room);
+    for (int i = 0; i < e->stats.stages; i++) e->flights[i].plan = sh_step_plan_create(room);
     free(e->picks);
     e->picks = sh_alloc_array((size_t)room->draws, sizeof(*e->picks));
 }
@@ -142,12 +142,12 @@ static sh_status form(sh_engine *e, sh_err *err)
             opts.mesh.listen_fd = dup(opts.mesh.listen_fd); /* ours is for later, too */
         status = sh_group_open(&opts, &e->group, err);
     }
-    if (status == SH_OK) status = sh_crew_join(e->crew, e->group, err);
+    if (status == SH_OK) status = sh_model_group_join(e->model_group, e->group, err);
     if (status == SH_OK) status = blocks_open(e, err);
     if (status != SH_OK) return status;
     sched_open(e);
-    atomic_store(&e->context, sh_crew_context(e->crew));
-    atomic_store(&e->world_size, sh_crew_size(e->crew));
+    atomic_store(&e->context, sh_model_group_context(e->model_group));
+    atomic_store(&e->world_size, sh_model_group_size(e->model_group));
     e->stats.ready = true;
     atomic_store(&e->ready, true);
     return SH_OK;
@@ -155,17 +155,18 @@ static sh_status form(sh_engine *e, sh_err *err)
 
 sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *err)
 {
-    SH_ASSERT(opts->crew.chunk > sh_engine_draws(opts->crew.slots));
+    SH_ASSERT(opts->model_group.chunk > sh_engine_draws(opts->model_group.slots));
     sh_engine *e = sh_alloc(sizeof(*e));
     e->opts = *opts;
-    e->opts.crew.draws = sh_engine_draws(opts->crew.slots);
+    e->opts.model_group.draws = sh_engine_draws(opts->model_group.slots);
     e->commands = sh_queue_create(COMMANDS_MAX, sizeof(command));
     pthread_mutex_init(&e->lost_lock, NULL);
     sh_engine_stats_init(&e->stats);
-    sh_status status = sh_crew_open(&e->opts.crew, &e->crew, err);
+    sh_status status = sh_model_group_open(&e->opts.model_group, &e->model_group, err);
     if (status == SH_OK) {
-        const sh_config *config = sh_crew_config(e->crew);
-        e->info = (sh_engine_info){.model_dir = opts->crew.model_dir, .vocab = config->vocab};
+        const sh_config *config = sh_model_group_config(e->model_group);
+        e->info = (sh_engine_info){.model_dir = opts->model_group.model_dir,
+                                   .vocab = config->vocab};
         status = form(e, err);
     }
     if (status != SH_OK) {
@@ -180,14 +181,15 @@ void sh_engine_close(sh_engine *e)
 {
     if (e == NULL) return;
     if (e->started) sh_engine_stop(e, 0);
-    for (command c; sh_queue_pop(e->commands, &c, 0) == SH_OK;) sh_wire_request_reset(&c.request);
+    for (command c; sh_queue_pop(e->commands, &c, 0) == SH_OK;) sh_submit_message_reset(&c.submit);
     sh_queue_free(e->commands);
     sh_sched_free(e->sched);
     sh_blocks_free(e->blocks);
     flights_free(e);
     sh_engine_stats_reset(&e->stats);
-    if (e->group != NULL) sh_group_close(e->group); /* it may still write into the crew's memory */
-    sh_crew_close(e->crew);
+    if (e->group != NULL)
+        sh_group_close(e->group); /* it may still write into the model group's memory */
+    sh_model_group_close(e->model_group);
     free(e->picks);
     sh_buf_reset(&e->lost_stats);
     pthread_mutex_destroy(&e->lost_lock);
@@ -212,7 +214,7 @@ static void stats_emit(sh_engine *e, uint64_t owner, const sh_buf *json)
 static void stats_tell(sh_engine *e, uint64_t owner)
 {
     sh_buf json = {0};
-    sh_engine_stats_json(&e->stats, e->crew, e->sched, e->blocks, &e->opts, &json);
+    sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, &e->opts, &json);
     stats_emit(e, owner, &json);
     sh_buf_reset(&json);
 }
@@ -233,7 +235,7 @@ static void lost_stats_keep(sh_engine *e)
 {
     pthread_mutex_lock(&e->lost_lock);
     sh_buf_clear(&e->lost_stats);
-    sh_engine_stats_json(&e->stats, e->crew, e->sched, e->blocks, &e->opts, &e->lost_stats);
+    sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, &e->opts, &e->lost_stats);
     pthread_mutex_unlock(&e->lost_lock);
 }
 
@@ -264,7 +266,7 @@ static void form_again(sh_engine *e)
     if (e->group != NULL) sh_group_close(e->group);
     e->group = NULL;
     if (form(e, &err) == SH_OK) {
-        SH_LOGI("the group has re-formed: %d ranks", sh_crew_size(e->crew));
+        SH_LOGI("the group has re-formed: %d ranks", sh_model_group_size(e->model_group));
         return;
     }
     SH_LOGW("forming the group: %s", err.text);
@@ -279,13 +281,13 @@ static sh_status flight_begin(sh_engine *e, sh_err *err)
     f->begun_ns = sh_clock_ns();
     e->stats.schedule_s += (double)(f->begun_ns - start) * 1e-9;
     e->flight_count++;
-    return sh_crew_begin(e->crew, f->plan, err);
+    return sh_model_group_begin(e->model_group, f->plan, err);
 }
 
 static sh_status flight_finish(sh_engine *e, sh_err *err)
 {
     struct flight *f = &e->flights[e->flight_first];
-    sh_status status = sh_crew_finish(e->crew, f->plan, e->picks, err);
+    sh_status status = sh_model_group_finish(e->model_group, f->plan, e->picks, err);
     if (status != SH_OK) return status;
     e->flight_first = (e->flight_first + 1) % e->stats.stages;
     e->flight_count--;
@@ -311,10 +313,10 @@ static bool steps_run(sh_engine *e)
 
 static sh_status reports_take(sh_engine *e, sh_err *err)
 {
-    int size = sh_crew_size(e->crew);
+    int size = sh_model_group_size(e->model_group);
     e->stats.reports = sh_realloc_array(e->stats.reports, (size_t)size, sizeof(*e->stats.reports));
     e->stats.report_count = 0;
-    sh_status status = sh_crew_take_reports(e->crew, e->stats.reports, err);
+    sh_status status = sh_model_group_take_reports(e->model_group, e->stats.reports, err);
     if (status != SH_OK) return status;
     e->stats.report_count = size;
     e->reports_asked = false;
@@ -332,17 +334,18 @@ static void reports_refresh(sh_engine *e)
     if (!e->reports_asked) {
         if (e->stats.reports != NULL && now - e->stats.reported_ns < REPORT_NS) return;
         e->stats.reported_ns = now;
-        status = sh_crew_ask_reports(e->crew, &err);
+        status = sh_model_group_ask_reports(e->model_group, &err);
         e->reports_asked = status == SH_OK;
     }
-    if (status == SH_OK && (e->flight_count == 0 || sh_crew_reports_have_come(e->crew)))
+    if (status == SH_OK &&
+        (e->flight_count == 0 || sh_model_group_reports_have_come(e->model_group)))
         status = reports_take(e, &err);
     if (status != SH_OK) group_lost(e, &err);
 }
 
 static void submit_run(sh_engine *e, command *c)
 {
-    sh_event refusal = {.kind = SH_EVENT_ERROR, .id = c->request.request.id, .retry = true};
+    sh_event refusal = {.kind = SH_EVENT_ERROR, .id = c->submit.spec.id, .retry = true};
     if (e->stopping) {
         sh_err_set(&refusal.error, SH_ERR_CANCELLED, "the engine is stopping");
         e->sink(e->sink_ctx, c->owner, &refusal);
@@ -351,9 +354,9 @@ static void submit_run(sh_engine *e, command *c)
                    "a rank is lost and the group is being formed again");
         e->sink(e->sink_ctx, c->owner, &refusal);
     } else {
-        sh_sched_submit(e->sched, c->owner, &c->request.request);
+        sh_sched_submit(e->sched, c->owner, &c->submit.spec);
     }
-    sh_wire_request_reset(&c->request);
+    sh_submit_message_reset(&c->submit);
 }
 
 static void command_run(sh_engine *e, command *c)
@@ -417,7 +420,8 @@ static void *engine_main(void *arg)
         if (e->reports_asked) reports_refresh(e);
     }
     sh_err err;
-    if (atomic_load(&e->ready) && sh_crew_stop(e->crew, &err) != SH_OK) SH_LOGW("%s", err.text);
+    if (atomic_load(&e->ready) && sh_model_group_stop(e->model_group, &err) != SH_OK)
+        SH_LOGW("%s", err.text);
     sh_err_set(&err, SH_ERR_CANCELLED, "the engine was stopped");
     sh_sched_fail_all(e->sched, &err);
     return NULL;
@@ -447,11 +451,11 @@ void sh_engine_stop(sh_engine *e, int64_t grace_ms)
     e->started = false;
 }
 
-sh_status sh_engine_submit(sh_engine *e, uint64_t owner, sh_wire_request *request)
+sh_status sh_engine_submit(sh_engine *e, uint64_t owner, sh_submit_message *submit)
 {
-    command c = {.kind = SUBMIT, .owner = owner, .request = *request};
+    command c = {.kind = SUBMIT, .owner = owner, .submit = *submit};
     sh_status status = sh_queue_push(e->commands, &c);
-    if (status == SH_OK) *request = (sh_wire_request){0};
+    if (status == SH_OK) *submit = (sh_submit_message){0};
     return status;
 }
 

@@ -1,8 +1,8 @@
-/* engine.h - the narrow door to everything that computes answers.
+/* engine.h - the narrow engine_socket to everything that computes answers.
  *
- * An engine is rank 0 of its crew: it has a loaded shard, the book of KV blocks, the scheduler, and
- * one thread of its own that runs step after step. Requests of token ids go in, events come out
- * through a sink, on the engine's thread. Text is somebody else's business.
+ * An engine is rank 0 of its model group: it has a loaded shard, the book of KV blocks, the
+ * scheduler, and one thread of its own that runs step after step. Requests of token ids go in,
+ * events come out through a sink, on the engine's thread. Text is somebody else's business.
  *
  * When a rank is lost, all open requests end with an error that says so, and the engine forms the
  * group again as soon as the rank is back. Over MPI it cannot: it then calls `lost_for_good`, and
@@ -15,12 +15,12 @@
 #ifndef SH_ENGINE_ENGINE_H
 #define SH_ENGINE_ENGINE_H
 
-#include "engine/crew.h"
+#include "engine/engine_messages.h"
+#include "engine/model_group.h"
 #include "engine/scheduler.h"
-#include "engine/wire.h"
 
 typedef struct {
-    sh_crew_opts crew;
+    sh_model_group_opts model_group;
     const sh_group_opts *group; /* NULL: this process alone; borrowed for good */
     int queue_max;
     int64_t timeout_ms;
@@ -55,7 +55,7 @@ sh_engine_info sh_engine_info_of(const sh_engine *engine);
 /* Takes the request over. SH_AGAIN, and the request stays the caller's, when the engine is too busy
  * even to look. */
 SH_MUST_CHECK sh_status sh_engine_submit(sh_engine *engine, uint64_t owner,
-                                         sh_wire_request *request);
+                                         sh_submit_message *submit);
 void sh_engine_cancel(sh_engine *engine, uint64_t owner, uint64_t id);
 void sh_engine_forget(sh_engine *engine, uint64_t owner);
 /* Answered by a STATS event; at once, from this thread, while the group forms again. */

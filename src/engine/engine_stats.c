@@ -70,7 +70,7 @@ static void number_json(const char *name, double value, sh_buf *out)
         sh_buf_addf(out, ",\"%s\":%.3f", name, value);
 }
 
-static void report_json(const sh_report *r, sh_buf *out)
+static void report_json(const sh_rank_report *r, sh_buf *out)
 {
     sh_buf_add_text(out, "\"host\":\"");
     for (const char *p = r->host; *p != '\0'; p++) /* a host's name comes from its machine */
@@ -102,11 +102,11 @@ static void report_json(const sh_report *r, sh_buf *out)
     number_json("power_w", r->power_w, out);
 }
 
-static void ranks_json(const sh_engine_stats *s, sh_crew *crew, sh_buf *out)
+static void ranks_json(const sh_engine_stats *s, sh_model_group *mg, sh_buf *out)
 {
     sh_buf_add_text(out, "\"ranks\":[");
-    for (int i = 0; i < sh_crew_size(crew); i++) {
-        const sh_shard *h = sh_crew_shard(crew, i);
+    for (int i = 0; i < sh_model_group_size(mg); i++) {
+        const sh_shard *h = sh_model_group_shard(mg, i);
         sh_buf_addf(out,
                     "%s{\"rank\":%d,\"stage\":%d,\"tensor_rank\":%d,\"layers\":[%d,%d],\"heads\":%"
                     "lld,\"ffn\":%lld,"
@@ -122,9 +122,9 @@ static void ranks_json(const sh_engine_stats *s, sh_crew *crew, sh_buf *out)
     }
     sh_buf_add_text(out, "],\"links\":[");
     bool first = true;
-    for (int a = 0; a < sh_crew_size(crew); a++)
-        for (int b = a + 1; b < sh_crew_size(crew); b++, first = false) {
-            const sh_link_report *link = sh_crew_link(crew, a, b);
+    for (int a = 0; a < sh_model_group_size(mg); a++)
+        for (int b = a + 1; b < sh_model_group_size(mg); b++, first = false) {
+            const sh_link_report *link = sh_model_group_link(mg, a, b);
             sh_buf_addf(
                 out,
                 "%s{\"a\":%d,\"b\":%d,\"kind\":\"%s\",\"latency_us\":%.2f,\"bandwidth_gb_s\":%.3f}",
@@ -134,11 +134,11 @@ static void ranks_json(const sh_engine_stats *s, sh_crew *crew, sh_buf *out)
 }
 
 /* What the ranks were stays told while the group is being formed again. */
-static void group_json(sh_engine_stats *s, sh_crew *crew, sh_buf *out)
+static void group_json(sh_engine_stats *s, sh_model_group *mg, sh_buf *out)
 {
     if (s->ready) {
         sh_buf_clear(&s->ranks);
-        ranks_json(s, crew, &s->ranks);
+        ranks_json(s, mg, &s->ranks);
     }
     sh_buf_addf(out, "\"ready\":%s,\"lost\":\"", s->ready ? "true" : "false");
     for (const char *p = s->lost; !s->ready && *p != '\0'; p++)
@@ -147,7 +147,7 @@ static void group_json(sh_engine_stats *s, sh_crew *crew, sh_buf *out)
     sh_buf_add_str(out, sh_buf_str(&s->ranks));
 }
 
-void sh_engine_stats_json(sh_engine_stats *s, sh_crew *crew, sh_sched *sched,
+void sh_engine_stats_json(sh_engine_stats *s, sh_model_group *mg, sh_sched *sched,
                           const sh_blocks *blocks, const sh_engine_opts *opts, sh_buf *out)
 {
     const sh_sched_stats *c = sh_sched_stats_of(sched);
@@ -158,18 +158,18 @@ void sh_engine_stats_json(sh_engine_stats *s, sh_crew *crew, sh_sched *sched,
                 "{\"uptime_s\":%.3f,\"backend\":\"%s\",\"world_size\":%d,\"stages\":%d,\"context\":"
                 "%d,\"step_s\":%.6f,"
                 "\"schedule_s\":%.6f,",
-                (double)(sh_clock_ns() - s->opened_ns) * 1e-9, backend, sh_crew_size(crew),
-                s->stages, sh_crew_context(crew), s->step_s, s->schedule_s);
+                (double)(sh_clock_ns() - s->opened_ns) * 1e-9, backend, sh_model_group_size(mg),
+                s->stages, sh_model_group_context(mg), s->step_s, s->schedule_s);
     sh_buf_addf(out, "\"request_timeout_s\":%.3f,\"reported_s\":%.3f,",
                 (double)opts->timeout_ms * 1e-3,
                 s->reported_ns == 0 ? 0 : (double)(s->reported_ns - s->opened_ns) * 1e-9);
     sh_buf_addf(out, "\"waiting\":%d,\"waiting_max\":%d,\"running\":%d,\"slots\":%d,", c->waiting,
-                opts->queue_max, c->running, opts->crew.slots);
+                opts->queue_max, c->running, opts->model_group.slots);
     counts_json(s, c, out);
     sh_buf_addf(out, ",\"kv\":{\"blocks\":%d,\"free\":%d,\"cached\":%d,\"block_tokens\":%d},",
                 sh_blocks_total(blocks), sh_blocks_room(blocks), sh_blocks_cached(blocks),
                 SH_KV_BLOCK);
-    group_json(s, crew, out);
+    group_json(s, mg, out);
     sh_buf_add_text(out, ",\"histograms\":{");
     const sh_hist *hists[] = {&s->step,  &s->batch_tokens, &s->batch_sequences,
                               &s->queue, &s->ttft,         &s->inter_token};

@@ -5,7 +5,7 @@
 #define SH_ENGINE_ENGINE_STATS_H
 
 #include "engine/engine.h"
-#include "engine/stats.h"
+#include "engine/histogram.h"
 
 typedef struct {
     int64_t opened_ns;
@@ -13,8 +13,8 @@ typedef struct {
     uint64_t steps;
     uint64_t failures; /* of the group */
     double step_s;
-    double schedule_s;  /* in the scheduler, what it emits included */
-    sh_report *reports; /* [reports_count] of the ranks, as they last said */
+    double schedule_s;       /* in the scheduler, what it emits included */
+    sh_rank_report *reports; /* [reports_count] of the ranks, as they last said */
     int report_count;
     int64_t reported_ns;
     bool ready;                 /* the group stands */
@@ -29,7 +29,7 @@ void sh_engine_stats_step(sh_engine_stats *stats, double took_s, int tokens, int
 
 void sh_engine_stats_reset(sh_engine_stats *stats);
 
-void sh_engine_stats_json(sh_engine_stats *stats, sh_crew *crew, sh_sched *sched,
+void sh_engine_stats_json(sh_engine_stats *stats, sh_model_group *mg, sh_sched *sched,
                           const sh_blocks *blocks, const sh_engine_opts *opts, sh_buf *out);
 
 #endif

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "engine/scan.h"
+#include "engine/logits_scanner.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,19 +13,19 @@ struct result {
     uint64_t hash;
     float
         *logits; /* [draws, own vocabulary], host memory; of one step at a time the device's own */
-    sh_scan *scans;
+    sh_logits_summary *summaries;
 };
 
 struct sh_rank {
     sh_model *model;
     const sh_peers *peers;
-    sh_step_room room;
+    sh_step_limits limits;
     sh_batch_state *state;
     sh_span *spans;
     int32_t *positions;
     int32_t *rows; /* tokens of the step that are drawn from */
-    sh_scanner *scanner;
-    sh_scan_ask *asks; /* [draws] */
+    sh_logits_scanner *scanner;
+    sh_row_query *asks; /* [draws] */
     bool copies; /* logits that may be asked for are copied: the device's are for the next step,
                     or out of reach */
     bool *stretched;
@@ -36,33 +36,34 @@ struct sh_rank {
     double forward_s;
 };
 
-sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_room *room, int depth)
+sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_limits *limits,
+                        int depth)
 {
     sh_rank *r = sh_alloc(sizeof(*r));
     const sh_shard *shard = sh_model_shard(model);
     r->model = model;
     r->peers = peers;
-    r->room = *room;
+    r->limits = *limits;
     r->vocab_first = (int32_t)shard->vocab.first;
     r->vocab_len = sh_shard_predicts(shard) ? (int32_t)shard->vocab.count : 0;
-    r->state = sh_batch_state_create(room);
-    r->spans = sh_alloc_array((size_t)room->slots, sizeof(*r->spans));
-    r->stretched = sh_alloc_array((size_t)room->slots, sizeof(*r->stretched));
-    r->positions = sh_alloc_array((size_t)room->tokens, sizeof(*r->positions));
-    r->rows = sh_alloc_array((size_t)room->draws, sizeof(*r->rows));
+    r->state = sh_batch_state_create(limits);
+    r->spans = sh_alloc_array((size_t)limits->slots, sizeof(*r->spans));
+    r->stretched = sh_alloc_array((size_t)limits->slots, sizeof(*r->stretched));
+    r->positions = sh_alloc_array((size_t)limits->tokens, sizeof(*r->positions));
+    r->rows = sh_alloc_array((size_t)limits->draws, sizeof(*r->rows));
     r->hidden = sh_alloc_array((size_t)sh_model_config(model)->hidden, sizeof(*r->hidden));
-    r->asks = sh_alloc_array((size_t)room->draws, sizeof(*r->asks));
+    r->asks = sh_alloc_array((size_t)limits->draws, sizeof(*r->asks));
     r->depth = depth;
     sh_device *dev = sh_model_device(model);
-    r->scanner = sh_scanner_create(dev, r->vocab_first, r->vocab_len, room->draws);
+    r->scanner = sh_logits_scanner_create(dev, r->vocab_first, r->vocab_len, limits->draws);
     r->copies = depth > 1 || r->vocab_len == 0 ||
                 dev->ops->peek(dev, sh_model_hidden(model)) == NULL;
     r->results = sh_alloc_array((size_t)depth, sizeof(*r->results));
     for (int i = 0; i < depth; i++) {
         if (r->copies)
-            r->results[i].logits = sh_alloc_array((size_t)room->draws * (size_t)r->vocab_len,
+            r->results[i].logits = sh_alloc_array((size_t)limits->draws * (size_t)r->vocab_len,
                                                   sizeof(float));
-        r->results[i].scans = sh_alloc_array((size_t)room->draws, sizeof(sh_scan));
+        r->results[i].summaries = sh_alloc_array((size_t)limits->draws, sizeof(sh_logits_summary));
     }
     return r;
 }
@@ -72,7 +73,7 @@ void sh_rank_free(sh_rank *r)
     if (r == NULL) return;
     for (int i = 0; i < r->depth; i++) {
         if (r->copies) free(r->results[i].logits);
-        free(r->results[i].scans);
+        free(r->results[i].summaries);
     }
     sh_batch_state_free(r->state);
     free(r->results);
@@ -80,7 +81,7 @@ void sh_rank_free(sh_rank *r)
     free(r->stretched);
     free(r->positions);
     free(r->rows);
-    sh_scanner_free(r->scanner);
+    sh_logits_scanner_free(r->scanner);
     free(r->asks);
     free(r->hidden);
     free(r);
@@ -106,12 +107,12 @@ static void rows_gather(sh_rank *r, const sh_step_plan *plan)
 }
 
 /* Whether rank 0 may ask for the whole row behind such a scan. */
-static bool row_wanted(const sh_rank *r, const sh_step_draw *step, const sh_scan *scan)
+static bool row_wanted(const sh_rank *r, const sh_step_draw *step, const sh_logits_summary *scan)
 {
     const sh_draw *d = &step->draw;
     int most = sh_draw_top(d) < r->vocab_len ? sh_draw_top(d) : r->vocab_len;
     bool settled = d->temperature <= 0 || !sh_draw_filters(d) ||
-                   (d->top_k > 0 && d->top_k <= SH_SCAN_TOP);
+                   (d->top_k > 0 && d->top_k <= SH_SUMMARY_TOP);
     return step->whole || !settled || scan->top_count < most;
 }
 
@@ -120,7 +121,7 @@ static void rows_keep(const sh_rank *r, const sh_step_plan *plan, const float *r
 {
     size_t len = (size_t)r->vocab_len;
     for (size_t i = 0; i < (size_t)plan->draw_count; i++)
-        if (row_wanted(r, &plan->draws[i], &result->scans[i]))
+        if (row_wanted(r, &plan->draws[i], &result->summaries[i]))
             memcpy(result->logits + i * len, rows + i * len, len * sizeof(float));
 }
 
@@ -133,9 +134,9 @@ static void rows_scan(sh_rank *r, const sh_step_plan *plan, const sh_logits *log
     if (rows == NULL) dev->ops->download(dev, result->logits, logits->data, bytes);
     const sh_adjust *adjusts = plan->adjusts;
     for (int i = 0; i < plan->draw_count; adjusts += plan->draws[i++].adjust_count)
-        r->asks[i] = (sh_scan_ask){plan->draws[i].draw, adjusts, plan->draws[i].adjust_count};
-    sh_scanner_run(r->scanner, r->asks, plan->draw_count, rows == NULL ? result->logits : rows,
-                   result->scans);
+        r->asks[i] = (sh_row_query){plan->draws[i].draw, adjusts, plan->draws[i].adjust_count};
+    sh_logits_scanner_run(r->scanner, r->asks, plan->draw_count,
+                          rows == NULL ? result->logits : rows, result->summaries);
     if (!r->copies)
         result->logits = rows;
     else if (rows != NULL)
@@ -161,7 +162,7 @@ static uint64_t hidden_hash(sh_rank *r, const sh_step_plan *plan)
 sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
 {
     rows_gather(r, plan);
-    sh_step step = {
+    sh_forward_input step = {
         .batch = {.tokens = plan->token_count, .span_count = plan->seq_count, .spans = r->spans},
         .ids = plan->tokens,
         .stretched = r->stretched,
@@ -187,10 +188,10 @@ static const struct result *result_of(const sh_rank *r, uint64_t step)
     return result->step == step ? result : NULL;
 }
 
-const sh_scan *sh_rank_scans(const sh_rank *r, uint64_t step)
+const sh_logits_summary *sh_rank_summaries(const sh_rank *r, uint64_t step)
 {
     const struct result *result = result_of(r, step);
-    return result == NULL ? NULL : result->scans;
+    return result == NULL ? NULL : result->summaries;
 }
 
 const float *sh_rank_row(const sh_rank *r, uint64_t step, int draw)

@@ -7,14 +7,14 @@
 #ifndef SH_ENGINE_RANK_H
 #define SH_ENGINE_RANK_H
 
-#include "engine/step.h"
+#include "engine/step_plan.h"
 #include "model/forward.h"
 
 typedef struct sh_rank sh_rank;
 
 /* `model` and `peers` (NULL on one rank) are borrowed. The results of the last `depth` steps are
  * kept. */
-sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_room *room,
+sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_limits *limits,
                         int depth);
 void sh_rank_free(sh_rank *rank);
 
@@ -27,7 +27,7 @@ SH_MUST_CHECK sh_status sh_rank_run(sh_rank *rank, const sh_step_plan *plan, sh_
 
 /* One scan for each draw of step `step`, of this rank's part of the vocabulary. NULL when it is not
  * kept any more. */
-const sh_scan *sh_rank_scans(const sh_rank *rank, uint64_t step);
+const sh_logits_summary *sh_rank_summaries(const sh_rank *rank, uint64_t step);
 
 /* The row of logits of a draw, adjusted: this rank's part. */
 const float *sh_rank_row(const sh_rank *rank, uint64_t step, int draw);

@@ -41,7 +41,7 @@ static double get_measure(sh_reader *r)
     return isfinite(value) ? value : 0;
 }
 
-void sh_offer_pack(const sh_offer *offer, sh_buf *out)
+void sh_rank_offer_pack(const sh_rank_offer *offer, sh_buf *out)
 {
     sh_put_double(out, offer->means.memory);
     sh_put_double(out, offer->means.speed);
@@ -49,7 +49,7 @@ void sh_offer_pack(const sh_offer *offer, sh_buf *out)
     put_field(out, offer->host, sizeof(offer->host));
 }
 
-void sh_offer_unpack(sh_reader *r, sh_offer *out)
+void sh_rank_offer_unpack(sh_reader *r, sh_rank_offer *out)
 {
     out->means.memory = get_means(r);
     out->means.speed = get_means(r);
@@ -57,7 +57,7 @@ void sh_offer_unpack(sh_reader *r, sh_offer *out)
     get_text(r, out->host, sizeof(out->host));
 }
 
-void sh_report_pack(const sh_report *p, sh_buf *out)
+void sh_rank_report_pack(const sh_rank_report *p, sh_buf *out)
 {
     put_field(out, p->host, sizeof(p->host));
     const int64_t whole[] = {p->pid,      p->weights, p->kv,        p->scratch,
@@ -77,7 +77,7 @@ void sh_report_pack(const sh_report *p, sh_buf *out)
     sh_put_double(out, p->power_w);
 }
 
-void sh_report_unpack(sh_reader *r, sh_report *p)
+void sh_rank_report_unpack(sh_reader *r, sh_rank_report *p)
 {
     get_text(r, p->host, sizeof(p->host));
     int64_t *const whole[] = {&p->pid,      &p->weights, &p->kv,        &p->scratch,
@@ -111,9 +111,9 @@ void sh_link_report_unpack(sh_reader *r, sh_link_report *out)
     get_text(r, out->kind, sizeof(out->kind));
 }
 
-size_t sh_scan_bytes(const sh_draw *draw)
+size_t sh_logits_summary_bytes(const sh_draw *draw)
 {
-    return SH_SCAN_HEAD_BYTES + (size_t)sh_draw_top(draw) * 8;
+    return SH_SUMMARY_HEAD_BYTES + (size_t)sh_draw_top(draw) * 8;
 }
 
 static void put_candidate(sh_buf *out, sh_candidate c)
@@ -131,21 +131,22 @@ static sh_candidate get_candidate(sh_reader *r, sh_range part)
     return c;
 }
 
-void sh_scan_pack(const sh_scan *scan, const sh_draw *draw, sh_buf *out)
+void sh_logits_summary_pack(const sh_logits_summary *summary, const sh_draw *draw, sh_buf *out)
 {
     int most = sh_draw_top(draw);
-    sh_put_uint(out, (uint64_t)scan->total, 8);
-    sh_put_floats(out, &scan->max, 1);
-    sh_put_double(out, scan->sum);
-    put_candidate(out, scan->won);
-    sh_put_double(out, scan->won_score);
-    sh_put_uint(out, (uint32_t)scan->top_count, 4);
-    for (int i = 0; i < scan->top_count; i++) put_candidate(out, scan->top[i]);
-    for (int i = scan->top_count; i < most; i++) sh_put_uint(out, 0, 8);
+    sh_put_uint(out, (uint64_t)summary->total, 8);
+    sh_put_floats(out, &summary->max, 1);
+    sh_put_double(out, summary->sum);
+    put_candidate(out, summary->won);
+    sh_put_double(out, summary->won_score);
+    sh_put_uint(out, (uint32_t)summary->top_count, 4);
+    for (int i = 0; i < summary->top_count; i++) put_candidate(out, summary->top[i]);
+    for (int i = summary->top_count; i < most; i++) sh_put_uint(out, 0, 8);
 }
 
 /* A rank without a part of the vocabulary has nothing to say but that. */
-void sh_scan_unpack(sh_reader *r, const sh_draw *draw, sh_range part, sh_scan *out)
+void sh_logits_summary_unpack(sh_reader *r, const sh_draw *draw, sh_range part,
+                              sh_logits_summary *out)
 {
     int most = sh_draw_top(draw);
     out->total = (int64_t)sh_get_uint(r, 8);

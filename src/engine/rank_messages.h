@@ -9,41 +9,42 @@
 #define SH_ENGINE_RANK_MESSAGES_H
 
 #include "base/pack.h"
-#include "engine/report.h"
+#include "engine/rank_report.h"
 #include "engine/sampler.h"
 #include "model/shard.h"
-#include "net/wire.h"
+#include "net/peer_messages.h"
 
 /* What a rank brings to the group. Ranks of one machine count as equally fast: they are measured at
  * the same time. */
 typedef struct {
     sh_rank_means means;
     uint8_t machine[SH_HOST_ID_LEN];
-    char host[SH_REPORT_HOST_MAX];
-} sh_offer;
+    char host[SH_RANK_REPORT_HOST_MAX];
+} sh_rank_offer;
 
 enum {
-    SH_OFFER_BYTES = 2 * 8 + SH_HOST_ID_LEN + SH_REPORT_HOST_MAX,
-    SH_REPORT_BYTES = SH_REPORT_HOST_MAX + 8 * (8 + 3 + 3 * SH_TRAFFICS + 2 + 2),
+    SH_RANK_OFFER_BYTES = 2 * 8 + SH_HOST_ID_LEN + SH_RANK_REPORT_HOST_MAX,
+    SH_RANK_REPORT_BYTES = SH_RANK_REPORT_HOST_MAX + 8 * (8 + 3 + 3 * SH_TRAFFICS + 2 + 2),
     SH_LINK_REPORT_BYTES = 2 * 8 + SH_LINK_KIND_MAX,
-    SH_SCAN_HEAD_BYTES = 8 + 4 + 8 + 8 + 8 + 4,
-    SH_SCAN_BYTES_MAX = SH_SCAN_HEAD_BYTES + 8 * SH_SCAN_TOP,
+    SH_SUMMARY_HEAD_BYTES = 8 + 4 + 8 + 8 + 8 + 4,
+    SH_SUMMARY_BYTES_MAX = SH_SUMMARY_HEAD_BYTES + 8 * SH_SUMMARY_TOP,
 };
 
-void sh_offer_pack(const sh_offer *offer, sh_buf *out);
-void sh_offer_unpack(sh_reader *reader, sh_offer *out);
+void sh_rank_offer_pack(const sh_rank_offer *offer, sh_buf *out);
+void sh_rank_offer_unpack(sh_reader *reader, sh_rank_offer *out);
 
-void sh_report_pack(const sh_report *report, sh_buf *out);
-void sh_report_unpack(sh_reader *reader, sh_report *out);
+void sh_rank_report_pack(const sh_rank_report *report, sh_buf *out);
+void sh_rank_report_unpack(sh_reader *reader, sh_rank_report *out);
 
 void sh_link_report_pack(const sh_link_report *link, sh_buf *out);
 void sh_link_report_unpack(sh_reader *reader, sh_link_report *out);
 
-/* The scan of one draw: its numbers and room for as many candidates as the draw may need. */
-size_t sh_scan_bytes(const sh_draw *draw);
-void sh_scan_pack(const sh_scan *scan, const sh_draw *draw, sh_buf *out);
+/* The summary of one draw: its numbers and room for as many candidates as the draw may need. */
+size_t sh_logits_summary_bytes(const sh_draw *draw);
+void sh_logits_summary_pack(const sh_logits_summary *summary, const sh_draw *draw, sh_buf *out);
 /* `part` is the sender's part of the vocabulary. */
-void sh_scan_unpack(sh_reader *reader, const sh_draw *draw, sh_range part, sh_scan *out);
+void sh_logits_summary_unpack(sh_reader *reader, const sh_draw *draw, sh_range part,
+                              sh_logits_summary *out);
 
 /* A shard, to compare plans by: every field, no padding. */
 void sh_shard_pack(const sh_shard *shard, sh_buf *out);

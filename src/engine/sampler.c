@@ -1,7 +1,7 @@
 #include "engine/sampler.h"
 
 #include "base/alloc.h"
-#include "engine/scan.h"
+#include "engine/logits_scanner.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ double sh_noise_of(uint64_t bits)
     return -log(-log1p(-v));
 }
 
-sh_draw sh_draw_of(const sh_engine_request *q, int64_t position)
+sh_draw sh_draw_of(const sh_sequence_spec *q, int64_t position)
 {
     const sh_sampling *s = &q->sampling;
     return (sh_draw){.temperature = s->temperature,
@@ -106,7 +106,7 @@ int sh_draw_top(const sh_draw *d)
 {
     int want = d->logprobs > 0 ? d->logprobs : 0;
     if (d->temperature <= 0 || !sh_draw_filters(d)) return want;
-    int keep = d->top_k > 0 && d->top_k < SH_SCAN_TOP ? d->top_k : SH_SCAN_TOP;
+    int keep = d->top_k > 0 && d->top_k < SH_SUMMARY_TOP ? d->top_k : SH_SUMMARY_TOP;
     return keep > want ? keep : want;
 }
 
@@ -162,48 +162,52 @@ static void report(const sh_draw *d, float logit, const sh_candidate *top, int64
                                                         (float)((double)top[i].logit - log_total)};
 }
 
-/* One sorted list of at most SH_SCAN_TOP from those of the parts. Only this many are surely the
+/* One sorted list of at most SH_SUMMARY_TOP from those of the parts. Only this many are surely the
  * best of all when no part had more to give. */
-static int64_t top_merge(const sh_scan *scans, int count, sh_candidate *out)
+static int64_t top_merge(const sh_logits_summary *summaries, int count, sh_candidate *out)
 {
     int at[256] = {0};
     SH_ASSERT(count <= (int)SH_COUNT_OF(at));
     for (int64_t n = 0;; n++) {
         int from = -1;
         for (int i = 0; i < count; i++) {
-            if (at[i] == scans[i].top_count) {
-                if (scans[i].top_count < scans[i].total && scans[i].top_count > 0) return n;
+            if (at[i] == summaries[i].top_count) {
+                if (summaries[i].top_count < summaries[i].total && summaries[i].top_count > 0)
+                    return n;
                 continue;
             }
-            if (from < 0 || sh_candidate_better(scans[i].top[at[i]], scans[from].top[at[from]]))
+            if (from < 0 ||
+                sh_candidate_better(summaries[i].top[at[i]], summaries[from].top[at[from]]))
                 from = i;
         }
-        if (from < 0 || n == SH_SCAN_TOP) return n;
-        out[n] = scans[from].top[at[from]++];
+        if (from < 0 || n == SH_SUMMARY_TOP) return n;
+        out[n] = summaries[from].top[at[from]++];
     }
 }
 
-sh_status sh_pick_join(const sh_draw *d, const sh_scan *scans, int count, sh_pick *out)
+sh_status sh_pick_join(const sh_draw *d, const sh_logits_summary *summaries, int count,
+                       sh_pick *out)
 {
     float max = -INFINITY;
     int won = -1;
     int64_t total = 0;
     double sum = 0;
     for (int i = 0; i < count; i++) {
-        if (scans[i].total == 0) continue;
-        if (scans[i].max > max) max = scans[i].max;
-        if (won < 0 || scans[i].won_score > scans[won].won_score) won = i;
-        total += scans[i].total;
+        if (summaries[i].total == 0) continue;
+        if (summaries[i].max > max) max = summaries[i].max;
+        if (won < 0 || summaries[i].won_score > summaries[won].won_score) won = i;
+        total += summaries[i].total;
     }
     SH_ASSERT(won >= 0);
     for (int i = 0; i < count; i++)
-        if (scans[i].total > 0) sum += scans[i].sum * exp((double)scans[i].max - (double)max);
+        if (summaries[i].total > 0)
+            sum += summaries[i].sum * exp((double)summaries[i].max - (double)max);
     double log_total = sum > 0 ? (double)max + log(sum) : 0;
 
-    sh_candidate top[SH_SCAN_TOP];
-    int64_t top_count = top_merge(scans, count, top);
-    float logit = scans[won].won.logit;
-    int32_t id = scans[won].won.id;
+    sh_candidate top[SH_SUMMARY_TOP];
+    int64_t top_count = top_merge(summaries, count, top);
+    float logit = summaries[won].won.logit;
+    int32_t id = summaries[won].won.id;
     if (d->temperature > 0 && sh_draw_filters(d)) {
         int64_t keep = top_count == 0
                            ? 0

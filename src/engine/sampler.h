@@ -1,9 +1,9 @@
 /* sampler.h - from a row of logits to a token, wherever the row lies.
  *
- * A row may be cut over ranks. Each rank adjusts its part (penalties, bias) and scans it into a
- * small sh_scan; rank 0 joins the scans in rank order and picks. The pick depends on the logits,
- * the request and the position alone: the noise of a draw is a function of (seed, position, token),
- * so the same token comes out under any cut, in any batch and any order.
+ * A row may be cut over ranks. Each rank adjusts its part (penalties, bias) and summaries it into a
+ * small sh_logits_summary; rank 0 joins the summaries in rank order and picks. The pick depends on
+ * the logits, the request and the position alone: the noise of a draw is a function of (seed,
+ * position, token), so the same token comes out under any cut, in any batch and any order.
  *
  * Order of the chain: bias, repetition, presence and frequency; then top_p, min_p and top_k on the
  * probabilities at temperature 1; then the draw at the temperature. Each filter keeps a head of the
@@ -15,7 +15,7 @@
 #define SH_ENGINE_SAMPLER_H
 
 #include "base/hash.h"
-#include "engine/client.h"
+#include "engine/engine_client.h"
 #include "kernels/rows.h"
 
 #include <stdbool.h>
@@ -46,7 +46,7 @@ typedef struct {
     int logprobs;     /* -1, or how many alternatives are reported */
 } sh_draw;
 
-enum { SH_SCAN_TOP = 256 };
+enum { SH_SUMMARY_TOP = 256 };
 
 /* What one part of a row says. A part may be empty (total 0): it then says nothing, and its other
  * numbers do not count. */
@@ -57,9 +57,9 @@ typedef struct {
     sh_candidate
         won; /* greedy's choice, or the one that the noise favours, among all tokens of the part */
     double won_score;
-    int top_count; /* best first; as many as the draw may need, at most SH_SCAN_TOP */
-    sh_candidate top[SH_SCAN_TOP];
-} sh_scan;
+    int top_count; /* best first; as many as the draw may need, at most SH_SUMMARY_TOP */
+    sh_candidate top[SH_SUMMARY_TOP];
+} sh_logits_summary;
 
 typedef struct {
     int32_t id;
@@ -69,7 +69,7 @@ typedef struct {
 } sh_pick;
 
 /* The draw that a request asks for at a position. */
-sh_draw sh_draw_of(const sh_engine_request *request, int64_t position);
+sh_draw sh_draw_of(const sh_sequence_spec *spec, int64_t position);
 
 /* Where each token stands in a list that is being made: one for a scheduler, made once. */
 typedef struct {
@@ -99,10 +99,10 @@ void sh_adjust_apply(const sh_adjust *list, int count, float *logits, int32_t fi
 /* How many candidates of a part the draw may need. */
 int sh_draw_top(const sh_draw *draw);
 
-/* Joins the scans of all parts, in order. SH_OK, or SH_AGAIN when the candidates can not settle
+/* Joins the summaries of all parts, in order. SH_OK, or SH_AGAIN when the candidates can not settle
  * top_p or min_p: then the whole row decides, by sh_pick_whole. */
-SH_MUST_CHECK sh_status sh_pick_join(const sh_draw *draw, const sh_scan *scans, int count,
-                                     sh_pick *out);
+SH_MUST_CHECK sh_status sh_pick_join(const sh_draw *draw, const sh_logits_summary *summaries,
+                                     int count, sh_pick *out);
 
 /* The same choice from a whole row; `scratch` holds twice `len` candidates. */
 void sh_pick_whole(const sh_draw *draw, const sh_row_kernels *kernels, const float *logits,

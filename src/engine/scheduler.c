@@ -1,6 +1,6 @@
 /* The life of requests: they are taken in, wait, run, are paused, and end. Which of them run in a
  * step is decided in scheduler_plan.c. */
-#include "engine/scheduler_parts.h"
+#include "engine/scheduler_internal.h"
 
 #include "base/alloc.h"
 
@@ -13,8 +13,8 @@ sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_
     s->blocks = blocks;
     s->emit = emit;
     s->ctx = ctx;
-    s->slots = sh_alloc_array((size_t)opts->room.slots, sizeof(sh_sequence *));
-    s->leaves = sh_alloc_array((size_t)opts->room.slots, sizeof(*s->leaves));
+    s->slots = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_sequence *));
+    s->leaves = sh_alloc_array((size_t)opts->limits.slots, sizeof(*s->leaves));
     sh_marks_init(&s->marks, opts->vocab);
     return s;
 }
@@ -28,10 +28,10 @@ static sh_sched_client **client_find(sh_sched *s, uint64_t id)
 
 static void client_enter(sh_sched *s, sh_sequence *seq)
 {
-    sh_sched_client **at = client_find(s, seq->request.client);
+    sh_sched_client **at = client_find(s, seq->spec.client);
     if (*at == NULL) {
         *at = sh_alloc(sizeof(**at));
-        (*at)->id = seq->request.client;
+        (*at)->id = seq->spec.client;
     }
     (*at)->open++;
     seq->client = *at;
@@ -83,7 +83,7 @@ static void list_remove(sh_sched_list *list, sh_sequence *seq)
     *(seq->next == NULL ? &list->last : &seq->next->prev) = seq->prev;
 }
 
-static void refuse(sh_sched *s, uint64_t owner, const sh_engine_request *q, bool retry,
+static void refuse(sh_sched *s, uint64_t owner, const sh_sequence_spec *q, bool retry,
                    const sh_err *err)
 {
     sh_event event = {.kind = SH_EVENT_ERROR, .id = q->id, .error = *err, .retry = retry};
@@ -91,18 +91,19 @@ static void refuse(sh_sched *s, uint64_t owner, const sh_engine_request *q, bool
     s->emit(s->ctx, owner, &event);
 }
 
-static bool fits(const sh_sched *s, const sh_engine_request *q, bool *retry, sh_err *err)
+static bool fits(const sh_sched *s, const sh_sequence_spec *q, bool *retry, sh_err *err)
 {
-    int room = sh_blocks_total(s->blocks) * SH_KV_BLOCK;
-    int places = s->opts.room.slots - s->stats.running; /* whom the next plan takes did not wait */
+    int limits = sh_blocks_total(s->blocks) * SH_KV_BLOCK;
+    int places = s->opts.limits.slots -
+                 s->stats.running; /* whom the next plan takes did not wait */
     *retry = false;
     if (q->prompt_count >= (size_t)s->opts.context)
         sh_err_set(err, SH_ERR_LIMIT,
                    "the prompt has %zu tokens; the longest sequence is %d tokens, answer included",
                    q->prompt_count, s->opts.context);
-    else if (q->prompt_count >= (size_t)room)
-        sh_err_set(err, SH_ERR_LIMIT, "the prompt has %zu tokens; there is KV room for %d in all",
-                   q->prompt_count, room);
+    else if (q->prompt_count >= (size_t)limits)
+        sh_err_set(err, SH_ERR_LIMIT, "the prompt has %zu tokens; there is KV limits for %d in all",
+                   q->prompt_count, limits);
     else if (s->stats.waiting >= s->opts.queue_max + places) {
         *retry = true;
         sh_err_set(err, SH_ERR_LIMIT, "%d requests are waiting, which is all that may",
@@ -112,7 +113,7 @@ static bool fits(const sh_sched *s, const sh_engine_request *q, bool *retry, sh_
     return false;
 }
 
-void sh_sched_submit(sh_sched *s, uint64_t owner, const sh_engine_request *q)
+void sh_sched_submit(sh_sched *s, uint64_t owner, const sh_sequence_spec *q)
 {
     sh_err err;
     bool retry;
@@ -168,7 +169,7 @@ void sh_sched_done(sh_sched *s, sh_sequence *seq, sh_finish finish)
     int64_t started = seq->started_ns == 0 ? now : seq->started_ns;
     int64_t first = seq->first_token_ns == 0 ? now : seq->first_token_ns;
     sh_event event = {.kind = SH_EVENT_DONE,
-                      .id = seq->request.id,
+                      .id = seq->spec.id,
                       .finish = finish,
                       .prompt_tokens = seq->prompt_count,
                       .cached_tokens = seq->cached_tokens < 0 ? 0 : seq->cached_tokens,
@@ -186,7 +187,7 @@ void sh_sched_done(sh_sched *s, sh_sequence *seq, sh_finish finish)
 
 static void sequence_fail(sh_sched *s, sh_sequence *seq, const sh_err *err)
 {
-    sh_event event = {.kind = SH_EVENT_ERROR, .id = seq->request.id, .error = *err};
+    sh_event event = {.kind = SH_EVENT_ERROR, .id = seq->spec.id, .error = *err};
     s->stats.failed++;
     s->emit(s->ctx, seq->owner, &event);
     sequence_end(s, seq);
@@ -201,7 +202,7 @@ void sh_sched_cancel(sh_sched *s, uint64_t owner, uint64_t id)
 {
     for (int which = 0; which < 2; which++)
         for (sh_sequence *seq = list_of(s, which)->first; seq != NULL; seq = seq->next) {
-            if (seq->owner != owner || seq->request.id != id) continue;
+            if (seq->owner != owner || seq->spec.id != id) continue;
             if (seq->in_flight)
                 seq->cancelled = true;
             else
@@ -285,7 +286,7 @@ void sh_sched_pause(sh_sched *s, sh_sequence *seq)
     s->stats.paused++;
 }
 
-static bool is_end(const sh_engine_request *q, int32_t token)
+static bool is_end(const sh_sequence_spec *q, int32_t token)
 {
     for (int i = 0; i < q->stop_id_count; i++)
         if (q->stop_ids[i] == token) return true;
@@ -295,7 +296,7 @@ static bool is_end(const sh_engine_request *q, int32_t token)
 static void emit_token(sh_sched *s, const sh_sequence *seq, const sh_pick *pick)
 {
     sh_event event = {.kind = SH_EVENT_TOKEN,
-                      .id = seq->request.id,
+                      .id = seq->spec.id,
                       .token = pick->id,
                       .logprob = pick->logprob,
                       .top_count = pick->top_count};
@@ -315,7 +316,7 @@ static bool picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, sh_f
         seq->tokens[seq->count++] = token;
         s->stats.answer_tokens++;
         if (seq->first_token_ns == 0) seq->first_token_ns = sh_clock_ns();
-        if (is_end(&seq->request, token)) {
+        if (is_end(&seq->spec, token)) {
             *finish = SH_FINISH_STOP;
             open = false;
         } else {

@@ -14,18 +14,18 @@
 #define SH_ENGINE_SCHEDULER_H
 
 #include "engine/sequence.h"
-#include "engine/step.h"
+#include "engine/step_plan.h"
 
 typedef struct {
-    sh_step_room room;
+    sh_step_limits limits;
     int vocab;
-    int context;        /* tokens of the longest sequence */
-    int queue_max;      /* requests that may wait */
-    int64_t timeout_ms; /* of a request that names none; 0: none */
-    double stall_s;     /* how long a step may take while streams are running */
-    int parts;          /* plans that run at once: each takes its part of the sequences */
-    int drafts;         /* tokens to guess ahead; 0: none */
-    int rope_original;  /* longer sequences use the long RoPE factors; 0: the model has one set */
+    int context;          /* tokens of the longest sequence */
+    int queue_max;        /* requests that may wait */
+    int64_t timeout_ms;   /* of a request that names none; 0: none */
+    double stall_s;       /* how long a step may take while streams are running */
+    int stages_in_flight; /* plans that run at once: each takes its part of the sequences */
+    int drafts;           /* tokens to guess ahead; 0: none */
+    int rope_original;    /* longer sequences use the long RoPE factors; 0: the model has one set */
 } sh_sched_opts;
 
 /* Events of one request come in order; the last is DONE or ERROR. */
@@ -44,7 +44,7 @@ sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_
 void sh_sched_free(sh_sched *sched);
 
 /* Takes the request in, or ends it at once with an ERROR that has the numbers. */
-void sh_sched_submit(sh_sched *sched, uint64_t owner, const sh_engine_request *request);
+void sh_sched_submit(sh_sched *sched, uint64_t owner, const sh_sequence_spec *spec);
 
 /* Ends a request with DONE (cancel); an unknown id is nothing. */
 void sh_sched_cancel(sh_sched *sched, uint64_t owner, uint64_t id);

@@ -1,5 +1,5 @@
 /* Which tokens run in the next step: every sequence that decodes, then prompts, then who waits. */
-#include "engine/scheduler_parts.h"
+#include "engine/scheduler_internal.h"
 
 #include <limits.h>
 #include <math.h>
@@ -17,7 +17,7 @@ static bool pause_younger(sh_sched *s, const sh_sequence *keep)
 }
 
 /* What ends an answer is kept from being drawn before min_tokens. */
-static int ban_ends(const sh_engine_request *q, sh_adjust *out)
+static int ban_ends(const sh_sequence_spec *q, sh_adjust *out)
 {
     int count = 0;
     for (int i = 0; i < q->stop_id_count; i++)
@@ -29,15 +29,15 @@ static int ban_ends(const sh_engine_request *q, sh_adjust *out)
  * none is ever left out for what else is in the step. */
 static bool adjusts_fit(const sh_step_plan *step, const sh_sequence *seq, int drafts)
 {
-    const sh_engine_request *q = &seq->request;
+    const sh_sequence_spec *q = &seq->spec;
     int most = sh_adjust_max(&q->sampling, seq->count + drafts, seq->prompt_count);
     if (q->min_tokens > 0) most += q->stop_id_count;
-    return (int64_t)most * (1 + drafts) <= step->room.adjusts - step->adjust_count;
+    return (int64_t)most * (1 + drafts) <= step->limits.adjusts - step->adjust_count;
 }
 
 static void add_draw(sh_sched *s, sh_step_plan *step, const sh_sequence *seq, int known)
 {
-    const sh_engine_request *q = &seq->request;
+    const sh_sequence_spec *q = &seq->spec;
     sh_step_draw *d = &step->draws[step->draw_count++];
     sh_adjust *list = step->adjusts + step->adjust_count;
     d->draw = sh_draw_of(q, known);
@@ -109,11 +109,11 @@ static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
 /* With several plans at once none takes more than its part of `all` sequences. */
 static bool step_full(const sh_sched *s, const sh_step_plan *step, int all)
 {
-    int part = (all + s->opts.parts - 1) / s->opts.parts;
-    bool share = s->opts.parts > 1 && step->seq_count > 0 && step->seq_count >= part;
-    return share || step->seq_count == step->room.slots ||
-           step->draw_count + 1 + SH_DRAFTS_MAX > step->room.draws ||
-           step->token_count >= step->room.tokens;
+    int part = (all + s->opts.stages_in_flight - 1) / s->opts.stages_in_flight;
+    bool share = s->opts.stages_in_flight > 1 && step->seq_count > 0 && step->seq_count >= part;
+    return share || step->seq_count == step->limits.slots ||
+           step->draw_count + 1 + SH_DRAFTS_MAX > step->limits.draws ||
+           step->token_count >= step->limits.tokens;
 }
 
 static void plan_decodes(sh_sched *s, sh_step_plan *step)
@@ -135,7 +135,7 @@ static void plan_decodes(sh_sched *s, sh_step_plan *step)
 static int all_of(const sh_sched *s)
 {
     int all = s->stats.running + s->stats.waiting;
-    return all < s->opts.room.slots ? all : s->opts.room.slots;
+    return all < s->opts.limits.slots ? all : s->opts.limits.slots;
 }
 
 static int64_t list_prompts(const sh_sched_list *list)
@@ -151,39 +151,40 @@ static int64_t list_prompts(const sh_sched_list *list)
  * the last are. */
 static int piece_of(const sh_sched *s)
 {
-    if (s->opts.parts == 1) return s->opts.room.tokens;
+    if (s->opts.stages_in_flight == 1) return s->opts.limits.tokens;
     int64_t tokens = list_prompts(&s->running) + list_prompts(&s->waiting);
-    int64_t piece = tokens / (2 * s->opts.parts);
+    int64_t piece = tokens / (2 * s->opts.stages_in_flight);
     return piece < PIECE_MIN ? PIECE_MIN : piece < INT_MAX ? (int)piece : INT_MAX;
 }
 
 /* What a step may still take of prompts. */
-struct room {
+struct limits {
     int tokens;
     int piece;
 };
 
-static bool prompts_fit(const sh_sched *s, const sh_step_plan *step, const struct room *room)
+static bool prompts_fit(const sh_sched *s, const sh_step_plan *step, const struct limits *limits)
 {
-    return room->tokens > 0 && step->token_count < room->piece && !step_full(s, step, all_of(s));
+    return limits->tokens > 0 && step->token_count < limits->piece &&
+           !step_full(s, step, all_of(s));
 }
 
-/* The next tokens of a prompt, as many as there is room for. */
-static void add_prompt(sh_sched *s, sh_step_plan *step, sh_sequence *seq, struct room *room)
+/* The next tokens of a prompt, as many as fit. */
+static void add_prompt(sh_sched *s, sh_step_plan *step, sh_sequence *seq, struct limits *limits)
 {
     int count = seq->count - seq->computed;
-    if (count > room->tokens) count = room->tokens;
+    if (count > limits->tokens) count = limits->tokens;
     seq->draft_count = 0;
     add_tokens(s, step, seq, count);
-    room->tokens -= count;
+    limits->tokens -= count;
 }
 
-static void plan_prompts(sh_sched *s, sh_step_plan *step, struct room *room)
+static void plan_prompts(sh_sched *s, sh_step_plan *step, struct limits *limits)
 {
-    for (sh_sequence *seq = s->running.first; seq != NULL && prompts_fit(s, step, room);
+    for (sh_sequence *seq = s->running.first; seq != NULL && prompts_fit(s, step, limits);
          seq = seq->next)
         if (!seq->in_flight && !decoding(seq) && adjusts_fit(step, seq, 0))
-            add_prompt(s, step, seq, room);
+            add_prompt(s, step, seq, limits);
 }
 
 /* The client with the fewest running requests is next, then who came first. (*least, order) is
@@ -203,17 +204,17 @@ static sh_sequence *waiting_next(sh_sched *s, int *least, uint64_t order)
 
 static int slot_free(const sh_sched *s)
 {
-    for (int i = 0; i < s->opts.room.slots; i++)
+    for (int i = 0; i < s->opts.limits.slots; i++)
         if (s->slots[i] == NULL) return i;
     return -1;
 }
 
-static void plan_waiting(sh_sched *s, sh_step_plan *step, struct room *room)
+static void plan_waiting(sh_sched *s, sh_step_plan *step, struct limits *limits)
 {
     enum { PASS_OVER_MAX = 64 }; /* each costs a look through the queue and a hash of its prompt */
     int least = 0, passed = 0;
     uint64_t order = 0;
-    while (prompts_fit(s, step, room)) {
+    while (prompts_fit(s, step, limits)) {
         int slot = slot_free(s);
         sh_sequence *seq = slot < 0 ? NULL : waiting_next(s, &least, order);
         bool wait;
@@ -225,7 +226,7 @@ static void plan_waiting(sh_sched *s, sh_step_plan *step, struct room *room)
             return; /* no room: the next must not overtake this one indefinitely */
         }
         sh_sched_admit(s, seq, slot);
-        add_prompt(s, step, seq, room);
+        add_prompt(s, step, seq, limits);
         least = 0;
         order = 0;
     }
@@ -242,21 +243,21 @@ static bool streams_run(const sh_sched *s)
 /* Prompt tokens that a step may take without holding running streams up for too long. */
 static int chunk_budget(const sh_sched *s, const sh_step_plan *step)
 {
-    int room = s->opts.room.tokens - step->token_count;
-    if (!streams_run(s) || s->token_s <= 0) return room;
+    int limits = s->opts.limits.tokens - step->token_count;
+    if (!streams_run(s) || s->token_s <= 0) return limits;
     double fit = s->opts.stall_s / s->token_s;
-    int chunk = fit < SH_SCHED_CHUNK_MIN ? SH_SCHED_CHUNK_MIN : fit > room ? room : (int)fit;
-    return chunk < room ? chunk : room;
+    int chunk = fit < SH_SCHED_CHUNK_MIN ? SH_SCHED_CHUNK_MIN : fit > limits ? limits : (int)fit;
+    return chunk < limits ? chunk : limits;
 }
 
 bool sh_sched_plan(sh_sched *s, sh_step_plan *step)
 {
-    sh_step_clear(step);
+    sh_step_plan_clear(step);
     sh_sched_expire(s);
     plan_decodes(s, step);
-    struct room room = {chunk_budget(s, step), piece_of(s)};
-    plan_prompts(s, step, &room);
-    plan_waiting(s, step, &room);
+    struct limits limits = {chunk_budget(s, step), piece_of(s)};
+    plan_prompts(s, step, &limits);
+    plan_waiting(s, step, &limits);
     if (step->seq_count == 0) return false;
     for (int i = 0; i < s->leave_count; i++) step->leaves[i] = s->leaves[i];
     step->leave_count = s->leave_count;

@@ -24,11 +24,11 @@ static void *copy(const void *data, size_t count, size_t size)
     return to;
 }
 
-sh_sequence *sh_sequence_create(const sh_engine_request *q, int context)
+sh_sequence *sh_sequence_create(const sh_sequence_spec *q, int context)
 {
     SH_ASSERT(q->prompt_count > 0 && q->prompt_count < (size_t)context && q->max_tokens > 0);
     sh_sequence *seq = sh_alloc(sizeof(*seq));
-    seq->request = *q;
+    seq->spec = *q;
     seq->slot = seq->cached_tokens = -1;
     seq->count = seq->prompt_count = (int)q->prompt_count;
     int answer_max = context - seq->prompt_count;
@@ -36,20 +36,20 @@ sh_sequence *sh_sequence_create(const sh_engine_request *q, int context)
     seq->count_max = seq->prompt_count + answer_max;
     seq->tokens = copy(q->prompt, q->prompt_count, sizeof(*seq->tokens));
     seq->blocks = sh_alloc_array((size_t)blocks_for(seq->prompt_count), sizeof(*seq->blocks));
-    sh_sampling *s = &seq->request.sampling;
+    sh_sampling *s = &seq->spec.sampling;
     s->logit_bias_ids = copy(s->logit_bias_ids, (size_t)s->logit_bias_count, sizeof(int32_t));
     s->logit_bias = copy(s->logit_bias, (size_t)s->logit_bias_count, sizeof(float));
-    seq->request.stop_ids = copy(q->stop_ids, (size_t)q->stop_id_count, sizeof(int32_t));
-    seq->request.prompt = NULL; /* it is the head of `tokens` now */
+    seq->spec.stop_ids = copy(q->stop_ids, (size_t)q->stop_id_count, sizeof(int32_t));
+    seq->spec.prompt = NULL; /* it is the head of `tokens` now */
     return seq;
 }
 
 void sh_sequence_free(sh_sequence *seq)
 {
     if (seq == NULL) return;
-    free((void *)seq->request.sampling.logit_bias_ids);
-    free((void *)seq->request.sampling.logit_bias);
-    free((void *)seq->request.stop_ids);
+    free((void *)seq->spec.sampling.logit_bias_ids);
+    free((void *)seq->spec.sampling.logit_bias);
+    free((void *)seq->spec.stop_ids);
     free(seq->tokens);
     free(seq->blocks);
     free(seq);

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "engine/blocks.h"
-#include "engine/client.h"
+#include "engine/engine_client.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,7 +33,7 @@ struct sh_sequence {
     uint64_t owner;           /* which connection asked */
     uint64_t order;           /* of arrival */
     sh_sched_client *client;  /* the scheduler's */
-    sh_engine_request request;
+    sh_sequence_spec spec;
     int32_t *tokens; /* [count_max + SH_DRAFTS_MAX] once it started; drafts follow the first `count`
                         while they are tried */
     int count, prompt_count, count_max;
@@ -59,8 +59,8 @@ struct sh_sequence {
     int draft_tried, draft_kept, draft_rest; /* lately; and steps to sit out */
 };
 
-/* Copies the request. The answer is cut so that prompt and answer fit into `context` tokens. */
-sh_sequence *sh_sequence_create(const sh_engine_request *request, int context);
+/* Copies the spec. The answer is cut so that prompt and answer fit into `context` tokens. */
+sh_sequence *sh_sequence_create(const sh_sequence_spec *spec, int context);
 void sh_sequence_free(sh_sequence *seq);
 
 static inline int sh_sequence_answered(const sh_sequence *seq)

@@ -15,14 +15,14 @@ static int shown(sh_str text)
     return (int)(text.len < SHOWN_MAX ? text.len : SHOWN_MAX);
 }
 
-sh_http_refusal sh_http_refusal_of(sh_http_exchange *x, int status, const char *fmt, ...)
+sh_http_refusal sh_http_refusal_of(sh_http_request *req, int status, const char *fmt, ...)
 {
     char text[SH_ERR_TEXT_MAX];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    return (sh_http_refusal){status, sh_arena_str(&x->arena, sh_str_of(text)).ptr};
+    return (sh_http_refusal){status, sh_arena_str(&req->arena, sh_str_of(text)).ptr};
 }
 
 /* The key that a request shows, or an empty text. */
@@ -31,78 +31,78 @@ static sh_str key_of(const sh_http_head *head)
     sh_str bearer = sh_http_head_find(head, "authorization");
     if (bearer.len > 7 && strncasecmp(bearer.ptr, "bearer ", 7) == 0)
         return sh_str_trim(sh_str_sub(bearer, 7, bearer.len));
-    return sh_http_head_find(head, "x-api-key");
+    return sh_http_head_find(head, "req-api-key");
 }
 
-static sh_http_key key_check(const sh_http_exchange *x)
+static sh_http_key key_check(const sh_http_request *req)
 {
-    const sh_http_keys *keys = sh_http_server_opts_of(x->conn->server)->keys;
-    sh_str key = key_of(&x->head);
+    const sh_http_keys *keys = sh_http_server_opts_of(req->conn->server)->keys;
+    sh_str key = key_of(&req->head);
     if (keys == NULL || sh_http_keys_count(keys) == 0) return SH_HTTP_KEY_NOT_NEEDED;
     if (key.len == 0) return SH_HTTP_KEY_MISSING;
     return sh_http_keys_has(keys, key) ? SH_HTTP_KEY_GOOD : SH_HTTP_KEY_WRONG;
 }
 
-uint64_t sh_http_client_of(const sh_http_exchange *x)
+uint64_t sh_http_client_of(const sh_http_request *req)
 {
-    sh_str key = key_of(&x->head);
-    return x->key == SH_HTTP_KEY_GOOD ? sh_hash64(key.ptr, key.len) : x->conn->peer_id;
+    sh_str key = key_of(&req->head);
+    return req->key == SH_HTTP_KEY_GOOD ? sh_hash64(key.ptr, key.len) : req->conn->peer_id;
 }
 
-bool sh_http_is_trusted(const sh_http_exchange *x)
+bool sh_http_is_trusted(const sh_http_request *req)
 {
-    return x->key == SH_HTTP_KEY_GOOD || x->key == SH_HTTP_KEY_NOT_NEEDED;
+    return req->key == SH_HTTP_KEY_GOOD || req->key == SH_HTTP_KEY_NOT_NEEDED;
 }
 
 /* Without keys a server is for who can reach it, and any web page in a browser on this machine can:
  * so pages, and names that only a page's own DNS leads here, are sent away. */
-static sh_http_refusal page_check(sh_http_exchange *x)
+static sh_http_refusal page_check(sh_http_request *req)
 {
-    const sh_http_server_opts *opts = sh_http_server_opts_of(x->conn->server);
-    sh_str host = sh_http_head_find(&x->head, "host");
-    sh_str origin = sh_http_head_find(&x->head, "origin");
+    const sh_http_server_opts *opts = sh_http_server_opts_of(req->conn->server);
+    sh_str host = sh_http_head_find(&req->head, "host");
+    sh_str origin = sh_http_head_find(&req->head, "origin");
     if (opts->check_host &&
-        !sh_http_host_is_ours(host, opts->host, sh_http_server_machine(x->conn->server),
+        !sh_http_host_is_ours(host, opts->host, sh_http_server_machine(req->conn->server),
                               opts->allowed_hosts))
-        return sh_http_refusal_of(x, 403,
+        return sh_http_refusal_of(req, 403,
                                   "this server is for its own machine and does not answer as "
                                   "'%.*s'; --allowed-hosts names further hosts, or set API keys",
                                   shown(host), host.ptr);
     if (origin.len > 0 && !sh_http_origin_is_ours(origin, host, opts->cors))
-        return sh_http_refusal_of(x, 403,
+        return sh_http_refusal_of(req, 403,
                                   "web pages of '%.*s' may not use this server; --cors names "
                                   "those that may",
                                   shown(origin), origin.ptr);
     return fine;
 }
 
-sh_http_refusal sh_http_admit(sh_http_exchange *x)
+sh_http_refusal sh_http_admit(sh_http_request *req)
 {
-    const sh_http_server_opts *opts = sh_http_server_opts_of(x->conn->server);
-    const sh_http_head *head = &x->head;
+    const sh_http_server_opts *opts = sh_http_server_opts_of(req->conn->server);
+    const sh_http_head *head = &req->head;
     sh_http_match match = sh_http_route_find(opts->routes, opts->route_count, head->method,
                                              head->path);
-    x->route = match.route;
-    x->param = match.param;
-    x->key = key_check(x);
-    if (x->key == SH_HTTP_KEY_NOT_NEEDED) {
-        sh_http_refusal refusal = page_check(x);
+    req->route = match.route;
+    req->param = match.param;
+    req->key = key_check(req);
+    if (req->key == SH_HTTP_KEY_NOT_NEEDED) {
+        sh_http_refusal refusal = page_check(req);
         if (refusal.status != 0) return refusal;
     }
     if (head->method == SH_HTTP_OPTIONS && (match.path_known || sh_str_is(head->path, "*")))
         return fine;
     if (head->method == SH_HTTP_OTHER)
-        return sh_http_refusal_of(x, 501, "this server does not know the method '%.*s'",
+        return sh_http_refusal_of(req, 501, "this server does not know the method '%.*s'",
                                   shown(head->method_text), head->method_text.ptr);
     if (!match.path_known)
-        return sh_http_refusal_of(x, 404, "there is no '%.*s %.*s' here; /docs shows all paths",
+        return sh_http_refusal_of(req, 404, "there is no '%.*s %.*s' here; /docs shows all paths",
                                   shown(head->method_text), head->method_text.ptr,
                                   shown(head->path), head->path.ptr);
     if (match.route == NULL)
-        return sh_http_refusal_of(x, 405, "'%.*s' does not take %.*s; see the header Allow",
+        return sh_http_refusal_of(req, 405, "'%.*s' does not take %.*s; see the header Allow",
                                   shown(head->path), head->path.ptr, shown(head->method_text),
                                   head->method_text.ptr);
-    if (!match.route->open && !sh_http_is_trusted(x))
+    if (!match.route->open && !sh_http_is_trusted(req))
         return (sh_http_refusal){401, "a valid API key is needed: Authorization: Bearer <key>"};
     return fine;
 }

@@ -9,10 +9,10 @@
 #include "http/conn.h"
 
 /* Finds the route and looks at the key; status 0 when the request may come in. */
-sh_http_refusal sh_http_admit(sh_http_exchange *x);
+sh_http_refusal sh_http_admit(sh_http_request *req);
 
-/* A refusal whose sentence lives as long as the exchange. */
-sh_http_refusal sh_http_refusal_of(sh_http_exchange *x, int status, const char *fmt, ...)
+/* A refusal whose sentence lives as long as the request. */
+sh_http_refusal sh_http_refusal_of(sh_http_request *req, int status, const char *fmt, ...)
     SH_PRINTF(3, 4);
 
 #endif

@@ -48,7 +48,7 @@ sh_http_conn *sh_http_conn_create(sh_http_server *server, struct bufferevent *be
     sh_http_conn *conn = sh_alloc(sizeof(*conn));
     conn->server = server;
     conn->bev = bev;
-    conn->x.conn = conn;
+    conn->req.conn = conn;
     conn->deadline = sh_deadline_in_ms(opts->receive_ms);
     conn->since_ns = sh_clock_ns();
     conn->peer_id = peer_id;
@@ -64,62 +64,62 @@ sh_http_conn *sh_http_conn_create(sh_http_server *server, struct bufferevent *be
     return conn;
 }
 
-static void exchange_clear(sh_http_exchange *x)
+static void request_clear(sh_http_request *req)
 {
-    sh_http_body_done(x);
-    x->key = SH_HTTP_KEY_MISSING;
-    sh_arena_reset(&x->arena);
-    sh_buf_clear(&x->headers);
-    x->route = NULL;
-    x->param = (sh_str){"", 0};
-    x->refusal = (sh_http_refusal){0, NULL};
-    x->chunked = (sh_http_chunked){0};
-    x->head.header_count = 0;
-    x->scanned = 0;
-    x->status = 0;
-    x->start_ns = 0;
-    x->bytes_in = x->bytes_out = 0;
-    x->raw = false;
-    x->gone = x->drained = NULL;
-    x->client_arg = NULL;
+    sh_http_body_done(req);
+    req->key = SH_HTTP_KEY_MISSING;
+    sh_arena_reset(&req->arena);
+    sh_buf_clear(&req->headers);
+    req->route = NULL;
+    req->param = (sh_str){"", 0};
+    req->refusal = (sh_http_refusal){0, NULL};
+    req->chunked = (sh_http_chunked){0};
+    req->head.header_count = 0;
+    req->scanned = 0;
+    req->status = 0;
+    req->start_ns = 0;
+    req->bytes_in = req->bytes_out = 0;
+    req->raw = false;
+    req->gone = req->drained = NULL;
+    req->client_arg = NULL;
 }
 
-static void exchange_record(sh_http_exchange *x, int status)
+static void request_record(sh_http_request *req, int status)
 {
-    const sh_http_server_opts *opts = opts_of(x->conn);
+    const sh_http_server_opts *opts = opts_of(req->conn);
     sh_http_record record = {
-        .id = x->id,
-        .peer = sh_str_of(x->conn->peer),
-        .method = x->head.method_text,
-        .path = x->head.path,
-        .route = x->route,
+        .id = req->id,
+        .peer = sh_str_of(req->conn->peer),
+        .method = req->head.method_text,
+        .path = req->head.path,
+        .route = req->route,
         .status = status,
-        .refused = x->refusal.status != 0,
-        .bytes_in = x->bytes_in,
-        .bytes_out = x->bytes_out,
-        .seconds = (double)(sh_clock_ns() - x->start_ns) * 1e-9,
+        .refused = req->refusal.status != 0,
+        .bytes_in = req->bytes_in,
+        .bytes_out = req->bytes_out,
+        .seconds = (double)(sh_clock_ns() - req->start_ns) * 1e-9,
     };
     if (opts->done != NULL) opts->done(opts->arg, &record);
 }
 
 void sh_http_conn_close(sh_http_conn *conn)
 {
-    sh_http_exchange *x = &conn->x;
+    sh_http_request *req = &conn->req;
     if (conn->state == CONN_DEAD) return;
     bool open = conn->state == CONN_BUSY || conn->state == CONN_STREAM;
     conn->state = CONN_DEAD;
     bufferevent_setcb(conn->bev, NULL, NULL, NULL, NULL);
     bufferevent_disable(conn->bev, EV_READ | EV_WRITE);
-    if (open) exchange_record(x, 499);
-    if (open && x->gone != NULL) x->gone(x->client_arg);
+    if (open) request_record(req, 499);
+    if (open && req->gone != NULL) req->gone(req->client_arg);
     sh_http_server_bury(conn->server, conn);
 }
 
 void sh_http_conn_free(sh_http_conn *conn)
 {
     bufferevent_free(conn->bev);
-    exchange_clear(&conn->x);
-    sh_buf_reset(&conn->x.headers);
+    request_clear(&conn->req);
+    sh_buf_reset(&conn->req.headers);
     free(conn);
 }
 
@@ -150,10 +150,10 @@ void sh_http_conn_exchange_over(sh_http_conn *conn)
 {
     const sh_http_server_opts *opts = opts_of(conn);
     bool more = !conn->input_ended || evbuffer_get_length(input_of(conn)) > 0;
-    bool keep = conn->x.head.keep_alive && more;
+    bool keep = conn->req.head.keep_alive && more;
     conn->since_ns = sh_clock_ns();
-    exchange_record(&conn->x, conn->x.status);
-    exchange_clear(&conn->x);
+    request_record(&conn->req, conn->req.status);
+    request_clear(&conn->req);
     conn->blocked = false;
     conn->state = keep ? CONN_HEAD : CONN_FLUSH;
     conn->deadline = sh_deadline_in_ms(
@@ -168,9 +168,9 @@ static void refuse(sh_http_conn *conn, sh_http_refusal refusal)
 {
     conn->state = CONN_BUSY;
     conn->refused = true;
-    conn->x.refusal = refusal;
-    conn->x.head.keep_alive = false;
-    sh_http_reply_refusal(&conn->x);
+    conn->req.refusal = refusal;
+    conn->req.head.keep_alive = false;
+    sh_http_reply_refusal(&conn->req);
 }
 
 /* Word characters only, since it goes into headers and logs. */
@@ -183,64 +183,64 @@ static bool id_is_good(sh_str id)
     return id.len > 0 && id.len <= SH_HTTP_ID_MAX;
 }
 
-static void id_choose(sh_http_exchange *x)
+static void id_choose(sh_http_request *req)
 {
-    sh_str given = sh_http_head_find(&x->head, "x-request-id");
+    sh_str given = sh_http_head_find(&req->head, "req-request-id");
     if (!id_is_good(given)) {
-        sh_http_server_new_id(x->conn->server, x->id);
+        sh_http_server_new_id(req->conn->server, req->id);
         return;
     }
-    memcpy(x->id, given.ptr, given.len);
-    x->id[given.len] = '\0';
+    memcpy(req->id, given.ptr, given.len);
+    req->id[given.len] = '\0';
 }
 
 /* The request is whole. */
 static void dispatch(sh_http_conn *conn)
 {
-    sh_http_exchange *x = &conn->x;
+    sh_http_request *req = &conn->req;
     conn->state = CONN_BUSY;
     conn->deadline = SH_DEADLINE_NEVER;
-    if (x->refusal.status != 0)
-        sh_http_reply_refusal(x);
-    else if (x->head.method == SH_HTTP_OPTIONS)
-        sh_http_reply_options(x);
+    if (req->refusal.status != 0)
+        sh_http_reply_refusal(req);
+    else if (req->head.method == SH_HTTP_OPTIONS)
+        sh_http_reply_options(req);
     else
-        x->route->handle(x, opts_of(conn)->arg);
+        req->route->handle(req, opts_of(conn)->arg);
 }
 
 /* Who is refused is refused now: nobody waits for a body that is not wanted. */
 static void body_begin(sh_http_conn *conn)
 {
-    sh_http_exchange *x = &conn->x;
+    sh_http_request *req = &conn->req;
     const sh_http_server_opts *opts = opts_of(conn);
-    bool follows = x->head.chunked || x->head.content_length > 0;
-    if (x->refusal.status == 0 && x->head.content_length > opts->body_bytes_max)
-        x->refusal = sh_http_refusal_of(x, 413, "the body has %llu bytes; this server takes %zu",
-                                        (unsigned long long)x->head.content_length,
-                                        opts->body_bytes_max);
+    bool follows = req->head.chunked || req->head.content_length > 0;
+    if (req->refusal.status == 0 && req->head.content_length > opts->body_bytes_max)
+        req->refusal = sh_http_refusal_of(
+            req, 413, "the body has %llu bytes; this server takes %zu",
+            (unsigned long long)req->head.content_length, opts->body_bytes_max);
     if (!follows) {
         dispatch(conn);
         return;
     }
-    if (x->refusal.status != 0) {
-        refuse(conn, x->refusal);
+    if (req->refusal.status != 0) {
+        refuse(conn, req->refusal);
         return;
     }
     conn->state = CONN_BODY;
-    x->body = evbuffer_new();
-    SH_ASSERT(x->body != NULL);
-    if (x->head.expect_continue && evbuffer_get_length(input_of(conn)) == 0)
+    req->body = evbuffer_new();
+    SH_ASSERT(req->body != NULL);
+    if (req->head.expect_continue && evbuffer_get_length(input_of(conn)) == 0)
         bufferevent_write(conn->bev, go_on, sizeof(go_on) - 1);
 }
 
 static void head_decide(sh_http_conn *conn)
 {
-    sh_http_exchange *x = &conn->x;
+    sh_http_request *req = &conn->req;
     int64_t wait_ms = 0;
-    x->refusal = sh_http_admit(x);
-    conn->refused = x->refusal.status != 0;
-    if (x->key == SH_HTTP_KEY_GOOD) conn->proven = true;
-    if (x->key == SH_HTTP_KEY_WRONG) wait_ms = sh_http_server_key_failed(conn->server, conn);
+    req->refusal = sh_http_admit(req);
+    conn->refused = req->refusal.status != 0;
+    if (req->key == SH_HTTP_KEY_GOOD) conn->proven = true;
+    if (req->key == SH_HTTP_KEY_WRONG) wait_ms = sh_http_server_key_failed(conn->server, conn);
     if (wait_ms == 0) {
         body_begin(conn);
         return;
@@ -251,16 +251,16 @@ static void head_decide(sh_http_conn *conn)
 
 static void head_handle(sh_http_conn *conn, size_t len)
 {
-    sh_http_exchange *x = &conn->x;
-    char *text = sh_arena_alloc(&x->arena, len);
+    sh_http_request *req = &conn->req;
+    char *text = sh_arena_alloc(&req->arena, len);
     evbuffer_remove(input_of(conn), text, len);
-    x->bytes_in += len;
-    sh_http_refusal refusal = sh_http_head_parse(text, len, &x->head);
-    id_choose(x);
+    req->bytes_in += len;
+    sh_http_refusal refusal = sh_http_head_parse(text, len, &req->head);
+    id_choose(req);
     if (refusal.status != 0)
         refuse(conn, refusal);
     else {
-        if (sh_http_server_draining(conn->server)) x->head.keep_alive = false;
+        if (sh_http_server_draining(conn->server)) req->head.keep_alive = false;
         head_decide(conn);
     }
 }
@@ -275,28 +275,28 @@ static void empty_lines_skip(struct evbuffer *input)
 /* True when something was done, so that more may be possible. */
 static bool head_read(sh_http_conn *conn)
 {
-    sh_http_exchange *x = &conn->x;
+    sh_http_request *req = &conn->req;
     const sh_http_server_opts *opts = opts_of(conn);
     struct evbuffer *input = input_of(conn);
     if (unsent(conn) > OUTPUT_AHEAD) return false;
-    if (x->start_ns == 0) empty_lines_skip(input);
+    if (req->start_ns == 0) empty_lines_skip(input);
     size_t have = evbuffer_get_length(input);
     if (have == 0) return false;
-    if (x->start_ns == 0) {
-        x->start_ns = sh_clock_ns();
+    if (req->start_ns == 0) {
+        req->start_ns = sh_clock_ns();
         conn->deadline = sh_deadline_in_ms(opts->receive_ms);
     }
     struct evbuffer_ptr from;
-    evbuffer_ptr_set(input, &from, x->scanned, EVBUFFER_PTR_SET);
+    evbuffer_ptr_set(input, &from, req->scanned, EVBUFFER_PTR_SET);
     struct evbuffer_ptr end = evbuffer_search(input, "\r\n\r\n", 4, &from);
     size_t len = end.pos < 0 ? have : (size_t)end.pos + 4;
     if (len > opts->header_bytes_max) {
-        sh_http_server_new_id(conn->server, x->id);
-        x->head.method_text = x->head.path = SH_STR("");
+        sh_http_server_new_id(conn->server, req->id);
+        req->head.method_text = req->head.path = SH_STR("");
         refuse(conn, (sh_http_refusal){431, "the head of the request is too long"});
         return true;
     }
-    x->scanned = have > 3 ? have - 3 : 0;
+    req->scanned = have > 3 ? have - 3 : 0;
     if (end.pos < 0) return false;
     head_handle(conn, len);
     return true;
@@ -304,29 +304,29 @@ static bool head_read(sh_http_conn *conn)
 
 static bool body_read(sh_http_conn *conn)
 {
-    sh_http_exchange *x = &conn->x;
+    sh_http_request *req = &conn->req;
     struct evbuffer *input = input_of(conn);
     size_t have = evbuffer_get_length(input);
     bool done;
     sh_http_refusal refusal = {0, NULL};
     if (have == 0) return false;
-    if (x->head.chunked) {
-        refusal = sh_http_chunked_read(&x->chunked, input, x->body, opts_of(conn)->body_bytes_max,
-                                       &done);
-        x->bytes_in += have - evbuffer_get_length(input);
+    if (req->head.chunked) {
+        refusal = sh_http_chunked_read(&req->chunked, input, req->body,
+                                       opts_of(conn)->body_bytes_max, &done);
+        req->bytes_in += have - evbuffer_get_length(input);
     } else {
-        size_t take = have < x->head.content_length ? have : (size_t)x->head.content_length;
-        evbuffer_remove_buffer(input, x->body, take);
-        x->bytes_in += take;
-        x->head.content_length -= take;
-        done = x->head.content_length == 0;
+        size_t take = have < req->head.content_length ? have : (size_t)req->head.content_length;
+        evbuffer_remove_buffer(input, req->body, take);
+        req->bytes_in += take;
+        req->head.content_length -= take;
+        done = req->head.content_length == 0;
     }
-    size_t more = evbuffer_get_length(x->body) - x->body_held;
+    size_t more = evbuffer_get_length(req->body) - req->body_held;
     if (refusal.status == 0 && !sh_http_server_body_take(conn->server, more))
         refusal = (sh_http_refusal){503, "the bodies of all requests together are more than this "
                                          "server takes at once"};
     else if (refusal.status == 0)
-        x->body_held += more;
+        req->body_held += more;
     if (refusal.status != 0)
         refuse(conn, refusal);
     else if (done)
@@ -392,7 +392,7 @@ static void on_write(struct bufferevent *bev, void *arg)
     if (conn->state == CONN_HEAD) sh_http_conn_advance(conn);
     if (conn->state == CONN_STREAM && conn->blocked) {
         conn->blocked = false;
-        if (conn->x.drained != NULL) conn->x.drained(conn->x.client_arg);
+        if (conn->req.drained != NULL) conn->req.drained(conn->req.client_arg);
     }
 }
 
@@ -413,7 +413,7 @@ static void gone_probe(sh_http_conn *conn)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-    if (conn->state == CONN_BUSY && conn->x.head.minor == 1)
+    if (conn->state == CONN_BUSY && conn->req.head.minor == 1)
         bufferevent_write(conn->bev, go_on, sizeof(go_on) - 1);
 }
 
@@ -458,14 +458,15 @@ void sh_http_conn_check_time(sh_http_conn *conn)
         sh_http_conn_advance(conn);
         return;
     }
-    bool partial = conn->state == CONN_BODY || (conn->state == CONN_HEAD && conn->x.start_ns != 0);
+    bool partial = conn->state == CONN_BODY ||
+                   (conn->state == CONN_HEAD && conn->req.start_ns != 0);
     if (!partial) {
         sh_http_conn_close(conn);
         return;
     }
     if (conn->state == CONN_HEAD) {
-        sh_http_server_new_id(conn->server, conn->x.id);
-        conn->x.head.method_text = conn->x.head.path = SH_STR("");
+        sh_http_server_new_id(conn->server, conn->req.id);
+        conn->req.head.method_text = conn->req.head.path = SH_STR("");
     }
     refuse(conn, (sh_http_refusal){408, "the request took too long to arrive"});
 }
@@ -488,5 +489,5 @@ int sh_http_conn_worth(const sh_http_conn *conn)
 
 int64_t sh_http_conn_since_ns(const sh_http_conn *conn)
 {
-    return conn->x.start_ns != 0 ? conn->x.start_ns : conn->since_ns;
+    return conn->req.start_ns != 0 ? conn->req.start_ns : conn->since_ns;
 }

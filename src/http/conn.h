@@ -1,7 +1,7 @@
 /* conn.h - one connection: its bytes become requests, and replies become its bytes.
  *
- * For this layer alone. A connection handles one exchange at a time; requests that a client sends
- * ahead wait in its input, which is bounded, until the one before is answered. An exchange is part
+ * For this layer alone. A connection handles one request at a time; requests that a client sends
+ * ahead wait in its input, which is bounded, until the one before is answered. A request is part
  * of its connection. Closing a connection never frees it at once, since some caller up the stack
  * may hold it: it goes to the server's graveyard, which the loop clears.
  *
@@ -37,7 +37,7 @@ typedef enum {
     SH_HTTP_KEY_WRONG,
 } sh_http_key;
 
-struct sh_http_exchange {
+struct sh_http_request {
     sh_http_conn *conn;
     sh_arena arena;
     sh_http_head head;
@@ -77,7 +77,7 @@ struct sh_http_conn {
     bool proven;      /* it has shown a good key */
     char peer[SH_HTTP_PEER_MAX];
     uint64_t peer_id; /* see peers.h */
-    sh_http_exchange x;
+    sh_http_request req;
 };
 
 /* Takes the bufferevent over. */
@@ -87,7 +87,7 @@ sh_http_conn *sh_http_conn_create(sh_http_server *server, struct bufferevent *be
 /* Handles whatever the input holds; called when bytes come and when a reply is queued. */
 void sh_http_conn_advance(sh_http_conn *conn);
 
-/* The reply of the current exchange is queued whole: tell the record, go on or close. */
+/* The reply of the current request is queued whole: tell the record, go on or close. */
 void sh_http_conn_exchange_over(sh_http_conn *conn);
 
 /* Tells the handler that the client is gone, if one waits, and buries the connection. */
@@ -114,8 +114,8 @@ int64_t sh_http_server_key_failed(sh_http_server *server, const sh_http_conn *co
 bool sh_http_server_body_take(sh_http_server *server, size_t more);
 void sh_http_server_body_release(sh_http_server *server, size_t bytes);
 
-/* Replies that the server gives itself: refusals, and OPTIONS. In exchange.c. */
-void sh_http_reply_refusal(sh_http_exchange *x);
-void sh_http_reply_options(sh_http_exchange *x);
+/* Replies that the server gives itself: refusals, and OPTIONS. In request.c. */
+void sh_http_reply_refusal(sh_http_request *req);
+void sh_http_reply_options(sh_http_request *req);
 
 #endif

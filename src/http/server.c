@@ -359,11 +359,11 @@ void sh_http_server_drain(sh_http_server *server)
     listeners_set(server, false);
     for (sh_http_conn *conn = server->conns, *next; conn != NULL; conn = next) {
         next = conn->next;
-        if (conn->state == CONN_HEAD && conn->x.start_ns == 0 &&
+        if (conn->state == CONN_HEAD && conn->req.start_ns == 0 &&
             evbuffer_get_length(bufferevent_get_output(conn->bev)) == 0)
             sh_http_conn_close(conn);
         else
-            conn->x.head.keep_alive = false;
+            conn->req.head.keep_alive = false;
     }
 }
 

@@ -11,12 +11,12 @@
 #define SH_HTTP_SERVER_H
 
 #include "base/status.h"
-#include "http/exchange.h"
 #include "http/keys.h"
 #include "http/loop.h"
-#include "http/tls.h"
+#include "http/request.h"
+#include "http/server_tls.h"
 
-typedef void (*sh_http_handler)(sh_http_exchange *x, void *arg);
+typedef void (*sh_http_handler)(sh_http_request *req, void *arg);
 
 struct sh_http_route {
     sh_http_method method; /* GET serves HEAD too; OPTIONS is answered by the server */
@@ -26,7 +26,7 @@ struct sh_http_route {
     const void *data; /* the table's owner's */
 };
 
-/* What is known of an exchange that is over. */
+/* What is known of a request that is over. */
 typedef struct {
     const char *id;
     sh_str peer;

@@ -1,5 +1,5 @@
 /* The two kinds of attention, up to this rank's part of the output projection. */
-#include "model/state.h"
+#include "model/kv_state.h"
 
 #include <math.h>
 
@@ -8,8 +8,8 @@ static const sh_layer_config *layer_config(const sh_pass *p, int index)
     return &p->m->config->layer[p->m->shard.layer_first + index];
 }
 
-static void turn(const sh_pass *p, int index, float *x, int64_t stride, int heads,
-                 int64_t head_stride)
+static void apply_rope(const sh_pass *p, int index, float *x, int64_t stride, int heads,
+                       int64_t head_stride)
 {
     int which = layer_config(p, index)->rope;
     p->ops->rope(p->dev, &p->m->rope[which][0], p->m->buf.rope[which], x, p->tokens, stride, heads,
@@ -76,7 +76,7 @@ void sh_pass_attention(const sh_pass *p, int index)
     const sh_model *m = p->m;
     const sh_config *c = m->config;
     const sh_layer *layer = &m->weights->layers[index];
-    const sh_step_buffers *b = &m->buf;
+    const sh_forward_buffers *b = &m->buf;
     int heads = (int)m->shard.heads.count, kv_heads = (int)m->shard.kv_heads.count;
     int64_t q_width = layer->q.w.rows, k_width = layer->k.w.rows, v_width = layer->v.w.rows;
     sh_product qkv[3] = {{.w = &layer->q.w, .bias = layer->q.bias, .y = b->q, .y_stride = q_width},
@@ -85,8 +85,8 @@ void sh_pass_attention(const sh_pass *p, int index)
     p->ops->matmul(p->dev, qkv, 3, b->xn, c->hidden, p->tokens);
     norm_heads(p, b->q, layer->q_norm, heads);
     norm_heads(p, b->k, layer->k_norm, kv_heads);
-    turn(p, index, b->q, q_width, heads, c->head_dim);
-    turn(p, index, b->k, k_width, kv_heads, c->head_dim);
+    apply_rope(p, index, b->q, q_width, heads, c->head_dim);
+    apply_rope(p, index, b->k, k_width, kv_heads, c->head_dim);
     grow_queries(p, b->q, q_width);
     p->ops->kv_write(p->dev, &m->kv[index], &p->step->batch, b->k, k_width, b->v, v_width);
     sh_pass_attend(p, index, b->q, q_width, attn_start(p), m->out_cols.count);
@@ -97,7 +97,7 @@ void sh_pass_attention(const sh_pass *p, int index)
 static void mla_queries(const sh_pass *p, const sh_layer *layer)
 {
     const sh_model *m = p->m;
-    const sh_step_buffers *b = &m->buf;
+    const sh_forward_buffers *b = &m->buf;
     int64_t rank = m->config->mla.q_rank;
     const float *x = b->xn;
     sh_product q = {
@@ -125,7 +125,7 @@ static void mla_latent(const sh_pass *p, int index, const sh_layer *layer)
     p->ops->matmul(p->dev, &kv_a, 1, m->buf.xn, m->config->hidden, p->tokens);
     p->ops->rmsnorm(p->dev, latent, latent, layer->kv_a_norm, p->tokens, 1, width, rank,
                     m->config->norm_eps);
-    turn(p, index, latent + rank, width, 1, mla->rope_dim);
+    apply_rope(p, index, latent + rank, width, 1, mla->rope_dim);
     p->ops->kv_write(p->dev, &m->kv[index], &p->step->batch, latent, width, NULL, 0);
 }
 
@@ -134,7 +134,7 @@ void sh_pass_mla(const sh_pass *p, int index)
     const sh_model *m = p->m;
     const sh_mla_config *mla = &m->config->mla;
     const sh_layer *layer = &m->weights->layers[index];
-    const sh_step_buffers *b = &m->buf;
+    const sh_forward_buffers *b = &m->buf;
     int heads = (int)m->shard.heads.count;
     int64_t dim = m->config->head_dim, rank = mla->kv_rank, width = rank + mla->rope_dim;
     int64_t q_stride = heads * dim, latent_stride = heads * width;
@@ -145,7 +145,7 @@ void sh_pass_mla(const sh_pass *p, int index)
                          width, p->tokens);
     p->ops->copy_heads(p->dev, b->q_latent + rank, latent_stride, width, b->q + mla->nope_dim,
                        q_stride, dim, p->tokens, heads, mla->rope_dim);
-    turn(p, index, b->q_latent + rank, latent_stride, heads, width);
+    apply_rope(p, index, b->q_latent + rank, latent_stride, heads, width);
     sh_pass_attend(p, index, b->q_latent, latent_stride, b->o_latent, heads * rank);
     p->ops->matmul_heads(p->dev, &layer->unembed, b->o_latent, heads * rank, rank, attn_start(p),
                          m->out_cols.count, m->config->v_dim, p->tokens);

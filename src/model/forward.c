@@ -1,6 +1,6 @@
 #include "model/forward.h"
 
-#include "model/state.h"
+#include "model/kv_state.h"
 
 #include <math.h>
 
@@ -33,7 +33,7 @@ static void product(const sh_pass *p, const sh_linear *l, const float *x, int64_
 /* The gated feed-forward of a dense layer or of the shared experts, into y. */
 static void run_ffn(const sh_pass *p, const sh_layer *layer, float *y)
 {
-    const sh_step_buffers *b = &p->m->buf;
+    const sh_forward_buffers *b = &p->m->buf;
     int64_t width = layer->gate.w.rows, hidden = p->m->config->hidden;
     sh_product both[2] = {
         {.w = &layer->gate.w, .bias = layer->gate.bias, .y = b->gate, .y_stride = width},
@@ -45,7 +45,7 @@ static void run_ffn(const sh_pass *p, const sh_layer *layer, float *y)
 
 static void run_experts(const sh_pass *p, const sh_layer *layer)
 {
-    const sh_step_buffers *b = &p->m->buf;
+    const sh_forward_buffers *b = &p->m->buf;
     int64_t hidden = p->m->config->hidden;
     p->ops->route(p->dev, &layer->router, b->xn, p->tokens, hidden, b->experts, b->weights);
     p->ops->experts(p->dev, &layer->experts, b->xn, p->tokens, b->experts, b->weights,
@@ -55,7 +55,7 @@ static void run_experts(const sh_pass *p, const sh_layer *layer)
 /* This rank's part of the feed-forward in y; a rank may own nothing of it. */
 static void run_mlp(const sh_pass *p, const sh_layer *layer)
 {
-    const sh_step_buffers *b = &p->m->buf;
+    const sh_forward_buffers *b = &p->m->buf;
     size_t count = (size_t)p->tokens * (size_t)p->m->config->hidden;
     bool experts = layer->experts.down.data != NULL, ffn = layer->down.w.data != NULL;
     if (experts) run_experts(p, layer);
@@ -67,7 +67,7 @@ static void run_mlp(const sh_pass *p, const sh_layer *layer)
 /* Sums y over the ranks and adds it to the stream, behind a norm where the family has one. */
 static sh_status merge(const sh_pass *p, const float *post_norm, sh_err *err)
 {
-    const sh_step_buffers *b = &p->m->buf;
+    const sh_forward_buffers *b = &p->m->buf;
     sh_status status = reduce(p, b->y, err);
     if (status != SH_OK) return status;
     if (post_norm != NULL) norm_rows(p, b->y, b->y, post_norm, p->tokens);
@@ -78,7 +78,7 @@ static sh_status merge(const sh_pass *p, const float *post_norm, sh_err *err)
 static sh_status run_layer(const sh_pass *p, int index, sh_err *err)
 {
     const sh_layer *layer = &p->m->weights->layers[index];
-    const sh_step_buffers *b = &p->m->buf;
+    const sh_forward_buffers *b = &p->m->buf;
     norm_rows(p, b->xn, b->x, layer->attn_norm, p->tokens);
     if (p->m->shard.heads.count == 0)
         p->ops->zero(p->dev, b->y, (size_t)p->tokens * (size_t)p->m->config->hidden);
@@ -156,8 +156,8 @@ static void fill_positions(const sh_pass *p)
     SH_ASSERT(next == batch->tokens);
 }
 
-sh_status sh_model_step(sh_model *m, const sh_step *step, const sh_peers *peers, sh_logits *out,
-                        sh_err *err)
+sh_status sh_model_step(sh_model *m, const sh_forward_input *step, const sh_peers *peers,
+                        sh_logits *out, sh_err *err)
 {
     sh_pass pass = {.m = m,
                     .ops = m->dev->ops,

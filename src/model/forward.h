@@ -21,7 +21,7 @@ typedef struct {
     const bool *stretched; /* [spans]: longer than longrope's original context; NULL: none */
     const int32_t *rows;   /* tokens of the batch that want logits, any order */
     int row_count;
-} sh_step;
+} sh_forward_input;
 
 /* How ranks meet; device memory. A model on one rank needs none of it. */
 typedef struct {
@@ -38,8 +38,8 @@ typedef struct {
 } sh_logits;
 
 /* peers may be NULL on one rank. An error leaves the KV of this step's tokens undefined. */
-SH_MUST_CHECK sh_status sh_model_step(sh_model *model, const sh_step *step, const sh_peers *peers,
-                                      sh_logits *out, sh_err *err);
+SH_MUST_CHECK sh_status sh_model_step(sh_model *model, const sh_forward_input *step,
+                                      const sh_peers *peers, sh_logits *out, sh_err *err);
 
 /* The hidden states [tokens_max, hidden] of the last step, in device memory. */
 float *sh_model_hidden(sh_model *model);

@@ -1,8 +1,8 @@
 #include "model/model.h"
 
 #include "base/alloc.h"
+#include "model/kv_state.h"
 #include "model/rope.h"
-#include "model/state.h"
 
 #include <stdlib.h>
 
@@ -17,9 +17,9 @@ static int64_t max64(int64_t a, int64_t b)
 typedef struct {
     char *base;
     size_t used;
-} taker;
+} scratch_plan;
 
-static void *take(taker *t, int64_t count, int64_t each)
+static void *take(scratch_plan *t, int64_t count, int64_t each)
 {
     size_t size = (size_t)(count * each) * sizeof(float);
     void *at = t->base == NULL ? NULL : t->base + t->used;
@@ -27,7 +27,7 @@ static void *take(taker *t, int64_t count, int64_t each)
     return size == 0 ? NULL : at;
 }
 
-static void take_attention(const sh_model *m, taker *t, sh_step_buffers *b)
+static void take_attention(const sh_model *m, scratch_plan *t, sh_forward_buffers *b)
 {
     const sh_config *c = m->config;
     const sh_mla_config *mla = &c->mla;
@@ -47,7 +47,7 @@ static void take_attention(const sh_model *m, taker *t, sh_step_buffers *b)
     for (int i = 0; i < c->rope_count; i++) b->rope[i] = take(t, tokens, c->rope[i].dim);
 }
 
-static void take_all(const sh_model *m, taker *t, sh_step_buffers *b)
+static void take_all(const sh_model *m, scratch_plan *t, sh_forward_buffers *b)
 {
     const sh_config *c = m->config;
     const sh_shard *s = &m->shard;
@@ -69,13 +69,13 @@ static void take_all(const sh_model *m, taker *t, sh_step_buffers *b)
 
 static sh_status plan_scratch(sh_model *m, sh_err *err)
 {
-    taker count = {0};
+    scratch_plan count = {0};
     take_all(m, &count, &m->buf);
     m->scratch_size = count.used;
     sh_status status = m->dev->ops->map(m->dev, m->scratch_size, "buffers of a step", &m->scratch,
                                         err);
     if (status != SH_OK) return status;
-    taker real = {.base = m->scratch};
+    scratch_plan real = {.base = m->scratch};
     take_all(m, &real, &m->buf);
     return SH_OK;
 }

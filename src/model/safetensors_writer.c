@@ -11,7 +11,7 @@
 
 enum { ALIGN = 8 }; /* of the data in the file */
 
-struct sh_writer {
+struct sh_safetensors_writer {
     sh_draft draft;
     uint64_t expected; /* bytes of all tensors */
     uint64_t written;  /* of them */
@@ -62,10 +62,10 @@ static sh_buf make_header(const sh_tensor *tensors, size_t count, const char *fo
     return out;
 }
 
-sh_status sh_writer_open(const char *path, const sh_tensor *tensors, size_t count,
-                         const char *format, sh_writer **out, sh_err *err)
+sh_status sh_safetensors_writer_open(const char *path, const sh_tensor *tensors, size_t count,
+                                     const char *format, sh_safetensors_writer **out, sh_err *err)
 {
-    sh_writer *writer = sh_alloc(sizeof(*writer));
+    sh_safetensors_writer *writer = sh_alloc(sizeof(*writer));
     sh_buf header = make_header(tensors, count, format, &writer->expected);
     sh_status status = sh_draft_open(path, ".part", 0644, &writer->draft, err);
     if (status != SH_OK) {
@@ -78,11 +78,12 @@ sh_status sh_writer_open(const char *path, const sh_tensor *tensors, size_t coun
     if (status == SH_OK)
         *out = writer;
     else
-        sh_writer_abort(writer);
+        sh_safetensors_writer_abort(writer);
     return status;
 }
 
-sh_status sh_writer_add(sh_writer *writer, const void *data, size_t len, sh_err *err)
+sh_status sh_safetensors_writer_add(sh_safetensors_writer *writer, const void *data, size_t len,
+                                    sh_err *err)
 {
     SH_ASSERT(len <= writer->expected - writer->written);
     sh_status status = sh_draft_add(&writer->draft, data, len, err);
@@ -90,7 +91,7 @@ sh_status sh_writer_add(sh_writer *writer, const void *data, size_t len, sh_err 
     return status;
 }
 
-sh_status sh_writer_finish(sh_writer *writer, sh_err *err)
+sh_status sh_safetensors_writer_finish(sh_safetensors_writer *writer, sh_err *err)
 {
     SH_ASSERT(writer->written == writer->expected);
     sh_status status = SH_OK;
@@ -104,7 +105,7 @@ sh_status sh_writer_finish(sh_writer *writer, sh_err *err)
     return status;
 }
 
-void sh_writer_abort(sh_writer *writer)
+void sh_safetensors_writer_abort(sh_safetensors_writer *writer)
 {
     if (writer == NULL) return;
     sh_draft_drop(&writer->draft);

@@ -165,7 +165,8 @@ static void fill_chunk(const piece *p, const uint16_t table[TABLE], uint64_t *st
     }
 }
 
-static sh_status write_piece(synth *s, const piece *p, sh_writer *writer, void *data, sh_err *err)
+static sh_status write_piece(synth *s, const piece *p, sh_safetensors_writer *writer, void *data,
+                             sh_err *err)
 {
     uint16_t table[TABLE];
     uint64_t state = s->opts->seed ^ sh_hash64(p->spec.name, strlen(p->spec.name));
@@ -174,7 +175,7 @@ static sh_status write_piece(synth *s, const piece *p, sh_writer *writer, void *
     for (uint64_t at = 0; at < p->bytes && status == SH_OK; at += CHUNK) {
         uint64_t len = p->bytes - at < CHUNK ? p->bytes - at : CHUNK;
         if (at == 0 || p->fill < FILL_HALF) fill_chunk(p, table, &state, data);
-        status = sh_writer_add(writer, data, (size_t)len, err);
+        status = sh_safetensors_writer_add(writer, data, (size_t)len, err);
         s->done += len;
         if (s->opts->progress != NULL) s->opts->progress(s->opts->progress_ctx, s->done, s->total);
     }
@@ -199,17 +200,17 @@ static bool is_finished(const char *path, const piece *pieces, size_t count)
 static sh_status write_file(synth *s, const char *path, const piece *pieces, size_t count,
                             sh_err *err)
 {
-    sh_writer *writer = NULL;
+    sh_safetensors_writer *writer = NULL;
     sh_tensor *specs = sh_alloc_array(count, sizeof(*specs));
     void *data = sh_alloc(CHUNK);
     for (size_t i = 0; i < count; i++) specs[i] = pieces[i].spec;
-    sh_status status = sh_writer_open(path, specs, count, "mlx", &writer, err);
+    sh_status status = sh_safetensors_writer_open(path, specs, count, "mlx", &writer, err);
     for (size_t i = 0; i < count && status == SH_OK; i++)
         status = write_piece(s, &pieces[i], writer, data, err);
     if (writer != NULL && status == SH_OK)
-        status = sh_writer_finish(writer, err);
+        status = sh_safetensors_writer_finish(writer, err);
     else
-        sh_writer_abort(writer);
+        sh_safetensors_writer_abort(writer);
     free(specs);
     free(data);
     return status;

@@ -14,9 +14,9 @@
 #ifndef SH_NET_MESH_H
 #define SH_NET_MESH_H
 
-#include "net/gate.h"
+#include "net/acceptor.h"
+#include "net/channel.h"
 #include "net/mpi.h"
-#include "net/port.h"
 
 typedef enum {
     SH_PATH_AUTO, /* shared memory where two ranks share a machine, else sockets */
@@ -46,8 +46,8 @@ typedef struct {
 } sh_mesh_opts;
 
 typedef struct {
-    sh_link *control;            /* NULL for this rank itself */
-    sh_port *port;               /* likewise */
+    sh_peer_conn *control;       /* NULL for this rank itself */
+    sh_channel *channel;         /* likewise */
     char name[SH_ADDR_TEXT_MAX]; /* the address, for error texts */
 } sh_mesh_peer;
 
@@ -57,7 +57,7 @@ typedef struct {
     uint64_t epoch;  /* of this forming of the group; the same on all ranks, never 0 */
     int local_count; /* ranks on this machine, this one included */
     sh_mesh_peer peer[SH_RANKS_MAX];
-    sh_gate *gate; /* still open, to tell latecomers */
+    sh_acceptor *acceptor; /* still open, to tell latecomers */
     sh_tls *tls;
 } sh_mesh;
 

@@ -213,13 +213,13 @@ typedef struct {
 } half;
 
 typedef struct {
-    sh_port base;
+    sh_channel base;
     sh_mpi *mpi;
     int peer;
     int tag;
     half out;
     half in;
-} mpi_port;
+} mpi_channel;
 
 /* What comes next of a message, as one run of bytes. */
 static struct iovec next_piece(const sh_msg *msg, half *h)
@@ -242,26 +242,26 @@ static void room_copy(const sh_msg *msg, half *h, bool to_room)
     }
 }
 
-static int start(mpi_port *port, half *h, sh_msg *msg, bool sending)
+static int start(mpi_channel *channel, half *h, sh_msg *msg, bool sending)
 {
-    const sh_mpi_plugin *plugin = port->mpi->plugin;
+    const sh_mpi_plugin *plugin = channel->mpi->plugin;
     struct iovec piece = next_piece(msg, h);
     h->len = piece.iov_len;
     if (sending && h->in_room) room_copy(msg, h, true);
-    int code =
-        sending
-            ? plugin->send(piece.iov_base, (int)piece.iov_len, port->peer, port->tag, &h->request)
-            : plugin->recv(piece.iov_base, (int)piece.iov_len, port->peer, port->tag, &h->request);
+    int code = sending ? plugin->send(piece.iov_base, (int)piece.iov_len, channel->peer,
+                                      channel->tag, &h->request)
+                       : plugin->recv(piece.iov_base, (int)piece.iov_len, channel->peer,
+                                      channel->tag, &h->request);
     h->under_way = code == 0;
     return code;
 }
 
-static sh_status move_msg(mpi_port *port, half *h, sh_msg *msg, bool sending, sh_err *err)
+static sh_status move_msg(mpi_channel *channel, half *h, sh_msg *msg, bool sending, sh_err *err)
 {
-    const sh_mpi_plugin *plugin = port->mpi->plugin;
+    const sh_mpi_plugin *plugin = channel->mpi->plugin;
     while (msg->done < msg->len) {
         bool done = false;
-        int code = h->under_way ? 0 : start(port, h, msg, sending);
+        int code = h->under_way ? 0 : start(channel, h, msg, sending);
         if (code == 0) code = plugin->test(&h->request, &done);
         h->under_way = code == 0 && !done;
         if (code != 0) return failed(plugin, code, sending ? "sending" : "receiving", err);
@@ -272,52 +272,52 @@ static sh_status move_msg(mpi_port *port, half *h, sh_msg *msg, bool sending, sh
     return SH_OK;
 }
 
-static sh_status mpi_send(sh_port *base, sh_msg *msg, sh_err *err)
+static sh_status mpi_send(sh_channel *base, sh_msg *msg, sh_err *err)
 {
-    mpi_port *port = (mpi_port *)base;
-    return move_msg(port, &port->out, msg, true, err);
+    mpi_channel *channel = (mpi_channel *)base;
+    return move_msg(channel, &channel->out, msg, true, err);
 }
 
-static sh_status mpi_recv(sh_port *base, sh_msg *msg, sh_err *err)
+static sh_status mpi_recv(sh_channel *base, sh_msg *msg, sh_err *err)
 {
-    mpi_port *port = (mpi_port *)base;
-    return move_msg(port, &port->in, msg, false, err);
+    mpi_channel *channel = (mpi_channel *)base;
+    return move_msg(channel, &channel->in, msg, false, err);
 }
 
 /* Nothing of MPI can be waited for in poll(). */
-static int mpi_arm(sh_port *base, bool sending, bool receiving, struct pollfd *out)
+static int mpi_arm(sh_channel *base, bool sending, bool receiving, struct pollfd *out)
 {
     (void)base, (void)sending, (void)receiving, (void)out;
     return 0;
 }
 
-static void mpi_disarm(sh_port *base)
+static void mpi_disarm(sh_channel *base)
 {
     (void)base;
 }
 
-static void mpi_close(sh_port *base)
+static void mpi_close(sh_channel *base)
 {
-    mpi_port *port = (mpi_port *)base;
-    half *halves[2] = {&port->out, &port->in};
+    mpi_channel *channel = (mpi_channel *)base;
+    half *halves[2] = {&channel->out, &channel->in};
     for (int i = 0; i < 2; i++) {
-        if (halves[i]->under_way) port->mpi->plugin->cancel(&halves[i]->request);
+        if (halves[i]->under_way) channel->mpi->plugin->cancel(&halves[i]->request);
         free(halves[i]->room);
     }
-    free(port);
+    free(channel);
 }
 
-static const sh_port_ops MPI_OPS = {"mpi",      mpi_send, mpi_recv, mpi_arm,
-                                    mpi_disarm, NULL,     mpi_close};
+static const sh_channel_ops MPI_OPS = {"mpi",      mpi_send, mpi_recv, mpi_arm,
+                                       mpi_disarm, NULL,     mpi_close};
 
-sh_port *sh_mpi_port_create(sh_mpi *mpi, int peer, uint64_t salt)
+sh_channel *sh_mpi_channel_create(sh_mpi *mpi, int peer, uint64_t salt)
 {
-    mpi_port *port = sh_alloc(sizeof(*port));
-    port->base.ops = &MPI_OPS;
-    port->mpi = mpi;
-    port->peer = peer;
-    port->tag = 1 + (int)(salt % SH_MPI_TAG_MAX);
-    port->out.room = sh_alloc(SHORT_MAX);
-    port->in.room = sh_alloc(SHORT_MAX);
-    return &port->base;
+    mpi_channel *channel = sh_alloc(sizeof(*channel));
+    channel->base.ops = &MPI_OPS;
+    channel->mpi = mpi;
+    channel->peer = peer;
+    channel->tag = 1 + (int)(salt % SH_MPI_TAG_MAX);
+    channel->out.room = sh_alloc(SHORT_MAX);
+    channel->in.room = sh_alloc(SHORT_MAX);
+    return &channel->base;
 }

@@ -10,7 +10,7 @@
 #define SH_NET_MPI_H
 
 #include "base/clock.h"
-#include "net/port.h"
+#include "net/channel.h"
 
 typedef struct sh_mpi sh_mpi;
 
@@ -35,6 +35,6 @@ SH_MUST_CHECK sh_status sh_mpi_recv(sh_mpi *mpi, int from, void *data, size_t le
                                     sh_deadline deadline, sh_err *err);
 
 /* The data path to a rank. `salt` keeps groups apart that follow each other; mpi is borrowed. */
-sh_port *sh_mpi_port_create(sh_mpi *mpi, int peer, uint64_t salt);
+sh_channel *sh_mpi_channel_create(sh_mpi *mpi, int peer, uint64_t salt);
 
 #endif

@@ -3,8 +3,8 @@
 #include "base/alloc.h"
 #include "base/pool.h"
 #include "base/system.h"
+#include "net/cluster_token.h"
 #include "net/sock.h"
-#include "net/token.h"
 
 #include <fcntl.h>
 #include <openssl/evp.h>
@@ -150,7 +150,7 @@ void sh_shm_close(sh_shm *shm)
 }
 
 typedef struct {
-    sh_port base;
+    sh_channel base;
     sh_shm *shm;
     sh_stream bell;
     _Atomic uint32_t *my_sleep;
@@ -163,7 +163,7 @@ typedef struct {
     uint64_t written; /* own counters: what stands in the segment is only shown, never read back */
     uint64_t taken;
     sh_err gone; /* why the socket ended, once it has; what is in the ring still counts */
-} shm_port;
+} shm_channel;
 
 /* Copies between the message from msg->done on and the ring from `at` on. */
 static void copy(sh_msg *msg, byte_ring *ring, uint64_t at, size_t len, bool to_ring)
@@ -190,138 +190,141 @@ static sh_status bad_counter(sh_err *err)
 
 /* Wakes the peer if it sleeps. The fence orders our counter before the look at its flag; the peer
  * sets its flag before it looks at our counter a last time, so one of the two sees the other. */
-static void ring_bell(shm_port *port)
+static void ring_bell(shm_channel *channel)
 {
     atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(port->peer_sleep, memory_order_relaxed) == 0) return;
-    atomic_store_explicit(port->peer_sleep, 0, memory_order_relaxed);
+    if (atomic_load_explicit(channel->peer_sleep, memory_order_relaxed) == 0) return;
+    atomic_store_explicit(channel->peer_sleep, 0, memory_order_relaxed);
     char byte = 1;
     size_t moved;
     sh_err ignored; /* a dead peer shows in arm and in recv */
-    if (sh_stream_write(&port->bell, &(struct iovec){&byte, 1}, 1, &moved, &ignored) < 0) return;
+    if (sh_stream_write(&channel->bell, &(struct iovec){&byte, 1}, 1, &moved, &ignored) < 0) return;
 }
 
 /* What a transfer says that can not go on: later, or never since the peer has gone. */
-static sh_status stuck(const shm_port *port, sh_err *err)
+static sh_status stuck(const shm_channel *channel, sh_err *err)
 {
-    if (port->gone.status == SH_OK) return SH_AGAIN;
-    *err = port->gone;
+    if (channel->gone.status == SH_OK) return SH_AGAIN;
+    *err = channel->gone;
     return err->status;
 }
 
-static void show_cpu(shm_port *port)
+static void show_cpu(shm_channel *channel)
 {
     int cpu = sh_cpu_now();
-    if (cpu == port->cpu) return;
-    port->cpu = cpu;
-    atomic_store_explicit(port->my_cpu, cpu, memory_order_relaxed);
+    if (cpu == channel->cpu) return;
+    channel->cpu = cpu;
+    atomic_store_explicit(channel->my_cpu, cpu, memory_order_relaxed);
 }
 
-static sh_status shm_send(sh_port *base, sh_msg *msg, sh_err *err)
+static sh_status shm_send(sh_channel *base, sh_msg *msg, sh_err *err)
 {
-    shm_port *port = (shm_port *)base;
+    shm_channel *channel = (shm_channel *)base;
     size_t before = msg->done;
-    show_cpu(port);
+    show_cpu(channel);
     while (msg->done < msg->len) {
-        uint64_t taken = atomic_load_explicit(&port->out->taken, memory_order_acquire);
-        uint64_t used = port->written - taken;
+        uint64_t taken = atomic_load_explicit(&channel->out->taken, memory_order_acquire);
+        uint64_t used = channel->written - taken;
         if (used > RING_LEN) return bad_counter(err);
         size_t len = RING_LEN - (size_t)used;
         if (len > msg->len - msg->done) len = msg->len - msg->done;
         if (len > SLICE) len = SLICE;
         if (len == 0) break;
-        copy(msg, port->out, port->written, len, true);
-        port->written += len;
-        atomic_store_explicit(&port->out->written, port->written, memory_order_release);
+        copy(msg, channel->out, channel->written, len, true);
+        channel->written += len;
+        atomic_store_explicit(&channel->out->written, channel->written, memory_order_release);
     }
-    if (msg->done > before) ring_bell(port);
-    return msg->done == msg->len ? SH_OK : stuck(port, err);
+    if (msg->done > before) ring_bell(channel);
+    return msg->done == msg->len ? SH_OK : stuck(channel, err);
 }
 
-static sh_status shm_recv(sh_port *base, sh_msg *msg, sh_err *err)
+static sh_status shm_recv(sh_channel *base, sh_msg *msg, sh_err *err)
 {
-    shm_port *port = (shm_port *)base;
+    shm_channel *channel = (shm_channel *)base;
     size_t before = msg->done;
     while (msg->done < msg->len) {
-        uint64_t written = atomic_load_explicit(&port->in->written, memory_order_acquire);
-        uint64_t ready = written - port->taken;
+        uint64_t written = atomic_load_explicit(&channel->in->written, memory_order_acquire);
+        uint64_t ready = written - channel->taken;
         if (ready > RING_LEN) return bad_counter(err);
         size_t len = ready < msg->len - msg->done ? (size_t)ready : msg->len - msg->done;
         if (len == 0) break;
-        copy(msg, port->in, port->taken, len, false);
-        port->taken += len;
-        atomic_store_explicit(&port->in->taken, port->taken, memory_order_release);
+        copy(msg, channel->in, channel->taken, len, false);
+        channel->taken += len;
+        atomic_store_explicit(&channel->in->taken, channel->taken, memory_order_release);
     }
-    if (msg->done > before) ring_bell(port);
-    return msg->done == msg->len ? SH_OK : stuck(port, err);
+    if (msg->done > before) ring_bell(channel);
+    return msg->done == msg->len ? SH_OK : stuck(channel, err);
 }
 
-static bool is_ready(const shm_port *port, bool sending, bool receiving)
+static bool is_ready(const shm_channel *channel, bool sending, bool receiving)
 {
-    uint64_t written = atomic_load_explicit(&port->in->written, memory_order_acquire);
-    uint64_t taken = atomic_load_explicit(&port->out->taken, memory_order_acquire);
-    return (receiving && written != port->taken) || (sending && port->written - taken != RING_LEN);
+    uint64_t written = atomic_load_explicit(&channel->in->written, memory_order_acquire);
+    uint64_t taken = atomic_load_explicit(&channel->out->taken, memory_order_acquire);
+    return (receiving && written != channel->taken) ||
+           (sending && channel->written - taken != RING_LEN);
 }
 
-static int shm_arm(sh_port *base, bool sending, bool receiving, struct pollfd *out)
+static int shm_arm(sh_channel *base, bool sending, bool receiving, struct pollfd *out)
 {
-    shm_port *port = (shm_port *)base;
-    atomic_store_explicit(port->my_sleep, 1, memory_order_relaxed);
+    shm_channel *channel = (shm_channel *)base;
+    atomic_store_explicit(channel->my_sleep, 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
-    if (is_ready(port, sending, receiving)) return -1;
-    out[0] = (struct pollfd){.fd = port->bell.fd, .events = POLLIN};
+    if (is_ready(channel, sending, receiving)) return -1;
+    out[0] = (struct pollfd){.fd = channel->bell.fd, .events = POLLIN};
     return 1;
 }
 
 /* Empties the bell. The socket tells what the segment can not: that the peer has gone. */
-static void shm_disarm(sh_port *base)
+static void shm_disarm(sh_channel *base)
 {
-    shm_port *port = (shm_port *)base;
+    shm_channel *channel = (shm_channel *)base;
     char bytes[64] = {0};
     size_t moved;
     sh_err err;
     sh_status status;
-    atomic_store_explicit(port->my_sleep, 0, memory_order_relaxed);
-    do status = sh_stream_read(&port->bell, &(struct iovec){bytes, sizeof(bytes)}, 1, &moved, &err);
+    atomic_store_explicit(channel->my_sleep, 0, memory_order_relaxed);
+    do
+        status = sh_stream_read(&channel->bell, &(struct iovec){bytes, sizeof(bytes)}, 1, &moved,
+                                &err);
     while (status == SH_OK && moved == sizeof(bytes));
-    if (status < 0) port->gone = err;
+    if (status < 0) channel->gone = err;
 }
 
-static bool shm_is_aside(const sh_port *base)
+static bool shm_is_aside(const sh_channel *base)
 {
-    const shm_port *port = (const shm_port *)base;
-    int peer = atomic_load_explicit(port->peer_cpu, memory_order_relaxed);
+    const shm_channel *channel = (const shm_channel *)base;
+    int peer = atomic_load_explicit(channel->peer_cpu, memory_order_relaxed);
     return peer >= 0 && peer == sh_cpu_now();
 }
 
-static void shm_close(sh_port *base)
+static void shm_close(sh_channel *base)
 {
-    shm_port *port = (shm_port *)base;
-    sh_shm_close(port->shm);
-    sh_stream_close(&port->bell);
-    free(port);
+    shm_channel *channel = (shm_channel *)base;
+    sh_shm_close(channel->shm);
+    sh_stream_close(&channel->bell);
+    free(channel);
 }
 
-static const sh_port_ops SHM_OPS = {"shm",      shm_send,     shm_recv, shm_arm,
-                                    shm_disarm, shm_is_aside, shm_close};
+static const sh_channel_ops SHM_OPS = {"shm",      shm_send,     shm_recv, shm_arm,
+                                       shm_disarm, shm_is_aside, shm_close};
 
-sh_port *sh_shm_port_create(sh_shm *shm, sh_stream bell)
+sh_channel *sh_shm_channel_create(sh_shm *shm, sh_stream bell)
 {
-    shm_port *port = sh_alloc(sizeof(*port));
-    port->base.ops = &SHM_OPS;
-    port->shm = shm;
-    port->bell = bell;
-    sh_stream_end_tls(&port->bell);
+    shm_channel *channel = sh_alloc(sizeof(*channel));
+    channel->base.ops = &SHM_OPS;
+    channel->shm = shm;
+    channel->bell = bell;
+    sh_stream_end_tls(&channel->bell);
     segment *seg = shm->seg;
-    port->my_sleep = &seg->asleep[shm->side];
-    port->peer_sleep = &seg->asleep[1 - shm->side];
-    port->my_cpu = &seg->cpu[shm->side];
-    port->peer_cpu = &seg->cpu[1 - shm->side];
-    port->cpu = -1;
-    atomic_store_explicit(port->my_cpu, -1, memory_order_relaxed);
-    port->out = &seg->ring[shm->side];
-    port->in = &seg->ring[1 - shm->side];
-    return &port->base;
+    channel->my_sleep = &seg->asleep[shm->side];
+    channel->peer_sleep = &seg->asleep[1 - shm->side];
+    channel->my_cpu = &seg->cpu[shm->side];
+    channel->peer_cpu = &seg->cpu[1 - shm->side];
+    channel->cpu = -1;
+    atomic_store_explicit(channel->my_cpu, -1, memory_order_relaxed);
+    channel->out = &seg->ring[shm->side];
+    channel->in = &seg->ring[1 - shm->side];
+    return &channel->base;
 }
 
 void sh_host_id(uint8_t out[SH_HOST_ID_LEN])

@@ -14,7 +14,7 @@
 #ifndef SH_NET_SHM_H
 #define SH_NET_SHM_H
 
-#include "net/port.h"
+#include "net/channel.h"
 
 typedef struct sh_shm sh_shm;
 
@@ -33,7 +33,7 @@ void sh_shm_unlink(sh_shm *shm);
 void sh_shm_close(sh_shm *shm);
 
 /* Takes over the segment and the socket that rings, which is in clear from here on. */
-sh_port *sh_shm_port_create(sh_shm *shm, sh_stream bell);
+sh_channel *sh_shm_channel_create(sh_shm *shm, sh_stream bell);
 
 /* Names this machine until it is started anew: ranks with equal ids may try shared memory. */
 void sh_host_id(uint8_t out[SH_HOST_ID_LEN]);

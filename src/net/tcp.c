@@ -8,7 +8,7 @@
  * acknowledgements of the ones before. On loopback an exchange of 16 KiB takes as long as half a
  * round trip; over one socket it takes 1.4 times that. Both ends know the length of every message,
  * so they choose alike. */
-#include "net/port.h"
+#include "net/channel.h"
 
 #include "base/alloc.h"
 
@@ -29,85 +29,85 @@ typedef struct {
 } half;
 
 typedef struct {
-    sh_port base;
+    sh_channel base;
     sh_stream socket[SH_SOCKETS_MAX];
     int pairs;
     half out;
     half in;
-} tcp_port;
+} tcp_channel;
 
 typedef sh_status (*move_fn)(sh_stream *stream, const struct iovec *parts, int count, size_t *moved,
                              sh_err *err);
 
-static sh_stream *socket_for(tcp_port *port, const half *h, const sh_msg *msg)
+static sh_stream *socket_for(tcp_channel *channel, const half *h, const sh_msg *msg)
 {
-    if (msg->len <= SHORT_MAX) return &port->socket[((uint32_t)h->side + h->shorts) & 1];
-    size_t pair = msg->done / SEGMENT % (size_t)port->pairs;
-    return &port->socket[2 * pair + (size_t)h->side];
+    if (msg->len <= SHORT_MAX) return &channel->socket[((uint32_t)h->side + h->shorts) & 1];
+    size_t pair = msg->done / SEGMENT % (size_t)channel->pairs;
+    return &channel->socket[2 * pair + (size_t)h->side];
 }
 
 /* At most the rest of one segment. */
-static sh_status move_msg(tcp_port *port, half *h, sh_msg *msg, move_fn move, sh_err *err)
+static sh_status move_msg(tcp_channel *channel, half *h, sh_msg *msg, move_fn move, sh_err *err)
 {
     if (msg->done == msg->len) return SH_OK; /* empty */
     struct iovec parts[2];
     size_t moved;
     size_t end = msg->len <= SHORT_MAX ? msg->len : msg->done / SEGMENT * SEGMENT + SEGMENT;
     int count = sh_msg_parts(msg, msg->done, end, parts);
-    h->waits = socket_for(port, h, msg);
+    h->waits = socket_for(channel, h, msg);
     sh_status status = move(h->waits, parts, count, &moved, err);
     if (status != SH_OK) return status;
     msg->done += moved;
     if (msg->done < msg->len) {
-        h->waits = socket_for(port, h, msg);
+        h->waits = socket_for(channel, h, msg);
         return SH_AGAIN;
     }
     h->shorts += msg->len <= SHORT_MAX;
     return SH_OK;
 }
 
-static sh_status tcp_send(sh_port *port, sh_msg *msg, sh_err *err)
+static sh_status tcp_send(sh_channel *channel, sh_msg *msg, sh_err *err)
 {
-    tcp_port *tcp = (tcp_port *)port;
+    tcp_channel *tcp = (tcp_channel *)channel;
     return move_msg(tcp, &tcp->out, msg, sh_stream_write, err);
 }
 
-static sh_status tcp_recv(sh_port *port, sh_msg *msg, sh_err *err)
+static sh_status tcp_recv(sh_channel *channel, sh_msg *msg, sh_err *err)
 {
-    tcp_port *tcp = (tcp_port *)port;
+    tcp_channel *tcp = (tcp_channel *)channel;
     return move_msg(tcp, &tcp->in, msg, sh_stream_read, err);
 }
 
-static int tcp_arm(sh_port *port, bool sending, bool receiving, struct pollfd *out)
+static int tcp_arm(sh_channel *channel, bool sending, bool receiving, struct pollfd *out)
 {
-    const tcp_port *tcp = (const tcp_port *)port;
+    const tcp_channel *tcp = (const tcp_channel *)channel;
     int count = 0;
     if (sending) out[count++] = (struct pollfd){.fd = tcp->out.waits->fd, .events = POLLOUT};
     if (receiving) out[count++] = (struct pollfd){.fd = tcp->in.waits->fd, .events = POLLIN};
     return count;
 }
 
-static void tcp_disarm(sh_port *port)
+static void tcp_disarm(sh_channel *channel)
 {
-    (void)port;
+    (void)channel;
 }
 
-static void tcp_close(sh_port *port)
+static void tcp_close(sh_channel *channel)
 {
-    tcp_port *tcp = (tcp_port *)port;
+    tcp_channel *tcp = (tcp_channel *)channel;
     for (int i = 0; i < 2 * tcp->pairs; i++) sh_stream_close(&tcp->socket[i]);
     free(tcp);
 }
 
-static const sh_port_ops TCP_OPS = {"tcp",      tcp_send, tcp_recv, tcp_arm,
-                                    tcp_disarm, NULL,     tcp_close};
-static const sh_port_ops TLS_OPS = {"tls",      tcp_send, tcp_recv, tcp_arm,
-                                    tcp_disarm, NULL,     tcp_close};
+static const sh_channel_ops TCP_OPS = {"tcp",      tcp_send, tcp_recv, tcp_arm,
+                                       tcp_disarm, NULL,     tcp_close};
+static const sh_channel_ops TLS_OPS = {"tls",      tcp_send, tcp_recv, tcp_arm,
+                                       tcp_disarm, NULL,     tcp_close};
 
-sh_port *sh_tcp_port_create(const sh_stream *sockets, int pairs, int side)
+sh_channel *sh_tcp_channel_create(const sh_stream *sockets, int pairs, int side)
 {
     SH_ASSERT(pairs >= 1 && pairs <= SH_LANES_MAX);
-    tcp_port *tcp = sh_alloc(sizeof(*tcp));
+    tcp_channel *tcp = sh_alloc(sizeof(*tcp));
     tcp->base.ops = sockets[0].ssl != NULL ? &TLS_OPS : &TCP_OPS;
     tcp->pairs = pairs;
     for (int i = 0; i < 2 * pairs; i++) tcp->socket[i] = sockets[i];

@@ -1,7 +1,7 @@
 #include "net/tls.h"
 
 #include "base/alloc.h"
-#include "net/token.h"
+#include "net/cluster_token.h"
 
 #include <openssl/crypto.h>
 #include <openssl/err.h>
@@ -19,7 +19,7 @@ static const unsigned char SUITE_OF_KEY[2] = {0x13, 0x01};
 
 struct sh_tls {
     SSL_CTX *ctx;
-    uint8_t key[SH_TOKEN_KEY_LEN];
+    uint8_t key[SH_CLUSTER_TOKEN_KEY_LEN];
 };
 
 static SSL_SESSION *session_of_key(SSL *ssl)
@@ -70,11 +70,11 @@ static bool ctx_set_up(SSL_CTX *ctx)
 
 sh_status sh_tls_create(const char *token, sh_tls **out, sh_err *err)
 {
-    sh_status status = sh_token_check(token, err);
+    sh_status status = sh_cluster_token_check(token, err);
     if (status != SH_OK) return status;
     signal(SIGPIPE, SIG_IGN);
     sh_tls *tls = sh_alloc(sizeof(*tls));
-    sh_token_key(token, tls->key);
+    sh_cluster_token_key(token, tls->key);
     tls->ctx = SSL_CTX_new(TLS_method());
     if (!ctx_set_up(tls->ctx)) {
         status = sh_tls_error("can not set up TLS 1.3 with a pre-shared key", err);

@@ -15,8 +15,8 @@
 
 typedef struct sh_tls sh_tls;
 
-/* The token must pass sh_token_check. The process ignores SIGPIPE from now on: OpenSSL writes with
- * write(), and a peer that has gone must be an error, not a signal. */
+/* The token must pass sh_cluster_token_check. The process ignores SIGPIPE from now on: OpenSSL
+ * writes with write(), and a peer that has gone must be an error, not a signal. */
 SH_MUST_CHECK sh_status sh_tls_create(const char *token, sh_tls **out, sh_err *err);
 void sh_tls_free(sh_tls *tls);
 

@@ -2,8 +2,8 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "text/detokenizer.h"
-#include "text/stop.h"
+#include "text/output/stop.h"
+#include "text/tokenizer/detokenizer.h"
 
 #include <stdlib.h>
 

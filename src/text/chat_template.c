@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "text/jinja_unicode.h"
+#include "text/jinja/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

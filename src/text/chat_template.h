@@ -10,7 +10,7 @@
 #ifndef SH_TEXT_CHAT_TEMPLATE_H
 #define SH_TEXT_CHAT_TEMPLATE_H
 
-#include "text/template.h"
+#include "text/jinja/template.h"
 
 typedef struct sh_chat_template sh_chat_template;
 

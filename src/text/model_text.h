@@ -10,8 +10,8 @@
 #define SH_TEXT_MODEL_TEXT_H
 
 #include "text/chat_template.h"
-#include "text/output.h"
-#include "text/tokenizer.h"
+#include "text/output/output.h"
+#include "text/tokenizer/tokenizer.h"
 
 /* More end ids are refused: with those of a request they must fit into what an engine takes. */
 enum { SH_END_IDS_MAX = 32 };

@@ -1,6 +1,6 @@
 /* Any text through each kind of tokenizer: the ids are tokens, and text that has no special tokens
  * and needs no normalizing comes back. Input: a byte that picks the tokenizer, then the text. */
-#include "text/detokenizer.h"
+#include "text/tokenizer/detokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* Bytes that reach an engine from other processes: frames of its socket, step plans, and what ranks
  * tell each other. The first byte says which decoder they are for. What is taken must stay within
  * its bounds, and where a packer exists the bytes must come back the same. */
+#include "engine/engine_messages.h"
 #include "engine/rank_messages.h"
-#include "engine/step.h"
-#include "engine/wire.h"
+#include "engine/step_plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,28 +13,29 @@ enum { VOCAB = 1000 };
 static void try_frames(sh_str bytes)
 {
     sh_buf in = {0};
-    sh_wire_frame frame;
+    sh_engine_msg_frame frame;
     sh_err err;
     sh_buf_add_str(&in, bytes);
-    while (sh_wire_next(&in, &frame, &err) == SH_OK) {
-        sh_wire_request request;
+    while (sh_engine_msg_next(&in, &frame, &err) == SH_OK) {
+        sh_submit_message request;
         sh_event event;
         uint64_t id;
         sh_engine_info info;
-        if (sh_wire_get_submit(frame.payload, &request, &err) == SH_OK) {
+        if (sh_engine_msg_get_submit(frame.payload, &request, &err) == SH_OK) {
             sh_buf again = {0};
-            sh_wire_put_submit(&again, &request.request);
+            sh_engine_msg_put_submit(&again, &request.request);
             SH_ASSERT(again.len == frame.payload.len + 5);
-            if (sh_request_check(&request.request, VOCAB, &err) == SH_OK)
+            if (sh_sequence_spec_check(&request.request, VOCAB, &err) == SH_OK)
                 SH_ASSERT(request.request.max_tokens > 0 && request.request.prompt_count > 0);
             sh_buf_reset(&again);
         }
-        sh_wire_request_reset(&request);
-        if (sh_wire_get_info(frame.payload, &info, &err) == SH_OK) free((void *)info.model_dir);
-        if (sh_wire_get_event(&frame, &event, &err) == SH_OK)
+        sh_submit_message_reset(&request);
+        if (sh_engine_msg_get_info(frame.payload, &info, &err) == SH_OK)
+            free((void *)info.model_dir);
+        if (sh_engine_msg_get_event(&frame, &event, &err) == SH_OK)
             SH_ASSERT(event.top_count <= SH_TOP_LOGPROBS_MAX);
-        if (sh_wire_get_cancel(frame.payload, &id, &err) != SH_OK) id = 0;
-        if (sh_wire_get_hello(frame.payload, &err) == SH_OK) id = 0;
+        if (sh_engine_msg_get_cancel(frame.payload, &id, &err) != SH_OK) id = 0;
+        if (sh_engine_msg_get_hello(frame.payload, &err) == SH_OK) id = 0;
         sh_buf_drop_front(&in, frame.size);
     }
     sh_buf_reset(&in);
@@ -43,13 +44,13 @@ static void try_frames(sh_str bytes)
 static void try_plan(sh_str bytes)
 {
     static sh_step_plan *plan;
-    const sh_step_room room = {
+    const sh_step_limits room = {
         .slots = 4, .tokens = 32, .draws = 16, .adjusts = 64, .blocks = 20, .seq_blocks = 5};
     sh_err err;
-    if (plan == NULL) plan = sh_step_create(&room);
-    if (sh_step_unpack(bytes, VOCAB, plan, &err) != SH_OK) return;
+    if (plan == NULL) plan = sh_step_plan_create(&room);
+    if (sh_step_plan_unpack(bytes, VOCAB, plan, &err) != SH_OK) return;
     sh_buf again = {0};
-    sh_step_pack(plan, &again);
+    sh_step_plan_pack(plan, &again);
     SH_ASSERT(again.len == bytes.len);
     sh_batch_state *state = sh_batch_state_create(&room);
     sh_span spans[4];
@@ -66,31 +67,31 @@ static void try_scan(sh_str bytes)
     static const sh_range parts[] = {{0, VOCAB}, {100, 50}, {VOCAB, 0}};
     for (size_t i = 0; i < SH_COUNT_OF(parts); i++) {
         sh_draw draw = {.temperature = 1, .top_p = 0.9, .top_k = 40 * (int)i, .logprobs = 3};
-        static sh_scan scan;
+        static sh_logits_summary summary;
         sh_reader r = sh_reader_of(bytes);
-        sh_scan_unpack(&r, &draw, parts[i], &scan);
+        sh_logits_summary_unpack(&r, &draw, parts[i], &summary);
         if (r.failed) continue;
         sh_pick pick;
-        SH_ASSERT(scan.top_count <= sh_draw_top(&draw) && scan.total == parts[i].count);
-        if (scan.total > 0 && sh_pick_join(&draw, &scan, 1, &pick) == SH_OK)
+        SH_ASSERT(summary.top_count <= sh_draw_top(&draw) && summary.total == parts[i].count);
+        if (summary.total > 0 && sh_pick_join(&draw, &summary, 1, &pick) == SH_OK)
             SH_ASSERT(pick.id >= parts[i].first && pick.id < parts[i].first + parts[i].count);
     }
 }
 
 static void try_reports(sh_str bytes)
 {
-    sh_offer offer;
-    sh_report report;
-    sh_link_report link;
+    sh_rank_offer offer;
+    sh_rank_report report;
+    sh_engine_conn_report link;
     sh_reader r = sh_reader_of(bytes);
-    sh_offer_unpack(&r, &offer);
+    sh_rank_offer_unpack(&r, &offer);
     SH_ASSERT(r.failed || (offer.means.memory >= 0 && offer.means.speed >= 0));
     SH_ASSERT(strlen(offer.host) < sizeof(offer.host));
     r = sh_reader_of(bytes);
-    sh_report_unpack(&r, &report);
+    sh_rank_report_unpack(&r, &report);
     SH_ASSERT(strlen(report.host) < sizeof(report.host));
     r = sh_reader_of(bytes);
-    sh_link_report_unpack(&r, &link);
+    sh_engine_conn_report_unpack(&r, &link);
     SH_ASSERT(strlen(link.kind) < sizeof(link.kind));
 }
 

@@ -3,7 +3,7 @@
  * comes out as it went in. The first byte is the dialect, the second the seed of the cuts; in the
  * rest bytes from 0x80 up stand for pieces of the dialects, so that whole calls are found soon. */
 #include "base/buf.h"
-#include "text/output.h"
+#include "text/output/output.h"
 
 #include <stdlib.h>
 #include <string.h>

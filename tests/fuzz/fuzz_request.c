@@ -1,12 +1,12 @@
 /* The body of a request to the model: JSON, fields, messages, template, tokens, as the API does it.
  * The first byte says which dialect it is. */
 #include "api/openai.h"
-#include "api/served.h"
+#include "api/served_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-static sh_served *served;
+static sh_served_model *served;
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -17,7 +17,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argv;
     sh_err err;
     sh_engine_info info = {.model_dir = "models/demo", .vocab = 4096, .context = 2048};
-    if (sh_served_open(&info, &(sh_served_opts){0}, &served, &err) == SH_OK) return 0;
+    if (sh_served_model_open(&info, &(sh_served_model_opts){0}, &served, &err) == SH_OK) return 0;
     fprintf(stderr, "%s\n", err.text);
     exit(1);
 }
@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0) return 0;
     const sh_dialect *dialect = data[0] == 'c' ? &sh_openai_completion : &sh_openai_chat;
-    sh_request request = {0};
+    sh_job_spec request = {0};
     sh_api_error error;
     sh_err err;
     sh_tokens *prompts;
@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (sh_json_parse((sh_str){(const char *)data + 1, size - 1}, "body", &request.json, &err) ==
             SH_OK &&
         dialect->read(&request, &error) &&
-        sh_served_prepare(served, &request, &prompts, &count, &error) &&
+        sh_served_model_prepare(served, &request, &prompts, &count, &error) &&
         sh_answer_create(&request, served, prompts, count, &answer, &err) == SH_OK) {
         sh_event token = {.kind = SH_EVENT_TOKEN, .token = (int32_t)(size % 4096)};
         sh_event done = {.kind = SH_EVENT_DONE};
@@ -49,6 +49,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     sh_buf_reset(&out);
     sh_answer_free(answer);
-    sh_request_reset(&request);
+    sh_job_spec_reset(&request);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* A template over a small fixed conversation: it renders to valid UTF-8, the same twice, or fails
  * with one line and leaves the output alone, and it ends soon. */
-#include "text/template.h"
+#include "text/jinja/template.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Any bytes as a tokenizer.json: refused, or a tokenizer that encodes, decodes and streams alike.
  */
-#include "text/detokenizer.h"
+#include "text/tokenizer/detokenizer.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "engine/client.h"
+#include "engine/engine_client.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ enum {
 
 /* What is asked, and where its client loses interest. */
 struct ask {
-    sh_engine_request q;
+    sh_sequence_spec q;
     int32_t prompt[PREFIX_MAX + TAIL_MAX];
     int32_t stops[SH_STOP_IDS_MAX];
     int32_t bias_ids[8];

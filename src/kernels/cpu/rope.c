@@ -33,7 +33,7 @@ void sh_cpu_rope_table(sh_device *dev, const sh_rope *rope, const int32_t *posit
     sh_cpu_each(sh_cpu_of(dev), (size_t)tokens, alone, table_run, &t);
 }
 
-struct turn {
+struct rotation {
     const sh_vector_kernels *kernels;
     const sh_rope *rope;
     const float *table;
@@ -44,7 +44,7 @@ struct turn {
 
 static void turn_run(void *arg, size_t token, int thread)
 {
-    const struct turn *t = arg;
+    const struct rotation *t = arg;
     const float *table = t->table + (int64_t)token * t->rope->rotary_dim;
     float *x = t->x + (int64_t)token * t->stride;
     (void)thread;
@@ -56,7 +56,7 @@ void sh_cpu_rope(sh_device *dev, const sh_rope *rope, const float *table, float 
                  int64_t stride, int heads, int64_t head_stride)
 {
     sh_cpu *cpu = sh_cpu_of(dev);
-    struct turn t = {cpu->level->vector, rope, table, x, stride, head_stride, heads};
+    struct rotation t = {cpu->level->vector, rope, table, x, stride, head_stride, heads};
     bool alone = (int64_t)tokens * heads * rope->rotary_dim <= ROPE_ALONE;
     sh_cpu_each(cpu, (size_t)tokens, alone, turn_run, &t);
 }

@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-static sh_served *served;
-static sh_request request;
+static sh_served_model *served;
+static sh_job_spec request;
 static sh_tokens *prompts;
 static sh_answer *answer;
 static sh_buf streamed; /* all events of the stream */
@@ -21,12 +21,12 @@ static void start(const sh_dialect *dialect, const char *body)
     size_t count;
     sh_answer_free(answer);
     answer = NULL;
-    sh_request_reset(&request);
+    sh_job_spec_reset(&request);
     sh_buf_clear(&streamed);
     request.json = cJSON_Parse(body);
     assert_non_null(request.json);
     if (!dialect->read(&request, &error)) fail_msg("%s", error.message);
-    if (!sh_served_prepare(served, &request, &prompts, &count, &error))
+    if (!sh_served_model_prepare(served, &request, &prompts, &count, &error))
         fail_msg("%s", error.message);
     CHECK_OK(sh_answer_create(&request, served, prompts, count, &answer, &err), err);
     snprintf(answer->id, sizeof(answer->id), "chatcmpl-1");
@@ -56,8 +56,9 @@ static int say(const sh_dialect *dialect, int choice, const char *text)
     sh_ids ids = {0};
     sh_err err;
     sh_encode_opts opts = {.parse_special = true};
-    CHECK_OK(sh_tokenizer_encode(sh_served_tokenizer(served), sh_str_of(text), opts, &ids, &err),
-             err);
+    CHECK_OK(
+        sh_tokenizer_encode(sh_served_model_tokenizer(served), sh_str_of(text), opts, &ids, &err),
+        err);
     int count = 0;
     bool cancel = false;
     for (size_t i = 0; i < ids.len && !cancel; i++, count++)
@@ -422,19 +423,20 @@ TEST(lists_log_probabilities_of_completions_side_by_side)
     int count = say(&sh_openai_completion, 0, " two three");
     done(&sh_openai_completion, 0, SH_FINISH_LENGTH);
     cJSON *json = whole(&sh_openai_completion);
-    const cJSON *odds = at(json, "choices.0.logprobs");
+    const cJSON *logprobs = at(json, "choices.0.logprobs");
     static const char *const keys[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
     for (size_t i = 0; i < SH_COUNT_OF(keys); i++)
-        assert_int_equal(cJSON_GetArraySize(at(odds, keys[i])), count);
-    assert_int_equal(at(odds, "text_offset.0")->valueint, 0);
-    assert_int_equal(at(odds, "text_offset.1")->valueint, (int)strlen(text_at(odds, "tokens.0")));
+        assert_int_equal(cJSON_GetArraySize(at(logprobs, keys[i])), count);
+    assert_int_equal(at(logprobs, "text_offset.0")->valueint, 0);
+    assert_int_equal(at(logprobs, "text_offset.1")->valueint,
+                     (int)strlen(text_at(logprobs, "tokens.0")));
     cJSON_Delete(json);
 }
 
 /* Every token's text stands in the whole text where its offset says. */
 static void check_offsets(const char *body, const char *shown)
 {
-    const int32_t *ends = sh_model_text_end_ids(sh_served_text(served))->ptr;
+    const int32_t *ends = sh_model_text_end_ids(sh_served_model_text(served))->ptr;
     start(&sh_openai_completion, body);
     say(&sh_openai_completion, 0, " tw\xc3\xb6");
     token(&sh_openai_completion, 0, ends[0]);
@@ -490,7 +492,7 @@ TEST(keeps_an_answer_whose_engine_dies_behind_its_end)
 TEST(keeps_special_tokens_out_of_the_text)
 {
     UNUSED_STATE;
-    const sh_ids *ends = sh_model_text_end_ids(sh_served_text(served));
+    const sh_ids *ends = sh_model_text_end_ids(sh_served_model_text(served));
     assert_true(ends->len >= 2);
     start(&sh_openai_chat, CHAT(",\"ignore_eos\":true"));
     say(&sh_openai_chat, 0, "one");
@@ -512,10 +514,10 @@ TEST(refuses_prompts_that_the_context_does_not_hold)
     sh_buf_add_text(&body, "{\"prompt\":\"");
     for (int i = 0; i < 3000; i++) sh_buf_add_text(&body, "word ");
     sh_buf_add_text(&body, "\"}");
-    sh_request_reset(&request);
+    sh_job_spec_reset(&request);
     request.json = cJSON_Parse(body.ptr);
     assert_true(sh_openai_completion.read(&request, &error));
-    assert_false(sh_served_prepare(served, &request, &prompts, &count, &error));
+    assert_false(sh_served_model_prepare(served, &request, &prompts, &count, &error));
     assert_string_equal(error.code, "context_length_exceeded");
     assert_non_null(strstr(error.message, "2048"));
     sh_buf_reset(&body);
@@ -526,7 +528,7 @@ static int open_model(void **state)
     UNUSED_STATE;
     sh_err err;
     sh_engine_info info = {.model_dir = "models/demo/", .vocab = 4096, .context = 2048};
-    CHECK_OK(sh_served_open(&info, &(sh_served_opts){0}, &served, &err), err);
+    CHECK_OK(sh_served_model_open(&info, &(sh_served_model_opts){0}, &served, &err), err);
     return 0;
 }
 
@@ -534,9 +536,9 @@ static int close_model(void **state)
 {
     UNUSED_STATE;
     sh_answer_free(answer);
-    sh_request_reset(&request);
+    sh_job_spec_reset(&request);
     sh_buf_reset(&streamed);
-    sh_served_close(served);
+    sh_served_model_close(served);
     return 0;
 }
 

@@ -133,7 +133,7 @@ TEST(writes_its_own_schema)
 {
     UNUSED_STATE;
     sh_buf text = {0};
-    sh_writer w = sh_writer_on(&text);
+    sh_json_writer w = sh_json_writer_on(&text);
     sh_fields_schema(&table, NULL, &w);
     cJSON *schema = cJSON_Parse(text.ptr);
     assert_non_null(schema);

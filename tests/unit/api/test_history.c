@@ -24,7 +24,7 @@ static sh_record record(int number)
 static cJSON *written(const sh_history *history, int what)
 {
     sh_buf text = {0};
-    sh_writer w = sh_writer_on(&text);
+    sh_json_writer w = sh_json_writer_on(&text);
     sh_write_begin(&w, NULL, '{');
     if (what == 0) sh_history_write_recent(history, 3, &w);
     if (what == 1) sh_history_write_stats(history, &w);

@@ -4,12 +4,12 @@
 
 #include <math.h>
 
-static sh_request request;
+static sh_job_spec request;
 static sh_api_error error;
 
 static bool reads(const sh_dialect *dialect, const char *text)
 {
-    sh_request_reset(&request);
+    sh_job_spec_reset(&request);
     error = (sh_api_error){0};
     request.json = cJSON_Parse(text);
     assert_non_null(request.json);
@@ -205,7 +205,7 @@ TEST(reads_prompts_of_all_four_forms)
 static int cleanup(void **state)
 {
     UNUSED_STATE;
-    sh_request_reset(&request);
+    sh_job_spec_reset(&request);
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* That the document is OpenAPI is checked by a validator from npm, in tests/api. */
-#include "api/api_parts.h"
+#include "api/api_internal.h"
 #include "api/assets.h"
 
 #include "test.h"

@@ -1,5 +1,5 @@
 /* Ctrl-C twice, in a process of its own. */
-#include "cmd/interrupt.h"
+#include "cmd/support/interrupt.h"
 
 #include "cmd/command.h"
 

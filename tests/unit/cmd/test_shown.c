@@ -1,5 +1,5 @@
 /* An answer on the screen, and as the message that is kept. */
-#include "cmd/shown.h"
+#include "cmd/support/shown.h"
 
 #include "test.h"
 

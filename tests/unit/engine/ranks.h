@@ -3,8 +3,8 @@
 #define SH_TESTS_ENGINE_RANKS_H
 
 #include "engine/engine.h"
+#include "net/cluster_token.h"
 #include "net/sock.h"
-#include "net/token.h"
 
 #include "test.h"
 
@@ -36,15 +36,15 @@ static inline sh_group_opts group_opts(int rank, int size, const char *where, in
 }
 
 /* Gives the request to the engine as a client does, by way of its frame. */
-static inline void engine_ask(sh_engine *engine, const sh_engine_request *q)
+static inline void engine_ask(sh_engine *engine, const sh_sequence_spec *q)
 {
     sh_buf bytes = {0};
-    sh_wire_request request;
-    sh_wire_frame frame;
+    sh_submit_message request;
+    sh_engine_msg_frame frame;
     sh_err err;
-    sh_wire_put_submit(&bytes, q);
-    CHECK_OK(sh_wire_next(&bytes, &frame, &err), err);
-    CHECK_OK(sh_wire_get_submit(frame.payload, &request, &err), err);
+    sh_engine_msg_put_submit(&bytes, q);
+    CHECK_OK(sh_engine_msg_next(&bytes, &frame, &err), err);
+    CHECK_OK(sh_engine_msg_get_submit(frame.payload, &request, &err), err);
     assert_int_equal(sh_engine_submit(engine, 1, &request), SH_OK);
     sh_buf_reset(&bytes);
 }

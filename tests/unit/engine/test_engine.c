@@ -1,10 +1,10 @@
 /* The whole engine behind its socket, with the demo model; the answers were computed by another
  * program. */
-#include "engine/client.h"
+#include "engine/engine_client.h"
 
 #include "base/hash.h"
 #include "base/json.h"
-#include "engine/door.h"
+#include "engine/engine_socket.h"
 
 #include "test.h"
 
@@ -36,7 +36,7 @@ struct golden {
 
 struct world {
     char path[64];
-    sh_door *door;
+    sh_engine_socket *engine_socket;
     sh_engine *engine;
     sh_engine_client *client;
     struct answer answers[CASES_MAX];
@@ -83,19 +83,19 @@ static struct world *world_open_at(const char *dir, int drafts, int kv_tokens, c
 {
     struct world *w = calloc(1, sizeof(*w));
     snprintf(w->path, sizeof(w->path), "/tmp/shoal-test-%d%s.sock", (int)getpid(), name);
-    sh_engine_opts opts = {.crew = {.model_dir = dir,
-                                    .cpu = {.threads = 2},
-                                    .kv_format = SH_KV_F16,
-                                    .slots = 8,
-                                    .chunk = 128,
-                                    .kv_tokens = kv_tokens},
+    sh_engine_opts opts = {.model_group = {.model_dir = dir,
+                                           .cpu = {.threads = 2},
+                                           .kv_format = SH_KV_F16,
+                                           .slots = 8,
+                                           .chunk = 128,
+                                           .kv_tokens = kv_tokens},
                            .queue_max = 100,
                            .stall_s = 0.2,
                            .drafts = drafts};
-    CHECK_OK(sh_door_open(w->path, &w->door, &err), err);
+    CHECK_OK(sh_engine_socket_open(w->path, &w->engine_socket, &err), err);
     CHECK_OK(sh_engine_open(&opts, &w->engine, &err), err);
-    CHECK_OK(sh_engine_start(w->engine, sh_door_emit, w->door, &err), err);
-    CHECK_OK(sh_door_start(w->door, w->engine, &err), err);
+    CHECK_OK(sh_engine_start(w->engine, sh_engine_socket_emit, w->engine_socket, &err), err);
+    CHECK_OK(sh_engine_socket_start(w->engine_socket, w->engine, &err), err);
     CHECK_OK(sh_engine_client_open(w->path, sh_deadline_in_ms(5000), &w->client, &err), err);
     return w;
 }
@@ -108,9 +108,9 @@ static struct world *world_open(const char *dir, int drafts, int kv_tokens)
 static void world_close(struct world *w)
 {
     sh_engine_client_close(w->client);
-    sh_door_drain(w->door);
+    sh_engine_socket_drain(w->engine_socket);
     sh_engine_stop(w->engine, 1000);
-    sh_door_close(w->door);
+    sh_engine_socket_close(w->engine_socket);
     sh_engine_close(w->engine);
     assert_int_not_equal(access(w->path, F_OK), 0);
     free(w);
@@ -153,14 +153,14 @@ static void ask(struct world *w, int id, const int32_t *prompt, int count, int m
                 double temperature)
 {
     int vocab = sh_engine_client_info(w->client)->vocab;
-    sh_engine_request q = {.id = (uint64_t)id,
-                           .prompt = prompt,
-                           .prompt_count = (size_t)count,
-                           .stop_ids = ends,
-                           .stop_id_count = vocab > ends[0] ? 2 : 0,
-                           .max_tokens = max,
-                           .logprobs = 2,
-                           .sampling = sh_sampling_default()};
+    sh_sequence_spec q = {.id = (uint64_t)id,
+                          .prompt = prompt,
+                          .prompt_count = (size_t)count,
+                          .stop_ids = ends,
+                          .stop_id_count = vocab > ends[0] ? 2 : 0,
+                          .max_tokens = max,
+                          .logprobs = 2,
+                          .sampling = sh_sampling_default()};
     q.sampling.temperature = temperature;
     q.sampling.seed = (uint64_t)id % 7;
     CHECK_OK(sh_engine_client_submit(w->client, &q, &err), err);
@@ -260,12 +260,12 @@ TEST(a_request_that_cannot_be_taken_ends_nobody_elses_answer)
     const struct golden *g = &golden[0];
     struct world *w = world_open("models/demo", 0, 0);
     ask(w, 0, g->prompt, g->prompt_count, 60, 0);
-    sh_engine_request q = {.prompt = g->prompt,
-                           .prompt_count = (size_t)g->prompt_count,
-                           .max_tokens = 4,
-                           .logprobs = -1,
-                           .sampling = sh_sampling_default()};
-    sh_engine_request bad[6] = {q, q, q, q, q, q};
+    sh_sequence_spec q = {.prompt = g->prompt,
+                          .prompt_count = (size_t)g->prompt_count,
+                          .max_tokens = 4,
+                          .logprobs = -1,
+                          .sampling = sh_sampling_default()};
+    sh_sequence_spec bad[6] = {q, q, q, q, q, q};
     static const char *const names[6] = {"repetition_penalty", "temperature",
                                          "max_tokens",         "min_tokens",
                                          "logit_bias",         "the prompt is empty"};
@@ -353,7 +353,7 @@ TEST(stopping_lets_running_answers_finish)
         CHECK_OK(sh_engine_client_progress(w->client, &err), err);
         events_take(w);
     }
-    sh_door_drain(w->door);
+    sh_engine_socket_drain(w->engine_socket);
     sh_engine_stop(w->engine, 10000);
     await(w, 0, 1);
     check_golden(&w->answers[0], &golden[0]);
@@ -364,8 +364,8 @@ TEST(a_second_engine_does_not_take_a_live_socket)
 {
     UNUSED_STATE;
     struct world *w = world_open("models/demo", 0, 0);
-    sh_door *second;
-    CHECK_FAILS(sh_door_open(w->path, &second, &err), err, "another engine is listening");
+    sh_engine_socket *second;
+    CHECK_FAILS(sh_engine_socket_open(w->path, &second, &err), err, "another engine is listening");
     world_close(w);
 }
 

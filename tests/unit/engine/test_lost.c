@@ -37,15 +37,15 @@ static bool comes(atomic_int *what, int least, int wait_ms)
     return atomic_load(what) >= least;
 }
 
-static void worker(const sh_crew_opts *opts, const sh_group_opts *group_opt)
+static void worker(const sh_model_group_opts *opts, const sh_group_opts *group_opt)
 {
     sh_err err;
-    sh_crew *crew = NULL;
+    sh_model_group *model_group = NULL;
     sh_group *group = NULL;
-    sh_status status = sh_crew_open(opts, &crew, &err);
+    sh_status status = sh_model_group_open(opts, &model_group, &err);
     if (status == SH_OK) status = sh_group_open(group_opt, &group, &err);
-    if (status == SH_OK) status = sh_crew_join(crew, group, &err);
-    if (status == SH_OK) status = sh_crew_work(crew, &err);
+    if (status == SH_OK) status = sh_model_group_join(model_group, group, &err);
+    if (status == SH_OK) status = sh_model_group_work(model_group, &err);
     _exit(status == SH_OK ? 0 : 1);
 }
 
@@ -55,22 +55,22 @@ static pid_t worker_start(const sh_engine_opts *opts, const char *where, bool la
     pid_t pid = fork();
     if (pid != 0) return pid;
     if (later) raise(SIGSTOP);
-    sh_crew_opts crew = opts->crew;
-    crew.draws = sh_engine_draws(crew.slots);
+    sh_model_group_opts model_group = opts->model_group;
+    model_group.draws = sh_engine_draws(model_group.slots);
     sh_group_opts group = group_opts(1, 2, where, -1, NULL);
-    worker(&crew, &group);
+    worker(&model_group, &group);
     _exit(1);
 }
 
 static void ask(sh_engine *engine)
 {
     static const int32_t prompt[] = {1, 2, 3};
-    sh_engine_request q = {.id = 7,
-                           .prompt = prompt,
-                           .prompt_count = SH_COUNT_OF(prompt),
-                           .max_tokens = 1900,
-                           .logprobs = -1,
-                           .sampling = sh_sampling_default()};
+    sh_sequence_spec q = {.id = 7,
+                          .prompt = prompt,
+                          .prompt_count = SH_COUNT_OF(prompt),
+                          .max_tokens = 1900,
+                          .logprobs = -1,
+                          .sampling = sh_sampling_default()};
     engine_ask(engine, &q);
 }
 
@@ -81,11 +81,11 @@ TEST(stats_and_cancels_are_answered_while_the_group_forms_again)
     sh_err err;
     sh_engine *engine;
     sh_group_opts own = group_opts(0, 2, where, listen_somewhere(where), NULL);
-    sh_engine_opts opts = {.crew = {.model_dir = "models/demo",
-                                    .cpu = {.threads = 1},
-                                    .kv_format = SH_KV_F16,
-                                    .slots = 2,
-                                    .chunk = 64},
+    sh_engine_opts opts = {.model_group = {.model_dir = "models/demo",
+                                           .cpu = {.threads = 1},
+                                           .kv_format = SH_KV_F16,
+                                           .slots = 2,
+                                           .chunk = 64},
                            .queue_max = 10,
                            .stall_s = 0.2};
     pid_t pid = worker_start(&opts, where, false), next = worker_start(&opts, where, true);

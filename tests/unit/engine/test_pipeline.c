@@ -39,13 +39,13 @@ static void sink(void *ctx, uint64_t owner, const sh_event *event)
 
 static sh_engine_opts engine_opts(void)
 {
-    return (sh_engine_opts){.crew = {.model_dir = "models/demo",
-                                     .cpu = {.threads = 1},
-                                     .kv_format = SH_KV_F16,
-                                     .stages = 2,
-                                     .slots = SLOTS,
-                                     .chunk = 2048,
-                                     .kv_tokens = 20000},
+    return (sh_engine_opts){.model_group = {.model_dir = "models/demo",
+                                            .cpu = {.threads = 1},
+                                            .kv_format = SH_KV_F16,
+                                            .stages = 2,
+                                            .slots = SLOTS,
+                                            .chunk = 2048,
+                                            .kv_tokens = 20000},
                             .queue_max = 1000,
                             .stall_s = 10};
 }
@@ -55,16 +55,16 @@ static pid_t worker_start(const char *where, int silence_ms)
     pid_t pid = fork();
     if (pid != 0) return pid;
     sh_err err;
-    sh_crew *crew = NULL;
+    sh_model_group *model_group = NULL;
     sh_group *group = NULL;
-    sh_crew_opts opts = engine_opts().crew;
+    sh_model_group_opts opts = engine_opts().model_group;
     sh_group_opts own = group_opts(1, 2, where, -1, NULL);
     opts.draws = sh_engine_draws(opts.slots);
     own.silence_ms = silence_ms;
-    sh_status status = sh_crew_open(&opts, &crew, &err);
+    sh_status status = sh_model_group_open(&opts, &model_group, &err);
     if (status == SH_OK) status = sh_group_open(&own, &group, &err);
-    if (status == SH_OK) status = sh_crew_join(crew, group, &err);
-    if (status == SH_OK) status = sh_crew_work(crew, &err);
+    if (status == SH_OK) status = sh_model_group_join(model_group, group, &err);
+    if (status == SH_OK) status = sh_model_group_work(model_group, &err);
     _exit(status == SH_OK ? 0 : 1);
 }
 
@@ -72,12 +72,12 @@ static void ask(sh_engine *engine, uint64_t id, int count, int most)
 {
     int32_t prompt[PROMPT];
     for (int i = 0; i < count; i++) prompt[i] = (i * 31 + (int)id) % 4000;
-    sh_engine_request q = {.id = id,
-                           .prompt = prompt,
-                           .prompt_count = (size_t)count,
-                           .max_tokens = most,
-                           .logprobs = -1,
-                           .sampling = sh_sampling_default()};
+    sh_sequence_spec q = {.id = id,
+                          .prompt = prompt,
+                          .prompt_count = (size_t)count,
+                          .max_tokens = most,
+                          .logprobs = -1,
+                          .sampling = sh_sampling_default()};
     q.sampling.temperature = 1;
     q.sampling.top_p = 0.95; /* needs all candidates of a scan */
     engine_ask(engine, &q);

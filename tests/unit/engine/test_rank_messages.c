@@ -9,25 +9,26 @@ TEST(an_offer_and_a_report_come_back_as_they_were)
     UNUSED_STATE;
     sh_buf bytes = {0};
     sh_err err;
-    sh_offer offer = {.means = {1.5e10, 2.25}, .machine = {1, 2, 3}, .host = "desk"}, got = {0};
-    sh_offer_pack(&offer, &bytes);
-    assert_int_equal(bytes.len, SH_OFFER_BYTES);
+    sh_rank_offer offer = {.means = {1.5e10, 2.25}, .machine = {1, 2, 3}, .host = "desk"},
+                  got = {0};
+    sh_rank_offer_pack(&offer, &bytes);
+    assert_int_equal(bytes.len, SH_RANK_OFFER_BYTES);
     sh_reader r = sh_reader_of(sh_buf_str(&bytes));
-    sh_offer_unpack(&r, &got);
+    sh_rank_offer_unpack(&r, &got);
     CHECK_OK(sh_get_end(&r, "offer", &err), err);
     assert_memory_equal(got.machine, offer.machine, sizeof(got.machine));
     assert_string_equal(got.host, "desk");
     assert_true(got.means.memory == 1.5e10 && got.means.speed == 2.25);
 
-    sh_report report = {.host = "h", .pid = 7, .kv = 1 << 20, .steps = 9, .tokens = 11};
-    sh_report back = {0};
+    sh_rank_report report = {.host = "h", .pid = 7, .kv = 1 << 20, .steps = 9, .tokens = 11};
+    sh_rank_report back = {0};
     report.traffic[SH_TRAFFIC_SUM] = (sh_traffic_cost){3, 4, 0.5};
     report.temperature_c = (double)NAN;
     sh_buf_clear(&bytes);
-    sh_report_pack(&report, &bytes);
-    assert_int_equal(bytes.len, SH_REPORT_BYTES);
+    sh_rank_report_pack(&report, &bytes);
+    assert_int_equal(bytes.len, SH_RANK_REPORT_BYTES);
     r = sh_reader_of(sh_buf_str(&bytes));
-    sh_report_unpack(&r, &back);
+    sh_rank_report_unpack(&r, &back);
     CHECK_OK(sh_get_end(&r, "report", &err), err);
     assert_int_equal(back.pid, 7);
     assert_int_equal(back.kv, 1 << 20);
@@ -41,30 +42,30 @@ TEST(text_of_another_rank_ends_and_is_printable)
 {
     UNUSED_STATE;
     sh_buf bytes = {0};
-    sh_offer offer = {0}, got;
+    sh_rank_offer offer = {0}, got;
     memset(offer.host, '\n', sizeof(offer.host));
     offer.host[0] = '"';
-    sh_offer_pack(&offer, &bytes);
+    sh_rank_offer_pack(&offer, &bytes);
     sh_reader r = sh_reader_of(sh_buf_str(&bytes));
-    sh_offer_unpack(&r, &got);
+    sh_rank_offer_unpack(&r, &got);
     assert_int_equal(strlen(got.host), sizeof(got.host) - 1);
     assert_int_equal(strspn(got.host, "?"), sizeof(got.host) - 1);
     sh_buf_reset(&bytes);
 }
 
-static bool scan_is_taken(const sh_scan *scan, sh_range part, const sh_draw *draw)
+static bool scan_is_taken(const sh_logits_summary *summary, sh_range part, const sh_draw *draw)
 {
-    static sh_scan got;
+    static sh_logits_summary got;
     sh_buf bytes = {0};
-    sh_scan_pack(scan, draw, &bytes);
-    assert_int_equal(bytes.len, sh_scan_bytes(draw));
+    sh_logits_summary_pack(summary, draw, &bytes);
+    assert_int_equal(bytes.len, sh_logits_summary_bytes(draw));
     sh_reader r = sh_reader_of(sh_buf_str(&bytes));
-    sh_scan_unpack(&r, draw, part, &got);
+    sh_logits_summary_unpack(&r, draw, part, &got);
     bool taken = !r.failed && r.left == 0;
     if (taken) {
-        assert_int_equal(got.top_count, scan->top_count);
-        assert_memory_equal(got.top, scan->top, (size_t)got.top_count * sizeof(got.top[0]));
-        assert_true(got.won.id == scan->won.id && got.won_score == scan->won_score);
+        assert_int_equal(got.top_count, summary->top_count);
+        assert_memory_equal(got.top, summary->top, (size_t)got.top_count * sizeof(got.top[0]));
+        assert_true(got.won.id == summary->won.id && got.won_score == summary->won_score);
     }
     sh_buf_reset(&bytes);
     return taken;
@@ -75,11 +76,12 @@ TEST(a_scan_is_taken_when_it_speaks_of_its_own_part)
     UNUSED_STATE;
     sh_draw draw = {.temperature = 1, .top_p = 1, .top_k = 4, .logprobs = -1};
     sh_range part = {100, 50};
-    sh_scan good = {.total = 50, .max = 2, .won = {120, 2}, .won_score = 3, .top_count = 2};
+    sh_logits_summary good = {
+        .total = 50, .max = 2, .won = {120, 2}, .won_score = 3, .top_count = 2};
     good.top[0] = (sh_candidate){120, 2};
     good.top[1] = (sh_candidate){149, 1};
     assert_true(scan_is_taken(&good, part, &draw));
-    sh_scan bad = good;
+    sh_logits_summary bad = good;
     bad.total = 49;
     assert_false(scan_is_taken(&bad, part, &draw));
     bad = good;
@@ -88,7 +90,7 @@ TEST(a_scan_is_taken_when_it_speaks_of_its_own_part)
     bad = good;
     bad.won.id = 99;
     assert_false(scan_is_taken(&bad, part, &draw));
-    sh_scan empty = {0};
+    sh_logits_summary empty = {0};
     assert_true(scan_is_taken(&empty, (sh_range){150, 0}, &draw));
 }
 

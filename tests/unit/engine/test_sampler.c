@@ -1,5 +1,5 @@
 /* The whole row, sorted, is the reference: any cut into parts must pick the same token. */
-#include "engine/scan.h"
+#include "engine/logits_scanner.h"
 
 #include "base/hash.h"
 
@@ -28,36 +28,37 @@ static void row_fill(double spread)
         row[(int)(uniform() * VOCAB)] = row[(int)(uniform() * VOCAB)]; /* ties */
 }
 
-static void scan_row(const sh_draw *draw, const float *logits, int first, int len, sh_scan *out)
+static void scan_row(const sh_draw *draw, const float *logits, int first, int len,
+                     sh_logits_summary *out)
 {
     float copy[VOCAB];
-    sh_scan_ask ask = {.draw = *draw};
-    sh_scanner *scanner = sh_scanner_create(device, first, len, 1);
+    sh_row_query ask = {.draw = *draw};
+    sh_logits_scanner *scanner = sh_logits_scanner_create(device, first, len, 1);
     memcpy(copy, logits, (size_t)len * sizeof(float));
-    sh_scanner_run(scanner, &ask, 1, copy, out);
-    sh_scanner_free(scanner);
+    sh_logits_scanner_run(scanner, &ask, 1, copy, out);
+    sh_logits_scanner_free(scanner);
 }
 
 static sh_status pick_in_parts(const sh_draw *draw, int parts, sh_pick *out)
 {
-    static sh_scan scans[PARTS_MAX];
+    static sh_logits_summary summaries[PARTS_MAX];
     int first = 0;
     for (int i = 0; i < parts; i++) {
         int len = i == parts - 1 ? VOCAB - first : (int)(uniform() * (VOCAB - first));
-        scan_row(draw, row + first, first, len, &scans[i]);
+        scan_row(draw, row + first, first, len, &summaries[i]);
         first += len;
     }
-    return sh_pick_join(draw, scans, parts, out);
+    return sh_pick_join(draw, summaries, parts, out);
 }
 
 /* Parts that are empty, as a rank without a row of the vocabulary sends them: all zeros. */
 static sh_status pick_beside_empty(const sh_draw *draw, sh_pick *out)
 {
-    static sh_scan scans[PARTS_MAX];
-    memset(scans, 0, sizeof(scans));
-    scan_row(draw, row, 0, VOCAB / 2, &scans[1]);
-    scan_row(draw, row + VOCAB / 2, VOCAB / 2, VOCAB - VOCAB / 2, &scans[3]);
-    return sh_pick_join(draw, scans, PARTS_MAX, out);
+    static sh_logits_summary summaries[PARTS_MAX];
+    memset(summaries, 0, sizeof(summaries));
+    scan_row(draw, row, 0, VOCAB / 2, &summaries[1]);
+    scan_row(draw, row + VOCAB / 2, VOCAB / 2, VOCAB - VOCAB / 2, &summaries[3]);
+    return sh_pick_join(draw, summaries, PARTS_MAX, out);
 }
 
 static sh_draw random_draw(int i)
@@ -123,7 +124,7 @@ TEST(draws_follow_the_probabilities)
         for (int n = 0; n < DRAWS; n++) {
             sh_draw draw = {
                 .temperature = heats[h], .top_p = 1, .seed = 5, .position = n, .logprobs = -1};
-            sh_scan scan;
+            sh_logits_summary scan;
             sh_pick pick;
             scan_row(&draw, logits, 0, FEW, &scan);
             assert_int_equal(sh_pick_join(&draw, &scan, 1, &pick), SH_OK);
@@ -155,7 +156,7 @@ TEST(filters_keep_the_heads_that_they_name)
                             .top_k = cases[c].top_k,
                             .position = n,
                             .logprobs = -1};
-            sh_scan scan;
+            sh_logits_summary scan;
             sh_pick pick;
             scan_row(&draw, logits, 0, 4, &scan);
             assert_int_equal(sh_pick_join(&draw, &scan, 1, &pick), SH_OK);
@@ -200,13 +201,13 @@ TEST(penalties_and_bias_act_in_their_order)
 
 enum { LONG = 40000, ROWS = 5 };
 
-/* The scans of five long rows, each asked something else, some with changes. */
-static void scan_long(const char *level, int threads, int first, int count, sh_scan *out)
+/* The summaries of five long rows, each asked something else, some with changes. */
+static void scan_long(const char *level, int threads, int first, int count, sh_logits_summary *out)
 {
     static float logits[ROWS * LONG];
     static const sh_adjust changes[] = {{.id = 17, .bias = 9, .factor = 1},
                                         {.id = 39999, .bias = -INFINITY, .factor = 1}};
-    sh_scan_ask asks[ROWS] = {
+    sh_row_query asks[ROWS] = {
         {.draw = {.temperature = 0, .top_p = 1, .logprobs = -1}},
         {.draw = {.temperature = 1, .top_p = 1, .seed = 3, .logprobs = 5}},
         {.draw = {.temperature = 0.7, .top_p = 0.9, .top_k = 40, .logprobs = -1}},
@@ -217,19 +218,19 @@ static void scan_long(const char *level, int threads, int first, int count, sh_s
     sh_err err;
     CHECK_OK(sh_device_open_cpu(&(sh_cpu_opts){.threads = threads, .level = level}, &dev, &err),
              err);
-    sh_scanner *scanner = sh_scanner_create(dev, 0, LONG, ROWS);
+    sh_logits_scanner *scanner = sh_logits_scanner_create(dev, 0, LONG, ROWS);
     random_state = 11;
     for (int i = 0; i < ROWS * LONG; i++) logits[i] = (float)((uniform() - 0.5) * 8);
     memset(out, 0, (size_t)count * sizeof(*out));
-    sh_scanner_run(scanner, asks + first, count, logits + first * LONG, out);
-    sh_scanner_free(scanner);
+    sh_logits_scanner_run(scanner, asks + first, count, logits + first * LONG, out);
+    sh_logits_scanner_free(scanner);
     dev->ops->close(dev);
 }
 
 TEST(a_scan_has_the_same_bits_alone_in_a_batch_and_on_any_threads)
 {
     UNUSED_STATE;
-    static sh_scan whole[ROWS], again[ROWS];
+    static sh_logits_summary whole[ROWS], again[ROWS];
     scan_long("auto", 3, 0, ROWS, whole);
     scan_long("generic", 1, 0, ROWS, again);
     assert_memory_equal(whole, again, sizeof(whole));

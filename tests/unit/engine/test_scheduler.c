@@ -64,23 +64,23 @@ static void on_event(void *ctx, uint64_t owner, const sh_event *e)
 static struct bench *bench_open(int blocks, int drafts)
 {
     struct bench *b = calloc(1, sizeof(*b));
-    b->opts = (sh_sched_opts){.room = {.slots = SLOTS,
-                                       .tokens = TOKENS,
-                                       .draws = SLOTS * (SH_DRAFTS_MAX + 1),
-                                       .adjusts = 256,
-                                       .blocks = blocks,
-                                       .seq_blocks = 32},
+    b->opts = (sh_sched_opts){.limits = {.slots = SLOTS,
+                                         .tokens = TOKENS,
+                                         .draws = SLOTS * (SH_DRAFTS_MAX + 1),
+                                         .adjusts = 256,
+                                         .blocks = blocks,
+                                         .seq_blocks = 32},
                               .vocab = VOCAB,
                               .context = 32 * SH_KV_BLOCK,
                               .queue_max = REQUESTS_MAX,
                               .stall_s = 1,
-                              .parts = 1,
+                              .stages_in_flight = 1,
                               .drafts = drafts};
     b->blocks = sh_blocks_create(blocks, (sh_key128){1, 2}, (sh_key128){3, 4});
     b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
-    b->state = sh_batch_state_create(&b->opts.room);
-    b->plan = sh_step_create(&b->opts.room);
-    b->copy = sh_step_create(&b->opts.room);
+    b->state = sh_batch_state_create(&b->opts.limits);
+    b->plan = sh_step_plan_create(&b->opts.limits);
+    b->copy = sh_step_plan_create(&b->opts.limits);
     return b;
 }
 
@@ -96,8 +96,8 @@ static void bench_close(struct bench *b)
     sh_sched_free(b->sched);
     sh_blocks_free(b->blocks);
     sh_batch_state_free(b->state);
-    sh_step_free(b->plan);
-    sh_step_free(b->copy);
+    sh_step_plan_free(b->plan);
+    sh_step_plan_free(b->copy);
     free(b);
 }
 
@@ -119,8 +119,8 @@ static void model_run(struct bench *b, sh_pick *picks)
 {
     sh_err err;
     sh_buf bytes = {0};
-    sh_step_pack(b->plan, &bytes);
-    CHECK_OK(sh_step_unpack(sh_buf_str(&bytes), VOCAB, b->copy, &err), err);
+    sh_step_plan_pack(b->plan, &bytes);
+    CHECK_OK(sh_step_plan_unpack(sh_buf_str(&bytes), VOCAB, b->copy, &err), err);
     sh_buf_reset(&bytes);
     CHECK_OK(sh_batch_state_apply(b->state, b->copy, b->spans, b->positions, &err), err);
     for (int i = 0, draw = 0; i < b->copy->seq_count; i++) {
@@ -168,15 +168,15 @@ struct ask {
 
 static void submit(struct bench *b, int id, const struct ask *ask)
 {
-    sh_engine_request q = {.id = (uint64_t)id,
-                           .client = (uint64_t)(id % 3),
-                           .prompt = ask->prompt,
-                           .prompt_count = (size_t)ask->count,
-                           .max_tokens = ask->max,
-                           .stop_ids = eos,
-                           .stop_id_count = 1,
-                           .logprobs = -1,
-                           .sampling = sh_sampling_default()};
+    sh_sequence_spec q = {.id = (uint64_t)id,
+                          .client = (uint64_t)(id % 3),
+                          .prompt = ask->prompt,
+                          .prompt_count = (size_t)ask->count,
+                          .max_tokens = ask->max,
+                          .stop_ids = eos,
+                          .stop_id_count = 1,
+                          .logprobs = -1,
+                          .sampling = sh_sampling_default()};
     sh_sched_submit(b->sched, 1, &q);
 }
 
@@ -340,9 +340,9 @@ TEST(plans_that_run_at_once_share_the_requests_evenly)
 {
     UNUSED_STATE;
     struct bench *b = bench_open(BLOCKS_MAX, 0);
-    b->opts.parts = 2;
+    b->opts.stages_in_flight = 2;
     bench_restart(b);
-    sh_step_plan *second = sh_step_create(&b->opts.room);
+    sh_step_plan *second = sh_step_plan_create(&b->opts.limits);
     struct ask ask = {.count = 10, .max = 5};
     for (int i = 0; i < SLOTS; i++) {
         ask.prompt[0] = i;
@@ -357,7 +357,7 @@ TEST(plans_that_run_at_once_share_the_requests_evenly)
         sh_sched_commit(b->sched, b->plan, picks, 1e-3);
         sh_sched_commit(b->sched, second, picks, 1e-3);
     }
-    sh_step_free(second);
+    sh_step_plan_free(second);
     bench_close(b);
 }
 
@@ -365,9 +365,9 @@ TEST(prompts_enter_a_pipeline_a_few_at_a_time_and_a_lone_one_whole)
 {
     UNUSED_STATE;
     struct bench *b = bench_open(BLOCKS_MAX, 0);
-    b->opts.parts = 2;
+    b->opts.stages_in_flight = 2;
     bench_restart(b);
-    sh_step_plan *second = sh_step_create(&b->opts.room);
+    sh_step_plan *second = sh_step_plan_create(&b->opts.limits);
     struct ask ask = {.count = 40, .max = 5};
     for (int i = 0; i < 6; i++) {
         ask.prompt[0] = i;
@@ -377,11 +377,11 @@ TEST(prompts_enter_a_pipeline_a_few_at_a_time_and_a_lone_one_whole)
     assert_true(sh_sched_plan(b->sched, second));
     assert_int_equal(b->plan->seq_count, 2); /* of three that would fit: 64 tokens are enough */
     assert_int_equal(second->seq_count, 2);
-    sh_step_free(second);
+    sh_step_plan_free(second);
     bench_close(b);
 
     b = bench_open(BLOCKS_MAX, 0);
-    b->opts.parts = 2;
+    b->opts.stages_in_flight = 2;
     bench_restart(b);
     submit(b, 0, &(struct ask){.count = 100, .max = 5});
     assert_true(sh_sched_plan(b->sched, b->plan));
@@ -393,9 +393,9 @@ TEST(a_prompt_does_not_hold_up_a_stream_in_another_stage)
 {
     UNUSED_STATE;
     struct bench *b = bench_open(BLOCKS_MAX, 0);
-    b->opts.parts = 2;
+    b->opts.stages_in_flight = 2;
     bench_restart(b);
-    sh_step_plan *second = sh_step_create(&b->opts.room);
+    sh_step_plan *second = sh_step_plan_create(&b->opts.limits);
     static sh_pick picks[SLOTS];
     struct ask stream = {.count = 80, .max = 50}, prompt = {.prompt = {1}, .count = 128, .max = 5};
     submit(b, 0, &stream);
@@ -406,7 +406,7 @@ TEST(a_prompt_does_not_hold_up_a_stream_in_another_stage)
     assert_true(sh_sched_plan(b->sched, second));
     assert_int_equal(b->plan->token_count, 1);
     assert_int_equal(second->token_count, 50);
-    sh_step_free(second);
+    sh_step_plan_free(second);
     bench_close(b);
 }
 
@@ -435,24 +435,24 @@ TEST(a_long_queue_of_many_clients_is_admitted_quickly)
     enum { WAITING = SANITIZED ? 2000 : 20000, PLACES = 256 };
     struct bench *b = bench_open(BLOCKS_MAX, 0);
     sh_sched_opts opts = b->opts;
-    opts.room.slots = PLACES;
-    opts.room.tokens = 4 * PLACES;
-    opts.room.draws = 16 * PLACES;
-    opts.room.blocks = 4 * PLACES;
+    opts.limits.slots = PLACES;
+    opts.limits.tokens = 4 * PLACES;
+    opts.limits.draws = 16 * PLACES;
+    opts.limits.blocks = 4 * PLACES;
     opts.queue_max = WAITING;
     opts.stall_s = 100;
     sh_blocks *blocks = sh_blocks_create(4 * PLACES, (sh_key128){1, 2}, (sh_key128){3, 4});
     sh_sched *sched = sh_sched_create(&opts, blocks, on_event, b);
-    sh_step_plan *plan = sh_step_create(&opts.room);
+    sh_step_plan *plan = sh_step_plan_create(&opts.limits);
     for (int i = 0; i < WAITING; i++) {
         int32_t prompt[3] = {i % 49, i / 49 % 49, 3};
-        sh_engine_request q = {.id = 0,
-                               .client = (uint64_t)i / 2,
-                               .prompt = prompt,
-                               .prompt_count = 3,
-                               .max_tokens = 10,
-                               .logprobs = -1,
-                               .sampling = sh_sampling_default()};
+        sh_sequence_spec q = {.id = 0,
+                              .client = (uint64_t)i / 2,
+                              .prompt = prompt,
+                              .prompt_count = 3,
+                              .max_tokens = 10,
+                              .logprobs = -1,
+                              .sampling = sh_sampling_default()};
         sh_sched_submit(sched, 1, &q);
     }
     int64_t start = sh_clock_ns();
@@ -463,7 +463,7 @@ TEST(a_long_queue_of_many_clients_is_admitted_quickly)
         assert_int_equal(plan->tokens[3 * i], 2 * i % 49);
     if (!SANITIZED && took > 2)
         fail_msg("%d were admitted from %d in %.3f s", PLACES, WAITING, took);
-    sh_step_free(plan);
+    sh_step_plan_free(plan);
     sh_sched_free(sched);
     sh_blocks_free(blocks);
     bench_close(b);
@@ -478,7 +478,7 @@ TEST(a_changed_state_changes_the_fingerprint)
     bench_step(b);
     uint64_t before = sh_batch_state_fingerprint(b->state);
     sh_err err;
-    sh_step_clear(
+    sh_step_plan_clear(
         b->copy); /* another slot gets a block that the plans of this bench never gave it */
     b->copy->seqs[b->copy->seq_count++] = (sh_step_seq){
         .slot = 3, .fresh = true, .token_count = 1, .block_count = 1};
@@ -498,14 +498,14 @@ TEST(a_plan_that_does_not_fit_is_refused)
     submit(b, 0, &ask);
     assert_true(sh_sched_plan(b->sched, b->plan));
     sh_buf bytes = {0};
-    sh_step_pack(b->plan, &bytes);
+    sh_step_plan_pack(b->plan, &bytes);
     for (size_t len = 0; len < bytes.len; len++)
-        assert_true(sh_step_unpack((sh_str){bytes.ptr, len}, VOCAB, b->copy, &err) < 0);
+        assert_true(sh_step_plan_unpack((sh_str){bytes.ptr, len}, VOCAB, b->copy, &err) < 0);
     for (size_t i = 0; i < bytes.len;
          i++) { /* a flipped bit is refused, or does not touch memory outside */
         bytes.ptr[i] ^= 0x40;
-        if (sh_step_unpack(sh_buf_str(&bytes), VOCAB, b->copy, &err) == SH_OK) {
-            sh_batch_state *fresh = sh_batch_state_create(&b->opts.room);
+        if (sh_step_plan_unpack(sh_buf_str(&bytes), VOCAB, b->copy, &err) == SH_OK) {
+            sh_batch_state *fresh = sh_batch_state_create(&b->opts.limits);
             if (sh_batch_state_apply(fresh, b->copy, b->spans, b->positions, &err) != SH_OK)
                 assert_non_null(strstr(err.text, "slot"));
             sh_batch_state_free(fresh);

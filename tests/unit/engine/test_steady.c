@@ -72,13 +72,13 @@ static void sink(void *ctx, uint64_t owner, const sh_event *event)
 
 static sh_engine_opts engine_opts(int stages)
 {
-    return (sh_engine_opts){.crew = {.model_dir = "models/demo",
-                                     .cpu = {.threads = 1},
-                                     .kv_format = SH_KV_F16,
-                                     .stages = stages,
-                                     .context = 512,
-                                     .slots = 8,
-                                     .chunk = 128},
+    return (sh_engine_opts){.model_group = {.model_dir = "models/demo",
+                                            .cpu = {.threads = 1},
+                                            .kv_format = SH_KV_F16,
+                                            .stages = stages,
+                                            .context = 512,
+                                            .slots = 8,
+                                            .chunk = 128},
                             .queue_max = 100,
                             .stall_s = 0.2,
                             .drafts = 4};
@@ -88,12 +88,12 @@ static sh_engine_opts engine_opts(int stages)
 static void ask(sh_engine *engine, int i)
 {
     static const int32_t prompt[] = {11, 12, 13, 11, 12, 14, 11, 12};
-    sh_engine_request q = {.id = (uint64_t)i,
-                           .prompt = prompt,
-                           .prompt_count = SH_COUNT_OF(prompt),
-                           .max_tokens = TOKENS,
-                           .logprobs = i % 3 == 0 ? 3 : -1,
-                           .sampling = sh_sampling_default()};
+    sh_sequence_spec q = {.id = (uint64_t)i,
+                          .prompt = prompt,
+                          .prompt_count = SH_COUNT_OF(prompt),
+                          .max_tokens = TOKENS,
+                          .logprobs = i % 3 == 0 ? 3 : -1,
+                          .sampling = sh_sampling_default()};
     if (i >= 1) q.sampling.temperature = 1;
     if (i == 2) q.sampling.top_k = 50;
     if (i == 3) q.sampling.top_p = 0.999;
@@ -130,17 +130,17 @@ TEST(a_decode_step_allocates_nothing)
 }
 
 /* A worker does not know which step it is at: over hundreds of them it may allocate a few times. */
-static void worker(const sh_crew_opts *opts, const sh_group_opts *group_opt)
+static void worker(const sh_model_group_opts *opts, const sh_group_opts *group_opt)
 {
     enum { FEW = 20 };
     sh_err err = {0};
-    sh_crew *crew = NULL;
+    sh_model_group *model_group = NULL;
     sh_group *group = NULL;
-    sh_status status = sh_crew_open(opts, &crew, &err);
+    sh_status status = sh_model_group_open(opts, &model_group, &err);
     if (status == SH_OK) status = sh_group_open(group_opt, &group, &err);
-    if (status == SH_OK) status = sh_crew_join(crew, group, &err);
+    if (status == SH_OK) status = sh_model_group_join(model_group, group, &err);
     atomic_store(&counting, true);
-    if (status == SH_OK) status = sh_crew_work(crew, &err);
+    if (status == SH_OK) status = sh_model_group_work(model_group, &err);
     atomic_store(&counting, false);
     long made = atomic_load(&allocations);
     if (status != SH_OK || made > FEW)
@@ -159,8 +159,8 @@ static void check_two_ranks(int stages)
     pid_t pid = fork();
     if (pid == 0) {
         close(fd);
-        opts.crew.draws = sh_engine_draws(opts.crew.slots);
-        worker(&opts.crew, &other);
+        opts.model_group.draws = sh_engine_draws(opts.model_group.slots);
+        worker(&opts.model_group, &other);
     }
     opts.group = &own;
     answers_check(&opts);

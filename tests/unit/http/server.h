@@ -27,7 +27,7 @@ static atomic_int gone_count;
 /* ---- what it serves ---- */
 
 typedef struct {
-    sh_http_exchange *x;
+    sh_http_request *req;
     sh_trigger *timer;
     int pieces;
 } late;
@@ -47,59 +47,59 @@ static void on_gone(void *arg)
 static void on_later(void *arg)
 {
     late *l = arg;
-    sh_http_exchange *x = l->x;
+    sh_http_request *req = l->req;
     late_free(l);
-    sh_http_reply(x, 200, "text/plain", SH_STR("at last"));
+    sh_http_reply(req, 200, "text/plain", SH_STR("at last"));
 }
 
 static void on_piece(void *arg)
 {
     late *l = arg;
-    sh_http_exchange *x = l->x;
+    sh_http_request *req = l->req;
     if (l->pieces++ < PIECES) {
-        sh_http_stream_write(x, SH_STR("piece "));
+        sh_http_stream_write(req, SH_STR("piece "));
         sh_trigger_start(l->timer, PIECE_MS);
         return;
     }
     late_free(l);
-    sh_http_stream_end(x);
+    sh_http_stream_end(req);
 }
 
-static void late_start(sh_http_exchange *x, sh_trigger_fn fn, int64_t wait_ms)
+static void late_start(sh_http_request *req, sh_trigger_fn fn, int64_t wait_ms)
 {
     late *l = calloc(1, sizeof(*l));
-    l->x = x;
+    l->req = req;
     l->timer = sh_trigger_timer(loop, fn, l);
-    sh_http_watch_client(x, on_gone, NULL, l);
+    sh_http_watch_client(req, on_gone, NULL, l);
     sh_trigger_start(l->timer, wait_ms);
 }
 
-static void handle_now(sh_http_exchange *x, void *arg)
+static void handle_now(sh_http_request *req, void *arg)
 {
     (void)arg;
     char text[64];
-    snprintf(text, sizeof(text), "body %zu client %llx trusted %d", sh_http_body(x).len,
-             (unsigned long long)sh_http_client_of(x), sh_http_is_trusted(x));
-    sh_http_reply(x, 200, "text/plain", sh_str_of(text));
+    snprintf(text, sizeof(text), "body %zu client %llx trusted %d", sh_http_body(req).len,
+             (unsigned long long)sh_http_client_of(req), sh_http_is_trusted(req));
+    sh_http_reply(req, 200, "text/plain", sh_str_of(text));
 }
 
-static void handle_later(sh_http_exchange *x, void *arg)
+static void handle_later(sh_http_request *req, void *arg)
 {
     (void)arg;
-    late_start(x, on_later, LATER_MS);
+    late_start(req, on_later, LATER_MS);
 }
 
-static void handle_never(sh_http_exchange *x, void *arg)
+static void handle_never(sh_http_request *req, void *arg)
 {
     (void)arg;
-    late_start(x, on_later, 60000);
+    late_start(req, on_later, 60000);
 }
 
-static void handle_stream(sh_http_exchange *x, void *arg)
+static void handle_stream(sh_http_request *req, void *arg)
 {
     (void)arg;
-    sh_http_stream_start(x, 200, "text/plain");
-    late_start(x, on_piece, PIECE_MS);
+    sh_http_stream_start(req, 200, "text/plain");
+    late_start(req, on_piece, PIECE_MS);
 }
 
 static void error_body(void *arg, int status, const char *message, sh_buf *out)

@@ -133,11 +133,11 @@ static inline void rig_run(const rig *r, const int32_t *ids, int pos, int count,
     for (int i = 0; i < RIG_BLOCKS; i++) blocks[i] = (i * 13 + seed * 8) % RIG_BLOCKS;
     for (int i = 0; i < count; i++) rows[i] = i;
     sh_span span = {.count = count, .pos = pos, .blocks = blocks};
-    sh_step step = {.batch = {.tokens = count, .span_count = 1, .spans = &span},
-                    .ids = ids + pos,
-                    .stretched = &stretched,
-                    .rows = rows,
-                    .row_count = count};
+    sh_forward_input step = {.batch = {.tokens = count, .span_count = 1, .spans = &span},
+                             .ids = ids + pos,
+                             .stretched = &stretched,
+                             .rows = rows,
+                             .row_count = count};
     sh_logits out;
     CHECK_OK(sh_model_step(r->model, &step, NULL, &out, &err), err);
     r->dev->ops->download(r->dev, logits, out.data,

@@ -52,11 +52,12 @@ static void check_batch(const rig *r, const golden *g, const float *want, float 
                 ids[tokens] = s == place ? g->ids[i] : (i * 31 + s * 17) % g->vocab;
         }
         for (int i = 0; i < count; i++) rows[i] = first + i;
-        sh_step step = {.batch = {.tokens = tokens, .span_count = OTHERS + 1, .spans = spans},
-                        .ids = ids,
-                        .stretched = stretched,
-                        .rows = rows,
-                        .row_count = count};
+        sh_forward_input step = {
+            .batch = {.tokens = tokens, .span_count = OTHERS + 1, .spans = spans},
+            .ids = ids,
+            .stretched = stretched,
+            .rows = rows,
+            .row_count = count};
         sh_logits out;
         CHECK_OK(sh_model_step(r->model, &step, NULL, &out, &err), err);
         memcpy(got, out.data, (size_t)(count * g->vocab) * sizeof(float));

@@ -106,13 +106,13 @@ TEST(absurd_header_lengths_are_refused)
 static void write_file(const char *name, const char *tensor, uint8_t fill, int64_t count)
 {
     sh_err err = {0};
-    sh_writer *writer = NULL;
+    sh_safetensors_writer *writer = NULL;
     sh_tensor spec = {.name = tensor, .type = SH_TENSOR_U8, .dims = 1, .shape = {count}};
     char *path = path_of(name), *data = sh_alloc((size_t)count);
     memset(data, fill, (size_t)count);
-    CHECK_OK(sh_writer_open(path, &spec, 1, "mlx", &writer, &err), err);
-    CHECK_OK(sh_writer_add(writer, data, (size_t)count, &err), err);
-    CHECK_OK(sh_writer_finish(writer, &err), err);
+    CHECK_OK(sh_safetensors_writer_open(path, &spec, 1, "mlx", &writer, &err), err);
+    CHECK_OK(sh_safetensors_writer_add(writer, data, (size_t)count, &err), err);
+    CHECK_OK(sh_safetensors_writer_finish(writer, &err), err);
     free(path);
     free(data);
 }
@@ -224,13 +224,13 @@ TEST(an_unfinished_file_has_no_name)
 {
     UNUSED_STATE;
     sh_err err = {0};
-    sh_writer *writer = NULL;
+    sh_safetensors_writer *writer = NULL;
     sh_tensor spec = {.name = "a", .type = SH_TENSOR_F32, .dims = 1, .shape = {4}};
     char *path = path_of("model.safetensors"), *part = path_of("model.safetensors.part");
-    CHECK_OK(sh_writer_open(path, &spec, 1, NULL, &writer, &err), err);
+    CHECK_OK(sh_safetensors_writer_open(path, &spec, 1, NULL, &writer, &err), err);
     assert_false(sh_file_exists(path));
     assert_true(sh_file_exists(part));
-    sh_writer_abort(writer);
+    sh_safetensors_writer_abort(writer);
     assert_false(sh_file_exists(part));
     free(path);
     free(part);

@@ -17,7 +17,7 @@ typedef struct {
     group *g;
     rig r;
     int rank; /* in its stage */
-    const sh_step *step;
+    const sh_forward_input *step;
     float *sum; /* of the whole, before all have read it */
     sh_logits out;
     sh_status status;
@@ -48,7 +48,7 @@ static void *run_member(void *arg)
 }
 
 /* All ranks of one stage run the step; the first finds its input, a later one gets it. */
-static void run_stage(member *members, int size, const sh_step *step, const float *hidden,
+static void run_stage(member *members, int size, const sh_forward_input *step, const float *hidden,
                       size_t hidden_count)
 {
     group g = {.size = size};
@@ -111,11 +111,11 @@ static void check_split(const golden *g, int width, int stages, const double *we
     for (int i = 0; i < g->len; i++) rows[i] = i;
     bool stretched = rig_stretched(&members[0].r, g->len);
     sh_span span = {.count = g->len, .blocks = blocks};
-    sh_step step = {.batch = {.tokens = g->len, .span_count = 1, .spans = &span},
-                    .ids = g->ids,
-                    .stretched = &stretched,
-                    .rows = rows,
-                    .row_count = g->len};
+    sh_forward_input step = {.batch = {.tokens = g->len, .span_count = 1, .spans = &span},
+                             .ids = g->ids,
+                             .stretched = &stretched,
+                             .rows = rows,
+                             .row_count = g->len};
     for (int s = 0; s < stages; s++)
         run_stage(&members[s * width], width, &step,
                   s == 0 ? NULL : sh_model_hidden(members[(s - 1) * width].r.model), count);

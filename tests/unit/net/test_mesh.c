@@ -26,7 +26,7 @@ static bool pass_byte(sh_mesh *mesh, int peer, bool send, uint8_t *byte, sh_err 
     sh_msg msg = send ? sh_msg_out(NULL, 0, byte, 1) : sh_msg_in(NULL, 0, byte, 1);
     sh_deadline deadline = sh_deadline_in_ms(5000);
     sh_status status;
-    sh_port *port = mesh->peer[peer].port;
+    sh_channel *port = mesh->peer[peer].channel;
     do {
         status = send ? port->ops->send(port, &msg, err) : port->ops->recv(port, &msg, err);
     } while (status == SH_AGAIN && !sh_deadline_passed(deadline));
@@ -39,9 +39,9 @@ static void exchange(ranks_one *one, sh_mesh *mesh, const setup *set)
     for (int r = 0; r < mesh->size; r++) {
         uint8_t mine = (uint8_t)(100 + mesh->rank);
         if (r == mesh->rank) continue;
-        if (strcmp(mesh->peer[r].port->ops->name, set->port_name) != 0) {
+        if (strcmp(mesh->peer[r].channel->ops->name, set->port_name) != 0) {
             one->status = sh_err_set(&one->err, SH_ERR_PEER, "port is %s",
-                                     mesh->peer[r].port->ops->name);
+                                     mesh->peer[r].channel->ops->name);
             return;
         }
         if (!pass_byte(mesh, r, true, &mine, &one->err)) one->status = SH_ERR_PEER;
@@ -118,19 +118,19 @@ static void join_with_misfit(ranks_one *one)
 TEST(a_rank_that_does_not_fit_is_named_on_every_rank)
 {
     UNUSED_STATE;
-    static const misfit odds[] = {
+    static const misfit logprobs[] = {
         {2, 4, "shoal", 0, "rank 2 has world size 4", "rank 0 has 3"},
         {1, 3, "shoal", 0, "rank 1 is there twice", "127.0.0.1:"},
         {2, 3, "other", 0, "rank 2 has group name other", "rank 0 has shoal"},
         {2, 3, "shoal", 0xab, "rank 2 has model ab00", "rank 0 has 0000"},
     };
-    for (size_t i = 0; i < SH_COUNT_OF(odds); i++) {
+    for (size_t i = 0; i < SH_COUNT_OF(logprobs); i++) {
         ranks_one ranks[3];
         int64_t start = sh_clock_ns();
-        ranks_run(3, 3, join_with_misfit, (void *)(uintptr_t)&odds[i], ranks);
+        ranks_run(3, 3, join_with_misfit, (void *)(uintptr_t)&logprobs[i], ranks);
         for (int r = 0; r < 3; r++) {
-            CHECK_FAILS(ranks[r].status, ranks[r].err, odds[i].part);
-            CHECK_FAILS(ranks[r].status, ranks[r].err, odds[i].part2);
+            CHECK_FAILS(ranks[r].status, ranks[r].err, logprobs[i].part);
+            CHECK_FAILS(ranks[r].status, ranks[r].err, logprobs[i].part2);
         }
         assert_true(sh_clock_ns() - start < 2000000000);
     }

@@ -1,5 +1,5 @@
 /* What is special in the walk; its agreement with the reference is in test_tokenizer.c. */
-#include "text/added.h"
+#include "text/tokenizer/added.h"
 
 #include "base/buf.h"
 #include "base/clock.h"

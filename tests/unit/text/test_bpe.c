@@ -1,5 +1,5 @@
 /* Random merges against the plain definition of BPE, and time against hostile words. */
-#include "text/bpe.h"
+#include "text/tokenizer/bpe.h"
 
 #include "base/clock.h"
 #include "base/hash.h"

@@ -1,9 +1,9 @@
 /* Streams of random ids: the pieces are whole characters, come as early as they can, and joined
  * are what decoding the whole gives (which test_tokenizer.c holds against a reference). */
-#include "text/detokenizer.h"
+#include "text/tokenizer/detokenizer.h"
 
 #include "base/hash.h"
-#include "text/unicode.h"
+#include "text/tokenizer/unicode.h"
 #include "tokenizer_cases.h"
 
 enum { STREAMS = 400, STREAM_MAX = 40 };

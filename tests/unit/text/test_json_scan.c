@@ -1,4 +1,4 @@
-#include "text/json_scan.h"
+#include "text/output/json_scan.h"
 
 #include "base/json.h"
 #include "test.h"

@@ -1,6 +1,6 @@
 /* The order of steps and their edges; each step alone is held against the reference by the cases
  * of test_tokenizer.c. */
-#include "text/normalizer.h"
+#include "text/tokenizer/normalizer.h"
 
 #include "test.h"
 

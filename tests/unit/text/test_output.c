@@ -2,7 +2,7 @@
  * the same. Expected events are written as one text: [C] content, [R] reasoning, [B name] or [B
  * name id] a call begun (the id only when the model wrote it), [A] arguments, [E] ended, [X]
  * broken. */
-#include "text/output.h"
+#include "text/output/output.h"
 
 #include "base/buf.h"
 #include "test.h"

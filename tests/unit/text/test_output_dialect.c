@@ -1,4 +1,4 @@
-#include "text/output.h"
+#include "text/output/output.h"
 
 #include "base/buf.h"
 #include "base/file.h"

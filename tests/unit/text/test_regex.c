@@ -1,9 +1,9 @@
 /* What the rewriting keeps, refuses and bounds. Whole patterns are held against the reference by
  * the cases of test_tokenizer.c. */
-#include "text/regex.h"
+#include "text/tokenizer/regex.h"
 
 #include "base/clock.h"
-#include "text/unicode.h"
+#include "text/tokenizer/unicode.h"
 
 #include "test.h"
 

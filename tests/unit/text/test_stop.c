@@ -1,4 +1,4 @@
-#include "text/stop.h"
+#include "text/output/stop.h"
 
 #include "test.h"
 

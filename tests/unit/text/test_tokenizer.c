@@ -1,6 +1,6 @@
 /* Every case of the reference libraries: all kinds of tokenizers, all parts, and tiktoken files. */
 #include "base/json.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tokenizer_cases.h"
 
 #include <pthread.h>

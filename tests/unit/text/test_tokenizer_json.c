@@ -1,7 +1,7 @@
 /* Files that are cut, wrong or hostile: one line that names the file and the place, never a crash.
  */
 #include "base/json.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tokenizer_cases.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "text/unicode.h"
+#include "text/tokenizer/unicode.h"
 
 #include "base/clock.h"
 #include "base/hash.h"

@@ -1,4 +1,4 @@
-#include "text/vocab.h"
+#include "text/tokenizer/vocab.h"
 
 #include "test.h"
 

@@ -3,7 +3,7 @@
 #define SH_TESTS_TOKENIZER_CASES_H
 
 #include "base/file.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include "test.h"
 

@@ -1,0 +1,148 @@
+/* api_internal.h - what the parts of the API process share. For this layer alone.
+ *
+ * Threads: the loop's, but for `opts`, which is constant. */
+#ifndef SH_API_API_INTERNAL_H
+#define SH_API_API_INTERNAL_H
+
+#include "api/api.h"
+#include "api/dialect.h"
+#include "api/engine_conn.h"
+#include "api/field.h"
+#include "api/history.h"
+#include "api/metrics.h"
+#include "api/served_model.h"
+#include "api/text_worker.h"
+#include "base/clock.h"
+#include "http/server.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+typedef struct sh_api sh_api;
+typedef struct sh_job sh_job;
+typedef struct sh_subscriber sh_subscriber;
+typedef struct sh_asker sh_asker;
+
+struct sh_api {
+    const sh_api_opts *opts;
+    sh_loop *loop;
+    sh_http_tls *tls;
+    sh_http_keys *keys;
+    sh_http_server *server;
+    sh_engine_conn *engine_conn;
+    sh_text_worker *worker;
+    atomic_size_t json_values; /* of all bodies that are parsed */
+    sh_served_model *served;   /* NULL until an engine has told which */
+    char served_trouble[SH_ERR_TEXT_MAX];
+
+    sh_history *history;
+    sh_metrics *metrics;
+    cJSON *stats; /* the engine's last, or NULL */
+    sh_buf stats_text;
+    sh_buf ranks_text; /* of the stats: health is asked often */
+    FILE *access_log;
+    FILE *request_log;
+
+    sh_job *jobs;
+    int job_count;
+    sh_trigger *job_tick;
+    sh_subscriber *subscribers; /* of /metrics/stream */
+    sh_trigger *snapshot_tick;
+    sh_asker *askers; /* who wait for stats that are new */
+    sh_trigger *fresh_limit;
+
+    sh_http_route *routes; /* made from sh_endpoints */
+    sh_buf openapi;        /* written once */
+    sh_trigger *signals[3];
+    sh_trigger *drain_check;
+    sh_deadline stop_deadline;
+    int64_t start_ns;
+    bool stopping;
+};
+
+/* One endpoint: what the server routes by and the OpenAPI document tells. */
+typedef struct {
+    sh_http_method method;
+    const char *path;
+    bool open; /* no key */
+    sh_http_handler handle;
+    const sh_dialect *dialect;    /* of a request to the model */
+    const sh_field_table *fields; /* of the body; NULL: there is none */
+    const char *query;            /* a parameter "name: meaning", or NULL */
+    const char *tag;
+    const char *summary;
+    const char *answer;      /* what 200 means */
+    const char *answer_type; /* NULL: application/json */
+} sh_endpoint;
+
+extern const sh_endpoint sh_endpoints[];
+extern const size_t sh_endpoint_count;
+
+/* Answers with JSON, or with an error. */
+void sh_api_reply_json(sh_http_request *req, int status, const sh_buf *json);
+void sh_api_reply_error(sh_http_request *req, const sh_api_error *error);
+
+/* A body as JSON, which the caller deletes; false when it is none, or more than may be. *values is
+ * what it takes of the room for all bodies, to be given back in any case. From any thread. */
+bool sh_api_parse(sh_api *api, sh_str body, cJSON **out, size_t *values, sh_api_error *err);
+void sh_api_parsed_free(sh_api *api, cJSON *json, size_t values);
+
+/* Bodies up to this are worked on in the loop, longer ones by the worker. */
+enum { SH_API_INLINE_BYTES = 16 << 10 };
+
+/* What is said to a body for which the worker has no room. */
+void sh_api_refuse_waiting(sh_api_error *err);
+
+/* True, and answered with an error, while no model is known. */
+bool sh_api_lacks_model(sh_http_request *req, const sh_api *api);
+
+/* True when a request could be served now; else *err says why not. */
+bool sh_api_ready(const sh_api *api, sh_api_error *err);
+
+/* A number of the engine's stats by its path, or `fallback`. */
+double sh_api_stat(const sh_api *api, const char *path, double fallback);
+
+/* fresh.c: `then` is called with stats that are newer than this call, or when it has taken long. */
+void sh_api_when_fresh(sh_api *api, sh_http_request *req, sh_http_handler then);
+void sh_api_fresh(void *api); /* there are new ones, or none will come */
+
+/* job.c */
+void sh_job_start(sh_api *api, sh_http_request *req, const sh_dialect *dialect);
+void sh_jobs_tick(sh_api *api);
+void sh_jobs_end(sh_api *api); /* at the end of the process */
+
+/* status.c */
+void sh_status_snapshot(sh_api *api, sh_buf *out);
+void sh_subscribers_push(sh_api *api);
+void sh_subscribers_end(sh_api *api);
+
+/* Handlers of the table in endpoints.c; `arg` is the sh_api. */
+void sh_handle_generate(sh_http_request *req, void *arg);
+void sh_handle_models(sh_http_request *req, void *arg);
+void sh_handle_model(sh_http_request *req, void *arg);
+void sh_handle_tokenize(sh_http_request *req, void *arg);
+void sh_handle_detokenize(sh_http_request *req, void *arg);
+void sh_handle_apply_template(sh_http_request *req, void *arg);
+void sh_handle_root(sh_http_request *req, void *arg);
+void sh_handle_health(sh_http_request *req, void *arg);
+void sh_handle_live(sh_http_request *req, void *arg);
+void sh_handle_ready(sh_http_request *req, void *arg);
+void sh_handle_model_info(sh_http_request *req, void *arg);
+void sh_handle_queue(sh_http_request *req, void *arg);
+void sh_handle_memory(sh_http_request *req, void *arg);
+void sh_handle_recent(sh_http_request *req, void *arg);
+void sh_handle_stats(sh_http_request *req, void *arg);
+void sh_handle_snapshot(sh_http_request *req, void *arg);
+void sh_handle_stream(sh_http_request *req, void *arg);
+void sh_handle_settings(sh_http_request *req, void *arg);
+void sh_handle_metrics(sh_http_request *req, void *arg);
+void sh_handle_openapi(sh_http_request *req, void *arg);
+void sh_handle_page(sh_http_request *req, void *arg);
+
+extern const sh_field_table sh_tokenize_fields;
+extern const sh_field_table sh_detokenize_fields;
+
+/* openapi.c */
+void sh_openapi_write(sh_buf *out);
+
+#endif

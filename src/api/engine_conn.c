@@ -1,0 +1,251 @@
+#include "api/engine_conn.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SLOT_BITS = 20,    /* of a request's id: the place in the table; the rest is a serial number */
+    GREETING_MS = 100, /* the loop waits so long at most for an engine that has just accepted */
+    RETRY_MS = 250,
+    START_RETRIES = 8, /* so often an engine that is started beside us may not be there yet */
+    STATS_MS = 1000,
+    SILENT_ASKS = 5, /* an engine that has answered none of the last ones is frozen */
+};
+
+typedef struct {
+    uint64_t id; /* 0: free */
+    sh_engine_conn_event_fn fn;
+    void *arg;
+} slot;
+
+struct sh_engine_conn {
+    sh_loop *loop;
+    char *socket_path;
+    sh_engine_conn_opts opts;
+    sh_engine_client *client; /* NULL while there is no engine */
+    sh_trigger *socket;
+    sh_trigger *retry;
+    sh_trigger *stats;
+    slot *slots;
+    uint32_t *free_slots; /* a stack of places */
+    size_t slot_count, free_count;
+    uint64_t serial;
+    bool stats_asked; /* and not answered yet */
+    char trouble[SH_ERR_TEXT_MAX];
+    int retries; /* before the first engine came */
+};
+
+static void on_socket(void *arg);
+
+static slot *slot_find(const sh_engine_conn *conn, uint64_t id)
+{
+    size_t at = (size_t)(id & ((UINT64_C(1) << SLOT_BITS) - 1));
+    return id != 0 && at < conn->slot_count && conn->slots[at].id == id ? &conn->slots[at] : NULL;
+}
+
+static void slots_grow(sh_engine_conn *conn)
+{
+    size_t count = conn->slot_count == 0 ? 64 : conn->slot_count * 2;
+    conn->slots = sh_realloc_array(conn->slots, count, sizeof(slot));
+    conn->free_slots = sh_realloc_array(conn->free_slots, count, sizeof(uint32_t));
+    for (size_t i = count; i > conn->slot_count; i--) {
+        conn->slots[i - 1] = (slot){0};
+        conn->free_slots[conn->free_count++] = (uint32_t)(i - 1);
+    }
+    conn->slot_count = count;
+}
+
+static void slot_release(sh_engine_conn *conn, slot *s)
+{
+    *s = (slot){0};
+    conn->free_slots[conn->free_count++] = (uint32_t)(s - conn->slots);
+}
+
+static void event_deliver(sh_engine_conn *conn, const sh_event *event)
+{
+    if (event->kind == SH_EVENT_STATS) {
+        conn->stats_asked = false;
+        conn->opts.stats(conn->opts.arg, event->stats);
+        return;
+    }
+    slot *s = slot_find(conn, event->id);
+    if (s == NULL) return; /* forgotten meanwhile */
+    sh_engine_conn_event_fn fn = s->fn;
+    void *arg = s->arg;
+    if (event->kind != SH_EVENT_TOKEN) slot_release(conn, s);
+    fn(arg, event);
+}
+
+static void watch_update(sh_engine_conn *conn)
+{
+    if (conn->client != NULL)
+        sh_trigger_want(conn->socket, true, sh_engine_client_wants_write(conn->client));
+}
+
+/* Why there is no engine; true when that is news, which is logged once and not at every attempt. */
+static bool trouble_set(sh_engine_conn *conn, const char *text)
+{
+    if (strcmp(conn->trouble, text) == 0) return false;
+    snprintf(conn->trouble, sizeof(conn->trouble), "%s", text);
+    return text[0] != '\0';
+}
+
+static void lose(sh_engine_conn *conn, const sh_err *why)
+{
+    trouble_set(conn, why->text);
+    sh_trigger_free(conn->socket);
+    sh_engine_client_close(conn->client);
+    conn->socket = NULL;
+    conn->client = NULL;
+    conn->stats_asked = false;
+    sh_trigger_stop(conn->stats);
+    sh_trigger_start(conn->retry, RETRY_MS);
+    conn->opts.down(conn->opts.arg, why);
+}
+
+static void on_socket(void *arg)
+{
+    sh_engine_conn *conn = arg;
+    sh_err err;
+    sh_status status = sh_engine_client_progress(conn->client, &err);
+    sh_event event;
+    while (sh_engine_client_next(conn->client, &event) == SH_OK) event_deliver(conn, &event);
+    if (status != SH_OK)
+        lose(conn, &err);
+    else
+        watch_update(conn);
+}
+
+static void stats_ask(sh_engine_conn *conn)
+{
+    conn->stats_asked = true;
+    sh_engine_client_ask_stats(conn->client);
+    watch_update(conn);
+}
+
+bool sh_engine_conn_refresh(sh_engine_conn *conn)
+{
+    if (conn->client == NULL) return false;
+    if (!conn->stats_asked) stats_ask(conn);
+    return true;
+}
+
+static void on_stats(void *arg)
+{
+    sh_engine_conn *conn = arg;
+    if (sh_engine_client_unanswered(conn->client) >= SILENT_ASKS) {
+        sh_engine_client_give_up(conn->client, "it is there, but does not answer");
+        on_socket(conn);
+        return;
+    }
+    stats_ask(conn);
+    sh_trigger_start(conn->stats, STATS_MS);
+}
+
+static void on_retry(void *arg)
+{
+    sh_engine_conn *conn = arg;
+    sh_err err;
+    sh_engine_client *client = NULL;
+    sh_status status = sh_engine_client_open(conn->socket_path, sh_deadline_in_ms(GREETING_MS),
+                                             &client, &err);
+    if (status == SH_OK && !sh_engine_client_info(client)->ready)
+        status = sh_err_set(&err, SH_ERR_GROUP, "the engine is not ready: its group is forming");
+    if (status == SH_ERR_TIMEOUT)
+        sh_err_set(&err, SH_ERR_GROUP, "the engine is not ready: it is loading the model");
+    if (status != SH_OK) {
+        bool starting = status == SH_ERR_PEER && conn->retries++ < START_RETRIES;
+        sh_engine_client_close(client);
+        if (!starting && trouble_set(conn, err.text)) SH_LOGI("api: %s", err.text);
+        sh_trigger_start(conn->retry, RETRY_MS);
+        return;
+    }
+    trouble_set(conn, "");
+    conn->retries = START_RETRIES;
+    conn->client = client;
+    conn->socket = sh_trigger_fd(conn->loop, sh_engine_client_fd(client), on_socket, conn);
+    conn->opts.up(conn->opts.arg, sh_engine_client_info(client));
+    on_stats(conn);
+}
+
+sh_engine_conn *sh_engine_conn_create(sh_loop *loop, const char *socket_path,
+                                      const sh_engine_conn_opts *opts)
+{
+    sh_engine_conn *conn = sh_alloc(sizeof(*conn));
+    conn->loop = loop;
+    conn->socket_path = sh_strdup(socket_path);
+    conn->opts = *opts;
+    snprintf(conn->trouble, sizeof(conn->trouble), "the engine has not answered yet");
+    conn->retry = sh_trigger_timer(loop, on_retry, conn);
+    conn->stats = sh_trigger_timer(loop, on_stats, conn);
+    sh_trigger_start(conn->retry, 0);
+    return conn;
+}
+
+void sh_engine_conn_free(sh_engine_conn *conn)
+{
+    if (conn == NULL) return;
+    sh_trigger_free(conn->socket);
+    sh_trigger_free(conn->retry);
+    sh_trigger_free(conn->stats);
+    sh_engine_client_close(conn->client);
+    free(conn->slots);
+    free(conn->free_slots);
+    free(conn->socket_path);
+    free(conn);
+}
+
+const sh_engine_info *sh_engine_conn_info(const sh_engine_conn *conn)
+{
+    return conn->client == NULL ? NULL : sh_engine_client_info(conn->client);
+}
+
+const char *sh_engine_conn_trouble(const sh_engine_conn *conn)
+{
+    return conn->trouble;
+}
+
+sh_status sh_engine_conn_submit(sh_engine_conn *conn, const sh_sequence_spec *spec,
+                                sh_engine_conn_event_fn fn, void *arg, uint64_t *id, sh_err *err)
+{
+    if (conn->client == NULL) return sh_err_set(err, SH_ERR_PEER, "the engine is not there");
+    if (conn->free_count == 0) {
+        if (conn->slot_count == (size_t)1 << SLOT_BITS)
+            return sh_err_set(err, SH_ERR_LIMIT, "too many requests are open");
+        slots_grow(conn);
+    }
+    uint32_t place = conn->free_slots[conn->free_count - 1];
+    sh_sequence_spec copy = *spec;
+    copy.id = ++conn->serial << SLOT_BITS | place;
+    sh_status status = sh_engine_client_submit(conn->client, &copy, err);
+    if (status != SH_OK) return status;
+    conn->free_count--;
+    conn->slots[place] = (slot){copy.id, fn, arg};
+    *id = copy.id;
+    watch_update(conn);
+    return SH_OK;
+}
+
+void sh_engine_conn_cancel(sh_engine_conn *conn, uint64_t id)
+{
+    if (conn->client == NULL || slot_find(conn, id) == NULL) return;
+    sh_engine_client_cancel(conn->client, id);
+    watch_update(conn);
+}
+
+void sh_engine_conn_forget(sh_engine_conn *conn, uint64_t id)
+{
+    slot *s = slot_find(conn, id);
+    if (s == NULL) return;
+    sh_engine_conn_cancel(conn, id);
+    slot_release(conn, s);
+}
+
+int sh_engine_conn_open_count(const sh_engine_conn *conn)
+{
+    return (int)(conn->slot_count - conn->free_count);
+}

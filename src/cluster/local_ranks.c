@@ -1,0 +1,80 @@
+#include "cluster/local_ranks.h"
+
+#include "base/alloc.h"
+#include "net/cluster_token.h"
+#include "net/sock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    LINGER_MS = 5000, /* more than a silent rank needs to be noticed */
+    GRACE_MS = 5000,
+    VARS = 6,
+    ENV_MAX = 8,
+};
+
+static sh_status listen_local(int *fd, char text[SH_ADDR_TEXT_MAX], sh_err *err)
+{
+    sh_addr addr;
+    sh_status status = sh_addr_parse("127.0.0.1:0", &addr, err);
+    if (status == SH_OK) status = sh_sock_listen(&addr, fd, err);
+    if (status != SH_OK) return status;
+    status = sh_sock_local(*fd, &addr, err);
+    sh_addr_format(&addr, text);
+    if (status != SH_OK) sh_sock_close(*fd);
+    return status;
+}
+
+/* fd: the listening socket, for rank 0. It stays open here too, so that a rank 0 that is started
+ * again finds it. */
+static sh_status start_rank(sh_children *children, const sh_local_ranks_spec *spec,
+                            const char *coordinator, int rank, int fd, sh_err *err)
+{
+    char name[24];
+    char *env[VARS + ENV_MAX + 1] = {
+        sh_asprintf("SHOAL_RANK=%d", rank), sh_asprintf("SHOAL_RANKS=%d", spec->ranks),
+        sh_asprintf("SHOAL_COORDINATOR=%s", coordinator),
+        sh_asprintf("SHOAL_TOKEN=%s", spec->token), sh_asprintf("SHOAL_PLAIN_DATA=true")};
+    int count = VARS - 1;
+    if (rank == 0) env[count++] = sh_asprintf("SHOAL_COORDINATOR_FD=%d", fd);
+    int own = count;
+    for (char *const *p = spec->env; p != NULL && *p != NULL && count < VARS + ENV_MAX; p++)
+        env[count++] = *p;
+    snprintf(name, sizeof(name), "rank %d", rank);
+    sh_child_spec child = {.name = name,
+                           .argv = spec->argv,
+                           .env = env,
+                           .restart = spec->restart,
+                           .tells = spec->restart,
+                           .keep_fd = rank == 0 ? fd : 0,
+                           .prefix = rank > 0};
+    sh_status status = sh_children_add(children, &child, err);
+    for (int i = 0; i < own; i++) free(env[i]);
+    return status;
+}
+
+sh_status sh_local_ranks_add(sh_children *children, const sh_local_ranks_spec *spec, sh_err *err)
+{
+    char made[SH_CLUSTER_TOKEN_LEN + 1], coordinator[SH_ADDR_TEXT_MAX];
+    sh_local_ranks_spec with = *spec;
+    int fd;
+    if (with.token == NULL) {
+        sh_cluster_token_make(made);
+        with.token = made;
+    }
+    sh_status status = listen_local(&fd, coordinator, err);
+    for (int rank = 0; rank < spec->ranks && status == SH_OK; rank++)
+        status = start_rank(children, &with, coordinator, rank, fd, err);
+    return status;
+}
+
+sh_status sh_local_ranks_run(const sh_local_ranks_spec *spec, int *code, sh_err *err)
+{
+    sh_children *children = sh_children_create();
+    sh_children_set_linger(children, LINGER_MS);
+    sh_status status = sh_local_ranks_add(children, spec, err);
+    if (status == SH_OK) *code = sh_children_run(children, GRACE_MS);
+    sh_children_free(children);
+    return status;
+}

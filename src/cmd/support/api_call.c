@@ -1,0 +1,65 @@
+#include "cmd/support/api_call.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "http/http_client.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEYS_MAX = 1 << 20 };
+
+/* The first key of --api-key or of the file; NULL when there is none. Owned by the caller. */
+static sh_status key_find(const sh_settings *s, char **out, sh_err *err)
+{
+    sh_buf text = {0};
+    sh_status status = SH_OK;
+    if (s->api_key != NULL)
+        sh_buf_add_text(&text, s->api_key);
+    else if (s->api_key_file != NULL)
+        status = sh_file_read(s->api_key_file, KEYS_MAX, &text, err);
+    sh_str rest = sh_buf_str(&text), line, key;
+    while (status == SH_OK && *out == NULL && sh_str_cut(&rest, '\n', &line)) {
+        line = sh_str_trim(line);
+        if (line.len > 0 && line.ptr[0] != '#' && sh_str_cut(&line, ',', &key))
+            *out = sh_str_dup(sh_str_trim(key));
+    }
+    sh_buf_reset(&text);
+    return status;
+}
+
+/* Where a server that listens on all addresses can be asked. */
+static const char *askable(const char *host)
+{
+    if (strcmp(host, "0.0.0.0") == 0) return "127.0.0.1";
+    return strcmp(host, "::") == 0 ? "::1" : host;
+}
+
+static char *url_make(const sh_settings *s, const char *base, const char *path)
+{
+    if (base == NULL) return sh_http_url(s->tls_cert != NULL, askable(s->host), (int)s->port, path);
+    size_t len = strlen(base);
+    while (len > 0 && base[len - 1] == '/') len--;
+    return sh_asprintf("%.*s%s", (int)len, base, path);
+}
+
+sh_status sh_api_call_with(const sh_settings *s, const char *base, const char *path,
+                           sh_http_get_opts opts, int *code, sh_buf *out, sh_err *err)
+{
+    char *key = NULL, *url = url_make(s, base, path);
+    sh_status status = key_find(s, &key, err);
+    opts.key = key;
+    opts.trust = s->tls_cert;
+    opts.pinned = base == NULL;
+    if (status == SH_OK) status = sh_http_get(url, &opts, code, out, err);
+    free(key);
+    free(url);
+    return status;
+}
+
+sh_status sh_api_call(const sh_settings *s, const char *base, const char *path, const char *body,
+                      int64_t wait_ms, int *code, sh_buf *out, sh_err *err)
+{
+    sh_http_get_opts opts = {.body = body, .wait_ms = wait_ms};
+    return sh_api_call_with(s, base, path, opts, code, out, err);
+}

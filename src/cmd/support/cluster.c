@@ -1,0 +1,75 @@
+#include "cmd/support/cluster.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cluster/launch.h"
+
+#include <stdlib.h>
+
+enum { CALL_MS = 130000, ANSWER_MAX = 16 << 20 };
+
+extern char **environ;
+
+sh_ssh_opts sh_cluster_ssh(const sh_settings *s)
+{
+    return (sh_ssh_opts){.options = s->ssh_options, .connect_s = (int)s->ssh_timeout};
+}
+
+static void word_add(sh_buf *script, const char *word)
+{
+    sh_buf_add_char(script, ' ');
+    sh_shell_quote(script, sh_str_of(word));
+}
+
+sh_status sh_cluster_call(const cJSON *record, const sh_settings *s, const char *path,
+                          const char *body, sh_buf *out, sh_err *err)
+{
+    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(record, "ranks");
+    const cJSON *first = cJSON_GetArrayItem(ranks, 0);
+    const cJSON *port = cJSON_GetObjectItemCaseSensitive(record, "api_port");
+    sh_buf script = {0};
+    sh_ssh_opts opts = sh_cluster_ssh(s);
+    opts.limit_ms = CALL_MS;
+    sh_buf_add_text(&script, "cd");
+    word_add(&script, sh_launch_text(first, "folder"));
+    sh_buf_add_text(&script, " && exec");
+    char *program = sh_path_join(sh_launch_text(first, "folder"), sh_launch_text(first, "program"));
+    word_add(&script, program);
+    sh_buf_addf(&script, " call --env-file api.env --port %d --host",
+                cJSON_IsNumber(port) ? port->valueint : 0);
+    word_add(&script, sh_launch_text(record, "api_host"));
+    word_add(&script, path);
+    if (body != NULL) word_add(&script, "-"); /* others can read a command line */
+    const char *ssh = sh_launch_text(first, "ssh");
+    sh_ssh_job job = {.host = ssh[0] == '\0' ? NULL : ssh,
+                      .command = script.ptr,
+                      .input = sh_str_of(body),
+                      .output_max = ANSWER_MAX};
+    bool ok = sh_ssh_run(&opts, &job, 1);
+    /* What the other side printed stands for itself. */
+    sh_str said = sh_str_trim(sh_buf_str(&job.errors));
+    if (ok || job.code == SH_EXIT_FAILED) sh_buf_add_str(out, sh_buf_str(&job.out));
+    if (!ok && sh_str_starts(said, SH_STR("shoal: ")))
+        sh_err_set(&job.err, job.status, "%.*s", (int)said.len - 7, said.ptr + 7);
+    if (!ok) *err = job.err;
+    sh_ssh_job_reset(&job);
+    sh_buf_reset(&script);
+    free(program);
+    return ok ? SH_OK : err->status;
+}
+
+void sh_cluster_unset(const sh_option *row)
+{
+    for (char **p = environ; *p != NULL;) {
+        sh_str rest = sh_str_of(*p), name;
+        const sh_option *found = sh_str_cut(&rest, '=', &name)
+                                     ? sh_option_by_env(&sh_option_rows, name)
+                                     : NULL;
+        char *gone = found != NULL && (row == NULL || found == row) ? sh_str_dup(name) : NULL;
+        if (gone == NULL)
+            p++;
+        else
+            unsetenv(gone); /* moves the others down */
+        free(gone);
+    }
+}

@@ -1,0 +1,65 @@
+/* ignored.h - variables of other programs that mean nothing here, and why; for options.c alone. */
+#ifndef SH_CMD_SUPPORT_IGNORED_H
+#define SH_CMD_SUPPORT_IGNORED_H
+
+#include "base/option.h"
+
+#define NO_METAL "it concerns Apple's GPU only"
+#define NO_RDMA "it belongs to the jaccl backend, which is not in this program"
+#define NO_NCCL "it belongs to the nccl backend, which is not in this program"
+#define NO_LOADS "nothing is downloaded here in any case"
+#define MEMORY "memory is planned at load: --kv-tokens and --kv-reserve-mb bound it"
+#define TOO_COMMON "too many programs set a variable of this name"
+
+static const sh_option_ignored ignored[] = {
+    {.name = "POLL_INTERVAL_SECONDS",
+     .why = "ranks wait for work without polling",
+     .min = 1e-9,
+     .max = 10},
+    {.name = "MODEL_LOAD_WAIT_SECONDS",
+     .why = "the API answers as soon as the model is loaded",
+     .min = 0,
+     .max = 1e9},
+    {.name = "MAX_PROMPT_LEN_BYTES",
+     .why = "a prompt may fill the context; --body-bytes bounds a request",
+     .min = 1,
+     .max = 1e18},
+    {.name = "REQUEST_FILE_PATH", .why = "API and engine talk over --socket"},
+    {.name = "RESPONSE_FILE_PATH", .why = "API and engine talk over --socket"},
+    {.name = "MLX_METAL_FAST_SYNCH", .why = NO_METAL},
+    {.name = "MLX_RING_VERBOSE", .why = "--log-level debug shows the links"},
+    {.name = "MLX_JACCL_RING", .why = NO_RDMA},
+    {.name = "JACCL_RING", .why = NO_RDMA},
+    {.name = "RDMA_DEVICES", .why = NO_RDMA},
+    {.name = "RDMA_SIZES", .why = "it counts numbers; `shoal linktest --sizes` counts bytes"},
+    {.name = "RDMA_VERBOSE", .why = "`shoal linktest` always tells all"},
+    {.name = "RDMA_MAX_MB", .why = "`shoal linktest --sizes` names the sizes"},
+    {.name = "BENCH_WARMUP", .why = "`shoal bench` warms up by itself", .min = 0, .max = 1e9},
+    {.name = "NCCL_HOST_IP", .why = NO_NCCL},
+    {.name = "NCCL_PORT", .why = NO_NCCL},
+    {.name = "MLX_NCCL_TIMEOUT", .why = NO_NCCL},
+    {.name = "MLX_DISTRIBUTED_ADDR", .why = "it belongs to LocalAI's gRPC"},
+    {.name = "MLX_LISTEN_PORT", .why = "it belongs to LocalAI's discovery; --listen says where"},
+    {.name = "VLLM_MLX_DISTRIBUTED", .why = "--ranks and --hostfile say it"},
+    {.name = "MLX_SYSTEM_RESERVE_GB", .why = MEMORY, .min = 0, .max = 1e6},
+    {.name = "MLX_MAX_RAM_FRACTION", .why = MEMORY, .min = 0, .max = 1},
+    {.name = "MLX_CACHE_FRACTION", .why = MEMORY, .min = 0, .max = 1},
+    {.name = "MLX_WIRED_LIMIT_GB", .why = MEMORY, .min = 0, .max = 1e6},
+    {.name = "MLX_PRESSURE_WARN", .why = MEMORY, .min = 0, .max = 1},
+    {.name = "MLX_PRESSURE_CRITICAL", .why = MEMORY, .min = 0, .max = 1},
+    {.name = "OVERRIDE_MEMORY_MB", .why = MEMORY, .min = 0, .max = 1e9},
+    {.name = "QWEN3_ENABLE_THINKING",
+     .why = "a request says it: chat_template_kwargs.enable_thinking"},
+    {.name = "TOKEN", .why = "it belongs to LocalAI's discovery; --token is ours", .quiet = true},
+    {.name = "HOST", .why = TOO_COMMON "; HTTP_HOST or API_HOST is obeyed", .quiet = true},
+    {.name = "PORT", .why = TOO_COMMON "; HTTP_PORT or API_PORT is obeyed", .quiet = true},
+    {.name = "HF_HUB_OFFLINE", .why = NO_LOADS, .quiet = true},
+    {.name = "TRANSFORMERS_OFFLINE", .why = NO_LOADS, .quiet = true},
+    {.name = "PYTHONPATH", .why = "there is no Python here", .quiet = true},
+    {.name = "DYLD_LIBRARY_PATH", .why = "the system's loader reads it", .quiet = true},
+    {.name = "CUDA_VISIBLE_DEVICES", .why = "this program computes on CPUs", .quiet = true},
+    {.name = "COLUMNS", .why = "the terminal is asked for its size", .quiet = true},
+    {.name = "LINES", .why = "the terminal is asked for its size", .quiet = true},
+};
+
+#endif

@@ -1,0 +1,17 @@
+/* launcher_settings.h - settings that come from mpirun or srun in place of flags.
+ *
+ * Rank, size and where to meet become variables of this process (SHOAL_RANK, SHOAL_RANKS,
+ * SHOAL_COORDINATOR, SHOAL_TOKEN, SHOAL_COORDINATOR_FD), so that the processes which it starts have
+ * them too. What the user gave stays.
+ *
+ * Threads: the main thread, before others start. */
+#ifndef SH_CMD_SUPPORT_LAUNCHER_SETTINGS_H
+#define SH_CMD_SUPPORT_LAUNCHER_SETTINGS_H
+
+#include "cmd/command.h"
+
+/* Nothing happens outside of a launcher, or when --rank was given. */
+SH_MUST_CHECK sh_status sh_launcher_settings_adopt(sh_options *options, const sh_settings *settings,
+                                                   sh_err *err);
+
+#endif

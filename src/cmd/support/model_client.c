@@ -1,0 +1,152 @@
+#include "cmd/support/model_client.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/hash.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOOLS_FILE_MAX = 16 << 20 };
+
+static const uint64_t SEED_MAX = (UINT64_C(1) << 53) - 1;
+
+/* --stop takes one text, or a JSON list where several are wanted. */
+static sh_status stops_read(const char *text, cJSON **out, sh_err *err)
+{
+    sh_err not_json;
+    cJSON *list = NULL;
+    if (text[0] != '[' || sh_json_parse(sh_str_of(text), "--stop", &list, &not_json) != SH_OK) {
+        list = cJSON_CreateArray();
+        cJSON_AddItemToArray(list, cJSON_CreateString(text));
+    }
+    for (const cJSON *item = list->child; item != NULL; item = item->next)
+        if (!cJSON_IsString(item) || item->valuestring[0] == '\0') {
+            cJSON_Delete(list);
+            return sh_err_set(err, SH_ERR_INPUT,
+                              "--stop takes a text or a JSON list of texts, none of them empty");
+        }
+    *out = list;
+    return SH_OK;
+}
+
+static sh_status tools_read(const char *path, cJSON **out, sh_err *err)
+{
+    cJSON *list = NULL;
+    sh_status status = sh_json_load(path, TOOLS_FILE_MAX, &list, err);
+    if (status != SH_OK) return status;
+    if (!cJSON_IsArray(list)) {
+        cJSON_Delete(list);
+        return sh_err_set(err, SH_ERR_INPUT, "%s: tools are a list of functions in OpenAI's form",
+                          path);
+    }
+    *out = list;
+    return SH_OK;
+}
+
+sh_status sh_question_init(sh_question *q, const sh_command_args *args, bool own_sampling,
+                           sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    const sh_options *given = args->options;
+    cJSON *stops = NULL, *tools = NULL;
+    *q = (sh_question){
+        .temperature = s->temperature,
+        .top_p = s->top_p,
+        .top_k = s->top_k,
+        .repetition_penalty = own_sampling ? NAN : 1,
+        .min_p = s->min_p,
+        .max_tokens = s->max_tokens,
+        .seed = (uint64_t)s->seed,
+    };
+    if (own_sampling && !sh_options_given(given, "temperature")) q->temperature = NAN;
+    if (own_sampling && !sh_options_given(given, "top-p")) q->top_p = NAN;
+    if (own_sampling && !sh_options_given(given, "top-k")) q->top_k = -1;
+    sh_status status = SH_OK;
+    if (!sh_options_given(given, "seed")) status = sh_random_bytes(&q->seed, sizeof(q->seed), err);
+    q->seed &= SEED_MAX;
+    if (status == SH_OK && s->stop != NULL) status = stops_read(s->stop, &stops, err);
+    if (status == SH_OK && s->tools != NULL) status = tools_read(s->tools, &tools, err);
+    q->stops = stops;
+    q->tools = tools;
+    if (status != SH_OK) sh_question_reset(q);
+    return status;
+}
+
+void sh_question_reset(sh_question *q)
+{
+    cJSON_Delete((cJSON *)q->stops);
+    cJSON_Delete((cJSON *)q->tools);
+    *q = (sh_question){0};
+}
+
+bool sh_model_client_is_remote(const sh_options *options)
+{
+    return sh_options_source(options, "url") > sh_options_source(options, "model");
+}
+
+bool sh_model_client_usage(const sh_command_args *args, const char *command)
+{
+    bool model = sh_options_given(args->options, "model");
+    bool both = sh_options_source(args->options, "url") == SH_FROM_FLAG &&
+                sh_options_source(args->options, "model") == SH_FROM_FLAG;
+    if (both) fprintf(stderr, "shoal: %s takes --model or --url, not both\n", command);
+    if (both || model || sh_model_client_is_remote(args->options)) return !both;
+    fprintf(stderr, "shoal: %s needs --model, or --url for a running server\n", command);
+    return false;
+}
+
+sh_status sh_model_client_open(const sh_command_args *args, bool chat, sh_model_client **out,
+                               sh_err *err)
+{
+    if (sh_model_client_is_remote(args->options)) return sh_model_client_http(args, out, err);
+    return sh_model_client_local(args, chat, out, err);
+}
+
+void sh_model_client_close(sh_model_client *client)
+{
+    if (client != NULL) client->close(client);
+}
+
+const char *sh_model_client_label(const sh_model_client *client)
+{
+    return client->label;
+}
+
+double sh_model_client_load_s(const sh_model_client *client)
+{
+    return client->load_s;
+}
+
+bool sh_model_client_is_lost(const sh_model_client *client, sh_status status)
+{
+    return !client->remote &&
+           (status == SH_ERR_PEER || status == SH_ERR_GROUP || status == SH_ERR_TIMEOUT);
+}
+
+sh_status sh_model_client_ask(sh_model_client *client, const sh_question *q,
+                              const sh_hearer *hearer, sh_reply *out, sh_err *err)
+{
+    sh_reply reply = {0};
+    sh_status status = client->ask(client, q, hearer, &reply, err);
+    if (status == SH_OK)
+        *out = reply;
+    else
+        sh_reply_reset(&reply);
+    return status;
+}
+
+void sh_reply_add_logprob(sh_reply *reply, double logprob)
+{
+    reply->logprobs = sh_realloc_array(reply->logprobs, reply->logprob_count + 1, sizeof(double));
+    reply->logprobs[reply->logprob_count++] = logprob;
+}
+
+void sh_reply_reset(sh_reply *reply)
+{
+    sh_ids_reset(&reply->ids);
+    free(reply->logprobs);
+    *reply = (sh_reply){0};
+}

@@ -1,0 +1,17 @@
+#include "cmd/support/model_find.h"
+
+#include "model/hub.h"
+
+#include <stdlib.h>
+
+/* HOME is read here and is no setting, since settings travel to other hosts. */
+sh_status sh_model_find(const sh_settings *s, char **out, sh_err *err)
+{
+    sh_hub_places places = {
+        .models = s->model_cache,
+        .hub_cache = s->hf_hub_cache,
+        .hf_home = s->hf_home,
+        .home = getenv("HOME"),
+    };
+    return sh_hub_find(s->model, &places, out, err);
+}

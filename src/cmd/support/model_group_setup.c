@@ -1,0 +1,95 @@
+#include "cmd/support/model_group_setup.h"
+
+#include "cmd/support/compute.h"
+#include "model/identity.h"
+
+#include <string.h>
+
+sh_status sh_parallel_parse(const char *text, int size, sh_model_group_opts *opts, sh_err *err)
+{
+    sh_str rest = sh_str_of(text), tensor;
+    int64_t t, p;
+    if (strcmp(text, "auto") == 0 || strcmp(text, "tensor") == 0) {
+        opts->tensor = size;
+        opts->stages = 1;
+    } else if (strcmp(text, "pipeline") == 0) {
+        opts->tensor = 1;
+        opts->stages = size;
+    } else if (sh_str_cut(&rest, 'x', &tensor) && sh_str_to_int(tensor, &t) &&
+               sh_str_to_int(rest, &p) && t > 0 && p > 0 && t * p == size) {
+        opts->tensor = (int)t;
+        opts->stages = (int)p;
+    } else {
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "--parallel: '%s' is not allowed; it takes tensor, pipeline, auto, or "
+                          "TxP with T*P = %d ranks",
+                          text, size);
+    }
+    return SH_OK;
+}
+
+static sh_status split_parse(const char *text, int size, sh_model_group_setup *setup, sh_err *err)
+{
+    sh_str rest = sh_str_of(text), part;
+    int count = 0;
+    while (sh_str_cut(&rest, ',', &part)) {
+        double value;
+        if (!sh_str_to_double(part, &value) || value < 0 || count == size)
+            return sh_err_set(err, SH_ERR_INPUT,
+                              "--split: '%s' is not allowed; it takes %d shares such as 3,1", text,
+                              size);
+        setup->split[count++] = value;
+    }
+    if (count != size)
+        return sh_err_set(err, SH_ERR_INPUT, "--split: '%s' has %d shares for %d ranks", text,
+                          count, size);
+    setup->opts.split = setup->split;
+    setup->opts.split_count = count;
+    return SH_OK;
+}
+
+sh_status sh_model_group_setup_init(sh_model_group_setup *setup, const sh_command_args *args,
+                                    sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    memset(setup, 0, sizeof(*setup));
+    if (s->model == NULL) return sh_err_set(err, SH_ERR_INPUT, "no model is given: --model DIR");
+    sh_status status = sh_ranks_init(&setup->ranks, args, err);
+    if (status != SH_OK) return status;
+    int size = setup->ranks.opts.mesh.size;
+    setup->opts = (sh_model_group_opts){
+        .model_dir = s->model,
+        .cpu = sh_compute_cpu(s),
+        .kv_format = sh_compute_kv(s),
+        .wire = setup->ranks.wire,
+        .context = (int)s->context,
+        .load = {.threads = (int)s->threads, .exact = strcmp(s->activations, "f32") == 0}};
+    status = sh_parallel_parse(s->parallel, size, &setup->opts, err);
+    if (status == SH_OK && s->split != NULL) status = split_parse(s->split, size, setup, err);
+    sh_identity identity;
+    if (status == SH_OK && size > 1) {
+        status = sh_identity_read(s->model, &identity, err);
+        if (status == SH_OK) memcpy(setup->ranks.opts.mesh.model, identity.id, sizeof(identity.id));
+    }
+    return status;
+}
+
+sh_status sh_model_group_setup_join(const sh_model_group_setup *setup, sh_model_group **model_group,
+                                    sh_group **group, sh_err *err)
+{
+    sh_model_group *c = NULL;
+    sh_group *g = NULL;
+    sh_status status = sh_model_group_open(&setup->opts, &c, err);
+    if (status == SH_OK && setup->ranks.opts.mesh.size > 1)
+        status = sh_group_open(&setup->ranks.opts, &g, err);
+    if (status == SH_OK) status = sh_model_group_join(c, g, err);
+    if (status != SH_OK) {
+        if (g != NULL)
+            sh_group_close(g); /* first: it may still write into the model group's memory */
+        sh_model_group_close(c);
+        return status;
+    }
+    *model_group = c;
+    *group = g;
+    return SH_OK;
+}

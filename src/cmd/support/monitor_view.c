@@ -1,0 +1,148 @@
+#include "cmd/support/monitor_view.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { BAR_LEN = 20, REQUESTS_MAX = 10 };
+static const double GIB = 1024.0 * 1024.0 * 1024.0;
+
+typedef struct {
+    sh_buf *out;
+    int columns, rows_left;
+} canvas;
+
+static double number(const cJSON *obj, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(obj, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+static const char *text(const cJSON *obj, const char *key)
+{
+    const char *found = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(obj, key));
+    return found == NULL ? "-" : found;
+}
+
+/* One line, cut at the width; what could drive the terminal becomes '?'. */
+static void line(canvas *c, const sh_buf *words)
+{
+    int at = 0;
+    if (c->rows_left == 0) return;
+    c->rows_left--;
+    for (size_t i = 0; i < words->len && at < c->columns; at++) {
+        uint32_t code;
+        int len = sh_utf8_decode(words->ptr + i, words->len - i, &code);
+        if (len == 0 || code < 32 || (code >= 127 && code < 160))
+            sh_buf_add_char(c->out, '?');
+        else
+            sh_buf_add(c->out, words->ptr + i, (size_t)len);
+        i += (size_t)(len == 0 ? 1 : len);
+    }
+    sh_buf_add_char(c->out, '\n');
+}
+
+static void bar(sh_buf *out, double part, double whole)
+{
+    int full = whole > 0 ? (int)(part / whole * BAR_LEN + 0.5) : 0;
+    sh_buf_add_char(out, '[');
+    for (int i = 0; i < BAR_LEN; i++) sh_buf_add_char(out, i < full ? '#' : '.');
+    sh_buf_add_char(out, ']');
+}
+
+static void draw_head(canvas *c, const cJSON *snapshot)
+{
+    sh_buf b = {0};
+    double up = number(snapshot, "uptime_s");
+    sh_buf_addf(&b, "%s   %s   up %d:%02d:%02d", text(snapshot, "model"), text(snapshot, "status"),
+                (int)(up / 3600), (int)(up / 60) % 60, (int)up % 60);
+    line(c, &b);
+    sh_buf_clear(&b);
+    sh_buf_addf(&b,
+                "%.1f tok/s (peak %.1f)   latency %.2f s   %.0f requests, %.0f tokens, %.0f errors",
+                number(snapshot, "avg_tps_60s"), number(snapshot, "peak_tps_60s"),
+                number(snapshot, "avg_latency_60s"), number(snapshot, "total_requests"),
+                number(snapshot, "total_tokens"), number(snapshot, "error_count"));
+    line(c, &b);
+    sh_buf_clear(&b);
+    sh_buf_add_text(&b, "queue ");
+    bar(&b, number(snapshot, "queue_size"), number(snapshot, "queue_max"));
+    sh_buf_addf(&b, " %.0f of %.0f waiting, %.0f running", number(snapshot, "queue_size"),
+                number(snapshot, "queue_max"), number(snapshot, "requests_running"));
+    line(c, &b);
+    sh_buf_reset(&b);
+}
+
+static void draw_rank(canvas *c, const cJSON *rank)
+{
+    const cJSON *memory = cJSON_GetObjectItemCaseSensitive(rank, "memory");
+    double total = number(memory, "total"), used = total - number(memory, "available");
+    double compute = number(rank, "compute_s"), wire = number(rank, "collective_s");
+    sh_buf b = {0};
+    sh_buf_addf(&b, "%4.0f  %-12.12s ", number(rank, "rank"), text(rank, "host"));
+    bar(&b, used, total);
+    sh_buf_addf(&b, " %5.1f %6.1f %8.2f %6.2f %5.0f %%", used / GIB, total / GIB,
+                number(memory, "weights") / GIB, number(memory, "kv") / GIB,
+                compute + wire > 0 ? 100 * wire / (compute + wire) : 0);
+    line(c, &b);
+    sh_buf_reset(&b);
+}
+
+static void draw_ranks(canvas *c, const cJSON *snapshot)
+{
+    const cJSON *engine = cJSON_GetObjectItemCaseSensitive(snapshot, "engine"), *rank;
+    const cJSON *kv = cJSON_GetObjectItemCaseSensitive(engine, "kv");
+    sh_buf b = {0};
+    line(c, &b);
+    if (!cJSON_IsObject(engine)) {
+        sh_buf_add_text(&b, "the engine has not answered yet");
+        line(c, &b);
+    }
+    sh_buf_clear(&b);
+    sh_buf_add_text(
+        &b, "rank  host         GiB of the host:         used  total  weights     KV    wire");
+    if (cJSON_IsObject(engine)) line(c, &b);
+    cJSON_ArrayForEach(rank, cJSON_GetObjectItemCaseSensitive(engine, "ranks"))
+    {
+        draw_rank(c, rank);
+    }
+    if (cJSON_IsObject(kv)) {
+        double blocks = number(kv, "blocks"), unused = number(kv, "free");
+        sh_buf_clear(&b);
+        sh_buf_add_text(&b, "KV    ");
+        bar(&b, blocks - unused, blocks);
+        sh_buf_addf(&b, " %.0f of %.0f blocks in use, %.0f kept for reuse", blocks - unused, blocks,
+                    number(kv, "cached"));
+        line(c, &b);
+    }
+    sh_buf_reset(&b);
+}
+
+static void draw_requests(canvas *c, const cJSON *recent)
+{
+    const cJSON *item;
+    int shown = 0;
+    sh_buf b = {0};
+    line(c, &b);
+    sh_buf_add_text(&b, "last requests    prompt  answer    tok/s  seconds  status");
+    line(c, &b);
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(recent, "requests"))
+    {
+        if (shown++ == REQUESTS_MAX) break;
+        sh_buf_clear(&b);
+        sh_buf_addf(&b, "%-16.16s %6.0f  %6.0f %8.1f %8.2f  %s", text(item, "kind"),
+                    number(item, "prompt_tokens"), number(item, "generated_tokens"),
+                    number(item, "tokens_per_second"), number(item, "wall_time_s"),
+                    text(item, "status"));
+        line(c, &b);
+    }
+    sh_buf_reset(&b);
+}
+
+void sh_monitor_view_draw(const cJSON *snapshot, const cJSON *recent, int columns, int rows,
+                          sh_buf *out)
+{
+    canvas c = {.out = out, .columns = columns, .rows_left = rows > 0 ? rows : -1};
+    draw_head(&c, snapshot);
+    draw_ranks(&c, snapshot);
+    if (recent != NULL) draw_requests(&c, recent);
+}

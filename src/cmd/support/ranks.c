@@ -1,0 +1,249 @@
+#include "cmd/support/ranks.h"
+
+#include "base/log.h"
+#include "base/system.h"
+#include "cluster/local_ranks.h"
+#include "cluster/rendezvous.h"
+#include "cmd/support/role.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAVE_MS = 10000 };
+
+/* MPI belongs to the whole process: opened once, left at its end. */
+static sh_mpi *mpi;
+
+static bool given(const sh_command_args *args, const char *name)
+{
+    return sh_options_given(args->options, name);
+}
+
+bool sh_ranks_must_spawn(const sh_command_args *args)
+{
+    return args->settings->ranks > 1 && !given(args, "rank") && args->settings->hostfile == NULL &&
+           args->settings->coordinator == NULL;
+}
+
+static sh_status spawn(const sh_command_args *args, int *code, sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    sh_status status = s->token == NULL ? SH_OK : sh_cluster_token_check(s->token, err);
+    if (status != SH_OK) return status;
+    char *program;
+    status = sh_program_path(&program, err);
+    if (status != SH_OK) return status;
+    char **argv = sh_role_argv(ROLE_RANK, program, args->line),
+         **env = sh_role_env(ROLE_RANK, NULL);
+    sh_local_ranks_spec spec = {
+        .argv = argv, .ranks = (int)s->ranks, .token = s->token, .env = env};
+    status = sh_local_ranks_run(&spec, code, err);
+    sh_role_env_free(env);
+    free(argv);
+    free(program);
+    return status;
+}
+
+int sh_ranks_spawn(const sh_command_args *args)
+{
+    sh_err err;
+    int code = SH_EXIT_OK;
+    return spawn(args, &code, &err) == SH_OK ? code : sh_command_fail(&err);
+}
+
+sh_status sh_ranks_check_backend(const char *name, const char *from, sh_err *err)
+{
+    static const char *const known[] = {"", "ring", "any", "mpi"};
+    for (size_t i = 0; i < SH_COUNT_OF(known); i++)
+        if (strcmp(name, known[i]) == 0) return SH_OK;
+    return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                      "backend '%s' (%s) is not in this program; --backend ring is", name, from);
+}
+
+/* A rank that was started by hand the way jaccl's are: nothing but the matrix of devices tells how
+ * large its group is. That backend is not here, and serving alone would be a surprise. */
+static sh_status devices_world(const sh_command_args *args, int *size, sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    sh_hostfile *file = NULL;
+    sh_buf from = {0};
+    if (s->ibv_devices == NULL || s->hostfile != NULL || given(args, "ranks") ||
+        (!given(args, "rank") && s->coordinator == NULL))
+        return SH_OK;
+    sh_status status = sh_hostfile_load(s->ibv_devices, &file, err);
+    if (status != SH_OK) return status;
+    sh_options_origin(args->options, "ibv-devices", &from);
+    if (given(args, "backend"))
+        *size = file->count;
+    else
+        status = sh_err_set(err, SH_ERR_UNSUPPORTED,
+                            "%s (%s) asks for the jaccl backend between %d ranks, which is not in "
+                            "this program; --backend ring makes the same group over TCP",
+                            s->ibv_devices, from.ptr, file->count);
+    sh_buf_reset(&from);
+    sh_hostfile_free(file);
+    return status;
+}
+
+sh_status sh_ranks_world(const sh_command_args *args, int *size, sh_err *err)
+{
+    sh_hostfile *file = NULL;
+    *size = (int)args->settings->ranks;
+    if (args->settings->hostfile == NULL) return devices_world(args, size, err);
+    sh_status status = sh_hostfile_load(args->settings->hostfile, &file, err);
+    if (status == SH_OK) *size = file->count;
+    sh_hostfile_free(file);
+    return status;
+}
+
+/* Addresses of this rank and of rank 0 as the file has them. */
+static sh_status use_hostfile(sh_ranks *ranks, const sh_command_args *args, sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    sh_mesh_opts *mesh = &ranks->opts.mesh;
+    sh_hostfile *file;
+    sh_addr_list first = {0};
+    sh_status status = sh_hostfile_load(s->hostfile, &file, err);
+    if (status != SH_OK) return status;
+    mesh->size = file->count;
+    if (!given(args, "backend")) {
+        status = sh_ranks_check_backend(file->backend, s->hostfile, err);
+        ranks->over_mpi = strcmp(file->backend, "mpi") == 0;
+    }
+    if (status == SH_OK && file->count > 1 && !given(args, "rank"))
+        status = sh_err_set(err, SH_ERR_INPUT,
+                            "--hostfile needs --rank: which of its %d hosts is this?", file->count);
+    if (status == SH_OK && given(args, "ranks") && s->ranks != file->count)
+        status = sh_err_set(err, SH_ERR_INPUT, "--ranks is %d, but %s has %d hosts", (int)s->ranks,
+                            s->hostfile, file->count);
+    if (status == SH_OK && mesh->rank >= file->count)
+        status = sh_err_set(err, SH_ERR_INPUT, "--rank is %d, but %s has %d hosts", mesh->rank,
+                            s->hostfile, file->count);
+    if (status == SH_OK && file->count > 1)
+        status = sh_hostfile_addresses(file, mesh->rank, SH_HOSTFILE_PORT, &ranks->listen, err);
+    if (status == SH_OK && file->count > 1)
+        status = sh_hostfile_addresses(file, 0, SH_HOSTFILE_PORT, &first, err);
+    if (status == SH_OK && file->count > 1) {
+        snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s", first.text[0]);
+        if (first.count > mesh->lanes) mesh->lanes = first.count;
+    }
+    sh_hostfile_free(file);
+    return status;
+}
+
+static sh_status use_listen(sh_ranks *ranks, const char *text, sh_err *err)
+{
+    sh_str rest = sh_str_of(text);
+    sh_str part;
+    ranks->listen.count = 0;
+    while (sh_str_cut(&rest, ',', &part)) {
+        if (part.len >= SH_ADDR_TEXT_MAX || ranks->listen.count == SH_LANES_MAX)
+            return sh_err_set(err, SH_ERR_INPUT, "--listen '%s': too long, or more than %d", text,
+                              SH_LANES_MAX);
+        snprintf(ranks->listen.text[ranks->listen.count++], SH_ADDR_TEXT_MAX, "%.*s", (int)part.len,
+                 part.ptr);
+    }
+    return SH_OK;
+}
+
+/* A file that only knows a rank's neighbours has "198.51.100.1:0" for the others. */
+static sh_status check_place(const sh_ranks *ranks, sh_err *err)
+{
+    char host[SH_ADDR_HOST_MAX];
+    uint16_t port;
+    if (ranks->opts.mesh.rank >= ranks->opts.mesh.size)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "--rank is %d in a group of %d; --ranks or --hostfile tells the size",
+                          ranks->opts.mesh.rank, ranks->opts.mesh.size);
+    if (ranks->opts.mesh.size == 1 || ranks->opts.mesh.listen_fd >= 0) return SH_OK;
+    if (ranks->coordinator[0] == '\0')
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "--rank needs --coordinator or --hostfile: where is rank 0?");
+    sh_status status = sh_addr_split(ranks->coordinator, host, &port, err);
+    if (status == SH_OK && port == 0)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "rank 0 has no port in '%s'; --coordinator can say where it is",
+                          ranks->coordinator);
+    return status;
+}
+
+static void use_settings(sh_ranks *ranks, const sh_settings *s)
+{
+    sh_mesh_opts *mesh = &ranks->opts.mesh;
+    mesh->rank = (int)s->rank;
+    mesh->size = (int)s->ranks;
+    mesh->listen_fd = (int)s->coordinator_fd;
+    mesh->token = s->token;
+    mesh->insecure = s->insecure;
+    mesh->plain_data = s->plain_data;
+    mesh->join_ms = (int)s->join_timeout * 1000;
+    mesh->path = strcmp(s->transport, "tcp") == 0   ? SH_PATH_TCP
+                 : strcmp(s->transport, "shm") == 0 ? SH_PATH_SHM
+                                                    : SH_PATH_AUTO;
+    ranks->over_mpi = strcmp(s->backend, "mpi") == 0;
+    ranks->opts.silence_ms = (int)s->peer_timeout_ms;
+    ranks->opts.op_ms = (int)s->op_timeout * 1000;
+    ranks->opts.spin_us = (int)s->spin_us;
+    ranks->wire = strcmp(s->wire, "bf16") == 0   ? SH_CODEC_BF16
+                  : strcmp(s->wire, "int8") == 0 ? SH_CODEC_INT8
+                                                 : SH_CODEC_F32;
+}
+
+/* MPI knows rank and size, and where to meet unless somebody said so. */
+static sh_status use_mpi(sh_ranks *ranks, const sh_settings *s, sh_err *err)
+{
+    sh_mesh_opts *mesh = &ranks->opts.mesh;
+    sh_rendezvous met = {.fd = -1};
+    sh_status status = mpi != NULL ? SH_OK : sh_mpi_open(s->mpi_library, NULL, &mpi, err);
+    if (status != SH_OK) return status;
+    if (sh_mpi_size(mpi) != mesh->size || sh_mpi_rank(mpi) != mesh->rank)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "--backend mpi: %s says rank %d of %d where rank %d of %d is expected; "
+                          "start the ranks with its mpirun, or with srun --mpi=pmix or pmi2",
+                          sh_mpi_family(mpi), sh_mpi_rank(mpi), sh_mpi_size(mpi), mesh->rank,
+                          mesh->size);
+    mesh->mpi = mpi;
+    if (ranks->coordinator[0] != '\0' || mesh->size == 1) return SH_OK;
+    status = sh_rendezvous_hold(mpi, s->token, mesh->join_ms, &met, err);
+    if (status != SH_OK) return status;
+    snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s", met.coordinator);
+    snprintf(ranks->token, sizeof(ranks->token), "%s", met.token);
+    mesh->token = ranks->token;
+    mesh->listen_fd = met.fd;
+    return SH_OK;
+}
+
+void sh_ranks_leave(bool all_well)
+{
+    sh_mpi_close(mpi, all_well ? LEAVE_MS : 0);
+    mpi = NULL;
+}
+
+sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    sh_mesh_opts *mesh = &ranks->opts.mesh;
+    memset(ranks, 0, sizeof(*ranks));
+    sh_group_opts_init(&ranks->opts);
+    use_settings(ranks, s);
+    sh_status status = sh_ranks_check_backend(s->backend, "--backend", err);
+    if (status == SH_OK) status = devices_world(args, &mesh->size, err);
+    if (status == SH_OK && s->hostfile != NULL) status = use_hostfile(ranks, args, err);
+    if (status == SH_OK && s->listen != NULL) status = use_listen(ranks, s->listen, err);
+    if (s->coordinator != NULL)
+        snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s", s->coordinator);
+    else if (s->ctrl_host != NULL && s->hostfile == NULL) /* which knows where ranks meet */
+        snprintf(ranks->coordinator, sizeof(ranks->coordinator),
+                 strchr(s->ctrl_host, ':') != NULL ? "[%s]:%d" : "%s:%d", s->ctrl_host,
+                 (int)s->ctrl_port);
+    if (status == SH_OK && ranks->over_mpi) status = use_mpi(ranks, s, err);
+    if (status == SH_OK) status = check_place(ranks, err);
+    if (status != SH_OK) return status;
+    mesh->coordinator = ranks->coordinator;
+    mesh->listen_count = ranks->listen.count;
+    for (int i = 0; i < ranks->listen.count; i++) mesh->listen[i] = ranks->listen.text[i];
+    if (s->sockets > 0) mesh->lanes = (int)s->sockets;
+    if (mesh->size > 1) sh_log_set_rank(mesh->rank);
+    return SH_OK;
+}

@@ -1,0 +1,71 @@
+#include "cmd/support/role.h"
+
+#include "base/alloc.h"
+#include "cmd/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_foreign(const sh_option *row, uint64_t role)
+{
+    return row->type == SH_OPT_SECRET && (row->commands & role) == 0;
+}
+
+/* How many words of a command line belong to the flag of a foreign secret: 0, 1 or 2. */
+static int foreign_words(uint64_t role, const char *word)
+{
+    if (strncmp(word, "--", 2) != 0) return 0;
+    sh_str rest = sh_str_of(word + 2), flag;
+    bool with_value = strchr(word, '=') != NULL;
+    if (!sh_str_cut(&rest, '=', &flag)) return 0;
+    for (size_t i = 0; i < sh_option_rows.count; i++) {
+        const sh_option *row = &sh_option_rows.rows[i];
+        if (is_foreign(row, role) && sh_str_is(flag, sh_option_flag(row)))
+            return with_value ? 1 : 2;
+    }
+    return 0;
+}
+
+char **sh_role_argv(uint64_t role, char *program, char *const *line)
+{
+    size_t count = 0, used = 0;
+    while (line[count] != NULL) count++;
+    char **argv = sh_alloc_array(count + 2, sizeof(*argv));
+    argv[used++] = program;
+    for (size_t i = 1; i < count;) {
+        int skip = foreign_words(role, line[i]);
+        if (skip == 0) argv[used++] = line[i++];
+        i += (size_t)skip;
+    }
+    return argv;
+}
+
+static void name_add(char ***env, size_t *count, char *name)
+{
+    *env = sh_realloc_array(*env, *count + 2, sizeof(**env));
+    (*env)[(*count)++] = name;
+    (*env)[*count] = NULL;
+}
+
+char **sh_role_env(uint64_t role, char *const *env)
+{
+    char **all = NULL;
+    size_t count = 0;
+    for (; env != NULL && *env != NULL; env++) name_add(&all, &count, sh_strdup(*env));
+    for (size_t i = 0; i < sh_option_rows.count; i++) {
+        const sh_option *row = &sh_option_rows.rows[i];
+        if (!is_foreign(row, role)) continue;
+        sh_buf name = {0};
+        sh_option_env_name(&sh_option_rows, row, &name);
+        name_add(&all, &count, sh_buf_take(&name));
+        sh_str rest = sh_str_of(row->aliases), alias;
+        while (sh_str_cut(&rest, ' ', &alias)) name_add(&all, &count, sh_str_dup(alias));
+    }
+    return all;
+}
+
+void sh_role_env_free(char **env)
+{
+    for (char **p = env; p != NULL && *p != NULL; p++) free(*p);
+    free(env);
+}

@@ -1,0 +1,149 @@
+/* engine_client.h - the engine's engine_socket, as the API process sees it.
+ *
+ * The engine (rank 0) listens on a Unix socket, mode 0600; a client submits requests of token ids
+ * and gets events back: tokens as they are drawn, then one done or error for each spec. Text,
+ * templates and stop strings are the API's business; ids, sampling and stop ids are the engine's.
+ *
+ * The client never blocks: the owner watches sh_engine_client_fd() for reading (and for writing
+ * while sh_engine_client_wants_write()), calls sh_engine_client_progress() and takes events until
+ * SH_AGAIN. When the engine is lost, every open request gets an error event and progress returns
+ * SH_ERR_PEER; the owner frees the client and connects anew.
+ *
+ * Threads: one owner. */
+#ifndef SH_ENGINE_ENGINE_CLIENT_H
+#define SH_ENGINE_ENGINE_CLIENT_H
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "engine/bounds.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    SH_TOP_LOGPROBS_MAX = SH_MOST(SH_BOUNDS_LOGPROBS),
+    SH_STOP_IDS_MAX = 64,
+    SH_LOGIT_BIAS_MAX = 1024
+};
+
+/* How a token is drawn. Zero is not a default: fill from sh_sampling_default(). */
+typedef struct {
+    double temperature;        /* 0: greedy */
+    int top_k;                 /* 0: all */
+    double top_p;              /* 1: all */
+    double min_p;              /* 0: all */
+    double repetition_penalty; /* 1: none; over the last repetition_window tokens */
+    double presence_penalty;
+    double frequency_penalty;
+    int repetition_window;
+    uint64_t seed;
+    int logit_bias_count;
+    const int32_t *logit_bias_ids; /* borrowed for the call */
+    const float *logit_bias;
+} sh_sampling;
+
+sh_sampling sh_sampling_default(void);
+
+typedef struct {
+    uint64_t id;           /* the caller's, unique among its open requests */
+    uint64_t client;       /* who asks, for fairness: requests of one client share its turn */
+    const int32_t *prompt; /* borrowed for the call, like all pointers here */
+    size_t prompt_count;
+    int max_tokens;
+    int min_tokens;
+    const int32_t *stop_ids; /* these alone end the answer, and are not part of it */
+    int stop_id_count;
+    int logprobs; /* -1: none; else the number of alternatives beside the token's own */
+    sh_sampling sampling;
+    int64_t timeout_ms; /* from submit to done; 0: the engine's default */
+} sh_sequence_spec;
+
+/* Whether an engine whose model has `vocab` tokens can take the request; the error names the field,
+ * its value and what is allowed. */
+SH_MUST_CHECK sh_status sh_sequence_spec_check(const sh_sequence_spec *spec, int vocab,
+                                               sh_err *err);
+
+typedef enum {
+    SH_FINISH_STOP,   /* a stop id, or end of text */
+    SH_FINISH_LENGTH, /* max_tokens or the context is full */
+    SH_FINISH_CANCEL,
+} sh_finish;
+
+typedef struct {
+    int32_t id;
+    float logprob;
+} sh_token_logprob;
+
+typedef enum { SH_EVENT_TOKEN, SH_EVENT_DONE, SH_EVENT_ERROR, SH_EVENT_STATS } sh_event_kind;
+
+typedef struct {
+    sh_event_kind kind;
+    uint64_t id; /* of the request; 0 for STATS */
+
+    /* TOKEN */
+    int32_t token;
+    float logprob;
+    int top_count;
+    sh_token_logprob top[SH_TOP_LOGPROBS_MAX];
+
+    /* DONE */
+    sh_finish finish;
+    int prompt_tokens;
+    int cached_tokens; /* of the prompt, taken from the prefix cache */
+    int completion_tokens;
+    double queue_s;   /* waited for a place */
+    double prefill_s; /* from there to the first token */
+    double decode_s;  /* from there to the end */
+
+    /* ERROR */
+    sh_err error; /* INPUT, LIMIT (never fits), TIMEOUT, GROUP (a rank was lost), PEER (the engine
+                     is gone) */
+    bool retry;   /* the queue was full: the same request may be taken later */
+
+    /* STATS: one JSON object, borrowed until the next call */
+    sh_str stats;
+} sh_event;
+
+/* What the engine says of itself when a client connects. */
+typedef struct {
+    const char *model_dir;
+    int vocab;
+    int context; /* longest sequence */
+    int world_size;
+    bool ready; /* the group is formed and the model is loaded */
+} sh_engine_info;
+
+typedef struct sh_engine_client sh_engine_client;
+
+/* Connects and exchanges versions; waits at most until the deadline. */
+SH_MUST_CHECK sh_status sh_engine_client_open(const char *socket_path, sh_deadline deadline,
+                                              sh_engine_client **out, sh_err *err);
+void sh_engine_client_close(sh_engine_client *client); /* cancels what is open */
+
+int sh_engine_client_fd(const sh_engine_client *client);
+bool sh_engine_client_wants_write(const sh_engine_client *client);
+const sh_engine_info *sh_engine_client_info(const sh_engine_client *client);
+
+/* Queue a message; nothing waits. submit refuses what the frame can not carry. */
+SH_MUST_CHECK sh_status sh_engine_client_submit(sh_engine_client *client,
+                                                const sh_sequence_spec *spec, sh_err *err);
+void sh_engine_client_cancel(sh_engine_client *client, uint64_t id);
+void sh_engine_client_ask_stats(sh_engine_client *client);
+
+/* How often it was asked for stats since it last said anything. An engine that runs answers each
+ * time, at once: one that is frozen shows here. */
+int sh_engine_client_unanswered(const sh_engine_client *client);
+
+/* Takes the engine for lost. */
+void sh_engine_client_give_up(sh_engine_client *client, const char *why);
+
+/* Moves bytes both ways as far as the socket allows. SH_OK, or SH_ERR_PEER when the engine is lost.
+ */
+SH_MUST_CHECK sh_status sh_engine_client_progress(sh_engine_client *client, sh_err *err);
+
+/* The next event: SH_OK, or SH_AGAIN when there is none. */
+SH_MUST_CHECK sh_status sh_engine_client_next(sh_engine_client *client, sh_event *event);
+
+#endif

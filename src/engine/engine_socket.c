@@ -1,0 +1,367 @@
+#include "engine/engine_socket.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "net/sock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { CLIENTS_MAX = 64, READ_STEP = 1 << 16, UNREAD_MAX = 64 << 20, FLUSH_MS = 2000 };
+
+struct client {
+    int fd; /* -1: the place is free */
+    uint64_t owner;
+    bool greeted;
+    sh_buf in;
+    sh_buf out; /* guarded by the engine_socket's lock, like `overrun` */
+    bool overrun;
+};
+
+struct sh_engine_socket {
+    char *path;
+    int listen_fd;
+    int wake[2]; /* a byte here ends the poll */
+    sh_engine *engine;
+    pthread_t thread;
+    bool started;
+    atomic_bool draining;
+    atomic_bool quit;
+    pthread_mutex_t
+        lock; /* guards the clients' `out` and `overrun`, which the engine's thread writes */
+    uint64_t owners;
+    struct client clients[CLIENTS_MAX];
+};
+
+static void wake(sh_engine_socket *sock)
+{
+    ssize_t put = write(sock->wake[1], "", 1);
+    (void)put; /* a full pipe wakes as well */
+}
+
+/* A socket file that nobody listens at is left over from an engine that died. */
+static sh_status stale_remove(const struct sockaddr_un *addr, sh_err *err)
+{
+    if (access(addr->sun_path, F_OK) != 0) return SH_OK;
+    int fd = sh_sock_make(AF_UNIX, SOCK_STREAM);
+    bool live = fd >= 0 && (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0 ||
+                            errno == EAGAIN); /* its queue is full */
+    if (fd >= 0) close(fd);
+    if (live)
+        return sh_err_set(err, SH_ERR_INPUT, "engine socket %s: another engine is listening there",
+                          addr->sun_path);
+    struct stat st;
+    if (lstat(addr->sun_path, &st) == 0 && !S_ISSOCK(st.st_mode))
+        return sh_err_set(err, SH_ERR_INPUT, "engine socket %s: that is a file, not a socket",
+                          addr->sun_path);
+    if (unlink(addr->sun_path) < 0 && errno != ENOENT)
+        return sh_err_sys(err, "engine socket %s", addr->sun_path);
+    return SH_OK;
+}
+
+static sh_status socket_listen(const char *path, int *out, sh_err *err)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof(addr.sun_path))
+        return sh_err_set(err, SH_ERR_INPUT, "engine socket %s: the path is longer than %zu bytes",
+                          path, sizeof(addr.sun_path) - 1);
+    strcpy(addr.sun_path, path);
+    sh_status status = stale_remove(&addr, err);
+    if (status != SH_OK) return status;
+    int fd = sh_sock_make(AF_UNIX, SOCK_STREAM);
+    mode_t before = umask(0177);
+    bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0 &&
+              listen(fd, 16) == 0;
+    umask(before);
+    if (!ok) {
+        sh_err_sys(err, "engine socket %s", path);
+        if (fd >= 0) close(fd);
+        return err->status;
+    }
+    *out = fd;
+    return SH_OK;
+}
+
+sh_status sh_engine_socket_open(const char *path, sh_engine_socket **out, sh_err *err)
+{
+    int fd = -1;
+    sh_status status = socket_listen(path, &fd, err);
+    if (status != SH_OK) return status;
+    sh_engine_socket *sock = sh_alloc(sizeof(*sock));
+    sock->path = sh_strdup(path);
+    sock->listen_fd = fd;
+    sock->wake[0] = sock->wake[1] = -1;
+    for (int i = 0; i < CLIENTS_MAX; i++) sock->clients[i].fd = -1;
+    pthread_mutex_init(&sock->lock, NULL);
+    if (sh_sock_pipe(sock->wake, err) != SH_OK) {
+        sh_engine_socket_close(sock);
+        return err->status;
+    }
+    *out = sock;
+    return SH_OK;
+}
+
+static void client_close(sh_engine_socket *sock, struct client *c)
+{
+    if (c->fd < 0) return;
+    uint64_t owner = c->owner;
+    pthread_mutex_lock(&sock->lock);
+    close(c->fd);
+    sh_buf_reset(&c->out);
+    sh_buf_reset(&c->in);
+    *c = (struct client){.fd = -1};
+    pthread_mutex_unlock(&sock->lock);
+    if (sock->engine != NULL) sh_engine_forget(sock->engine, owner);
+}
+
+static void client_accept(sh_engine_socket *sock)
+{
+    int fd = sh_sock_accept_local(sock->listen_fd);
+    if (fd < 0) return;
+    if (!sh_sock_is_own(fd)) { /* whatever the mode of the socket file and its folder is */
+        SH_LOGW("engine socket: a client of another user was turned away");
+        close(fd);
+        return;
+    }
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        if (sock->clients[i].fd >= 0) continue;
+        pthread_mutex_lock(&sock->lock);
+        sock->clients[i] = (struct client){.fd = fd, .owner = ++sock->owners};
+        pthread_mutex_unlock(&sock->lock);
+        return;
+    }
+    SH_LOGW("engine socket: %d clients are all that it takes; one more was turned away",
+            CLIENTS_MAX);
+    close(fd);
+}
+
+/* The engine's thread: append, and wake the engine_socket. */
+void sh_engine_socket_emit(void *ctx, uint64_t owner, const sh_event *event)
+{
+    sh_engine_socket *sock = ctx;
+    pthread_mutex_lock(&sock->lock);
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        struct client *c = &sock->clients[i];
+        if (c->fd < 0 || c->owner != owner) continue;
+        if (c->out.len > UNREAD_MAX)
+            c->overrun = true;
+        else
+            sh_engine_msg_put_event(&c->out, event);
+    }
+    pthread_mutex_unlock(&sock->lock);
+    wake(sock);
+}
+
+static void client_say(sh_engine_socket *sock, struct client *c, const sh_event *event)
+{
+    pthread_mutex_lock(&sock->lock);
+    sh_engine_msg_put_event(&c->out, event);
+    pthread_mutex_unlock(&sock->lock);
+}
+
+static sh_status greet(sh_engine_socket *sock, struct client *c, const sh_engine_msg_frame *frame,
+                       sh_err *err)
+{
+    sh_status status = sh_err_set(err, SH_ERR_INPUT, "engine socket: a client did not greet");
+    if (frame->type == SH_ENGINE_MSG_HELLO) status = sh_engine_msg_get_hello(frame->payload, err);
+    if (status != SH_OK) {
+        client_say(sock, c, &(sh_event){.kind = SH_EVENT_ERROR, .error = *err});
+        return status;
+    }
+    c->greeted = true;
+    sh_engine_info info = sh_engine_info_of(sock->engine);
+    pthread_mutex_lock(&sock->lock);
+    sh_engine_msg_put_info(&c->out, &info);
+    pthread_mutex_unlock(&sock->lock);
+    return SH_OK;
+}
+
+/* Why a request is not taken, as an event for it; *event stays as it is when it was. */
+static sh_status request_take(sh_engine_socket *sock, struct client *c, sh_submit_message *submit,
+                              sh_event *event)
+{
+    sh_engine_info info = sh_engine_info_of(sock->engine);
+    sh_status status = sh_sequence_spec_check(&submit->spec, info.vocab, &event->error);
+    if (status != SH_OK) return status;
+    event->retry = true;
+    if (atomic_load(&sock->draining))
+        return sh_err_set(&event->error, SH_ERR_CANCELLED, "the engine is stopping");
+    if (!info.ready)
+        return sh_err_set(&event->error, SH_ERR_GROUP,
+                          "a rank is lost and the group is being formed again");
+    if (sh_engine_submit(sock->engine, c->owner, submit) == SH_OK) return SH_OK;
+    return sh_err_set(&event->error, SH_ERR_LIMIT, "the engine is too busy to take a request");
+}
+
+/* A request that cannot be taken concerns nobody but who sent it: the connection, with the answers
+ * of all others, goes on. */
+static void submit_read(sh_engine_socket *sock, struct client *c, sh_str payload)
+{
+    sh_submit_message submit;
+    sh_event refusal = {.kind = SH_EVENT_ERROR};
+    sh_status status = sh_engine_msg_get_submit(payload, &submit, &refusal.error);
+    refusal.id = submit.spec.id;
+    if (status == SH_OK) status = request_take(sock, c, &submit, &refusal);
+    if (status == SH_OK) return;
+    client_say(sock, c, &refusal);
+    sh_submit_message_reset(&submit);
+}
+
+static sh_status frame_run(sh_engine_socket *sock, struct client *c,
+                           const sh_engine_msg_frame *frame, sh_err *err)
+{
+    uint64_t id;
+    sh_status status;
+    if (!c->greeted) return greet(sock, c, frame, err);
+    switch (frame->type) {
+    case SH_ENGINE_MSG_SUBMIT: submit_read(sock, c, frame->payload); return SH_OK;
+    case SH_ENGINE_MSG_CANCEL:
+        status = sh_engine_msg_get_cancel(frame->payload, &id, err);
+        if (status == SH_OK) sh_engine_cancel(sock->engine, c->owner, id);
+        return status;
+    case SH_ENGINE_MSG_ASK_STATS: /* they come behind a step, which may be long: a sign of life
+                                     first */
+        client_say(sock, c, &(sh_event){.kind = SH_EVENT_STATS});
+        sh_engine_ask_stats(sock->engine, c->owner);
+        return SH_OK;
+    default:
+        return sh_err_set(err, SH_ERR_INPUT, "engine socket: frame %d is no request",
+                          (int)frame->type);
+    }
+}
+
+/* All that is there to read. False when the client has to go. */
+static bool client_read(sh_engine_socket *sock, struct client *c)
+{
+    char *to = sh_buf_reserve(&c->in, READ_STEP);
+    ssize_t got = recv(c->fd, to, READ_STEP, 0);
+    if (got < 0) return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
+    if (got == 0) return false;
+    c->in.len += (size_t)got;
+    sh_engine_msg_frame frame;
+    sh_err err;
+    sh_status status;
+    while ((status = sh_engine_msg_next(&c->in, &frame, &err)) == SH_OK) {
+        status = frame_run(sock, c, &frame, &err);
+        if (status != SH_OK) break;
+        sh_buf_drop_front(&c->in, frame.size);
+    }
+    if (status >= 0) return true;
+    SH_LOGW("%s", err.text);
+    return false;
+}
+
+static bool client_write(sh_engine_socket *sock, struct client *c)
+{
+    bool stays = true;
+    pthread_mutex_lock(&sock->lock);
+    while (c->out.len > 0 && stays) {
+        ssize_t put = send(c->fd, c->out.ptr, c->out.len, MSG_NOSIGNAL);
+        if (put < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+        if (put < 0)
+            stays = errno == EINTR;
+        else
+            sh_buf_drop_front(&c->out, (size_t)put);
+    }
+    if (c->overrun) SH_LOGW("engine socket: a client does not read its events and is dropped");
+    stays = stays && !c->overrun;
+    pthread_mutex_unlock(&sock->lock);
+    return stays;
+}
+
+static int polls_fill(sh_engine_socket *sock, struct pollfd *polls, struct client **who)
+{
+    int count = 0;
+    polls[count] = (struct pollfd){.fd = sock->wake[0], .events = POLLIN};
+    who[count++] = NULL;
+    polls[count] = (struct pollfd){.fd = atomic_load(&sock->draining) ? -1 : sock->listen_fd,
+                                   .events = POLLIN};
+    who[count++] = NULL;
+    pthread_mutex_lock(&sock->lock);
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        struct client *c = &sock->clients[i];
+        if (c->fd < 0) continue;
+        polls[count] = (struct pollfd){.fd = c->fd,
+                                       .events = (short)(POLLIN | (c->out.len > 0 ? POLLOUT : 0))};
+        who[count++] = c;
+    }
+    pthread_mutex_unlock(&sock->lock);
+    return count;
+}
+
+static void *socket_main(void *arg)
+{
+    sh_engine_socket *sock = arg;
+    struct pollfd polls[CLIENTS_MAX + 2];
+    struct client *who[CLIENTS_MAX + 2];
+    while (!atomic_load(&sock->quit)) {
+        int count = polls_fill(sock, polls, who);
+        if (poll(polls, (nfds_t)count, -1) < 0) continue;
+        char bytes[256];
+        while (read(sock->wake[0], bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes)) continue;
+        if (polls[1].revents != 0) client_accept(sock);
+        for (int i = 2; i < count; i++) {
+            bool stays = true;
+            if ((polls[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0)
+                stays = client_read(sock, who[i]);
+            if (!client_write(sock, who[i]) || !stays) client_close(sock, who[i]);
+        }
+    }
+    return NULL;
+}
+
+sh_status sh_engine_socket_start(sh_engine_socket *sock, sh_engine *engine, sh_err *err)
+{
+    sock->engine = engine;
+    if (pthread_create(&sock->thread, NULL, socket_main, sock) != 0)
+        return sh_err_set(err, SH_ERR_SYSTEM,
+                          "the thread of the engine's socket could not be started");
+    sock->started = true;
+    return SH_OK;
+}
+
+void sh_engine_socket_drain(sh_engine_socket *sock)
+{
+    atomic_store(&sock->draining, true);
+    wake(sock);
+}
+
+static bool unsent(sh_engine_socket *sock)
+{
+    bool some = false;
+    pthread_mutex_lock(&sock->lock);
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        some = some || (sock->clients[i].fd >= 0 && sock->clients[i].out.len > 0);
+    pthread_mutex_unlock(&sock->lock);
+    return some;
+}
+
+void sh_engine_socket_close(sh_engine_socket *sock)
+{
+    if (sock == NULL) return;
+    if (sock->started) {
+        for (sh_deadline end = sh_deadline_in_ms(FLUSH_MS);
+             unsent(sock) && !sh_deadline_passed(end);)
+            sh_sleep_ms(2);
+        atomic_store(&sock->quit, true);
+        wake(sock);
+        pthread_join(sock->thread, NULL);
+    }
+    sock->engine = NULL;
+    for (int i = 0; i < CLIENTS_MAX; i++) client_close(sock, &sock->clients[i]);
+    close(sock->listen_fd);
+    if (sock->wake[0] >= 0) close(sock->wake[0]);
+    if (sock->wake[1] >= 0) close(sock->wake[1]);
+    unlink(sock->path);
+    pthread_mutex_destroy(&sock->lock);
+    free(sock->path);
+    free(sock);
+}

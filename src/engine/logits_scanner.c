@@ -1,0 +1,367 @@
+#include "engine/logits_scanner.h"
+
+#include "base/alloc.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE = 256 * SH_ROW_BLOCK }; /* numbers that are worth handing to another thread */
+
+struct winner {
+    sh_candidate token;
+    double score;
+};
+
+struct sh_logits_scanner {
+    sh_device *dev;
+    const sh_row_kernels *kernels;
+    int32_t first, len;
+    int blocks, pieces; /* of a row */
+    float *tops;        /* [rows, blocks] the largest of each block */
+    double *sums;       /* [rows, blocks] of exponentials, whole blocks alone */
+    struct winner *won; /* [rows, pieces] whom the noise favours */
+    struct held {
+        size_t row;
+        struct winner won;
+    } * held; /* [threads] the winner so far of the row that a thread is at */
+
+    /* of a run */
+    const sh_row_query *asks;
+    float *logits;
+    sh_logits_summary *out;
+    size_t row_first; /* of those that are cut into pieces now */
+};
+
+sh_logits_scanner *sh_logits_scanner_create(sh_device *dev, int32_t first, int32_t len,
+                                            int rows_max)
+{
+    sh_logits_scanner *s = sh_alloc(sizeof(*s));
+    size_t rows = (size_t)rows_max;
+    s->dev = dev;
+    s->kernels = dev->ops->rows(dev);
+    s->first = first;
+    s->len = len;
+    s->blocks = (len + SH_ROW_BLOCK - 1) / SH_ROW_BLOCK;
+    s->pieces = (len + PIECE - 1) / PIECE;
+    s->tops = sh_alloc_array(rows * (size_t)s->blocks, sizeof(*s->tops));
+    s->sums = sh_alloc_array(rows * (size_t)s->blocks, sizeof(*s->sums));
+    s->won = sh_alloc_array(rows * (size_t)s->pieces, sizeof(*s->won));
+    s->held = sh_alloc_array((size_t)dev->ops->host_threads(dev), sizeof(*s->held));
+    return s;
+}
+
+void sh_logits_scanner_free(sh_logits_scanner *s)
+{
+    if (s == NULL) return;
+    free(s->tops);
+    free(s->sums);
+    free(s->won);
+    free(s->held);
+    free(s);
+}
+
+/* A piece of a row: where it starts, how long it is. */
+struct piece {
+    size_t row;
+    int32_t at, len;
+    float *logits;
+    float *tops;
+    double *sums;
+    struct winner *won;
+};
+
+static struct piece piece_of(const sh_logits_scanner *s, size_t i)
+{
+    size_t row = s->row_first + i / (size_t)s->pieces;
+    int32_t at = (int32_t)(i % (size_t)s->pieces) * PIECE;
+    size_t block = row * (size_t)s->blocks + (size_t)(at / SH_ROW_BLOCK);
+    return (struct piece){.row = row,
+                          .at = at,
+                          .len = s->len - at < PIECE ? s->len - at : PIECE,
+                          .logits = s->logits + row * (size_t)s->len + at,
+                          .tops = s->tops + block,
+                          .sums = s->sums + block,
+                          .won = s->won + row * (size_t)s->pieces + (size_t)(at / PIECE)};
+}
+
+/* First pass: the logits as they are chosen from, and the largest of each block. */
+static void piece_tops(void *arg, size_t i, int thread)
+{
+    const sh_logits_scanner *s = arg;
+    struct piece p = piece_of(s, i);
+    const sh_row_query *ask = &s->asks[p.row];
+    (void)thread;
+    sh_adjust_apply(ask->adjusts, ask->adjust_count, p.logits, s->first + p.at, p.len);
+    s->kernels->tops(p.tops, p.logits, p.len);
+}
+
+/* The first of the largest. */
+static sh_candidate row_best(const sh_logits_scanner *s, size_t row)
+{
+    const float *logits = s->logits + row * (size_t)s->len,
+                *tops = s->tops + row * (size_t)s->blocks;
+    int32_t block = 0;
+    for (int32_t b = 1; b < s->blocks; b++)
+        if (tops[b] > tops[block]) block = b;
+    int32_t i = block * SH_ROW_BLOCK;
+    if (s->len == 0 || !(tops[block] > -INFINITY)) return (sh_candidate){s->first, -INFINITY};
+    while (logits[i] != tops[block]) i++;
+    return (sh_candidate){s->first + i, logits[i]};
+}
+
+/* The largest of logit / temperature + noise among `won` and the tokens of a piece. The noise is at
+ * most (leading zeros + 1) ln 2, so nearly all blocks are turned away by the bits of their noise.
+ */
+static struct winner piece_winner(const sh_logits_scanner *s, const struct piece *p,
+                                  struct winner won)
+{
+    static const double ln2 = 0.69314718055994531;
+    const sh_draw *d = &s->asks[p->row].draw;
+    double scale = 1 / d->temperature;
+    uint64_t key = sh_noise_key(d->seed, d->position);
+    for (int32_t at = 0; at < p->len; at += SH_ROW_BLOCK) {
+        double lack = (won.score - (double)p->tops[at / SH_ROW_BLOCK] * scale) / ln2 - 1;
+        if (!(lack < 64)) continue;
+        int32_t first = s->first + p->at + at;
+        uint64_t mask = lack < 1 ? 0 : ~(UINT64_MAX >> (int)lack);
+        if (!s->kernels->noise_lacks(key, (uint32_t)first, mask)) continue;
+        for (int32_t i = at; i < p->len && i < at + SH_ROW_BLOCK; i++) {
+            int32_t id = s->first + p->at + i;
+            uint64_t bits = sh_noise_bits(key, id);
+            if ((bits & mask) != 0) continue;
+            double score = (double)p->logits[i] * scale + sh_noise_of(bits);
+            if (score > won.score || (score == won.score && id < won.token.id))
+                won = (struct winner){{id, p->logits[i]}, score};
+        }
+    }
+    return won;
+}
+
+static bool sum_needed(const sh_draw *d)
+{
+    return d->logprobs >= 0 || (d->temperature > 0 && d->top_p < 1);
+}
+
+static bool noise_decides(const sh_draw *d)
+{
+    return d->temperature > 0 && !sh_draw_filters(d);
+}
+
+static struct winner winner_of(const sh_draw *d, sh_candidate token)
+{
+    uint64_t bits = sh_noise_bits(sh_noise_key(d->seed, d->position), token.id);
+    return (struct winner){token, (double)token.logit * (1 / d->temperature) + sh_noise_of(bits)};
+}
+
+/* Second pass, for what needs more than the largest, which is in out[row].won. */
+static void piece_rest(void *arg, size_t i, int thread)
+{
+    sh_logits_scanner *s = arg;
+    struct piece p = piece_of(s, i);
+    const sh_draw *d = &s->asks[p.row].draw;
+    sh_candidate best = s->out[p.row].won;
+    if (sum_needed(d)) s->kernels->exps(p.sums, p.logits, p.len / SH_ROW_BLOCK, best.logit);
+    if (!noise_decides(d)) return;
+    /* The higher the score to beat, the fewer tokens are looked at. */
+    struct held *held = &s->held[thread];
+    if (held->row != p.row) *held = (struct held){p.row, winner_of(d, best)};
+    *p.won = held->won = piece_winner(s, &p, held->won);
+}
+
+/* Block by block in order, then one by one what is no whole block. */
+static double row_sum(const sh_logits_scanner *s, size_t row, float max)
+{
+    const float *logits = s->logits + row * (size_t)s->len;
+    const double *sums = s->sums + row * (size_t)s->blocks;
+    double sum = 0;
+    for (int32_t b = 0; b < s->len / SH_ROW_BLOCK; b++) sum += sums[b];
+    for (int32_t i = s->len - s->len % SH_ROW_BLOCK; i < s->len; i++)
+        sum += (double)expf(logits[i] - max);
+    return sum;
+}
+
+static struct winner row_winner(const sh_logits_scanner *s, size_t row)
+{
+    const struct winner *of = s->won + row * (size_t)s->pieces;
+    struct winner won = of[0];
+    for (int i = 1; i < s->pieces; i++)
+        if (of[i].score > won.score || (of[i].score == won.score && of[i].token.id < won.token.id))
+            won = of[i];
+    return won;
+}
+
+/* A heap whose root is the worst: what is better than the root takes its place. */
+static void heap_down(sh_candidate *heap, int64_t count, int64_t at)
+{
+    sh_candidate moved = heap[at];
+    for (int64_t child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && sh_candidate_better(heap[child], heap[child + 1])) child++;
+        if (!sh_candidate_better(moved, heap[child])) break;
+        heap[at] = heap[child];
+    }
+    heap[at] = moved;
+}
+
+static void heap_make(sh_candidate *heap, int64_t count)
+{
+    for (int64_t i = count / 2; i-- > 0;) heap_down(heap, count, i);
+}
+
+/* Keeps the `want` best of all that are offered, by rising id: a later equal never displaces an
+ * earlier one. Only a full list is a heap. */
+static void heap_offer(sh_candidate *heap, int *count, int want, sh_candidate c)
+{
+    if (*count < want) {
+        heap[(*count)++] = c;
+        if (*count == want) heap_make(heap, want);
+    } else if (c.logit > heap[0].logit) {
+        heap[0] = c;
+        heap_down(heap, want, 0);
+    }
+}
+
+/* Best first. */
+static void heap_sort(sh_candidate *heap, int64_t count)
+{
+    heap_make(heap, count);
+    while (count-- > 1) { /* the worst goes to the end */
+        sh_candidate worst = heap[0];
+        heap[0] = heap[count];
+        heap[count] = worst;
+        heap_down(heap, count, 0);
+    }
+}
+
+/* What the `want` best of a row all reach: as many blocks have a number that does. */
+static float tops_bar(const float *tops, int blocks, int want, sh_candidate *heap)
+{
+    int count = 0;
+    if (blocks < want) return -INFINITY;
+    for (int b = 0; b < blocks; b++) heap_offer(heap, &count, want, (sh_candidate){b, tops[b]});
+    return heap[0].logit;
+}
+
+/* The `want` best, sorted. */
+static int row_top(const sh_logits_scanner *s, size_t row, int want, sh_candidate *out)
+{
+    const float *logits = s->logits + row * (size_t)s->len,
+                *tops = s->tops + row * (size_t)s->blocks;
+    float bar = tops_bar(tops, s->blocks, want, out);
+    int count = 0;
+    for (int32_t b = 0; b < s->blocks; b++) {
+        if (!(tops[b] >= bar)) continue;
+        int32_t i = b * SH_ROW_BLOCK, end = s->len - i < SH_ROW_BLOCK ? s->len : i + SH_ROW_BLOCK;
+        for (; i < end; i++)
+            if (logits[i] >= bar)
+                heap_offer(out, &count, want, (sh_candidate){s->first + i, logits[i]});
+    }
+    heap_sort(out, count);
+    return count;
+}
+
+/* Third: what the passes over a row come to. */
+static void row_end(void *arg, size_t row, int thread)
+{
+    const sh_logits_scanner *s = arg;
+    const sh_draw *d = &s->asks[row].draw;
+    sh_logits_summary *out = &s->out[row];
+    (void)thread;
+    out->sum = sum_needed(d) ? row_sum(s, row, out->max) : 0;
+    int want = sh_draw_top(d);
+    out->top_count = want > 0 ? row_top(s, row, want < s->len ? want : s->len, out->top) : 0;
+    if (!noise_decides(d) || s->len == 0) return;
+    struct winner won = row_winner(s, row);
+    out->won = won.token;
+    out->won_score = won.score;
+}
+
+static void row_begin(const sh_logits_scanner *s, size_t row)
+{
+    sh_candidate best = row_best(s, row);
+    sh_logits_summary *out = &s->out[row];
+    out->total = s->len;
+    out->max = best.logit;
+    out->won = best;
+    out->won_score = best.logit;
+}
+
+static bool rest_needed(const sh_logits_scanner *s, size_t row)
+{
+    return sum_needed(&s->asks[row].draw) || noise_decides(&s->asks[row].draw);
+}
+
+/* All of a row on one thread, which has it in its cache for the second pass. */
+static void row_whole(void *arg, size_t row, int thread)
+{
+    const sh_logits_scanner *s = arg;
+    size_t first = row * (size_t)s->pieces, end = first + (size_t)s->pieces;
+    for (size_t i = first; i < end; i++) piece_tops(arg, i, thread);
+    row_begin(s, row);
+    for (size_t i = first; i < end && rest_needed(s, row); i++) piece_rest(arg, i, thread);
+    row_end(arg, row, thread);
+}
+
+/* Some rows, on all threads together. */
+static void rows_in_pieces(sh_logits_scanner *s, size_t first, size_t count)
+{
+    bool more = false;
+    s->row_first = first;
+    s->dev->ops->host_each(s->dev, count * (size_t)s->pieces, piece_tops, s);
+    for (size_t i = first; i < first + count; i++) {
+        row_begin(s, i);
+        more = more || rest_needed(s, i);
+    }
+    if (more) s->dev->ops->host_each(s->dev, count * (size_t)s->pieces, piece_rest, s);
+    for (size_t i = first; i < first + count; i++) row_end(s, i, 0);
+}
+
+void sh_logits_scanner_run(sh_logits_scanner *s, const sh_row_query *asks, int count, float *logits,
+                           sh_logits_summary *out)
+{
+    size_t rows = (size_t)count, threads = (size_t)s->dev->ops->host_threads(s->dev);
+    size_t whole = rows / threads * threads;
+    s->asks = asks;
+    s->logits = logits;
+    s->out = out;
+    for (size_t i = 0; i < threads; i++) s->held[i].row = SIZE_MAX;
+    s->row_first = 0;
+    if (whole > 0) s->dev->ops->host_each(s->dev, whole, row_whole, s);
+    if (whole < rows) rows_in_pieces(s, whole, rows - whole);
+}
+
+/* Rises as logits fall; NaN is behind all, and both zeros are one. */
+static uint32_t sort_key(float logit)
+{
+    uint32_t bits;
+    logit += 0.0f;
+    if (isnan(logit)) return UINT32_MAX;
+    memcpy(&bits, &logit, sizeof(bits));
+    return (bits & 0x80000000u) != 0 ? bits : ~(bits | 0x80000000u);
+}
+
+/* By digits of the keys, the last first. Each pass keeps the order of equals, which is by id. */
+void sh_row_sort(const float *logits, int32_t len, sh_candidate *list)
+{
+    enum { DIGIT = 11, VALUES = 1 << DIGIT, DIGITS = 3 };
+    int32_t starts[DIGITS][VALUES] = {{0}};
+    sh_candidate *from = list + len, *to = list;
+    for (int32_t i = 0; i < len; i++) {
+        from[i] = (sh_candidate){i, logits[i]};
+        uint32_t key = sort_key(logits[i]);
+        for (int d = 0; d < DIGITS; d++) starts[d][key >> (DIGIT * d) & (VALUES - 1)]++;
+    }
+    for (int d = 0; d < DIGITS; d++) {
+        int32_t *start = starts[d];
+        for (int32_t v = 0, sum = 0; v < VALUES; v++) {
+            int32_t count = start[v];
+            start[v] = sum;
+            sum += count;
+        }
+        for (int32_t i = 0; i < len; i++)
+            to[start[sort_key(from[i].logit) >> (DIGIT * d) & (VALUES - 1)]++] = from[i];
+        sh_candidate *other = from;
+        from = to;
+        to = other;
+    }
+}

@@ -1,0 +1,458 @@
+/* Joining: what the ranks have, who holds what, loading, and the room for KV. */
+#include "engine/model_group.h"
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "base/system.h"
+#include "engine/model_group_internal.h"
+#include "engine/rank_messages.h"
+#include "model/identity.h"
+#include "model/predict.h"
+#include "net/shm.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    ADJUSTS_MORE = 1 << 14, /* changes of logits of one step, beyond what one sequence may need */
+    MESSAGE_ROOM = 1 << 18, /* plans of decode steps fit */
+};
+
+sh_status sh_model_group_open(const sh_model_group_opts *opts, sh_model_group **out, sh_err *err)
+{
+    sh_model_group *mg = sh_alloc(sizeof(*mg));
+    sh_identity identity = {0};
+    mg->opts = *opts;
+    mg->model_dir = sh_strdup(opts->model_dir);
+    sh_status status = sh_config_load(mg->model_dir, &mg->config, err);
+    if (status == SH_OK) status = sh_identity_read(mg->model_dir, &identity, err);
+    if (status == SH_OK) status = sh_device_open_cpu(&opts->cpu, &mg->dev, err);
+    if (status != SH_OK) {
+        sh_model_group_close(mg);
+        return status;
+    }
+    mg->weight_bytes = identity.weight_bytes;
+    *out = mg;
+    return SH_OK;
+}
+
+/* Everything that belongs to one group. */
+static void group_leave(sh_model_group *mg)
+{
+    sh_rank_free(mg->self);
+    sh_step_plan_free(mg->plan);
+    if (mg->stage != NULL && mg->stage != mg->group) sh_group_close(mg->stage);
+    free(mg->shards);
+    free(mg->hidden);
+    free(mg->summaries);
+    free(mg->parts);
+    free(mg->parts_due);
+    free(mg->reports);
+    free(mg->reports_due);
+    free(mg->begun);
+    free(mg->sorted);
+    free(mg->row);
+    free(mg->links);
+    mg->links = NULL;
+    mg->self = NULL;
+    mg->plan = NULL;
+    mg->group = mg->stage = NULL;
+    mg->shards = NULL;
+    mg->hidden = mg->row = NULL;
+    mg->summaries = NULL;
+    mg->parts = NULL;
+    mg->parts_due = mg->reports_due = NULL;
+    mg->reports = NULL;
+    mg->reports_asked = false;
+    mg->begun = NULL;
+    mg->sorted = NULL;
+}
+
+void sh_model_group_close(sh_model_group *mg)
+{
+    if (mg == NULL) return;
+    group_leave(mg);
+    sh_model_free(mg->model);
+    sh_config_reset(&mg->config);
+    if (mg->dev != NULL) mg->dev->ops->close(mg->dev);
+    sh_buf_reset(&mg->message);
+    sh_buf_reset(&mg->outgoing);
+    free(mg->model_dir);
+    free(mg);
+}
+
+/* Every rank's bytes, as many as `mine` has, in order, into `all`. */
+static sh_status exchange(sh_model_group *mg, const sh_buf *mine, sh_buf *all, sh_err *err)
+{
+    size_t len = (size_t)mg->size * mine->len;
+    sh_buf_clear(all);
+    sh_buf_reserve(all, len);
+    all->len = len;
+    if (mg->group == NULL) {
+        memcpy(all->ptr, mine->ptr, len);
+        return SH_OK;
+    }
+    size_t *lens = sh_alloc_array((size_t)mg->size, sizeof(*lens));
+    for (int i = 0; i < mg->size; i++) lens[i] = mine->len;
+    sh_status status = sh_coll_allgather(mg->group, mine->ptr, lens, all->ptr, err);
+    free(lens);
+    return status;
+}
+
+/* Numbers of 8 bytes: `count` of each rank, in order, into all [size * count]. */
+static sh_status exchange_numbers(sh_model_group *mg, const uint64_t *mine, int count,
+                                  uint64_t *all, sh_err *err)
+{
+    sh_buf out = {0}, in = {0};
+    for (int i = 0; i < count; i++) sh_put_uint(&out, mine[i], 8);
+    sh_status status = exchange(mg, &out, &in, err);
+    sh_reader r = sh_reader_of(sh_buf_str(&in));
+    for (int i = 0; i < mg->size * count; i++) all[i] = sh_get_uint(&r, 8);
+    sh_buf_reset(&out);
+    sh_buf_reset(&in);
+    return status;
+}
+
+static sh_status grid_choose(sh_model_group *mg, sh_err *err)
+{
+    mg->tensor = mg->opts.tensor > 0   ? mg->opts.tensor
+                 : mg->opts.stages > 0 ? mg->size / mg->opts.stages
+                                       : mg->size;
+    mg->stages = mg->opts.stages > 0 ? mg->opts.stages : mg->tensor > 0 ? mg->size / mg->tensor : 0;
+    if (mg->tensor <= 0 || mg->tensor * mg->stages != mg->size)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "a grid of %d x %d ranks (tensor x pipeline) is not a group of %d",
+                          mg->tensor, mg->stages, mg->size);
+    if (mg->opts.split != NULL && mg->opts.split_count != mg->size)
+        return sh_err_set(err, SH_ERR_INPUT, "%d shares are given for %d ranks",
+                          mg->opts.split_count, mg->size);
+    return SH_OK;
+}
+
+/* What this machine reads in a second, roughly: one thread over more than its caches hold, times
+ * the threads that add to that. */
+static double speed_measure(const sh_model_group *mg)
+{
+    enum { WORDS = 8 << 20, THREADS_THAT_ADD = 4 };
+    uint64_t *data = sh_alloc_array(WORDS, sizeof(*data)), sum = 0;
+    for (size_t i = 0; i < WORDS; i += 512) data[i] = i; /* every page is there */
+    int64_t start = sh_clock_ns();
+    for (size_t i = 0; i < WORDS; i += 8) sum += data[i]; /* a line each */
+    double seconds = (double)(sh_clock_ns() - start) * 1e-9 + (sum == 1 ? 1e-9 : 0);
+    free(data);
+    int threads = mg->opts.cpu.threads > 0 ? mg->opts.cpu.threads : sh_cpu_count();
+    return WORDS * sizeof(*data) / seconds *
+           (threads < THREADS_THAT_ADD ? threads : THREADS_THAT_ADD);
+}
+
+/* Two machines may have one name, and containers with limits of their own may share a machine. */
+static bool same_host(const sh_rank_offer *a, const sh_rank_offer *b)
+{
+    return memcmp(a->machine, b->machine, sizeof(a->machine)) == 0 && strcmp(a->host, b->host) == 0;
+}
+
+static double host_speed(const sh_rank_offer *all, int count, const sh_rank_offer *one)
+{
+    double best = 0;
+    for (int i = 0; i < count; i++)
+        if (same_host(&all[i], one) && all[i].means.speed > best) best = all[i].means.speed;
+    return best;
+}
+
+/* Ranks of one machine share its memory too. */
+static int host_ranks(const sh_rank_offer *all, int count, const sh_rank_offer *one)
+{
+    int ranks = 0;
+    for (int i = 0; i < count; i++) ranks += same_host(&all[i], one);
+    return ranks;
+}
+
+/* Speeds that differ by less than the measure wavers count as equal. */
+static sh_status shares_choose(const sh_model_group *mg, const sh_rank_offer *all, double *shares,
+                               sh_err *err)
+{
+    sh_rank_means *means = sh_alloc_array((size_t)mg->size, sizeof(*means));
+    double fastest = 0;
+    for (int i = 0; i < mg->size; i++) {
+        means[i] = (sh_rank_means){all[i].means.memory / host_ranks(all, mg->size, &all[i]),
+                                   host_speed(all, mg->size, &all[i])};
+        if (means[i].speed > fastest) fastest = means[i].speed;
+    }
+    for (int i = 0; i < mg->size; i++)
+        if (means[i].speed > 0.6 * fastest) means[i].speed = fastest;
+    sh_status status = sh_shares_by_means(means, mg->size, (double)mg->weight_bytes, shares, err);
+    free(means);
+    return status;
+}
+
+static sh_rank_offer offer_make(const sh_model_group *mg)
+{
+    sh_rank_offer mine = {0};
+    mine.means.memory = (double)(sh_memory_available() - mg->opts.memory_reserve);
+    if (mg->model != NULL) mine.means.memory += (double)sh_model_memory_used(mg->model).weights;
+    if (mine.means.memory < 0) mine.means.memory = 0;
+    mine.means.speed = mg->opts.split == NULL && mg->size > 1 ? speed_measure(mg) : 1;
+    sh_host_id(mine.machine);
+    gethostname(mine.host, sizeof(mine.host) - 1);
+    return mine;
+}
+
+static sh_status offers_exchange(sh_model_group *mg, sh_rank_offer *all, sh_err *err)
+{
+    sh_rank_offer mine = offer_make(mg);
+    sh_buf out = {0}, in = {0};
+    sh_rank_offer_pack(&mine, &out);
+    sh_status status = exchange(mg, &out, &in, err);
+    sh_reader r = sh_reader_of(sh_buf_str(&in));
+    for (int i = 0; status == SH_OK && i < mg->size; i++) sh_rank_offer_unpack(&r, &all[i]);
+    if (status == SH_OK) status = sh_get_end(&r, "what a rank offers", err);
+    sh_buf_reset(&out);
+    sh_buf_reset(&in);
+    return status;
+}
+
+/* Rank 0's shares become everybody's. */
+static sh_status shares_send(sh_model_group *mg, double *shares, sh_err *err)
+{
+    sh_buf bytes = {0};
+    for (int i = 0; i < mg->size; i++) sh_put_double(&bytes, shares[i]);
+    sh_status status = sh_coll_broadcast(mg->group, 0, bytes.ptr, bytes.len, err);
+    sh_reader r = sh_reader_of(sh_buf_str(&bytes));
+    for (int i = 0; status == SH_OK && i < mg->size; i++) shares[i] = sh_get_double(&r);
+    sh_buf_reset(&bytes);
+    return status;
+}
+
+/* Rank 0 decides, all get the same numbers. */
+static sh_status shares_agree(sh_model_group *mg, double *shares, sh_err *err)
+{
+    sh_rank_offer *all = sh_alloc_array((size_t)mg->size, sizeof(*all));
+    sh_status status = offers_exchange(mg, all, err);
+    mg->host_ranks = status == SH_OK ? host_ranks(all, mg->size, &all[mg->rank]) : 1;
+    if (status == SH_OK && mg->rank == 0) {
+        if (mg->opts.split != NULL)
+            memcpy(shares, mg->opts.split, (size_t)mg->size * sizeof(*shares));
+        else
+            status = shares_choose(mg, all, shares, err);
+    }
+    free(all);
+    if (mg->group == NULL) return status;
+    if (status != SH_OK) {
+        sh_group_fail(mg->group, err->text);
+        return status;
+    }
+    return shares_send(mg, shares, err);
+}
+
+/* All ranks must have come to the same cut. */
+static sh_status plan_confirm(sh_model_group *mg, sh_err *err)
+{
+    sh_buf bytes = {0};
+    for (int i = 0; i < mg->size; i++) sh_shard_pack(&mg->shards[i], &bytes);
+    sh_key128 hash = sh_hash128((sh_key128){5, 6}, bytes.ptr, bytes.len);
+    uint64_t mine[2] = {hash.lo, hash.hi}, *all = sh_alloc_array((size_t)mg->size, sizeof(mine));
+    sh_buf_reset(&bytes);
+    sh_status status = exchange_numbers(mg, mine, 2, all, err);
+    for (int i = 0; status == SH_OK && i < mg->size; i++) {
+        if (memcmp(&all[2 * i], mine, sizeof(mine)) == 0) continue;
+        status = sh_err_set(err, SH_ERR_GROUP, "rank %d cuts the model in another way than rank %d",
+                            i, mg->rank);
+        sh_group_fail(mg->group, err->text);
+    }
+    free(all);
+    return status;
+}
+
+static sh_status shards_plan(sh_model_group *mg, sh_err *err)
+{
+    double *shares = sh_alloc_array((size_t)mg->size, sizeof(*shares));
+    mg->shards = sh_alloc_array((size_t)mg->size, sizeof(*mg->shards));
+    sh_status status = shares_agree(mg, shares, err);
+    if (status == SH_OK) {
+        sh_plan_opts opts = {.tensor_size = mg->tensor,
+                             .stages = mg->stages,
+                             .weights = shares,
+                             .head_layers = sh_predict_head_layers(&mg->config)};
+        status = sh_shard_plan(&mg->config, &opts, mg->shards, err);
+        if (status != SH_OK && mg->group != NULL) sh_group_fail(mg->group, err->text);
+    }
+    free(shares);
+    return status == SH_OK ? plan_confirm(mg, err) : status;
+}
+
+/* A rank that fails here tells the others why, instead of leaving them to wait. */
+static sh_status shard_load(sh_model_group *mg, sh_err *err)
+{
+    const sh_shard *shard = &mg->shards[mg->rank];
+    if (mg->model != NULL && memcmp(sh_model_shard(mg->model), shard, sizeof(*shard)) == 0)
+        return SH_OK;
+    sh_model_free(mg->model);
+    mg->model = NULL;
+    sh_model_opts opts = {.tokens_max = mg->opts.chunk,
+                          .rows_max = mg->opts.draws,
+                          .kv_format = mg->opts.kv_format,
+                          .load = mg->opts.load};
+    sh_status status = sh_model_load(mg->model_dir, &mg->config, shard, mg->dev, &opts, &mg->model,
+                                     err);
+    if (status != SH_OK && mg->group != NULL) sh_group_fail(mg->group, err->text);
+    return status;
+}
+
+/* The room for KV is what the smallest rank has. */
+static sh_status blocks_agree(sh_model_group *mg, int64_t *blocks, sh_err *err)
+{
+    int64_t bytes = (int64_t)sh_model_kv_block_bytes(mg->model);
+    int64_t room = (sh_memory_available() - mg->opts.memory_reserve) / mg->host_ranks;
+    int64_t fit = bytes == 0 ? INT32_MAX : room / bytes;
+    int64_t seq = (mg->context + SH_KV_BLOCK - 1) / SH_KV_BLOCK;
+    int64_t want = mg->opts.kv_tokens > 0 ? (mg->opts.kv_tokens + SH_KV_BLOCK - 1) / SH_KV_BLOCK
+                                          : seq * mg->opts.slots;
+    if (fit > INT32_MAX) fit = INT32_MAX;
+    if (fit < 0) fit = 0;
+    uint64_t mine = (uint64_t)fit, *all = sh_alloc_array((size_t)mg->size, sizeof(*all));
+    sh_status status = exchange_numbers(mg, &mine, 1, all, err);
+    for (int i = 0; i < mg->size && status == SH_OK; i++) {
+        int64_t fits = all[i] > INT32_MAX ? INT32_MAX : (int64_t)all[i];
+        if (fits < want && mg->opts.kv_tokens > 0)
+            status = sh_err_set(err, SH_ERR_MEMORY,
+                                "rank %d has KV room for %lld tokens, not for %lld", i,
+                                (long long)fits * SH_KV_BLOCK, (long long)mg->opts.kv_tokens);
+        else if (fits < 2)
+            status = sh_err_set(err, SH_ERR_MEMORY, "rank %d has no memory for a KV cache", i);
+        else if (fits < want)
+            want = fits;
+    }
+    free(all);
+    *blocks = want;
+    return status;
+}
+
+static sh_status reduce(void *ctx, float *x, size_t count, sh_err *err)
+{
+    sh_model_group *mg = ctx;
+    size_t cols = (size_t)mg->config.hidden;
+    int64_t start = sh_clock_ns();
+    sh_status status = sh_coll_allreduce(mg->stage, x, count / cols, cols, mg->opts.wire, err);
+    sh_model_group_counted(mg, SH_TRAFFIC_SUM, count * sizeof(float), start);
+    return status;
+}
+
+static void stage_group(sh_model_group *mg)
+{
+    if (mg->group == NULL || mg->tensor == 1) return;
+    int first = mg->rank / mg->tensor * mg->tensor;
+    int *members = sh_alloc_array((size_t)mg->tensor, sizeof(*members));
+    for (int i = 0; i < mg->tensor; i++) members[i] = first + i;
+    mg->stage = mg->stages == 1 ? mg->group : sh_group_part(mg->group, members, mg->tensor);
+    free(members);
+}
+
+static void steps_prepare(sh_model_group *mg, int64_t blocks)
+{
+    int64_t kv_tokens = blocks * SH_KV_BLOCK;
+    if (kv_tokens < mg->context) mg->context = (int)kv_tokens;
+    mg->room = (sh_step_limits){.slots = mg->opts.slots,
+                                .tokens = mg->opts.chunk,
+                                .draws = mg->opts.draws,
+                                .adjusts = 2 * mg->context + ADJUSTS_MORE,
+                                .blocks = (int)blocks,
+                                .seq_blocks = mg->context / SH_KV_BLOCK + 2};
+    mg->peers = (sh_peers){.ctx = mg, .reduce = reduce};
+    mg->self = sh_rank_create(mg->model, mg->group == NULL ? NULL : &mg->peers, &mg->room,
+                              mg->stages);
+    mg->plan = sh_step_plan_create(&mg->room);
+    mg->summaries = sh_alloc_array((size_t)mg->tensor, sizeof(*mg->summaries));
+    mg->parts_cap = sizeof(uint64_t) + (size_t)mg->room.draws * SH_SUMMARY_BYTES_MAX;
+    if (mg->rank == 0) mg->parts = sh_alloc_array((size_t)mg->size, mg->parts_cap);
+    mg->parts_due = sh_alloc_array((size_t)mg->size, sizeof(*mg->parts_due));
+    mg->reports = sh_alloc_array((size_t)mg->size, SH_RANK_REPORT_BYTES);
+    mg->reports_due = sh_alloc_array((size_t)mg->size, sizeof(*mg->reports_due));
+    mg->begun = sh_alloc_array((size_t)mg->stages, sizeof(*mg->begun));
+    mg->sorted = sh_alloc_array(2 * (size_t)mg->config.vocab, sizeof(*mg->sorted));
+    mg->row = sh_alloc_array((size_t)mg->config.vocab, sizeof(*mg->row));
+    if (mg->stages > 1)
+        mg->hidden = sh_alloc_array((size_t)mg->room.tokens * (size_t)mg->config.hidden,
+                                    sizeof(*mg->hidden));
+    sh_buf_reserve(&mg->message, MESSAGE_ROOM);
+    sh_buf_reserve(&mg->outgoing, mg->parts_cap);
+    mg->step = mg->parts_step = 0;
+    mg->times = (sh_model_group_times){0};
+}
+
+sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
+{
+    group_leave(mg);
+    mg->group = group;
+    mg->rank = group == NULL ? 0 : sh_group_rank(group);
+    mg->size = group == NULL ? 1 : sh_group_size(group);
+    mg->context = mg->opts.context > 0 ? mg->opts.context : mg->config.context;
+    if (mg->rank == 0 && mg->context > mg->config.context)
+        SH_LOGW("sequences may have %d tokens, but the model was made for %d: output past that "
+                "point may be garbage",
+                mg->context, mg->config.context);
+    if (group != NULL) sh_group_set_loading(group, true);
+    int64_t blocks = 0;
+    sh_status status = grid_choose(mg, err);
+    if (status != SH_OK && group != NULL) sh_group_fail(group, err->text);
+    if (status == SH_OK) status = shards_plan(mg, err);
+    if (status == SH_OK) status = shard_load(mg, err);
+    if (status == SH_OK) status = blocks_agree(mg, &blocks, err);
+    if (status == SH_OK) status = sh_model_reserve_kv(mg->model, (int)blocks, err);
+    if (status == SH_OK && group != NULL) {
+        mg->links = sh_alloc_array((size_t)mg->size * (size_t)mg->size, sizeof(*mg->links));
+        status = sh_links_measure(group, mg->links, err);
+    }
+    if (status != SH_OK) return status;
+    if (group != NULL) sh_group_set_loading(group, false);
+    stage_group(mg);
+    steps_prepare(mg, blocks);
+    return SH_OK;
+}
+
+const sh_step_limits *sh_model_group_room(const sh_model_group *mg)
+{
+    return &mg->room;
+}
+
+const sh_config *sh_model_group_config(const sh_model_group *mg)
+{
+    return &mg->config;
+}
+
+const sh_shard *sh_model_group_shard(const sh_model_group *mg, int rank)
+{
+    return &mg->shards[rank];
+}
+
+sh_model *sh_model_group_model(sh_model_group *mg)
+{
+    return mg->model;
+}
+
+int sh_model_group_context(const sh_model_group *mg)
+{
+    return mg->context;
+}
+
+int sh_model_group_stages(const sh_model_group *mg)
+{
+    return mg->stages;
+}
+
+int sh_model_group_size(const sh_model_group *mg)
+{
+    return mg->size;
+}
+
+const sh_link_report *sh_model_group_link(const sh_model_group *mg, int a, int b)
+{
+    return mg->links == NULL ? NULL : &mg->links[a * mg->size + b];
+}
+
+sh_model_group_times sh_model_group_times_of(const sh_model_group *mg)
+{
+    return mg->times;
+}

@@ -1,0 +1,436 @@
+/* One step of a model group: the plan to all, the hidden states from stage to stage, the summaries
+ * to rank 0.
+ */
+#include "engine/model_group_internal.h"
+
+#include "base/clock.h"
+#include "engine/rank_messages.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { PLAN_MAX = 64 << 20 };
+
+static int stage_of(const sh_model_group *mg)
+{
+    return mg->rank / mg->tensor;
+}
+
+static bool last_stage(const sh_model_group *mg)
+{
+    return stage_of(mg) == mg->stages - 1;
+}
+
+static double since(int64_t start_ns)
+{
+    return (double)(sh_clock_ns() - start_ns) * 1e-9;
+}
+
+void sh_model_group_counted(sh_model_group *mg, sh_traffic what, size_t bytes, int64_t start_ns)
+{
+    sh_traffic_cost *t = &mg->times.traffic[what];
+    t->calls++;
+    t->bytes += bytes;
+    t->seconds += since(start_ns);
+}
+
+static sh_status send_to(sh_model_group *mg, sh_traffic what, int to, const void *data,
+                         size_t bytes, sh_err *err)
+{
+    int64_t start = sh_clock_ns();
+    sh_status status = sh_coll_send(mg->group, to, data, bytes, err);
+    sh_model_group_counted(mg, what, bytes, start);
+    return status;
+}
+
+static sh_status recv_from(sh_model_group *mg, sh_traffic what, int from, void *data, size_t bytes,
+                           sh_err *err)
+{
+    int64_t start = sh_clock_ns();
+    sh_status status = sh_coll_recv(mg->group, from, data, bytes, err);
+    sh_model_group_counted(mg, what, bytes, start);
+    return status;
+}
+
+/* The message of rank 0 to all. */
+static sh_status message_share(sh_model_group *mg, sh_err *err)
+{
+    int64_t start = sh_clock_ns();
+    sh_status status = sh_coll_broadcast_buf(mg->group, 0, &mg->message, PLAN_MAX,
+                                             SH_DEADLINE_NEVER, err);
+    sh_model_group_counted(mg, SH_TRAFFIC_PLAN, mg->message.len, start);
+    return status;
+}
+
+static sh_status hidden_recv(sh_model_group *mg, size_t bytes, sh_err *err)
+{
+    sh_status status = recv_from(mg, SH_TRAFFIC_HANDOVER, mg->rank - mg->tensor, mg->hidden, bytes,
+                                 err);
+    if (status == SH_OK)
+        mg->dev->ops->upload(mg->dev, sh_model_hidden(mg->model), mg->hidden, bytes);
+    return status;
+}
+
+static sh_status hidden_send(sh_model_group *mg, size_t bytes, sh_err *err)
+{
+    mg->dev->ops->download(mg->dev, mg->hidden, sh_model_hidden(mg->model), bytes);
+    return send_to(mg, SH_TRAFFIC_HANDOVER, mg->rank + mg->tensor, mg->hidden, bytes, err);
+}
+
+/* This rank's part of a plan that was applied. */
+static sh_status stage_run(sh_model_group *mg, const sh_step_plan *plan, sh_err *err)
+{
+    size_t bytes = (size_t)plan->token_count * (size_t)mg->config.hidden * sizeof(float);
+    sh_status status = SH_OK;
+    if (stage_of(mg) > 0) status = hidden_recv(mg, bytes, err);
+    if (status != SH_OK) return status;
+    double summing = mg->times.traffic[SH_TRAFFIC_SUM].seconds,
+           forward = sh_rank_forward_s(mg->self);
+    status = sh_rank_run(mg->self, plan, err);
+    mg->times.compute_s += sh_rank_forward_s(mg->self) - forward -
+                           (mg->times.traffic[SH_TRAFFIC_SUM].seconds - summing);
+    mg->times.steps++;
+    mg->times.tokens += (uint64_t)plan->token_count;
+    if (status == SH_OK && !last_stage(mg)) status = hidden_send(mg, bytes, err);
+    return status;
+}
+
+/* Bytes of the summaries of a plan's draws, a hash in front. */
+static size_t scans_bytes(const sh_step_plan *plan)
+{
+    size_t bytes = sizeof(uint64_t);
+    for (int i = 0; i < plan->draw_count; i++)
+        bytes += sh_logits_summary_bytes(&plan->draws[i].draw);
+    return bytes;
+}
+
+static sh_status scans_send(sh_model_group *mg, const sh_step_plan *plan, sh_err *err)
+{
+    const sh_logits_summary *summaries = sh_rank_summaries(mg->self, plan->step);
+    sh_buf_clear(&mg->outgoing);
+    sh_put_uint(&mg->outgoing, sh_rank_hash(mg->self, plan->step), 8);
+    for (int i = 0; i < plan->draw_count; i++)
+        sh_logits_summary_pack(&summaries[i], &plan->draws[i].draw, &mg->outgoing);
+    return send_to(mg, SH_TRAFFIC_SUMMARIES, 0, mg->outgoing.ptr, mg->outgoing.len, err);
+}
+
+/* What rank 0 and a worker do alike with a plan: come to the state that it names, or say what
+ * differs. */
+static sh_status plan_apply(sh_model_group *mg, sh_step_plan *plan, sh_err *err)
+{
+    uint64_t mine;
+    sh_status status = sh_rank_apply(mg->self, plan, &mine, err);
+    if (status != SH_OK) return status;
+    if (mg->rank == 0) plan->fingerprint = mine;
+    if (mine == plan->fingerprint) return SH_OK;
+    return sh_err_set(err, SH_ERR_GROUP,
+                      "step %" PRIu64
+                      ": the batch state of rank %d differs from rank 0's (%016" PRIx64
+                      ", not %016" PRIx64 ")",
+                      plan->step, mg->rank, mine, plan->fingerprint);
+}
+
+/* Where the summaries of a step from tensor rank t of the last stage lie. */
+static size_t part_index(const sh_model_group *mg, uint64_t step, int t)
+{
+    return (size_t)(step % (uint64_t)mg->stages) * (size_t)mg->tensor + (size_t)t;
+}
+
+static char *part_of(const sh_model_group *mg, uint64_t step, int t)
+{
+    return mg->parts + part_index(mg, step, t) * mg->parts_cap;
+}
+
+/* Asks the ranks of the last stage for the summaries of a step. */
+static void parts_expect(sh_model_group *mg, const sh_step_plan *plan)
+{
+    int first = (mg->stages - 1) * mg->tensor;
+    for (int t = 0; t < mg->tensor; t++)
+        if (first + t != mg->rank)
+            mg->parts_due[part_index(mg, plan->step, t)] = sh_coll_expect(
+                mg->group, first + t, part_of(mg, plan->step, t), scans_bytes(plan));
+}
+
+/* A pipeline is a circle: rank 0 hands hidden states on while the last stage sends it the summaries
+ * of an earlier step, and neither may have to wait until the other has finished sending. So rank 0
+ * takes summaries in whatever it does. Ranks that share all layers come to their summaries only
+ * after the sums of the step; there they are asked for when the step is finished. */
+static bool parts_come_early(const sh_model_group *mg)
+{
+    return mg->group != NULL && mg->stages > 1;
+}
+
+static sh_status step_begin(sh_model_group *mg, sh_step_plan *plan, sh_err *err)
+{
+    plan->step = ++mg->step;
+    mg->begun[plan->step % (uint64_t)mg->stages] = plan;
+    if (parts_come_early(mg)) parts_expect(mg, plan);
+    sh_status status = plan_apply(mg, plan, err);
+    if (status == SH_OK && mg->group != NULL) {
+        sh_buf_clear(&mg->message);
+        sh_step_plan_pack(plan, &mg->message);
+        status = message_share(mg, err);
+    }
+    return status == SH_OK ? stage_run(mg, plan, err) : status;
+}
+
+sh_status sh_model_group_begin(sh_model_group *mg, sh_step_plan *plan, sh_err *err)
+{
+    int64_t start = sh_clock_ns();
+    sh_status status = step_begin(mg, plan, err);
+    mg->times.step_s += since(start);
+    return status;
+}
+
+/* Takes in the summaries of all steps up to this one that have not come yet. */
+static sh_status parts_recv(sh_model_group *mg, uint64_t upto, sh_err *err)
+{
+    int first = (mg->stages - 1) * mg->tensor;
+    for (; mg->parts_step < upto; mg->parts_step++) {
+        uint64_t step = mg->parts_step + 1;
+        const sh_step_plan *plan = mg->begun[step % (uint64_t)mg->stages];
+        if (!parts_come_early(mg)) parts_expect(mg, plan);
+        for (int t = 0; t < mg->tensor; t++) {
+            if (first + t == mg->rank) continue;
+            int64_t start = sh_clock_ns();
+            sh_status status = sh_coll_await(mg->group, first + t,
+                                             mg->parts_due[part_index(mg, step, t)], err);
+            sh_model_group_counted(mg, SH_TRAFFIC_SUMMARIES, scans_bytes(plan), start);
+            if (status != SH_OK) return status;
+        }
+    }
+    return SH_OK;
+}
+
+/* Ranks that share a stage end it with the same hidden states. */
+static sh_status hashes_check(sh_model_group *mg, const sh_step_plan *plan, sh_err *err)
+{
+    uint64_t want = 0;
+    int first = (mg->stages - 1) * mg->tensor;
+    for (int t = 0; t < mg->tensor; t++) {
+        uint64_t hash = sh_rank_hash(mg->self, plan->step);
+        if (first + t != mg->rank) {
+            sh_reader r = sh_reader_of((sh_str){part_of(mg, plan->step, t), sizeof(hash)});
+            hash = sh_get_uint(&r, 8);
+        }
+        if (t == 0) want = hash;
+        if (hash == want) continue;
+        sh_err_set(err, SH_ERR_GROUP,
+                   "step %" PRIu64 ": ranks %d and %d computed different hidden states (%016" PRIx64
+                   ", %016" PRIx64 ")",
+                   plan->step, first, first + t, want, hash);
+        sh_group_fail(mg->group, err->text);
+        return err->status;
+    }
+    return SH_OK;
+}
+
+static sh_status scan_read(const sh_model_group *mg, const char *at, const sh_draw *draw, int from,
+                           sh_logits_summary *out, sh_err *err)
+{
+    sh_reader r = sh_reader_of((sh_str){at, sh_logits_summary_bytes(draw)});
+    sh_logits_summary_unpack(&r, draw, mg->shards[from].vocab, out);
+    if (!r.failed) return SH_OK;
+    return sh_err_set(err, SH_ERR_GROUP, "rank %d sent a scan that makes no sense", from);
+}
+
+static sh_status picks_join(sh_model_group *mg, const sh_step_plan *plan, sh_pick *picks,
+                            sh_err *err)
+{
+    int first = (mg->stages - 1) * mg->tensor;
+    size_t at = sizeof(uint64_t);
+    for (int i = 0; i < plan->draw_count; i++) {
+        const sh_draw *draw = &plan->draws[i].draw;
+        sh_status status = SH_OK;
+        for (int t = 0; t < mg->tensor && status == SH_OK; t++) {
+            if (first + t == mg->rank)
+                mg->summaries[t] = sh_rank_summaries(mg->self, plan->step)[i];
+            else
+                status = scan_read(mg, part_of(mg, plan->step, t) + at, draw, first + t,
+                                   &mg->summaries[t], err);
+        }
+        if (status != SH_OK) return status;
+        at += sh_logits_summary_bytes(draw);
+        if (sh_pick_join(draw, mg->summaries, mg->tensor, &picks[i]) == SH_OK) continue;
+        status = sh_model_group_row(mg, plan, i, mg->row, err);
+        if (status != SH_OK) return status;
+        sh_pick_whole(draw, mg->dev->ops->rows(mg->dev), mg->row, mg->config.vocab, mg->sorted,
+                      &picks[i]);
+    }
+    return SH_OK;
+}
+
+static sh_status step_finish(sh_model_group *mg, const sh_step_plan *plan, sh_pick *picks,
+                             sh_err *err)
+{
+    if (mg->group != NULL) {
+        sh_status status = parts_recv(mg, plan->step, err);
+        if (status == SH_OK) status = hashes_check(mg, plan, err);
+        if (status != SH_OK) return status;
+    }
+    return picks_join(mg, plan, picks, err);
+}
+
+sh_status sh_model_group_finish(sh_model_group *mg, const sh_step_plan *plan, sh_pick *picks,
+                                sh_err *err)
+{
+    int64_t start = sh_clock_ns();
+    sh_status status = step_finish(mg, plan, picks, err);
+    mg->times.step_s += since(start);
+    return status;
+}
+
+sh_status sh_model_group_row(sh_model_group *mg, const sh_step_plan *plan, int draw, float *out,
+                             sh_err *err)
+{
+    int first = (mg->stages - 1) * mg->tensor;
+    if (mg->group != NULL) {
+        /* The ranks answer in order: first what is under way. */
+        sh_status status = parts_recv(mg, mg->step, err);
+        if (status != SH_OK) return status;
+        sh_step_plan_clear(mg->plan);
+        mg->plan->kind = SH_STEP_ROWS;
+        mg->plan->step = plan->step;
+        mg->plan->tokens[mg->plan->token_count++] = draw;
+        sh_buf_clear(&mg->message);
+        sh_step_plan_pack(mg->plan, &mg->message);
+        status = message_share(mg, err);
+        if (status != SH_OK) return status;
+    }
+    for (int t = 0; t < mg->tensor; t++) {
+        sh_range part = mg->shards[first + t].vocab;
+        size_t bytes = (size_t)part.count * sizeof(float);
+        sh_status status = SH_OK;
+        if (first + t == mg->rank)
+            memcpy(out + part.first, sh_rank_row(mg->self, plan->step, draw), bytes);
+        else
+            status = recv_from(mg, SH_TRAFFIC_SUMMARIES, first + t, out + part.first, bytes, err);
+        if (status != SH_OK) return status;
+    }
+    return SH_OK;
+}
+
+static sh_status tell(sh_model_group *mg, sh_step_kind kind, sh_err *err)
+{
+    if (mg->group == NULL) return SH_OK;
+    sh_step_plan_clear(mg->plan);
+    mg->plan->kind = kind;
+    sh_buf_clear(&mg->message);
+    sh_step_plan_pack(mg->plan, &mg->message);
+    return message_share(mg, err);
+}
+
+sh_status sh_model_group_stop(sh_model_group *mg, sh_err *err)
+{
+    return tell(mg, SH_STEP_STOP, err);
+}
+
+static void report_fill(const sh_model_group *mg, sh_rank_report *out)
+{
+    sh_model_memory m = sh_model_memory_used(mg->model);
+    *out = (sh_rank_report){.weights = (int64_t)m.weights,
+                            .kv = (int64_t)m.kv,
+                            .scratch = (int64_t)m.scratch,
+                            .compute_s = mg->times.compute_s,
+                            .own_s = mg->times.step_s - mg->times.compute_s,
+                            .steps = mg->times.steps,
+                            .tokens = mg->times.tokens};
+    for (int i = 0; i < SH_TRAFFICS; i++) {
+        out->traffic[i] = mg->times.traffic[i];
+        if (mg->rank == 0 || i != SH_TRAFFIC_PLAN) out->own_s -= out->traffic[i].seconds;
+    }
+    if (out->own_s < 0) out->own_s = 0; /* reports are asked for between steps, by plans too */
+    sh_rank_report_fill(out);
+}
+
+static sh_status report_send(sh_model_group *mg, sh_err *err)
+{
+    sh_rank_report mine;
+    report_fill(mg, &mine);
+    sh_buf_clear(&mg->outgoing);
+    sh_rank_report_pack(&mine, &mg->outgoing);
+    return sh_coll_send(mg->group, 0, mg->outgoing.ptr, mg->outgoing.len, err);
+}
+
+sh_status sh_model_group_ask_reports(sh_model_group *mg, sh_err *err)
+{
+    SH_ASSERT(!mg->reports_asked);
+    sh_status status = tell(mg, SH_STEP_REPORT, err);
+    if (status != SH_OK) return status;
+    for (int i = 1; i < mg->size; i++)
+        mg->reports_due[i] = sh_coll_expect(
+            mg->group, i, mg->reports + (size_t)i * SH_RANK_REPORT_BYTES, SH_RANK_REPORT_BYTES);
+    mg->reports_asked = true;
+    return SH_OK;
+}
+
+bool sh_model_group_reports_have_come(const sh_model_group *mg)
+{
+    for (int i = 1; i < mg->size && mg->reports_asked; i++)
+        if (!sh_coll_has_come(mg->group, i, mg->reports_due[i])) return false;
+    return mg->reports_asked;
+}
+
+sh_status sh_model_group_take_reports(sh_model_group *mg, sh_rank_report *out, sh_err *err)
+{
+    SH_ASSERT(mg->reports_asked);
+    report_fill(mg, &out[0]);
+    for (int i = 1; i < mg->size; i++) {
+        sh_status status = sh_coll_await(mg->group, i, mg->reports_due[i], err);
+        sh_reader r = sh_reader_of(
+            (sh_str){mg->reports + (size_t)i * SH_RANK_REPORT_BYTES, SH_RANK_REPORT_BYTES});
+        if (status == SH_OK) sh_rank_report_unpack(&r, &out[i]);
+        if (status == SH_OK) status = sh_get_end(&r, "the report of a rank", err);
+        if (status != SH_OK) return status;
+    }
+    mg->reports_asked = false;
+    return SH_OK;
+}
+
+static sh_status rows_send(sh_model_group *mg, const sh_step_plan *plan, sh_err *err)
+{
+    if (!last_stage(mg)) return SH_OK;
+    for (int i = 0; i < plan->token_count; i++) {
+        int draw = plan->tokens[i];
+        const float *row = draw < mg->room.draws ? sh_rank_row(mg->self, plan->step, draw) : NULL;
+        if (row == NULL)
+            return sh_err_set(err, SH_ERR_GROUP,
+                              "rank 0 asks for row %d of step %" PRIu64 ", which is gone", draw,
+                              plan->step);
+        size_t bytes = (size_t)mg->shards[mg->rank].vocab.count * sizeof(float);
+        sh_status status = send_to(mg, SH_TRAFFIC_SUMMARIES, 0, row, bytes, err);
+        if (status != SH_OK) return status;
+    }
+    return SH_OK;
+}
+
+static sh_status plan_work(sh_model_group *mg, sh_err *err)
+{
+    int64_t start = sh_clock_ns();
+    sh_status status;
+    if (mg->plan->kind == SH_STEP_REPORT) return report_send(mg, err);
+    if (mg->plan->kind == SH_STEP_ROWS) {
+        status = rows_send(mg, mg->plan, err);
+    } else {
+        status = plan_apply(mg, mg->plan, err);
+        if (status == SH_OK) status = stage_run(mg, mg->plan, err);
+        if (status == SH_OK && last_stage(mg)) status = scans_send(mg, mg->plan, err);
+    }
+    mg->times.step_s += since(start);
+    return status;
+}
+
+sh_status sh_model_group_work(sh_model_group *mg, sh_err *err)
+{
+    for (;;) {
+        sh_buf_clear(&mg->message);
+        sh_status status = message_share(mg, err);
+        if (status != SH_OK) return status;
+        status = sh_step_plan_unpack(sh_buf_str(&mg->message), mg->config.vocab, mg->plan, err);
+        if (status == SH_OK && mg->plan->kind == SH_STEP_STOP) return SH_OK;
+        if (status == SH_OK) status = plan_work(mg, err);
+        if (status == SH_OK) continue;
+        sh_group_fail(mg->group, err->text); /* nothing happens when the group has failed already */
+        return status;
+    }
+}

@@ -1,0 +1,64 @@
+#include "engine/engine_client.h"
+
+static sh_status ids_check(const char *name, const int32_t *ids, size_t count, int vocab,
+                           sh_err *err)
+{
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            return sh_err_set(err, SH_ERR_INPUT, "'%s' has the token id %d; the model has 0 to %d",
+                              name, ids[i], vocab - 1);
+    return SH_OK;
+}
+
+static sh_status biases_check(const sh_sampling *s, sh_err *err)
+{
+    for (int i = 0; i < s->logit_bias_count; i++)
+        if (!((double)s->logit_bias[i] >= SH_LEAST(SH_BOUNDS_LOGIT_BIAS) &&
+              (double)s->logit_bias[i] <= SH_MOST(SH_BOUNDS_LOGIT_BIAS)))
+            return sh_err_set(err, SH_ERR_INPUT, "'logit_bias' has %g; allowed are %d to %d",
+                              (double)s->logit_bias[i], SH_LEAST(SH_BOUNDS_LOGIT_BIAS),
+                              SH_MOST(SH_BOUNDS_LOGIT_BIAS));
+    return SH_OK;
+}
+
+static sh_status numbers_check(const sh_sequence_spec *q, sh_err *err)
+{
+    const sh_sampling *s = &q->sampling;
+    const struct {
+        const char *name;
+        double value, least, most;
+    } numbers[] = {
+        {"max_tokens", q->max_tokens, SH_BOUNDS_MAX_TOKENS},
+        {"min_tokens", q->min_tokens, SH_BOUNDS_MIN_TOKENS},
+        {"temperature", s->temperature, SH_BOUNDS_TEMPERATURE},
+        {"top_k", s->top_k, SH_BOUNDS_TOP_K},
+        {"top_p", s->top_p, SH_BOUNDS_TOP_P},
+        {"min_p", s->min_p, SH_BOUNDS_MIN_P},
+        {"repetition_penalty", s->repetition_penalty, SH_BOUNDS_REPETITION_PENALTY},
+        {"repetition_window", s->repetition_window, SH_BOUNDS_REPETITION_WINDOW},
+        {"presence_penalty", s->presence_penalty, SH_BOUNDS_PRESENCE_PENALTY},
+        {"frequency_penalty", s->frequency_penalty, SH_BOUNDS_FREQUENCY_PENALTY},
+        {"logprobs", q->logprobs < 0 ? 0 : q->logprobs, SH_BOUNDS_LOGPROBS},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(numbers); i++)
+        if (!(numbers[i].value >= numbers[i].least && numbers[i].value <= numbers[i].most))
+            return sh_err_set(err, SH_ERR_INPUT, "'%s' is %g; allowed are %g to %g",
+                              numbers[i].name, numbers[i].value, numbers[i].least, numbers[i].most);
+    return SH_OK;
+}
+
+sh_status sh_sequence_spec_check(const sh_sequence_spec *q, int vocab, sh_err *err)
+{
+    const sh_sampling *s = &q->sampling;
+    if (q->prompt_count == 0) return sh_err_set(err, SH_ERR_INPUT, "the prompt is empty");
+    if (q->timeout_ms < 0) return sh_err_set(err, SH_ERR_INPUT, "'timeout' is negative");
+    sh_status status = numbers_check(q, err);
+    if (status == SH_OK) status = biases_check(s, err);
+    if (status == SH_OK) status = ids_check("prompt", q->prompt, q->prompt_count, vocab, err);
+    if (status == SH_OK)
+        status = ids_check("stop_token_ids", q->stop_ids, (size_t)q->stop_id_count, vocab, err);
+    if (status == SH_OK)
+        status = ids_check("logit_bias", s->logit_bias_ids, (size_t)s->logit_bias_count, vocab,
+                           err);
+    return status;
+}

@@ -1,0 +1,91 @@
+/* step_plan.h - the step plan: what all ranks do next, and the batch state that it acts on.
+ *
+ * Rank 0 fills a plan, every rank (rank 0 too) applies it to its own copy of the batch state and
+ * runs the forward pass. A sequence has a slot; the state of a slot is its length and its KV
+ * blocks. Whoever applies a plan gets a fingerprint of the whole state behind it; a rank whose
+ * fingerprint differs from the plan's must not go on.
+ *
+ * A plan has fixed limits, made once; filling, packing and applying allocate nothing but the bytes
+ * of the message, whose buffer is reused.
+ *
+ * Threads: one owner each. */
+#ifndef SH_ENGINE_STEP_PLAN_H
+#define SH_ENGINE_STEP_PLAN_H
+
+#include "base/buf.h"
+#include "engine/sampler.h"
+#include "kernels/device.h"
+
+#include <stdint.h>
+
+/* Room of plans and states; the same on all ranks. */
+typedef struct {
+    int slots;      /* sequences at once */
+    int tokens;     /* of one step */
+    int draws;      /* rows of logits of one step */
+    int adjusts;    /* changes of logits of one step, all rows together */
+    int blocks;     /* KV blocks in all */
+    int seq_blocks; /* KV blocks of one sequence */
+} sh_step_limits;
+
+typedef struct {
+    int slot;
+    bool fresh;      /* the slot starts anew: its old blocks are forgotten */
+    int pos;         /* position of the first token; what the slot held behind it is overwritten */
+    int token_count; /* tokens to run */
+    int draw_count;  /* a row of logits for each of the last of them */
+    int block_count; /* blocks added to the slot */
+    bool long_rope; /* this sequence uses the long factors of its RoPE, if the model has two sets */
+} sh_step_seq;
+
+typedef struct {
+    sh_draw draw;
+    int adjust_count;
+    bool whole; /* the row itself will be asked for too */
+} sh_step_draw;
+
+typedef enum {
+    SH_STEP_RUN,
+    SH_STEP_ROWS, /* no step: the whole rows of some draws (numbers in `tokens`) of step `step` are
+                     wanted */
+    SH_STEP_REPORT, /* no step: the ranks say how they are (engine/rank_report.h) */
+    SH_STEP_STOP,   /* no step: the ranks shall end */
+} sh_step_kind;
+
+typedef struct {
+    sh_step_limits limits;
+    sh_step_kind kind;
+    uint64_t step;
+    uint64_t fingerprint; /* of the state behind this plan */
+    int seq_count, token_count, draw_count, adjust_count, block_count, leave_count;
+    sh_step_seq *seqs;
+    int32_t *tokens; /* of all sequences, in their order; likewise draws and blocks */
+    sh_step_draw *draws;
+    sh_adjust *adjusts; /* of all draws, in their order */
+    int32_t *blocks;
+    int32_t *leaves; /* slots that are given up, before anything else */
+} sh_step_plan;
+
+sh_step_plan *sh_step_plan_create(const sh_step_limits *limits);
+void sh_step_plan_free(sh_step_plan *step);
+void sh_step_plan_clear(sh_step_plan *step); /* empty, same step number */
+
+void sh_step_plan_pack(const sh_step_plan *step, sh_buf *out);
+/* Checks every count against the limits; tokens and blocks too. */
+SH_MUST_CHECK sh_status sh_step_plan_unpack(sh_str bytes, int32_t vocab, sh_step_plan *out,
+                                            sh_err *err);
+
+typedef struct sh_batch_state sh_batch_state;
+
+sh_batch_state *sh_batch_state_create(const sh_step_limits *limits);
+void sh_batch_state_free(sh_batch_state *state);
+
+/* Applies a plan and fills spans [limits.slots] and positions [limits.tokens] for the forward pass.
+ * An error means that plan and state do not fit together; the state is then of no more use. */
+SH_MUST_CHECK sh_status sh_batch_state_apply(sh_batch_state *state, const sh_step_plan *step,
+                                             sh_span *spans, int32_t *positions, sh_err *err);
+
+/* Of the state as it is now. */
+uint64_t sh_batch_state_fingerprint(const sh_batch_state *state);
+
+#endif

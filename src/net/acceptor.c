@@ -1,0 +1,240 @@
+/* Who may stay when there are more knockers than places.
+ *
+ * A stranger can open connections faster than any handshake is done. What he cannot do without the
+ * token is to get past the first message of TLS: it carries a proof of the token, which is checked
+ * at once. So a knocker is silent, heard or proved, and the lowest of these leaves first. A rank
+ * that connects sends that message without being asked; it is proved as soon as it is looked at,
+ * and strangers can no longer push it out. Until then the number of places keeps it: a flood has
+ * to turn all of them over between its connection and its first packet. */
+#include "net/acceptor.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "net/penalty.h"
+#include "net/sock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SOURCE_MAX = 64,   /* places for knockers of one machine that have proved nothing */
+    ACCEPTS_MAX = 128, /* in one step, so that those who were let in get their turn */
+    WARNINGS_MAX = 5,  /* in WARNINGS_MS; a flood of strangers must not fill the disk */
+    WARNINGS_MS = 10000,
+};
+
+struct knocker {
+    sh_peer_conn *conn;
+    sh_addr from;
+    sh_deadline start; /* when its handshake may begin */
+};
+
+struct sh_acceptor {
+    int listen_fd[SH_LANES_MAX];
+    sh_addr addr[SH_LANES_MAX];
+    int listen_count;
+    sh_tls *tls;
+    int handshake_ms;
+    struct knocker pending[SH_ACCEPTOR_PENDING_MAX]; /* oldest first */
+    int pending_count;
+    sh_penalty penalty;
+    int refused;
+    char last[SH_ERR_TEXT_MAX];
+    sh_deadline warnings_end;
+    int warnings, hidden;
+};
+
+static sh_acceptor *gate_make(sh_tls *tls, int handshake_ms)
+{
+    sh_acceptor *acceptor = sh_alloc(sizeof(*acceptor));
+    acceptor->tls = tls;
+    acceptor->handshake_ms = handshake_ms;
+    return acceptor;
+}
+
+sh_status sh_acceptor_adopt(int fd, sh_tls *tls, int handshake_ms, sh_acceptor **out, sh_err *err)
+{
+    sh_acceptor *acceptor = gate_make(tls, handshake_ms);
+    acceptor->listen_fd[acceptor->listen_count++] = fd;
+    if (sh_sock_prepare(fd, err) != SH_OK || sh_sock_local(fd, &acceptor->addr[0], err) != SH_OK) {
+        sh_acceptor_close(acceptor);
+        return err->status;
+    }
+    *out = acceptor;
+    return SH_OK;
+}
+
+sh_status sh_acceptor_open(const sh_addr *addrs, int count, sh_tls *tls, int handshake_ms,
+                           sh_acceptor **out, sh_err *err)
+{
+    SH_ASSERT(count >= 1 && count <= SH_LANES_MAX);
+    sh_acceptor *acceptor = gate_make(tls, handshake_ms);
+    for (int i = 0; i < count; i++) {
+        if (sh_sock_listen(&addrs[i], &acceptor->listen_fd[i], err) != SH_OK) goto fail;
+        acceptor->listen_count++;
+        if (sh_sock_local(acceptor->listen_fd[i], &acceptor->addr[i], err) != SH_OK) goto fail;
+    }
+    *out = acceptor;
+    return SH_OK;
+
+fail:
+    sh_acceptor_close(acceptor);
+    return err->status;
+}
+
+void sh_acceptor_close(sh_acceptor *acceptor)
+{
+    if (acceptor == NULL) return;
+    for (int i = 0; i < acceptor->listen_count; i++) sh_sock_close(acceptor->listen_fd[i]);
+    for (int i = 0; i < acceptor->pending_count; i++) sh_peer_conn_close(acceptor->pending[i].conn);
+    free(acceptor);
+}
+
+int sh_acceptor_addrs(const sh_acceptor *acceptor, const sh_addr **out)
+{
+    *out = acceptor->addr;
+    return acceptor->listen_count;
+}
+
+/* A few lines of a flood, and later how many there were. */
+static void warn(sh_acceptor *acceptor)
+{
+    if (sh_deadline_passed(acceptor->warnings_end)) {
+        if (acceptor->hidden > 0)
+            SH_LOGW("%d more connections were refused since the last line here", acceptor->hidden);
+        acceptor->warnings_end = sh_deadline_in_ms(WARNINGS_MS);
+        acceptor->warnings = acceptor->hidden = 0;
+    }
+    bool shown = acceptor->warnings < WARNINGS_MAX;
+    sh_log(shown ? SH_LOG_WARN : SH_LOG_DEBUG, "refused a connection %s", acceptor->last);
+    if (shown)
+        acceptor->warnings++;
+    else
+        acceptor->hidden++;
+}
+
+static void forget(sh_acceptor *acceptor, int idx)
+{
+    acceptor->pending_count--;
+    memmove(&acceptor->pending[idx], &acceptor->pending[idx + 1],
+            (size_t)(acceptor->pending_count - idx) * sizeof(acceptor->pending[0]));
+}
+
+static void send_away(sh_acceptor *acceptor, int idx, const char *why)
+{
+    sh_peer_conn *conn = acceptor->pending[idx].conn;
+    snprintf(acceptor->last, sizeof(acceptor->last), "from %s: %.400s", sh_peer_conn_name(conn),
+             why);
+    acceptor->refused++;
+    warn(acceptor);
+    sh_peer_conn_close(conn);
+    forget(acceptor, idx);
+}
+
+/* Who has to leave, among those of one machine or (from == NULL) among all: the lowest in standing,
+ * and of these the oldest. */
+static int choose_to_leave(const sh_acceptor *acceptor, const sh_addr *from)
+{
+    int found = -1;
+    sh_peer_conn_standing lowest = SH_STANDING_PROVED;
+    for (int i = 0; i < acceptor->pending_count; i++) {
+        if (from != NULL && !sh_addr_same_host(&acceptor->pending[i].from, from)) continue;
+        sh_peer_conn_standing standing = sh_peer_conn_standing_of(acceptor->pending[i].conn);
+        if (found >= 0 && standing >= lowest) continue;
+        found = i;
+        lowest = standing;
+    }
+    return found;
+}
+
+static int unproved_of(const sh_acceptor *acceptor, const sh_addr *from)
+{
+    int count = 0;
+    for (int i = 0; i < acceptor->pending_count; i++)
+        count += sh_peer_conn_standing_of(acceptor->pending[i].conn) != SH_STANDING_PROVED &&
+                 sh_addr_same_host(&acceptor->pending[i].from, from);
+    return count;
+}
+
+/* Other users of this machine share its loopback with our ranks: they are bounded by all places. */
+static void make_room(sh_acceptor *acceptor, const sh_addr *from)
+{
+    if (!sh_addr_is_loopback(from) && unproved_of(acceptor, from) >= SOURCE_MAX)
+        send_away(acceptor, choose_to_leave(acceptor, from),
+                  "too many handshakes from one machine");
+    else if (acceptor->pending_count == SH_ACCEPTOR_PENDING_MAX)
+        send_away(acceptor, choose_to_leave(acceptor, NULL), "too many handshakes are under way");
+}
+
+/* One step of a knocker. SH_OK: it has said hello. An error: it was sent away. */
+static sh_status knocker_step(sh_acceptor *acceptor, int idx)
+{
+    struct knocker *k = &acceptor->pending[idx];
+    sh_err why;
+    if (!sh_deadline_passed(k->start)) return SH_AGAIN;
+    sh_status status = sh_peer_conn_step(k->conn, &why);
+    if (status >= 0) return status;
+    if (status == SH_ERR_AUTH) sh_penalty_add(&acceptor->penalty, &k->from);
+    send_away(acceptor, idx, why.text);
+    return status;
+}
+
+static sh_status let_in(sh_acceptor *acceptor, int listen_fd, sh_err *err)
+{
+    int fd;
+    sh_addr from;
+    sh_status status = sh_sock_accept(listen_fd, &fd, &from, err);
+    if (status == SH_ERR_LIMIT && acceptor->pending_count > 0) {
+        send_away(acceptor, choose_to_leave(acceptor, NULL),
+                  "no descriptor is left for newer ones");
+        return SH_AGAIN;
+    }
+    if (status != SH_OK) return status;
+    make_room(acceptor, &from);
+    sh_deadline start = sh_penalty_start(&acceptor->penalty, &from);
+    sh_deadline end = start + (int64_t)acceptor->handshake_ms * 1000000;
+    acceptor->pending[acceptor->pending_count++] = (struct knocker){
+        .conn = sh_peer_conn_take(fd, &from, acceptor->tls, end), .from = from, .start = start};
+    /* At once: the first message of a rank is usually here by now, and then it has its standing
+     * before the next connection asks for a place. */
+    knocker_step(acceptor, acceptor->pending_count - 1);
+    return SH_OK;
+}
+
+sh_status sh_acceptor_step(sh_acceptor *acceptor, sh_peer_conn **out, sh_err *err)
+{
+    for (int i = 0; i < acceptor->listen_count; i++) {
+        sh_status status = SH_OK;
+        for (int n = 0; status == SH_OK && n < ACCEPTS_MAX; n++)
+            status = let_in(acceptor, acceptor->listen_fd[i], err);
+        if (status < 0) return status;
+    }
+    for (int i = 0; i < acceptor->pending_count;) {
+        sh_status status = knocker_step(acceptor, i);
+        if (status == SH_OK) {
+            *out = acceptor->pending[i].conn;
+            forget(acceptor, i);
+            return SH_OK;
+        }
+        if (status == SH_AGAIN) i++;
+    }
+    return SH_AGAIN;
+}
+
+int sh_acceptor_poll(const sh_acceptor *acceptor, struct pollfd *out)
+{
+    int count = 0;
+    for (int i = 0; i < acceptor->listen_count; i++)
+        out[count++] = (struct pollfd){.fd = acceptor->listen_fd[i], .events = POLLIN};
+    for (int i = 0; i < acceptor->pending_count; i++)
+        if (sh_deadline_passed(acceptor->pending[i].start))
+            out[count++] = sh_peer_conn_poll(acceptor->pending[i].conn);
+    return count;
+}
+
+int sh_acceptor_refused(const sh_acceptor *acceptor, const char **last)
+{
+    *last = acceptor->last;
+    return acceptor->refused;
+}

@@ -1,0 +1,110 @@
+#include "net/connector.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    PAUSE_FIRST_MS = 20,
+    PAUSE_MAX_MS = 1000,
+    CONNECT_MS = 250, /* most connections stand within a few */
+    LONG_TRY = 8,     /* every so many tries a connection gets the time of a whole handshake */
+};
+
+void sh_connector_init(sh_connector *connector, const char *address, sh_tls *tls,
+                       const sh_hello *hello, int handshake_ms)
+{
+    memset(connector, 0, sizeof(*connector));
+    snprintf(connector->address, sizeof(connector->address), "%s", address);
+    connector->tls = tls;
+    connector->hello = *hello;
+    connector->handshake_ms = handshake_ms;
+    connector->pause_ms = PAUSE_FIRST_MS;
+    sh_err_set(&connector->last, SH_ERR_PEER, "not tried yet");
+}
+
+void sh_connector_reset(sh_connector *connector)
+{
+    sh_peer_conn_close(connector->conn);
+    connector->conn = NULL;
+}
+
+/* Names are looked up anew for each round, since a machine that boots may not be known at first. */
+static sh_status start_try(sh_connector *connector, sh_err *err)
+{
+    if (connector->addr_next >= connector->addr_count) {
+        sh_status status = sh_addr_resolve(connector->address, SH_LANES_MAX, connector->addr,
+                                           &connector->addr_count, err);
+        if (status != SH_OK) return status;
+        connector->addr_next = 0;
+    }
+    connector->connect_end = sh_deadline_in_ms(
+        ++connector->tries % LONG_TRY == 0 ? connector->handshake_ms : CONNECT_MS);
+    return sh_peer_conn_connect(&connector->addr[connector->addr_next++], connector->tls,
+                                &connector->hello, sh_deadline_in_ms(connector->handshake_ms),
+                                &connector->conn, err);
+}
+
+static void plan_next_try(sh_connector *connector, const sh_err *err)
+{
+    sh_connector_reset(connector);
+    connector->last = *err;
+    if (connector->addr_next < connector->addr_count) return; /* the name's next address at once */
+    if (err->status == SH_ERR_TIMEOUT) return;                /* that was pause enough */
+    connector->next_try = sh_deadline_in_ms(connector->pause_ms);
+    connector->pause_ms = connector->pause_ms * 2 < PAUSE_MAX_MS ? connector->pause_ms * 2
+                                                                 : PAUSE_MAX_MS;
+}
+
+static bool is_final(sh_status status)
+{
+    return status == SH_ERR_AUTH || status == SH_ERR_GROUP || status == SH_ERR_INPUT;
+}
+
+/* A system whose queue of connections is full, in a flood, drops what is new without a word, and
+ * ours would ask again only after one second, then two, then four. A fresh try finds room sooner.
+ */
+static sh_status step_link(sh_connector *connector, sh_err *err)
+{
+    sh_status status = sh_peer_conn_step(connector->conn, err);
+    if (status != SH_AGAIN || sh_peer_conn_is_connected(connector->conn) ||
+        !sh_deadline_passed(connector->connect_end))
+        return status;
+    return sh_err_set(err, SH_ERR_TIMEOUT, "no answer: waited in vain for a connection");
+}
+
+/* An alert costs whoever can send a packet nothing: until the other end has proved the token it is
+ * worth a line in the log, and another try. */
+static void warn_unproved(sh_connector *connector, const sh_err *err)
+{
+    if (err->status != SH_ERR_AUTH || connector->warned) return;
+    connector->warned = true;
+    SH_LOGW("%s: %s, or somebody else answers there; it is tried again until the time to join is "
+            "over",
+            connector->address, err->text);
+}
+
+sh_status sh_connector_step(sh_connector *connector, sh_err *err)
+{
+    if (connector->conn == NULL && !sh_deadline_passed(connector->next_try)) return SH_AGAIN;
+    bool starts = connector->conn == NULL;
+    sh_status status = starts ? start_try(connector, err) : SH_OK;
+    bool trusted = status != SH_OK; /* it is our own word: the address is none */
+    if (status == SH_OK) {
+        status = step_link(connector, err);
+        trusted = sh_peer_conn_is_vouched(connector->conn);
+    }
+    if (status >= 0) return status;
+    plan_next_try(connector, err);
+    if (trusted && is_final(status)) return status;
+    warn_unproved(connector, err);
+    return SH_AGAIN;
+}
+
+sh_peer_conn *sh_connector_take(sh_connector *connector)
+{
+    sh_peer_conn *conn = connector->conn;
+    connector->conn = NULL;
+    return conn;
+}

@@ -1,0 +1,521 @@
+#include "net/join.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "net/cluster_token.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+void sh_join_tell_all(sh_join *join, const sh_err *err)
+{
+    sh_notice notice;
+    sh_notice_set(&notice, join->at_fault, err->text);
+    for (int r = 0; r < join->mesh->size; r++) {
+        sh_peer_conn *conn = join->mesh->peer[r].control;
+        sh_err ignored;
+        if (conn == NULL) continue;
+        sh_notice_pack(sh_peer_conn_out(conn), SH_FRAME_ABORT, &notice);
+        if (sh_peer_conn_flush(conn, &ignored) == SH_OK) sh_peer_conn_shut(conn);
+    }
+}
+
+/* Closes a link whose owner hears why. Returns err's status. */
+static sh_status refuse(sh_peer_conn *conn, sh_err *err)
+{
+    sh_notice notice;
+    sh_notice_set(&notice, (int)sh_peer_conn_peer(conn)->rank, err->text);
+    sh_peer_conn_refuse(conn, &notice);
+    sh_peer_conn_close(conn);
+    return err->status;
+}
+
+/* Refuses one conn; the meeting goes on. */
+static sh_status refuse_alone(sh_peer_conn *conn, sh_err *err)
+{
+    SH_LOGW("refused a connection from %s: %s", sh_peer_conn_name(conn), err->text);
+    refuse(conn, err);
+    return SH_OK;
+}
+
+static sh_status welcome(const sh_join *join, sh_peer_conn *conn, const char *shm, sh_err *err)
+{
+    const sh_hello *theirs = sh_peer_conn_peer(conn);
+    sh_hello mine = join->hello;
+    mine.use = theirs->use;
+    mine.socket = theirs->socket;
+    mine.epoch = join->table.epoch;
+    snprintf(mine.shm, sizeof(mine.shm), "%s", shm);
+    sh_peer_conn_welcome(conn, &mine);
+    return sh_peer_conn_flush(conn, err);
+}
+
+static sh_status check_join(const sh_join *join, const sh_peer_conn *conn, sh_err *err)
+{
+    const sh_hello *theirs = sh_peer_conn_peer(conn);
+    sh_status status = sh_hello_compare(&join->hello, theirs, err);
+    if (status != SH_OK) return status;
+    const sh_mesh_peer *peer = &join->mesh->peer[theirs->rank];
+    if (theirs->rank == 0 || peer->control != NULL)
+        return sh_err_set(err, SH_ERR_GROUP, "rank %" PRIu32 " is there twice: at %s and at %s",
+                          theirs->rank, theirs->rank == 0 ? join->opts->coordinator : peer->name,
+                          sh_peer_conn_name(conn));
+    return SH_OK;
+}
+
+/* Rank 0: keeps the link of a rank that fits. One that does not fit ends the meeting for all. */
+static sh_status admit_join(sh_join *join, sh_peer_conn *conn, sh_err *err)
+{
+    uint32_t rank = sh_peer_conn_peer(conn)->rank;
+    if (check_join(join, conn, err) != SH_OK) {
+        join->at_fault = (int)rank;
+        return refuse(conn, err);
+    }
+    if (welcome(join, conn, "", err) != SH_OK) {
+        sh_peer_conn_close(conn); /* it will come again */
+        return SH_OK;
+    }
+    sh_mesh_peer *peer = &join->mesh->peer[rank];
+    peer->control = conn;
+    snprintf(peer->name, sizeof(peer->name), "%s", sh_peer_conn_name(conn));
+    SH_LOGD("rank %" PRIu32 " of %d has joined from %s", rank, join->mesh->size, peer->name);
+    return SH_OK;
+}
+
+/* All sockets of a pair stand: they become its port. */
+static void pair_complete(sh_join *join, int rank)
+{
+    sh_join_pair *pair = &join->pair[rank];
+    int sockets = 2 * join->opts->lanes;
+    if (pair->shm_agreed) {
+        for (int i = 1; i < sockets; i++) sh_stream_close(&pair->socket[i]);
+        join->mesh->peer[rank].channel = sh_shm_channel_create(pair->shm, pair->socket[0]);
+    } else {
+        sh_shm_close(pair->shm);
+        if (join->opts->plain_data)
+            for (int i = 0; i < sockets; i++) sh_stream_end_tls(&pair->socket[i]);
+        join->mesh->peer[rank].channel = sh_tcp_channel_create(pair->socket, join->opts->lanes,
+                                                               join->mesh->rank > rank);
+    }
+    pair->shm = NULL;
+    pair->sockets_up = 0;
+}
+
+static void pair_add_socket(sh_join *join, int rank, int socket, sh_peer_conn *conn)
+{
+    sh_join_pair *pair = &join->pair[rank];
+    pair->socket[socket] = sh_peer_conn_release(conn);
+    pair->sockets_up |= 1 << socket;
+    if (pair->sockets_up == (1 << 2 * join->opts->lanes) - 1) pair_complete(join, rank);
+}
+
+/* Attaches what the peer offered, if this rank can see it; "" otherwise. */
+static const char *answer_shm(sh_join *join, const sh_hello *theirs)
+{
+    sh_err err;
+    sh_join_pair *pair = &join->pair[theirs->rank];
+    /* It may be the second try of a dialler whose first one broke off behind this point. */
+    sh_shm_close(pair->shm);
+    pair->shm = NULL;
+    pair->shm_agreed = false;
+    if (theirs->shm[0] == '\0' || join->opts->path == SH_PATH_TCP) return "";
+    if (sh_shm_attach(theirs->shm, theirs->shm_key, &pair->shm, &err) != SH_OK) {
+        SH_LOGD("rank %" PRIu32 ": %s", theirs->rank, err.text);
+        return "";
+    }
+    pair->shm_agreed = true;
+    return theirs->shm;
+}
+
+static sh_status admit_control(sh_join *join, sh_peer_conn *conn, sh_err *err)
+{
+    int rank = (int)sh_peer_conn_peer(conn)->rank;
+    if (welcome(join, conn, "", err) != SH_OK) {
+        sh_peer_conn_close(conn);
+        return SH_OK;
+    }
+    join->mesh->peer[rank].control = conn;
+    snprintf(join->mesh->peer[rank].name, SH_ADDR_TEXT_MAX, "%s", sh_peer_conn_name(conn));
+    return SH_OK;
+}
+
+static sh_status admit_data(sh_join *join, sh_peer_conn *conn, sh_err *err)
+{
+    const sh_hello *theirs = sh_peer_conn_peer(conn);
+    int rank = (int)theirs->rank;
+    int socket = theirs->socket;
+    const char *shm = socket == 0 ? answer_shm(join, theirs) : "";
+    if (welcome(join, conn, shm, err) != SH_OK) {
+        sh_peer_conn_close(conn);
+        return SH_OK;
+    }
+    pair_add_socket(join, rank, socket, conn);
+    return SH_OK;
+}
+
+/* A second link for the same purpose would mean that somebody plays the same rank. */
+static bool is_link_taken(const sh_join *join, const sh_hello *theirs)
+{
+    const sh_mesh_peer *peer = &join->mesh->peer[theirs->rank];
+    if (theirs->use == SH_USE_CONTROL) return peer->control != NULL;
+    return peer->channel != NULL ||
+           (join->pair[theirs->rank].sockets_up >> theirs->socket & 1) != 0;
+}
+
+static sh_status admit_link(sh_join *join, sh_peer_conn *conn, sh_err *err)
+{
+    const sh_hello *theirs = sh_peer_conn_peer(conn);
+    if (!join->table_known) {
+        sh_peer_conn_close(conn); /* heard of the table before we did; it dials again */
+        return SH_OK;
+    }
+    if (sh_hello_compare(&join->hello, theirs, err) != SH_OK) return refuse_alone(conn, err);
+    if (theirs->epoch != join->table.epoch || (int)theirs->rank <= join->mesh->rank ||
+        is_link_taken(join, theirs)) {
+        sh_err_set(err, SH_ERR_GROUP,
+                   "rank %" PRIu32 " of another forming of the group dials rank %d", theirs->rank,
+                   join->mesh->rank);
+        return refuse_alone(conn, err);
+    }
+    return theirs->use == SH_USE_CONTROL ? admit_control(join, conn, err)
+                                         : admit_data(join, conn, err);
+}
+
+static sh_status admit(sh_join *join, sh_peer_conn *conn, sh_err *err)
+{
+    const sh_hello *theirs = sh_peer_conn_peer(conn);
+    if (theirs->protocol == SH_PEER_PROTOCOL && theirs->use != SH_USE_JOIN)
+        return admit_link(join, conn, err);
+    if (join->mesh->rank != 0) {
+        sh_err_set(err, SH_ERR_GROUP, "rank %d is not the coordinator, rank 0 is",
+                   join->mesh->rank);
+        return refuse_alone(conn, err);
+    }
+    if (join->table_known) {
+        sh_err_set(err, SH_ERR_GROUP, "the group has formed already, with a rank %" PRIu32,
+                   theirs->rank);
+        return refuse_alone(conn, err);
+    }
+    return admit_join(join, conn, err);
+}
+
+sh_status sh_join_step_gate(sh_join *join, sh_err *err)
+{
+    sh_peer_conn *conn;
+    sh_status status;
+    while ((status = sh_acceptor_step(join->mesh->acceptor, &conn, err)) == SH_OK) {
+        status = admit(join, conn, err);
+        if (status != SH_OK) return status;
+    }
+    return status == SH_AGAIN ? SH_OK : status;
+}
+
+void sh_join_call_coordinator(sh_join *join)
+{
+    sh_hello hello = join->hello;
+    const sh_addr *addrs;
+    int count = sh_acceptor_addrs(join->mesh->acceptor, &addrs);
+    hello.use = SH_USE_JOIN;
+    hello.listen.count = count;
+    for (int i = 0; i < count; i++) sh_addr_format(&addrs[i], hello.listen.text[i]);
+    join->calls[0].peer = 0;
+    join->call_count = 1;
+    sh_connector_init(&join->calls[0].connector, join->opts->coordinator, join->mesh->tls, &hello,
+                      join->opts->handshake_ms);
+}
+
+/* Where a rank is reached for a data socket. A rank that listens everywhere is found as it was
+ * before.
+ */
+static const char *address_of(const sh_join *join, int rank, int socket)
+{
+    const sh_addr_list *list = &join->table.row[rank].addrs;
+    const char *text = list->text[socket / 2 % list->count];
+    sh_addr addr;
+    sh_err ignored;
+    if (rank == 0 && sh_addr_parse(text, &addr, &ignored) == SH_OK && sh_addr_is_any(&addr))
+        return join->opts->coordinator;
+    return text;
+}
+
+static void add_call(sh_join *join, int rank, sh_hello *hello)
+{
+    sh_join_attempt *call = &join->calls[join->call_count++];
+    call->peer = rank;
+    sh_connector_init(&call->connector, address_of(join, rank, hello->socket), join->mesh->tls,
+                      hello, join->opts->handshake_ms);
+}
+
+static bool is_same_host(const sh_join *join, int rank)
+{
+    return memcmp(join->table.row[rank].host, join->hello.host, SH_HOST_ID_LEN) == 0;
+}
+
+static sh_status offer_shm(sh_join *join, int rank, sh_hello *hello, sh_err *err)
+{
+    if (join->opts->path == SH_PATH_TCP) return SH_OK;
+    if (!is_same_host(join, rank)) {
+        if (join->opts->path != SH_PATH_SHM) return SH_OK;
+        return sh_err_set(err, SH_ERR_GROUP,
+                          "shared memory was asked for, but ranks %d and %d are on two machines",
+                          rank, join->mesh->rank);
+    }
+    if (sh_shm_create(&join->pair[rank].shm, hello->shm, hello->shm_key, err) == SH_OK)
+        return SH_OK;
+    if (join->opts->path == SH_PATH_SHM) return err->status;
+    SH_LOGW("ranks %d and %d use sockets: %s", rank, join->mesh->rank, err->text);
+    return SH_OK;
+}
+
+/* The table is known: from here on MPI can carry data. */
+static void open_mpi_ports(sh_join *join)
+{
+    for (int rank = 0; rank < join->mesh->size && join->opts->mpi != NULL; rank++)
+        if (rank != join->mesh->rank)
+            join->mesh->peer[rank].channel = sh_mpi_channel_create(join->opts->mpi, rank,
+                                                                   join->table.epoch);
+}
+
+/* Every rank dials all lower ones: a control link (rank 0 has one already) and the data sockets. */
+static sh_status plan_calls(sh_join *join, sh_err *err)
+{
+    int sockets = join->opts->mpi == NULL ? 2 * join->opts->lanes : 0;
+    for (int rank = 0; rank < join->mesh->rank; rank++) {
+        sh_hello hello = join->hello;
+        hello.epoch = join->table.epoch;
+        hello.use = SH_USE_CONTROL;
+        if (rank > 0) add_call(join, rank, &hello);
+        hello.use = SH_USE_DATA;
+        for (int socket = 0; socket < sockets; socket++) {
+            hello.socket = (uint8_t)socket;
+            sh_status status = socket == 0 ? offer_shm(join, rank, &hello, err) : SH_OK;
+            if (status != SH_OK) return status;
+            add_call(join, rank, &hello);
+            hello.shm[0] = '\0';
+        }
+    }
+    return SH_OK;
+}
+
+static sh_status call_answered(sh_join *join, sh_join_attempt *call, sh_err *err)
+{
+    sh_peer_conn *conn = sh_connector_take(&call->connector);
+    const sh_hello *theirs = sh_peer_conn_peer(conn);
+    sh_join_pair *pair = &join->pair[call->peer];
+    if ((int)theirs->rank != call->peer) {
+        sh_err_set(err, SH_ERR_GROUP, "answered as rank %" PRIu32, theirs->rank);
+        sh_peer_conn_close(conn);
+        return err->status;
+    }
+    if (call->connector.hello.use != SH_USE_DATA) {
+        join->mesh->peer[call->peer].control = conn;
+        snprintf(join->mesh->peer[call->peer].name, SH_ADDR_TEXT_MAX, "%s",
+                 sh_peer_conn_name(conn));
+        return SH_OK;
+    }
+    if (call->connector.hello.shm[0] != '\0') {
+        pair->shm_agreed = strcmp(theirs->shm, call->connector.hello.shm) == 0;
+        sh_shm_unlink(pair->shm);
+        if (!pair->shm_agreed && join->opts->path == SH_PATH_SHM) {
+            sh_peer_conn_close(conn);
+            return sh_err_set(err, SH_ERR_GROUP,
+                              "shared memory was asked for, but rank %d can not see it",
+                              call->peer);
+        }
+    }
+    pair_add_socket(join, call->peer, call->connector.hello.socket, conn);
+    return SH_OK;
+}
+
+sh_status sh_join_step_calls(sh_join *join, sh_err *err)
+{
+    for (int i = 0; i < join->call_count; i++) {
+        sh_join_attempt *call = &join->calls[i];
+        sh_status status = sh_connector_step(&call->connector, err);
+        if (status == SH_AGAIN) continue;
+        if (status == SH_OK) status = call_answered(join, call, err);
+        if (status < 0) {
+            join->at_fault = call->peer;
+            return sh_err_prefix(err, "rank %d at %s", call->peer, call->connector.address);
+        }
+        join->calls[i--] = join->calls[--join->call_count];
+    }
+    return SH_OK;
+}
+
+/* Rank 0 puts the address that it sees in place of "any". */
+static void fill_row(sh_join *join, int rank)
+{
+    sh_rank_table_row *row = &join->table.row[rank];
+    const sh_hello *hello = sh_peer_conn_peer(join->mesh->peer[rank].control);
+    memcpy(row->host, hello->host, SH_HOST_ID_LEN);
+    row->addrs = hello->listen;
+    for (int i = 0; i < row->addrs.count; i++) {
+        sh_addr addr;
+        sh_addr seen;
+        sh_err ignored;
+        if (sh_addr_parse(row->addrs.text[i], &addr, &ignored) != SH_OK || !sh_addr_is_any(&addr) ||
+            sh_addr_parse(join->mesh->peer[rank].name, &seen, &ignored) != SH_OK)
+            continue;
+        sh_addr_set_port(&seen, sh_addr_port(&addr));
+        sh_addr_format(&seen, row->addrs.text[i]);
+    }
+}
+
+static sh_status send_table(sh_join *join, sh_err *err)
+{
+    sh_rank_table *table = &join->table;
+    const sh_addr *addrs;
+    table->row[0].addrs.count = sh_acceptor_addrs(join->mesh->acceptor, &addrs);
+    for (int i = 0; i < table->row[0].addrs.count; i++)
+        sh_addr_format(&addrs[i], table->row[0].addrs.text[i]);
+    memcpy(table->row[0].host, join->hello.host, SH_HOST_ID_LEN);
+    table->count = (uint32_t)join->mesh->size;
+    do sh_random(&table->epoch, sizeof(table->epoch));
+    while (table->epoch == 0);
+    for (int r = 1; r < join->mesh->size; r++) fill_row(join, r);
+    for (int r = 1; r < join->mesh->size; r++) {
+        sh_rank_table_pack(sh_peer_conn_out(join->mesh->peer[r].control), table);
+        sh_status status = sh_peer_conn_flush(join->mesh->peer[r].control, err);
+        if (status < 0) return sh_err_prefix(err, "rank %d at %s", r, join->mesh->peer[r].name);
+    }
+    open_mpi_ports(join);
+    join->table_known = true;
+    return SH_OK;
+}
+
+static sh_status take_table(sh_join *join, const uint8_t *payload, size_t len, sh_err *err)
+{
+    if (join->mesh->rank == 0 || join->table_known)
+        return sh_err_set(err, SH_ERR_GROUP, "a table of addresses came unasked");
+    sh_status status = sh_rank_table_unpack(payload, len, &join->table, err);
+    if (status != SH_OK) return status;
+    bool good = join->table.count == (uint32_t)join->mesh->size && join->table.epoch != 0;
+    for (uint32_t i = 0; i < join->table.count; i++)
+        good = good && join->table.row[i].addrs.count > 0;
+    if (!good)
+        return sh_err_set(err, SH_ERR_GROUP, "a table of addresses came that is not complete");
+    open_mpi_ports(join);
+    join->table_known = true;
+    return plan_calls(join, err);
+}
+
+static sh_status take_abort(sh_join *join, const uint8_t *payload, size_t len, sh_err *err)
+{
+    sh_notice notice;
+    sh_status status = sh_notice_unpack(payload, len, &notice, err);
+    if (status != SH_OK) return status;
+    join->at_fault = notice.rank;
+    return sh_err_set(err, SH_ERR_GROUP, "%s", notice.text);
+}
+
+static sh_status take_frame(sh_join *join, int rank, sh_frame_head head, const uint8_t *payload,
+                            sh_err *err)
+{
+    switch (head.type) {
+    case SH_FRAME_TABLE:
+        if (rank == 0) return take_table(join, payload, head.len, err);
+        break;
+    case SH_FRAME_READY: join->pair[rank].ready = true; return SH_OK;
+    case SH_FRAME_GO:
+        if (rank != 0) break;
+        join->go = true;
+        return SH_OK;
+    case SH_FRAME_HEARTBEAT: return SH_OK; /* the peer has heard `go` before we did */
+    case SH_FRAME_ABORT: return take_abort(join, payload, head.len, err);
+    default: break;
+    }
+    join->at_fault = rank;
+    return sh_err_set(err, SH_ERR_GROUP, "rank %d sent a frame of type %d while the group formed",
+                      rank, head.type);
+}
+
+/* Before the table is out a rank may come and go; afterwards it is missed. */
+static sh_status lost_control(sh_join *join, int rank, sh_err *err)
+{
+    sh_mesh_peer *peer = &join->mesh->peer[rank];
+    if (join->table_known) {
+        join->at_fault = rank;
+        err->status = SH_ERR_GROUP;
+        return sh_err_prefix(err, "rank %d at %s was lost while the group formed", rank,
+                             peer->name);
+    }
+    SH_LOGW("rank %d at %s has left before the group formed: %s", rank, peer->name, err->text);
+    sh_peer_conn_close(peer->control);
+    peer->control = NULL;
+    if (join->mesh->rank != 0) sh_join_call_coordinator(join);
+    return SH_OK;
+}
+
+static sh_status read_control(sh_join *join, int rank, sh_err *err)
+{
+    for (;;) {
+        sh_peer_conn *conn = join->mesh->peer[rank].control;
+        sh_frame_head head;
+        const uint8_t *payload;
+        sh_status status = conn == NULL || join->go ? SH_AGAIN : sh_peer_conn_flush(conn, err);
+        if (status >= 0 && conn != NULL && !join->go)
+            status = sh_peer_conn_recv(conn, &head, &payload, err);
+        if (status == SH_AGAIN) return SH_OK;
+        status = status < 0 ? lost_control(join, rank, err)
+                            : take_frame(join, rank, head, payload, err);
+        if (status != SH_OK) return status;
+    }
+}
+
+sh_status sh_join_step_controls(sh_join *join, sh_err *err)
+{
+    for (int rank = 0; rank < join->mesh->size; rank++) {
+        sh_status status = read_control(join, rank, err);
+        if (status != SH_OK) return status;
+    }
+    return SH_OK;
+}
+
+static bool all_peers(const sh_join *join, bool (*has)(const sh_join *join, int rank))
+{
+    for (int r = 0; r < join->mesh->size; r++)
+        if (r != join->mesh->rank && !has(join, r)) return false;
+    return true;
+}
+
+static bool has_control(const sh_join *join, int rank)
+{
+    return join->mesh->peer[rank].control != NULL;
+}
+
+static bool has_links(const sh_join *join, int rank)
+{
+    return join->mesh->peer[rank].control != NULL && join->mesh->peer[rank].channel != NULL;
+}
+
+static bool is_ready(const sh_join *join, int rank)
+{
+    return join->pair[rank].ready;
+}
+
+static sh_status send_frame(sh_join *join, int rank, sh_frame_type type, sh_err *err)
+{
+    sh_mesh_peer *peer = &join->mesh->peer[rank];
+    sh_frame_pack(sh_peer_conn_out(peer->control), type);
+    sh_status status = sh_peer_conn_flush(peer->control, err);
+    return status < 0 ? lost_control(join, rank, err) : SH_OK;
+}
+
+sh_status sh_join_advance(sh_join *join, sh_err *err)
+{
+    bool leads = join->mesh->rank == 0;
+    sh_status status = SH_OK;
+    if (leads && !join->table_known && all_peers(join, has_control)) status = send_table(join, err);
+    if (status == SH_OK && join->table_known && !join->ready_sent && all_peers(join, has_links)) {
+        if (!leads) status = send_frame(join, 0, SH_FRAME_READY, err);
+        join->ready_sent = true;
+    }
+    if (status == SH_OK && leads && join->ready_sent && all_peers(join, is_ready)) {
+        for (int r = 1; r < join->mesh->size && status == SH_OK; r++)
+            status = send_frame(join, r, SH_FRAME_GO, err);
+        join->go = true;
+    }
+    return status;
+}

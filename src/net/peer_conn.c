@@ -1,0 +1,258 @@
+#include "net/peer_conn.h"
+
+#include "base/alloc.h"
+#include "net/sock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+typedef enum {
+    STAGE_CONNECT, /* dialling: the three-way handshake of TCP */
+    STAGE_TLS,
+    STAGE_HELLO, /* dialling: hello is out, the answer is due; accepting: hello is due */
+    STAGE_OPEN,
+} stage;
+
+struct sh_peer_conn {
+    sh_stream stream;
+    char name[SH_ADDR_TEXT_MAX];
+    stage stage;
+    bool dialled;
+    sh_tls *tls;
+    sh_deadline deadline;
+    sh_hello mine;
+    sh_hello theirs;
+    sh_buf out;
+    sh_buf in;     /* the head of a frame, then its payload */
+    bool in_given; /* the frame in `in` was handed out */
+};
+
+static sh_peer_conn *link_make(int fd, const sh_addr *peer, sh_tls *tls, sh_deadline deadline)
+{
+    sh_peer_conn *conn = sh_alloc(sizeof(*conn));
+    sh_stream_init(&conn->stream, fd);
+    sh_addr_format(peer, conn->name);
+    conn->tls = tls;
+    conn->deadline = deadline;
+    return conn;
+}
+
+sh_status sh_peer_conn_connect(const sh_addr *to, sh_tls *tls, const sh_hello *mine,
+                               sh_deadline deadline, sh_peer_conn **out, sh_err *err)
+{
+    int fd;
+    sh_status status = sh_sock_connect(to, &fd, err);
+    if (status != SH_OK) return status;
+    sh_peer_conn *conn = link_make(fd, to, tls, deadline);
+    conn->dialled = true;
+    conn->mine = *mine;
+    *out = conn;
+    return SH_OK;
+}
+
+sh_peer_conn *sh_peer_conn_take(int fd, const sh_addr *from, sh_tls *tls, sh_deadline deadline)
+{
+    sh_peer_conn *conn = link_make(fd, from, tls, deadline);
+    conn->stage = STAGE_TLS;
+    return conn;
+}
+
+void sh_peer_conn_close(sh_peer_conn *conn)
+{
+    if (conn == NULL) return;
+    sh_stream_close(&conn->stream);
+    sh_buf_reset(&conn->out);
+    sh_buf_reset(&conn->in);
+    free(conn);
+}
+
+static sh_status step_connect(sh_peer_conn *conn, sh_err *err)
+{
+    struct pollfd p = {.fd = conn->stream.fd, .events = POLLOUT};
+    if (poll(&p, 1, 0) <= 0) return SH_AGAIN;
+    sh_status status = sh_sock_connected(conn->stream.fd, err);
+    if (status == SH_OK) conn->stage = STAGE_TLS;
+    return status;
+}
+
+/* A silent peer costs no more than its descriptor: TLS is set up when there is something to read.
+ */
+static bool is_silent(const sh_peer_conn *conn)
+{
+    char byte;
+    return recv(conn->stream.fd, &byte, 1, MSG_PEEK) < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+static sh_status step_tls(sh_peer_conn *conn, sh_err *err)
+{
+    sh_status status = SH_OK;
+    if (!conn->dialled && conn->tls != NULL && conn->stream.ssl == NULL && is_silent(conn))
+        return SH_AGAIN;
+    if (conn->tls != NULL && conn->stream.ssl == NULL)
+        status = sh_stream_start_tls(&conn->stream, conn->tls, !conn->dialled, err);
+    if (status == SH_OK && conn->tls != NULL) status = sh_stream_handshake(&conn->stream, err);
+    if (status != SH_OK) return status;
+    conn->stage = STAGE_HELLO;
+    if (conn->dialled) sh_hello_pack(&conn->out, SH_FRAME_HELLO, &conn->mine);
+    return SH_OK;
+}
+
+static sh_status refused(const uint8_t *payload, size_t len, sh_err *err)
+{
+    sh_notice notice;
+    sh_status status = sh_notice_unpack(payload, len, &notice, err);
+    if (status != SH_OK) return status;
+    return sh_err_set(err, SH_ERR_GROUP, "%s", notice.text);
+}
+
+static sh_status step_hello(sh_peer_conn *conn, sh_err *err)
+{
+    sh_status status = sh_peer_conn_flush(conn, err);
+    if (status != SH_OK) return status;
+    sh_frame_head head;
+    const uint8_t *payload;
+    status = sh_peer_conn_recv(conn, &head, &payload, err);
+    if (status != SH_OK) return status;
+    if (conn->dialled && head.type == SH_FRAME_REFUSE) return refused(payload, head.len, err);
+    if (head.type != (conn->dialled ? SH_FRAME_WELCOME : SH_FRAME_HELLO))
+        return sh_err_set(err, SH_ERR_PEER, "a frame of type %d came in place of a hello",
+                          head.type);
+    status = sh_hello_unpack(payload, head.len, &conn->theirs, err);
+    if (status == SH_OK && conn->dialled)
+        status = sh_hello_compare(&conn->mine, &conn->theirs, err);
+    if (status == SH_OK) conn->stage = STAGE_OPEN;
+    return status;
+}
+
+sh_status sh_peer_conn_step(sh_peer_conn *conn, sh_err *err)
+{
+    sh_status status = SH_OK;
+    while (status == SH_OK && conn->stage != STAGE_OPEN) {
+        switch (conn->stage) {
+        case STAGE_CONNECT: status = step_connect(conn, err); break;
+        case STAGE_TLS: status = step_tls(conn, err); break;
+        default: status = step_hello(conn, err); break;
+        }
+    }
+    if (status == SH_AGAIN && sh_deadline_passed(conn->deadline)) {
+        static const char *const waits[] = {"an answer", "the TLS handshake", "a hello", ""};
+        return sh_err_set(err, SH_ERR_TIMEOUT, "no answer: waited in vain for %s",
+                          waits[conn->stage]);
+    }
+    return status;
+}
+
+sh_peer_conn_standing sh_peer_conn_standing_of(const sh_peer_conn *conn)
+{
+    if (conn->stage == STAGE_OPEN) return SH_STANDING_PROVED;
+    if (conn->stream.ssl != NULL)
+        return SSL_session_reused(conn->stream.ssl) ? SH_STANDING_PROVED : SH_STANDING_HEARD;
+    return conn->in.len > 0 ? SH_STANDING_HEARD : SH_STANDING_SILENT;
+}
+
+bool sh_peer_conn_is_connected(const sh_peer_conn *conn)
+{
+    return conn->stage > STAGE_CONNECT;
+}
+
+bool sh_peer_conn_is_vouched(const sh_peer_conn *conn)
+{
+    return conn->stage > STAGE_TLS;
+}
+
+void sh_peer_conn_welcome(sh_peer_conn *conn, const sh_hello *mine)
+{
+    sh_hello_pack(&conn->out, SH_FRAME_WELCOME, mine);
+}
+
+void sh_peer_conn_refuse(sh_peer_conn *conn, const sh_notice *notice)
+{
+    sh_err ignored;
+    sh_notice_pack(&conn->out, SH_FRAME_REFUSE, notice);
+    if (sh_peer_conn_flush(conn, &ignored) == SH_OK) sh_stream_shut_write(&conn->stream);
+}
+
+const sh_hello *sh_peer_conn_peer(const sh_peer_conn *conn)
+{
+    return &conn->theirs;
+}
+
+const char *sh_peer_conn_name(const sh_peer_conn *conn)
+{
+    return conn->name;
+}
+
+sh_buf *sh_peer_conn_out(sh_peer_conn *conn)
+{
+    return &conn->out;
+}
+
+sh_status sh_peer_conn_flush(sh_peer_conn *conn, sh_err *err)
+{
+    size_t sent = 0;
+    sh_status status = SH_OK;
+    while (sent < conn->out.len) {
+        struct iovec part = {conn->out.ptr + sent, conn->out.len - sent};
+        size_t moved;
+        status = sh_stream_write(&conn->stream, &part, 1, &moved, err);
+        if (status != SH_OK) break;
+        sent += moved;
+    }
+    sh_buf_drop_front(&conn->out, sent);
+    return status;
+}
+
+/* Reads until `in` holds `want` bytes, never more: what follows may not be ours to read. */
+static sh_status fill(sh_peer_conn *conn, size_t want, sh_err *err)
+{
+    while (conn->in.len < want) {
+        size_t left = want - conn->in.len;
+        struct iovec part = {sh_buf_reserve(&conn->in, left), left};
+        size_t moved;
+        sh_status status = sh_stream_read(&conn->stream, &part, 1, &moved, err);
+        if (status != SH_OK) return status;
+        conn->in.len += moved;
+    }
+    return SH_OK;
+}
+
+sh_status sh_peer_conn_recv(sh_peer_conn *conn, sh_frame_head *head, const uint8_t **payload,
+                            sh_err *err)
+{
+    if (conn->in_given) sh_buf_clear(&conn->in);
+    conn->in_given = false;
+    sh_status status = fill(conn, SH_FRAME_HEAD_LEN, err);
+    if (status != SH_OK) return status;
+    sh_frame_head found;
+    status = sh_frame_head_unpack((const uint8_t *)conn->in.ptr, &found, err);
+    if (status != SH_OK) return status;
+    status = fill(conn, SH_FRAME_HEAD_LEN + (size_t)found.len, err);
+    if (status != SH_OK) return status;
+    conn->in_given = true;
+    *head = found;
+    *payload = (const uint8_t *)conn->in.ptr + SH_FRAME_HEAD_LEN;
+    return SH_OK;
+}
+
+struct pollfd sh_peer_conn_poll(const sh_peer_conn *conn)
+{
+    bool write = conn->stage == STAGE_CONNECT || conn->out.len > 0 ||
+                 (conn->stage == STAGE_TLS && conn->stream.blocked_on_write);
+    return (struct pollfd){.fd = conn->stream.fd,
+                           .events = (short)(write ? POLLIN | POLLOUT : POLLIN)};
+}
+
+void sh_peer_conn_shut(sh_peer_conn *conn)
+{
+    sh_stream_shut_write(&conn->stream);
+}
+
+sh_stream sh_peer_conn_release(sh_peer_conn *conn)
+{
+    sh_stream stream = conn->stream;
+    sh_stream_init(&conn->stream, -1);
+    sh_peer_conn_close(conn);
+    return stream;
+}

@@ -1,0 +1,256 @@
+/* Calls whose arguments are JSON already: they go out as they come, checked byte by byte. */
+#include "text/output/output_internal.h"
+
+#include <string.h>
+
+static bool step_key(sh_output *o);
+static bool step_value(sh_output *o);
+static bool step_next(sh_output *o);
+
+/* More text is needed: at the end of the output there is none, and the call is broken. */
+static bool wait_or_fail(sh_output *o)
+{
+    return o->final && output_call_fail(o);
+}
+
+static void start_value(sh_output *o, bool streaming)
+{
+    sh_json_scan_init(&o->scan);
+    sh_buf_clear(&o->token);
+    o->scanning = true;
+    o->streaming = streaming;
+}
+
+/* Reads on in the value at hand. */
+static sh_json_scan_result take_value(sh_output *o)
+{
+    sh_str rest = output_rest(o);
+    sh_json_scan_result result = SH_JSON_SCAN_MORE;
+    size_t len = 0;
+
+    while (len < rest.len && result == SH_JSON_SCAN_MORE) {
+        result = sh_json_scan_feed(&o->scan, rest.ptr[len]);
+        if (result == SH_JSON_SCAN_MORE || result == SH_JSON_SCAN_DONE) len++;
+    }
+    rest.len = len;
+    o->pos += len;
+    if (o->streaming)
+        output_call_args(o, rest);
+    else
+        sh_buf_add_str(&o->token, rest);
+    if (result != SH_JSON_SCAN_MORE) o->scanning = false;
+    return result;
+}
+
+/* The text of the JSON string in token; false when it is none. */
+static bool token_string(sh_output *o, sh_buf *out)
+{
+    cJSON *item = NULL;
+    sh_err err;
+
+    if (sh_json_parse(sh_buf_str(&o->token), "string", &item, &err) != SH_OK) return false;
+    bool ok = cJSON_IsString(item);
+    sh_buf_clear(out);
+    if (ok) sh_buf_add_text(out, item->valuestring);
+    cJSON_Delete(item);
+    return ok;
+}
+
+bool output_step_object(sh_output *o)
+{
+    if (!output_skip_space(o)) return wait_or_fail(o);
+    char c = o->buf.ptr[o->pos];
+    if (c == '[' && !o->in_list) {
+        o->in_list = true;
+        o->pos++;
+        return true;
+    }
+    if (c != '{') return output_call_fail(o);
+    o->pos++;
+    o->step = step_key;
+    return true;
+}
+
+/* Members that we do not know would be lost, so they show that this is no call. */
+static bool set_member(sh_output *o)
+{
+    static const struct {
+        const char *key;
+        output_member member;
+    } keys[] = {{"name", MEMBER_NAME},
+                {"arguments", MEMBER_ARGS},
+                {"parameters", MEMBER_ARGS},
+                {"id", MEMBER_ID},
+                {"type", MEMBER_OTHER}};
+
+    if (!token_string(o, &o->scratch)) return false;
+    for (size_t i = 0; i < SH_COUNT_OF(keys); i++) {
+        if (!sh_str_is(sh_buf_str(&o->scratch), keys[i].key)) continue;
+        o->member = keys[i].member;
+        if (o->member == MEMBER_NAME) return o->name.len == 0;
+        return o->member != MEMBER_ARGS || !o->has_args;
+    }
+    return false;
+}
+
+static bool step_colon(sh_output *o)
+{
+    if (!output_skip_space(o)) return wait_or_fail(o);
+    if (o->buf.ptr[o->pos] != ':') return output_call_fail(o);
+    o->pos++;
+    o->step = step_value;
+    return true;
+}
+
+/* The object is closed. A marked call may leave its arguments out when it has none. */
+static bool end_object(sh_output *o)
+{
+    o->pos++;
+    if (o->whole) {
+        output_commit(o);
+        o->step = output_step_after;
+        return true;
+    }
+    bool marked = o->dialect.tools->separator == 0;
+    if (!marked || o->name.len == 0 || o->has_args) return output_call_fail(o);
+    output_call_args(o, SH_STR("{}"));
+    output_call_begin(o);
+    return output_call_end(o);
+}
+
+static bool step_key(sh_output *o)
+{
+    if (!o->scanning) {
+        if (!output_skip_space(o)) return wait_or_fail(o);
+        char c = o->buf.ptr[o->pos];
+        if (c == '}' && o->first) return end_object(o);
+        if (c != '"') return output_call_fail(o);
+        o->first = false;
+        start_value(o, false);
+    }
+    switch (take_value(o)) {
+    case SH_JSON_SCAN_MORE: return wait_or_fail(o);
+    case SH_JSON_SCAN_DONE:
+        if (!set_member(o)) return output_call_fail(o);
+        o->step = step_colon;
+        return true;
+    default: return output_call_fail(o);
+    }
+}
+
+/* Name and arguments are both there: the call is whole, and the rest of the object is its end. */
+static bool finish_call(sh_output *o)
+{
+    if (!o->begun) output_call_begin(o);
+    output_call_end(o);
+    o->step = step_next;
+    return true;
+}
+
+/* Arguments that did not stream: an object written as a string, or null for none. */
+static bool token_args(sh_output *o)
+{
+    if (sh_str_is(sh_buf_str(&o->token), "null")) {
+        output_call_args(o, SH_STR("{}"));
+        return true;
+    }
+    if (!token_string(o, &o->scratch)) return false;
+    sh_str args = sh_str_trim(sh_buf_str(&o->scratch));
+    if (output_json_type(args) != OUTPUT_TYPE_OBJECT) return false;
+    output_call_args(o, args);
+    return true;
+}
+
+static bool name_known(sh_output *o)
+{
+    if (!token_string(o, &o->scratch) || !output_name_set(&o->name, sh_buf_str(&o->scratch)))
+        return false;
+    /* Without a marker, an object that names no tool is an answer in JSON. */
+    return o->dialect.tools->separator == 0 || o->opts.tools == NULL ||
+           output_tool_find(o, sh_buf_str(&o->name)) != NULL;
+}
+
+static bool end_value(sh_output *o)
+{
+    o->step = step_next;
+    switch (o->member) {
+    case MEMBER_NAME:
+        if (!name_known(o)) return output_call_fail(o);
+        return o->has_args ? finish_call(o) : true;
+    case MEMBER_ARGS:
+        if (!o->streaming && !token_args(o)) return output_call_fail(o);
+        o->has_args = true;
+        return o->name.len > 0 ? finish_call(o) : true;
+    case MEMBER_ID:
+        if (token_string(o, &o->scratch)) /* too late for a call that has begun, and no loss */
+            (void)output_name_set(&o->id, sh_buf_str(&o->scratch));
+        return true;
+    default: return true;
+    }
+}
+
+static bool step_value(sh_output *o)
+{
+    if (!o->scanning) {
+        if (!output_skip_space(o)) return wait_or_fail(o);
+        bool object = o->member == MEMBER_ARGS && o->buf.ptr[o->pos] == '{';
+        start_value(o, object);
+        if (object && o->name.len > 0) output_call_begin(o);
+    }
+    switch (take_value(o)) {
+    case SH_JSON_SCAN_MORE: return wait_or_fail(o);
+    case SH_JSON_SCAN_BAD: return output_call_fail(o);
+    default: return end_value(o);
+    }
+}
+
+static bool step_next(sh_output *o)
+{
+    if (!output_skip_space(o)) return wait_or_fail(o);
+    char c = o->buf.ptr[o->pos];
+    if (c == '}') return end_object(o);
+    if (c != ',') return output_call_fail(o);
+    o->pos++;
+    o->step = step_key;
+    return true;
+}
+
+bool output_step_head(sh_output *o)
+{
+    sh_str head = sh_str_sub(sh_buf_str(&o->buf), o->head_pos, OUTPUT_HEAD_MAX + 1);
+    sh_str name = {0}, id = {0};
+    size_t len = sh_str_find(head, SH_STR("{"), 0);
+
+    if (len > OUTPUT_HEAD_MAX) return output_head_fail(o);
+    if (len == head.len) return o->final && output_head_fail(o);
+    head.len = len;
+    if (!o->dialect.tools->head(head, &name, &id)) return output_head_fail(o);
+    if (!output_name_set(&o->name, name)) return output_head_fail(o);
+    if (id.len > 0) (void)output_name_set(&o->id, id);
+    o->pos = o->head_pos + len;
+    o->step = output_step_args;
+    return true;
+}
+
+bool output_step_either(sh_output *o)
+{
+    if (!output_skip_space(o)) return wait_or_fail(o);
+    char c = o->buf.ptr[o->pos];
+    o->step = c == '[' || c == '{' ? output_step_object : output_step_head;
+    return true;
+}
+
+bool output_step_args(sh_output *o)
+{
+    if (!o->scanning) {
+        if (!output_skip_space(o)) return wait_or_fail(o);
+        if (o->buf.ptr[o->pos] != '{') return output_call_fail(o);
+        start_value(o, true);
+        output_call_begin(o);
+    }
+    switch (take_value(o)) {
+    case SH_JSON_SCAN_MORE: return wait_or_fail(o);
+    case SH_JSON_SCAN_DONE: return output_call_end(o);
+    default: return output_call_fail(o);
+    }
+}

@@ -1,0 +1,331 @@
+/* The dialects as tables. A chat template shows its dialect by the markers in it, so rows whose
+ * signs contain another row's stand before that one. */
+#include "text/output/output.h"
+
+#include "text/output/output_internal.h"
+
+#include <string.h>
+
+static const sh_output_reasoning reasonings[] = {
+    {.name = "harmony", .sign = {"<|channel|>"}, .channels = true},
+    {.name = "longcat",
+     .open = "<longcat_think>",
+     .close = "</longcat_think>",
+     .sign = {"<longcat_think>"}},
+    {.name = "gemma", .open = "<|channel>thought", .close = "<channel|>", .sign = {"<|channel>"}},
+    {.name = "mistral", .open = "[THINK]", .close = "[/THINK]", .sign = {"[THINK]"}},
+    {.name = "think", .open = "<think>", .close = "</think>", .sign = {"<think>", "</think>"}},
+};
+
+static const output_tags glm_tags = {
+    .name_end = '<',
+    .key = "<arg_key>",
+    .key_end = "</arg_key>",
+    .value = "<arg_value>",
+    .value_end = {"</arg_value>"},
+};
+
+static const output_tags longcat_tags = {
+    .name_end = '<',
+    .key = "<longcat_arg_key>",
+    .key_end = "</longcat_arg_key>",
+    .value = "<longcat_arg_value>",
+    .value_end = {"</longcat_arg_value>"},
+};
+
+static const output_tags qwen_tags = {
+    .name_end = '>',
+    .key = "<parameter=",
+    .key_end = ">",
+    .value_end = {"\n</parameter>", "</parameter>"},
+};
+
+/* The part before `mark`, and in *rest what stands behind it; false when it is not there. */
+static bool cut_at(sh_str text, sh_str mark, sh_str *part, sh_str *rest)
+{
+    size_t at = sh_str_find(text, mark, 0);
+    if (at == text.len) return false;
+    *part = sh_str_trim(sh_str_sub(text, 0, at));
+    *rest = sh_str_trim(sh_str_sub(text, at + mark.len, text.len));
+    return true;
+}
+
+/* "function<sep>NAME\n```json\n" or, since V3.1, "NAME<sep>". */
+static bool deepseek_head(sh_str head, sh_str *name, sh_str *id)
+{
+    sh_str fence = SH_STR("```json"), rest;
+
+    (void)id;
+    if (!cut_at(head, SH_STR("<｜tool▁sep｜>"), name, &rest)) return false;
+    if (rest.len == 0) return true;
+    if (!sh_str_is(*name, "function") || !sh_str_ends(rest, fence)) return false;
+    *name = sh_str_trim(sh_str_sub(rest, 0, rest.len - fence.len));
+    return true;
+}
+
+/* "functions.NAME:INDEX<mark>"; the template wants that whole word back as the id. */
+static bool kimi_head(sh_str head, sh_str *name, sh_str *id)
+{
+    sh_str functions = SH_STR("functions."), rest;
+
+    if (!cut_at(head, SH_STR("<|tool_call_argument_begin|>"), id, &rest)) return false;
+    *name = *id;
+    if (sh_str_starts(*name, functions)) *name = sh_str_sub(*name, functions.len, name->len);
+    size_t end = name->len;
+    while (end > 0 && name->ptr[end - 1] >= '0' && name->ptr[end - 1] <= '9') end--;
+    if (end > 0 && name->ptr[end - 1] == ':') name->len = end - 1;
+    return rest.len == 0;
+}
+
+/* "NAME", "NAME[ARGS]" or "NAME[CALL_ID]ID[ARGS]". */
+static bool mistral_head(sh_str head, sh_str *name, sh_str *id)
+{
+    sh_str rest = {0};
+
+    *name = sh_str_trim(head);
+    if (cut_at(*name, SH_STR("[ARGS]"), name, &rest) && rest.len > 0) return false;
+    (void)cut_at(*name, SH_STR("[CALL_ID]"), name, id);
+    return true;
+}
+
+static const sh_output_tools tool_forms[] = {
+    {.name = "harmony",
+     .close = {"<|call|>", "<|end|>", "<|return|>"},
+     .sign = {"<|channel|>"},
+     .lead = "<|channel|>commentary to=functions.",
+     .name_end = " <|constrain|>json<|message|>",
+     .channels = true},
+    {.name = "kimi_k2",
+     .section = "<|tool_calls_section_begin|>",
+     .open = "<|tool_call_begin|>",
+     .close = {"<|tool_call_end|>", "<|tool_calls_section_end|>"},
+     .sign = {"<|tool_calls_section_begin|>"},
+     .lead = "<|tool_calls_section_begin|><|tool_call_begin|>functions.",
+     .name_end = ":",
+     .body = output_step_head,
+     .head = kimi_head,
+     .ends_reasoning = true},
+    {.name = "deepseek",
+     .section = "<｜tool▁calls▁begin｜>",
+     .open = "<｜tool▁call▁begin｜>",
+     .close = {"```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"},
+     .sign = {"<｜tool▁calls▁begin｜>"},
+     .lead = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>",
+     .body = output_step_head,
+     .head = deepseek_head,
+     .ends_reasoning = true},
+    {.name = "longcat",
+     .open = "<longcat_tool_call>",
+     .close = {"</longcat_tool_call>"},
+     .sign = {"<longcat_tool_call>"},
+     .lead = "<longcat_tool_call>",
+     .name_end = "\n",
+     .body = output_step_tags,
+     .tags = &longcat_tags},
+    {.name = "glm",
+     .open = "<tool_call>",
+     .close = {"</tool_call>"},
+     .sign = {"<arg_key>"},
+     .lead = "<tool_call>",
+     .name_end = "\n",
+     .body = output_step_tags,
+     .tags = &glm_tags},
+    {.name = "qwen3_coder",
+     .section = "<tool_call>",
+     .open = "<function=",
+     .close = {"</function>", "</tool_call>"},
+     .sign = {"<parameter="},
+     .lead = "<tool_call>\n<function=",
+     .name_end = ">\n",
+     .body = output_step_tags,
+     .tags = &qwen_tags},
+    {.name = "mistral",
+     .open = "[TOOL_CALLS]",
+     .sign = {"[TOOL_CALLS]"},
+     .lead = "[TOOL_CALLS]",
+     .body = output_step_either,
+     .head = mistral_head,
+     .short_ids = true},
+    {.name = "granite",
+     .open = "<|tool_call|>",
+     .close = {"<|/tool_call|>"},
+     .sign = {"<|tool_call|>"},
+     .lead = "<|tool_call|>[{\"name\": \"",
+     .name_end = "\", \"arguments\":",
+     .body = output_step_object},
+    {.name = "hermes",
+     .open = "<tool_call>",
+     .close = {"</tool_call>"},
+     .sign = {"<tool_call>"},
+     .lead = "<tool_call>\n{\"name\": \"",
+     .name_end = "\", \"arguments\":",
+     .body = output_step_object},
+    {.name = "llama3",
+     .open = "<|python_tag|>",
+     .sign = {"<|python_tag|>", "\"name\": function name, \"parameters\""},
+     .lead = "{\"name\": \"",
+     .name_end = "\", \"parameters\":",
+     .body = output_step_object,
+     .separator = ';'},
+};
+
+/* For models whose template is missing or says nothing. */
+static const struct {
+    const char *model_type, *reasoning, *tools;
+} families[] = {
+    {"gpt_oss", "harmony", "harmony"},    {"kimi_k2", "think", "kimi_k2"},
+    {"kimi_k25", "think", "kimi_k2"},     {"deepseek_v2", "none", "deepseek"},
+    {"deepseek_v3", "think", "deepseek"}, {"glm4_moe", "think", "glm"},
+    {"qwen2", "none", "hermes"},          {"qwen3", "think", "hermes"},
+    {"qwen3_moe", "think", "hermes"},     {"mistral", "none", "mistral"},
+    {"ministral3", "mistral", "mistral"}, {"mixtral", "none", "mistral"},
+};
+
+static bool has_sign(sh_str text, const char *const *signs)
+{
+    for (int i = 0; i < OUTPUT_SIGN_MAX; i++)
+        if (signs[i] != NULL && sh_str_find(text, sh_str_of(signs[i]), 0) < text.len) return true;
+    return false;
+}
+
+/* Rows of both tables begin with their name. */
+typedef struct {
+    const void *rows;
+    size_t count, size;
+    const char *what;
+} name_table;
+
+static const name_table reasoning_names = {reasonings, SH_COUNT_OF(reasonings),
+                                           sizeof(reasonings[0]), "reasoning"};
+static const name_table tools_names = {tool_forms, SH_COUNT_OF(tool_forms), sizeof(tool_forms[0]),
+                                       "tool-call"};
+
+static const char *row_name(const name_table *table, size_t idx)
+{
+    return *(const char *const *)((const char *)table->rows + idx * table->size);
+}
+
+/* NULL for "none" and for a name that is not there. */
+static const void *row_find(const name_table *table, const char *name)
+{
+    for (size_t i = 0; i < table->count; i++)
+        if (strcmp(row_name(table, i), name) == 0)
+            return (const char *)table->rows + i * table->size;
+    return NULL;
+}
+
+static sh_status row_must(const name_table *table, const char *name, const void **out, sh_err *err)
+{
+    const void *row = row_find(table, name);
+    if (row == NULL && strcmp(name, "none") != 0) {
+        sh_buf names = {0};
+        for (size_t i = 0; i < table->count; i++) sh_buf_addf(&names, ", %s", row_name(table, i));
+        sh_err_set(err, SH_ERR_NOT_FOUND, "%s dialect '%s' is not one of none%s", table->what, name,
+                   names.ptr);
+        sh_buf_reset(&names);
+        return err->status;
+    }
+    *out = row;
+    return SH_OK;
+}
+
+sh_output_dialect sh_output_dialect_detect(sh_str template_text, const char *model_type)
+{
+    sh_output_dialect d = {0};
+
+    for (size_t i = 0; i < SH_COUNT_OF(reasonings) && d.reasoning == NULL; i++)
+        if (has_sign(template_text, reasonings[i].sign)) d.reasoning = &reasonings[i];
+    for (size_t i = 0; i < SH_COUNT_OF(tool_forms) && d.tools == NULL; i++)
+        if (has_sign(template_text, tool_forms[i].sign)) d.tools = &tool_forms[i];
+    for (size_t i = 0; i < SH_COUNT_OF(families) && model_type != NULL; i++) {
+        if (strcmp(families[i].model_type, model_type) != 0) continue;
+        if (d.reasoning == NULL) d.reasoning = row_find(&reasoning_names, families[i].reasoning);
+        if (d.tools == NULL) d.tools = row_find(&tools_names, families[i].tools);
+    }
+    return d;
+}
+
+sh_status sh_output_reasoning_named(const char *name, const sh_output_reasoning **out, sh_err *err)
+{
+    const void *row;
+    sh_status status = row_must(&reasoning_names, name, &row, err);
+    if (status == SH_OK) *out = row;
+    return status;
+}
+
+sh_status sh_output_tools_named(const char *name, const sh_output_tools **out, sh_err *err)
+{
+    const void *row;
+    sh_status status = row_must(&tools_names, name, &row, err);
+    if (status == SH_OK) *out = row;
+    return status;
+}
+
+static bool is_auto(const char *name)
+{
+    return name == NULL || strcmp(name, "auto") == 0;
+}
+
+sh_status sh_output_dialect_choose(sh_output_dialect *d, const char *reasoning, const char *tools,
+                                   sh_err *err)
+{
+    sh_output_dialect chosen = *d;
+    sh_status status = SH_OK;
+    if (!is_auto(reasoning)) status = sh_output_reasoning_named(reasoning, &chosen.reasoning, err);
+    if (status == SH_OK && !is_auto(tools))
+        status = sh_output_tools_named(tools, &chosen.tools, err);
+    if (status == SH_OK) *d = chosen;
+    return status;
+}
+
+const char *sh_output_reasoning_name(const sh_output_reasoning *reasoning)
+{
+    return reasoning == NULL ? "none" : reasoning->name;
+}
+
+const char *sh_output_tools_name(const sh_output_tools *tools)
+{
+    return tools == NULL ? "none" : tools->name;
+}
+
+bool sh_output_prompt_opens(const sh_output_dialect *dialect, sh_str prompt)
+{
+    if (dialect->reasoning == NULL || dialect->reasoning->open == NULL) return false;
+    return sh_str_ends(sh_str_trim(prompt), sh_str_of(dialect->reasoning->open));
+}
+
+bool sh_output_call_lead(const sh_output_dialect *dialect, bool in_reasoning, const char *name,
+                         sh_buf *out)
+{
+    const sh_output_tools *tools = dialect->tools;
+    if (tools == NULL || tools->lead == NULL) return false;
+    if (in_reasoning) sh_buf_addf(out, "%s\n\n", dialect->reasoning->close);
+    sh_buf_add_text(out, tools->lead);
+    if (name != NULL && tools->name_end != NULL) sh_buf_addf(out, "%s%s", name, tools->name_end);
+    return true;
+}
+
+static bool any_holds(const char *const *marks, size_t count, sh_str part)
+{
+    for (size_t i = 0; i < count; i++) {
+        sh_str mark = sh_str_of(marks[i] == NULL ? "" : marks[i]);
+        if (sh_str_find(mark, part, 0) < mark.len) return true;
+    }
+    return false;
+}
+
+bool sh_output_reads(const sh_output *o, sh_str special)
+{
+    const sh_output_reasoning *r = o->dialect.reasoning;
+    const sh_output_tools *t = o->dialect.tools;
+    /* Harmony, and calls with a head, have marks inside that no row lists. */
+    if ((r != NULL && r->channels) || (t != NULL && (t->channels || t->head != NULL))) return true;
+    if (r != NULL && any_holds((const char *const[]){r->open, r->close}, 2, special)) return true;
+    if (t == NULL) return false;
+    const output_tags *g = t->tags;
+    return any_holds((const char *const[]){t->section, t->open}, 2, special) ||
+           any_holds(t->close, OUTPUT_CLOSE_MAX, special) ||
+           (g != NULL && any_holds((const char *const[]){g->key, g->key_end, g->value,
+                                                         g->value_end[0], g->value_end[1]},
+                                   5, special));
+}

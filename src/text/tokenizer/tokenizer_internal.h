@@ -1,0 +1,47 @@
+/* tokenizer_internal.h - what a tokenizer is made of, for the files that build and use one.
+ *
+ * Threads: see tokenizer.h. */
+#ifndef SH_TEXT_TOKENIZER_TOKENIZER_INTERNAL_H
+#define SH_TEXT_TOKENIZER_TOKENIZER_INTERNAL_H
+
+#include "text/tokenizer/added.h"
+#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/decoder.h"
+#include "text/tokenizer/normalizer.h"
+#include "text/tokenizer/postprocessor.h"
+#include "text/tokenizer/pretokenizer.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/vocab.h"
+
+struct sh_tokenizer {
+    sh_vocab vocab; /* of the model; added tokens may have ids beyond it */
+    sh_bpe *bpe;
+    sh_added added;
+    sh_normalizer *normalizer;
+    sh_pretokenizer *pre;
+    sh_postprocessor post;
+    sh_decoder *decoder;
+    int32_t named[SH_TOKEN_NAMES];
+};
+
+enum { SH_TOKENIZER_FILE_MAX = 256 << 20 };
+
+/* Appends the entry of an added token; its content is normalized here where it asks for that.
+ * Fails when the vocabulary has another id for the content, or other content for the id. */
+SH_MUST_CHECK sh_status sh_tokenizer_add_token(sh_tokenizer *tok, sh_added_token token,
+                                               sh_err *err);
+
+/* Fills an empty tokenizer from the lines of a tiktoken file and from the tokenizer_config.json
+ * beside it, NULL when there is none. */
+SH_MUST_CHECK sh_status sh_tiktoken_read(sh_str text, const cJSON *config, const char *where,
+                                         sh_tokenizer *tok, sh_err *err);
+
+/* Fills an empty tokenizer from a tokenizer.json. */
+SH_MUST_CHECK sh_status sh_tokenizer_read(const cJSON *json, const char *where, sh_tokenizer *tok,
+                                          sh_err *err);
+
+/* The piece that stands for the id when ids become text, and whether it is left out; ptr is NULL
+ * when there is no such id. */
+sh_str sh_tokenizer_shown(const sh_tokenizer *tok, int32_t id, bool skip_special);
+
+#endif

@@ -1,0 +1,43 @@
+/* unicode.h - what the tokenizer asks of Unicode: classes, normal forms, lower case, and the
+ * alphabet in which byte-level vocabularies are written.
+ *
+ * The tables are utf8proc's; here is only what it lacks. Texts are valid UTF-8 (the tokenizer
+ * checks that at its door).
+ *
+ * Threads: pure functions. */
+#ifndef SH_TEXT_TOKENIZER_UNICODE_H
+#define SH_TEXT_TOKENIZER_UNICODE_H
+
+#include "base/buf.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The character at the start of a text that is valid and not empty; *len is its bytes. */
+uint32_t sh_unicode_next(sh_str text, int *len);
+
+/* The character that ends at text.ptr + text.len, likewise. */
+uint32_t sh_unicode_last(sh_str text, int *len);
+
+bool sh_unicode_is_space(uint32_t code);  /* White_Space */
+bool sh_unicode_is_word(uint32_t code);   /* letters, marks, digits, connectors, joiners */
+bool sh_unicode_is_punct(uint32_t code);  /* punctuation, and the ASCII symbols */
+bool sh_unicode_is_number(uint32_t code); /* categories Nd, Nl, No */
+bool sh_unicode_is_mark(uint32_t code);   /* categories Mn, Mc, Me */
+
+typedef enum { SH_UNICODE_NFC, SH_UNICODE_NFD, SH_UNICODE_NFKC, SH_UNICODE_NFKD } sh_unicode_form;
+
+/* Appends the text in that form. Linear even for long runs of combining marks. */
+void sh_unicode_normalize(sh_str text, sh_unicode_form form, sh_buf *out);
+void sh_unicode_lower(sh_str text, sh_buf *out);
+
+/* Byte-level vocabularies write each byte as one visible character: printable Latin-1 stands for
+ * itself, the 68 others follow from U+0100 on. */
+void sh_bytelevel_encode(sh_str bytes, sh_buf *out);
+uint32_t sh_bytelevel_char(uint8_t byte);
+
+/* Appends the bytes; false, with nothing appended, when a character is not of that alphabet. */
+bool sh_bytelevel_decode(sh_str piece, sh_buf *out);
+
+#endif

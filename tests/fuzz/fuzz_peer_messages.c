@@ -1,0 +1,90 @@
+/* Bytes from a peer: the first says which decoder they are for. What is taken must come back the
+ * same from its packer, so a decoder can not invent anything. */
+#include "net/peer_messages.h"
+
+#include "base/status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Packs again and compares with what came. */
+static void same(const sh_buf *out, const uint8_t *data, size_t len)
+{
+    SH_ASSERT(out->len == len + SH_FRAME_HEAD_LEN);
+    SH_ASSERT(memcmp(out->ptr + SH_FRAME_HEAD_LEN, data, len) == 0);
+}
+
+static void try_hello(const uint8_t *data, size_t len, sh_buf *out)
+{
+    static const sh_hello mine = {
+        .protocol = SH_PEER_PROTOCOL, .world = 4, .version = "0.1.0", .lanes = 1};
+    sh_hello hello;
+    sh_err err;
+    if (sh_hello_unpack(data, len, &hello, &err) != SH_OK) return;
+    if (sh_hello_compare(&mine, &hello, &err) == SH_OK) SH_ASSERT(hello.rank < mine.world);
+    if (hello.protocol != SH_PEER_PROTOCOL) return;
+    SH_ASSERT(hello.rank < SH_RANKS_MAX && hello.socket < SH_SOCKETS_MAX);
+    sh_hello_pack(out, SH_FRAME_HELLO, &hello);
+    same(out, data, len);
+}
+
+static void try_notice(const uint8_t *data, size_t len, sh_buf *out)
+{
+    sh_notice notice;
+    sh_err err;
+    if (sh_notice_unpack(data, len, &notice, &err) != SH_OK) return;
+    sh_notice_pack(out, SH_FRAME_ABORT, &notice);
+    same(out, data, len);
+}
+
+static void try_table(const uint8_t *data, size_t len, sh_buf *out)
+{
+    static sh_rank_table table;
+    sh_err err;
+    if (sh_rank_table_unpack(data, len, &table, &err) != SH_OK) return;
+    sh_rank_table_pack(out, &table);
+    same(out, data, len);
+}
+
+static void try_beat(const uint8_t *data, size_t len, sh_buf *out)
+{
+    sh_heartbeat beat;
+    sh_err err;
+    if (sh_heartbeat_unpack(data, len, &beat, &err) != SH_OK) return;
+    sh_heartbeat_pack(out, &beat);
+    same(out, data, len);
+}
+
+static void try_heads(const uint8_t *data, size_t len)
+{
+    sh_frame_head frame;
+    sh_op_head op;
+    sh_err err;
+    if (len >= SH_FRAME_HEAD_LEN && sh_frame_head_unpack(data, &frame, &err) == SH_OK)
+        SH_ASSERT(frame.len <= SH_FRAME_LEN_MAX);
+    if (len >= SH_OP_HEAD_LEN && sh_op_head_unpack(data, &op, &err) == SH_OK) {
+        uint8_t again[SH_OP_HEAD_LEN];
+        sh_op_head_pack(&op, again);
+        SH_ASSERT(memcmp(again, data, 32) == 0);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    sh_buf out = {0};
+    if (len == 0 || len > SH_FRAME_LEN_MAX) return 0;
+    /* A copy of the exact length, so that reading one byte too far is seen. */
+    uint8_t *copy = malloc(len > 1 ? len - 1 : 1);
+    memcpy(copy, data + 1, len - 1);
+    switch (data[0] % 5) {
+    case 0: try_hello(copy, len - 1, &out); break;
+    case 1: try_notice(copy, len - 1, &out); break;
+    case 2: try_table(copy, len - 1, &out); break;
+    case 3: try_beat(copy, len - 1, &out); break;
+    default: try_heads(copy, len - 1); break;
+    }
+    free(copy);
+    sh_buf_reset(&out);
+    return 0;
+}
