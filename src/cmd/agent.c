@@ -205,7 +205,7 @@ static sh_status check(const sh_settings *s, sh_err *err)
     return SH_OK;
 }
 
-int sh_cmd_agent(const sh_command_args *args)
+static int agent_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
     sh_err err;
@@ -226,3 +226,12 @@ int sh_cmd_agent(const sh_command_args *args)
     }
     return status == SH_OK ? code : sh_command_fail(&err);
 }
+
+const sh_command sh_command_agent = {
+    SH_COMMAND_NAMED(agent),
+    .arguments = "[check]",
+    .args_max = 1,
+    .summary = "run one rank on its host, for `launch`",
+    .details = "Exits when its standard input closes. `agent check` prints version and model.",
+    .run = agent_run,
+};

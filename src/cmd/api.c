@@ -56,7 +56,7 @@ static void confine(const sh_settings *s)
     sh_sandbox_reset(&box);
 }
 
-int sh_cmd_api(const sh_command_args *args)
+static int api_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
     sh_err err;
@@ -98,3 +98,12 @@ int sh_cmd_api(const sh_command_args *args)
     confine(s);
     return sh_api_run(&opts, &err) == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
+
+const sh_command sh_command_api = {
+    SH_COMMAND_NAMED(api),
+    .summary = "serve HTTP in front of an engine's Unix socket",
+    .details = "The HTTP half of `shoal serve`. It may come and go while the engine keeps the "
+               "model loaded, and waits for the engine while that is away.\n"
+               "SIGTERM lets running answers finish; SIGHUP rereads certificate and keys.",
+    .run = api_run,
+};

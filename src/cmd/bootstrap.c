@@ -166,7 +166,7 @@ static sh_status bootstrap(const sh_settings *s, int *code, sh_err *err)
     return status;
 }
 
-int sh_cmd_bootstrap(const sh_command_args *args)
+static int bootstrap_run(const sh_command_args *args)
 {
     sh_err err;
     int code = SH_EXIT_OK;
@@ -175,3 +175,11 @@ int sh_cmd_bootstrap(const sh_command_args *args)
     sh_status status = bootstrap(args->settings, &code, &err);
     return status == SH_OK ? code : sh_command_fail(&err);
 }
+
+const sh_command sh_command_bootstrap = {
+    SH_COMMAND_NAMED(bootstrap),
+    .summary = "build the program on the other hosts of a hostfile",
+    .details = "For hosts of another kind than this one, or without the libraries: copies the "
+               "source tree, installs the build dependencies (tools/setup.sh) and builds.",
+    .run = bootstrap_run,
+};

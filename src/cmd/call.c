@@ -54,7 +54,7 @@ static sh_status body_read(const sh_command_args *args, sh_buf *room, const char
     return status;
 }
 
-int sh_cmd_call(const sh_command_args *args)
+static int call_run(const sh_command_args *args)
 {
     sh_buf out = {0}, room = {0};
     const char *body = NULL;
@@ -71,3 +71,14 @@ int sh_cmd_call(const sh_command_args *args)
     sh_buf_reset(&out);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
+
+const sh_command sh_command_call = {
+    SH_COMMAND_NAMED(call),
+    .arguments = "PATH [JSON|-]",
+    .args_max = 2,
+    .summary = "query the API: GET a path, or POST a JSON body to it",
+    .details =
+        "With - the body is read from standard input. Without --host and --port it queries the API "
+        "of the launched cluster, wherever that runs, or else the one on this machine.",
+    .run = call_run,
+};

@@ -315,7 +315,7 @@ static void chat_close(chat *c)
     free(c->system);
 }
 
-int sh_cmd_chat(const sh_command_args *args)
+static int chat_run(const sh_command_args *args)
 {
     sh_err err;
     chat c = {0};
@@ -333,3 +333,11 @@ int sh_cmd_chat(const sh_command_args *args)
     chat_close(&c);
     return status >= 0 ? SH_EXIT_OK : sh_command_fail(&err);
 }
+
+const sh_command sh_command_chat = {
+    SH_COMMAND_NAMED(chat),
+    .summary = "chat with a model at the terminal",
+    .details = "Answers stream. Ctrl-C stops the answer, not the program; /help lists the commands "
+               "inside. With --url it talks to a running server.",
+    .run = chat_run,
+};

@@ -1,11 +1,13 @@
-/* command.h - what a subcommand is, and the list of them.
+/* command.h - what a command is.
  *
  * A command is one short file: it reads the settings, calls the layers below, prints, and returns
- * an exit code. Adding one takes a bit here, a row in commands.c, and its options in options.c. */
+ * an exit code. It ends with the definition of sh_command_NAME; its line in command_list.h makes it
+ * known everywhere else. Options that only it takes are rows of support/options.c. */
 #ifndef SH_CMD_COMMAND_H
 #define SH_CMD_COMMAND_H
 
 #include "base/option.h"
+#include "cmd/command_list.h"
 #include "cmd/support/settings.h"
 
 /* What scripts can rely on. */
@@ -26,17 +28,23 @@ typedef struct {
 } sh_command_args;
 
 typedef struct {
-    uint64_t bit;
+    uint64_t bit; /* in the masks of option rows */
     const char *name;
-    const char *arguments; /* as shown in help, such as "[TEXT]" */
+    const char *arguments; /* as shown in help, such as "[TEXT]"; NULL: none */
     int args_max;
     const char *summary; /* one line */
     const char *details; /* a paragraph for `help NAME`, or NULL */
     int (*run)(const sh_command_args *args);
 } sh_command;
 
-extern const sh_command sh_commands[];
-extern const size_t sh_command_count;
+/* How the definition of a command begins. */
+#define SH_COMMAND_NAMED(command) .bit = FOR(command), .name = #command
+
+#define SH_COMMAND_DECLARE(name, groups) extern const sh_command sh_command_##name;
+SH_COMMAND_LIST(SH_COMMAND_DECLARE)
+#undef SH_COMMAND_DECLARE
+
+extern const sh_command *const sh_commands[SH_COMMAND_COUNT];
 extern const sh_option_table sh_option_rows;
 
 /* Takes settings from all sources into `settings`; argc and argv are left with the positional ones.
@@ -50,37 +58,5 @@ const sh_command *sh_command_find(const char *name);
 
 /* Prints "shoal: <text>" on stderr and gives the exit code that fits the status. */
 int sh_command_fail(const sh_err *err);
-
-int sh_cmd_help(const sh_command_args *args);
-int sh_cmd_completion(const sh_command_args *args);
-int sh_cmd_serve(const sh_command_args *args);
-int sh_cmd_api(const sh_command_args *args);
-int sh_cmd_engine(const sh_command_args *args);
-int sh_cmd_template(const sh_command_args *args);
-int sh_cmd_tokenize(const sh_command_args *args);
-int sh_cmd_bench(const sh_command_args *args);
-int sh_cmd_chat(const sh_command_args *args);
-int sh_cmd_generate(const sh_command_args *args);
-int sh_cmd_info(const sh_command_args *args);
-int sh_cmd_logits(const sh_command_args *args);
-int sh_cmd_synth(const sh_command_args *args);
-int sh_cmd_worker(const sh_command_args *args);
-int sh_cmd_plan(const sh_command_args *args);
-int sh_cmd_linktest(const sh_command_args *args);
-int sh_cmd_token(const sh_command_args *args);
-int sh_cmd_launch(const sh_command_args *args);
-int sh_cmd_agent(const sh_command_args *args);
-int sh_cmd_stop(const sh_command_args *args);
-int sh_cmd_restart(const sh_command_args *args);
-int sh_cmd_status(const sh_command_args *args);
-int sh_cmd_logs(const sh_command_args *args);
-int sh_cmd_call(const sh_command_args *args);
-int sh_cmd_bootstrap(const sh_command_args *args);
-int sh_cmd_hosts(const sh_command_args *args);
-int sh_cmd_doctor(const sh_command_args *args);
-int sh_cmd_config(const sh_command_args *args);
-int sh_cmd_monitor(const sh_command_args *args);
-int sh_cmd_fingerprint(const sh_command_args *args);
-int sh_cmd_probe(const sh_command_args *args);
 
 #endif

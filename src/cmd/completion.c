@@ -15,7 +15,7 @@ static void flags_of(uint64_t command, const char *between, sh_buf *out)
 
 static void names(sh_buf *out)
 {
-    for (size_t i = 0; i < sh_command_count; i++) sh_buf_addf(out, "%s ", sh_commands[i].name);
+    for (int i = 0; i < SH_COMMAND_COUNT; i++) sh_buf_addf(out, "%s ", sh_commands[i]->name);
 }
 
 static void bash(sh_buf *out)
@@ -24,10 +24,10 @@ static void bash(sh_buf *out)
                          "  if [ \"$COMP_CWORD\" = 1 ]; then words=\"");
     names(out);
     sh_buf_add_text(out, "--version --help\"\n  else case ${COMP_WORDS[1]} in\n");
-    for (size_t i = 0; i < sh_command_count; i++) {
-        sh_buf_addf(out, "    %s) words=\"", sh_commands[i].name);
-        flags_of(sh_commands[i].bit, " ", out);
-        if (strcmp(sh_commands[i].name, "help") == 0) names(out);
+    for (int i = 0; i < SH_COMMAND_COUNT; i++) {
+        sh_buf_addf(out, "    %s) words=\"", sh_commands[i]->name);
+        flags_of(sh_commands[i]->bit, " ", out);
+        if (strcmp(sh_commands[i]->name, "help") == 0) names(out);
         sh_buf_add_text(out, "\";;\n");
     }
     sh_buf_add_text(out, "  esac; fi\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
@@ -43,8 +43,8 @@ static void zsh(sh_buf *out)
 
 static void fish(sh_buf *out)
 {
-    for (size_t i = 0; i < sh_command_count; i++) {
-        const sh_command *cmd = &sh_commands[i];
+    for (int i = 0; i < SH_COMMAND_COUNT; i++) {
+        const sh_command *cmd = sh_commands[i];
         sh_buf_addf(out, "complete -c shoal -n __fish_use_subcommand -a %s -d '%s'\n", cmd->name,
                     cmd->summary);
         for (size_t j = 0; j < sh_option_rows.count; j++) {
@@ -56,7 +56,7 @@ static void fish(sh_buf *out)
     }
 }
 
-int sh_cmd_completion(const sh_command_args *args)
+static int completion_run(const sh_command_args *args)
 {
     static const struct {
         const char *shell;
@@ -74,3 +74,12 @@ int sh_cmd_completion(const sh_command_args *args)
     fprintf(stderr, "shoal: completion takes one of bash, zsh, fish\n");
     return SH_EXIT_USAGE;
 }
+
+const sh_command sh_command_completion = {
+    SH_COMMAND_NAMED(completion),
+    .arguments = "bash|zsh|fish",
+    .args_max = 1,
+    .summary = "print a shell script that completes commands and flags",
+    .details = "For bash: source <(shoal completion bash)",
+    .run = completion_run,
+};

@@ -2,8 +2,8 @@
  * what has no effect, and where each value came from. */
 #include "model/config.h"
 #include "base/file.h"
+#include "cmd/command_list.h"
 #include "cmd/hosts.h"
-#include "cmd/support/command_mask.h"
 #include "cmd/support/model_find.h"
 #include "cmd/support/model_group_setup.h"
 #include "http/server.h"
@@ -244,17 +244,18 @@ static int run(const sh_command *cmd, int argc, char **argv, char *const *line)
         fail(&c, "sources", NULL, err.text);
     if (settings.help) {
         char *name = "config";
-        code = sh_cmd_help(&(sh_command_args){.settings = &settings, .argc = 1, .argv = &name});
+        code = sh_command_help.run(
+            &(sh_command_args){.settings = &settings, .argc = 1, .argv = &name});
     } else {
         for (size_t i = 0; i < SH_COUNT_OF(checks); i++) checks[i](&c);
-        code = print(&c, cmd->bit & ~FOR_CONFIG, settings.json);
+        code = print(&c, cmd->bit & ~FOR(config), settings.json);
     }
     sh_findings_reset(&c.report);
     sh_options_free(options);
     return code;
 }
 
-int sh_cmd_config(const sh_command_args *args)
+static int config_run(const sh_command_args *args)
 {
     bool help = args->argc > 0 && strcmp(args->argv[0], "--help") == 0;
     if (!help && (args->argc == 0 || strcmp(args->argv[0], "check") != 0)) {
@@ -265,11 +266,21 @@ int sh_cmd_config(const sh_command_args *args)
     const char *name = "serve";
     if (args->argc > skip && args->argv[skip][0] != '-') name = args->argv[skip++];
     const sh_command *cmd = sh_command_find(name);
-    if (cmd == NULL || cmd->bit == FOR_CONFIG) {
+    if (cmd == NULL || cmd->bit == FOR(config)) {
         fprintf(stderr, "shoal: config check: there is no command '%s' to check for\n", name);
         return SH_EXIT_USAGE;
     }
     sh_command with_own = *cmd; /* and the flags of config itself */
-    with_own.bit |= FOR_CONFIG;
+    with_own.bit |= FOR(config);
     return run(&with_own, args->argc - skip, args->argv + skip, args->line);
 }
+
+const sh_command sh_command_config = {
+    SH_COMMAND_NAMED(config),
+    .arguments = "check [COMMAND] [ITS FLAGS]",
+    .args_max = 64,
+    .summary = "check all settings of a command and show where each came from",
+    .details = "Reads flags, environment, .env and settings file as COMMAND (default: serve) "
+               "would, and reports everything that is wrong or has no effect.",
+    .run = config_run,
+};

@@ -33,7 +33,7 @@ static bool launcher_stop(const cJSON *record)
     return true;
 }
 
-int sh_cmd_stop(const sh_command_args *args)
+static int stop_run(const sh_command_args *args)
 {
     char *state = sh_state_dir_path(args->settings->state_dir);
     cJSON *record = NULL;
@@ -48,6 +48,12 @@ int sh_cmd_stop(const sh_command_args *args)
     free(state);
     return bad ? sh_command_fail(&err) : SH_EXIT_OK;
 }
+
+const sh_command sh_command_stop = {
+    SH_COMMAND_NAMED(stop),
+    .summary = "stop the launched cluster",
+    .run = stop_run,
+};
 
 /* The environment that the settings of the launch came from. */
 static void environment_take(const cJSON *record)
@@ -80,7 +86,7 @@ static sh_status launch_again(const cJSON *record, sh_err *err)
     return sh_err_sys(err, "%s", argv[0]);
 }
 
-int sh_cmd_restart(const sh_command_args *args)
+static int restart_run(const sh_command_args *args)
 {
     char *state = sh_state_dir_path(args->settings->state_dir);
     cJSON *record = NULL;
@@ -94,6 +100,12 @@ int sh_cmd_restart(const sh_command_args *args)
     free(state);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
+
+const sh_command sh_command_restart = {
+    SH_COMMAND_NAMED(restart),
+    .summary = "stop the cluster and launch it again, in the background",
+    .run = restart_run,
+};
 
 /* Puts the file at the start of its last `count` lines. */
 static void seek_lines(FILE *file, int64_t count)
@@ -133,7 +145,7 @@ static void follow(FILE **file, const char *path)
     }
 }
 
-int sh_cmd_logs(const sh_command_args *args)
+static int logs_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
     char *state = sh_state_dir_path(s->state_dir);
@@ -154,3 +166,9 @@ int sh_cmd_logs(const sh_command_args *args)
     free(state);
     return file == NULL ? sh_command_fail(&err) : SH_EXIT_OK;
 }
+
+const sh_command sh_command_logs = {
+    SH_COMMAND_NAMED(logs),
+    .summary = "show the log of the launched cluster",
+    .run = logs_run,
+};

@@ -244,7 +244,7 @@ static int show(const visit *v, bool json)
     return failures == 0 ? SH_EXIT_OK : SH_EXIT_FAILED;
 }
 
-int sh_cmd_doctor(const sh_command_args *args)
+static int doctor_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
     visit *v = sh_alloc(sizeof(*v));
@@ -269,3 +269,12 @@ int sh_cmd_doctor(const sh_command_args *args)
     free(program);
     return code;
 }
+
+const sh_command sh_command_doctor = {
+    SH_COMMAND_NAMED(doctor),
+    .summary = "check all hosts before they serve",
+    .details = "Queries every host of --hostfile at once over ssh: versions, clock, model, memory, "
+               "ports, links, limits. Each line is ok, a warning or a failure, with what to do "
+               "about it. Without --hostfile it checks this host.",
+    .run = doctor_run,
+};

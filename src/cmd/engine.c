@@ -115,7 +115,7 @@ static sh_status serve(const sh_settings *s, sh_engine_socket *engine_socket, sh
     return sh_engine_check(engine, err);
 }
 
-static sh_status engine_run(const sh_settings *s, sh_model_group_setup *setup,
+static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
                             const sigset_t *signals, sh_err *err)
 {
     struct stopper stopper = {.signals = *signals, .socket = s->socket};
@@ -190,8 +190,8 @@ static bool is_passing(const struct worker *w, sh_status status)
            (status == SH_ERR_AUTH && w->joined);
 }
 
-static sh_status worker_run(const sh_settings *s, const sh_model_group_setup *setup,
-                            struct worker *w, sh_err *err)
+static sh_status follow(const sh_settings *s, const sh_model_group_setup *setup, struct worker *w,
+                        sh_err *err)
 {
     sh_model_group *model_group = NULL;
     pthread_t thread;
@@ -226,21 +226,36 @@ static int run(const sh_command_args *args, bool worker)
             &err, SH_ERR_INPUT,
             "a worker is a rank from 1 on: --rank R with --hostfile or --coordinator");
     else if (rank > 0)
-        status = worker_run(s, &setup, &w, &err);
+        status = follow(s, &setup, &w, &err);
     else if (s->socket == NULL)
         status = sh_err_set(&err, SH_ERR_INPUT, "no socket is given: --socket PATH");
     else
-        status = engine_run(s, &setup, &w.signals, &err);
+        status = coordinate(s, &setup, &w.signals, &err);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
 
-int sh_cmd_engine(const sh_command_args *args)
+static int engine_run(const sh_command_args *args)
 {
     if (sh_ranks_must_spawn(args)) return sh_ranks_spawn(args);
     return run(args, false);
 }
 
-int sh_cmd_worker(const sh_command_args *args)
+const sh_command sh_command_engine = {
+    SH_COMMAND_NAMED(engine),
+    .summary = "load a model and answer on a Unix socket, without HTTP",
+    .details = "The computing half of `shoal serve`. Run `shoal api` in front of it to speak HTTP.",
+    .run = engine_run,
+};
+
+static int worker_run(const sh_command_args *args)
 {
     return run(args, true);
 }
+
+const sh_command sh_command_worker = {
+    SH_COMMAND_NAMED(worker),
+    .summary = "run one of the ranks other than rank 0",
+    .details = "Start workers in any order, on any machine. A worker rejoins on its own after the "
+               "group is lost.",
+    .run = worker_run,
+};

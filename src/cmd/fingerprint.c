@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int sh_cmd_fingerprint(const sh_command_args *args)
+static int fingerprint_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
     const sh_cpu_level *level = NULL;
@@ -33,3 +33,11 @@ int sh_cmd_fingerprint(const sh_command_args *args)
     free(model);
     return SH_EXIT_OK;
 }
+
+const sh_command sh_command_fingerprint = {
+    SH_COMMAND_NAMED(fingerprint),
+    .summary = "print a description of this host as JSON",
+    .details = "System, CPU, memory, networks, RDMA devices and limits; with --model the hash of "
+               "the model.",
+    .run = fingerprint_run,
+};

@@ -111,7 +111,7 @@ static int answer(sh_model_client *client, sh_question *q, const sh_settings *s)
     return code;
 }
 
-int sh_cmd_generate(const sh_command_args *args)
+static int generate_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
     sh_model_client *client = NULL;
@@ -138,3 +138,12 @@ int sh_cmd_generate(const sh_command_args *args)
     sh_question_reset(&q);
     return code;
 }
+
+const sh_command sh_command_generate = {
+    SH_COMMAND_NAMED(generate),
+    .summary = "answer one prompt and exit",
+    .details = "Streams the answer to standard output and any reasoning before it to standard "
+               "error. With --json the answer is printed whole, with its token ids, their "
+               "log-probabilities and timings. With --url a running server answers.",
+    .run = generate_run,
+};

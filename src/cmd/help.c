@@ -5,24 +5,47 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { HELP_COLUMNS = 79 };
+
 static void overview(sh_buf *out)
 {
     sh_buf_addf(out,
                 "Shoal %s: one large language model on several machines.\n\n"
                 "Usage: shoal COMMAND [FLAGS] [ARGUMENTS]\n\nCommands:\n",
                 sh_version());
-    for (size_t i = 0; i < sh_command_count; i++)
-        sh_buf_addf(out, "  %-12s %s\n", sh_commands[i].name, sh_commands[i].summary);
+    for (int i = 0; i < SH_COMMAND_COUNT; i++)
+        sh_buf_addf(out, "  %-12s %s\n", sh_commands[i]->name, sh_commands[i]->summary);
     sh_buf_add_text(
-        out, "\n`shoal help COMMAND` tells all about one. `shoal --version` prints the version.\n"
-             "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a rank was lost, 130 interrupted.\n");
+        out,
+        "\n`shoal help COMMAND` describes one in full. `shoal --version` prints the version.\n"
+        "Exit codes: 0 success, 1 failure, 2 wrong usage, 3 a rank was lost, 130 interrupted.\n");
+}
+
+/* Adds the text with its own line breaks, and more of them at spaces where a line gets too long for
+ * a terminal. */
+static void wrapped(const char *text, sh_buf *out)
+{
+    int column = 0;
+    for (size_t len; *text != '\0'; text += len) {
+        len = strcspn(text + 1, " \n") + 1; /* a space or newline, if any, and the word after it */
+        bool breaks = *text == '\n' || (*text == ' ' && column + (int)len > HELP_COLUMNS);
+        if (breaks) column = -1; /* the separator itself becomes the line break */
+        if (breaks) sh_buf_add_char(out, '\n');
+        sh_buf_add(out, text + breaks, len - breaks);
+        column += (int)len;
+    }
+    sh_buf_add_char(out, '\n');
 }
 
 static void page(const sh_command *cmd, sh_buf *out)
 {
     sh_buf_addf(out, "shoal %s: %s\n\nUsage: shoal %s [FLAGS]%s%s\n", cmd->name, cmd->summary,
-                cmd->name, cmd->arguments[0] == '\0' ? "" : " ", cmd->arguments);
-    if (cmd->details != NULL) sh_buf_addf(out, "\n%s\n", cmd->details);
+                cmd->name, cmd->arguments == NULL ? "" : " ",
+                cmd->arguments == NULL ? "" : cmd->arguments);
+    if (cmd->details != NULL) {
+        sh_buf_add_char(out, '\n');
+        wrapped(cmd->details, out);
+    }
     sh_buf_add_text(out, "\nFlags:\n");
     sh_options_help(&sh_option_rows, cmd->bit, out);
 }
@@ -37,13 +60,13 @@ static void reference(sh_buf *out)
         "The first of these that has it wins, in that order. A `.env` that nobody named must be\n"
         "ours, and sets nothing that can run code ([security](security.md)).\n\n## Commands\n\n"
         "| command | does |\n|---|---|\n");
-    for (size_t i = 0; i < sh_command_count; i++)
-        sh_buf_addf(out, "| `shoal %s` | %s |\n", sh_commands[i].name, sh_commands[i].summary);
+    for (int i = 0; i < SH_COMMAND_COUNT; i++)
+        sh_buf_addf(out, "| `shoal %s` | %s |\n", sh_commands[i]->name, sh_commands[i]->summary);
     sh_buf_add_text(out, "\n## Flags and variables\n\n");
     sh_options_markdown(&sh_option_rows, out);
 }
 
-int sh_cmd_help(const sh_command_args *args)
+static int help_run(const sh_command_args *args)
 {
     sh_buf out = {0};
     int code = SH_EXIT_OK;
@@ -53,8 +76,8 @@ int sh_cmd_help(const sh_command_args *args)
         overview(&out);
     } else {
         const sh_command *found = NULL;
-        for (size_t i = 0; i < sh_command_count; i++)
-            if (strcmp(sh_commands[i].name, args->argv[0]) == 0) found = &sh_commands[i];
+        for (int i = 0; i < SH_COMMAND_COUNT; i++)
+            if (strcmp(sh_commands[i]->name, args->argv[0]) == 0) found = sh_commands[i];
         if (found != NULL)
             page(found, &out);
         else {
@@ -66,3 +89,9 @@ int sh_cmd_help(const sh_command_args *args)
     sh_buf_reset(&out);
     return code;
 }
+
+const sh_command sh_command_help = {
+    SH_COMMAND_NAMED(help), .arguments = "[COMMAND]",
+    .args_max = 1,          .summary = "show the list of commands, or everything about one",
+    .run = help_run,
+};

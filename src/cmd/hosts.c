@@ -119,7 +119,7 @@ static const struct {
     {"detect", 0, 63, "[HOST ...]", sh_hosts_detect},
 };
 
-int sh_cmd_hosts(const sh_command_args *args)
+static int hosts_run(const sh_command_args *args)
 {
     for (size_t i = 0; args->argc > 0 && i < SH_COUNT_OF(verbs); i++) {
         if (strcmp(args->argv[0], verbs[i].verb) != 0) continue;
@@ -133,3 +133,17 @@ int sh_cmd_hosts(const sh_command_args *args)
             args->argc > 0 ? "'" : "");
     return SH_EXIT_USAGE;
 }
+
+const sh_command sh_command_hosts = {
+    SH_COMMAND_NAMED(hosts),
+    .arguments = "create|check|convert|detect [...]",
+    .args_max = 64,
+    .summary = "create, check, convert and detect hostfiles",
+    .details = "hosts create A,B,C [-n K]: a hostfile with these names, each K times.\n"
+               "hosts check FILE: report what is wrong in it.\n"
+               "hosts convert FILE --form object|list|plain|matrix: rewrite it in another form.\n"
+               "hosts detect [HOST ...]: query the machines over ssh, time every pair over every "
+               "network that they share, and write the hostfile with the best addresses. Without "
+               "names: the hosts in ~/.ssh/config.",
+    .run = hosts_run,
+};

@@ -171,7 +171,7 @@ static void print_json(const facts *f)
     cJSON_Delete(json);
 }
 
-int sh_cmd_info(const sh_command_args *args)
+static int info_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
     facts f = {0};
@@ -186,3 +186,9 @@ int sh_cmd_info(const sh_command_args *args)
     sh_config_reset(&f.config);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
+
+const sh_command sh_command_info = {
+    SH_COMMAND_NAMED(info),
+    .summary = "show what a model folder contains and which machines it fits",
+    .run = info_run,
+};

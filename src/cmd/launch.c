@@ -322,7 +322,7 @@ static void launcher_reset(sh_launch *l)
     if (l->log >= 0) close(l->log);
 }
 
-int sh_cmd_launch(const sh_command_args *args)
+static int launch_run(const sh_command_args *args)
 {
     sh_launch l = {.args = args, .lock = -1, .log = -1, .ready_fd = -1};
     sh_err err;
@@ -342,3 +342,13 @@ int sh_cmd_launch(const sh_command_args *args)
     launcher_reset(&l);
     return code;
 }
+
+const sh_command sh_command_launch = {
+    SH_COMMAND_NAMED(launch),
+    .summary = "serve a model on all hosts of a hostfile, over ssh",
+    .details = "Takes the flags of `serve`. Checks the hosts, copies the program and the settings "
+               "to those that lack them, starts every rank, restarts whatever crashes, and stops "
+               "everything on Ctrl-C. The API runs on rank 0's host. With --detach it stays in the "
+               "background. Without a hostfile the ranks run on this machine and on --workers.",
+    .run = launch_run,
+};

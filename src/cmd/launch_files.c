@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/system.h"
-#include "cmd/support/command_mask.h"
+#include "cmd/command_list.h"
 #include "cmd/support/demo.h"
 
 #include <dirent.h>
@@ -28,7 +28,7 @@ static bool is_handed_on(const sh_option *row)
                                       "token",        "part",        "coordinator-fd", "ready-fd",
                                       "listen",       "config",      "help",           "env-file",
                                       "print-config", "runtime-dir", "log-file"};
-    if ((row->commands & (FOR_SERVE | FOR_WORKER | FOR_LINKTEST)) == 0 &&
+    if ((row->commands & (FOR(serve) | FOR(worker) | FOR(linktest))) == 0 &&
         strcmp(row->name, "job") != 0)
         return false;
     for (size_t i = 0; i < SH_COUNT_OF(own); i++)
@@ -45,7 +45,7 @@ struct settings_text {
 
 static bool is_for_ranks(const sh_option *row)
 {
-    return (row->commands & (FOR_WORKER | FOR_LINKTEST)) != 0 || strcmp(row->name, "job") == 0;
+    return (row->commands & (FOR(worker) | FOR(linktest))) != 0 || strcmp(row->name, "job") == 0;
 }
 
 /* A line that sh_options_parse_dotenv reads back as it was. */

@@ -144,7 +144,7 @@ static sh_status run(const sh_command_args *args, sh_linktest_opts *opts, sh_err
     return status;
 }
 
-int sh_cmd_linktest(const sh_command_args *args)
+static int linktest_run(const sh_command_args *args)
 {
     sh_linktest_opts opts;
     sh_err err;
@@ -153,3 +153,12 @@ int sh_cmd_linktest(const sh_command_args *args)
     if (status == SH_OK) status = run(args, &opts, &err);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
+
+const sh_command sh_command_linktest = {
+    SH_COMMAND_NAMED(linktest),
+    .summary = "test and time the links between ranks",
+    .details = "Phases: barrier, correctness, latency, bandwidth and, with --stress, many "
+               "operations in random order. Each time is printed next to that of a raw socket "
+               "between the same processes in the same run.",
+    .run = linktest_run,
+};

@@ -98,7 +98,7 @@ static sh_status compute(const sh_command_args *args, const int32_t *ids, int co
     return status;
 }
 
-int sh_cmd_logits(const sh_command_args *args)
+static int logits_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
     sh_err err;
@@ -118,3 +118,11 @@ int sh_cmd_logits(const sh_command_args *args)
     free(ids);
     return status >= 0 ? SH_EXIT_OK : sh_command_fail(&err);
 }
+
+const sh_command sh_command_logits = {
+    SH_COMMAND_NAMED(logits),
+    .summary = "compute the logits of given token ids",
+    .details = "Writes the tensor `logits`, f32 [count, vocabulary], to --out. Without --out it "
+               "prints the best ids of each position.",
+    .run = logits_run,
+};

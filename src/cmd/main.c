@@ -5,7 +5,7 @@
 #include "base/sandbox.h"
 #include "base/version.h"
 #include "cmd/command.h"
-#include "cmd/support/command_mask.h"
+#include "cmd/command_list.h"
 #include "cmd/support/launcher_settings.h"
 #include "cmd/support/model_client.h"
 #include "cmd/support/model_find.h"
@@ -42,8 +42,8 @@ static int usage_fail(const sh_err *err, const char *name)
 
 const sh_command *sh_command_find(const char *name)
 {
-    for (size_t i = 0; i < sh_command_count; i++)
-        if (strcmp(sh_commands[i].name, name) == 0) return &sh_commands[i];
+    for (int i = 0; i < SH_COMMAND_COUNT; i++)
+        if (strcmp(sh_commands[i]->name, name) == 0) return sh_commands[i];
     return NULL;
 }
 
@@ -132,12 +132,12 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     sh_status status = log_open(settings->log_file, &err);
     lines_log(SH_LOG_INFO, sh_options_notices(opts));
     limits_set(settings);
-    if ((cmd->bit & (FOR_COMPUTE | FOR_API | FOR_AGENT)) != 0 && !settings->core_dumps)
+    if ((cmd->bit & (FOR_COMPUTE | FOR(api) | FOR(agent))) != 0 && !settings->core_dumps)
         sh_core_dumps_off(strcmp(settings->backend, "mpi") != 0); /* which copies between ranks */
     bool remote = (cmd->bit & FOR_TALK) != 0 && sh_model_client_is_remote(opts);
     if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0 && !remote)
         status = model_find(settings, owned, &err);
-    if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR_LAUNCH) != 0)
+    if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR(launch)) != 0)
         status = sh_launcher_settings_adopt(opts, settings, &err);
     int code = status == SH_OK ? cmd->run(args) : sh_command_fail(&err);
     sh_ranks_leave(code == SH_EXIT_OK);
@@ -155,7 +155,7 @@ static int command_run(const sh_command *cmd, int argc, char **argv, char *const
         .settings = &settings, .options = opts, .argc = argc, .argv = argv, .line = line};
     sh_err err;
     int code;
-    bool own = cmd->bit == FOR_CONFIG; /* takes the settings of another command */
+    bool own = cmd->bit == FOR(config); /* takes the settings of another command */
     sh_status status = own ? SH_OK : sh_settings_gather(opts, cmd, &settings, &args, &err);
     lines_log(SH_LOG_WARN, sh_options_warnings(opts));
     if (own) {
@@ -164,7 +164,8 @@ static int command_run(const sh_command *cmd, int argc, char **argv, char *const
         code = usage_fail(&err, cmd->name);
     } else if (settings.help) {
         char *name = (char *)cmd->name;
-        code = sh_cmd_help(&(sh_command_args){.settings = &settings, .argc = 1, .argv = &name});
+        code = sh_command_help.run(
+            &(sh_command_args){.settings = &settings, .argc = 1, .argv = &name});
     } else if (settings.print_config) {
         sh_buf out = {0};
         sh_options_print(opts, cmd->bit, &out);

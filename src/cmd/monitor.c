@@ -129,7 +129,13 @@ static int watch(const sh_command_args *args)
     return SH_EXIT_OK;
 }
 
-int sh_cmd_monitor(const sh_command_args *args)
+static int monitor_run(const sh_command_args *args)
 {
     return args->settings->once || !isatty(STDOUT_FILENO) ? print_once(args) : watch(args);
 }
+
+const sh_command sh_command_monitor = {
+    SH_COMMAND_NAMED(monitor),
+    .summary = "watch a running server in the terminal",
+    .run = monitor_run,
+};

@@ -159,7 +159,7 @@ static void print_json(const struct plan *p)
     cJSON_Delete(top);
 }
 
-int sh_cmd_plan(const sh_command_args *args)
+static int plan_run(const sh_command_args *args)
 {
     sh_err err;
     struct plan *p = sh_alloc(sizeof(*p));
@@ -172,3 +172,11 @@ int sh_cmd_plan(const sh_command_args *args)
     free(p);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
+
+const sh_command sh_command_plan = {
+    SH_COMMAND_NAMED(plan),
+    .summary = "predict what each machine would hold and how fast the group would be",
+    .details =
+        "Loads and measures nothing: ranks, memory, speeds and links are what the flags say.",
+    .run = plan_run,
+};

@@ -88,7 +88,15 @@ static int ask(void)
     return SH_EXIT_OK;
 }
 
-int sh_cmd_probe(const sh_command_args *args)
+static int probe_run(const sh_command_args *args)
 {
     return args->settings->listen != NULL ? answer(args->settings) : ask();
 }
+
+const sh_command sh_command_probe = {
+    SH_COMMAND_NAMED(probe),
+    .summary = "run one end of a timed connection, for detect and doctor",
+    .details = "With --listen IP,... it prints ports and a secret and answers from the background. "
+               "Without, it reads lines `ip:port secret more|last` and prints what it measured.",
+    .run = probe_run,
+};

@@ -152,17 +152,25 @@ static int work(const sh_command_args *args)
     if (status == SH_OK) status = model_find(args->settings, program, &model, &err);
     settings.model = model;
     mine.settings = &settings;
-    int code = status == SH_OK ? sh_cmd_worker(&mine) : sh_command_fail(&err);
+    int code = status == SH_OK ? sh_command_worker.run(&mine) : sh_command_fail(&err);
     free(program);
     free(model);
     return code;
 }
 
-int sh_cmd_serve(const sh_command_args *args)
+static int serve_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
-    if (strcmp(s->part, "engine") == 0) return sh_cmd_engine(args);
-    if (strcmp(s->part, "api") == 0) return sh_cmd_api(args);
+    if (strcmp(s->part, "engine") == 0) return sh_command_engine.run(args);
+    if (strcmp(s->part, "api") == 0) return sh_command_api.run(args);
     if (s->rank > 0) return work(args);
     return supervise(args);
 }
+
+const sh_command sh_command_serve = {
+    SH_COMMAND_NAMED(serve),
+    .summary = "serve a model: OpenAI API and dashboard on one port",
+    .details = "Without --model it serves the demo model on two local ranks. It starts the ranks "
+               "and the API, restarts whatever crashes, and stops cleanly on Ctrl-C.",
+    .run = serve_run,
+};

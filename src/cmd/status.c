@@ -98,7 +98,7 @@ static int show(cJSON *record, const sh_settings *s)
     return ready && healthy ? SH_EXIT_OK : SH_EXIT_PEER;
 }
 
-int sh_cmd_status(const sh_command_args *args)
+static int status_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
     char *state = sh_state_dir_path(s->state_dir);
@@ -122,3 +122,11 @@ int sh_cmd_status(const sh_command_args *args)
     free(state);
     return code;
 }
+
+const sh_command sh_command_status = {
+    SH_COMMAND_NAMED(status),
+    .summary = "show the ranks of the launched cluster and the state of its API",
+    .details = "The exit code is 0 when everything is ready, 3 when a rank or the API is not, 1 "
+               "when nothing runs.",
+    .run = status_run,
+};

@@ -50,7 +50,7 @@ static sh_status read_shape(const char *shape, sh_buf *text, sh_err *err)
     return sh_file_read(shape, CONFIG_MAX, text, err);
 }
 
-int sh_cmd_synth(const sh_command_args *args)
+static int synth_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
     sh_buf text = {0};
@@ -72,3 +72,12 @@ int sh_cmd_synth(const sh_command_args *args)
     sh_buf_reset(&text);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
+
+const sh_command sh_command_synth = {
+    SH_COMMAND_NAMED(synth),
+    .summary = "write a model of random weights with a known shape",
+    .details =
+        "Its answers are meaningless, but it is as large and as fast as the real one: measure a "
+        "machine before you download. An interrupted run resumes where it stopped.",
+    .run = synth_run,
+};

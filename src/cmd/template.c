@@ -35,7 +35,7 @@ static sh_status request_read(const sh_command_args *args, cJSON **out, sh_err *
     return status;
 }
 
-int sh_cmd_template(const sh_command_args *args)
+static int template_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
     sh_template_opts opts = {0};
@@ -58,3 +58,14 @@ int sh_cmd_template(const sh_command_args *args)
     sh_model_text_close(text);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
+
+const sh_command sh_command_template = {
+    SH_COMMAND_NAMED(template),
+    .arguments = "[REQUEST.json]",
+    .args_max = 1,
+    .summary = "print the prompt that a chat request is rendered to",
+    .details =
+        "Reads a JSON object from the file, or from standard input: messages and, optionally, "
+        "tools, documents, add_generation_prompt (true if absent) and other template variables.",
+    .run = template_run,
+};

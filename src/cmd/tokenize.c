@@ -133,7 +133,7 @@ static sh_status run(job *j, const sh_command_args *args, sh_err *err)
     return status;
 }
 
-int sh_cmd_tokenize(const sh_command_args *args)
+static int tokenize_run(const sh_command_args *args)
 {
     job j = {.settings = args->settings};
     sh_err err;
@@ -143,3 +143,15 @@ int sh_cmd_tokenize(const sh_command_args *args)
     sh_buf_reset(&j.out);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
+
+const sh_command sh_command_tokenize = {
+    SH_COMMAND_NAMED(tokenize),
+    .arguments = "[TEXT]",
+    .args_max = 1,
+    .summary = "convert text to token ids, or ids to text",
+    .details = "Reads TEXT, or standard input, and prints the ids as a JSON list. With --decode it "
+               "reads such a list and prints the text. With --jsonl each line of standard input is "
+               "one JSON string (or list of ids) and yields one line of output. --no-special "
+               "leaves special tokens out, in both directions.",
+    .run = tokenize_run,
+};

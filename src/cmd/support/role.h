@@ -8,11 +8,11 @@
 #ifndef SH_CMD_SUPPORT_ROLE_H
 #define SH_CMD_SUPPORT_ROLE_H
 
-#include "cmd/support/command_mask.h"
+#include "cmd/command_list.h"
 
-#define ROLE_RANK (FOR_ENGINE | FOR_WORKER)
-#define ROLE_API FOR_API
-#define ROLE_AGENT FOR_AGENT /* reads its rank's from files */
+#define ROLE_RANK (FOR(engine) | FOR(worker))
+#define ROLE_API FOR(api)
+#define ROLE_AGENT FOR(agent) /* reads its rank's from files */
 
 /* The command line `line` with another program and without the flags of such secrets. The list
  * is the caller's to free, the words are not. */
