@@ -1,3 +1,8 @@
+/* One loop polls everything: signals, exits, output, tethers. Polling every 50 ms is enough here (a
+ * restart takes far longer) and keeps the supervisor free of threads, so that fork is safe.
+ *
+ * The decision after an exit is in child_gone: final or restart, by the rules of the child's
+ * policy. Stopping is in children_stop and always runs to its end: ask, ask again, kill. */
 #include "cluster/children.h"
 
 #include "base/alloc.h"
@@ -20,29 +25,53 @@
 #endif
 
 enum {
-    LOOK_MS = 50,    /* how often children are looked at */
-    EARLY_MS = 5000, /* an error before this is not a crash but a mistake */
+    POLL_MS = 50,
+    EARLY_MS = 5000, /* an error exit before this would only be repeated */
     BACKOFF_FIRST_MS = 500,
     BACKOFF_MAX_MS = 10000,
-    HEALTHY_MS = 60000, /* running this long forgives earlier crashes */
-    TRIES = 3,          /* to come up for the first time, of those that tell */
+    HEALTHY_MS = 60000, /* running this long resets the restart pause */
+    TRIES = 3,          /* to come up for the first time */
     LINE_MAX_LEN = 8192,
-    HURRY_MS = 1000, /* between the last request to end and SIGKILL */
-    BEAT_MS = 5000,
+    HURRY_MS = 1000, /* between the second request to stop and SIGKILL */
+    HEARTBEAT_MS = 5000,
     SILENCE_MS = 60000,
+};
+
+/* What a policy consists of. */
+struct rules {
+    bool restarts;
+    bool early_errors_final; /* error exits in the first seconds, before it came up */
+    bool errors_final;       /* all error exits before it came up */
+    bool reports_ready;      /* through SHOAL_READY_FD; the number of tries is limited */
+    bool awaits_peers;       /* and tries that ended for want of peers are not counted */
+    bool reloads;            /* gets SIGHUP */
+    bool exit_stops_all;
+};
+
+static const struct rules RULES[] = {
+    [SH_CHILD_TASK] = {0},
+    [SH_CHILD_SERVICE] = {.restarts = true, .early_errors_final = true, .reloads = true},
+    [SH_CHILD_LOCAL_RANK] = {.restarts = true, .early_errors_final = true, .reports_ready = true},
+    [SH_CHILD_RANK] = {.restarts = true,
+                       .early_errors_final = true,
+                       .reports_ready = true,
+                       .awaits_peers = true},
+    [SH_CHILD_OBSERVED_RANK] = {.restarts = true, .errors_final = true},
+    [SH_CHILD_AGENT] = {.restarts = true, .errors_final = true, .exit_stops_all = true},
 };
 
 struct child {
     char *name;
     char **argv, **env;
-    bool restart, slow, tells, vital, tether, reloads, prefix;
-    int keep_fd, waits_code;
-    pid_t pid;  /* 0: not running */
-    bool ended; /* for good */
-    bool ready; /* was it, ever */
-    int tries;
-    int input;   /* our end of the tether, or -1 */
-    int told_fd; /* where it tells that it has come up, or -1 */
+    const struct rules *rules;
+    bool tether, capture;
+    int keep_fd;
+    pid_t pid;    /* 0: not running */
+    bool ended;   /* and will not be restarted */
+    bool ready;   /* has come up at least once */
+    int tries;    /* starts that ended, except those that only waited for peers */
+    int input;    /* our end of the tether, or -1 */
+    int ready_fd; /* our end of SHOAL_READY_FD, or -1 */
     int64_t started_ns;
     int64_t backoff_ms;
     sh_deadline restart_at;
@@ -54,13 +83,13 @@ struct sh_children {
     struct child *list;
     int count;
     sigset_t signals, before;
-    int code; /* of the first that failed */
+    int code; /* of the first final failure */
     int64_t linger_ms;
-    sh_deadline give_up_at; /* once one has failed, or a vital one ended */
-    bool stopping, vital_ended;
+    sh_deadline give_up_at; /* once one has failed for good, or an agent has exited */
+    bool stopping, agent_exited;
     sh_children_hooks hooks;
-    sh_deadline beat_at; /* when the tethers are next written to */
-    int tether;          /* the one that holds this process, or -1 */
+    sh_deadline heartbeat_at; /* when to write to the tethers next */
+    int tether;               /* holds this process; or -1 */
     sh_deadline tether_silent_at;
 };
 
@@ -110,9 +139,10 @@ void sh_children_ready(sh_children *c, int idx)
     c->list[idx].ready = true;
 }
 
-/* In the new process, before exec: only what may be called there. */
+/* Runs in the new process, before exec: async-signal-safe calls only (and putenv, which is safe
+ * while the parent has one thread). */
 static void child_exec(const sh_children *c, const struct child *child, pid_t parent,
-                       const int pipes[3][2], char *told_env)
+                       const int pipes[3][2], char *ready_env)
 {
     setpgid(0, 0);
 #ifdef __linux__
@@ -130,7 +160,7 @@ static void child_exec(const sh_children *c, const struct child *child, pid_t pa
     }
     if (child->keep_fd > STDERR_FILENO) fcntl(child->keep_fd, F_SETFD, 0);
     if (pipes[2][1] >= 0) fcntl(pipes[2][1], F_SETFD, 0);
-    if (pipes[2][1] >= 0) putenv(told_env);
+    if (pipes[2][1] >= 0) putenv(ready_env);
     for (char **env = child->env; *env != NULL; env++)
         if (strchr(*env, '=') != NULL)
             putenv(*env);
@@ -148,13 +178,13 @@ static void fd_close(int *fd)
 
 static sh_status child_start(sh_children *c, struct child *child, sh_err *err)
 {
-    int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}; /* its stdin, its output, what it tells */
-    char told_env[32];
-    bool piped = (!child->tether || sh_pipe(pipes[0])) && (!child->prefix || sh_pipe(pipes[1])) &&
-                 (!child->tells || sh_pipe(pipes[2]));
-    snprintf(told_env, sizeof(told_env), "SHOAL_READY_FD=%d", pipes[2][1]);
+    int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}; /* stdin, output, readiness */
+    char ready_env[32];
+    bool piped = (!child->tether || sh_pipe(pipes[0])) && (!child->capture || sh_pipe(pipes[1])) &&
+                 (!child->rules->reports_ready || sh_pipe(pipes[2]));
+    snprintf(ready_env, sizeof(ready_env), "SHOAL_READY_FD=%d", pipes[2][1]);
     pid_t parent = getpid(), pid = piped ? fork() : -1;
-    if (pid == 0) child_exec(c, child, parent, (const int(*)[2])pipes, told_env);
+    if (pid == 0) child_exec(c, child, parent, (const int(*)[2])pipes, ready_env);
     if (pid < 0) sh_err_sys(err, "start %s", child->name);
     fd_close(&pipes[0][0]);
     fd_close(&pipes[1][1]);
@@ -165,14 +195,14 @@ static sh_status child_start(sh_children *c, struct child *child, sh_err *err)
         fd_close(&pipes[2][0]);
         return err->status;
     }
-    setpgid(pid, pid); /* as the child does: whoever is first */
+    setpgid(pid, pid); /* the child does the same: either may run first */
     if (child->tether) fcntl(pipes[0][1], F_SETFL, O_NONBLOCK);
-    if (child->prefix) fcntl(pipes[1][0], F_SETFL, O_NONBLOCK);
-    if (child->tells) fcntl(pipes[2][0], F_SETFL, O_NONBLOCK);
+    if (child->capture) fcntl(pipes[1][0], F_SETFL, O_NONBLOCK);
+    if (child->rules->reports_ready) fcntl(pipes[2][0], F_SETFL, O_NONBLOCK);
     child->pid = pid;
     child->input = pipes[0][1];
     child->output = pipes[1][0];
-    child->told_fd = pipes[2][0];
+    child->ready_fd = pipes[2][0];
     child->started_ns = sh_clock_ns();
     if (c->hooks.started != NULL) c->hooks.started(c->hooks.arg, (int)(child - c->list), pid);
     return SH_OK;
@@ -185,17 +215,12 @@ sh_status sh_children_add(sh_children *c, const sh_child_spec *spec, sh_err *err
     *child = (struct child){.name = sh_strdup(spec->name),
                             .argv = strings_copy(spec->argv),
                             .env = strings_copy(spec->env),
-                            .restart = spec->restart,
-                            .slow = spec->slow,
-                            .tells = spec->tells,
-                            .waits_code = spec->waits_code,
-                            .vital = spec->vital,
+                            .rules = &RULES[spec->policy],
                             .tether = spec->tether,
-                            .reloads = spec->reloads,
-                            .prefix = spec->prefix,
+                            .capture = spec->capture,
                             .keep_fd = spec->keep_fd,
                             .input = -1,
-                            .told_fd = -1,
+                            .ready_fd = -1,
                             .output = -1};
     sh_status status = child_start(c, child, err);
     if (status != SH_OK) child->ended = true;
@@ -210,7 +235,7 @@ static void line_show(const sh_children *c, const struct child *child, sh_str li
         return;
     }
     sh_buf_addf(&out, "[%s] ", child->name);
-    /* A log line of a rank names it already. */
+    /* Log lines of a rank already carry its name. */
     if (sh_str_find(line, sh_buf_str(&out), 0) < line.len) sh_buf_clear(&out);
     sh_buf_add_str(&out, line);
     sh_buf_add_char(&out, '\n');
@@ -219,7 +244,7 @@ static void line_show(const sh_children *c, const struct child *child, sh_str li
     sh_buf_reset(&out);
 }
 
-/* Passes on whole lines; an endless one is cut. */
+/* Passes on whole lines; one that never ends is cut. */
 static void output_pump(const sh_children *c, struct child *child, bool last)
 {
     for (;;) {
@@ -239,10 +264,11 @@ static void output_pump(const sh_children *c, struct child *child, bool last)
     }
 }
 
-static void told_look(struct child *child)
+static void ready_poll(struct child *child)
 {
-    char told[16];
-    if (child->told_fd >= 0 && read(child->told_fd, told, sizeof(told)) > 0) child->ready = true;
+    char bytes[16];
+    if (child->ready_fd >= 0 && read(child->ready_fd, bytes, sizeof(bytes)) > 0)
+        child->ready = true;
 }
 
 static const char *end_text(int wait_status, char *out, size_t cap)
@@ -256,76 +282,83 @@ static const char *end_text(int wait_status, char *out, size_t cap)
     return out;
 }
 
-/* Ended in a way that a new start would only repeat. */
-static bool is_mistake(const struct child *child, int wait_status, int64_t ran_ms)
+static bool is_out_of_tries(const struct child *child)
+{
+    return child->rules->reports_ready && !child->ready && child->tries == TRIES;
+}
+
+/* Ended in a way that a restart would only repeat. Death by a signal is never that: it may have
+ * come from outside. */
+static bool would_repeat(const struct child *child, int wait_status, int64_t ran_ms)
 {
     if (child->ready) return false;
-    if (child->tells && child->tries == TRIES) return true;
-    return WIFEXITED(wait_status) && (child->slow || ran_ms < EARLY_MS);
+    if (is_out_of_tries(child)) return true;
+    bool early = child->rules->early_errors_final && ran_ms < EARLY_MS;
+    return WIFEXITED(wait_status) && (child->rules->errors_final || early);
 }
 
 static void child_failed(sh_children *c, const struct child *child, int wait_status,
                          const char *how)
 {
     int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
-    const char *tried = child->tells && !child->ready && child->tries == TRIES
-                            ? "; it did not come up in three tries, and is not started again"
-                            : "";
+    const char *tried = is_out_of_tries(child) ? "; giving up: it did not come up in three tries"
+                                               : "";
     if (c->hooks.ended == NULL) SH_LOGE("%s %s%s", child->name, how, tried);
     if (c->code != 0) return;
     c->give_up_at = sh_deadline_in_ms(c->linger_ms);
     c->code = code;
 }
 
-static void child_again(sh_children *c, struct child *child, int64_t ran_ms, const char *how)
+static void child_restart_later(sh_children *c, struct child *child, int64_t ran_ms,
+                                const char *how)
 {
     if (ran_ms > HEALTHY_MS) child->backoff_ms = 0;
     child->backoff_ms = child->backoff_ms == 0 ? BACKOFF_FIRST_MS : child->backoff_ms * 2;
     if (child->backoff_ms > BACKOFF_MAX_MS) child->backoff_ms = BACKOFF_MAX_MS;
     child->restart_at = sh_deadline_in_ms(child->backoff_ms);
     if (c->hooks.ended == NULL)
-        SH_LOGW("%s %s; it is started again in %.1f s", child->name, how,
+        SH_LOGW("%s %s; restarting it in %.1f s", child->name, how,
                 (double)child->backoff_ms / 1000);
 }
 
-/* A child is gone: again, or for good. */
+/* A child has exited: decides between a restart and the end. */
 static void child_gone(sh_children *c, struct child *child, int wait_status)
 {
     char how[64];
     output_pump(c, child, true);
-    told_look(child);
+    ready_poll(child);
     fd_close(&child->output);
     fd_close(&child->input);
-    fd_close(&child->told_fd);
+    fd_close(&child->ready_fd);
     child->pid = 0;
-    bool waited = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) != 0 &&
-                  WEXITSTATUS(wait_status) == child->waits_code;
-    if (!waited) child->tries++; /* it is others who did not come up */
+    bool waited = child->rules->awaits_peers && WIFEXITED(wait_status) &&
+                  WEXITSTATUS(wait_status) == SH_CHILD_EXIT_PEERS_MISSING;
+    if (!waited) child->tries++;
     int64_t ran_ms = (sh_clock_ns() - child->started_ns) / 1000000;
     bool clean = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
-    bool mistake = is_mistake(child, wait_status, ran_ms);
+    bool repeats = would_repeat(child, wait_status, ran_ms);
     end_text(wait_status, how, sizeof(how));
-    child->ended = c->stopping || clean || !child->restart || mistake;
-    if (child->vital && clean && !c->vital_ended) {
-        c->vital_ended = true;
+    child->ended = c->stopping || clean || !child->rules->restarts || repeats;
+    if (child->rules->exit_stops_all && clean && !c->agent_exited) {
+        c->agent_exited = true;
         c->give_up_at = sh_deadline_in_ms(c->linger_ms);
     }
     if (!child->ended)
-        child_again(c, child, ran_ms, how);
+        child_restart_later(c, child, ran_ms, how);
     else if (!c->stopping && !clean)
         child_failed(c, child, wait_status, how);
     if (c->hooks.ended != NULL)
         c->hooks.ended(c->hooks.arg, (int)(child - c->list), how, !child->ended);
 }
 
-static void children_look(sh_children *c)
+static void children_poll(sh_children *c)
 {
     for (int i = 0; i < c->count; i++) {
         struct child *child = &c->list[i];
         int wait_status;
         if (child->pid != 0) {
             output_pump(c, child, false);
-            told_look(child);
+            ready_poll(child);
             if (waitpid(child->pid, &wait_status, WNOHANG) == child->pid)
                 child_gone(c, child, wait_status);
         } else if (!child->ended && !c->stopping && sh_deadline_passed(child->restart_at)) {
@@ -352,7 +385,7 @@ static void signal_all(const sh_children *c, int number)
         if (c->list[i].pid != 0) kill(-c->list[i].pid, number);
 }
 
-/* Asks all to end, the last one first: it may lean on those before it. */
+/* Asks all to stop, the last one first: it may depend on those before it. */
 static void ask_all(const sh_children *c)
 {
     for (int i = c->count - 1; i >= 0; i--) {
@@ -360,23 +393,23 @@ static void ask_all(const sh_children *c)
         if (child->pid == 0) continue;
         if (!child->tether) {
             kill(-child->pid, SIGTERM);
-            kill(-child->pid, SIGCONT); /* one that was stopped would not hear it */
+            kill(-child->pid, SIGCONT); /* a stopped process would never see SIGTERM */
         } else if (child->input >= 0 && write(child->input, "S", 1) < 0 && errno != EAGAIN)
             SH_LOGD("%s: its tether is broken", child->name);
     }
 }
 
-static void tethers_beat(sh_children *c)
+static void tethers_heartbeat(sh_children *c)
 {
-    if (!sh_deadline_passed(c->beat_at)) return;
-    c->beat_at = sh_deadline_in_ms(BEAT_MS);
+    if (!sh_deadline_passed(c->heartbeat_at)) return;
+    c->heartbeat_at = sh_deadline_in_ms(HEARTBEAT_MS);
     for (int i = 0; i < c->count; i++) {
         ssize_t put = c->list[i].input < 0 ? 0 : write(c->list[i].input, ".", 1);
-        (void)put; /* a full or broken pipe: its process is about to end */
+        (void)put; /* a full or broken pipe: that process is about to exit anyway */
     }
 }
 
-/* True when the tether asks this process to end. Its end asks once more. */
+/* True when the tether asks this process to stop: by an 'S', by closing, or by silence. */
 static bool tether_pulled(sh_children *c)
 {
     char bytes[64];
@@ -388,7 +421,7 @@ static bool tether_pulled(sh_children *c)
             c->tether_silent_at = sh_deadline_in_ms(SILENCE_MS);
             if (memchr(bytes, 'S', (size_t)got) == NULL) continue;
             pulled = true;
-            break; /* the end of the pipe, if it is there already, counts for itself */
+            break; /* a closed pipe is a second request: leave it for the next call */
         }
         c->tether = -1;
         pulled = true;
@@ -398,11 +431,11 @@ static bool tether_pulled(sh_children *c)
     return true;
 }
 
-/* A signal for this process, or 0 when none came in a while; a child that ends, or says something,
- * ends the wait. */
+/* The next signal that asks for something, or 0 after POLL_MS. The exit of a child (SIGCHLD) ends
+ * the wait early. */
 static int signal_wait(sh_children *c)
 {
-    struct timespec wait = {.tv_nsec = (long)LOOK_MS * 1000000};
+    struct timespec wait = {.tv_nsec = (long)POLL_MS * 1000000};
 #ifdef __APPLE__
     nanosleep(&wait, NULL);
     sigset_t pending;
@@ -414,10 +447,10 @@ static int signal_wait(sh_children *c)
 #else
     siginfo_t info;
     int number = sigtimedwait(&c->signals, &info, &wait);
-    /* Processes ask for a reload; the kernel says so when the terminal was closed. */
+    /* SIGHUP from a process means reload; from the kernel, that the terminal was closed. */
     if (number == SIGHUP && info.si_code == SI_KERNEL) number = SIGTERM;
 #endif
-    tethers_beat(c);
+    tethers_heartbeat(c);
     if (tether_pulled(c)) return SIGTERM;
     return number > 0 && number != SIGCHLD ? number : 0;
 }
@@ -427,12 +460,13 @@ static void wait_for_all(sh_children *c, int64_t wait_ms)
     sh_deadline end = sh_deadline_in_ms(wait_ms);
     while (alive(c, false) > 0 && !sh_deadline_passed(end)) {
         int number = signal_wait(c);
-        children_look(c);
-        if (number == SIGINT || number == SIGTERM) break; /* asked twice: now */
+        children_poll(c);
+        if (number == SIGINT || number == SIGTERM)
+            break; /* the second request: do not wait any longer */
     }
 }
 
-/* Asks, asks again more firmly (who supervises children of its own then ends them), and kills. */
+/* Asks, asks again (a nested supervisor then stops waiting for its own children), and kills. */
 static void children_stop(sh_children *c, int64_t grace_ms)
 {
     c->stopping = true;
@@ -450,14 +484,14 @@ static void children_stop(sh_children *c, int64_t grace_ms)
     }
 }
 
-/* A hang-up reloads where somebody reloads; elsewhere it asks to stop. */
-static bool hang_up_passed(const sh_children *c)
+/* SIGHUP reloads where there is a service; elsewhere it asks to stop. */
+static bool reload_passed_on(const sh_children *c)
 {
     bool passed = false;
     for (int i = 0; i < c->count; i++) {
         const struct child *child = &c->list[i];
-        if (child->reloads && child->pid != 0) kill(child->pid, SIGHUP);
-        passed = passed || child->reloads;
+        if (child->rules->reloads && child->pid != 0) kill(child->pid, SIGHUP);
+        passed = passed || child->rules->reloads;
     }
     return passed;
 }
@@ -466,10 +500,10 @@ int sh_children_run(sh_children *c, int64_t grace_ms)
 {
     int number = 0;
     while (alive(c, true) > 0 &&
-           ((c->code == 0 && !c->vital_ended) || !sh_deadline_passed(c->give_up_at))) {
+           ((c->code == 0 && !c->agent_exited) || !sh_deadline_passed(c->give_up_at))) {
         number = signal_wait(c);
-        if (number != 0 && (number != SIGHUP || !hang_up_passed(c))) break;
-        children_look(c);
+        if (number != 0 && (number != SIGHUP || !reload_passed_on(c))) break;
+        children_poll(c);
     }
     children_stop(c, grace_ms);
     return c->code != 0 ? c->code : number == SIGINT ? 130 : 0;

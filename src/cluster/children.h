@@ -1,14 +1,15 @@
-/* children.h - processes that this one starts, watches and ends.
+/* children.h - processes that this one starts, watches and stops.
  *
- * Each child has a process group of its own, so that Ctrl-C at a terminal reaches the parent alone,
- * which then ends the children in order; and it is ended by the system when the parent dies without
- * a word (where the system can). A child that crashes is started again, with growing pauses; one
- * that ends by itself with an error in its first seconds is not, since it would fail again (a wrong
- * path, a taken port), nor one that did not come up in a few tries: then all are stopped.
+ * Each child runs in its own process group, so Ctrl-C at a terminal reaches only the parent, which
+ * then stops the children in order. Where the system allows it, a child also dies with a parent
+ * that was killed. What happens when a child ends is its policy.
  *
- * A child that is far away (behind ssh) gets no signals from here. It is held by a tether instead:
- * a pipe to its stdin. An 'S' there asks it to end, the end of the pipe asks again, and a '.' every
- * few seconds says that this process is alive. The other end of a tether is sh_children_set_tether.
+ * A child on another host (behind ssh) cannot be signalled from here. It is held by a tether
+ * instead, a pipe to its stdin: an 'S' asks it to stop, the end of the pipe asks again, and a '.'
+ * every few seconds shows that this process is alive. sh_children_set_tether is the other end.
+ *
+ * `serve`, `agent` and `launch` are nested supervisors made of this: docs/architecture.md has the
+ * picture.
  *
  * Threads: one owner, which must not have started threads before sh_children_create (signals are
  * blocked there). */
@@ -24,57 +25,79 @@
 
 typedef struct sh_children sh_children;
 
+/* What the end of a child means. An exit with 0 is always final. A restart comes after a pause that
+ * doubles up to 10 s and starts over once the child has run for a minute. A final failure, of a
+ * child of any policy, stops all children, and its exit code becomes that of this process. */
+typedef enum {
+    /* Runs once: any failure is final. */
+    SH_CHILD_TASK,
+    /* Restarted when it crashes; SIGHUP is passed on to it, to reread its files. An error exit in
+     * its first seconds is final: a wrong path or a taken port would only fail again. */
+    SH_CHILD_SERVICE,
+    /* A rank whose peers are all children of this process. As a service, but without SIGHUP, and
+     * it must come up: it writes to the descriptor in SHOAL_READY_FD each time it has, after which
+     * errors are crashes. Three tries that never came up are final. */
+    SH_CHILD_LOCAL_RANK,
+    /* A rank with peers on other machines: the same, but exits with SH_CHILD_EXIT_PEERS_MISSING do
+     * not count as tries. Those machines may be started much later. */
+    SH_CHILD_RANK,
+    /* A rank whose owner reads its output and calls sh_children_ready. Loading a model takes as
+     * long as it takes, so until then any error exit is final, however late. */
+    SH_CHILD_OBSERVED_RANK,
+    /* An agent that runs an observed rank on its host: the same, and when it exits, even with 0,
+     * all children are stopped. */
+    SH_CHILD_AGENT,
+} sh_child_policy;
+
+enum { SH_CHILD_EXIT_PEERS_MISSING = 3 };
+
 typedef struct {
     const char *name;  /* for the log: "engine", "rank 1" */
-    char *const *argv; /* argv[0] is the program's path; copied, like all of this */
-    char *const *env;  /* more variables "NAME=value", and "NAME" for one less; or NULL */
-    bool restart;      /* start it again when it crashes */
-    bool slow;         /* until sh_children_ready an error is a mistake, however late it comes */
-    bool tells;        /* it writes to the descriptor in SHOAL_READY_FD whenever it has come up */
-    int waits_code;    /* its exit code when it has waited for others in vain; 0: it has none */
-    bool vital;        /* when it ends, even well, all are stopped */
-    bool tether;       /* its stdin is a tether */
-    bool reloads;      /* SIGHUP is for it: it reads something again */
-    int keep_fd;       /* above 2: a descriptor that the child keeps through exec */
-    bool prefix;       /* take its output line by line; without a hook: show it behind "[name] " */
+    char *const *argv; /* argv[0] is the program's path; copied, like everything here */
+    char *const *env;  /* changes to the environment: "NAME=value" sets, "NAME" unsets; or NULL */
+    sh_child_policy policy;
+    bool tether; /* stopped through its stdin instead of by signals */
+    bool
+        capture; /* its output goes line by line to the `line` hook, or to stderr after "[name] " */
+    int keep_fd; /* above 2: a descriptor that stays open in the child */
 } sh_child_spec;
 
-/* What an owner may want to know; `child` counts in the order of adding. Each may be NULL. */
+/* Notifications for the owner; `child` is an index in the order of adding. Each may be NULL. */
 typedef struct {
     void (*line)(void *arg, int child, sh_str line);
     void (*started)(void *arg, int child, pid_t pid);
-    void (*ended)(void *arg, int child, const char *how, bool again); /* again: with a pause */
+    void (*ended)(void *arg, int child, const char *how, bool restarts);
     void *arg;
 } sh_children_hooks;
 
-/* Blocks SIGINT, SIGTERM, SIGHUP and SIGCHLD in this process; they are waited for in run. */
+/* Blocks SIGINT, SIGTERM, SIGHUP and SIGCHLD in this process; sh_children_run waits for them. */
 sh_children *sh_children_create(void);
 
 /* Starts a child. */
 SH_MUST_CHECK sh_status sh_children_add(sh_children *children, const sh_child_spec *spec,
                                         sh_err *err);
 
-/* Watches until all children have ended by themselves, one failed for good, or a signal says stop
- * (SIGHUP is passed on instead to those who reload, if there are any); then ends the rest: SIGTERM,
- * and SIGKILL after grace_ms. Returns the exit code for this process: of the child that failed
- * first, 130 behind SIGINT, else 0. */
+/* Watches until all children have exited, one has failed for good, or a signal asks to stop
+ * (SIGHUP stops only where there is no service to reload). Then stops the rest: SIGTERM, and
+ * SIGKILL after grace_ms. Returns the exit code for this process: that of the first failure, 130
+ * after SIGINT, else 0. */
 int sh_children_run(sh_children *children, int64_t grace_ms);
 
-/* When one has failed for good (or a vital one has ended) the others get this long to end by
- * themselves (0 at first): ranks of a group find out what happened and say so. */
+/* After a final failure, or the exit of an agent, the others get this long (0 unless set) to exit
+ * on their own: ranks notice what happened and log it. */
 void sh_children_set_linger(sh_children *children, int64_t linger_ms);
 
-/* Before the first child is added. */
+/* Call before adding the first child. */
 void sh_children_set_hooks(sh_children *children, const sh_children_hooks *hooks);
 
-/* The end of a tether that holds this process: what comes from fd counts as SIGTERM, and so does a
- * silence of a minute. */
+/* Holds this process by a tether: a request to stop on fd counts as SIGTERM, and so does silence
+ * for a minute. */
 void sh_children_set_tether(sh_children *children, int fd);
 
-/* This child has come up: from now on its errors are crashes. For a hook to call. */
+/* This child has come up: from now on its errors are crashes. Meant to be called from a hook. */
 void sh_children_ready(sh_children *children, int child);
 
-/* Ends what is left, at once, and frees. */
+/* Stops what still runs, without grace, and frees. */
 void sh_children_free(sh_children *children);
 
 #endif

@@ -1,3 +1,6 @@
+/* A launch sees each rank through its agent: the agent's lines are the rank's output, and marked
+ * lines tell what happens to the rank (launch.h). Every change of a state rewrites launch.json, so
+ * that `shoal status` needs no connection to this process. */
 #include "cluster/launch.h"
 
 #include "base/alloc.h"
@@ -12,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    LINGER_MS = 2000, /* for the others to say what they saw when a rank fails */
+    LINGER_MS = 2000, /* when a rank fails, for the others to log what they saw */
 };
 
 struct rank {
@@ -39,7 +42,7 @@ void sh_launch_say(int log_fd, int rank, const char *name, sh_str text)
     sh_buf_add_char(&line, '\n');
     ssize_t put = write(STDERR_FILENO, line.ptr, line.len);
     if (log_fd >= 0) put = write(log_fd, line.ptr, line.len);
-    (void)put; /* a terminal that went away does not matter to the ranks */
+    (void)put; /* a closed terminal must not disturb the ranks */
     sh_buf_reset(&line);
 }
 
@@ -67,7 +70,7 @@ static cJSON *rank_json(const struct launch *l, int idx)
     return json;
 }
 
-/* launch.json as things are now. That it can not be written is no reason to stop serving. */
+/* Writes launch.json. A failure is logged, not fatal: serving goes on. */
 static void record_write(const struct launch *l)
 {
     cJSON *ranks = cJSON_CreateArray();
@@ -104,8 +107,8 @@ static void ready_check(struct launch *l)
     if (l->opts->ready != NULL) l->opts->ready(l->opts->arg);
 }
 
-/* What an agent tells about its rank. */
-static void mark_take(struct launch *l, int rank, sh_str line)
+/* A marked line of an agent. */
+static void mark_handle(struct launch *l, int rank, sh_str line)
 {
     struct rank *r = &l->ranks[rank];
     char text[96];
@@ -116,7 +119,7 @@ static void mark_take(struct launch *l, int rank, sh_str line)
         state_set(l, rank, SH_STR("start"));
     } else if (sh_str_is(word, "ended")) {
         r->restarts++;
-        snprintf(text, sizeof(text), "%.*s; it is started again", (int)rest.len, rest.ptr);
+        snprintf(text, sizeof(text), "%.*s; restarting it", (int)rest.len, rest.ptr);
         say(l, rank, text);
         state_set(l, rank, SH_STR("ended"));
     } else {
@@ -131,21 +134,21 @@ static void on_line(void *arg, int rank, sh_str line)
 {
     struct launch *l = arg;
     if (line.len > 0 && line.ptr[0] == SH_LAUNCH_MARK)
-        mark_take(l, rank, sh_str_sub(line, 1, line.len));
+        mark_handle(l, rank, sh_str_sub(line, 1, line.len));
     else
         sh_launch_say(l->opts->log_fd, rank, l->ranks[rank].host->name, line);
 }
 
-static void on_ended(void *arg, int rank, const char *how, bool again)
+static void on_ended(void *arg, int rank, const char *how, bool restarts)
 {
     struct launch *l = arg;
     struct rank *r = &l->ranks[rank];
     char text[96];
     bool lost = r->host->ssh != NULL && strcmp(how, "ended with code 255") == 0;
     r->process[0] = '\0';
-    if (again) r->restarts++;
+    if (restarts) r->restarts++;
     snprintf(text, sizeof(text), "%s%s", lost ? "the connection was lost" : how,
-             again ? "; it is started again" : "");
+             restarts ? "; restarting it" : "");
     if (strcmp(how, "ended with code 0") != 0) say(l, rank, text);
     state_set(l, rank, sh_str_of("ended"));
 }
@@ -169,11 +172,9 @@ static sh_status rank_start(struct launch *l, int rank, sh_err *err)
     sh_child_spec spec = {.name = name,
                           .argv = argv,
                           .env = l->opts->env,
-                          .restart = true,
-                          .slow = true,
-                          .vital = true,
+                          .policy = SH_CHILD_AGENT,
                           .tether = true,
-                          .prefix = true};
+                          .capture = true};
     sh_status status = sh_children_add(l->children, &spec, err);
     free(name);
     sh_ssh_argv_free(argv);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 enum {
-    LINGER_MS = 5000, /* more than a silent rank needs to be noticed */
+    LINGER_MS = 5000, /* longer than it takes to notice a silent rank */
     GRACE_MS = 5000,
     VARS = 6,
     ENV_MAX = 8,
@@ -26,8 +26,8 @@ static sh_status listen_local(int *fd, char text[SH_ADDR_TEXT_MAX], sh_err *err)
     return status;
 }
 
-/* fd: the listening socket, for rank 0. It stays open here too, so that a rank 0 that is started
- * again finds it. */
+/* fd: the listening socket, for rank 0. It stays open in this process, so that a restarted rank 0
+ * finds it still bound. */
 static sh_status start_rank(sh_children *children, const sh_local_ranks_spec *spec,
                             const char *coordinator, int rank, int fd, sh_err *err)
 {
@@ -45,10 +45,9 @@ static sh_status start_rank(sh_children *children, const sh_local_ranks_spec *sp
     sh_child_spec child = {.name = name,
                            .argv = spec->argv,
                            .env = env,
-                           .restart = spec->restart,
-                           .tells = spec->restart,
+                           .policy = spec->restart ? SH_CHILD_LOCAL_RANK : SH_CHILD_TASK,
                            .keep_fd = rank == 0 ? fd : 0,
-                           .prefix = rank > 0};
+                           .capture = rank > 0};
     sh_status status = sh_children_add(children, &child, err);
     for (int i = 0; i < own; i++) free(env[i]);
     return status;

@@ -1,10 +1,10 @@
 /* local_ranks.h - a group of ranks that all run on this machine.
  *
- * The same command line is started once for each rank, with what differs in the environment (names
- * in local_ranks.c are those of the option table). Ranks meet on a loopback port that is opened here, so
- * that none can be taken in between, and prove a token that only they know. Rank 0 keeps stdin,
- * stdout and stderr; what the others say goes to stderr, line by line behind "[rank 1] ". When one
- * fails the others get time to say so, and are then ended.
+ * The same command line is started once per rank; what differs goes through the environment (the
+ * names in local_ranks.c are those of the option table). The ranks join on a loopback port that is
+ * opened here, so nobody can take it in between, and prove a token that only they know. Rank 0
+ * keeps stdin, stdout and stderr; the output of the others goes to stderr, each line after
+ * "[rank 1] ". When one fails, the others get time to log why before they are stopped.
  *
  * Threads: one owner, before other threads start. */
 #ifndef SH_CLUSTER_LOCAL_RANKS_H
@@ -13,11 +13,11 @@
 #include "cluster/children.h"
 
 typedef struct {
-    char *const *argv; /* the command line with its program; a closing NULL */
+    char *const *argv; /* with the program; NULL-terminated */
     int ranks;
-    const char *token; /* NULL: one is made */
-    bool restart;      /* a rank that crashes is started again and joins again */
-    char *const *env;  /* more variables for all of them, or NULL */
+    const char *token; /* NULL: make one */
+    bool restart;      /* a rank that crashes is restarted and rejoins */
+    char *const *env;  /* more variables for all ranks, or NULL */
 } sh_local_ranks_spec;
 
 /* Adds the ranks to `children`. */

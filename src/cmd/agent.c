@@ -1,8 +1,8 @@
 /* shoal agent: runs one rank on its host, for `shoal launch`.
  *
  * Its standard input is the tether that launch holds (cluster/children.h); its standard output
- * carries the rank's lines and the marks of cluster/launch.h. A rank that crashes is started again
- * here, where its host's memory still has the model's files. */
+ * carries the rank's lines and the marks of cluster/launch.h. A rank that crashes is restarted
+ * here, on its host, without a new ssh connection and while the page cache still has the model. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -32,7 +32,7 @@ struct agent {
     bool linktest;
 };
 
-/* One write a line: lines of the rank and marks do not mix. */
+/* One write per line, so that output of the rank and marks never interleave. */
 static void put_line(const char *mark, sh_str text)
 {
     sh_buf line = {0};
@@ -40,7 +40,7 @@ static void put_line(const char *mark, sh_str text)
     sh_buf_add_str(&line, text);
     sh_buf_add_char(&line, '\n');
     ssize_t put = write(STDOUT_FILENO, line.ptr, line.len);
-    (void)put; /* whoever listened is gone: the tether tells */
+    (void)put; /* the launcher is gone: the tether reports that */
     sh_buf_reset(&line);
 }
 
@@ -64,14 +64,14 @@ static void on_started(void *arg, int child, pid_t pid)
     put_line("pid", sh_str_of(text));
 }
 
-static void on_ended(void *arg, int child, const char *how, bool again)
+static void on_ended(void *arg, int child, const char *how, bool restarts)
 {
     (void)arg;
     (void)child;
-    if (again) put_line("ended", sh_str_of(how));
+    if (restarts) put_line("ended", sh_str_of(how));
 }
 
-/* One agent a rank; the one before may be about to end. */
+/* One agent per rank; an earlier one may be about to exit. */
 static sh_status lock_take(const struct agent *a, int *fd, sh_err *err)
 {
     char name[32];
@@ -82,15 +82,16 @@ static sh_status lock_take(const struct agent *a, int *fd, sh_err *err)
            !sh_deadline_passed(end))
         sh_sleep_ms(50);
     if (status == SH_AGAIN)
-        return sh_err_set(err, SH_ERR_LIMIT,
-                          "another launch runs rank %d here, from the same folder %s; --state-dir "
-                          "names another",
-                          a->rank, a->state);
+        return sh_err_set(
+            err, SH_ERR_LIMIT,
+            "another launch runs rank %d on this host, from the same state folder %s; "
+            "choose another one with --state-dir",
+            a->rank, a->state);
     return status;
 }
 
-/* A process of this rank that an agent left which was killed: it would keep the place in the group
- * and the port. It is ours: the number, its start and the boot are those that were written down. */
+/* Stops a process of this rank that a killed agent left behind: it would keep the rank's place in
+ * the group and its port. It is certainly ours: pid, start time and boot id are those recorded. */
 static void leftover_end(const struct agent *a)
 {
     sh_buf text = {0};
@@ -101,14 +102,15 @@ static void leftover_end(const struct agent *a)
                  sh_process_parse(text.ptr, &process);
     sh_buf_reset(&text);
     if (!known || !sh_process_signal(&process, SIGTERM)) return;
-    put_line(NULL, SH_STR("an earlier process of this rank is ended first"));
+    put_line(NULL, SH_STR("stopping an earlier process of this rank first"));
     while (sh_process_alive(&process) && !sh_deadline_passed(end)) sh_sleep_ms(50);
     sh_process_signal(&process, SIGKILL);
     while (sh_process_alive(&process)) sh_sleep_ms(20);
 }
 
-/* Takes "NAME=value" (owned) for the rank; another name of the same setting that this process has
- * from its surroundings must not disagree with it. */
+/* Adds "NAME=value" (owned) to the rank's environment. Variables that set the same option under
+ * another name are removed from our own environment, which the rank inherits: two names of one
+ * option that disagree are an error. */
 static void env_add(struct agent *a, char *text)
 {
     sh_str rest = sh_str_of(text), name;
@@ -180,9 +182,8 @@ static sh_status rank_run(struct agent *a, int *code, sh_err *err)
     sh_child_spec spec = {.name = "rank",
                           .argv = argv,
                           .env = a->env,
-                          .restart = !a->linktest,
-                          .slow = true,
-                          .prefix = true};
+                          .policy = a->linktest ? SH_CHILD_TASK : SH_CHILD_OBSERVED_RANK,
+                          .capture = true};
     status = sh_children_add(a->children, &spec, err);
     if (status == SH_OK) *code = sh_children_run(a->children, a->grace_s * 1000 + STOP_EXTRA_MS);
     sh_children_free(a->children);
@@ -214,7 +215,8 @@ static int agent_run(const sh_command_args *args)
     if (args->argc == 1 && strcmp(args->argv[0], "check") == 0) {
         status = check(s, &err);
     } else if (args->argc > 0) {
-        status = sh_err_set(&err, SH_ERR_INPUT, "agent knows `check`, not '%s'", args->argv[0]);
+        status = sh_err_set(&err, SH_ERR_INPUT, "agent has no argument '%s': only `check`",
+                            args->argv[0]);
     } else {
         char *state = sh_state_dir_path(s->state_dir);
         struct agent a = {.state = state, .rank = (int)s->rank};

@@ -135,7 +135,7 @@ static sh_status build_all(const sh_remote_hosts *remote, int *code, sh_err *err
     sh_status status = SH_OK;
     for (int i = 0; i < count && status == SH_OK; i++) {
         char **argv = sh_ssh_argv(&remote->ssh, list[i]->ssh, script);
-        sh_child_spec spec = {.name = list[i]->name, .argv = argv, .tether = true, .prefix = true};
+        sh_child_spec spec = {.name = list[i]->name, .argv = argv, .tether = true, .capture = true};
         status = sh_children_add(children, &spec, err);
         sh_ssh_argv_free(argv);
     }

@@ -1,8 +1,10 @@
-/* shoal serve: starts and watches everything that a server needs: the ranks of the engine and the
- * API in front.
+/* shoal serve: starts and supervises what a server needs, the ranks of the engine and the API in
+ * front of them.
  *
- * Each part is this same command line with --part in the environment, so that all parts see the
- * same settings, but for the secrets of others (role.h). */
+ * Each part is this same command line with SHOAL_PART in the environment, so all parts see the same
+ * settings, except for secrets that are not theirs (support/role.h). API and engine are separate
+ * processes so that the API can be restarted without loading the model again, and so that the
+ * process that parses requests of strangers holds no cluster token. */
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/system.h"
@@ -18,6 +20,8 @@
 #include <unistd.h>
 
 enum { DEMO_RANKS = 2, STOP_EXTRA_MS = 5000 };
+_Static_assert((int)SH_EXIT_PEER == (int)SH_CHILD_EXIT_PEERS_MISSING,
+               "the supervisor knows this exit code");
 
 struct server {
     const sh_command_args *args;
@@ -28,20 +32,20 @@ struct server {
     int ranks;
 };
 
-/* The model that is served, owned by the caller: the demo model unless another was given. That one
- * as it was given: the parts look for it themselves and find the same. */
+/* The model to serve, owned by the caller: the demo model unless one was given. A given one is
+ * passed on as given; the parts resolve it themselves, to the same folder. */
 static sh_status model_find(const sh_settings *s, const char *program, char **out, sh_err *err)
 {
     char *model = s->model != NULL ? sh_strdup(s->model_given) : sh_demo_find(program);
     if (model == NULL)
         return sh_err_set(err, SH_ERR_NOT_FOUND,
-                          "the demo model is not here; --model DIR names another");
+                          "the demo model was not found; name a model with --model DIR");
     *out = model;
     return SH_OK;
 }
 
-/* A name that others can guess is one that they can take first; so the socket has a folder of its
- * own, with a name that nobody knows before and where nobody else gets in. */
+/* A predictable socket name could be taken by somebody else first. So the socket gets a folder of
+ * its own, with a random name and mode 0700. */
 static sh_status socket_place(struct server *v, const sh_settings *s, sh_err *err)
 {
     if (s->socket != NULL) {
@@ -50,7 +54,7 @@ static sh_status socket_place(struct server *v, const sh_settings *s, sh_err *er
     }
     char *folder = sh_path_join(s->runtime_dir != NULL ? s->runtime_dir : "/tmp", "shoal-XXXXXX");
     if (mkdtemp(folder) == NULL) {
-        sh_err_sys(err, "a folder for the socket, %s", folder);
+        sh_err_sys(err, "make a folder for the socket, %s", folder);
         free(folder);
         return err->status;
     }
@@ -94,7 +98,7 @@ static sh_status parts_start(const struct server *v, sh_children *children, sh_e
          **api_argv = sh_role_argv(ROLE_API, v->program, v->args->line);
     bool local = s->hostfile == NULL && s->coordinator == NULL && v->ranks > 1 &&
                  !sh_options_given(v->args->options, "rank");
-    bool forms_again = strcmp(s->backend, "mpi") != 0; /* otherwise the job ends with a rank */
+    bool forms_again = strcmp(s->backend, "mpi") != 0; /* an MPI job ends with its first rank */
     sh_local_ranks_spec ranks = {.argv = engine_argv,
                                  .ranks = v->ranks,
                                  .token = s->token,
@@ -103,12 +107,10 @@ static sh_status parts_start(const struct server *v, sh_children *children, sh_e
     sh_child_spec engine = {.name = "engine",
                             .argv = engine_argv,
                             .env = engine_env,
-                            .restart = forms_again,
-                            .waits_code = SH_EXIT_PEER,
-                            .tells = true,
+                            .policy = forms_again ? SH_CHILD_RANK : SH_CHILD_TASK,
                             .keep_fd = (int)s->coordinator_fd};
     sh_child_spec api = {
-        .name = "api", .argv = api_argv, .env = api_env, .restart = true, .reloads = true};
+        .name = "api", .argv = api_argv, .env = api_env, .policy = SH_CHILD_SERVICE};
     sh_status status = local ? sh_local_ranks_add(children, &ranks, err)
                              : sh_children_add(children, &engine, err);
     if (status == SH_OK) status = sh_children_add(children, &api, err);
@@ -141,7 +143,7 @@ static int supervise(const sh_command_args *args)
     return status == SH_OK ? code : sh_command_fail(&err);
 }
 
-/* On other machines, and under mpirun or srun, the same command is a worker. */
+/* With --rank above 0 (other machines, mpirun, srun) the same command runs a worker. */
 static int work(const sh_command_args *args)
 {
     sh_settings settings = *args->settings;

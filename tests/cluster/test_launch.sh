@@ -263,7 +263,7 @@ comes_back() {
     echo "# changed" >>home2/.local/state/shoal/hostfile.json
     starts --slots 4 && [ "$(grep -c "push hostfile" err)" = 1 ] && [ "$(grep -c "push settings" err)" = 3 ] || return 1
     local old new; old=$(pid_of 1)
-    kill -9 "$old" && says "^\[1 h2\] was killed by signal 9; it is started again" && back 1 "$old" &&
+    kill -9 "$old" && says "^\[1 h2\] was killed by signal 9; restarting it" && back 1 "$old" &&
         prints "^1 +h2 +$new +ready +[0-9]+ s +1$" on1 "$shoal" status && ends_on INT 10
 }
 check "what differs on a host is pushed again; a rank that is killed while serving comes back, and answers go on" \
@@ -271,10 +271,10 @@ check "what differs on a host is pushed again; a rank that is killed while servi
 agent_dies() { # the agent, the far end of its ssh, is killed: a new one ends what is left and starts the rank again
     starts || return 1
     local old new agent; old=$(pid_of 2) && [ -n "$old" ] && agent=$(awk '{print $4}' "/proc/$old/stat") &&
-        kill -9 "$agent" && says "^\[2 root@h3\] .*; it is started again" && back 2 "$old" &&
+        kill -9 "$agent" && says "^\[2 root@h3\] .*; restarting it" && back 2 "$old" &&
         ! shoals_on 3 | grep -qx "$old" && ends_on INT 10
 }
-check "when the connection to a host breaks, its rank is started again once" try agent_dies
+check "when the connection to a host breaks, its rank is restarted once" try agent_dies
 
 # --- in the background ---
 told_twice() { [ "$(grep -c "all 3 ranks" follow)" = 2 ]; }

@@ -20,14 +20,14 @@ static int setup(void **state)
     return make_dir(state) != 0 || chdir(dir) != 0;
 }
 
-static void add(sh_children *c, const char *script, bool restart)
+static void add(sh_children *c, const char *script, sh_child_policy policy)
 {
     char *argv[] = {"/bin/sh", "-c", (char *)script, NULL};
     char *env[] = {"WHO=me", NULL};
-    CHECK_OK(sh_children_add(
-                 c, &(sh_child_spec){.name = "child", .argv = argv, .env = env, .restart = restart},
-                 &err),
-             err);
+    CHECK_OK(
+        sh_children_add(
+            c, &(sh_child_spec){.name = "child", .argv = argv, .env = env, .policy = policy}, &err),
+        err);
 }
 
 static long lines(const char *path)
@@ -44,8 +44,8 @@ TEST(children_that_end_well_end_the_run)
 {
     UNUSED_STATE;
     sh_children *c = sh_children_create();
-    add(c, "test \"$WHO\" = me", false);
-    add(c, "exit 0", true);
+    add(c, "test \"$WHO\" = me", SH_CHILD_TASK);
+    add(c, "exit 0", SH_CHILD_SERVICE);
     assert_int_equal(sh_children_run(c, 1000), 0);
     sh_children_free(c);
 }
@@ -55,8 +55,8 @@ TEST(a_mistake_is_not_repeated_and_its_code_is_passed_on)
     UNUSED_STATE;
     sh_children *c = sh_children_create();
     sh_log_set_level(SH_LOG_ERROR);
-    add(c, "echo x >>mistake; exit 7", true);
-    add(c, "sleep 100", false);
+    add(c, "echo x >>mistake; exit 7", SH_CHILD_SERVICE);
+    add(c, "sleep 100", SH_CHILD_TASK);
     int64_t start = sh_clock_ns();
     assert_int_equal(sh_children_run(c, 3000), 7);
     assert_true(sh_clock_ns() - start < INT64_C(3000000000));
@@ -68,7 +68,7 @@ TEST(a_crash_is_followed_by_a_new_start)
 {
     UNUSED_STATE;
     sh_children *c = sh_children_create();
-    add(c, "echo x >>crash; [ $(wc -l <crash) -ge 3 ] || kill -9 $$", true);
+    add(c, "echo x >>crash; [ $(wc -l <crash) -ge 3 ] || kill -9 $$", SH_CHILD_SERVICE);
     assert_int_equal(sh_children_run(c, 1000), 0);
     assert_int_equal(lines("crash"), 3);
     sh_children_free(c);
@@ -81,8 +81,8 @@ TEST(a_signal_stops_children_gently_then_by_force)
     add(c,
         "trap 'echo x >>gentle; exit 0' TERM; sleep 0.2; kill -TERM $PPID; while :; do sleep 0.05; "
         "done",
-        true);
-    add(c, "trap '' TERM; while :; do sleep 0.05; done", true);
+        SH_CHILD_SERVICE);
+    add(c, "trap '' TERM; while :; do sleep 0.05; done", SH_CHILD_SERVICE);
     int64_t start = sh_clock_ns();
     assert_int_equal(sh_children_run(c, 700), 0);
     int64_t took_ms = (sh_clock_ns() - start) / 1000000;
@@ -91,14 +91,14 @@ TEST(a_signal_stops_children_gently_then_by_force)
     sh_children_free(c);
 }
 
-TEST(a_second_signal_does_not_wait_for_who_does_not_listen)
+TEST(a_second_signal_does_not_wait_any_longer)
 {
     UNUSED_STATE;
     sh_children *c = sh_children_create();
     add(c,
         "trap '' TERM; sleep 0.2; kill -INT $PPID; sleep 0.3; kill -INT $PPID; while :; do sleep "
         "0.05; done",
-        true);
+        SH_CHILD_SERVICE);
     int64_t start = sh_clock_ns();
     assert_int_equal(sh_children_run(c, 60000), 130);
     assert_true(sh_clock_ns() - start < INT64_C(20000000000));
@@ -133,7 +133,7 @@ static void seen_end(void *arg, int child, const char *how, bool again)
     seen->again += again;
 }
 
-static sh_children *watched(struct seen *seen, const char *script, bool slow)
+static sh_children *watched(struct seen *seen, const char *script)
 {
     char *argv[] = {"/bin/sh", "-c", (char *)script, NULL};
     *seen = (struct seen){.children = sh_children_create()};
@@ -143,10 +143,9 @@ static sh_children *watched(struct seen *seen, const char *script, bool slow)
                                                                .arg = seen});
     sh_child_spec spec = {.name = "child",
                           .argv = argv,
-                          .restart = true,
-                          .slow = slow,
+                          .policy = SH_CHILD_OBSERVED_RANK,
                           .tether = true,
-                          .prefix = true};
+                          .capture = true};
     CHECK_OK(sh_children_add(seen->children, &spec, &err), err);
     return seen->children;
 }
@@ -156,8 +155,7 @@ TEST(a_tether_asks_and_its_end_asks_again)
     UNUSED_STATE;
     struct seen seen;
     sh_children *c = watched(
-        &seen, "(sleep 0.3; kill -TERM $PPID) & head -c 2 | tr -d '.\\n'; echo; cat; echo end",
-        true);
+        &seen, "(sleep 0.3; kill -TERM $PPID) & head -c 2 | tr -d '.\\n'; echo; cat; echo end");
     int64_t start = sh_clock_ns();
     assert_int_equal(sh_children_run(c, 500), 0);
     assert_true(sh_clock_ns() - start < INT64_C(3000000000));
@@ -166,17 +164,16 @@ TEST(a_tether_asks_and_its_end_asks_again)
     sh_children_free(c);
 }
 
-TEST(an_error_behind_ready_is_a_crash_and_one_before_it_a_mistake)
+TEST(an_error_after_ready_is_a_crash_and_one_before_it_is_final)
 {
     UNUSED_STATE;
     struct seen seen;
-    sh_children *c = watched(&seen, "echo x >>up; echo ready; [ $(wc -l <up) -ge 2 ] || exit 5",
-                             true);
+    sh_children *c = watched(&seen, "echo x >>up; echo ready; [ $(wc -l <up) -ge 2 ] || exit 5");
     assert_int_equal(sh_children_run(c, 500), 0);
     assert_int_equal(seen.started, 2);
     assert_int_equal(seen.again, 1);
     sh_children_free(c);
-    c = watched(&seen, "echo x; exit 5", true);
+    c = watched(&seen, "echo x; exit 5");
     assert_int_equal(sh_children_run(c, 500), 5);
     assert_int_equal(seen.started, 1);
     sh_children_free(c);
@@ -187,14 +184,14 @@ static int tries_of(const char *script)
     char *argv[] = {"/bin/sh", "-c", (char *)script, NULL};
     struct seen seen = {.children = sh_children_create()};
     sh_children_set_hooks(seen.children, &(sh_children_hooks){.started = seen_start, .arg = &seen});
-    sh_child_spec spec = {.name = "child", .argv = argv, .restart = true, .tells = true};
+    sh_child_spec spec = {.name = "child", .argv = argv, .policy = SH_CHILD_LOCAL_RANK};
     CHECK_OK(sh_children_add(seen.children, &spec, &err), err);
     assert_int_equal(sh_children_run(seen.children, 500), 128 + SIGKILL);
     sh_children_free(seen.children);
     return seen.started;
 }
 
-TEST(who_never_comes_up_is_tried_three_times_and_who_did_for_ever)
+TEST(a_rank_gets_three_tries_to_come_up_and_any_number_after_that)
 {
     UNUSED_STATE;
     assert_int_equal(tries_of("kill -9 $$"), 3);
@@ -203,21 +200,21 @@ TEST(who_never_comes_up_is_tried_three_times_and_who_did_for_ever)
                     "echo x >>told; [ $(wc -l <told) -ge 4 ] && exit 0; "
                     "[ $(wc -l <told) -ge 2 ] || echo R >/dev/fd/$SHOAL_READY_FD; kill -9 $$",
                     NULL};
-    sh_child_spec spec = {.name = "child", .argv = argv, .restart = true, .tells = true};
+    sh_child_spec spec = {.name = "child", .argv = argv, .policy = SH_CHILD_LOCAL_RANK};
     CHECK_OK(sh_children_add(c, &spec, &err), err);
     assert_int_equal(sh_children_run(c, 500), 0);
     assert_int_equal(lines("told"), 4);
     sh_children_free(c);
 }
 
-TEST(whoever_is_held_by_a_tether_ends_with_it)
+TEST(a_tethered_process_ends_with_its_tether)
 {
     UNUSED_STATE;
     int pipes[2];
     assert_int_equal(pipe2(pipes, O_CLOEXEC), 0); /* else the child would hold it too */
     sh_children *c = sh_children_create();
     sh_children_set_tether(c, pipes[0]);
-    add(c, "sleep 100", true);
+    add(c, "sleep 100", SH_CHILD_SERVICE);
     assert_int_equal(write(pipes[1], "..", 2), 2);
     close(pipes[1]);
     int64_t start = sh_clock_ns();
@@ -234,11 +231,11 @@ int main(void)
         cmocka_unit_test(a_mistake_is_not_repeated_and_its_code_is_passed_on),
         cmocka_unit_test(a_crash_is_followed_by_a_new_start),
         cmocka_unit_test(a_signal_stops_children_gently_then_by_force),
-        cmocka_unit_test(a_second_signal_does_not_wait_for_who_does_not_listen),
+        cmocka_unit_test(a_second_signal_does_not_wait_any_longer),
         cmocka_unit_test(a_tether_asks_and_its_end_asks_again),
-        cmocka_unit_test(an_error_behind_ready_is_a_crash_and_one_before_it_a_mistake),
-        cmocka_unit_test(who_never_comes_up_is_tried_three_times_and_who_did_for_ever),
-        cmocka_unit_test(whoever_is_held_by_a_tether_ends_with_it),
+        cmocka_unit_test(an_error_after_ready_is_a_crash_and_one_before_it_is_final),
+        cmocka_unit_test(a_rank_gets_three_tries_to_come_up_and_any_number_after_that),
+        cmocka_unit_test(a_tethered_process_ends_with_its_tether),
     };
     return cmocka_run_group_tests(tests, setup, remove_dir);
 }
