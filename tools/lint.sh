@@ -19,6 +19,7 @@ if command -v shellcheck >/dev/null; then shellcheck -S warning "${scripts[@]}" 
 else say "shellcheck is missing, skipped"; fi
 
 say "layers"; tools/layers.sh || bad=1
+say "types"; tools/types.sh || bad=1
 say "budgets"; tools/budgets.sh
 
 if command -v cppcheck >/dev/null; then
