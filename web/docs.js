@@ -1,4 +1,4 @@
-// The page of the API, made from openapi.json. Text from the server is only ever set as text.
+// The API documentation page, rendered from openapi.json. Text from the server is only ever set as text.
 
 const examples = {
   '/v1/chat/completions': { messages: [{ role: 'user', content: 'Who are you?' }], stream: true },
@@ -63,7 +63,7 @@ function fieldTable(operation) {
   return el('details', {}, el('summary', { textContent: 'Fields of the body' }), el('div', { className: 'scroll' }, table));
 }
 
-// Shows an answer while it comes; of a stream of chunks, the text in them.
+// Shows a response while it arrives; JSON is formatted at the end.
 async function show(response, output) {
   const type = response.headers.get('Content-Type') ?? '';
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -76,7 +76,7 @@ async function show(response, output) {
     output.scrollTop = output.scrollHeight;
   }
   if (type.includes('json')) {
-    try { output.textContent = JSON.stringify(JSON.parse(text), null, 2); } catch { /* as it came */ }
+    try { output.textContent = JSON.stringify(JSON.parse(text), null, 2); } catch { /* leave it as it is */ }
   }
 }
 

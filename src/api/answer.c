@@ -1,3 +1,14 @@
+/* Turns token events into the pending output of a choice.
+ *
+ * text/answer_text.c does the work on characters: it detokenizes, looks for stop strings and parses
+ * reasoning and tool calls. Text can be held back there, because it might be the start of a stop
+ * string or of a call. Log-probabilities must arrive with the text of their tokens, so they are
+ * held back in step: logprobs[0 .. count) are pending, the next `held` wait for their text.
+ *
+ * With tool_choice "required" or a named function, the prompt already contains the beginning of the
+ * call (`lead`), and anything but that call is an error. Whether it is one is only known at the end
+ * (choice_finish); but since a call that was announced to the client cannot be taken back, unwanted
+ * calls are dropped at once, before anything of them is sent. */
 #include "api/answer.h"
 
 #include "api/messages.h"
@@ -10,12 +21,12 @@
 struct sh_choice_text {
     const sh_job_spec *spec;
     sh_answer_text *reader;
-    bool must_call; /* text that is no call is not wanted */
-    int calls;      /* whole ones, of functions that may be called */
-    int strays;     /* others, while a call is a must */
-    int64_t echoed; /* characters of the prompt in front of the answer */
+    bool must_call; /* the answer has to be a tool call */
+    int calls;      /* complete ones, of functions that may be called */
+    int strays;     /* calls of other functions, with must_call */
+    int64_t echoed; /* characters of the prompt before the answer */
     size_t logprobs_cap;
-    size_t logprobs_seen; /* tokens whose odds were released so far */
+    size_t logprobs_seen; /* tokens whose logprobs were released so far */
 };
 
 static sh_call *call_at(sh_choice *choice, int index)
@@ -28,7 +39,7 @@ static sh_call *call_at(sh_choice *choice, int index)
     return &choice->calls[index];
 }
 
-/* A call of which the client was told can not be taken back. */
+/* Forgets a call, unless it was announced: then it cannot be taken back. */
 static void call_drop(sh_call *call)
 {
     if (call->announced) return;
@@ -38,7 +49,7 @@ static void call_drop(sh_call *call)
     *call = (sh_call){0};
 }
 
-/* Who must call something gets no function that it did not offer, or not the one it named. */
+/* With must_call, only the named function is accepted, or any of those that the request offers. */
 static bool call_is_wanted(const sh_choice_text *text, const char *name)
 {
     if (!text->must_call) return true;
@@ -53,7 +64,7 @@ static void call_begin(sh_choice *choice, const sh_output_event *event)
     call->id = sh_str_dup(event->id);
     call->name = sh_str_dup(event->name);
     if (call_is_wanted(choice->text, call->name)) return;
-    call_drop(call); /* what follows goes to a call that nobody is told of */
+    call_drop(call); /* its arguments will go to a call without a name, which is never sent */
     choice->text->strays++;
 }
 
@@ -70,11 +81,11 @@ static void content_add(sh_choice *choice, sh_str piece)
     const sh_choice_text *text = choice->text;
     if (!text->must_call)
         sh_buf_add_str(&choice->content, piece);
-    else if (text->calls == 0) /* the call is broken */
+    else if (text->calls == 0) /* text instead of the call: it can only fail now */
         sh_answer_text_stop(text->reader);
 }
 
-/* What the text of the tokens means. */
+/* Receives the parsed output of the tokens. */
 static void on_output(void *arg, const sh_output_event *event)
 {
     sh_choice *choice = arg;
@@ -177,7 +188,7 @@ void sh_answer_free(sh_answer *answer)
     free(answer);
 }
 
-/* Behind those whose text is known; logprobs_release moves the border. */
+/* Appends to the held ones; logprobs_release() makes them pending. */
 static void logprobs_add(sh_choice *choice, const sh_event *event)
 {
     sh_choice_text *text = choice->text;
@@ -195,7 +206,7 @@ static void logprobs_add(sh_choice *choice, const sh_event *event)
     memcpy(choice->logprobs[at].top, event->top, (size_t)event->top_count * sizeof(event->top[0]));
 }
 
-/* Odds go with the text of their tokens, which may be held back. */
+/* Makes the logprobs of all tokens pending whose text has been settled. */
 static void logprobs_release(sh_choice *choice)
 {
     size_t settled = sh_answer_text_settled(choice->text->reader);
@@ -210,24 +221,24 @@ static void text_finish(sh_choice *choice)
 {
     sh_answer_text_finish(choice->text->reader);
     logprobs_release(choice);
-    /* Tokens whose text a stop string swallowed are not part of the answer. */
+    /* Tokens that belong to a stop string are not part of the answer. */
     choice->logprobs_held = 0;
 }
 
-/* The end of an answer that had to be a call and is none. */
+/* The answer had to be a call and has none. `cut`: it reached its length. */
 static void call_missing(sh_choice *choice, bool cut)
 {
     choice->failed = true;
     sh_api_fail(&choice->error, 422, "tool_call_failed", "tool_choice", "%s",
                 cut                        ? "the answer reached its length before the function "
-                                             "call that 'tool_choice' asks for was whole"
-                : choice->text->strays > 0 ? "the model called another function than 'tool_choice' "
-                                             "asks for"
+                                             "call that 'tool_choice' requires was complete"
+                : choice->text->strays > 0 ? "the model called another function than the one that "
+                                             "'tool_choice' requires"
                                            : "the model did not write the function call that "
-                                             "'tool_choice' asks for");
+                                             "'tool_choice' requires");
 }
 
-/* cut: by its length. */
+/* `cut`: it ended because it reached its length. */
 static void choice_finish(sh_choice *choice, bool cut)
 {
     const sh_choice_text *text = choice->text;
@@ -267,7 +278,7 @@ static void error_take(sh_answer *answer, sh_choice *choice, const sh_event *eve
 {
     choice->done = true;
     answer->open--;
-    if (choice->finish != NULL) return; /* it had ended; only its figures are lost */
+    if (choice->finish != NULL) return; /* the text was complete; only its times are lost */
     choice->failed = true;
     choice->error = sh_api_error_of(&event->error, event->retry);
 }
@@ -284,21 +295,21 @@ bool sh_answer_event(sh_answer *answer, sh_choice *choice, const sh_event *event
     return false;
 }
 
-bool sh_call_has_news(const sh_call *call)
+bool sh_call_has_pending(const sh_call *call)
 {
     return call->name != NULL && (!call->announced || call->args.len > 0);
 }
 
-bool sh_choice_has_news(const sh_choice *choice)
+bool sh_choice_has_pending(const sh_choice *choice)
 {
     if (choice->content.len > 0 || choice->reasoning.len > 0) return true;
     for (int i = 0; i < choice->call_count; i++)
-        if (sh_call_has_news(&choice->calls[i])) return true;
-    /* Odds go with the text that they belong to; at the end, those of tokens without text. */
+        if (sh_call_has_pending(&choice->calls[i])) return true;
+    /* Logprobs go out with their text; at the end, also those of tokens without text. */
     return choice->done && choice->logprobs_count > 0;
 }
 
-void sh_choice_told(sh_choice *choice)
+void sh_choice_sent(sh_choice *choice)
 {
     sh_buf_clear(&choice->content);
     sh_buf_clear(&choice->reasoning);

@@ -1,11 +1,11 @@
-/* answer.h - from the engine's tokens to what a client is told.
+/* answer.h - from the engine's tokens to what is sent to the client.
  *
  * A choice is one answer to one prompt. Its tokens go through the detokenizer, the stop strings
- * and, in a chat, the parser of reasoning and tool calls, and end up as news: text, reasoning,
- * calls and log-probabilities that nobody has been told yet. A stream tells them as they come and
- * clears them (sh_choice_told); a whole answer lets them gather. A client that reads slowly makes
- * news gather too, and gets them in one piece later: so what is unsent is never more than the
- * answer's text.
+ * and, in a chat, the parser of reasoning and tool calls, and end up as pending output: text,
+ * reasoning, calls and log-probabilities that have not been sent yet. A stream sends them as they
+ * arrive and clears them (sh_choice_sent); an answer in one piece lets them accumulate. For a
+ * client that reads slowly they accumulate too and are sent in one chunk later, so what is unsent
+ * is never larger than the answer's text.
  *
  * Threads: an answer has one owner. */
 #ifndef SH_API_ANSWER_H
@@ -18,15 +18,15 @@
 
 typedef struct {
     char *id;
-    char *name;     /* NULL: it came to nothing before anybody was told */
-    sh_buf args;    /* news */
-    bool announced; /* id and name were told */
+    char *name;     /* NULL: the call was dropped before anything of it was sent */
+    sh_buf args;    /* pending */
+    bool announced; /* id and name were sent */
 } sh_call;
 
 typedef struct {
     int32_t id;
     float logprob;
-    int64_t offset; /* characters of text before the token; special tokens have none of their own */
+    int64_t offset; /* characters of text before the token; special tokens have no text */
     int top_count;
     sh_token_logprob top[SH_TOP_LOGPROBS_MAX];
 } sh_token_logprobs;
@@ -35,22 +35,22 @@ typedef struct sh_choice_text sh_choice_text;
 
 typedef struct {
     int index;     /* in the answer */
-    size_t prompt; /* which of the prompts it answers */
+    size_t prompt; /* index of the prompt that it answers */
 
-    /* the news */
+    /* Pending output. */
     sh_buf content;
     sh_buf reasoning;
     sh_call *calls;
     int call_count;
     sh_token_logprobs *logprobs;
     size_t logprobs_count;
-    size_t logprobs_held; /* behind these; of tokens whose text is held back */
-    bool begun;           /* something was told */
-    bool over;            /* the end was told */
+    size_t logprobs_held; /* after these: of tokens whose text is still held back */
+    bool begun;           /* the first chunk was sent */
+    bool over;            /* the last chunk was sent */
 
     const char *finish; /* "stop", "length", "tool_calls"; NULL while it runs */
-    bool done;          /* the engine has sent its last word */
-    bool failed;        /* with `error` */
+    bool done;          /* the engine's last event has arrived */
+    bool failed;        /* see `error` */
     sh_api_error error;
 
     int prompt_tokens;
@@ -59,7 +59,7 @@ typedef struct {
     int reasoning_tokens;
     double queue_s, prefill_s, decode_s;
 
-    sh_choice_text *text; /* the machinery */
+    sh_choice_text *text; /* private to answer.c */
 } sh_choice;
 
 typedef struct {
@@ -71,25 +71,25 @@ typedef struct {
     sh_choice *choices;
     int count;
     int open;       /* choices that are not done */
-    double seconds; /* from the request to its end; set by the owner before the end is written */
+    double seconds; /* from request to end; set by the owner before the end is written */
 } sh_answer;
 
-/* prompts: one for a chat, else as many as the request has. */
+/* prompts: one for a chat, else all prompts of the request. */
 SH_MUST_CHECK sh_status sh_answer_create(const sh_job_spec *spec, const sh_served_model *served,
                                          const sh_tokens *prompts, size_t prompt_count,
                                          sh_answer **out, sh_err *err);
 void sh_answer_free(sh_answer *answer);
 
-/* Takes an event of the choice in. True when the choice has ended by itself (a stop string, a call
- * too many) and the engine should be told to cancel it. */
+/* Processes an event of the choice. True when the choice has ended before the engine noticed (a
+ * stop string, the last allowed call): the caller should cancel it at the engine. */
 bool sh_answer_event(sh_answer *answer, sh_choice *choice, const sh_event *event);
 
-/* There is something to tell. */
-bool sh_choice_has_news(const sh_choice *choice);
-bool sh_call_has_news(const sh_call *call);
-void sh_choice_told(sh_choice *choice);
+/* Whether there is output to send; and that all of it was sent. */
+bool sh_choice_has_pending(const sh_choice *choice);
+bool sh_call_has_pending(const sh_call *call);
+void sh_choice_sent(sh_choice *choice);
 
-/* Sums over the choices; a prompt counts once, however many answers it has. */
+/* Sums over the choices; a prompt counts once, even if it has several answers. */
 typedef struct {
     int prompt_tokens;
     int cached_tokens;

@@ -1,3 +1,14 @@
+/* The API process: one event loop that owns the HTTP server, the connection to the engine and all
+ * jobs, and one worker thread for long texts.
+ *
+ * It starts without an engine and keeps serving when the engine is lost: requests to the model then
+ * get 503, while status pages and the dashboard go on and say why. The model's text side
+ * (tokenizer, template) is loaded each time an engine connects, since it may be another model. Jobs
+ * hold a reference to the model they started with.
+ *
+ * Nothing in the loop may block for long: a stall is a pause in every stream. So bodies above
+ * SH_API_INLINE_BYTES go to the worker; the only wait is a short one for an engine that has just
+ * accepted the connection (engine_conn.c). */
 #include "api/api.h"
 
 #include "api/api_internal.h"
@@ -15,11 +26,11 @@ enum {
     HISTORY = 10000,
     TICK_MS = 5000,
     SNAPSHOT_MS = 1000,
-    STREAM_BYTES = 256 << 10, /* unsent bytes at which a stream's news gather instead */
+    STREAM_BYTES = 256 << 10, /* unsent bytes from which on a stream is not written to */
     DRAIN_CHECK_MS = 50,
-    BODY_VALUES = 1 << 21,
-    ALL_VALUES = 1 << 22,
-    FREE_VALUES = 1 << 12, /* of a body that always gets in: large ones must not shut others out */
+    BODY_VALUES = 1 << 21, /* JSON values in one body */
+    ALL_VALUES = 1 << 22,  /* in all bodies that are parsed at the same time */
+    FREE_VALUES = 1 << 12, /* smaller bodies do not count, so that large ones cannot block them */
 };
 
 void sh_api_reply_json(sh_http_request *req, int status, const sh_buf *json)
@@ -40,7 +51,8 @@ void sh_api_reply_error(sh_http_request *req, const sh_api_error *error)
     sh_buf_reset(&json);
 }
 
-/* A value takes some 80 bytes of memory, and two of a body that is all zeros and commas. */
+/* Bytes alone are not a sufficient limit: a parsed value takes some 80 bytes of memory, but only
+ * two bytes in a body that consists of zeros and commas. */
 static bool values_take(sh_api *api, sh_str body, size_t *values, sh_api_error *error)
 {
     size_t count = sh_json_value_count(body);
@@ -52,8 +64,7 @@ static bool values_take(sh_api *api, sh_str body, size_t *values, sh_api_error *
     *values = count;
     if (atomic_fetch_add(&api->json_values, count) + count <= ALL_VALUES) return true;
     sh_api_fail(error, 503, "overloaded", NULL,
-                "the requests that are being read have more JSON values than this server takes at "
-                "once");
+                "the requests being read have too many JSON values; try again later");
     error->retry_after_s = 1;
     return false;
 }
@@ -80,20 +91,20 @@ bool sh_api_parse(sh_api *api, sh_str body, cJSON **out, size_t *values, sh_api_
 
 void sh_api_refuse_waiting(sh_api_error *error)
 {
-    sh_api_fail(error, 429, "queue_full", NULL, "too many long texts wait to be read");
+    sh_api_fail(error, 429, "queue_full", NULL, "too many long requests are waiting to be read");
     error->retry_after_s = 1;
 }
 
 bool sh_api_ready(const sh_api *api, sh_api_error *err)
 {
-    const cJSON *stands = cJSON_GetObjectItemCaseSensitive(api->stats, "ready");
+    const cJSON *ready = cJSON_GetObjectItemCaseSensitive(api->stats, "ready");
     const cJSON *lost = cJSON_GetObjectItemCaseSensitive(api->stats, "lost");
     bool linked = api->served != NULL && sh_engine_conn_info(api->engine_conn) != NULL;
-    if (linked && !cJSON_IsFalse(stands)) return true;
+    if (linked && !cJSON_IsFalse(ready)) return true;
     const char *why = linked && cJSON_IsString(lost) ? lost->valuestring
                                                      : sh_engine_conn_trouble(api->engine_conn);
     if (why[0] == '\0') why = api->served_trouble;
-    sh_api_fail(err, 503, "engine_unavailable", NULL, "the model is not being served: %s", why);
+    sh_api_fail(err, 503, "engine_unavailable", NULL, "the model is not available: %s", why);
     err->retry_after_s = 1;
     return false;
 }
@@ -104,7 +115,7 @@ double sh_api_stat(const sh_api *api, const char *path, double fallback)
     return cJSON_IsNumber(item) ? item->valuedouble : fallback;
 }
 
-/* What the server refuses by itself gets the same envelope. */
+/* Errors that the HTTP server replies with by itself get the same envelope. */
 static void error_body(void *arg, int status, const char *message, sh_buf *out)
 {
     static const struct {
@@ -163,8 +174,8 @@ static sh_served_model_opts served_opts(const sh_api_opts *opts)
                                   .tool_parser = opts->tool_parser};
 }
 
-/* What of the model would fail once the engine has come fails now, not behind a long load. A folder
- * that holds no model at all is told by the ranks. */
+/* Loads the model's text side once at startup, only to report its errors now instead of after the
+ * engine has loaded the weights. A folder without any model is left to the ranks to report. */
 static sh_status model_check(const sh_api_opts *opts, sh_err *err)
 {
     if (opts->model_dir == NULL) return SH_OK;
@@ -180,7 +191,7 @@ static sh_status model_check(const sh_api_opts *opts, sh_err *err)
     return status;
 }
 
-/* An engine is there: its model is read, also when it was read before, since it may have changed.
+/* An engine is connected and ready. Its model is read again each time, since it may have changed.
  */
 static void on_up(void *arg, const sh_engine_info *info)
 {
@@ -203,7 +214,7 @@ static void on_up(void *arg, const sh_engine_info *info)
 static void on_down(void *arg, const sh_err *why)
 {
     sh_api *api = arg;
-    if (!api->stopping) SH_LOGW("api: %s", why->text); /* one Ctrl-C stops the engine too */
+    if (!api->stopping) SH_LOGW("api: %s", why->text); /* Ctrl-C stops the engine as well */
     cJSON_Delete(api->stats);
     api->stats = NULL;
     sh_buf_clear(&api->stats_text);
@@ -263,16 +274,16 @@ static sh_status keys_load(const sh_api_opts *opts, sh_http_keys **out, sh_err *
     return SH_OK;
 }
 
-/* SIGHUP: certificates, keys and log files anew. What does not load leaves the old in place. */
+/* SIGHUP: reloads certificate and keys and reopens the logs. What fails to load stays as it was. */
 static void on_reload(void *arg)
 {
     sh_api *api = arg;
     sh_err err;
     sh_http_keys *keys = NULL;
     if (api->tls != NULL && sh_http_tls_reload(api->tls, &err) != SH_OK)
-        SH_LOGE("api: the old certificate stays: %s", err.text);
+        SH_LOGE("api: keeping the old certificate: %s", err.text);
     if (keys_load(api->opts, &keys, &err) != SH_OK) {
-        SH_LOGE("api: the old API keys stay: %s", err.text);
+        SH_LOGE("api: keeping the old API keys: %s", err.text);
     } else {
         sh_http_server_set_keys(api->server, keys);
         sh_http_keys_free(api->keys);
@@ -281,7 +292,7 @@ static void on_reload(void *arg)
     if (log_open(api->opts->access_log, &api->access_log, &err) != SH_OK ||
         log_open(api->opts->request_log, &api->request_log, &err) != SH_OK)
         SH_LOGE("api: %s", err.text);
-    SH_LOGI("api: settings were read again");
+    SH_LOGI("api: reload finished");
 }
 
 static void on_job_tick(void *arg)
@@ -309,7 +320,7 @@ static void on_drain_check(void *arg)
         sh_trigger_start(api->drain_check, DRAIN_CHECK_MS);
 }
 
-/* The first signal lets running answers finish, the second does not wait. */
+/* The first signal lets running answers finish, the second stops at once. */
 static void on_stop(void *arg)
 {
     sh_api *api = arg;
@@ -319,7 +330,7 @@ static void on_stop(void *arg)
     }
     api->stopping = true;
     api->stop_deadline = sh_deadline_in_ms((int64_t)(api->opts->grace_s * 1000));
-    SH_LOGI("api: stopping; %d answers run", api->job_count);
+    SH_LOGI("api: stopping; answers still running: %d", api->job_count);
     sh_subscribers_end(api);
     sh_http_server_drain(api->server);
     on_drain_check(api);
@@ -339,8 +350,9 @@ static sh_http_route *routes_make(void)
     return routes;
 }
 
-/* Where only this machine can ask, a foreign name shows a page that wants to. Where others can, the
- * names of the server are not known unless they are told. */
+/* Whether the Host header is checked, against DNS rebinding. On loopback every other name is
+ * suspicious: it comes from a web page that made the browser connect here. A server that others can
+ * reach does not know its own names unless --allowed-hosts gives them. */
 static bool host_checked(const sh_api_opts *opts)
 {
     if (opts->cors != NULL && strcmp(opts->cors, "*") == 0) return false;
@@ -382,7 +394,7 @@ static sh_status files_open(sh_api *api, sh_err *err)
     const sh_api_opts *opts = api->opts;
     if ((opts->tls_cert == NULL) != (opts->tls_key == NULL))
         return sh_err_set(err, SH_ERR_INPUT, "--tls-cert and --tls-key go together");
-    sh_output_dialect dialect = {0}; /* only to know early that the names are good */
+    sh_output_dialect dialect = {0}; /* only to check the parser names early */
     sh_status named = sh_output_dialect_choose(&dialect, opts->reasoning_parser, opts->tool_parser,
                                                err);
     if (named != SH_OK) return named;
@@ -407,7 +419,7 @@ static sh_status api_open(sh_api *api, sh_err *err)
     api->metrics = sh_metrics_create();
     api->routes = routes_make();
     sh_openapi_write(&api->openapi);
-    snprintf(api->served_trouble, sizeof(api->served_trouble), "no model was told yet");
+    snprintf(api->served_trouble, sizeof(api->served_trouble), "no engine has connected yet");
     sh_status status = files_open(api, err);
     if (status == SH_OK) status = sh_loop_create(&api->loop, err);
     if (status == SH_OK) status = sh_text_worker_start(api->loop, &api->worker, err);
@@ -425,6 +437,8 @@ static sh_status api_open(sh_api *api, sh_err *err)
     return SH_OK;
 }
 
+/* The order matters: the server first, so that no request comes in; then the worker, whose jobs end
+ * on the loop; then the jobs, which use the connection to the engine. */
 static void api_close(sh_api *api)
 {
     sh_http_server_close(api->server);
@@ -461,7 +475,7 @@ sh_status sh_api_run(const sh_api_opts *opts, sh_err *err)
         SH_LOGI("api: listening on %s", url);
         free(url);
         if (!sh_http_is_loopback(opts->host) && sh_http_keys_count(api.keys) == 0)
-            SH_LOGW("api: anybody who can reach %s can use this server: set --api-key or "
+            SH_LOGW("api: anyone who can reach %s can use this server: set --api-key or "
                     "--api-key-file",
                     opts->host);
         sh_loop_run(api.loop);

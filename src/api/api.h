@@ -1,7 +1,7 @@
-/* api.h - the API process: HTTP in front, the engine's socket behind.
+/* api.h - the API process: an HTTP server that is a client of the engine's socket.
  *
- * Threads: runs in the calling thread until SIGTERM or SIGINT; SIGHUP makes it read certificate and
- * keys again and open its logs anew. */
+ * Threads: runs in the calling thread until SIGTERM or SIGINT; on SIGHUP it reloads certificate and
+ * keys and reopens its logs. */
 #ifndef SH_API_API_H
 #define SH_API_API_H
 
@@ -14,24 +14,25 @@ typedef struct {
     const char *host;
     int port;
     const char *socket_path; /* of the engine */
-    const char *model_dir;   /* that the engine will have; NULL: it will tell */
-    const char *model_name;  /* NULL: that of the model's folder */
-    const char *reasoning_parser,
-        *tool_parser; /* names of text/output/output.h; NULL or "auto": found */
+    const char *model_dir;   /* the engine's model; NULL: not known until the engine is connected */
+    const char *model_name;  /* NULL: the name of the model's folder */
+    /* Names from text/output/output.h; NULL or "auto": detected. */
+    const char *reasoning_parser, *tool_parser;
 
-    const char *api_keys;     /* by commas; NULL: none */
+    const char *api_keys;     /* separated by commas; NULL: none */
     const char *api_key_file; /* NULL: none */
     const char *tls_cert, *tls_key;
     const char *cors;
-    const char *allowed_hosts; /* names by commas that a server without keys answers to; or NULL */
+    const char *allowed_hosts; /* Host names, separated by commas, that a server without keys
+                                  answers to; or NULL */
 
     const char *access_log;  /* a file, "-" for stderr, NULL: none */
     const char *request_log; /* the same */
-    bool log_prompts;        /* put prompts into the program's log */
+    bool log_prompts;        /* write prompts to the program's log */
 
-    int64_t max_tokens; /* of an answer whose request does not say; 0: what the context holds */
-    int64_t max_tokens_hard; /* of any answer; 0: what the context holds */
-    double grace_s;          /* for running answers when asked to stop */
+    int64_t max_tokens;      /* default for requests without max_tokens; 0: the context */
+    int64_t max_tokens_hard; /* limit of any answer; 0: the context */
+    double grace_s;          /* time for running answers to finish after SIGTERM or SIGINT */
 
     int64_t connections_max;
     int64_t peer_connections_max; /* of one address; 0: see http/server.h */
@@ -40,11 +41,11 @@ typedef struct {
     int64_t bodies_bytes_max; /* of all requests together */
     double idle_s, receive_s, send_s;
 
-    void (*serving)(void *arg); /* a model can be asked, for the first time or again; or NULL */
+    void (*serving)(void *arg); /* called whenever a model becomes available; or NULL */
     void *arg;
 } sh_api_opts;
 
-/* Returns when asked to stop, or with the reason why it could not start. */
+/* Returns after a stop signal, or with the reason why it could not start. */
 SH_MUST_CHECK sh_status sh_api_run(const sh_api_opts *opts, sh_err *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* api_internal.h - what the parts of the API process share. For this layer alone.
+/* api_internal.h - what the files of the API process share; private to this folder.
  *
- * Threads: the loop's, but for `opts`, which is constant. */
+ * Threads: the loop's only, except for `opts`, which is constant, and `json_values`. */
 #ifndef SH_API_API_INTERNAL_H
 #define SH_API_API_INTERNAL_H
 
@@ -21,7 +21,7 @@
 typedef struct sh_api sh_api;
 typedef struct sh_job sh_job;
 typedef struct sh_subscriber sh_subscriber;
-typedef struct sh_asker sh_asker;
+typedef struct sh_fresh_waiter sh_fresh_waiter;
 
 struct sh_api {
     const sh_api_opts *opts;
@@ -31,15 +31,15 @@ struct sh_api {
     sh_http_server *server;
     sh_engine_conn *engine_conn;
     sh_text_worker *worker;
-    atomic_size_t json_values; /* of all bodies that are parsed */
-    sh_served_model *served;   /* NULL until an engine has told which */
-    char served_trouble[SH_ERR_TEXT_MAX];
+    atomic_size_t json_values;            /* in all bodies that are parsed at the moment */
+    sh_served_model *served;              /* NULL until an engine is connected */
+    char served_trouble[SH_ERR_TEXT_MAX]; /* why `served` is NULL */
 
     sh_history *history;
     sh_metrics *metrics;
-    cJSON *stats; /* the engine's last, or NULL */
+    cJSON *stats; /* the engine's latest, or NULL */
     sh_buf stats_text;
-    sh_buf ranks_text; /* of the stats: health is asked often */
+    sh_buf ranks_text; /* "ranks" of the stats as text, since /health is polled often */
     FILE *access_log;
     FILE *request_log;
 
@@ -48,7 +48,7 @@ struct sh_api {
     sh_trigger *job_tick;
     sh_subscriber *subscribers; /* of /metrics/stream */
     sh_trigger *snapshot_tick;
-    sh_asker *askers; /* who wait for stats that are new */
+    sh_fresh_waiter *fresh_waiters; /* requests that wait for new stats */
     sh_trigger *fresh_limit;
 
     sh_http_route *routes; /* made from sh_endpoints */
@@ -60,56 +60,57 @@ struct sh_api {
     bool stopping;
 };
 
-/* One endpoint: what the server routes by and the OpenAPI document tells. */
+/* One endpoint: the server routes by it, and the OpenAPI document is written from it. */
 typedef struct {
     sh_http_method method;
     const char *path;
-    bool open; /* no key */
+    bool open; /* needs no API key */
     sh_http_handler handle;
-    const sh_dialect *dialect;    /* of a request to the model */
-    const sh_field_table *fields; /* of the body; NULL: there is none */
+    const sh_dialect *dialect;    /* for requests to the model; else NULL */
+    const sh_field_table *fields; /* of the body; NULL: no body */
     const char *query;            /* a parameter "name: meaning", or NULL */
     const char *tag;
     const char *summary;
-    const char *answer;      /* what 200 means */
+    const char *answer;      /* description of the 200 response */
     const char *answer_type; /* NULL: application/json */
 } sh_endpoint;
 
 extern const sh_endpoint sh_endpoints[];
 extern const size_t sh_endpoint_count;
 
-/* Answers with JSON, or with an error. */
+/* Reply with JSON, or with an error in the common envelope. */
 void sh_api_reply_json(sh_http_request *req, int status, const sh_buf *json);
 void sh_api_reply_error(sh_http_request *req, const sh_api_error *error);
 
-/* A body as JSON, which the caller deletes; false when it is none, or more than may be. *values is
- * what it takes of the room for all bodies, to be given back in any case. From any thread. */
+/* Parses a body as JSON; false when it is invalid or too large. *values is the body's share of the
+ * limit on parsed values; json and values must be given back with sh_api_parsed_free in any case.
+ * From any thread. */
 bool sh_api_parse(sh_api *api, sh_str body, cJSON **out, size_t *values, sh_api_error *err);
 void sh_api_parsed_free(sh_api *api, cJSON *json, size_t values);
 
-/* Bodies up to this are worked on in the loop, longer ones by the worker. */
+/* Bodies up to this size are processed in the loop, longer ones by the worker. */
 enum { SH_API_INLINE_BYTES = 16 << 10 };
 
-/* What is said to a body for which the worker has no room. */
+/* The error for a request that the worker's queue cannot take. */
 void sh_api_refuse_waiting(sh_api_error *err);
 
-/* True, and answered with an error, while no model is known. */
+/* True, after replying with an error, while no model is known. */
 bool sh_api_lacks_model(sh_http_request *req, const sh_api *api);
 
 /* True when a request could be served now; else *err says why not. */
 bool sh_api_ready(const sh_api *api, sh_api_error *err);
 
-/* A number of the engine's stats by its path, or `fallback`. */
+/* A top-level number of the engine's stats, or `fallback`. */
 double sh_api_stat(const sh_api *api, const char *path, double fallback);
 
-/* fresh.c: `then` is called with stats that are newer than this call, or when it has taken long. */
+/* fresh.c: calls `then` once the engine's stats are newer than this call, or after a short time. */
 void sh_api_when_fresh(sh_api *api, sh_http_request *req, sh_http_handler then);
-void sh_api_fresh(void *api); /* there are new ones, or none will come */
+void sh_api_fresh(void *api); /* new stats have arrived, or none will */
 
 /* job.c */
 void sh_job_start(sh_api *api, sh_http_request *req, const sh_dialect *dialect);
 void sh_jobs_tick(sh_api *api);
-void sh_jobs_end(sh_api *api); /* at the end of the process */
+void sh_jobs_end(sh_api *api); /* frees all jobs, at the end of the process */
 
 /* status.c */
 void sh_status_snapshot(sh_api *api, sh_buf *out);

@@ -1,11 +1,13 @@
+/* The files of web/ are embedded into the program with .incbin, so that it needs no files at run
+ * time. A new file needs a row here. */
 #include "api/assets.h"
 
 #include "base/status.h"
 
 #include <stddef.h>
 
-/* The assembler copies a file into the object: its bytes lie between two symbols. The path is
- * relative to the folder in which the build runs. */
+/* The bytes of a file lie between two symbols. The path is relative to the folder in which the
+ * build runs. */
 #ifdef __APPLE__
 #define DATA_SECTION ".const_data\n"
 #define NAME(symbol) "_" #symbol

@@ -1,4 +1,4 @@
-/* assets.h - the pages that are part of the program: the files of web/.
+/* assets.h - the web pages that are embedded in the program: the files of web/.
  *
  * Threads: constant data. */
 #ifndef SH_API_ASSETS_H
@@ -7,13 +7,13 @@
 #include "base/str.h"
 
 typedef struct {
-    const char *path; /* as it is asked for, such as "/docs" */
+    const char *path; /* of the URL, such as "/docs" */
     const char *type;
     const char *data;
     const char *end;
 } sh_asset;
 
-/* NULL when there is none. */
+/* NULL when there is no such path. */
 const sh_asset *sh_asset_find(sh_str path);
 
 #endif

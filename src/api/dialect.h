@@ -1,8 +1,8 @@
-/* dialect.h - what a dialect of the API is made of.
+/* dialect.h - the interface of an API dialect.
  *
- * A dialect reads a body into the internal spec, and writes the answer in its own form. Writing
- * goes to a buffer: a whole answer as one JSON value, a stream as server-sent events: a part for
- * each piece of news about a choice, then the end, or a failure.
+ * A dialect reads a body into the internal spec and writes the answer in its own format. It writes
+ * into a buffer: a whole answer as one JSON value; a stream as server-sent events, one part for
+ * each batch of pending output of a choice, then the end or a failure.
  *
  * Threads: pure functions over their arguments; read may run on another thread than the rest. */
 #ifndef SH_API_DIALECT_H
@@ -16,7 +16,7 @@ typedef struct {
     const char *kind; /* for records and metrics: "chat", "completion" */
     const char *id_prefix;
 
-    /* Fills *out from spec->json, which is parsed already. */
+    /* Fills the spec from spec->json, which is parsed already. */
     bool (*read)(sh_job_spec *spec, sh_api_error *err);
 
     void (*whole)(const sh_answer *answer, sh_buf *out);

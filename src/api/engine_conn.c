@@ -1,3 +1,10 @@
+/* Request ids carry their table index: the low SLOT_BITS are the index, the rest is a serial number
+ * that is never reused. An event for a request that was forgotten meanwhile finds another id in the
+ * slot and is dropped, so a slot can be reused before the engine has confirmed a cancel.
+ *
+ * Stats are requested every second, which is also the heartbeat: a running engine answers at once
+ * (at least with an empty event), so one that has left UNANSWERED_MAX requests unanswered is frozen
+ * and treated as lost. */
 #include "api/engine_conn.h"
 
 #include "base/alloc.h"
@@ -8,12 +15,12 @@
 #include <string.h>
 
 enum {
-    SLOT_BITS = 20,    /* of a request's id: the place in the table; the rest is a serial number */
-    GREETING_MS = 100, /* the loop waits so long at most for an engine that has just accepted */
+    SLOT_BITS = 20,
+    GREETING_MS = 100, /* how long the loop waits, blocked, for an engine that has accepted */
     RETRY_MS = 250,
-    START_RETRIES = 8, /* so often an engine that is started beside us may not be there yet */
+    START_RETRIES = 8, /* attempts that fail silently: the engine may just be starting */
     STATS_MS = 1000,
-    SILENT_ASKS = 5, /* an engine that has answered none of the last ones is frozen */
+    UNANSWERED_MAX = 5, /* stats requests */
 };
 
 typedef struct {
@@ -31,12 +38,12 @@ struct sh_engine_conn {
     sh_trigger *retry;
     sh_trigger *stats;
     slot *slots;
-    uint32_t *free_slots; /* a stack of places */
+    uint32_t *free_slots; /* a stack of indices */
     size_t slot_count, free_count;
     uint64_t serial;
     bool stats_asked; /* and not answered yet */
     char trouble[SH_ERR_TEXT_MAX];
-    int retries; /* before the first engine came */
+    int retries; /* before the first connection */
 };
 
 static void on_socket(void *arg);
@@ -86,7 +93,8 @@ static void watch_update(sh_engine_conn *conn)
         sh_trigger_want(conn->socket, true, sh_engine_client_wants_write(conn->client));
 }
 
-/* Why there is no engine; true when that is news, which is logged once and not at every attempt. */
+/* Sets why there is no engine. True when the reason is new: it is logged once, not at every
+ * attempt. */
 static bool trouble_set(sh_engine_conn *conn, const char *text)
 {
     if (strcmp(conn->trouble, text) == 0) return false;
@@ -94,7 +102,7 @@ static bool trouble_set(sh_engine_conn *conn, const char *text)
     return text[0] != '\0';
 }
 
-static void lose(sh_engine_conn *conn, const sh_err *why)
+static void disconnect(sh_engine_conn *conn, const sh_err *why)
 {
     trouble_set(conn, why->text);
     sh_trigger_free(conn->socket);
@@ -115,7 +123,7 @@ static void on_socket(void *arg)
     sh_event event;
     while (sh_engine_client_next(conn->client, &event) == SH_OK) event_deliver(conn, &event);
     if (status != SH_OK)
-        lose(conn, &err);
+        disconnect(conn, &err);
     else
         watch_update(conn);
 }
@@ -137,8 +145,8 @@ bool sh_engine_conn_refresh(sh_engine_conn *conn)
 static void on_stats(void *arg)
 {
     sh_engine_conn *conn = arg;
-    if (sh_engine_client_unanswered(conn->client) >= SILENT_ASKS) {
-        sh_engine_client_give_up(conn->client, "it is there, but does not answer");
+    if (sh_engine_client_unanswered(conn->client) >= UNANSWERED_MAX) {
+        sh_engine_client_give_up(conn->client, "it is connected but does not answer");
         on_socket(conn);
         return;
     }
@@ -154,7 +162,8 @@ static void on_retry(void *arg)
     sh_status status = sh_engine_client_open(conn->socket_path, sh_deadline_in_ms(GREETING_MS),
                                              &client, &err);
     if (status == SH_OK && !sh_engine_client_info(client)->ready)
-        status = sh_err_set(&err, SH_ERR_GROUP, "the engine is not ready: its group is forming");
+        status = sh_err_set(&err, SH_ERR_GROUP,
+                            "the engine is not ready: its group is being formed");
     if (status == SH_ERR_TIMEOUT)
         sh_err_set(&err, SH_ERR_GROUP, "the engine is not ready: it is loading the model");
     if (status != SH_OK) {
@@ -212,7 +221,7 @@ const char *sh_engine_conn_trouble(const sh_engine_conn *conn)
 sh_status sh_engine_conn_submit(sh_engine_conn *conn, const sh_sequence_spec *spec,
                                 sh_engine_conn_event_fn fn, void *arg, uint64_t *id, sh_err *err)
 {
-    if (conn->client == NULL) return sh_err_set(err, SH_ERR_PEER, "the engine is not there");
+    if (conn->client == NULL) return sh_err_set(err, SH_ERR_PEER, "no engine is connected");
     if (conn->free_count == 0) {
         if (conn->slot_count == (size_t)1 << SLOT_BITS)
             return sh_err_set(err, SH_ERR_LIMIT, "too many requests are open");

@@ -1,8 +1,8 @@
-/* engine_conn.h - the API's line to the engine.
+/* engine_conn.h - the API's connection to the engine.
  *
- * Connects to the engine's socket, again and again while the engine is away, and hands each event
- * to whoever submitted the spec. When the engine is lost, every open request gets its error
- * event, and the line is built anew; nothing has to be told to the link for that.
+ * Connects to the engine's socket, retries while there is no engine, and hands each event to the
+ * owner of its request. When the engine is lost, every open request gets an error event, and the
+ * connection is re-established without any help from the owner.
  *
  * Threads: the loop's. */
 #ifndef SH_API_ENGINE_CONN_H
@@ -14,24 +14,24 @@
 
 typedef struct sh_engine_conn sh_engine_conn;
 
-/* The event is borrowed for the call. The one behind DONE or ERROR is never made. */
+/* The event is borrowed for the call. DONE or ERROR is the last one of a request. */
 typedef void (*sh_engine_conn_event_fn)(void *arg, const sh_event *event);
 
 typedef struct {
     void *arg;
     void (*up)(void *arg, const sh_engine_info *info); /* connected to an engine that is ready */
     void (*down)(void *arg, const sh_err *why);
-    void (*stats)(void *arg, sh_str json); /* about once a second, and when asked for */
+    void (*stats)(void *arg, sh_str json); /* about once a second, and after a refresh */
 } sh_engine_conn_opts;
 
 sh_engine_conn *sh_engine_conn_create(sh_loop *loop, const char *socket_path,
                                       const sh_engine_conn_opts *opts);
-void sh_engine_conn_free(sh_engine_conn *conn); /* open requests get no event any more */
+void sh_engine_conn_free(sh_engine_conn *conn); /* open requests get no further events */
 
-/* NULL while there is no engine that is ready. */
+/* NULL while no engine is connected and ready. */
 const sh_engine_info *sh_engine_conn_info(const sh_engine_conn *conn);
 
-/* Why there is none, for people; "" when there is one. */
+/* Why there is none, as a text for users; "" when there is one. */
 const char *sh_engine_conn_trouble(const sh_engine_conn *conn);
 
 /* spec->id is chosen here and returned in *id. */
@@ -39,15 +39,15 @@ SH_MUST_CHECK sh_status sh_engine_conn_submit(sh_engine_conn *conn, const sh_seq
                                               sh_engine_conn_event_fn fn, void *arg, uint64_t *id,
                                               sh_err *err);
 
-/* The request goes on to get its last event. */
+/* The request still gets its last event. */
 void sh_engine_conn_cancel(sh_engine_conn *conn, uint64_t id);
 
-/* Cancels, and no event will come. */
+/* Cancels the request, which gets no further events. */
 void sh_engine_conn_forget(sh_engine_conn *conn, uint64_t id);
 
 int sh_engine_conn_open_count(const sh_engine_conn *conn);
 
-/* Asks for stats now, unless an answer is on its way. False when there is no engine. */
+/* Requests stats now, unless a request is pending. False when there is no engine. */
 bool sh_engine_conn_refresh(sh_engine_conn *conn);
 
 #endif

@@ -1,3 +1,5 @@
+/* Two tables map HTTP statuses to OpenAI's error types, and status codes of lower layers to HTTP
+ * statuses and codes. Clients compare the codes, so they must not change. */
 #include "api/error.h"
 
 #include "api/json_writer.h"
@@ -24,7 +26,7 @@ static const char *type_of(int status)
 bool sh_api_fail(sh_api_error *err, int status, const char *code, const char *param,
                  const char *fmt, ...)
 {
-    /* Through sh_err for its care about control characters and cut-off characters. */
+    /* sh_err_set takes care of control characters and of a UTF-8 character cut at the end. */
     sh_err text;
     char line[SH_ERR_TEXT_MAX];
     va_list args;
@@ -38,8 +40,9 @@ bool sh_api_fail(sh_api_error *err, int status, const char *code, const char *pa
     return false;
 }
 
-/* A bound is the request's own, or that of a queue which has room again later: `retry` tells. What
- * else may pass by itself, a lost rank or an engine that stops, is said by its own code. */
+/* SH_ERR_LIMIT means a limit on the request itself, or a full queue that will have space again:
+ * `retry` tells them apart. Rows are tried in order. Other temporary errors, such as a lost rank or
+ * an engine that stops, have a code of their own. */
 static const struct {
     sh_status status;
     bool retry;

@@ -1,4 +1,4 @@
-/* error.h - why a request was not served, as clients see it.
+/* error.h - errors as clients of the API see them.
  *
  * One envelope for every client: {"error":{"message","type","code","param"},"detail":message}.
  * OpenAI's libraries read `error`, the older clients of port 8100 and 8080 read `detail`.
@@ -14,18 +14,18 @@
 
 typedef struct {
     int status;        /* of HTTP */
-    const char *code;  /* a word that programs can compare, or NULL; constant */
+    const char *code;  /* machine-readable, or NULL; constant */
     char param[96];    /* the field, or "" */
-    int retry_after_s; /* 0: not said */
+    int retry_after_s; /* 0: no Retry-After header */
     char message[SH_ERR_TEXT_MAX];
 } sh_api_error;
 
-/* Fills *err and returns false, so that `return sh_api_fail(...)` reads well. param may be NULL. */
+/* Fills *err and returns false, to be used as `return sh_api_fail(...)`. param may be NULL. */
 bool sh_api_fail(sh_api_error *err, int status, const char *code, const char *param,
                  const char *fmt, ...) SH_PRINTF(5, 6);
 
-/* What a failure of the layers below means to a client. `retry`: the same request may be taken
- * later, as the engine says. */
+/* Translates an error of a lower layer. `retry`: the engine says that the same request may succeed
+ * later. */
 sh_api_error sh_api_error_of(const sh_err *err, bool retry);
 
 /* The envelope, as one JSON object. */

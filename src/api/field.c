@@ -1,3 +1,9 @@
+/* Reads a JSON object by a table of fields, and writes the JSON Schema of the same table.
+ *
+ * There is one reader for each type (`readers`), which checks one value and stores it at the row's
+ * offset; the types of the struct members must match the comments on sh_field_type, since nothing
+ * checks that. A missing field and null are the same: many clients send null for what they do not
+ * set. Errors name the field by its full path and say what would be accepted. */
 #include "api/field.h"
 
 #include <math.h>
@@ -7,10 +13,10 @@
 
 enum { NAME_MAX_BYTES = 96 };
 
-/* What a reader of one value gets. */
+/* The arguments of a reader. */
 typedef struct {
     const sh_field *row;
-    const char *name; /* with the outer field's: "stream_options.include_usage" */
+    const char *name; /* the full path: "stream_options.include_usage" */
     const cJSON *item;
     void *to;
     sh_api_error *err;
@@ -109,7 +115,7 @@ static bool read_json(const value *v)
     return true;
 }
 
-/* The value that changes nothing is fine: clients send their defaults. */
+/* Values that change nothing are accepted, because clients send their defaults. */
 static bool read_refused(const value *v)
 {
     char *text = cJSON_PrintUnformatted(v->item);
@@ -118,7 +124,7 @@ static bool read_refused(const value *v)
     if (fine) return true;
     return sh_api_fail(
         v->err, 400, "unsupported_field", v->name, "'%s' is not supported by this server%s%s%s",
-        v->name, v->row->neutral == NULL ? "" : " (but for ",
+        v->name, v->row->neutral == NULL ? "" : " (except ",
         v->row->neutral == NULL ? "" : v->row->neutral, v->row->neutral == NULL ? "" : ")");
 }
 
@@ -258,7 +264,7 @@ static void row_schema(const sh_field *row, sh_json_writer *w)
     }
     if (row->fallback != NULL) sh_write_raw(w, "default", sh_str_of(row->fallback));
     const char *lead = row->type == SH_FIELD_REFUSED   ? "Not supported, refused: "
-                       : row->type == SH_FIELD_IGNORED ? "Taken without effect: "
+                       : row->type == SH_FIELD_IGNORED ? "Accepted without effect: "
                                                        : "";
     char text[512];
     snprintf(text, sizeof(text), "%s%s", lead, row->meaning);

@@ -1,11 +1,10 @@
 /* field.h - the fields of a request as a table.
  *
- * One row a field: its type, bounds, default and meaning, and where its value goes. The table
- * validates requests and writes the schema of the OpenAPI document, so that the two can not differ.
+ * One row per field: its type, range, default and meaning, and where its value goes. The same table
+ * validates requests and writes the schema of the OpenAPI document, so the two cannot differ.
  *
- * A field that this server does not have and that would change the answer has a row too: it is
- * refused by name unless it has the value that changes nothing. Names without a row are passed
- * over.
+ * A field that this server does not support and that would change the answer has a row too: it is
+ * refused by name unless it has a value that changes nothing. Names without a row are ignored.
  *
  * Threads: pure functions over constant tables. */
 #ifndef SH_API_FIELD_H
@@ -23,10 +22,10 @@ typedef enum {
     SH_FIELD_INT,     /* int64_t in min..max */
     SH_FIELD_NUMBER,  /* double in min..max */
     SH_FIELD_STRING,  /* const char *, at most max bytes; one of `choices` if there are any */
-    SH_FIELD_JSON,    /* const cJSON *, of one of `kinds`; what is in it is checked elsewhere */
+    SH_FIELD_JSON,    /* const cJSON *, of one of `kinds`; its contents are checked elsewhere */
     SH_FIELD_OBJECT,  /* its fields are those of `inner`, in the same struct */
-    SH_FIELD_IGNORED, /* taken, and without effect on the answer */
-    SH_FIELD_REFUSED, /* not had: only `neutral` is taken */
+    SH_FIELD_IGNORED, /* accepted, without effect on the answer */
+    SH_FIELD_REFUSED, /* not supported: only `neutral` is accepted */
 } sh_field_type;
 
 /* For SH_FIELD_JSON. */
@@ -46,10 +45,10 @@ typedef struct {
     bool required;
     int kinds;
     double min, max;
-    const char *fallback; /* default as JSON; NULL: the value stays as it was */
+    const char *fallback; /* default as JSON; NULL: the value is left unchanged */
     const char *choices;  /* "a|b" */
-    const char *neutral;  /* REFUSED: JSON values by '|' that are fine; null always is */
-    const char *schema;   /* JSON: its JSON Schema; NULL: from the kinds */
+    const char *neutral;  /* REFUSED: JSON values that are accepted, by '|'; null always is */
+    const char *schema;   /* JSON: its JSON Schema; NULL: derived from `kinds` */
     const char *meaning;  /* one sentence */
     size_t offset;
     const sh_field_table *inner;
@@ -61,7 +60,7 @@ struct sh_field_table {
     const sh_field_table *more; /* rows shared with other tables, or NULL */
 };
 
-/* Sets defaults, then what obj gives; strings and JSON are borrowed from obj. */
+/* Sets the defaults, then the values that obj has; strings and JSON are borrowed from obj. */
 bool sh_fields_read(const sh_field_table *table, const cJSON *obj, void *out, sh_api_error *err);
 
 /* The JSON Schema of the table: one object. */

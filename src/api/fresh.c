@@ -1,8 +1,8 @@
-/* Figures of the engine that are of now.
+/* Up-to-date figures of the engine.
  *
- * The engine is asked about once a second. Who wants to know how things stand gets an answer that
- * is newer than the question: the engine is asked again, and the handler runs when it has answered,
- * or with the last figures when it is too busy to. */
+ * The engine's stats arrive about once a second, but the answer to a status request should not be
+ * older than the request. So the engine is asked again, and the handler runs when the stats have
+ * arrived, or after FRESH_MS with the last figures if the engine is too busy to answer. */
 #include "api/api_internal.h"
 #include "base/alloc.h"
 
@@ -10,26 +10,26 @@
 
 enum { FRESH_MS = 250 };
 
-struct sh_asker {
+struct sh_fresh_waiter {
     sh_api *api;
     sh_http_request *req;
     sh_http_handler then;
-    sh_asker *prev, *next;
+    sh_fresh_waiter *prev, *next;
 };
 
-static void asker_free(sh_asker *a)
+static void waiter_free(sh_fresh_waiter *a)
 {
     if (a->prev != NULL)
         a->prev->next = a->next;
     else
-        a->api->askers = a->next;
+        a->api->fresh_waiters = a->next;
     if (a->next != NULL) a->next->prev = a->prev;
     free(a);
 }
 
 static void on_gone(void *arg)
 {
-    asker_free(arg);
+    waiter_free(arg);
 }
 
 void sh_api_when_fresh(sh_api *api, sh_http_request *req, sh_http_handler then)
@@ -38,11 +38,11 @@ void sh_api_when_fresh(sh_api *api, sh_http_request *req, sh_http_handler then)
         then(req, api);
         return;
     }
-    if (api->askers == NULL) sh_trigger_start(api->fresh_limit, FRESH_MS);
-    sh_asker *a = sh_alloc(sizeof(*a));
-    *a = (sh_asker){.api = api, .req = req, .then = then, .next = api->askers};
+    if (api->fresh_waiters == NULL) sh_trigger_start(api->fresh_limit, FRESH_MS);
+    sh_fresh_waiter *a = sh_alloc(sizeof(*a));
+    *a = (sh_fresh_waiter){.api = api, .req = req, .then = then, .next = api->fresh_waiters};
     if (a->next != NULL) a->next->prev = a;
-    api->askers = a;
+    api->fresh_waiters = a;
     sh_http_watch_client(req, on_gone, NULL, a);
 }
 
@@ -50,10 +50,10 @@ void sh_api_fresh(void *arg)
 {
     sh_api *api = arg;
     sh_trigger_stop(api->fresh_limit);
-    while (api->askers != NULL) {
-        sh_http_request *req = api->askers->req;
-        sh_http_handler then = api->askers->then;
-        asker_free(api->askers);
+    while (api->fresh_waiters != NULL) {
+        sh_http_request *req = api->fresh_waiters->req;
+        sh_http_handler then = api->fresh_waiters->then;
+        waiter_free(api->fresh_waiters);
         sh_http_watch_client(req, NULL, NULL, NULL);
         then(req, api);
     }

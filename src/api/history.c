@@ -1,3 +1,6 @@
+/* Statistics over the ring are computed when they are requested, so there is nothing to keep up to
+ * date. Latencies are those of successful requests only; token rates and times to the first token
+ * include requests that failed later. */
 #include "api/history.h"
 
 #include "base/alloc.h"
@@ -79,7 +82,7 @@ void sh_history_free(sh_history *history)
 
 void sh_history_count_refused(sh_history *history, int http_status)
 {
-    int i = 0; /* there are fewer statuses than places; were there more, the last would take them */
+    int i = 0; /* there are fewer statuses than entries; if not, the last entry takes the rest */
     while (i < STATUSES_MAX - 1 && history->refused[i].http_status != 0 &&
            history->refused[i].http_status != http_status)
         i++;
@@ -110,7 +113,7 @@ int64_t sh_history_total(const sh_history *history)
     return history->total;
 }
 
-/* The record that came `back` places before the newest, which is 0. */
+/* The record `back` places before the newest. */
 static const sh_record *record_at(const sh_history *history, int back)
 {
     return &history->records[(history->next - 1 - back + 2 * history->cap) % history->cap];
@@ -178,8 +181,8 @@ static void refused_write(const sh_history *history, sh_json_writer *w)
 static void totals_write(const sh_history *history, sh_json_writer *w)
 {
     const int64_t *by = history->by_outcome;
-    int64_t bad = by[SH_OUTCOME_ERROR] + by[SH_OUTCOME_TIMEOUT]; /* who left got no error */
-    int64_t taken = history->total - by[SH_OUTCOME_REFUSED];
+    int64_t bad = by[SH_OUTCOME_ERROR] + by[SH_OUTCOME_TIMEOUT]; /* a cancel is no error */
+    int64_t accepted = history->total - by[SH_OUTCOME_REFUSED];
     sh_write_int(w, "total_requests", history->total);
     sh_write_int(w, "ok", by[SH_OUTCOME_OK]);
     sh_write_int(w, "errors", by[SH_OUTCOME_ERROR]);
@@ -188,7 +191,7 @@ static void totals_write(const sh_history *history, sh_json_writer *w)
     sh_write_int(w, "refused", by[SH_OUTCOME_REFUSED]);
     refused_write(history, w);
     sh_write_int(w, "pressure_aborts", 0);
-    sh_write_num(w, "error_rate", taken == 0 ? 0 : (double)bad / (double)taken);
+    sh_write_num(w, "error_rate", accepted == 0 ? 0 : (double)bad / (double)accepted);
     sh_write_int(w, "total_generated_tokens", history->generated_tokens);
     sh_write_num(w, "total_wall_time_s", history->wall_s);
     sh_write_int(w, "buffer_size", history->count);
@@ -199,15 +202,15 @@ void sh_history_write_stats(const sh_history *history, sh_json_writer *w)
     static const char *const rate_names[] = {"avg_tps", "p50_tps", "p95_tps"};
     static const char *const wall_names[] = {"avg_latency_s", "p50_latency_s", "p95_latency_s"};
     static const char *const first_names[] = {"avg_ttft_s", "p50_ttft_s", "p95_ttft_s"};
-    size_t room = (size_t)history->count + 1;
-    double *memory = sh_alloc_array(3 * room, sizeof(double));
-    series rates = {.values = memory}, walls = {.values = memory + room},
-           firsts = {.values = memory + 2 * room};
-    int hits = 0, taken = 0;
+    size_t capacity = (size_t)history->count + 1;
+    double *memory = sh_alloc_array(3 * capacity, sizeof(double));
+    series rates = {.values = memory}, walls = {.values = memory + capacity},
+           firsts = {.values = memory + 2 * capacity};
+    int hits = 0, accepted = 0;
     for (int i = 0; i < history->count; i++) {
         const sh_record *record = record_at(history, i);
         if (record->outcome == SH_OUTCOME_REFUSED) continue;
-        taken++;
+        accepted++;
         if (sh_record_rate(record) > 0) series_add(&rates, sh_record_rate(record));
         if (record->outcome == SH_OUTCOME_OK) series_add(&walls, record->wall_s);
         if (record->first_token_s > 0) series_add(&firsts, record->first_token_s);
@@ -217,11 +220,11 @@ void sh_history_write_stats(const sh_history *history, sh_json_writer *w)
     series_write(&rates, rate_names, w);
     series_write(&walls, wall_names, w);
     series_write(&firsts, first_names, w);
-    sh_write_num(w, "kv_cache_hit_rate", taken == 0 ? 0 : (double)hits / taken);
+    sh_write_num(w, "kv_cache_hit_rate", accepted == 0 ? 0 : (double)hits / accepted);
     free(memory);
 }
 
-/* The newest requests that had a speed as points of a plot, oldest first. */
+/* The newest requests with a token rate, as points of a plot, oldest first. */
 static void points_write(const sh_history *history, sh_json_writer *w)
 {
     enum { POINTS = 40 };

@@ -1,7 +1,7 @@
-/* history.h - the last requests, and what they add up to.
+/* history.h - the most recent requests, and statistics over them.
  *
  * A ring of finished requests, without any text of prompts or answers. Sums are over all time,
- * percentiles over what the ring holds. Requests that were refused are counted, and not part of any
+ * percentiles over what the ring holds. Refused requests are counted, but are not part of any
  * speed, time or rate.
  *
  * Threads: the loop's. */
@@ -19,7 +19,7 @@ typedef enum {
     SH_OUTCOME_ERROR,
     SH_OUTCOME_TIMEOUT,
     SH_OUTCOME_CANCELLED,
-    SH_OUTCOME_REFUSED, /* never taken: a bad spec, no key, a full queue, no engine */
+    SH_OUTCOME_REFUSED, /* never run: a bad request, no key, a full queue, no engine */
 } sh_outcome;
 enum { SH_OUTCOME_COUNT = 5 };
 
@@ -28,7 +28,7 @@ const char *sh_outcome_name(sh_outcome outcome);
 
 typedef struct {
     char id[72];
-    int64_t time_us;  /* when it came, Unix time */
+    int64_t time_us;  /* of arrival, Unix time */
     const char *kind; /* constant: "chat", "completion" */
     char model[96];
     sh_outcome outcome;
@@ -41,13 +41,13 @@ typedef struct {
     int max_tokens;
     double wall_s;
     double queue_s;
-    double first_token_s; /* 0: none came */
+    double first_token_s; /* 0: there was none */
     double prefill_s;
     double decode_s;
     char error[160];
 } sh_record;
 
-/* Generated tokens in a second of decoding; 0 when there was none. */
+/* Generated tokens per second of decoding; 0 when there was none. */
 double sh_record_rate(const sh_record *record);
 
 void sh_record_write(const sh_record *record, const char *key, sh_json_writer *w);
@@ -58,8 +58,8 @@ sh_history *sh_history_create(int cap);
 void sh_history_free(sh_history *history);
 void sh_history_add(sh_history *history, const sh_record *record);
 
-/* One that was refused before it was read: it is counted alone, so that strangers cannot push the
- * records of others out. */
+/* Counts a request that was refused before it was read. It gets no record, so that clients without
+ * a key cannot push the records of others out of the ring. */
 void sh_history_count_refused(sh_history *history, int http_status);
 
 /* The newest `count` records, newest first, as the members of GET /requests/recent. */

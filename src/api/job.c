@@ -1,8 +1,17 @@
 /* One request to the model, from its body to the last byte of its answer.
  *
- * A job lives in three stages: the body is made into token ids (on the worker when it is long),
- * each choice is submitted to the engine, and its events become the answer. It ends when all
- * choices are done, when one fails, or when the client leaves, which cancels it at the engine. */
+ * A job has three stages: the body becomes token ids (on the worker if it is long), each choice is
+ * submitted to the engine, and the events become the answer. It ends when all choices are done,
+ * when one fails, or when the client disconnects, which cancels it at the engine. Each of these
+ * ends is recorded once (job_record) and frees the job.
+ *
+ * While the worker has the job (on_worker), the spec, the prompts and the error belong to it. If
+ * the client disconnects meanwhile, only `req` and `gone` are set, and on_prepared() frees the job.
+ * The body is copied for the worker because the request's memory goes with the client.
+ *
+ * Back-pressure: when a client reads slowly, its stream is not written to; output accumulates in
+ * the choices, bounded by the length of the answer, and goes out when the socket has drained. The
+ * engine is not slowed down. */
 #include "api/api_internal.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -15,26 +24,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A stream without news for so long gets a comment, so that nothing between takes it for dead. */
+/* After this long without output a stream gets an SSE comment, so that proxies do not close it. */
 static const int64_t QUIET_NS = 10 * INT64_C(1000000000);
 
-/* A choice's line to the engine. */
+/* A choice's sequence at the engine. */
 typedef struct {
     sh_job *job;
     sh_choice *choice;
-    uint64_t id;      /* 0: closed */
-    int64_t token_ns; /* when its last token came */
-} job_line;
+    uint64_t id;      /* 0: it has ended */
+    int64_t token_ns; /* time of its last token */
+} job_sequence;
 
 struct sh_job {
     sh_api *api;
     sh_job *prev, *next;
     sh_http_request *req; /* NULL: the client is gone */
-    atomic_bool gone;     /* the same for the worker, which then has nothing to do */
+    atomic_bool gone;     /* the same, readable by the worker, which can then skip its work */
     const sh_dialect *dialect;
     sh_served_model *served;
     sh_str body;
-    char *body_copy; /* when the worker reads it */
+    char *body_copy; /* for the worker */
     bool on_worker;
 
     sh_job_spec spec;
@@ -45,9 +54,9 @@ struct sh_job {
     sh_api_error error;
 
     sh_answer *answer;
-    job_line *lines;
-    bool head_sent; /* of the stream */
-    int64_t told_ns;
+    job_sequence *sequences;
+    bool head_sent; /* the stream's status and headers */
+    int64_t sent_ns;
 
     char id[72];
     uint64_t client;
@@ -64,7 +73,8 @@ static void job_free(sh_job *job)
 {
     sh_api *api = job->api;
     for (int i = 0; job->answer != NULL && i < job->answer->count; i++)
-        if (job->lines[i].id != 0) sh_engine_conn_forget(api->engine_conn, job->lines[i].id);
+        if (job->sequences[i].id != 0)
+            sh_engine_conn_forget(api->engine_conn, job->sequences[i].id);
     if (job->prev != NULL)
         job->prev->next = job->next;
     else
@@ -76,12 +86,12 @@ static void job_free(sh_job *job)
     job->spec.json = NULL;
     sh_job_spec_reset(&job->spec);
     sh_served_model_close(job->served);
-    free(job->lines);
+    free(job->sequences);
     free(job->body_copy);
     free(job);
 }
 
-/* Everything that is counted, kept and logged of a request goes through here, once. */
+/* Counts, keeps and logs a request. Each goes through here exactly once. */
 static void record_take(sh_api *api, const sh_record *record)
 {
     sh_history_add(api->history, record);
@@ -102,7 +112,7 @@ static void job_record(sh_job *job, sh_outcome outcome, int http_status, const c
         .kind = job->dialect->kind,
         .outcome = outcome,
         .http_status = http_status,
-        .stream = !job->on_worker && job->spec.stream, /* the worker may be writing it */
+        .stream = !job->on_worker && job->spec.stream, /* the worker may be writing spec */
         .max_tokens = job->max_tokens,
         .wall_s = seconds_since(job->start_ns, now),
         .first_token_s = job->first_ns == 0 ? 0 : seconds_since(job->start_ns, job->first_ns),
@@ -123,7 +133,7 @@ static void job_record(sh_job *job, sh_outcome outcome, int http_status, const c
     record_take(job->api, &record);
 }
 
-/* What was refused cost the model nothing and says nothing of its speed. */
+/* A refused request cost the model nothing and must not count in its speeds and error rate. */
 static sh_outcome outcome_of(const sh_job *job, const sh_api_error *error)
 {
     if (error->status == 504) return SH_OUTCOME_TIMEOUT;
@@ -139,10 +149,11 @@ static void stream_write(sh_job *job, sh_buf *out)
         job->head_sent = true;
     }
     sh_http_stream_write(job->req, sh_buf_str(out));
-    job->told_ns = sh_clock_ns();
+    job->sent_ns = sh_clock_ns();
 }
 
-/* Ends the job with an error: a status while nothing was sent, an event of the stream later. */
+/* Ends the job with an error: an HTTP status if nothing was sent yet, else an event in the stream.
+ */
 static void job_fail(sh_job *job, const sh_api_error *error)
 {
     job_record(job, outcome_of(job, error), error->status, error->message);
@@ -165,18 +176,19 @@ static void on_gone(void *arg)
     sh_job *job = arg;
     job->req = NULL;
     atomic_store_explicit(&job->gone, true, memory_order_relaxed);
-    job_record(job, SH_OUTCOME_CANCELLED, 499, "the client went away");
-    if (!job->on_worker) job_free(job); /* the worker's end frees it otherwise */
+    job_record(job, SH_OUTCOME_CANCELLED, 499, "the client disconnected");
+    if (!job->on_worker) job_free(job); /* otherwise on_prepared() frees it */
 }
 
-/* The news of a choice go out, unless the client reads so slowly that they had better gather. */
-static void choice_tell(sh_job *job, sh_choice *choice)
+/* Sends the pending output of a choice, unless the client reads too slowly. The last output of the
+ * answer is sent in any case. */
+static void choice_send(sh_job *job, sh_choice *choice)
 {
-    if (choice->over || (!sh_choice_has_news(choice) && !choice->done)) return;
+    if (choice->over || (!sh_choice_has_pending(choice) && !choice->done)) return;
     if (job->head_sent && sh_http_stream_blocked(job->req) && job->answer->open > 0) return;
     sh_buf out = {0};
     job->dialect->part(job->answer, choice, &out);
-    sh_choice_told(choice);
+    sh_choice_sent(choice);
     stream_write(job, &out);
     sh_buf_reset(&out);
 }
@@ -185,7 +197,7 @@ static void on_drained(void *arg)
 {
     sh_job *job = arg;
     for (int i = 0; job->answer != NULL && i < job->answer->count; i++)
-        choice_tell(job, &job->answer->choices[i]);
+        choice_send(job, &job->answer->choices[i]);
 }
 
 static void job_finish(sh_job *job)
@@ -194,7 +206,7 @@ static void job_finish(sh_job *job)
     job->answer->seconds = seconds_since(job->start_ns, sh_clock_ns());
     job_record(job, SH_OUTCOME_OK, 200, "");
     if (job->spec.stream) {
-        for (int i = 0; i < job->answer->count; i++) choice_tell(job, &job->answer->choices[i]);
+        for (int i = 0; i < job->answer->count; i++) choice_send(job, &job->answer->choices[i]);
         job->dialect->end(job->answer, &out);
         stream_write(job, &out);
         sh_http_stream_end(job->req);
@@ -206,33 +218,33 @@ static void job_finish(sh_job *job)
     job_free(job);
 }
 
-static void token_time(job_line *line)
+static void token_time(job_sequence *sequence)
 {
     int64_t now = sh_clock_ns();
-    if (line->job->first_ns == 0) line->job->first_ns = now;
-    if (line->token_ns != 0)
-        sh_metrics_token_gap(line->job->api->metrics, seconds_since(line->token_ns, now));
-    line->token_ns = now;
+    if (sequence->job->first_ns == 0) sequence->job->first_ns = now;
+    if (sequence->token_ns != 0)
+        sh_metrics_token_gap(sequence->job->api->metrics, seconds_since(sequence->token_ns, now));
+    sequence->token_ns = now;
 }
 
 static void on_event(void *arg, const sh_event *event)
 {
-    job_line *line = arg;
-    sh_job *job = line->job;
-    sh_choice *choice = line->choice;
+    job_sequence *sequence = arg;
+    sh_job *job = sequence->job;
+    sh_choice *choice = sequence->choice;
     if (event->kind == SH_EVENT_TOKEN)
-        token_time(line);
+        token_time(sequence);
     else
-        line->id = 0;
+        sequence->id = 0;
     if (sh_answer_event(job->answer, choice, event))
-        sh_engine_conn_cancel(job->api->engine_conn, line->id);
+        sh_engine_conn_cancel(job->api->engine_conn, sequence->id);
     if (choice->failed) {
         sh_api_error error = choice->error;
         job_fail(job, &error);
     } else if (job->answer->open == 0)
         job_finish(job);
     else if (job->spec.stream)
-        choice_tell(job, choice);
+        choice_send(job, choice);
 }
 
 static sh_sampling sampling_of(const sh_job *job, int choice)
@@ -256,7 +268,8 @@ static sh_sampling sampling_of(const sh_job *job, int choice)
     return s;
 }
 
-/* Each of the two kinds fills at most its half: openai_read.c and model_text.h refuse more. */
+/* Each of the two kinds fills at most half of the array: openai_read.c and model_text.h refuse
+ * more. */
 _Static_assert(SH_END_IDS_MAX <= SH_STOP_IDS_MAX / 2, "end ids and stop ids do not fit");
 
 static int stop_ids_of(const sh_job *job, int32_t out[SH_STOP_IDS_MAX])
@@ -296,12 +309,13 @@ static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
         .sampling = sampling_of(job, choice->index),
         .timeout_ms = (int64_t)ceil(spec->timeout_s * 1000),
     };
-    job_line *line = &job->lines[choice->index];
-    *line = (job_line){.job = job, .choice = choice};
-    return sh_engine_conn_submit(job->api->engine_conn, &out, on_event, line, &line->id, err);
+    job_sequence *sequence = &job->sequences[choice->index];
+    *sequence = (job_sequence){.job = job, .choice = choice};
+    return sh_engine_conn_submit(job->api->engine_conn, &out, on_event, sequence, &sequence->id,
+                                 err);
 }
 
-/* Only when the owner of the server asked for it. */
+/* Only with --log-prompts. */
 static void prompt_log(const sh_job *job)
 {
     for (size_t i = 0; i < job->prompt_count; i++) {
@@ -328,13 +342,13 @@ static sh_status job_submit(sh_job *job, sh_err *err)
     snprintf(job->answer->id, sizeof(job->answer->id), "%s%s", job->dialect->id_prefix,
              strncmp(job->id, "req_", 4) == 0 ? job->id + 4 : job->id);
     job->answer->created_s = job->time_us / 1000000;
-    job->lines = sh_alloc_array((size_t)job->answer->count, sizeof(job_line));
+    job->sequences = sh_alloc_array((size_t)job->answer->count, sizeof(job_sequence));
     for (int i = 0; status == SH_OK && i < job->answer->count; i++)
         status = choice_submit(job, &job->answer->choices[i], err);
     return status;
 }
 
-/* On the loop or on the worker's thread. */
+/* Reads the body and makes token ids of it. Runs on the loop or on the worker's thread. */
 static void job_prepare(void *arg)
 {
     sh_job *job = arg;
@@ -353,16 +367,18 @@ static void job_prepare(void *arg)
                                             &job->error);
 }
 
-/* More answers than there is ever room for would be told to come back for ever. */
+/* A request for more answers than the engine can ever queue would get 429 and be retried
+ * indefinitely; refuse it with 400 instead. */
 static bool answers_fit(const sh_job *job, sh_api_error *err)
 {
-    double room = sh_api_stat(job->api, "waiting_max", INFINITY) +
-                  sh_api_stat(job->api, "slots", 0);
+    double capacity = sh_api_stat(job->api, "waiting_max", INFINITY) +
+                      sh_api_stat(job->api, "slots", 0);
     double count = (double)job->prompt_count * (double)job->spec.n;
-    return count <= room || sh_api_fail(err, 400, "invalid_value", "n",
-                                        "%.0f answers are asked for; this server takes %.0f at "
-                                        "a time",
-                                        count, room);
+    return count <= capacity ||
+           sh_api_fail(err, 400, "invalid_value", "n",
+                       "%.0f answers were requested; this server takes %.0f at "
+                       "a time",
+                       count, capacity);
 }
 
 static void on_prepared(void *arg)
@@ -393,8 +409,8 @@ static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_dialect *d
     job->dialect = dialect;
     job->served = sh_served_model_take(api->served);
     job->body = sh_http_body(req);
-    job->client = sh_http_client_of(req); /* its requests share their turn */
-    job->start_ns = job->told_ns = sh_http_start_ns(req);
+    job->client = sh_http_client_of(req); /* requests of one client share its turn */
+    job->start_ns = job->sent_ns = sh_http_start_ns(req);
     job->time_us = sh_clock_unix_us();
     snprintf(job->id, sizeof(job->id), "%s", sh_http_id(req));
     job->next = api->jobs;
@@ -404,7 +420,7 @@ static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_dialect *d
     return job;
 }
 
-/* No model can be asked. */
+/* Refuses a request because no model is available. */
 static void unready_refuse(sh_api *api, sh_http_request *req, const sh_dialect *dialect,
                            const sh_api_error *error)
 {
@@ -436,7 +452,7 @@ void sh_job_start(sh_api *api, sh_http_request *req, const sh_dialect *dialect)
         on_prepared(job);
         return;
     }
-    /* The client may leave, and take the request's memory with it, while the worker reads. */
+    /* The client may disconnect while the worker reads, and the request's memory is freed then. */
     job->body_copy = sh_str_dup(job->body);
     job->body.ptr = job->body_copy;
     job->on_worker = true;
@@ -451,7 +467,7 @@ void sh_jobs_tick(sh_api *api)
     int64_t now = sh_clock_ns();
     for (sh_job *job = api->jobs; job != NULL; job = job->next) {
         if (job->on_worker || job->answer == NULL || !job->spec.stream) continue;
-        if (now - job->told_ns < QUIET_NS || sh_http_stream_blocked(job->req)) continue;
+        if (now - job->sent_ns < QUIET_NS || sh_http_stream_blocked(job->req)) continue;
         sh_buf out = {0};
         sh_sse_comment(&out, "waiting");
         stream_write(job, &out);

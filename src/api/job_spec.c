@@ -1,3 +1,4 @@
+/* Everything else that a spec points to lives in the two things freed here. */
 #include "api/job_spec.h"
 
 void sh_job_spec_reset(sh_job_spec *spec)

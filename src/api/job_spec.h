@@ -1,10 +1,10 @@
-/* job_spec.h - the one internal request that every dialect becomes.
+/* job_spec.h - the internal form of a request, common to all dialects.
  *
- * A dialect reads its own JSON into this struct; all behind it (prompt, engine, answer) sees
- * nothing else. What it points to lives in its arena or in the parsed body, which it owns, and goes
- * with sh_job_spec_reset.
+ * A dialect reads its own JSON into this struct; everything after that (prompt, engine, answer)
+ * sees nothing else. What it points to lives in its arena or in the parsed body, which it owns, and
+ * is freed by sh_job_spec_reset.
  *
- * Threads: a request has one owner at a time; it is filled by one thread and used by another. */
+ * Threads: a spec has one owner at a time; it may be filled by one thread and used by another. */
 #ifndef SH_API_JOB_SPEC_H
 #define SH_API_JOB_SPEC_H
 
@@ -29,7 +29,7 @@ typedef struct {
     sh_arena arena;
     cJSON *json; /* the body */
 
-    const char *model; /* NULL: whichever is served */
+    const char *model; /* NULL: the one that is served */
     bool chat;
 
     /* chat: shaped as templates expect them, all inside json */
@@ -37,7 +37,7 @@ typedef struct {
     cJSON *tools;     /* NULL: none */
     cJSON *variables; /* of the template; NULL: none */
     sh_tool_choice tool_choice;
-    const char *tool_name; /* that is to be called, if only one can be; else NULL */
+    const char *tool_name; /* the function to call, if it can only be one; else NULL */
     bool parallel_calls;
 
     /* not chat */
@@ -45,7 +45,7 @@ typedef struct {
     size_t prompt_count;
     bool echo;
 
-    /* how to draw; NAN or -1: as the model's own settings say */
+    /* sampling; NAN or -1: the model's own settings */
     double temperature, top_p, min_p;
     int64_t top_k;
     double repetition_penalty, presence_penalty, frequency_penalty;
@@ -55,7 +55,7 @@ typedef struct {
     const float *bias;
     int bias_count;
 
-    /* when to end */
+    /* how many answers, and when they end */
     int64_t n;
     int64_t max_tokens; /* 0: the server's default */
     int64_t min_tokens;
@@ -64,7 +64,7 @@ typedef struct {
     size_t stop_count;
     const int32_t *stop_ids;
     int stop_id_count;
-    double timeout_s; /* 0: the engine's */
+    double timeout_s; /* 0: the engine's default */
 
     /* what to report */
     bool logprobs;

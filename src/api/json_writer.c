@@ -1,3 +1,6 @@
+/* One flag is enough for the commas: it is cleared by an opening bracket and set by everything
+ * else, so no stack of levels is needed. Strings are copied in runs of bytes that need no escaping.
+ */
 #include "api/json_writer.h"
 
 #include "base/status.h"
@@ -10,6 +13,7 @@ sh_json_writer sh_json_writer_on(sh_buf *out)
     return (sh_json_writer){.out = out};
 }
 
+/* The comma and the key before any value. */
 static void item(sh_json_writer *w, const char *key)
 {
     if (w->comma) sh_buf_add_char(w->out, ',');
@@ -32,7 +36,7 @@ void sh_write_end(sh_json_writer *w, char bracket)
     w->comma = true;
 }
 
-/* Bytes from `at` on that can stand in a string as they are. */
+/* How many bytes from `at` on need no escaping. */
 static size_t plain_run(sh_str text, size_t at)
 {
     size_t end = at;
@@ -51,6 +55,7 @@ static size_t plain_run(sh_str text, size_t at)
     return end - at;
 }
 
+/* Writes one byte that plain_run() stopped at; one that is not UTF-8 becomes U+FFFD. */
 static void escape(sh_buf *out, unsigned char c)
 {
     static const char from[] = "\"\\\n\r\t\b\f", to[] = "\"\\nrtbf";

@@ -1,8 +1,8 @@
-/* json_writer.h - JSON written straight into a buffer.
+/* json_writer.h - writes JSON directly into a buffer.
  *
- * Every reply goes through here: one writer, no tree, commas by itself. Text is escaped, and bytes
- * that are no UTF-8 become U+FFFD, so that what is written is always valid JSON. Keys are NULL
- * inside arrays.
+ * All replies are written with it: there is no tree, and commas are set automatically. Text is
+ * escaped, and bytes that are not UTF-8 become U+FFFD, so the output is always valid JSON. Keys are
+ * NULL inside arrays.
  *
  * Threads: a writer has one owner. */
 #ifndef SH_API_JSON_WRITER_H
@@ -15,7 +15,7 @@
 
 typedef struct {
     sh_buf *out;
-    bool comma; /* something stands before, on this level */
+    bool comma; /* the next item on this level needs a comma */
 } sh_json_writer;
 
 sh_json_writer sh_json_writer_on(sh_buf *out);
@@ -30,9 +30,9 @@ void sh_write_num(sh_json_writer *w, const char *key, double value); /* not fini
 void sh_write_fixed(sh_json_writer *w, const char *key, double value, int decimals);
 void sh_write_bool(sh_json_writer *w, const char *key, bool value);
 void sh_write_null(sh_json_writer *w, const char *key);
-void sh_write_raw(sh_json_writer *w, const char *key, sh_str json); /* a whole JSON value */
+void sh_write_raw(sh_json_writer *w, const char *key, sh_str json); /* a complete JSON value */
 
-/* "text" with its quotes. */
+/* "text" with the quotes. */
 void sh_write_quoted(sh_buf *out, sh_str text);
 
 #endif

@@ -1,3 +1,5 @@
+/* Messages are checked before a template sees them, so that an error names the exact place, such as
+ * messages[3].content[0], instead of being whatever the template fails with. */
 #include "api/messages.h"
 
 #include "base/buf.h"
@@ -31,7 +33,7 @@ static void string_set(cJSON *obj, const char *key, const char *text)
     }
 }
 
-/* One part of a content list; only text can be put into a prompt. */
+/* Appends one part of a content list; only text can go into a prompt. */
 static bool part_add(const cJSON *part, const char *place, sh_buf *out, sh_api_error *err)
 {
     const char *type = string_of(part, "type"), *text = string_of(part, "text");
@@ -75,8 +77,8 @@ static bool content_shape(cJSON *message, const char *role, int index, sh_api_er
     return fail_kind(err, place, "a string or a list of parts", content);
 }
 
-/* Arguments travel as a string of JSON, and templates print them as an object. A string that is no
- * JSON, or that has a \u0000 in it, stays one: it is what the model once wrote. */
+/* OpenAI sends arguments as a string of JSON, and templates print them as an object. A string that
+ * is not valid JSON, or that contains \u0000, is left as it is: the model once wrote it so. */
 static void arguments_shape(cJSON *function)
 {
     const char *text = string_of(function, "arguments");
@@ -127,7 +129,7 @@ static bool message_shape(cJSON *message, int index, sh_api_error *err)
                            place, role == NULL ? "nothing" : role);
     if (!content_shape(message, role, index, err) || !calls_shape(message, index, err))
         return false;
-    /* Older names; the text of `role` goes with the first of these. */
+    /* Templates know the role by one name only. string_set() frees the old text of `role`. */
     if (strcmp(role, "developer") == 0)
         string_set(message, "role", "system");
     else if (strcmp(role, "function") == 0)

@@ -1,9 +1,9 @@
-/* messages.h - the messages and tools of a chat, checked and brought into the shape that chat
+/* messages.h - checks the messages and tools of a chat and brings them into the form that chat
  * templates expect.
  *
  * Works on the parsed body in place: text parts are joined to a string, `developer` becomes
- * `system`, the arguments of earlier tool calls become objects. What else a message carries stays,
- * for templates that know it.
+ * `system`, the arguments of earlier tool calls become objects. Other members of a message are
+ * kept, for templates that use them.
  *
  * Threads: pure functions over their JSON. */
 #ifndef SH_API_MESSAGES_H
@@ -17,7 +17,7 @@
 bool sh_messages_shape(cJSON *messages, sh_api_error *err);
 bool sh_tools_check(const cJSON *tools, sh_api_error *err);
 
-/* Of checked tools: the name of one, and the one of a name, or NULL. */
+/* For tools that were checked: the name of a tool, and the tool with a name, or NULL. */
 const char *sh_tool_name(const cJSON *tool);
 const cJSON *sh_tools_find(const cJSON *tools, const char *name);
 

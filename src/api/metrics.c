@@ -1,3 +1,12 @@
+/* Prometheus' text format, written by hand.
+ *
+ * The API's own counters are updated as requests end. The engine's numbers are not kept here: they
+ * are copied from its latest stats by tables of (path in the stats, metric name). The engine is
+ * another process, so only values that are numbers and names made of plain letters are written;
+ * otherwise a faulty engine could break the whole page.
+ *
+ * Labels have few values (route, method, status, rank, kind), none of them from clients, so the
+ * number of series is bounded. */
 #include "api/metrics.h"
 
 #include "api/process_usage.h"
@@ -12,7 +21,7 @@
 
 enum { BUCKETS_MAX = 20, HTTP_ROWS_MAX = 512 };
 
-/* Upper bounds of buckets in seconds; 0 ends the list. */
+/* Upper bounds of the buckets in seconds; 0 ends the list. */
 static const double request_bounds[BUCKETS_MAX] = {
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120};
 static const double gap_bounds[BUCKETS_MAX] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.05,
@@ -20,7 +29,7 @@ static const double gap_bounds[BUCKETS_MAX] = {0.001, 0.0025, 0.005, 0.01, 0.02,
 
 typedef struct {
     const double *bounds;
-    int64_t counts[BUCKETS_MAX + 1]; /* each bucket alone; the last has no bound */
+    int64_t counts[BUCKETS_MAX + 1]; /* not cumulative; the last has no bound */
     double sum;
 } histogram;
 
@@ -79,7 +88,7 @@ void sh_metrics_http(sh_metrics *metrics, const char *method, const char *route,
         row->count++;
         return;
     }
-    /* Routes, methods and statuses come from tables, so this bound is never met. */
+    /* Routes, methods and statuses come from tables, so this limit is never reached. */
     if (metrics->http_count == HTTP_ROWS_MAX) return;
     metrics->http[metrics->http_count++] = (http_row){method, route, status, 1};
 }
@@ -143,7 +152,7 @@ static void http_write(sh_buf *out, const sh_metrics *metrics)
                     row->method, row->route, row->status, (long long)row->count);
     }
     histogram_write(out, "shoal_http_request_duration_seconds",
-                    "Time from the first byte of a request to the end of its answer.",
+                    "Time from the first byte of a request to the end of its response.",
                     &metrics->http_seconds);
 }
 
@@ -153,11 +162,11 @@ static void generation_write(sh_buf *out, const sh_metrics *m)
     for (int i = 0; i < SH_OUTCOME_COUNT; i++)
         sh_buf_addf(out, "shoal_requests_total{outcome=\"%s\"} %lld\n",
                     sh_outcome_name((sh_outcome)i), (long long)m->outcomes[i]);
-    single(out, "shoal_prompt_tokens_total", "counter", "Tokens of prompts.",
+    single(out, "shoal_prompt_tokens_total", "counter", "Tokens in prompts.",
            (double)m->prompt_tokens);
     single(out, "shoal_prompt_tokens_cached_total", "counter",
-           "Tokens of prompts that the prefix cache had.", (double)m->cached_tokens);
-    single(out, "shoal_generated_tokens_total", "counter", "Tokens of answers.",
+           "Tokens in prompts found in the prefix cache.", (double)m->cached_tokens);
+    single(out, "shoal_generated_tokens_total", "counter", "Tokens generated.",
            (double)m->generated_tokens);
     histogram_write(out, "shoal_request_duration_seconds",
                     "Time from a request to the end of its answer.", &m->request_seconds);
@@ -166,19 +175,19 @@ static void generation_write(sh_buf *out, const sh_metrics *m)
                     &m->first_token_seconds);
     histogram_write(out, "shoal_inter_token_seconds", "Time between two tokens of an answer.",
                     &m->gap_seconds);
-    histogram_write(out, "shoal_queue_seconds", "Time that a request waited for a place.",
+    histogram_write(out, "shoal_queue_seconds", "Time that a request waited in the queue.",
                     &m->queue_seconds);
 }
 
 static void process_write(sh_buf *out, const sh_metrics_now *now)
 {
     sh_process_usage host = sh_process_usage_read();
-    head(out, "shoal_build_info", "gauge", "The version of this program, as a label.");
+    head(out, "shoal_build_info", "gauge", "Version of this program, as a label.");
     sh_buf_addf(out, "shoal_build_info{version=\"%s\"} 1\n", sh_version());
     single(out, "process_start_time_seconds", "gauge", "Unix time at which the API started.",
            (double)sh_clock_unix_us() * 1e-6 - now->uptime_s);
     single(out, "process_cpu_seconds_total", "counter", "CPU time of the API process.", host.cpu_s);
-    single(out, "process_resident_memory_bytes", "gauge", "Memory of the API process.",
+    single(out, "process_resident_memory_bytes", "gauge", "Resident memory of the API process.",
            (double)host.resident_bytes);
     single(out, "process_open_fds", "gauge", "Open file descriptors of the API process.",
            host.open_files);
@@ -191,63 +200,64 @@ struct metric_row {
     const char *help;
 };
 
-/* Numbers of the engine's stats by their path. One that the engine does not send is left out. */
+/* Numbers in the engine's stats, by their path. A number that the engine does not send is left
+ * out. */
 static const struct metric_row engine_rows[] = {
-    {"waiting", "shoal_engine_queue_requests", "gauge", "Requests that wait for a place."},
-    {"waiting_max", "shoal_engine_queue_limit_requests", "gauge", "Requests that may wait."},
+    {"waiting", "shoal_engine_queue_requests", "gauge", "Requests waiting in the queue."},
+    {"waiting_max", "shoal_engine_queue_limit_requests", "gauge", "Capacity of the queue."},
     {"running", "shoal_engine_running_requests", "gauge", "Requests in the batch."},
-    {"slots", "shoal_engine_batch_limit_requests", "gauge", "Requests that fit in the batch."},
-    {"world_size", "shoal_engine_ranks", "gauge", "Ranks of the group."},
-    {"step_s", "shoal_engine_step_seconds_total", "counter", "Time in steps."},
+    {"slots", "shoal_engine_batch_limit_requests", "gauge", "Capacity of the batch."},
+    {"world_size", "shoal_engine_ranks", "gauge", "Ranks in the group."},
+    {"step_s", "shoal_engine_step_seconds_total", "counter", "Time spent in steps."},
     {"schedule_s", "shoal_engine_schedule_seconds_total", "counter",
-     "Time in which plans are made and answers handed out."},
-    {"counts.requests", "shoal_engine_requests_total", "counter", "Requests taken."},
-    {"counts.refused", "shoal_engine_refused_requests_total", "counter", "Requests not taken."},
-    {"counts.finished", "shoal_engine_finished_requests_total", "counter", "Requests answered."},
+     "Time spent making plans and sending events."},
+    {"counts.requests", "shoal_engine_requests_total", "counter",
+     "Requests received, including refused ones."},
+    {"counts.refused", "shoal_engine_refused_requests_total", "counter", "Requests refused."},
+    {"counts.finished", "shoal_engine_finished_requests_total", "counter", "Requests finished."},
     {"counts.failed", "shoal_engine_failed_requests_total", "counter", "Requests that failed."},
     {"counts.cancelled", "shoal_engine_cancelled_requests_total", "counter",
-     "Requests that their clients gave up."},
+     "Requests cancelled by their clients."},
     {"counts.paused", "shoal_engine_paused_requests_total", "counter",
-     "Times that a request was paused for want of KV room."},
-    {"counts.prompt_tokens", "shoal_engine_prompt_tokens_total", "counter", "Tokens of prompts."},
+     "Times a request was paused, to be computed again later."},
+    {"counts.prompt_tokens", "shoal_engine_prompt_tokens_total", "counter", "Tokens in prompts."},
     {"counts.cached_tokens", "shoal_engine_prompt_tokens_cached_total", "counter",
-     "Tokens of prompts that the prefix cache had."},
-    {"counts.answer_tokens", "shoal_engine_generated_tokens_total", "counter",
-     "Tokens of answers."},
-    {"counts.drafts_tried", "shoal_engine_draft_tokens_total", "counter", "Tokens guessed ahead."},
+     "Tokens in prompts found in the prefix cache."},
+    {"counts.answer_tokens", "shoal_engine_generated_tokens_total", "counter", "Tokens generated."},
+    {"counts.drafts_tried", "shoal_engine_draft_tokens_total", "counter", "Draft tokens tried."},
     {"counts.drafts_kept", "shoal_engine_draft_tokens_kept_total", "counter",
-     "Guessed tokens that were right."},
-    {"counts.steps", "shoal_engine_steps_total", "counter", "Steps."},
-    {"kv.blocks", "shoal_engine_kv_blocks", "gauge", "KV blocks that there are."},
-    {"kv.free", "shoal_engine_kv_free_blocks", "gauge", "KV blocks that no request holds."},
+     "Draft tokens that were right."},
+    {"counts.steps", "shoal_engine_steps_total", "counter", "Steps run."},
+    {"kv.blocks", "shoal_engine_kv_blocks", "gauge", "KV blocks in total."},
+    {"kv.free", "shoal_engine_kv_free_blocks", "gauge",
+     "KV blocks not held by a request, including cached ones."},
     {"kv.cached", "shoal_engine_kv_cached_blocks", "gauge", "KV blocks kept for reuse."},
 };
 
-/* The same of each rank. */
+/* Numbers of each rank. */
 static const struct metric_row rank_rows[] = {
     {"cpu_s", "shoal_rank_cpu_seconds_total", "counter", "CPU time of a rank."},
     {"compute_s", "shoal_rank_forward_seconds_total", "counter",
-     "Time in forward passes, without collectives."},
+     "Time spent in forward passes, without collectives."},
     {"own_s", "shoal_rank_own_seconds_total", "counter",
-     "Time in steps outside forward passes and collectives."},
-    {"steps", "shoal_rank_steps_total", "counter", "Steps that a rank made."},
-    {"tokens", "shoal_rank_tokens_total", "counter", "Tokens that a rank computed."},
-    {"memory.weights", "shoal_rank_weights_bytes", "gauge", "Weights that a rank holds."},
-    {"memory.kv", "shoal_rank_kv_bytes", "gauge", "KV blocks that a rank holds."},
-    {"memory.scratch", "shoal_rank_scratch_bytes", "gauge", "Buffers of a rank."},
-    {"memory.resident", "shoal_rank_resident_memory_bytes", "gauge", "Memory of a rank."},
+     "Time spent in steps outside forward passes and collectives."},
+    {"steps", "shoal_rank_steps_total", "counter", "Steps run by a rank."},
+    {"tokens", "shoal_rank_tokens_total", "counter", "Tokens computed by a rank."},
+    {"memory.weights", "shoal_rank_weights_bytes", "gauge", "Memory for weights of a rank."},
+    {"memory.kv", "shoal_rank_kv_bytes", "gauge", "Memory for KV blocks of a rank."},
+    {"memory.scratch", "shoal_rank_scratch_bytes", "gauge", "Memory for buffers of a rank."},
+    {"memory.resident", "shoal_rank_resident_memory_bytes", "gauge", "Resident memory of a rank."},
 };
 
-/* And of each kind of collective on each rank. */
+/* Numbers of each kind of collective on each rank. */
 static const struct metric_row collective_rows[] = {
     {"calls", "shoal_rank_collectives_total", "counter", "Collectives by kind."},
-    {"bytes", "shoal_rank_collective_bytes_total", "counter",
-     "Bytes that went through collectives."},
+    {"bytes", "shoal_rank_collective_bytes_total", "counter", "Bytes moved by collectives."},
     {"seconds", "shoal_rank_collective_seconds_total", "counter",
-     "Time in collectives; that of plans has waiting for work in it on ranks other than 0."},
+     "Time spent in collectives; for plans, on ranks other than 0, it includes waiting for work."},
 };
 
-/* NAN when there is none. */
+/* NAN when it is not a number. */
 static double number_at(const cJSON *obj, const char *key)
 {
     return cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(obj, key));
@@ -264,7 +274,7 @@ static const cJSON *path_find(const cJSON *obj, const char *path)
     return obj;
 }
 
-/* {"count", "sum", "buckets": [[bound, count so far], ...]} */
+/* {"count", "sum", "buckets": [[bound, cumulative count], ...]} */
 static void engine_histogram_write(sh_buf *out, const cJSON *item)
 {
     double count = number_at(item, "count"), sum = number_at(item, "sum");
@@ -282,7 +292,6 @@ static void engine_histogram_write(sh_buf *out, const cJSON *item)
                 sum, name, count);
 }
 
-/* The engine is another process: what is no number or has no plain name is left out. */
 static void ranks_write(sh_buf *out, const cJSON *ranks)
 {
     for (size_t i = 0; i < SH_COUNT_OF(rank_rows); i++) {
@@ -337,7 +346,8 @@ void sh_metrics_write(const sh_metrics *metrics, const sh_metrics_now *now, sh_b
     http_write(out, metrics);
     single(out, "shoal_http_connections", "gauge", "Open connections.", now->connections);
     generation_write(out, metrics);
-    single(out, "shoal_requests_running", "gauge", "Requests in the engine's hands.", now->running);
+    single(out, "shoal_requests_running", "gauge", "Requests submitted to the engine.",
+           now->running);
     engine_write(out, now);
     process_write(out, now);
 }

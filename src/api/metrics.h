@@ -1,7 +1,7 @@
 /* metrics.h - counters and histograms of the API process, in Prometheus' text format.
  *
  * Names follow its conventions: base units, `_total` for counters. The engine's own numbers come
- * with its stats and are written beside these.
+ * from its stats and are written along with these.
  *
  * Threads: the loop's. */
 #ifndef SH_API_METRICS_H
@@ -16,17 +16,18 @@ typedef struct sh_metrics sh_metrics;
 sh_metrics *sh_metrics_create(void);
 void sh_metrics_free(sh_metrics *metrics);
 
-/* `route` is a constant text: its path as in the route table. */
+/* `method` and `route` must be constants, the latter a path of the route table: they are compared
+ * by address. */
 void sh_metrics_http(sh_metrics *metrics, const char *method, const char *route, int status,
                      double seconds);
 void sh_metrics_record(sh_metrics *metrics, const sh_record *record);
 void sh_metrics_count_refused(sh_metrics *metrics);
 void sh_metrics_token_gap(sh_metrics *metrics, double seconds);
 
-/* What is measured when asked for. */
+/* Gauges, measured when the metrics are written. */
 typedef struct {
     int connections;
-    int running; /* requests in the engine's hands */
+    int running; /* requests at the engine */
     bool engine_up;
     double uptime_s;
     const cJSON *engine; /* its stats, or NULL */

@@ -1,4 +1,4 @@
-/* GET /v1/models and /v1/models/NAME. */
+/* GET /v1/models and /v1/models/NAME: a list of one, since a server has one model. */
 #include "api/api_internal.h"
 
 static void model_write(const sh_api *api, sh_json_writer *w)

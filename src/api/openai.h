@@ -1,7 +1,7 @@
 /* openai.h - the OpenAI dialect: chat completions and completions.
  *
- * Reads their requests into the internal one and writes answers as they are expected: whole, or as
- * the chunks of a stream.
+ * Reads requests into the internal form and writes answers in OpenAI's format: whole, or as the
+ * chunks of a stream.
  *
  * Threads: pure functions over their arguments. */
 #ifndef SH_API_OPENAI_H

@@ -1,7 +1,7 @@
-/* openai_fields.h - what the fields of OpenAI's requests are read into, before it is understood.
- * For openai_*.c alone. Pointers are borrowed from the request's JSON.
+/* openai_fields.h - the struct that the fields of OpenAI's requests are read into, before they are
+ * interpreted. Private to openai_*.c. Pointers are borrowed from the request's JSON.
  *
- * Threads: one owner a spec. */
+ * Threads: one owner each. */
 #ifndef SH_API_OPENAI_FIELDS_H
 #define SH_API_OPENAI_FIELDS_H
 
@@ -14,7 +14,7 @@ typedef struct {
     const cJSON *prompt;
     const cJSON *stop, *stop_token_ids, *logit_bias;
     int64_t max_completion_tokens;
-    int64_t logprobs_count; /* of completions: -1 for none */
+    int64_t logprobs_count; /* completions: -1 for none */
 } openai_fields;
 
 #endif

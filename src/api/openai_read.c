@@ -1,5 +1,10 @@
-/* From OpenAI's JSON to the internal spec. The tables have checked types and bounds; here is
- * what a table can not say. */
+/* From OpenAI's JSON to the internal spec. The field tables check types and ranges; this file does
+ * what a table cannot express: values with several forms (stop, prompt, tool_choice), fields that
+ * depend on each other, and the shape of messages and tools.
+ *
+ * Strings and JSON in the spec point into the parsed body, lists live in the spec's arena; both are
+ * owned by the spec. Values that the client did not set are NAN or INT64_MIN until here, to tell
+ * them from values that mean "off". */
 #include "api/messages.h"
 #include "api/openai.h"
 #include "api/openai_fields.h"
@@ -23,7 +28,7 @@ static bool stops_read(const cJSON *stop, sh_job_spec *out, sh_api_error *err)
         const char *text = cJSON_GetStringValue(item);
         if (text == NULL || text[0] == '\0' || strlen(text) > SH_STOP_LEN_MAX)
             return sh_api_fail(err, 400, "invalid_value", "stop",
-                               "'stop' must hold strings of 1 to %d bytes", SH_STOP_LEN_MAX);
+                               "'stop' must contain strings of 1 to %d bytes", SH_STOP_LEN_MAX);
         stops[i] = sh_str_of(text);
     }
     out->stops = stops;
@@ -31,7 +36,7 @@ static bool stops_read(const cJSON *stop, sh_job_spec *out, sh_api_error *err)
     return true;
 }
 
-/* A list of token ids. The vocabulary is checked later, by who knows it. */
+/* A list of token ids. They are checked against the vocabulary later, in served_model.c. */
 static bool ids_read(const cJSON *list, const char *field, sh_arena *arena, const int32_t **ids,
                      size_t *count, sh_api_error *err)
 {
@@ -42,7 +47,7 @@ static bool ids_read(const cJSON *list, const char *field, sh_arena *arena, cons
         double id = cJSON_IsNumber(item) ? item->valuedouble : -1;
         if (!(id >= 0 && id <= INT32_MAX) || floor(id) != id)
             return sh_api_fail(err, 400, "invalid_value", field,
-                               "'%s' must hold token ids: whole numbers from 0", field);
+                               "'%s' must contain token ids: whole numbers from 0", field);
         out[i] = (int32_t)id;
     }
     *ids = out;
@@ -76,7 +81,8 @@ static bool bias_read(const cJSON *bias, sh_job_spec *out, sh_api_error *err)
         if (!sh_str_to_int(sh_str_of(item->string), &id) || id < 0 || id > INT32_MAX ||
             !cJSON_IsNumber(item) || !(fabs(item->valuedouble) <= 100))
             return sh_api_fail(err, 400, "invalid_value", "logit_bias",
-                               "'logit_bias' must give token ids numbers from -100 to 100, not %s",
+                               "'logit_bias' must map token ids to numbers from -100 to 100; the "
+                               "entry '%s' does not",
                                item->string);
         ids[i] = (int32_t)id;
         values[i] = (float)item->valuedouble;
@@ -87,7 +93,7 @@ static bool bias_read(const cJSON *bias, sh_job_spec *out, sh_api_error *err)
     return true;
 }
 
-/* 0 is how some clients say "off"; below the engine's least there is nothing else. */
+/* Some clients send 0 for "off". Nothing else below the engine's minimum is valid. */
 static bool repetition_read(sh_job_spec *out, sh_api_error *err)
 {
     double least = SH_LEAST(SH_BOUNDS_REPETITION_PENALTY);
@@ -110,8 +116,8 @@ static bool shared_read(const openai_fields *fields, sh_job_spec *out, sh_api_er
            bias_read(fields->logit_bias, out, err);
 }
 
-/* Reads the table's fields, then lets `rest` do the others. The arena moves with the spec, so it
- * is copied back even on failure. */
+/* Reads the table's fields, then calls `rest` for the others. The spec is copied back even on
+ * failure, because its arena has grown meanwhile and must be freed by the caller. */
 static bool fields_read(const sh_field_table *table, sh_job_spec *spec,
                         bool (*rest)(openai_fields *fields, sh_api_error *err), sh_api_error *err)
 {
@@ -151,7 +157,8 @@ static bool tool_choice_read(const cJSON *choice, sh_job_spec *out, sh_api_error
     return true;
 }
 
-/* Template variables come by three fields; all end in one object. */
+/* Template variables come from three fields; collect them in one object. chat_template_kwargs wins.
+ */
 static cJSON *variables_gather(const openai_fields *fields)
 {
     cJSON *vars = (cJSON *)fields->template_kwargs;
@@ -166,7 +173,7 @@ static cJSON *variables_gather(const openai_fields *fields)
     return vars;
 }
 
-/* What the choice of tools means for the prompt: none are shown, or only the one that is named. */
+/* What tool_choice means for the prompt: it shows no tools, or only the one that is named. */
 static void tools_apply(sh_job_spec *out)
 {
     if (out->tool_choice == SH_TOOLS_NONE) out->tools = NULL;

@@ -1,4 +1,12 @@
-/* From the answer to OpenAI's JSON, whole or in chunks. */
+/* Writes answers as OpenAI's JSON, whole or as the chunks of a stream.
+ *
+ * Details of a stream that clients rely on: the first chunk of a chat has the role and a content
+ * string, even an empty one; the finish_reason comes in a chunk of its own with an empty delta;
+ * with include_usage every other chunk has "usage": null; a stream ends with [DONE], but one that
+ * failed does not.
+ *
+ * Non-standard members are `timing` and `performance` beside `usage`, `reasoning_content`,
+ * `token_ids` and `prompt_token_ids` (as in vLLM), and `conversation_id`. */
 #include "api/json_writer.h"
 #include "api/openai.h"
 #include "base/version.h"
@@ -15,7 +23,8 @@ static void piece_write(const sh_answer *answer, const char *key, int32_t id, sh
     sh_buf_reset(&piece);
 }
 
-/* token, logprob and bytes: a token need not be whole characters, so its bytes are told apart. */
+/* token, logprob and bytes. A token may be part of a character; its bytes are then the only exact
+ * form. */
 static void logprobs_members(const sh_answer *answer, int32_t id, float logprob, sh_json_writer *w)
 {
     sh_buf piece = {0};
@@ -28,7 +37,7 @@ static void logprobs_members(const sh_answer *answer, int32_t id, float logprob,
     sh_buf_reset(&piece);
 }
 
-static void chat_odds_write(const sh_answer *answer, const sh_choice *choice, sh_json_writer *w)
+static void chat_logprobs_write(const sh_answer *answer, const sh_choice *choice, sh_json_writer *w)
 {
     if (!answer->spec->logprobs || choice->logprobs_count == 0) {
         sh_write_null(w, "logprobs");
@@ -54,8 +63,8 @@ static void chat_odds_write(const sh_answer *answer, const sh_choice *choice, sh
     sh_write_end(w, '}');
 }
 
-static void top_odds_write(const sh_answer *answer, const sh_token_logprobs *logprobs,
-                           sh_json_writer *w)
+static void top_logprobs_write(const sh_answer *answer, const sh_token_logprobs *logprobs,
+                               sh_json_writer *w)
 {
     sh_buf piece = {0};
     sh_write_begin(w, NULL, '{');
@@ -68,9 +77,9 @@ static void top_odds_write(const sh_answer *answer, const sh_token_logprobs *log
     sh_buf_reset(&piece);
 }
 
-/* The older form: four lists side by side. */
-static void completion_odds_write(const sh_answer *answer, const sh_choice *choice,
-                                  sh_json_writer *w)
+/* The older format: four parallel lists. */
+static void completion_logprobs_write(const sh_answer *answer, const sh_choice *choice,
+                                      sh_json_writer *w)
 {
     if (!answer->spec->logprobs || choice->logprobs_count == 0) {
         sh_write_null(w, "logprobs");
@@ -87,7 +96,7 @@ static void completion_odds_write(const sh_answer *answer, const sh_choice *choi
     sh_write_end(w, ']');
     sh_write_begin(w, "top_logprobs", '[');
     for (size_t i = 0; i < choice->logprobs_count; i++)
-        top_odds_write(answer, &choice->logprobs[i], w);
+        top_logprobs_write(answer, &choice->logprobs[i], w);
     sh_write_end(w, ']');
     sh_write_begin(w, "text_offset", '[');
     for (size_t i = 0; i < choice->logprobs_count; i++)
@@ -96,7 +105,7 @@ static void completion_odds_write(const sh_answer *answer, const sh_choice *choi
     sh_write_end(w, '}');
 }
 
-/* Ids as vLLM reports them: the prompt's once, the answer's with the text that they belong to. */
+/* Token ids as vLLM reports them: those of the prompt once, those of the answer with their text. */
 static void token_ids_write(const sh_answer *answer, const sh_choice *choice, sh_json_writer *w)
 {
     if (!answer->spec->token_ids) return;
@@ -183,14 +192,14 @@ static void call_write(const sh_call *call, int index, bool chunk, sh_json_write
     sh_write_end(w, '}');
 }
 
-/* The calls with news, if there are any. */
+/* The calls with pending output, if there are any. */
 static void calls_write(const sh_choice *choice, bool chunk, sh_json_writer *w)
 {
     bool any = false;
-    int index = 0; /* among those that came to something */
+    int index = 0; /* among the calls that were not dropped */
     for (int i = 0; i < choice->call_count; i++) {
         const sh_call *call = &choice->calls[i];
-        if (sh_call_has_news(call)) {
+        if (sh_call_has_pending(call)) {
             if (!any) sh_write_begin(w, "tool_calls", '[');
             any = true;
             call_write(call, index, chunk, w);
@@ -204,7 +213,7 @@ static void message_write(const sh_choice *choice, sh_json_writer *w)
 {
     bool called = false;
     for (int i = 0; i < choice->call_count; i++)
-        called = called || sh_call_has_news(&choice->calls[i]);
+        called = called || sh_call_has_pending(&choice->calls[i]);
     sh_write_begin(w, "message", '{');
     sh_write_text(w, "role", "assistant");
     if (choice->content.len == 0 && called)
@@ -228,7 +237,7 @@ static void chat_whole(const sh_answer *answer, sh_buf *out)
         sh_write_begin(&w, NULL, '{');
         sh_write_int(&w, "index", i);
         message_write(choice, &w);
-        chat_odds_write(answer, choice, &w);
+        chat_logprobs_write(answer, choice, &w);
         token_ids_write(answer, choice, &w);
         sh_write_text(&w, "finish_reason", choice->finish);
         sh_write_end(&w, '}');
@@ -250,7 +259,7 @@ static void completion_whole(const sh_answer *answer, sh_buf *out)
         sh_write_begin(&w, NULL, '{');
         sh_write_int(&w, "index", i);
         sh_write_str(&w, "text", sh_buf_str(&choice->content));
-        completion_odds_write(answer, choice, &w);
+        completion_logprobs_write(answer, choice, &w);
         token_ids_write(answer, choice, &w);
         prompt_ids_write(answer, choice, &w);
         sh_write_text(&w, "finish_reason", choice->finish);
@@ -262,7 +271,7 @@ static void completion_whole(const sh_answer *answer, sh_buf *out)
     sh_write_end(&w, '}');
 }
 
-/* An event is `data: `, JSON without line ends, and an empty line; it is written in place. */
+/* An event is `data: `, JSON without newlines, and an empty line; it is written in place. */
 static sh_json_writer event_begin(const sh_answer *answer, const char *object, sh_buf *out)
 {
     sh_buf_add_text(out, "data: ");
@@ -299,7 +308,7 @@ static void chat_chunk(const sh_answer *answer, const sh_choice *choice, const c
     sh_write_int(&w, "index", choice->index);
     if (finish == NULL) {
         chat_delta_write(choice, &w);
-        chat_odds_write(answer, choice, &w);
+        chat_logprobs_write(answer, choice, &w);
         token_ids_write(answer, choice, &w);
     } else {
         sh_write_begin(&w, "delta", '{');
@@ -322,7 +331,7 @@ static void completion_chunk(const sh_answer *answer, const sh_choice *choice, c
     sh_write_int(&w, "index", choice->index);
     sh_write_str(&w, "text", finish == NULL ? sh_buf_str(&choice->content) : SH_STR(""));
     if (finish == NULL) {
-        completion_odds_write(answer, choice, &w);
+        completion_logprobs_write(answer, choice, &w);
         token_ids_write(answer, choice, &w);
         prompt_ids_write(answer, choice, &w);
     } else {
@@ -336,13 +345,13 @@ static void completion_chunk(const sh_answer *answer, const sh_choice *choice, c
 
 static void chat_part(const sh_answer *answer, const sh_choice *choice, sh_buf *out)
 {
-    if (sh_choice_has_news(choice) || !choice->begun) chat_chunk(answer, choice, NULL, out);
+    if (sh_choice_has_pending(choice) || !choice->begun) chat_chunk(answer, choice, NULL, out);
     if (choice->done && choice->finish != NULL) chat_chunk(answer, choice, choice->finish, out);
 }
 
 static void completion_part(const sh_answer *answer, const sh_choice *choice, sh_buf *out)
 {
-    if (sh_choice_has_news(choice)) completion_chunk(answer, choice, NULL, out);
+    if (sh_choice_has_pending(choice)) completion_chunk(answer, choice, NULL, out);
     if (choice->done && choice->finish != NULL)
         completion_chunk(answer, choice, choice->finish, out);
 }
@@ -371,7 +380,7 @@ static void completion_end(const sh_answer *answer, sh_buf *out)
     stream_end(answer, "text_completion", out);
 }
 
-/* The libraries of all these clients raise an error when a chunk has the key `error`. */
+/* OpenAI's client libraries raise an error when a chunk has the key `error`. */
 static void stream_fail(const sh_api_error *error, sh_buf *out)
 {
     sh_buf json = {0};

@@ -1,4 +1,5 @@
-/* The OpenAPI document, made from the table of endpoints and the tables of fields. */
+/* The OpenAPI document, written once at startup from the table of endpoints and the tables of
+ * fields. */
 #include "api/api_internal.h"
 #include "api/json_writer.h"
 #include "base/version.h"
@@ -46,7 +47,7 @@ static void parameters_write(const sh_endpoint *endpoint, sh_json_writer *w)
     sh_write_begin(w, "parameters", '[');
     if (open != NULL)
         parameter_write("path", (sh_str){open + 1, strcspn(open + 1, "}")},
-                        SH_STR("What follows in the path, slashes too."), w);
+                        SH_STR("The rest of the path, including slashes."), w);
     if (endpoint->query != NULL) {
         sh_str rest = sh_str_of(endpoint->query), name;
         sh_str_cut(&rest, ':', &name);
@@ -134,9 +135,9 @@ static void paths_write(sh_json_writer *w)
 static const char components[] =
     "{\"securitySchemes\":{\"key\":{\"type\":\"http\",\"scheme\":\"bearer\",\"description\":\"An "
     "API "
-    "key, where the server asks for one.\"}},\"responses\":{\"Error\":{\"description\":\"Why it "
-    "was "
-    "not done. The same message stands in both places, for clients of either kind.\",\"content\":{"
+    "key, if the server requires one.\"}},\"responses\":{\"Error\":{\"description\":\"Why the "
+    "request "
+    "failed. Both members have the same message, for clients of either kind.\",\"content\":{"
     "\"application/json\":{\"schema\":{\"$ref\":\"#/components/schemas/Error\"}}}}},\"schemas\":{"
     "\"Error\":{\"type\":\"object\",\"required\":[\"error\",\"detail\"],\"properties\":{\"error\":{"
     "\"type\":\"object\",\"required\":[\"message\",\"type\",\"code\",\"param\"],\"properties\":{"
@@ -154,8 +155,8 @@ void sh_openapi_write(sh_buf *out)
     sh_write_text(&w, "version", sh_version());
     sh_write_text(&w, "summary", "One large language model on several machines");
     sh_write_text(&w, "description",
-                  "The OpenAI API, and what else this server tells. Fields that have no row are "
-                  "passed over; those marked as refused would change the answer.");
+                  "The OpenAI API, and the status of this server. Fields that are not listed are "
+                  "ignored; those marked as refused would change the answer.");
     sh_write_raw(&w, "license", SH_STR("{\"name\":\"MIT\",\"identifier\":\"MIT\"}"));
     sh_write_end(&w, '}');
     sh_write_raw(&w, "servers", SH_STR("[{\"url\":\"/\"}]"));

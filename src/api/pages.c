@@ -1,4 +1,4 @@
-/* Documents and pages. */
+/* GET /openapi.json, /docs and /dashboard: documents and pages that are part of the program. */
 #include "api/api_internal.h"
 #include "api/assets.h"
 
@@ -8,8 +8,8 @@ void sh_handle_openapi(sh_http_request *req, void *arg)
     sh_api_reply_json(req, 200, &api->openapi);
 }
 
-/* Pages load nothing from elsewhere and run no script that is not a file of ours; so text from
- * models can never become code. */
+/* Pages may load nothing from other sites and run only scripts that are files of this server, so
+ * text from a model can never become code. */
 static const char policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "
     "data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -19,7 +19,7 @@ void sh_handle_page(sh_http_request *req, void *arg)
     (void)arg;
     const sh_asset *asset = sh_asset_find(sh_http_path(req));
     if (asset == NULL) {
-        sh_http_reply_error(req, 404, "there is no such page");
+        sh_http_reply_error(req, 404, "no such page");
         return;
     }
     sh_http_add_header(req, "Content-Security-Policy", policy);

@@ -1,3 +1,4 @@
+/* Open files are counted through /dev/fd, which both Linux and macOS have. */
 #include "api/process_usage.h"
 
 #include "base/system.h"
@@ -7,7 +8,7 @@
 static int files_count(void)
 {
     DIR *dir = opendir("/dev/fd");
-    int count = -3; /* ".", ".." and the folder itself */
+    int count = -3; /* do not count ".", ".." and the descriptor of the folder itself */
     if (dir == NULL) return 0;
     while (readdir(dir) != NULL) count++;
     closedir(dir);

@@ -1,4 +1,4 @@
-/* process_usage.h - this process and this machine in numbers.
+/* process_usage.h - resource usage of this process and memory of this machine.
  *
  * Threads: pure functions over the system. */
 #ifndef SH_API_PROCESS_USAGE_H
@@ -8,13 +8,13 @@
 
 typedef struct {
     int64_t memory_bytes;      /* of the machine */
-    int64_t memory_free_bytes; /* could be given to a program now */
-    int64_t resident_bytes;    /* of this process, as all below */
+    int64_t memory_free_bytes; /* available to programs without swapping */
+    int64_t resident_bytes;    /* of this process, like the fields below */
     double cpu_s;
     int open_files;
 } sh_process_usage;
 
-/* What the system does not tell is 0. */
+/* Values that the system does not report are 0. */
 sh_process_usage sh_process_usage_read(void);
 
 #endif

@@ -1,3 +1,6 @@
+/* From a request to token ids: render the chat template, add the start of a forced tool call,
+ * encode and check the result against context and vocabulary. Everything that can be wrong with a
+ * request is found here and reported with the name of its field; the engine only checks again. */
 #include "api/served_model.h"
 
 #include "base/alloc.h"
@@ -37,7 +40,7 @@ static const char *base_name(const char *dir)
     return slash != NULL && slash[1] != '\0' ? slash + 1 : dir;
 }
 
-/* Requests are texts: a model whose texts nobody can read cannot be model. */
+/* A model without a tokenizer cannot be served: requests are texts. */
 static sh_status text_open(sh_served_model *model, const sh_served_model_opts *opts, sh_err *err)
 {
     sh_model_text_opts with = {.reasoning_parser = opts->reasoning_parser,
@@ -46,7 +49,7 @@ static sh_status text_open(sh_served_model *model, const sh_served_model_opts *o
     sh_status status = sh_model_text_open(model->dir, &with, &model->text, err);
     if (status == SH_OK && sh_model_text_tokenizer(model->text) == NULL)
         status = sh_err_set(err, SH_ERR_NOT_FOUND,
-                            "%s: has neither tokenizer.json nor tiktoken.model", model->dir);
+                            "%s: neither tokenizer.json nor tiktoken.model was found", model->dir);
     return status;
 }
 
@@ -137,7 +140,7 @@ bool sh_served_model_render(const sh_served_model *model, const sh_job_spec *spe
     cJSON_Delete(chat);
     if (status == SH_OK) return true;
     return sh_api_fail(err, 400, "chat_template_failed", "messages",
-                       "the model's chat template does not take these messages: %s", why.text);
+                       "the model's chat template rejected these messages: %s", why.text);
 }
 
 static bool encode(const sh_served_model *model, sh_str text, bool rendered, sh_arena *arena,
@@ -164,13 +167,13 @@ static bool tokens_check(const sh_served_model *model, const sh_tokens *tokens, 
         return sh_api_fail(err, 400, "invalid_value", param, "'%s' is empty", param);
     if (tokens->count >= (size_t)model->context)
         return sh_api_fail(err, 400, "context_length_exceeded", param,
-                           "'%s' has %zu tokens; with at least one for the answer the context "
-                           "holds %d",
+                           "'%s' has %zu tokens; the context holds %d, including at least one for "
+                           "the answer",
                            param, tokens->count, model->context);
     for (size_t i = 0; i < tokens->count; i++)
         if (tokens->ids[i] < 0 || tokens->ids[i] >= model->vocab)
             return sh_api_fail(err, 400, "invalid_value", param,
-                               "'%s' has the token id %d; the vocabulary has 0 to %d", param,
+                               "'%s' contains token id %d; the vocabulary has 0 to %d", param,
                                tokens->ids[i], model->vocab - 1);
     return true;
 }
@@ -181,12 +184,12 @@ static bool ids_check(const sh_served_model *model, const int32_t *ids, int coun
     for (int i = 0; i < count; i++)
         if (ids[i] >= model->vocab)
             return sh_api_fail(err, 400, "invalid_value", param,
-                               "'%s' has the token id %d; the vocabulary has 0 to %d", param,
+                               "'%s' contains token id %d; the vocabulary has 0 to %d", param,
                                ids[i], model->vocab - 1);
     return true;
 }
 
-/* A model that has to call a function is given the beginning of the call. */
+/* A model that must call a function gets the start of the call as part of its prompt. */
 static bool call_lead(const sh_served_model *model, sh_job_spec *spec, bool in_reasoning,
                       sh_buf *text, sh_str *lead, sh_api_error *err)
 {
@@ -195,8 +198,8 @@ static bool call_lead(const sh_served_model *model, sh_job_spec *spec, bool in_r
     if (!sh_output_call_lead(sh_model_text_dialect(model->text), in_reasoning, spec->tool_name,
                              text))
         return sh_api_fail(err, 400, "unsupported_value", "tool_choice",
-                           "'tool_choice' cannot make the model '%s' call a function: how it "
-                           "writes calls is not known (--tool-parser)",
+                           "'tool_choice' cannot force the model '%s' to call a function: its call "
+                           "format is not known (set --tool-parser)",
                            model->name);
     *lead = sh_arena_str(&spec->arena, sh_str_sub(sh_buf_str(text), start, text->len));
     return true;

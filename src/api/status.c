@@ -1,4 +1,12 @@
-/* What the process says of itself: health, model, queue, memory, history, snapshots. */
+/* The status endpoints: health, model, queue, memory, history, snapshots and their stream.
+ *
+ * Figures come from three places: the API's own history, the system, and the engine's latest stats,
+ * which are passed on as they are (`stats_text`, `ranks_text`) or picked from the parsed copy. All
+ * but /model/info must work without an engine: its numbers are then 0 or null, not an error, since
+ * these pages are what people look at when something is broken.
+ *
+ * Some members exist under several names (model, model_id, id), for clients of other servers.
+ * Without an API key, /health and its subpaths reveal nothing but the state. */
 #include "api/api_internal.h"
 #include "api/process_usage.h"
 #include "base/alloc.h"
@@ -45,7 +53,7 @@ static void memory_members(double total, double unused, sh_json_writer *w)
     sh_write_num(w, "pressure_pct", total > 0 ? 100 * (total - unused) / total : 0);
 }
 
-/* Of the API's host. */
+/* Memory of the API's host. */
 static void memory_write(const char *key, sh_json_writer *w)
 {
     sh_process_usage host = sh_process_usage_read();
@@ -72,7 +80,7 @@ static void host_write(const cJSON *rank, sh_json_writer *w)
     sh_write_num(w, "ram_pct", 100 * used / total);
 }
 
-/* The hosts of the ranks, by name, each once. */
+/* The hosts of the ranks by name, each one once. */
 static void hardware_write(const sh_api *api, sh_json_writer *w)
 {
     const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(api->stats, "ranks"), *rank;
@@ -99,7 +107,8 @@ static const char *state_name(const sh_api *api)
     return api->served == NULL ? "starting" : "engine_lost";
 }
 
-/* Of rank 0's host, as it last reported: health is asked often, and /proc is slow. */
+/* Memory of rank 0's host, from its last report: /health is polled often, and reading /proc is
+ * slow. */
 static void health_memory_write(const sh_api *api, sh_json_writer *w)
 {
     const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(api->stats, "ranks");
@@ -141,7 +150,7 @@ static void health_write(const sh_api *api, sh_json_writer *w)
     sh_write_end(w, '}');
 }
 
-/* Hosts, processes and reasons are for those who may use the server. */
+/* Hosts, processes and reasons are shown only to clients that may use the server. */
 static void health_brief_write(const sh_api *api, sh_json_writer *w)
 {
     sh_api_error ignored;
@@ -164,8 +173,9 @@ static void health_reply(sh_http_request *req, void *arg)
     reply(req, sh_api_ready(api, &ignored) ? 200 : 503, &json);
 }
 
-/* 503 when requests can not be served, so that whoever waits for the server can wait on this.
- * Strangers do not make the engine work; it tells by itself when a rank is lost. */
+/* 503 when requests cannot be served, so that scripts and load balancers can wait for the server.
+ * A client without a key cannot make the engine do work: it gets the latest known state, and the
+ * engine reports a lost rank without being asked. */
 void sh_handle_health(sh_http_request *req, void *arg)
 {
     if (sh_http_is_trusted(req))
@@ -187,7 +197,7 @@ void sh_handle_ready(sh_http_request *req, void *arg)
         sh_http_reply(req, 200, "application/json", SH_STR("{\"status\":\"ready\"}"));
     else {
         if (!sh_http_is_trusted(req))
-            snprintf(error.message, sizeof(error.message), "the model is not being served");
+            snprintf(error.message, sizeof(error.message), "the model is not available");
         sh_api_reply_error(req, &error);
     }
 }
@@ -240,7 +250,7 @@ static void model_members(const sh_api *api, sh_json_writer *w)
                   cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(api->stats, "backend")));
 }
 
-/* False when no model is known yet, which is then answered. */
+/* False, after replying with an error, when no model is known yet. */
 static bool served_known(sh_http_request *req, const sh_api *api)
 {
     sh_api_error error;
@@ -370,7 +380,7 @@ void sh_handle_snapshot(sh_http_request *req, void *arg)
     sh_api_when_fresh(arg, req, snapshot_reply);
 }
 
-/* Of keys only how many there are. */
+/* Shows how many keys there are, never the keys. */
 void sh_handle_settings(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
@@ -454,7 +464,8 @@ void sh_handle_stream(sh_http_request *req, void *arg)
     sh_buf_reset(&first);
 }
 
-/* Who reads too slowly misses snapshots, and gets the newest when there is room again. */
+/* A client that reads too slowly misses snapshots, and gets the newest one when it has caught up.
+ */
 void sh_subscribers_push(sh_api *api)
 {
     sh_buf event = {0};

@@ -1,3 +1,6 @@
+/* Two queues: jobs go to the thread through `todo` and come back through `finished`, and a trigger
+ * wakes the loop. `open` counts both and bounds them, so a finished job always has a place to go
+ * and the thread never waits for the loop. */
 #include "api/text_worker.h"
 
 #include "base/alloc.h"
@@ -18,12 +21,12 @@ typedef struct {
 
 struct sh_text_worker {
     sh_queue *todo;
-    sh_queue *finished; /* as large as todo, with room for the one in work */
+    sh_queue *finished; /* has space for all open jobs */
     sh_trigger *wake;
     pthread_t thread;
     bool started;
     atomic_bool stopping;
-    size_t open; /* submitted and not yet done; the loop's */
+    size_t open; /* submitted and not done yet; used by the loop only */
 };
 
 static void *work(void *arg)
@@ -58,7 +61,8 @@ sh_status sh_text_worker_start(sh_loop *loop, sh_text_worker **out, sh_err *err)
     if (status == SH_OK) {
         int failed = pthread_create(&worker->thread, NULL, work, worker);
         worker->started = failed == 0;
-        if (failed != 0) status = sh_err_set(err, SH_ERR_SYSTEM, "no thread: %s", strerror(failed));
+        if (failed != 0)
+            status = sh_err_set(err, SH_ERR_SYSTEM, "cannot start a thread: %s", strerror(failed));
     }
     if (status != SH_OK) {
         sh_text_worker_stop(worker);

@@ -1,7 +1,10 @@
-/* Text to token ids and back, and messages to the prompt that the model sees.
+/* POST /tokenize, /detokenize and /apply-template.
  *
- * A long body goes to the worker, like a long prompt: on the loop a few megabytes would hold up
- * every stream for seconds. */
+ * A long body goes to the worker, like a long prompt: on the loop, a few megabytes would stall
+ * every stream for seconds. Each endpoint is one pure function (`convert`) from the parsed body to
+ * the JSON of the reply; it runs on either thread and sees neither the request nor the loop. The
+ * task belongs to the worker from submit until task_end(), so a client that disconnects only sets
+ * two flags. */
 #include "api/api_internal.h"
 #include "api/openai.h"
 #include "base/alloc.h"
@@ -35,12 +38,12 @@ static const sh_field tokenize_rows[] = {
     {.name = "parse_special",
      .type = SH_FIELD_BOOL,
      .fallback = "true",
-     .meaning = "Special tokens that are written in the text become those tokens.",
+     .meaning = "Parse special tokens written in the text as these tokens, not as plain text.",
      AT(parse_special)},
     {.name = "with_pieces",
      .type = SH_FIELD_BOOL,
      .fallback = "false",
-     .meaning = "Give each token as an object with its id and its piece of text.",
+     .meaning = "Return each token as an object with its id and its piece of text.",
      AT(with_pieces)},
 };
 const sh_field_table sh_tokenize_fields = {tokenize_rows, SH_COUNT_OF(tokenize_rows), NULL};
@@ -56,7 +59,7 @@ static const sh_field detokenize_rows[] = {
 };
 const sh_field_table sh_detokenize_fields = {detokenize_rows, SH_COUNT_OF(detokenize_rows), NULL};
 
-/* A piece is text, or a list of bytes when it is no UTF-8 by itself. */
+/* A piece is text, or a list of bytes when it is not valid UTF-8 by itself. */
 static void piece_write(const sh_served_model *served, int32_t id, sh_json_writer *w)
 {
     sh_buf piece = {0};
@@ -89,14 +92,14 @@ static void ids_write(const sh_served_model *served, const sh_ids *ids, bool pie
     sh_write_end(&w, '}');
 }
 
-/* One request; owned by the loop, or by the worker from submit until its end. */
+/* One request. */
 typedef struct {
     sh_api *api;
     sh_http_request *req; /* NULL: the client is gone */
-    atomic_bool gone;     /* the same for the worker, which then has nothing to do */
+    atomic_bool gone;     /* the same, readable by the worker, which can then skip its work */
     sh_served_model *served;
     sh_str body;
-    char *body_copy; /* when the worker reads it */
+    char *body_copy; /* for the worker */
     bool (*convert)(const sh_served_model *served, cJSON *body, sh_buf *out, sh_api_error *err);
     bool refused;
     sh_api_error error;
@@ -127,7 +130,7 @@ static bool ids_read(const cJSON *list, int32_t size, sh_ids *out, sh_api_error 
         double id = cJSON_IsNumber(item) ? item->valuedouble : -1;
         if (!(id >= 0 && id < size) || floor(id) != id)
             return sh_api_fail(err, 400, "invalid_value", "tokens",
-                               "'tokens' must hold whole numbers from 0 to %d", size - 1);
+                               "'tokens' must contain whole numbers from 0 to %d", size - 1);
         sh_ids_add(out, (int32_t)id);
     }
     return true;
@@ -158,7 +161,7 @@ static bool decode(const sh_served_model *served, cJSON *body, sh_buf *out, sh_a
     return fine;
 }
 
-/* The body is that of a chat, read by the same code. */
+/* The body is that of a chat request, read by the same code. */
 static bool render(const sh_served_model *served, cJSON *body, sh_buf *out, sh_api_error *err)
 {
     sh_job_spec spec = {.json = body};
@@ -167,7 +170,7 @@ static bool render(const sh_served_model *served, cJSON *body, sh_buf *out, sh_a
                 sh_served_model_render(served, &spec, &text, err);
     if (fine) text_write("prompt", &text, out);
     sh_buf_reset(&text);
-    spec.json = NULL; /* the caller's */
+    spec.json = NULL; /* owned by the caller */
     sh_job_spec_reset(&spec);
     return fine;
 }
@@ -197,7 +200,7 @@ static void task_end(void *arg)
 static void on_gone(void *arg)
 {
     task *t = arg;
-    t->req = NULL; /* the worker's end frees it */
+    t->req = NULL; /* task_end() frees the task */
     atomic_store_explicit(&t->gone, true, memory_order_relaxed);
 }
 
@@ -217,7 +220,7 @@ static void task_start(sh_api *api, task *t)
     task_end(t);
 }
 
-/* Answers with what `convert` makes of the body. */
+/* Replies with what `convert` makes of the body. */
 static void convert_start(sh_http_request *req, sh_api *api,
                           bool (*convert)(const sh_served_model *, cJSON *, sh_buf *,
                                           sh_api_error *))

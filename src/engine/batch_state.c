@@ -1,5 +1,8 @@
-/* The state of a slot is hashed as it changes: the blocks by a running mix, then length and slot.
- * The fingerprint is the sum over the slots, so a change touches one term. */
+/* Each rank keeps its own copy of the batch state and must reach the same state from the same
+ * plans; the fingerprint is how they find out when they did not. It has to be cheap, since it is
+ * compared in every step: a slot is hashed as it changes (the blocks by a running mix, then length
+ * and slot number), and the fingerprint is the sum over the slots, so a change touches one term
+ * only. */
 #include "engine/step_plan.h"
 
 #include "base/alloc.h"
@@ -11,7 +14,7 @@ struct slot {
     int length;
     int block_count;
     uint64_t blocks_hash;
-    uint64_t term; /* what this slot adds to the fingerprint; 0 when empty */
+    uint64_t term; /* this slot's part of the fingerprint; 0 when empty */
     int32_t *blocks;
 };
 
@@ -66,13 +69,13 @@ static sh_status seq_apply(sh_batch_state *b, const sh_step_seq *q, const int32_
     struct slot *s = &b->slots[q->slot];
     if (q->fresh) slot_empty(b, q->slot);
     if (q->block_count > b->limits.seq_blocks - s->block_count)
-        return sh_err_set(err, SH_ERR_GROUP, "slot %d: %d blocks more than it has limits for",
-                          q->slot, q->block_count);
+        return sh_err_set(err, SH_ERR_GROUP, "slot %d: no capacity for %d more blocks", q->slot,
+                          q->block_count);
     for (int i = 0; i < q->block_count; i++) {
         s->blocks[s->block_count++] = blocks[i];
         s->blocks_hash = sh_mix64(s->blocks_hash ^ (uint32_t)blocks[i]);
     }
-    bool gap = !q->fresh && q->pos > s->length; /* a fresh slot may start behind a cached prefix */
+    bool gap = !q->fresh && q->pos > s->length; /* a fresh slot may start after a cached prefix */
     if (gap || q->pos + q->token_count > s->block_count * SH_KV_BLOCK)
         return sh_err_set(err, SH_ERR_GROUP,
                           "slot %d: tokens %d to %d, but it has %d tokens and %d blocks", q->slot,

@@ -1,6 +1,7 @@
-/* Blocks live in one array. A block with an identity hangs in a bucket of the table; a block that
- * nobody holds hangs in the ring of idle blocks, oldest first: those without identity are put in
- * front, so that no cached prefix is dropped while an empty block is left. */
+/* Blocks live in one array and are linked by index. A block with an identity is in a bucket of the
+ * hash table; a block without holders is in the ring of idle blocks, least recently released first.
+ * Idle blocks without an identity go to the front of the ring, so no cached prefix is evicted while
+ * an empty block is left. */
 #include "engine/blocks.h"
 
 #include "base/alloc.h"
@@ -31,13 +32,13 @@ struct sh_blocks {
     struct block *list; /* count + 1: the last is the sentinel of the idle ring */
 };
 
-static void idle_insert(sh_blocks *b, int32_t at, int32_t behind)
+static void idle_insert(sh_blocks *b, int32_t at, int32_t after)
 {
     struct block *list = b->list;
-    list[at].idle_prev = behind;
-    list[at].idle_next = list[behind].idle_next;
-    list[list[behind].idle_next].idle_prev = at;
-    list[behind].idle_next = at;
+    list[at].idle_prev = after;
+    list[at].idle_next = list[after].idle_next;
+    list[list[after].idle_next].idle_prev = at;
+    list[after].idle_next = at;
     b->idle++;
     if (list[at].keyed) b->cached++;
 }
@@ -77,7 +78,7 @@ void sh_blocks_free(sh_blocks *b)
     free(b);
 }
 
-int sh_blocks_room(const sh_blocks *b)
+int sh_blocks_available(const sh_blocks *b)
 {
     return b->idle;
 }
@@ -123,7 +124,8 @@ static int32_t find(sh_blocks *b, sh_key128 key)
     return at;
 }
 
-static void key_drop(sh_blocks *b, int32_t at)
+/* The block loses its identity: it can no longer be found. */
+static void key_remove(sh_blocks *b, int32_t at)
 {
     struct block *block = &b->list[at];
     int32_t *link = bucket_of(b, block->key);
@@ -155,7 +157,7 @@ int32_t sh_blocks_take(sh_blocks *b)
     if (b->idle == 0) return NONE;
     int32_t at = b->list[b->count].idle_next;
     idle_remove(b, at);
-    if (b->list[at].keyed) key_drop(b, at);
+    if (b->list[at].keyed) key_remove(b, at);
     b->list[at].holders = 1;
     return at;
 }
@@ -179,14 +181,15 @@ void sh_blocks_ready(sh_blocks *b, int32_t at)
     if (b->list[at].keyed) b->list[at].ready = true;
 }
 
-/* Last block first, so that of one prefix the far end is dropped before what it builds on. */
+/* Last block first: the ring evicts in the order of release, and a cached block is of no use once
+ * one of the blocks before it is gone. */
 void sh_blocks_release(sh_blocks *b, const int32_t *list, int count)
 {
     for (int i = count - 1; i >= 0; i--) {
         struct block *block = &b->list[list[i]];
         SH_ASSERT(block->holders > 0);
         if (--block->holders > 0) continue;
-        if (block->keyed && !block->ready) key_drop(b, list[i]);
+        if (block->keyed && !block->ready) key_remove(b, list[i]);
         int32_t sentinel = b->count;
         idle_insert(b, list[i], block->keyed ? b->list[sentinel].idle_prev : sentinel);
     }

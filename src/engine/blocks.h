@@ -1,14 +1,14 @@
-/* blocks.h - who holds which KV block, and which blocks hold a known prefix.
+/* blocks.h - the allocator of KV blocks, and the prefix cache.
  *
- * Rank 0 keeps this book; blocks are addressed by the same number on every rank. A block is free,
- * or held by one or more sequences, or cached: nobody holds it, but it still has the KV of a known
- * run of tokens and is handed out again to whoever asks for that prefix. Room is made by dropping
- * the cached block that was let go longest ago.
+ * Only rank 0 keeps this book; a block has the same number on every rank. A block is free, or held
+ * by one or more sequences, or cached: no sequence holds it, but it still contains the KV of a
+ * known run of tokens and is reused by the next sequence with that prefix. When no free block is
+ * left, the least recently released cached block is evicted.
  *
- * The identity of a full block is a keyed hash of its tokens and of the identity before it,
- * starting from a root that names everything else that decides the bits of a KV row: the model, the
- * KV format, the group (and with it the shard plan and the devices), and the variant of the
- * sequence. So equal identities mean equal KV.
+ * The identity of a full block is a keyed hash of its tokens and of the identity of the block
+ * before it, starting from a root that covers everything else that determines the bits of a KV row:
+ * the model, the KV format, the group (and with it the shard plan and the devices), and the variant
+ * of the sequence. So equal identities mean equal KV.
  *
  * A block whose identity is known but whose KV is still being computed is `promised`: a second
  * sequence with the same prefix can wait for it instead of computing it again.
@@ -25,18 +25,17 @@
 typedef struct sh_blocks sh_blocks;
 
 typedef struct {
-    int count; /* leading blocks that are ready, written to the caller's list, each held once more
-                */
+    int count; /* leading blocks that are ready: in the caller's list, one more reference each */
     sh_key128 key; /* identity of the last of them, or the root */
-    bool promised; /* the block behind them is being computed by somebody */
+    bool promised; /* another sequence is computing the block after them */
 } sh_prefix;
 
 /* `root` is the identity before the first block; `secret` keys the hash. */
 sh_blocks *sh_blocks_create(int count, sh_key128 secret, sh_key128 root);
 void sh_blocks_free(sh_blocks *blocks);
 
-/* Blocks that can be had now: free ones and cached ones. */
-int sh_blocks_room(const sh_blocks *blocks);
+/* Blocks that can be taken now: free ones and cached ones. */
+int sh_blocks_available(const sh_blocks *blocks);
 int sh_blocks_total(const sh_blocks *blocks);
 int sh_blocks_cached(const sh_blocks *blocks);
 
@@ -44,26 +43,25 @@ int sh_blocks_cached(const sh_blocks *blocks);
  * KV for the same tokens, and share nothing. */
 sh_key128 sh_blocks_root(const sh_blocks *blocks, uint32_t variant);
 
-/* The identity of the full block `tokens` (SH_KV_BLOCK of them) behind `before`. */
+/* The identity of the full block `tokens` (SH_KV_BLOCK of them) that follows `before`. */
 sh_key128 sh_blocks_key(const sh_blocks *blocks, sh_key128 before, const int32_t *tokens);
 
-/* Finds the longest run of ready blocks for the first block_count * SH_KV_BLOCK tokens after
- * `root`.
- */
+/* Finds the longest run of ready blocks for the first block_count * SH_KV_BLOCK tokens after `root`
+ * and takes a reference to each. */
 sh_prefix sh_blocks_match(sh_blocks *blocks, sh_key128 root, const int32_t *tokens, int block_count,
                           int32_t *out);
 
-/* A block with nothing in it, held once; -1 when there is no room. */
+/* An empty block, held once; -1 when none is available. */
 int32_t sh_blocks_take(sh_blocks *blocks);
 
 /* Gives a held block its identity. False, without effect, when another block has it already. */
 bool sh_blocks_promise(sh_blocks *blocks, int32_t block, sh_key128 key);
 
-/* The KV of a promised block is there; a block without identity is left alone. */
+/* The KV of a promised block has been computed. Does nothing for a block without an identity. */
 void sh_blocks_ready(sh_blocks *blocks, int32_t block);
 
-/* Lets go of `count` blocks of one sequence, given in order; a promise that was not kept is
- * withdrawn. */
+/* Drops one sequence's reference to `count` blocks, given in order. A block that was promised but
+ * never computed loses its identity. */
 void sh_blocks_release(sh_blocks *blocks, const int32_t *list, int count);
 
 #endif

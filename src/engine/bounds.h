@@ -1,7 +1,7 @@
-/* bounds.h - what the numbers of a request may be: lowest, highest.
+/* bounds.h - the range of each number in a request: lowest, highest.
  *
- * The API's fields, the command line and the engine's own check all read these, so that nothing
- * passes one of them and is refused by the next.
+ * The API's fields, the command line and the engine's own check all use these, so a value accepted
+ * by one is never rejected by the next.
  *
  * Threads: constants. */
 #ifndef SH_ENGINE_BOUNDS_H
@@ -20,7 +20,7 @@
 #define SH_BOUNDS_LOGIT_BIAS -100, 100
 #define SH_BOUNDS_LOGPROBS 0, 20
 
-/* One side of a pair of bounds, for initialisers. */
+/* One end of a range, for initialisers. */
 #define SH_BOUNDS_PICK_LEAST(least, most) (least)
 #define SH_BOUNDS_PICK_MOST(least, most) (most)
 #define SH_LEAST(...) SH_BOUNDS_PICK_LEAST(__VA_ARGS__)

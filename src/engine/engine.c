@@ -1,6 +1,15 @@
-/* One thread owns scheduler, blocks and model_group. Others reach it through a bounded queue of
- * commands; while there is nothing to run it sleeps in that queue, and while there is it looks in
- * between two steps. */
+/* One thread owns the scheduler, the blocks and the model group, so none of them has a lock. Other
+ * threads reach it through a bounded queue of commands: while there is nothing to run the engine
+ * sleeps in that queue, otherwise it drains the queue between two steps.
+ *
+ * Steps are kept in flight as plans in a ring, one for each stage of the pipeline. They are begun
+ * and finished in the same order; the scheduler sees a plan twice, when it fills it and when it
+ * commits the picks.
+ *
+ * A lost rank fails everything that is open (group_lost), and the thread then tries to re-form the
+ * group until it succeeds. Each attempt is short, because commands are only looked at in between.
+ * The thread cannot answer questions meanwhile, so a copy of the last stats is kept under a lock
+ * for sh_engine_ask_stats. */
 #include "engine/engine.h"
 
 #include "base/alloc.h"
@@ -17,11 +26,11 @@
 
 enum {
     COMMANDS_MAX = 4096,
-    NOT_RUNNABLE_MS = 2,
-    IDLE_LOOK_MS = 100,
-    FORM_PAUSE_MS = 500,
-    FORM_AGAIN_MS = 3000, /* of one try: commands are looked at in between */
-    REPORT_NS = 500000000
+    BLOCKED_POLL_MS = 2,   /* requests are open, but none can run now */
+    IDLE_POLL_MS = 100,    /* how soon an idle engine notices a lost rank */
+    REFORM_PAUSE_MS = 500, /* between two attempts to re-form the group */
+    REFORM_JOIN_MS = 3000, /* of one attempt: commands are handled in between */
+    REPORT_INTERVAL_NS = 500000000
 };
 
 typedef enum { SUBMIT, CANCEL, FORGET, ASK_STATS, STOP } command_kind;
@@ -33,7 +42,7 @@ typedef struct {
     sh_submit_message submit; /* SUBMIT, owned */
 } command;
 
-/* A step on its way through the stages. */
+/* A step in flight. */
 struct flight {
     sh_step_plan *plan;
     int64_t begun_ns;
@@ -43,7 +52,7 @@ struct sh_engine {
     sh_engine_opts opts;
     sh_engine_info info;
     atomic_bool ready;
-    atomic_int context, world_size; /* of the group as it is formed */
+    atomic_int context, world_size; /* of the current group; read by other threads */
     sh_model_group *model_group;
     sh_group *group;
     sh_blocks *blocks;
@@ -60,14 +69,15 @@ struct sh_engine {
     sh_deadline stop_at;
     sh_engine_stats stats;
     bool reports_asked;
-    uint64_t watcher; /* who asked for stats last, or 0 */
+    uint64_t watcher; /* the owner that last asked for stats, or 0 */
     pthread_mutex_t lost_lock;
-    sh_buf lost_stats; /* what is told while the group forms again; guarded by lost_lock */
+    sh_buf lost_stats; /* JSON sent while the group re-forms; guarded by lost_lock */
 };
 
 int sh_engine_draws(int slots)
 {
-    return slots + 2 * SH_DRAFTS_MAX + 1; /* drafts are for small batches; see the scheduler */
+    /* Not slots * (1 + SH_DRAFTS_MAX): the scheduler drafts in small batches only. */
+    return slots + 2 * SH_DRAFTS_MAX + 1;
 }
 
 static void on_event(void *ctx, uint64_t owner, const sh_event *event)
@@ -77,7 +87,8 @@ static void on_event(void *ctx, uint64_t owner, const sh_event *event)
     e->sink(e->sink_ctx, owner, event);
 }
 
-/* Prefixes are known by config, KV format and the group: each re-formed group gets a new root. */
+/* The identity of a prefix covers config, KV format and the group's epoch: each re-formed group
+ * gets a new root, since its ranks may hold other shards and none of the old KV. */
 static sh_status blocks_open(sh_engine *e, sh_err *err)
 {
     const sh_config *config = sh_model_group_config(e->model_group);
@@ -104,12 +115,13 @@ static void flights_free(sh_engine *e)
     e->flight_first = e->flight_count = 0;
 }
 
+/* A new scheduler for the limits of the new group; its counters continue from the old one's. */
 static void sched_open(sh_engine *e)
 {
     const sh_config *config = sh_model_group_config(e->model_group);
-    const sh_step_limits *room = sh_model_group_room(e->model_group);
+    const sh_step_limits *limits = sh_model_group_room(e->model_group);
     bool longrope = config->rope[0].kind == SH_ROPE_LONGROPE;
-    sh_sched_opts opts = {.limits = *room,
+    sh_sched_opts opts = {.limits = *limits,
                           .vocab = config->vocab,
                           .context = sh_model_group_context(e->model_group),
                           .queue_max = e->opts.queue_max,
@@ -125,21 +137,21 @@ static void sched_open(sh_engine *e)
     flights_free(e);
     e->stats.stages = sh_model_group_stages(e->model_group);
     e->flights = sh_alloc_array((size_t)e->stats.stages, sizeof(*e->flights));
-    for (int i = 0; i < e->stats.stages; i++) e->flights[i].plan = sh_step_plan_create(room);
+    for (int i = 0; i < e->stats.stages; i++) e->flights[i].plan = sh_step_plan_create(limits);
     free(e->picks);
-    e->picks = sh_alloc_array((size_t)room->draws, sizeof(*e->picks));
+    e->picks = sh_alloc_array((size_t)limits->draws, sizeof(*e->picks));
 }
 
-/* Brings the ranks together; also again, after one was lost. */
-static sh_status form(sh_engine *e, sh_err *err)
+/* Forms the group, at start and again after a rank was lost. */
+static sh_status group_form(sh_engine *e, sh_err *err)
 {
     sh_status status = SH_OK;
     if (e->opts.group != NULL) {
         sh_group_opts opts = *e->opts.group;
         bool again = e->stats.failures > 0;
-        if (again && opts.mesh.join_ms > FORM_AGAIN_MS) opts.mesh.join_ms = FORM_AGAIN_MS;
+        if (again && opts.mesh.join_ms > REFORM_JOIN_MS) opts.mesh.join_ms = REFORM_JOIN_MS;
         if (opts.mesh.listen_fd >= 0)
-            opts.mesh.listen_fd = dup(opts.mesh.listen_fd); /* ours is for later, too */
+            opts.mesh.listen_fd = dup(opts.mesh.listen_fd); /* the original is needed to re-form */
         status = sh_group_open(&opts, &e->group, err);
     }
     if (status == SH_OK) status = sh_model_group_join(e->model_group, e->group, err);
@@ -167,7 +179,7 @@ sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *er
         const sh_config *config = sh_model_group_config(e->model_group);
         e->info = (sh_engine_info){.model_dir = opts->model_group.model_dir,
                                    .vocab = config->vocab};
-        status = form(e, err);
+        status = group_form(e, err);
     }
     if (status != SH_OK) {
         sh_engine_close(e);
@@ -187,8 +199,8 @@ void sh_engine_close(sh_engine *e)
     sh_blocks_free(e->blocks);
     flights_free(e);
     sh_engine_stats_reset(&e->stats);
-    if (e->group != NULL)
-        sh_group_close(e->group); /* it may still write into the model group's memory */
+    /* Before the model group: receives may still write into its memory. */
+    if (e->group != NULL) sh_group_close(e->group);
     sh_model_group_close(e->model_group);
     free(e->picks);
     sh_buf_reset(&e->lost_stats);
@@ -211,7 +223,7 @@ static void stats_emit(sh_engine *e, uint64_t owner, const sh_buf *json)
     e->sink(e->sink_ctx, owner, &event);
 }
 
-static void stats_tell(sh_engine *e, uint64_t owner)
+static void stats_send(sh_engine *e, uint64_t owner)
 {
     sh_buf json = {0};
     sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, &e->opts, &json);
@@ -219,18 +231,18 @@ static void stats_tell(sh_engine *e, uint64_t owner)
     sh_buf_reset(&json);
 }
 
-static bool can_form_again(const sh_engine *e)
+static bool can_reform(const sh_engine *e)
 {
     return e->opts.group == NULL || e->opts.group->mesh.mpi == NULL;
 }
 
 sh_status sh_engine_check(const sh_engine *e, sh_err *err)
 {
-    if (e->stats.failures == 0 || can_form_again(e)) return SH_OK;
+    if (e->stats.failures == 0 || can_reform(e)) return SH_OK;
     return sh_err_set(err, SH_ERR_GROUP, "%s", e->stats.lost);
 }
 
-/* While the group forms, the engine's thread is not there to answer: the last state is kept. */
+/* While it re-forms the group, the engine's thread cannot answer: keep the last state. */
 static void lost_stats_keep(sh_engine *e)
 {
     pthread_mutex_lock(&e->lost_lock);
@@ -239,14 +251,15 @@ static void lost_stats_keep(sh_engine *e)
     pthread_mutex_unlock(&e->lost_lock);
 }
 
-/* A rank is lost: whoever waits hears it, and the group is formed anew. Here requests could be kept
- * and replayed. Who watches is told unasked. */
+/* A rank was lost: fail every open request and mark the group as not ready, so that engine_main()
+ * re-forms it. This is the place where requests could be kept and replayed instead. A client that
+ * watches the stats gets the news without asking. */
 static void group_lost(sh_engine *e, const sh_err *why)
 {
     SH_LOGE("%s", why->text);
     e->stats.ready = false;
     snprintf(e->stats.lost, sizeof(e->stats.lost), "%s", why->text);
-    sh_err lost = *why; /* whatever went wrong, it is not the requests' fault */
+    sh_err lost = *why; /* whatever the cause, the requests are not at fault */
     lost.status = SH_ERR_GROUP;
     sh_sched_fail_all(e->sched, &lost);
     e->flight_count = 0;
@@ -255,22 +268,21 @@ static void group_lost(sh_engine *e, const sh_err *why)
     e->stats.failures++;
     lost_stats_keep(e);
     atomic_store(&e->ready, false);
-    if (e->watcher != 0) stats_tell(e, e->watcher);
-    if (!can_form_again(e) && e->opts.lost_for_good != NULL)
-        e->opts.lost_for_good(e->opts.lost_ctx);
+    if (e->watcher != 0) stats_send(e, e->watcher);
+    if (!can_reform(e) && e->opts.lost_for_good != NULL) e->opts.lost_for_good(e->opts.lost_ctx);
 }
 
-static void form_again(sh_engine *e)
+static void group_reform(sh_engine *e)
 {
     sh_err err;
     if (e->group != NULL) sh_group_close(e->group);
     e->group = NULL;
-    if (form(e, &err) == SH_OK) {
+    if (group_form(e, &err) == SH_OK) {
         SH_LOGI("the group has re-formed: %d ranks", sh_model_group_size(e->model_group));
         return;
     }
-    SH_LOGW("forming the group: %s", err.text);
-    sh_sleep_ms(FORM_PAUSE_MS);
+    SH_LOGW("the group could not be formed, trying again: %s", err.text);
+    sh_sleep_ms(REFORM_PAUSE_MS);
 }
 
 static sh_status flight_begin(sh_engine *e, sh_err *err)
@@ -299,7 +311,8 @@ static sh_status flight_finish(sh_engine *e, sh_err *err)
     return SH_OK;
 }
 
-/* Fills the stages, then takes the oldest step in. False when there was nothing to run. */
+/* Begins steps until every stage is busy, then finishes the oldest. False when there was nothing to
+ * run. */
 static bool steps_run(sh_engine *e)
 {
     sh_err err;
@@ -323,8 +336,8 @@ static sh_status reports_take(sh_engine *e, sh_err *err)
     return SH_OK;
 }
 
-/* Asks the ranks how they are, now and then. In a busy pipeline their answers come while steps go
- * on and are taken between two of them; otherwise they are waited for. */
+/* Requests reports from the ranks, at most every REPORT_INTERVAL_NS. With steps in flight the
+ * reports are picked up between two steps once all have arrived; otherwise wait for them. */
 static void reports_refresh(sh_engine *e)
 {
     sh_err err;
@@ -332,7 +345,7 @@ static void reports_refresh(sh_engine *e)
     int64_t now = sh_clock_ns();
     if (!atomic_load(&e->ready)) return;
     if (!e->reports_asked) {
-        if (e->stats.reports != NULL && now - e->stats.reported_ns < REPORT_NS) return;
+        if (e->stats.reports != NULL && now - e->stats.reported_ns < REPORT_INTERVAL_NS) return;
         e->stats.reported_ns = now;
         status = sh_model_group_ask_reports(e->model_group, &err);
         e->reports_asked = status == SH_OK;
@@ -351,7 +364,7 @@ static void submit_run(sh_engine *e, command *c)
         e->sink(e->sink_ctx, c->owner, &refusal);
     } else if (!atomic_load(&e->ready)) {
         sh_err_set(&refusal.error, SH_ERR_GROUP,
-                   "a rank is lost and the group is being formed again");
+                   "a rank was lost and the group is re-forming; try again later");
         e->sink(e->sink_ctx, c->owner, &refusal);
     } else {
         sh_sched_submit(e->sched, c->owner, &c->submit.spec);
@@ -371,7 +384,7 @@ static void command_run(sh_engine *e, command *c)
     case ASK_STATS:
         e->watcher = c->owner;
         reports_refresh(e);
-        stats_tell(e, c->owner);
+        stats_send(e, c->owner);
         break;
     case STOP:
         e->stopping = true;
@@ -380,12 +393,12 @@ static void command_run(sh_engine *e, command *c)
     }
 }
 
-/* Waits for a command while there is nothing to run; otherwise takes what is there. A group is
- * looked at in between, so that a rank that dies while nobody asks anything is noticed. */
+/* Handles the queued commands; waits for one while there is nothing to run. With a group the wait
+ * is short, so that a rank lost while the engine is idle is noticed (see group_poll). */
 static void commands_run(sh_engine *e, bool runnable)
 {
     bool ready = atomic_load(&e->ready);
-    int64_t wait_ms = sh_sched_busy(e->sched) ? NOT_RUNNABLE_MS : IDLE_LOOK_MS;
+    int64_t wait_ms = sh_sched_busy(e->sched) ? BLOCKED_POLL_MS : IDLE_POLL_MS;
     sh_deadline wait = runnable || !ready ? 0 : sh_deadline_in_ms(wait_ms);
     if (!runnable && ready && e->group == NULL && !sh_sched_busy(e->sched))
         wait = SH_DEADLINE_NEVER;
@@ -396,7 +409,7 @@ static void commands_run(sh_engine *e, bool runnable)
     }
 }
 
-static void group_look(sh_engine *e)
+static void group_poll(sh_engine *e)
 {
     sh_err err;
     if (e->group != NULL && sh_group_check(e->group, &err) != SH_OK) group_lost(e, &err);
@@ -409,14 +422,14 @@ static void *engine_main(void *arg)
     while (!e->stopping || (sh_sched_busy(e->sched) && !sh_deadline_passed(e->stop_at))) {
         commands_run(e, runnable);
         if (!atomic_load(&e->ready)) {
-            if (!can_form_again(e))
-                sh_sleep_ms(FORM_PAUSE_MS);
+            if (!can_reform(e))
+                sh_sleep_ms(REFORM_PAUSE_MS);
             else if (!e->stopping)
-                form_again(e);
+                group_reform(e);
             continue;
         }
         runnable = steps_run(e);
-        if (!runnable) group_look(e);
+        if (!runnable) group_poll(e);
         if (e->reports_asked) reports_refresh(e);
     }
     sh_err err;
@@ -432,12 +445,12 @@ sh_status sh_engine_start(sh_engine *e, sh_emit_fn sink, void *ctx, sh_err *err)
     e->sink = sink;
     e->sink_ctx = ctx;
     if (pthread_create(&e->thread, NULL, engine_main, e) != 0)
-        return sh_err_set(err, SH_ERR_SYSTEM, "the engine's thread could not be started");
+        return sh_err_set(err, SH_ERR_SYSTEM, "cannot start the engine's thread");
     e->started = true;
     return SH_OK;
 }
 
-/* Commands other than submit must not be lost: wait for room, which a step makes. */
+/* Commands other than submit must not be dropped: wait until the engine has drained the queue. */
 static void command_send(sh_engine *e, const command *c)
 {
     while (sh_queue_push(e->commands, c) == SH_AGAIN) sh_sleep_ms(1);

@@ -1,14 +1,14 @@
-/* engine.h - the narrow engine_socket to everything that computes answers.
+/* engine.h - the narrow interface to everything that computes answers.
  *
  * An engine is rank 0 of its model group: it has a loaded shard, the book of KV blocks, the
- * scheduler, and one thread of its own that runs step after step. Requests of token ids go in,
- * events come out through a sink, on the engine's thread. Text is somebody else's business.
+ * scheduler, and a thread that runs one step after the other. Requests of token ids go in, events
+ * come out through a sink, on the engine's thread. The engine knows nothing about text.
  *
- * When a rank is lost, all open requests end with an error that says so, and the engine forms the
- * group again as soon as the rank is back. Over MPI it cannot: it then calls `lost_for_good`, and
- * sh_engine_check says why.
+ * When a rank is lost, all open requests end with an error that says so, and the engine re-forms
+ * the group as soon as the rank is back. Over MPI it cannot: it then calls `lost_for_good`, and
+ * sh_engine_check returns the reason.
  *
- * `owner` names who asked (a connection); requests are told apart by owner and their own id.
+ * `owner` is the connection that a request came from; a request is identified by owner and id.
  *
  * Threads: submit, cancel, forget and ask_stats from any; open, start, stop and close by one owner.
  */
@@ -21,44 +21,44 @@
 
 typedef struct {
     sh_model_group_opts model_group;
-    const sh_group_opts *group; /* NULL: this process alone; borrowed for good */
+    const sh_group_opts *group; /* NULL: this process alone; borrowed until close */
     int queue_max;
     int64_t timeout_ms;
     double stall_s;
     int drafts;
-    /* The group is lost and cannot be formed again; on the engine's thread. NULL: nobody cares. */
+    /* Called on the engine's thread when the group is lost and cannot be re-formed; may be NULL. */
     void (*lost_for_good)(void *ctx);
     void *lost_ctx;
 } sh_engine_opts;
 
-/* Rows of logits that a step may need for this many sequences. */
+/* Rows of logits that a step with this many sequences may need. */
 int sh_engine_draws(int slots);
 
 typedef struct sh_engine sh_engine;
 
-/* Forms the group, loads the model and makes all memory that steps need. */
+/* Forms the group, loads the model and allocates all memory that steps need. */
 SH_MUST_CHECK sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *err);
 void sh_engine_close(sh_engine *engine);
 
 /* Starts the thread; events go to the sink. */
 SH_MUST_CHECK sh_status sh_engine_start(sh_engine *engine, sh_emit_fn sink, void *ctx, sh_err *err);
 
-/* Takes no more requests, lets running ones finish for at most grace_ms, ends the rest, and joins
- * the thread. */
+/* Refuses new requests, lets running ones finish for at most grace_ms, ends the rest with an error,
+ * and joins the thread. */
 void sh_engine_stop(sh_engine *engine, int64_t grace_ms);
 
-/* SH_ERR_GROUP when the group was lost for good. */
+/* SH_ERR_GROUP, with the reason, when the group was lost and cannot be re-formed. */
 SH_MUST_CHECK sh_status sh_engine_check(const sh_engine *engine, sh_err *err);
 
 sh_engine_info sh_engine_info_of(const sh_engine *engine);
 
-/* Takes the request over. SH_AGAIN, and the request stays the caller's, when the engine is too busy
- * even to look. */
+/* Takes ownership of the request. SH_AGAIN, and the caller keeps it, when the command queue is
+ * full. */
 SH_MUST_CHECK sh_status sh_engine_submit(sh_engine *engine, uint64_t owner,
                                          sh_submit_message *submit);
 void sh_engine_cancel(sh_engine *engine, uint64_t owner, uint64_t id);
 void sh_engine_forget(sh_engine *engine, uint64_t owner);
-/* Answered by a STATS event; at once, from this thread, while the group forms again. */
+/* Answered by a STATS event; while the group is re-forming, at once and on the caller's thread. */
 void sh_engine_ask_stats(sh_engine *engine, uint64_t owner);
 
 #endif

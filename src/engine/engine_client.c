@@ -1,3 +1,10 @@
+/* Both directions are plain buffers that progress() moves as far as the socket allows. Events are
+ * parsed in place: an event may point into `in`, so consumed bytes are only counted (in_done) and
+ * dropped when more data is read.
+ *
+ * The promise to the owner is one DONE or ERROR for every request, even if the engine dies. So the
+ * client keeps the ids of open requests, and once the engine is lost and the received events are
+ * used up, sh_engine_client_next() makes an error for each of them. */
 #include "engine/engine_client.h"
 
 #include "base/alloc.h"
@@ -20,9 +27,9 @@ struct sh_engine_client {
     sh_buf in;
     size_t in_done; /* bytes of `in` that were handed out as events */
     sh_buf out;
-    uint64_t *open; /* ids of requests without an end yet */
+    uint64_t *open; /* ids of requests that have not ended */
     size_t open_count, open_cap;
-    int unanswered; /* questions since the last word */
+    int unanswered; /* stats requests since the last event */
     bool lost;
     sh_err lost_why;
 };
@@ -32,7 +39,8 @@ sh_sampling sh_sampling_default(void)
     return (sh_sampling){.top_p = 1, .repetition_penalty = 1, .repetition_window = 20};
 }
 
-static sh_status lose(sh_engine_client *c, const char *why, sh_err *err)
+/* The first reason is the one that is kept and reported. */
+static sh_status mark_lost(sh_engine_client *c, const char *why, sh_err *err)
 {
     if (!c->lost) sh_err_set(&c->lost_why, SH_ERR_PEER, "the engine is gone: %s", why);
     c->lost = true;
@@ -56,7 +64,8 @@ static sh_status socket_connect(const char *path, int *out, sh_err *err)
     }
     if (!sh_sock_is_own(fd)) {
         close(fd);
-        return sh_err_set(err, SH_ERR_PEER, "engine socket %s: another user listens there", path);
+        return sh_err_set(err, SH_ERR_PEER,
+                          "engine socket %s: it belongs to a process of another user", path);
     }
     *out = fd;
     return SH_OK;
@@ -68,7 +77,7 @@ static sh_status bytes_send(sh_engine_client *c, sh_err *err)
         ssize_t put = send(c->fd, c->out.ptr, c->out.len, MSG_NOSIGNAL);
         if (put < 0 && errno == EINTR) continue;
         if (put < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return SH_OK;
-        if (put < 0) return lose(c, strerror(errno), err);
+        if (put < 0) return mark_lost(c, strerror(errno), err);
         sh_buf_drop_front(&c->out, (size_t)put);
     }
     return SH_OK;
@@ -83,13 +92,13 @@ static sh_status bytes_recv(sh_engine_client *c, sh_err *err)
         ssize_t got = recv(c->fd, to, READ_STEP, 0);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return SH_OK;
-        if (got <= 0) return lose(c, got == 0 ? "it closed the socket" : strerror(errno), err);
+        if (got <= 0) return mark_lost(c, got == 0 ? "it closed the socket" : strerror(errno), err);
         c->in.len += (size_t)got;
         if (got < READ_STEP) return SH_OK;
     }
 }
 
-/* The frame behind those that were handed out. */
+/* The frame after those that were handed out. */
 static sh_status frame_peek(sh_engine_client *c, sh_engine_msg_frame *frame, sh_err *err)
 {
     if (c->in.ptr == NULL) return SH_AGAIN;
@@ -97,6 +106,8 @@ static sh_status frame_peek(sh_engine_client *c, sh_engine_msg_frame *frame, sh_
     return sh_engine_msg_next(&rest, frame, err);
 }
 
+/* Sends HELLO and waits for INFO. The engine may also answer with an error, such as a protocol
+ * version it does not speak. */
 static sh_status info_await(sh_engine_client *c, sh_deadline deadline, sh_err *err)
 {
     sh_engine_msg_put_hello(&c->out);
@@ -113,14 +124,15 @@ static sh_status info_await(sh_engine_client *c, sh_deadline deadline, sh_err *e
             if (status == SH_OK && event.kind == SH_EVENT_ERROR)
                 *err = event.error;
             else
-                sh_err_set(err, SH_ERR_INPUT, "engine socket: no greeting came");
+                sh_err_set(err, SH_ERR_INPUT, "engine socket: the engine did not send its info");
             return err->status;
         }
         if (seen < 0) return seen;
         if (status != SH_OK) return status;
         struct pollfd p = {.fd = c->fd, .events = (short)(POLLIN | (c->out.len > 0 ? POLLOUT : 0))};
         if (poll(&p, 1, sh_deadline_left_ms(deadline)) == 0 && sh_deadline_passed(deadline))
-            return sh_err_set(err, SH_ERR_TIMEOUT, "engine socket: no greeting came in time");
+            return sh_err_set(err, SH_ERR_TIMEOUT,
+                              "engine socket: the engine did not answer in time");
     }
 }
 
@@ -175,7 +187,8 @@ sh_status sh_engine_client_submit(sh_engine_client *c, const sh_sequence_spec *q
     }
     if (q->prompt_count > SH_ENGINE_MSG_FRAME_MAX / 8)
         return sh_err_set(err, SH_ERR_LIMIT,
-                          "the prompt has %zu tokens, more than any engine takes", q->prompt_count);
+                          "the prompt has %zu tokens, more than an engine can take",
+                          q->prompt_count);
     SH_ASSERT(q->stop_id_count <= SH_STOP_IDS_MAX &&
               q->sampling.logit_bias_count <= SH_LOGIT_BIAS_MAX);
     if (c->open_count == c->open_cap) {
@@ -189,7 +202,7 @@ sh_status sh_engine_client_submit(sh_engine_client *c, const sh_sequence_spec *q
 
 void sh_engine_client_cancel(sh_engine_client *c, uint64_t id)
 {
-    sh_err ignored; /* a lost engine shows itself in progress */
+    sh_err ignored; /* progress reports a lost engine */
     sh_engine_msg_put_cancel(&c->out, id);
     if (!c->lost && bytes_send(c, &ignored) != SH_OK) return;
 }
@@ -210,14 +223,14 @@ int sh_engine_client_unanswered(const sh_engine_client *c)
 void sh_engine_client_give_up(sh_engine_client *c, const char *why)
 {
     sh_err ignored;
-    (void)lose(c, why, &ignored);
+    (void)mark_lost(c, why, &ignored);
 }
 
 sh_status sh_engine_client_progress(sh_engine_client *c, sh_err *err)
 {
-    if (c->lost) return lose(c, "", err);
+    if (c->lost) return mark_lost(c, "", err);
     sh_status sent = bytes_send(c, err);
-    sh_status got = bytes_recv(c, err); /* also when sending failed: a last word may be there */
+    sh_status got = bytes_recv(c, err); /* even if sending failed: last events may have arrived */
     return sent != SH_OK ? sent : got;
 }
 
@@ -230,12 +243,12 @@ static void open_remove(sh_engine_client *c, uint64_t id)
         }
 }
 
-/* The next event that came, SH_AGAIN, or what is wrong with it. */
+/* The next event received; SH_AGAIN when there is none; an error when it is malformed. */
 static sh_status event_take(sh_engine_client *c, sh_event *event, sh_err *err)
 {
     sh_engine_msg_frame frame;
     sh_status status;
-    do { /* empty stats are a sign of life and nothing else */
+    do { /* empty stats are only a sign of life */
         status = frame_peek(c, &frame, err);
         if (status == SH_OK) status = sh_engine_msg_get_event(&frame, event, err);
         if (status != SH_OK) return status;
@@ -252,7 +265,7 @@ sh_status sh_engine_client_next(sh_engine_client *c, sh_event *event)
     if (status == SH_OK && (event->kind == SH_EVENT_DONE || event->kind == SH_EVENT_ERROR))
         open_remove(c, event->id);
     if (status == SH_OK) return SH_OK;
-    if (status < 0) lose(c, err.text, &err);
+    if (status < 0) mark_lost(c, err.text, &err);
     if (c->lost && c->open_count > 0) {
         *event = (sh_event){
             .kind = SH_EVENT_ERROR, .id = c->open[--c->open_count], .error = c->lost_why};

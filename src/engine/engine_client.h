@@ -1,13 +1,13 @@
-/* engine_client.h - the engine's engine_socket, as the API process sees it.
+/* engine_client.h - the client side of the engine's Unix socket, as the API process uses it.
  *
  * The engine (rank 0) listens on a Unix socket, mode 0600; a client submits requests of token ids
- * and gets events back: tokens as they are drawn, then one done or error for each spec. Text,
- * templates and stop strings are the API's business; ids, sampling and stop ids are the engine's.
+ * and gets events back: tokens as they are drawn, then one DONE or ERROR for each request. Text,
+ * templates and stop strings belong to the API; ids, sampling and stop ids to the engine.
  *
- * The client never blocks: the owner watches sh_engine_client_fd() for reading (and for writing
- * while sh_engine_client_wants_write()), calls sh_engine_client_progress() and takes events until
- * SH_AGAIN. When the engine is lost, every open request gets an error event and progress returns
- * SH_ERR_PEER; the owner frees the client and connects anew.
+ * After the connection is open the client never blocks: the owner polls sh_engine_client_fd() for
+ * reading (and for writing while sh_engine_client_wants_write()), calls sh_engine_client_progress()
+ * and takes events until SH_AGAIN. When the engine is lost, every open request gets an error event
+ * and progress returns SH_ERR_PEER; the owner closes the client and opens a new one.
  *
  * Threads: one owner. */
 #ifndef SH_ENGINE_ENGINE_CLIENT_H
@@ -48,26 +48,26 @@ sh_sampling sh_sampling_default(void);
 
 typedef struct {
     uint64_t id;           /* the caller's, unique among its open requests */
-    uint64_t client;       /* who asks, for fairness: requests of one client share its turn */
+    uint64_t client;       /* for fairness: requests of one client share its turn */
     const int32_t *prompt; /* borrowed for the call, like all pointers here */
     size_t prompt_count;
     int max_tokens;
     int min_tokens;
-    const int32_t *stop_ids; /* these alone end the answer, and are not part of it */
+    const int32_t *stop_ids; /* only these end the answer; they are not part of it */
     int stop_id_count;
-    int logprobs; /* -1: none; else the number of alternatives beside the token's own */
+    int logprobs; /* -1: none; else the number of alternatives besides the token itself */
     sh_sampling sampling;
     int64_t timeout_ms; /* from submit to done; 0: the engine's default */
 } sh_sequence_spec;
 
-/* Whether an engine whose model has `vocab` tokens can take the request; the error names the field,
- * its value and what is allowed. */
+/* Checks a request for an engine whose model has `vocab` tokens; the error names the field, its
+ * value and the valid range. */
 SH_MUST_CHECK sh_status sh_sequence_spec_check(const sh_sequence_spec *spec, int vocab,
                                                sh_err *err);
 
 typedef enum {
     SH_FINISH_STOP,   /* a stop id, or end of text */
-    SH_FINISH_LENGTH, /* max_tokens or the context is full */
+    SH_FINISH_LENGTH, /* max_tokens reached, or the context or the KV cache is full */
     SH_FINISH_CANCEL,
 } sh_finish;
 
@@ -93,20 +93,20 @@ typedef struct {
     int prompt_tokens;
     int cached_tokens; /* of the prompt, taken from the prefix cache */
     int completion_tokens;
-    double queue_s;   /* waited for a place */
-    double prefill_s; /* from there to the first token */
-    double decode_s;  /* from there to the end */
+    double queue_s;   /* waiting for a slot */
+    double prefill_s; /* from then to the first token */
+    double decode_s;  /* from then to the end */
 
     /* ERROR */
-    sh_err error; /* INPUT, LIMIT (never fits), TIMEOUT, GROUP (a rank was lost), PEER (the engine
-                     is gone) */
-    bool retry;   /* the queue was full: the same request may be taken later */
+    sh_err error; /* INPUT, LIMIT, TIMEOUT, CANCELLED (the engine stops), GROUP (a rank was lost),
+                     PEER (the engine is gone) */
+    bool retry;   /* temporary, such as a full queue: the same request may succeed later */
 
     /* STATS: one JSON object, borrowed until the next call */
     sh_str stats;
 } sh_event;
 
-/* What the engine says of itself when a client connects. */
+/* The engine's answer to HELLO. */
 typedef struct {
     const char *model_dir;
     int vocab;
@@ -120,23 +120,23 @@ typedef struct sh_engine_client sh_engine_client;
 /* Connects and exchanges versions; waits at most until the deadline. */
 SH_MUST_CHECK sh_status sh_engine_client_open(const char *socket_path, sh_deadline deadline,
                                               sh_engine_client **out, sh_err *err);
-void sh_engine_client_close(sh_engine_client *client); /* cancels what is open */
+void sh_engine_client_close(sh_engine_client *client); /* cancels open requests */
 
 int sh_engine_client_fd(const sh_engine_client *client);
 bool sh_engine_client_wants_write(const sh_engine_client *client);
 const sh_engine_info *sh_engine_client_info(const sh_engine_client *client);
 
-/* Queue a message; nothing waits. submit refuses what the frame can not carry. */
+/* These queue a message and never wait. submit refuses a prompt that does not fit into a frame. */
 SH_MUST_CHECK sh_status sh_engine_client_submit(sh_engine_client *client,
                                                 const sh_sequence_spec *spec, sh_err *err);
 void sh_engine_client_cancel(sh_engine_client *client, uint64_t id);
 void sh_engine_client_ask_stats(sh_engine_client *client);
 
-/* How often it was asked for stats since it last said anything. An engine that runs answers each
- * time, at once: one that is frozen shows here. */
+/* Stats requests since the last event from the engine. A running engine answers each one at once,
+ * so a count that grows means that it is frozen. */
 int sh_engine_client_unanswered(const sh_engine_client *client);
 
-/* Takes the engine for lost. */
+/* Treats the engine as lost. */
 void sh_engine_client_give_up(sh_engine_client *client, const char *why);
 
 /* Moves bytes both ways as far as the socket allows. SH_OK, or SH_ERR_PEER when the engine is lost.

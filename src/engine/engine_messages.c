@@ -1,3 +1,10 @@
+/* Packing and unpacking of the frames on the engine's socket. Pack and unpack functions come in
+ * pairs and name the fields in the same order; that order is the protocol, and a change to it needs
+ * a new SH_ENGINE_MSG_VERSION.
+ *
+ * A reader that runs past its end fails and returns zeros, so the get functions do not check each
+ * field: sh_get_end() reports the failure once. Only counts are checked on the way, before they are
+ * used as lengths. Numbers in the payload are not aligned; arrays are copied out in one block. */
 #include "engine/engine_messages.h"
 
 #include "base/alloc.h"
@@ -6,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEAD = 5, MAGIC = 0x4c414f48 };
+enum { HEAD = 5, MAGIC = 0x4c414f48 }; /* "HOAL" */
 
+/* Starts a frame and returns its offset; frame_close() fills in the length. */
 static size_t frame_open(sh_buf *out, sh_engine_msg_type type)
 {
     size_t at = out->len;
@@ -31,7 +39,7 @@ sh_status sh_engine_msg_next(const sh_buf *buf, sh_engine_msg_frame *frame, sh_e
     unsigned type = (unsigned)sh_get_uint(&r, 1);
     if (len < 1 || len > SH_ENGINE_MSG_FRAME_MAX || type < SH_ENGINE_MSG_HELLO ||
         type > SH_ENGINE_MSG_STATS)
-        return sh_err_set(err, SH_ERR_INPUT, "engine socket: no frame of ours (type %u, %zu bytes)",
+        return sh_err_set(err, SH_ERR_INPUT, "engine socket: invalid frame (type %u, %zu bytes)",
                           type, len);
     if (r.left < len - 1) return SH_AGAIN;
     *frame = (sh_engine_msg_frame){
@@ -54,15 +62,15 @@ sh_status sh_engine_msg_get_hello(sh_str payload, sh_err *err)
     sh_status status = sh_get_end(&r, "hello", err);
     if (status != SH_OK) return status;
     if (magic != MAGIC)
-        return sh_err_set(err, SH_ERR_INPUT, "engine socket: the peer is no Shoal API");
+        return sh_err_set(err, SH_ERR_INPUT, "engine socket: the peer is not a Shoal client");
     if (version != SH_ENGINE_MSG_VERSION)
         return sh_err_set(err, SH_ERR_INPUT,
-                          "engine socket: the peer speaks version %llu, this engine %d",
+                          "engine socket: the client speaks protocol version %llu, this engine %d",
                           (unsigned long long)version, SH_ENGINE_MSG_VERSION);
     return SH_OK;
 }
 
-/* The numbers of a sampling, in the order of the wire. */
+/* The order of these numbers is the order on the wire. */
 static void put_sampling(sh_buf *out, const sh_sampling *s)
 {
     const double numbers[] = {
@@ -94,7 +102,7 @@ void sh_engine_msg_put_submit(sh_buf *out, const sh_sequence_spec *q)
     frame_close(out, at);
 }
 
-/* Arrays of the spec, as they stand in the payload, not aligned. */
+/* The arrays of a spec, still in the payload and not aligned. */
 struct arrays {
     const void *stop_ids, *bias_ids, *bias, *prompt;
 };
@@ -132,6 +140,7 @@ static void get_request(sh_reader *r, sh_sequence_spec *q, struct arrays *a)
     a->prompt = sh_get_array(r, q->prompt_count, sizeof(int32_t));
 }
 
+/* Copies an array to *at and advances it. */
 static char *place(char **at, const void *data, size_t len)
 {
     char *to = *at;
@@ -315,7 +324,7 @@ sh_status sh_engine_msg_get_event(const sh_engine_msg_frame *frame, sh_event *ou
     case SH_ENGINE_MSG_ERROR: e.kind = SH_EVENT_ERROR, get_error(&r, &e); break;
     case SH_ENGINE_MSG_STATS: e.kind = SH_EVENT_STATS, e.stats = sh_get_text(&r); break;
     default:
-        return sh_err_set(err, SH_ERR_INPUT, "engine socket: frame %d is no event",
+        return sh_err_set(err, SH_ERR_INPUT, "engine socket: frame type %d is not an event",
                           (int)frame->type);
     }
     sh_status status = sh_get_end(&r, "event", err);

@@ -1,8 +1,8 @@
 /* engine_messages.h - the messages on the engine's Unix socket.
  *
  * A frame is 4 bytes of length (of what follows), 1 byte of type, then the payload (base/pack.h).
- * The client speaks first (HELLO), the engine answers INFO, or ERROR with id 0 when the versions
- * differ, and closes. Both sides treat frames as input: lengths, counts and numbers are checked.
+ * The client sends HELLO first. The engine answers INFO; when the versions differ it answers ERROR
+ * with id 0 and closes. Neither side trusts the other: lengths, counts and numbers are checked.
  *
  * Threads: pure functions over their buffers. */
 #ifndef SH_ENGINE_ENGINE_MESSAGES_H
@@ -14,11 +14,11 @@
 enum { SH_ENGINE_MSG_VERSION = 2, SH_ENGINE_MSG_FRAME_MAX = 64 << 20 };
 
 typedef enum {
-    SH_ENGINE_MSG_HELLO = 1, /* client */
+    SH_ENGINE_MSG_HELLO = 1, /* from here: sent by the client */
     SH_ENGINE_MSG_SUBMIT,
     SH_ENGINE_MSG_CANCEL,
     SH_ENGINE_MSG_ASK_STATS,
-    SH_ENGINE_MSG_INFO, /* engine */
+    SH_ENGINE_MSG_INFO, /* from here: sent by the engine */
     SH_ENGINE_MSG_TOKEN,
     SH_ENGINE_MSG_DONE,
     SH_ENGINE_MSG_ERROR,
@@ -31,8 +31,7 @@ typedef struct {
     size_t size;    /* bytes of the whole frame, to drop from the buffer */
 } sh_engine_msg_frame;
 
-/* The first frame of buf: SH_OK, SH_AGAIN when it is not all there, an error when it can not be
- * one. */
+/* The first frame of buf. SH_AGAIN when it is incomplete, an error when it cannot be a frame. */
 SH_MUST_CHECK sh_status sh_engine_msg_next(const sh_buf *buf, sh_engine_msg_frame *frame,
                                            sh_err *err);
 
@@ -46,9 +45,9 @@ void sh_engine_msg_put_event(sh_buf *out, const sh_event *event); /* TOKEN, DONE
 
 SH_MUST_CHECK sh_status sh_engine_msg_get_hello(sh_str payload, sh_err *err);
 
-/* A request owns its arrays: sh_submit_message_reset. What it asks for is not checked here, see
- * sh_sequence_spec_check. Of a payload that cannot be read the id alone is set, so that its sender
- * can be answered. */
+/* Owns the arrays of its spec: free with sh_submit_message_reset. Only the encoding is checked
+ * here; sh_sequence_spec_check checks the values. When the payload is malformed only the id is set,
+ * so that an error can be sent for it. */
 typedef struct {
     sh_sequence_spec spec;
     void *memory;

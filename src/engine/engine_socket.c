@@ -1,3 +1,14 @@
+/* One thread polls the listening socket and all clients. The engine's thread never touches a
+ * socket: its sink appends to a client's `out` buffer under the lock and writes a byte into a pipe
+ * to end the poll. So a client that does not read can fill its own buffer, up to UNREAD_MAX, but it
+ * cannot slow down the engine or other clients.
+ *
+ * The array of clients is changed by the socket's thread only, under the lock since the sink walks
+ * it; its own reads need no lock. Owners are numbered and never reused, so an event for a client
+ * that has left finds no recipient.
+ *
+ * A bad request is answered with an error and the connection goes on; a bad frame ends the
+ * connection, since the stream cannot be trusted after it. */
 #include "engine/engine_socket.h"
 
 #include "base/alloc.h"
@@ -18,49 +29,48 @@
 enum { CLIENTS_MAX = 64, READ_STEP = 1 << 16, UNREAD_MAX = 64 << 20, FLUSH_MS = 2000 };
 
 struct client {
-    int fd; /* -1: the place is free */
+    int fd; /* -1: the entry is free */
     uint64_t owner;
-    bool greeted;
+    bool greeted; /* HELLO was received */
     sh_buf in;
-    sh_buf out; /* guarded by the engine_socket's lock, like `overrun` */
-    bool overrun;
+    sh_buf out;   /* guarded by the lock, like `overrun` */
+    bool overrun; /* events were dropped: the client must go */
 };
 
 struct sh_engine_socket {
     char *path;
     int listen_fd;
-    int wake[2]; /* a byte here ends the poll */
+    int wake[2]; /* a byte in this pipe ends the poll */
     sh_engine *engine;
     pthread_t thread;
     bool started;
     atomic_bool draining;
     atomic_bool quit;
-    pthread_mutex_t
-        lock; /* guards the clients' `out` and `overrun`, which the engine's thread writes */
-    uint64_t owners;
+    pthread_mutex_t lock; /* guards what the engine's thread uses of the clients */
+    uint64_t owners;      /* handed out so far */
     struct client clients[CLIENTS_MAX];
 };
 
 static void wake(sh_engine_socket *sock)
 {
     ssize_t put = write(sock->wake[1], "", 1);
-    (void)put; /* a full pipe wakes as well */
+    (void)put; /* if the pipe is full, the poll ends anyway */
 }
 
-/* A socket file that nobody listens at is left over from an engine that died. */
+/* A socket file without a listener was left behind by an engine that died. */
 static sh_status stale_remove(const struct sockaddr_un *addr, sh_err *err)
 {
     if (access(addr->sun_path, F_OK) != 0) return SH_OK;
     int fd = sh_sock_make(AF_UNIX, SOCK_STREAM);
     bool live = fd >= 0 && (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0 ||
-                            errno == EAGAIN); /* its queue is full */
+                            errno == EAGAIN); /* the listener's backlog is full */
     if (fd >= 0) close(fd);
     if (live)
         return sh_err_set(err, SH_ERR_INPUT, "engine socket %s: another engine is listening there",
                           addr->sun_path);
     struct stat st;
     if (lstat(addr->sun_path, &st) == 0 && !S_ISSOCK(st.st_mode))
-        return sh_err_set(err, SH_ERR_INPUT, "engine socket %s: that is a file, not a socket",
+        return sh_err_set(err, SH_ERR_INPUT, "engine socket %s: the file exists and is no socket",
                           addr->sun_path);
     if (unlink(addr->sun_path) < 0 && errno != ENOENT)
         return sh_err_sys(err, "engine socket %s", addr->sun_path);
@@ -77,7 +87,7 @@ static sh_status socket_listen(const char *path, int *out, sh_err *err)
     sh_status status = stale_remove(&addr, err);
     if (status != SH_OK) return status;
     int fd = sh_sock_make(AF_UNIX, SOCK_STREAM);
-    mode_t before = umask(0177);
+    mode_t before = umask(0177); /* bind() creates the file: mode 0600 from the first moment */
     bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0 &&
               listen(fd, 16) == 0;
     umask(before);
@@ -126,8 +136,8 @@ static void client_accept(sh_engine_socket *sock)
 {
     int fd = sh_sock_accept_local(sock->listen_fd);
     if (fd < 0) return;
-    if (!sh_sock_is_own(fd)) { /* whatever the mode of the socket file and its folder is */
-        SH_LOGW("engine socket: a client of another user was turned away");
+    if (!sh_sock_is_own(fd)) { /* do not rely on the mode of the socket file and its folder */
+        SH_LOGW("engine socket: refused a client of another user");
         close(fd);
         return;
     }
@@ -138,12 +148,11 @@ static void client_accept(sh_engine_socket *sock)
         pthread_mutex_unlock(&sock->lock);
         return;
     }
-    SH_LOGW("engine socket: %d clients are all that it takes; one more was turned away",
-            CLIENTS_MAX);
+    SH_LOGW("engine socket: refused a client, %d are connected already", CLIENTS_MAX);
     close(fd);
 }
 
-/* The engine's thread: append, and wake the engine_socket. */
+/* On the engine's thread: append the event and wake the socket's thread. */
 void sh_engine_socket_emit(void *ctx, uint64_t owner, const sh_event *event)
 {
     sh_engine_socket *sock = ctx;
@@ -160,7 +169,7 @@ void sh_engine_socket_emit(void *ctx, uint64_t owner, const sh_event *event)
     wake(sock);
 }
 
-static void client_say(sh_engine_socket *sock, struct client *c, const sh_event *event)
+static void client_send(sh_engine_socket *sock, struct client *c, const sh_event *event)
 {
     pthread_mutex_lock(&sock->lock);
     sh_engine_msg_put_event(&c->out, event);
@@ -170,10 +179,11 @@ static void client_say(sh_engine_socket *sock, struct client *c, const sh_event 
 static sh_status greet(sh_engine_socket *sock, struct client *c, const sh_engine_msg_frame *frame,
                        sh_err *err)
 {
-    sh_status status = sh_err_set(err, SH_ERR_INPUT, "engine socket: a client did not greet");
+    sh_status status = sh_err_set(err, SH_ERR_INPUT,
+                                  "engine socket: a client's first frame was not a hello");
     if (frame->type == SH_ENGINE_MSG_HELLO) status = sh_engine_msg_get_hello(frame->payload, err);
     if (status != SH_OK) {
-        client_say(sock, c, &(sh_event){.kind = SH_EVENT_ERROR, .error = *err});
+        client_send(sock, c, &(sh_event){.kind = SH_EVENT_ERROR, .error = *err});
         return status;
     }
     c->greeted = true;
@@ -184,7 +194,7 @@ static sh_status greet(sh_engine_socket *sock, struct client *c, const sh_engine
     return SH_OK;
 }
 
-/* Why a request is not taken, as an event for it; *event stays as it is when it was. */
+/* Hands a request to the engine. On failure event->error and event->retry say why. */
 static sh_status request_take(sh_engine_socket *sock, struct client *c, sh_submit_message *submit,
                               sh_event *event)
 {
@@ -196,13 +206,13 @@ static sh_status request_take(sh_engine_socket *sock, struct client *c, sh_submi
         return sh_err_set(&event->error, SH_ERR_CANCELLED, "the engine is stopping");
     if (!info.ready)
         return sh_err_set(&event->error, SH_ERR_GROUP,
-                          "a rank is lost and the group is being formed again");
+                          "a rank was lost and the group is re-forming; try again later");
     if (sh_engine_submit(sock->engine, c->owner, submit) == SH_OK) return SH_OK;
     return sh_err_set(&event->error, SH_ERR_LIMIT, "the engine is too busy to take a request");
 }
 
-/* A request that cannot be taken concerns nobody but who sent it: the connection, with the answers
- * of all others, goes on. */
+/* A request that is refused gets an error event. The connection stays open, since other requests of
+ * the client are running on it. */
 static void submit_read(sh_engine_socket *sock, struct client *c, sh_str payload)
 {
     sh_submit_message submit;
@@ -211,7 +221,7 @@ static void submit_read(sh_engine_socket *sock, struct client *c, sh_str payload
     refusal.id = submit.spec.id;
     if (status == SH_OK) status = request_take(sock, c, &submit, &refusal);
     if (status == SH_OK) return;
-    client_say(sock, c, &refusal);
+    client_send(sock, c, &refusal);
     sh_submit_message_reset(&submit);
 }
 
@@ -227,18 +237,19 @@ static sh_status frame_run(sh_engine_socket *sock, struct client *c,
         status = sh_engine_msg_get_cancel(frame->payload, &id, err);
         if (status == SH_OK) sh_engine_cancel(sock->engine, c->owner, id);
         return status;
-    case SH_ENGINE_MSG_ASK_STATS: /* they come behind a step, which may be long: a sign of life
-                                     first */
-        client_say(sock, c, &(sh_event){.kind = SH_EVENT_STATS});
+    case SH_ENGINE_MSG_ASK_STATS:
+        /* The stats follow after the current step, which may take long. Send an empty event at once
+         * as a sign of life: see sh_engine_client_unanswered(). */
+        client_send(sock, c, &(sh_event){.kind = SH_EVENT_STATS});
         sh_engine_ask_stats(sock->engine, c->owner);
         return SH_OK;
     default:
-        return sh_err_set(err, SH_ERR_INPUT, "engine socket: frame %d is no request",
+        return sh_err_set(err, SH_ERR_INPUT, "engine socket: frame type %d is not a request",
                           (int)frame->type);
     }
 }
 
-/* All that is there to read. False when the client has to go. */
+/* Reads once and handles all complete frames. False when the client must be closed. */
 static bool client_read(sh_engine_socket *sock, struct client *c)
 {
     char *to = sh_buf_reserve(&c->in, READ_STEP);
@@ -271,27 +282,27 @@ static bool client_write(sh_engine_socket *sock, struct client *c)
         else
             sh_buf_drop_front(&c->out, (size_t)put);
     }
-    if (c->overrun) SH_LOGW("engine socket: a client does not read its events and is dropped");
+    if (c->overrun) SH_LOGW("engine socket: dropped a client that does not read its events");
     stays = stays && !c->overrun;
     pthread_mutex_unlock(&sock->lock);
     return stays;
 }
 
-static int polls_fill(sh_engine_socket *sock, struct pollfd *polls, struct client **who)
+static int polls_fill(sh_engine_socket *sock, struct pollfd *polls, struct client **polled)
 {
     int count = 0;
     polls[count] = (struct pollfd){.fd = sock->wake[0], .events = POLLIN};
-    who[count++] = NULL;
+    polled[count++] = NULL;
     polls[count] = (struct pollfd){.fd = atomic_load(&sock->draining) ? -1 : sock->listen_fd,
                                    .events = POLLIN};
-    who[count++] = NULL;
+    polled[count++] = NULL;
     pthread_mutex_lock(&sock->lock);
     for (int i = 0; i < CLIENTS_MAX; i++) {
         struct client *c = &sock->clients[i];
         if (c->fd < 0) continue;
         polls[count] = (struct pollfd){.fd = c->fd,
                                        .events = (short)(POLLIN | (c->out.len > 0 ? POLLOUT : 0))};
-        who[count++] = c;
+        polled[count++] = c;
     }
     pthread_mutex_unlock(&sock->lock);
     return count;
@@ -301,9 +312,9 @@ static void *socket_main(void *arg)
 {
     sh_engine_socket *sock = arg;
     struct pollfd polls[CLIENTS_MAX + 2];
-    struct client *who[CLIENTS_MAX + 2];
+    struct client *polled[CLIENTS_MAX + 2];
     while (!atomic_load(&sock->quit)) {
-        int count = polls_fill(sock, polls, who);
+        int count = polls_fill(sock, polls, polled);
         if (poll(polls, (nfds_t)count, -1) < 0) continue;
         char bytes[256];
         while (read(sock->wake[0], bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes)) continue;
@@ -311,8 +322,8 @@ static void *socket_main(void *arg)
         for (int i = 2; i < count; i++) {
             bool stays = true;
             if ((polls[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0)
-                stays = client_read(sock, who[i]);
-            if (!client_write(sock, who[i]) || !stays) client_close(sock, who[i]);
+                stays = client_read(sock, polled[i]);
+            if (!client_write(sock, polled[i]) || !stays) client_close(sock, polled[i]);
         }
     }
     return NULL;
@@ -322,8 +333,7 @@ sh_status sh_engine_socket_start(sh_engine_socket *sock, sh_engine *engine, sh_e
 {
     sock->engine = engine;
     if (pthread_create(&sock->thread, NULL, socket_main, sock) != 0)
-        return sh_err_set(err, SH_ERR_SYSTEM,
-                          "the thread of the engine's socket could not be started");
+        return sh_err_set(err, SH_ERR_SYSTEM, "cannot start the thread of the engine's socket");
     sock->started = true;
     return SH_OK;
 }

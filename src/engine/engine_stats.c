@@ -1,3 +1,6 @@
+/* The stats JSON is written directly into a buffer, without building a tree. Strings that come from
+ * elsewhere (host names, error texts) are stripped of quotes and backslashes here. The API process
+ * and, through it, the dashboard and /metrics read the keys by name. */
 #include "engine/engine_stats.h"
 
 #include <math.h>
@@ -73,7 +76,7 @@ static void number_json(const char *name, double value, sh_buf *out)
 static void report_json(const sh_rank_report *r, sh_buf *out)
 {
     sh_buf_add_text(out, "\"host\":\"");
-    for (const char *p = r->host; *p != '\0'; p++) /* a host's name comes from its machine */
+    for (const char *p = r->host; *p != '\0'; p++) /* the name comes from another machine */
         if (*p >= ' ' && *p < 127 && *p != '"' && *p != '\\') sh_buf_add_char(out, *p);
     sh_buf_addf(out,
                 "\",\"pid\":%lld,\"memory\":{\"weights\":%lld,\"kv\":%lld,\"scratch\":%lld,"
@@ -96,7 +99,7 @@ static void report_json(const sh_rank_report *r, sh_buf *out)
                     (unsigned long long)r->traffic[i].calls,
                     (unsigned long long)r->traffic[i].bytes, r->traffic[i].seconds);
     }
-    /* Waiting for the next plan is not counted: on most ranks it is waiting for work. */
+    /* Plan traffic is left out: on most ranks its time is that of waiting for work. */
     sh_buf_addf(out, "},\"collective_s\":%.6f,\"collective_bytes\":%.0f", seconds, bytes);
     number_json("temperature_c", r->temperature_c, out);
     number_json("power_w", r->power_w, out);
@@ -133,7 +136,7 @@ static void ranks_json(const sh_engine_stats *s, sh_model_group *mg, sh_buf *out
     sh_buf_add_text(out, "]");
 }
 
-/* What the ranks were stays told while the group is being formed again. */
+/* While the group re-forms, the ranks are reported as they were before. */
 static void group_json(sh_engine_stats *s, sh_model_group *mg, sh_buf *out)
 {
     if (s->ready) {
@@ -167,7 +170,7 @@ void sh_engine_stats_json(sh_engine_stats *s, sh_model_group *mg, sh_sched *sche
                 opts->queue_max, c->running, opts->model_group.slots);
     counts_json(s, c, out);
     sh_buf_addf(out, ",\"kv\":{\"blocks\":%d,\"free\":%d,\"cached\":%d,\"block_tokens\":%d},",
-                sh_blocks_total(blocks), sh_blocks_room(blocks), sh_blocks_cached(blocks),
+                sh_blocks_total(blocks), sh_blocks_available(blocks), sh_blocks_cached(blocks),
                 SH_KV_BLOCK);
     group_json(s, mg, out);
     sh_buf_add_text(out, ",\"histograms\":{");

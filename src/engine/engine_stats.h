@@ -1,4 +1,4 @@
-/* engine_stats.h - what an engine counts, and the JSON object in which it tells it.
+/* engine_stats.h - the counters of an engine, and their JSON.
  *
  * Threads: belongs to the engine's thread. */
 #ifndef SH_ENGINE_ENGINE_STATS_H
@@ -13,13 +13,13 @@ typedef struct {
     uint64_t steps;
     uint64_t failures; /* of the group */
     double step_s;
-    double schedule_s;       /* in the scheduler, what it emits included */
-    sh_rank_report *reports; /* [reports_count] of the ranks, as they last said */
+    double schedule_s;       /* in the scheduler, including the events it emits */
+    sh_rank_report *reports; /* [report_count] the latest report of each rank */
     int report_count;
     int64_t reported_ns;
-    bool ready;                 /* the group stands */
-    char lost[SH_ERR_TEXT_MAX]; /* why it does not */
-    sh_buf ranks;               /* JSON of the ranks when it last stood */
+    bool ready;                 /* the group is formed */
+    char lost[SH_ERR_TEXT_MAX]; /* why it is not */
+    sh_buf ranks;               /* JSON of the ranks as of when it was last formed */
     sh_hist step, batch_tokens, batch_sequences, queue, ttft, inter_token;
 } sh_engine_stats;
 

@@ -1,3 +1,5 @@
+/* Counts are kept for each bucket and made cumulative only when they are written out, so adding a
+ * value touches one counter. */
 #include "engine/histogram.h"
 
 void sh_hist_add(sh_hist *h, double value)

@@ -1,3 +1,20 @@
+/* Three passes over a row, each of which does as little as the draw allows:
+ *
+ * 1. piece_tops: apply penalties and bias, and find the maximum of each block.
+ * 2. piece_rest: the sum of exponentials (for logprobs and top_p), or the winner under Gumbel noise
+ *    (for a draw without filters). Greedy draws need neither and stop after the first pass.
+ * 3. row_end: put the pieces together, and collect the best candidates for top_k, top_p, min_p or
+ *    logprobs. The block maxima give a bar that all of the `want` best must reach, so most blocks
+ *    are never visited again.
+ *
+ * Results must be the same bits for any number of threads and any mix of rows. So sums are taken
+ * per block, by the kernels, and added in block order by one thread; a comparison of equal scores
+ * always prefers the lower id; and the noise of a token is a function of seed, position and id,
+ * never of the order in which tokens are visited. The winner that a thread carries from piece to
+ * piece (`held`) only lets it skip blocks that cannot win: it changes the time, not the result.
+ *
+ * With at least one row per thread a row stays on one thread, whose cache still holds it for the
+ * second pass; the rows left over are cut into pieces for all threads. */
 #include "engine/logits_scanner.h"
 
 #include "base/alloc.h"
@@ -6,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 256 * SH_ROW_BLOCK }; /* numbers that are worth handing to another thread */
+enum { PIECE = 256 * SH_ROW_BLOCK }; /* numbers that are worth the handover to another thread */
 
 struct winner {
     sh_candidate token;
@@ -19,18 +36,18 @@ struct sh_logits_scanner {
     int32_t first, len;
     int blocks, pieces; /* of a row */
     float *tops;        /* [rows, blocks] the largest of each block */
-    double *sums;       /* [rows, blocks] of exponentials, whole blocks alone */
-    struct winner *won; /* [rows, pieces] whom the noise favours */
+    double *sums;       /* [rows, blocks] of exponentials; whole blocks only */
+    struct winner *won; /* [rows, pieces] the highest score with noise */
     struct held {
         size_t row;
         struct winner won;
-    } * held; /* [threads] the winner so far of the row that a thread is at */
+    } * held; /* [threads] the best so far in the row that a thread is working on */
 
-    /* of a run */
-    const sh_row_query *asks;
+    /* Valid during one run. */
+    const sh_row_query *queries;
     float *logits;
     sh_logits_summary *out;
-    size_t row_first; /* of those that are cut into pieces now */
+    size_t row_first; /* the first of the rows being cut into pieces */
 };
 
 sh_logits_scanner *sh_logits_scanner_create(sh_device *dev, int32_t first, int32_t len,
@@ -85,18 +102,18 @@ static struct piece piece_of(const sh_logits_scanner *s, size_t i)
                           .won = s->won + row * (size_t)s->pieces + (size_t)(at / PIECE)};
 }
 
-/* First pass: the logits as they are chosen from, and the largest of each block. */
+/* First pass: the adjusted logits, and the largest of each block. */
 static void piece_tops(void *arg, size_t i, int thread)
 {
     const sh_logits_scanner *s = arg;
     struct piece p = piece_of(s, i);
-    const sh_row_query *ask = &s->asks[p.row];
+    const sh_row_query *query = &s->queries[p.row];
     (void)thread;
-    sh_adjust_apply(ask->adjusts, ask->adjust_count, p.logits, s->first + p.at, p.len);
+    sh_adjust_apply(query->adjusts, query->adjust_count, p.logits, s->first + p.at, p.len);
     s->kernels->tops(p.tops, p.logits, p.len);
 }
 
-/* The first of the largest. */
+/* The largest logit of a row; of equal ones the lowest id. */
 static sh_candidate row_best(const sh_logits_scanner *s, size_t row)
 {
     const float *logits = s->logits + row * (size_t)s->len,
@@ -110,14 +127,15 @@ static sh_candidate row_best(const sh_logits_scanner *s, size_t row)
     return (sh_candidate){s->first + i, logits[i]};
 }
 
-/* The largest of logit / temperature + noise among `won` and the tokens of a piece. The noise is at
- * most (leading zeros + 1) ln 2, so nearly all blocks are turned away by the bits of their noise.
- */
+/* The largest logit / temperature + noise among `won` and the tokens of a piece. The noise is at
+ * most (leading zeros + 1) ln 2, so to beat `won` a token needs a certain number of leading zero
+ * bits (`mask`); one kernel call rejects nearly all blocks by these bits alone, without computing a
+ * logarithm. */
 static struct winner piece_winner(const sh_logits_scanner *s, const struct piece *p,
                                   struct winner won)
 {
     static const double ln2 = 0.69314718055994531;
-    const sh_draw *d = &s->asks[p->row].draw;
+    const sh_draw *d = &s->queries[p->row].draw;
     double scale = 1 / d->temperature;
     uint64_t key = sh_noise_key(d->seed, d->position);
     for (int32_t at = 0; at < p->len; at += SH_ROW_BLOCK) {
@@ -154,22 +172,22 @@ static struct winner winner_of(const sh_draw *d, sh_candidate token)
     return (struct winner){token, (double)token.logit * (1 / d->temperature) + sh_noise_of(bits)};
 }
 
-/* Second pass, for what needs more than the largest, which is in out[row].won. */
+/* Second pass, for draws that need more than the largest logit, which is in out[row].won. */
 static void piece_rest(void *arg, size_t i, int thread)
 {
     sh_logits_scanner *s = arg;
     struct piece p = piece_of(s, i);
-    const sh_draw *d = &s->asks[p.row].draw;
+    const sh_draw *d = &s->queries[p.row].draw;
     sh_candidate best = s->out[p.row].won;
     if (sum_needed(d)) s->kernels->exps(p.sums, p.logits, p.len / SH_ROW_BLOCK, best.logit);
     if (!noise_decides(d)) return;
-    /* The higher the score to beat, the fewer tokens are looked at. */
+    /* The higher the score to beat, the fewer tokens are visited. */
     struct held *held = &s->held[thread];
     if (held->row != p.row) *held = (struct held){p.row, winner_of(d, best)};
     *p.won = held->won = piece_winner(s, &p, held->won);
 }
 
-/* Block by block in order, then one by one what is no whole block. */
+/* Adds the block sums in order, then the tail that is not a whole block one by one. */
 static double row_sum(const sh_logits_scanner *s, size_t row, float max)
 {
     const float *logits = s->logits + row * (size_t)s->len;
@@ -191,7 +209,7 @@ static struct winner row_winner(const sh_logits_scanner *s, size_t row)
     return won;
 }
 
-/* A heap whose root is the worst: what is better than the root takes its place. */
+/* A heap whose root is the worst of the candidates kept; a better one replaces it. */
 static void heap_down(sh_candidate *heap, int64_t count, int64_t at)
 {
     sh_candidate moved = heap[at];
@@ -208,8 +226,8 @@ static void heap_make(sh_candidate *heap, int64_t count)
     for (int64_t i = count / 2; i-- > 0;) heap_down(heap, count, i);
 }
 
-/* Keeps the `want` best of all that are offered, by rising id: a later equal never displaces an
- * earlier one. Only a full list is a heap. */
+/* Keeps the `want` best candidates. They must be offered by ascending id: of equal logits the first
+ * stays, which is the lower id. The list becomes a heap when it is full. */
 static void heap_offer(sh_candidate *heap, int *count, int want, sh_candidate c)
 {
     if (*count < want) {
@@ -225,7 +243,7 @@ static void heap_offer(sh_candidate *heap, int *count, int want, sh_candidate c)
 static void heap_sort(sh_candidate *heap, int64_t count)
 {
     heap_make(heap, count);
-    while (count-- > 1) { /* the worst goes to the end */
+    while (count-- > 1) { /* move the worst to the end */
         sh_candidate worst = heap[0];
         heap[0] = heap[count];
         heap[count] = worst;
@@ -233,7 +251,8 @@ static void heap_sort(sh_candidate *heap, int64_t count)
     }
 }
 
-/* What the `want` best of a row all reach: as many blocks have a number that does. */
+/* A lower bound for the `want` best of a row: the want-th largest block maximum, since that many
+ * blocks have a number at least as large. `heap` is scratch for `want` candidates. */
 static float tops_bar(const float *tops, int blocks, int want, sh_candidate *heap)
 {
     int count = 0;
@@ -260,11 +279,11 @@ static int row_top(const sh_logits_scanner *s, size_t row, int want, sh_candidat
     return count;
 }
 
-/* Third: what the passes over a row come to. */
+/* Third pass: the summary of a row. */
 static void row_end(void *arg, size_t row, int thread)
 {
     const sh_logits_scanner *s = arg;
-    const sh_draw *d = &s->asks[row].draw;
+    const sh_draw *d = &s->queries[row].draw;
     sh_logits_summary *out = &s->out[row];
     (void)thread;
     out->sum = sum_needed(d) ? row_sum(s, row, out->max) : 0;
@@ -288,10 +307,10 @@ static void row_begin(const sh_logits_scanner *s, size_t row)
 
 static bool rest_needed(const sh_logits_scanner *s, size_t row)
 {
-    return sum_needed(&s->asks[row].draw) || noise_decides(&s->asks[row].draw);
+    return sum_needed(&s->queries[row].draw) || noise_decides(&s->queries[row].draw);
 }
 
-/* All of a row on one thread, which has it in its cache for the second pass. */
+/* All passes over a row on one thread, which still has it in its cache for the second. */
 static void row_whole(void *arg, size_t row, int thread)
 {
     const sh_logits_scanner *s = arg;
@@ -302,7 +321,7 @@ static void row_whole(void *arg, size_t row, int thread)
     row_end(arg, row, thread);
 }
 
-/* Some rows, on all threads together. */
+/* A few rows, each shared by all threads. */
 static void rows_in_pieces(sh_logits_scanner *s, size_t first, size_t count)
 {
     bool more = false;
@@ -316,12 +335,12 @@ static void rows_in_pieces(sh_logits_scanner *s, size_t first, size_t count)
     for (size_t i = first; i < first + count; i++) row_end(s, i, 0);
 }
 
-void sh_logits_scanner_run(sh_logits_scanner *s, const sh_row_query *asks, int count, float *logits,
-                           sh_logits_summary *out)
+void sh_logits_scanner_run(sh_logits_scanner *s, const sh_row_query *queries, int count,
+                           float *logits, sh_logits_summary *out)
 {
     size_t rows = (size_t)count, threads = (size_t)s->dev->ops->host_threads(s->dev);
     size_t whole = rows / threads * threads;
-    s->asks = asks;
+    s->queries = queries;
     s->logits = logits;
     s->out = out;
     for (size_t i = 0; i < threads; i++) s->held[i].row = SIZE_MAX;
@@ -330,7 +349,8 @@ void sh_logits_scanner_run(sh_logits_scanner *s, const sh_row_query *asks, int c
     if (whole < rows) rows_in_pieces(s, whole, rows - whole);
 }
 
-/* Rises as logits fall; NaN is behind all, and both zeros are one. */
+/* An integer that rises as logits fall. NaN comes last, and both zeros have the same key (adding
+ * 0.0 turns -0 into +0). */
 static uint32_t sort_key(float logit)
 {
     uint32_t bits;
@@ -340,7 +360,9 @@ static uint32_t sort_key(float logit)
     return (bits & 0x80000000u) != 0 ? bits : ~(bits | 0x80000000u);
 }
 
-/* By digits of the keys, the last first. Each pass keeps the order of equals, which is by id. */
+/* Radix sort, least significant digit first. Each pass is stable, so equal logits stay in the order
+ * of their ids. Three passes move the data between the two halves of the list and leave it in the
+ * first. */
 void sh_row_sort(const float *logits, int32_t len, sh_candidate *list)
 {
     enum { DIGIT = 11, VALUES = 1 << DIGIT, DIGITS = 3 };

@@ -1,4 +1,14 @@
-/* Joining: what the ranks have, who holds what, loading, and the room for KV. */
+/* Joining a group: from "these ranks are connected" to "steps can run".
+ *
+ * The order is fixed, and every rank goes through it: choose the grid (tensor x pipeline), exchange
+ * what each rank has (memory, speed, machine), take rank 0's shares, cut the model, load the own
+ * shard, agree on the size of the KV cache, measure the links, and allocate everything that steps
+ * need. Each exchange is a collective, so a rank that leaves early would leave the others waiting:
+ * on a local error it fails the group with the reason before it returns.
+ *
+ * Every rank computes the cut by itself from the same shares; plan_confirm() compares hashes of the
+ * results, because ranks that disagree would compute garbage together without noticing. After a
+ * join, decode steps do not allocate. */
 #include "engine/model_group.h"
 
 #include "base/alloc.h"
@@ -17,8 +27,8 @@
 #include <unistd.h>
 
 enum {
-    ADJUSTS_MORE = 1 << 14, /* changes of logits of one step, beyond what one sequence may need */
-    MESSAGE_ROOM = 1 << 18, /* plans of decode steps fit */
+    ADJUSTS_MORE = 1 << 14,    /* logit changes of one step, beyond what one sequence may need */
+    MESSAGE_RESERVE = 1 << 18, /* large enough for the plans of decode steps */
 };
 
 sh_status sh_model_group_open(const sh_model_group_opts *opts, sh_model_group **out, sh_err *err)
@@ -39,7 +49,7 @@ sh_status sh_model_group_open(const sh_model_group_opts *opts, sh_model_group **
     return SH_OK;
 }
 
-/* Everything that belongs to one group. */
+/* Frees everything that belongs to one join. The model and the device stay. */
 static void group_leave(sh_model_group *mg)
 {
     sh_rank_free(mg->self);
@@ -48,8 +58,8 @@ static void group_leave(sh_model_group *mg)
     free(mg->shards);
     free(mg->hidden);
     free(mg->summaries);
-    free(mg->parts);
-    free(mg->parts_due);
+    free(mg->incoming);
+    free(mg->incoming_due);
     free(mg->reports);
     free(mg->reports_due);
     free(mg->begun);
@@ -63,8 +73,8 @@ static void group_leave(sh_model_group *mg)
     mg->shards = NULL;
     mg->hidden = mg->row = NULL;
     mg->summaries = NULL;
-    mg->parts = NULL;
-    mg->parts_due = mg->reports_due = NULL;
+    mg->incoming = NULL;
+    mg->incoming_due = mg->reports_due = NULL;
     mg->reports = NULL;
     mg->reports_asked = false;
     mg->begun = NULL;
@@ -84,7 +94,7 @@ void sh_model_group_close(sh_model_group *mg)
     free(mg);
 }
 
-/* Every rank's bytes, as many as `mine` has, in order, into `all`. */
+/* All-gathers the bytes of `mine`, which must have the same length on every rank, into `all`. */
 static sh_status exchange(sh_model_group *mg, const sh_buf *mine, sh_buf *all, sh_err *err)
 {
     size_t len = (size_t)mg->size * mine->len;
@@ -102,7 +112,7 @@ static sh_status exchange(sh_model_group *mg, const sh_buf *mine, sh_buf *all, s
     return status;
 }
 
-/* Numbers of 8 bytes: `count` of each rank, in order, into all [size * count]. */
+/* All-gathers `count` numbers of each rank into all [size * count]. */
 static sh_status exchange_numbers(sh_model_group *mg, const uint64_t *mine, int count,
                                   uint64_t *all, sh_err *err)
 {
@@ -124,23 +134,25 @@ static sh_status grid_choose(sh_model_group *mg, sh_err *err)
     mg->stages = mg->opts.stages > 0 ? mg->opts.stages : mg->tensor > 0 ? mg->size / mg->tensor : 0;
     if (mg->tensor <= 0 || mg->tensor * mg->stages != mg->size)
         return sh_err_set(err, SH_ERR_INPUT,
-                          "a grid of %d x %d ranks (tensor x pipeline) is not a group of %d",
+                          "a grid of %d x %d ranks (tensor x pipeline) does not match a group of "
+                          "%d",
                           mg->tensor, mg->stages, mg->size);
     if (mg->opts.split != NULL && mg->opts.split_count != mg->size)
-        return sh_err_set(err, SH_ERR_INPUT, "%d shares are given for %d ranks",
+        return sh_err_set(err, SH_ERR_INPUT, "%d shares were given for %d ranks; give one for each",
                           mg->opts.split_count, mg->size);
     return SH_OK;
 }
 
-/* What this machine reads in a second, roughly: one thread over more than its caches hold, times
- * the threads that add to that. */
+/* A rough estimate of memory bandwidth in bytes per second: one thread reads 64 MiB, times the
+ * number of threads (up to 4) that are assumed to add bandwidth. */
 static double speed_measure(const sh_model_group *mg)
 {
     enum { WORDS = 8 << 20, THREADS_THAT_ADD = 4 };
     uint64_t *data = sh_alloc_array(WORDS, sizeof(*data)), sum = 0;
-    for (size_t i = 0; i < WORDS; i += 512) data[i] = i; /* every page is there */
+    for (size_t i = 0; i < WORDS; i += 512) data[i] = i; /* fault in every page first */
     int64_t start = sh_clock_ns();
-    for (size_t i = 0; i < WORDS; i += 8) sum += data[i]; /* a line each */
+    for (size_t i = 0; i < WORDS; i += 8) sum += data[i]; /* one word per cache line */
+    /* Using the sum keeps the compiler from removing the loop. */
     double seconds = (double)(sh_clock_ns() - start) * 1e-9 + (sum == 1 ? 1e-9 : 0);
     free(data);
     int threads = mg->opts.cpu.threads > 0 ? mg->opts.cpu.threads : sh_cpu_count();
@@ -148,12 +160,15 @@ static double speed_measure(const sh_model_group *mg)
            (threads < THREADS_THAT_ADD ? threads : THREADS_THAT_ADD);
 }
 
-/* Two machines may have one name, and containers with limits of their own may share a machine. */
+/* Machine id and host name must both match: two machines may have the same name, and containers on
+ * one machine may have memory limits of their own. */
 static bool same_host(const sh_rank_offer *a, const sh_rank_offer *b)
 {
     return memcmp(a->machine, b->machine, sizeof(a->machine)) == 0 && strcmp(a->host, b->host) == 0;
 }
 
+/* Ranks on one machine measure at the same time and slow each other down; the best of them counts
+ * for all. */
 static double host_speed(const sh_rank_offer *all, int count, const sh_rank_offer *one)
 {
     double best = 0;
@@ -162,7 +177,7 @@ static double host_speed(const sh_rank_offer *all, int count, const sh_rank_offe
     return best;
 }
 
-/* Ranks of one machine share its memory too. */
+/* How many ranks share this one's memory. */
 static int host_ranks(const sh_rank_offer *all, int count, const sh_rank_offer *one)
 {
     int ranks = 0;
@@ -170,7 +185,8 @@ static int host_ranks(const sh_rank_offer *all, int count, const sh_rank_offer *
     return ranks;
 }
 
-/* Speeds that differ by less than the measure wavers count as equal. */
+/* The speed measurement is noisy: a rank above 60 % of the fastest counts as equally fast, so that
+ * equal machines get equal shares. */
 static sh_status shares_choose(const sh_model_group *mg, const sh_rank_offer *all, double *shares,
                                sh_err *err)
 {
@@ -208,13 +224,13 @@ static sh_status offers_exchange(sh_model_group *mg, sh_rank_offer *all, sh_err 
     sh_status status = exchange(mg, &out, &in, err);
     sh_reader r = sh_reader_of(sh_buf_str(&in));
     for (int i = 0; status == SH_OK && i < mg->size; i++) sh_rank_offer_unpack(&r, &all[i]);
-    if (status == SH_OK) status = sh_get_end(&r, "what a rank offers", err);
+    if (status == SH_OK) status = sh_get_end(&r, "the offer of a rank", err);
     sh_buf_reset(&out);
     sh_buf_reset(&in);
     return status;
 }
 
-/* Rank 0's shares become everybody's. */
+/* Broadcasts rank 0's shares. */
 static sh_status shares_send(sh_model_group *mg, double *shares, sh_err *err)
 {
     sh_buf bytes = {0};
@@ -226,7 +242,7 @@ static sh_status shares_send(sh_model_group *mg, double *shares, sh_err *err)
     return status;
 }
 
-/* Rank 0 decides, all get the same numbers. */
+/* Rank 0 decides on the shares; all ranks end up with the same numbers. */
 static sh_status shares_agree(sh_model_group *mg, double *shares, sh_err *err)
 {
     sh_rank_offer *all = sh_alloc_array((size_t)mg->size, sizeof(*all));
@@ -247,7 +263,7 @@ static sh_status shares_agree(sh_model_group *mg, double *shares, sh_err *err)
     return shares_send(mg, shares, err);
 }
 
-/* All ranks must have come to the same cut. */
+/* Fails the group unless all ranks computed the same cut. */
 static sh_status plan_confirm(sh_model_group *mg, sh_err *err)
 {
     sh_buf bytes = {0};
@@ -258,7 +274,7 @@ static sh_status plan_confirm(sh_model_group *mg, sh_err *err)
     sh_status status = exchange_numbers(mg, mine, 2, all, err);
     for (int i = 0; status == SH_OK && i < mg->size; i++) {
         if (memcmp(&all[2 * i], mine, sizeof(mine)) == 0) continue;
-        status = sh_err_set(err, SH_ERR_GROUP, "rank %d cuts the model in another way than rank %d",
+        status = sh_err_set(err, SH_ERR_GROUP, "rank %d splits the model differently than rank %d",
                             i, mg->rank);
         sh_group_fail(mg->group, err->text);
     }
@@ -283,7 +299,8 @@ static sh_status shards_plan(sh_model_group *mg, sh_err *err)
     return status == SH_OK ? plan_confirm(mg, err) : status;
 }
 
-/* A rank that fails here tells the others why, instead of leaving them to wait. */
+/* Keeps the loaded weights if the shard is the same as before. On failure the group is failed with
+ * the reason, so that the others do not wait for this rank. */
 static sh_status shard_load(sh_model_group *mg, sh_err *err)
 {
     const sh_shard *shard = &mg->shards[mg->rank];
@@ -301,12 +318,14 @@ static sh_status shard_load(sh_model_group *mg, sh_err *err)
     return status;
 }
 
-/* The room for KV is what the smallest rank has. */
+/* The KV cache has the same number of blocks on every rank, so the rank with the least memory sets
+ * its size. All ranks see the same numbers and, given the same options, come to the same result or
+ * to the same error. */
 static sh_status blocks_agree(sh_model_group *mg, int64_t *blocks, sh_err *err)
 {
     int64_t bytes = (int64_t)sh_model_kv_block_bytes(mg->model);
-    int64_t room = (sh_memory_available() - mg->opts.memory_reserve) / mg->host_ranks;
-    int64_t fit = bytes == 0 ? INT32_MAX : room / bytes;
+    int64_t memory = (sh_memory_available() - mg->opts.memory_reserve) / mg->host_ranks;
+    int64_t fit = bytes == 0 ? INT32_MAX : memory / bytes;
     int64_t seq = (mg->context + SH_KV_BLOCK - 1) / SH_KV_BLOCK;
     int64_t want = mg->opts.kv_tokens > 0 ? (mg->opts.kv_tokens + SH_KV_BLOCK - 1) / SH_KV_BLOCK
                                           : seq * mg->opts.slots;
@@ -318,7 +337,7 @@ static sh_status blocks_agree(sh_model_group *mg, int64_t *blocks, sh_err *err)
         int64_t fits = all[i] > INT32_MAX ? INT32_MAX : (int64_t)all[i];
         if (fits < want && mg->opts.kv_tokens > 0)
             status = sh_err_set(err, SH_ERR_MEMORY,
-                                "rank %d has KV room for %lld tokens, not for %lld", i,
+                                "rank %d has memory for a KV cache of %lld tokens, not %lld", i,
                                 (long long)fits * SH_KV_BLOCK, (long long)mg->opts.kv_tokens);
         else if (fits < 2)
             status = sh_err_set(err, SH_ERR_MEMORY, "rank %d has no memory for a KV cache", i);
@@ -330,6 +349,7 @@ static sh_status blocks_agree(sh_model_group *mg, int64_t *blocks, sh_err *err)
     return status;
 }
 
+/* Called by the forward pass: sums x over the ranks of this stage. */
 static sh_status reduce(void *ctx, float *x, size_t count, sh_err *err)
 {
     sh_model_group *mg = ctx;
@@ -340,6 +360,7 @@ static sh_status reduce(void *ctx, float *x, size_t count, sh_err *err)
     return status;
 }
 
+/* Ranks are numbered stage by stage: those of one stage are neighbours. */
 static void stage_group(sh_model_group *mg)
 {
     if (mg->group == NULL || mg->tensor == 1) return;
@@ -350,35 +371,36 @@ static void stage_group(sh_model_group *mg)
     free(members);
 }
 
+/* Allocates all that steps need. A sequence can never be longer than the whole KV cache. */
 static void steps_prepare(sh_model_group *mg, int64_t blocks)
 {
     int64_t kv_tokens = blocks * SH_KV_BLOCK;
     if (kv_tokens < mg->context) mg->context = (int)kv_tokens;
-    mg->room = (sh_step_limits){.slots = mg->opts.slots,
-                                .tokens = mg->opts.chunk,
-                                .draws = mg->opts.draws,
-                                .adjusts = 2 * mg->context + ADJUSTS_MORE,
-                                .blocks = (int)blocks,
-                                .seq_blocks = mg->context / SH_KV_BLOCK + 2};
+    mg->limits = (sh_step_limits){.slots = mg->opts.slots,
+                                  .tokens = mg->opts.chunk,
+                                  .draws = mg->opts.draws,
+                                  .adjusts = 2 * mg->context + ADJUSTS_MORE,
+                                  .blocks = (int)blocks,
+                                  .seq_blocks = mg->context / SH_KV_BLOCK + 2};
     mg->peers = (sh_peers){.ctx = mg, .reduce = reduce};
-    mg->self = sh_rank_create(mg->model, mg->group == NULL ? NULL : &mg->peers, &mg->room,
+    mg->self = sh_rank_create(mg->model, mg->group == NULL ? NULL : &mg->peers, &mg->limits,
                               mg->stages);
-    mg->plan = sh_step_plan_create(&mg->room);
+    mg->plan = sh_step_plan_create(&mg->limits);
     mg->summaries = sh_alloc_array((size_t)mg->tensor, sizeof(*mg->summaries));
-    mg->parts_cap = sizeof(uint64_t) + (size_t)mg->room.draws * SH_SUMMARY_BYTES_MAX;
-    if (mg->rank == 0) mg->parts = sh_alloc_array((size_t)mg->size, mg->parts_cap);
-    mg->parts_due = sh_alloc_array((size_t)mg->size, sizeof(*mg->parts_due));
+    mg->incoming_cap = sizeof(uint64_t) + (size_t)mg->limits.draws * SH_SUMMARY_BYTES_MAX;
+    if (mg->rank == 0) mg->incoming = sh_alloc_array((size_t)mg->size, mg->incoming_cap);
+    mg->incoming_due = sh_alloc_array((size_t)mg->size, sizeof(*mg->incoming_due));
     mg->reports = sh_alloc_array((size_t)mg->size, SH_RANK_REPORT_BYTES);
     mg->reports_due = sh_alloc_array((size_t)mg->size, sizeof(*mg->reports_due));
     mg->begun = sh_alloc_array((size_t)mg->stages, sizeof(*mg->begun));
     mg->sorted = sh_alloc_array(2 * (size_t)mg->config.vocab, sizeof(*mg->sorted));
     mg->row = sh_alloc_array((size_t)mg->config.vocab, sizeof(*mg->row));
     if (mg->stages > 1)
-        mg->hidden = sh_alloc_array((size_t)mg->room.tokens * (size_t)mg->config.hidden,
+        mg->hidden = sh_alloc_array((size_t)mg->limits.tokens * (size_t)mg->config.hidden,
                                     sizeof(*mg->hidden));
-    sh_buf_reserve(&mg->message, MESSAGE_ROOM);
-    sh_buf_reserve(&mg->outgoing, mg->parts_cap);
-    mg->step = mg->parts_step = 0;
+    sh_buf_reserve(&mg->message, MESSAGE_RESERVE);
+    sh_buf_reserve(&mg->outgoing, mg->incoming_cap);
+    mg->step = mg->incoming_step = 0;
     mg->times = (sh_model_group_times){0};
 }
 
@@ -393,6 +415,7 @@ sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
         SH_LOGW("sequences may have %d tokens, but the model was made for %d: output past that "
                 "point may be garbage",
                 mg->context, mg->config.context);
+    /* While it loads, a rank may be silent for much longer than the group's timeouts allow. */
     if (group != NULL) sh_group_set_loading(group, true);
     int64_t blocks = 0;
     sh_status status = grid_choose(mg, err);
@@ -414,7 +437,7 @@ sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
 
 const sh_step_limits *sh_model_group_room(const sh_model_group *mg)
 {
-    return &mg->room;
+    return &mg->limits;
 }
 
 const sh_config *sh_model_group_config(const sh_model_group *mg)

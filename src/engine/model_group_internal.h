@@ -13,40 +13,40 @@ struct sh_model_group {
     sh_device *dev;
     int64_t weight_bytes; /* of the whole model */
 
-    /* of a join */
+    /* Everything from here to `links` belongs to one join. */
     sh_group *group; /* NULL: alone */
-    sh_group *stage; /* the ranks that share this one's layers; NULL when it has them alone */
+    sh_group *stage; /* the ranks that share this one's layers; NULL when there are no others */
     int rank, size;
     int host_ranks; /* ranks on this machine, which share its memory */
     int tensor, stages;
     sh_shard *shards; /* [size] */
     sh_peers peers;
-    sh_step_limits room;
+    sh_step_limits limits;
     int context;
     sh_rank *self;
-    sh_step_plan *plan; /* as a worker gets it */
+    sh_step_plan *plan; /* a worker's received plan; rank 0's scratch for commands */
     sh_buf message;
     float *hidden;                /* [tokens, hidden], host memory, to pass between stages */
     sh_logits_summary *summaries; /* [tensor], of one draw */
-    char *parts;                  /* rank 0: [stages, tensor] summaries as they come, by step */
-    size_t parts_cap;             /* of one rank and step */
-    uint64_t *parts_due;          /* [stages, tensor] the message that brings them */
-    const sh_step_plan **begun;   /* [stages] plans under way, by step; the caller's */
-    uint64_t parts_step;          /* summaries have come up to this step */
+    char *incoming;               /* rank 0: [stages, tensor] summaries as they come, by step */
+    size_t incoming_cap;          /* of one rank and step */
+    uint64_t *incoming_due;       /* [stages, tensor] the message that brings them */
+    const sh_step_plan **begun;   /* [stages] plans in flight, by step; borrowed from the caller */
+    uint64_t incoming_step;       /* summaries have come up to this step */
     bool reports_asked;
-    char *reports;         /* [size] as they come */
-    uint64_t *reports_due; /* [size] the message that brings them */
+    char *reports;         /* [size] as they arrive, packed */
+    uint64_t *reports_due; /* [size] ids of the messages that bring them */
     sh_buf outgoing;       /* summaries or a report of this rank */
     sh_candidate *sorted;  /* [2, vocab] */
     float *row;            /* [vocab] */
-    uint64_t step;         /* that was begun last */
+    uint64_t step;         /* the one begun last */
     sh_model_group_times times;
     sh_link_report *links; /* [size, size]; NULL alone */
 
-    sh_model *model; /* stays over joins while its shard does */
+    sh_model *model; /* kept across joins as long as the shard is the same */
 };
 
-/* Counts what was said since `start`. */
+/* Adds one message (or sum) of this kind, and the time since `start_ns`, to the totals. */
 void sh_model_group_counted(sh_model_group *mg, sh_traffic what, size_t bytes, int64_t start_ns);
 
 #endif

@@ -1,6 +1,16 @@
-/* One step of a model group: the plan to all, the hidden states from stage to stage, the summaries
- * to rank 0.
- */
+/* One step of a model group: rank 0 broadcasts the plan, hidden states move from stage to stage,
+ * and the ranks of the last stage send rank 0 summaries of their logits, from which it picks
+ * tokens.
+ *
+ * Every rank handles rank 0's messages in the order in which they were sent, and answers in that
+ * order. That is the whole protocol: no answer names the step it belongs to, so a step that reads
+ * one answer too few or too many would misread all that follow. Two guards turn such a bug (or a
+ * broken machine) into an error instead of wrong text: the fingerprint of the batch state, compared
+ * before a rank runs a plan, and the hash of the final hidden states, compared when rank 0 finishes
+ * the step.
+ *
+ * Receive buffers for the steps in flight are rings indexed by step % stages, since at most
+ * `stages` steps are in flight at once. */
 #include "engine/model_group_internal.h"
 
 #include "base/clock.h"
@@ -52,8 +62,10 @@ static sh_status recv_from(sh_model_group *mg, sh_traffic what, int from, void *
     return status;
 }
 
-/* The message of rank 0 to all. */
-static sh_status message_share(sh_model_group *mg, sh_err *err)
+/* On rank 0 sends mg->message to all ranks, on the others receives it. There is no deadline: an
+ * idle group may wait for the next request indefinitely, and lost ranks are noticed by the group.
+ */
+static sh_status message_broadcast(sh_model_group *mg, sh_err *err)
 {
     int64_t start = sh_clock_ns();
     sh_status status = sh_coll_broadcast_buf(mg->group, 0, &mg->message, PLAN_MAX,
@@ -77,7 +89,8 @@ static sh_status hidden_send(sh_model_group *mg, size_t bytes, sh_err *err)
     return send_to(mg, SH_TRAFFIC_HANDOVER, mg->rank + mg->tensor, mg->hidden, bytes, err);
 }
 
-/* This rank's part of a plan that was applied. */
+/* Runs this rank's part of a plan that was applied: input from the stage before, output to the
+ * stage after. compute_s excludes the sums, which the forward pass waits for. */
 static sh_status stage_run(sh_model_group *mg, const sh_step_plan *plan, sh_err *err)
 {
     size_t bytes = (size_t)plan->token_count * (size_t)mg->config.hidden * sizeof(float);
@@ -95,8 +108,9 @@ static sh_status stage_run(sh_model_group *mg, const sh_step_plan *plan, sh_err 
     return status;
 }
 
-/* Bytes of the summaries of a plan's draws, a hash in front. */
-static size_t scans_bytes(const sh_step_plan *plan)
+/* Bytes of the message with the summaries of a plan's draws, preceded by a hash. Both ends compute
+ * it from the plan, so the message needs no length. */
+static size_t summaries_bytes(const sh_step_plan *plan)
 {
     size_t bytes = sizeof(uint64_t);
     for (int i = 0; i < plan->draw_count; i++)
@@ -104,7 +118,7 @@ static size_t scans_bytes(const sh_step_plan *plan)
     return bytes;
 }
 
-static sh_status scans_send(sh_model_group *mg, const sh_step_plan *plan, sh_err *err)
+static sh_status summaries_send(sh_model_group *mg, const sh_step_plan *plan, sh_err *err)
 {
     const sh_logits_summary *summaries = sh_rank_summaries(mg->self, plan->step);
     sh_buf_clear(&mg->outgoing);
@@ -114,8 +128,8 @@ static sh_status scans_send(sh_model_group *mg, const sh_step_plan *plan, sh_err
     return send_to(mg, SH_TRAFFIC_SUMMARIES, 0, mg->outgoing.ptr, mg->outgoing.len, err);
 }
 
-/* What rank 0 and a worker do alike with a plan: come to the state that it names, or say what
- * differs. */
+/* Applies a plan to this rank's batch state. Rank 0 stamps the resulting fingerprint on the plan;
+ * on other ranks a different fingerprint is an error. */
 static sh_status plan_apply(sh_model_group *mg, sh_step_plan *plan, sh_err *err)
 {
     uint64_t mine;
@@ -130,32 +144,33 @@ static sh_status plan_apply(sh_model_group *mg, sh_step_plan *plan, sh_err *err)
                       plan->step, mg->rank, mine, plan->fingerprint);
 }
 
-/* Where the summaries of a step from tensor rank t of the last stage lie. */
-static size_t part_index(const sh_model_group *mg, uint64_t step, int t)
+/* Index of the receive buffer for the summaries that tensor rank t of the last stage sends. */
+static size_t incoming_index(const sh_model_group *mg, uint64_t step, int t)
 {
     return (size_t)(step % (uint64_t)mg->stages) * (size_t)mg->tensor + (size_t)t;
 }
 
-static char *part_of(const sh_model_group *mg, uint64_t step, int t)
+static char *incoming_at(const sh_model_group *mg, uint64_t step, int t)
 {
-    return mg->parts + part_index(mg, step, t) * mg->parts_cap;
+    return mg->incoming + incoming_index(mg, step, t) * mg->incoming_cap;
 }
 
-/* Asks the ranks of the last stage for the summaries of a step. */
-static void parts_expect(sh_model_group *mg, const sh_step_plan *plan)
+/* Posts the receives for the summaries of a step from the ranks of the last stage. */
+static void incoming_expect(sh_model_group *mg, const sh_step_plan *plan)
 {
     int first = (mg->stages - 1) * mg->tensor;
     for (int t = 0; t < mg->tensor; t++)
         if (first + t != mg->rank)
-            mg->parts_due[part_index(mg, plan->step, t)] = sh_coll_expect(
-                mg->group, first + t, part_of(mg, plan->step, t), scans_bytes(plan));
+            mg->incoming_due[incoming_index(mg, plan->step, t)] = sh_coll_expect(
+                mg->group, first + t, incoming_at(mg, plan->step, t), summaries_bytes(plan));
 }
 
-/* A pipeline is a circle: rank 0 hands hidden states on while the last stage sends it the summaries
- * of an earlier step, and neither may have to wait until the other has finished sending. So rank 0
- * takes summaries in whatever it does. Ranks that share all layers come to their summaries only
- * after the sums of the step; there they are asked for when the step is finished. */
-static bool parts_come_early(const sh_model_group *mg)
+/* A pipeline is a ring: rank 0 sends hidden states to the next stage while the last stage sends it
+ * the summaries of an earlier step. If each had to finish sending before it received, they could
+ * deadlock, so rank 0 posts the receives before it runs the step. Without a pipeline the ranks
+ * reach their summaries only after the sums of the step, and the receives are posted when the step
+ * is finished. */
+static bool incoming_comes_early(const sh_model_group *mg)
 {
     return mg->group != NULL && mg->stages > 1;
 }
@@ -164,12 +179,12 @@ static sh_status step_begin(sh_model_group *mg, sh_step_plan *plan, sh_err *err)
 {
     plan->step = ++mg->step;
     mg->begun[plan->step % (uint64_t)mg->stages] = plan;
-    if (parts_come_early(mg)) parts_expect(mg, plan);
+    if (incoming_comes_early(mg)) incoming_expect(mg, plan);
     sh_status status = plan_apply(mg, plan, err);
     if (status == SH_OK && mg->group != NULL) {
         sh_buf_clear(&mg->message);
         sh_step_plan_pack(plan, &mg->message);
-        status = message_share(mg, err);
+        status = message_broadcast(mg, err);
     }
     return status == SH_OK ? stage_run(mg, plan, err) : status;
 }
@@ -182,27 +197,27 @@ sh_status sh_model_group_begin(sh_model_group *mg, sh_step_plan *plan, sh_err *e
     return status;
 }
 
-/* Takes in the summaries of all steps up to this one that have not come yet. */
-static sh_status parts_recv(sh_model_group *mg, uint64_t upto, sh_err *err)
+/* Waits for the summaries of all steps up to this one that have not been received yet. */
+static sh_status incoming_recv(sh_model_group *mg, uint64_t upto, sh_err *err)
 {
     int first = (mg->stages - 1) * mg->tensor;
-    for (; mg->parts_step < upto; mg->parts_step++) {
-        uint64_t step = mg->parts_step + 1;
+    for (; mg->incoming_step < upto; mg->incoming_step++) {
+        uint64_t step = mg->incoming_step + 1;
         const sh_step_plan *plan = mg->begun[step % (uint64_t)mg->stages];
-        if (!parts_come_early(mg)) parts_expect(mg, plan);
+        if (!incoming_comes_early(mg)) incoming_expect(mg, plan);
         for (int t = 0; t < mg->tensor; t++) {
             if (first + t == mg->rank) continue;
             int64_t start = sh_clock_ns();
             sh_status status = sh_coll_await(mg->group, first + t,
-                                             mg->parts_due[part_index(mg, step, t)], err);
-            sh_model_group_counted(mg, SH_TRAFFIC_SUMMARIES, scans_bytes(plan), start);
+                                             mg->incoming_due[incoming_index(mg, step, t)], err);
+            sh_model_group_counted(mg, SH_TRAFFIC_SUMMARIES, summaries_bytes(plan), start);
             if (status != SH_OK) return status;
         }
     }
     return SH_OK;
 }
 
-/* Ranks that share a stage end it with the same hidden states. */
+/* Ranks that share the last stage must have computed the same hidden states. */
 static sh_status hashes_check(sh_model_group *mg, const sh_step_plan *plan, sh_err *err)
 {
     uint64_t want = 0;
@@ -210,7 +225,7 @@ static sh_status hashes_check(sh_model_group *mg, const sh_step_plan *plan, sh_e
     for (int t = 0; t < mg->tensor; t++) {
         uint64_t hash = sh_rank_hash(mg->self, plan->step);
         if (first + t != mg->rank) {
-            sh_reader r = sh_reader_of((sh_str){part_of(mg, plan->step, t), sizeof(hash)});
+            sh_reader r = sh_reader_of((sh_str){incoming_at(mg, plan->step, t), sizeof(hash)});
             hash = sh_get_uint(&r, 8);
         }
         if (t == 0) want = hash;
@@ -225,16 +240,18 @@ static sh_status hashes_check(sh_model_group *mg, const sh_step_plan *plan, sh_e
     return SH_OK;
 }
 
-static sh_status scan_read(const sh_model_group *mg, const char *at, const sh_draw *draw, int from,
-                           sh_logits_summary *out, sh_err *err)
+static sh_status summary_read(const sh_model_group *mg, const char *at, const sh_draw *draw,
+                              int from, sh_logits_summary *out, sh_err *err)
 {
     sh_reader r = sh_reader_of((sh_str){at, sh_logits_summary_bytes(draw)});
     sh_logits_summary_unpack(&r, draw, mg->shards[from].vocab, out);
     if (!r.failed) return SH_OK;
-    return sh_err_set(err, SH_ERR_GROUP, "rank %d sent a scan that makes no sense", from);
+    return sh_err_set(err, SH_ERR_GROUP, "rank %d sent an invalid logits summary", from);
 }
 
-static sh_status picks_join(sh_model_group *mg, const sh_step_plan *plan, sh_pick *picks,
+/* Picks a token for each draw. Where the candidates in the summaries cannot settle the draw, the
+ * whole row is fetched. */
+static sh_status picks_make(sh_model_group *mg, const sh_step_plan *plan, sh_pick *picks,
                             sh_err *err)
 {
     int first = (mg->stages - 1) * mg->tensor;
@@ -246,8 +263,8 @@ static sh_status picks_join(sh_model_group *mg, const sh_step_plan *plan, sh_pic
             if (first + t == mg->rank)
                 mg->summaries[t] = sh_rank_summaries(mg->self, plan->step)[i];
             else
-                status = scan_read(mg, part_of(mg, plan->step, t) + at, draw, first + t,
-                                   &mg->summaries[t], err);
+                status = summary_read(mg, incoming_at(mg, plan->step, t) + at, draw, first + t,
+                                      &mg->summaries[t], err);
         }
         if (status != SH_OK) return status;
         at += sh_logits_summary_bytes(draw);
@@ -264,11 +281,11 @@ static sh_status step_finish(sh_model_group *mg, const sh_step_plan *plan, sh_pi
                              sh_err *err)
 {
     if (mg->group != NULL) {
-        sh_status status = parts_recv(mg, plan->step, err);
+        sh_status status = incoming_recv(mg, plan->step, err);
         if (status == SH_OK) status = hashes_check(mg, plan, err);
         if (status != SH_OK) return status;
     }
-    return picks_join(mg, plan, picks, err);
+    return picks_make(mg, plan, picks, err);
 }
 
 sh_status sh_model_group_finish(sh_model_group *mg, const sh_step_plan *plan, sh_pick *picks,
@@ -285,8 +302,8 @@ sh_status sh_model_group_row(sh_model_group *mg, const sh_step_plan *plan, int d
 {
     int first = (mg->stages - 1) * mg->tensor;
     if (mg->group != NULL) {
-        /* The ranks answer in order: first what is under way. */
-        sh_status status = parts_recv(mg, mg->step, err);
+        /* The ranks answer in order, so the summaries of all steps in flight come first. */
+        sh_status status = incoming_recv(mg, mg->step, err);
         if (status != SH_OK) return status;
         sh_step_plan_clear(mg->plan);
         mg->plan->kind = SH_STEP_ROWS;
@@ -294,7 +311,7 @@ sh_status sh_model_group_row(sh_model_group *mg, const sh_step_plan *plan, int d
         mg->plan->tokens[mg->plan->token_count++] = draw;
         sh_buf_clear(&mg->message);
         sh_step_plan_pack(mg->plan, &mg->message);
-        status = message_share(mg, err);
+        status = message_broadcast(mg, err);
         if (status != SH_OK) return status;
     }
     for (int t = 0; t < mg->tensor; t++) {
@@ -310,19 +327,20 @@ sh_status sh_model_group_row(sh_model_group *mg, const sh_step_plan *plan, int d
     return SH_OK;
 }
 
-static sh_status tell(sh_model_group *mg, sh_step_kind kind, sh_err *err)
+/* Sends a plan that consists of its kind only. */
+static sh_status command_broadcast(sh_model_group *mg, sh_step_kind kind, sh_err *err)
 {
     if (mg->group == NULL) return SH_OK;
     sh_step_plan_clear(mg->plan);
     mg->plan->kind = kind;
     sh_buf_clear(&mg->message);
     sh_step_plan_pack(mg->plan, &mg->message);
-    return message_share(mg, err);
+    return message_broadcast(mg, err);
 }
 
 sh_status sh_model_group_stop(sh_model_group *mg, sh_err *err)
 {
-    return tell(mg, SH_STEP_STOP, err);
+    return command_broadcast(mg, SH_STEP_STOP, err);
 }
 
 static void report_fill(const sh_model_group *mg, sh_rank_report *out)
@@ -339,7 +357,8 @@ static void report_fill(const sh_model_group *mg, sh_rank_report *out)
         out->traffic[i] = mg->times.traffic[i];
         if (mg->rank == 0 || i != SH_TRAFFIC_PLAN) out->own_s -= out->traffic[i].seconds;
     }
-    if (out->own_s < 0) out->own_s = 0; /* reports are asked for between steps, by plans too */
+    /* The broadcast that requests a report counts as plan traffic but not as step time. */
+    if (out->own_s < 0) out->own_s = 0;
     sh_rank_report_fill(out);
 }
 
@@ -355,7 +374,7 @@ static sh_status report_send(sh_model_group *mg, sh_err *err)
 sh_status sh_model_group_ask_reports(sh_model_group *mg, sh_err *err)
 {
     SH_ASSERT(!mg->reports_asked);
-    sh_status status = tell(mg, SH_STEP_REPORT, err);
+    sh_status status = command_broadcast(mg, SH_STEP_REPORT, err);
     if (status != SH_OK) return status;
     for (int i = 1; i < mg->size; i++)
         mg->reports_due[i] = sh_coll_expect(
@@ -392,11 +411,12 @@ static sh_status rows_send(sh_model_group *mg, const sh_step_plan *plan, sh_err 
     if (!last_stage(mg)) return SH_OK;
     for (int i = 0; i < plan->token_count; i++) {
         int draw = plan->tokens[i];
-        const float *row = draw < mg->room.draws ? sh_rank_row(mg->self, plan->step, draw) : NULL;
+        const float *row = draw < mg->limits.draws ? sh_rank_row(mg->self, plan->step, draw) : NULL;
         if (row == NULL)
             return sh_err_set(err, SH_ERR_GROUP,
-                              "rank 0 asks for row %d of step %" PRIu64 ", which is gone", draw,
-                              plan->step);
+                              "rank 0 requested row %d of step %" PRIu64
+                              ", which is no longer kept",
+                              draw, plan->step);
         size_t bytes = (size_t)mg->shards[mg->rank].vocab.count * sizeof(float);
         sh_status status = send_to(mg, SH_TRAFFIC_SUMMARIES, 0, row, bytes, err);
         if (status != SH_OK) return status;
@@ -414,7 +434,7 @@ static sh_status plan_work(sh_model_group *mg, sh_err *err)
     } else {
         status = plan_apply(mg, mg->plan, err);
         if (status == SH_OK) status = stage_run(mg, mg->plan, err);
-        if (status == SH_OK && last_stage(mg)) status = scans_send(mg, mg->plan, err);
+        if (status == SH_OK && last_stage(mg)) status = summaries_send(mg, mg->plan, err);
     }
     mg->times.step_s += since(start);
     return status;
@@ -424,13 +444,13 @@ sh_status sh_model_group_work(sh_model_group *mg, sh_err *err)
 {
     for (;;) {
         sh_buf_clear(&mg->message);
-        sh_status status = message_share(mg, err);
+        sh_status status = message_broadcast(mg, err);
         if (status != SH_OK) return status;
         status = sh_step_plan_unpack(sh_buf_str(&mg->message), mg->config.vocab, mg->plan, err);
         if (status == SH_OK && mg->plan->kind == SH_STEP_STOP) return SH_OK;
         if (status == SH_OK) status = plan_work(mg, err);
         if (status == SH_OK) continue;
-        sh_group_fail(mg->group, err->text); /* nothing happens when the group has failed already */
+        sh_group_fail(mg->group, err->text); /* no effect if the group has failed already */
         return status;
     }
 }

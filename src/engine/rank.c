@@ -1,3 +1,9 @@
+/* One rank's share of a step. What a step leaves behind (summaries, hash, rows of logits) is kept
+ * for `depth` steps, because in a pipeline rank 0 finishes a step only after it has begun others.
+ *
+ * The whole row of a draw is rarely needed, and copying it costs a pass over the vocabulary. With
+ * one step in flight, logits that are in host memory are used in place; otherwise only those rows
+ * are copied that rank 0 may still fetch, which can be seen from the summary. */
 #include "engine/rank.h"
 
 #include "base/alloc.h"
@@ -11,8 +17,7 @@
 struct result {
     uint64_t step;
     uint64_t hash;
-    float
-        *logits; /* [draws, own vocabulary], host memory; of one step at a time the device's own */
+    float *logits; /* [draws, own vocabulary], host memory: a copy, or the device's own */
     sh_logits_summary *summaries;
 };
 
@@ -23,11 +28,11 @@ struct sh_rank {
     sh_batch_state *state;
     sh_span *spans;
     int32_t *positions;
-    int32_t *rows; /* tokens of the step that are drawn from */
+    int32_t *rows; /* indices of the step's tokens that are drawn from */
     sh_logits_scanner *scanner;
-    sh_row_query *asks; /* [draws] */
-    bool copies; /* logits that may be asked for are copied: the device's are for the next step,
-                    or out of reach */
+    sh_row_query *queries; /* [draws] */
+    bool copies; /* results own a copy of the logits: the device's are reused by the next step, or
+                    not in host memory */
     bool *stretched;
     float *hidden; /* one row, host memory */
     int32_t vocab_first, vocab_len;
@@ -52,7 +57,7 @@ sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_li
     r->positions = sh_alloc_array((size_t)limits->tokens, sizeof(*r->positions));
     r->rows = sh_alloc_array((size_t)limits->draws, sizeof(*r->rows));
     r->hidden = sh_alloc_array((size_t)sh_model_config(model)->hidden, sizeof(*r->hidden));
-    r->asks = sh_alloc_array((size_t)limits->draws, sizeof(*r->asks));
+    r->queries = sh_alloc_array((size_t)limits->draws, sizeof(*r->queries));
     r->depth = depth;
     sh_device *dev = sh_model_device(model);
     r->scanner = sh_logits_scanner_create(dev, r->vocab_first, r->vocab_len, limits->draws);
@@ -82,7 +87,7 @@ void sh_rank_free(sh_rank *r)
     free(r->positions);
     free(r->rows);
     sh_logits_scanner_free(r->scanner);
-    free(r->asks);
+    free(r->queries);
     free(r->hidden);
     free(r);
 }
@@ -94,7 +99,7 @@ sh_status sh_rank_apply(sh_rank *r, const sh_step_plan *plan, uint64_t *fingerpr
     return status;
 }
 
-/* The last tokens of each sequence are those that are drawn from. */
+/* Draws are made from the last tokens of each sequence. */
 static void rows_gather(sh_rank *r, const sh_step_plan *plan)
 {
     int row = 0;
@@ -106,14 +111,14 @@ static void rows_gather(sh_rank *r, const sh_step_plan *plan)
     }
 }
 
-/* Whether rank 0 may ask for the whole row behind such a scan. */
-static bool row_wanted(const sh_rank *r, const sh_step_draw *step, const sh_logits_summary *scan)
+/* Whether rank 0 may fetch the whole row of a draw with this summary. */
+static bool row_wanted(const sh_rank *r, const sh_step_draw *step, const sh_logits_summary *summary)
 {
     const sh_draw *d = &step->draw;
     int most = sh_draw_top(d) < r->vocab_len ? sh_draw_top(d) : r->vocab_len;
     bool settled = d->temperature <= 0 || !sh_draw_filters(d) ||
                    (d->top_k > 0 && d->top_k <= SH_SUMMARY_TOP);
-    return step->whole || !settled || scan->top_count < most;
+    return step->whole || !settled || summary->top_count < most;
 }
 
 static void rows_keep(const sh_rank *r, const sh_step_plan *plan, const float *rows,
@@ -125,8 +130,8 @@ static void rows_keep(const sh_rank *r, const sh_step_plan *plan, const float *r
             memcpy(result->logits + i * len, rows + i * len, len * sizeof(float));
 }
 
-static void rows_scan(sh_rank *r, const sh_step_plan *plan, const sh_logits *logits,
-                      struct result *result)
+static void rows_summarise(sh_rank *r, const sh_step_plan *plan, const sh_logits *logits,
+                           struct result *result)
 {
     sh_device *dev = sh_model_device(r->model);
     size_t bytes = (size_t)plan->draw_count * (size_t)r->vocab_len * sizeof(float);
@@ -134,8 +139,8 @@ static void rows_scan(sh_rank *r, const sh_step_plan *plan, const sh_logits *log
     if (rows == NULL) dev->ops->download(dev, result->logits, logits->data, bytes);
     const sh_adjust *adjusts = plan->adjusts;
     for (int i = 0; i < plan->draw_count; adjusts += plan->draws[i++].adjust_count)
-        r->asks[i] = (sh_row_query){plan->draws[i].draw, adjusts, plan->draws[i].adjust_count};
-    sh_logits_scanner_run(r->scanner, r->asks, plan->draw_count,
+        r->queries[i] = (sh_row_query){plan->draws[i].draw, adjusts, plan->draws[i].adjust_count};
+    sh_logits_scanner_run(r->scanner, r->queries, plan->draw_count,
                           rows == NULL ? result->logits : rows, result->summaries);
     if (!r->copies)
         result->logits = rows;
@@ -143,7 +148,7 @@ static void rows_scan(sh_rank *r, const sh_step_plan *plan, const sh_logits *log
         rows_keep(r, plan, rows, result);
 }
 
-/* Rows that are drawn from; of a step without any, the last token's. */
+/* Covers the rows that are drawn from; in a step without draws, the row of the last token. */
 static uint64_t hidden_hash(sh_rank *r, const sh_step_plan *plan)
 {
     sh_device *dev = sh_model_device(r->model);
@@ -178,7 +183,7 @@ sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
     result->step = plan->step;
     if (r->peers != NULL) result->hash = hidden_hash(r, plan);
     if (r->vocab_len == 0 || plan->draw_count == 0) return SH_OK;
-    rows_scan(r, plan, &logits, result);
+    rows_summarise(r, plan, &logits, result);
     return SH_OK;
 }
 

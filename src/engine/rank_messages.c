@@ -1,9 +1,12 @@
+/* Both ends of a message must agree on every byte, so pack and unpack functions come in pairs with
+ * the fields in the same order. A reader that has failed returns zeros from then on; callers check
+ * it once, at the end. */
 #include "engine/rank_messages.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Text in a field of fixed length. */
+/* A field of fixed length, as it is in memory. */
 static void put_field(sh_buf *out, const void *data, size_t len)
 {
     sh_buf_add(out, data, len);
@@ -18,7 +21,7 @@ static void get_field(sh_reader *r, void *out, size_t len)
         memcpy(out, data, len);
 }
 
-/* What other ranks sent as text ends, and is printable: it goes into logs and JSON. */
+/* Text from another rank goes into logs and JSON: make sure it is terminated and printable. */
 static void get_text(sh_reader *r, char *out, size_t len)
 {
     get_field(r, out, len);
@@ -27,6 +30,7 @@ static void get_text(sh_reader *r, char *out, size_t len)
         if (*c <= ' ' || *c >= 127 || *c == '"' || *c == '\\') *c = '?';
 }
 
+/* A number that shares are computed from must be finite and not negative. */
 static double get_means(sh_reader *r)
 {
     double value = sh_get_double(r);
@@ -34,11 +38,18 @@ static double get_means(sh_reader *r)
     return r->failed ? 0 : value;
 }
 
-/* A measure that is only shown: what is no number is shown as none. */
+/* A measurement that is only displayed: infinities and NaN become 0 instead of an error. */
 static double get_measure(sh_reader *r)
 {
     double value = sh_get_double(r);
     return isfinite(value) ? value : 0;
+}
+
+/* A sensor: NAN where the rank has none. JSON has no infinity. */
+static double get_sensor(sh_reader *r)
+{
+    double value = sh_get_double(r);
+    return isfinite(value) ? value : NAN;
 }
 
 void sh_rank_offer_pack(const sh_rank_offer *offer, sh_buf *out)
@@ -93,8 +104,8 @@ void sh_rank_report_unpack(sh_reader *r, sh_rank_report *p)
     }
     p->steps = sh_get_uint(r, 8);
     p->tokens = sh_get_uint(r, 8);
-    p->temperature_c = sh_get_double(r);
-    p->power_w = sh_get_double(r);
+    p->temperature_c = get_sensor(r);
+    p->power_w = get_sensor(r);
 }
 
 void sh_link_report_pack(const sh_link_report *link, sh_buf *out)
@@ -144,7 +155,9 @@ void sh_logits_summary_pack(const sh_logits_summary *summary, const sh_draw *dra
     for (int i = summary->top_count; i < most; i++) sh_put_uint(out, 0, 8);
 }
 
-/* A rank without a part of the vocabulary has nothing to say but that. */
+/* A rank without a part of the vocabulary sends total 0, and a winner with id 0 that does not
+ * count. Ids must lie in the sender's part: rank 0 would otherwise pick a token that does not
+ * exist. */
 void sh_logits_summary_unpack(sh_reader *r, const sh_draw *draw, sh_range part,
                               sh_logits_summary *out)
 {

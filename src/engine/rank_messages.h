@@ -1,8 +1,8 @@
-/* rank_messages.h - what ranks send each other besides step plans, as bytes.
+/* rank_messages.h - the wire format of what ranks send each other besides step plans.
  *
- * Each message has a length that both ends know beforehand, so that it can be asked for ahead of
- * time. All of them come from other processes: unpacking checks what will be used as a count, an
- * index or a share, and fails the reader on the rest.
+ * Each message has a length that both ends know beforehand, so that its receive can be posted ahead
+ * of time. All of them come from other processes: unpacking checks everything that will be used as
+ * a count, an index or a share, and fails the reader when it is out of range.
  *
  * Threads: pure functions over their buffers. */
 #ifndef SH_ENGINE_RANK_MESSAGES_H
@@ -14,8 +14,8 @@
 #include "model/shard.h"
 #include "net/peer_messages.h"
 
-/* What a rank brings to the group. Ranks of one machine count as equally fast: they are measured at
- * the same time. */
+/* What a rank brings to the group. Ranks on one machine count as equally fast, since they measure
+ * at the same time. */
 typedef struct {
     sh_rank_means means;
     uint8_t machine[SH_HOST_ID_LEN];
@@ -39,14 +39,14 @@ void sh_rank_report_unpack(sh_reader *reader, sh_rank_report *out);
 void sh_link_report_pack(const sh_link_report *link, sh_buf *out);
 void sh_link_report_unpack(sh_reader *reader, sh_link_report *out);
 
-/* The summary of one draw: its numbers and room for as many candidates as the draw may need. */
+/* The summary of one draw: its numbers, and as many candidates as the draw may need (padded). */
 size_t sh_logits_summary_bytes(const sh_draw *draw);
 void sh_logits_summary_pack(const sh_logits_summary *summary, const sh_draw *draw, sh_buf *out);
 /* `part` is the sender's part of the vocabulary. */
 void sh_logits_summary_unpack(sh_reader *reader, const sh_draw *draw, sh_range part,
                               sh_logits_summary *out);
 
-/* A shard, to compare plans by: every field, no padding. */
+/* All fields of a shard without struct padding, to compare shards by hash. */
 void sh_shard_pack(const sh_shard *shard, sh_buf *out);
 
 #endif

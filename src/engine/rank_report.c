@@ -1,3 +1,6 @@
+/* All ranks walk through the pairs in the same order, so a rank never waits for a peer that waits
+ * for it. Latency is the median of PINGS short round trips, so that outliers do not count;
+ * bandwidth is the best of BULKS long ones. */
 #include "engine/rank_report.h"
 
 #include "base/alloc.h"
@@ -14,7 +17,7 @@ enum { PINGS = 21, PING_BYTES = 64, BULK_BYTES = 1 << 20, BULKS = 2 };
 
 const char *sh_traffic_name(sh_traffic kind)
 {
-    static const char *const names[SH_TRAFFICS] = {"plan", "sum", "handover", "summaries"};
+    static const char *const names[SH_TRAFFICS] = {"plan", "sum", "handover", "scans"};
     return names[kind];
 }
 
@@ -38,7 +41,7 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* A message there and back; the lower rank speaks first. */
+/* One round trip; the lower rank sends first. */
 static sh_status bounce(sh_group *group, int peer, void *data, size_t len, double *seconds,
                         sh_err *err)
 {
@@ -72,7 +75,7 @@ static sh_status pair_measure(sh_group *group, int peer, char *data, sh_link_rep
     return SH_OK;
 }
 
-/* Every rank's row of links to all. */
+/* All-gathers the ranks' rows of the link matrix. */
 static sh_status rows_exchange(sh_group *group, const sh_link_report *row, sh_link_report *links,
                                sh_err *err)
 {
@@ -103,6 +106,8 @@ sh_status sh_links_measure(sh_group *group, sh_link_report *links, sh_err *err)
         for (int b = a + 1; b < size && status == SH_OK; b++) {
             if (rank == a) status = pair_measure(group, b, data, &row[b], err);
             if (rank == b) status = pair_measure(group, a, data, &row[a], err);
+            /* Pairs without a common rank would measure at the same time, and each other. */
+            if (status == SH_OK && size > 3) status = sh_coll_barrier(group, err);
         }
     if (status == SH_OK) status = rows_exchange(group, row, links, err);
     free(data);

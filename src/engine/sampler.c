@@ -1,3 +1,11 @@
+/* Drawing by the Gumbel-max trick: the token with the largest logit / temperature + noise is a
+ * sample of the softmax at that temperature. Each token's noise is a hash of (seed, position, id),
+ * so every rank can find the winner of its own part, and rank 0 only compares winners: no random
+ * state to keep in step, and no sum over the vocabulary on the way.
+ *
+ * Filters (top_k, top_p, min_p) keep a prefix of the sorted tokens, which the parts' best
+ * candidates nearly always cover. When they do not, the answer is SH_AGAIN, never a guess: the pick
+ * must not depend on how the row was split. */
 #include "engine/sampler.h"
 
 #include "base/alloc.h"
@@ -42,7 +50,7 @@ void sh_marks_reset(sh_marks *m)
 static void marks_clear(sh_marks *m)
 {
     if (++m->now != 0) return;
-    memset(m->seen, 0, (size_t)m->vocab * sizeof(*m->seen)); /* after four thousand million lists */
+    memset(m->seen, 0, (size_t)m->vocab * sizeof(*m->seen)); /* once in 2^32 lists */
     m->now = 1;
 }
 
@@ -57,7 +65,7 @@ static sh_adjust *adjust_of(sh_marks *m, sh_adjust *list, int *count, int32_t id
     return &list[m->at[id]];
 }
 
-static bool counts(const sh_sampling *s)
+static bool counts_answer(const sh_sampling *s)
 {
     return s->presence_penalty != 0 || s->frequency_penalty != 0;
 }
@@ -67,7 +75,7 @@ int sh_adjust_max(const sh_sampling *s, int count, int answer_first)
     int most = s->logit_bias_count;
     if (s->repetition_penalty != 1)
         most += count < s->repetition_window ? count : s->repetition_window;
-    if (counts(s)) most += count - answer_first;
+    if (counts_answer(s)) most += count - answer_first;
     return most;
 }
 
@@ -81,9 +89,10 @@ int sh_adjust_list(const sh_sampling *s, const int32_t *history, int count, int 
     int first = count > s->repetition_window ? count - s->repetition_window : 0;
     for (int i = first; s->repetition_penalty != 1 && i < count; i++)
         adjust_of(m, out, &used, history[i])->factor = (float)s->repetition_penalty;
-    if (!counts(s)) return used;
+    if (!counts_answer(s)) return used;
     for (int i = answer_first; i < count; i++)
-        adjust_of(m, out, &used, history[i])->minus += 1; /* counted first */
+        adjust_of(m, out, &used, history[i])->minus +=
+            1; /* the count, turned into a penalty below */
     for (int i = 0; i < used; i++)
         if (out[i].minus > 0)
             out[i].minus = (float)(s->presence_penalty +
@@ -110,8 +119,9 @@ int sh_draw_top(const sh_draw *d)
     return keep > want ? keep : want;
 }
 
-/* How many of the sorted candidates the filters keep; 0 when they do not reach far enough to tell.
- * `log_total` is the logarithm of the whole sum at temperature 1. */
+/* How many of the sorted candidates the filters keep; 0 when the list is too short to tell.
+ * `whole`: the list has all tokens. `log_total` is the logarithm of the whole sum at temperature 1.
+ */
 static int64_t keep_count(const sh_draw *d, const sh_candidate *top, int64_t count, bool whole,
                           double log_total)
 {
@@ -162,8 +172,8 @@ static void report(const sh_draw *d, float logit, const sh_candidate *top, int64
                                                         (float)((double)top[i].logit - log_total)};
 }
 
-/* One sorted list of at most SH_SUMMARY_TOP from those of the parts. Only this many are surely the
- * best of all when no part had more to give. */
+/* Merges the sorted candidates of the parts, at most SH_SUMMARY_TOP. Stops where a part has run out
+ * of candidates but not of tokens: from there on, a token it did not send could be better. */
 static int64_t top_merge(const sh_logits_summary *summaries, int count, sh_candidate *out)
 {
     int at[256] = {0};
@@ -221,7 +231,7 @@ sh_status sh_pick_join(const sh_draw *d, const sh_logits_summary *summaries, int
     return SH_OK;
 }
 
-/* Of e^(logit - max), as a scan adds it up. */
+/* The sum of e^(logit - max), added up in the same order as in logits_scanner.c. */
 static double exp_sum(const sh_row_kernels *kernels, const float *logits, int32_t len, float max)
 {
     double sum = 0, sums[64];

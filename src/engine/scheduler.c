@@ -1,5 +1,16 @@
-/* The life of requests: they are taken in, wait, run, are paused, and end. Which of them run in a
- * step is decided in scheduler_plan.c. */
+/* The life cycle of requests: queued, running, paused, ended. scheduler_plan.c decides which of
+ * them run in a step.
+ *
+ * A sequence is in exactly one of two lists, both sorted by arrival: waiting (no slot, no blocks)
+ * or running (a slot and blocks). A paused sequence moves back to waiting and keeps its place in
+ * the order of arrival.
+ *
+ * A sequence in flight is part of a plan that the ranks may be computing right now. Its blocks must
+ * not be released and its tokens must not change until the plan is committed: cancel, forget and
+ * timeouts only mark or skip it, and the commit ends it. The exception is a lost group, where the
+ * plans in flight will never be committed.
+ *
+ * Every request gets exactly one DONE or ERROR as its last event, unless its owner is gone. */
 #include "engine/scheduler_internal.h"
 
 #include "base/alloc.h"
@@ -93,20 +104,20 @@ static void refuse(sh_sched *s, uint64_t owner, const sh_sequence_spec *q, bool 
 
 static bool fits(const sh_sched *s, const sh_sequence_spec *q, bool *retry, sh_err *err)
 {
-    int limits = sh_blocks_total(s->blocks) * SH_KV_BLOCK;
-    int places = s->opts.limits.slots -
-                 s->stats.running; /* whom the next plan takes did not wait */
+    int kv_tokens = sh_blocks_total(s->blocks) * SH_KV_BLOCK;
+    /* Free slots do not count against the queue: the next plan can fill them at once. */
+    int free_slots = s->opts.limits.slots - s->stats.running;
     *retry = false;
     if (q->prompt_count >= (size_t)s->opts.context)
         sh_err_set(err, SH_ERR_LIMIT,
                    "the prompt has %zu tokens; the longest sequence is %d tokens, answer included",
                    q->prompt_count, s->opts.context);
-    else if (q->prompt_count >= (size_t)limits)
-        sh_err_set(err, SH_ERR_LIMIT, "the prompt has %zu tokens; there is KV limits for %d in all",
-                   q->prompt_count, limits);
-    else if (s->stats.waiting >= s->opts.queue_max + places) {
+    else if (q->prompt_count >= (size_t)kv_tokens)
+        sh_err_set(err, SH_ERR_LIMIT, "the prompt has %zu tokens; the KV cache holds %d in all",
+                   q->prompt_count, kv_tokens);
+    else if (s->stats.waiting >= s->opts.queue_max + free_slots) {
         *retry = true;
-        sh_err_set(err, SH_ERR_LIMIT, "%d requests are waiting, which is all that may",
+        sh_err_set(err, SH_ERR_LIMIT, "the queue is full: %d requests are waiting",
                    s->stats.waiting);
     } else
         return true;
@@ -134,7 +145,8 @@ void sh_sched_submit(sh_sched *s, uint64_t owner, const sh_sequence_spec *q)
     s->stats.waiting++;
 }
 
-/* A running sequence runs no more. */
+/* Takes a running sequence out of its slot and releases its blocks. The next plan tells the ranks
+ * (`leaves`). */
 static void slot_give_up(sh_sched *s, sh_sequence *seq)
 {
     list_remove(&s->running, seq);
@@ -145,7 +157,7 @@ static void slot_give_up(sh_sched *s, sh_sequence *seq)
     sh_sequence_stop(seq, s->blocks);
 }
 
-/* Takes a sequence out of everything and frees it. */
+/* Removes a sequence from its list and its slot and frees it. */
 static void sequence_end(sh_sched *s, sh_sequence *seq)
 {
     if (seq->slot >= 0) {
@@ -224,7 +236,7 @@ static void each(sh_sched *s, void (*fn)(sh_sched *s, sh_sequence *seq, const vo
 static void forget_one(sh_sched *s, sh_sequence *seq, const void *arg)
 {
     if (seq->owner != *(const uint64_t *)arg) return;
-    seq->cancelled = true; /* the event of its end goes to nobody */
+    seq->cancelled = true; /* its last event will find no recipient */
     if (!seq->in_flight) {
         s->stats.cancelled++;
         sequence_end(s, seq);
@@ -252,7 +264,7 @@ static void expire_one(sh_sched *s, sh_sequence *seq, const void *arg)
     (void)arg;
     if (seq->in_flight || !sh_deadline_passed(seq->deadline)) return;
     sh_err err;
-    sh_err_set(&err, SH_ERR_TIMEOUT, "timed out after %.3g s, %s, with %d tokens of the answer",
+    sh_err_set(&err, SH_ERR_TIMEOUT, "timed out after %.3g s while %s, with %d tokens generated",
                seconds(seq->submitted_ns, sh_clock_ns()), seq->slot < 0 ? "waiting" : "running",
                sh_sequence_answered(seq));
     sequence_fail(s, seq, &err);
@@ -286,7 +298,7 @@ void sh_sched_pause(sh_sched *s, sh_sequence *seq)
     s->stats.paused++;
 }
 
-static bool is_end(const sh_sequence_spec *q, int32_t token)
+static bool is_stop(const sh_sequence_spec *q, int32_t token)
 {
     for (int i = 0; i < q->stop_id_count; i++)
         if (q->stop_ids[i] == token) return true;
@@ -304,8 +316,9 @@ static void emit_token(sh_sched *s, const sh_sequence *seq, const sh_pick *pick)
     s->emit(s->ctx, seq->owner, &event);
 }
 
-/* Takes the picks of one sequence: the first always, each further one while the draft before it was
- * right. Returns false when the answer is complete, with *finish set. */
+/* Appends the picks of one sequence: the first always, each further one only while the draft before
+ * it was right, since it was computed on top of that draft. Returns false when the answer is
+ * complete, with *finish set. */
 static bool picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, sh_finish *finish)
 {
     int drafts = seq->draft_count, kept = 0, known = seq->count;
@@ -316,7 +329,7 @@ static bool picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, sh_f
         seq->tokens[seq->count++] = token;
         s->stats.answer_tokens++;
         if (seq->first_token_ns == 0) seq->first_token_ns = sh_clock_ns();
-        if (is_end(&seq->spec, token)) {
+        if (is_stop(&seq->spec, token)) {
             *finish = SH_FINISH_STOP;
             open = false;
         } else {
@@ -331,6 +344,8 @@ static bool picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, sh_f
     s->stats.drafts_tried += (uint64_t)drafts;
     s->stats.drafts_kept += (uint64_t)kept;
     if (drafts > 0) sh_sequence_draft_result(seq, drafts, kept);
+    /* The KV of wrong drafts is left in place and overwritten later. The last token has no KV yet.
+     */
     sh_sequence_computed(seq, s->blocks, known + kept < seq->count ? known + kept : seq->count - 1);
     return open;
 }
@@ -340,8 +355,8 @@ bool sh_sched_outgrown(const sh_sched *s, int count)
     return s->opts.rope_original > 0 && count > s->opts.rope_original;
 }
 
-/* Every key of a sequence is rotated with the same factors. One that outgrows the short factors is
- * therefore computed again from the start, once, with the long ones. */
+/* All keys of a sequence must be rotated with the same factors. A sequence that outgrows the short
+ * factors is therefore computed again from the start, once, with the long ones. */
 static void rope_switch(sh_sched *s, sh_sequence *seq)
 {
     if (seq->long_rope || !sh_sched_outgrown(s, seq->count)) return;
@@ -352,7 +367,7 @@ static void rope_switch(sh_sched *s, sh_sequence *seq)
 static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks)
 {
     sh_sequence *seq = s->slots[q->slot];
-    if (seq == NULL || !seq->in_flight) return; /* it failed with its group */
+    if (seq == NULL || !seq->in_flight) return; /* failed meanwhile, with its group */
     seq->in_flight = false;
     sh_finish finish = SH_FINISH_CANCEL;
     bool open = true;
@@ -370,6 +385,7 @@ static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks)
 
 void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks, double step_s)
 {
+    /* Only steps with a sizeable prompt chunk show what a prompt token costs. */
     if (step->token_count >= 2 * SH_SCHED_CHUNK_MIN) {
         double cost = step_s / step->token_count;
         s->token_s = s->token_s == 0 ? cost : 0.7 * s->token_s + 0.3 * cost;

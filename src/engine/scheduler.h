@@ -1,13 +1,12 @@
-/* scheduler.h - which tokens of which requests run in the next step.
+/* scheduler.h - decides which tokens of which requests run in the next step.
  *
- * Requests wait, run, may be paused (their KV let go, to be computed again later) and end; nothing
- * is lost on the way. A step holds one token (and drafts) of every sequence that is decoding, and
- * fills up with prompt tokens of others, in chunks that are bounded by how long a running stream
- * may be held up. Who comes next among the waiting is who has the fewest running requests, then who
- * came first.
+ * Requests wait, run, may be paused (their KV is released and computed again later) and end. A step
+ * has one token (and drafts) of every decoding sequence and is filled up with prompt tokens of
+ * others, in chunks bounded by how long a running stream may stall. Of the waiting requests, the
+ * one whose client has the fewest running requests is next, then the oldest.
  *
- * Plans may overlap (a pipeline has one in each stage): a sequence is in at most one of them, and a
- * plan is committed in the order in which it was made.
+ * Plans may overlap (a pipeline has one in each stage): a sequence is in at most one of them, and
+ * plans are committed in the order in which they were made.
  *
  * Threads: one owner, which is also where events come out. */
 #ifndef SH_ENGINE_SCHEDULER_H
@@ -21,10 +20,10 @@ typedef struct {
     int vocab;
     int context;          /* tokens of the longest sequence */
     int queue_max;        /* requests that may wait */
-    int64_t timeout_ms;   /* of a request that names none; 0: none */
-    double stall_s;       /* how long a step may take while streams are running */
-    int stages_in_flight; /* plans that run at once: each takes its part of the sequences */
-    int drafts;           /* tokens to guess ahead; 0: none */
+    int64_t timeout_ms;   /* of a request without its own; 0: no limit */
+    double stall_s;       /* target for the length of a step while streams are running */
+    int stages_in_flight; /* plans in flight at once; each gets its share of the sequences */
+    int drafts;           /* tokens to draft ahead; 0: none */
     int rope_original;    /* longer sequences use the long RoPE factors; 0: the model has one set */
 } sh_sched_opts;
 
@@ -43,29 +42,29 @@ typedef struct sh_sched sh_sched;
 sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_fn emit, void *ctx);
 void sh_sched_free(sh_sched *sched);
 
-/* Takes the request in, or ends it at once with an ERROR that has the numbers. */
+/* Queues the request, or refuses it at once with an ERROR that names the limit. */
 void sh_sched_submit(sh_sched *sched, uint64_t owner, const sh_sequence_spec *spec);
 
-/* Ends a request with DONE (cancel); an unknown id is nothing. */
+/* Ends a request with DONE (cancel); an unknown id is ignored. */
 void sh_sched_cancel(sh_sched *sched, uint64_t owner, uint64_t id);
 
-/* The owner went away: its requests end without a word. */
+/* The owner is gone: cancels its requests. */
 void sh_sched_forget(sh_sched *sched, uint64_t owner);
 
-/* Ends everything with this error: a rank was lost. What is in flight is given up. */
+/* Fails all requests with this error, including those in flight, whose plans are void. */
 void sh_sched_fail_all(sh_sched *sched, const sh_err *why);
 
-/* Fills the plan (but for number and fingerprint). False when there is nothing to run now. */
+/* Fills the plan, except for number and fingerprint. False when there is nothing to run now. */
 bool sh_sched_plan(sh_sched *sched, sh_step_plan *step);
 
-/* What a plan brought: a pick for each of its draws, and how long it took. */
+/* Takes the results of a plan: a pick for each of its draws, and how long the step took. */
 void sh_sched_commit(sh_sched *sched, const sh_step_plan *step, const sh_pick *picks,
                      double step_s);
 
-/* Something waits or runs. */
+/* Whether any request is waiting or running. */
 bool sh_sched_busy(const sh_sched *sched);
 
-/* Counts on from what an earlier scheduler had counted. */
+/* Continues the counters of an earlier scheduler. */
 void sh_sched_carry(sh_sched *sched, const sh_sched_stats *so_far);
 const sh_sched_stats *sh_sched_stats_of(sh_sched *sched);
 

@@ -1,4 +1,4 @@
-/* scheduler_internal.h - what the files of a scheduler share; private to them. */
+/* scheduler_internal.h - what scheduler.c and scheduler_plan.c share; private to them. */
 #ifndef SH_ENGINE_SCHEDULER_INTERNAL_H
 #define SH_ENGINE_SCHEDULER_INTERNAL_H
 
@@ -18,25 +18,25 @@ struct sh_sched {
     sh_sched_list waiting; /* by arrival */
     sh_sched_list running; /* by arrival too: the last is the youngest */
     sh_sched_client *clients[SH_SCHED_CLIENT_BUCKETS]; /* with open requests, by id */
-    sh_sequence **slots;                               /* whose slot it is, or NULL */
-    int32_t *leaves;                                   /* slots given up since the last plan */
+    sh_sequence **slots;                               /* the sequence in each slot, or NULL */
+    int32_t *leaves;                                   /* slots emptied since the last plan */
     int leave_count;
     uint64_t order;
-    double token_s; /* what a prompt token costs, lately */
+    double token_s; /* running average of the time a prompt token takes; 0: not measured yet */
     sh_marks marks;
     sh_sched_stats stats;
 };
 
-/* Ends whoever has run out of time. */
+/* Fails the sequences whose deadline has passed, except those in flight. */
 void sh_sched_expire(sh_sched *sched);
 
-/* A sequence of `count` tokens needs the long factors of a RoPE that has two sets. */
+/* Whether a sequence of `count` tokens needs the long factors of a RoPE that has two sets. */
 bool sh_sched_outgrown(const sh_sched *sched, int count);
 
-/* A waiting sequence, which has its blocks, runs in this slot from now on. */
+/* Moves a waiting sequence, which has its blocks already, into a slot. */
 void sh_sched_admit(sh_sched *sched, sh_sequence *seq, int slot);
 
-/* Lets the KV of a running sequence go; it waits, to be computed again. */
+/* Releases the KV of a running sequence and puts it back in the queue, to be computed again. */
 void sh_sched_pause(sh_sched *sched, sh_sequence *seq);
 
 /* Ends a sequence with DONE and frees it. */

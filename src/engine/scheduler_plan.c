@@ -1,4 +1,17 @@
-/* Which tokens run in the next step: every sequence that decodes, then prompts, then who waits. */
+/* Fills a step plan in three rounds: one token (and drafts) of every decoding sequence, then prompt
+ * tokens of running sequences, then new sequences from the queue.
+ *
+ * Decoding comes first because a user is watching it. Prompts get what is left of the step, and
+ * while streams are running at most what fits into stall_s (chunk_budget).
+ *
+ * KV blocks are handed out as sequences grow, not reserved for the longest possible answer, so they
+ * may run out in the middle of answers. Then the youngest running sequence is paused and its blocks
+ * go to older ones. Older ones therefore always make progress and end, which frees blocks: no
+ * livelock. For the same reason the queue is not searched for a smaller request when the next one
+ * does not fit.
+ *
+ * In a pipeline several plans are in flight. Each takes only its share of the sequences, or the
+ * first would take all and the other stages would be idle. */
 #include "engine/scheduler_internal.h"
 
 #include <limits.h>
@@ -6,7 +19,8 @@
 
 enum { PIECE_MIN = 64 }; /* prompt tokens that are worth a pass over the weights */
 
-/* Pauses the youngest that came behind `keep` and is not in flight. False when there is none. */
+/* Pauses the youngest running sequence that is younger than `keep` and not in flight. False when
+ * there is none. */
 static bool pause_younger(sh_sched *s, const sh_sequence *keep)
 {
     sh_sequence *seq = s->running.last;
@@ -16,8 +30,8 @@ static bool pause_younger(sh_sched *s, const sh_sequence *keep)
     return true;
 }
 
-/* What ends an answer is kept from being drawn before min_tokens. */
-static int ban_ends(const sh_sequence_spec *q, sh_adjust *out)
+/* Before min_tokens, stop ids cannot be drawn. */
+static int ban_stops(const sh_sequence_spec *q, sh_adjust *out)
 {
     int count = 0;
     for (int i = 0; i < q->stop_id_count; i++)
@@ -25,8 +39,9 @@ static int ban_ends(const sh_sequence_spec *q, sh_adjust *out)
     return count;
 }
 
-/* Whether the plan has room for all changes of logits that the next draws of a sequence may need:
- * none is ever left out for what else is in the step. */
+/* Whether the plan has space for all logit changes that the next draws of a sequence may need. If
+ * not, the sequence waits for another step: dropping a change would make its output depend on the
+ * rest of the batch. */
 static bool adjusts_fit(const sh_step_plan *step, const sh_sequence *seq, int drafts)
 {
     const sh_sequence_spec *q = &seq->spec;
@@ -44,26 +59,27 @@ static void add_draw(sh_sched *s, sh_step_plan *step, const sh_sequence *seq, in
     d->adjust_count = sh_adjust_list(&q->sampling, seq->tokens, known, seq->prompt_count, &s->marks,
                                      list);
     if (known - seq->prompt_count < q->min_tokens)
-        d->adjust_count += ban_ends(q, list + d->adjust_count);
+        d->adjust_count += ban_stops(q, list + d->adjust_count);
     step->adjust_count += d->adjust_count;
 }
 
-/* Puts `count` tokens of a sequence into the plan; the blocks are there. */
+/* Adds `count` tokens of a sequence to the plan, and the blocks that the ranks do not know yet. The
+ * sequence must have its blocks. */
 static void add_tokens(sh_sched *s, sh_step_plan *step, sh_sequence *seq, int count)
 {
     sh_step_seq *q = &step->seqs[step->seq_count++];
     bool last = seq->computed + count >= seq->count;
     *q = (sh_step_seq){.slot = seq->slot,
-                       .fresh = seq->blocks_told == 0,
+                       .fresh = seq->blocks_sent == 0,
                        .pos = seq->computed,
                        .token_count = count,
                        .draw_count = last ? 1 + seq->draft_count : 0,
-                       .block_count = seq->block_count - seq->blocks_told,
+                       .block_count = seq->block_count - seq->blocks_sent,
                        .long_rope = seq->long_rope};
     for (int i = 0; i < count; i++)
         step->tokens[step->token_count++] = seq->tokens[seq->computed + i];
-    while (seq->blocks_told < seq->block_count)
-        step->blocks[step->block_count++] = seq->blocks[seq->blocks_told++];
+    while (seq->blocks_sent < seq->block_count)
+        step->blocks[step->block_count++] = seq->blocks[seq->blocks_sent++];
     for (int i = 0; i < q->draw_count; i++) add_draw(s, step, seq, seq->count + i);
     seq->in_flight = true;
 }
@@ -73,11 +89,11 @@ static bool decoding(const sh_sequence *seq)
     return seq->count - seq->computed == 1;
 }
 
-/* Tokens to guess ahead: some while the step is small, and none past the point at which a sequence
- * changes its RoPE factors, since all tokens of a step use the same. */
-static int drafts_most(const sh_sched *s, const sh_step_plan *step, const sh_sequence *seq)
+/* How many tokens to draft: some while the step is small, and none past the point at which the
+ * sequence changes its RoPE factors, since all tokens of a step use the same factors. */
+static int drafts_max(const sh_sched *s, const sh_step_plan *step, const sh_sequence *seq)
 {
-    enum { DRAFT_TOKENS = 16 }; /* a larger step is bound by arithmetic, and wrong guesses cost */
+    enum { DRAFT_TOKENS = 16 }; /* a larger step is compute-bound, and wrong drafts cost time */
     int most = s->opts.drafts;
     if (step->token_count + 1 + most > DRAFT_TOKENS) return 0;
     if (!seq->long_rope && sh_sched_outgrown(s, seq->count + most))
@@ -85,10 +101,11 @@ static int drafts_most(const sh_sched *s, const sh_step_plan *step, const sh_seq
     return most;
 }
 
-/* One token of a decoding sequence, and drafts. False when it had to end. */
+/* Adds one token of a decoding sequence, and drafts. When blocks run out, gives up the drafts, then
+ * pauses younger sequences. False when the sequence itself was paused or ended. */
 static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
 {
-    int drafts = drafts_most(s, step, seq);
+    int drafts = drafts_max(s, step, seq);
     seq->draft_count = drafts > 0 ? sh_sequence_draft(seq, drafts) : 0;
     if (!adjusts_fit(step, seq, seq->draft_count)) seq->draft_count = 0;
     while (!sh_sequence_grow(seq, s->blocks, seq->count + seq->draft_count)) {
@@ -96,7 +113,7 @@ static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
             seq->draft_count = 0;
         } else if (!pause_younger(s, seq)) {
             if (s->stats.running == 1)
-                sh_sched_done(s, seq, SH_FINISH_LENGTH); /* it holds all the room */
+                sh_sched_done(s, seq, SH_FINISH_LENGTH); /* it holds the whole KV cache */
             else
                 sh_sched_pause(s, seq);
             return false;
@@ -106,7 +123,7 @@ static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
     return true;
 }
 
-/* With several plans at once none takes more than its part of `all` sequences. */
+/* With several plans in flight, none takes more than its share of `all` sequences. */
 static bool step_full(const sh_sched *s, const sh_step_plan *step, int all)
 {
     int part = (all + s->opts.stages_in_flight - 1) / s->opts.stages_in_flight;
@@ -124,20 +141,21 @@ static void plan_decodes(sh_sched *s, sh_step_plan *step)
             next = seq->next;
             continue;
         }
-        sh_sequence *before = seq->prev; /* stays: only younger ones are paused */
+        sh_sequence *before = seq->prev; /* stays valid: only younger ones are paused */
         bool stays = plan_decode(s, step, seq);
         next = stays ? seq->next : before == NULL ? s->running.first : before->next;
     }
 }
 
-/* What runs or could: those that wait count, or a pipeline whose stages are all busy would never
- * take one in. */
-static int all_of(const sh_sched *s)
+/* Sequences that run or could run. Waiting ones count, or a pipeline whose stages are all busy
+ * would never admit one. */
+static int runnable_max(const sh_sched *s)
 {
     int all = s->stats.running + s->stats.waiting;
     return all < s->opts.limits.slots ? all : s->opts.limits.slots;
 }
 
+/* Prompt tokens of a list that still have to be computed. */
 static int64_t list_prompts(const sh_sched_list *list)
 {
     int64_t tokens = 0;
@@ -146,10 +164,10 @@ static int64_t list_prompts(const sh_sched_list *list)
     return tokens;
 }
 
-/* Tokens behind which a step takes no further prompt. Prompts enter a pipeline a few at a time: the
- * stages behind have nothing to do until the first of them are through, nor those in front while
- * the last are. */
-static int piece_of(const sh_sched *s)
+/* The number of tokens after which a step takes no further prompt. Prompts enter a pipeline in
+ * pieces: the later stages are idle until the first piece reaches them, and the earlier ones while
+ * the last piece passes through. */
+static int prompt_piece(const sh_sched *s)
 {
     if (s->opts.stages_in_flight == 1) return s->opts.limits.tokens;
     int64_t tokens = list_prompts(&s->running) + list_prompts(&s->waiting);
@@ -157,38 +175,40 @@ static int piece_of(const sh_sched *s)
     return piece < PIECE_MIN ? PIECE_MIN : piece < INT_MAX ? (int)piece : INT_MAX;
 }
 
-/* What a step may still take of prompts. */
-struct limits {
-    int tokens;
-    int piece;
+struct prompt_budget {
+    int tokens; /* prompt tokens that the step may still take */
+    int piece;  /* see prompt_piece() */
 };
 
-static bool prompts_fit(const sh_sched *s, const sh_step_plan *step, const struct limits *limits)
+static bool prompts_fit(const sh_sched *s, const sh_step_plan *step,
+                        const struct prompt_budget *budget)
 {
-    return limits->tokens > 0 && step->token_count < limits->piece &&
-           !step_full(s, step, all_of(s));
+    return budget->tokens > 0 && step->token_count < budget->piece &&
+           !step_full(s, step, runnable_max(s));
 }
 
-/* The next tokens of a prompt, as many as fit. */
-static void add_prompt(sh_sched *s, sh_step_plan *step, sh_sequence *seq, struct limits *limits)
+/* Adds the next tokens of a prompt, as many as fit. */
+static void add_prompt(sh_sched *s, sh_step_plan *step, sh_sequence *seq,
+                       struct prompt_budget *budget)
 {
     int count = seq->count - seq->computed;
-    if (count > limits->tokens) count = limits->tokens;
+    if (count > budget->tokens) count = budget->tokens;
     seq->draft_count = 0;
     add_tokens(s, step, seq, count);
-    limits->tokens -= count;
+    budget->tokens -= count;
 }
 
-static void plan_prompts(sh_sched *s, sh_step_plan *step, struct limits *limits)
+static void plan_prompts(sh_sched *s, sh_step_plan *step, struct prompt_budget *budget)
 {
-    for (sh_sequence *seq = s->running.first; seq != NULL && prompts_fit(s, step, limits);
+    for (sh_sequence *seq = s->running.first; seq != NULL && prompts_fit(s, step, budget);
          seq = seq->next)
         if (!seq->in_flight && !decoding(seq) && adjusts_fit(step, seq, 0))
-            add_prompt(s, step, seq, limits);
+            add_prompt(s, step, seq, budget);
 }
 
-/* The client with the fewest running requests is next, then who came first. (*least, order) is
- * where to look on, to pass over those that wait for another's prefix. */
+/* The next request to admit: of the client with the fewest running requests, then the oldest.
+ * Candidates before (*least, order) are skipped, to pass over those that wait for a prefix another
+ * sequence is computing. */
 static sh_sequence *waiting_next(sh_sched *s, int *least, uint64_t order)
 {
     sh_sequence *best = NULL;
@@ -209,12 +229,12 @@ static int slot_free(const sh_sched *s)
     return -1;
 }
 
-static void plan_waiting(sh_sched *s, sh_step_plan *step, struct limits *limits)
+static void plan_waiting(sh_sched *s, sh_step_plan *step, struct prompt_budget *budget)
 {
-    enum { PASS_OVER_MAX = 64 }; /* each costs a look through the queue and a hash of its prompt */
+    enum { PASS_OVER_MAX = 64 }; /* each costs a walk through the queue and hashing its prompt */
     int least = 0, passed = 0;
     uint64_t order = 0;
-    while (prompts_fit(s, step, limits)) {
+    while (prompts_fit(s, step, budget)) {
         int slot = slot_free(s);
         sh_sequence *seq = slot < 0 ? NULL : waiting_next(s, &least, order);
         bool wait;
@@ -223,31 +243,31 @@ static void plan_waiting(sh_sched *s, sh_step_plan *step, struct limits *limits)
         if (!adjusts_fit(step, seq, 0)) return;
         if (!sh_sequence_start(seq, s->blocks, s->stats.running, &wait)) {
             if (wait && ++passed < PASS_OVER_MAX) continue;
-            return; /* no room: the next must not overtake this one indefinitely */
+            return; /* not enough blocks: a smaller request must not overtake it indefinitely */
         }
         sh_sched_admit(s, seq, slot);
-        add_prompt(s, step, seq, limits);
+        add_prompt(s, step, seq, budget);
         least = 0;
         order = 0;
     }
 }
 
-/* Somebody's answer is under way, in this plan or, in a pipeline, in another. */
-static bool streams_run(const sh_sched *s)
+/* Whether an answer is being decoded, in this plan or, in a pipeline, in another. */
+static bool streams_running(const sh_sched *s)
 {
     for (const sh_sequence *seq = s->running.first; seq != NULL; seq = seq->next)
         if (decoding(seq)) return true;
     return false;
 }
 
-/* Prompt tokens that a step may take without holding running streams up for too long. */
+/* Prompt tokens that a step may take without stalling running streams for longer than stall_s. */
 static int chunk_budget(const sh_sched *s, const sh_step_plan *step)
 {
-    int limits = s->opts.limits.tokens - step->token_count;
-    if (!streams_run(s) || s->token_s <= 0) return limits;
+    int space = s->opts.limits.tokens - step->token_count;
+    if (!streams_running(s) || s->token_s <= 0) return space;
     double fit = s->opts.stall_s / s->token_s;
-    int chunk = fit < SH_SCHED_CHUNK_MIN ? SH_SCHED_CHUNK_MIN : fit > limits ? limits : (int)fit;
-    return chunk < limits ? chunk : limits;
+    int chunk = fit < SH_SCHED_CHUNK_MIN ? SH_SCHED_CHUNK_MIN : fit > space ? space : (int)fit;
+    return chunk < space ? chunk : space;
 }
 
 bool sh_sched_plan(sh_sched *s, sh_step_plan *step)
@@ -255,9 +275,9 @@ bool sh_sched_plan(sh_sched *s, sh_step_plan *step)
     sh_step_plan_clear(step);
     sh_sched_expire(s);
     plan_decodes(s, step);
-    struct limits limits = {chunk_budget(s, step), piece_of(s)};
-    plan_prompts(s, step, &limits);
-    plan_waiting(s, step, &limits);
+    struct prompt_budget budget = {chunk_budget(s, step), prompt_piece(s)};
+    plan_prompts(s, step, &budget);
+    plan_waiting(s, step, &budget);
     if (step->seq_count == 0) return false;
     for (int i = 0; i < s->leave_count; i++) step->leaves[i] = s->leaves[i];
     step->leave_count = s->leave_count;

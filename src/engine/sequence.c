@@ -1,3 +1,7 @@
+/* A sequence's view of its KV blocks. Four counters move from left to right over the same list of
+ * blocks: blocks_ready <= blocks_keyed <= block_count, and blocks_sent <= block_count. A block is
+ * keyed (given its identity) as soon as its tokens are known and becomes ready once their KV has
+ * been computed; only ready blocks are handed to other sequences. */
 #include "engine/sequence.h"
 
 #include "base/alloc.h"
@@ -7,9 +11,9 @@
 #include <string.h>
 
 enum {
-    DRAFT_LOOK = 50,    /* drafts after which the success is judged */
-    DRAFT_REST = 50,    /* steps to sit out */
-    DRAFT_PERCENT = 40, /* kept drafts that make trying worth it */
+    DRAFT_LOOK = 50,    /* drafts tried before the success rate is judged */
+    DRAFT_REST = 50,    /* steps to sit out after a bad verdict */
+    DRAFT_PERCENT = 40, /* share of drafts that must be kept for drafting to go on */
 };
 
 static int blocks_for(int tokens)
@@ -40,7 +44,7 @@ sh_sequence *sh_sequence_create(const sh_sequence_spec *q, int context)
     s->logit_bias_ids = copy(s->logit_bias_ids, (size_t)s->logit_bias_count, sizeof(int32_t));
     s->logit_bias = copy(s->logit_bias, (size_t)s->logit_bias_count, sizeof(float));
     seq->spec.stop_ids = copy(q->stop_ids, (size_t)q->stop_id_count, sizeof(int32_t));
-    seq->spec.prompt = NULL; /* it is the head of `tokens` now */
+    seq->spec.prompt = NULL; /* the copy at the start of `tokens` replaces it */
     return seq;
 }
 
@@ -55,20 +59,21 @@ void sh_sequence_free(sh_sequence *seq)
     free(seq);
 }
 
-/* An answer may be as long as the context, and thousands may wait: only those that run get the
- * room. */
-static void room_make(sh_sequence *seq)
+/* An answer may be as long as the context, and thousands of requests may wait: only those that have
+ * run get memory for it. */
+static void answer_reserve(sh_sequence *seq)
 {
-    if (seq->has_room) return;
+    if (seq->reserved) return;
     size_t most = (size_t)seq->count_max + SH_DRAFTS_MAX;
     seq->tokens = sh_realloc_array(seq->tokens, most, sizeof(*seq->tokens));
     seq->blocks = sh_realloc_array(seq->blocks, (size_t)blocks_for((int)most),
                                    sizeof(*seq->blocks));
-    seq->has_room = true;
+    seq->reserved = true;
 }
 
-/* Gives the full blocks among the known tokens their identity. */
-static void key_known(sh_sequence *seq, sh_blocks *blocks)
+/* Gives the blocks that the known tokens fill their identity. A promise may fail because another
+ * sequence computed the same tokens first; this copy then stays private. */
+static void blocks_key_full(sh_sequence *seq, sh_blocks *blocks)
 {
     int full = seq->count / SH_KV_BLOCK;
     if (full > seq->block_count) full = seq->block_count;
@@ -80,22 +85,22 @@ static void key_known(sh_sequence *seq, sh_blocks *blocks)
 
 bool sh_sequence_start(sh_sequence *seq, sh_blocks *blocks, int reserve, bool *wait)
 {
-    /* The last known token is always computed, so it is never looked for. */
+    /* The last known token must be run to get logits for the next one, so it is never looked up. */
     sh_prefix prefix = sh_blocks_match(blocks, sh_blocks_root(blocks, seq->long_rope), seq->tokens,
                                        (seq->count - 1) / SH_KV_BLOCK, seq->blocks);
     int more = blocks_for(seq->count + 1) - prefix.count;
     *wait = prefix.promised;
-    if (prefix.promised || more + reserve > sh_blocks_room(blocks)) {
+    if (prefix.promised || more + reserve > sh_blocks_available(blocks)) {
         sh_blocks_release(blocks, seq->blocks, prefix.count);
         return false;
     }
-    room_make(seq);
+    answer_reserve(seq);
     seq->block_count = seq->blocks_keyed = seq->blocks_ready = prefix.count;
     seq->key = prefix.key;
     seq->computed = prefix.count * SH_KV_BLOCK;
     bool grown = sh_sequence_grow(seq, blocks, seq->count + 1);
     SH_ASSERT(grown);
-    key_known(seq, blocks);
+    blocks_key_full(seq, blocks);
     if (seq->cached_tokens < 0) seq->cached_tokens = seq->computed;
     return true;
 }
@@ -113,7 +118,7 @@ bool sh_sequence_grow(sh_sequence *seq, sh_blocks *blocks, int count)
 void sh_sequence_computed(sh_sequence *seq, sh_blocks *blocks, int computed)
 {
     seq->computed = computed;
-    key_known(seq, blocks);
+    blocks_key_full(seq, blocks);
     int full = computed / SH_KV_BLOCK;
     for (; seq->blocks_ready < full && seq->blocks_ready < seq->blocks_keyed; seq->blocks_ready++)
         sh_blocks_ready(blocks, seq->blocks[seq->blocks_ready]);
@@ -122,7 +127,7 @@ void sh_sequence_computed(sh_sequence *seq, sh_blocks *blocks, int computed)
 void sh_sequence_stop(sh_sequence *seq, sh_blocks *blocks)
 {
     sh_blocks_release(blocks, seq->blocks, seq->block_count);
-    seq->block_count = seq->blocks_told = seq->blocks_keyed = seq->blocks_ready = 0;
+    seq->block_count = seq->blocks_sent = seq->blocks_keyed = seq->blocks_ready = 0;
     seq->computed = seq->draft_count = 0;
     seq->slot = -1;
 }
@@ -137,7 +142,8 @@ int sh_sequence_draft(sh_sequence *seq, int max)
     int n = seq->count;
     if (max > SH_DRAFTS_MAX) max = SH_DRAFTS_MAX;
     if (max > seq->count_max - n - 1) max = seq->count_max - n - 1;
-    for (int p = n - 5; max > 0 && p >= 0; p--) { /* at least one token lies between */
+    /* Starting at n - 5 leaves at least one token to copy between the match and the last pair. */
+    for (int p = n - 5; max > 0 && p >= 0; p--) {
         if (t[p] != t[n - 2] || t[p + 1] != t[n - 1]) continue;
         int drafts = 0;
         while (drafts < max && p + 2 + drafts < n - 2) {

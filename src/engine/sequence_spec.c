@@ -1,3 +1,6 @@
+/* The engine checks requests itself: the API checks them too, but the engine's socket is a process
+ * boundary and any client of the same user may connect. The comparisons are written so that NaN
+ * fails them. */
 #include "engine/engine_client.h"
 
 static sh_status ids_check(const char *name, const int32_t *ids, size_t count, int vocab,
@@ -5,7 +8,7 @@ static sh_status ids_check(const char *name, const int32_t *ids, size_t count, i
 {
     for (size_t i = 0; i < count; i++)
         if (ids[i] < 0 || ids[i] >= vocab)
-            return sh_err_set(err, SH_ERR_INPUT, "'%s' has the token id %d; the model has 0 to %d",
+            return sh_err_set(err, SH_ERR_INPUT, "'%s' contains token id %d; valid ids are 0 to %d",
                               name, ids[i], vocab - 1);
     return SH_OK;
 }
@@ -15,7 +18,7 @@ static sh_status biases_check(const sh_sampling *s, sh_err *err)
     for (int i = 0; i < s->logit_bias_count; i++)
         if (!((double)s->logit_bias[i] >= SH_LEAST(SH_BOUNDS_LOGIT_BIAS) &&
               (double)s->logit_bias[i] <= SH_MOST(SH_BOUNDS_LOGIT_BIAS)))
-            return sh_err_set(err, SH_ERR_INPUT, "'logit_bias' has %g; allowed are %d to %d",
+            return sh_err_set(err, SH_ERR_INPUT, "'logit_bias' contains %g; it must be %d to %d",
                               (double)s->logit_bias[i], SH_LEAST(SH_BOUNDS_LOGIT_BIAS),
                               SH_MOST(SH_BOUNDS_LOGIT_BIAS));
     return SH_OK;
@@ -42,8 +45,8 @@ static sh_status numbers_check(const sh_sequence_spec *q, sh_err *err)
     };
     for (size_t i = 0; i < SH_COUNT_OF(numbers); i++)
         if (!(numbers[i].value >= numbers[i].least && numbers[i].value <= numbers[i].most))
-            return sh_err_set(err, SH_ERR_INPUT, "'%s' is %g; allowed are %g to %g",
-                              numbers[i].name, numbers[i].value, numbers[i].least, numbers[i].most);
+            return sh_err_set(err, SH_ERR_INPUT, "'%s' is %g; it must be %g to %g", numbers[i].name,
+                              numbers[i].value, numbers[i].least, numbers[i].most);
     return SH_OK;
 }
 

@@ -1,3 +1,7 @@
+/* The wire format of a plan. Workers receive it from another process, so unpacking trusts nothing
+ * that is later used as a count or an index: every number is checked against the limits that all
+ * ranks agreed on, and the parts of the sequences must add up to the totals. A plan that fails is
+ * cleared, so that no half of it can be run. */
 #include "engine/step_plan.h"
 
 #include "base/alloc.h"
@@ -6,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEP_MAGIC = 0x50455453 };
+enum { STEP_MAGIC = 0x50455453 }; /* "STEP" */
 
-/* Sequences may share blocks, so a plan can name more of them than there are. */
+/* Sequences may share blocks, so a plan can name more blocks than there are. */
 static size_t plan_blocks(const sh_step_limits *limits)
 {
     return (size_t)limits->slots * (size_t)limits->seq_blocks;
@@ -96,7 +100,7 @@ void sh_step_plan_pack(const sh_step_plan *s, sh_buf *out)
     sh_put_ints(out, s->leaves, (size_t)s->leave_count);
 }
 
-/* A number in 0..max; anything else fails the whole message. */
+/* A number in 0..max; anything else fails the reader, and with it the whole message. */
 static int get_bounded(sh_reader *r, int64_t max)
 {
     int value = sh_get_int(r);
@@ -136,7 +140,8 @@ static void get_seq(sh_reader *r, const sh_step_plan *s, sh_step_seq *q)
     q->long_rope = (flags & 2) != 0;
 }
 
-/* The parts of the sequences must add up to the whole. */
+/* The counts of the sequences must add up to those of the plan; other kinds have no sequences, and
+ * their tokens belong to none. */
 static bool sums_match(const sh_step_plan *s)
 {
     int64_t tokens = 0, draws = 0, blocks = 0, adjusts = 0;
@@ -185,7 +190,7 @@ sh_status sh_step_plan_unpack(sh_str bytes, int32_t vocab, sh_step_plan *s, sh_e
     if (magic == STEP_MAGIC && !r.failed) get_body(&r, s, vocab);
     sh_status status = sh_get_end(&r, "step plan", err);
     if (magic != STEP_MAGIC || (status == SH_OK && !sums_match(s)))
-        status = sh_err_set(err, SH_ERR_GROUP, "the step plan is none of ours");
+        status = sh_err_set(err, SH_ERR_GROUP, "not a valid step plan");
     if (status != SH_OK) sh_step_plan_clear(s);
     return status;
 }

@@ -1,12 +1,12 @@
 /* step_plan.h - the step plan: what all ranks do next, and the batch state that it acts on.
  *
- * Rank 0 fills a plan, every rank (rank 0 too) applies it to its own copy of the batch state and
+ * Rank 0 fills a plan; every rank (rank 0 too) applies it to its own copy of the batch state and
  * runs the forward pass. A sequence has a slot; the state of a slot is its length and its KV
- * blocks. Whoever applies a plan gets a fingerprint of the whole state behind it; a rank whose
- * fingerprint differs from the plan's must not go on.
+ * blocks. Applying a plan gives a fingerprint of the resulting state; a rank whose fingerprint
+ * differs from the plan's must not go on.
  *
- * A plan has fixed limits, made once; filling, packing and applying allocate nothing but the bytes
- * of the message, whose buffer is reused.
+ * A plan is allocated once, for fixed limits. Filling, packing and applying allocate nothing but
+ * the bytes of the message, whose buffer is reused.
  *
  * Threads: one owner each. */
 #ifndef SH_ENGINE_STEP_PLAN_H
@@ -18,22 +18,22 @@
 
 #include <stdint.h>
 
-/* Room of plans and states; the same on all ranks. */
+/* The capacity of plans and batch states; the same on all ranks. */
 typedef struct {
     int slots;      /* sequences at once */
     int tokens;     /* of one step */
     int draws;      /* rows of logits of one step */
-    int adjusts;    /* changes of logits of one step, all rows together */
+    int adjusts;    /* logit changes of one step, all rows together */
     int blocks;     /* KV blocks in all */
     int seq_blocks; /* KV blocks of one sequence */
 } sh_step_limits;
 
 typedef struct {
     int slot;
-    bool fresh;      /* the slot starts anew: its old blocks are forgotten */
-    int pos;         /* position of the first token; what the slot held behind it is overwritten */
+    bool fresh;      /* the slot is reused: drop its old blocks first */
+    int pos;         /* position of the first token; what the slot held from there on is replaced */
     int token_count; /* tokens to run */
-    int draw_count;  /* a row of logits for each of the last of them */
+    int draw_count;  /* rows of logits, for the last tokens of the sequence */
     int block_count; /* blocks added to the slot */
     bool long_rope; /* this sequence uses the long factors of its RoPE, if the model has two sets */
 } sh_step_seq;
@@ -41,29 +41,28 @@ typedef struct {
 typedef struct {
     sh_draw draw;
     int adjust_count;
-    bool whole; /* the row itself will be asked for too */
+    bool whole; /* keep the row, too: rank 0 will fetch it */
 } sh_step_draw;
 
 typedef enum {
     SH_STEP_RUN,
-    SH_STEP_ROWS, /* no step: the whole rows of some draws (numbers in `tokens`) of step `step` are
-                     wanted */
-    SH_STEP_REPORT, /* no step: the ranks say how they are (engine/rank_report.h) */
-    SH_STEP_STOP,   /* no step: the ranks shall end */
+    SH_STEP_ROWS,   /* no step: send the whole rows of some draws (indices in `tokens`) of `step` */
+    SH_STEP_REPORT, /* no step: send a report (engine/rank_report.h) */
+    SH_STEP_STOP,   /* no step: stop working */
 } sh_step_kind;
 
 typedef struct {
     sh_step_limits limits;
     sh_step_kind kind;
     uint64_t step;
-    uint64_t fingerprint; /* of the state behind this plan */
+    uint64_t fingerprint; /* of the batch state after this plan */
     int seq_count, token_count, draw_count, adjust_count, block_count, leave_count;
     sh_step_seq *seqs;
     int32_t *tokens; /* of all sequences, in their order; likewise draws and blocks */
     sh_step_draw *draws;
     sh_adjust *adjusts; /* of all draws, in their order */
     int32_t *blocks;
-    int32_t *leaves; /* slots that are given up, before anything else */
+    int32_t *leaves; /* slots to empty, before anything else */
 } sh_step_plan;
 
 sh_step_plan *sh_step_plan_create(const sh_step_limits *limits);
@@ -81,11 +80,11 @@ sh_batch_state *sh_batch_state_create(const sh_step_limits *limits);
 void sh_batch_state_free(sh_batch_state *state);
 
 /* Applies a plan and fills spans [limits.slots] and positions [limits.tokens] for the forward pass.
- * An error means that plan and state do not fit together; the state is then of no more use. */
+ * An error means that the plan does not match the state; the state is unusable after that. */
 SH_MUST_CHECK sh_status sh_batch_state_apply(sh_batch_state *state, const sh_step_plan *step,
                                              sh_span *spans, int32_t *positions, sh_err *err);
 
-/* Of the state as it is now. */
+/* Of the current state. */
 uint64_t sh_batch_state_fingerprint(const sh_batch_state *state);
 
 #endif

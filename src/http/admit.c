@@ -31,7 +31,7 @@ static sh_str key_of(const sh_http_head *head)
     sh_str bearer = sh_http_head_find(head, "authorization");
     if (bearer.len > 7 && strncasecmp(bearer.ptr, "bearer ", 7) == 0)
         return sh_str_trim(sh_str_sub(bearer, 7, bearer.len));
-    return sh_http_head_find(head, "req-api-key");
+    return sh_http_head_find(head, "x-api-key");
 }
 
 static sh_http_key key_check(const sh_http_request *req)

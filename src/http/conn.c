@@ -185,7 +185,7 @@ static bool id_is_good(sh_str id)
 
 static void id_choose(sh_http_request *req)
 {
-    sh_str given = sh_http_head_find(&req->head, "req-request-id");
+    sh_str given = sh_http_head_find(&req->head, "x-request-id");
     if (!id_is_good(given)) {
         sh_http_server_new_id(req->conn->server, req->id);
         return;

@@ -239,7 +239,7 @@ renewed() { cp cert2.pem cert.pem; cp key2.pem key.pem; kill -HUP "$api_pid"; wi
 check "the certificate is read again on SIGHUP" renewed
 broken() {
     echo broken >cert.pem; kill -HUP "$api_pid"
-    within 5 has tls.log "old certificate stays" && alive_by cert2.pem
+    within 5 has tls.log "keeping the old certificate" && alive_by cert2.pem
 }
 check "a certificate that does not load leaves the old one" broken
 stop "$api_pid"
@@ -256,7 +256,7 @@ while_serving() {
 taken() { refuses 1 "port $port" "$shoal" api --socket s --port "$port"; }
 check "a port that is taken is an error that names it" while_serving first -- taken
 check "listening to all without a key is warned about" \
-    while_serving open --host 0.0.0.0 -- has open.log "anybody who can reach"
+    while_serving open --host 0.0.0.0 -- has open.log "anyone who can reach"
 check "localhost means both of its addresses" while_serving local --host localhost -- gets 200 /health/live
 six() { has six.log "http://\[::1\]:$port$" && prints alive "$shoal" call /health/live --host ::1 --port "$port"; }
 if grep -qs "^0*1" /proc/net/if_inet6; then

@@ -40,7 +40,7 @@ agree() { # body
         [ "$code" = 200 ] && jq -j .prompt said | cmp - want && return
     elif [ "$code" = 400 ]; then
         jq -e '.error.code != "chat_template_failed"' said >/dev/null ||
-            [ "$(jq -r .error.message said | sed 's/^the model.s chat template does not take these messages: //')" = \
+            [ "$(jq -r .error.message said | sed 's/^the model.s chat template rejected these messages: //')" = \
                 "$(sed 's/^shoal: //' why)" ] && return
     fi
     echo "$1: HTTP $code"; head -c 400 said; head -c 400 want why; return 1

@@ -84,7 +84,7 @@ full() {
     kill "${clients[@]}"; until_running 0; return $rc
 }
 check "a full queue is 429 with Retry-After" full
-too_many() { asked 400 "{$hello,\"n\":4}" && has body "4 answers are asked for; this server takes 3"; }
+too_many() { asked 400 "{$hello,\"n\":4}" && has body "4 answers were requested; this server takes 3"; }
 check "more answers than the queue ever holds are refused for good" too_many
 rss() { awk '/VmRSS/{print $2}' "/proc/$api_pid/status"; }
 unread() {

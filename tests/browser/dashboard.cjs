@@ -29,7 +29,7 @@ function must(truth, what) {
   if (!truth) throw new Error(what);
 }
 
-// Asks until the answer is true.
+// Polls until the answer is true.
 async function until(what, ask, ms = 20000) {
   const end = Date.now() + ms;
   for (;;) {
@@ -68,7 +68,7 @@ class Server {
     return (await this.get('/metrics/snapshot'))?.json();
   }
 
-  // A process of the server by what it is for.
+  // The process of the server that has this part.
   pidOf(part, rank) {
     for (const pid of fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
       try {
@@ -76,7 +76,7 @@ class Server {
         const parent = / (\d+)/.exec(fs.readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/^.*\) \w/, ''))[1];
         if (Number(parent) === this.child.pid && env.includes(`SHOAL_PART=${part}`) &&
           (rank === undefined || env.includes(`SHOAL_RANK=${rank}`))) return Number(pid);
-      } catch { /* gone meanwhile */ }
+      } catch { /* the process has ended */ }
     }
     return null;
   }
@@ -88,10 +88,10 @@ class Server {
   }
 }
 
-// A beginning that all of them share, long enough for the prefix cache.
+// A prefix that all requests share, long enough for the prefix cache.
 const shared = 'You are a patient teller of tales who lives by the sea and knows every fish by its name. '.repeat(4);
 
-// Requests that go on in the background, so that there is something to see.
+// Requests in the background, so that there is something to see.
 class Load {
   constructor(server, count) {
     this.on = true;
@@ -169,7 +169,7 @@ async function requests(page, server) {
   await check('the history has a row for each request and opens its details', async () => {
     await page.keyboard.press('3');
     await until('rows', async () => (await page.locator('.requests tbody tr').count()) > 2);
-    await until('the dialog', async () => { // rows move on under load
+    await until('the dialog', async () => { // rows keep moving under load
       await page.locator('.requests tbody button').first().focus();
       await page.keyboard.press('Enter');
       return page.locator('dialog.detail').isVisible();
@@ -179,12 +179,12 @@ async function requests(page, server) {
     await page.keyboard.press('Escape');
     await until('closed', async () => !(await page.locator('dialog.detail').isVisible()));
   });
-  await check('a request that fails stands in the error log', async () => {
+  await check('a request that fails is in the error log', async () => {
     await fetch(`${server.url}/v1/chat/completions`, { method: 'POST', headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify({ messages: [{ role: 'user', content: 'Hello' }], max_tokens: 2000, ignore_eos: true, timeout: 0.05 }) });
     await until('an entry', async () => (await page.locator('.log li.bad').count()) > 0);
   });
-  await check('model card, settings in force and snippets are right', async () => {
+  await check('model card, settings in effect and snippets are right', async () => {
     await page.keyboard.press('4');
     await until('the name', async () => /demo/.test(await text(page, '.model-name')));
     must(/Context[\d,]+ tokens/.test(await text(page, '#model-card')), await text(page, '#model-card'));
@@ -200,7 +200,7 @@ async function requests(page, server) {
 const answerText = (page) => page.locator('.message.assistant .prose').last().textContent();
 const streaming = async (page) => (await page.locator('.message.streaming').count()) > 0;
 
-// The lengths that the answer has on its way, seen from inside the page, where nothing is missed.
+// Records the lengths of the growing answer, inside the page so that no step is missed.
 function watchGrowth(page) {
   return page.evaluate(() => {
     window.lengths = new Set();
@@ -212,7 +212,7 @@ function watchGrowth(page) {
 }
 
 async function chat(page) {
-  // Answers that do not end by themselves: the demo model's own may be over before the page has drawn twice.
+  // ignore_eos: otherwise an answer of the demo model may end before the page has drawn twice.
   await page.route('**/v1/chat/completions', (route) => route.continue({
     postData: JSON.stringify({ ...route.request().postDataJSON(), ignore_eos: true }) }));
   await check('a chat streams, and says its speed', async () => {
@@ -240,7 +240,7 @@ async function chat(page) {
     must((await answerText(page)) === cut, 'text came after the stop');
     await page.unroute('**/v1/chat/completions');
   });
-  await check('retry answers again, edit asks otherwise', async () => {
+  await check('retry answers again, edit sends another message', async () => {
     await page.fill('#control-max_tokens', '8');
     await page.locator('.message.assistant').last().locator('button', { hasText: 'Retry' }).click();
     await until('it ends', async () => !(await streaming(page)) && !/Stopped/.test(await answerText(page)));
@@ -282,7 +282,7 @@ async function toolCalls(page) {
   await check('the model calls a tool and answers from its result', async () => {
     await page.fill('#control-max_tokens', '80');
     await page.fill('#control-tools', '[{');
-    must(/Tools/.test(await text(page, '.controls [role=alert]')), 'broken JSON is not told');
+    must(/Tools/.test(await text(page, '.controls [role=alert]')), 'broken JSON is not reported');
     await page.fill('#control-tools', JSON.stringify(weather));
     await page.locator('#chat-new').click();
     await page.locator('#chat-input').fill('What is the weather in Paris?');
@@ -331,13 +331,13 @@ async function hostileText(page) {
 async function faults(page, server) {
   await page.keyboard.press('Escape');
   await page.evaluate(() => { document.activeElement.blur(); location.hash = 'overview'; });
-  await check('a rank that was killed and is at once back is marked within 3 s', async () => {
+  await check('a rank that was killed and comes back at once is marked within 3 s', async () => {
     process.kill((await server.snapshot()).engine.ranks[1].pid, 'SIGKILL');
     await until('the rank is marked', async () => (await page.locator('.node.back, .node.lost').count()) > 0, 3000);
-    await until('it is there', async () => (await page.locator('.node.there').count()) === 2, 30000);
+    await until('it is online', async () => (await page.locator('.node.online').count()) === 2, 30000);
   });
-  await check('a rank that is lost is shown within 3 s, and its return', async () => {
-    // Whoever takes its place is killed too, so that it stays away long enough to be seen.
+  await check('a lost rank is shown within 3 s, and so is its return', async () => {
+    // Its replacements are killed too, so that it is away long enough to be seen.
     const kill = () => { const pid = server.pidOf('engine', 1); if (pid !== null) process.kill(pid, 'SIGKILL'); };
     const start = Date.now(), again = setInterval(kill, 20);
     kill();
@@ -352,20 +352,20 @@ async function faults(page, server) {
     await until('it is back', async () => (await page.locator('.node.lost').count()) === 0, 60000);
     await until('no banner', async () => !(await page.locator('#banner').isVisible()), 10000);
   });
-  await check('the page goes on when the API is killed and started again', async () => {
+  await check('the page reconnects when the API is killed and restarted', async () => {
     const pid = server.pidOf('api');
     must(pid !== null, 'the API process is not found');
     process.kill(pid, 'SIGKILL');
-    await until('the page says so', async () => (await text(page, '#state')) === 'no answer', 6000);
+    await until('the page says so', async () => (await text(page, '#state')) === 'offline', 6000);
     await until('the page is live again', async () => (await text(page, '#state')) === 'live', 60000);
     await until('the engine is seen again', async () => (await page.locator('.node.lost').count()) === 0);
     await page.evaluate(() => { location.hash = 'requests'; });
-    await until('the log tells it', async () => /answers again/.test(await text(page, '.log')));
+    await until('the log says so', async () => /responds again/.test(await text(page, '.log')));
   });
 }
 
 async function keys(browser, server) {
-  await check('a server with a key: it is asked for, and kept in the tab alone', async () => {
+  await check('a server with a key: the page asks for it and keeps it in the tab only', async () => {
     const port = await freePort();
     const api = spawn(process.env.SHOAL, ['api', '--socket', server.socket, '--port', String(port), '--api-key', 'open-sesame-4fZq81'],
       { cwd: root, stdio: 'ignore' });
@@ -387,7 +387,7 @@ async function keys(browser, server) {
   });
 }
 
-// What has no name can not be said by a screen reader.
+// A screen reader cannot announce a control without a name.
 async function looks(page) {
   await check('every control has a name', async () => {
     for (const view of ['overview', 'chat', 'requests', 'model']) {
@@ -431,7 +431,7 @@ async function talk(page) {
   await page.locator('.chat-name', { hasText: 'Hello!' }).waitFor();
 }
 
-// Long answers that are given up all at once. (Node 18's fetch may forget its signal, so not by fetch.)
+// Long answers that are aborted all at once. Not by fetch: Node 18's fetch may lose its abort signal.
 function flood(server, count) {
   const body = JSON.stringify({ prompt: 'Once', max_tokens: 1500, ignore_eos: true });
   const requests = Array.from({ length: count }, () => {
@@ -446,12 +446,12 @@ function flood(server, count) {
 
 async function queue(page, server) {
   const level = () => page.locator('.gauge[aria-label="Queue"]').getAttribute('data-level');
-  const room = (await (await server.get('/queue')).json()).max;
+  const capacity = (await (await server.get('/queue')).json()).max;
   await page.evaluate(() => { location.hash = 'overview'; });
-  await check('a queue that fills is amber, a full one red, an empty one green again', async () => {
-    const half = flood(server, 32 + Math.ceil(room / 2));
+  await check('a queue turns amber as it fills, red when full, and green again when empty', async () => {
+    const half = flood(server, 32 + Math.ceil(capacity / 2));
     await until('amber', async () => (await level()) === 'amber');
-    const rest = flood(server, room);
+    const rest = flood(server, capacity);
     await until('red', async () => (await level()) === 'red');
     half.abort();
     rest.abort();
@@ -493,7 +493,7 @@ async function main() {
     await looks(page);
     await keys(browser, server);
     await faults(page, server);
-    await check('no script failed and nothing was refused by the policy', async () => must(complaints.length === 0, complaints.join('\n')));
+    await check('no script failed and the policy blocked nothing', async () => must(complaints.length === 0, complaints.join('\n')));
   } catch (error) {
     await check('the tests run to their end', async () => { throw error; });
     console.log(fs.readFileSync(path.join(work, 'serve.log'), 'utf8').split('\n').slice(-15).map((line) => `# ${line}`).join('\n'));

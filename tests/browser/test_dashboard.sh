@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The dashboard in Chromium, in front of the demo model on two ranks. Also makes the pictures in docs/ when
-# SHOAL_SCREENSHOTS is set to a folder.
+# The dashboard in Chromium, with the demo model on two ranks. Also takes the pictures in docs/ when SHOAL_SCREENSHOTS
+# is set to a folder.
 . "$(dirname "$0")/../tap.sh"
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 npm_dir=$root/build/npm

@@ -238,7 +238,7 @@ killed_launcher() {
 }
 check "ranks end by themselves when the launcher is killed" try killed_launcher
 fails() {
-    launch_fails 1 "^\[0 .*\] shoal: rank 0 has KV room for" --kv-tokens 1000000000000 &&
+    launch_fails 1 "^\[0 .*\] shoal: rank 0 has memory for a KV cache of" --kv-tokens 1000000000000 &&
         grep -q "^\[1 h2\] ended with code 1" err
 }
 check "a rank that can not start stops the others, with its exit code" try fails

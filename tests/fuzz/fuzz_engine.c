@@ -17,19 +17,19 @@ static void try_frames(sh_str bytes)
     sh_err err;
     sh_buf_add_str(&in, bytes);
     while (sh_engine_msg_next(&in, &frame, &err) == SH_OK) {
-        sh_submit_message request;
+        sh_submit_message submit;
         sh_event event;
         uint64_t id;
         sh_engine_info info;
-        if (sh_engine_msg_get_submit(frame.payload, &request, &err) == SH_OK) {
+        if (sh_engine_msg_get_submit(frame.payload, &submit, &err) == SH_OK) {
             sh_buf again = {0};
-            sh_engine_msg_put_submit(&again, &request.request);
+            sh_engine_msg_put_submit(&again, &submit.spec);
             SH_ASSERT(again.len == frame.payload.len + 5);
-            if (sh_sequence_spec_check(&request.request, VOCAB, &err) == SH_OK)
-                SH_ASSERT(request.request.max_tokens > 0 && request.request.prompt_count > 0);
+            if (sh_sequence_spec_check(&submit.spec, VOCAB, &err) == SH_OK)
+                SH_ASSERT(submit.spec.max_tokens > 0 && submit.spec.prompt_count > 0);
             sh_buf_reset(&again);
         }
-        sh_submit_message_reset(&request);
+        sh_submit_message_reset(&submit);
         if (sh_engine_msg_get_info(frame.payload, &info, &err) == SH_OK)
             free((void *)info.model_dir);
         if (sh_engine_msg_get_event(&frame, &event, &err) == SH_OK)
@@ -82,7 +82,7 @@ static void try_reports(sh_str bytes)
 {
     sh_rank_offer offer;
     sh_rank_report report;
-    sh_engine_conn_report link;
+    sh_link_report link;
     sh_reader r = sh_reader_of(bytes);
     sh_rank_offer_unpack(&r, &offer);
     SH_ASSERT(r.failed || (offer.means.memory >= 0 && offer.means.speed >= 0));
@@ -91,7 +91,7 @@ static void try_reports(sh_str bytes)
     sh_rank_report_unpack(&r, &report);
     SH_ASSERT(strlen(report.host) < sizeof(report.host));
     r = sh_reader_of(bytes);
-    sh_engine_conn_report_unpack(&r, &link);
+    sh_link_report_unpack(&r, &link);
     SH_ASSERT(strlen(link.kind) < sizeof(link.kind));
 }
 

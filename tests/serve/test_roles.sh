@@ -40,7 +40,7 @@ socket_is_refused_to_others() { # though its mode lets them in
     chmod 755 "$work" shoal-*; chmod 666 shoal-*/engine.sock
     timeout 5 setpriv --reuid 12345 --clear-groups "$shoal" api --port 0 \
         --socket "$(echo "$work"/shoal-*/engine.sock)" >out 2>err
-    grep -q "client of another user was turned away" log && answers
+    grep -q "refused a client of another user" log && answers
 }
 folder_is_removed() { [ -s log ] && ! ls -d shoal-* >/dev/null 2>&1; }
 # Takes the names that 0.1 gave to the sockets of the next processes.
@@ -62,8 +62,8 @@ SHOAL_API_KEY=$key SHOAL_TOKEN=$token start "$shoal" serve --port $port --runtim
 check "ranks do not get the API key, the API not the token, by environment" each_knows_its_own
 check "the socket is in a private folder" socket_is_hidden
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null && setpriv --reuid 12345 --clear-groups test -x "$shoal"; then
-    check "a client of another user is turned away" socket_is_refused_to_others
-else skip "a client of another user is turned away" "needs root, setpriv and a program that others may run"; fi
+    check "a client of another user is refused" socket_is_refused_to_others
+else skip "a client of another user is refused" "needs root, setpriv and a program that others may run"; fi
 stop
 check "the folder of the socket is removed at the end" folder_is_removed
 start "$shoal" serve --port $port --runtime-dir "$work" --api-key $key --token="$token"

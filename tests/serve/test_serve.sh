@@ -43,7 +43,7 @@ streams() {
 check "streams, with an end" streams
 
 kill -HUP $serve_pid
-reloads() { within 5 grep -q "settings were read again" serve.log && good && ! grep -q "by signal" serve.log; }
+reloads() { within 5 grep -q "reload finished" serve.log && good && ! grep -q "by signal" serve.log; }
 check "SIGHUP is the API's alone: the ranks stay" reloads
 kill -9 "$(pids_of SHOAL_RANK=1)"
 rank_back() { again && grep -q "rank 1 .*was lost" serve.log && grep -q "group has re-formed" serve.log; }

@@ -1,4 +1,4 @@
-// The model, the settings in force and how to call the server.
+// The model, the settings in effect and how to call the server.
 import { h, button, copyButton, facts } from './dom.js';
 import { bytes, count, duration, fixed } from './format.js';
 import { askJson } from './feed.js';
@@ -54,7 +54,7 @@ class Snippets {
         h('div', { class: 'segments', role: 'group', 'aria-label': 'Language' }, this.choices)),
       h('div', { class: 'code' }, h('pre', { tabindex: 0, 'aria-label': 'Example' }, this.code),
         copyButton(() => this.code.textContent)),
-      h('p', { class: 'soft' }, 'Any key will do when the server asks for none. ', h('a', { href: '/docs' }, 'All endpoints'),
+      h('p', { class: 'soft' }, 'Any key works if the server requires none. ', h('a', { href: '/docs' }, 'All endpoints'),
         ' · ', h('a', { href: '/metrics' }, 'Prometheus'), ' · ', h('a', { href: '/openapi.json' }, 'OpenAPI')));
     this.draw();
   }
@@ -66,19 +66,19 @@ class Snippets {
 }
 
 const plain = (v) => (v === null || v === '' ? 'none' : typeof v === 'boolean' ? (v ? 'yes' : 'no') : String(v));
-const limit = (write) => (v) => (v === null ? 'not known' : v > 0 ? write(v) : 'no limit');
-const context = (v) => (v > 0 ? tokens(v) : 'what the context holds');
+const limit = (write) => (v) => (v === null ? 'unknown' : v > 0 ? write(v) : 'no limit');
+const context = (v) => (v > 0 ? tokens(v) : 'up to the context');
 const tokens = (v) => `${count(v)} tokens`;
 const s = (v) => `${v} s`;
 
-// Settings of the API by their names, as people call them.
+// Labels for the settings of the API.
 const SETTINGS = {
   host: ['Address'], port: ['Port'], tls: ['TLS'], api_keys: ['API keys', (v) => (v > 0 ? count(v) : 'none')], cors: ['CORS'],
-  allowed_hosts: ['Further host names'],
+  allowed_hosts: ['Allowed host names'],
   access_log: ['Access log'], request_log: ['Request log'], log_prompts: ['Prompts in the log'],
-  max_tokens: ['Answer when not asked otherwise', context], max_tokens_hard: ['Longest answer', context],
-  timeout_s: ['Time limit of a request', limit(s)], grace_s: ['Grace when stopping', s],
-  connections_max: ['Connections', count], peer_connections_max: ['Connections of one address', (v) => (v > 0 ? count(v) : 'automatic')],
+  max_tokens: ['Default length of an answer', context], max_tokens_hard: ['Longest answer', context],
+  timeout_s: ['Time limit of a request', limit(s)], grace_s: ['Grace period when stopping', s],
+  connections_max: ['Connections', count], peer_connections_max: ['Connections per address', (v) => (v > 0 ? count(v) : 'automatic')],
   bodies_bytes_max: ['All bodies together', bytes], header_bytes_max: ['Largest header', bytes], body_bytes_max: ['Largest body', bytes],
   idle_s: ['Idle connections close after', s], receive_s: ['Time to receive a request', s], send_s: ['Time to send', s],
 };
@@ -92,7 +92,7 @@ export class About {
       h('section', { class: 'card', id: 'model-card', 'aria-labelledby': 'model-title' },
         h('header', null, h('h2', { id: 'model-title' }, 'Model')), this.model),
       h('section', { class: 'card', id: 'settings', 'aria-labelledby': 'settings-title' },
-        h('header', null, h('h2', { id: 'settings-title' }, 'Settings in force')), this.settings),
+        h('header', null, h('h2', { id: 'settings-title' }, 'Settings in effect')), this.settings),
       this.snippets.el);
   }
 
@@ -117,7 +117,7 @@ export class About {
       ['KV cache', e.kv ? `${count(e.kv.blocks)} blocks of ${e.kv.block_tokens} tokens` : undefined],
       ['Ranks', e.world_size], ['Stages', e.stages], ['Backend', info.backend],
       ['Layers', e.ranks?.length > 0 ? Math.max(...e.ranks.map((r) => r.layers?.[1] ?? 0)) : undefined],
-      ['Shoal', health.version], ['API up', duration(health.uptime_s)],
+      ['Shoal', health.version], ['API uptime', duration(health.uptime_s)],
       ['Machine memory', info.memory ? `${fixed(info.memory.limit_gb)} GiB, ${fixed(info.memory.headroom_gb)} free` : undefined],
     ]));
   }

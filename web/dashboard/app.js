@@ -1,4 +1,4 @@
-// The page: views, theme, key, keyboard, and the snapshots to all that show them.
+// The page: views, theme, key, keyboard, and the snapshots, which are passed on to all views.
 import { h, button, byId, setText } from './dom.js';
 import { clock, duration, fixed } from './format.js';
 import { Feed, apiKey, setApiKey } from './feed.js';
@@ -83,7 +83,7 @@ class Page {
     const name = THEMES.includes(localStorage.getItem('shoal.theme')) ? localStorage.getItem('shoal.theme') : 'auto';
     document.documentElement.dataset.theme = name;
     setText(byId('theme-name'), name);
-    byId('theme').setAttribute('aria-label', `Theme: ${name}. Press for the next.`);
+    byId('theme').setAttribute('aria-label', `Theme: ${name}. Press to change.`);
   }
 
   nextTheme() {
@@ -94,10 +94,10 @@ class Page {
 
   keyDialog() {
     const input = h('input', { type: 'password', id: 'api-key', autocomplete: 'off', spellcheck: 'false' });
-    const why = h('p', { class: 'soft' }, 'The key stays in this tab and is gone when it closes.');
+    const why = h('p', { class: 'soft' }, 'The key is kept in this tab only, until it is closed.');
     const form = h('form', { method: 'dialog' }, h('h2', { id: 'key-title' }, 'API key'), why,
       h('label', { htmlFor: 'api-key' }, 'Key'), input,
-      h('div', { class: 'tools' }, h('button', { type: 'submit', class: 'primary' }, 'Use it'),
+      h('div', { class: 'tools' }, h('button', { type: 'submit', class: 'primary' }, 'Use key'),
         button('Cancel', () => this.keys.close(), { class: 'quiet' })));
     this.keys = h('dialog', { 'aria-labelledby': 'key-title', id: 'key-dialog' }, form);
     form.addEventListener('submit', () => { setApiKey(input.value.trim()); this.feed.retry(); });
@@ -121,8 +121,8 @@ class Page {
     if (state === 'key' && this.line !== 'key') this.askKey();
     if (state === 'live' && this.keys.open && this.line === 'key') this.keys.close();
     if (state === this.line) return;
-    if (state === 'lost') this.requests.note(`The API does not answer: ${why}`, 'bad');
-    if (state === 'live' && this.line === 'lost') this.requests.note('The API answers again', 'good');
+    if (state === 'lost') this.requests.note(`The API does not respond: ${why}`, 'bad');
+    if (state === 'live' && this.line === 'lost') this.requests.note('The API responds again', 'good');
     this.line = state;
     if (state === 'live') { this.requests.total = -1; this.loadAbout(); }
     this.status(why);
@@ -132,29 +132,30 @@ class Page {
   status(why) {
     const chip = byId('state'), banner = byId('banner');
     const [text, tone] = this.line === 'live' ? STATES[this.now?.status] ?? ['live', 'good']
-      : this.line === 'key' ? ['key needed', 'warn'] : ['no answer', 'bad'];
+      : this.line === 'key' ? ['key required', 'warn'] : ['offline', 'bad'];
     setText(chip, text);
     chip.className = `chip ${tone}`;
-    const since = this.seen === undefined ? '' : ` Last news at ${clock(this.seen)}.`;
-    let says = '';
-    if (this.line === 'lost') says = `The API does not answer.${since} Trying again…`;
-    else if (this.line === 'key') says = `${why || 'This server asks for a key.'}`;
-    else if (this.line === 'live' && this.now?.engine?.ready === false) says = this.lossText();
-    else if (this.line === 'live' && this.now?.engine != null && this.seen - this.told > SILENT_MS)
-      says = `The engine has told nothing since ${clock(this.told)}.`;
-    else if (this.line === 'live' && this.now?.status === 'engine_lost') says = 'The engine is gone; it is being started again.';
-    else if (this.line === 'live' && this.now?.status === 'starting') says = 'The engine is starting.';
-    banner.hidden = says === '';
-    setText(banner, says);
+    const since = this.seen === undefined ? '' : ` Last update at ${clock(this.seen)}.`;
+    let message = '';
+    if (this.line === 'lost') message = `The API does not respond.${since} Retrying…`;
+    else if (this.line === 'key') message = `${why || 'This server requires an API key.'}`;
+    else if (this.line === 'live' && this.now?.engine?.ready === false) message = this.lossText();
+    else if (this.line === 'live' && this.now?.engine != null && this.seen - this.reported > SILENT_MS)
+      message = `The engine has not reported since ${clock(this.reported)}.`;
+    else if (this.line === 'live' && this.now?.status === 'engine_lost') message = 'The engine is gone and is being restarted.';
+    else if (this.line === 'live' && this.now?.status === 'starting') message = 'The engine is starting.';
+    banner.hidden = message === '';
+    setText(banner, message);
     document.body.classList.toggle('offline', this.line !== 'live');
   }
 
   lossText() {
     const names = [...this.lost].map((rank) => `rank ${rank}`).join(', ');
-    return `${names === '' ? 'The group is being formed again' : `Lost: ${names}`}. Requests fail until all ranks are back.`;
+    return `${names === '' ? 'The group is re-forming' : `Lost: ${names}`}. Requests fail until all ranks are back.`;
   }
 
-  // Without an engine no rank is there. An engine that lost one says in words which, else it is any but itself.
+  // Without an engine no rank is online. When the group is lost, the engine's error text names the rank; if it does
+  // not, all ranks but rank 0, which is the engine itself, count as lost.
   alive(rank) {
     const engine = this.now?.engine;
     if (this.line !== 'live' || engine === null || engine === undefined) return false;
@@ -167,7 +168,7 @@ class Page {
     this.now = s;
     this.seen = Date.now();
     this.history.add(this.seen, s);
-    if (s.engine?.uptime_s !== this.engine?.uptime_s) this.told = this.seen;
+    if (s.engine?.uptime_s !== this.engine?.uptime_s) this.reported = this.seen;
     if (s.engine?.ranks?.length > 0) this.engine = s.engine;
     this.watchRanks();
     this.status('');
@@ -178,24 +179,24 @@ class Page {
     this.redraw();
   }
 
-  // A rank can go and come back between two snapshots: then its process is another.
+  // A rank can be lost and come back between two snapshots: then its process id has changed.
   watchRanks() {
     for (const rank of this.engine?.ranks ?? []) {
-      const there = this.alive(rank), was = !this.lost.has(rank.rank), name = `Rank ${rank.rank}`;
+      const online = this.alive(rank), was = !this.lost.has(rank.rank), name = `Rank ${rank.rank}`;
       const other = this.pids.has(rank.rank) && this.pids.get(rank.rank) !== rank.pid;
-      if (there && (!was || other)) this.back.set(rank.rank, Date.now());
-      if (there && other && was) this.requests.note(`${name} was lost and is back`, 'warn');
-      else if (there !== was) this.requests.note(there ? `${name} is back` : `${name} is lost`, there ? 'good' : 'bad');
-      if (there) this.lost.delete(rank.rank); else this.lost.add(rank.rank);
-      if (there) this.pids.set(rank.rank, rank.pid);
+      if (online && (!was || other)) this.back.set(rank.rank, Date.now());
+      if (online && other && was) this.requests.note(`${name} was lost and is back`, 'warn');
+      else if (online !== was) this.requests.note(online ? `${name} is back` : `${name} was lost`, online ? 'good' : 'bad');
+      if (online) this.lost.delete(rank.rank); else this.lost.add(rank.rank);
+      if (online) this.pids.set(rank.rank, rank.pid);
     }
   }
 
-  // 'there', 'lost', for a while after its return 'back', or 'unknown' while nobody tells.
+  // 'online', 'lost', 'back' for a while after its return, or 'unknown' while the API does not respond.
   stateOf(rank) {
     if (this.line !== 'live') return 'unknown';
     if (!this.alive(rank)) return 'lost';
-    return Date.now() - (this.back.get(rank.rank) ?? 0) < BACK_MS ? 'back' : 'there';
+    return Date.now() - (this.back.get(rank.rank) ?? 0) < BACK_MS ? 'back' : 'online';
   }
 
   redraw() {
@@ -210,7 +211,7 @@ class Page {
   }
 
   async loadAbout() {
-    try { await this.about.load(this.engine ?? this.now?.engine); } catch { /* asked again with the next connection */ }
+    try { await this.about.load(this.engine ?? this.now?.engine); } catch { /* loaded again with the next connection */ }
   }
 }
 

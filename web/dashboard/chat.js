@@ -1,4 +1,4 @@
-// The chat: conversations at the side, messages in the middle, one answer at a time.
+// The chat: conversations on the left, messages in the middle, one answer at a time.
 import { h, button } from './dom.js';
 import { ApiError, ask, events } from './feed.js';
 import { Chats, titleOf } from './chats.js';
@@ -7,7 +7,7 @@ import { MessageView } from './message.js';
 
 const DRAW_MS = 60;
 
-// A conversation as the API wants it; answers that broke off with nothing are left out.
+// A conversation in the format of the API; answers that were cut off before any text are left out.
 function wire(messages, system) {
   const out = system === '' ? [] : [{ role: 'system', content: system }];
   for (const m of messages) {
@@ -21,7 +21,7 @@ function wire(messages, system) {
   return out;
 }
 
-// Takes one chunk of the stream into the message.
+// Adds one chunk of the stream to the message.
 function take(message, chunk, started) {
   if (chunk.error) throw new ApiError(0, String(chunk.error.message ?? 'the answer failed'));
   const choice = chunk.choices?.[0], delta = choice?.delta ?? {};
@@ -106,7 +106,7 @@ export class Chat {
     this.answer();
   }
 
-  // Drops what comes from `index` on, then says something else or asks again.
+  // Drops the messages from `index` on, then sends another text or asks for another answer.
   rewind(index, text) {
     if (this.busy) return;
     this.chats.current.messages.length = index;
@@ -158,7 +158,7 @@ export class Chat {
       drawn = performance.now();
       this.redraw(message);
     }
-    if (!ended) message.cut = 'the server went away';
+    if (!ended) message.cut = 'the server closed the connection';
   }
 
   redraw(message) {
@@ -189,7 +189,7 @@ export class Chat {
   welcome() {
     const ideas = ['Tell me a short story about the sea.', 'What can you do?', 'Once upon a time'];
     return h('div', { class: 'welcome' }, h('h2', null, 'Talk to the model'),
-      h('p', { class: 'soft' }, 'Enter sends, Shift+Enter makes a new line, Esc stops. Conversations stay in this browser.'),
+      h('p', { class: 'soft' }, 'Enter sends, Shift+Enter starts a new line, Esc stops. Conversations are stored in this browser only.'),
       h('div', { class: 'ideas' }, ideas.map((idea) => button(idea, () => this.say(idea)))));
   }
 

@@ -1,4 +1,4 @@
-// Conversations, kept in this browser and nowhere else.
+// Conversations, stored in this browser only.
 
 const STORE = 'shoal.chats', MAX = 50;
 
@@ -10,10 +10,10 @@ export class Chats {
     try {
       const stored = JSON.parse(localStorage.getItem(STORE) ?? '[]');
       if (Array.isArray(stored)) this.all = stored.filter((chat) => Array.isArray(chat?.messages));
-    } catch { /* what can not be read is begun anew */ }
+    } catch { /* start over if it cannot be read */ }
     if (this.all.length === 0) this.all = [fresh()];
     this.current = this.all[0];
-    // An answer that a closed page cut off.
+    // Answers that were cut off when the page was closed.
     for (const chat of this.all)
       for (const message of chat.messages) if (message.streaming) { message.streaming = false; message.cut = 'the page was closed'; }
   }
@@ -33,7 +33,7 @@ export class Chats {
     this.save();
   }
 
-  // Without room the oldest conversations go first.
+  // When the storage is full, the oldest conversations are dropped.
   save() {
     let kept = this.all;
     for (;;) {

@@ -1,15 +1,15 @@
-// The group as a drawing: a box for each rank with its share of the model, a line for each link with what was
-// measured on it. A table says the same in words.
+// The group as a drawing: a box for each rank with its share of the model, a line for each link with its measured
+// latency and bandwidth. A table has the same figures.
 import { h, svg, setText, setClass } from './dom.js';
 import { bytes, digits3, percent } from './format.js';
 
-const NODE_W = 176, NODE_H = 92, GAP = 150, ROW = NODE_H + 64, DETOUR = 44, TOP = 62;
+const NODE_W = 200, NODE_H = 92, GAP = 150, ROW = NODE_H + 64, DETOUR = 44, TOP = 62;
 
 function placeColumn(ranks, width) {
   return { kind: 'column', spots: ranks.map((_, i) => ({ x: width / 2, y: TOP + i * ROW })), height: ranks.length * ROW - 34 };
 }
 
-// Below a row there is room for the links that go past a neighbour.
+// Links between ranks that are not neighbours run below the row.
 function placeRow(ranks, width, detours) {
   const pitch = Math.min((width - NODE_W - 24) / (ranks.length - 1), NODE_W + 2 * GAP);
   const left = (width - pitch * (ranks.length - 1)) / 2;
@@ -32,7 +32,7 @@ function placeRing(ranks, width) {
   return { kind: 'ring', spots, height: 2 * ry + NODE_H + 32 };
 }
 
-// Where ranks stand: a column when the page is narrow, stages as columns, a row of few, else a ring.
+// The layout: one column on a narrow page, a column for each stage, a row of a few ranks, else a ring.
 function place(ranks, links, width) {
   const n = ranks.length, stages = 1 + Math.max(0, ...ranks.map((r) => r.stage ?? 0));
   if (n === 1 || width < 520) return placeColumn(ranks, width);
@@ -42,7 +42,7 @@ function place(ranks, links, width) {
   return placeRing(ranks, width);
 }
 
-// What a rank holds, as a share of all weights.
+// The rank's share of all weights.
 export function shareOf(rank, ranks) {
   const weight = (r) => r.memory?.weights || (r.layers?.[1] - r.layers?.[0]) * r.heads || 0;
   const total = ranks.reduce((sum, r) => sum + weight(r), 0);
@@ -50,7 +50,7 @@ export function shareOf(rank, ranks) {
 }
 
 export function roleOf(rank) {
-  return rank.rank === 0 ? 'leads, samples, serves' : 'computes';
+  return rank.rank === 0 ? 'coordinates, samples, serves' : 'computes';
 }
 
 function linkWords(link) {
@@ -60,11 +60,11 @@ function linkWords(link) {
   return parts;
 }
 
-// Links as told; without them the ranks are at least joined in a ring.
+// The measured links; without any, the ranks are drawn as a ring.
 function linksOf(engine) {
   const ranks = engine.ranks ?? [];
-  const told = engine.links ?? ranks.flatMap((r) => r.links ?? []);
-  if (told.length > 0) return told.filter((l) => l.a < ranks.length && l.b < ranks.length);
+  const measured = engine.links ?? ranks.flatMap((r) => r.links ?? []);
+  if (measured.length > 0) return measured.filter((l) => l.a < ranks.length && l.b < ranks.length);
   const joined = ranks.map((_, i) => ({ a: i, b: (i + 1) % ranks.length, kind: 'not measured' }));
   return ranks.length > 2 ? joined : joined.slice(0, ranks.length - 1);
 }
@@ -72,10 +72,10 @@ function linksOf(engine) {
 export class Cluster {
   constructor() {
     this.svg = svg('svg', { class: 'cluster', role: 'img', 'aria-label': 'Ranks of the group and links between them' });
-    this.empty = h('p', { class: 'empty' }, 'Waiting for the engine to tell who is in the group…');
+    this.empty = h('p', { class: 'empty' }, 'Waiting for the engine to report its ranks…');
     this.table = h('tbody');
     this.note = h('span', { class: 'soft' });
-    this.details = h('details', { hidden: true }, h('summary', null, 'Links in words'),
+    this.details = h('details', { hidden: true }, h('summary', null, 'Links as a table'),
       h('div', { class: 'scroll short' }, h('table', null, h('thead', null, h('tr', null,
         ['Between', 'Kind', 'Latency', 'Bandwidth'].map((t) => h('th', { scope: 'col' }, t)))), this.table)));
     this.el = h('section', { class: 'card wide', 'aria-labelledby': 'cluster-title', id: 'cluster' },
@@ -86,7 +86,7 @@ export class Cluster {
     new ResizeObserver(() => this.layout()).observe(this.svg);
   }
 
-  // state(rank) is 'there', 'lost', 'back' or 'unknown'; traffic is what a rank sends for each token, in bytes.
+  // state(rank) is 'online', 'lost', 'back' or 'unknown'; traffic is what a rank sends for each token, in bytes.
   update(engine, state, traffic, flowing) {
     const ranks = engine?.ranks ?? [];
     this.empty.hidden = ranks.length > 0;
@@ -98,19 +98,19 @@ export class Cluster {
     this.fresh = () => this.refresh(state, flowing);
     if (signature !== this.signature) { this.signature = signature; this.layout(); }
     else this.fresh();
-    this.say(engine, (rank) => state(rank) !== 'lost');
+    this.summarize(engine, (rank) => state(rank) !== 'lost');
   }
 
-  say(engine, alive) {
-    const there = this.ranks.filter(alive).length, n = this.ranks.length;
+  summarize(engine, alive) {
+    const online = this.ranks.filter(alive).length, n = this.ranks.length;
     const hosts = new Set(this.ranks.map((r) => r.host).filter(Boolean)).size;
     const stages = engine.stages > 1 ? `, ${engine.stages} stages` : '';
-    const traffic = n > 2 && this.traffic > 0 ? ` · ${bytes(this.traffic)} a token from each` : '';
+    const traffic = n > 2 && this.traffic > 0 ? ` · ${bytes(this.traffic)} per token and rank` : '';
     const on = hosts > 0 ? ` on ${hosts} host${hosts === 1 ? '' : 's'}` : '';
-    setText(this.note, there === n ? `${n} rank${n === 1 ? '' : 's'}${on}${stages}${traffic}` : `${there} of ${n} ranks are there`);
-    setClass(this.note, there === n ? 'soft' : 'bad-text');
+    setText(this.note, online === n ? `${n} rank${n === 1 ? '' : 's'}${on}${stages}${traffic}` : `${online} of ${n} ranks online`);
+    setClass(this.note, online === n ? 'soft' : 'bad-text');
     this.svg.setAttribute('aria-label', this.ranks.map((r) =>
-      `rank ${r.rank} ${r.host ?? ''} ${alive(r) ? 'is there' : 'is lost'}`).join(', '));
+      `rank ${r.rank} ${r.host ?? ''} is ${alive(r) ? 'online' : 'lost'}`).join(', '));
   }
 
   layout() {
@@ -123,11 +123,11 @@ export class Cluster {
     this.lines = this.links.map((link) => this.line(link, kind, spots));
     this.nodes = this.ranks.map((rank, i) => this.node(rank, spots[i]));
     this.svg.replaceChildren(...this.lines.map((l) => l.el), ...this.nodes.map((n) => n.el));
-    if (kind === 'ring') this.details.open = true; // there is no room for labels
+    if (kind === 'ring') this.details.open = true; // the ring has no space for labels
     this.fresh();
   }
 
-  // Labels stand in the middle of a line where there is room for them; the table has them all.
+  // A label is placed at the middle of its line if there is space; the table has all of them.
   line(link, kind, spots) {
     const a = spots[link.a], b = spots[link.b], [ra, rb] = [this.ranks[link.a], this.ranks[link.b]];
     const step = Math.abs(link.a - link.b), apart = step > 1 && !(kind === 'ring' && step === spots.length - 1);
@@ -168,26 +168,26 @@ export class Cluster {
     this.nodes.forEach((node, i) => {
       const rank = this.ranks[i], is = state(rank), share = shareOf(rank, this.ranks);
       setClass(node.el, `node ${is}`);
-      setText(node.name, `Rank ${rank.rank}${rank.rank === 0 ? ' · leads' : ''}`);
-      setText(node.host, is === 'lost' ? 'lost' : `${rank.host ?? 'host not told'}${is === 'back' ? ' · is back' : ''}`);
+      setText(node.name, `Rank ${rank.rank}${rank.rank === 0 ? ' · coordinator' : ''}`);
+      setText(node.host, is === 'lost' ? 'lost' : `${rank.host ?? 'host unknown'}${is === 'back' ? ' · is back' : ''}`);
       setText(node.holds, `${layersOf(rank)} · ${percent(share)}`);
       node.share.setAttribute('width', Math.max(0, (NODE_W - 28) * (share || 0)));
       setText(node.el.lastChild, `Rank ${rank.rank}: ${roleOf(rank)}`);
     });
     (this.lines ?? []).forEach((line, i) => {
       const link = this.links[i] ?? line.link, words = linkWords(link);
-      const there = alive(this.ranks[link.a]) && alive(this.ranks[link.b]);
-      setClass(line.path, `link${line.faint}${there ? '' : ' lost'}${there && flowing ? ' flowing' : ''}`);
+      const online = alive(this.ranks[link.a]) && alive(this.ranks[link.b]);
+      setClass(line.path, `link${line.faint}${online ? '' : ' lost'}${online && flowing ? ' flowing' : ''}`);
       setText(line.words[0], words[0]);
       setText(line.words[1], words.slice(1).join(' · '));
       setText(line.words[2], this.traffic > 0 && this.ranks.length === 2 ? `${bytes(this.traffic)} per token` : '');
       setText(line.el.querySelector('title'), words.join(' · '));
     });
     this.details.hidden = this.links.length === 0;
-    if (this.details.open || this.table.childElementCount === 0) this.tell();
+    if (this.details.open || this.table.childElementCount === 0) this.drawTable();
   }
 
-  tell() {
+  drawTable() {
     this.table.replaceChildren(...this.links.map((l) => h('tr', null,
       h('td', null, `rank ${l.a} – rank ${l.b}`), h('td', null, l.kind || '–'),
       h('td', null, l.latency_us > 0 ? `${digits3(l.latency_us)} µs` : '–'),

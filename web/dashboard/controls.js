@@ -1,13 +1,13 @@
-// System prompt and sampling: what is left empty is not sent, so that the model's own settings hold.
+// System prompt and sampling. Empty fields are not sent, so that the model's own settings apply.
 import { h, button } from './dom.js';
 
 const STORE = 'shoal.chat-settings';
 const NUMBERS = [
-  ['temperature', 'Temperature', 0, 2, 0.1, 'How freely to choose; 0 takes the likeliest token'],
-  ['top_p', 'Top p', 0, 1, 0.05, 'Choose among the likeliest tokens that together have this probability'],
-  ['top_k', 'Top k', 0, 1000, 1, 'Choose among this many likeliest tokens; 0: all'],
-  ['min_p', 'Min p', 0, 1, 0.01, 'Leave out tokens less likely than this share of the likeliest'],
-  ['repetition_penalty', 'Repetition penalty', 0.5, 2, 0.05, 'Above 1 makes repeating less likely'],
+  ['temperature', 'Temperature', 0, 2, 0.1, 'Randomness of the choice; 0 always takes the likeliest token'],
+  ['top_p', 'Top p', 0, 1, 0.05, 'Choose among the likeliest tokens that together reach this probability'],
+  ['top_k', 'Top k', 0, 1000, 1, 'Choose among this many of the likeliest tokens; 0: all'],
+  ['min_p', 'Min p', 0, 1, 0.01, 'Leave out tokens whose probability is below this fraction of the likeliest’s'],
+  ['repetition_penalty', 'Repetition penalty', 0.5, 2, 0.05, 'A value above 1 makes repetition less likely'],
   ['max_tokens', 'Longest answer', 1, 1000000, 1, 'In tokens'],
   ['seed', 'Seed', 0, 2147483647, 1, 'The same seed gives the same answer'],
 ];
@@ -47,11 +47,11 @@ export class Controls {
       this.field('system', 'System prompt', area('system', 3, 'How the model should behave')),
       h('div', { class: 'field-grid' }, NUMBERS.map(([name, label, min, max, step, hint]) => this.field(name, label,
         h('input', { type: 'number', min, max, step, placeholder: 'model’s', value: v[name] ?? '', oninput: set(name) }), hint)),
-      this.field('thinking', 'Reasoning', thinking, 'For models that can think first')),
+      this.field('thinking', 'Reasoning', thinking, 'For models that can reason before they answer')),
       this.field('tools', 'Tools (JSON list)', area('tools', 2, '[{"type": "function", "function": {"name": …}}]')),
       h('label', { class: 'check' }, odds, ' Token probabilities'),
       this.problem,
-      button('Back to the model’s own settings', () => {
+      button('Reset to the model’s own settings', () => {
         this.values = {};
         localStorage.removeItem(STORE);
         this.draw();

@@ -1,5 +1,5 @@
-// Elements made by code. Text becomes text nodes and nothing else, so nothing that a model, a request or an error
-// says can turn into markup.
+// Creates elements. Text always becomes a text node, so nothing in the output of a model, in a request or in an error
+// can turn into markup.
 
 function fill(el, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) {
@@ -22,7 +22,7 @@ export function svg(tag, props, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-// Writes only what changed: a page that is fed every second should not be laid out anew every second.
+// Writes only changes: a page that is updated every second should not be laid out again every second.
 export function setText(el, text) {
   if (el.textContent !== text) el.textContent = text;
 }
@@ -39,14 +39,14 @@ export function button(label, onclick, props) {
   return h('button', { type: 'button', onclick, ...props }, label);
 }
 
-// A button that puts text on the clipboard and says so for a moment.
+// A button that copies text to the clipboard and confirms it for a moment.
 export function copyButton(text, label = 'Copy') {
   const el = button(label, async () => {
     let said = 'Copied';
     try {
       await navigator.clipboard.writeText(typeof text === 'function' ? text() : text);
     } catch {
-      said = 'Not allowed';
+      said = 'Not permitted';
     }
     el.textContent = said;
     setTimeout(() => { el.textContent = label; }, 1200);
@@ -54,7 +54,7 @@ export function copyButton(text, label = 'Copy') {
   return el;
 }
 
-// A list of terms: [[name, value], ...]; rows without a value are left out.
+// A description list of [[name, value], ...]; rows without a value are left out.
 export function facts(rows) {
   const list = h('dl', { class: 'facts' });
   for (const [name, value] of rows) {

@@ -1,8 +1,8 @@
-// The line to the API: the stream of snapshots, kept up through restarts, and single requests, all with the key of
-// this tab.
+// The connection to the API: the stream of snapshots, which reconnects after restarts, and single requests, all with
+// the API key of this tab.
 
 const KEY = 'key'; // shared with /docs
-const STALE_MS = 4000; // the stream brings a snapshot every second
+const STALE_MS = 4000; // the stream sends a snapshot every second
 const RETRY_MS = [250, 500, 1000, 2000];
 
 export function apiKey() {
@@ -21,7 +21,7 @@ export class ApiError extends Error {
   }
 }
 
-// Asks the API; an answer that is not 2xx becomes an ApiError with what the server says of it.
+// Sends a request to the API; a response that is not 2xx becomes an ApiError with the server's message.
 export async function ask(path, { body, signal } = {}) {
   const headers = {};
   if (apiKey() !== '') headers.Authorization = `Bearer ${apiKey()}`;
@@ -35,7 +35,7 @@ export async function ask(path, { body, signal } = {}) {
   try {
     const json = await response.json();
     message = json?.error?.message ?? json?.detail ?? message;
-  } catch { /* the status says enough */ }
+  } catch { /* the status has to be enough */ }
   throw new ApiError(response.status, String(message));
 }
 
@@ -43,7 +43,7 @@ export async function askJson(path) {
   return (await ask(path)).json();
 }
 
-// The `data` of each server-sent event of a response.
+// The `data` of each server-sent event in a response.
 export async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
@@ -65,7 +65,7 @@ export async function* events(response) {
   }
 }
 
-// on.snapshot(object), on.line(state, why): 'live', 'lost' or 'key'. Runs as long as the page.
+// Calls on.snapshot(object), and on.line(state, why) with 'live', 'lost' or 'key'. Runs as long as the page is open.
 export class Feed {
   constructor(on) {
     this.on = on;
@@ -81,7 +81,7 @@ export class Feed {
         this.on.line('lost', 'the stream ended');
       } catch (error) {
         if (error instanceof ApiError && error.status === 401) this.on.line('key', error.message);
-        else this.on.line('lost', error.name === 'AbortError' ? 'no news from the API' : error.message);
+        else this.on.line('lost', error.name === 'AbortError' ? 'no update from the API' : error.message);
       }
       const pause = RETRY_MS[Math.min(this.failures++, RETRY_MS.length - 1)];
       await new Promise((resolve) => { this.wake = resolve; setTimeout(resolve, pause); });
@@ -105,7 +105,7 @@ export class Feed {
     }
   }
 
-  // Tries at once, as after a new key.
+  // Reconnects at once, for example with a new key.
   retry() {
     this.failures = 0;
     this.abort?.abort();

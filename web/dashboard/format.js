@@ -1,4 +1,4 @@
-// Numbers as people read them, with a fixed count of digits so that they do not jump.
+// Formats numbers with a fixed number of digits, so that they do not jump when they change.
 
 const none = '–';
 const known = (x) => typeof x === 'number' && Number.isFinite(x);
@@ -15,7 +15,7 @@ export function count(x) {
   return `${(x / 1e9).toFixed(2)} G`;
 }
 
-// Three digits that count: 0.12, 1.23, 12.3, 123.
+// Three significant digits: 0.12, 1.23, 12.3, 123.
 export function digits3(x) {
   if (!known(x)) return none;
   if (x === 0) return '0';

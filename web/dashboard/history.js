@@ -1,7 +1,7 @@
-// What the snapshots say over time. Counters become rates, histograms become percentiles of a sliding window.
+// The snapshots over time. Counters become rates, histograms become percentiles over a sliding window.
 
 const KEEP = 900;
-const WINDOW_MS = 10000; // percentiles are of what happened in this time
+const WINDOW_MS = 10000; // of the percentiles
 const AVERAGE_MS = 60000;
 
 const delta = (now, then, path) => {
@@ -9,7 +9,7 @@ const delta = (now, then, path) => {
   return at(now) - at(then);
 };
 
-// The value below which a share p of the events between two histograms lies; linear inside a bucket.
+// The value below which a fraction p of the events between two histograms lies; linear within a bucket.
 function percentile(now, then, p) {
   const total = now.count - (then?.count ?? 0);
   if (!(total > 0)) return NaN;
@@ -27,16 +27,16 @@ function percentile(now, then, p) {
   return low;
 }
 
-// What a counter of a rank grew by in a second, since an older snapshot. The ranks report less often than snapshots
-// come, so the time is that between the two reports.
+// The growth of a rank's counter per second, since an older snapshot. Ranks report less often than snapshots arrive,
+// so the time between the two reports counts, not that between the snapshots.
 export function rankRate(engine, before, index, name) {
   const took = engine?.reported_s - before?.reported_s;
   const grew = engine?.ranks?.[index]?.[name] - before?.ranks?.[index]?.[name];
   return took > 0 ? grew / took : NaN;
 }
 
-// Another engine counts from zero, and so does one whose group was formed again.
-function isAnew(engine, old) {
+// A restarted engine counts from zero again.
+function isRestarted(engine, old) {
   return engine.uptime_s < old.uptime_s || engine.counts?.requests < old.counts?.requests;
 }
 
@@ -55,7 +55,7 @@ export class History {
       this.push({ at });
       return;
     }
-    if (last !== undefined && isAnew(engine, last.snapshot.engine)) this.snapshots = [];
+    if (last !== undefined && isRestarted(engine, last.snapshot.engine)) this.snapshots = [];
     this.snapshots.push({ at, snapshot });
     while (this.snapshots.length > 2 && at - this.snapshots[1].at > WINDOW_MS) this.snapshots.shift();
     const then = this.snapshots.at(-2);
@@ -90,7 +90,7 @@ export class History {
     if (this.points.length > KEEP) this.points.shift();
   }
 
-  // The snapshot of about ten seconds ago, for rates of ranks.
+  // The snapshot from about ten seconds ago, for the rates of ranks.
   get before() {
     return this.snapshots[0];
   }
@@ -99,7 +99,7 @@ export class History {
     return this.points.at(-1)?.[name];
   }
 
-  // The newest value there is: percentiles are known only while requests end.
+  // The newest known value: percentiles exist only while requests finish.
   latest(name) {
     for (let i = this.points.length - 1; i >= 0; i--)
       if (Number.isFinite(this.points[i][name])) return this.points[i][name];

@@ -8,7 +8,7 @@ const ms = (x) => (Number.isFinite(x) ? digits3(x * 1e3) : '–');
 const msAxis = (x) => (x >= 1 ? `${+x.toFixed(2)} s` : `${+(x * 1e3).toPrecision(3)} ms`);
 const short = (x) => (x >= 1e4 ? `${+(x / 1e3).toFixed(1)} k` : `${+x.toPrecision(3)}`);
 
-// A quarter full is a warning, nearly full is a refusal to come.
+// A quarter full is a warning; when it is nearly full, requests will soon be refused.
 function queueLevel(waiting, max) {
   if (!(waiting > 0)) return 'green';
   return waiting >= 0.8 * max ? 'red' : waiting >= 0.25 * max ? 'amber' : 'green';
@@ -23,7 +23,7 @@ function gauges(queue) {
       { name: `${name}50`, label: 'median', color: 'c1' }, { name: `${name}95`, label: '95 %', color: 'c2' }] },
   });
   const rate = (title, name, extra) => ({
-    title, unit: 'of 10 s', parts: [{ value: (x) => percent(x.latest(name)) }, ...extra],
+    title, unit: 'last 10 s', parts: [{ value: (x) => percent(x.latest(name)) }, ...extra],
     plot: { format: (v) => percent(v, 1), axis: (v) => percent(v), ceiling: 1, area: true,
       series: [{ name, label: title.toLowerCase(), color: 'c3' }] },
   });
@@ -38,15 +38,15 @@ function gauges(queue) {
     percentiles('Between tokens', 'inter', 0.002),
     { title: 'Queue', unit: 'waiting',
       parts: [{ value: (x) => count(x.last('waiting')), level: (x) => queueLevel(x.last('waiting'), queue.max) },
-        { label: 'room for', value: () => count(queue.max) }],
+        { label: 'capacity', value: () => count(queue.max) }],
       plot: { format: count, axis: short, floor: 4, area: true,
         series: [{ name: 'waiting', label: 'waiting', color: 'c-level' }] } },
-    { title: 'Batch', unit: 'requests run',
+    { title: 'Batch', unit: 'requests running',
       parts: [{ value: (x) => count(x.last('running')) },
         { label: 'slots', value: () => count(queue.slots) },
-        { label: 'tokens a step', value: (x) => fixed(x.last('batch')) }],
+        { label: 'tokens per step', value: (x) => fixed(x.last('batch')) }],
       plot: { format: (v) => fixed(v), axis: short, floor: 4, series: [
-        { name: 'running', label: 'requests', color: 'c1' }, { name: 'batch', label: 'tokens a step', color: 'c2' }] } },
+        { name: 'running', label: 'requests', color: 'c1' }, { name: 'batch', label: 'tokens per step', color: 'c2' }] } },
     { title: 'Prompt tokens computed', unit: 'tok/s now',
       parts: [{ value: (x) => fixed(x.last('prompt') ?? 0) },
         { label: 'average', value: (x) => fixed(x.average('prompt')) }],

@@ -1,5 +1,5 @@
-// Markdown as models write it, turned into elements: headings, lists, quotes, tables, rules, code, emphasis, links.
-// There is no way from text to markup; what is not understood stays text.
+// Renders Markdown as models write it into elements: headings, lists, quotes, tables, rules, code, emphasis, links.
+// Text never becomes markup; what is not recognised stays text.
 import { h, copyButton } from './dom.js';
 
 const INLINE = [
@@ -14,7 +14,7 @@ const INLINE = [
 ];
 const STARTS = /[`*_~[]|https?:/;
 
-// Only addresses of the web become links; they open apart and learn nothing of this page.
+// Only http and https addresses become links; they open in a new tab and get no referrer.
 function link(address, children) {
   if (!/^https?:\/\//i.test(address)) return null;
   return h('a', { href: address, target: '_blank', rel: 'noopener noreferrer' }, children);
@@ -110,7 +110,7 @@ class Reader {
       h('tbody', null, body.map((cells) => h('tr', null, head.map((_, i) => h('td', null, inline(cells[i] ?? ''))))))));
   }
 
-  // Lines that are indented deeper belong to the item above.
+  // Lines with a deeper indent belong to the item above.
   list(depth) {
     const first = ITEM.exec(this.row);
     if (first === null || depth > 8) return null;

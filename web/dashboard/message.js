@@ -1,4 +1,4 @@
-// One message of a conversation on the page: text, reasoning, tool calls, probabilities, timings.
+// Draws one message of a conversation: text, reasoning, tool calls, probabilities, timings.
 import { h, button, copyButton } from './dom.js';
 import { count, fixed, percent, seconds } from './format.js';
 import { codeBlock, markdown } from './markdown.js';
@@ -20,7 +20,7 @@ function toolCall(call, message, on) {
       button('Send result', () => on.result(call, answer.value), { class: 'small' })));
 }
 
-// A token's colour says how sure the model was; the pointer or the arrow keys show what else it thought of.
+// A token's colour shows how sure the model was; the pointer or the arrow keys show the alternatives.
 const sureness = (logprob) => ['low', 'fair', 'good', 'sure'][Math.min(3, Math.floor(Math.exp(logprob) * 4))];
 const visible = (text) => JSON.stringify(text).slice(1, -1);
 
@@ -62,13 +62,13 @@ function timings(m) {
     Number.isFinite(t.first_s) ? `first token ${seconds(t.first_s)}` : null,
     t.tokens > 0 ? `${count(t.tokens)} tokens` : null,
     t.cached > 0 ? `${count(t.cached)} of ${count(t.prompt)} from the cache` : null,
-    m.finish === 'length' ? 'cut at the longest answer' : null,
+    m.finish === 'length' ? 'cut off at the maximum length' : null,
   ].filter(Boolean);
   return h('p', { class: 'timings' }, parts.join(' · '));
 }
 
 export class MessageView {
-  // on: edit, retry, result; those that make no sense here are left out.
+  // on: the actions edit, retry and result; those that do not apply are undefined.
   constructor(message, on, tip) {
     Object.assign(this, { message, on, tip });
     this.body = h('div', { class: 'prose' });
@@ -95,7 +95,7 @@ export class MessageView {
     if (m.streaming && parts.length === 0) parts.push(h('p', { class: 'soft waiting' }, 'Waiting for the first token…'));
     if (m.cut) parts.push(h('p', { class: 'note' }, m.cut === 'stopped' ? 'Stopped.' : `Cut off: ${m.cut}`));
     if (m.error) parts.push(h('p', { class: 'error-box', role: 'alert' }, m.error));
-    // What the reader has opened stays open while more comes.
+    // Details that the reader has opened stay open while the answer grows.
     const open = this.body.querySelector('details.reasoning')?.open;
     this.body.replaceChildren(...parts);
     const details = this.body.querySelector('details.reasoning');

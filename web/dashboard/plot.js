@@ -1,11 +1,11 @@
-// A line plot over time: axes that can be read, a cross-hair with values for pointer and arrow keys.
+// A line plot over time with axes, and a crosshair that shows values for the pointer and the arrow keys.
 import { h, svg, setText } from './dom.js';
 import { clock } from './format.js';
 
 const HEIGHT = 132, LEFT = 54, RIGHT = 10, TOP = 8, BOTTOM = 20;
 const X_STEPS = [5, 10, 15, 30, 60, 120, 300, 600];
 
-// A round step so that about `want` of them cover `span`.
+// A round step such that about `want` of them cover `span`.
 function roundStep(span, want) {
   const rough = span / want;
   const base = 10 ** Math.floor(Math.log10(rough));
@@ -18,7 +18,7 @@ function ago(s) {
 }
 
 export class Plot {
-  // series: [{name, label, color}]; format writes a value, floor is the least top of the scale.
+  // series: [{name, label, color}]; format writes a value; the scale always reaches at least `floor`.
   constructor({ title, series, format, axis = format, floor = 1, ceiling = null, area = false }) {
     Object.assign(this, { title, series, format, axis, floor, ceiling, area });
     this.points = [];
@@ -64,7 +64,7 @@ export class Plot {
     return this.points.filter((p) => p.at >= from);
   }
 
-  // Points that have a value to tell.
+  // Points with at least one value.
   get readable() {
     return this.shown.filter((p) => this.series.some((s) => Number.isFinite(p[s.name])));
   }
@@ -115,7 +115,7 @@ export class Plot {
     this.grid.replaceChildren(...parts);
   }
 
-  // A gap where nothing is known.
+  // Leaves a gap where there is no value.
   path(shown, name) {
     let d = '', pen = false;
     for (const p of shown) {
@@ -164,9 +164,9 @@ export class Plot {
   }
 }
 
-// A card with a big number, smaller ones beside it and the plot below.
+// A card with one large number, smaller ones beside it and the plot below.
 export class Gauge {
-  // parts: [{label, value(history) -> text}] beside the first; the first is the big one.
+  // parts: [{label, value(history) -> text}]; the first is the large number and has no label.
   constructor({ title, unit, parts, plot }) {
     this.parts = parts;
     this.outs = parts.map((part, i) => h(i === 0 ? 'b' : 'span', { class: i === 0 ? 'big' : 'num' }, '–'));

@@ -1,4 +1,4 @@
-// A card for each rank: memory, CPU, temperature and power where the system tells, tokens, compute and collectives.
+// A card for each rank: memory, CPU, temperature and power if the system reports them, tokens, compute and collectives.
 import { h, setText } from './dom.js';
 import { bytes, count, digits3, fixed, percent } from './format.js';
 import { layersOf, roleOf, shareOf } from './cluster.js';
@@ -32,14 +32,14 @@ function legend(names) {
 const WORK = [['compute', 'Compute'], ['collective', 'Collectives'], ['idle', 'Idle']];
 const ROWS = ['CPU', 'Temperature', 'Power', 'Tokens computed', 'Share of the model', 'Heads, FFN, vocabulary'];
 
-const TONES = { there: 'good', back: 'warn', lost: 'bad', unknown: '' };
+const TONES = { online: 'good', back: 'warn', lost: 'bad', unknown: '' };
 
 class RankCard {
   constructor(rank) {
     this.state = h('span', { class: 'chip' }, '');
     this.memory = bar(MEMORY, 'Memory');
     this.memoryKeys = legend(MEMORY);
-    this.work = bar(WORK, 'Time of the last 10 s');
+    this.work = bar(WORK, 'Time, last 10 s');
     this.workKeys = legend(WORK);
     this.rows = ROWS.map(() => h('dd', null, '–'));
     this.sub = h('p', { class: 'soft sub' });
@@ -60,8 +60,8 @@ class RankCard {
     const cpu = rate('cpu_s');
     const share = [rank.heads, rank.ffn, rank.vocab].map((v) => (v === undefined ? '–' : count(v))).join(', ');
     [Number.isFinite(cpu) ? `${fixed(cpu, 2)} cores` : '–',
-      Number.isFinite(rank.temperature_c) && rank.temperature_c > 0 ? `${fixed(rank.temperature_c, 0)} °C` : 'not told',
-      Number.isFinite(rank.power_w) && rank.power_w > 0 ? `${digits3(rank.power_w)} W` : 'not told',
+      Number.isFinite(rank.temperature_c) && rank.temperature_c > 0 ? `${fixed(rank.temperature_c, 0)} °C` : 'n/a',
+      Number.isFinite(rank.power_w) && rank.power_w > 0 ? `${digits3(rank.power_w)} W` : 'n/a',
       count(rank.tokens), percent(shareOf(rank, ranks), 1), share,
     ].forEach((text, i) => setText(this.rows[i], text));
   }
@@ -73,7 +73,7 @@ class RankCard {
     this.memoryKeys.outs.forEach((out, i) => setText(out, bytes(values[i])));
   }
 
-  // Of one second; what a report rounds must not make it more.
+  // Shares of one second; rounding in the reports must not make the sum larger.
   setWork(computed, collected) {
     const compute = Math.min(1, computed), collective = Math.min(1 - compute, collected);
     const idle = Math.max(0, 1 - compute - collective);
@@ -86,13 +86,13 @@ class RankCard {
 export class Ranks {
   constructor() {
     this.grid = h('div', { class: 'rank-grid' });
-    this.empty = h('p', { class: 'empty' }, 'No rank is known yet.');
+    this.empty = h('p', { class: 'empty' }, 'No ranks are known yet.');
     this.el = h('section', { id: 'ranks', 'aria-labelledby': 'ranks-title' },
       h('h2', { id: 'ranks-title' }, 'Ranks'), this.empty, this.grid);
     this.cards = [];
   }
 
-  // before: an older snapshot's engine.
+  // before: the engine of an older snapshot.
   update(engine, before, state) {
     const ranks = engine?.ranks ?? [];
     this.empty.hidden = ranks.length > 0;

@@ -1,4 +1,4 @@
-// The last requests with a detail view, and what went wrong: errors of requests and events that this page saw.
+// The latest requests with a detail view, and a log of failed requests and of events that this page has seen.
 import { h, button, facts, setText } from './dom.js';
 import { clock, count, dateTime, digits3, fixed, percent, seconds } from './format.js';
 import { askJson } from './feed.js';
@@ -33,8 +33,8 @@ class Detail {
   show(r) {
     const error = r.error_message ? h('p', { class: 'error-box' }, r.error_message) : null;
     this.body.replaceChildren(...[error, timeline(r), facts([
-      ['Id', h('code', null, r.request_id)], ['Came', dateTime(r.timestamp * 1000)], ['Kind', r.kind],
-      ['Model', r.model_id], ['Status', r.status], ['Ended by', r.finish_reason],
+      ['Id', h('code', null, r.request_id)], ['Received', dateTime(r.timestamp * 1000)], ['Kind', r.kind],
+      ['Model', r.model_id], ['Status', r.status], ['Finish reason', r.finish_reason],
       ['Streamed', r.is_stream ? 'yes' : 'no'],
       ['Prompt', `${count(r.prompt_tokens)} tokens`],
       ['From the cache', `${count(r.cached_tokens)} tokens (${percent(r.prompt_tokens > 0 ? r.cached_tokens / r.prompt_tokens : 0)})`],
@@ -48,7 +48,7 @@ class Detail {
 
 function row(r, open) {
   const cells = [
-    h('button', { type: 'button', class: 'link', 'aria-label': `Details of the request of ${clock(r.timestamp * 1000)}` },
+    h('button', { type: 'button', class: 'link', 'aria-label': `Details of the request at ${clock(r.timestamp * 1000)}` },
       dateTime(r.timestamp * 1000)),
     r.kind, h('span', { class: `chip ${TONES[r.status] ?? ''}` }, r.status), count(r.prompt_tokens), count(r.cached_tokens),
     count(r.generated_tokens), r.time_to_first_token_s > 0 ? seconds(r.time_to_first_token_s) : '–',
@@ -60,13 +60,13 @@ export class Requests {
   constructor() {
     this.detail = new Detail();
     this.body = h('tbody');
-    this.empty = h('p', { class: 'empty' }, 'No request yet. The chat or a client makes the first one.');
+    this.empty = h('p', { class: 'empty' }, 'No requests yet. Send one from the chat or from a client.');
     this.figures = h('div', { class: 'figures' });
     this.filter = h('select', { 'aria-label': 'Which requests', onchange: () => this.draw() },
       [['', 'All'], ['ok', 'Answered'], ['error', 'Errors'], ['timeout', 'Timeouts'], ['cancelled', 'Cancelled'], ['refused', 'Refused']]
         .map(([value, label]) => h('option', { value }, label)));
     this.log = h('ol', { class: 'log', 'aria-live': 'polite' });
-    this.logEmpty = h('p', { class: 'empty' }, 'Nothing went wrong.');
+    this.logEmpty = h('p', { class: 'empty' }, 'No errors.');
     this.table = h('table', { class: 'requests' }, h('thead', null, h('tr', null, COLUMNS.map((name, i) =>
       h('th', { scope: 'col', class: i > 2 ? 'num' : null }, name)))), this.body);
     this.el = h('div', null, this.figures,
@@ -78,12 +78,12 @@ export class Requests {
       this.detail.el);
     this.requests = [];
     this.events = [];
-    this.failed = new Map(); // errors stay when newer requests push them out of the list
+    this.failed = new Map(); // failed requests stay here when newer ones push them out of the list
     this.rows = new Map(); // by request
     this.total = -1;
   }
 
-  // Asks again only when the count of requests has moved.
+  // Loads the list again only when the number of requests has changed.
   async update(snapshot) {
     if (snapshot.total_requests === this.total || this.busy) return;
     this.busy = true;
@@ -94,7 +94,7 @@ export class Requests {
       for (const r of recent.requests) if (r.error_message) this.failed.set(r.request_id, r);
       this.drawFigures(stats);
       this.draw();
-    } catch { /* the next snapshot asks again */ } finally {
+    } catch { /* the next snapshot tries again */ } finally {
       this.busy = false;
     }
   }
@@ -109,7 +109,7 @@ export class Requests {
     const rows = [['Requests', count(s.total_requests)], ['Errors', count(s.errors + s.timeouts)],
       ['Refused', count(s.refused)], ['Cancelled', count(s.cancelled)], ['Tokens generated', count(s.total_generated_tokens)],
       ['Speed, median', `${fixed(s.p50_tps)} tok/s`], ['First token, median', seconds(s.p50_ttft_s)],
-      ['Total, 95 %', seconds(s.p95_latency_s)], ['Hit the cache', percent(s.kv_cache_hit_rate)]];
+      ['Total, 95 %', seconds(s.p95_latency_s)], ['Cache hits', percent(s.kv_cache_hit_rate)]];
     this.figures.replaceChildren(...rows.map(([name, value]) =>
       h('div', { class: 'figure' }, h('small', null, name), h('b', null, value))));
   }
@@ -120,11 +120,11 @@ export class Requests {
     this.rows = new Map(wanted.map((r) =>
       [r.request_id, known.get(r.request_id) ?? row(r, (x) => this.detail.show(x))]));
     this.body.replaceChildren(...this.rows.values());
-    if (this.body.contains(held)) held.focus({ preventScroll: true }); // a row that moved keeps the keyboard
+    if (this.body.contains(held)) held.focus({ preventScroll: true }); // a row that moved keeps the focus
     this.empty.hidden = wanted.length > 0;
     this.table.hidden = wanted.length === 0;
-    setText(this.empty, this.requests.length > 0 ? 'No request of this kind among the last ones.'
-      : 'No request yet. The chat or a client makes the first one.');
+    setText(this.empty, this.requests.length > 0 ? 'None of the latest requests has this status.'
+      : 'No requests yet. Send one from the chat or from a client.');
     this.drawLog();
   }
 

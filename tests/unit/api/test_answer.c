@@ -1,5 +1,5 @@
-/* Events as an engine would send them, with the tokens of the demo model; what clients would get is
- * parsed by cJSON and put together again. */
+/* Events as an engine would send them, with the tokens of the demo model. What a client would
+ * receive is parsed by cJSON and put together again. */
 #include "api/answer.h"
 #include "api/openai.h"
 
@@ -35,12 +35,12 @@ static void start(const sh_dialect *dialect, const char *body)
 
 static void tell(const sh_dialect *dialect, sh_choice *choice)
 {
-    if (!stream_on || choice->over || (!sh_choice_has_news(choice) && !choice->done)) return;
+    if (!stream_on || choice->over || (!sh_choice_has_pending(choice) && !choice->done)) return;
     dialect->part(answer, choice, &streamed);
-    sh_choice_told(choice);
+    sh_choice_sent(choice);
 }
 
-/* One token; true when the choice wants to be cancelled. */
+/* Sends one token; true when the choice asks to be cancelled. */
 static bool token(const sh_dialect *dialect, int choice, int32_t id)
 {
     sh_event event = {.kind = SH_EVENT_TOKEN, .token = id, .logprob = -0.5f, .top_count = 1};
@@ -50,7 +50,7 @@ static bool token(const sh_dialect *dialect, int choice, int32_t id)
     return cancel;
 }
 
-/* All tokens of a text; the number of them, or minus that when the last asked to cancel. */
+/* Sends all tokens of a text. Returns their number, negative when the last one asked to cancel. */
 static int say(const sh_dialect *dialect, int choice, const char *text)
 {
     sh_ids ids = {0};
@@ -109,7 +109,7 @@ static const char *text_at(const cJSON *json, const char *path)
     return cJSON_GetStringValue(at(json, path));
 }
 
-/* What a client makes of the stream: a field of all deltas of a choice, joined. */
+/* What a client makes of the stream: one field of all deltas of a choice, joined. */
 static void joined(const char *path, int choice, sh_buf *out)
 {
     sh_str rest = sh_buf_str(&streamed), line;
@@ -180,7 +180,7 @@ TEST(streams_the_same_text_in_pieces)
     assert_non_null(strstr(streamed.ptr, "\"choices\":[],\"usage\":{\"prompt_tokens\""));
 }
 
-TEST(gathers_what_a_slow_client_has_not_read)
+TEST(accumulates_what_a_slow_client_has_not_read)
 {
     UNUSED_STATE;
     start(&sh_openai_chat, CHAT(STREAM));
@@ -201,7 +201,7 @@ TEST(ends_before_a_stop_string_wherever_tokens_are_cut)
         start(&sh_openai_chat, streaming ? CHAT(STREAM ",\"stop\":[\"the end\",\"END\"]")
                                          : CHAT(",\"stop\":[\"the end\",\"END\"]"));
         assert_true(say(&sh_openai_chat, 0, "This is the ending of it") < 0);
-        assert_false(token(&sh_openai_chat, 0, 100)); /* on its way when it was cancelled */
+        assert_false(token(&sh_openai_chat, 0, 100)); /* still in flight when it was cancelled */
         done(&sh_openai_chat, 0, SH_FINISH_CANCEL);
         if (streaming) {
             check_joined("delta.content", 0, "This is ");
@@ -214,7 +214,7 @@ TEST(ends_before_a_stop_string_wherever_tokens_are_cut)
     }
 }
 
-TEST(gives_back_a_stop_string_that_was_none)
+TEST(returns_text_that_only_looked_like_a_stop_string)
 {
     UNUSED_STATE;
     start(&sh_openai_chat, CHAT(STREAM ",\"stop\":\"the end of all\""));
@@ -265,7 +265,7 @@ TEST(leaves_calls_alone_when_there_are_no_tools)
     cJSON_Delete(json);
 }
 
-TEST(stops_behind_the_first_call_when_asked)
+TEST(stops_after_the_first_call_when_asked)
 {
     UNUSED_STATE;
     start(&sh_openai_chat, CHAT(TOOLS ",\"parallel_tool_calls\":false"));
@@ -283,7 +283,7 @@ TEST(stops_behind_the_first_call_when_asked)
     ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\"}},"                 \
     "{\"type\":\"function\",\"function\":{\"name\":\"get_time\"}}]"
 
-TEST(shows_no_tools_that_may_not_be_called)
+TEST(hides_tools_that_may_not_be_called)
 {
     UNUSED_STATE;
     int32_t plain[64];
@@ -298,7 +298,7 @@ TEST(shows_no_tools_that_may_not_be_called)
     assert_true(prompts[0].count > count);
 }
 
-TEST(begins_the_call_that_is_asked_for)
+TEST(starts_the_call_that_tool_choice_requires)
 {
     UNUSED_STATE;
     static const char *const choices[] = {TOOLS REQUIRED, TOOLS NAMED, TWO_TOOLS NAMED};
@@ -327,7 +327,7 @@ TEST(begins_the_call_that_is_asked_for)
             cJSON_Delete(json);
         }
     }
-    /* Which of several is called is left to the model. */
+    /* With several functions, the model chooses which one to call. */
     start(&sh_openai_chat, CHAT(TWO_TOOLS REQUIRED));
     assert_string_equal(prompts[0].lead.ptr, "<tool_call>\n{\"name\": \"");
     say(&sh_openai_chat, 0, "get_time\", \"arguments\": {}}\n</tool_call>");
@@ -337,7 +337,7 @@ TEST(begins_the_call_that_is_asked_for)
     cJSON_Delete(json);
 }
 
-TEST(fails_when_the_call_does_not_come)
+TEST(fails_without_the_required_call)
 {
     UNUSED_STATE;
     static const struct {
@@ -365,7 +365,7 @@ TEST(fails_when_the_call_does_not_come)
     }
 }
 
-TEST(numbers_calls_without_a_gap_where_one_was_broken)
+TEST(numbers_calls_without_gaps_for_broken_ones)
 {
     UNUSED_STATE;
     start(&sh_openai_chat, CHAT(TWO_TOOLS REQUIRED STREAM));
@@ -416,7 +416,7 @@ TEST(numbers_several_answers_to_several_prompts)
     cJSON_Delete(json);
 }
 
-TEST(lists_log_probabilities_of_completions_side_by_side)
+TEST(lists_log_probabilities_of_completions_in_parallel_arrays)
 {
     UNUSED_STATE;
     start(&sh_openai_completion, "{\"prompt\":\"one\",\"logprobs\":1}");
@@ -433,7 +433,7 @@ TEST(lists_log_probabilities_of_completions_side_by_side)
     cJSON_Delete(json);
 }
 
-/* Every token's text stands in the whole text where its offset says. */
+/* Every token's text is found in the whole text at its offset. */
 static void check_offsets(const char *body, const char *shown)
 {
     const int32_t *ends = sh_model_text_end_ids(sh_served_model_text(served))->ptr;
@@ -464,14 +464,14 @@ static void check_offsets(const char *body, const char *shown)
     cJSON_Delete(json);
 }
 
-TEST(tells_where_tokens_stand_around_special_ones)
+TEST(gives_offsets_of_tokens_around_special_ones)
 {
     UNUSED_STATE;
     check_offsets("{\"prompt\":\"one\",\"logprobs\":1,\"ignore_eos\":true}",
                   " tw\xc3\xb6 \xf0\x9f\xa6\x8a three");
 }
 
-TEST(keeps_an_answer_whose_engine_dies_behind_its_end)
+TEST(keeps_an_answer_whose_engine_dies_after_its_end)
 {
     UNUSED_STATE;
     sh_event event = {.kind = SH_EVENT_ERROR};
@@ -505,7 +505,7 @@ TEST(keeps_special_tokens_out_of_the_text)
     cJSON_Delete(json);
 }
 
-TEST(refuses_prompts_that_the_context_does_not_hold)
+TEST(refuses_prompts_longer_than_the_context)
 {
     UNUSED_STATE;
     sh_api_error error;
@@ -547,23 +547,23 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_a_whole_answer),
         cmocka_unit_test(streams_the_same_text_in_pieces),
-        cmocka_unit_test(gathers_what_a_slow_client_has_not_read),
+        cmocka_unit_test(accumulates_what_a_slow_client_has_not_read),
         cmocka_unit_test(ends_before_a_stop_string_wherever_tokens_are_cut),
-        cmocka_unit_test(gives_back_a_stop_string_that_was_none),
+        cmocka_unit_test(returns_text_that_only_looked_like_a_stop_string),
         cmocka_unit_test(reports_tool_calls_whole_and_streamed),
         cmocka_unit_test(leaves_calls_alone_when_there_are_no_tools),
-        cmocka_unit_test(stops_behind_the_first_call_when_asked),
-        cmocka_unit_test(shows_no_tools_that_may_not_be_called),
-        cmocka_unit_test(begins_the_call_that_is_asked_for),
-        cmocka_unit_test(fails_when_the_call_does_not_come),
-        cmocka_unit_test(numbers_calls_without_a_gap_where_one_was_broken),
+        cmocka_unit_test(stops_after_the_first_call_when_asked),
+        cmocka_unit_test(hides_tools_that_may_not_be_called),
+        cmocka_unit_test(starts_the_call_that_tool_choice_requires),
+        cmocka_unit_test(fails_without_the_required_call),
+        cmocka_unit_test(numbers_calls_without_gaps_for_broken_ones),
         cmocka_unit_test(gives_log_probabilities_with_their_text),
         cmocka_unit_test(numbers_several_answers_to_several_prompts),
-        cmocka_unit_test(lists_log_probabilities_of_completions_side_by_side),
-        cmocka_unit_test(tells_where_tokens_stand_around_special_ones),
-        cmocka_unit_test(keeps_an_answer_whose_engine_dies_behind_its_end),
+        cmocka_unit_test(lists_log_probabilities_of_completions_in_parallel_arrays),
+        cmocka_unit_test(gives_offsets_of_tokens_around_special_ones),
+        cmocka_unit_test(keeps_an_answer_whose_engine_dies_after_its_end),
         cmocka_unit_test(keeps_special_tokens_out_of_the_text),
-        cmocka_unit_test(refuses_prompts_that_the_context_does_not_hold),
+        cmocka_unit_test(refuses_prompts_longer_than_the_context),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

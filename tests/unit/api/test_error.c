@@ -18,7 +18,7 @@ static const char *text_of(const cJSON *json, const char *key)
     return cJSON_GetStringValue(cJSON_GetObjectItem(json, key));
 }
 
-TEST(tells_the_same_to_both_kinds_of_clients)
+TEST(gives_both_kinds_of_clients_the_same_message)
 {
     UNUSED_STATE;
     sh_api_error error;
@@ -74,7 +74,7 @@ TEST(gives_every_failure_its_status)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tells_the_same_to_both_kinds_of_clients),
+        cmocka_unit_test(gives_both_kinds_of_clients_the_same_message),
         cmocka_unit_test(gives_every_failure_its_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,7 +79,7 @@ static bool reads(const char *text)
         if (strstr(error.message, part) == NULL) fail_msg("%s", error.message);                    \
     } while (0)
 
-TEST(sets_defaults_and_what_is_given)
+TEST(sets_defaults_and_given_values)
 {
     UNUSED_STATE;
     assert_true(reads("{\"list\":[1]}"));
@@ -92,7 +92,7 @@ TEST(sets_defaults_and_what_is_given)
     assert_string_equal(out.mode, "bc");
 }
 
-TEST(takes_null_for_absent)
+TEST(treats_null_as_absent)
 {
     UNUSED_STATE;
     assert_true(reads("{\"list\":[],\"count\":null,\"magic\":null,\"opts\":null}"));
@@ -151,8 +151,8 @@ TEST(writes_its_own_schema)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets_defaults_and_what_is_given),
-        cmocka_unit_test(takes_null_for_absent),
+        cmocka_unit_test(sets_defaults_and_given_values),
+        cmocka_unit_test(treats_null_as_absent),
         cmocka_unit_test(names_the_field_that_is_wrong),
         cmocka_unit_test(refuses_what_would_change_the_answer),
         cmocka_unit_test(writes_its_own_schema),

@@ -1,4 +1,4 @@
-/* What is written is read back by cJSON, which we did not write. */
+/* The output is read back by cJSON, an implementation that is not ours. */
 #include "api/json_writer.h"
 
 #include "base/json.h"
@@ -44,7 +44,7 @@ TEST(writes_what_a_parser_reads_back)
     sh_buf_reset(&out);
 }
 
-TEST(replaces_bytes_that_are_no_text)
+TEST(replaces_bytes_that_are_not_utf8)
 {
     UNUSED_STATE;
     sh_buf out = {0};
@@ -57,7 +57,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_what_a_parser_reads_back),
-        cmocka_unit_test(replaces_bytes_that_are_no_text),
+        cmocka_unit_test(replaces_bytes_that_are_not_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The format itself is checked by promtool, in tests/api; here is what the numbers mean. */
+/* Checks the numbers; the format is checked by promtool, in tests/api. */
 #include "api/metrics.h"
 
 #include "test.h"

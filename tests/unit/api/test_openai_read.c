@@ -34,7 +34,7 @@ static const char *content_of(int index)
     return cJSON_GetStringValue(cJSON_GetObjectItem(message, "content"));
 }
 
-TEST(leaves_the_models_own_settings_unless_told)
+TEST(keeps_the_models_own_settings_by_default)
 {
     UNUSED_STATE;
     assert_true(reads(&sh_openai_chat, CHAT("")));
@@ -147,7 +147,7 @@ TEST(applies_the_choice_of_tools)
     assert_null(request.tools);
 }
 
-TEST(gathers_template_variables)
+TEST(collects_template_variables)
 {
     UNUSED_STATE;
     assert_true(
@@ -212,13 +212,13 @@ static int cleanup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(leaves_the_models_own_settings_unless_told),
+        cmocka_unit_test(keeps_the_models_own_settings_by_default),
         cmocka_unit_test(reads_stops_biases_and_ids),
         cmocka_unit_test(joins_text_parts_and_refuses_others),
         cmocka_unit_test(makes_objects_of_earlier_arguments),
         cmocka_unit_test(names_the_message_that_is_wrong),
         cmocka_unit_test(applies_the_choice_of_tools),
-        cmocka_unit_test(gathers_template_variables),
+        cmocka_unit_test(collects_template_variables),
         cmocka_unit_test(refuses_unsupported_fields_by_name),
         cmocka_unit_test(reads_prompts_of_all_four_forms),
     };

@@ -1,4 +1,4 @@
-/* That the document is OpenAPI is checked by a validator from npm, in tests/api. */
+/* Checks that the document is complete; a validator from npm checks its format, in tests/api. */
 #include "api/api_internal.h"
 #include "api/assets.h"
 
@@ -14,7 +14,7 @@ static cJSON *document(void)
     return json;
 }
 
-TEST(tells_of_every_endpoint_and_field)
+TEST(documents_every_endpoint_and_field)
 {
     UNUSED_STATE;
     cJSON *json = document();
@@ -68,7 +68,7 @@ TEST(holds_the_pages)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tells_of_every_endpoint_and_field),
+        cmocka_unit_test(documents_every_endpoint_and_field),
         cmocka_unit_test(gives_every_operation_its_own_name),
         cmocka_unit_test(holds_the_pages),
     };

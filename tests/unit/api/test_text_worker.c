@@ -65,7 +65,7 @@ static void count(void *arg)
     dones++;
 }
 
-TEST(says_when_it_is_full_and_hands_all_back_when_stopped)
+TEST(refuses_when_full_and_hands_all_jobs_back_when_stopped)
 {
     UNUSED_STATE;
     sh_err err;
@@ -86,7 +86,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_jobs_in_order_and_hands_them_back_to_the_loop),
-        cmocka_unit_test(says_when_it_is_full_and_hands_all_back_when_stopped),
+        cmocka_unit_test(refuses_when_full_and_hands_all_jobs_back_when_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* ranks.h - what tests of real groups share: ranks as processes on loopback, rank 0 in the test. */
+/* ranks.h - helpers for tests of real groups: ranks as processes on loopback, rank 0 in the test.
+ */
 #ifndef SH_TESTS_ENGINE_RANKS_H
 #define SH_TESTS_ENGINE_RANKS_H
 
@@ -8,7 +9,7 @@
 
 #include "test.h"
 
-/* A port that is free now; rank 0 listens on it at once. */
+/* A port that is free now; rank 0 starts to listen on it at once. */
 static inline int listen_somewhere(char text[SH_ADDR_TEXT_MAX])
 {
     sh_err err;
@@ -35,7 +36,7 @@ static inline sh_group_opts group_opts(int rank, int size, const char *where, in
     return opts;
 }
 
-/* Gives the request to the engine as a client does, by way of its frame. */
+/* Submits the request the way a client does, packed into a frame and unpacked again. */
 static inline void engine_ask(sh_engine *engine, const sh_sequence_spec *q)
 {
     sh_buf bytes = {0};

@@ -40,16 +40,16 @@ TEST(a_prefix_is_found_after_its_sequence_is_gone)
     int32_t first[4], second[4];
     assert_int_equal(run(blocks, "abc", first), 0);
     sh_blocks_release(blocks, first, 3);
-    assert_int_equal(sh_blocks_room(blocks), COUNT);
+    assert_int_equal(sh_blocks_available(blocks), COUNT);
     assert_int_equal(sh_blocks_cached(blocks), 3);
     assert_int_equal(run(blocks, "abd", second), 2);
     assert_memory_equal(first, second, 2 * sizeof(int32_t));
-    assert_int_equal(sh_blocks_room(blocks), COUNT - 3);
+    assert_int_equal(sh_blocks_available(blocks), COUNT - 3);
     sh_blocks_release(blocks, second, 3);
     sh_blocks_free(blocks);
 }
 
-TEST(the_same_tokens_behind_another_prefix_are_another_block)
+TEST(the_same_tokens_after_another_prefix_are_another_block)
 {
     UNUSED_STATE;
     sh_blocks *blocks = sh_blocks_create(COUNT, secret, root);
@@ -66,15 +66,15 @@ TEST(shared_blocks_are_stored_once)
     int32_t a[3], b[3];
     run(blocks, "abc", a);
     assert_int_equal(run(blocks, "abc", b), 3);
-    assert_int_equal(sh_blocks_room(blocks), COUNT - 3);
+    assert_int_equal(sh_blocks_available(blocks), COUNT - 3);
     sh_blocks_release(blocks, a, 3);
-    assert_int_equal(sh_blocks_room(blocks), COUNT - 3);
+    assert_int_equal(sh_blocks_available(blocks), COUNT - 3);
     sh_blocks_release(blocks, b, 3);
-    assert_int_equal(sh_blocks_room(blocks), COUNT);
+    assert_int_equal(sh_blocks_available(blocks), COUNT);
     sh_blocks_free(blocks);
 }
 
-TEST(what_was_let_go_longest_ago_makes_room_and_tails_before_heads)
+TEST(the_least_recently_released_is_evicted_first_and_tails_before_heads)
 {
     UNUSED_STATE;
     sh_blocks *blocks = sh_blocks_create(COUNT, secret, root);
@@ -90,7 +90,7 @@ TEST(what_was_let_go_longest_ago_makes_room_and_tails_before_heads)
     sh_blocks_free(blocks);
 }
 
-TEST(a_promise_is_seen_and_withdrawn_when_it_is_not_kept)
+TEST(a_promise_is_seen_and_dropped_when_its_block_is_never_computed)
 {
     UNUSED_STATE;
     sh_blocks *blocks = sh_blocks_create(COUNT, secret, root);
@@ -112,7 +112,7 @@ TEST(a_promise_is_seen_and_withdrawn_when_it_is_not_kept)
     sh_blocks_free(blocks);
 }
 
-TEST(an_empty_pool_says_so)
+TEST(take_fails_when_all_blocks_are_held)
 {
     UNUSED_STATE;
     sh_blocks *blocks = sh_blocks_create(2, secret, root);
@@ -122,9 +122,9 @@ TEST(an_empty_pool_says_so)
     sh_blocks_free(blocks);
 }
 
-/* A plain model of the book: random prompts of few letters, checked for counts and for prefixes
- * that must be there. */
-TEST(random_use_keeps_the_book_straight)
+/* Checks random prompts of a few letters against a simple model: the counts must be right, and
+ * prefixes that are held must be found. */
+TEST(random_use_keeps_counts_and_prefixes_right)
 {
     UNUSED_STATE;
     enum { SEQS = 6, STEPS = 20000 };
@@ -150,7 +150,7 @@ TEST(random_use_keeps_the_book_straight)
         for (int i = 0; i < SEQS; i++)
             for (int j = 0; j < held[i]; j++)
                 if (!used[lists[i][j]]) used[lists[i][j]] = true, distinct++;
-        assert_int_equal(sh_blocks_room(blocks), 24 - distinct);
+        assert_int_equal(sh_blocks_available(blocks), 24 - distinct);
     }
     sh_blocks_free(blocks);
 }
@@ -159,12 +159,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prefix_is_found_after_its_sequence_is_gone),
-        cmocka_unit_test(the_same_tokens_behind_another_prefix_are_another_block),
+        cmocka_unit_test(the_same_tokens_after_another_prefix_are_another_block),
         cmocka_unit_test(shared_blocks_are_stored_once),
-        cmocka_unit_test(what_was_let_go_longest_ago_makes_room_and_tails_before_heads),
-        cmocka_unit_test(a_promise_is_seen_and_withdrawn_when_it_is_not_kept),
-        cmocka_unit_test(an_empty_pool_says_so),
-        cmocka_unit_test(random_use_keeps_the_book_straight),
+        cmocka_unit_test(the_least_recently_released_is_evicted_first_and_tails_before_heads),
+        cmocka_unit_test(a_promise_is_seen_and_dropped_when_its_block_is_never_computed),
+        cmocka_unit_test(take_fails_when_all_blocks_are_held),
+        cmocka_unit_test(random_use_keeps_counts_and_prefixes_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

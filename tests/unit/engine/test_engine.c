@@ -1,5 +1,5 @@
-/* The whole engine behind its socket, with the demo model; the answers were computed by another
- * program. */
+/* The whole engine behind its socket, with the demo model. The expected answers were computed by
+ * another implementation. */
 #include "engine/engine_client.h"
 
 #include "base/hash.h"
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 }; /* slow there */
+enum { SANITIZED = 1 }; /* sanitizers are slow */
 #else
 enum { SANITIZED = 0 };
 #endif
@@ -170,7 +170,7 @@ static void check_golden(const struct answer *a, const struct golden *g)
 {
     assert_int_equal(a->end.kind, SH_EVENT_DONE);
     if (g->margin <= 0.05) return;                   /* a near tie may fall either way */
-    assert_int_equal(a->count, g->output_count - 1); /* the last is the end */
+    assert_int_equal(a->count, g->output_count - 1); /* the last is the end token */
     assert_int_equal(a->end.finish, SH_FINISH_STOP);
     for (int t = 0; t < a->count; t++) {
         assert_int_equal(a->tokens[t], g->output[t]);
@@ -195,14 +195,14 @@ TEST(a_batch_of_requests_gives_the_golden_answers)
     check_all(0, 0);
 }
 
-TEST(so_it_does_with_drafts_and_with_scarce_room)
+TEST(so_it_does_with_drafts_and_with_few_kv_blocks)
 {
     UNUSED_STATE;
     check_all(4, 0);
     check_all(4, 320);
 }
 
-TEST(a_seed_gives_the_same_answer_alone_and_in_a_crowd)
+TEST(a_seed_gives_the_same_answer_alone_and_in_a_batch)
 {
     UNUSED_STATE;
     enum { CROWD = 12 };
@@ -230,7 +230,7 @@ TEST(a_seed_gives_the_same_answer_alone_and_in_a_crowd)
     world_close(w);
 }
 
-TEST(a_client_may_go_and_another_is_served_at_once)
+TEST(after_a_client_disconnects_another_is_served_at_once)
 {
     UNUSED_STATE;
     struct world *w = world_open("models/demo", 0, 0);
@@ -250,11 +250,11 @@ TEST(a_prompt_of_unknown_ids_is_refused)
     ask(w, 0, (int32_t[]){1, 4096}, 2, 10, 0);
     await(w, 0, 1);
     assert_int_equal(w->answers[0].end.kind, SH_EVENT_ERROR);
-    assert_non_null(strstr(w->answers[0].end.error.text, "4096; the model has 0 to 4095"));
+    assert_non_null(strstr(w->answers[0].end.error.text, "4096; valid ids are 0 to 4095"));
     world_close(w);
 }
 
-TEST(a_request_that_cannot_be_taken_ends_nobody_elses_answer)
+TEST(a_refused_request_does_not_end_other_answers)
 {
     UNUSED_STATE;
     const struct golden *g = &golden[0];
@@ -291,8 +291,8 @@ TEST(a_request_that_cannot_be_taken_ends_nobody_elses_answer)
     world_close(w);
 }
 
-/* The model's RoPE has two sets of factors. Whatever else was asked before, with whatever lengths,
- * a request gets what it gets from an engine that never saw another. */
+/* The model's RoPE has two sets of factors. Whatever requests came before, of whatever lengths, a
+ * request gets the same answer as from a fresh engine. */
 TEST(answers_of_a_longrope_model_do_not_depend_on_what_the_cache_holds)
 {
     UNUSED_STATE;
@@ -320,7 +320,7 @@ TEST(answers_of_a_longrope_model_do_not_depend_on_what_the_cache_holds)
     world_close(shared);
 }
 
-/* A sequence that outgrows the short factors goes on as if its prompt had been that long. */
+/* A sequence that outgrows the short factors continues as if its prompt had been that long. */
 TEST(an_answer_that_outgrows_the_short_factors_goes_on_with_the_long_ones)
 {
     UNUSED_STATE;
@@ -373,11 +373,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_of_requests_gives_the_golden_answers),
-        cmocka_unit_test(so_it_does_with_drafts_and_with_scarce_room),
-        cmocka_unit_test(a_seed_gives_the_same_answer_alone_and_in_a_crowd),
-        cmocka_unit_test(a_client_may_go_and_another_is_served_at_once),
+        cmocka_unit_test(so_it_does_with_drafts_and_with_few_kv_blocks),
+        cmocka_unit_test(a_seed_gives_the_same_answer_alone_and_in_a_batch),
+        cmocka_unit_test(after_a_client_disconnects_another_is_served_at_once),
         cmocka_unit_test(a_prompt_of_unknown_ids_is_refused),
-        cmocka_unit_test(a_request_that_cannot_be_taken_ends_nobody_elses_answer),
+        cmocka_unit_test(a_refused_request_does_not_end_other_answers),
         cmocka_unit_test(answers_of_a_longrope_model_do_not_depend_on_what_the_cache_holds),
         cmocka_unit_test(an_answer_that_outgrows_the_short_factors_goes_on_with_the_long_ones),
         cmocka_unit_test(stopping_lets_running_answers_finish),

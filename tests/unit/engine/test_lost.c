@@ -1,4 +1,4 @@
-/* What an engine still does while a rank is lost and the group is being formed again. */
+/* What an engine still does after a rank was lost, while the group re-forms. */
 #include "engine/engine.h"
 
 #include "base/clock.h"
@@ -49,7 +49,8 @@ static void worker(const sh_model_group_opts *opts, const sh_group_opts *group_o
     _exit(status == SH_OK ? 0 : 1);
 }
 
-/* Before there are threads, which do not go well with fork; one for later waits for SIGCONT. */
+/* Forked before there are threads, since fork and threads do not mix; the one needed later is
+ * stopped until SIGCONT. */
 static pid_t worker_start(const sh_engine_opts *opts, const char *where, bool later)
 {
     pid_t pid = fork();
@@ -74,7 +75,7 @@ static void ask(sh_engine *engine)
     engine_ask(engine, &q);
 }
 
-TEST(stats_and_cancels_are_answered_while_the_group_forms_again)
+TEST(stats_and_cancels_are_answered_while_the_group_re_forms)
 {
     UNUSED_STATE;
     char where[SH_ADDR_TEXT_MAX];
@@ -99,7 +100,7 @@ TEST(stats_and_cancels_are_answered_while_the_group_forms_again)
     assert_true(comes(&errors, 1, 10000));
     assert_non_null(strstr(error_text, "rank 1"));
     while (sh_engine_info_of(engine).ready) sh_sleep_ms(1);
-    sh_sleep_ms(300); /* the engine's thread waits for the rank now */
+    sh_sleep_ms(300); /* by now the engine's thread is waiting for the rank */
 
     int64_t start = sh_clock_ns();
     int before = atomic_load(&told_lost);
@@ -125,7 +126,7 @@ int main(void)
 {
     sh_log_set_level(SH_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stats_and_cancels_are_answered_while_the_group_forms_again),
+        cmocka_unit_test(stats_and_cancels_are_answered_while_the_group_re_forms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

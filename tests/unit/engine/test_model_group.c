@@ -1,5 +1,5 @@
 /* Every model of tests/data/models on real groups: the ranks are processes on loopback, rank 0 is
- * this one. The logits are those of another implementation. */
+ * this process. The expected logits come from another implementation. */
 #include "engine/model_group_internal.h"
 
 #include "base/log.h"
@@ -50,19 +50,19 @@ static sh_model_group_opts crew_opts(const char *dir, const struct form *f, cons
         .load = {.threads = 1, .exact = true}};
 }
 
-/* What can go wrong in a rank's memory, done to it from outside once it has run a step. Its device
- * is wrapped, since that is called in every step. */
+/* Faults injected into a rank's memory after it has run a step. They are triggered by a wrapped
+ * device, since the device is called in every step. */
 typedef void (*fault_fn)(void);
 
 static struct {
     sh_model_group *model_group;
-    sh_ops ops; /* of its device, but for what the fault takes over */
+    sh_ops ops; /* those of its device, except for what the fault replaces */
     void (*embed)(sh_device *dev, const sh_matrix *w, int64_t row_first, const int32_t *ids,
                   int tokens, float scale, float *y);
     int steps;
 } victim;
 
-/* The second slot has a block that no plan gave it. */
+/* Gives the second slot a block that is in no plan. */
 static void embed_then_change_state(sh_device *dev, const sh_matrix *w, int64_t row_first,
                                     const int32_t *ids, int tokens, float scale, float *y)
 {
@@ -83,7 +83,7 @@ static void change_state(void)
     victim.ops.embed = embed_then_change_state;
 }
 
-/* One hidden state comes out differently from the second step on. */
+/* Changes one hidden state from the second step on. */
 static void embed_and_count(sh_device *dev, const sh_matrix *w, int64_t row_first,
                             const int32_t *ids, int tokens, float scale, float *y)
 {
@@ -113,7 +113,7 @@ static void victim_prepare(sh_model_group *model_group, fault_fn fault)
     model_group->dev->ops = &victim.ops;
 }
 
-/* A rank after rank 0, in a process of its own; it says why when it fails. */
+/* A rank other than 0, in its own process; it prints why it failed. */
 static void worker(const sh_model_group_opts *opts, const sh_group_opts *group_opt, fault_fn fault)
 {
     sh_err err = {0};
@@ -175,7 +175,7 @@ static void team_close(struct team *t, bool well)
     }
 }
 
-/* One sequence from the start, in one step, with a draw behind every token. */
+/* One sequence from the start, in one step, with a draw after every token. */
 static sh_status run(struct team *t, const golden *g, const int32_t *ids, int len, sh_pick *picks,
                      sh_err *err)
 {
@@ -223,8 +223,7 @@ static double largest_difference(struct team *t, const golden *g)
     return largest / g->std;
 }
 
-/* A model may have fewer layers than stages ask for; that is refused, and not what is tested here.
- */
+/* A model may have fewer layers than there are stages; that is refused, and not tested here. */
 static void splits(void **state)
 {
     golden g = golden_load(*state);
@@ -236,7 +235,7 @@ static void splits(void **state)
     for (size_t i = 0; i < SH_COUNT_OF(forms); i++) {
         if (forms[i].stages > layers) continue;
         if (SANITIZED && i != 0 && forms[i].stages != 2)
-            continue; /* slow there, and much the same code */
+            continue; /* sanitizers are slow, and it is much the same code */
         struct team t = team_open(g.dir, &forms[i], NULL);
         double largest = largest_difference(&t, &g);
         if (!(largest <= 0.001))

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 }; /* slow there */
+enum { SANITIZED = 1 }; /* sanitizers are slow */
 #else
 enum { SANITIZED = 0 };
 #endif
@@ -19,7 +19,7 @@ enum { SANITIZED = 0 };
 enum { SLOTS = SANITIZED ? 20 : 300, PROMPT = SANITIZED ? 200 : 900, TOKENS = 12 };
 
 static atomic_int finished, failed;
-static atomic_int_least64_t reported; /* tokens that rank 1 has run, as it last said */
+static atomic_int_least64_t reported; /* tokens that rank 1 has run, from its last report */
 static char error_text[SH_ERR_TEXT_MAX];
 
 static void sink(void *ctx, uint64_t owner, const sh_event *event)
@@ -79,7 +79,7 @@ static void ask(sh_engine *engine, uint64_t id, int count, int most)
                           .logprobs = -1,
                           .sampling = sh_sampling_default()};
     q.sampling.temperature = 1;
-    q.sampling.top_p = 0.95; /* needs all candidates of a scan */
+    q.sampling.top_p = 0.95; /* needs all candidates of a summary */
     engine_ask(engine, &q);
 }
 
@@ -97,7 +97,7 @@ static void world_open(struct world *w)
     int fd = listen_somewhere(w->where);
     w->own = group_opts(0, 2, w->where, fd, NULL);
     w->own.op_ms = SANITIZED ? 60000 : 20000;
-    w->own.silence_ms = SANITIZED ? 20000 : 5000; /* other tests run beside this one */
+    w->own.silence_ms = SANITIZED ? 20000 : 5000; /* other tests run at the same time */
     w->pid = worker_start(w->where, w->own.silence_ms);
     opts.group = &w->own;
     CHECK_OK(sh_engine_open(&opts, &w->engine, &err), err);
@@ -116,7 +116,7 @@ static void world_close(struct world *w)
     close(w->own.mesh.listen_fd);
 }
 
-TEST(scans_and_hidden_states_pass_each_other)
+TEST(summaries_and_hidden_states_do_not_block_each_other)
 {
     UNUSED_STATE;
     struct world w;
@@ -131,7 +131,7 @@ TEST(scans_and_hidden_states_pass_each_other)
     world_close(&w);
 }
 
-TEST(ranks_report_while_a_pipeline_never_rests)
+TEST(ranks_report_while_a_pipeline_is_busy)
 {
     UNUSED_STATE;
     struct world w;
@@ -139,21 +139,20 @@ TEST(ranks_report_while_a_pipeline_never_rests)
     for (int i = 1; i <= 8; i++) ask(w.engine, (uint64_t)i, 20, 2000);
     sh_deadline end = sh_deadline_in_ms(60000);
     int64_t first = 0;
-    while (!sh_deadline_passed(end)) { /* two reports, the second of later work */
+    while (!sh_deadline_passed(end)) { /* until two reports came, the second of later work */
         sh_engine_ask_stats(w.engine, 1);
         sh_sleep_ms(50);
         int64_t now = atomic_load(&reported);
         if (first == 0) first = now;
         if (now > first) break;
     }
-    assert_int_equal(atomic_load(&finished), 0); /* it was busy all the time */
+    assert_int_equal(atomic_load(&finished), 0); /* it was busy the whole time */
     assert_true(first > 0 && atomic_load(&reported) > first);
     world_close(&w);
 }
 
-/* The options of a group hold after the ranks have loaded, too: a frozen rank is given up after the
- * silence that they allow. */
-TEST(a_frozen_rank_is_noticed_in_the_time_that_was_asked_for)
+/* The group's timeouts apply again after loading: a frozen rank is given up on after silence_ms. */
+TEST(a_frozen_rank_is_noticed_within_the_configured_time)
 {
     UNUSED_STATE;
     enum { SILENCE_MS = 5000, USUAL_MS = 2000 };
@@ -166,7 +165,7 @@ TEST(a_frozen_rank_is_noticed_in_the_time_that_was_asked_for)
     opts.group = &w.own;
     CHECK_OK(sh_engine_open(&opts, &w.engine, &err), err);
     CHECK_OK(sh_engine_start(w.engine, sink, NULL, &err), err);
-    sh_sleep_ms(500); /* until the other rank has loaded, too */
+    sh_sleep_ms(500); /* until the other rank has also loaded */
     kill(w.pid, SIGSTOP);
     sh_sleep_ms(USUAL_MS + 1500);
     bool patient = sh_engine_info_of(w.engine).ready;
@@ -185,9 +184,9 @@ int main(void)
 {
     sh_log_set_level(SH_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scans_and_hidden_states_pass_each_other),
-        cmocka_unit_test(ranks_report_while_a_pipeline_never_rests),
-        cmocka_unit_test(a_frozen_rank_is_noticed_in_the_time_that_was_asked_for),
+        cmocka_unit_test(summaries_and_hidden_states_do_not_block_each_other),
+        cmocka_unit_test(ranks_report_while_a_pipeline_is_busy),
+        cmocka_unit_test(a_frozen_rank_is_noticed_within_the_configured_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-TEST(an_offer_and_a_report_come_back_as_they_were)
+TEST(an_offer_and_a_report_survive_packing)
 {
     UNUSED_STATE;
     sh_buf bytes = {0};
@@ -24,6 +24,7 @@ TEST(an_offer_and_a_report_come_back_as_they_were)
     sh_rank_report back = {0};
     report.traffic[SH_TRAFFIC_SUM] = (sh_traffic_cost){3, 4, 0.5};
     report.temperature_c = (double)NAN;
+    report.power_w = (double)INFINITY; /* which JSON cannot say */
     sh_buf_clear(&bytes);
     sh_rank_report_pack(&report, &bytes);
     assert_int_equal(bytes.len, SH_RANK_REPORT_BYTES);
@@ -34,11 +35,12 @@ TEST(an_offer_and_a_report_come_back_as_they_were)
     assert_int_equal(back.kv, 1 << 20);
     assert_int_equal(back.traffic[SH_TRAFFIC_SUM].bytes, 4);
     assert_true(isnan(back.temperature_c));
+    assert_true(isnan(back.power_w));
     assert_int_equal(back.steps + back.tokens, 20);
     sh_buf_reset(&bytes);
 }
 
-TEST(text_of_another_rank_ends_and_is_printable)
+TEST(text_from_another_rank_is_terminated_and_printable)
 {
     UNUSED_STATE;
     sh_buf bytes = {0};
@@ -71,7 +73,7 @@ static bool scan_is_taken(const sh_logits_summary *summary, sh_range part, const
     return taken;
 }
 
-TEST(a_scan_is_taken_when_it_speaks_of_its_own_part)
+TEST(a_summary_is_accepted_only_for_the_senders_part)
 {
     UNUSED_STATE;
     sh_draw draw = {.temperature = 1, .top_p = 1, .top_k = 4, .logprobs = -1};
@@ -97,9 +99,9 @@ TEST(a_scan_is_taken_when_it_speaks_of_its_own_part)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_offer_and_a_report_come_back_as_they_were),
-        cmocka_unit_test(text_of_another_rank_ends_and_is_printable),
-        cmocka_unit_test(a_scan_is_taken_when_it_speaks_of_its_own_part),
+        cmocka_unit_test(an_offer_and_a_report_survive_packing),
+        cmocka_unit_test(text_from_another_rank_is_terminated_and_printable),
+        cmocka_unit_test(a_summary_is_accepted_only_for_the_senders_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

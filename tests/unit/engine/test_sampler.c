@@ -1,4 +1,4 @@
-/* The whole row, sorted, is the reference: any cut into parts must pick the same token. */
+/* The whole row, sorted, is the reference: any split into parts must pick the same token. */
 #include "engine/logits_scanner.h"
 
 #include "base/hash.h"
@@ -51,7 +51,7 @@ static sh_status pick_in_parts(const sh_draw *draw, int parts, sh_pick *out)
     return sh_pick_join(draw, summaries, parts, out);
 }
 
-/* Parts that are empty, as a rank without a row of the vocabulary sends them: all zeros. */
+/* Adds empty parts, all zeros, as sent by a rank without a part of the vocabulary. */
 static sh_status pick_beside_empty(const sh_draw *draw, sh_pick *out)
 {
     static sh_logits_summary summaries[PARTS_MAX];
@@ -93,7 +93,7 @@ TEST(every_cut_of_a_row_picks_the_token_of_the_whole_row)
         for (int t = 0; t < parts.top_count; t++)
             assert_int_equal(parts.top[t].id, whole.top[t].id);
     }
-    assert_true(settled > 3000); /* the rare rest needs the whole row */
+    assert_true(settled > 3000); /* only rarely is the whole row needed */
 }
 
 TEST(greedy_takes_the_largest_and_of_equals_the_first)
@@ -137,7 +137,7 @@ TEST(draws_follow_the_probabilities)
     }
 }
 
-TEST(filters_keep_the_heads_that_they_name)
+TEST(each_filter_keeps_the_right_prefix)
 {
     UNUSED_STATE;
     float logits[4] = {logf(0.5f), logf(0.3f), logf(0.15f), logf(0.05f)};
@@ -201,7 +201,7 @@ TEST(penalties_and_bias_act_in_their_order)
 
 enum { LONG = 40000, ROWS = 5 };
 
-/* The summaries of five long rows, each asked something else, some with changes. */
+/* The summaries of five long rows, each with another kind of draw, some with logit changes. */
 static void scan_long(const char *level, int threads, int first, int count, sh_logits_summary *out)
 {
     static float logits[ROWS * LONG];
@@ -227,7 +227,7 @@ static void scan_long(const char *level, int threads, int first, int count, sh_l
     dev->ops->close(dev);
 }
 
-TEST(a_scan_has_the_same_bits_alone_in_a_batch_and_on_any_threads)
+TEST(a_summary_has_the_same_bits_alone_in_a_batch_and_on_any_threads)
 {
     UNUSED_STATE;
     static sh_logits_summary whole[ROWS], again[ROWS];
@@ -272,11 +272,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_part_without_tokens_never_wins),
         cmocka_unit_test(every_cut_of_a_row_picks_the_token_of_the_whole_row),
-        cmocka_unit_test(a_scan_has_the_same_bits_alone_in_a_batch_and_on_any_threads),
+        cmocka_unit_test(a_summary_has_the_same_bits_alone_in_a_batch_and_on_any_threads),
         cmocka_unit_test(a_sorted_row_has_the_best_first_and_of_equals_the_first),
         cmocka_unit_test(greedy_takes_the_largest_and_of_equals_the_first),
         cmocka_unit_test(draws_follow_the_probabilities),
-        cmocka_unit_test(filters_keep_the_heads_that_they_name),
+        cmocka_unit_test(each_filter_keeps_the_right_prefix),
         cmocka_unit_test(penalties_and_bias_act_in_their_order),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,7 +50,7 @@ static void on_event(void *ctx, uint64_t owner, const sh_event *e)
     struct bench *b = ctx;
     (void)owner;
     struct answer *a = &b->answers[e->id];
-    assert_false(a->done); /* nothing comes behind the end */
+    assert_false(a->done); /* nothing follows the end */
     if (e->kind == SH_EVENT_TOKEN) {
         assert_true(a->count < ANSWER_MAX);
         a->tokens[a->count++] = e->token;
@@ -84,7 +84,7 @@ static struct bench *bench_open(int blocks, int drafts)
     return b;
 }
 
-/* Once options were changed, before anything is asked. */
+/* To be called after options were changed, before the first request. */
 static void bench_restart(struct bench *b)
 {
     sh_sched_free(b->sched);
@@ -114,7 +114,7 @@ static int32_t next_token(const int32_t *history, int count)
     return (int32_t)((all % 16 == 0 ? all >> 8 : h) % VOCAB);
 }
 
-/* What ranks do: unpack, apply, compute through the blocks. */
+/* Does what ranks do: unpack the plan, apply it, compute through the blocks. */
 static void model_run(struct bench *b, sh_pick *picks)
 {
     sh_err err;
@@ -157,7 +157,7 @@ static void bench_finish(struct bench *b)
         assert_true(steps < 200000);
         assert_true(bench_step(b));
     }
-    assert_int_equal(sh_blocks_room(b->blocks),
+    assert_int_equal(sh_blocks_available(b->blocks),
                      sh_blocks_total(b->blocks)); /* nobody holds anything */
 }
 
@@ -200,7 +200,7 @@ static void check_answer(const struct answer *a, const struct ask *ask)
     }
 }
 
-/* Prompts share beginnings, as turns of conversations do. */
+/* Prompts that share prefixes, like the turns of conversations. */
 static struct ask random_ask(uint64_t *random)
 {
     struct ask ask = {0};
@@ -249,7 +249,7 @@ TEST(drafts_change_no_answer)
     check_many(BLOCKS_MAX, 4, 300);
 }
 
-TEST(scarce_room_pauses_and_loses_nothing)
+TEST(too_few_kv_blocks_pause_requests_and_lose_nothing)
 {
     UNUSED_STATE;
     check_many(14, 0, 300);
@@ -270,7 +270,7 @@ TEST(a_second_turn_finds_the_first_in_the_cache)
     check_answer(&b->answers[1], &ask);
     assert_int_equal(b->answers[0].end.cached_tokens, 0);
     assert_int_equal(b->answers[1].end.cached_tokens, 192);
-    submit(b, 2, &ask); /* the last token is computed even when all is known */
+    submit(b, 2, &ask); /* the last token is computed even when the whole prompt is cached */
     bench_finish(b);
     assert_int_equal(b->answers[2].end.cached_tokens, 224);
     bench_close(b);
@@ -289,19 +289,19 @@ TEST(equal_prompts_at_once_are_computed_once)
     bench_close(b);
 }
 
-TEST(what_can_never_fit_is_refused_with_the_numbers)
+TEST(a_request_that_can_never_fit_is_refused_with_the_numbers)
 {
     UNUSED_STATE;
     struct bench *b = bench_open(4, 0);
     struct ask ask = {.count = 200, .max = 8};
     submit(b, 0, &ask);
     assert_true(b->answers[0].failed);
-    assert_non_null(strstr(b->answers[0].end.error.text, "200 tokens; there is KV room for 128"));
+    assert_non_null(strstr(b->answers[0].end.error.text, "200 tokens; the KV cache holds 128"));
     assert_false(b->answers[0].end.retry);
     bench_close(b);
 }
 
-TEST(a_full_queue_refuses_and_says_that_it_may_be_tried_again)
+TEST(a_full_queue_refuses_and_allows_a_retry)
 {
     UNUSED_STATE;
     struct bench *b = bench_open(BLOCKS_MAX, 0);
@@ -320,7 +320,7 @@ TEST(a_full_queue_refuses_and_says_that_it_may_be_tried_again)
     bench_close(b);
 }
 
-TEST(a_cancelled_request_is_out_of_the_next_step)
+TEST(a_cancelled_request_is_not_in_the_next_step)
 {
     UNUSED_STATE;
     struct bench *b = bench_open(BLOCKS_MAX, 0);
@@ -336,7 +336,7 @@ TEST(a_cancelled_request_is_out_of_the_next_step)
     bench_close(b);
 }
 
-TEST(plans_that_run_at_once_share_the_requests_evenly)
+TEST(plans_in_flight_share_the_requests_evenly)
 {
     UNUSED_STATE;
     struct bench *b = bench_open(BLOCKS_MAX, 0);
@@ -385,7 +385,7 @@ TEST(prompts_enter_a_pipeline_a_few_at_a_time_and_a_lone_one_whole)
     bench_restart(b);
     submit(b, 0, &(struct ask){.count = 100, .max = 5});
     assert_true(sh_sched_plan(b->sched, b->plan));
-    assert_int_equal(b->plan->token_count, 100); /* nothing else could run beside a part of it */
+    assert_int_equal(b->plan->token_count, 100); /* splitting it would help nobody else */
     bench_close(b);
 }
 
@@ -417,18 +417,19 @@ TEST(a_flood_of_one_client_does_not_starve_another)
     struct ask ask = {.count = 20, .max = 30};
     for (int i = 0; i < 90; i += 3) submit(b, i, &ask); /* client 0 */
     ask.prompt[0] = 7;
-    submit(b, 100, &ask); /* client 1, last in line */
+    submit(b, 100, &ask); /* client 1, last in the queue */
     int steps = 0;
     while (!b->answers[100].done) {
         assert_true(bench_step(b));
         steps++;
     }
-    assert_true(steps < 80); /* it had a slot as soon as one was free */
+    assert_true(steps < 80); /* it got the first slot that became free */
     bench_finish(b);
     bench_close(b);
 }
 
-/* Who is next is found without counting everybody's running requests for everybody who waits. */
+/* Choosing the next request must not count the running requests of every client for each waiting
+ * one. */
 TEST(a_long_queue_of_many_clients_is_admitted_quickly)
 {
     UNUSED_STATE;
@@ -459,10 +460,9 @@ TEST(a_long_queue_of_many_clients_is_admitted_quickly)
     assert_true(sh_sched_plan(sched, plan));
     double took = (double)(sh_clock_ns() - start) * 1e-9;
     assert_int_equal(plan->seq_count, PLACES);
-    for (int i = 0; i < PLACES; i++) /* one of each client, the first that came */
+    for (int i = 0; i < PLACES; i++) /* the first request of each client */
         assert_int_equal(plan->tokens[3 * i], 2 * i % 49);
-    if (!SANITIZED && took > 2)
-        fail_msg("%d were admitted from %d in %.3f s", PLACES, WAITING, took);
+    if (!SANITIZED && took > 2) fail_msg("%d of %d were admitted in %.3f s", PLACES, WAITING, took);
     sh_step_plan_free(plan);
     sh_sched_free(sched);
     sh_blocks_free(blocks);
@@ -478,8 +478,7 @@ TEST(a_changed_state_changes_the_fingerprint)
     bench_step(b);
     uint64_t before = sh_batch_state_fingerprint(b->state);
     sh_err err;
-    sh_step_plan_clear(
-        b->copy); /* another slot gets a block that the plans of this bench never gave it */
+    sh_step_plan_clear(b->copy); /* give another slot a block that is in no plan */
     b->copy->seqs[b->copy->seq_count++] = (sh_step_seq){
         .slot = 3, .fresh = true, .token_count = 1, .block_count = 1};
     b->copy->tokens[b->copy->token_count++] = 1;
@@ -489,7 +488,7 @@ TEST(a_changed_state_changes_the_fingerprint)
     bench_close(b);
 }
 
-TEST(a_plan_that_does_not_fit_is_refused)
+TEST(a_plan_that_does_not_match_the_state_is_refused)
 {
     UNUSED_STATE;
     struct bench *b = bench_open(BLOCKS_MAX, 0);
@@ -502,7 +501,7 @@ TEST(a_plan_that_does_not_fit_is_refused)
     for (size_t len = 0; len < bytes.len; len++)
         assert_true(sh_step_plan_unpack((sh_str){bytes.ptr, len}, VOCAB, b->copy, &err) < 0);
     for (size_t i = 0; i < bytes.len;
-         i++) { /* a flipped bit is refused, or does not touch memory outside */
+         i++) { /* a flipped bit is refused, or at least touches no memory outside */
         bytes.ptr[i] ^= 0x40;
         if (sh_step_plan_unpack(sh_buf_str(&bytes), VOCAB, b->copy, &err) == SH_OK) {
             sh_batch_state *fresh = sh_batch_state_create(&b->opts.limits);
@@ -521,19 +520,19 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_answer_is_what_the_request_gives_alone),
         cmocka_unit_test(drafts_change_no_answer),
-        cmocka_unit_test(scarce_room_pauses_and_loses_nothing),
+        cmocka_unit_test(too_few_kv_blocks_pause_requests_and_lose_nothing),
         cmocka_unit_test(a_second_turn_finds_the_first_in_the_cache),
         cmocka_unit_test(equal_prompts_at_once_are_computed_once),
-        cmocka_unit_test(what_can_never_fit_is_refused_with_the_numbers),
-        cmocka_unit_test(a_full_queue_refuses_and_says_that_it_may_be_tried_again),
-        cmocka_unit_test(a_cancelled_request_is_out_of_the_next_step),
-        cmocka_unit_test(plans_that_run_at_once_share_the_requests_evenly),
+        cmocka_unit_test(a_request_that_can_never_fit_is_refused_with_the_numbers),
+        cmocka_unit_test(a_full_queue_refuses_and_allows_a_retry),
+        cmocka_unit_test(a_cancelled_request_is_not_in_the_next_step),
+        cmocka_unit_test(plans_in_flight_share_the_requests_evenly),
         cmocka_unit_test(prompts_enter_a_pipeline_a_few_at_a_time_and_a_lone_one_whole),
         cmocka_unit_test(a_prompt_does_not_hold_up_a_stream_in_another_stage),
         cmocka_unit_test(a_flood_of_one_client_does_not_starve_another),
         cmocka_unit_test(a_long_queue_of_many_clients_is_admitted_quickly),
         cmocka_unit_test(a_changed_state_changes_the_fingerprint),
-        cmocka_unit_test(a_plan_that_does_not_fit_is_refused),
+        cmocka_unit_test(a_plan_that_does_not_match_the_state_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

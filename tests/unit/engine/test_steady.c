@@ -1,5 +1,5 @@
-/* A decode step allocates nothing, on any rank: malloc and its kin are counted in the whole
- * process, what the C library does inside included. */
+/* A decode step allocates nothing, on any rank: calls of malloc and its relatives are counted in
+ * the whole process, including those made inside the C library. */
 #include "engine/engine.h"
 
 #include "base/clock.h"
@@ -52,7 +52,7 @@ enum { REQUESTS = 6, WARM = 12, END = 80, TOKENS = COUNTED ? 100 : 20 };
 static int got[REQUESTS];
 static atomic_int done;
 
-/* Counting is on while all answers are between their tokens WARM and END. */
+/* Allocations are counted while all answers are between their tokens WARM and END. */
 static void sink(void *ctx, uint64_t owner, const sh_event *event)
 {
     (void)ctx;
@@ -84,7 +84,7 @@ static sh_engine_opts engine_opts(int stages)
                             .drafts = 4};
 }
 
-/* Every way to draw is among them. */
+/* Covers every way to draw. */
 static void ask(sh_engine *engine, int i)
 {
     static const int32_t prompt[] = {11, 12, 13, 11, 12, 14, 11, 12};
@@ -129,7 +129,8 @@ TEST(a_decode_step_allocates_nothing)
     answers_check(&opts);
 }
 
-/* A worker does not know which step it is at: over hundreds of them it may allocate a few times. */
+/* A worker does not know when counting should start, so a few allocations over hundreds of steps
+ * are allowed. */
 static void worker(const sh_model_group_opts *opts, const sh_group_opts *group_opt)
 {
     enum { FEW = 20 };
@@ -148,7 +149,7 @@ static void worker(const sh_model_group_opts *opts, const sh_group_opts *group_o
     _exit(status == SH_OK && made <= FEW ? 0 : 1);
 }
 
-/* Without a token: the TLS library allocates, for heart-beats too. */
+/* Without a cluster token, and so without TLS: the TLS library allocates, for heartbeats too. */
 static void check_two_ranks(int stages)
 {
     char where[SH_ADDR_TEXT_MAX];
