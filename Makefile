@@ -1,7 +1,7 @@
-# Shoal's one Makefile. `make help` lists the targets.
+# Shoal's Makefile. `make help` lists the targets.
 #
-# A variant is a way to build: release (the default), debug, asan, tsan, fuzz. Each has its own folder
-# under build/, so none disturbs another: `make VARIANT=asan check`.
+# A variant is a build configuration: release (the default), debug, asan, tsan, fuzz. Each builds in its own
+# folder under build/, so they do not interfere: `make VARIANT=asan check`.
 
 VARIANT ?= release
 CC      ?= cc
@@ -20,7 +20,7 @@ OPT_tsan    := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link \
                -fno-sanitize-recover=undefined
 
-# What makes a memory error harder to use (docs/security.md); tests/cmd/test_hardening.sh looks at the result.
+# Makes memory errors harder to exploit (docs/security.md); tests/cmd/test_hardening.sh checks the binaries.
 SYSTEM          := $(shell uname -s)
 HARDEN_x86_64   := -fcf-protection=full
 HARDEN_aarch64  := -mbranch-protection=standard
@@ -36,13 +36,13 @@ PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS))
 PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
 
 VERSION := $(shell cat VERSION)
-# No contraction: several results must have the same bits on every machine.
+# No contraction to fused multiply-add: several results must have the same bits on every machine.
 CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc $(WARN) $(OPT_$(VARIANT)) -fPIE $(HARDEN) $(FORTIFY_$(VARIANT)) \
              $(PKG_CFLAGS) -pthread $(CFLAGS)
 LIBS       = $(PKG_LIBS) -lm -ldl -pthread $(LINK_$(SYSTEM)) $(LDFLAGS)
 
-# A kernel file says by its name which instructions it needs; it is built only for a machine that has such
-# a family of instructions, and called only when the CPU at hand has them.
+# The suffix of a kernel file names the instruction set it needs. It is built only for an architecture that
+# has that instruction set, and called only if the CPU supports it at run time.
 ISA_avx2       := -mavx2 -mfma -mf16c
 ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
@@ -54,20 +54,20 @@ ISAS_x86_64    := avx2 avx512 avx512vnni avx512bf16
 ISAS_aarch64   := neon dotprod i8mm
 ISAS_ALL       := $(ISAS_x86_64) $(ISAS_aarch64)
 
-# ---- what there is --------------------------------------------------------------------------------
+# ---- files ----------------------------------------------------------------------------------------
 
 SRC_ALL   := $(sort $(shell find src -name '*.c'))
 SRC_OTHER := $(foreach isa,$(filter-out $(ISAS_$(ARCH)),$(ISAS_ALL)),$(filter %_$(isa).c,$(SRC_ALL)))
 SRC       := $(filter-out $(SRC_OTHER),$(SRC_ALL))
 OBJ       := $(SRC:%.c=$(B)/%.o)
 LIB_OBJ   := $(filter-out $(B)/src/cmd/main.o,$(OBJ))
-# SHOAL_TEST_UNITS, a regular expression, picks unit tests by their folder.
+# SHOAL_TEST_UNITS, a regular expression, selects unit tests by folder.
 TEST_SRC  := $(sort $(shell find tests/unit -name 'test_*.c' | grep -E '^tests/unit/($(or $(SHOAL_TEST_UNITS),.*))/'))
 TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
 
-# One plugin for each MPI library that has its compiler here; without any, the program has no MPI.
+# One plugin for each MPI library whose compiler is installed; without one, the program has no MPI support.
 MPI_FAMILIES := $(foreach f,openmpi mpich,$(if $(shell command -v mpicc.$(f)),$(f)))
 ifeq ($(MPI_FAMILIES),)
 MPI_FAMILIES := $(if $(shell command -v mpicc),$(if $(findstring open,$(shell mpicc -show)),openmpi,mpich))
@@ -124,34 +124,34 @@ $(B)/tests/soak/soak: tests/soak/soak.c $(B)/libshoal.a Makefile
 check: tests ## run all tests of this variant
 	tests/run.sh $(B)
 
-unit: $(TEST_BIN) ## run the unit tests alone
+unit: $(TEST_BIN) ## run only the unit tests
 	tests/run.sh $(B) unit
 
-asan tsan debug: ## build and run all tests with that variant
+asan tsan debug: ## build that variant and run all its tests
 	$(MAKE) VARIANT=$@ check
 
 SOAK_REQUESTS ?= 3000
 SOAK_SEED ?= 1
-soak: tests ## random requests against 1, 2 and 3 ranks, each answer compared with the same request alone
+soak: tests ## send random requests to 1 to 4 ranks; compare each answer with the same request alone
 	for form in "1" "2" "2 --parallel pipeline" "3" "3 --parallel pipeline" "4 --parallel 2x2"; do \
 	    echo "ranks: $$form"; tests/soak/soak.sh $(B) $(SOAK_REQUESTS) $(SOAK_SEED) $$form || exit 1; done
 
 CHAOS_SECONDS ?= 120
 CHAOS_SEED ?= 1
-chaos: program ## ranks, API and links killed, stopped and cut at random under load, for CHAOS_SECONDS (120) each
+chaos: program ## kill, stop and cut ranks, API and links at random under load, each run for CHAOS_SECONDS (120)
 	tests/chaos/chaos.sh $(B) $(CHAOS_SECONDS) $(CHAOS_SEED)
 	tests/chaos/chaos.sh $(B) $(CHAOS_SECONDS) $(CHAOS_SEED) --parallel pipeline
 	tests/chaos/chaos.sh --hosts $(B) $(CHAOS_SECONDS) $(CHAOS_SEED)
 
-nightly: ## what takes hours: all tests under the sanitizers, soak, chaos, fuzz
+nightly: ## run everything that takes hours: all tests under the sanitizers, soak, chaos, fuzz
 	tools/nightly.sh
 
 BARE ?= /var/tmp/shoal-bare
-bare-check: ## run ./test.sh in a bare Debian 12, made in the folder BARE: with npm's registry and without
+bare-check: ## run ./test.sh in a bare Debian 12, made in the folder BARE, with and without npm's registry
 	tools/bare.sh $(BARE)
 	tools/bare.sh --no-npm $(BARE)
 
-# Fuzz targets are libFuzzer's, so they are built by clang, in a variant of their own.
+# Fuzz targets use libFuzzer, so clang builds them, in their own variant.
 build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/libshoal.a
 	@echo "CC $<"
 	@$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer -o $@ $< build/fuzz/libshoal.a $(LIBS)
@@ -169,7 +169,7 @@ $(B)/bench/%: bench/%.c $(B)/libshoal.a Makefile
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -MMD -MP -o $@ $< $(B)/libshoal.a $(LIBS)
 
-bench-kernels: $(B)/bench/bench_matmul ## time the matrix products: GOP/s and GB/s beside the machine's peaks
+bench-kernels: $(B)/bench/bench_matmul ## time the matrix products: GOP/s and GB/s next to the machine's peaks
 	$(B)/bench/bench_matmul $(ARGS)
 
 load: program $(B)/bench/fake_engine ## measure the API under load
@@ -182,13 +182,13 @@ FORMATTED := $(shell find src tests plugins -name '*.[ch]')
 format: ## format all sources
 	clang-format -i $(FORMATTED)
 
-lint: ## clang-format, shellcheck, cppcheck, layers, budgets, warnings as errors with gcc and clang
+lint: ## run clang-format, shellcheck, cppcheck, layers, budgets, gcc and clang with warnings as errors
 	tools/lint.sh
 
-macos-check: ## compile all sources for macOS, with MACOS_CC or with what is found
+macos-check: ## compile all sources for macOS, with MACOS_CC or an installed compiler
 	tools/macos_check.sh
 
-# The warnings of the compiler for all sources and tests; nothing is built.
+# Compiler warnings for all sources and tests, without building.
 SYNTAX := $(SRC:%=syntax/%) $(TEST_SRC:%=syntax/%) $(FUZZ_SRC:%=syntax/%) syntax/tests/soak/soak.c
 .PHONY: syntax $(SYNTAX)
 syntax: $(SYNTAX)
@@ -196,7 +196,7 @@ syntax/src/base/version.c: CFLAGS_ALL += -DSH_VERSION='"$(VERSION)"'
 $(SYNTAX): syntax/%.c: %.c
 	@$(CC) $(CFLAGS_ALL) $(ISA_$(lastword $(subst _, ,$(basename $(notdir $<))))) -Itests -fsyntax-only $<
 
-docs: program ## write the pages of docs/ that are made from the tables
+docs: program ## regenerate the pages of docs/ that are built from tables
 	build/shoal help --markdown > docs/options.md
 
 clean: ## remove build/

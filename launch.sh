@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# A cluster in one word; all settings come from the environment and from .env (HOSTFILE, MODEL_DIR, API_PORT, ...).
-#   ./launch.sh start [flags of `shoal launch`]   build if need be, then launch in the background
-#   ./launch.sh stop | restart | status           what `shoal` says and does
-#   ./launch.sh test                              one question to the API
-#   ./launch.sh detect [HOST ...]                 ask the machines, time every pair, write hosts.json
+# Controls a cluster; all settings come from the environment and from .env (HOSTFILE, MODEL_DIR, API_PORT, ...).
+#   ./launch.sh start [flags of `shoal launch`]   build if necessary, then launch in the background
+#   ./launch.sh stop | restart | status           the same as `shoal stop`, `shoal restart`, `shoal status`
+#   ./launch.sh test                              send one question to the API
+#   ./launch.sh detect [HOST ...]                 query the machines, time every pair, write hosts.json
 set -eu
 cd "$(dirname "$0")"
 verb=${1:-}; [ $# -gt 0 ] && shift

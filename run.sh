@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Sets up, builds and serves: the demo model on two local ranks, unless told otherwise.
+# Installs what is missing, builds and serves: by default the demo model on two local ranks.
 #   ./run.sh [flags of `shoal serve`]
 set -eu
 root=$(cd "$(dirname "$0")" && pwd)
 (cd "$root" && tools/setup.sh && make -s -j"$(getconf _NPROCESSORS_ONLN)")
-exec "$root/build/shoal" serve "$@" # where the user stands: paths are meant from there
+exec "$root/build/shoal" serve "$@" # from the caller's folder: relative paths refer to it

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Sets up and runs all tests; the last line is "N passed, N failed, N skipped".
-#   ./test.sh            everything: lint, release, asan with ubsan, tsan, fuzz for 6 s a target
+# Installs what is missing and runs all tests; the last line is "N passed, N failed, N skipped".
+#   ./test.sh            everything: lint, release, asan with ubsan, tsan, fuzz for 6 s per target
 #   ./test.sh quick      the release build alone
-# What takes longer is in `make nightly`.
+# Longer runs are in `make nightly`.
 set -u
 cd "$(dirname "$0")" || exit 1
 . tools/steps.sh
@@ -11,11 +11,11 @@ jobs=$(getconf _NPROCESSORS_ONLN)
 
 step "release: build and all tests" make -j"$jobs" WERROR=1 check
 if [ "${1:-}" != quick ]; then
-    step "lint" env LINT_CC=clang make lint # gcc's warnings were errors in the step above
+    step "lint" env LINT_CC=clang make lint # the step above has already treated gcc's warnings as errors
     step "asan and ubsan: unit tests" make -j"$jobs" VARIANT=asan unit
-    # The kernels' own tests are arithmetic; the engine's run them on several threads.
+    # The kernels' own tests are pure arithmetic; the engine's tests run the kernels on several threads.
     step "tsan: unit tests of the layers with threads" \
         env SHOAL_TEST_UNITS='base|net|coll|engine|cluster|http|api' make -j"$jobs" VARIANT=tsan unit
-    step "fuzz: 6 s a target" make -j"$jobs" fuzz FUZZ_SECONDS=6
+    step "fuzz: 6 s per target" make -j"$jobs" fuzz FUZZ_SECONDS=6
 fi
 steps_done

@@ -1,11 +1,11 @@
-// Load on the API: many open streams, tokens in a second, time to the first token, memory over many requests.
+// Puts load on the API: many open streams, tokens per second, time to the first token, memory over many requests.
 //   node bench/api_load.mjs URL PID_OF_THE_API streams|first|flood [COUNT]
 import fs from 'node:fs';
 import http from 'node:http';
 
 const [url, pid, what, given] = process.argv.slice(2);
 const agent = new http.Agent({ keepAlive: true, maxSockets: Infinity });
-const ticks = 100; // of a second, in /proc
+const ticks = 100; // per second, in /proc
 
 const cpu = () => {
   const fields = fs.readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
@@ -14,7 +14,7 @@ const cpu = () => {
 const resident = () => Number(/VmRSS:\s+(\d+)/.exec(fs.readFileSync(`/proc/${pid}/status`, 'utf8'))[1]);
 const median = (list) => list.sort((a, b) => a - b)[Math.floor(list.length / 2)];
 
-// One request; told of every event of its stream. Resolves with the status at its end.
+// Sends one request and calls onEvent for every event of its stream. Resolves with the status when the response ends.
 function ask(body, onEvent = () => {}) {
   return new Promise((resolve, reject) => {
     const request = http.request(`${url}/v1/chat/completions`, { method: 'POST', agent }, (response) => {
@@ -39,7 +39,7 @@ async function streams(count) {
   const rate = (events - events0) / seconds;
   const share = (cpu() - cpu0) / seconds;
   console.log(`${count} open streams: ${rate.toFixed(0)} tokens/s, ${(100 * share).toFixed(1)} % of a core, `
-    + `${((100 * share * 1000) / rate).toFixed(2)} % per 1,000 tokens/s, ${((resident() - before) / count).toFixed(1)} KiB a stream`);
+    + `${((100 * share * 1000) / rate).toFixed(2)} % per 1,000 tokens/s, ${((resident() - before) / count).toFixed(1)} KiB per stream`);
   process.exit(all.length === count ? 0 : 1);
 }
 
@@ -57,7 +57,7 @@ async function first(count) {
     await new Promise((resolve) => { http.get(`${url}/health/live`, { agent }, (response) => { response.resume(); response.on('end', resolve); }); });
     plain.push(performance.now() - start);
   }
-  console.log(`first token behind ${median(times).toFixed(2)} ms (median of ${count}), of which ${median(plain).toFixed(2)} ms are what the emptiest request takes`);
+  console.log(`first token after ${median(times).toFixed(2)} ms (median of ${count}), of which ${median(plain).toFixed(2)} ms are the cost of an empty request`);
 }
 
 async function flood(count) {
@@ -74,7 +74,7 @@ async function flood(count) {
   const start = performance.now();
   await Promise.all(Array.from({ length: 32 }, lane));
   const seconds = (performance.now() - start) / 1000;
-  console.log(`${count} requests to the model, ${(count / seconds).toFixed(0)} a second, ${bad} failed; resident KiB at each tenth: ${marks.join(' ')}`);
+  console.log(`${count} requests to the model, ${(count / seconds).toFixed(0)} per second, ${bad} failed; resident KiB after each tenth: ${marks.join(' ')}`);
   process.exit(bad === 0 ? 0 : 1);
 }
 

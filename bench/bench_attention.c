@@ -1,12 +1,12 @@
-/* bench_attention - how fast the ops beside the weight products are, as CSV.
+/* bench_attention - times the ops other than products with weights, as CSV.
  *
  *   cc -O2 -std=c11 -D_GNU_SOURCE -Isrc bench/bench_attention.c build/release/libshoal.a -lm
  * -pthread
  *   ./a.out [threads [level [part of a shape's name]]]
  *
- * Columns: op and shape, KV format, best time, GFLOP/s, GB/s. Attention is counted by its two
- * products, without what the mask hides, and by the KV that it has to read; the router by its
- * product and its gate; the other ops by what they read and write. */
+ * Columns: op and shape, KV format, best time, GFLOP/s, GB/s. For attention these count its two
+ * products, without what the mask hides, and the KV that it has to read; for the router its product
+ * and its gate; for the other ops what they read and write. */
 #include "base/clock.h"
 #include "kernels/device.h"
 
@@ -28,7 +28,7 @@ static float *floats(size_t count)
     return x;
 }
 
-/* The best of some rounds, each long enough for the clock. */
+/* The best of several rounds, each long enough for the resolution of the clock. */
 #define BEST_SECONDS(best, call)                                                                   \
     do {                                                                                           \
         best = INFINITY;                                                                           \
@@ -138,13 +138,13 @@ static void rope_bench(int tokens, int heads, int dim, bool interleaved)
     for (int i = 0; i < dim / 2; i++) inv[i] = powf(10000.0f, -2.0f * (float)i / (float)dim);
     for (int i = 0; i < tokens; i++) positions[i] = i;
     sh_rope rope = {dim, interleaved, 1.0f, inv};
-    double make, turn;
+    double make, rotate;
     BEST_SECONDS(make, dev->ops->rope_table(dev, &rope, positions, tokens, table));
-    BEST_SECONDS(turn,
+    BEST_SECONDS(rotate,
                  dev->ops->rope(dev, &rope, table, x, tokens, (int64_t)heads * dim, heads, dim));
     printf("rope_table %d x %d,f32,%.3f ms,,\n", tokens, dim, make * 1e3);
     printf("rope %d x %d x %d%s,f32,%.3f ms,,%.1f GB/s\n", tokens, heads, dim,
-           interleaved ? " pairs" : "", turn * 1e3, 8e-9 * tokens * heads * dim / turn);
+           interleaved ? " pairs" : "", rotate * 1e3, 8e-9 * tokens * heads * dim / rotate);
     free(inv);
     free(table);
     free(x);

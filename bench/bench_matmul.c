@@ -1,7 +1,9 @@
-/* Times the products of the CPU device, one line a case:
- *   bench_matmul [--level NAME] [--threads N] [--case TEXT]
- * GOP/s counts a multiplication and an addition as two; GB/s the bytes of the panels read. Weights
- * are cycled through far more memory than the caches hold, as in a model. */
+/* Times the products of the CPU device, one line per case:
+ *   bench_matmul [--level NAME] [--threads N] [--kind NAME|all] [--tokens N] [--shapes] [--hot]
+ * GOP/s counts a multiplication and an addition as two operations; GB/s counts the bytes of the
+ * panels read. The weights cycle through far more memory than the caches hold, as in a model,
+ * unless
+ * --hot keeps them in the caches. --shapes runs all shapes, not only the first. */
 #include "base/clock.h"
 #include "kernels/cpu/peak.h"
 #include "kernels/device.h"
@@ -50,7 +52,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Any bytes are weights, but those of floats must not be NaN or tiny. */
+/* Any bytes will do as weights, but floats must not be NaN or subnormal, which would be slow. */
 static void fill(uint8_t *data, size_t size)
 {
     uint32_t state = 1;

@@ -1,11 +1,11 @@
-/* What an MPI library takes for a sum over all ranks, to stand beside `shoal linktest`.
+/* Times an all-reduce of an MPI library, for comparison with `shoal linktest`.
  *
  *   mpicc.openmpi -O2 -o build/bench_mpi bench/bench_mpi.c
  *   mpirun.openmpi -n 2 --bind-to none --mca btl tcp,self --mca btl_tcp_if_include lo
  * build/bench_mpi 16384 2000
  *
- * Prints the median of ROUNDS MPI_Allreduce calls on BYTES of float, in microseconds, as the
- * slowest rank saw it. */
+ * Prints the median of ROUNDS MPI_Allreduce calls on BYTES of floats, in microseconds, as measured
+ * by the slowest rank. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

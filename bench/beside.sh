@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Shoal and another server under the same load, one after the other at each level.
+# Compares Shoal with another server under the same load. Both run all the time; at each level of concurrency they are
+# measured one after the other, so that a machine that slows down affects both.
 #   bench/beside.sh MODEL_DIR "COMMAND OF THE OTHER SERVER, listening on port $PORT" [THREADS [LEVELS [ROUNDS]]]
-# Prints the CSV of `shoal bench serve` with the server's name in front.
+# Prints the CSV of `shoal bench serve` with the name of the server in the first column.
 set -eu
 cd "$(dirname "$0")/.."
 model=$1 other=$2 threads=${3:-2} levels=${4:-1 4 8} rounds=${5:-1}
@@ -17,7 +18,7 @@ done
 load() { # PORT LEVEL ROUNDS
     build/shoal bench serve --url http://127.0.0.1:"$1" --concurrency "$2" --prompt 64 --generate 64 --rounds "$3"
 }
-load $ours 1 1 >/dev/null; load $PORT 1 1 >/dev/null # warm
+load $ours 1 1 >/dev/null; load $PORT 1 1 >/dev/null # warm up
 echo "server,$(load $ours 1 1 | head -n 1)"
 for level in $levels; do
     echo "shoal,$(load $ours "$level" "$rounds" | tail -n 1)"

@@ -1,6 +1,6 @@
 /* An engine without a model: answers every request on the Unix socket with tokens at a given rate,
- * so that what is measured in front of it is the API alone. fake_engine SOCKET MODEL_DIR
- * [TOKENS_PER_SECOND_OF_A_STREAM [RUNNING_AT_ONCE]] */
+ * so that a load test measures the API only.
+ *   fake_engine SOCKET MODEL_DIR [TOKENS_PER_SECOND_PER_STREAM [RUNNING_AT_ONCE]] */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "engine/engine_messages.h"
@@ -82,7 +82,8 @@ static void frame_handle(const sh_wire_frame *frame, const char *model_dir)
     }
 }
 
-/* Sends what is due to the first running_max requests; true when one of them waits for its time. */
+/* Sends the tokens that are due to the first running_max requests; true when any request is left.
+ */
 static bool tokens_send(void)
 {
     int64_t now = sh_clock_ns();

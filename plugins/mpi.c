@@ -1,4 +1,6 @@
-/* The plugin between the program and one MPI library; net/mpi_plugin.h says what it is for. */
+/* The plugin between the program and one MPI library; see net/mpi_plugin.h. It is compiled by the
+ * mpicc of that library and only translates calls: deadlines and the cutting of messages are in
+ * net/mpi.c, which is the same for all libraries. */
 #include "net/mpi_plugin.h"
 
 #include <mpi.h>
@@ -7,7 +9,7 @@
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(sh_mpi_request), "a request must fit");
 
-/* Only our own messages travel here, whatever else the library is used for. */
+/* A communicator of our own, so that no message of other users of the library can match ours. */
 static MPI_Comm comm;
 
 static MPI_Request load(const sh_mpi_request *request)
@@ -29,7 +31,8 @@ static int plugin_init(int *rank, int *size)
     int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
     if (code != MPI_SUCCESS) return code;
     if (level < MPI_THREAD_SERIALIZED) return MPI_ERR_UNSUPPORTED_OPERATION;
-    /* Of both: what is wrong with a request is no communicator's business, hence the world's. */
+    /* Return errors instead of aborting, on both communicators: an error that belongs to no
+     * communicator, such as an invalid request, is reported on MPI_COMM_WORLD. */
     code = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs a command (./test.sh unless another is given) on a fresh clone of this repository in a bare Debian 12 that has
-# nothing but what every Debian has: no compiler, no make, no git, no node.
+# Runs a command (default: ./test.sh) on a fresh clone of this repository in a bare Debian 12 that has only the base
+# system: no compiler, no make, no git, no node.
 #   tools/bare.sh [--no-npm] [--keep] FOLDER [COMMAND ARGS...]
-# FOLDER, outside of the repository, gets `base`, made once by debootstrap, and `root`, a copy of it for this run, which
-# --keep uses again as the last run left it. --no-npm gives npm a registry that cannot be reached. Root is needed, and
-# the package debootstrap; sources, proxies and certificates are those of this machine.
+# FOLDER, outside the repository, gets `base`, made once by debootstrap, and `root`, a copy of it for this run. --keep
+# reuses the `root` of the last run. --no-npm points npm at an unreachable registry. Needs root and the package
+# debootstrap; apt sources, proxies and certificates are those of this machine.
 set -eu
 repository=$(cd "$(dirname "$0")/.." && pwd)
 npm=true keep=false
@@ -12,7 +12,7 @@ while [[ ${1:-} == --* ]]; do
     case $1 in
     --no-npm) npm=false ;;
     --keep) keep=true ;;
-    *) echo "bare: $1 is not known" >&2; exit 2 ;;
+    *) echo "bare: unknown option $1" >&2; exit 2 ;;
     esac
     shift
 done
@@ -20,7 +20,7 @@ done
 mkdir -p "$1"; folder=$(cd "$1" && pwd); shift
 [ $# -gt 0 ] || set -- ./test.sh
 [ "$(id -u)" = 0 ] || { echo "bare: needs root" >&2; exit 1; }
-case $folder/ in "$repository"/*) echo "bare: $folder is inside of the repository" >&2; exit 1 ;; esac
+case $folder/ in "$repository"/*) echo "bare: $folder is inside the repository" >&2; exit 1 ;; esac
 suite=bookworm base=$folder/base root=$folder/root
 
 make_base() {
@@ -29,14 +29,14 @@ make_base() {
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $suite" |
         sort -u | head -n 1)
     rm -rf "$base.part"
-    # shellcheck disable=SC2086 # no mirror: debootstrap knows one
+    # shellcheck disable=SC2086 # an empty mirror must vanish: debootstrap then uses its default
     debootstrap --variant=minbase $suite "$base.part" $mirror >"$folder/debootstrap.log" ||
         { tail -n 5 "$folder/debootstrap.log" >&2; exit 1; }
     mv "$base.part" "$base"
 }
 
-# What reaches the mirrors from this machine: sources, proxies, names, and the certificates that it trusts, in a file of
-# their own which no package of the root writes.
+# Copies what this machine uses to reach the mirrors: sources, proxies, name resolution and trusted certificates. The
+# certificates go to a separate file that no package of the root writes.
 certificates=/etc/ssl/certificates-of-the-host.crt
 copy_settings() {
     local file
@@ -65,9 +65,10 @@ git clone -q "$repository" "$root/root/shoal"
 environment=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM="${TERM:-dumb}")
 [ ! -e "$root$certificates" ] || environment+=("npm_config_cafile=$certificates" "NODE_EXTRA_CA_CERTS=$certificates")
 mapfile -t -O ${#environment[@]} environment < <(env | grep -E '^([a-z]+_proxy|[A-Z]+_PROXY|npm_config_registry)=')
-$npm || environment+=(npm_config_registry=http://192.0.2.1/) # an address that is nobody's, for documentation
+$npm || environment+=(npm_config_registry=http://192.0.2.1/) # reserved for documentation: nothing answers there
 
-# Its own processes, mounts and name; the folder is mounted on itself, since it has to be a mount to be a root.
+# Separate process, mount and host name namespaces. The folder is bind-mounted on itself because pivot_root requires a
+# mount point.
 exec unshare --mount --uts --pid --fork --kill-child --propagation private bash -c '
     root=$1; shift
     hostname bare

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that every folder of src/ includes only what tools/layers.txt allows. The API sees the engine by its
-# client door alone.
+# Checks that every folder of src/ includes only what tools/layers.txt allows. The API may use the engine only through
+# engine/engine_client.h.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 bad=0

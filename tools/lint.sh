@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All that can be checked without running: format, shell scripts, layers, budgets, cppcheck, warnings as errors with gcc
-# and clang (or with LINT_CC alone, where the other has just built everything so).
+# Static checks: format, shell scripts, layers, budgets, cppcheck, and warnings as errors with gcc and clang. LINT_CC
+# limits the last one to a single compiler, for when the other has just built everything with warnings as errors.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 mkdir -p build/cppcheck
@@ -14,7 +14,7 @@ else say "clang-format is missing, skipped"; fi
 
 say "shell scripts"
 mapfile -t scripts < <(find . -name '*.sh' ! -path './build/*' | sort)
-if grep -nE '^.{121,}' "${scripts[@]}"; then say "lines of scripts have 120 columns at most"; bad=1; fi
+if grep -nE '^.{121,}' "${scripts[@]}"; then say "lines of scripts may have at most 120 columns"; bad=1; fi
 if command -v shellcheck >/dev/null; then shellcheck -S warning "${scripts[@]}" || bad=1
 else say "shellcheck is missing, skipped"; fi
 
@@ -30,10 +30,10 @@ if command -v cppcheck >/dev/null; then
         -D__x86_64__ -D__GNUC__=12 -DSH_VERSION='""' src || bad=1
 else say "cppcheck is missing, skipped"; fi
 
-# Some warnings of gcc come from its optimizer alone, none of clang's do.
+# Some gcc warnings come only from its optimizer, so gcc has to build. For clang a syntax check finds all of them.
 for cc in ${LINT_CC:-gcc clang}; do
     command -v "$cc" >/dev/null || { say "$cc is missing, skipped"; continue; }
-    say "warnings of $cc as errors"
+    say "$cc warnings as errors"
     case $cc in clang*) targets=(syntax) ;; *) targets=(program tests) ;; esac
     make -s -j"$(getconf _NPROCESSORS_ONLN)" VARIANT=lint-gcc CC="$cc" WERROR=1 "${targets[@]}" | grep -vE '^(CC|LD) '
     [ "${PIPESTATUS[0]}" = 0 ] || bad=1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures the API in front of an engine that computes nothing: requests in a second, open streams, CPU for each token,
-# time to the first token, memory over 100,000 requests. `make load` runs it. Needs node; wrk for the first figure.
+# Measures the API in front of an engine that computes nothing: requests per second, open streams, CPU time per token,
+# time to first token, memory over 100,000 requests. `make load` runs it. Needs node, and wrk for the first figure.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build/release}
@@ -17,11 +17,11 @@ if command -v wrk >/dev/null; then
         said=$(wrk -t1 -c64 -d5s $url$path)
         used=$(($(awk '{print $14 + $15}' /proc/$api/stat) - before))
         awk -v used=$used -v path=$path '/requests in/ {n = $1} /Requests\/sec/ {r = $2} END {
-            printf "%s: %.0f requests/s, %.0f per second of CPU time of the API\n", path, r, n / (used / 100)
+            printf "%s: %.0f requests/s, %.0f per CPU second of the API\n", path, r, n / (used / 100)
         }' <<<"$said"
     done
 else
-    echo "wrk is missing: requests in a second are not measured"
+    echo "wrk is missing: requests per second not measured"
 fi
 node bench/api_load.mjs $url $api first 200
 node bench/api_load.mjs $url $api streams 1000

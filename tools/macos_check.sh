@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Compiles every source file for macOS on arm64, without linking: what Linux alone has is found here.
+# Compiles every source file for macOS on arm64, without linking, to catch Linux-only code.
 #   MACOS_CC="zig cc -target aarch64-macos" tools/macos_check.sh
-# On a Mac the compiler is cc; elsewhere MACOS_CC names a cross compiler, or zig is looked for. The libraries' headers
-# are those of this machine, which are the same on all systems.
+# On a Mac the compiler is cc; elsewhere it is the cross compiler in MACOS_CC, or zig if installed. Library headers are
+# taken from this machine; they are the same on all systems.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 out=build/macos
@@ -11,14 +11,14 @@ cc=${MACOS_CC:-}
 if [ -z "$cc" ] && [ "$(uname -s)" = Darwin ]; then cc=cc
 elif [ -z "$cc" ] && command -v zig >/dev/null; then cc="zig cc -target aarch64-macos"
 elif [ -z "$cc" ]; then
-    echo "macos-check: skipped: no compiler for macOS here; MACOS_CC=\"zig cc -target aarch64-macos\" would name one"
+    echo "macos-check: skipped: no macOS compiler found; set one, such as MACOS_CC=\"zig cc -target aarch64-macos\""
     exit 0
 fi
 pkgs="libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl"
 if [ "$(uname -s)" = Darwin ]; then
     # shellcheck disable=SC2086
     flags=$(pkg-config --cflags $pkgs)
-else # not all of /usr/include, which is Linux's own
+else # not all of /usr/include: the system headers there are Linux's
     for dir in /usr/include /usr/include/"$(gcc -dumpmachine 2>/dev/null)"; do
         for part in openssl event2 cjson pcre2.h utf8proc.h; do
             [ -e "$dir/$part" ] && cp -rL "$dir/$part" $out/include/
@@ -26,7 +26,7 @@ else # not all of /usr/include, which is Linux's own
     done
     flags="-I$out/include"
 fi
-isa_of() { # instructions of a kernel file; zig has its own spelling
+isa_of() { # instruction set flags of a kernel file; zig spells them differently
     case $1:$cc in
     *_dotprod.c:*zig*) echo -mcpu=apple_m1 ;;
     *_i8mm.c:*zig*) echo -mcpu=apple_m2 ;;
@@ -44,5 +44,5 @@ export cc flags out
 rm -f $out/failed
 find src -name '*.c' | grep -vE '_avx(2|512[a-z0-9]*)\.c$' |
     xargs -P "$(getconf _NPROCESSORS_ONLN)" -I{} bash -c 'compile {}'
-[ -e $out/failed ] && { echo "macos-check: these do not compile: $(sort $out/failed | tr '\n' ' ')"; exit 1; }
+[ -e $out/failed ] && { echo "macos-check: failed to compile: $(sort $out/failed | tr '\n' ' ')"; exit 1; }
 echo "macos-check: $(find $out -name '*.o' | wc -l | tr -d ' ') files compile for macOS"

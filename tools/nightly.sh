@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# What takes longer than ./test.sh may: everything under the sanitizers, scripts too, then soak, chaos and fuzz for a
-# long time. Hours; `make nightly` runs it. The results, with date and commit, are added to build/nightly.log.
-#   NIGHTLY_SECONDS     of chaos, and of fuzz for each target (600)
-#   NIGHTLY_SEED        of soak and chaos (the day)
+# Tests that are too long for ./test.sh: everything under the sanitizers, including the shell tests, then long runs of
+# soak, chaos and fuzz. Takes hours; `make nightly` runs it. Appends the results, with date and commit, to
+# build/nightly.log.
+#   NIGHTLY_SECONDS     duration of each chaos run and of each fuzz target (default 600)
+#   NIGHTLY_SEED        seed of soak and chaos (default: the date)
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tools/steps.sh
@@ -18,6 +19,6 @@ step "tsan: all tests" make -j"$jobs" tsan
 step "soak" make -j"$jobs" soak SOAK_SEED="$seed"
 step "chaos" make -j"$jobs" chaos CHAOS_SECONDS="$seconds" CHAOS_SEED="$seed"
 step "chaos under asan" make -j"$jobs" VARIANT=asan chaos CHAOS_SECONDS="$seconds" CHAOS_SEED="$seed"
-step "fuzz: $seconds s a target" make -j"$jobs" fuzz FUZZ_SECONDS="$seconds"
+step "fuzz: $seconds s per target" make -j"$jobs" fuzz FUZZ_SECONDS="$seconds"
 echo "$(date -u +%FT%TZ) $(git rev-parse --short HEAD 2>/dev/null) seed $seed: $(steps_done)" | tee -a build/nightly.log
 [ "$failed" = 0 ]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the packages of tests/npm/package.json into build/npm; does nothing when they are there already. Where they
-# cannot be had, build/npm/.why says why, so that each test which needs them skips at once (npm_packages in tap.sh).
+# Installs the packages of tests/npm/package.json into build/npm, unless they are already there. If that fails, the
+# reason is written to build/npm/.why, and each test that needs them skips at once (npm_packages in tap.sh).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 mkdir -p build/npm
@@ -12,7 +12,7 @@ command -v node >/dev/null || fail "node is missing"
 command -v npm >/dev/null || fail "npm is missing"
 cp tests/npm/package.json build/npm/ && cd build/npm || exit 1
 
-# npm retries for minutes in silence whatever is wrong, so one small question decides whether there is a registry.
+# npm silently retries for minutes whatever the error, so first check with one small query that the registry answers.
 quick=(--fetch-retries=0 --fetch-timeout=10000 --loglevel=error)
 said=$(timeout 20 npm view zod version "${quick[@]}" 2>&1) || fail "the registry cannot be reached: \
 $(grep -m 1 -E 'network|request to|code' <<<"$said" || echo "no answer in 20 s")"

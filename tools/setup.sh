@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Installs what a build (and, with "tests", a full test run) needs, and nothing that is there already.
+# Installs the missing packages that a build (with "tests": a full test run) needs.
 #   tools/setup.sh [tests]
-# Debian and Ubuntu by apt-get, macOS by Homebrew. Root, or sudo when something is missing.
+# Uses apt-get on Debian and Ubuntu, Homebrew on macOS. Needs root or sudo only if something is missing.
 set -eu
 
 build_debian="gcc make pkg-config libc6-dev libcjson-dev libpcre2-dev libutf8proc-dev libssl-dev libevent-dev"
 tests_debian="libcmocka-dev clang clang-format libclang-rt-dev cppcheck shellcheck universal-ctags curl iproute2
     openssh-server openssh-client openssl netcat-openbsd procps jq"
-# Tests that need these are skipped where they cannot be had.
+# Optional: tests that need one of these are skipped if it cannot be installed.
 more_debian="libopenmpi-dev openmpi-bin libmpich-dev mpich slurmd slurmctld slurm-client munge gcc-aarch64-linux-gnu
     libc6-dev-arm64-cross qemu-user chromium prometheus"
 build_brew="make pkg-config cjson pcre2 utf8proc openssl@3 libevent"
@@ -24,7 +24,7 @@ missing_debian() {
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"
     elif command -v sudo >/dev/null; then sudo "$@"
-    else echo "setup: root is needed for: $*" >&2; exit 1
+    else echo "setup: needs root: $*" >&2; exit 1
     fi
 }
 
@@ -46,12 +46,12 @@ if command -v apt-get >/dev/null; then
     [ -z "${missing// /}" ] || install_debian $missing
     # shellcheck disable=SC2086
     if [ -n "${missing_more// /}" ] && ! install_debian $missing_more; then
-        for package in $missing_more; do install_debian "$package" || echo "setup: without $package"; done
+        for package in $missing_more; do install_debian "$package" || echo "setup: continuing without $package"; done
     fi
 elif command -v brew >/dev/null; then
     packages=$build_brew; [ $wanted = tests ] && packages="$packages $tests_brew"
     for package in $packages; do brew list "$package" >/dev/null 2>&1 || brew install "$package"; done
 else
-    echo "setup: neither apt-get nor brew is here; install by hand: $build_debian" >&2
+    echo "setup: neither apt-get nor brew found; install these by hand: $build_debian" >&2
     for tool in cc make pkg-config; do command -v $tool >/dev/null || exit 1; done
 fi

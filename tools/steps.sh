@@ -1,8 +1,8 @@
-# Steps that are counted together: source this, call `step "name" command...` for each, then `steps_done`.
+# Runs steps and sums up their test counts. Source this, call `step "name" command...` for each, then `steps_done`.
 passed=0 failed=0 skipped=0
 
-# Runs a step, shows what it says and how long it took, and adds its closing count to the sum; a step without a count is
-# one test.
+# Runs a step, shows its output and how long it took, and adds its final count to the sum. A step without a count is one
+# test.
 step() {
     local name=$1 log rc start=$SECONDS counts; shift
     log=$(mktemp)

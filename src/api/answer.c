@@ -29,6 +29,7 @@ struct sh_choice_text {
     size_t logprobs_seen; /* tokens whose logprobs were released so far */
 };
 
+/* The call with this index of the parser; calls that were dropped keep their place. */
 static sh_call *call_at(sh_choice *choice, int index)
 {
     while (choice->call_count <= index) {
@@ -129,6 +130,8 @@ static void text_free(sh_choice_text *text)
     free(text);
 }
 
+/* Puts the prompt before the answer. `echoed` counts its characters (not bytes), since text_offset
+ * counts characters. */
 static void echo_add(sh_answer *answer, sh_choice *choice)
 {
     const sh_prompt *prompt = &answer->spec->prompts[choice->prompt];
@@ -251,7 +254,7 @@ static void choice_finish(sh_choice *choice, bool cut)
 static bool token_take(sh_answer *answer, sh_choice *choice, const sh_event *event)
 {
     sh_answer_text *reader = choice->text->reader;
-    if (choice->finish != NULL) return false;
+    if (choice->finish != NULL) return false; /* in flight when the choice was cancelled */
     choice->completion_tokens++;
     if (answer->spec->logprobs || answer->spec->token_ids) logprobs_add(choice, event);
     bool ended = sh_answer_text_push(reader, event->token);

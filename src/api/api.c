@@ -95,6 +95,8 @@ void sh_api_refuse_waiting(sh_api_error *error)
     error->retry_after_s = 1;
 }
 
+/* Stats without "ready", or none yet, count as ready: the engine was ready when it connected. The
+ * reason is the most specific one known: the engine's, the connection's, or the model's. */
 bool sh_api_ready(const sh_api *api, sh_api_error *err)
 {
     const cJSON *ready = cJSON_GetObjectItemCaseSensitive(api->stats, "ready");
@@ -133,6 +135,7 @@ static void error_body(void *arg, int status, const char *message, sh_buf *out)
     sh_api_error_write(&error, out);
 }
 
+/* One line of JSON per request; it has no headers and no text of prompts or answers. */
 static void access_write(FILE *log, const sh_http_record *record)
 {
     sh_buf line = {0};
@@ -152,6 +155,8 @@ static void access_write(FILE *log, const sh_http_record *record)
     sh_buf_reset(&line);
 }
 
+/* Called for every request that has ended. Requests that the server refused by itself, before a
+ * handler saw them, are counted here; the others are counted by their job. */
 static void on_done(void *arg, const sh_http_record *record)
 {
     sh_api *api = arg;
@@ -222,6 +227,7 @@ static void on_down(void *arg, const sh_err *why)
     sh_api_fresh(api);
 }
 
+/* The stats are kept parsed and as text: most endpoints pass the text on as it is. */
 static void on_stats(void *arg, sh_str text)
 {
     sh_api *api = arg;
@@ -242,10 +248,12 @@ static void on_stats(void *arg, sh_str text)
     sh_api_fresh(api);
 }
 
+/* Opens a log, or reopens it after rotation; the old file is closed only when the new one is open.
+ */
 static sh_status log_open(const char *path, FILE **out, sh_err *err)
 {
     if (path == NULL || path[0] == '\0') return SH_OK;
-    int fd = strcmp(path, "-") == 0 ? -1 : sh_log_open(path);
+    int fd = strcmp(path, "-") == 0 ? -1 : sh_file_open_log(path);
     FILE *file = strcmp(path, "-") == 0 ? stderr : fd < 0 ? NULL : fdopen(fd, "a");
     if (file == NULL) return sh_err_sys(err, "%s", path);
     setvbuf(file, NULL, _IOLBF, 0);
@@ -309,6 +317,7 @@ static void on_snapshot_tick(void *arg)
     sh_trigger_start(api->snapshot_tick, SNAPSHOT_MS);
 }
 
+/* Polls until nothing is running or the grace period is over. */
 static void on_drain_check(void *arg)
 {
     sh_api *api = arg;
@@ -389,6 +398,7 @@ static sh_status server_open(sh_api *api, sh_err *err)
     return sh_http_server_open(api->loop, &server, &api->server, err);
 }
 
+/* Everything that can be wrong with the settings is found here, before the server listens. */
 static sh_status files_open(sh_api *api, sh_err *err)
 {
     const sh_api_opts *opts = api->opts;

@@ -54,6 +54,7 @@ static slot *slot_find(const sh_engine_conn *conn, uint64_t id)
     return id != 0 && at < conn->slot_count && conn->slots[at].id == id ? &conn->slots[at] : NULL;
 }
 
+/* Pushes the new indices in reverse, so that low ones are used first. */
 static void slots_grow(sh_engine_conn *conn)
 {
     size_t count = conn->slot_count == 0 ? 64 : conn->slot_count * 2;
@@ -72,6 +73,7 @@ static void slot_release(sh_engine_conn *conn, slot *s)
     conn->free_slots[conn->free_count++] = (uint32_t)(s - conn->slots);
 }
 
+/* The slot is free before the callback runs, since that may submit another request. */
 static void event_deliver(sh_engine_conn *conn, const sh_event *event)
 {
     if (event->kind == SH_EVENT_STATS) {
@@ -102,6 +104,8 @@ static bool trouble_set(sh_engine_conn *conn, const char *text)
     return text[0] != '\0';
 }
 
+/* To be called after all events were taken: by then the client has made an error event for every
+ * open request, so no slot is in use. */
 static void disconnect(sh_engine_conn *conn, const sh_err *why)
 {
     trouble_set(conn, why->text);
@@ -154,6 +158,8 @@ static void on_stats(void *arg)
     sh_trigger_start(conn->stats, STATS_MS);
 }
 
+/* One attempt to connect. An engine that accepts but does not answer in time is loading its model:
+ * its process listens before it can serve. */
 static void on_retry(void *arg)
 {
     sh_engine_conn *conn = arg;
@@ -227,6 +233,7 @@ sh_status sh_engine_conn_submit(sh_engine_conn *conn, const sh_sequence_spec *sp
             return sh_err_set(err, SH_ERR_LIMIT, "too many requests are open");
         slots_grow(conn);
     }
+    /* The slot is taken only after the client has accepted the request. */
     uint32_t place = conn->free_slots[conn->free_count - 1];
     sh_sequence_spec copy = *spec;
     copy.id = ++conn->serial << SLOT_BITS | place;

@@ -35,6 +35,7 @@ static bool read_bool(const value *v)
     return true;
 }
 
+/* JSON numbers are doubles, so a whole number is one without a fraction; `max` is at most 2^53. */
 static bool read_int(const value *v)
 {
     if (!cJSON_IsNumber(v->item)) return fail_type(v, "a whole number");
@@ -150,6 +151,7 @@ static bool (*const readers[])(const value *v) = {
     [SH_FIELD_IGNORED] = read_ignored, [SH_FIELD_REFUSED] = read_refused,
 };
 
+/* Reads one field, or checks that it may be missing. */
 static bool row_read(const sh_field *row, const char *outer, const cJSON *obj, void *out,
                      sh_api_error *err)
 {
@@ -175,6 +177,7 @@ static bool object_read(const sh_field_table *table, const char *outer, const cJ
     return true;
 }
 
+/* Only scalars have defaults; other members of the struct are left as the caller set them. */
 static void defaults_set(const sh_field_table *table, void *out)
 {
     for (; table != NULL; table = table->more) {
@@ -249,6 +252,7 @@ static void row_schema_inside(const sh_field *row, sh_json_writer *w)
     }
 }
 
+/* A schema given as text goes into allOf, so that the members written here can stand beside it. */
 static void row_schema(const sh_field *row, sh_json_writer *w)
 {
     if (row->type == SH_FIELD_OBJECT) {

@@ -135,6 +135,7 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* Values to take the mean and percentiles of; the memory belongs to the caller. */
 typedef struct {
     double *values;
     int count;
@@ -251,6 +252,7 @@ void sh_history_write_snapshot(const sh_history *history, int64_t now_us, sh_jso
     enum { WINDOW_US = 60 * 1000000 };
     int recent = 0, rated = 0, answered = 0;
     double rate_sum = 0, rate_max = 0, wall_sum = 0;
+    /* From the newest back, until one is older than the window. */
     for (int i = 0; i < history->count; i++) {
         const sh_record *record = record_at(history, i);
         if (now_us - record->time_us > WINDOW_US) break;

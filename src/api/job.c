@@ -69,6 +69,7 @@ static double seconds_since(int64_t from_ns, int64_t to_ns)
     return (double)(to_ns - from_ns) * 1e-9;
 }
 
+/* Also cancels what is still running at the engine; none of its events will reach the job. */
 static void job_free(sh_job *job)
 {
     sh_api *api = job->api;
@@ -142,6 +143,8 @@ static sh_outcome outcome_of(const sh_job *job, const sh_api_error *error)
 
 static void stream_write(sh_job *job, sh_buf *out)
 {
+    /* The headers wait for the first write, so that an error before it can still be an HTTP status.
+     * X-Accel-Buffering keeps nginx from buffering the stream. */
     if (!job->head_sent) {
         sh_http_add_header(job->req, "Cache-Control", "no-cache");
         sh_http_add_header(job->req, "X-Accel-Buffering", "no");
@@ -157,6 +160,7 @@ static void stream_write(sh_job *job, sh_buf *out)
 static void job_fail(sh_job *job, const sh_api_error *error)
 {
     job_record(job, outcome_of(job, error), error->status, error->message);
+    /* Errors of the client and timeouts are in the request log; only ours go to the main log. */
     if (error->status >= 500 && error->status != 504)
         SH_LOGW("request %s: %s", job->id, error->message);
     if (!job->head_sent) {
@@ -227,6 +231,7 @@ static void token_time(job_sequence *sequence)
     sequence->token_ns = now;
 }
 
+/* One event of one choice. Failing or finishing frees the job, so nothing may follow. */
 static void on_event(void *arg, const sh_event *event)
 {
     job_sequence *sequence = arg;
@@ -239,7 +244,7 @@ static void on_event(void *arg, const sh_event *event)
     if (sh_answer_event(job->answer, choice, event))
         sh_engine_conn_cancel(job->api->engine_conn, sequence->id);
     if (choice->failed) {
-        sh_api_error error = choice->error;
+        sh_api_error error = choice->error; /* a copy: job_fail() frees the choice */
         job_fail(job, &error);
     } else if (job->answer->open == 0)
         job_finish(job);
@@ -247,10 +252,12 @@ static void on_event(void *arg, const sh_event *event)
         choice_send(job, choice);
 }
 
+/* The request's values, else the model's own. Each choice has its own seed, or they would all be
+ * the same. */
 static sh_sampling sampling_of(const sh_job *job, int choice)
 {
     const sh_job_spec *spec = &job->spec;
-    sh_sampling_own own = sh_model_text_sampling(sh_served_model_text(job->served));
+    sh_sampling_recommended own = sh_model_text_sampling(sh_served_model_text(job->served));
     sh_sampling s = sh_sampling_default();
     s.temperature = isnan(spec->temperature) ? own.temperature : spec->temperature;
     s.top_p = isnan(spec->top_p) ? own.top_p : spec->top_p;
@@ -282,6 +289,7 @@ static int stop_ids_of(const sh_job *job, int32_t out[SH_STOP_IDS_MAX])
     return count;
 }
 
+/* What the context leaves after the prompt, lowered by the server's limit and by the request. */
 static int max_tokens_of(const sh_job *job, const sh_tokens *prompt)
 {
     const sh_api_opts *opts = job->api->opts;
@@ -381,6 +389,7 @@ static bool answers_fit(const sh_job *job, sh_api_error *err)
                        count, capacity);
 }
 
+/* Back on the loop, with token ids or an error; the client may have left meanwhile. */
 static void on_prepared(void *arg)
 {
     sh_job *job = arg;

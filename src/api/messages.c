@@ -23,6 +23,7 @@ static const char *string_of(const cJSON *obj, const char *key)
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(obj, key));
 }
 
+/* Sets a member, whether or not it exists. */
 static void string_set(cJSON *obj, const char *key, const char *text)
 {
     cJSON *item = cJSON_CreateString(text);
@@ -63,6 +64,8 @@ static bool parts_join(cJSON *message, const cJSON *parts, const char *place, sh
     return fine;
 }
 
+/* A string stays as it is, parts are joined. Only an assistant message may have no content: it may
+ * consist of tool calls. */
 static bool content_shape(cJSON *message, const char *role, int index, sh_api_error *err)
 {
     char place[96];

@@ -263,6 +263,7 @@ static double number_at(const cJSON *obj, const char *key)
     return cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(obj, key));
 }
 
+/* Follows a path such as "memory.kv"; NULL when it leads nowhere. */
 static const cJSON *path_find(const cJSON *obj, const char *path)
 {
     sh_str rest = sh_str_of(path), part;
@@ -274,7 +275,8 @@ static const cJSON *path_find(const cJSON *obj, const char *path)
     return obj;
 }
 
-/* {"count", "sum", "buckets": [[bound, cumulative count], ...]} */
+/* Writes a histogram of the engine: {"count", "sum", "buckets": [[bound, cumulative count], ...]}
+ */
 static void engine_histogram_write(sh_buf *out, const cJSON *item)
 {
     double count = number_at(item, "count"), sum = number_at(item, "sum");

@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #define AT(field) .offset = offsetof(openai_fields, field)
-#define WITHIN(...) .min = SH_LEAST(__VA_ARGS__), .max = SH_MOST(__VA_ARGS__)
+#define WITHIN(...) .min = SH_MIN_OF(__VA_ARGS__), .max = SH_MAX_OF(__VA_ARGS__)
 #define WHOLE_MAX 9007199254740992.0 /* 2^53: a double represents all integers up to it */
 
 static const sh_field stream_rows[] = {
@@ -55,7 +55,7 @@ static const sh_field shared_rows[] = {
     {.name = "top_k",
      .type = SH_FIELD_INT,
      .min = -1,
-     .max = SH_MOST(SH_BOUNDS_TOP_K),
+     .max = SH_MAX_OF(SH_BOUNDS_TOP_K),
      .meaning = "Choose among this many of the likeliest tokens; 0 or -1: all. Default: the "
                 "model's own setting, else all.",
      AT(spec.top_k)},
@@ -68,7 +68,7 @@ static const sh_field shared_rows[] = {
     {.name = "repetition_penalty",
      .type = SH_FIELD_NUMBER,
      .min = 0,
-     .max = SH_MOST(SH_BOUNDS_REPETITION_PENALTY),
+     .max = SH_MAX_OF(SH_BOUNDS_REPETITION_PENALTY),
      .meaning = "A value above 1 makes tokens among the last repetition_context_size less likely; "
                 "0 or 1: off; otherwise at least 0.01. "
                 "Default: the model's own setting, else off.",

@@ -55,6 +55,7 @@ static bool ids_read(const cJSON *list, const char *field, sh_arena *arena, cons
     return true;
 }
 
+/* Half of the engine's limit: the other half is for the model's own end tokens (see job.c). */
 static bool stop_ids_read(const cJSON *list, sh_job_spec *out, sh_api_error *err)
 {
     size_t count;
@@ -96,14 +97,16 @@ static bool bias_read(const cJSON *bias, sh_job_spec *out, sh_api_error *err)
 /* Some clients send 0 for "off". Nothing else below the engine's minimum is valid. */
 static bool repetition_read(sh_job_spec *out, sh_api_error *err)
 {
-    double least = SH_LEAST(SH_BOUNDS_REPETITION_PENALTY);
+    double least = SH_MIN_OF(SH_BOUNDS_REPETITION_PENALTY);
     if (out->repetition_penalty == 0) out->repetition_penalty = 1;
     if (!(out->repetition_penalty < least)) return true;
     return sh_api_fail(err, 400, "invalid_value", "repetition_penalty",
                        "'repetition_penalty' must be 0 (off) or a number from %g to %d, not %g",
-                       least, SH_MOST(SH_BOUNDS_REPETITION_PENALTY), out->repetition_penalty);
+                       least, SH_MAX_OF(SH_BOUNDS_REPETITION_PENALTY), out->repetition_penalty);
 }
 
+/* top_k: not given means the model's own setting (-1 in the spec), -1 from the client means all (0
+ * in the spec). */
 static bool shared_read(const openai_fields *fields, sh_job_spec *out, sh_api_error *err)
 {
     if (out->top_k == INT64_MIN)

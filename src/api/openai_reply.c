@@ -115,6 +115,7 @@ static void token_ids_write(const sh_answer *answer, const sh_choice *choice, sh
     sh_write_end(w, ']');
 }
 
+/* In a stream only in the first chunk of a choice. */
 static void prompt_ids_write(const sh_answer *answer, const sh_choice *choice, sh_json_writer *w)
 {
     const sh_tokens *prompt = &answer->prompts[choice->prompt];
@@ -141,6 +142,8 @@ static double rate(double count, double seconds)
     return seconds > 0 ? count / seconds : 0;
 }
 
+/* Rates: the prompt's over the tokens that were computed, not those from the cache; the answer's
+ * without the first token of each choice, which belongs to the prefill. */
 static void usage_write(const sh_answer *answer, sh_json_writer *w)
 {
     sh_usage usage = sh_answer_usage(answer);
@@ -177,6 +180,8 @@ static void conversation_write(const sh_answer *answer, sh_json_writer *w)
         sh_write_text(w, "conversation_id", answer->spec->conversation_id);
 }
 
+/* id, type and name are sent once; later chunks of a call have its index and more arguments only.
+ */
 static void call_write(const sh_call *call, int index, bool chunk, sh_json_writer *w)
 {
     sh_write_begin(w, NULL, '{');
@@ -349,6 +354,7 @@ static void chat_part(const sh_answer *answer, const sh_choice *choice, sh_buf *
     if (choice->done && choice->finish != NULL) chat_chunk(answer, choice, choice->finish, out);
 }
 
+/* Unlike a chat, a completion has no role to announce, so there is no empty first chunk. */
 static void completion_part(const sh_answer *answer, const sh_choice *choice, sh_buf *out)
 {
     if (sh_choice_has_pending(choice)) completion_chunk(answer, choice, NULL, out);

@@ -111,6 +111,7 @@ static void operation_write(const sh_endpoint *endpoint, sh_json_writer *w)
     sh_write_end(w, '}');
 }
 
+/* OpenAPI groups operations by path, the table may have a path in several rows. */
 static bool path_seen(size_t index)
 {
     for (size_t i = 0; i < index; i++)

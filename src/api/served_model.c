@@ -143,6 +143,7 @@ bool sh_served_model_render(const sh_served_model *model, const sh_job_spec *spe
                        "the model's chat template rejected these messages: %s", why.text);
 }
 
+/* `rendered`: the text comes from the chat template, which writes special tokens itself. */
 static bool encode(const sh_served_model *model, sh_str text, bool rendered, sh_arena *arena,
                    sh_tokens *out, sh_api_error *err)
 {
@@ -160,6 +161,7 @@ static bool encode(const sh_served_model *model, sh_str text, bool rendered, sh_
     return true;
 }
 
+/* The engine would refuse such a prompt as well, but without knowing the name of the field. */
 static bool tokens_check(const sh_served_model *model, const sh_tokens *tokens, const char *param,
                          sh_api_error *err)
 {

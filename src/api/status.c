@@ -99,6 +99,7 @@ static void hardware_write(const sh_api *api, sh_json_writer *w)
     cJSON_Delete(seen);
 }
 
+/* "starting" until the first engine has connected; after that, trouble is "engine_lost". */
 static const char *state_name(const sh_api *api)
 {
     sh_api_error ignored;
@@ -202,6 +203,7 @@ void sh_handle_ready(sh_http_request *req, void *arg)
     }
 }
 
+/* A browser, which accepts HTML, is sent to the dashboard; programs get JSON. */
 void sh_handle_root(sh_http_request *req, void *arg)
 {
     (void)arg;
@@ -435,6 +437,7 @@ static void on_gone(void *arg)
     subscriber_free(arg);
 }
 
+/* The same event goes to all subscribers, so it is made once. */
 static void snapshot_event(sh_api *api, sh_buf *out)
 {
     sh_buf json = {0};
@@ -450,6 +453,7 @@ void sh_handle_stream(sh_http_request *req, void *arg)
     sh_http_add_header(req, "Cache-Control", "no-cache");
     sh_http_add_header(req, "X-Accel-Buffering", "no");
     sh_http_stream_start(req, 200, SH_SSE_TYPE);
+    /* HEAD gets the headers only; as a subscriber it would stay open for nothing. */
     if (sh_http_method_of(req) == SH_HTTP_HEAD) {
         sh_http_stream_end(req);
         return;

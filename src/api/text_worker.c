@@ -29,6 +29,7 @@ struct sh_text_worker {
     size_t open; /* submitted and not done yet; used by the loop only */
 };
 
+/* When stopping, jobs that have not run are passed through, so that their owners can free them. */
 static void *work(void *arg)
 {
     sh_text_worker *worker = arg;
@@ -81,6 +82,8 @@ sh_status sh_text_worker_submit(sh_text_worker *worker, sh_text_worker_fn run,
     return status;
 }
 
+/* Closing the queue ends the thread after it has drained; on_wake() then hands back the rest, which
+ * the loop will not do any more. */
 void sh_text_worker_stop(sh_text_worker *worker)
 {
     if (worker == NULL) return;

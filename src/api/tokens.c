@@ -204,6 +204,7 @@ static void on_gone(void *arg)
     atomic_store_explicit(&t->gone, true, memory_order_relaxed);
 }
 
+/* Without space in the worker's queue the request is refused: the loop must not do the work. */
 static void task_start(sh_api *api, task *t)
 {
     if (t->body.len <= SH_API_INLINE_BYTES) {

@@ -1,3 +1,6 @@
+/* Two kinds of allocation with two failure policies. Control blocks are small, so running out of
+ * memory for one means that the machine is beyond saving: abort rather than add an error path to
+ * every caller. Weights and KV are large and may not fit: those return a status with the size. */
 #include "base/alloc.h"
 
 #include <stdint.h>
@@ -9,10 +12,11 @@
 static void *check(void *ptr, size_t size)
 {
     if (ptr != NULL) return ptr;
-    fprintf(stderr, "shoal: no memory for %zu bytes\n", size);
+    fprintf(stderr, "shoal: out of memory allocating %zu bytes\n", size);
     abort();
 }
 
+/* A count that overflows usually comes from a corrupt length: it must not become a small block. */
 static size_t product(size_t count, size_t size)
 {
     size_t total;
@@ -67,9 +71,10 @@ sh_status sh_mem_map(size_t size, const char *what, void **out, sh_err *err)
     void *ptr = mmap(NULL, size == 0 ? 1 : size, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (ptr == MAP_FAILED)
-        return sh_err_set(err, SH_ERR_MEMORY, "no memory for %s: %.1f MiB asked for", what,
-                          (double)size / (1 << 20));
+        return sh_err_set(err, SH_ERR_MEMORY, "out of memory: cannot map %.1f MiB for %s",
+                          (double)size / (1 << 20), what);
 #ifdef MADV_HUGEPAGE
+    /* Only a hint: without huge pages everything still works, with more TLB misses. */
     madvise(ptr, size, MADV_HUGEPAGE);
 #endif
     *out = ptr;

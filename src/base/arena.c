@@ -1,3 +1,6 @@
+/* A chain of blocks, newest first. Only the newest is allocated from: what is left in an older
+ * block is wasted, which doubling block sizes keep small. Blocks come zeroed from sh_alloc and
+ * memory is never reused before a reset, so allocations are zeroed for free. */
 #include "base/arena.h"
 
 #include "base/alloc.h"
@@ -15,6 +18,7 @@ struct sh_arena_block {
     alignas(max_align_t) char data[];
 };
 
+/* Doubling stops at LAST_BLOCK; a larger request gets a block of its own size. */
 static sh_arena_block *block_add(sh_arena *arena, size_t least)
 {
     size_t size = arena->next_size == 0 ? FIRST_BLOCK : arena->next_size;

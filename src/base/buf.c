@@ -1,3 +1,6 @@
+/* Growth is by half, so appending n bytes one at a time costs O(n) copies. Every reservation
+ * includes one byte for the terminating zero; callers of sh_buf_reserve that write raw bytes do not
+ * have to set it, text appends always do. */
 #include "base/buf.h"
 
 #include "base/alloc.h"
@@ -24,7 +27,7 @@ void sh_buf_clear(sh_buf *buf)
 char *sh_buf_reserve(sh_buf *buf, size_t extra)
 {
     SH_ASSERT(extra < SIZE_MAX / 4 - buf->len);
-    size_t need = buf->len + extra + 1; /* the closing zero */
+    size_t need = buf->len + extra + 1; /* the terminating zero */
     if (need > buf->cap) {
         size_t cap = buf->cap == 0 ? FIRST_CAP : buf->cap;
         while (cap < need) cap += cap / 2;
@@ -66,7 +69,7 @@ void sh_buf_add_utf8(sh_buf *buf, uint32_t code)
 
 void sh_buf_addf(sh_buf *buf, const char *fmt, ...)
 {
-    va_list args, again;
+    va_list args, again; /* formatted twice: once for the length, once into the buffer */
     va_start(args, fmt);
     va_copy(again, args);
     int len = vsnprintf(NULL, 0, fmt, args);
@@ -78,6 +81,9 @@ void sh_buf_addf(sh_buf *buf, const char *fmt, ...)
     buf->len += (size_t)len;
 }
 
+/* Moves the terminating zero too. O(remaining bytes): callers drop whole messages, not single
+ * bytes.
+ */
 void sh_buf_drop_front(sh_buf *buf, size_t len)
 {
     SH_ASSERT(len <= buf->len);
@@ -91,6 +97,7 @@ sh_str sh_buf_str(const sh_buf *buf)
     return buf->ptr == NULL ? (sh_str){"", 0} : (sh_str){buf->ptr, buf->len};
 }
 
+/* Never returns NULL, also for an empty buffer, so that callers need no special case. */
 char *sh_buf_take(sh_buf *buf)
 {
     sh_buf_reserve(buf, 0)[0] = '\0';

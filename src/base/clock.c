@@ -1,3 +1,5 @@
+/* Waits are expressed as deadlines instead of durations, so that a wait which is interrupted or
+ * restarted does not start counting afresh. */
 #include "base/clock.h"
 
 #include <errno.h>
@@ -21,6 +23,7 @@ int64_t sh_clock_unix_us(void)
     return clock_read(CLOCK_REALTIME) / 1000;
 }
 
+/* A wait too long to represent is one without a limit. */
 sh_deadline sh_deadline_in_ms(int64_t wait_ms)
 {
     int64_t wait_ns;
@@ -39,6 +42,7 @@ int sh_deadline_left_ms(sh_deadline deadline)
     if (deadline == SH_DEADLINE_NEVER) return INT_MAX;
     int64_t left_ns = deadline - sh_clock_ns();
     if (left_ns <= 0) return 0;
+    /* Rounded up: rounding down would make poll() return early and spin on the last millisecond. */
     int64_t left_ms = (left_ns - 1) / 1000000 + 1;
     return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }

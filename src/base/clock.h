@@ -7,13 +7,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Nanoseconds of a clock that never jumps; only differences mean something. */
+/* Nanoseconds of the monotonic clock; only differences are meaningful. */
 int64_t sh_clock_ns(void);
 
 /* Unix time in microseconds. */
 int64_t sh_clock_unix_us(void);
 
-/* A point in time behind which waiting is over. */
+/* The time at which a wait gives up, on the clock of sh_clock_ns. */
 typedef int64_t sh_deadline;
 
 #define SH_DEADLINE_NEVER INT64_MAX
@@ -21,7 +21,7 @@ typedef int64_t sh_deadline;
 sh_deadline sh_deadline_in_ms(int64_t wait_ms);
 bool sh_deadline_passed(sh_deadline deadline);
 
-/* Milliseconds left, rounded up, 0 when passed; INT32_MAX at most, for poll(). */
+/* Milliseconds left, rounded up; 0 once passed; at most INT_MAX, so that poll() can take it. */
 int sh_deadline_left_ms(sh_deadline deadline);
 
 void sh_sleep_ms(int64_t wait_ms);

@@ -1,3 +1,10 @@
+/* Files are input: sizes come from the file system and may change while we read, and a path may
+ * lead somewhere else than it did a moment ago. So every read has a bound of its own that does not
+ * rely on st_size, and ownership is checked on the open descriptor, not on the name.
+ *
+ * Writing never truncates a file in place: a draft is written beside it and renamed over it, so a
+ * crash or a full disk leaves the old contents. There is no fsync: this protects against a dying
+ * process, not against power loss. */
 #include "base/file.h"
 
 #include "base/alloc.h"
@@ -11,6 +18,7 @@
 
 enum { READ_STEP = 1 << 16 };
 
+/* Reads at most one step past the limit before it gives up, whatever the size of the stream. */
 sh_status sh_fd_read_all(int fd, const char *name, size_t max_len, sh_buf *out, sh_err *err)
 {
     for (;;) {
@@ -26,7 +34,8 @@ sh_status sh_fd_read_all(int fd, const char *name, size_t max_len, sh_buf *out, 
     }
 }
 
-/* Closes the descriptor too. */
+/* Takes over the descriptor and closes it. st_size only sizes the first allocation: it is 0 for
+ * files of /proc, and the file may grow. */
 static sh_status read_whole(int fd, const char *path, size_t max_len, sh_buf *out, sh_err *err)
 {
     struct stat st;
@@ -54,16 +63,16 @@ sh_status sh_file_read(const char *path, size_t max_len, sh_buf *out, sh_err *er
     return fd < 0 ? sh_err_sys(err, "%s", path) : read_whole(fd, path, max_len, out, err);
 }
 
-/* Root could change everything anyway, so what root owns is as good as one's own. */
+/* Root could change anything anyway, so a file owned by root is as trustworthy as our own. */
 static sh_status own_check(const char *path, const struct stat *st, mode_t refused, sh_err *err)
 {
     if (st->st_uid != geteuid() && st->st_uid != 0)
         return sh_err_set(err, SH_ERR_AUTH, "%s belongs to another user (uid %ld)", path,
                           (long)st->st_uid);
     if ((st->st_mode & refused & 022) != 0)
-        return sh_err_set(err, SH_ERR_AUTH, "others may write to %s: `chmod go-w` it", path);
+        return sh_err_set(err, SH_ERR_AUTH, "others may write to %s; run `chmod go-w` on it", path);
     if ((st->st_mode & refused) != 0)
-        return sh_err_set(err, SH_ERR_AUTH, "others may read %s: `chmod go=` it", path);
+        return sh_err_set(err, SH_ERR_AUTH, "others may read %s; run `chmod go=` on it", path);
     return SH_OK;
 }
 
@@ -72,16 +81,17 @@ sh_status sh_file_read_own(const char *path, mode_t refused, size_t max_len, sh_
 {
     struct stat link, st;
     if (lstat(path, &link) < 0) return sh_err_sys(err, "%s", path);
-    if (S_ISLNK(link.st_mode)) link.st_mode &= ~(mode_t)0777; /* bits of a link mean nothing */
+    if (S_ISLNK(link.st_mode)) link.st_mode &= ~(mode_t)0777; /* symlinks have no real mode */
     sh_status status = own_check(path, &link, refused, err);
     if (status != SH_OK) return status;
-    /* Where it leads is looked at once it is open, so that nobody can swap it in between. */
+    /* Check the target after opening it, so that it cannot be swapped between check and use.
+     * O_NONBLOCK: opening a FIFO that somebody put there must not hang. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return sh_err_sys(err, "%s", path);
     if (fstat(fd, &st) < 0)
         status = sh_err_sys(err, "%s", path);
     else if (!S_ISREG(st.st_mode))
-        status = sh_err_set(err, SH_ERR_INPUT, "%s is not a plain file", path);
+        status = sh_err_set(err, SH_ERR_INPUT, "%s is not a regular file", path);
     else
         status = own_check(path, &st, refused, err);
     if (status == SH_OK) return read_whole(fd, path, max_len, out, err);
@@ -101,7 +111,7 @@ sh_status sh_dir_check_own(const char *path, sh_err *err)
     return own_check(path, &st, SH_OTHERS_WRITE, err);
 }
 
-int sh_log_open(const char *path)
+int sh_file_open_log(const char *path)
 {
     return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 }
@@ -115,7 +125,7 @@ sh_status sh_fd_read_at(int fd, const char *path, uint64_t offset, void *data, s
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return sh_err_sys(err, "read %s", path);
         if (got == 0)
-            return sh_err_set(err, SH_ERR_INPUT, "%s: ends at byte %llu, %llu are needed", path,
+            return sh_err_set(err, SH_ERR_INPUT, "%s: ends at byte %llu, expected %llu", path,
                               (unsigned long long)(offset + done),
                               (unsigned long long)(offset + len));
         done += (size_t)got;
@@ -123,7 +133,9 @@ sh_status sh_fd_read_at(int fd, const char *path, uint64_t offset, void *data, s
     return SH_OK;
 }
 
-static bool is_no_file(const char *path)
+/* A device, pipe or socket. Renaming a file over /dev/null would replace it for the whole system.
+ */
+static bool is_special(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
@@ -132,10 +144,11 @@ static bool is_no_file(const char *path)
 sh_status sh_draft_open(const char *path, const char *end, mode_t mode, sh_draft *out, sh_err *err)
 {
     sh_draft draft = {.path = sh_strdup(path)};
-    if (is_no_file(path)) {
+    if (is_special(path)) {
         draft.fd = open(path, O_WRONLY | O_CLOEXEC);
     } else {
-        /* Made anew, so that neither a link nor the wider mode of an old one is taken over. */
+        /* Unlink and create exclusively: otherwise we would write through a symlink planted there,
+         * or keep the wider mode of a leftover. */
         draft.temp = end != NULL ? sh_asprintf("%s%s", path, end)
                                  : sh_asprintf("%s.tmp.%ld", path, (long)getpid());
         unlink(draft.temp);
@@ -166,11 +179,12 @@ sh_status sh_draft_add(sh_draft *draft, const void *data, size_t len, sh_err *er
 sh_status sh_draft_commit(sh_draft *draft, sh_err *err)
 {
     sh_status status = SH_OK;
+    /* close() can report a delayed write error (NFS, quota): check it before the rename. */
     int closed = close(draft->fd);
     draft->fd = -1;
     if (closed < 0 || (draft->temp != NULL && rename(draft->temp, draft->path) < 0))
         status = sh_err_sys(err, "write %s", draft->path);
-    if (status == SH_OK) {
+    if (status == SH_OK) { /* the name is gone: drop must not unlink it */
         free(draft->temp);
         draft->temp = NULL;
     }

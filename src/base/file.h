@@ -1,4 +1,4 @@
-/* file.h - whole small files, and checked reads of large ones.
+/* file.h - reading and atomically replacing small files, and bounds-checked reads of large ones.
  *
  * Threads: pure functions over the file system. */
 #ifndef SH_BASE_FILE_H
@@ -11,52 +11,53 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The whole file into *out (which must be empty), at most max_len bytes. The error names the path.
- */
+/* Reads the whole file into *out, which must be empty; more than max_len bytes is an error. The
+ * error names the path. */
 SH_MUST_CHECK sh_status sh_file_read(const char *path, size_t max_len, sh_buf *out, sh_err *err);
 
-/* The same of a plain file that nobody but this user and root can have written: one that belongs to
- * somebody else, or whose mode has bits of `refused` (and whatever a link of somebody else leads
- * to), is SH_ERR_AUTH. */
+/* The same for a regular file that only this user or root can have written: SH_ERR_AUTH if it is
+ * owned by another user, if its mode has any bit of `refused`, or if it is reached through another
+ * user's symlink. */
 enum { SH_OTHERS_WRITE = 022, SH_OTHERS_TOUCH = 077 };
 SH_MUST_CHECK sh_status sh_file_read_own(const char *path, mode_t refused, size_t max_len,
                                          sh_buf *out, sh_err *err);
 
-/* SH_OK: the folder is ours, or root's, and others cannot put anything there. SH_ERR_NOT_FOUND when
- * there is none. */
+/* SH_OK if the folder is owned by this user or root and nobody else can write to it;
+ * SH_ERR_NOT_FOUND if it does not exist. */
 SH_MUST_CHECK sh_status sh_dir_check_own(const char *path, sh_err *err);
 
-/* Opens a log for appending; one that is new can be read by its owner alone. -1 and errno when that
- * fails. */
-int sh_log_open(const char *path);
+/* Opens a log for appending; a new one is created readable by its owner only. -1 and errno on
+ * failure. */
+int sh_file_open_log(const char *path);
 
-/* Everything up to the end of a stream such as stdin, at most max_len bytes. */
+/* Reads a stream such as stdin to its end; more than max_len bytes is an error. */
 SH_MUST_CHECK sh_status sh_fd_read_all(int fd, const char *name, size_t max_len, sh_buf *out,
                                        sh_err *err);
 
-/* Exactly len bytes at offset; a file that is shorter is an error that says so. */
+/* Reads exactly len bytes at offset; a file that ends before that is an error. */
 SH_MUST_CHECK sh_status sh_fd_read_at(int fd, const char *path, uint64_t offset, void *data,
                                       size_t len, sh_err *err);
 
-/* A file in the making, beside the place that it takes once it is whole: readers see the old file
- * or the new one. What is there and is no file, such as /dev/null or a pipe, is written to as it
- * is. Owns its descriptor and names until it is committed or dropped. */
+/* A file being written under a temporary name and renamed into place once complete: readers see
+ * the old file or the new one, never a part. An existing path that is not a regular file, such as
+ * /dev/null or a pipe, is written in place. Owns its descriptor and names until it is committed or
+ * dropped. */
 typedef struct {
     char *path;
     char *temp; /* NULL: written in place */
     int fd;
 } sh_draft;
 
-/* `end` is put behind the path meanwhile; with NULL it is one that no other process takes. A large
- * file has a fixed one, so that what a killed process left is found and replaced by the next.
- * `mode` as for open: 0600 where others must not read it. */
+/* `end` is the suffix of the temporary name; NULL picks one that no other process uses. Give large
+ * files a fixed suffix, so that a leftover of a killed process is replaced by the next run instead
+ * of filling the disk. `mode` as for open: 0600 for files that others must not read. */
 SH_MUST_CHECK sh_status sh_draft_open(const char *path, const char *end, mode_t mode, sh_draft *out,
                                       sh_err *err);
 SH_MUST_CHECK sh_status sh_draft_add(sh_draft *draft, const void *data, size_t len, sh_err *err);
-SH_MUST_CHECK sh_status sh_draft_commit(sh_draft *draft, sh_err *err); /* drops it if that fails */
+SH_MUST_CHECK sh_status sh_draft_commit(sh_draft *draft, sh_err *err); /* drops it on failure */
 void sh_draft_drop(sh_draft *draft);
 
-/* All of it at once; a private one can be read by its owner alone. */
+/* Replaces a whole file in one call; the private variant is readable by its owner only. */
 SH_MUST_CHECK sh_status sh_file_write(const char *path, const void *data, size_t len, sh_err *err);
 SH_MUST_CHECK sh_status sh_file_write_private(const char *path, const void *data, size_t len,
                                               sh_err *err);

@@ -1,3 +1,6 @@
+/* SipHash-2-4 with 128-bit output, after the reference by Aumasson and Bernstein: two rounds for
+ * each word of input, four to finish, and the constants 0xee and 0xdd that set the 128-bit variant
+ * apart from the 64-bit one. tests/unit/base/test_hash.c compares it with the published vectors. */
 #include "base/hash.h"
 
 #include <sys/random.h>
@@ -75,8 +78,8 @@ sh_status sh_random_bytes(void *out, size_t len, sh_err *err)
 {
     unsigned char *p = out;
     while (len > 0) {
-        size_t part = len < 256 ? len : 256; /* what getentropy gives at once */
-        if (getentropy(p, part) != 0) return sh_err_sys(err, "random bytes from the system");
+        size_t part = len < 256 ? len : 256; /* the limit of one getentropy call */
+        if (getentropy(p, part) != 0) return sh_err_sys(err, "getentropy");
         p += part;
         len -= part;
     }

@@ -1,10 +1,10 @@
-/* hash.h - hashes whose values mean something outside one table.
+/* hash.h - hashes whose values are used outside a single table.
  *
- * sh_hash128 is SipHash-2-4 with 128 bits of output: keyed, so that nobody who lacks the key can
- * make two inputs meet, and short enough to compute for every KV block. sh_mix64 is a bijection
- * that spreads counters into numbers that look random; it is no protection against anybody.
+ * sh_hash128 is SipHash-2-4 with 128 bits of output: keyed, so that collisions cannot be
+ * constructed without the key, and cheap enough to compute for every KV block. sh_mix64 is a
+ * bijection that turns counters into random-looking numbers; it has no cryptographic strength.
  *
- * All results are the same on every machine (little-endian reading of the input).
+ * Results are the same on every machine (input is read as little-endian).
  *
  * Threads: pure functions. */
 #ifndef SH_BASE_HASH_H
@@ -32,7 +32,7 @@ static inline uint64_t sh_mix64(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* Unguessable bytes from the system. */
+/* Cryptographically secure random bytes from the kernel. */
 SH_MUST_CHECK sh_status sh_random_bytes(void *out, size_t len, sh_err *err);
 
 #endif

@@ -1,3 +1,8 @@
+/* cJSON does the parsing. This file adds what it lacks for untrusted input: a check that the text
+ * is UTF-8 and one value only, line and column in errors, typed getters with bounds, and the
+ * spelling of numbers. cJSON keeps only a double, but chat templates distinguish 1.0 from 1, and
+ * integers may have more digits than a double holds; so such numbers also keep their source text.
+ */
 #include "base/json.h"
 
 #include "base/file.h"
@@ -5,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Line and column, counted from 1, of a place in the text. */
+/* Line and column of a byte offset, counted from 1; columns count characters, not bytes. */
 static void place_find(sh_str text, size_t at, int *line, int *column)
 {
     *line = *column = 1;
@@ -26,14 +31,15 @@ static sh_status fault_at(sh_str text, size_t at, const char *where, const char 
     return sh_err_set(err, SH_ERR_INPUT, "%s: %s at line %d, column %d", where, what, line, column);
 }
 
-enum { EXACT_DIGITS = 15 }; /* as many decimal digits always fit a double */
+enum { EXACT_DIGITS = 15 }; /* a double holds any decimal number of that many digits exactly */
 
 static bool in_number(char c)
 {
     return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
 }
 
-/* The next number of a valid JSON text at or behind *at, which moves behind it. */
+/* The next number at or after *at in a valid JSON text; moves *at past it. Strings are skipped, so
+ * digits in them do not count; anything else that starts with a digit or '-' is a number. */
 static sh_str number_next(sh_str text, size_t *at)
 {
     size_t i = *at;
@@ -48,7 +54,7 @@ static sh_str number_next(sh_str text, size_t *at)
     return sh_str_sub(text, start, i - start);
 }
 
-/* Whether the double of a number gives back all that its spelling says. */
+/* Whether the double alone reproduces the number as it was written. */
 static bool is_plain(sh_str number)
 {
     for (size_t i = 0; i < number.len; i++)
@@ -56,7 +62,7 @@ static bool is_plain(sh_str number)
     return number.len <= EXACT_DIGITS;
 }
 
-/* Goes through tree and text side by side: numbers stand in both in the same order. */
+/* Walks tree and text in parallel: numbers occur in the same order in both. */
 static void spellings_keep(cJSON *item, sh_str text, size_t *at)
 {
     for (; item != NULL; item = item->next) {
@@ -71,6 +77,7 @@ static void spellings_keep(cJSON *item, sh_str text, size_t *at)
     }
 }
 
+/* cJSON limits the nesting depth itself; UTF-8 and text after the value are checked here. */
 sh_status sh_json_parse(sh_str text, const char *where, cJSON **out, sh_err *err)
 {
     size_t valid = sh_utf8_valid_prefix(text.ptr, text.len);
@@ -81,8 +88,8 @@ sh_status sh_json_parse(sh_str text, const char *where, cJSON **out, sh_err *err
     sh_str rest = sh_str_trim(sh_str_sub(text, (size_t)(end - text.ptr), text.len));
     if (rest.len > 0) {
         cJSON_Delete(root);
-        return fault_at(text, (size_t)(rest.ptr - text.ptr), where, "text behind the JSON value",
-                        err);
+        return fault_at(text, (size_t)(rest.ptr - text.ptr), where,
+                        "unexpected text after the JSON value", err);
     }
     size_t at = 0;
     spellings_keep(root, text, &at);
@@ -90,6 +97,8 @@ sh_status sh_json_parse(sh_str text, const char *where, cJSON **out, sh_err *err
     return SH_OK;
 }
 
+/* Counts separators outside of strings. A container starts with '[' or '{' and may hold one more
+ * value than it has commas, so this never counts too few. Works on invalid JSON too. */
 size_t sh_json_value_count(sh_str text)
 {
     size_t count = 1;
@@ -109,8 +118,8 @@ sh_status sh_json_refuse_nul(sh_str text, const char *where, sh_err *err)
     for (size_t i = 0; i + sizeof(nul) - 1 <= text.len; i++) {
         if (text.ptr[i] != '\\') continue;
         if (memcmp(text.ptr + i, nul, sizeof(nul) - 1) == 0)
-            return fault_at(text, i, where, "text that has a \\u0000 in it is not taken", err);
-        i++; /* what is escaped, perhaps a backslash */
+            return fault_at(text, i, where, "a string contains \\u0000", err);
+        i++; /* skip the escaped character: it may be a backslash, as in "\\u0000" */
     }
     return SH_OK;
 }
@@ -139,6 +148,7 @@ const char *sh_json_kind(const cJSON *item)
     return "something unknown";
 }
 
+/* Clients send null for "use the default", so null counts as absent. */
 static const cJSON *field(const cJSON *obj, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(obj, key);
@@ -163,12 +173,13 @@ sh_status sh_json_int(const cJSON *obj, const char *key, const char *where, int6
         return sh_err_set(err, SH_ERR_INPUT,
                           "%s: '%s' must be a whole number from %lld to %lld, not %.17g", where,
                           key, (long long)min, (long long)max, value);
+    /* (double)INT64_MAX rounds up to 2^63, which does not fit: converting it would be undefined. */
     *out = value >= 9223372036854775807.0 ? INT64_MAX : (int64_t)value;
     return SH_OK;
 }
 
-sh_status sh_json_int_must(const cJSON *obj, const char *key, const char *where, int64_t min,
-                           int64_t max, int64_t *out, sh_err *err)
+sh_status sh_json_int_required(const cJSON *obj, const char *key, const char *where, int64_t min,
+                               int64_t max, int64_t *out, sh_err *err)
 {
     if (field(obj, key) == NULL) return missing(key, where, err);
     return sh_json_int(obj, key, where, min, max, out, err);
@@ -212,8 +223,8 @@ sh_status sh_json_string(const cJSON *obj, const char *key, const char *where, c
     return SH_OK;
 }
 
-sh_status sh_json_string_must(const cJSON *obj, const char *key, const char *where,
-                              const char **out, sh_err *err)
+sh_status sh_json_string_required(const cJSON *obj, const char *key, const char *where,
+                                  const char **out, sh_err *err)
 {
     if (field(obj, key) == NULL) return missing(key, where, err);
     return sh_json_string(obj, key, where, out, err);

@@ -1,3 +1,5 @@
+/* Lines are built on the stack and written with one write(): no lock, no allocation, and ranks that
+ * share a terminal or a file do not split each other's lines. */
 #include "base/log.h"
 
 #include "base/clock.h"
@@ -56,9 +58,10 @@ void sh_log(sh_log_level level, const char *fmt, ...)
     if (rest < 0) return;
     size_t end = len + (size_t)rest;
     if (end > sizeof(line) - 2) end = sizeof(line) - 2;
+    /* Texts from peers and files must not forge lines or send escape sequences to a terminal. */
     for (size_t i = len; i < end; i++)
         if ((unsigned char)line[i] < 0x20) line[i] = ' ';
     line[end] = '\n';
     ssize_t written = write(STDERR_FILENO, line, end + 1);
-    (void)written; /* nowhere to complain */
+    (void)written; /* there is nowhere to report a failure of the log itself */
 }

@@ -1,7 +1,8 @@
-/* log.h - one line a message on stderr: time, level, rank, text.
+/* log.h - logging to stderr, one line per message: time, level, rank, text.
  *
- * Who detects an error logs it or passes it up, never both. Prompts, answers, keys and tokens
- * are not logged. A line is written with one write(), so lines of several ranks do not mix.
+ * Code that detects an error either logs it or returns it, never both. Prompts, answers, keys and
+ * tokens are never logged. A line is written with a single write(), so lines of several ranks do
+ * not interleave.
  *
  * Threads: safe from anywhere; set level and rank before threads start. */
 #ifndef SH_BASE_LOG_H
@@ -16,7 +17,7 @@ typedef enum { SH_LOG_ERROR, SH_LOG_WARN, SH_LOG_INFO, SH_LOG_DEBUG } sh_log_lev
 void sh_log_set_level(sh_log_level level);
 bool sh_log_enabled(sh_log_level level);
 
-/* Rank shown in each line; -1, the start value, shows none. */
+/* The rank shown in each line; -1, the initial value, shows none. */
 void sh_log_set_rank(int rank);
 
 void sh_log(sh_log_level level, const char *fmt, ...) SH_PRINTF(2, 3);

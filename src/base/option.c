@@ -1,5 +1,14 @@
-/* Every source ends in option_take: one place converts, checks the bounds and decides by rank of
- * the source which value stays. */
+/* All sources end in option_take: the one place that converts a text, checks its bounds and decides
+ * by the precedence of its source whether it replaces the current value. Sources can therefore be
+ * read in any order, and every error looks the same.
+ *
+ * For each row we remember the text and where it came from (source, alias, file and line), because
+ * `--print-config` and `config check` show it, and because the launcher passes the given texts on
+ * to other hosts instead of reformatting values.
+ *
+ * A .env file in the current folder that the user did not name is the least trusted source: while
+ * it is read `implicit` is set, and rows with runs_code are skipped. Without that, unpacking an
+ * archive and starting Shoal in it could load a library of the archive's author. */
 #include "base/option.h"
 
 #include "base/alloc.h"
@@ -14,24 +23,24 @@ enum { FILE_MAX = 1 << 20, NAME_MAX_LEN = 128 };
 
 struct value_state {
     sh_option_source source;
-    const char *text;  /* as it was given, in the arena */
-    const char *alias; /* the name by which it was given */
-    const char *path;  /* of the file that gave it, or NULL */
+    const char *text;  /* as given; in the arena */
+    const char *alias; /* the name it was given under */
+    const char *path;  /* the file it came from, or NULL */
     int line;
-    bool implicit; /* nobody named that file */
+    bool implicit; /* the user did not name that file */
 };
 
 struct sh_options {
     const sh_option_table *table;
     void *settings;
-    struct value_state *states;  /* one for each row */
-    struct value_state *ignored; /* one for each name that means nothing here */
+    struct value_state *states;  /* one per row */
+    struct value_state *ignored; /* one per ignored variable */
     sh_arena arena;
     sh_buf notices;
     sh_buf warnings;
     sh_buf faults;
     bool collect;
-    const char *path; /* the file that is being read, or NULL */
+    const char *path; /* the file being read, or NULL */
     int line;
     bool implicit;
 };
@@ -77,10 +86,11 @@ static void allowed_text(const sh_option *row, sh_buf *out)
         break;
     case SH_OPT_CHOICE: sh_buf_addf(out, "one of %s", row->choices); break;
     case SH_OPT_STRING:
-    case SH_OPT_SECRET: sh_buf_add_text(out, "text that is not empty"); break;
+    case SH_OPT_SECRET: sh_buf_add_text(out, "non-empty text"); break;
     }
 }
 
+/* The one text for all bad values. Secrets are never repeated, since errors end up in logs. */
 static sh_status refuse(const sh_option *row, const char *name, const char *text, sh_err *err)
 {
     sh_buf allowed = {0};
@@ -91,7 +101,8 @@ static sh_status refuse(const sh_option *row, const char *name, const char *text
     return err->status;
 }
 
-/* Converts into the settings. `text` lives in the arena or in the table. */
+/* Converts the text and stores it in the settings. `text` must be in the arena or in the table,
+ * since strings are stored as pointers. */
 static sh_status value_store(sh_options *opts, const sh_option *row, const char *name,
                              const char *text, sh_err *err)
 {
@@ -125,8 +136,8 @@ static sh_status value_store(sh_options *opts, const sh_option *row, const char 
     return ok ? SH_OK : refuse(row, name, text, err);
 }
 
-/* What becomes of a value that was refused: the end of the parsing, or a line among the faults. */
-static sh_status judge(sh_options *opts, sh_status status, const sh_err *err)
+/* A bad value either ends the parsing or, when collecting, becomes a line of the faults. */
+static sh_status fail_or_collect(sh_options *opts, sh_status status, const sh_err *err)
 {
     if (status == SH_OK || !opts->collect) return status;
     sh_buf_addf(&opts->faults, "%s\n", err->text);
@@ -136,11 +147,13 @@ static sh_status judge(sh_options *opts, sh_status status, const sh_err *err)
 static void warn_runs_code(sh_options *opts, const sh_option *row, const char *name)
 {
     sh_buf_addf(&opts->warnings,
-                "%s:%d: %s is not taken from a file that nobody named, since it can run code: give "
-                "it as --%s or in the environment, or name the file by --env-file %s\n",
+                "%s:%d: %s is ignored: it can run code, and you did not name this file; pass --%s, "
+                "set it in the environment, or name the file with --env-file %s\n",
                 opts->path, opts->line, name, sh_option_flag(row), opts->path);
 }
 
+/* Sources are ordered by precedence (see sh_option_source): a value from a weaker source than the
+ * current one is dropped without looking at it. */
 static sh_status option_take(sh_options *opts, const sh_option *row, sh_option_source source,
                              const char *name, sh_str text, sh_err *err)
 {
@@ -150,10 +163,13 @@ static sh_status option_take(sh_options *opts, const sh_option *row, sh_option_s
         warn_runs_code(opts, row, name);
         return SH_OK;
     }
+    /* The same name twice is fine, the last one wins (a flag repeated in a script). Two different
+     * aliases with different values are a mistake whichever we would pick. */
     const char *copy = sh_arena_str(&opts->arena, text).ptr;
     bool again = state->source == source && state->alias != NULL && strcmp(state->alias, name) != 0;
     if (again && strcmp(state->text, copy) != 0)
-        return sh_err_set(err, SH_ERR_INPUT, "%s and %s mean the same and disagree", state->alias,
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "%s and %s are the same setting but have different values", state->alias,
                           name);
     sh_status status = value_store(opts, row, name, copy, err);
     if (status != SH_OK) return status;
@@ -176,7 +192,7 @@ sh_options *sh_options_create(const sh_option_table *table, void *settings)
     for (size_t i = 0; i < table->count; i++) {
         const sh_option *row = &table->rows[i];
         if (row->fallback == NULL) continue;
-        sh_err err;
+        sh_err err; /* defaults must obey their own bounds; a unit test creates the whole table */
         sh_status status = value_store(opts, row, row->name, row->fallback, &err);
         SH_ASSERT(status == SH_OK);
         opts->states[i].text = row->fallback;
@@ -215,6 +231,7 @@ void sh_option_env_name(const sh_option_table *table, const sh_option *row, sh_b
         sh_buf_add_char(out, *p == '-' ? '_' : (char)toupper((unsigned char)*p));
 }
 
+/* Every row has its own SHOAL_NAME, and may have aliases that other programs use. */
 static bool row_has_env(const sh_option_table *table, const sh_option *row, sh_str name)
 {
     sh_str rest = sh_str_of(row->aliases), alias;
@@ -234,7 +251,7 @@ const sh_option *sh_option_by_env(const sh_option_table *table, sh_str name)
     return NULL;
 }
 
-/* False when it is no such name either. */
+/* False if the name is not in the list of ignored variables. */
 static bool ignored_take(sh_options *opts, sh_option_source source, sh_str name, sh_str text)
 {
     bool known = false;
@@ -254,6 +271,8 @@ static bool ignored_take(sh_options *opts, sh_option_source source, sh_str name,
     return known;
 }
 
+/* Unknown names are skipped without a word: the environment is full of other programs' variables.
+ */
 static sh_status env_take(sh_options *opts, sh_option_source source, sh_str name, sh_str text,
                           sh_err *err)
 {
@@ -262,7 +281,7 @@ static sh_status env_take(sh_options *opts, sh_option_source source, sh_str name
         ignored_take(opts, source, name, text);
         return SH_OK;
     }
-    if (text.len == 0) return SH_OK; /* NAME= is how shells say "unset" */
+    if (text.len == 0) return SH_OK; /* NAME= is how scripts unset a variable */
     char shown[NAME_MAX_LEN] = {0};
     memcpy(shown, name.ptr, name.len < sizeof(shown) - 1 ? name.len : sizeof(shown) - 1);
     return option_take(opts, row, source, shown, text, err);
@@ -274,12 +293,13 @@ sh_status sh_options_parse_env(sh_options *opts, char *const *envp, sh_err *err)
         sh_str rest = sh_str_of(*envp), name;
         if (!sh_str_cut(&rest, '=', &name)) continue;
         sh_status status = env_take(opts, SH_FROM_ENV, name, rest, err);
-        if (judge(opts, status, err) != SH_OK) return status;
+        if (fail_or_collect(opts, status, err) != SH_OK) return status;
     }
     return SH_OK;
 }
 
-/* ${NAME} and $NAME become what the environment says; a name it lacks becomes nothing. */
+/* Replaces ${NAME} and $NAME by their values in the environment, or by nothing if unset. A '$' that
+ * does not start a name is kept. */
 static void expand(sh_str text, sh_buf *out)
 {
     for (size_t i = 0; i < text.len;) {
@@ -301,7 +321,8 @@ static void expand(sh_str text, sh_buf *out)
     }
 }
 
-/* The value of a line: quotes taken off, a comment behind it cut, variables put in. */
+/* The value of a line: quotes and a trailing comment removed, variables expanded except in single
+ * quotes, as in a shell. False if a quote is not closed or is followed by more text. */
 static bool line_value(sh_str raw, sh_buf *out)
 {
     raw = sh_str_trim(raw);
@@ -310,8 +331,8 @@ static bool line_value(sh_str raw, sh_buf *out)
         sh_str inner = {raw.ptr + 1, raw.len - 1};
         size_t end = sh_str_find(inner, (sh_str){&quote, 1}, 0);
         if (end == inner.len) return false;
-        sh_str behind = sh_str_trim(sh_str_sub(inner, end + 1, inner.len));
-        if (behind.len > 0 && behind.ptr[0] != '#') return false;
+        sh_str after = sh_str_trim(sh_str_sub(inner, end + 1, inner.len));
+        if (after.len > 0 && after.ptr[0] != '#') return false;
         inner.len = end;
         if (quote == '"')
             expand(inner, out);
@@ -319,7 +340,7 @@ static bool line_value(sh_str raw, sh_buf *out)
             sh_buf_add_str(out, inner);
         return true;
     }
-    size_t comment = sh_str_find(raw, SH_STR(" #"), 0);
+    size_t comment = sh_str_find(raw, SH_STR(" #"), 0); /* "a#b" is a value, "a #b" is not */
     expand(sh_str_trim(sh_str_sub(raw, 0, comment)), out);
     return true;
 }
@@ -332,17 +353,18 @@ static sh_status line_parse(sh_options *opts, sh_str line, line_fn take, sh_err 
     if (line.len == 0 || line.ptr[0] == '#') return SH_OK;
     if (sh_str_starts(line, SH_STR("export "))) line = sh_str_trim(sh_str_sub(line, 7, line.len));
     size_t eq = sh_str_find(line, SH_STR("="), 0);
-    if (eq == line.len || eq == 0) return sh_err_set(err, SH_ERR_INPUT, "no NAME=value here");
+    if (eq == line.len || eq == 0) return sh_err_set(err, SH_ERR_INPUT, "expected NAME=value");
     sh_buf value = {0};
     sh_status status;
     if (!line_value(sh_str_sub(line, eq + 1, line.len), &value))
-        status = sh_err_set(err, SH_ERR_INPUT, "the quotes do not close");
+        status = sh_err_set(err, SH_ERR_INPUT, "unbalanced quotes");
     else
         status = take(opts, sh_str_trim(sh_str_sub(line, 0, eq)), sh_buf_str(&value), err);
     sh_buf_reset(&value);
     return status;
 }
 
+/* opts->path and line are set while the file is read, for the origin of values and for errors. */
 static sh_status lines_parse(sh_options *opts, sh_str rest, const char *path, line_fn take,
                              sh_err *err)
 {
@@ -352,7 +374,7 @@ static sh_status lines_parse(sh_options *opts, sh_str rest, const char *path, li
     for (opts->line = 1; status == SH_OK && sh_str_cut(&rest, '\n', &line); opts->line++) {
         status = line_parse(opts, line, take, err);
         if (status != SH_OK) sh_err_prefix(err, "%s:%d", path, opts->line);
-        status = judge(opts, status, err);
+        status = fail_or_collect(opts, status, err);
     }
     opts->path = NULL;
     opts->line = 0;
@@ -371,7 +393,7 @@ sh_status sh_options_parse_dotenv(sh_options *opts, const char *path, bool must,
     sh_status status = must ? sh_file_read(path, FILE_MAX, &text, err)
                             : sh_file_read_own(path, SH_OTHERS_WRITE, FILE_MAX, &text, err);
     if (status != SH_OK && !must) {
-        sh_buf_addf(&opts->warnings, "%s is not read: %s; --env-file %s reads it all the same\n",
+        sh_buf_addf(&opts->warnings, "%s is ignored: %s; use --env-file %s to read it anyway\n",
                     path, err->text, path);
         return SH_OK;
     }
@@ -382,21 +404,22 @@ sh_status sh_options_parse_dotenv(sh_options *opts, const char *path, bool must,
     return status;
 }
 
-sh_status sh_options_take(sh_options *opts, sh_option_source source, sh_str name, sh_str text,
-                          sh_err *err)
+sh_status sh_options_set(sh_options *opts, sh_option_source source, sh_str name, sh_str text,
+                         sh_err *err)
 {
     const sh_option *row = row_by_name(opts->table, name);
     if (row != NULL) return option_take(opts, row, source, row->name, text, err);
     if (sh_option_by_env(opts->table, name) != NULL) return env_take(opts, source, name, text, err);
     if (ignored_take(opts, source, name, text)) return SH_OK;
-    return sh_err_set(err, SH_ERR_NOT_FOUND, "'%.*s' is no setting", (int)name.len, name.ptr);
+    return sh_err_set(err, SH_ERR_NOT_FOUND, "'%.*s' is not a setting", (int)name.len, name.ptr);
 }
 
+/* Unlike in the environment, a name that we do not know is an error: the file is ours alone. */
 static sh_status take_file(sh_options *opts, sh_str name, sh_str value, sh_err *err)
 {
     const sh_option *row = row_by_name(opts->table, name);
     if (row == NULL)
-        return sh_err_set(err, SH_ERR_INPUT, "'%.*s' is no setting", (int)name.len, name.ptr);
+        return sh_err_set(err, SH_ERR_INPUT, "'%.*s' is not a setting", (int)name.len, name.ptr);
     return option_take(opts, row, SH_FROM_FILE, row->name, value, err);
 }
 
@@ -412,7 +435,7 @@ sh_status sh_options_parse_file(sh_options *opts, const char *path, sh_err *err)
     return status;
 }
 
-/* How many edits lead from a to b, for "did you mean"; names are short. */
+/* Levenshtein distance, for "did you mean"; one row of the matrix is enough. */
 static size_t edit_distance(sh_str a, const char *b)
 {
     size_t len = strlen(b), row[NAME_MAX_LEN];
@@ -436,7 +459,7 @@ static sh_status unknown_flag(const sh_option_table *table, uint64_t command, sh
                               sh_err *err)
 {
     const char *near = NULL;
-    size_t best = 3;
+    size_t best = 3; /* suggest only what is at most two typos away */
     for (size_t i = 0; i < table->count; i++) {
         if ((table->rows[i].commands & command) == 0) continue;
         size_t distance = edit_distance(name, sh_option_flag(&table->rows[i]));
@@ -460,7 +483,7 @@ static const sh_option *row_of_command(const sh_options *opts, uint64_t command,
     return NULL;
 }
 
-/* The flag whose letter "-x" is, or NULL. */
+/* The flag that "-x" stands for, or NULL. */
 static const char *flag_of_letter(const sh_options *opts, uint64_t command, const char *arg)
 {
     if (arg[0] != '-' || arg[1] == '\0' || arg[2] != '\0') return NULL;
@@ -471,7 +494,8 @@ static const char *flag_of_letter(const sh_options *opts, uint64_t command, cons
     return NULL;
 }
 
-/* One flag without its dashes; *used is 2 when its value stood in the next argument (or NULL). */
+/* Parses one flag without its dashes. `next` is the following argument or NULL; *used is 2 if it
+ * was taken as the value. A boolean never takes it, so that "--verbose FILE" keeps FILE. */
 static sh_status flag_parse(sh_options *opts, uint64_t command, const char *text, const char *next,
                             int *used, sh_err *err)
 {
@@ -499,6 +523,8 @@ static sh_status flag_parse(sh_options *opts, uint64_t command, const char *text
     return option_take(opts, row, SH_FROM_FLAG, shown, value, err);
 }
 
+/* Compacts argv in place: flags are removed, everything else moves to the front. A single "-x" that
+ * is not a letter of this command stays an argument: it may be a negative number. */
 sh_status sh_options_parse_flags(sh_options *opts, uint64_t command, int argc, char **argv,
                                  int *count_left, sh_err *err)
 {
@@ -517,7 +543,7 @@ sh_status sh_options_parse_flags(sh_options *opts, uint64_t command, int argc, c
         int used;
         sh_status status = flag_parse(opts, command, flag, i + 1 < argc ? argv[i + 1] : NULL, &used,
                                       err);
-        if (judge(opts, status, err) != SH_OK) return status;
+        if (fail_or_collect(opts, status, err) != SH_OK) return status;
         i += used;
     }
     *count_left = left;

@@ -1,16 +1,16 @@
-/* option.h - the mechanism of the option table.
+/* option.h - table-driven options.
  *
- * One table of sh_option describes every setting of the program: its flag, its environment
- * variables, type, bounds, default and help. From it come parsing, `--help`, `.env` and the
- * settings file, `--print-config` and the reference page. Values land in one plain struct (the
- * program's settings) at the offset that the row gives.
+ * One table of sh_option describes every setting of the program: its flag, environment variables,
+ * type, bounds, default and help. Flags, environment, `.env`, the settings file, `--help`,
+ * `--print-config` and the reference page are all driven by it. Values are stored in one plain
+ * struct (the program's settings) at the offset that the row gives.
  *
- * Order of sources: flag, environment, `.env`, settings file, default. Two aliases in the same
- * source that disagree are an error. A value that is refused is named with what is allowed.
+ * Precedence: flag, environment, `.env`, settings file, default. Two aliases that disagree within
+ * one source are an error. The error for a rejected value says what is allowed.
  *
  * Strings in the settings point into the sh_options and live as long as it does.
  *
- * Threads: filled before threads start, read-only behind that. */
+ * Threads: filled before threads start, read-only afterwards. */
 #ifndef SH_BASE_OPTION_H
 #define SH_BASE_OPTION_H
 
@@ -26,14 +26,15 @@ typedef enum {
     SH_OPT_INT,    /* int64_t in min..max */
     SH_OPT_FLOAT,  /* double in min..max */
     SH_OPT_SIZE,   /* int64_t bytes in min..max: 512, 64K, 1.5G (powers of 1024) */
-    SH_OPT_STRING, /* const char *; NULL when unset without a default */
-    SH_OPT_SECRET, /* as STRING, never shown */
+    SH_OPT_STRING, /* const char *; NULL if unset and without a default */
+    SH_OPT_SECRET, /* like STRING, never shown */
     SH_OPT_CHOICE, /* const char *, one of `choices` */
 } sh_option_type;
 
 typedef struct {
     const char *name; /* unique; the flag without its dashes, words joined by '-' */
-    const char *flag; /* where two commands use one flag for different things; else NULL */
+    const char *flag; /* the flag, if it differs from the name: two commands may give one flag
+                         different meanings; else NULL */
     char letter;      /* 'n' for -n; 0 for none */
     sh_option_type type;
     const char *value_name; /* in help: "DIR", "N"; NULL for BOOL */
@@ -43,16 +44,16 @@ typedef struct {
     const char *aliases;    /* other environment names, separated by spaces, or NULL */
     const char *help;       /* one sentence, no full stop */
     size_t offset;          /* of the value in the settings */
-    uint64_t commands;      /* bits of the commands that take it as a flag */
-    bool runs_code;         /* names a library, or can make a program run: see parse_dotenv */
+    uint64_t commands;      /* bit mask of the commands that accept it as a flag */
+    bool runs_code;         /* can load a library or start a program: see parse_dotenv */
 } sh_option;
 
-/* Environment names that other programs know and that mean nothing here: accepted with a notice. */
+/* Environment variables of other programs that have no effect here: accepted with a notice. */
 typedef struct {
     const char *name;
     const char *why;
-    bool quiet;      /* so common that only who asks is told */
-    double min, max; /* with max > min: a number that is allowed there */
+    bool quiet;      /* so common that the notice is shown only on request */
+    double min, max; /* if max > min: the bounds of a numeric value */
 } sh_option_ignored;
 
 typedef struct {
@@ -60,7 +61,7 @@ typedef struct {
     size_t count;
     const sh_option_ignored *ignored;
     size_t ignored_count;
-    const char *env_prefix; /* "SHOAL_": --max-tokens is SHOAL_MAX_TOKENS too */
+    const char *env_prefix; /* "SHOAL_": --max-tokens can also be set by SHOAL_MAX_TOKENS */
 } sh_option_table;
 
 typedef enum {
@@ -73,39 +74,39 @@ typedef enum {
 
 typedef struct sh_options sh_options;
 
-/* All values at their defaults, in `settings`, which the caller owns and which must outlive this.
- */
+/* Fills `settings` with the defaults; the caller owns it, and it must outlive the sh_options. */
 sh_options *sh_options_create(const sh_option_table *table, void *settings);
 void sh_options_free(sh_options *opts);
 
 /* Takes the flags of the command whose bit is `command` out of argv[0..argc): --name VALUE,
- * --name=VALUE, --flag, --no-flag, -n VALUE. What is no flag, and all behind "--", is left in argv
- * in order; *count_left says how many. Unknown flags are errors that name a near one. */
+ * --name=VALUE, --flag, --no-flag, -n VALUE. Other arguments, and everything after "--", stay in
+ * argv in order; *count_left is their number. The error for an unknown flag suggests a similar one.
+ */
 SH_MUST_CHECK sh_status sh_options_parse_flags(sh_options *opts, uint64_t command, int argc,
                                                char **argv, int *count_left, sh_err *err);
 
-/* Reads the variables of envp ("NAME=value" strings, a closing NULL). */
+/* Reads the variables of envp ("NAME=value" strings, NULL-terminated). */
 SH_MUST_CHECK sh_status sh_options_parse_env(sh_options *opts, char *const *envp, sh_err *err);
 
-/* Reads lines NAME=value with the names of the environment: comments by '#', optional `export`,
- * quotes,
- * ${NAME} from the environment.
+/* Reads lines NAME=value with the names of environment variables: '#' comments, optional `export`,
+ * quotes, ${NAME} expanded from the environment.
  *
- * With must == false nobody named the file: it happens to lie in the current folder. A missing one
- * is fine; one that somebody else may have written is passed over; and settings that can run code
- * are not taken from it even when it is ours, since it may have come with a download. Each of these
- * is a warning. */
+ * With must == false the file was not named by the user: it just happens to be in the current
+ * folder. Then a missing file is fine; a file that another user may have written is skipped with a
+ * warning; and settings that can run code are ignored with a warning even if the file is our own,
+ * since it may have come with a download. */
 SH_MUST_CHECK sh_status sh_options_parse_dotenv(sh_options *opts, const char *path, bool must,
                                                 sh_err *err);
 
-/* Reads lines `name = value` with the names of the flags, or a JSON object: members are settings by
- * the names of their flags or variables, or sections of such; {"api": {"port": 1}} is API_PORT. */
+/* Reads lines `name = value` with the names of flags, or a JSON object whose members are settings,
+ * by the names of their flags or variables, or sections of them: {"api": {"port": 1}} is API_PORT.
+ */
 SH_MUST_CHECK sh_status sh_options_parse_file(sh_options *opts, const char *path, sh_err *err);
 
-/* Gives one setting a value: `name` is that of a flag or of a variable. SH_ERR_NOT_FOUND when there
- * is none of that name. */
-SH_MUST_CHECK sh_status sh_options_take(sh_options *opts, sh_option_source source, sh_str name,
-                                        sh_str text, sh_err *err);
+/* Sets one option; `name` is that of a flag or of a variable. SH_ERR_NOT_FOUND if there is no such
+ * name. */
+SH_MUST_CHECK sh_status sh_options_set(sh_options *opts, sh_option_source source, sh_str name,
+                                       sh_str text, sh_err *err);
 
 /* The members of a JSON settings file. */
 SH_MUST_CHECK sh_status sh_options_parse_json(sh_options *opts, sh_str text, const char *path,
@@ -113,40 +114,39 @@ SH_MUST_CHECK sh_status sh_options_parse_json(sh_options *opts, sh_str text, con
 
 sh_option_source sh_options_source(const sh_options *opts, const char *name);
 
-/* True when the value was given by anything but the default. */
+/* Whether the value comes from anywhere but the default. */
 bool sh_options_given(const sh_options *opts, const char *name);
 
-/* Calls fn for each setting that was given by anything but the default, with the text that won;
- * secrets too. */
+/* Calls fn for each setting that does not have its default, with the text that took precedence;
+ * including secrets. */
 typedef void (*sh_option_fn)(void *arg, const sh_option *row, const char *text);
 void sh_options_each_given(const sh_options *opts, sh_option_fn fn, void *arg);
 
-/* The row that an environment variable of this name sets; NULL when none. */
+/* The row that an environment variable of this name sets, or NULL. */
 const sh_option *sh_option_by_env(const sh_option_table *table, sh_str name);
 
-/* Notices (ignored variables) gathered while parsing, one a line. */
+/* Notices about ignored variables collected while parsing, one per line. */
 sh_str sh_options_notices(const sh_options *opts);
 
-/* What was not taken and why, one a line: the user should hear of it whatever the log level. */
+/* Values that were skipped and why, one per line: to be shown whatever the log level. */
 sh_str sh_options_warnings(const sh_options *opts);
 
-/* True when the value comes from a file that nobody named. */
+/* Whether the value comes from a file that the user did not name. */
 bool sh_options_is_implicit(const sh_options *opts, const char *name);
 
-/* From now on a value that is refused does not end the parsing: what is wrong is gathered, one a
- * line, and the value stays as it was. */
+/* From now on a bad value does not end the parsing: the error is collected, one per line, and the
+ * setting keeps its previous value. */
 void sh_options_collect(sh_options *opts);
 sh_str sh_options_faults(const sh_options *opts);
 
-/* The text that was given for row idx of the ignored ones, with "environment" or "FILE:LINE" added
- * to `from`; NULL when it was not given. */
+/* The text given for row idx of the ignored variables, or NULL if it was not given; appends
+ * "environment" or "FILE:LINE" to `from`. */
 const char *sh_options_ignored_text(const sh_options *opts, size_t idx, sh_buf *from);
 
 /* Where a setting came from: "default", "flag", "environment API_PORT", ".env:3 API_PORT". */
 void sh_options_origin(const sh_options *opts, const char *name, sh_buf *out);
 
-/* "name = value  # from" for each option of the command (all with UINT64_MAX); secrets are hidden.
- */
+/* "name = value  # origin" for each option of the command (UINT64_MAX: all); secrets are hidden. */
 void sh_options_print(const sh_options *opts, uint64_t command, sh_buf *out);
 
 /* The flags of a command as --help shows them. */
@@ -155,10 +155,10 @@ void sh_options_help(const sh_option_table *table, uint64_t command, sh_buf *out
 /* A Markdown table of all rows. */
 void sh_options_markdown(const sh_option_table *table, sh_buf *out);
 
-/* What stands behind the dashes. */
+/* The flag of a row, without the dashes. */
 const char *sh_option_flag(const sh_option *row);
 
-/* SHOAL_NAME of a row, written to out. */
+/* Appends SHOAL_NAME of a row to out. */
 void sh_option_env_name(const sh_option_table *table, const sh_option *row, sh_buf *out);
 
 #endif

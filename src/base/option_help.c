@@ -1,11 +1,11 @@
-/* The pages that are made from the option table: --help of a command, and the reference. */
+/* Pages generated from the option table: --help of a command, and the reference in Markdown. */
 #include "base/option.h"
 
 #include <string.h>
 
 enum { HELP_COLUMN = 28, WIDTH = 96 };
 
-/* Words of the text from `column` on, broken at WIDTH. */
+/* Appends the text, which starts at `column`, wrapped at WIDTH. */
 static void wrap(sh_str text, size_t column, sh_buf *out)
 {
     size_t at = column;
@@ -24,6 +24,7 @@ static void wrap(sh_str text, size_t column, sh_buf *out)
     sh_buf_add_char(out, '\n');
 }
 
+/* What can be given and the default, appended to the help sentence. */
 static void range_text(const sh_option *row, sh_buf *out)
 {
     if (row->type == SH_OPT_CHOICE) sh_buf_addf(out, " (%s)", row->choices);

@@ -1,14 +1,14 @@
-/* A settings file in JSON: every leaf is a setting. Its name is looked for as it stands ("port",
- * "log_level"), as a variable ("API_PORT"), and together with its section ({"api": {"port": 1}}).
- */
+/* Settings files in JSON: every leaf is a setting. A name is looked up together with its section
+ * ({"api": {"port": 1}} is API_PORT), then as a flag ("port", "log_level"), then as a variable
+ * ("API_PORT"). */
 #include "base/json.h"
 #include "base/option.h"
 
 #include <ctype.h>
 
-enum { DEPTH_MAX = 4 };
+enum { DEPTH_MAX = 4 }; /* of sections; deeper ones are reported as a bad value */
 
-/* Text of a leaf; members of a list are joined by commas. */
+/* The text of a leaf; list members are joined by commas, since that is how flags take lists. */
 static bool leaf_text(const cJSON *item, sh_buf *out)
 {
     if (cJSON_IsArray(item)) {
@@ -34,8 +34,8 @@ static void variable_name(const char *section, const char *key, sh_buf *out)
     for (size_t i = 0; i < out->len; i++) out->ptr[i] = (char)toupper((unsigned char)out->ptr[i]);
 }
 
-/* By the section's and the leaf's name, as a flag, as a variable: the first that exists. Variables
- * come last where there is no section: "port" is a flag, whatever PORT means to others. */
+/* Tries the names in that order and takes the first that exists. Plain variables come last: "port"
+ * is our flag, whatever PORT means to other programs. */
 static sh_status named_take(sh_options *opts, const char *section, const char *key, sh_str value,
                             sh_err *err)
 {
@@ -43,20 +43,20 @@ static sh_status named_take(sh_options *opts, const char *section, const char *k
     sh_status status = SH_ERR_NOT_FOUND;
     if (section[0] != '\0') {
         variable_name(section, key, &name);
-        status = sh_options_take(opts, SH_FROM_FILE, sh_buf_str(&name), value, err);
+        status = sh_options_set(opts, SH_FROM_FILE, sh_buf_str(&name), value, err);
     }
     if (status == SH_ERR_NOT_FOUND) {
         sh_buf_clear(&name);
         for (const char *p = key; *p != '\0'; p++) sh_buf_add_char(&name, *p == '_' ? '-' : *p);
-        status = sh_options_take(opts, SH_FROM_FILE, sh_buf_str(&name), value, err);
+        status = sh_options_set(opts, SH_FROM_FILE, sh_buf_str(&name), value, err);
     }
     if (status == SH_ERR_NOT_FOUND) {
         variable_name("", key, &name);
-        status = sh_options_take(opts, SH_FROM_FILE, sh_buf_str(&name), value, err);
+        status = sh_options_set(opts, SH_FROM_FILE, sh_buf_str(&name), value, err);
     }
     sh_buf_reset(&name);
     if (status != SH_ERR_NOT_FOUND) return status;
-    return sh_err_set(err, SH_ERR_INPUT, "'%s%s%s' is no setting", section,
+    return sh_err_set(err, SH_ERR_INPUT, "'%s%s%s' is not a setting", section,
                       section[0] == '\0' ? "" : ".", key);
 }
 
@@ -66,12 +66,13 @@ static sh_status leaf_take(sh_options *opts, const char *section, const cJSON *i
     sh_status status = leaf_text(item, &text)
                            ? named_take(opts, section, item->string, sh_buf_str(&text), err)
                            : sh_err_set(err, SH_ERR_INPUT,
-                                        "'%s' must be a text, a number, a boolean or a list",
+                                        "'%s' must be a string, a number, a boolean or a list",
                                         item->string);
     sh_buf_reset(&text);
     return status;
 }
 
+/* Only the innermost section names a setting: {"a": {"api": {"port": 1}}} is API_PORT too. */
 static sh_status object_take(sh_options *opts, const char *section, const cJSON *obj, int depth,
                              sh_err *err)
 {

@@ -1,3 +1,5 @@
+/* Bytes are shifted one by one instead of copied, so the encoding does not depend on the host's
+ * byte order. Every getter goes through sh_get_array, the only place that checks bounds. */
 #include "base/pack.h"
 
 #include <string.h>
@@ -53,6 +55,7 @@ sh_reader sh_reader_of(sh_str bytes)
     return (sh_reader){.ptr = bytes.ptr, .left = bytes.len};
 }
 
+/* Once failed, always failed: a later read must not succeed on bytes that are out of place. */
 const void *sh_get_array(sh_reader *reader, size_t count, size_t size)
 {
     size_t len;
@@ -96,8 +99,8 @@ sh_str sh_get_text(sh_reader *reader)
 
 sh_status sh_get_end(const sh_reader *reader, const char *what, sh_err *err)
 {
-    if (reader->failed) return sh_err_set(err, SH_ERR_INPUT, "%s is cut short", what);
+    if (reader->failed) return sh_err_set(err, SH_ERR_INPUT, "%s is truncated", what);
     if (reader->left > 0)
-        return sh_err_set(err, SH_ERR_INPUT, "%s has %zu bytes too many", what, reader->left);
+        return sh_err_set(err, SH_ERR_INPUT, "%s has %zu extra bytes", what, reader->left);
     return SH_OK;
 }

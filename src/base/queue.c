@@ -1,3 +1,5 @@
+/* A ring under one mutex. Queues carry requests and commands, not tokens of a step, so contention
+ * does not matter and a lock is easier to trust than a lock-free ring. Only consumers wait. */
 #include "base/queue.h"
 
 #include "base/alloc.h"
@@ -10,7 +12,7 @@
 #include <time.h>
 
 struct sh_queue {
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t filled;
     size_t cap;
     size_t item_size;
@@ -30,7 +32,7 @@ sh_queue *sh_queue_create(size_t cap, size_t item_size)
     pthread_mutex_init(&q->lock, NULL);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
-#ifndef __APPLE__
+#ifndef __APPLE__ /* which has no such call, but relative waits: see wait_until */
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 #endif
     pthread_cond_init(&q->filled, &attr);
@@ -65,7 +67,7 @@ sh_status sh_queue_push(sh_queue *q, const void *item)
     return status;
 }
 
-/* Waits on the clock that the condition was made with. */
+/* Deadlines are on the monotonic clock, so a change of the wall clock must not affect the wait. */
 static int wait_until(sh_queue *q, sh_deadline deadline)
 {
     if (deadline == SH_DEADLINE_NEVER) return pthread_cond_wait(&q->filled, &q->lock);
@@ -81,6 +83,7 @@ static int wait_until(sh_queue *q, sh_deadline deadline)
 #endif
 }
 
+/* Items that were queued before closing are still delivered; only then SH_ERR_CANCELLED. */
 sh_status sh_queue_pop(sh_queue *q, void *item, sh_deadline deadline)
 {
     sh_status status = SH_OK;

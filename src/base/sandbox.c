@@ -1,4 +1,8 @@
-/* The portable half: what is allowed. sandbox_linux.c has the kernel's side. */
+/* The portable half: collects what is allowed. sandbox_linux.c enforces it.
+ *
+ * Rules are always for folders, even where one file is meant: Landlock binds a rule to the inode,
+ * so a file that is replaced (a new certificate, a rotated log) would lose access under its old
+ * name. */
 #include "base/sandbox.h"
 
 #include "base/alloc.h"
@@ -10,6 +14,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+
+enum { PATHS_BY_NAME = 16 }; /* kept for sh_sandbox_add_file */
 
 static void path_add(char **list, int *count, char *path)
 {
@@ -47,9 +53,10 @@ void sh_sandbox_add_folder(sh_sandbox *box, const char *path)
     for (struct dirent *e; (e = readdir(dir)) != NULL;) {
         char *file = sh_path_join(path, e->d_name);
         struct stat st;
-        /* Caches of models hold links into a folder of blobs. */
+        /* Model caches hold symlinks into a folder of blobs. Links beyond the limit stay
+         * unreadable, so that there is always space for files that are added by name. */
         if (lstat(file, &st) == 0 && S_ISLNK(st.st_mode) &&
-            box->read_count < SH_SANDBOX_PATHS_MAX - 2)
+            box->read_count < SH_SANDBOX_PATHS_MAX - PATHS_BY_NAME)
             sh_sandbox_add_file(box, file);
         free(file);
     }
@@ -72,6 +79,6 @@ void sh_sandbox_reset(sh_sandbox *box)
 void sh_core_dumps_off(bool hide)
 {
     struct rlimit none = {0, 0};
-    setrlimit(RLIMIT_CORE, &none); /* can only fail where there are no limits to begin with */
+    setrlimit(RLIMIT_CORE, &none); /* lowering a limit is always permitted */
     if (hide) sh_process_hide();
 }

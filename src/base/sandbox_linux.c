@@ -1,12 +1,16 @@
-/* Landlock bounds files and connections, seccomp the calls into the kernel.
+/* Landlock restricts files and connections, seccomp restricts system calls.
  *
- * Landlock's rules are lists of what is allowed. The filter of seccomp is a list of what is
- * refused: the libraries in this process use calls that differ between versions and machines, and a
- * list of allowed ones would break where nobody has tried it. What is refused is what turns one
- * broken process into more: programs, other processes, the file tree, the kernel's own doors. It is
- * refused with EPERM, so that a library that tries it by the way goes on.
+ * Landlock rules are an allow list. The seccomp filter is a deny list: the system calls that our
+ * libraries make differ between versions and machines, so an allow list would break on systems
+ * where nobody has tested it. Denied is what turns one compromised process into more: running
+ * programs, touching other processes, changing the mount tree, and kernel interfaces with a large
+ * attack surface. Denied calls return EPERM instead of killing the process, so that a library which
+ * merely probes for a feature carries on.
  *
- * The numbers of landlock are given here, since headers may be older than the kernel. */
+ * Both need PR_SET_NO_NEW_PRIVS first; without it only root could install them, and a setuid
+ * program could shed the restrictions.
+ *
+ * The constants of Landlock are defined here because the headers may be older than the kernel. */
 #include "base/sandbox.h"
 #include "base/sandbox_kernel.h"
 
@@ -30,7 +34,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The sanitizers look into their own process at its end; they could not. */
+/* At exit LeakSanitizer inspects its own process with ptrace, which all of this would prevent. */
 #if defined(__SANITIZE_ADDRESS__)
 #define IS_ASAN true
 #elif defined(__has_feature)
@@ -58,13 +62,13 @@ enum {
     FS_READ_FILE = 1 << 2,
     FS_READ_DIR = 1 << 3,
     FS_MAKE_REG = 1 << 8,
-    FS_ALL_1 = (1 << 13) - 1, /* of the first version */
-    FS_REFER = 1 << 13,       /* 2 */
-    FS_TRUNCATE = 1 << 14,    /* 3 */
-    FS_IOCTL_DEV = 1 << 15,   /* 5 */
-    NET_CONNECT_TCP = 1 << 1, /* 4 */
-    SCOPE_ABSTRACT_UNIX = 1,  /* 6 */
-    SCOPE_SIGNAL = 2,
+    FS_ALL_1 = (1 << 13) - 1, /* all of ABI version 1 */
+    FS_REFER = 1 << 13,       /* since version 2 */
+    FS_TRUNCATE = 1 << 14,    /* since version 3 */
+    FS_IOCTL_DEV = 1 << 15,   /* since version 5 */
+    NET_CONNECT_TCP = 1 << 1, /* since version 4 */
+    SCOPE_ABSTRACT_UNIX = 1,  /* since version 6 */
+    SCOPE_SIGNAL = 2,         /* since version 6 */
     FS_READ = FS_READ_FILE | FS_READ_DIR,
     FS_FILE_RIGHTS = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | FS_TRUNCATE | FS_IOCTL_DEV,
 };
@@ -78,7 +82,8 @@ struct path_attr {
     int32_t parent_fd;
 } __attribute__((packed));
 
-/* What a library reads behind our back: itself, names of hosts, the time zone, the machine. */
+/* Files that libraries read on their own: shared objects, host names, the time zone, CPU details.
+ */
 static const char *const SYSTEM_PATHS[] = {
     "/usr",
     "/lib",
@@ -109,6 +114,7 @@ static void rule_add(int ruleset, const char *path, uint64_t rights, uint64_t ha
     struct stat st;
     int fd = open(path, O_PATH | O_CLOEXEC);
     if (fd < 0) return;
+    /* The kernel rejects a rule that gives a file rights which only folders have. */
     if (fstat(fd, &st) == 0 && !S_ISDIR(st.st_mode)) rights &= FS_FILE_RIGHTS;
     struct path_attr rule = {.allowed = rights & handled, .parent_fd = fd};
     if (syscall(ADD_RULE, ruleset, RULE_PATH_BENEATH, &rule, 0) != 0)
@@ -116,6 +122,8 @@ static void rule_add(int ruleset, const char *path, uint64_t rights, uint64_t ha
     close(fd);
 }
 
+/* No rule grants FS_EXECUTE, not even for /usr: libraries can be mapped without it, programs cannot
+ * be started. */
 static void rules_add(int ruleset, const sh_sandbox *box, uint64_t handled)
 {
     if (box->read_all) rule_add(ruleset, "/", FS_READ, handled);
@@ -126,7 +134,10 @@ static void rules_add(int ruleset, const sh_sandbox *box, uint64_t handled)
         rule_add(ruleset, box->write[i], FS_WRITE_FILE | FS_MAKE_REG | FS_READ, handled);
 }
 
-/* The version of landlock that is in force now, 0 for none. */
+/* Returns the version of Landlock that is in force now, 0 for none. A right can only be denied if
+ * the ruleset handles it, and naming one that this kernel does not know fails as a whole; so rights
+ * and the size of the struct follow the version. TCP connects are handled without any rule: all are
+ * denied. */
 static int landlock_enter(const sh_sandbox *box)
 {
     int version = (int)syscall(CREATE_RULESET, NULL, 0, RULESET_VERSION);
@@ -267,7 +278,7 @@ static void put_return(filter *f, uint32_t action)
     put(f, BPF_RET | BPF_K, action, 0, 0);
 }
 
-/* When the value equals k: that action. */
+/* If the loaded value equals k, return that action. */
 static void put_if(filter *f, uint32_t k, uint32_t action)
 {
     put(f, BPF_JMP | BPF_JEQ | BPF_K, k, 0, 1);
@@ -277,8 +288,8 @@ static void put_if(filter *f, uint32_t k, uint32_t action)
 static const uint32_t NO = SECCOMP_RET_ERRNO | EPERM, NONE = SECCOMP_RET_ERRNO | ENOSYS,
                       YES = SECCOMP_RET_ALLOW;
 
-/* A new thread is fine, a new process is not. clone3 hides its flags behind a pointer: as if this
- * kernel had none, so that libraries fall back to clone. */
+/* New threads are allowed, new processes are not. clone3 takes its flags through a pointer, which a
+ * filter cannot follow; ENOSYS makes libraries fall back to clone. */
 static void put_clone(filter *f)
 {
     put_if(f, SYS_clone3, NONE);
@@ -289,7 +300,8 @@ static void put_clone(filter *f)
     put_return(f, NO);
 }
 
-/* Sockets of the network, of this machine, and of the kernel's tables of addresses. */
+/* Only IP, Unix and netlink sockets (getaddrinfo reads the address tables through netlink). The
+ * jump past this block must match its length: one load, two instructions per domain, one return. */
 static void put_socket(filter *f)
 {
     static const uint32_t domains[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK};
@@ -304,12 +316,14 @@ static bool seccomp_enter(void)
     filter f = {.count = 0};
     put_load(&f, offsetof(struct seccomp_data, arch));
     put(&f, BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0);
-    put_return(&f, NO); /* a program of another kind of machine, by another list of numbers */
+    put_return(&f, NO); /* another architecture has other numbers: deny all of its calls */
     put_load(&f, offsetof(struct seccomp_data, nr));
-#ifdef __x86_64__
+#ifdef __x86_64__ /* x32 has the same architecture and its own numbers */
     put(&f, BPF_JMP | BPF_JSET | BPF_K, X32_BIT, 0, 1);
     put_return(&f, NO);
 #endif
+    /* All matches jump to one shared return, just past the unconditional jump below. Jump offsets
+     * are 8 bits, which limits the list to 255 entries. */
     for (size_t i = 0; i < SH_COUNT_OF(REFUSED); i++)
         put(&f, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)REFUSED[i],
             (uint8_t)(SH_COUNT_OF(REFUSED) - i), 0);
@@ -329,21 +343,22 @@ static bool seccomp_enter(void)
 }
 #endif
 
+/* Each part works without the other, and a kernel without both is no reason not to start. */
 void sh_sandbox_enter(const sh_sandbox *box)
 {
     sh_buf text = {0};
     if (IS_ASAN || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
-        SH_LOGI("sandbox: none (%s)", IS_ASAN ? "a build for AddressSanitizer" : strerror(errno));
+        SH_LOGI("sandbox: none (%s)", IS_ASAN ? "AddressSanitizer build" : strerror(errno));
         return;
     }
     int version = landlock_enter(box);
     if (version > 0)
         sh_buf_addf(&text, "files (landlock %d%s%s)", version,
-                    version >= 4 ? ", no connections" : "",
-                    box->read_all ? "; all may be read" : "");
-    if (seccomp_enter()) sh_buf_addf(&text, "%scalls (seccomp)", text.len > 0 ? ", " : "");
+                    version >= 4 ? ", no outgoing TCP" : "",
+                    box->read_all ? "; all files readable" : "");
+    if (seccomp_enter()) sh_buf_addf(&text, "%ssystem calls (seccomp)", text.len > 0 ? ", " : "");
     SH_LOGI("sandbox: %s", text.len > 0 ? text.ptr
-                                        : "none (this kernel has neither landlock nor "
+                                        : "none (this kernel supports neither landlock nor "
                                           "seccomp)");
     sh_buf_reset(&text);
 }

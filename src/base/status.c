@@ -1,3 +1,6 @@
+/* Error texts quote file names, requests and what peers sent, so they are sanitized here, in the
+ * one place that all of them pass: log files, terminals and JSON replies can then use them as they
+ * are. */
 #include "base/status.h"
 
 #include "base/str.h"
@@ -7,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One line that a terminal can show: no control characters, no half character at the end. */
+/* Makes it one printable line: no control characters, no truncated character at the end. */
 static void text_clean(char *text)
 {
     for (char *p = text; *p != '\0'; p++)
@@ -15,7 +18,8 @@ static void text_clean(char *text)
     size_t len = strlen(text);
     size_t valid = sh_utf8_valid_prefix(text, len);
     while (valid < len) {
-        /* Only a cut at the end is taken off; bytes that were never UTF-8 become '?'. */
+        /* A character that vsnprintf cut at the end of the buffer is dropped; bytes that never were
+         * UTF-8 become '?'. */
         if (len == SH_ERR_TEXT_MAX - 1 && len - valid < 4) {
             text[valid] = '\0';
             return;
@@ -38,7 +42,7 @@ sh_status sh_err_set(sh_err *err, sh_status status, const char *fmt, ...)
 
 sh_status sh_err_sys(sh_err *err, const char *fmt, ...)
 {
-    int code = errno;
+    int code = errno; /* before anything below can change it */
     char what[SH_ERR_TEXT_MAX];
     va_list args;
     va_start(args, fmt);
@@ -47,6 +51,7 @@ sh_status sh_err_sys(sh_err *err, const char *fmt, ...)
     return sh_err_set(err, SH_ERR_SYSTEM, "%s: %s", what, strerror(code));
 }
 
+/* Works on a copy, since the new text is formatted into the buffer of the old one. */
 sh_status sh_err_prefix(sh_err *err, const char *fmt, ...)
 {
     char rest[SH_ERR_TEXT_MAX], prefix[SH_ERR_TEXT_MAX];
@@ -80,6 +85,6 @@ const char *sh_status_name(sh_status status)
 
 void sh_assert_failed(const char *expr, const char *file, int line)
 {
-    fprintf(stderr, "shoal: bug: %s does not hold at %s:%d\n", expr, file, line);
+    fprintf(stderr, "shoal: bug: assertion '%s' failed at %s:%d\n", expr, file, line);
     abort();
 }

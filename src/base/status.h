@@ -1,10 +1,9 @@
-/* status.h - how a function says that it failed.
+/* status.h - error handling.
  *
- * Operating failures (a bad file, a lost peer, a refused request) are returned as
- * sh_status. A function that talks to the world also takes an sh_err, never NULL, and the
- * first that knows what went wrong writes one line into it; callers pass it on and do not
- * log it again. Bugs are SH_ASSERT, which stays on in release builds and never looks at
- * input.
+ * Operating errors (a bad file, a lost peer, a rejected request) are returned as sh_status. A
+ * function that deals with the outside world also takes an sh_err, never NULL; the first one that
+ * knows what went wrong writes one line into it, and callers pass it on without logging it again.
+ * Bugs are caught by SH_ASSERT, which stays on in release builds and must never depend on input.
  *
  * Threads: an sh_err belongs to its caller; the functions here keep no state. */
 #ifndef SH_BASE_STATUS_H
@@ -13,19 +12,19 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-/* Errors are ordered by the largest thing that they ruin. */
+/* Errors are ordered by how much they affect: a request, a peer, the group, the process. */
 typedef enum {
     SH_AGAIN = 1, /* not an error: nothing to do now, call again */
     SH_OK = 0,
-    SH_ERR_INPUT = -1,     /* a file, flag or request is not what it must be */
-    SH_ERR_LIMIT = -2,     /* a bound was hit: size, depth, steps, room */
+    SH_ERR_INPUT = -1,     /* a file, flag or request is invalid */
+    SH_ERR_LIMIT = -2,     /* a limit was exceeded: size, depth, steps, capacity */
     SH_ERR_NOT_FOUND = -3, /* the named thing does not exist */
     SH_ERR_UNSUPPORTED = -4,
     SH_ERR_CANCELLED = -5,
     SH_ERR_TIMEOUT = -6,
     SH_ERR_AUTH = -7,
     SH_ERR_PEER = -8,  /* one peer is lost */
-    SH_ERR_GROUP = -9, /* the group of ranks can not go on */
+    SH_ERR_GROUP = -9, /* the group of ranks cannot continue */
     SH_ERR_MEMORY = -10,
     SH_ERR_SYSTEM = -11, /* the operating system refused */
 } sh_status;
@@ -47,15 +46,15 @@ typedef struct {
 #define SH_NORETURN
 #endif
 
-/* Writes status and text and returns the status, so that `return sh_err_set(...)` reads well.
- * Control characters of the text become '?', and a text that is too long is cut at a character. */
+/* Sets status and text and returns the status, for `return sh_err_set(...)`. Control characters and
+ * invalid UTF-8 become '?', and a text that is too long is cut between characters. */
 sh_status sh_err_set(sh_err *err, sh_status status, const char *fmt, ...) SH_PRINTF(3, 4);
 
-/* The same with ": <strerror(errno)>" behind it and status SH_ERR_SYSTEM. */
+/* The same with ": <strerror(errno)>" appended and status SH_ERR_SYSTEM. */
 sh_status sh_err_sys(sh_err *err, const char *fmt, ...) SH_PRINTF(2, 3);
 
-/* Puts "<prefix>: " in front of a text that is there already; the status stays. For callers that
- * know the place (a file's name) where the callee knew only the fault. Returns the status. */
+/* Prepends "<prefix>: " to the existing text and returns the unchanged status. For callers that
+ * know the context (such as a file name) that the callee did not. */
 sh_status sh_err_prefix(sh_err *err, const char *fmt, ...) SH_PRINTF(2, 3);
 
 /* A short name for logs and JSON, such as "input" or "timeout". */

@@ -1,3 +1,6 @@
+/* Strings with a length, so that parts of requests and files can be passed around without copies.
+ * Parsing is strict where libc is lenient: no white space, no trailing characters, no locale in
+ * UTF-8. Input that is almost a number is an error, not a guess. */
 #include "base/str.h"
 
 #include "base/alloc.h"
@@ -15,6 +18,7 @@ sh_str sh_str_of(const char *text)
     return text == NULL ? (sh_str){"", 0} : (sh_str){text, strlen(text)};
 }
 
+/* memcmp must not be called with NULL, which an empty string may have. */
 bool sh_str_eq(sh_str a, sh_str b)
 {
     return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
@@ -69,6 +73,7 @@ size_t sh_str_find(sh_str text, sh_str needle, size_t from)
     return hit == NULL ? text.len : (size_t)(hit - text.ptr);
 }
 
+/* "a,,b" has an empty part in the middle; a separator at the end adds no empty part. */
 bool sh_str_cut(sh_str *rest, char sep, sh_str *part)
 {
     if (rest->len == 0) return false;
@@ -80,7 +85,8 @@ bool sh_str_cut(sh_str *rest, char sep, sh_str *part)
     return true;
 }
 
-/* strto* want a closing zero and skip white space; we allow neither surprise. */
+/* strtoll and strtod need a terminating zero and skip leading white space: copy the text and reject
+ * white space. A zero byte inside the text would hide the rest: reject that too. */
 static bool number_text(sh_str text, char out[NUMBER_TEXT_MAX])
 {
     if (text.len == 0 || text.len >= NUMBER_TEXT_MAX || is_space(text.ptr[0])) return false;
@@ -105,12 +111,13 @@ bool sh_str_to_double(sh_str text, double *out)
     char copy[NUMBER_TEXT_MAX], *end;
     if (!number_text(text, copy)) return false;
     errno = 0;
-    double value = strtod(copy, &end);
+    double value = strtod(copy, &end); /* an underflow is fine: it gives zero or a subnormal */
     if (end != copy + text.len || !isfinite(value)) return false;
     *out = value;
     return true;
 }
 
+/* Units are binary whether written as K, KB or KiB: memory sizes are what they are used for. */
 bool sh_str_to_bytes(sh_str text, double *out)
 {
     if (sh_str_ends(text, SH_STR("iB")))
@@ -139,6 +146,7 @@ int sh_utf8_decode(const char *ptr, size_t len, uint32_t *code)
         *code = p[0];
         return 1;
     }
+    /* 0x80-0xbf are continuation bytes, 0xc0 and 0xc1 can only start overlong encodings. */
     int count = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
     if (p[0] < 0xc2 || p[0] > 0xf4 || len < (size_t)count) return 0;
     uint32_t value = p[0] & (0x7fu >> count);

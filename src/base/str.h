@@ -1,7 +1,7 @@
-/* str.h - borrowed text, and what every layer asks of text: compare, number, UTF-8.
+/* str.h - borrowed strings, with comparison, number parsing and UTF-8.
  *
- * An sh_str points into memory that somebody else owns; it needs no closing zero. Names that
- * end in _dup return owned memory.
+ * An sh_str points into memory that it does not own and that need not be zero-terminated. Functions
+ * whose names end in _dup return memory owned by the caller.
  *
  * Threads: pure functions. */
 #ifndef SH_BASE_STR_H
@@ -23,35 +23,36 @@ bool sh_str_eq(sh_str a, sh_str b);
 bool sh_str_is(sh_str a, const char *text);
 bool sh_str_starts(sh_str text, sh_str prefix);
 bool sh_str_ends(sh_str text, sh_str suffix);
-sh_str sh_str_sub(sh_str text, size_t first, size_t len); /* clamped to the text */
+sh_str sh_str_sub(sh_str text, size_t first, size_t len); /* clamped to the bounds of text */
 sh_str sh_str_trim(sh_str text);                          /* ASCII white space, both ends */
 char *sh_str_dup(sh_str text);                            /* zero-terminated, owned */
 
-/* Index of the first place at or behind `from`; text.len when there is none. */
+/* Index of the first occurrence at or after `from`; text.len if there is none. */
 size_t sh_str_find(sh_str text, sh_str needle, size_t from);
 
-/* Cuts the part before the next `sep` off the front of *rest. False when *rest was empty. */
+/* Removes the part before the next `sep`, and the separator, from the front of *rest. False if
+ * *rest is empty. */
 bool sh_str_cut(sh_str *rest, char sep, sh_str *part);
 
-/* The whole text must be the number; false also on overflow, NaN and infinity. */
+/* The whole text must be a number; also false on overflow, NaN and infinity. */
 bool sh_str_to_int(sh_str text, int64_t *out);
 bool sh_str_to_double(sh_str text, double *out);
 
-/* "64K", "1.5G", "16GiB": bytes, in powers of 1024. */
+/* "64K", "1.5G", "16GiB": a size in bytes; units are powers of 1024. */
 bool sh_str_to_bytes(sh_str text, double *out);
 
-/* One character of UTF-8 at ptr: its length 1..4 with *code set, or 0 when the bytes are not valid
- * (overlong, surrogate, over U+10FFFF, cut off by len). */
+/* Decodes the UTF-8 character at ptr: returns its length 1..4 and sets *code, or returns 0 if it is
+ * invalid (overlong, a surrogate, above U+10FFFF, truncated by len). */
 int sh_utf8_decode(const char *ptr, size_t len, uint32_t *code);
 
-/* Writes 1..4 bytes, returns how many. code must be a Unicode scalar value. */
+/* Writes 1..4 bytes and returns their number. code must be a Unicode scalar value. */
 int sh_utf8_encode(uint32_t code, char out[4]);
 
-/* The bytes of the longest valid prefix. */
+/* The length in bytes of the longest valid prefix. */
 size_t sh_utf8_valid_prefix(const char *ptr, size_t len);
 bool sh_utf8_valid(const char *ptr, size_t len);
 
-/* FNV-1a, for tables inside one process; never for input that an enemy may choose. */
+/* FNV-1a, for hash tables within one process; never for keys that an attacker can choose. */
 uint64_t sh_hash64(const void *data, size_t len);
 
 #endif

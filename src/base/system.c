@@ -1,3 +1,6 @@
+/* Readings from /proc, /sys and their macOS counterparts. None of them is essential: a file that is
+ * missing (a container, another kernel, no permission) gives "unknown" instead of an error, and
+ * callers show it as such or fall back to something conservative. */
 #include "base/system.h"
 
 #include "base/alloc.h"
@@ -26,7 +29,7 @@ bool sh_pipe(int fd[2])
 #ifdef __linux__
     return pipe2(fd, O_CLOEXEC) == 0;
 #else
-    /* A process that is started in between keeps an end: it is a child of ours and closes it. */
+    /* Not atomic: a child forked in between inherits an end. Ours close what they do not need. */
     return pipe(fd) == 0 && fcntl(fd[0], F_SETFD, FD_CLOEXEC) == 0 &&
            fcntl(fd[1], F_SETFD, FD_CLOEXEC) == 0;
 #endif
@@ -63,7 +66,7 @@ void sh_boot_id(char out[SH_BOOT_ID_MAX])
     snprintf(out, SH_BOOT_ID_MAX, "%s", text[0] == '\0' ? "-" : text);
 }
 
-/* The number behind "name" in a file of /proc that says kilobytes; 0 when there is none. */
+/* The value in kilobytes after "name" in a file of /proc, as bytes; 0 if there is none. */
 static int64_t proc_kilobytes(const char *path, const char *name)
 {
     sh_buf text = {0};
@@ -77,7 +80,7 @@ static int64_t proc_kilobytes(const char *path, const char *name)
     return bytes;
 }
 
-/* A file with one number, as control groups have; 0 when it is absent or says "max". */
+/* A file with one number, as cgroups have; 0 if it is missing or says "max". */
 static int64_t file_number(const char *path)
 {
     sh_buf text = {0};
@@ -89,6 +92,7 @@ static int64_t file_number(const char *path)
     return value;
 }
 
+/* Inside a container this is its limit, if cgroup v2 is mounted at the usual place. */
 int64_t sh_memory_total(void)
 {
     int64_t total = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
@@ -98,7 +102,7 @@ int64_t sh_memory_total(void)
 
 #ifdef __APPLE__
 
-/* What can be had without writing anything out: unused pages, and those that only cache files. */
+/* What can be reclaimed without paging out: free pages, and those that only cache files. */
 int64_t sh_memory_available(void)
 {
     vm_statistics64_data_t vm;
@@ -122,6 +126,8 @@ int64_t sh_memory_used(void)
 
 #else
 
+/* Inside a container MemAvailable is that of the whole machine: take the lower of the two. Where
+ * neither is known, half of the memory is a guess on the safe side. */
 int64_t sh_memory_available(void)
 {
     int64_t free = proc_kilobytes("/proc/meminfo", "MemAvailable:");
@@ -145,7 +151,7 @@ int64_t sh_memory_peak(void)
     int64_t peak = proc_kilobytes("/proc/self/status", "VmHWM:");
     if (peak > 0) return peak;
     struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
+    getrusage(RUSAGE_SELF, &usage); /* ru_maxrss is in bytes on macOS, in kilobytes elsewhere */
 #ifdef __APPLE__
     return usage.ru_maxrss;
 #else
@@ -168,10 +174,12 @@ double sh_temperature_c(void)
 
 double sh_power_w(void)
 {
-    static atomic_llong last_uj, last_ns; /* several callers only shorten the mean */
+    /* Shared by all callers: a second caller only shortens the interval of the mean. */
+    static atomic_llong last_uj, last_ns;
     int64_t energy = file_number("/sys/class/powercap/intel-rapl:0/energy_uj"), now = sh_clock_ns();
     int64_t before = atomic_exchange(&last_uj, energy),
             since = now - atomic_exchange(&last_ns, now);
+    /* The counter wraps around, and only root may read it on most systems. */
     if (energy <= 0 || before <= 0 || energy < before || since <= 0) return NAN;
     return (double)(energy - before) * 1e3 / (double)since;
 }

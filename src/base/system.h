@@ -1,4 +1,4 @@
-/* system.h - what the operating system says of this machine and this process.
+/* system.h - information from the operating system about this machine and process.
  *
  * Threads: safe from anywhere. */
 #ifndef SH_BASE_SYSTEM_H
@@ -9,28 +9,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Path of the program that is running, for starting it again; owned by the caller. */
+/* Path of the running program, for starting it again; owned by the caller. */
 SH_MUST_CHECK sh_status sh_program_path(char **out, sh_err *err);
 
-/* A text that is another one for each boot of each machine; "-" when the system does not tell. */
+/* A text that is unique to this boot of this machine; "-" if unknown. */
 enum { SH_BOOT_ID_MAX = 40 };
 void sh_boot_id(char out[SH_BOOT_ID_MAX]);
 
-/* A pipe that does not survive exec; false and errno when there is none. */
+/* A close-on-exec pipe; false and errno on failure. */
 bool sh_pipe(int fd[2]);
 
-/* Bytes; 0 when the system does not tell. */
+/* In bytes; 0 if unknown. Total and available respect the memory limit of a container. */
 int64_t sh_memory_total(void);
-int64_t sh_memory_available(void); /* without pushing others out; the limit of a container counts */
-int64_t sh_memory_used(void);      /* by this process, resident */
-int64_t sh_memory_peak(void);      /* the most that this process ever had resident */
+int64_t sh_memory_available(void); /* what can be allocated without swapping */
+int64_t sh_memory_used(void);      /* resident set of this process */
+int64_t sh_memory_peak(void);      /* its largest resident set so far */
 
-/* Of the processor package, where the system tells; NAN elsewhere. Power is the mean since the last
- * call. */
+/* Of the CPU package; NAN if unknown. Power is the mean since the last call. */
 double sh_temperature_c(void);
 double sh_power_w(void);
 
-/* Seconds of processor time that this process has used, all threads together. */
+/* CPU time used by all threads of this process, in seconds. */
 double sh_cpu_seconds(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* version.h - which Shoal this is.
+/* version.h - the version of Shoal.
  *
  * Threads: pure functions. */
 #ifndef SH_BASE_VERSION_H

@@ -1,3 +1,10 @@
+/* Each check is independent and looks only at the view: it must cope with hosts that did not answer
+ * (fp == NULL) and with hosts that have no program installed and so reported less (version ""). A
+ * check also reports what is fine, so that a reader sees what was covered; the order of the checks
+ * is the order of the output, from reachability to the details of the network.
+ *
+ * Failure means that a launch would not work, warning that it would work badly. Every warning and
+ * failure carries advice; the unit test insists on it. */
 #include "cluster/doctor.h"
 
 #include <stdio.h>
@@ -5,12 +12,12 @@
 #include <string.h>
 
 enum {
-    CLOCK_SLACK_US = 2000000, /* apart from what asking took */
+    CLOCK_SLACK_US = 2000000, /* tolerated difference, on top of the time the query took */
     FILES_MIN = 4096,
-    LOCKED_MIN = 64 << 20,
+    LOCKED_MIN = 64 << 20, /* bytes of locked memory below which RDMA gets a warning */
     RTT_SLOW_US = 1000,
 };
-static const double GBIT_SLOW = 0.9;
+static const double GBIT_SLOW = 0.9; /* just below Gigabit Ethernet */
 static const double GIB = 1024.0 * 1024.0 * 1024.0;
 
 static void check_ssh(const sh_doctor_view *v, sh_findings *report)
@@ -19,12 +26,12 @@ static void check_ssh(const sh_doctor_view *v, sh_findings *report)
         const sh_survey_host *h = &v->host[i];
         if (h->fp != NULL)
             sh_findings_add(report, SH_FINDING_OK, "ssh", h->shown, NULL, "%s",
-                            h->name == NULL ? "this host" : "answers");
+                            h->name == NULL ? "this host" : "reachable");
         else
             sh_findings_add(report, SH_FINDING_FAIL, "ssh", h->shown,
                             h->err.status == SH_ERR_AUTH
-                                ? "put your key there: ssh-copy-id HOST, then `ssh HOST true`"
-                                : "is it on, is its name right, does sshd run? try `ssh HOST true`",
+                                ? "install your key: ssh-copy-id HOST, then try `ssh HOST true`"
+                                : "check its power, its name and its sshd: `ssh HOST true`",
                             "%s", h->err.text);
     }
 }
@@ -36,6 +43,8 @@ static const sh_fingerprint *first_answer(const sh_doctor_view *v)
     return NULL;
 }
 
+/* A missing program is only a warning where `launch` can copy ours over; another architecture needs
+ * a build on the host itself. A different version is a failure: ranks refuse to form a group. */
 static void check_program(const sh_doctor_view *v, sh_findings *report)
 {
     const sh_fingerprint *first = first_answer(v);
@@ -46,13 +55,13 @@ static void check_program(const sh_doctor_view *v, sh_findings *report)
         if (fp->version[0] == '\0')
             sh_findings_add(report, same_arch ? SH_FINDING_WARN : SH_FINDING_FAIL, "program",
                             v->host[i].shown,
-                            same_arch ? "`shoal launch` copies it there"
+                            same_arch ? "`shoal launch` copies it over"
                                       : "`shoal bootstrap --hostfile F` builds it there",
-                            "shoal is not there, or does not run (%s %s)", fp->os, fp->arch);
+                            "shoal is not installed, or does not run (%s %s)", fp->os, fp->arch);
         else if (strcmp(fp->version, v->version) != 0)
             sh_findings_add(report, SH_FINDING_FAIL, "program", v->host[i].shown,
-                            "all ranks must have one version: `shoal launch` copies this one",
-                            "version %s at %s, here it is %s", fp->version, fp->program,
+                            "all ranks must run the same version: `shoal launch` copies this one",
+                            "version %s at %s, but this host has %s", fp->version, fp->program,
                             v->version);
         else
             sh_findings_add(report, SH_FINDING_OK, "program", v->host[i].shown, NULL,
@@ -67,12 +76,14 @@ static void check_cpu(const sh_doctor_view *v, sh_findings *report)
         if (fp == NULL || fp->cpu_level[0] == '\0') continue;
         bool slow = strcmp(fp->cpu_level, "generic") == 0;
         sh_findings_add(report, slow ? SH_FINDING_WARN : SH_FINDING_OK, "cpu", v->host[i].shown,
-                        "give it a small share by --split, or leave it out",
-                        "%lld processors, %s, %s%s", (long long)fp->cores, fp->cpu, fp->cpu_level,
-                        slow ? ": no vector instructions that are known here" : "");
+                        "give it a small share with --split, or leave it out",
+                        "%lld CPUs, %s, %s%s", (long long)fp->cores, fp->cpu, fp->cpu_level,
+                        slow ? ": no supported vector instructions" : "");
     }
 }
 
+/* The host read its clock at some moment between our request and its answer. Whatever lies outside
+ * that interval on our clock is a real difference; inside it nothing can be told. */
 static void check_clock(const sh_doctor_view *v, sh_findings *report)
 {
     for (int i = 0; i < v->count; i++) {
@@ -84,13 +95,14 @@ static void check_clock(const sh_doctor_view *v, sh_findings *report)
         if (off * 1e6 > CLOCK_SLACK_US)
             sh_findings_add(report, SH_FINDING_WARN, "clock", h->shown,
                             "turn on NTP (timedatectl set-ntp true)",
-                            "is %.0f s %s this host's: logs will not match", off,
-                            late > early ? "before" : "behind");
+                            "is %.0f s %s this host's: log times will not match", off,
+                            late > early ? "ahead of" : "behind");
         else
-            sh_findings_add(report, SH_FINDING_OK, "clock", h->shown, NULL, "as here");
+            sh_findings_add(report, SH_FINDING_OK, "clock", h->shown, NULL, "in sync");
     }
 }
 
+/* Limits are only known from the program itself. Locked memory matters to RDMA alone. */
 static void check_limits(const sh_doctor_view *v, sh_findings *report)
 {
     for (int i = 0; i < v->count; i++) {
@@ -99,7 +111,7 @@ static void check_limits(const sh_doctor_view *v, sh_findings *report)
         bool few = fp->files_soft >= 0 && fp->files_soft < FILES_MIN;
         sh_findings_add(report, few ? SH_FINDING_WARN : SH_FINDING_OK, "files", v->host[i].shown,
                         "ulimit -n 65536, or --files-soft 65536", "%lld may be open at once%s",
-                        (long long)fp->files_soft, few ? ", which many clients use up" : "");
+                        (long long)fp->files_soft, few ? ": too few for many clients" : "");
         bool locked = fp->locked >= 0 && fp->locked < LOCKED_MIN;
         if (fp->device_count > 0)
             sh_findings_add(report, locked ? SH_FINDING_WARN : SH_FINDING_OK, "locked",
@@ -110,6 +122,7 @@ static void check_limits(const sh_doctor_view *v, sh_findings *report)
     }
 }
 
+/* `need` counts the weights only, not the KV cache. */
 static void check_memory(const sh_doctor_view *v, sh_findings *report)
 {
     for (int i = 0; i < v->count; i++) {
@@ -118,7 +131,7 @@ static void check_memory(const sh_doctor_view *v, sh_findings *report)
         double need = v->need == NULL ? 0 : v->need[i], free = (double)fp->memory_available;
         if (need > free)
             sh_findings_add(report, SH_FINDING_FAIL, "memory", v->host[i].shown,
-                            "end other programs there, add a host, or take a smaller model",
+                            "stop other programs on it, add a host, or use a smaller model",
                             "%.2f GiB free, its share of the model is %.2f GiB", free / GIB,
                             need / GIB);
         else if (need > 0)
@@ -131,6 +144,8 @@ static void check_memory(const sh_doctor_view *v, sh_findings *report)
     }
 }
 
+/* All hosts are compared with the first one that has the model; which of two different copies is
+ * the right one cannot be known here. */
 static void check_model(const sh_doctor_view *v, sh_findings *report)
 {
     const char *hash = NULL, *owner = NULL;
@@ -140,7 +155,7 @@ static void check_model(const sh_doctor_view *v, sh_findings *report)
         if (fp == NULL || !fp->model_asked) continue;
         if (fp->model_fault[0] != '\0') {
             sh_findings_add(report, SH_FINDING_FAIL, "model", name,
-                            "copy the folder there: rsync -a DIR/ HOST:DIR/", "%s",
+                            "copy the folder to it: rsync -a DIR/ HOST:DIR/", "%s",
                             fp->model_fault);
             continue;
         }
@@ -150,14 +165,15 @@ static void check_model(const sh_doctor_view *v, sh_findings *report)
                             fp->model_dir, (double)fp->model_bytes / GIB, fp->model_hash);
         else
             sh_findings_add(report, SH_FINDING_FAIL, "model", name,
-                            "copy one of them over the other",
-                            "%s is another model than on %s: %.12s, not %.12s", fp->model_dir,
+                            "copy the right one over the other",
+                            "%s differs from the model on %s: %.12s, not %.12s", fp->model_dir,
                             owner, fp->model_hash, hash);
         if (hash == NULL) hash = fp->model_hash;
         if (owner == NULL) owner = name;
     }
 }
 
+/* A port in use is what one expects while our own server runs; it must not count as a failure. */
 static void check_ports(const sh_doctor_view *v, sh_findings *report)
 {
     for (int i = 0; i < v->count; i++) {
@@ -173,8 +189,8 @@ static void check_ports(const sh_doctor_view *v, sh_findings *report)
             else
                 sh_findings_add(report, SH_FINDING_FAIL, "port", v->host[i].shown,
                                 strstr(p->fault, "in use") != NULL
-                                    ? "an older server? `shoal stop`; `ss -ltnp` shows who it is"
-                                    : "correct `ips` of this host: `shoal hosts detect`",
+                                    ? "an older server? `shoal stop`; `ss -ltnp` shows the process"
+                                    : "correct its `ips`: `shoal hosts detect` finds them",
                                 "%s", p->fault);
         }
     }
@@ -190,18 +206,18 @@ static void check_links(const sh_doctor_view *v, sh_findings *report)
         bool thin = l->gbit_s > 0 && l->gbit_s<GBIT_SLOW, late = l->rtt_us> RTT_SLOW_US;
         if (!l->reached)
             sh_findings_add(report, SH_FINDING_FAIL, "link", pair,
-                            "same network? cable? a firewall must pass TCP between the hosts",
+                            "check network and cable; firewalls must allow TCP between the hosts",
                             "%s does not answer: %s", l->address, l->fault);
         else if (thin || late)
             sh_findings_add(
                 report, SH_FINDING_WARN, "link", pair,
-                "use a cable and not radio; `shoal hosts detect` finds the best address; "
-                "--parallel pipeline asks less of a link",
-                "%s: %.0f us there and back, %s: ranks will wait for it", l->address, l->rtt_us,
+                "use a cable instead of Wi-Fi; `shoal hosts detect` finds the best address; "
+                "--parallel pipeline needs less from a link",
+                "%s: %.0f us round trip, %s: it will slow the ranks down", l->address, l->rtt_us,
                 speed);
         else
-            sh_findings_add(report, SH_FINDING_OK, "link", pair, NULL,
-                            "%s: %.0f us there and back, %s", l->address, l->rtt_us, speed);
+            sh_findings_add(report, SH_FINDING_OK, "link", pair, NULL, "%s: %.0f us round trip, %s",
+                            l->address, l->rtt_us, speed);
     }
 }
 
@@ -212,6 +228,7 @@ static bool all_reached(const sh_doctor_view *v)
     return v->link_count > 0;
 }
 
+/* That a firewall has rules says little; it becomes a suspect only if some link did not connect. */
 static void check_firewall(const sh_doctor_view *v, sh_findings *report)
 {
     for (int i = 0; i < v->count; i++) {
@@ -219,12 +236,14 @@ static void check_firewall(const sh_doctor_view *v, sh_findings *report)
         if (fp == NULL || fp->firewall[0] == '\0' || v->count < 2) continue;
         bool passes = all_reached(v);
         sh_findings_add(report, passes ? SH_FINDING_OK : SH_FINDING_WARN, "firewall",
-                        v->host[i].shown, "let TCP from the other hosts pass, from port 32323 on",
-                        passes ? "%s has rules, and connections pass" : "%s has rules",
+                        v->host[i].shown, "allow TCP from the other hosts, port 32323 and up",
+                        passes ? "%s has rules, but connections pass" : "%s has rules",
                         fp->firewall);
     }
 }
 
+/* These checks only add findings when something is wrong, so "ok" is added here when they did not.
+ */
 static void check_networks(const sh_doctor_view *v, sh_findings *report)
 {
     sh_net_host *hosts = calloc((size_t)v->count, sizeof(*hosts));
@@ -234,7 +253,7 @@ static void check_networks(const sh_doctor_view *v, sh_findings *report)
     sh_net_check(hosts, v->count, report);
     if (report->count == before)
         sh_findings_add(report, SH_FINDING_OK, "subnet", "", NULL,
-                        "no network clashes with a gateway, no bridge has a loop");
+                        "no network conflicts with a gateway, no bridge has a loop");
     before = report->count;
     sh_net_check_mtu(hosts, v->count, report);
     if (report->count == before && v->count > 1)
@@ -249,7 +268,7 @@ static const sh_fp_device *device_named(const sh_fingerprint *fp, const char *na
     return NULL;
 }
 
-/* The devices that the hostfile names for one rank. */
+/* The hostfile names devices by rank; check that each exists on that rank's machine and is up. */
 static void check_named_devices(const sh_doctor_view *v, int rank, sh_findings *report)
 {
     const sh_survey_host *h = &v->host[v->machine[rank]];
@@ -260,12 +279,11 @@ static void check_named_devices(const sh_doctor_view *v, int rank, sh_findings *
             const sh_fp_device *d = device_named(h->fp, name);
             if (d == NULL)
                 sh_findings_add(report, SH_FINDING_FAIL, "rdma", h->shown,
-                                "ibv_devices lists what is there; correct the hostfile",
+                                "`ibv_devices` lists its devices; correct the hostfile",
                                 "has no device '%s'", name);
             else if (strcmp(d->state, "ACTIVE") != 0)
                 sh_findings_add(report, SH_FINDING_WARN, "rdma", h->shown,
-                                "is the cable in, is the other end up?", "%s is %s", name,
-                                d->state);
+                                "check the cable and the other end", "%s is %s", name, d->state);
         }
 }
 
@@ -276,7 +294,7 @@ static void check_rdma(const sh_doctor_view *v, sh_findings *report)
         if (fp == NULL || fp->version[0] == '\0') continue;
         if (fp->device_count == 0)
             sh_findings_add(report, SH_FINDING_OK, "rdma", v->host[i].shown, NULL,
-                            "no devices: ranks talk TCP");
+                            "no devices: ranks use TCP");
         for (int k = 0; k < fp->device_count; k++)
             sh_findings_add(report, SH_FINDING_OK, "rdma", v->host[i].shown, NULL, "%s: %s, %s",
                             fp->device[k].name, fp->device[k].state, fp->device[k].layer);
@@ -289,7 +307,7 @@ static void (*const checks[])(const sh_doctor_view *v, sh_findings *report) = {
     check_model, check_ports,   check_networks, check_links, check_firewall, check_rdma,
 };
 
-void sh_doctor_judge(const sh_doctor_view *view, sh_findings *report)
+void sh_doctor_check(const sh_doctor_view *view, sh_findings *report)
 {
     for (size_t i = 0; i < SH_COUNT_OF(checks); i++) checks[i](view, report);
 }

@@ -1,7 +1,7 @@
-/* doctor.h - judges what hosts said of themselves: a table of checks, one small function each.
+/* doctor.h - evaluates what hosts reported about themselves: a table of checks, one function each.
  *
- * Nothing is asked here; survey.h did that. Every check adds its findings to a report: what is, and
- * what to do about it.
+ * Nothing is queried here; survey.h has done that. Each check adds findings to a report: the state
+ * of things and, where something is wrong, what to do about it.
  *
  * Threads: pure functions over values. */
 #ifndef SH_CLUSTER_DOCTOR_H
@@ -11,17 +11,17 @@
 #include "cluster/survey.h"
 
 typedef struct {
-    const sh_survey_host *host; /* [count] machines, each once */
-    const double *need;         /* [count] bytes of the model that each would hold; NULL: unknown */
+    const sh_survey_host *host; /* [count] machines, each listed once */
+    const double *need;         /* [count] bytes of the model each would hold; NULL: unknown */
     int count;
-    const sh_net_link *link; /* [link_count] as measured */
+    const sh_net_link *link; /* [link_count] measured links */
     int link_count;
-    const sh_hostfile *file; /* NULL: this host alone */
-    const int *machine;      /* [file->count] machine of each rank */
+    const sh_hostfile *file; /* NULL: check this host only */
+    const int *machine;      /* [file->count] index into host[] for each rank */
     const char *version;     /* of this program */
-    const char *server;      /* that runs already, and whose ports are taken by right; or NULL */
+    const char *server;      /* a server already running, so its ports may be in use; or NULL */
 } sh_doctor_view;
 
-void sh_doctor_judge(const sh_doctor_view *view, sh_findings *report);
+void sh_doctor_check(const sh_doctor_view *view, sh_findings *report);
 
 #endif

@@ -1,3 +1,5 @@
+/* Findings quote text that other machines sent. It ends up on a terminal and in JSON, so it is made
+ * harmless once, on the way in: see keep(). */
 #include "cluster/findings.h"
 
 #include "base/alloc.h"
@@ -23,7 +25,7 @@ void sh_findings_reset(sh_findings *report)
     *report = (sh_findings){0};
 }
 
-/* A copy in the arena that can not drive a terminal and is valid UTF-8. */
+/* A copy in the arena without control characters (no terminal escapes) and in valid UTF-8. */
 static const char *keep(sh_findings *report, const char *text)
 {
     char *copy = (char *)(uintptr_t)sh_arena_str(&report->arena, sh_str_of(text)).ptr;
@@ -71,6 +73,8 @@ int sh_findings_count(const sh_findings *report, sh_finding_level level)
     return count;
 }
 
+/* Two passes: columns are as wide as their widest entry. The subject column disappears when no
+ * finding has a subject. Advice on a finding that is ok would only be noise. */
 void sh_findings_text(const sh_findings *report, sh_buf *out)
 {
     int check_len = 0, subject_len = 0;

@@ -1,7 +1,6 @@
-/* findings.h - findings of a check: what was looked at, how it is, what to do about it.
+/* findings.h - results of a check: what was examined, what was found, what to do about it.
  *
- * A report collects findings in the order in which they are made and prints them as a table or as
- * JSON. Texts are copied.
+ * A report collects findings in order and prints them as a table or as JSON. Texts are copied.
  *
  * Threads: a report has one owner. */
 #ifndef SH_CLUSTER_FINDINGS_H
@@ -25,11 +24,11 @@ typedef struct {
     sh_arena arena;
     sh_finding *finding; /* [count] */
     int count, cap;
-} sh_findings; /* zero is an empty one */
+} sh_findings; /* all zeros: an empty report */
 
 void sh_findings_reset(sh_findings *report);
 
-/* advice may be NULL. Control characters, which may come from another host, become '?'. */
+/* advice may be NULL. Control characters become '?': texts may come from another host. */
 void sh_findings_add(sh_findings *report, sh_finding_level level, const char *check,
                      const char *subject, const char *advice, const char *fmt, ...) SH_PRINTF(6, 7);
 
@@ -37,10 +36,10 @@ void sh_findings_add(sh_findings *report, sh_finding_level level, const char *ch
 sh_finding_level sh_findings_worst(const sh_findings *report);
 int sh_findings_count(const sh_findings *report, sh_finding_level level);
 
-/* One line a finding, its advice on the next. */
+/* One line per finding; its advice, if any, follows on a line of its own. */
 void sh_findings_text(const sh_findings *report, sh_buf *out);
 
-/* A list of {level, check, subject, text, advice}; owned by the caller. */
+/* An array of {level, check, subject, text, advice}; owned by the caller. */
 cJSON *sh_findings_json(const sh_findings *report);
 
 const char *sh_finding_level_name(sh_finding_level level);

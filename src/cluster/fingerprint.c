@@ -1,16 +1,20 @@
+/* Parsing of fingerprints. The JSON comes from another host, possibly from another version of this
+ * program, so parsing is lenient: unknown keys are ignored, wrong types count as absent, long texts
+ * are cut and long lists end at their bound. Only text that is not a JSON object is an error. */
 #include "cluster/fingerprint.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A text that is cut when it is too long; absent or of another kind: "". */
+/* Cut to fit; "" when absent or not a string. */
 static void text_of(const cJSON *obj, const char *key, char *out, size_t cap)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(obj, key));
     snprintf(out, cap, "%s", text == NULL ? "" : text);
 }
 
+/* 9e15 is just below 2^53: beyond it a double no longer holds every integer. */
 static int64_t number_of(const cJSON *obj, const char *key, int64_t absent)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(obj, key);
@@ -32,7 +36,7 @@ static const cJSON *first_of(const cJSON *obj, const char *key)
 
 #define TEXT(obj, key, field) text_of(obj, key, field, sizeof(field))
 
-/* "10.0.0.1/24"; what is no address with its network is left out. */
+/* "10.0.0.1/24"; anything that is not an address with a prefix length is skipped. */
 static void address_parse(sh_fingerprint *fp, const cJSON *item, int interface)
 {
     sh_str rest = sh_str_of(cJSON_GetStringValue(item)), number;
@@ -68,6 +72,7 @@ static void interfaces_parse(sh_fingerprint *fp, const cJSON *top)
     }
 }
 
+/* Each list ends at the capacity of its array; what is beyond is dropped. */
 static void networks_parse(sh_fingerprint *fp, const cJSON *top)
 {
     const cJSON *item;
@@ -98,6 +103,7 @@ static void networks_parse(sh_fingerprint *fp, const cJSON *top)
     }
 }
 
+/* A model without a hash and without a reason must not pass as found. */
 static void model_parse(sh_fingerprint *fp, const cJSON *model)
 {
     fp->model_asked = cJSON_IsObject(model);
@@ -107,7 +113,7 @@ static void model_parse(sh_fingerprint *fp, const cJSON *model)
     TEXT(model, "fault", fp->model_fault);
     fp->model_bytes = number_of(model, "bytes", 0);
     if (fp->model_hash[0] == '\0' && fp->model_fault[0] == '\0')
-        snprintf(fp->model_fault, sizeof(fp->model_fault), "its hash was not told");
+        snprintf(fp->model_fault, sizeof(fp->model_fault), "the host did not report its hash");
 }
 
 sh_status sh_fingerprint_parse(sh_str text, const char *where, sh_fingerprint *out, sh_err *err)
@@ -117,7 +123,7 @@ sh_status sh_fingerprint_parse(sh_str text, const char *where, sh_fingerprint *o
     if (status != SH_OK) return status;
     if (!cJSON_IsObject(top)) {
         cJSON_Delete(top);
-        return sh_err_set(err, SH_ERR_INPUT, "%s: a fingerprint is an object", where);
+        return sh_err_set(err, SH_ERR_INPUT, "%s: a fingerprint must be a JSON object", where);
     }
     memset(out, 0, sizeof(*out));
     const cJSON *memory = cJSON_GetObjectItemCaseSensitive(top, "memory");
@@ -147,8 +153,9 @@ sh_status sh_fingerprint_parse(sh_str text, const char *where, sh_fingerprint *o
     return SH_OK;
 }
 
-/* Only what every Linux has: sh, awk, uname and iproute2. Names of interfaces can not hold quotes.
- */
+/* Uses only what every Linux has: sh, awk, uname and iproute2. An interface with several addresses
+ * appears several times, once with each. Interface names cannot contain quotes, so nothing needs to
+ * be escaped. */
 const char sh_fingerprint_script[] =
     "PATH=$PATH:/usr/sbin:/sbin\n"
     "printf '{\"version\":\"\",\"hostname\":\"%s\",\"os\":\"%s\",\"kernel\":\"%s\",\"arch\":\"%s\"'"

@@ -1,11 +1,11 @@
-/* fingerprint.h - one host as data: system, CPU, memory, networks, RDMA devices, limits, a model.
+/* fingerprint.h - a host as data: system, CPU, memory, networks, RDMA devices, limits, a model.
  *
- * `shoal fingerprint` prints it as JSON on the host itself; whoever asked reads that JSON into an
- * sh_fingerprint. A host without the program is asked by a shell script that prints less of the
- * same JSON. Texts come from another machine: they are bounded, and fields that are absent are
- * empty, zero or -1.
+ * `shoal fingerprint` prints it as JSON on the host itself; the querying side parses that JSON into
+ * an sh_fingerprint. A host without the program runs a shell script that prints a subset of the
+ * same JSON. The text comes from another machine: it is bounded, and absent fields are empty, zero
+ * or -1.
  *
- * Threads: values; gathering reads the system and may be called from anywhere. */
+ * Threads: plain values; gathering reads the system and may be called from any thread. */
 #ifndef SH_CLUSTER_FINGERPRINT_H
 #define SH_CLUSTER_FINGERPRINT_H
 
@@ -32,7 +32,7 @@ typedef struct {
     char bridge[SH_FP_NAME_MAX]; /* the bridge it is a port of, or "" */
     bool up, loopback, is_bridge, stp, tap;
     int64_t mtu;
-    int64_t speed_mbit; /* 0: not told */
+    int64_t speed_mbit; /* 0: unknown */
 } sh_fp_interface;
 
 typedef struct {
@@ -54,7 +54,7 @@ typedef struct {
     char layer[SH_FP_NAME_MAX]; /* "Ethernet", "InfiniBand" */
 } sh_fp_device;
 
-/* A bridge has heard this MAC on this port. */
+/* An entry of a bridge's forwarding table: this MAC address was seen on this port. */
 typedef struct {
     char port[SH_FP_NAME_MAX];
     char mac[SH_FP_NAME_MAX];
@@ -62,11 +62,11 @@ typedef struct {
 
 typedef struct {
     char address[SH_FP_NAME_MAX];
-    char fault[SH_FP_TEXT_MAX]; /* "" when this host could listen there */
+    char fault[SH_FP_TEXT_MAX]; /* why the host cannot listen there; "" when it can */
 } sh_fp_port;
 
 typedef struct {
-    char version[SH_FP_NAME_MAX]; /* "" when the program is not there */
+    char version[SH_FP_NAME_MAX]; /* "" when the program is not installed */
     char program[SH_FP_TEXT_MAX]; /* its path */
     char hostname[SH_FP_TEXT_MAX];
     char os[SH_FP_TEXT_MAX];
@@ -74,11 +74,11 @@ typedef struct {
     char arch[SH_FP_NAME_MAX];
     char cpu[SH_FP_TEXT_MAX];
     char cpu_level[SH_FP_NAME_MAX];
-    char firewall[SH_FP_NAME_MAX]; /* what may stand in the way, or "" */
+    char firewall[SH_FP_NAME_MAX]; /* "ufw", "firewalld", "iptables", or "" */
     int64_t cores;
     int64_t memory_total, memory_available;
     int64_t unix_us;
-    int64_t files_soft, files_hard, locked; /* limits; -1: none, or not told */
+    int64_t files_soft, files_hard, locked; /* limits; -1: none, or unknown */
     int64_t shm_bytes;
 
     sh_fp_interface interface[SH_FP_INTERFACES_MAX];
@@ -95,29 +95,30 @@ typedef struct {
     int port_count;
 
     bool model_asked;
-    char model_fault[SH_FP_TEXT_MAX]; /* "" when it is there and readable */
+    char model_fault[SH_FP_TEXT_MAX]; /* "" when the model was found and could be read */
     char model_dir[SH_FP_TEXT_MAX];
     char model_hash[SH_FP_TEXT_MAX];
     int64_t model_bytes;
 } sh_fingerprint;
 
-/* What the one who prints knows or is asked beside the system; all may be NULL. */
+/* What to report besides the system itself; each may be NULL. */
 typedef struct {
-    const char *program; /* own path */
+    const char *program; /* path of this program */
     const char *cpu_level;
     const char *model;       /* folder to hash */
     const char *model_fault; /* why the folder could not be found */
-    const char *listen;      /* "ip:port,...": could this host listen there? */
+    const char *listen;      /* "ip:port,...": test whether this host can listen there */
 } sh_fingerprint_opts;
 
-/* This host; owned by the caller. */
+/* The fingerprint of this host; owned by the caller. */
 cJSON *sh_fingerprint_gather(const sh_fingerprint_opts *opts);
 
-/* Reads what a host printed; `where` names it in errors. Large: keep it on the heap. */
+/* Parses what a host printed; `where` names it in errors. The struct is large: allocate it on the
+ * heap. */
 SH_MUST_CHECK sh_status sh_fingerprint_parse(sh_str text, const char *where, sh_fingerprint *out,
                                              sh_err *err);
 
-/* A script for /bin/sh that prints what can be known of a host without the program. */
+/* A script for /bin/sh that prints what can be found out without the program. */
 extern const char sh_fingerprint_script[];
 
 #endif

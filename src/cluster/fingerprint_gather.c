@@ -1,4 +1,8 @@
-/* What Linux says of this host, by /sys and /proc; elsewhere what POSIX says. */
+/* Gathers the fingerprint of this host, from /sys and /proc on Linux and from POSIX elsewhere.
+ *
+ * Nothing here fails as a whole: a file that is missing or unreadable leaves its field out, since a
+ * host that reports less is more useful than one that reports nothing. No privileges are needed and
+ * nothing is changed on the host (--listen opens its sockets only to close them again). */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -21,26 +25,29 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+/* FDB_ENTRY_LEN is sizeof(struct __fdb_entry) of the kernel's bridge code. */
 enum { SMALL_FILE_MAX = 1 << 18, FDB_ENTRY_LEN = 16, SEEN_PORTS_MAX = 64 };
 
-/* The file's text without the white space around it; empty when it can not be read. */
-static sh_str file_text(const char *path, sh_buf *room)
+/* The file's text, trimmed; empty when it cannot be read. Borrowed from buf, which the next call
+ * overwrites. */
+static sh_str file_text(const char *path, sh_buf *buf)
 {
     sh_err err;
-    sh_buf_reset(room);
-    if (sh_file_read(path, SMALL_FILE_MAX, room, &err) != SH_OK) sh_buf_reset(room);
-    return sh_str_trim(sh_buf_str(room));
+    sh_buf_reset(buf);
+    if (sh_file_read(path, SMALL_FILE_MAX, buf, &err) != SH_OK) sh_buf_reset(buf);
+    return sh_str_trim(sh_buf_str(buf));
 }
 
 static int64_t file_number(const char *path)
 {
-    sh_buf room = {0};
+    sh_buf buf = {0};
     int64_t value = 0;
-    if (!sh_str_to_int(file_text(path, &room), &value)) value = 0;
-    sh_buf_reset(&room);
+    if (!sh_str_to_int(file_text(path, &buf), &value)) value = 0;
+    sh_buf_reset(&buf);
     return value;
 }
 
+/* Text from the system may be in any encoding, but JSON must be UTF-8: drop what is not. */
 static void add_text(cJSON *obj, const char *key, sh_str text)
 {
     char *copy = sh_str_dup(text);
@@ -48,7 +55,7 @@ static void add_text(cJSON *obj, const char *key, sh_str text)
     free(copy);
 }
 
-/* The value behind "name" and a separator on a line of its own, such as in /proc/cpuinfo. */
+/* The value of the first line "name<separator>value", as in /proc/cpuinfo. */
 static sh_str line_value(sh_str text, const char *name, char separator)
 {
     sh_str line;
@@ -69,21 +76,21 @@ static sh_str unquoted(sh_str text)
 static void add_system(cJSON *top, const sh_fingerprint_opts *opts)
 {
     struct utsname name;
-    sh_buf room = {0};
+    sh_buf buf = {0};
     uname(&name);
     cJSON_AddStringToObject(top, "version", sh_version());
     if (opts->program != NULL) cJSON_AddStringToObject(top, "program", opts->program);
     cJSON_AddStringToObject(top, "hostname", name.nodename);
-    sh_str os = unquoted(line_value(file_text("/etc/os-release", &room), "PRETTY_NAME", '='));
+    sh_str os = unquoted(line_value(file_text("/etc/os-release", &buf), "PRETTY_NAME", '='));
     add_text(top, "os", os.len > 0 ? os : sh_str_of(name.sysname));
     cJSON_AddStringToObject(top, "kernel", name.release);
     cJSON_AddStringToObject(top, "arch", name.machine);
     cJSON *cpu = cJSON_AddObjectToObject(top, "cpu");
-    sh_str model = line_value(file_text("/proc/cpuinfo", &room), "model name", ':');
+    sh_str model = line_value(file_text("/proc/cpuinfo", &buf), "model name", ':');
     add_text(cpu, "name", model.len > 0 ? model : sh_str_of(name.machine));
     cJSON_AddNumberToObject(cpu, "cores", (double)sysconf(_SC_NPROCESSORS_ONLN));
     if (opts->cpu_level != NULL) cJSON_AddStringToObject(cpu, "level", opts->cpu_level);
-    sh_buf_reset(&room);
+    sh_buf_reset(&buf);
 }
 
 static double limit_of(rlim_t limit)
@@ -91,6 +98,7 @@ static double limit_of(rlim_t limit)
     return limit == RLIM_INFINITY ? -1 : (double)limit;
 }
 
+/* cJSON numbers are doubles: exact up to 2^53, which is enough for bytes of memory. */
 static void add_resources(cJSON *top)
 {
     struct rlimit files, locked;
@@ -131,29 +139,32 @@ static bool net_has(const char *name, const char *what)
     return has;
 }
 
+/* By ioctl, which systems without /sys have as well. */
 static int64_t mtu_of(const char *name)
 {
     struct ifreq request = {0};
     int fd = sh_sock_make(AF_INET, SOCK_DGRAM);
     snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
-    bool told = fd >= 0 && ioctl(fd, SIOCGIFMTU, &request) == 0;
+    bool found = fd >= 0 && ioctl(fd, SIOCGIFMTU, &request) == 0;
     if (fd >= 0) close(fd);
-    return told ? request.ifr_mtu : 0;
+    return found ? request.ifr_mtu : 0;
 }
 
+/* A port of a bridge has a link "master" to it; the bridge itself has a folder "bridge"; tun and
+ * tap devices, which carry no cable, have a file "tun_flags". */
 static cJSON *interface_create(const struct ifaddrs *entry)
 {
     const char *name = entry->ifa_name;
     cJSON *item = cJSON_CreateObject();
     char *path = net_path(name, "address"), target[256];
-    sh_buf room = {0};
+    sh_buf buf = {0};
     cJSON_AddStringToObject(item, "name", name);
     cJSON_AddBoolToObject(item, "up", (entry->ifa_flags & IFF_RUNNING) != 0);
     cJSON_AddBoolToObject(item, "loopback", (entry->ifa_flags & IFF_LOOPBACK) != 0);
     cJSON_AddNumberToObject(item, "mtu", (double)mtu_of(name));
     int64_t speed = net_number(name, "speed");
     if (speed > 0) cJSON_AddNumberToObject(item, "speed_mbit", (double)speed);
-    add_text(item, "mac", file_text(path, &room));
+    add_text(item, "mac", file_text(path, &buf));
     free(path);
     path = net_path(name, "master");
     ssize_t len = readlink(path, target, sizeof(target) - 1);
@@ -169,10 +180,11 @@ static cJSON *interface_create(const struct ifaddrs *entry)
     }
     if (net_has(name, "tun_flags")) cJSON_AddTrueToObject(item, "tap");
     cJSON_AddArrayToObject(item, "addresses");
-    sh_buf_reset(&room);
+    sh_buf_reset(&buf);
     return item;
 }
 
+/* getifaddrs lists an interface once for each of its addresses. */
 static cJSON *interface_find(cJSON *list, const struct ifaddrs *entry)
 {
     cJSON *item;
@@ -218,12 +230,13 @@ static void add_interfaces(cJSON *top)
     freeifaddrs(first);
 }
 
-/* Lines of /proc/net/route: interface, destination, gateway, ... in hexadecimal. */
+/* Lines of /proc/net/route: interface, destination, gateway, ... The addresses are in hexadecimal
+ * and already in network byte order. */
 static void add_gateways(cJSON *top)
 {
     cJSON *list = cJSON_AddArrayToObject(top, "gateways");
-    sh_buf room = {0};
-    sh_str rest = file_text("/proc/net/route", &room), line;
+    sh_buf buf = {0};
+    sh_str rest = file_text("/proc/net/route", &buf), line;
     while (sh_str_cut(&rest, '\n', &line)) {
         char name[32], text[INET_ADDRSTRLEN], *copy = sh_str_dup(line);
         unsigned destination, gateway;
@@ -237,10 +250,10 @@ static void add_gateways(cJSON *top)
         cJSON_AddStringToObject(item, "interface", name);
         cJSON_AddItemToArray(list, item);
     }
-    sh_buf_reset(&room);
+    sh_buf_reset(&buf);
 }
 
-/* Calls fn for each name in a folder, in no order. */
+/* Calls fn for each entry of a folder, in no particular order. */
 typedef void (*name_fn)(cJSON *list, const char *dir, const char *name);
 static void each_name(const char *dir, name_fn fn, cJSON *list)
 {
@@ -254,34 +267,37 @@ static void each_name(const char *dir, name_fn fn, cJSON *list)
 static void add_device(cJSON *list, const char *dir, const char *name)
 {
     cJSON *item = cJSON_CreateObject();
-    sh_buf room = {0};
+    sh_buf buf = {0};
     char *state = sh_asprintf("%s/%s/ports/1/state", dir, name);
     char *layer = sh_asprintf("%s/%s/ports/1/link_layer", dir, name);
     cJSON_AddStringToObject(item, "name", name);
-    sh_str text = file_text(state, &room), number; /* "4: ACTIVE" */
+    sh_str text = file_text(state, &buf), number; /* "4: ACTIVE" */
     sh_str_cut(&text, ':', &number);
     add_text(item, "state", sh_str_trim(text));
-    add_text(item, "link_layer", file_text(layer, &room));
+    add_text(item, "link_layer", file_text(layer, &buf));
     cJSON_AddItemToArray(list, item);
     free(state);
     free(layer);
-    sh_buf_reset(&room);
+    sh_buf_reset(&buf);
 }
 
+/* The forwarding table knows a port by its number; record the interface name under that number. */
 static void find_port(cJSON *names, const char *dir, const char *name)
 {
     char *path = sh_asprintf("%s/%s/port_no", dir, name);
-    sh_buf room = {0};
-    char *number = sh_str_dup(file_text(path, &room)); /* "0x1" */
+    sh_buf buf = {0};
+    char *number = sh_str_dup(file_text(path, &buf)); /* "0x1" */
     long idx = strtol(number, NULL, 0);
     if (idx > 0 && idx < SEEN_PORTS_MAX)
         cJSON_ReplaceItemInArray(names, (int)idx, cJSON_CreateString(name));
     free(number);
     free(path);
-    sh_buf_reset(&room);
+    sh_buf_reset(&buf);
 }
 
-/* A bridge's table of who was heard where: entries of MAC, port number, is_local, ... */
+/* The forwarding table of a bridge: entries of MAC address, port number, is_local, ... It shows
+ * which hosts are reached through which port, and with that a loop (netplan.c). Interfaces that are
+ * not bridges have no such file and add nothing. */
 static void add_seen(cJSON *list, const char *dir, const char *name)
 {
     char *table = sh_asprintf("%s/%s/brforward", dir, name);
@@ -311,18 +327,21 @@ static void add_seen(cJSON *list, const char *dir, const char *name)
     free(ports);
 }
 
+/* Which firewall has rules, as far as an ordinary user can see. */
 static const char *firewall_name(void)
 {
-    sh_buf room = {0};
-    bool ufw = sh_str_is(line_value(file_text("/etc/ufw/ufw.conf", &room), "ENABLED", '='), "yes");
-    bool tables = file_text("/proc/net/ip_tables_names", &room).len > 0;
-    sh_buf_reset(&room);
+    sh_buf buf = {0};
+    bool ufw = sh_str_is(line_value(file_text("/etc/ufw/ufw.conf", &buf), "ENABLED", '='), "yes");
+    bool tables = file_text("/proc/net/ip_tables_names", &buf).len > 0;
+    sh_buf_reset(&buf);
     return ufw                                   ? "ufw"
            : access("/run/firewalld", F_OK) == 0 ? "firewalld"
            : tables                              ? "iptables"
                                                  : "";
 }
 
+/* The identity covers names, sizes and headers of the files, not all bytes, so it is quick whatever
+ * the size of the model. */
 static void add_model(cJSON *top, const sh_fingerprint_opts *opts)
 {
     cJSON *model = cJSON_AddObjectToObject(top, "model");
@@ -343,6 +362,7 @@ static void add_model(cJSON *top, const sh_fingerprint_opts *opts)
     cJSON_AddNumberToObject(model, "bytes", (double)identity.weight_bytes);
 }
 
+/* Tries to listen on each address; the fault is empty where that worked. */
 static void add_listen(cJSON *top, const char *listen)
 {
     cJSON *list = cJSON_AddArrayToObject(top, "listen");

@@ -1,3 +1,12 @@
+/* Parsing of hostfiles, and the addresses that follow from them.
+ *
+ * The forms differ in their top level only: an object has "hosts", a list has either host objects
+ * or rows. Whether a list of rows holds addresses or devices is decided once for the whole file, by
+ * the presence of a null (a host has no device to itself, so a matrix always has one).
+ *
+ * A hostfile decides what ssh is started with. A name that begins with '-' would be read as an
+ * option of ssh (-oProxyCommand=... runs a command), and one with spaces or control characters
+ * would break scripts and logs, so such names are refused here, before anything uses them. */
 #include "cluster/hostfile.h"
 
 #include "base/alloc.h"
@@ -29,7 +38,8 @@ static const char *keep(parse *p, const char *text)
     return sh_arena_str(&p->file->arena, sh_str_of(text)).ptr;
 }
 
-/* Letters of names and numbers, also of IPv6 with a scope; with a port it fits into an address. */
+/* A host name or IP address, including IPv6 with a scope, short enough that it still fits into an
+ * address text with brackets and port. */
 static bool is_host_text(const char *text)
 {
     size_t len = strlen(text);
@@ -57,7 +67,7 @@ static sh_status parse_address(parse *p, sh_host *host, const char *entry, const
     if (with_port && sh_addr_split(item->valuestring, name, &port, p->err) != SH_OK)
         return sh_err_prefix(p->err, "%s: %s", p->where, entry);
     if (!is_host_text(with_port ? name : item->valuestring))
-        return sh_err_set(p->err, SH_ERR_INPUT, "%s: %s '%s' is no address", p->where, entry,
+        return sh_err_set(p->err, SH_ERR_INPUT, "%s: %s '%s' is not an address", p->where, entry,
                           item->valuestring);
     host->address[host->address_count++] = keep(p, item->valuestring);
     return SH_OK;
@@ -83,6 +93,7 @@ static sh_status parse_devices(parse *p, const char *entry, const cJSON *item, s
     return SH_OK;
 }
 
+/* One entry for each host, null at the host's own position; or an empty list. */
 static sh_status parse_rdma(parse *p, sh_host *host, int idx, const cJSON *list)
 {
     char entry[48];
@@ -101,7 +112,7 @@ static sh_status parse_rdma(parse *p, sh_host *host, int idx, const cJSON *list)
         sh_status status = parse_devices(p, entry, item, &host->rdma[host->rdma_count]);
         if (status != SH_OK) return status;
         if (host->rdma_count == idx && host->rdma[idx].count > 0)
-            return bad(p, entry, "null, since a host does not reach itself", item);
+            return bad(p, entry, "null, because a host has no device to itself", item);
         host->rdma_count++;
     }
     return SH_OK;
@@ -118,7 +129,7 @@ static sh_status parse_host_object(parse *p, sh_host *host, int idx, const cJSON
     snprintf(entry, sizeof(entry), "'ssh' of host %d", idx);
     if (!cJSON_IsString(ssh)) return bad(p, entry, "a string", ssh);
     if (ssh->valuestring[0] == '-' || !is_one_word(ssh->valuestring))
-        return sh_err_set(p->err, SH_ERR_INPUT, "%s: %s '%s' is no host's name", p->where, entry,
+        return sh_err_set(p->err, SH_ERR_INPUT, "%s: %s '%s' is not a host name", p->where, entry,
                           ssh->valuestring);
     host->ssh = keep(p, ssh->valuestring);
     snprintf(entry, sizeof(entry), "'ips' of host %d", idx);
@@ -130,7 +141,7 @@ static sh_status parse_host_object(parse *p, sh_host *host, int idx, const cJSON
     return rdma == NULL ? SH_OK : parse_rdma(p, host, idx, rdma);
 }
 
-/* A row of addresses, or of devices when it holds a null. */
+/* A row of addresses, or of devices if the file is a matrix. */
 static sh_status parse_host_row(parse *p, sh_host *host, int idx, const cJSON *row, bool devices)
 {
     char entry[48];
@@ -156,6 +167,7 @@ static bool has_null(const cJSON *list)
     return false;
 }
 
+/* file->count is set before the hosts are parsed: parse_rdma compares with it. */
 static sh_status parse_hosts(parse *p, const cJSON *list, bool objects)
 {
     int count = cJSON_GetArraySize(list);
@@ -219,7 +231,7 @@ sh_status sh_hostfile_parse(sh_str text, const char *where, sh_hostfile **out, s
     cJSON *top = NULL;
     sh_status status = SH_OK;
     file->backend = "";
-    if (sh_str_trim(text).len == 0) { /* what mlx.launch writes for one host */
+    if (sh_str_trim(text).len == 0) { /* mlx.launch writes an empty file for a single host */
         file->host = sh_arena_array(&file->arena, 1, sizeof(*file->host));
         file->count = 1;
     } else {
@@ -251,7 +263,7 @@ void sh_hostfile_free(sh_hostfile *file)
     free(file);
 }
 
-/* An ip, or without one the ssh name behind "user@". */
+/* The address, or if the host has none its ssh name without "user@". */
 static const char *host_of(const sh_host *host, int idx)
 {
     if (host->address_count > 0) return host->address[idx];
@@ -265,18 +277,20 @@ sh_status sh_hostfile_addresses(const sh_hostfile *file, int rank, int first_por
     SH_ASSERT(rank >= 0 && rank < file->count);
     const sh_host *host = &file->host[rank];
     if (host->address_count == 0 && host->ssh == NULL)
-        return sh_err_set(err, SH_ERR_INPUT, "the hostfile has no address of rank %d, only devices",
-                          rank);
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "the hostfile has no address for rank %d, only devices", rank);
     if (host->address_count == 0 && !is_host_text(host_of(host, 0)))
         return sh_err_set(err, SH_ERR_INPUT,
-                          "host %d has no ips, and its ssh name '%s' is no address", rank,
+                          "host %d has no ips, and its ssh name '%s' is not an address", rank,
                           host->ssh);
+    /* Every rank must arrive at the same port for this one, so the addresses of all ranks before it
+     * are counted, whether they share its machine or not. */
     int port = first_port;
     for (int r = 0; r < rank; r++)
         port += file->host[r].address_count > 0 ? file->host[r].address_count : 1;
     int count = host->address_count > 0 ? host->address_count : 1;
     if (port + count > UINT16_MAX)
-        return sh_err_set(err, SH_ERR_INPUT, "ports from %d on do not suffice for all hosts",
+        return sh_err_set(err, SH_ERR_INPUT, "there are not enough ports above %d for all hosts",
                           first_port);
     sh_addr_list list = {.count = count};
     for (int i = 0; i < count; i++) {

@@ -1,4 +1,6 @@
-/* What can be wrong in a hostfile that reads well. */
+/* Checks of a hostfile that parsed: mistakes that would only show once ranks fail to connect, such
+ * as a loopback address among remote hosts, two hosts with one address, or a backend that is not
+ * built in. Works on the file alone; nothing is resolved or contacted. */
 #include "cluster/hostfile.h"
 #include "net/addr.h"
 
@@ -17,12 +19,13 @@ static bool is_mesh(const sh_hostfile *file, char *why, size_t len)
     for (int i = 0; i < file->count; i++)
         for (int j = 0; j < file->count; j++)
             if (i != j && devices(file, i, j)->count == 0) {
-                snprintf(why, len, "no mesh, since host %d has no device to host %d", i, j);
+                snprintf(why, len, "not a mesh: host %d has no device to host %d", i, j);
                 return false;
             }
     return true;
 }
 
+/* In a ring all hops must have the same number of devices, in both directions. */
 static bool is_ring(const sh_hostfile *file, char *why, size_t len)
 {
     int count = devices(file, 0, 1)->count;
@@ -30,7 +33,7 @@ static bool is_ring(const sh_hostfile *file, char *why, size_t len)
         int side[2] = {(i + file->count - 1) % file->count, (i + 1) % file->count};
         for (int k = 0; k < 2; k++)
             if (count == 0 || devices(file, i, side[k])->count != count) {
-                snprintf(why, len, "no ring, since host %d has %d devices to host %d, not %d", i,
+                snprintf(why, len, "not a ring: host %d has %d devices to host %d, not %d", i,
                          devices(file, i, side[k])->count, side[k], count);
                 return false;
             }
@@ -43,7 +46,7 @@ sh_device_shape sh_hostfile_devices(const sh_hostfile *file)
     sh_device_shape shape = {0};
     char mesh[72] = "", ring[72] = "";
     if (file->count < 2) {
-        snprintf(shape.why, sizeof(shape.why), "devices need two hosts or more");
+        snprintf(shape.why, sizeof(shape.why), "devices need at least two hosts");
         return shape;
     }
     shape.mesh = is_mesh(file, mesh, sizeof(mesh));
@@ -52,16 +55,17 @@ sh_device_shape sh_hostfile_devices(const sh_hostfile *file)
     return shape;
 }
 
-static const char *name_of(const sh_hostfile *file, int idx, char *room, size_t len)
+static const char *name_of(const sh_hostfile *file, int idx, char *out, size_t len)
 {
     const sh_host *host = &file->host[idx];
-    snprintf(room, len, "%d %s", idx,
+    snprintf(out, len, "%d %s", idx,
              host->ssh != NULL         ? host->ssh
              : host->address_count > 0 ? host->address[0]
                                        : "");
-    return room;
+    return out;
 }
 
+/* The first four names work here; the others belong to MLX and are recognized but not built in. */
 static void check_backend(const sh_hostfile *file, sh_findings *report)
 {
     static const char *const known[] = {"", "ring", "any", "mpi", "nccl", "jaccl", "jaccl-ring"};
@@ -70,18 +74,18 @@ static void check_backend(const sh_hostfile *file, sh_findings *report)
     if (i == SH_COUNT_OF(known))
         sh_findings_add(report, SH_FINDING_FAIL, "backend", "",
                         "write ring, or leave it empty and choose with --backend",
-                        "'%s' is no backend", file->backend);
+                        "'%s' is not a backend", file->backend);
     else if (i > 3)
         sh_findings_add(report, SH_FINDING_WARN, "backend", "",
                         "start with --backend ring, or write \"backend\": \"ring\"",
-                        "'%s' is not in this program; TCP is used by --backend ring",
+                        "'%s' is not built into this program; --backend ring uses TCP",
                         file->backend);
     else
         sh_findings_add(report, SH_FINDING_OK, "backend", "", NULL, "%s",
-                        file->backend[0] == '\0' ? "not said: ring" : file->backend);
+                        file->backend[0] == '\0' ? "not set: ring" : file->backend);
 }
 
-/* A host of an address with or without a port. */
+/* Whether the address, with or without a port, is numeric; *out is set if so. */
 static bool parse_number(const sh_hostfile *file, const char *address, sh_addr *out)
 {
     char text[SH_ADDR_HOST_MAX + 8];
@@ -91,6 +95,8 @@ static bool parse_number(const sh_hostfile *file, const char *address, sh_addr *
     return sh_addr_parse(text, out, &err) == SH_OK;
 }
 
+/* Names work but are risky: two hosts may resolve the same name differently. Port 0 marks the hosts
+ * that a file for one rank's neighbours does not know. */
 static void check_address(const sh_hostfile *file, int idx, const char *address,
                           sh_findings *report)
 {
@@ -99,15 +105,15 @@ static void check_address(const sh_hostfile *file, int idx, const char *address,
     name_of(file, idx, name, sizeof(name));
     if (!parse_number(file, address, &addr))
         sh_findings_add(report, SH_FINDING_WARN, "address", name,
-                        "write the number, which every host reads alike",
+                        "write the IP address, which means the same on every host",
                         "'%s' is a name: each host asks its own resolver", address);
     else if (file->count > 1 && !file->has_ports && sh_addr_is_any(&addr))
         sh_findings_add(report, SH_FINDING_FAIL, "address", name, "write an address of that host",
-                        "'%s' is no address to connect to", address);
+                        "'%s' is not an address to connect to", address);
     else if (file->has_ports && sh_addr_port(&addr) == 0)
-        sh_findings_add(report, SH_FINDING_WARN, "address", name,
-                        "only --coordinator can say where rank 0 is then",
-                        "'%s' has no port: a file of one rank's neighbours?", address);
+        sh_findings_add(
+            report, SH_FINDING_WARN, "address", name, "pass --coordinator to say where rank 0 is",
+            "'%s' has no port: does the file list one rank's neighbours only?", address);
 }
 
 static bool same_machine(const sh_host *a, const sh_host *b)
@@ -121,7 +127,8 @@ static bool is_any(const sh_hostfile *file, const char *address)
     return parse_number(file, address, &addr) && sh_addr_is_any(&addr);
 }
 
-/* Two ranks at one address: of one machine that is right, as ports count up. */
+/* Two ranks at one address. That is fine for two ranks on one machine when ports are counted up,
+ * and for the wildcard address, which names no host. */
 static void check_pair(const sh_hostfile *file, int a, int b, sh_findings *report)
 {
     const sh_host *x = &file->host[a], *y = &file->host[b];
@@ -132,12 +139,12 @@ static void check_pair(const sh_hostfile *file, int a, int b, sh_findings *repor
             if (!file->has_ports && same_machine(x, y)) continue;
             if (file->has_ports && is_any(file, x->address[i])) continue;
             sh_findings_add(report, SH_FINDING_FAIL, "address",
-                            name_of(file, b, name, sizeof(name)),
-                            "each host has an address of its own", "has the address %s of host %d",
-                            y->address[j], a);
+                            name_of(file, b, name, sizeof(name)), "give each host its own address",
+                            "has the address %s of host %d", y->address[j], a);
         }
 }
 
+/* Loopback addresses only are fine (all ranks on one machine); a mixture cannot work. */
 static void check_loopback(const sh_hostfile *file, sh_findings *report)
 {
     int loopback = 0, total = 0;
@@ -151,9 +158,11 @@ static void check_loopback(const sh_hostfile *file, sh_findings *report)
     if (loopback > 0 && loopback < total)
         sh_findings_add(report, SH_FINDING_FAIL, "address", "",
                         "write the address by which the others reach that host",
-                        "some hosts have a loopback address, which other machines can not reach");
+                        "some hosts have a loopback address, which other machines cannot reach");
 }
 
+/* Devices that fit no topology are a failure only if the file asks for a backend that needs them.
+ */
 static void check_devices(const sh_hostfile *file, sh_findings *report)
 {
     bool any = false;
@@ -167,11 +176,11 @@ static void check_devices(const sh_hostfile *file, sh_findings *report)
                         shape.ring ? "ring" : "");
     else
         sh_findings_add(report, wanted ? SH_FINDING_FAIL : SH_FINDING_WARN, "rdma", "",
-                        "rdma[j] of host i is the device on host i that reaches host j", "%s",
+                        "rdma[j] of host i names the device on host i that reaches host j", "%s",
                         shape.why);
 }
 
-/* A bare matrix of devices is such a file: ranks can not meet by it. */
+/* False for a bare matrix of devices: it does not say where the ranks are. */
 static bool has_places(const sh_hostfile *file)
 {
     for (int i = 0; i < file->count; i++)
@@ -199,8 +208,8 @@ void sh_hostfile_check(const sh_hostfile *file, sh_findings *report)
     check_devices(file, report);
     if (!has_places(file))
         sh_findings_add(report, SH_FINDING_WARN, "hosts", "",
-                        "as --ibv-devices it is enough; a --hostfile names hosts",
-                        "%d rank%s, and none has an address or an ssh name", file->count,
+                        "it is complete as --ibv-devices; a --hostfile must name hosts",
+                        "%d rank%s, but none has an address or an ssh name", file->count,
                         file->count == 1 ? "" : "s");
     else if (sh_findings_count(report, SH_FINDING_FAIL) == before)
         sh_findings_add(report, SH_FINDING_OK, "hosts", "", NULL, "%d rank%s", file->count,

@@ -1,4 +1,7 @@
-/* Hostfiles that we write: from names, and from one form to another. */
+/* Creating hostfiles from lists of names or workers, and writing them in any of the known forms.
+ *
+ * Files that are written here are read by MLX's tools too, so the layout follows Python's
+ * json.dump(indent=4); a unit test compares the text byte by byte. */
 #include "base/alloc.h"
 #include "base/json.h"
 #include "cluster/hostfile.h"
@@ -16,7 +19,7 @@ static void indent(sh_buf *out, int depth)
     sh_buf_addf(out, "\n%*s", depth * INDENT, "");
 }
 
-/* One value a line, as the tools that made this format write it; cJSON indents by tabs. */
+/* One value per line, indented by four spaces; cJSON_Print would indent with tabs. */
 static void print(const cJSON *item, int depth, sh_buf *out)
 {
     bool object = cJSON_IsObject(item);
@@ -56,8 +59,9 @@ static cJSON *devices_json(const sh_host *host)
     return list;
 }
 
-/* Names of addresses without their ports, and the ssh name, or the first address where there is
- * none. */
+/* Ports are dropped, because this form has none. A host without an ssh name gets its first address
+ * as one: the form requires "ssh". The item is already in `list`, so it is freed with it on
+ * failure. */
 static sh_status host_json(const sh_hostfile *file, int idx, cJSON *list, sh_err *err)
 {
     const sh_host *host = &file->host[idx];
@@ -80,7 +84,7 @@ static sh_status host_json(const sh_hostfile *file, int idx, cJSON *list, sh_err
     cJSON_AddItemToObject(item, "rdma", devices_json(host));
     if (ssh != NULL) return SH_OK;
     return sh_err_set(err, SH_ERR_INPUT,
-                      "host %d has neither a name nor an address, which this form needs", idx);
+                      "host %d has neither a name nor an address, but this form needs one", idx);
 }
 
 static sh_status list_fill(const sh_hostfile *file, cJSON *list, sh_err *err)
@@ -90,6 +94,7 @@ static sh_status list_fill(const sh_hostfile *file, cJSON *list, sh_err *err)
     return status;
 }
 
+/* If any rank has several addresses, all rows become lists: the form does not mix the two. */
 static sh_status plain_fill(const sh_hostfile *file, cJSON *list, sh_err *err)
 {
     bool nested = false;
@@ -110,14 +115,15 @@ static sh_status matrix_fill(const sh_hostfile *file, cJSON *list, sh_err *err)
 {
     for (int i = 0; i < file->count; i++) {
         if (file->host[i].rdma_count != file->count)
-            return sh_err_set(
-                err, SH_ERR_INPUT,
-                "host %d has no 'rdma' entry for each host, which a matrix is made of", i);
+            return sh_err_set(err, SH_ERR_INPUT,
+                              "host %d has no 'rdma' entry for every host, but a matrix needs them",
+                              i);
         cJSON_AddItemToArray(list, devices_json(&file->host[i]));
     }
     return SH_OK;
 }
 
+/* Built as a JSON tree first, so that nothing is written when a form does not fit. */
 sh_status sh_hostfile_write(const sh_hostfile *file, sh_hostfile_form form, sh_buf *out,
                             sh_err *err)
 {
@@ -141,7 +147,7 @@ sh_status sh_hostfile_write(const sh_hostfile *file, sh_hostfile_form form, sh_b
     return status;
 }
 
-/* Whether a name is an IPv4 or IPv6 number. */
+/* Whether a name is an IPv4 or IPv6 address. */
 static bool is_number(const char *name)
 {
     char text[SH_ADDR_HOST_MAX + 8];
@@ -151,12 +157,14 @@ static bool is_number(const char *name)
     return sh_addr_parse(text, &addr, &err) == SH_OK;
 }
 
+/* Adds `repeat` ranks for one name. The same rules as in hostfile.c: nothing that ssh would take
+ * for an option. */
 static sh_status name_add(sh_hostfile *file, const char *names, sh_str name, int repeat,
                           sh_err *err)
 {
     name = sh_str_trim(name);
     if (name.len == 0 || name.ptr[0] == '-' || name.len >= SH_ADDR_HOST_MAX)
-        return sh_err_set(err, SH_ERR_INPUT, "host %d of '%s' is no host's name",
+        return sh_err_set(err, SH_ERR_INPUT, "host %d of '%s' is not a host name",
                           file->count / repeat, names);
     const char *text = sh_arena_str(&file->arena, name).ptr;
     if (file->count + repeat > SH_RANKS_MAX)
@@ -177,7 +185,7 @@ sh_status sh_hostfile_of_names(const char *names, int repeat, sh_hostfile **out,
     file->backend = "";
     file->host = sh_arena_array(&file->arena, SH_RANKS_MAX, sizeof(*file->host));
     if (rest.len == 0 || rest.ptr[rest.len - 1] == ',')
-        status = sh_err_set(err, SH_ERR_INPUT, "'%s' ends without a host's name", names);
+        status = sh_err_set(err, SH_ERR_INPUT, "'%s' ends without a host name", names);
     while (status == SH_OK && sh_str_cut(&rest, ',', &name))
         status = name_add(file, names, name, repeat, err);
     if (status != SH_OK) {
@@ -188,7 +196,7 @@ sh_status sh_hostfile_of_names(const char *names, int repeat, sh_hostfile **out,
     return SH_OK;
 }
 
-/* The address from which this host reaches another; nothing is sent. */
+/* The address from which this host would reach another, by the routing table; nothing is sent. */
 static sh_status own_address(sh_hostfile *file, const char *to, const char **out, sh_err *err)
 {
     char text[SH_ADDR_HOST_MAX + 8], own[SH_ADDR_TEXT_MAX], name[SH_ADDR_HOST_MAX];
@@ -205,6 +213,8 @@ static sh_status own_address(sh_hostfile *file, const char *to, const char **out
     return status;
 }
 
+/* The workers are parsed as names first and then moved up by one, to make rank 0 this host.
+ * file->count stays at the number of workers until the end. */
 sh_status sh_hostfile_of_workers(const char *addresses, const char *ssh, sh_hostfile **out,
                                  sh_err *err)
 {
@@ -228,8 +238,7 @@ sh_status sh_hostfile_of_workers(const char *addresses, const char *ssh, sh_host
             file->host[i].ssh = sh_arena_str(&file->arena, name).ptr;
     }
     if (status == SH_OK && rest.len > 0)
-        status = sh_err_set(err, SH_ERR_INPUT,
-                            "there are more ssh names than addresses of workers");
+        status = sh_err_set(err, SH_ERR_INPUT, "there are more ssh names than worker addresses");
     if (status == SH_OK)
         status = own_address(file, file->host[1].address[0], &file->host[0].address[0], err);
     file->count++;

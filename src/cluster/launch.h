@@ -1,14 +1,14 @@
-/* launch.h - the ranks of a cluster while they run: started on their hosts, watched, ended.
+/* launch.h - the ranks of a running cluster: starts them on their hosts, watches and stops them.
  *
- * A rank is run by `shoal agent` on its host, behind ssh or as a child of this process; either way
- * it hangs on a tether (children.h). Lines that an agent prints are the rank's own words, but for
- * those that begin with SH_LAUNCH_MARK, which tell what happens to it:
+ * Each rank is run by a `shoal agent` on its host, over ssh or as a child of this process; either
+ * way it is held by a tether (children.h). Lines that an agent prints are the rank's own output,
+ * except those that begin with SH_LAUNCH_MARK, which report its state:
  *
- *   pid PROCESS     it was started
- *   join load ready lost   where it stands
- *   ended HOW       its process is gone; the agent starts it again
+ *   pid PROCESS     the rank was started
+ *   join load ready lost   the state it has entered
+ *   ended HOW       its process has ended; the agent restarts it
  *
- * launch.json in the state folder says at any time what is known, for `shoal status` and others.
+ * launch.json in the state folder always holds the current state, for `shoal status` and others.
  *
  * Threads: one owner, before other threads start. */
 #ifndef SH_CLUSTER_LAUNCH_H
@@ -23,29 +23,29 @@
 typedef struct {
     const sh_remote_hosts *hosts;
     const char *state;        /* the launcher's state folder */
-    cJSON *record;            /* what else launch.json shall hold; changed here */
-    int log_fd;               /* lines go there too; -1: to stderr alone */
-    char *const *env;         /* of the agents, as for children; or NULL */
-    int64_t grace_ms;         /* that ranks have to end */
-    void (*ready)(void *arg); /* all are, for the first time; or NULL */
+    cJSON *record;            /* other contents of launch.json; ranks and state are added to it */
+    int log_fd;               /* output also goes there; -1: to stderr only */
+    char *const *env;         /* environment of the agents, as in sh_child_spec; or NULL */
+    int64_t grace_ms;         /* how long ranks may take to stop */
+    void (*ready)(void *arg); /* called once, when all ranks are ready; or NULL */
     void *arg;
 } sh_launch_opts;
 
-/* Runs until a signal, or until a rank fails before it was ever ready or ends by itself. *code is
- * the exit code for this process. */
+/* Runs until a signal, until a rank fails before it was ever ready, or until one exits on its own.
+ * *code is the exit code for this process. */
 SH_MUST_CHECK sh_status sh_launch_run(const sh_launch_opts *opts, int *code, sh_err *err);
 
-/* "[1 name] text", to stderr and log_fd. */
+/* Writes "[1 name] text" to stderr and log_fd. */
 void sh_launch_say(int log_fd, int rank, const char *name, sh_str text);
 
-/* What launch.json holds; SH_ERR_NOT_FOUND when nothing was ever launched from this folder. The
- * caller deletes *record. */
+/* Reads launch.json; SH_ERR_NOT_FOUND when nothing was launched from this folder. The caller
+ * deletes *record. */
 SH_MUST_CHECK sh_status sh_launch_read(const char *state, cJSON **record, sh_err *err);
 
-/* A text of the record or of one of its ranks; "" when there is none. */
+/* A string of the record or of one of its ranks; "" when there is none. */
 const char *sh_launch_text(const cJSON *json, const char *key);
 
-/* The launcher of a record, whether it lives or not. */
+/* The launcher process of a record, whether it is still alive or not. */
 sh_process sh_launch_process(const cJSON *record);
 
 #endif

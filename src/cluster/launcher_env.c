@@ -1,3 +1,5 @@
+/* Reads the variables that mpirun and srun export. A launcher counts only if both its rank and its
+ * size are set: a Slurm batch script, for one, has the rank alone. */
 #include "cluster/launcher_env.h"
 
 #include "base/str.h"
@@ -7,19 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Below the ports that systems give out by themselves. */
+/* Below the ephemeral ports of Linux (32768 and up). Job numbers are spread by PORT_STEP, so that
+ * the steps of one job and the next jobs do not get the same port. */
 enum { PORT_FIRST = 20000, PORT_COUNT = 12000, PORT_STEP = 31 };
 
 typedef struct {
     sh_launcher_kind launcher;
     const char *rank;
     const char *size;
-    const char *local_size; /* ranks on this machine; NULL: `nodes` tells */
+    const char *local_size; /* ranks on this machine; NULL: use `nodes` */
     const char *nodes;
 } launcher_row;
 
-/* In this order: mpirun inside of a Slurm job sets its own names beside Slurm's. In a batch script
- * Slurm sets SLURM_PROCID too, but no size of a step. */
+/* The order matters: mpirun inside a Slurm job sets its own variables in addition to Slurm's. A
+ * Slurm batch script also has SLURM_PROCID, but not the size of a step. */
 static const launcher_row LAUNCHERS[] = {
     {SH_LAUNCHER_MPI, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
      NULL},
@@ -31,8 +34,8 @@ static sh_status number_of(const char *name, int64_t min, int64_t max, int64_t *
 {
     const char *text = getenv(name);
     if (text == NULL || !sh_str_to_int(sh_str_of(text), out) || *out < min || *out > max)
-        return sh_err_set(err, SH_ERR_INPUT, "%s is '%s'; a launcher would set %lld to %lld there",
-                          name, text == NULL ? "" : text, (long long)min, (long long)max);
+        return sh_err_set(err, SH_ERR_INPUT, "%s is '%s', not a number from %lld to %lld", name,
+                          text == NULL ? "" : text, (long long)min, (long long)max);
     return SH_OK;
 }
 
@@ -46,18 +49,18 @@ sh_status sh_nodelist_first(const char *list, char out[SH_ADDR_HOST_MAX], sh_err
             open = *c == '[';
             skip = false;
         } else if (open && (*c == '-' || *c == ',')) {
-            skip = true; /* the rest of the bracket: only its first number counts */
+            skip = true; /* only the first number of a bracket counts; ignore the rest */
         } else if (!skip && len + 1 < SH_ADDR_HOST_MAX) {
             out[len++] = *c;
         }
     }
     out[len] = '\0';
     if (len == 0 || open || bad)
-        return sh_err_set(err, SH_ERR_INPUT, "'%s' is no list of nodes such as node[01-03,7]",
-                          list);
+        return sh_err_set(err, SH_ERR_INPUT, "'%s' is not a node list such as node[01-03,7]", list);
     return SH_OK;
 }
 
+/* Rank 0 runs on the first node of the step, so every rank can compute its address alone. */
 static sh_status slurm_coordinator(sh_launcher_env *world, sh_err *err)
 {
     char host[SH_ADDR_HOST_MAX] = "127.0.0.1";

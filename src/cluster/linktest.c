@@ -1,3 +1,13 @@
+/* The link test. It answers two questions about a group: are the collectives correct on these
+ * machines, and how much slower are they than the network itself?
+ *
+ * An absolute time means little on shared machines, where the same link may be twice as slow a
+ * minute later. So each size is measured in BATCHES batches that alternate between the collective
+ * and a raw TCP socket (rawlink.h), and the report compares the two medians.
+ *
+ * All ranks must issue the same sequence of collectives. Whatever depends on time or chance (the
+ * number of rounds, the operations of the stress phase) is therefore decided by rank 0 and
+ * broadcast, or drawn from a generator with the same seed on every rank. */
 #include "cluster/linktest.h"
 
 #include "base/alloc.h"
@@ -9,7 +19,7 @@
 #include <string.h>
 
 enum {
-    LATENCY_MAX = 128 * 1024, /* up to here a size is timed for its latency */
+    LATENCY_MAX = 128 * 1024, /* sizes up to this are timed for latency, above for bandwidth */
     BATCHES = 9,
     ROUNDS_MAX = 4000,
     STRESS_NUMBERS_MAX = 200000,
@@ -37,7 +47,8 @@ void sh_linktest_opts_init(sh_linktest_opts *opts, bool quick)
         opts->bandwidth[opts->bandwidth_count++] = bandwidth[i];
 }
 
-/* "16K": a number with K, M or G of 1024. */
+/* A number of bytes such as "16K"; K, M and G are powers of 1024. At least one f32, at most 8 GiB.
+ */
 static bool parse_size(sh_str text, size_t *out)
 {
     int shift = 0;
@@ -91,6 +102,7 @@ static double median(double *values, int count)
     return values[count / 2];
 }
 
+/* A wrong result here means that no rank can trust the group: fail it for all of them. */
 static sh_status wrong(test *t, const char *what, size_t at, double got, double want, sh_err *err)
 {
     sh_err_set(err, SH_ERR_GROUP, "rank %d: %s is wrong at %zu: %g, not %g",
@@ -99,7 +111,8 @@ static sh_status wrong(test *t, const char *what, size_t at, double got, double 
     return err->status;
 }
 
-/* Each rank brings rank + 1; bf16 holds such sums exactly, int8 nearly. */
+/* Each rank contributes rank + 1. bf16 represents such sums exactly and int8 nearly, but 1 % is
+ * allowed to both. The comparison is written so that NaN fails. */
 static sh_status check_sum(test *t, size_t rows, size_t cols, sh_codec codec, sh_err *err)
 {
     int size = sh_group_size(t->group);
@@ -139,7 +152,7 @@ static sh_status check_broadcast(test *t, int root, size_t len, sh_err *err)
     return status;
 }
 
-/* Once round the ring, each rank adding one. */
+/* Once around the ring; each rank adds one to every byte. */
 static sh_status check_ring(test *t, size_t len, sh_err *err)
 {
     int size = sh_group_size(t->group);
@@ -156,6 +169,7 @@ static sh_status check_ring(test *t, size_t len, sh_err *err)
     return status;
 }
 
+/* Odd counts, and a power of two with its successor. A quick run leaves the largest one out. */
 static sh_status run_correctness(test *t, sh_err *err)
 {
     static const size_t counts[] = {1, 31, 4096, 4097, 100003, 700001};
@@ -207,7 +221,8 @@ static sh_status time_raw(test *t, size_t bytes, int rounds, bool latency, doubl
                    : sh_rawlink_both_ways(&t->raw, t->x, t->y, bytes, rounds, seconds, err);
 }
 
-/* Rounds that make a batch long enough to be sure of; rank 0 decides for all. */
+/* Enough rounds that a batch takes 50 ms (quick: 10 ms). Ranks would measure different times, so
+ * rank 0 decides for all of them. */
 static sh_status choose_rounds(test *t, size_t bytes, int32_t *rounds, sh_err *err)
 {
     double seconds;
@@ -249,13 +264,15 @@ static sh_status run_timing(test *t, bool latency, sh_err *err)
     return SH_OK;
 }
 
-/* The same sequence on all ranks. */
+/* A linear congruential generator: the same sequence on all ranks, since all begin with state 1. */
 static uint32_t draw(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(*state >> 33);
 }
 
+/* Random operations of random sizes, each one checked. The shift spreads the sizes over all
+ * magnitudes. */
 static sh_status run_stress(test *t, sh_err *err)
 {
     uint64_t state = 1;
@@ -276,7 +293,9 @@ static sh_status run_stress(test *t, sh_err *err)
     return SH_OK;
 }
 
-static size_t room_of(const sh_linktest_opts *opts, int ranks)
+/* Bytes for the largest operation: 4 MB hold the 700001 numbers of the correctness phase, and the
+ * term of `ranks` what an all-gather of it collects. */
+static size_t buffer_len(const sh_linktest_opts *opts, int ranks)
 {
     size_t most = 4 * 1000000 + (size_t)ranks * 100000;
     for (int i = 0; i < opts->bandwidth_count; i++)
@@ -284,6 +303,8 @@ static size_t room_of(const sh_linktest_opts *opts, int ranks)
     return most;
 }
 
+/* A stress run replaces the timed phases. After the closing barrier all ranks are known to have
+ * finished. */
 static sh_status run_phases(test *t, sh_linktest_phase_fn phase, void *arg, sh_err *err)
 {
     static const char *const names[] = {"barrier", "correctness", "latency", "bandwidth", "stress"};
@@ -306,15 +327,15 @@ sh_status sh_linktest_run(sh_group *group, const sh_linktest_opts *opts, sh_link
                           void *arg, sh_linktest_report *out, sh_err *err)
 {
     test t = {.group = group, .opts = opts, .report = out, .raw = {-1, -1}};
-    size_t room = room_of(opts, sh_group_size(group));
+    size_t len = buffer_len(opts, sh_group_size(group));
     void *memory;
     memset(out, 0, sizeof(*out));
-    sh_status status = sh_mem_map(2 * room, "numbers to test with", &memory, err);
+    sh_status status = sh_mem_map(2 * len, "numbers to test with", &memory, err);
     if (status != SH_OK) return status;
     t.x = memory;
-    t.y = (float *)(void *)((char *)memory + room);
+    t.y = (float *)(void *)((char *)memory + len);
     status = run_phases(&t, phase, arg, err);
     sh_rawlink_close(&t.raw);
-    sh_mem_unmap(memory, 2 * room);
+    sh_mem_unmap(memory, 2 * len);
     return status;
 }

@@ -1,8 +1,8 @@
-/* linktest.h - tries and times the links of a group.
+/* linktest.h - tests and times the links of a group.
  *
  * Every phase is collective. Times are medians over batches; batches of the group's operation and
- * of the raw socket take turns, so that what else happens on the machines hits both. Rank 0's clock
- * counts, and only its report is filled.
+ * of the raw socket alternate, so that other load on the machines affects both. Only rank 0 fills
+ * its report, with times from its clock.
  *
  * Threads: the owner of the group. */
 #ifndef SH_CLUSTER_LINKTEST_H
@@ -15,8 +15,8 @@ enum { SH_LINKTEST_SIZES_MAX = 32 };
 typedef struct {
     sh_codec wire;
     bool quick;
-    int64_t rounds;                        /* of each size; 0 chooses */
-    size_t latency[SH_LINKTEST_SIZES_MAX]; /* bytes of f32 numbers */
+    int64_t rounds;                        /* for each size; 0: chosen by the time of one round */
+    size_t latency[SH_LINKTEST_SIZES_MAX]; /* bytes, a multiple of 4 (f32) */
     int latency_count;
     size_t bandwidth[SH_LINKTEST_SIZES_MAX];
     int bandwidth_count;
@@ -26,8 +26,8 @@ typedef struct {
 typedef struct {
     size_t bytes;
     double seconds;     /* of one all-reduce */
-    double raw_seconds; /* latency: half a round trip; bandwidth: these bytes to each neighbour at
-                           once */
+    double raw_seconds; /* latency: half a round trip; bandwidth: the same bytes sent to one
+                           neighbour while receiving from the other */
 } sh_linktest_row;
 
 typedef struct {
@@ -39,23 +39,24 @@ typedef struct {
     int64_t stress_done;
 } sh_linktest_report;
 
-/* Called on rank 0 before a phase, for whoever watches; may be NULL. */
+/* Called on rank 0 before each phase, to show progress; may be NULL. */
 typedef void (*sh_linktest_phase_fn)(void *arg, const char *name);
 
-/* The sizes and rounds of --quick or of a full run. */
+/* The default sizes of a quick or of a full run. */
 void sh_linktest_opts_init(sh_linktest_opts *opts, bool quick);
 
-/* Splits a list such as "4K,16K,64M" into the sizes that are short (latency) and long (bandwidth).
- */
+/* Splits a list such as "4K,16K,64M" into short sizes (timed for latency) and long ones (timed for
+ * bandwidth). */
 SH_MUST_CHECK sh_status sh_linktest_parse_sizes(sh_linktest_opts *opts, const char *text,
                                                 sh_err *err);
 
-/* A wrong result is an error that says where, and ends the group for all. */
+/* A wrong result is an error that says where, and fails the group on all ranks. */
 SH_MUST_CHECK sh_status sh_linktest_run(sh_group *group, const sh_linktest_opts *opts,
                                         sh_linktest_phase_fn phase, void *arg,
                                         sh_linktest_report *out, sh_err *err);
 
-/* 2(n-1)/n * bytes / seconds: what each rank sends, and takes, in an all-reduce. */
+/* 2(n-1)/n * bytes / seconds: the bus bandwidth, that is what each rank sends, and also receives,
+ * in a ring all-reduce. */
 double sh_linktest_rate(const sh_linktest_row *row, int ranks);
 
 #endif

@@ -1,3 +1,13 @@
+/* The network plan of a cluster, from fingerprints and measurements.
+ *
+ * Hosts often have several networks in common (Ethernet, Wi-Fi, a direct cable) and a hostfile
+ * needs one address for each host, which all others use. sh_net_links lists the candidates, the
+ * survey measures them, and sh_net_choose takes for each host the address that the fewest others
+ * fail to reach and, among those, the one whose slowest link is the fastest: ranks wait for each
+ * other, so the worst pair sets the pace of the group.
+ *
+ * The checks find mistakes that produce strange failures much later: a link that hides the default
+ * gateway, overlapping networks, a bridge loop, different MTUs. */
 #include "cluster/netplan.h"
 
 #include <arpa/inet.h>
@@ -7,9 +17,10 @@
 
 enum { PAIR_LINKS_MAX = 8 };
 
-/* A message of middle size: between the sums of one token and those of a prompt. */
+/* A message of medium size, between the sums of one token and those of a prompt: weighs latency
+ * against bandwidth. */
 static const double MESSAGE_BITS = 256 * 1024 * 8;
-static const double GBIT_UNKNOWN = 1; /* what an unmeasured link is taken for */
+static const double GBIT_UNKNOWN = 1; /* assumed for a link whose bandwidth was not measured */
 
 static bool same_bits(const uint8_t *a, const uint8_t *b, int bits)
 {
@@ -23,8 +34,8 @@ static bool same_network(const sh_fp_address *a, const sh_fp_address *b)
     return a->len == b->len && a->prefix == b->prefix && same_bits(a->bytes, b->bytes, a->prefix);
 }
 
-/* Could another host connect there? Link-local IPv6 needs a scope, which a hostfile can not say for
- * every host. */
+/* Whether another host could connect there. Not to link-local IPv6: it needs a scope, whose name
+ * may differ on every host. Not to a network of a single address (/32, /128). */
 static bool is_usable(const sh_fingerprint *fp, const sh_fp_address *a)
 {
     const sh_fp_interface *i = &fp->interface[a->interface];
@@ -59,6 +70,8 @@ static const sh_fp_address *neighbour(const sh_fingerprint *fp, const sh_fp_addr
     return NULL;
 }
 
+/* Candidates for one pair: the addresses of b in networks that a is in too, or with `routed` the
+ * other ones. */
 static int pair_links(const sh_net_host *hosts, int a, int b, bool routed, sh_net_link *out,
                       int cap)
 {
@@ -67,7 +80,8 @@ static int pair_links(const sh_net_host *hosts, int a, int b, bool routed, sh_ne
     for (int i = 0; i < to->address_count && count < cap; i++) {
         const sh_fp_address *target = &to->address[i];
         const sh_fp_address *own = neighbour(from, target);
-        /* An address that both have (a bridge for containers) leads each to itself. */
+        /* An address that both hosts have (such as that of a container bridge) leads each host to
+         * itself. */
         if (!is_usable(to, target) || has_address(from, target) || (own == NULL) != routed)
             continue;
         sh_net_link *link = &out[count++];
@@ -87,9 +101,9 @@ int sh_net_links(const sh_net_host *hosts, int count, sh_net_link *out, int cap)
     for (int a = 0; a < count; a++)
         for (int b = a + 1; b < count; b++) {
             if (hosts[a].fp == NULL || hosts[b].fp == NULL) continue;
-            int room = cap - total < PAIR_LINKS_MAX ? cap - total : PAIR_LINKS_MAX;
-            int found = pair_links(hosts, a, b, false, out + total, room);
-            if (found == 0) found = pair_links(hosts, a, b, true, out + total, room);
+            int space = cap - total < PAIR_LINKS_MAX ? cap - total : PAIR_LINKS_MAX;
+            int found = pair_links(hosts, a, b, false, out + total, space);
+            if (found == 0) found = pair_links(hosts, a, b, true, out + total, space);
             total += found;
         }
     return total;
@@ -122,8 +136,9 @@ static const char *end_of(const sh_net_link *link, int host)
     return link->from == host && link->from_address[0] != '\0' ? link->from_address : NULL;
 }
 
+/* How good an address is: compared by `missing` first, then by worst_s. */
 typedef struct {
-    int missing; /* hosts that do not reach it */
+    int missing; /* hosts that cannot reach it */
     double worst_s;
 } merit;
 
@@ -165,7 +180,7 @@ static const char *choose_one(int host, int count, const sh_net_link *links, int
     return best;
 }
 
-static void say_link(const sh_net_host *hosts, const sh_net_link *link, sh_findings *report)
+static void report_link(const sh_net_host *hosts, const sh_net_link *link, sh_findings *report)
 {
     char pair[2 * SH_FP_NAME_MAX], speed[48] = "bandwidth not measured";
     snprintf(pair, sizeof(pair), "%s - %s", hosts[link->from].name, hosts[link->to].name);
@@ -174,8 +189,8 @@ static void say_link(const sh_net_host *hosts, const sh_net_link *link, sh_findi
                     link->network, link->rtt_us, speed);
 }
 
-static void say_no_link(const sh_net_host *hosts, int a, int b, const sh_net_link *links, int count,
-                        sh_findings *report)
+static void report_no_link(const sh_net_host *hosts, int a, int b, const sh_net_link *links,
+                           int count, sh_findings *report)
 {
     char pair[2 * SH_FP_NAME_MAX];
     const char *fault = "they share no network";
@@ -184,7 +199,7 @@ static void say_no_link(const sh_net_host *hosts, int a, int b, const sh_net_lin
             fault = links[i].fault;
     snprintf(pair, sizeof(pair), "%s - %s", hosts[a].name, hosts[b].name);
     sh_findings_add(report, SH_FINDING_FAIL, "link", pair,
-                    "give both an address in one network, and let a firewall pass TCP between them",
+                    "give both an address in one network, and allow TCP between them in firewalls",
                     "no connection: %s", fault);
 }
 
@@ -196,9 +211,9 @@ void sh_net_choose(const sh_net_host *hosts, int count, const sh_net_link *links
             if (hosts[a].fp == NULL || hosts[b].fp == NULL) continue;
             const sh_net_link *best = sh_net_best(links, link_count, a, b);
             if (best != NULL)
-                say_link(hosts, best, report);
+                report_link(hosts, best, report);
             else
-                say_no_link(hosts, a, b, links, link_count, report);
+                report_no_link(hosts, a, b, links, link_count, report);
         }
     for (int host = 0; host < count; host++) {
         merit m = {0};
@@ -208,16 +223,17 @@ void sh_net_choose(const sh_net_host *hosts, int count, const sh_net_link *links
         if (out[host] == NULL || count < 2) continue;
         if (m.missing == 0)
             sh_findings_add(report, SH_FINDING_OK, "address", hosts[host].name, NULL,
-                            "%s: all others reach it", out[host]);
+                            "%s: reachable from all others", out[host]);
         else
             sh_findings_add(report, SH_FINDING_WARN, "address", hosts[host].name,
-                            "every rank talks to every other: join all hosts in one network (a "
+                            "every rank connects to every other: put all hosts in one network (a "
                             "switch), or add routes",
-                            "%s: %d of %d others do not reach it", out[host], m.missing, count - 1);
+                            "%s: %d of %d others cannot reach it", out[host], m.missing, count - 1);
     }
 }
 
-/* The gateway's number lies in the network of another interface: packets for it take that way. */
+/* The gateway's address is inside the network of another interface: packets for the gateway would
+ * leave through that interface. */
 static void check_gateways(const sh_net_host *host, sh_findings *report)
 {
     const sh_fingerprint *fp = host->fp;
@@ -234,14 +250,14 @@ static void check_gateways(const sh_net_host *host, sh_findings *report)
             network_text(a, network, sizeof(network));
             sh_findings_add(report, SH_FINDING_FAIL, "subnet", host->name,
                             "give the link another network, such as 10.254.0.0/30",
-                            "%s on %s holds the default gateway %s, which is behind %s: the way to "
-                            "the internet may break",
+                            "%s on %s holds the default gateway %s, which is on %s: this host may "
+                            "lose its internet connection",
                             network, name, fp->gateway[g].address, fp->gateway[g].interface);
         }
     }
 }
 
-/* Two interfaces in overlapping networks: which one sends is luck. */
+/* Two interfaces in overlapping networks: which one the kernel sends from is a matter of luck. */
 static void check_overlaps(const sh_net_host *host, sh_findings *report)
 {
     const sh_fingerprint *fp = host->fp;
@@ -256,8 +272,8 @@ static void check_overlaps(const sh_net_host *host, sh_findings *report)
             network_text(a, one, sizeof(one));
             network_text(b, two, sizeof(two));
             sh_findings_add(report, SH_FINDING_WARN, "subnet", host->name,
-                            "give each link a network of its own", "%s on %s overlaps %s on %s",
-                            one, fp->interface[a->interface].name, two,
+                            "give each link its own network", "%s on %s overlaps %s on %s", one,
+                            fp->interface[a->interface].name, two,
                             fp->interface[b->interface].name);
         }
 }
@@ -269,7 +285,8 @@ static bool has_mac(const sh_fingerprint *fp, const char *mac)
     return false;
 }
 
-/* Ports of a bridge that carry a cable; with `heard`, only those on which that host was heard. */
+/* Counts the ports of a bridge that have a cable; with `heard`, only those on which frames from
+ * that host have arrived. */
 static int bridge_ports(const sh_fingerprint *fp, const char *bridge, const sh_fingerprint *heard)
 {
     int count = 0;
@@ -284,14 +301,17 @@ static int bridge_ports(const sh_fingerprint *fp, const char *bridge, const sh_f
     return count;
 }
 
+/* Frames from the same host on two ports of one bridge prove a second path, and without spanning
+ * tree that is a loop. Where the forwarding table is inconclusive, several ports on both sides only
+ * make one possible. */
 static void check_loop(const sh_net_host *x, const sh_net_host *y, const sh_fp_address *a,
                        const sh_fp_address *b, sh_findings *report)
 {
     const sh_fp_interface *p = &x->fp->interface[a->interface],
                           *q = &y->fp->interface[b->interface];
     static const char *const advice =
-        "take one cable out, or take the second interface out of the bridge and give it a network "
-        "of its own (a loop floods both hosts with broadcasts)";
+        "unplug one cable, or take the second interface out of the bridge and give it its own "
+        "network (a loop floods both hosts with broadcasts)";
     char pair[2 * SH_FP_NAME_MAX];
     if (!p->is_bridge || !q->is_bridge || p->stp || q->stp) return;
     snprintf(pair, sizeof(pair), "%s - %s", x->name, y->name);
@@ -303,7 +323,7 @@ static void check_loop(const sh_net_host *x, const sh_net_host *y, const sh_fp_a
     else if (bridge_ports(x->fp, p->name, NULL) > 1 && bridge_ports(y->fp, q->name, NULL) > 1)
         sh_findings_add(report, SH_FINDING_WARN, "bridge", pair, advice,
                         "bridges %s and %s have several ports each and no spanning tree: if two "
-                        "cables join these hosts, that is a loop",
+                        "cables connect these hosts, they form a loop",
                         p->name, q->name);
 }
 
@@ -346,8 +366,8 @@ void sh_net_check_mtu(const sh_net_host *hosts, int count, sh_findings *report)
                 network_text(a, network, sizeof(network));
                 sh_findings_add(report, SH_FINDING_WARN, "mtu", pair,
                                 "set the same MTU on both (ip link set dev NAME mtu 9000)",
-                                "in %s one sends packets of %lld bytes, the other of %lld: long "
-                                "messages may be lost",
+                                "in %s the MTU is %lld on one and %lld on the other: large packets "
+                                "may be dropped",
                                 network, (long long)q->mtu, (long long)p->mtu);
             }
         }

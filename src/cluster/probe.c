@@ -1,3 +1,11 @@
+/* Times one TCP connection. The protocol: the client sends the secret and gets one byte back; then
+ * it sends commands of five bytes, a letter and a length (little endian), and each but QUIT is
+ * answered with one byte. PUSH is followed by that many bytes from the client; for PULL the server
+ * sends that many bytes before its answer.
+ *
+ * The server may listen on an address that others can reach, so it does nothing for a client
+ * without the secret, gives it a second to show it, bounds every length and every wait, and exits
+ * on its own. It handles one client at a time: the survey times links one after another. */
 #include "cluster/probe.h"
 
 #include "base/alloc.h"
@@ -13,30 +21,29 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Letters of commands; behind PUSH come that many bytes, behind PULL they go back. */
 enum { PING = 'p', PUSH = 'b', PULL = 'r', QUIT = 'q' };
 
 enum {
     CONNECT_MS = 1500,
-    STUCK_MS = 5000, /* a byte must move within */
-    KNOCK_MS = 1000, /* to show the secret */
+    STUCK_MS = 5000, /* give up after this long without progress */
+    KNOCK_MS = 1000, /* time for a client to show the secret */
     PIECE = 1 << 18, /* bytes of one write */
     KNOCKS = 5,
-    ROUNDS = 200, /* short messages at most */
+    ROUNDS = 200, /* short messages, at most */
     ROUNDS_NS = 100000000,
-    BULK_NS = 100000000, /* a run of long messages that takes this long is believed */
+    BULK_NS = 100000000, /* a transfer must take this long for its rate to count */
     BULK_MAX = 1 << 29,
     COMMAND_LEN = 5, /* a letter and a length */
 };
 
-struct sh_prober {
+struct sh_probe_server {
     int fd[SH_PROBE_ADDRESSES_MAX];
     int count;
     char secret[SH_PROBE_SECRET_LEN + 1];
     char *piece; /* [PIECE] */
 };
 
-/* All of len bytes, or an error; nothing may stand still longer than wait_ms. */
+/* Sends or receives exactly len bytes. Fails when nothing moves for wait_ms. */
 static sh_status move(int fd, void *data, size_t len, bool out, int wait_ms, sh_err *err)
 {
     for (size_t done = 0; done < len;) {
@@ -51,11 +58,12 @@ static sh_status move(int fd, void *data, size_t len, bool out, int wait_ms, sh_
         if (errno != EAGAIN && errno != EWOULDBLOCK) return sh_err_sys(err, "the connection");
         struct pollfd p = {.fd = fd, .events = out ? POLLOUT : POLLIN};
         if (poll(&p, 1, wait_ms) == 0)
-            return sh_err_set(err, SH_ERR_TIMEOUT, "nothing moved for %d ms", wait_ms);
+            return sh_err_set(err, SH_ERR_TIMEOUT, "no progress for %d ms", wait_ms);
     }
     return SH_OK;
 }
 
+/* Moves len bytes through one buffer; their contents do not matter. */
 static sh_status move_long(int fd, char *piece, size_t len, bool out, sh_err *err)
 {
     while (len > 0) {
@@ -78,7 +86,7 @@ static uint32_t command_len(const uint8_t in[COMMAND_LEN])
     return in[1] | (uint32_t)in[2] << 8 | (uint32_t)in[3] << 16 | (uint32_t)in[4] << 24;
 }
 
-/* A number without a port, v4 or v6. */
+/* `number` is an IPv4 or IPv6 address without a port; the kernel chooses one. */
 static sh_status listen_on(const char *number, int *fd, sh_err *err)
 {
     char text[SH_ADDR_TEXT_MAX];
@@ -88,9 +96,11 @@ static sh_status listen_on(const char *number, int *fd, sh_err *err)
     return status == SH_OK ? sh_sock_listen(&addr, fd, err) : status;
 }
 
-sh_status sh_prober_open(const char *addresses, sh_prober **out, sh_err *err)
+/* Addresses that cannot be used (of another host, or malformed) are skipped; the last error is
+ * reported if none is left. */
+sh_status sh_probe_server_open(const char *addresses, sh_probe_server **out, sh_err *err)
 {
-    sh_prober *p = sh_alloc(sizeof(*p));
+    sh_probe_server *p = sh_alloc(sizeof(*p));
     sh_str rest = sh_str_of(addresses), part;
     uint8_t secret[SH_PROBE_SECRET_LEN / 2];
     sh_status status = SH_OK;
@@ -107,11 +117,11 @@ sh_status sh_prober_open(const char *addresses, sh_prober **out, sh_err *err)
         *out = p;
         return SH_OK;
     }
-    sh_prober_close(p);
+    sh_probe_server_close(p);
     return status == SH_OK ? sh_err_set(err, SH_ERR_INPUT, "no address to listen on") : status;
 }
 
-void sh_prober_close(sh_prober *p)
+void sh_probe_server_close(sh_probe_server *p)
 {
     if (p == NULL) return;
     for (int i = 0; i < p->count; i++) sh_sock_close(p->fd[i]);
@@ -119,7 +129,7 @@ void sh_prober_close(sh_prober *p)
     free(p);
 }
 
-void sh_prober_describe(const sh_prober *p, sh_buf *out)
+void sh_probe_server_describe(const sh_probe_server *p, sh_buf *out)
 {
     sh_buf_addf(out, "{\"secret\": \"%s\", \"listen\": [", p->secret);
     for (int i = 0; i < p->count; i++) {
@@ -133,9 +143,8 @@ void sh_prober_describe(const sh_prober *p, sh_buf *out)
     sh_buf_add_text(out, "]}\n");
 }
 
-/* One visitor; every command is answered by its letter. True when it said that nobody else will
- * come. */
-static bool serve_one(sh_prober *p, int fd)
+/* Serves one client. True when it said that no other client will come. */
+static bool serve_one(sh_probe_server *p, int fd)
 {
     char secret[SH_PROBE_SECRET_LEN];
     uint8_t command[COMMAND_LEN];
@@ -154,7 +163,7 @@ static bool serve_one(sh_prober *p, int fd)
     return false;
 }
 
-void sh_prober_run(sh_prober *p, int64_t idle_ms, int64_t limit_ms)
+void sh_probe_server_run(sh_probe_server *p, int64_t idle_ms, int64_t limit_ms)
 {
     sh_deadline end = sh_deadline_in_ms(limit_ms), idle = sh_deadline_in_ms(idle_ms);
     bool done = false;
@@ -181,6 +190,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The median of up to ROUNDS round trips, within 100 ms: a slow link gets fewer rounds. */
 static sh_status time_short(int fd, sh_probe_result *out, sh_err *err)
 {
     double took[ROUNDS];
@@ -213,8 +223,8 @@ static sh_status time_run(int fd, bool push, char *piece, uint32_t len, int64_t 
     return status;
 }
 
-/* Twice as much each time, until a run is long enough to be believed; then once more, since a busy
- * host can spoil a run but can not make it too quick. */
+/* Doubles the amount until a transfer takes long enough to be trusted, then repeats that one. The
+ * faster of the two counts: a busy host can slow a transfer down but cannot speed it up. */
 static sh_status time_long(int fd, bool push, double *gbit_s, sh_err *err)
 {
     char *piece = sh_alloc(PIECE);
@@ -239,14 +249,16 @@ static sh_status connect_to(const char *address, const char *secret, int *fd, sh
     sh_status status = sh_addr_parse(address, &addr, err);
     if (status != SH_OK) return status;
     if (strlen(secret) != SH_PROBE_SECRET_LEN)
-        return sh_err_set(err, SH_ERR_INPUT, "the secret has %zu letters, not %d", strlen(secret),
-                          SH_PROBE_SECRET_LEN);
+        return sh_err_set(err, SH_ERR_INPUT, "the secret has %zu characters, not %d",
+                          strlen(secret), SH_PROBE_SECRET_LEN);
     status = sh_sock_connect(&addr, fd, err);
     if (status != SH_OK) return status;
     struct pollfd p = {.fd = *fd, .events = POLLOUT};
     if (poll(&p, 1, CONNECT_MS) == 0)
         return sh_err_set(err, SH_ERR_TIMEOUT, "no answer within %d ms", CONNECT_MS);
     status = sh_sock_connected(*fd, err);
+    /* A server that closes instead of answering the secret is not the one that printed it: the
+     * address leads to another machine. */
     memcpy(key, secret, sizeof(key));
     if (status == SH_OK) status = move(*fd, key, sizeof(key), true, STUCK_MS, err);
     if (status == SH_OK && move(*fd, key, 1, false, STUCK_MS, err) != SH_OK)
@@ -270,6 +282,8 @@ sh_status sh_probe_quit(const char *address, const char *secret, sh_err *err)
     return status;
 }
 
+/* Both directions, because a link may be slower in one (Wi-Fi); the slower one counts, since ranks
+ * send both ways. */
 sh_status sh_probe_measure(const char *address, const char *secret, bool last, sh_probe_result *out,
                            sh_err *err)
 {
@@ -287,6 +301,8 @@ sh_status sh_probe_measure(const char *address, const char *secret, bool last, s
     return status;
 }
 
+/* ECONNREFUSED is a success here: the refusal comes from the host itself, so it took one round
+ * trip. */
 static sh_status knock_once(const sh_addr *addr, double *took_us, sh_err *err)
 {
     int fd = -1, fault = 0;

@@ -1,3 +1,5 @@
+/* Raw sockets to compare a group's links with. They spin like the ranks do, so that the comparison
+ * is between protocols and not between ways of waiting. */
 #include "cluster/rawlink.h"
 
 #include "base/clock.h"
@@ -11,22 +13,25 @@
 
 enum { SECRET_LEN = 16, WAIT_MS = 5000, STUCK_MS = 10000 };
 
-/* What a rank tells the others: where its bare socket listens and how a connection must begin. */
+/* What each rank publishes: the port of its raw socket, and the secret that a connection to it must
+ * begin with. */
 typedef struct {
     uint8_t secret[SECRET_LEN];
     uint8_t port[2];
-} card;
+} endpoint;
 
-_Static_assert(sizeof(card) == SECRET_LEN + 2, "travels as it is");
+_Static_assert(sizeof(endpoint) == SECRET_LEN + 2, "sent as is");
 
-static sh_status listen_beside(const sh_group *group, int *fd, card *mine, sh_err *err)
+/* Listens where the group's own connections come in: on loopback if the ranks share a machine, on
+ * all addresses otherwise. */
+static sh_status listen_raw(const sh_group *group, int *fd, endpoint *mine, sh_err *err)
 {
     int other = sh_group_rank(group) == 0 ? 1 : 0;
     sh_addr addr;
     sh_status status = sh_addr_parse(sh_group_address(group, other), &addr, err);
     if (status != SH_OK) return status;
     if (!sh_addr_is_loopback(&addr))
-        sh_addr_set_any(&addr); /* each rank sees us at its own address */
+        sh_addr_set_any(&addr); /* ranks may reach us at different addresses */
     sh_addr_set_port(&addr, 0);
     status = sh_sock_listen(&addr, fd, err);
     if (status != SH_OK) return status;
@@ -38,7 +43,7 @@ static sh_status listen_beside(const sh_group *group, int *fd, card *mine, sh_er
     return status;
 }
 
-/* All of len, spinning; a peer that stops is noticed after a while. */
+/* Sends or receives exactly len bytes, spinning. Fails when that takes longer than STUCK_MS. */
 static sh_status move_all(int fd, void *data, size_t len, bool out, sh_err *err)
 {
     sh_stream stream;
@@ -52,17 +57,17 @@ static sh_status move_all(int fd, void *data, size_t len, bool out, sh_err *err)
         if (status < 0) return status;
         if (status == SH_OK) done += moved;
         if (status == SH_AGAIN && sh_deadline_passed(deadline))
-            return sh_err_set(err, SH_ERR_TIMEOUT, "a raw socket did not move for %d s",
+            return sh_err_set(err, SH_ERR_TIMEOUT, "a raw socket made no progress for %d s",
                               STUCK_MS / 1000);
     }
     return SH_OK;
 }
 
-static sh_status reach_right(const sh_group *group, const card *cards, sh_rawlink *link,
-                             sh_err *err)
+static sh_status connect_right(const sh_group *group, const endpoint *endpoints, sh_rawlink *link,
+                               sh_err *err)
 {
     int right = (sh_group_rank(group) + 1) % sh_group_size(group);
-    card theirs = cards[right];
+    endpoint theirs = endpoints[right];
     sh_addr addr;
     sh_status status = sh_addr_parse(sh_group_address(group, right), &addr, err);
     if (status != SH_OK) return status;
@@ -76,7 +81,7 @@ static sh_status reach_right(const sh_group *group, const card *cards, sh_rawlin
     return status;
 }
 
-static sh_status take_left(int listen_fd, const card *mine, sh_rawlink *link, sh_err *err)
+static sh_status accept_left(int listen_fd, const endpoint *mine, sh_rawlink *link, sh_err *err)
 {
     struct pollfd p = {.fd = listen_fd, .events = POLLIN};
     sh_deadline deadline = sh_deadline_in_ms(WAIT_MS);
@@ -90,24 +95,27 @@ static sh_status take_left(int listen_fd, const card *mine, sh_rawlink *link, sh
         if (move_all(link->left, secret, SECRET_LEN, false, err) == SH_OK &&
             memcmp(secret, mine->secret, SECRET_LEN) == 0)
             return SH_OK;
-        sh_sock_close(link->left); /* a stranger */
+        sh_sock_close(link->left); /* not our neighbour: keep waiting for it */
         link->left = -1;
     }
     return sh_err_set(err, SH_ERR_TIMEOUT, "the rank on the left did not open its raw socket");
 }
 
+/* Every rank listens before the all-gather, so that after it every connect succeeds at once. All
+ * connect to the right first and accept from the left afterwards; the kernel completes connections
+ * in the backlog, so this cannot deadlock. */
 sh_status sh_rawlink_open(sh_group *group, sh_rawlink *out, sh_err *err)
 {
     sh_rawlink link = {-1, -1};
-    card cards[SH_RANKS_MAX];
+    endpoint endpoints[SH_RANKS_MAX];
     size_t lens[SH_RANKS_MAX];
     int rank = sh_group_rank(group);
     int listen_fd = -1;
-    for (int r = 0; r < sh_group_size(group); r++) lens[r] = sizeof(card);
-    if (listen_beside(group, &listen_fd, &cards[rank], err) != SH_OK) goto fail;
-    if (sh_coll_allgather(group, &cards[rank], lens, cards, err) != SH_OK) goto fail;
-    if (reach_right(group, cards, &link, err) != SH_OK) goto fail;
-    if (take_left(listen_fd, &cards[rank], &link, err) != SH_OK) goto fail;
+    for (int r = 0; r < sh_group_size(group); r++) lens[r] = sizeof(endpoint);
+    if (listen_raw(group, &listen_fd, &endpoints[rank], err) != SH_OK) goto fail;
+    if (sh_coll_allgather(group, &endpoints[rank], lens, endpoints, err) != SH_OK) goto fail;
+    if (connect_right(group, endpoints, &link, err) != SH_OK) goto fail;
+    if (accept_left(listen_fd, &endpoints[rank], &link, err) != SH_OK) goto fail;
     sh_sock_close(listen_fd);
     *out = link;
     return SH_OK;
@@ -141,8 +149,10 @@ sh_status sh_rawlink_half_trip(const sh_rawlink *link, int rank, void *data, siz
     return SH_OK;
 }
 
-static sh_status one_way_each(sh_stream *right, sh_stream *left, const void *out, void *in,
-                              size_t len, sh_err *err)
+/* Both directions at once: if all ranks sent first, long messages would fill the socket buffers and
+ * every rank would wait for its neighbour to read. */
+static sh_status send_and_receive(sh_stream *right, sh_stream *left, const void *out, void *in,
+                                  size_t len, sh_err *err)
 {
     sh_deadline deadline = sh_deadline_in_ms(STUCK_MS);
     for (size_t sent = 0, got = 0; sent < len || got < len;) {
@@ -155,7 +165,7 @@ static sh_status one_way_each(sh_stream *right, sh_stream *left, const void *out
         if (take == SH_OK) got += moved;
         if (put < 0 || take < 0) return err->status;
         if (put == SH_AGAIN && take == SH_AGAIN && sh_deadline_passed(deadline))
-            return sh_err_set(err, SH_ERR_TIMEOUT, "a raw socket did not move for %d s",
+            return sh_err_set(err, SH_ERR_TIMEOUT, "a raw socket made no progress for %d s",
                               STUCK_MS / 1000);
     }
     return SH_OK;
@@ -170,7 +180,7 @@ sh_status sh_rawlink_both_ways(const sh_rawlink *link, const void *out, void *in
     sh_stream_init(&left, link->left);
     int64_t start_ns = sh_clock_ns();
     for (int i = 0; i < rounds; i++) {
-        sh_status status = one_way_each(&right, &left, out, in, len, err);
+        sh_status status = send_and_receive(&right, &left, out, in, len, err);
         if (status != SH_OK) return status;
     }
     *seconds = (double)(sh_clock_ns() - start_ns) / 1e9 / rounds;

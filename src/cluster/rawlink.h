@@ -1,8 +1,8 @@
-/* rawlink.h - bare TCP sockets beside a group's links, to compare with.
+/* rawlink.h - raw TCP sockets between the ranks of a group, as a baseline for its links.
  *
- * The ranks form a ring of sockets: each is connected to the rank on its right and on its left, in
- * clear and without any protocol. Only numbers for the comparison travel here. Addresses and a
- * one-time secret, with which a connection begins, go through the group.
+ * The ranks form a ring of sockets: each is connected to its right and its left neighbour, in clear
+ * and without any protocol. Only test data is sent. Ports, and a one-time secret that each
+ * connection begins with, are exchanged through the group.
  *
  * Threads: one owner; all calls are collective. */
 #ifndef SH_CLUSTER_RAWLINK_H
@@ -18,13 +18,13 @@ typedef struct {
 SH_MUST_CHECK sh_status sh_rawlink_open(sh_group *group, sh_rawlink *out, sh_err *err);
 void sh_rawlink_close(sh_rawlink *link);
 
-/* len bytes go from rank 0 to rank 1 and back, `rounds` times, spinning; *seconds is half of a
- * round. Others return at once, with 0. */
+/* Sends len bytes from rank 0 to rank 1 and back, `rounds` times, spinning. *seconds is half a
+ * round trip. Other ranks return at once, with 0. */
 SH_MUST_CHECK sh_status sh_rawlink_half_trip(const sh_rawlink *link, int rank, void *data,
                                              size_t len, int rounds, double *seconds, sh_err *err);
 
-/* Every rank sends len bytes to the right while it takes len bytes from the left, `rounds` times;
- * *seconds is one round. */
+/* Every rank sends len bytes to the right while it receives len bytes from the left, `rounds`
+ * times. *seconds is the time of one round. */
 SH_MUST_CHECK sh_status sh_rawlink_both_ways(const sh_rawlink *link, const void *out, void *in,
                                              size_t len, int rounds, double *seconds, sh_err *err);
 

@@ -1,3 +1,13 @@
+/* Prepares the machines of a hostfile for a launch: check, push, verify.
+ *
+ * Each step is one small shell script per host, all hosts in parallel (a batch). Scripts print
+ * lines "key value", which is all that is parsed of them. Everything that goes into a script is
+ * quoted by sh_shell_quote; file contents travel on stdin, never in a command line, because other
+ * users of a machine can read command lines.
+ *
+ * Files are pushed only where their SHA-256 differs, so a second launch sends nothing. Hosts may
+ * share a home folder over the network, so the same path may be written by several hosts at once:
+ * see push_script and strays_remove. */
 #include "cluster/remote_hosts.h"
 
 #include "base/alloc.h"
@@ -15,18 +25,18 @@ enum {
     CHECK_MS = 30000,
     PUSH_MS = 600000,
     VERIFY_MS = 60000,
-    CODE_LIBRARIES = 41, /* of the verify script */
+    CODE_LIBRARIES = 41, /* exit code of the verify script when libraries are missing */
     NAME_MAX_LEN = 256,
 };
 
-/* One command for each of some hosts. */
+/* One command for each of a set of hosts. */
 struct batch {
     sh_ssh_job jobs[SH_RANKS_MAX];
     sh_remote_host *host[SH_RANKS_MAX];
     int count;
 };
 
-/* An address of this machine; loopback is everybody's. */
+/* Whether this is an address of this machine. Loopback does not count: every machine has it. */
 static bool address_is_ours(const char *text)
 {
     sh_addr addr;
@@ -43,6 +53,9 @@ struct target {
     bool local;
 };
 
+/* A host is this machine if its ssh name says so or, where the name is only an alias, if one of its
+ * addresses is ours. "user@name" always goes through ssh unless the user is us: another account has
+ * another home and other permissions. */
 static sh_status target_of(const sh_hostfile *file, int rank, struct target *t, sh_err *err)
 {
     const sh_host *host = &file->host[rank];
@@ -82,7 +95,8 @@ static void host_add(sh_remote_hosts *hosts, const struct target *t, int rank)
                                                    .rank = rank};
 }
 
-/* A rank that the others would look for on their own machine. */
+/* Refuses a loopback address in a group of several machines: the other ranks would connect to
+ * themselves. */
 static sh_status check_address(const sh_remote_hosts *hosts, int rank, sh_err *err)
 {
     sh_addr_list list;
@@ -98,7 +112,7 @@ static sh_status check_address(const sh_remote_hosts *hosts, int rank, sh_err *e
                          sh_addr_is_loopback(&addr));
         if (status == SH_OK && loopback)
             status = sh_err_set(err, SH_ERR_INPUT,
-                                "rank %d has the address '%s', which the other machines can not "
+                                "rank %d has the address '%s', which the other machines cannot "
                                 "reach: give it an 'ips' entry in the hostfile",
                                 rank, host);
     }
@@ -178,7 +192,7 @@ static void batch_run(const sh_remote_hosts *hosts, struct batch *b, int64_t lim
     sh_ssh_run(&opts, b->jobs, b->count);
 }
 
-/* Where more than one machine fails each is told of; the first is the error. */
+/* The first failure becomes the error; the others are only printed. */
 static sh_status batch_status(const sh_remote_hosts *hosts, const struct batch *b, sh_err *err)
 {
     sh_status status = SH_OK;
@@ -200,6 +214,8 @@ static void batch_free(struct batch *b)
     free(b);
 }
 
+/* Refuses a state folder that others may write to, creates it, and prints the system, the folder's
+ * absolute path and the hash of each file that exists. macOS has shasum instead of sha256sum. */
 static char *check_script(const sh_remote_hosts *hosts)
 {
     sh_buf b = {0};
@@ -221,6 +237,7 @@ static char *check_script(const sh_remote_hosts *hosts)
     return sh_buf_take(&b);
 }
 
+/* One line "file DIGEST NAME" of the check. */
 static void file_seen(const sh_remote_hosts *hosts, sh_remote_host *host, sh_str rest)
 {
     sh_str digest;
@@ -230,7 +247,7 @@ static void file_seen(const sh_remote_hosts *hosts, sh_remote_host *host, sh_str
         if (!is_for(hosts, host, i))
             host->strays |= UINT64_C(1) << i;
         else if (sh_str_is(digest, hosts->files[i].digest))
-            host->lacks &= ~(UINT64_C(1) << i);
+            host->missing &= ~(UINT64_C(1) << i);
     }
 }
 
@@ -240,12 +257,13 @@ static void text_replace(char **text, sh_str with)
     *text = sh_str_dup(with);
 }
 
+/* All files count as missing until the script has named them with the right hash. */
 static void check_read(const sh_remote_hosts *hosts, sh_remote_host *host, const sh_buf *out)
 {
     sh_str rest = sh_buf_str(out), line, key;
-    host->lacks = host->strays = 0;
+    host->missing = host->strays = 0;
     for (int i = 0; i < hosts->file_count; i++)
-        if (is_for(hosts, host, i)) host->lacks |= UINT64_C(1) << i;
+        if (is_for(hosts, host, i)) host->missing |= UINT64_C(1) << i;
     host->native = false;
     while (sh_str_cut(&rest, '\n', &line)) {
         sh_str value = line;
@@ -257,7 +275,8 @@ static void check_read(const sh_remote_hosts *hosts, sh_remote_host *host, const
     }
 }
 
-/* The program of this machine runs on another one only when that is of the same kind. */
+/* Our program can only run on a host with the same system and architecture. Other hosts must have
+ * one that was built there (shoal bootstrap). */
 static sh_status check_system(const sh_remote_hosts *hosts, sh_remote_host *host, sh_err *err)
 {
     struct utsname own;
@@ -265,17 +284,17 @@ static sh_status check_system(const sh_remote_hosts *hosts, sh_remote_host *host
     char *ours = sh_asprintf("%s %s", own.sysname, own.machine);
     sh_status status = SH_OK;
     if (host->system == NULL || host->state == NULL)
-        status = sh_err_set(err, SH_ERR_INPUT, "host %s: its shell gives no sensible answer",
+        status = sh_err_set(err, SH_ERR_INPUT, "host %s: unexpected output from its shell",
                             host->name);
     else if (strcmp(host->system, ours) != 0 && !host->native)
         status = sh_err_set(err, SH_ERR_UNSUPPORTED,
-                            "host %s is %s, but this program is for %s: `shoal bootstrap "
+                            "host %s is %s, but this program was built for %s: `shoal bootstrap "
                             "--hostfile FILE` builds it there",
                             host->name, host->system, ours);
     for (int i = 0; i < hosts->file_count && status == SH_OK; i++) {
         if (!hosts->files[i].program) continue;
         bool same = strcmp(host->system, ours) == 0;
-        if (!same) host->lacks &= ~(UINT64_C(1) << i);
+        if (!same) host->missing &= ~(UINT64_C(1) << i);
         text_replace(&host->program, sh_str_of(same ? hosts->files[i].name : "bin/native"));
     }
     free(ours);
@@ -296,15 +315,15 @@ static char *remove_script(const sh_remote_hosts *hosts, const sh_remote_host *h
     return sh_buf_take(&b);
 }
 
-/* Removes what is for the first rank's host alone from the others, where an earlier launch with
- * another order may have left it. Hosts may share a home: then its own copy is gone too, and is
- * sent anew. */
+/* Removes files that only rank 0's host may have (they hold API keys) from the other hosts, where
+ * an earlier launch with another rank order may have left them. If hosts share a home, this removes
+ * the copy of rank 0's host as well, so it is marked as missing there and sent again. */
 static sh_status strays_remove(sh_remote_hosts *hosts, sh_err *err)
 {
     struct batch *b = sh_alloc(sizeof(*b));
     for (int i = 0; i < hosts->count; i++) {
         if (hosts->list[i].strays == 0) continue;
-        hosts->list[hosts->of_rank[0]].lacks |= hosts->list[i].strays;
+        hosts->list[hosts->of_rank[0]].missing |= hosts->list[i].strays;
         batch_add(b, &hosts->list[i], remove_script(hosts, &hosts->list[i]), (sh_str){0});
     }
     if (b->count > 0) batch_run(hosts, b, CHECK_MS);
@@ -332,8 +351,9 @@ sh_status sh_remote_hosts_check(sh_remote_hosts *hosts, sh_err *err)
     return status == SH_OK ? strays_remove(hosts, err) : status;
 }
 
-/* Writes beside the file and renames, and only when all bytes came: a connection that breaks looks
- * like the end of the input. Hosts may share a home, so each has a name of its own to write to. */
+/* Writes to a temporary file and renames it, but only if all bytes arrived: to `cat` a broken
+ * connection looks like the end of the input. Hosts may share a home, so the temporary file's name
+ * contains the host's name. */
 static char *push_script(const sh_remote_host *host, const sh_remote_file *file)
 {
     sh_buf b = {0};
@@ -345,7 +365,7 @@ static char *push_script(const sh_remote_host *host, const sh_remote_file *file)
                 "; p=$f.$(uname -n).part; case $f in */*) mkdir -p \"${f%%/*}\" ;; esac\n"
                 "cat >\"$p\" && [ \"$(wc -c <\"$p\")\" -eq %zu ] && chmod %s \"$p\" "
                 "&& mv \"$p\" \"$f\" && exit 0\n"
-                "rm -f \"$p\"; echo \"$f could not be written: is the disk full?\" >&2; exit 1",
+                "rm -f \"$p\"; echo \"cannot write $f: is the disk full?\" >&2; exit 1",
                 file->bytes.len, file->program ? "700" : "600");
     return sh_buf_take(&b);
 }
@@ -360,14 +380,14 @@ static sh_status push_file(sh_remote_hosts *hosts, int idx, sh_err *err)
              (double)file->bytes.len / (big ? 1e6 : 1), big ? "MB" : "bytes");
     for (int i = 0; i < hosts->count; i++) {
         sh_remote_host *host = &hosts->list[i];
-        if ((host->lacks >> idx & 1) == 0) continue;
+        if ((host->missing >> idx & 1) == 0) continue;
         batch_add(b, host, push_script(host, file), sh_buf_str(&file->bytes));
         hosts->say(hosts->arg, host, text);
     }
     batch_run(hosts, b, PUSH_MS);
     sh_status status = batch_status(hosts, b, err);
     for (int i = 0; i < b->count; i++)
-        if (b->jobs[i].status == SH_OK) b->host[i]->lacks &= ~(UINT64_C(1) << idx);
+        if (b->jobs[i].status == SH_OK) b->host[i]->missing &= ~(UINT64_C(1) << idx);
     batch_free(b);
     return status;
 }
@@ -380,7 +400,8 @@ sh_status sh_remote_hosts_push(sh_remote_hosts *hosts, sh_err *err)
     return status;
 }
 
-/* A program whose libraries are not there gives way to one that was built on the spot. */
+/* Runs `agent check` with the program that a launch would use. If shared libraries of the pushed
+ * program are missing, a native build takes its place. */
 static char *verify_script(const sh_remote_host *host)
 {
     sh_buf b = {0};
@@ -399,19 +420,19 @@ static char *verify_script(const sh_remote_host *host)
     return sh_buf_take(&b);
 }
 
-/* The script's failures in words that say what to do. */
+/* Turns known failures of the script into messages that say what to do. */
 static void verify_explain(const sh_remote_host *host, sh_ssh_job *job, const char *model)
 {
     sh_str said = sh_str_trim(sh_buf_str(&job->errors));
     if (job->code == CODE_LIBRARIES)
         job->status = sh_err_set(&job->err, SH_ERR_NOT_FOUND,
                                  "host %s lacks the libraries %.*s: `shoal bootstrap --hostfile "
-                                 "FILE` installs them and builds there",
+                                 "FILE` installs them and builds the program there",
                                  host->name, (int)said.len, said.ptr);
     else if (job->code == 1 && sh_str_starts(said, SH_STR("shoal: ")))
         job->status = sh_err_set(&job->err, SH_ERR_NOT_FOUND,
-                                 "host %s does not have the model %s: %.*s; copy it, as by `rsync "
-                                 "-a FOLDER/ %s:FOLDER/`",
+                                 "host %s does not have the model %s: %.*s; copy it, for example "
+                                 "with `rsync -a FOLDER/ %s:FOLDER/`",
                                  host->name, model, (int)said.len - 7, said.ptr + 7, host->name);
 }
 
@@ -428,7 +449,7 @@ static sh_status verify_read(sh_remote_host *host, const sh_buf *out, sh_err *er
     if (sh_str_is(version, sh_version())) return SH_OK;
     return sh_err_set(err, SH_ERR_INPUT,
                       "host %s has version %.*s of shoal (%s/%s), but this is %s: `shoal bootstrap "
-                      "--hostfile FILE` builds the same there",
+                      "--hostfile FILE` builds this version there",
                       host->name, (int)version.len, version.ptr, host->state, host->program,
                       sh_version());
 }

@@ -1,3 +1,6 @@
+/* Rendezvous over MPI: mpirun does not export where rank 0 runs, so the ranks use MPI once to agree
+ * on an address. Which of its addresses rank 0 should offer cannot be known from its side alone
+ * (container bridges, management networks), so it collects the networks of all machines first. */
 #include "cluster/rendezvous.h"
 
 #include "base/alloc.h"
@@ -19,6 +22,7 @@ static bool same_network(const sh_card_addr *a, const sh_card_addr *b)
     return true;
 }
 
+/* The address alone, whatever its prefix. */
 static bool has_addr(const sh_card *card, const sh_card_addr *addr)
 {
     for (uint32_t i = 0; i < card->count; i++)
@@ -28,6 +32,7 @@ static bool has_addr(const sh_card *card, const sh_card_addr *addr)
     return false;
 }
 
+/* By their sets of addresses; the order does not matter. */
 static bool same_machine(const sh_card *a, const sh_card *b)
 {
     if (a->count != b->count) return false;
@@ -36,6 +41,8 @@ static bool same_machine(const sh_card *a, const sh_card *b)
     return true;
 }
 
+/* Whether a machine is in the network of this address. If it has the address itself, connecting
+ * would lead it to itself. */
 static bool reaches(const sh_card *card, const sh_card_addr *addr)
 {
     if (has_addr(card, addr)) return false;
@@ -44,7 +51,7 @@ static bool reaches(const sh_card *card, const sh_card_addr *addr)
     return false;
 }
 
-/* How many others an address of cards[0] leads to. */
+/* How many other ranks can reach this address of cards[0]. */
 static int reach_of(const sh_card *cards, int count, uint32_t idx)
 {
     int found = 0;
@@ -71,6 +78,7 @@ static int prefix_of(const uint8_t *mask, int len)
     return bits;
 }
 
+/* False for entries that are of no use: interfaces that are down, loopback, other families. */
 static bool card_addr_of(const struct ifaddrs *ifa, sh_card_addr *out)
 {
     if (ifa->ifa_addr == NULL || ifa->ifa_netmask == NULL || (ifa->ifa_flags & IFF_UP) == 0 ||
@@ -84,7 +92,7 @@ static bool card_addr_of(const struct ifaddrs *ifa, sh_card_addr *out)
     } else if (ifa->ifa_addr->sa_family == AF_INET6) {
         const struct in6_addr *in6 =
             &((const struct sockaddr_in6 *)(const void *)ifa->ifa_addr)->sin6_addr;
-        if (IN6_IS_ADDR_LINKLOCAL(in6)) return false; /* means nothing without an interface */
+        if (IN6_IS_ADDR_LINKLOCAL(in6)) return false; /* useless without an interface name */
         bytes = in6;
         mask = &((const struct sockaddr_in6 *)(const void *)ifa->ifa_netmask)->sin6_addr;
         out->len = 16;
@@ -110,7 +118,7 @@ static sh_status card_make(sh_card *out, sh_err *err)
     return SH_OK;
 }
 
-/* What came over MPI is as checked as what comes over a socket. */
+/* Data from MPI is checked like data from a socket. */
 static bool card_is_sound(const sh_card *card)
 {
     bool good = card->count <= SH_CARD_ADDRS_MAX;
@@ -120,6 +128,7 @@ static bool card_is_sound(const sh_card *card)
     return good;
 }
 
+/* The kernel picks the port, so there is nothing to collide with; NULL means loopback. */
 static sh_status listen_at(const sh_card_addr *chosen, sh_rendezvous *out, sh_err *err)
 {
     char host[INET6_ADDRSTRLEN] = "127.0.0.1", text[SH_ADDR_TEXT_MAX];
@@ -134,6 +143,8 @@ static sh_status listen_at(const sh_card_addr *chosen, sh_rendezvous *out, sh_er
     return status;
 }
 
+/* Rank 0. It listens before it publishes the address, so that no rank can come too early. Structs
+ * are sent as raw bytes, so all machines must have the same byte order. */
 static sh_status lead(sh_mpi *mpi, sh_card *cards, const char *token, sh_deadline deadline,
                       sh_rendezvous *out, sh_err *err)
 {
@@ -142,7 +153,7 @@ static sh_status lead(sh_mpi *mpi, sh_card *cards, const char *token, sh_deadlin
     for (int r = 1; r < size && status == SH_OK; r++) {
         status = sh_mpi_recv(mpi, r, &cards[r], sizeof(cards[r]), deadline, err);
         if (status == SH_OK && !card_is_sound(&cards[r]))
-            status = sh_err_set(err, SH_ERR_PEER, "rank %d sent addresses that are none", r);
+            status = sh_err_set(err, SH_ERR_PEER, "rank %d sent invalid addresses", r);
     }
     if (status != SH_OK) return status;
     int chosen = sh_rendezvous_pick(cards, size);
@@ -152,14 +163,15 @@ static sh_status lead(sh_mpi *mpi, sh_card *cards, const char *token, sh_deadlin
         snprintf(out->token, sizeof(out->token), "%s", token);
     else
         sh_cluster_token_make(out->token);
-    sh_rendezvous told = *out;
-    told.fd = -1;
+    sh_rendezvous sent = *out;
+    sent.fd = -1;
     for (int r = 1; r < size && status == SH_OK; r++)
-        status = sh_mpi_send(mpi, r, &told, sizeof(told), deadline, err);
-    SH_LOGD("%d ranks of MPI meet at %s", size, out->coordinator);
+        status = sh_mpi_send(mpi, r, &sent, sizeof(sent), deadline, err);
+    SH_LOGD("rendezvous over MPI: %d ranks join at %s", size, out->coordinator);
     return status;
 }
 
+/* All other ranks. */
 static sh_status follow(sh_mpi *mpi, sh_deadline deadline, sh_rendezvous *out, sh_err *err)
 {
     sh_card card;
@@ -167,13 +179,14 @@ static sh_status follow(sh_mpi *mpi, sh_deadline deadline, sh_rendezvous *out, s
     if (status == SH_OK) status = sh_mpi_send(mpi, 0, &card, sizeof(card), deadline, err);
     if (status == SH_OK) status = sh_mpi_recv(mpi, 0, out, sizeof(*out), deadline, err);
     if (status != SH_OK) return status;
+    /* Received as raw bytes: make sure that both strings end. */
     out->coordinator[sizeof(out->coordinator) - 1] = '\0';
     out->token[sizeof(out->token) - 1] = '\0';
     return SH_OK;
 }
 
-sh_status sh_rendezvous_hold(sh_mpi *mpi, const char *token, int wait_ms, sh_rendezvous *out,
-                             sh_err *err)
+sh_status sh_rendezvous_run(sh_mpi *mpi, const char *token, int wait_ms, sh_rendezvous *out,
+                            sh_err *err)
 {
     sh_deadline deadline = sh_deadline_in_ms(wait_ms);
     int size = sh_mpi_size(mpi);
@@ -186,5 +199,5 @@ sh_status sh_rendezvous_hold(sh_mpi *mpi, const char *token, int wait_ms, sh_ren
         *out = got;
     else
         sh_sock_close(got.fd);
-    return status == SH_OK ? SH_OK : sh_err_prefix(err, "meeting through MPI");
+    return status == SH_OK ? SH_OK : sh_err_prefix(err, "rendezvous over MPI");
 }

@@ -1,3 +1,9 @@
+/* Parallel jobs over ssh. Each job is a child process in its own process group, with three pipes;
+ * one loop feeds and drains all pipes without blocking, so that no host can hold up another.
+ *
+ * A job ends when its process ends, not when its pipes close: a process that it leaves in the
+ * background may keep them open. Killing is done by process group for the same reason. What runs on
+ * the other host is not killed directly; it notices that the connection has closed. */
 #include "cluster/ssh.h"
 
 #include "base/alloc.h"
@@ -20,7 +26,7 @@ enum {
     CONNECT_S = 5,
     LIMIT_MS = 60000,
     OUTPUT_MAX = 1 << 20,
-    LOOK_MS = 100, /* how often `cancel` and ended processes are looked for */
+    POLL_MS = 100, /* how often to check `cancel` and for ended processes */
     READ_LEN = 1 << 16,
     HOST_MAX = 256,
 };
@@ -28,11 +34,12 @@ enum {
 /* One job while it runs. */
 struct running {
     sh_ssh_job *job;
-    pid_t pid; /* 0: ended */
+    pid_t pid; /* 0: ended, or never started */
     int in, out, errors;
     size_t sent;
 };
 
+/* Single quotes protect everything but a single quote, which becomes '\'' (close, escape, open). */
 void sh_shell_quote(sh_buf *out, sh_str word)
 {
     sh_buf_add_char(out, '\'');
@@ -52,6 +59,9 @@ static void argv_add(char ***argv, size_t *count, char *word)
     (*argv)[*count] = NULL;
 }
 
+/* ServerAlive makes ssh notice a dead network after 15 s. "--" keeps a host name from being read as
+ * an option. ssh joins its arguments into one string for the login shell, whatever that is, so the
+ * command is quoted once more and handed to /bin/sh. */
 char **sh_ssh_argv(const sh_ssh_opts *opts, const char *host, const char *command)
 {
     char **argv = NULL;
@@ -71,7 +81,7 @@ char **sh_ssh_argv(const sh_ssh_opts *opts, const char *host, const char *comman
     sh_str rest = sh_str_of(opts->options), word;
     while (sh_str_cut(&rest, ' ', &word))
         if (word.len > 0) argv_add(&argv, &count, sh_str_dup(word));
-    /* Behind the user's options: of a setting that is given twice ssh takes the first. */
+    /* After the user's options: if a setting is given twice, ssh uses the first. */
     argv_add(&argv, &count, sh_strdup("-o"));
     argv_add(&argv, &count,
              sh_asprintf("ConnectTimeout=%d", opts->connect_s > 0 ? opts->connect_s : CONNECT_S));
@@ -101,7 +111,7 @@ static void pipe_close(int *fd)
     *fd = -1;
 }
 
-/* In the new process: only what may be called there. */
+/* Runs in the child between fork and exec: only async-signal-safe calls. */
 static void job_exec(char **argv, const int in[2], const int out[2], const int errors[2])
 {
     sigset_t none;
@@ -116,6 +126,8 @@ static void job_exec(char **argv, const int in[2], const int out[2], const int e
     _exit(127);
 }
 
+/* setpgid is called in the parent and in the child, so that the group exists whichever runs first.
+ */
 static sh_status job_start(struct running *r, const sh_ssh_opts *opts)
 {
     int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
@@ -142,7 +154,7 @@ static sh_status job_start(struct running *r, const sh_ssh_opts *opts)
     return SH_OK;
 }
 
-/* Ends the process; what it may have started elsewhere ends with its connection. */
+/* Kills the local process group; what it started on another host ends with its connection. */
 static void job_kill(struct running *r)
 {
     int wait_status;
@@ -160,18 +172,20 @@ static void job_give_up(struct running *r, sh_status status, const char *why)
     job->status = sh_err_set(&job->err, status, "host %s: %s", host_name(job), why);
 }
 
+/* Feeds stdin as far as the pipe takes it, and closes it at the end: the command waits for that. */
 static void pump_in(struct running *r)
 {
     const sh_str *input = &r->job->input;
     while (r->in >= 0 && r->sent < input->len) {
         ssize_t put = write(r->in, input->ptr + r->sent, input->len - r->sent);
         if (put < 0 && (errno == EAGAIN || errno == EINTR)) return;
-        if (put < 0) break; /* the command does not read on: it tells why by how it ends */
+        if (put < 0) break; /* the command stopped reading; its exit code will say why */
         r->sent += (size_t)put;
     }
     pipe_close(&r->in);
 }
 
+/* Drains a pipe. Bounded, because the other host may send without end. */
 static void pump_out(struct running *r, int *fd, sh_buf *to)
 {
     size_t max = r->job->output_max > 0 ? r->job->output_max : OUTPUT_MAX;
@@ -184,12 +198,12 @@ static void pump_out(struct running *r, int *fd, sh_buf *to)
         }
         to->len += (size_t)got;
         to->ptr[to->len] = '\0';
-        if (to->len > max) job_give_up(r, SH_ERR_LIMIT, "the command says more than is allowed");
+        if (to->len > max) job_give_up(r, SH_ERR_LIMIT, "the command printed too much");
         if (r->pid == 0) return;
     }
 }
 
-/* The last line that is not empty, where ssh and shells say what is wrong. */
+/* The last non-empty line: where ssh and shells put the reason. */
 static sh_str last_line(const sh_buf *text)
 {
     sh_str rest = sh_str_trim(sh_buf_str(text)), line, last = {0};
@@ -203,24 +217,26 @@ static bool says(const sh_buf *text, const char *part)
     return sh_str_find(sh_buf_str(text), sh_str_of(part), 0) < text->len;
 }
 
-/* ssh's own failures have code 255. */
+/* ssh reports its own failures with code 255; the cause is only in its English messages. */
 static sh_status connect_error(sh_ssh_job *job, sh_str line)
 {
     const char *what = "ssh could not connect";
     sh_status status = SH_ERR_PEER;
     if (says(&job->errors, "Permission denied")) {
-        what = "the key was refused (ssh asks for no password here: see ssh-copy-id)";
+        what = "the key was refused (shoal never prompts for a password: see ssh-copy-id)";
         status = SH_ERR_AUTH;
     } else if (says(&job->errors, "Host key verification failed") ||
                says(&job->errors, "REMOTE HOST IDENTIFICATION HAS CHANGED")) {
-        what = "its host key is not known, or has changed (connect once by hand)";
+        what = "its host key is unknown or has changed (connect once by hand)";
         status = SH_ERR_AUTH;
     }
     return sh_err_set(&job->err, status, "host %s: %s: %.*s", host_name(job), what, (int)line.len,
                       line.ptr);
 }
 
-static sh_status end_judge(sh_ssh_job *job, int wait_status)
+/* 255 from a local command has no special meaning; 127 is the shell's code for a missing command.
+ */
+static sh_status end_status(sh_ssh_job *job, int wait_status)
 {
     sh_str line = last_line(&job->errors);
     job->code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
@@ -233,8 +249,9 @@ static sh_status end_judge(sh_ssh_job *job, int wait_status)
                       host_name(job), job->code, line.len > 0 ? ": " : "", (int)line.len, line.ptr);
 }
 
-/* Moves bytes; a process that has closed its outputs, or ended, is waited for. */
-static void job_look(struct running *r)
+/* Moves bytes and reaps the process if it has ended. The pipes are drained once more after that:
+ * output may have arrived between the first read and the end. */
+static void job_progress(struct running *r)
 {
     int wait_status;
     pump_in(r);
@@ -244,17 +261,17 @@ static void job_look(struct running *r)
     r->pid = 0;
     pump_out(r, &r->out, &r->job->out);
     pump_out(r, &r->errors, &r->job->errors);
-    r->job->status = end_judge(r->job, wait_status);
+    r->job->status = end_status(r->job, wait_status);
 }
 
-static int alive(const struct running *list, int count)
+static int alive_count(const struct running *list, int count)
 {
     int left = 0;
     for (int i = 0; i < count; i++) left += list[i].pid != 0;
     return left;
 }
 
-/* Sleeps until a pipe can move; a process that keeps none of them is found by the clock. */
+/* Sleeps until a pipe is ready. A process that has closed all of them is only found by polling. */
 static void jobs_wait(const struct running *list, int count)
 {
     struct pollfd *polls = sh_alloc_array((size_t)count * 3, sizeof(*polls));
@@ -265,14 +282,15 @@ static void jobs_wait(const struct running *list, int count)
         if (list[i].out >= 0) polls[used++] = (struct pollfd){list[i].out, POLLIN, 0};
         if (list[i].errors >= 0) polls[used++] = (struct pollfd){list[i].errors, POLLIN, 0};
     }
-    poll(polls, used, used > 0 ? LOOK_MS : 5);
+    poll(polls, used, used > 0 ? POLL_MS : 5);
     free(polls);
 }
 
+/* One deadline for all jobs of the call: they run in parallel. */
 static void jobs_watch(const sh_ssh_opts *opts, struct running *list, int count)
 {
     sh_deadline end = sh_deadline_in_ms(opts->limit_ms > 0 ? opts->limit_ms : LIMIT_MS);
-    while (alive(list, count) > 0) {
+    while (alive_count(list, count) > 0) {
         bool cancelled = opts->cancel != NULL && *opts->cancel != 0;
         bool late = sh_deadline_passed(end);
         for (int i = 0; i < count && (cancelled || late); i++)
@@ -280,7 +298,7 @@ static void jobs_watch(const sh_ssh_opts *opts, struct running *list, int count)
                         cancelled ? "stopped" : "the command timed out");
         jobs_wait(list, count);
         for (int i = 0; i < count; i++)
-            if (list[i].pid != 0) job_look(&list[i]);
+            if (list[i].pid != 0) job_progress(&list[i]);
     }
 }
 
@@ -316,6 +334,7 @@ static bool user_is_me(sh_str user)
     return me != NULL && sh_str_is(user, me->pw_name);
 }
 
+/* The full name of this machine, or its first label. */
 static bool is_own_name(const char *name)
 {
     char own[HOST_MAX] = {0};

@@ -1,3 +1,6 @@
+/* The state folder is trusted: `launch` and `agent` run programs from it with the settings in it.
+ * So each access checks who owns it and who may write to it, on this machine and, by the same rules
+ * in shell, on the others. A unit test holds the two versions against each other. */
 #include "cluster/state_dir.h"
 
 #include "base/alloc.h"
@@ -20,7 +23,7 @@
 
 enum { STATE_FILE_MAX = 4 << 20 };
 
-/* What `~` means to a shell: the one variable that is no setting of the program. */
+/* What `~` means to a shell. HOME is read here directly; it is not a setting of the program. */
 static const char *home(void)
 {
     const char *dir = getenv("HOME");
@@ -40,6 +43,7 @@ char *sh_state_dir_path(const char *dir)
     return path;
 }
 
+/* "~" must be expanded by the other host, so $HOME stays outside the quotes. */
 void sh_state_dir_shell_word(const char *dir, sh_buf *out)
 {
     if (strncmp(dir, "~/", 2) == 0) {
@@ -52,6 +56,8 @@ void sh_state_dir_shell_word(const char *dir, sh_buf *out)
     free(path);
 }
 
+/* Parents get the usual mode; only the folder itself is private. One that already exists is not
+ * trusted but checked. */
 sh_status sh_state_dir_make(const char *path, sh_err *err)
 {
     char *part = sh_strdup(path);
@@ -64,7 +70,7 @@ sh_status sh_state_dir_make(const char *path, sh_err *err)
     }
     ok = ok && (mkdir(part, 0700) == 0 || errno == EEXIST);
     free(part);
-    return ok ? sh_state_dir_check(path, err) : sh_err_sys(err, "make the folder %s", path);
+    return ok ? sh_state_dir_check(path, err) : sh_err_sys(err, "cannot create folder %s", path);
 }
 
 sh_status sh_state_dir_check(const char *path, sh_err *err)
@@ -74,6 +80,7 @@ sh_status sh_state_dir_check(const char *path, sh_err *err)
                                                          : sh_err_prefix(err, "the state folder");
 }
 
+/* `find "$d/." -prune` tests the folder itself, also where $d is a symbolic link. */
 void sh_state_dir_shell_check(sh_buf *out)
 {
     sh_buf_add_text(out,
@@ -103,6 +110,8 @@ sh_status sh_state_dir_read(const char *path, const char *name, bool secret, sh_
     return status;
 }
 
+/* flock belongs to the open file, so the kernel releases it when the last process that holds it
+ * dies, however it dies. The file itself stays. */
 sh_status sh_state_dir_lock(const char *path, const char *name, int *fd, sh_err *err)
 {
     char *file = sh_path_join(path, name);
@@ -127,8 +136,9 @@ static uint64_t start_read(int64_t pid)
            (uint64_t)info.kp_proc.p_starttime.tv_usec;
 }
 #else
-/* The 22nd field of /proc/PID/stat; the second, the name, may hold anything. A process that has
- * ended and was not waited for counts as gone. */
+/* The start time is the 22nd field of /proc/PID/stat. The second field, the process name in
+ * parentheses, may contain anything, so parsing starts after the last ')'. A zombie counts as gone.
+ */
 static uint64_t start_read(int64_t pid)
 {
     char path[48];
@@ -158,6 +168,7 @@ sh_process sh_process_of(int64_t pid)
     return process;
 }
 
+/* A reused pid has another start time, or after a reboot another boot id. */
 bool sh_process_alive(const sh_process *process)
 {
     if (process->pid <= 0 || process->start == 0) return false;

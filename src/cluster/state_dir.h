@@ -1,16 +1,15 @@
-/* state_dir.h - the folder where a launch keeps what it has made, and processes that are ours for
- * sure.
+/* state_dir.h - the folder where a launch keeps its files, and safe references to processes.
  *
- * A process is known by its number, the time it started and the boot of the machine: a number that
- * was given to another process since is never signalled.
+ * A process is identified by its pid, its start time and the boot id of the machine, so a pid that
+ * has been reused by another process is never signalled.
  *
  *   launch.json    the launcher and its ranks (mode 0600)
- *   launch.log     what they said; launch.log.1 is the run before
- *   lock           held by the launcher while it lives
- *   token          the cluster token that was made
+ *   launch.log     their output; launch.log.1 is that of the previous run
+ *   lock           held by the launcher while it is alive
+ *   token          the generated cluster token
  * and on each host of the cluster
  *   bin/           the program, named by its hash; `native` when it was built there
- *   settings.env, hostfile.json, models/demo/; on rank 0's host api.env, with the API's settings
+ *   settings.env, hostfile.json, models/demo/; on rank 0's host also api.env (the API's settings)
  *   rank-R.pid     the process of a rank; rank-R.lock is held by its agent
  *
  * Threads: pure functions over the file system. */
@@ -24,33 +23,33 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The folder as a path of this machine: "~/x" is under $HOME. Owned by the caller. */
+/* The folder as an absolute path on this machine: "~/x" is below $HOME. Owned by the caller. */
 char *sh_state_dir_path(const char *dir);
 
-/* The same as a word for the shell of another host, whose $HOME counts there. */
+/* The same as a word for the shell of another host, where "~/x" is below that host's $HOME. */
 void sh_state_dir_shell_word(const char *dir, sh_buf *out);
 
-/* Makes the folder and those above it, for its owner alone. */
+/* Creates the folder (mode 0700) and its parents, and checks it. */
 SH_MUST_CHECK sh_status sh_state_dir_make(const char *path, sh_err *err);
 
-/* What is in the folder decides which programs are run, with which settings: SH_ERR_AUTH when it
- * belongs to somebody else or others may write to it. A folder that is not there is fine. */
+/* SH_ERR_AUTH when the folder belongs to another user or others may write to it: its contents
+ * decide which programs are run and with which settings. A folder that does not exist is fine. */
 SH_MUST_CHECK sh_status sh_state_dir_check(const char *path, sh_err *err);
 
-/* The same as lines for the shell of another host, where $d is the folder. */
+/* The same check as lines of a shell script for another host, where $d is the folder. */
 void sh_state_dir_shell_check(sh_buf *out);
 
-/* Replaces a file of the folder, mode 0600. */
+/* Replaces a file in the folder, with mode 0600. */
 SH_MUST_CHECK sh_status sh_state_dir_write(const char *path, const char *name, sh_str text,
                                            sh_err *err);
 
-/* Reads a small file of the folder, which others can not write, nor read where it is a secret; the
+/* Reads a small file in the folder. Fails if others may write to it or, for a secret, read it. The
  * buffer must be empty. */
 SH_MUST_CHECK sh_status sh_state_dir_read(const char *path, const char *name, bool secret,
                                           sh_buf *out, sh_err *err);
 
-/* Takes a lock, a file of the folder, until *fd is closed in all processes that have it. SH_AGAIN:
- * somebody else has it. */
+/* Takes a lock, which is a file in the folder; it is held until *fd is closed in all processes that
+ * inherited it. SH_AGAIN: another process holds it. */
 SH_MUST_CHECK sh_status sh_state_dir_lock(const char *path, const char *name, int *fd, sh_err *err);
 
 enum { SH_PROCESS_TEXT_MAX = 96 };
@@ -61,7 +60,7 @@ typedef struct {
     char boot[SH_BOOT_ID_MAX];
 } sh_process;
 
-/* start is 0 when there is no such process. */
+/* start is 0 when no such process exists. */
 sh_process sh_process_of(int64_t pid);
 bool sh_process_alive(const sh_process *process);
 

@@ -1,3 +1,12 @@
+/* Queries hosts and times their links, by running `shoal fingerprint` and `shoal probe` on them.
+ *
+ * Timing a link takes two processes: a probe server on the target ("responder" here), started
+ * first, and a probe on the other host that connects to it. The server goes to the background of
+ * its host with a time limit, and the last probe that visits it tells it to exit; responders_stop
+ * sweeps up those that were never info, also after Ctrl-C. Nothing may be left running.
+ *
+ * What the program cannot do on a host falls back: without a server on the target the probe times
+ * connecting to port 22, and without the program on the source the host's own ping is used. */
 #include "cluster/survey.h"
 
 #include "base/alloc.h"
@@ -20,8 +29,8 @@ static void quoted(sh_buf *out, const char *flag, const char *value)
     sh_shell_quote(out, sh_str_of(value));
 }
 
-/* The program where it is here, where `shoal launch` puts it, or on the path: the first of this
- * version, else the first that runs, else the script. */
+/* Looks for the program at the same path as here, where `shoal launch` puts it, and in PATH. The
+ * first one of this version wins, then the first that runs, then the plain shell script. */
 static char *ask_command(const sh_survey_opts *opts, const sh_survey_host *host)
 {
     sh_buf text = {0};
@@ -49,7 +58,9 @@ static int64_t limit_ms(const sh_survey_opts *opts)
     return (opts->ssh.connect_s > 0 ? opts->ssh.connect_s : 5) * 1000 + ASK_EXTRA_MS;
 }
 
-void sh_survey_ask(const sh_survey_opts *opts, sh_survey_host *hosts, int count)
+/* answered_us is taken after all hosts have answered, so the interval is wider than necessary for
+ * the fast ones, and the doctor's clock check is less strict with them. */
+void sh_survey_query(const sh_survey_opts *opts, sh_survey_host *hosts, int count)
 {
     sh_ssh_job *jobs = sh_alloc_array((size_t)count, sizeof(*jobs));
     sh_ssh_opts ssh = opts->ssh;
@@ -90,11 +101,12 @@ void sh_survey_net(const sh_survey_host *hosts, int count, sh_net_host *out)
     for (int i = 0; i < count; i++) out[i] = (sh_net_host){hosts[i].shown, hosts[i].fp};
 }
 
-/* Where a host's answering side listens, and what it wants to hear. */
+/* The probe server of a host. */
 typedef struct {
-    cJSON *told; /* {"secret", "listen"}; NULL: it does not answer probes */
-} answerer;
+    cJSON *info; /* {"secret", "listen"}; NULL: it does not run */
+} responder;
 
+/* The addresses of a host that links lead to, separated by commas; NULL when there are none. */
 static char *join_targets(const sh_net_link *links, int count, int to)
 {
     sh_buf text = {0};
@@ -108,9 +120,9 @@ static char *join_targets(const sh_net_link *links, int count, int to)
     return text.len == 0 ? NULL : sh_buf_take(&text);
 }
 
-/* Starts the answering side on every host that is a target and has the program. */
-static void answerers_start(const sh_survey_opts *opts, const sh_survey_host *hosts, int count,
-                            const sh_net_link *links, int link_count, answerer *out)
+/* Starts a probe server on every host that is a target and has the program. */
+static void responders_start(const sh_survey_opts *opts, const sh_survey_host *hosts, int count,
+                             const sh_net_link *links, int link_count, responder *out)
 {
     sh_ssh_job *jobs = sh_alloc_array((size_t)count, sizeof(*jobs));
     int *owner = sh_alloc_array((size_t)count, sizeof(*owner)), used = 0;
@@ -129,14 +141,14 @@ static void answerers_start(const sh_survey_opts *opts, const sh_survey_host *ho
         free(targets);
     }
     sh_ssh_opts ssh = opts->ssh;
-    ssh.cancel = NULL; /* what was started must be known, so that it can be ended */
+    ssh.cancel = NULL; /* not interrupted halfway: we must know what to stop afterwards */
     ssh.limit_ms = limit_ms(opts);
     if (opts->ssh.cancel == NULL || *opts->ssh.cancel == 0) sh_ssh_run(&ssh, jobs, used);
     for (int k = 0; k < used; k++) {
         sh_err err;
         if (jobs[k].code == 0 && sh_json_parse(sh_str_trim(sh_buf_str(&jobs[k].out)), "probe",
-                                               &out[owner[k]].told, &err) != SH_OK)
-            out[owner[k]].told = NULL;
+                                               &out[owner[k]].info, &err) != SH_OK)
+            out[owner[k]].info = NULL;
         free((char *)(uintptr_t)jobs[k].command);
         sh_ssh_job_reset(&jobs[k]);
     }
@@ -144,13 +156,13 @@ static void answerers_start(const sh_survey_opts *opts, const sh_survey_host *ho
     free(owner);
 }
 
-/* "ip:port" of the answering side at that number, or NULL. */
-static const char *answerer_at(const answerer *a, const char *number)
+/* "ip:port" at which the server listens on that address, or NULL. */
+static const char *responder_at(const responder *a, const char *number)
 {
     char start[SH_FP_NAME_MAX + 4];
     bool v6 = strchr(number, ':') != NULL;
     int len = snprintf(start, sizeof(start), v6 ? "[%s]:" : "%s:", number);
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(a->told, "listen"), *item;
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(a->info, "listen"), *item;
     cJSON_ArrayForEach(item, list)
     {
         const char *text = cJSON_GetStringValue(item);
@@ -166,17 +178,18 @@ static bool is_last_for(const sh_net_link *links, int count, int idx)
     return true;
 }
 
-/* The lines that one host's probe reads, and which links they are. */
-static int probe_lines(const answerer *answerers, int from, const sh_net_link *links, int count,
+/* The input of one host's probe, and the link that each line stands for (cmd/probe.c has the
+ * syntax). */
+static int probe_lines(const responder *responders, int from, const sh_net_link *links, int count,
                        sh_buf *lines, int *which)
 {
     int used = 0;
     for (int i = 0; i < count; i++) {
         if (links[i].from != from) continue;
-        const answerer *a = &answerers[links[i].to];
-        const char *at = a->told == NULL ? NULL : answerer_at(a, links[i].address);
+        const responder *a = &responders[links[i].to];
+        const char *at = a->info == NULL ? NULL : responder_at(a, links[i].address);
         const char *secret = cJSON_GetStringValue(
-            cJSON_GetObjectItemCaseSensitive(a->told, "secret"));
+            cJSON_GetObjectItemCaseSensitive(a->info, "secret"));
         if (at == NULL || secret == NULL || strchr(secret, '\n') != NULL)
             sh_buf_addf(lines,
                         strchr(links[i].address, ':') != NULL ? "[%s]:%d - knock\n"
@@ -205,12 +218,14 @@ static void link_take(sh_net_link *link, const cJSON *answer)
     link->gbit_s = gbit->valuedouble;
 }
 
+/* Runs one probe on the host for all links that start there; its output has one line per link, in
+ * order. A missing or broken line counts as "no answer". */
 static void links_probe(const sh_survey_opts *opts, const sh_survey_host *host,
-                        const answerer *answerers, int from, sh_net_link *links, int count)
+                        const responder *responders, int from, sh_net_link *links, int count)
 {
     sh_buf lines = {0}, command = {0};
     int *which = sh_alloc_array((size_t)count, sizeof(*which));
-    int used = probe_lines(answerers, from, links, count, &lines, which);
+    int used = probe_lines(responders, from, links, count, &lines, which);
     sh_shell_quote(&command, sh_str_of(host->fp->program));
     sh_buf_add_text(&command, " probe");
     sh_ssh_job job = {.host = host->name, .command = command.ptr, .input = sh_buf_str(&lines)};
@@ -232,7 +247,8 @@ static void links_probe(const sh_survey_opts *opts, const sh_survey_host *host,
     free(which);
 }
 
-/* From a host without the program: three pings each. */
+/* For a host without the program: three pings per link. Also marks as failed whatever has not been
+ * tried by other means. */
 static void links_ping(const sh_survey_opts *opts, const sh_survey_host *host, int from,
                        sh_net_link *links, int count)
 {
@@ -271,7 +287,7 @@ static void links_ping(const sh_survey_opts *opts, const sh_survey_host *host, i
     sh_buf_reset(&command);
 }
 
-/* Whether the last visitor of a host came through and told it to end. */
+/* Whether the last probe to a host succeeded, and so has told its server to exit. */
 static bool has_ended(const sh_net_link *links, int count, int host)
 {
     for (int i = count - 1; i >= 0; i--)
@@ -279,9 +295,9 @@ static bool has_ended(const sh_net_link *links, int count, int host)
     return false;
 }
 
-/* Ends the answering sides that nobody ended, from their own hosts, also behind Ctrl-C. */
-static void answerers_end(const sh_survey_opts *opts, const sh_survey_host *hosts, int count,
-                          const sh_net_link *links, int link_count, const answerer *answerers)
+/* Stops the servers that are still running, from their own hosts, also after Ctrl-C. */
+static void responders_stop(const sh_survey_opts *opts, const sh_survey_host *hosts, int count,
+                            const sh_net_link *links, int link_count, const responder *responders)
 {
     sh_ssh_job *jobs = sh_alloc_array((size_t)count, sizeof(*jobs));
     sh_buf *texts = sh_alloc_array((size_t)count * 2, sizeof(*texts));
@@ -290,10 +306,10 @@ static void answerers_end(const sh_survey_opts *opts, const sh_survey_host *host
     ssh.cancel = NULL;
     ssh.limit_ms = END_MS;
     for (int i = 0; i < count; i++) {
-        const cJSON *listen = cJSON_GetObjectItemCaseSensitive(answerers[i].told, "listen");
+        const cJSON *listen = cJSON_GetObjectItemCaseSensitive(responders[i].info, "listen");
         const char *at = cJSON_GetStringValue(cJSON_GetArrayItem(listen, 0));
         const char *secret = cJSON_GetStringValue(
-            cJSON_GetObjectItemCaseSensitive(answerers[i].told, "secret"));
+            cJSON_GetObjectItemCaseSensitive(responders[i].info, "secret"));
         if (at == NULL || secret == NULL || has_ended(links, link_count, i)) continue;
         sh_buf *command = &texts[2 * used], *input = &texts[2 * used + 1];
         sh_shell_quote(command, sh_str_of(hosts[i].fp->program));
@@ -315,20 +331,21 @@ static void answerers_end(const sh_survey_opts *opts, const sh_survey_host *host
 void sh_survey_measure(const sh_survey_opts *opts, const sh_survey_host *hosts, int count,
                        sh_net_link *links, int link_count)
 {
-    answerer *answerers = sh_alloc_array((size_t)count, sizeof(*answerers));
-    answerers_start(opts, hosts, count, links, link_count, answerers);
+    responder *responders = sh_alloc_array((size_t)count, sizeof(*responders));
+    responders_start(opts, hosts, count, links, link_count, responders);
     for (int i = 0; i < count; i++) {
         if (hosts[i].fp == NULL) continue;
         if (opts->progress != NULL) opts->progress(hosts[i].shown);
         if (hosts[i].fp->program[0] != '\0')
-            links_probe(opts, &hosts[i], answerers, i, links, link_count);
+            links_probe(opts, &hosts[i], responders, i, links, link_count);
         links_ping(opts, &hosts[i], i, links, link_count);
     }
-    answerers_end(opts, hosts, count, links, link_count, answerers);
-    for (int i = 0; i < count; i++) cJSON_Delete(answerers[i].told);
-    free(answerers);
+    responders_stop(opts, hosts, count, links, link_count, responders);
+    for (int i = 0; i < count; i++) cJSON_Delete(responders[i].info);
+    free(responders);
 }
 
+/* Neither a pattern nor anything that ssh or a shell could read as more than a name. */
 static bool is_plain_name(sh_str name)
 {
     for (size_t i = 0; i < name.len; i++)
@@ -337,6 +354,7 @@ static bool is_plain_name(sh_str name)
     return name.len > 0 && name.ptr[0] != '-';
 }
 
+/* ssh accepts "Host a b", "host\ta" and "Host=a"; keywords are case-insensitive. */
 int sh_ssh_config_hosts(sh_str text, sh_arena *arena, const char **out, int cap)
 {
     int count = 0;

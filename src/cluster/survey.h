@@ -1,7 +1,8 @@
-/* survey.h - asks hosts about themselves and times the links between them, over ssh.
+/* survey.h - queries hosts about themselves and times the links between them, over ssh.
  *
- * All hosts are asked at once; links are timed one after the other, so that none disturbs another.
- * A host without the program tells less, and of its links only the latency is known.
+ * Hosts are queried in parallel; links are timed one host after another, so that they do not
+ * disturb each other. A host without the program reports less, and only the latency of its links is
+ * known.
  *
  * Threads: one owner. */
 #ifndef SH_CLUSTER_SURVEY_H
@@ -11,34 +12,34 @@
 #include "cluster/ssh.h"
 
 typedef struct {
-    const char *name;              /* as ssh knows it; NULL: this host */
-    const char *shown;             /* its name in texts */
-    const char *listen;            /* "ip:port,...": could it listen there?, or NULL */
+    const char *name;              /* the name that ssh uses; NULL: this host */
+    const char *shown;             /* its name in messages */
+    const char *listen;            /* "ip:port,...": test whether it can listen there; or NULL */
     sh_fingerprint *fp;            /* the answer, owned; NULL when there is none */
-    sh_err err;                    /* then why */
-    int64_t asked_us, answered_us; /* between these it read its clock */
+    sh_err err;                    /* the reason then */
+    int64_t asked_us, answered_us; /* its clock was read between these two times */
 } sh_survey_host;
 
 typedef struct {
     sh_ssh_opts ssh;
-    const char *program;   /* path of this program: looked for at the same place over there too */
+    const char *program;   /* path of this program; hosts may have it at the same place */
     const char *state_dir; /* where `shoal launch` keeps programs, on every host */
     const char *model;     /* to hash, or NULL */
     void (*progress)(const char *text); /* or NULL */
 } sh_survey_opts;
 
-/* Asks all; fills fp or err of each. */
-void sh_survey_ask(const sh_survey_opts *opts, sh_survey_host *hosts, int count);
+/* Queries all hosts; sets fp or err of each. */
+void sh_survey_query(const sh_survey_opts *opts, sh_survey_host *hosts, int count);
 void sh_survey_reset(sh_survey_host *hosts, int count); /* frees the answers */
 
-/* Times the links between hosts that answered. */
+/* Times the given links between hosts that answered. */
 void sh_survey_measure(const sh_survey_opts *opts, const sh_survey_host *hosts, int count,
                        sh_net_link *links, int link_count);
 
-/* The same hosts as netplan.h takes them. */
+/* Converts to the form that netplan.h takes. */
 void sh_survey_net(const sh_survey_host *hosts, int count, sh_net_host *out);
 
-/* The host names of an ssh settings file, without patterns; at most cap, each owned by the arena.
+/* The host names in an ssh configuration file, without patterns; at most cap, stored in the arena.
  */
 int sh_ssh_config_hosts(sh_str text, sh_arena *arena, const char **out, int cap);
 

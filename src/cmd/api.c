@@ -1,4 +1,5 @@
-/* shoal api: HTTP in front of the engine's Unix socket. */
+/* shoal api: HTTP in front of the engine's Unix socket. Translates settings into sh_api_opts, and
+ * gives up all rights that the API does not need before it handles the first request. */
 #include "api/api.h"
 
 #include "base/log.h"
@@ -9,16 +10,16 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-enum { OTHER_FILES = 64 }; /* logs, sockets to the engine, the loop's own */
+enum { OTHER_FILES = 64 }; /* descriptors for logs, the engine's sockets and the event loop */
 
 static void on_serving(void *arg)
 {
     sh_progress(arg, "ready");
 }
 
-/* Each connection is a descriptor. A limit that the user set stands; else the system's soft one,
- * which is often low, is lifted as far as its hard one lets it. Returns the connections that fit.
- */
+/* Each connection needs a descriptor. Unless the user set a limit, the system's soft limit, which
+ * is often low, is raised as far as its hard limit allows. Returns the number of connections that
+ * fit. */
 static int64_t connections_fit(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
@@ -33,15 +34,16 @@ static int64_t connections_fit(const sh_command_args *args)
     if (limit.rlim_cur >= wanted) return s->connections;
     int64_t files = (int64_t)limit.rlim_cur,
             fit = files > 2 * OTHER_FILES ? files - OTHER_FILES : (files + 1) / 2;
-    sh_log(sh_options_given(args->options, "connections") ? SH_LOG_WARN : SH_LOG_INFO,
-           "api: %lld connections at once, since %lld files may be open (--files-soft, ulimit -n)",
-           (long long)fit, (long long)files);
+    sh_log(
+        sh_options_given(args->options, "connections") ? SH_LOG_WARN : SH_LOG_INFO,
+        "api: at most %lld connections, because %lld files may be open (--files-soft, ulimit -n)",
+        (long long)fit, (long long)files);
     return fit;
 }
 
-/* Everything that the API ever opens: the model, what SIGHUP reads again, its logs. An API that was
- * started without an engine beside it learns from that which model is served, and then another one:
- * it may read all files. */
+/* Allows exactly what the API opens later: the model's folder, the files that SIGHUP rereads, and
+ * its logs. An API that runs apart from its engine learns the model's folder from the engine, and
+ * the engine may be restarted with another model, so such an API may read all files. */
 static void confine(const sh_settings *s)
 {
     sh_sandbox box = {.read_all = s->model == NULL};
@@ -56,6 +58,7 @@ static void confine(const sh_settings *s)
     sh_sandbox_reset(&box);
 }
 
+/* The limit of open files is raised before the sandbox is entered. */
 static int api_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;

@@ -1,4 +1,4 @@
-/* shoal bench: of a model, of the text layer, or of a server. */
+/* shoal bench: chooses the benchmark by the first argument. */
 #include "cmd/bench.h"
 
 #include <stdio.h>

@@ -1,5 +1,12 @@
-/* shoal bench --model: tokens a second for a prompt and for an answer, and how near that is to what
- * the machine can do. */
+/* shoal bench --model: tokens per second for a prompt and for an answer, and how close that comes
+ * to what the machine can do.
+ *
+ * A rate alone says little about a program on an unknown machine. Decoding is bound by memory: each
+ * token reads the weights that it needs once, so it is compared with the bandwidth that a plain
+ * read of the same weights reaches. A prompt is bound by arithmetic, so it is compared with the
+ * best rate of the int8 instructions. Both limits are measured in the same process.
+ *
+ * Each rate is the median over --rounds, with minimum and maximum beside it. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -19,7 +26,7 @@
 enum { CHUNK = 512 };
 static const double GIGA = 1e9, MIB = 1024.0 * 1024.0;
 
-/* Tokens a second over all rounds. */
+/* Tokens per second over all rounds. */
 typedef struct {
     double median;
     double min;
@@ -28,23 +35,23 @@ typedef struct {
 
 typedef struct {
     const sh_settings *s;
-    sh_step_driver session;
+    sh_step_driver driver;
     int32_t *ids;
     int prompt;
     int generate;
     sh_profile *profile;
     speed prefill;
     speed decode;
-    double read_gbps;  /* the machine's best */
-    double read_share; /* of what it reads, by decoding */
+    double read_gbps;  /* best memory bandwidth seen */
+    double read_share; /* how much of the bandwidth decoding reaches, 0 to 1 */
     double int8_gops;
     double peak_memory; /* bytes */
-    double own_share;   /* of generating, outside forward passes and collectives */
+    double own_share;   /* share of generation outside forward passes and collectives */
 } bench;
 
 static sh_model *model_of(const bench *b)
 {
-    return sh_model_group_model(b->session.model_group);
+    return sh_model_group_model(b->driver.model_group);
 }
 
 static sh_device *device_of(const bench *b)
@@ -58,6 +65,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The median is the mean of the middle two values if the count is even. Sorts in place. */
 static speed speed_of(double *values, int count)
 {
     qsort(values, (size_t)count, sizeof(*values), by_value);
@@ -65,34 +73,35 @@ static speed speed_of(double *values, int count)
     return (speed){.median = middle, .min = values[0], .max = values[count - 1]};
 }
 
-/* The prompt in chunks, logits for its last token alone. */
+/* The prompt in chunks; logits for its last token only. */
 static sh_status run_prompt(bench *b, sh_err *err)
 {
     sh_status status = SH_OK;
     for (int pos = 0; pos < b->prompt && status == SH_OK; pos += CHUNK) {
         int left = b->prompt - pos, now = left < CHUNK ? left : CHUNK;
-        status = sh_step_driver_run(&b->session, b->ids, pos, now, b->prompt, now == left, NULL,
+        status = sh_step_driver_run(&b->driver, b->ids, pos, now, b->prompt, now == left, NULL,
                                     err);
     }
     return status;
 }
 
-/* One token after the other from an empty context. */
+/* One token at a time, starting with an empty context. */
 static sh_status run_generate(bench *b, sh_err *err)
 {
     sh_status status = SH_OK;
     for (int pos = 0; pos < b->generate && status == SH_OK; pos++)
-        status = sh_step_driver_run(&b->session, b->ids, pos, 1, b->generate, 1, NULL, err);
+        status = sh_step_driver_run(&b->driver, b->ids, pos, 1, b->generate, 1, NULL, err);
     return status;
 }
 
+/* Bytes of weights that one token reads. */
 static double token_bytes(const bench *b)
 {
     sh_model_cost cost = sh_model_cost_of(model_of(b));
     return cost.bytes + cost.head_bytes;
 }
 
-/* The weights serve as the memory to read. */
+/* Measures the memory bandwidth by reading the weights. */
 static double read_now(bench *b)
 {
     size_t size = 0;
@@ -121,8 +130,9 @@ static sh_status time_prompts(bench *b, double *values, sh_err *err)
     return SH_OK;
 }
 
-/* What a virtual machine can read doubles and halves from one second to the next, so each round is
- * held against the better of what was read right before it and right behind it. */
+/* The memory bandwidth of a virtual machine doubles and halves from one second to the next, so each
+ * round is compared with the better of two measurements, one right before it and one right after.
+ */
 static sh_status time_answers(bench *b, double *values, double *shares, sh_err *err)
 {
     double before = read_now(b);
@@ -139,10 +149,10 @@ static sh_status time_answers(bench *b, double *values, double *shares, sh_err *
     return SH_OK;
 }
 
-/* Seconds in steps, and of these what is neither computing nor talking to other ranks. */
+/* Seconds spent in steps, and the part of them that is neither computation nor communication. */
 static void step_times(const bench *b, double *all, double *own)
 {
-    sh_model_group_times t = sh_model_group_times_of(b->session.model_group);
+    sh_model_group_times t = sh_model_group_times_of(b->driver.model_group);
     *all = t.step_s;
     *own = t.step_s - t.compute_s;
     for (int i = 0; i < SH_TRAFFICS; i++) *own -= t.traffic[i].seconds;
@@ -182,8 +192,8 @@ static void print_profile(const bench *b, const char *what)
     }
 }
 
-/* A round that does not count warms caches, pages and clocks; with --profile it is told op by op.
- */
+/* An untimed round first, to warm caches, page tables and CPU clocks; with --profile it is the one
+ * whose operations are printed, so that profiling does not slow the timed rounds. */
 static sh_status measure(bench *b, sh_err *err)
 {
     sh_status status = SH_OK;
@@ -204,6 +214,7 @@ static int threads_of(const sh_settings *s)
     return s->threads > 0 ? (int)s->threads : sh_cpu_count();
 }
 
+/* The head computes logits for the last token of the prompt only. */
 static double prompt_gops(const bench *b)
 {
     sh_model_cost cost = sh_model_cost_of(model_of(b));
@@ -218,8 +229,8 @@ static void print_text(const bench *b)
     printf("model      %s, %.2f GiB of weights\n", sh_model_config(model_of(b))->family->model_type,
            (double)memory.weights / MIB / 1024);
     printf("threads    %d\n", threads_of(b->s));
-    printf("load       %.2f s, %.2f GB/s\n", b->session.load_s,
-           (double)memory.weights / GIGA / b->session.load_s);
+    printf("load       %.2f s, %.2f GB/s\n", b->driver.load_s,
+           (double)memory.weights / GIGA / b->driver.load_s);
     if (b->prompt > 0)
         printf("prompt     %d tokens: %.2f tokens/s (%.2f to %.2f)\n", b->prompt, b->prefill.median,
                b->prefill.min, b->prefill.max);
@@ -234,11 +245,11 @@ static void print_text(const bench *b)
            (double)memory.scratch / MIB);
     if (b->generate > 0)
         printf("a token    reads %.3f GB of weights: %.2f GB/s, %.0f %% of what this machine read "
-               "beside it (%.2f GB/s at best)\n",
+               "next to it (%.2f GB/s at best)\n",
                token_bytes(b) / GIGA, gbps, 100 * b->read_share, b->read_gbps);
     if (b->int8_gops > 0)
         printf("a prompt   computes %.1f GOP/s, %.0f %% of the %.0f GOP/s that its instructions "
-               "could\n",
+               "can reach\n",
                gops, 100 * gops / b->int8_gops, b->int8_gops);
 }
 
@@ -258,7 +269,7 @@ static void print_json(const bench *b)
     cJSON_AddStringToObject(json, "model", b->s->model);
     cJSON_AddStringToObject(json, "family", sh_model_config(model_of(b))->family->model_type);
     cJSON_AddNumberToObject(json, "threads", threads_of(b->s));
-    cJSON_AddNumberToObject(json, "load_s", b->session.load_s);
+    cJSON_AddNumberToObject(json, "load_s", b->driver.load_s);
     add_speed(json, "prompt", b->prompt, &b->prefill);
     add_speed(json, "generate", b->generate, &b->decode);
     cJSON_AddNumberToObject(json, "generate_own_share", b->own_share);
@@ -283,17 +294,18 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
+/* Peak memory is read before the int8 benchmark, whose buffers must not count. */
 static sh_status run_bench(bench *b, const sh_command_args *args, sh_err *err)
 {
     int longest = larger(larger(b->prompt, b->generate), 1);
-    sh_step_driver_room room = {
+    sh_step_driver_limits limits = {
         .chunk = b->prompt < CHUNK ? larger(b->prompt, 1) : CHUNK, .draws = 1, .context = longest};
-    sh_status status = sh_step_driver_open(args, &room, &b->session, err);
+    sh_status status = sh_step_driver_open(args, &limits, &b->driver, err);
     if (status != SH_OK) return status;
-    int vocab = sh_model_group_config(b->session.model_group)->vocab;
+    int vocab = sh_model_group_config(b->driver.model_group)->vocab;
     b->ids = sh_alloc_array((size_t)longest, sizeof(*b->ids));
     for (int i = 0; i < longest; i++)
-        b->ids[i] = (int32_t)((unsigned)i * 2654435761U % (unsigned)vocab);
+        b->ids[i] = (int32_t)((unsigned)i * 2654435761U % (unsigned)vocab); /* any ids will do */
     status = measure(b, err);
     b->peak_memory = (double)sh_memory_peak();
     if (status == SH_OK) {
@@ -304,7 +316,7 @@ static sh_status run_bench(bench *b, const sh_command_args *args, sh_err *err)
             print_text(b);
     }
     free(b->ids);
-    sh_step_driver_close(&b->session);
+    sh_step_driver_close(&b->driver);
     return status;
 }
 

@@ -1,5 +1,13 @@
-/* shoal bench serve: how a running server does under load. Speaks to any server with the streaming
- * /v1/completions of OpenAI that takes token ids, so that servers can be compared. */
+/* shoal bench serve: measures a running server under load. It uses OpenAI's streaming
+ * /v1/completions with token ids as the prompt, so that different servers can be compared.
+ *
+ * A level is a number of connections ("lanes"), each of which sends one request after another, so
+ * that many requests are always in flight. Prompts are random ids, different for every request,
+ * so a prefix cache cannot help. One thread runs all lanes in an event loop; a time is taken when
+ * an event of the stream is parsed.
+ *
+ * Gaps are between events that carry text, not between tokens: a server may put several tokens
+ * into one event. Rates use the server's own token count where it reports one. */
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -16,7 +24,7 @@
 #include <string.h>
 
 enum {
-    IDS_FIRST = 32, /* prompts are random ids of this range, which every vocabulary has */
+    IDS_FIRST = 32, /* prompts are random ids from this range, which every vocabulary has */
     IDS_COUNT = 3900,
     LEVELS_MAX = 16,
     LANES_MAX = 4096,
@@ -38,24 +46,24 @@ typedef struct {
     int port;
     uint64_t seed; /* of the next prompt */
 
-    /* of one level */
+    /* of one level, except where noted */
     int open;
-    int left; /* requests to be started */
+    int left; /* requests still to be started */
     int failed;
-    int all_failed; /* of all levels */
-    int why;        /* what the first of them got: an HTTP status, 0 for no answer */
+    int all_failed; /* in all levels */
+    int why;        /* how the first of them failed: an HTTP status, or 0 for no answer */
     int64_t tokens;
     times first, gap, whole;
 } bench;
 
-/* A connection that asks one thing after the other. */
+/* A connection that sends one request after another. */
 typedef struct {
     bench *b;
     struct evhttp_connection *link;
-    sh_buf text; /* of the stream, an event not yet complete */
+    sh_buf text; /* received bytes of an incomplete line */
     int64_t start_ns, last_ns;
     int events;
-    int64_t told; /* tokens, as the server counts them; -1: it does not */
+    int64_t reported; /* tokens by the server's count; -1: it sent none */
 } lane;
 
 static void times_add(times *t, double ms)
@@ -80,6 +88,8 @@ static double percentile(times *t, double share)
     return t->ms[(size_t)(share * (double)(t->count - 1) + 0.5)];
 }
 
+/* ignore_eos makes every answer as long as asked for, so that levels do the same work; servers that
+ * do not know it may answer shorter. */
 static void body_write(bench *b, struct evbuffer *out)
 {
     evbuffer_add_printf(out, "{\"prompt\":[");
@@ -92,7 +102,7 @@ static void body_write(bench *b, struct evbuffer *out)
                         (long long)b->s->bench_generate, (unsigned)(b->seed % 100000));
 }
 
-/* One event of the stream: a piece of text, the figures, or the end. */
+/* One event of the stream: a piece of text, the usage figures, or the end. */
 static void event_take(lane *l, sh_str data)
 {
     cJSON *json = cJSON_ParseWithLength(data.ptr, data.len);
@@ -101,7 +111,7 @@ static void event_take(lane *l, sh_str data)
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(choice, "text"));
     const cJSON *count = cJSON_GetObjectItem(usage, "completion_tokens");
     int64_t now = sh_clock_ns();
-    if (cJSON_IsNumber(count)) l->told = (int64_t)count->valuedouble;
+    if (cJSON_IsNumber(count)) l->reported = (int64_t)count->valuedouble;
     if (text != NULL && text[0] != '\0') {
         double ms = (double)(now - l->last_ns) * 1e-6;
         times_add(l->events++ == 0 ? &l->b->first : &l->b->gap, ms);
@@ -110,6 +120,7 @@ static void event_take(lane *l, sh_str data)
     cJSON_Delete(json);
 }
 
+/* Called by libevent for every piece of the chunked body. Only "data:" lines matter. */
 static void on_bytes(struct evhttp_request *request, void *arg)
 {
     lane *l = arg;
@@ -128,6 +139,8 @@ static void on_bytes(struct evhttp_request *request, void *arg)
 
 static void lane_ask(lane *l);
 
+/* The lane sends its next request at once; the last answer of a level ends the loop. request is
+ * NULL when the connection failed. */
 static void on_end(struct evhttp_request *request, void *arg)
 {
     lane *l = arg;
@@ -138,7 +151,7 @@ static void on_end(struct evhttp_request *request, void *arg)
         b->failed++;
         if (b->all_failed++ == 0) b->why = code;
     } else {
-        b->tokens += l->told >= 0 ? l->told : l->events;
+        b->tokens += l->reported >= 0 ? l->reported : l->events;
         times_add(&b->whole, (double)(sh_clock_ns() - l->start_ns) * 1e-6);
     }
     if (b->left > 0)
@@ -165,7 +178,7 @@ static void lane_ask(lane *l)
     body_write(b, evhttp_request_get_output_buffer(request));
     sh_buf_clear(&l->text);
     l->events = 0;
-    l->told = -1;
+    l->reported = -1;
     l->start_ns = l->last_ns = sh_clock_ns();
     b->left--;
     b->open++;
@@ -182,6 +195,7 @@ static void level_print(bench *b, int lanes, double seconds)
     fflush(stdout);
 }
 
+/* Times and counters are reset here, so each row of the table stands for one level. */
 static void level_run(bench *b, int lanes)
 {
     lane *all = sh_alloc_array((size_t)lanes, sizeof(*all));
@@ -213,14 +227,15 @@ static sh_status levels_parse(const char *text, int *out, int *count, sh_err *er
         int64_t lanes;
         if (!sh_str_to_int(part, &lanes) || lanes < 1 || lanes > LANES_MAX || *count == LEVELS_MAX)
             return sh_err_set(err, SH_ERR_INPUT,
-                              "--concurrency '%s': at most %d numbers from 1 to %d, by commas",
+                              "--concurrency '%s': takes up to %d numbers from 1 to %d, separated "
+                              "by commas",
                               text, LEVELS_MAX, LANES_MAX);
         out[(*count)++] = (int)lanes;
     }
     return SH_OK;
 }
 
-static int failures_tell(const bench *b)
+static int failures_report(const bench *b)
 {
     char status[32] = "no answer";
     if (b->all_failed == 0) return SH_EXIT_OK;
@@ -230,6 +245,7 @@ static int failures_tell(const bench *b)
     return SH_EXIT_FAILED;
 }
 
+/* Stops after a level in which nothing was answered: the next ones would only time out as well. */
 int sh_bench_serve(const sh_command_args *args)
 {
     bench b = {.s = args->settings, .seed = (uint64_t)sh_clock_unix_us()};
@@ -256,5 +272,5 @@ int sh_bench_serve(const sh_command_args *args)
     free(b.gap.ms);
     free(b.whole.ms);
     if (uri != NULL) evhttp_uri_free(uri);
-    return status == SH_OK ? failures_tell(&b) : sh_command_fail(&err);
+    return status == SH_OK ? failures_report(&b) : sh_command_fail(&err);
 }

@@ -1,7 +1,11 @@
-/* shoal bench text: how fast a tokenizer loads, encodes and decodes, and what hostile texts cost.
+/* shoal bench text: how fast a tokenizer loads, encodes and decodes, and what hostile input costs.
  *
- * A vocabulary of 150000 tokens is made here, words of syllables letter by letter, so that the
- * figures need no file that is not ours. */
+ * So that the benchmark needs no file from elsewhere, a BPE vocabulary of 150000 tokens is
+ * generated: words made of syllables, built up letter by letter, so that every prefix is a token
+ * with a merge rule. The generator is deterministic: results can be compared between builds.
+ *
+ * Each hostile input is a megabyte of one repeated unit. On such text a naive pre-tokenizer or
+ * merge loop needs quadratic time. */
 #include "base/file.h"
 #include "base/hash.h"
 #include "cmd/bench.h"
@@ -55,7 +59,8 @@ static void token_add(maker *m, sh_str piece)
     SH_ASSERT(status == SH_OK);
 }
 
-/* Makes a token of the first `len` bytes of the text and the rest, unless it is there. */
+/* Adds the text as a token with a merge rule of its first `len` bytes and the rest, unless it
+ * exists. */
 static void join(maker *m, sh_str text, size_t len)
 {
     if (m->vocab.size == VOCAB || sh_vocab_find(&m->vocab, text) >= 0) return;
@@ -85,6 +90,8 @@ static void vocabulary_make(maker *m)
     sh_buf_reset(&text);
 }
 
+/* A tokenizer.json in the style of Llama 3: that split expression and byte-level BPE. Pieces need
+ * no escapes but for quote and backslash, since byte-level characters are all printable. */
 static void tokenizer_json(const maker *m, sh_buf *out)
 {
     sh_buf_add_text(out,
@@ -108,7 +115,8 @@ static void tokenizer_json(const maker *m, sh_buf *out)
     sh_buf_add_text(out, "]}}");
 }
 
-/* Words by Zipf's law, some that are not in the vocabulary, numbers, marks and lines. */
+/* Text whose words follow Zipf's law, with some words outside the vocabulary, numbers, punctuation
+ * and line breaks. */
 static void prose(maker *m, size_t len, sh_buf *out)
 {
     double count = (double)m->words.len;
@@ -138,6 +146,7 @@ typedef struct {
     int rounds;
 } bench;
 
+/* One line of CSV, with the median over the rounds. */
 static void row(const bench *b, const char *what, size_t len, double *ms)
 {
     qsort(ms, (size_t)b->rounds, sizeof(*ms), ms_compare);
@@ -146,7 +155,7 @@ static void row(const bench *b, const char *what, size_t len, double *ms)
     fflush(stdout);
 }
 
-/* Time on the processor, not on the wall: others may use the machine too. */
+/* CPU time, not wall-clock time: other processes may use the machine too. */
 static double cpu_ms(void)
 {
     struct timespec now;
@@ -169,6 +178,7 @@ static sh_status encode_time(const bench *b, const char *what, sh_str text, sh_i
     return SH_OK;
 }
 
+/* Token by token through the streaming detokenizer, as a server decodes. */
 static void decode_time(const bench *b, const sh_ids *ids)
 {
     double ms[ROUNDS_MAX] = {0};
@@ -245,7 +255,7 @@ static sh_status tokenizer_time(bench *b, sh_str json, sh_str text, sh_err *err)
     return status;
 }
 
-/* The tokenizer that was asked for, else the demo model's where it is there. */
+/* The tokenizer named by --tokenizer or --model, or else the demo model's if that exists. */
 static sh_status given_time(bench *b, const sh_settings *settings, sh_str text, sh_err *err)
 {
     const char *dir = settings->model != NULL ? settings->model : "models/demo";

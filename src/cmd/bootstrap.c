@@ -1,7 +1,7 @@
-/* shoal bootstrap: builds the program on hosts that can not run this one.
+/* shoal bootstrap: builds the program on hosts that cannot run this one.
  *
- * The source tree goes there as a tar stream; then the host's own tools/setup.sh and make run, with
- * their output shown line by line. What they started ends with the connection. */
+ * The source tree is sent as a tar stream; then tools/setup.sh and make run on the host, with their
+ * output shown line by line. They end when the connection does. */
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/system.h"
@@ -24,7 +24,7 @@ static void on_signal(int number)
     interrupted = number;
 }
 
-/* The program runs on this machine already: it is left out. */
+/* All hosts but this machine, where the program already runs. */
 static int others(const sh_remote_hosts *remote, const sh_remote_host *out[SH_RANKS_MAX])
 {
     int count = 0;
@@ -33,7 +33,7 @@ static int others(const sh_remote_hosts *remote, const sh_remote_host *out[SH_RA
     return count;
 }
 
-/* The folder above the program that has a Makefile and our sources. */
+/* The closest folder above the program that contains our sources. */
 static char *source_find(const char *program)
 {
     static const char *const places[] = {"..", "../..", "../../.."};
@@ -50,6 +50,8 @@ static char *source_find(const char *program)
     return NULL;
 }
 
+/* The source tree as a tar archive in memory, without build outputs, history and a .env, which may
+ * hold secrets. */
 static sh_status tree_read(const sh_settings *s, sh_buf *out, sh_err *err)
 {
     char *program = NULL;
@@ -59,7 +61,7 @@ static sh_status tree_read(const sh_settings *s, sh_buf *out, sh_err *err)
     free(program);
     if (dir == NULL)
         return sh_err_set(err, SH_ERR_NOT_FOUND,
-                          "the source tree is not beside the program; --source DIR names it");
+                          "no source tree was found near the program; name it with --source DIR");
     sh_buf script = {0};
     sh_buf_add_text(&script, "cd ");
     sh_shell_quote(&script, sh_str_of(dir));
@@ -79,6 +81,7 @@ static sh_status tree_read(const sh_settings *s, sh_buf *out, sh_err *err)
     return status;
 }
 
+/* To all hosts at once; the state folder is checked before anything is written into it. */
 static sh_status tree_push(const sh_remote_hosts *remote, const sh_buf *tree, sh_err *err)
 {
     const sh_remote_host *list[SH_RANKS_MAX];
@@ -112,7 +115,8 @@ static sh_status tree_push(const sh_remote_hosts *remote, const sh_buf *tree, sh
     return status;
 }
 
-/* Behind ssh a process learns of Ctrl-C only by the end of its input: somebody must read it. */
+/* Over ssh without a terminal, a process notices Ctrl-C only by the end of its stdin. So a
+ * background `cat` reads stdin and kills the process group when it ends. */
 static char *build_script(const char *state_dir)
 {
     sh_buf b = {0};
@@ -126,6 +130,7 @@ static char *build_script(const char *state_dir)
     return sh_buf_take(&b);
 }
 
+/* All hosts build in parallel, as children whose output is prefixed with the host's name. */
 static sh_status build_all(const sh_remote_hosts *remote, int *code, sh_err *err)
 {
     const sh_remote_host *list[SH_RANKS_MAX];
@@ -150,8 +155,7 @@ static sh_status bootstrap(const sh_settings *s, int *code, sh_err *err)
     sh_hostfile *hosts = NULL;
     sh_remote_hosts remote = {0};
     sh_buf tree = {0};
-    if (s->hostfile == NULL)
-        return sh_err_set(err, SH_ERR_INPUT, "bootstrap needs --hostfile: which hosts?");
+    if (s->hostfile == NULL) return sh_err_set(err, SH_ERR_INPUT, "bootstrap needs --hostfile");
     sh_status status = sh_hostfile_load(s->hostfile, &hosts, err);
     if (status == SH_OK) status = sh_remote_hosts_init(&remote, hosts, err);
     remote.state_dir = s->state_dir;

@@ -1,6 +1,12 @@
-/* shoal chat: a conversation at the terminal. Answers stream; Ctrl-C ends the answer and not the
- * program; what was said before is not computed again. The conversation is kept in OpenAI's form,
- * with the reasoning beside the content: what of it the model sees again is up to its template. */
+/* shoal chat: a conversation at the terminal.
+ *
+ * Answers stream; Ctrl-C stops the answer, not the program. The whole conversation is sent with
+ * every message, as with OpenAI's API; the engine's prefix cache makes sure that earlier turns are
+ * not computed again. It is kept in OpenAI's form, with reasoning next to the content: how much of
+ * it the model sees again is up to its template.
+ *
+ * A message that fails is taken back, so that the conversation stays one that the model has
+ * answered and the user can try again. Only the loss of the ranks ends the program. */
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/file.h"
@@ -25,7 +31,7 @@ enum { FILE_MAX_LEN = 64 << 20 };
 
 typedef struct {
     sh_model_client *client;
-    sh_question question; /* what commands may change */
+    sh_question question; /* settings that commands can change */
     char *system;         /* NULL: none */
     sh_line_editor *line;
     cJSON *messages;
@@ -65,23 +71,23 @@ static void print_stats(const chat *c, const sh_reply *a)
     bool cut = strcmp(a->finish, "length") == 0;
     printf("%s[%d tokens, %.1f tokens/s; first after %.2f s%s]%s\n\n", c->color ? DIM : "",
            a->completion_tokens, speed, a->prompt_s,
-           cut                                     ? "; cut at the longest allowed"
+           cut                                     ? "; cut at the token limit"
            : strcmp(a->finish, "interrupted") == 0 ? "; stopped"
                                                    : "",
            c->color ? PLAIN : "");
     fflush(stdout);
 }
 
-/* Answers the messages as they stand. */
+/* Generates an answer to the conversation so far and appends it. */
 static sh_status answer(chat *c, sh_err *err)
 {
     sh_reply reply = {0};
     sh_shown shown = {.content_to = stdout, .reasoning_to = stdout, .color = c->color};
-    sh_hearer hearer = {.event = sh_shown_event, .ctx = &shown, .stop = &sh_interrupted};
+    sh_reply_handler handler = {.event = sh_shown_event, .ctx = &shown, .stop = &sh_interrupted};
     c->question.messages = c->messages;
     sh_interrupted = 0;
-    sh_status status = sh_model_client_ask(c->client, &c->question, &hearer, &reply, err);
-    sh_interrupted = 0; /* from here on it is about the next one */
+    sh_status status = sh_model_client_ask(c->client, &c->question, &handler, &reply, err);
+    sh_interrupted = 0; /* a late Ctrl-C must not stop the next answer */
     sh_shown_end(&shown);
     printf("\n");
     if (status == SH_OK) {
@@ -93,13 +99,14 @@ static sh_status answer(chat *c, sh_err *err)
     return status;
 }
 
-static void start_anew(chat *c)
+static void start_over(chat *c)
 {
     cJSON_Delete(c->messages);
     c->messages = cJSON_CreateArray();
     if (c->system != NULL) add_message(c->messages, "system", c->system);
 }
 
+/* The message is removed again if it could not be answered. */
 static sh_status say(chat *c, const char *text, sh_err *err)
 {
     add_message(c->messages, "user", text);
@@ -112,7 +119,7 @@ static sh_status cmd_new(chat *c, const char *text, sh_err *err)
 {
     (void)text;
     (void)err;
-    start_anew(c);
+    start_over(c);
     return SH_OK;
 }
 
@@ -121,10 +128,11 @@ static sh_status cmd_system(chat *c, const char *text, sh_err *err)
     (void)err;
     free(c->system);
     c->system = text[0] == '\0' ? NULL : sh_strdup(text);
-    start_anew(c);
+    start_over(c);
     return SH_OK;
 }
 
+/* Removes the last answer, with tool results and calls, and the message that it answered. */
 static sh_status cmd_undo(chat *c, const char *text, sh_err *err)
 {
     (void)text;
@@ -135,18 +143,20 @@ static sh_status cmd_undo(chat *c, const char *text, sh_err *err)
     return SH_OK;
 }
 
+/* With another seed, or the answer would be the same. */
 static sh_status cmd_again(chat *c, const char *text, sh_err *err)
 {
     (void)text;
     if (strcmp(last_role(c), "assistant") == 0) drop_last(c->messages);
     if (strcmp(last_role(c), "user") != 0 && strcmp(last_role(c), "tool") != 0)
-        return sh_err_set(err, SH_ERR_INPUT, "nothing was said yet");
+        return sh_err_set(err, SH_ERR_INPUT, "there is no message to answer yet");
     c->question.seed++;
     return answer(c, err);
 }
 
-/* The first call of the last answer that has no result yet, or NULL. */
-static const cJSON *call_open(const chat *c)
+/* The first tool call of the last answer that has no result yet, or NULL. Results follow the answer
+ * in the order of its calls. */
+static const cJSON *pending_call(const chat *c)
 {
     int count = cJSON_GetArraySize(c->messages), results = 0;
     while (count > results && strcmp(role_at(c, count - 1 - results), "tool") == 0) results++;
@@ -154,18 +164,18 @@ static const cJSON *call_open(const chat *c)
     return cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(asked, "tool_calls"), results);
 }
 
-/* The result of a call. The model goes on when all calls have theirs. */
+/* Adds the result of a tool call. The model continues once all calls have one. */
 static sh_status cmd_tool(chat *c, const char *text, sh_err *err)
 {
-    const cJSON *call = call_open(c);
-    if (call == NULL) return sh_err_set(err, SH_ERR_INPUT, "no call waits for a result");
+    const cJSON *call = pending_call(c);
+    if (call == NULL) return sh_err_set(err, SH_ERR_INPUT, "no tool call is waiting for a result");
     const char *id = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(call, "id"));
     add_message(c->messages, "tool", text);
     if (id != NULL)
         cJSON_AddStringToObject(
             cJSON_GetArrayItem(c->messages, cJSON_GetArraySize(c->messages) - 1), "tool_call_id",
             id);
-    if (call_open(c) != NULL) return SH_OK;
+    if (pending_call(c) != NULL) return SH_OK;
     sh_status status = answer(c, err);
     if (status != SH_OK) drop_last(c->messages);
     return status;
@@ -174,10 +184,10 @@ static sh_status cmd_tool(chat *c, const char *text, sh_err *err)
 static sh_status cmd_temperature(chat *c, const char *text, sh_err *err)
 {
     double value = 0;
-    if (!sh_str_to_double(sh_str_of(text), &value) || value < SH_LEAST(SH_BOUNDS_TEMPERATURE) ||
-        value > SH_MOST(SH_BOUNDS_TEMPERATURE))
+    if (!sh_str_to_double(sh_str_of(text), &value) || value < SH_MIN_OF(SH_BOUNDS_TEMPERATURE) ||
+        value > SH_MAX_OF(SH_BOUNDS_TEMPERATURE))
         return sh_err_set(err, SH_ERR_INPUT, "/temperature takes a number from %d to %d",
-                          SH_LEAST(SH_BOUNDS_TEMPERATURE), SH_MOST(SH_BOUNDS_TEMPERATURE));
+                          SH_MIN_OF(SH_BOUNDS_TEMPERATURE), SH_MAX_OF(SH_BOUNDS_TEMPERATURE));
     c->question.temperature = value;
     return SH_OK;
 }
@@ -186,7 +196,7 @@ static sh_status cmd_tokens(chat *c, const char *text, sh_err *err)
 {
     int64_t value = 0;
     if (!sh_str_to_int(sh_str_of(text), &value) || value < 1 || value > 1 << 24)
-        return sh_err_set(err, SH_ERR_INPUT, "/tokens takes a whole number from 1 on");
+        return sh_err_set(err, SH_ERR_INPUT, "/tokens takes a whole number, at least 1");
     c->question.max_tokens = value;
     return SH_OK;
 }
@@ -199,6 +209,7 @@ static sh_status cmd_save(chat *c, const char *text, sh_err *err)
     return status;
 }
 
+/* The messages are only checked when they are sent: the server knows what it accepts. */
 static sh_status cmd_load(chat *c, const char *text, sh_err *err)
 {
     cJSON *json = NULL;
@@ -230,16 +241,17 @@ static const struct {
     sh_status (*run)(chat *c, const char *text, sh_err *err);
 } COMMANDS[] = {
     {"/help", "", "show this list", cmd_help},
-    {"/new", "", "forget all and start anew", cmd_new},
-    {"/system", "TEXT", "start anew with this system message", cmd_system},
-    {"/undo", "", "take the last question back", cmd_undo},
-    {"/again", "", "another answer to the last question", cmd_again},
-    {"/tool", "TEXT", "the result of a call that the model made", cmd_tool},
-    {"/temperature", "T", "how freely to choose; 0 takes the likeliest", cmd_temperature},
-    {"/tokens", "N", "longest answer in tokens", cmd_tokens},
+    {"/new", "", "start a new conversation", cmd_new},
+    {"/system", "TEXT", "start over with this system message", cmd_system},
+    {"/undo", "", "take back the last message", cmd_undo},
+    {"/again", "", "answer the last message again", cmd_again},
+    {"/tool", "TEXT", "give the result of a tool call", cmd_tool},
+    {"/temperature", "T", "set the sampling temperature; 0: always the likeliest token",
+     cmd_temperature},
+    {"/tokens", "N", "set the longest answer in tokens", cmd_tokens},
     {"/save", "FILE", "write the conversation as JSON", cmd_save},
-    {"/load", "FILE", "go on with a conversation", cmd_load},
-    {"/quit", "", "leave; so does Ctrl-D", cmd_quit},
+    {"/load", "FILE", "continue a saved conversation", cmd_load},
+    {"/quit", "", "exit, like Ctrl-D", cmd_quit},
 };
 
 static sh_status cmd_help(chat *c, const char *text, sh_err *err)
@@ -249,10 +261,12 @@ static sh_status cmd_help(chat *c, const char *text, sh_err *err)
     (void)err;
     for (size_t i = 0; i < SH_COUNT_OF(COMMANDS); i++)
         printf("  %-12s %-5s  %s\n", COMMANDS[i].name, COMMANDS[i].argument, COMMANDS[i].help);
-    printf("Ctrl-C stops an answer. A pasted text may have many lines.\n");
+    printf("Ctrl-C stops an answer. Pasted text may have several lines.\n");
     return SH_OK;
 }
 
+/* Every command with an argument requires it, except /system, which without one removes the system
+ * message. */
 static sh_status run_command(chat *c, const char *text, sh_err *err)
 {
     size_t len = strcspn(text, " ");
@@ -265,9 +279,12 @@ static sh_status run_command(chat *c, const char *text, sh_err *err)
                               COMMANDS[i].argument);
         return COMMANDS[i].run(c, rest, err);
     }
-    return sh_err_set(err, SH_ERR_INPUT, "%.*s is not known; /help lists what is", (int)len, text);
+    return sh_err_set(err, SH_ERR_INPUT, "there is no command %.*s; /help lists them", (int)len,
+                      text);
 }
 
+/* Until the end of the input, /quit, or the loss of the model. Other errors are shown and the
+ * conversation goes on. */
 static sh_status converse(chat *c, sh_err *err)
 {
     sh_buf text = {0};
@@ -285,8 +302,9 @@ static sh_status converse(chat *c, sh_err *err)
     return lost ? status : SH_OK;
 }
 
-/* Ranks that a parent started are groups of processes of their own; the one that talks takes the
- * terminal, so that it may read and gets Ctrl-C alone. */
+/* With several ranks the parent starts each in its own process group, in the background as far as
+ * the terminal is concerned. Rank 0 makes itself the foreground group: only that one may read from
+ * the terminal, and only it gets Ctrl-C. SIGTTOU would stop it for trying. */
 static void take_terminal(void)
 {
     if (!isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) == getpgrp()) return;
@@ -302,7 +320,7 @@ static sh_status chat_open(chat *c, const sh_command_args *args, sh_err *err)
     if (args->settings->system != NULL) c->system = sh_strdup(args->settings->system);
     c->color = isatty(STDOUT_FILENO);
     c->line = sh_line_editor_create();
-    start_anew(c);
+    start_over(c);
     return SH_OK;
 }
 
@@ -327,7 +345,7 @@ static int chat_run(const sh_command_args *args)
         sh_interrupt_catch();
         take_terminal();
         if (c.color)
-            printf("%s. /help lists commands, Ctrl-D leaves.\n\n", sh_model_client_label(c.client));
+            printf("%s. /help lists commands, Ctrl-D exits.\n\n", sh_model_client_label(c.client));
         status = converse(&c, &err);
     }
     chat_close(&c);

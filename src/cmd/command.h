@@ -1,8 +1,8 @@
-/* command.h - what a command is.
+/* command.h - the definition of a command.
  *
  * A command is one short file: it reads the settings, calls the layers below, prints, and returns
- * an exit code. It ends with the definition of sh_command_NAME; its line in command_list.h makes it
- * known everywhere else. Options that only it takes are rows of support/options.c. */
+ * an exit code. It ends with the definition of sh_command_NAME; its line in command_list.h
+ * registers it everywhere else. Its options are rows of support/options.c. */
 #ifndef SH_CMD_COMMAND_H
 #define SH_CMD_COMMAND_H
 
@@ -10,12 +10,12 @@
 #include "cmd/command_list.h"
 #include "cmd/support/settings.h"
 
-/* What scripts can rely on. */
+/* Exit codes; scripts rely on them. */
 enum {
     SH_EXIT_OK = 0,
     SH_EXIT_FAILED = 1,       /* bad input, a missing file, a refused request */
     SH_EXIT_USAGE = 2,        /* unknown command, flag or value */
-    SH_EXIT_PEER = 3,         /* a rank was lost or could not join */
+    SH_EXIT_PEER = 3,         /* a rank was lost or did not join */
     SH_EXIT_INTERRUPTED = 130 /* Ctrl-C */
 };
 
@@ -24,7 +24,7 @@ typedef struct {
     const sh_options *options; /* where each value came from */
     int argc;                  /* positional arguments */
     char **argv;
-    char *const *line; /* the whole command line as it was given, with a closing NULL */
+    char *const *line; /* the complete, unparsed command line, NULL-terminated */
 } sh_command_args;
 
 typedef struct {
@@ -37,7 +37,7 @@ typedef struct {
     int (*run)(const sh_command_args *args);
 } sh_command;
 
-/* How the definition of a command begins. */
+/* The first members of every command definition. */
 #define SH_COMMAND_NAMED(command) .bit = FOR(command), .name = #command
 
 #define SH_COMMAND_DECLARE(name, groups) extern const sh_command sh_command_##name;
@@ -47,16 +47,15 @@ SH_COMMAND_LIST(SH_COMMAND_DECLARE)
 extern const sh_command *const sh_commands[SH_COMMAND_COUNT];
 extern const sh_option_table sh_option_rows;
 
-/* Takes settings from all sources into `settings`; argc and argv are left with the positional ones.
- */
+/* Reads the settings of a command from all sources; leaves the positional arguments in args. */
 SH_MUST_CHECK sh_status sh_settings_gather(sh_options *opts, const sh_command *cmd,
                                            sh_settings *settings, sh_command_args *args,
                                            sh_err *err);
 
-/* NULL when there is none of that name. */
+/* NULL when there is no such command. */
 const sh_command *sh_command_find(const char *name);
 
-/* Prints "shoal: <text>" on stderr and gives the exit code that fits the status. */
+/* Prints "shoal: <text>" on stderr and returns the exit code for the status. */
 int sh_command_fail(const sh_err *err);
 
 #endif

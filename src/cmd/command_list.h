@@ -1,7 +1,7 @@
-/* command_list.h - every command once: its name and the groups of options that it takes.
+/* command_list.h - the list of all commands, each with the groups of options that it takes.
  *
  * To add a command, add a line here and define sh_command_NAME in its own file (command.h). Its bit
- * in option masks, its entry in the table, in help, in completion and in the reference page follow.
+ * in option masks and its entries in help, completion and the reference page follow from that.
  *
  * An option row (support/options.c) names its commands as a mask: FOR(name) is one command, the
  * FOR_* masks below are all commands of a group. */
@@ -19,7 +19,7 @@ enum {
     GROUP_BATCHES = 1 << 4,     /* schedules many requests */
     GROUP_SERVER = 1 << 5,      /* starts ranks and the API */
     GROUP_HTTP = 1 << 6,        /* listens for HTTP, or starts what does */
-    GROUP_TALK = 1 << 7,        /* asks a model, local or at --url */
+    GROUP_CLIENT = 1 << 7,      /* sends prompts to a model, local or at --url */
     GROUP_STATE = 1 << 8,       /* uses the state folder of `launch` */
     GROUP_SSH = 1 << 9,         /* runs commands on other hosts */
 };
@@ -35,8 +35,8 @@ enum {
     X(engine, SERVES | GROUP_MODEL)                                                                \
     X(tokenize, GROUP_MODEL)                                                                       \
     X(bench, COMPUTES)                                                                             \
-    X(chat, COMPUTES | GROUP_TALK)                                                                 \
-    X(generate, COMPUTES | GROUP_TALK)                                                             \
+    X(chat, COMPUTES | GROUP_CLIENT)                                                               \
+    X(generate, COMPUTES | GROUP_CLIENT)                                                           \
     X(template, GROUP_MODEL)                                                                       \
     X(info, GROUP_MODEL)                                                                           \
     X(logits, COMPUTES)                                                                            \
@@ -68,7 +68,7 @@ enum { SH_COMMAND_LIST(SH_COMMAND_INDEX) SH_COMMAND_COUNT };
 #define FOR(name) (UINT64_C(1) << SH_COMMAND_INDEX_##name)
 #define FOR_ALL UINT64_MAX
 
-/* A group's mask is a constant expression over the list, so it can stand in a static table. */
+/* A group's mask is a constant expression over the list, so that static tables can use it. */
 #define IN_GROUP(name, groups, group) | (((groups) & (group)) != 0 ? FOR(name) : 0)
 #define IN_MODEL(name, groups) IN_GROUP(name, groups, GROUP_MODEL)
 #define IN_MODEL_LATER(name, groups) IN_GROUP(name, groups, GROUP_MODEL_LATER)
@@ -77,7 +77,7 @@ enum { SH_COMMAND_LIST(SH_COMMAND_INDEX) SH_COMMAND_COUNT };
 #define IN_BATCHES(name, groups) IN_GROUP(name, groups, GROUP_BATCHES)
 #define IN_SERVER(name, groups) IN_GROUP(name, groups, GROUP_SERVER)
 #define IN_HTTP(name, groups) IN_GROUP(name, groups, GROUP_HTTP)
-#define IN_TALK(name, groups) IN_GROUP(name, groups, GROUP_TALK)
+#define IN_CLIENT(name, groups) IN_GROUP(name, groups, GROUP_CLIENT)
 #define IN_STATE(name, groups) IN_GROUP(name, groups, GROUP_STATE)
 #define IN_SSH(name, groups) IN_GROUP(name, groups, GROUP_SSH)
 
@@ -88,7 +88,7 @@ enum { SH_COMMAND_LIST(SH_COMMAND_INDEX) SH_COMMAND_COUNT };
 #define FOR_BATCHES (0 SH_COMMAND_LIST(IN_BATCHES))
 #define FOR_SERVER (0 SH_COMMAND_LIST(IN_SERVER))
 #define FOR_HTTP (0 SH_COMMAND_LIST(IN_HTTP))
-#define FOR_TALK (0 SH_COMMAND_LIST(IN_TALK))
+#define FOR_CLIENT (0 SH_COMMAND_LIST(IN_CLIENT))
 #define FOR_STATE (0 SH_COMMAND_LIST(IN_STATE))
 #define FOR_SSH (0 SH_COMMAND_LIST(IN_SSH))
 

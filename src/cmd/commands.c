@@ -1,4 +1,4 @@
-/* The table of all commands, made from the list. */
+/* The table of all commands, generated from command_list.h. */
 #include "cmd/command.h"
 
 #define ENTRY(name, groups) &sh_command_##name,

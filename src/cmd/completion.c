@@ -1,4 +1,4 @@
-/* Completion scripts, made from the same tables as everything else. */
+/* shoal completion: completion scripts, generated from the tables of commands and options. */
 #include "cmd/command.h"
 
 #include <stdio.h>
@@ -18,6 +18,7 @@ static void names(sh_buf *out)
     for (int i = 0; i < SH_COMMAND_COUNT; i++) sh_buf_addf(out, "%s ", sh_commands[i]->name);
 }
 
+/* Falls back to file names where no word matches. */
 static void bash(sh_buf *out)
 {
     sh_buf_add_text(out, "_shoal() {\n  local cur=${COMP_WORDS[COMP_CWORD]} words\n"
@@ -35,18 +36,32 @@ static void bash(sh_buf *out)
                          "complete -F _shoal shoal\n");
 }
 
+/* zsh can run bash completions. */
 static void zsh(sh_buf *out)
 {
     sh_buf_add_text(out, "autoload -U +X bashcompinit && bashcompinit\n");
     bash(out);
 }
 
+/* Inside single quotes fish knows two escapes, \' and \\. */
+static void fish_quoted(const char *text, sh_buf *out)
+{
+    sh_buf_add_char(out, '\'');
+    for (; *text != '\0'; text++) {
+        if (*text == '\'' || *text == '\\') sh_buf_add_char(out, '\\');
+        sh_buf_add_char(out, *text);
+    }
+    sh_buf_add_char(out, '\'');
+}
+
+/* fish wants one line per flag and shows descriptions. */
 static void fish(sh_buf *out)
 {
     for (int i = 0; i < SH_COMMAND_COUNT; i++) {
         const sh_command *cmd = sh_commands[i];
-        sh_buf_addf(out, "complete -c shoal -n __fish_use_subcommand -a %s -d '%s'\n", cmd->name,
-                    cmd->summary);
+        sh_buf_addf(out, "complete -c shoal -n __fish_use_subcommand -a %s -d ", cmd->name);
+        fish_quoted(cmd->summary, out);
+        sh_buf_add_char(out, '\n');
         for (size_t j = 0; j < sh_option_rows.count; j++) {
             const sh_option *row = &sh_option_rows.rows[j];
             if ((row->commands & cmd->bit) != 0)

@@ -1,5 +1,11 @@
-/* shoal config check: reads all settings as a command would, and names everything that is wrong,
- * what has no effect, and where each value came from. */
+/* shoal config check: reads all settings as a command would and reports everything that is wrong,
+ * what has no effect, and where each value came from.
+ *
+ * A command stops at the first bad setting; this one must find all of them. So the options are
+ * parsed in collecting mode (sh_options_collect), where a bad value is recorded and skipped, and
+ * every check runs regardless of what others have found.
+ *
+ * main.c does not parse the settings for this command: they belong to another one (see run). */
 #include "model/config.h"
 #include "base/file.h"
 #include "cmd/command_list.h"
@@ -45,6 +51,7 @@ static void check_faults(check *c)
     }
 }
 
+/* Files that were not read, or lines that were not taken, for reasons of safety. */
 static void check_warnings(check *c)
 {
     sh_str rest = sh_options_warnings(c->options), line;
@@ -53,6 +60,7 @@ static void check_warnings(check *c)
                         line.ptr);
 }
 
+/* Loads config.json too: a folder that exists may still hold a model that is not supported. */
 static void check_model(check *c)
 {
     char *dir = NULL;
@@ -69,7 +77,7 @@ static void check_model(check *c)
     free(dir);
 }
 
-/* Both lists trimmed, without empty entries, as long as each other. */
+/* The number of entries of a comma-separated list; -1 when one of them is empty. */
 static int list_count(const char *text)
 {
     sh_str rest = sh_str_of(text), part;
@@ -78,7 +86,8 @@ static int list_count(const char *text)
         if (sh_str_trim(part).len == 0) return -1;
         count++;
     }
-    return rest.ptr != NULL && text[strlen(text) - 1] == ',' ? -1 : count;
+    size_t len = strlen(text);
+    return len > 0 && text[len - 1] == ',' ? -1 : count;
 }
 
 static void check_workers(check *c)
@@ -87,13 +96,14 @@ static void check_workers(check *c)
     if (hosts == NULL && ssh == NULL) return;
     int count = hosts == NULL ? 0 : list_count(hosts), names = ssh == NULL ? 0 : list_count(ssh);
     if (count < 0 || names < 0)
-        fail(c, "workers", NULL, "WORKER_HOSTS and WORKER_SSH must have no empty entry");
+        fail(c, "workers", NULL, "WORKER_HOSTS and WORKER_SSH must not have empty entries");
     else if (count != names)
-        fail(c, "workers", NULL, "WORKER_HOSTS and WORKER_SSH must have as many entries");
+        fail(c, "workers", NULL, "WORKER_HOSTS and WORKER_SSH must have equally many entries");
     else
         ok(c, "workers", hosts);
 }
 
+/* The same contradictions are errors when a rank starts (support/ranks.c). */
 static void check_hostfile(check *c)
 {
     sh_hostfile *file = NULL;
@@ -104,18 +114,21 @@ static void check_hostfile(check *c)
     else
         sh_hostfile_check(file, &c->report);
     if (file != NULL && given(c, "ranks") && c->s->ranks != file->count)
-        fail(c, "ranks", "leave --ranks out", "--ranks is not the number of hosts in the hostfile");
+        fail(c, "ranks", "omit --ranks", "--ranks is not the number of hosts in the hostfile");
     if (file != NULL && given(c, "rank") && c->s->rank >= file->count)
-        fail(c, "rank", "ranks count from 0", "--rank is not below the number of hosts");
+        fail(c, "rank", "ranks count from 0", "--rank must be below the number of hosts");
     sh_hostfile_free(file);
 }
 
+/* CTRL_HOST may come from the .env of a related project, next to a hostfile: that is not a fault.
+ */
 static void check_ctrl(check *c)
 {
     if (c->s->ctrl_host != NULL && (c->s->hostfile != NULL || c->s->coordinator != NULL))
-        ok(c, "ctrl-host", "has no effect: the hostfile or --coordinator says where ranks meet");
+        ok(c, "ctrl-host", "has no effect: the hostfile or --coordinator says where rank 0 is");
 }
 
+/* A matrix for RDMA has no effect here, but a malformed one is still a fault. */
 static void check_devices(check *c)
 {
     sh_hostfile *file = NULL;
@@ -128,7 +141,7 @@ static void check_devices(check *c)
     sh_device_shape shape = sh_hostfile_devices(file);
     if (!shape.mesh && !shape.ring) fail(c, "ibv-devices", NULL, shape.why);
     sh_findings_add(&c->report, SH_FINDING_WARN, "ibv-devices", "", "use --backend ring over TCP",
-                    "has no effect: the jaccl backend is not in this program");
+                    "has no effect: the jaccl backend is not built into this program");
     sh_hostfile_free(file);
 }
 
@@ -156,14 +169,14 @@ static void check_http(check *c)
     check_file(c, "tls-cert", s->tls_cert);
     check_file(c, "tls-key", s->tls_key);
     if ((s->tls_cert == NULL) != (s->tls_key == NULL))
-        fail(c, "tls", "give both", "--tls-cert and --tls-key go together");
+        fail(c, "tls", "give both", "--tls-cert and --tls-key must be used together");
     if (!sh_http_is_loopback(s->host) && s->api_key == NULL && s->api_key_file == NULL)
         sh_findings_add(&c->report, SH_FINDING_WARN, "host", "",
                         "--api-key-file FILE, or --host 127.0.0.1",
-                        "%s is open to other machines, and no API key is asked for", s->host);
+                        "%s is open to other machines, but no API key is required", s->host);
     if (!sh_http_is_loopback(s->host) && s->tls_cert == NULL)
         sh_findings_add(&c->report, SH_FINDING_WARN, "tls", "", "--tls-cert and --tls-key",
-                        "requests to %s travel in clear", s->host);
+                        "requests to %s are not encrypted", s->host);
 }
 
 static void check_ranks(check *c)
@@ -184,6 +197,8 @@ static void check_limits(check *c)
              "FILE_DESCRIPTOR_HARD_LIMIT must not be below FILE_DESCRIPTOR_SOFT_LIMIT");
 }
 
+/* Variables of related projects that mean nothing here (support/ignored.h). Where such a project
+ * would reject the value, say so: it is a mistake in the file even if it has no effect. */
 static void check_ignored(check *c)
 {
     const sh_option_table *table = &sh_option_rows;
@@ -197,9 +212,9 @@ static void check_ignored(check *c)
             bool number_ok = row->max <= row->min || (sh_str_to_double(sh_str_of(text), &number) &&
                                                       number >= row->min && number <= row->max);
             sh_findings_add(&c->report, number_ok ? SH_FINDING_OK : SH_FINDING_WARN, row->name, "",
-                            number_ok ? NULL : "correct it, or take it out",
+                            number_ok ? NULL : "correct or remove it",
                             "from %s, has no effect: %s%s", from.ptr, row->why,
-                            number_ok ? "" : "; and its value would not be allowed");
+                            number_ok ? "" : "; and its value is out of range");
         }
         if (text != NULL && strcmp(row->name, "REQUEST_FILE_PATH") == 0) request = text;
         if (text != NULL && request != NULL && strcmp(row->name, "RESPONSE_FILE_PATH") == 0 &&
@@ -214,6 +229,7 @@ static void (*const checks[])(check *c) = {
     check_devices, check_token,    check_http,  check_ranks,    check_limits,  check_ignored,
 };
 
+/* `bit` is that of the checked command: settings that it does not take are not listed. */
 static int print(const check *c, uint64_t bit, bool json)
 {
     sh_buf text = {0};
@@ -230,6 +246,7 @@ static int print(const check *c, uint64_t bit, bool json)
     return code;
 }
 
+/* Gathers the settings as main.c would for `cmd`, but without stopping at errors. */
 static int run(const sh_command *cmd, int argc, char **argv, char *const *line)
 {
     sh_settings settings = {0};
@@ -267,10 +284,10 @@ static int config_run(const sh_command_args *args)
     if (args->argc > skip && args->argv[skip][0] != '-') name = args->argv[skip++];
     const sh_command *cmd = sh_command_find(name);
     if (cmd == NULL || cmd->bit == FOR(config)) {
-        fprintf(stderr, "shoal: config check: there is no command '%s' to check for\n", name);
+        fprintf(stderr, "shoal: config check: there is no command '%s' to check\n", name);
         return SH_EXIT_USAGE;
     }
-    sh_command with_own = *cmd; /* and the flags of config itself */
+    sh_command with_own = *cmd; /* accepts the flags of config itself as well */
     with_own.bit |= FOR(config);
     return run(&with_own, args->argc - skip, args->argv + skip, args->line);
 }

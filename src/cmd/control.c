@@ -1,5 +1,5 @@
-/* shoal stop, restart and logs: what one does with a launched cluster. All they know is its state
- * folder; the only process that they signal is the launcher, which ends its ranks itself. */
+/* shoal stop, restart and logs: control of a launched cluster. All they know is its state folder,
+ * and the only process that they signal is the launcher, which stops its ranks itself. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -16,9 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 50, KILL_EXTRA_MS = 15000, FOLLOW_MS = 200 };
+enum { POLL_MS = 50, KILL_EXTRA_MS = 15000, FOLLOW_MS = 200 };
 
-/* Ends the launcher of the record and waits until it has gone. False when it had before. */
+/* Stops the launcher of the record and waits until it has ended. False when it was not running. */
 static bool launcher_stop(const cJSON *record)
 {
     sh_process launcher = sh_launch_process(record);
@@ -26,13 +26,14 @@ static bool launcher_stop(const cJSON *record)
     double grace_ms = cJSON_IsNumber(grace) ? grace->valuedouble * 1000 : 0;
     if (!sh_process_signal(&launcher, SIGTERM)) return false;
     sh_deadline end = sh_deadline_in_ms((int64_t)grace_ms + KILL_EXTRA_MS);
-    while (sh_process_alive(&launcher) && !sh_deadline_passed(end)) sh_sleep_ms(LOOK_MS);
-    /* Its ranks end by themselves when it is gone. */
+    while (sh_process_alive(&launcher) && !sh_deadline_passed(end)) sh_sleep_ms(POLL_MS);
+    /* Killing it is safe: ranks stop on their own when their launcher is gone. */
     sh_process_signal(&launcher, SIGKILL);
-    while (sh_process_alive(&launcher)) sh_sleep_ms(LOOK_MS);
+    while (sh_process_alive(&launcher)) sh_sleep_ms(POLL_MS);
     return true;
 }
 
+/* To stop what does not run is a success: scripts can call it at any time. */
 static int stop_run(const sh_command_args *args)
 {
     char *state = sh_state_dir_path(args->settings->state_dir);
@@ -42,7 +43,7 @@ static int stop_run(const sh_command_args *args)
     if (status == SH_OK && launcher_stop(record))
         printf("stopped\n");
     else if (status == SH_OK || status == SH_ERR_NOT_FOUND)
-        printf("no cluster runs from %s\n", state);
+        printf("no cluster is running from %s\n", state);
     bool bad = status != SH_OK && status != SH_ERR_NOT_FOUND;
     cJSON_Delete(record);
     free(state);
@@ -55,7 +56,8 @@ const sh_command sh_command_stop = {
     .run = stop_run,
 };
 
-/* The environment that the settings of the launch came from. */
+/* Restores the variables that the launch got its settings from, and removes all others that would
+ * change them now. */
 static void environment_take(const cJSON *record)
 {
     const cJSON *item;
@@ -66,7 +68,8 @@ static void environment_take(const cJSON *record)
     }
 }
 
-/* The launch's own command line once more, in the background. */
+/* Runs the command line of the launch again, from the same folder, in the background. Only returns
+ * on failure; what it allocates is not freed then, because the process ends. */
 static sh_status launch_again(const cJSON *record, sh_err *err)
 {
     const cJSON *line = cJSON_GetObjectItemCaseSensitive(record, "line"), *item;
@@ -75,7 +78,7 @@ static sh_status launch_again(const cJSON *record, sh_err *err)
     int count = 0;
     sh_status status = sh_program_path(&argv[count++], err);
     if (status != SH_OK || !cJSON_IsString(folder) || chdir(folder->valuestring) != 0)
-        return status != SH_OK ? status : sh_err_sys(err, "the folder of the launch");
+        return status != SH_OK ? status : sh_err_sys(err, "folder of the launch");
     cJSON_ArrayForEach(item, line)
     {
         if (cJSON_IsString(item)) argv[count++] = item->valuestring;
@@ -86,6 +89,7 @@ static sh_status launch_again(const cJSON *record, sh_err *err)
     return sh_err_sys(err, "%s", argv[0]);
 }
 
+/* Works for a cluster that has died as well, as long as launch.json is there. */
 static int restart_run(const sh_command_args *args)
 {
     char *state = sh_state_dir_path(args->settings->state_dir);
@@ -107,7 +111,7 @@ const sh_command sh_command_restart = {
     .run = restart_run,
 };
 
-/* Puts the file at the start of its last `count` lines. */
+/* Seeks to the start of the last `count` lines. Backwards byte by byte is fast enough for a log. */
 static void seek_lines(FILE *file, int64_t count)
 {
     int64_t seen = 0;
@@ -129,7 +133,8 @@ static void copy_rest(FILE *file)
     fflush(stdout);
 }
 
-/* Until Ctrl-C; when a new launch begins another file, that one. */
+/* Until Ctrl-C. A new launch renames the log and starts another one, with another inode: then that
+ * one is followed. */
 static void follow(FILE **file, const char *path)
 {
     struct stat own, now;

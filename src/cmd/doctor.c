@@ -1,4 +1,10 @@
-/* shoal doctor: asks every host of a hostfile about itself, times its links, and judges. */
+/* shoal doctor: queries every host of a hostfile, times the links between them, and reports what
+ * would keep a server from running well.
+ *
+ * This file connects the parts: it decides which machines, ports, models and links to look at
+ * (machines_find, links_pick); the survey does the looking (cluster/survey.h), the checks are in
+ * cluster/doctor.h. Several ranks may share a machine, so there are two indexes: ranks of the file,
+ * and machines, each of which is queried once; `machine` maps the first to the second. */
 #include "cluster/doctor.h"
 
 #include "base/alloc.h"
@@ -24,7 +30,7 @@ typedef struct {
     sh_survey_host host[SH_RANKS_MAX];
     sh_buf listen[SH_RANKS_MAX];
     double need[SH_RANKS_MAX];
-    int machine[SH_RANKS_MAX]; /* of each rank */
+    int machine[SH_RANKS_MAX]; /* index into host[] for each rank */
     int count;
     sh_net_link *link; /* [SH_NET_LINKS_MAX] */
     int link_count;
@@ -44,7 +50,7 @@ static const char *first_address(sh_hostfile *file, int rank)
     return sh_arena_str(&file->arena, sh_str_of(name)).ptr;
 }
 
-/* What ssh knows the rank's machine by, as far as the file says. */
+/* The ssh name of the rank's machine, or else its address. */
 static const char *ssh_name(sh_hostfile *file, int rank)
 {
     const char *name = file->host[rank].ssh;
@@ -61,7 +67,8 @@ static int machine_of(visit *v, const char *name)
     return v->count++;
 }
 
-/* Which machines, and where the ranks on each will listen. */
+/* Collects the machines, and for each the addresses on which its ranks (and the API of rank 0) will
+ * listen. */
 static sh_status machines_find(visit *v, const sh_settings *s, sh_err *err)
 {
     if (s->hostfile == NULL) {
@@ -82,7 +89,7 @@ static sh_status machines_find(visit *v, const sh_settings *s, sh_err *err)
     return status;
 }
 
-/* The address of a machine's first rank, or NULL where the file has none. */
+/* The address of a machine's first rank, or NULL if the file has none. */
 static const char *number_of(const visit *v, int machine)
 {
     for (int r = 0; v->file != NULL && r < v->file->count; r++)
@@ -90,7 +97,7 @@ static const char *number_of(const visit *v, int machine)
     return NULL;
 }
 
-/* Of all links between the machines those that the hostfile will use; all where it has no say. */
+/* Keeps only the links that the hostfile will use, or all where it names no address. */
 static void links_pick(visit *v)
 {
     int kept = 0;
@@ -101,7 +108,8 @@ static void links_pick(visit *v)
     v->link_count = kept;
 }
 
-/* An address of the file that no fingerprint has is tried as well. */
+/* An address in the file that no machine reported is tried as well: it may be translated on the way
+ * (NAT), or wrong. */
 static void links_add_foreign(visit *v)
 {
     for (int a = 0; a < v->count; a++)
@@ -118,11 +126,12 @@ static void links_add_foreign(visit *v)
         }
 }
 
-/* What each machine would hold: shares follow free memory, as a server's do. */
+/* Bytes of weights that each machine would hold, with shares by free memory as in a real server.
+ * Ranks on one machine divide its memory equally. */
 static sh_status needs_fill(visit *v, const char *dir, sh_err *err)
 {
     sh_config config = {0};
-    sh_rank_means means[SH_RANKS_MAX];
+    sh_rank_resources resources[SH_RANKS_MAX];
     double shares[SH_RANKS_MAX];
     int ranks = v->file == NULL ? 1 : v->file->count;
     sh_shard *shards = sh_alloc_array((size_t)ranks, sizeof(*shards));
@@ -132,13 +141,13 @@ static sh_status needs_fill(visit *v, const char *dir, sh_err *err)
         const sh_fingerprint *fp = v->host[v->machine[r]].fp;
         int mates = 0;
         for (int q = 0; q < ranks; q++) mates += v->machine[q] == v->machine[r];
-        means[r] = (sh_rank_means){
+        resources[r] = (sh_rank_resources){
             .memory = fp == NULL ? 1e18 : (double)fp->memory_available / mates, .speed = 1};
     }
     if (status == SH_OK) {
         sh_shard whole = sh_shard_whole(&config);
         sh_predict_rank(&config, &whole, &cost);
-        status = sh_shares_by_means(means, ranks, cost.weight_bytes, shares, err);
+        status = sh_shares_by_resources(resources, ranks, cost.weight_bytes, shares, err);
     }
     sh_plan_opts opts = {.tensor_size = ranks, .stages = 1, .weights = shares};
     if (status == SH_OK) status = sh_shard_plan(&config, &opts, shards, err);
@@ -151,6 +160,7 @@ static sh_status needs_fill(visit *v, const char *dir, sh_err *err)
     return status;
 }
 
+/* Without the model on this host the shares are unknown, and memory is only listed, not judged. */
 static void plan_check(visit *v, const sh_settings *s)
 {
     char *dir = NULL;
@@ -162,7 +172,8 @@ static void plan_check(visit *v, const sh_settings *s)
     free(dir);
 }
 
-/* A path travels whole; a name is looked for on each host. */
+/* A path that exists here is sent as an absolute path; anything else is a name that each host looks
+ * up on its own. */
 static char *model_for_hosts(const sh_settings *s)
 {
     char full[PATH_MAX];
@@ -170,8 +181,9 @@ static char *model_for_hosts(const sh_settings *s)
     return sh_strdup(realpath(s->model, full) != NULL ? full : s->model);
 }
 
-/* What runs already: the cluster that was launched from the state folder, or a server that answers
- * where the API would be. NULL when nothing does. */
+/* What is already running: the cluster launched from the state folder, or a server that answers at
+ * the API's address. NULL when there is none. Its ports may then be in use without that being an
+ * error. */
 static const char *server_find(const sh_settings *s)
 {
     char *state = sh_state_dir_path(s->state_dir);
@@ -192,6 +204,8 @@ static const char *server_find(const sh_settings *s)
     return found;
 }
 
+/* The order matters: links can only be listed once the hosts have reported their networks, and the
+ * shares need their free memory. */
 static void visit_run(visit *v, const sh_settings *s, const char *program)
 {
     sh_net_host net[SH_RANKS_MAX];
@@ -201,14 +215,14 @@ static void visit_run(visit *v, const sh_settings *s, const char *program)
     opts.ssh.cancel = sh_hosts_interrupt();
     for (int i = 0; i < v->count; i++)
         v->host[i].listen = v->listen[i].len > 0 ? v->listen[i].ptr : NULL;
-    sh_survey_ask(&opts, v->host, v->count);
+    sh_survey_query(&opts, v->host, v->count);
     sh_survey_net(v->host, v->count, net);
     v->link_count = sh_net_links(net, v->count, v->link, SH_NET_LINKS_MAX);
     links_pick(v);
     links_add_foreign(v);
     sh_survey_measure(&opts, v->host, v->count, v->link, v->link_count);
     plan_check(v, s);
-    sh_doctor_judge(&(sh_doctor_view){.host = v->host,
+    sh_doctor_check(&(sh_doctor_view){.host = v->host,
                                       .need = v->need,
                                       .count = v->count,
                                       .link = v->link,
@@ -221,6 +235,7 @@ static void visit_run(visit *v, const sh_settings *s, const char *program)
     free(model);
 }
 
+/* Warnings do not change the exit code: a launch would still work. */
 static int show(const visit *v, bool json)
 {
     int failures = sh_findings_count(&v->report, SH_FINDING_FAIL);

@@ -1,5 +1,12 @@
-/* shoal engine and shoal worker: the computing processes. Rank 0 answers on a Unix socket; the
- * others do what it says, and come back by themselves when the group was lost. */
+/* shoal engine and shoal worker: the processes that compute. Rank 0 serves requests on a Unix
+ * socket; the other ranks do what rank 0 tells them, and rejoin on their own when the group is
+ * lost.
+ *
+ * Signals are the delicate part. SIGINT and SIGTERM are blocked in all threads and taken by one
+ * thread with sigwait, so that nothing runs in a signal handler. On rank 0 a signal starts the
+ * grace period for running answers. A worker must not leave on a signal while it is in a group: a
+ * stop signals all ranks at once, and a worker that left would break the answers that rank 0 is
+ * still finishing. It keeps working until rank 0 ends the group. */
 #include "engine/engine.h"
 
 #include "base/log.h"
@@ -16,6 +23,8 @@
 
 enum { REJOIN_PAUSE_MS = 300 };
 
+/* A step must hold a token for every possible draw of all slots and at least one more, however
+ * small --chunk is. */
 static sh_status setup_init(sh_model_group_setup *setup, const sh_command_args *args, sh_err *err)
 {
     const sh_settings *s = args->settings;
@@ -29,7 +38,7 @@ static sh_status setup_init(sh_model_group_setup *setup, const sh_command_args *
     return status;
 }
 
-/* Blocked in every thread, so that one place waits for them. */
+/* Called before any thread starts: all of them inherit the mask. */
 static void signals_block(sigset_t *set)
 {
     sigemptyset(set);
@@ -38,35 +47,35 @@ static void signals_block(sigset_t *set)
     pthread_sigmask(SIG_BLOCK, set, NULL);
 }
 
-/* What ends rank 0: a signal, or a group that is lost for good. A signal that comes while the group
- * still forms or loads has nothing to wait for. */
+/* What stops rank 0: a signal, or a group that is lost for good. A signal that arrives while the
+ * group is still forming or loading ends the process at once: there are no answers to wait for. */
 struct stopper {
     sigset_t signals;
     pthread_t thread; /* waits for signals */
     atomic_bool ready;
     const char *socket;
-    pthread_mutex_t lock; /* guards `asked` */
+    pthread_mutex_t lock; /* guards `requested` */
     pthread_cond_t changed;
-    bool asked;
+    bool requested;
 };
 
-static void stop_ask(void *ctx)
+static void stop_request(void *ctx)
 {
     struct stopper *stopper = ctx;
     pthread_mutex_lock(&stopper->lock);
-    stopper->asked = true;
+    stopper->requested = true;
     pthread_cond_signal(&stopper->changed);
     pthread_mutex_unlock(&stopper->lock);
 }
 
-static void stop_await(struct stopper *stopper)
+static void stop_wait(struct stopper *stopper)
 {
     pthread_mutex_lock(&stopper->lock);
-    while (!stopper->asked) pthread_cond_wait(&stopper->changed, &stopper->lock);
+    while (!stopper->requested) pthread_cond_wait(&stopper->changed, &stopper->lock);
     pthread_mutex_unlock(&stopper->lock);
 }
 
-static void *signal_await(void *arg)
+static void *signal_thread(void *arg)
 {
     struct stopper *stopper = arg;
     int got;
@@ -75,7 +84,7 @@ static void *signal_await(void *arg)
         unlink(stopper->socket);
         _exit(SH_EXIT_OK);
     }
-    stop_ask(stopper);
+    stop_request(stopper);
     return NULL;
 }
 
@@ -83,8 +92,8 @@ static sh_status stopper_start(struct stopper *stopper, sh_err *err)
 {
     pthread_mutex_init(&stopper->lock, NULL);
     pthread_cond_init(&stopper->changed, NULL);
-    if (pthread_create(&stopper->thread, NULL, signal_await, stopper) != 0)
-        return sh_err_set(err, SH_ERR_SYSTEM, "a thread for signals could not be started");
+    if (pthread_create(&stopper->thread, NULL, signal_thread, stopper) != 0)
+        return sh_err_set(err, SH_ERR_SYSTEM, "cannot start the signal thread");
     return SH_OK;
 }
 
@@ -105,16 +114,18 @@ static sh_status serve(const sh_settings *s, sh_engine_socket *engine_socket, sh
     sh_engine_info info = sh_engine_info_of(engine);
     SH_LOGI("ready: %s on %d rank%s, %d tokens of context", s->model, info.world_size,
             info.world_size == 1 ? "" : "s", info.context);
-    if (strcmp(s->part, "engine") != 0) sh_progress(s, "ready"); /* else the API says it */
+    if (strcmp(s->part, "engine") != 0) sh_progress(s, "ready"); /* otherwise the API reports it */
     sh_progress_ready(s);
     atomic_store(&stopper->ready, true);
-    stop_await(stopper);
-    SH_LOGI("stopping: running answers have %lld s", (long long)s->grace);
+    stop_wait(stopper);
+    SH_LOGI("stopping: running answers have %lld s to finish", (long long)s->grace);
     sh_engine_socket_drain(engine_socket);
     sh_engine_stop(engine, s->grace * 1000);
     return sh_engine_check(engine, err);
 }
 
+/* Rank 0. The socket is opened before the model is loaded, so that a path that cannot be used is
+ * reported at once. */
 static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
                             const sigset_t *signals, sh_err *err)
 {
@@ -125,7 +136,7 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
                            .timeout_ms = s->req_timeout * 1000,
                            .stall_s = (double)s->stall_ms / 1000,
                            .drafts = (int)s->drafts,
-                           .lost_for_good = stop_ask,
+                           .lost_for_good = stop_request,
                            .lost_ctx = &stopper};
     sh_progress(s, "load");
     sh_engine_socket *engine_socket = NULL;
@@ -137,20 +148,20 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
     if (status == SH_OK) status = serve(s, engine_socket, engine, &stopper, err);
     sh_engine_socket_close(engine_socket);
     sh_engine_close(engine);
-    stopper_stop(&stopper); /* last: the engine's thread may ask until it has ended */
+    stopper_stop(&stopper); /* last: the engine's thread may call stop_request until it has ended */
     return status;
 }
 
-/* A worker that is in a group goes on until rank 0 lets it go, so that answers can finish; one that
- * is not, ends. */
+/* After a signal, a worker that is in a group continues until rank 0 releases it, so that answers
+ * can finish; one that is not in a group exits. */
 struct worker {
     sigset_t signals;
     atomic_bool working;
     atomic_bool stop;
-    bool joined; /* it has been in a group: its token is right */
+    bool joined; /* it has been in a group before: its token is right */
 };
 
-static void *worker_signals(void *arg)
+static void *worker_signal_thread(void *arg)
 {
     struct worker *w = arg;
     int got;
@@ -160,6 +171,7 @@ static void *worker_signals(void *arg)
     return NULL;
 }
 
+/* One membership in a group: join, work until released or lost, leave. */
 static sh_status worker_once(struct worker *w, const sh_settings *s, sh_model_group *model_group,
                              const sh_group_opts *opts, sh_err *err)
 {
@@ -182,27 +194,29 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_model_gr
     return status;
 }
 
-/* What may be over at the next try. A stranger at rank 0's address may refuse a token that was good
- * before. */
-static bool is_passing(const struct worker *w, sh_status status)
+/* Errors that may be gone at the next attempt. A refused token is one of them if it was accepted
+ * before: another server may be listening at rank 0's address for the moment. */
+static bool is_transient(const struct worker *w, sh_status status)
 {
     return status == SH_ERR_GROUP || status == SH_ERR_PEER || status == SH_ERR_TIMEOUT ||
            (status == SH_ERR_AUTH && w->joined);
 }
 
-static sh_status follow(const sh_settings *s, const sh_model_group_setup *setup, struct worker *w,
-                        sh_err *err)
+/* The weights stay loaded while the group is lost and formed again. MPI cannot form a group twice,
+ * so there the first loss is final. */
+static sh_status work(const sh_settings *s, const sh_model_group_setup *setup, struct worker *w,
+                      sh_err *err)
 {
     sh_model_group *model_group = NULL;
     pthread_t thread;
-    if (pthread_create(&thread, NULL, worker_signals, w) != 0)
-        return sh_err_set(err, SH_ERR_SYSTEM, "a thread for signals could not be started");
+    if (pthread_create(&thread, NULL, worker_signal_thread, w) != 0)
+        return sh_err_set(err, SH_ERR_SYSTEM, "cannot start the signal thread");
     pthread_detach(thread);
     sh_status status = sh_model_group_open(&setup->opts, &model_group, err);
     while (status == SH_OK) {
         status = worker_once(w, s, model_group, &setup->ranks.opts, err);
         if (status == SH_OK || atomic_load(&w->stop) || setup->ranks.opts.mesh.mpi != NULL) break;
-        if (!is_passing(w, status)) break;
+        if (!is_transient(w, status)) break;
         SH_LOGW("%s; waiting for rank 0", err->text);
         sh_sleep_ms(REJOIN_PAUSE_MS);
         status = SH_OK;
@@ -224,11 +238,11 @@ static int run(const sh_command_args *args, bool worker)
     if (worker && rank == 0)
         status = sh_err_set(
             &err, SH_ERR_INPUT,
-            "a worker is a rank from 1 on: --rank R with --hostfile or --coordinator");
+            "a worker is rank 1 or higher: give --rank R with --hostfile or --coordinator");
     else if (rank > 0)
-        status = follow(s, &setup, &w, &err);
+        status = work(s, &setup, &w, &err);
     else if (s->socket == NULL)
-        status = sh_err_set(&err, SH_ERR_INPUT, "no socket is given: --socket PATH");
+        status = sh_err_set(&err, SH_ERR_INPUT, "engine needs --socket PATH");
     else
         status = coordinate(s, &setup, &w.signals, &err);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);

@@ -1,4 +1,5 @@
-/* shoal fingerprint: this host as JSON. */
+/* shoal fingerprint: describes this host as JSON, for `hosts detect` and `doctor`. A model that is
+ * not found is part of the answer, not an error. */
 #include "cluster/fingerprint.h"
 #include "base/system.h"
 

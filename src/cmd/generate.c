@@ -1,4 +1,7 @@
-/* shoal generate: one answer, as text that streams or as JSON. */
+/* shoal generate: one answer, streamed as text or printed whole as JSON.
+ *
+ * Only the answer goes to stdout; reasoning and statistics go to stderr, so that the output can be
+ * piped. Sampling is greedy unless flags say otherwise: the same prompt gives the same answer. */
 #include "base/json.h"
 #include "cmd/support/interrupt.h"
 #include "cmd/support/model_client.h"
@@ -38,6 +41,7 @@ static void ids_add(cJSON *json, const sh_reply *reply)
         cJSON_AddItemToArray(logprobs, cJSON_CreateNumber(reply->logprobs[i]));
 }
 
+/* The prompt's rate counts only the tokens that were computed, not those from the prefix cache. */
 static void print_json(const sh_reply *reply, const sh_shown *shown, double load_s)
 {
     cJSON *json = cJSON_CreateObject(), *calls = sh_shown_calls(shown);
@@ -62,6 +66,7 @@ static void print_json(const sh_reply *reply, const sh_shown *shown, double load
     cJSON_Delete(json);
 }
 
+/* Without a tokenizer nothing has been streamed: print the ids instead. */
 static void print_end(const sh_reply *reply)
 {
     if (!reply->has_text)
@@ -75,7 +80,7 @@ static void print_end(const sh_reply *reply)
             reply->finish);
 }
 
-/* What the answer goes through: when nobody reads it any more, there is nobody to compute for. */
+/* Stops the answer when standard output is closed (`shoal generate ... | head`). */
 static void on_event(void *arg, const sh_output_event *event)
 {
     sh_shown *shown = arg;
@@ -83,10 +88,12 @@ static void on_event(void *arg, const sh_output_event *event)
     if (shown->lost) sh_interrupted = 1;
 }
 
+/* An answer that was stopped because the reader went away is a success; one stopped by Ctrl-C has
+ * its own exit code. */
 static int answer(sh_model_client *client, sh_question *q, const sh_settings *s)
 {
     sh_shown shown = {.color = isatty(STDERR_FILENO) != 0};
-    sh_hearer hearer = {.event = on_event, .ctx = &shown, .stop = &sh_interrupted};
+    sh_reply_handler handler = {.event = on_event, .ctx = &shown, .stop = &sh_interrupted};
     cJSON *messages = s->chat != NULL ? messages_make(s) : NULL;
     sh_reply reply = {0};
     sh_err err;
@@ -98,7 +105,7 @@ static int answer(sh_model_client *client, sh_question *q, const sh_settings *s)
         shown.content_to = stdout;
         shown.reasoning_to = stderr;
     }
-    sh_status status = sh_model_client_ask(client, q, &hearer, &reply, &err);
+    sh_status status = sh_model_client_ask(client, q, &handler, &reply, &err);
     sh_shown_end(&shown);
     if (status == SH_OK && s->json) print_json(&reply, &shown, sh_model_client_load_s(client));
     if (status == SH_OK && !s->json) print_end(&reply);

@@ -1,3 +1,5 @@
+/* shoal help: the overview, the page of a command, and the reference page docs/options.md, all
+ * generated from the tables of commands and options. */
 #include "cmd/command.h"
 
 #include "base/version.h"
@@ -21,8 +23,8 @@ static void overview(sh_buf *out)
         "Exit codes: 0 success, 1 failure, 2 wrong usage, 3 a rank was lost, 130 interrupted.\n");
 }
 
-/* Adds the text with its own line breaks, and more of them at spaces where a line gets too long for
- * a terminal. */
+/* Appends the text with its own line breaks, and breaks lines at spaces where they would get too
+ * long for a terminal. */
 static void wrapped(const char *text, sh_buf *out)
 {
     int column = 0;
@@ -37,6 +39,7 @@ static void wrapped(const char *text, sh_buf *out)
     sh_buf_add_char(out, '\n');
 }
 
+/* `shoal help COMMAND` and `shoal COMMAND --help`. */
 static void page(const sh_command *cmd, sh_buf *out)
 {
     sh_buf_addf(out, "shoal %s: %s\n\nUsage: shoal %s [FLAGS]%s%s\n", cmd->name, cmd->summary,
@@ -54,11 +57,12 @@ static void reference(sh_buf *out)
 {
     sh_buf_add_text(
         out,
-        "# Settings\n\nMade from the option table by `make docs`; a test compares them.\n\n"
+        "# Settings\n\nGenerated from the option table by `make docs`; a test compares the two.\n\n"
         "Each setting is a flag of the commands that use it, an environment variable, a line\n"
-        "`NAME=value` of `.env`, and a line `name = value` of the file that `--config` names.\n"
-        "The first of these that has it wins, in that order. A `.env` that nobody named must be\n"
-        "ours, and sets nothing that can run code ([security](security.md)).\n\n## Commands\n\n"
+        "`NAME=value` in `.env`, and a line `name = value` in the file given by `--config`. If\n"
+        "several of them set it, the first in this order wins. A `.env` that was not named with\n"
+        "`--env-file` must belong to you, and cannot set anything that runs code\n"
+        "([security](security.md)).\n\n## Commands\n\n"
         "| command | does |\n|---|---|\n");
     for (int i = 0; i < SH_COMMAND_COUNT; i++)
         sh_buf_addf(out, "| `shoal %s` | %s |\n", sh_commands[i]->name, sh_commands[i]->summary);

@@ -1,4 +1,5 @@
-/* shoal hosts: makes, checks and converts hostfiles; detecting is in hosts_detect.c. */
+/* shoal hosts: creates, checks and converts hostfiles; hosts_detect.c detects them. A table of
+ * verbs dispatches by the first argument, with the number of arguments that each takes. */
 #include "cmd/hosts.h"
 
 #include "base/file.h"
@@ -14,6 +15,7 @@ static void on_signal(int number)
     interrupted = number;
 }
 
+/* Without SA_RESTART, so that a blocking call returns early and its caller checks the flag. */
 const volatile sig_atomic_t *sh_hosts_interrupt(void)
 {
     struct sigaction action = {.sa_handler = on_signal};
@@ -76,6 +78,7 @@ static int create(const sh_command_args *args)
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
 
+/* A file that cannot be parsed is a finding like any other, so that --json covers it. */
 static int check(const sh_command_args *args)
 {
     sh_findings report = {0};
@@ -91,6 +94,8 @@ static int check(const sh_command_args *args)
     return code;
 }
 
+/* Converting to a form without ports loses them, and the ranks will then listen elsewhere: that is
+ * worth a note, but not an error. */
 static int convert(const sh_command_args *args)
 {
     sh_hostfile *file = NULL;
@@ -101,8 +106,7 @@ static int convert(const sh_command_args *args)
     sh_hostfile_form form = form_of(args->settings);
     if (status == SH_OK && file->has_ports &&
         (form == SH_HOSTFILE_OBJECT || form == SH_HOSTFILE_LIST))
-        fprintf(stderr, "shoal: this form has no ports; they will count up from %d\n",
-                SH_HOSTFILE_PORT);
+        fprintf(stderr, "shoal: this form has no ports; they count up from %d\n", SH_HOSTFILE_PORT);
     sh_hostfile_free(file);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
@@ -128,7 +132,7 @@ static int hosts_run(const sh_command_args *args)
         fprintf(stderr, "shoal: usage: shoal hosts %s %s\n", verbs[i].verb, verbs[i].arguments);
         return SH_EXIT_USAGE;
     }
-    fprintf(stderr, "shoal: hosts does one of create, check, convert, detect%s%s%s\n",
+    fprintf(stderr, "shoal: hosts takes one of create, check, convert, detect%s%s%s\n",
             args->argc > 0 ? ", not '" : "", args->argc > 0 ? args->argv[0] : "",
             args->argc > 0 ? "'" : "");
     return SH_EXIT_USAGE;

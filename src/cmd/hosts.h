@@ -1,4 +1,4 @@
-/* hosts.h - what the files of `shoal hosts` and `shoal doctor` share.
+/* hosts.h - code shared by `shoal hosts`, `shoal doctor` and `shoal config`.
  *
  * Threads: the main thread. */
 #ifndef SH_CMD_HOSTS_H
@@ -10,14 +10,14 @@
 
 #include <signal.h>
 
-/* Writes the hostfile to --out, or to stdout, in the form that --form says. */
+/* Writes the hostfile to --out, or to stdout, in the form given by --form. */
 SH_MUST_CHECK sh_status sh_hosts_write(const sh_hostfile *file, const sh_settings *s, sh_err *err);
 
-/* Prints a report; the exit code is a failure when a finding is one. */
+/* Prints a report on stdout; the exit code is SH_EXIT_FAILED if any finding is a failure. */
 int sh_hosts_report(const sh_findings *report, bool json);
 
-/* From now on Ctrl-C only sets the flag that is returned, so that what runs on other hosts is ended
- * in order; the command then ends with SH_EXIT_INTERRUPTED. */
+/* From now on Ctrl-C only sets the flag that is returned, so that processes on other hosts are
+ * stopped in order; the command then exits with SH_EXIT_INTERRUPTED. */
 const volatile sig_atomic_t *sh_hosts_interrupt(void);
 
 int sh_hosts_detect(const sh_command_args *args);

@@ -1,5 +1,10 @@
-/* shoal hosts detect: asks the machines, times every pair over every network that they share, and
- * writes the hostfile with the address of each that serves the others best. */
+/* shoal hosts detect: queries the machines, times every pair over every network that they share,
+ * and writes a hostfile with the best address of each.
+ *
+ * The hostfile is the product and goes to stdout (or --out), so that the command can be used in a
+ * pipe; tables and findings go to stderr then. A host that does not answer is left out of the file
+ * and reported as a failure: the file is still useful, and the exit code says that it is
+ * incomplete. */
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/system.h"
@@ -30,6 +35,7 @@ static void show_progress(const char *text)
     if (isatty(STDERR_FILENO)) fprintf(stderr, "timing the links of %s\n", text);
 }
 
+/* A name that is given twice counts once. */
 static void add_host(detection *d, const char *name)
 {
     if (d->count == SH_RANKS_MAX) return;
@@ -39,17 +45,18 @@ static void add_host(detection *d, const char *name)
                                            .shown = name};
 }
 
-/* The hosts that ~/.ssh/config names. HOME is no setting, since settings travel. */
+/* Adds the hosts named in ~/.ssh/config. HOME is not a setting, because settings are sent to other
+ * hosts. */
 static sh_status add_known(detection *d, sh_err *err)
 {
     const char *home = getenv("HOME");
     const char *names[SH_RANKS_MAX];
     sh_buf text = {0};
-    if (home == NULL) return sh_err_set(err, SH_ERR_INPUT, "name the hosts: HOME is not set");
+    if (home == NULL) return sh_err_set(err, SH_ERR_INPUT, "no host is named, and HOME is not set");
     char *path = sh_path_join(home, ".ssh/config");
     sh_status status = sh_file_read(path, CONFIG_MAX, &text, err);
     if (status != SH_OK)
-        sh_err_prefix(err, "no host is named, and ssh knows none");
+        sh_err_prefix(err, "no host is named, and there is no ssh configuration");
     else
         for (int i = 0,
                  count = sh_ssh_config_hosts(sh_buf_str(&text), &d->arena, names, SH_RANKS_MAX);
@@ -62,26 +69,28 @@ static sh_status add_known(detection *d, sh_err *err)
     return status;
 }
 
+/* One finding per host, whatever it answered, so that the report lists all of them. */
 static void check_answers(detection *d)
 {
     for (int i = 0; i < d->count; i++) {
         const sh_survey_host *h = &d->host[i];
         if (h->fp == NULL)
             sh_findings_add(&d->report, SH_FINDING_FAIL, "ssh", h->shown,
-                            "`ssh HOST true` must work without a question", "%s", h->err.text);
+                            "`ssh HOST true` must work without a prompt", "%s", h->err.text);
         else if (h->fp->program[0] == '\0')
             sh_findings_add(&d->report, SH_FINDING_WARN, "program", h->shown,
                             "`shoal bootstrap --hostfile F`, or copy the program to its PATH",
-                            "shoal is not there: of its links only the latency is known");
+                            "shoal is not installed: only the latency of its links is known");
         else
             sh_findings_add(&d->report, SH_FINDING_OK, "ssh", h->shown, NULL, "shoal %s, %s %s",
                             h->fp->version, h->fp->os, h->fp->arch);
     }
 }
 
+/* Reports are added in the order in which a reader wants them: hosts, networks, then links. */
 static void detect(detection *d, const sh_survey_opts *opts)
 {
-    sh_survey_ask(opts, d->host, d->count);
+    sh_survey_query(opts, d->host, d->count);
     sh_survey_net(d->host, d->count, d->net);
     check_answers(d);
     sh_net_check(d->net, d->count, &d->report);
@@ -91,6 +100,7 @@ static void detect(detection *d, const sh_survey_opts *opts)
     sh_net_choose(d->net, d->count, d->link, d->link_count, d->address, &d->report);
 }
 
+/* All links, not only the chosen ones: a user who expected another network sees why it lost. */
 static void print_links(const detection *d, FILE *to)
 {
     fprintf(to, "%-24s %-20s %-34s %10s %12s\n", "pair", "network", "addresses", "latency",
@@ -150,7 +160,8 @@ static void print_json(const detection *d)
     cJSON_Delete(top);
 }
 
-/* The hosts that answered, in the order in which they were named. */
+/* The hosts that answered, in the order in which they were named: that order is the ranks'. A host
+ * whose links all failed is written without an address, and reached by its ssh name. */
 static sh_status write_hostfile(detection *d, const sh_settings *s, sh_err *err)
 {
     sh_hostfile file = {.backend = ""};
@@ -166,7 +177,7 @@ static sh_status write_hostfile(detection *d, const sh_settings *s, sh_err *err)
     return sh_hosts_write(&file, s, err);
 }
 
-/* stdout has the hostfile unless --out names a file, so the tables then go to stderr. */
+/* Without --out the hostfile goes to stdout, so the tables go to stderr. */
 static int show(detection *d, const sh_settings *s)
 {
     sh_err err;

@@ -1,4 +1,5 @@
-/* shoal info: what a model folder holds, and which machines it fits. Only headers are read. */
+/* shoal info: what a model folder contains, and which machines it fits. Only config.json and the
+ * headers of the weight files are read. */
 #include "base/buf.h"
 #include "base/json.h"
 #include "cmd/command.h"
@@ -17,13 +18,13 @@ static const double GIB = 1024.0 * 1024.0 * 1024.0, MIB = 1024.0 * 1024.0;
 typedef struct {
     sh_config config;
     int64_t parameters;
-    int64_t active; /* parameters that one token needs */
+    int64_t active; /* parameters used for one token */
     uint64_t bytes; /* of all tensors in the files */
     int64_t kv_token_bytes;
-    double available; /* bytes of this machine's memory */
+    double available; /* bytes of memory in this machine */
 } facts;
 
-/* Numbers of the KV cache are f16 unless --kv-format says otherwise. */
+/* The KV cache is assumed to be f16, two bytes per number. */
 static sh_status gather(const sh_settings *s, facts *f, sh_err *err)
 {
     sh_tensors *set = NULL;
@@ -31,8 +32,8 @@ static sh_status gather(const sh_settings *s, facts *f, sh_err *err)
     sh_status status = sh_config_load(s->model, &f->config, err);
     if (status == SH_OK) status = sh_tensors_open(s->model, &set, err);
     if (status != SH_OK) return status;
-    /* Whether the head is the embedding may be said by the files alone. */
-    if (f->config.tied == SH_TIED_UNSAID)
+    /* If config.json does not say whether the head is tied to the embedding, the files do. */
+    if (f->config.tied == SH_TIED_UNSPECIFIED)
         f->config.tied = sh_tensors_find(set, "lm_head.weight") == NULL ? SH_TIED_YES : SH_TIED_NO;
     sh_inventory_init(&f->config, &inv);
     for (size_t i = 0; i < inv.count; i++) {
@@ -65,6 +66,7 @@ static const char *mode_name(const sh_quant *quant)
     }
 }
 
+/* Modules may override the model's quantization; only their number is shown. */
 static void quant_text(const sh_config *c, char *out, size_t cap)
 {
     if (!c->quant.on) {
@@ -77,6 +79,8 @@ static void quant_text(const sh_config *c, char *out, size_t cap)
         snprintf(out + len, cap - (size_t)len, ", %zu modules otherwise", c->quant.override_count);
 }
 
+/* Some models use a sliding window in part of their layers; with MLA the cache holds one latent
+ * vector instead of heads. */
 static void attention_text(const sh_config *c, char *out, size_t cap)
 {
     int sliding = 0, window = 0;
@@ -93,15 +97,17 @@ static void attention_text(const sh_config *c, char *out, size_t cap)
         snprintf(out + len, cap - (size_t)len, ", a window of %d in %d layers", window, sliding);
 }
 
-/* How long a context fits beside the weights, on machines of usual sizes. */
+/* How long a context fits next to the weights, for common memory sizes. Where not even the weights
+ * fit, the number of machines that would hold them with a context of up to 8192 tokens. The list
+ * ends at the first size that holds the whole context. */
 static void print_fits(const facts *f)
 {
     static const int sizes[] = {8, 16, 24, 32, 64, 128, 256, 512};
     printf("fits\n");
     for (size_t i = 0; i < SH_COUNT_OF(sizes); i++) {
-        /* A tenth is left to the system, and the buffers of a step take some. */
-        double room = sizes[i] * GIB * 0.9 - 64 * MIB;
-        double left = room - (double)f->bytes * 1.02;
+        /* Leave a tenth for the system and 64 MiB for the buffers of a step. */
+        double usable = sizes[i] * GIB * 0.9 - 64 * MIB;
+        double left = usable - (double)f->bytes * 1.02;
         if (left > 0) {
             double tokens = left / (double)f->kv_token_bytes;
             bool all = tokens >= f->config.context;
@@ -112,7 +118,7 @@ static void print_fits(const facts *f)
             double kv = (double)f->kv_token_bytes *
                         (f->config.context < 8192 ? f->config.context : 8192);
             printf("  %4d GiB    on %d machines together\n", sizes[i],
-                   (int)(((double)f->bytes * 1.02 + kv) / room) + 1);
+                   (int)(((double)f->bytes * 1.02 + kv) / usable) + 1);
         }
     }
     printf("  this machine has %.1f GiB\n", f->available / GIB);

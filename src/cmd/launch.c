@@ -1,7 +1,15 @@
-/* shoal launch: from a hostfile to a served model.
+/* shoal launch: from a hostfile to a running server.
  *
- * First the hosts are checked and given what they lack; nothing is started before all of them can.
- * What the ranks are to do goes to them as files of the state folder, never in a command line. */
+ * First the hosts are checked and sent what they lack; no rank is started before all hosts are
+ * ready. Settings, tokens and keys reach the ranks as files in their state folders, never on a
+ * command line, which other users of a machine could read.
+ *
+ * The launcher holds a lock in its state folder while it lives, so there is one cluster per folder.
+ * With --detach it forks after the preparation: errors up to then appear on the terminal and set
+ * the exit code. The parent shows the log until the child reports that all ranks are ready.
+ *
+ * Signals only set a flag here. The preparation polls it through ssh.cancel; once ranks run,
+ * sh_children takes the signals over (cluster/launch.h). */
 #include "cmd/launch_internal.h"
 
 #include "base/alloc.h"
@@ -25,8 +33,9 @@
 
 enum {
     SETTINGS_FILE_MAX = 4 << 20,
-    STOP_EXTRA_MS = 12000, /* more than an agent takes, which takes more than its rank */
-    LOOK_MS = 100,
+    STOP_EXTRA_MS = 12000, /* on top of --grace: the agent waits longer than its rank, we longer
+                              than the agent */
+    POLL_MS = 100,
     DEMO_RANKS = 2,
 };
 
@@ -45,7 +54,7 @@ static void say(void *arg, const sh_remote_host *host, const char *text)
     sh_launch_say(l->log, host->rank, host->name, sh_str_of(text));
 }
 
-/* Without a hostfile: this host and --workers, or this machine as often as there are ranks. */
+/* Without a hostfile: this host and --workers, or this machine once for each rank. */
 static sh_status hosts_make(sh_launch *l, sh_err *err)
 {
     const sh_settings *s = l->args->settings;
@@ -65,6 +74,8 @@ static sh_status hosts_make(sh_launch *l, sh_err *err)
     return SH_OK;
 }
 
+/* hosts_text is kept besides the parsed form: it is what the hosts get as hostfile.json. *where
+ * names the source in errors. */
 static sh_status hosts_read(sh_launch *l, const char **where, sh_err *err)
 {
     const sh_settings *s = l->args->settings;
@@ -81,6 +92,7 @@ static sh_status hosts_read(sh_launch *l, const char **where, sh_err *err)
     return status;
 }
 
+/* Whether a variable is one of our settings, or an ignored one, that cannot run code. */
 static bool is_harmless(sh_str name)
 {
     const sh_option *row = sh_option_by_env(&sh_option_rows, name);
@@ -90,8 +102,9 @@ static bool is_harmless(sh_str name)
     return known;
 }
 
-/* `envs` of a hostfile go into the environment of every rank, where LD_PRELOAD and its like run
- * code: only a hostfile that the user named may set them. */
+/* The `envs` of a hostfile go into the environment of every rank, where LD_PRELOAD and the like
+ * would run code. So only a hostfile that the user named may set such variables, not one that a
+ * .env in the current folder points to. */
 static sh_status envs_check(const sh_launch *l, const char *where, sh_err *err)
 {
     if (!sh_options_is_implicit(l->args->options, "hostfile")) return SH_OK;
@@ -99,20 +112,21 @@ static sh_status envs_check(const sh_launch *l, const char *where, sh_err *err)
         sh_str rest = sh_str_of(l->hosts->env[i]), name;
         if (sh_str_cut(&rest, '=', &name) && is_harmless(name)) continue;
         return sh_err_set(err, SH_ERR_AUTH,
-                          "%s sets %.*s for the ranks, and only .env names it: if you trust it, "
-                          "give --hostfile %s",
+                          "%s sets %.*s for the ranks, but only .env names that file: if you trust "
+                          "it, pass --hostfile %s",
                           where, (int)name.len, name.ptr, where);
     }
     return SH_OK;
 }
 
+/* MPI must start its ranks itself, so a launch over ssh cannot use it. */
 static sh_status backend_check(const sh_launch *l, const char *where, sh_err *err)
 {
     bool given = sh_options_given(l->args->options, "backend");
     const char *name = given ? l->args->settings->backend : l->hosts->backend;
     if (strcmp(name, "mpi") == 0)
         return sh_err_set(err, SH_ERR_UNSUPPORTED,
-                          "backend 'mpi' wants its own launcher: `mpirun -n %d shoal serve ...`",
+                          "backend 'mpi' needs its own launcher: `mpirun -n %d shoal serve ...`",
                           l->hosts->count);
     return sh_ranks_check_backend(name, given ? "--backend" : where, err);
 }
@@ -137,15 +151,15 @@ static sh_status hosts_open(sh_launch *l, sh_err *err)
     return SH_OK;
 }
 
-/* One cluster at a time from one folder. */
+/* Takes the lock and starts a new log; the previous one is kept as launch.log.1. */
 static sh_status state_open(sh_launch *l, sh_err *err)
 {
     sh_status status = sh_state_dir_make(l->state, err);
     if (status == SH_OK) status = sh_state_dir_lock(l->state, "lock", &l->lock, err);
     if (status == SH_AGAIN)
         return sh_err_set(err, SH_ERR_LIMIT,
-                          "a cluster runs already from %s: `shoal status` shows it, `shoal stop` "
-                          "ends it; --state-dir names another folder for a second one",
+                          "a cluster is already running from %s: `shoal status` shows it, `shoal "
+                          "stop` stops it; use another --state-dir for a second one",
                           l->state);
     if (status != SH_OK) return status;
     char *log = sh_path_join(l->state, "launch.log"), *old = sh_path_join(l->state, "launch.log.1");
@@ -157,7 +171,9 @@ static sh_status state_open(sh_launch *l, sh_err *err)
     return status;
 }
 
-/* Everything that `shoal restart` needs to do the same again. */
+/* Everything that `shoal restart` needs to repeat this launch: command line, folder, and the
+ * variables that settings came from. It may hold secrets, so launch.json has mode 0600 and
+ * `status --json` leaves these fields out. */
 static void record_make(sh_launch *l)
 {
     const sh_settings *s = l->args->settings;
@@ -184,6 +200,8 @@ static void record_make(sh_launch *l)
     free(here);
 }
 
+/* Announces the API's address on the terminal, in the log and, with --detach, to the waiting
+ * parent. A write that fails must not stop the cluster. */
 static void on_ready(void *arg)
 {
     sh_launch *l = arg;
@@ -199,6 +217,7 @@ static void on_ready(void *arg)
     free(url);
 }
 
+/* launch.json is removed at the end: without it no other command looks for this cluster. */
 static int ranks_run(sh_launch *l)
 {
     sh_err err;
@@ -220,7 +239,8 @@ static int ranks_run(sh_launch *l)
     return status == SH_OK ? code : sh_command_fail(&err);
 }
 
-/* In the background: a session of its own, and all output in the log. */
+/* The child of --detach: its own session, with all output in the log. l->log is closed, because
+ * stderr is the log now and lines must not appear twice. */
 static int background(sh_launch *l, int ready_fd)
 {
     int null = open("/dev/null", O_RDWR);
@@ -245,15 +265,16 @@ static void log_copy(int log)
     }
 }
 
-/* Shows what the background process says until it is ready or gone. Ctrl-C ends it. */
+/* Shows the log of the background process until it is ready or has ended. Ctrl-C stops it. The pipe
+ * becomes readable in both cases: by a byte, or by its end. */
 static int background_watch(const sh_launch *l, pid_t pid, int ready_fd, int log)
 {
     struct pollfd wait = {.fd = ready_fd, .events = POLLIN};
     char ready = 0;
-    int told = 0, wait_status = 0;
-    while (poll(&wait, 1, LOOK_MS) <= 0) {
+    int signalled = 0, wait_status = 0;
+    while (poll(&wait, 1, POLL_MS) <= 0) {
         log_copy(log);
-        if (interrupted != 0 && told++ == 0) kill(pid, SIGTERM);
+        if (interrupted != 0 && signalled++ == 0) kill(pid, SIGTERM);
     }
     ssize_t got = read(ready_fd, &ready, 1);
     log_copy(log);
@@ -271,6 +292,7 @@ static int background_watch(const sh_launch *l, pid_t pid, int ready_fd, int log
                                                                    : SH_EXIT_FAILED;
 }
 
+/* The parent reads the log from its current end, so that it shows only what the child adds. */
 static int detach(sh_launch *l)
 {
     int pipes[2];
@@ -286,7 +308,7 @@ static int detach(sh_launch *l)
     }
     if (pid < 0) {
         sh_err err;
-        sh_err_sys(&err, "go into the background");
+        sh_err_sys(&err, "cannot go into the background");
         return sh_command_fail(&err);
     }
     close(pipes[1]);
@@ -296,6 +318,8 @@ static int detach(sh_launch *l)
     return code;
 }
 
+/* Everything that can fail before a rank runs, cheapest first: the hostfile, the lock, local files,
+ * then the hosts. */
 static sh_status prepare(sh_launch *l, sh_err *err)
 {
     sh_status status = hosts_open(l, err);

@@ -1,4 +1,6 @@
-/* What the ranks are to do and with what, as files for the hosts. */
+/* The files that a launch sends to its hosts: the program, the settings, the hostfile, and the demo
+ * model. Settings are split by who needs them: ranks read settings.env, and only the API on rank
+ * 0's host reads api.env, so that API keys never reach the other machines. */
 #include "cmd/launch_internal.h"
 
 #include "base/alloc.h"
@@ -21,7 +23,8 @@ static bool is_linktest(const sh_launch *l)
     return strcmp(l->args->settings->job, "linktest") == 0;
 }
 
-/* Settings that belong to one process or to the launcher, and those that are added below. */
+/* Everything that ranks or the API take is passed on, except settings that differ by process,
+ * belong to the launcher, or are added below. */
 static bool is_handed_on(const sh_option *row)
 {
     static const char *const own[] = {"rank",         "ranks",       "hostfile",       "model",
@@ -36,7 +39,7 @@ static bool is_handed_on(const sh_option *row)
     return true;
 }
 
-/* What ranks read, and what the API alone reads: keys and certificates stay on its host. */
+/* `text` is for all ranks, `api` for the API only. */
 struct settings_text {
     sh_buf text, api;
     sh_err *err;
@@ -48,13 +51,14 @@ static bool is_for_ranks(const sh_option *row)
     return (row->commands & (FOR(worker) | FOR(linktest))) != 0 || strcmp(row->name, "job") == 0;
 }
 
-/* A line that sh_options_parse_dotenv reads back as it was. */
+/* A line that sh_options_parse_dotenv reads back unchanged. Single quotes protect everything but a
+ * single quote; double quotes would expand `$`. */
 static void setting_write(struct settings_text *to, const sh_option *row, const char *value)
 {
     bool single = strchr(value, '\'') == NULL;
     if (strchr(value, '\n') != NULL || (!single && strpbrk(value, "\"$") != NULL)) {
         to->status = sh_err_set(to->err, SH_ERR_INPUT,
-                                "--%s: the value can not be handed on to other hosts: it has line "
+                                "--%s: the value cannot be passed to other hosts: it has line "
                                 "breaks, or several kinds of quotes",
                                 row->name);
         return;
@@ -74,6 +78,8 @@ static const sh_option *row_of(const char *env)
     return sh_option_by_env(&sh_option_rows, sh_str_of(env));
 }
 
+/* Only settings that were given are sent: the hosts have the same defaults, since they run the same
+ * version. */
 static sh_status settings_file(sh_launch *l, sh_err *err)
 {
     struct settings_text to = {.err = err};
@@ -90,7 +96,7 @@ static sh_status settings_file(sh_launch *l, sh_err *err)
     return to.status;
 }
 
-/* The one that was set, or one that is made once and kept. */
+/* The user's token, or one that is generated once and kept in the state folder. */
 static sh_status token_find(sh_launch *l, sh_err *err)
 {
     const sh_settings *s = l->args->settings;
@@ -106,7 +112,7 @@ static sh_status token_find(sh_launch *l, sh_err *err)
             snprintf(l->token, sizeof(l->token), "%s", kept.ptr);
         else
             sh_cluster_token_make(l->token);
-        if (status != SH_ERR_AUTH) /* a stranger's is neither taken nor replaced unseen */
+        if (status != SH_ERR_AUTH) /* another user's file is neither used nor silently replaced */
             status = sh_state_dir_write(l->state, "token", sh_str_of(l->token), err);
     }
     sh_buf_reset(&kept);
@@ -122,6 +128,7 @@ static sh_status file_add(sh_launch *l, const char *path, const char *name, size
     return status;
 }
 
+/* A few small files; four places in the table are kept for the others. */
 static sh_status demo_add(sh_launch *l, const char *dir, sh_err *err)
 {
     DIR *d = opendir(dir);
@@ -137,8 +144,8 @@ static sh_status demo_add(sh_launch *l, const char *dir, sh_err *err)
     return status;
 }
 
-/* Where the model is. The demo model goes along; any other is there already: a folder by its path,
- * and what is none here by the name under which each host finds it. */
+/* The demo model is sent along; any other must be on the hosts already. A folder that exists here
+ * is expected under the same path there; anything else is a name that each host looks up itself. */
 static sh_status model_find(sh_launch *l, const char *program, sh_err *err)
 {
     const char *given = l->args->settings->model;
@@ -152,13 +159,15 @@ static sh_status model_find(sh_launch *l, const char *program, sh_err *err)
     char *demo = sh_demo_find(program);
     if (demo == NULL)
         return sh_err_set(err, SH_ERR_NOT_FOUND,
-                          "the demo model is not here; --model DIR names another");
+                          "the demo model was not found; name a model with --model DIR");
     l->model = sh_strdup(DEMO_DIR);
     sh_status status = demo_add(l, demo, err);
     free(demo);
     return status;
 }
 
+/* The program's name contains its hash: a host keeps the programs of several versions apart, and
+ * one that is running is never overwritten. */
 static sh_status files_gather(sh_launch *l, sh_err *err)
 {
     char *program = NULL, *name = NULL;

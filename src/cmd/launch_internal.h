@@ -1,4 +1,4 @@
-/* launch_internal.h - what the files of `shoal launch` share.
+/* launch_internal.h - shared by the files of `shoal launch`.
  *
  * Threads: the main thread. */
 #ifndef SH_CMD_LAUNCH_INTERNAL_H
@@ -14,15 +14,16 @@ typedef struct {
     sh_buf hosts_text;
     sh_remote_hosts remote;
     char *state; /* the launcher's state folder */
-    char *model; /* path or name on all hosts, or "./" below their state folders; NULL: none */
+    char *model; /* path or name, the same on all hosts; "./..." is relative to the state folder;
+                    NULL: none */
     char token[SH_CLUSTER_TOKEN_LEN_MAX + 1];
     int lock, log, ready_fd;
     cJSON *record;
 } sh_launch;
 
-/* Adds to `remote` the files that every host needs: the program, settings.env with the cluster
- * token, hostfile.json, and the demo model when no other is set; and api.env for rank 0's host.
- * Sets token and model. */
+/* Adds the files that hosts need to `remote`: the program, settings.env with the cluster token,
+ * hostfile.json, and the demo model when no other is set; for rank 0's host also api.env. Sets
+ * token and model. */
 SH_MUST_CHECK sh_status sh_launch_gather(sh_launch *launcher, sh_err *err);
 
 #endif

@@ -1,4 +1,6 @@
-/* shoal logits: the logits of every position, for comparing with other implementations. */
+/* shoal logits: the logits of every position, to compare with other implementations. They are
+ * computed chunk by chunk and passed on to a file or to the screen, so that a long sequence does
+ * not need count * vocabulary floats of memory. */
 #include "base/alloc.h"
 #include "cmd/support/step_driver.h"
 #include "model/safetensors_writer.h"
@@ -8,20 +10,20 @@
 
 enum { CHUNK = 64, BEST = 8 };
 
-/* Gives each chunk's logits [rows, vocab] to `take`. */
+/* Receives the logits of one chunk, [rows, vocab]. */
 typedef sh_status (*take_fn)(void *ctx, const float *logits, int rows, sh_err *err);
 
-static sh_status run(sh_step_driver *session, const int32_t *ids, int count, take_fn take,
-                     void *ctx, sh_err *err)
+static sh_status run(sh_step_driver *driver, const int32_t *ids, int count, take_fn take, void *ctx,
+                     sh_err *err)
 {
-    size_t vocab = (size_t)sh_model_group_config(session->model_group)->vocab;
+    size_t vocab = (size_t)sh_model_group_config(driver->model_group)->vocab;
     float *rows = sh_alloc_array(CHUNK * vocab, sizeof(*rows));
     sh_status status = SH_OK;
     for (int pos = 0; pos < count && status == SH_OK; pos += CHUNK) {
         int now = count - pos < CHUNK ? count - pos : CHUNK;
-        status = sh_step_driver_run(session, ids, pos, now, count, now, NULL, err);
+        status = sh_step_driver_run(driver, ids, pos, now, count, now, NULL, err);
         for (int i = 0; i < now && status == SH_OK; i++)
-            status = sh_step_driver_row(session, i, rows + (size_t)i * vocab, err);
+            status = sh_step_driver_row(driver, i, rows + (size_t)i * vocab, err);
         if (status == SH_OK) status = take(ctx, rows, now, err);
     }
     free(rows);
@@ -40,15 +42,17 @@ static sh_status take_file(void *ctx, const float *logits, int rows, sh_err *err
                                      (size_t)rows * sink->vocab * sizeof(*logits), err);
 }
 
-static sh_status write_file(sh_step_driver *session, const int32_t *ids, int count,
-                            const char *path, sh_err *err)
+/* The file appears only when it is complete: an aborted writer leaves nothing behind. */
+static sh_status write_file(sh_step_driver *driver, const int32_t *ids, int count, const char *path,
+                            sh_err *err)
 {
-    int vocab = sh_model_group_config(session->model_group)->vocab;
+    int vocab = sh_model_group_config(driver->model_group)->vocab;
     file_sink sink = {.vocab = (size_t)vocab};
-    sh_tensor spec = {.name = "logits", .type = SH_TENSOR_F32, .dims = 2, .shape = {count, vocab}};
+    sh_stored_tensor spec = {
+        .name = "logits", .type = SH_TENSOR_F32, .dims = 2, .shape = {count, vocab}};
     sh_status status = sh_safetensors_writer_open(path, &spec, 1, NULL, &sink.writer, err);
     if (status != SH_OK) return status;
-    status = run(session, ids, count, take_file, &sink, err);
+    status = run(driver, ids, count, take_file, &sink, err);
     if (status == SH_OK) return sh_safetensors_writer_finish(sink.writer, err);
     sh_safetensors_writer_abort(sink.writer);
     return status;
@@ -59,7 +63,8 @@ typedef struct {
     int pos;
 } text_sink;
 
-/* The best few of each position, one line each. */
+/* The best few ids of each position, one line per position. A selection that scans the vocabulary
+ * BEST times; ties are ordered by id. */
 static sh_status take_text(void *ctx, const float *logits, int rows, sh_err *err)
 {
     text_sink *sink = ctx;
@@ -87,14 +92,14 @@ static sh_status take_text(void *ctx, const float *logits, int rows, sh_err *err
 static sh_status compute(const sh_command_args *args, const int32_t *ids, int count, sh_err *err)
 {
     const char *path = args->settings->out;
-    sh_step_driver_room room = {.chunk = CHUNK, .draws = CHUNK, .context = count};
-    sh_step_driver session;
-    sh_status status = sh_step_driver_open(args, &room, &session, err);
+    sh_step_driver_limits limits = {.chunk = CHUNK, .draws = CHUNK, .context = count};
+    sh_step_driver driver;
+    sh_status status = sh_step_driver_open(args, &limits, &driver, err);
     if (status != SH_OK) return status;
-    text_sink sink = {.vocab = sh_model_group_config(session.model_group)->vocab};
-    status = path != NULL ? write_file(&session, ids, count, path, err)
-                          : run(&session, ids, count, take_text, &sink, err);
-    sh_step_driver_close(&session);
+    text_sink sink = {.vocab = sh_model_group_config(driver.model_group)->vocab};
+    status = path != NULL ? write_file(&driver, ids, count, path, err)
+                          : run(&driver, ids, count, take_text, &sink, err);
+    sh_step_driver_close(&driver);
     return status;
 }
 
@@ -110,7 +115,7 @@ static int logits_run(const sh_command_args *args)
         return SH_EXIT_USAGE;
     }
     if (sh_ranks_must_spawn(args)) return sh_ranks_spawn(args);
-    /* Ids are checked before the weights are read. */
+    /* Check the ids before the weights are loaded. */
     if (sh_config_load(s->model, &config, &err) != SH_OK) return sh_command_fail(&err);
     sh_status status = sh_step_driver_ids(s->ids, config.vocab, &ids, &count, &err);
     sh_config_reset(&config);

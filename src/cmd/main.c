@@ -1,4 +1,8 @@
-/* Finds the command, gathers its settings from all sources, and runs it. */
+/* The entry point: finds the command, gathers its settings from all sources, and runs it.
+ *
+ * What many commands need first happens here, driven by the option groups of the command
+ * (command_list.h): logging, limits, resolving --model to a folder, and the rank and size that
+ * mpirun or srun assigned. Commands only see the resulting settings. */
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -35,8 +39,8 @@ int sh_command_fail(const sh_err *err)
 
 static int usage_fail(const sh_err *err, const char *name)
 {
-    fprintf(stderr, "shoal: %s\nshoal: `shoal help%s%s` shows what is allowed\n", err->text,
-            name == NULL ? "" : " ", name == NULL ? "" : name);
+    fprintf(stderr, "shoal: %s\nshoal: see `shoal help%s%s`\n", err->text, name == NULL ? "" : " ",
+            name == NULL ? "" : name);
     return SH_EXIT_USAGE;
 }
 
@@ -47,6 +51,7 @@ const sh_command *sh_command_find(const char *name)
     return NULL;
 }
 
+/* The first letter is enough: names of other projects (WARNING, CRITICAL) are accepted too. */
 static sh_log_level log_level_of(const char *text)
 {
     switch (text[0]) {
@@ -62,7 +67,8 @@ static sh_log_level log_level_of(const char *text)
     }
 }
 
-/* Flags come first since they name the files; which value wins does not depend on this order. */
+/* Flags are parsed first because they name the files; which source wins does not depend on the
+ * order of parsing. */
 sh_status sh_settings_gather(sh_options *opts, const sh_command *cmd, sh_settings *settings,
                              sh_command_args *args, sh_err *err)
 {
@@ -86,7 +92,7 @@ static void lines_log(sh_log_level level, sh_str rest)
     while (sh_str_cut(&rest, '\n', &line)) sh_log(level, "%.*s", (int)line.len, line.ptr);
 }
 
-/* Only ever asked for: a system that allows less says so. */
+/* The limits are only a request: if the system allows less, a warning says so. */
 static void limits_set(const sh_settings *s)
 {
     struct rlimit limit;
@@ -99,18 +105,19 @@ static void limits_set(const sh_settings *s)
         SH_LOGW("the system does not allow %lld open files", (long long)limit.rlim_cur);
 }
 
+/* stderr itself becomes the file, so that libraries and crashes write there too. */
 static sh_status log_open(const char *path, sh_err *err)
 {
     if (path == NULL) return SH_OK;
-    int fd = sh_log_open(path);
+    int fd = sh_file_open_log(path);
     if (fd < 0) return sh_err_sys(err, "log file '%s'", path);
     dup2(fd, STDERR_FILENO);
     close(fd);
     return SH_OK;
 }
 
-/* From names to the folder; a model out of a cache keeps its name. What is made lives in `owned`.
- */
+/* Resolves --model to a folder; a model from a cache keeps its name for the API. `owned` holds what
+ * is allocated. */
 static sh_status model_find(sh_settings *s, char *owned[2], sh_err *err)
 {
     s->model_given = s->model;
@@ -123,6 +130,8 @@ static sh_status model_find(sh_settings *s, char *owned[2], sh_err *err)
     return SH_OK;
 }
 
+/* Prompts and keys are in the memory of these commands, so core dumps and debuggers are off unless
+ * asked for. MPI is the exception for the latter: its ranks copy from each other's memory. */
 static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *settings,
                          const sh_command_args *args)
 {
@@ -133,8 +142,8 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     lines_log(SH_LOG_INFO, sh_options_notices(opts));
     limits_set(settings);
     if ((cmd->bit & (FOR_COMPUTE | FOR(api) | FOR(agent))) != 0 && !settings->core_dumps)
-        sh_core_dumps_off(strcmp(settings->backend, "mpi") != 0); /* which copies between ranks */
-    bool remote = (cmd->bit & FOR_TALK) != 0 && sh_model_client_is_remote(opts);
+        sh_core_dumps_off(strcmp(settings->backend, "mpi") != 0);
+    bool remote = (cmd->bit & FOR_CLIENT) != 0 && sh_model_client_is_remote(opts);
     if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0 && !remote)
         status = model_find(settings, owned, &err);
     if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR(launch)) != 0)
@@ -146,7 +155,7 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     return code;
 }
 
-/* line: the whole command line; the flags are taken out of argv, a copy of its end. */
+/* line: the complete command line. argv: a copy of its end, from which the flags are removed. */
 static int command_run(const sh_command *cmd, int argc, char **argv, char *const *line)
 {
     sh_settings settings = {0};
@@ -155,7 +164,7 @@ static int command_run(const sh_command *cmd, int argc, char **argv, char *const
         .settings = &settings, .options = opts, .argc = argc, .argv = argv, .line = line};
     sh_err err;
     int code;
-    bool own = cmd->bit == FOR(config); /* takes the settings of another command */
+    bool own = cmd->bit == FOR(config); /* parses the settings of another command itself */
     sh_status status = own ? SH_OK : sh_settings_gather(opts, cmd, &settings, &args, &err);
     lines_log(SH_LOG_WARN, sh_options_warnings(opts));
     if (own) {
@@ -179,8 +188,8 @@ static int command_run(const sh_command *cmd, int argc, char **argv, char *const
     return code;
 }
 
-/* Where a caller has closed 0, 1 or 2, the next file or socket would get that number, and with it
- * what is meant for the terminal. */
+/* If the caller has closed descriptor 0, 1 or 2, the next file or socket would get that number, and
+ * output meant for the terminal would end up in it. Fill the gaps with /dev/null. */
 static void standard_files_open(void)
 {
     int fd;
@@ -189,6 +198,8 @@ static void standard_files_open(void)
     if (fd >= 0) close(fd);
 }
 
+/* SIGPIPE is ignored: a client or a reader that goes away is an error code, not the end of the
+ * process. Output that could not be written (disk full) must not exit with success. */
 int main(int argc, char **argv)
 {
     standard_files_open();
@@ -211,7 +222,7 @@ int main(int argc, char **argv)
     int code = command_run(cmd, argc - skip, rest, argv);
     free(rest);
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == SH_EXIT_OK) {
-        fprintf(stderr, "shoal: the output could not be written\n");
+        fprintf(stderr, "shoal: cannot write the output\n");
         return SH_EXIT_FAILED;
     }
     return code;

@@ -1,4 +1,5 @@
-/* shoal monitor: a live view of a running server. A server that goes away is waited for. */
+/* shoal monitor: a live view of a running server in the terminal. It polls the metrics that the
+ * dashboard uses and redraws; when the server goes away it keeps trying. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "cmd/command.h"
@@ -43,14 +44,15 @@ static sh_status fetch(const sh_command_args *args, const char *path, cJSON **ou
     const char *base = sh_options_given(args->options, "url") ? args->settings->url : NULL;
     sh_status status = sh_api_call(args->settings, base, path, NULL, WAIT_MS, &code, &body, err);
     if (status == SH_OK && (code == 401 || code == 403))
-        status = sh_err_set(err, SH_ERR_AUTH, "the server wants an API key: --api-key");
+        status = sh_err_set(err, SH_ERR_AUTH, "the server requires an API key: --api-key");
     else if (status == SH_OK && code != 200)
-        status = sh_err_set(err, SH_ERR_INPUT, "%s answers with status %d", path, code);
+        status = sh_err_set(err, SH_ERR_INPUT, "%s returned HTTP status %d", path, code);
     if (status == SH_OK) status = sh_json_parse(sh_buf_str(&body), path, out, err);
     sh_buf_reset(&body);
     return status;
 }
 
+/* One row is left free: writing to the last one would scroll the screen. */
 static void terminal_size(int *columns, int *rows)
 {
     struct winsize size;
@@ -61,7 +63,8 @@ static void terminal_size(int *columns, int *rows)
     *rows = size.ws_row > 2 ? size.ws_row - 1 : 1;
 }
 
-static sh_status look(const sh_command_args *args, sh_buf *frame, sh_err *err)
+/* Only the snapshot is required; without the recent requests the view is just shorter. */
+static sh_status frame_make(const sh_command_args *args, sh_buf *frame, sh_err *err)
 {
     cJSON *snapshot = NULL, *recent = NULL;
     int columns, rows;
@@ -80,13 +83,14 @@ static int print_once(const sh_command_args *args)
 {
     sh_buf frame = {0};
     sh_err err;
-    sh_status status = look(args, &frame, &err);
+    sh_status status = frame_make(args, &frame, &err);
     if (status == SH_OK) fwrite(frame.ptr, 1, frame.len, stdout);
     sh_buf_reset(&frame);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
 
-/* Home, each line followed by "erase to the end", then "erase below": nothing flickers. */
+/* Moves the cursor home, writes each line and erases the rest of it, then erases everything below.
+ * Clearing the screen first would flicker. */
 static void show(const sh_buf *frame)
 {
     sh_buf out = {0};
@@ -102,12 +106,13 @@ static void show(const sh_buf *frame)
     sh_buf_reset(&out);
 }
 
-static void rest_until(sh_deadline next)
+/* In short naps, so that Ctrl-C and a resize take effect at once. */
+static void sleep_until(sh_deadline next)
 {
     while (!stopped && !resized && !sh_deadline_passed(next)) sh_sleep_ms(TICK_MS);
 }
 
-/* The other screen of the terminal, without a cursor; both are given back. */
+/* Uses the terminal's alternate screen without a cursor, and restores both at the end. */
 static int watch(const sh_command_args *args)
 {
     handlers_set();
@@ -116,13 +121,13 @@ static int watch(const sh_command_args *args)
         sh_buf frame = {0};
         sh_err err;
         resized = 0;
-        if (look(args, &frame, &err) != SH_OK) {
+        if (frame_make(args, &frame, &err) != SH_OK) {
             sh_buf_reset(&frame);
-            sh_buf_addf(&frame, "%s\nwaiting for it; Ctrl-C ends this\n", err.text);
+            sh_buf_addf(&frame, "%s\nwaiting for the server; Ctrl-C exits\n", err.text);
         }
         if (!stopped) show(&frame);
         sh_buf_reset(&frame);
-        rest_until(sh_deadline_in_ms((int64_t)(args->settings->interval * 1000)));
+        sleep_until(sh_deadline_in_ms((int64_t)(args->settings->interval * 1000)));
     }
     fputs("\033[?25h\033[?1049l", stdout);
     fflush(stdout);

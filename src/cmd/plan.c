@@ -1,5 +1,6 @@
-/* shoal plan: who would hold what, what it costs on the wire, and how fast it should be. Nothing is
- * loaded. */
+/* shoal plan: what each rank would hold, how much traffic that causes, and how fast it should be.
+ * Nothing is loaded or measured: the prediction (model/predict.h) uses the shapes in config.json
+ * and the figures given by flags. */
 #include "base/alloc.h"
 #include "base/json.h"
 #include "cmd/support/model_group_setup.h"
@@ -16,13 +17,13 @@ struct plan {
     int ranks;
     sh_model_group_opts grid; /* tensor and stages */
     double shares[SH_RANKS_MAX];
-    double memory[SH_RANKS_MAX]; /* bytes; 0: not said */
+    double memory[SH_RANKS_MAX]; /* bytes; 0: unknown */
     double speeds[SH_RANKS_MAX]; /* factors */
     sh_shard shards[SH_RANKS_MAX];
     sh_predict_machine machine;
 };
 
-/* "16G,8G" or "1,0.5": one for each rank. */
+/* A list such as "16G,8G" or "1,0.5", with one value for each rank. */
 static sh_status list_parse(const char *name, const char *text, int ranks, bool sizes, double *out,
                             sh_err *err)
 {
@@ -42,26 +43,28 @@ static sh_status list_parse(const char *name, const char *text, int ranks, bool 
                       ranks);
 }
 
-/* Shares follow speed, as far as each rank's memory goes. */
+/* Shares are proportional to speed, up to the memory of each rank. */
 static sh_status shares_fill(struct plan *p, sh_err *err)
 {
     sh_shard whole = sh_shard_whole(&p->config);
     sh_rank_cost cost;
     sh_predict_rank(&p->config, &whole, &cost);
-    sh_rank_means means[SH_RANKS_MAX];
+    sh_rank_resources resources[SH_RANKS_MAX];
     for (int i = 0; i < p->ranks; i++)
-        means[i] = (sh_rank_means){.memory = p->memory[i] > 0 ? p->memory[i] : 1e18,
-                                   .speed = p->speeds[i]};
-    return sh_shares_by_means(means, p->ranks, cost.weight_bytes, p->shares, err);
+        resources[i] = (sh_rank_resources){.memory = p->memory[i] > 0 ? p->memory[i] : 1e18,
+                                           .speed = p->speeds[i]};
+    return sh_shares_by_resources(resources, p->ranks, cost.weight_bytes, p->shares, err);
 }
 
+/* --split overrides the shares; otherwise memory and speeds decide, as in a real group. */
 static sh_status plan_init(struct plan *p, const sh_command_args *args, sh_err *err)
 {
     const sh_settings *s = args->settings;
-    if (s->model == NULL) return sh_err_set(err, SH_ERR_INPUT, "no model is given: --model DIR");
+    if (s->model == NULL) return sh_err_set(err, SH_ERR_INPUT, "plan needs --model DIR");
     sh_status status = sh_config_load(s->model, &p->config, err);
     p->ranks = (int)s->ranks;
     for (int i = 0; i < p->ranks; i++) p->speeds[i] = 1;
+    /* Bytes per number on the wire; int8 also sends a scale for each block. */
     double wire = strcmp(s->wire, "bf16") == 0 ? 2 : strcmp(s->wire, "int8") == 0 ? 1.125 : 4;
     p->machine = (sh_predict_machine){.read_bytes_per_s = s->read_gb_s * 1e9,
                                       .latency_s = s->link_us * 1e-6,
@@ -83,7 +86,7 @@ static sh_status plan_init(struct plan *p, const sh_command_args *args, sh_err *
     return sh_shard_plan(&p->config, &opts, p->shards, err);
 }
 
-/* The fastest rank that could hold it all; 0 when none can. */
+/* Seconds per token of the fastest rank that could hold the whole model; 0 when none can. */
 static double alone_token_s(const struct plan *p)
 {
     sh_shard whole = sh_shard_whole(&p->config);
@@ -98,6 +101,8 @@ static double alone_token_s(const struct plan *p)
     return best;
 }
 
+/* A group that would be slower than its fastest member alone is called out: adding machines does
+ * not always help. */
 static void print_text(const struct plan *p)
 {
     printf("%-5s %-6s %-10s %-12s %-7s %-13s %10s %12s\n", "rank", "stage", "layers", "heads",
@@ -119,11 +124,11 @@ static void print_text(const struct plan *p)
     }
     sh_prediction r = sh_predict(&p->config, p->shards, p->speeds, &p->machine);
     double alone = alone_token_s(p);
-    printf("on the wire: %.1f KiB a token, all ranks together\n", r.traffic_bytes / 1024);
+    printf("on the wire: %.1f KiB per token, all ranks together\n", r.traffic_bytes / 1024);
     printf("predicted: %.1f tokens/s of one answer (%.2f ms in memory, %.2f ms between ranks)\n",
            1 / r.token_s, r.compute_s * 1e3, (r.token_s - r.compute_s) * 1e3);
     if (alone == 0)
-        printf("no rank could hold the model alone\n");
+        printf("no rank can hold the whole model\n");
     else if (p->ranks > 1)
         printf("one rank alone: %.1f tokens/s%s\n", 1 / alone,
                alone < r.token_s ? "; that would be FASTER than this group" : "");

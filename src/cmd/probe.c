@@ -1,9 +1,12 @@
 /* shoal probe: one side of a timed connection between two hosts, for `shoal hosts detect` and
  * `shoal doctor`, which start both sides over ssh.
  *
- * With --listen it answers from the background; without, it reads lines "ip:port secret more|last",
- * "ip:port - knock" for a host that does not answer probes, or "ip:port secret quit" for one that
- * shall end, and prints one JSON object for each. */
+ * With --listen it is the server, and runs in the background. Without, it reads lines from stdin
+ * and prints one JSON object for each:
+ *
+ *   ip:port secret more|last   measure a link; `last` also stops the server
+ *   ip:port - knock            time a connection to a host that has no probe server
+ *   ip:port secret quit        stop the server */
 #include "cluster/probe.h"
 
 #include "base/file.h"
@@ -18,7 +21,8 @@
 
 enum { INPUT_MAX = 1 << 20 };
 
-/* Leaves the terminal, the pipes and the session behind: whoever waits for this command goes on. */
+/* Forks; true in the child, which is in its own session and has closed the standard descriptors:
+ * the ssh that started this command waits for them to close, and must not wait for the server. */
 static bool go_to_background(void)
 {
     if (fork() != 0) return false;
@@ -28,18 +32,20 @@ static bool go_to_background(void)
     return true;
 }
 
-static int answer(const sh_settings *s)
+/* Port and secret are printed before the fork, so that the caller has them when this command, the
+ * parent, exits. */
+static int serve(const sh_settings *s)
 {
-    sh_prober *prober;
+    sh_probe_server *server;
     sh_err err;
-    if (sh_prober_open(s->listen, &prober, &err) != SH_OK) return sh_command_fail(&err);
+    if (sh_probe_server_open(s->listen, &server, &err) != SH_OK) return sh_command_fail(&err);
     sh_buf text = {0};
-    sh_prober_describe(prober, &text);
+    sh_probe_server_describe(server, &text);
     fwrite(text.ptr, 1, text.len, stdout);
     fflush(stdout);
     sh_buf_reset(&text);
-    if (go_to_background()) sh_prober_run(prober, s->seconds * 1000, s->seconds * 1000);
-    sh_prober_close(prober);
+    if (go_to_background()) sh_probe_server_run(server, s->seconds * 1000, s->seconds * 1000);
+    sh_probe_server_close(server);
     return SH_EXIT_OK;
 }
 
@@ -69,7 +75,7 @@ static void measure(const char *address, const char *secret, sh_str how)
     cJSON_Delete(item);
 }
 
-static int ask(void)
+static int measure_all(void)
 {
     sh_buf input = {0};
     sh_err err;
@@ -90,7 +96,7 @@ static int ask(void)
 
 static int probe_run(const sh_command_args *args)
 {
-    return args->settings->listen != NULL ? answer(args->settings) : ask();
+    return args->settings->listen != NULL ? serve(args->settings) : measure_all();
 }
 
 const sh_command sh_command_probe = {

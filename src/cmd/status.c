@@ -1,4 +1,7 @@
-/* shoal status: the ranks as launch.json has them, and what the API says of itself. */
+/* shoal status: the ranks as recorded in launch.json, and the state that the API reports.
+ *
+ * launch.json may be left over from a launcher that was killed, so it counts only if that process
+ * is still alive. The exit code is meant for scripts: 0 ready, 3 something is not, 1 stopped. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cluster/launch.h"
@@ -15,8 +18,8 @@ static double number_of(const cJSON *json, const char *key)
     return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-/* What the dashboard's numbers come from; NULL with an error when nobody answers. */
-static cJSON *api_ask(const cJSON *record, const sh_settings *s, sh_err *err)
+/* The API's metrics, as the dashboard shows them; NULL, with the error, when it does not answer. */
+static cJSON *api_query(const cJSON *record, const sh_settings *s, sh_err *err)
 {
     sh_buf text = {0};
     cJSON *json = NULL;
@@ -42,6 +45,7 @@ static void ranks_print(const cJSON *record)
     }
 }
 
+/* The API runs on the host of rank 0, whatever host this is. */
 static void api_print(const cJSON *record, const cJSON *api, const sh_err *err)
 {
     const cJSON *first = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(record, "ranks"), 0);
@@ -61,7 +65,7 @@ static void api_print(const cJSON *record, const cJSON *api, const sh_err *err)
            number_of(api, "error_count"));
 }
 
-/* The record without what it keeps for `restart`, which may hold secrets. */
+/* Prints the record without the fields kept for `restart`, which may hold secrets. */
 static void json_print(cJSON *record, cJSON *api, const sh_err *err)
 {
     static const char *const hidden[] = {"line", "environment", "process"};
@@ -80,7 +84,7 @@ static void json_print(cJSON *record, cJSON *api, const sh_err *err)
 static int show(cJSON *record, const sh_settings *s)
 {
     sh_err err;
-    cJSON *api = api_ask(record, s, &err);
+    cJSON *api = api_query(record, s, &err);
     sh_process launcher = sh_launch_process(record);
     bool ready = strcmp(sh_launch_text(record, "state"), "ready") == 0;
     bool healthy = api != NULL && strcmp(sh_launch_text(api, "status"), "healthy") == 0;
@@ -113,7 +117,7 @@ static int status_run(const sh_command_args *args)
         if (s->json)
             printf("{\"state\": \"stopped\"}\n");
         else
-            printf("no cluster runs from %s\n", state);
+            printf("no cluster is running from %s\n", state);
         code = SH_EXIT_FAILED;
     } else {
         code = sh_command_fail(&err);

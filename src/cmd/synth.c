@@ -1,5 +1,5 @@
-/* shoal synth: a model of random weights with a known shape, to measure a machine before a
- * download. */
+/* shoal synth: writes a model of random weights with a known shape, to measure a machine before
+ * downloading the real one. */
 #include "model/synth.h"
 
 #include "base/buf.h"
@@ -14,6 +14,7 @@
 
 enum { CONFIG_MAX = 16 << 20, PERCENT = 100 };
 
+/* Progress on a terminal only, and only when the percentage changes. */
 static void show(void *ctx, uint64_t done, uint64_t total)
 {
     int *last = ctx;
@@ -35,7 +36,7 @@ static sh_status check(const sh_settings *s, sh_err *err)
     return SH_OK;
 }
 
-/* A known name, or a file. */
+/* The config.json of a known shape, or of a file. */
 static sh_status read_shape(const char *shape, sh_buf *text, sh_err *err)
 {
     char list[SH_ERR_TEXT_MAX];

@@ -1,5 +1,6 @@
-/* The text side of a synthetic model: a tokenizer of bytes and made-up words, so that it can be
- * served and measured like a real one. */
+/* The text side of a synthetic model: a tokenizer of bytes and made-up words and a chat template,
+ * so that it can be served and measured like a real one. Text is encoded byte by byte (there are no
+ * merges); the words only give the remaining ids a text to decode to. */
 #include "cmd/synth_text.h"
 
 #include "base/buf.h"
@@ -11,8 +12,8 @@
 
 enum { BYTES = 256, LETTERS = 26 };
 
-/* The character that byte-level tokenizers write for a byte: itself where it prints, else one
- * behind U+00FF, in order. */
+/* The character that byte-level tokenizers use for a byte: the byte itself if it is printable,
+ * otherwise the next free one after U+00FF. */
 static unsigned character_of(unsigned byte)
 {
     unsigned hidden = 0;
@@ -34,6 +35,7 @@ static void word_add(sh_buf *out, unsigned number)
     while (count > 0) sh_buf_add_char(out, letters[--count]);
 }
 
+/* Ids 0 to 255 are the bytes, so that any text can be encoded. */
 static void tokenizer_text(sh_buf *out, unsigned vocab)
 {
     sh_buf_add_text(out, "{\"version\":\"1.0\",\"added_tokens\":[],\"normalizer\":null,"
@@ -54,6 +56,7 @@ static void tokenizer_text(sh_buf *out, unsigned vocab)
     sh_buf_add_text(out, "}}}\n");
 }
 
+/* An existing file is kept. */
 static sh_status file_write(const char *dir, const char *name, const sh_buf *text, sh_err *err)
 {
     char *path = sh_path_join(dir, name);

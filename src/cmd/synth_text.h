@@ -1,6 +1,6 @@
-/* synth_text.h - writes tokenizer and chat template of a synthetic model.
+/* synth_text.h - writes the tokenizer and chat template of a synthetic model.
  *
- * Files that are there stay; a vocabulary too small for all bytes gets none.
+ * Existing files are kept. A vocabulary of fewer than 256 tokens gets neither.
  *
  * Threads: one owner. */
 #ifndef SH_CMD_SYNTH_TEXT_H

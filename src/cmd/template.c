@@ -1,4 +1,4 @@
-/* shoal template: the prompt that a model sees for a chat request. */
+/* shoal template: prints the prompt that a chat request is rendered to. */
 #include "base/file.h"
 #include "base/json.h"
 #include "cmd/command.h"
@@ -11,7 +11,7 @@
 
 enum { REQUEST_MAX = 256 << 20 };
 
-/* Noon of a day "2025-01-31", local time. */
+/* Noon, local time, of a day such as "2025-01-31". */
 static sh_status day_parse(const char *text, int64_t *out_us, sh_err *err)
 {
     struct tm day = {.tm_hour = 12, .tm_isdst = -1};
@@ -24,6 +24,7 @@ static sh_status day_parse(const char *text, int64_t *out_us, sh_err *err)
     return SH_OK;
 }
 
+/* From the named file; "-" or no argument is standard input. */
 static sh_status request_read(const sh_command_args *args, cJSON **out, sh_err *err)
 {
     if (args->argc > 0 && strcmp(args->argv[0], "-") != 0)
@@ -35,6 +36,7 @@ static sh_status request_read(const sh_command_args *args, cJSON **out, sh_err *
     return status;
 }
 
+/* Only the chat parts of a model folder are loaded: no tokenizer is needed. */
 static int template_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;

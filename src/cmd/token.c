@@ -1,4 +1,4 @@
-/* shoal token: a new cluster token on stdout. */
+/* shoal token: prints a new cluster token. */
 #include "net/cluster_token.h"
 
 #include "cmd/command.h"

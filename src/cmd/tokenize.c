@@ -1,4 +1,5 @@
-/* shoal tokenize: text to ids and back, for people and for scripts. */
+/* shoal tokenize: text to ids and back, for people and for scripts (--jsonl). Output is collected
+ * and printed only if everything succeeded. */
 #include "base/file.h"
 #include "base/json.h"
 #include "cmd/command.h"
@@ -11,10 +12,11 @@
 typedef struct {
     const sh_settings *settings;
     sh_model_text *text;
-    const sh_tokenizer *tok; /* its */
+    const sh_tokenizer *tok; /* borrowed from text */
     sh_buf out;
 } job;
 
+/* cJSON takes zero-terminated strings, but decoded text may contain zero bytes. */
 static void json_text(sh_str text, sh_buf *out)
 {
     sh_buf_add_char(out, '"');
@@ -30,6 +32,7 @@ static void json_text(sh_str text, sh_buf *out)
     sh_buf_add_char(out, '"');
 }
 
+/* parse_special: text such as "<|im_end|>" becomes the special token, as it would in a template. */
 static sh_status encode(job *j, sh_str text, sh_err *err)
 {
     sh_ids ids = {0};
@@ -48,6 +51,7 @@ static sh_status encode(job *j, sh_str text, sh_err *err)
     return status;
 }
 
+/* NaN stands for an item that is not a number; it fails the range check. */
 static sh_status ids_read(const job *j, const cJSON *json, sh_ids *out, sh_err *err)
 {
     const cJSON *item;
@@ -65,7 +69,7 @@ static sh_status ids_read(const job *j, const cJSON *json, sh_ids *out, sh_err *
     return SH_OK;
 }
 
-/* As a JSON string where every answer has a line, else as it is. */
+/* Prints the text as a JSON string with --jsonl, as it is otherwise. */
 static sh_status decode(job *j, const cJSON *json, sh_err *err)
 {
     sh_ids ids = {0};
@@ -84,7 +88,7 @@ static sh_status decode(job *j, const cJSON *json, sh_err *err)
     return status;
 }
 
-/* One text or list of ids; `json` says that a text comes as a JSON string. */
+/* Converts one text or list of ids; with `json` a text is given as a JSON string. */
 static sh_status one(job *j, sh_str input, bool json, const char *where, sh_err *err)
 {
     cJSON *value = NULL;
@@ -101,6 +105,7 @@ static sh_status one(job *j, sh_str input, bool json, const char *where, sh_err 
     return status;
 }
 
+/* The first bad line ends the run; the error names its number. */
 static sh_status lines(job *j, sh_str input, sh_err *err)
 {
     sh_str line;

@@ -1,16 +1,21 @@
-/* The sum over all ranks, always folded in the order of ranks.
+/* The sum over all ranks, always folded in rank order.
+ *
+ * A ring or a tree would add the parts in an order that depends on the rank and the size of the
+ * vector. Here every element is summed by one rank in the order 0, 1, 2, ..., whichever of the two
+ * algorithms runs, so a result never depends on how a batch was cut.
  *
  * Short vectors: every rank sends its whole vector to every other and folds for itself; one hop.
  *
- * Long vectors: every rank owns a chunk. It gets the others' parts of its chunk, folds them, and
- * sends the sum back. Chunks are cut into pieces, so that parts of later pieces travel while
- * earlier pieces are folded and sums go out: each pair exchanges, in each direction,
+ * Long vectors: every rank owns a chunk. It receives the others' parts of its chunk, folds them,
+ * and sends the sum back. Chunks are cut into pieces, so that parts of later pieces are in transit
+ * while earlier pieces are folded and sums are sent: each pair exchanges, in each direction,
  *
  *   part 0, part 1, part 2, sum 0, part 3, sum 1, ... sum K-1        (LAG = 2)
  *
- * A part always can be sent. A sum can be sent once folded, for which all ranks' parts of that
- * piece must have come. The rank that has folded least can always go on, since what it misses
- * stands behind sums that others have already folded: nobody waits in a circle. */
+ * A part can always be sent. A sum can be sent once it is folded, which needs all ranks' parts of
+ * that piece. This cannot deadlock: consider the rank that has folded the fewest pieces. The parts
+ * it is missing are queued after sums of pieces that their senders have already folded, so they can
+ * be sent, and it can fold the next piece. */
 #include "coll/coll.h"
 
 #include "coll/core.h"
@@ -19,8 +24,8 @@
 #include <string.h>
 
 enum {
-    SHORT_MAX = 128 * 1024, /* bytes that a rank sends in all, up to which one hop is faster */
-    SLOTS = 4,              /* pieces of which parts may be there at once */
+    SHORT_MAX = 128 * 1024, /* one hop is faster up to this many bytes sent per rank in total */
+    SLOTS = 4,              /* pieces whose parts may be held at once */
     LAG = 2,
     PIECE_MAX = 128 * 1024,
     PIECE_MIN = 64 * 1024,
@@ -45,7 +50,8 @@ static bool is_plain(const vector *v)
     return v->layout.codec == SH_CODEC_F32;
 }
 
-/* Rounds blocks of x to what the wire can carry, through `wire`, which then holds them. */
+/* Rounds blocks of x to what the codec can represent; `wire` then holds their encoding. The owner
+ * of a sum must do this too, or it would continue with more precise numbers than the others. */
 static void round_blocks(const vector *v, size_t first, size_t end, void *wire)
 {
     float *at = v->x + sh_layout_number_at(&v->layout, first);
@@ -74,12 +80,12 @@ static sh_status reduce_short(sh_group *group, const vector *v, sh_err *err)
     static const sh_algo_ops ops = {.next = one_hop_next};
     one_hop a;
     size_t blocks = sh_layout_blocks(&v->layout);
-    uint8_t *room = sh_flow_staging(group);
+    uint8_t *staging = sh_flow_staging(group);
     a.v = *v;
     a.len = sh_layout_byte_at(&v->layout, blocks);
     memset(a.begun, 0, (size_t)v->size * sizeof(a.begun[0]));
     size_t stride = (a.len + ALIGN - 1) / ALIGN * ALIGN;
-    for (int r = 0; r < v->size; r++) a.part[r] = room + (size_t)r * stride;
+    for (int r = 0; r < v->size; r++) a.part[r] = staging + (size_t)r * stride;
     if (is_plain(v))
         a.part[v->rank] = (uint8_t *)v->x;
     else
@@ -95,16 +101,16 @@ static sh_status reduce_short(sh_group *group, const vector *v, sh_err *err)
 
 typedef struct {
     vector v;
-    size_t pieces;                 /* of a chunk; the same for all */
-    size_t piece_blocks;           /* of a piece, but at the end of a chunk */
+    size_t pieces;                 /* per chunk; the same for all */
+    size_t piece_blocks;           /* per piece, except at the end of a chunk */
     size_t piece_len;              /* bytes of the longest piece */
-    size_t folded;                 /* pieces of the own chunk */
-    size_t step[SH_RANKS_MAX][2];  /* messages that are through, for each peer and direction */
-    size_t parts_in[SH_RANKS_MAX]; /* parts that have come */
+    size_t folded;                 /* pieces of our own chunk */
+    size_t step[SH_RANKS_MAX][2];  /* completed messages, per peer and direction */
+    size_t parts_in[SH_RANKS_MAX]; /* parts received */
     size_t sums_out[SH_RANKS_MAX];
-    uint8_t *slot;   /* [SLOTS][size] parts in wire form, the own one too unless f32 */
-    uint8_t *sum;    /* [SLOTS] sums in wire form, unless f32 */
-    uint8_t *bounce; /* [size][2] what is under way in another form than x has, unless f32 */
+    uint8_t *slot;   /* [SLOTS][size] parts in wire format, including our own unless f32 */
+    uint8_t *sum;    /* [SLOTS] sums in wire format, unless f32 */
+    uint8_t *bounce; /* [size][2] messages in transit whose format differs from x; unless f32 */
 } chunked;
 
 typedef struct {
@@ -112,7 +118,7 @@ typedef struct {
     size_t piece;
 } move;
 
-/* What message `step` of a direction carries; see the top of this file. */
+/* What the message number `step` of a direction carries; see the top of this file. */
 static move move_at(const chunked *a, size_t step)
 {
     size_t lag = a->pieces < LAG + 1 ? a->pieces : LAG + 1;
@@ -128,6 +134,8 @@ typedef struct {
     size_t end;
 } span;
 
+/* The blocks of one piece of a rank's chunk. Chunks differ by one block at most; the last piece may
+ * be short or empty, so that all ranks exchange the same number of messages. */
 static span piece_of(const chunked *a, int owner, size_t piece)
 {
     size_t blocks = sh_layout_blocks(&a->v.layout);
@@ -162,6 +170,8 @@ static uint8_t *bounce_of(const chunked *a, int peer, sh_dir dir)
     return a->bounce + ((size_t)peer * 2 + (size_t)dir) * a->piece_len;
 }
 
+/* f32 is sent straight from x. Other codecs encode a part just before it is sent, into the bounce
+ * buffer of the peer, which is free then because only one message per direction is in flight. */
 static sh_next next_out(chunked *a, int peer, move m, struct iovec *body)
 {
     span s = piece_of(a, m.is_sum ? a->v.rank : peer, m.piece);
@@ -180,7 +190,7 @@ static sh_next next_out(chunked *a, int peer, move m, struct iovec *body)
 static sh_next next_in(chunked *a, int peer, move m, struct iovec *body)
 {
     span s = piece_of(a, m.is_sum ? peer : a->v.rank, m.piece);
-    if (!m.is_sum && m.piece >= a->folded + SLOTS) return SH_NEXT_LATER;
+    if (!m.is_sum && m.piece >= a->folded + SLOTS) return SH_NEXT_LATER; /* its slot is in use */
     void *to = !m.is_sum         ? slot_of(a, m.piece, peer)
                : is_plain(&a->v) ? (void *)numbers_of(a, s)
                                  : bounce_of(a, peer, SH_DIR_IN);
@@ -196,7 +206,8 @@ static sh_next chunked_next(void *algo, int peer, sh_dir dir, struct iovec *body
     return dir == SH_DIR_OUT ? next_out(a, peer, m, body) : next_in(a, peer, m, body);
 }
 
-/* All parts of the next piece are there, and the slot of its sum is no longer needed. */
+/* All parts of the next piece have arrived, and the slot of its sum is free: the sum that was there
+ * before has been sent to everybody. */
 static bool may_fold(const chunked *a)
 {
     if (a->folded == a->pieces) return false;
@@ -207,6 +218,8 @@ static bool may_fold(const chunked *a)
     return true;
 }
 
+/* Our own part goes through the codec like everybody else's: the result must not depend on which
+ * rank owns a chunk. */
 static void fold_piece(chunked *a)
 {
     const void *parts[SH_RANKS_MAX];
@@ -239,7 +252,7 @@ static void chunked_done(void *algo, int peer, sh_dir dir)
     while (may_fold(a)) fold_piece(a);
 }
 
-/* The longest piece that the staging has room for in all its slots. */
+/* The longest piece for which all slots fit into the staging buffer. */
 static size_t piece_len_max(int size)
 {
     size_t places = (size_t)size * (SLOTS + 2) + SLOTS;
@@ -247,7 +260,7 @@ static size_t piece_len_max(int size)
     return len < PIECE_MAX ? len : PIECE_MAX;
 }
 
-/* Several pieces even of a chunk that is not long, so that parts and sums overlap. */
+/* Cuts even a chunk of moderate length into several pieces, so that parts and sums overlap. */
 static size_t piece_blocks_of(size_t chunk_blocks, size_t block_len, size_t len_max)
 {
     size_t len = chunk_blocks * block_len / PIECES_WANTED;

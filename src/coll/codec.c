@@ -1,3 +1,13 @@
+/* Encoding and summing are done on blocks of 32 numbers with plain loops that the compiler
+ * vectorizes; nothing here is specific to an instruction set.
+ *
+ * The order of the additions is part of the contract: a token's result must be the same bits
+ * however a vector was cut, so a sum over ranks is always ((p0 + p1) + p2) + ... for each element
+ * by itself. Vector code adds several elements at once, but never several parts of one element in
+ * another order.
+ *
+ * Values that are not finite must survive: a fault on one rank has to reach the result, and not be
+ * rounded into something plausible. */
 #include "coll/codec.h"
 
 #include "base/status.h"
@@ -7,7 +17,7 @@
 
 enum { BLOCK = SH_CODEC_BLOCK, INT8_BLOCK_BYTES = 4 + BLOCK };
 
-/* Four numbers that are added at once, on every processor that we build for. */
+/* Four numbers that are added at once, on every CPU that we build for. */
 typedef float lanes __attribute__((vector_size(16), aligned(4)));
 
 sh_layout sh_layout_of(sh_codec codec, size_t rows, size_t cols)
@@ -53,8 +63,8 @@ static uint16_t bf16_of(float x)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* The functions on one block take its length, which is BLOCK but at the end of a row. Where they
- * are called with that constant the compiler turns their loops into vector code. */
+/* The functions on one block take its length, which is BLOCK except at the end of a row. Callers
+ * branch on that and pass the constant, so that the compiler can vectorize the inlined loops. */
 
 static inline void bf16_encode(uint16_t *wire, const float *x, size_t count)
 {
@@ -69,8 +79,8 @@ static inline void bf16_decode(float *x, const uint16_t *wire, size_t count)
     }
 }
 
-/* To the nearest whole number, ties to even: adding this much leaves no room for a fraction, and
- * the number stands in the low bits. For -127..127. */
+/* Rounds to the nearest integer, ties to even, for -127..127: adding 1.5 * 2^23 shifts the fraction
+ * out of the mantissa and leaves the integer in its low bits. */
 static inline uint8_t int8_of(float x)
 {
     float shifted = x + 0x1.8p23f;
@@ -79,9 +89,10 @@ static inline uint8_t int8_of(float x)
     return (uint8_t)bits;
 }
 
-/* A block with a number that is not finite gets a scale that is NaN: the fault travels on, whole.
- * The bits of sizes are ordered as the sizes are, and above those of all finite ones stand infinity
- * and NaN. */
+/* A block that contains a number which is not finite gets NaN as its scale, so that all of it
+ * becomes NaN. The largest magnitude is found on the bits as integers: they are ordered like the
+ * magnitudes, with infinity and NaN above all finite ones, whereas a float comparison would skip
+ * NaN. */
 static inline void int8_encode(uint8_t *wire, const float *x, size_t count)
 {
     int32_t most = 0;
@@ -95,7 +106,7 @@ static inline void int8_encode(uint8_t *wire, const float *x, size_t count)
     memcpy(&max, &most, sizeof(max));
     float scale = isfinite(max) ? max / 127 : NAN;
     float inverse = scale > 0 ? 1 / scale : 0;
-    if (isinf(inverse)) inverse = scale = 0; /* numbers too small to have an inverse */
+    if (isinf(inverse)) inverse = scale = 0; /* too small: 1/scale overflows, send zeros */
     memcpy(wire, &scale, sizeof(scale));
     for (size_t i = 0; i < count; i++) wire[4 + i] = inverse > 0 ? int8_of(x[i] * inverse) : 0;
 }
@@ -138,14 +149,14 @@ static inline void block_fold(float *x, sh_codec codec, const uint8_t *const *pa
     memcpy(x, sum, 4 * count);
 }
 
-/* Walks over blocks: number and byte of each, counted from block `first`. */
+/* Iterates over blocks; number and byte are offsets from block `first`. */
 typedef struct {
     const sh_layout *layout;
-    size_t left;   /* blocks, the present one included */
-    size_t in_row; /* index of the present block in its row */
+    size_t left;   /* blocks, including the current one */
+    size_t in_row; /* index of the current block in its row */
     size_t number;
     size_t byte;
-    size_t count; /* numbers of the present block */
+    size_t count; /* numbers in the current block */
 } walk;
 
 static inline void walk_measure(walk *w)
@@ -201,7 +212,8 @@ static inline lanes load(const float *x)
     return *(const lanes *)(const void *)x;
 }
 
-/* Numbers as they are need no walk over blocks. */
+/* f32 needs no conversion and no blocks. Sixteen numbers are kept in registers while all parts are
+ * added, so x is written once; that is also why x may be one of the parts. */
 static void fold_f32(float *x, const float *const *parts, int count, size_t numbers)
 {
     size_t i = 0;

@@ -1,15 +1,15 @@
-/* codec.h - how the numbers of an all-reduce look on the wire, and how they are summed.
+/* codec.h - the wire format of the numbers in an all-reduce, and their summation.
  *
- * A vector is [rows, cols]. It is cut at blocks of SH_CODEC_BLOCK numbers (the last block of a row
- * may be shorter), and rounding stays inside a block, so the result does not depend on where a
- * vector was cut or on what else travels with it. f32 and bf16 do not care for rows and see one
+ * A vector is [rows, cols]. It is divided into blocks of SH_CODEC_BLOCK numbers (the last block of
+ * a row may be shorter), and rounding depends only on the block, so the result does not depend on
+ * where a vector was cut or on what else is in the message. f32 and bf16 ignore rows and see one
  * long row.
  *
- *   f32   4 bytes a number
- *   bf16  2 bytes, to nearest, ties to even
- *   int8  for each block a scale (f32) and the numbers as scale times -127..127
+ *   f32   4 bytes per number
+ *   bf16  2 bytes per number, rounded to nearest, ties to even
+ *   int8  per block a scale (f32), then the numbers as multiples -127..127 of it
  *
- * Parts are added in the order given, element by element, in f32: ((p0 + p1) + p2) + ...
+ * Parts are added in the given order, element by element, in f32: ((p0 + p1) + p2) + ...
  *
  * Threads: pure functions. */
 #ifndef SH_COLL_CODEC_H
@@ -26,24 +26,24 @@ typedef struct {
     sh_codec codec;
     size_t rows;
     size_t cols;
-    size_t row_blocks; /* blocks of a row */
-    size_t row_bytes;  /* of a row on the wire */
+    size_t row_blocks; /* blocks per row */
+    size_t row_bytes;  /* bytes per row on the wire */
 } sh_layout;
 
 sh_layout sh_layout_of(sh_codec codec, size_t rows, size_t cols);
 
 size_t sh_layout_blocks(const sh_layout *layout);
 
-/* Where a block starts, in numbers and in bytes; the block behind the last one gives the totals. */
+/* Where a block starts, in numbers and in bytes; one past the last block gives the totals. */
 size_t sh_layout_number_at(const sh_layout *layout, size_t block);
 size_t sh_layout_byte_at(const sh_layout *layout, size_t block);
 
-/* Blocks [first, end) from numbers to wire and back; x and wire are the places of block `first`. */
+/* Converts blocks [first, end) to the wire format and back; x and wire point to block `first`. */
 void sh_codec_encode(void *wire, const sh_layout *layout, size_t first, size_t end, const float *x);
 void sh_codec_decode(float *x, const sh_layout *layout, size_t first, size_t end, const void *wire);
 
-/* x = the sum of `count` parts, each blocks [first, end) in wire form. With f32 x may be one of the
- * parts itself. */
+/* x = the sum of `count` parts, each of them blocks [first, end) in wire format. With f32, x may be
+ * one of the parts. */
 void sh_codec_fold(float *x, const sh_layout *layout, size_t first, size_t end,
                    const void *const *parts, int count);
 

@@ -1,5 +1,12 @@
-/* The operations that move bytes as they are. Each is a small algorithm for coll/flow.h: what goes
- * to whom. allreduce.c has the one that also computes. */
+/* The operations that only move bytes. Each is a small algorithm for coll/flow.h that says what is
+ * sent to whom; allreduce.c has the one that also computes.
+ *
+ * Ranks are few and all connected to each other, so most operations send directly to everybody: one
+ * hop, and all transfers overlap. Only a long broadcast is bound by the root's bandwidth and goes
+ * along a chain instead.
+ *
+ * A receive is a posted message that is awaited. A rank that posts before it sends keeps receiving
+ * while it sends, so two ranks that send to each other do not deadlock on full buffers. */
 #include "coll/coll.h"
 
 #include "base/alloc.h"
@@ -9,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One message at most in each direction of each peer. */
+/* At most one message per peer and direction. */
 typedef struct {
     struct iovec part[2]; /* by direction */
     bool used[2];
@@ -58,7 +65,7 @@ sh_status sh_coll_barrier(sh_group *group, sh_err *err)
     return exchange_run(group, (sh_flow_opts){.kind = SH_OP_BARRIER}, &ex, err);
 }
 
-/* Shared by all-gather and gather: a rank that collects has a place for every block. */
+/* Shared by all-gather (root < 0) and gather: a rank that collects has space for every block. */
 static sh_status gather(sh_group *group, int root, const void *mine, const size_t *lens, void *all,
                         sh_err *err)
 {
@@ -95,15 +102,15 @@ sh_status sh_coll_gather(sh_group *group, int root, const void *mine, const size
     return gather(group, root, mine, lens, group->rank == root ? all : NULL, err);
 }
 
-/* A long broadcast goes along a chain of all ranks in pieces, so that nobody sends it more than
- * once. */
+/* A long broadcast goes along a chain of all ranks in pieces, so that no rank sends it more than
+ * once. A rank forwards a piece as soon as it has all of it, while the next one is arriving. */
 enum { CHAIN_MIN = 256 * 1024, CHAIN_PIECE = 128 * 1024 };
 
 typedef struct {
     char *data;
     size_t len;
     int from; /* -1: this is the root */
-    int to;   /* -1: this is the end */
+    int to;   /* -1: this is the last rank */
     size_t sent;
     size_t received;
 } chain;
@@ -138,7 +145,7 @@ static sh_status broadcast_chain(sh_group *group, int root, void *data, size_t l
     chain c = {.data = data, .len = len, .from = -1, .to = -1};
     if (place > 0) c.from = (group->rank - 1 + group->size) % group->size;
     if (place < group->size - 1) c.to = (group->rank + 1) % group->size;
-    if (place == 0) c.received = len;
+    if (place == 0) c.received = len; /* the root has all of it */
     sh_flow_opts opts = {.kind = SH_OP_BROADCAST, .size = len, .deadline = sh_flow_deadline(group)};
     return sh_flow_run(group, &opts, &ops, &c, err);
 }
@@ -155,28 +162,29 @@ sh_status sh_coll_broadcast(sh_group *group, int root, void *data, size_t len, s
     return exchange_run(group, (sh_flow_opts){.kind = SH_OP_BROADCAST, .size = len}, &ex, err);
 }
 
-/* The length comes in the head, and room for a short plan with it; the rest of a longer one
- * follows. */
-enum { PLAN_ROOM = 960 };
+/* A broadcast of unknown length in one message: the header carries the length, and a body of fixed
+ * size carries the whole plan if it is short. The rest of a longer one follows as a second message.
+ * So the usual step costs one hop and no exchange of lengths. */
+enum { PLAN_INLINE = 960 };
 
 typedef struct {
     int root;
-    bool leads;
+    bool is_root;
     sh_buf *buf;
     size_t max_len;
-    uint8_t step[SH_RANKS_MAX]; /* messages that are through, for each peer */
-    char room[PLAN_ROOM];
+    uint8_t step[SH_RANKS_MAX]; /* completed messages, per peer */
+    char first[PLAN_INLINE];
 } plan;
 
 static sh_next plan_next(void *algo, int peer, sh_dir dir, struct iovec *body)
 {
     plan *p = algo;
-    if (p->leads != (dir == SH_DIR_OUT) || (!p->leads && peer != p->root)) return SH_NEXT_END;
+    if (p->is_root != (dir == SH_DIR_OUT) || (!p->is_root && peer != p->root)) return SH_NEXT_END;
     switch (p->step[peer]) {
-    case 0: *body = (struct iovec){p->room, PLAN_ROOM}; return SH_NEXT_READY;
+    case 0: *body = (struct iovec){p->first, PLAN_INLINE}; return SH_NEXT_READY;
     case 1:
-        if (p->buf->len <= PLAN_ROOM) return SH_NEXT_END;
-        *body = (struct iovec){p->buf->ptr + PLAN_ROOM, p->buf->len - PLAN_ROOM};
+        if (p->buf->len <= PLAN_INLINE) return SH_NEXT_END;
+        *body = (struct iovec){p->buf->ptr + PLAN_INLINE, p->buf->len - PLAN_INLINE};
         return SH_NEXT_READY;
     default: return SH_NEXT_END;
     }
@@ -185,10 +193,11 @@ static sh_next plan_next(void *algo, int peer, sh_dir dir, struct iovec *body)
 static void plan_done(void *algo, int peer, sh_dir dir)
 {
     plan *p = algo;
-    size_t len = p->buf->len < PLAN_ROOM ? p->buf->len : PLAN_ROOM;
-    if (p->step[peer]++ == 0 && dir == SH_DIR_IN && len > 0) memcpy(p->buf->ptr, p->room, len);
+    size_t len = p->buf->len < PLAN_INLINE ? p->buf->len : PLAN_INLINE;
+    if (p->step[peer]++ == 0 && dir == SH_DIR_IN && len > 0) memcpy(p->buf->ptr, p->first, len);
 }
 
+/* Called before plan_done of the first message, so the buffer is sized when that copies into it. */
 static bool plan_take_size(void *algo, int peer, uint64_t size)
 {
     plan *p = algo;
@@ -206,12 +215,13 @@ sh_status sh_coll_broadcast_buf(sh_group *group, int root, sh_buf *buf, size_t m
 {
     static const sh_algo_ops ops = {plan_next, plan_done, plan_take_size};
     SH_ASSERT(root >= 0 && root < group->size);
-    plan p = {.root = root, .leads = group->rank == root, .buf = buf, .max_len = max_len};
+    plan p = {.root = root, .is_root = group->rank == root, .buf = buf, .max_len = max_len};
     sh_flow_opts opts = {.kind = SH_OP_PLAN, .deadline = deadline};
-    if (p.leads) {
+    if (p.is_root) {
         SH_ASSERT(buf->len <= max_len);
         opts.size = buf->len;
-        if (buf->len > 0) memcpy(p.room, buf->ptr, buf->len < PLAN_ROOM ? buf->len : PLAN_ROOM);
+        if (buf->len > 0)
+            memcpy(p.first, buf->ptr, buf->len < PLAN_INLINE ? buf->len : PLAN_INLINE);
     }
     return sh_flow_run(group, &opts, &ops, &p, err);
 }

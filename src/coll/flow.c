@@ -1,3 +1,18 @@
+/* The engine under all operations. Each pair of ranks has a lane in each direction; a flow polls
+ * the lanes in turn, asks the algorithm for the next message of an idle lane, and ends when all
+ * lanes have. Everything moves in one thread, so algorithms need no locks.
+ *
+ * Latency matters most: a forward pass has all-reduces in every layer, with short vectors. So the
+ * loop spins first and sleeps only after a while. On a machine with more ranks than CPUs spinning
+ * is harmful, and the loop then yields or sleeps (see flow_yield).
+ *
+ * Every failure must name its cause, and the cause is often known elsewhere: a data connection also
+ * breaks when a rank leaves because of a third one. So an operation never reports its own error
+ * directly. It records it with the watch, which keeps the first failure of the group, and returns
+ * that one.
+ *
+ * The header of each lane's first message (kind, group, sequence number, size) makes ranks that are
+ * out of step fail with a message instead of adding up unrelated numbers. */
 #include "coll/flow.h"
 
 #include "base/buf.h"
@@ -10,19 +25,19 @@
 #include <time.h>
 
 enum {
-    VERDICT_MS = 250, /* how long a broken data link waits for the watch to know why */
+    VERDICT_MS = 250, /* after a lost data connection: how long the watch may take to know why */
     NAP_MS = 1000,
-    BLIND_NAP_US_MIN = 50, /* where a port can not wake us */
+    BLIND_NAP_US_MIN = 50, /* for channels that cannot wake us */
     BLIND_NAP_US_MAX = 1000,
-    LONG_TURN_NS = 1000000,
-    NO_YIELD_NS = 20000000,
+    LONG_TURN_NS = 1000000, /* a yield that takes longer shows that other processes compete */
+    NO_YIELD_NS = 20000000, /* how long not to yield after that */
 };
 
 typedef enum { LANE_IDLE, LANE_ACTIVE, LANE_END } lane_state;
 
 typedef struct {
     lane_state state;
-    bool begun; /* the head is through */
+    bool begun; /* the header was transferred */
     sh_msg msg;
     uint8_t head[SH_OP_HEAD_LEN];
 } lane;
@@ -34,9 +49,9 @@ typedef struct {
     void *algo;
     uint64_t seq;
     int open;                  /* lanes that have not ended */
-    int64_t idle_ns;           /* since when nothing moves; 0: something did */
-    int nap_us;                /* the next nap where a port can not wake us */
-    int peer_of[SH_RANKS_MAX]; /* by rank of the whole; -1: not a peer in this flow */
+    int64_t idle_ns;           /* since when nothing has moved; 0: something just did */
+    int nap_us;                /* the next sleep if a channel cannot wake us */
+    int peer_of[SH_RANKS_MAX]; /* by rank of the whole group; -1: not a peer in this flow */
     lane lane[SH_RANKS_MAX][2];
 } flow;
 
@@ -48,20 +63,20 @@ static const char *kind_name(uint32_t kind)
     return names[kind < SH_COUNT_OF(names) ? kind : 0];
 }
 
-static sh_channel *port_of(const sh_group *group, int rank)
+static sh_channel *channel_of(const sh_group *group, int rank)
 {
     return group->core->mesh->peer[rank].channel;
 }
 
-/* Numbers point-to-point messages for each pair, since only two ranks see them. */
+/* Point-to-point messages are numbered per pair, since the other ranks do not see them. */
 static uint64_t seq_out(const flow *f, int peer)
 {
     if (f->opts->kind != SH_OP_SEND) return f->seq;
     return f->group->core->sent[f->group->member[peer]];
 }
 
-/* Ends the group, unless it has ended for another reason; that reason becomes the error. `rank` is
- * at fault; -1: nobody in particular. */
+/* Fails the group, unless it has already failed for another reason; the first reason becomes the
+ * error. `rank` is at fault; -1: none in particular. */
 static sh_status end_group(const flow *f, int rank, const sh_err *why, sh_err *err)
 {
     sh_watch *watch = f->group->core->watch;
@@ -75,19 +90,19 @@ static const char *name_of(const flow *f, int rank)
     return f->group->core->mesh->peer[rank].name;
 }
 
-/* A data link ends when its process does, and then the watch is about to know more: perhaps that
- * rank only left because of another. */
+/* A data connection also ends if its rank leaves because of a failure elsewhere, and then a notice
+ * with the real cause is about to arrive at the watch: give it a moment. */
 static sh_status lost_rank(const flow *f, int rank, sh_err *err)
 {
     struct pollfd p = {.fd = sh_watch_fd(f->group->core->watch), .events = POLLIN};
     poll(&p, 1, VERDICT_MS);
     sh_err why = *err;
-    sh_err_prefix(&why, "rank %d at %s was lost in %s %" PRIu64, rank, name_of(f, rank),
+    sh_err_prefix(&why, "rank %d at %s was lost during %s %" PRIu64, rank, name_of(f, rank),
                   kind_name(f->opts->kind), f->seq);
     return end_group(f, rank, &why, err);
 }
 
-/* What came from `rank` is what this rank is waiting for; of any size when `size_free`. */
+/* Checks that `rank` sent the operation that this rank is at; of any size if `size_free`. */
 static sh_status check_head(const flow *f, int rank, const uint8_t *bytes, const sh_op_head *want,
                             bool size_free, sh_op_head *got, sh_err *err)
 {
@@ -101,7 +116,7 @@ static sh_status check_head(const flow *f, int rank, const uint8_t *bytes, const
         return SH_OK;
     sh_err_set(&why, SH_ERR_GROUP,
                "rank %d at %s sent %s %" PRIu64 " of %" PRIu64
-               " bytes where rank %d is at %s %" PRIu64 " of %" PRIu64
+               " bytes while rank %d is at %s %" PRIu64 " of %" PRIu64
                " bytes%s: the ranks do not run the same operations",
                rank, name_of(f, rank), kind_name(got->kind), got->seq, got->size,
                f->group->core->mesh->rank, kind_name(want->kind), want->seq, want->size,
@@ -124,6 +139,8 @@ static sh_status lane_check(const flow *f, int peer, const lane *l, sh_err *err)
     return end_group(f, rank, &why, err);
 }
 
+/* A message is complete. The header is checked only now, after its body has been received, because
+ * both arrive as one message; the body was bounded by what the algorithm expected. */
 static sh_status lane_finish(flow *f, int peer, sh_dir dir, lane *l, sh_err *err)
 {
     l->state = LANE_IDLE;
@@ -138,7 +155,7 @@ static sh_status lane_finish(flow *f, int peer, sh_dir dir, lane *l, sh_err *err
     return SH_OK;
 }
 
-/* Asks for the next message of a lane that has none; false: none now. */
+/* Gets the next message for an idle lane from the algorithm; false: none now. */
 static bool lane_load(flow *f, int peer, sh_dir dir, lane *l)
 {
     struct iovec body = {NULL, 0};
@@ -155,8 +172,7 @@ static bool lane_load(flow *f, int peer, sh_dir dir, lane *l)
     return true;
 }
 
-/* Moves one lane as far as its present message goes. What was asked for ahead of time comes first.
- */
+/* Advances the current message of one lane. Messages posted ahead of time come first. */
 static sh_status lane_step(flow *f, int peer, sh_dir dir, bool *moved, sh_err *err)
 {
     lane *l = &f->lane[peer][dir];
@@ -167,7 +183,7 @@ static sh_status lane_step(flow *f, int peer, sh_dir dir, bool *moved, sh_err *e
         return SH_OK;
     }
     if (dir == SH_DIR_IN && f->group->core->expected[rank].count > 0) return SH_OK;
-    sh_channel *channel = port_of(f->group, rank);
+    sh_channel *channel = channel_of(f->group, rank);
     size_t before = l->msg.done;
     sh_status status = dir == SH_DIR_OUT ? channel->ops->send(channel, &l->msg, err)
                                          : channel->ops->recv(channel, &l->msg, err);
@@ -176,7 +192,7 @@ static sh_status lane_step(flow *f, int peer, sh_dir dir, bool *moved, sh_err *e
     return status == SH_AGAIN ? SH_OK : lost_rank(f, rank, err);
 }
 
-/* The first message that is expected of a rank has come. */
+/* The first message expected from a rank is complete: check its header and remove it. */
 static sh_status expected_take(const flow *f, int rank, sh_err *err)
 {
     sh_core *core = f->group->core;
@@ -193,11 +209,11 @@ static sh_status expected_take(const flow *f, int rank, sh_err *err)
     return SH_OK;
 }
 
-/* Moves what is expected of a rank as far as it goes. */
+/* Receives as much as possible of the messages expected from a rank. */
 static sh_status expected_step(const flow *f, int rank, bool *moved, sh_err *err)
 {
     sh_expected *e = &f->group->core->expected[rank];
-    sh_channel *channel = port_of(f->group, rank);
+    sh_channel *channel = channel_of(f->group, rank);
     while (e->count > 0) {
         const struct sh_expected_msg *m = &e->list[e->first];
         if (!e->begun) e->msg = sh_msg_in(e->head, SH_OP_HEAD_LEN, m->data, m->len);
@@ -224,7 +240,7 @@ static sh_status expected_pass(const flow *f, bool *moved, sh_err *err)
     return SH_OK;
 }
 
-/* Which directions of a rank this one waits for; `peer` is that rank in the group of the flow, or
+/* In which directions this rank waits for `rank`; `peer` is its number in the group of the flow, or
  * -1. */
 static void waits_for(const flow *f, int rank, int peer, bool *out, bool *in)
 {
@@ -243,21 +259,20 @@ static sh_status timed_out(const flow *f, sh_err *err)
         waits_for(f, rank, f->peer_of[rank], &out, &in);
         if (rank == group->core->mesh->rank || (!out && !in)) continue;
         if (first < 0) first = rank;
-        sh_buf_addf(&who, "%s%d (which finished %" PRIu64 " operations)", who.len > 0 ? ", " : "",
+        sh_buf_addf(&who, "%s%d (which completed %" PRIu64 " operations)", who.len > 0 ? ", " : "",
                     rank, sh_watch_peer_progress(group->core->watch, rank));
     }
     sh_err why;
     sh_err_set(&why, SH_ERR_GROUP,
-               "%s %" PRIu64 " of %" PRIu64
-               " bytes was not through in time on rank %d (which finished "
-               "%" PRIu64 "): waiting for rank %s",
+               "%s %" PRIu64 " of %" PRIu64 " bytes timed out on rank %d (which completed %" PRIu64
+               "), waiting for rank %s",
                kind_name(f->opts->kind), f->seq, f->opts->size, group->core->mesh->rank,
                group->core->finished, who.len > 0 ? who.ptr : "?");
     sh_buf_reset(&who);
     return end_group(f, first, &why, err);
 }
 
-/* Longer each time, since a rank that waits for work should leave the processor to others. */
+/* Sleeps longer each time, since a rank that waits for work should leave the CPU to others. */
 static void blind_nap(flow *f)
 {
     struct timespec nap = {.tv_nsec = (long)1000 * f->nap_us};
@@ -265,7 +280,7 @@ static void blind_nap(flow *f)
     f->nap_us = f->nap_us < BLIND_NAP_US_MAX ? 2 * f->nap_us : BLIND_NAP_US_MAX;
 }
 
-/* Sleeps until a port that is waited for moves, the group fails, or the deadline is near. */
+/* Sleeps until a channel that we wait for is ready, the group fails, or the deadline is near. */
 static void flow_sleep(flow *f)
 {
     struct pollfd fds[SH_RANKS_MAX * 2 + 1];
@@ -278,7 +293,7 @@ static void flow_sleep(flow *f)
         bool out, in;
         waits_for(f, rank, f->peer_of[rank], &out, &in);
         if (!out && !in) continue;
-        sh_channel *channel = port_of(f->group, rank);
+        sh_channel *channel = channel_of(f->group, rank);
         int added = channel->ops->arm(channel, out, in, &fds[count]);
         armed[armed_count++] = channel;
         ready = added < 0;
@@ -304,24 +319,25 @@ static inline void relax(void)
 #endif
 }
 
-/* Somebody who is waited for does not run now, but would on this processor. */
-static bool peer_is_aside(const flow *f)
+/* A rank that we wait for is not running now, because we occupy its CPU. */
+static bool peer_is_descheduled(const flow *f)
 {
     for (int rank = 0; rank < f->group->core->mesh->size; rank++) {
         bool out, in;
         waits_for(f, rank, f->peer_of[rank], &out, &in);
         if (!in) continue;
-        const sh_channel *channel = port_of(f->group, rank);
+        const sh_channel *channel = channel_of(f->group, rank);
         if (channel->ops->peer_descheduled != NULL && channel->ops->peer_descheduled(channel))
             return true;
     }
     return false;
 }
 
-/* A crowded system puts ranks on one processor, and there each would spin away the time in which
- * the other could answer. They take turns some twenty times in a step then: to yield costs a third
- * of what it does to sleep and be woken. But who yields where others run too goes to the end of
- * their queue: a turn that lasts long shows that, and then sleeping serves better for a while. */
+/* On an overcommitted machine the scheduler puts ranks on one CPU, and there each would spin away
+ * the time in which the other could answer. They take turns about twenty times per step; yielding
+ * costs a third of sleeping and being woken. But if other processes compete for the CPU, yielding
+ * moves us to the end of their queue: a yield that takes long shows that, and then sleeping is
+ * better for a while. */
 static bool flow_yield(flow *f, int64_t now_ns)
 {
     sh_core *core = f->group->core;
@@ -332,15 +348,17 @@ static bool flow_yield(flow *f, int64_t now_ns)
     return true;
 }
 
-/* Waits a moment where that serves better than to sleep. */
+/* Waits a moment if that is better than sleeping; false: sleep. */
 static bool flow_spin(flow *f, int64_t now_ns)
 {
     if (now_ns - f->idle_ns >= f->group->core->spin_ns) return false;
-    if (peer_is_aside(f)) return flow_yield(f, now_ns);
+    if (peer_is_descheduled(f)) return flow_yield(f, now_ns);
     relax();
     return true;
 }
 
+/* Nothing moved in this pass: spin, yield or sleep. A failed group is checked first, so that a rank
+ * which waits for a dead one returns at once. */
 static sh_status flow_idle(flow *f, sh_err *err)
 {
     sh_core *core = f->group->core;
@@ -363,7 +381,7 @@ static sh_status flow_pass(flow *f, sh_err *err)
     sh_status status = expected_pass(f, &moved, err);
     if (status != SH_OK) return status;
     for (int i = 1; i < group->size; i++) {
-        /* Ring order: no rank is everybody's first. */
+        /* Ring order, so that not all ranks start with the same peer. */
         int to = group->rank + i < group->size ? group->rank + i : group->rank + i - group->size;
         int from = group->rank >= i ? group->rank - i : group->rank - i + group->size;
         status = lane_step(f, to, SH_DIR_OUT, &moved, err);
@@ -378,7 +396,7 @@ static sh_status flow_pass(flow *f, sh_err *err)
     return flow_idle(f, err);
 }
 
-/* Whoever is not in the group of a flow, and this rank itself, has no lanes in it. */
+/* Ranks outside the group, and this rank itself, have no lanes in a flow. */
 static void flow_init(flow *f, sh_group *group, const sh_flow_opts *opts)
 {
     f->group = group;

@@ -1,3 +1,7 @@
+/* A group and its parts: a thin handle over the core, which holds the mesh, the watch and the
+ * staging buffer. The id of a group is derived from the epoch and its members, so all ranks compute
+ * the same one without exchanging anything, and a message of another group is recognized on
+ * arrival. */
 #include "coll/group.h"
 
 #include "base/alloc.h"
@@ -8,8 +12,8 @@
 
 #include <stdlib.h>
 
-/* A rank that waits for another of its own machine spins only while each has a processor; the time
- * is what ranks in step are usually apart. */
+/* Ranks on one machine spin only if each of them has a CPU. The time is by how much ranks that run
+ * in step usually differ. */
 enum { SPIN_US = 200 };
 
 enum { LOAD_SILENCE_MS = 30000, LOAD_OP_MS = 3600000 };
@@ -31,7 +35,7 @@ static void core_free(sh_core *core)
     free(core);
 }
 
-static sh_status core_make(const sh_group_opts *opts, sh_core **out, sh_err *err)
+static sh_status core_create(const sh_group_opts *opts, sh_core **out, sh_err *err)
 {
     sh_core *core = sh_alloc(sizeof(*core));
     core->silence_ms = opts->silence_ms;
@@ -40,7 +44,8 @@ static sh_status core_make(const sh_group_opts *opts, sh_core **out, sh_err *err
     if (status == SH_OK && core->mesh->size > 1) {
         status = sh_watch_start(core->mesh, opts->silence_ms, &core->watch, err);
         if (status == SH_OK)
-            status = sh_mem_map(SH_STAGING_LEN, "staging of a group", &core->staging, err);
+            status = sh_mem_map(SH_STAGING_LEN, "the staging buffer of a group", &core->staging,
+                                err);
     }
     if (status != SH_OK) {
         core_free(core);
@@ -52,7 +57,7 @@ static sh_status core_make(const sh_group_opts *opts, sh_core **out, sh_err *err
     return SH_OK;
 }
 
-static sh_group *group_make(sh_core *core, const int *members, int count)
+static sh_group *group_create(sh_core *core, const int *members, int count)
 {
     sh_group *group = sh_alloc(sizeof(*group));
     group->core = core;
@@ -75,16 +80,16 @@ sh_status sh_group_open(const sh_group_opts *opts, sh_group **out, sh_err *err)
         return sh_err_set(err, SH_ERR_INPUT, "silence of %d ms: must be %d to %d", opts->silence_ms,
                           SH_SILENCE_MS_MIN, SH_SILENCE_MS_MAX);
     sh_core *core;
-    sh_status status = core_make(opts, &core, err);
+    sh_status status = core_create(opts, &core, err);
     if (status != SH_OK) return status;
     int members[SH_RANKS_MAX];
     for (int r = 0; r < core->mesh->size; r++) members[r] = r;
-    *out = group_make(core, members, core->mesh->size);
+    *out = group_create(core, members, core->mesh->size);
     (*out)->whole = true;
     return SH_OK;
 }
 
-sh_group *sh_group_part(sh_group *group, const int *members, int count)
+sh_group *sh_group_split(sh_group *group, const int *members, int count)
 {
     int whole[SH_RANKS_MAX];
     SH_ASSERT(count >= 1 && count <= group->size);
@@ -92,7 +97,7 @@ sh_group *sh_group_part(sh_group *group, const int *members, int count)
         SH_ASSERT(members[i] >= 0 && members[i] < group->size);
         whole[i] = group->member[members[i]];
     }
-    return group_make(group->core, whole, count);
+    return group_create(group->core, whole, count);
 }
 
 void sh_group_close(sh_group *group)

@@ -1,3 +1,18 @@
+/* Failure detection. The thread that computes may be inside a kernel or waiting in an operation for
+ * seconds, so heartbeats are sent and checked by a thread of their own. It is the only one that
+ * touches the control connections.
+ *
+ * A rank is considered lost if its connection ends without a BYE or if nothing was heard from it
+ * for as long as it asked its peers to tolerate. Each rank announces its own tolerance in its
+ * heartbeats: a rank that loads a model knows that it will be slow, its peers do not.
+ *
+ * There is exactly one failure per group. The first to record a notice wins; the notice is sent to
+ * everybody, and every later failure is ignored, because it is almost always a consequence: once
+ * one rank dies, the others abort and their connections end too. All ranks therefore report the
+ * same cause.
+ *
+ * `failed` is an atomic flag that operations poll, `fail` a pipe that wakes sleeping threads. Its
+ * byte is never read, so that it stays readable for every later poll(). */
 #include "coll/watch.h"
 
 #include "base/alloc.h"
@@ -16,21 +31,21 @@
 enum {
     BEATS_PER_SILENCE = 8,
     BEAT_MS_MAX = 250,
-    PARTING_MS = 200, /* how long a rank that leaves waits for the others to leave too */
+    LEAVE_MS = 200, /* how long a leaving rank waits for the others to leave too */
 };
 
 typedef struct {
     int64_t heard_ns;
-    uint32_t silence_ms; /* as it asked */
-    bool left;           /* said good-bye, or its link has ended */
+    uint32_t silence_ms; /* the tolerance it asked for */
+    bool left;           /* it sent BYE or ABORT, or its connection has ended */
     _Atomic uint64_t progress;
 } peer_state;
 
 struct sh_watch {
     sh_mesh *mesh;
     pthread_t thread;
-    int wake[2]; /* a byte tells the thread to look around */
-    int fail[2]; /* a byte, never read, tells everybody that the group has failed */
+    int wake[2]; /* a byte makes the thread run its loop */
+    int fail[2]; /* readable once the group has failed; never read */
     _Atomic bool failed;
     _Atomic bool stopping;
     _Atomic int silence_ms;
@@ -38,14 +53,14 @@ struct sh_watch {
     pthread_mutex_t lock; /* guards notice and has_notice */
     sh_notice notice;
     bool has_notice;
-    bool told; /* the thread's own: the notice has gone out */
+    bool notified; /* used by the thread only: the notice was sent */
     int64_t beat_ns;
-    int beat_silence_ms; /* what the last beats asked for */
+    int beat_silence_ms; /* the tolerance that the last heartbeats asked for */
     int64_t looked_ns;
     peer_state peer[SH_RANKS_MAX];
 };
 
-static void poke(int fd)
+static void notify(int fd)
 {
     char byte = 1;
     ssize_t put = write(fd, &byte, 1);
@@ -61,8 +76,8 @@ void sh_watch_fail(sh_watch *watch, int rank, const char *text)
     pthread_mutex_unlock(&watch->lock);
     if (!first) return;
     atomic_store_explicit(&watch->failed, true, memory_order_release);
-    poke(watch->fail[1]);
-    poke(watch->wake[1]);
+    notify(watch->fail[1]);
+    notify(watch->wake[1]);
 }
 
 bool sh_watch_failed(const sh_watch *watch)
@@ -86,7 +101,7 @@ void sh_watch_set_silence(sh_watch *watch, int silence_ms)
 {
     SH_ASSERT(silence_ms >= SH_SILENCE_MS_MIN && silence_ms <= SH_SILENCE_MS_MAX);
     atomic_store_explicit(&watch->silence_ms, silence_ms, memory_order_relaxed);
-    poke(watch->wake[1]);
+    notify(watch->wake[1]);
 }
 
 void sh_watch_set_progress(sh_watch *watch, uint64_t progress)
@@ -146,8 +161,8 @@ static void take_frame(sh_watch *watch, int rank, sh_frame_head head, const uint
     case SH_FRAME_ABORT: take_abort(watch, rank, payload, head.len); return;
     case SH_FRAME_BYE: watch->peer[rank].left = true; return;
     default:
-        snprintf(text, sizeof(text), "rank %d sent a frame of type %d, which no running group has",
-                 rank, head.type);
+        snprintf(text, sizeof(text), "rank %d sent an unexpected frame of type %d", rank,
+                 head.type);
         sh_watch_fail(watch, rank, text);
     }
 }
@@ -176,10 +191,10 @@ static void flush_peer(sh_watch *watch, int rank)
 {
     sh_err err;
     if (sh_peer_conn_flush(watch->mesh->peer[rank].control, &err) < 0)
-        read_peer(watch, rank); /* what it said before it went, or that it went */
+        read_peer(watch, rank); /* read its last words first; if there are none, it is lost */
 }
 
-/* A peer whose socket is full gets no more beats: it would read them too late anyway. */
+/* No heartbeat is added for a peer whose socket is full: it would read it too late anyway. */
 static void send_beats(sh_watch *watch, int64_t now_ns)
 {
     sh_heartbeat beat = {
@@ -195,9 +210,9 @@ static void send_beats(sh_watch *watch, int64_t now_ns)
     }
 }
 
-static void tell_failure(sh_watch *watch)
+static void send_failure(sh_watch *watch)
 {
-    watch->told = true;
+    watch->notified = true;
     for (int r = 0; r < watch->mesh->size; r++) {
         if (!is_here(watch, r)) continue;
         sh_notice_pack(sh_peer_conn_out(watch->mesh->peer[r].control), SH_FRAME_ABORT,
@@ -206,9 +221,9 @@ static void tell_failure(sh_watch *watch)
     }
 }
 
-/* Names all ranks that are silent when the first one is so for too long: when this machine's own
- * cable is cut, that is everybody. */
-static void judge_silence(sh_watch *watch, int64_t now_ns)
+/* When one rank has been silent for too long, names all that are silent by then: if this machine's
+ * own cable is cut, that is everybody. */
+static void check_silence(sh_watch *watch, int64_t now_ns)
 {
     int worst = -1;
     int64_t worst_ms = 0;
@@ -234,8 +249,9 @@ static void judge_silence(sh_watch *watch, int64_t now_ns)
     sh_watch_fail(watch, worst, text.text);
 }
 
-/* Whoever was stopped and goes on must not blame the others for the time that it slept. */
-static void forgive_own_sleep(sh_watch *watch, int64_t now_ns)
+/* A process that was stopped and continues must not blame the others for the time that it slept:
+ * their heartbeats are still waiting in its socket buffers. */
+static void discount_own_sleep(sh_watch *watch, int64_t now_ns)
 {
     int64_t slept_ns = now_ns - watch->looked_ns;
     watch->looked_ns = now_ns;
@@ -243,14 +259,14 @@ static void forgive_own_sleep(sh_watch *watch, int64_t now_ns)
     for (int r = 0; r < watch->mesh->size; r++) watch->peer[r].heard_ns += slept_ns;
 }
 
-static void turn_away_latecomers(sh_watch *watch)
+static void refuse_latecomers(sh_watch *watch)
 {
     sh_peer_conn *conn;
     sh_err err;
     while (sh_acceptor_step(watch->mesh->acceptor, &conn, &err) == SH_OK) {
         char text[160];
         sh_notice notice;
-        snprintf(text, sizeof(text), "the group has formed already, with another rank %" PRIu32,
+        snprintf(text, sizeof(text), "the group has already formed, with another rank %" PRIu32,
                  sh_peer_conn_peer(conn)->rank);
         sh_notice_set(&notice, (int)sh_peer_conn_peer(conn)->rank, text);
         SH_LOGW("refused a connection from %s: %s", sh_peer_conn_name(conn), text);
@@ -266,7 +282,7 @@ static void sleep_until(sh_watch *watch, int64_t wake_ns)
     for (int r = 0; r < watch->mesh->size; r++)
         if (is_here(watch, r)) fds[count++] = sh_peer_conn_poll(watch->mesh->peer[r].control);
     fds[count++] = (struct pollfd){.fd = watch->wake[0], .events = POLLIN};
-    poll(fds, (nfds_t)count, sh_deadline_left_ms(wake_ns)); /* the loop looks at everything */
+    poll(fds, (nfds_t)count, sh_deadline_left_ms(wake_ns)); /* the loop checks everything */
     char bytes[64];
     while (read(watch->wake[0], bytes, sizeof(bytes)) > 0) continue;
 }
@@ -278,9 +294,10 @@ static bool all_left(const sh_watch *watch)
     return true;
 }
 
-/* Good-bye, then a short wait for the others': a socket that is closed under a peer's last beat
- * would take our last words with it. After a failure the notice was the good-bye. */
-static void part(sh_watch *watch)
+/* Sends BYE and waits briefly for that of the others: closing a socket with unread data (a peer's
+ * last heartbeat) sends a reset, which would discard our last frame at the peer. After a failure
+ * the notice has already been sent. */
+static void leave(sh_watch *watch)
 {
     bool failed = sh_watch_failed(watch);
     for (int r = 0; r < watch->mesh->size; r++) {
@@ -289,7 +306,7 @@ static void part(sh_watch *watch)
         flush_peer(watch, r);
         sh_peer_conn_shut(watch->mesh->peer[r].control);
     }
-    sh_deadline deadline = sh_deadline_in_ms(PARTING_MS);
+    sh_deadline deadline = sh_deadline_in_ms(LEAVE_MS);
     while (!failed && !all_left(watch) && !sh_deadline_passed(deadline)) {
         sleep_until(watch, deadline);
         for (int r = 0; r < watch->mesh->size; r++) read_peer(watch, r);
@@ -302,21 +319,22 @@ static void *watch_run(void *arg)
     while (!atomic_load_explicit(&watch->stopping, memory_order_acquire)) {
         int64_t now_ns = sh_clock_ns();
         int64_t every_ns = (int64_t)1000000 * beat_every_ms(watch);
-        forgive_own_sleep(watch, now_ns);
+        discount_own_sleep(watch, now_ns);
         for (int r = 0; r < watch->mesh->size; r++) read_peer(watch, r);
-        if (!sh_watch_failed(watch)) judge_silence(watch, now_ns);
-        if (sh_watch_failed(watch) && !watch->told) tell_failure(watch);
-        /* A rank that has loaded takes its long silence back at once: it may die next. */
+        if (!sh_watch_failed(watch)) check_silence(watch, now_ns);
+        if (sh_watch_failed(watch) && !watch->notified) send_failure(watch);
+        /* A rank that has finished loading takes its long tolerance back at once, so that its peers
+         * notice quickly if it dies next. */
         bool other = watch->beat_silence_ms !=
                      atomic_load_explicit(&watch->silence_ms, memory_order_relaxed);
-        if (!watch->told && (other || now_ns - watch->beat_ns >= every_ns))
+        if (!watch->notified && (other || now_ns - watch->beat_ns >= every_ns))
             send_beats(watch, now_ns);
-        turn_away_latecomers(watch);
+        refuse_latecomers(watch);
         sleep_until(watch, watch->beat_ns + every_ns > now_ns ? watch->beat_ns + every_ns
                                                               : now_ns + every_ns);
     }
-    if (sh_watch_failed(watch) && !watch->told) tell_failure(watch);
-    part(watch);
+    if (sh_watch_failed(watch) && !watch->notified) send_failure(watch);
+    leave(watch);
     return NULL;
 }
 
@@ -346,7 +364,7 @@ sh_status sh_watch_start(sh_mesh *mesh, int silence_ms, sh_watch **out, sh_err *
         goto fail;
     int error = pthread_create(&watch->thread, NULL, watch_run, watch);
     if (error != 0) {
-        sh_err_set(err, SH_ERR_SYSTEM, "thread for heart-beats: error %d", error);
+        sh_err_set(err, SH_ERR_SYSTEM, "cannot start the heartbeat thread: error %d", error);
         goto fail;
     }
     *out = watch;
@@ -361,7 +379,7 @@ void sh_watch_stop(sh_watch *watch)
 {
     if (watch == NULL) return;
     atomic_store_explicit(&watch->stopping, true, memory_order_release);
-    poke(watch->wake[1]);
+    notify(watch->wake[1]);
     pthread_join(watch->thread, NULL);
     watch_free(watch);
 }

@@ -45,6 +45,8 @@ void sh_batch_state_free(sh_batch_state *b)
     free(b);
 }
 
+/* Replaces the slot's term in the sum; unsigned arithmetic wraps, so the order of changes does not
+ * matter. */
 static void slot_rehash(sh_batch_state *b, int idx)
 {
     struct slot *s = &b->slots[idx];
@@ -63,6 +65,9 @@ static void slot_empty(sh_batch_state *b, int idx)
     slot_rehash(b, idx);
 }
 
+/* The plan was checked against the limits when it was unpacked; here it is checked against the
+ * slot. A plan that passes can neither leave a gap in the KV nor write outside the slot's blocks.
+ */
 static sh_status seq_apply(sh_batch_state *b, const sh_step_seq *q, const int32_t *blocks,
                            sh_err *err)
 {
@@ -88,6 +93,7 @@ static sh_status seq_apply(sh_batch_state *b, const sh_step_seq *q, const int32_
 sh_status sh_batch_state_apply(sh_batch_state *b, const sh_step_plan *step, sh_span *spans,
                                int32_t *positions, sh_err *err)
 {
+    /* Leaves first: a slot may be given up and taken over by another sequence in one plan. */
     for (int i = 0; i < step->leave_count; i++) slot_empty(b, step->leaves[i]);
     int token = 0, block = 0;
     for (int i = 0; i < step->seq_count; i++) {

@@ -59,6 +59,7 @@ sh_blocks *sh_blocks_create(int count, sh_key128 secret, sh_key128 root)
     b->count = count;
     b->secret = secret;
     b->root = root;
+    /* A power of two, at most half full: chains stay short without ever resizing. */
     uint32_t buckets = 16;
     while (buckets < (uint32_t)count * 2) buckets *= 2;
     b->mask = buckets - 1;
@@ -93,6 +94,7 @@ int sh_blocks_cached(const sh_blocks *b)
     return b->cached;
 }
 
+/* Both hashes cover a struct without padding, so equal values have equal bytes. */
 sh_key128 sh_blocks_root(const sh_blocks *b, uint32_t variant)
 {
     struct {
@@ -145,7 +147,7 @@ sh_prefix sh_blocks_match(sh_blocks *b, sh_key128 root, const int32_t *tokens, i
             prefix.promised = at != NONE;
             break;
         }
-        if (b->list[at].holders++ == 0) idle_remove(b, at);
+        if (b->list[at].holders++ == 0) idle_remove(b, at); /* it can no longer be evicted */
         out[prefix.count] = at;
         prefix.key = key;
     }
@@ -157,7 +159,7 @@ int32_t sh_blocks_take(sh_blocks *b)
     if (b->idle == 0) return NONE;
     int32_t at = b->list[b->count].idle_next;
     idle_remove(b, at);
-    if (b->list[at].keyed) key_remove(b, at);
+    if (b->list[at].keyed) key_remove(b, at); /* none is empty: evict the oldest cached one */
     b->list[at].holders = 1;
     return at;
 }

@@ -23,7 +23,7 @@
 /* One end of a range, for initialisers. */
 #define SH_BOUNDS_PICK_LEAST(least, most) (least)
 #define SH_BOUNDS_PICK_MOST(least, most) (most)
-#define SH_LEAST(...) SH_BOUNDS_PICK_LEAST(__VA_ARGS__)
-#define SH_MOST(...) SH_BOUNDS_PICK_MOST(__VA_ARGS__)
+#define SH_MIN_OF(...) SH_BOUNDS_PICK_LEAST(__VA_ARGS__)
+#define SH_MAX_OF(...) SH_BOUNDS_PICK_MOST(__VA_ARGS__)
 
 #endif

@@ -101,7 +101,7 @@ static sh_status blocks_open(sh_engine *e, sh_err *err)
     sh_status status = sh_random_bytes(&secret, sizeof(secret), err);
     if (status != SH_OK) return status;
     sh_blocks_free(e->blocks);
-    e->blocks = sh_blocks_create(sh_model_group_room(e->model_group)->blocks, secret,
+    e->blocks = sh_blocks_create(sh_model_group_limits(e->model_group)->blocks, secret,
                                  sh_hash128(secret, &text, sizeof(text)));
     return SH_OK;
 }
@@ -119,7 +119,7 @@ static void flights_free(sh_engine *e)
 static void sched_open(sh_engine *e)
 {
     const sh_config *config = sh_model_group_config(e->model_group);
-    const sh_step_limits *limits = sh_model_group_room(e->model_group);
+    const sh_step_limits *limits = sh_model_group_limits(e->model_group);
     bool longrope = config->rope[0].kind == SH_ROPE_LONGROPE;
     sh_sched_opts opts = {.limits = *limits,
                           .vocab = config->vocab,
@@ -253,7 +253,10 @@ static void lost_stats_keep(sh_engine *e)
 
 /* A rank was lost: fail every open request and mark the group as not ready, so that engine_main()
  * re-forms it. This is the place where requests could be kept and replayed instead. A client that
- * watches the stats gets the news without asking. */
+ * watches the stats is notified without asking.
+ *
+ * `ready` is cleared after lost_stats was written: other threads read it without a lock, and once
+ * it is false sh_engine_ask_stats() sends lost_stats. */
 static void group_lost(sh_engine *e, const sh_err *why)
 {
     SH_LOGE("%s", why->text);
@@ -272,6 +275,7 @@ static void group_lost(sh_engine *e, const sh_err *why)
     if (!can_reform(e) && e->opts.lost_for_good != NULL) e->opts.lost_for_good(e->opts.lost_ctx);
 }
 
+/* One attempt, with a new group. */
 static void group_reform(sh_engine *e)
 {
     sh_err err;
@@ -317,6 +321,7 @@ static bool steps_run(sh_engine *e)
 {
     sh_err err;
     sh_status status = SH_OK;
+    /* SH_AGAIN (positive): nothing more to run. Negative: an error, and with it a lost group. */
     while (status == SH_OK && e->flight_count < e->stats.stages) status = flight_begin(e, &err);
     if (status >= 0 && e->flight_count == 0) return false;
     if (status >= 0) status = flight_finish(e, &err);
@@ -350,8 +355,7 @@ static void reports_refresh(sh_engine *e)
         status = sh_model_group_ask_reports(e->model_group, &err);
         e->reports_asked = status == SH_OK;
     }
-    if (status == SH_OK &&
-        (e->flight_count == 0 || sh_model_group_reports_have_come(e->model_group)))
+    if (status == SH_OK && (e->flight_count == 0 || sh_model_group_reports_ready(e->model_group)))
         status = reports_take(e, &err);
     if (status != SH_OK) group_lost(e, &err);
 }
@@ -400,6 +404,7 @@ static void commands_run(sh_engine *e, bool runnable)
     bool ready = atomic_load(&e->ready);
     int64_t wait_ms = sh_sched_busy(e->sched) ? BLOCKED_POLL_MS : IDLE_POLL_MS;
     sh_deadline wait = runnable || !ready ? 0 : sh_deadline_in_ms(wait_ms);
+    /* Without a group, an idle engine has nothing to watch but its queue. */
     if (!runnable && ready && e->group == NULL && !sh_sched_busy(e->sched))
         wait = SH_DEADLINE_NEVER;
     command c;
@@ -415,6 +420,8 @@ static void group_poll(sh_engine *e)
     if (e->group != NULL && sh_group_check(e->group, &err) != SH_OK) group_lost(e, &err);
 }
 
+/* Commands, then a step, and again. When it stops, it goes on until all requests have ended or the
+ * grace period is over; what is left then fails. */
 static void *engine_main(void *arg)
 {
     sh_engine *e = arg;

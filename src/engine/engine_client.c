@@ -62,6 +62,7 @@ static sh_status socket_connect(const char *path, int *out, sh_err *err)
         if (fd >= 0) close(fd);
         return err->status;
     }
+    /* Another user could have put a socket there to read the prompts. */
     if (!sh_sock_is_own(fd)) {
         close(fd);
         return sh_err_set(err, SH_ERR_PEER,
@@ -83,6 +84,7 @@ static sh_status bytes_send(sh_engine_client *c, sh_err *err)
     return SH_OK;
 }
 
+/* Reads what is there. Invalidates the event that was handed out last. */
 static sh_status bytes_recv(sh_engine_client *c, sh_err *err)
 {
     sh_buf_drop_front(&c->in, c->in_done);
@@ -94,7 +96,7 @@ static sh_status bytes_recv(sh_engine_client *c, sh_err *err)
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return SH_OK;
         if (got <= 0) return mark_lost(c, got == 0 ? "it closed the socket" : strerror(errno), err);
         c->in.len += (size_t)got;
-        if (got < READ_STEP) return SH_OK;
+        if (got < READ_STEP) return SH_OK; /* saves a call that would only return EAGAIN */
     }
 }
 
@@ -265,7 +267,7 @@ sh_status sh_engine_client_next(sh_engine_client *c, sh_event *event)
     if (status == SH_OK && (event->kind == SH_EVENT_DONE || event->kind == SH_EVENT_ERROR))
         open_remove(c, event->id);
     if (status == SH_OK) return SH_OK;
-    if (status < 0) mark_lost(c, err.text, &err);
+    if (status < 0) mark_lost(c, err.text, &err); /* the stream cannot be trusted after that */
     if (c->lost && c->open_count > 0) {
         *event = (sh_event){
             .kind = SH_EVENT_ERROR, .id = c->open[--c->open_count], .error = c->lost_why};

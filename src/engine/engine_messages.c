@@ -15,7 +15,8 @@
 
 enum { HEAD = 5, MAGIC = 0x4c414f48 }; /* "HOAL" */
 
-/* Starts a frame and returns its offset; frame_close() fills in the length. */
+/* Starts a frame and returns its offset; frame_close() fills in the length, which is not known
+ * before the payload is written. */
 static size_t frame_open(sh_buf *out, sh_engine_msg_type type)
 {
     size_t at = out->len;
@@ -33,6 +34,8 @@ static void frame_close(sh_buf *out, size_t at)
 
 sh_status sh_engine_msg_next(const sh_buf *buf, sh_engine_msg_frame *frame, sh_err *err)
 {
+    /* Length and type are checked as soon as they are there: a stream that is not ours must fail at
+     * once instead of waiting for up to 4 GiB that never come. */
     if (buf->len < HEAD) return SH_AGAIN;
     sh_reader r = sh_reader_of(sh_buf_str(buf));
     size_t len = (size_t)sh_get_uint(&r, 4);
@@ -161,6 +164,7 @@ sh_status sh_engine_msg_get_submit(sh_str payload, sh_submit_message *out, sh_er
         *out = (sh_submit_message){.spec.id = q->id};
         return status;
     }
+    /* One allocation for all four arrays, each of 4-byte elements and so aligned. */
     size_t word = sizeof(int32_t), stops = (size_t)q->stop_id_count * word;
     size_t biases = (size_t)q->sampling.logit_bias_count * word, prompt = q->prompt_count * word;
     char *at = got.memory = sh_alloc(stops + 2 * biases + prompt);
@@ -303,6 +307,7 @@ static void get_done(sh_reader *r, sh_event *e)
     e->decode_s = sh_get_double(r);
 }
 
+/* The status must be one of the known errors: it selects the HTTP status of the reply. */
 static void get_error(sh_reader *r, sh_event *e)
 {
     int status = sh_get_int(r);

@@ -70,8 +70,8 @@ static sh_status stale_remove(const struct sockaddr_un *addr, sh_err *err)
                           addr->sun_path);
     struct stat st;
     if (lstat(addr->sun_path, &st) == 0 && !S_ISSOCK(st.st_mode))
-        return sh_err_set(err, SH_ERR_INPUT, "engine socket %s: the file exists and is no socket",
-                          addr->sun_path);
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "engine socket %s: the file exists and is not a socket", addr->sun_path);
     if (unlink(addr->sun_path) < 0 && errno != ENOENT)
         return sh_err_sys(err, "engine socket %s", addr->sun_path);
     return SH_OK;
@@ -119,6 +119,8 @@ sh_status sh_engine_socket_open(const char *path, sh_engine_socket **out, sh_err
     return SH_OK;
 }
 
+/* The engine is notified after the lock is released: the command may have to wait for space in the
+ * engine's queue, and the engine's thread may be waiting for the lock in its sink. */
 static void client_close(sh_engine_socket *sock, struct client *c)
 {
     if (c->fd < 0) return;
@@ -270,6 +272,8 @@ static bool client_read(sh_engine_socket *sock, struct client *c)
     return false;
 }
 
+/* Sends what the socket takes without blocking, so the lock is held for a short time only. False
+ * when the client must be closed. */
 static bool client_write(sh_engine_socket *sock, struct client *c)
 {
     bool stays = true;
@@ -288,6 +292,7 @@ static bool client_write(sh_engine_socket *sock, struct client *c)
     return stays;
 }
 
+/* The wake pipe is entry 0, the listener entry 1 (left out while draining), then the clients. */
 static int polls_fill(sh_engine_socket *sock, struct pollfd *polls, struct client **polled)
 {
     int count = 0;
@@ -323,6 +328,7 @@ static void *socket_main(void *arg)
             bool stays = true;
             if ((polls[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0)
                 stays = client_read(sock, polled[i]);
+            /* Write even if the client must go: it may be the error that says why. */
             if (!client_write(sock, polled[i]) || !stays) client_close(sock, polled[i]);
         }
     }
@@ -358,6 +364,7 @@ void sh_engine_socket_close(sh_engine_socket *sock)
 {
     if (sock == NULL) return;
     if (sock->started) {
+        /* Let clients read their last events before the thread ends. */
         for (sh_deadline end = sh_deadline_in_ms(FLUSH_MS);
              unsent(sock) && !sh_deadline_passed(end);)
             sh_sleep_ms(2);

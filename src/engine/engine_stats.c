@@ -17,6 +17,8 @@ void sh_engine_stats_init(sh_engine_stats *s)
     s->inter_token = (sh_hist){.name = "inter_token_seconds", .least = 1e-4, .factor = 2};
 }
 
+/* Cancelled requests say nothing about speed, and failed ones have no times. The first token
+ * belongs to the prefill, so n tokens have n - 1 gaps. */
 void sh_engine_stats_event(sh_engine_stats *s, const sh_event *event)
 {
     if (event->kind != SH_EVENT_DONE || event->finish == SH_FINISH_CANCEL) return;

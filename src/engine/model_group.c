@@ -173,7 +173,7 @@ static double host_speed(const sh_rank_offer *all, int count, const sh_rank_offe
 {
     double best = 0;
     for (int i = 0; i < count; i++)
-        if (same_host(&all[i], one) && all[i].means.speed > best) best = all[i].means.speed;
+        if (same_host(&all[i], one) && all[i].resources.speed > best) best = all[i].resources.speed;
     return best;
 }
 
@@ -190,27 +190,29 @@ static int host_ranks(const sh_rank_offer *all, int count, const sh_rank_offer *
 static sh_status shares_choose(const sh_model_group *mg, const sh_rank_offer *all, double *shares,
                                sh_err *err)
 {
-    sh_rank_means *means = sh_alloc_array((size_t)mg->size, sizeof(*means));
+    sh_rank_resources *resources = sh_alloc_array((size_t)mg->size, sizeof(*resources));
     double fastest = 0;
     for (int i = 0; i < mg->size; i++) {
-        means[i] = (sh_rank_means){all[i].means.memory / host_ranks(all, mg->size, &all[i]),
-                                   host_speed(all, mg->size, &all[i])};
-        if (means[i].speed > fastest) fastest = means[i].speed;
+        resources[i] = (sh_rank_resources){all[i].resources.memory /
+                                               host_ranks(all, mg->size, &all[i]),
+                                           host_speed(all, mg->size, &all[i])};
+        if (resources[i].speed > fastest) fastest = resources[i].speed;
     }
     for (int i = 0; i < mg->size; i++)
-        if (means[i].speed > 0.6 * fastest) means[i].speed = fastest;
-    sh_status status = sh_shares_by_means(means, mg->size, (double)mg->weight_bytes, shares, err);
-    free(means);
+        if (resources[i].speed > 0.6 * fastest) resources[i].speed = fastest;
+    sh_status status = sh_shares_by_resources(resources, mg->size, (double)mg->weight_bytes, shares,
+                                              err);
+    free(resources);
     return status;
 }
 
 static sh_rank_offer offer_make(const sh_model_group *mg)
 {
     sh_rank_offer mine = {0};
-    mine.means.memory = (double)(sh_memory_available() - mg->opts.memory_reserve);
-    if (mg->model != NULL) mine.means.memory += (double)sh_model_memory_used(mg->model).weights;
-    if (mine.means.memory < 0) mine.means.memory = 0;
-    mine.means.speed = mg->opts.split == NULL && mg->size > 1 ? speed_measure(mg) : 1;
+    mine.resources.memory = (double)(sh_memory_available() - mg->opts.memory_reserve);
+    if (mg->model != NULL) mine.resources.memory += (double)sh_model_memory_used(mg->model).weights;
+    if (mine.resources.memory < 0) mine.resources.memory = 0;
+    mine.resources.speed = mg->opts.split == NULL && mg->size > 1 ? speed_measure(mg) : 1;
     sh_host_id(mine.machine);
     gethostname(mine.host, sizeof(mine.host) - 1);
     return mine;
@@ -367,7 +369,7 @@ static void stage_group(sh_model_group *mg)
     int first = mg->rank / mg->tensor * mg->tensor;
     int *members = sh_alloc_array((size_t)mg->tensor, sizeof(*members));
     for (int i = 0; i < mg->tensor; i++) members[i] = first + i;
-    mg->stage = mg->stages == 1 ? mg->group : sh_group_part(mg->group, members, mg->tensor);
+    mg->stage = mg->stages == 1 ? mg->group : sh_group_split(mg->group, members, mg->tensor);
     free(members);
 }
 
@@ -435,7 +437,7 @@ sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
     return SH_OK;
 }
 
-const sh_step_limits *sh_model_group_room(const sh_model_group *mg)
+const sh_step_limits *sh_model_group_limits(const sh_model_group *mg)
 {
     return &mg->limits;
 }

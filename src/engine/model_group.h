@@ -53,7 +53,7 @@ void sh_model_group_close(sh_model_group *mg);
 SH_MUST_CHECK sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err);
 
 /* What the ranks agreed on in the last join. */
-const sh_step_limits *sh_model_group_room(const sh_model_group *mg);
+const sh_step_limits *sh_model_group_limits(const sh_model_group *mg);
 const sh_config *sh_model_group_config(const sh_model_group *mg);
 const sh_shard *sh_model_group_shard(const sh_model_group *mg, int rank);
 sh_model *sh_model_group_model(sh_model_group *mg);
@@ -87,7 +87,7 @@ SH_MUST_CHECK sh_status sh_model_group_work(sh_model_group *mg, sh_err *err);
 SH_MUST_CHECK sh_status sh_model_group_ask_reports(sh_model_group *mg, sh_err *err);
 
 /* Whether reports were requested and all of them have arrived. */
-bool sh_model_group_reports_have_come(const sh_model_group *mg);
+bool sh_model_group_reports_ready(const sh_model_group *mg);
 /* Waits for the requested reports, out [size]. */
 SH_MUST_CHECK sh_status sh_model_group_take_reports(sh_model_group *mg, sh_rank_report *out,
                                                     sh_err *err);

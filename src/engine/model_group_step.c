@@ -383,7 +383,7 @@ sh_status sh_model_group_ask_reports(sh_model_group *mg, sh_err *err)
     return SH_OK;
 }
 
-bool sh_model_group_reports_have_come(const sh_model_group *mg)
+bool sh_model_group_reports_ready(const sh_model_group *mg)
 {
     for (int i = 1; i < mg->size && mg->reports_asked; i++)
         if (!sh_coll_has_come(mg->group, i, mg->reports_due[i])) return false;

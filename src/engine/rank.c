@@ -121,6 +121,7 @@ static bool row_wanted(const sh_rank *r, const sh_step_draw *step, const sh_logi
     return step->whole || !settled || summary->top_count < most;
 }
 
+/* Keeps a copy of the rows that rank 0 may fetch: the device reuses its logits in the next step. */
 static void rows_keep(const sh_rank *r, const sh_step_plan *plan, const float *rows,
                       struct result *result)
 {
@@ -180,6 +181,8 @@ sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
     sh_status status = sh_model_step(r->model, &step, r->peers, &logits, err);
     r->forward_s += (double)(sh_clock_ns() - start) * 1e-9;
     if (status != SH_OK) return status;
+    /* A single rank has nothing to compare its hidden states with. Ranks without a part of the
+     * vocabulary, such as those of earlier stages, stop here. */
     result->step = plan->step;
     if (r->peers != NULL) result->hash = hidden_hash(r, plan);
     if (r->vocab_len == 0 || plan->draw_count == 0) return SH_OK;

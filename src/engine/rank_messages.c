@@ -31,7 +31,7 @@ static void get_text(sh_reader *r, char *out, size_t len)
 }
 
 /* A number that shares are computed from must be finite and not negative. */
-static double get_means(sh_reader *r)
+static double get_resource(sh_reader *r)
 {
     double value = sh_get_double(r);
     if (!(value >= 0) || isinf(value)) r->failed = true;
@@ -54,16 +54,16 @@ static double get_sensor(sh_reader *r)
 
 void sh_rank_offer_pack(const sh_rank_offer *offer, sh_buf *out)
 {
-    sh_put_double(out, offer->means.memory);
-    sh_put_double(out, offer->means.speed);
+    sh_put_double(out, offer->resources.memory);
+    sh_put_double(out, offer->resources.speed);
     put_field(out, offer->machine, sizeof(offer->machine));
     put_field(out, offer->host, sizeof(offer->host));
 }
 
 void sh_rank_offer_unpack(sh_reader *r, sh_rank_offer *out)
 {
-    out->means.memory = get_means(r);
-    out->means.speed = get_means(r);
+    out->resources.memory = get_resource(r);
+    out->resources.speed = get_resource(r);
     get_field(r, out->machine, sizeof(out->machine));
     get_text(r, out->host, sizeof(out->host));
 }

@@ -17,7 +17,7 @@
 /* What a rank brings to the group. Ranks on one machine count as equally fast, since they measure
  * at the same time. */
 typedef struct {
-    sh_rank_means means;
+    sh_rank_resources resources;
     uint8_t machine[SH_HOST_ID_LEN];
     char host[SH_RANK_REPORT_HOST_MAX];
 } sh_rank_offer;

@@ -54,6 +54,7 @@ static void marks_clear(sh_marks *m)
     m->now = 1;
 }
 
+/* The entry of a token in the list, added if it has none. */
 static sh_adjust *adjust_of(sh_marks *m, sh_adjust *list, int *count, int32_t id)
 {
     SH_ASSERT(id >= 0 && id < m->vocab);
@@ -121,7 +122,10 @@ int sh_draw_top(const sh_draw *d)
 
 /* How many of the sorted candidates the filters keep; 0 when the list is too short to tell.
  * `whole`: the list has all tokens. `log_total` is the logarithm of the whole sum at temperature 1.
- */
+ *
+ * A filter settles the question if its prefix ends inside the list: top_k by its count, top_p when
+ * the mass is reached, min_p when a candidate falls below the bar. One is enough, since the
+ * shortest prefix wins. */
 static int64_t keep_count(const sh_draw *d, const sh_candidate *top, int64_t count, bool whole,
                           double log_total)
 {
@@ -145,6 +149,8 @@ static int64_t keep_count(const sh_draw *d, const sh_candidate *top, int64_t cou
     return settled ? keep : 0;
 }
 
+/* The candidate with the largest logit / temperature + noise; of equal scores the lower id. The
+ * cheap bound on the noise skips the two logarithms for nearly all candidates. */
 static int32_t draw_among(const sh_draw *d, const sh_candidate *top, int64_t count, float *logit)
 {
     int64_t best = 0;
@@ -205,10 +211,12 @@ sh_status sh_pick_join(const sh_draw *d, const sh_logits_summary *summaries, int
     for (int i = 0; i < count; i++) {
         if (summaries[i].total == 0) continue;
         if (summaries[i].max > max) max = summaries[i].max;
+        /* Parts are in order of ids, so of equal scores the lower id wins here, too. */
         if (won < 0 || summaries[i].won_score > summaries[won].won_score) won = i;
         total += summaries[i].total;
     }
     SH_ASSERT(won >= 0);
+    /* Each part's sum is relative to its own maximum; bring them to the common one. */
     for (int i = 0; i < count; i++)
         if (summaries[i].total > 0)
             sum += summaries[i].sum * exp((double)summaries[i].max - (double)max);

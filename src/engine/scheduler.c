@@ -30,6 +30,7 @@ sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_
     return s;
 }
 
+/* The link to a client, or to where it belongs. A client exists while it has open requests. */
 static sh_sched_client **client_find(sh_sched *s, uint64_t id)
 {
     sh_sched_client **at = &s->clients[sh_mix64(id) % SH_SCHED_CLIENT_BUCKETS];
@@ -175,6 +176,8 @@ static double seconds(int64_t from_ns, int64_t to_ns)
     return (double)(to_ns - from_ns) * 1e-9;
 }
 
+/* The three times add up to the time since submit, also for a request that never started or never
+ * got a token: the missing moments count as now. */
 void sh_sched_done(sh_sched *s, sh_sequence *seq, sh_finish finish)
 {
     int64_t now = sh_clock_ns();
@@ -223,6 +226,7 @@ void sh_sched_cancel(sh_sched *s, uint64_t owner, uint64_t id)
         }
 }
 
+/* Calls fn for every open sequence; fn may end the one it is called for. */
 static void each(sh_sched *s, void (*fn)(sh_sched *s, sh_sequence *seq, const void *arg),
                  const void *arg)
 {

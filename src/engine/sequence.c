@@ -155,6 +155,8 @@ int sh_sequence_draft(sh_sequence *seq, int max)
     return 0;
 }
 
+/* Judges every DRAFT_LOOK drafts and then starts counting anew, so that a sequence whose text has
+ * become repetitive gets another chance. */
 void sh_sequence_draft_result(sh_sequence *seq, int tried, int kept)
 {
     seq->draft_tried += tried;

@@ -16,11 +16,11 @@ static sh_status ids_check(const char *name, const int32_t *ids, size_t count, i
 static sh_status biases_check(const sh_sampling *s, sh_err *err)
 {
     for (int i = 0; i < s->logit_bias_count; i++)
-        if (!((double)s->logit_bias[i] >= SH_LEAST(SH_BOUNDS_LOGIT_BIAS) &&
-              (double)s->logit_bias[i] <= SH_MOST(SH_BOUNDS_LOGIT_BIAS)))
+        if (!((double)s->logit_bias[i] >= SH_MIN_OF(SH_BOUNDS_LOGIT_BIAS) &&
+              (double)s->logit_bias[i] <= SH_MAX_OF(SH_BOUNDS_LOGIT_BIAS)))
             return sh_err_set(err, SH_ERR_INPUT, "'logit_bias' contains %g; it must be %d to %d",
-                              (double)s->logit_bias[i], SH_LEAST(SH_BOUNDS_LOGIT_BIAS),
-                              SH_MOST(SH_BOUNDS_LOGIT_BIAS));
+                              (double)s->logit_bias[i], SH_MIN_OF(SH_BOUNDS_LOGIT_BIAS),
+                              SH_MAX_OF(SH_BOUNDS_LOGIT_BIAS));
     return SH_OK;
 }
 

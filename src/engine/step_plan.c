@@ -113,6 +113,8 @@ static void get_ints(sh_reader *r, int32_t *out, int count, int64_t max)
     for (int i = 0; i < count; i++) out[i] = get_bounded(r, max);
 }
 
+/* temperature, top_p and the like need no check: any value gives some token. logprobs sizes an
+ * array. */
 static void get_draw(sh_reader *r, sh_step_draw *d, int adjusts)
 {
     d->draw.temperature = sh_get_double(r);

@@ -1,3 +1,6 @@
+/* The order of the checks is deliberate. Host and Origin come first, so that a foreign web page
+ * gets the same answer for every path. A wrong key is only noted here; the caller delays the
+ * answer. */
 #include "http/admit.h"
 
 #include "http/origin.h"
@@ -6,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SHOWN_MAX = 200 }; /* bytes of a client's own words in an answer */
+enum { SHOWN_MAX = 200 }; /* how many bytes of a client's input an answer repeats */
 
 static const sh_http_refusal fine = {0, NULL};
 
@@ -25,7 +28,7 @@ sh_http_refusal sh_http_refusal_of(sh_http_request *req, int status, const char 
     return (sh_http_refusal){status, sh_arena_str(&req->arena, sh_str_of(text)).ptr};
 }
 
-/* The key that a request shows, or an empty text. */
+/* The key that a request presents, or an empty string. */
 static sh_str key_of(const sh_http_head *head)
 {
     sh_str bearer = sh_http_head_find(head, "authorization");
@@ -43,6 +46,7 @@ static sh_http_key key_check(const sh_http_request *req)
     return sh_http_keys_has(keys, key) ? SH_HTTP_KEY_GOOD : SH_HTTP_KEY_WRONG;
 }
 
+/* The hash of a key only has to tell clients apart: the key itself was verified by keys.c. */
 uint64_t sh_http_client_of(const sh_http_request *req)
 {
     sh_str key = key_of(&req->head);
@@ -54,8 +58,9 @@ bool sh_http_is_trusted(const sh_http_request *req)
     return req->key == SH_HTTP_KEY_GOOD || req->key == SH_HTTP_KEY_NOT_NEEDED;
 }
 
-/* Without keys a server is for who can reach it, and any web page in a browser on this machine can:
- * so pages, and names that only a page's own DNS leads here, are sent away. */
+/* Without keys everybody who can reach the server may use it, and any web page in a browser on this
+ * machine can reach it: so refuse foreign pages, and host names that a page's own DNS may have
+ * pointed here (DNS rebinding). */
 static sh_http_refusal page_check(sh_http_request *req)
 {
     const sh_http_server_opts *opts = sh_http_server_opts_of(req->conn->server);
@@ -65,12 +70,12 @@ static sh_http_refusal page_check(sh_http_request *req)
         !sh_http_host_is_ours(host, opts->host, sh_http_server_machine(req->conn->server),
                               opts->allowed_hosts))
         return sh_http_refusal_of(req, 403,
-                                  "this server is for its own machine and does not answer as "
-                                  "'%.*s'; --allowed-hosts names further hosts, or set API keys",
+                                  "this server does not answer as '%.*s'; add the name to "
+                                  "--allowed-hosts, or set API keys",
                                   shown(host), host.ptr);
     if (origin.len > 0 && !sh_http_origin_is_ours(origin, host, opts->cors))
         return sh_http_refusal_of(req, 403,
-                                  "web pages of '%.*s' may not use this server; --cors names "
+                                  "web pages of '%.*s' may not use this server; --cors lists "
                                   "those that may",
                                   shown(origin), origin.ptr);
     return fine;
@@ -89,20 +94,21 @@ sh_http_refusal sh_http_admit(sh_http_request *req)
         sh_http_refusal refusal = page_check(req);
         if (refusal.status != 0) return refusal;
     }
+    /* Browsers send a preflight without a key. */
     if (head->method == SH_HTTP_OPTIONS && (match.path_known || sh_str_is(head->path, "*")))
         return fine;
     if (head->method == SH_HTTP_OTHER)
-        return sh_http_refusal_of(req, 501, "this server does not know the method '%.*s'",
+        return sh_http_refusal_of(req, 501, "this server does not support the method '%.*s'",
                                   shown(head->method_text), head->method_text.ptr);
     if (!match.path_known)
-        return sh_http_refusal_of(req, 404, "there is no '%.*s %.*s' here; /docs shows all paths",
+        return sh_http_refusal_of(req, 404, "there is no '%.*s %.*s' here; /docs lists all paths",
                                   shown(head->method_text), head->method_text.ptr,
                                   shown(head->path), head->path.ptr);
     if (match.route == NULL)
-        return sh_http_refusal_of(req, 405, "'%.*s' does not take %.*s; see the header Allow",
+        return sh_http_refusal_of(req, 405, "'%.*s' does not support %.*s; see the Allow header",
                                   shown(head->path), head->path.ptr, shown(head->method_text),
                                   head->method_text.ptr);
     if (!match.route->open && !sh_http_is_trusted(req))
-        return (sh_http_refusal){401, "a valid API key is needed: Authorization: Bearer <key>"};
+        return (sh_http_refusal){401, "a valid API key is required: Authorization: Bearer <key>"};
     return fine;
 }

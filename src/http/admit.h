@@ -1,6 +1,6 @@
-/* admit.h - whether a request is let in, as soon as its head is there.
+/* admit.h - decides whether to accept a request, as soon as its head is complete.
  *
- * For this layer alone.
+ * Private to this layer.
  *
  * Threads: the loop's. */
 #ifndef SH_HTTP_ADMIT_H
@@ -8,10 +8,10 @@
 
 #include "http/conn.h"
 
-/* Finds the route and looks at the key; status 0 when the request may come in. */
+/* Finds the route and checks the key; status 0 if the request is accepted. */
 sh_http_refusal sh_http_admit(sh_http_request *req);
 
-/* A refusal whose sentence lives as long as the request. */
+/* A refusal whose text lives as long as the request. */
 sh_http_refusal sh_http_refusal_of(sh_http_request *req, int status, const char *fmt, ...)
     SH_PRINTF(3, 4);
 

@@ -1,3 +1,6 @@
+/* An incremental decoder: it consumes what has arrived and keeps its state between calls. Data is
+ * moved from one evbuffer to the other without copying; only lines are copied, into a small buffer.
+ * A size is checked against the limit before its data arrives. */
 #include "http/chunked.h"
 
 #include <stdlib.h>
@@ -7,7 +10,7 @@ enum { LINE_MAX_BYTES = 256, TRAILER_MAX_BYTES = 8192 };
 
 typedef enum { LINE_WHOLE, LINE_PARTIAL, LINE_BAD } line_state;
 
-/* Takes one line that ends with CR LF, without these, into a buffer with a closing zero. */
+/* Removes one line ending with CR LF from the input and stores it without them, zero-terminated. */
 static line_state line_read(struct evbuffer *in, char *line, size_t *len)
 {
     struct evbuffer_ptr eol = evbuffer_search_eol(in, NULL, NULL, EVBUFFER_EOL_CRLF_STRICT);
@@ -29,7 +32,8 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* "1A" or "1a;name=value"; false when it is neither. */
+/* "1A" or "1a;name=value"; false if it is neither. At most 15 digits, so that it cannot overflow.
+ */
 static bool size_parse(const char *line, size_t len, uint64_t *out)
 {
     uint64_t size = 0;
@@ -49,8 +53,8 @@ static sh_http_refusal size_read(sh_http_chunked *chunked, const char *line, siz
 {
     if (!size_parse(line, len, &chunked->left))
         return (sh_http_refusal){400, "a chunk of the body has no valid size"};
-    if (chunked->left > body_max - have)
-        return (sh_http_refusal){413, "the body is larger than this server takes"};
+    if (chunked->left > body_max - have) /* have <= body_max, by this very check */
+        return (sh_http_refusal){413, "the body is larger than this server accepts"};
     chunked->state = chunked->left == 0 ? CHUNK_TRAILER : CHUNK_DATA;
     return (sh_http_refusal){0, NULL};
 }
@@ -64,7 +68,7 @@ static void data_read(sh_http_chunked *chunked, struct evbuffer *in, struct evbu
     if (chunked->left == 0) chunked->state = CHUNK_END;
 }
 
-/* What follows from a whole line in each of the states that read lines. */
+/* Handles a complete line, in the states that read lines. */
 static sh_http_refusal line_handle(sh_http_chunked *chunked, const char *line, size_t len,
                                    size_t have, size_t body_max)
 {

@@ -1,3 +1,17 @@
+/* The state machine of a connection, over a libevent bufferevent.
+ *
+ * Every state has a deadline or a callback that ends it, because the client decides when bytes
+ * arrive and may never send any. What a client can make us hold is bounded: the input by a
+ * watermark, a body by its own limit and by one over all bodies, pipelined replies by OUTPUT_AHEAD.
+ *
+ * A request is refused as soon as its head is known, and the connection is closed with it: a body
+ * that nobody wants would have to be read otherwise, and after a malformed head we no longer know
+ * where the next request starts.
+ *
+ * Two things about closing are easy to get wrong. Closing a socket with unread input makes the
+ * kernel send a reset, which can discard the answer that the client has not read yet; hence
+ * CONN_LINGER. And a client that half-closes is allowed to wait for its answer; see gone_probe for
+ * how we find out whether it is still there. */
 #include "http/conn.h"
 
 #include "base/alloc.h"
@@ -13,9 +27,9 @@
 #include <sys/socket.h>
 
 enum {
-    INPUT_EXTRA = 16 << 10,   /* read beside a head of full size */
-    OUTPUT_AHEAD = 256 << 10, /* unsent bytes that stop further requests of a connection */
-    READ_AT_ONCE = 64 << 10,  /* so that large bodies come in few turns */
+    INPUT_EXTRA = 16 << 10,   /* input buffer beyond the largest head */
+    OUTPUT_AHEAD = 256 << 10, /* with more unsent bytes, do not start another request */
+    READ_AT_ONCE = 64 << 10,  /* so that large bodies need few turns of the loop */
     LINGER_MS = 2000,         /* without a byte from the client */
     FLUSH_BYTES_PER_MS = 16,  /* a client slower than this loses the rest of its answer */
 };
@@ -64,6 +78,7 @@ sh_http_conn *sh_http_conn_create(sh_http_server *server, struct bufferevent *be
     return conn;
 }
 
+/* Field by field: the head alone is several kilobytes that need no clearing between requests. */
 static void request_clear(sh_http_request *req)
 {
     sh_http_body_done(req);
@@ -102,6 +117,8 @@ static void request_record(sh_http_request *req, int status)
     if (opts->done != NULL) opts->done(opts->arg, &record);
 }
 
+/* Safe to call twice and from any callback. The state is set first: `gone` may call back into the
+ * server. 499 is nginx's status for a client that closed its request. */
 void sh_http_conn_close(sh_http_conn *conn)
 {
     sh_http_request *req = &conn->req;
@@ -112,7 +129,7 @@ void sh_http_conn_close(sh_http_conn *conn)
     bufferevent_disable(conn->bev, EV_READ | EV_WRITE);
     if (open) request_record(req, 499);
     if (open && req->gone != NULL) req->gone(req->client_arg);
-    sh_http_server_bury(conn->server, conn);
+    sh_http_server_retire(conn->server, conn);
 }
 
 void sh_http_conn_free(sh_http_conn *conn)
@@ -128,9 +145,9 @@ static sh_deadline sooner(sh_deadline a, sh_deadline b)
     return a < b ? a : b;
 }
 
-/* Says that no more will come, and reads on until the client has closed too: closing with unread
- * input would reset the connection and could take the answer with it. A client that still sends its
- * body may need long for that before it looks at the answer. */
+/* Shuts down our side and keeps reading until the client has closed too: closing with unread input
+ * would reset the connection and could destroy the answer. A client that is still sending its body
+ * may take long until it reads the answer. */
 static void linger(sh_http_conn *conn)
 {
     SSL *ssl = bufferevent_openssl_get_ssl(conn->bev);
@@ -156,14 +173,15 @@ void sh_http_conn_exchange_over(sh_http_conn *conn)
     request_clear(&conn->req);
     conn->blocked = false;
     conn->state = keep ? CONN_HEAD : CONN_FLUSH;
+    /* The last answer gets time in proportion to its length, besides the limit for each byte. */
     conn->deadline = sh_deadline_in_ms(
         keep ? opts->idle_ms : opts->send_ms + (int64_t)unsent(conn) / FLUSH_BYTES_PER_MS);
     if (!keep && unsent(conn) == 0) linger(conn);
-    /* The next request may have come already; no event would tell of it. */
+    /* The next request may already be in the input, and then no event will announce it. */
     if (keep) sh_http_conn_advance(conn);
 }
 
-/* Answers at once and closes: what follows in the input can not be trusted or is not wanted. */
+/* Answers at once and closes: what follows in the input cannot be trusted or is not wanted. */
 static void refuse(sh_http_conn *conn, sh_http_refusal refusal)
 {
     conn->state = CONN_BUSY;
@@ -173,7 +191,7 @@ static void refuse(sh_http_conn *conn, sh_http_refusal refusal)
     sh_http_reply_refusal(&conn->req);
 }
 
-/* Word characters only, since it goes into headers and logs. */
+/* Word characters only, since the id is copied to headers and logs. */
 static bool id_is_good(sh_str id)
 {
     static const char allowed[] =
@@ -183,6 +201,7 @@ static bool id_is_good(sh_str id)
     return id.len > 0 && id.len <= SH_HTTP_ID_MAX;
 }
 
+/* A client may choose the id of its request, to find it in our logs. */
 static void id_choose(sh_http_request *req)
 {
     sh_str given = sh_http_head_find(&req->head, "x-request-id");
@@ -194,7 +213,7 @@ static void id_choose(sh_http_request *req)
     req->id[given.len] = '\0';
 }
 
-/* The request is whole. */
+/* The request is complete: pass it to its handler. */
 static void dispatch(sh_http_conn *conn)
 {
     sh_http_request *req = &conn->req;
@@ -208,7 +227,7 @@ static void dispatch(sh_http_conn *conn)
         req->route->handle(req, opts_of(conn)->arg);
 }
 
-/* Who is refused is refused now: nobody waits for a body that is not wanted. */
+/* A refused request is answered now, without waiting for a body that is not wanted. */
 static void body_begin(sh_http_conn *conn)
 {
     sh_http_request *req = &conn->req;
@@ -216,7 +235,7 @@ static void body_begin(sh_http_conn *conn)
     bool follows = req->head.chunked || req->head.content_length > 0;
     if (req->refusal.status == 0 && req->head.content_length > opts->body_bytes_max)
         req->refusal = sh_http_refusal_of(
-            req, 413, "the body has %llu bytes; this server takes %zu",
+            req, 413, "the body has %llu bytes; this server accepts at most %zu",
             (unsigned long long)req->head.content_length, opts->body_bytes_max);
     if (!follows) {
         dispatch(conn);
@@ -233,6 +252,8 @@ static void body_begin(sh_http_conn *conn)
         bufferevent_write(conn->bev, go_on, sizeof(go_on) - 1);
 }
 
+/* A wrong key is answered after a delay (CONN_HELD) that grows with each failure; no more input is
+ * processed until then. */
 static void head_decide(sh_http_conn *conn)
 {
     sh_http_request *req = &conn->req;
@@ -265,6 +286,8 @@ static void head_handle(sh_http_conn *conn, size_t len)
     }
 }
 
+/* RFC 9112 asks servers to ignore empty lines before a request: old clients send them after a body.
+ */
 static void empty_lines_skip(struct evbuffer *input)
 {
     char two[2];
@@ -272,7 +295,7 @@ static void empty_lines_skip(struct evbuffer *input)
         evbuffer_drain(input, 2);
 }
 
-/* True when something was done, so that more may be possible. */
+/* True if something was done, so that more may be possible. */
 static bool head_read(sh_http_conn *conn)
 {
     sh_http_request *req = &conn->req;
@@ -293,15 +316,17 @@ static bool head_read(sh_http_conn *conn)
     if (len > opts->header_bytes_max) {
         sh_http_server_new_id(conn->server, req->id);
         req->head.method_text = req->head.path = SH_STR("");
-        refuse(conn, (sh_http_refusal){431, "the head of the request is too long"});
+        refuse(conn, (sh_http_refusal){431, "the request head is too long"});
         return true;
     }
-    req->scanned = have > 3 ? have - 3 : 0;
+    req->scanned = have > 3 ? have - 3 : 0; /* the end may be split across reads */
     if (end.pos < 0) return false;
     head_handle(conn, len);
     return true;
 }
 
+/* Moves what has arrived into the body. The limit over all bodies is taken as bytes arrive and not
+ * from Content-Length, which a client could announce without ever sending it. */
 static bool body_read(sh_http_conn *conn)
 {
     sh_http_request *req = &conn->req;
@@ -323,8 +348,8 @@ static bool body_read(sh_http_conn *conn)
     }
     size_t more = evbuffer_get_length(req->body) - req->body_held;
     if (refusal.status == 0 && !sh_http_server_body_take(conn->server, more))
-        refusal = (sh_http_refusal){503, "the bodies of all requests together are more than this "
-                                         "server takes at once"};
+        refusal = (sh_http_refusal){503, "the bodies of all requests together exceed the limit of "
+                                         "this server"};
     else if (refusal.status == 0)
         req->body_held += more;
     if (refusal.status != 0)
@@ -334,6 +359,7 @@ static bool body_read(sh_http_conn *conn)
     return done || refusal.status != 0;
 }
 
+/* While a handler has the request, further input stays in the buffer, up to its watermark. */
 static bool step(sh_http_conn *conn)
 {
     switch (conn->state) {
@@ -354,7 +380,8 @@ static bool step(sh_http_conn *conn)
     return false;
 }
 
-/* No more input will come. A request that is not whole never will be; answers still go out. */
+/* There will be no more input. An incomplete request will never be complete, but queued answers are
+ * still sent. */
 static void input_end(sh_http_conn *conn)
 {
     bool waits = conn->state == CONN_BODY ||
@@ -370,7 +397,8 @@ static void input_end(sh_http_conn *conn)
 
 void sh_http_conn_advance(sh_http_conn *conn)
 {
-    /* A handler that answers inside its call comes here again: the loop below goes on for it. */
+    /* A handler that answers synchronously gets here recursively; the loop below continues for it,
+     * so pipelined requests do not grow the stack. */
     if (conn->advancing) return;
     conn->advancing = true;
     while (step(conn)) continue;
@@ -384,6 +412,7 @@ static void on_read(struct bufferevent *bev, void *arg)
     sh_http_conn_advance(arg);
 }
 
+/* Called when the output has fallen below its low watermark, a quarter of what blocks a stream. */
 static void on_write(struct bufferevent *bev, void *arg)
 {
     (void)bev;
@@ -396,10 +425,11 @@ static void on_write(struct bufferevent *bev, void *arg)
     }
 }
 
-/* A client that closes its side may still read its answer, or be gone altogether: the system does
- * not tell until bytes go out that nobody takes. With HTTP/1.1 a line that means nothing is sent at
- * once, which also goes through tunnels and proxies; for older clients TCP's own probes find out,
- * within a minute or so. sh_http_conn_check_time looks what came of them. */
+/* A client that closes its side may still be waiting for its answer, or be gone altogether; the
+ * kernel does not know until we send bytes that nobody accepts. With HTTP/1.1 we send a "100
+ * Continue" at once, which has no meaning here and also passes through tunnels and proxies; for
+ * older clients TCP keep-alive finds out, within a minute or so. sh_http_conn_check_time looks at
+ * the result. */
 static void gone_probe(sh_http_conn *conn)
 {
     enum { IDLE_S = 10, INTERVAL_S = 5, COUNT = 3 };
@@ -417,7 +447,7 @@ static void gone_probe(sh_http_conn *conn)
         bufferevent_write(conn->bev, go_on, sizeof(go_on) - 1);
 }
 
-/* Of a client that has closed its side: whether its system has said that nobody is there. */
+/* For a client that has closed its side: whether its kernel has answered with a reset since. */
 static bool is_gone(const sh_http_conn *conn)
 {
     int error = 0;
@@ -431,6 +461,8 @@ static bool is_busy(const sh_http_conn *conn)
     return conn->state == CONN_BUSY || conn->state == CONN_STREAM;
 }
 
+/* Errors and timeouts close the connection. End of input does not: the client may have sent all of
+ * its requests and be waiting for the answers. */
 static void on_event(struct bufferevent *bev, short what, void *arg)
 {
     sh_http_conn *conn = arg;
@@ -440,11 +472,13 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
         return;
     }
     conn->input_ended = true;
-    bufferevent_enable(bev, EV_WRITE); /* with TLS the end of one side stops both */
+    bufferevent_enable(bev, EV_WRITE); /* with TLS, libevent disables both directions on EOF */
     sh_http_conn_advance(conn);
     if (is_busy(conn)) gone_probe(conn);
 }
 
+/* A request that is partly here gets a 408, so that its sender learns why. An idle connection is
+ * just closed: an answer without a request would be taken for that of the next one. */
 void sh_http_conn_check_time(sh_http_conn *conn)
 {
     if (conn->input_ended && is_busy(conn) && is_gone(conn)) {
@@ -471,6 +505,8 @@ void sh_http_conn_check_time(sh_http_conn *conn)
     refuse(conn, (sh_http_refusal){408, "the request took too long to arrive"});
 }
 
+/* A connection that a handler works for is never evicted, and one that has presented a key only
+ * after those that have not: strangers cannot push users with a key out. */
 int sh_http_conn_worth(const sh_http_conn *conn)
 {
     enum { NEVER = -1, REFUSED, UNPROVEN, PROVEN };

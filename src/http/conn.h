@@ -1,9 +1,9 @@
-/* conn.h - one connection: its bytes become requests, and replies become its bytes.
+/* conn.h - one HTTP connection: reading requests from it and writing replies to it.
  *
- * For this layer alone. A connection handles one request at a time; requests that a client sends
- * ahead wait in its input, which is bounded, until the one before is answered. A request is part
- * of its connection. Closing a connection never frees it at once, since some caller up the stack
- * may hold it: it goes to the server's graveyard, which the loop clears.
+ * Private to this layer. A connection handles one request at a time; pipelined requests wait in its
+ * input, which is bounded, until the previous one is answered. A request is part of its connection.
+ * Closing a connection does not free it at once, since a caller up the stack may still use it: it
+ * moves to the server's list of retired connections, which the loop frees.
  *
  * Threads: the loop's. */
 #ifndef SH_HTTP_CONN_H
@@ -18,13 +18,13 @@
 enum { SH_HTTP_ID_MAX = 64, SH_HTTP_PEER_MAX = 64 };
 
 typedef enum {
-    CONN_HEAD,   /* a head is awaited or has come in part */
-    CONN_HELD,   /* the head has a wrong key, which costs time */
-    CONN_BODY,   /* the head is there, the body comes */
+    CONN_HEAD,   /* waiting for a request head, or for the rest of it */
+    CONN_HELD,   /* the head had a wrong key: delaying the answer */
+    CONN_BODY,   /* the head is complete, receiving the body */
     CONN_BUSY,   /* the handler has the request */
-    CONN_STREAM, /* a reply of unknown length has begun */
-    CONN_FLUSH,  /* the last reply is queued: close when it is sent */
-    CONN_LINGER, /* all is sent: wait for the client to close, so that it reads all */
+    CONN_STREAM, /* a reply of unknown length has started */
+    CONN_FLUSH,  /* the last reply is queued: close when it has been sent */
+    CONN_LINGER, /* everything is sent: wait for the client to close, so that it reads it all */
     CONN_DEAD,
 } sh_http_conn_state;
 
@@ -46,17 +46,17 @@ struct sh_http_request {
     sh_http_key key;
     sh_http_refusal refusal;
     sh_http_chunked chunked;
-    struct evbuffer *body; /* NULL when there is none */
-    sh_str body_text;      /* its bytes in one piece, once they were asked for */
-    size_t body_held;      /* of the server's room for all bodies */
+    struct evbuffer *body; /* NULL if there is none */
+    sh_str body_text;      /* its bytes, contiguous; set by the first sh_http_body */
+    size_t body_held;      /* bytes counted against the server's limit for all bodies */
     sh_buf headers;        /* of the reply, as lines */
     char id[SH_HTTP_ID_MAX + 1];
     int status;
-    size_t scanned;   /* bytes of the input in which no head ends */
-    int64_t start_ns; /* first byte; 0: none came yet */
+    size_t scanned;   /* bytes of the input already searched for the end of the head */
+    int64_t start_ns; /* when its first byte arrived; 0: none yet */
     size_t bytes_in;
     size_t bytes_out;
-    bool raw; /* stream without chunks: HTTP/1.0 */
+    bool raw; /* streamed without chunks, for HTTP/1.0 */
     sh_http_client_fn gone;
     sh_http_client_fn drained;
     void *client_arg;
@@ -64,57 +64,58 @@ struct sh_http_request {
 
 struct sh_http_conn {
     sh_http_server *server;
-    sh_http_conn *prev, *next; /* in the server's list, or in the graveyard */
+    sh_http_conn *prev, *next; /* in the server's list of open or of retired connections */
     struct bufferevent *bev;
     sh_http_conn_state state;
     sh_deadline deadline;
     sh_deadline linger_end;
-    int64_t since_ns; /* when it came, or its last answer was done */
+    int64_t since_ns; /* when it was accepted or its last answer was complete */
     bool advancing;
-    bool blocked;     /* the stream was told to hold back */
+    bool blocked;     /* the stream is over its limit of unsent bytes */
     bool input_ended; /* the client has closed its side, or all of it */
-    bool refused;     /* what it asked last was */
-    bool proven;      /* it has shown a good key */
+    bool refused;     /* its last request was refused */
+    bool proven;      /* it has presented a valid key */
     char peer[SH_HTTP_PEER_MAX];
     uint64_t peer_id; /* see peers.h */
     sh_http_request req;
 };
 
-/* Takes the bufferevent over. */
+/* Takes ownership of the bufferevent. */
 sh_http_conn *sh_http_conn_create(sh_http_server *server, struct bufferevent *bev, const char *peer,
                                   uint64_t peer_id);
 
-/* Handles whatever the input holds; called when bytes come and when a reply is queued. */
+/* Processes the input; called when bytes arrive and when a reply has been queued. */
 void sh_http_conn_advance(sh_http_conn *conn);
 
-/* The reply of the current request is queued whole: tell the record, go on or close. */
+/* The reply of the current request is completely queued: record it, then continue or close. */
 void sh_http_conn_exchange_over(sh_http_conn *conn);
 
-/* Tells the handler that the client is gone, if one waits, and buries the connection. */
+/* Notifies the handler, if it has the request, that the client is gone, and retires the connection.
+ */
 void sh_http_conn_close(sh_http_conn *conn);
-void sh_http_conn_free(sh_http_conn *conn); /* by the server, from the graveyard */
+void sh_http_conn_free(sh_http_conn *conn); /* called by the server on retired connections */
 
 /* Called for each connection several times a second. */
 void sh_http_conn_check_time(sh_http_conn *conn);
 
-/* Who gives way when there is no room: the lowest, and of these who waits longest; below 0 never.
- */
+/* When the server is full, the connection with the lowest worth is closed, and of equals the one
+ * that has waited longest; never one below 0. */
 int sh_http_conn_worth(const sh_http_conn *conn);
 int64_t sh_http_conn_since_ns(const sh_http_conn *conn);
 
-/* Parts of the server that connections need. */
+/* What connections need from the server. */
 const sh_http_server_opts *sh_http_server_opts_of(const sh_http_server *server);
 bool sh_http_server_draining(const sh_http_server *server);
-void sh_http_server_bury(sh_http_server *server, sh_http_conn *conn);
+void sh_http_server_retire(sh_http_server *server, sh_http_conn *conn);
 void sh_http_server_new_id(sh_http_server *server, char out[SH_HTTP_ID_MAX + 1]);
 const char *sh_http_server_machine(const sh_http_server *server); /* its host name */
 int64_t sh_http_server_key_failed(sh_http_server *server, const sh_http_conn *conn);
 
-/* Room for `more` bytes of bodies; false when all bodies together would be too many. */
+/* Reserves `more` bytes of the limit for all bodies together; false if that would exceed it. */
 bool sh_http_server_body_take(sh_http_server *server, size_t more);
 void sh_http_server_body_release(sh_http_server *server, size_t bytes);
 
-/* Replies that the server gives itself: refusals, and OPTIONS. In request.c. */
+/* Replies by the server itself: refusals and OPTIONS. In request.c. */
 void sh_http_reply_refusal(sh_http_request *req);
 void sh_http_reply_options(sh_http_request *req);
 

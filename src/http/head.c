@@ -1,3 +1,9 @@
+/* A parser for request heads after RFC 9112, without its leniencies.
+ *
+ * The head arrives complete in one buffer, so this is a plain pass over lines with no state to
+ * resume. Nothing is copied: names and values point into the buffer. Each check that looks pedantic
+ * closes a known way to make two servers disagree about where a request ends; relaxing one for a
+ * client is a security decision. tests/api/framing.mjs compares the results with those of Node. */
 #include "http/head.h"
 
 #include "base/status.h"
@@ -79,7 +85,7 @@ static int count_of(const sh_http_head *head, const char *name)
     return count;
 }
 
-/* Cuts the next line off *rest. A line ends with CR LF; either of them alone is refused. */
+/* Removes the next line from *rest. A line ends with CR LF; either of them alone is an error. */
 static bool line_cut(sh_str *rest, sh_str *line)
 {
     size_t end = sh_str_find(*rest, SH_STR("\r\n"), 0);
@@ -122,7 +128,7 @@ static sh_http_refusal request_line_parse(sh_str line, sh_http_head *out)
     out->method_text = sh_str_sub(line, 0, first);
     if (!is_token(out->method_text)) return bad("the method is not a token");
     if (version.ptr[5] != '1' || (version.ptr[7] != '1' && version.ptr[7] != '0'))
-        return (sh_http_refusal){505, "this server speaks HTTP/1.1 and HTTP/1.0"};
+        return (sh_http_refusal){505, "this server supports HTTP/1.1 and HTTP/1.0"};
     out->minor = version.ptr[7] - '0';
     out->method = method_of(out->method_text);
     if (!target_parse(sh_str_sub(line, first + 1, second - first - 1), out))
@@ -130,17 +136,19 @@ static sh_http_refusal request_line_parse(sh_str line, sh_http_head *out)
     return fine;
 }
 
+/* `text` is the same line, writable. A folded line starts with white space, which is not a token,
+ * so it fails the check of the name; so does white space before the colon. */
 static sh_http_refusal header_parse(char *text, sh_str line, sh_http_head *out)
 {
     size_t colon = sh_str_find(line, SH_STR(":"), 0);
     sh_str name = sh_str_sub(line, 0, colon);
     if (colon == line.len || !is_token(name))
-        return bad("a header line is not 'Name: value' (folded lines are not taken)");
+        return bad("a header line is not 'Name: value' (folded lines are not supported)");
     sh_str value = trim_ows(sh_str_sub(line, colon + 1, line.len));
     for (size_t i = 0; i < value.len; i++) {
         unsigned char c = (unsigned char)value.ptr[i];
         if ((c < ' ' && c != '\t') || c == 127)
-            return bad("a header value has a control character");
+            return bad("a header value contains a control character");
     }
     if (out->header_count == SH_HTTP_HEADERS_MAX)
         return (sh_http_refusal){431, "the request has too many headers"};
@@ -154,7 +162,8 @@ static sh_http_refusal length_parse(sh_http_head *out)
 {
     sh_str text = sh_http_head_find(out, "content-length");
     uint64_t length = 0;
-    if (text.len == 0 || text.len > 18) return bad("Content-Length is not a number");
+    if (text.len == 0 || text.len > 18) /* 18 digits cannot overflow 64 bits */
+        return bad("Content-Length is not a number");
     for (size_t i = 0; i < text.len; i++) {
         if (text.ptr[i] < '0' || text.ptr[i] > '9') return bad("Content-Length is not a number");
         length = length * 10 + (uint64_t)(text.ptr[i] - '0');
@@ -163,6 +172,8 @@ static sh_http_refusal length_parse(sh_http_head *out)
     return fine;
 }
 
+/* Exactly one way to tell where the body ends, or none. Two lengths are refused even if they agree,
+ * and so is a length next to chunks: that is the classic way to smuggle a request. */
 static sh_http_refusal framing_parse(sh_http_head *out)
 {
     int lengths = count_of(out, "content-length"), codings = count_of(out, "transfer-encoding");
@@ -172,7 +183,7 @@ static sh_http_refusal framing_parse(sh_http_head *out)
     if (codings == 0) return fine;
     if (out->minor == 0) return bad("HTTP/1.0 has no Transfer-Encoding");
     if (!eq_nocase(sh_http_head_find(out, "transfer-encoding"), "chunked"))
-        return (sh_http_refusal){501, "the only Transfer-Encoding taken is 'chunked'"};
+        return (sh_http_refusal){501, "the only supported Transfer-Encoding is 'chunked'"};
     out->chunked = true;
     return fine;
 }
@@ -181,13 +192,13 @@ static sh_http_refusal meaning_parse(sh_http_head *out)
 {
     int hosts = count_of(out, "host");
     if (hosts > 1 || (hosts == 0 && out->minor == 1))
-        return bad("an HTTP/1.1 request has exactly one Host header");
+        return bad("an HTTP/1.1 request must have exactly one Host header");
     sh_str connection = sh_http_head_find(out, "connection");
     out->keep_alive = out->minor == 1 ? !sh_http_list_has(connection, "close")
                                       : sh_http_list_has(connection, "keep-alive");
     sh_str expect = sh_http_head_find(out, "expect");
     if (expect.len > 0 && !eq_nocase(expect, "100-continue"))
-        return (sh_http_refusal){417, "the only Expect taken is '100-continue'"};
+        return (sh_http_refusal){417, "the only supported Expect is '100-continue'"};
     out->expect_continue = expect.len > 0 && out->minor == 1;
     return framing_parse(out);
 }
@@ -195,7 +206,7 @@ static sh_http_refusal meaning_parse(sh_http_head *out)
 sh_http_refusal sh_http_head_parse(char *text, size_t len, sh_http_head *out)
 {
     sh_str rest = {text, len}, line;
-    /* The array is left as it is: only its first header_count entries mean something. */
+    /* The array itself is not cleared (it is large): only its first header_count entries count. */
     out->header_count = 0;
     out->method = SH_HTTP_OTHER;
     out->method_text = out->path = out->query = SH_STR("");

@@ -1,12 +1,13 @@
-/* head.h - the head of an HTTP/1 request: request line, headers, and how its body is framed.
+/* head.h - the head of an HTTP/1 request: request line, headers, and the framing of its body.
  *
- * Strict, since a front that reads a message another way than the proxy before it is how requests
- * are smuggled: two lengths, a length beside chunks, folded lines, white space before a colon, bare
- * line feeds and control characters are refused, not repaired.
+ * Parsing is strict, because a server that reads a message differently than the proxy before it
+ * allows request smuggling: two lengths, a length together with chunks, folded lines, white space
+ * before a colon, bare line feeds and control characters are refused, not repaired.
  *
- * libevent's own HTTP server is not used: it answers what it refuses with HTML pages and takes the
- * lax forms above, lets a request's input grow without bound, has no bound on the time of a
- * request or the number of connections, and does not see a client leave while its answer is made.
+ * libevent's own HTTP server is not used: it answers errors with HTML pages, accepts the lax forms
+ * above, lets the input of a request grow without a limit, bounds neither the duration of a request
+ * nor the number of connections, and does not notice a client that leaves before its answer is
+ * ready.
  *
  * Threads: pure functions. */
 #ifndef SH_HTTP_HEAD_H
@@ -39,34 +40,34 @@ typedef struct {
 typedef struct {
     sh_http_method method;
     sh_str method_text;
-    sh_str path;  /* as sent, still percent-encoded; begins with '/' or is "*" */
-    sh_str query; /* behind the '?', may be empty */
+    sh_str path;  /* as sent, still percent-encoded; starts with '/' or is "*" */
+    sh_str query; /* what follows the '?', may be empty */
     int minor;    /* HTTP/1.<minor> */
     sh_http_header headers[SH_HTTP_HEADERS_MAX];
     int header_count;
     bool keep_alive;
     bool expect_continue;
     bool chunked;
-    uint64_t content_length; /* 0 when chunked */
+    uint64_t content_length; /* 0 if chunked */
 } sh_http_head;
 
-/* Why a message is refused: the status to answer, and a sentence about it. */
+/* Why a message is refused: the HTTP status and a sentence. */
 typedef struct {
-    int status; /* 0: it is fine */
+    int status; /* 0: not refused */
     const char *why;
 } sh_http_refusal;
 
-/* Parses the bytes of a head with its closing empty line, changing the case of names in place.
- * *out borrows from text. On refusal *out holds what was understood so far. */
+/* Parses a head including the empty line at its end, converting header names to lower case in
+ * place. *out borrows from text. On refusal *out holds what was parsed so far. */
 sh_http_refusal sh_http_head_parse(char *text, size_t len, sh_http_head *out);
 
 /* The value of a header (name in lower case), or an empty string. */
 sh_str sh_http_head_find(const sh_http_head *head, const char *name);
 
-/* "GET", ...; the route table and the documents speak of methods by these names. */
+/* "GET", ... */
 const char *sh_http_method_name(sh_http_method method);
 
-/* True when the comma-separated list holds the token, whatever the case. */
+/* Whether the comma-separated list contains the token, ignoring case. */
 bool sh_http_list_has(sh_str list, const char *token);
 
 #endif

@@ -1,3 +1,8 @@
+/* A blocking client on a private libevent base, one per call. evhttp is good enough on this side,
+ * since the server is one that the user named.
+ *
+ * Certificates are always verified, with no way to switch it off. Self-signed ones are supported by
+ * pinning: then the certificate itself is trusted and its name does not matter. */
 #include "http/http_client.h"
 
 #include "base/alloc.h"
@@ -15,24 +20,26 @@
 #include <string.h>
 #include <strings.h>
 
-enum { WAIT_MS = 5000, STOP_LOOK_MS = 50, BODY_MAX = 16 << 20, PORT_HTTP = 80, PORT_HTTPS = 443 };
+enum { WAIT_MS = 5000, STOP_CHECK_MS = 50, BODY_MAX = 16 << 20, PORT_HTTP = 80, PORT_HTTPS = 443 };
 
 typedef struct {
     struct event_base *base;
     struct evhttp_connection *conn;
     SSL_CTX *tls;
-    SSL *ssl; /* also the connection's; kept to ask what was wrong */
+    SSL *ssl; /* shared with the connection; kept for its verification result */
     const sh_http_get_opts *opts;
-    struct event *look; /* whether to stop */
-    bool begun;         /* some of the body came */
+    struct event *stop_check; /* polls opts->stop */
+    bool begun;               /* part of the body has arrived */
     bool answered;
-    bool enough; /* so said who gets the data */
+    bool enough; /* opts->data returned false */
     bool stopped;
     int code;
     sh_buf *body;
     sh_err *err;
 } get;
 
+/* Called for each chunk when streaming, and once with the rest at the end. A body that is too long
+ * is cut at BODY_MAX. */
 static void body_take(get *g, struct evhttp_request *request)
 {
     struct evbuffer *in = evhttp_request_get_input_buffer(request);
@@ -60,7 +67,7 @@ static void on_chunk(struct evhttp_request *request, void *arg)
     body_take(arg, request);
 }
 
-static void on_look(evutil_socket_t fd, short what, void *arg)
+static void on_stop_check(evutil_socket_t fd, short what, void *arg)
 {
     get *g = arg;
     (void)fd;
@@ -79,17 +86,19 @@ static void on_answer(struct evhttp_request *request, void *arg)
     body_take(g, request);
 }
 
+/* With a pinned certificate the system's authorities are not loaded, and the host name is not
+ * checked; otherwise the certificate must be for the host, by name or by address. */
 static sh_status tls_open(get *g, const char *host, const sh_http_get_opts *opts,
                           struct bufferevent **out)
 {
     const char *trust = opts->trust;
     g->tls = SSL_CTX_new(TLS_client_method());
     SSL *ssl = g->tls == NULL ? NULL : SSL_new(g->tls);
-    if (ssl == NULL) return sh_err_set(g->err, SH_ERR_SYSTEM, "TLS could not be set up");
+    if (ssl == NULL) return sh_err_set(g->err, SH_ERR_SYSTEM, "cannot set up TLS");
     if (!opts->pinned) SSL_CTX_set_default_verify_paths(g->tls);
     if (trust != NULL && SSL_CTX_load_verify_locations(g->tls, trust, NULL) != 1) {
         SSL_free(ssl);
-        return sh_err_set(g->err, SH_ERR_INPUT, "'%s' holds no certificate", trust);
+        return sh_err_set(g->err, SH_ERR_INPUT, "'%s' contains no certificate", trust);
     }
     SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL);
     SSL_set_tlsext_host_name(ssl, host);
@@ -152,19 +161,19 @@ static sh_status request_make(get *g, const struct evhttp_uri *uri, const sh_htt
     }
     enum evhttp_cmd_type kind = opts->body == NULL ? EVHTTP_REQ_GET : EVHTTP_REQ_POST;
     if (evhttp_make_request(g->conn, request, kind, text.ptr) != 0)
-        status = sh_err_set(g->err, SH_ERR_SYSTEM, "the request could not be made");
+        status = sh_err_set(g->err, SH_ERR_SYSTEM, "cannot send the request");
     sh_buf_reset(&text);
     return status;
 }
 
-/* Runs the loop until the answer is there, or it is clear that none comes. */
+/* Runs the loop until the answer is complete, or it is clear that there will be none. */
 static sh_status answer_await(get *g, const char *url)
 {
-    struct timeval every = {.tv_usec = STOP_LOOK_MS * 1000};
+    struct timeval every = {.tv_usec = STOP_CHECK_MS * 1000};
     if (g->opts->stop != NULL) {
-        g->look = event_new(g->base, -1, EV_PERSIST, on_look, g);
-        SH_ASSERT(g->look != NULL);
-        event_add(g->look, &every);
+        g->stop_check = event_new(g->base, -1, EV_PERSIST, on_stop_check, g);
+        SH_ASSERT(g->stop_check != NULL);
+        event_add(g->stop_check, &every);
     }
     event_base_dispatch(g->base);
     if (g->answered) return SH_OK;
@@ -174,7 +183,7 @@ static sh_status answer_await(get *g, const char *url)
         return sh_err_set(g->err, SH_ERR_INPUT, "%s: its certificate is not trusted: %s", url,
                           X509_verify_cert_error_string(verdict));
     if (g->begun)
-        return sh_err_set(g->err, SH_ERR_PEER, "%s stopped in the middle of its answer", url);
+        return sh_err_set(g->err, SH_ERR_PEER, "%s closed the connection during its answer", url);
     return sh_err_set(g->err, SH_ERR_NOT_FOUND, "%s does not answer", url);
 }
 
@@ -187,7 +196,7 @@ sh_status sh_http_get(const char *url, const sh_http_get_opts *opts, int *code, 
     sh_status status = SH_OK;
     if (scheme == NULL || evhttp_uri_get_host(uri) == NULL ||
         (strcasecmp(scheme, "http") != 0 && strcasecmp(scheme, "https") != 0))
-        status = sh_err_set(err, SH_ERR_INPUT, "'%s' is no http or https URL", url);
+        status = sh_err_set(err, SH_ERR_INPUT, "'%s' is not an http or https URL", url);
     if (status == SH_OK) {
         g.base = event_base_new();
         status = request_make(&g, uri, opts);
@@ -195,7 +204,7 @@ sh_status sh_http_get(const char *url, const sh_http_get_opts *opts, int *code, 
     if (status == SH_OK) status = answer_await(&g, url);
     if (status == SH_OK) *code = g.code;
     if (g.conn != NULL) evhttp_connection_free(g.conn);
-    if (g.look != NULL) event_free(g.look);
+    if (g.stop_check != NULL) event_free(g.stop_check);
     if (g.base != NULL) event_base_free(g.base);
     SSL_free(g.ssl);
     SSL_CTX_free(g.tls);

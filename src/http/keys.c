@@ -1,3 +1,5 @@
+/* Plain SHA-256 is enough for keys: unlike passwords they are checked to be long and varied, so the
+ * digests cannot be reversed by trying words. */
 #include "http/keys.h"
 
 #include "base/alloc.h"
@@ -36,11 +38,11 @@ static sh_status add(sh_http_keys *keys, sh_str key, sh_err *err)
 {
     if (key.len == 0) return sh_err_set(err, SH_ERR_INPUT, "an API key is empty");
     if (key.len > KEY_LEN_MAX)
-        return sh_err_set(err, SH_ERR_INPUT, "an API key has %zu bytes; %d are allowed", key.len,
-                          KEY_LEN_MAX);
+        return sh_err_set(err, SH_ERR_INPUT, "an API key has %zu bytes; at most %d are allowed",
+                          key.len, KEY_LEN_MAX);
     for (size_t i = 0; i < key.len; i++)
         if ((unsigned char)key.ptr[i] <= ' ' || (unsigned char)key.ptr[i] >= 127)
-            return sh_err_set(err, SH_ERR_INPUT, "an API key may hold visible ASCII only");
+            return sh_err_set(err, SH_ERR_INPUT, "an API key may contain visible ASCII only");
     if (sh_secret_check("an API key", key, err) != SH_OK) return err->status;
     if (keys->count == KEYS_MAX)
         return sh_err_set(err, SH_ERR_LIMIT, "there are more than %d API keys", KEYS_MAX);
@@ -82,7 +84,7 @@ size_t sh_http_keys_count(const sh_http_keys *keys)
 bool sh_http_keys_has(const sh_http_keys *keys, sh_str key)
 {
     digest asked;
-    int found = 0;
+    int found = 0; /* no early exit: the time must not depend on which key matches */
     SHA256((const unsigned char *)key.ptr, key.len, asked.bytes);
     for (size_t i = 0; i < keys->count; i++)
         found |= CRYPTO_memcmp(asked.bytes, keys->digests[i].bytes, sizeof(asked.bytes)) == 0;

@@ -1,3 +1,6 @@
+/* Wrappers around struct event. Triggers of descriptors are recreated when the wanted directions
+ * change, since libevent cannot change the events of an existing one. Wake-ups from other threads
+ * go through a pipe: a write is the only operation here that is safe outside the loop's thread. */
 #include "http/loop_event.h"
 
 #include "base/alloc.h"
@@ -21,9 +24,8 @@ struct sh_trigger {
 
 sh_status sh_loop_create(sh_loop **out, sh_err *err)
 {
-    /* The coarse clock of epoll's own timers would be enough, but streams are timed by it too. */
     struct event_base *base = event_base_new();
-    if (base == NULL) return sh_err_set(err, SH_ERR_SYSTEM, "no event loop could be made");
+    if (base == NULL) return sh_err_set(err, SH_ERR_SYSTEM, "cannot create an event loop");
     sh_loop *loop = sh_alloc(sizeof(*loop));
     loop->base = base;
     *out = loop;
@@ -42,6 +44,7 @@ struct event_base *sh_loop_base(const sh_loop *loop)
     return loop->base;
 }
 
+/* Keeps running without events: other threads may wake the loop later. */
 void sh_loop_run(sh_loop *loop)
 {
     event_base_loop(loop->base, EVLOOP_NO_EXIT_ON_EMPTY);
@@ -117,6 +120,7 @@ sh_trigger *sh_trigger_signal(sh_loop *loop, int signal_number, sh_trigger_fn fn
     return trigger;
 }
 
+/* Drained before the callback runs: a poke that arrives during it fires again. */
 static void wake_fire(evutil_socket_t fd, short what, void *arg)
 {
     char sink[64];
@@ -149,7 +153,7 @@ sh_status sh_trigger_wake(sh_loop *loop, sh_trigger_fn fn, void *arg, sh_trigger
 
 void sh_trigger_poke(sh_trigger *wake)
 {
-    /* A full pipe holds a wake-up that was not read yet: nothing is lost. */
+    /* A full pipe already holds a wake-up that has not been read: nothing is lost. */
     ssize_t written = write(wake->pipe[1], "", 1);
     (void)written;
 }

@@ -1,8 +1,8 @@
 /* loop.h - the event loop: file descriptors, timers, signals and wake-ups from other threads.
  *
- * A thin cover of libevent, so that the layers above see plain callbacks and no library. A trigger
- * is one source of callbacks; it is created silent and freed by its owner, also from inside its own
- * callback.
+ * A thin wrapper around libevent, so that the layers above see plain callbacks and no library. A
+ * trigger is one source of callbacks; timers and descriptors start disabled. Its owner frees it,
+ * which is allowed from inside its own callback.
  *
  * Threads: all of it belongs to the thread that runs the loop, except sh_trigger_poke. */
 #ifndef SH_HTTP_LOOP_H
@@ -19,7 +19,7 @@ typedef struct sh_trigger sh_trigger;
 typedef void (*sh_trigger_fn)(void *arg);
 
 SH_MUST_CHECK sh_status sh_loop_create(sh_loop **out, sh_err *err);
-void sh_loop_free(sh_loop *loop); /* all triggers are freed before it */
+void sh_loop_free(sh_loop *loop); /* free all triggers first */
 
 /* Runs callbacks until sh_loop_stop. */
 void sh_loop_run(sh_loop *loop);
@@ -30,15 +30,15 @@ sh_trigger *sh_trigger_timer(sh_loop *loop, sh_trigger_fn fn, void *arg);
 void sh_trigger_start(sh_trigger *timer, int64_t wait_ms);
 void sh_trigger_stop(sh_trigger *timer);
 
-/* Fires while fd is ready for what was asked last; nothing at first. The fd stays the caller's and
- * outlives the trigger. */
+/* Fires while fd is ready for what sh_trigger_want asked for last; for nothing at first. The caller
+ * owns fd, which must outlive the trigger. */
 sh_trigger *sh_trigger_fd(sh_loop *loop, int fd, sh_trigger_fn fn, void *arg);
 void sh_trigger_want(sh_trigger *trigger, bool read, bool write);
 
-/* Fires in the loop some time behind each signal. */
+/* Fires in the loop some time after each signal. */
 sh_trigger *sh_trigger_signal(sh_loop *loop, int signal_number, sh_trigger_fn fn, void *arg);
 
-/* Fires in the loop some time behind sh_trigger_poke, once for several pokes. */
+/* Fires in the loop some time after sh_trigger_poke, possibly once for several pokes. */
 SH_MUST_CHECK sh_status sh_trigger_wake(sh_loop *loop, sh_trigger_fn fn, void *arg,
                                         sh_trigger **out, sh_err *err);
 void sh_trigger_poke(sh_trigger *wake); /* from any thread */

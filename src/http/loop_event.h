@@ -1,4 +1,4 @@
-/* loop_event.h - what is under the loop, for this layer alone.
+/* loop_event.h - access to the libevent base under the loop; private to this layer.
  *
  * Threads: the loop's. */
 #ifndef SH_HTTP_LOOP_EVENT_H

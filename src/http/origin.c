@@ -1,3 +1,5 @@
+/* Protection against foreign web pages and DNS rebinding, by comparing names only: nothing is
+ * resolved, since the attacker controls what DNS answers. */
 #include "http/origin.h"
 
 #include "http/head.h"
@@ -17,7 +19,7 @@ static bool ends_with(sh_str text, sh_str end)
     return text.len > end.len && same(sh_str_sub(text, text.len - end.len, end.len), end);
 }
 
-/* Without the port, and without the dot that may end a name. */
+/* Strips the port and the trailing dot of a fully qualified name. */
 static sh_str name_of(sh_str host)
 {
     sh_str name = host;
@@ -28,7 +30,8 @@ static sh_str name_of(sh_str host)
     return name;
 }
 
-/* "127.0.0.1", "[::1]", "[::1]:8100": no DNS leads there, so no page can have it for its own. */
+/* "127.0.0.1", "[::1]", "[::1]:8100": no DNS is involved, so no page can claim it as its own name.
+ */
 static bool is_number(sh_str name)
 {
     char text[INET6_ADDRSTRLEN + 2];
@@ -53,7 +56,7 @@ static bool is_listed(sh_str name, const char *list)
     return false;
 }
 
-/* The machine's host name, as such or as multicast DNS makes it known. */
+/* The machine's host name, as it is or with the suffix of multicast DNS. */
 static bool is_machine(sh_str name, const char *machine)
 {
     sh_str own = sh_str_of(machine), local = SH_STR(".local");
@@ -71,6 +74,8 @@ bool sh_http_host_is_ours(sh_str host, const char *own, const char *machine, con
     return allowed != NULL && is_listed(name, allowed);
 }
 
+/* The scheme is not compared, so that a proxy may add TLS. "null", the origin of sandboxed pages
+ * and files, has no scheme and is refused. */
 bool sh_http_origin_is_ours(sh_str origin, sh_str host, const char *cors)
 {
     size_t scheme = sh_str_find(origin, SH_STR("://"), 0);

@@ -1,3 +1,5 @@
+/* The delay slows down guessing without locking anybody out: a valid key is never delayed, whatever
+ * others behind the same address do. */
 #include "http/peers.h"
 
 #include "base/hash.h"
@@ -23,10 +25,10 @@ uint64_t sh_http_peer_of(const struct sockaddr *addr)
         return sh_mix64(host);
     }
     memcpy(&network, number->s6_addr, sizeof(network));
-    return sh_mix64(~network); /* apart from the IPv4 addresses */
+    return sh_mix64(~network); /* inverted, so that it differs from IPv4 addresses */
 }
 
-/* The record of the address, made anew if need be in the place of the one longest quiet. */
+/* The record of the address; if there is none, replaces the one that has been quiet for longest. */
 static sh_http_peer_record *record_of(sh_http_peers *peers, uint64_t peer)
 {
     sh_http_peer_record *oldest = &peers->records[0];
@@ -49,6 +51,7 @@ static void failure_log(sh_http_peers *peers, const char *address, int64_t now_n
     peers->logged_ns = now_ns;
 }
 
+/* The delay doubles with every failure up to the maximum; a minute without one resets it. */
 int64_t sh_http_peers_failed(sh_http_peers *peers, uint64_t peer, const char *address,
                              int64_t now_ns)
 {

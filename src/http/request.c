@@ -1,3 +1,11 @@
+/* The handler's view of a request: reading it, and writing the reply.
+ *
+ * Replies are queued in the bufferevent and never block. A handler that streams faster than its
+ * client reads learns so from sh_http_stream_blocked and the `drained` callback; there is no hidden
+ * limit that would drop bytes.
+ *
+ * After sh_http_reply or sh_http_stream_end the request may already hold the next one of the same
+ * connection: nothing here touches it after sh_http_conn_exchange_over. */
 #include "http/conn.h"
 #include "http/router.h"
 
@@ -29,8 +37,8 @@ sh_str sh_http_header_of(const sh_http_request *req, const char *lower_name)
     return sh_http_head_find(&req->head, lower_name);
 }
 
-/* Percent-decoded, in the arena; "+" is a space in queries only. Bytes that are no UTF-8, or zero,
- * give an empty string, since what comes from here may be shown. */
+/* Percent-decoded, in the arena; "+" is a space in queries only. Invalid UTF-8 or a zero byte gives
+ * an empty string, since the result may be displayed. */
 static sh_str decoded(sh_http_request *req, sh_str text, bool plus)
 {
     char *raw = sh_str_dup(text);
@@ -60,12 +68,13 @@ sh_str sh_http_query(sh_http_request *req, const char *name)
     return (sh_str){"", 0};
 }
 
+/* The body arrives as a chain of buffers and is joined only if somebody wants to read it. */
 sh_str sh_http_body(sh_http_request *req)
 {
     if (req->body == NULL) return (sh_str){"", 0};
     if (req->body_text.ptr == NULL) {
         req->body_text.len = evbuffer_get_length(req->body);
-        evbuffer_add(req->body, "", 1);
+        evbuffer_add(req->body, "", 1); /* the terminating zero */
         req->body_text.ptr = (const char *)evbuffer_pullup(req->body, -1);
         SH_ASSERT(req->body_text.ptr != NULL);
     }
@@ -150,7 +159,8 @@ static const char *reason_of(int status)
     return "Status";
 }
 
-/* The header changes once a second; formatting it for each reply would be a good part of one. */
+/* Changes only once a second, and formatting it would be a good part of the cost of a small reply.
+ */
 static const char *date_now(void)
 {
     static char text[40];
@@ -165,6 +175,8 @@ static const char *date_now(void)
     return text;
 }
 
+/* With a list of origins the answer depends on the Origin header, so caches need "Vary" even on
+ * answers to origins that are not allowed. */
 static void cors_write(sh_http_request *req, sh_buf *out)
 {
     const char *cors = sh_http_server_opts_of(req->conn->server)->cors;
@@ -180,7 +192,7 @@ static void cors_write(sh_http_request *req, sh_buf *out)
     sh_buf_add_text(out, "Access-Control-Expose-Headers: X-Request-Id, Retry-After\r\n");
 }
 
-/* length < 0: not known ahead. */
+/* length < 0: not known in advance. The answer to HEAD carries the length that GET would have. */
 static void head_write(sh_http_request *req, int status, const char *content_type, int64_t length,
                        sh_buf *out)
 {
@@ -212,7 +224,7 @@ void sh_http_reply(sh_http_request *req, int status, const char *content_type, s
     sh_buf out = {0};
     bool with_body = req->head.method != SH_HTTP_HEAD && status != 204;
     head_write(req, status, content_type, (int64_t)body.len, &out);
-    bool small = body.len <= ONE_WRITE;
+    bool small = body.len <= ONE_WRITE; /* head and body in one write, so in one packet or record */
     if (with_body && small) sh_buf_add_str(&out, body);
     send_bytes(req, out.ptr, out.len);
     if (with_body && !small) send_bytes(req, body.ptr, body.len);
@@ -229,6 +241,7 @@ void sh_http_reply_error(sh_http_request *req, int status, const char *message)
     sh_buf_reset(&body);
 }
 
+/* The headers that RFC 9110 requires or recommends with these statuses. */
 void sh_http_reply_refusal(sh_http_request *req)
 {
     const sh_http_server_opts *opts = sh_http_server_opts_of(req->conn->server);
@@ -243,6 +256,8 @@ void sh_http_reply_refusal(sh_http_request *req)
     sh_http_reply_error(req, req->refusal.status, req->refusal.why);
 }
 
+/* The CORS preflight. Any header that the page asks for is allowed: what protects the server is the
+ * list of origins, and keys. */
 void sh_http_reply_options(sh_http_request *req)
 {
     const sh_http_server_opts *opts = sh_http_server_opts_of(req->conn->server);
@@ -262,6 +277,7 @@ void sh_http_reply_options(sh_http_request *req)
     sh_http_reply(req, 204, NULL, SH_STR(""));
 }
 
+/* HTTP/1.0 has no chunks: there the end of the connection marks the end of the reply. */
 void sh_http_stream_start(sh_http_request *req, int status, const char *content_type)
 {
     SH_ASSERT(req->conn->state == CONN_BUSY);

@@ -1,3 +1,5 @@
+/* A linear search over the route table, which is short. The first match wins, so specific paths
+ * must come before patterns. */
 #include "http/router.h"
 
 #include <string.h>
@@ -13,7 +15,7 @@ static bool path_matches(const char *pattern, sh_str path, sh_str *param)
     return true;
 }
 
-/* A closing slash means the same path. */
+/* A trailing slash means the same path. */
 static sh_str path_plain(sh_str path)
 {
     while (path.len > 1 && path.ptr[path.len - 1] == '/') path.len--;

@@ -1,3 +1,16 @@
+/* Accepting connections, and the limits over all of them.
+ *
+ * The server is meant to stay reachable for its users while strangers misbehave. A full server does
+ * not turn newcomers away: it first closes a connection that only waits (evict_one), so that idle
+ * or slow connections cannot block it. One address may hold only part of all connections. Only if
+ * every connection is busy are the listeners switched off; new ones then wait in the kernel's
+ * backlog.
+ *
+ * One timer checks the deadlines of all connections four times a second, so a connection needs no
+ * timer of its own that would have to be moved with every state.
+ *
+ * Closed connections are freed from the loop and not where they are closed, since callers further
+ * up the stack may still hold them. */
 #include "http/server.h"
 
 #include "base/alloc.h"
@@ -25,8 +38,8 @@ enum {
     BACKLOG = 1024,
     CHECK_MS = 250,
     PAUSE_MS = 100,
-    PEER_LEAST = 16,      /* connections that any address may have */
-    CROWD_LOG_MS = 10000, /* between two lines about addresses with too many connections */
+    PEER_LEAST = 16,     /* connections that any address may have */
+    PEER_LOG_MS = 10000, /* between two warnings about addresses with too many connections */
     MACHINE_NAME_MAX = 256,
 };
 
@@ -37,19 +50,19 @@ struct sh_http_server {
     int listener_count;
     int port;
     sh_http_conn *conns;
-    sh_http_conn *graves;
+    sh_http_conn *retired;
     int conn_count;
-    sh_trigger *check;  /* looks for connections whose time is over */
-    sh_trigger *bury;   /* frees what was closed */
-    sh_trigger *resume; /* listens again when the system was out of descriptors */
-    bool paused;        /* listeners are off: no room for another connection */
+    sh_trigger *check;  /* checks the deadlines of all connections */
+    sh_trigger *reap;   /* frees retired connections */
+    sh_trigger *resume; /* listens again after running out of descriptors */
+    bool paused;        /* listeners are off */
     bool draining;
     uint64_t id_base; /* random, so that ids differ between runs */
     uint64_t id_count;
-    size_t body_bytes; /* that the bodies of all requests hold */
+    size_t body_bytes; /* held by the bodies of all requests */
     char machine[MACHINE_NAME_MAX];
     sh_http_peers peers;
-    sh_deadline crowd_quiet; /* no line about crowds before this */
+    sh_deadline peer_log_next; /* no warning about a full address before this */
 };
 
 const sh_http_server_opts *sh_http_server_opts_of(const sh_http_server *server)
@@ -79,7 +92,7 @@ void sh_http_server_set_keys(sh_http_server *server, const sh_http_keys *keys)
 
 void sh_http_server_new_id(sh_http_server *server, char out[SH_HTTP_ID_MAX + 1])
 {
-    /* An odd factor makes the counter walk all values, so ids of one run do not repeat. */
+    /* Multiplying by an odd number is a bijection, so ids of one run do not repeat. */
     uint64_t mixed = server->id_base + server->id_count++ * UINT64_C(0x9E3779B97F4A7C15);
     snprintf(out, SH_HTTP_ID_MAX + 1, "req_%016llx", (unsigned long long)mixed);
 }
@@ -94,6 +107,7 @@ int64_t sh_http_server_key_failed(sh_http_server *server, const sh_http_conn *co
     return sh_http_peers_failed(&server->peers, conn->peer_id, conn->peer, sh_clock_ns());
 }
 
+/* The subtraction cannot wrap: body_bytes never exceeds the limit. */
 bool sh_http_server_body_take(sh_http_server *server, size_t more)
 {
     if (more > server->opts.bodies_bytes_max - server->body_bytes) return false;
@@ -135,12 +149,12 @@ static void list_add(sh_http_conn **head, sh_http_conn *conn)
     *head = conn;
 }
 
-void sh_http_server_bury(sh_http_server *server, sh_http_conn *conn)
+void sh_http_server_retire(sh_http_server *server, sh_http_conn *conn)
 {
     list_remove(&server->conns, conn);
-    list_add(&server->graves, conn);
+    list_add(&server->retired, conn);
     server->conn_count--;
-    sh_trigger_start(server->bury, 0);
+    sh_trigger_start(server->reap, 0);
 }
 
 static bool is_full(const sh_http_server *server)
@@ -148,20 +162,20 @@ static bool is_full(const sh_http_server *server)
     return server->conn_count >= server->opts.connections_max;
 }
 
-static void graves_clear(void *arg)
+static void retired_free(void *arg)
 {
     sh_http_server *server = arg;
-    while (server->graves != NULL) {
-        sh_http_conn *conn = server->graves;
-        list_remove(&server->graves, conn);
+    while (server->retired != NULL) {
+        sh_http_conn *conn = server->retired;
+        list_remove(&server->retired, conn);
         sh_http_conn_free(conn);
     }
     if (server->paused && !server->draining && !is_full(server)) listeners_set(server, true);
 }
 
-/* Makes room by closing a connection that waits for its client, if there is one: see
- * sh_http_conn_worth. `peer`: only those of this address; NULL: any. */
-static bool room_make(sh_http_server *server, const uint64_t *peer)
+/* Closes a connection that is waiting for its client, if there is one: see sh_http_conn_worth.
+ * `peer`: only those of this address; NULL: any. */
+static bool evict_one(sh_http_server *server, const uint64_t *peer)
 {
     sh_http_conn *best = NULL;
     for (sh_http_conn *conn = server->conns; conn != NULL; conn = conn->next) {
@@ -183,8 +197,8 @@ static void times_check(void *arg)
         next = conn->next;
         sh_http_conn_check_time(conn);
     }
-    /* All were busy when the listeners were turned off; one that waits now gives way. */
-    if (server->paused && !server->draining && is_full(server)) room_make(server, NULL);
+    /* All were busy when the listeners were switched off; one may be idle by now. */
+    if (server->paused && !server->draining && is_full(server)) evict_one(server, NULL);
     sh_trigger_start(server->check, CHECK_MS);
 }
 
@@ -195,8 +209,8 @@ static bool addr_is_loopback(const struct sockaddr *addr)
     return ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == 127;
 }
 
-/* Without a setting, what comes from this machine is not counted: proxies and tunnels bring the
- * connections of many. */
+/* By default loopback has no limit: proxies and tunnels on this machine carry the connections of
+ * many clients. */
 static int peer_connections_max(const sh_http_server *server, const struct sockaddr *addr)
 {
     int quarter = server->opts.connections_max / 4;
@@ -205,18 +219,18 @@ static int peer_connections_max(const sh_http_server *server, const struct socka
     return quarter < PEER_LEAST ? PEER_LEAST : quarter;
 }
 
-/* True when the address has all the connections that one may have and none of them gives way. */
-static bool is_crowded(sh_http_server *server, const struct sockaddr *addr, const char *address)
+/* True if the address has reached its limit and none of its connections can be closed. */
+static bool peer_is_full(sh_http_server *server, const struct sockaddr *addr, const char *address)
 {
     uint64_t peer = sh_http_peer_of(addr);
     int count = 0, most = peer_connections_max(server, addr);
     for (const sh_http_conn *conn = server->conns; conn != NULL; conn = conn->next)
         count += conn->peer_id == peer;
-    if (count < most || room_make(server, &peer)) return false;
-    if (sh_deadline_passed(server->crowd_quiet))
-        SH_LOGW("http: %s has %d connections, no more are taken from there (--peer-connections)",
+    if (count < most || evict_one(server, &peer)) return false;
+    if (sh_deadline_passed(server->peer_log_next))
+        SH_LOGW("http: %s has %d connections, refusing more from there (--peer-connections)",
                 address, count);
-    server->crowd_quiet = sh_deadline_in_ms(CROWD_LOG_MS);
+    server->peer_log_next = sh_deadline_in_ms(PEER_LOG_MS);
     return true;
 }
 
@@ -229,10 +243,15 @@ static struct bufferevent *bufferevent_for(sh_http_server *server, evutil_socket
     struct bufferevent *bev = bufferevent_openssl_socket_new(
         base, fd, ssl, BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE);
     if (bev == NULL) SSL_free(ssl);
+    /* Many clients close without TLS's close_notify; treat that as end of input, not as an error.
+     */
     if (bev != NULL) bufferevent_openssl_set_allow_dirty_shutdown(bev, 1);
     return bev;
 }
 
+/* The limit per address is checked before the total: one address must not make others be evicted. A
+ * server that cannot evict anybody still takes this connection, since it has been accepted already,
+ * and then stops listening. */
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *addr,
                       int addr_len, void *arg)
 {
@@ -241,12 +260,12 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     char peer[SH_HTTP_PEER_MAX] = "";
     int on = 1;
     getnameinfo(addr, (socklen_t)addr_len, peer, sizeof(peer), NULL, 0, NI_NUMERICHOST);
-    if (is_crowded(server, addr, peer)) {
+    if (peer_is_full(server, addr, peer)) {
         close(fd);
         return;
     }
-    if (is_full(server) && !room_make(server, NULL)) {
-        SH_LOGW("http: %d connections are open, no more are taken", server->conn_count);
+    if (is_full(server) && !evict_one(server, NULL)) {
+        SH_LOGW("http: %d connections are open, accepting no more for now", server->conn_count);
         listeners_set(server, false);
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -259,14 +278,15 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     server->conn_count++;
 }
 
-/* Most likely no descriptor is free: accepting would fail again at once, so wait a little. */
+/* Most likely the process is out of descriptors: accepting would fail again at once and the loop
+ * would spin, so pause. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
     (void)listener;
     sh_http_server *server = arg;
     SH_LOGW("http: accept: %s", strerror(errno));
     listeners_set(server, false);
-    room_make(server, NULL);
+    evict_one(server, NULL);
     sh_trigger_start(server->resume, PAUSE_MS);
 }
 
@@ -293,6 +313,7 @@ static void port_set(struct sockaddr *addr, int port)
         ((struct sockaddr_in *)addr)->sin_port = htons((uint16_t)port);
 }
 
+/* With port 0 the first address gets a free port, and the others must use the same one. */
 static bool listen_on(sh_http_server *server, const struct addrinfo *info)
 {
     unsigned flags = LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE;
@@ -308,15 +329,15 @@ static bool listen_on(sh_http_server *server, const struct addrinfo *info)
     return true;
 }
 
-/* A name may stand for several addresses, such as localhost for 127.0.0.1 and ::1. One of them that
- * this machine lacks is passed over as long as another works. */
+/* A name may resolve to several addresses, such as localhost to 127.0.0.1 and ::1. One that this
+ * machine does not have is skipped as long as another one works. */
 static sh_status listen_all(sh_http_server *server, sh_err *err)
 {
     const sh_http_server_opts *opts = &server->opts;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *infos = NULL;
     int failed = getaddrinfo(opts->host, NULL, &hints, &infos);
     if (failed != 0)
-        return sh_err_set(err, SH_ERR_INPUT, "listen on '%s': %s", opts->host,
+        return sh_err_set(err, SH_ERR_INPUT, "cannot listen on '%s': %s", opts->host,
                           gai_strerror(failed));
     int error = 0;
     for (struct addrinfo *info = infos; info != NULL; info = info->ai_next) {
@@ -328,7 +349,7 @@ static sh_status listen_all(sh_http_server *server, sh_err *err)
     bool taken = error != 0 && error != EADDRNOTAVAIL && error != EAFNOSUPPORT;
     if (server->listener_count > 0 && !taken) return SH_OK;
     errno = error;
-    return sh_err_sys(err, "listen on %s port %d", opts->host, opts->port);
+    return sh_err_sys(err, "cannot listen on %s port %d", opts->host, opts->port);
 }
 
 sh_status sh_http_server_open(sh_loop *loop, const sh_http_server_opts *opts, sh_http_server **out,
@@ -340,10 +361,10 @@ sh_status sh_http_server_open(sh_loop *loop, const sh_http_server_opts *opts, sh
     server->port = opts->port;
     gethostname(server->machine, sizeof(server->machine) - 1);
     server->check = sh_trigger_timer(loop, times_check, server);
-    server->bury = sh_trigger_timer(loop, graves_clear, server);
+    server->reap = sh_trigger_timer(loop, retired_free, server);
     server->resume = sh_trigger_timer(loop, on_resume, server);
     if (RAND_bytes((unsigned char *)&server->id_base, sizeof(server->id_base)) != 1)
-        sh_err_set(err, SH_ERR_SYSTEM, "no random numbers");
+        sh_err_set(err, SH_ERR_SYSTEM, "cannot get random numbers");
     else if (listen_all(server, err) == SH_OK) {
         sh_trigger_start(server->check, CHECK_MS);
         *out = server;
@@ -353,6 +374,7 @@ sh_status sh_http_server_open(sh_loop *loop, const sh_http_server_opts *opts, sh
     return err->status;
 }
 
+/* Idle connections are closed now; all others after the answer that they are waiting for. */
 void sh_http_server_drain(sh_http_server *server)
 {
     server->draining = true;
@@ -371,10 +393,10 @@ void sh_http_server_close(sh_http_server *server)
 {
     if (server == NULL) return;
     while (server->conns != NULL) sh_http_conn_close(server->conns);
-    graves_clear(server);
+    retired_free(server);
     for (int i = 0; i < server->listener_count; i++) evconnlistener_free(server->listeners[i]);
     sh_trigger_free(server->check);
-    sh_trigger_free(server->bury);
+    sh_trigger_free(server->reap);
     sh_trigger_free(server->resume);
     free(server);
 }

@@ -1,10 +1,10 @@
-/* server.h - an HTTP/1.1 server: routes, keys, limits, and whom it tells.
+/* server.h - an HTTP/1.1 server: routes, keys, limits, and callbacks.
  *
- * Requests are checked as soon as their head is there (host, origin, path, method, key, size) and
- * refused at once, with the connection, so that a refusal costs neither memory nor time; handlers
- * are called when the body is whole. Every wait has a limit: for an idle connection, for a request
- * to arrive, for a client to take its answer. When there is no room for another connection, one
- * that was refused gives way first, then one that waits and has not shown a key.
+ * Requests are checked as soon as their head is complete (host, origin, path, method, key, size)
+ * and refused at once, closing the connection, so that a refusal costs neither memory nor time;
+ * handlers are called when the body is complete. Every wait has a limit: for an idle connection,
+ * for a request to arrive, for a client to read its answer. When the server is full, a connection
+ * that was refused is closed first, then an idle one that has not presented a key.
  *
  * Threads: the loop's. */
 #ifndef SH_HTTP_SERVER_H
@@ -20,57 +20,56 @@ typedef void (*sh_http_handler)(sh_http_request *req, void *arg);
 
 struct sh_http_route {
     sh_http_method method; /* GET serves HEAD too; OPTIONS is answered by the server */
-    const char *path;      /* "/a/b", or "/a/{name}" where {name} takes all that follows */
-    bool open;             /* no key is asked for */
+    const char *path;      /* "/a/b", or "/a/{name}" where {name} matches the whole rest */
+    bool open;             /* no key is required */
     sh_http_handler handle;
-    const void *data; /* the table's owner's */
+    const void *data; /* for the owner of the table */
 };
 
-/* What is known of a request that is over. */
+/* What is known about a finished request. */
 typedef struct {
     const char *id;
     sh_str peer;
     sh_str method;
     sh_str path;                /* as sent */
-    const sh_http_route *route; /* NULL when none was found */
-    int status;                 /* 499 when the client left before the answer was whole */
+    const sh_http_route *route; /* NULL if none was found */
+    int status;                 /* 499 if the client left before the answer was complete */
     bool refused;               /* by the server itself: no handler has seen it */
     size_t bytes_in;
     size_t bytes_out;
-    double seconds; /* from the first byte of the request to the last of the answer queued */
+    double seconds; /* from the first byte of the request until the whole answer was queued */
 } sh_http_record;
 
 typedef struct {
     const char *host;
-    int port; /* 0: any that is free */
+    int port; /* 0: any free port */
     int connections_max;
-    int peer_connections_max; /* of one address; 0: a quarter of all, and any number from loopback
-                               */
+    int peer_connections_max; /* per address; 0: a quarter of all, unlimited from loopback */
     size_t header_bytes_max;
     size_t body_bytes_max;
     size_t bodies_bytes_max;   /* of all requests together */
     size_t stream_bytes_max;   /* unsent bytes that block a stream */
     int64_t idle_ms;           /* between requests of a connection */
     int64_t receive_ms;        /* for one request, from its first byte, and for a TLS handshake */
-    int64_t send_ms;           /* without any byte of an answer taken by the client */
-    const char *cors;          /* origins by commas, "*" for any; NULL or "": none */
-    bool check_host;           /* without keys, refuse hosts that origin.h does not take for ours */
-    const char *allowed_hosts; /* names by commas that are ours too; or NULL */
+    int64_t send_ms;           /* without the client reading any byte of an answer */
+    const char *cors;          /* comma-separated origins, "*" for any; NULL or "": none */
+    bool check_host;           /* without keys, refuse hosts that are not ours; see origin.h */
+    const char *allowed_hosts; /* comma-separated names that are ours too; or NULL */
 
-    const sh_http_keys *keys; /* NULL or empty: no key is asked for. Borrowed, as all here */
+    const sh_http_keys *keys; /* NULL or empty: no key is required. Borrowed, like all others */
     sh_http_tls *tls;         /* NULL: plain */
     const sh_http_route *routes;
     size_t route_count;
 
-    void *arg; /* of handlers and callbacks */
-    /* Writes the body of a refusal: JSON. */
+    void *arg; /* for handlers and callbacks */
+    /* Writes the JSON body of an error reply. */
     void (*error_body)(void *arg, int status, const char *message, sh_buf *out);
     void (*done)(void *arg, const sh_http_record *record);
 } sh_http_server_opts;
 
 typedef struct sh_http_server sh_http_server;
 
-/* Listens on every address of the host's name. */
+/* Listens on every address that the host name resolves to. */
 SH_MUST_CHECK sh_status sh_http_server_open(sh_loop *loop, const sh_http_server_opts *opts,
                                             sh_http_server **out, sh_err *err);
 
@@ -78,13 +77,15 @@ int sh_http_server_port(const sh_http_server *server);
 int sh_http_server_connections(const sh_http_server *server);
 void sh_http_server_set_keys(sh_http_server *server, const sh_http_keys *keys);
 
-/* No new connections; what runs goes on, and connections close behind their answers. */
+/* Accepts no more connections; running requests continue, and connections close after their
+ * answers.
+ */
 void sh_http_server_drain(sh_http_server *server);
 
-/* Breaks off what still runs. */
+/* Aborts what is still running. */
 void sh_http_server_close(sh_http_server *server);
 
-/* True when only this machine can reach an address of the host's name. */
+/* Whether all addresses that the host name resolves to can be reached from this machine only. */
 bool sh_http_is_loopback(const char *host);
 
 #endif

@@ -1,3 +1,5 @@
+/* A new SSL_CTX is built for each load and swapped in only if all of it succeeded, so a certificate
+ * that is being replaced at that moment cannot take the server down. */
 #include "http/server_tls.h"
 
 #include "base/alloc.h"
@@ -21,7 +23,8 @@ static sh_status ssl_fail(sh_err *err, const char *path)
     return err->status;
 }
 
-/* Only HTTP/1.1 is offered; a client that asks for others alone is left to choose. */
+/* Only HTTP/1.1 is offered. If a client does not offer it, ALPN is ignored and the client decides.
+ */
 static int alpn_choose(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                        const unsigned char *in, unsigned int in_len, void *arg)
 {
@@ -33,7 +36,7 @@ static int alpn_choose(SSL *ssl, const unsigned char **out, unsigned char *out_l
     return found == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_NOACK;
 }
 
-/* A key under a pass phrase is refused; asking for it would stop the program at a prompt. */
+/* A key with a passphrase is an error: OpenSSL's default callback would block at a prompt. */
 static int no_passphrase(char *buf, int size, int writing, void *arg)
 {
     (void)buf;

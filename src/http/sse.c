@@ -1,8 +1,10 @@
+/* The event stream format of the HTML standard: what the API sends, and what our own commands need
+ * to read it. */
 #include "http/sse.h"
 
 #include <string.h>
 
-/* The format ends lines with CR, LF or both. */
+/* In this format CR, LF and CR LF all end a line. */
 static size_t line_end(sh_str text)
 {
     for (size_t i = 0; i < text.len; i++)
@@ -40,6 +42,9 @@ static void data_line_add(sh_str line, bool *any, sh_buf *data)
     *any = true;
 }
 
+/* Scans from the start of `in` each time: an event is complete only at its empty line, and the
+ * caller feeds events one after the other. Empty lines without data, as after a comment, are
+ * skipped. */
 bool sh_sse_take(sh_buf *in, sh_buf *data)
 {
     sh_str rest = sh_buf_str(in);

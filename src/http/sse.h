@@ -1,4 +1,4 @@
-/* sse.h - server-sent events as bytes.
+/* sse.h - encoding and decoding of server-sent events.
  *
  * Threads: pure functions. */
 #ifndef SH_HTTP_SSE_H
@@ -10,15 +10,15 @@
 
 #define SH_SSE_TYPE "text/event-stream; charset=utf-8"
 
-/* One event; `name` may be NULL. Line ends inside the data start a new data line, as the format
- * asks for, so no data can end the event or forge another. */
+/* Appends one event; `name` may be NULL. Line ends inside the data start a new data line, as the
+ * format requires, so data cannot end the event or forge another one. */
 void sh_sse_event(sh_buf *out, const char *name, sh_str data);
 
-/* The other way: takes the first whole event off the front of `in` and puts its data into `data`.
- * False when none is whole yet. Names and comments are skipped; lines end with LF or CR LF. */
+/* Decodes: removes the first complete event from the front of `in` and stores its data in `data`.
+ * False if none is complete yet. Names and comments are skipped; lines end with LF or CR LF. */
 bool sh_sse_take(sh_buf *in, sh_buf *data);
 
-/* A line that clients skip: keeps proxies from closing a quiet stream. */
+/* Appends a line that clients ignore: keeps proxies from closing a quiet stream. */
 void sh_sse_comment(sh_buf *out, const char *text);
 
 #endif

@@ -1,3 +1,5 @@
+/* Profiles a device from outside: dev->ops is swapped for a copy of the table in which every op
+ * that takes time is wrapped. Without a profile nothing is measured and nothing costs anything. */
 #include "kernels/profile.h"
 
 #include "base/alloc.h"
@@ -27,12 +29,13 @@ static const char *const NAMES[OP_COUNT] = {
 };
 
 struct sh_profile {
-    sh_ops ops; /* first: the device's table while the profile is on */
+    sh_ops ops; /* the device's table while the profile is on; first, see profile_of */
     const sh_ops *real;
     sh_device *dev;
     sh_profile_row rows[OP_COUNT];
 };
 
+/* An op gets the device only. Its table is our first member, which leads back to the profile. */
 static sh_profile *profile_of(const sh_device *dev)
 {
     return (sh_profile *)(uintptr_t)dev->ops;
@@ -46,7 +49,7 @@ static void count(const sh_device *dev, op_kind op, int64_t start, uint64_t byte
     row->bytes += bytes;
 }
 
-/* Runs the real op and takes its time. */
+/* Runs the real op and adds its time. */
 #define TIMED(op, bytes, call)                                                                     \
     do {                                                                                           \
         int64_t start = sh_clock_ns();                                                             \
@@ -123,6 +126,7 @@ static void timed_route(sh_device *dev, const sh_router *router, const float *x,
 static void timed_experts(sh_device *dev, const sh_experts *ex, const float *x, int tokens,
                           const int32_t *ids, const float *weights, int topk, float *y)
 {
+    /* ids are in device memory, so count the most experts that the tokens can choose. */
     int64_t chosen = (int64_t)tokens * topk;
     uint64_t each = ex->gate.stride + ex->up.stride + ex->down.stride;
     if (chosen > ex->gate.count) chosen = ex->gate.count;

@@ -1,7 +1,8 @@
 /* profile.h - where the time of a step goes, op by op.
  *
- * While a profile is on, the device's table of ops is one that takes the time and calls the real
- * one. Weights' bytes are counted for products, of experts those that the step's tokens may choose.
+ * While a profile is on, the device has a table of ops that measure the time and call the real
+ * ones. Products also count the bytes of their weights; experts count as many as the tokens of the
+ * step can choose at most.
  *
  * Threads: the device's owner. */
 #ifndef SH_KERNELS_PROFILE_H
@@ -19,9 +20,9 @@ typedef struct {
 typedef struct sh_profile sh_profile;
 
 sh_profile *sh_profile_start(sh_device *dev);
-void sh_profile_stop(sh_profile *profile); /* the device has its own ops again; takes NULL */
+void sh_profile_stop(sh_profile *profile); /* restores the ops of the device; accepts NULL */
 
-/* Forgets what was counted. */
+/* Sets all counts to zero. */
 void sh_profile_clear(sh_profile *profile);
 
 /* The ops in a fixed order; borrowed until stop. */

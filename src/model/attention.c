@@ -1,5 +1,10 @@
-/* The two kinds of attention, up to this rank's part of the output projection. */
-#include "model/kv_state.h"
+/* The two kinds of attention, up to this rank's part of the output projection.
+ *
+ * Ordinary attention is q, k, v, RoPE, softmax, o. MLA runs in its absorbed form: keys and values
+ * are never expanded. embed_q maps each head's query into the latent space, attention runs there
+ * over the latents themselves (one KV "head" for all query heads), and unembed maps each head's
+ * result back. That keeps the KV cache at kv_rank + rope_dim numbers a token. */
+#include "model/model_internal.h"
 
 #include <math.h>
 
@@ -16,7 +21,8 @@ static void apply_rope(const sh_pass *p, int index, float *x, int64_t stride, in
                  head_stride);
 }
 
-/* Ministral: queries far behind the original context grow, by one factor for each stretch of it. */
+/* Ministral: queries past the original context are scaled up, by one factor for each multiple of
+ * it. Tokens of a batch with the same factor share a call. */
 static void grow_queries(const sh_pass *p, float *q, int64_t stride)
 {
     const sh_config *c = p->m->config;
@@ -45,8 +51,9 @@ void sh_pass_attend(const sh_pass *p, int index, const float *q, int64_t q_strid
                    out_stride);
 }
 
-/* y = O attn, over the columns of this rank's heads; those of other ranks in the same quantization
- * group were zeroed at load and stay so. */
+/* y = O attn over the columns that this rank holds. These are widened to whole quantization groups
+ * (sh_shard_out_cols), so some belong to heads of other ranks. Nobody writes to those columns of
+ * attn: they keep the zeros of the fresh mapping, and contribute nothing to the sum. */
 static void project_out(const sh_pass *p, const sh_layer *layer)
 {
     sh_product out = {.w = &layer->o.w,
@@ -56,7 +63,7 @@ static void project_out(const sh_pass *p, const sh_layer *layer)
     p->ops->matmul(p->dev, &out, 1, p->m->buf.attn, p->m->out_cols.count, p->tokens);
 }
 
-/* Where this rank's first head lies in a row of attn. */
+/* This rank's first head in a row of attn; not at the start when out_cols was widened. */
 static float *attn_start(const sh_pass *p)
 {
     const sh_model *m = p->m;
@@ -93,7 +100,7 @@ void sh_pass_attention(const sh_pass *p, int index)
     project_out(p, layer);
 }
 
-/* Queries of all heads, through the narrow vector where the model has one. */
+/* Queries of all heads, through the low-rank vector where the model has one. */
 static void mla_queries(const sh_pass *p, const sh_layer *layer)
 {
     const sh_model *m = p->m;
@@ -113,7 +120,8 @@ static void mla_queries(const sh_pass *p, const sh_layer *layer)
     p->ops->matmul(p->dev, &q, 1, x, rank > 0 ? rank : m->config->hidden, p->tokens);
 }
 
-/* The latent of each token: normed, and its last part turned. It is key and value of all heads. */
+/* The latent of each token, normed, followed by the rotated part of the key, which all heads share.
+ * Together they are the key of every head; the latent alone is the value. */
 static void mla_latent(const sh_pass *p, int index, const sh_layer *layer)
 {
     const sh_model *m = p->m;
@@ -141,6 +149,8 @@ void sh_pass_mla(const sh_pass *p, int index)
 
     mla_queries(p, layer);
     mla_latent(p, index, layer);
+    /* A head of q is [nope, rope]. The nope part goes through embed_q into the latent space, the
+     * rope part is copied after it and rotated, which lines the query up with the stored key. */
     p->ops->matmul_heads(p->dev, &layer->embed_q, b->q, q_stride, dim, b->q_latent, latent_stride,
                          width, p->tokens);
     p->ops->copy_heads(p->dev, b->q_latent + rank, latent_stride, width, b->q + mla->nope_dim,

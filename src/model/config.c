@@ -1,3 +1,13 @@
+/* Reads config.json into sh_config.
+ *
+ * The order matters. read_common fills in what all families share; the family's configure function
+ * then overrides it. RoPE comes after that, since configure sets its defaults (a family may also
+ * read it there: gemma has two sets, MLA needs it for the scale of the softmax). check runs at the
+ * end, on the result, so that no family can get around it.
+ *
+ * config.json comes from the internet. Every number has bounds, chosen so that products of shapes
+ * fit in int64_t and no later code needs overflow checks. A key that would change the result and
+ * that we do not implement is an error, never ignored. */
 #include "model/config.h"
 
 #include "base/alloc.h"
@@ -56,10 +66,11 @@ sh_status sh_read_only(const sh_config_reader *in, const char *key, const char *
     const char *value = only;
     sh_status status = sh_json_string(in->json, key, in->where, &value, in->err);
     if (status != SH_OK || strcmp(value, only) == 0) return status;
-    return sh_err_set(in->err, SH_ERR_UNSUPPORTED, "%s: '%s' is '%s', only '%s' is known here",
+    return sh_err_set(in->err, SH_ERR_UNSUPPORTED, "%s: '%s' is '%s', only '%s' is supported",
                       in->where, key, value, only);
 }
 
+/* These files write "not set" as null as often as they leave the key out. */
 const cJSON *sh_read_item(const sh_config_reader *in, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(in->json, key);
@@ -73,7 +84,7 @@ static sh_status read_layer_types(const sh_config_reader *in, const cJSON *types
     const cJSON *item = NULL;
     if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != config->layers)
         return sh_err_set(in->err, SH_ERR_INPUT,
-                          "%s: 'layer_types' must be an array of %d strings, one a layer",
+                          "%s: 'layer_types' must be an array of %d strings, one per layer",
                           in->where, config->layers);
     cJSON_ArrayForEach(item, types)
     {
@@ -81,7 +92,7 @@ static sh_status read_layer_types(const sh_config_reader *in, const cJSON *types
         bool sliding = strcmp(text, "sliding_attention") == 0;
         if (!sliding && strcmp(text, "full_attention") != 0)
             return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
-                              "%s: 'layer_types' holds '%s', known are full_attention and "
+                              "%s: 'layer_types' has '%s', supported are full_attention and "
                               "sliding_attention",
                               in->where, text);
         if (sliding && window == 0)
@@ -96,6 +107,7 @@ static sh_status read_layer_types(const sh_config_reader *in, const cJSON *types
 sh_status sh_read_layer_windows(const sh_config_reader *in, int window, int every,
                                 sh_config *config)
 {
+    /* An absent key means the family's default window, an explicit null means no window. */
     if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(in->json, "sliding_window"))) window = 0;
     sh_status status = sh_read_int(in, "sliding_window", 1, 1 << 30, &window);
     if (status != SH_OK) return status;
@@ -115,6 +127,7 @@ static sh_status read_shape(const sh_config_reader *in, sh_config *c)
         (status = sh_read_int_must(in, "num_attention_heads", 1, SH_CONFIG_COUNT_MAX, &c->heads)) !=
             0)
         return status;
+    /* Defaults for keys that the file may leave out. */
     c->kv_heads = c->heads;
     c->head_dim = c->hidden / c->heads;
     c->context = 4096;
@@ -134,6 +147,8 @@ static sh_status read_shape(const sh_config_reader *in, sh_config *c)
     return SH_OK;
 }
 
+/* What depends on the shape is derived here (v_dim, the scale of attention); families that differ
+ * overwrite it. */
 static sh_status read_common(const sh_config_reader *in, sh_config *c)
 {
     c->embed_scale = 1;
@@ -147,7 +162,7 @@ static sh_status read_common(const sh_config_reader *in, sh_config *c)
     c->layer = sh_arena_array(&c->arena, (size_t)c->layers, sizeof(*c->layer));
 
     bool tied = false;
-    c->tied = SH_TIED_UNSAID;
+    c->tied = SH_TIED_UNSPECIFIED;
     if (sh_read_item(in, "tie_word_embeddings") != NULL) {
         if ((status = sh_read_bool(in, "tie_word_embeddings", &tied)) != SH_OK) return status;
         c->tied = tied ? SH_TIED_YES : SH_TIED_NO;
@@ -155,7 +170,7 @@ static sh_status read_common(const sh_config_reader *in, sh_config *c)
     return sh_read_only(in, "hidden_act", "silu");
 }
 
-/* What must hold whatever the family said. */
+/* Invariants that later code relies on, whichever family filled the struct in. */
 static sh_status check(const sh_config_reader *in, const sh_config *c)
 {
     bool dense = false;
@@ -163,12 +178,12 @@ static sh_status check(const sh_config_reader *in, const sh_config *c)
     if (dense && c->ffn == 0)
         return sh_err_set(in->err, SH_ERR_INPUT, "%s: 'intermediate_size' is missing", in->where);
     if ((int64_t)c->heads * c->head_dim > SH_CONFIG_WIDTH_MAX * 4)
-        return sh_err_set(in->err, SH_ERR_INPUT, "%s: %d heads of %d numbers are not believable",
+        return sh_err_set(in->err, SH_ERR_INPUT, "%s: %d heads of dimension %d are not plausible",
                           in->where, c->heads, c->head_dim);
     for (int i = 0; i < c->rope_count; i++)
         if (c->rope[i].dim > c->head_dim)
             return sh_err_set(in->err, SH_ERR_INPUT,
-                              "%s: RoPE turns %d numbers of a head that has %d", in->where,
+                              "%s: RoPE rotates %d dimensions of a head that has %d", in->where,
                               c->rope[i].dim, c->head_dim);
     return SH_OK;
 }
@@ -177,13 +192,13 @@ static sh_status find_family(const sh_config_reader *in, sh_config *config)
 {
     char list[SH_ERR_TEXT_MAX];
     const char *type = NULL;
-    sh_status status = sh_json_string_must(in->json, "model_type", in->where, &type, in->err);
+    sh_status status = sh_json_string_required(in->json, "model_type", in->where, &type, in->err);
     if (status != SH_OK) return status;
     config->family = sh_family_find(type);
     if (config->family == NULL)
         return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
-                          "%s: 'model_type' is '%s', which is not known; known are %s", in->where,
-                          type, sh_family_list(list, sizeof(list)));
+                          "%s: 'model_type' is '%s', which is not supported; supported are %s",
+                          in->where, type, sh_family_list(list, sizeof(list)));
     return SH_OK;
 }
 
@@ -198,8 +213,8 @@ static sh_status read_model(const sh_config_reader *in, sh_config *config)
     return status;
 }
 
-/* A multi-modal config keeps the language model's keys one level down, but the quantization may
- * be at the top. */
+/* A multi-modal config keeps the keys of the language model one level down, in text_config, but the
+ * quantization may be at either level. */
 static sh_status read_config(const sh_config_reader *top, sh_config *config)
 {
     const char *type = "";
@@ -209,8 +224,9 @@ static sh_status read_config(const sh_config_reader *top, sh_config *config)
     if (sh_family_is_wrapper(type)) {
         text.json = sh_read_item(top, "text_config");
         if (!cJSON_IsObject(text.json))
-            return sh_err_set(top->err, SH_ERR_INPUT, "%s: '%s' needs an object 'text_config'",
-                              top->where, type);
+            return sh_err_set(top->err, SH_ERR_INPUT,
+                              "%s: model_type '%s' needs an object 'text_config'", top->where,
+                              type);
     }
     status = read_model(&text, config);
     if (status == SH_OK) status = sh_read_quant(&text, config);

@@ -1,5 +1,7 @@
-/* The `quantization` object of MLX: a base and exceptions by module; and the hub's
- * quantization_config with a quant_method. */
+/* Reads how the weights are quantized. Two dialects: the `quantization` object of MLX, a base plus
+ * exceptions keyed by module path, and the quantization_config of Hugging Face with a quant_method,
+ * of which only mxfp4 (gpt_oss) is supported. MLX conversions write both keys, with the same
+ * content and no quant_method, so the presence of quant_method tells the dialects apart. */
 #include "model/config_read.h"
 
 #include <stdlib.h>
@@ -8,8 +10,8 @@
 typedef struct {
     const char *mode;
     sh_format format;
-    int bits;  /* the only one, or the default of affine */
-    int group; /* likewise */
+    int bits;  /* the only width, or the default of affine */
+    int group; /* the same for the group size */
 } mode_row;
 
 static const mode_row MODES[] = {
@@ -32,17 +34,18 @@ static bool affine_ok(int bits, int group)
     return bits_ok && (group == 32 || group == 64 || group == 128);
 }
 
-/* mode, bits and group_size of one object; `like` gives what is missing. */
-static sh_status read_quant(const sh_config_reader *in, const char *path, const char *like,
+/* mode, bits and group_size of one object. The defaults of bits and group_size depend on the mode,
+ * so that is read first. */
+static sh_status read_quant(const sh_config_reader *in, const char *path, const char *default_mode,
                             sh_quant *out)
 {
-    const char *mode = like;
+    const char *mode = default_mode;
     sh_status status = sh_json_string(in->json, "mode", in->where, &mode, in->err);
     if (status != SH_OK) return status;
     const mode_row *row = find_mode(mode);
     if (row == NULL)
         return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
-                          "%s: quantization of '%s' has the mode '%s'; known are affine, mxfp4, "
+                          "%s: quantization of '%s' has mode '%s'; supported are affine, mxfp4, "
                           "mxfp8 and nvfp4",
                           in->where, path, mode);
     int bits = row->bits, group = row->group;
@@ -53,9 +56,9 @@ static sh_status read_quant(const sh_config_reader *in, const char *path, const 
                                               : bits == row->bits && group == row->group;
     if (!ok)
         return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
-                          "%s: quantization of '%s' is %s with %d bits in groups of %d; affine has "
-                          "2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128, mxfp4 4 in 32, "
-                          "mxfp8 8 in 32, nvfp4 4 in 16",
+                          "%s: quantization of '%s' is %s with %d bits in groups of %d; supported "
+                          "are affine with 2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128, "
+                          "mxfp4 with 4 in 32, mxfp8 with 8 in 32, nvfp4 with 4 in 16",
                           in->where, path, mode, bits, group);
     *out = (sh_quant){.format = row->format,
                       .bits = bits,
@@ -70,6 +73,8 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const sh_quant_override *)a)->path, ((const sh_quant_override *)b)->path);
 }
 
+/* Module paths are keys next to the settings of the base: false means not quantized, true like the
+ * base, an object has settings of its own. */
 static bool is_override(const cJSON *item)
 {
     static const char *const own[] = {"group_size", "bits", "mode"};
@@ -104,6 +109,7 @@ static sh_status read_mlx(const sh_config_reader *in, sh_config *config)
         status = read_override(in, item, config, &list[count++]);
         if (status != SH_OK) return status;
     }
+    /* Sorted for bsearch: a mixed model may have an override for every module. */
     qsort(list, count, sizeof(*list), by_path);
     quant->overrides = list;
     quant->override_count = count;
@@ -116,8 +122,8 @@ static sh_status read_hub(const sh_config_reader *in, const char *method, sh_con
     if (strcmp(method, "mxfp4") != 0)
         return sh_err_set(
             in->err, SH_ERR_UNSUPPORTED,
-            "%s: 'quant_method' is '%s', known is mxfp4; a conversion to MLX's format "
-            "can be read",
+            "%s: 'quant_method' is '%s', only mxfp4 is supported; use a conversion to MLX's "
+            "format",
             in->where, method);
     config->quant.on = true;
     config->quant.hub_mxfp4 = true;

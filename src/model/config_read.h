@@ -1,7 +1,7 @@
-/* config_read.h - what the files that read config.json share; not for other layers.
+/* config_read.h - shared by the files that read config.json; not for other layers.
  *
- * A reader is the JSON object with its name for errors. The getters leave *out alone when the key
- * is absent, so defaults are set before the call.
+ * A reader is a JSON object and the name that errors call it by. The getters leave *out alone when
+ * the key is absent, so set the default before the call.
  *
  * Threads: pure functions. */
 #ifndef SH_MODEL_CONFIG_READ_H
@@ -26,26 +26,27 @@ SH_MUST_CHECK sh_status sh_read_float(const sh_config_reader *in, const char *ke
                                       double max, float *out);
 SH_MUST_CHECK sh_status sh_read_double(const sh_config_reader *in, const char *key, double min,
                                        double max, double *out);
-/* Refuses the absence of a key: for those that families, or their makers, take as different numbers
- * when they are not there. */
+/* Fails when the key is absent. For keys whose default differs between families, or between
+ * implementations of one family: guessing would give wrong results silently. */
 SH_MUST_CHECK sh_status sh_read_must(const sh_config_reader *in, const char *key);
 SH_MUST_CHECK sh_status sh_read_bool(const sh_config_reader *in, const char *key, bool *out);
 
-/* Refuses a value other than `only`; absent is fine. */
+/* Refuses any value but `only`; the key may be absent. */
 SH_MUST_CHECK sh_status sh_read_only(const sh_config_reader *in, const char *key, const char *only);
 
-/* The object or array at key; NULL when absent or null. */
+/* The value of key; NULL when it is absent or null. */
 const cJSON *sh_read_item(const sh_config_reader *in, const char *key);
 
-/* Where each layer's attention looks: `layer_types` if it is there, else `window` on every
- * layer for which every == 0 or (index + 1) % every != 0. */
+/* Sets the window of each layer: by `layer_types` if the file has it, else `window` on every layer
+ * for which every == 0 or (index + 1) % every != 0. `sliding_window` overrides `window`. */
 SH_MUST_CHECK sh_status sh_read_layer_windows(const sh_config_reader *in, int window, int every,
                                               sh_config *config);
 
-/* Every key of RoPE in both spellings; sets config->rope and rope_count. */
+/* Reads all RoPE keys, in either spelling; sets config->rope and rope_count. */
 SH_MUST_CHECK sh_status sh_read_rope(const sh_config_reader *in, sh_config *config);
 
-/* One set of RoPE keys; `params` may be NULL. Keys that are not in it are looked for in `in`. */
+/* Reads one set of RoPE keys from `params`, which may be NULL. partial_rotary_factor and
+ * original_max_position_embeddings may also be in `in`. */
 SH_MUST_CHECK sh_status sh_read_rope_params(const sh_config_reader *in, const cJSON *params,
                                             const sh_config *config, sh_arena *arena,
                                             sh_rope_config *rope);

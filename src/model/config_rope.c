@@ -1,6 +1,6 @@
-/* RoPE's keys in both spellings. Old: rope_theta, partial_rotary_factor and rope_scaling{type} at
- * the top. New: rope_parameters{rope_type, rope_theta, ...}, or one such object for each kind of
- * layer. */
+/* Reads the RoPE keys in both spellings. Old: rope_theta, partial_rotary_factor and
+ * rope_scaling{type} at the top level. New: rope_parameters{rope_type, rope_theta, ...}, or one
+ * such object for each kind of layer. */
 #include "model/config_read.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static const struct {
 
 static sh_status read_kind(const sh_config_reader *in, sh_rope_config *rope)
 {
-    const char *type = "default";
+    const char *type = "default"; /* rope_type, the newer key, wins */
     sh_status status = sh_json_string(in->json, "type", in->where, &type, in->err);
     if (status == SH_OK) status = sh_json_string(in->json, "rope_type", in->where, &type, in->err);
     if (status != SH_OK) return status;
@@ -27,8 +27,8 @@ static sh_status read_kind(const sh_config_reader *in, sh_rope_config *rope)
         return SH_OK;
     }
     return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
-                      "%s: RoPE of type '%s' is not known; known are default, linear, llama3, yarn "
-                      "and longrope",
+                      "%s: RoPE type '%s' is not supported; supported are default, linear, llama3, "
+                      "yarn and longrope",
                       in->where, type);
 }
 
@@ -53,7 +53,8 @@ static sh_status read_factors(const sh_config_reader *in, const char *key, int c
     return SH_OK;
 }
 
-/* Keys that only some kinds have; a kind that does not need one does not look at it. */
+/* Keys that only some kinds use. All are read for every kind; sh_rope_init looks only at those of
+ * its kind. */
 static sh_status read_scaling(const sh_config_reader *in, sh_rope_config *rope)
 {
     sh_status status;
@@ -82,7 +83,7 @@ static sh_status check_scaling(const sh_config_reader *in, const sh_rope_config 
     return SH_OK;
 }
 
-/* rope->dim is what the family takes when the file does not say; 0: the whole head. */
+/* On entry rope->dim is the family's default, 0 for the whole head. */
 static sh_status read_dim(const sh_config_reader *top, const sh_config_reader *in,
                           const sh_config *config, sh_rope_config *rope)
 {
@@ -94,7 +95,8 @@ static sh_status read_dim(const sh_config_reader *top, const sh_config_reader *i
                                         : (int)((double)config->head_dim * partial);
     if (rope->dim < 2 || rope->dim % 2 != 0)
         return sh_err_set(top->err, SH_ERR_INPUT,
-                          "%s: RoPE would turn %d numbers of a head, which must be even",
+                          "%s: RoPE would rotate %d dimensions of a head; the number must be even "
+                          "and at least 2",
                           top->where, rope->dim);
     return SH_OK;
 }
@@ -103,8 +105,9 @@ sh_status sh_read_rope_params(const sh_config_reader *top, const cJSON *params,
                               const sh_config *config, sh_arena *arena, sh_rope_config *out)
 {
     if (params != NULL && !cJSON_IsObject(params))
-        return sh_err_set(top->err, SH_ERR_INPUT, "%s: RoPE's parameters must be an object, not %s",
-                          top->where, sh_json_kind(params));
+        return sh_err_set(top->err, SH_ERR_INPUT,
+                          "%s: the RoPE parameters must be an object, not %s", top->where,
+                          sh_json_kind(params));
     sh_config_reader in = {.json = params, .where = top->where, .err = top->err};
     sh_rope_config rope = {.dim = out->dim,
                            .interleaved = out->interleaved,
@@ -115,6 +118,7 @@ sh_status sh_read_rope_params(const sh_config_reader *top, const cJSON *params,
                            .beta_slow = 1,
                            .truncate = true,
                            .original_context = config->context};
+    /* original_max_position_embeddings may be at either level; the top one wins. */
     sh_status status;
     if ((status = sh_read_double(&in, "rope_theta", 2, 1e12, &rope.theta)) != 0 ||
         (status = read_kind(&in, &rope)) != 0 || (status = read_scaling(&in, &rope)) != 0 ||
@@ -125,6 +129,8 @@ sh_status sh_read_rope_params(const sh_config_reader *top, const cJSON *params,
         (status = read_dim(top, &in, config, &rope)) != 0 ||
         (status = check_scaling(&in, &rope)) != 0)
         return status;
+    /* Without a factor it is the ratio of the two context lengths. check_scaling has refused linear
+     * RoPE without one: that has only one length. */
     if (rope.factor == 0) rope.factor = (double)config->context / rope.original_context;
     if (rope.kind == SH_ROPE_LONGROPE &&
         ((status = read_factors(&in, "short_factor", rope.dim / 2, arena, &rope.short_factor)) !=

@@ -1,3 +1,5 @@
+/* One number at a time, straight from the definition of each format: this runs on small tensors
+ * only, and only at load, so it is written to be obviously right. */
 #include "model/dequant.h"
 
 #include "kernels/half.h"
@@ -31,7 +33,7 @@ void sh_floats_to_f32(sh_tensor_type type, const void *data, int64_t step, int64
     for (int64_t i = 0; i < count; i++) out[i] = load_float(dtype, data, i * step);
 }
 
-/* Number `index` of a little-endian stream of `bits` each. */
+/* Code `index` of a little-endian bit stream; with 3, 5 or 6 bits a code may span two bytes. */
 static unsigned unpack(const uint8_t *w, int bits, int64_t index)
 {
     int64_t bit = index * bits;

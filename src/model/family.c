@@ -1,3 +1,5 @@
+/* The table of supported families. To add one, add a row, and a configure function where the family
+ * has keys of its own; code that computes must not look at the name. */
 #include "model/family.h"
 
 #include "base/str.h"

@@ -1,9 +1,9 @@
-/* family.h - one row for each kind of model.
+/* family.h - one row for each supported model family.
  *
- * A row names config.json's model_type and says what this kind has that others have not. Its
- * configure function turns the keys that only this family knows into fields of sh_config; common
- * keys have been read before. A new family over the blocks that exist is one row and, where it has
- * keys of its own, one function.
+ * A row names the model_type of config.json and what is particular to the family. Its configure
+ * function translates the family's own keys into fields of sh_config; the common keys have been
+ * read before. A new family made of existing building blocks is one row and, where it has keys of
+ * its own, one function.
  *
  * Threads: constant data. */
 #ifndef SH_MODEL_FAMILY_H
@@ -20,17 +20,16 @@ typedef struct sh_family {
     sh_status (*configure)(const sh_config_reader *in, sh_config *config); /* may be NULL */
 } sh_family;
 
-/* NULL for a model_type that is not known. */
+/* NULL for a model_type that is not supported. */
 const sh_family *sh_family_find(const char *model_type);
 
 /* All model types in one line, for errors and help. */
 const char *sh_family_list(char *text, size_t cap);
 
-/* Multi-modal configs hold the language model under `text_config`; true for those that are known.
- */
+/* True for a multi-modal model_type that keeps its language model under `text_config`. */
 bool sh_family_is_wrapper(const char *model_type);
 
-/* Configure functions, one file each where a family has keys of its own. */
+/* Configure functions, in family_dense.c, family_moe.c and family_deepseek.c. */
 sh_status sh_family_llama(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_mistral(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_ministral3(const sh_config_reader *in, sh_config *config);

@@ -1,5 +1,5 @@
-/* Latent attention and the experts that came with it: deepseek_v2, deepseek_v3 (and kimi_k2), and
- * glm4_moe, which has the same experts behind ordinary attention. */
+/* Families with DeepSeek's experts: deepseek_v2 and deepseek_v3 (and kimi_k2), which also have
+ * latent attention, and glm4_moe, which has the same experts after ordinary attention. */
 #include "model/family.h"
 
 #include "model/rope.h"
@@ -20,12 +20,13 @@ static sh_status read_mla(const sh_config_reader *in, sh_config *config)
                                    &mla->rope_dim)) != 0 ||
         (status = sh_read_int_must(in, "v_head_dim", 1, SH_CONFIG_COUNT_MAX, &config->v_dim)) != 0)
         return status;
+    /* Whatever the file says: MLA has a key for every head, even if all come from one latent. */
     config->head_dim = mla->nope_dim + mla->rope_dim;
     config->kv_heads = config->heads;
     status = sh_read_rope(in, config);
     if (status != SH_OK) return status;
 
-    /* These models scale the softmax by yarn's mscale of all dimensions, squared. */
+    /* These models scale the softmax by the square of yarn's mscale for all dimensions. */
     const sh_rope_config *rope = &config->rope[0];
     double scale = 1 / sqrt((double)config->head_dim);
     if (rope->kind != SH_ROPE_DEFAULT && rope->mscale_all_dim != 0) {
@@ -44,13 +45,13 @@ static sh_status read_groups(const sh_config_reader *in, sh_moe_config *moe)
     int left = moe->groups > 0 ? moe->experts / moe->groups : 0;
     if (moe->experts % moe->groups != 0 || left * moe->topk_groups < moe->topk)
         return sh_err_set(in->err, SH_ERR_INPUT,
-                          "%s: %d experts in %d groups, of which %d are open, do not give the %d "
-                          "that a token needs",
+                          "%s: %d experts in %d groups, of which %d can be chosen, do not provide "
+                          "the %d that a token needs",
                           in->where, moe->experts, moe->groups, moe->topk_groups, moe->topk);
     return SH_OK;
 }
 
-/* Keys that all these share; `config->moe` is left at experts 0 when there are none. */
+/* Keys that all of these share; config->moe.experts stays 0 for a model without experts. */
 static sh_status read_experts(const sh_config_reader *in, sh_config *config)
 {
     int shared = 0, dense = 0, freq = 1;
@@ -72,14 +73,16 @@ static sh_status read_experts(const sh_config_reader *in, sh_config *config)
         (status = sh_read_float(in, "routed_scaling_factor", 1e-6, 1e6, &moe->scale)) != 0)
         return status;
     if ((int64_t)shared * moe->ffn > SH_CONFIG_WIDTH_MAX)
-        return sh_err_set(in->err, SH_ERR_INPUT, "%s: %d shared experts of %d are not believable",
-                          in->where, shared, moe->ffn);
+        return sh_err_set(in->err, SH_ERR_INPUT,
+                          "%s: %d shared experts of width %d are not plausible", in->where, shared,
+                          moe->ffn);
+    /* The files store the shared experts as one wide feed-forward layer. */
     moe->shared_ffn = shared * moe->ffn;
     for (int i = dense; i < config->layers; i++) config->layer[i].moe = i % freq == 0;
     return SH_OK;
 }
 
-/* Sigmoid scores with a correction bias for the choice; a group counts by its best two. */
+/* Sigmoid scores with a correction bias for the choice; a group scores by its best two experts. */
 static sh_status read_sigmoid_experts(const sh_config_reader *in, sh_config *config)
 {
     config->moe.normalize = true;
@@ -104,10 +107,11 @@ sh_status sh_family_deepseek_v2(const sh_config_reader *in, sh_config *config)
     sh_status status = read_mla(in, config);
     if (status == SH_OK) status = read_experts(in, config);
     if (status != SH_OK || config->moe.experts == 0) return status;
-    /* Its makers would then leave out the scale, others leave the weights as they are. */
+    /* DeepSeek's own code would then leave the scale out, other implementations do not normalize:
+     * refuse instead of choosing between them. */
     if (config->moe.normalize)
-        return sh_err_set(in->err, SH_ERR_UNSUPPORTED, "%s: 'norm_topk_prob' must be false here",
-                          in->where);
+        return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
+                          "%s: 'norm_topk_prob' must be false for deepseek_v2", in->where);
     config->moe.route = SH_ROUTE_SOFTMAX;
     if ((status = sh_read_only(in, "scoring_func", "softmax")) != 0 ||
         (status = sh_json_string(in->json, "topk_method", in->where, &method, in->err)) != 0)
@@ -115,7 +119,7 @@ sh_status sh_family_deepseek_v2(const sh_config_reader *in, sh_config *config)
     if (strcmp(method, "group_limited_greedy") == 0) return read_groups(in, &config->moe);
     if (strcmp(method, "greedy") == 0) return SH_OK;
     return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
-                      "%s: 'topk_method' is '%s', known are greedy and group_limited_greedy",
+                      "%s: 'topk_method' is '%s', supported are greedy and group_limited_greedy",
                       in->where, method);
 }
 

@@ -1,4 +1,4 @@
-/* Families without experts, each a few keys apart from llama. */
+/* Families without experts. Each differs from llama in a few keys. */
 #include "model/family.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ sh_status sh_family_llama(const sh_config_reader *in, sh_config *config)
 {
     sh_status status = read_attention_bias(in, &config->qkv_bias);
     config->out_bias = config->qkv_bias;
-    /* Without layer_types llama ignores a window. */
+    /* Without layer_types, llama ignores sliding_window. */
     if (status != SH_OK || sh_read_item(in, "layer_types") == NULL) return status;
     return sh_read_layer_windows(in, 0, 0, config);
 }
@@ -35,8 +35,8 @@ sh_status sh_family_ministral3(const sh_config_reader *in, sh_config *config)
     return sh_read_float(&rope, "llama_4_scaling_beta", 0, 100, &config->query_beta);
 }
 
-/* qwen2 and qwen3: a window counts only with use_sliding_window, from layer max_window_layers on.
- */
+/* qwen2 and qwen3 apply the window only with use_sliding_window, from layer max_window_layers on.
+ * qwen2 has its biases whatever attention_bias says. */
 sh_status sh_family_qwen(const sh_config_reader *in, sh_config *config)
 {
     bool use = false;
@@ -57,7 +57,7 @@ sh_status sh_family_phi3(const sh_config_reader *in, sh_config *config)
     return sh_read_layer_windows(in, 0, 0, config);
 }
 
-/* One RoPE for layers that see everything, another for those with a window. */
+/* One RoPE for layers with full attention, another for those with a window. */
 static sh_status read_gemma_rope(const sh_config_reader *in, sh_config *config)
 {
     sh_rope_config *full = &config->rope[0], *sliding = &config->rope[1];
@@ -80,7 +80,7 @@ static sh_status read_gemma_rope(const sh_config_reader *in, sh_config *config)
     return status;
 }
 
-/* The embedding models of this family let a token see those behind it. */
+/* The embedding models of this family let a token attend to later ones. */
 static sh_status refuse_bidirectional(const sh_config_reader *in)
 {
     bool both = false;
@@ -88,15 +88,18 @@ static sh_status refuse_bidirectional(const sh_config_reader *in)
     if (status != SH_OK || !both) return status;
     return sh_err_set(
         in->err, SH_ERR_UNSUPPORTED,
-        "%s: 'use_bidirectional_attention' is true: this is no model that writes text", in->where);
+        "%s: 'use_bidirectional_attention' is true: this model does not generate text", in->where);
 }
 
+/* Caps on logits (gemma 2) are not implemented; gemma 3 sets them to null. */
 static sh_status refuse_softcap(const sh_config_reader *in, const char *key)
 {
     if (sh_read_item(in, key) == NULL) return SH_OK;
     return sh_err_set(in->err, SH_ERR_UNSUPPORTED, "%s: '%s' must be null", in->where, key);
 }
 
+/* Gemma differs most: norms with 1 + w before and after each block, a scaled embedding, gelu, and
+ * every sixth layer with full attention. */
 sh_status sh_family_gemma3(const sh_config_reader *in, sh_config *config)
 {
     int every = GEMMA_EVERY;
@@ -106,7 +109,7 @@ sh_status sh_family_gemma3(const sh_config_reader *in, sh_config *config)
     config->norm_plus_one = true;
     config->act = SH_ACT_GELU_TANH;
     config->embed_scale = (float)sqrt((double)config->hidden);
-    if (config->tied == SH_TIED_UNSAID) config->tied = SH_TIED_YES;
+    if (config->tied == SH_TIED_UNSPECIFIED) config->tied = SH_TIED_YES;
     if ((status = sh_read_only(in, "hidden_activation", "gelu_pytorch_tanh")) != 0 ||
         (status = refuse_bidirectional(in)) != 0 ||
         (status = refuse_softcap(in, "attn_logit_softcapping")) != 0 ||

@@ -6,7 +6,8 @@
 
 enum { GPT_OSS_WINDOW = 128 };
 
-/* Experts, how many a token gets, and their width, under the family's own names. */
+/* The number of experts, how many of them a token uses, and their width, under the names that the
+ * family uses. */
 static sh_status read_experts(const sh_config_reader *in, const char *count_key,
                               const char *width_key, sh_moe_config *moe)
 {
@@ -22,12 +23,14 @@ static sh_status read_experts(const sh_config_reader *in, const char *count_key,
     return SH_OK;
 }
 
+/* In these families intermediate_size is the width of an expert, and there is no dense layer. */
 static void experts_everywhere(sh_config *config)
 {
     for (int i = 0; i < config->layers; i++) config->layer[i].moe = true;
     config->ffn = 0;
 }
 
+/* Layer numbers past the end are ignored, as the reference implementation does. */
 static sh_status mark_dense_layers(const sh_config_reader *in, sh_config *config)
 {
     const cJSON *list = sh_read_item(in, "mlp_only_layers");
@@ -70,7 +73,7 @@ sh_status sh_family_mixtral(const sh_config_reader *in, sh_config *config)
     return status == SH_OK ? sh_read_layer_windows(in, 0, 0, config) : status;
 }
 
-/* The constants of its activation are part of the op, so other values can not be served. */
+/* The constants of gpt_oss's activation are built into the op, so no other values work. */
 static sh_status check_swiglu(const sh_config_reader *in)
 {
     double limit = 7, alpha = 1.702;
@@ -78,7 +81,8 @@ static sh_status check_swiglu(const sh_config_reader *in)
     if (status == SH_OK) status = sh_read_double(in, "swiglu_alpha", 0, 1e6, &alpha);
     if (status != SH_OK || (limit == 7 && fabs(alpha - 1.702) < 1e-9)) return status;
     return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
-                      "%s: 'swiglu_limit' %g and 'swiglu_alpha' %g, known are 7 and 1.702",
+                      "%s: 'swiglu_limit' is %g and 'swiglu_alpha' %g, only 7 and 1.702 are "
+                      "supported",
                       in->where, limit, alpha);
 }
 
@@ -86,7 +90,7 @@ sh_status sh_family_gpt_oss(const sh_config_reader *in, sh_config *config)
 {
     sh_status status = read_experts(in, "num_local_experts", "intermediate_size", &config->moe);
     if (status == SH_OK) status = check_swiglu(in);
-    /* Without either the reference takes a yarn of its own. */
+    /* Without either key the reference implementation falls back to a yarn of its own. */
     if (status == SH_OK && sh_read_item(in, "rope_scaling") == NULL)
         status = sh_read_must(in, "rope_parameters");
     if (status != SH_OK) return status;
@@ -97,5 +101,6 @@ sh_status sh_family_gpt_oss(const sh_config_reader *in, sh_config *config)
     config->out_bias = true;
     config->rope[0].theta = 150000;
     experts_everywhere(config);
+    /* Layers alternate, the first one has the window. */
     return sh_read_layer_windows(in, GPT_OSS_WINDOW, 2, config);
 }

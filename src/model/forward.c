@@ -1,6 +1,12 @@
+/* One step through the layers of a shard.
+ *
+ * Tensor parallelism shows in two places only: every block leaves this rank's partial result in y,
+ * and merge sums y over the ranks before it goes into the residual stream x. So x has the same bits
+ * on all tensor ranks after every block, and a rank that owns nothing of a block must still call
+ * reduce, with zeros, or the others would wait for it. */
 #include "model/forward.h"
 
-#include "model/kv_state.h"
+#include "model/model_internal.h"
 
 #include <math.h>
 
@@ -22,7 +28,7 @@ static sh_status reduce(const sh_pass *p, float *x, sh_err *err)
     return p->peers->reduce(p->peers->ctx, x, count, err);
 }
 
-/* y = W x for a chain of products on one input. */
+/* y = W x for one matrix, with y as wide as the matrix has rows. */
 static void product(const sh_pass *p, const sh_linear *l, const float *x, int64_t x_stride,
                     float *y)
 {
@@ -52,7 +58,8 @@ static void run_experts(const sh_pass *p, const sh_layer *layer)
                     layer->router.topk, b->y);
 }
 
-/* This rank's part of the feed-forward in y; a rank may own nothing of it. */
+/* This rank's part of the feed-forward, into y. A rank may own nothing of it, and then adds zeros.
+ */
 static void run_mlp(const sh_pass *p, const sh_layer *layer)
 {
     const sh_forward_buffers *b = &p->m->buf;
@@ -64,7 +71,8 @@ static void run_mlp(const sh_pass *p, const sh_layer *layer)
     if (!experts && !ffn) p->ops->zero(p->dev, b->y, count);
 }
 
-/* Sums y over the ranks and adds it to the stream, behind a norm where the family has one. */
+/* Sums y over the ranks and adds it to the residual stream, normed first where the family does that
+ * (gemma). The norm must see the full sum, so it cannot move ahead of reduce. */
 static sh_status merge(const sh_pass *p, const float *post_norm, sh_err *err)
 {
     const sh_forward_buffers *b = &p->m->buf;
@@ -93,7 +101,8 @@ static sh_status run_layer(const sh_pass *p, int index, sh_err *err)
     return merge(p, layer->ffn_post_norm, err);
 }
 
-/* Each rank looks its own tokens up; the sum holds all. */
+/* The vocabulary is cut by rows. Each rank embeds the tokens whose rows it has and leaves zeros for
+ * the others, so that the sum has every token once. */
 static sh_status run_embed(const sh_pass *p, sh_err *err)
 {
     const sh_model *m = p->m;
@@ -106,6 +115,8 @@ static sh_status run_embed(const sh_pass *p, sh_err *err)
     return reduce(p, m->buf.x, err);
 }
 
+/* Logits for the requested tokens and this rank's slice of the vocabulary. They are not gathered:
+ * the engine summarizes each slice where it is. */
 static void run_head(const sh_pass *p, sh_logits *out)
 {
     const sh_model *m = p->m;
@@ -123,8 +134,8 @@ static void run_head(const sh_pass *p, sh_logits *out)
     out->data = m->buf.logits;
 }
 
-/* Spans whose frequencies are the same share a call; the table of a token depends on nothing else.
- */
+/* Neighbouring spans that use the same frequencies share a call. A token's row of the table depends
+ * on its position and these frequencies only, so the grouping cannot change a result. */
 static void fill_rope(const sh_pass *p, int which)
 {
     const sh_model *m = p->m;
@@ -142,6 +153,7 @@ static void fill_rope(const sh_pass *p, int which)
     }
 }
 
+/* Spans must cover the batch in order and without gaps; the ops index tokens on that assumption. */
 static void fill_positions(const sh_pass *p)
 {
     const sh_batch *batch = &p->step->batch;

@@ -1,12 +1,12 @@
 /* forward.h - one step of a shard: tokens in, logits out.
  *
  * A step holds runs of tokens of several sequences. It writes their keys and values into the KV
- * blocks that the caller names, and gives logits for the tokens that the caller asks for. A step
- * allocates nothing. What a token gets does not depend on what else is in the step, nor on where
- * its prompt was cut.
+ * blocks that the caller names, and computes logits for the tokens that the caller asks for. A step
+ * allocates nothing. The result of a token does not depend on what else is in the step, nor on how
+ * its prompt was split into steps.
  *
- * On several ranks all make the same steps; products that are cut by columns end in peers->reduce.
- * A later pipeline stage finds its input in sh_model_hidden, where the caller has put it, and every
+ * All tensor ranks of a stage run the same steps; products that are cut by columns end in
+ * peers->reduce. For a later pipeline stage the caller puts the input into sh_model_hidden; every
  * stage leaves its output there.
  *
  * Threads: the model's owner. */
@@ -18,21 +18,21 @@
 typedef struct {
     sh_batch batch;
     const int32_t *ids;    /* [tokens] */
-    const bool *stretched; /* [spans]: longer than longrope's original context; NULL: none */
-    const int32_t *rows;   /* tokens of the batch that want logits, any order */
+    const bool *stretched; /* [spans]: use longrope's long factors; NULL: none does */
+    const int32_t *rows;   /* tokens of the batch to compute logits for, in any order */
     int row_count;
 } sh_forward_input;
 
-/* How ranks meet; device memory. A model on one rank needs none of it. */
+/* What a step needs from the other tensor ranks. Works on device memory. */
 typedef struct {
     void *ctx;
-    /* x becomes the sum of all tensor ranks' x, the same bits on each. */
+    /* Replaces x by the sum over all tensor ranks, with the same bits on each. */
     sh_status (*reduce)(void *ctx, float *x, size_t count, sh_err *err);
 } sh_peers;
 
 /* Device memory, valid until the next step. */
 typedef struct {
-    const float *data; /* [rows, count]; NULL when this stage makes none */
+    const float *data; /* [rows, count]; NULL when this stage computes none */
     int64_t first;     /* token id of the first column */
     int64_t count;
 } sh_logits;

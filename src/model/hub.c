@@ -1,3 +1,6 @@
+/* Looks a model up by name. The search order is that of sh_hub_paths; the first hit wins, and
+ * every place that had no usable copy goes into the error text. Names and revisions become parts of
+ * paths, so both are restricted to characters that cannot leave the folder. */
 #include "model/hub.h"
 
 #include "base/alloc.h"
@@ -17,6 +20,7 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* A folder counts as a model, and a snapshot as complete, when it has a config.json. */
 static bool has_config(const char *dir)
 {
     char *path = sh_path_join(dir, "config.json");
@@ -25,7 +29,8 @@ static bool has_config(const char *dir)
     return has;
 }
 
-/* ORG/NAME or NAME, of the letters that such names have. */
+/* ORG/NAME or NAME, of the characters that such names may have. Anything else is taken as a path.
+ */
 static bool is_name(const char *text)
 {
     int slashes = 0;
@@ -40,7 +45,7 @@ static bool is_name(const char *text)
     return text[0] != '\0' && text[0] != '.' && slashes <= 1 && strstr(text, "..") == NULL;
 }
 
-/* The revision in refs/main, or "" ; only letters that can not leave the folder. */
+/* The revision in refs/main, or "" when there is none or it could leave the folder. */
 static void revision_read(const char *repo, char out[REVISION_MAX])
 {
     char *path = sh_path_join(repo, "refs/main");
@@ -58,7 +63,7 @@ static void revision_read(const char *repo, char out[REVISION_MAX])
     free(path);
 }
 
-/* Without refs/main: the snapshot that was changed last. */
+/* Without refs/main: the snapshot that was modified last. */
 static char *newest_snapshot(const char *dir)
 {
     DIR *d = opendir(dir);
@@ -94,7 +99,7 @@ static char *snapshot_find(const char *repo)
     return dir;
 }
 
-/* Looks for the name in one cache folder; says where when it is not there. */
+/* Looks for the name in one cache folder; notes in `looked` where it was not found. */
 static char *look_in_cache(const char *cache, const char *name, sh_buf *looked)
 {
     sh_buf repo = {0};
@@ -102,14 +107,15 @@ static char *look_in_cache(const char *cache, const char *name, sh_buf *looked)
     for (const char *p = name; *p != '\0'; p++)
         sh_buf_add_text(&repo, *p == '/' ? "--" : (char[]){*p, '\0'});
     char *found = snapshot_find(repo.ptr);
-    bool half = found == NULL && is_folder(repo.ptr);
+    bool incomplete = found == NULL && is_folder(repo.ptr);
     if (found == NULL)
         sh_buf_addf(looked, "%s%s%s", looked->len > 0 ? ", " : "", repo.ptr,
-                    half ? " (there, but without a whole snapshot)" : "");
+                    incomplete ? " (exists, but has no complete snapshot)" : "");
     sh_buf_reset(&repo);
     return found;
 }
 
+/* A folder of models may be laid out as ORG/NAME, as NAME, or like a cache. */
 static char *look_in_folder(const char *folder, const char *name, sh_buf *looked)
 {
     const char *slash = strrchr(name, '/');
@@ -130,7 +136,7 @@ static char *look_below(const char *dir, const char *below, const char *name, sh
     return found;
 }
 
-sh_status sh_hub_find(const char *name, const sh_hub_places *places, char **out, sh_err *err)
+sh_status sh_hub_find(const char *name, const sh_hub_paths *places, char **out, sh_err *err)
 {
     char *found = NULL;
     sh_buf looked = {0};
@@ -148,7 +154,7 @@ sh_status sh_hub_find(const char *name, const sh_hub_places *places, char **out,
         found = look_below(places->home, ".cache/huggingface/hub", name, &looked);
     if (found == NULL)
         sh_err_set(err, SH_ERR_NOT_FOUND,
-                   "model '%s' is no folder here and in no cache; looked for %s", name,
+                   "model '%s' is neither a folder nor in a cache; looked for %s", name,
                    looked.len > 0 ? looked.ptr : "nothing else, since HOME is not set");
     sh_buf_reset(&looked);
     if (found == NULL) return err->status;
@@ -156,6 +162,7 @@ sh_status sh_hub_find(const char *name, const sh_hub_places *places, char **out,
     return SH_OK;
 }
 
+/* The last "models--" counts: a cache may itself lie below a folder of such a name. */
 char *sh_hub_name(const char *dir)
 {
     const char *repo = strstr(dir, "models--"), *last = NULL;

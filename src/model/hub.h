@@ -1,7 +1,7 @@
-/* hub.h - finds a model by name in the folders where the tools of Hugging Face keep downloads.
+/* hub.h - finds a model by name in the folders where the Hugging Face tools keep downloads.
  *
- * A cache folder has models--ORG--NAME/snapshots/REVISION, and refs/main says which revision. Files
- * inside are links; nothing is copied and nothing is downloaded here.
+ * A cache folder has models--ORG--NAME/snapshots/REVISION, and refs/main names the revision. The
+ * files in a snapshot are links; nothing is copied and nothing is downloaded here.
  *
  * Threads: pure functions over the file system. */
 #ifndef SH_MODEL_HUB_H
@@ -13,18 +13,19 @@
 
 /* Folders to look in; each may be NULL. */
 typedef struct {
-    const char *models;    /* any folder of models: NAME, ORG/NAME or models--ORG--NAME below it */
+    const char *models;    /* a folder that has NAME, ORG/NAME or models--ORG--NAME in it */
     const char *hub_cache; /* a cache folder */
     const char *hf_home;   /* its folder `hub` is a cache */
-    const char *home;      /* the user's: .cache/huggingface/hub below it */
-} sh_hub_places;
+    const char *home;      /* of the user; .cache/huggingface/hub in it is a cache */
+} sh_hub_paths;
 
-/* The folder of `name`, owned by the caller: name itself when it is a folder ("~/" is put in), else
- * what the places have. The error says where it looked. */
-SH_MUST_CHECK sh_status sh_hub_find(const char *name, const sh_hub_places *places, char **out,
+/* The folder of `name`, owned by the caller: name itself when it is a folder or cannot be the name
+ * of a model ("~/" is expanded), else the first match in `places`. The error lists where it looked.
+ */
+SH_MUST_CHECK sh_status sh_hub_find(const char *name, const sh_hub_paths *places, char **out,
                                     sh_err *err);
 
-/* "ORG/NAME" of a folder inside a cache, owned by the caller; NULL when the path is none. */
+/* "ORG/NAME" of a snapshot folder in a cache, owned by the caller; NULL for any other path. */
 char *sh_hub_name(const char *dir);
 
 #endif

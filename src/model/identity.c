@@ -1,3 +1,7 @@
+/* Hashes config.json and the headers of all weight files. Headers list every tensor with its shape
+ * and offset, and the file sizes catch cut-off downloads, so the weights themselves, which can be
+ * hundreds of gigabytes, are not read. Two files that differ only in weights of equal shape are not
+ * told apart. */
 #include "model/identity.h"
 
 #include "base/alloc.h"
@@ -18,7 +22,7 @@ static int compare(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names of the safetensors files, sorted, so that the order of the folder does not matter. */
+/* Names of the safetensors files, sorted, since readdir has no order. */
 static sh_status files_list(const char *dir, char **names, int *count, sh_err *err)
 {
     DIR *d = opendir(dir);
@@ -42,7 +46,7 @@ static sh_status file_add(const char *dir, const char *name, sh_buf *text, int64
     if (fd < 0 || fstat(fd, &st) < 0) status = sh_err_sys(err, "%s", path);
     if (status == SH_OK) status = sh_fd_read_at(fd, path, 0, &header, sizeof(header), err);
     if (status == SH_OK && header > HEADER_MAX)
-        status = sh_err_set(err, SH_ERR_INPUT, "%s: a header of %llu bytes", path,
+        status = sh_err_set(err, SH_ERR_INPUT, "%s: its header claims to be %llu bytes long", path,
                             (unsigned long long)header);
     if (status == SH_OK) {
         sh_buf_addf(text, "\n%s %lld\n", name, (long long)st.st_size);
@@ -69,6 +73,7 @@ sh_status sh_identity_read(const char *dir, sh_identity *out, sh_err *err)
     if (status == SH_OK) status = files_list(dir, names, &count, err);
     for (int i = 0; status == SH_OK && i < count; i++)
         status = file_add(dir, names[i], &text, &bytes, err);
+    /* Two hashes under different keys make the 256 bits. */
     if (status == SH_OK) {
         sh_key128 low = sh_hash128((sh_key128){1, 2}, text.ptr, text.len);
         sh_key128 high = sh_hash128((sh_key128){3, 4}, text.ptr, text.len);

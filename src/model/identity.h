@@ -1,8 +1,8 @@
 /* identity.h - whether two folders hold the same model.
  *
- * Ranks compare identities before they load anything: config.json, and name, size and header of
- * every safetensors file. That is quick whatever the size of the weights, and tells models,
- * conversions and cut downloads apart.
+ * Ranks compare identities before they load anything. An identity covers config.json, and the name,
+ * size and header of every safetensors file. That is quick whatever the size of the weights, and
+ * tells models, conversions and incomplete downloads apart.
  *
  * Threads: pure function over the file system. */
 #ifndef SH_MODEL_IDENTITY_H

@@ -1,3 +1,6 @@
+/* Lists the matrices and vectors that a config implies. The names must be among those that
+ * weights.c and source*.c look for: a synthetic model is written from this list, and has to load.
+ */
 #include "model/inventory.h"
 
 #include "base/alloc.h"
@@ -54,6 +57,7 @@ static void list_attention(lister *l)
     if (c->sinks) add_vector(l, c->heads, "self_attn.sinks");
 }
 
+/* kv_b_proj in one piece, as Hugging Face has it; the loader splits it by heads. */
 static void list_mla(lister *l)
 {
     const sh_config *c = l->c;
@@ -88,6 +92,7 @@ static void list_ffn(lister *l, sh_item_kind kind, int64_t stack, int64_t width,
     }
 }
 
+/* Experts as stacks, under the names that MLX's conversions of each family use. */
 static void list_moe(lister *l)
 {
     const sh_config *c = l->c;
@@ -136,6 +141,7 @@ void sh_inventory_init(const sh_config *config, sh_inventory *out)
     for (l.layer = 0; l.layer < config->layers; l.layer++) list_layer(&l);
     l.layer = -1;
     add_vector(&l, config->hidden, "model.norm.weight");
+    /* Without the files there is no other way to tell: unspecified counts as tied. */
     if (config->tied == SH_TIED_NO) add(&l, SH_ITEM_HEAD, config->vocab, config->hidden, "lm_head");
 }
 

@@ -1,7 +1,8 @@
-/* inventory.h - every matrix and vector that a config promises, under MLX's names.
+/* inventory.h - every matrix and vector that a config implies, under MLX's names.
  *
- * For what needs a model's shapes without its files: counting parameters, predicting bytes, writing
- * a model of random weights. The loader does not use it: it looks for what is there.
+ * For code that needs the shapes of a model without its files: counting parameters, predicting
+ * bytes, writing a model of random weights. The loader does not use it: it looks at what the files
+ * have.
  *
  * Threads: read-only once built. */
 #ifndef SH_MODEL_INVENTORY_H
@@ -20,10 +21,10 @@ typedef enum {
 } sh_item_kind;
 
 typedef struct {
-    const char *path; /* of a matrix without ".weight"; of a vector the whole name */
+    const char *path; /* of a matrix, without ".weight"; of a vector, the full name */
     sh_item_kind kind;
-    int layer;     /* -1 for none */
-    int64_t stack; /* matrices of a stack; 0 for a plain one */
+    int layer;     /* -1: not in a layer */
+    int64_t stack; /* number of matrices in a stack; 0 for a single matrix */
     int64_t rows;  /* 1 for a vector */
     int64_t cols;
     bool bias;
@@ -38,10 +39,10 @@ typedef struct {
 void sh_inventory_init(const sh_config *config, sh_inventory *out);
 void sh_inventory_reset(sh_inventory *inventory);
 
-/* Numbers of an item, its bias included. */
+/* Parameters of an item, its bias included. */
 int64_t sh_item_numbers(const sh_item *item);
 
-/* Numbers of it that one token needs: of experts only the chosen ones. */
+/* Parameters that one token uses: of experts only the chosen ones. */
 int64_t sh_item_active(const sh_config *config, const sh_item *item);
 
 #endif

@@ -1,3 +1,16 @@
+/* Loads weights: plan first, then read and pack on several threads.
+ *
+ * While matrices and vectors are declared, the loader only adds up sizes and appends jobs. Nothing
+ * has an address yet, since the one mapping for everything is made when the total is known.
+ * sh_loader_run then maps it, fills in all the addresses and numbers the pieces: a job (one matrix
+ * of a stack, or one vector) is cut into pieces of chunk_rows rows, and the threads take pieces
+ * from a shared counter until none is left. Pieces are small, so threads finish together although
+ * jobs differ in size by orders of magnitude.
+ *
+ * Invariants: chunk_rows is a multiple of SH_PACK_ROWS, so that no two pieces touch the same packed
+ * rows and no locks are needed. A thread's staging buffers are all the extra memory there is: file
+ * contents are never held as a whole. Files are read with pread, not mapped: a file that shrinks
+ * gives an error and not SIGBUS. */
 #include "model/loader.h"
 
 #include "base/alloc.h"
@@ -13,7 +26,7 @@
 enum {
     ALIGN = 4096,          /* of a matrix in device memory */
     VECTOR_ALIGN = 64,     /* of a vector */
-    CHUNK_BYTES = 1 << 20, /* that a thread reads at once, if a chunk of rows is not larger */
+    CHUNK_BYTES = 1 << 20, /* size of a read, unless SH_PACK_ROWS rows are more */
     PROGRESS_EVERY = 1 << 24,
 };
 
@@ -51,16 +64,16 @@ struct sh_loader {
     job *jobs;
     size_t job_count;
     uint64_t total;
-    /* while it runs */
+    /* only while it runs */
     sh_pool *pool;
     const sh_load_opts *opts;
     size_t pieces;
-    sh_err *errs; /* one a thread */
+    sh_err *errs; /* one per thread */
     atomic_bool failed;
     atomic_uint_least64_t done;
 };
 
-/* What a thread reads into; grows to its largest chunk and stays. */
+/* The buffers of a thread; each grows to its largest chunk and is reused. */
 typedef struct {
     sh_buf w;
     sh_buf scales;
@@ -115,7 +128,7 @@ static size_t row_bytes(const sh_source *source, int64_t cols)
     return sh_quant_row_bytes(&source->quant, cols) + scales * (source->biases != NULL ? 2 : 1);
 }
 
-/* Rows of a chunk: a multiple of what matrix_pack takes. */
+/* Rows of a piece, always a multiple of SH_PACK_ROWS as matrix_pack requires. */
 static int64_t chunk_rows(size_t bytes_each)
 {
     int64_t rows = (int64_t)(CHUNK_BYTES / (bytes_each + 1)) / SH_PACK_ROWS * SH_PACK_ROWS;
@@ -134,8 +147,8 @@ void sh_loader_fill(sh_loader *loader, sh_matrix *m, int64_t index, const sh_sou
     j->col_first = col_first;
     size_t bytes = row_bytes(source, m->cols);
     loader->total += bytes * (uint64_t)m->rows;
-    /* A quantized source that is transposed is small, and is read whole: its groups lie across our
-     * rows. */
+    /* A quantized source to be transposed is read as a whole: a group of the file runs across our
+     * rows, and cannot be cut. Such sources are small (the latent projection of MLA). */
     if (!source->transposed || source->quant.group == 0) j->chunk_rows = chunk_rows(bytes);
 }
 
@@ -157,8 +170,7 @@ void sh_loader_floats(sh_loader *loader, const float **out, const sh_source *sou
     loader->total += row_bytes(source, source->cols) * (uint64_t)source->rows;
 }
 
-/* A window on the rows of a tensor: columns [col_first, col_first + cols) of rows row, row + step,
- * ... */
+/* A window on a tensor: columns [col_first, col_first + cols) of rows row, row + step, ... */
 typedef struct {
     int64_t file_cols;
     int64_t row;
@@ -170,8 +182,8 @@ typedef struct {
 
 typedef size_t (*row_size_fn)(const sh_quant *quant, int64_t cols);
 
-/* The window's bytes, row behind row. Whole rows that lie together are one read. */
-static sh_status read_window(const sh_loader *loader, const sh_tensor *tensor,
+/* The bytes of the window, row after row. Adjacent whole rows are a single read. */
+static sh_status read_window(const sh_loader *loader, const sh_stored_tensor *tensor,
                              const sh_quant *quant, row_size_fn size_of, const window *win,
                              sh_buf *buf, sh_err *err)
 {
@@ -190,7 +202,7 @@ static sh_status read_window(const sh_loader *loader, const sh_tensor *tensor,
     return SH_OK;
 }
 
-/* Rows as the file has them, with their scales and biases. */
+/* Rows as the file stores them, with their scales and biases. */
 static sh_status read_source(const sh_loader *loader, const sh_source *s, const window *win,
                              staging *st, sh_raw_rows *raw, sh_err *err)
 {
@@ -228,7 +240,7 @@ static sh_status run_pack(const sh_loader *loader, const job *j, int64_t row, in
     return status;
 }
 
-/* `count` rows of raw to f32, cols each. */
+/* `count` rows of `cols` numbers each, from raw to f32. */
 static float *dequant_rows(const sh_quant *quant, const sh_raw_rows *raw, int64_t count,
                            int64_t cols, sh_buf *buf)
 {
@@ -253,8 +265,9 @@ static void store_float(sh_format format, void *row, int64_t col, float value)
                                                          : sh_f32_to_bf16(value);
 }
 
-/* Our rows are columns of the file: reads a window of them from each of the file's rows, and turns
- * it. */
+/* Our rows are columns of the file. Reads the window of these columns from each row of the file
+ * that is a column of ours, and transposes it. When the source is quantized the window is as wide
+ * as the file, and `skip` selects the columns after dequantization. */
 static sh_status run_transpose(const sh_loader *loader, const job *j, int64_t row, int64_t count,
                                staging *st, sh_err *err)
 {
@@ -283,6 +296,7 @@ static sh_status run_transpose(const sh_loader *loader, const job *j, int64_t ro
     return SH_OK;
 }
 
+/* A whole matrix to f32, in one piece: routers only. */
 static sh_status run_floats(const sh_loader *loader, const job *j, staging *st, sh_err *err)
 {
     const sh_source *s = &j->source;
@@ -300,6 +314,7 @@ static sh_status run_floats(const sh_loader *loader, const job *j, staging *st, 
     return SH_OK;
 }
 
+/* Reads the whole tensor even for a part of it: vectors are small, and parts may be strided. */
 static sh_status run_vector(const sh_loader *loader, const job *j, staging *st, sh_err *err)
 {
     const sh_vector_source *v = &j->vector;
@@ -320,7 +335,7 @@ static sh_status run_vector(const sh_loader *loader, const job *j, staging *st, 
     return SH_OK;
 }
 
-/* The job that a piece belongs to: the last whose first piece is not behind it. */
+/* The job that a piece belongs to: the last one whose first_piece is not after it. */
 static const job *find_job(const sh_loader *loader, size_t piece)
 {
     size_t low = 0, high = loader->job_count;
@@ -341,6 +356,7 @@ static sh_status run_piece(sh_loader *loader, size_t piece, staging *st, sh_err 
     int64_t count = j->rows - row < j->chunk_rows ? j->rows - row : j->chunk_rows;
     uint64_t bytes = j->kind == JOB_VECTOR ? j->vector.tensor->size
                                            : row_bytes(&j->source, j->cols) * (uint64_t)count;
+    /* Counted up front: this is for the progress display only. */
     atomic_fetch_add_explicit(&loader->done, bytes, memory_order_relaxed);
     switch (j->kind) {
     case JOB_PACK: return run_pack(loader, j, row, count, st, err);
@@ -359,6 +375,8 @@ static void report(const sh_loader *loader, uint64_t *last)
     loader->opts->progress(loader->opts->progress_ctx, done, loader->total);
 }
 
+/* The first error makes all threads stop at their next piece. Only thread 0, the caller's, reports
+ * progress, so the callback needs no locks. */
 static void run_thread(void *arg, int thread, int threads)
 {
     sh_loader *loader = arg;
@@ -378,8 +396,9 @@ static void run_thread(void *arg, int thread, int threads)
     sh_buf_reset(&st.packed);
 }
 
-/* Everything that was declared learns its address. */
-static void give_addresses(sh_loader *loader)
+/* Fills in the addresses of everything that was declared, and numbers the pieces. Only now are the
+ * arrays of jobs and places final. */
+static void assign_addresses(sh_loader *loader)
 {
     for (size_t i = 0; i < loader->place_count; i++)
         loader->places[i].m->data = loader->memory + loader->places[i].offset;
@@ -411,7 +430,7 @@ sh_status sh_loader_run(sh_loader *loader, const sh_load_opts *opts, void **memo
     sh_status status = loader->dev->ops->map(loader->dev, loader->size + 1, "weights", &map, err);
     if (status != SH_OK) return status;
     loader->memory = map;
-    give_addresses(loader);
+    assign_addresses(loader);
     status = sh_pool_create(threads, &loader->pool, err);
     if (status == SH_OK) {
         loader->errs = sh_alloc_array((size_t)threads, sizeof(*loader->errs));

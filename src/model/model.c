@@ -1,7 +1,17 @@
+/* Owns what a shard needs to run: weights, KV blocks, and the buffers of a step.
+ *
+ * All memory is taken here, at load, because a step must not allocate: a rank that ran out of
+ * memory in the middle of a step would take the whole group down. The buffers of a step are planned
+ * by running take_all twice, first to count, then to place, so that the two can never disagree. The
+ * device gets the same treatment: reserve_device states the largest step that will ever run, and
+ * must cover every matmul of forward.c and attention.c.
+ *
+ * KV blocks come last and apart from the rest, since their number is a decision of the whole group:
+ * all ranks have the same number of blocks, bounded by the rank with the least memory. */
 #include "model/model.h"
 
 #include "base/alloc.h"
-#include "model/kv_state.h"
+#include "model/model_internal.h"
 #include "model/rope.h"
 
 #include <stdlib.h>
@@ -13,12 +23,13 @@ static int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Takes room in the scratch; with base NULL it only counts. */
+/* Hands out parts of the scratch; with base NULL it only counts. */
 typedef struct {
     char *base;
     size_t used;
 } scratch_plan;
 
+/* count * each numbers of 4 bytes (floats, or int32_t ids); NULL when there are none. */
 static void *take(scratch_plan *t, int64_t count, int64_t each)
 {
     size_t size = (size_t)(count * each) * sizeof(float);
@@ -72,15 +83,15 @@ static sh_status plan_scratch(sh_model *m, sh_err *err)
     scratch_plan count = {0};
     take_all(m, &count, &m->buf);
     m->scratch_size = count.used;
-    sh_status status = m->dev->ops->map(m->dev, m->scratch_size, "buffers of a step", &m->scratch,
-                                        err);
+    sh_status status = m->dev->ops->map(m->dev, m->scratch_size, "step buffers", &m->scratch, err);
     if (status != SH_OK) return status;
     scratch_plan real = {.base = m->scratch};
     take_all(m, &real, &m->buf);
     return SH_OK;
 }
 
-/* What the device must be ready for. */
+/* The largest step, so that the device can plan its own scratch. cols is the widest input of any
+ * matmul; one that is missing here would overrun the device's scratch. */
 static sh_status reserve_device(const sh_model *m, sh_err *err)
 {
     const sh_config *c = m->config;
@@ -112,12 +123,14 @@ static void init_shapes(sh_model *m)
                                 .v_dim = mla ? c->mla.kv_rank : c->v_dim,
                                 .v_in_k = mla};
     int64_t group = mla ? c->heads : c->heads / c->kv_heads;
+    /* Numbered from this rank's first KV head; with MLA all heads read the one latent. */
     m->kv_of = sh_alloc_array((size_t)m->shard.heads.count + 1, sizeof(*m->kv_of));
     for (int64_t h = 0; h < m->shard.heads.count; h++)
         m->kv_of[h] = (int32_t)((m->shard.heads.first + h) / group - m->shard.kv_heads.first);
     m->positions = sh_alloc_array((size_t)m->opts.tokens_max, sizeof(*m->positions));
 }
 
+/* Both variants of every RoPE up front: which one a sequence uses depends on its planned length. */
 static void init_rope(sh_model *m)
 {
     const sh_config *c = m->config;
@@ -185,6 +198,7 @@ sh_status sh_model_reserve_kv(sh_model *m, int blocks, sh_err *err)
 {
     size_t layer = sh_model_kv_block_bytes(m) / (size_t)m->shard.layer_count * (size_t)blocks;
     void *memory = NULL;
+    /* The old blocks go first: there may not be enough memory for both. */
     unmap(m, m->kv_memory, m->kv_size);
     m->kv_memory = NULL;
     m->kv_size = layer * (size_t)m->shard.layer_count;
@@ -204,7 +218,8 @@ sh_model_memory sh_model_memory_used(const sh_model *m)
         .weights = m->weights->size, .kv = m->kv_size, .scratch = m->scratch_size};
 }
 
-/* `share` of a stack's matrices is used by one token. */
+/* One token uses `share` of the matrices of a stack. Bytes are those of the device's layout: its
+ * padding is read as well. */
 static void cost_add(sh_model_cost *cost, const sh_matrix *m, double share)
 {
     if (m->data == NULL) return;

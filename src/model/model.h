@@ -1,10 +1,10 @@
 /* model.h - a shard of a model, ready to run: weights, KV blocks, scratch.
  *
  * sh_model_load reads the weights and plans all memory that a step needs; sh_model_reserve_kv adds
- * the KV blocks once it is known how many every rank has room for. Running is in model/forward.h.
+ * the KV blocks once it is known how many fit into the memory of every rank. Running a step is in
+ * model/forward.h.
  *
- * The config, the shard's values and the device are the caller's; config and device must outlive
- * the model. Threads: one owner. */
+ * The caller owns config and device, which must outlive the model. Threads: one owner. */
 #ifndef SH_MODEL_MODEL_H
 #define SH_MODEL_MODEL_H
 
@@ -16,7 +16,7 @@ typedef struct sh_model sh_model;
 
 typedef struct {
     int tokens_max; /* of one step */
-    int rows_max;   /* tokens of one step that want logits */
+    int rows_max;   /* tokens of one step that need logits */
     sh_kv_format kv_format;
     sh_load_opts load;
 } sh_model_opts;
@@ -25,14 +25,14 @@ typedef struct {
 typedef struct {
     size_t weights;
     size_t kv;
-    size_t scratch; /* of the model; the device has its own beside it */
+    size_t scratch; /* of the model; the device has its own in addition */
 } sh_model_memory;
 
-/* What one token costs in this shard, attention over the KV left out. */
+/* What one token costs in this shard, not counting attention over the KV cache. */
 typedef struct {
-    double bytes;      /* of weights in the layers, as the device reads them */
+    double bytes;      /* of weights in the layers, in the layout of the device */
     double operations; /* multiplications and additions of their products */
-    double head_bytes; /* the same for a token that wants logits */
+    double head_bytes; /* in addition, for a token that needs logits */
     double head_operations;
 } sh_model_cost;
 
@@ -41,16 +41,16 @@ SH_MUST_CHECK sh_status sh_model_load(const char *dir, const sh_config *config,
                                       const sh_model_opts *opts, sh_model **out, sh_err *err);
 void sh_model_free(sh_model *model);
 
-/* Blocks of SH_KV_BLOCK tokens in each layer, in place of those that were there. */
+/* Allocates blocks of SH_KV_BLOCK tokens for each layer, and frees those from before. */
 SH_MUST_CHECK sh_status sh_model_reserve_kv(sh_model *model, int blocks, sh_err *err);
 
-/* Bytes that one block takes over all layers of this shard; 0 for a rank without heads. */
+/* Bytes of one block, summed over the layers of this shard; 0 for a rank without heads. */
 size_t sh_model_kv_block_bytes(const sh_model *model);
 
 sh_model_memory sh_model_memory_used(const sh_model *model);
 sh_model_cost sh_model_cost_of(const sh_model *model);
 
-/* All weights in one piece of device memory, for measuring how fast it can be read. */
+/* All weights as one block of device memory, for measuring how fast it can be read. */
 const void *sh_model_weights(const sh_model *model, size_t *size);
 
 const sh_shard *sh_model_shard(const sh_model *model);

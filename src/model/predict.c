@@ -1,8 +1,11 @@
+/* The cost model of `shoal plan`. A token of one sequence is bound by memory
+ * bandwidth, so time is bytes read divided by bandwidth, plus what the messages between ranks take.
+ * It ignores arithmetic: prompts and large batches are not predicted. */
 #include "model/predict.h"
 
 #include "model/inventory.h"
 
-/* Bytes of a number as it is stored, scales and biases included. */
+/* Mean bytes of a number as it is stored, scales and biases included. */
 static double number_bytes(const sh_config *config, const sh_item *item)
 {
     const sh_quant *q = item->kind == SH_ITEM_VECTOR || !config->quant.on
@@ -26,7 +29,7 @@ static double part(sh_range own, double all)
     return all > 0 ? (double)own.count / all : 0;
 }
 
-/* How much of an item the rank holds. */
+/* The fraction of an item that the rank holds. */
 static double item_part(const sh_config *config, const sh_shard *shard, const sh_item *item)
 {
     bool own_layer = item->layer >= shard->layer_first &&
@@ -50,7 +53,7 @@ static double item_part(const sh_config *config, const sh_shard *shard, const sh
     return 0;
 }
 
-/* A token reads one row of the embedding, unless that is the head too. */
+/* A token reads one row of the embedding, which is nothing, unless it is the head too. */
 static bool read_by_token(const sh_config *config, const sh_shard *shard, const sh_item *item)
 {
     return item->kind != SH_ITEM_EMBED || (config->tied != SH_TIED_NO && sh_shard_predicts(shard));
@@ -73,9 +76,9 @@ void sh_predict_rank(const sh_config *config, const sh_shard *shard, sh_rank_cos
     out->kv_token_bytes = 2 * kv_part * (double)sh_config_kv_width(config) * shard->layer_count;
 }
 
-/* What a layer does beside reading its weights takes as long as reading this much for each number
- * of a hidden state: norms, rotations, attention, and inputs of products made ready. Measured with
- * steps of four tokens on the shapes of 0.6 and 1 billion weights (2,200 and 1,800). */
+/* Apart from reading weights, a layer spends as long as it takes to read this many bytes for each
+ * number of a hidden state: norms, RoPE, attention, quantizing the inputs of products. Measured
+ * with steps of four tokens on the shapes of 0.6 and 1 billion weights (2,200 and 1,800). */
 enum { LAYER_BYTES = 2000 };
 
 double sh_predict_head_layers(const sh_config *config)
@@ -95,7 +98,7 @@ double sh_predict_head_layers(const sh_config *config)
     return layers > 0 ? head / layer : 0;
 }
 
-/* Beside the numbers a message has heads: ours, and those of TCP, IP and Ethernet. */
+/* Every message carries headers: ours, and those of TCP, IP and Ethernet. */
 enum { MESSAGE_HEADS = 130, PLAN_BYTES = 960 };
 
 static double message_s(const sh_predict_machine *m, double bytes)
@@ -118,6 +121,8 @@ static void stage_add(const sh_config *config, const sh_shard *shards, const dou
     p->compute_s += slowest;
     p->token_s += slowest;
     if (tensor == 1) return;
+    /* One sum after attention, one after the feed-forward, one after the embedding. In a sum every
+     * rank sends its numbers to all others of the stage. */
     double sums = 2.0 * shards[0].layer_count + (sh_shard_embeds(&shards[0]) ? 1 : 0);
     double bytes = (double)config->hidden * m->wire_bytes;
     p->token_s += sums * (m->latency_s + (tensor - 1) * message_s(m, bytes));
@@ -134,8 +139,8 @@ sh_prediction sh_predict(const sh_config *config, const sh_shard *shards, const 
     double hidden = (double)config->hidden * 4;
     p.token_s += (stages - 1) * (m->latency_s + message_s(m, hidden));
     p.traffic_bytes += (stages - 1) * tensor * hidden;
-    /* What was scanned comes back to rank 0. The plan takes room on the link but no hop of its own:
-     * it travels ahead of the first sum or hand-over. */
+    /* The summaries of the logits go back to rank 0, one hop. The step plan uses bandwidth but adds
+     * no hop of its own: it travels ahead of the first sum or hand-over. */
     if (tensor * stages > 1)
         p.token_s += m->latency_s + (tensor * stages - 1) * message_s(m, PLAN_BYTES);
     return p;

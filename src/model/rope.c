@@ -1,3 +1,5 @@
+/* The frequencies of every RoPE variant. They are computed in double and rounded to float once, at
+ * the end: an error here would grow with the position. */
 #include "model/rope.h"
 
 #include <math.h>
@@ -9,13 +11,15 @@ double sh_rope_mscale(double factor, double mscale)
     return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
-/* The pair of numbers that turns `turns` times over the original context. */
-static double yarn_pair(const sh_rope_config *c, double turns)
+/* The pair of dimensions (as a fraction) that completes this many rotations over the original
+ * context. */
+static double yarn_pair(const sh_rope_config *c, double rotations)
 {
-    return c->dim * log(c->original_context / (turns * TWO_PI)) / (2 * log(c->theta));
+    return c->dim * log(c->original_context / (rotations * TWO_PI)) / (2 * log(c->theta));
 }
 
-/* 1 where frequencies stay as they were (fast pairs), 0 where they are stretched in full. */
+/* 1 where a frequency stays as it was (fast pairs), 0 where it is divided by the full factor; a
+ * linear ramp in between. */
 static double yarn_keep(const sh_rope_config *c, int i)
 {
     double low = yarn_pair(c, c->beta_fast), high = yarn_pair(c, c->beta_slow);
@@ -25,10 +29,12 @@ static double yarn_keep(const sh_rope_config *c, int i)
     }
     low = fmax(low, 0);
     high = fmin(high, c->dim - 1);
-    if (low == high) high += 0.001;
+    if (low == high) high += 0.001; /* as the reference does: the ramp must not divide by zero */
     return 1 - fmin(fmax((i - low) / (high - low), 0), 1);
 }
 
+/* Short waves keep their frequency, long ones are divided by the factor, those between the two
+ * limits are blended. */
 static double llama3_freq(const sh_rope_config *c, double freq)
 {
     double wave = TWO_PI / freq;

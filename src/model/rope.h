@@ -1,4 +1,4 @@
-/* rope.h - from RoPE's settings to the frequencies that the rope op turns by.
+/* rope.h - from the RoPE settings of a config to the frequencies of the rope op.
  *
  * Threads: pure functions. */
 #ifndef SH_MODEL_ROPE_H
@@ -6,11 +6,11 @@
 
 #include "model/config.h"
 
-/* Yarn's growth of attention with the context's factor. */
+/* Yarn's correction of the attention scale for a context extended by `factor`. */
 double sh_rope_mscale(double factor, double mscale);
 
-/* Fills inv_freq [config->dim / 2], which *out borrows. `stretched` picks longrope's long factors,
- * for a sequence whose planned length is over config->original_context. */
+/* Fills inv_freq [config->dim / 2], which *out borrows. `stretched` selects longrope's long
+ * factors, for a sequence whose planned length exceeds config->original_context. */
 void sh_rope_init(const sh_rope_config *config, bool stretched, float *inv_freq, sh_rope *out);
 
 #endif

@@ -1,3 +1,13 @@
+/* Checks the header of a safetensors file.
+ *
+ * The header is untrusted input and decides where we read and how much we allocate. So nothing in
+ * it is believed: the length against the file's size and the format's own limit, each shape against
+ * overflow, the bytes of a tensor against its type and shape, its place against the file, and all
+ * places against each other. After that, code that has a sh_stored_tensor may read its bytes
+ * without further checks.
+ *
+ * Tensors of types that no weight has (SH_TENSOR_OTHER) are accepted, since some files carry such
+ * along; only using one is an error. */
 #include "model/safetensors.h"
 
 #include "base/alloc.h"
@@ -15,6 +25,7 @@ typedef struct {
     sh_tensor_type type;
 } type_row;
 
+/* The first rows are in the order of sh_tensor_type, which indexes the table. */
 static const type_row TYPES[] = {
     {"F32", 32, SH_TENSOR_F32},        {"F16", 16, SH_TENSOR_F16},
     {"BF16", 16, SH_TENSOR_BF16},      {"U8", 8, SH_TENSOR_U8},
@@ -38,7 +49,8 @@ const char *sh_tensor_type_name(sh_tensor_type type)
     return type < SH_TENSOR_OTHER ? TYPES[type].name : "another type";
 }
 
-const char *sh_tensor_shape_text(const sh_tensor *tensor, char text[SH_TENSOR_SHAPE_TEXT_MAX])
+const char *sh_tensor_shape_text(const sh_stored_tensor *tensor,
+                                 char text[SH_TENSOR_SHAPE_TEXT_MAX])
 {
     int len = snprintf(text, SH_TENSOR_SHAPE_TEXT_MAX, "[");
     for (int i = 0; i < tensor->dims; i++)
@@ -55,8 +67,9 @@ sh_status sh_safetensors_header_len(const uint8_t prefix[SH_SAFETENSORS_PREFIX],
     for (int i = SH_SAFETENSORS_PREFIX - 1; i >= 0; i--) len = len << 8 | prefix[i];
     if (len > SH_SAFETENSORS_HEADER_MAX)
         return sh_err_set(err, SH_ERR_INPUT,
-                          "%s: its header says it is %" PRIu64 " bytes long, allowed are %d", path,
-                          len, SH_SAFETENSORS_HEADER_MAX);
+                          "%s: its header claims to be %" PRIu64 " bytes long, at most %d are "
+                          "allowed",
+                          path, len, SH_SAFETENSORS_HEADER_MAX);
     if (len + SH_SAFETENSORS_PREFIX > file_size)
         return sh_err_set(err, SH_ERR_INPUT,
                           "%s: its header needs %" PRIu64 " bytes, the file has %" PRIu64, path,
@@ -65,7 +78,8 @@ sh_status sh_safetensors_header_len(const uint8_t prefix[SH_SAFETENSORS_PREFIX],
     return SH_OK;
 }
 
-/* A whole number that a double holds exactly. */
+/* cJSON parses numbers as double: beyond 2^53 a whole number may have been rounded, so refuse it.
+ */
 static bool whole_number(const cJSON *item, uint64_t *out)
 {
     const double limit = 9007199254740992.0;
@@ -76,8 +90,8 @@ static bool whole_number(const cJSON *item, uint64_t *out)
     return true;
 }
 
-static sh_status parse_type(const cJSON *item, sh_tensor *tensor, int *bits, const char *path,
-                            sh_err *err)
+static sh_status parse_type(const cJSON *item, sh_stored_tensor *tensor, int *bits,
+                            const char *path, sh_err *err)
 {
     if (!cJSON_IsString(item))
         return sh_err_set(err, SH_ERR_INPUT, "%s: tensor '%s': 'dtype' must be a string, not %s",
@@ -93,9 +107,10 @@ static sh_status parse_type(const cJSON *item, sh_tensor *tensor, int *bits, con
                       tensor->name, item->valuestring);
 }
 
-/* Fills the shape and gives the bytes that it needs. */
-static sh_status parse_shape(const cJSON *shape, int bits, sh_tensor *tensor, uint64_t *bytes,
-                             const char *path, sh_err *err)
+/* Fills in the shape and returns the bytes that it needs. Counted in bits first, for the types that
+ * are narrower than a byte. */
+static sh_status parse_shape(const cJSON *shape, int bits, sh_stored_tensor *tensor,
+                             uint64_t *bytes, const char *path, sh_err *err)
 {
     if (!cJSON_IsArray(shape))
         return sh_err_set(err, SH_ERR_INPUT, "%s: tensor '%s': 'shape' must be an array, not %s",
@@ -114,22 +129,23 @@ static sh_status parse_shape(const cJSON *shape, int bits, sh_tensor *tensor, ui
         tensor->shape[tensor->dims++] = (int64_t)dim;
     }
     if (total % 8 != 0)
-        return sh_err_set(err, SH_ERR_INPUT, "%s: tensor '%s' does not fill whole bytes", path,
+        return sh_err_set(err, SH_ERR_INPUT, "%s: tensor '%s' is not a whole number of bytes", path,
                           tensor->name);
     *bytes = total / 8;
     return SH_OK;
 }
 
 static sh_status parse_place(const cJSON *offsets, uint64_t bytes, uint64_t data_size,
-                             sh_tensor *tensor, const char *path, sh_err *err)
+                             sh_stored_tensor *tensor, const char *path, sh_err *err)
 {
     uint64_t begin = 0, end = 0;
     if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
         !whole_number(cJSON_GetArrayItem(offsets, 0), &begin) ||
         !whole_number(cJSON_GetArrayItem(offsets, 1), &end) || begin > end)
         return sh_err_set(err, SH_ERR_INPUT,
-                          "%s: tensor '%s': 'data_offsets' must be two rising whole numbers", path,
-                          tensor->name);
+                          "%s: tensor '%s': 'data_offsets' must be two whole numbers in ascending "
+                          "order",
+                          path, tensor->name);
     if (end > data_size)
         return sh_err_set(err, SH_ERR_INPUT,
                           "%s: tensor '%s' ends at byte %" PRIu64
@@ -139,7 +155,7 @@ static sh_status parse_place(const cJSON *offsets, uint64_t bytes, uint64_t data
         char text[SH_TENSOR_SHAPE_TEXT_MAX];
         return sh_err_set(err, SH_ERR_INPUT,
                           "%s: tensor '%s' of %s %s needs %" PRIu64
-                          " bytes, its place in the file has %" PRIu64,
+                          " bytes, its 'data_offsets' have %" PRIu64,
                           path, tensor->name, tensor->type_name, sh_tensor_shape_text(tensor, text),
                           bytes, end - begin);
     }
@@ -149,7 +165,7 @@ static sh_status parse_place(const cJSON *offsets, uint64_t bytes, uint64_t data
 }
 
 static sh_status parse_tensor(const cJSON *item, uint64_t data_size, const char *path,
-                              sh_arena *arena, sh_tensor *tensor, sh_err *err)
+                              sh_arena *arena, sh_stored_tensor *tensor, sh_err *err)
 {
     int bits = 0;
     uint64_t bytes = 0;
@@ -168,22 +184,23 @@ static sh_status parse_tensor(const cJSON *item, uint64_t data_size, const char 
     return status;
 }
 
+/* Empty tensors sort before others at the same offset, so that they do not count as overlapping. */
 static int by_place(const void *a, const void *b)
 {
-    const sh_tensor *x = a, *y = b;
+    const sh_stored_tensor *x = a, *y = b;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
     return (x->size > y->size) - (x->size < y->size);
 }
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const sh_tensor *)a)->name, ((const sh_tensor *)b)->name);
+    return strcmp(((const sh_stored_tensor *)a)->name, ((const sh_stored_tensor *)b)->name);
 }
 
-/* Leaves the list sorted by name. */
+/* No overlaps and no duplicates. Sorts the list twice and leaves it sorted by name. */
 static sh_status check_list(sh_tensor_list *list, const char *path, sh_err *err)
 {
-    sh_tensor *t = list->tensors;
+    sh_stored_tensor *t = list->tensors;
     qsort(t, list->count, sizeof(*t), by_place);
     for (size_t i = 1; i < list->count; i++)
         if (t[i].offset < t[i - 1].offset + t[i - 1].size)
@@ -208,6 +225,8 @@ sh_status sh_safetensors_parse(sh_str header, uint64_t file_size, const char *pa
                             sh_json_kind(json));
         goto done;
     }
+    /* Offsets in the header count from the end of the header; those of sh_stored_tensor from the
+     * start of the file. */
     SH_ASSERT(file_size >= SH_SAFETENSORS_PREFIX + header.len);
     uint64_t data_first = SH_SAFETENSORS_PREFIX + header.len;
     sh_tensor_list list = {0};
@@ -217,7 +236,7 @@ sh_status sh_safetensors_parse(sh_str header, uint64_t file_size, const char *pa
     cJSON_ArrayForEach(item, json)
     {
         if (strcmp(item->string, "__metadata__") == 0) continue;
-        sh_tensor *tensor = &list.tensors[list.count++];
+        sh_stored_tensor *tensor = &list.tensors[list.count++];
         status = parse_tensor(item, file_size - data_first, path, arena, tensor, err);
         if (status != SH_OK) goto done;
         tensor->offset += data_first;
@@ -230,9 +249,9 @@ done:
     return status;
 }
 
-const sh_tensor *sh_tensor_list_find(const sh_tensor_list *list, const char *name)
+const sh_stored_tensor *sh_tensor_list_find(const sh_tensor_list *list, const char *name)
 {
-    sh_tensor key = {.name = name};
+    sh_stored_tensor key = {.name = name};
     if (list->count == 0) return NULL;
     return bsearch(&key, list->tensors, list->count, sizeof(key), by_name);
 }

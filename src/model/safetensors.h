@@ -1,9 +1,9 @@
-/* safetensors.h - the header of a .safetensors file: names, types, shapes and places of tensors.
+/* safetensors.h - the header of a .safetensors file: names, types, shapes and offsets of tensors.
  *
- * A file is a length (8 bytes, little-endian), a JSON header of that length, and the tensors'
- * bytes. Everything in a header is checked before anybody uses it: shapes against bytes, places
- * against the file's size and against each other. What a set of files holds is in model/tensors.h;
- * writing one is in model/safetensors_writer.h.
+ * A file is a length (8 bytes, little-endian), a JSON header of that length, and the bytes of the
+ * tensors. Everything in a header is checked before it is used: shapes against bytes, offsets
+ * against the size of the file and against each other. model/tensors.h puts several files together;
+ * model/safetensors_writer.h writes one.
  *
  * Threads: pure functions. */
 #ifndef SH_MODEL_SAFETENSORS_H
@@ -24,28 +24,28 @@ typedef enum {
     SH_TENSOR_I32,
     SH_TENSOR_F8_E4M3,
     SH_TENSOR_F8_E8M0,
-    SH_TENSOR_OTHER, /* a known type that no weight of ours has */
+    SH_TENSOR_OTHER, /* a type of the format that we do not read */
 } sh_tensor_type;
 
 enum {
     SH_TENSOR_DIMS_MAX = 8,
-    SH_SAFETENSORS_PREFIX = 8,             /* bytes of the length in front of the header */
-    SH_SAFETENSORS_HEADER_MAX = 100000000, /* the format's own bound */
+    SH_SAFETENSORS_PREFIX = 8,             /* bytes of the length before the header */
+    SH_SAFETENSORS_HEADER_MAX = 100000000, /* the limit of the format */
 };
 
 typedef struct {
     const char *name;
-    const char *type_name; /* as the file has it, such as "BF16" */
+    const char *type_name; /* as in the file, such as "BF16" */
     sh_tensor_type type;
     int dims;
     int64_t shape[SH_TENSOR_DIMS_MAX];
     uint64_t offset; /* of its first byte in the file */
     uint64_t size;   /* bytes */
     int file;        /* which file of a set */
-} sh_tensor;
+} sh_stored_tensor;
 
 typedef struct {
-    sh_tensor *tensors; /* sorted by name */
+    sh_stored_tensor *tensors; /* sorted by name */
     size_t count;
 } sh_tensor_list;
 
@@ -53,20 +53,21 @@ typedef struct {
 size_t sh_tensor_type_size(sh_tensor_type type);
 const char *sh_tensor_type_name(sh_tensor_type type);
 
-/* "[4, 128, 16]" for error texts, into a buffer of the caller. */
+/* "[4, 128, 16]" for error texts, written to the caller's buffer. */
 enum { SH_TENSOR_SHAPE_TEXT_MAX = SH_TENSOR_DIMS_MAX * 22 + 3 };
-const char *sh_tensor_shape_text(const sh_tensor *tensor, char text[SH_TENSOR_SHAPE_TEXT_MAX]);
+const char *sh_tensor_shape_text(const sh_stored_tensor *tensor,
+                                 char text[SH_TENSOR_SHAPE_TEXT_MAX]);
 
-/* Reads the 8 bytes in front of a header; file_size is that of the whole file. */
+/* Decodes and checks the 8 bytes before a header; file_size is that of the whole file. */
 SH_MUST_CHECK sh_status sh_safetensors_header_len(const uint8_t prefix[SH_SAFETENSORS_PREFIX],
                                                   uint64_t file_size, const char *path, size_t *out,
                                                   sh_err *err);
 
-/* Checks a header and lists its tensors, in memory of the arena. */
+/* Checks a header and lists its tensors; the list is in the arena. */
 SH_MUST_CHECK sh_status sh_safetensors_parse(sh_str header, uint64_t file_size, const char *path,
                                              sh_arena *arena, sh_tensor_list *out, sh_err *err);
 
 /* The tensor of that name, or NULL. */
-const sh_tensor *sh_tensor_list_find(const sh_tensor_list *list, const char *name);
+const sh_stored_tensor *sh_tensor_list_find(const sh_tensor_list *list, const char *name);
 
 #endif

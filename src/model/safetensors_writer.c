@@ -1,3 +1,6 @@
+/* Streams a safetensors file. The header comes first and holds every offset, so all tensors must be
+ * known up front; after that only the count of bytes is checked. The data is synced before the
+ * rename: otherwise a crash could leave a file under its final name with holes in it. */
 #include "model/safetensors_writer.h"
 
 #include "base/alloc.h"
@@ -14,17 +17,17 @@ enum { ALIGN = 8 }; /* of the data in the file */
 struct sh_safetensors_writer {
     sh_draft draft;
     uint64_t expected; /* bytes of all tensors */
-    uint64_t written;  /* of them */
+    uint64_t written;  /* so far */
 };
 
-static uint64_t tensor_bytes(const sh_tensor *tensor)
+static uint64_t tensor_bytes(const sh_stored_tensor *tensor)
 {
     uint64_t size = sh_tensor_type_size(tensor->type);
     for (int i = 0; i < tensor->dims; i++) size *= (uint64_t)tensor->shape[i];
     return size;
 }
 
-static void add_entry(cJSON *json, const sh_tensor *tensor, uint64_t first)
+static void add_entry(cJSON *json, const sh_stored_tensor *tensor, uint64_t first)
 {
     cJSON *entry = cJSON_AddObjectToObject(json, tensor->name);
     cJSON_AddStringToObject(entry, "dtype", sh_tensor_type_name(tensor->type));
@@ -36,8 +39,8 @@ static void add_entry(cJSON *json, const sh_tensor *tensor, uint64_t first)
     cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)(first + tensor_bytes(tensor))));
 }
 
-/* Length and header, padded with spaces so that the data is aligned. */
-static sh_buf make_header(const sh_tensor *tensors, size_t count, const char *format,
+/* Length and header, padded with spaces so that the data starts aligned. */
+static sh_buf make_header(const sh_stored_tensor *tensors, size_t count, const char *format,
                           uint64_t *total)
 {
     sh_buf out = {0};
@@ -62,8 +65,9 @@ static sh_buf make_header(const sh_tensor *tensors, size_t count, const char *fo
     return out;
 }
 
-sh_status sh_safetensors_writer_open(const char *path, const sh_tensor *tensors, size_t count,
-                                     const char *format, sh_safetensors_writer **out, sh_err *err)
+sh_status sh_safetensors_writer_open(const char *path, const sh_stored_tensor *tensors,
+                                     size_t count, const char *format, sh_safetensors_writer **out,
+                                     sh_err *err)
 {
     sh_safetensors_writer *writer = sh_alloc(sizeof(*writer));
     sh_buf header = make_header(tensors, count, format, &writer->expected);
@@ -95,6 +99,7 @@ sh_status sh_safetensors_writer_finish(sh_safetensors_writer *writer, sh_err *er
 {
     SH_ASSERT(writer->written == writer->expected);
     sh_status status = SH_OK;
+    /* temp is NULL for a pipe or a device, which is written in place and cannot be synced. */
     if (writer->draft.temp != NULL && fsync(writer->draft.fd) != 0)
         status = sh_err_sys(err, "%s", writer->draft.path);
     if (status == SH_OK)

@@ -1,7 +1,7 @@
-/* safetensors_writer.h - writes a .safetensors file from front to end.
+/* safetensors_writer.h - writes a .safetensors file sequentially.
  *
- * The tensors are named first, then their bytes follow in that order. The file appears under its
- * name only when it is whole, so a name that exists is a finished file.
+ * The tensors are declared first, then their bytes follow in that order. The file appears under its
+ * name only when it is complete, so a file that exists is a finished one.
  *
  * Threads: one owner. */
 #ifndef SH_MODEL_SAFETENSORS_WRITER_H
@@ -11,20 +11,22 @@
 
 typedef struct sh_safetensors_writer sh_safetensors_writer;
 
-/* Of each tensor name, type, dims and shape count; names must be UTF-8 and differ. `format` is the
- * metadata entry of that name, or NULL. */
-SH_MUST_CHECK sh_status sh_safetensors_writer_open(const char *path, const sh_tensor *tensors,
-                                                   size_t count, const char *format,
-                                                   sh_safetensors_writer **out, sh_err *err);
+/* Uses name, type, dims and shape of each tensor; names must be UTF-8 and distinct. `format` is the
+ * value of the metadata entry "format", or NULL for none. */
+SH_MUST_CHECK sh_status sh_safetensors_writer_open(const char *path,
+                                                   const sh_stored_tensor *tensors, size_t count,
+                                                   const char *format, sh_safetensors_writer **out,
+                                                   sh_err *err);
 
 /* The next bytes, of one tensor or of several. */
 SH_MUST_CHECK sh_status sh_safetensors_writer_add(sh_safetensors_writer *writer, const void *data,
                                                   size_t len, sh_err *err);
 
-/* Checks that every byte came, and gives the file its name. The writer is gone either way. */
+/* Asserts that every byte was written, and renames the file to its final name. Frees the writer in
+ * either case. */
 SH_MUST_CHECK sh_status sh_safetensors_writer_finish(sh_safetensors_writer *writer, sh_err *err);
 
-/* Drops an unfinished file; takes NULL. */
+/* Deletes the unfinished file and frees the writer; accepts NULL. */
 void sh_safetensors_writer_abort(sh_safetensors_writer *writer);
 
 #endif

@@ -1,3 +1,4 @@
+/* The config.json of a few well-known models, reduced to the keys that sh_config reads. */
 #include "model/shapes.h"
 
 #include "base/status.h"

@@ -1,4 +1,4 @@
-/* shapes.h - the config.json of well-known models, by name, so that a machine can be measured
+/* shapes.h - the config.json of well-known models, by name, so that a machine can be benchmarked
  * before anything is downloaded.
  *
  * Threads: constant data. */
@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-/* The text of its config.json; NULL for a name that is not known. */
+/* The text of its config.json; NULL for an unknown name. */
 const char *sh_shape_find(const char *name);
 
 /* All names in one line, for errors and help. */

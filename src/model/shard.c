@@ -1,3 +1,13 @@
+/* Cuts a model into shards.
+ *
+ * Every rank computes the whole plan from the same inputs and takes its own row. If two ranks
+ * disagreed about a border by one unit, both would hold that unit or neither would, and the sums
+ * would be wrong. So all arithmetic here is done in one fixed order, and a border that two ranks
+ * share is computed by both from the same numbers in the same order.
+ *
+ * Units keep the kernels simple: heads are cut in groups that share a KV head, widths at multiples
+ * of the widest quantization group (so that no group is split), the vocabulary at multiples of
+ * UNIT_MIN. Layers are handed out one at a time rather than by rounding, which cannot lose one. */
 #include "model/shard.h"
 
 #include "base/alloc.h"
@@ -5,8 +15,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Unquantized widths are cut at multiples of this, so that kernels keep whole vectors; the
- * vocabulary is cut at multiples of it too. */
+/* Unquantized widths and the vocabulary are cut at multiples of this, so that kernels get whole
+ * vectors. */
 enum { UNIT_MIN = 32 };
 
 sh_range sh_shard_cut(int64_t units, const double *weights, int count, int idx)
@@ -18,14 +28,15 @@ sh_range sh_shard_cut(int64_t units, const double *weights, int count, int idx)
         if (i < idx) before += weights[i];
     }
     SH_ASSERT(total > 0);
-    /* The last border is taken as it is: a sum of the same numbers in the same order. */
+    /* `after` is the `before` of the next rank: the same numbers added in the same order, hence the
+     * same bits and the same border on both. The last border must be exact. */
     double after = before + weights[idx];
     int64_t first = llround(before / total * (double)units);
     int64_t end = idx == count - 1 ? units : llround(after / total * (double)units);
     return (sh_range){.first = first, .count = end - first};
 }
 
-/* Borders at multiples of the widest group are borders of every narrower one. */
+/* Group sizes are powers of two, so a multiple of the widest is a multiple of all. */
 int64_t sh_shard_unit(const sh_config *config)
 {
     int64_t unit = UNIT_MIN;
@@ -47,6 +58,9 @@ static sh_range cut_width(int64_t total, int64_t unit, const double *weights, in
     return (sh_range){.first = first, .count = end - first};
 }
 
+/* Query heads that share a KV head stay together, so that each KV head is stored once; only when
+ * there are more ranks than KV heads are the groups split and KV heads held by several ranks. The
+ * latent of MLA is shared by all heads: every rank that has heads holds it. */
 static void cut_heads(const sh_config *config, const double *weights, sh_shard *shard)
 {
     int64_t group = config->heads / config->kv_heads;
@@ -76,6 +90,8 @@ static void cut_tensors(const sh_config *config, const double *weights, sh_shard
     shard->vocab = cut_width(config->vocab, UNIT_MIN, weights, count, idx);
 }
 
+/* Heads need not be a multiple of a quantization group wide. Neighbouring ranks may then both hold
+ * the group at their border; each has zeros in its input for the columns of the other. */
 sh_range sh_shard_out_cols(const sh_config *config, const sh_shard *shard)
 {
     int64_t unit = sh_shard_unit(config), total = (int64_t)config->heads * config->v_dim;
@@ -110,7 +126,8 @@ static sh_status check_plan(const sh_config *config, const sh_plan_opts *opts, s
 {
     if (opts->tensor_size < 1 || opts->stages < 1 ||
         (int64_t)opts->tensor_size * opts->stages > SH_SHARDS_MAX)
-        return sh_err_set(err, SH_ERR_INPUT, "a group of %d x %d ranks; allowed are 1 to %d in all",
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "%d x %d ranks are not possible; a group has 1 to %d ranks",
                           opts->tensor_size, opts->stages, SH_SHARDS_MAX);
     if (opts->stages > config->layers)
         return sh_err_set(err, SH_ERR_INPUT, "%d pipeline stages for a model of %d layers",
@@ -121,24 +138,24 @@ static sh_status check_plan(const sh_config *config, const sh_plan_opts *opts, s
             double weight = opts->weights[s * opts->tensor_size + t];
             if (!(weight >= 0 && weight <= 1e15))
                 return sh_err_set(err, SH_ERR_INPUT,
-                                  "the share of rank %d is %g, not from 0 to 1e15",
+                                  "the share of rank %d is %g, it must be from 0 to 1e15",
                                   s * opts->tensor_size + t, weight);
             sum += weight;
         }
         if (!(sum > 0))
-            return sh_err_set(err, SH_ERR_INPUT, "pipeline stage %d has no share at all", s);
+            return sh_err_set(err, SH_ERR_INPUT, "all shares of pipeline stage %d are 0", s);
     }
     return SH_OK;
 }
 
-/* Layers for the stages: in proportion to each stage's sum, but at least one for each. `head` is
- * what the last stage has beside its layers. */
+/* Layers of the stages: in proportion to the sum of each stage's weights, but at least one each.
+ * `head` is the cost of the head, in layers, which the last stage has in addition. */
 static void cut_layers(int layers, double head, const double *sums, int stages, int *counts)
 {
     int spare = layers - stages;
     for (int s = 0; s < stages; s++) counts[s] = 1;
-    /* One by one to the stage that is farthest below its due: small numbers, and no rounding can
-     * lose a layer. */
+    /* One at a time to the stage that is furthest below its due. The numbers are small, and unlike
+     * rounded shares this cannot lose a layer. */
     double total = 0;
     for (int s = 0; s < stages; s++) total += sums[s];
     for (; spare > 0; spare--) {
@@ -190,21 +207,22 @@ sh_status sh_shard_plan(const sh_config *config, const sh_plan_opts *opts, sh_sh
     return SH_OK;
 }
 
-/* One rank that is too full is cut at a time: that changes what is fair for the rest. */
-sh_status sh_shares_by_means(const sh_rank_means *means, int count, double weight_bytes,
-                             double *shares, sh_err *err)
+/* Caps one rank at a time and starts over: what it could not take changes the fair shares of the
+ * others, and may fill up the next. */
+sh_status sh_shares_by_resources(const sh_rank_resources *resources, int count, double weight_bytes,
+                                 double *shares, sh_err *err)
 {
     double left = 1, total = 0, sum = 0;
     bool full[SH_SHARDS_MAX] = {false};
-    for (int i = 0; i < count; i++) total += means[i].memory;
+    for (int i = 0; i < count; i++) total += resources[i].memory;
     for (bool again = true; again;) {
         double speed = 0;
         again = false;
-        for (int i = 0; i < count; i++) speed += full[i] ? 0 : means[i].speed;
+        for (int i = 0; i < count; i++) speed += full[i] ? 0 : resources[i].speed;
         for (int i = 0; i < count && speed > 0 && !again; i++) {
             if (full[i]) continue;
-            shares[i] = left * means[i].speed / speed;
-            double most = means[i].memory / weight_bytes;
+            shares[i] = left * resources[i].speed / speed;
+            double most = resources[i].memory / weight_bytes;
             if (shares[i] <= most) continue;
             shares[i] = most;
             left -= most;
@@ -213,8 +231,7 @@ sh_status sh_shares_by_means(const sh_rank_means *means, int count, double weigh
     }
     for (int i = 0; i < count; i++) sum += shares[i];
     if (sum >= 0.999) return SH_OK;
-    return sh_err_set(
-        err, SH_ERR_MEMORY,
-        "the model has %.1f GiB of weights; the %d ranks together have room for %.1f GiB",
-        weight_bytes / (1 << 30), count, total / (1 << 30));
+    return sh_err_set(err, SH_ERR_MEMORY,
+                      "the model has %.1f GiB of weights; the %d ranks together can hold %.1f GiB",
+                      weight_bytes / (1 << 30), count, total / (1 << 30));
 }

@@ -1,9 +1,9 @@
 /* shard.h - which part of a model a rank holds, and the planner that cuts a model into such parts.
  *
- * A group of ranks is a grid: `stages` runs of layers in order (pipeline), each stage held by
- * `tensor_size` ranks together (tensor parallel). Rank r is tensor rank r % tensor_size of stage
- * r / tensor_size, so rank 0 has the first layers. Inside a stage attention is cut by groups of
- * heads that share a KV head (by single query heads once there are more ranks than KV heads; KV
+ * A group of ranks is a grid: `stages` consecutive runs of layers (pipeline parallel), each stage
+ * held by `tensor_size` ranks together (tensor parallel). Rank r is tensor rank r % tensor_size of
+ * stage r / tensor_size, so rank 0 has the first layers. Within a stage, attention is cut by groups
+ * of heads that share a KV head (by single query heads once there are more ranks than KV heads; KV
  * heads are then held more than once), feed-forward widths by quantization groups, the vocabulary
  * by rows. A rank gets a whole number of units in proportion to its weight, possibly none; every
  * unit has one owner.
@@ -30,9 +30,9 @@ typedef struct {
     int layer_first;
     int layer_count;
     sh_range heads;      /* query heads */
-    sh_range kv_heads;   /* KV heads that those read; one latent "head" with MLA */
+    sh_range kv_heads;   /* KV heads that these read; one latent "head" with MLA */
     sh_range ffn;        /* columns of a dense feed-forward layer */
-    sh_range expert_ffn; /* of every expert */
+    sh_range expert_ffn; /* the same columns of every expert */
     sh_range shared_ffn; /* of the shared experts */
     sh_range vocab;      /* rows of the embedding and of the head */
 } sh_shard;
@@ -44,10 +44,10 @@ sh_shard sh_shard_whole(const sh_config *config);
 int64_t sh_shard_unit(const sh_config *config);
 
 /* Columns of the attention's output projection that the rank holds: those of its heads, widened to
- * whole quantization groups. It sums its own columns only: the input is zero at the others. */
+ * whole quantization groups. The input is zero in the added columns, so they do not count twice. */
 sh_range sh_shard_out_cols(const sh_config *config, const sh_shard *shard);
 
-/* True for the stage that looks tokens up, and for the one that makes logits. */
+/* True for the stage that embeds tokens, and for the one that computes logits. */
 bool sh_shard_embeds(const sh_shard *shard);
 bool sh_shard_predicts(const sh_shard *shard);
 
@@ -55,28 +55,29 @@ typedef struct {
     int tensor_size;
     int stages;
     const double *weights; /* [tensor_size * stages], each >= 0, not all 0; NULL: all equal */
-    double head_layers;    /* layers that the head, which the last stage has too, costs as much as;
-                              see sh_predict_head_layers */
+    double head_layers;    /* cost of the head, which the last stage computes too, in layers; see
+                              sh_predict_head_layers */
 } sh_plan_opts;
 
-/* Fills shards [tensor_size * stages]. Refuses more stages than layers and weights that are not
- * numbers or leave a stage without any. */
+/* Fills shards [tensor_size * stages]. Refuses more stages than layers, and weights that are out of
+ * range or all 0 in a stage. */
 SH_MUST_CHECK sh_status sh_shard_plan(const sh_config *config, const sh_plan_opts *opts,
                                       sh_shard *shards, sh_err *err);
 
-/* What a rank brings. */
+/* The resources of a rank. */
 typedef struct {
     double memory; /* bytes for weights */
-    double speed;  /* relative: what it reads in a second */
-} sh_rank_means;
+    double speed;  /* relative memory bandwidth */
+} sh_rank_resources;
 
-/* Shares by speed, cut where a rank's memory ends; what is cut goes to the others. An error, with
- * the numbers, when the ranks together have too little memory for `weight_bytes`. */
-SH_MUST_CHECK sh_status sh_shares_by_means(const sh_rank_means *means, int count,
-                                           double weight_bytes, double *shares, sh_err *err);
+/* Shares in proportion to speed, capped by the memory of each rank; what is cut off goes to the
+ * others. Fails, with the numbers in the error, when the ranks together have too little memory for
+ * `weight_bytes`. */
+SH_MUST_CHECK sh_status sh_shares_by_resources(const sh_rank_resources *resources, int count,
+                                               double weight_bytes, double *shares, sh_err *err);
 
 /* The part of `units` that owner `idx` gets when they are cut in proportion to weights [count]:
- * runs in order, each border rounded to the nearest unit. */
+ * consecutive runs, each border rounded to the nearest unit. */
 sh_range sh_shard_cut(int64_t units, const double *weights, int count, int idx);
 
 #endif

@@ -1,3 +1,12 @@
+/* Finds the tensors of a module and checks them.
+ *
+ * config.json says what shapes a model has, the safetensors headers say what the files hold; here
+ * the two meet. Every tensor that is found has exactly the type and shape that the config implies,
+ * so the loader can compute offsets without checking again, and a wrong file fails with the name of
+ * the tensor before any memory is allocated for weights.
+ *
+ * Every lookup also marks the tensor in finder->seen. weights.c refuses a layer with tensors that
+ * nothing asked for: such a model computes something that we would leave out. */
 #include "model/source.h"
 
 #include "base/alloc.h"
@@ -30,7 +39,7 @@ size_t sh_quant_scale_bytes(const sh_quant *quant, int64_t cols)
     return (size_t)(cols / quant->group) * size;
 }
 
-sh_quant sh_quant_plain(const sh_tensor *tensor)
+sh_quant sh_quant_plain(const sh_stored_tensor *tensor)
 {
     return (sh_quant){.format = tensor->type == SH_TENSOR_F32   ? SH_FORMAT_F32
                                 : tensor->type == SH_TENSOR_F16 ? SH_FORMAT_F16
@@ -38,7 +47,7 @@ sh_quant sh_quant_plain(const sh_tensor *tensor)
                       .global_scale = 1};
 }
 
-const sh_tensor *sh_finder_find(const sh_finder *f, const char *name, ...)
+const sh_stored_tensor *sh_finder_find(const sh_finder *f, const char *name, ...)
 {
     char text[NAME_LEN_MAX];
     const sh_tensor_list *list = sh_tensors_list(f->set);
@@ -47,19 +56,20 @@ const sh_tensor *sh_finder_find(const sh_finder *f, const char *name, ...)
     int len = vsnprintf(text, sizeof(text), name, args);
     va_end(args);
     SH_ASSERT(len > 0 && (size_t)len < sizeof(text));
-    const sh_tensor *tensor = sh_tensor_list_find(list, text);
+    const sh_stored_tensor *tensor = sh_tensor_list_find(list, text);
     if (tensor != NULL) f->seen[tensor - list->tensors] = true;
     return tensor;
 }
 
-static bool is_float(const sh_tensor *tensor)
+static bool is_float(const sh_stored_tensor *tensor)
 {
     return tensor->type == SH_TENSOR_F32 || tensor->type == SH_TENSOR_F16 ||
            tensor->type == SH_TENSOR_BF16;
 }
 
-static sh_status check_tensor(const sh_finder *f, const sh_tensor *tensor, sh_tensor_type type,
-                              int dims, const int64_t *shape)
+/* SH_TENSOR_OTHER as the wanted type means any float that we read. */
+static sh_status check_tensor(const sh_finder *f, const sh_stored_tensor *tensor,
+                              sh_tensor_type type, int dims, const int64_t *shape)
 {
     char found[SH_TENSOR_SHAPE_TEXT_MAX], wanted[SH_TENSOR_SHAPE_TEXT_MAX];
     bool any = type == SH_TENSOR_OTHER;
@@ -67,7 +77,7 @@ static sh_status check_tensor(const sh_finder *f, const sh_tensor *tensor, sh_te
     for (int i = 0; i < dims && same; i++) same = tensor->shape[i] == shape[i];
     if (same) return SH_OK;
 
-    sh_tensor want = {.dims = dims};
+    sh_stored_tensor want = {.dims = dims};
     memcpy(want.shape, shape, (size_t)dims * sizeof(*shape));
     return sh_err_set(f->err, SH_ERR_INPUT, "%s: tensor '%s' is %s %s, expected %s %s",
                       sh_tensors_path(f->set, tensor), tensor->name, tensor->type_name,
@@ -77,9 +87,9 @@ static sh_status check_tensor(const sh_finder *f, const sh_tensor *tensor, sh_te
 }
 
 sh_status sh_source_tensor(const sh_finder *f, const char *name, sh_tensor_type type, int dims,
-                           const int64_t *shape, const sh_tensor **out)
+                           const int64_t *shape, const sh_stored_tensor **out)
 {
-    const sh_tensor *tensor = sh_finder_find(f, "%s", name);
+    const sh_stored_tensor *tensor = sh_finder_find(f, "%s", name);
     if (tensor == NULL)
         return sh_err_set(f->err, SH_ERR_NOT_FOUND, "%s: tensor '%s' is missing",
                           sh_tensors_where(f->set), name);
@@ -88,17 +98,17 @@ sh_status sh_source_tensor(const sh_finder *f, const char *name, sh_tensor_type 
     return status;
 }
 
-/* The same for a part of a module, such as "biases". */
+/* The same for a tensor of a module, such as "biases". */
 static sh_status module_tensor(const sh_finder *f, const char *path, const char *part,
                                sh_tensor_type type, int dims, const int64_t *shape,
-                               const sh_tensor **out)
+                               const sh_stored_tensor **out)
 {
     char name[NAME_LEN_MAX];
     snprintf(name, sizeof(name), "%s.%s", path, part);
     return sh_source_tensor(f, name, type, dims, shape, out);
 }
 
-/* Fills quant from a plain tensor. */
+/* A module without scales: the type of the tensor says how it is stored. */
 static sh_status find_plain(const sh_finder *f, const char *path, int dims, const int64_t *shape,
                             sh_source *source)
 {
@@ -108,7 +118,8 @@ static sh_status find_plain(const sh_finder *f, const char *path, int dims, cons
     return SH_OK;
 }
 
-/* Scales, and biases where the format has them. */
+/* Scales, and biases where the format has them. The files of affine models may have either as F32,
+ * F16 or BF16, but both alike. */
 static sh_status find_scales(const sh_finder *f, const char *path, int dims, const int64_t *shape,
                              sh_source *source)
 {
@@ -124,10 +135,11 @@ static sh_status find_scales(const sh_finder *f, const char *path, int dims, con
     return module_tensor(f, path, "biases", type, dims, shape, &source->biases);
 }
 
-/* NVFP4 may carry one factor for the whole tensor, in units of the largest value it can hold. */
+/* NVFP4 may have one factor for the whole tensor, stored as the largest magnitude: 448 (the largest
+ * E4M3 scale) times 6 (the largest E2M1 value) is what the codes reach without it. */
 static sh_status read_global_scale(const sh_finder *f, const char *path, sh_quant *quant)
 {
-    const sh_tensor *tensor = sh_finder_find(f, "%s.global_scale", path);
+    const sh_stored_tensor *tensor = sh_finder_find(f, "%s.global_scale", path);
     float value = 0;
     if (quant->format != SH_FORMAT_NVFP4 || tensor == NULL) return SH_OK;
     sh_status status = tensor->dims == 1 ? SH_OK : check_tensor(f, tensor, SH_TENSOR_F32, 0, NULL);
@@ -150,8 +162,10 @@ static sh_status find_quantized(const sh_finder *f, const char *path, int dims,
     source->quant = *quant;
     if (source->cols % quant->group != 0)
         return sh_err_set(f->err, SH_ERR_INPUT,
-                          "%s: '%s' has %" PRId64 " columns, which groups of %d do not divide",
+                          "%s: '%s' has %" PRId64 " columns, which is no multiple of its groups "
+                          "of %d",
                           sh_tensors_where(f->set), path, source->cols, quant->group);
+    /* MLX packs codes into 32-bit words, so the last dimension counts words. */
     for (int i = 0; i < dims; i++) packed[i] = scales[i] = shape[i];
     packed[dims - 1] = (int64_t)sh_quant_row_bytes(quant, source->cols) / 4;
     scales[dims - 1] = source->cols / quant->group;
@@ -178,7 +192,7 @@ sh_status sh_source_find(const sh_finder *f, const char *path, int64_t stack, in
                          int64_t cols, sh_source *out)
 {
     sh_source source = {.rows = rows, .cols = cols, .file_rows = rows, .row_step = 1};
-    int64_t shape[3] = {stack, rows, cols};
+    int64_t shape[3] = {stack, rows, cols}; /* a single matrix uses the last two only */
     int dims = stack > 0 ? 3 : 2;
     sh_status status = sh_finder_find(f, "%s.scales", path) != NULL
                            ? find_quantized(f, path, dims, shape + 3 - dims, &source)
@@ -204,21 +218,21 @@ sh_source sh_source_at(const sh_source *stack, int64_t index)
     return one;
 }
 
-sh_source sh_source_turned(const sh_source *source)
+sh_source sh_source_transpose(const sh_source *source)
 {
-    sh_source turned = *source;
+    sh_source transposed = *source;
     SH_ASSERT(!source->transposed && source->row_first == 0 && source->row_step == 1);
-    turned.rows = source->cols;
-    turned.cols = source->rows;
-    turned.file_rows = source->cols;
-    turned.transposed = true;
-    return turned;
+    transposed.rows = source->cols;
+    transposed.cols = source->rows;
+    transposed.file_rows = source->cols;
+    transposed.transposed = true;
+    return transposed;
 }
 
 sh_status sh_source_vector(const sh_finder *f, const char *name, int64_t count,
                            sh_vector_source *out)
 {
-    const sh_tensor *tensor = NULL;
+    const sh_stored_tensor *tensor = NULL;
     sh_status status = sh_source_tensor(f, name, SH_TENSOR_OTHER, 1, &count, &tensor);
     if (status == SH_OK)
         *out = (sh_vector_source){

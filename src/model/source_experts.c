@@ -1,6 +1,6 @@
-/* The many homes of experts. MLX stacks them; the hub names each, or stacks them with gate and up
- * in one tensor: one behind the other, but interleaved in gpt_oss, where plain tensors are
- * transposed and others are mxfp4 in blocks. */
+/* Where experts are stored. MLX stacks them in one tensor. Hugging Face has a tensor for each
+ * expert, or stacks with gate and up fused: one after the other, except in gpt_oss, which
+ * interleaves their rows, and where tensors are either plain and transposed, or mxfp4 in blocks. */
 #include "model/source.h"
 
 #include <stdio.h>
@@ -49,32 +49,33 @@ static sh_status find_each(const sh_finder *f, const char *path, const names_row
         sh_status status = sh_source_find(f, name, 0, part_rows(f->config, part),
                                           part_cols(f->config, part), &out[e]);
         if (status != SH_OK) return status;
-        /* The experts of a layer are one stack, which has one format. */
+        /* In memory the experts of a layer are one stack, which has one format. */
         if (out[e].bias != NULL || memcmp(&out[e].quant, &out[0].quant, sizeof(out[0].quant)) != 0)
             return sh_err_set(f->err, SH_ERR_UNSUPPORTED,
-                              "%s: '%s' has a bias, or another format than expert 0",
+                              "%s: '%s' has a bias, or is stored in another format than expert 0",
                               sh_tensors_path(f->set, out[e].w), name);
     }
     return SH_OK;
 }
 
-/* The hub names a stack `base` with an ending, and without ".weight". */
+/* Hugging Face names the tensors of a stack `base` plus a suffix, without ".weight". */
 static sh_status hub_tensor(const sh_finder *f, const char *base, const char *end,
                             sh_tensor_type type, int dims, const int64_t *shape,
-                            const sh_tensor **out)
+                            const sh_stored_tensor **out)
 {
     char name[2 * NAME_LEN_MAX];
     snprintf(name, sizeof(name), "%s%s", base, end);
     return sh_source_tensor(f, name, type, dims, shape, out);
 }
 
-/* mxfp4 as blocks [experts, rows, groups, 16] and scales [experts, rows, groups]. */
+/* mxfp4 as blocks [experts, rows, groups, 16 bytes] and scales [experts, rows, groups]. Both are
+ * contiguous, so they read like the packed rows of MLX. */
 static sh_status find_blocks(const sh_finder *f, const char *base, sh_source *stack)
 {
     int64_t shape[4] = {f->config->moe.experts, stack->file_rows, stack->cols / 32, 16};
     stack->quant = (sh_quant){.format = SH_FORMAT_MXFP4, .bits = 4, .group = 32, .global_scale = 1};
     if (stack->cols % 32 != 0)
-        return sh_err_set(f->err, SH_ERR_INPUT, "%s: '%s_blocks' needs columns in groups of 32",
+        return sh_err_set(f->err, SH_ERR_INPUT, "%s: '%s_blocks' needs a multiple of 32 columns",
                           sh_tensors_where(f->set), base);
     sh_status status = hub_tensor(f, base, "_blocks", SH_TENSOR_U8, 4, shape, &stack->w);
     if (status == SH_OK)
@@ -98,6 +99,8 @@ static sh_status find_plain_stack(const sh_finder *f, const char *base, bool tra
 static sh_status find_hub_stack(const sh_finder *f, const char *base, sh_expert_part part,
                                 sh_source *out)
 {
+    /* Only gpt_oss has biases on its experts; its gate rows are the even ones, its up rows the odd
+     * ones. */
     bool gpt_oss = f->config->moe.all_biases, down = part == SH_EXPERT_DOWN;
     int64_t rows = part_rows(f->config, part), up_first = gpt_oss ? 1 : rows;
     sh_source stack = {.rows = rows,
@@ -138,6 +141,6 @@ sh_status sh_source_experts(const sh_finder *f, const char *path, sh_expert_part
     if (sh_finder_find(f, "%s", name) != NULL || sh_finder_find(f, "%s_blocks", name) != NULL)
         return find_hub_stack(f, name, part, out);
     return sh_err_set(f->err, SH_ERR_NOT_FOUND,
-                      "%s: no experts under '%s', tried %s.switch_mlp and %s.experts",
+                      "%s: no experts in '%s', tried %s.switch_mlp and %s.experts",
                       sh_tensors_where(f->set), path, path, path);
 }

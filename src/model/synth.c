@@ -1,3 +1,13 @@
+/* Writes a synthetic model: random weights in the layout of a real one.
+ *
+ * The contents are meaningless, but a benchmark must not be able to tell: formats, shapes and byte
+ * counts are those of the real model, and magnitudes are chosen so that a row of a product keeps
+ * the size of its input (standard deviation 1/sqrt(cols)). Otherwise activations would overflow or
+ * vanish after a few layers, and softmax, routing and int8 scales would take unusual paths.
+ *
+ * A tensor's generator is seeded by the seed and the tensor's name, not by its place in the file,
+ * so that any split into files gives the same numbers. Unquantized weights are drawn from a table
+ * of 4096 normal numbers, at four weights for one random number: models have billions of them. */
 #include "model/synth.h"
 
 #include "base/alloc.h"
@@ -19,13 +29,13 @@
 
 enum { CHUNK = 1 << 20, TABLE = 4096 };
 static const uint64_t FILE_MAX = UINT64_C(1) << 30;
-static const double MXFP4_RMS = 2.93; /* of E2M1 numbers whose bits are random */
+static const double MXFP4_RMS = 2.93; /* of E2M1 numbers with random bits */
 
-/* What fills a tensor. */
+/* How a tensor is filled. Those before FILL_HALF differ from chunk to chunk. */
 typedef enum { FILL_BITS, FILL_BF16, FILL_HALF, FILL_BYTE } fill_kind;
 
 typedef struct {
-    sh_tensor spec;
+    sh_stored_tensor spec;
     fill_kind fill;
     double value; /* BF16: standard deviation; HALF: every number, as bf16; BYTE: every byte */
     int file;
@@ -64,7 +74,8 @@ static void add_piece(synth *s, const sh_item *item, const char *end, sh_tensor_
     free(name);
 }
 
-/* Codes at random; scale and bias such that a row keeps the size of its input. */
+/* Random codes; the scale and bias are those at which a uniform code has mean 0 and the standard
+ * deviation above. */
 static void add_quantized(synth *s, const sh_item *item, const sh_quant *q)
 {
     double std = 1 / sqrt((double)item->cols);
@@ -82,6 +93,7 @@ static void add_quantized(synth *s, const sh_item *item, const sh_quant *q)
               -scale * (pow(2, q->bits) - 1) / 2);
 }
 
+/* Vectors and routers stay in bf16, and so does a matrix whose width the group does not divide. */
 static bool is_quantized(const synth *s, const sh_item *item, const sh_quant **q)
 {
     if (item->kind == SH_ITEM_VECTOR || item->kind == SH_ITEM_ROUTER) return false;
@@ -89,6 +101,7 @@ static bool is_quantized(const synth *s, const sh_item *item, const sh_quant **q
     return *q != NULL && item->cols % (*q)->group == 0;
 }
 
+/* Norms are 1 (or 0 where the model adds 1), all other vectors and biases 0. */
 static void add_item(synth *s, const sh_item *item)
 {
     const sh_quant *q = NULL;
@@ -103,13 +116,13 @@ static void add_item(synth *s, const sh_item *item)
     if (item->bias) add_piece(s, item, ".bias", SH_TENSOR_BF16, 0, FILL_HALF, 0);
 }
 
-/* Files are filled in order; a tensor is never cut. */
+/* Files are filled in order; a tensor is never split. */
 static void assign_files(synth *s)
 {
-    uint64_t room = s->opts->file_max > 0 ? s->opts->file_max : FILE_MAX, used = 0;
+    uint64_t limit = s->opts->file_max > 0 ? s->opts->file_max : FILE_MAX, used = 0;
     s->files = 1;
     for (size_t i = 0; i < s->count; i++) {
-        if (used > 0 && used + s->pieces[i].bytes > room) {
+        if (used > 0 && used + s->pieces[i].bytes > limit) {
             s->files++;
             used = 0;
         }
@@ -124,6 +137,7 @@ static char *file_name(const synth *s, int file)
     return sh_asprintf("model-%05d-of-%05d.safetensors", file + 1, s->files);
 }
 
+/* splitmix64. */
 static uint64_t next_random(uint64_t *state)
 {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
@@ -132,7 +146,7 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Roughly normal: the sum of four. */
+/* Roughly normal: the sum of four uniform numbers, whose variance is 4/12. */
 static void fill_table(uint16_t table[TABLE], double std, uint64_t *state)
 {
     for (int i = 0; i < TABLE; i++) {
@@ -174,6 +188,7 @@ static sh_status write_piece(synth *s, const piece *p, sh_safetensors_writer *wr
     if (p->fill == FILL_BF16) fill_table(table, p->value, &state);
     for (uint64_t at = 0; at < p->bytes && status == SH_OK; at += CHUNK) {
         uint64_t len = p->bytes - at < CHUNK ? p->bytes - at : CHUNK;
+        /* Constant contents need to be generated once only. */
         if (at == 0 || p->fill < FILL_HALF) fill_chunk(p, table, &state, data);
         status = sh_safetensors_writer_add(writer, data, (size_t)len, err);
         s->done += len;
@@ -182,7 +197,8 @@ static sh_status write_piece(synth *s, const piece *p, sh_safetensors_writer *wr
     return status;
 }
 
-/* True when the file is there and holds exactly these tensors. */
+/* True when the file exists and has exactly these tensors. The writer renames a file only when it
+ * is complete, so the header is enough to resume a run that was interrupted. */
 static bool is_finished(const char *path, const piece *pieces, size_t count)
 {
     sh_err err;
@@ -190,7 +206,7 @@ static bool is_finished(const char *path, const piece *pieces, size_t count)
     if (!sh_file_exists(path) || sh_tensors_open_file(path, &set, &err) != SH_OK) return false;
     bool same = sh_tensors_list(set)->count == count;
     for (size_t i = 0; i < count && same; i++) {
-        const sh_tensor *t = sh_tensors_find(set, "%s", pieces[i].spec.name);
+        const sh_stored_tensor *t = sh_tensors_find(set, "%s", pieces[i].spec.name);
         same = t != NULL && t->type == pieces[i].spec.type && t->size == pieces[i].bytes;
     }
     sh_tensors_close(set);
@@ -201,7 +217,7 @@ static sh_status write_file(synth *s, const char *path, const piece *pieces, siz
                             sh_err *err)
 {
     sh_safetensors_writer *writer = NULL;
-    sh_tensor *specs = sh_alloc_array(count, sizeof(*specs));
+    sh_stored_tensor *specs = sh_alloc_array(count, sizeof(*specs));
     void *data = sh_alloc(CHUNK);
     for (size_t i = 0; i < count; i++) specs[i] = pieces[i].spec;
     sh_status status = sh_safetensors_writer_open(path, specs, count, "mlx", &writer, err);
@@ -274,7 +290,8 @@ static cJSON *quant_object(const char *mode, int bits, int group)
     return json;
 }
 
-/* gpt_oss has its experts in mxfp4 and all else in 8 bits, as its conversions do. */
+/* gpt_oss in 4 bits has its experts in mxfp4 and everything else in 8 bits, like its conversions.
+ */
 static void set_quantization(const synth *s, cJSON *json)
 {
     const sh_synth_opts *o = s->opts;
@@ -293,7 +310,8 @@ static void set_quantization(const synth *s, cJSON *json)
     sh_inventory_reset(&inv);
 }
 
-/* The config as it will stand in the folder, read back: what is written follows it. */
+/* Edits config.json and parses the result again: the weights are generated from the config that
+ * will be in the folder, so the two cannot disagree. */
 static sh_status prepare(synth *s, sh_str text, const char *where, cJSON **out, sh_err *err)
 {
     sh_status status = sh_config_parse(text, where, &s->config, err);

@@ -1,9 +1,9 @@
 /* synth.h - writes a model of random weights in MLX's format.
  *
- * Its answers mean nothing, but every product has the size, format and byte count of the real
- * model, and numbers stay in their usual range. What is written depends on config, options and seed
- * alone. A file that is there already and has the right header is kept (whatever its seed was), so
- * a run that was stopped goes on where it was.
+ * Its answers are meaningless, but every product has the size, format and byte count of the real
+ * model, and numbers stay in their usual range. What is written depends only on config, options and
+ * seed. A file that exists and has the right header is kept (whatever its seed was), so an
+ * interrupted run can be resumed.
  *
  * Threads: one owner. */
 #ifndef SH_MODEL_SYNTH_H
@@ -21,8 +21,7 @@ typedef struct {
     void *progress_ctx;
 } sh_synth_opts;
 
-/* `config_text` is a config.json; a quantization in it is replaced. Makes `dir` if it is not there.
- */
+/* `config_text` is a config.json; a quantization in it is replaced. Creates `dir` if needed. */
 SH_MUST_CHECK sh_status sh_synth_write(sh_str config_text, const char *where, const char *dir,
                                        const sh_synth_opts *opts, sh_err *err);
 

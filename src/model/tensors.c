@@ -1,3 +1,16 @@
+/* Opens the safetensors files of a folder as one set of tensors.
+ *
+ * Which files belong to a model is decided here, and must not depend on what else lies around in
+ * the folder: the index is authoritative, then the single file, and only without either are files
+ * matched by name. With an index every entry is verified: a tensor must be in the file that the
+ * index names. No tensor may be in two files. A truncated or incomplete download shows up here,
+ * before any weights are read.
+ *
+ * Names of files in the index come from the download. They must be plain names, so that an index
+ * cannot make us open files outside the folder.
+ *
+ * Descriptors stay open for the life of the set and reads are positional, so any number of threads
+ * may read at once. */
 #include "model/tensors.h"
 
 #include "base/alloc.h"
@@ -30,15 +43,9 @@ struct sh_tensors {
     int file_count;
     sh_tensor_list all;
     uint64_t bytes;
-    uint64_t hash;
 };
 
-static uint64_t hash_more(uint64_t hash, const void *data, size_t len)
-{
-    uint64_t pair[2] = {hash, sh_hash64(data, len)};
-    return sh_hash64(pair, sizeof(pair));
-}
-
+/* The length is checked against the size of the file before that much is allocated. */
 static sh_status read_header(sh_tensors *set, tensor_file *file, sh_err *err)
 {
     struct stat st;
@@ -57,14 +64,13 @@ static sh_status read_header(sh_tensors *set, tensor_file *file, sh_err *err)
         header.len = len;
         status = sh_safetensors_parse(sh_buf_str(&header), size, file->path, &set->arena,
                                       &file->list, err);
-        set->hash = hash_more(set->hash, header.ptr, len);
-        set->hash = hash_more(set->hash, &size, sizeof(size));
     }
     sh_buf_reset(&header);
     return status;
 }
 
-/* Takes path over. */
+/* Takes ownership of path. file_count is raised first, so that sh_tensors_close frees it on errors.
+ */
 static sh_status open_file(sh_tensors *set, char *path, sh_err *err)
 {
     tensor_file *file = &set->files[set->file_count];
@@ -77,26 +83,27 @@ static sh_status open_file(sh_tensors *set, char *path, sh_err *err)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const sh_tensor *)a)->name, ((const sh_tensor *)b)->name);
+    return strcmp(((const sh_stored_tensor *)a)->name, ((const sh_stored_tensor *)b)->name);
 }
 
+/* One sorted list over all files; duplicates end up next to each other. */
 static sh_status join_lists(sh_tensors *set, sh_err *err)
 {
     size_t count = 0;
     for (int i = 0; i < set->file_count; i++) count += set->files[i].list.count;
-    set->all.tensors = sh_arena_array(&set->arena, count + 1, sizeof(sh_tensor));
+    set->all.tensors = sh_arena_array(&set->arena, count + 1, sizeof(sh_stored_tensor));
     for (int i = 0; i < set->file_count; i++) {
         const sh_tensor_list *list = &set->files[i].list;
         for (size_t k = 0; k < list->count; k++) {
-            sh_tensor *tensor = &set->all.tensors[set->all.count++];
+            sh_stored_tensor *tensor = &set->all.tensors[set->all.count++];
             *tensor = list->tensors[k];
             tensor->file = i;
             set->bytes += tensor->size;
         }
     }
-    qsort(set->all.tensors, count, sizeof(sh_tensor), by_name);
+    qsort(set->all.tensors, count, sizeof(sh_stored_tensor), by_name);
     for (size_t k = 1; k < count; k++) {
-        const sh_tensor *a = &set->all.tensors[k - 1], *b = &set->all.tensors[k];
+        const sh_stored_tensor *a = &set->all.tensors[k - 1], *b = &set->all.tensors[k];
         if (strcmp(a->name, b->name) == 0)
             return sh_err_set(err, SH_ERR_INPUT, "tensor '%s' is both in %s and in %s", a->name,
                               set->files[a->file].path, set->files[b->file].path);
@@ -126,7 +133,7 @@ static void names_free(name_list *list)
     free(list->names);
 }
 
-/* Sorts and drops what is there twice. */
+/* Sorts and removes duplicates. */
 static void names_unique(name_list *list)
 {
     size_t kept = 0;
@@ -174,18 +181,20 @@ static sh_status index_names(const cJSON *map, const char *path, name_list *name
             return sh_err_set(err, SH_ERR_INPUT,
                               "%s: the entry of '%s' must be the name of a file in the folder",
                               path, item->string);
+        /* Neighbouring tensors are mostly in one file: this keeps the list short. */
         if (strcmp(last, item->valuestring) != 0) names_add(names, item->valuestring);
         last = item->valuestring;
     }
     return SH_OK;
 }
 
+/* Every tensor of the index must be in the file that the index names. */
 static sh_status check_index(const sh_tensors *set, const cJSON *map, const char *path, sh_err *err)
 {
     const cJSON *item = NULL;
     cJSON_ArrayForEach(item, map)
     {
-        const sh_tensor *tensor = sh_tensor_list_find(&set->all, item->string);
+        const sh_stored_tensor *tensor = sh_tensor_list_find(&set->all, item->string);
         const char *file = tensor == NULL ? "" : strrchr(set->files[tensor->file].path, '/') + 1;
         if (strcmp(file, item->valuestring) != 0)
             return sh_err_set(err, SH_ERR_INPUT, "%s: tensor '%s' should be in %s, but is %s%s",
@@ -210,6 +219,8 @@ static sh_status open_indexed(sh_tensors *set, const char *dir, const char *path
     return status;
 }
 
+/* The last resort. The prefix leaves out adapters and other files that are not part of the model.
+ */
 static sh_status open_globbed(sh_tensors *set, const char *dir, sh_err *err)
 {
     name_list names = {0};
@@ -292,7 +303,7 @@ const sh_tensor_list *sh_tensors_list(const sh_tensors *set)
     return &set->all;
 }
 
-const sh_tensor *sh_tensors_find(const sh_tensors *set, const char *name, ...)
+const sh_stored_tensor *sh_tensors_find(const sh_tensors *set, const char *name, ...)
 {
     char text[NAME_MAX_LEN];
     va_list args;
@@ -303,7 +314,7 @@ const sh_tensor *sh_tensors_find(const sh_tensors *set, const char *name, ...)
     return sh_tensor_list_find(&set->all, text);
 }
 
-const char *sh_tensors_path(const sh_tensors *set, const sh_tensor *tensor)
+const char *sh_tensors_path(const sh_tensors *set, const sh_stored_tensor *tensor)
 {
     return set->files[tensor->file].path;
 }
@@ -318,12 +329,7 @@ uint64_t sh_tensors_bytes(const sh_tensors *set)
     return set->bytes;
 }
 
-uint64_t sh_tensors_hash(const sh_tensors *set)
-{
-    return set->hash;
-}
-
-sh_status sh_tensors_read(const sh_tensors *set, const sh_tensor *tensor, uint64_t offset,
+sh_status sh_tensors_read(const sh_tensors *set, const sh_stored_tensor *tensor, uint64_t offset,
                           void *data, size_t len, sh_err *err)
 {
     SH_ASSERT(offset <= tensor->size && len <= tensor->size - offset);

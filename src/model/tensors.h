@@ -1,8 +1,8 @@
 /* tensors.h - all tensors of a model folder, whichever files they are in.
  *
- * Opens what `model.safetensors.index.json` names, else `model.safetensors`, else every
- * `model*.safetensors`. Headers are checked when the set is opened; data is read with pread, so
- * that a file which shrinks meanwhile gives an error and not a signal.
+ * Opens the files that `model.safetensors.index.json` names, else `model.safetensors`, else every
+ * `model*.safetensors`. Headers are checked when the set is opened. Data is read with pread, so
+ * that a file that shrinks meanwhile gives an error and not a signal.
  *
  * Threads: read-only once open; reads may run on many threads. */
 #ifndef SH_MODEL_TENSORS_H
@@ -14,29 +14,28 @@ typedef struct sh_tensors sh_tensors;
 
 SH_MUST_CHECK sh_status sh_tensors_open(const char *dir, sh_tensors **out, sh_err *err);
 
-/* One file alone. */
+/* Opens a single file. */
 SH_MUST_CHECK sh_status sh_tensors_open_file(const char *path, sh_tensors **out, sh_err *err);
 void sh_tensors_close(sh_tensors *set);
 
-/* All of them, sorted by name; borrowed. */
+/* All tensors, sorted by name; borrowed. */
 const sh_tensor_list *sh_tensors_list(const sh_tensors *set);
 
-/* The tensor, or NULL. `name` is a printf format, since names are made of parts. */
-const sh_tensor *sh_tensors_find(const sh_tensors *set, const char *name, ...) SH_PRINTF(2, 3);
+/* The tensor, or NULL. `name` is a printf format, since names are put together from parts. */
+const sh_stored_tensor *sh_tensors_find(const sh_tensors *set, const char *name, ...)
+    SH_PRINTF(2, 3);
 
 /* The file that a tensor is in, for error texts. */
-const char *sh_tensors_path(const sh_tensors *set, const sh_tensor *tensor);
+const char *sh_tensors_path(const sh_tensors *set, const sh_stored_tensor *tensor);
 
-/* Folder or file that the set was opened with. */
+/* The folder or file that the set was opened with, for error texts. */
 const char *sh_tensors_where(const sh_tensors *set);
 
-/* Bytes of all tensors, and a hash of all headers: two ranks that agree on it have the same files
- * as far as headers tell. */
+/* Bytes of all tensors. */
 uint64_t sh_tensors_bytes(const sh_tensors *set);
-uint64_t sh_tensors_hash(const sh_tensors *set);
 
-/* Bytes [offset, offset + len) of a tensor, which must lie inside it. */
-SH_MUST_CHECK sh_status sh_tensors_read(const sh_tensors *set, const sh_tensor *tensor,
+/* Reads bytes [offset, offset + len) of a tensor; the range must be inside it. */
+SH_MUST_CHECK sh_status sh_tensors_read(const sh_tensors *set, const sh_stored_tensor *tensor,
                                         uint64_t offset, void *data, size_t len, sh_err *err);
 
 #endif

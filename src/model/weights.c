@@ -1,3 +1,15 @@
+/* Walks through the layers of a shard and declares every matrix and vector to the loader.
+ *
+ * This is the one place that knows the names of tensors and how each is cut for tensor parallelism.
+ * Two rules: a matrix whose output is used locally (q, k, v, gate, up) is cut by rows, its bias
+ * with it; a matrix whose output is summed over the ranks (o, down) is cut by columns, and only the
+ * rank that has the first column adds the bias, or it would be added once per rank.
+ *
+ * Nothing is read while declaring. The addresses of matrices and vectors are kept by the loader
+ * until it runs, so weights->layers is allocated once, up front, and must not move.
+ *
+ * At the end check_all_seen refuses the model if a layer has a tensor that nothing asked for. A
+ * model with an extra norm or bias would otherwise load, run, and be subtly wrong. */
 #include "model/weights.h"
 
 #include "base/alloc.h"
@@ -9,7 +21,7 @@
 
 enum { PATH_MAX_LEN = 256 };
 
-/* Where the language model's tensors are, by the part in front of "layers" and the head's name. */
+/* Where the tensors of the language model are: the prefix of "layers", and the name of the head. */
 static const struct {
     const char *stem;
     const char *head;
@@ -27,7 +39,7 @@ typedef struct {
     sh_weights *weights;
     const char *head;
     bool exact;
-    char prefix[PATH_MAX_LEN]; /* of the layer at hand: "model.layers.3." */
+    char prefix[PATH_MAX_LEN]; /* of the current layer: "model.layers.3." */
 } builder;
 
 typedef struct {
@@ -41,7 +53,7 @@ static path_text path_of(const builder *b, const char *name)
     return path;
 }
 
-/* The whole of a vector of the layer. */
+/* A vector of the current layer, as a whole. */
 static sh_status add_vector(const builder *b, const char *name, int64_t count, float plus,
                             const float **out)
 {
@@ -58,7 +70,7 @@ static sh_status add_norm(const builder *b, const char *name, int64_t count, con
     return add_vector(b, name, count, b->config->norm_plus_one ? 1 : 0, out);
 }
 
-/* Rows [first, first + count) of a source's bias, for each of `stack` matrices. */
+/* The given rows of a source's bias, for each of `stack` matrices. */
 static void add_bias(const builder *b, const sh_source *source, int64_t stack, sh_range rows,
                      const float **out)
 {
@@ -80,7 +92,7 @@ static void add_matrix(const builder *b, const sh_source *source, sh_range rows,
     sh_loader_fill(b->loader, m, 0, source, rows.first, cols.first);
 }
 
-/* A matrix cut by rows: its bias is cut with it. */
+/* A matrix cut by rows; its bias is cut with it. */
 static void add_rows(const builder *b, const sh_source *source, sh_range rows, sh_linear *out)
 {
     if (rows.count == 0) return;
@@ -88,7 +100,8 @@ static void add_rows(const builder *b, const sh_source *source, sh_range rows, s
     add_bias(b, source, 1, rows, &out->bias);
 }
 
-/* A matrix cut by columns: the ranks' products are summed, so the first owner alone adds the bias.
+/* A matrix cut by columns. The products of the ranks are summed, so only the first one has the
+ * bias.
  */
 static void add_cols(const builder *b, const sh_source *source, sh_range cols, bool first,
                      sh_linear *out)
@@ -119,13 +132,15 @@ static sh_status need_bias(const builder *b, const char *name, const sh_source *
                       sh_tensors_where(b->finder.set), b->prefix, name);
 }
 
-/* Several matrices that share an input, alone or fused row under row in one module. */
+/* Several matrices that share an input, stored apart or fused into one module, one after the other.
+ */
 typedef struct {
     const char *name;
     int64_t rows;
     sh_source source;
 } fused_part;
 
+/* The fused module is tried first; a part of it borrows its bias too, at the same row offset. */
 static sh_status find_fused(const builder *b, const char *fused, fused_part *parts, int count,
                             int64_t cols)
 {
@@ -163,6 +178,7 @@ static sh_status add_out(const builder *b, sh_layer *layer)
     return status;
 }
 
+/* One logit for each query head, cut like the heads. */
 static sh_status add_sinks(const builder *b, sh_layer *layer)
 {
     sh_vector_source source;
@@ -196,7 +212,7 @@ static sh_status add_attention(const builder *b, sh_layer *layer)
     return status == SH_OK ? add_out(b, layer) : status;
 }
 
-/* Heads [shard->heads] of a stack that the file has as one. */
+/* This rank's heads of a stack that the file has as one tensor. */
 static sh_status add_head_stack(const builder *b, const char *name, int64_t rows, int64_t cols,
                                 sh_matrix *m)
 {
@@ -214,9 +230,9 @@ static sh_status add_head_stack(const builder *b, const char *name, int64_t rows
     return SH_OK;
 }
 
-/* kv_b_proj holds for each head nope_dim rows that make keys, which we need turned, and v_dim rows
- * that make values. Turning loses the groups of a quantized matrix, so keys are kept in f16, or in
- * f32 where the last digits count. */
+/* kv_b_proj has for each head nope_dim rows for keys, which we need transposed, and v_dim rows for
+ * values. The groups of a quantized matrix do not survive transposing, so the key part is kept in
+ * f16, or in f32 when exactness was asked for. */
 static sh_status split_kv_b(const builder *b, sh_layer *layer)
 {
     const sh_config *c = b->config;
@@ -225,7 +241,7 @@ static sh_status split_kv_b(const builder *b, sh_layer *layer)
     sh_status status = find(b, "self_attn.kv_b_proj", c->heads * each, rank, &source);
     if (status != SH_OK) return status;
     int64_t first = b->shard->heads.first, count = b->shard->heads.count;
-    sh_source turned = sh_source_turned(&source);
+    sh_source transposed = sh_source_transpose(&source);
     sh_quant plain = source.quant;
     if (plain.group != 0)
         plain = (sh_quant){.format = b->exact ? SH_FORMAT_F32 : SH_FORMAT_F16, .global_scale = 1};
@@ -235,7 +251,7 @@ static sh_status split_kv_b(const builder *b, sh_layer *layer)
     sh_loader_place(b->loader, &layer->embed_q);
     sh_loader_place(b->loader, &layer->unembed);
     for (int64_t h = 0; h < count; h++) {
-        sh_loader_fill(b->loader, &layer->embed_q, h, &turned, 0, (first + h) * each);
+        sh_loader_fill(b->loader, &layer->embed_q, h, &transposed, 0, (first + h) * each);
         sh_loader_fill(b->loader, &layer->unembed, h, &source, (first + h) * each + nope, 0);
     }
     return SH_OK;
@@ -253,6 +269,8 @@ static sh_status add_kv_b(const builder *b, sh_layer *layer)
     return status;
 }
 
+/* The low-rank projection q_a feeds all heads, so every rank has all of it; only q_b is cut. The
+ * same holds for kv_a below. */
 static sh_status add_queries(const builder *b, sh_layer *layer)
 {
     const sh_config *c = b->config;
@@ -307,7 +325,8 @@ static sh_status add_ffn(const builder *b, const char *path, int64_t width, sh_r
     return SH_OK;
 }
 
-/* One part of every expert: rows of gate and up, columns of down. */
+/* One part of every expert: rows of gate and up, columns of down. A rank has a slice of all experts
+ * rather than some whole ones, so that the load is balanced whatever the router chooses. */
 static sh_status add_expert_part(const builder *b, const char *path, sh_expert_part part,
                                  sh_matrix *m, const float **bias)
 {
@@ -336,6 +355,7 @@ static sh_status add_expert_part(const builder *b, const char *path, sh_expert_p
     return status;
 }
 
+/* Every rank has the whole router, in f32: all must make the same choices. */
 static sh_status add_router(const builder *b, const char *path, sh_router *router)
 {
     const sh_moe_config *moe = &b->config->moe;
@@ -380,6 +400,8 @@ static sh_status add_moe(const builder *b, sh_layer *layer)
     return add_ffn(b, shared, c->moe.shared_ffn, b->shard->shared_ffn, layer);
 }
 
+/* A trap in the names: post_attention_layernorm is the norm before the feed-forward, except in
+ * families with four norms, where it is what the name says. */
 static sh_status add_norms(const builder *b, sh_layer *layer)
 {
     const sh_config *c = b->config;
@@ -407,14 +429,15 @@ static sh_status add_layer(builder *b, int index, sh_layer *layer)
                                : add_ffn(b, "mlp", c->ffn, b->shard->ffn, layer);
 }
 
-/* Lookup and head: rows of the vocabulary; one matrix for both where it can be. */
+/* Embedding and head, cut by rows of the vocabulary. When they are tied and this rank needs both,
+ * it has one matrix. If config.json does not say, the presence of a head in the files decides. */
 static sh_status add_ends(builder *b)
 {
     const sh_config *c = b->config;
     sh_weights *w = b->weights;
     bool embeds = sh_shard_embeds(b->shard), predicts = sh_shard_predicts(b->shard);
     bool tied = c->tied == SH_TIED_YES ||
-                (c->tied == SH_TIED_UNSAID && !sh_source_exists(&b->finder, b->head));
+                (c->tied == SH_TIED_UNSPECIFIED && !sh_source_exists(&b->finder, b->head));
     sh_source source;
     sh_status status = SH_OK;
     snprintf(b->prefix, sizeof(b->prefix), "%s", b->finder.stem);
@@ -446,13 +469,14 @@ static sh_status find_root(builder *b)
                       sh_tensors_where(b->finder.set));
 }
 
-/* Tables that follow from config.json, which some files carry along. */
+/* Tables that are derived from config.json, but that some files include. */
 static bool is_constant(const char *name)
 {
     return strstr(name, ".rotary_emb.") != NULL;
 }
 
-/* Whether a tensor is of a layer, and of a part of it, that this rank has looked through. */
+/* Whether a tensor belongs to a part of a layer that this rank has looked at. A rank without heads
+ * never asks for attention, so its tensors say nothing. */
 static bool is_ours(const builder *b, const char *name)
 {
     sh_str rest = sh_str_of(name), stem = sh_str_of(b->finder.stem), number;
@@ -467,15 +491,15 @@ static bool is_ours(const builder *b, const char *name)
     return b->shard->heads.count > 0 || !sh_str_starts(rest, SH_STR("self_attn."));
 }
 
-/* A tensor that nothing reads means that the model computes something else than we would. */
+/* A tensor that nothing reads means that the model computes something that we do not. */
 static sh_status check_all_seen(const builder *b)
 {
     const sh_tensor_list *list = sh_tensors_list(b->finder.set);
     for (size_t i = 0; i < list->count; i++) {
-        const sh_tensor *t = &list->tensors[i];
+        const sh_stored_tensor *t = &list->tensors[i];
         if (b->finder.seen[i] || !is_ours(b, t->name) || is_constant(t->name)) continue;
         return sh_err_set(b->finder.err, SH_ERR_UNSUPPORTED,
-                          "%s: tensor '%s' has no place in the %s model that config.json tells of",
+                          "%s: tensor '%s' is not part of the %s model that config.json describes",
                           sh_tensors_path(b->finder.set, t), t->name,
                           b->config->family->model_type);
     }

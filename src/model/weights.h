@@ -1,7 +1,7 @@
 /* weights.h - the matrices and vectors of a shard, in device memory.
  *
- * What a layer has not is zero: a matrix without data, a vector that is NULL. A rank that owns
- * no head has no attention matrices at all, and so on.
+ * What a layer does not have is zero: a matrix has no data, a vector is NULL. A rank that owns no
+ * heads has no attention matrices at all, and so on.
  *
  * Threads: read-only once loaded. */
 #ifndef SH_MODEL_WEIGHTS_H
@@ -17,32 +17,32 @@ typedef struct {
 } sh_linear;
 
 typedef struct {
-    const float *attn_norm;      /* in front of the attention */
-    const float *attn_post_norm; /* behind it (gemma) */
+    const float *attn_norm;      /* before attention */
+    const float *attn_post_norm; /* after it (gemma) */
     const float *ffn_norm;
     const float *ffn_post_norm;
     const float *q_norm; /* on each head */
     const float *k_norm;
     const float *sinks;
-    sh_linear q, k, v, o; /* with MLA q makes all of a head's query, k and v are not there */
+    sh_linear q, k, v, o; /* with MLA there are no k and v */
 
-    /* MLA: queries may come from a narrow vector, keys and values from the latent. */
+    /* MLA: queries may come from a low-rank vector, keys and values from the latent. */
     sh_linear q_a;
     const float *q_a_norm;
     sh_linear kv_a;
     const float *kv_a_norm;
-    sh_matrix embed_q; /* [heads]: a head's query to the latent space */
+    sh_matrix embed_q; /* [heads]: from a head's query to the latent space */
     sh_matrix unembed; /* [heads]: from there to the head's output */
 
     sh_linear gate, up, down; /* of a dense layer, or the shared experts */
-    sh_router router;         /* experts 0 for a dense layer */
+    sh_router router;         /* experts is 0 for a dense layer */
     sh_experts experts;
 } sh_layer;
 
 typedef struct {
     sh_device *dev;
     sh_matrix embed;
-    sh_matrix head; /* without data when it is the embedding's */
+    sh_matrix head; /* no data when it is the embedding */
     const float *norm;
     sh_layer *layers; /* [shard.layer_count] */
     void *memory;

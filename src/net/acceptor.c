@@ -1,11 +1,12 @@
-/* Who may stay when there are more knockers than places.
+/* Which connections to keep when there are more than slots.
  *
- * A stranger can open connections faster than any handshake is done. What he cannot do without the
- * token is to get past the first message of TLS: it carries a proof of the token, which is checked
- * at once. So a knocker is silent, heard or proved, and the lowest of these leaves first. A rank
- * that connects sends that message without being asked; it is proved as soon as it is looked at,
- * and strangers can no longer push it out. Until then the number of places keeps it: a flood has
- * to turn all of them over between its connection and its first packet. */
+ * An attacker can open connections faster than any handshake completes. What it cannot do without
+ * the token is get past the first message of TLS, which carries a proof of the token that is
+ * checked at once. So a pending connection is silent, heard or proved, and those of the lowest
+ * standing are dropped first. A rank sends that first message right after connecting; as soon as it
+ * is processed the connection is proved and strangers can no longer evict it. Until then only the
+ * number of slots protects it: a flood would have to replace all of them between its connection and
+ * its first packet. */
 #include "net/acceptor.h"
 
 #include "base/alloc.h"
@@ -18,16 +19,16 @@
 #include <string.h>
 
 enum {
-    SOURCE_MAX = 64,   /* places for knockers of one machine that have proved nothing */
-    ACCEPTS_MAX = 128, /* in one step, so that those who were let in get their turn */
-    WARNINGS_MAX = 5,  /* in WARNINGS_MS; a flood of strangers must not fill the disk */
+    SOURCE_MAX = 64,   /* slots for unproved connections from one machine */
+    ACCEPTS_MAX = 128, /* per step, so that accepted connections get their turn */
+    WARNINGS_MAX = 5,  /* per WARNINGS_MS; a flood of strangers must not fill the disk */
     WARNINGS_MS = 10000,
 };
 
-struct knocker {
+struct pending_conn {
     sh_peer_conn *conn;
     sh_addr from;
-    sh_deadline start; /* when its handshake may begin */
+    sh_deadline start; /* when its handshake may start; see penalty.h */
 };
 
 struct sh_acceptor {
@@ -36,7 +37,7 @@ struct sh_acceptor {
     int listen_count;
     sh_tls *tls;
     int handshake_ms;
-    struct knocker pending[SH_ACCEPTOR_PENDING_MAX]; /* oldest first */
+    struct pending_conn pending[SH_ACCEPTOR_PENDING_MAX]; /* oldest first */
     int pending_count;
     sh_penalty penalty;
     int refused;
@@ -45,7 +46,7 @@ struct sh_acceptor {
     int warnings, hidden;
 };
 
-static sh_acceptor *gate_make(sh_tls *tls, int handshake_ms)
+static sh_acceptor *acceptor_create(sh_tls *tls, int handshake_ms)
 {
     sh_acceptor *acceptor = sh_alloc(sizeof(*acceptor));
     acceptor->tls = tls;
@@ -55,7 +56,7 @@ static sh_acceptor *gate_make(sh_tls *tls, int handshake_ms)
 
 sh_status sh_acceptor_adopt(int fd, sh_tls *tls, int handshake_ms, sh_acceptor **out, sh_err *err)
 {
-    sh_acceptor *acceptor = gate_make(tls, handshake_ms);
+    sh_acceptor *acceptor = acceptor_create(tls, handshake_ms);
     acceptor->listen_fd[acceptor->listen_count++] = fd;
     if (sh_sock_prepare(fd, err) != SH_OK || sh_sock_local(fd, &acceptor->addr[0], err) != SH_OK) {
         sh_acceptor_close(acceptor);
@@ -69,7 +70,7 @@ sh_status sh_acceptor_open(const sh_addr *addrs, int count, sh_tls *tls, int han
                            sh_acceptor **out, sh_err *err)
 {
     SH_ASSERT(count >= 1 && count <= SH_LANES_MAX);
-    sh_acceptor *acceptor = gate_make(tls, handshake_ms);
+    sh_acceptor *acceptor = acceptor_create(tls, handshake_ms);
     for (int i = 0; i < count; i++) {
         if (sh_sock_listen(&addrs[i], &acceptor->listen_fd[i], err) != SH_OK) goto fail;
         acceptor->listen_count++;
@@ -97,12 +98,12 @@ int sh_acceptor_addrs(const sh_acceptor *acceptor, const sh_addr **out)
     return acceptor->listen_count;
 }
 
-/* A few lines of a flood, and later how many there were. */
+/* Logs the first few rejections of a flood, and later how many more there were. */
 static void warn(sh_acceptor *acceptor)
 {
     if (sh_deadline_passed(acceptor->warnings_end)) {
         if (acceptor->hidden > 0)
-            SH_LOGW("%d more connections were refused since the last line here", acceptor->hidden);
+            SH_LOGW("refused %d more connections since the last warning", acceptor->hidden);
         acceptor->warnings_end = sh_deadline_in_ms(WARNINGS_MS);
         acceptor->warnings = acceptor->hidden = 0;
     }
@@ -114,14 +115,15 @@ static void warn(sh_acceptor *acceptor)
         acceptor->hidden++;
 }
 
-static void forget(sh_acceptor *acceptor, int idx)
+/* Keeps the order of age, which choose_victim relies on. */
+static void pending_remove(sh_acceptor *acceptor, int idx)
 {
     acceptor->pending_count--;
     memmove(&acceptor->pending[idx], &acceptor->pending[idx + 1],
             (size_t)(acceptor->pending_count - idx) * sizeof(acceptor->pending[0]));
 }
 
-static void send_away(sh_acceptor *acceptor, int idx, const char *why)
+static void reject(sh_acceptor *acceptor, int idx, const char *why)
 {
     sh_peer_conn *conn = acceptor->pending[idx].conn;
     snprintf(acceptor->last, sizeof(acceptor->last), "from %s: %.400s", sh_peer_conn_name(conn),
@@ -129,12 +131,12 @@ static void send_away(sh_acceptor *acceptor, int idx, const char *why)
     acceptor->refused++;
     warn(acceptor);
     sh_peer_conn_close(conn);
-    forget(acceptor, idx);
+    pending_remove(acceptor, idx);
 }
 
-/* Who has to leave, among those of one machine or (from == NULL) among all: the lowest in standing,
- * and of these the oldest. */
-static int choose_to_leave(const sh_acceptor *acceptor, const sh_addr *from)
+/* The connection to drop, among those from one machine or (from == NULL) among all: that of the
+ * lowest standing, and of those the oldest. */
+static int choose_victim(const sh_acceptor *acceptor, const sh_addr *from)
 {
     int found = -1;
     sh_peer_conn_standing lowest = SH_STANDING_PROVED;
@@ -148,7 +150,7 @@ static int choose_to_leave(const sh_acceptor *acceptor, const sh_addr *from)
     return found;
 }
 
-static int unproved_of(const sh_acceptor *acceptor, const sh_addr *from)
+static int unproved_count(const sh_acceptor *acceptor, const sh_addr *from)
 {
     int count = 0;
     for (int i = 0; i < acceptor->pending_count; i++)
@@ -157,48 +159,50 @@ static int unproved_of(const sh_acceptor *acceptor, const sh_addr *from)
     return count;
 }
 
-/* Other users of this machine share its loopback with our ranks: they are bounded by all places. */
-static void make_room(sh_acceptor *acceptor, const sh_addr *from)
+/* Loopback has no limit of its own, only the total: all ranks of this machine connect from there.
+ */
+static void evict_if_full(sh_acceptor *acceptor, const sh_addr *from)
 {
-    if (!sh_addr_is_loopback(from) && unproved_of(acceptor, from) >= SOURCE_MAX)
-        send_away(acceptor, choose_to_leave(acceptor, from),
-                  "too many handshakes from one machine");
+    if (!sh_addr_is_loopback(from) && unproved_count(acceptor, from) >= SOURCE_MAX)
+        reject(acceptor, choose_victim(acceptor, from), "too many handshakes from one machine");
     else if (acceptor->pending_count == SH_ACCEPTOR_PENDING_MAX)
-        send_away(acceptor, choose_to_leave(acceptor, NULL), "too many handshakes are under way");
+        reject(acceptor, choose_victim(acceptor, NULL), "too many handshakes in progress");
 }
 
-/* One step of a knocker. SH_OK: it has said hello. An error: it was sent away. */
-static sh_status knocker_step(sh_acceptor *acceptor, int idx)
+/* Advances one handshake. SH_OK: its hello is here. An error: it was rejected and removed. */
+static sh_status pending_step(sh_acceptor *acceptor, int idx)
 {
-    struct knocker *k = &acceptor->pending[idx];
+    struct pending_conn *k = &acceptor->pending[idx];
     sh_err why;
     if (!sh_deadline_passed(k->start)) return SH_AGAIN;
     sh_status status = sh_peer_conn_step(k->conn, &why);
     if (status >= 0) return status;
     if (status == SH_ERR_AUTH) sh_penalty_add(&acceptor->penalty, &k->from);
-    send_away(acceptor, idx, why.text);
+    reject(acceptor, idx, why.text);
     return status;
 }
 
-static sh_status let_in(sh_acceptor *acceptor, int listen_fd, sh_err *err)
+/* Running out of descriptors must not stop the rank that is waiting in the backlog: sacrifice a
+ * pending connection and let the next step try again. */
+static sh_status accept_one(sh_acceptor *acceptor, int listen_fd, sh_err *err)
 {
     int fd;
     sh_addr from;
     sh_status status = sh_sock_accept(listen_fd, &fd, &from, err);
     if (status == SH_ERR_LIMIT && acceptor->pending_count > 0) {
-        send_away(acceptor, choose_to_leave(acceptor, NULL),
-                  "no descriptor is left for newer ones");
+        reject(acceptor, choose_victim(acceptor, NULL),
+               "out of file descriptors for newer connections");
         return SH_AGAIN;
     }
     if (status != SH_OK) return status;
-    make_room(acceptor, &from);
+    evict_if_full(acceptor, &from);
     sh_deadline start = sh_penalty_start(&acceptor->penalty, &from);
     sh_deadline end = start + (int64_t)acceptor->handshake_ms * 1000000;
-    acceptor->pending[acceptor->pending_count++] = (struct knocker){
-        .conn = sh_peer_conn_take(fd, &from, acceptor->tls, end), .from = from, .start = start};
-    /* At once: the first message of a rank is usually here by now, and then it has its standing
-     * before the next connection asks for a place. */
-    knocker_step(acceptor, acceptor->pending_count - 1);
+    acceptor->pending[acceptor->pending_count++] = (struct pending_conn){
+        .conn = sh_peer_conn_accept(fd, &from, acceptor->tls, end), .from = from, .start = start};
+    /* Step it right away: the first message of a rank has usually arrived by now, so it gets its
+     * standing before the next connection needs a slot. */
+    pending_step(acceptor, acceptor->pending_count - 1);
     return SH_OK;
 }
 
@@ -207,14 +211,16 @@ sh_status sh_acceptor_step(sh_acceptor *acceptor, sh_peer_conn **out, sh_err *er
     for (int i = 0; i < acceptor->listen_count; i++) {
         sh_status status = SH_OK;
         for (int n = 0; status == SH_OK && n < ACCEPTS_MAX; n++)
-            status = let_in(acceptor, acceptor->listen_fd[i], err);
+            status = accept_one(acceptor, acceptor->listen_fd[i], err);
         if (status < 0) return status;
     }
+    /* One completed handshake per call; the caller calls again until SH_AGAIN. Rejected ones remove
+     * themselves, which moves the next one to index i. */
     for (int i = 0; i < acceptor->pending_count;) {
-        sh_status status = knocker_step(acceptor, i);
+        sh_status status = pending_step(acceptor, i);
         if (status == SH_OK) {
             *out = acceptor->pending[i].conn;
-            forget(acceptor, i);
+            pending_remove(acceptor, i);
             return SH_OK;
         }
         if (status == SH_AGAIN) i++;
@@ -222,6 +228,8 @@ sh_status sh_acceptor_step(sh_acceptor *acceptor, sh_peer_conn **out, sh_err *er
     return SH_AGAIN;
 }
 
+/* A connection that has to wait for its penalty is left out: its bytes would wake us for nothing.
+ */
 int sh_acceptor_poll(const sh_acceptor *acceptor, struct pollfd *out)
 {
     int count = 0;

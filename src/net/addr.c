@@ -1,3 +1,5 @@
+/* Parsing, formatting and comparing addresses, on top of getaddrinfo and getnameinfo: they handle
+ * the scope of link-local IPv6 addresses ("%eth0"), which inet_pton does not. */
 #include "net/addr.h"
 
 #include "base/str.h"
@@ -7,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Sets host and the text behind its colon; false when there is no clear cut. */
+/* Splits at the last colon; false if there is none or if it is ambiguous. */
 static bool cut_host(const char *text, sh_str *host, sh_str *port)
 {
     const char *colon = strrchr(text, ':');
@@ -37,6 +39,7 @@ sh_status sh_addr_split(const char *text, char host[SH_ADDR_HOST_MAX], uint16_t 
     return SH_OK;
 }
 
+/* AI_NUMERICSERV: the port is already a number, and /etc/services must not be consulted. */
 static sh_status look_up(const char *text, int flags, struct addrinfo **out, sh_err *err)
 {
     char host[SH_ADDR_HOST_MAX];
@@ -87,7 +90,7 @@ sh_status sh_addr_parse(const char *text, sh_addr *out, sh_err *err)
 void sh_addr_format(const sh_addr *addr, char out[SH_ADDR_TEXT_MAX])
 {
     char host[64] = "?";
-    /* Fails only for a family that we never make; the '?' then stands. */
+    /* Fails only for an address family that we never create. */
     if (getnameinfo(&addr->sa.any, addr->len, host, sizeof(host), NULL, 0, NI_NUMERICHOST) != 0)
         snprintf(host, sizeof(host), "?");
     bool v6 = addr->sa.any.sa_family == AF_INET6;
@@ -149,7 +152,8 @@ bool sh_addr_same_host(const sh_addr *a, const sh_addr *b)
     enum { NETWORK_LEN = 8, WHOLE_LEN = 16 };
     if (a->sa.any.sa_family != b->sa.any.sa_family) return false;
     if (a->sa.any.sa_family == AF_INET) return a->sa.v4.sin_addr.s_addr == b->sa.v4.sin_addr.s_addr;
-    /* Hosts choose the second half as they like; but all of a cable share the first of theirs. */
+    /* Hosts choose the lower half freely, so only the /64 identifies them. Link-local addresses are
+     * the exception: all hosts on a cable share that prefix. */
     bool near = IN6_IS_ADDR_LINKLOCAL(&a->sa.v6.sin6_addr);
     return memcmp(&a->sa.v6.sin6_addr, &b->sa.v6.sin6_addr, near ? WHOLE_LEN : NETWORK_LEN) == 0;
 }

@@ -1,7 +1,6 @@
-/* addr.h - where a rank can be reached: "10.0.0.1:9000", "[fe80::1%eth0]:9000", "name:9000".
+/* addr.h - network addresses: "10.0.0.1:9000", "[fe80::1%eth0]:9000", "name:9000".
  *
- * A text is split into host and port here and nowhere else; an sh_addr is a value that the system's
- * calls take.
+ * This is the only place that splits host and port; an sh_addr is a value that system calls take.
  *
  * Threads: pure functions; resolving a name may block on the system's resolver. */
 #ifndef SH_NET_ADDR_H
@@ -24,20 +23,20 @@ typedef struct {
 } sh_addr;
 
 enum {
-    SH_ADDR_HOST_MAX = 256, /* a host's name or number, with the closing zero */
-    SH_ADDR_TEXT_MAX = 80,  /* "[v6%scope]:port", with the closing zero */
+    SH_ADDR_HOST_MAX = 256, /* a host name or numeric address, with the terminating zero */
+    SH_ADDR_TEXT_MAX = 80,  /* "[v6%scope]:port", with the terminating zero */
 };
 
-/* Cuts "host:port" apart. The host of "[::1]:9000" is "::1"; an IPv6 number without brackets is
- * refused, since its last part could be the port. Port 0 ("any") is allowed. */
+/* Splits "host:port". The host of "[::1]:9000" is "::1"; an IPv6 address without brackets is an
+ * error, since its last part could be the port. Port 0 ("any") is allowed. */
 SH_MUST_CHECK sh_status sh_addr_split(const char *text, char host[SH_ADDR_HOST_MAX], uint16_t *port,
                                       sh_err *err);
 
-/* All addresses of "host:port", cap of them at most, in the resolver's order. */
+/* All addresses of "host:port", at most cap, in the order of the resolver. */
 SH_MUST_CHECK sh_status sh_addr_resolve(const char *text, int cap, sh_addr *out, int *count,
                                         sh_err *err);
 
-/* "host:port" where host must be a number, so that nothing is asked of the resolver. */
+/* The same for a numeric host, without using the resolver. */
 SH_MUST_CHECK sh_status sh_addr_parse(const char *text, sh_addr *out, sh_err *err);
 
 void sh_addr_format(const sh_addr *addr, char out[SH_ADDR_TEXT_MAX]);
@@ -46,10 +45,10 @@ uint16_t sh_addr_port(const sh_addr *addr);
 void sh_addr_set_port(sh_addr *addr, uint16_t port);
 bool sh_addr_is_loopback(const sh_addr *addr);
 
-/* Whether two connections come from one machine, as far as numbers can tell: ports do not count,
- * and of IPv6 only the network, since a machine has all of it. */
+/* Whether two connections seem to come from one machine: ports are ignored, and so is the lower
+ * half of an IPv6 address, since a machine can use any of its /64. */
 bool sh_addr_same_host(const sh_addr *a, const sh_addr *b);
-void sh_addr_set_any(sh_addr *addr);      /* all addresses of the family; the port stays */
+void sh_addr_set_any(sh_addr *addr);      /* the wildcard address; keeps the port */
 bool sh_addr_is_any(const sh_addr *addr); /* 0.0.0.0 or :: */
 
 #endif

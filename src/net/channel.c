@@ -1,3 +1,5 @@
+/* What all transports share: a message as header and body that need not be contiguous, and cutting
+ * a range of bytes out of it. */
 #include "net/channel.h"
 
 sh_msg sh_msg_in(void *head, size_t head_len, void *body, size_t body_len)
@@ -7,7 +9,7 @@ sh_msg sh_msg_in(void *head, size_t head_len, void *body, size_t body_len)
 
 sh_msg sh_msg_out(const void *head, size_t head_len, const void *body, size_t body_len)
 {
-    /* A message that goes out is only read; one struct serves both directions, as iovec does. */
+    /* Senders only read through these pointers; like iovec, one struct serves both directions. */
     return sh_msg_in((void *)(uintptr_t)head, head_len, (void *)(uintptr_t)body, body_len);
 }
 

@@ -1,3 +1,5 @@
+/* Generating and checking the token. TLS never sees the token itself, only a labelled hash of it.
+ */
 #include "net/cluster_token.h"
 
 #include "base/buf.h"
@@ -11,7 +13,7 @@
 
 void sh_random(void *out, size_t len)
 {
-    /* Without random bytes no link is safe; systems that we run on never refuse them. */
+    /* Without random bytes nothing is secure; the systems that we run on never refuse them. */
     SH_ASSERT(getentropy(out, len) == 0);
 }
 
@@ -40,8 +42,8 @@ sh_status sh_cluster_token_check(const char *token, sh_err *err)
 
 void sh_cluster_token_key(const char *token, uint8_t out[SH_CLUSTER_TOKEN_KEY_LEN])
 {
-    /* A token has 128 bits or more, so one hash is enough; the label keeps this use of the token
-     * apart from any other. */
+    /* A token has 128 bits or more, so one hash is enough; the label separates this use of the
+     * token from any other. */
     sh_buf text = {0};
     sh_buf_addf(&text, "shoal link key 1:%s", token);
     size_t len;

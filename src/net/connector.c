@@ -1,3 +1,7 @@
+/* Retrying is the normal case here: ranks start in any order, and machines boot slowly. The
+ * question is which errors end it. Only those that we know ourselves (an invalid address) or that a
+ * peer sent after proving the token; a reset or a TLS alert can be forged by anybody on the
+ * network, and giving up on it would let a stranger stop a cluster from forming. */
 #include "net/connector.h"
 
 #include "base/log.h"
@@ -8,8 +12,8 @@
 enum {
     PAUSE_FIRST_MS = 20,
     PAUSE_MAX_MS = 1000,
-    CONNECT_MS = 250, /* most connections stand within a few */
-    LONG_TRY = 8,     /* every so many tries a connection gets the time of a whole handshake */
+    CONNECT_MS = 250, /* most connections are open within a few milliseconds */
+    LONG_TRY = 8,     /* one attempt in this many gets the time of a whole handshake to connect */
 };
 
 void sh_connector_init(sh_connector *connector, const char *address, sh_tls *tls,
@@ -30,7 +34,7 @@ void sh_connector_reset(sh_connector *connector)
     connector->conn = NULL;
 }
 
-/* Names are looked up anew for each round, since a machine that boots may not be known at first. */
+/* Names are resolved again in each round, since a booting machine may not be in DNS yet. */
 static sh_status start_try(sh_connector *connector, sh_err *err)
 {
     if (connector->addr_next >= connector->addr_count) {
@@ -50,38 +54,37 @@ static void plan_next_try(sh_connector *connector, const sh_err *err)
 {
     sh_connector_reset(connector);
     connector->last = *err;
-    if (connector->addr_next < connector->addr_count) return; /* the name's next address at once */
-    if (err->status == SH_ERR_TIMEOUT) return;                /* that was pause enough */
+    if (connector->addr_next < connector->addr_count) return; /* try the next address at once */
+    if (err->status == SH_ERR_TIMEOUT) return;                /* the timeout was pause enough */
     connector->next_try = sh_deadline_in_ms(connector->pause_ms);
     connector->pause_ms = connector->pause_ms * 2 < PAUSE_MAX_MS ? connector->pause_ms * 2
                                                                  : PAUSE_MAX_MS;
 }
 
+/* Errors that another attempt cannot cure: a wrong token, a refusal by the group, a bad address. */
 static bool is_final(sh_status status)
 {
     return status == SH_ERR_AUTH || status == SH_ERR_GROUP || status == SH_ERR_INPUT;
 }
 
-/* A system whose queue of connections is full, in a flood, drops what is new without a word, and
- * ours would ask again only after one second, then two, then four. A fresh try finds room sooner.
- */
+/* In a flood the peer's listen queue is full and its kernel silently drops our SYN; ours would send
+ * it again only after one second, then two, then four. A new attempt gets through sooner. */
 static sh_status step_link(sh_connector *connector, sh_err *err)
 {
     sh_status status = sh_peer_conn_step(connector->conn, err);
     if (status != SH_AGAIN || sh_peer_conn_is_connected(connector->conn) ||
         !sh_deadline_passed(connector->connect_end))
         return status;
-    return sh_err_set(err, SH_ERR_TIMEOUT, "no answer: waited in vain for a connection");
+    return sh_err_set(err, SH_ERR_TIMEOUT, "timed out waiting for a connection");
 }
 
-/* An alert costs whoever can send a packet nothing: until the other end has proved the token it is
- * worth a line in the log, and another try. */
+/* Anybody who can inject a packet can send an alert: until the peer has proved the token, an
+ * authentication error is worth one warning and another attempt. */
 static void warn_unproved(sh_connector *connector, const sh_err *err)
 {
     if (err->status != SH_ERR_AUTH || connector->warned) return;
     connector->warned = true;
-    SH_LOGW("%s: %s, or somebody else answers there; it is tried again until the time to join is "
-            "over",
+    SH_LOGW("%s: %s, or another program answers there; retrying until the join timeout",
             connector->address, err->text);
 }
 
@@ -90,10 +93,10 @@ sh_status sh_connector_step(sh_connector *connector, sh_err *err)
     if (connector->conn == NULL && !sh_deadline_passed(connector->next_try)) return SH_AGAIN;
     bool starts = connector->conn == NULL;
     sh_status status = starts ? start_try(connector, err) : SH_OK;
-    bool trusted = status != SH_OK; /* it is our own word: the address is none */
+    bool trusted = status != SH_OK; /* our own error, such as an invalid address */
     if (status == SH_OK) {
         status = step_link(connector, err);
-        trusted = sh_peer_conn_is_vouched(connector->conn);
+        trusted = sh_peer_conn_is_authenticated(connector->conn);
     }
     if (status >= 0) return status;
     plan_next_try(connector, err);

@@ -1,10 +1,10 @@
-/* connector.h - reaching a rank that may not be there yet.
+/* connector.h - connecting to a rank that may not have started yet.
  *
- * Tries every address of a name in turn, again and again with growing pauses, until a link is
- * welcome, until a rank that has proved the token refuses this one, or until the owner gives up.
- * What comes before that proof ends one try at most, since anybody may have sent it.
+ * Tries every address of a name in turn, repeatedly and with growing pauses, until a connection is
+ * welcomed, until a rank that has proved the token refuses it, or until the owner gives up. Before
+ * that proof an error ends only the current attempt, since anybody may have caused it.
  *
- * Threads: a dial has one owner; sh_connector_step may block on the system's resolver when the
+ * Threads: a connector has one owner; sh_connector_step may block on the system's resolver if the
  * address is a name. */
 #ifndef SH_NET_CONNECTOR_H
 #define SH_NET_CONNECTOR_H
@@ -15,16 +15,16 @@ typedef struct {
     char address[SH_ADDR_HOST_MAX + 8]; /* "host:port" */
     sh_tls *tls;                        /* borrowed */
     sh_hello hello;
-    int handshake_ms;   /* for one try */
-    sh_peer_conn *conn; /* the try under way, or the link that stands; owned */
+    int handshake_ms;   /* per attempt */
+    sh_peer_conn *conn; /* the current attempt, or the open connection; owned */
     sh_addr addr[SH_LANES_MAX];
     int addr_count;
     int addr_next;
     sh_deadline next_try;
-    sh_deadline connect_end; /* of the try under way, for its connection alone */
+    sh_deadline connect_end; /* of the current attempt, for the TCP connect alone */
     int tries;
     int pause_ms;
-    sh_err last; /* why the last try failed */
+    sh_err last; /* why the last attempt failed */
     bool warned; /* that the tokens seem to differ */
 } sh_connector;
 
@@ -32,10 +32,10 @@ void sh_connector_init(sh_connector *connector, const char *address, sh_tls *tls
                        const sh_hello *hello, int handshake_ms);
 void sh_connector_reset(sh_connector *connector);
 
-/* SH_OK: connector->conn is ready. SH_AGAIN: not yet. An error is final. */
+/* SH_OK: connector->conn is open. SH_AGAIN: not yet. An error is final. */
 SH_MUST_CHECK sh_status sh_connector_step(sh_connector *connector, sh_err *err);
 
-/* The link that stands is now the caller's. */
+/* Hands the open connection over to the caller. */
 sh_peer_conn *sh_connector_take(sh_connector *connector);
 
 #endif

@@ -1,3 +1,5 @@
+/* A wrapper around OpenSSL, which can only fail here for lack of memory or a broken installation.
+ */
 #include "net/digest.h"
 
 #include "base/status.h"

@@ -1,4 +1,4 @@
-/* digest.h - SHA-256, for telling whether two files are the same.
+/* digest.h - SHA-256, for checking whether two files are identical.
  *
  * Threads: pure functions. */
 #ifndef SH_NET_DIGEST_H
@@ -8,7 +8,7 @@
 
 enum { SH_DIGEST_TEXT_LEN = 64 };
 
-/* Of the bytes, in lower-case hex with a closing zero. */
+/* The digest of the bytes in lower-case hex, zero-terminated. */
 void sh_digest_text(const void *data, size_t len, char out[SH_DIGEST_TEXT_LEN + 1]);
 
 #endif

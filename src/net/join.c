@@ -1,3 +1,19 @@
+/* How a group forms. Rank 0 is the coordinator:
+ *
+ *   1. Every other rank connects to rank 0 and says hello (JOIN). Rank 0 compares version, model
+ * and world size with its own. The connection stays open as their control connection.
+ *   2. When all ranks are there, rank 0 draws a random epoch and sends everybody the table of
+ *      addresses (TABLE). From now on a rank that disappears is an error; before, it may come back.
+ *   3. Every rank connects to all lower ranks: one control connection and the data sockets. That
+ *      only the higher rank connects settles who waits for whom, without any negotiation.
+ *   4. A rank whose connections are all open sends READY; when all have, rank 0 sends GO.
+ *
+ * The epoch is in every hello after step 1. A rank left over from an earlier group has another one
+ * and is refused, as is a second process that claims a rank which is already connected.
+ *
+ * One rank that does not fit fails the group for all, with an error that names it: a group that
+ * waits for a rank which will never match would only time out later with less to say. Connections
+ * that fail before they prove the token never get here (see acceptor.c). */
 #include "net/join.h"
 
 #include "base/alloc.h"
@@ -8,7 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void sh_join_tell_all(sh_join *join, const sh_err *err)
+void sh_join_abort_all(sh_join *join, const sh_err *err)
 {
     sh_notice notice;
     sh_notice_set(&notice, join->at_fault, err->text);
@@ -21,7 +37,7 @@ void sh_join_tell_all(sh_join *join, const sh_err *err)
     }
 }
 
-/* Closes a link whose owner hears why. Returns err's status. */
+/* Closes a connection after sending its peer the reason. Returns err's status. */
 static sh_status refuse(sh_peer_conn *conn, sh_err *err)
 {
     sh_notice notice;
@@ -31,7 +47,7 @@ static sh_status refuse(sh_peer_conn *conn, sh_err *err)
     return err->status;
 }
 
-/* Refuses one conn; the meeting goes on. */
+/* Refuses one connection; the group keeps forming. */
 static sh_status refuse_alone(sh_peer_conn *conn, sh_err *err)
 {
     SH_LOGW("refused a connection from %s: %s", sh_peer_conn_name(conn), err->text);
@@ -39,6 +55,8 @@ static sh_status refuse_alone(sh_peer_conn *conn, sh_err *err)
     return SH_OK;
 }
 
+/* Answers with our own hello, which the peer compares too. `shm` repeats the name of the segment
+ * that we attached, "" for none. */
 static sh_status welcome(const sh_join *join, sh_peer_conn *conn, const char *shm, sh_err *err)
 {
     const sh_hello *theirs = sh_peer_conn_peer(conn);
@@ -58,13 +76,13 @@ static sh_status check_join(const sh_join *join, const sh_peer_conn *conn, sh_er
     if (status != SH_OK) return status;
     const sh_mesh_peer *peer = &join->mesh->peer[theirs->rank];
     if (theirs->rank == 0 || peer->control != NULL)
-        return sh_err_set(err, SH_ERR_GROUP, "rank %" PRIu32 " is there twice: at %s and at %s",
+        return sh_err_set(err, SH_ERR_GROUP, "rank %" PRIu32 " was started twice: at %s and at %s",
                           theirs->rank, theirs->rank == 0 ? join->opts->coordinator : peer->name,
                           sh_peer_conn_name(conn));
     return SH_OK;
 }
 
-/* Rank 0: keeps the link of a rank that fits. One that does not fit ends the meeting for all. */
+/* Rank 0: keeps the connection of a rank that matches. One that does not fails the whole group. */
 static sh_status admit_join(sh_join *join, sh_peer_conn *conn, sh_err *err)
 {
     uint32_t rank = sh_peer_conn_peer(conn)->rank;
@@ -73,7 +91,7 @@ static sh_status admit_join(sh_join *join, sh_peer_conn *conn, sh_err *err)
         return refuse(conn, err);
     }
     if (welcome(join, conn, "", err) != SH_OK) {
-        sh_peer_conn_close(conn); /* it will come again */
+        sh_peer_conn_close(conn); /* it will connect again */
         return SH_OK;
     }
     sh_mesh_peer *peer = &join->mesh->peer[rank];
@@ -83,7 +101,8 @@ static sh_status admit_join(sh_join *join, sh_peer_conn *conn, sh_err *err)
     return SH_OK;
 }
 
-/* All sockets of a pair stand: they become its port. */
+/* All sockets to a peer are open: turn them into its channel. With shared memory, one socket stays
+ * as the doorbell and the others are not needed. */
 static void pair_complete(sh_join *join, int rank)
 {
     sh_join_pair *pair = &join->pair[rank];
@@ -110,12 +129,12 @@ static void pair_add_socket(sh_join *join, int rank, int socket, sh_peer_conn *c
     if (pair->sockets_up == (1 << 2 * join->opts->lanes) - 1) pair_complete(join, rank);
 }
 
-/* Attaches what the peer offered, if this rank can see it; "" otherwise. */
+/* Attaches the segment that the peer offered, if this rank can see it; "" otherwise. */
 static const char *answer_shm(sh_join *join, const sh_hello *theirs)
 {
     sh_err err;
     sh_join_pair *pair = &join->pair[theirs->rank];
-    /* It may be the second try of a dialler whose first one broke off behind this point. */
+    /* This may be a second attempt of a peer whose first one broke off after this point. */
     sh_shm_close(pair->shm);
     pair->shm = NULL;
     pair->shm_agreed = false;
@@ -154,8 +173,8 @@ static sh_status admit_data(sh_join *join, sh_peer_conn *conn, sh_err *err)
     return SH_OK;
 }
 
-/* A second link for the same purpose would mean that somebody plays the same rank. */
-static bool is_link_taken(const sh_join *join, const sh_hello *theirs)
+/* A second connection for the same purpose means that two processes claim the same rank. */
+static bool is_conn_taken(const sh_join *join, const sh_hello *theirs)
 {
     const sh_mesh_peer *peer = &join->mesh->peer[theirs->rank];
     if (theirs->use == SH_USE_CONTROL) return peer->control != NULL;
@@ -163,44 +182,48 @@ static bool is_link_taken(const sh_join *join, const sh_hello *theirs)
            (join->pair[theirs->rank].sockets_up >> theirs->socket & 1) != 0;
 }
 
-static sh_status admit_link(sh_join *join, sh_peer_conn *conn, sh_err *err)
+/* A connection of step 3. A mismatch here refuses only this connection: the peer may be left over
+ * from an earlier group, and must not be able to stop this one. */
+static sh_status admit_conn(sh_join *join, sh_peer_conn *conn, sh_err *err)
 {
     const sh_hello *theirs = sh_peer_conn_peer(conn);
     if (!join->table_known) {
-        sh_peer_conn_close(conn); /* heard of the table before we did; it dials again */
+        sh_peer_conn_close(conn); /* it got the table before we did; it will connect again */
         return SH_OK;
     }
     if (sh_hello_compare(&join->hello, theirs, err) != SH_OK) return refuse_alone(conn, err);
     if (theirs->epoch != join->table.epoch || (int)theirs->rank <= join->mesh->rank ||
-        is_link_taken(join, theirs)) {
+        is_conn_taken(join, theirs)) {
         sh_err_set(err, SH_ERR_GROUP,
-                   "rank %" PRIu32 " of another forming of the group dials rank %d", theirs->rank,
-                   join->mesh->rank);
+                   "rank %" PRIu32 " of an earlier group, or a second one, connects to rank %d",
+                   theirs->rank, join->mesh->rank);
         return refuse_alone(conn, err);
     }
     return theirs->use == SH_USE_CONTROL ? admit_control(join, conn, err)
                                          : admit_data(join, conn, err);
 }
 
+/* A hello of another protocol has no valid `use`: it is treated as a JOIN, so that the comparison
+ * of versions reports it. */
 static sh_status admit(sh_join *join, sh_peer_conn *conn, sh_err *err)
 {
     const sh_hello *theirs = sh_peer_conn_peer(conn);
     if (theirs->protocol == SH_PEER_PROTOCOL && theirs->use != SH_USE_JOIN)
-        return admit_link(join, conn, err);
+        return admit_conn(join, conn, err);
     if (join->mesh->rank != 0) {
         sh_err_set(err, SH_ERR_GROUP, "rank %d is not the coordinator, rank 0 is",
                    join->mesh->rank);
         return refuse_alone(conn, err);
     }
     if (join->table_known) {
-        sh_err_set(err, SH_ERR_GROUP, "the group has formed already, with a rank %" PRIu32,
+        sh_err_set(err, SH_ERR_GROUP, "the group has already formed, with another rank %" PRIu32,
                    theirs->rank);
         return refuse_alone(conn, err);
     }
     return admit_join(join, conn, err);
 }
 
-sh_status sh_join_step_gate(sh_join *join, sh_err *err)
+sh_status sh_join_step_acceptor(sh_join *join, sh_err *err)
 {
     sh_peer_conn *conn;
     sh_status status;
@@ -211,7 +234,7 @@ sh_status sh_join_step_gate(sh_join *join, sh_err *err)
     return status == SH_AGAIN ? SH_OK : status;
 }
 
-void sh_join_call_coordinator(sh_join *join)
+void sh_join_connect_coordinator(sh_join *join)
 {
     sh_hello hello = join->hello;
     const sh_addr *addrs;
@@ -219,15 +242,14 @@ void sh_join_call_coordinator(sh_join *join)
     hello.use = SH_USE_JOIN;
     hello.listen.count = count;
     for (int i = 0; i < count; i++) sh_addr_format(&addrs[i], hello.listen.text[i]);
-    join->calls[0].peer = 0;
-    join->call_count = 1;
-    sh_connector_init(&join->calls[0].connector, join->opts->coordinator, join->mesh->tls, &hello,
-                      join->opts->handshake_ms);
+    join->attempts[0].peer = 0;
+    join->attempt_count = 1;
+    sh_connector_init(&join->attempts[0].connector, join->opts->coordinator, join->mesh->tls,
+                      &hello, join->opts->handshake_ms);
 }
 
-/* Where a rank is reached for a data socket. A rank that listens everywhere is found as it was
- * before.
- */
+/* The address to use for a data socket. If rank 0 listens on the wildcard address, use the one that
+ * it was reached at before; for other ranks, rank 0 has filled it in (see fill_row). */
 static const char *address_of(const sh_join *join, int rank, int socket)
 {
     const sh_addr_list *list = &join->table.row[rank].addrs;
@@ -239,11 +261,11 @@ static const char *address_of(const sh_join *join, int rank, int socket)
     return text;
 }
 
-static void add_call(sh_join *join, int rank, sh_hello *hello)
+static void add_attempt(sh_join *join, int rank, sh_hello *hello)
 {
-    sh_join_attempt *call = &join->calls[join->call_count++];
-    call->peer = rank;
-    sh_connector_init(&call->connector, address_of(join, rank, hello->socket), join->mesh->tls,
+    sh_join_attempt *attempt = &join->attempts[join->attempt_count++];
+    attempt->peer = rank;
+    sh_connector_init(&attempt->connector, address_of(join, rank, hello->socket), join->mesh->tls,
                       hello, join->opts->handshake_ms);
 }
 
@@ -252,14 +274,17 @@ static bool is_same_host(const sh_join *join, int rank)
     return memcmp(join->table.row[rank].host, join->hello.host, SH_HOST_ID_LEN) == 0;
 }
 
+/* Creates a segment if the peer is on the same machine. Unless shared memory is required, failing
+ * to do so only means that the pair uses sockets. */
 static sh_status offer_shm(sh_join *join, int rank, sh_hello *hello, sh_err *err)
 {
     if (join->opts->path == SH_PATH_TCP) return SH_OK;
     if (!is_same_host(join, rank)) {
         if (join->opts->path != SH_PATH_SHM) return SH_OK;
-        return sh_err_set(err, SH_ERR_GROUP,
-                          "shared memory was asked for, but ranks %d and %d are on two machines",
-                          rank, join->mesh->rank);
+        return sh_err_set(
+            err, SH_ERR_GROUP,
+            "shared memory is required, but ranks %d and %d are on different machines", rank,
+            join->mesh->rank);
     }
     if (sh_shm_create(&join->pair[rank].shm, hello->shm, hello->shm_key, err) == SH_OK)
         return SH_OK;
@@ -268,8 +293,8 @@ static sh_status offer_shm(sh_join *join, int rank, sh_hello *hello, sh_err *err
     return SH_OK;
 }
 
-/* The table is known: from here on MPI can carry data. */
-static void open_mpi_ports(sh_join *join)
+/* The epoch is known, which the tags are derived from: from here on MPI can carry data. */
+static void open_mpi_channels(sh_join *join)
 {
     for (int rank = 0; rank < join->mesh->size && join->opts->mpi != NULL; rank++)
         if (rank != join->mesh->rank)
@@ -277,74 +302,78 @@ static void open_mpi_ports(sh_join *join)
                                                                    join->table.epoch);
 }
 
-/* Every rank dials all lower ones: a control link (rank 0 has one already) and the data sockets. */
-static sh_status plan_calls(sh_join *join, sh_err *err)
+/* Every rank connects to all lower ones: a control connection (rank 0 already has one) and the data
+ * sockets. */
+static sh_status plan_attempts(sh_join *join, sh_err *err)
 {
     int sockets = join->opts->mpi == NULL ? 2 * join->opts->lanes : 0;
     for (int rank = 0; rank < join->mesh->rank; rank++) {
         sh_hello hello = join->hello;
         hello.epoch = join->table.epoch;
         hello.use = SH_USE_CONTROL;
-        if (rank > 0) add_call(join, rank, &hello);
+        if (rank > 0) add_attempt(join, rank, &hello);
         hello.use = SH_USE_DATA;
         for (int socket = 0; socket < sockets; socket++) {
             hello.socket = (uint8_t)socket;
             sh_status status = socket == 0 ? offer_shm(join, rank, &hello, err) : SH_OK;
             if (status != SH_OK) return status;
-            add_call(join, rank, &hello);
+            add_attempt(join, rank, &hello);
             hello.shm[0] = '\0';
         }
     }
     return SH_OK;
 }
 
-static sh_status call_answered(sh_join *join, sh_join_attempt *call, sh_err *err)
+/* An outgoing connection was welcomed. By now the peer has attached the segment or never will, so
+ * its name can go. */
+static sh_status attempt_done(sh_join *join, sh_join_attempt *attempt, sh_err *err)
 {
-    sh_peer_conn *conn = sh_connector_take(&call->connector);
+    sh_peer_conn *conn = sh_connector_take(&attempt->connector);
     const sh_hello *theirs = sh_peer_conn_peer(conn);
-    sh_join_pair *pair = &join->pair[call->peer];
-    if ((int)theirs->rank != call->peer) {
-        sh_err_set(err, SH_ERR_GROUP, "answered as rank %" PRIu32, theirs->rank);
+    sh_join_pair *pair = &join->pair[attempt->peer];
+    if ((int)theirs->rank != attempt->peer) {
+        sh_err_set(err, SH_ERR_GROUP, "the answer came from rank %" PRIu32, theirs->rank);
         sh_peer_conn_close(conn);
         return err->status;
     }
-    if (call->connector.hello.use != SH_USE_DATA) {
-        join->mesh->peer[call->peer].control = conn;
-        snprintf(join->mesh->peer[call->peer].name, SH_ADDR_TEXT_MAX, "%s",
+    if (attempt->connector.hello.use != SH_USE_DATA) {
+        join->mesh->peer[attempt->peer].control = conn;
+        snprintf(join->mesh->peer[attempt->peer].name, SH_ADDR_TEXT_MAX, "%s",
                  sh_peer_conn_name(conn));
         return SH_OK;
     }
-    if (call->connector.hello.shm[0] != '\0') {
-        pair->shm_agreed = strcmp(theirs->shm, call->connector.hello.shm) == 0;
+    if (attempt->connector.hello.shm[0] != '\0') {
+        pair->shm_agreed = strcmp(theirs->shm, attempt->connector.hello.shm) == 0;
         sh_shm_unlink(pair->shm);
         if (!pair->shm_agreed && join->opts->path == SH_PATH_SHM) {
             sh_peer_conn_close(conn);
             return sh_err_set(err, SH_ERR_GROUP,
-                              "shared memory was asked for, but rank %d can not see it",
-                              call->peer);
+                              "shared memory is required, but rank %d cannot attach it",
+                              attempt->peer);
         }
     }
-    pair_add_socket(join, call->peer, call->connector.hello.socket, conn);
+    pair_add_socket(join, attempt->peer, attempt->connector.hello.socket, conn);
     return SH_OK;
 }
 
-sh_status sh_join_step_calls(sh_join *join, sh_err *err)
+sh_status sh_join_step_attempts(sh_join *join, sh_err *err)
 {
-    for (int i = 0; i < join->call_count; i++) {
-        sh_join_attempt *call = &join->calls[i];
-        sh_status status = sh_connector_step(&call->connector, err);
+    for (int i = 0; i < join->attempt_count; i++) {
+        sh_join_attempt *attempt = &join->attempts[i];
+        sh_status status = sh_connector_step(&attempt->connector, err);
         if (status == SH_AGAIN) continue;
-        if (status == SH_OK) status = call_answered(join, call, err);
+        if (status == SH_OK) status = attempt_done(join, attempt, err);
         if (status < 0) {
-            join->at_fault = call->peer;
-            return sh_err_prefix(err, "rank %d at %s", call->peer, call->connector.address);
+            join->at_fault = attempt->peer;
+            return sh_err_prefix(err, "rank %d at %s", attempt->peer, attempt->connector.address);
         }
-        join->calls[i--] = join->calls[--join->call_count];
+        join->attempts[i--] = join->attempts[--join->attempt_count]; /* the order does not matter */
     }
     return SH_OK;
 }
 
-/* Rank 0 puts the address that it sees in place of "any". */
+/* A rank that listens on the wildcard address does not know which of its addresses others can
+ * reach; rank 0 replaces it by the address that the connection came from. */
 static void fill_row(sh_join *join, int rank)
 {
     sh_rank_table_row *row = &join->table.row[rank];
@@ -363,6 +392,8 @@ static void fill_row(sh_join *join, int rank)
     }
 }
 
+/* Rank 0: the epoch is random and not a counter, because rank 0 does not remember earlier groups.
+ */
 static sh_status send_table(sh_join *join, sh_err *err)
 {
     sh_rank_table *table = &join->table;
@@ -380,7 +411,7 @@ static sh_status send_table(sh_join *join, sh_err *err)
         sh_status status = sh_peer_conn_flush(join->mesh->peer[r].control, err);
         if (status < 0) return sh_err_prefix(err, "rank %d at %s", r, join->mesh->peer[r].name);
     }
-    open_mpi_ports(join);
+    open_mpi_channels(join);
     join->table_known = true;
     return SH_OK;
 }
@@ -388,17 +419,16 @@ static sh_status send_table(sh_join *join, sh_err *err)
 static sh_status take_table(sh_join *join, const uint8_t *payload, size_t len, sh_err *err)
 {
     if (join->mesh->rank == 0 || join->table_known)
-        return sh_err_set(err, SH_ERR_GROUP, "a table of addresses came unasked");
+        return sh_err_set(err, SH_ERR_GROUP, "received an unexpected address table");
     sh_status status = sh_rank_table_unpack(payload, len, &join->table, err);
     if (status != SH_OK) return status;
     bool good = join->table.count == (uint32_t)join->mesh->size && join->table.epoch != 0;
     for (uint32_t i = 0; i < join->table.count; i++)
         good = good && join->table.row[i].addrs.count > 0;
-    if (!good)
-        return sh_err_set(err, SH_ERR_GROUP, "a table of addresses came that is not complete");
-    open_mpi_ports(join);
+    if (!good) return sh_err_set(err, SH_ERR_GROUP, "received an incomplete address table");
+    open_mpi_channels(join);
     join->table_known = true;
-    return plan_calls(join, err);
+    return plan_attempts(join, err);
 }
 
 static sh_status take_abort(sh_join *join, const uint8_t *payload, size_t len, sh_err *err)
@@ -422,32 +452,35 @@ static sh_status take_frame(sh_join *join, int rank, sh_frame_head head, const u
         if (rank != 0) break;
         join->go = true;
         return SH_OK;
-    case SH_FRAME_HEARTBEAT: return SH_OK; /* the peer has heard `go` before we did */
+    case SH_FRAME_HEARTBEAT: return SH_OK; /* the peer got GO before we did */
     case SH_FRAME_ABORT: return take_abort(join, payload, head.len, err);
     default: break;
     }
     join->at_fault = rank;
-    return sh_err_set(err, SH_ERR_GROUP, "rank %d sent a frame of type %d while the group formed",
+    return sh_err_set(err, SH_ERR_GROUP,
+                      "rank %d sent an unexpected frame of type %d while the group was forming",
                       rank, head.type);
 }
 
-/* Before the table is out a rank may come and go; afterwards it is missed. */
+/* Until the table has been sent a rank may disconnect and join again; afterwards the group fails.
+ */
 static sh_status lost_control(sh_join *join, int rank, sh_err *err)
 {
     sh_mesh_peer *peer = &join->mesh->peer[rank];
     if (join->table_known) {
         join->at_fault = rank;
         err->status = SH_ERR_GROUP;
-        return sh_err_prefix(err, "rank %d at %s was lost while the group formed", rank,
+        return sh_err_prefix(err, "rank %d at %s was lost while the group was forming", rank,
                              peer->name);
     }
-    SH_LOGW("rank %d at %s has left before the group formed: %s", rank, peer->name, err->text);
+    SH_LOGW("rank %d at %s left before the group had formed: %s", rank, peer->name, err->text);
     sh_peer_conn_close(peer->control);
     peer->control = NULL;
-    if (join->mesh->rank != 0) sh_join_call_coordinator(join);
+    if (join->mesh->rank != 0) sh_join_connect_coordinator(join);
     return SH_OK;
 }
 
+/* Stops reading at GO: frames after it belong to the owner of the formed group. */
 static sh_status read_control(sh_join *join, int rank, sh_err *err)
 {
     for (;;) {
@@ -485,7 +518,7 @@ static bool has_control(const sh_join *join, int rank)
     return join->mesh->peer[rank].control != NULL;
 }
 
-static bool has_links(const sh_join *join, int rank)
+static bool has_conns(const sh_join *join, int rank)
 {
     return join->mesh->peer[rank].control != NULL && join->mesh->peer[rank].channel != NULL;
 }
@@ -503,16 +536,19 @@ static sh_status send_frame(sh_join *join, int rank, sh_frame_type type, sh_err 
     return status < 0 ? lost_control(join, rank, err) : SH_OK;
 }
 
+/* READY goes to rank 0 only when all connections of this rank are open, and GO to everybody only
+ * when all ranks are READY. So no rank starts an operation that a peer cannot receive yet. */
 sh_status sh_join_advance(sh_join *join, sh_err *err)
 {
-    bool leads = join->mesh->rank == 0;
+    bool is_coordinator = join->mesh->rank == 0;
     sh_status status = SH_OK;
-    if (leads && !join->table_known && all_peers(join, has_control)) status = send_table(join, err);
-    if (status == SH_OK && join->table_known && !join->ready_sent && all_peers(join, has_links)) {
-        if (!leads) status = send_frame(join, 0, SH_FRAME_READY, err);
+    if (is_coordinator && !join->table_known && all_peers(join, has_control))
+        status = send_table(join, err);
+    if (status == SH_OK && join->table_known && !join->ready_sent && all_peers(join, has_conns)) {
+        if (!is_coordinator) status = send_frame(join, 0, SH_FRAME_READY, err);
         join->ready_sent = true;
     }
-    if (status == SH_OK && leads && join->ready_sent && all_peers(join, is_ready)) {
+    if (status == SH_OK && is_coordinator && join->ready_sent && all_peers(join, is_ready)) {
         for (int r = 1; r < join->mesh->size && status == SH_OK; r++)
             status = send_frame(join, r, SH_FRAME_GO, err);
         join->go = true;

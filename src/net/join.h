@@ -1,7 +1,7 @@
-/* join.h - the work of joining, between mesh.c and the links; nobody else includes it.
+/* join.h - the steps of joining a group; private to mesh.c and join.c.
  *
- * A meeting holds what is only needed until the group stands. Each step_* function does what can be
- * done now; mesh.c calls them in a loop and sleeps between.
+ * An sh_join holds what is only needed until the group has formed. Each step function does what can
+ * be done now; mesh.c calls them in a loop and sleeps in between.
  *
  * Threads: one owner. */
 #ifndef SH_NET_JOIN_H
@@ -18,10 +18,10 @@ typedef struct {
 
 typedef struct {
     sh_stream socket[SH_SOCKETS_MAX];
-    int sockets_up; /* as bits */
+    int sockets_up; /* bit mask of the open ones */
     sh_shm *shm;    /* offered to or by the peer */
     bool shm_agreed;
-    bool ready; /* rank 0: the peer said that its links stand */
+    bool ready; /* rank 0: the peer has reported that its connections are open */
 } sh_join_pair;
 
 typedef struct {
@@ -33,26 +33,28 @@ typedef struct {
     bool table_known;
     bool ready_sent;
     bool go;
-    sh_join_attempt *calls; /* owned */
-    int call_count;
+    sh_join_attempt *attempts; /* owned */
+    int attempt_count;
     sh_join_pair pair[SH_RANKS_MAX];
-    int at_fault; /* the rank that an error is about, -1 for none */
+    int at_fault; /* the rank that caused an error, -1 for none */
 } sh_join;
 
-/* Takes whoever has said hello at the acceptor. */
-SH_MUST_CHECK sh_status sh_join_step_gate(sh_join *join, sh_err *err);
+/* Admits or refuses the connections that have completed their handshake. */
+SH_MUST_CHECK sh_status sh_join_step_acceptor(sh_join *join, sh_err *err);
 
-/* Goes on with what this rank dials; plans the calls first. */
-SH_MUST_CHECK sh_status sh_join_step_calls(sh_join *join, sh_err *err);
-void sh_join_call_coordinator(sh_join *join);
+/* Starts the first outgoing connection, that to rank 0. The others follow from the table. */
+void sh_join_connect_coordinator(sh_join *join);
 
-/* Reads and answers what comes on the control links. */
+/* Advances the outgoing connections. */
+SH_MUST_CHECK sh_status sh_join_step_attempts(sh_join *join, sh_err *err);
+
+/* Handles the frames that arrive on the control connections. */
 SH_MUST_CHECK sh_status sh_join_step_controls(sh_join *join, sh_err *err);
 
-/* Sends what is due by now: the table, ready, go. */
+/* Sends what is due: the table, ready, go. */
 SH_MUST_CHECK sh_status sh_join_advance(sh_join *join, sh_err *err);
 
-/* Tells everybody who has come that it is over. */
-void sh_join_tell_all(sh_join *join, const sh_err *err);
+/* Notifies all ranks that have joined so far that the group failed to form. */
+void sh_join_abort_all(sh_join *join, const sh_err *err);
 
 #endif

@@ -1,3 +1,12 @@
+/* The outer loop of joining: choose addresses, listen, run the steps of join.c until GO or the
+ * deadline, then keep the connections and free the rest.
+ *
+ * One loop with poll() and short timeouts serves everything. Joining is not performance critical,
+ * but no step may block, because during it any rank may fail, any stranger may connect, and every
+ * rank has to notice both.
+ *
+ * A rank that reports a failure should name the right one. So rank 0, which knows who is missing,
+ * has the earlier deadline; the others wait a little longer and repeat what it says. */
 #include "net/mesh.h"
 
 #include "base/alloc.h"
@@ -13,8 +22,8 @@
 #include <string.h>
 
 enum {
-    STEP_MS = 20,          /* the longest sleep while joining: timers are looked at then */
-    NOTE_EVERY_MS = 10000, /* how often a rank that waits says so */
+    STEP_MS = 20,          /* the longest sleep while joining, so that timers are checked */
+    NOTE_EVERY_MS = 10000, /* how often a waiting rank logs whom it waits for */
 };
 
 void sh_mesh_opts_init(sh_mesh_opts *opts)
@@ -45,8 +54,8 @@ static sh_status check_opts(const sh_mesh_opts *opts, sh_err *err)
     return SH_OK;
 }
 
-/* Where this rank will listen. A rank other than 0 that was told nothing listens on the address
- * from which it reaches the coordinator, whose name may take a while to be known. */
+/* Where this rank will listen. Without --listen, ranks other than 0 use the local address of their
+ * route to the coordinator, whose name may take a while to resolve. */
 static sh_status choose_addrs(const sh_join *join, sh_addr *addrs, int *count, sh_err *err)
 {
     const sh_mesh_opts *opts = join->opts;
@@ -71,6 +80,8 @@ static sh_status choose_addrs(const sh_join *join, sh_addr *addrs, int *count, s
     return sh_sock_route(&to, &addrs[0], err);
 }
 
+/* Without a token anybody who reaches the port could join: allowed on loopback only, or on request.
+ */
 static sh_status check_safe(const sh_mesh_opts *opts, const sh_addr *addrs, int count, sh_err *err)
 {
     if (opts->token != NULL || opts->insecure) return SH_OK;
@@ -86,7 +97,7 @@ static sh_status check_safe(const sh_mesh_opts *opts, const sh_addr *addrs, int 
     return SH_OK;
 }
 
-static sh_status open_gate(sh_join *join, sh_err *err)
+static sh_status open_acceptor(sh_join *join, sh_err *err)
 {
     const sh_mesh_opts *opts = join->opts;
     sh_mesh *mesh = join->mesh;
@@ -103,7 +114,8 @@ static sh_status open_gate(sh_join *join, sh_err *err)
     return status;
 }
 
-/* "1, 3": the ranks that are missing. */
+/* "1, 3": the ranks that we are waiting for. What counts as missing depends on the step: first no
+ * control connection, then no channel, then, for rank 0, no READY. */
 static void list_missing(const sh_join *join, sh_buf *out)
 {
     for (int r = 0; r < join->mesh->size; r++) {
@@ -115,29 +127,31 @@ static void list_missing(const sh_join *join, sh_buf *out)
     }
 }
 
-static void say_waiting(const sh_join *join)
+/* Ranks other than 0 first wait for an answer to their own connections; why the last attempt failed
+ * is what the user needs to know then. */
+static void log_waiting(const sh_join *join)
 {
-    if (join->mesh->rank != 0 && join->call_count > 0) {
-        SH_LOGI("waiting for rank %d at %s: %s", join->calls[0].peer,
-                join->calls[0].connector.address, join->calls[0].connector.last.text);
+    if (join->mesh->rank != 0 && join->attempt_count > 0) {
+        SH_LOGI("waiting for rank %d at %s: %s", join->attempts[0].peer,
+                join->attempts[0].connector.address, join->attempts[0].connector.last.text);
         return;
     }
     sh_buf who = {0};
     list_missing(join, &who);
-    SH_LOGI("waiting for %s%s", who.len > 0 ? "rank " : "rank 0 to go on",
+    SH_LOGI("waiting for %s%s", who.len > 0 ? "rank " : "rank 0 to continue",
             who.len > 0 ? who.ptr : "");
     sh_buf_reset(&who);
 }
 
-static sh_status came_too_late(const sh_join *join, sh_err *err)
+static sh_status timed_out(const sh_join *join, sh_err *err)
 {
     double wait_s = join->opts->join_ms / 1000.0;
-    if (join->mesh->rank != 0 && join->call_count > 0) {
-        const sh_join_attempt *call = &join->calls[0];
-        bool other_token = call->connector.last.status == SH_ERR_AUTH;
+    if (join->mesh->rank != 0 && join->attempt_count > 0) {
+        const sh_join_attempt *attempt = &join->attempts[0];
+        bool other_token = attempt->connector.last.status == SH_ERR_AUTH;
         return sh_err_set(err, other_token ? SH_ERR_AUTH : SH_ERR_TIMEOUT,
-                          "rank %d did not answer at %s within %g s: %s", call->peer,
-                          call->connector.address, wait_s, call->connector.last.text);
+                          "rank %d did not answer at %s within %g s: %s", attempt->peer,
+                          attempt->connector.address, wait_s, attempt->connector.last.text);
     }
     sh_buf who = {0};
     list_missing(join, &who);
@@ -145,7 +159,8 @@ static sh_status came_too_late(const sh_join *join, sh_err *err)
     int refused = sh_acceptor_refused(join->mesh->acceptor, &last);
     if (refused > 0)
         sh_err_set(err, SH_ERR_PEER,
-                   "the group did not form within %g s, missing rank %s; %d refused, the last %s",
+                   "the group did not form within %g s, missing rank %s; refused %d connections, "
+                   "the last one %s",
                    wait_s, who.len > 0 ? who.ptr : "0", refused, last);
     else
         sh_err_set(err, SH_ERR_PEER, "the group did not form within %g s, missing rank %s", wait_s,
@@ -154,47 +169,48 @@ static sh_status came_too_late(const sh_join *join, sh_err *err)
     return err->status;
 }
 
-static void meet_sleep(const sh_join *join)
+static void join_sleep(const sh_join *join)
 {
-    size_t cap = SH_ACCEPTOR_POLL_MAX + (size_t)join->mesh->size + (size_t)join->call_count;
+    size_t cap = SH_ACCEPTOR_POLL_MAX + (size_t)join->mesh->size + (size_t)join->attempt_count;
     struct pollfd *fds = sh_alloc_array(cap, sizeof(*fds));
     int count = sh_acceptor_poll(join->mesh->acceptor, fds);
     for (int r = 0; r < join->mesh->size; r++)
         if (join->mesh->peer[r].control != NULL)
             fds[count++] = sh_peer_conn_poll(join->mesh->peer[r].control);
-    for (int i = 0; i < join->call_count; i++)
-        if (join->calls[i].connector.conn != NULL)
-            fds[count++] = sh_peer_conn_poll(join->calls[i].connector.conn);
-    poll(fds, (nfds_t)count, STEP_MS); /* whatever it says, the next step looks at everything */
+    for (int i = 0; i < join->attempt_count; i++)
+        if (join->attempts[i].connector.conn != NULL)
+            fds[count++] = sh_peer_conn_poll(join->attempts[i].connector.conn);
+    poll(fds, (nfds_t)count,
+         STEP_MS); /* the result does not matter, every step checks everything */
     free(fds);
 }
 
-static sh_status meet_loop(sh_join *join, sh_err *err)
+static sh_status join_loop(sh_join *join, sh_err *err)
 {
     sh_deadline note = sh_deadline_in_ms(NOTE_EVERY_MS);
-    bool was_dialling = join->mesh->rank != 0;
+    bool connecting = join->mesh->rank != 0;
     while (!join->go) {
         sh_status status = sh_join_step_controls(join, err);
-        if (status == SH_OK) status = sh_join_step_gate(join, err);
-        if (status == SH_OK) status = sh_join_step_calls(join, err);
+        if (status == SH_OK) status = sh_join_step_acceptor(join, err);
+        if (status == SH_OK) status = sh_join_step_attempts(join, err);
         if (status == SH_OK) status = sh_join_advance(join, err);
         if (status != SH_OK) return status;
-        if (was_dialling && join->mesh->peer[0].control != NULL) {
-            /* From here on rank 0 gives up first, and says who was missing. */
+        if (connecting && join->mesh->peer[0].control != NULL) {
+            /* From here on rank 0 gives up first, and its notice says who was missing. */
             join->deadline = sh_deadline_in_ms((int64_t)join->opts->join_ms + 1000);
-            was_dialling = false;
+            connecting = false;
         }
-        if (!join->go && sh_deadline_passed(join->deadline)) return came_too_late(join, err);
+        if (!join->go && sh_deadline_passed(join->deadline)) return timed_out(join, err);
         if (!join->go && sh_deadline_passed(note)) {
-            say_waiting(join);
+            log_waiting(join);
             note = sh_deadline_in_ms(NOTE_EVERY_MS);
         }
-        if (!join->go) meet_sleep(join);
+        if (!join->go) join_sleep(join);
     }
     return SH_OK;
 }
 
-static void meet_start(sh_join *join)
+static void join_start(sh_join *join)
 {
     const sh_mesh_opts *opts = join->opts;
     sh_hello *hello = &join->hello;
@@ -210,20 +226,21 @@ static void meet_start(sh_join *join)
     snprintf(hello->group, sizeof(hello->group), "%s", opts->group);
     memcpy(hello->model, opts->model, SH_MODEL_ID_LEN);
     sh_host_id(hello->host);
-    join->calls = sh_alloc_array((size_t)opts->size * (size_t)(2 * opts->lanes + 1),
-                                 sizeof(*join->calls));
+    join->attempts = sh_alloc_array((size_t)opts->size * (size_t)(2 * opts->lanes + 1),
+                                    sizeof(*join->attempts));
 }
 
-static void meet_end(sh_join *join)
+/* Frees what was not handed over to the mesh: after a failure that may be anything. */
+static void join_end(sh_join *join)
 {
-    for (int i = 0; i < join->call_count; i++) sh_connector_reset(&join->calls[i].connector);
+    for (int i = 0; i < join->attempt_count; i++) sh_connector_reset(&join->attempts[i].connector);
     for (int r = 0; r < join->mesh->size; r++) {
         sh_join_pair *pair = &join->pair[r];
         for (int i = 0; i < SH_SOCKETS_MAX; i++)
             if (pair->sockets_up >> i & 1) sh_stream_close(&pair->socket[i]);
         sh_shm_close(pair->shm);
     }
-    free(join->calls);
+    free(join->attempts);
     free(join);
 }
 
@@ -239,16 +256,16 @@ static sh_status form(const sh_mesh_opts *opts, sh_mesh *mesh, sh_err *err)
     sh_join *join = sh_alloc(sizeof(*join));
     join->opts = opts;
     join->mesh = mesh;
-    meet_start(join);
-    sh_status status = open_gate(join, err);
+    join_start(join);
+    sh_status status = open_acceptor(join, err);
     if (status == SH_OK) {
-        if (mesh->rank != 0) sh_join_call_coordinator(join);
-        status = meet_loop(join, err);
-        if (status != SH_OK) sh_join_tell_all(join, err);
+        if (mesh->rank != 0) sh_join_connect_coordinator(join);
+        status = join_loop(join, err);
+        if (status != SH_OK) sh_join_abort_all(join, err);
     }
     if (status == SH_OK) count_local(join);
     mesh->epoch = join->table.epoch;
-    meet_end(join);
+    join_end(join);
     return status;
 }
 

@@ -1,16 +1,17 @@
-/* mesh.h - the links of one rank to all others of its group.
+/* mesh.h - the connections of one rank to all others of its group.
  *
- * Ranks start in any order and meet at the coordinator, which is rank 0. When all are there it
- * tells everybody where everybody is; then each pair makes a control link and a data port. Joining
- * is all or nothing: when a rank does not fit (another version, model, world size, a rank that is
- * there already), every rank that has come hears which and why.
+ * Ranks start in any order and connect to the coordinator, which is rank 0. When all have joined it
+ * sends everybody the table of addresses; then each pair opens a control connection and a data
+ * channel. Joining is all or nothing: if a rank does not match (another version, model or world
+ * size, or a rank that is already taken), every rank that has joined learns which one and why.
  *
- * Strangers do not count: who does not prove the token is sent away and the ranks go on waiting.
+ * Strangers do not affect this: a connection that does not prove the token is rejected and the
+ * ranks keep waiting.
  *
- * The mesh owns its links and ports. A thread may take care of the control links while another uses
- * the ports; coll/group.h does that.
+ * The mesh owns its connections and channels. One thread may serve the control connections while
+ * another uses the channels; coll/group.h does that.
  *
- * Threads: one thread joins; afterwards each link and port has one owner. */
+ * Threads: one thread joins; afterwards each connection and channel has one owner. */
 #ifndef SH_NET_MESH_H
 #define SH_NET_MESH_H
 
@@ -21,7 +22,7 @@
 typedef enum {
     SH_PATH_AUTO, /* shared memory where two ranks share a machine, else sockets */
     SH_PATH_TCP,
-    SH_PATH_SHM, /* shared memory or nothing */
+    SH_PATH_SHM, /* shared memory, or fail */
 } sh_path;
 
 typedef struct {
@@ -29,20 +30,20 @@ typedef struct {
     int size;                /* 1..SH_RANKS_MAX */
     const char *coordinator; /* "host:port" of rank 0; rank 0 listens there */
     /* This rank's own addresses "host:port", in the order of the data connections. None: rank 0
-     * listens on the coordinator's, others on the address from which they reach it. */
+     * listens on the coordinator address, others on the local address of their route to it. */
     const char *listen[SH_LANES_MAX];
     int listen_count;
-    int listen_fd;     /* rank 0: a socket that listens already, taken over; -1 for none */
+    int listen_fd;     /* rank 0: a listening socket to take ownership of; -1 for none */
     const char *token; /* NULL: no token, and then only loopback unless insecure */
     bool insecure;
-    bool plain_data;   /* data links go on in clear after the handshake */
+    bool plain_data;   /* data connections drop TLS after the handshake */
     const char *group; /* name; ranks of another group are refused */
     uint8_t model[SH_MODEL_ID_LEN];
     sh_path path;
-    int lanes;   /* pairs of data connections between two ranks, 1..SH_LANES_MAX */
-    sh_mpi *mpi; /* borrowed; carries the data, with the same ranks. NULL: path says what does */
-    int join_ms; /* how long to wait for all ranks */
-    int handshake_ms; /* how long one connection may take to say hello */
+    int lanes;        /* pairs of data connections between two ranks, 1..SH_LANES_MAX */
+    sh_mpi *mpi;      /* borrowed; carries the data, with the same ranks. NULL: see path */
+    int join_ms;      /* how long to wait for all ranks */
+    int handshake_ms; /* how long one connection may take until its hello */
 } sh_mesh_opts;
 
 typedef struct {
@@ -54,10 +55,10 @@ typedef struct {
 typedef struct {
     int rank;
     int size;
-    uint64_t epoch;  /* of this forming of the group; the same on all ranks, never 0 */
-    int local_count; /* ranks on this machine, this one included */
+    uint64_t epoch;  /* new each time the group forms; the same on all ranks, never 0 */
+    int local_count; /* ranks on this machine, including this one */
     sh_mesh_peer peer[SH_RANKS_MAX];
-    sh_acceptor *acceptor; /* still open, to tell latecomers */
+    sh_acceptor *acceptor; /* stays open, to refuse latecomers with a reason */
     sh_tls *tls;
 } sh_mesh;
 

@@ -1,3 +1,11 @@
+/* Loading an MPI plugin, and a channel over it.
+ *
+ * The plugin must belong to the MPI library whose mpirun started us: another one does not find the
+ * other ranks. The launcher is recognized by the variables it exports.
+ *
+ * MPI errors and hangs are contained as far as the standard allows: every wait goes through test()
+ * with a deadline of ours, and finalize, which has none, is called only after a barrier has shown
+ * that all ranks are there. */
 #include "net/mpi.h"
 
 #include "base/alloc.h"
@@ -17,8 +25,8 @@ struct sh_mpi {
     int size;
 };
 
-/* Who started this process decides which library its ranks speak through. A library that was named
- * shows what it is by a symbol. */
+/* How to recognize the library: by a variable that its launcher sets, or, for a library that the
+ * user named, by a symbol that only this family has. */
 static const struct {
     const char *family;
     const char *variable;
@@ -28,7 +36,7 @@ static const struct {
     {"mpich", "PMI_SIZE", "MPIR_Err_create_code"},
 };
 
-/* "DIR/shoal-mpi-FAMILY.so", owned by the caller; NULL when it is not there. */
+/* "DIR/shoal-mpi-FAMILY.so", owned by the caller; NULL if it does not exist. */
 static char *plugin_find(const char *dir, const char *family)
 {
     static const char *const places[] = {"", "/../lib/shoal"};
@@ -52,15 +60,15 @@ static char *plugin_find(const char *dir, const char *family)
 
 static sh_status plugin_load(const char *path, const sh_mpi_plugin **out, sh_err *err)
 {
-    /* Global, because the library's own parts are loaded later and look for its symbols. */
+    /* RTLD_GLOBAL: the library loads its own components later, and they need its symbols. */
     void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (handle == NULL) return sh_err_set(err, SH_ERR_UNSUPPORTED, "%s", dlerror());
     const sh_mpi_plugin *plugin = dlsym(handle, SH_MPI_PLUGIN_SYMBOL);
     if (plugin == NULL || plugin->version != SH_MPI_PLUGIN_VERSION) {
         dlclose(handle);
-        return sh_err_set(err, SH_ERR_UNSUPPORTED, "%s: not a plugin of this program", path);
+        return sh_err_set(err, SH_ERR_UNSUPPORTED, "%s: not a plugin of this version", path);
     }
-    *out = plugin; /* stays loaded: MPI libraries can not be unloaded */
+    *out = plugin; /* stays loaded: MPI libraries cannot be unloaded */
     return SH_OK;
 }
 
@@ -78,6 +86,8 @@ static sh_status family_of_library(const char *library, const char **family, sh_
                       library);
 }
 
+/* Without a launcher's variable (mpirun of one process, or none) any plugin that loads will do. The
+ * error is prepared in advance and replaced by that of the last plugin that failed to load. */
 static sh_status plugin_choose(const char *library, const char *dir, const sh_mpi_plugin **out,
                                sh_err *err)
 {
@@ -89,7 +99,7 @@ static sh_status plugin_choose(const char *library, const char *dir, const sh_mp
     for (size_t i = 0; i < SH_COUNT_OF(FAMILIES) && only == NULL; i++)
         if (getenv(FAMILIES[i].variable) != NULL) only = FAMILIES[i].family;
     sh_err_set(err, SH_ERR_UNSUPPORTED,
-               "MPI is not in this program: no plugin%s%s was built with it (make needs mpicc)",
+               "MPI is not available: no plugin%s%s was built (make needs mpicc)",
                only == NULL ? "" : " for ", only == NULL ? "" : only);
     for (size_t i = 0; i < SH_COUNT_OF(FAMILIES); i++) {
         if (only != NULL && strcmp(only, FAMILIES[i].family) != 0) continue;
@@ -125,6 +135,8 @@ sh_status sh_mpi_open(const char *library, const char *dir, sh_mpi **out, sh_err
     return SH_OK;
 }
 
+/* Sleeps between tests: this is only used while starting and leaving, where a millisecond is fine.
+ */
 static sh_status await(sh_mpi *mpi, sh_mpi_request *request, sh_deadline deadline, sh_err *err)
 {
     for (;;) {
@@ -146,14 +158,14 @@ void sh_mpi_close(sh_mpi *mpi, int wait_ms)
     sh_err err;
     if (mpi == NULL) return;
     if (wait_ms > 0) {
-        /* Finalizing has no deadline of its own, so it is begun only when everybody has come. */
+        /* MPI_Finalize has no timeout, so call it only once all ranks have reached this point. */
         int code = mpi->plugin->barrier(&request);
         sh_status status = code != 0 ? failed(mpi->plugin, code, "leaving", &err)
                                      : await(mpi, &request, sh_deadline_in_ms(wait_ms), &err);
         if (status == SH_OK)
             mpi->plugin->finalize();
         else
-            SH_LOGW("MPI is left without the other ranks: %s", err.text);
+            SH_LOGW("leaving MPI without the other ranks: %s", err.text);
     }
     free(mpi);
 }
@@ -193,10 +205,11 @@ sh_status sh_mpi_recv(sh_mpi *mpi, int from, void *data, size_t len, sh_deadline
     return status == SH_OK ? SH_OK : sh_err_prefix(err, "rank %d", from);
 }
 
-/* ---- the port ----
+/* ---- the channel ----
  *
- * A message becomes MPI messages that both ends can tell from its lengths: one of both parts, put
- * together in a buffer, when it is short; otherwise the head alone, then the body in pieces. */
+ * MPI transfers contiguous buffers of at most INT_MAX bytes. A message is cut into MPI messages in
+ * a way that both ends derive from its lengths: a short one is copied together into a buffer and
+ * sent as one; otherwise the header goes first, then the body in pieces. */
 
 enum {
     SHORT_MAX = 64 * 1024 + SH_OP_HEAD_LEN,
@@ -205,11 +218,11 @@ enum {
 
 /* One direction. */
 typedef struct {
-    bool under_way;
+    bool in_flight;
     sh_mpi_request request;
-    size_t len; /* of what is under way */
-    uint8_t *room;
-    bool in_room;
+    size_t len; /* of the request in flight */
+    uint8_t *buf;
+    bool in_buf;
 } half;
 
 typedef struct {
@@ -221,24 +234,24 @@ typedef struct {
     half in;
 } mpi_channel;
 
-/* What comes next of a message, as one run of bytes. */
+/* The next part of a message, as contiguous bytes. */
 static struct iovec next_piece(const sh_msg *msg, half *h)
 {
     struct iovec parts[2];
     int count = sh_msg_parts(msg, msg->done, msg->len, parts);
-    h->in_room = count == 2 && msg->len <= SHORT_MAX;
-    if (h->in_room) return (struct iovec){h->room, msg->len};
+    h->in_buf = count == 2 && msg->len <= SHORT_MAX;
+    if (h->in_buf) return (struct iovec){h->buf, msg->len};
     if (parts[0].iov_len > PIECE_MAX) parts[0].iov_len = PIECE_MAX;
     return parts[0];
 }
 
-static void room_copy(const sh_msg *msg, half *h, bool to_room)
+static void buf_copy(const sh_msg *msg, half *h, bool to_buf)
 {
-    uint8_t *at = h->room;
+    uint8_t *at = h->buf;
     for (int i = 0; i < 2; at += msg->part[i].iov_len, i++) {
         if (msg->part[i].iov_len == 0) continue;
-        memcpy(to_room ? (void *)at : msg->part[i].iov_base,
-               to_room ? msg->part[i].iov_base : (void *)at, msg->part[i].iov_len);
+        memcpy(to_buf ? (void *)at : msg->part[i].iov_base,
+               to_buf ? msg->part[i].iov_base : (void *)at, msg->part[i].iov_len);
     }
 }
 
@@ -247,27 +260,29 @@ static int start(mpi_channel *channel, half *h, sh_msg *msg, bool sending)
     const sh_mpi_plugin *plugin = channel->mpi->plugin;
     struct iovec piece = next_piece(msg, h);
     h->len = piece.iov_len;
-    if (sending && h->in_room) room_copy(msg, h, true);
+    if (sending && h->in_buf) buf_copy(msg, h, true);
     int code = sending ? plugin->send(piece.iov_base, (int)piece.iov_len, channel->peer,
                                       channel->tag, &h->request)
                        : plugin->recv(piece.iov_base, (int)piece.iov_len, channel->peer,
                                       channel->tag, &h->request);
-    h->under_way = code == 0;
+    h->in_flight = code == 0;
     return code;
 }
 
+/* One MPI request is in flight per direction; the next piece starts when the previous one is done.
+ * A received short message is in the buffer until then, and copied out once complete. */
 static sh_status move_msg(mpi_channel *channel, half *h, sh_msg *msg, bool sending, sh_err *err)
 {
     const sh_mpi_plugin *plugin = channel->mpi->plugin;
     while (msg->done < msg->len) {
         bool done = false;
-        int code = h->under_way ? 0 : start(channel, h, msg, sending);
+        int code = h->in_flight ? 0 : start(channel, h, msg, sending);
         if (code == 0) code = plugin->test(&h->request, &done);
-        h->under_way = code == 0 && !done;
+        h->in_flight = code == 0 && !done;
         if (code != 0) return failed(plugin, code, sending ? "sending" : "receiving", err);
         if (!done) return SH_AGAIN;
         msg->done += h->len;
-        if (!sending && h->in_room) room_copy(msg, h, false);
+        if (!sending && h->in_buf) buf_copy(msg, h, false);
     }
     return SH_OK;
 }
@@ -284,7 +299,7 @@ static sh_status mpi_recv(sh_channel *base, sh_msg *msg, sh_err *err)
     return move_msg(channel, &channel->in, msg, false, err);
 }
 
-/* Nothing of MPI can be waited for in poll(). */
+/* MPI has nothing that poll() could wait for. */
 static int mpi_arm(sh_channel *base, bool sending, bool receiving, struct pollfd *out)
 {
     (void)base, (void)sending, (void)receiving, (void)out;
@@ -301,8 +316,8 @@ static void mpi_close(sh_channel *base)
     mpi_channel *channel = (mpi_channel *)base;
     half *halves[2] = {&channel->out, &channel->in};
     for (int i = 0; i < 2; i++) {
-        if (halves[i]->under_way) channel->mpi->plugin->cancel(&halves[i]->request);
-        free(halves[i]->room);
+        if (halves[i]->in_flight) channel->mpi->plugin->cancel(&halves[i]->request);
+        free(halves[i]->buf);
     }
     free(channel);
 }
@@ -316,8 +331,8 @@ sh_channel *sh_mpi_channel_create(sh_mpi *mpi, int peer, uint64_t salt)
     channel->base.ops = &MPI_OPS;
     channel->mpi = mpi;
     channel->peer = peer;
-    channel->tag = 1 + (int)(salt % SH_MPI_TAG_MAX);
-    channel->out.room = sh_alloc(SHORT_MAX);
-    channel->in.room = sh_alloc(SHORT_MAX);
+    channel->tag = 1 + (int)(salt % SH_MPI_TAG_MAX); /* 0 is for sh_mpi_send and sh_mpi_recv */
+    channel->out.buf = sh_alloc(SHORT_MAX);
+    channel->in.buf = sh_alloc(SHORT_MAX);
     return &channel->base;
 }

@@ -1,8 +1,8 @@
-/* mpi_plugin.h - what the program asks of an MPI library.
+/* mpi_plugin.h - the interface between the program and an MPI library.
  *
- * MPI libraries differ in their binary interface, so nothing of mpi.h is in the program: a plugin
- * (plugins/mpi.c) is built with each mpicc that is installed, and the one that fits the launcher is
- * loaded when --backend mpi, or mpirun, asks for it. The program and its plugin come from one
+ * MPI libraries are not binary compatible with each other, so the program contains nothing of
+ * mpi.h: a plugin (plugins/mpi.c) is built with each installed mpicc, and the one that matches the
+ * launcher is loaded on --backend mpi or under mpirun. The program and its plugins come from one
  * build.
  *
  * All calls return 0 or an error code of the library, which error_text explains.
@@ -16,7 +16,7 @@
 
 enum { SH_MPI_PLUGIN_VERSION = 1, SH_MPI_TAG_MAX = 32767 };
 
-/* Room for the library's own handle. */
+/* Space for the library's own handle. */
 typedef struct {
     _Alignas(8) unsigned char bytes[16];
 } sh_mpi_request;
@@ -26,23 +26,23 @@ typedef struct {
     const char *family; /* "openmpi", "mpich" */
 
     int (*init)(int *rank, int *size);
-    /* Waits for all ranks: to be called when they are known to come. */
+    /* Waits for all ranks without a timeout: call it only once all are known to finalize. */
     int (*finalize)(void);
 
-    /* Bytes to and from a rank; data stays where it is until test says done. */
+    /* Start a transfer to or from a rank; data must stay in place until test reports done. */
     int (*send)(const void *data, int len, int to, int tag, sh_mpi_request *request);
     int (*recv)(void *data, int len, int from, int tag, sh_mpi_request *request);
     int (*test)(sh_mpi_request *request, bool *done);
-    /* Gives up what test has not called done. */
+    /* Cancels a request that test has not reported as done. */
     void (*cancel)(sh_mpi_request *request);
 
-    /* All ranks have come here once test says done. */
+    /* Starts a barrier; all ranks have reached it once test reports done. */
     int (*barrier)(sh_mpi_request *request);
 
     void (*error_text)(int code, char *out, size_t cap);
 } sh_mpi_plugin;
 
-/* The one name that a plugin exports. */
+/* The only symbol that a plugin exports. */
 #define SH_MPI_PLUGIN_SYMBOL "sh_mpi_plugin_table"
 extern const sh_mpi_plugin sh_mpi_plugin_table;
 

@@ -1,3 +1,11 @@
+/* A state machine that opens a connection between two ranks: connect, TLS, hello, open.
+ *
+ * Anybody who can reach the port can open connections, so an unproven peer must be cheap: TLS state
+ * is allocated only when its first bytes have arrived, frames have a maximum length, and everything
+ * before STAGE_OPEN runs under one deadline.
+ *
+ * Reads never take more than the frame at hand. A data connection is released as a stream right
+ * after the welcome, and bytes read ahead would be lost to it. */
 #include "net/peer_conn.h"
 
 #include "base/alloc.h"
@@ -9,9 +17,9 @@
 #include <sys/socket.h>
 
 typedef enum {
-    STAGE_CONNECT, /* dialling: the three-way handshake of TCP */
+    STAGE_CONNECT, /* outgoing: TCP is connecting */
     STAGE_TLS,
-    STAGE_HELLO, /* dialling: hello is out, the answer is due; accepting: hello is due */
+    STAGE_HELLO, /* outgoing: hello sent, waiting for the answer; incoming: waiting for hello */
     STAGE_OPEN,
 } stage;
 
@@ -19,17 +27,17 @@ struct sh_peer_conn {
     sh_stream stream;
     char name[SH_ADDR_TEXT_MAX];
     stage stage;
-    bool dialled;
+    bool outgoing;
     sh_tls *tls;
     sh_deadline deadline;
     sh_hello mine;
     sh_hello theirs;
     sh_buf out;
-    sh_buf in;     /* the head of a frame, then its payload */
-    bool in_given; /* the frame in `in` was handed out */
+    sh_buf in;     /* one frame: header, then payload */
+    bool in_given; /* the frame in `in` was returned to the caller */
 };
 
-static sh_peer_conn *link_make(int fd, const sh_addr *peer, sh_tls *tls, sh_deadline deadline)
+static sh_peer_conn *conn_create(int fd, const sh_addr *peer, sh_tls *tls, sh_deadline deadline)
 {
     sh_peer_conn *conn = sh_alloc(sizeof(*conn));
     sh_stream_init(&conn->stream, fd);
@@ -45,16 +53,16 @@ sh_status sh_peer_conn_connect(const sh_addr *to, sh_tls *tls, const sh_hello *m
     int fd;
     sh_status status = sh_sock_connect(to, &fd, err);
     if (status != SH_OK) return status;
-    sh_peer_conn *conn = link_make(fd, to, tls, deadline);
-    conn->dialled = true;
+    sh_peer_conn *conn = conn_create(fd, to, tls, deadline);
+    conn->outgoing = true;
     conn->mine = *mine;
     *out = conn;
     return SH_OK;
 }
 
-sh_peer_conn *sh_peer_conn_take(int fd, const sh_addr *from, sh_tls *tls, sh_deadline deadline)
+sh_peer_conn *sh_peer_conn_accept(int fd, const sh_addr *from, sh_tls *tls, sh_deadline deadline)
 {
-    sh_peer_conn *conn = link_make(fd, from, tls, deadline);
+    sh_peer_conn *conn = conn_create(fd, from, tls, deadline);
     conn->stage = STAGE_TLS;
     return conn;
 }
@@ -77,8 +85,7 @@ static sh_status step_connect(sh_peer_conn *conn, sh_err *err)
     return status;
 }
 
-/* A silent peer costs no more than its descriptor: TLS is set up when there is something to read.
- */
+/* Whether nothing has arrived yet. A silent peer should cost no more than its descriptor. */
 static bool is_silent(const sh_peer_conn *conn)
 {
     char byte;
@@ -88,17 +95,18 @@ static bool is_silent(const sh_peer_conn *conn)
 static sh_status step_tls(sh_peer_conn *conn, sh_err *err)
 {
     sh_status status = SH_OK;
-    if (!conn->dialled && conn->tls != NULL && conn->stream.ssl == NULL && is_silent(conn))
+    if (!conn->outgoing && conn->tls != NULL && conn->stream.ssl == NULL && is_silent(conn))
         return SH_AGAIN;
     if (conn->tls != NULL && conn->stream.ssl == NULL)
-        status = sh_stream_start_tls(&conn->stream, conn->tls, !conn->dialled, err);
+        status = sh_stream_start_tls(&conn->stream, conn->tls, !conn->outgoing, err);
     if (status == SH_OK && conn->tls != NULL) status = sh_stream_handshake(&conn->stream, err);
     if (status != SH_OK) return status;
     conn->stage = STAGE_HELLO;
-    if (conn->dialled) sh_hello_pack(&conn->out, SH_FRAME_HELLO, &conn->mine);
+    if (conn->outgoing) sh_hello_pack(&conn->out, SH_FRAME_HELLO, &conn->mine);
     return SH_OK;
 }
 
+/* Comes after the TLS handshake: with a token, only a rank can have sent this text. */
 static sh_status refused(const uint8_t *payload, size_t len, sh_err *err)
 {
     sh_notice notice;
@@ -115,12 +123,11 @@ static sh_status step_hello(sh_peer_conn *conn, sh_err *err)
     const uint8_t *payload;
     status = sh_peer_conn_recv(conn, &head, &payload, err);
     if (status != SH_OK) return status;
-    if (conn->dialled && head.type == SH_FRAME_REFUSE) return refused(payload, head.len, err);
-    if (head.type != (conn->dialled ? SH_FRAME_WELCOME : SH_FRAME_HELLO))
-        return sh_err_set(err, SH_ERR_PEER, "a frame of type %d came in place of a hello",
-                          head.type);
+    if (conn->outgoing && head.type == SH_FRAME_REFUSE) return refused(payload, head.len, err);
+    if (head.type != (conn->outgoing ? SH_FRAME_WELCOME : SH_FRAME_HELLO))
+        return sh_err_set(err, SH_ERR_PEER, "expected a hello, got a frame of type %d", head.type);
     status = sh_hello_unpack(payload, head.len, &conn->theirs, err);
-    if (status == SH_OK && conn->dialled)
+    if (status == SH_OK && conn->outgoing)
         status = sh_hello_compare(&conn->mine, &conn->theirs, err);
     if (status == SH_OK) conn->stage = STAGE_OPEN;
     return status;
@@ -138,8 +145,7 @@ sh_status sh_peer_conn_step(sh_peer_conn *conn, sh_err *err)
     }
     if (status == SH_AGAIN && sh_deadline_passed(conn->deadline)) {
         static const char *const waits[] = {"an answer", "the TLS handshake", "a hello", ""};
-        return sh_err_set(err, SH_ERR_TIMEOUT, "no answer: waited in vain for %s",
-                          waits[conn->stage]);
+        return sh_err_set(err, SH_ERR_TIMEOUT, "timed out waiting for %s", waits[conn->stage]);
     }
     return status;
 }
@@ -147,6 +153,8 @@ sh_status sh_peer_conn_step(sh_peer_conn *conn, sh_err *err)
 sh_peer_conn_standing sh_peer_conn_standing_of(const sh_peer_conn *conn)
 {
     if (conn->stage == STAGE_OPEN) return SH_STANDING_PROVED;
+    /* The session counts as reused as soon as the binder of the pre-shared key in the ClientHello
+     * was verified, which is before the handshake is complete. */
     if (conn->stream.ssl != NULL)
         return SSL_session_reused(conn->stream.ssl) ? SH_STANDING_PROVED : SH_STANDING_HEARD;
     return conn->in.len > 0 ? SH_STANDING_HEARD : SH_STANDING_SILENT;
@@ -157,7 +165,7 @@ bool sh_peer_conn_is_connected(const sh_peer_conn *conn)
     return conn->stage > STAGE_CONNECT;
 }
 
-bool sh_peer_conn_is_vouched(const sh_peer_conn *conn)
+bool sh_peer_conn_is_authenticated(const sh_peer_conn *conn)
 {
     return conn->stage > STAGE_TLS;
 }
@@ -204,7 +212,7 @@ sh_status sh_peer_conn_flush(sh_peer_conn *conn, sh_err *err)
     return status;
 }
 
-/* Reads until `in` holds `want` bytes, never more: what follows may not be ours to read. */
+/* Reads until `in` holds `want` bytes, never more: what follows may belong to the stream. */
 static sh_status fill(sh_peer_conn *conn, size_t want, sh_err *err)
 {
     while (conn->in.len < want) {
@@ -218,6 +226,7 @@ static sh_status fill(sh_peer_conn *conn, size_t want, sh_err *err)
     return SH_OK;
 }
 
+/* Resumable: a partial frame stays in `in`, and the next call parses its header again. */
 sh_status sh_peer_conn_recv(sh_peer_conn *conn, sh_frame_head *head, const uint8_t **payload,
                             sh_err *err)
 {
@@ -236,6 +245,7 @@ sh_status sh_peer_conn_recv(sh_peer_conn *conn, sh_frame_head *head, const uint8
     return SH_OK;
 }
 
+/* Always interested in reading, so that a closed connection is noticed in any stage. */
 struct pollfd sh_peer_conn_poll(const sh_peer_conn *conn)
 {
     bool write = conn->stage == STAGE_CONNECT || conn->out.len > 0 ||

@@ -1,3 +1,10 @@
+/* Every byte here may come from a program that only claims to be a rank: another version, a port
+ * scanner, or an attacker where no token is set. So unpacking never trusts a length. A reader that
+ * runs out of bytes is marked as failed and yields zeros, bad values mark it as well, and get_end
+ * checks the mark once; a struct is handed out only if all of it was good.
+ *
+ * Frames start with a magic byte so that bytes of another protocol are recognized at once instead
+ * of being taken for a huge length; the hello has a longer magic of its own. */
 #include "net/peer_messages.h"
 
 #include "base/pack.h"
@@ -23,13 +30,13 @@ static void put_addrs(sh_buf *out, const sh_addr_list *list)
     for (int i = 0; i < list->count; i++) put_text(out, list->text[i]);
 }
 
-/* Where the head of a frame stands whose length is not known yet. */
+/* Appends a header whose length is filled in by frame_close; returns its offset. */
 static size_t frame_open(sh_buf *out, sh_frame_type type)
 {
     size_t at = out->len;
     sh_put_uint(out, FRAME_MAGIC, 1);
     sh_put_uint(out, (uint64_t)type, 1);
-    sh_put_uint(out, 0, 2 + 4);
+    sh_put_uint(out, 0, 2 + 4); /* reserved, length */
     return at;
 }
 
@@ -116,11 +123,12 @@ static void get_bytes(sh_reader *r, void *out, size_t len)
         memcpy(out, data, len);
 }
 
-/* room counts the closing zero. */
-static void get_text(sh_reader *r, char *out, size_t room)
+/* cap includes the terminating zero. A zero byte inside the text is an error: it would make what is
+ * compared differ from what is shown. */
+static void get_text(sh_reader *r, char *out, size_t cap)
 {
     size_t len = sh_get_uint(r, 2);
-    if (len >= room) r->failed = true;
+    if (len >= cap) r->failed = true;
     if (r->failed) len = 0;
     get_bytes(r, out, len);
     out[r->failed ? 0 : len] = '\0';
@@ -138,7 +146,7 @@ static void get_addrs(sh_reader *r, sh_addr_list *out)
 static sh_status get_end(const sh_reader *r, const char *what, sh_err *err)
 {
     if (r->failed || r->left != 0)
-        return sh_err_set(err, SH_ERR_PEER, "a %s frame that is not well formed came", what);
+        return sh_err_set(err, SH_ERR_PEER, "received a malformed %s frame", what);
     return SH_OK;
 }
 
@@ -152,11 +160,13 @@ sh_status sh_frame_head_unpack(const uint8_t data[SH_FRAME_HEAD_LEN], sh_frame_h
     uint64_t len = sh_get_uint(&r, 4);
     if (magic != FRAME_MAGIC || zero != 0 || type < SH_FRAME_HELLO || type >= SH_FRAME_TYPE_END ||
         len > SH_FRAME_LEN_MAX)
-        return sh_err_set(err, SH_ERR_PEER, "bytes that are no frame of Shoal came");
+        return sh_err_set(err, SH_ERR_PEER, "received bytes that are not a Shoal frame");
     *out = (sh_frame_head){(sh_frame_type)type, (uint32_t)len};
     return SH_OK;
 }
 
+/* Everything after the version: may change between protocols. Numbers that are used as an index or
+ * shifted by later (use, socket, lanes, rank) are checked against their bounds here. */
 static void get_hello_rest(sh_reader *r, sh_hello *out)
 {
     get_text(r, out->group, sizeof(out->group));
@@ -192,7 +202,7 @@ sh_status sh_hello_unpack(const uint8_t *data, size_t len, sh_hello *out, sh_err
     if (hello.protocol == SH_PEER_PROTOCOL)
         get_hello_rest(&r, &hello);
     else
-        r.left = 0;
+        r.left = 0; /* the rest has a layout that we do not know */
     sh_status status = get_end(&r, "hello", err);
     if (status == SH_OK) *out = hello;
     return status;
@@ -232,7 +242,7 @@ sh_status sh_heartbeat_unpack(const uint8_t *data, size_t len, sh_heartbeat *out
     sh_heartbeat beat;
     beat.progress = sh_get_uint(&r, 8);
     beat.silence_ms = (uint32_t)sh_get_uint(&r, 4);
-    sh_status status = get_end(&r, "beat", err);
+    sh_status status = get_end(&r, "heartbeat", err);
     if (status == SH_OK) *out = beat;
     return status;
 }
@@ -259,6 +269,8 @@ static sh_status differ_number(const sh_hello *mine, const sh_hello *theirs, con
     return differ(mine, theirs, what, m, t, err);
 }
 
+/* The order matters: fields after the protocol are only set if the protocol is ours, and the
+ * version is what a user can act on, so it is reported first. */
 sh_status sh_hello_compare(const sh_hello *mine, const sh_hello *theirs, sh_err *err)
 {
     if (strcmp(mine->version, theirs->version) != 0)
@@ -270,7 +282,7 @@ sh_status sh_hello_compare(const sh_hello *mine, const sh_hello *theirs, sh_err 
     if (mine->world != theirs->world)
         return differ_number(mine, theirs, "world size", mine->world, theirs->world, err);
     if (theirs->rank >= mine->world)
-        return sh_err_set(err, SH_ERR_GROUP, "rank %" PRIu32 " is outside of a group of %" PRIu32,
+        return sh_err_set(err, SH_ERR_GROUP, "rank %" PRIu32 " is outside a group of %" PRIu32,
                           theirs->rank, mine->world);
     if (memcmp(mine->model, theirs->model, SH_MODEL_ID_LEN) != 0) {
         char m[17];
@@ -289,7 +301,7 @@ sh_status sh_hello_compare(const sh_hello *mine, const sh_hello *theirs, sh_err 
     return SH_OK;
 }
 
-/* Op heads are on the fast path, so they need no buffer. */
+/* Operation headers are on the fast path: fixed offsets, no sh_buf, no allocation. */
 
 static void store_u64(uint8_t *out, uint64_t value)
 {
@@ -316,7 +328,8 @@ sh_status sh_op_head_unpack(const uint8_t data[SH_OP_HEAD_LEN], sh_op_head *out,
 {
     uint64_t start = load_u64(data);
     if ((uint32_t)start != OP_MAGIC)
-        return sh_err_set(err, SH_ERR_GROUP, "bytes that start no operation came on a data link");
+        return sh_err_set(err, SH_ERR_GROUP,
+                          "received bytes on a data connection that are not an operation header");
     *out = (sh_op_head){.kind = (uint32_t)(start >> 32),
                         .group = load_u64(data + 8),
                         .seq = load_u64(data + 16),

@@ -1,10 +1,12 @@
+/* A fixed table with linear search: it is used only when a connection arrives, and its size bounds
+ * what an attacker with many addresses can make us remember. */
 #include "net/penalty.h"
 
-/* Nobody waits longer than a dialler has patience for, so that a rank of ours that shares a machine
- * with failing ones gets its turn. */
+/* The wait is bounded below the time a connecting rank waits for its handshake, so that a rank
+ * which shares its machine with failing ones still gets in. */
 enum { MEMORY_MS = 60000, WAIT_MS_MAX = 1000 };
 
-/* The place of a source that is remembered, or -1. */
+/* The index of a source's entry that has not expired, or -1. */
 static int place_of(const sh_penalty *p, const sh_addr *from)
 {
     for (int i = 0; i < SH_PENALTY_SOURCES; i++)

@@ -1,10 +1,11 @@
-/* penalty.h - machines that keep failing to prove the token have to wait.
+/* penalty.h - rate limiting for machines that repeatedly fail to prove the token.
  *
- * A source that has failed a few times within a minute may begin a handshake only every so often,
- * so that nobody tries tokens at full speed. Loopback never waits: other users of this machine are
- * few and known, and a rank of our own may share that address with one of them.
+ * A source that has failed a few times within a minute may start a handshake only every
+ * SH_PENALTY_PAUSE_MS, so that tokens cannot be tried at full speed. Loopback is exempt: other
+ * users of this machine are few and known, and one of our own ranks may share that address with
+ * them.
  *
- * The table is small: when it is full the source that has been quiet for longest is forgotten.
+ * The table is small: when it is full, the source that has been quiet for longest is dropped.
  *
  * Threads: one owner. */
 #ifndef SH_NET_PENALTY_H
@@ -19,16 +20,16 @@ typedef struct {
     struct {
         sh_addr from;
         int failures;
-        sh_deadline forget; /* 0: the place was never used */
-        sh_deadline next;   /* when its next handshake may begin */
+        sh_deadline forget; /* when the entry expires; 0: never used */
+        sh_deadline next;   /* when its next handshake may start */
     } source[SH_PENALTY_SOURCES];
 } sh_penalty;
 
-/* A handshake from there failed for want of the token. */
+/* Records a handshake from there that failed to prove the token. */
 void sh_penalty_add(sh_penalty *penalty, const sh_addr *from);
 
-/* When a connection that came just now may begin its handshake: a time that has passed for those
- * who need not wait. Asking takes the place in the queue. */
+/* When a connection that arrived just now may start its handshake; not in the future unless the
+ * source is being limited. Each call reserves a slot. */
 sh_deadline sh_penalty_start(sh_penalty *penalty, const sh_addr *from);
 
 #endif

@@ -1,3 +1,16 @@
+/* Two single-producer single-consumer byte rings in one segment.
+ *
+ * The peer is another process: it may be killed at any moment, and nothing that it writes is
+ * trusted. Our own positions live in private memory and are only published in the segment, and the
+ * peer's counters are checked against the ring size before every copy. A bad counter ends the
+ * group; it never leads out of the ring. There are no locks, so a killed peer leaves none behind.
+ *
+ * The writer publishes every SLICE bytes, so that the reader copies the start of a long message out
+ * while the rest is still being copied in.
+ *
+ * Sleeping is a Dekker-style handshake: the sleeper sets its flag and then checks the counter, the
+ * writer moves the counter and then checks the flag, with a full fence between on both sides. Drop
+ * either fence and a wake-up can be lost. */
 #include "net/shm.h"
 
 #include "base/alloc.h"
@@ -17,12 +30,12 @@
 #include <unistd.h>
 
 enum {
-    RING_LEN = 256 * 1024, /* a power of two; both directions stay in a processor's cache */
-    SLICE = 4096, /* what the writer shows at a time, so that the reader copies beside it */
+    RING_LEN = 256 * 1024, /* a power of two; both directions fit into a CPU's cache */
+    SLICE = 4096, /* what the writer publishes at a time, so that the reader copies alongside */
 };
 
-/* Counters run on for ever; a position is a counter modulo RING_LEN. Writer and reader each have
- * their own cache line. */
+/* Counters only grow (64 bits never wrap); a position is a counter modulo RING_LEN. Writer and
+ * reader each have their own cache line. */
 typedef struct {
     _Alignas(64) _Atomic uint64_t written;
     _Alignas(64) _Atomic uint64_t taken;
@@ -32,8 +45,8 @@ typedef struct {
 typedef struct {
     uint8_t key[SH_SHM_KEY_LEN];
     _Alignas(64) _Atomic uint32_t asleep[2]; /* by side */
-    _Alignas(64) _Atomic int32_t cpu[2];     /* by side: where it ran when it last wrote */
-    byte_ring ring[2];                       /* by the side that writes */
+    _Alignas(64) _Atomic int32_t cpu[2];     /* by side: the CPU it ran on when it last wrote */
+    byte_ring ring[2];                       /* by the writing side */
 } segment;
 
 _Static_assert((RING_LEN & (RING_LEN - 1)) == 0, "positions are taken with a mask");
@@ -41,7 +54,7 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "counters in shared memory must be l
 
 struct sh_shm {
     segment *seg;
-    int side; /* 0 made it, 1 attached it */
+    int side; /* 0 created it, 1 attached it */
     char name[SH_SHM_NAME_MAX];
     bool linked;
 };
@@ -54,8 +67,8 @@ static sh_status segment_map(int fd, segment **out, sh_err *err)
     return SH_OK;
 }
 
-/* Takes the room now: a page that can not be had later would be a signal in the middle of a copy.
- */
+/* Allocates all pages now: running out of shared memory later would be a SIGBUS in the middle of a
+ * copy. */
 static sh_status segment_size(int fd, sh_err *err)
 {
     if (ftruncate(fd, (off_t)sizeof(segment)) < 0)
@@ -69,7 +82,7 @@ static sh_status segment_size(int fd, sh_err *err)
     return SH_OK;
 }
 
-/* What shm_open gives never survives exec; some systems refuse to be told so. */
+/* shm_open sets close-on-exec by itself, and some systems reject O_CLOEXEC here. */
 sh_status sh_shm_create(sh_shm **out, char name[SH_SHM_NAME_MAX], uint8_t key[SH_SHM_KEY_LEN],
                         sh_err *err)
 {
@@ -98,16 +111,17 @@ fail:
     return err->status;
 }
 
-/* Only what we ourselves would have made is mapped. */
+/* Accepts only what we would have created ourselves. Another user could truncate its segment while
+ * we use it, which is a SIGBUS; one of another size is not ours. */
 static sh_status segment_check(int fd, sh_err *err)
 {
     struct stat st;
     if (fstat(fd, &st) < 0) return sh_err_sys(err, "shared memory");
     off_t page = (off_t)sysconf(_SC_PAGESIZE), size = (off_t)sizeof(segment);
     bool fits = st.st_size == size ||
-                st.st_size == (size + page - 1) / page * page; /* macOS tells whole pages */
+                st.st_size == (size + page - 1) / page * page; /* macOS reports whole pages */
     if (st.st_uid != geteuid() || !fits)
-        return sh_err_set(err, SH_ERR_PEER, "shared memory: of another user or size");
+        return sh_err_set(err, SH_ERR_PEER, "shared memory: wrong owner or size");
     return SH_OK;
 }
 
@@ -115,14 +129,14 @@ sh_status sh_shm_attach(const char *name, const uint8_t key[SH_SHM_KEY_LEN], sh_
                         sh_err *err)
 {
     if (strncmp(name, "/sh", 3) != 0 || strchr(name + 1, '/') != NULL)
-        return sh_err_set(err, SH_ERR_PEER, "shared memory: a name that is none of ours");
+        return sh_err_set(err, SH_ERR_PEER, "shared memory: not a Shoal segment name");
     int fd = shm_open(name, O_RDWR, 0);
     if (fd < 0) return sh_err_sys(err, "shared memory %s", name);
     sh_shm *shm = sh_alloc(sizeof(*shm));
     shm->side = 1;
     if (segment_check(fd, err) != SH_OK || segment_map(fd, &shm->seg, err) != SH_OK) goto fail;
     if (memcmp(shm->seg->key, key, SH_SHM_KEY_LEN) != 0) {
-        sh_err_set(err, SH_ERR_PEER, "shared memory %s: not the one that was offered", name);
+        sh_err_set(err, SH_ERR_PEER, "shared memory %s: not the segment that was offered", name);
         goto fail;
     }
     sh_sock_close(fd);
@@ -157,15 +171,15 @@ typedef struct {
     _Atomic uint32_t *peer_sleep;
     _Atomic int32_t *my_cpu;
     const _Atomic int32_t *peer_cpu;
-    int cpu; /* what stands in *my_cpu */
+    int cpu; /* the value of *my_cpu */
     byte_ring *out;
     byte_ring *in;
-    uint64_t written; /* own counters: what stands in the segment is only shown, never read back */
+    uint64_t written; /* our counters; the copies in the segment are never read back */
     uint64_t taken;
-    sh_err gone; /* why the socket ended, once it has; what is in the ring still counts */
+    sh_err gone; /* why the socket ended, once it has; bytes in the ring are still delivered */
 } shm_channel;
 
-/* Copies between the message from msg->done on and the ring from `at` on. */
+/* Copies between the message at msg->done and the ring at counter `at`. */
 static void copy(sh_msg *msg, byte_ring *ring, uint64_t at, size_t len, bool to_ring)
 {
     struct iovec parts[2];
@@ -185,11 +199,12 @@ static void copy(sh_msg *msg, byte_ring *ring, uint64_t at, size_t len, bool to_
 
 static sh_status bad_counter(sh_err *err)
 {
-    return sh_err_set(err, SH_ERR_GROUP, "shared memory: the peer's counter makes no sense");
+    return sh_err_set(err, SH_ERR_GROUP, "shared memory: invalid counter from the peer");
 }
 
-/* Wakes the peer if it sleeps. The fence orders our counter before the look at its flag; the peer
- * sets its flag before it looks at our counter a last time, so one of the two sees the other. */
+/* Wakes the peer if it sleeps. The fence orders our counter before the check of its flag; the peer
+ * sets its flag before it checks our counter for the last time, so one of the two sees the other.
+ */
 static void ring_bell(shm_channel *channel)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -197,11 +212,11 @@ static void ring_bell(shm_channel *channel)
     atomic_store_explicit(channel->peer_sleep, 0, memory_order_relaxed);
     char byte = 1;
     size_t moved;
-    sh_err ignored; /* a dead peer shows in arm and in recv */
+    sh_err ignored; /* a dead peer is noticed by disarm and recv */
     if (sh_stream_write(&channel->bell, &(struct iovec){&byte, 1}, 1, &moved, &ignored) < 0) return;
 }
 
-/* What a transfer says that can not go on: later, or never since the peer has gone. */
+/* The status of a transfer that cannot continue: try later, or an error if the peer is gone. */
 static sh_status stuck(const shm_channel *channel, sh_err *err)
 {
     if (channel->gone.status == SH_OK) return SH_AGAIN;
@@ -209,6 +224,7 @@ static sh_status stuck(const shm_channel *channel, sh_err *err)
     return err->status;
 }
 
+/* Publishes where we run, for the peer's peer_descheduled; written only when it changes. */
 static void show_cpu(shm_channel *channel)
 {
     int cpu = sh_cpu_now();
@@ -217,6 +233,8 @@ static void show_cpu(shm_channel *channel)
     atomic_store_explicit(channel->my_cpu, cpu, memory_order_relaxed);
 }
 
+/* acquire on `taken`: the peer has finished reading those bytes, so they may be overwritten.
+ * release on `written`: the bytes are visible before the counter that announces them. */
 static sh_status shm_send(sh_channel *base, sh_msg *msg, sh_err *err)
 {
     shm_channel *channel = (shm_channel *)base;
@@ -256,6 +274,7 @@ static sh_status shm_recv(sh_channel *base, sh_msg *msg, sh_err *err)
     return msg->done == msg->len ? SH_OK : stuck(channel, err);
 }
 
+/* A bad counter counts as ready too: the next send or recv then reports it. */
 static bool is_ready(const shm_channel *channel, bool sending, bool receiving)
 {
     uint64_t written = atomic_load_explicit(&channel->in->written, memory_order_acquire);
@@ -274,7 +293,7 @@ static int shm_arm(sh_channel *base, bool sending, bool receiving, struct pollfd
     return 1;
 }
 
-/* Empties the bell. The socket tells what the segment can not: that the peer has gone. */
+/* Drains the doorbell. The socket also shows what the segment cannot: that the peer is gone. */
 static void shm_disarm(sh_channel *base)
 {
     shm_channel *channel = (shm_channel *)base;
@@ -290,7 +309,9 @@ static void shm_disarm(sh_channel *base)
     if (status < 0) channel->gone = err;
 }
 
-static bool shm_is_aside(const sh_channel *base)
+/* Two threads cannot run on one CPU at once: if the peer last ran on ours, it is waiting for it,
+ * unless it has been moved since. */
+static bool shm_peer_descheduled(const sh_channel *base)
 {
     const shm_channel *channel = (const shm_channel *)base;
     int peer = atomic_load_explicit(channel->peer_cpu, memory_order_relaxed);
@@ -305,8 +326,8 @@ static void shm_close(sh_channel *base)
     free(channel);
 }
 
-static const sh_channel_ops SHM_OPS = {"shm",      shm_send,     shm_recv, shm_arm,
-                                       shm_disarm, shm_is_aside, shm_close};
+static const sh_channel_ops SHM_OPS = {
+    "shm", shm_send, shm_recv, shm_arm, shm_disarm, shm_peer_descheduled, shm_close};
 
 sh_channel *sh_shm_channel_create(sh_shm *shm, sh_stream bell)
 {

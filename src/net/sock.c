@@ -1,3 +1,6 @@
+/* System calls on sockets with the flags that we always want: non-blocking and close-on-exec, so
+ * that no programs started by a rank inherit its connections. The flags are set by fcntl instead of
+ * SOCK_NONBLOCK and accept4, which macOS lacks. */
 #include "net/sock.h"
 
 #include <errno.h>
@@ -6,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Connections that wait while a rank is busy. In a flood the queue is always full: a long one only
- * makes a rank wait its turn behind strangers (measured: 256 joins in 0.4 s where 4096 takes 2),
- * and what finds no room is tried again by dial.c. */
+/* How many connections may wait while a rank is busy. In a flood the queue is always full, and a
+ * longer one only makes a rank wait longer for its turn (measured: with 256 a rank joins in 0.4 s,
+ * with 4096 in 2 s). A connection that finds the queue full is retried by connector.c. */
 enum { BACKLOG = 256 };
 
 static bool set_flags(int fd)
@@ -49,8 +52,8 @@ bool sh_sock_is_own(int fd)
     return uid == geteuid() || uid == 0;
 }
 
-/* Small messages must leave at once; keep-alive only helps the kernel to forget a peer whose
- * machine vanished while nobody was looking. */
+/* TCP_NODELAY: small messages must leave at once. Keep-alive only lets the kernel clean up after a
+ * peer whose machine vanished; failures are detected faster by the heartbeats of coll/watch.c. */
 static bool set_options(int fd)
 {
     int on = 1;
@@ -69,7 +72,7 @@ sh_status sh_sock_listen(const sh_addr *addr, int *fd, sh_err *err)
         (v6 && setsockopt(made, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) < 0) ||
         bind(made, &addr->sa.any, addr->len) < 0 || listen(made, BACKLOG) < 0) {
         sh_addr_format(addr, text);
-        sh_err_sys(err, "can not listen on %s", text);
+        sh_err_sys(err, "cannot listen on %s", text);
         sh_sock_close(made);
         return err->status;
     }
@@ -82,6 +85,8 @@ sh_status sh_sock_prepare(int fd, sh_err *err)
     return set_flags(fd) ? SH_OK : sh_err_sys(err, "descriptor %d", fd);
 }
 
+/* Errors of one incoming connection, which accept() reports although the listening socket is fine.
+ */
 static bool accept_may_go_on(int error)
 {
     switch (error) {
@@ -108,7 +113,7 @@ sh_status sh_sock_accept(int listen_fd, int *fd, sh_addr *from, sh_err *err)
     }
     if (made < 0) return sh_err_sys(err, "accept");
     if (!set_flags(made) || !set_options(made)) {
-        sh_sock_close(made); /* the peer has gone already: the options no longer apply */
+        sh_sock_close(made); /* the peer is gone already, so options can no longer be set */
         return SH_AGAIN;
     }
     *fd = made;
@@ -129,9 +134,9 @@ sh_status sh_sock_connect(const sh_addr *addr, int *fd, sh_err *err)
     return SH_OK;
 }
 
-/* Whoever dials a free local port again and again may get that very port as his own and reach
- * himself; TCP allows it. That is nobody answering. */
-static bool is_own_echo(int fd)
+/* Connecting repeatedly to a free local port may be assigned that very port as its source and
+ * connect to itself (TCP simultaneous open). Treat that as refused. */
+static bool is_self_connection(int fd)
 {
     sh_addr local = {.len = sizeof(local.sa)};
     sh_addr remote = {.len = sizeof(remote.sa)};
@@ -145,7 +150,7 @@ sh_status sh_sock_connected(int fd, sh_err *err)
     int error = 0;
     socklen_t len = sizeof(error);
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0) return sh_err_sys(err, "connect");
-    errno = error != 0 ? error : is_own_echo(fd) ? ECONNREFUSED : 0;
+    errno = error != 0 ? error : is_self_connection(fd) ? ECONNREFUSED : 0;
     return errno == 0 ? SH_OK : sh_err_sys(err, "connect");
 }
 
@@ -167,13 +172,13 @@ sh_status sh_sock_remote(int fd, sh_addr *out, sh_err *err)
 
 sh_status sh_sock_route(const sh_addr *to, sh_addr *out, sh_err *err)
 {
-    /* Connecting a datagram socket only asks the routing table. */
+    /* Connecting a datagram socket sends nothing, it only consults the routing table. */
     int fd = sh_sock_make(to->sa.any.sa_family, SOCK_DGRAM);
     sh_status status = SH_OK;
     if (fd < 0 || connect(fd, &to->sa.any, to->len) < 0) {
         char text[SH_ADDR_TEXT_MAX];
         sh_addr_format(to, text);
-        status = sh_err_sys(err, "no way to %s", text);
+        status = sh_err_sys(err, "no route to %s", text);
     } else {
         status = sh_sock_local(fd, out, err);
     }

@@ -1,7 +1,7 @@
-/* sock.h - sockets that never block.
+/* sock.h - non-blocking sockets.
  *
- * What differs between systems (flags, options, signals) is known here alone. File descriptors are
- * plain ints, owned by the caller, closed by sh_sock_close.
+ * Differences between systems (flags, options, signals) are confined to this module. Descriptors
+ * are plain ints, owned by the caller and closed with sh_sock_close.
  *
  * Threads: pure functions over descriptors. */
 #ifndef SH_NET_SOCK_H
@@ -11,39 +11,39 @@
 #include "net/addr.h"
 
 #ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0 /* such systems rely on main and sh_tls_create, which ignore SIGPIPE */
+#define MSG_NOSIGNAL 0 /* there we rely on main and sh_tls_create, which ignore SIGPIPE */
 #endif
 
-/* A socket that neither blocks nor survives exec; -1 and errno when there is none. */
+/* A non-blocking, close-on-exec socket; -1 and errno on failure. */
 int sh_sock_make(int domain, int type);
 
-/* Takes a connection of a Unix socket in the same way; -1 when none waits. */
+/* Accepts a connection on a Unix socket, with the same flags; -1 if none is waiting. */
 int sh_sock_accept_local(int listen_fd);
 
-/* Whether the process at the other end of a Unix socket is this user's, or root's. */
+/* Whether the peer of a Unix socket is a process of this user or of root. */
 bool sh_sock_is_own(int fd);
 
-/* A listening socket. The error of a taken port names the address. */
+/* A listening socket. The error names the address. */
 SH_MUST_CHECK sh_status sh_sock_listen(const sh_addr *addr, int *fd, sh_err *err);
 
-/* Makes a descriptor that was inherited like the ones that are made here. */
+/* Gives an inherited descriptor the flags of those created here. */
 SH_MUST_CHECK sh_status sh_sock_prepare(int fd, sh_err *err);
 
-/* Takes one connection; SH_AGAIN when none waits (or the one that did has gone already).
- * SH_ERR_LIMIT when the process is out of descriptors. */
+/* Accepts one connection; SH_AGAIN if none is waiting (or it is already gone again), SH_ERR_LIMIT
+ * if the process is out of descriptors. */
 SH_MUST_CHECK sh_status sh_sock_accept(int listen_fd, int *fd, sh_addr *from, sh_err *err);
 
-/* Starts to connect; when the socket becomes writable sh_sock_connected tells how it ended. */
+/* Starts connecting; once the socket is writable, sh_sock_connected returns the result. */
 SH_MUST_CHECK sh_status sh_sock_connect(const sh_addr *addr, int *fd, sh_err *err);
 SH_MUST_CHECK sh_status sh_sock_connected(int fd, sh_err *err);
 
 SH_MUST_CHECK sh_status sh_sock_local(int fd, sh_addr *out, sh_err *err);
 SH_MUST_CHECK sh_status sh_sock_remote(int fd, sh_addr *out, sh_err *err);
 
-/* The address from which this machine reaches `to`, port 0; nothing is sent. */
+/* The local address, with port 0, that packets to `to` would be sent from; sends nothing. */
 SH_MUST_CHECK sh_status sh_sock_route(const sh_addr *to, sh_addr *out, sh_err *err);
 
-/* A pipe with both ends non-blocking: what wakes a thread that sleeps in poll(). */
+/* A pipe with both ends non-blocking, for waking a thread that sleeps in poll(). */
 SH_MUST_CHECK sh_status sh_sock_pipe(int fd[2], sh_err *err);
 
 void sh_sock_close(int fd); /* takes -1 */

@@ -1,3 +1,8 @@
+/* Two things about OpenSSL shape this file. Its error queue is per thread and sticky, so it is
+ * cleared before every call, and errno with it; otherwise SSL_get_error reports an old failure of
+ * another connection. And one SSL_write becomes at least one record, which costs more than 20 bytes
+ * and a pass of the cipher: a small header is therefore copied in front of the body, to share its
+ * record. */
 #include "net/stream.h"
 
 #include "net/sock.h"
@@ -8,8 +13,8 @@
 #include <sys/socket.h>
 
 enum {
-    RECORD_MAX = 16384, /* payload of one TLS record */
-    /* AES-GCM is safe for some 2^24 full records under one key. */
+    RECORD_MAX = 16384, /* the payload of one TLS record */
+    /* AES-GCM is safe for about 2^24 full records under one key. */
     RECORDS_PER_KEY = 1 << 22,
 };
 
@@ -38,7 +43,7 @@ sh_status sh_stream_start_tls(sh_stream *stream, sh_tls *tls, bool server, sh_er
 
 static sh_status closed(sh_err *err)
 {
-    return sh_err_set(err, SH_ERR_PEER, "the connection was closed by the other end");
+    return sh_err_set(err, SH_ERR_PEER, "the peer closed the connection");
 }
 
 static sh_status broken(sh_err *err)
@@ -48,7 +53,7 @@ static sh_status broken(sh_err *err)
     return err->status = SH_ERR_PEER;
 }
 
-/* What a call of OpenSSL that returned rc <= 0 means for us. */
+/* The status for an OpenSSL call that returned rc <= 0. */
 static sh_status tls_result(sh_stream *stream, int rc, const char *what, sh_err *err)
 {
     switch (SSL_get_error(stream->ssl, rc)) {
@@ -58,6 +63,8 @@ static sh_status tls_result(sh_stream *stream, int rc, const char *what, sh_err 
     case SSL_ERROR_SYSCALL: return errno == 0 ? closed(err) : broken(err);
     default: break;
     }
+    /* OpenSSL 3 reports a connection closed without close_notify as a protocol error. A process
+     * that was killed closes like that, so it is not suspicious here. */
     if (ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
         ERR_clear_error();
         return closed(err);
@@ -72,7 +79,7 @@ sh_status sh_stream_handshake(sh_stream *stream, sh_err *err)
     int rc = SSL_do_handshake(stream->ssl);
     if (rc != 1) return tls_result(stream, rc, "TLS handshake", err);
     if (!sh_tls_is_proven(stream->ssl))
-        return sh_err_set(err, SH_ERR_AUTH, "TLS handshake: the other end did not prove the token");
+        return sh_err_set(err, SH_ERR_AUTH, "TLS handshake: the peer did not prove the token");
     return SH_OK;
 }
 
@@ -87,7 +94,7 @@ static sh_status tls_read(sh_stream *stream, const struct iovec *parts, int coun
             int rc = SSL_read_ex(stream->ssl, (char *)parts[i].iov_base + done,
                                  parts[i].iov_len - done, &got);
             if (rc == 1) continue;
-            if (total > 0) goto some; /* an error comes again with the next call */
+            if (total > 0) goto some; /* report the bytes; the next call returns the error again */
             return tls_result(stream, rc, "TLS", err);
         }
     }
@@ -96,9 +103,9 @@ some:
     return SH_OK;
 }
 
-/* The start of the parts as one run of bytes of a record's size at most; copied only when the first
- * part, a header, does not fill a record by itself. */
-static const void *gather_record(const struct iovec *parts, int count, char *room, size_t *len)
+/* Up to one record from the start of the parts, as contiguous bytes; copied to buf only if the
+ * first part, usually a header, does not fill a record by itself. */
+static const void *gather_record(const struct iovec *parts, int count, char *buf, size_t *len)
 {
     int first = 0;
     while (first < count - 1 && parts[first].iov_len == 0) first++;
@@ -109,19 +116,19 @@ static const void *gather_record(const struct iovec *parts, int count, char *roo
     size_t used = 0;
     for (int i = first; i < count && used < RECORD_MAX; i++) {
         size_t part = parts[i].iov_len < RECORD_MAX - used ? parts[i].iov_len : RECORD_MAX - used;
-        if (part > 0) memcpy(room + used, parts[i].iov_base, part);
+        if (part > 0) memcpy(buf + used, parts[i].iov_base, part);
         used += part;
     }
     *len = used;
-    return room;
+    return buf;
 }
 
 static sh_status tls_write(sh_stream *stream, const struct iovec *parts, int count, size_t *moved,
                            sh_err *err)
 {
-    char room[RECORD_MAX];
+    char buf[RECORD_MAX];
     size_t len;
-    const void *data = gather_record(parts, count, room, &len);
+    const void *data = gather_record(parts, count, buf, &len);
     ERR_clear_error();
     errno = 0;
     int rc = SSL_write_ex(stream->ssl, data, len, moved);

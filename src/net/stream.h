@@ -1,11 +1,11 @@
-/* stream.h - the bytes of one connection, in clear or inside TLS, without blocking.
+/* stream.h - a non-blocking byte stream over one connection, plain or TLS.
  *
- * A stream may start inside TLS and go on in clear: after both ends have proved the token and said
- * what they had to say, a bulk link on a trusted cable can do without the cost. OpenSSL takes
- * exactly one record at a time from the socket, so nothing of the clear part is lost in its
+ * A stream may start with TLS and continue in plain text: once both ends have proved the token and
+ * exchanged their hellos, a bulk connection on a trusted cable can do without the cost. OpenSSL
+ * reads exactly one record at a time from the socket, so none of the plain bytes are lost in its
  * buffers.
  *
- * Errors say what happened but not to whom; the caller puts the peer's name in front.
+ * Error texts do not name the peer; the caller adds it as a prefix.
  *
  * Threads: a stream has one owner. */
 #ifndef SH_NET_STREAM_H
@@ -20,33 +20,33 @@
 #include <sys/uio.h>
 
 typedef struct {
-    int fd;                /* owned; -1 when closed */
-    SSL *ssl;              /* owned; NULL when in clear */
-    bool blocked_on_write; /* what TLS waits for, when a call said SH_AGAIN */
-    uint32_t records;      /* written with the present key */
+    int fd;                /* owned; -1 if closed */
+    SSL *ssl;              /* owned; NULL if plain */
+    bool blocked_on_write; /* after SH_AGAIN: TLS waits to write, not to read */
+    uint32_t records;      /* TLS records written with the current key */
 } sh_stream;
 
-/* Takes over fd. */
+/* Takes ownership of fd. */
 void sh_stream_init(sh_stream *stream, int fd);
-void sh_stream_close(sh_stream *stream); /* also twice */
+void sh_stream_close(sh_stream *stream); /* may be called twice */
 
-/* From now on inside TLS; sh_stream_handshake until it says SH_OK. SH_ERR_AUTH when the tokens
+/* Switches to TLS; then call sh_stream_handshake until it returns SH_OK. SH_ERR_AUTH if the tokens
  * differ. */
 SH_MUST_CHECK sh_status sh_stream_start_tls(sh_stream *stream, sh_tls *tls, bool server,
                                             sh_err *err);
 SH_MUST_CHECK sh_status sh_stream_handshake(sh_stream *stream, sh_err *err);
 
-/* From now on in clear, without a word to the peer, who does the same at the same byte. */
+/* Switches to plain text without notifying the peer, which must do the same at the same byte. */
 void sh_stream_end_tls(sh_stream *stream);
 
-/* Moves what can be moved now, *moved > 0 bytes of the parts in order; SH_AGAIN when nothing can.
- * SH_ERR_PEER when the connection has ended. */
+/* Transfers what can be transferred now, *moved > 0 bytes of the parts in order; SH_AGAIN if
+ * nothing can, SH_ERR_PEER if the connection has ended. */
 SH_MUST_CHECK sh_status sh_stream_read(sh_stream *stream, const struct iovec *parts, int count,
                                        size_t *moved, sh_err *err);
 SH_MUST_CHECK sh_status sh_stream_write(sh_stream *stream, const struct iovec *parts, int count,
                                         size_t *moved, sh_err *err);
 
-/* Says that no more comes from this side; the peer reads what is under way and then the end. */
+/* Ends our direction; the peer reads what is in flight and then end of file. */
 void sh_stream_shut_write(sh_stream *stream);
 
 #endif

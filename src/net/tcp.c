@@ -1,13 +1,15 @@
-/* A port over pairs of sockets: one pair, or one for each cable.
+/* A channel over pairs of sockets: one pair, or one for each cable.
  *
- * A long message goes out on one socket of a pair while what comes in uses the other, and is dealt
- * to the pairs in segments. Short messages take the two sockets of the first pair in turn, and the
- * ends start with different ones: when ranks exchange messages each direction has a socket of its
- * own, and the next exchange swaps them. So no packet comes in on a socket that is just sending,
- * which would cost the kernel a second pass over it, and the packets of short messages carry the
- * acknowledgements of the ones before. On loopback an exchange of 16 KiB takes as long as half a
- * round trip; over one socket it takes 1.4 times that. Both ends know the length of every message,
- * so they choose alike. */
+ * A long message is sent on one socket of a pair while the other one receives, and is distributed
+ * over the pairs in segments. Short messages alternate between the two sockets of the first pair,
+ * and the two ends start with different ones: when ranks exchange messages, each direction has a
+ * socket of its own, and the next exchange swaps them. So no packet arrives on a socket that is
+ * sending, which would cost the kernel a second pass over it, and the packets of short messages
+ * carry the acknowledgements of the previous ones. On loopback an exchange of 16 KiB takes as long
+ * as half a round trip; over one socket it takes 1.4 times that.
+ *
+ * The choice of the socket depends only on lengths and counts, which both ends know; nothing about
+ * it is on the wire. A change here must be made on both ends at once, or messages cross. */
 #include "net/channel.h"
 
 #include "base/alloc.h"
@@ -15,17 +17,16 @@
 #include <stdlib.h>
 
 enum {
-    /* What is moved at a time, before the other direction has its turn: about a packet of loopback.
-     */
+    /* What is moved before the other direction gets its turn: about one packet of loopback. */
     SEGMENT = 64 * 1024,
     SHORT_MAX = SEGMENT + 4096,
 };
 
 /* One direction. */
 typedef struct {
-    int side;         /* which socket of a pair: 0 or 1 */
-    uint32_t shorts;  /* short messages that are through */
-    sh_stream *waits; /* what the last call waited for */
+    int side;              /* which socket of a pair: 0 or 1 */
+    uint32_t shorts;       /* short messages completed so far */
+    sh_stream *blocked_on; /* the socket that the last call would have blocked on */
 } half;
 
 typedef struct {
@@ -46,7 +47,7 @@ static sh_stream *socket_for(tcp_channel *channel, const half *h, const sh_msg *
     return &channel->socket[2 * pair + (size_t)h->side];
 }
 
-/* At most the rest of one segment. */
+/* Moves at most the rest of one segment. */
 static sh_status move_msg(tcp_channel *channel, half *h, sh_msg *msg, move_fn move, sh_err *err)
 {
     if (msg->done == msg->len) return SH_OK; /* empty */
@@ -54,12 +55,12 @@ static sh_status move_msg(tcp_channel *channel, half *h, sh_msg *msg, move_fn mo
     size_t moved;
     size_t end = msg->len <= SHORT_MAX ? msg->len : msg->done / SEGMENT * SEGMENT + SEGMENT;
     int count = sh_msg_parts(msg, msg->done, end, parts);
-    h->waits = socket_for(channel, h, msg);
-    sh_status status = move(h->waits, parts, count, &moved, err);
+    h->blocked_on = socket_for(channel, h, msg);
+    sh_status status = move(h->blocked_on, parts, count, &moved, err);
     if (status != SH_OK) return status;
     msg->done += moved;
     if (msg->done < msg->len) {
-        h->waits = socket_for(channel, h, msg);
+        h->blocked_on = socket_for(channel, h, msg);
         return SH_AGAIN;
     }
     h->shorts += msg->len <= SHORT_MAX;
@@ -82,8 +83,8 @@ static int tcp_arm(sh_channel *channel, bool sending, bool receiving, struct pol
 {
     const tcp_channel *tcp = (const tcp_channel *)channel;
     int count = 0;
-    if (sending) out[count++] = (struct pollfd){.fd = tcp->out.waits->fd, .events = POLLOUT};
-    if (receiving) out[count++] = (struct pollfd){.fd = tcp->in.waits->fd, .events = POLLIN};
+    if (sending) out[count++] = (struct pollfd){.fd = tcp->out.blocked_on->fd, .events = POLLOUT};
+    if (receiving) out[count++] = (struct pollfd){.fd = tcp->in.blocked_on->fd, .events = POLLIN};
     return count;
 }
 
@@ -111,7 +112,7 @@ sh_channel *sh_tcp_channel_create(const sh_stream *sockets, int pairs, int side)
     tcp->base.ops = sockets[0].ssl != NULL ? &TLS_OPS : &TCP_OPS;
     tcp->pairs = pairs;
     for (int i = 0; i < 2 * pairs; i++) tcp->socket[i] = sockets[i];
-    tcp->out = (half){.side = side, .waits = &tcp->socket[0]};
-    tcp->in = (half){.side = 1 - side, .waits = &tcp->socket[0]};
+    tcp->out = (half){.side = side, .blocked_on = &tcp->socket[0]};
+    tcp->in = (half){.side = 1 - side, .blocked_on = &tcp->socket[0]};
     return &tcp->base;
 }

@@ -1,3 +1,6 @@
+/* TLS 1.3 with an external pre-shared key. OpenSSL models such a key as a session to resume, hence
+ * the made-up SSL_SESSION and "session reused" as the sign that the key was proved. Everything that
+ * could let a peer in without the key is off: older versions, certificates, tickets, caching. */
 #include "net/tls.h"
 
 #include "base/alloc.h"
@@ -9,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a client presents beside the proof; it only says which key is meant. */
+/* The identity sent along with the proof; it only says which key is meant. */
 static const unsigned char IDENTITY[] = "shoal-1";
 
-/* Both suites use SHA-256, to which the key is bound; processors without AES do better with the
- * second. */
+/* Both suites use SHA-256, which the key is bound to; CPUs without AES instructions are faster with
+ * the second. */
 static const char SUITES[] = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 static const unsigned char SUITE_OF_KEY[2] = {0x13, 0x01};
 
@@ -22,6 +25,7 @@ struct sh_tls {
     uint8_t key[SH_CLUSTER_TOKEN_KEY_LEN];
 };
 
+/* The cipher of the session only fixes the hash (SHA-256); either suite can be negotiated. */
 static SSL_SESSION *session_of_key(SSL *ssl)
 {
     const sh_tls *tls = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
@@ -47,6 +51,8 @@ static int use_session(SSL *ssl, const EVP_MD *md, const unsigned char **id, siz
     return *out != NULL;
 }
 
+/* The server's side. An unknown identity is not an error for OpenSSL: it then tries certificates,
+ * has none, and the handshake fails. */
 static int find_session(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **out)
 {
     bool known = id_len == sizeof(IDENTITY) - 1 && memcmp(id, IDENTITY, id_len) == 0;
@@ -62,6 +68,8 @@ static bool ctx_set_up(SSL_CTX *ctx)
         return false;
     SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+    /* A write that is repeated after SH_AGAIN may come from another address: gather_record copies
+     * into a buffer on the stack. */
     SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_psk_use_session_callback(ctx, use_session);
     SSL_CTX_set_psk_find_session_callback(ctx, find_session);
@@ -77,7 +85,7 @@ sh_status sh_tls_create(const char *token, sh_tls **out, sh_err *err)
     sh_cluster_token_key(token, tls->key);
     tls->ctx = SSL_CTX_new(TLS_method());
     if (!ctx_set_up(tls->ctx)) {
-        status = sh_tls_error("can not set up TLS 1.3 with a pre-shared key", err);
+        status = sh_tls_error("cannot set up TLS 1.3 with a pre-shared key", err);
         sh_tls_free(tls);
         return status;
     }
@@ -105,7 +113,7 @@ sh_status sh_tls_connection(sh_tls *tls, int fd, bool server, SSL **out, sh_err 
         SSL_set_accept_state(ssl);
     } else {
         SSL_set_connect_state(ssl);
-        /* With nothing trusted, a server that shows a certificate in place of the proof fails. */
+        /* No certificate is trusted, so a server that presents one instead of the proof fails. */
         SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL);
     }
     *out = ssl;
@@ -118,8 +126,8 @@ bool sh_tls_is_proven(const SSL *ssl)
            SSL_version(ssl) == TLS1_3_VERSION;
 }
 
-/* A wrong token shows on the listening side as a proof that does not fit, on the dialling side as
- * an alert. */
+/* With a wrong token the accepting side fails to verify the binder, and the connecting side gets an
+ * alert. */
 static bool is_wrong_token(unsigned long code)
 {
     switch (ERR_GET_REASON(code)) {

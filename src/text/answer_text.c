@@ -1,3 +1,6 @@
+/* The pipeline is detokenizer -> stop strings -> parser -> callback. The order matters: stop
+ * strings are matched on the decoded text, markers included, before the parser turns any of it into
+ * events, so no byte of a stop string is ever reported. */
 #include "text/answer_text.h"
 
 #include "base/alloc.h"
@@ -7,7 +10,9 @@
 
 #include <stdlib.h>
 
-enum { PRIME_TOKENS = 8 }; /* of the prompt, before the first of a plain text */
+/* Tokens of the prompt that a plain completion's detokenizer sees first: some decoders strip the
+ * space before the first word of a text, and this word is not the first. */
+enum { PRIME_TOKENS = 8 };
 
 struct sh_answer_text {
     const sh_model_text *model;
@@ -16,11 +21,11 @@ struct sh_answer_text {
     sh_detokenizer *detok; /* NULL: there is no tokenizer */
     sh_stop *stop;
     sh_output *output; /* NULL: all text is content */
-    sh_buf safe;       /* past the stop strings */
+    sh_buf safe;       /* text that cannot be part of a stop string any more */
     size_t pushed, settled;
     int64_t characters;
-    bool ended;  /* the rest is dropped */
-    bool enough; /* who hears the events said so */
+    bool ended;   /* drop everything from here on */
+    bool stopped; /* by sh_answer_text_stop() */
     bool in_reasoning;
 };
 
@@ -34,7 +39,7 @@ static void on_output(void *arg, const sh_output_event *event)
 
 void sh_answer_text_stop(sh_answer_text *text)
 {
-    text->ended = text->enough = true;
+    text->ended = text->stopped = true;
 }
 
 static sh_status parser_create(sh_answer_text *text, const sh_answer_text_opts *opts, sh_err *err)
@@ -51,7 +56,8 @@ static sh_status parser_create(sh_answer_text *text, const sh_answer_text_opts *
     return SH_OK;
 }
 
-/* The parser needs the special tokens that are markers; a plain text has none. */
+/* With a parser the detokenizer must keep special tokens, because most markers are special tokens;
+ * is_text() filters the others. */
 static void detok_create(sh_answer_text *text, const sh_answer_text_opts *opts)
 {
     const sh_tokenizer *tok = sh_model_text_tokenizer(text->model);
@@ -89,6 +95,8 @@ void sh_answer_text_free(sh_answer_text *text)
     free(text);
 }
 
+/* Text that got past the stop strings settles all tokens so far: none of them can be dropped any
+ * more. */
 static void safe_push(sh_answer_text *text)
 {
     if (text->safe.len == 0) return;
@@ -101,6 +109,7 @@ static void safe_push(sh_answer_text *text)
     }
 }
 
+/* Counts the bytes that start a character. */
 static int64_t characters_of(sh_str text)
 {
     int64_t count = 0;
@@ -108,7 +117,7 @@ static int64_t characters_of(sh_str text)
     return count;
 }
 
-/* Text from the detokenizer goes on to the stop strings and what follows them. */
+/* Passes decoded text to the stop strings, and what they release to the parser. */
 static void piece_push(sh_answer_text *text, sh_str piece)
 {
     sh_buf_clear(&text->safe);
@@ -118,11 +127,11 @@ static void piece_push(sh_answer_text *text, sh_str piece)
     if (matched) text->ended = true;
 }
 
-/* When end ids are ignored the marks of the end come as tokens; they are no text, and neither are
- * special tokens that mean nothing to the parser. */
+/* End tokens arrive here when a request ignores them; they are not text, and neither are special
+ * tokens that mean nothing to the parser. */
 static bool is_text(const sh_answer_text *text, int32_t id)
 {
-    if (text->detok == NULL || sh_model_text_ends(text->model, id)) return false;
+    if (text->detok == NULL || sh_model_text_is_end_id(text->model, id)) return false;
     if (text->output == NULL || !sh_tokenizer_is_special(sh_model_text_tokenizer(text->model), id))
         return true;
     sh_buf piece = {0};
@@ -149,7 +158,9 @@ void sh_answer_text_finish(sh_answer_text *text)
         safe_push(text);
         text->settled = text->pushed;
     }
-    text->ended = text->enough; /* after a stop string the parser's last words still count */
+    /* A stop string set `ended`, which would also mute the parser; what the parser still holds came
+     * before the stop string and must go out. After sh_answer_text_stop() it must not. */
+    text->ended = text->stopped;
     if (text->output != NULL) sh_output_finish(text->output);
     text->ended = true;
 }

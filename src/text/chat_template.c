@@ -1,3 +1,14 @@
+/* Finds a model's chat templates and renders requests with them.
+ *
+ * The reference is apply_chat_template() of transformers: makers test their templates against it,
+ * so where a folder is ambiguous (two files, two names, tokens in two places) we resolve it the
+ * same way, even where another rule looks more sensible. A prompt that differs in one space from
+ * the one the model was trained on costs quality, and nothing reports it.
+ *
+ * A request is never modified. The template sees four layers of variables, later ones hiding
+ * earlier ones: defaults of the folder, members of the request, chat_template_kwargs, and the
+ * reserved ones that we compute. Messages are passed by reference and copied only when they change.
+ */
 #include "text/chat_template.h"
 
 #include "base/alloc.h"
@@ -23,7 +34,7 @@ static sh_status slot_fill(slot *s, const char *where, sh_str source, sh_err *er
 {
     sh_template *tmpl = NULL;
     if (sh_template_parse(source, &tmpl, err) != SH_OK) return sh_err_prefix(err, "%s", where);
-    sh_template_free(s->tmpl); /* of two with one name the later counts */
+    sh_template_free(s->tmpl); /* the later of two templates with one name wins */
     free(s->source);
     *s = (slot){tmpl, sh_str_dup(source)};
     return SH_OK;
@@ -47,8 +58,8 @@ static sh_status slot_find(slot *s, const char *dir, const char *name, sh_err *e
     return status;
 }
 
-/* Fills the slot from the first of the folders that has the file; the second is the name that
- * transformers used before. */
+/* Fills the slot from the first folder that has the file; the second folder is the name that older
+ * versions of transformers used. */
 static sh_status named_find(slot *s, const char *dir, const char *name, sh_err *err)
 {
     static const char *const folders[] = {"additional_chat_templates", "chat_templates"};
@@ -61,6 +72,7 @@ static sh_status named_find(slot *s, const char *dir, const char *name, sh_err *
     return status;
 }
 
+/* A "default" in the sub-folder is only used without a chat_template.jinja. */
 static sh_status files_find(sh_chat_template *chat, const char *dir, sh_err *err)
 {
     sh_status status = slot_find(&chat->plain, dir, "chat_template.jinja", err);
@@ -69,6 +81,7 @@ static sh_status files_find(sh_chat_template *chat, const char *dir, sh_err *err
     return status;
 }
 
+/* Templates with other names ("rag" and the like) are ignored: no request can ask for them. */
 static sh_status named_take(sh_chat_template *chat, const cJSON *row, const char *where,
                             sh_err *err)
 {
@@ -76,8 +89,8 @@ static sh_status named_take(sh_chat_template *chat, const cJSON *row, const char
     if (!cJSON_IsObject(row))
         return sh_err_set(err, SH_ERR_INPUT, "%s: a template in 'chat_template' must be an object",
                           where);
-    sh_status status = sh_json_string_must(row, "name", where, &name, err);
-    if (status == SH_OK) status = sh_json_string_must(row, "template", where, &text, err);
+    sh_status status = sh_json_string_required(row, "name", where, &name, err);
+    if (status == SH_OK) status = sh_json_string_required(row, "template", where, &text, err);
     if (status != SH_OK) return status;
     if (strcmp(name, "default") == 0) return slot_fill(&chat->plain, where, sh_str_of(text), err);
     if (strcmp(name, "tool_use") == 0) return slot_fill(&chat->tools, where, sh_str_of(text), err);
@@ -130,7 +143,7 @@ static bool has_template(const sh_chat_template *chat)
     return chat->plain.tmpl != NULL || chat->tools.tmpl != NULL;
 }
 
-/* Tokens from both files: special_tokens_map.json counts for folders of the older kind, whose
+/* Special tokens come from two files: special_tokens_map.json is used only for older folders, whose
  * tokenizer_config.json has no table of added tokens. */
 static sh_status folder_take(sh_chat_template *chat, const char *dir, sh_err *err)
 {
@@ -151,8 +164,8 @@ static sh_status folder_take(sh_chat_template *chat, const char *dir, sh_err *er
         status = config_take(chat, config, "tokenizer_config.json", err);
     if (status == SH_OK && !has_template(chat))
         status = sh_err_set(err, SH_ERR_NOT_FOUND,
-                            "%s: no chat template: neither chat_template.jinja nor "
-                            "'chat_template' in tokenizer_config.json with a default",
+                            "%s: no chat template: found neither chat_template.jinja nor a default "
+                            "'chat_template' in tokenizer_config.json",
                             dir);
     cJSON_Delete(config);
     cJSON_Delete(map);
@@ -191,6 +204,7 @@ void sh_chat_template_free(sh_chat_template *chat)
     free(chat);
 }
 
+/* A folder may have only one of the two; it then serves both kinds of requests. */
 static const slot *slot_pick(const sh_chat_template *chat, bool with_tools)
 {
     return (with_tools && chat->tools.tmpl != NULL) || chat->plain.tmpl == NULL ? &chat->tools
@@ -208,7 +222,8 @@ static const cJSON *member(const cJSON *object, const char *name)
     return cJSON_IsNull(item) ? NULL : item;
 }
 
-/* The names that a message's reasoning goes by; the first is the one that most templates read. */
+/* Names under which clients send, and templates read, a message's reasoning; most templates read
+ * the first. */
 static const char *const REASONING[] = {"reasoning_content", "thinking", "reasoning"};
 
 static const cJSON *reasoning_of(const cJSON *message)
@@ -219,8 +234,8 @@ static const cJSON *reasoning_of(const cJSON *message)
     return item;
 }
 
-/* A copy of the message with its reasoning under the names that templates read, as transformers
- * does it. */
+/* A copy of the message with its reasoning also under the names that templates read, as in
+ * transformers. */
 static cJSON *message_alias(const cJSON *message, const cJSON *reasoning)
 {
     cJSON *copy = cJSON_Duplicate(message, true);
@@ -237,8 +252,9 @@ static cJSON *message_alias(const cJSON *message, const cJSON *reasoning)
     return copy;
 }
 
-/* The messages as they are to be shown. `copy_last`: the last one is going to be changed. */
-static cJSON *messages_show(const cJSON *messages, bool copy_last)
+/* The messages as the template sees them. `copy_last`: the caller is going to change the last one.
+ */
+static cJSON *messages_prepare(const cJSON *messages, bool copy_last)
 {
     cJSON *list = cJSON_CreateArray();
     for (cJSON *m = messages->child; m != NULL; m = m->next) {
@@ -251,8 +267,9 @@ static cJSON *messages_show(const cJSON *messages, bool copy_last)
     return list;
 }
 
-/* Going on with the last message: its text gets a mark, and the prompt is cut where the mark comes
- * out. So it works with any template; the mark and the rules are those of transformers. */
+/* To continue the last message, append a mark to its text, render, and cut the prompt where the
+ * mark appears. This works with any template, because nothing needs to be known about what the
+ * template writes after a message. The mark and the rules are those of transformers. */
 static const char MARK[] = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 static void text_mark(cJSON *item)
@@ -262,7 +279,7 @@ static void text_mark(cJSON *item)
     free(marked);
 }
 
-/* The text to go on with: a string, or the last text among parts; NULL when there is none. */
+/* The text to continue: a string, or the last text part of a list; NULL if there is none. */
 static cJSON *text_of(cJSON *value)
 {
     cJSON *found = cJSON_IsString(value) ? value : NULL;
@@ -281,7 +298,7 @@ static bool is_reasoning(const char *field)
     return false;
 }
 
-/* Reasoning stands under several names, of which the template reads one: all get the mark. */
+/* Reasoning has several names and we cannot know which one the template reads: mark all of them. */
 static void aliases_mark(cJSON *message, const cJSON *marked, const char *before)
 {
     for (size_t i = 0; i < SH_COUNT_OF(REASONING); i++) {
@@ -291,7 +308,7 @@ static void aliases_mark(cJSON *message, const cJSON *marked, const char *before
     }
 }
 
-/* Marks the last message. *text becomes what it goes on with, owned by the caller. */
+/* Marks the last message. *text receives its text without the mark; the caller frees it. */
 static sh_status last_mark(cJSON *messages, const cJSON *how, char **text, sh_err *err)
 {
     cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
@@ -308,8 +325,11 @@ static sh_status last_mark(cJSON *messages, const cJSON *how, char **text, sh_er
     return SH_OK;
 }
 
-/* Cuts the prompt, which starts at `start`, where the marked text ends. A template that trims the
- * text has lost the mark's own space, and with it the text's: then the prompt is trimmed too. */
+/* Cuts the prompt, which starts at `start`, where the marked text ends.
+ *
+ * The mark ends in a space for one reason: a template that trims messages removes that space. If it
+ * is missing, the template would have trimmed the text too had the mark not been in the way, so the
+ * prompt is trimmed as well. The last occurrence of the mark counts. */
 static sh_status mark_cut(sh_buf *out, size_t start, const char *text, sh_err *err)
 {
     sh_str prompt = sh_str_sub(sh_buf_str(out), start, out->len), wanted = sh_str_of(text);
@@ -322,12 +342,12 @@ static sh_status mark_cut(sh_buf *out, size_t start, const char *text, sh_err *e
         out->len = start;
         if (out->ptr != NULL) out->ptr[start] = '\0';
         return sh_err_set(err, SH_ERR_INPUT,
-                          "'continue_final_message' is set, but the chat template does not show "
-                          "the last message as it is");
+                          "'continue_final_message' is set, but the chat template does not render "
+                          "the last message unchanged");
     }
-    bool whole = at + mark.len < prompt.len && prompt.ptr[at + mark.len] == ' ';
+    bool untrimmed = at + mark.len < prompt.len && prompt.ptr[at + mark.len] == ' ';
     prompt.len = at;
-    if (!whole) prompt.len -= sh_uni_space_suffix(prompt);
+    if (!untrimmed) prompt.len -= sh_uni_space_suffix(prompt);
     out->len = start + prompt.len;
     out->ptr[out->len] = '\0';
     return SH_OK;
@@ -340,6 +360,8 @@ static sh_status list_check(const cJSON *request, const char *name, sh_err *err)
     return sh_err_set(err, SH_ERR_INPUT, "'%s' must be a list, not %s", name, sh_json_kind(item));
 }
 
+/* Checked in advance, so that the error names the field and not an operation inside the template.
+ * */
 static sh_status request_check(const cJSON *request, sh_err *err)
 {
     if (!cJSON_IsObject(request))
@@ -363,33 +385,33 @@ static sh_status request_check(const cJSON *request, sh_err *err)
     return status == SH_OK ? list_check(request, "documents", err) : status;
 }
 
-static void reference_add(cJSON *own, const char *name, const cJSON *item)
+static void reference_add(cJSON *reserved, const char *name, const cJSON *item)
 {
     if (item == NULL)
-        cJSON_AddNullToObject(own, name);
+        cJSON_AddNullToObject(reserved, name);
     else
-        cJSON_AddItemReferenceToObject(own, name, (cJSON *)item);
+        cJSON_AddItemReferenceToObject(reserved, name, (cJSON *)item);
 }
 
-/* The variables that nothing of the same name can replace. *text: what the answer goes on with, or
- * NULL. */
-static sh_status own_fill(cJSON *own, const cJSON *request, char **text, sh_err *err)
+/* Sets the variables that chat_template_kwargs must not override. *text receives the text that the
+ * answer continues, and stays NULL if it continues none. */
+static sh_status reserved_fill(cJSON *reserved, const cJSON *request, char **text, sh_err *err)
 {
     const cJSON *how = cJSON_GetObjectItemCaseSensitive(request, "continue_final_message");
     const cJSON *kwargs = member(request, "chat_template_kwargs");
-    bool going_on = cJSON_IsTrue(how) || cJSON_IsString(how);
-    cJSON *messages = messages_show(cJSON_GetObjectItemCaseSensitive(request, "messages"),
-                                    going_on);
-    cJSON_AddItemToObject(own, "messages", messages);
-    reference_add(own, "tools", member(request, "tools"));
-    reference_add(own, "documents", member(request, "documents"));
-    if (!going_on) return SH_OK;
+    bool continuing = cJSON_IsTrue(how) || cJSON_IsString(how);
+    cJSON *messages = messages_prepare(cJSON_GetObjectItemCaseSensitive(request, "messages"),
+                                       continuing);
+    cJSON_AddItemToObject(reserved, "messages", messages);
+    reference_add(reserved, "tools", member(request, "tools"));
+    reference_add(reserved, "documents", member(request, "documents"));
+    if (!continuing) return SH_OK;
     if (cJSON_IsTrue(member(request, "add_generation_prompt")) ||
         cJSON_IsTrue(member(kwargs, "add_generation_prompt")))
         return sh_err_set(
             err, SH_ERR_INPUT,
-            "'continue_final_message' and 'add_generation_prompt' exclude each other");
-    cJSON_AddFalseToObject(own, "add_generation_prompt");
+            "'continue_final_message' and 'add_generation_prompt' cannot both be set");
+    cJSON_AddFalseToObject(reserved, "add_generation_prompt");
     return last_mark(messages, how, text, err);
 }
 
@@ -403,17 +425,18 @@ sh_status sh_chat_template_render(const sh_chat_template *chat, const cJSON *req
     if (request_check(request, err) != SH_OK) return err->status;
     size_t start = out->len;
     char *text = NULL;
-    cJSON *own = cJSON_CreateObject();
-    sh_status status = own_fill(own, request, &text, err);
+    cJSON *reserved = cJSON_CreateObject();
+    sh_status status = reserved_fill(reserved, request, &text, err);
     const cJSON *kwargs = member(request, "chat_template_kwargs");
-    const cJSON *vars[] = {chat->defaults, request, kwargs == NULL ? request : kwargs, own};
+    const cJSON *vars[] = {chat->defaults, request, kwargs == NULL ? request : kwargs, reserved};
     const slot *s = slot_pick(chat, member(request, "tools") != NULL);
     if (status == SH_OK) {
         status = sh_template_render(s->tmpl, vars, SH_COUNT_OF(vars), &with, out, err);
+        /* raise_exception() carries the template author's message to the user: leave it bare. */
         if (status != SH_OK && !*with.raised) sh_err_prefix(err, "chat template");
     }
     if (status == SH_OK && text != NULL) status = mark_cut(out, start, text, err);
     free(text);
-    cJSON_Delete(own);
+    cJSON_Delete(reserved);
     return status;
 }

@@ -1,6 +1,6 @@
-/* ids.h - a list of token ids that grows.
+/* ids.h - a growable array of token ids.
  *
- * Zero is a valid empty list: `sh_ids ids = {0};`. Whoever declares it calls sh_ids_reset.
+ * All zeros is a valid empty list: `sh_ids ids = {0};`. The owner calls sh_ids_reset() to free it.
  *
  * Threads: a list has one owner. */
 #ifndef SH_TEXT_IDS_H

@@ -1,9 +1,10 @@
-/* Reads a model's folder the way transformers does, where that reads it: which template counts
- * (chat_template.c), which tokens are special (tokenizer.c), what ends an answer.
+/* Reads a model's folder by the rules of transformers, as far as transformers reads it: which
+ * template to use (chat_template.c), which tokens are special (tokenizer.c), what ends an answer.
  *
- * An answer ends with any id that generation_config.json or config.json calls `eos_token_id`, and
- * with the tokenizer's own eos_token: makers forget one or another of the three. Ids that the model
- * cannot draw are left out here, so that nothing after this has to look. */
+ * An answer ends with any id that generation_config.json or config.json lists in `eos_token_id`,
+ * and with the tokenizer's eos_token: makers of models forget one or another of the three, and a
+ * model whose end token we miss generates until it hits the length limit. Ids that the model cannot
+ * produce are dropped here, so that no later code needs to check. */
 #include "text/model_text.h"
 
 #include "base/alloc.h"
@@ -23,7 +24,7 @@ struct sh_model_text {
     sh_tokenizer *tok;
     sh_chat_template *chat;
     sh_output_dialect dialect;
-    sh_sampling_own sampling;
+    sh_sampling_recommended sampling;
     sh_ids end_ids;
 };
 
@@ -38,7 +39,7 @@ void sh_model_text_close(sh_model_text *text)
     free(text);
 }
 
-/* A file that may be missing, which gives NULL. */
+/* *out stays NULL if the file does not exist. */
 static sh_status json_read(const char *dir, const char *file, cJSON **out, sh_err *err)
 {
     char *path = sh_path_join(dir, file);
@@ -47,23 +48,23 @@ static sh_status json_read(const char *dir, const char *file, cJSON **out, sh_er
     return status;
 }
 
-/* An id of `where`, which is a file of the folder. */
+/* `where` is the file of the folder that lists the id. */
 static sh_status end_id_add(sh_model_text *text, double id, const char *where, sh_err *err)
 {
     if (!(id >= 0 && id < text->vocab)) {
-        SH_LOGW("%s/%s: the end id %g is not in the vocabulary of %d and is left out", text->dir,
+        SH_LOGW("%s/%s: ignoring end-of-sequence token %g: the vocabulary has %d tokens", text->dir,
                 where, id, text->vocab);
         return SH_OK;
     }
-    if (sh_model_text_ends(text, (int32_t)id)) return SH_OK;
+    if (sh_model_text_is_end_id(text, (int32_t)id)) return SH_OK;
     if (text->end_ids.len == SH_END_IDS_MAX)
-        return sh_err_set(err, SH_ERR_LIMIT, "%s/%s: more than %d tokens end an answer", text->dir,
-                          where, SH_END_IDS_MAX);
+        return sh_err_set(err, SH_ERR_LIMIT, "%s/%s: more than %d end-of-sequence tokens",
+                          text->dir, where, SH_END_IDS_MAX);
     sh_ids_add(&text->end_ids, (int32_t)id);
     return SH_OK;
 }
 
-/* One id or a list of them; absent and null are none. */
+/* `eos_token_id` is one id or a list of them; it may be null or absent. */
 static sh_status end_ids_add(sh_model_text *text, const cJSON *config, const char *where,
                              sh_err *err)
 {
@@ -81,20 +82,23 @@ static sh_status end_ids_add(sh_model_text *text, const cJSON *config, const cha
     return status;
 }
 
+/* A recommendation out of range must not keep the model from being served: warn and go on. */
 static double number_of(const cJSON *config, const char *key, double min, double max,
                         double fallback)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(config, key);
     if (!cJSON_IsNumber(item)) return fallback;
     if (item->valuedouble >= min && item->valuedouble <= max) return item->valuedouble;
-    SH_LOGW("generation_config.json: '%s' is %g, allowed is %g to %g; %g is used", key,
+    SH_LOGW("generation_config.json: '%s' is %g, but must be %g to %g; using %g", key,
             item->valuedouble, min, max, fallback);
     return fallback;
 }
 
+/* The fallbacks change nothing: temperature 1, no top_p, no top_k, no penalty. do_sample false
+ * means greedy. */
 static void sampling_read(sh_model_text *text, const cJSON *config)
 {
-    text->sampling = (sh_sampling_own){
+    text->sampling = (sh_sampling_recommended){
         .temperature = number_of(config, "temperature", 0, 2, 1),
         .top_p = number_of(config, "top_p", 0, 1, 1),
         .top_k = (int)number_of(config, "top_k", 0, 1 << 24, 0),
@@ -104,7 +108,7 @@ static void sampling_read(sh_model_text *text, const cJSON *config)
         text->sampling.temperature = 0;
 }
 
-/* A multi-modal config keeps what belongs to the language model one level down. */
+/* Multi-modal configs keep the settings of the language model in `text_config`. */
 static sh_status config_read(sh_model_text *text, const cJSON *config, const cJSON *generation,
                              sh_err *err)
 {
@@ -131,7 +135,7 @@ static sh_status configs_read(sh_model_text *text, sh_err *err)
     return status;
 }
 
-/* A template for tools may be the only one that shows how calls are written. */
+/* Searches both templates, since only the one for tools may contain the markers of calls. */
 static sh_status dialect_read(sh_model_text *text, const sh_model_text_opts *opts, sh_err *err)
 {
     sh_buf source = {0};
@@ -144,7 +148,8 @@ static sh_status dialect_read(sh_model_text *text, const sh_model_text_opts *opt
     return sh_output_dialect_choose(&text->dialect, opts->reasoning_parser, opts->tool_parser, err);
 }
 
-/* Loads a part; a folder that lacks it is fine, a file that was named and is not there is none. */
+/* A folder may lack a part when the caller wants all of them; a file that the caller named, or the
+ * only part asked for, must exist. */
 static sh_status parts_load(sh_model_text *text, const char *dir, const sh_model_text_opts *opts,
                             sh_err *err)
 {
@@ -172,6 +177,7 @@ sh_status sh_model_text_open(const char *dir, const sh_model_text_opts *opts, sh
     text->dir = sh_strdup(dir == NULL ? "" : dir);
     sh_status status = parts_load(text, dir, opts, err);
     if (status == SH_OK && opts->parts == SH_MODEL_TEXT_ALL) {
+        /* Without either size any id is accepted: there is nothing to check against. */
         text->vocab = opts->vocab > 0     ? opts->vocab
                       : text->tok != NULL ? (int)sh_tokenizer_size(text->tok)
                                           : INT32_MAX;
@@ -211,14 +217,14 @@ const sh_ids *sh_model_text_end_ids(const sh_model_text *text)
     return &text->end_ids;
 }
 
-bool sh_model_text_ends(const sh_model_text *text, int32_t id)
+bool sh_model_text_is_end_id(const sh_model_text *text, int32_t id)
 {
     for (size_t i = 0; i < text->end_ids.len; i++)
         if (text->end_ids.ptr[i] == id) return true;
     return false;
 }
 
-sh_sampling_own sh_model_text_sampling(const sh_model_text *text)
+sh_sampling_recommended sh_model_text_sampling(const sh_model_text *text)
 {
     return text->sampling;
 }

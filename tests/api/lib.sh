@@ -6,7 +6,7 @@ cd "$work" || exit 1
 pids=()
 trap 'for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null; done; rm -rf "$work"' EXIT
 
-# serve_api NAME FLAGS...: starts one; sets $port and $api_pid. Its log is NAME.log.
+# serve_api NAME FLAGS...: starts an API; sets $port and $api_pid. Its log is NAME.log.
 serve_api() {
     local name=$1; shift
     : >"$name.log"
@@ -21,7 +21,7 @@ serve_api() {
     return 1
 }
 
-stop() { # pid: asks it to stop and gives its exit code
+stop() { # pid: asks it to stop and returns its exit code
     kill -TERM "$1" 2>/dev/null; wait "$1"
 }
 
@@ -30,7 +30,7 @@ serve_engine() { # FLAGS...: the demo model at the socket; sets $engine_pid
     engine_pid=$!; pids+=("$engine_pid")
 }
 
-await() { # path status: asks until the status comes, for 60 s at most
+await() { # path status: polls until the status is that, for 60 s at most
     for _ in $(seq 600); do
         [ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port$1")" = "$2" ] && return 0
         sleep 0.1
@@ -38,8 +38,8 @@ await() { # path status: asks until the status comes, for 60 s at most
     return 1
 }
 
-# raw SECONDS TEXT...: sends texts (printf escapes) with a pause between and prints what comes back until the server
-# closes or the time is over.
+# raw SECONDS TEXT...: sends texts (printf escapes) with pauses in between and prints the response until the server
+# closes the connection or the time is up.
 raw() {
     local limit=$1; shift
     exec 9<>"/dev/tcp/127.0.0.1/$port" || return 1
@@ -56,6 +56,6 @@ now_ms() { echo $(($(date +%s%N) / 1000000)); }
 status_of() { curl -s -o body -D head -w '%{http_code}' "$@"; }
 is() { [ "$1" = "$2" ] || { echo "got '$1', not '$2'"; head -c 600 body 2>/dev/null; return 1; }; }
 has() { grep -qiE -- "$2" "$1" || { echo "no '$2' in $1:"; head -c 1000 "$1"; return 1; }; }
-# gets STATUS PATH [flags of curl]: the answer has that status; it is in ./body and ./head.
+# gets STATUS PATH [flags of curl]: the response has that status; it is in ./body and ./head.
 gets() { is "$(status_of "${@:3}" "$(url "$2")")" "$1"; }
 no_complaint() { ! grep -iE "assert|sanitizer|runtime error|leak" "$@"; } # LOG...

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The real client libraries against the demo model on two ranks. SHOAL_TEST_URL (and SHOAL_TEST_KEY) name a server that
-# runs already; without them one is started here.
+# The real client libraries with the demo model on two ranks. SHOAL_TEST_URL (and SHOAL_TEST_KEY) name a running server;
+# without them one is started here.
 . "$(dirname "$0")/lib.sh"
 clients=$root/tests/api/clients
 
@@ -17,7 +17,7 @@ if [ -z "${SHOAL_TEST_URL:-}" ]; then
     await /health/ready 200 || { echo "Bail out! no server"; cat serve.log; exit 1; }
     export SHOAL_TEST_URL="http://127.0.0.1:$port"
 fi
-# Packages are found from the folder of the file that imports them.
+# Node looks for packages from the folder of the importing file.
 cp "$clients"/*.mjs "$root/build/npm/"
 rc=0
 for file in openai ai_sdk langchain openapi; do timeout 250 node "$root/build/npm/$file.mjs" || rc=1; done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# HTTP itself, and all endpoints that need no engine: there is none here.
+# HTTP itself, and all endpoints that work without an engine: there is none here.
 . "$(dirname "$0")/lib.sh"
 
 serve_api plain --receive-timeout 1 --idle-timeout 2 --body-bytes 1M --header-bytes 8K --access-log access.jsonl ||
@@ -13,13 +13,13 @@ first_line() { head -n 1 out | tr -d '\r'; }
 one_connection() {
     is "$(curl -s -o /dev/null -o /dev/null -w '%{num_connects},' "$(url /health/live)" "$(url /health/live)")" 1,0,
 }
-check "two requests go over one connection" one_connection
+check "two requests use one connection" one_connection
 old_http() {
     raw 3 "GET /health/live HTTP/1.0\r\n\r\n" >out && has out "^Connection: close" &&
         raw 3 "GET /health/live HTTP/1.0\r\nConnection: keep-alive\r\n\r\n${one}Connection: close\r\n\r\n" >out &&
         has out "^Connection: keep-alive" && is "$(grep -o '"alive"' out | wc -l)" 2
 }
-check "HTTP/1.0 closes unless it asks to stay" old_http
+check "HTTP/1.0 connections are closed unless keep-alive is requested" old_http
 pipelined() {
     local third="GET /nowhere HTTP/1.1\r\nHost: a\r\nX-Request-Id: third\r\nConnection: close\r\n\r\n"
     raw 5 "${one}X-Request-Id: first\r\n\r\n${one}X-Request-Id: second\r\n\r\n$third" >out &&
@@ -30,7 +30,7 @@ in_pieces() {
     raw 5 "GET /health/l" "ive HTTP/1.1\r" "\nHost: a\r\nConnect" "ion: close\r\n\r" "\n" >out
     has out alive
 }
-check "a request that comes byte by byte is read" in_pieces
+check "a request that arrives byte by byte is read" in_pieces
 chunked() {
     printf '{}' >braces && gets 503 /tokenize -H "Transfer-Encoding: chunked" --data-binary @- <braces || return 1
     local chunks="2;x=y\r\n{}\r\n0\r\nTrailer: t\r\n\r\n"
@@ -46,23 +46,23 @@ refused_first() {
     raw 3 "POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n" >out
     is "$(first_line)" "HTTP/1.1 404 Not Found"
 }
-check "what is refused is not asked to send its body" refused_first
+check "a refused request is not asked to send its body" refused_first
 head_only() {
     curl -sI "$(url /health/live)" >out && has out "Content-Length: 18" &&
         raw 3 "HEAD /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" >out && is "$(grep -c alive out)" 0
 }
-check "HEAD gives the head of GET and no body" head_only
+check "HEAD returns the headers of GET and no body" head_only
 options() {
     gets 204 /v1/chat/completions -X OPTIONS && has head "^Allow: POST, OPTIONS" &&
         gets 204 / -X OPTIONS --request-target "*"
 }
-check "OPTIONS tells the methods" options
+check "OPTIONS lists the methods" options
 half_close() { printf '%b' "$one\r\n" | timeout 3 nc -N 127.0.0.1 "$port" >out; has out alive; }
-check "a client that half-closes gets its answer" half_close
+check "a client that half-closes gets its response" half_close
 
 envelope='^\{"error":\{"message":"[^"]+","type":"[a-z_]+","code":"[a-z_]+","param":null\},"detail":"[^"]+"\}$'
 enveloped() { gets "$@" && has body "$envelope"; } # STATUS PATH [flags of curl]
-check "unknown paths are 404 in the envelope" enveloped 404 /nowhere
+check "unknown paths are 404 in the error envelope" enveloped 404 /nowhere
 wrong_method() { enveloped 405 /v1/chat/completions && has head "^Allow: POST"; }
 check "wrong methods are 405 with Allow" wrong_method
 check "unknown methods are 501" enveloped 501 /health -X BREW
@@ -75,9 +75,9 @@ malformed() {
         has out "^HTTP/1.1 400" && tail -n 1 out >body && has body "$envelope" || return 1
     done
 }
-check "malformed requests are 400 and end the connection" malformed
+check "malformed requests are 400 and close the connection" malformed
 http2() { raw 3 "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" >out; has out "^HTTP/1.1 505"; }
-check "HTTP/2 is told that it is not spoken" http2
+check "HTTP/2 is refused with a proper response" http2
 bad_chunk() { raw 3 "${post}Transfer-Encoding: chunked\r\n\r\nzz\r\n" >out; has out "^HTTP/1.1 400"; }
 check "a bad chunk is 400" bad_chunk
 rebound() {
@@ -85,7 +85,7 @@ rebound() {
         gets 403 /requests/recent -H "Host: evil.example" -A "Mozilla/5.0 (X11)" &&
         gets 403 /health/live -H "Host: proxy.example" && gets 200 /health/live -H "Host: localhost"
 }
-check "a web page that leads its own name here is sent away" rebound
+check "a web page that rebinds its own name to this address is refused" rebound
 large_body() {
     head -c 1100000 /dev/zero | tr '\0' a >big && enveloped 413 /tokenize --data-binary @big &&
         enveloped 413 /tokenize -H "Transfer-Encoding: chunked" --data-binary @big
@@ -106,7 +106,7 @@ trickle() {
     timeout 10 cat <&9 >out; took=$(($(now_ms) - start)); kill $trickler 2>/dev/null; exec 9<&- 9>&-
     has out "^HTTP/1.1 408" && [ $took -lt 4000 ]
 }
-check "bytes that trickle do not stretch the time" trickle
+check "trickling bytes do not extend the time limit" trickle
 idle() {
     local start took; start=$(now_ms)
     raw 10 "$one\r\n" >out; took=$(($(now_ms) - start)); has out alive && [ $took -gt 1500 ] && [ $took -lt 6000 ]
@@ -117,7 +117,7 @@ no_engine() {
     enveloped 503 /v1/chat/completions -d '{"messages":[]}' && has head "^Retry-After: [0-9]" &&
         gets 503 /health && has body '"ok":false' && gets 503 /health/ready && gets 503 /v1/models
 }
-check "503 with Retry-After while the engine is away" no_engine
+check "503 with Retry-After while the engine is unavailable" no_engine
 served() {
     local path
     for path in / /health/live /queue /memory /requests/recent /requests/stats /metrics/snapshot /metrics \
@@ -125,21 +125,21 @@ served() {
         gets 200 $path || { echo "$path"; return 1; }
     done
 }
-check "what needs no engine is served" served
+check "endpoints that need no engine are served" served
 browser() { gets 302 / -H "Accept: text/html" && has head "^Location: /dashboard"; }
-check "a browser is sent to a page" browser
+check "a browser is redirected to a page" browser
 policy() {
     gets 200 /docs && has head "^Content-Security-Policy: default-src .none." &&
         has head "^X-Content-Type-Options: nosniff"
 }
-check "pages forbid all that is not theirs" policy
+check "pages forbid all foreign content" policy
 request_id() {
     gets 200 /queue -H "X-Request-Id: my-id_1.2" && has head "^X-Request-Id: my-id_1.2" &&
         gets 200 /queue -H "X-Request-Id: <b>" && has head "^X-Request-Id: req_[0-9a-f]{16}"
 }
-check "a client's request id comes back, a strange one does not" request_id
+check "a valid request id of the client is returned, an invalid one is not" request_id
 no_cors() { status_of -H "Origin: http://evil" "$(url /queue)" >/dev/null; ! grep -qi access-control head; }
-check "no web page may use the API unless told" no_cors
+check "no web page may use the API unless allowed" no_cors
 bad_query() { gets 400 "/requests/recent?n=x" && has body '"param":"n"'; }
 check "a bad number in a query is named" bad_query
 snapshots() {
@@ -157,18 +157,18 @@ access_log() {
     has access.jsonl '"method":"GET","path":"/health/live","status":200' && has access.jsonl '"status":408' &&
         ! grep -qvE '^\{"time":[0-9.]+,"id":"[^"]+",.*\}$' access.jsonl
 }
-check "the access log is JSON with one line a request" access_log
+check "the access log is JSON with one line per request" access_log
 start=$(now_ms); stop "$plain_pid"; rc=$? took=$(($(now_ms) - start))
 ended() { is $rc 0 && [ $took -lt 2000 ]; }
-check "SIGTERM ends it at once when nothing runs" ended
-check "nothing went wrong unnoticed" no_complaint plain.log
+check "SIGTERM stops it at once when nothing is running" ended
+check "the log is free of assertions and sanitizer reports" no_complaint plain.log
 
 serve_api few --connections 4
 crowded() {
     for _ in 1 2 3 4 5 6; do exec {_}<>"/dev/tcp/127.0.0.1/$port"; done
     gets 200 /health/live -m 5
 }
-check "idle connections give way to new ones" crowded
+check "idle connections are closed in favor of new ones" crowded
 stop "$api_pid"
 
 printf '# keys\nsk-file-3dTy66Vb8n\n' >keys
@@ -183,19 +183,19 @@ any_key() {
     for key in sk-env1-4fZq81Lx0p sk-env2-7hWm29Kc5r sk-file-3dTy66Vb8n; do with_key 200 /queue $key || return 1; done
     gets 200 /queue -H "X-Api-Key: sk-file-3dTy66Vb8n"
 }
-check "any of the keys opens" any_key
+check "any of the keys is accepted" any_key
 own_tools() {
     export SHOAL_API_KEY=sk-env1-4fZq81Lx0p,sk-env2-7hWm29Kc5r API_PORT=$port
     prints waiting "$shoal" monitor --once && prints size "$shoal" call /queue
 }
-check "the tools of this machine find the port and show a key by the same settings" own_tools
+check "local commands find the port and present a key from the same settings" own_tools
 keyless() { gets 200 /health/live && gets 200 /docs; }
 check "health and pages need no key" keyless
 new_keys() {
     printf 'sk-new-9gPk40Jw2e\n' >keys; kill -HUP "$api_pid"
     within 5 with_key 200 /queue sk-new-9gPk40Jw2e && with_key 401 /queue sk-file-3dTy66Vb8n
 }
-check "keys are read again on SIGHUP" new_keys
+check "keys are reloaded on SIGHUP" new_keys
 secret() {
     ! grep -E "sk-(env|file|new)" keys.log && SHOAL_API_KEY=sk-secret "$shoal" api --print-config >out &&
         ! grep -q sk-secret out
@@ -211,7 +211,7 @@ cors() {
         has head "^Access-Control-Allow-Headers: authorization, x-stainless-os" &&
         has head "^Access-Control-Allow-Methods: POST"
 }
-check "pages of named origins may use the API" cors
+check "pages of allowed origins may use the API" cors
 stop "$api_pid"
 
 for n in 1 2; do
@@ -227,26 +227,26 @@ https() {
     is "$(curl -s --cacert cert1.pem -o /dev/null -o /dev/null -w '%{http_code}:%{num_connects},' "$live" "$live")" \
         200:1,200:0,
 }
-check "HTTPS works, keep-alive too" https
+check "HTTPS works, with keep-alive too" https
 check "TLS 1.1 is refused" not secure cert1.pem /health/live --tls-max 1.1
 plain_http() { raw 3 "GET / HTTP/1.1\r\nHost: a\r\n\r\n" >out; ! grep -q 200 out && alive_by cert1.pem; }
-check "plain HTTP on the TLS port is turned away" plain_http
+check "plain HTTP on the TLS port is rejected" plain_http
 silent() { local start; start=$(now_ms); raw 10 "" >out; [ $(($(now_ms) - start)) -lt 4000 ]; }
 check "a handshake that never comes is cut off" silent
 large_answer() { secure cert1.pem /openapi.json | tail -c 2 | grep -q "}}"; }
-check "large answers come whole over TLS" large_answer
+check "large responses arrive complete over TLS" large_answer
 renewed() { cp cert2.pem cert.pem; cp key2.pem key.pem; kill -HUP "$api_pid"; within 5 alive_by cert2.pem; }
-check "the certificate is read again on SIGHUP" renewed
+check "the certificate is reloaded on SIGHUP" renewed
 broken() {
     echo broken >cert.pem; kill -HUP "$api_pid"
     within 5 has tls.log "keeping the old certificate" && alive_by cert2.pem
 }
-check "a certificate that does not load leaves the old one" broken
+check "a certificate that does not load leaves the old one in use" broken
 stop "$api_pid"
 api() { "$shoal" api --socket s --port 0 "$@"; }
 check "a missing certificate is an error that names it" refuses 1 none.pem api --tls-cert none.pem --tls-key key2.pem
-check "a certificate without key is refused" refuses 1 "go together" api --tls-cert cert2.pem
-# while_serving NAME FLAGS... -- command: the command is right while such a server runs
+check "a certificate without a key is refused" refuses 1 "go together" api --tls-cert cert2.pem
+# while_serving NAME FLAGS... -- command: the command succeeds while such a server is running
 while_serving() {
     local name=$1 flags=() rc; shift
     while [ "$1" != -- ]; do flags+=("$1"); shift; done
@@ -260,9 +260,9 @@ check "listening to all without a key is warned about" \
 check "localhost means both of its addresses" while_serving local --host localhost -- gets 200 /health/live
 six() { has six.log "http://\[::1\]:$port$" && prints alive "$shoal" call /health/live --host ::1 --port "$port"; }
 if grep -qs "^0*1" /proc/net/if_inet6; then
-    check "an IPv6 address is listened on, told as a URL, and asked" while_serving six --host ::1 -- six
+    check "an IPv6 address works: listening, the printed URL, requests" while_serving six --host ::1 -- six
 else
-    skip "an IPv6 address is listened on, told as a URL, and asked" "there is no IPv6 here"
+    skip "an IPv6 address works: listening, the printed URL, requests" "no IPv6 available"
 fi
-check "no part of it complained" no_complaint ./*.log
+check "the logs are free of assertions and sanitizer reports" no_complaint ./*.log
 done_testing

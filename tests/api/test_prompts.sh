@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# One prompt, whichever way a chat comes: HTTP and `shoal template` are asked for every template here, and for those of
-# real models where somebody has them (SHOAL_REAL_TEMPLATES, else shared/real-templates beside the repository).
+# The same prompt, whichever way a chat arrives: HTTP and `shoal template` are compared for every template here, and for
+# those of real models where available (SHOAL_REAL_TEMPLATES, else shared/real-templates next to the repository).
 . "$(dirname "$0")/lib.sh"
-if ! command -v jq >/dev/null; then skip "HTTP and the CLI give one prompt" "jq is missing"; done_testing; fi
+if ! command -v jq >/dev/null; then skip "HTTP and the CLI give the same prompt" "jq is missing"; done_testing; fi
 data=$root/tests/data/templates
 real=${SHOAL_REAL_TEMPLATES:-$root/../shared/real-templates}
 
-# The demo model in a folder whose text files a test may replace; the weights stay where they are.
+# The demo model in a folder whose text files a test may replace; the weights are linked.
 mkdir model && ln -s "$root"/models/demo/{config.json,model.safetensors,tokenizer.json} model
 plain_folder() {
     rm -rf model/chat_template* model/special_tokens_map.json
@@ -15,14 +15,14 @@ plain_folder() {
 plain_folder
 "$shoal" engine --model model --socket "$work/engine.sock" 2>engine.log & pids+=("$!")
 
-# The API reads the folder when it starts; outside of `check`, which waits for all that it starts.
+# The API reads the folder when it starts. Not inside `check`, which waits for everything that it starts.
 api_anew() {
     [ -n "${api_pid:-}" ] && stop "$api_pid"
     serve_api api && await /health/ready 200
 }
 
-# A chat as both take it: what is no part of OpenAI's request is a variable of the template. HTTP joins the parts of a
-# content, takes an empty list of tools for none and knows OpenAI's roles; transformers would show all that to the
+# A chat as both accept it: what is not part of OpenAI's request is a variable of the template. HTTP joins the parts of
+# a content, treats an empty list of tools as none and checks OpenAI's roles; transformers would pass all that on to the
 # template.
 body_of() {
     jq -c 'select(all(.messages[]; .role | IN("system", "user", "assistant", "tool")))
@@ -32,7 +32,7 @@ body_of() {
         + {chat_template_kwargs: del(.messages, .tools, .documents)}'
 }
 
-# Both refuse, or both give the same bytes. What the template itself refuses has one reason.
+# Both refuse, or both give the same bytes. If the template itself refuses, both give the same reason.
 agree() { # body
     local code
     code=$(curl -s -o said -w '%{http_code}' --data-binary @"$1" "$(url /apply-template)")
@@ -46,7 +46,7 @@ agree() { # body
     echo "$1: HTTP $code"; head -c 400 said; head -c 400 want why; return 1
 }
 
-# The ids that the model gets are those of that prompt.
+# The token ids that the model gets are those of that prompt.
 ids_agree() { # body
     local got want
     got=$(jq -c '. + {return_token_ids: true, max_tokens: 1}' "$1" |
@@ -55,7 +55,7 @@ ids_agree() { # body
     is "$got" "$want"
 }
 
-cases_agree() { # a file with one request a line
+cases_agree() { # a file with one request per line
     local number=0 first="" line
     while read -r line; do
         number=$((number + 1))
@@ -71,7 +71,7 @@ check_template() { # name, template; its cases are in ./cases
     cp "$2" model/chat_template.jinja
     api_anew
     agrees() { cases_agree cases; }
-    check "HTTP and the CLI give one prompt: $1" agrees
+    check "HTTP and the CLI give the same prompt: $1" agrees
 }
 
 for template in chat strict schema; do
@@ -86,10 +86,10 @@ if [ -d "$real" ]; then
         check_template "$name" "$real/$name.jinja"
     done
 else
-    skip "HTTP and the CLI give one prompt: templates of real models" "there are none at $real"
+    skip "HTTP and the CLI give the same prompt: templates of real models" "none found in $real"
 fi
 
-# Folders as models bring them.
+# Files as they come with models.
 hello='{"messages":[{"role":"user","content":"Hi"}]}'
 with_tools='{"messages":[{"role":"user","content":"Hi"}],"tools":[{"type":"function","function":{"name":"f"}}]}'
 prompt_is() { # body, prompt
@@ -102,7 +102,7 @@ echo -n '{{ tools is none }} {{ documents is none }} {{ add_generation_prompt }}
     >model/chat_template.jinja
 api_anew
 absent_is_none() { prompt_is "$hello" "True True True <|im_end|>"; }
-check "what a request does not have is none" absent_is_none
+check "fields that a request does not have are none" absent_is_none
 
 plain_folder
 mkdir model/chat_templates
@@ -110,24 +110,24 @@ echo -n 'plain' >model/chat_templates/default.jinja
 echo -n 'tools {{ tools | length }}' >model/chat_templates/tool_use.jinja
 api_anew
 folder_counts() { prompt_is "$hello" plain && prompt_is "$with_tools" "tools 1"; }
-check "templates in a folder count, and tools have their own" folder_counts
+check "templates in a folder are used, with a separate one for tools" folder_counts
 
 plain_folder
 echo '{"chat_template": "json {{ messages[0].content }}"}' >model/chat_template.json
 api_anew
 json_counts() { prompt_is "$hello" "json Hi"; }
-check "chat_template.json counts" json_counts
+check "chat_template.json is used" json_counts
 
 plain_folder
 echo '{"chat_template": "{{ bos_token }}{{ eos_token }}", "bos_token": null}' >model/tokenizer_config.json
 echo '{"bos_token": {"content": "<B>"}, "eos_token": "<E>"}' >model/special_tokens_map.json
 api_anew
 map_counts() { prompt_is "$hello" "<B><E>"; }
-check "special_tokens_map.json counts" map_counts
+check "special_tokens_map.json is used" map_counts
 
 plain_folder
 echo -n '{% for m in messages %}{{ m.thinking }},{{ m.reasoning_content }};{% endfor %}' >model/chat_template.jinja
 api_anew
 reasoning_names() { prompt_is '{"messages":[{"role":"assistant","content":"a","reasoning":"r"}]}' "r,r;"; }
-check "reasoning goes by all its names" reasoning_names
+check "reasoning is available under all its names" reasoning_names
 done_testing

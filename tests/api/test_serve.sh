@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The API with an engine: what happens when either comes, goes, is full or slow.
+# The API with an engine: what happens when either starts, stops, is full or slow.
 # alone: it measures how long others wait
 . "$(dirname "$0")/lib.sh"
 
@@ -14,7 +14,7 @@ count() { curl -s "$(url "$1")" | grep -oE "\"$2\":[0-9]+" | cut -d: -f2; }    #
 running() { count /metrics/snapshot requests_running; }
 until_running() { within 10 gives "$1" running; }
 cancelled() { count /requests/stats cancelled; }
-# post_raw BODY: such a question on the descriptor 9, whose answer nobody reads
+# post_raw BODY: sends such a request on descriptor 9, whose response is not read
 post_raw() {
     exec 9<>"/dev/tcp/127.0.0.1/$port"
     printf 'POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s' $chat ${#1} "$1" >&9
@@ -22,27 +22,27 @@ post_raw() {
 
 serve_api api --request-log requests.jsonl --access-log access.jsonl --model-name my/model --hard-max-tokens 600 ||
     { echo "Bail out!"; cat api.log; exit 1; }
-check "before the engine comes it is 503" asked 503 "{$hello}"
-# The plain kernels are slow enough to be caught at work.
+check "before the engine starts it is 503" asked 503 "{$hello}"
+# The generic kernels are slow enough to be caught in the middle of an answer.
 serve_engine --slots 2 --queue-max 1 --cpu generic
 found() { await /health/ready 200 && asked 200 "{$hello}" && has body "37 . 48 = 85"; }
-check "the engine is found when it comes" found
+check "the engine is found when it starts" found
 older() {
     asked 200 "{$hello,\"conversation_id\":\"c-1\"}" && has body '"conversation_id":"c-1"' &&
         has body '"performance":\{"prompt_eval_tokens_per_second"' && has body '"timing":\{"seconds"'
 }
-check "the answer has what older clients look for" older
+check "the response has the fields that older clients expect" older
 healthy() {
     gets 200 /health && has body '"model":"my/model"' && has body '"world_size":1' && has body '"queue_max":1' &&
         has body '"memory_safe":true'
 }
-check "health tells of the model" healthy
+check "health reports the model" healthy
 snapshot_has() { gets 200 /metrics/snapshot && has body "$1"; }
 hardware() {
     within 5 snapshot_has '"hardware":\{"[^"]+":\{.*"ram_total_gb":[0-9]' &&
         gets 200 /model/info && has body '"backend":"local"'
 }
-check "the model and the hosts are told with what carries them" hardware
+check "the model and the hosts are reported with their hardware" hardware
 names() {
     gets 200 /v1/models/my/model && gets 200 /v1/models/my%2Fmodel && gets 200 /v1/models/demo &&
         gets 404 /v1/models/other
@@ -52,14 +52,14 @@ ids() {
     gets 200 /tokenize -d '{"content":"Hello, world"}' && cp body tokens && gets 200 /detokenize -d @tokens &&
         is "$(cat body)" '{"content":"Hello, world"}' && gets 400 /detokenize -d '{"tokens":[999999]}'
 }
-check "text becomes ids and text again" ids
+check "text is converted to ids and back" ids
 bad_json() { asked 400 '{"messages":' && has body invalid_json && has body "line 1"; }
-check "bad JSON is 400 with the place" bad_json
+check "bad JSON is 400 with the position" bad_json
 zero() {
     asked 400 '{"messages":[{"role":"user","content":"a\u0000b"}]}' && has body invalid_json && has body u0000 &&
         gets 400 /tokenize -d '{"content":"a\u0000b"}' && has body u0000
 }
-check "a zero character in a string is refused by name, not cut" zero
+check "a NUL character in a string is refused by name, not truncated" zero
 check "deep JSON is refused" asked 400 "$(head -c 100000 /dev/zero | tr '\0' '[')"
 longest() { asked 200 "{$tale,\"max_tokens\":5000}" -m 120 && has body '"completion_tokens":600,'; }
 check "an answer is no longer than the server allows" longest
@@ -70,13 +70,13 @@ leaves() {
     stream 500 -m 1 >out
     one_more "$before"
 }
-check "a client that leaves is taken out at once" leaves
+check "the request of a client that disconnects is cancelled at once" leaves
 leaves_unread() {
     local before; before=$(cancelled)
     post_raw "{$tale,\"max_tokens\":500}"; until_running 1; exec 9<&- 9>&-
     one_more "$before"
 }
-check "one that leaves without reading is, too" leaves_unread
+check "so is that of a client that disconnects without reading" leaves_unread
 full() {
     local clients=() rc
     for _ in 1 2 3; do stream 300 >/dev/null & clients+=($!); done
@@ -94,13 +94,13 @@ unread() {
     timeout 5 head -c 100 <&9 | grep -q "200 OK"; rc=$?; exec 9<&- 9>&-
     echo "$before to $after KiB"; [ $rc = 0 ] && [ $((after - before)) -lt 16384 ]
 }
-check "a client that reads nothing does not grow the server" unread
+check "a client that does not read does not make the server grow" unread
 
 microseconds() {
     local t; t=$(curl -s -o /dev/null -w '%{time_total}' "$(url /health/live)" | tr -d .)
     echo $((10#$t))
 }
-# slowest_while PID: the slowest of the answers of /health/live in that time, in microseconds, and of 30 at least
+# slowest_while PID: the slowest response of /health/live while PID runs, and of at least 30, in microseconds
 slowest_while() {
     local slowest=0 us i=0
     while [ $((i++)) -lt 30 ] || kill -0 "$1" 2>/dev/null; do
@@ -118,7 +118,7 @@ long_prompt() {
     is "$(cat longcode)" 400 && has longout context_length_exceeded && has stream "\[DONE\]" &&
         [ "$slowest" -lt 300000 ]
 }
-check "a megabyte of prompt does not hold up a stream" long_prompt
+check "a prompt of one megabyte does not delay a stream" long_prompt
 { printf '{"tokens":['; yes 65 | head -n 1500000 | paste -sd,; printf ']}'; } >ids.json
 long_list() {
     curl -s -o longout -w '%{http_code}' --data-binary @ids.json "$(url /detokenize)" >longcode & local long=$! slowest
@@ -126,7 +126,7 @@ long_list() {
     echo "slowest answer $slowest us"
     is "$(cat longcode)" 200 && [ "$(wc -c <longout)" -gt 1500000 ] && [ "$slowest" -lt 300000 ]
 }
-check "a long list of ids to read does not hold up others" long_list
+check "a long list of ids to detokenize does not delay others" long_list
 senders_left() {
     local senders=() start took
     for _ in $(seq 24); do
@@ -136,7 +136,7 @@ senders_left() {
     head -c 20000 /dev/zero | tr '\0' a | sed 's/.*/{"content":"&"}/' >text.json; start=$(now_ms)
     gets 200 /tokenize --data-binary @text.json; took=$(($(now_ms) - start)); echo "$took ms"; [ $took -lt 3000 ]
 }
-check "texts whose senders have left are not read" senders_left
+check "requests of clients that have disconnected are not processed" senders_left
 
 engine_dies() {
     stream 600 >out & local streaming=$!
@@ -144,50 +144,50 @@ engine_dies() {
     kill -9 "$engine_pid"; wait $streaming
     has out '^data: \{"error":\{"message":"the engine is gone' && ! grep -q DONE out && has out '"detail":'
 }
-check "a lost engine ends a stream with an error, not in silence" engine_dies
+check "a lost engine ends a stream with an error, not silently" engine_dies
 lost() { asked 503 "{$hello}" && gets 503 /health && has body engine_lost && gets 200 /v1/models; }
-check "then it is 503, and health says so" lost
+check "then requests get 503, and health reports it" lost
 serve_engine --cpu generic
-check "an engine that comes back is used again" found
+check "a restarted engine is used again" found
 
 kept() {
     gets 200 "/requests/recent?n=100" && has body '"status":"ok"' && has body '"finish_reason":"length"' &&
         ! grep -q "37 + 48" body && gets 200 /requests/stats && has body '"p95_latency_s":[0-9]'
 }
-check "requests are kept without their text" kept
+check "requests are recorded without their text" kept
 logged() {
     has requests.jsonl '"kind":"chat"' && ! grep -q fox requests.jsonl access.jsonl api.log &&
         ! grep -qvE '^\{.*\}$' requests.jsonl
 }
-check "the request log has one JSON line each, without text" logged
+check "the request log has one JSON line per request, without text" logged
 steps_counted() { gets 200 /metrics && has body "^shoal_engine_steps_total [1-9]"; }
 prometheus() {
     within 5 steps_counted && has body "^shoal_time_to_first_token_seconds_count [1-9]" && promtool check metrics <body
 }
 if command -v promtool >/dev/null; then
-    check "promtool accepts the metrics, the engine's too" prometheus
+    check "promtool accepts the metrics, including those of the engine" prometheus
 else
-    skip "promtool accepts the metrics, the engine's too" "promtool is missing (Debian package prometheus)"
+    skip "promtool accepts the metrics, including those of the engine" "promtool is missing (Debian package prometheus)"
 fi
 
-rm -f out # or what an earlier test left there is taken for the beginning of this answer
+rm -f out # or the output of an earlier test would be taken for the beginning of this answer
 stream 40 >out & streaming=$!
 within 5 grep -q data: out
 kill -TERM "$api_pid"
-check "while it stops it takes no new connections" within 2 not curl -s -m 2 "$(url /health/live)"
+check "while it stops it accepts no new connections" within 2 not curl -s -m 2 "$(url /health/live)"
 wait "$api_pid"; rc=$?; wait $streaming
 finished() { is $rc 0 && has out "\[DONE\]"; }
-check "a running answer finishes when it is asked to stop" finished
+check "a running answer finishes when the API is asked to stop" finished
 serve_api prompts --log-prompts && await /health/ready 200
 api() { timeout 20 "$shoal" api --socket "$work/x.sock" --port 0 "$@"; }
 parsers() {
-    refuses 1 "tool-call dialect .nope. is not one of none.*hermes" api --tool-parser nope &&
-        refuses 1 "is not one of none.*think" api --reasoning-parser nope
+    refuses 1 "unknown tool-call dialect .nope., choose one of none.*hermes" api --tool-parser nope &&
+        refuses 1 "choose one of none.*think" api --reasoning-parser nope
 }
-check "a parser that does not exist is refused with the names of those that do" parsers
+check "an unknown parser is refused with the names of the known ones" parsers
 prompts_logged() { asked 200 "{$hello}" && has prompts.log "prompt: .*37 \+ 48"; }
-check "prompts are logged when asked for" prompts_logged
-check "the API comes and goes while the engine keeps its model" gives 1 grep -c ready engine.log
+check "prompts are logged on request" prompts_logged
+check "the API restarts while the engine keeps its model" gives 1 grep -c ready engine.log
 stop "$api_pid"; stop "$engine_pid"
-check "no part of it complained" no_complaint ./*.log
+check "the logs are free of assertions and sanitizer reports" no_complaint ./*.log
 done_testing

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Random faults under load: ranks and the API are killed or stopped, clients leave, and with --hosts links are cut
-# between hosts made of network namespaces. Every answer is exact (as it was when all was quiet) or ends with a clear
-# error, in time; after each fault the group is back; at the end nothing is left.
+# Random faults under load: ranks and the API are killed or stopped, clients disconnect, and with --hosts links are cut
+# between hosts made of network namespaces. Every answer must be exact (the same as before the faults) or end with a
+# clear error, in time; the group must re-form after each fault; no process may be left at the end.
 #   tests/chaos/chaos.sh [--hosts] BUILD SECONDS SEED [flags of the server...]
-# The seed decides which faults come in which order, not what the clients happen to do at that moment.
+# The seed determines the sequence of faults, but not what the clients happen to do at that moment.
 . "$(dirname "$0")/../tap.sh"
 . "$root/tests/cluster/hosts.sh"
 . "$root/tests/cluster/sshd.sh"
@@ -13,14 +13,14 @@ if [ "$1" = --hosts ]; then
     place=hosts; shift
 fi
 shoal=$(cd "$1" && pwd)/shoal seconds=$2 seed=$3; shift 3
-unset "${!SHOAL_@}" # SHOAL_BUILD is no setting of the program
+unset "${!SHOAL_@}" # SHOAL_BUILD is not a setting of the program
 case $shoal in *san/*) slow=4 ;; *) slow=1 ;; esac
-back_s=$((40 * slow)) answer_s=$((60 * slow)) # how long until the group is back; how long the longest answer
+back_s=$((40 * slow)) answer_s=$((60 * slow)) # limits for re-forming the group, and for an answer
 work=$(mktemp -d /tmp/shoal-chaos-XXXXXX) && cd "$work" || exit 1
 server='' faults=0
 say() { printf '# %s %s\n' "$(date +%T)" "$*"; }
 
-# --- where it runs: three ranks of this machine, or one on each of three hosts ---
+# --- where it runs: three ranks on this machine, or one on each of three hosts ---
 one_up() {
     port=$(free_port)
     (cd "$root" && exec "$shoal" serve --ranks 3 --threads 1 --port "$port" --runtime-dir "$work" --grace 2 "$@") \
@@ -44,7 +44,7 @@ case $place in
 one) up=one_up at=one_at processes=one_processes down=one_down ;;
 hosts) up=hosts_up_all at=hosts_at processes=hosts_processes down=hosts_down_all ;;
 esac
-# pids VARIABLE=VALUE...: the processes that compute or serve and have all of these in their environment
+# pids VARIABLE=VALUE...: the processes of the group that have all of these in their environment
 pids() {
     local pid pair
     for pid in $($processes); do
@@ -57,7 +57,7 @@ rank_pid() { if [ "$1" = 0 ]; then pids SHOAL_PART=engine SHOAL_RANK=0; else pid
 
 # --- load ---
 prompts=("What is tensor parallelism?" "What is 37 + 48?" "Tell me a story about a fox and a lantern." "Say hello")
-ask() { # INDEX STREAM FILE SECONDS: the answer in FILE with its status in the last line; gives curl's exit code
+ask() { # INDEX STREAM FILE SECONDS: writes the answer to FILE, the status in its last line; returns curl's exit code
     local body
     body=$(printf '{"messages":[{"role":"user","content":"%s"}],"temperature":0,"max_tokens":%d,"stream":%s}' \
         "${prompts[$1]}" $((20 + 20 * $1)) "$2")
@@ -65,7 +65,7 @@ ask() { # INDEX STREAM FILE SECONDS: the answer in FILE with its status in the l
         "http://127.0.0.1:$port/v1/chat/completions" >"$3" 2>"$3.err"
 }
 text_of() { grep -oE '"content":"([^"\\]|\\.)*"' "$1" | sed -E 's/^"content":"//; s/"$//' | tr -d '\n'; }
-# The connection may be refused or cut while the API is away, and then alone.
+# The connection may be refused or cut only while the API is down.
 api_was_away() { [ -e api.killed ] && [ "$(stat -c %Y api.killed)" -ge $(($1 - back_s)) ]; } # SINCE
 # judge INDEX STREAM FILE CODE SINCE: "exact", "error" (a clear one), or what is wrong
 judge() {
@@ -74,16 +74,17 @@ judge() {
         if [ "$4" != 28 ] && api_was_away "$5"; then echo error; else echo "curl says $4: $(cat "$3.err")"; fi
     elif grep -q '"error":{"message":"[^"]' "$3"; then echo error
     elif [ "$status" != 200 ]; then echo "status $status without an error"
-    elif [ "$2" = true ] && ! grep -q '\[DONE\]' "$3"; then echo "a stream without an end"
-    elif [ "$(text_of "$3")" != "$(cat "want.$1")" ]; then echo "another answer: $(text_of "$3")"
+    elif [ "$2" = true ] && ! grep -q '\[DONE\]' "$3"; then echo "the stream does not end with [DONE]"
+    elif [ "$(text_of "$3")" != "$(cat "want.$1")" ]; then echo "a different answer: $(text_of "$3")"
     else echo exact; fi
 }
-client() { # NUMBER: asks until ./stop is there
+client() { # NUMBER: sends requests until ./stop exists
     local i stream code since verdict
     RANDOM=$((seed + $1))
     while [ ! -e stop ]; do
         i=$((RANDOM % ${#prompts[@]})) stream=$([ $((RANDOM % 2)) = 0 ] && echo true || echo false)
-        if [ $((RANDOM % 8)) = 0 ]; then ask $i "$stream" "left.$1" 0.$((1 + RANDOM % 9)); continue; fi # and leaves
+        # one in eight disconnects early
+        if [ $((RANDOM % 8)) = 0 ]; then ask $i "$stream" "left.$1" 0.$((1 + RANDOM % 9)); continue; fi
         since=$(date +%s)
         ask $i "$stream" "got.$1" "$answer_s"; code=$?
         verdict=$(judge $i "$stream" "got.$1" $code "$since")
@@ -100,7 +101,7 @@ client() { # NUMBER: asks until ./stop is there
 ready() { $at curl -sf -m 2 -o /dev/null "http://127.0.0.1:$port/health/ready"; }
 exact() { ready && ask 0 false again 20 && [ "$(text_of again)" = "$(cat want.0)" ]; }
 send() { local pid; for pid in $2; do kill "-$1" "$pid" 2>/dev/null; done; } # SIGNAL "PROCESS..."
-# Some for less than the time after which a silent rank is given up, some for longer.
+# Some pauses are shorter than the time after which a silent rank is considered lost, some are longer.
 stop_for() { send STOP "$2"; sleep "$1"; send CONT "$2"; } # SECONDS PROCESS
 fault() {
     local rank=$((RANDOM % 3)) time=$((RANDOM % 4)).$((RANDOM % 10)) what
@@ -119,7 +120,7 @@ fault() {
     esac
     faults=$((faults + 1))
     say "$what"
-    within $back_s exact || { say "the group is not back after $what"; tail -n 20 server.log; return 1; }
+    within $back_s exact || { say "the group has not re-formed after $what"; tail -n 20 server.log; return 1; }
 }
 
 finish() {
@@ -135,7 +136,7 @@ trap 'exit 143' TERM INT
 
 say "seed $seed, $seconds s, $place"
 $up "$@"
-within $((30 * slow)) ready || { say "the server does not come up"; cat server.log; exit 1; }
+within $((30 * slow)) ready || { say "the server does not start"; cat server.log; exit 1; }
 for i in "${!prompts[@]}"; do
     ask "$i" false quiet "$answer_s" && text_of quiet >"want.$i" && [ -s "want.$i" ] || { cat quiet; exit 1; }
 done
@@ -151,6 +152,6 @@ kill -TERM "$server"; within 20 not kill -0 "$server"; wait "$server"; code=$?
 left=$($processes)
 exacts=$(cat verdicts.* | grep -c '^exact$') errors=$(cat verdicts.* | grep -c '^error$')
 say "$faults faults; $exacts answers exact, $errors ended with an error, $(cat wrong 2>/dev/null | wc -l) wrong"
-[ "$code" = 0 ] || { say "the server ended with code $code"; failed=1; }
-[ -z "$left" ] || { say "left behind: $left"; failed=1; }
+[ "$code" = 0 ] || { say "the server exited with code $code"; failed=1; }
+[ -z "$left" ] || { say "processes left: $left"; failed=1; }
 [ ! -e wrong ] && [ "$exacts" -gt 0 ] && [ $failed = 0 ] && ! grep -iE 'assert|sanitizer|runtime error' server.log

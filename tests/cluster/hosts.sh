@@ -1,9 +1,9 @@
 # Several hosts on one machine, for tests: source this after tap.sh. Each host is a network namespace with an address of
-# its own (10.77.0.I and fd77::I on a switch inside a further namespace), a mount namespace with its own /dev/shm and
-# /etc/hosts (names h1, h2, ...), and such a host name. The machine's own network is not touched. Root is needed:
-# hosts_can says why not.
+# its own (10.77.0.I and fd77::I, on a switch in another namespace), a mount namespace with its own /dev/shm and
+# /etc/hosts (names h1, h2, ...), and a matching host name. The network of the machine is not touched. Needs root;
+# hosts_can prints the reason when it cannot work.
 #   hosts_up N; on I command...; on_exec I command... &; cut I; heal I; shoals_on I; hosts_down (also on exit)
-#   host_home I FOLDER WORK     gives a host a home and a /tmp of its own (sshd_up goes before)
+#   host_home I FOLDER WORK     gives a host its own home and /tmp (call sshd_up first)
 hosts_tag=sh$$
 hosts_dir=
 
@@ -13,9 +13,9 @@ hosts_can() {
     grep -qE '^ *0 +0 +4294967295$' /proc/self/uid_map || { echo "needs root outside of user namespaces"; return 1; }
     command -v ip >/dev/null || { echo "needs iproute2"; return 1; }
     said=$(hosts_try 2>&1) && return
-    echo "namespaces cannot be made here: $(tail -n 1 <<<"$said")"; return 1
+    echo "cannot create namespaces here: $(tail -n 1 <<<"$said")"; return 1
 }
-# Everything that a host is made of, once: a container may allow some of it and forbid the rest.
+# Tries everything that a host needs: a container may allow some of it and forbid the rest.
 hosts_try() {
     local name=${hosts_tag}try rc
     ip netns add "$name" && ip -n "$name" link add br0 type bridge &&
@@ -26,7 +26,7 @@ hosts_try() {
     return $rc
 }
 
-# own_net command...: on a network that is nobody else's, where one can be made, as it uses ports of its own choice
+# own_net command...: runs it in a network namespace of its own if possible, since it chooses its own ports
 own_net() {
     if hosts_can >/dev/null; then unshare --net sh -c 'ip link set lo up && exec "$0" "$@"' "$@"; else "$@"; fi
 }
@@ -62,10 +62,10 @@ hosts_up() {
 }
 
 on() { local i=$1; shift; nsenter -t "$(cat "$hosts_dir/$i.pid")" -n -m -u -- "$@"; }
-# For the background: `on_exec 1 x &` makes $! the process of x.
+# For background jobs: after `on_exec 1 x &`, $! is the process of x itself.
 on_exec() { local i=$1; shift; exec nsenter -t "$(cat "$hosts_dir/$i.pid")" -n -m -u -- "$@"; }
 
-# The folders of the test and of the program stay where they are, in /root or in /tmp too.
+# The folders of the test and of the program stay visible, even in /root or /tmp.
 host_home() {
     local kept=("$3" "$hosts_dir" "$root") dir
     for dir in "${kept[@]}"; do on "$1" sh -c "mkdir -p '/run/kept$dir' && mount --bind '$dir' '/run/kept$dir'"; done

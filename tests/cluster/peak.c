@@ -1,5 +1,5 @@
-/* peak FILE command...: runs it and writes the most memory that it had, in KiB. A process that is
- * looked at from outside has ended before the last look. */
+/* peak FILE command...: runs the command and writes its peak memory to FILE, in KiB. Sampling from
+ * outside would miss the last moments of the process. */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-# A real sshd on every host of hosts.sh: source this after it, call sshd_up after hosts_up. The machine's own keys and
-# settings are not touched: $ssh_options has what ssh needs to know (--ssh-options, or SSH_OPTIONS).
+# A real sshd on every host of hosts.sh: source this after it, call sshd_up after hosts_up. The keys and
+# settings of the machine are not touched: pass $ssh_options to ssh (--ssh-options, or SSH_OPTIONS).
 #   sshd_can; sshd_up; keys_revoke I; keys_restore I
 sshd_can() {
     command -v ssh >/dev/null && command -v ssh-keygen >/dev/null && [ -x /usr/sbin/sshd ] ||
@@ -14,7 +14,7 @@ sshd_up() {
     ssh-keygen -q -t ed25519 -N '' -f "$dir/hostkey"
     printf '%s\n' "IdentityFile $dir/key" "IdentitiesOnly yes" "StrictHostKeyChecking no" \
         "UserKnownHostsFile /dev/null" "PasswordAuthentication no" "User root" "ControlMaster no" >"$dir/config"
-    # shellcheck disable=SC2034 # of those who source this
+    # shellcheck disable=SC2034 # used by the files that source this
     ssh_options="-F $dir/config"
     for i in $(seq "$hosts_count"); do
         cp "$dir/key.pub" "$dir/keys$i"

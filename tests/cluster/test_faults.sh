@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What can go wrong between ranks, tried between hosts made of network namespaces: every rank says what happened and
-# which rank it was, in time, and ends. The ranks run `shoal linktest --stress`, which keeps all operations going.
+# Faults between ranks, on hosts made of network namespaces: every rank must report in time what happened and which rank
+# it was, and exit. The ranks run `shoal linktest --stress`, which keeps all operations going.
 # alone: faults have to be noticed within half a second
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/hosts.sh"
 shoal=$SHOAL_BUILD/shoal
 work=$(mktemp -d) && cd "$work" || exit 1
-# From the fault to the end of every process: 0.5 s for a closed connection, time-out + 0.5 s for silence, and some time
-# to end on a busy machine.
+# Limits from the fault to the exit of every process: 0.5 s for a closed connection, timeout + 0.5 s for silence, plus
+# some time to exit on a busy machine.
 case $SHOAL_BUILD in *san) slack=1.5 ;; *) slack=0.4 ;; esac
 sum() { awk "BEGIN { print $1 }"; }
 before() { awk "BEGIN { exit !($1 < $2) }"; }
@@ -25,8 +25,8 @@ echo '["10.77.0.1:9000", "10.77.0.2:9000", "10.77.0.3:9000", "10.77.0.4:9000"]' 
 echo '[{"ssh": "s1"}, {"ssh": "me@s2"}, {"ssh": "s3"}]' >names.json
 sed "s/$("$shoal" --version | sed "s/shoal //")/9.9.9/g" "$shoal" >other && chmod +x other
 
-# start NAME HOST [flags]: a rank in the background; its words in NAME.out and NAME.err. NAME is its rank, or rank and
-# letter.
+# start NAME HOST [flags]: a rank in the background; its output goes to NAME.out and NAME.err. NAME is its rank, or rank
+# and letter.
 declare -A pid code
 start() {
     local name=$1 host=$2; shift 2
@@ -34,12 +34,12 @@ start() {
         --rank "${name:0:1}" ${token:+--token "$token"} --join-timeout 10 "$@" >"$name.out" 2>"$name.err" &
     pid[$name]=$!
 }
-running() { # until rank 0 is in the midst of operations
+running() { # waits until rank 0 is running operations
     within 10 grep -q "phase stress" 0.out && sleep .2 || { echo "the group did not form:"; cat ./*.err; return 1; }
 }
 group() { start 2 3 "$@"; sleep .1; start 1 2 "$@"; start 0 1 "$@"; running; }
-fault() { t0=$(now); } # the clock of `ends` runs from here
-# ends LIMIT NAME...: they have all ended before the limit.
+fault() { t0=$(now); } # `ends` measures from here
+# ends LIMIT NAME...: all have exited before the limit.
 ends() {
     local limit=$1 name left took; shift
     while :; do
@@ -51,29 +51,29 @@ ends() {
         done
         took=$(sum "$(now) - $t0")
         [ -z "$left" ] && break
-        before "$took" "$limit + 3" || { echo "rank$left did not end within $took s"; return 1; }
+        before "$took" "$limit + 3" || { echo "rank$left did not exit within $took s"; return 1; }
         sleep .01
     done
-    echo "all ended after $took s"
+    echo "all exited after $took s"
     before "$took" "$limit" || { echo "took $took s, must be under $limit"; return 1; }
 }
-# said CODE PATTERN NAME...: each ended with that exit code and said that.
+# said CODE PATTERN NAME...: each exited with that code and printed that.
 said() {
     local want=$1 pattern=$2 name; shift 2
     for name in "$@"; do
         [ "${code[$name]}" = "$want" ] ||
-            { echo "rank $name ended with code ${code[$name]}"; cat "$name.err"; return 1; }
+            { echo "rank $name exited with code ${code[$name]}"; cat "$name.err"; return 1; }
         grep -qE "^shoal: .*$pattern" "$name.err" ||
-            { echo "rank $name did not say '$pattern':"; cat "$name.err"; return 1; }
+            { echo "rank $name did not print '$pattern':"; cat "$name.err"; return 1; }
     done
 }
 alive() {
     local name
     for name in "$@"; do
-        kill -0 "${pid[$name]}" || { echo "rank $name has ended:"; cat "$name.err"; return 1; }
+        kill -0 "${pid[$name]}" || { echo "rank $name has exited:"; cat "$name.err"; return 1; }
     done
 }
-# Runs one test function and ends whatever it left.
+# Runs one test function and kills whatever it left.
 try() {
     rm -f ./*.out ./*.err
     "$@"; local rc=$? name
@@ -97,7 +97,7 @@ frozen() {
         ends "$closed" "$1" && said 3 "rank $1 at" "$1"
 }
 for rank in 0 1 2; do
-    check "SIGSTOP of rank $rank is noticed within 2.5 s, and it ends itself when it goes on" try frozen $rank
+    check "SIGSTOP of rank $rank is noticed within 2.5 s, and it exits when it is continued" try frozen $rank
 done
 
 cable() {
@@ -109,43 +109,43 @@ check "a cut cable is noticed on both sides within 2.5 s" try cable
 half_open() {
     group && fault && cut 2 && kill -9 "${pid[1]}" && sleep .5 && heal 2 && ends "$silent" 0 2 && said 3 "rank 1 at" 0 2
 }
-check "a connection whose other end has vanished is noticed" try half_open
+check "a connection whose peer has vanished is noticed" try half_open
 
 patient() {
     group --peer-timeout-ms 6000 && kill -STOP "${pid[1]}" && sleep 3.5 && kill -CONT "${pid[1]}" && sleep .5 &&
         alive 0 1 2
 }
-check "a longer --peer-timeout-ms bears a longer silence" try patient
+check "a longer --peer-timeout-ms tolerates a longer silence" try patient
 
 port_taken() {
     start 0 1 && sleep .7 && fault && start 0b 1 && ends 1 0b &&
-        said 1 "can not listen on 10.77.0.1:9000: Address already in use" 0b
+        said 1 "cannot listen on 10.77.0.1:9000: Address already in use" 0b
 }
-check "a port that is taken is named at once" try port_taken
+check "a port that is in use is reported at once" try port_taken
 
 version() {
     "$work/other" --version | grep -q 9.9.9 && start 0 1 && start 1 2 && sleep .7 && fault &&
         binary=$work/other start 2 3 && ends 1.5 0 1 2 && said 3 "rank 2 has version 9.9.9, but rank 0 has" 0 1 2
 }
-check "a rank of another version is named on every rank, with both versions" try version
+check "a rank of another version is reported on every rank, with both versions" try version
 
 world() {
     start 0 1 && start 1 2 && sleep .7 && fault && start 2 3 --hostfile "$work/four.json" && ends 1.5 0 1 2 &&
         said 3 "rank 2 has world size 4, but rank 0 has 3" 0 1 2
 }
-check "another world size is named on every rank" try world
+check "a different world size is reported on every rank" try world
 
 twice() {
     start 0 1 && start 1 2 && sleep .7 && fault && start 1b 3 --listen 10.77.0.3:9000 && ends 1.5 0 1 1b &&
-        said 3 "rank 1 is there twice: at 10.77.0.2:[0-9]+ and at 10.77.0.3" 0 1 1b
+        said 3 "rank 1 was started twice: at 10.77.0.2:[0-9]+ and at 10.77.0.3" 0 1 1b
 }
-check "the same rank twice while the group forms is named on every rank" try twice
+check "a duplicate rank while the group forms is reported on every rank" try twice
 
 late() {
-    group && fault && start 1b 4 --listen 10.77.0.4:9000 && ends 1.5 1b && said 3 "the group has formed already" 1b &&
+    group && fault && start 1b 4 --listen 10.77.0.4:9000 && ends 1.5 1b && said 3 "the group has already formed" 1b &&
         sleep .3 && alive 0 1 2
 }
-check "the same rank again when the group runs is sent away, and the group goes on" try late
+check "a duplicate rank of a running group is rejected, and the group continues" try late
 
 other_token() {
     start 0 1 --join-timeout 3 && start 1 2 --join-timeout 3 && sleep .5 && fault &&
@@ -154,14 +154,14 @@ other_token() {
         grep "refused a connection from 10.77.0.3:.*tokens of the two ends differ" 0.err &&
         said 3 "missing rank 2" 0 && said 3 "missing rank 2" 1
 }
-check "another token is refused; both sides say so, and who is missing" try other_token
+check "a wrong token is refused; both sides report it, and which rank is missing" try other_token
 
 no_token() {
     fault && token='' start 0 1 && ends 1 0 && said 1 "10.77.0.1:9000 is not loopback: .*cluster token" 0
 }
-check "without a token ranks on several hosts are refused" try no_token
+check "ranks on several hosts are refused without a token" try no_token
 
-# Strangers from host 4: connections that say nothing, noise, a scan of the ports around, a byte a second.
+# Strangers on host 4: silent connections, noise, a scan of nearby ports, one byte per second.
 pester() {
     on_exec 4 bash -c '
         for i in $(seq 80); do exec {fd}<>/dev/tcp/10.77.0.1/9000; done
@@ -174,25 +174,25 @@ strangers() {
     start 0 1 && sleep .4 && pester && sleep .7 && fault && start 1 2 && start 2 3 && running &&
         before "$(sum "$(now) - $t0")" "2 + $slack" && grep "refused a connection from 10.77.0.4" 0.err
 }
-check "strangers at the port keep no group from forming" try strangers
+check "strangers on the port do not prevent the group from forming" try strangers
 
 running_strangers() { group && pester && sleep 2 && alive 0 1 2; }
-check "strangers do not disturb a group that runs" try running_strangers
+check "strangers do not disturb a running group" try running_strangers
 
 named() { local r; for r in 2 1 0; do start $r $((r + 1)) --hostfile "$work/names.json"; sleep .2; done; running; }
-check "ranks meet over IPv6 and by names, in any order" try named
+check "ranks connect over IPv6 and by name, in any order" try named
 
 missing() {
     start 0 1 --join-timeout 2; start 2 3 --join-timeout 2; fault
     ends 4 0 2 && said 3 "missing rank 1" 0 && said 3 "missing rank 1" 2
 }
-check "a rank that is missing is named when the time to join is over" try missing
+check "a missing rank is named when the time to join is over" try missing
 
 lonely() {
     fault && start 1 2 --join-timeout 2 && ends 3 1 &&
         said 1 "rank 0 did not answer at 10.77.0.1:9000 within 2 s: .*refused" 1
 }
-check "a rank without a coordinator says where it looked" try lonely
+check "a rank without a coordinator reports where it tried to connect" try lonely
 
 cd / && rm -rf "$work"
 done_testing

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `shoal hosts`, `doctor`, `fingerprint` and `probe` between hosts made of network namespaces with real sshd: three
-# hosts on two networks, one link of which is slow.
+# `shoal hosts`, `doctor`, `fingerprint` and `probe` on hosts made of network namespaces with a real sshd: three hosts
+# on two networks, with one slow link.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/hosts.sh"
 . "$(dirname "$0")/sshd.sh"
@@ -8,7 +8,7 @@ shoal=$SHOAL_BUILD/shoal
 work=$(mktemp -d) && cd "$work" || exit 1
 squeezed() { tr -d ' \t\n' <"$1"; }
 
-# --- files alone ---
+# --- files only ---
 create() {
     "$shoal" hosts create a,me@b,10.0.0.3 >f && "$shoal" hosts check f &&
         head -n 4 f | tr -d '\n' | grep -q '^{    "backend": "",    "envs": \[\],    "hosts": \[$'
@@ -33,14 +33,14 @@ JSON
         "$shoal" hosts convert list --form object >back && sed 's/"ring"/""/' object | cmp - back &&
         prints '"ssh": "10.0.0.1"' "$shoal" hosts convert plain --form list 2>/dev/null
 }
-check "every form converts to every other that can hold it" forms
+check "every form converts to every other that can represent it" forms
 unfilled() {
     echo '["10.0.0.1:32323", "10.0.0.2:32324"]' >plain; echo '[[null,"d0"],["d1",null]]' >matrix
     refuses 1 "host 0 has no .rdma." "$shoal" hosts convert plain --form matrix &&
         refuses 1 "host 0 has neither" "$shoal" hosts convert matrix --form object
 }
-check "a form that the file can not fill is refused" unfilled
-wrong() { # TEXT WORDS: check ends with 1 and says the words
+check "a form that the file has too little data for is refused" unfilled
+wrong() { # TEXT WORDS: check exits with 1 and prints the words
     printf '%s' "$1" >bad
     exits 1 "$shoal" hosts check bad && grep -qF -- "$2" out || { echo "$1: $(cat out)"; return 1; }
 }
@@ -52,15 +52,15 @@ mistakes() {
         wrong '{"envs":["A"],"hosts":[{"ssh":"a"}]}' 'envs[0]' &&
         wrong '[[null,"a"],["b"]]' 'rdma of host 1 has 1 entries' &&
         wrong '[[null,7],["b",null]]' 'rdma[1] of host 0' && wrong '[["d",null],["b",null]]' 'rdma[0] of host 0' &&
-        wrong '{"backend":"gloo","hosts":[{"ssh":"a"}]}' "'gloo' is no backend" &&
+        wrong '{"backend":"gloo","hosts":[{"ssh":"a"}]}' "'gloo' is not a backend" &&
         wrong '["10.0.0.1:9000","10.0.0.1:9000"]' 'has the address 10.0.0.1:9000 of host 0' &&
         wrong '[{"ssh":"a","ips":["10.0.0.1"]},{"ssh":"b","ips":["10.0.0.1"]}]' 'has the address 10.0.0.1 of host 0' &&
         wrong '[{"ssh":"a","ips":["127.0.0.1"]},{"ssh":"b","ips":["10.0.0.1"]}]' 'loopback' &&
-        wrong '[{"ssh":"a","ips":["0.0.0.0"]},{"ssh":"b","ips":["10.0.0.1"]}]' 'no address to connect to' &&
+        wrong '[{"ssh":"a","ips":["0.0.0.0"]},{"ssh":"b","ips":["10.0.0.1"]}]' 'not an address to connect to' &&
         wrong '{"backend":"jaccl","hosts":[{"ssh":"a","rdma":[null,"x"]},{"ssh":"b","rdma":[null,null]}]}' \
             'host 1 has no device to host 0'
 }
-check "a hostfile with any kind of mistake is refused by name" mistakes
+check "every kind of mistake in a hostfile is reported by name" mistakes
 
 # --- settings ---
 mkdir -p hub/models--org--tiny/snapshots/abc hub/models--org--tiny/refs
@@ -70,7 +70,7 @@ by_name() {
         prints '^\[' env MODEL_REPO=org/tiny MODEL_CACHE_DIR="$work/hub" "$shoal" tokenize hi
 }
 check "a model is found by its name in the cache, in every command" by_name
-check "a name that is not found says where it looked" \
+check "a name that is not found lists where it looked" \
     refuses 1 "/nowhere/hub/models--org--none.*huggingface/hub/models--org--none" \
     env HF_HOME=/nowhere "$shoal" info --model org/none
 said() { # LINES...: each is in ./out
@@ -85,25 +85,26 @@ sources() {
             "POLL_INTERVAL_SECONDS *from .env:4, has no effect: ranks wait" "HF_HUB_OFFLINE.*no effect" \
             "ok *model .*snapshots/abc"
 }
-check "config check says what came from where" sources
+check "config check shows where each value came from" sources
 printf '%s\n' API_PORT=99999 HTTP_PORT=1 MODEL_REPO=org/none WORKER_HOSTS=10.0.0.1,10.0.0.2 WORKER_SSH=a \
     POLL_INTERVAL_SECONDS=11 REQUEST_FILE_PATH=/x RESPONSE_FILE_PATH=/x DISTRIBUTED_BACKEND=gloo \
     FILE_DESCRIPTOR_SOFT_LIMIT=9 FILE_DESCRIPTOR_HARD_LIMIT=8 broken >.env
 faults() {
     exits 1 "$shoal" config check --portt 3 &&
-        said "env:1: API_PORT: .99999. is not allowed" "model .org/none. is no folder" "WORKER_SSH must have as many" \
-            "POLL_INTERVAL_SECONDS.*would not be allowed" "RESPONSE_FILE_PATH.*same file" \
-            "DISTRIBUTED_BACKEND: .gloo." "FILE_DESCRIPTOR_HARD_LIMIT must not" "env:12: no NAME=value" \
+        said "env:1: API_PORT: .99999. is not allowed" "model .org/none. is neither a folder" \
+            "WORKER_SSH must have equally many" "POLL_INTERVAL_SECONDS.*its value is out of range" \
+            "RESPONSE_FILE_PATH.*same file" "DISTRIBUTED_BACKEND: .gloo." "FILE_DESCRIPTOR_HARD_LIMIT must not" \
+            "env:12: expected NAME=value" \
             "did you mean --port"
 }
-check "config check names every fault, not only the first" faults
+check "config check reports every error, not only the first" faults
 rm .env
 workers() {
     WORKER_HOSTS="127.0.0.2, 127.0.0.3" WORKER_SSH="a, b" "$shoal" hosts create --form list >w &&
         [ "$(grep -c ssh w)" = 3 ] && grep -q '"ssh": "b"' w && grep -q 127.0.0.3 w
 }
-check "workers of the environment become a hostfile" workers
-ctrl() { # [flags]: two ranks that know the address from the environment
+check "workers from the environment become a hostfile" workers
+ctrl() { # [flags]: two ranks that get the address from the environment
     local pid linktest=("$shoal" linktest --quick --sizes 4K --rounds 1 --join-timeout 20)
     CTRL_PORT=$(free_port); export CTRL_PORT CTRL_HOST=127.0.0.1
     "${linktest[@]}" --rank 1 "$@" >/dev/null 2>&1 & pid=$!
@@ -113,18 +114,18 @@ controlled() {
     ctrl --ranks 2 && echo "[\"127.0.0.1:$(free_port)\", \"127.0.0.1:$(free_port)\"]" >pair.json &&
         ctrl --hostfile pair.json
 }
-check "ranks meet at CTRL_HOST and CTRL_PORT; a hostfile knows better" controlled
+check "ranks join at CTRL_HOST and CTRL_PORT; a hostfile overrides them" controlled
 fingerprint() {
     local model='"model":\{"dir":"[^"]*","hash":"[0-9a-f]{64}","bytes":[0-9]+\}'
     "$shoal" fingerprint --model "$root/models/demo" >fp &&
         squeezed fp | grep -qE "^\{\"version\":.*\"interfaces\":\[.*$model\}$"
 }
-check "fingerprint is JSON with the model in it" fingerprint
+check "fingerprint prints JSON with the model in it" fingerprint
 alone() {
     prints 'ok *model' "$shoal" doctor --model "$root/models/demo" --port 0 &&
         prints '"ok":.*true' "$shoal" doctor --port 0 --json
 }
-check "doctor of this host alone needs nothing" alone
+check "doctor without hosts checks this host" alone
 
 if ! why=$(hosts_can && sshd_can); then
     skip "detect and doctor between hosts" "$why"
@@ -133,7 +134,7 @@ fi
 hosts_up 3
 sshd_up
 export SSH_OPTIONS=$ssh_options SHOAL_STATE_DIR=$work/state
-# A second network, and a narrow wire between host 2 and the first.
+# A second network, and limited bandwidth between host 2 and the first.
 ip -n ${hosts_tag}sw link add br1 type bridge forward_delay 0
 ip -n ${hosts_tag}sw link set br1 up
 for i in 1 2 3; do
@@ -161,23 +162,23 @@ if slow; then
 else
     skip "detect picks the faster of two networks" "tc has no tbf here"
 fi
-address() { echo "(10\.7[78]\.0\.|fd77::)$1"; } # any may be the fastest: but for host 2 they differ by noise alone
+address() { echo "(10\.7[78]\.0\.|fd77::)$1"; } # any may be the fastest: except for host 2 they differ by noise only
 mkdir -p home/.ssh && printf 'Host *\n  User root\nhost h1 10.77.0.2\nHost=h3\nHost !h9 h?\n' >home/.ssh/config
 known_to_ssh() {
     local first; first="\{\"ssh\":\"h1\",\"answered\":true,\"address\":\"$(address 1)\"\}"
     exits 0 on 1 env HOME="$work/home" "$shoal" hosts detect --json &&
         squeezed out | grep -qE "\"hosts\":\[$first,\{\"ssh\":\"10.77.0.2\",.*\{\"ssh\":\"h3\""
 }
-check "without names it asks the hosts that ssh knows" known_to_ssh
+check "without names it tries the hosts in the ssh configuration" known_to_ssh
 
 absent() {
     on 3 mount --bind /dev/null "$(readlink -f "$shoal")"
     detect 0 h1 h3 --out "$work/ping.json"; local rc=$?
     on 3 umount "$(readlink -f "$shoal")"
-    [ $rc = 0 ] && grep -q "warning *program *h3 *shoal is not there" out &&
+    [ $rc = 0 ] && grep -q "warning *program *h3 *shoal is not installed" out &&
         grep -qE "h1 - h3 .* us +- +\* best" out && grep -qE "$(address 3)" "$work/ping.json" || { cat out; return 1; }
 }
-check "a host without the program is only knocked at, and that is said" absent
+check "a host without the program is only checked for reachability, and the output says so" absent
 
 clash() {
     on 2 ip route add default via 10.78.0.254 dev eth0 onlink && on 2 ip link set eth1 mtu 1400
@@ -186,9 +187,9 @@ clash() {
     [ $rc = 0 ] && grep -q "subnet *h2 *10.78.0.0/24 on eth1 holds the default gateway 10.78.0.254" err &&
         grep -q "10.254.0.0/30" err && grep -q "mtu *h1 - h2 *in 10.78.0.0/24 .*1400" err
 }
-check "a network that holds the default gateway is found, and unequal MTUs" clash
+check "a network that contains the default gateway is reported, and unequal MTUs" clash
 
-# Two cables between hosts 1 and 3, both in one bridge; they flood nothing here, so that this machine lives on.
+# Two cables between hosts 1 and 3, both in one bridge; flooding is off, or the loop would take this machine down.
 bridged() { on 3 ip link show br9 | grep -q "state UP" && on 1 ip link show br9 | grep -q "state UP"; }
 bridges() {
     local i k
@@ -207,8 +208,8 @@ bridges() {
     for i in c1 c2 br9; do ip -n ${hosts_tag}1 link del $i; done; ip -n ${hosts_tag}3 link del br9
     grep -qE "(warning|failure) *bridge *h1 - h3 .*(no|without) spanning tree" err
 }
-if command -v bridge >/dev/null; then check "two cables between one pair in one bridge are found" bridges
-else skip "two cables between one pair in one bridge are found" "needs bridge"; fi
+if command -v bridge >/dev/null; then check "two cables between the same hosts in one bridge are reported" bridges
+else skip "two cables between the same hosts in one bridge are reported" "needs bridge"; fi
 
 cat >hosts.json <<'JSON'
 [{"ssh":"h1","ips":["10.78.0.1"]},{"ssh":"h2","ips":["10.78.0.2"]},{"ssh":"h3","ips":["10.78.0.3"]}]
@@ -220,20 +221,20 @@ doctor() {
 counts() { grep -cE "$1" out; }
 good() {
     doctor 0 && cat out && [ "$(counts "^ok +(ssh|program|clock|memory|model|port) +h[123]")" -ge 18 ] &&
-        [ "$(counts "^(ok|warning) +link +h[123] - h[123] .* us there and back, [0-9.]+ Gbit")" = 3 ] &&
+        [ "$(counts "^(ok|warning) +link +h[123] - h[123] .* us round trip, [0-9.]+ Gbit")" = 3 ] &&
         grep -q "0 failures" out
 }
-check "doctor finds three good hosts good" good
-# Two faults a visit, since a visit of three hosts takes seconds.
+check "doctor reports no problems for three good hosts" good
+# Two faults per run, since a run over three hosts takes seconds.
 models() {
     mkdir -p other && cp "$model"/* other/ && sed -i '1s/{/{ /' other/config.json &&
         on 2 mount --bind "$work/other" "$model" && on 3 mount -t tmpfs t "$model"
     doctor 1; local rc=$?; on 3 umount "$model"; on 2 umount "$model"
     [ $rc = 0 ] && grep -qE "^failure +model +h3 +.*config.json" out &&
-        grep -qE "^failure +model +h2 +.*another model than on h1" out && grep -qE "^ok +model +h1" out &&
+        grep -qE "^failure +model +h2 +.*differs from the model on h1" out && grep -qE "^ok +model +h1" out &&
         grep -q "rsync -a" out
 }
-check "doctor names the host that lacks the model, and the one with another" models
+check "doctor names the host without the model, and the one with a different model" models
 listens() { on 1 ss -ltn | grep -q :32323; }
 port_and_version() {
     sed "s/$("$shoal" --version | sed "s/shoal //")/9.9.9/g" "$shoal" >newer && chmod +x newer &&
@@ -245,7 +246,7 @@ port_and_version() {
     [ $rc = 0 ] && grep -qE "^failure +port +h1 +.*10.78.0.1:32323.*in use" out &&
         grep -qE "^failure +program +h2 +version 9.9.9" out
 }
-check "doctor names a port that is taken, and a version that differs" port_and_version
+check "doctor reports a port that is in use, and a version that differs" port_and_version
 wrong_key() {
     keys_revoke 2; doctor 1; local rc=$?; keys_restore 2
     [ $rc = 0 ] && grep -qE "^failure +ssh +h2 .*key was refused" out && grep -q "ssh-copy-id" out &&
@@ -264,7 +265,7 @@ foreign() {
     echo '[{"ssh":"h1","ips":["10.78.0.1"]},{"ssh":"h2","ips":["10.99.0.2"]}]' >hosts.json
     doctor 1 && grep -qE "^failure +port +h2 +.*10.99.0.2" out && grep -q "hosts detect" out
 }
-check "doctor finds an address that is not the host's" foreign
+check "doctor reports an address that does not belong to the host" foreign
 plain() {
     echo '["10.78.0.1:9000", "10.78.0.2:9000"]' >hosts.json
     doctor 0 && grep -qE "^ok +port +10.78.0.2 +10.78.0.2:9000 is free" out &&
@@ -276,9 +277,9 @@ interrupt() {
     sleep 1.5; kill -INT $pid; wait $pid; local code=$?
     [ $code = 130 ] && [ ! -s out ] || { echo "code $code"; cat out; return 1; }
 }
-check "Ctrl-C ends a detection in order" interrupt
+check "Ctrl-C stops a detection cleanly" interrupt
 left() { local i; for i in 1 2 3; do shoals_on $i; done; }
-check "no probe is left behind" within 2 gives "" left
+check "no probe is left running" within 2 gives "" left
 
 cd / && rm -rf "$work"
 done_testing

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# `shoal launch` and what belongs to it, between hosts made of network namespaces with a real sshd: three hosts, each
-# with a home of its own; the launcher runs on the first. After every test nothing of it may be left on any host.
+# `shoal launch` and its companions, on hosts made of network namespaces with a real sshd: three hosts, each with a home
+# of its own; the launcher runs on the first. No test may leave anything on any host.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/hosts.sh"
 . "$(dirname "$0")/sshd.sh"
 shoal=$SHOAL_BUILD/shoal
-unset "${!SHOAL_@}" # SHOAL_BUILD is no setting of the program
+unset "${!SHOAL_@}" # SHOAL_BUILD is not a setting of the program
 work=$(mktemp -d) && cd "$work" || exit 1
 case $shoal in *san/*) slow=4 ;; *) slow=1 ;; esac
 port=8100
@@ -18,36 +18,36 @@ make_targets() {
     make -C "$root" help >help && make -C "$root" -n "${targets[@]}" >/dev/null || return 1
     for t in "${targets[@]}"; do grep -qE "^ .*\b$t\b" help || { echo "$t"; return 1; }; done
 }
-check "make knows the targets of earlier clusters, and lists them" make_targets
+check "make has the targets of earlier clusters, and lists them" make_targets
 verbs() {
     local v
     ! "$root/launch.sh" >out || return 1
     for v in start stop restart status test detect; do grep -q "$v" out || { echo "$v"; return 1; }; done
 }
-check "launch.sh tells what it knows" verbs
+check "launch.sh lists its verbs" verbs
 alone() {
     exits 0 own_net "$shoal" launch --state-dir "$work/here" --port 0 --job linktest --ranks 3 --quick \
         --sizes 4K,1M --rounds 3 && grep -q "^\[0 .*\] verdict: pass" err && ! ls here/rank-*.pid 2>/dev/null
 }
-check "without a hostfile the ranks are on this machine; a job that ends ends the launch" alone
+check "without a hostfile the ranks run on this machine; the launch ends with its job" alone
 wrong() { # HOSTFILE WORDS
     printf '%s' "$1" >bad.json
     refuses 1 "$2" "$shoal" launch --state-dir "$work/s" --hostfile bad.json || { cat err; return 1; }
 }
 mistakes() {
     wrong '[' "bad.json.*line 1" && wrong '[{"ips": []}]' "'ssh' of host 0 must be a string" &&
-        wrong '[{"ssh": "-oProxyCommand=x"}]' "is no host's name" &&
+        wrong '[{"ssh": "-oProxyCommand=x"}]' "is not a host name" &&
         wrong '{"backend": "jaccl", "hosts": [{"ssh": "a"}]}' "backend 'jaccl' .bad.json. .*--backend ring" &&
         wrong '[[null, "d"], ["d", null]]' "names no host" && wrong '' 'names no host' &&
         wrong '[{"ssh": "localhost"}, {"ssh": "me@far"}]' \
-            "rank 0 has the address 'localhost', which the other machines can not" && [ ! -e s ]
+            "rank 0 has the address 'localhost', which the other machines cannot" && [ ! -e s ]
 }
-check "mistakes of the hostfile are named before anything is done" mistakes
+check "mistakes in the hostfile are reported before anything is done" mistakes
 nothing() {
-    exits 0 "$shoal" stop --state-dir "$work/s" && grep -q "no cluster runs" out &&
+    exits 0 "$shoal" stop --state-dir "$work/s" && grep -q "no cluster is running" out &&
         exits 1 "$shoal" status --state-dir "$work/s" && exits 1 "$shoal" logs --state-dir "$work/s"
 }
-check "nothing to stop or show is said" nothing
+check "having nothing to stop or show is reported" nothing
 
 if ! why=$(hosts_can && sshd_can); then
     skip "launch between hosts" "$why"
@@ -59,12 +59,12 @@ sshd_up
 trap 'exit 143' TERM INT # and clean up
 export SSH_OPTIONS=$ssh_options
 for i in 1 2 3; do mkdir "home$i" && host_home $i "$work/home$i" "$work"; done
-# The address is how the launcher knows itself.
+# The launcher recognizes its own host by the address.
 echo '[{"ssh": "h1", "ips": ["10.77.0.1"]}, {"ssh": "h2"}, {"ssh": "root@h3"}]' >hosts.json
 cp -r "$root/models/demo" model
 state=home1/.local/state/shoal
 
-here='cd "$0" && HOME=/root exec "$@"' # in this folder, which entering a host leaves
+here='cd "$0" && HOME=/root exec "$@"' # in this folder: entering a host changes it
 on1() { on 1 sh -c "$here" "$work" "$@"; }
 launch() { on1 "$shoal" launch --hostfile hosts.json --port $port --grace 2 "$@"; }
 start() {
@@ -79,10 +79,10 @@ says() {
         kill -0 "$main" 2>/dev/null || break
         sleep .05
     done
-    grep -qE "$1" err out || { echo "nobody said '$1':"; cat err; return 1; }
+    grep -qE "$1" err out || { echo "no '$1' in the output:"; cat err; return 1; }
 }
 starts() { start "$@" && says "all 3 ranks are ready"; }
-ends() { # SECONDS: the launcher has ended; its exit code is in $code
+ends() { # SECONDS: the launcher has exited; its exit code is in $code
     local i; for i in $(seq $(($1 * 20 * slow))); do kill -0 "$main" 2>/dev/null || break; sleep .05; done
     kill -0 "$main" 2>/dev/null && { echo "still there:"; cat err; return 1; }
     wait "$main"; code=$?
@@ -94,7 +94,7 @@ ask() {
         "http://127.0.0.1:$port/v1/chat/completions" | grep -o '"content":"[^"]*"'
 }
 pid_of() { tr -d '\n\t' <$state/launch.json | grep -o "\"rank\":$1,[^}]*" | grep -o '"pid":[0-9]*' | tr -dc 0-9; }
-# No process but the bed's own, no socket that listens but sshd's, no file of a rank.
+# No process but those of the test bed, no listening socket but sshd's, no file of a rank.
 clean() {
     local i p
     for i in 1 2 3; do
@@ -123,7 +123,7 @@ try() {
     clean || rc=1
     return $rc
 }
-# launch_fails CODE PATTERN [flags]: it does, with that code, in those words
+# launch_fails CODE PATTERN [flags]: launch fails with that code and prints that
 launch_fails() {
     launch "${@:3}" >out 2>err; code=$?
     [[ $code =~ ^$1$ ]] || { echo "code $code"; cat err; return 1; }
@@ -141,7 +141,7 @@ wrong_key() {
     [ $rc = 0 ] && [ "$(grep -c push err)" = 0 ]
 }
 check "a refused key is named" try wrong_key
-another() { # a host that says it is of another kind; then one with a program of its own, but of another version
+another() { # a host that claims another architecture; then one with its own program of another version
     local version native=home3/.local/state/shoal/bin/native
     printf '#!/bin/sh\necho Linux aarch64\n' >uname.other && chmod +x uname.other &&
         on 3 mount --bind "$work/uname.other" "$(command -v uname)"
@@ -150,8 +150,8 @@ another() { # a host that says it is of another kind; then one with a program of
     mkdir -p "${native%/*}" && sed "s/$version/9.9.9/g" "$shoal" >$native && chmod +x $native
     launch_fails 1 "^shoal: host root@h3 has version 9.9.9 of shoal"
 }
-check "a host of another kind, and one of another version, are refused with what to do" try another
-# A source tree whose build is quick: what counts is that it goes there and is built there.
+check "a host of another architecture, and one of another version, are refused with advice" try another
+# A source tree that builds quickly: what matters is that it is copied and built there.
 bootstrap() {
     mkdir -p tree/tools tree/src && printf '#!/bin/sh\necho installing\n' >tree/tools/setup.sh &&
         chmod +x tree/tools/setup.sh
@@ -171,21 +171,21 @@ libraries() {
     launch_fails 1 "^shoal: host h2 lacks the libraries libevent-2.1.so.7 *: .shoal bootstrap"; local rc=$?
     on 2 umount "$(command -v ldd)"; return $rc
 }
-check "a missing library is named with what to do" try libraries
+check "a missing library is named, with advice" try libraries
 absent() {
     on 3 mount -t tmpfs t "$work/model"
     launch_fails 1 "^shoal: host root@h3 does not have the model $work/model: .*rsync" --model model; local rc=$?
     on 3 umount "$work/model"
     [ $rc = 0 ] && ! grep load err
 }
-check "a model that is missing on one host is named before a rank loads" try absent
+check "a model that is missing on one host is reported before any rank loads" try absent
 differs() {
     cp -r model other && echo >>other/config.json && on 2 mount --bind "$work/other" "$work/model"
     launch_fails 1 "^shoal: hosts .* and h2 have different models at $work/model" --model model; local rc=$?
     on 2 umount "$work/model"
     [ $rc = 0 ] && ! grep load err
 }
-check "another model on one host is named" try differs
+check "a different model on one host is reported" try differs
 
 # --- a cluster ---
 serves() {
@@ -194,7 +194,7 @@ serves() {
         grep -qE "^2 +root@h3 +[0-9]+ +ready" out && grep -q "healthy.*tokens/s.*queue 0 of" out &&
         ends_on INT 10 && [ $code = 130 ]
 }
-check "three hosts serve a model; Ctrl-C ends them all" try serves
+check "three hosts serve a model; Ctrl-C stops them all" try serves
 secret() {
     starts && ! grep -q push err || return 1
     local token p settings=home2/.local/state/shoal/settings.env; token=$(cat $state/token)
@@ -205,10 +205,10 @@ secret() {
     [ ${#token} = 32 ] && [ "$(stat -c %a $settings)" = 600 ] && grep -q "$token" $settings &&
         ends_on TERM 10 && [ $code = 0 ]
 }
-check "a second launch pushes nothing; the token is in no command line and no log; SIGTERM is a clean end" try secret
+check "a second launch copies nothing; the token is in no command line and no log; SIGTERM stops it cleanly" try secret
 
 cp "$(command -v cat)" cat.real
-slow_cat() { # SECONDS: host 2 is slow to take what it is given
+slow_cat() { # SECONDS: host 2 receives files slowly
     printf '#!/bin/sh\nsleep %d\nexec %s "$@"\n' "$1" "$work/cat.real" >cat.slow && chmod +x cat.slow &&
         on 2 mount --bind "$work/cat.slow" "$(command -v cat)"
 }
@@ -218,7 +218,7 @@ shared_home() {
     on 2 umount -l "$(command -v cat)"; on 3 umount /root
     return $rc
 }
-check "hosts that share a home are given their files at the same time" try shared_home
+check "hosts that share a home get their files at the same time" try shared_home
 interrupted_push() {
     local bin=home2/.local/state/shoal/bin i rc
     slow_cat 2
@@ -227,30 +227,30 @@ interrupted_push() {
     for i in $(seq 80); do ls $bin/*.part >/dev/null 2>&1 || break; sleep .05; done
     [ $rc = 0 ] && ! ls $bin/*
 }
-check "Ctrl-C while files are pushed leaves no half file" try interrupted_push
+check "Ctrl-C while files are copied leaves no partial file" try interrupted_push
 interrupted_load() { start && says "^\[[0-2] .*\] (join|load)$" && ends_on INT 10 && [ "$code" = 130 ]; }
-check "Ctrl-C while ranks load ends them" try interrupted_load
+check "Ctrl-C while ranks load stops them" try interrupted_load
 frozen() { starts && kill -STOP "$(pid_of 2)" && ends_on INT 6 && [ "$code" = 130 ]; }
-check "Ctrl-C ends a rank that hangs, too" try frozen
+check "Ctrl-C also stops a rank that hangs" try frozen
 killed_launcher() {
     starts && kill -9 "$main"; wait "$main" 2>/dev/null
     sleep .2; rm -f $state/launch.json; clean
 }
-check "ranks end by themselves when the launcher is killed" try killed_launcher
+check "ranks exit by themselves when the launcher is killed" try killed_launcher
 fails() {
     launch_fails 1 "^\[0 .*\] shoal: rank 0 has memory for a KV cache of" --kv-tokens 1000000000000 &&
         grep -q "^\[1 h2\] ended with code 1" err
 }
-check "a rank that can not start stops the others, with its exit code" try fails
+check "a rank that cannot start stops the others, with its exit code" try fails
 listens() { on 1 ss -ltn | grep -q ":$port "; }
 taken() {
     on_exec 1 nc -lk 127.0.0.1 $port & local nc=$! rc
     within 5 listens; launch_fails 1 "$port.*in use"; rc=$?
     kill $nc; wait $nc 2>/dev/null; return $rc
 }
-check "a taken port stops all before long" try taken
+check "a port that is in use stops all ranks soon" try taken
 
-back() { # RANK OLD: another process has that rank, and answers come again
+back() { # RANK OLD: a new process has that rank, and requests are answered again
     local i
     for i in $(seq $((200 * slow))); do
         new=$(pid_of "$1")
@@ -266,9 +266,9 @@ comes_back() {
     kill -9 "$old" && says "^\[1 h2\] was killed by signal 9; restarting it" && back 1 "$old" &&
         prints "^1 +h2 +$new +ready +[0-9]+ s +1$" on1 "$shoal" status && ends_on INT 10
 }
-check "what differs on a host is pushed again; a rank that is killed while serving comes back, and answers go on" \
+check "files that differ on a host are copied again; a rank killed while serving is restarted, and serving continues" \
     try comes_back
-agent_dies() { # the agent, the far end of its ssh, is killed: a new one ends what is left and starts the rank again
+agent_dies() { # the agent at the remote end of ssh is killed: a new one stops what is left and restarts the rank
     starts || return 1
     local old new agent; old=$(pid_of 2) && [ -n "$old" ] && agent=$(awk '{print $4}' "/proc/$old/stat") &&
         kill -9 "$agent" && says "^\[2 root@h3\] .*; restarting it" && back 2 "$old" &&
@@ -278,7 +278,7 @@ check "when the connection to a host breaks, its rank is restarted once" try age
 
 # --- in the background ---
 told_twice() { [ "$(grep -c "all 3 ranks" follow)" = 2 ]; }
-restarted() { # with somebody who follows the log
+restarted() { # while the log is being followed
     local old follower rc; old=$(pid_of 1)
     on_exec 1 sh -c "$here" "$work" "$shoal" logs -f >follow & follower=$!
     exits 0 on1 "$shoal" restart; rc=$?
@@ -288,7 +288,7 @@ restarted() { # with somebody who follows the log
 }
 detached() {
     exits 0 launch --detach --model model && grep -q "in the background" out && ask &&
-        launch_fails 1 "a cluster runs already" &&
+        launch_fails 1 "a cluster is already running" &&
         exits 0 on1 "$shoal" status --json && grep -q '"state":.*"ready"' out && grep -q '"queue_max"' out &&
         ! grep -q '"environment"' out &&
         exits 0 on1 "$shoal" logs --lines 3 && [ "$(wc -l <out)" = 3 ] && grep -q "all 3 ranks are ready" out &&
@@ -296,39 +296,39 @@ detached() {
         exits 0 on1 "$shoal" stop && grep -q stopped out && exits 1 on1 "$shoal" status && grep -q "no cluster" out
 }
 check "detach, status, logs, call, restart and stop" try detached
-foreign() { # a number that was given to somebody else since is left alone
+foreign() { # a process ID that has been reused since is left alone
     exits 0 launch --detach || return 1
     cp $state/launch.json record; exits 0 on1 "$shoal" stop; sleep 100 & local p=$! rc
     sed -E "s/(\"process\":.*\")[0-9]+ /\1$p /" record >$state/launch.json
-    exits 0 on1 "$shoal" stop && grep -q "no cluster runs" out && kill -0 $p; rc=$?
+    exits 0 on1 "$shoal" stop && grep -q "no cluster is running" out && kill -0 $p; rc=$?
     kill $p; rm -f $state/launch.json; return $rc
 }
 check "stop never touches a process that launch did not start" try foreign
-remote() { # the launcher is not one of the hosts: the API is asked through ssh
+remote() { # the launcher is not one of the hosts: the API is called through ssh
     echo '["10.77.0.2:9000", "10.77.0.3:9000"]' >two.json
     local body="{\"messages\":[{\"role\":\"user\",\"content\":\"it's me\"}],\"max_tokens\":4}"
     exits 0 on1 "$shoal" launch --hostfile two.json --detach --grace 2 && exits 0 on1 "$shoal" status &&
         grep -q healthy out && exits 0 on1 "$shoal" call /v1/chat/completions "$body" &&
         grep -q '"content"' out && exits 0 on1 "$shoal" stop
 }
-check "a cluster of other hosts is launched and asked from here" try remote
+check "a cluster of other hosts is launched and called from here" try remote
 links() {
     exits 0 on1 "$shoal" launch --hostfile hosts.json --job linktest --quick --sizes 4K,1M --rounds 3 &&
         grep -q "^\[0 .*\] verdict: pass" err && exits 0 launch --prepare && grep -q "all 3 hosts are ready" out
 }
 check "the links between the hosts are tested; --prepare starts nothing" try links
-workers() { # the variables of an .env stand for a hostfile
+workers() { # the variables of a .env file replace a hostfile
     printf '%s\n' "WORKER_HOSTS=10.77.0.2, 10.77.0.3" "WORKER_SSH=h2, root@h3" NUM_DEVICES=3 MODEL_DIR=model \
         "API_PORT=$port" >.env
     exits 0 on1 "$shoal" launch --detach && ask && exits 0 on1 "$shoal" status &&
         grep -qE "^1 +h2 +[0-9]+ +ready" out && exits 0 on1 "$shoal" stop; local rc=$?
     rm .env; return $rc
 }
-check "workers of an .env file are launched without a hostfile" try workers
+check "workers of a .env file are launched without a hostfile" try workers
 occupied() { # from another machine, with the same folder on host 2
     starts && echo '["10.77.0.3:9100", "10.77.0.2:9100"]' >others.json
     on 3 sh -c "$here" "$work" "$shoal" launch --hostfile others.json --port 8200 >out2 2>err2
-    [ $? = 1 ] && grep -q "another launch runs rank 1 here" err2 && ask && ends_on INT 10
+    [ $? = 1 ] && grep -q "another launch runs rank 1 on this host" err2 && ask && ends_on INT 10
 }
 check "a second launch leaves the ranks of the first alone" try occupied
 cd / && rm -rf "$work"

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# A model over slow links does what `shoal plan` predicts: a long cable (a program that holds frames back), and a narrow
-# one (the kernel's token bucket). The links are slow enough for the speed of the test machine not to matter.
+# A model over slow links is as fast as `shoal plan` predicts: one with a long delay (a program that holds frames back),
+# and one with little bandwidth (the kernel's token bucket). The links are so slow that the speed of the test machine
+# does not matter.
 # alone: it measures speed
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/hosts.sh"
 shoal=$SHOAL_BUILD/shoal demo=$root/models/demo
 work=$(mktemp -d) && cd "$work" || exit 1
-case $SHOAL_BUILD in *san) skip "slow links" "a sanitizer is slower than they are"; done_testing ;; esac
-unset "${!SHOAL_@}" # SHOAL_BUILD is no setting of the program
+case $SHOAL_BUILD in *san) skip "slow links" "a sanitizer build is slower than the links"; done_testing ;; esac
+unset "${!SHOAL_@}" # SHOAL_BUILD is not a setting of the program
 if ! why=$(hosts_can); then skip "slow links" "$why"; cd / && rm -rf "$work"; done_testing; fi
 token=$("$shoal" token)
 hosts_up 2
@@ -15,7 +16,7 @@ cable=
 trap '[ -n "$cable" ] && kill $cable; hosts_down' EXIT
 net=10.77.0 tokens=16
 
-# pair command...: both ranks, what rank 0 says in ./out
+# pair command...: runs both ranks; the output of rank 0 is in ./out
 pair() {
     local options=(--ranks 2 --coordinator "$net.1:9300" --token "$token" --plain-data --join-timeout 20)
     on 2 timeout 60 "$shoal" "$@" --rank 1 "${options[@]}" >1.out 2>&1 & local one=$!
@@ -26,7 +27,7 @@ speed() { pair bench --model "$demo" --threads 1 --prompt 0 --generate $tokens -
 plan() { "$shoal" plan --model "$demo" --ranks 2 --read-gb-s "$read" "$@"; }
 predicted() { plan "$@" | sed -nE 's/^predicted: ([0-9.]+) .*/\1/p'; }
 near() { awk "BEGIN { r = $1 / $2; print \"measured $1, predicted $2: ratio \" r; exit !(r > 0.8 && r < 1.25) }"; }
-# follows "how": what is measured on the link is what is predicted; a busy machine gets more than one try
+# follows "how": the measured speed is the predicted one; a busy machine gets more than one try
 follows() {
     local got want
     want=$(predicted "${link[@]}" "$@") || return 1
@@ -70,7 +71,7 @@ if [ $rc != 0 ]; then skip "a long link" "no TAP devices: $(tail -n 1 long.out)"
             follows --parallel tensor --wire $kind
     done
     check "a pipeline over 4 ms is as fast as predicted" follows --parallel pipeline
-    check "plan says that one machine would be faster there" prints FASTER plan "${link[@]}"
+    check "plan reports that one machine would be faster" prints FASTER plan "${link[@]}"
 fi
 cd / && rm -rf "$work"
 done_testing

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Ranks that all run on this machine: `--ranks N` starts, joins, watches and ends them. No root, no network but
-# loopback.
+# Ranks that all run on this machine: `--ranks N` starts, connects, watches and stops them. Needs no root, and no
+# network but loopback.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
 work=$(mktemp -d) && cd "$work" || exit 1
-unset "${!SHOAL_@}" # SHOAL_BUILD is no setting of the program
+unset "${!SHOAL_@}" # SHOAL_BUILD is not a setting of the program
 case $shoal in *san/*) slow=4 ;; *) slow=1 ;; esac
 
 linktest() { "$shoal" linktest "$@"; }
@@ -12,10 +12,10 @@ stress() { "$shoal" linktest --stress --rounds 1000000000 "$@" >out 2>err & main
 running() { within $((10 * slow)) grep -q "phase stress" out && sleep .2; }
 child() { pgrep -P "$main" | sed -n "$(($1 + 1))p"; } # the process of rank $1
 ended() { ! kill -0 "$1" 2>/dev/null; }
-gone() { # the parent ends within $1 s and leaves nobody behind; its exit code is in $code
+gone() { # the parent exits within $1 s and leaves no child; its exit code is in $code
     local i kids; kids=$(pgrep -P "$main")
     # shellcheck disable=SC2086
-    within $(($1 * slow)) ended "$main" || { echo "still there"; kill -9 $kids "$main"; return 1; }
+    within $(($1 * slow)) ended "$main" || { echo "still running"; kill -9 $kids "$main"; return 1; }
     wait "$main"; code=$?
     for i in $kids; do ended "$i" || { echo "left a child"; return 1; }; done
 }
@@ -35,56 +35,56 @@ narrow() {
     for wire in bf16 int8; do exits 0 linktest --ranks 3 --quick --wire $wire --sizes 4K,1M --rounds 3 || return 1; done
 }
 check "sums in bf16 and int8" narrow
-stressed() { exits 0 linktest --ranks 3 --stress --rounds 300 && grep -q "stress 300 operations right" out; }
+stressed() { exits 0 linktest --ranks 3 --stress --rounds 300 && grep -q "stress 300 operations correct" out; }
 check "a stress run checks every operation" stressed
 encrypted() {
     exits 0 linktest --ranks 2 --stress --rounds 100 --transport tcp --no-plain-data && grep -q "self tls" out
 }
-check "data inside TLS" encrypted
+check "data over TLS" encrypted
 
-# names RANK OTHER WHAT: rank 0 and another say what happened to that rank, and the code is no success
+# names RANK OTHER WHAT: rank 0 and another report what happened to that rank, and the exit code is not 0
 names() {
     [ "$code" != 0 ] && grep -q "^shoal: rank $1 .*$3" err && grep -q "^\[rank $2\] shoal: rank $1 .*$3" err ||
         { echo "code $code"; return 1; }
 }
 killed() { stress --ranks 3 "$@" && running && kill -9 "$(child 1)" && gone 2 && names 1 2 lost; }
-check "a rank that is killed is named by the others, and all end" killed
+check "a killed rank is named by the others, and all exit" killed
 check "the same over sockets" killed --transport tcp
 frozen() { stress --ranks 3 && running && kill -STOP "$(child 2)" && gone 12 && names 2 1 silent; }
-check "a rank that is stopped is named by the others, and all end" frozen
+check "a stopped rank is named by the others, and all exit" frozen
 interrupted() { stress --ranks 3 && running && kill -TERM "$main" && gone 3 && ! grep -q "did not" err; }
-check "SIGTERM ends all ranks" interrupted
+check "SIGTERM stops all ranks" interrupted
 abandoned() {
     stress --ranks 3 && running; local kid kids; kids=$(pgrep -P "$main"); kill -9 "$main"
     for kid in $kids; do within $((2 * slow)) ended "$kid" || { kill -9 "$kid"; return 1; }; done
 }
-check "ranks end when their parent is killed" abandoned
+check "ranks exit when their parent is killed" abandoned
 
-check "a size that is none is refused before ranks start" refuses 1 16Q linktest --ranks 2 --sizes 16Q
-check "one rank has no links" refuses 1 "two ranks" linktest
+check "an invalid size is refused before ranks start" refuses 1 16Q linktest --ranks 2 --sizes 16Q
+check "a single rank has no links to test" refuses 1 "two ranks" linktest
 check "a short token is refused" refuses 1 "shoal token" linktest --ranks 2 --token abc
 echo '["127.0.0.1:1","127.0.0.1:2"]' >h.json
-check "a hostfile needs a rank" refuses 1 --rank linktest --hostfile h.json
-check "a rank outside of the hostfile is refused" refuses 1 "2 hosts" linktest --hostfile h.json --rank 2
+check "--hostfile needs --rank" refuses 1 --rank linktest --hostfile h.json
+check "a rank that is not in the hostfile is refused" refuses 1 "2 hosts" linktest --hostfile h.json --rank 2
 outside() {
     local logits=("$shoal" logits --model "$root/models/demo" --ids 1)
     refuses 1 "rank is 1 in a group of 1" env MLX_RANK=1 "${logits[@]}" &&
         refuses 1 "rank is 5 in a group of 2" "${logits[@]}" --ranks 2 --rank 5
 }
-check "a rank outside of the group is refused" outside
+check "a rank beyond the size of the group is refused" outside
 backends() {
     echo '{"backend":"jaccl","hosts":[{"ssh":"a"},{"ssh":"b"}]}' >j.json
     refuses 1 "backend .nccl." linktest --ranks 2 --rank 0 --backend nccl &&
         refuses 1 "backend .jaccl. .j.json.*--backend ring" linktest --hostfile j.json --rank 0
 }
-check "a backend that is not there is refused by name, from flag and hostfile" backends
+check "an unavailable backend is refused by name, from a flag and from a hostfile" backends
 token() { [[ $("$shoal" token) =~ ^[0-9a-f]{32}$ ]] && [ "$("$shoal" token)" != "$("$shoal" token)" ]; }
-check "a token is made of 32 hexadecimal digits, another each time" token
+check "a token has 32 hexadecimal digits, and differs each time" token
 two_by_hand() {
     echo "[\"127.0.0.1:$(free_port)\", [\"127.0.0.1:$(free_port)\"]]" >two.json
     MLX_RANK=1 MLX_HOSTFILE=two.json "$shoal" linktest --quick --stress --rounds 50 >1.out 2>&1 & local one=$!
     linktest --hostfile two.json --rank 0 --stress --rounds 50 --quick && wait $one
 }
-check "ranks started by hand meet, with MLX's variables too, without a token on loopback" two_by_hand
+check "ranks started by hand connect, with MLX's variables too, and without a token on loopback" two_by_hand
 cd / && rm -rf "$work"
 done_testing

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Where secrets are in a launched cluster: two hosts made of namespaces with a real sshd; the launcher is on the first,
-# the API (rank 0) on the second.
+# Where the secrets of a launched cluster are: two hosts made of namespaces with a real sshd; the launcher runs on the
+# first, the API (rank 0) on the second.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/hosts.sh"
 . "$(dirname "$0")/sshd.sh"
@@ -17,7 +17,7 @@ sshd_up
 trap 'exit 143' TERM INT # and clean up
 key=$("$shoal" token) port=8100
 for i in 1 2; do mkdir "home$i" && host_home $i "$work/home$i" "$work"; done
-mkdir bin # an ssh that writes down how it was called
+mkdir bin # an ssh that records its arguments
 printf '#!/bin/sh\nprintf "%%s\\n" "$*" >>%s/ssh.log\nexec %s "$@"\n' "$work" "$(command -v ssh)" >bin/ssh
 chmod 755 bin/ssh
 echo '[{"ssh": "h2", "ips": ["10.77.0.2"]}, {"ssh": "h1", "ips": ["10.77.0.1"]}]' >hosts.json
@@ -31,7 +31,7 @@ key_is_with_the_api() {
     grep -q "$key" $state2/api.env && [ "$(stat -c %a $state2/api.env)" = 600 ] &&
         ! grep -rq "$key" $state2/settings.env $state1/settings.env && [ ! -e $state1/api.env ]
 }
-ranks_lack_it() { # on the host that has no API
+ranks_lack_it() { # on the host without the API
     local p n=0
     for p in $(ip netns pids "${hosts_tag}1"); do
         tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -q '^SHOAL_RANK=1' || continue
@@ -54,11 +54,11 @@ foreign_state_is_refused_there() {
     [ $rc = 1 ] && grep -q "host h2.*belongs to another user" err
 }
 check "a cluster with an API key serves" serves
-check "the key is on the API's host, in a file of its owner" key_is_with_the_api
+check "the key is on the host of the API, in a file that only its owner can read" key_is_with_the_api
 check "the rank on the other host does not have it" ranks_lack_it
 check "the body of a call is in no command line" body_is_no_argument
 check "a body may come from standard input" body_from_stdin
-check "a state folder of another user is refused on any host" foreign_state_is_refused_there
+check "a state folder owned by another user is refused on any host" foreign_state_is_refused_there
 on1 "$shoal" stop >/dev/null 2>&1
 cd / && rm -rf "$work"
 done_testing

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What a rank of a model holds, and in what ranks may differ. Ranks are started by hand, each with its own environment.
+# How much memory a rank needs, and how ranks may differ. Ranks are started by hand, each with its own environment.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal build=$SHOAL_BUILD
 work=$(mktemp -d) && cd "$work" || exit 1
-unset "${!SHOAL_@}" # SHOAL_BUILD is no setting of the program
+unset "${!SHOAL_@}" # SHOAL_BUILD is not a setting of the program
 port=$(free_port)
 
 ${CC:-cc} -O2 -D_GNU_SOURCE -o peak "$root/tests/cluster/peak.c" || exit 1
-# start RANK RANKS command...: in the background, its pid in $pid; the most memory that it had in RANK.peak, in KiB
+# start RANK RANKS command...: in the background, its pid in $pid; its peak memory goes to RANK.peak, in KiB
 start() {
     local rank=$1 ranks=$2; shift 2
     ./peak "$rank.peak" "$@" --rank "$rank" --ranks "$ranks" --coordinator "127.0.0.1:$port" \
@@ -24,7 +24,7 @@ levels() {
     done
 }
 best=$(levels | tail -n 1)
-mixed() { # activations; in f32 the answer must be that of one rank
+mixed() { # activations; in f32 the answer must be the same as that of one rank
     local first second command=("${generate[@]}" --max-tokens 24 --prompt "Once upon a time" --activations "$1")
     "${command[@]}" >want 2>/dev/null
     for first in generic $best; do
@@ -35,13 +35,13 @@ mixed() { # activations; in f32 the answer must be that of one rank
         [ "$1" = int8 ] || cmp 0.out want || return 1
     done
 }
-if [ "$best" = generic ]; then skip "ranks on processors of two kinds" "this one has no kind but generic"; else
-    check "a generic rank and one of $best answer as one rank does, in f32" mixed f32
-    check "a generic rank and one of $best work together in int8" mixed int8
+if [ "$best" = generic ]; then skip "ranks on two kinds of CPUs" "this CPU supports only the generic level"; else
+    check "a generic rank and a rank with $best give the same answer as one rank, in f32" mixed f32
+    check "a generic rank and a rank with $best work together in int8" mixed int8
 fi
 
 case $build in *san)
-    skip "memory of two ranks" "a sanitizer needs memory of its own"
+    skip "memory of two ranks" "sanitizers need memory of their own"
     cd / && rm -rf "$work"; done_testing ;;
 esac
 cat >config.json <<CONFIG
@@ -57,7 +57,7 @@ halves() {
     two "${run[@]}" && echo "one rank $whole KiB, two $(cat 0.peak) and $(cat 1.peak)" &&
         [ "$(cat 0.peak)" -le $((whole / 2 + links)) ] && [ "$(cat 1.peak)" -le $((whole / 2 + links)) ]
 }
-links=24576 # KiB for buffers of the links; of a model of 1 GB or more it is less than 5 %
-check "each of two ranks needs half of the memory that one needs, and 24 MiB" halves
+links=24576 # KiB for the buffers of the links; less than 5 % of a model of 1 GB or more
+check "each of two ranks needs half the memory of one rank, plus 24 MiB" halves
 cd / && rm -rf "$work"
 done_testing

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Ranks that srun starts, on hosts made of network namespaces that form a real Slurm cluster, with munge on all.
+# Ranks started by srun, on hosts made of network namespaces that form a real Slurm cluster, with munge on all of them.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/hosts.sh"
 shoal=$SHOAL_BUILD/shoal demo=$root/models/demo
 work=$(mktemp -d) && cd "$work" || exit 1
-unset "${!SHOAL_@}" # SHOAL_BUILD is no setting of the program
+unset "${!SHOAL_@}" # SHOAL_BUILD is not a setting of the program
 PATH=$PATH:/usr/sbin
 for tool in srun slurmd slurmctld munged; do
     command -v $tool >/dev/null || { skip "srun" "$tool is missing"; cd / && rm -rf "$work"; done_testing; }
@@ -36,7 +36,7 @@ JobAcctGatherType=jobacct_gather/none
 $(for i in 1 2 3; do echo "NodeName=h$i NodeAddr=10.77.0.$i CPUs=4 RealMemory=1000 State=UNKNOWN"; done)
 PartitionName=p Nodes=h[1-3] Default=YES MaxTime=INFINITE State=UP
 CONF
-echo CgroupPlugin=cgroup/v1 >etc/cgroup.conf # as it does not look for groups then, which a namespace may hide
+echo CgroupPlugin=cgroup/v1 >etc/cgroup.conf # it does not look for cgroups then, which a namespace may hide
 idle() { [ "$(on 1 sinfo -h -t idle -o %D 2>/dev/null)" = 3 ]; }
 cluster_up() {
     mkdir -p ctld spool.h1 spool.h2 spool.h3 /etc/slurm
@@ -66,15 +66,15 @@ run() { on 1 timeout -k 5 60 srun --chdir="$work" --kill-on-bad-exit=1 "$@"; }
 generate=("$shoal" generate --model "$demo" --prompt "Once upon a time" --max-tokens 16)
 same() { "${generate[@]}" >want 2>/dev/null; run "$@" "${generate[@]}" >got 2>err && cmp got want; }
 
-check "a Slurm cluster of 3 hosts comes up" cluster_up
+check "a Slurm cluster of 3 hosts starts" cluster_up
 [ $failures = 0 ] || { cd / && done_testing; }
 export SHOAL_TOKEN; SHOAL_TOKEN=$("$shoal" token)
-check "a model on 3 hosts of srun answers as one rank does" same -N3 -n3
-check "a model on 4 ranks of 2 hosts answers as one rank does" same -N2 -n4
+check "a model on 3 hosts of srun gives the same answer as one rank" same -N3 -n3
+check "a model on 4 ranks of 2 hosts gives the same answer as one rank" same -N2 -n4
 without_token() { SHOAL_TOKEN='' same "$@"; }
 check "a model on 2 ranks of one host needs no token" without_token -N1 -n2
 no_token() { ! without_token -N2 -n2 && grep -q "cluster token" err; }
-check "hosts of srun without a token are refused with a hint" no_token
+check "several hosts of srun are refused without a token, with a hint" no_token
 two_steps() {
     cat >job.sh <<JOB
 srun -N2 -n2 --overlap "$shoal" linktest --quick --sizes 4K --rounds 3 >a.out 2>&1 & a=\$!
@@ -83,8 +83,8 @@ JOB
     on 1 timeout -k 5 60 salloc -N2 -n2 --chdir="$work" bash job.sh && grep -q "verdict: pass" a.out &&
         grep -q "verdict: pass" b.out || { cat a.out b.out; return 1; }
 }
-check "steps of one job do not meet each other" two_steps
-check "one task is a rank alone" exits 0 run -N1 -n1 "${generate[@]}"
+check "steps of one job do not connect to each other" two_steps
+check "a single task is a single rank" exits 0 run -N1 -n1 "${generate[@]}"
 url=http://127.0.0.1:8472
 healthy() { on 1 curl -fs -o health $url/health; }
 ask() {
@@ -97,7 +97,7 @@ serves() {
     within 20 healthy && ask | grep -q '"text":" there was' && kill -TERM "$main" && within 20 ended ||
         { cat serve.out; kill -9 "$main"; return 1; }
 }
-check "serve on 3 hosts of srun answers, and ends on SIGTERM" serves
+check "serve on 3 hosts of srun answers, and stops on SIGTERM" serves
 cluster_down
 cd / && rm -rf "$work"
 done_testing

@@ -1,10 +1,10 @@
-/* wire: a cable of given length between two network namespaces, for tests. The kernel's own means
- * (netem) are missing on many test machines; this needs only TAP devices.
+/* wire: a link with a given delay between two network namespaces, for tests. The kernel's netem is
+ * missing on many test machines; this needs only TAP devices.
  *
- *   wire DELAY_US NETNS NETNS     makes a device "eth1" in each namespace; frames take DELAY_US
+ *   wire DELAY_US NETNS NETNS     creates a device "eth1" in each namespace; frames take DELAY_US
  * from one to the other
  *
- * Says "ready" and runs until it is killed. */
+ * Prints "ready" and runs until it is killed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if.h>
@@ -27,8 +27,8 @@ typedef struct {
     unsigned char bytes[FRAME_MAX];
 } frame;
 
-/* What is under way to one end. The delay is the same for all frames, so they leave in the order in
- * which they came. */
+/* The frames on their way to one end. The delay is the same for all, so they leave in the order in
+ * which they arrived. */
 typedef struct {
     int fd;
     unsigned head, tail;
@@ -62,7 +62,7 @@ static int tap_open(const char *netns)
     return fd;
 }
 
-/* Takes what came in at one end; a full queue drops, as a switch does. */
+/* Queues the frames received at one end; a full queue drops, like a switch. */
 static void take(const end *from, end *to, int64_t delay_ns)
 {
     while (to->tail - to->head < SLOTS) {

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The guides speak only of commands and flags that exist, and their links lead somewhere.
+# The guides mention only commands and flags that exist, and their links work.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
 scratch
 pages=("$root"/README.md "$root"/docs/*.md)
 
-# Every "shoal COMMAND ... --flag" of a page, in code blocks and in backticks.
+# Every "shoal COMMAND ... --flag" on a page, in code blocks and in backticks.
 lines() { grep -ohE '(^|[`(/ ]|\$ )shoal [a-z]+[^`#|)]*' "${pages[@]}" | sed -E 's/^.*shoal ([a-z])/\1/'; }
 known() {
     local line name flag bad=0
@@ -21,7 +21,7 @@ known() {
     done < <(lines)
     return $bad
 }
-check "every flag that a page gives a command is one of that command" known
+check "every flag that a page uses with a command belongs to that command" known
 commands_known() { # in code blocks the word after shoal is a command
     local bad=0 page name
     "$shoal" help | sed -n 's/^  \([a-z]*\) .*/\1/p' >commands
@@ -32,7 +32,7 @@ commands_known() { # in code blocks the word after shoal is a command
     done
     return $bad
 }
-check "every command in a page's code block exists" commands_known
+check "every command in a code block exists" commands_known
 links() {
     local bad=0 page target
     for page in "${pages[@]}"; do
@@ -42,5 +42,5 @@ links() {
     done
     return $bad
 }
-check "every link of a page leads to a file" links
+check "every link on a page leads to a file" links
 done_testing

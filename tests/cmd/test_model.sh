@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Commands that look at, make and run models, as a shell sees them.
+# Commands that inspect, create and run models.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal demo=$root/models/demo data=$root/tests/data/models
 scratch
@@ -17,18 +17,18 @@ json() {
         grep -q '"ids":.*1549, 823' j
 }
 check "--json has ids, reason and usage" json
-check "max-tokens cuts" gives "Tensor parallelism splits every" ask --max-tokens 4
-check "ids go in as they are" gives "$want" generate --ids 4086,285,198,384,298,1456,823,30,4087,198,4086,286,198
+check "--max-tokens limits the answer" gives "Tensor parallelism splits every" ask --max-tokens 4
+check "ids are used as they are" gives "$want" generate --ids 4086,285,198,384,298,1456,823,30,4087,198,4086,286,198
 seeded() { ask --temperature 2 --seed "$1" 2>/dev/null; }
 check "the same seed gives the same answer" gives "$(seeded 5)" seeded 5
-check "another seed gives another" not gives "$(seeded 5)" seeded 6
+check "another seed gives another answer" not gives "$(seeded 5)" seeded 6
 check "two prompts at once exit 2" refuses 2 "one of --prompt, --chat, --ids" ask --prompt x
 check "ids out of range are named" refuses 1 "4096. is not a token id from 0 to 4095" generate --ids 1,4096
-check "a model without tokenizer still takes ids" prints '^[0-9]+,[0-9]+,[0-9]+$' \
+check "a model without a tokenizer still accepts ids" prints '^[0-9]+,[0-9]+,[0-9]+$' \
     generate --model "$data/llama-4bit" --ids 5,6 --max-tokens 3
-check "and says so when it is asked for text" refuses 1 "no tokenizer.json" \
+check "and reports it when it is given text" refuses 1 "no tokenizer.json" \
     generate --model "$data/llama-4bit" --prompt hello
-check "a folder that is not there is named" refuses 1 nowhere generate --model nowhere --ids 1
+check "a missing folder is named" refuses 1 nowhere generate --model nowhere --ids 1
 
 logits() {
     "$shoal" logits --model "$demo" --ids 4086,285,198 --out l.safetensors &&
@@ -40,9 +40,9 @@ info() {
     prints '^family *qwen3' "$shoal" info --model "$demo" &&
         prints '"kv_bytes_per_token":.*8192' "$shoal" info --model "$demo" --json
 }
-check "info tells what a model is" info
+check "info describes a model" info
 no_model() { exits 1 "$shoal" info --model "$root/src" && [ "$(wc -l <err)" = 1 ]; }
-check "info of what is no model is one line" no_model
+check "info about something that is not a model is one line" no_model
 
 there_and_back() { echo "$1" | "$shoal" tokenize --model made | "$shoal" tokenize --model made --decode; }
 synth() {
@@ -50,17 +50,17 @@ synth() {
         prints 'ids.*[0-9]+,' generate --model made --ids 1,2,3 --max-tokens 4 --json &&
         gives "Hello wörld" there_and_back "Hello wörld"
 }
-check "synth makes a model of a given config, with a tokenizer" synth
+check "synth creates a model from a given config, with a tokenizer" synth
 check "an unknown shape lists the known ones" refuses 1 "qwen3-0.6b, llama-3.2-1b" "$shoal" synth --shape gpt-9 --out x
-check "bits that do not exist are refused" refuses 1 "2, 3, 4, 5, 6, 8 or 16" \
+check "unsupported bits are refused" refuses 1 "2, 3, 4, 5, 6, 8 or 16" \
     "$shoal" synth --shape qwen3-0.6b --bits 7 --out x
 
 bench() { "$shoal" bench --model made --prompt 40 --generate 8 "$@"; }
 bench_text() {
     bench --rounds 2 --profile >o 2>e && grep -q "^prompt *40 tokens: " o &&
-        grep -q "of what this machine read beside it" o && grep -q "  matmul" e
+        grep -q "of what this machine read next to it" o && grep -q "  matmul" e
 }
-check "bench tells speed, memory and share of the machine" bench_text
+check "bench reports speed, memory and share of the machine's peak" bench_text
 check "bench in JSON, on two ranks" prints '"bytes_per_token"' bench --rounds 1 --json --ranks 2
 
 chat() {
@@ -68,7 +68,7 @@ chat() {
         grep -q "3 + 4 = 7" o && grep -q "2 + 2 = 4" o && ! grep -q "3 + 4" c.json
 }
 check "chat answers, undoes and saves" chat
-unknown() { echo /foo | "$shoal" chat --model "$demo" | grep -q "/foo is not known"; }
+unknown() { echo /foo | "$shoal" chat --model "$demo" | grep -q "no command /foo"; }
 check "chat says what it does not know" unknown
 # The demo model with an end of text that it never says, so that an answer lasts.
 endless() {
@@ -79,12 +79,12 @@ endless() {
 interrupt_answer() {
     mkfifo in; "$shoal" chat --model endless --cpu generic --max-tokens 4000 <in >o 2>e & local pid=$!
     exec 3>in; echo "What is tensor parallelism?" >&3
-    within 30 grep -q splits o; kill -INT $pid # the answer has begun, and not ended
+    within 30 grep -q splits o; kill -INT $pid # the answer has begun, but not ended
     within 30 grep -q "; stopped" o || return 1
     kill -INT $pid; sleep 0.1
     echo "/nonsense" >&3; exec 3>&-
-    wait $pid && grep -q "/nonsense is not known" o
+    wait $pid && grep -q "no command /nonsense" o
 }
 endless
-check "Ctrl-C ends an answer, and neither at work nor at rest the chat" interrupt_answer
+check "Ctrl-C stops an answer, but does not end the chat, during an answer or at the prompt" interrupt_answer
 done_testing

@@ -1,5 +1,5 @@
-/* A chat request of any shape, through a template that looks at most of it: it renders to valid
- * UTF-8, or fails with one line and leaves the output alone. */
+/* A chat request of any shape, with a template that uses most of it: renders to valid UTF-8, or
+ * fails with an error of one line and leaves the output unchanged. */
 #include "text/chat_template.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* A config.json from an enemy: refused in one line, or good for planning. */
+/* A hostile config.json: rejected with an error of one line, or usable for planning. */
 #include "model/rope.h"
 #include "model/shard.h"
 

@@ -1,5 +1,6 @@
-/* Any text through each kind of tokenizer: the ids are tokens, and text that has no special tokens
- * and needs no normalizing comes back. Input: a byte that picks the tokenizer, then the text. */
+/* Any text with each kind of tokenizer: the ids are tokens, and text without special tokens that
+ * needs no normalizing decodes to itself. Input: a byte that selects the tokenizer, then the text.
+ */
 #include "text/tokenizer/detokenizer.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct {
     const char *path;
-    bool exact; /* decoding gives the text back */
+    bool exact; /* decoding gives the same text */
 } kinds[] = {
     {"tests/data/tokenizers/deepseek.json", true},
     {"tests/data/tokenizers/digits.json", true},
@@ -49,7 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t idx = data[0] % SH_COUNT_OF(kinds);
     const sh_tokenizer *tok = tokenizer(idx);
     sh_str text = {(const char *)data + 1, size - 1};
-    bool brackets = text.len > 0 && memchr(text.ptr, '[', text.len) != NULL; /* takes white space */
+    bool brackets = text.len > 0 &&
+                    memchr(text.ptr, '[', text.len) != NULL; /* consumes white space */
     sh_encode_opts opts = {.parse_special = (data[0] & 0x80) != 0};
     sh_status status = sh_tokenizer_encode(tok, text, opts, &ids, &err);
     must((status == SH_OK) == sh_utf8_valid(text.ptr, text.len));

@@ -1,6 +1,6 @@
-/* Bytes that reach an engine from other processes: frames of its socket, step plans, and what ranks
- * tell each other. The first byte says which decoder they are for. What is taken must stay within
- * its bounds, and where a packer exists the bytes must come back the same. */
+/* Bytes that an engine receives from other processes: frames of its socket, step plans, and
+ * messages between ranks. The first byte selects the decoder. What a decoder accepts must be within
+ * its limits, and where there is a packer it must reproduce the same bytes. */
 #include "engine/engine_messages.h"
 #include "engine/rank_messages.h"
 #include "engine/step_plan.h"
@@ -85,7 +85,7 @@ static void try_reports(sh_str bytes)
     sh_link_report link;
     sh_reader r = sh_reader_of(bytes);
     sh_rank_offer_unpack(&r, &offer);
-    SH_ASSERT(r.failed || (offer.means.memory >= 0 && offer.means.speed >= 0));
+    SH_ASSERT(r.failed || (offer.resources.memory >= 0 && offer.resources.speed >= 0));
     SH_ASSERT(strlen(offer.host) < sizeof(offer.host));
     r = sh_reader_of(bytes);
     sh_rank_report_unpack(&r, &report);

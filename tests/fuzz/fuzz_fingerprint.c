@@ -1,4 +1,4 @@
-/* What another host may say of itself, all the way to the doctor's report. */
+/* What another host may report about itself, all the way to the doctor's report. */
 #include "cluster/doctor.h"
 
 #include "base/status.h"
@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         int count = sh_net_links(net, 2, links, 64);
         for (int i = 0; i < count; i++) links[i].reached = i % 2 == 0;
         sh_net_choose(net, 2, links, count, address, &findings);
-        sh_doctor_judge(
+        sh_doctor_check(
             &(sh_doctor_view){
                 .host = host, .count = 2, .link = links, .link_count = count, .version = "0"},
             &findings);

@@ -1,5 +1,5 @@
-/* A hostfile of any bytes: what is read can be checked and written, and what is written reads the
- * same again. */
+/* A hostfile of any bytes: if it can be read it can be checked and written, and reading that gives
+ * the same again. */
 #include "cluster/hostfile.h"
 
 #include "base/status.h"

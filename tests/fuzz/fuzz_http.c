@@ -1,4 +1,4 @@
-/* Bytes from a socket: the head of a request, then a chunked body cut in two places. */
+/* Bytes from a socket: the head of a request, then a chunked body split in two places. */
 #include "http/chunked.h"
 #include "http/head.h"
 
@@ -13,7 +13,7 @@ static void head_try(const uint8_t *data, size_t size)
     char *text = malloc(size + 1);
     memcpy(text, data, size);
     sh_http_refusal refusal = sh_http_head_parse(text, size, &head);
-    /* What was taken names one length, and only bytes of the message. */
+    /* An accepted head has one length, and refers only to bytes of the message. */
     if (refusal.status == 0 && head.chunked && head.content_length != 0) abort();
     for (int i = 0; i < head.header_count; i++)
         if (head.headers[i].name.ptr < text ||

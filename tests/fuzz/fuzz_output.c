@@ -1,7 +1,8 @@
-/* Output text of any kind in any dialect: however it is cut the events are the same, calls begin
- * and end in order, whole calls have an object for arguments, and text without call or reasoning
- * comes out as it went in. The first byte is the dialect, the second the seed of the cuts; in the
- * rest bytes from 0x80 up stand for pieces of the dialects, so that whole calls are found soon. */
+/* Any output text in any dialect: the events do not depend on how it is split, calls begin and end
+ * in order, complete calls have an object for arguments, and text without calls or reasoning comes
+ * out unchanged. The first byte is the dialect, the second the seed for the splits; in the rest,
+ * bytes from 0x80 up are replaced by pieces of the dialects, so that complete calls are found soon.
+ */
 #include "base/buf.h"
 #include "text/output/output.h"
 
@@ -102,7 +103,7 @@ static void check_object(sh_str text)
 {
     cJSON *item = NULL;
     sh_err err;
-    /* The scanner leaves UTF-8 to its caller, and this caller sends anything. */
+    /* The scanner leaves UTF-8 to its caller, and this caller does not check it. */
     if (!sh_utf8_valid(text.ptr, text.len)) return;
     must(sh_json_parse(text, "arguments", &item, &err) == SH_OK);
     must(cJSON_IsObject(item));
@@ -145,7 +146,7 @@ static void record_reset(record *r)
     sh_buf_reset(&r->args);
 }
 
-/* Pieces of one byte for seed 0, of the whole for 1, else of 1 to 16 bytes. */
+/* Pieces of one byte for seed 0, all at once for 1, else pieces of 1 to 16 bytes. */
 static record read_all(const sh_output_dialect *d, const sh_output_opts *opts, sh_str text,
                        unsigned seed)
 {

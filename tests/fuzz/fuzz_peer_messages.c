@@ -1,5 +1,5 @@
-/* Bytes from a peer: the first says which decoder they are for. What is taken must come back the
- * same from its packer, so a decoder can not invent anything. */
+/* Bytes from a peer; the first one selects the decoder. The packer must reproduce what a decoder
+ * accepts, so a decoder cannot invent anything. */
 #include "net/peer_messages.h"
 
 #include "base/status.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Packs again and compares with what came. */
+/* Packs again and compares with the input. */
 static void same(const sh_buf *out, const uint8_t *data, size_t len)
 {
     SH_ASSERT(out->len == len + SH_FRAME_HEAD_LEN);
@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     sh_buf out = {0};
     if (len == 0 || len > SH_FRAME_LEN_MAX) return 0;
-    /* A copy of the exact length, so that reading one byte too far is seen. */
+    /* A copy of the exact length, so that a sanitizer sees a read past its end. */
     uint8_t *copy = malloc(len > 1 ? len - 1 : 1);
     memcpy(copy, data + 1, len - 1);
     switch (data[0] % 5) {

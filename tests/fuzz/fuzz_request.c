@@ -1,5 +1,5 @@
-/* The body of a request to the model: JSON, fields, messages, template, tokens, as the API does it.
- * The first byte says which dialect it is. */
+/* The body of a request to the model: JSON, fields, messages, template, tokens, as in the API. The
+ * first byte selects the dialect. */
 #include "api/openai.h"
 #include "api/served_model.h"
 

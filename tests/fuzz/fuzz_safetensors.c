@@ -1,5 +1,4 @@
-/* A whole .safetensors file from an enemy: length, header, and what the header says about the rest.
- */
+/* A hostile .safetensors file: length, header, and what the header claims about the rest. */
 #include "model/safetensors.h"
 
 #include <stdint.h>
@@ -19,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sh_str header = {(const char *)data + SH_SAFETENSORS_PREFIX, len};
     if (sh_safetensors_parse(header, size, "fuzz", &arena, &list, &err) == SH_OK) {
         for (size_t i = 0; i < list.count; i++) {
-            const sh_tensor *t = &list.tensors[i];
+            const sh_stored_tensor *t = &list.tensors[i];
             SH_ASSERT(t->offset >= SH_SAFETENSORS_PREFIX + len && t->offset + t->size <= size);
             SH_ASSERT(sh_tensor_list_find(&list, t->name) == t);
             SH_ASSERT(strlen(sh_tensor_shape_text(t, text)) < sizeof(text));

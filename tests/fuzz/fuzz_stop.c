@@ -1,6 +1,6 @@
 /* Stop strings and a text, all from the input: the matcher releases what a plain search would,
- * however the text is cut. Input: a seed for the cuts, then strings and the text, each up to the
- * next zero. */
+ * however the text is split. Input: a seed for the splits, then strings and the text, each up to
+ * the next zero. */
 #include "text/output/stop.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* A template over a small fixed conversation: it renders to valid UTF-8, the same twice, or fails
- * with one line and leaves the output alone, and it ends soon. */
+/* A template with a small fixed conversation: renders to valid UTF-8, twice the same, or fails with
+ * an error of one line and leaves the output unchanged, within the limits. */
 #include "text/jinja/template.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Any bytes as a tokenizer.json: refused, or a tokenizer that encodes, decodes and streams alike.
+/* Any bytes as a tokenizer.json: rejected, or a tokenizer whose streamed and plain decoding agree.
  */
 #include "text/tokenizer/detokenizer.h"
 

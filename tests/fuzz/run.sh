@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for the given number of seconds, as many at once as there are processors; a find is left in
-# build/fuzz/ and named.
+# Runs every fuzz target for the given number of seconds, as many at once as there are processors; findings are kept in
+# build/fuzz/ and listed.
 #   tests/fuzz/run.sh SECONDS
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 seconds=$1 passed=0 failed=0 names=()
 
-fuzz() { # NAME: what it says in its log, the code in its .rc
+fuzz() { # NAME: output goes to its log, the exit code to its .rc
     local work=build/fuzz/work-$1 corpus=tests/fuzz/corpus/$1
     mkdir -p "$work" "$corpus"
     timeout -k 5 $((seconds + 60)) "build/fuzz/fuzz_$1" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \

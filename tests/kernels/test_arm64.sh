@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the kernels and their unit tests for arm64 and runs them under qemu-user, in TAP. The tests take every level
-# that the emulated CPU has, so NEON, dotprod and i8mm are all seen. SHOAL_TEST_ONLY names the tests to run (all by
-# default).
+# Builds the kernels and their unit tests for arm64 and runs them under qemu-user, in TAP. The tests run every level
+# that the emulated CPU supports, so NEON, dotprod and i8mm are all covered. SHOAL_TEST_ONLY names the tests to run (all
+# by default).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 cc=aarch64-linux-gnu-gcc
@@ -12,12 +12,12 @@ for need in "$cc gcc-aarch64-linux-gnu" "qemu-aarch64 qemu-user"; do
     read -r tool package <<<"$need"
     if ! command -v "$tool" >/dev/null; then
         echo "1..1"
-        echo "ok 1 - kernels on arm64 # SKIP no $tool here (package $package)"
+        echo "ok 1 - kernels on arm64 # SKIP $tool is not installed (package $package)"
         exit 0
     fi
 done
 
-# The Makefile knows the flags of each kernel file; objects alone need no library for arm64.
+# The Makefile has the flags of each kernel file. Only objects are built, which need no arm64 libraries.
 mapfile -t sources < <(find src/base src/kernels -name '*.c' ! -name 'json.c' ! -name 'option*.c' |
     grep -vE '_(avx2|avx512|avx512vnni|avx512bf16)\.c$' | sort)
 objects=("${sources[@]/%.c/.o}")
@@ -28,14 +28,14 @@ if ! make -s -j2 VARIANT=arm64 CC=$cc OPT_arm64='-O2 -g' PKG_CFLAGS= PKG_LIBS= "
     exit 1
 fi
 
-# Emulated floats are slow: the programs run side by side, and their lines are joined after them.
+# Emulated floats are slow: the programs run in parallel, and their output is merged afterwards.
 build_and_run() { # name
     local bin=$out/$1
     if ! $cc -std=c11 -D_GNU_SOURCE -O2 -g -Isrc -Itests -Itests/kernels/shim -o "$bin" "tests/unit/kernels/$1.c" \
         "${objects[@]}" -lm -pthread; then
         echo "not ok 1 - builds"
     elif ! "${qemu[@]}" "$bin"; then
-        echo "not ok 0 - ends well"
+        echo "not ok 0 - exits with status 0"
     fi
 }
 names=()

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Beside a process that never rests, on one core, decoding keeps its share: who waits gives way, and who is put aside
-# holds up nobody else. The demo model is the hard case: the system hands a core over for ten times as long as its steps
-# take.
+# Next to a process that keeps one core busy, decoding keeps its share: a waiting thread yields, and a descheduled
+# thread does not delay the others. The demo model is the hard case: a time slice of the scheduler is ten times as long
+# as one of its steps.
 # alone: it measures speed
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
-claims=("two threads keep 40 % of their speed beside a busy core" "so do two ranks that share each layer"
-    "so do two ranks of a pipeline")
+claims=("two threads keep 40 % of their speed next to a busy core" "so do two tensor-parallel ranks"
+    "so do two pipeline ranks")
 why=
 [ "$(nproc)" -ge 2 ] || why="one processor"
 command -v taskset >/dev/null || why="taskset is missing"
@@ -18,7 +18,7 @@ speed() {
     "$shoal" bench --model "$root/models/demo" --prompt 0 --generate 400 --rounds 1 --json "$@" 2>/dev/null |
         tr -d '\n' | sed -E 's/.*"generate":[^}]*"tokens_per_s":[^0-9]*([0-9]+).*/\1/'
 }
-# Others may use the machine too, so there are several tries; the best with the busy core is held against the best
+# Others may use the machine too, so there are several tries; the best with the busy core is compared to the best
 # without.
 keeps() { # FLAGS...
     local quiet=0 busy=0 now hog

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The second turn of a long conversation does not compute the first again, on one rank and on two.
+# The second turn of a long conversation does not recompute the first, on one rank and on two.
 # alone: it compares times
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
@@ -8,7 +8,7 @@ cd "$work" || exit 1
 trap 'kill $serve_pid 2>/dev/null; wait; rm -rf "$work"' EXIT
 port=$(free_port)
 
-turn() { # FIRST COUNT NAME: microseconds until one token after COUNT token ids is there
+turn() { # FIRST COUNT NAME: microseconds until the first token after COUNT token ids
     printf '{"max_tokens":1,"temperature":0,"prompt":[%s]}' "$(seq -s, "$1" $(($1 + $2 - 1)))" >"$3.json"
     curl -s -m 100 -o "$3.out" -w '%{time_total}' --data-binary "@$3.json" "http://127.0.0.1:$port/v1/completions" |
         tr -d .

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# `shoal monitor` beside a real server that goes away and comes back, and a model that is served by its name in the
-# cache.
+# `shoal monitor` with a real server that stops and starts again, and a model that is served by its name in the cache.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
 work=$(mktemp -d) && cd "$work" || exit 1
@@ -9,7 +8,7 @@ server='' live=''
 tiny=hub/models--org--tiny
 mkdir -p $tiny/snapshots/abc $tiny/refs && cp "$root"/models/demo/* $tiny/snapshots/abc/ && echo abc >$tiny/refs/main
 get() { exec 3<>/dev/tcp/127.0.0.1/"$port" && printf 'GET %s HTTP/1.0\r\n\r\n' "$1" >&3 && cat <&3; }
-start() { # on $port, or on any
+start() { # on $port, or on any port
     MODEL_REPO=org/tiny HF_HUB_CACHE=$work/hub \
         "$shoal" serve --port "${port:-0}" --runtime-dir "$work" --grace 1 >serve.out 2>&1 & server=$!
     for _ in $(seq 200); do
@@ -27,10 +26,10 @@ one_frame() {
     "$shoal" monitor --url "http://127.0.0.1:$port/" >frame && grep -q "org/tiny   healthy" frame &&
         grep -qE "^ +0  .*\[" frame && grep -q "waiting, 0 running" frame
 }
-check "one frame is printed where there is no terminal" one_frame
+check "one frame is printed when there is no terminal" one_frame
 once() { "$shoal" monitor --once --url "$1"; }
 check "--once says when there is no server" refuses 1 "does not answer" once http://127.0.0.1:1
-check "a URL that is none is refused" refuses 1 "is no http or https URL" once nonsense
+check "an invalid URL is refused" refuses 1 "is not an http or https URL" once nonsense
 
 if command -v script >/dev/null; then
     mkfifo keys
@@ -41,14 +40,14 @@ if command -v script >/dev/null; then
     shows() { within 10 shown "$1" || { tail -c 600 screen | cat -v; return 1; }; }
     check "the live view shows the ranks" shows "org/tiny   healthy"
     plain() { tr -d '\r' <screen | sed 's/\x1b\[[?0-9]*[a-zA-Z]//g' | grep -v "^Script"; }
-    check "lines are as long as the terminal is wide" not prints '^.{61,}' plain
+    check "lines are no longer than the terminal is wide" not prints '^.{61,}' plain
     stop
-    check "it waits for a server that went away" shows "waiting for it"
+    check "it waits for a server that went away" shows "waiting for the server"
     : >screen; start
-    check "and shows it again when it is back" shows "org/tiny   healthy"
+    check "and shows it again when it is back up" shows "org/tiny   healthy"
     printf '\003' >&4
     ends() { shows 1049l && shows "code 0"; }
-    check "Ctrl-C gives the terminal back, with code 0" ends
+    check "Ctrl-C restores the terminal, with exit code 0" ends
     exec 4>&-
 else
     skip "the live view" "needs script"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Each part of a server knows what it needs and no more; nobody else gets at the socket between them.
+# Each process of a server has the secrets that it needs and no others; nobody else can use the socket between them.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
 work=$(mktemp -d) && cd "$work" || exit 1
@@ -8,7 +8,7 @@ key=k3y-9f2c71d0a8b64e55 token=$("$shoal" token)
 port=$((20000 + RANDOM % 20000))
 
 answers() { curl -sf -m 2 -H "Authorization: Bearer $key" "http://127.0.0.1:$port/v1/models" >/dev/null; }
-start() { # environment and flags by the caller
+start() { # environment and flags are set by the caller
     pid=; "$@" >log 2>&1 & pid=$!
     for _ in $(seq 200); do answers && return 0; kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
     cat log; return 1
@@ -36,14 +36,14 @@ socket_is_hidden() {
     local sock; sock=$(echo shoal-*/engine.sock)
     [ -S "$sock" ] && [ "$(stat -c %a "${sock%/*}")" = 700 ] && [ "$(stat -c %a "$sock")" = 600 ]
 }
-socket_is_refused_to_others() { # though its mode lets them in
+socket_is_refused_to_others() { # even though its mode would allow them
     chmod 755 "$work" shoal-*; chmod 666 shoal-*/engine.sock
     timeout 5 setpriv --reuid 12345 --clear-groups "$shoal" api --port 0 \
         --socket "$(echo "$work"/shoal-*/engine.sock)" >out 2>err
     grep -q "refused a client of another user" log && answers
 }
 folder_is_removed() { [ -s log ] && ! ls -d shoal-* >/dev/null 2>&1; }
-# Takes the names that 0.1 gave to the sockets of the next processes.
+# Takes the socket names that version 0.1 would have used for the next processes.
 squat() {
     mkdir -p runtime && chmod 1777 runtime && python3 - "$work/runtime" <<'PY'
 import os, socket, sys, time
@@ -56,24 +56,24 @@ PY
 }
 
 if [ "$(id -u)" != 0 ] || [ ! -e "/proc/$$/task/$$/children" ]; then
-    skip "each part knows its own secrets" "only root can look, on Linux"; done_testing
+    skip "each process has only its own secrets" "needs root, on Linux"; done_testing
 fi
 SHOAL_API_KEY=$key SHOAL_TOKEN=$token start "$shoal" serve --port $port --runtime-dir "$work"
-check "ranks do not get the API key, the API not the token, by environment" each_knows_its_own
+check "ranks do not get the API key, and the API does not get the token, from the environment" each_knows_its_own
 check "the socket is in a private folder" socket_is_hidden
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null && setpriv --reuid 12345 --clear-groups test -x "$shoal"; then
     check "a client of another user is refused" socket_is_refused_to_others
 else skip "a client of another user is refused" "needs root, setpriv and a program that others may run"; fi
 stop
-check "the folder of the socket is removed at the end" folder_is_removed
+check "the folder of the socket is removed at exit" folder_is_removed
 start "$shoal" serve --port $port --runtime-dir "$work" --api-key $key --token="$token"
-check "the same by flags" each_knows_its_own
+check "the same with flags" each_knows_its_own
 stop
 if command -v python3 >/dev/null; then
     squat & squatter=$!
     for _ in $(seq 100); do [ -e runtime/all ] && break; sleep 0.1; done
     SHOAL_API_KEY=$key start "$shoal" serve --port $port --runtime-dir "$work/runtime" >/dev/null
-    check "nobody ends a server by taking the name of its socket" answers
+    check "taking the name of its socket does not stop a server" answers
     stop; pkill -P $squatter; kill $squatter 2>/dev/null
-else skip "nobody ends a server by taking the name of its socket" "no python3"; fi
+else skip "taking the name of its socket does not stop a server" "no python3"; fi
 done_testing

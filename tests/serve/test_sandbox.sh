@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The API under landlock and seccomp, no core dumps: and everything still works.
+# The API runs under landlock and seccomp, without core dumps, and everything still works.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
 work=$(mktemp -d) && cd "$work" || exit 1
@@ -28,7 +28,7 @@ start() {
         --request-log logs/requests "$@" >log 2>&1 & pid=$!
     until_ok ask "$key1" /v1/models
 }
-child() { # the process of a part; ranks by their number
+child() { # the process of a role; ranks by their number
     local c
     for c in $(cat "/proc/$pid/task/$pid/children"); do
         tr '\0' '\n' <"/proc/$c/environ" | grep -qx "$1" && echo "$c"
@@ -41,7 +41,7 @@ is_confined() {
     local api; api=$(child SHOAL_PART=api)
     [ "$(status_of "$api" NoNewPrivs)" = 1 ] && [ "$(status_of "$api" Seccomp)" = 2 ]
 }
-says_landlock() { grep -q "sandbox: files (landlock" log && ! grep -q "all may be read" log; }
+says_landlock() { grep -q "sandbox: files (landlock" log && ! grep -q "all files readable" log; }
 no_cores() {
     local c; for c in $(cat "/proc/$pid/task/$pid/children") "$pid"; do
         grep -qE "^Max core file size +0 +0 " "/proc/$c/limits" || return 1
@@ -55,7 +55,7 @@ is_reloaded() {
     until_ok ask "$key2" /v1/models && serial | grep -q second &&
         ! ask "$key1" /v1/models >/dev/null && [ -s logs/access ]
 }
-is_back_after_a_crash() { # the API reads the model again when the engine has come back
+is_back_after_a_crash() { # the API reads the model again after the engine restarts
     kill -9 "$(child SHOAL_RANK=0)"
     sleep 0.5; until_ok chat "$key2"
 }
@@ -70,13 +70,13 @@ is_off() {
 
 cert first; start
 check "it serves" serves
-if grep -q "sandbox: .*seccomp" log; then check "the API can gain no privileges and has a filter" is_confined
+if grep -q "sandbox: .*seccomp" log; then check "the API cannot gain privileges and has a filter" is_confined
 else skip "the API has a filter" "$(grep -o 'sandbox: .*' log)"; fi
-if [ -n "$(grep landlock log)" ]; then check "and sees its own files only" says_landlock
-else skip "it sees its own files only" "no landlock here"; fi
+if [ -n "$(grep landlock log)" ]; then check "and sees only its own files" says_landlock
+else skip "it sees only its own files" "no landlock here"; fi
 check "neither API nor ranks leave core dumps" no_cores
 check "logs are private" logs_are_private
-check "SIGHUP reads new keys and certificates, and opens logs again" is_reloaded
+check "SIGHUP reloads keys and certificates, and reopens logs" is_reloaded
 check "it serves again after the engine has crashed" is_back_after_a_crash
 check "an API that crashed is confined again" is_back_itself
 kill "$pid"; wait "$pid"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a server says of its group and its limits when it starts, and what `doctor` says of one that runs.
+# What a server reports about its group and its limits when it starts, and what `doctor` says about a running one.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
 work=$(mktemp -d) && cd "$work" || exit 1
@@ -9,7 +9,7 @@ echo '[[null, "d0"], ["d1", null]]' >matrix.json
 echo '[["127.0.0.1:'$((port + 1))'"], ["127.0.0.1:'$((port + 2))'"]]' >hosts.json
 unset "${!MLX_@}" "${!JACCL_@}"
 
-by_hand() { # a rank as jaccl's are started
+by_hand() { # a rank as jaccl starts it
     MLX_RANK=$1 MLX_JACCL_COORDINATOR=127.0.0.1:$((port + 3)) MLX_IBV_DEVICES=matrix.json \
         timeout 20 "$shoal" "${@:2}" >out 2>err </dev/null
 }
@@ -19,7 +19,7 @@ does_not_serve_alone() {
         grep -q -- "--backend ring" err && ! grep -q listening err
 }
 worker_says_the_same() { by_hand 1 worker --model "$root/models/demo"; [ $? = 1 ] && grep -q "between 2 ranks" err; }
-ring_takes_the_size() { # nobody else comes: it waits for rank 1, and says so
+ring_takes_the_size() { # no other rank is started: it waits for rank 1, and says so
     by_hand 0 linktest --quick --backend ring --join-timeout 1
     grep -q "did not form within 1 s, missing rank 1" err
 }
@@ -46,7 +46,7 @@ soft_limit() {
     done
 }
 limit_of_the_user_stands() {
-    [ "$(soft_limit)" = 300 ] && grep -q "info api: 236 connections at once" log && ! grep -q "too few" log
+    [ "$(soft_limit)" = 300 ] && grep -q "info api: at most 236 connections" log && ! grep -q "too few" log
 }
 doctor_knows_its_own() {
     exits 0 "$shoal" doctor --port $port --state-dir "$work/none" && grep -q "in use while the server there runs" out
@@ -57,19 +57,19 @@ doctor_fails_for_others() {
 
 check "a rank that was started for jaccl does not serve alone" does_not_serve_alone
 check "nor does a worker" worker_says_the_same
-check "--backend ring takes the size of the group from the devices" ring_takes_the_size
-check "and makes it" ring_makes_the_group
-check "a group of a hostfile is counted" counts_the_hostfile
-check "hosts check does not take a bare matrix for a hostfile" bare_matrix_is_no_hostfile
+check "--backend ring gets the size of the group from the devices" ring_takes_the_size
+check "and forms it" ring_makes_the_group
+check "the size of a group comes from its hostfile" counts_the_hostfile
+check "hosts check does not accept a bare matrix as a hostfile" bare_matrix_is_no_hostfile
 if [ "$(id -u)" = 0 ] && [ -e "/proc/$$/task/$$/children" ]; then
     FILE_DESCRIPTOR_SOFT_LIMIT=300 start
-    check "FILE_DESCRIPTOR_SOFT_LIMIT stands, and connections fit it" limit_of_the_user_stands
+    check "FILE_DESCRIPTOR_SOFT_LIMIT is respected, and connections fit into it" limit_of_the_user_stands
 else start; fi
-check "doctor does not mind the port of a server that runs" doctor_knows_its_own
+check "doctor does not complain about the port of a running server" doctor_knows_its_own
 if command -v nc >/dev/null; then
     nc -lk 127.0.0.1 $((port + 1)) >/dev/null & other=$!
     sleep 0.3
-    check "but that of anything else" doctor_fails_for_others
+    check "but about a port used by anything else" doctor_fails_for_others
     kill $other
 fi
 done_testing

@@ -1,9 +1,9 @@
-/* Asks random things of an engine, many at once, and compares every answer with the same request
- * asked alone.
+/* Sends random requests to an engine, many at once, and compares every answer to that of the same
+ * request sent alone.
  *   soak SOCKET_OF_THE_CROWD SOCKET_OF_THE_REFERENCE REQUESTS SEED
- * The first engine gets everything in a crowd that it has too little KV room for, with cancels and
- * connections that break; the second gets one request at a time. Request number i is a function of
- * the seed and i, so a failure is repeated by its seed. Says what it did on standard output; the
+ * The first engine gets more requests at once than its KV memory can hold (the crowd), with
+ * cancellations and connections that break; the second gets one request at a time. Request i is a
+ * function of the seed and i, so a failure can be reproduced from its seed. Prints a summary; the
  * exit code is 0 when all answers are equal and the memory of the ranks did not grow. */
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -22,13 +22,13 @@ enum {
     TAIL_MAX = 40,
     OPEN_MAX = 48,
     RANKS_MAX = 16,
-    GRAIN = 5,         /* requests of this remainder go over the connection that breaks */
+    GRAIN = 5,         /* every fifth request uses the connection that breaks */
     BREAK_EVERY = 211, /* requests between two breaks */
     SILENCE_MS = 60000,
     GROWTH_KIB = 4096
 };
 
-/* What is asked, and where its client loses interest. */
+/* A request, and when its client cancels it. */
 struct ask {
     sh_sequence_spec q;
     int32_t prompt[PREFIX_MAX + TAIL_MAX];
@@ -47,7 +47,7 @@ struct token {
 
 struct answer {
     bool done;
-    bool left; /* cancelled or cut off: the tokens so far are the head of the whole answer */
+    bool left; /* cancelled or cut off: the tokens so far are a prefix of the full answer */
     int count;
     struct token tokens[ANSWER_MAX];
     sh_finish finish;
@@ -64,7 +64,7 @@ struct soak {
     int64_t resident[RANKS_MAX];
     int ranks;
     uint64_t paused, drafts_kept, cached;
-    bool told;
+    bool stats_received;
 };
 
 static _Noreturn void die(const char *what, int request, const char *why)
@@ -73,7 +73,7 @@ static _Noreturn void die(const char *what, int request, const char *why)
     exit(1);
 }
 
-/* A stream of numbers for each request. */
+/* A stream of random numbers for each request. */
 struct dice {
     uint64_t state;
 };
@@ -93,8 +93,8 @@ static bool chance(struct dice *d, int percent)
     return roll(d, 100) < (uint64_t)percent;
 }
 
-/* A head of one of a few long texts, then something of its own; some of it repeats itself, as
- * drafts like it. */
+/* A prefix of one of a few long texts, for the prefix cache, then something of its own; some of it
+ * repeats itself, which is where drafts work. */
 static void prompt_make(const struct soak *s, struct dice *d, struct ask *a)
 {
     uint64_t which = roll(d, PREFIXES);
@@ -154,7 +154,7 @@ static void ask_make(const struct soak *s, int i, struct ask *a)
 
 static void token_take(struct answer *a, const sh_event *e)
 {
-    if (a->count == ANSWER_MAX) die("more tokens than asked for", (int)e->id - 1, "");
+    if (a->count == ANSWER_MAX) die("more tokens than requested", (int)e->id - 1, "");
     struct token *t = &a->tokens[a->count++];
     *t = (struct token){.id = e->token, .logprob = e->logprob, .top_count = e->top_count};
     if (e->top_count > 0) t->best = e->top[e->top_count - 1];
@@ -189,7 +189,7 @@ static void stats_take(struct soak *s, sh_str text)
     s->paused = (uint64_t)stat_of(json, "counts", "paused");
     s->drafts_kept = (uint64_t)stat_of(json, "counts", "drafts_kept");
     s->cached = (uint64_t)stat_of(json, "counts", "cached_tokens");
-    s->told = true;
+    s->stats_received = true;
     cJSON_Delete(json);
 }
 
@@ -202,8 +202,8 @@ static void event_take(struct soak *s, sh_engine_client *link, const sh_event *e
     }
     int i = (int)e->id - 1;
     struct answer *a = &answers[i];
-    if (a->done) die("an event behind the end", i, "");
-    if (e->kind == SH_EVENT_ERROR) die("an error", i, e->error.text);
+    if (a->done) die("event after the end", i, "");
+    if (e->kind == SH_EVENT_ERROR) die("error", i, e->error.text);
     if (e->kind == SH_EVENT_DONE) {
         done_take(a, e);
         s->open--;
@@ -215,7 +215,7 @@ static void event_take(struct soak *s, sh_engine_client *link, const sh_event *e
     if (answers == s->crowd && a->count == ask.cancel_at) sh_engine_client_cancel(link, e->id);
 }
 
-/* Waits for something to come over any link, and takes it. */
+/* Waits for events on any connection, and handles them. */
 static void events_wait(struct soak *s, sh_engine_client **links, int count, struct answer *answers)
 {
     struct pollfd polls[2];
@@ -225,7 +225,7 @@ static void events_wait(struct soak *s, sh_engine_client **links, int count, str
         polls[i] = (struct pollfd){
             .fd = sh_engine_client_fd(links[i]),
             .events = (short)(POLLIN | (sh_engine_client_wants_write(links[i]) ? POLLOUT : 0))};
-    if (poll(polls, (nfds_t)count, SILENCE_MS) == 0) die("silence for a minute", -1, "");
+    if (poll(polls, (nfds_t)count, SILENCE_MS) == 0) die("no events for a minute", -1, "");
     for (int i = 0; i < count; i++) {
         if (sh_engine_client_progress(links[i], &err) != SH_OK) die("progress", -1, err.text);
         while (sh_engine_client_next(links[i], &e) == SH_OK) event_take(s, links[i], &e, answers);
@@ -251,7 +251,7 @@ static void submit(struct soak *s, sh_engine_client *link, int i, bool crowd)
     s->open++;
 }
 
-/* Ends the second connection with all that runs over it, and makes another. */
+/* Closes the second connection with all its requests, and opens a new one. */
 static void link_break(struct soak *s, int next)
 {
     sh_engine_client_close(s->links[1]);
@@ -265,9 +265,9 @@ static void link_break(struct soak *s, int next)
 
 static void stats_ask(struct soak *s)
 {
-    s->told = false;
+    s->stats_received = false;
     sh_engine_client_ask_stats(s->links[0]);
-    while (!s->told) events_wait(s, s->links, 2, s->crowd);
+    while (!s->stats_received) events_wait(s, s->links, 2, s->crowd);
 }
 
 static void crowd_run(struct soak *s, int first, int end)
@@ -295,7 +295,7 @@ static void compare(const struct answer *crowd, const struct answer *alone, int 
             snprintf(text, sizeof(text), "token %d is %d (%.9g) in the crowd, %d (%.9g) alone", t,
                      crowd->tokens[t].id, (double)crowd->tokens[t].logprob, alone->tokens[t].id,
                      (double)alone->tokens[t].logprob);
-            die("another answer", i, text);
+            die("answers differ", i, text);
         }
     bool whole = !crowd->left;
     snprintf(text, sizeof(text), "%d tokens and end %d in the crowd, %d and %d alone", crowd->count,
@@ -303,10 +303,10 @@ static void compare(const struct answer *crowd, const struct answer *alone, int 
     if (crowd->count > alone->count || (whole && crowd->count != alone->count) ||
         (whole && (crowd->finish != alone->finish || crowd->prompt_tokens != alone->prompt_tokens ||
                    crowd->completion_tokens != alone->completion_tokens)))
-        die("another end", i, text);
+        die("answers end differently", i, text);
 }
 
-/* One after the other. */
+/* The reference: one request after the other, each compared to its answer in the crowd. */
 static void alone_run(struct soak *s, const char *path)
 {
     sh_engine_client *link = connect_to(path);
@@ -328,7 +328,7 @@ static int growth_check(const struct soak *s, const int64_t *before)
                (long long)s->resident[r], (long long)(s->resident[r] - before[r]));
         if (before[r] > 0 && s->resident[r] - before[r] > GROWTH_KIB) bad = 1;
     }
-    if (bad) fprintf(stderr, "soak: the memory of a rank grows\n");
+    if (bad) fprintf(stderr, "soak: the memory of a rank is growing\n");
     return bad;
 }
 
@@ -348,8 +348,8 @@ int main(int argc, char **argv)
 
     long tokens = 0, left = 0;
     for (int i = 0; i < s.count; i++) tokens += s.crowd[i].count, left += s.crowd[i].left;
-    printf("%d requests, %ld tokens, all as alone; %ld cancelled or cut off, %llu pauses, %llu "
-           "drafts kept, %llu prompt tokens from the cache\n",
+    printf("%d requests, %ld tokens, all the same as alone; %ld cancelled or cut off, %llu pauses, "
+           "%llu drafts kept, %llu prompt tokens from the cache\n",
            s.count, tokens, left, (unsigned long long)s.paused, (unsigned long long)s.drafts_kept,
            (unsigned long long)s.cached);
     int bad = growth_check(&s, half);

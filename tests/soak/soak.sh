@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Random requests against two engines with the same ranks: a crowd with too little room, and one request at a time.
+# Sends random requests to two engines with the same ranks: many at once with too little KV memory, and one at a time.
 #   tests/soak/soak.sh BUILD REQUESTS SEED RANKS [FLAGS of the engines...]
 set -u
 build=$1 requests=$2 seed=$3 ranks=$4; shift 4

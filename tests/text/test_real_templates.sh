@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Chat templates of real models, which are not ours to keep. SHOAL_REAL_TEMPLATES names a folder with NAME.jinja and
-# NAME.cases.json: a list of {case, context, text} or {case, context, error}, where error is Python's "Type: message".
-# A template that prints the date was rendered on SHOAL_REAL_TEMPLATES_DATE.
+# Chat templates of real models, which are not part of this repository. SHOAL_REAL_TEMPLATES names a folder with
+# NAME.jinja and NAME.cases.json: a list of {case, context, text} or {case, context, error}, where error is Python's
+# "Type: message". SHOAL_REAL_TEMPLATES_DATE is the date on which templates that print it were rendered.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
 claim="templates of real models give the prompts that transformers gives"

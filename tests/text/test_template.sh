@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# shoal template as a shell sees it.
+# `shoal template` from the shell.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal demo=$root/models/demo
 scratch
@@ -15,8 +15,8 @@ printf '{{ bos_token }}{{ messages[0].content }} {{ eos_token }} {{ strftime_now
 check "--template replaces the template and keeps the tokens" gives "Hi <|im_end|> 31.01.2025" \
     template --model "$demo" --template own.jinja --date 2025-01-31 hi.json
 check "--template needs no model" gives "Hi  31.01.2025" template --template own.jinja --date 2025-01-31 hi.json
-check "neither of them is a usage error" refuses 2 "needs --model or --template" template hi.json
-check "a date that is none is refused" refuses 1 "such as 2025-01-31, not .2025-13-01." \
+check "giving neither is a usage error" refuses 2 "needs --model or --template" template hi.json
+check "an invalid date is rejected" refuses 1 "such as 2025-01-31, not .2025-13-01." \
     template --template own.jinja --date 2025-13-01 hi.json
 
 printf '\n{{ messages[0].content + 1 }}' >sum.jinja
@@ -29,14 +29,14 @@ echo '{{ raise_exception("the system role is not supported") }}' >no.jinja
 raised() {
     exits 1 template --template no.jinja hi.json && [ "$(cat err)" = "shoal: the system role is not supported" ]
 }
-check "what a template raises is said in its own words" raised
+check "raise_exception prints the message of the template unchanged" raised
 echo "{% if %}" >if.jinja
-check "a fault of syntax names the file" refuses 1 "if.jinja: line 1: Expected an expression" \
+check "a syntax error names the file" refuses 1 "if.jinja: line 1: Expected an expression" \
     template --template if.jinja hi.json
 echo '{"messages": [}' >bad.json
-check "a request that is no JSON is named with its place" refuses 1 "bad.json: not valid JSON at line 1" \
+check "invalid JSON in a request is reported with file and line" refuses 1 "bad.json: not valid JSON at line 1" \
     template --template own.jinja bad.json
 echo "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}" >long.jinja
-check "a template without end is stopped" refuses 1 "more steps|longer than allowed" \
+check "a template that would run very long is stopped" refuses 1 "more steps|longer than allowed" \
     template --template long.jinja hi.json
 done_testing

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Token ids of random Unicode texts, held against another implementation: @huggingface/tokenizers from npm.
+# Compares the token ids of random Unicode texts with another implementation: @huggingface/tokenizers from npm.
 . "$(dirname "$0")/../tap.sh"
 cd "$root" || exit 1
 shoal=$SHOAL_BUILD/shoal

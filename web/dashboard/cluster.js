@@ -3,7 +3,7 @@
 import { h, svg, setText, setClass } from './dom.js';
 import { bytes, digits3, percent } from './format.js';
 
-const NODE_W = 200, NODE_H = 92, GAP = 150, ROW = NODE_H + 64, DETOUR = 44, TOP = 62;
+const NODE_W = 208, NODE_H = 92, GAP = 150, ROW = NODE_H + 64, DETOUR = 44, TOP = 62;
 
 function placeColumn(ranks, width) {
   return { kind: 'column', spots: ranks.map((_, i) => ({ x: width / 2, y: TOP + i * ROW })), height: ranks.length * ROW - 34 };

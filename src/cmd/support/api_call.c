@@ -1,3 +1,6 @@
+/* Requests to an API with the settings of a server: the same --host, --port, --api-key-file and
+ * --tls-cert that start a server also reach it. Its own certificate is trusted as is (pinned),
+ * whatever names it contains. */
 #include "cmd/support/api_call.h"
 
 #include "base/alloc.h"
@@ -9,7 +12,7 @@
 
 enum { KEYS_MAX = 1 << 20 };
 
-/* The first key of --api-key or of the file; NULL when there is none. Owned by the caller. */
+/* The first key of --api-key or of the key file; NULL when there is none. Owned by the caller. */
 static sh_status key_find(const sh_settings *s, char **out, sh_err *err)
 {
     sh_buf text = {0};
@@ -28,16 +31,18 @@ static sh_status key_find(const sh_settings *s, char **out, sh_err *err)
     return status;
 }
 
-/* Where a server that listens on all addresses can be asked. */
-static const char *askable(const char *host)
+/* A server may listen on the wildcard address, but a client cannot connect to it. */
+static const char *connectable(const char *host)
 {
     if (strcmp(host, "0.0.0.0") == 0) return "127.0.0.1";
     return strcmp(host, "::") == 0 ? "::1" : host;
 }
 
+/* `base` may end with slashes; `path` begins with one. */
 static char *url_make(const sh_settings *s, const char *base, const char *path)
 {
-    if (base == NULL) return sh_http_url(s->tls_cert != NULL, askable(s->host), (int)s->port, path);
+    if (base == NULL)
+        return sh_http_url(s->tls_cert != NULL, connectable(s->host), (int)s->port, path);
     size_t len = strlen(base);
     while (len > 0 && base[len - 1] == '/') len--;
     return sh_asprintf("%.*s%s", (int)len, base, path);

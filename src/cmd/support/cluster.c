@@ -1,3 +1,4 @@
+/* Shared code for launched clusters: calls to their API, and their settings in the environment. */
 #include "cmd/support/cluster.h"
 
 #include "base/alloc.h"
@@ -39,14 +40,15 @@ sh_status sh_cluster_call(const cJSON *record, const sh_settings *s, const char 
                 cJSON_IsNumber(port) ? port->valueint : 0);
     word_add(&script, sh_launch_text(record, "api_host"));
     word_add(&script, path);
-    if (body != NULL) word_add(&script, "-"); /* others can read a command line */
+    if (body != NULL) word_add(&script, "-"); /* on stdin: other users can read command lines */
     const char *ssh = sh_launch_text(first, "ssh");
     sh_ssh_job job = {.host = ssh[0] == '\0' ? NULL : ssh,
                       .command = script.ptr,
                       .input = sh_str_of(body),
                       .output_max = ANSWER_MAX};
     bool ok = sh_ssh_run(&opts, &job, 1);
-    /* What the other side printed stands for itself. */
+    /* Pass the output of the remote `shoal call` on as if it were ours: a body that came with an
+     * HTTP error, and the text of its error message. */
     sh_str said = sh_str_trim(sh_buf_str(&job.errors));
     if (ok || job.code == SH_EXIT_FAILED) sh_buf_add_str(out, sh_buf_str(&job.out));
     if (!ok && sh_str_starts(said, SH_STR("shoal: ")))
@@ -58,6 +60,7 @@ sh_status sh_cluster_call(const cJSON *record, const sh_settings *s, const char 
     return ok ? SH_OK : err->status;
 }
 
+/* By what a name means and not by a list of names: aliases are found too. */
 void sh_cluster_unset(const sh_option *row)
 {
     for (char **p = environ; *p != NULL;) {
@@ -69,7 +72,7 @@ void sh_cluster_unset(const sh_option *row)
         if (gone == NULL)
             p++;
         else
-            unsetenv(gone); /* moves the others down */
+            unsetenv(gone); /* moves the later entries down, so p stays */
         free(gone);
     }
 }

@@ -1,4 +1,4 @@
-/* compute.h - what the commands that compute share: settings turned into the layers' options. */
+/* compute.h - for commands that compute: converts settings into options of the layers below. */
 #ifndef SH_CMD_SUPPORT_COMPUTE_H
 #define SH_CMD_SUPPORT_COMPUTE_H
 
@@ -15,7 +15,7 @@ static inline sh_cpu_opts sh_compute_cpu(const sh_settings *s)
                                                                            : SH_ACTIVATIONS_INT8};
 }
 
-/* "auto" is f16, and f32 with f32 activations. */
+/* "auto" is f16, or f32 with f32 activations. */
 static inline sh_kv_format sh_compute_kv(const sh_settings *s)
 {
     if (strcmp(s->kv_format, "auto") == 0)

@@ -1,3 +1,4 @@
+/* Finds the demo model, for a program that runs from its build folder or from an installation. */
 #include "cmd/support/demo.h"
 
 #include "base/alloc.h"
@@ -16,7 +17,7 @@ char *sh_demo_find(const char *program)
         char *config = sh_path_join(path, "config.json");
         bool there = sh_file_exists(config);
         free(config);
-        char *plain = there ? realpath(path, NULL) : NULL; /* it is shown */
+        char *plain = there ? realpath(path, NULL) : NULL; /* users see it: without the ".." */
         free(path);
         if (plain != NULL) return plain;
     }

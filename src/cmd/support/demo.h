@@ -1,11 +1,11 @@
-/* demo.h - where the demo model lies.
+/* demo.h - finds the demo model.
  *
- * Threads: pure function over the file system. */
+ * Threads: only reads the file system. */
 #ifndef SH_CMD_SUPPORT_DEMO_H
 #define SH_CMD_SUPPORT_DEMO_H
 
-/* In this folder, or beside the program (which is in build/release, or installed). NULL when it is
- * nowhere. Owned by the caller. */
+/* Looks in the current folder and near the program (which is in build/release, or installed). NULL
+ * when it is not found. Owned by the caller. */
 char *sh_demo_find(const char *program);
 
 #endif

@@ -1,14 +1,15 @@
-/* ignored.h - variables of other programs that mean nothing here, and why; for options.c alone. */
+/* ignored.h - variables of related projects that have no effect here, and why. Included by
+ * options.c only. */
 #ifndef SH_CMD_SUPPORT_IGNORED_H
 #define SH_CMD_SUPPORT_IGNORED_H
 
 #include "base/option.h"
 
-#define NO_METAL "it concerns Apple's GPU only"
-#define NO_RDMA "it belongs to the jaccl backend, which is not in this program"
-#define NO_NCCL "it belongs to the nccl backend, which is not in this program"
-#define NO_LOADS "nothing is downloaded here in any case"
-#define MEMORY "memory is planned at load: --kv-tokens and --kv-reserve-mb bound it"
+#define NO_METAL "it applies to Apple's GPU only"
+#define NO_RDMA "it belongs to the jaccl backend, which is not built into this program"
+#define NO_NCCL "it belongs to the nccl backend, which is not built into this program"
+#define NO_LOADS "this program never downloads anything"
+#define MEMORY "memory is planned at load time: --kv-tokens and --kv-reserve-mb limit it"
 #define TOO_COMMON "too many programs set a variable of this name"
 
 static const sh_option_ignored ignored[] = {
@@ -21,7 +22,7 @@ static const sh_option_ignored ignored[] = {
      .min = 0,
      .max = 1e9},
     {.name = "MAX_PROMPT_LEN_BYTES",
-     .why = "a prompt may fill the context; --body-bytes bounds a request",
+     .why = "a prompt may fill the context; --body-bytes limits a request",
      .min = 1,
      .max = 1e18},
     {.name = "REQUEST_FILE_PATH", .why = "API and engine talk over --socket"},
@@ -32,15 +33,15 @@ static const sh_option_ignored ignored[] = {
     {.name = "JACCL_RING", .why = NO_RDMA},
     {.name = "RDMA_DEVICES", .why = NO_RDMA},
     {.name = "RDMA_SIZES", .why = "it counts numbers; `shoal linktest --sizes` counts bytes"},
-    {.name = "RDMA_VERBOSE", .why = "`shoal linktest` always tells all"},
+    {.name = "RDMA_VERBOSE", .why = "`shoal linktest` always prints everything"},
     {.name = "RDMA_MAX_MB", .why = "`shoal linktest --sizes` names the sizes"},
     {.name = "BENCH_WARMUP", .why = "`shoal bench` warms up by itself", .min = 0, .max = 1e9},
     {.name = "NCCL_HOST_IP", .why = NO_NCCL},
     {.name = "NCCL_PORT", .why = NO_NCCL},
     {.name = "MLX_NCCL_TIMEOUT", .why = NO_NCCL},
     {.name = "MLX_DISTRIBUTED_ADDR", .why = "it belongs to LocalAI's gRPC"},
-    {.name = "MLX_LISTEN_PORT", .why = "it belongs to LocalAI's discovery; --listen says where"},
-    {.name = "VLLM_MLX_DISTRIBUTED", .why = "--ranks and --hostfile say it"},
+    {.name = "MLX_LISTEN_PORT", .why = "it belongs to LocalAI's discovery; use --listen"},
+    {.name = "VLLM_MLX_DISTRIBUTED", .why = "use --ranks or --hostfile"},
     {.name = "MLX_SYSTEM_RESERVE_GB", .why = MEMORY, .min = 0, .max = 1e6},
     {.name = "MLX_MAX_RAM_FRACTION", .why = MEMORY, .min = 0, .max = 1},
     {.name = "MLX_CACHE_FRACTION", .why = MEMORY, .min = 0, .max = 1},
@@ -49,17 +50,17 @@ static const sh_option_ignored ignored[] = {
     {.name = "MLX_PRESSURE_CRITICAL", .why = MEMORY, .min = 0, .max = 1},
     {.name = "OVERRIDE_MEMORY_MB", .why = MEMORY, .min = 0, .max = 1e9},
     {.name = "QWEN3_ENABLE_THINKING",
-     .why = "a request says it: chat_template_kwargs.enable_thinking"},
-    {.name = "TOKEN", .why = "it belongs to LocalAI's discovery; --token is ours", .quiet = true},
-    {.name = "HOST", .why = TOO_COMMON "; HTTP_HOST or API_HOST is obeyed", .quiet = true},
-    {.name = "PORT", .why = TOO_COMMON "; HTTP_PORT or API_PORT is obeyed", .quiet = true},
+     .why = "requests set it: chat_template_kwargs.enable_thinking"},
+    {.name = "TOKEN", .why = "it belongs to LocalAI's discovery; use --token", .quiet = true},
+    {.name = "HOST", .why = TOO_COMMON "; use HTTP_HOST or API_HOST", .quiet = true},
+    {.name = "PORT", .why = TOO_COMMON "; use HTTP_PORT or API_PORT", .quiet = true},
     {.name = "HF_HUB_OFFLINE", .why = NO_LOADS, .quiet = true},
     {.name = "TRANSFORMERS_OFFLINE", .why = NO_LOADS, .quiet = true},
     {.name = "PYTHONPATH", .why = "there is no Python here", .quiet = true},
     {.name = "DYLD_LIBRARY_PATH", .why = "the system's loader reads it", .quiet = true},
     {.name = "CUDA_VISIBLE_DEVICES", .why = "this program computes on CPUs", .quiet = true},
-    {.name = "COLUMNS", .why = "the terminal is asked for its size", .quiet = true},
-    {.name = "LINES", .why = "the terminal is asked for its size", .quiet = true},
+    {.name = "COLUMNS", .why = "the size is read from the terminal", .quiet = true},
+    {.name = "LINES", .why = "the size is read from the terminal", .quiet = true},
 };
 
 #endif

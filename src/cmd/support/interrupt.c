@@ -1,3 +1,4 @@
+/* The flag is cleared by the command when it starts the next answer. */
 #include "cmd/support/interrupt.h"
 
 #include "cmd/command.h"

@@ -1,5 +1,5 @@
-/* interrupt.h - Ctrl-C for commands that answer: the first one ends the answer, another one, while
- * that has not happened yet, the program.
+/* interrupt.h - Ctrl-C for commands that stream an answer: the first stops the answer; another one
+ * before the answer has stopped ends the program.
  *
  * Threads: the main thread. */
 #ifndef SH_CMD_SUPPORT_INTERRUPT_H
@@ -7,10 +7,10 @@
 
 #include <signal.h>
 
-/* Not 0: the answer shall end. */
+/* Not 0: stop the answer. */
 extern volatile sig_atomic_t sh_interrupted;
 
-/* From here on. Before it, Ctrl-C ends the program: there is no answer yet. */
+/* Installs the handler. Before that Ctrl-C ends the program: there is no answer yet. */
 void sh_interrupt_catch(void);
 
 #endif

@@ -1,3 +1,6 @@
+/* Turns what mpirun or srun export into settings. They go through the environment and the ordinary
+ * option parser, so that they are checked, shown by --print-config, and inherited like any other
+ * setting. */
 #include "cmd/support/launcher_settings.h"
 
 #include "base/alloc.h"
@@ -14,8 +17,9 @@
 
 enum { LEAVE_MS = 10000 };
 
-/* For this process and for those that it starts. */
-static sh_status tell(sh_options *options, const char *name, const char *value, sh_err *err)
+/* Sets a variable for this process and for those that it starts. */
+static sh_status setting_export(sh_options *options, const char *name, const char *value,
+                                sh_err *err)
 {
     setenv(name, value, 1);
     char *pair = sh_asprintf("%s=%s", name, value);
@@ -24,14 +28,15 @@ static sh_status tell(sh_options *options, const char *name, const char *value, 
     return status;
 }
 
-static sh_status tell_number(sh_options *options, const char *name, int value, sh_err *err)
+static sh_status number_export(sh_options *options, const char *name, int value, sh_err *err)
 {
     char text[16];
     snprintf(text, sizeof(text), "%d", value);
-    return tell(options, name, text, err);
+    return setting_export(options, name, text, err);
 }
 
-/* On many systems a machine's own name leads to its loopback, where no other machine gets in. */
+/* On many systems a machine's own name resolves to loopback, which other machines cannot reach. If
+ * so, rank 0 listens on all addresses. */
 static sh_status listen_everywhere(sh_options *options, const sh_launcher_env *world, sh_err *err)
 {
     sh_addr addr;
@@ -40,40 +45,44 @@ static sh_status listen_everywhere(sh_options *options, const sh_launcher_env *w
     sh_status status = sh_addr_resolve(world->coordinator, 1, &addr, &count, err);
     if (status != SH_OK || !sh_addr_is_loopback(&addr)) return status;
     snprintf(text, sizeof(text), "0.0.0.0:%d", sh_addr_port(&addr));
-    return tell(options, "SHOAL_LISTEN", text, err);
+    return setting_export(options, "SHOAL_LISTEN", text, err);
 }
 
-static sh_status meet_by_slurm(sh_options *options, const sh_launcher_env *world, sh_err *err)
+/* Slurm exports enough for every rank to compute the address of rank 0 on its own. */
+static sh_status coordinator_from_slurm(sh_options *options, const sh_launcher_env *world,
+                                        sh_err *err)
 {
-    sh_status status = tell(options, "SHOAL_COORDINATOR", world->coordinator, err);
+    sh_status status = setting_export(options, "SHOAL_COORDINATOR", world->coordinator, err);
     if (status == SH_OK && world->rank == 0 && !world->one_host &&
         !sh_options_given(options, "listen"))
         status = listen_everywhere(options, world, err);
     return status;
 }
 
-/* MPI is only asked where rank 0 is, and left again: the ring forms anew when a rank was lost, and
- * MPI could not. */
-static sh_status meet_by_mpi(sh_options *options, const sh_settings *s, sh_err *err)
+/* MPI is used only to find rank 0 and is left again at once: the ring can form again after a rank
+ * was lost, MPI cannot. */
+static sh_status coordinator_from_mpi(sh_options *options, const sh_settings *s, sh_err *err)
 {
     sh_mpi *mpi;
     sh_rendezvous met;
     sh_status status = sh_mpi_open(s->mpi_library, NULL, &mpi, err);
     if (status != SH_OK)
-        return sh_err_prefix(err, "mpirun does not say where rank 0 is, and --coordinator or "
-                                  "--hostfile would");
-    status = sh_rendezvous_hold(mpi, s->token, (int)s->join_timeout * 1000, &met, err);
+        return sh_err_prefix(err, "mpirun does not say where rank 0 is (--coordinator or "
+                                  "--hostfile would)");
+    status = sh_rendezvous_run(mpi, s->token, (int)s->join_timeout * 1000, &met, err);
     sh_mpi_close(mpi, status == SH_OK ? LEAVE_MS : 0);
     if (status != SH_OK) return status;
-    status = tell(options, "SHOAL_COORDINATOR", met.coordinator, err);
-    if (status == SH_OK && s->token == NULL) status = tell(options, "SHOAL_TOKEN", met.token, err);
+    status = setting_export(options, "SHOAL_COORDINATOR", met.coordinator, err);
+    if (status == SH_OK && s->token == NULL)
+        status = setting_export(options, "SHOAL_TOKEN", met.token, err);
     if (status == SH_OK && met.fd >= 0)
-        status = tell_number(options, "SHOAL_COORDINATOR_FD", met.fd, err);
+        status = number_export(options, "SHOAL_COORDINATOR_FD", met.fd, err);
     return status;
 }
 
-/* Open MPI's mpirun that is asked to end twice within five seconds (by `timeout`, say, which tells
- * it and its process group) goes at once and leaves its ranks running. */
+/* Asks the kernel for SIGTERM when mpirun dies. If Open MPI's mpirun gets two signals to stop
+ * within five seconds (`timeout` sends one to it and one to its process group), it exits at once
+ * and leaves its ranks running. */
 static void end_with_launcher(void)
 {
 #ifdef __linux__
@@ -81,6 +90,8 @@ static void end_with_launcher(void)
 #endif
 }
 
+/* --rank means that the user does the launcher's work. With --backend mpi the ranks meet later, on
+ * the MPI that they keep (support/ranks.c). */
 sh_status sh_launcher_settings_adopt(sh_options *options, const sh_settings *s, sh_err *err)
 {
     sh_launcher_env world;
@@ -89,14 +100,14 @@ sh_status sh_launcher_settings_adopt(sh_options *options, const sh_settings *s, 
     if (status != SH_OK || world.size == 1) return status;
     end_with_launcher();
     if (sh_options_given(options, "ranks") && s->ranks != world.size)
-        return sh_err_set(err, SH_ERR_INPUT, "--ranks is %lld, but %d were launched",
+        return sh_err_set(err, SH_ERR_INPUT, "--ranks is %lld, but %d ranks were launched",
                           (long long)s->ranks, world.size);
-    status = tell_number(options, "SHOAL_RANK", world.rank, err);
+    status = number_export(options, "SHOAL_RANK", world.rank, err);
     if (status == SH_OK && !sh_options_given(options, "ranks"))
-        status = tell_number(options, "SHOAL_RANKS", world.size, err);
+        status = number_export(options, "SHOAL_RANKS", world.size, err);
     if (status != SH_OK || s->hostfile != NULL || s->coordinator != NULL || s->ctrl_host != NULL ||
         strcmp(s->backend, "mpi") == 0)
         return status;
-    return world.launcher == SH_LAUNCHER_SLURM ? meet_by_slurm(options, &world, err)
-                                               : meet_by_mpi(options, s, err);
+    return world.launcher == SH_LAUNCHER_SLURM ? coordinator_from_slurm(options, &world, err)
+                                               : coordinator_from_mpi(options, s, err);
 }

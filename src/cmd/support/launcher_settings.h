@@ -1,8 +1,8 @@
-/* launcher_settings.h - settings that come from mpirun or srun in place of flags.
+/* launcher_settings.h - settings that come from mpirun or srun instead of flags.
  *
- * Rank, size and where to meet become variables of this process (SHOAL_RANK, SHOAL_RANKS,
- * SHOAL_COORDINATOR, SHOAL_TOKEN, SHOAL_COORDINATOR_FD), so that the processes which it starts have
- * them too. What the user gave stays.
+ * Rank, size and the address of rank 0 become environment variables of this process (SHOAL_RANK,
+ * SHOAL_RANKS, SHOAL_COORDINATOR, SHOAL_TOKEN, SHOAL_COORDINATOR_FD), so that the processes it
+ * starts inherit them. Settings by the user take precedence.
  *
  * Threads: the main thread, before others start. */
 #ifndef SH_CMD_SUPPORT_LAUNCHER_SETTINGS_H
@@ -10,7 +10,7 @@
 
 #include "cmd/command.h"
 
-/* Nothing happens outside of a launcher, or when --rank was given. */
+/* Does nothing outside of a launcher, or when --rank was given. */
 SH_MUST_CHECK sh_status sh_launcher_settings_adopt(sh_options *options, const sh_settings *settings,
                                                    sh_err *err);
 

@@ -1,3 +1,12 @@
+/* A small line editor, without readline or curses. It assumes a terminal that understands the
+ * common ANSI escape sequences.
+ *
+ * The line is always drawn in one row: the part around the cursor that fits, redrawn completely
+ * after each key. So nothing has to be known about wrapping or about where earlier output ended.
+ * Line breaks from pasted text are kept in the line and shown as a sign. The terminal marks pasted
+ * text (bracketed paste), which is how a pasted line break is told from the Enter key.
+ *
+ * The text is UTF-8; the cursor is a byte offset that is always at the start of a character. */
 #include "cmd/support/line_editor.h"
 
 #include "base/alloc.h"
@@ -12,9 +21,9 @@
 #include <unistd.h>
 #include <utf8proc.h>
 
-enum { PAST_MAX = 500, WIDTH_DEFAULT = 80, WIDTH_MIN = 20, LINE_MAX_LEN = 1 << 20 };
+enum { HISTORY_MAX = 500, WIDTH_DEFAULT = 80, WIDTH_MIN = 20, LINE_MAX_LEN = 1 << 20 };
 
-/* Keys that are more than one byte get numbers behind those of bytes. */
+/* Keys that send more than one byte get numbers above those of bytes. */
 enum {
     KEY_END_OF_INPUT = -1,
     KEY_CTRL_A = 1,
@@ -45,13 +54,13 @@ enum {
 };
 
 struct sh_line_editor {
-    char **past;
-    int past_count;
-    int past_at; /* which one is shown; past_count: the new line */
+    char **history;
+    int history_count;
+    int history_at; /* the entry that is shown; history_count: the new line */
     bool pasting;
     sh_buf text;
     size_t cursor; /* byte in text, between characters */
-    char *draft;   /* the new line while an old one is shown */
+    char *draft;   /* the new line, saved while a history entry is shown */
     const char *prompt;
 };
 
@@ -63,13 +72,14 @@ sh_line_editor *sh_line_editor_create(void)
 void sh_line_editor_free(sh_line_editor *line)
 {
     if (line == NULL) return;
-    for (int i = 0; i < line->past_count; i++) free(line->past[i]);
-    free(line->past);
+    for (int i = 0; i < line->history_count; i++) free(line->history[i]);
+    free(line->history);
     free(line->draft);
     sh_buf_reset(&line->text);
     free(line);
 }
 
+/* Restarted after a signal (SIGWINCH, say). */
 static int read_byte(void)
 {
     unsigned char byte;
@@ -80,6 +90,7 @@ static int read_byte(void)
     return count == 1 ? byte : KEY_END_OF_INPUT;
 }
 
+/* "ESC [ number ~" */
 static int numbered_key(int number)
 {
     switch (number) {
@@ -94,7 +105,7 @@ static int numbered_key(int number)
     }
 }
 
-/* What follows ESC: "[A", "OH", "[3~", ... */
+/* Reads what follows ESC: "[A", "OH", "[3~", ... Modifiers ("[1;5C" for Ctrl-Right) are skipped. */
 static int escape_key(void)
 {
     int kind = read_byte();
@@ -115,7 +126,7 @@ static int escape_key(void)
     }
 }
 
-/* A character's start at or before `at`, stepping back one character. */
+/* The start of the character before `at`: skips UTF-8 continuation bytes. */
 static size_t char_before(const sh_buf *text, size_t at)
 {
     if (at == 0) return 0;
@@ -125,7 +136,7 @@ static size_t char_before(const sh_buf *text, size_t at)
     return at;
 }
 
-static size_t char_behind(const sh_buf *text, size_t at)
+static size_t char_after(const sh_buf *text, size_t at)
 {
     if (at >= text->len) return text->len;
     do {
@@ -134,7 +145,7 @@ static size_t char_behind(const sh_buf *text, size_t at)
     return at;
 }
 
-/* Columns of the character at `at`, and its length; a line break is shown as one sign. */
+/* Columns of the character at `at`, and its length in bytes; a line break is shown as one sign. */
 static int char_width(const sh_buf *text, size_t at, size_t *len)
 {
     uint32_t code = 0;
@@ -160,17 +171,17 @@ static int terminal_width(void)
     return size.ws_col;
 }
 
-/* One row: the part of the text around the cursor that fits. */
+/* Draws the part of the text around the cursor that fits into one row. */
 static void redraw(const sh_line_editor *l)
 {
     sh_buf out = {0};
-    int room = terminal_width() - (int)strlen(l->prompt) - 1, used = 0;
+    int space = terminal_width() - (int)strlen(l->prompt) - 1, used = 0;
     size_t first = l->cursor, end = l->cursor, len;
-    while (first > 0 && width_of(&l->text, char_before(&l->text, first), l->cursor) < room)
+    while (first > 0 && width_of(&l->text, char_before(&l->text, first), l->cursor) < space)
         first = char_before(&l->text, first);
     for (end = first; end < l->text.len; end += len) {
         used += char_width(&l->text, end, &len);
-        if (used > room) break;
+        if (used > space) break;
     }
     sh_buf_addf(&out, "\r%s", l->prompt);
     for (size_t at = first; at < end; at++) {
@@ -186,6 +197,7 @@ static void redraw(const sh_line_editor *l)
     sh_buf_reset(&out);
 }
 
+/* Appends first to make the buffer grow, then moves the tail and writes at the cursor. */
 static void insert(sh_line_editor *l, const char *bytes, size_t len)
 {
     if (l->text.len + len > LINE_MAX_LEN) return;
@@ -203,7 +215,7 @@ static void erase(sh_line_editor *l, size_t from, size_t to)
     l->cursor = from;
 }
 
-/* The rest of a character whose first byte is there. */
+/* Reads the remaining bytes of a character by its first byte, and inserts it if it is valid. */
 static void insert_char(sh_line_editor *l, int first)
 {
     char bytes[4] = {(char)first};
@@ -216,17 +228,19 @@ static void insert_char(sh_line_editor *l, int first)
     if (sh_utf8_valid(bytes, (size_t)len)) insert(l, bytes, (size_t)len);
 }
 
-static void show_past(sh_line_editor *l, int step)
+/* The line being typed is saved when the user leaves it for the history, and comes back below the
+ * newest entry. Edits of a history entry are not kept. */
+static void show_history(sh_line_editor *l, int step)
 {
-    int to = l->past_at + step;
-    if (to < 0 || to > l->past_count) return;
-    if (l->past_at == l->past_count) {
+    int to = l->history_at + step;
+    if (to < 0 || to > l->history_count) return;
+    if (l->history_at == l->history_count) {
         free(l->draft);
         l->draft = sh_str_dup(sh_buf_str(&l->text));
     }
-    l->past_at = to;
+    l->history_at = to;
     sh_buf_clear(&l->text);
-    sh_buf_add_text(&l->text, to == l->past_count ? l->draft : l->past[to]);
+    sh_buf_add_text(&l->text, to == l->history_count ? l->draft : l->history[to]);
     l->cursor = l->text.len;
 }
 
@@ -248,13 +262,13 @@ static void edit(sh_line_editor *l, int key)
     case KEY_CTRL_B:
     case KEY_LEFT: l->cursor = char_before(&l->text, l->cursor); break;
     case KEY_CTRL_F:
-    case KEY_RIGHT: l->cursor = char_behind(&l->text, l->cursor); break;
+    case KEY_RIGHT: l->cursor = char_after(&l->text, l->cursor); break;
     case KEY_BACK:
     case KEY_DELETE_BACK: erase(l, char_before(&l->text, l->cursor), l->cursor); break;
     case KEY_CTRL_D:
     case KEY_DELETE: {
         size_t from = l->cursor;
-        erase(l, from, char_behind(&l->text, from));
+        erase(l, from, char_after(&l->text, from));
         break;
     }
     case KEY_CTRL_K: erase(l, l->cursor, l->text.len); break;
@@ -262,9 +276,9 @@ static void edit(sh_line_editor *l, int key)
     case KEY_CTRL_W: erase(l, word_start(l), l->cursor); break;
     case KEY_CTRL_L: fputs("\x1b[H\x1b[2J", stdout); break;
     case KEY_CTRL_P:
-    case KEY_UP: show_past(l, -1); break;
+    case KEY_UP: show_history(l, -1); break;
     case KEY_CTRL_N:
-    case KEY_DOWN: show_past(l, 1); break;
+    case KEY_DOWN: show_history(l, 1); break;
     case KEY_PASTE_BEGIN: l->pasting = true; break;
     case KEY_PASTE_END: l->pasting = false; break;
     default:
@@ -272,19 +286,22 @@ static void edit(sh_line_editor *l, int key)
     }
 }
 
+/* Empty lines and repetitions of the last entry are not added to the history. */
 static void remember(sh_line_editor *l)
 {
-    bool same = l->past_count > 0 && sh_str_is(sh_buf_str(&l->text), l->past[l->past_count - 1]);
+    bool same = l->history_count > 0 &&
+                sh_str_is(sh_buf_str(&l->text), l->history[l->history_count - 1]);
     if (l->text.len == 0 || same) return;
-    if (l->past_count == PAST_MAX) {
-        free(l->past[0]);
-        memmove(l->past, l->past + 1, (PAST_MAX - 1) * sizeof(*l->past));
-        l->past_count--;
+    if (l->history_count == HISTORY_MAX) {
+        free(l->history[0]);
+        memmove(l->history, l->history + 1, (HISTORY_MAX - 1) * sizeof(*l->history));
+        l->history_count--;
     }
-    l->past = sh_realloc_array(l->past, (size_t)l->past_count + 1, sizeof(*l->past));
-    l->past[l->past_count++] = sh_str_dup(sh_buf_str(&l->text));
+    l->history = sh_realloc_array(l->history, (size_t)l->history_count + 1, sizeof(*l->history));
+    l->history[l->history_count++] = sh_str_dup(sh_buf_str(&l->text));
 }
 
+/* Ctrl-C arrives as a byte: signals from the keyboard are off in raw mode. */
 static sh_line_editor_result read_keys(sh_line_editor *l)
 {
     for (;;) {
@@ -304,6 +321,7 @@ static sh_line_editor_result read_keys(sh_line_editor *l)
     }
 }
 
+/* For input from a file or a pipe. */
 static sh_line_editor_result read_plain(sh_buf *out)
 {
     char *text = NULL;
@@ -313,13 +331,14 @@ static sh_line_editor_result read_plain(sh_buf *out)
         clearerr(stdin);
         errno = 0;
         len = getline(&text, &cap, stdin);
-    } while (len < 0 && errno == EINTR); /* Ctrl-C is for answers, there is none to stop */
+    } while (len < 0 && errno == EINTR); /* Ctrl-C stops answers; there is none now */
     if (len > 0 && text[len - 1] == '\n') len--;
     if (len > 0) sh_buf_add(out, text, (size_t)len);
     free(text);
     return len < 0 ? SH_LINE_END : SH_LINE_TEXT;
 }
 
+/* Output processing (OPOST) stays on; only input is raw. "\x1b[?2004h" turns bracketed paste on. */
 sh_line_editor_result sh_line_editor_read(sh_line_editor *l, const char *prompt, sh_buf *out)
 {
     struct termios before, raw;
@@ -333,7 +352,7 @@ sh_line_editor_result sh_line_editor_read(sh_line_editor *l, const char *prompt,
     tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
     fputs("\x1b[?2004h", stdout);
     l->prompt = prompt;
-    l->past_at = l->past_count;
+    l->history_at = l->history_count;
     l->pasting = false;
     l->cursor = 0;
     sh_buf_clear(&l->text);

@@ -1,9 +1,8 @@
-/* line_editor.h - reads a line from a person: editing, the lines before it, pasted text of many
- * lines.
+/* line_editor.h - reads a line from the terminal, with editing, history and multi-line paste.
  *
- * On a terminal the keys of most shells work (arrows, Home, End, Ctrl-A/E/K/U/W/L, up and down
- * through what was typed before); elsewhere it is a plain read. The terminal is raw only while a
- * line is read.
+ * The usual keys of shells work (arrows, Home, End, Ctrl-A/E/K/U/W/L, up and down for history). If
+ * stdin is not a terminal it is a plain read. The terminal is in raw mode only while a line is
+ * read.
  *
  * Threads: one owner. */
 #ifndef SH_CMD_SUPPORT_LINE_EDITOR_H
@@ -12,7 +11,7 @@
 #include "base/buf.h"
 
 typedef enum {
-    SH_LINE_TEXT,      /* a line, perhaps empty */
+    SH_LINE_TEXT,      /* a line, possibly empty */
     SH_LINE_INTERRUPT, /* Ctrl-C */
     SH_LINE_END,       /* Ctrl-D on an empty line, or the end of the input */
 } sh_line_editor_result;
@@ -22,7 +21,7 @@ typedef struct sh_line_editor sh_line_editor;
 sh_line_editor *sh_line_editor_create(void);
 void sh_line_editor_free(sh_line_editor *line);
 
-/* Shows the prompt (plain ASCII) and puts the line into *out, without its end. */
+/* Shows the prompt (ASCII only) and stores the line in *out, without the line break. */
 sh_line_editor_result sh_line_editor_read(sh_line_editor *line, const char *prompt, sh_buf *out);
 
 #endif

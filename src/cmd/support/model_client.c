@@ -1,3 +1,5 @@
+/* What both kinds of model client share: questions from settings, the choice between --model and
+ * --url, and replies. */
 #include "cmd/support/model_client.h"
 
 #include "base/alloc.h"
@@ -13,7 +15,8 @@ enum { TOOLS_FILE_MAX = 16 << 20 };
 
 static const uint64_t SEED_MAX = (UINT64_C(1) << 53) - 1;
 
-/* --stop takes one text, or a JSON list where several are wanted. */
+/* --stop takes one text or a JSON list of texts. A text that merely begins with '[' but is not JSON
+ * is taken literally. */
 static sh_status stops_read(const char *text, cJSON **out, sh_err *err)
 {
     sh_err not_json;
@@ -39,13 +42,15 @@ static sh_status tools_read(const char *path, cJSON **out, sh_err *err)
     if (status != SH_OK) return status;
     if (!cJSON_IsArray(list)) {
         cJSON_Delete(list);
-        return sh_err_set(err, SH_ERR_INPUT, "%s: tools are a list of functions in OpenAI's form",
-                          path);
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "%s: tools must be a list of functions in OpenAI's form", path);
     }
     *out = list;
     return SH_OK;
 }
 
+/* Whether a sampling parameter was given is asked of the options, not guessed from its value: 0 is
+ * a valid temperature. The same goes for the seed, whose default is random. */
 sh_status sh_question_init(sh_question *q, const sh_command_args *args, bool own_sampling,
                            sh_err *err)
 {
@@ -87,6 +92,8 @@ bool sh_model_client_is_remote(const sh_options *options)
     return sh_options_source(options, "url") > sh_options_source(options, "model");
 }
 
+/* --model from the environment and --url as a flag are fine: the flag wins. Both as flags are a
+ * contradiction. */
 bool sh_model_client_usage(const sh_command_args *args, const char *command)
 {
     bool model = sh_options_given(args->options, "model");
@@ -120,17 +127,20 @@ double sh_model_client_load_s(const sh_model_client *client)
     return client->load_s;
 }
 
+/* A server at --url may come back, so there the user can simply try again; a local engine whose
+ * ranks are lost cannot. */
 bool sh_model_client_is_lost(const sh_model_client *client, sh_status status)
 {
     return !client->remote &&
            (status == SH_ERR_PEER || status == SH_ERR_GROUP || status == SH_ERR_TIMEOUT);
 }
 
+/* The reply is passed on only on success, so that callers have nothing to free after an error. */
 sh_status sh_model_client_ask(sh_model_client *client, const sh_question *q,
-                              const sh_hearer *hearer, sh_reply *out, sh_err *err)
+                              const sh_reply_handler *handler, sh_reply *out, sh_err *err)
 {
     sh_reply reply = {0};
-    sh_status status = client->ask(client, q, hearer, &reply, err);
+    sh_status status = client->ask(client, q, handler, &reply, err);
     if (status == SH_OK)
         *out = reply;
     else

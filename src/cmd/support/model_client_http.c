@@ -1,7 +1,11 @@
-/* A server that runs already, asked through OpenAI's API as any client would ask it.
+/* The model client for a running server, which may be Shoal or any other with OpenAI's API.
  *
- * What only Shoal tells (ids, times) is used where it comes and done without elsewhere. The server
- * is input like any other: what it sends is bounded and checked. */
+ * Fields that only Shoal sends (token ids, timings) are used where present and never required. The
+ * server is untrusted input: sizes are bounded, numbers are range-checked, and any field may be
+ * missing or of the wrong type.
+ *
+ * The stream is parsed inside the HTTP client's data callback. An error found there cannot be
+ * returned from it directly, so it is kept in the stream and reported by stream_end. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cmd/support/api_call.h"
@@ -13,15 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A server says something at least every ten seconds while it streams; one that computes a long
- * prompt before its first byte may take longer. */
+/* While it streams, a server sends something at least every ten seconds; but one that computes a
+ * long prompt before its first byte may take longer. */
 enum { QUIET_MS = 300000, EVENT_MAX = 64 << 20 };
 
 typedef struct {
     sh_model_client base;
     const sh_settings *s;
     char *url;   /* without a path */
-    char *model; /* its name there; NULL: the server's only one */
+    char *model; /* its name on the server; NULL: let the server choose */
 } remote;
 
 static void remote_close(sh_model_client *base)
@@ -49,44 +53,45 @@ static double number_at(const cJSON *object, const char *name, double fallback)
     return cJSON_IsNumber(item) ? item->valuedouble : fallback;
 }
 
-/* A whole number of a server's, which may send anything. */
+/* The server may send any number; one that does not fit an int is treated as absent. */
 static int int_at(const cJSON *object, const char *name, int fallback)
 {
     double value = number_at(object, name, fallback);
     return value >= 0 && value <= INT32_MAX ? (int)value : fallback;
 }
 
-/* What a server says with a status that is none of success. */
+/* The error of a response with a status other than 200. Servers send it as a string or as an
+ * object. */
 static sh_status refused(const remote *r, int code, const cJSON *json, sh_err *err)
 {
     const cJSON *error = at(json, "error");
     const char *message = cJSON_IsString(error) ? error->valuestring : text_at(error, "message");
-    return sh_err_set(err, SH_ERR_INPUT, "%s answers %d%s%s", r->url, code,
+    return sh_err_set(err, SH_ERR_INPUT, "%s returned HTTP status %d%s%s", r->url, code,
                       message == NULL ? "" : ": ", message == NULL ? "" : message);
 }
 
-/* A stream under way: the bytes of an unfinished event, and what came so far. */
+/* A stream in progress: the bytes of an incomplete event, and what has arrived so far. */
 typedef struct {
     const remote *r;
-    const sh_hearer *hearer;
+    const sh_reply_handler *handler;
     sh_reply *out;
     sh_buf in, data;
     int64_t start_ns, first_ns, last_ns;
     bool chat;
-    bool done; /* a reason to finish came */
+    bool done; /* a finish_reason has arrived */
     bool failed;
     sh_err error;
 } stream;
 
-static void tell(stream *st, sh_output_kind kind, const char *text)
+static void emit(stream *st, sh_output_kind kind, const char *text)
 {
     if (text == NULL || text[0] == '\0') return;
     sh_output_event event = {.kind = kind, .text = sh_str_of(text)};
-    st->hearer->event(st->hearer->ctx, &event);
+    st->handler->event(st->handler->ctx, &event);
 }
 
-/* A call begins with its name; its arguments follow in pieces. */
-static void calls_tell(stream *st, const cJSON *calls)
+/* A tool call begins with its name; its arguments follow in pieces. */
+static void calls_emit(stream *st, const cJSON *calls)
 {
     for (const cJSON *call = calls == NULL ? NULL : calls->child; call != NULL; call = call->next) {
         const cJSON *function = at(call, "function");
@@ -97,15 +102,16 @@ static void calls_tell(stream *st, const cJSON *calls)
             event.kind = SH_OUTPUT_CALL_BEGIN;
             event.name = sh_str_of(name);
             event.id = sh_str_of(id);
-            st->hearer->event(st->hearer->ctx, &event);
+            st->handler->event(st->handler->ctx, &event);
         }
         if (args == NULL || args[0] == '\0') continue;
         event.kind = SH_OUTPUT_CALL_ARGS;
         event.text = sh_str_of(args);
-        st->hearer->event(st->hearer->ctx, &event);
+        st->handler->event(st->handler->ctx, &event);
     }
 }
 
+/* Chat and plain completions report log-probabilities in different shapes. */
 static void ids_take(const cJSON *choice, bool chat, sh_reply *out)
 {
     const cJSON *ids = at(choice, "token_ids"), *logprobs = at(choice, "logprobs");
@@ -118,7 +124,7 @@ static void ids_take(const cJSON *choice, bool chat, sh_reply *out)
                              chat ? number_at(one, "logprob", NAN) : cJSON_GetNumberValue(one));
 }
 
-/* Figures: those of usage are everybody's, those of timing a Shoal's. */
+/* Token counts and times: every server sends "usage", only Shoal sends "timing". */
 static void figures_take(const cJSON *json, sh_reply *out)
 {
     const cJSON *usage = at(json, "usage"), *timing = at(json, "timing");
@@ -131,15 +137,17 @@ static void figures_take(const cJSON *json, sh_reply *out)
     out->answer_s = number_at(timing, "decode_seconds", 0);
 }
 
+/* Chat completions have a "delta", plain completions a "text". Reasoning has two names, depending
+ * on the server. */
 static void chunk_take(stream *st, const cJSON *json)
 {
     const cJSON *choice = cJSON_GetArrayItem(at(json, "choices"), 0), *delta = at(choice, "delta");
     const char *finish = text_at(choice, "finish_reason");
     const char *reasoning = text_at(delta, "reasoning_content");
-    tell(st, SH_OUTPUT_REASONING, reasoning != NULL ? reasoning : text_at(delta, "reasoning"));
-    tell(st, SH_OUTPUT_CONTENT, text_at(delta, "content"));
-    tell(st, SH_OUTPUT_CONTENT, text_at(choice, "text"));
-    calls_tell(st, at(delta, "tool_calls"));
+    emit(st, SH_OUTPUT_REASONING, reasoning != NULL ? reasoning : text_at(delta, "reasoning"));
+    emit(st, SH_OUTPUT_CONTENT, text_at(delta, "content"));
+    emit(st, SH_OUTPUT_CONTENT, text_at(choice, "text"));
+    calls_emit(st, at(delta, "tool_calls"));
     ids_take(choice, st->chat, st->out);
     figures_take(json, st->out);
     if (choice == NULL) return;
@@ -162,6 +170,8 @@ static void event_take(stream *st)
     cJSON_Delete(json);
 }
 
+/* Returns false to make the HTTP client hang up. Only an incomplete event is kept in memory, so its
+ * bound is the bound of the stream. */
 static bool on_data(void *ctx, sh_str bytes)
 {
     stream *st = ctx;
@@ -169,12 +179,13 @@ static bool on_data(void *ctx, sh_str bytes)
     while (!st->failed && sh_sse_take(&st->in, &st->data)) event_take(st);
     if (!st->failed && st->in.len > EVENT_MAX) {
         st->failed = true;
-        sh_err_set(&st->error, SH_ERR_LIMIT, "%s sends an event of more than %d MiB", st->r->url,
+        sh_err_set(&st->error, SH_ERR_LIMIT, "%s sent an event of more than %d MiB", st->r->url,
                    EVENT_MAX >> 20);
     }
     return !st->failed;
 }
 
+/* NaN means "the model's own": the field is omitted, and the server decides. */
 static void number_put(cJSON *body, const char *name, double value)
 {
     if (!isnan(value)) cJSON_AddNumberToObject(body, name, value);
@@ -202,7 +213,7 @@ static sh_status prompt_put(cJSON *body, const sh_question *q, sh_err *err)
     return SH_OK;
 }
 
-/* The body; owned by the caller, NULL when the question is wrong. */
+/* The request body; owned by the caller. NULL when the question is invalid. */
 static char *body_make(const remote *r, const sh_question *q, sh_err *err)
 {
     cJSON *body = cJSON_CreateObject();
@@ -233,8 +244,9 @@ static double seconds(int64_t from_ns, int64_t to_ns)
     return (double)(to_ns - from_ns) * 1e-9;
 }
 
-/* What became of the stream. */
-static sh_status stream_end(stream *st, sh_status status, int code, const sh_buf *said, sh_err *err)
+/* The result of a stream. An interrupted answer is a success: the user wanted it. */
+static sh_status stream_end(stream *st, sh_status status, int code, const sh_buf *body_text,
+                            sh_err *err)
 {
     if (status == SH_ERR_CANCELLED) {
         snprintf(st->out->finish, sizeof(st->out->finish), "interrupted");
@@ -243,7 +255,7 @@ static sh_status stream_end(stream *st, sh_status status, int code, const sh_buf
     if (status == SH_ERR_NOT_FOUND) err->status = SH_ERR_PEER;
     if (status != SH_OK) return err->status;
     if (code != 200) {
-        cJSON *json = cJSON_ParseWithLength(said->ptr, said->len);
+        cJSON *json = cJSON_ParseWithLength(body_text->ptr, body_text->len);
         status = refused(st->r, code, json, err);
         cJSON_Delete(json);
         return status;
@@ -253,42 +265,44 @@ static sh_status stream_end(stream *st, sh_status status, int code, const sh_buf
         return err->status;
     }
     if (!st->done)
-        return sh_err_set(err, SH_ERR_PEER, "%s ended its answer without a reason", st->r->url);
+        return sh_err_set(err, SH_ERR_PEER, "%s ended its answer without a finish_reason",
+                          st->r->url);
     return SH_OK;
 }
 
-static sh_status remote_ask(sh_model_client *base, const sh_question *q, const sh_hearer *hearer,
-                            sh_reply *out, sh_err *err)
+/* Servers that send no timing are timed here, from the first and last piece of the stream. */
+static sh_status remote_ask(sh_model_client *base, const sh_question *q,
+                            const sh_reply_handler *handler, sh_reply *out, sh_err *err)
 {
     remote *r = (remote *)base;
     char *body = body_make(r, q, err);
     if (body == NULL) return err->status;
     stream st = {.r = r,
-                 .hearer = hearer,
+                 .handler = handler,
                  .out = out,
                  .chat = q->messages != NULL,
                  .start_ns = sh_clock_ns()};
-    sh_buf said = {0};
+    sh_buf body_text = {0};
     int code = 0;
     sh_http_get_opts opts = {
-        .body = body, .wait_ms = QUIET_MS, .data = on_data, .ctx = &st, .stop = hearer->stop};
+        .body = body, .wait_ms = QUIET_MS, .data = on_data, .ctx = &st, .stop = handler->stop};
     sh_status status = sh_api_call_with(r->s, r->url,
                                         st.chat ? "/v1/chat/completions" : "/v1/completions", opts,
-                                        &code, &said, err);
-    status = stream_end(&st, status, code, &said, err);
+                                        &code, &body_text, err);
+    status = stream_end(&st, status, code, &body_text, err);
     out->has_text = true;
     if (out->prompt_s <= 0 && st.first_ns != 0) {
         out->prompt_s = seconds(st.start_ns, st.first_ns);
         out->answer_s = seconds(st.first_ns, st.last_ns);
     }
     free(body);
-    sh_buf_reset(&said);
+    sh_buf_reset(&body_text);
     sh_buf_reset(&st.in);
     sh_buf_reset(&st.data);
     return status;
 }
 
-/* "http://host:8100/v1/" is as good as "http://host:8100". */
+/* Accepts "http://host:8100/v1/" as well as "http://host:8100". */
 static char *url_base(const char *url)
 {
     sh_str text = sh_str_of(url);
@@ -297,22 +311,23 @@ static char *url_base(const char *url)
     return sh_str_dup(text);
 }
 
-/* Asks which model is served: so a wrong address or key shows at once, and not after a question. */
+/* Asks which model is served. Besides the name, this makes a wrong address or key an error at the
+ * start instead of after the first question. */
 static sh_status model_find(remote *r, sh_err *err)
 {
-    sh_buf said = {0};
+    sh_buf body_text = {0};
     int code = 0;
-    sh_status status = sh_api_call(r->s, r->url, "/v1/models", NULL, 0, &code, &said, err);
+    sh_status status = sh_api_call(r->s, r->url, "/v1/models", NULL, 0, &code, &body_text, err);
     if (status == SH_ERR_NOT_FOUND) err->status = status = SH_ERR_PEER;
     if (status != SH_OK) return status;
-    cJSON *json = cJSON_ParseWithLength(said.ptr, said.len);
+    cJSON *json = cJSON_ParseWithLength(body_text.ptr, body_text.len);
     const char *first = text_at(cJSON_GetArrayItem(at(json, "data"), 0), "id");
     if (code == 401 || code == 403)
         status = refused(r, code, json, err);
     else if (r->model == NULL && code == 200 && first != NULL)
         r->model = sh_strdup(first);
     cJSON_Delete(json);
-    sh_buf_reset(&said);
+    sh_buf_reset(&body_text);
     return status;
 }
 

@@ -1,9 +1,14 @@
-/* An engine in this process, and this process its client.
+/* The model client for an engine in this process.
  *
  * Rank 0 opens the engine as `shoal engine` does, with one slot, and talks to it over the same
- * socket protocol as the API: so an answer is drawn by one decode loop only, with drafts and the
- * prefix cache. The socket lies in a private folder and is removed as soon as it is connected: then
- * nothing is left over however the process ends. Other ranks work until rank 0 lets them go. */
+ * socket protocol as the API. So there is only one decode loop in the program, and commands get
+ * drafts and the prefix cache too. The socket is in a private folder and is unlinked as soon as it
+ * is connected, so nothing is left behind however the process ends. Other ranks work until rank 0
+ * releases them.
+ *
+ * Text ends where the tokenizer side says so (a stop string, the end of a tool call), which the
+ * engine does not know about: such a request is cancelled, and tokens that still arrive for it are
+ * skipped. */
 #include "api/messages.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -25,7 +30,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHUNK = 512, CONNECT_MS = 10000, STOP_LOOK_MS = 200 };
+enum { CHUNK = 512, CONNECT_MS = 10000, STOP_POLL_MS = 200 };
 
 typedef struct {
     sh_model_client base;
@@ -36,11 +41,11 @@ typedef struct {
     sh_engine_socket *engine_socket;
     sh_engine_client *client;
     uint64_t last_id;
-    bool lost; /* the group */
+    bool lost; /* the group was lost */
 } local;
 
-/* An engine that has lost its group tries for seconds to form it again before it looks whether to
- * stop: the end of the process is near and does not wait for that. */
+/* An engine that has lost its group tries for seconds to re-form it before it checks whether to
+ * stop. The process is about to end, so it does not wait for that: everything is leaked. */
 static void local_close(sh_model_client *base)
 {
     local *l = (local *)base;
@@ -54,7 +59,7 @@ static void local_close(sh_model_client *base)
     free(l);
 }
 
-/* Before the weights are loaded: what is wrong here shows at once. */
+/* Done before the weights are loaded, so that errors here appear at once. */
 static sh_status text_open(local *l, const sh_settings *s, bool chat, sh_err *err)
 {
     sh_config config;
@@ -73,12 +78,12 @@ static sh_status text_open(local *l, const sh_settings *s, bool chat, sh_err *er
     return status;
 }
 
-/* Rank 0's engine, and a connection to it. */
+/* Starts the engine and connects to it. */
 static sh_status connect_engine(local *l, const sh_settings *s, sh_err *err)
 {
     char *dir = sh_asprintf("%s/shoal-XXXXXX", s->runtime_dir != NULL ? s->runtime_dir : "/tmp");
     if (mkdtemp(dir) == NULL) {
-        sh_err_sys(err, "a private folder '%s'", dir);
+        sh_err_sys(err, "cannot create private folder '%s'", dir);
         free(dir);
         return err->status;
     }
@@ -96,6 +101,7 @@ static sh_status connect_engine(local *l, const sh_settings *s, sh_err *err)
     return status;
 }
 
+/* The time to load includes connecting: it is what the user waits for. */
 static sh_status engine_open(local *l, const sh_settings *s, sh_err *err)
 {
     sh_engine_opts opts = {.model_group = l->setup.opts,
@@ -114,6 +120,7 @@ static sh_status engine_open(local *l, const sh_settings *s, sh_err *err)
     return SH_OK;
 }
 
+/* A rank other than 0: returns SH_AGAIN when rank 0 has released it. */
 static sh_status work(local *l, sh_err *err)
 {
     sh_model_group *model_group = NULL;
@@ -126,12 +133,13 @@ static sh_status work(local *l, sh_err *err)
     return status == SH_OK ? SH_AGAIN : status;
 }
 
-static bool stopped(const sh_hearer *hearer)
+static bool stopped(const sh_reply_handler *handler)
 {
-    return hearer->stop != NULL && *hearer->stop != 0;
+    return handler->stop != NULL && *handler->stop != 0;
 }
 
-/* The messages as HTTP would take them: checked, and shaped for templates. */
+/* Checks the messages as the HTTP API does, brings them into the form that templates expect, and
+ * renders them. */
 static sh_status chat_render(const local *l, const sh_question *q, sh_buf *prompt, sh_err *err)
 {
     sh_api_error why;
@@ -157,7 +165,8 @@ static sh_status ids_take(const local *l, const char *text, sh_ids *out, sh_err 
     return status;
 }
 
-/* The prompt's ids; *in_reasoning: it ends inside the reasoning. */
+/* Sets *out to the ids of the prompt, and *in_reasoning if the rendered prompt ends inside a
+ * reasoning section, so that the answer begins with reasoning. */
 static sh_status prompt_make(const local *l, const sh_question *q, sh_ids *out, bool *in_reasoning,
                              sh_err *err)
 {
@@ -181,9 +190,10 @@ static sh_status prompt_make(const local *l, const sh_question *q, sh_ids *out, 
     return status;
 }
 
+/* NaN and -1 stand for "not given": then the model's recommendation counts. */
 static sh_sampling sampling_of(const local *l, const sh_question *q)
 {
-    sh_sampling_own own = sh_model_text_sampling(l->text);
+    sh_sampling_recommended own = sh_model_text_sampling(l->text);
     sh_sampling s = sh_sampling_default();
     s.temperature = isnan(q->temperature) ? own.temperature : q->temperature;
     s.top_p = isnan(q->top_p) ? own.top_p : q->top_p;
@@ -199,17 +209,17 @@ static sh_status submit(local *l, const sh_question *q, const sh_ids *prompt, sh
 {
     const sh_engine_info *info = sh_engine_client_info(l->client);
     const sh_ids *ends = sh_model_text_end_ids(l->text);
-    int64_t room = info->context - (int64_t)prompt->len;
-    if (room < 1)
+    int64_t space = info->context - (int64_t)prompt->len;
+    if (space < 1)
         return sh_err_set(err, SH_ERR_LIMIT,
-                          "the prompt has %zu tokens; with at least one for the answer the context "
-                          "holds %d",
+                          "the prompt has %zu tokens, which leaves no space for an answer in a "
+                          "context of %d",
                           prompt->len, info->context);
     sh_sequence_spec request = {
         .id = ++l->last_id,
         .prompt = prompt->ptr,
         .prompt_count = prompt->len,
-        .max_tokens = (int)(q->max_tokens > 0 && q->max_tokens < room ? q->max_tokens : room),
+        .max_tokens = (int)(q->max_tokens > 0 && q->max_tokens < space ? q->max_tokens : space),
         .stop_ids = ends->ptr,
         .stop_id_count = (int)ends->len,
         .logprobs = q->details ? 0 : -1,
@@ -218,25 +228,27 @@ static sh_status submit(local *l, const sh_question *q, const sh_ids *prompt, sh
     return sh_engine_client_submit(l->client, &request, err);
 }
 
-/* The next event of the request; waits for it. A stop that is asked for goes to the engine, once,
- * which then ends the request. */
-static sh_status event_await(local *l, const sh_hearer *hearer, bool *cancelled, sh_event *event,
-                             sh_err *err)
+/* Waits for the next event. If a stop is requested meanwhile, the request is cancelled, once; its
+ * last event still arrives. */
+static sh_status event_wait(local *l, const sh_reply_handler *handler, bool *cancelled,
+                            sh_event *event, sh_err *err)
 {
     while (sh_engine_client_next(l->client, event) != SH_OK) {
-        if (stopped(hearer) && !*cancelled) {
+        if (stopped(handler) && !*cancelled) {
             sh_engine_client_cancel(l->client, l->last_id);
             *cancelled = true;
         }
         short wanted = (short)(POLLIN | (sh_engine_client_wants_write(l->client) ? POLLOUT : 0));
         struct pollfd p = {.fd = sh_engine_client_fd(l->client), .events = wanted};
-        if (poll(&p, 1, STOP_LOOK_MS) < 0 && errno != EINTR) return sh_err_sys(err, "poll");
-        /* A lost engine also ends the request, with an event that says why. */
+        if (poll(&p, 1, STOP_POLL_MS) < 0 && errno != EINTR) return sh_err_sys(err, "poll");
+        /* A lost engine also ends the request, with an event that carries the reason. */
         if (sh_engine_client_progress(l->client, err) != SH_OK) continue;
     }
     return SH_OK;
 }
 
+/* `ended`: the text itself ended the answer, which then was cancelled by us; so its reason is that
+ * of the text, and not "interrupted". */
 static void done_take(const sh_event *event, const sh_answer_text *reader, bool ended,
                       bool interrupted, sh_reply *out)
 {
@@ -252,14 +264,13 @@ static void done_take(const sh_event *event, const sh_answer_text *reader, bool 
     out->answer_s = event->decode_s;
 }
 
-/* Reads tokens until the request has ended. One whose text has ended by itself is cancelled, and
- * what still comes of it is passed over. */
-static sh_status answer_read(local *l, const sh_question *q, const sh_hearer *hearer,
+/* Reads tokens until the request has ended. */
+static sh_status answer_read(local *l, const sh_question *q, const sh_reply_handler *handler,
                              sh_answer_text *reader, sh_reply *out, sh_err *err)
 {
     bool ended = false, cancelled = false;
     for (sh_event event;;) {
-        sh_status status = event_await(l, hearer, &cancelled, &event, err);
+        sh_status status = event_wait(l, handler, &cancelled, &event, err);
         if (status != SH_OK) return status;
         if (event.id != l->last_id) continue;
         if (event.kind == SH_EVENT_ERROR) {
@@ -283,15 +294,15 @@ static sh_status answer_read(local *l, const sh_question *q, const sh_hearer *he
             cancelled = true;
         }
     }
-    /* Tokens whose text a stop string swallowed are not part of the answer. */
+    /* Tokens whose text was cut by a stop string are not part of the answer. */
     out->ids.len = sh_answer_text_settled(reader);
     if (q->details) out->logprob_count = out->ids.len;
     return SH_OK;
 }
 
 static sh_status reader_create(const local *l, const sh_question *q, const sh_ids *prompt,
-                               bool in_reasoning, const sh_hearer *hearer, sh_answer_text **out,
-                               sh_err *err)
+                               bool in_reasoning, const sh_reply_handler *handler,
+                               sh_answer_text **out, sh_err *err)
 {
     sh_str stops[SH_STOP_COUNT_MAX];
     size_t count = 0;
@@ -310,26 +321,27 @@ static sh_status reader_create(const local *l, const sh_question *q, const sh_id
         .stops = stops,
         .stop_count = count,
     };
-    return sh_answer_text_create(l->text, &opts, hearer->event, hearer->ctx, out, err);
+    return sh_answer_text_create(l->text, &opts, handler->event, handler->ctx, out, err);
 }
 
-static sh_status local_ask(sh_model_client *base, const sh_question *q, const sh_hearer *hearer,
-                           sh_reply *out, sh_err *err)
+static sh_status local_ask(sh_model_client *base, const sh_question *q,
+                           const sh_reply_handler *handler, sh_reply *out, sh_err *err)
 {
     local *l = (local *)base;
     sh_ids prompt = {0};
     sh_answer_text *reader = NULL;
     bool in_reasoning = false;
     sh_status status = prompt_make(l, q, &prompt, &in_reasoning, err);
-    if (status == SH_OK) status = reader_create(l, q, &prompt, in_reasoning, hearer, &reader, err);
+    if (status == SH_OK) status = reader_create(l, q, &prompt, in_reasoning, handler, &reader, err);
     if (status == SH_OK) status = submit(l, q, &prompt, err);
-    if (status == SH_OK) status = answer_read(l, q, hearer, reader, out, err);
+    if (status == SH_OK) status = answer_read(l, q, handler, reader, out, err);
     out->has_text = sh_model_text_tokenizer(l->text) != NULL;
     sh_answer_text_free(reader);
     sh_ids_reset(&prompt);
     return status;
 }
 
+/* Other ranks never get a client: they spend their life in work() and return SH_AGAIN. */
 sh_status sh_model_client_local(const sh_command_args *args, bool chat, sh_model_client **out,
                                 sh_err *err)
 {

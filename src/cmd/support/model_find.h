@@ -1,4 +1,4 @@
-/* model_find.h - from --model as it was given to the folder, for every command.
+/* model_find.h - resolves --model to a folder.
  *
  * Threads: the main thread. */
 #ifndef SH_CMD_SUPPORT_MODEL_FIND_H

@@ -1,3 +1,5 @@
+/* Settings to options of a model group. With several ranks the identity of the model becomes part
+ * of the handshake, so that ranks with different models refuse each other. */
 #include "cmd/support/model_group_setup.h"
 
 #include "cmd/support/compute.h"
@@ -5,6 +7,7 @@
 
 #include <string.h>
 
+/* "auto" is tensor parallelism: all ranks work on every layer. */
 sh_status sh_parallel_parse(const char *text, int size, sh_model_group_opts *opts, sh_err *err)
 {
     sh_str rest = sh_str_of(text), tensor;
@@ -28,6 +31,7 @@ sh_status sh_parallel_parse(const char *text, int size, sh_model_group_opts *opt
     return SH_OK;
 }
 
+/* One share per rank; 0 is allowed: such a rank gets no part of what is split. */
 static sh_status split_parse(const char *text, int size, sh_model_group_setup *setup, sh_err *err)
 {
     sh_str rest = sh_str_of(text), part;
@@ -48,12 +52,13 @@ static sh_status split_parse(const char *text, int size, sh_model_group_setup *s
     return SH_OK;
 }
 
+/* setup->opts.split points into setup itself, which is why it must not move. */
 sh_status sh_model_group_setup_init(sh_model_group_setup *setup, const sh_command_args *args,
                                     sh_err *err)
 {
     const sh_settings *s = args->settings;
     memset(setup, 0, sizeof(*setup));
-    if (s->model == NULL) return sh_err_set(err, SH_ERR_INPUT, "no model is given: --model DIR");
+    if (s->model == NULL) return sh_err_set(err, SH_ERR_INPUT, "no model given: --model DIR");
     sh_status status = sh_ranks_init(&setup->ranks, args, err);
     if (status != SH_OK) return status;
     int size = setup->ranks.opts.mesh.size;
@@ -74,6 +79,7 @@ sh_status sh_model_group_setup_init(sh_model_group_setup *setup, const sh_comman
     return status;
 }
 
+/* Outputs are set only on success; on failure both are closed in the order that close() needs. */
 sh_status sh_model_group_setup_join(const sh_model_group_setup *setup, sh_model_group **model_group,
                                     sh_group **group, sh_err *err)
 {

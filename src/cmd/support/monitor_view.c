@@ -1,3 +1,5 @@
+/* The view of `shoal monitor`. The JSON may come from another version of the server, or from
+ * something else at that address: absent fields are shown as 0 or "-". */
 #include "cmd/support/monitor_view.h"
 
 #include <stdio.h>
@@ -23,7 +25,7 @@ static const char *text(const cJSON *obj, const char *key)
     return found == NULL ? "-" : found;
 }
 
-/* One line, cut at the width; what could drive the terminal becomes '?'. */
+/* One line, cut at the width; control characters, which could drive the terminal, become '?'. */
 static void line(canvas *c, const sh_buf *words)
 {
     int at = 0;
@@ -41,9 +43,11 @@ static void line(canvas *c, const sh_buf *words)
     sh_buf_add_char(c->out, '\n');
 }
 
+/* The values are the server's: part may exceed whole, which just fills the bar. */
 static void bar(sh_buf *out, double part, double whole)
 {
-    int full = whole > 0 ? (int)(part / whole * BAR_LEN + 0.5) : 0;
+    double share = whole > 0 ? part / whole : 0;
+    int full = share >= 1 ? BAR_LEN : share > 0 ? (int)(share * BAR_LEN + 0.5) : 0;
     sh_buf_add_char(out, '[');
     for (int i = 0; i < BAR_LEN; i++) sh_buf_add_char(out, i < full ? '#' : '.');
     sh_buf_add_char(out, ']');
@@ -52,9 +56,10 @@ static void bar(sh_buf *out, double part, double whole)
 static void draw_head(canvas *c, const cJSON *snapshot)
 {
     sh_buf b = {0};
-    double up = number(snapshot, "uptime_s");
-    sh_buf_addf(&b, "%s   %s   up %d:%02d:%02d", text(snapshot, "model"), text(snapshot, "status"),
-                (int)(up / 3600), (int)(up / 60) % 60, (int)up % 60);
+    double uptime = number(snapshot, "uptime_s");
+    long long up = uptime >= 0 && uptime < 1e12 ? (long long)uptime : 0;
+    sh_buf_addf(&b, "%s   %s   up %lld:%02lld:%02lld", text(snapshot, "model"),
+                text(snapshot, "status"), up / 3600, up / 60 % 60, up % 60);
     line(c, &b);
     sh_buf_clear(&b);
     sh_buf_addf(&b,
@@ -72,6 +77,8 @@ static void draw_head(canvas *c, const cJSON *snapshot)
     sh_buf_reset(&b);
 }
 
+/* Used memory is that of the whole host, since other programs count too. The last column is the
+ * share of time spent in collectives: what is lost to the network and to waiting for others. */
 static void draw_rank(canvas *c, const cJSON *rank)
 {
     const cJSON *memory = cJSON_GetObjectItemCaseSensitive(rank, "memory");
@@ -87,6 +94,7 @@ static void draw_rank(canvas *c, const cJSON *rank)
     sh_buf_reset(&b);
 }
 
+/* The engine is absent from a snapshot until it has answered the API for the first time. */
 static void draw_ranks(canvas *c, const cJSON *snapshot)
 {
     const cJSON *engine = cJSON_GetObjectItemCaseSensitive(snapshot, "engine"), *rank;
@@ -117,6 +125,7 @@ static void draw_ranks(canvas *c, const cJSON *snapshot)
     sh_buf_reset(&b);
 }
 
+/* At most REQUESTS_MAX, however many the server sends. */
 static void draw_requests(canvas *c, const cJSON *recent)
 {
     const cJSON *item;

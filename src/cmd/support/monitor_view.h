@@ -1,4 +1,4 @@
-/* monitor_view.h - one picture of a server for the terminal, from the JSON of its metrics.
+/* monitor_view.h - renders the metrics of a server as text for a terminal.
  *
  * Threads: pure functions. */
 #ifndef SH_CMD_SUPPORT_MONITOR_VIEW_H
@@ -7,9 +7,9 @@
 #include "base/buf.h"
 #include "base/json.h"
 
-/* Adds lines of at most `columns` characters: state, speed, queue, a line a rank, the last
- * requests, in all at most `rows` (0: no bound). Both documents come from a server and may lack
- * anything; recent may be NULL. */
+/* Appends lines of at most `columns` characters: state, speed, queue, one line per rank, and the
+ * last requests, in total at most `rows` lines (0: no limit). Both documents come from a server and
+ * may lack any field; recent may be NULL. */
 void sh_monitor_view_draw(const cJSON *snapshot, const cJSON *recent, int columns, int rows,
                           sh_buf *out);
 

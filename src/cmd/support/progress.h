@@ -1,4 +1,4 @@
-/* progress.h - where a rank stands, for whoever started it.
+/* progress.h - reports the state of a rank to the process that started it.
  *
  * Threads: safe from anywhere. */
 #ifndef SH_CMD_SUPPORT_PROGRESS_H
@@ -6,10 +6,11 @@
 
 #include "cmd/support/settings.h"
 
-/* A line on standard output that no log has (cluster/launch.h), when --progress asks for it. */
+/* With --progress: prints a line on standard output that begins with SH_LAUNCH_MARK
+ * (cluster/launch.h), by which it differs from log lines. */
 void sh_progress(const sh_settings *settings, const char *state);
 
-/* This rank has come up: to the pipe of --ready-fd, if there is one. */
+/* This rank is ready: writes to the pipe of --ready-fd, if there is one. */
 void sh_progress_ready(const sh_settings *settings);
 
 #endif

@@ -1,3 +1,9 @@
+/* From settings to a group of ranks.
+ *
+ * The same facts (size, own addresses, address of rank 0) can come from several sources. They are
+ * applied in order of increasing precedence: settings and device matrix, then the hostfile, then
+ * --listen and --coordinator, then MPI for what is still unknown. check_place makes sure at the end
+ * that the result is complete, so that a missing setting is an error message and not a timeout. */
 #include "cmd/support/ranks.h"
 
 #include "base/log.h"
@@ -12,7 +18,7 @@
 
 enum { LEAVE_MS = 10000 };
 
-/* MPI belongs to the whole process: opened once, left at its end. */
+/* MPI can be initialized only once per process: it is opened on first use and left at the end. */
 static sh_mpi *mpi;
 
 static bool given(const sh_command_args *args, const char *name)
@@ -20,12 +26,14 @@ static bool given(const sh_command_args *args, const char *name)
     return sh_options_given(args->options, name);
 }
 
+/* --ranks alone means "here"; with a rank, a hostfile or a coordinator this process is a member. */
 bool sh_ranks_must_spawn(const sh_command_args *args)
 {
     return args->settings->ranks > 1 && !given(args, "rank") && args->settings->hostfile == NULL &&
            args->settings->coordinator == NULL;
 }
 
+/* The token is checked here, so that a bad one is reported once and not by every rank. */
 static sh_status spawn(const sh_command_args *args, int *code, sh_err *err)
 {
     const sh_settings *s = args->settings;
@@ -58,11 +66,13 @@ sh_status sh_ranks_check_backend(const char *name, const char *from, sh_err *err
     for (size_t i = 0; i < SH_COUNT_OF(known); i++)
         if (strcmp(name, known[i]) == 0) return SH_OK;
     return sh_err_set(err, SH_ERR_UNSUPPORTED,
-                      "backend '%s' (%s) is not in this program; --backend ring is", name, from);
+                      "backend '%s' (%s) is not built into this program; use --backend ring", name,
+                      from);
 }
 
-/* A rank that was started by hand the way jaccl's are: nothing but the matrix of devices tells how
- * large its group is. That backend is not here, and serving alone would be a surprise. */
+/* A rank that was started by hand in jaccl's way: only the device matrix gives the size of its
+ * group. That backend is not built in, and to serve alone instead would be a surprise, so it is an
+ * error unless --backend says otherwise. */
 static sh_status devices_world(const sh_command_args *args, int *size, sh_err *err)
 {
     const sh_settings *s = args->settings;
@@ -78,8 +88,8 @@ static sh_status devices_world(const sh_command_args *args, int *size, sh_err *e
         *size = file->count;
     else
         status = sh_err_set(err, SH_ERR_UNSUPPORTED,
-                            "%s (%s) asks for the jaccl backend between %d ranks, which is not in "
-                            "this program; --backend ring makes the same group over TCP",
+                            "%s (%s) asks for the jaccl backend between %d ranks, which is not "
+                            "built into this program; --backend ring forms the group over TCP",
                             s->ibv_devices, from.ptr, file->count);
     sh_buf_reset(&from);
     sh_hostfile_free(file);
@@ -97,7 +107,7 @@ sh_status sh_ranks_world(const sh_command_args *args, int *size, sh_err *err)
     return status;
 }
 
-/* Addresses of this rank and of rank 0 as the file has them. */
+/* Takes the addresses of this rank and of rank 0 from the file. */
 static sh_status use_hostfile(sh_ranks *ranks, const sh_command_args *args, sh_err *err)
 {
     const sh_settings *s = args->settings;
@@ -113,7 +123,8 @@ static sh_status use_hostfile(sh_ranks *ranks, const sh_command_args *args, sh_e
     }
     if (status == SH_OK && file->count > 1 && !given(args, "rank"))
         status = sh_err_set(err, SH_ERR_INPUT,
-                            "--hostfile needs --rank: which of its %d hosts is this?", file->count);
+                            "--hostfile needs --rank, to say which of its %d hosts this is",
+                            file->count);
     if (status == SH_OK && given(args, "ranks") && s->ranks != file->count)
         status = sh_err_set(err, SH_ERR_INPUT, "--ranks is %d, but %s has %d hosts", (int)s->ranks,
                             s->hostfile, file->count);
@@ -132,6 +143,7 @@ static sh_status use_hostfile(sh_ranks *ranks, const sh_command_args *args, sh_e
     return status;
 }
 
+/* --listen replaces the addresses of the hostfile for this rank. */
 static sh_status use_listen(sh_ranks *ranks, const char *text, sh_err *err)
 {
     sh_str rest = sh_str_of(text);
@@ -139,7 +151,8 @@ static sh_status use_listen(sh_ranks *ranks, const char *text, sh_err *err)
     ranks->listen.count = 0;
     while (sh_str_cut(&rest, ',', &part)) {
         if (part.len >= SH_ADDR_TEXT_MAX || ranks->listen.count == SH_LANES_MAX)
-            return sh_err_set(err, SH_ERR_INPUT, "--listen '%s': too long, or more than %d", text,
+            return sh_err_set(err, SH_ERR_INPUT,
+                              "--listen '%s': too long, or more than %d addresses", text,
                               SH_LANES_MAX);
         snprintf(ranks->listen.text[ranks->listen.count++], SH_ADDR_TEXT_MAX, "%.*s", (int)part.len,
                  part.ptr);
@@ -147,23 +160,24 @@ static sh_status use_listen(sh_ranks *ranks, const char *text, sh_err *err)
     return SH_OK;
 }
 
-/* A file that only knows a rank's neighbours has "198.51.100.1:0" for the others. */
+/* Checks that rank, size and the address of rank 0 are known. A hostfile that lists only a rank's
+ * neighbours has an address with port 0 ("198.51.100.1:0") for the others. */
 static sh_status check_place(const sh_ranks *ranks, sh_err *err)
 {
     char host[SH_ADDR_HOST_MAX];
     uint16_t port;
     if (ranks->opts.mesh.rank >= ranks->opts.mesh.size)
         return sh_err_set(err, SH_ERR_INPUT,
-                          "--rank is %d in a group of %d; --ranks or --hostfile tells the size",
+                          "--rank is %d in a group of %d; set the size with --ranks or --hostfile",
                           ranks->opts.mesh.rank, ranks->opts.mesh.size);
     if (ranks->opts.mesh.size == 1 || ranks->opts.mesh.listen_fd >= 0) return SH_OK;
     if (ranks->coordinator[0] == '\0')
         return sh_err_set(err, SH_ERR_INPUT,
-                          "--rank needs --coordinator or --hostfile: where is rank 0?");
+                          "--rank needs --coordinator or --hostfile, to find rank 0");
     sh_status status = sh_addr_split(ranks->coordinator, host, &port, err);
     if (status == SH_OK && port == 0)
         return sh_err_set(err, SH_ERR_INPUT,
-                          "rank 0 has no port in '%s'; --coordinator can say where it is",
+                          "rank 0 has no port in '%s'; give its address with --coordinator",
                           ranks->coordinator);
     return status;
 }
@@ -190,7 +204,8 @@ static void use_settings(sh_ranks *ranks, const sh_settings *s)
                                                  : SH_CODEC_F32;
 }
 
-/* MPI knows rank and size, and where to meet unless somebody said so. */
+/* MPI must agree on rank and size. If the address of rank 0 is not set, the ranks agree on one
+ * through MPI. */
 static sh_status use_mpi(sh_ranks *ranks, const sh_settings *s, sh_err *err)
 {
     sh_mesh_opts *mesh = &ranks->opts.mesh;
@@ -205,7 +220,7 @@ static sh_status use_mpi(sh_ranks *ranks, const sh_settings *s, sh_err *err)
                           mesh->size);
     mesh->mpi = mpi;
     if (ranks->coordinator[0] != '\0' || mesh->size == 1) return SH_OK;
-    status = sh_rendezvous_hold(mpi, s->token, mesh->join_ms, &met, err);
+    status = sh_rendezvous_run(mpi, s->token, mesh->join_ms, &met, err);
     if (status != SH_OK) return status;
     snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s", met.coordinator);
     snprintf(ranks->token, sizeof(ranks->token), "%s", met.token);
@@ -214,6 +229,7 @@ static sh_status use_mpi(sh_ranks *ranks, const sh_settings *s, sh_err *err)
     return SH_OK;
 }
 
+/* After a failure other ranks may never arrive, so MPI is left without waiting for them. */
 void sh_ranks_leave(bool all_well)
 {
     sh_mpi_close(mpi, all_well ? LEAVE_MS : 0);
@@ -233,7 +249,7 @@ sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *er
     if (status == SH_OK && s->listen != NULL) status = use_listen(ranks, s->listen, err);
     if (s->coordinator != NULL)
         snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s", s->coordinator);
-    else if (s->ctrl_host != NULL && s->hostfile == NULL) /* which knows where ranks meet */
+    else if (s->ctrl_host != NULL && s->hostfile == NULL) /* a hostfile has rank 0's address */
         snprintf(ranks->coordinator, sizeof(ranks->coordinator),
                  strchr(s->ctrl_host, ':') != NULL ? "[%s]:%d" : "%s:%d", s->ctrl_host,
                  (int)s->ctrl_port);

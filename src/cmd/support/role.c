@@ -1,3 +1,5 @@
+/* An option row of type SECRET lists the commands that take it; a role that is not among them must
+ * not see it. So a new secret is protected as soon as it is in the table. */
 #include "cmd/support/role.h"
 
 #include "base/alloc.h"
@@ -11,7 +13,8 @@ static bool is_foreign(const sh_option *row, uint64_t role)
     return row->type == SH_OPT_SECRET && (row->commands & role) == 0;
 }
 
-/* How many words of a command line belong to the flag of a foreign secret: 0, 1 or 2. */
+/* How many words of a command line, from this one on, belong to the flag of a foreign secret: 0, 1
+ * ("--flag=value") or 2 ("--flag value"). */
 static int foreign_words(uint64_t role, const char *word)
 {
     if (strncmp(word, "--", 2) != 0) return 0;
@@ -47,6 +50,7 @@ static void name_add(char ***env, size_t *count, char *name)
     (*env)[*count] = NULL;
 }
 
+/* The aliases count too: a secret may be in the environment under any of its names. */
 char **sh_role_env(uint64_t role, char *const *env)
 {
     char **all = NULL;

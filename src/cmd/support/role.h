@@ -1,8 +1,8 @@
-/* role.h - what a process that is started here may know.
+/* role.h - which secrets a child process may see.
  *
- * Ranks and the API are started with the command line and the environment of whoever starts them.
- * Secrets that are none of their business are left out: ranks never see an API key, the API never
- * sees the cluster token.
+ * Ranks and the API are started with the command line and the environment of their parent, minus
+ * the secrets that they do not need: ranks never see an API key, the API never sees the cluster
+ * token.
  *
  * Threads: pure functions over the option table. */
 #ifndef SH_CMD_SUPPORT_ROLE_H
@@ -12,14 +12,14 @@
 
 #define ROLE_RANK (FOR(engine) | FOR(worker))
 #define ROLE_API FOR(api)
-#define ROLE_AGENT FOR(agent) /* reads its rank's from files */
+#define ROLE_AGENT FOR(agent) /* reads the settings of its rank from files */
 
-/* The command line `line` with another program and without the flags of such secrets. The list
- * is the caller's to free, the words are not. */
+/* The command line `line` with another program and without the flags of those secrets. The caller
+ * frees the list but not its strings. */
 char **sh_role_argv(uint64_t role, char *program, char *const *line);
 
-/* `env` with the names of such variables added, which takes them out (children.h). The list and the
- * words are freed by sh_role_env_free. */
+/* `env` plus the bare names of the variables of those secrets, which removes them in the child
+ * (children.h). Free the list and its strings with sh_role_env_free. */
 char **sh_role_env(uint64_t role, char *const *env);
 void sh_role_env_free(char **env);
 

@@ -1,6 +1,6 @@
-/* settings.h - every setting of the program, filled from the option table (options.c).
+/* settings.h - all settings of the program, filled from the option table (options.c).
  *
- * Texts are borrowed from the sh_options that filled it, or are defaults of the table.
+ * Strings are borrowed from the sh_options that filled it, or are defaults of the table.
  *
  * Threads: read-only once gathered. */
 #ifndef SH_CMD_SUPPORT_SETTINGS_H
@@ -25,8 +25,8 @@ typedef struct {
     bool markdown;
 
     /* text */
-    const char *model;       /* the folder, once main.c has found it */
-    const char *model_given; /* as it was given; no option */
+    const char *model;       /* as given; a folder once main.c has resolved it */
+    const char *model_given; /* as given; not an option */
     const char *model_cache;
     const char *hf_hub_cache;
     const char *hf_home;

@@ -1,3 +1,5 @@
+/* An answer on the terminal. Every piece is flushed at once, because it streams; a failed flush is
+ * how a closed pipe is noticed. */
 #include "cmd/support/shown.h"
 
 #include "base/alloc.h"
@@ -23,7 +25,7 @@ static void call_close(sh_shown *s)
     print(s, s->content_to, SH_STR("\n"));
 }
 
-/* From reasoning to anything else, and back. */
+/* Switches between reasoning and everything else. */
 static void set_dim(sh_shown *s, bool dim)
 {
     if (s->dim == dim) return;
@@ -32,6 +34,7 @@ static void set_dim(sh_shown *s, bool dim)
     if (!dim) print(s, s->reasoning_to, SH_STR("\n\n"));
 }
 
+/* A call's index comes from the server; sh_shown_event has bounded it. */
 static sh_shown_call *call_at(sh_shown *s, int index)
 {
     while (s->call_count <= index) {
@@ -49,6 +52,7 @@ static void call_drop(sh_shown_call *call)
     *call = (sh_shown_call){0};
 }
 
+/* Some servers do not announce the end of a call: the next one, or text, ends it. */
 static void call_begin(sh_shown *s, const sh_output_event *event)
 {
     sh_shown_call *call = call_at(s, event->call);
@@ -109,6 +113,7 @@ static void text_add(cJSON *object, const char *name, const sh_buf *text)
     cJSON_AddStringToObject(object, name, text->len > 0 ? text->ptr : "");
 }
 
+/* Dropped calls leave a gap without a name, so that indexes stay valid; it is skipped here. */
 cJSON *sh_shown_calls(const sh_shown *s)
 {
     cJSON *list = NULL;
@@ -127,6 +132,7 @@ cJSON *sh_shown_calls(const sh_shown *s)
     return list;
 }
 
+/* Reasoning is kept apart from the content; a chat template decides whether the model sees it. */
 cJSON *sh_shown_message(const sh_shown *s)
 {
     cJSON *message = cJSON_CreateObject(), *calls = sh_shown_calls(s);

@@ -1,7 +1,7 @@
-/* shown.h - an answer on the screen, and what is kept of it.
+/* shown.h - prints an answer while it arrives, and keeps it as a message.
  *
- * Reasoning, content and tool calls are told apart as they are printed: reasoning is dim where
- * there are colours and ends with an empty line, a call is a line with its name and arguments.
+ * Reasoning, content and tool calls look different: reasoning is dim where colors are on and ends
+ * with an empty line, a call is a line with its name and arguments.
  *
  * Threads: one owner. */
 #ifndef SH_CMD_SUPPORT_SHOWN_H
@@ -15,34 +15,34 @@
 
 typedef struct {
     char *id;
-    char *name; /* NULL: it came to nothing */
+    char *name; /* NULL: the call was broken and is dropped */
     sh_buf args;
 } sh_shown_call;
 
-/* Zero prints nothing and only keeps. */
+/* All zeros: prints nothing, only keeps the answer. */
 typedef struct {
     FILE *content_to;   /* or NULL */
-    FILE *reasoning_to; /* likewise */
-    bool color;         /* of the reasoning */
+    FILE *reasoning_to; /* or NULL */
+    bool color;         /* dim reasoning with escape sequences */
 
     sh_buf content;
     sh_buf reasoning;
     sh_shown_call *calls;
     int call_count;
-    bool dim;     /* the text on the screen is reasoning just now */
-    bool in_call; /* or a call */
-    bool lost;    /* nobody reads any more */
+    bool dim;     /* currently printing reasoning */
+    bool in_call; /* currently printing a call */
+    bool lost;    /* writing has failed: the reader is gone */
 } sh_shown;
 
 /* An sh_output_fn; arg is the sh_shown. */
 void sh_shown_event(void *arg, const sh_output_event *event);
 
-/* The answer has ended: the screen is plain again. */
+/* Call when the answer has ended: finishes the line and resets the color. */
 void sh_shown_end(sh_shown *shown);
 void sh_shown_reset(sh_shown *shown);
 
-/* The answer as a message of the conversation, or the calls alone (NULL when there are none); owned
- * by the caller. */
+/* The answer as a message in OpenAI's form, or only its calls (NULL when there are none). Owned by
+ * the caller. */
 cJSON *sh_shown_message(const sh_shown *shown);
 cJSON *sh_shown_calls(const sh_shown *shown);
 

@@ -1,6 +1,7 @@
-/* step_driver.h - one sequence on the ranks of a model group, for commands that compute and leave.
+/* step_driver.h - runs the steps of one sequence on a model group, without an engine. For commands
+ * that measure or dump what a step computes (bench, logits).
  *
- * Every rank runs the same command; rank 0 gets a session, the others work for it inside
+ * Every rank runs the same command; rank 0 gets a driver, the others work for it inside
  * sh_step_driver_open until it is closed.
  *
  * Threads: one owner. */
@@ -15,40 +16,41 @@ typedef struct {
     sh_group *group; /* NULL: one rank */
     sh_step_plan *plan;
     sh_pick *picks;
-    int blocks_told;
+    int blocks_sent; /* KV blocks that the ranks already know */
     double load_s;
 } sh_step_driver;
 
-/* Room that the command needs. */
+/* The largest step that the command needs. */
 typedef struct {
     int chunk;   /* tokens of one step */
     int draws;   /* of one step */
     int context; /* of the sequence; 0: --context, or the model's */
-} sh_step_driver_room;
+} sh_step_driver_limits;
 
-/* SH_OK on rank 0: the session is ready. SH_AGAIN on other ranks: their work is done, and well.
- * *out stays where it is. Loading shows its progress on a terminal. */
+/* SH_OK on rank 0: the driver is ready. SH_AGAIN on other ranks: their work is successfully done.
+ * *out must not move afterwards. Loading shows its progress on a terminal. */
 SH_MUST_CHECK sh_status sh_step_driver_open(const sh_command_args *args,
-                                            const sh_step_driver_room *room, sh_step_driver *out,
-                                            sh_err *err);
-void sh_step_driver_close(sh_step_driver *session);
+                                            const sh_step_driver_limits *limits,
+                                            sh_step_driver *out, sh_err *err);
+void sh_step_driver_close(sh_step_driver *driver);
 
-/* Runs tokens [pos, pos + count) of the sequence `ids` and draws behind the last `draws` of them;
- * what was there behind pos is forgotten. len is how long the sequence may become. Draws are greedy
- * when `draw` is NULL; its position is set here. Picks stay valid until the next run. */
-SH_MUST_CHECK sh_status sh_step_driver_run(sh_step_driver *session, const int32_t *ids, int pos,
+/* Runs tokens [pos, pos + count) of the sequence `ids` and draws after each of the last `draws` of
+ * them; what was computed after pos before is discarded. len is the final length of the sequence.
+ * Draws are greedy when `draw` is NULL; its position is set here. Picks are valid until the next
+ * run. */
+SH_MUST_CHECK sh_status sh_step_driver_run(sh_step_driver *driver, const int32_t *ids, int pos,
                                            int count, int len, int draws, const sh_draw *draw,
                                            sh_err *err);
 
-/* The whole row of logits [vocab] behind a draw of the last run. */
-SH_MUST_CHECK sh_status sh_step_driver_row(sh_step_driver *session, int draw, float *out,
+/* The complete row of logits [vocab] of a draw of the last run. */
+SH_MUST_CHECK sh_status sh_step_driver_row(sh_step_driver *driver, int draw, float *out,
                                            sh_err *err);
 
-/* "1,2,3" to ids below vocab; owned by the caller. */
+/* Parses "1,2,3" into ids below vocab; owned by the caller. */
 SH_MUST_CHECK sh_status sh_step_driver_ids(const char *text, int vocab, int32_t **out, int *count,
                                            sh_err *err);
 
-/* Shows how far loading is on a terminal: an sh_progress_fn without context. */
+/* Shows the progress of loading if stderr is a terminal: an sh_progress_fn without context. */
 void sh_step_driver_progress(void *ctx, uint64_t done, uint64_t total);
 
 #endif

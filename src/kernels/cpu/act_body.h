@@ -1,6 +1,6 @@
-/* act_body.h - the activations between gate and down, and the turning of heads.
+/* act_body.h - the activations between gate and down, and the rotation of heads (RoPE).
  *
- * Include it behind a vec_*.h, once in a file. See vector.h for what each kernel does.
+ * Include it after a vec_*.h, once per file. See vector.h for what each kernel does.
  *
  * Threads: pure functions on the caller's memory. */
 #ifndef SH_KERNELS_CPU_ACT_BODY_H
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* x / (1 + e^-(factor * x)) */
+/* x / (1 + e^-(factor * x)). The exponent is capped, so that e stays finite. */
 VEC_INLINE v16 x_sigmoid(v16 x, v16 factor)
 {
     const v16 minus_log2e = v16_set(-1.44269504f);
@@ -26,6 +26,7 @@ VEC_INLINE v16 gelu_tanh(v16 x)
     return x_sigmoid(x, v16_mul(inner, v16_set(1.5957691216f))); /* 2 sqrt(2 / pi) */
 }
 
+/* `kind` is a constant wherever this is inlined. */
 VEC_INLINE v16 act_one(sh_act kind, v16 gate, v16 up)
 {
     if (kind == SH_ACT_SILU) return v16_mul(x_sigmoid(gate, v16_set(1.0f)), up);
@@ -54,7 +55,8 @@ static void act(sh_act kind, float *y, const float *gate, const float *up, int64
     }
 }
 
-VEC_INLINE void turn(v16 *a, v16 *b, v16 c, v16 s)
+/* Rotates the pairs (a, b) by the angles with cosines c and sines s. */
+VEC_INLINE void rotate(v16 *a, v16 *b, v16 c, v16 s)
 {
     v16 x = *a, y = *b;
     *a = v16_sub(v16_mul(x, c), v16_mul(y, s));
@@ -66,7 +68,7 @@ static void rope_halves(float *x, const float *table, int half)
     for (int i = 0; i < half; i += 16) {
         int n = half - i < 16 ? half - i : 16;
         v16 a = v16_load_n(x + i, n), b = v16_load_n(x + half + i, n);
-        turn(&a, &b, v16_load_n(table + i, n), v16_load_n(table + half + i, n));
+        rotate(&a, &b, v16_load_n(table + i, n), v16_load_n(table + half + i, n));
         v16_store_n(x + i, a, n);
         v16_store_n(x + half + i, b, n);
     }
@@ -78,7 +80,7 @@ static void rope_pairs(float *x, const float *table, int half)
     for (; i + 16 <= half; i += 16) {
         v16 a, b;
         v16_load_pairs(x + 2 * i, &a, &b);
-        turn(&a, &b, v16_load(table + i), v16_load(table + half + i));
+        rotate(&a, &b, v16_load(table + i), v16_load(table + half + i));
         v16_store_pairs(x + 2 * i, a, b);
     }
     if (i == half) return;
@@ -87,7 +89,7 @@ static void rope_pairs(float *x, const float *table, int half)
     memcpy(rest, x + 2 * i, size);
     v16 a, b;
     v16_load_pairs(rest, &a, &b);
-    turn(&a, &b, v16_load_n(table + i, half - i), v16_load_n(table + half + i, half - i));
+    rotate(&a, &b, v16_load_n(table + i, half - i), v16_load_n(table + half + i, half - i));
     v16_store_pairs(rest, a, b);
     memcpy(x + 2 * i, rest, size);
 }

@@ -1,3 +1,4 @@
+/* Quantized activations, and the residuals that make narrow products more precise. */
 #include "kernels/cpu/acts.h"
 
 enum { STRIPE_MAX = 64 }; /* rows */
@@ -5,8 +6,9 @@ enum { STRIPE_MAX = 64 }; /* rows */
 sh_acts sh_acts_place(sh_scratch *s, int tokens, int64_t cols, int step)
 {
     bool planning = s->base == NULL;
-    if (planning && cols > SH_ACTS_NARROW && cols < 2 * SH_ACTS_NARROW)
-        cols = SH_ACTS_NARROW; /* which needs more */
+    /* The plan is for all products of up to `cols` columns. Between these two limits the narrow
+     * ones need more space, because of their residuals, than the widest. */
+    if (planning && cols > SH_ACTS_NARROW && cols < 2 * SH_ACTS_NARROW) cols = SH_ACTS_NARROW;
     int64_t steps = (cols + step - 1) / step;
     int64_t low = cols <= SH_ACTS_NARROW ? tokens * steps : 0;
     size_t rows = (size_t)(tokens * steps + low);
@@ -41,12 +43,12 @@ bool sh_acts_are_codes(const sh_cpu *cpu, const sh_panel *p)
     return cpu->activations == SH_ACTIVATIONS_INT8 && sh_panel_has_codes(p);
 }
 
-/* What the codes of a row miss. */
-static void rest_of(const float *x, int64_t count, int step, int tile, const int8_t *q,
-                    const float *d, float *rest)
+/* The residual: what the codes of a token miss. */
+static void residual_of(const float *x, int64_t count, int step, int tile, const int8_t *q,
+                        const float *d, float *residual)
 {
     for (int64_t c = 0; c < count; c += step, q += tile * step, d += tile * 2)
-        for (int i = 0; i < step; i++) rest[c + i] = x[c + i] - d[0] * (float)q[i];
+        for (int i = 0; i < step; i++) residual[c + i] = x[c + i] - d[0] * (float)q[i];
 }
 
 void sh_acts_fill(const sh_cpu *cpu, const sh_acts *a, int t, int64_t col, const float *x,
@@ -57,10 +59,10 @@ void sh_acts_fill(const sh_cpu *cpu, const sh_acts *a, int t, int64_t col, const
     int64_t row = first * a->steps + col / step * tile + (t - first);
     k->quantize(x, count, step, tile, a->q + row * step, a->d + row * 2, a->sum + row);
     if (a->low == 0) return;
-    float rest[SH_ACTS_NARROW];
-    rest_of(x, count, step, tile, a->q + row * step, a->d + row * 2, rest);
+    float residual[SH_ACTS_NARROW];
+    residual_of(x, count, step, tile, a->q + row * step, a->d + row * 2, residual);
     row += a->low;
-    k->quantize(rest, count, step, tile, a->q + row * step, a->d + row * 2, a->sum + row);
+    k->quantize(residual, count, step, tile, a->q + row * step, a->d + row * 2, a->sum + row);
 }
 
 static sh_acts low_part(const sh_acts *a, int step)
@@ -72,7 +74,9 @@ static sh_acts low_part(const sh_acts *a, int step)
     return low;
 }
 
-/* y += the product with what the codes miss, a stripe of rows and a tile of tokens at a time. */
+/* y += the product with the residuals, a stripe of rows and a tile of tokens at a time. It is
+ * summed on its own and added at the end, so that the order of additions does not depend on the
+ * tile. */
 static void add_low(sh_dot_fn dot, const sh_panel *p, const uint8_t *w, int64_t rows,
                     const sh_acts *a, float *y, int64_t y_stride)
 {

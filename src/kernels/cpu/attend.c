@@ -1,13 +1,18 @@
 /* Attention over KV blocks.
  *
  * Work is cut into tiles: up to SH_ATTEND_ROWS rows (a row is one query head of one token) of one
- * span that read the same KV head. A tile passes over its keys in chunks of CHUNK positions, each
- * with a softmax of its own, and folds the chunks' results together in order. The cuts are at fixed
- * positions of the sequence, so that a row's bits are the same whatever tile it is in, and whether
- * one thread does all chunks of a tile or, for a long context and few heads, many do.
+ * span that read the same KV head, so that a tile loads keys and values once for all its rows. A
+ * tile goes over its keys in chunks of CHUNK positions, each with a softmax of its own, and folds
+ * the results of the chunks together in order (the online softmax, at the granularity of a chunk).
  *
- * Split tiles leave each chunk's sums in slots; rounds of as many chunks as there are slots are
- * computed and then folded into `out`, which holds the sums of the chunks before. */
+ * Batch invariance depends on the borders: chunks and steps start at fixed positions of the
+ * sequence, never relative to a tile or a window. So a row has the same bits in whatever tile it
+ * is, and whether one thread runs all chunks of a tile or, for a long context with few heads,
+ * several threads share them.
+ *
+ * Split tiles leave the sums of each chunk in slots of the scratch. A round computes as many chunks
+ * as there are slots, in parallel, and then folds them in order into `out`, which holds the sums of
+ * the rounds before. So the scratch does not grow with the context. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/kv.h"
 
@@ -18,27 +23,29 @@ enum {
     ROWS = SH_ATTEND_ROWS,
     STEP = SH_ATTEND_STEP,
     CHUNK = 4 * STEP,
-    SLOTS = 4,       /* full tiles of sums, for each thread */
-    SPLIT_TILES = 2, /* at most, for each thread: see split_wanted */
-    ALONE = 1 << 18, /* multiplications that one thread makes sooner than it wakes others */
+    SLOTS = 4,       /* full tiles of sums per thread */
+    SPLIT_TILES = 2, /* at most, per thread; see split_wanted */
+    ALONE = 1 << 18, /* multiplications; fewer are not worth waking other threads for */
 };
 
 static const float LOG2E = 1.44269504f;
 
-/* Sums of a tile over some keys: out = sum / total * 2^-top. */
+/* The state of the online softmax of a tile over some keys. With s the scores in base 2, top is the
+ * largest s, total the sum of 2^(s - top) and sum that of 2^(s - top) * value; the result is sum /
+ * total. */
 struct sums {
     float *sum;   /* [rows, v_pad] */
     float *top;   /* [rows] */
     float *total; /* [rows] */
 };
 
-/* What a thread works on. */
-struct bench {
-    float *q;     /* [rows, k_dim] as q_pack leaves it */
+/* The buffers of a thread. */
+struct workspace {
+    float *q;     /* [rows, k_dim] in the layout of q_pack */
     float *s;     /* [rows, STEP] scores, then weights */
-    float *decay; /* [rows] */
-    int *ends;    /* [rows] keys of a step that a row sees end here */
-    float *v;     /* [v_pad, 32] values that are inside keys */
+    float *decay; /* [rows] factor on the sums so far, when top rises */
+    int *ends;    /* [rows] end of the keys that the row sees, within the step */
+    float *v;     /* [v_pad, 32] values extracted from keys (v_in_k) */
     struct sums chunk;
     float *top; /* [rows] of all chunks so far */
     float *total;
@@ -49,7 +56,7 @@ struct tile {
     int kv_head;
     int head_first, heads;  /* query heads of this KV head */
     int row_first, rows;    /* row r is token r / heads, head r % heads */
-    int key_first, key_end; /* what its rows see, all together */
+    int key_first, key_end; /* union of the keys that its rows see */
 };
 
 struct job {
@@ -65,32 +72,32 @@ struct job {
     sh_kv_layout layout;
 
     int groups;           /* KV heads that are read */
-    int group_heads;      /* most query heads of one */
+    int group_heads;      /* the most query heads of a KV head */
     int32_t *group_first; /* [groups + 1] first query head of each */
     int32_t *begin;       /* [span_count + 1] tiles of the spans that are not split */
-    uint8_t *benches;     /* [threads, bench_size] */
-    size_t bench_size;
+    uint8_t *workspaces;  /* [threads, workspace_size] */
+    size_t workspace_size;
 
     struct tile *split; /* [threads * SPLIT_TILES] */
     int split_count;
     float *split_top, *split_total; /* [split, ROWS] */
     float *slots;
-    int64_t slot_size;  /* numbers */
+    int64_t slot_size;  /* in floats */
     int chunks_a_round; /* of each split tile */
     int round;
 };
 
-static int least(int a, int b)
+static int min_int(int a, int b)
 {
     return a < b ? a : b;
 }
 
-static int most(int a, int b)
+static int max_int(int a, int b)
 {
     return a > b ? a : b;
 }
 
-/* Numbers of a tile's sums, and where they lie in the memory for them. */
+/* Size in floats of a tile's sums, and the parts of that memory. */
 static int64_t sums_size(int rows, int v_pad)
 {
     return (int64_t)rows * (v_pad + 2);
@@ -102,21 +109,22 @@ static struct sums sums_at(float *p, int rows, int v_pad)
     return (struct sums){p, p + size, p + size + rows};
 }
 
-static struct bench bench_place(sh_scratch *s, int k_dim, int v_pad)
+static struct workspace workspace_place(sh_scratch *s, int k_dim, int v_pad)
 {
-    struct bench b;
-    b.q = sh_scratch_take(s, sizeof(float) * (ROWS * k_dim + SH_PACK_SPILL));
-    b.s = sh_scratch_take(s, sizeof(float) * ROWS * STEP);
-    b.v = sh_scratch_take(s, sizeof(float) * SH_KV_BLOCK * v_pad);
-    b.ends = sh_scratch_take(s, sizeof(int) * ROWS);
-    b.decay = sh_scratch_take(s, sizeof(float) * ROWS * 3);
-    b.top = b.decay == NULL ? NULL : b.decay + ROWS;
-    b.total = b.decay == NULL ? NULL : b.decay + 2 * ROWS;
+    struct workspace ws;
+    ws.q = sh_scratch_take(s, sizeof(float) * (ROWS * k_dim + SH_PACK_SPILL));
+    ws.s = sh_scratch_take(s, sizeof(float) * ROWS * STEP);
+    ws.v = sh_scratch_take(s, sizeof(float) * SH_KV_BLOCK * v_pad);
+    ws.ends = sh_scratch_take(s, sizeof(int) * ROWS);
+    ws.decay = sh_scratch_take(s, sizeof(float) * ROWS * 3);
+    ws.top = ws.decay == NULL ? NULL : ws.decay + ROWS;
+    ws.total = ws.decay == NULL ? NULL : ws.decay + 2 * ROWS;
     float *sums = sh_scratch_take(s, sizeof(float) * (size_t)sums_size(ROWS, v_pad));
-    b.chunk = sums == NULL ? (struct sums){0} : sums_at(sums, ROWS, v_pad);
-    return b;
+    ws.chunk = sums == NULL ? (struct sums){0} : sums_at(sums, ROWS, v_pad);
+    return ws;
 }
 
+/* The layout of the op's scratch; also runs with limits instead of a batch, to plan it. */
 static void place(struct job *job, sh_scratch *s, int spans, int heads, int k_dim, int v_pad)
 {
     int threads = job->threads;
@@ -128,17 +136,18 @@ static void place(struct job *job, sh_scratch *s, int spans, int heads, int k_di
     job->split_total = sh_scratch_take(s, tiles * ROWS * sizeof(float));
     job->slots = sh_scratch_take(s, sizeof(float) * threads * SLOTS * sums_size(ROWS, v_pad));
     sh_scratch one = {0};
-    bench_place(&one, k_dim, v_pad);
-    job->bench_size = one.used;
-    job->benches = sh_scratch_take(s, threads * one.used);
+    workspace_place(&one, k_dim, v_pad);
+    job->workspace_size = one.used;
+    job->workspaces = sh_scratch_take(s, threads * one.used);
 }
 
-static struct bench bench_at(const struct job *job, int thread)
+static struct workspace workspace_at(const struct job *job, int thread)
 {
-    sh_scratch s = {.base = job->benches + (size_t)thread * job->bench_size};
-    return bench_place(&s, job->kv->shape.k_dim, job->layout.v_pad);
+    sh_scratch s = {.base = job->workspaces + (size_t)thread * job->workspace_size};
+    return workspace_place(&s, job->kv->shape.k_dim, job->layout.v_pad);
 }
 
+/* kv_of is ascending, so the query heads of a KV head are adjacent. */
 static void groups_find(struct job *job)
 {
     const int32_t *kv_of = job->attn->kv_of;
@@ -147,13 +156,13 @@ static void groups_find(struct job *job)
         if (h == 0 || kv_of[h] != kv_of[h - 1]) job->group_first[job->groups++] = h;
     job->group_first[job->groups] = job->attn->heads;
     for (int g = 0; g < job->groups; g++)
-        job->group_heads = most(job->group_heads, job->group_first[g + 1] - job->group_first[g]);
+        job->group_heads = max_int(job->group_heads, job->group_first[g + 1] - job->group_first[g]);
 }
 
 /* First position that a token at `pos` sees. */
 static int key_first(const struct job *job, int pos)
 {
-    return job->attn->window > 0 ? most(0, pos + 1 - job->attn->window) : 0;
+    return job->attn->window > 0 ? max_int(0, pos + 1 - job->attn->window) : 0;
 }
 
 static int span_tiles(const struct job *job, const sh_span *span)
@@ -161,7 +170,8 @@ static int span_tiles(const struct job *job, const sh_span *span)
     return job->groups * ((span->count * job->group_heads + ROWS - 1) / ROWS);
 }
 
-/* Tile `idx` of a span; it has no rows where a group is smaller than the largest. */
+/* Tile `idx` of a span. All groups get as many tiles as the largest needs; surplus ones of smaller
+ * groups have no rows. */
 static struct tile tile_at(const struct job *job, const sh_span *span, int idx)
 {
     int group = idx % job->groups;
@@ -169,9 +179,9 @@ static struct tile tile_at(const struct job *job, const sh_span *span, int idx)
     t.head_first = job->group_first[group];
     t.heads = job->group_first[group + 1] - t.head_first;
     t.kv_head = job->attn->kv_of[t.head_first];
-    t.rows = most(0, least(ROWS, span->count * t.heads - t.row_first));
+    t.rows = max_int(0, min_int(ROWS, span->count * t.heads - t.row_first));
     t.key_first = key_first(job, span->pos + t.row_first / t.heads);
-    t.key_end = span->pos + (t.row_first + most(t.rows, 1) - 1) / t.heads + 1;
+    t.key_end = span->pos + (t.row_first + max_int(t.rows, 1) - 1) / t.heads + 1;
     return t;
 }
 
@@ -195,10 +205,10 @@ static int row_head(const struct tile *t, int row)
     return t->head_first + (t->row_first + row) % t->heads;
 }
 
-/* The first row whose token is at `pos` or behind it. */
+/* The first row whose token is at `pos` or later. */
 static int row_at(const struct tile *t, int pos)
 {
-    return most(0, (pos - t->span->pos) * t->heads - t->row_first);
+    return max_int(0, (pos - t->span->pos) * t->heads - t->row_first);
 }
 
 static float *out_row(const struct job *job, const struct tile *t, int row)
@@ -207,6 +217,8 @@ static float *out_row(const struct job *job, const struct tile *t, int row)
            (int64_t)row_head(t, row) * job->kv->shape.v_dim;
 }
 
+/* The scale and the change to base 2 go into the queries, which is cheaper than into every score.
+ */
 static void q_pack(const struct job *job, const struct tile *t, float *to)
 {
     const float *q[ROWS];
@@ -216,8 +228,9 @@ static void q_pack(const struct job *job, const struct tile *t, float *to)
     job->kernels->q_pack(to, q, t->rows, dim, job->attn->scale * LOG2E);
 }
 
-/* The sums of a step's values; where values are inside the keys, block by block. */
-static void step_mix(const struct job *job, const struct bench *b, int rows,
+/* Adds the weighted values of a step to the sums. With v_in_k the values of a block are extracted
+ * from its keys first, so blocks go one by one; the decay applies to the first of them only. */
+static void step_mix(const struct job *job, const struct workspace *ws, int rows,
                      const uint8_t *const *heads, int first, int end, float *sum)
 {
     const sh_kv_shape *shape = &job->kv->shape;
@@ -225,37 +238,38 @@ static void step_mix(const struct job *job, const struct bench *b, int rows,
     if (!shape->v_in_k) {
         for (int i = first / SH_KV_BLOCK; i * SH_KV_BLOCK < end; i++)
             v[i] = heads[i] + job->layout.values;
-        job->kernels->mix[shape->format](sum, b->s, b->decay, b->ends, rows, v, first, end,
+        job->kernels->mix[shape->format](sum, ws->s, ws->decay, ws->ends, rows, v, first, end,
                                          job->layout.v_pad);
         return;
     }
     while (first < end) {
-        int i = first / SH_KV_BLOCK, stop = least(end, (i + 1) * SH_KV_BLOCK);
-        v[i] = b->v;
-        job->kernels->v_of_k[shape->format](b->v, heads[i], shape->v_dim);
-        job->kernels->mix[SH_KV_F32](sum, b->s, b->decay, b->ends, rows, v, first, stop,
+        int i = first / SH_KV_BLOCK, stop = min_int(end, (i + 1) * SH_KV_BLOCK);
+        v[i] = ws->v;
+        job->kernels->v_of_k[shape->format](ws->v, heads[i], shape->v_dim);
+        job->kernels->mix[SH_KV_F32](sum, ws->s, ws->decay, ws->ends, rows, v, first, stop,
                                      job->layout.v_pad);
-        for (int r = 0; r < rows; r++) b->decay[r] = 1.0f;
+        for (int r = 0; r < rows; r++) ws->decay[r] = 1.0f;
         first = stop;
     }
 }
 
-/* The tile's KV head in the block of that position, or in its last block. */
+/* The tile's KV head in the block of that position, or in its last block if pos is past the end. */
 static const uint8_t *head_at(const struct job *job, const struct tile *t, int pos)
 {
-    int32_t block = t->span->blocks[least(pos, t->key_end - 1) / SH_KV_BLOCK];
+    int32_t block = t->span->blocks[min_int(pos, t->key_end - 1) / SH_KV_BLOCK];
     return sh_kv_head_at(job->kv, &job->layout, block, t->kv_head);
 }
 
-/* Scores for the blocks [from, to) of the step at `base`. */
-static void step_scores(const struct job *job, const struct bench *b, const struct tile *t,
+/* Scores of the blocks [from, to) of the step at `base`. Rows before row_at(pos) see no key of the
+ * block and are skipped. */
+static void step_scores(const struct job *job, const struct workspace *ws, const struct tile *t,
                         const uint8_t **heads, int from, int to, int base)
 {
     const sh_kv_shape *shape = &job->kv->shape;
     for (int i = from; i < to; i++) {
         int pos = base + i * SH_KV_BLOCK;
         const uint8_t *head = head_at(job, t, pos), *next = head_at(job, t, pos + SH_KV_BLOCK);
-        job->kernels->scores[shape->format](b->s + i * SH_KV_BLOCK, b->q, row_at(t, pos), t->rows,
+        job->kernels->scores[shape->format](ws->s + i * SH_KV_BLOCK, ws->q, row_at(t, pos), t->rows,
                                             head, (const float *)(head + job->layout.k_scales),
                                             shape->k_dim, next,
                                             shape->v_in_k ? next : head + job->layout.values);
@@ -263,37 +277,39 @@ static void step_scores(const struct job *job, const struct bench *b, const stru
     }
 }
 
-/* Keys [base, base + STEP) for all rows of a tile; b->q is packed. */
-static void step_run(const struct job *job, const struct bench *b, const struct tile *t, int base,
-                     const struct sums *sums)
+/* Keys [base, base + STEP) for all rows of a tile; ws->q has been packed. */
+static void step_run(const struct job *job, const struct workspace *ws, const struct tile *t,
+                     int base, const struct sums *sums)
 {
     const uint8_t *heads[SH_STEP_BLOCKS];
     float scales[STEP], *v_scale = job->kv->shape.format == SH_KV_INT8 ? scales : NULL;
-    int first = most(t->key_first - base, 0), end = least(t->key_end - base, STEP);
+    int first = max_int(t->key_first - base, 0), end = min_int(t->key_end - base, STEP);
     int from = first / SH_KV_BLOCK, to = (end + SH_KV_BLOCK - 1) / SH_KV_BLOCK;
-    step_scores(job, b, t, heads, from, to, base);
+    step_scores(job, ws, t, heads, from, to, base);
     for (int i = from; v_scale != NULL && i < to; i++)
         memcpy(v_scale + i * SH_KV_BLOCK, heads[i] + job->layout.v_scales,
                SH_KV_BLOCK * sizeof(float));
     for (int r = 0; r < t->rows; r++) {
         int pos = row_pos(t, r);
-        b->ends[r] = least(pos + 1 - base, STEP);
-        b->decay[r] = job->kernels->soften(b->s + r * STEP, from * SH_KV_BLOCK, to * SH_KV_BLOCK,
-                                           most(key_first(job, pos) - base, 0), b->ends[r], v_scale,
-                                           &sums->top[r], &sums->total[r]);
+        ws->ends[r] = min_int(pos + 1 - base, STEP);
+        ws->decay[r] = job->kernels->soften(ws->s + r * STEP, from * SH_KV_BLOCK, to * SH_KV_BLOCK,
+                                            max_int(key_first(job, pos) - base, 0), ws->ends[r],
+                                            v_scale, &sums->top[r], &sums->total[r]);
     }
-    step_mix(job, b, t->rows, heads, first, end, sums->sum);
+    step_mix(job, ws, t->rows, heads, first, end, sums->sum);
 }
 
-static void chunk_run(const struct job *job, const struct bench *b, const struct tile *t, int chunk,
-                      const struct sums *sums)
+/* A chunk starts from an empty softmax: what it computes depends on its keys and queries only. */
+static void chunk_run(const struct job *job, const struct workspace *ws, const struct tile *t,
+                      int chunk, const struct sums *sums)
 {
     memset(sums->sum, 0, sizeof(float) * t->rows * job->layout.v_pad);
     for (int r = 0; r < t->rows; r++) sums->top[r] = -INFINITY, sums->total[r] = 0.0f;
-    for (int base = chunk * CHUNK; base < least((chunk + 1) * CHUNK, t->key_end); base += STEP)
-        if (base + STEP > t->key_first) step_run(job, b, t, base, sums);
+    for (int base = chunk * CHUNK; base < min_int((chunk + 1) * CHUNK, t->key_end); base += STEP)
+        if (base + STEP > t->key_first) step_run(job, ws, t, base, sums);
 }
 
+/* Folds the sums of a chunk into the output rows, which hold those of all chunks before it. */
 static void chunk_fold(const struct job *job, const struct tile *t, const struct sums *sums,
                        float *top, float *total)
 {
@@ -314,7 +330,8 @@ static void tile_finish(const struct job *job, const struct tile *t, const float
     }
 }
 
-/* The last tiles have the longest contexts and go first. */
+/* Tiles run from the last to the first: the last ones of a span have the longest contexts, and a
+ * long tile that started last would keep the other threads waiting. */
 static void tile_run(void *arg, size_t piece, int thread)
 {
     const struct job *job = arg;
@@ -323,14 +340,14 @@ static void tile_run(void *arg, size_t piece, int thread)
     int s = sh_span_of(job->begin, spans, at);
     struct tile t = tile_at(job, &job->batch->spans[s], at - job->begin[s]);
     if (t.rows == 0) return;
-    struct bench b = bench_at(job, thread);
-    q_pack(job, &t, b.q);
-    for (int r = 0; r < t.rows; r++) b.top[r] = -INFINITY;
+    struct workspace ws = workspace_at(job, thread);
+    q_pack(job, &t, ws.q);
+    for (int r = 0; r < t.rows; r++) ws.top[r] = -INFINITY; /* fold sets out and total then */
     for (int chunk = t.key_first / CHUNK; chunk < chunks_end(&t); chunk++) {
-        chunk_run(job, &b, &t, chunk, &b.chunk);
-        chunk_fold(job, &t, &b.chunk, b.top, b.total);
+        chunk_run(job, &ws, &t, chunk, &ws.chunk);
+        chunk_fold(job, &t, &ws.chunk, ws.top, ws.total);
     }
-    tile_finish(job, &t, b.top, b.total);
+    tile_finish(job, &t, ws.top, ws.total);
 }
 
 static struct sums slot_at(const struct job *job, int tile, int idx)
@@ -344,6 +361,8 @@ static int round_chunk(const struct job *job, const struct tile *t, int idx)
     return t->key_first / CHUNK + job->round * job->chunks_a_round + idx;
 }
 
+/* First half of a round: one chunk of one split tile into its slot. Tiles may have fewer chunks
+ * than the round. */
 static void split_run(void *arg, size_t piece, int thread)
 {
     const struct job *job = arg;
@@ -351,12 +370,13 @@ static void split_run(void *arg, size_t piece, int thread)
     const struct tile *t = &job->split[i];
     int chunk = round_chunk(job, t, idx);
     if (chunk >= chunks_end(t)) return;
-    struct bench b = bench_at(job, thread);
+    struct workspace ws = workspace_at(job, thread);
     struct sums sums = slot_at(job, i, idx);
-    q_pack(job, t, b.q);
-    chunk_run(job, &b, t, chunk, &sums);
+    q_pack(job, t, ws.q);
+    chunk_run(job, &ws, t, chunk, &sums);
 }
 
+/* Second half: all chunks of one tile in order, so that the bits are those of tile_run. */
 static void split_fold(void *arg, size_t piece, int thread)
 {
     const struct job *job = arg;
@@ -372,13 +392,15 @@ static void split_fold(void *arg, size_t piece, int thread)
     }
 }
 
+/* Slots are sized by the largest of the split tiles, which often have few rows (a single token has
+ * one row per query head), so that a round covers as many chunks as the scratch allows. */
 static void split_rounds(struct job *job)
 {
     int chunks = 0, rows = 0;
     for (int i = 0; i < job->split_count; i++) {
         const struct tile *t = &job->split[i];
-        chunks = most(chunks, chunks_end(t) - t->key_first / CHUNK);
-        rows = most(rows, t->rows);
+        chunks = max_int(chunks, chunks_end(t) - t->key_first / CHUNK);
+        rows = max_int(rows, t->rows);
         for (int r = 0; r < t->rows; r++) job->split_top[i * ROWS + r] = -INFINITY;
     }
     job->slot_size = sums_size(rows, job->layout.v_pad);
@@ -391,15 +413,16 @@ static void split_rounds(struct job *job)
     }
 }
 
-/* What a tile of the span costs, in rows times keys. */
+/* The cost of a tile of the span, in rows times keys. */
 static int64_t tile_cost(const struct job *job, const sh_span *span)
 {
     int end = span->pos + span->count;
-    return (int64_t)least(ROWS, span->count * job->group_heads) * (end - key_first(job, span->pos));
+    return (int64_t)min_int(ROWS, span->count * job->group_heads) *
+           (end - key_first(job, span->pos));
 }
 
-/* A tile that is more than half of one thread's share would hold up the others. There are fewer
- * than SPLIT_TILES for each thread of such. */
+/* A tile that costs more than half of a thread's share would keep the other threads waiting. Fewer
+ * than SPLIT_TILES per thread can be that expensive, which bounds the size of job->split. */
 static bool split_wanted(const struct job *job, const sh_span *span, int64_t cost_all)
 {
     int chunks = (span->pos + span->count - 1) / CHUNK - key_first(job, span->pos) / CHUNK + 1;
@@ -407,7 +430,7 @@ static bool split_wanted(const struct job *job, const sh_span *span, int64_t cos
            tile_cost(job, span) * SPLIT_TILES * job->threads > cost_all;
 }
 
-/* Returns the cost of all tiles, as tile_cost counts it. */
+/* Decides which spans are split. Returns the cost of all tiles, in the unit of tile_cost. */
 static int64_t tiles_plan(struct job *job)
 {
     int64_t cost_all = 0;

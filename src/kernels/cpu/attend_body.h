@@ -1,8 +1,11 @@
-/* attend_body.h - the inner loops of attention and the writing of KV, one text for every level.
+/* attend_body.h - the inner loops of attention and the writing of KV, one source for every level.
  *
- * Include it behind a vec_*.h, once in a file. Every output is summed over one number after the
- * other, whatever the shape of the tile, so a query's bits do not depend on the queries beside it.
+ * Include it after a vec_*.h, once per file. Every output is summed over its numbers in order,
+ * whatever the shape of the tile, so the bits of a query do not depend on the queries next to it.
  * See vector.h for the layouts and for what each kernel does.
+ *
+ * The functions ..._f32, _f16 and _int8 at the ends of the sections only make `format` a constant,
+ * which the compiler then folds into the inlined body.
  *
  * Threads: pure functions on the caller's memory. */
 #ifndef SH_KERNELS_CPU_ATTEND_BODY_H
@@ -18,10 +21,10 @@ enum {
     BLOCK = SH_KV_BLOCK,
     STEP = SH_ATTEND_STEP,
     TILE_SIZE = BLOCK * BLOCK,
-    PREFETCH_ROWS = 8, /* fewer rows than that wait for memory, more for the products */
+    PREFETCH_ROWS = 8, /* up to this many rows are bound by memory, more by arithmetic */
 };
 
-/* Sixteen numbers of a block from number `i` on, and the block from number `i` on. */
+/* Sixteen numbers of a block from number `i` on, and the address of number `i`. */
 VEC_INLINE v16 kv_load(const void *p, size_t i, sh_kv_format format)
 {
     if (format == SH_KV_F16) return v16_load_f16((const uint16_t *)p + i);
@@ -35,8 +38,8 @@ VEC_INLINE const void *kv_at(const void *p, size_t i, sh_kv_format format)
     return (const char *)p + i * size;
 }
 
-/* n rows of a panel; squares of 16 numbers by 16 rows are turned over. Stores are whole vectors:
- * what one leaves behind its n numbers, the next overwrites. */
+/* n rows of a panel, as [dim][n]: squares of 16 numbers by 16 rows are transposed. Stores are whole
+ * vectors, of which only n numbers count; the next store overwrites the surplus. */
 VEC_INLINE void q_pack_panel(float *to, const float *const *q, int n, int dim, float factor)
 {
     for (int d = 0; d < dim; d += 16) {
@@ -61,8 +64,8 @@ static void q_pack(float *to, const float *const *q, int rows, int dim, float fa
     }
 }
 
-/* n rows against the tokens [first, first + 16 * VEC_WIDE) of a block. The next block's keys and
- * this one's values are read soon. */
+/* n rows against the tokens [first, first + 16 * VEC_WIDE) of a block; n is a constant. The keys of
+ * the next block and the values of this one will be needed soon: prefetch them. */
 VEC_INLINE void scores_tile(float *s, const float *q, int n, const void *k, const float *k_scale,
                             int k_dim, const void *next, const void *v, int first,
                             sh_kv_format format)
@@ -89,6 +92,7 @@ VEC_INLINE void scores_tile(float *s, const float *q, int n, const void *k, cons
     }
 }
 
+/* The switch makes the number of rows a constant, so that all sums of a tile are in registers. */
 VEC_INLINE void scores_of(float *s, const float *q, int skip, int rows, const void *k,
                           const float *k_scale, int k_dim, const void *next, const void *v,
                           sh_kv_format format)
@@ -131,7 +135,7 @@ VEC_INLINE float larger(float a, float b)
     return a > b ? a : b;
 }
 
-/* 2^x of one number, with the bits that it would have in a vector. */
+/* 2^x of one number, with the same bits as in a vector. */
 static float exp2_of(float x)
 {
     float y[16];
@@ -142,7 +146,7 @@ static float exp2_of(float x)
 static float soften(float *s, int from, int to, int first, int end, const float *v_scale,
                     float *top, float *total)
 {
-    if (first >= end) {
+    if (first >= end) { /* the row sees no key here, and -INFINITY minus itself would be NaN */
         memset(s + from, 0, (size_t)(to - from) * sizeof(*s));
         return 1.0f;
     }
@@ -162,13 +166,13 @@ static float soften(float *s, int from, int to, int first, int end, const float 
         sum = v16_add(sum, e);
         v16_store(s + i, v_scale == NULL ? e : v16_mul(e, v16_load(v_scale + i)));
     }
-    float decay = now == before ? 1.0f : exp2_of(before - now);
+    float decay = now == before ? 1.0f : exp2_of(before - now); /* 0 when before is -INFINITY */
     *top = now;
     *total = *total * decay + v16_sum(sum);
     return decay;
 }
 
-/* n rows of sums for 16 * VEC_WIDE numbers, which begin at number `at` of each block of values. */
+/* n rows of sums for 16 * VEC_WIDE numbers, which start at number `at` of each block of values. */
 VEC_INLINE void mix_tile(float *sum_out, size_t stride, const float *p, const float *decay, int n,
                          const void *const *v, size_t at, int first, int end, sh_kv_format format)
 {
@@ -230,7 +234,7 @@ static void mix_int8(float *sum, const float *p, const float *decay, const int *
     mix_of(sum, p, decay, ends, rows, v, first, end, v_pad, SH_KV_INT8);
 }
 
-/* Squares of 16 numbers by 16 tokens are turned over. */
+/* Squares of 16 numbers by 16 tokens are transposed. */
 VEC_INLINE void v_of_k_all(float *v, const void *k, int v_dim, sh_kv_format format)
 {
     for (int d = 0; d < v_dim; d += 16)
@@ -275,7 +279,7 @@ static void blend(float *out, float a, const float *sum, float b, int dim)
 static void fold(float *out, float *out_top, float *out_total, const float *sum, float top,
                  float total, int dim)
 {
-    if (top == -INFINITY) return; /* no key of this run is seen by the row */
+    if (top == -INFINITY) return; /* the row sees no key of this chunk */
     if (*out_top == -INFINITY) {
         memcpy(out, sum, (size_t)dim * sizeof(*out));
         *out_top = top, *out_total = total;
@@ -287,6 +291,7 @@ static void fold(float *out, float *out_top, float *out_total, const float *sum,
     *out_top = now;
 }
 
+/* The sink may be larger than every score, so it takes part in the maximum. */
 static void finish(float *out, float top, float total, const float *sink, int dim)
 {
     float factor = 1.0f;
@@ -302,19 +307,20 @@ static void finish(float *out, float top, float total, const float *sink, int di
     }
 }
 
-/* Sixteen numbers in the format; f16 stops at its largest number, which an infinity is not. */
+/* Stores sixteen numbers in the format. f16 saturates at its largest finite number: an infinity in
+ * the cache would turn every later softmax of the sequence into NaN. */
 VEC_INLINE void kv_put(void *to, v16 x, sh_kv_format format)
 {
     const v16 limit = v16_set(65504.0f);
     if (format == SH_KV_F16)
         v16_store_f16(to, v16_min(limit, v16_max(v16_sub(v16_set(0.0f), limit), x)));
-    else if (format == SH_KV_INT8) /* a NaN becomes a code too; its scale is NaN */
+    else if (format == SH_KV_INT8) /* a NaN becomes some code */
         v16_store_i8(to, v16_max(v16_min(x, v16_set(127.0f)), v16_set(-127.0f)));
     else
         v16_store(to, x);
 }
 
-/* For INT8: writes the scale of x and returns the factor that makes its numbers codes. */
+/* For INT8: writes the scale of x and returns the factor from numbers to codes. */
 VEC_INLINE float kv_factor(float *scale, int slot, const float *x, int dim, sh_kv_format format)
 {
     if (format != SH_KV_INT8) return 1.0f;
@@ -326,7 +332,7 @@ VEC_INLINE float kv_factor(float *scale, int slot, const float *x, int dim, sh_k
     return top > 0.0f ? 127.0f / top : 0.0f;
 }
 
-/* A token alone: a number goes to each row of the block. */
+/* A single token: its numbers go to one column of the block. */
 VEC_INLINE void k_put(void *k, float *scale, int slot, const float *x, int dim, sh_kv_format format)
 {
     size_t size = format == SH_KV_F32 ? 4 : format == SH_KV_F16 ? 2 : 1;
@@ -339,7 +345,8 @@ VEC_INLINE void k_put(void *k, float *scale, int slot, const float *x, int dim, 
     }
 }
 
-/* Sixteen tokens: squares of 16 numbers by 16 tokens are turned over. */
+/* Sixteen tokens: squares of 16 numbers by 16 tokens are transposed, and stored as whole vectors.
+ */
 VEC_INLINE void k_put_square(void *k, float *scale, int slot, const float *x, int64_t stride,
                              int dim, sh_kv_format format)
 {

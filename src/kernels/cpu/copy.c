@@ -1,4 +1,4 @@
-/* Moves without arithmetic. */
+/* Ops that move numbers without arithmetic. They run on the caller. */
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>

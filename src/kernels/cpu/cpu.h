@@ -1,13 +1,13 @@
 /* cpu.h - inside the CPU device: its state, its levels, and where each op lives.
  *
- * A level ("generic", "avx2", ...) is a row of const kernel tables, one table for each family of
- * ops: `matrix` (panels and products), `vector` (norms, activations, attention). An op file <op>.c
- * has the driver and the generic kernels; <op>_<isa>.c beside it has a table for that level. A
- * family without a variant for a level takes the table of the level below. All levels share one
- * layout of panels, KV and scratch.
+ * A level ("generic", "avx2", ...) is a pair of const kernel tables: `matrix` (products with
+ * panels) and `vector` (norms, activations, attention). The op files (matmul.c, attend.c, ...) have
+ * the drivers, which are the same at all levels; dot*.c and vector*.c have the tables. A level
+ * without a variant of its own uses the table of the level below. All levels share one layout of
+ * panels, KV and scratch.
  *
- * Threads: an op runs on the caller and on the pool's threads; one op at a time uses the scratch.
- */
+ * Threads: an op runs on the caller and on the threads of the pool; one op at a time uses the
+ * scratch. */
 #ifndef SH_KERNELS_CPU_CPU_H
 #define SH_KERNELS_CPU_CPU_H
 
@@ -20,12 +20,12 @@
 
 typedef struct {
     const char *name;
-    bool (*present)(void); /* this CPU, and its operating system, can run it */
+    bool (*present)(void); /* this CPU and its operating system support it */
     const sh_matrix_kernels *matrix;
     const sh_vector_kernels *vector;
 } sh_cpu_level;
 
-/* The next piece of a thread's own run of pieces, on a cache line of its own. */
+/* The next piece of a thread's run of pieces, padded to a cache line. */
 typedef struct {
     atomic_size_t piece;
     char pad[64 - sizeof(atomic_size_t)];
@@ -37,7 +37,7 @@ typedef struct {
     sh_cpu_next *next; /* [threads] */
     sh_activations activations;
     const sh_cpu_level *level;
-    uint8_t *scratch; /* shared by all ops, one after the other; 64-byte aligned */
+    uint8_t *scratch; /* used by one op at a time; 64-byte aligned */
     size_t scratch_size;
     sh_limits limits;
 } sh_cpu;
@@ -47,25 +47,25 @@ static inline sh_cpu *sh_cpu_of(sh_device *dev)
     return (sh_cpu *)dev;
 }
 
-/* The level of that name (NULL or "auto": the best), or an error that lists what this CPU has. */
+/* The level of that name (NULL or "auto": the best), or an error that lists the available ones. */
 SH_MUST_CHECK sh_status sh_cpu_level_find(const char *name, const sh_cpu_level **out, sh_err *err);
 
-/* Level `idx` of those that this CPU has, lowest first; NULL behind the last. */
+/* Level `idx` of those that this CPU supports, lowest first; NULL after the last. */
 const sh_cpu_level *sh_cpu_level_at(int idx);
 
-/* Runs fn(arg, piece, thread) once for each piece 0..pieces-1, spread over the pool; in order on
- * the caller alone when `alone` says that the work is too small to wake others for. */
+/* Runs fn(arg, piece, thread) once for each piece 0..pieces-1, spread over the pool. `alone`: the
+ * work is too small to wake other threads for, so the caller runs all pieces, in order. */
 void sh_cpu_each(sh_cpu *cpu, size_t pieces, bool alone, sh_host_fn fn, void *arg);
 
-/* A bump allocator over the scratch, for the length of one op. `base` NULL only counts, so that one
- * function both plans (reserve) and places (the op). */
+/* A bump allocator over the scratch, for the duration of one op. With base NULL it only counts, so
+ * that the same function plans (in reserve) and places (in the op). */
 typedef struct {
     uint8_t *base;
     size_t used;
 } sh_scratch;
 void *sh_scratch_take(sh_scratch *s, size_t size); /* 64-byte aligned */
 
-/* What the ops of a file need at most; reserve takes the largest. */
+/* The most scratch that the ops of a file need; reserve maps the largest. */
 size_t sh_cpu_matmul_scratch(const sh_cpu *cpu, const sh_limits *limits);
 size_t sh_cpu_experts_scratch(const sh_cpu *cpu, const sh_limits *limits);
 size_t sh_cpu_route_scratch(const sh_limits *limits);

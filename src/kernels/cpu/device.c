@@ -1,4 +1,4 @@
-/* The CPU as a device: opening, memory, and how an op's work is spread over the pool. */
+/* The CPU as a device: opening, memory, and how the work of an op is spread over the pool. */
 #include "base/alloc.h"
 #include "kernels/cpu/cpu.h"
 
@@ -12,7 +12,7 @@ sh_status sh_device_open_cpu(const sh_cpu_opts *opts, sh_device **out, sh_err *e
 {
     int threads = opts->threads == 0 ? sh_cpu_count() : opts->threads;
     if (threads < 1 || threads > SH_POOL_THREADS_MAX)
-        return sh_err_set(err, SH_ERR_INPUT, "threads: %d is not from 1 to %d", threads,
+        return sh_err_set(err, SH_ERR_INPUT, "threads: %d is not in the range 1 to %d", threads,
                           SH_POOL_THREADS_MAX);
     sh_cpu *cpu = sh_alloc(sizeof(*cpu));
     cpu->base.ops = &sh_cpu_ops;
@@ -62,6 +62,7 @@ void sh_cpu_download(sh_device *dev, void *dst, const void *src, size_t size)
     memcpy(dst, src, size);
 }
 
+/* Host and device memory are the same here. */
 void *sh_cpu_peek(sh_device *dev, const void *ptr)
 {
     (void)dev;
@@ -76,8 +77,9 @@ sh_status sh_cpu_reserve(sh_device *dev, const sh_limits *limits, sh_err *err)
                       sh_cpu_attend_scratch(cpu, limits)};
     size_t size = 1;
     for (size_t i = 0; i < SH_COUNT_OF(needs); i++) size = needs[i] > size ? needs[i] : size;
+    /* The new scratch is mapped before the old one goes, so that a failure changes nothing. */
     void *scratch;
-    if (sh_mem_map(size, "scratch of the kernels", &scratch, err) != SH_OK) return err->status;
+    if (sh_mem_map(size, "kernel scratch", &scratch, err) != SH_OK) return err->status;
     sh_mem_unmap(cpu->scratch, cpu->scratch_size);
     cpu->scratch = scratch;
     cpu->scratch_size = size;
@@ -99,9 +101,10 @@ struct each {
     void *arg;
 };
 
-/* Every thread has its own run of neighbouring pieces, so that it reads its own stretch of the
- * weights from end to end; who is done early takes from the others' runs, so that a thread which
- * the system has put aside holds up one piece. */
+/* Every thread starts on a run of adjacent pieces of its own, so that it reads one contiguous part
+ * of the weights. A thread that is done early takes pieces from the runs of the others, so that a
+ * descheduled thread delays a single piece. Relaxed atomics are enough: the counters only hand out
+ * pieces, and sh_pool_run orders everything before and after. */
 static void each_run(void *arg, int thread, int threads)
 {
     struct each *e = arg;

@@ -1,5 +1,5 @@
-/* The generic kernels of matrix products: the reference that every other level is tested against.
- */
+/* The generic kernels of matrix products, in plain C. They define the results: matrix.h states the
+ * order of every sum, and the tests compare all other levels to this one. */
 #include "kernels/cpu/matrix.h"
 
 #include <math.h>
@@ -28,8 +28,9 @@ static void quantize(const float *x, int64_t cols, int step, int tile, int8_t *q
         quantize_step(x + c, step, q, d, sum);
 }
 
-/* What a step of columns adds to the 16 rows of one token; `less` is zero * sum(q), without a bias.
- */
+/* Adds a step of columns to the 16 rows of one token. `less` is zero * sum(q): subtracting it from
+ * the dot is the same as subtracting the zero from every code. fmaf, not a * b + c, whatever the
+ * compiler's flags: all levels must round alike. */
 static void step_add(const uint8_t *codes, int step, const float *scale, const float *bias,
                      const int8_t *q, const float *d, int32_t less, float *acc)
 {
@@ -80,6 +81,8 @@ static void dot_codes(const sh_panel *p, const uint8_t *w, int64_t rows, const s
         }
 }
 
+/* f32 products need not have the same bits at all levels, so this is not fused: fmaf is slow on a
+ * CPU without the instruction. */
 static void columns_add(const float *w, int count, const float *x, float *acc)
 {
     for (int c = 0; c < count; c++)

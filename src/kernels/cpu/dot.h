@@ -1,4 +1,4 @@
-/* dot.h - what the levels of the matrix products share.
+/* dot.h - shared by the levels of the matrix products.
  *
  * Threads: pure functions. */
 #ifndef SH_KERNELS_CPU_DOT_H
@@ -6,8 +6,8 @@
 
 #include "kernels/cpu/matrix.h"
 
-/* A loop over registers, taken apart; not with a sanitizer's checks inside, which GCC can not and
- * of which clang makes endless code. */
+/* A loop over registers, fully unrolled. Not in a sanitizer build: GCC cannot unroll a loop with
+ * the checks inside, and clang produces an enormous amount of code. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED
 #elif defined(__has_feature)
@@ -23,11 +23,14 @@
 #define UNROLL(i, count) _Pragma("GCC unroll 16") for (int i = 0; i < (count); i++)
 #endif
 
-/* Stands for 4 bits that a table turns into codes up to 24, twice their value and SH_FP4_ZERO. */
+/* As a number of bits: 4 bits that a table maps to codes up to 24, twice the value plus
+ * SH_FP4_ZERO.
+ */
 enum { SH_FP4 = 104, SH_FP4_ZERO = 12 };
 
-/* x86: how many sums of two products code * 127 fit into 16 bits: codes up to 15 (halves of 8 bits
- * too), 24 or 31, 63. */
+/* x86: how many sums of two products code * 127 can be added up in signed 16 bits, for codes up to
+ * 15 (also the halves of 8 bits), 24 or 31, and 63: 8 * 2 * 15 * 127 = 30480, 4 * 2 * 31 * 127 =
+ * 31496, 2 * 2 * 63 * 127 = 32004, all below 32768. */
 #define SH_SAFE_RUN(bits) ((bits) <= 4 || (bits) == 8 ? 8 : (bits) == 6 ? 2 : 4)
 
 void sh_quantize_avx512(const float *x, int64_t cols, int step, int tile, int8_t *q, float *d,

@@ -1,14 +1,14 @@
-/* Code products for AVX2. Products of bytes end in sums of two in 16 bits, which must not overflow:
- * as many are added as the largest codes allow before they are widened, and codes of 8 bits go as
- * two of 4.
+/* Code products for AVX2. vpmaddubsw multiplies bytes and leaves sums of two products in 16 bits,
+ * which must not overflow: as many of these sums are added as the largest codes allow before they
+ * are widened (SH_SAFE_RUN), and codes of 8 bits are multiplied as two halves of 4.
  *
- * Half of the registers hold 32 columns of 8 rows while the tokens of a tile pass by; the integer
- * sums of a step are kept in memory until all its columns are there. */
+ * Half of the registers hold the weights, 32 columns of 8 rows, while the tokens of a tile go by;
+ * the integer sums of a step are kept in memory until all its columns have been added. */
 #include "kernels/cpu/open_avx2.h"
 
 enum {
-    NT = 2,    /* tokens whose sums are made together */
-    AHEAD = 4, /* blocks that the weights are prefetched before their use */
+    NT = 2,    /* tokens whose sums are computed together */
+    AHEAD = 4, /* prefetch distance of the weights, in blocks */
 };
 
 /* The tokens of a tile at one step. */
@@ -28,7 +28,8 @@ INLINE __m256i four_codes(const int8_t *q)
     return _mm256_set1_epi32(x);
 }
 
-/* `factor` times the dots of `vecs` vectors with `count` tokens, which are `stride` apart. */
+/* `factor` times the dots of `vecs` vectors with `count` tokens, which are `stride` apart. madd
+ * with the factor widens and scales in one instruction. */
 INLINE void tokens_dot(int bits, int vecs, int count, const __m256i *w, const int8_t *q, int stride,
                        int factor, __m256i *dot)
 {
@@ -61,7 +62,7 @@ INLINE void tokens_add(int bits, int step, int vecs, int count, bool first, cons
     }
 }
 
-/* Some columns of a step for all tokens; the first of a step sets the sums, the others add. */
+/* Some columns of a step for all tokens; the first columns set the sums, the others add to them. */
 INLINE void columns_dot(int bits, int step, int vecs, bool first, const __m256i *w, int col,
                         int factor, const struct walk *at, int32_t *dots)
 {
@@ -72,8 +73,8 @@ INLINE void columns_dot(int bits, int step, int vecs, bool first, const __m256i 
     if (left > 0) tokens_add(bits, step, vecs, 1, first, w, q, factor, dots);
 }
 
-/* The dots of 8 rows with all columns of a step; `part` is the half of a unit that a step of 16 is.
- */
+/* The dots of 8 rows with all columns of a step; for a step of 16, `part` is the half of the unit.
+ * Codes of 8 bits are split as 16 * high + low. */
 INLINE void half_dot(int bits, int step, const uint8_t *codes, int part, const struct walk *at,
                      int32_t *dots)
 {
@@ -96,7 +97,8 @@ INLINE void half_dot(int bits, int step, const uint8_t *codes, int part, const s
     }
 }
 
-/* Adds the dots of a step to the outputs of 8 rows. */
+/* Adds the dots of a step to the outputs of 8 rows, in the order of operations that matrix.h
+ * prescribes. */
 INLINE void half_add(int bits, const sh_panel *p, const uint8_t *meta, int col, int half,
                      const struct walk *at)
 {
@@ -130,6 +132,7 @@ INLINE void step_add(int bits, int step, const sh_panel *p, const uint8_t *codes
     at->sum += at->tokens;
 }
 
+/* A step of 16 (NVFP4) is half a unit: two steps for each opened unit. */
 INLINE void block_add(int bits, int step, const sh_panel *p, const uint8_t *block, int cols,
                       struct walk *at)
 {
@@ -174,6 +177,7 @@ INLINE void dot_body(int bits, int step, const sh_panel *p, const uint8_t *w, in
 
 #include "kernels/cpu/dot_table.h"
 
+/* The destination is write-only, so the instructions do not wait for each other. */
 static int64_t spin(int64_t loops)
 {
     __m256i acc[12], w = _mm256_set1_epi8(1);

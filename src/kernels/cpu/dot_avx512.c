@@ -1,6 +1,6 @@
-/* Without VNNI a product of bytes ends in sums of two in 16 bits, which must not overflow: as many
- * are added as the largest codes allow before they are widened, and codes of 8 bits go as two of 4.
- */
+/* Code products for AVX-512 without VNNI. vpmaddubsw leaves sums of two products in 16 bits, which
+ * must not overflow: as many of these sums are added as the largest codes allow before they are
+ * widened (SH_SAFE_RUN), and codes of 8 bits are multiplied as two halves of 4. */
 #include "kernels/cpu/open_avx512.h"
 
 INLINE __m512i four_codes(const int8_t *q)
@@ -10,7 +10,7 @@ INLINE __m512i four_codes(const int8_t *q)
     return _mm512_set1_epi32(x);
 }
 
-/* Adds vectors [0, run) of codes times one token, `factor` times. */
+/* Adds `factor` times the products of vectors [0, run) of codes with one token. */
 INLINE __m512i run_add(int run, const __m512i *w, const int8_t *q, int factor, __m512i dot)
 {
     __m512i sum = _mm512_maddubs_epi16(w[0], four_codes(q));
@@ -39,6 +39,7 @@ INLINE void dots(int bits, int vecs, int count, const __m512i *w, const int8_t *
 
 #include "kernels/cpu/dot_avx512.h"
 
+/* The destination is write-only, so the instructions do not wait for each other. */
 static int64_t spin(int64_t loops)
 {
     __m512i acc[12], w = _mm512_set1_epi8(1);

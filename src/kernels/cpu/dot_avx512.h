@@ -1,28 +1,29 @@
 /* dot_avx512.h - the body of the code products for AVX-512, with or without VNNI.
  *
- * Included by dot_avx512.c and dot_avx512vnni.c, which define first, behind open_avx512.h,
+ * Included by dot_avx512.c and dot_avx512vnni.c, which first include open_avx512.h and define
  *     dots(bits, vecs, count, w, q, dot)
- * that adds to dot[t], for each of `count` tokens, the products of the `vecs` vectors of codes `w`
- * with the 4 * vecs codes of the token at q + 4 * vecs * t; all numbers but addresses are
+ * It adds to dot[t], for each of `count` tokens, the products of the `vecs` vectors of codes `w`
+ * with the 4 * vecs codes of the token at q + 4 * vecs * t. All arguments but the addresses are
  * constants.
  *
  * The weights of one step of a panel are opened into registers (4 to 16 of the 32), then the tokens
- * of a tile pass by, which leave their sums in memory. So opening is paid once for up to 32 tokens,
- * and one token alone runs the same instructions on the same numbers. */
+ * of a tile go by and leave their sums in memory. So the cost of opening is shared by up to 32
+ * tokens, and a single token runs the same instructions on the same numbers. */
 #ifndef SH_KERNELS_CPU_DOT_AVX512_H
 #define SH_KERNELS_CPU_DOT_AVX512_H
 
 #include "kernels/cpu/open_avx512.h"
 
 enum {
-    NT = 4,    /* tokens whose sums are made together */
-    AHEAD = 4, /* blocks that the weights are prefetched before their use */
-    TOUCH = 2, /* tokens whose outputs are prefetched with one step: all at once stall the rest */
+    NT = 4,    /* tokens whose sums are computed together */
+    AHEAD = 4, /* prefetch distance of the weights, in blocks */
+    TOUCH = 2, /* outputs to prefetch per step, in tokens: all at once stall the other loads */
 };
 
-/* What a panel's walk carries along: the codes of the step's tokens, one behind the other, with
- * their scales and sums; and the outputs. One token's outputs stay in a register, those of several
- * are in memory. */
+/* The position in a walk over a panel: the codes of the step's tokens, with their scales and sums,
+ * and the outputs. The outputs of a single token stay in a register, those of several are in
+ * memory.
+ */
 struct walk {
     const int8_t *q;
     const float *d;
@@ -30,13 +31,13 @@ struct walk {
     int tokens;
     float *out;
     __m512 one;
-    const float *y; /* where the outputs will go */
+    const float *y; /* where the outputs will be stored */
     int64_t y_stride;
     int touched; /* tokens whose y has been prefetched */
 };
 
-/* Adds one step to the outputs of `count` tokens. FP4 has the sums' share of its zero taken off the
- * dots from the start, the others have a bias. */
+/* Adds one step to the outputs of `count` tokens. For FP4 the dots start at -zero * sum(q), which
+ * takes the zero off every code; the others have a bias. */
 INLINE void tokens_add(int bits, int vecs, int count, const __m512i *w, __m512 scale, __m512 bias,
                        const struct walk *at, __m512 *out)
 {
@@ -52,7 +53,7 @@ INLINE void tokens_add(int bits, int vecs, int count, const __m512i *w, __m512 s
     }
 }
 
-/* The same for outputs in memory; steps on to the next tokens. */
+/* The same for outputs in memory; moves on to the next tokens. */
 INLINE void stored_add(int bits, int vecs, int count, const __m512i *w, __m512 scale, __m512 bias,
                        struct walk *at)
 {
@@ -66,7 +67,7 @@ INLINE void stored_add(int bits, int vecs, int count, const __m512i *w, __m512 s
     at->out += count * ROWS;
 }
 
-/* One step for all tokens of the tile; steps on to the next step. */
+/* One step for all tokens of the tile; moves on to the next step. */
 INLINE void step_add(int few, int bits, int step, const __m512i *w, __m512 scale, __m512 bias,
                      struct walk *at)
 {
@@ -101,10 +102,10 @@ INLINE void step_scales(int bits, const sh_panel *p, const uint8_t *meta, int co
     }
 }
 
-/* The codes of one step, or of a unit that holds two steps. The CPU's own prefetcher feeds one
- * token best with a hint for the next block only, which it need not keep; with more tokens there is
- * more to do before the weights that are AHEAD are needed, and the next tile of tokens wants them
- * too. */
+/* Opens the codes of one step, or of a unit that has two steps, and prefetches. For a single token
+ * the hardware prefetcher does best with a hint for the next block only, and the line need not stay
+ * in the cache (NTA). With more tokens there is more to do before the weights AHEAD are needed, and
+ * the next tile of tokens reads them again. */
 INLINE void codes_open(int few, int bits, int step, const uint8_t *codes, size_t block, __m512i *w)
 {
     const int unit = (bits == FP4 ? 4 : bits) * VEC, lines = unit / VEC * (step > UNIT ? 2 : 1);

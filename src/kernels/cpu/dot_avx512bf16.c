@@ -1,18 +1,19 @@
-/* BF16 weights with activations that are rounded to BF16: one instruction adds the products of a
- * pair of columns, for which the panels hold them. An output is one chain of these over its pairs.
+/* BF16 weights with activations rounded to BF16. vdpbf16ps adds the products of a pair of columns,
+ * which is why BF16 panels store columns in pairs. An output is one chain of these over its pairs.
  *
- * Activations are rounded for a chunk of columns at a time, once for 64 rows. */
+ * Activations are rounded a chunk of columns at a time, once for 64 rows: the rounded chunk of a
+ * tile has a fixed size and stays in the cache. */
 #include "kernels/cpu/open_avx512.h"
 
 enum {
     CHUNK = 512, /* columns */
     SIDE = 4,    /* panels that share the rounded activations */
-    WIDE = 8,    /* tokens whose sums are made together */
+    WIDE = 8,    /* tokens whose sums are computed together */
 };
 
 typedef int32_t pair __attribute__((may_alias));
 
-/* Written out for the reason that dot_avx512vnni.c gives. */
+/* Inline assembly for the reason given in dot_avx512vnni.c. */
 #define DOT(sum, w, x)                                                                             \
     __asm__("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*(const pair *)(x)))
 
@@ -21,7 +22,7 @@ struct tile {
     _Alignas(64) float sums[SIDE][TILE][ROWS];
 };
 
-/* Columns [c, c + count) of the tokens from t on; what is missing of the last pair is zero. */
+/* Columns [c, c + count) of the tokens from t on; the missing half of a last pair is zero. */
 static void tile_round(struct tile *tile, const sh_acts *a, int t, int tokens, int64_t c, int count)
 {
     for (int i = 0; i < tokens; i++) {
@@ -34,7 +35,7 @@ static void tile_round(struct tile *tile, const sh_acts *a, int t, int tokens, i
     }
 }
 
-/* `panels` x `tokens` sums over some pairs; all but their count and the addresses are constants. */
+/* `panels` x `tokens` sums over some pairs; all but `pairs` and the addresses are constants. */
 INLINE void pairs_add(int panels, int tokens, struct tile *tile, int panel, int t, const uint8_t *w,
                       size_t stride, int pairs)
 {
@@ -51,7 +52,8 @@ INLINE void pairs_add(int panels, int tokens, struct tile *tile, int panel, int 
         _mm512_store_ps(tile->sums[panel + i / tokens][t + i % tokens], sum[i]);
 }
 
-/* One chunk of up to SIDE panels for all tokens of the tile. */
+/* One chunk of up to SIDE panels for all tokens of the tile. A single token takes four panels at
+ * once, since one chain of sums would wait for its own latency. */
 static void chunk_add(struct tile *tile, int panels, int tokens, const uint8_t *w, size_t stride,
                       int pairs)
 {

@@ -1,5 +1,6 @@
-/* One VNNI instruction multiplies 64 codes and adds them up in fours. It is written out, since
- * compilers turn its broadcast operand into a load of its own, which fills the reorder buffer. */
+/* Code products with VNNI: one vpdpbusd multiplies 64 codes and adds them up in fours. It is inline
+ * assembly because compilers turn the broadcast memory operand into a separate load, which fills up
+ * the reorder buffer. */
 #include "kernels/cpu/open_avx512.h"
 
 typedef int32_t four __attribute__((may_alias));
@@ -7,7 +8,8 @@ typedef int32_t four __attribute__((may_alias));
 #define DOT(acc, w, x)                                                                             \
     __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*(const four *)(x)))
 
-/* One token alone has two chains of sums, since there is nothing else to do meanwhile. */
+/* A single token has two chains of sums: there is nothing else to hide the latency with. The sums
+ * are integers, so the result is the same. */
 INLINE void dots(int bits, int vecs, int count, const __m512i *w, const int8_t *q, __m512i *dot)
 {
     (void)bits;
@@ -32,7 +34,7 @@ void sh_dot_codes_avx512vnni(const sh_panel *p, const uint8_t *w, int64_t rows, 
     dot_codes(p, w, rows, a, y, y_stride);
 }
 
-/* Twelve chains hide the latency of one instruction. */
+/* Twelve independent chains hide the latency of the instruction. */
 int64_t sh_spin_avx512vnni(int64_t loops)
 {
     __m512i acc[12], w = _mm512_set1_epi8(1);

@@ -1,10 +1,10 @@
-/* One SDOT multiplies 4 rows with four codes of a token, which are a lane of the register that
- * holds 16 of them. */
+/* Code products with SDOT, which multiplies 4 rows by four codes of a token. The four codes are one
+ * lane of a register with 16 of them, so a single load serves four instructions. */
 #include "kernels/cpu/open_neon.h"
 
-enum { NT = 4 }; /* tokens whose sums are made together */
+enum { NT = 4 }; /* tokens whose sums are computed together */
 
-INLINE void turn(int vecs, int8x16_t *w)
+INLINE void reorder(int vecs, int8x16_t *w)
 {
     (void)vecs;
     (void)w;
@@ -26,7 +26,7 @@ INLINE void dots(int bits, int vecs, int count, const int8x16_t *w, const int8_t
 
 #include "kernels/cpu/dot_neon.h"
 
-/* Twelve chains hide the latency of one instruction. */
+/* Twelve independent chains hide the latency of the instruction. */
 static int64_t spin(int64_t loops)
 {
     int8x16_t w = vdupq_n_s8(1);

@@ -1,5 +1,5 @@
-/* Products with f32 activations for AVX2, and the quantizer of activations; in form as those for
- * AVX-512, a column being two registers of 8 rows. */
+/* Products with f32 activations for AVX2, and the quantizer of activations. Built like those for
+ * AVX-512 (dot_f32_avx512.c), but a column is two registers of 8 rows. */
 #include "kernels/cpu/open_avx2.h"
 
 static inline float largest_of(__m256 x)
@@ -16,6 +16,7 @@ static inline int32_t sum_of(__m256i x)
     return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 1)));
 }
 
+/* Same bits as quantize in dot.c: cvtps rounds to nearest even like lrintf. */
 void sh_quantize_avx2(const float *x, int64_t cols, int step, int tile, int8_t *q, float *d,
                       int32_t *sum)
 {
@@ -50,6 +51,7 @@ static inline __m256i column_codes(__m256i codes, int part)
                             _mm256_set1_epi32(255));
 }
 
+/* E4M3 bits at the top of an f32, times 2^120 to correct the exponent bias. */
 static inline __m256 e4m3_values(__m256i x)
 {
     __m256i bits = _mm256_slli_epi32(_mm256_and_si256(x, _mm256_set1_epi32(0x7f)), 20);
@@ -71,7 +73,7 @@ static inline void open_codes(const sh_panel *p, const uint8_t *src, __m256i *w)
     }
 }
 
-/* A weight is scale * (code - zero) + bias, rounded twice. */
+/* A weight is scale * (code - zero) + bias, with two roundings, as in sh_panel_open_f32. */
 static inline void group_scales(const sh_panel *p, const uint8_t *meta, int group, int half,
                                 __m256 *scale, __m256 *bias)
 {
@@ -100,6 +102,7 @@ static inline void open_part(const sh_panel *p, const __m256i *w, __m256 scale, 
     }
 }
 
+/* A whole block to f32, as [column][16 rows], one half of the rows at a time. */
 static void open_block(const sh_panel *p, const uint8_t *block, int cols, float *out)
 {
     const uint8_t *meta = block + sh_panel_code_bytes(p, cols);
@@ -118,6 +121,8 @@ static void open_block(const sh_panel *p, const uint8_t *block, int cols, float 
 
 /* ---- columns times tokens ---- */
 
+/* Half a column of a plain panel. A BF16 number is the upper half of an f32: the odd column of a
+ * pair is there already, the even one is shifted up. */
 INLINE __m256 column(sh_format format, const uint8_t *w, int c, int half)
 {
     if (format == SH_FORMAT_F32) return _mm256_loadu_ps((const float *)(w + c * VEC) + half * HALF);

@@ -1,11 +1,14 @@
 /* Products with f32 activations for AVX-512, and the quantizer of activations.
  *
- * Plain panels are multiplied as they lie; the blocks of quantized ones are opened into a small f32
- * panel first. An output is one chain of fused multiply-adds over its columns. */
+ * Plain panels are multiplied as they are stored; the blocks of quantized ones are first opened
+ * into a small f32 panel (8 KiB at most). An output is one chain of fused multiply-adds over its
+ * columns. A chain must not be split, or its bits would depend on the shape of the tile; several
+ * panels (SIDE) or several tokens (WIDE) at a time keep enough chains in flight instead. */
 #include "kernels/cpu/open_avx512.h"
 
 /* ---- quantizing ---- */
 
+/* Same bits as quantize in dot.c: cvtps rounds to nearest even like lrintf. */
 void sh_quantize_avx512(const float *x, int64_t cols, int step, int tile, int8_t *q, float *d,
                         int32_t *sum)
 {
@@ -37,6 +40,7 @@ static inline __m512i column_codes(__m512i codes, int part)
                             _mm512_set1_epi32(255));
 }
 
+/* E4M3 bits at the top of an f32, times 2^120 to correct the exponent bias. */
 static inline __m512 e4m3_values(__m512i x)
 {
     __m512i bits = _mm512_slli_epi32(_mm512_and_si512(x, _mm512_set1_epi32(0x7f)), 20);
@@ -58,7 +62,7 @@ static inline void open_codes(const sh_panel *p, const uint8_t *src, __m512i *w)
     }
 }
 
-/* A weight is scale * (code - zero) + bias, rounded twice. */
+/* A weight is scale * (code - zero) + bias, with two roundings, as in sh_panel_open_f32. */
 static inline void group_scales(const sh_panel *p, const uint8_t *meta, int group, __m512 *scale,
                                 __m512 *bias)
 {
@@ -103,6 +107,8 @@ static void open_block(const sh_panel *p, const uint8_t *block, int cols, float 
 
 /* ---- columns times tokens ---- */
 
+/* A BF16 number is the upper half of an f32: the odd column of a pair is there already, the even
+ * one is shifted up. */
 INLINE __m512 column(sh_format format, const uint8_t *panel, int64_t c)
 {
     if (format == SH_FORMAT_F32) return _mm512_load_ps(panel + c * VEC);
@@ -138,8 +144,8 @@ INLINE void columns_add(sh_format format, int panels, int tokens, const uint8_t 
 
 enum { WIDE = 8, SIDE = 4 };
 
-/* sums [panels][tokens]: in eights, then one by one; few tokens take several panels side by side.
- */
+/* sums [panels][tokens]: eight tokens at a time, then two, then one; a single token takes several
+ * panels side by side. */
 INLINE void panels_add(sh_format format, int panels, const uint8_t *w, size_t stride,
                        const float *const *x, int tokens, int64_t cols, float (*sums)[ROWS])
 {

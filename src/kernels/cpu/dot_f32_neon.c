@@ -1,9 +1,11 @@
-/* Products with f32 activations for arm64, and the quantizer of activations; in form as those for
- * AVX2, a column being four registers of 4 rows. */
+/* Products with f32 activations for arm64, and the quantizer of activations. Built like those for
+ * AVX2 (dot_f32_avx2.c), but a column is four registers of 4 rows, and quantized panels are opened
+ * by the generic code. */
 #include "kernels/cpu/open_neon.h"
 
 /* ---- quantizing ---- */
 
+/* Same bits as quantize_step in dot.c: vcvtn rounds to nearest even like lrintf. */
 static void quantize_step(const float *x, int count, int8_t *q, float *d, int32_t *sum)
 {
     float32x4_t top = vdupq_n_f32(0);

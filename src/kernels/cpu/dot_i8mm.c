@@ -1,11 +1,12 @@
-/* One SMMLA multiplies two rows with two tokens over eight columns. */
+/* Code products with SMMLA, which multiplies two rows by two tokens over eight columns: a 2x2
+ * matrix of sums per instruction. */
 #include "kernels/cpu/open_neon.h"
 
-enum { NT = 4 }; /* tokens whose sums are made together */
+enum { NT = 4 }; /* tokens whose sums are computed together */
 
-/* Rows 0 and 1, then rows 2 and 3, with eight columns each, out of two registers of four columns.
- */
-INLINE void turn(int vecs, int8x16_t *w)
+/* From two registers with 4 rows of four columns each to rows 0 and 1, then rows 2 and 3, with
+ * eight columns each. */
+INLINE void reorder(int vecs, int8x16_t *w)
 {
     UNROLL (v, vecs / 2) {
         int32x4_t a = vreinterpretq_s32_s8(w[2 * v]), b = vreinterpretq_s32_s8(w[2 * v + 1]);
@@ -14,7 +15,7 @@ INLINE void turn(int vecs, int8x16_t *w)
     }
 }
 
-/* Two tokens, or one twice. */
+/* Two tokens, or a single one twice: half of the work is wasted then, but the sums are the same. */
 INLINE void dots_of_two(int vecs, const int8x16_t *w, const int8_t *p, const int8_t *q,
                         int32x4_t *of_p, int32x4_t *of_q)
 {
@@ -42,7 +43,7 @@ INLINE void dots(int bits, int vecs, int count, const int8x16_t *w, const int8_t
 
 #include "kernels/cpu/dot_neon.h"
 
-/* Twelve chains hide the latency of one instruction. */
+/* Twelve independent chains hide the latency of the instruction. */
 static int64_t spin(int64_t loops)
 {
     int8x16_t w = vdupq_n_s8(1);

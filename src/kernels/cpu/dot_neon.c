@@ -1,19 +1,20 @@
-/* Code products for every arm64 CPU. Products of bytes are summed in 16 bits as long as the largest
- * codes allow, then in 32. */
+/* Code products for any arm64 CPU, without dot product instructions. Products of bytes are summed
+ * in 16 bits as long as the largest codes allow, then in 32. */
 #include "kernels/cpu/open_neon.h"
 
-enum { NT = 2 }; /* tokens whose sums are made together */
+enum { NT = 2 }; /* tokens whose sums are computed together */
 
-/* How many products code * 127 fit into 16 bits: codes up to 15, 24 or 31, 63, 128. */
+/* How many products code * 127 can be added up in signed 16 bits, for codes up to 15, 24 or 31, 63
+ * and 128. */
 #define SAFE_RUN(bits) ((bits) <= 4 ? 16 : (bits) == 6 ? 4 : (bits) == 8 ? 2 : 8)
 
-INLINE void turn(int vecs, int8x16_t *w)
+INLINE void reorder(int vecs, int8x16_t *w)
 {
     (void)vecs;
     (void)w;
 }
 
-/* Four rows: two a half, of which each has two sums of 32 bits. */
+/* Four rows, two in each half of the vectors; vpaddq adds the two partial sums of each row. */
 INLINE int32x4_t one_dot(int bits, int vecs, const int8x16_t *w, const int8_t *q)
 {
     const int safe = SAFE_RUN(bits), run = safe < vecs ? safe : vecs;

@@ -1,20 +1,20 @@
 /* dot_neon.h - the body of the code products for arm64.
  *
- * Included by dot_neon.c, dot_dotprod.c and dot_i8mm.c, which define first, behind open_neon.h,
- *     turn(vecs, w)
- * that brings `vecs` open registers into the order that its products want, and
+ * Included by dot_neon.c, dot_dotprod.c and dot_i8mm.c, which first include open_neon.h and define
+ *     reorder(vecs, w)
+ * which brings `vecs` open registers into the order that its products need, and
  *     dots(bits, vecs, count, w, q, dot)
- * that adds to dot[t], for each of `count` tokens (NT or 1), the products of 4 rows with the 4 *
- * vecs codes of the token at q + 4 * vecs * t; all numbers but addresses are constants.
+ * which adds to dot[t], for each of `count` tokens (NT or 1), the products of 4 rows with the 4 *
+ * vecs codes of the token at q + 4 * vecs * t. All arguments but the addresses are constants.
  *
- * A step's weights of 4 rows stay in up to 16 of the 32 registers while the tokens of a tile pass
- * by, which leave their sums in memory. One token alone runs the same sums on the same numbers. */
+ * The weights of 4 rows of a step stay in up to 16 of the 32 registers while the tokens of a tile
+ * go by and leave their sums in memory. A single token runs the same sums on the same numbers. */
 #ifndef SH_KERNELS_CPU_DOT_NEON_H
 #define SH_KERNELS_CPU_DOT_NEON_H
 
 #include "kernels/cpu/open_neon.h"
 
-enum { AHEAD = 4 }; /* blocks that the weights are prefetched before their use */
+enum { AHEAD = 4 }; /* prefetch distance of the weights, in blocks */
 
 /* The tokens of a tile at one step. */
 struct walk {
@@ -25,8 +25,8 @@ struct walk {
     float *out; /* [tokens][16] */
 };
 
-/* Adds one step to the outputs of 4 rows for `count` tokens, and steps on to the next tokens. The
- * dots begin with what the zero of the codes takes off, or what was taken off the codes. */
+/* Adds one step to the outputs of 4 rows for `count` tokens, and moves on to the next tokens. The
+ * dots start at -zero * sum(q), where codes of 8 bits have a zero of -128 (see open_unit). */
 INLINE void tokens_add(int bits, int vecs, int count, const int8x16_t *w, float32x4_t scale,
                        float32x4_t bias, struct walk *at)
 {
@@ -47,7 +47,7 @@ INLINE void tokens_add(int bits, int vecs, int count, const int8x16_t *w, float3
     at->out += count * ROWS;
 }
 
-/* One step of 4 rows for all tokens; `part` is the half of a unit that a step of 16 is. */
+/* One step of 4 rows for all tokens; for a step of 16, `part` is the half of the unit. */
 INLINE void quarter_add(int bits, int step, const sh_panel *p, const uint8_t *codes,
                         const uint8_t *meta, int col, int part, int quarter, struct walk at)
 {
@@ -58,7 +58,7 @@ INLINE void quarter_add(int bits, int step, const sh_panel *p, const uint8_t *co
     open_unit(bits, codes + quarter * VEC / 4, open);
     if (step > UNIT) open_unit(bits, codes + unit + quarter * VEC / 4, open + 8);
     UNROLL (v, vecs) w[v] = vreinterpretq_s8_u8(open[part * 4 + v]);
-    turn(vecs, w);
+    reorder(vecs, w);
     if (bits == FP4) {
         scale = scales_fp4(p, meta + col / p->quant.group * ROWS, quarter);
     } else {

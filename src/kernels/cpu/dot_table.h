@@ -1,5 +1,6 @@
-/* dot_table.h - one function for each width of codes and step, made from dot_body(bits, step, ...)
- * of the file that includes this, and dot_codes, which finds it for a panel. */
+/* dot_table.h - instantiates dot_body(bits, step, ...) of the including file for every width of
+ * codes and step, and defines dot_codes, which picks the one for a panel. With both as constants
+ * the compiler unrolls everything and keeps the weights in registers. */
 #ifndef SH_KERNELS_CPU_DOT_TABLE_H
 #define SH_KERNELS_CPU_DOT_TABLE_H
 

@@ -1,15 +1,17 @@
-/* Ops that make each number, or each row, from its like alone. */
+/* Ops whose outputs depend on one number, or one row, of their inputs only. Large inputs are cut
+ * into pieces for the threads; no cut can change a result. */
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>
 
-enum { PIECE = 16384 }; /* numbers that are worth handing to another thread */
+enum { PIECE = 16384 }; /* numbers that are worth waking another thread for */
 
 static size_t pieces_of(size_t count)
 {
     return (count + PIECE - 1) / PIECE;
 }
 
+/* The arguments of add and scale. */
 struct pairs {
     const sh_vector_kernels *kernels;
     float *x;
@@ -53,6 +55,7 @@ void sh_cpu_scale(sh_device *dev, float *x, float factor, size_t count)
     sh_cpu_each(cpu, pieces_of(count), false, scale_run, &p);
 }
 
+/* The arguments of the ops on rows; each uses some of them. */
 struct rows {
     const sh_vector_kernels *kernels;
     float *y;
@@ -65,7 +68,7 @@ struct rows {
     sh_act act;
 };
 
-/* Rows run in pieces of about PIECE numbers. */
+/* Runs rows in pieces of about PIECE numbers. */
 static void rows_each(sh_cpu *cpu, struct rows *rows, sh_host_fn fn)
 {
     rows->kernels = cpu->level->vector;

@@ -1,17 +1,19 @@
-/* Experts: the tokens of a batch sorted by expert, so that each expert's weights are read once.
+/* Experts: the tokens of a batch are sorted by expert, so that the weights of each expert are read
+ * once for all its tokens.
  *
- * A slot is one (token, choice) pair; slots are numbered in the order of their experts. First the
- * pieces are stripes of the rows of gate and up of one expert, which end in act(gate, up) as the
- * input of down; then stripes of the rows of down of all experts, after which each token's slots
- * are summed in the order of its choices. So no sum depends on the batch or on the threads. */
+ * A slot is one (token, choice) pair; slots are numbered in the order of their experts. The work
+ * runs in two phases. In the first, a piece is a stripe of rows of gate and up of one expert, and
+ * ends in act(gate, up), quantized right away as the input of down. In the second, a piece is a
+ * stripe of rows of down for all experts; it finishes by summing the slots of each token, in the
+ * order of the token's choices. So no sum depends on the batch or on the number of threads, and no
+ * two threads write to the same output. */
 #include "kernels/cpu/acts.h"
 
 #include <string.h>
 
 enum {
-    STRIPE =
-        64, /* rows; a multiple of every step, so that a stripe of act(gate, up) is whole steps */
-    PIECES_EACH = 4,
+    STRIPE = 64,     /* rows; a multiple of every step: a stripe of act(gate, up) is whole steps */
+    PIECES_EACH = 4, /* pieces per thread; with fewer, stripes are made smaller */
     STEP_MIN = 16,
     TILE = SH_ACTS_TILE,
 };
@@ -24,14 +26,14 @@ struct job {
     int topk, slots, used;
     const float *weights;
     float *y;
-    int32_t *expert; /* [used] those that were chosen */
+    int32_t *expert; /* [used] the experts that were chosen */
     int32_t *begin;  /* [used + 1] first slot of each */
-    int32_t *place;  /* [experts] where an expert is among the used */
+    int32_t *place;  /* [experts] counts, then the next free slot, while sorting */
     int32_t *token;  /* [slots] */
-    int32_t *slot;   /* [tokens, topk] where a choice went */
-    sh_acts in;      /* [slots, cols]; a token alone is filled once for all its slots */
+    int32_t *slot;   /* [tokens, topk] the slot of each choice */
+    sh_acts in;      /* [slots, cols]; a single token is quantized once for all its slots */
     sh_acts mid;     /* [slots, rows] */
-    float *mid_x;    /* [slots, rows], when down takes no codes */
+    float *mid_x;    /* [slots, rows], when down does not use codes */
     float *out;      /* [threads][slots, STRIPE] */
     int64_t stripe;  /* rows of down */
 };
@@ -51,7 +53,7 @@ static void job_place(struct job *job, sh_scratch *s, int threads, int experts, 
     job->out = sh_scratch_take(s, (size_t)threads * slots * STRIPE * sizeof(float));
 }
 
-/* A counting sort by expert; tokens keep their order. */
+/* A counting sort by expert; it is stable, so tokens stay in order. */
 static void slots_sort(struct job *job, const int32_t *ids, int experts)
 {
     memset(job->place, 0, (size_t)experts * sizeof(int32_t));
@@ -73,6 +75,8 @@ static void slots_sort(struct job *job, const int32_t *ids, int experts)
     }
 }
 
+/* The input of one expert: its slots, tiled from its first slot on. A single token has only one
+ * input, which all its experts share. */
 static sh_acts input_of(const struct job *job, int used)
 {
     int first = job->begin[used];
@@ -139,7 +143,7 @@ static void middle_run(void *arg, size_t piece, int thread)
     }
 }
 
-/* A stripe of the outputs: all experts, then each token's sum. */
+/* A stripe of the outputs: the products of all experts, then the sum of each token. */
 static void output_run(void *arg, size_t piece, int thread)
 {
     struct job *job = arg;
@@ -172,6 +176,7 @@ static void job_run(struct job *job, const int32_t *ids)
         sh_cpu_each(cpu, job->in.tokens == 1 ? 1 : (size_t)job->used, false, input_fill, job);
     size_t stripes = (size_t)((job->ex->gate.rows + STRIPE - 1) / STRIPE);
     sh_cpu_each(cpu, (size_t)job->used * stripes, false, middle_run, job);
+    /* The second phase has few pieces in a narrow model: cut them smaller for many threads. */
     job->stripe = STRIPE;
     while (job->stripe > SH_PANEL_ROWS && hidden / job->stripe < PIECES_EACH * threads)
         job->stripe /= 2;

@@ -1,9 +1,12 @@
-/* KV blocks: their layout and the writing of a step's keys and values. */
+/* KV blocks: their layout, and storing the keys and values of a step. */
 #include "kernels/cpu/kv.h"
 
 #include "kernels/cpu/cpu.h"
 
-enum { ALIGN = 64, WRITE_ALONE = 8192 };
+enum {
+    ALIGN = 64,         /* a cache line, and the widest vector */
+    WRITE_ALONE = 8192, /* numbers; fewer are not worth waking other threads for */
+};
 
 static size_t part_take(size_t *used, size_t size)
 {
@@ -12,6 +15,7 @@ static size_t part_take(size_t *used, size_t size)
     return at;
 }
 
+/* A head's keys, values and scales are contiguous, because a tile of attention reads one head. */
 sh_kv_layout sh_kv_layout_of(const sh_kv_shape *shape)
 {
     static const size_t sizes[] = {[SH_KV_F32] = 4, [SH_KV_F16] = 2, [SH_KV_INT8] = 1};
@@ -40,7 +44,7 @@ struct write {
     const float *k, *v;
     int64_t k_stride, v_stride;
     sh_kv_layout layout;
-    int32_t *begin; /* [span_count + 1] first of each span's blocks among all that are written */
+    int32_t *begin; /* [span_count + 1] first block of each span, counting those written to */
 };
 
 static int32_t *begin_place(sh_scratch *s, int spans)
@@ -64,7 +68,8 @@ static void tokens_write(const struct write *w, const sh_span *span, int first, 
                                        slot, v, w->v_stride, end - first, shape->v_dim);
 }
 
-/* A piece is one head of one block, so that no two threads write to one line of memory. */
+/* A piece is one head of one block, so that no two threads write to the same cache line: keys of
+ * adjacent tokens are interleaved. */
 static void write_run(void *arg, size_t piece, int thread)
 {
     const struct write *w = arg;

@@ -1,5 +1,7 @@
-/* The levels of each architecture, lowest first. A row names the best table of each family of ops.
- */
+/* The levels of each architecture, lowest first. Each row has the best tables for that level; those
+ * of a lower level are reused where a higher one adds nothing. Detection must include the operating
+ * system: a CPU with AVX-512 under a kernel that does not save its registers must not use it, which
+ * __builtin_cpu_supports checks. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dot.h"
 
@@ -21,6 +23,7 @@ static bool always(void)
 
 #if defined(__x86_64__)
 
+/* Asks the CPU only; the operating system's part is that of AVX, which the caller checks. */
 static bool has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -43,6 +46,7 @@ static bool has_avx512vnni(void)
     return has_avx512() && __builtin_cpu_supports("avx512vnni");
 }
 
+/* CPUID leaf 7, subleaf 1, EAX bit 5. */
 static bool has_avx512bf16(void)
 {
     unsigned a, b, c, d;
@@ -78,9 +82,9 @@ static bool has_dotprod(void)
 
 static bool has_i8mm(void)
 {
-    int there = 0;
-    size_t len = sizeof(there);
-    return sysctlbyname("hw.optional.arm.FEAT_I8MM", &there, &len, NULL, 0) == 0 && there != 0;
+    int present = 0;
+    size_t len = sizeof(present);
+    return sysctlbyname("hw.optional.arm.FEAT_I8MM", &present, &len, NULL, 0) == 0 && present != 0;
 }
 #endif
 
@@ -97,6 +101,7 @@ static const sh_cpu_level levels[] = {{"generic", always, &sh_matrix_generic, &s
 
 #endif
 
+/* Counts only the levels that are present: they need not be a prefix of the table. */
 const sh_cpu_level *sh_cpu_level_at(int idx)
 {
     for (size_t i = 0; i < SH_COUNT_OF(levels); i++)
@@ -115,8 +120,8 @@ sh_status sh_cpu_level_find(const char *name, const sh_cpu_level **out, sh_err *
         if (best || strcmp(name, level->name) == 0) found = level;
     }
     if (found == NULL)
-        return sh_err_set(err, SH_ERR_INPUT, "CPU level '%s' is not one that this CPU has: %s",
-                          name, list);
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "CPU level '%s' is not available; this CPU supports %s", name, list);
     *out = found;
     return SH_OK;
 }

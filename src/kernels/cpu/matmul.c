@@ -1,12 +1,13 @@
-/* Products of activations with matrices. Rows are cut into pieces that the threads take one by one;
- * products that share an input are one list of pieces. */
+/* Products of activations with matrices. Rows are cut into pieces that the threads take one by one.
+ * Products that share an input (q, k and v; gate and up) are one list of pieces: the input is
+ * quantized once, and the threads are woken and joined once. */
 #include "kernels/cpu/acts.h"
 
 enum {
-    PIECE_ROWS = 64,          /* weights of a piece stay in a core's cache while all tokens pass */
-    PIECES_EACH = 4,          /* fewer for each thread than this make the pieces smaller */
-    ALONE_NUMBERS = 1 << 15,  /* less to quantize, */
-    ALONE_PRODUCTS = 1 << 18, /* or to multiply, is not worth waking a thread for */
+    PIECE_ROWS = 64,         /* the weights of a piece stay in the cache of a core for all tokens */
+    PIECES_EACH = 4,         /* pieces per thread; with fewer, pieces are made smaller */
+    ALONE_NUMBERS = 1 << 15, /* fewer numbers to quantize, or */
+    ALONE_PRODUCTS = 1 << 18, /* fewer multiplications, are not worth waking a thread for */
     STEP_MIN = 16,
 };
 
@@ -22,6 +23,7 @@ static size_t product_pieces(const sh_product *product, int64_t piece_rows)
     return (size_t)((product->w->rows + piece_rows - 1) / piece_rows);
 }
 
+/* Biases are added last, to the finished sums, at every level alike. */
 static void bias_add(const float *bias, float *y, int64_t y_stride, int tokens, int64_t rows)
 {
     for (int t = 0; t < tokens; t++)
@@ -61,7 +63,8 @@ static void fill_run(void *arg, size_t token, int thread)
     sh_acts_fill(f->cpu, f->acts, t, 0, sh_acts_x(f->acts, t), f->cols, f->step);
 }
 
-/* How many of the leading products take the same form of the input; `rows` is the sum of theirs. */
+/* How many of the leading products use the input in the same form (f32, or codes of one step size);
+ * `rows` is the sum of their rows. */
 static int count_alike(const sh_cpu *cpu, const sh_product *products, int count, int64_t *rows)
 {
     sh_panel first = sh_panel_of(&products->w->quant, products->w->cols);
@@ -91,6 +94,7 @@ static void run_alike(sh_cpu *cpu, const sh_product *products, int count, int64_
     struct fill fill = {cpu, &job.acts, p.cols, p.step};
     if (codes) sh_cpu_each(cpu, (size_t)tokens, tokens * p.cols < ALONE_NUMBERS, fill_run, &fill);
 
+    /* Small matrices: halve the pieces until every thread has some, down to a single panel. */
     while (job.piece_rows > SH_PANEL_ROWS &&
            rows / job.piece_rows < PIECES_EACH * sh_pool_threads(cpu->pool))
         job.piece_rows /= 2;
@@ -99,6 +103,8 @@ static void run_alike(sh_cpu *cpu, const sh_product *products, int count, int64_
     sh_cpu_each(cpu, pieces, rows * p.cols * tokens < ALONE_PRODUCTS, piece_run, &job);
 }
 
+/* Models mix formats (8-bit next to 4-bit): products that need the input in another form start a
+ * new run. */
 void sh_cpu_matmul(sh_device *dev, const sh_product *products, int count, const float *x,
                    int64_t x_stride, int tokens)
 {
@@ -131,7 +137,8 @@ static size_t heads_scratch(int64_t cols, int step)
     return s.used;
 }
 
-/* One head, a tile of tokens at a time, each quantized by the thread that needs it. */
+/* One head, a tile of tokens at a time. Every head has an input of its own, so the thread quantizes
+ * it itself, into its part of the scratch. */
 static void heads_run(void *arg, size_t head, int thread)
 {
     struct heads *h = arg;
@@ -177,6 +184,7 @@ void sh_cpu_matmul_heads(sh_device *dev, const sh_matrix *w, const float *x, int
     sh_cpu_each(cpu, (size_t)w->count, alone, heads_run, &h);
 }
 
+/* The smallest step needs the most space: it has the most scales. */
 size_t sh_cpu_matmul_scratch(const sh_cpu *cpu, const sh_limits *limits)
 {
     sh_scratch s = {0};

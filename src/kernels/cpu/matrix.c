@@ -1,4 +1,4 @@
-/* Matrices at rest: their size, packing, and the rows of an embedding. */
+/* Matrices outside of products: their size, packing, and the lookup of embedding rows. */
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>

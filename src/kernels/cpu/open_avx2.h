@@ -1,7 +1,7 @@
-/* open_avx2.h - opening panels into AVX2 registers. A register holds the half of a panel's vector:
- * 8 rows of four columns, `src` being that half's first byte.
+/* open_avx2.h - opens panels into AVX2 registers. A register has half of a panel's vector: 8 rows
+ * of four columns; `src` is the first byte of that half.
  *
- * As with AVX-512, GCC's last scheduling is switched off. */
+ * GCC's scheduler after register allocation is switched off, as for AVX-512 (open_avx512.h). */
 #ifndef SH_KERNELS_CPU_OPEN_AVX2_H
 #define SH_KERNELS_CPU_OPEN_AVX2_H
 
@@ -30,9 +30,10 @@ INLINE __m256i load(const uint8_t *src)
     return _mm256_loadu_si256((const __m256i *)src);
 }
 
-/* The planes of panel.h. Shifts are of 16-bit lanes; the masks drop what crossed a byte. */
+/* The planes of panel.h. There is no shift of bytes: 16-bit lanes are shifted, and the masks drop
+ * the bits that crossed into the other byte. */
 
-/* Bits of `x` moved by `left` places (right when negative), and `mask` of them. */
+/* The bits of `x` shifted left by `left` places (right when negative), masked. */
 INLINE __m256i moved(__m256i x, int left, int mask)
 {
     x = left >= 0 ? _mm256_slli_epi16(x, left) : _mm256_srli_epi16(x, -left);
@@ -90,7 +91,7 @@ INLINE void open_unit(int bits, const uint8_t *src, __m256i *w)
     }
 }
 
-/* Scales (which = 0) or biases (1) of one half of the rows. */
+/* Scales (which = 0) or biases (which = 1) of one half of the rows. */
 INLINE __m256 scales_affine(sh_dtype dtype, const uint8_t *meta, int which, int half)
 {
     int at = which * ROWS + half * HALF;
@@ -100,7 +101,7 @@ INLINE __m256 scales_affine(sh_dtype dtype, const uint8_t *meta, int which, int 
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
-/* Powers of two; the exponent 0 is 2^-127, a subnormal. */
+/* Powers of two; exponent 0 is 2^-127, a subnormal. */
 INLINE __m256 scales_e8m0(const uint8_t *meta, int half)
 {
     __m128i bytes = _mm_loadl_epi64((const __m128i *)(meta + half * HALF));
@@ -110,7 +111,8 @@ INLINE __m256 scales_e8m0(const uint8_t *meta, int half)
     return _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(e, 23), tiny));
 }
 
-/* Half of the scale, since FP4 codes count in halves. */
+/* Half of the scale, since opened FP4 codes are doubled. The cast of E4M3 to f16 is that of half.h.
+ */
 INLINE __m256 scales_fp4(const sh_panel *p, const uint8_t *meta, int half)
 {
     if (p->quant.format == SH_FORMAT_MXFP4)
@@ -121,7 +123,7 @@ INLINE __m256 scales_fp4(const sh_panel *p, const uint8_t *meta, int half)
     return _mm256_mul_ps(_mm256_set1_ps(0.5f * p->quant.global_scale), e4m3);
 }
 
-/* `tokens` x 16 outputs, `rows` of which exist, to where they belong. */
+/* Stores the outputs of `tokens` x 16 rows, of which only `rows` exist. */
 INLINE void rows_store(const float *out, int tokens, int64_t rows, float *y, int64_t y_stride)
 {
     size_t live = (size_t)(rows < ROWS ? rows : ROWS) * sizeof(float);

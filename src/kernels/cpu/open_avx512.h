@@ -1,4 +1,4 @@
-/* open_avx512.h - opening panels into AVX-512 registers, for every kernel that reads them.
+/* open_avx512.h - opens panels into AVX-512 registers, for every kernel that reads them.
  *
  * GCC's scheduler after register allocation costs 7 % in the code products (375 -> 348 GOP/s on a
  * Zen 4 core whose peak is 464), so it is switched off for the files that include this first. */
@@ -29,9 +29,10 @@ INLINE __m512i load(const uint8_t *src)
     return _mm512_loadu_si512(src);
 }
 
-/* The planes of panel.h. Shifts are of 16-bit lanes; the masks drop what crossed a byte. */
+/* The planes of panel.h. There is no shift of bytes: 16-bit lanes are shifted, and the masks drop
+ * the bits that crossed into the other byte. */
 
-/* Bits of `x` moved by `left` places (right when negative), `mask` of them joined to `low`. */
+/* low | (x shifted left by `left` places (right when negative) & mask): 0xf8 is a | (b & c). */
 INLINE __m512i join(__m512i low, __m512i x, int left, int mask)
 {
     __m512i moved = left >= 0 ? _mm512_slli_epi16(x, (unsigned)left)
@@ -100,7 +101,7 @@ INLINE __m512 scales_affine(sh_dtype dtype, const uint8_t *meta, int which)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
-/* Powers of two; the exponent 0 is 2^-127, a subnormal. */
+/* Powers of two; exponent 0 is 2^-127, a subnormal. */
 INLINE __m512 scales_e8m0(const uint8_t *meta)
 {
     __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)meta));
@@ -109,7 +110,8 @@ INLINE __m512 scales_e8m0(const uint8_t *meta)
     return _mm512_castsi512_ps(_mm512_mask_mov_epi32(power, tiny, _mm512_set1_epi32(0x00400000)));
 }
 
-/* Half of the scale, since FP4 codes count in halves. */
+/* Half of the scale, since opened FP4 codes are doubled. The cast of E4M3 to f16 is that of half.h.
+ */
 INLINE __m512 scales_fp4(const sh_panel *p, const uint8_t *meta)
 {
     if (p->quant.format == SH_FORMAT_MXFP4)
@@ -121,7 +123,7 @@ INLINE __m512 scales_fp4(const sh_panel *p, const uint8_t *meta)
     return _mm512_mul_ps(_mm512_set1_ps(0.5f * p->quant.global_scale), e4m3);
 }
 
-/* `tokens` x 16 outputs, `rows` of which exist, to where they belong. */
+/* Stores the outputs of `tokens` x 16 rows, of which only `rows` exist. */
 INLINE void rows_store(const float *sums, int tokens, int64_t rows, float *y, int64_t y_stride)
 {
     __mmask16 live = (__mmask16)(rows >= ROWS ? 0xffffu : (1u << rows) - 1);

@@ -1,8 +1,8 @@
-/* open_neon.h - opening panels into NEON registers. A register holds the quarter of a panel's
- * vector: 4 rows of four columns, `src` being that quarter's first byte.
+/* open_neon.h - opens panels into NEON registers. A register has a quarter of a panel's vector: 4
+ * rows of four columns; `src` is the first byte of that quarter.
  *
- * GCC's schedulers put the chains of sums one behind the other, where the text has them side by
- * side; they are switched off for the files that include this first.
+ * GCC's schedulers serialize the chains of sums that the source interleaves, so they are switched
+ * off for the files that include this first.
  *
  * Threads: pure functions. */
 #ifndef SH_KERNELS_CPU_OPEN_NEON_H
@@ -28,8 +28,8 @@ enum {
     FP4 = SH_FP4,
 };
 
-/* The planes of panel.h: bits of `x` moved by `left` places (right when negative), and `mask` of
- * them. */
+/* The planes of panel.h: the bits of `x` shifted left by `left` places (right when negative),
+ * masked. */
 INLINE uint8x16_t moved(uint8x16_t x, int left, int mask)
 {
     if (left != 0) x = vshlq_u8(x, vdupq_n_s8((int8_t)left));
@@ -67,8 +67,8 @@ INLINE void join_bits(const uint8_t *src, int to, uint8x16_t *w)
     UNROLL (i, 8) w[i] = vorrq_u8(w[i], moved(v, to - i, 1 << to));
 }
 
-/* The 8 vectors of one unit; `bits` is a constant wherever this is inlined. Codes of 8 bits come
- * 128 too small, since the products take signed ones. */
+/* The 8 vectors of one unit; `bits` is a constant wherever this is inlined. Arm's products take two
+ * signed operands, so codes of 8 bits come out 128 too small; tokens_add makes up for it. */
 INLINE void open_unit(int bits, const uint8_t *src, uint8x16_t *w)
 {
     if (bits == 8) {
@@ -88,7 +88,7 @@ INLINE void open_unit(int bits, const uint8_t *src, uint8x16_t *w)
     }
 }
 
-/* Scales (which = 0) or biases (1) of one quarter of the rows. */
+/* Scales (which = 0) or biases (which = 1) of one quarter of the rows. */
 INLINE float32x4_t scales_affine(sh_dtype dtype, const uint8_t *meta, int which, int quarter)
 {
     int at = which * ROWS + quarter * QUARTER;
@@ -98,7 +98,7 @@ INLINE float32x4_t scales_affine(sh_dtype dtype, const uint8_t *meta, int which,
     return vreinterpretq_f32_u32(vshll_n_u16(h, 16));
 }
 
-/* Four bytes as 16-bit lanes that keep their sign. */
+/* Four bytes, sign-extended to 16-bit lanes. */
 INLINE int16x4_t four_bytes(const uint8_t *src)
 {
     uint32_t word;
@@ -106,8 +106,8 @@ INLINE int16x4_t four_bytes(const uint8_t *src)
     return vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(word))));
 }
 
-/* Half of the scale, since FP4 codes count in halves. E8M0 is a power of two, of which the exponent
- * 0 is 2^-127, a subnormal; E4M3 is moved to where f16 has its bits. */
+/* Half of the scale, since opened FP4 codes are doubled. E8M0 is a power of two, where exponent 0
+ * is 2^-127, a subnormal; E4M3 is shifted to where f16 has its bits, as in half.h. */
 INLINE float32x4_t scales_fp4(const sh_panel *p, const uint8_t *meta, int quarter)
 {
     int16x4_t x = four_bytes(meta + quarter * QUARTER);
@@ -122,7 +122,7 @@ INLINE float32x4_t scales_fp4(const sh_panel *p, const uint8_t *meta, int quarte
     return vmulq_n_f32(e4m3, 0.5f * p->quant.global_scale);
 }
 
-/* `tokens` x 16 outputs, `rows` of which exist, to where they belong. */
+/* Stores the outputs of `tokens` x 16 rows, of which only `rows` exist. */
 INLINE void rows_store(const float *out, int tokens, int64_t rows, float *y, int64_t y_stride)
 {
     size_t live = (size_t)(rows < ROWS ? rows : ROWS) * sizeof(float);

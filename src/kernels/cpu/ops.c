@@ -1,3 +1,4 @@
+/* The table of the CPU's ops. */
 #include "kernels/cpu/cpu.h"
 
 const sh_ops sh_cpu_ops = {

@@ -1,3 +1,15 @@
+/* Packs matrices into panels and opens them again; panel.h describes the layout.
+ *
+ * Packing happens once, at load, and reorders codes so that the product kernels, which are bound by
+ * memory bandwidth, read panels sequentially and unpack with a few shifts. Codes and scales keep
+ * their values: nothing is requantized.
+ *
+ * Opening here is plain C: it is the reference for the kernels with intrinsics (open_*.h), which
+ * must unpack the same bytes to the same codes, and it serves embedding rows and the generic level.
+ *
+ * FP4 values are 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. Doubled they are integers, and
+ * with 12 added none is negative: fp4_codes is 2 * value + FP4_ZERO, unsigned as the x86 dot
+ * products want their weights. The scales are halved to make up for it. */
 #include "kernels/cpu/panel.h"
 
 #include "kernels/half.h"
@@ -73,7 +85,8 @@ bool sh_panel_has_codes(const sh_panel *p)
 
 /* ---- packing ---- */
 
-/* 32 codes of one row, `bits` wide, from the file's stream of bits; eight fill whole bytes. */
+/* 32 codes of one row, `bits` wide, from the bit stream of the file. Eight codes are always a whole
+ * number of bytes, so they can be read as one little-endian word. */
 static void codes_read(const uint8_t *src, int bits, uint8_t out[UNIT])
 {
     uint64_t mask = (1u << bits) - 1;
@@ -84,7 +97,7 @@ static void codes_read(const uint8_t *src, int bits, uint8_t out[UNIT])
     }
 }
 
-/* Folds planes out of the 8 open vectors of a unit; the inverse of the three open_ functions. */
+/* Folds the 8 open vectors of a unit into planes; the inverse of the open_ functions below. */
 static uint8_t *fold_nibbles(const uint8_t *u, uint8_t *dst)
 {
     for (int i = 0; i < 4; i++, dst += VEC)
@@ -127,15 +140,15 @@ static uint8_t *fold_unit(int bits, const uint8_t *u, uint8_t *dst)
     }
 }
 
-/* Four nibbles of each 32-bit half to four bytes. */
+/* Spreads the low four nibbles of each 32-bit half to four bytes. */
 static uint64_t spread_nibbles(uint64_t x)
 {
     x = (x | x << 8) & UINT64_C(0x00ff00ff00ff00ff);
     return (x | x << 4) & UINT64_C(0x0f0f0f0f0f0f0f0f);
 }
 
-/* A whole unit of nibbles, straight to its folded form: of eight neighbours the first four become
- * the low halves of four bytes, the others the high ones. */
+/* A whole unit of nibbles, straight to its folded form: of eight adjacent columns the first four
+ * become the low halves of four bytes, the others the high halves. */
 static uint8_t *pack_nibbles(const uint8_t *src, size_t stride, int rows, uint8_t *dst)
 {
     const uint64_t halves = UINT64_C(0x0000ffff0000ffff);
@@ -158,8 +171,8 @@ static uint8_t *pack_bytes(const uint8_t *src, size_t stride, int rows, uint8_t 
     return dst + VECS * VEC;
 }
 
-/* One unit of up to 16 rows. Whole ones of the usual widths are moved without being opened: loading
- * a model is mostly this. */
+/* One unit of up to 16 rows. Whole units of the common widths are moved without being opened: most
+ * of the time of loading a model is spent here. */
 static uint8_t *pack_unit(const sh_panel *p, const sh_raw_rows *raw, int rows, int64_t first,
                           uint8_t *dst)
 {
@@ -195,6 +208,7 @@ static uint8_t *pack_scales(const void *src, size_t stride, int64_t group, size_
     return dst + ROWS * size;
 }
 
+/* Missing rows and groups stay zero; the kernels compute on them, but never store the result. */
 static void pack_meta(const sh_panel *p, const sh_raw_rows *raw, int rows, int64_t first, int cols,
                       uint8_t *dst)
 {
@@ -210,7 +224,7 @@ static void pack_meta(const sh_panel *p, const sh_raw_rows *raw, int rows, int64
         dst = pack_scales(raw->scales, raw->scales_stride, group++, 1, rows, dst);
 }
 
-/* `count` elements of 4 or 2 bytes, each 16 elements apart in the panel. */
+/* `count` elements of 4 or 2 bytes, which end up 16 elements apart in the panel. */
 static void scatter(const uint8_t *src, int64_t count, size_t size, uint8_t *dst)
 {
     if (size == 4)
@@ -249,6 +263,7 @@ void sh_panel_pack(const sh_panel *p, const sh_raw_rows *raw, int rows, uint8_t 
 
 /* ---- opening ---- */
 
+/* Nibbles are always the first plane and may assign; the others add their bits to what is there. */
 static const uint8_t *open_nibbles(const uint8_t *src, uint8_t *u)
 {
     for (int i = 0; i < 4; i++, src += VEC)
@@ -373,7 +388,7 @@ int sh_panel_open_f32(const sh_panel *p, const uint8_t *panel, int64_t first, fl
     return count;
 }
 
-/* One code of an open unit's vector v, byte b, from each kind of plane. */
+/* A single code, as vector v and byte b of the open unit, from each kind of plane. */
 static unsigned nibble_at(const uint8_t *plane, int v, int b)
 {
     return plane[v / 2 * VEC + b] >> (4 * (v % 2)) & 15u;
@@ -397,7 +412,7 @@ static unsigned code_at(int bits, const uint8_t *unit, int v, int b)
     }
 }
 
-/* `count` columns of one row of a block. */
+/* `count` columns of one row of a block, without opening the codes of the other rows. */
 static void block_row_f32(const sh_panel *p, const uint8_t *block, int64_t first, int count,
                           int row, float *out)
 {

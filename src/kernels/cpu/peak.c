@@ -1,3 +1,4 @@
+/* Measures the two limits of the machine: memory bandwidth and integer dot products. */
 #include "kernels/cpu/peak.h"
 
 #include "base/clock.h"
@@ -13,9 +14,9 @@ struct read {
     int streams; /* of one piece */
 };
 
-static atomic_uint_fast64_t sink; /* keeps the compiler from dropping the reads */
+static atomic_uint_fast64_t sink; /* keeps the compiler from eliminating the reads */
 
-/* One word of each line is enough to bring the line; four lines of a stream at a time. */
+/* One word per cache line is enough to fetch the line; four lines of each stream in turn. */
 static void read_run(void *arg, size_t piece, int thread)
 {
     const struct read *r = arg;
@@ -32,6 +33,8 @@ static void read_run(void *arg, size_t piece, int thread)
     atomic_fetch_add_explicit(&sink, sum, memory_order_relaxed);
 }
 
+/* How many streams per thread reach the full bandwidth depends on the CPU's prefetchers, so several
+ * numbers are tried. */
 double sh_peak_read_gbps(sh_device *dev, const void *data, size_t size)
 {
     sh_cpu *cpu = sh_cpu_of(dev);

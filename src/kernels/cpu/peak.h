@@ -1,20 +1,20 @@
-/* peak.h - what this machine could do at best, measured: the ruler for `shoal bench`.
+/* peak.h - measures the limits of this machine: the yardstick for `shoal bench`.
  *
- * Both use all threads of the device and take some tenths of a second.
+ * Both functions use all threads of the device and take a few tenths of a second.
  *
- * Threads: as an op of the device. */
+ * Threads: like an op of the device. */
 #ifndef SH_KERNELS_CPU_PEAK_H
 #define SH_KERNELS_CPU_PEAK_H
 
 #include "kernels/device.h"
 
-/* int8 multiplications and additions, in 10^9 a second, of a loop of nothing but the level's dot
- * product instruction; 0 at a level that has no such loop. */
+/* int8 multiplications and additions, in 10^9 per second, of a loop that has nothing but the
+ * level's dot product instruction; 0 at a level without such a loop. */
 double sh_peak_int8_gops(sh_device *dev);
 
-/* 10^9 bytes a second read from `data`, which should be much larger than the caches (a model's
- * weights serve): the best of several numbers of streams read side by side by each thread, each
- * once. */
+/* 10^9 bytes per second read from `data`, which should be much larger than the caches (the weights
+ * of a model, for example). Each thread reads several streams side by side; the best of several
+ * numbers of streams counts, each tried once. */
 double sh_peak_read_gbps(sh_device *dev, const void *data, size_t size);
 
 #endif

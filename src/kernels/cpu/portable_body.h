@@ -1,7 +1,10 @@
 /* portable_body.h - kernels that give the same bits at every level and on every architecture.
  *
- * Include it behind a vec_*.h, once in a file. No fused product and sum; sums have sixteen lanes
- * that are joined by v16_sum. See vector.h for what each kernel does.
+ * Every rank computes norms and routing on its own, and must come to the same result as the others,
+ * whatever its CPU: a different expert on one rank would ruin the sum of all. So there are no fused
+ * multiply-adds, and every sum has sixteen lanes that v16_sum adds up in one fixed order.
+ *
+ * Include it after a vec_*.h, once per file. See vector.h for what each kernel does.
  *
  * Threads: pure functions on the caller's memory. */
 #ifndef SH_KERNELS_CPU_PORTABLE_BODY_H
@@ -12,7 +15,7 @@
 
 #include <math.h>
 
-enum { DOT_STEP = 512 }; /* columns of a tile of `dots` that stay in the first cache */
+enum { DOT_STEP = 512 }; /* columns of a tile of `dots`, so that they stay in the L1 cache */
 
 static void add(float *x, const float *y, size_t count)
 {
@@ -28,7 +31,7 @@ static void scale(float *x, float factor, size_t count)
     for (; i < count; i++) x[i] *= factor;
 }
 
-/* Four vectors of sums in turn, so that one addition need not wait for the last. */
+/* Four vectors of sums in turn, so that an addition does not wait for the one before. */
 static float squares(const float *x, int64_t dim)
 {
     v16 sum[4] = {v16_set(0.0f), v16_set(0.0f), v16_set(0.0f), v16_set(0.0f)};
@@ -59,7 +62,7 @@ static void rmsnorm(float *y, const float *x, const float *w, int64_t dim, float
     for (; i < dim; i++) y[i] = x[i] * inverse * w[i];
 }
 
-/* nx by nw products of the n <= 16 columns at x and w, added to the sums. */
+/* Adds nx by nw products of the n <= 16 columns at x and w to the sums. */
 VEC_INLINE void dot_columns(v16 sum[VEC_DOT_X][VEC_DOT_W], const float *x, int nx, const float *w,
                             int nw, int64_t dim, int n)
 {
@@ -112,6 +115,7 @@ static void dots(float *y, int64_t y_stride, const float *x, int x_count, const 
         for (int j = 0; j < w_count; j++) y[i * y_stride + j] = v16_sum(sum[i * SH_DOT_TILE + j]);
 }
 
+/* The lanes past `count` must not add e^(0 - top) to the sum. */
 static void softmax(float *x, int count)
 {
     float top = x[0];

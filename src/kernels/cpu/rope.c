@@ -1,10 +1,11 @@
-/* Rotary positions. An angle is a product of two f32 in double, so that it is as good at position
- * 1000000 as at 1. The table of a token is its cosines, then its sines, rotary_dim / 2 of each. */
+/* Rotary position embedding. An angle is the product of two f32 in double, so that it is as exact
+ * at position 1000000 as at 1. The table of a token is its cosines, then its sines, rotary_dim / 2
+ * of each. It is computed once per step and used by all layers. */
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
 
-enum { TABLE_ALONE = 64, ROPE_ALONE = 8192 }; /* numbers that one thread makes sooner */
+enum { TABLE_ALONE = 64, ROPE_ALONE = 8192 }; /* numbers; fewer run on the caller alone */
 
 struct table {
     const sh_rope *rope;
@@ -42,7 +43,7 @@ struct rotation {
     int heads;
 };
 
-static void turn_run(void *arg, size_t token, int thread)
+static void rope_run(void *arg, size_t token, int thread)
 {
     const struct rotation *t = arg;
     const float *table = t->table + (int64_t)token * t->rope->rotary_dim;
@@ -58,5 +59,5 @@ void sh_cpu_rope(sh_device *dev, const sh_rope *rope, const float *table, float 
     sh_cpu *cpu = sh_cpu_of(dev);
     struct rotation t = {cpu->level->vector, rope, table, x, stride, head_stride, heads};
     bool alone = (int64_t)tokens * heads * rope->rotary_dim <= ROPE_ALONE;
-    sh_cpu_each(cpu, (size_t)tokens, alone, turn_run, &t);
+    sh_cpu_each(cpu, (size_t)tokens, alone, rope_run, &t);
 }

@@ -1,6 +1,6 @@
-/* The router: which experts a token goes to, and with what weight. All ranks of a group must agree,
- * whatever their CPUs, so nothing here depends on the level: the kernels are portable ones, and the
- * choice compares floats and adds them in the order of their index. */
+/* The router: which experts a token goes to, and with what weight. Every rank computes this on its
+ * own, and all must agree whatever their CPUs, so nothing here depends on the level: the kernels
+ * are portable ones, and the choice compares and adds floats in the order of their index. */
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ struct job {
     int tokens;
     int64_t dim;
     float *scores; /* [tokens, experts] logits, then scores */
-    float *choice; /* [tokens, experts] what is compared; the scores themselves without pick_bias */
+    float *choice; /* [tokens, experts] scores + pick_bias; not used without one */
     int32_t *ids;
     float *weights;
     int x_tiles, w_tile;
@@ -27,7 +27,7 @@ static void place(struct job *job, sh_scratch *s, int tokens, int experts)
     job->choice = sh_scratch_take(s, size);
 }
 
-static int least(int a, int b)
+static int min_int(int a, int b)
 {
     return a < b ? a : b;
 }
@@ -40,12 +40,13 @@ static void logits_run(void *arg, size_t piece, int thread)
         w = (int)(piece / job->x_tiles) * job->w_tile;
     (void)thread;
     job->kernels->dots(job->scores + (size_t)x * experts + w, experts, job->x + x * job->dim,
-                       least(SH_DOT_TILE, job->tokens - x), job->router->gate + w * job->dim,
-                       least(job->w_tile, experts - w), job->dim);
+                       min_int(SH_DOT_TILE, job->tokens - x), job->router->gate + w * job->dim,
+                       min_int(job->w_tile, experts - w), job->dim);
 }
 
-/* The best `count` of values [first, end) by falling value, ties by rising index, are inserted into
- * ids, which has `have` of `count` already. Returns how many it has then. */
+/* Inserts the best of values [first, end) into ids, a list of at most `count` indices in order of
+ * descending value, ties by ascending index, which has `have` entries already. Returns how many it
+ * has then. */
 static int best_insert(int32_t *ids, int have, int count, const float *values, int first, int end)
 {
     for (int i = first; i < end; i++) {
@@ -59,6 +60,7 @@ static int best_insert(int32_t *ids, int have, int count, const float *values, i
     return have;
 }
 
+/* The score of a group: its best expert, or the sum of its best two. */
 static float group_score(const float *choice, int first, int end, bool top2)
 {
     int32_t best[2];
@@ -68,7 +70,8 @@ static float group_score(const float *choice, int first, int end, bool top2)
 
 enum { GROUPS_MAX = 256 };
 
-/* The best experts, of the best groups only, where there are groups. */
+/* The best experts; with groups, only those of the best groups. Groups are visited in ascending
+ * order, not by score, which keeps the order of ties. */
 static void experts_pick(const sh_router *router, const float *choice, int32_t *ids)
 {
     if (router->groups <= 1) {
@@ -87,6 +90,7 @@ static void experts_pick(const sh_router *router, const float *choice, int32_t *
         if (taken[g]) have = best_insert(ids, have, router->topk, choice, g * size, (g + 1) * size);
 }
 
+/* The weights come from the scores without pick_bias. A sum of 0 would make them NaN. */
 static void weights_finish(const struct job *job, const float *scores, const int32_t *ids,
                            float *weights)
 {
@@ -136,7 +140,7 @@ void sh_cpu_route(sh_device *dev, const sh_router *router, const float *x, int t
     place(&job, &scratch, tokens, router->experts);
     SH_ASSERT(scratch.used <= cpu->scratch_size);
 
-    /* A few tokens wait for the gate from memory: many small pieces, one for each thread. */
+    /* Few tokens are bound by reading the gate from memory: smaller pieces occupy more threads. */
     job.x_tiles = (tokens + SH_DOT_TILE - 1) / SH_DOT_TILE;
     job.w_tile = tokens < SH_DOT_TILE ? SH_DOT_TILE / 4 : SH_DOT_TILE;
     int w_tiles = (router->experts + job.w_tile - 1) / job.w_tile;

@@ -1,7 +1,8 @@
-/* row_body.h - the kernels of kernels/rows.h, once in a file.
+/* row_body.h - the kernels of kernels/rows.h; include it once per file.
  *
- * Plain vectors of the compiler, as wide as the registers of the level that the file is built for:
- * no fused product and sum, and sums always in four lanes, so that all levels give the same bits.
+ * Written with the compiler's vector types, as wide as the registers of the level that the file is
+ * built for. No fused multiply-adds, and sums always in four lanes, so that all levels give the
+ * same bits.
  *
  * Threads: pure functions on the caller's memory. */
 #ifndef SH_KERNELS_CPU_ROW_BODY_H
@@ -36,7 +37,7 @@ VEC_INLINE row_f row_load(const float *x)
     return v;
 }
 
-/* The larger of each pair; b where a is not larger, so that a NaN in a is passed over. */
+/* The larger of each pair; b where a is not larger, so that a NaN in a is ignored. */
 VEC_INLINE row_f row_max(row_f a, row_f b)
 {
 #if defined(__AVX512F__)
@@ -83,10 +84,11 @@ static void row_tops(float *tops, const float *x, int64_t count)
     if (at < count) *tops = row_top(x + at, count - at);
 }
 
-/* e^x of numbers that are at most 0: 2^n times a polynomial for the rest. */
+/* e^x for x <= 0, as 2^n times a polynomial of the remainder. */
 VEC_INLINE row_f row_exp(row_f x)
 {
-    const row_f zero = {0}, round = zero + 12582912.0f; /* 1.5 * 2^23: n is in the low bits */
+    /* Adding 1.5 * 2^23 rounds t to an integer and leaves it in the low bits. */
+    const row_f zero = {0}, round = zero + 12582912.0f;
     row_f t = row_max(x * 1.44269504f, zero - 126.0f), shifted = t + round;
     row_f r = t - (shifted - round);
     row_f p = r * 1.5252734e-5f + 1.5403530e-4f;
@@ -99,6 +101,8 @@ VEC_INLINE row_f row_exp(row_f x)
     return p * (row_f)(((row_u)shifted << 23) + 0x3f800000u);
 }
 
+/* The exponentials are as wide as the level allows, but they are added four by four: the width of
+ * the sum would otherwise show in its bits. */
 static void row_exps(double *sums, const float *x, int64_t blocks, float max)
 {
     for (int64_t b = 0; b < blocks; b++, x += SH_ROW_BLOCK) {
@@ -118,7 +122,8 @@ static void row_exps(double *sums, const float *x, int64_t blocks, float max)
     }
 }
 
-/* sh_mix64 in every lane, but for its last x ^= x >> 31, which leaves the upper 31 bits alone. */
+/* sh_mix64 in every lane, without its last x ^= x >> 31, which does not change the upper 31 bits.
+ */
 VEC_INLINE row_l row_mix(row_l x)
 {
     x += 0x9e3779b97f4a7c15u;
@@ -136,7 +141,7 @@ static bool row_noise_lacks(uint64_t key, uint32_t first, uint64_t mask)
     memcpy(&id, some, sizeof(id));
     for (int i = 0; i < SH_ROW_BLOCK; i += LANES, id += LANES) {
         row_l bits = row_mix(id ^ key) & mask;
-        found |= ~bits & (bits - 1); /* its highest bit: there were none */
+        found |= ~bits & (bits - 1); /* the highest bit is set only if bits is 0 */
     }
     memcpy(some, &found, sizeof(found));
     uint64_t any = 0;

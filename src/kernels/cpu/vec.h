@@ -1,13 +1,13 @@
-/* vec.h - how the functions of the vec_*.h and the loops over registers are to be compiled.
+/* vec.h - how the functions of vec_*.h and the loops over registers are compiled.
  *
- * Arrays of vectors stay in registers only where every loop over them is taken apart. */
+ * Arrays of vectors stay in registers only if every loop over them is fully unrolled. */
 #ifndef SH_KERNELS_CPU_VEC_H
 #define SH_KERNELS_CPU_VEC_H
 
 #define VEC_INLINE static inline __attribute__((always_inline))
 
 #if defined(__clang__)
-/* It also tries before a count is known, and says that it could not. */
+/* clang also tries to unroll before the count is known, and warns that it failed. */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define VEC_UNROLL _Pragma("clang loop unroll(full)")
 #else

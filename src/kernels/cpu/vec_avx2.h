@@ -17,7 +17,7 @@ typedef struct {
     __m256 lo, hi;
 } v16;
 
-/* The same function of both halves. */
+/* Applies a function to both halves. */
 #define V16_BOTH(f, a) ((v16){f((a).lo), f((a).hi)})
 #define V16_BOTH2(f, a, b) ((v16){f((a).lo, (b).lo), f((a).hi, (b).hi)})
 

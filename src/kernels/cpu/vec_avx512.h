@@ -165,7 +165,7 @@ VEC_INLINE void v16_store_pairs(float *p, v16 even, v16 odd)
 
 VEC_INLINE void v16_transpose(v16 a[16])
 {
-    /* 4x4 inside each quarter of four rows, then the quarters as a 4x4 of their own. */
+    /* Transposes the 4x4 squares within each group of four rows, then the squares themselves. */
     __m512 b[16];
     VEC_UNROLL for (int i = 0; i < 16; i += 4)
     {

@@ -1,12 +1,13 @@
-/* vec_generic.h - sixteen floats at a time, in plain C; what vec_avx512.h and the others stand for.
+/* vec_generic.h - sixteen floats at a time, in plain C; defines what vec_avx512.h and the others
+ * do.
  *
- * The floating-point ops that are not weight products are written once, over `v16`; each level
- * includes its own vec_*.h before them. Sixteen lanes at every level keep the order of sums, and so
- * the bits, the same: each function here gives one result everywhere, but for v16_fma, which rounds
- * once where the CPU can.
+ * Floating-point ops other than products with weights are written once, with `v16`; each level
+ * includes its own vec_*.h before them. Sixteen lanes at every level keep the order of sums, and
+ * with it the bits, the same. Each function gives the same result everywhere, except v16_fma, which
+ * rounds once where the CPU can.
  *
- * VEC_PANEL rows by VEC_WIDE vectors of sums fit the registers in attention, VEC_DOT_X by VEC_DOT_W
- * in the router's product.
+ * VEC_PANEL rows by VEC_WIDE vectors of sums fit into the registers in attention, VEC_DOT_X by
+ * VEC_DOT_W in the router's product.
  *
  * Threads: pure functions. */
 #ifndef SH_KERNELS_CPU_VEC_GENERIC_H
@@ -22,7 +23,7 @@
 enum { VEC_PANEL = 2, VEC_WIDE = 1, VEC_DOT_X = 1, VEC_DOT_W = 2 };
 #define VEC_EACH_PANEL(X) X(1) X(2)
 
-/* Four lanes are what the compiler can map to any SIMD, or take apart. */
+/* Four lanes, which the compiler can map to any SIMD, or split into scalars. */
 typedef float f4 __attribute__((vector_size(16)));
 typedef int32_t i4 __attribute__((vector_size(16)));
 typedef uint32_t u4 __attribute__((vector_size(16)));
@@ -45,7 +46,7 @@ VEC_INLINE void v16_store(float *p, v16 a)
     memcpy(p, &a, sizeof(a));
 }
 
-/* The first n <= 16 lanes, zero behind them. */
+/* The first n <= 16 lanes, zero in the others. */
 VEC_INLINE v16 v16_load_n(const float *p, int n)
 {
     if (n == 16) return v16_load(p);
@@ -98,13 +99,13 @@ VEC_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
     return v16_add(v16_mul(a, b), c);
 }
 
-/* Where `mask` is all ones a, else b. */
+/* a where `mask` is all ones, else b. */
 VEC_INLINE f4 f4_select(i4 mask, f4 a, f4 b)
 {
     return (f4)((mask & (i4)a) | (~mask & (i4)b));
 }
 
-/* A NaN in b stays. */
+/* Returns b when either is NaN, like the x86 instruction. */
 VEC_INLINE v16 v16_max(v16 a, v16 b)
 {
     V16_EACH(i) a.part[i] = f4_select(a.part[i] > b.part[i], a.part[i], b.part[i]);
@@ -123,17 +124,17 @@ VEC_INLINE v16 v16_abs(v16 a)
     return a;
 }
 
-/* To the nearest whole number, ties to even, for |a| < 2^22. */
+/* To the nearest integer, ties to even, for |a| < 2^22. */
 VEC_INLINE v16 v16_round(v16 a)
 {
     const v16 magic = v16_set(0x1.8p23f);
     return v16_sub(v16_add(a, magic), magic);
 }
 
-/* 2^n for whole n in -126..127 */
+/* 2^n for integers n in -126..127 */
 VEC_INLINE v16 v16_pow2(v16 n)
 {
-    n = v16_add(n, v16_set(0x1.8p23f)); /* the low bits of its mantissa are n now */
+    n = v16_add(n, v16_set(0x1.8p23f)); /* leaves n in the low bits of the mantissa */
     V16_EACH(i) n.part[i] = (f4)(((u4)n.part[i] - 0x4b400000 + 127) << 23);
     return n;
 }
@@ -157,7 +158,8 @@ VEC_INLINE v16 v16_within(v16 a, int first, int end, v16 other)
     return a;
 }
 
-/* Lane i and i + 8, then i and i + 4, and so on. */
+/* Lane i plus i + 8, then i plus i + 4, and so on: the order in which registers can be halved, and
+ * part of the contract, since it decides the bits. */
 VEC_INLINE float v16_sum(v16 a)
 {
     f4 b = (a.part[0] + a.part[2]) + (a.part[1] + a.part[3]);
@@ -176,7 +178,7 @@ VEC_INLINE v16 v16_load_f16(const uint16_t *p)
 {
     v16 a;
     V16_EACH(i)
-    { /* as sh_f16_to_f32, four at a time */
+    { /* like sh_f16_to_f32, four at a time */
         u4 h = {p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]};
         u4 magnitude = (h & 0x7fff) << 13;
         u4 large = (u4)(magnitude >= 0x7c00u << 13) & 0x7f800000;
@@ -198,14 +200,14 @@ VEC_INLINE v16 v16_load_i8(const int8_t *p)
     return v16_load(a);
 }
 
-/* Rounds; |a| <= 127. */
+/* Rounds to nearest even; |a| <= 127. */
 VEC_INLINE void v16_store_i8(int8_t *p, v16 a)
 {
     a = v16_round(a);
     for (int i = 0; i < 16; i++) p[i] = (int8_t)a.part[i / 4][i % 4];
 }
 
-/* 32 numbers, taken apart by even and odd index. */
+/* 32 numbers, separated by even and odd index. */
 VEC_INLINE void v16_load_pairs(const float *p, v16 *even, v16 *odd)
 {
     float a[16], b[16];

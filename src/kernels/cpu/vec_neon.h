@@ -16,7 +16,7 @@ enum { VEC_PANEL = 6, VEC_WIDE = 1, VEC_DOT_X = 2, VEC_DOT_W = 2 };
 
 typedef float32x4x4_t v16;
 
-/* The same function of all four quarters. */
+/* Applies a function to all four quarters. */
 #define V16_ALL(f, a) ((v16){{f((a).val[0]), f((a).val[1]), f((a).val[2]), f((a).val[3])}})
 #define V16_ALL2(f, a, b)                                                                          \
     ((v16){{f((a).val[0], (b).val[0]), f((a).val[1], (b).val[1]), f((a).val[2], (b).val[2]),       \

@@ -1,16 +1,16 @@
-/* vector.h - the kernels of norms, activations, the router and attention, one table a level.
+/* vector.h - the kernels of norms, activations, the router and attention, one table per level.
  *
- * Each is written once over sixteen lanes (portable_body.h, act_body.h, attend_body.h) and built
- * for each level by vector.c and vector_<isa>.c. `add` to `sigmoid` give the same bits at all of
- * them.
+ * Each kernel is written once with sixteen lanes (portable_body.h, act_body.h, attend_body.h) and
+ * compiled for each level by vector.c and vector_<isa>.c. `add` to `sigmoid` give the same bits at
+ * all levels.
  *
  * Attention reads KV in blocks of 32 tokens. A head's part of a block has its keys as
  * [k_dim][32 tokens], its values as [v_pad / 32][32 tokens][32 numbers] with zeros from v_dim to
  * v_pad, and for INT8 a scale for each token. So both products have sixteen tokens, or sixteen
- * numbers of a value, in the lanes, and read memory in order.
+ * numbers of a value, in the lanes, need no horizontal sums, and read memory sequentially.
  *
- * A tile is up to SH_ATTEND_ROWS rows, a row being one query head of one token. It passes over the
- * keys in steps of SH_ATTEND_STEP from position 0 on. Exponents are to the base 2.
+ * A tile is up to SH_ATTEND_ROWS rows; a row is one query head of one token. It goes over the keys
+ * in steps of SH_ATTEND_STEP, which start at position 0 of the sequence. Exponents are to base 2.
  *
  * Threads: pure functions on the caller's memory. */
 #ifndef SH_KERNELS_CPU_VECTOR_H
@@ -23,8 +23,8 @@ enum {
     SH_ATTEND_ROWS = 48,
     SH_ATTEND_STEP = 128,
     SH_STEP_BLOCKS = SH_ATTEND_STEP / SH_KV_BLOCK,
-    SH_DOT_TILE = 16, /* rows of x, and of w, in one call of `dots` */
-    SH_PACK_SPILL = 15,
+    SH_DOT_TILE = 16,   /* rows of x, and of w, in one call of `dots` */
+    SH_PACK_SPILL = 15, /* floats that q_pack may write past its output */
     SH_KV_FORMATS = 3,
 };
 
@@ -39,38 +39,39 @@ typedef struct {
     void (*sigmoid)(float *x, int count);
 
     void (*act)(sh_act act, float *y, const float *gate, const float *up, int64_t count);
-    /* Turns one head by the angles of `table`: cos [half], sin [half]. */
+    /* Rotates one head by the angles of `table`: cos [half], sin [half]. */
     void (*rope)(float *x, const float *table, int half, bool interleaved);
 
-    /* Keys or values of `count` tokens, `stride` apart, into slots [slot, slot + count) of a block;
-     * scales are written for INT8 alone. */
+    /* Stores keys or values of `count` tokens, `stride` apart, in slots [slot, slot + count) of a
+     * block; scales are written for INT8 only. */
     void (*k_store[SH_KV_FORMATS])(void *k, float *scale, int slot, const float *x, int64_t stride,
                                    int count, int dim);
     void (*v_store[SH_KV_FORMATS])(void *v, float *scale, int slot, const float *x, int64_t stride,
                                    int count, int dim);
 
-    /* Rows of numbers, times the factor, in the form that `scores` of the same table reads; up to
-     * SH_PACK_SPILL numbers behind them are overwritten. */
+    /* Rows of numbers, times the factor, in the layout that `scores` of the same table reads; up to
+     * SH_PACK_SPILL numbers after them are overwritten. */
     void (*q_pack)(float *to, const float *const *q, int rows, int dim, float factor);
-    /* s[r * SH_ATTEND_STEP + t] = q[r] . k[t] for the 32 tokens of a block and, of all rows, at
-     * least those from `skip` on; `next` and `v` are what will be read after it. */
+    /* s[r * SH_ATTEND_STEP + t] = q[r] . k[t] for the 32 tokens of a block and the rows from `skip`
+     * on, at least; `next` and `v` are what will be read afterwards, to be prefetched. */
     void (*scores[SH_KV_FORMATS])(float *s, const float *q, int skip, int rows, const void *k,
                                   const float *k_scale, int k_dim, const void *next, const void *v);
-    /* Scores of one row's keys [first, end) become weights 2^(s - top), those of the others in
-     * [from, to) zero; top and total follow. Returns what older sums are to be multiplied by.
-     * v_scale, if any, is a factor on the weights that the total does not see. */
+    /* One step of the online softmax of a row: the scores of keys [first, end) become weights 2^(s
+     * - top), those of the others in [from, to) zero; top and total are updated. Returns the factor
+     * for the sums so far. v_scale, if any, is multiplied into the weights but not into total. */
     float (*soften)(float *s, int from, int to, int first, int end, const float *v_scale,
                     float *top, float *total);
-    /* sum[r * v_pad + d] = decay[r] * sum[...] + weights . values, tokens [first, end) of a step;
-     * v[b] is the step's block b. Row r has no weights from ends[r] on, which never falls. */
+    /* sum[r * v_pad + d] = decay[r] * sum[...] + weights . values, for tokens [first, end) of a
+     * step; v[b] is block b of the step. The weights of row r are zero from ends[r] on; ends is
+     * ascending. */
     void (*mix[SH_KV_FORMATS])(float *sum, const float *p, const float *decay, const int *ends,
                                int rows, const void *const *v, int first, int end, int v_pad);
     /* The first v_dim numbers of a block's keys as f32 values, not scaled. */
     void (*v_of_k[SH_KV_FORMATS])(float *v, const void *k, int v_dim);
-    /* Takes the sums of the next run of keys into out [dim], whose top is -INFINITY at first. */
+    /* Adds the sums of the next chunk of keys to out [dim]; out_top is -INFINITY at first. */
     void (*fold)(float *out, float *out_top, float *out_total, const float *sum, float top,
                  float total, int dim);
-    /* out / total, with `sink` (or NULL) as one more exponent in the total. */
+    /* out / total, with `sink` (or NULL) as one more logit in the total. */
     void (*finish)(float *out, float top, float total, const float *sink, int dim);
 
     sh_row_kernels rows;

@@ -1,5 +1,5 @@
-/* vector_body.h - the table of vector.h for the level whose vec_*.h was included before; its name
- * is VECTOR_TABLE.
+/* vector_body.h - the table of vector.h for the level whose vec_*.h was included before. The
+ * including file defines its name as VECTOR_TABLE.
  *
  * Threads: pure functions on the caller's memory. */
 #include "kernels/cpu/act_body.h"

@@ -1,5 +1,11 @@
-/* v.name and v[key]. Methods that would change a list or a dict are refused, as in the sandbox
- * that Hugging Face renders in. */
+/* Lookup of v.name and v[key].
+ *
+ * Jinja tries both ways for both syntaxes, in a different order: {{ d.items }} is the method and
+ * {{ d['items'] }} the entry of a dict that has one. A lookup that fails is not an error but an
+ * undefined value, so that templates can test for it.
+ *
+ * Methods that modify a list or a dict are refused, as in the sandbox that transformers renders in.
+ * value.h relies on this: values are shared because nothing can change them. */
 #include "text/jinja/iter.h"
 #include "text/jinja/ops.h"
 #include "text/jinja/print.h"
@@ -21,7 +27,7 @@ static const sh_jtable *methods_of(sh_jv v)
     }
 }
 
-/* A method that is known but not offered is undefined, and says why when it is used. */
+/* A method that exists in Python but is not supported: undefined, with the reason as its error. */
 static sh_jv refused(sh_jrun *run, sh_jv v, const sh_jbuiltin *func)
 {
     size_t mark = sh_jrun_mark(run);
@@ -78,6 +84,7 @@ static bool range_attr(const sh_jrange *range, sh_str name, sh_jv *out)
     return true;
 }
 
+/* Attributes that are data; methods come after them. */
 static bool own_attr(sh_jrun *run, sh_jv v, sh_str name, sh_jv *out)
 {
     switch (v.kind) {
@@ -108,7 +115,9 @@ bool sh_jv_attr_only(sh_jrun *run, sh_jv v, sh_str name, sh_jv *out)
     return own_attr(run, v, name, out) || method_find(run, v, name, out);
 }
 
-/* Clamps a bound of a slice as Python does. */
+/* Slices. All arithmetic is on character positions; str_span() converts to bytes. */
+
+/* Clamps one end of a slice, as Python does: to -1..count-1 when going down, else to 0..count. */
 static int64_t bound(sh_jrun *run, sh_jv v, int64_t count, bool down, int64_t fallback)
 {
     int64_t at;
@@ -131,7 +140,7 @@ static span span_of(sh_jrun *run, const sh_jslice *slice, int64_t count)
     if (slice->step.kind != SH_JV_NONE && !sh_jv_as_int(slice->step, &step))
         sh_jrun_error(run, "slice indices must be integers or None or have an __index__ method");
     if (step == 0) sh_jrun_error(run, "slice step cannot be zero");
-    if (step < -INT64_MAX) step = -INT64_MAX;
+    if (step < -INT64_MAX) step = -INT64_MAX; /* so that it can be negated */
     bool down = step < 0;
     int64_t start = bound(run, slice->start, count, down, down ? count - 1 : 0);
     int64_t stop = bound(run, slice->stop, count, down, down ? -1 : count);
@@ -144,7 +153,7 @@ static sh_jv str_span(sh_jrun *run, const sh_jstr *str, span s)
     if (s.step == 1) return sh_jstr_slice(run, str, (size_t)s.start, (size_t)s.count);
     size_t mark = sh_jrun_mark(run);
     bool ascii = str->chars == str->len;
-    /* Offsets of all characters, so that stepping through long text stays linear. */
+    /* Offsets of all characters: finding each one from the start would be quadratic. */
     size_t *at = ascii ? NULL : sh_jrun_array(run, str->chars + 1, sizeof(*at));
     if (!ascii) {
         size_t n = 0;
@@ -175,14 +184,13 @@ static sh_jv range_span(sh_jrun *run, const sh_jrange *range, span s)
     sh_jrange *part = sh_jrun_alloc(run, sizeof(*part));
     int64_t start, stop, step;
     if (__builtin_mul_overflow(range->step, s.step, &step) ||
-        __builtin_add_overflow(range->start, s.start * range->step, &start) ||
-        __builtin_add_overflow(range->start, s.stop * range->step, &stop))
-        sh_jrun_fail(run, SH_ERR_LIMIT, "a whole number does not fit into 64 bits");
+        !sh_jrange_at(range, s.start, &start) || !sh_jrange_at(range, s.stop, &stop))
+        sh_jrun_fail(run, SH_ERR_LIMIT, "an integer does not fit in 64 bits");
     *part = (sh_jrange){start, stop, step, s.count};
     return (sh_jv){.kind = SH_JV_RANGE, .u.range = part};
 }
 
-/* Jinja leaves slices to Python, so what has none is an error, not undefined. */
+/* Jinja leaves slices to Python, so slicing a value without slices is an error, not undefined. */
 static sh_jv slice_item(sh_jrun *run, sh_jv v, const sh_jslice *slice)
 {
     if (v.kind == SH_JV_DICT) sh_jrun_error(run, "unhashable type: 'slice'");
@@ -193,6 +201,7 @@ static sh_jv slice_item(sh_jrun *run, sh_jv v, const sh_jslice *slice)
     return v.kind == SH_JV_RANGE ? range_span(run, v.u.range, s) : list_span(run, v, s);
 }
 
+/* Negative indices count from the end. */
 static bool index_item(sh_jrun *run, sh_jv v, int64_t at, sh_jv *out)
 {
     if (v.kind != SH_JV_STR && v.kind != SH_JV_RANGE && !sh_jv_is_list(v)) return false;
@@ -202,13 +211,13 @@ static bool index_item(sh_jrun *run, sh_jv v, int64_t at, sh_jv *out)
     if (v.kind == SH_JV_STR)
         *out = sh_jstr_slice(run, v.u.str, (size_t)at, 1);
     else if (v.kind == SH_JV_RANGE)
-        *out = sh_jv_int(v.u.range->start + at * v.u.range->step);
+        *out = sh_jv_int(sh_jrange_item(v.u.range, at));
     else
         *out = v.u.list->items[at];
     return true;
 }
 
-/* v[key] alone; false when there is none or v has no items. */
+/* v[key] only; false if there is no such item or v has no items at all. */
 static bool item_only(sh_jrun *run, sh_jv v, sh_jv key, sh_jv *out)
 {
     int64_t at;

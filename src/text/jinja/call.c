@@ -1,3 +1,6 @@
+/* Calls of any callable value, and the one place that binds arguments to the parameters of
+ * builtins. With names declared in the tables, the builtins themselves need not count or match
+ * arguments. */
 #include "text/jinja/call.h"
 
 #include "text/jinja/iter.h"
@@ -6,6 +9,8 @@
 
 #include <string.h>
 
+/* A linear search with a check of the first letter: tables have at most some dozens of rows, and
+ * the parser looks up filters and tests only once. */
 const sh_jbuiltin *sh_jtable_find(const sh_jtable *table, sh_str name)
 {
     if (name.len == 0) return NULL;
@@ -49,6 +54,8 @@ static int param_count(const char *params)
     return count;
 }
 
+/* Keyword arguments; a parameter that a positional argument has filled is an error, as in Python.
+ * */
 static void named_bind(sh_jrun *run, const sh_jbuiltin *func, const sh_jdict *named, sh_jv *argv)
 {
     for (uint32_t i = 0; i < named->count; i++) {
@@ -87,7 +94,7 @@ sh_jv sh_jbuiltin_call(sh_jrun *run, const sh_jbuiltin *func, sh_jv self, const 
     sh_jrun_enter(run);
     sh_jv out = func->fn(run, &call);
     sh_jrun_leave(run);
-    /* A builtin copies what it keeps of the call: see lazily() in filters_seq.c. */
+    /* The result never points into `call`: a builtin copies what it keeps, see filters_seq.c. */
     /* cppcheck-suppress returnDanglingLifetime */
     return out;
 }
@@ -97,10 +104,11 @@ static sh_jv loop_call(sh_jrun *run, const sh_jloop *loop, const sh_jargs *args)
     if (loop->node == NULL)
         sh_jrun_error(run, "The loop must have the 'recursive' marker to be called recursively.");
     if (args->pos_count != 1 || args->named != NULL)
-        sh_jrun_error(run, "loop() takes one argument, what to go through");
+        sh_jrun_error(run, "loop() takes one argument, the items to iterate over");
     return sh_jloop_call(run, loop, args->pos[0]);
 }
 
+/* The first call gives an empty text, all others the separator. */
 static sh_jv joiner_call(sh_jrun *run, sh_jjoiner *joiner)
 {
     if (joiner->used) return joiner->sep;

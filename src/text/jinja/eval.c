@@ -1,3 +1,11 @@
+/* Evaluates expressions by walking the tree.
+ *
+ * The order of evaluation is Python's, which matters because a macro may change a namespace. A name
+ * or attribute that does not exist is no error by itself: it evaluates to an undefined value that
+ * records why (sh_jundef), and the operation that uses this value fails with that reason.
+ *
+ * run->line is set again after arguments were evaluated, so that an error names the line of the
+ * call and not of its last argument. */
 #include "text/jinja/eval.h"
 
 #include "text/jinja/iter.h"
@@ -49,6 +57,7 @@ static sh_jv eval_slice(sh_jrun *run, const sh_jnode *node)
     return (sh_jv){.kind = SH_JV_SLICE, .u.slice = slice};
 }
 
+/* A name may be passed only once, directly or by **kwargs. */
 static void named_set(sh_jrun *run, sh_jdict *named, sh_jv name, sh_jv value)
 {
     if (name.kind != SH_JV_STR) sh_jrun_error(run, "keywords must be strings");
@@ -58,7 +67,7 @@ static void named_set(sh_jrun *run, sh_jdict *named, sh_jv name, sh_jv value)
     sh_jdict_set(run, named, name, value);
 }
 
-/* **kwargs of a call. */
+/* Adds the **kwargs of a call. */
 static void others_set(sh_jrun *run, sh_jdict *named, sh_jv others)
 {
     if (others.kind != SH_JV_DICT)
@@ -67,6 +76,7 @@ static void others_set(sh_jrun *run, sh_jdict *named, sh_jv others)
         named_set(run, named, others.u.dict->entries[i].key, others.u.dict->entries[i].value);
 }
 
+/* Evaluates the arguments in Python's order. Most calls have no named ones and need no dict. */
 static sh_jargs eval_args(sh_jrun *run, const sh_jsignature *sig, sh_jv caller)
 {
     sh_jargs args = {0};
@@ -108,7 +118,7 @@ static sh_jv eval_builtin(sh_jrun *run, const sh_jnode *node, sh_jv value, const
     return sh_jbuiltin_call(run, func, value, &args);
 }
 
-/* In a block, the innermost filter of the chain has no target: it takes the block's text. */
+/* In a block the innermost filter of the chain has no target: its input is the block's text. */
 sh_jv sh_jeval_filter(sh_jrun *run, const sh_jnode *node, sh_jv value)
 {
     sh_jrun_enter(run);
@@ -129,6 +139,7 @@ static sh_jv eval_compare(sh_jrun *run, const sh_jnode *node)
     return sh_jv_bool(true);
 }
 
+/* All operands are evaluated before any of them is converted to text, as in Python. */
 static sh_jv eval_concat(sh_jrun *run, const sh_jnodes *nodes)
 {
     sh_jlist *items = eval_items(run, nodes);
@@ -137,6 +148,7 @@ static sh_jv eval_concat(sh_jrun *run, const sh_jnodes *nodes)
     return sh_jv_of_str(sh_jrun_take(run, mark));
 }
 
+/* Without an else the value is undefined, with a message of its own. */
 static sh_jv eval_cond(sh_jrun *run, const sh_jnode *node)
 {
     if (sh_jv_truth(sh_jeval(run, node->u.cond.test))) return sh_jeval(run, node->u.cond.yes);
@@ -203,6 +215,7 @@ static sh_jv eval(sh_jrun *run, const sh_jnode *node)
 
 sh_jv sh_jeval(sh_jrun *run, const sh_jnode *node)
 {
+    /* A constant cannot nest: skip the accounting. */
     if (node->type == SH_JN_CONST) return node->u.value;
     sh_jrun_enter(run);
     sh_jv v = eval(run, node);

@@ -9,13 +9,13 @@
 
 sh_jv sh_jeval(sh_jrun *run, const sh_jnode *node);
 
-/* A filter node applied to a value that does not come from its own target. */
+/* Applies a filter node to a value other than its own target. */
 sh_jv sh_jeval_filter(sh_jrun *run, const sh_jnode *node, sh_jv value);
 
-/* Calls what a CALL node names, with `caller` as one more named argument unless it is MISSING. */
+/* Evaluates a CALL node, with `caller` as an additional named argument unless it is MISSING. */
 sh_jv sh_jeval_call(sh_jrun *run, const sh_jnode *node, sh_jv caller);
 
-/* The slot that a name stands for. */
+/* The slot that a reference denotes. */
 sh_jv *sh_jref_slot(sh_jrun *run, sh_jref ref);
 
 /* Renders the tree into the run's output. */

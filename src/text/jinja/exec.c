@@ -1,13 +1,24 @@
+/* Executes statements. Output goes straight to run->out; whatever turns text into a value (a macro,
+ * a set block) marks the buffer, runs its body, and takes the text off again.
+ *
+ * Variables live in frames, one for each activation of a function; scope.c has assigned the slots.
+ * A scope initializes its slots on entry, again at every turn of a loop, and clears them when it is
+ * left: a macro keeps a pointer to the frame, not a copy, and must not see variables of a scope
+ * that has ended. Frames are never freed before the run ends, so such pointers stay valid.
+ *
+ * break and continue are return values that every statement passes up. They skip scope_leave() of
+ * the scopes in between, as they do in the Python code that Jinja generates. */
 #include "text/jinja/eval.h"
 #include "text/jinja/iter.h"
 #include "text/jinja/ops.h"
 #include "text/jinja/print.h"
 
 /* How a statement ended. */
-typedef enum { GO_ON, BREAK, CONTINUE } flow;
+typedef enum { NORMAL, BREAK, CONTINUE } flow;
 
 static flow exec_all(sh_jrun *run, const sh_jnodes *nodes);
 
+/* Enters a new frame and returns the caller's, which must be restored. */
 static sh_jframe *frame_push(sh_jrun *run, int slot_count, sh_jframe *up)
 {
     sh_jframe *frame = sh_jrun_alloc(run, sizeof(*frame) + (size_t)slot_count * sizeof(sh_jv));
@@ -17,7 +28,8 @@ static sh_jframe *frame_push(sh_jrun *run, int slot_count, sh_jframe *up)
     return outer;
 }
 
-/* The value of a name that no scope of the template assigns. */
+/* The value of a name that no enclosing scope assigns: the template's own variable (in a block),
+ * the caller's, or a global function. */
 static sh_jv resolve(sh_jrun *run, const sh_jload *load)
 {
     if (load->from.hops >= 0) {
@@ -31,6 +43,7 @@ static sh_jv resolve(sh_jrun *run, const sh_jload *load)
     return func == NULL ? SH_JV_NOTHING : (sh_jv){.kind = SH_JV_FUNC, .u.func = func};
 }
 
+/* Initializes the slots of a scope, in the order in which scope.c met the names. */
 static void scope_enter(sh_jrun *run, const sh_jscope *scope)
 {
     for (size_t i = 0; i < scope->count; i++) {
@@ -45,15 +58,20 @@ static void scope_enter(sh_jrun *run, const sh_jscope *scope)
     }
 }
 
-/* A macro that outlives the scope it was defined in finds the scope's variables gone. */
+/* A macro that outlives the scope it was defined in sees that scope's variables as undefined. */
 static void scope_leave(sh_jrun *run, const sh_jscope *scope)
 {
     for (size_t i = 0; i < scope->count; i++)
         run->frame->slots[scope->loads[i].slot] = SH_JV_NOTHING;
 }
 
+/* Assignment to names, tuples and attributes of namespaces. A namespace is the only value that a
+ * template can modify, and thus its only way to carry state out of a loop. */
+
 static void assign(sh_jrun *run, const sh_jnode *target, sh_jv v);
 
+/* Takes at most one item more than there are targets, so that an endless or huge source is not
+ * read. */
 static void unpack(sh_jrun *run, const sh_jnodes *targets, sh_jv v)
 {
     if (!sh_jv_iterable(v))
@@ -94,7 +112,7 @@ static void assign(sh_jrun *run, const sh_jnode *target, sh_jv v)
     }
 }
 
-/* Jinja looks at the namespaces of a target before it works out the value. */
+/* Jinja checks that the targets are namespaces before it evaluates the value. */
 static void namespaces_check(sh_jrun *run, const sh_jnode *target)
 {
     if (target->type == SH_JN_TUPLE) {
@@ -106,6 +124,7 @@ static void namespaces_check(sh_jrun *run, const sh_jnode *target)
     }
 }
 
+/* A tuple is evaluated completely before any target changes, so `a, b = b, a` swaps. */
 static void exec_set(sh_jrun *run, const sh_jnode *node)
 {
     namespaces_check(run, node->u.set.target);
@@ -114,14 +133,14 @@ static void exec_set(sh_jrun *run, const sh_jnode *node)
     assign(run, node->u.set.target, v);
 }
 
-/* Set and filter blocks: the text of the body, through the filter. */
+/* Set and filter blocks: the text of the body, passed through the filter. */
 static flow exec_capture(sh_jrun *run, const sh_jnode *node)
 {
     size_t mark = sh_jrun_mark(run);
     scope_enter(run, &node->u.capture.scope);
     flow ended = exec_all(run, &node->u.capture.body);
     sh_jv v = sh_jv_of_str(sh_jrun_take(run, mark));
-    if (ended != GO_ON) return ended;
+    if (ended != NORMAL) return ended;
     run->line = node->line;
     if (node->u.capture.filter != NULL) v = sh_jeval_filter(run, node->u.capture.filter, v);
     if (node->type == SH_JN_SET_BLOCK)
@@ -129,9 +148,10 @@ static flow exec_capture(sh_jrun *run, const sh_jnode *node)
     else
         sh_jv_put(run, v);
     scope_leave(run, &node->u.capture.scope);
-    return GO_ON;
+    return NORMAL;
 }
 
+/* A value does not see the targets before it, since all values belong to the outer scope. */
 static flow exec_with(sh_jrun *run, const sh_jnode *node)
 {
     scope_enter(run, &node->u.with.scope);
@@ -141,12 +161,15 @@ static flow exec_with(sh_jrun *run, const sh_jnode *node)
         value = value->next;
     }
     flow ended = exec_all(run, &node->u.with.body);
-    if (ended == GO_ON) scope_leave(run, &node->u.with.scope);
+    if (ended == NORMAL) scope_leave(run, &node->u.with.scope);
     return ended;
 }
 
-/* The items of a loop that pass its test, looked at one by one as the loop asks for them: maybe
- * from a macro that was given the loop, hence the frame. */
+/* Loops. `for x in xs if test` is a loop over a generator that applies the test, so that
+ * loop.length, loop.last and so on count only the items that pass. */
+
+/* The next item that passes the loop's test. Items are tested when the loop takes them, which may
+ * happen in a macro that was passed the loop object: hence the switch to the loop's frame. */
 static bool next_passing(sh_jrun *run, sh_jiter *iter, sh_jv *out)
 {
     const sh_jfor *loop = iter->state;
@@ -157,12 +180,13 @@ static bool next_passing(sh_jrun *run, sh_jiter *iter, sh_jv *out)
         assign(run, loop->test_target, *out);
         passes = sh_jv_truth(sh_jeval(run, loop->test));
     }
-    /* Jinja puts the item together again from the names it was unpacked to. */
+    /* Jinja rebuilds the item from the names it was unpacked to. */
     if (passes) *out = sh_jeval(run, loop->test_target);
     run->frame = frame;
     return passes;
 }
 
+/* The scope of the test is entered once for the whole loop, not for each item. */
 static sh_jv passing(sh_jrun *run, const sh_jfor *loop, sh_jv source)
 {
     if (loop->test == NULL) return source;
@@ -173,6 +197,7 @@ static sh_jv passing(sh_jrun *run, const sh_jfor *loop, sh_jv source)
     return v;
 }
 
+/* The loop object and the target are parameters of the scope: they are set before it is entered. */
 static flow loop_body(sh_jrun *run, const sh_jfor *loop, sh_jv item, sh_jv self)
 {
     if (loop->loop_slot >= 0) run->frame->slots[loop->loop_slot] = self;
@@ -182,7 +207,7 @@ static flow loop_body(sh_jrun *run, const sh_jfor *loop, sh_jv item, sh_jv self)
     return exec_all(run, &loop->body);
 }
 
-/* Goes through source; `state` is the loop that the template sees, with node, frame, depth0 set. */
+/* Iterates over source; `state` is the loop object, with node, frame and depth0 set. */
 static flow loop_run(sh_jrun *run, const sh_jnode *node, sh_jv source, sh_jloop *state)
 {
     const sh_jfor *loop = node->u.loop;
@@ -190,22 +215,22 @@ static flow loop_run(sh_jrun *run, const sh_jnode *node, sh_jv source, sh_jloop 
     state->iter = sh_jv_iter(run, state->source);
     state->index0 = state->length = -1;
     sh_jv item, self = {.kind = SH_JV_LOOP, .u.loop = state};
-    bool whole = false; /* Jinja's else also runs when break or continue cut every turn short */
-    flow ended = GO_ON;
+    bool completed = false; /* Jinja's else also runs if break or continue ended every turn */
+    flow ended = NORMAL;
     while (ended != BREAK && sh_jloop_next(run, state, &item)) {
         run->line = node->line;
         ended = loop_body(run, loop, item, self);
-        whole |= ended == GO_ON;
+        completed |= ended == NORMAL;
     }
     scope_leave(run, &loop->body_scope);
-    if (whole || loop->otherwise.count == 0) return GO_ON;
+    if (completed || loop->otherwise.count == 0) return NORMAL;
     scope_enter(run, &loop->else_scope);
     ended = exec_all(run, &loop->otherwise);
-    if (ended == GO_ON) scope_leave(run, &loop->else_scope);
+    if (ended == NORMAL) scope_leave(run, &loop->else_scope);
     return ended;
 }
 
-/* A recursive loop is a function: each call has slots of its own. */
+/* A recursive loop is a function: each call has its own frame. */
 static void loop_call(sh_jrun *run, const sh_jnode *node, sh_jframe *up, sh_jv source, int depth0)
 {
     sh_jloop *state = sh_jrun_alloc(run, sizeof(*state));
@@ -224,13 +249,14 @@ sh_jv sh_jloop_call(sh_jrun *run, const sh_jloop *loop, sh_jv v)
     return sh_jv_of_str(sh_jrun_take(run, mark));
 }
 
+/* The source is evaluated outside of the loop's scope, so it may use the name of the target. */
 static flow exec_for(sh_jrun *run, const sh_jnode *node)
 {
     sh_jv source = sh_jeval(run, node->u.loop->iter);
     run->line = node->line;
     if (node->u.loop->recursive) {
         loop_call(run, node, run->frame, source, 0);
-        return GO_ON;
+        return NORMAL;
     }
     sh_jloop *state = sh_jrun_alloc(run, sizeof(*state));
     return loop_run(run, node, source, state);
@@ -243,9 +269,10 @@ static flow exec_if(sh_jrun *run, const sh_jnode *node)
         if (branch->u.branch.test == NULL || sh_jv_truth(sh_jeval(run, branch->u.branch.test)))
             return exec_all(run, &branch->u.branch.body);
     }
-    return GO_ON;
+    return NORMAL;
 }
 
+/* A macro is its node and the frame it was defined in: a closure. */
 static sh_jv macro_make(sh_jrun *run, const sh_jnode *node)
 {
     sh_jmacro *macro = sh_jrun_alloc(run, sizeof(*macro));
@@ -253,7 +280,7 @@ static sh_jv macro_make(sh_jrun *run, const sh_jnode *node)
     return (sh_jv){.kind = SH_JV_MACRO, .u.macro = macro};
 }
 
-/* Named arguments that no parameter took, in a new dict; NULL when there are none. */
+/* Named arguments that no parameter took, as a new dict. */
 static sh_jdict *named_rest(sh_jrun *run, const sh_jargs *args, const sh_jdict *taken)
 {
     sh_jdict *rest = sh_jdict_new(run, 0);
@@ -265,7 +292,7 @@ static sh_jdict *named_rest(sh_jrun *run, const sh_jargs *args, const sh_jdict *
     return rest;
 }
 
-/* What `caller`, `kwargs` and `varargs` are in the macro, and errors for what is left over. */
+/* Sets `caller`, `kwargs` and `varargs`; arguments that then remain are an error. */
 static void specials_bind(sh_jrun *run, const sh_jfunc *f, const sh_jargs *args, sh_jdict *taken)
 {
     sh_jv *slots = run->frame->slots;
@@ -301,7 +328,8 @@ static void specials_bind(sh_jrun *run, const sh_jfunc *f, const sh_jargs *args,
     }
 }
 
-/* Fills the parameters' slots with what was given, MISSING where nothing was. */
+/* Fills the slots of parameters that were passed; the others stay MISSING, as the frame is zeroed.
+ */
 static void params_bind(sh_jrun *run, const sh_jfunc *f, const sh_jargs *args, sh_jdict *taken)
 {
     size_t i = 0;
@@ -319,7 +347,7 @@ static void params_bind(sh_jrun *run, const sh_jfunc *f, const sh_jargs *args, s
     }
 }
 
-/* Defaults are worked out inside the macro, in order, so that one can use an earlier parameter. */
+/* Defaults are evaluated inside the macro, in order, so that one can use an earlier parameter. */
 static void defaults_bind(sh_jrun *run, const sh_jfunc *f)
 {
     uint32_t without = f->params.count - f->defaults.count, i = 0;
@@ -341,7 +369,7 @@ static void defaults_bind(sh_jrun *run, const sh_jfunc *f)
     }
 }
 
-/* Runs the body of a macro, call block or block in a frame of its own. */
+/* Runs the body of a macro, call block or block in its own frame. */
 static void func_run(sh_jrun *run, const sh_jnode *node, sh_jframe *up, const sh_jargs *args)
 {
     const sh_jfunc *f = node->u.func;
@@ -368,6 +396,7 @@ sh_jv sh_jmacro_call(sh_jrun *run, const sh_jmacro *macro, const sh_jargs *args)
     return sh_jv_of_str(sh_jrun_take(run, mark));
 }
 
+/* `generation` is a call block without a call: its body runs in place. */
 static void exec_call_block(sh_jrun *run, const sh_jnode *node)
 {
     static const sh_jargs none = {0};
@@ -387,18 +416,18 @@ static void exec_print(sh_jrun *run, const sh_jnode *node)
 static flow exec(sh_jrun *run, const sh_jnode *node)
 {
     switch (node->type) {
-    case SH_JN_DATA: sh_jv_put(run, node->u.value); return GO_ON;
-    case SH_JN_PRINT: exec_print(run, node); return GO_ON;
+    case SH_JN_DATA: sh_jv_put(run, node->u.value); return NORMAL;
+    case SH_JN_PRINT: exec_print(run, node); return NORMAL;
     case SH_JN_IF: return exec_if(run, node);
     case SH_JN_FOR: return exec_for(run, node);
-    case SH_JN_SET: exec_set(run, node); return GO_ON;
+    case SH_JN_SET: exec_set(run, node); return NORMAL;
     case SH_JN_SET_BLOCK:
     case SH_JN_FILTER_BLOCK: return exec_capture(run, node);
-    case SH_JN_MACRO: *sh_jref_slot(run, node->u.func->ref) = macro_make(run, node); return GO_ON;
-    case SH_JN_CALL_BLOCK: exec_call_block(run, node); return GO_ON;
+    case SH_JN_MACRO: *sh_jref_slot(run, node->u.func->ref) = macro_make(run, node); return NORMAL;
+    case SH_JN_CALL_BLOCK: exec_call_block(run, node); return NORMAL;
     case SH_JN_WITH:
     case SH_JN_SCOPE: return exec_with(run, node);
-    case SH_JN_BLOCK: func_run(run, node, run->frame, NULL); return GO_ON;
+    case SH_JN_BLOCK: func_run(run, node, run->frame, NULL); return NORMAL;
     case SH_JN_BREAK: return BREAK;
     default: SH_ASSERT(node->type == SH_JN_CONTINUE); return CONTINUE;
     }
@@ -406,9 +435,9 @@ static flow exec(sh_jrun *run, const sh_jnode *node)
 
 static flow exec_all(sh_jrun *run, const sh_jnodes *nodes)
 {
-    flow ended = GO_ON;
+    flow ended = NORMAL;
     sh_jrun_enter(run);
-    for (const sh_jnode *node = nodes->head; node != NULL && ended == GO_ON; node = node->next) {
+    for (const sh_jnode *node = nodes->head; node != NULL && ended == NORMAL; node = node->next) {
         run->line = node->line;
         sh_jrun_charge(run, 1);
         ended = exec(run, node);

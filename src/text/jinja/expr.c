@@ -1,5 +1,11 @@
-/* Expressions, in the precedence of Jinja: or, and, not, comparison, + -, ~, * / // %, **, sign,
- * then what stands behind a value (attributes, subscripts, calls, filters, tests). */
+/* Expressions, one function per level of Jinja's precedence: or, and, not, comparison, + -, ~,
+ * * / // %, **, sign, then what follows a value (attributes, subscripts, calls, filters, tests).
+ *
+ * The precedence is not Python's: ~ binds tighter than +, a sign binds tighter than **, and **
+ * groups to the left. Templates are written against Jinja, so this must stay as it is.
+ *
+ * Functions that recurse are bounded by sh_jrun_enter(). Filters and tests are looked up here,
+ * once; an unknown name is an error only in scope.c, which knows whether it may be left unused. */
 #include "text/jinja/call.h"
 #include "text/jinja/parser.h"
 
@@ -22,6 +28,9 @@ static sh_jnode *const_node(sh_jparser *p, int line, sh_jv value)
     return node;
 }
 
+/* Operators, from the loosest to the tightest. */
+
+/* A missing else is allowed: the value is then undefined. */
 static sh_jnode *parse_cond(sh_jparser *p)
 {
     int line = p->token.line;
@@ -50,7 +59,7 @@ typedef struct {
     sh_jop op;
 } op_row;
 
-/* The operator at hand out of a row of them; false when it is none. */
+/* If the current token is one of the operators, takes it. */
 static bool op_take(sh_jparser *p, const op_row *rows, size_t count, sh_jop *op)
 {
     for (size_t i = 0; i < count; i++) {
@@ -62,8 +71,10 @@ static bool op_take(sh_jparser *p, const op_row *rows, size_t count, sh_jop *op)
     return false;
 }
 
-/* Operators of one level group to the left. A long row of them makes a deep tree: scope.c,
- * which walks it first, refuses one that is too deep. */
+/* Operators of one level group to the left. This loop does not recurse, but a long chain still
+ * makes a deep tree; scope.c, which walks it first, rejects one that is too deep for the walks
+ * after it.
+ */
 static sh_jnode *parse_level(sh_jparser *p, const op_row *rows, size_t count,
                              sh_jnode *(*operand)(sh_jparser *))
 {
@@ -100,6 +111,7 @@ static sh_jnode *parse_product(sh_jparser *p)
     return parse_level(p, rows, SH_COUNT_OF(rows), parse_pow);
 }
 
+/* All operands of ~ go into one node: the text is built once, not once for each operator. */
 static sh_jnode *parse_concat(sh_jparser *p)
 {
     int line = p->token.line;
@@ -117,6 +129,7 @@ static sh_jnode *parse_sum(sh_jparser *p)
     return parse_level(p, rows, SH_COUNT_OF(rows), parse_concat);
 }
 
+/* `not` is a comparison only if `in` follows, hence the look-ahead. */
 static bool compare_take(sh_jparser *p, sh_jop *op)
 {
     static const op_row rows[] = {{SH_JT_EQ, SH_JOP_EQ}, {SH_JT_NE, SH_JOP_NE},
@@ -133,6 +146,7 @@ static bool compare_take(sh_jparser *p, sh_jop *op)
     return true;
 }
 
+/* A chain such as `a < b <= c` is one node, since each value must be evaluated only once. */
 static sh_jnode *parse_compare(sh_jparser *p)
 {
     int line = p->token.line;
@@ -182,11 +196,15 @@ static sh_jnode *parse_or(sh_jparser *p)
     return parse_logic(p, "or", SH_JN_OR, parse_and);
 }
 
+/* Calls, filters, subscripts and tests: what can follow a value. */
+
 static SH_NORETURN void args_fail(sh_jparser *p, int line)
 {
     sh_jparser_fail(p, line, "invalid syntax for function call expression");
 }
 
+/* One argument; the order is positional, named, *args, **kwargs, and named after *args is allowed.
+ */
 static void parse_arg(sh_jparser *p, sh_jsignature *args, int line)
 {
     if (sh_jparser_skip(p, SH_JT_MUL)) {
@@ -221,7 +239,7 @@ static void parse_args(sh_jparser *p, sh_jsignature *args)
     sh_jparser_expect(p, SH_JT_RPAREN);
 }
 
-/* A filter's or test's name, which may have dots. */
+/* The name of a filter or test, which may contain dots. */
 static const sh_jstr *parse_dotted(sh_jparser *p)
 {
     size_t mark = sh_jrun_mark(p->run);
@@ -257,6 +275,7 @@ static sh_jnode *parse_slice_part(sh_jparser *p)
     }
 }
 
+/* An index or a slice. */
 static sh_jnode *parse_subscribed(sh_jparser *p)
 {
     int line = p->token.line;
@@ -270,6 +289,7 @@ static sh_jnode *parse_subscribed(sh_jparser *p)
     return node;
 }
 
+/* `a[1, 2]` is an index by a tuple. */
 static sh_jnode *parse_index(sh_jparser *p, int line)
 {
     sh_jnode *tuple = sh_jparser_node(p, SH_JN_TUPLE, line);
@@ -281,6 +301,7 @@ static sh_jnode *parse_index(sh_jparser *p, int line)
     return tuple->u.items.count == 1 ? tuple->u.items.head : tuple;
 }
 
+/* `a.name`, `a[...]`, and `a.0`, which Jinja allows for lists. */
 static sh_jnode *parse_subscript(sh_jparser *p, sh_jnode *obj)
 {
     sh_jtoken mark = sh_jparser_next(p);
@@ -310,6 +331,7 @@ static sh_jnode *parse_call(sh_jparser *p, sh_jnode *target)
     return node;
 }
 
+/* Attributes, subscripts and calls can be chained in any order. */
 static sh_jnode *parse_postfix(sh_jparser *p, sh_jnode *node)
 {
     for (;;) {
@@ -323,7 +345,7 @@ static sh_jnode *parse_postfix(sh_jparser *p, sh_jnode *node)
     return node;
 }
 
-/* Whether what stands here is the bare argument of a test, as in `is divisibleby 3`. */
+/* Whether an argument without parentheses follows, as in `is divisibleby 3`. */
 static bool test_has_arg(sh_jparser *p)
 {
     switch (p->token.type) {
@@ -356,6 +378,7 @@ static sh_jnode *parse_test(sh_jparser *p, sh_jnode *value)
     return negated ? pair_node(p, SH_JN_NOT, line, node, NULL) : node;
 }
 
+/* A filter or test may be called again: `x|f(1)(2)`. */
 static sh_jnode *parse_filter_expr(sh_jparser *p, sh_jnode *node)
 {
     for (;;) {
@@ -371,6 +394,7 @@ static sh_jnode *parse_filter_expr(sh_jparser *p, sh_jnode *node)
     return node;
 }
 
+/* A filter applies to the signed value: -x|abs is (-x)|abs. */
 static sh_jnode *parse_sign(sh_jparser *p, bool with_filter)
 {
     sh_jnode *node;
@@ -388,6 +412,9 @@ static sh_jnode *parse_sign(sh_jparser *p, bool with_filter)
     return with_filter ? parse_filter_expr(p, node) : node;
 }
 
+/* Tuples, lists, dicts and literals. */
+
+/* What can end a tuple without parentheses. */
 static bool tuple_ends(const sh_jparser *p)
 {
     return p->token.type == SH_JT_VARIABLE_END || p->token.type == SH_JT_BLOCK_END ||
@@ -395,12 +422,13 @@ static bool tuple_ends(const sh_jparser *p)
 }
 
 typedef struct {
-    bool simple; /* names and literals only */
+    bool simple; /* only names and literals */
     bool with_ns;
     bool with_cond;
-    bool in_parens; /* where () is an empty tuple */
+    bool in_parens; /* () is then an empty tuple */
 } tuple_mode;
 
+/* A single expression without a comma is not a tuple. */
 static sh_jnode *parse_tuple(sh_jparser *p, tuple_mode mode)
 {
     sh_jnode *tuple = sh_jparser_node(p, SH_JN_TUPLE, p->token.line);
@@ -456,6 +484,7 @@ static sh_jnode *parse_dict(sh_jparser *p)
     return node;
 }
 
+/* The constants are keywords in both spellings, Jinja's and Python's. */
 static sh_jnode *parse_name(sh_jparser *p, bool with_ns)
 {
     sh_jtoken name = sh_jparser_next(p);
@@ -471,6 +500,7 @@ static sh_jnode *parse_name(sh_jparser *p, bool with_ns)
     return node;
 }
 
+/* Adjacent strings are concatenated, as in Python. */
 static sh_jnode *parse_string(sh_jparser *p)
 {
     int line = p->token.line;
@@ -506,7 +536,9 @@ static sh_jnode *parse_primary(sh_jparser *p, bool with_ns)
     sh_jparser_fail(p, token.line, "unexpected '%.*s'", (int)got.len, got.ptr);
 }
 
-/* Turns what was parsed as a value into something to assign to. */
+/* Assignment targets are parsed as expressions and then checked. */
+
+/* Turns an expression into an assignment target, or fails if it cannot be one. */
 static void target_check(sh_jparser *p, sh_jnode *node)
 {
     static const char *const kinds[] = {
@@ -532,6 +564,7 @@ sh_jnode *sh_jparse_target(sh_jparser *p, bool with_ns)
     return node;
 }
 
+/* A single name, for macros and their parameters. */
 sh_jnode *sh_jparse_name_target(sh_jparser *p)
 {
     sh_jtoken name = sh_jparser_expect(p, SH_JT_NAME);

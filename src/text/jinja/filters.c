@@ -1,5 +1,10 @@
-/* Filters on one value: text, numbers, defaults, JSON. Those on sequences are in
- * filters_seq.c. */
+/* Filters on one value: text, numbers, defaults, JSON. Filters on sequences are in filters_seq.c.
+ *
+ * The reference is jinja2/filters.py, except for tojson, which transformers replaces by plain
+ * json.dumps(): no HTML escapes and no sorted keys. Odd cases are kept as they are there, because a
+ * template may depend on them, for example int of a text that is only a float, or round of an int.
+ * Filters that we do not support are in the table without a function, so that the error can say so
+ * instead of "No filter named". */
 #include "text/jinja/iter.h"
 #include "text/jinja/ops.h"
 #include "text/jinja/print.h"
@@ -44,6 +49,7 @@ static sh_jv do_center(sh_jrun *run, const sh_jcall *call)
                             SH_JSIDE_BOTH);
 }
 
+/* With `boolean` set, everything that is false is replaced, not just undefined. */
 static sh_jv do_default(sh_jrun *run, const sh_jcall *call)
 {
     bool replace = call->self.kind == SH_JV_UNDEFINED ||
@@ -67,6 +73,7 @@ static sh_jv do_safe(sh_jrun *run, const sh_jcall *call)
     return sh_jv_of_str(sh_jstr_mark(run, sh_jv_soft_str(run, call->self)));
 }
 
+/* The names of units are Jinja's, and so is "1 Byte". */
 static sh_jv do_filesizeformat(sh_jrun *run, const sh_jcall *call)
 {
     static const char *const decimal[] = {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"};
@@ -87,6 +94,9 @@ static sh_jv do_filesizeformat(sh_jrun *run, const sh_jcall *call)
     return sh_jv_of_str(sh_jrun_take(run, mark));
 }
 
+/* Numbers. A value that cannot be converted gives the default, except for undefined, which is an
+ * error. */
+
 static sh_jv do_float(sh_jrun *run, const sh_jcall *call)
 {
     double value;
@@ -101,23 +111,25 @@ static sh_jv float_to_int(sh_jrun *run, double value)
 {
     if (isinf(value)) sh_jrun_error(run, "cannot convert float infinity to integer");
     if (fabs(value) >= 9223372036854775808.0)
-        sh_jrun_fail(run, SH_ERR_LIMIT, "a whole number does not fit into 64 bits");
+        sh_jrun_fail(run, SH_ERR_LIMIT, "an integer does not fit in 64 bits");
     return sh_jv_int((int64_t)value);
 }
 
+/* Like Jinja: int(text, base), and if that fails int(float(text)). */
 static sh_jv str_to_int(sh_jrun *run, const sh_jstr *str, int base, sh_jv fallback)
 {
     int64_t value;
     double number;
     bool too_big;
     if (sh_jstr_to_int(str, base, &value, &too_big)) {
-        if (too_big) sh_jrun_fail(run, SH_ERR_LIMIT, "a whole number does not fit into 64 bits");
+        if (too_big) sh_jrun_fail(run, SH_ERR_LIMIT, "an integer does not fit in 64 bits");
         return sh_jv_int(value);
     }
     if (!sh_jstr_to_double(run, str, &number) || !isfinite(number)) return fallback;
     return float_to_int(run, number);
 }
 
+/* An invalid base makes int() fail; base 1, which has no digits but 0, has that effect here. */
 static sh_jv do_int(sh_jrun *run, const sh_jcall *call)
 {
     int64_t value, base = sh_jarg_int(run, call->argv[1], 10);
@@ -132,6 +144,7 @@ static sh_jv do_int(sh_jrun *run, const sh_jcall *call)
     return str_to_int(run, v.u.str, valid ? (int)base : 1, fallback);
 }
 
+/* The filter is the % operator, not str.format(). */
 static sh_jv do_format(sh_jrun *run, const sh_jcall *call)
 {
     const sh_jargs *args = call->args;
@@ -156,6 +169,8 @@ static void put_indented(sh_jrun *run, const sh_jlist *lines, sh_str indent, boo
     }
 }
 
+/* Jinja adds a newline to the text before it splits it into lines; for anything but text that
+ * addition is what fails, with Python's error for it. */
 static sh_jv do_indent(sh_jrun *run, const sh_jcall *call)
 {
     sh_jv newline = sh_jv_lit(run, "\n"), width = call->argv[0];
@@ -190,7 +205,8 @@ static sh_jv do_replace(sh_jrun *run, const sh_jcall *call)
     return sh_jtext_replace(run, sh_jv_str(run, call->self), from, to, sh_jarg_int(run, count, -1));
 }
 
-/* round(value, digits), which goes by the exact decimal value of the double. */
+/* round(value, digits) rounds the exact decimal value of the double, as printf does; multiplying by
+ * a power of ten first would round 2.675 up, which is slightly less than that. */
 static double round_common(double value, int64_t digits)
 {
     char text[700];
@@ -204,6 +220,7 @@ static double round_common(double value, int64_t digits)
     return rint(value / unit) * unit;
 }
 
+/* Half to even, on integers, for negative digits. */
 static int64_t round_int(sh_jrun *run, int64_t value, int64_t digits)
 {
     if (digits >= 0) return value;
@@ -275,7 +292,7 @@ static sh_jv do_tojson(sh_jrun *run, const sh_jcall *call)
     if (sh_jarg_given(call->argv[2])) {
         sh_jlist *pair = sh_jv_to_list(run, call->argv[2]);
         if (pair->count != 2)
-            sh_jrun_error(run, "separators must be two texts, not %zu values", pair->count);
+            sh_jrun_error(run, "separators must be two strings, not %zu values", pair->count);
         style.item_sep = sh_jstr_str(sh_jarg_str(run, pair->items[0], "a separator"));
         style.key_sep = sh_jstr_str(sh_jarg_str(run, pair->items[1], "a separator"));
     }
@@ -292,6 +309,8 @@ static sh_jv do_trim(sh_jrun *run, const sh_jcall *call)
     return sh_jtext_strip(run, sh_jv_soft_str(run, call->self), chars, SH_JSIDE_BOTH);
 }
 
+/* Text that exceeds the length by no more than the leeway is left alone; otherwise it is cut, at a
+ * word unless killwords is set. */
 static sh_jv do_truncate(sh_jrun *run, const sh_jcall *call)
 {
     int64_t count = sh_jv_len(call->self);
@@ -326,6 +345,7 @@ static void put_quoted(sh_jrun *run, sh_jv v, bool query)
     }
 }
 
+/* A text is quoted as a path, pairs of keys and values as a query string. */
 static sh_jv do_urlencode(sh_jrun *run, const sh_jcall *call)
 {
     sh_jv v = call->self;
@@ -349,6 +369,7 @@ static sh_jv do_urlencode(sh_jrun *run, const sh_jcall *call)
     return sh_jv_of_str(sh_jrun_take(run, mark));
 }
 
+/* Counts matches of \w+. */
 static sh_jv do_wordcount(sh_jrun *run, const sh_jcall *call)
 {
     sh_str text = sh_jstr_str(sh_jv_soft_str(run, call->self));
@@ -363,6 +384,7 @@ static sh_jv do_wordcount(sh_jrun *run, const sh_jcall *call)
     return sh_jv_int(count);
 }
 
+/* A name with one of these could break out of the attribute. */
 static void attr_name_check(sh_jrun *run, sh_jv key)
 {
     sh_str name = sh_jstr_str(sh_jarg_str(run, key, "an attribute name"));
@@ -373,6 +395,8 @@ static void attr_name_check(sh_jrun *run, sh_jv key)
                           name.ptr);
 }
 
+/* The leading space can be turned off with autospace; entries that are none or undefined are
+ * skipped. */
 static sh_jv do_xmlattr(sh_jrun *run, const sh_jcall *call)
 {
     if (call->self.kind != SH_JV_DICT)

@@ -1,4 +1,10 @@
-/* Filters on sequences. Those that Python makes generators of are lazy here too. */
+/* Filters on sequences. Those that are generators in Jinja are lazy here too, which is visible to a
+ * template: an error in an item that is never taken does not happen, and a second loop over the
+ * same result finds nothing.
+ *
+ * A lazy filter starts with the call's arguments as its state. Where Jinja evaluates the arguments
+ * when the first item is taken (map, select, unique), next_*() replaces that state by a prepared
+ * one at that moment; iter->inner is NULL until then. */
 #include "text/jinja/iter.h"
 #include "text/jinja/ops.h"
 #include "text/jinja/print.h"
@@ -6,13 +12,15 @@
 
 #include <string.h>
 
-/* An attribute path such as "function.name" or 0; case_fold makes text comparable without case. */
+/* Looks up an attribute path such as "function.name" or 0; case_fold lowers text for comparisons.
+ */
 typedef struct {
     const sh_jlist *parts;
-    sh_jv fallback; /* for what is undefined on the way; MISSING: none */
+    sh_jv fallback; /* replaces an undefined value at any step; MISSING: none */
     bool case_fold;
 } getter;
 
+/* Jinja splits an attribute at dots, and takes parts that are numbers as indices. */
 static const sh_jlist *path_parts(sh_jrun *run, sh_jv attribute)
 {
     sh_jlist *parts = sh_jlist_new(run, 1);
@@ -54,6 +62,7 @@ static sh_jiter *inner_of(sh_jrun *run, sh_jiter *iter)
     return iter->inner;
 }
 
+/* A negative size is never reached, so everything is one batch, as in Jinja. */
 static bool next_batch(sh_jrun *run, sh_jiter *iter, sh_jv *out)
 {
     const sh_jcall *call = iter->state;
@@ -70,7 +79,8 @@ static bool next_batch(sh_jrun *run, sh_jiter *iter, sh_jv *out)
     return true;
 }
 
-/* A generator that keeps the arguments of the filter. */
+/* A generator with a copy of the filter's arguments: `call` is on the caller's stack and gone by
+ * the time the first item is taken. */
 static sh_jv lazily(sh_jrun *run, const sh_jcall *call, sh_jiter_fn next)
 {
     sh_jcall *copy = sh_jrun_alloc(run, sizeof(*copy));
@@ -86,6 +96,8 @@ static sh_jv do_batch(sh_jrun *run, const sh_jcall *call)
     return lazily(run, call, next_batch);
 }
 
+/* The number of items must be known to distribute them, so the whole sequence is read first. The
+ * first slices get the items that are left over, the others the fill value. */
 static bool next_slice(sh_jrun *run, sh_jiter *iter, sh_jv *out)
 {
     const sh_jcall *call = iter->state;
@@ -152,6 +164,7 @@ static sh_jv do_first(sh_jrun *run, const sh_jcall *call)
     return sh_jv_undef_hint(run, "No first item, sequence was empty.");
 }
 
+/* Jinja calls reversed() and takes one item, so a generator is an error. */
 static sh_jv do_last(sh_jrun *run, const sh_jcall *call)
 {
     sh_jv back, item;
@@ -161,7 +174,7 @@ static sh_jv do_last(sh_jrun *run, const sh_jcall *call)
     return sh_jv_undef_hint(run, "No last item, sequence was empty.");
 }
 
-/* The items with their keys, in order. */
+/* The items with their sort keys, in their original order. */
 static sh_jentry *keyed(sh_jrun *run, const sh_jlist *items, const getter *g)
 {
     sh_jentry *entries = sh_jrun_array(run, items->count, sizeof(*entries));
@@ -170,6 +183,7 @@ static sh_jentry *keyed(sh_jrun *run, const sh_jlist *items, const getter *g)
     return entries;
 }
 
+/* Groups by the folded key, but shows the group under the key of its first item as it is. */
 static sh_jv do_groupby(sh_jrun *run, const sh_jcall *call)
 {
     sh_jlist *items = sh_jv_to_list(run, call->self), *groups = sh_jlist_new(run, 0);
@@ -211,6 +225,7 @@ static sh_jv do_list(sh_jrun *run, const sh_jcall *call)
     return sh_jv_of_list(sh_jv_to_list(run, call->self));
 }
 
+/* Unlike the method, the filter `items` accepts undefined, which gives no pairs. */
 static bool next_pair(sh_jrun *run, sh_jiter *iter, sh_jv *out)
 {
     if (iter->source.kind == SH_JV_DICT) iter->source.kind = SH_JV_ITEMS;
@@ -224,18 +239,21 @@ static sh_jv do_items(sh_jrun *run, const sh_jcall *call)
     return lazily(run, call, next_pair);
 }
 
+/* map, select and their relatives. They take the name of another filter or test with its arguments,
+ * so their own arguments are open-ended and parsed by hand. */
+
 static sh_jv named_arg(sh_jrun *run, const sh_jargs *args, const char *name)
 {
     sh_jv *v = args->named == NULL ? NULL : sh_jdict_find_str(run, args->named, sh_str_of(name));
     return v == NULL ? SH_JV_NOTHING : *v;
 }
 
-/* What map and select do to an item: look up an attribute, then apply a filter or test. */
+/* What map and select do with an item: look up an attribute, then apply a filter or test. */
 typedef struct {
     getter get;
     const sh_jbuiltin *func; /* NULL: none */
     sh_jargs args;
-    bool want; /* select keeps items for which the test says this */
+    bool want; /* select: the result of the test for items to keep */
 } step;
 
 static const sh_jbuiltin *func_named(sh_jrun *run, sh_jv name, const char *what)
@@ -247,6 +265,7 @@ static const sh_jbuiltin *func_named(sh_jrun *run, sh_jv name, const char *what)
     return func;
 }
 
+/* Either attribute=... with an optional default, or the name of a filter and its arguments. */
 static step *map_step(sh_jrun *run, const sh_jargs *args)
 {
     step *s = sh_jrun_alloc(run, sizeof(*s));
@@ -274,7 +293,7 @@ static sh_jv step_apply(sh_jrun *run, const step *s, sh_jv item)
     return s->func == NULL ? item : sh_jbuiltin_call(run, s->func, item, &s->args);
 }
 
-/* Python does not even look at the arguments when there is nothing to go through. */
+/* For an empty sequence Jinja does not even check the arguments. */
 static bool source_empty(const sh_jiter *iter)
 {
     return iter->inner == NULL && !sh_jv_truth(iter->source);
@@ -294,6 +313,7 @@ static sh_jv do_map(sh_jrun *run, const sh_jcall *call)
     return lazily(run, call, next_mapped);
 }
 
+/* Without a test, the truth of the item decides. */
 static step *select_step(sh_jrun *run, const sh_jargs *args, bool want, bool by_attr)
 {
     step *s = sh_jrun_alloc(run, sizeof(*s));
@@ -358,7 +378,7 @@ static sh_jv do_rejectattr(sh_jrun *run, const sh_jcall *call)
     return lazily(run, call, next_rejectattr);
 }
 
-/* min and max: the first of the best. */
+/* min and max: of several equal items the first. */
 static sh_jv best(sh_jrun *run, const sh_jcall *call, sh_jop better)
 {
     getter g = getter_make(run, call->argv[1], call->argv[0]);
@@ -386,7 +406,7 @@ static sh_jv do_max(sh_jrun *run, const sh_jcall *call)
     return best(run, call, SH_JOP_GT);
 }
 
-/* Text stays text and a generator becomes a list; of the rest an iterator is made. */
+/* Text gives text, a generator a list, everything else an iterator. */
 static sh_jv do_reverse(sh_jrun *run, const sh_jcall *call)
 {
     sh_jv v = call->self, out, item;
@@ -400,7 +420,7 @@ static sh_jv do_reverse(sh_jrun *run, const sh_jcall *call)
     return sh_jtext_take(run, mark, v.u.str);
 }
 
-/* The keys of sort are lists, one item for each of the attributes "a,b". */
+/* The sort keys are lists with one item for each of the attributes "a,b". */
 static sh_jv do_sort(sh_jrun *run, const sh_jcall *call)
 {
     sh_jlist *items = sh_jv_to_list(run, call->self), *words = sh_jlist_new(run, 1);
@@ -438,6 +458,7 @@ typedef struct {
     sh_jdict *seen;
 } unique_state;
 
+/* The dict is used as a set: an item is new if setting its key makes the dict grow. */
 static bool next_unique(sh_jrun *run, sh_jiter *iter, sh_jv *out)
 {
     if (iter->inner == NULL) {

@@ -1,4 +1,12 @@
-/* "text %s" % args and "text {}".format(args). */
+/* "text %s" % args and "text {}".format(args).
+ *
+ * Both mini-languages are parsed into one `spec`, and the put_* functions print by it. Python's
+ * rules differ from printf's in enough places (alignment of negative numbers, grouping, %s of any
+ * value, widths in characters) that only the digits of floats are left to snprintf().
+ *
+ * Widths and precisions come from the template, so they are limited before anything is allocated:
+ * DIGITS_MAX bounds the buffers on the stack, and holds the largest double with PRECISION_MAX
+ * decimals (309 + 1 + 300 digits). */
 #include "text/jinja/iter.h"
 #include "text/jinja/ops.h"
 #include "text/jinja/print.h"
@@ -11,10 +19,10 @@
 
 enum { WIDTH_MAX = 1 << 20, PRECISION_MAX = 300, DIGITS_MAX = 1024 };
 
-/* Both languages of format come down to this. */
+/* How to print one value, for both mini-languages. */
 typedef struct {
     sh_str fill;
-    char align; /* < > = ^, or 0: by the type */
+    char align; /* < > = ^, or 0: the default of the type */
     char sign;  /* + - or space, or 0 */
     bool alt;
     char group; /* , or _ between thousands, or 0 */
@@ -23,6 +31,7 @@ typedef struct {
     char type;         /* 0: none */
 } spec;
 
+/* head is the sign and prefix: with '=' the padding goes between it and the digits. */
 static void put_aligned(sh_jrun *run, const spec *s, char align, sh_str head, sh_str body)
 {
     int64_t chars = (int64_t)(head.len + sh_utf8_count(body));
@@ -35,7 +44,7 @@ static void put_aligned(sh_jrun *run, const spec *s, char align, sh_str head, sh
     if (align != '=') sh_jrun_pad(run, s->fill, pad - left);
 }
 
-/* Puts separators into the digits in front of the point; out has room for twice as many. */
+/* Inserts separators into the digits before the point; out must have space for twice as many. */
 static size_t group_digits(const char *digits, size_t len, char group, int each, char *out)
 {
     size_t whole = 0, used = 0;
@@ -65,10 +74,13 @@ static void put_number(sh_jrun *run, const spec *s, bool minus, const char *pref
 static void precision_check(sh_jrun *run, const spec *s)
 {
     if (s->precision > PRECISION_MAX || s->width > WIDTH_MAX)
-        sh_jrun_fail(run, SH_ERR_LIMIT, "format: a width over %d or a precision over %d", WIDTH_MAX,
+        sh_jrun_fail(run, SH_ERR_LIMIT,
+                     "format: the limit is %d for a width and %d for a precision", WIDTH_MAX,
                      PRECISION_MAX);
 }
 
+/* Digits are produced from the end. The absolute value is unsigned, since -INT64_MIN does not fit.
+ * */
 static void put_int(sh_jrun *run, const spec *s, int64_t value, const char *octal_prefix)
 {
     char digits[DIGITS_MAX];
@@ -86,17 +98,20 @@ static void put_int(sh_jrun *run, const spec *s, int64_t value, const char *octa
     put_number(run, s, value < 0, prefix, digits + at);
 }
 
-/* A whole number beyond 64 bits: its digits are there, other bases are not. */
+/* An integer beyond 64 bits: we have its decimal digits, but cannot convert it to another base. */
 static void put_big(sh_jrun *run, const spec *s, const sh_jstr *str)
 {
     char digits[DIGITS_MAX];
     bool minus = str->ptr[0] == '-';
     if (str->len >= sizeof(digits) || (s->type != '\0' && strchr("diun", s->type) == NULL))
-        sh_jrun_fail(run, SH_ERR_LIMIT, "a whole number does not fit into 64 bits");
+        sh_jrun_fail(run, SH_ERR_LIMIT, "an integer does not fit in 64 bits");
     snprintf(digits, sizeof(digits), "%.*s", (int)str->len - minus, str->ptr + minus);
     put_number(run, s, minus, "", digits);
 }
 
+/* Without a type Python prints like repr(), or like 'g' with a precision, and always with a point
+ * or an exponent. The sign is printed by put_number(), so digits are those of the absolute value.
+ */
 static void put_double(sh_jrun *run, const spec *s, double value)
 {
     char digits[DIGITS_MAX];
@@ -118,6 +133,7 @@ static void put_double(sh_jrun *run, const spec *s, double value)
     put_number(run, s, signbit(value) && !isnan(value), "", digits);
 }
 
+/* The precision is the maximum number of characters. */
 static void put_text(sh_jrun *run, const spec *s, const sh_jstr *str)
 {
     sh_str body = sh_jstr_str(str);
@@ -155,6 +171,9 @@ typedef struct {
     bool markup;
 } percent;
 
+/* The % operator. Arguments come from a tuple, a dict (by "(key)"), or are a single value. */
+
+/* A value that is not a tuple is the only argument. */
 static sh_jv next_arg(sh_jrun *run, percent *p)
 {
     bool tuple = p->args.kind == SH_JV_TUPLE;
@@ -169,7 +188,7 @@ static char percent_char(sh_jrun *run, percent *p)
     return p->text.ptr[p->at++];
 }
 
-/* The value of "(key)", or the next argument when there is no key. */
+/* If a "(key)" follows, sets *value to the argument of that name and returns true. */
 static bool percent_key(sh_jrun *run, percent *p, sh_jv *value)
 {
     if (p->at >= p->text.len || p->text.ptr[p->at] != '(') return false;
@@ -187,7 +206,8 @@ static bool percent_key(sh_jrun *run, percent *p, sh_jv *value)
     return true;
 }
 
-/* A number, or `*` for the next argument; 0 when there is neither. */
+/* A number, or `*` for the next argument; 0 if there is neither. Digits that exceed the limit
+ * anyway are dropped, so the value cannot overflow. */
 static int64_t percent_number(sh_jrun *run, percent *p)
 {
     int64_t number = 0;
@@ -204,6 +224,7 @@ static int64_t percent_number(sh_jrun *run, percent *p)
     return number;
 }
 
+/* "-" wins over "0", and "+" over a space, whatever their order. */
 static void percent_flags(percent *p, spec *s)
 {
     for (; p->at < p->text.len; p->at++) {
@@ -261,6 +282,7 @@ static void percent_put_char(sh_jrun *run, const spec *s, sh_jv v)
     }
 }
 
+/* Text and characters align to the right, as numbers do, and '0' is not a fill for them. */
 static void percent_put(sh_jrun *run, const percent *p, spec *s, sh_jv v)
 {
     switch (s->type) {
@@ -285,7 +307,7 @@ static void percent_put(sh_jrun *run, const percent *p, spec *s, sh_jv v)
     percent_put_number(run, s, v);
 }
 
-/* One "%..." behind its percent sign. */
+/* One "%..." field, after its percent sign. */
 static void percent_field(sh_jrun *run, percent *p)
 {
     spec s = {.fill = SH_STR(" "), .precision = -1};
@@ -326,6 +348,7 @@ sh_jv sh_jstr_percent(sh_jrun *run, const sh_jstr *format, sh_jv args)
         p.at = stop + 1;
         if (stop < p.text.len) percent_field(run, &p);
     }
+    /* Python does not complain about unused arguments that could be a mapping. */
     bool mapping = args.kind == SH_JV_DICT || args.kind == SH_JV_LIST ||
                    args.kind == SH_JV_UNDEFINED || args.kind == SH_JV_RANGE;
     size_t count = args.kind == SH_JV_TUPLE ? args.u.list->count : 1;
@@ -334,7 +357,8 @@ sh_jv sh_jstr_percent(sh_jrun *run, const sh_jstr *format, sh_jv args)
     return sh_jtext_take(run, mark, format);
 }
 
-/* Reads "[[fill]align][sign][#][0][width][group][.precision][type]". */
+/* Parses "[[fill]align][sign][#][0][width][group][.precision][type]". The fill may be any
+ * character, also one that is an alignment, so the second character is checked first. */
 static spec spec_parse(sh_jrun *run, sh_str text)
 {
     spec s = {.fill = SH_STR(" "), .precision = -1};
@@ -375,6 +399,7 @@ static SH_NORETURN void code_fail(sh_jrun *run, const spec *s, sh_jv v)
     sh_jrun_error(run, "Unknown format code '%c' for object of type '%s'", s->type, sh_jv_type(v));
 }
 
+/* An int may be printed as a float, but a float not as an int. */
 static void put_formatted_number(sh_jrun *run, spec *s, sh_jv v)
 {
     int64_t i;
@@ -435,6 +460,7 @@ static bool all_digits(sh_str text)
     return text.len > 0;
 }
 
+/* Fields are numbered either by the template ("{0}") or automatically ("{}"), never both. */
 static sh_jv field_first(sh_jrun *run, fields *f, sh_str name)
 {
     int64_t number = (int64_t)f->next;
@@ -493,7 +519,8 @@ static sh_jv convert(sh_jrun *run, sh_jv v, sh_str mark)
     sh_jrun_error(run, "Unknown conversion specifier '%.*s'", (int)mark.len, mark.ptr);
 }
 
-/* What stands between braces: "path!conversion:spec". */
+/* The text between braces: "path!conversion:spec". The spec may contain fields, whose own specs may
+ * not, as in Python. */
 static void put_field(sh_jrun *run, fields *f, sh_str field, int depth)
 {
     size_t colon = 0, bang;
@@ -512,6 +539,7 @@ static void put_field(sh_jrun *run, fields *f, sh_str field, int depth)
     sh_jrun_put(run, sh_jstr_str(sh_jv_escape(run, sh_jv_of_str(plain))));
 }
 
+/* Text with {fields}; doubled braces are literal. */
 static void put_fields(sh_jrun *run, fields *f, sh_str text, int depth)
 {
     if (depth < 0) sh_jrun_error(run, "Max string recursion exceeded");

@@ -1,3 +1,12 @@
+/* Iterators over every kind of value, and the `loop` object.
+ *
+ * An iterator holds its position, never a copy of the items: values are immutable, and those that
+ * are not (a namespace) cannot be iterated. A generator is an iterator whose `next` computes items
+ * from an inner one.
+ *
+ * The loop object reads ahead by at most one item (loop.last, loop.nextitem) and reads everything
+ * only for loop.length of a generator. Reading ahead has side effects if the generator has, just as
+ * in Jinja, so it must happen exactly when the template asks and not earlier. */
 #include "text/jinja/iter.h"
 
 #include "text/jinja/ops.h"
@@ -42,10 +51,11 @@ static bool next_range(sh_jrun *run, sh_jiter *iter, sh_jv *out)
     (void)run;
     const sh_jrange *range = iter->source.u.range;
     if ((int64_t)iter->idx >= range->count) return false;
-    *out = sh_jv_int(range->start + (int64_t)iter->idx++ * range->step);
+    *out = sh_jv_int(sh_jrange_item(range, (int64_t)iter->idx++));
     return true;
 }
 
+/* Undefined is iterable and empty. */
 static bool next_none(sh_jrun *run, sh_jiter *iter, sh_jv *out)
 {
     (void)run;
@@ -85,6 +95,7 @@ sh_jiter *sh_jv_iter(sh_jrun *run, sh_jv v)
     return iter;
 }
 
+/* Counts as a nesting level, since generators can be stacked: x|map(...)|map(...)... */
 bool sh_jiter_next(sh_jrun *run, sh_jiter *iter, sh_jv *out)
 {
     sh_jrun_enter(run);
@@ -126,6 +137,8 @@ int64_t sh_jv_len(sh_jv v)
     }
 }
 
+/* Reverse iteration, for values whose length is known. */
+
 static bool next_back(sh_jrun *run, sh_jiter *iter, sh_jv *out)
 {
     if (iter->idx == 0) return false;
@@ -134,7 +147,7 @@ static bool next_back(sh_jrun *run, sh_jiter *iter, sh_jv *out)
     if (sh_jv_is_list(v))
         *out = v.u.list->items[at];
     else if (v.kind == SH_JV_RANGE)
-        *out = sh_jv_int(v.u.range->start + (int64_t)at * v.u.range->step);
+        *out = sh_jv_int(sh_jrange_item(v.u.range, (int64_t)at));
     else
         *out = entry_of(run, v.kind, &v.u.dict->entries[at]);
     return true;
@@ -161,6 +174,7 @@ bool sh_jv_reversed(sh_jrun *run, sh_jv v, sh_jv *out)
     return true;
 }
 
+/* The item that loop.last or loop.nextitem has read ahead comes first. */
 bool sh_jloop_next(sh_jrun *run, sh_jloop *loop, sh_jv *out)
 {
     sh_jv item = loop->after;
@@ -177,7 +191,7 @@ int64_t sh_jloop_length(sh_jrun *run, sh_jloop *loop)
 {
     if (loop->length < 0) loop->length = sh_jv_len(loop->source);
     if (loop->length < 0) {
-        /* A generator: what is left of it has to be taken to be counted. */
+        /* A generator: its remaining items have to be taken to count them. */
         sh_jv rest = {.kind = SH_JV_ITER, .u.iter = loop->iter};
         sh_jlist *list = sh_jv_to_list(run, rest);
         loop->iter = sh_jv_iter(run, sh_jv_of_list(list));
@@ -187,6 +201,7 @@ int64_t sh_jloop_length(sh_jrun *run, sh_jloop *loop)
     return loop->length;
 }
 
+/* Reads one item ahead, if that has not happened yet. */
 static bool peek_next(sh_jrun *run, sh_jloop *loop)
 {
     sh_jv item;

@@ -1,4 +1,5 @@
-/* json.dumps() of Python, with the options that the `tojson` filter passes on. */
+/* Python's json.dumps(), with the options that the `tojson` filter passes to it. NaN and Infinity
+ * are printed as Python does, although they are not JSON. */
 #include "text/jinja/ops.h"
 #include "text/jinja/print.h"
 
@@ -28,6 +29,7 @@ static bool is_plain(unsigned char c, bool ensure_ascii)
     return c < 0x80 || !ensure_ascii;
 }
 
+/* Runs of bytes that need no escape are copied in one piece. */
 static void put_string(sh_jrun *run, sh_str text, const sh_json_style *style)
 {
     SH_JRUN_PUT(run, "\"");
@@ -76,6 +78,7 @@ static void put_list(sh_jrun *run, const sh_jlist *list, const sh_json_style *st
     SH_JRUN_PUT(run, "]");
 }
 
+/* Python turns these kinds of keys into strings and rejects all others. */
 static void put_key(sh_jrun *run, sh_jv key, const sh_json_style *style)
 {
     switch (key.kind) {

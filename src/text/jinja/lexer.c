@@ -1,3 +1,11 @@
+/* Follows Jinja's lexer to the letter, because white space in a prompt is significant: a line break
+ * that Jinja drops and we keep is another prompt. Where Jinja's regular expressions have odd edges
+ * (a "+" that is not allowed at the end of a raw tag, a float that must not follow a dot, unknown
+ * escapes) the functions here reproduce them.
+ *
+ * The lexer alternates between data and tags. Data ends at the next "{{", "{%" or "{#"; what the
+ * tag's sign and lstrip_blocks remove from the end of the data has to be known before the data
+ * token is returned, so data_next() looks at the tag first and remembers its begin in `pending`. */
 #include "text/jinja/lexer.h"
 
 #include "text/jinja/unicode.h"
@@ -25,7 +33,7 @@ static SH_NORETURN void lex_fail(sh_jlexer *lex, const char *what)
     sh_jrun_error(lex->run, "%s", what);
 }
 
-/* Moves the line number on to a place. */
+/* Advances the line number to a position. Incremental, so counting is linear in the source. */
 static void line_to(sh_jlexer *lex, size_t pos)
 {
     for (; lex->line_pos < pos; lex->line_pos++)
@@ -47,7 +55,12 @@ static size_t skip_space(const sh_jlexer *lex, size_t at)
     return at + sh_uni_space_prefix(sh_str_sub(lex->source, at, lex->source.len));
 }
 
-/* Behind a tag's end at `at`: "-" eats white space, "%}" and "#}" without a sign one newline. */
+/* White space control around tags. "-" strips all white space on its side, "+" turns trim_blocks
+ * and lstrip_blocks off; without a sign these two apply to blocks and comments, but not to {{ }}.
+ * */
+
+/* Where text continues after the end of a tag: "-" skips all white space, "%}" and "#}" without a
+ * sign one newline. */
 static size_t end_skip(const sh_jlexer *lex, size_t at, char sign, bool trim)
 {
     if (sign == '-') return skip_space(lex, at);
@@ -60,7 +73,8 @@ static sh_jtoken token_at(sh_jlexer *lex, sh_jtoken_type type, size_t start, siz
     return (sh_jtoken){type, lex->line, sh_str_sub(lex->source, start, end - start), {0}};
 }
 
-/* What is left of the data start..end in front of a tag with the given sign. */
+/* The end of the data start..end once white space before a tag with the given sign is stripped.
+ * lstrip_blocks removes blanks only if there is nothing else on the line before the tag. */
 static size_t data_strip(const sh_jlexer *lex, size_t start, size_t end, char sign, bool lstrip)
 {
     sh_str text = sh_str_sub(lex->source, start, end - start);
@@ -79,6 +93,8 @@ static char sign_at(const sh_jlexer *lex, size_t at)
     return c == '-' || c == '+' ? c : '\0';
 }
 
+/* The sign before "#}" decides about white space, but only if it is not the sign of the begin tag.
+ * */
 static void comment_skip(sh_jlexer *lex)
 {
     size_t at = sh_str_find(lex->source, SH_STR("#}"), lex->pos);
@@ -87,7 +103,7 @@ static void comment_skip(sh_jlexer *lex)
     lex->pos = end_skip(lex, at + 2, sign, true);
 }
 
-/* If a tag `{%`sign word sign`%}` starts at `at`: the place of its last sign or "%}", else 0. */
+/* If a tag `{%`sign word sign`%}` starts at `at`: the position of its last sign or "%}", else 0. */
 static size_t word_tag(const sh_jlexer *lex, size_t at, const char *word)
 {
     size_t p = skip_space(lex, at + 2 + (sign_at(lex, at + 2) != '\0'));
@@ -112,7 +128,7 @@ static sh_jtoken raw_next(sh_jlexer *lex, size_t start)
     }
 }
 
-/* The next place at or behind `at` where a tag or comment begins; the end when there is none. */
+/* The next position from `at` on where a tag or comment begins; the end if there is none. */
 static size_t tag_find(const sh_jlexer *lex, size_t at)
 {
     for (; at + 1 < lex->source.len; at++) {
@@ -125,7 +141,7 @@ static size_t tag_find(const sh_jlexer *lex, size_t at)
     return lex->source.len;
 }
 
-/* Starts the tag at `at` (and reads a comment or a raw block whole). */
+/* Enters the tag at `at`; a comment is skipped at once. */
 static void tag_start(sh_jlexer *lex, size_t at)
 {
     char kind = peek(lex, at + 1);
@@ -138,8 +154,8 @@ static void tag_start(sh_jlexer *lex, size_t at)
     lex->tag = lex->pending = kind == '{' ? SH_JT_VARIABLE_BEGIN : SH_JT_BLOCK_BEGIN;
 }
 
-/* Where the text of a raw block starts that begins at `at`; 0 when none does. Its begin tag can
- * not have a "+" at the end, and trims no newline. */
+/* If a raw block begins at `at`: where its text starts, else 0. Its begin tag cannot end in "+",
+ * and does not trim a newline. */
 static size_t raw_start(const sh_jlexer *lex, size_t at)
 {
     size_t tail = peek(lex, at + 1) == '%' ? word_tag(lex, at, "raw") : 0;
@@ -148,6 +164,8 @@ static size_t raw_start(const sh_jlexer *lex, size_t at)
     return end_skip(lex, tail + 2 + (sign != '\0'), sign, false);
 }
 
+/* Returns the text before the next tag; if there is none, the begin of the tag itself. Comments
+ * vanish here, so the loop may run several times. */
 static sh_jtoken data_next(sh_jlexer *lex)
 {
     while (lex->pending == SH_JT_EOF && lex->pos < lex->source.len) {
@@ -171,7 +189,9 @@ static sh_jtoken data_next(sh_jlexer *lex)
     return token;
 }
 
-/* Digits with single underscores between them; the place behind them, or `at` for none. */
+/* Numbers. Floats are tried first, since an integer is a prefix of a float. */
+
+/* Skips digits with single underscores between them; returns `at` if there are none. */
 static size_t digits_end(const sh_jlexer *lex, size_t at)
 {
     while (isdigit((unsigned char)peek(lex, at))) {
@@ -182,7 +202,8 @@ static size_t digits_end(const sh_jlexer *lex, size_t at)
     return at;
 }
 
-/* The place behind a float at `at`, or `at` when there is none. */
+/* The end of a float at `at`, or `at` if there is none. After a dot there cannot be one: in
+ * `a.1.2` each number is a subscript. */
 static size_t float_end(const sh_jlexer *lex, size_t at)
 {
     if (at > 0 && peek(lex, at - 1) == '.') return at;
@@ -205,7 +226,7 @@ static int digit_of(char c, int base)
     return digit < base ? digit : -1;
 }
 
-/* Digits of the base, each with an underscore in front of it or not. */
+/* Skips digits of the base, each of which may follow an underscore. */
 static size_t base_digits_end(const sh_jlexer *lex, size_t at, int base)
 {
     for (;;) {
@@ -224,9 +245,10 @@ static sh_jtoken int_next(sh_jlexer *lex)
         base = mark == 'b' ? 2 : mark == 'o' ? 8 : 16;
         first = start + 2;
         end = base_digits_end(lex, first, base);
+        /* "0x" without digits is a zero and then a name, as for Jinja's regular expression. */
         if (end == first) base = 10, first = start, end = start + 1;
     } else if (peek(lex, start) == '0') {
-        end = base_digits_end(lex, start, 1);
+        end = base_digits_end(lex, start, 1); /* after a leading zero, zeros only */
     } else {
         end = base_digits_end(lex, start, 10);
     }
@@ -238,7 +260,7 @@ static sh_jtoken int_next(sh_jlexer *lex)
         if (__builtin_mul_overflow(value, base, &value) ||
             __builtin_add_overflow(value, digit, &value)) {
             lex->run->line = lex->line;
-            sh_jrun_fail(lex->run, SH_ERR_LIMIT, "the number %.*s does not fit into 64 bits",
+            sh_jrun_fail(lex->run, SH_ERR_LIMIT, "the number %.*s does not fit in 64 bits",
                          (int)(end - start < 40 ? end - start : 40), lex->source.ptr + start);
         }
     }
@@ -259,6 +281,7 @@ static sh_jtoken float_next(sh_jlexer *lex, size_t end)
     return token;
 }
 
+/* Names may contain any letters of Unicode, as in Python. */
 static size_t name_end(sh_jlexer *lex, size_t at)
 {
     size_t start = at;
@@ -271,6 +294,9 @@ static size_t name_end(sh_jlexer *lex, size_t at)
     return at;
 }
 
+/* Strings, with the escapes of Python. */
+
+/* The position after the closing quote; `at` if the string is not closed. */
 static size_t string_end(const sh_jlexer *lex, size_t at)
 {
     char quote = peek(lex, at);
@@ -298,10 +324,11 @@ static uint32_t hex_read(sh_jlexer *lex, sh_str text, size_t *at, size_t count, 
 static void put_code(sh_jlexer *lex, uint32_t code)
 {
     if (code > 0x10ffff) lex_fail(lex, "illegal Unicode character");
-    if (code >= 0xd800 && code < 0xe000) lex_fail(lex, "surrogates not allowed in a string");
+    if (code >= 0xd800 && code < 0xe000) lex_fail(lex, "surrogates are not allowed in a string");
     sh_jrun_put_char(lex->run, code);
 }
 
+/* One to three digits. */
 static uint32_t octal_read(sh_str text, size_t *at)
 {
     uint32_t code = 0;
@@ -310,8 +337,9 @@ static uint32_t octal_read(sh_str text, size_t *at)
     return code;
 }
 
-/* The escape at *at, just behind its backslash. Python leaves one that it does not know as it is;
- * a character beyond ASCII there comes out as its number. */
+/* Decodes the escape at *at, just after its backslash. Python keeps an unknown escape as it is; if
+ * its character is not ASCII it becomes a numeric escape, because Jinja encodes the string with
+ * backslashreplace before it decodes the escapes. */
 static void escape_read(sh_jlexer *lex, sh_str text, size_t *at)
 {
     static const char plain[] = "\\\\''\"\"a\ab\bf\fn\nr\rt\tv\v";
@@ -371,13 +399,14 @@ static const struct {
     {",", SH_JT_COMMA},     {";", SH_JT_SEMICOLON},
 };
 
-/* A tag ends only where its brackets are closed: `}}` inside of them are two braces. */
+/* Tracks open brackets. A tag can only end when all are closed: a `}}` inside is two braces, as at
+ * the end of a nested dict. */
 static void nest_follow(sh_jlexer *lex, char c)
 {
     static const char open[] = "([{", close[] = ")]}";
     const char *p = strchr(open, c);
     if (p != NULL) {
-        if (lex->nest == SH_JLEX_NEST_MAX) lex_fail(lex, "brackets are nested too deep");
+        if (lex->nest == SH_JLEX_NEST_MAX) lex_fail(lex, "brackets are nested too deeply");
         lex->closers[lex->nest++] = close[p - open];
     } else if (strchr(close, c) != NULL) {
         lex->run->line = lex->line;
@@ -405,7 +434,7 @@ static sh_jtoken operator_next(sh_jlexer *lex)
                   sh_utf8_count(sh_str_sub(lex->source, 0, lex->pos)));
 }
 
-/* Ends the tag when its end stands here. */
+/* Leaves the tag if its end is at the current position. */
 static bool end_next(sh_jlexer *lex, sh_jtoken *out)
 {
     if (lex->nest > 0) return false;
@@ -419,6 +448,7 @@ static bool end_next(sh_jlexer *lex, sh_jtoken *out)
     return true;
 }
 
+/* The end of the tag is checked before operators: the "-" of "-%}" is not a minus. */
 static sh_jtoken tag_next(sh_jlexer *lex)
 {
     sh_jtoken token;

@@ -1,7 +1,7 @@
-/* lexer.h - cuts a template into tokens, with Jinja's rules for white space: trim_blocks and
+/* lexer.h - splits a template into tokens, with Jinja's rules for white space: trim_blocks and
  * lstrip_blocks are on, `-` and `+` in tags override them, one newline at the end is dropped.
  *
- * Tokens come one at a time; their text points into the lexer's copy of the source.
+ * Tokens are produced one at a time; their text points into the lexer's copy of the source.
  *
  * Threads: a lexer has one owner. */
 #ifndef SH_TEXT_JINJA_LEXER_H
@@ -51,7 +51,7 @@ typedef enum {
 typedef struct {
     sh_jtoken_type type;
     int line;
-    sh_str text; /* NAME, DATA: as it is; STRING: without quotes and escapes */
+    sh_str text; /* NAME, DATA: verbatim; STRING: unquoted and unescaped */
     sh_jv value; /* INT, FLOAT */
 } sh_jtoken;
 
@@ -59,12 +59,12 @@ enum { SH_JLEX_NEST_MAX = 200 };
 
 typedef struct {
     sh_jrun *run;
-    sh_str source; /* newlines are all \n */
+    sh_str source; /* all newlines are \n */
     size_t pos;
-    size_t line_pos; /* run->line is the line of this place */
+    size_t line_pos; /* position that `line` is the number of */
     int line;
     sh_jtoken_type tag;     /* VARIABLE_BEGIN or BLOCK_BEGIN inside a tag, else DATA */
-    sh_jtoken_type pending; /* begin of tag that follows the data just given, else EOF */
+    sh_jtoken_type pending; /* begin of the tag that follows the last data token, else EOF */
     char closers[SH_JLEX_NEST_MAX];
     int nest;
 } sh_jlexer;
@@ -72,7 +72,7 @@ typedef struct {
 void sh_jlexer_init(sh_jlexer *lex, sh_jrun *run, sh_str source);
 sh_jtoken sh_jlexer_next(sh_jlexer *lex);
 
-/* Jinja's words for a token in errors: a name is itself, an operator its spelling. */
+/* How Jinja describes a token in errors: a name by itself, an operator by its spelling. */
 sh_str sh_jtoken_describe(const sh_jtoken *token);
 const char *sh_jtoken_type_name(sh_jtoken_type type);
 

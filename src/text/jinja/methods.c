@@ -1,4 +1,8 @@
-/* Methods of everything but str, and the global functions. */
+/* Methods of everything but str, and the global functions.
+ *
+ * Names, parameters and errors are Python's. Methods that modify their object are listed without a
+ * function: they are refused by name instead of looking like a missing attribute. Only cyclers, and
+ * a loop's changed(), have state; a namespace is modified by `set` alone (exec.c). */
 #include "text/jinja/iter.h"
 #include "text/jinja/ops.h"
 #include "text/jinja/print.h"
@@ -16,6 +20,7 @@ static sh_jv m_count(sh_jrun *run, const sh_jcall *call)
     return sh_jv_int(count);
 }
 
+/* The index is that in the whole sequence, also if the search is limited to a part. */
 static sh_jv m_index(sh_jrun *run, const sh_jcall *call)
 {
     int64_t count = sh_jv_len(call->self), first = sh_jarg_int(run, call->argv[1], 0);
@@ -88,12 +93,14 @@ static sh_jv m_fromkeys(sh_jrun *run, const sh_jcall *call)
     return sh_jv_of_dict(dict);
 }
 
+/* The item for the current turn of the loop, so nothing has to be remembered. */
 static sh_jv m_cycle(sh_jrun *run, const sh_jcall *call)
 {
     if (call->args->pos_count == 0) sh_jrun_error(run, "no items for cycling given");
     return call->args->pos[(size_t)call->self.u.loop->index0 % call->args->pos_count];
 }
 
+/* Compares with the arguments of the previous call in the same loop. */
 static sh_jv m_changed(sh_jrun *run, const sh_jcall *call)
 {
     sh_jloop *loop = call->self.u.loop;
@@ -128,6 +135,7 @@ static sh_jlist *pos_list(sh_jrun *run, const sh_jargs *args)
     return list;
 }
 
+/* Unsigned arithmetic for the count, since stop - start may not fit in an int64_t. */
 static sh_jv g_range(sh_jrun *run, const sh_jcall *call)
 {
     bool single = call->argv[1].kind == SH_JV_MISSING;
@@ -164,6 +172,7 @@ static void pair_set(sh_jrun *run, sh_jdict *dict, sh_jv item, size_t at)
     sh_jdict_set(run, dict, pair->items[0], pair->items[1]);
 }
 
+/* dict(mapping), dict(pairs) and dict(a=1), also combined. */
 static sh_jdict *dict_make(sh_jrun *run, const sh_jargs *args)
 {
     sh_jdict *dict = sh_jdict_new(run, 0);
@@ -218,6 +227,8 @@ static sh_jv g_lipsum(sh_jrun *run, const sh_jcall *call)
     sh_jrun_fail(run, SH_ERR_UNSUPPORTED, "lipsum() is not supported");
 }
 
+/* The message goes to the client as it is, without a line number: it is how template authors report
+ * what is wrong with a request. */
 static sh_jv g_raise_exception(sh_jrun *run, const sh_jcall *call)
 {
     const sh_jstr *text = sh_jv_str(run, call->argv[0]);
@@ -225,7 +236,8 @@ static sh_jv g_raise_exception(sh_jrun *run, const sh_jcall *call)
     sh_jrun_error(run, "%.*s", (int)(text->len < 1 << 20 ? text->len : 1 << 20), text->ptr);
 }
 
-/* Python's datetime knows %f, and prints nothing for the zone of a time that has none. */
+/* Differences of Python's datetime to C: it knows %f, and prints nothing for the zone of a time
+ * without one. */
 static void format_adapt(sh_str format, long micros, char out[TIME_FORMAT_MAX * 6 + 1])
 {
     size_t len = 0;
@@ -253,7 +265,7 @@ static sh_jv g_strftime_now(sh_jrun *run, const sh_jcall *call)
     const sh_jstr *format = sh_jarg_str(run, call->argv[0], "strftime() argument 1");
     char adapted[TIME_FORMAT_MAX * 6 + 1], text[TIME_TEXT_MAX];
     if (format->len > TIME_FORMAT_MAX)
-        sh_jrun_fail(run, SH_ERR_LIMIT, "strftime_now: the format is over %d bytes",
+        sh_jrun_fail(run, SH_ERR_LIMIT, "strftime_now: the format is longer than %d bytes",
                      TIME_FORMAT_MAX);
     format_adapt(sh_jstr_str(format), (long)(run->now_us % 1000000), adapted);
     time_t seconds = (time_t)(run->now_us / 1000000);
@@ -261,7 +273,7 @@ static sh_jv g_strftime_now(sh_jrun *run, const sh_jcall *call)
     if (localtime_r(&seconds, &now) == NULL) sh_jrun_error(run, "strftime_now: no local time");
     size_t len = adapted[0] == '\0' ? 0 : strftime(text, sizeof(text), adapted, &now);
     if (len == 0 && adapted[0] != '\0')
-        sh_jrun_error(run, "strftime_now: the format gives no text or too much");
+        sh_jrun_error(run, "strftime_now: the format produces no text or too much");
     if (!sh_utf8_valid(text, len)) sh_jrun_error(run, "strftime_now: not valid UTF-8");
     return sh_jv_text(run, (sh_str){text, len});
 }
@@ -277,7 +289,7 @@ static const sh_jbuiltin globals[] = {
     {"strftime_now", g_strftime_now, "format", 1},
 };
 
-/* Methods without a function would change their object, which the sandbox refuses. */
+/* Methods without a function would modify their object, which the sandbox does not allow. */
 static const sh_jbuiltin list_methods[] = {
     {"copy", m_list_copy, "", 0},
     {"count", m_count, "value", 1},

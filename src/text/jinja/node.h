@@ -1,8 +1,8 @@
-/* node.h - the parsed template: a tree in which every name is a place.
+/* node.h - the parsed template: a syntax tree in which every name is resolved to a slot.
  *
- * The parser (parser.c, expr.c) makes the tree, scope.c replaces names by slots,
- * and eval.c and exec.c walk it. Nothing changes it after that, so several threads can
- * render it at once. All of it lives in the arena of the parsed template.
+ * The parser (parser.c, expr.c) builds the tree, scope.c resolves names to slots, eval.c and exec.c
+ * walk it. It is immutable from then on, so several threads can render it at once. All of it lives
+ * in the arena of the parsed template.
  *
  * Threads: read-only once parsed. */
 #ifndef SH_TEXT_JINJA_NODE_H
@@ -79,15 +79,15 @@ typedef struct {
 
 typedef struct sh_jbinding sh_jbinding;
 
-/* A name of the template; there is one for each spelling. */
+/* A name in the template; there is one symbol for each spelling. */
 typedef struct sh_jsym sh_jsym;
 struct sh_jsym {
     const sh_jstr *text;
-    sh_jbinding *bound; /* innermost meaning while scopes are worked out; NULL after that */
+    sh_jbinding *bound; /* innermost binding while scope.c runs; NULL afterwards */
     sh_jsym *next;
 };
 
-/* A slot: how many functions outwards, and which one there. */
+/* A slot: the number of functions outwards, and the index in that function's frame. */
 typedef struct {
     int hops;
     int slot;
@@ -95,11 +95,11 @@ typedef struct {
 
 typedef enum { SH_JNAME_LOAD, SH_JNAME_STORE, SH_JNAME_PARAM } sh_jname_use;
 
-/* What happens to a slot when its scope is entered. */
+/* How a slot is initialized when its scope is entered. */
 typedef enum {
-    SH_JLOAD_PARAM,   /* nothing: whoever enters fills it */
-    SH_JLOAD_RESOLVE, /* the caller's variable or the global of that name */
-    SH_JLOAD_ALIAS,   /* the value that the name has outside */
+    SH_JLOAD_PARAM,   /* not at all: the code that enters the scope fills it */
+    SH_JLOAD_RESOLVE, /* with the caller's variable or the global of that name */
+    SH_JLOAD_ALIAS,   /* with the value that the name has outside the scope */
     SH_JLOAD_EMPTY,
 } sh_jload_kind;
 
@@ -130,12 +130,12 @@ typedef struct {
     sh_jnodes body;
     sh_jnodes otherwise;
     bool recursive;
-    int slot_count; /* of the function that a recursive loop is */
-    int loop_slot;  /* -1 when the body never asks for `loop` */
+    int slot_count; /* a recursive loop is a function with its own frame */
+    int loop_slot;  /* -1 if the body does not use `loop` */
     sh_jscope body_scope, else_scope, test_scope;
 } sh_jfor;
 
-/* A macro, the body of a call block, or a block: what is a function in Python. */
+/* A macro, the body of a call block, or a block: Jinja compiles each to a Python function. */
 typedef struct {
     sh_jsym *name;
     sh_jref ref;      /* where a macro is stored */
@@ -145,7 +145,7 @@ typedef struct {
     sh_jnode *call; /* of a call block; NULL for `generation` */
     sh_jscope scope;
     int slot_count;
-    int caller_slot, kwargs_slot, varargs_slot; /* -1 when not asked for */
+    int caller_slot, kwargs_slot, varargs_slot; /* -1 if not used */
     bool takes_caller;                          /* `caller` is one of the params */
 } sh_jfunc;
 
@@ -185,7 +185,7 @@ struct sh_jnode {
         } keyword;
         struct {
             sh_jop op;
-            sh_jnode *left; /* the only one of NEG, POS, NOT; unused by OPERAND */
+            sh_jnode *left; /* the only operand of NEG, POS, NOT; unused by OPERAND */
             sh_jnode *right;
         } binary;
         struct {

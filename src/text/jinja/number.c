@@ -1,4 +1,4 @@
-/* Numbers out of text, as Python's int() and float() read them. */
+/* Text to numbers, by the rules of Python's int() and float(). */
 #include "text/jinja/ops.h"
 
 #include "text/jinja/unicode.h"
@@ -22,7 +22,7 @@ static int digit_value(char c)
     return c >= 'a' && c <= 'z' ? c - 'a' + 10 : 36;
 }
 
-/* Behind "0x", "0o", "0b" where the base allows it; base 0 takes what stands there. */
+/* Skips "0x", "0o" or "0b" if it fits the base; base 0 is replaced by the one of the prefix. */
 static sh_str prefix_cut(sh_str text, int *base)
 {
     static const struct {
@@ -40,6 +40,8 @@ static sh_str prefix_cut(sh_str text, int *base)
     return text;
 }
 
+/* An overflow is only recorded, so that a wrong digit further on is still reported as such. The
+ * value is accumulated with its sign, because -2^63 has no positive counterpart. */
 bool sh_jstr_to_int(const sh_jstr *str, int base, int64_t *out, bool *too_big)
 {
     sh_str text = trimmed(str);
@@ -73,7 +75,8 @@ static bool word_is(sh_str text, const char *word)
     return true;
 }
 
-/* digits [. digits] [e digits] with single underscores between digits. */
+/* Checks for digits [. digits] [e digits], with single underscores between digits. strtod() alone
+ * would also accept hexadecimal and stop at the first wrong character. */
 static bool float_shape(sh_str text)
 {
     bool digits = false, dot = false, exp = false, last = false;

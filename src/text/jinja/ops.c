@@ -1,3 +1,11 @@
+/* Operators with Python's semantics: floor division and modulo that round towards minus infinity,
+ * int and float kept apart, True and False as 1 and 0, and Python's error texts.
+ *
+ * Python's integers have no limit, ours have 64 bits: an overflow is an error, never a wrong
+ * result.
+ *
+ * Sorting is a merge sort of our own: it has to be stable, as Python's is, and a comparison may end
+ * the run by longjmp, which would leak the buffer that glibc's qsort() allocates. */
 #include "text/jinja/ops.h"
 
 #include "text/jinja/iter.h"
@@ -22,22 +30,27 @@ static SH_NORETURN void operands_fail(sh_jrun *run, sh_jop op, sh_jv a, sh_jv b)
 
 static SH_NORETURN void overflow_fail(sh_jrun *run)
 {
-    sh_jrun_fail(run, SH_ERR_LIMIT, "a whole number does not fit into 64 bits");
+    sh_jrun_fail(run, SH_ERR_LIMIT, "an integer does not fit in 64 bits");
 }
 
+/* C truncates towards zero, Python rounds down: subtract one if there is a remainder and the signs
+ * differ. */
 static int64_t int_floordiv(sh_jrun *run, int64_t a, int64_t b)
 {
     if (a == INT64_MIN && b == -1) overflow_fail(run);
     return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
 }
 
+/* The result has the sign of b. */
 static int64_t int_mod(int64_t a, int64_t b)
 {
-    if (b == -1) return 0;
+    if (b == -1) return 0; /* INT64_MIN % -1 traps on x86 */
     int64_t mod = a % b;
     return mod != 0 && (mod < 0) != (b < 0) ? mod + b : mod;
 }
 
+/* By squaring. The base is not squared after the last bit, since that could overflow for nothing.
+ * */
 static sh_jv int_pow(sh_jrun *run, int64_t base, int64_t exp)
 {
     if (exp < 0) {
@@ -84,6 +97,7 @@ static double float_mod(double a, double b)
     return (b < 0) != (mod < 0) ? mod + b : mod;
 }
 
+/* By way of the remainder, as CPython does it: floor(a / b) is wrong where a / b rounds up. */
 static double float_floordiv(double a, double b)
 {
     double mod = fmod(a, b), div = (a - mod) / b;
@@ -93,6 +107,7 @@ static double float_floordiv(double a, double b)
     return div - floored > 0.5 ? floored + 1 : floored;
 }
 
+/* Python raises an error or returns a complex number where C returns inf or NaN. */
 static double float_pow(sh_jrun *run, double a, double b)
 {
     if (a == 0 && b < 0) sh_jrun_error(run, "0.0 cannot be raised to a negative power");
@@ -123,6 +138,7 @@ static sh_jv float_binary(sh_jrun *run, sh_jop op, double a, double b)
     }
 }
 
+/* If one side is markup the other one is escaped, and the result is markup. */
 static sh_jv str_add(sh_jrun *run, sh_jv a, sh_jv b)
 {
     const sh_jstr *left = a.u.str, *right = b.u.str;
@@ -144,6 +160,8 @@ static sh_jv list_add(sh_jrun *run, sh_jv a, sh_jv b)
     return (sh_jv){.kind = a.kind, .u.list = list};
 }
 
+/* Only text and lists of the same kind can be added; the error for str and list differs from the
+ * general one. */
 static sh_jv add(sh_jrun *run, sh_jv a, sh_jv b)
 {
     if (a.kind == SH_JV_STR && b.kind == SH_JV_STR) return str_add(run, a, b);
@@ -154,6 +172,7 @@ static sh_jv add(sh_jrun *run, sh_jv a, sh_jv b)
     operands_fail(run, SH_JOP_ADD, a, b);
 }
 
+/* The size is computed with an overflow check and then hits the limits of the run. */
 static sh_jv repeat(sh_jrun *run, sh_jv v, int64_t times)
 {
     size_t count = times < 0 ? 0 : (size_t)times;
@@ -189,6 +208,8 @@ static sh_jv multiply(sh_jrun *run, sh_jv a, sh_jv b)
     operands_fail(run, SH_JOP_MUL, a, b);
 }
 
+/* The order of the checks matters: '%s' % x accepts an undefined x, all other operators fail on it.
+ * */
 sh_jv sh_jv_binary(sh_jrun *run, sh_jop op, sh_jv a, sh_jv b)
 {
     int64_t i, j;
@@ -216,6 +237,9 @@ sh_jv sh_jv_negate(sh_jrun *run, sh_jv v, bool minus)
     return sh_jv_int(minus ? -i : i);
 }
 
+/* Comparison and membership. Order is defined between numbers, between texts and between lists of
+ * the same kind; everything else is an error, as in Python 3. */
+
 static bool order_holds(sh_jop op, int order)
 {
     switch (op) {
@@ -226,6 +250,7 @@ static bool order_holds(sh_jop op, int order)
     }
 }
 
+/* Bytewise: UTF-8 sorts like code points, which is Python's order. */
 static int str_order(sh_str a, sh_str b)
 {
     size_t len = a.len < b.len ? a.len : b.len;
@@ -233,7 +258,7 @@ static int str_order(sh_str a, sh_str b)
     return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }
 
-/* The first items that differ decide. */
+/* The first pair of items that differ decides. */
 static bool list_compare(sh_jrun *run, sh_jop op, const sh_jlist *a, const sh_jlist *b)
 {
     for (size_t i = 0; i < a->count && i < b->count; i++)
@@ -244,7 +269,7 @@ static bool list_compare(sh_jrun *run, sh_jop op, const sh_jlist *a, const sh_jl
 
 static bool number_compare(sh_jop op, double x, double y)
 {
-    switch (op) { /* not by order_holds: NaN is in no order */
+    switch (op) { /* order_holds() would be wrong for NaN, which has no order */
     case SH_JOP_LT: return x < y;
     case SH_JOP_LE: return x <= y;
     case SH_JOP_GT: return x > y;
@@ -294,10 +319,10 @@ bool sh_jv_less(sh_jrun *run, sh_jv a, sh_jv b)
 static bool range_contains(const sh_jrange *range, int64_t i)
 {
     if (range->count == 0) return false;
-    int64_t last = range->start + (range->count - 1) * range->step;
+    int64_t last = sh_jrange_item(range, range->count - 1);
     bool up = range->step > 0;
     if (i < (up ? range->start : last) || i > (up ? last : range->start)) return false;
-    /* Without sign, since the distance may be more than an int64_t holds. */
+    /* Unsigned, since the distance may not fit in an int64_t. */
     uint64_t step = up ? (uint64_t)range->step : -(uint64_t)range->step;
     uint64_t away = up ? (uint64_t)i - (uint64_t)range->start
                        : (uint64_t)range->start - (uint64_t)i;
@@ -335,6 +360,7 @@ bool sh_jv_contains(sh_jrun *run, sh_jv seq, sh_jv v)
     return false;
 }
 
+/* Takes from the right half only if that is strictly smaller (or greater, in reverse): stable. */
 static void merge(sh_jrun *run, sh_jentry *from, sh_jentry *to, size_t mid, size_t count,
                   bool reverse)
 {

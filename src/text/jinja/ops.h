@@ -15,18 +15,18 @@ bool sh_jv_contains(sh_jrun *run, sh_jv seq, sh_jv v);
 /* a < b, for sorting. */
 bool sh_jv_less(sh_jrun *run, sh_jv a, sh_jv b);
 
-/* Sorts entries by their keys, stable; `reverse` keeps equal ones in order too. */
+/* Sorts entries by key. Stable, also with `reverse`: equal entries keep their order. */
 void sh_jentries_sort(sh_jrun *run, sh_jentry *entries, size_t count, bool reverse);
 
 /* The entries of a dict in the order of its keys. */
 const sh_jentry *sh_jdict_sorted(sh_jrun *run, const sh_jdict *dict);
 
-/* v.name and v[key] as Jinja looks them up: attribute then item, or item then attribute. What is
- * not there is undefined. */
+/* v.name and v[key] as Jinja looks them up: first the attribute and then the item, or the other way
+ * round. Undefined if there is neither. */
 sh_jv sh_jv_attr(sh_jrun *run, sh_jv v, const sh_jstr *name);
 sh_jv sh_jv_item(sh_jrun *run, sh_jv v, sh_jv key);
 
-/* The attribute alone; false when there is none. */
+/* The attribute only; false if there is none. */
 bool sh_jv_attr_only(sh_jrun *run, sh_jv v, sh_str name, sh_jv *out);
 
 /* text % args and text.format(args) (format.c). */

@@ -1,3 +1,11 @@
+/* Statements: a recursive-descent parser over Jinja's grammar (expressions are in expr.c).
+ *
+ * Error texts are Jinja's own, since template authors know them and search for them; tests compare
+ * them with what Jinja prints. Tags that we do not support fail here, when the model is loaded, and
+ * not later in the middle of a request.
+ *
+ * Recursion is bounded by sh_jrun_enter(), which also charges a step: a template is untrusted
+ * input, and thousands of nested tags must give an error instead of a stack overflow. */
 #include "text/jinja/parser.h"
 
 #include <stdarg.h>
@@ -15,6 +23,7 @@ void sh_jparser_fail(sh_jparser *p, int line, const char *fmt, ...)
     sh_jrun_error(p->run, "%s", text);
 }
 
+/* Also keeps run->line up to date, so that any error names the line of the current token. */
 sh_jtoken sh_jparser_next(sh_jparser *p)
 {
     sh_jtoken token = p->token;
@@ -24,6 +33,7 @@ sh_jtoken sh_jparser_next(sh_jparser *p)
     return token;
 }
 
+/* One token of look-ahead is enough for Jinja's grammar. */
 const sh_jtoken *sh_jparser_look(sh_jparser *p)
 {
     if (!p->has_ahead) p->ahead = sh_jlexer_next(&p->lex);
@@ -93,6 +103,7 @@ const sh_jstr *sh_jparser_str(sh_jparser *p, sh_str text)
     return sh_jstr_borrow(p->run, text); /* the lexer's copy lives as long as the tree */
 }
 
+/* The symbol of a name, created on first use. Chains are charged, as the names are untrusted. */
 sh_jsym *sh_jparser_sym(sh_jparser *p, sh_str text)
 {
     sh_jsym **at = &p->syms[sh_hash64(text.ptr, text.len) % SH_JSYM_BUCKETS];
@@ -105,7 +116,7 @@ sh_jsym *sh_jparser_sym(sh_jparser *p, sh_str text)
     return *at;
 }
 
-/* Whether the name at hand is one of "a|b|c". */
+/* Whether the current token is one of the names "a|b|c". */
 static bool at_one_of(const sh_jparser *p, const char *words)
 {
     sh_str rest = sh_str_of(words), word;
@@ -114,7 +125,7 @@ static bool at_one_of(const sh_jparser *p, const char *words)
     return false;
 }
 
-/* What Jinja says about a tag that has no place here, or about the end of the template. */
+/* Jinja's error for an unexpected tag, or (name.ptr NULL) an unexpected end of the template. */
 static SH_NORETURN void tag_fail(sh_jparser *p, sh_str name)
 {
     char wanted[100] = "";
@@ -162,10 +173,11 @@ static sh_jnodes parse_nodes(sh_jparser *p)
     return nodes;
 }
 
-/* The body of a tag whose head was just read; the end found is left at hand. */
+/* The body of a tag whose head has just been read; the end tag becomes the current token. */
 static sh_jnodes parse_body(sh_jparser *p, const char *tag, const char *ends)
 {
     sh_jopen open = {tag, ends, p->open};
+    /* Jinja allows a colon after the head of a tag, as in Python. */
     sh_jparser_skip(p, SH_JT_COLON);
     sh_jparser_expect(p, SH_JT_BLOCK_END);
     p->open = &open;
@@ -181,7 +193,7 @@ static sh_jnodes parse_body_whole(sh_jparser *p, const char *tag, const char *en
     return nodes;
 }
 
-/* The target again, for the scope of the loop's test. */
+/* A copy of the target for the loop's test, which has a scope and thus slots of its own. */
 static sh_jnode *target_copy(sh_jparser *p, const sh_jnode *target)
 {
     sh_jnode *copy = sh_jparser_node(p, target->type, target->line);
@@ -207,6 +219,7 @@ static sh_jnode *parse_for(sh_jparser *p, int line)
         loop->test_target = target_copy(p, loop->target);
     }
     loop->recursive = sh_jparser_skip_name(p, "recursive");
+    /* A recursive loop is a function: a break in its else cannot reach a loop around it. */
     p->loops = loop->recursive ? 1 : loops + 1;
     loop->body = parse_body(p, "for", "endfor|else");
     p->loops = loop->recursive ? 0 : loops;
@@ -217,6 +230,7 @@ static sh_jnode *parse_for(sh_jparser *p, int line)
     return node;
 }
 
+/* One branch for each if, elif and else; only the else has no test, and it must be the last. */
 static sh_jnode *parse_if(sh_jparser *p, int line)
 {
     sh_jnode *node = sh_jparser_node(p, SH_JN_IF, line);
@@ -232,6 +246,7 @@ static sh_jnode *parse_if(sh_jparser *p, int line)
     return node;
 }
 
+/* With "=" an assignment, without it a block whose text is assigned. */
 static sh_jnode *parse_set(sh_jparser *p, int line)
 {
     sh_jnode *target = sh_jparse_target(p, true);
@@ -248,6 +263,7 @@ static sh_jnode *parse_set(sh_jparser *p, int line)
     return node;
 }
 
+/* Parameters with a default must come last. */
 static void parse_params(sh_jparser *p, sh_jfunc *func)
 {
     sh_jparser_expect(p, SH_JT_LPAREN);
@@ -262,7 +278,7 @@ static void parse_params(sh_jparser *p, sh_jfunc *func)
     sh_jparser_expect(p, SH_JT_RPAREN);
 }
 
-/* The body of a macro or call block: a function of its own, where break finds no loop outside. */
+/* The body of a macro or call block is a function: a break in it cannot reach a loop outside. */
 static void parse_func_body(sh_jparser *p, sh_jfunc *func, const char *tag, const char *end)
 {
     int loops = p->loops;
@@ -288,6 +304,7 @@ static sh_jnode *parse_macro(sh_jparser *p, int line)
     return node;
 }
 
+/* The body becomes a macro named caller, which is passed to the macro that the tag calls. */
 static sh_jnode *parse_call_block(sh_jparser *p, int line)
 {
     sh_jnode *node = func_node(p, SH_JN_CALL_BLOCK, line, SH_STR("caller"));
@@ -298,6 +315,8 @@ static sh_jnode *parse_call_block(sh_jparser *p, int line)
     return node;
 }
 
+/* transformers' tag around what the assistant said; it only matters for training masks, so the body
+ * is rendered in place. */
 static sh_jnode *parse_generation(sh_jparser *p, int line)
 {
     sh_jnode *node = func_node(p, SH_JN_CALL_BLOCK, line, SH_STR("caller"));
@@ -322,6 +341,7 @@ static void target_to_param(sh_jnode *node)
         target_to_param(item);
 }
 
+/* The targets are parameters of the scope; the values are evaluated outside of it. */
 static sh_jnode *parse_with(sh_jparser *p, int line)
 {
     sh_jnode *node = sh_jparser_node(p, SH_JN_WITH, line);
@@ -337,6 +357,7 @@ static sh_jnode *parse_with(sh_jparser *p, int line)
     return node;
 }
 
+/* Turning autoescape off is allowed, since it is off. */
 static sh_jnode *parse_autoescape(sh_jparser *p, int line)
 {
     sh_jnode *mode = sh_jparse_expr(p, true);
@@ -349,6 +370,7 @@ static sh_jnode *parse_autoescape(sh_jparser *p, int line)
     return node;
 }
 
+/* The end tag may repeat the name of the block. */
 static sh_jnode *parse_block(sh_jparser *p, int line)
 {
     sh_str name = sh_jparser_expect(p, SH_JT_NAME).text;
@@ -393,7 +415,8 @@ static sh_jnode *parse_refused(sh_jparser *p, int line)
 {
     p->run->line = line;
     sh_jrun_fail(p->run, SH_ERR_UNSUPPORTED,
-                 "include, import and extends are not supported: a chat template stands alone");
+                 "include, import and extends are not supported: a chat template must be "
+                 "self-contained");
 }
 
 static const struct {
@@ -419,6 +442,7 @@ static const struct {
     {"extends", parse_refused},
 };
 
+/* Counts as a level of nesting: tags recurse through parse_body(). */
 static void parse_statement(sh_jparser *p, sh_jnodes *out)
 {
     if (p->token.type != SH_JT_NAME) sh_jparser_fail(p, p->token.line, "tag name expected");

@@ -1,4 +1,4 @@
-/* parser.h - a template's text into its tree.
+/* parser.h - parses a template's source into its tree.
  *
  * Threads: a parser has one owner. */
 #ifndef SH_TEXT_JINJA_PARSER_H
@@ -9,7 +9,7 @@
 
 enum { SH_JSYM_BUCKETS = 1024 };
 
-/* A tag whose end is looked for. */
+/* An open tag and the tags that may end its body. */
 typedef struct sh_jopen sh_jopen;
 struct sh_jopen {
     const char *tag;
@@ -20,24 +20,24 @@ struct sh_jopen {
 typedef struct {
     sh_jrun *run;
     sh_jlexer lex;
-    sh_jtoken token; /* the one at hand */
+    sh_jtoken token; /* the current one */
     sh_jtoken ahead;
     bool has_ahead;
-    int loops;     /* for loops around the place in this function: break needs one */
-    int loops_all; /* and in the functions around it */
+    int loops;     /* enclosing for loops within this function: break needs one */
+    int loops_all; /* also those of the enclosing functions */
     const sh_jopen *open;
     sh_jsym *syms[SH_JSYM_BUCKETS];
 } sh_jparser;
 
-/* Parses the whole template and gives every name its slot. Ends the run on a fault. */
+/* Parses the whole template and resolves every name to its slot. An error ends the run. */
 sh_jtree *sh_jparse(sh_jrun *run, sh_str source);
 
-/* Gives names their slots (scope.c). */
+/* Resolves names to slots (scope.c). */
 void sh_jtree_bind(sh_jparser *p, sh_jtree *tree);
 
-/* Between parser.c and expr.c: */
+/* Shared by parser.c and expr.c: */
 
-sh_jtoken sh_jparser_next(sh_jparser *p); /* the token at hand; moves on */
+sh_jtoken sh_jparser_next(sh_jparser *p); /* returns the current token and advances */
 const sh_jtoken *sh_jparser_look(sh_jparser *p);
 bool sh_jparser_at_name(const sh_jparser *p, const char *word);
 bool sh_jparser_skip(sh_jparser *p, sh_jtoken_type type);
@@ -51,17 +51,17 @@ void sh_jnodes_add(sh_jnodes *nodes, sh_jnode *node);
 sh_jsym *sh_jparser_sym(sh_jparser *p, sh_str text);
 const sh_jstr *sh_jparser_str(sh_jparser *p, sh_str text);
 
-/* An expression; with_cond allows `a if b else c` on its top level. */
+/* An expression; with_cond allows `a if b else c` at its top level. */
 sh_jnode *sh_jparse_expr(sh_jparser *p, bool with_cond);
 
 /* An expression or a tuple without parentheses. */
 sh_jnode *sh_jparse_tuple(sh_jparser *p, bool with_cond);
 
-/* What a for or set assigns to: a name, a tuple of them, with_ns also ns.attr. */
+/* The target of a for or set: a name or a tuple of names, with_ns also ns.attr. */
 sh_jnode *sh_jparse_target(sh_jparser *p, bool with_ns);
 sh_jnode *sh_jparse_name_target(sh_jparser *p);
 
-/* `|a|b(c)` behind value (NULL in blocks), or `a|b(c)` when inline_first. */
+/* `|a|b(c)` after value (NULL in blocks), or `a|b(c)` if inline_first. */
 sh_jnode *sh_jparse_filters(sh_jparser *p, sh_jnode *value, bool inline_first);
 
 #endif

@@ -1,3 +1,9 @@
+/* str() and repr(). Templates print values into prompts, often a whole dict, so the text must be
+ * Python's to the character: the choice of quotes, the escapes, the digits of a float.
+ *
+ * repr() of a double is the shortest decimal that reads back as the same double. C has no function
+ * for it; digits_find() tries 15, 16 and 17 digits, which is slower than the algorithms made for
+ * this and much shorter. */
 #include "text/jinja/print.h"
 
 #include "text/jinja/iter.h"
@@ -9,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds one to the last digit of "d.ddde±xx"; false when that would carry out of the first. */
+/* Adds one to the last digit of "d.ddde±xx"; false if that would carry out of the first digit. */
 static bool mantissa_bump(char *text)
 {
     for (char *p = strchr(text, 'e') - 1; p >= text; p--) {
@@ -23,9 +29,10 @@ static bool mantissa_bump(char *text)
     return false;
 }
 
-/* The fewest digits that read back as f, as "d.ddde±xx". Fifteen always survive the way to text
- * and back for normal numbers; behind a power of two the nearest sixteen may not read back while
- * the next ones do. */
+/* The fewest digits that read back as f, as "d.ddde±xx". For normal numbers it is safe to start
+ * with 15: a decimal of up to 15 digits survives the conversion to double and back, so shorter ones
+ * show up as trailing zeros. Next to a power of two the nearest decimal of 16 digits may not read
+ * back while its successor does, hence the second attempt. */
 static void digits_find(double f, char out[32])
 {
     for (int digits = fabs(f) < 2.3e-308 ? 1 : 15; digits < 17; digits++) {
@@ -36,6 +43,8 @@ static void digits_find(double f, char out[32])
     snprintf(out, 32, "%.16e", f);
 }
 
+/* Python switches to an exponent below 1e-4 and from 1e16 on, and always prints a fraction
+ * otherwise. */
 void sh_double_repr(double f, char out[32])
 {
     if (isnan(f) || isinf(f)) {
@@ -85,6 +94,7 @@ static void put_code_escape(sh_jrun *run, uint32_t code)
         sh_jrun_putf(run, "\\U%08x", code);
 }
 
+/* Python prefers single quotes, unless the text contains single quotes and no double quotes. */
 static void put_str_repr(sh_jrun *run, const sh_jstr *str)
 {
     sh_str text = sh_jstr_str(str);
@@ -163,6 +173,7 @@ static void put_slice(sh_jrun *run, const sh_jslice *slice)
     SH_JRUN_PUT(run, ")");
 }
 
+/* Python would print an address for most of these; it is left out. */
 static void put_object(sh_jrun *run, sh_jv v)
 {
     switch (v.kind) {
@@ -226,6 +237,7 @@ void sh_jv_put_repr(sh_jrun *run, sh_jv v)
     sh_jrun_leave(run);
 }
 
+/* str() differs from repr() for text and for undefined, which prints as nothing. */
 void sh_jv_put(sh_jrun *run, sh_jv v)
 {
     if (v.kind == SH_JV_STR)
@@ -234,6 +246,7 @@ void sh_jv_put(sh_jrun *run, sh_jv v)
         sh_jv_put_repr(run, v);
 }
 
+/* str() for filters: markup must not lose its flag, or it would be escaped twice. */
 const sh_jstr *sh_jv_soft_str(sh_jrun *run, sh_jv v)
 {
     if (v.kind == SH_JV_STR) return v.u.str;

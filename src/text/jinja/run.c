@@ -1,3 +1,6 @@
+/* The accounting must be cheap, as it happens at every node of the tree: sh_jrun_charge() only
+ * decrements a counter. The total of steps and the clock are looked at here, once in 10000 steps.
+ * Copying costs a step for each 64 bytes, so a template cannot hide work in long strings. */
 #include "text/jinja/run.h"
 
 #include "text/jinja/print.h"
@@ -15,7 +18,7 @@ void sh_jrun_fail(sh_jrun *run, sh_status status, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    text[sh_utf8_valid_prefix(text, strlen(text))] = '\0'; /* it may have been cut */
+    text[sh_utf8_valid_prefix(text, strlen(text))] = '\0'; /* vsnprintf may split a character */
     if (run->raised)
         sh_err_set(run->err, status, "%s", text);
     else
@@ -23,6 +26,7 @@ void sh_jrun_fail(sh_jrun *run, sh_status status, const char *fmt, ...)
     longjmp(run->fail, 1);
 }
 
+/* The texts are those of Jinja's Undefined. */
 void sh_jrun_undefined(sh_jrun *run, sh_jv v)
 {
     const sh_jundef *undef = v.u.undef;
@@ -54,6 +58,7 @@ void *sh_jrun_array(sh_jrun *run, size_t count, size_t size)
     return sh_jrun_alloc(run, total);
 }
 
+/* Moves the next portion of steps from the total to the counter, which is negative here. */
 void sh_jrun_charge_slow(sh_jrun *run)
 {
     int64_t more = STEPS_PER_CLOCK - run->steps_to_clock;
@@ -71,23 +76,23 @@ void sh_jrun_too_deep(sh_jrun *run)
     sh_jrun_fail(run, SH_ERR_LIMIT, "nested more than %d levels deep", run->depth_max);
 }
 
-static void room_check(sh_jrun *run, size_t len)
+static void output_charge(sh_jrun *run, size_t len)
 {
     if (len > run->out_max || run->out->len > run->out_max - len)
-        sh_jrun_fail(run, SH_ERR_LIMIT, "the template makes more than %zu KiB of text",
+        sh_jrun_fail(run, SH_ERR_LIMIT, "the template produces more than %zu KiB of text",
                      run->out_max >> 10);
     sh_jrun_charge(run, len / BYTES_PER_STEP);
 }
 
 void sh_jrun_put(sh_jrun *run, sh_str text)
 {
-    room_check(run, text.len);
+    output_charge(run, text.len);
     sh_buf_add_str(run->out, text);
 }
 
 void sh_jrun_put_char(sh_jrun *run, uint32_t code)
 {
-    room_check(run, 4);
+    output_charge(run, 4);
     sh_buf_add_utf8(run->out, code);
 }
 
@@ -106,10 +111,11 @@ void sh_jrun_pad(sh_jrun *run, sh_str fill, size_t count)
 {
     size_t total;
     if (__builtin_mul_overflow(fill.len, count, &total)) total = SIZE_MAX;
-    room_check(run, total);
+    output_charge(run, total);
     for (size_t i = 0; i < count; i++) sh_buf_add_str(run->out, fill);
 }
 
+/* Copies to the arena: the buffer moves when it grows, so values must not point into it. */
 const sh_jstr *sh_jrun_take(sh_jrun *run, size_t mark)
 {
     SH_ASSERT(mark <= run->out->len);

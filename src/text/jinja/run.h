@@ -1,9 +1,9 @@
-/* run.h - one parse or one rendering: its memory, its bounds, its way out on errors.
+/* run.h - one parse or one rendering: its memory, its limits, its error handling.
  *
  * All memory of a run comes from one arena, and text under construction from one buffer used as a
- * stack, so there is nothing to release on the way out: an error is a longjmp to the door
- * (template.c), which frees both. Whatever works on untrusted input says so by sh_jrun_charge, in
- * proportion to the work, and everything that nests by sh_jrun_enter.
+ * stack, so an error needs no cleanup on its way: it is a longjmp to the entry point in template.c,
+ * which frees both. Code that works on untrusted input must account for it: sh_jrun_charge() in
+ * proportion to the work, sh_jrun_enter() around everything that nests.
  *
  * Threads: a run has one owner. */
 #ifndef SH_TEXT_JINJA_RUN_H
@@ -19,7 +19,7 @@
 
 /* Slots of one activation of a function (the template, a macro, a recursive loop). */
 struct sh_jframe {
-    sh_jframe *up; /* of the function that encloses it in the source */
+    sh_jframe *up; /* of the enclosing function in the source */
     sh_jv slots[];
 };
 
@@ -28,16 +28,16 @@ struct sh_jrun {
     size_t memory_max;
     sh_buf *out;
     size_t out_max;
-    int64_t steps_left;     /* behind these: */
-    int64_t steps_to_clock; /* until the clock is looked at again; starts at 0 */
+    int64_t steps_left;     /* in addition to steps_to_clock */
+    int64_t steps_to_clock; /* until the clock is read again; starts at 0 */
     sh_deadline deadline;
     int depth;
     int depth_max;
-    int line;    /* of what is being done, for errors */
-    bool raised; /* the error is the template's own, by raise_exception */
+    int line;    /* being executed, for errors */
+    bool raised; /* the error comes from the template, by raise_exception */
     int64_t now_us;
     const sh_jdict *vars; /* the caller's variables */
-    sh_jframe *frame;     /* of the function that runs */
+    sh_jframe *frame;     /* of the running function */
     sh_err *err;
     jmp_buf fail;
 };
@@ -45,13 +45,13 @@ struct sh_jrun {
 /* Ends the run with "line N: <text>". */
 SH_NORETURN void sh_jrun_fail(sh_jrun *run, sh_status status, const char *fmt, ...) SH_PRINTF(3, 4);
 
-/* The same for what Python raises as TypeError, ValueError and so on: SH_ERR_INPUT. */
+/* The same for errors that Python raises as TypeError, ValueError and so on: SH_ERR_INPUT. */
 #define sh_jrun_error(run, ...) sh_jrun_fail(run, SH_ERR_INPUT, __VA_ARGS__)
 
-/* Ends the run with the message of an undefined value that was used. */
+/* Ends the run with the error for the use of an undefined value. */
 SH_NORETURN void sh_jrun_undefined(sh_jrun *run, sh_jv v);
 
-/* Zeroed memory within the run's bound. */
+/* Zeroed memory, counted against the run's limit. */
 void *sh_jrun_alloc(sh_jrun *run, size_t size);
 void *sh_jrun_array(sh_jrun *run, size_t count, size_t size);
 
@@ -76,7 +76,8 @@ static inline void sh_jrun_leave(sh_jrun *run)
     run->depth--;
 }
 
-/* Text is built on top of the output: mark, put, take. What is taken leaves the buffer. */
+/* Text values are built on top of the output: mark, put, take. Taking removes the text from the
+ * buffer. */
 static inline size_t sh_jrun_mark(const sh_jrun *run)
 {
     return run->out->len;

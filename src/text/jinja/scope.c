@@ -1,12 +1,18 @@
-/* Which variable a name means is settled before anything runs, by the rules of Jinja's compiler.
+/* Resolves names to slots before anything runs, by the rules of Jinja's compiler.
  *
- * A scope (the template, a loop's body, a macro, ...) is gone through as a whole: a name that it
- * assigns anywhere is its own, with the value from outside to start with; a name that it only
- * reads is that of the scope around it, or else one of the caller's variables. Assigning inside
- * an `if` belongs to the scope around the `if`. So an assignment in a loop never leaves it.
+ * A scope (the template, a loop's body, a macro, ...) is analyzed as a whole: a name that it
+ * assigns anywhere is local to it and starts with the value from outside; a name that it only reads
+ * belongs to the enclosing scope, or else is one of the caller's variables. An assignment inside an
+ * `if` belongs to the scope around the `if`, and an assignment inside a loop never leaves the loop.
  *
- * Slots belong to functions (the template, macros, recursive loops), since those can be active
- * more than once; the scopes inside a function share its frame. */
+ * Slots belong to functions (the template, macros, recursive loops), since those can be active more
+ * than once; the scopes inside a function share its frame.
+ *
+ * Each scope is visited twice: analyze() collects its names, in the order in which Jinja's compiler
+ * meets them, without entering inner scopes; bind() then assigns the slots and handles the inner
+ * scopes. The first pass must be complete before the second, because an assignment at the end of a
+ * scope decides what a name at its start means. While a scope is open, sym->bound points to the
+ * innermost binding of each symbol; scope_close() restores the previous one. */
 #include "text/jinja/call.h"
 #include "text/jinja/parser.h"
 
@@ -22,16 +28,16 @@ typedef struct scope scope;
 struct scope {
     scope *outer;
     func *func;
-    int island;   /* a block sees nothing of the scopes around it */
-    int branches; /* ifs around the place */
-    bool soft;    /* inside an if, where filters that do not exist are no error until used */
+    int island;   /* bindings are visible within one island only: a block starts a new one */
+    int branches; /* enclosing ifs */
+    bool soft;    /* inside an if, where an unknown filter is an error only when it is used */
     sh_jbinding *bindings;
     sh_jload *loads;
     size_t count, cap;
 };
 
 struct sh_jbinding {
-    sh_jbinding *shadowed; /* what the name meant outside */
+    sh_jbinding *shadowed; /* the binding of the name outside */
     sh_jbinding *next;     /* in the same scope */
     sh_jsym *sym;
     scope *owner;
@@ -47,10 +53,14 @@ struct binder {
     sh_jrun *run;
     scope *scope;
     int islands;
-    const sh_jsym *sought; /* by asks_for */
-    bool found, closed;
+    const sh_jsym *sought;  /* by reads_name() */
+    bool found, overridden; /* whichever came first: a read or an assignment */
 };
 
+/* Visiting. kids() knows the children of every node once, so that the passes below name only the
+ * nodes that mean something to them. */
+
+/* Visits a node; the depth is checked here, for all later walks of the tree. */
 static void each(binder *b, sh_jnode *node, visit_fn fn)
 {
     if (node == NULL) return;
@@ -160,23 +170,27 @@ static void kids(binder *b, sh_jnode *node, visit_fn fn)
 
 static void seek(binder *b, sh_jnode *node)
 {
-    if (b->found || b->closed) return;
+    if (b->found || b->overridden) return;
     if (node->type == SH_JN_NAME && node->u.name.sym == b->sought) {
         b->found = node->u.name.use == SH_JNAME_LOAD;
-        b->closed = !b->found;
+        b->overridden = !b->found;
     }
     kids(b, node, seek);
 }
 
 /* Whether the nodes read a name before anything in them assigns it. */
-static bool asks_for(binder *b, const sh_jnodes *nodes, const sh_jsym *sym)
+static bool reads_name(binder *b, const sh_jnodes *nodes, const sh_jsym *sym)
 {
     b->sought = sym;
-    b->found = b->closed = false;
+    b->found = b->overridden = false;
     all(b, nodes, seek);
     return b->found;
 }
 
+/* Bindings. A name gets a slot in a scope the first time that scope needs one of its own. */
+
+/* The binding of a name that is visible here. A block starts a new island: it sees no local
+ * variables of the scopes around it. */
 static sh_jbinding *find(const binder *b, const sh_jsym *sym)
 {
     sh_jbinding *bound = sym->bound;
@@ -188,7 +202,7 @@ static sh_jref ref_to(const binder *b, const sh_jbinding *bound)
     return (sh_jref){b->scope->func->depth - bound->owner->func->depth, bound->slot};
 }
 
-/* A block reads the template's own variables by name, as they are when it is reached. */
+/* A block sees the template's top-level variables with the values they have when it is reached. */
 static sh_jref template_ref(const binder *b, const sh_jsym *sym)
 {
     for (sh_jbinding *bound = sym->bound; bound != NULL; bound = bound->shadowed)
@@ -196,6 +210,7 @@ static sh_jref template_ref(const binder *b, const sh_jsym *sym)
     return (sh_jref){-1, -1};
 }
 
+/* Gives the name a new slot in the current scope. */
 static sh_jbinding *define(binder *b, sh_jsym *sym, sh_jload_kind kind)
 {
     scope *s = b->scope;
@@ -222,6 +237,8 @@ static void name_load(binder *b, sh_jsym *sym)
     if (find(b, sym) == NULL) define(b, sym, SH_JLOAD_RESOLVE);
 }
 
+/* In an if the assignment may not happen, so the name must start with the caller's variable;
+ * otherwise it starts empty. */
 static void name_store(binder *b, sh_jsym *sym)
 {
     sh_jbinding *bound = find(b, sym);
@@ -232,6 +249,8 @@ static void name_store(binder *b, sh_jsym *sym)
         define(b, sym, b->scope->branches > 0 ? SH_JLOAD_RESOLVE : SH_JLOAD_EMPTY);
 }
 
+/* Makes the name a parameter of the scope. It may be declared already: a target can name it twice.
+ * */
 static int name_declare(binder *b, sh_jsym *sym)
 {
     sh_jbinding *bound = find(b, sym);
@@ -240,7 +259,8 @@ static int name_declare(binder *b, sh_jsym *sym)
     return bound->slot;
 }
 
-/* First pass over a scope: meets its names in order, without entering the scopes inside. */
+/* First pass over a scope: collects its names in order, without entering inner scopes. The order of
+ * the cases is that of Jinja: the value of a set is read before its target is assigned. */
 static void analyze(binder *b, sh_jnode *node)
 {
     switch (node->type) {
@@ -289,6 +309,7 @@ static void scope_open(binder *b, scope *s, func *f)
     b->scope = s;
 }
 
+/* Restores the bindings of the outer scope and hands over the initializations of this one. */
 static void scope_close(binder *b, sh_jscope *out)
 {
     scope *s = b->scope;
@@ -300,6 +321,8 @@ static void scope_close(binder *b, sh_jscope *out)
 
 static void bind(binder *b, sh_jnode *node);
 
+/* Scopes. Each of these opens the scope, analyzes all of it, and only then binds it. */
+
 static void bind_loop(binder *b, sh_jfor *loop)
 {
     func own = {.depth = b->scope->func->depth + 1};
@@ -307,8 +330,9 @@ static void bind_loop(binder *b, sh_jfor *loop)
     scope s;
     each(b, loop->iter, bind);
     sh_jsym *name = sh_jparser_sym(b->parser, SH_STR("loop"));
-    bool wants_loop = loop->recursive || asks_for(b, &loop->body, name);
+    bool wants_loop = loop->recursive || reads_name(b, &loop->body, name);
 
+    /* Three scopes, which do not see each other's names: the body, the test, the else. */
     scope_open(b, &s, f);
     loop->loop_slot = wants_loop ? name_declare(b, name) : -1;
     each(b, loop->target, analyze_as_param);
@@ -331,11 +355,11 @@ static void bind_loop(binder *b, sh_jfor *loop)
     loop->slot_count = own.slot_count;
 }
 
-/* The slot of caller, kwargs or varargs when the body asks for it and no parameter has the name. */
+/* The slot of caller, kwargs or varargs if the body reads it and no parameter has that name. */
 static int special_slot(binder *b, sh_jfunc *f, const char *name, bool *is_param)
 {
     sh_jsym *sym = sh_jparser_sym(b->parser, sh_str_of(name));
-    bool asked = asks_for(b, &f->body, sym);
+    bool asked = reads_name(b, &f->body, sym);
     *is_param = false;
     for (const sh_jnode *param = f->params.head; param != NULL; param = param->next)
         *is_param |= param->u.name.sym == sym;
@@ -353,6 +377,9 @@ static void caller_check(binder *b, const sh_jfunc *f, const sh_jnode *node)
                             "must be omitted or be given a default.");
 }
 
+/* A macro or call block: parameters and body are one scope in a function of its own. The specials
+ * are declared before the body is analyzed, or their names would resolve to the caller's variables.
+ * */
 static void bind_func(binder *b, sh_jnode *node)
 {
     sh_jfunc *f = node->u.func;
@@ -364,7 +391,7 @@ static void bind_func(binder *b, sh_jnode *node)
     f->kwargs_slot = special_slot(b, f, "kwargs", &unused);
     f->varargs_slot = special_slot(b, f, "varargs", &unused);
     sh_jsym *caller = sh_jparser_sym(b->parser, SH_STR("caller"));
-    if (f->takes_caller && asks_for(b, &f->body, caller)) caller_check(b, f, node);
+    if (f->takes_caller && reads_name(b, &f->body, caller)) caller_check(b, f, node);
     all(b, &f->params, analyze);
     all(b, &f->defaults, analyze);
     all(b, &f->body, analyze);
@@ -387,6 +414,7 @@ static void bind_block(binder *b, sh_jfunc *f)
     f->slot_count = own.slot_count;
 }
 
+/* The target is bound outside, the filter inside of the block's scope, as in Jinja. */
 static void bind_capture(binder *b, sh_jnode *node)
 {
     scope s;
@@ -399,6 +427,7 @@ static void bind_capture(binder *b, sh_jnode *node)
     scope_close(b, &node->u.capture.scope);
 }
 
+/* Values are bound outside: `with a = a` reads the outer a. */
 static void bind_with(binder *b, sh_jnode *node)
 {
     scope s;
@@ -418,6 +447,8 @@ static sh_jref bound_ref(binder *b, const sh_jsym *sym)
     return ref_to(b, bound);
 }
 
+/* An unknown filter or test is an error at once, but not inside an if: Jinja compiles it there and
+ * fails only when it is used, so that a template can test for a filter first. */
 static void bind_builtin(binder *b, sh_jnode *node)
 {
     const sh_jbuiltin *builtin = node->u.call.func;
@@ -427,7 +458,7 @@ static void bind_builtin(binder *b, sh_jnode *node)
     kids(b, node, bind);
 }
 
-/* Second pass: each name gets its slot, and the scopes inside get their turn. */
+/* Second pass: sets the slot of each name and processes inner scopes. */
 static void bind(binder *b, sh_jnode *node)
 {
     bool soft = b->scope->soft;

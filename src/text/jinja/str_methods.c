@@ -1,4 +1,9 @@
-/* Methods of str. */
+/* Methods of str.
+ *
+ * Most are thin wrappers around text.h; this file adds Python's argument handling. Positions that
+ * the template sees count characters while the functions below work on bytes: part_of() converts on
+ * the way in, find() on the way out. Methods of markup escape the text they are given, as in the
+ * markupsafe package. */
 #include "text/jinja/iter.h"
 #include "text/jinja/ops.h"
 #include "text/jinja/print.h"
@@ -16,6 +21,8 @@ static const sh_jstr *text_or_null(sh_jrun *run, sh_jv arg, const char *what)
 {
     return sh_jarg_given(arg) ? sh_jarg_str(run, arg, what) : NULL;
 }
+
+/* Case. The work is done by text.c, which the filters use as well. */
 
 static sh_jv m_capitalize(sh_jrun *run, const sh_jcall *call)
 {
@@ -47,6 +54,8 @@ static sh_jv m_swapcase(sh_jrun *run, const sh_jcall *call)
     return sh_jtext_swapcase(run, self_of(call));
 }
 
+/* Padding. The fill must be one character, which for markup is checked after escaping. */
+
 static sh_jv justify(sh_jrun *run, const sh_jcall *call, sh_jside sides)
 {
     sh_str fill = SH_STR(" ");
@@ -75,8 +84,11 @@ static sh_jv m_rjust(sh_jrun *run, const sh_jcall *call)
     return justify(run, call, SH_JSIDE_LEFT);
 }
 
-/* The part text[start:end] that find, count and startswith look at; false when start is behind
- * the text, where not even nothing is found. */
+/* Searching. All of these accept start and end like slices: negative values count from the end,
+ * values beyond the text are clamped. */
+
+/* The part text[start:end] that find, count and startswith work on; false if start is past the end,
+ * where not even the empty text is found. */
 static bool part_of(sh_jrun *run, const sh_jcall *call, sh_str *part, int64_t *first)
 {
     const sh_jstr *str = self_of(call);
@@ -96,6 +108,7 @@ static bool part_of(sh_jrun *run, const sh_jcall *call, sh_str *part, int64_t *f
     return true;
 }
 
+/* Returns SIZE_MAX if there is no occurrence, since the empty text occurs at the end as well. */
 static size_t find_last(sh_jrun *run, sh_str text, sh_str needle)
 {
     for (size_t at = text.len; at >= needle.len; at--) {
@@ -106,7 +119,7 @@ static size_t find_last(sh_jrun *run, sh_str text, sh_str needle)
     return SIZE_MAX;
 }
 
-/* The character where the argument is found first or last; -1 when it is not. */
+/* Index in characters of the first or last occurrence of the argument; -1 if there is none. */
 static int64_t find(sh_jrun *run, const sh_jcall *call, bool last)
 {
     sh_str part, needle = sh_jstr_str(sh_jarg_str(run, call->argv[0], "the text to find"));
@@ -144,6 +157,7 @@ static sh_jv m_rindex(sh_jrun *run, const sh_jcall *call)
     return index_of(run, call, true);
 }
 
+/* Occurrences do not overlap; the empty text occurs once more than there are characters. */
 static sh_jv m_count(sh_jrun *run, const sh_jcall *call)
 {
     sh_str part, needle = sh_jstr_str(sh_jarg_str(run, call->argv[0], "the text to count"));
@@ -154,6 +168,7 @@ static sh_jv m_count(sh_jrun *run, const sh_jcall *call)
     return sh_jv_int(count);
 }
 
+/* startswith and endswith, which also accept a tuple of alternatives. */
 static sh_jv affix(sh_jrun *run, const sh_jcall *call, const char *name,
                    bool (*test)(sh_str, sh_str))
 {
@@ -233,6 +248,8 @@ static sh_jv m_format_map(sh_jrun *run, const sh_jcall *call)
     return sh_jstr_format(run, self_of(call), &args);
 }
 
+/* Predicates. For the empty text they are all false, except isprintable and isascii. */
+
 /* Whether the text is not empty and every character passes. */
 static sh_jv every(sh_jrun *run, const sh_jcall *call, bool (*test)(uint32_t))
 {
@@ -309,6 +326,7 @@ static sh_jv m_isspace(sh_jrun *run, const sh_jcall *call)
     return every(run, call, sh_uni_is_space);
 }
 
+/* Every word starts with an upper or title case letter, and no such letter follows a cased one. */
 static sh_jv m_istitle(sh_jrun *run, const sh_jcall *call)
 {
     sh_str text = sh_jstr_str(self_of(call));
@@ -324,6 +342,7 @@ static sh_jv m_istitle(sh_jrun *run, const sh_jcall *call)
     return sh_jv_bool(any);
 }
 
+/* Unlike the filter `join`, the method accepts only strings as items. */
 static sh_jv m_join(sh_jrun *run, const sh_jcall *call)
 {
     if (!sh_jv_iterable(call->argv[0])) sh_jrun_error(run, "can only join an iterable");
@@ -361,6 +380,8 @@ static sh_jv m_rstrip(sh_jrun *run, const sh_jcall *call)
     return strip(run, call, SH_JSIDE_RIGHT);
 }
 
+/* If the separator is missing, all of the text is the first part, or the last one for rpartition.
+ * */
 static sh_jv partition(sh_jrun *run, const sh_jcall *call, bool last)
 {
     const sh_jstr *str = self_of(call);
@@ -421,6 +442,7 @@ static sh_jv m_splitlines(sh_jrun *run, const sh_jcall *call)
     return sh_jv_of_list(sh_jtext_lines(run, self_of(call), sh_jarg_bool(call->argv[0], false)));
 }
 
+/* Zeros go between the sign and the digits. */
 static sh_jv m_zfill(sh_jrun *run, const sh_jcall *call)
 {
     const sh_jstr *str = self_of(call);

@@ -1,3 +1,5 @@
+/* The entry points: set the limits of a run, catch its errors, convert JSON to values. This is the
+ * only place with a setjmp; everything below it may end the run by sh_jrun_fail(). */
 #include "text/jinja/template.h"
 
 #include "base/alloc.h"
@@ -8,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Limits for parsing, and the defaults for rendering. DEPTH_MAX bounds the use of the C stack. */
 enum {
     SOURCE_MAX = 4 << 20,
     PARSE_STEPS_MAX = 50 << 20,
@@ -25,7 +28,8 @@ struct sh_template {
     const sh_jtree *tree;
 };
 
-/* The setjmp is alone with what it guards, so that no local can be lost by it. */
+/* setjmp is alone in a function: locals of its caller that change after it would be indeterminate
+ * when longjmp returns. */
 static bool parse_guarded(sh_jrun *run, sh_str source, sh_jtree **tree)
 {
     if (setjmp(run->fail) != 0) return false;
@@ -36,7 +40,8 @@ static bool parse_guarded(sh_jrun *run, sh_str source, sh_jtree **tree)
 sh_status sh_template_parse(sh_str source, sh_template **out, sh_err *err)
 {
     if (source.len > SOURCE_MAX)
-        return sh_err_set(err, SH_ERR_LIMIT, "the template is over %d MiB", SOURCE_MAX >> 20);
+        return sh_err_set(err, SH_ERR_LIMIT, "the template is larger than %d MiB",
+                          SOURCE_MAX >> 20);
     if (!sh_utf8_valid(source.ptr, source.len))
         return sh_err_set(err, SH_ERR_INPUT, "the template is not valid UTF-8");
     sh_buf scratch = {0};
@@ -70,11 +75,12 @@ void sh_template_free(sh_template *tmpl)
     free(tmpl);
 }
 
-/* Numbers whose spelling says more than a double keep it in valuestring (base/json.h). */
+/* base/json.h keeps the spelling of a number in valuestring if a double would lose part of it. */
 static sh_jv number_of(sh_jrun *run, const cJSON *item)
 {
     double value = item->valuedouble;
     if (item->valuestring == NULL) {
+        /* Up to 2^53 a double holds every integer exactly. */
         bool whole = value == floor(value) && fabs(value) <= 9007199254740992.0;
         return whole ? sh_jv_int((int64_t)value) : sh_jv_float(value);
     }
@@ -103,6 +109,7 @@ static sh_jv array_of(sh_jrun *run, const cJSON *array)
     return sh_jv_of_list(list);
 }
 
+/* Nesting is counted here as well: the variables are as untrusted as the template. */
 static sh_jv value_of(sh_jrun *run, const cJSON *item)
 {
     sh_jv v = SH_JV_NULL;
@@ -126,6 +133,7 @@ typedef struct {
     size_t var_count;
 } job;
 
+/* Strings are borrowed from the caller's JSON, which outlives the run. */
 static bool render_guarded(sh_jrun *run, const job *j)
 {
     if (setjmp(run->fail) != 0) return false;
@@ -138,6 +146,8 @@ static bool render_guarded(sh_jrun *run, const job *j)
     return true;
 }
 
+/* The output goes straight to the caller's buffer; on failure it is cut back to what was there
+ * before. */
 sh_status sh_template_render(const sh_template *tmpl, const cJSON *const *vars, size_t var_count,
                              const sh_template_opts *opts, sh_buf *out, sh_err *err)
 {

@@ -1,4 +1,7 @@
-/* What stands behind `is`. */
+/* The tests that can follow `is`. Each takes the value as `self` and returns a bool.
+ *
+ * The tests of types only look at the kind, so they are safe for undefined values. `true` and
+ * `boolean` are about the type as well: 1 is not true. */
 #include "text/jinja/iter.h"
 #include "text/jinja/ops.h"
 #include "text/jinja/print.h"
@@ -36,6 +39,7 @@ static sh_jv is_undefined(sh_jrun *run, const sh_jcall *call)
     return sh_jv_bool(call->self.kind == SH_JV_UNDEFINED);
 }
 
+/* True also for filters that exist in Jinja but are not supported here. */
 static sh_jv is_filter(sh_jrun *run, const sh_jcall *call)
 {
     (void)run;
@@ -74,6 +78,7 @@ static sh_jv is_false(sh_jrun *run, const sh_jcall *call)
     return sh_jv_bool(call->self.kind == SH_JV_BOOL && !call->self.u.b);
 }
 
+/* Jinja excludes booleans here, although Python counts them as integers; `number` includes them. */
 static sh_jv is_integer(sh_jrun *run, const sh_jcall *call)
 {
     (void)run;
@@ -115,7 +120,7 @@ static sh_jv is_mapping(sh_jrun *run, const sh_jcall *call)
     return sh_jv_bool(call->self.kind == SH_JV_DICT);
 }
 
-/* Has a length and items; an undefined value passes for it in Jinja too. */
+/* Has a length and items; this includes undefined, as in Jinja. */
 static sh_jv is_sequence(sh_jrun *run, const sh_jcall *call)
 {
     (void)run;
@@ -124,12 +129,14 @@ static sh_jv is_sequence(sh_jrun *run, const sh_jcall *call)
                       kind == SH_JV_UNDEFINED || sh_jv_is_list(call->self));
 }
 
+/* The loop object is iterable in Jinja; here the test says so, but a loop over it is an error. */
 static sh_jv is_iterable(sh_jrun *run, const sh_jcall *call)
 {
     (void)run;
     return sh_jv_bool(sh_jv_iterable(call->self) || call->self.kind == SH_JV_LOOP);
 }
 
+/* Jinja's Undefined has a __call__, which raises the error for its use. */
 static sh_jv is_callable(sh_jrun *run, const sh_jcall *call)
 {
     (void)run;
@@ -144,7 +151,7 @@ static sh_jv is_callable(sh_jrun *run, const sh_jcall *call)
     }
 }
 
-/* Numbers and texts have no identity here: equal ones are the same. */
+/* Numbers and texts have no identity here: equal ones are the same object. */
 static sh_jv is_sameas(sh_jrun *run, const sh_jcall *call)
 {
     sh_jv a = call->self, b = call->argv[0];

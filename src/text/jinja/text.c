@@ -1,3 +1,8 @@
+/* Case, strip, replace, justify and split on UTF-8, with Python's results.
+ *
+ * Strings are valid UTF-8 (value.h), so the start of a character is found by walking back over
+ * continuation bytes. Parts of a text share its bytes; a new text is built only where the content
+ * changes. */
 #include "text/jinja/text.h"
 
 #include <string.h>
@@ -17,7 +22,7 @@ uint32_t sh_jtext_char(sh_str text, size_t *at)
     return code;
 }
 
-/* The character that ends at `end`; *at is where it starts. */
+/* The character that ends at `end`; *at receives where it starts. */
 static uint32_t char_before(sh_str text, size_t end, size_t *at)
 {
     size_t start = end - 1;
@@ -32,14 +37,14 @@ static bool is_cased(uint32_t code)
     return sh_uni_is_lower(code) || sh_uni_is_upper(code) || sh_uni_is_title(code);
 }
 
-/* Marks inside words, which the rule for the small sigma looks through. */
+/* Characters inside words that the rule for the final sigma ignores. */
 static bool is_ignorable(uint32_t code)
 {
     return code == '\'' || code == 0xad || code == 0x2019 || code == '.' || code == ':' ||
            (code >= 0x300 && code <= 0x36f);
 }
 
-/* A capital sigma becomes another small letter at the end of a word. */
+/* At the end of a word a capital sigma has a different lower case letter. */
 static bool is_final_sigma(sh_str text, size_t start, size_t end)
 {
     bool before = false, after = false;
@@ -60,7 +65,7 @@ static bool is_final_sigma(sh_str text, size_t start, size_t end)
     return before && !after;
 }
 
-/* Puts the character start..end of text in the given case. */
+/* Puts the character at start..end in the given case, which may be several characters. */
 static void put_case(sh_jrun *run, sh_str text, size_t start, size_t end, sh_uni_case to)
 {
     uint32_t out[SH_UNI_CASE_MAX];
@@ -86,6 +91,7 @@ sh_jv sh_jtext_case(sh_jrun *run, const sh_jstr *str, sh_uni_case to)
     return sh_jtext_take(run, mark, str);
 }
 
+/* The first character is title case, not upper case: these differ for digraphs. */
 sh_jv sh_jtext_capitalize(sh_jrun *run, const sh_jstr *str)
 {
     sh_str text = sh_jstr_str(str);
@@ -98,6 +104,7 @@ sh_jv sh_jtext_capitalize(sh_jrun *run, const sh_jstr *str)
     return sh_jtext_take(run, mark, str);
 }
 
+/* A word is a run of cased letters, so "they're" becomes "They'Re", as in Python. */
 sh_jv sh_jtext_title(sh_jrun *run, const sh_jstr *str)
 {
     sh_str text = sh_jstr_str(str);
@@ -112,6 +119,7 @@ sh_jv sh_jtext_title(sh_jrun *run, const sh_jstr *str)
     return sh_jtext_take(run, mark, str);
 }
 
+/* The filter of Jinja, unlike str.title(), leaves apostrophes alone. */
 sh_jv sh_jtext_title_words(sh_jrun *run, const sh_jstr *str)
 {
     sh_str text = sh_jstr_str(str);
@@ -158,6 +166,7 @@ bool sh_jtext_is_case(sh_jrun *run, const sh_jstr *str, bool upper)
     return any;
 }
 
+/* `chars` is a set of characters. Searching for the bytes of one character is safe in UTF-8. */
 static bool is_stripped(sh_str text, size_t start, size_t end, const sh_jstr *chars)
 {
     size_t at = start;
@@ -188,7 +197,7 @@ sh_jv sh_jtext_strip(sh_jrun *run, const sh_jstr *str, const sh_jstr *chars, sh_
     return sh_jstr_part(run, str, sh_str_sub(text, first, last - first));
 }
 
-/* An empty text stands between all characters. */
+/* The empty text occurs before each character and at the end. */
 static sh_jv replace_empty(sh_jrun *run, const sh_jstr *str, const sh_jstr *to, int64_t count)
 {
     sh_str text = sh_jstr_str(str);
@@ -229,6 +238,7 @@ sh_jv sh_jtext_justify(sh_jrun *run, const sh_jstr *str, int64_t width, sh_str f
 {
     if (width <= (int64_t)str->chars) return sh_jv_of_str(str);
     size_t pad = (size_t)width - str->chars;
+    /* An odd column goes to the left if the width is odd too: CPython's rule for center(). */
     size_t left = fill_sides == SH_JSIDE_LEFT    ? pad
                   : fill_sides == SH_JSIDE_RIGHT ? 0
                                                  : pad / 2 + (pad & (size_t)width & 1);
@@ -253,7 +263,7 @@ static void list_reverse(sh_jlist *list)
     }
 }
 
-/* The last piece keeps what follows it, when the count of cuts is what ended it. */
+/* If the number of splits ran out, the last piece is all the rest, with its trailing space. */
 static void split_space(sh_jrun *run, const sh_jstr *str, int64_t max, sh_jlist *out)
 {
     sh_str text = sh_jstr_str(str);
@@ -297,6 +307,8 @@ static void split_at(sh_jrun *run, const sh_jstr *str, sh_str sep, int64_t max, 
     part_add(run, out, str, start, text.len);
 }
 
+/* Compares bytes from the end. That is safe in UTF-8: a separator cannot match inside a character.
+ * */
 static void rsplit_at(sh_jrun *run, const sh_jstr *str, sh_str sep, int64_t max, sh_jlist *out)
 {
     sh_str text = sh_jstr_str(str);
@@ -329,6 +341,7 @@ sh_jlist *sh_jtext_split(sh_jrun *run, const sh_jstr *str, const sh_jstr *sep, i
     return out;
 }
 
+/* "\r\n" is one line end, and a line end at the very end does not start another line. */
 sh_jlist *sh_jtext_lines(sh_jrun *run, const sh_jstr *str, bool keep_ends)
 {
     sh_jlist *out = sh_jlist_new(run, 0);

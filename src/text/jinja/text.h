@@ -1,6 +1,6 @@
-/* text.h - what Python's str methods do, shared by the methods and by the filters.
+/* text.h - the operations behind Python's str methods, shared by methods and filters.
  *
- * Results are markup when the text was.
+ * The result is markup if the text is.
  *
  * Threads: a run has one owner. */
 #ifndef SH_TEXT_JINJA_TEXT_H
@@ -15,23 +15,23 @@ sh_jv sh_jtext_case(sh_jrun *run, const sh_jstr *str, sh_uni_case to);
 sh_jv sh_jtext_capitalize(sh_jrun *run, const sh_jstr *str);
 sh_jv sh_jtext_title(sh_jrun *run, const sh_jstr *str);
 
-/* As the filter `title` does: words start behind "-", white space and opening brackets. */
+/* As the filter `title`: words start after "-", white space and opening brackets. */
 sh_jv sh_jtext_title_words(sh_jrun *run, const sh_jstr *str);
 sh_jv sh_jtext_swapcase(sh_jrun *run, const sh_jstr *str);
 
-/* Without the characters of `chars` at its sides; NULL stands for white space. */
+/* Removes the characters of `chars` from the given sides; NULL: white space. */
 sh_jv sh_jtext_strip(sh_jrun *run, const sh_jstr *str, const sh_jstr *chars, sh_jside sides);
 
 /* At most count replacements; negative: all. */
 sh_jv sh_jtext_replace(sh_jrun *run, const sh_jstr *str, const sh_jstr *from, const sh_jstr *to,
                        int64_t count);
 
-/* Filled up on the given sides to `width` characters. */
+/* Pads to `width` characters on the given sides. */
 sh_jv sh_jtext_justify(sh_jrun *run, const sh_jstr *str, int64_t width, sh_str fill,
                        sh_jside fill_sides);
 
-/* Cut at most `max` times (negative: no bound), from the right if so asked. sep NULL cuts at runs
- * of white space. */
+/* Splits at most `max` times (negative: no limit), optionally from the right. sep NULL splits at
+ * runs of white space. */
 sh_jlist *sh_jtext_split(sh_jrun *run, const sh_jstr *str, const sh_jstr *sep, int64_t max,
                          bool from_right);
 sh_jlist *sh_jtext_lines(sh_jrun *run, const sh_jstr *str, bool keep_ends);
@@ -39,10 +39,10 @@ sh_jlist *sh_jtext_lines(sh_jrun *run, const sh_jstr *str, bool keep_ends);
 /* islower() and isupper(): at least one letter of that case and none of the other. */
 bool sh_jtext_is_case(sh_jrun *run, const sh_jstr *str, bool upper);
 
-/* The text put since the mark, as markup if str is. */
+/* Takes the text put since the mark, as markup if str is. */
 sh_jv sh_jtext_take(sh_jrun *run, size_t mark, const sh_jstr *str);
 
-/* The character at *at, which moves behind it. */
+/* Decodes the character at *at and advances past it. */
 uint32_t sh_jtext_char(sh_str text, size_t *at);
 
 #endif

@@ -1,7 +1,10 @@
+/* utf8proc supplies categories and simple case mappings. Python's white space, line ends and digits
+ * are not Unicode categories and are listed here. */
 #include "text/jinja/unicode.h"
 
 #include <utf8proc.h>
 
+/* str.isspace(): White_Space and the four information separators U+001C to U+001F. */
 bool sh_uni_is_space(uint32_t code)
 {
     if (code < 0x80) return code == ' ' || (code >= 9 && code <= 13) || (code >= 28 && code <= 31);
@@ -20,6 +23,8 @@ static utf8proc_category_t category(uint32_t code)
     return utf8proc_category((utf8proc_int32_t)code);
 }
 
+/* What repr() does not escape: everything but control, format, private, unassigned and separator
+ * characters. Of the spaces only the ASCII one is printable. */
 bool sh_uni_is_printable(uint32_t code)
 {
     if (code < 0x7f) return code >= 0x20;
@@ -53,7 +58,7 @@ bool sh_uni_is_decimal(uint32_t code)
     return category(code) == UTF8PROC_CATEGORY_ND;
 }
 
-/* Decimal digits, and those in superscript, subscript or a circle. */
+/* Decimal digits, and those that are superscript, subscript or in a circle. */
 bool sh_uni_is_digit(uint32_t code)
 {
     return sh_uni_is_decimal(code) || code == 0xb2 || code == 0xb3 || code == 0xb9 ||
@@ -68,6 +73,7 @@ bool sh_uni_is_numeric(uint32_t code)
            cat == UTF8PROC_CATEGORY_NO;
 }
 
+/* The ordinal indicators are lower case letters by property, though not by category. */
 bool sh_uni_is_lower(uint32_t code)
 {
     return category(code) == UTF8PROC_CATEGORY_LL || code == 0xaa || code == 0xba;
@@ -124,16 +130,18 @@ static uint32_t simple(uint32_t code, sh_uni_case to)
     return (uint32_t)(to == SH_UNI_TITLE ? utf8proc_totitle(c) : utf8proc_toupper(c));
 }
 
+/* Full case mapping, which may give several characters. */
 int sh_uni_map(uint32_t code, sh_uni_case to, uint32_t out[SH_UNI_CASE_MAX])
 {
     if (code < 0x80 || to == SH_UNI_LOWER) {
         out[0] = simple(code, to == SH_UNI_FOLD ? SH_UNI_LOWER : to);
         if (code != 0x130) return 1;
-        out[0] = 'i'; /* the one capital letter with two small ones: a dotted I */
+        out[0] = 'i'; /* dotted capital I: the only letter whose lower case has two characters */
         out[1] = 0x307;
         return 2;
     }
-    /* A letter that folds into several (a ligature, sharp s) becomes the capitals of those. */
+    /* utf8proc has no full upper case mapping, but full case folding: a letter that folds into
+     * several (a ligature, sharp s) becomes the capitals of those. */
     int count = fold(code, out);
     if (to == SH_UNI_FOLD) return count;
     bool own = sh_uni_is_upper(code) ||

@@ -1,3 +1,12 @@
+/* Values: text, lists, dicts, equality and hashing.
+ *
+ * All memory comes from the run's arena and nothing is freed before the run ends, so values share
+ * text and items freely: a slice or a part of a string points into the original. A list that grows
+ * leaves its old array behind in the arena; the memory limit of the run covers that.
+ *
+ * Everything that takes time in proportion to untrusted input charges steps: hash chains, long
+ * comparisons, counting characters. A template that makes keys collide gets slow and then hits the
+ * limit. */
 #include "text/jinja/value.h"
 
 #include "text/jinja/run.h"
@@ -88,6 +97,9 @@ size_t sh_utf8_count(sh_str text)
     return count;
 }
 
+/* Text. The number of characters is counted once, when a string is made; if it equals the number of
+ * bytes the text is ASCII, and positions need no conversion. */
+
 const sh_jstr *sh_jstr_borrow(sh_jrun *run, sh_str text)
 {
     sh_jstr *str = sh_jrun_alloc(run, sizeof(*str));
@@ -113,7 +125,7 @@ sh_jv sh_jv_lit(sh_jrun *run, const char *text)
     return sh_jv_of_str(sh_jstr_borrow(run, sh_str_of(text)));
 }
 
-/* A tail with the text of a in it and room for as much again. */
+/* A new buffer that starts with the text of a and has capacity to double. */
 static sh_jtail *tail_make(sh_jrun *run, const sh_jstr *a, size_t more)
 {
     size_t cap = (a->len + more) * 2;
@@ -125,6 +137,9 @@ static sh_jtail *tail_make(sh_jrun *run, const sh_jstr *a, size_t more)
     return tail;
 }
 
+/* Appends in place if a is the last text in its tail, so that building a text in a loop is linear.
+ * a itself stays valid: its bytes do not move and its length is its own. If something else was
+ * appended to a before, or the tail is full, a is copied to a new tail. */
 const sh_jstr *sh_jstr_cat(sh_jrun *run, const sh_jstr *a, const sh_jstr *b)
 {
     if (a->len == 0 && !a->markup) return b;
@@ -153,6 +168,8 @@ const sh_jstr *sh_jstr_mark(sh_jrun *run, const sh_jstr *str)
     return mark;
 }
 
+/* Linear for text that is not ASCII; callers that step through a text must not use it for each
+ * character. */
 size_t sh_jstr_offset(const sh_jstr *str, size_t idx)
 {
     if (idx >= str->chars) return str->len;
@@ -226,6 +243,7 @@ static bool lists_eq(sh_jrun *run, const sh_jlist *a, const sh_jlist *b)
     return true;
 }
 
+/* The order of the entries does not matter. */
 static bool dicts_eq(sh_jrun *run, const sh_jdict *a, const sh_jdict *b)
 {
     if (a->count != b->count) return false;
@@ -236,12 +254,14 @@ static bool dicts_eq(sh_jrun *run, const sh_jdict *a, const sh_jdict *b)
     return true;
 }
 
+/* Ranges are equal if they yield the same numbers, however they were written. */
 static bool ranges_eq(const sh_jrange *a, const sh_jrange *b)
 {
     if (a->count != b->count) return false;
     return a->count == 0 || (a->start == b->start && (a->count == 1 || a->step == b->step));
 }
 
+/* Numbers of different kinds can be equal, so they are compared before the kinds are. */
 static bool numbers_eq(sh_jv a, sh_jv b)
 {
     int64_t i, j;
@@ -288,6 +308,7 @@ bool sh_jv_eq(sh_jrun *run, sh_jv a, sh_jv b)
     return eq;
 }
 
+/* A tuple is hashable if all of its items are. */
 bool sh_jv_hashable(sh_jrun *run, sh_jv v)
 {
     if (v.kind == SH_JV_TUPLE) {
@@ -302,7 +323,7 @@ bool sh_jv_hashable(sh_jrun *run, sh_jv v)
            v.kind != SH_JV_KEYS && v.kind != SH_JV_ITEMS;
 }
 
-/* Of a hashable value: sh_jv_hashable has bounded its depth. */
+/* The value must be hashable: sh_jv_hashable() has also bounded the depth of this recursion. */
 static uint64_t hash_of(sh_jv v)
 {
     int64_t i;
@@ -311,7 +332,7 @@ static uint64_t hash_of(sh_jv v)
     case SH_JV_STR: return sh_hash64(v.u.str->ptr, v.u.str->len);
     case SH_JV_BIG:
     case SH_JV_FLOAT:
-        /* Equal numbers are equal keys, whatever their kind. */
+        /* 1, 1.0 and True are equal and thus the same key, so they need the same hash. */
         if (!sh_jv_as_double(v, &f)) return 0;
         if (f == floor(f) && fabs(f) < 9e18) return (uint64_t)(int64_t)f;
         return sh_hash64(&f, sizeof(f));
@@ -327,6 +348,10 @@ static uint64_t hash_of(sh_jv v)
     return v.kind;
 }
 
+/* Dicts: entries in insertion order, and from nine entries on an index of their positions. Entries
+ * are never removed, so probing needs no tombstones. */
+
+/* Integers hash to themselves, so multiply to spread runs of them. */
 static uint32_t slot_first(const sh_jdict *dict, uint64_t hash)
 {
     return (uint32_t)((hash * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (dict->index_cap - 1);
@@ -339,6 +364,7 @@ static void index_put(sh_jrun *run, sh_jdict *dict, uint32_t entry)
     dict->index[at] = entry + 1;
 }
 
+/* Sized for the capacity, not the count: at most half full, so probing always meets a free slot. */
 static void index_build(sh_jrun *run, sh_jdict *dict)
 {
     dict->index_cap = 4;
@@ -350,7 +376,8 @@ static void index_build(sh_jrun *run, sh_jdict *dict)
 sh_jdict *sh_jdict_new(sh_jrun *run, size_t cap)
 {
     sh_jdict *dict = sh_jrun_alloc(run, sizeof(*dict));
-    if (cap > UINT32_MAX / 4) sh_jrun_fail(run, SH_ERR_LIMIT, "a dict of %zu entries", cap);
+    if (cap > UINT32_MAX / 4)
+        sh_jrun_fail(run, SH_ERR_LIMIT, "a dict of %zu entries is too large", cap);
     dict->entries = sh_jrun_array(run, cap, sizeof(sh_jentry));
     dict->cap = (uint32_t)cap;
     if (cap > DICT_LINEAR_MAX) index_build(run, dict);
@@ -360,7 +387,8 @@ sh_jdict *sh_jdict_new(sh_jrun *run, size_t cap)
 static void dict_grow(sh_jrun *run, sh_jdict *dict)
 {
     uint32_t cap = dict->cap < 4 ? 4 : dict->cap * 2;
-    if (cap > UINT32_MAX / 4) sh_jrun_fail(run, SH_ERR_LIMIT, "a dict of %u entries", cap);
+    if (cap > UINT32_MAX / 4)
+        sh_jrun_fail(run, SH_ERR_LIMIT, "a dict of %u entries is too large", cap);
     sh_jentry *entries = sh_jrun_array(run, cap, sizeof(sh_jentry));
     if (dict->count > 0) memcpy(entries, dict->entries, dict->count * sizeof(sh_jentry));
     dict->entries = entries;
@@ -389,6 +417,7 @@ static bool entry_is(const sh_jentry *entry, sh_str key)
     return entry->key.kind == SH_JV_STR && sh_str_eq(sh_jstr_str(entry->key.u.str), key);
 }
 
+/* For callers whose key is not a value; the hash must be that of hash_of(). */
 sh_jv *sh_jdict_find_str(sh_jrun *run, const sh_jdict *dict, sh_str key)
 {
     if (dict->index == NULL) {

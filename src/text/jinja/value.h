@@ -1,9 +1,9 @@
-/* value.h - the values of the template language, which are those of Python.
+/* value.h - the values of the template language, which follow Python's.
  *
  * A value is 16 bytes: a kind and a number or a pointer. What it points to lives in the arena of
- * the run that made it (or in the parsed template, or in the caller's JSON) and is never changed
- * once another value can see it; only dicts under construction, namespaces, loops, iterators,
- * cyclers and joiners have state. Text is UTF-8; places in it count characters, as Python's do.
+ * the run that created it (or in the parsed template, or in the caller's JSON) and is immutable
+ * once another value refers to it; only dicts under construction, namespaces, loops, iterators,
+ * cyclers and joiners have state. Text is UTF-8; positions in it count characters, as in Python.
  *
  * Threads: values belong to one run; those of a parsed template are read-only. */
 #ifndef SH_TEXT_JINJA_VALUE_H
@@ -23,12 +23,12 @@ typedef struct sh_jloop sh_jloop;
 typedef struct sh_jbuiltin sh_jbuiltin;
 
 typedef enum {
-    SH_JV_MISSING, /* no value at all: an empty slot, an argument that was not given */
+    SH_JV_MISSING, /* not a value: an empty slot, an argument that was not given */
     SH_JV_UNDEFINED,
     SH_JV_NONE,
     SH_JV_BOOL,
     SH_JV_INT,
-    SH_JV_BIG, /* a whole number beyond 64 bits: can be printed and compared, not computed with */
+    SH_JV_BIG, /* an integer beyond 64 bits: can be printed and compared, but not computed with */
     SH_JV_FLOAT,
     SH_JV_STR,
     SH_JV_LIST,
@@ -39,7 +39,7 @@ typedef enum {
     SH_JV_ITEMS,
     SH_JV_RANGE,
     SH_JV_SLICE,
-    SH_JV_ITER, /* a generator: can be gone through once */
+    SH_JV_ITER, /* a generator: can be iterated once */
     SH_JV_NAMESPACE,
     SH_JV_LOOP,
     SH_JV_MACRO,
@@ -49,7 +49,8 @@ typedef enum {
     SH_JV_JOINER,
 } sh_jv_kind;
 
-/* Text with spare room behind it, so that `text + more` in a loop copies only what is new. */
+/* A buffer with spare capacity after the text, so that `text + more` in a loop copies only the new
+ * part. */
 typedef struct {
     size_t used;
     size_t cap;
@@ -61,7 +62,7 @@ typedef struct {
     size_t len;
     size_t chars; /* equal to len for ASCII */
     sh_jtail *tail;
-    bool markup; /* escaped HTML: what is joined to it is escaped too */
+    bool markup; /* escaped HTML: text that is joined to it gets escaped too */
 } sh_jstr;
 
 typedef struct sh_jlist sh_jlist;
@@ -101,7 +102,7 @@ struct sh_jlist {
     sh_jv *items;
     size_t count;
     size_t cap;
-    bool group; /* a pair of groupby: also has .grouper and .list */
+    bool group; /* a pair from groupby: also has .grouper and .list */
 };
 
 typedef struct {
@@ -109,7 +110,7 @@ typedef struct {
     sh_jv value;
 } sh_jentry;
 
-/* Keeps the order of insertion. Small dicts are searched in a row, others by an index. */
+/* Keeps insertion order. Small dicts are searched linearly, larger ones through an index. */
 struct sh_jdict {
     sh_jentry *entries;
     uint32_t *index; /* open addressing: 0 is free, else entry number + 1 */
@@ -118,10 +119,10 @@ struct sh_jdict {
     uint32_t index_cap;
 };
 
-/* Why a value is not there, for the error when it is used. */
+/* Why a value is undefined, for the error message when it is used. */
 struct sh_jundef {
-    const sh_jstr *hint; /* the whole message, or NULL */
-    sh_jv obj;           /* what lacks it; MISSING for a plain name */
+    const sh_jstr *hint; /* the complete message, or NULL */
+    sh_jv obj;           /* the object that lacks it; MISSING for a plain name */
     sh_jv name;
 };
 
@@ -130,13 +131,30 @@ struct sh_jrange {
     int64_t count;
 };
 
+/* Item i, or for i == count what would follow the last; false when that does not fit in 64 bits.
+ * The product on the way may be too long even where the item fits. */
+static inline bool sh_jrange_at(const sh_jrange *range, int64_t i, int64_t *out)
+{
+    __extension__ __int128 at = range->step;
+    at = at * i + range->start;
+    *out = (int64_t)at;
+    return at >= INT64_MIN && at <= INT64_MAX;
+}
+
+static inline int64_t sh_jrange_item(const sh_jrange *range, int64_t i)
+{
+    int64_t item;
+    sh_jrange_at(range, i, &item);
+    return item;
+}
+
 struct sh_jslice {
-    sh_jv start, stop, step; /* NONE where left out */
+    sh_jv start, stop, step; /* NONE if omitted */
 };
 
 struct sh_jmacro {
     const sh_jnode *node;
-    sh_jframe *frame; /* of the function that it was defined in */
+    sh_jframe *frame; /* of the function it was defined in */
 };
 
 struct sh_jmethod {
@@ -205,10 +223,10 @@ static inline sh_str sh_jstr_str(const sh_jstr *str)
 /* Python's name of the type, for errors. */
 const char *sh_jv_type(sh_jv v);
 
-/* None, False, 0, and everything empty are false. */
+/* Python's truth value: None, False, 0, and everything empty are false. */
 bool sh_jv_truth(sh_jv v);
 
-/* An int or a bool as a number; false for anything else. */
+/* An int or a bool as an integer; false for anything else. */
 bool sh_jv_as_int(sh_jv v, int64_t *out);
 
 /* An int, bool or float as a double; false for anything else. */
@@ -221,17 +239,17 @@ bool sh_jv_eq(sh_jrun *run, sh_jv a, sh_jv b);
 const sh_jstr *sh_jstr_new(sh_jrun *run, sh_str text);
 const sh_jstr *sh_jstr_borrow(sh_jrun *run, sh_str text);
 const sh_jstr *sh_jstr_cat(sh_jrun *run, const sh_jstr *a, const sh_jstr *b);
-const sh_jstr *sh_jstr_mark(sh_jrun *run, const sh_jstr *str); /* the same as markup */
+const sh_jstr *sh_jstr_mark(sh_jrun *run, const sh_jstr *str); /* the same text as markup */
 sh_jv sh_jv_text(sh_jrun *run, sh_str text);                   /* _new as a value */
 sh_jv sh_jv_lit(sh_jrun *run, const char *text);               /* borrowed */
 
-/* Where character `idx` starts; the end of the text when there are not so many. */
+/* Byte offset of character `idx`; the end of the text if it has fewer characters. */
 size_t sh_jstr_offset(const sh_jstr *str, size_t idx);
 
 /* Characters first..first+count as a value that shares the bytes; clamped to the text. */
 sh_jv sh_jstr_slice(sh_jrun *run, const sh_jstr *str, size_t first, size_t count);
 
-/* The bytes `text`, which lie inside str, as a value of the same sort (text or markup). */
+/* The bytes `text`, which are part of str, as a value of the same sort (text or markup). */
 sh_jv sh_jstr_part(sh_jrun *run, const sh_jstr *str, sh_str text);
 
 size_t sh_utf8_count(sh_str text); /* characters of valid UTF-8 */
@@ -244,11 +262,11 @@ sh_jdict *sh_jdict_new(sh_jrun *run, size_t cap);
 void sh_jdict_set(sh_jrun *run, sh_jdict *dict, sh_jv key, sh_jv value);
 void sh_jdict_set_lit(sh_jrun *run, sh_jdict *dict, const char *key, sh_jv value);
 
-/* NULL when there is none. The key must be hashable. */
+/* NULL if there is none. The key must be hashable. */
 sh_jv *sh_jdict_find(sh_jrun *run, const sh_jdict *dict, sh_jv key);
 sh_jv *sh_jdict_find_str(sh_jrun *run, const sh_jdict *dict, sh_str key);
 
-/* Whether the value can be a key; lists, dicts and what holds them can not. */
+/* Whether the value can be a key; lists, dicts and anything that contains them cannot. */
 bool sh_jv_hashable(sh_jrun *run, sh_jv v);
 
 sh_jv sh_jv_undef_name(sh_jrun *run, const sh_jstr *name);

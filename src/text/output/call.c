@@ -1,4 +1,11 @@
-/* Calls whose arguments are JSON already: they go out as they come, checked byte by byte. */
+/* Calls whose arguments are JSON. They are streamed as they arrive; a validator checks every byte
+ * first, because a client that has received part of the arguments expects the rest to be JSON.
+ *
+ * There are two forms: an object {"name": ..., "arguments": {...}} (or a list of them), whose
+ * members may come in any order, and a head in the dialect's own form followed by the bare
+ * arguments object. A call is reported as begun once its name is known and its arguments start;
+ * arguments that precede the name are collected in o->args. It is complete when the arguments end,
+ * so everything after them in the object is only checked, and is content if it is malformed. */
 #include "text/output/output_internal.h"
 
 #include <string.h>
@@ -7,7 +14,7 @@ static bool step_key(sh_output *o);
 static bool step_value(sh_output *o);
 static bool step_next(sh_output *o);
 
-/* More text is needed: at the end of the output there is none, and the call is broken. */
+/* The step needs more text; at the end of the output there is none, and the call is broken. */
 static bool wait_or_fail(sh_output *o)
 {
     return o->final && output_call_fail(o);
@@ -21,7 +28,7 @@ static void start_value(sh_output *o, bool streaming)
     o->streaming = streaming;
 }
 
-/* Reads on in the value at hand. */
+/* Consumes as much of the current value as there is. */
 static sh_json_scan_result take_value(sh_output *o)
 {
     sh_str rest = output_rest(o);
@@ -42,7 +49,7 @@ static sh_json_scan_result take_value(sh_output *o)
     return result;
 }
 
-/* The text of the JSON string in token; false when it is none. */
+/* Decodes the JSON string in o->token; false if it is not a string. */
 static bool token_string(sh_output *o, sh_buf *out)
 {
     cJSON *item = NULL;
@@ -71,7 +78,8 @@ bool output_step_object(sh_output *o)
     return true;
 }
 
-/* Members that we do not know would be lost, so they show that this is no call. */
+/* An unknown member has no place in an event and would be lost, so it makes the text content. So
+ * does a second name or a second set of arguments. */
 static bool set_member(sh_output *o)
 {
     static const struct {
@@ -102,11 +110,12 @@ static bool step_colon(sh_output *o)
     return true;
 }
 
-/* The object is closed. A marked call may leave its arguments out when it has none. */
+/* The object is closed. A call with markers may omit its arguments; without markers an object that
+ * has only a name is more likely an answer in JSON. */
 static bool end_object(sh_output *o)
 {
     o->pos++;
-    if (o->whole) {
+    if (o->complete) {
         output_commit(o);
         o->step = output_step_after;
         return true;
@@ -138,7 +147,7 @@ static bool step_key(sh_output *o)
     }
 }
 
-/* Name and arguments are both there: the call is whole, and the rest of the object is its end. */
+/* Both name and arguments are known: the call is complete, only the end of its object is left. */
 static bool finish_call(sh_output *o)
 {
     if (!o->begun) output_call_begin(o);
@@ -147,7 +156,7 @@ static bool finish_call(sh_output *o)
     return true;
 }
 
-/* Arguments that did not stream: an object written as a string, or null for none. */
+/* Arguments that were not streamed: an object encoded as a string, or null for none. */
 static bool token_args(sh_output *o)
 {
     if (sh_str_is(sh_buf_str(&o->token), "null")) {
@@ -165,7 +174,7 @@ static bool name_known(sh_output *o)
 {
     if (!token_string(o, &o->scratch) || !output_name_set(&o->name, sh_buf_str(&o->scratch)))
         return false;
-    /* Without a marker, an object that names no tool is an answer in JSON. */
+    /* Without a marker, an object that does not name a known tool is an answer in JSON. */
     return o->dialect.tools->separator == 0 || o->opts.tools == NULL ||
            output_tool_find(o, sh_buf_str(&o->name)) != NULL;
 }
@@ -182,8 +191,8 @@ static bool end_value(sh_output *o)
         o->has_args = true;
         return o->name.len > 0 ? finish_call(o) : true;
     case MEMBER_ID:
-        if (token_string(o, &o->scratch)) /* too late for a call that has begun, and no loss */
-            (void)output_name_set(&o->id, sh_buf_str(&o->scratch));
+        /* For a call that has begun the id comes too late; it keeps the generated one. */
+        if (token_string(o, &o->scratch)) (void)output_name_set(&o->id, sh_buf_str(&o->scratch));
         return true;
     default: return true;
     }
@@ -215,6 +224,8 @@ static bool step_next(sh_output *o)
     return true;
 }
 
+/* The head is everything up to the object. Its length is bounded, so that text without any '{' is
+ * not held back indefinitely. */
 bool output_step_head(sh_output *o)
 {
     sh_str head = sh_str_sub(sh_buf_str(&o->buf), o->head_pos, OUTPUT_HEAD_MAX + 1);

@@ -1,5 +1,12 @@
-/* The dialects as tables. A chat template shows its dialect by the markers in it, so rows whose
- * signs contain another row's stand before that one. */
+/* The dialects, as tables.
+ *
+ * Nothing in a model's folder names its dialect, but its chat template has to reproduce earlier
+ * reasoning and calls, so it contains the markers: the first row with a marker in the template
+ * wins. The order of the rows therefore matters. A row whose markers include those of another row
+ * must come before it: glm and qwen3_coder also use <tool_call>, so they come before hermes.
+ *
+ * A new dialect is a row if its calls fit one of the bodies of call.c or tags.c; only a different
+ * way to write name and id needs a function here. */
 #include "text/output/output.h"
 
 #include "text/output/output_internal.h"
@@ -7,14 +14,14 @@
 #include <string.h>
 
 static const sh_output_reasoning reasonings[] = {
-    {.name = "harmony", .sign = {"<|channel|>"}, .channels = true},
+    {.name = "harmony", .detect = {"<|channel|>"}, .channels = true},
     {.name = "longcat",
      .open = "<longcat_think>",
      .close = "</longcat_think>",
-     .sign = {"<longcat_think>"}},
-    {.name = "gemma", .open = "<|channel>thought", .close = "<channel|>", .sign = {"<|channel>"}},
-    {.name = "mistral", .open = "[THINK]", .close = "[/THINK]", .sign = {"[THINK]"}},
-    {.name = "think", .open = "<think>", .close = "</think>", .sign = {"<think>", "</think>"}},
+     .detect = {"<longcat_think>"}},
+    {.name = "gemma", .open = "<|channel>thought", .close = "<channel|>", .detect = {"<|channel>"}},
+    {.name = "mistral", .open = "[THINK]", .close = "[/THINK]", .detect = {"[THINK]"}},
+    {.name = "think", .open = "<think>", .close = "</think>", .detect = {"<think>", "</think>"}},
 };
 
 static const output_tags glm_tags = {
@@ -40,7 +47,7 @@ static const output_tags qwen_tags = {
     .value_end = {"\n</parameter>", "</parameter>"},
 };
 
-/* The part before `mark`, and in *rest what stands behind it; false when it is not there. */
+/* Splits at `mark` and trims both sides; false if the mark is not in the text. */
 static bool cut_at(sh_str text, sh_str mark, sh_str *part, sh_str *rest)
 {
     size_t at = sh_str_find(text, mark, 0);
@@ -63,7 +70,7 @@ static bool deepseek_head(sh_str head, sh_str *name, sh_str *id)
     return true;
 }
 
-/* "functions.NAME:INDEX<mark>"; the template wants that whole word back as the id. */
+/* "functions.NAME:INDEX<mark>"; the template expects this whole word back as the call's id. */
 static bool kimi_head(sh_str head, sh_str *name, sh_str *id)
 {
     sh_str functions = SH_STR("functions."), rest;
@@ -91,7 +98,7 @@ static bool mistral_head(sh_str head, sh_str *name, sh_str *id)
 static const sh_output_tools tool_forms[] = {
     {.name = "harmony",
      .close = {"<|call|>", "<|end|>", "<|return|>"},
-     .sign = {"<|channel|>"},
+     .detect = {"<|channel|>"},
      .lead = "<|channel|>commentary to=functions.",
      .name_end = " <|constrain|>json<|message|>",
      .channels = true},
@@ -99,7 +106,7 @@ static const sh_output_tools tool_forms[] = {
      .section = "<|tool_calls_section_begin|>",
      .open = "<|tool_call_begin|>",
      .close = {"<|tool_call_end|>", "<|tool_calls_section_end|>"},
-     .sign = {"<|tool_calls_section_begin|>"},
+     .detect = {"<|tool_calls_section_begin|>"},
      .lead = "<|tool_calls_section_begin|><|tool_call_begin|>functions.",
      .name_end = ":",
      .body = output_step_head,
@@ -109,7 +116,7 @@ static const sh_output_tools tool_forms[] = {
      .section = "<｜tool▁calls▁begin｜>",
      .open = "<｜tool▁call▁begin｜>",
      .close = {"```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"},
-     .sign = {"<｜tool▁calls▁begin｜>"},
+     .detect = {"<｜tool▁calls▁begin｜>"},
      .lead = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>",
      .body = output_step_head,
      .head = deepseek_head,
@@ -117,7 +124,7 @@ static const sh_output_tools tool_forms[] = {
     {.name = "longcat",
      .open = "<longcat_tool_call>",
      .close = {"</longcat_tool_call>"},
-     .sign = {"<longcat_tool_call>"},
+     .detect = {"<longcat_tool_call>"},
      .lead = "<longcat_tool_call>",
      .name_end = "\n",
      .body = output_step_tags,
@@ -125,7 +132,7 @@ static const sh_output_tools tool_forms[] = {
     {.name = "glm",
      .open = "<tool_call>",
      .close = {"</tool_call>"},
-     .sign = {"<arg_key>"},
+     .detect = {"<arg_key>"},
      .lead = "<tool_call>",
      .name_end = "\n",
      .body = output_step_tags,
@@ -134,14 +141,14 @@ static const sh_output_tools tool_forms[] = {
      .section = "<tool_call>",
      .open = "<function=",
      .close = {"</function>", "</tool_call>"},
-     .sign = {"<parameter="},
+     .detect = {"<parameter="},
      .lead = "<tool_call>\n<function=",
      .name_end = ">\n",
      .body = output_step_tags,
      .tags = &qwen_tags},
     {.name = "mistral",
      .open = "[TOOL_CALLS]",
-     .sign = {"[TOOL_CALLS]"},
+     .detect = {"[TOOL_CALLS]"},
      .lead = "[TOOL_CALLS]",
      .body = output_step_either,
      .head = mistral_head,
@@ -149,27 +156,27 @@ static const sh_output_tools tool_forms[] = {
     {.name = "granite",
      .open = "<|tool_call|>",
      .close = {"<|/tool_call|>"},
-     .sign = {"<|tool_call|>"},
+     .detect = {"<|tool_call|>"},
      .lead = "<|tool_call|>[{\"name\": \"",
      .name_end = "\", \"arguments\":",
      .body = output_step_object},
     {.name = "hermes",
      .open = "<tool_call>",
      .close = {"</tool_call>"},
-     .sign = {"<tool_call>"},
+     .detect = {"<tool_call>"},
      .lead = "<tool_call>\n{\"name\": \"",
      .name_end = "\", \"arguments\":",
      .body = output_step_object},
     {.name = "llama3",
      .open = "<|python_tag|>",
-     .sign = {"<|python_tag|>", "\"name\": function name, \"parameters\""},
+     .detect = {"<|python_tag|>", "\"name\": function name, \"parameters\""},
      .lead = "{\"name\": \"",
      .name_end = "\", \"parameters\":",
      .body = output_step_object,
      .separator = ';'},
 };
 
-/* For models whose template is missing or says nothing. */
+/* For models without a template, or with one that contains no markers. */
 static const struct {
     const char *model_type, *reasoning, *tools;
 } families[] = {
@@ -181,14 +188,14 @@ static const struct {
     {"ministral3", "mistral", "mistral"}, {"mixtral", "none", "mistral"},
 };
 
-static bool has_sign(sh_str text, const char *const *signs)
+static bool contains_any(sh_str text, const char *const *marks)
 {
-    for (int i = 0; i < OUTPUT_SIGN_MAX; i++)
-        if (signs[i] != NULL && sh_str_find(text, sh_str_of(signs[i]), 0) < text.len) return true;
+    for (int i = 0; i < OUTPUT_DETECT_MAX; i++)
+        if (marks[i] != NULL && sh_str_find(text, sh_str_of(marks[i]), 0) < text.len) return true;
     return false;
 }
 
-/* Rows of both tables begin with their name. */
+/* Lets both tables share the lookup by name: the first member of each row is its name. */
 typedef struct {
     const void *rows;
     size_t count, size;
@@ -205,7 +212,7 @@ static const char *row_name(const name_table *table, size_t idx)
     return *(const char *const *)((const char *)table->rows + idx * table->size);
 }
 
-/* NULL for "none" and for a name that is not there. */
+/* NULL for "none" and for an unknown name. */
 static const void *row_find(const name_table *table, const char *name)
 {
     for (size_t i = 0; i < table->count; i++)
@@ -214,14 +221,16 @@ static const void *row_find(const name_table *table, const char *name)
     return NULL;
 }
 
+/* Looks a row up by name; the error lists all names, because users choose one on the command line.
+ * */
 static sh_status row_must(const name_table *table, const char *name, const void **out, sh_err *err)
 {
     const void *row = row_find(table, name);
     if (row == NULL && strcmp(name, "none") != 0) {
         sh_buf names = {0};
         for (size_t i = 0; i < table->count; i++) sh_buf_addf(&names, ", %s", row_name(table, i));
-        sh_err_set(err, SH_ERR_NOT_FOUND, "%s dialect '%s' is not one of none%s", table->what, name,
-                   names.ptr);
+        sh_err_set(err, SH_ERR_NOT_FOUND, "unknown %s dialect '%s', choose one of none%s",
+                   table->what, name, names.ptr);
         sh_buf_reset(&names);
         return err->status;
     }
@@ -229,14 +238,16 @@ static sh_status row_must(const name_table *table, const char *name, const void 
     return SH_OK;
 }
 
+/* Reasoning and tools are detected independently: a template may have markers of only one. The
+ * model type fills in what the template does not show. */
 sh_output_dialect sh_output_dialect_detect(sh_str template_text, const char *model_type)
 {
     sh_output_dialect d = {0};
 
     for (size_t i = 0; i < SH_COUNT_OF(reasonings) && d.reasoning == NULL; i++)
-        if (has_sign(template_text, reasonings[i].sign)) d.reasoning = &reasonings[i];
+        if (contains_any(template_text, reasonings[i].detect)) d.reasoning = &reasonings[i];
     for (size_t i = 0; i < SH_COUNT_OF(tool_forms) && d.tools == NULL; i++)
-        if (has_sign(template_text, tool_forms[i].sign)) d.tools = &tool_forms[i];
+        if (contains_any(template_text, tool_forms[i].detect)) d.tools = &tool_forms[i];
     for (size_t i = 0; i < SH_COUNT_OF(families) && model_type != NULL; i++) {
         if (strcmp(families[i].model_type, model_type) != 0) continue;
         if (d.reasoning == NULL) d.reasoning = row_find(&reasoning_names, families[i].reasoning);
@@ -288,12 +299,15 @@ const char *sh_output_tools_name(const sh_output_tools *tools)
     return tools == NULL ? "none" : tools->name;
 }
 
+/* Templates put line breaks after the marker, hence the trim. */
 bool sh_output_prompt_opens(const sh_output_dialect *dialect, sh_str prompt)
 {
     if (dialect->reasoning == NULL || dialect->reasoning->open == NULL) return false;
     return sh_str_ends(sh_str_trim(prompt), sh_str_of(dialect->reasoning->open));
 }
 
+/* If the prompt left the reasoning open, it must be closed first, or the call would be part of it.
+ * */
 bool sh_output_call_lead(const sh_output_dialect *dialect, bool in_reasoning, const char *name,
                          sh_buf *out)
 {
@@ -305,7 +319,8 @@ bool sh_output_call_lead(const sh_output_dialect *dialect, bool in_reasoning, co
     return true;
 }
 
-static bool any_holds(const char *const *marks, size_t count, sh_str part)
+/* Whether `part` occurs in any of the marks: several special tokens may make up one marker. */
+static bool any_contains(const char *const *marks, size_t count, sh_str part)
 {
     for (size_t i = 0; i < count; i++) {
         sh_str mark = sh_str_of(marks[i] == NULL ? "" : marks[i]);
@@ -318,14 +333,15 @@ bool sh_output_reads(const sh_output *o, sh_str special)
 {
     const sh_output_reasoning *r = o->dialect.reasoning;
     const sh_output_tools *t = o->dialect.tools;
-    /* Harmony, and calls with a head, have marks inside that no row lists. */
+    /* Harmony, and calls with a head, have inner markers that are not listed in any row. */
     if ((r != NULL && r->channels) || (t != NULL && (t->channels || t->head != NULL))) return true;
-    if (r != NULL && any_holds((const char *const[]){r->open, r->close}, 2, special)) return true;
+    if (r != NULL && any_contains((const char *const[]){r->open, r->close}, 2, special))
+        return true;
     if (t == NULL) return false;
     const output_tags *g = t->tags;
-    return any_holds((const char *const[]){t->section, t->open}, 2, special) ||
-           any_holds(t->close, OUTPUT_CLOSE_MAX, special) ||
-           (g != NULL && any_holds((const char *const[]){g->key, g->key_end, g->value,
-                                                         g->value_end[0], g->value_end[1]},
-                                   5, special));
+    return any_contains((const char *const[]){t->section, t->open}, 2, special) ||
+           any_contains(t->close, OUTPUT_CLOSE_MAX, special) ||
+           (g != NULL && any_contains((const char *const[]){g->key, g->key_end, g->value,
+                                                            g->value_end[0], g->value_end[1]},
+                                      5, special));
 }

@@ -1,10 +1,10 @@
-/* gpt-oss harmony: the output is a row of messages, each with a head that tells channel and
- * receiver:
+/* The harmony format of gpt-oss: the output is a sequence of messages, each with a head that names
+ * channel and recipient:
  *   <|channel|>analysis<|message|>...<|end|><|start|>assistant<|channel|>final<|message|>...
  *   <|start|>assistant<|channel|>commentary to=functions.NAME
- * <|constrain|>json<|message|>{...}<|call|> The prompt ends with "<|start|>assistant". Analysis is
- * reasoning, a message to somebody is a call, all else is content, also what comes without a head.
- */
+ *       <|constrain|>json<|message|>{...}<|call|>
+ * The prompt ends with "<|start|>assistant". The analysis channel is reasoning, a message with a
+ * recipient is a call, everything else is content, including text without a head. */
 #include "text/output/output_internal.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static bool step_body(sh_output *o)
     return which >= 0;
 }
 
-/* The word behind `key`, up to white space or the next marker. */
+/* The word after `key`, up to white space or the next marker. */
 static sh_str head_word(sh_str head, sh_str key)
 {
     size_t first = sh_str_find(head, key, 0);
@@ -41,17 +41,19 @@ static sh_str head_word(sh_str head, sh_str key)
     return sh_str_sub(word, 0, len);
 }
 
-/* Messages of one kind are set apart by a line break. */
+/* A line break separates messages of the same kind, which would run together otherwise. */
 static bool begin_message(sh_output *o, sh_output_kind kind)
 {
     output_commit(o);
     output_marker_passed(o);
-    if (o->spoke[kind]) sh_buf_add_char(&o->space, '\n');
+    if (o->had_text[kind]) sh_buf_add_char(&o->space, '\n');
     o->kind = kind;
     o->step = step_body;
     return true;
 }
 
+/* If the recipient cannot be a function name, or the request has no tools, the message is content.
+ * */
 static bool begin_call(sh_output *o, sh_str name)
 {
     sh_str functions = SH_STR("functions.");
@@ -63,6 +65,8 @@ static bool begin_call(sh_output *o, sh_str name)
     return true;
 }
 
+/* Reads a head up to <|message|>. The length is bounded so that text which only looks like a head
+ * is not held back indefinitely. */
 static bool step_head(sh_output *o)
 {
     sh_str message = SH_STR("<|message|>");
@@ -73,12 +77,14 @@ static bool step_head(sh_output *o)
     if (len == head.len) return o->final && output_head_fail(o);
     o->pos = o->head_pos + len + message.len;
     head = sh_str_sub(sh_buf_str(&o->buf), o->start, o->pos - o->start);
-    sh_str receiver = head_word(head, SH_STR("to="));
-    if (receiver.len > 0) return begin_call(o, receiver);
+    sh_str recipient = head_word(head, SH_STR("to="));
+    if (recipient.len > 0) return begin_call(o, recipient);
     bool analysis = sh_str_is(head_word(head, SH_STR("<|channel|>")), "analysis");
     return begin_message(o, analysis ? SH_OUTPUT_REASONING : SH_OUTPUT_CONTENT);
 }
 
+/* Between messages: a head, or text without one. Since the prompt already has "<|start|>assistant",
+ * the first head may begin with its channel or its recipient. */
 bool output_step_harmony(sh_output *o)
 {
     static const char *const marks[] = {"<|start|>", "<|channel|>", "to="};

@@ -1,14 +1,17 @@
+/* A pushdown automaton: the state is the position in the grammar, the stack one bit per open
+ * bracket. The order of the states matters: sh_json_scan_feed() tells strings and numbers apart by
+ * range. */
 #include "text/output/json_scan.h"
 
 #include <string.h>
 
 enum {
     AT_VALUE,
-    AT_FIRST_ITEM, /* behind '[': a value or ']' */
-    AT_FIRST_KEY,  /* behind '{': a key or '}' */
+    AT_FIRST_ITEM, /* after '[': a value or ']' */
+    AT_FIRST_KEY,  /* after '{': a key or '}' */
     AT_KEY,
     AT_COLON,
-    AT_NEXT, /* behind a value inside an array or object */
+    AT_NEXT, /* after a value inside an array or object */
     IN_STRING,
     IN_ESCAPE,
     IN_HEX,
@@ -61,6 +64,7 @@ static sh_json_scan_result value_end(sh_json_scan *s)
     return go(s, AT_NEXT);
 }
 
+/* Sets or clears the bit of the new level; it may hold a value from an earlier bracket. */
 static sh_json_scan_result push_level(sh_json_scan *s, bool object)
 {
     if (s->depth == SH_JSON_SCAN_DEPTH_MAX) return SH_JSON_SCAN_BAD;
@@ -107,6 +111,7 @@ static sh_json_scan_result feed_value(sh_json_scan *s, char c)
     }
 }
 
+/* Between tokens: white space is allowed here and nowhere else. */
 static sh_json_scan_result feed_between(sh_json_scan *s, char c)
 {
     if (is_space(c)) return SH_JSON_SCAN_MORE;
@@ -144,7 +149,8 @@ static sh_json_scan_result feed_string(sh_json_scan *s, char c)
     }
 }
 
-/* A number has no last byte of its own: the byte behind it ends it and is then read for itself. */
+/* Nothing in a number marks its last byte: the byte after it ends it, and must then be processed in
+ * its own right. */
 static sh_json_scan_result number_end(sh_json_scan *s, char c)
 {
     if (s->depth == 0) return SH_JSON_SCAN_OVER;
@@ -152,6 +158,8 @@ static sh_json_scan_result number_end(sh_json_scan *s, char c)
     return feed_between(s, c);
 }
 
+/* RFC 8259: no leading zeros, no bare "-" or ".", digits on both sides of the point and after "e".
+ * */
 static sh_json_scan_result feed_number(sh_json_scan *s, char c)
 {
     switch (s->state) {

@@ -1,6 +1,18 @@
-/* The machine that turns output text into events: plain text and reasoning, and the frame around
- * calls (where they open, close, end and break). What stands inside a call is read by
- * call.c and tags.c, harmony's messages by harmony.c. */
+/* The core of the parser: plain text, reasoning, and what surrounds a call (where it opens, closes,
+ * ends or breaks). The inside of a call is parsed by call.c and tags.c, harmony's messages by
+ * harmony.c.
+ *
+ * Two properties hold for any input, and tests/fuzz/fuzz_output.c checks both: the events do not
+ * depend on how the text was split, and text without calls or reasoning comes out unchanged. They
+ * follow from a few rules:
+ *  - start <= pos <= buf.len. Text before `start` has been reported and is dropped after each push;
+ *    text from `start` to `pos` has been examined but can still turn into content.
+ *  - A marker that is cut off at the end of the buffer is never a decision: the step returns false
+ *    and looks again when more text has come, or treats it as text once `final` is set.
+ *  - White space is held in `space` until the next text or marker shows whether it is part of the
+ *    text or belongs to a marker, since models put line breaks around their markers that nobody
+ *    wants to see in an answer.
+ * Models are free to write anything, so malformed calls are normal input: they become content. */
 #include "text/output/output.h"
 
 #include "base/alloc.h"
@@ -36,6 +48,7 @@ bool output_skip_space(sh_output *o)
     return o->pos < o->buf.len;
 }
 
+/* A complete marker wins over one that is cut off, even if the latter comes first in `marks`. */
 int output_mark_at(sh_str text, const char *const *marks, int count)
 {
     int found = OUTPUT_MARK_NONE;
@@ -66,6 +79,8 @@ static void emit(sh_output *o, sh_output_kind kind, sh_str text)
     o->fn(o->arg, &(sh_output_event){.kind = kind, .call = o->begun_count - 1, .text = text});
 }
 
+/* Reports text without its trailing white space, which is kept in o->space and goes out in front of
+ * the next text, if any. Line breaks right after a marker are dropped. */
 void output_text(sh_output *o, sh_output_kind kind, sh_str text)
 {
     size_t first = 0, end = text.len;
@@ -76,7 +91,7 @@ void output_text(sh_output *o, sh_output_kind kind, sh_str text)
     o->kind = kind;
     if (first < end) {
         o->fresh = false;
-        o->spoke[kind] = true;
+        o->had_text[kind] = true;
         sh_str solid = sh_str_sub(text, first, end - first);
         if (o->space.len > 0) {
             sh_buf_add_str(&o->space, solid);
@@ -94,7 +109,7 @@ void output_marker_passed(sh_output *o)
     o->eat_lines = o->fresh = true;
 }
 
-/* Takes `len` bytes of pending text as text. */
+/* Reports the next `len` bytes as text of the given kind. */
 static bool pass(sh_output *o, sh_output_kind kind, size_t len)
 {
     output_text(o, kind, sh_str_sub(output_rest(o), 0, len));
@@ -105,6 +120,7 @@ static bool pass(sh_output *o, sh_output_kind kind, size_t len)
 
 static bool step_reasoning(sh_output *o);
 
+/* Both markers are committed at once: reasoning needs no end to be valid, so it never fails. */
 static bool open_reasoning(sh_output *o)
 {
     o->pos += strlen(o->dialect.reasoning->open);
@@ -127,10 +143,12 @@ void output_call_reset(sh_output *o)
     sh_buf_clear(&o->name);
     sh_buf_clear(&o->id);
     sh_buf_clear(&o->args);
-    o->begun = o->whole = o->has_args = o->scanning = false;
+    o->begun = o->complete = o->has_args = o->scanning = false;
     o->first = true;
 }
 
+/* Does not commit: should the call fail, its opening marker is part of the content. marker_len is 0
+ * for a call without a marker of its own. */
 static bool open_call(sh_output *o, size_t marker_len)
 {
     if (marker_len > 0) o->in_list = false;
@@ -149,8 +167,8 @@ static bool open_section(sh_output *o)
     return true;
 }
 
-/* Plain text up to the next marker. Reasoning and unmarked calls open only in front of all text: a
- * '<think>' in the middle of an answer is somebody writing about it. */
+/* Plain text up to the next marker. Reasoning and calls without markers can only open before any
+ * other text: a '<think>' in the middle of an answer is the model writing about the tag. */
 static bool step_text(sh_output *o)
 {
     const sh_output_tools *tools = o->dialect.tools;
@@ -165,7 +183,8 @@ static bool step_text(sh_output *o)
     }
     sh_str rest = output_rest(o);
     size_t at = output_mark_find(rest, marks, (int)SH_COUNT_OF(marks), &which);
-    if (at > 0) return pass(o, SH_OUTPUT_CONTENT, at); /* which may end `fresh`: look again */
+    /* Passing text may clear `fresh`, which changes the set of markers: search again after it. */
+    if (at > 0) return pass(o, SH_OUTPUT_CONTENT, at);
     switch (which) {
     case 0: return open_reasoning(o);
     case 1: return open_section(o);
@@ -183,7 +202,7 @@ static bool step_reasoning(sh_output *o)
     const char *marks[4] = {reasoning->close};
     int which;
 
-    if (o->fresh) marks[1] = reasoning->open; /* opened by the prompt and once more by the model */
+    if (o->fresh) marks[1] = reasoning->open; /* the prompt opened it and the model does so again */
     if (tools != NULL && tools->ends_reasoning) {
         marks[2] = tools->section;
         marks[3] = tools->open;
@@ -201,6 +220,7 @@ static bool step_reasoning(sh_output *o)
     }
 }
 
+/* Continues after a marker or a call: with plain text, or with the next message in harmony. */
 bool output_to_text(sh_output *o)
 {
     const sh_output_dialect *d = &o->dialect;
@@ -210,6 +230,7 @@ bool output_to_text(sh_output *o)
     return true;
 }
 
+/* Whatever is uncommitted after the last call is content. */
 static bool leave_calls(sh_output *o)
 {
     output_text(o, SH_OUTPUT_CONTENT, sh_str_sub(sh_buf_str(&o->buf), o->start, o->pos - o->start));
@@ -218,7 +239,8 @@ static bool leave_calls(sh_output *o)
     return output_to_text(o);
 }
 
-/* Commas of a list and separators stay uncommitted: they are content when no call follows. */
+/* Handles list brackets, commas and separators between calls. Commas and separators are not
+ * committed: they are content if no call follows. */
 static bool after_item(sh_output *o, char c)
 {
     if (c == '{') return open_call(o, 0);
@@ -230,6 +252,8 @@ static bool after_item(sh_output *o, char c)
     return true;
 }
 
+/* After a call, or at the start of a section: skips closing markers and finds the next call.
+ * Anything else ends the calls. */
 bool output_step_after(sh_output *o)
 {
     const sh_output_tools *tools = o->dialect.tools;
@@ -252,6 +276,7 @@ bool output_step_after(sh_output *o)
     return true;
 }
 
+/* Everything since `start` becomes content: the opening marker and the call up to pos. */
 bool output_call_fail(sh_output *o)
 {
     if (o->begun)
@@ -261,13 +286,16 @@ bool output_call_fail(sh_output *o)
     return leave_calls(o);
 }
 
+/* For a head that is too long or malformed: step back to the end of the opening marker, so that
+ * markers inside the supposed head are still recognized. */
 bool output_head_fail(sh_output *o)
 {
     o->pos = o->head_pos;
     return output_call_fail(o);
 }
 
-/* A name is what a program could take for one; anything else shows that the text is no call. */
+/* Accepts what could plausibly be a function name; anything else shows that the text is not a call.
+ */
 static bool name_char(char c)
 {
     return (unsigned char)c > ' ' && c != 0x7f && strchr("\"'`<>{}[](),;=\\|", c) == NULL;
@@ -283,6 +311,8 @@ bool output_name_set(sh_buf *to, sh_str name)
     return true;
 }
 
+/* Ids look like those of OpenAI ("call_" and 24 characters), or as the dialect's template requires.
+ * */
 static void make_id(sh_output *o)
 {
     static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -293,6 +323,7 @@ static void make_id(sh_output *o)
         sh_buf_add_char(&o->id, letters[sh_mix64(o->opts.id_seed++) % (sizeof(letters) - 1)]);
 }
 
+/* Reports the call, and the arguments that came before its name. */
 void output_call_begin(sh_output *o)
 {
     if (o->id.len == 0) make_id(o);
@@ -317,8 +348,8 @@ bool output_call_end(sh_output *o)
 {
     o->fn(o->arg, &(sh_output_event){.kind = SH_OUTPUT_CALL_END, .call = o->begun_count - 1});
     o->begun = false;
-    o->whole = o->closable = true;
-    o->whole_count++;
+    o->complete = o->closable = true;
+    o->complete_count++;
     output_commit(o);
     output_marker_passed(o);
     o->step = output_step_after;
@@ -350,6 +381,7 @@ void sh_output_free(sh_output *o)
     free(o);
 }
 
+/* Runs steps until one needs more text, then drops what has been reported. */
 static void run(sh_output *o)
 {
     while (o->step(o)) continue;
@@ -371,11 +403,13 @@ void sh_output_finish(sh_output *o)
     o->final = true;
     run(o);
     SH_ASSERT(o->buf.len == 0);
+    /* Trailing white space is kept for content only: at the end of reasoning it precedes the
+     * closing marker, even if that one is missing. */
     if (o->kind == SH_OUTPUT_CONTENT) emit(o, SH_OUTPUT_CONTENT, sh_buf_str(&o->space));
     sh_buf_clear(&o->space);
 }
 
 int sh_output_calls(const sh_output *o)
 {
-    return o->whole_count;
+    return o->complete_count;
 }

@@ -1,3 +1,6 @@
+/* Aho-Corasick over bytes. Invariant between calls: the bytes held back are exactly the prefix that
+ * the current node represents, so held.len == nodes[at].depth, and nothing is held longer than a
+ * stop string requires. */
 #include "text/output/stop.h"
 
 #include "base/alloc.h"
@@ -5,14 +8,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* A node is a prefix of some stop string; node 0 is the empty one. Children are a linked list,
- * since a node has as many as strings that part there: one, as a rule. */
+/* A node is a prefix of some stop string; node 0 is the empty prefix. Children form a linked list,
+ * since a node rarely has more than one: only where stop strings diverge. */
 typedef struct {
     uint16_t child;   /* first child, 0 for none */
     uint16_t sibling; /* next child of the same parent, 0 for none */
     uint16_t fail;    /* the longest proper suffix of this prefix that is a node */
     uint16_t depth;   /* bytes */
-    int16_t string;   /* longest string that ends here, -1 for none */
+    int16_t string;   /* longest stop string that is a suffix of this prefix, -1 for none */
     char byte;
 } stop_node;
 
@@ -22,7 +25,7 @@ struct sh_stop {
     stop_node *nodes;
     uint16_t count;
     uint16_t lens[SH_STOP_COUNT_MAX];
-    uint16_t at; /* the longest end of the text that may become a string; its bytes are held */
+    uint16_t at; /* longest suffix of the text that may grow into a stop string; it is held back */
     int matched;
     sh_buf held;
 };
@@ -34,6 +37,8 @@ static uint16_t child_of(const sh_stop *stop, uint16_t node, char byte)
     return next;
 }
 
+/* Follows fail links until a node has a child for the byte. Each link shortens the prefix, so the
+ * work over a whole text is linear. */
 static uint16_t step(const sh_stop *stop, uint16_t node, char byte)
 {
     for (;;) {
@@ -61,7 +66,9 @@ static void add_string(sh_stop *stop, sh_str text, int16_t idx)
     if (stop->nodes[node].string < 0) stop->nodes[node].string = idx;
 }
 
-/* Breadth first, so that the fail link of every shorter prefix is there already. */
+/* Breadth first: the fail link of a node is derived from those of shorter prefixes. A node without
+ * a string of its own inherits the one of its fail link, which is the longest proper suffix; so a
+ * match is a single lookup in sh_stop_push(). */
 static void link_nodes(sh_stop *stop)
 {
     uint16_t *queue = sh_alloc_array(stop->count, sizeof(*queue));
@@ -124,7 +131,7 @@ void sh_stop_free(sh_stop *stop)
     free(stop);
 }
 
-/* Releases the first len bytes of what was held and the text behind it, and holds the rest. */
+/* Releases the first len bytes of held + text and holds back the rest. */
 static void release(sh_stop *stop, size_t len, sh_str text, sh_buf *out)
 {
     size_t old = len < stop->held.len ? len : stop->held.len;
@@ -141,6 +148,8 @@ bool sh_stop_push(sh_stop *stop, sh_str text, sh_buf *out)
         stop->at = step(stop, stop->at, text.ptr[i]);
         int string = stop->nodes[stop->at].string;
         if (string < 0) continue;
+        /* Everything before the start of the match goes out, also text that was held back for a
+         * longer string which then did not come. */
         release(stop, stop->held.len + i + 1 - stop->lens[string], text, out);
         sh_buf_clear(&stop->held);
         stop->matched = string;

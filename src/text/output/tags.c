@@ -1,13 +1,19 @@
-/* Calls whose arguments stand between tags. They become one JSON object. A value between tags has
- * no type of its own: the tool's schema gives it one. A string goes out as it comes; anything else
- * is read to its end, since only then it is known to be JSON. */
+/* Calls whose arguments are written between tags, such as
+ *   <function=get_weather><parameter=city>Paris</parameter></function>
+ * They are converted to one JSON object while they stream.
+ *
+ * A value between tags has no type: 5 may be a number or a string. The type comes from the tool's
+ * schema in the request. A parameter that can only be a string is escaped and streamed as it
+ * arrives; for any other the value is collected to its end, because only then can we tell whether
+ * it is valid JSON of an allowed type or must be sent as a string. */
 #include "text/output/output_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCHEMA_DEPTH_MAX = 8 };
+enum { SCHEMA_DEPTH_MAX = 8 }; /* the schema comes from the client: bound the recursion */
 
+/* OpenAI nests the definition in "function"; a bare definition is accepted as well. */
 const cJSON *output_tool_find(const sh_output *o, sh_str name)
 {
     const cJSON *tool;
@@ -52,7 +58,7 @@ static unsigned type_of_value(const cJSON *item, int depth)
     }
 }
 
-/* The words of a schema that tell types, and how each item of their lists tells them. */
+/* The keywords of a schema that determine types, and how to get the types of one of their items. */
 static const struct {
     const char *key;
     unsigned (*types)(const cJSON *item, int depth);
@@ -61,6 +67,8 @@ static const struct {
                     {"anyOf", schema_types},
                     {"oneOf", schema_types}};
 
+/* The OUTPUT_TYPE_* that a schema allows; the first keyword found decides. ANY if it says nothing
+ * or nests too deep, which is safe: the value itself then decides. */
 static unsigned schema_types(const cJSON *schema, int depth)
 {
     bool nullable = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(schema, "nullable"));
@@ -106,7 +114,7 @@ static void add_escaped(sh_buf *out, sh_str text)
     sh_buf_add(out, text.ptr + done, text.len - done);
 }
 
-/* Sends front, the escaped text and back as one delta. */
+/* Reports front, the escaped text and back as one delta. */
 static void send_escaped(sh_output *o, const char *front, sh_str text, const char *back)
 {
     sh_buf_clear(&o->scratch);
@@ -126,7 +134,7 @@ unsigned output_json_type(sh_str text)
     sh_json_scan_init(&scan);
     for (; i < text.len && result == SH_JSON_SCAN_MORE; i++)
         result = sh_json_scan_feed(&scan, text.ptr[i]);
-    /* Only a space can show that a number has ended. */
+    /* A number ends only with the byte after it, so feed one. */
     if (result == SH_JSON_SCAN_MORE && sh_json_scan_feed(&scan, ' ') == SH_JSON_SCAN_OVER)
         return OUTPUT_TYPE_NUMBER;
     if (result != SH_JSON_SCAN_DONE || i != text.len) return 0;
@@ -139,7 +147,7 @@ unsigned output_json_type(sh_str text)
     }
 }
 
-/* Models that were raised on Python write its constants. */
+/* Models trained on Python write its constants instead of JSON's. */
 static sh_str python_constant(sh_str text)
 {
     if (sh_str_is(text, "True")) return SH_STR("true");
@@ -154,7 +162,7 @@ static void send_value(sh_output *o)
     unsigned types = o->types;
 
     if ((types & OUTPUT_TYPE_STRING) == 0) value = python_constant(value);
-    /* A quoted text where the schema wants a string is that string, quotes and all. */
+    /* Quoted text where the schema allows a string is that string, including the quotes. */
     if (types != OUTPUT_TYPE_ANY) types &= ~(unsigned)OUTPUT_TYPE_STRING;
     if ((output_json_type(value) & types) != 0)
         output_call_args(o, value);
@@ -169,6 +177,8 @@ static bool wait_or_fail(sh_output *o)
     return o->final && output_call_fail(o);
 }
 
+/* The end tag may be preceded by a line break that belongs to it, hence two forms of it; the longer
+ * one starts earlier and so is found first. */
 static bool step_value(sh_output *o)
 {
     const output_tags *tags = o->dialect.tools->tags;
@@ -192,6 +202,8 @@ static bool step_value(sh_output *o)
     return true;
 }
 
+/* Without a tag of its own the value starts right after the key, and a line break there belongs to
+ * the tag. */
 static bool step_value_open(sh_output *o)
 {
     const output_tags *tags = o->dialect.tools->tags;
@@ -212,6 +224,7 @@ static bool step_value_open(sh_output *o)
     return true;
 }
 
+/* The schema decides here whether the value will be streamed: see parameter_types(). */
 static bool step_key(sh_output *o)
 {
     const output_tags *tags = o->dialect.tools->tags;
@@ -246,7 +259,9 @@ static bool end_object(sh_output *o)
     return output_call_end(o);
 }
 
-/* Behind the name or a value: one more key, or the end, which output_step_after reads itself. */
+/* After the name or a value: another key, or the end, whose markers output_step_after() consumes. A
+ * call cut off by the end of the output here is complete, since only closing markers are missing.
+ */
 static bool step_next(sh_output *o)
 {
     const sh_output_tools *tools = o->dialect.tools;
@@ -275,6 +290,7 @@ static bool step_name_end(sh_output *o)
     return true;
 }
 
+/* The name ends at white space or at the next tag. As long as it may still grow, wait. */
 bool output_step_tags(sh_output *o)
 {
     if (!output_skip_space(o)) return wait_or_fail(o);

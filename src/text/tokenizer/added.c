@@ -1,3 +1,12 @@
+/* A trie of the tokens' bytes, walked from every position of the text. Texts are long and tokens
+ * few, so the table of first bytes is what matters: at most positions it says "none" at once.
+ *
+ * Text comes from clients, so the search must not have a bad case: the longest token bounds the
+ * walk at one position, and white space consumed by rstrip is remembered (space_end) instead of
+ * being scanned again for each token.
+ *
+ * The trie is built level by level from the sorted tokens: all tokens below a node are neighbours
+ * in that order, so a node is a range of them. */
 #include "text/tokenizer/added.h"
 
 #include "base/alloc.h"
@@ -17,14 +26,14 @@ typedef struct {
     uint32_t node;
 } trie_edge;
 
-/* Node 0 is the root. Nodes are in the order of their depth, edges in that of their bytes. */
+/* Node 0 is the root. Nodes are ordered by depth, the edges of a node by byte. */
 struct sh_added_trie {
     trie_node *nodes;
     trie_edge *edges;
-    uint32_t starts[256]; /* the node behind each first byte; 0: none */
+    uint32_t starts[256]; /* the root's child for each first byte; 0: none */
 };
 
-/* The tokens of which one node is the common start, while a trie is built. */
+/* While a trie is built: the tokens that start with the text of a node. */
 typedef struct {
     size_t first;
     size_t end;
@@ -71,7 +80,7 @@ static int shown_compare(const void *a, const void *b)
     return order != 0 ? order : id_compare(x, y);
 }
 
-/* Two entries that say the same are one. */
+/* Entries with the same id and content are duplicates and merged; different content is an error. */
 static sh_status ids_check(sh_added *added, sh_err *err)
 {
     size_t kept = 0;
@@ -82,13 +91,14 @@ static sh_status ids_check(sh_added *added, sh_err *err)
         if (last == NULL || last->id != token->id)
             added->tokens[kept++] = *token;
         else if (!sh_str_eq(last->content, token->content))
-            return sh_err_set(err, SH_ERR_INPUT, "id %d is given to '%s' and to '%s'", token->id,
-                              last->content.ptr, token->content.ptr);
+            return sh_err_set(err, SH_ERR_INPUT, "id %d is assigned to both '%s' and '%s'",
+                              token->id, last->content.ptr, token->content.ptr);
     }
     added->count = kept;
     return SH_OK;
 }
 
+/* The sorted list stays: sh_added_by_content() searches it. */
 static sh_status contents_check(sh_added *added, sh_err *err)
 {
     added->sorted = sh_alloc_array(added->count, sizeof(*added->sorted));
@@ -97,13 +107,13 @@ static sh_status contents_check(sh_added *added, sh_err *err)
     for (size_t i = 1; i < added->count; i++) {
         const sh_added_token *a = added->sorted[i - 1], *b = added->sorted[i];
         if (sh_str_eq(a->content, b->content))
-            return sh_err_set(err, SH_ERR_INPUT, "'%s' is there twice, as %d and as %d",
+            return sh_err_set(err, SH_ERR_INPUT, "'%s' appears twice, with ids %d and %d",
                               a->content.ptr, a->id, b->id);
     }
     return SH_OK;
 }
 
-/* Gives a node its edges: one for each byte that follows its text in the sorted tokens. */
+/* Creates the edges of a node: one for each byte that follows its text in the sorted tokens. */
 static void node_fill(sh_added_trie *trie, const sh_added_token **tokens, size_t node,
                       trie_range *ranges, uint32_t *nodes, uint32_t *edges)
 {
@@ -214,7 +224,7 @@ static uint32_t node_next(const sh_added_trie *trie, uint32_t node, unsigned cha
     return 0;
 }
 
-/* The longest token that begins at `at`, or NULL; *end is set behind it. */
+/* The longest token that starts at `at`, or NULL; *end receives its end. */
 static const sh_added_token *longest_at(const sh_added_trie *trie, sh_str text, size_t at,
                                         size_t *end)
 {
@@ -247,7 +257,7 @@ static size_t spaces_before(sh_str text, size_t at, size_t least)
     return at < least ? least : at;
 }
 
-static size_t spaces_behind(sh_str text, size_t at)
+static size_t spaces_after(sh_str text, size_t at)
 {
     int len;
     while (at < text.len &&
@@ -256,9 +266,9 @@ static size_t spaces_behind(sh_str text, size_t at)
     return at;
 }
 
-/* Notes the token at [at, end). White space that an earlier token took is neither taken nor
- * walked over again, so a hostile text of white space costs its length. False when an earlier token
- * took all of it. */
+/* Records the token at [at, end). White space that an earlier token consumed is neither consumed
+ * nor scanned again, so a hostile text of white space stays linear. Returns false if an earlier
+ * token has already consumed all of this one. */
 static bool found(sh_added_walk *walk, const sh_added_token *token, size_t at, size_t end)
 {
     walk->token = token;
@@ -267,12 +277,14 @@ static bool found(sh_added_walk *walk, const sh_added_token *token, size_t at, s
     if (token->lstrip) walk->first = spaces_before(walk->text, at, walk->done);
     walk->done = end;
     if (token->rstrip) {
-        if (walk->space_end < end) walk->space_end = spaces_behind(walk->text, end);
+        if (walk->space_end < end) walk->space_end = spaces_after(walk->text, end);
         walk->done = walk->space_end;
     }
     return walk->first < walk->done;
 }
 
+/* A token that was found but does not count is skipped as a whole: the search continues after it,
+ * as in the tokenizers library, and not one byte further. */
 bool sh_added_next(sh_added_walk *walk)
 {
     while (walk->trie != NULL && walk->at < walk->text.len) {

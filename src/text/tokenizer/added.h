@@ -1,8 +1,8 @@
-/* added.h - tokens that are found in the text itself, before it is cut into words.
+/* added.h - added tokens, which are matched in the text before it is split into words.
  *
- * Such a token is a string with an id and flags. The leftmost match wins, and of those that begin
- * at one place the longest. Tokens with `normalized` are looked for in normalized text, the
- * others before normalization, so there are two sets.
+ * An added token is a string with an id and flags. The leftmost match wins, and of several that
+ * start at the same position the longest. Tokens with `normalized` are searched in the normalized
+ * text, the others before normalization, so there are two sets.
  *
  * Threads: immutable once sealed. */
 #ifndef SH_TEXT_TOKENIZER_ADDED_H
@@ -18,12 +18,12 @@
 
 typedef struct {
     sh_str content;
-    sh_str shown; /* what stands for it when ids become text: the content, normalized if it is */
+    sh_str shown; /* its text when ids are decoded: the content, normalized if that flag is set */
     int32_t id;
-    bool special;     /* left out of decoded text on request */
-    bool lstrip;      /* takes the white space before it along */
-    bool rstrip;      /* and behind it */
-    bool single_word; /* only where no letter or digit touches it */
+    bool special;     /* can be omitted from decoded text */
+    bool lstrip;      /* also consumes white space before it */
+    bool rstrip;      /* also consumes white space after it */
+    bool single_word; /* matches only if no word character is next to it */
     bool normalized;
 } sh_added_token;
 
@@ -39,33 +39,33 @@ typedef struct {
     sh_added_trie *normalized;
 } sh_added;
 
-/* Copies the strings; a token without content is left out. */
+/* Copies the strings; a token without content is ignored. */
 void sh_added_add(sh_added *added, const sh_added_token *token);
 
-/* Builds the sets; afterwards nothing is added. Fails when an id has two contents, or a content
+/* Builds the sets; no token can be added afterwards. Fails if an id has two contents, or a content
  * two ids. */
 SH_MUST_CHECK sh_status sh_added_seal(sh_added *added, sh_err *err);
 void sh_added_reset(sh_added *added);
 
-/* NULL when there is none. */
+/* NULL if there is none. */
 const sh_added_token *sh_added_by_id(const sh_added *added, int32_t id);
 const sh_added_token *sh_added_by_content(const sh_added *added, sh_str content);
 
-/* A walk over the tokens in a text. Set trie, text and skip_special, the rest is zero. */
+/* Iterates over the tokens in a text. Set trie, text and skip_special, and zero the rest. */
 typedef struct {
     const sh_added_trie *trie;
     sh_str text;
-    bool skip_special; /* special tokens are plain text here */
-    size_t at;         /* where the search goes on */
-    size_t done;       /* behind the last token and its white space */
+    bool skip_special; /* treat special tokens as plain text */
+    size_t at;         /* where the search continues */
+    size_t done;       /* end of the last token and the white space it consumed */
     size_t space_end;
     const sh_added_token *token; /* the token found */
-    size_t from;                 /* plain text before it, */
-    size_t first;                /* up to it and its white space */
+    size_t from;                 /* from..first is the plain text before it */
+    size_t first;
 } sh_added_walk;
 
-/* Finds the next token, with the plain text before it. False at the end, where the plain text is
- * the rest. */
+/* Finds the next token and the plain text before it. Returns false at the end, where from..first is
+ * the remaining text. */
 bool sh_added_next(sh_added_walk *walk);
 
 #endif

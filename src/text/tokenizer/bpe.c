@@ -1,3 +1,17 @@
+/* The merge loop of BPE, made safe for hostile input and fast for ordinary text.
+ *
+ * The textbook loop scans all pairs for each merge, which is quadratic: a word of a megabyte would
+ * take some 10^12 steps. Here symbols form a doubly linked list in one array, and a binary heap
+ * holds one 64-bit item for each pair that can be merged: rank in the upper half, position in the
+ * lower, so one comparison gives best rank first and leftmost on a tie, which is the order that the
+ * reference implementation uses and that decides the result. Items are not removed from the heap
+ * when a merge invalidates them; merge_all() drops an item if the symbol's rank no longer matches.
+ *
+ * Two shortcuts keep ordinary words off that path, and neither changes the result:
+ *  - is_whole(): a word that is a token, and whose merges lead to that token, needs one lookup. A
+ *    token that its own merges do not reach must not be taken (unless ignore_merges is set).
+ *  - cut_find(): with SentencePiece vocabularies the whole text arrives as one word. It may be cut
+ *    before a U+2581 that no merge can join to the character before it. */
 #include "text/tokenizer/bpe.h"
 
 #include "base/alloc.h"
@@ -9,14 +23,14 @@
 #include <string.h>
 
 enum {
-    NEAR_CHARS = 0x180,   /* characters with a direct table; the byte alphabet ends at U+0143 */
-    LOWER_BLOCK = 0x2581, /* the space of SentencePiece */
+    NEAR_CHARS = 0x180,   /* characters in a direct table; the byte alphabet ends at U+0143 */
+    LOWER_BLOCK = 0x2581, /* SentencePiece's space */
     JOINS_LEN = 0x110000 / 8,
 };
 
 static const uint32_t none = UINT32_MAX;
 
-/* Does a token's own text encode to that token alone? */
+/* Whether a token's own text encodes to just that token. */
 enum { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO };
 
 typedef struct {
@@ -26,12 +40,12 @@ typedef struct {
     int32_t into;
 } pair_slot;
 
-/* A piece of the word, at the place of its first character. */
+/* A piece of the word, stored at the index of its first character. */
 struct sh_bpe_symbol {
     int32_t id;
     uint32_t prev;
     uint32_t next;
-    uint32_t rank; /* of joining it with the next; none: they do not join, or it is gone */
+    uint32_t rank; /* of merging it with the next; none: not mergeable, or merged away */
     int32_t into;
 };
 
@@ -47,7 +61,7 @@ struct sh_bpe {
     int32_t near[NEAR_CHARS];
     int32_t bytes[256];
     atomic_uchar *whole; /* [vocab->size] */
-    uint8_t *joins;      /* a bit a character: may U+2581 be joined behind it? NULL: never cut */
+    uint8_t *joins;      /* one bit per character: can U+2581 merge onto it? NULL: never cut */
 };
 
 static void pairs_make(sh_bpe *bpe, size_t count)
@@ -66,6 +80,7 @@ static int32_t find_char(const sh_bpe *bpe, uint32_t code)
     return sh_vocab_find(bpe->vocab, (sh_str){bytes, len});
 }
 
+/* Nearly all characters of ordinary text are found in the table, without hashing. */
 static void chars_prepare(sh_bpe *bpe)
 {
     for (uint32_t code = 0; code < NEAR_CHARS; code++) bpe->near[code] = find_char(bpe, code);
@@ -76,8 +91,9 @@ static void chars_prepare(sh_bpe *bpe)
     }
 }
 
-/* Words may be cut before U+2581 when it is a token and every character gives some token, so that
- * what stands before it stays between it and all else. */
+/* Words may be cut before U+2581 if it is a token and every character yields some token: then what
+ * precedes the U+2581 in the list of symbols always ends in the character that precedes it in the
+ * text, and only a merge at that character could cross the cut. */
 static bool may_cut(const sh_bpe *bpe)
 {
     const sh_bpe_opts *opts = &bpe->opts;
@@ -115,7 +131,7 @@ void sh_bpe_free(sh_bpe *bpe)
     free(bpe);
 }
 
-/* The slot of the pair, or the free one where it belongs. */
+/* The slot of the pair, or the free slot where it belongs. */
 static pair_slot *pair_find(const sh_bpe *bpe, int32_t left, int32_t right)
 {
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
@@ -136,15 +152,16 @@ static void pairs_grow(sh_bpe *bpe)
     free(old);
 }
 
-/* Does the token stand for characters that it does not spell? */
-static bool is_stand_in(const sh_bpe *bpe, int32_t id)
+/* Whether the token represents characters other than those of its own text: unk or a byte. */
+static bool is_placeholder(const sh_bpe *bpe, int32_t id)
 {
     bool hit = id == bpe->opts.unk_id;
     for (int byte = 0; byte < 256; byte++) hit = hit || id == bpe->bytes[byte];
     return hit;
 }
 
-/* Remembers which character U+2581 is joined behind. */
+/* Records the characters that some merge joins a U+2581 to. If a placeholder is among them the
+ * character in the text is unknown, so cutting is disabled. */
 static void joins_note(sh_bpe *bpe, int32_t left_id, int32_t right_id)
 {
     int len;
@@ -153,7 +170,7 @@ static void joins_note(sh_bpe *bpe, int32_t left_id, int32_t right_id)
     if (sh_unicode_next(right, &len) != LOWER_BLOCK) return;
     uint32_t code = sh_unicode_last(left, &len);
     bpe->joins[code / 8] |= (uint8_t)(1u << code % 8);
-    if (!is_stand_in(bpe, left_id)) return;
+    if (!is_placeholder(bpe, left_id)) return;
     free(bpe->joins);
     bpe->joins = NULL;
 }
@@ -186,7 +203,7 @@ static void symbol_add(sh_bpe_scratch *s, int32_t id)
     s->symbols[s->count++].id = id;
 }
 
-/* A character's token: with the marks that its place in the word asks for. */
+/* The token of a character, with the prefix and suffix that its position in the word requires. */
 static int32_t marked_find(const sh_bpe *bpe, sh_str ch, bool first, bool last, sh_buf *text)
 {
     sh_buf_clear(text);
@@ -196,6 +213,7 @@ static int32_t marked_find(const sh_bpe *bpe, sh_str ch, bool first, bool last, 
     return sh_vocab_find(bpe->vocab, sh_buf_str(text));
 }
 
+/* All bytes or none: a character must not be split between bytes and unk. */
 static bool bytes_add(const sh_bpe *bpe, sh_str text, sh_bpe_scratch *s)
 {
     for (size_t i = 0; i < text.len; i++)
@@ -204,8 +222,8 @@ static bool bytes_add(const sh_bpe *bpe, sh_str text, sh_bpe_scratch *s)
     return true;
 }
 
-/* Cuts the word into the symbols of its characters. An unk waits until the next known character,
- * since unknown neighbours may be fused with it. */
+/* Splits the word into one symbol per character. An unk is added only when the next known character
+ * is reached, since a run of unknown characters may become a single unk. */
 static void symbols_fill(const sh_bpe *bpe, sh_str word, sh_bpe_scratch *s)
 {
     bool marked = bpe->opts.prefix.len + bpe->opts.suffix.len > 0, unk = false;
@@ -246,6 +264,7 @@ static void heap_down(uint64_t *heap, size_t len, size_t i)
     heap[i] = item;
 }
 
+/* The caller has made sure that there is space. */
 static void heap_push(sh_bpe_scratch *s, uint64_t item)
 {
     size_t i = s->heap_len++;
@@ -261,7 +280,7 @@ static uint64_t heap_pop(sh_bpe_scratch *s)
     return top;
 }
 
-/* Looks up the pair that begins at a symbol; true when it may be joined. */
+/* Looks up the pair that starts at a symbol; true if it can be merged. */
 static bool pair_set(const sh_bpe *bpe, symbol *symbols, uint32_t at)
 {
     symbol *s = &symbols[at];
@@ -274,7 +293,7 @@ static bool pair_set(const sh_bpe *bpe, symbol *symbols, uint32_t at)
     return true;
 }
 
-/* Best rank first, then leftmost: one comparison of one word. */
+/* Orders by rank, then by position. */
 static uint64_t heap_item(const symbol *symbols, uint32_t at)
 {
     return (uint64_t)symbols[at].rank << 32 | at;
@@ -282,7 +301,8 @@ static uint64_t heap_item(const symbol *symbols, uint32_t at)
 
 static void heap_fill(const sh_bpe *bpe, sh_bpe_scratch *s)
 {
-    /* Each join takes one item out and puts at most two in, one symbol going with it. */
+    /* Each merge removes one item, adds at most two, and uses up one symbol: 2 * count is enough.
+     */
     if (s->heap_cap < s->count * 2) {
         s->heap_cap = s->count * 2;
         s->heap = sh_realloc_array(s->heap, s->heap_cap, sizeof(*s->heap));
@@ -297,7 +317,7 @@ static void heap_fill(const sh_bpe *bpe, sh_bpe_scratch *s)
     for (size_t i = s->heap_len / 2; i-- > 0;) heap_down(s->heap, s->heap_len, i);
 }
 
-/* Joins the symbol with its next one. */
+/* Merges the symbol with the next one. */
 static void join(const sh_bpe *bpe, sh_bpe_scratch *s, uint32_t at)
 {
     symbol *symbols = s->symbols, *left = &symbols[at], *right = &symbols[left->next];
@@ -318,19 +338,19 @@ static void merge_all(const sh_bpe *bpe, sh_bpe_scratch *s)
     while (s->heap_len > 0) {
         uint64_t item = heap_pop(s);
         uint32_t at = (uint32_t)item;
-        if (s->symbols[at].rank == (uint32_t)(item >> 32)) join(bpe, s, at); /* else outdated */
+        if (s->symbols[at].rank == (uint32_t)(item >> 32)) join(bpe, s, at); /* else stale */
     }
 }
 
-/* A word's symbols, as few as the merges make them; those that are gone have id -1. */
+/* Leaves the word's symbols in the scratch; those that were merged away have id -1. */
 static void word_merge(const sh_bpe *bpe, sh_str word, sh_bpe_scratch *s)
 {
     symbols_fill(bpe, word, s);
     merge_all(bpe, s);
 }
 
-/* Is the token the whole encoding of the word that it spells? Any thread that asks first finds
- * the same answer, so the bytes need no order among them. */
+/* Whether the token is the complete encoding of its own text. Threads may compute it at the same
+ * time, but all arrive at the same answer, so relaxed order is enough. */
 static bool is_whole(const sh_bpe *bpe, int32_t id, sh_str word, sh_bpe_scratch *s)
 {
     unsigned char state = atomic_load_explicit(&bpe->whole[id], memory_order_relaxed);
@@ -356,9 +376,8 @@ static void word_encode(const sh_bpe *bpe, sh_str word, sh_bpe_scratch *s, sh_id
         if (s->symbols[i].id >= 0) sh_ids_add(out, s->symbols[i].id);
 }
 
-/* Where the next word begins for the merges: before a U+2581 that no merge joins to the character
- * in front of it. SentencePiece vocabularies give us the whole text as one word; cut like this
- * most of its parts are tokens. */
+/* Where the text may be cut: before a U+2581 that no merge joins to the character before it. Most
+ * of the resulting parts are tokens. */
 static size_t cut_find(const sh_bpe *bpe, sh_str word)
 {
     static const sh_str block = {"\xe2\x96\x81", 3};

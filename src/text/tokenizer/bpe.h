@@ -1,12 +1,11 @@
-/* bpe.h - byte pair encoding: a word becomes characters, and the pair of neighbours with the best
- * rank is joined until no pair is left that may be.
+/* bpe.h - byte pair encoding: a word is split into characters, and the adjacent pair with the best
+ * rank is merged until no mergeable pair is left.
  *
- * A heap gives the next pair, so a word of n characters takes n log n steps, be it a megabyte of
- * one letter. Ordinary words are mostly tokens themselves: whether a token's own text encodes to
- * that token is worked out when it is first met and kept in one byte a token, which is all the
- * cache there is.
+ * A heap yields the next pair, so a word of n characters takes O(n log n), even a megabyte of one
+ * letter. Most ordinary words are tokens themselves: whether a token's own text encodes to exactly
+ * that token is computed on first use and kept in one byte per token, which is the only cache.
  *
- * Threads: after the last sh_bpe_add_merge, encode from anywhere with a scratch for each thread. */
+ * Threads: after the last sh_bpe_add_merge(), any thread may encode with a scratch of its own. */
 #ifndef SH_TEXT_TOKENIZER_BPE_H
 #define SH_TEXT_TOKENIZER_BPE_H
 
@@ -15,23 +14,22 @@
 #include "text/tokenizer/vocab.h"
 
 typedef struct {
-    int32_t unk_id;     /* stands for characters that are not in the vocabulary; -1: none */
-    bool fuse_unk;      /* neighbouring unknown characters give one unk */
-    bool byte_fallback; /* unknown characters become their bytes' tokens, <0x00> to <0xFF> */
+    int32_t unk_id;     /* replaces characters that are not in the vocabulary; -1: none */
+    bool fuse_unk;      /* a run of unknown characters gives one unk */
+    bool byte_fallback; /* unknown characters become the tokens of their bytes, <0x00> to <0xFF> */
     bool ignore_merges; /* a word that is a token is that token, whatever the merges say */
-    sh_str prefix;      /* in front of every character but the word's first */
-    sh_str suffix;      /* behind the word's last character */
+    sh_str prefix;      /* added before every character but the word's first */
+    sh_str suffix;      /* added after the word's last character */
 } sh_bpe_opts;
 
 typedef struct sh_bpe sh_bpe;
 
-/* The vocabulary is borrowed for the life of the object and must not change; prefix and suffix
- * are copied. */
+/* The vocabulary must outlive the object and not change; prefix and suffix are copied. */
 sh_bpe *sh_bpe_create(const sh_vocab *vocab, const sh_bpe_opts *opts, size_t merge_count);
 void sh_bpe_free(sh_bpe *bpe);
 
-/* Neighbours left and right may become `into`, the lowest rank first. The same pair again
- * replaces the former. The ids must be in the vocabulary. */
+/* Adjacent left and right may be merged to `into`, lowest rank first. Adding the same pair again
+ * replaces it. The ids must be in the vocabulary. */
 void sh_bpe_add_merge(sh_bpe *bpe, int32_t left, int32_t right, uint32_t rank, int32_t into);
 
 /* Zero is a valid scratch. */

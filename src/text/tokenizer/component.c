@@ -1,3 +1,5 @@
+/* Depth and number of parts are limited: the file is untrusted, and every part costs time for each
+ * text that is encoded. */
 #include "text/tokenizer/component.h"
 
 #include <string.h>
@@ -18,13 +20,14 @@ static const sh_component_kind *kind_find(const sh_component_family *family, con
     return NULL;
 }
 
+/* One component, or a Sequence of them, which may be nested. */
 static sh_status read_part(reader *r, const cJSON *json, int depth, sh_err *err)
 {
     const char *type = NULL, *name = r->family->name;
     if (!cJSON_IsObject(json))
         return sh_err_set(err, SH_ERR_INPUT, "%s: %s must be an object, not %s", r->where, name,
                           sh_json_kind(json));
-    sh_status status = sh_json_string_must(json, "type", r->where, &type, err);
+    sh_status status = sh_json_string_required(json, "type", r->where, &type, err);
     if (status != SH_OK) return sh_err_prefix(err, "%s", name);
     if (strcmp(type, "Sequence") != 0) {
         const sh_component_kind *kind = kind_find(r->family, type);

@@ -1,8 +1,8 @@
-/* component.h - how the parts of tokenizer.json are read.
+/* component.h - reads the components of tokenizer.json.
  *
- * Normalizers, pre-tokenizers, post-processors and decoders are written alike: an object with a
- * "type", or a "Sequence" of such objects. A table says which types there are; a type that is not
- * in it is an error that names it, never a guess.
+ * Normalizers, pre-tokenizers, post-processors and decoders all have the same form: an object with
+ * a "type", or a "Sequence" of such objects. A table lists the types; an unknown type is an error
+ * that names it and never a guess, since a wrong guess would silently change the prompt.
  *
  * Threads: pure functions. */
 #ifndef SH_TEXT_TOKENIZER_COMPONENT_H
@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/status.h"
 
-/* Reads one object into `to`, behind what is there. `arg` is the row's, so that one function can
+/* Reads one object and appends it to `to`. `arg` comes from the table, so that one function can
  * serve several types. */
 typedef sh_status (*sh_component_fn)(void *to, const void *arg, const cJSON *json,
                                      const char *where, sh_err *err);
@@ -29,11 +29,11 @@ typedef struct {
     size_t count;
 } sh_component_family;
 
-/* Sequences are flattened: each part is read in order. NULL and null read nothing. */
+/* Flattens sequences: all parts are read in order. NULL and null read nothing. */
 SH_MUST_CHECK sh_status sh_component_read(const cJSON *json, const sh_component_family *family,
                                           void *to, const char *where, sh_err *err);
 
-/* A string of exactly one character; *out stays as it is when the key is absent. */
+/* A string of exactly one character; *out is unchanged if the key is absent. */
 SH_MUST_CHECK sh_status sh_component_char(const cJSON *json, const char *key, const char *where,
                                           uint32_t *out, sh_err *err);
 

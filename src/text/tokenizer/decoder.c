@@ -1,3 +1,16 @@
+/* The decoders of the tokenizers library, rewritten as streams.
+ *
+ * The reference decodes a complete list of tokens at once, one stage after the other. We need the
+ * text while tokens arrive, and it must be the same text: a client that concatenates the deltas has
+ * to get what decoding the whole answer gives. So each stage answers one question: how much of what
+ * I have seen can no later token change? That much it passes on, the rest it holds back.
+ *  - ByteLevel holds the bytes of an incomplete character.
+ *  - ByteFallback holds a run of byte tokens, because one invalid byte turns all of them to U+FFFD.
+ *  - Strip holds characters that might be the last ones, Replace what may be the start of a match.
+ *  - BPEDecoder holds one token, since the last one is treated differently.
+ *
+ * Stages are chained by recursion: feed(idx + 1) passes text on, and finish() ends the stages in
+ * order, so that what one of them releases still runs through the next. */
 #include "text/tokenizer/decoder.h"
 
 #include "base/alloc.h"
@@ -12,12 +25,12 @@
 
 typedef struct stage stage;
 
-/* Tokens come to a stage in chunks, the last of a token marked `end`. A stage that fuses tokens
- * marks none until the stream ends. Chunks hold whole characters. */
+/* A token reaches a stage in one or more chunks; `end` marks the last one. A stage that fuses
+ * tokens sets no `end` until the stream is finished. Chunks contain complete characters. */
 typedef struct {
     void (*feed)(sh_decoder_state *state, size_t idx, sh_str chunk, bool end);
-    void (*finish)(sh_decoder_state *state, size_t idx); /* NULL: it holds nothing of its own */
-    /* What the stage makes of a token that is alone; false: these are bytes, go no further. */
+    void (*finish)(sh_decoder_state *state, size_t idx); /* NULL: the stage holds nothing back */
+    /* Applies the stage to a single token; false: the result is raw bytes, skip later stages. */
     bool (*bytes)(const stage *st, sh_str piece, sh_buf *out);
 } stage_ops;
 
@@ -26,8 +39,8 @@ struct stage {
     sh_pattern pattern;
     char *content;
     uint32_t code;
-    int64_t start, stop; /* Strip: how many characters at most */
-    bool drops_first;    /* Metaspace: the first token loses its marks */
+    int64_t start, stop; /* Strip: the number of characters, at most */
+    bool drops_first;    /* Metaspace: remove the marks of the first token */
 };
 
 struct sh_decoder {
@@ -37,16 +50,16 @@ struct sh_decoder {
 
 typedef struct {
     sh_buf held;   /* the start of a token, or what a later token may change */
-    sh_buf bytes;  /* of tokens that are bytes */
-    sh_buf text;   /* what is handed on */
-    size_t count;  /* by stage: tokens seen, bytes known to be valid, characters held */
-    int64_t taken; /* Strip: characters taken off the front */
-    bool flag;     /* by stage */
+    sh_buf bytes;  /* of tokens that represent bytes */
+    sh_buf text;   /* scratch for what is passed on */
+    size_t count;  /* depends on the stage: tokens seen, bytes known valid, characters held */
+    int64_t taken; /* Strip: characters removed from the front */
+    bool flag;     /* depends on the stage */
 } stage_state;
 
 struct sh_decoder_state {
     const sh_decoder *decoder;
-    sh_buf *out; /* of the call at hand */
+    sh_buf *out; /* of the current call */
     sh_regex_scratch regex;
     stage_state stages[];
 };
@@ -59,6 +72,7 @@ static void feed(sh_decoder_state *state, size_t idx, sh_str chunk, bool end)
         state->decoder->stages[idx].ops->feed(state, idx, chunk, end);
 }
 
+/* In order: what a stage releases now still passes through those after it. */
 static void finish(sh_decoder_state *state, size_t idx)
 {
     if (idx == state->decoder->count) return;
@@ -67,7 +81,7 @@ static void finish(sh_decoder_state *state, size_t idx)
     finish(state, idx + 1);
 }
 
-/* The whole token, once its last chunk has come. */
+/* The complete token, when its last chunk has arrived. */
 static sh_str token_whole(stage_state *own, sh_str chunk)
 {
     if (own->held.len == 0) return chunk;
@@ -75,7 +89,7 @@ static sh_str token_whole(stage_state *own, sh_str chunk)
     return sh_buf_str(&own->held);
 }
 
-/* A pattern that runs out of steps on a token leaves it as it is. */
+/* A pattern that exceeds its limits on a token leaves it unchanged, since decoding cannot fail. */
 static void replace(const stage *st, sh_str text, sh_str with, sh_regex_scratch *scratch,
                     sh_buf *out)
 {
@@ -95,7 +109,8 @@ static size_t literal_tail(const sh_pattern *pattern, sh_str text)
     return len;
 }
 
-/* How much of a token that has not ended must wait: the end of what follows the last match. */
+/* How many bytes of an incomplete token must be held back: those after the last match that may be
+ * the start of another. For a regular expression that is unknown, so all of them. */
 static size_t replace_hold(const sh_pattern *pattern, sh_str text)
 {
     size_t from = 0, at;
@@ -105,6 +120,7 @@ static size_t replace_hold(const sh_pattern *pattern, sh_str text)
     return literal_tail(pattern, sh_str_sub(text, from, text.len));
 }
 
+/* A Replace never matches across tokens, unless a stage before it has fused them. */
 static void replace_feed(sh_decoder_state *state, size_t idx, sh_str chunk, bool end)
 {
     const stage *st = &state->decoder->stages[idx];
@@ -126,8 +142,10 @@ static bool replace_bytes(const stage *st, sh_str piece, sh_buf *out)
     return true;
 }
 
-/* How many bytes begin a character that the text does not complete: 0 when they cannot begin one.
- * *cut says that only the end of the text is to blame. */
+/* ByteLevel: tokens are bytes in the byte-level alphabet. */
+
+/* Length of the invalid sequence at the start of the text: the bytes that could begin a character,
+ * at least one. *cut is set if more text could still complete it. */
 static size_t broken_len(sh_str text, bool *cut)
 {
     const unsigned char *p = (const unsigned char *)text.ptr;
@@ -147,8 +165,8 @@ static size_t broken_len(sh_str text, bool *cut)
     return len;
 }
 
-/* Appends what is certain of the bytes, U+FFFD for each run that can begin a character and goes
- * wrong; bytes that a later one may complete stay, unless this is the end. */
+/* Appends the bytes as text, with a U+FFFD for each invalid sequence (as Rust's from_utf8_lossy()).
+ * An incomplete character at the end stays in `bytes`, unless this is the end of the stream. */
 static void lossy(sh_buf *bytes, bool end, sh_buf *out)
 {
     size_t at = 0;
@@ -166,6 +184,8 @@ static void lossy(sh_buf *bytes, bool end, sh_buf *out)
     sh_buf_drop_front(bytes, at);
 }
 
+/* A character may be spread over several tokens, so bytes are collected across them, and no later
+ * stage sees where a token ends: only the stream has an end. */
 static void bytes_feed(sh_decoder_state *state, size_t idx, sh_str chunk, bool end)
 {
     stage_state *own = &state->stages[idx];
@@ -196,6 +216,8 @@ static bool bytes_bytes(const stage *st, sh_str piece, sh_buf *out)
     return false;
 }
 
+/* ByteFallback: tokens such as <0x0A> are bytes, all others are text. */
+
 static int hex_value(char c)
 {
     if (c >= '0' && c <= '9') return c - '0';
@@ -203,7 +225,7 @@ static int hex_value(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The byte of a token such as <0x0A>; -1 when it is none. */
+/* The byte of a token such as <0x0A>; -1 for other tokens. */
 static int byte_token(sh_str token)
 {
     if (token.len != 6 || !sh_str_starts(token, SH_STR("<0x")) || token.ptr[5] != '>') return -1;
@@ -211,8 +233,8 @@ static int byte_token(sh_str token)
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-/* A run of byte tokens is text when all of it is valid; if not, each byte is a U+FFFD. So a run
- * waits for its end, unless it is past saving. */
+/* A run of byte tokens is text if all of it is valid UTF-8; otherwise each byte becomes a U+FFFD.
+ * So a run is held until its end, unless it is known to be invalid (flag). */
 static void fallback_flush(sh_decoder_state *state, size_t idx, bool end)
 {
     stage_state *own = &state->stages[idx];
@@ -267,6 +289,7 @@ static bool fallback_bytes(const stage *st, sh_str piece, sh_buf *out)
     return byte < 0;
 }
 
+/* Makes the whole stream one token: the end is reported once, when the stream is finished. */
 static void fuse_feed(sh_decoder_state *state, size_t idx, sh_str chunk, bool end)
 {
     (void)end;
@@ -285,12 +308,14 @@ static bool keep_bytes(const stage *st, sh_str piece, sh_buf *out)
     return true;
 }
 
-/* Gives out characters that were held, down to as many as may still be stripped. */
+/* Releases held characters until only `keep` are left, which may still be stripped. */
 static void strip_release(const stage *st, stage_state *own, size_t keep)
 {
     for (; own->count > keep; own->count--) sh_buf_add_utf8(&own->text, st->code);
 }
 
+/* Removes up to `start` characters at the front at once. At the end up to `stop` characters are
+ * held, since only `end` shows that they are the last ones. */
 static void strip_feed(sh_decoder_state *state, size_t idx, sh_str chunk, bool end)
 {
     const stage *st = &state->decoder->stages[idx];
@@ -321,6 +346,7 @@ static void strip_feed(sh_decoder_state *state, size_t idx, sh_str chunk, bool e
     feed(state, idx + 1, sh_buf_str(&own->text), end);
 }
 
+/* The mark is a space, but the first token of the stream loses its marks if encoding added one. */
 static void metaspace_feed(sh_decoder_state *state, size_t idx, sh_str chunk, bool end)
 {
     const stage *st = &state->decoder->stages[idx];
@@ -354,8 +380,8 @@ static bool metaspace_bytes(const stage *st, sh_str piece, sh_buf *out)
     return true;
 }
 
-/* The suffix of a word's last token is a space, but nothing at the end of the text: a token waits
- * for the next. */
+/* The suffix of a word's last token becomes a space, or nothing at the end of the text: so a token
+ * is held until the next one arrives. */
 static void suffix_flush(sh_decoder_state *state, size_t idx, const char *with)
 {
     stage_state *own = &state->stages[idx];
@@ -391,6 +417,7 @@ static bool suffix_bytes(const stage *st, sh_str piece, sh_buf *out)
     return true;
 }
 
+/* Without a decoder in the file tokens are joined by spaces. */
 static void join_feed(sh_decoder_state *state, size_t idx, sh_str chunk, bool end)
 {
     stage_state *own = &state->stages[idx];
@@ -408,6 +435,8 @@ static const stage_ops metaspace_ops = {metaspace_feed, count_finish, metaspace_
 static const stage_ops suffix_ops = {suffix_feed, suffix_finish, suffix_bytes};
 static const stage_ops join_ops = {join_feed, count_finish, keep_bytes};
 
+/* Reading the file. */
+
 static stage *stage_add(sh_decoder *d, const stage_ops *ops)
 {
     d->stages = sh_realloc_array(d->stages, d->count + 1, sizeof(*d->stages));
@@ -415,7 +444,7 @@ static stage *stage_add(sh_decoder *d, const stage_ops *ops)
     return &d->stages[d->count++];
 }
 
-/* The types that need no more than their row says. */
+/* For types without any settings. */
 static sh_status read_plain(void *to, const void *arg, const cJSON *json, const char *where,
                             sh_err *err)
 {
@@ -428,7 +457,7 @@ static sh_status read_replace(void *to, const void *arg, const cJSON *json, cons
                               sh_err *err)
 {
     const char *content = NULL;
-    sh_status status = sh_json_string_must(json, "content", where, &content, err);
+    sh_status status = sh_json_string_required(json, "content", where, &content, err);
     if (status != SH_OK) return status;
     stage *st = stage_add(to, arg);
     st->content = sh_strdup(content);
@@ -543,6 +572,7 @@ void sh_decoder_finish(sh_decoder_state *state, sh_buf *out)
     finish(state, 0);
 }
 
+/* Each stage in turn, on a single token; two buffers that alternate are enough. */
 void sh_decoder_bytes(const sh_decoder *decoder, sh_str piece, sh_buf *out)
 {
     sh_buf texts[2] = {{0}, {0}};

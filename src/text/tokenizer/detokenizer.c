@@ -1,3 +1,4 @@
+/* A decoder state with a buffer; ids without a token are skipped. */
 #include "text/tokenizer/detokenizer.h"
 
 #include "base/alloc.h"

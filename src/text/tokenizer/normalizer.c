@@ -1,3 +1,9 @@
+/* A normalizer is a list of steps, each of which rewrites the whole text. Two buffers are enough
+ * for any number of steps: a step reads from one and writes to the other.
+ *
+ * The types and their odd cases are those of the tokenizers library: Prepend leaves an empty text
+ * empty, Nmt has the table of SentencePiece. A type that is missing here is an error when the model
+ * is loaded; skipping it would give other tokens than the model was trained with. */
 #include "text/tokenizer/normalizer.h"
 
 #include "base/alloc.h"
@@ -14,7 +20,7 @@ struct step {
     step_fn apply;
     sh_unicode_form form;
     bool left, right;
-    uint32_t (*map)(uint32_t code); /* the new character; 0: none */
+    uint32_t (*map)(uint32_t code); /* the new character; 0: remove it */
     sh_pattern pattern;
     char *content;
 };
@@ -55,6 +61,7 @@ static sh_status apply_bytes(const step *s, sh_str in, sh_regex_scratch *scratch
     return SH_OK;
 }
 
+/* A NUL in the text is not removed: 0 means "remove" only as a result of map. */
 static sh_status apply_chars(const step *s, sh_str in, sh_regex_scratch *scratch, sh_buf *out,
                              sh_err *err)
 {
@@ -73,7 +80,7 @@ static uint32_t without_marks(uint32_t code)
     return sh_unicode_is_mark(code) ? 0 : code;
 }
 
-/* What SentencePiece's NMT rules do to control characters and odd spaces. */
+/* SentencePiece's NMT rules for control characters and unusual spaces. */
 static uint32_t nmt_char(uint32_t code)
 {
     if ((code >= 0x01 && code <= 0x08) || code == 0x0b || (code >= 0x0e && code <= 0x1f) ||
@@ -113,7 +120,7 @@ static sh_status apply_replace(const step *s, sh_str in, sh_regex_scratch *scrat
     return sh_pattern_replace(&s->pattern, in, sh_str_of(s->content), scratch, out, err);
 }
 
-/* The types that need no more than their row says. */
+/* For types without any settings. */
 static sh_status read_plain(void *to, const void *arg, const cJSON *json, const char *where,
                             sh_err *err)
 {
@@ -134,7 +141,7 @@ static sh_status read_prepend(void *to, const void *arg, const cJSON *json, cons
                               sh_err *err)
 {
     const char *text = NULL;
-    sh_status status = sh_json_string_must(json, "prepend", where, &text, err);
+    sh_status status = sh_json_string_required(json, "prepend", where, &text, err);
     if (status == SH_OK) step_add(to, arg)->content = sh_strdup(text);
     return status;
 }
@@ -143,7 +150,7 @@ static sh_status read_replace(void *to, const void *arg, const cJSON *json, cons
                               sh_err *err)
 {
     const char *content = NULL;
-    sh_status status = sh_json_string_must(json, "content", where, &content, err);
+    sh_status status = sh_json_string_required(json, "content", where, &content, err);
     if (status != SH_OK) return status;
     step *s = step_add(to, arg);
     s->content = sh_strdup(content);
@@ -210,6 +217,7 @@ void sh_normalizer_scratch_reset(sh_normalizer_scratch *scratch)
     sh_buf_reset(&scratch->texts[1]);
 }
 
+/* Alternates between the two buffers; without steps the text itself is the result. */
 sh_status sh_normalizer_apply(const sh_normalizer *n, sh_str text, sh_normalizer_scratch *scratch,
                               sh_str *out, sh_err *err)
 {

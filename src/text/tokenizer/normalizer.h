@@ -1,4 +1,4 @@
-/* normalizer.h - what happens to a text before it is cut into words: normal forms, lower case,
+/* normalizer.h - changes a text before it is split into words: normal forms, lower case,
  * replacements.
  *
  * Threads: immutable after reading; each thread brings its own scratch. */
@@ -11,11 +11,11 @@
 
 typedef struct sh_normalizer sh_normalizer;
 
-/* From the value of "normalizer"; NULL and null give one that changes nothing. */
+/* Reads the value of "normalizer"; NULL and null give one that changes nothing. */
 SH_MUST_CHECK sh_status sh_normalizer_create(const cJSON *json, const char *where,
                                              sh_normalizer **out, sh_err *err);
 
-/* One that brings text into a normal form. */
+/* A normalizer for just a Unicode normal form. */
 sh_normalizer *sh_normalizer_create_form(sh_unicode_form form);
 void sh_normalizer_free(sh_normalizer *normalizer);
 
@@ -27,7 +27,7 @@ typedef struct {
 
 void sh_normalizer_scratch_reset(sh_normalizer_scratch *scratch);
 
-/* *out is the text itself, or lives in the scratch until the next call. */
+/* *out is the text itself, or points into the scratch and is valid until the next call. */
 SH_MUST_CHECK sh_status sh_normalizer_apply(const sh_normalizer *normalizer, sh_str text,
                                             sh_normalizer_scratch *scratch, sh_str *out,
                                             sh_err *err);

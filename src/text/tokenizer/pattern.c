@@ -1,3 +1,5 @@
+/* The result of a Split depends on how empty matches are handled: one right after the previous
+ * match is skipped, and the search moves on by a character. */
 #include "text/tokenizer/pattern.h"
 
 #include "base/alloc.h"
@@ -5,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* A bound on what a file and a text can make of each other. */
+/* A file can choose a pattern and a replacement that blow up a text; this limits the result. */
 enum { REPLACED_MAX = 1 << 27 };
 
 sh_status sh_pattern_read(const cJSON *json, const char *where, sh_pattern *out, sh_err *err)
@@ -58,6 +60,7 @@ static sh_status find(const sh_pattern_walk *walk, sh_regex_hit *out, sh_err *er
         *out = find_char(p, walk->text, walk->at);
         return SH_OK;
     }
+    /* The empty text is found everywhere, also at the end. */
     size_t first = sh_str_find(walk->text, (sh_str){p->literal, p->literal_len}, walk->at);
     bool found = first < walk->text.len || p->literal_len == 0;
     *out = (sh_regex_hit){
@@ -65,6 +68,8 @@ static sh_status find(const sh_pattern_walk *walk, sh_regex_hit *out, sh_err *er
     return SH_OK;
 }
 
+/* hit.end is where the next search starts. An empty match there would be found again and again, so
+ * it is skipped unless something lies in between. */
 sh_status sh_pattern_next(sh_pattern_walk *walk, sh_err *err)
 {
     for (;;) {

@@ -1,3 +1,5 @@
+/* Reduces the processors of a file to two lists of ids. Templates for pairs of texts are not read:
+ * a prompt is always a single text. */
 #include "text/tokenizer/postprocessor.h"
 
 #include "text/tokenizer/component.h"
@@ -8,18 +10,18 @@
 
 enum { PARTS_MAX = 64 };
 
+/* Only the range is checked here; whether there is such a token is checked when all are known. */
 static sh_status id_add(const cJSON *item, const char *where, sh_ids *out, sh_err *err)
 {
     double value = cJSON_IsNumber(item) ? item->valuedouble : -1;
     if (!(value >= 0 && value < SH_VOCAB_MAX) || value != floor(value))
-        return sh_err_set(err, SH_ERR_INPUT,
-                          "%s: a token id is %s, not a whole number from 0 to %d", where,
-                          sh_json_kind(item), SH_VOCAB_MAX - 1);
+        return sh_err_set(err, SH_ERR_INPUT, "%s: a token id is %s, not an integer from 0 to %d",
+                          where, sh_json_kind(item), SH_VOCAB_MAX - 1);
     sh_ids_add(out, (int32_t)value);
     return SH_OK;
 }
 
-/* A processor that comes later in a sequence puts its ids outside of those that are there. */
+/* A later processor in a sequence adds its ids around those of the earlier ones. */
 static void wrap(sh_postprocessor *post, sh_postprocessor *outer)
 {
     sh_ids_add_all(&outer->before, post->before.ptr, post->before.len);
@@ -30,7 +32,7 @@ static void wrap(sh_postprocessor *post, sh_postprocessor *outer)
     outer->before = (sh_ids){0};
 }
 
-/* The ids that a special token of a template stands for. */
+/* Appends the ids of a special token of a template. */
 static sh_status special_add(const cJSON *json, const char *name, const char *where, sh_ids *out,
                              sh_err *err)
 {
@@ -49,28 +51,31 @@ static sh_status special_add(const cJSON *json, const char *name, const char *wh
     return SH_OK;
 }
 
+/* Special tokens before the text (sequence A) go to `before`, those after it to `after`. */
 static sh_status template_read(const cJSON *json, const char *where, sh_postprocessor *out,
                                sh_err *err)
 {
     const cJSON *single = cJSON_GetObjectItemCaseSensitive(json, "single"), *part;
     int texts = 0;
     if (!cJSON_IsArray(single) || cJSON_GetArraySize(single) > PARTS_MAX)
-        return sh_err_set(err, SH_ERR_INPUT, "%s: 'single' must be a list of up to %d, not %s",
-                          where, PARTS_MAX, sh_json_kind(single));
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "%s: 'single' must be a list of up to %d items, not %s", where, PARTS_MAX,
+                          sh_json_kind(single));
     cJSON_ArrayForEach(part, single)
     {
         const cJSON *special = cJSON_GetObjectItemCaseSensitive(part, "SpecialToken");
         const cJSON *text = cJSON_GetObjectItemCaseSensitive(part, "Sequence");
         const char *name = NULL;
-        sh_status status = sh_json_string_must(special != NULL ? special : text, "id", where, &name,
-                                               err);
+        sh_status status = sh_json_string_required(special != NULL ? special : text, "id", where,
+                                                   &name, err);
         if (status == SH_OK && special != NULL)
             status = special_add(json, name, where, texts == 0 ? &out->before : &out->after, err);
         if (status != SH_OK) return status;
         if (special == NULL) texts += strcmp(name, "A") == 0 ? 1 : 2;
     }
     if (texts != 1)
-        return sh_err_set(err, SH_ERR_UNSUPPORTED, "%s: 'single' must have sequence A once", where);
+        return sh_err_set(err, SH_ERR_UNSUPPORTED, "%s: 'single' must contain sequence A once",
+                          where);
     return SH_OK;
 }
 
@@ -85,7 +90,7 @@ static sh_status read_template(void *to, const void *arg, const cJSON *json, con
     return status;
 }
 
-/* Bert and Roberta: "cls" before and "sep" behind, each a name with an id. */
+/* Bert and Roberta: "cls" before and "sep" after, each a name with an id. */
 static sh_status read_pair(void *to, const void *arg, const cJSON *json, const char *where,
                            sh_err *err)
 {
@@ -100,7 +105,7 @@ static sh_status read_pair(void *to, const void *arg, const cJSON *json, const c
     return status;
 }
 
-/* ByteLevel only moves offsets, which we do not have. */
+/* ByteLevel only adjusts offsets, which we do not track. */
 static sh_status read_nothing(void *to, const void *arg, const cJSON *json, const char *where,
                               sh_err *err)
 {

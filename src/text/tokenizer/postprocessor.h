@@ -1,7 +1,7 @@
-/* postprocessor.h - the ids that are put around those of a text when special tokens are wanted.
+/* postprocessor.h - the ids added around those of a text when special tokens are requested.
  *
- * Whatever the file's processors are, for a single text they come to a list of ids before it and
- * a list behind it.
+ * Whatever processors the file has, for a single text they amount to a list of ids before it and a
+ * list after it.
  *
  * Threads: immutable after reading. */
 #ifndef SH_TEXT_TOKENIZER_POSTPROCESSOR_H
@@ -15,7 +15,8 @@ typedef struct {
     sh_ids after;
 } sh_postprocessor;
 
-/* From the value of "post_processor"; *out must be zero and is to be reset after a failure too. */
+/* Reads the value of "post_processor"; *out must be zero, and must be reset also after a failure.
+ */
 SH_MUST_CHECK sh_status sh_postprocessor_read(const cJSON *json, const char *where,
                                               sh_postprocessor *out, sh_err *err);
 void sh_postprocessor_reset(sh_postprocessor *post);

@@ -1,3 +1,12 @@
+/* Each type of pre-tokenizer becomes one or more stages, most of them a Split with some pattern.
+ *
+ * Text runs depth first through the stages, so memory does not grow with the number of words, and
+ * the first word is encoded before the rest of the text has been looked at. A stage that rewrites
+ * text (ByteLevel, Metaspace) needs a buffer of its own; one per stage is enough, because a piece
+ * is finished before the stage sees the next one.
+ *
+ * `first` travels along: it is true only for a piece at the very start of the input, and decides
+ * whether Metaspace adds its mark under the scheme "first". */
 #include "text/tokenizer/pretokenizer.h"
 
 #include "base/alloc.h"
@@ -10,13 +19,13 @@
 
 #define GPT2_PATTERN                                                                               \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-/* Words as sh_unicode_is_word knows them, not as Oniguruma does. */
+/* Word characters as in sh_unicode_is_word(), which differ from Oniguruma's. */
 #define WORD_CHARS                                                                                 \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}"                       \
     "\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 #define WORDS_PATTERN "[" WORD_CHARS "]+|[^" WORD_CHARS "\\s]+"
 
-/* What becomes of the text that a Split finds. */
+/* What a Split does with the text it finds. */
 typedef enum { ISOLATED, REMOVED, CONTIGUOUS, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT } split_way;
 
 typedef enum { PREPEND_ALWAYS, PREPEND_FIRST, PREPEND_NEVER } prepend_scheme;
@@ -29,9 +38,9 @@ struct stage {
     stage_fn apply;
     sh_pattern pattern;
     split_way behavior;
-    bool invert; /* what the pattern does not find counts as found */
+    bool invert; /* swap matches and the text between them */
     prepend_scheme scheme;
-    char mark[5]; /* Metaspace: the character that stands for a space */
+    char mark[5]; /* Metaspace: the character that replaces a space */
     size_t length;
 };
 
@@ -49,7 +58,7 @@ struct run {
     sh_err *err;
 };
 
-/* Hands a piece to the stage idx, or out as a word. */
+/* Passes a piece to stage idx; after the last stage it is a word. */
 static sh_status pass(run *r, size_t idx, sh_str piece, bool first)
 {
     if (piece.len == 0) return SH_OK;
@@ -57,7 +66,7 @@ static sh_status pass(run *r, size_t idx, sh_str piece, bool first)
     return r->fn(r->arg, piece, r->err);
 }
 
-/* The piece that a Split may still lengthen. */
+/* The piece that a Split may still extend. */
 typedef struct {
     bool held;
     bool match;
@@ -87,7 +96,8 @@ static sh_status split_flush(split *s)
     return split_pass(s, s->held.first, s->held.end);
 }
 
-/* Takes the next part of the piece, found or not. */
+/* Handles the next part of the piece, which is a match or the text between two. The behaviors that
+ * join parts hold one back until it is clear whether the next part joins it. */
 static sh_status split_part(split *s, size_t first, size_t end, bool match)
 {
     split_way behavior = s->run->pre->stages[s->idx].behavior;
@@ -111,6 +121,7 @@ static sh_status split_part(split *s, size_t first, size_t end, bool match)
     return status;
 }
 
+/* The parts are passed on in order: the text before a match, then the match. */
 static sh_status apply_split(run *r, size_t idx, sh_str piece, bool first)
 {
     const stage *st = &r->pre->stages[idx];
@@ -128,6 +139,8 @@ static sh_status apply_split(run *r, size_t idx, sh_str piece, bool first)
     }
 }
 
+/* Stages that change text. */
+
 static sh_buf *stage_text(run *r, size_t idx)
 {
     sh_buf *text = &r->scratch->texts[idx];
@@ -142,6 +155,7 @@ static sh_status apply_bytes(run *r, size_t idx, sh_str piece, bool first)
     return pass(r, idx + 1, sh_buf_str(text), first);
 }
 
+/* ByteLevel's add_prefix_space: the first word looks like one in the middle of a text. */
 static sh_status apply_prefix_space(run *r, size_t idx, sh_str piece, bool first)
 {
     if (piece.ptr[0] == ' ') return pass(r, idx + 1, piece, first);
@@ -151,6 +165,8 @@ static sh_status apply_prefix_space(run *r, size_t idx, sh_str piece, bool first
     return pass(r, idx + 1, sh_buf_str(text), first);
 }
 
+/* Replaces every space by the mark. sh_str_cut() also returns what follows the last space, so
+ * whether there was one is seen from the position. */
 static sh_status apply_metaspace(run *r, size_t idx, sh_str piece, bool first)
 {
     const stage *st = &r->pre->stages[idx];
@@ -166,6 +182,7 @@ static sh_status apply_metaspace(run *r, size_t idx, sh_str piece, bool first)
     return pass(r, idx + 1, sh_buf_str(text), first);
 }
 
+/* Pieces of a fixed number of characters. */
 static sh_status apply_fixed(run *r, size_t idx, sh_str piece, bool first)
 {
     const stage *st = &r->pre->stages[idx];
@@ -180,6 +197,8 @@ static sh_status apply_fixed(run *r, size_t idx, sh_str piece, bool first)
     }
     return status;
 }
+
+/* Reading the file. A static stage is the template that a new stage is copied from. */
 
 static stage *stage_add(sh_pretokenizer *p, const stage *like)
 {
@@ -202,7 +221,7 @@ static void literal_add(sh_pretokenizer *p, const char *literal, split_way behav
     st->pattern.literal_len = strlen(literal);
 }
 
-/* The types that need no more than their row says. */
+/* For types without any settings. */
 static sh_status read_plain(void *to, const void *arg, const cJSON *json, const char *where,
                             sh_err *err)
 {
@@ -218,6 +237,7 @@ static sh_status read_words(void *to, const void *arg, const cJSON *json, const 
     return split_add(to, WORDS_PATTERN, &(stage){.behavior = REMOVED, .invert = true}, err);
 }
 
+/* BERT: drops white space, then isolates punctuation. */
 static sh_status read_bert(void *to, const void *arg, const cJSON *json, const char *where,
                            sh_err *err)
 {
@@ -236,7 +256,7 @@ static sh_status read_digits(void *to, const void *arg, const cJSON *json, const
     return status;
 }
 
-/* Picks the row of a list of names; *out stays as it is when the key is absent. */
+/* Index of the value in a list of names; *out is unchanged if the key is absent. */
 static sh_status read_name(const cJSON *json, const char *key, const char *where,
                            const char *const *names, size_t count, int *out, sh_err *err)
 {
@@ -300,6 +320,7 @@ static sh_status read_fixed(void *to, const void *arg, const cJSON *json, const 
     return status;
 }
 
+/* ByteLevel is up to three stages: add a space, split by GPT-2's pattern, write bytes. */
 static sh_status read_byte_level(void *to, const void *arg, const cJSON *json, const char *where,
                                  sh_err *err)
 {
@@ -313,7 +334,7 @@ static sh_status read_byte_level(void *to, const void *arg, const cJSON *json, c
     return status;
 }
 
-/* Older files say add_prefix_space, newer ones prepend_scheme. */
+/* Older files have add_prefix_space, newer ones prepend_scheme. */
 static sh_status read_metaspace(void *to, const void *arg, const cJSON *json, const char *where,
                                 sh_err *err)
 {

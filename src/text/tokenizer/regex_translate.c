@@ -1,8 +1,13 @@
-/* From Oniguruma's spelling to PCRE2's, in one pass over the pattern.
+/* Translates Oniguruma's syntax to PCRE2's in one pass over the pattern.
  *
- * A class is read into the text between PCRE2's brackets. PCRE2 has neither classes inside classes
- * nor intersections, but general categories part all of Unicode among them, so by De Morgan
- * [\p{Lu}\p{Lo}&&[^x]] is [^\p{all other categories}x]: that covers what tokenizers use. */
+ * Most of a pattern is the same in both and is copied. What differs is mostly character classes:
+ * the meaning of \s and \w, and classes inside classes. A class is parsed into the text between
+ * PCRE2's brackets. PCRE2 has neither nested classes nor intersections, but the general categories
+ * partition Unicode, so by De Morgan [\p{Lu}\p{Lo}&&[^x]] is [^\p{all other categories}x]. That
+ * covers what tokenizers use.
+ *
+ * Anything that is not known to mean the same is refused with its position. A pattern that silently
+ * splits differently would give other tokens than the model was trained with. */
 #include "text/tokenizer/regex.h"
 
 #include "base/alloc.h"
@@ -22,12 +27,12 @@ enum { DEPTH_MAX = 100 };
     "\\x00-\\x08\\x0e-\\x1f\\x21-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}"       \
     "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}"                 \
     "\\x{3001}-\\x{d7ff}\\x{e000}-\\x{10ffff}"
-/* Oniguruma's words: alphabetic characters, marks, digits, connectors, and six of Latin-1. */
+/* Oniguruma's \w: alphabetic characters, marks, digits, connectors, and six of Latin-1. */
 #define WORD                                                                                       \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}"     \
     "\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 #define HEX "0-9A-Fa-f"
-/* The script Han; PCRE2 from 10.40 on reads \p{Han} as the wider Script_Extensions. */
+/* The script Han; from 10.40 on PCRE2 takes \p{Han} to mean the wider Script_Extensions. */
 #define HAN                                                                                        \
     "\\x{2e80}-\\x{2e99}\\x{2e9b}-\\x{2ef3}\\x{2f00}-\\x{2fd5}\\x{3005}\\x{3007}"                  \
     "\\x{3021}-\\x{3029}\\x{3038}-\\x{303b}\\x{3400}-\\x{4dbf}\\x{4e00}-\\x{9fff}"                 \
@@ -36,7 +41,7 @@ enum { DEPTH_MAX = 100 };
     "\\x{2ceb0}-\\x{2ebe0}\\x{2ebf0}-\\x{2ee5d}\\x{2f800}-\\x{2fa1d}\\x{30000}-\\x{3134a}"         \
     "\\x{31350}-\\x{323af}"
 
-/* General categories, each letter's members together; a set of them is a set of bits. */
+/* General categories, grouped by their first letter; a set of them is a bit mask. */
 static const char categories[][3] = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl",
                                      "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
                                      "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cn", "Co", "Cs"};
@@ -45,16 +50,16 @@ typedef struct {
     sh_str in;
     size_t at;
     sh_buf *out;
-    size_t atom; /* where in out the last thing that can be repeated begins */
+    size_t atom; /* where in out the last repeatable element begins */
     size_t open[DEPTH_MAX];
     int depth;
     sh_err *err;
 } translator;
 
-/* What stands between the brackets of a class. */
+/* The text between the brackets of a class. */
 typedef struct {
     sh_buf body;
-    uint32_t cats; /* the categories in it */
+    uint32_t cats; /* the categories it contains */
     bool only_cats;
     bool negated;
 } class_text;
@@ -88,7 +93,7 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* The categories that a name such as "L" or "Lu" stands for; 0 when it is no category. */
+/* The categories denoted by a name such as "L" or "Lu"; 0 if it is not a category. */
 static uint32_t category_set(sh_str name)
 {
     uint32_t set = 0;
@@ -98,7 +103,7 @@ static uint32_t category_set(sh_str name)
     return set;
 }
 
-/* From 10.40 on a bare script name means Script_Extensions; before, "sc:" was not known. */
+/* From 10.40 on a bare script name means Script_Extensions; older versions do not know "sc:". */
 static const char *script_prefix(void)
 {
     char version[64] = "";
@@ -106,7 +111,7 @@ static const char *script_prefix(void)
     return strtod(version, NULL) > 10.395 ? "sc:" : "";
 }
 
-/* \p{...} and \P{...}, with t->at behind the p. */
+/* \p{...} and \P{...}, with t->at after the p. */
 static sh_status property(translator *t, bool negated, bool in_class, class_text *to)
 {
     size_t end = sh_str_find(t->in, SH_STR("}"), t->at);
@@ -117,7 +122,7 @@ static sh_status property(translator *t, bool negated, bool in_class, class_text
         name = sh_str_sub(name, 1, name.len);
     }
     for (size_t i = 0; i < name.len; i++)
-        if (!is_letter(name.ptr[i]) && name.ptr[i] != '_') return refuse(t, "a property's name");
+        if (!is_letter(name.ptr[i]) && name.ptr[i] != '_') return refuse(t, "this property name");
     uint32_t set = category_set(name);
     if (set != 0 || !sh_str_is(name, "Han")) {
         sh_buf_addf(&to->body, "\\%c{%s%.*s}", negated ? 'P' : 'p', set != 0 ? "" : script_prefix(),
@@ -133,7 +138,7 @@ static sh_status property(translator *t, bool negated, bool in_class, class_text
     return SH_OK;
 }
 
-/* \x41, \x{41}, \u0041 and \u{41}, with t->at behind the letter. */
+/* \x41, \x{41}, \u0041 and \u{41}, with t->at after the letter. */
 static sh_status hex_escape(translator *t, char letter, sh_buf *out)
 {
     bool braces = takes(t, "{");
@@ -141,19 +146,19 @@ static sh_status hex_escape(translator *t, char letter, sh_buf *out)
     while (len < max && memchr("0123456789abcdefABCDEF", peek(t, len), 22) != NULL &&
            peek(t, len) != '\0')
         len++;
-    if (len == 0 || (letter == 'u' && !braces && len != 4)) return refuse(t, "a code point");
+    if (len == 0 || (letter == 'u' && !braces && len != 4)) return refuse(t, "this code point");
     sh_buf_addf(out, "\\x{%.*s}", (int)len, t->in.ptr + t->at);
     t->at += len;
-    if (braces && !takes(t, "}")) return refuse(t, "a code point");
+    if (braces && !takes(t, "}")) return refuse(t, "this code point");
     return SH_OK;
 }
 
-/* An escape that means one character or a class of them; t->at is at the letter. */
+/* An escape that denotes a character or a class of them; t->at is at the letter. */
 static sh_status char_escape(translator *t, bool in_class, class_text *to)
 {
     static const struct {
         char letter;
-        const char *plain; /* NULL: only its negation can be written */
+        const char *plain; /* NULL: only the negation can be expressed */
         const char *negation;
     } sets[] = {
         {'s', SPACE, NOT_SPACE}, {'S', NOT_SPACE, SPACE}, {'w', WORD, NULL},    {'W', NULL, WORD},
@@ -182,11 +187,11 @@ static sh_status char_escape(translator *t, bool in_class, class_text *to)
     }
     if (is_letter(letter) || is_digit(letter) || letter == '\0') return refuse(t, "this escape");
     if ((unsigned char)letter < 0x80) sh_buf_addf(&to->body, "\\%c", letter);
-    if ((unsigned char)letter < 0x80) t->at++; /* else the character follows as itself */
+    if ((unsigned char)letter < 0x80) t->at++; /* else the character is copied as it is */
     return SH_OK;
 }
 
-/* An escape in a class. A hyphen behind one that is a set is itself; PCRE2 would see a range. */
+/* An escape in a class. A hyphen after one that is a set is literal; PCRE2 would see a range. */
 static sh_status class_escape(translator *t, class_text *out)
 {
     bool set = strchr("sSwWdDhHpP", peek(t, 1)) != NULL;
@@ -203,7 +208,8 @@ static void class_reset(class_text *c)
 
 static sh_status class_read(translator *t, int depth, class_text *out);
 
-/* Adds a nested class to the operand that it stands in. */
+/* Adds a nested class to the operand that contains it. A union with a negated class cannot be
+ * expressed, so a negated class must be the only member of its operand. */
 static sh_status nested_add(translator *t, int depth, class_text *operand, bool *alone)
 {
     class_text inner = {0};
@@ -224,11 +230,11 @@ static sh_status nested_add(translator *t, int depth, class_text *operand, bool 
 /* One operand of &&, up to && or the closing bracket. */
 static sh_status operand_read(translator *t, int depth, class_text *out)
 {
-    bool alone = false; /* a negated nested class, which must have no neighbours */
+    bool alone = false; /* after a negated nested class, which must be the only member */
     out->only_cats = true;
     for (bool start = true;; start = false) {
         char c = peek(t, 0);
-        if (t->at >= t->in.len) return refuse(t, "a class that does not end");
+        if (t->at >= t->in.len) return refuse(t, "an unterminated class");
         if ((c == ']' && !start) || (c == '&' && peek(t, 1) == '&')) return SH_OK;
         if (c == '[') {
             if (peek(t, 1) == ':') return refuse(t, "[:name:]");
@@ -250,7 +256,7 @@ static sh_status operand_read(translator *t, int depth, class_text *out)
     }
 }
 
-/* Adds what is not in the operand; false when that cannot be written. */
+/* Adds the complement of the operand; false if that cannot be expressed. */
 static bool complement_add(const class_text *operand, sh_buf *out)
 {
     if (operand->negated) {
@@ -263,20 +269,21 @@ static bool complement_add(const class_text *operand, sh_buf *out)
     return true;
 }
 
-/* A class, with t->at behind its opening bracket; afterwards behind its closing one. */
+/* Parses a class, from after its opening bracket to after its closing one. The intersection of
+ * several operands is collected as the complement of the union of their complements. */
 static sh_status class_read(translator *t, int depth, class_text *out)
 {
     bool negated = takes(t, "^"), several = false;
     class_text operand = {0};
     sh_buf others = {0};
-    sh_status status = depth > DEPTH_MAX ? refuse(t, "so deep a class") : SH_OK;
+    sh_status status = depth > DEPTH_MAX ? refuse(t, "a class nested this deep") : SH_OK;
     while (status == SH_OK) {
         class_reset(&operand);
         operand = (class_text){0};
         status = operand_read(t, depth, &operand);
         several = several || peek(t, 0) == '&';
         if (status == SH_OK && several && !complement_add(&operand, &others))
-            status = refuse(t, "&& of such a class");
+            status = refuse(t, "&& with this class");
         if (status != SH_OK || !takes(t, "&&")) break;
     }
     if (status == SH_OK) {
@@ -299,10 +306,11 @@ static void class_write(translator *t, const class_text *c)
     sh_buf_add_char(t->out, ']');
 }
 
-/* Escapes outside of classes; t->at is at the letter. */
+/* An escape outside of a class; t->at is at the letter. \b is written out, because PCRE2's word
+ * characters are not Oniguruma's. */
 static sh_status escape(translator *t)
 {
-    static const char kept[] = "AzZGKRX0123456789"; /* the same in both spellings */
+    static const char kept[] = "AzZGKRX0123456789"; /* the same in both */
     char letter = peek(t, 0);
     t->atom = t->out->len;
     if (letter == 'b' || letter == 'B') {
@@ -324,10 +332,11 @@ static sh_status escape(translator *t)
     return status;
 }
 
-/* "(" with what follows a "(?"; Ruby's flag m lets the dot match a newline, as PCRE2's s does. */
+/* "(", and what follows in case of "(?"; Ruby's flag m lets the dot match a newline, as PCRE2's s
+ * does. */
 static sh_status group_open(translator *t)
 {
-    if (t->depth == DEPTH_MAX) return refuse(t, "so deep a group");
+    if (t->depth == DEPTH_MAX) return refuse(t, "a group nested this deep");
     t->open[t->depth++] = t->out->len;
     t->at++;
     sh_buf_add_char(t->out, '(');
@@ -353,7 +362,7 @@ static sh_status group_close(translator *t)
     return SH_OK;
 }
 
-/* Makes "X{2,3}" into "(?:X{2,3})". */
+/* Turns "X{2,3}" into "(?:X{2,3})". */
 static void atom_wrap(translator *t)
 {
     sh_buf tail = {0};
@@ -372,8 +381,8 @@ static size_t digits_at(const translator *t, size_t ahead)
     return len;
 }
 
-/* {n}, {n,}, {,m}, {n,m}; any other '{' is that character. In Ruby's syntax a + behind it repeats
- * the whole, and so does a ? behind {n}. */
+/* {n}, {n,}, {,m}, {n,m}; any other '{' is a literal. In Ruby's syntax a + after it repeats the
+ * whole, and so does a ? after {n}; in PCRE2 they would mean possessive and lazy. */
 static void interval(translator *t)
 {
     size_t low = digits_at(t, 1);
@@ -410,7 +419,7 @@ static sh_status step(translator *t)
         return status;
     }
     bool operator= c == '*' || c == '+' || c == '?' || c == '|' || c == '^' || c == '$';
-    bool inside = ((unsigned char)c & 0xc0) == 0x80; /* of a character of several bytes */
+    bool inside = ((unsigned char)c & 0xc0) == 0x80; /* a continuation byte of UTF-8 */
     if (!operator&& !inside) t->atom = t->out->len;
     sh_buf_add_char(t->out, c);
     t->at++;

@@ -1,9 +1,12 @@
-/* Reads the files of tiktoken: a line for each token, its bytes in base64 and its rank, which is
- * also its id. There are no merges: any two neighbours may be joined whose text together is a
- * token, the lowest rank first. Written out as merges, each way to cut a token in two tokens is
- * one, with the rank of the whole; so the encoder needs no second kind of vocabulary.
+/* Reads tiktoken files: a line for each token, with its bytes in base64 and its rank, which is also
+ * its id.
  *
- * The pattern that cuts words is not in the file. It goes by the tokenizer's class. */
+ * There is no list of merges: two adjacent pieces may be merged if their concatenation is a token,
+ * lowest rank first. We turn that into explicit merges, one for each way to split a token into two
+ * tokens, with the rank of the whole; so bpe.c needs to know only one kind of vocabulary.
+ *
+ * The pattern that splits words is not in the file; it depends on the tokenizer's class, and so do
+ * the special tokens that follow the vocabulary. */
 #include "text/tokenizer/tokenizer_internal.h"
 
 #include "text/tokenizer/unicode.h"
@@ -26,22 +29,23 @@ typedef struct {
     const char *class_name;
     const char *pattern;
     bool nfc;
-    const char *const *names; /* special tokens behind the vocabulary, NULL at the end */
-    const char *reserved;     /* the others: this and a number */
-    bool reserved_by_id;      /* the number is the id, not a count from 0 */
+    const char *const *names; /* special tokens after the vocabulary, NULL at the end */
+    const char *reserved;     /* prefix of further ones, followed by a number */
+    bool reserved_by_id;      /* the number is the id instead of a count from 0 */
     int reserved_count;
 } tiktoken_family;
 
 static const char *const qwen_names[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>", NULL};
 static const char *const no_names[] = {NULL};
 
-/* The last row serves all others. */
+/* The last row is the default. */
 static const tiktoken_family families[] = {
     {"TikTokenTokenizer", KIMI_PATTERN, false, no_names, "<|reserved_token_", true, KIMI_RESERVED},
     {"QWenTokenizer", QWEN_PATTERN, true, qwen_names, "<|extra_", false, QWEN_EXTRA},
     {"", CL100K_PATTERN, false, no_names, "", false, 0},
 };
 
+/* By the class named in tokenizer_config.json. */
 static const tiktoken_family *family_of(const cJSON *config)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(config, "tokenizer_class");
@@ -59,6 +63,7 @@ static int base64_value(char c)
     return hit == NULL ? -1 : (int)(hit - digits);
 }
 
+/* Padding is optional; a single left-over digit cannot be valid. */
 static bool base64_decode(sh_str text, sh_buf *out)
 {
     uint32_t bits = 0;
@@ -85,7 +90,7 @@ static sh_status line_read(sh_str line, sh_vocab *vocab, sh_buf *bytes, sh_buf *
     sh_buf_clear(piece);
     if (!sh_str_cut(&line, ' ', &code) || !sh_str_to_int(line, &rank) ||
         !base64_decode(code, bytes) || bytes->len == 0)
-        return sh_err_set(err, SH_ERR_INPUT, "not a token in base64 and a rank");
+        return sh_err_set(err, SH_ERR_INPUT, "expected a token in base64 and a rank");
     sh_bytelevel_encode(sh_buf_str(bytes), piece);
     return sh_vocab_add(vocab, sh_buf_str(piece), rank, err);
 }
@@ -106,7 +111,8 @@ static sh_status lines_read(sh_str text, const char *where, sh_vocab *vocab, sh_
     return status;
 }
 
-/* A piece is written in characters of one or two bytes; cuts are between characters. */
+/* In the byte-level alphabet each byte is a character of one or two bytes; split only between
+ * characters. */
 static void merges_of(sh_tokenizer *tok, int32_t id)
 {
     sh_str piece = sh_vocab_piece(&tok->vocab, id);
@@ -119,14 +125,14 @@ static void merges_of(sh_tokenizer *tok, int32_t id)
     }
 }
 
+/* With a token for every byte any text can be encoded, so there is no unk token. */
 static sh_status bytes_check(const sh_vocab *vocab, const char *where, sh_err *err)
 {
     for (int byte = 0; byte < 256; byte++) {
         char text[4];
         size_t len = (size_t)sh_utf8_encode(sh_bytelevel_char((uint8_t)byte), text);
         if (sh_vocab_find(vocab, (sh_str){text, len}) < 0)
-            return sh_err_set(err, SH_ERR_INPUT, "%s: there is no token for the byte 0x%02x", where,
-                              byte);
+            return sh_err_set(err, SH_ERR_INPUT, "%s: no token for byte 0x%02x", where, byte);
     }
     return SH_OK;
 }
@@ -143,7 +149,7 @@ static sh_status config_tokens(const cJSON *config, sh_tokenizer *tok, sh_err *e
         const char *where = "tokenizer_config.json: added_tokens_decoder";
         if (!sh_str_to_int(sh_str_of(item->string), &id) || id < 0 || id >= SH_VOCAB_MAX)
             return sh_err_set(err, SH_ERR_INPUT, "%s: '%s' is not a token id", where, item->string);
-        sh_status status = sh_json_string_must(item, "content", where, &content, err);
+        sh_status status = sh_json_string_required(item, "content", where, &content, err);
         if (status == SH_OK) status = sh_json_bool(item, "special", where, &token.special, err);
         if (status == SH_OK) status = sh_json_bool(item, "lstrip", where, &token.lstrip, err);
         if (status == SH_OK) status = sh_json_bool(item, "rstrip", where, &token.rstrip, err);
@@ -163,7 +169,8 @@ static bool has_id(const sh_added *added, size_t count, int32_t id)
     return false;
 }
 
-/* The family's own special tokens, from the first id behind the vocabulary on. */
+/* The family's own special tokens, starting with the first id after the vocabulary. Ids that
+ * tokenizer_config.json has defined keep that definition. */
 static sh_status family_tokens(const tiktoken_family *family, sh_tokenizer *tok, sh_err *err)
 {
     size_t from_config = tok->added.count;

@@ -1,3 +1,10 @@
+/* Encoding is a pipeline: added tokens that are matched in the raw text, the normalizer, added
+ * tokens that are matched in normalized text, the pre-tokenizer, BPE. The order is that of the
+ * tokenizers library and cannot be changed: a special token such as <|im_end|> must be found before
+ * the normalizer or the pre-tokenizer can take it apart.
+ *
+ * All working memory is in the `encoder` of one call, so a tokenizer can be shared by any number of
+ * threads without a lock. */
 #include "text/tokenizer/tokenizer.h"
 
 #include "base/alloc.h"
@@ -22,14 +29,14 @@ static sh_status encode_word(void *arg, sh_str word, sh_err *err)
 {
     encoder *e = arg;
     if (word.len > SH_BPE_WORD_MAX)
-        return sh_err_set(err, SH_ERR_LIMIT, "the text has a word of %zu bytes", word.len);
+        return sh_err_set(err, SH_ERR_LIMIT, "a word of %zu bytes is too long", word.len);
     sh_bpe_encode(e->tok->bpe, word, &e->bpe, e->out);
     return SH_OK;
 }
 
 typedef sh_status (*encode_fn)(encoder *e, sh_str text, bool first, sh_err *err);
 
-/* Gives the text between added tokens to fn, and the tokens' ids to the list. */
+/* Splits the text at added tokens: passes the text between them to fn, and adds their ids. */
 static sh_status encode_around(encoder *e, const sh_added_trie *trie, sh_str text, bool first,
                                encode_fn fn, sh_err *err)
 {
@@ -64,7 +71,7 @@ sh_status sh_tokenizer_encode(const sh_tokenizer *tok, sh_str text, sh_encode_op
     encoder e = {.tok = tok, .skip_special = !opts.parse_special, .out = out};
     size_t before = out->len;
     if (text.len > SH_ENCODE_TEXT_MAX)
-        return sh_err_set(err, SH_ERR_LIMIT, "a text of %zu bytes, at most %d can be encoded",
+        return sh_err_set(err, SH_ERR_LIMIT, "the text has %zu bytes, at most %d can be encoded",
                           text.len, SH_ENCODE_TEXT_MAX);
     size_t valid = sh_utf8_valid_prefix(text.ptr, text.len);
     if (valid < text.len)
@@ -72,6 +79,7 @@ sh_status sh_tokenizer_encode(const sh_tokenizer *tok, sh_str text, sh_encode_op
     if (opts.add_special) sh_ids_add_all(out, tok->post.before.ptr, tok->post.before.len);
     sh_status status = encode_around(&e, tok->added.raw, text, true, encode_plain, err);
     if (opts.add_special) sh_ids_add_all(out, tok->post.after.ptr, tok->post.after.len);
+    /* All or nothing: the caller's list may hold other ids already. */
     if (status != SH_OK) out->len = before;
     sh_normalizer_scratch_reset(&e.normalizer);
     sh_pretokenizer_scratch_reset(&e.pre);
@@ -79,6 +87,7 @@ sh_status sh_tokenizer_encode(const sh_tokenizer *tok, sh_str text, sh_encode_op
     return status;
 }
 
+/* An added token takes precedence over the vocabulary, which may have the same id. */
 sh_str sh_tokenizer_shown(const sh_tokenizer *tok, int32_t id, bool skip_special)
 {
     const sh_added_token *added = sh_added_by_id(&tok->added, id);
@@ -98,6 +107,7 @@ void sh_tokenizer_decode(const sh_tokenizer *tok, const int32_t *ids, size_t cou
     sh_decoder_state_free(state);
 }
 
+/* Added tokens are sorted by id, so the last one has the largest. */
 int32_t sh_tokenizer_size(const sh_tokenizer *tok)
 {
     const sh_added *added = &tok->added;
@@ -139,10 +149,10 @@ sh_status sh_tokenizer_add_token(sh_tokenizer *tok, sh_added_token token, sh_err
     int32_t id = sh_vocab_find(&tok->vocab, token.content);
     sh_str piece = sh_vocab_piece(&tok->vocab, token.id);
     if (id >= 0 && id != token.id)
-        return sh_err_set(err, SH_ERR_INPUT, "'%s' is there twice, as %d and as %d",
+        return sh_err_set(err, SH_ERR_INPUT, "'%s' appears twice, with ids %d and %d",
                           token.content.ptr, id, token.id);
     if (id < 0 && piece.ptr != NULL)
-        return sh_err_set(err, SH_ERR_INPUT, "id %d is given to '%s' and to '%s'", token.id,
+        return sh_err_set(err, SH_ERR_INPUT, "id %d is assigned to both '%s' and '%s'", token.id,
                           piece.ptr, token.content.ptr);
     sh_normalizer_scratch scratch = {0};
     sh_status status = SH_OK;
@@ -220,8 +230,8 @@ static sh_status load_json(const char *path, sh_tokenizer *tok, sh_err *err)
     return status;
 }
 
-/* The file of a model's folder that has the vocabulary, or the path itself; owned, NULL for a
- * folder without such a file. */
+/* The vocabulary file of a model's folder, or the path itself if it is not a folder; NULL for a
+ * folder without such a file. The caller frees it. */
 static char *vocabulary_path(const char *path)
 {
     static const char *const names[] = {"tokenizer.json", "tiktoken.model", "qwen.tiktoken"};
@@ -231,13 +241,14 @@ static char *vocabulary_path(const char *path)
         if (sh_file_exists(file)) return file;
         free(file);
     }
+    /* "PATH/." exists only if PATH is a folder. */
     file = sh_path_join(path, ".");
     bool folder = sh_file_exists(file);
     free(file);
     return folder ? NULL : sh_strdup(path);
 }
 
-/* The tokenizer_config.json in the same folder; *out stays NULL when there is none. */
+/* Loads the tokenizer_config.json of the same folder; *out stays NULL if there is none. */
 static sh_status config_load(const char *path, cJSON **out, sh_err *err)
 {
     const char *slash = strrchr(path, '/');
@@ -256,7 +267,7 @@ sh_status sh_tokenizer_load(const char *path, sh_tokenizer **out, sh_err *err)
     cJSON *config = NULL;
     if (file == NULL)
         return sh_err_set(err, SH_ERR_NOT_FOUND,
-                          "%s: has neither tokenizer.json nor tiktoken.model", path);
+                          "%s: found neither tokenizer.json nor tiktoken.model", path);
     sh_tokenizer *tok = tokenizer_new();
     sh_status status = config_load(file, &config, err);
     bool json = sh_str_ends(sh_str_of(file), SH_STR(".json"));

@@ -1,4 +1,4 @@
-/* tokenizer_internal.h - what a tokenizer is made of, for the files that build and use one.
+/* tokenizer_internal.h - the components of a tokenizer, for the files that build and use one.
  *
  * Threads: see tokenizer.h. */
 #ifndef SH_TEXT_TOKENIZER_TOKENIZER_INTERNAL_H
@@ -26,13 +26,13 @@ struct sh_tokenizer {
 
 enum { SH_TOKENIZER_FILE_MAX = 256 << 20 };
 
-/* Appends the entry of an added token; its content is normalized here where it asks for that.
- * Fails when the vocabulary has another id for the content, or other content for the id. */
+/* Adds an added token, normalizing its content if its flag says so. Fails if the vocabulary has
+ * another id for the content, or other content for the id. */
 SH_MUST_CHECK sh_status sh_tokenizer_add_token(sh_tokenizer *tok, sh_added_token token,
                                                sh_err *err);
 
-/* Fills an empty tokenizer from the lines of a tiktoken file and from the tokenizer_config.json
- * beside it, NULL when there is none. */
+/* Fills an empty tokenizer from the lines of a tiktoken file and the tokenizer_config.json of the
+ * same folder (NULL: there is none). */
 SH_MUST_CHECK sh_status sh_tiktoken_read(sh_str text, const cJSON *config, const char *where,
                                          sh_tokenizer *tok, sh_err *err);
 
@@ -40,8 +40,8 @@ SH_MUST_CHECK sh_status sh_tiktoken_read(sh_str text, const cJSON *config, const
 SH_MUST_CHECK sh_status sh_tokenizer_read(const cJSON *json, const char *where, sh_tokenizer *tok,
                                           sh_err *err);
 
-/* The piece that stands for the id when ids become text, and whether it is left out; ptr is NULL
- * when there is no such id. */
+/* The piece that the id decodes to; ptr is NULL if there is no such id, or if it is a special token
+ * and those are to be skipped. */
 sh_str sh_tokenizer_shown(const sh_tokenizer *tok, int32_t id, bool skip_special);
 
 #endif

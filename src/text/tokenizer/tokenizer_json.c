@@ -1,5 +1,12 @@
-/* Reads tokenizer.json. Its vocabulary and merges have hundreds of thousands of entries, so they
- * are walked once, never looked up by key in the JSON. */
+/* Reads tokenizer.json.
+ *
+ * The vocabulary and the merges have hundreds of thousands of entries, so the JSON is walked once
+ * and never searched by key, which is linear in cJSON. Everything is checked here, since the file
+ * may come from anywhere: after this every id in a merge or a post-processor is a token, and the
+ * encoder does not check again.
+ *
+ * Unknown fields are ignored, but an unknown type or a setting that would change the result
+ * (another model than BPE, dropout) is an error. */
 #include "text/tokenizer/tokenizer_internal.h"
 
 #include <math.h>
@@ -21,6 +28,7 @@ typedef struct {
     sh_buf text;
 } merge_reader;
 
+/* The range is checked before the conversion, which would be undefined for larger doubles. */
 static bool id_of(const cJSON *item, int64_t *out)
 {
     double value = item->valuedouble;
@@ -41,7 +49,8 @@ static sh_status vocab_read(const cJSON *json, const char *where, sh_vocab *voca
     {
         int64_t id;
         if (!id_of(item, &id))
-            return sh_err_set(err, SH_ERR_INPUT, "%s: the id of '%s' in 'vocab' is %s", where,
+            return sh_err_set(err, SH_ERR_INPUT,
+                              "%s: the id of '%s' in 'vocab' is %s, not an integer", where,
                               item->string, sh_json_kind(item));
         sh_status status = sh_vocab_add(vocab, sh_str_of(item->string), id, err);
         if (status != SH_OK) return sh_err_prefix(err, "%s: vocab", where);
@@ -64,6 +73,7 @@ static bool merge_parts(const cJSON *item, sh_str *left, sh_str *right)
     return true;
 }
 
+/* The prefix of the right piece disappears when it is merged to the left one. */
 static sh_status merge_read(merge_reader *r, sh_str left, sh_str right, sh_err *err)
 {
     sh_str names[3] = {left, right};
@@ -95,7 +105,7 @@ static sh_status merges_read(const cJSON *json, const char *where, size_t prefix
         sh_str left, right;
         bool version = cJSON_IsString(item) &&
                        sh_str_starts(sh_str_of(item->valuestring), SH_STR("#version"));
-        if (version) continue; /* the first line of an old merges.txt */
+        if (version) continue; /* the first line of an old merges.txt, which is not a merge */
         if (!merge_parts(item, &left, &right))
             status = sh_err_set(err, SH_ERR_INPUT, "%s: merge %u is not a pair of tokens", where,
                                 r.rank);
@@ -146,7 +156,8 @@ static sh_status model_read(const cJSON *json, const char *where, sh_tokenizer *
         return sh_err_set(err, SH_ERR_INPUT, "%s: 'merges' must be a list, not %s", where,
                           sh_json_kind(model.merges));
     sh_bpe_opts opts = {
-        /* An unk_token that is not in the vocabulary occurs where nothing is unknown. */
+        /* Some files name an unk_token that is not in their vocabulary; nothing is unknown there.
+         */
         .unk_id = model.unk == NULL ? -1 : sh_vocab_find(&tok->vocab, sh_str_of(model.unk)),
         .fuse_unk = model.fuse_unk,
         .byte_fallback = model.byte_fallback,
@@ -163,10 +174,11 @@ static sh_status added_read(const cJSON *json, const char *where, sh_tokenizer *
     const char *content = NULL;
     int64_t id = 0;
     sh_added_token token = {0};
-    sh_status status = sh_json_string_must(json, "content", where, &content, err);
+    sh_status status = sh_json_string_required(json, "content", where, &content, err);
     if (status == SH_OK)
-        status = sh_json_int_must(json, "id", where, 0, SH_VOCAB_MAX - 1, &id, err);
+        status = sh_json_int_required(json, "id", where, 0, SH_VOCAB_MAX - 1, &id, err);
     if (status == SH_OK) status = sh_json_bool(json, "special", where, &token.special, err);
+    /* The default of the tokenizers library: special tokens are matched in the raw text. */
     token.normalized = !token.special;
     if (status == SH_OK) status = sh_json_bool(json, "normalized", where, &token.normalized, err);
     if (status == SH_OK) status = sh_json_bool(json, "lstrip", where, &token.lstrip, err);
@@ -195,17 +207,19 @@ static sh_status all_added_read(const cJSON *json, const char *where, sh_tokeniz
     return status == SH_OK ? SH_OK : sh_err_prefix(err, "%s: added_tokens", where);
 }
 
-/* The post-processor's ids go straight to the model, so they must be tokens. */
+/* The ids of the post-processor are passed to the model as they are, so they must be tokens. */
 static sh_status post_check(const sh_tokenizer *tok, const sh_ids *ids, const char *where,
                             sh_err *err)
 {
     for (size_t i = 0; i < ids->len; i++)
         if (sh_tokenizer_piece(tok, ids->ptr[i]).ptr == NULL)
-            return sh_err_set(err, SH_ERR_INPUT, "%s: post_processor: there is no token %d", where,
+            return sh_err_set(err, SH_ERR_INPUT, "%s: post_processor: no token has id %d", where,
                               ids->ptr[i]);
     return SH_OK;
 }
 
+/* The order matters: added tokens need the normalizer and the vocabulary, and the ids of the
+ * post-processor may be added tokens. */
 sh_status sh_tokenizer_read(const cJSON *json, const char *where, sh_tokenizer *tok, sh_err *err)
 {
     if (!cJSON_IsObject(json))

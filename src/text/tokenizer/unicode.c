@@ -1,3 +1,9 @@
+/* Normal forms are utf8proc's, with two changes for speed on untrusted text: ASCII is copied
+ * instead of being normalized, and runs of combining marks are sorted in n log n instead of n
+ * squared.
+ *
+ * White space and word characters follow the tokenizers library, those of text/jinja/unicode.c
+ * follow Python. They differ, which is why the two files do not share them. */
 #include "text/tokenizer/unicode.h"
 
 #include "base/alloc.h"
@@ -7,7 +13,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { DECOMPOSED_MAX = 32 }; /* no character falls into more than 18 */
+enum { DECOMPOSED_MAX = 32 }; /* no character decomposes into more than 18 */
 
 uint32_t sh_unicode_next(sh_str text, int *len)
 {
@@ -44,7 +50,7 @@ static uint32_t category_bit(uint32_t code)
 #define LETTERS (BIT(LU) | BIT(LL) | BIT(LT) | BIT(LM) | BIT(LO))
 #define PUNCTUATION (BIT(PC) | BIT(PD) | BIT(PS) | BIT(PE) | BIT(PI) | BIT(PF) | BIT(PO))
 
-/* Symbols that are alphabetic all the same: letters in circles and squares. */
+/* Symbols by category that are still alphabetic: letters in circles and squares. */
 static bool is_letter_symbol(uint32_t code)
 {
     return (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
@@ -109,8 +115,8 @@ static int key_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts a run of marks by combining class, marks of one class keeping their order. utf8proc's own
- * ordering takes quadratic time, which a hostile text of a million marks would feel. */
+/* Stable sort of a run of marks by combining class. utf8proc's own ordering is quadratic, which a
+ * hostile text of a million marks could exploit. The position in the key makes qsort() stable. */
 static void marks_sort(utf8proc_int32_t *codes, size_t count)
 {
     uint64_t *keys = sh_alloc_array(count, sizeof(*keys));
@@ -127,6 +133,7 @@ static void marks_sort(utf8proc_int32_t *codes, size_t count)
     free(copy);
 }
 
+/* Canonical ordering: sorts each run of characters with a combining class other than 0. */
 static void marks_order(code_list *list)
 {
     for (size_t i = 0; i < list->len;) {
@@ -138,6 +145,7 @@ static void marks_order(code_list *list)
     }
 }
 
+/* Decomposes, sorts the marks and, for NFC and NFKC, composes again. */
 static void normalize_part(sh_str text, sh_unicode_form form, code_list *list, sh_buf *out)
 {
     bool compose = form == SH_UNICODE_NFC || form == SH_UNICODE_NFKC;
@@ -161,8 +169,8 @@ static bool is_ascii(char c)
     return (unsigned char)c < 0x80;
 }
 
-/* No form changes ASCII, and nothing before an ASCII character depends on it. So only the other
- * characters are worked on, together with the one before them, which they may compose with. */
+/* No form changes ASCII, and no character composes with a following ASCII character. So only the
+ * others are normalized, together with the character before them, which they may compose with. */
 void sh_unicode_normalize(sh_str text, sh_unicode_form form, sh_buf *out)
 {
     code_list list = {0};
@@ -184,7 +192,7 @@ void sh_unicode_lower(sh_str text, sh_buf *out)
     int len;
     for (size_t i = 0; i < text.len; i += (size_t)len) {
         uint32_t code = sh_unicode_next(sh_str_sub(text, i, text.len), &len);
-        /* The one character whose lower case is two, in all languages. */
+        /* The only character whose lower case is two characters in every language. */
         if (code == 0x130)
             sh_buf_add_text(out, "i\xcc\x87");
         else
@@ -192,6 +200,7 @@ void sh_unicode_lower(sh_str text, sh_buf *out)
     }
 }
 
+/* GPT-2's table: 33..126, 161..172 and 174..255 are themselves, the others follow from 256 on. */
 uint32_t sh_bytelevel_char(uint8_t byte)
 {
     if (byte <= 32) return 256u + byte;
@@ -200,7 +209,7 @@ uint32_t sh_bytelevel_char(uint8_t byte)
     return byte == 173 ? 323 : byte;
 }
 
-/* -1 for a character that stands for no byte. */
+/* The inverse; -1 for a character that represents no byte. */
 static int byte_of(uint32_t code)
 {
     if (code < 256) return sh_bytelevel_char((uint8_t)code) == code ? (int)code : -1;

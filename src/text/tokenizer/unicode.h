@@ -1,8 +1,8 @@
-/* unicode.h - what the tokenizer asks of Unicode: classes, normal forms, lower case, and the
- * alphabet in which byte-level vocabularies are written.
+/* unicode.h - Unicode for the tokenizer: character classes, normal forms, lower case, and the
+ * alphabet of byte-level vocabularies.
  *
- * The tables are utf8proc's; here is only what it lacks. Texts are valid UTF-8 (the tokenizer
- * checks that at its door).
+ * The tables are utf8proc's; this adds only what it lacks. Texts must be valid UTF-8, which
+ * sh_tokenizer_encode() checks.
  *
  * Threads: pure functions. */
 #ifndef SH_TEXT_TOKENIZER_UNICODE_H
@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The character at the start of a text that is valid and not empty; *len is its bytes. */
+/* The character at the start of a non-empty text; *len receives its length in bytes. */
 uint32_t sh_unicode_next(sh_str text, int *len);
 
 /* The character that ends at text.ptr + text.len, likewise. */
@@ -32,12 +32,12 @@ typedef enum { SH_UNICODE_NFC, SH_UNICODE_NFD, SH_UNICODE_NFKC, SH_UNICODE_NFKD 
 void sh_unicode_normalize(sh_str text, sh_unicode_form form, sh_buf *out);
 void sh_unicode_lower(sh_str text, sh_buf *out);
 
-/* Byte-level vocabularies write each byte as one visible character: printable Latin-1 stands for
- * itself, the 68 others follow from U+0100 on. */
+/* Byte-level vocabularies write each byte as one visible character: printable Latin-1 is itself,
+ * the other 68 bytes are mapped to U+0100 and up. */
 void sh_bytelevel_encode(sh_str bytes, sh_buf *out);
 uint32_t sh_bytelevel_char(uint8_t byte);
 
-/* Appends the bytes; false, with nothing appended, when a character is not of that alphabet. */
+/* Appends the bytes; false, with nothing appended, if a character is not in that alphabet. */
 bool sh_bytelevel_decode(sh_str piece, sh_buf *out);
 
 #endif

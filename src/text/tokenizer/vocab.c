@@ -1,3 +1,5 @@
+/* Open addressing with linear probing, at most half full. A slot holds part of the hash, so that a
+ * probe compares text only if that part matches. */
 #include "text/tokenizer/vocab.h"
 
 #include "base/alloc.h"
@@ -7,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Without a source of randomness the clock must do: the seed only protects against collisions. */
 uint64_t sh_hash_seed(void)
 {
     uint64_t seed;
@@ -22,7 +25,7 @@ static uint64_t word_at(const char *ptr)
     return word;
 }
 
-/* The last, partial word of a text; bytes beyond it are never read. */
+/* The last, partial word of a text; never reads past its end. */
 static uint64_t word_part(const char *ptr, size_t len)
 {
     uint64_t word = 0;
@@ -30,6 +33,8 @@ static uint64_t word_part(const char *ptr, size_t len)
     return word;
 }
 
+/* Eight bytes per step. The seed enters at both ends, so that collisions cannot be found without
+ * it. */
 static uint64_t hash_text(uint64_t seed, sh_str text)
 {
     const uint64_t odd = 0x9e3779b97f4a7c15u;
@@ -76,7 +81,7 @@ sh_str sh_vocab_piece(const sh_vocab *vocab, int32_t id)
     return id < 0 || id >= vocab->size ? (sh_str){NULL, 0} : vocab->pieces[id];
 }
 
-/* The slot that holds the piece, or the free one where it belongs. */
+/* The slot of the piece, or the free slot where it belongs. */
 static sh_vocab_slot *slot_of(const sh_vocab *vocab, sh_str piece, uint32_t *tag)
 {
     uint64_t hash = hash_text(vocab->seed, piece);
@@ -88,6 +93,7 @@ static sh_vocab_slot *slot_of(const sh_vocab *vocab, sh_str piece, uint32_t *tag
     }
 }
 
+/* A word longer than any piece needs no hash: it may be megabytes long. */
 int32_t sh_vocab_find(const sh_vocab *vocab, sh_str piece)
 {
     uint32_t tag;
@@ -107,6 +113,7 @@ static void grow(sh_vocab *vocab)
     }
 }
 
+/* New entries must be zero, since a NULL piece marks an id that is not in use. */
 static void pieces_reserve(sh_vocab *vocab, int32_t id)
 {
     if (id < vocab->cap) return;
@@ -120,16 +127,16 @@ sh_status sh_vocab_add(sh_vocab *vocab, sh_str piece, int64_t id, sh_err *err)
 {
     uint32_t tag;
     if (id < 0 || id >= SH_VOCAB_MAX)
-        return sh_err_set(err, SH_ERR_INPUT, "'%.*s' has id %lld, ids are from 0 to %d",
+        return sh_err_set(err, SH_ERR_INPUT, "'%.*s' has id %lld, but ids must be 0 to %d",
                           (int)piece.len, piece.ptr, (long long)id, SH_VOCAB_MAX - 1);
     sh_str other = sh_vocab_piece(vocab, (int32_t)id);
     if (other.ptr != NULL)
-        return sh_err_set(err, SH_ERR_INPUT, "id %lld is given to '%.*s' and to '%.*s'",
+        return sh_err_set(err, SH_ERR_INPUT, "id %lld is assigned to both '%.*s' and '%.*s'",
                           (long long)id, (int)other.len, other.ptr, (int)piece.len, piece.ptr);
     if ((vocab->count + 1) * 2 > vocab->mask + 1) grow(vocab);
     sh_vocab_slot *slot = slot_of(vocab, piece, &tag);
     if (slot->id >= 0)
-        return sh_err_set(err, SH_ERR_INPUT, "'%.*s' is there twice, as %d and as %lld",
+        return sh_err_set(err, SH_ERR_INPUT, "'%.*s' appears twice, with ids %d and %lld",
                           (int)piece.len, piece.ptr, slot->id, (long long)id);
     pieces_reserve(vocab, (int32_t)id);
     *slot = (sh_vocab_slot){.tag = tag, .id = (int32_t)id};

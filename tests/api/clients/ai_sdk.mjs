@@ -1,4 +1,4 @@
-// The `ai` package with its provider for servers like this one.
+// The `ai` package with its provider for OpenAI-compatible servers.
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from 'ai';
 import { apiKey, assert, base, counting, finish, get, soon, sum, test, weather } from './harness.mjs';
@@ -35,7 +35,7 @@ await test('ai: a tool is called in a stream', async () => {
   assert.equal(await result.text, weather.answer);
 });
 
-await test('ai: a broken-off stream is cancelled at the engine', async () => {
+await test('ai: an aborted stream is cancelled in the engine', async () => {
   const abort = new AbortController();
   const result = streamText({
     ...settings, prompt: 'Tell me a story about a fox and a lantern.', abortSignal: abort.signal, onError() {},
@@ -51,7 +51,7 @@ await test('ai: a broken-off stream is cancelled at the engine', async () => {
   assert.ok(await soon(async () => (await get('/metrics/snapshot')).requests_running === 0), 'still running');
 });
 
-await test('ai: a wrong key and a wrong model are told as such', async () => {
+await test('ai: a wrong key and a wrong model are reported as such', async () => {
   if (apiKey !== 'none') {
     const stranger = createOpenAICompatible({ name: 'shoal', baseURL: `${base}/v1`, apiKey: 'sk-wrong' });
     await assert.rejects(generateText({ ...settings, model: stranger('default'), prompt: 'Hello!' }), (error) => error.statusCode === 401);

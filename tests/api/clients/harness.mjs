@@ -1,4 +1,4 @@
-// What the client tests share: TAP lines, where the server is, and what the demo model is asked.
+// Shared by the client tests: TAP output, the address of the server, and questions for the demo model.
 import assert from 'node:assert/strict';
 
 export { assert };
@@ -34,7 +34,7 @@ export async function get(path) {
   return response.json();
 }
 
-// True once the condition holds; asks for 5 s at most.
+// Polls until the condition holds, for 5 s at most.
 export async function soon(condition) {
   for (let i = 0; i < 100; i += 1) {
     if (await condition()) return true;
@@ -43,7 +43,7 @@ export async function soon(condition) {
   return false;
 }
 
-// Questions to which the demo model has one sure answer.
+// Questions to which the demo model always gives the same answer.
 export const sum = { question: 'What is 37 + 48?', answer: '37 + 48 = 85' };
 export const counting = { question: 'Count to 20.', answer: Array.from({ length: 20 }, (_, i) => i + 1).join(', ') + '.' };
 export const weather = {
@@ -51,6 +51,6 @@ export const weather = {
   name: 'get_weather',
   description: 'Get the current weather of a city',
   parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
-  result: '{"temperature": 7, "condition": "sunny"}', // spaced as the model has learnt it
+  result: '{"temperature": 7, "condition": "sunny"}', // spaced as in the model's training data
   answer: 'It is sunny in Oslo, at 7 degrees.',
 };

@@ -40,17 +40,17 @@ await test('langchain: a tool call is streamed', async () => {
   assert.deepEqual(whole.tool_calls[0].args, { city: 'Oslo' });
 });
 
-await test('langchain: a model made by its universal door answers', async () => {
+await test('langchain: a model created by initChatModel answers', async () => {
   const made = await initChatModel('default', { ...settings, modelProvider: 'openai' });
   assert.equal((await made.invoke(sum.question)).content, sum.answer);
 });
 
-await test('langchain: completions go on from a text', async () => {
+await test('langchain: completions continue a text', async () => {
   const text = await new OpenAI({ ...settings, maxTokens: 6 }).invoke('The capital of Norway is');
   assert.ok(text.length > 0);
 });
 
-await test('langchain: a broken-off stream is cancelled at the engine', async () => {
+await test('langchain: an aborted stream is cancelled in the engine', async () => {
   const abort = new AbortController();
   const long = new ChatOpenAI({ ...settings, maxTokens: 1500, modelKwargs: { ignore_eos: true } });
   let seen = 0;
@@ -63,7 +63,7 @@ await test('langchain: a broken-off stream is cancelled at the engine', async ()
   assert.ok(await soon(async () => (await get('/metrics/snapshot')).requests_running === 0), 'still running');
 });
 
-await test('langchain: a wrong key and a wrong model are told as such', async () => {
+await test('langchain: a wrong key and a wrong model are reported as such', async () => {
   if (apiKey !== 'none') await assert.rejects(new ChatOpenAI({ ...settings, apiKey: 'sk-wrong' }).invoke('Hello!'), /401|key/);
   await assert.rejects(new ChatOpenAI({ ...settings, model: 'gpt-4o' }).invoke('Hello!'), /gpt-4o/);
 });

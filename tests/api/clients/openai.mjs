@@ -39,7 +39,7 @@ await test('openai: a stream says the same, with usage at its end', async () => 
   assert.ok(last.usage.completion_tokens > 20);
 });
 
-await test('openai: the helper for streams puts the message together', async () => {
+await test('openai: the stream helper assembles the message', async () => {
   const stream = client.chat.completions.stream({ model: 'default', temperature: 0, messages: [{ role: 'user', content: sum.question }] });
   assert.equal(await stream.finalContent(), sum.answer);
 });
@@ -114,7 +114,7 @@ await test('openai: stop strings end the answer and are not in it', async () => 
   assert.equal(text, '1, 2, 3, 4');
 });
 
-await test('openai: lengths are kept', async () => {
+await test('openai: length limits are respected', async () => {
   const answer = await ask(counting.question, { max_completion_tokens: 5 });
   assert.equal(answer.choices[0].finish_reason, 'length');
   assert.equal(answer.usage.completion_tokens, 5);
@@ -129,7 +129,7 @@ await test('openai: a seed repeats an answer, n gives several', async () => {
   assert.equal(many.choices[0].message.content, a.choices[0].message.content);
 });
 
-await test('openai: log-probabilities stand beside their tokens', async () => {
+await test('openai: log-probabilities come with their tokens', async () => {
   const answer = await ask(sum.question, { logprobs: true, top_logprobs: 3 });
   const entries = answer.choices[0].logprobs.content;
   assert.equal(entries.map((entry) => entry.token).join(''), sum.answer);
@@ -159,7 +159,7 @@ await test('openai: completions of texts, lists and token ids', async () => {
   assert.equal(odds.top_logprobs.length, odds.tokens.length);
 });
 
-await test('openai: a long conversation fits, one too long is refused with the numbers', async () => {
+await test('openai: a long conversation fits, one that is too long is refused with the numbers', async () => {
   const long = 'word '.repeat(1200);
   const answer = await ask(`${long}\nWhat is 37 + 48?`, { max_tokens: 4 });
   assert.ok(answer.usage.prompt_tokens > 1200);
@@ -177,13 +177,13 @@ await test('openai: a second turn finds the first in the cache', async () => {
   assert.ok(again.usage.prompt_tokens_details.cached_tokens > 100);
 });
 
-await test('openai: eight at once each get their own answer', async () => {
+await test('openai: eight concurrent requests each get their own answer', async () => {
   const numbers = [1, 2, 3, 4, 5, 6, 7, 8];
   const answers = await Promise.all(numbers.map((n) => ask(`What is ${n * 11} + ${n * 3}?`)));
   answers.forEach((answer, i) => assert.equal(answer.choices[0].message.content, `${numbers[i] * 11} + ${numbers[i] * 3} = ${numbers[i] * 14}`));
 });
 
-await test('openai: a broken-off stream is cancelled at the engine', async () => {
+await test('openai: an aborted stream is cancelled in the engine', async () => {
   const stream = await ask('Tell me a story about a fox and a lantern.', { stream: true, ignore_eos: true, max_tokens: 1500 });
   let seen = 0;
   for await (const _ of stream) {
@@ -196,7 +196,7 @@ await test('openai: a broken-off stream is cancelled at the engine', async () =>
   assert.ok(last.generated_tokens < 1000);
 });
 
-await test('openai: a wrong key, model or field is told as such', async () => {
+await test('openai: a wrong key, model or field is reported as such', async () => {
   if (apiKey !== 'none') {
     const stranger = new OpenAI({ baseURL: `${base}/v1`, apiKey: 'sk-wrong', maxRetries: 0 });
     await fails(stranger.models.list(), (error) => assert.ok(error instanceof OpenAI.AuthenticationError));

@@ -1,4 +1,4 @@
-// The document is OpenAPI, by a validator that we did not write.
+// Checks the OpenAPI document with a validator that we did not write.
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { assert, base, finish, test } from './harness.mjs';
 

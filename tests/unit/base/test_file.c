@@ -1,4 +1,4 @@
-/* Files are written whole or not at all, and never over what is no file. */
+/* Files are written completely or not at all, and never over something that is not a file. */
 #include "base/file.h"
 
 #include "base/alloc.h"

@@ -12,7 +12,7 @@ TEST(faults_are_given_by_line_and_column)
                 "x: not valid JSON at line 3");
     CHECK_FAILS(sh_json_parse(SH_STR(""), "x", &json, &err), err, "line 1, column 1");
     CHECK_FAILS(sh_json_parse(SH_STR("{} x"), "x", &json, &err), err,
-                "text behind the JSON value at line 1, column 4");
+                "unexpected text after the JSON value at line 1, column 4");
     CHECK_FAILS(sh_json_parse(SH_STR("\"\xff\""), "x", &json, &err), err, "not valid UTF-8");
     assert_null(json);
 }
@@ -21,7 +21,7 @@ TEST(a_zero_in_a_string_is_refused_with_its_place)
 {
     UNUSED_STATE;
     CHECK_FAILS(sh_json_refuse_nul(SH_STR("{\"a\":\n \"b\\u0000c\"}"), "x", &err), err,
-                "x: text that has a \\u0000 in it is not taken at line 2, column 4");
+                "x: a string contains \\u0000 at line 2, column 4");
     CHECK_FAILS(sh_json_refuse_nul(SH_STR("\"\\\\\\u0000\""), "x", &err), err, "column 4");
     CHECK_OK(sh_json_refuse_nul(SH_STR("\"\\\\u0000 \\u0001\""), "x", &err), err);
     CHECK_OK(sh_json_refuse_nul(SH_STR("\"\\u000"), "x", &err), err);
@@ -89,10 +89,11 @@ TEST(a_field_of_the_wrong_kind_is_named_with_what_is_allowed)
     CHECK_FAILS(sh_json_int(json, "f", "cfg", 0, 5, &whole, &err), err, "not 2.5");
     CHECK_FAILS(sh_json_int(json, "big", "cfg", 0, INT64_MAX, &whole, &err), err, "1e+30");
     CHECK_FAILS(sh_json_int(json, "s", "cfg", 0, 5, &whole, &err), err, "not a string");
-    CHECK_FAILS(sh_json_int_must(json, "n", "cfg", 0, 5, &whole, &err), err, "cfg: 'n' is missing");
+    CHECK_FAILS(sh_json_int_required(json, "n", "cfg", 0, 5, &whole, &err), err,
+                "cfg: 'n' is missing");
     CHECK_FAILS(sh_json_double(json, "s", "cfg", 0, 5, &number, &err), err, "must be a number");
     CHECK_FAILS(sh_json_bool(json, "i", "cfg", &yes, &err), err, "true or false, not a number");
-    CHECK_FAILS(sh_json_string_must(json, "i", "cfg", &text, &err), err, "must be a string");
+    CHECK_FAILS(sh_json_string_required(json, "i", "cfg", &text, &err), err, "must be a string");
     cJSON_Delete(json);
 }
 

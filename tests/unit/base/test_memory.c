@@ -1,4 +1,4 @@
-/* Buffers and arenas: what grows must keep what it holds. */
+/* Buffers and arenas: growing must keep the contents. */
 #include "base/arena.h"
 #include "base/buf.h"
 

@@ -145,7 +145,7 @@ TEST(a_refused_value_is_named_with_what_is_allowed)
     CHECK_FAILS(flags(opts, BENCH, &left, ARGS("--loud")), err, "unknown flag --loud");
     CHECK_FAILS(flags(opts, RUN, &left, ARGS("--no-port")), err, "unknown flag --no-port");
     CHECK_FAILS(flags(opts, RUN, &left, ARGS("--room", "5Q")), err, "such as 512M");
-    CHECK_FAILS(flags(opts, RUN, &left, ARGS("--name", "")), err, "not empty");
+    CHECK_FAILS(flags(opts, RUN, &left, ARGS("--name", "")), err, "non-empty text");
     sh_options_free(opts);
 }
 
@@ -184,7 +184,7 @@ TEST(aliases_that_disagree_are_refused)
     sh_options *opts = fresh();
     CHECK_OK(sh_options_parse_env(opts, ARGS("API_PORT=5", "HTTP_PORT=5"), &err), err);
     CHECK_FAILS(sh_options_parse_env(opts, ARGS("SHOAL_PORT=6"), &err), err,
-                "HTTP_PORT and SHOAL_PORT mean the same and disagree");
+                "HTTP_PORT and SHOAL_PORT are the same setting but have different values");
     sh_options_free(opts);
 }
 
@@ -194,10 +194,11 @@ TEST(a_file_fault_is_named_by_line)
     const char *path = "/tmp/shoal-option-test.conf";
     sh_options *opts = fresh();
     CHECK_OK(sh_file_write(path, "port = 7\n\nprt = 8\n", 18, &err), err);
-    CHECK_FAILS(sh_options_parse_file(opts, path, &err), err, "test.conf:3: 'prt' is no setting");
+    CHECK_FAILS(sh_options_parse_file(opts, path, &err), err,
+                "test.conf:3: 'prt' is not a setting");
     assert_int_equal(set.port, 7);
     CHECK_OK(sh_file_write(path, "name = \"x\n", 10, &err), err);
-    CHECK_FAILS(sh_options_parse_file(opts, path, &err), err, ":1: the quotes do not close");
+    CHECK_FAILS(sh_options_parse_file(opts, path, &err), err, ":1: unbalanced quotes");
     unlink(path);
     sh_options_free(opts);
 }
@@ -266,7 +267,7 @@ TEST(a_letter_stands_for_its_flag)
     sh_options_free(opts);
 }
 
-TEST(faults_are_collected_and_origins_are_told)
+TEST(faults_are_collected_and_origins_are_reported)
 {
     UNUSED_STATE;
     sh_options *opts = fresh();
@@ -287,7 +288,7 @@ TEST(faults_are_collected_and_origins_are_told)
     assert_non_null(strstr(faults, "--heat: '9' is not allowed"));
     assert_non_null(strstr(faults, "unknown flag --nonsense"));
     assert_non_null(strstr(faults, "API_PORT: '70000' is not allowed"));
-    assert_non_null(strstr(faults, "build/test-faults.env:3: no NAME=value here"));
+    assert_non_null(strstr(faults, "build/test-faults.env:3: expected NAME=value"));
     assert_true(set.loud);
     assert_int_equal(set.port, 81);
     sh_options_origin(opts, "port", &text);
@@ -309,7 +310,7 @@ static void implicit_read(const char *path, sh_options *opts)
     CHECK_OK(sh_options_parse_dotenv(opts, path, false, &err), err);
 }
 
-TEST(a_file_that_nobody_named_can_not_run_code)
+TEST(an_implicit_file_cannot_run_code)
 {
     UNUSED_STATE;
     const char *path = "build/test-implicit.env";
@@ -320,10 +321,10 @@ TEST(a_file_that_nobody_named_can_not_run_code)
     assert_int_equal(set.port, 81);
     assert_true(sh_options_is_implicit(opts, "port"));
     assert_non_null(strstr(sh_options_warnings(opts).ptr, "test-implicit.env:1: SHOAL_LIBRARY"));
-    assert_non_null(strstr(sh_options_warnings(opts).ptr, "--library or in the environment"));
+    assert_non_null(strstr(sh_options_warnings(opts).ptr, "pass --library"));
     sh_options_free(opts);
 
-    opts = fresh(); /* what the environment sets is no news */
+    opts = fresh(); /* no warning if the environment has already set it */
     CHECK_OK(sh_options_parse_env(opts, ARGS("SHOAL_LIBRARY=/y.so"), &err), err);
     implicit_read(path, opts);
     assert_string_equal(set.library, "/y.so");
@@ -345,7 +346,7 @@ TEST(a_file_of_others_is_not_read_unless_it_is_named)
     const char *path = "build/test-foreign.env";
     for (int foreign = 0; foreign < 2; foreign++) {
         CHECK_OK(sh_file_write(path, "API_PORT=81\n", 12, &err), err);
-        if (foreign && chown(path, 12345, 12345) != 0) break; /* only root can give it away */
+        if (foreign && chown(path, 12345, 12345) != 0) break; /* only root can chown */
         if (!foreign) assert_int_equal(chmod(path, 0664), 0);
         sh_options *opts = fresh();
         implicit_read(path, opts);
@@ -376,7 +377,7 @@ TEST(a_settings_file_may_be_json_with_sections)
     assert_string_equal(set.key, "k");
     assert_non_null(strstr(sh_options_notices(opts).ptr, "OLD_NAME is not used"));
     CHECK_FAILS(sh_options_parse_json(opts, SH_STR("{\"api\": {\"prot\": 1}}"), "conf", &err), err,
-                "conf: 'api.prot' is no setting");
+                "conf: 'api.prot' is not a setting");
     CHECK_FAILS(sh_options_parse_json(opts, SH_STR("{\"port\": {}, \"loud\": [{}]}"), "conf", &err),
                 err, "conf: 'loud' must be");
     CHECK_FAILS(sh_options_parse_json(opts, SH_STR("{\"heat\": 9}"), "conf", &err), err,
@@ -398,8 +399,8 @@ int main(void)
         cmocka_unit_test(one_flag_may_mean_different_things_to_two_commands),
         cmocka_unit_test(what_was_given_can_be_handed_on),
         cmocka_unit_test(a_letter_stands_for_its_flag),
-        cmocka_unit_test(faults_are_collected_and_origins_are_told),
-        cmocka_unit_test(a_file_that_nobody_named_can_not_run_code),
+        cmocka_unit_test(faults_are_collected_and_origins_are_reported),
+        cmocka_unit_test(an_implicit_file_cannot_run_code),
         cmocka_unit_test(a_file_of_others_is_not_read_unless_it_is_named),
         cmocka_unit_test(a_settings_file_may_be_json_with_sections),
     };

@@ -35,10 +35,10 @@ TEST(a_short_message_fails_once_and_gives_zeros)
     assert_int_equal(sh_get_text(&r).len, 0);
     assert_int_equal(sh_get_uint(&r, 1), 0);
     assert_null(sh_get_array(&r, SIZE_MAX, 8));
-    CHECK_FAILS(sh_get_end(&r, "message", &err), err, "message is cut short");
+    CHECK_FAILS(sh_get_end(&r, "message", &err), err, "message is truncated");
     r = sh_reader_of(SH_STR("abc"));
     sh_get_uint(&r, 2);
-    CHECK_FAILS(sh_get_end(&r, "message", &err), err, "message has 1 bytes too many");
+    CHECK_FAILS(sh_get_end(&r, "message", &err), err, "message has 1 extra bytes");
 }
 
 int main(void)

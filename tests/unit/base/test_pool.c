@@ -17,7 +17,7 @@ struct work {
     atomic_int done[PIECES];
     atomic_int in;
     atomic_int out;
-    int came; /* before this run; the caller's */
+    int came; /* workers that came before this run; written by the caller */
     pthread_t thread;
 };
 
@@ -37,7 +37,7 @@ static void check_pieces(int threads)
     for (int run = 1; run <= RUNS; run++) {
         sh_pool_run(w->pool, take_pieces, w);
         for (int i = 0; i < PIECES; i++) assert_int_equal(w->done[i], run);
-        if (run % 100 == 0) sh_sleep_ms(2); /* lets the team fall asleep */
+        if (run % 100 == 0) sh_sleep_ms(2); /* lets the workers fall asleep */
     }
     sh_pool_free(w->pool);
     free(w);
@@ -49,7 +49,7 @@ TEST(every_piece_is_done_once_in_every_run)
     for (int threads = 1; threads <= 5; threads++) check_pieces(threads);
 }
 
-/* Thread 0 is done when the first has come; who comes stays inside for a while. */
+/* Thread 0 is done when the first worker has come; workers stay inside for a while. */
 static void stay(void *arg, int thread, int threads)
 {
     (void)threads;
@@ -63,7 +63,7 @@ static void stay(void *arg, int thread, int threads)
     atomic_fetch_add(&w->out, 1);
 }
 
-TEST(a_run_ends_when_all_who_came_are_done)
+TEST(a_run_ends_when_all_workers_inside_are_done)
 {
     UNUSED_STATE;
     sh_err err;
@@ -99,14 +99,14 @@ static void tell_thread(void *arg, int thread, int threads)
     atomic_fetch_add(&w->in, 1);
 }
 
-/* A signal holds the worker as the system does that gives its processor to another. */
+/* A signal handler stops the worker, as if the scheduler had given its CPU to another thread. */
 TEST(a_thread_that_is_put_aside_is_not_waited_for)
 {
     UNUSED_STATE;
     sh_err err;
     struct work *w = calloc(1, sizeof(*w));
     signal(SIGUSR1, put_aside);
-    alarm(60); /* a pool that waits for it waits for ever */
+    alarm(60); /* a pool that waits for it would hang */
     CHECK_OK(sh_pool_create(2, &w->pool, &err), err);
     sh_pool_run(w->pool, tell_thread, w);
     pthread_kill(w->thread, SIGUSR1);
@@ -125,7 +125,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_piece_is_done_once_in_every_run),
-        cmocka_unit_test(a_run_ends_when_all_who_came_are_done),
+        cmocka_unit_test(a_run_ends_when_all_workers_inside_are_done),
         cmocka_unit_test(a_thread_that_is_put_aside_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* What a process in the sandbox can still do, and what it can not. Each trial is a process of its
- * own, since nobody leaves. */
+/* What a process in the sandbox can still do, and what it cannot. Each check runs in a process of
+ * its own, since the sandbox cannot be left. */
 #include "base/sandbox.h"
 
 #include "base/file.h"
@@ -61,7 +61,7 @@ static bool writes_model(void)
 
 static bool runs_program(void)
 {
-    /* Where it may not fork at all it could still become another program. */
+    /* Even if it may not fork, it could still exec another program. */
     execl("/bin/true", "true", (char *)NULL);
     return errno != EPERM && errno != EACCES;
 }
@@ -144,7 +144,7 @@ static bool in_sandbox(deed fn, bool read_all)
 #define CAN_REFUSE false
 #endif
 
-/* Which of the kernel's two is there, told by its effect. */
+/* Which of the two mechanisms the kernel has, found out by its effect. */
 static bool has_landlock(void)
 {
     return CAN_REFUSE && !in_sandbox(reads_other, false);
@@ -189,7 +189,7 @@ TEST(a_newer_landlock_refuses_connections_and_signals)
     UNUSED_STATE;
     if (!has_landlock()) skip();
     bool connected = in_sandbox(connects, false), killed = in_sandbox(kills_parent, false);
-    if (connected && killed) skip(); /* versions before 4 and 6 know neither */
+    if (connected && killed) skip(); /* versions before 4 and 6 restrict neither */
     assert_false(connected);
 }
 

@@ -15,7 +15,7 @@ TEST(refuses_what_needs_no_dictionary)
 {
     UNUSED_STATE;
     check_refused("", "0 characters");
-    check_refused("abc", "3 characters, at least 16");
+    check_refused("abc", "3 characters and needs at least 16");
     check_refused("15-characters-x", "15 characters");
     check_refused("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "repeats 1 character;");
     check_refused("changemechangemechangeme", "repeats 8 characters");

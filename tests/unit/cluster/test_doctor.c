@@ -1,4 +1,5 @@
-/* Hosts that exist only as data, each sick in one way: the doctor must name it and nothing else. */
+/* Hosts that exist only as data, each with one defect: the doctor must report it and nothing else.
+ */
 #include "cluster/doctor.h"
 
 #include "test.h"
@@ -48,11 +49,12 @@ static int clean(void **state)
     return 0;
 }
 
-/* Exactly one finding is not ok: of this check, this host, with these words, and with advice. */
+/* Exactly one finding is not ok: from this check, about this host, with this text and some advice.
+ */
 static void only(sh_finding_level level, const char *check, const char *subject, const char *part)
 {
     int bad = 0;
-    sh_doctor_judge(&view, &findings);
+    sh_doctor_check(&view, &findings);
     for (int i = 0; i < findings.count; i++) {
         const sh_finding *f = &findings.finding[i];
         if (f->level == SH_FINDING_OK) continue;
@@ -69,7 +71,7 @@ static void only(sh_finding_level level, const char *check, const char *subject,
 TEST(healthy_hosts_are_healthy)
 {
     UNUSED_STATE;
-    sh_doctor_judge(&view, &findings);
+    sh_doctor_check(&view, &findings);
     assert_int_equal(sh_findings_worst(&findings), SH_FINDING_OK);
     assert_true(findings.count >= 15);
 }
@@ -87,24 +89,24 @@ TEST(another_version_is_named)
 {
     UNUSED_STATE;
     strcpy(fp[1].version, "1.2.4");
-    only(SH_FINDING_FAIL, "program", "b", "version 1.2.4 at /opt/shoal, here it is 1.2.3");
+    only(SH_FINDING_FAIL, "program", "b", "version 1.2.4 at /opt/shoal, but this host has 1.2.3");
 }
 
 TEST(a_host_without_the_program_is_a_warning_and_a_failure_on_another_cpu)
 {
     UNUSED_STATE;
     read_host(1, "{\"version\":\"\",\"arch\":\"x86_64\",\"memory\":{\"available\":8e9}}");
-    only(SH_FINDING_WARN, "program", "b", "not there");
+    only(SH_FINDING_WARN, "program", "b", "not installed");
     sh_findings_reset(&findings);
     strcpy(fp[1].arch, "aarch64");
-    only(SH_FINDING_FAIL, "program", "b", "not there");
+    only(SH_FINDING_FAIL, "program", "b", "not installed");
 }
 
 TEST(a_clock_that_differs_is_a_warning)
 {
     UNUSED_STATE;
     fp[1].unix_us = 1060000000;
-    only(SH_FINDING_WARN, "clock", "b", "59 s before");
+    only(SH_FINDING_WARN, "clock", "b", "59 s ahead of");
 }
 
 TEST(too_little_memory_for_the_plan_is_a_failure)
@@ -121,7 +123,7 @@ TEST(a_missing_model_and_another_model_are_failures)
     only(SH_FINDING_FAIL, "model", "b", "No such file");
     clean(NULL);
     strcpy(fp[1].model_hash, "ffff");
-    only(SH_FINDING_FAIL, "model", "b", "another model than on a: ffff, not abcd");
+    only(SH_FINDING_FAIL, "model", "b", "differs from the model on a: ffff, not abcd");
 }
 
 TEST(a_taken_port_is_a_failure)
@@ -149,7 +151,7 @@ TEST(a_firewall_is_named_only_while_connections_fail)
 {
     UNUSED_STATE;
     strcpy(fp[0].firewall, "ufw");
-    sh_doctor_judge(&view, &findings);
+    sh_doctor_check(&view, &findings);
     assert_int_equal(sh_findings_worst(&findings), SH_FINDING_OK);
 }
 
@@ -191,7 +193,7 @@ TEST(what_another_host_says_can_not_drive_the_terminal)
     UNUSED_STATE;
     sh_buf text = {0};
     strcpy(fp[1].os, "\033[2J\xff");
-    sh_doctor_judge(&view, &findings);
+    sh_doctor_check(&view, &findings);
     sh_findings_text(&findings, &text);
     assert_null(strchr(text.ptr, 033));
     assert_true(sh_utf8_valid(text.ptr, text.len));

@@ -114,9 +114,9 @@ TEST(errors_name_the_file_and_the_entry)
          "more than 8 addresses"},
         {"[[null, \"a\"], [null]]", "rdma of host 1 has 1 entries"},
         {"[[null, [1]], [\"a\", null]]", "rdma[1] of host 0"},
-        {"[\"-oProxyCommand=x:1\"]", "entry 0 '-oProxyCommand=x:1' is no address"},
-        {"[{\"ssh\": \"a\", \"ips\": [\"1;2\"]}]", "'ips' of host 0 '1;2' is no address"},
-        {"[{\"ssh\": \"a b\"}]", "'ssh' of host 0 'a b' is no host's name"},
+        {"[\"-oProxyCommand=x:1\"]", "entry 0 '-oProxyCommand=x:1' is not an address"},
+        {"[{\"ssh\": \"a\", \"ips\": [\"1;2\"]}]", "'ips' of host 0 '1;2' is not an address"},
+        {"[{\"ssh\": \"a b\"}]", "'ssh' of host 0 'a b' is not a host name"},
     };
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
         sh_hostfile *file = NULL;
@@ -145,7 +145,7 @@ TEST(the_object_form_is_written_as_the_tools_of_mlx_do)
         "{\"hosts\": [{\"ips\": [\"10.0.0.1\"], \"ssh\": \"a\\\"b\", \"rdma\": [null, "
         "[\"x\", \"y\"]]}, {\"ssh\": \"c\"}], \"envs\": [\"A=1\"]}");
     sh_buf out = {0};
-    /* json.dump(..., indent=4) of Python */
+    /* as Python's json.dump(..., indent=4) writes it */
     assert_string_equal(written(f, SH_HOSTFILE_OBJECT, &out), "{\n"
                                                               "    \"backend\": \"\",\n"
                                                               "    \"envs\": [\n"
@@ -181,7 +181,7 @@ TEST(the_object_form_is_written_as_the_tools_of_mlx_do)
     sh_buf_reset(&second);
 }
 
-TEST(forms_that_need_what_a_file_lacks_are_refused)
+TEST(forms_that_need_more_than_the_file_has_are_refused)
 {
     UNUSED_STATE;
     sh_buf out = {0};
@@ -240,9 +240,9 @@ TEST(devices_make_a_mesh_or_a_ring_by_the_rules_of_jaccl)
         {"[[null, \"a\"], [\"b\", null]]", true, true},
         {"[[null, null], [\"b\", null]]", false, false},
         {"[[null, \"a\", \"b\"], [\"c\", null, \"d\"], [\"e\", \"f\", null]]", true, true},
-        /* neighbours with different counts: a mesh, which takes the first name, but no ring */
+        /* neighbours with different counts: a mesh, which uses the first name, but not a ring */
         {"[[null, [\"a\", \"b\"]], [\"c\", null]]", true, false},
-        /* four in a ring, diagonals missing */
+        /* a ring of four without the diagonals */
         {"[[null, \"a\", null, \"b\"], [\"a\", null, \"b\", null], [null, \"a\", null, \"b\"], "
          "[\"a\", null, \"b\", null]]",
          false, true},
@@ -270,7 +270,7 @@ int main(void)
         cmocka_unit_test(reads_a_device_matrix_but_finds_no_address_in_it),
         cmocka_unit_test(errors_name_the_file_and_the_entry),
         cmocka_unit_test(the_object_form_is_written_as_the_tools_of_mlx_do),
-        cmocka_unit_test(forms_that_need_what_a_file_lacks_are_refused),
+        cmocka_unit_test(forms_that_need_more_than_the_file_has_are_refused),
         cmocka_unit_test(names_and_workers_become_hosts),
         cmocka_unit_test(devices_make_a_mesh_or_a_ring_by_the_rules_of_jaccl),
     };

@@ -20,7 +20,8 @@ static const char *const NAMES[] = {
     "SLURM_STEP_ID",
 };
 
-/* The environment is what `pairs` says ("NAME=value ...") and nothing else of a launcher. */
+/* Reads an environment with the variables in `pairs` ("NAME=value ...") and no others of a
+ * launcher. */
 static void environment(const char *pairs)
 {
     for (size_t i = 0; i < SH_COUNT_OF(NAMES); i++) unsetenv(NAMES[i]);
@@ -107,7 +108,7 @@ TEST(values_that_make_no_sense_are_named)
         {"PMI_RANK=0 PMI_SIZE=65", "PMI_SIZE is '65'"},
         {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2 SLURM_JOB_ID=1 "
          "SLURM_STEP_ID=0",
-         "no list of nodes"},
+         "not a node list"},
         {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2", "SLURM_JOB_ID"},
     };
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
@@ -139,7 +140,7 @@ TEST(finds_the_first_name_of_a_list_of_nodes)
     }
     for (size_t i = 0; i < SH_COUNT_OF(bad); i++) {
         sh_status status = sh_nodelist_first(bad[i], name, &err);
-        CHECK_FAILS(status, err, "no list of nodes");
+        CHECK_FAILS(status, err, "not a node list");
     }
 }
 

@@ -1,5 +1,5 @@
-/* Networks of hosts that exist only as data: what they share, what is chosen, what is warned about.
- */
+/* Networks of hosts that exist only as data: what they share, what is chosen, which warnings they
+ * get. */
 #include "cluster/netplan.h"
 
 #include "test.h"
@@ -96,7 +96,7 @@ TEST(the_address_whose_worst_link_is_best_is_chosen)
     two_networks();
     int count = sh_net_links(hosts, HOSTS, links, 64);
     for (int i = 0; i < count; i++) reached(&links[i], 50, 10);
-    /* the first network is quick between a and c, but slow to b */
+    /* the first network is fast between a and c, but slow to b */
     for (int i = 0; i < count; i++)
         if (strcmp(links[i].network, "10.1.0.0/24") == 0)
             reached(&links[i], 40, links[i].from == 1 || links[i].to == 1 ? 0.1 : 20);
@@ -121,7 +121,7 @@ TEST(pairs_that_do_not_reach_each_other_are_named)
             snprintf(links[i].fault, sizeof(links[i].fault), "No route to host");
     sh_net_choose(hosts, HOSTS, links, count, address, &findings);
     assert_int_equal(says("no connection: No route to host"), 1);
-    assert_int_equal(says("1 of 2 others do not reach it"), 2);
+    assert_int_equal(says("1 of 2 others cannot reach it"), 2);
     assert_int_equal(sh_findings_worst(&findings), SH_FINDING_FAIL);
 }
 

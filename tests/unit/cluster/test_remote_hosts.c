@@ -1,4 +1,4 @@
-/* Who the machines are, and the three steps on this one; others are tests/cluster's. */
+/* The list of machines, and the three steps on this one; tests/cluster covers remote ones. */
 #include "cluster/remote_hosts.h"
 
 #include "base/alloc.h"
@@ -78,7 +78,7 @@ static void add(sh_remote_hosts *remote, const char *name, const char *text, boo
     sh_remote_hosts_add_file(remote, name, &bytes, program);
 }
 
-/* A program that says this version and this model. */
+/* A program that reports this version and this model. */
 static void open_local(const char *version, const char *model, sh_hostfile **hosts,
                        sh_remote_hosts *remote)
 {
@@ -100,7 +100,7 @@ static void close_local(sh_hostfile *hosts, sh_remote_hosts *remote)
     sh_hostfile_free(hosts);
 }
 
-TEST(what_lacks_or_differs_is_pushed_and_nothing_else)
+TEST(missing_and_changed_files_are_pushed_and_nothing_else)
 {
     UNUSED_STATE;
     sh_hostfile *hosts;
@@ -141,7 +141,7 @@ TEST(another_version_is_refused_with_what_to_do)
     close_local(hosts, &remote);
 }
 
-/* Two names of one machine, so that both have one home. */
+/* Two names for one machine, so that both share a home. */
 static void launch_on_shared_home(void)
 {
     sh_hostfile *hosts;
@@ -178,7 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_machine_is_there_once),
         cmocka_unit_test(an_address_that_others_can_not_reach_is_refused),
-        cmocka_unit_test(what_lacks_or_differs_is_pushed_and_nothing_else),
+        cmocka_unit_test(missing_and_changed_files_are_pushed_and_nothing_else),
         cmocka_unit_test(a_file_for_one_host_stays_where_hosts_share_a_home),
         cmocka_unit_test(another_version_is_refused_with_what_to_do),
     };

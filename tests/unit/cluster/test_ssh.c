@@ -1,4 +1,4 @@
-/* Quoting against real shells, and local runs; hosts behind a real sshd are tests/cluster's. */
+/* Quoting against real shells, and local runs; tests/cluster covers hosts with a real sshd. */
 #include "cluster/ssh.h"
 
 #include "base/clock.h"
@@ -77,7 +77,7 @@ TEST(failures_say_what_it_was)
     sh_ssh_job_reset(&job);
     job = (sh_ssh_job){.command = "yes", .output_max = 1000};
     assert_false(sh_ssh_run(&plain, &job, 1));
-    CHECK_FAILS(job.status, job.err, "says more than is allowed");
+    CHECK_FAILS(job.status, job.err, "printed too much");
     sh_ssh_job_reset(&job);
 }
 
@@ -150,7 +150,7 @@ int main(void)
         cmocka_unit_test(the_argument_list_of_ssh_asks_nothing_and_keeps_the_users_options),
         cmocka_unit_test(this_machine_is_known_by_its_names_and_numbers),
     };
-    /* As in the program: a command that stops reading is no signal. */
+    /* As in the program: a command that stops reading must not kill us with SIGPIPE. */
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

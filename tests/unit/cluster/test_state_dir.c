@@ -1,4 +1,4 @@
-/* The state folder, and processes that are known for sure. */
+/* The state folder, and references to processes. */
 #include "cluster/state_dir.h"
 
 #include "base/alloc.h"
@@ -34,7 +34,7 @@ TEST(files_of_the_folder_are_for_their_owner_alone)
     free(path);
 }
 
-/* The shell's word on the folder, which must be that of sh_state_dir_check. */
+/* Whether the shell version of the check gives the same verdict as sh_state_dir_check. */
 static bool shell_agrees(const char *path, bool good)
 {
     sh_buf script = {0};
@@ -53,7 +53,7 @@ TEST(a_folder_or_a_file_of_others_is_refused)
     UNUSED_STATE;
     sh_buf text = {0};
     char *path = sh_path_join(dir, "shared"), *file = sh_path_join(path, "token");
-    assert_true(shell_agrees(path, true)); /* it is not there yet */
+    assert_true(shell_agrees(path, true)); /* it does not exist yet */
     CHECK_OK(sh_state_dir_check(path, &err), err);
     CHECK_OK(sh_state_dir_make(path, &err), err);
     CHECK_OK(sh_state_dir_write(path, "token", SH_STR("abc"), &err), err);
@@ -133,7 +133,7 @@ TEST(a_process_is_known_by_more_than_its_number)
     assert_true(sh_process_alive(&back));
     assert_true(sh_process_signal(&back, SIGKILL));
     usleep(100000);
-    assert_false(sh_process_alive(&back)); /* though nobody has waited for it */
+    assert_false(sh_process_alive(&back)); /* although it is still a zombie */
     waitpid(pid, NULL, 0);
     assert_false(sh_process_alive(&back));
     assert_false(sh_process_parse("", &back));

@@ -1,4 +1,4 @@
-/* Ctrl-C twice, in a process of its own. */
+/* Ctrl-C once and twice, each in its own process. */
 #include "cmd/support/interrupt.h"
 
 #include "cmd/command.h"
@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The exit code of a process that gets so many signals and then leaves with 7. */
+/* The exit code of a process that gets this many signals and then exits with 7. */
 static int code_after(int signals)
 {
     pid_t pid = fork();
@@ -24,7 +24,7 @@ static int code_after(int signals)
     return WEXITSTATUS(status);
 }
 
-TEST(the_first_is_told_and_the_second_ends_the_program)
+TEST(the_first_sets_the_flag_and_the_second_ends_the_program)
 {
     UNUSED_STATE;
     assert_int_equal(code_after(0), 7);
@@ -35,7 +35,7 @@ TEST(the_first_is_told_and_the_second_ends_the_program)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_is_told_and_the_second_ends_the_program),
+        cmocka_unit_test(the_first_sets_the_flag_and_the_second_ends_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ TEST(ranks_speed_queue_and_requests_are_shown)
     assert_true(has("   1  h1 ") && has("6 of 10 blocks in use, 2 kept") && has("chat "));
 }
 
-TEST(an_answer_that_lacks_everything_draws_too)
+TEST(an_answer_without_any_field_can_be_drawn)
 {
     UNUSED_STATE;
     draw("{}", NULL, 80, 0);
@@ -60,7 +60,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_speed_queue_and_requests_are_shown),
-        cmocka_unit_test(an_answer_that_lacks_everything_draws_too),
+        cmocka_unit_test(an_answer_without_any_field_can_be_drawn),
         cmocka_unit_test(lines_and_rows_are_bounded_and_control_characters_do_not_pass),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* The variables of the projects whose users come here: each is known, and bad values are refused as
- * there. */
+/* The variables of related projects, whose users bring their .env files: each is known here, and
+ * values that those projects refuse are refused. */
 #include "cmd/command.h"
 
 #include "test.h"
@@ -11,7 +11,7 @@ static bool is_ignored(const char *name)
     return false;
 }
 
-TEST(every_variable_of_the_seeds_is_known)
+TEST(every_variable_of_related_projects_is_known)
 {
     UNUSED_STATE;
     static const char *const names[] = {
@@ -143,7 +143,7 @@ TEST(values_that_their_projects_refuse_are_refused)
     }
 }
 
-TEST(an_empty_variable_is_as_if_unset)
+TEST(an_empty_variable_counts_as_unset)
 {
     UNUSED_STATE;
     sh_settings settings = {0};
@@ -176,9 +176,9 @@ TEST(no_two_rows_share_a_name_or_a_variable)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_variable_of_the_seeds_is_known),
+        cmocka_unit_test(every_variable_of_related_projects_is_known),
         cmocka_unit_test(values_that_their_projects_refuse_are_refused),
-        cmocka_unit_test(an_empty_variable_is_as_if_unset),
+        cmocka_unit_test(an_empty_variable_counts_as_unset),
         cmocka_unit_test(no_two_rows_share_a_name_or_a_variable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

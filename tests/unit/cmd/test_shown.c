@@ -1,4 +1,4 @@
-/* An answer on the screen, and as the message that is kept. */
+/* What an answer prints, and the message that is kept of it. */
 #include "cmd/support/shown.h"
 
 #include "test.h"
@@ -6,7 +6,7 @@
 static char *screen; /* what was printed */
 static size_t screen_len;
 
-static void tell(sh_shown *s, sh_output_kind kind, int call, const char *text)
+static void send(sh_shown *s, sh_output_kind kind, int call, const char *text)
 {
     bool begins = kind == SH_OUTPUT_CALL_BEGIN;
     sh_output_event event = {.kind = kind,
@@ -37,17 +37,17 @@ static sh_shown start(bool color)
     return (sh_shown){.content_to = to, .reasoning_to = to, .color = color};
 }
 
-TEST(reasoning_is_told_apart_and_kept_beside_the_content)
+TEST(reasoning_is_marked_and_kept_next_to_the_content)
 {
     UNUSED_STATE;
     sh_shown s = start(true);
-    tell(&s, SH_OUTPUT_REASONING, 0, "hm");
-    tell(&s, SH_OUTPUT_REASONING, 0, "m");
-    tell(&s, SH_OUTPUT_CONTENT, 0, "Yes");
+    send(&s, SH_OUTPUT_REASONING, 0, "hm");
+    send(&s, SH_OUTPUT_REASONING, 0, "m");
+    send(&s, SH_OUTPUT_CONTENT, 0, "Yes");
     check(&s, "\x1b[2mhmm\x1b[0m\n\nYes",
           "{\"role\":\"assistant\",\"content\":\"Yes\",\"reasoning_content\":\"hmm\"}");
     s = start(false);
-    tell(&s, SH_OUTPUT_REASONING, 0, "hm");
+    send(&s, SH_OUTPUT_REASONING, 0, "hm");
     check(&s, "hm\n\n", "{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":\"hm\"}");
 }
 
@@ -55,17 +55,17 @@ TEST(reasoning_is_told_apart_and_kept_beside_the_content)
     "{\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"" name                      \
     "\",\"arguments\":\"" args "\"}}"
 
-TEST(calls_are_lines_and_a_broken_one_is_forgotten)
+TEST(calls_are_lines_and_a_broken_one_is_dropped)
 {
     UNUSED_STATE;
     sh_shown s = start(false);
-    tell(&s, SH_OUTPUT_CALL_BEGIN, 0, "f");
-    tell(&s, SH_OUTPUT_CALL_ARGS, 0, "{}");
-    tell(&s, SH_OUTPUT_CALL_BEGIN, 1, "g"); /* as servers tell it: without an end */
-    tell(&s, SH_OUTPUT_CALL_ARGS, 1, "[");
-    tell(&s, SH_OUTPUT_CALL_BROKEN, 1, "");
-    tell(&s, SH_OUTPUT_CONTENT, 0, "text");
-    tell(&s, SH_OUTPUT_CALL_BEGIN, 1 << 30, "far"); /* nothing to remember it in */
+    send(&s, SH_OUTPUT_CALL_BEGIN, 0, "f");
+    send(&s, SH_OUTPUT_CALL_ARGS, 0, "{}");
+    send(&s, SH_OUTPUT_CALL_BEGIN, 1, "g"); /* as servers send it: without an end */
+    send(&s, SH_OUTPUT_CALL_ARGS, 1, "[");
+    send(&s, SH_OUTPUT_CALL_BROKEN, 1, "");
+    send(&s, SH_OUTPUT_CONTENT, 0, "text");
+    send(&s, SH_OUTPUT_CALL_BEGIN, 1 << 30, "far"); /* beyond the limit: ignored */
     check(&s, "f {}\ng [\ntext",
           "{\"role\":\"assistant\",\"content\":\"text\",\"tool_calls\":[" CALL("f", "{}") "]}");
 }
@@ -73,8 +73,8 @@ TEST(calls_are_lines_and_a_broken_one_is_forgotten)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reasoning_is_told_apart_and_kept_beside_the_content),
-        cmocka_unit_test(calls_are_lines_and_a_broken_one_is_forgotten),
+        cmocka_unit_test(reasoning_is_marked_and_kept_next_to_the_content),
+        cmocka_unit_test(calls_are_lines_and_a_broken_one_is_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

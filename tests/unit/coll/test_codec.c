@@ -88,7 +88,7 @@ TEST(int8_stays_within_half_a_step_of_its_block)
             assert_true(fabsf(x[r * COLS + c] - y[r * COLS + c]) <= max / 127 * 0.5001f);
         }
     }
-    /* A second rounding changes nothing: the wire can carry what it gave. */
+    /* A second rounding changes nothing: decoded values are exactly representable. */
     float z[ROWS * COLS];
     sh_codec_encode(wire, &l, 0, sh_layout_blocks(&l), y);
     sh_codec_decode(z, &l, 0, sh_layout_blocks(&l), wire);

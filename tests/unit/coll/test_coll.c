@@ -69,7 +69,7 @@ static ranks_one run_over_mpi(job *j)
 {
     sh_rendezvous met;
     ranks_one one = {.rank = sh_mpi_rank(world), .size = sh_mpi_size(world), .arg = j};
-    CHECK_OK(sh_rendezvous_hold(world, RANKS_TOKEN, 20000, &met, &one.err), one.err);
+    CHECK_OK(sh_rendezvous_run(world, RANKS_TOKEN, 20000, &met, &one.err), one.err);
     memcpy(one.coordinator, met.coordinator, sizeof(one.coordinator));
     one.listen_fd = met.fd;
     run_job(&one);
@@ -117,7 +117,7 @@ static float number_of(int rank, size_t i)
     return ((h >> 31) != 0 ? -mantissa : mantissa) * (float)(1 << (h >> 16 & 15));
 }
 
-/* What the sum must be: each part through the wire, added in order, through the wire again. */
+/* The expected sum: each part is encoded and decoded, added in order, encoded and decoded again. */
 static void reference(float *out, int size, size_t rows, size_t cols, sh_codec codec)
 {
     size_t count = rows * cols;
@@ -184,7 +184,7 @@ TEST(sums_have_the_bits_of_adding_in_rank_order_at_every_size)
     run_everywhere(job_sums, 4);
 }
 
-/* Enough pieces to go round all slots several times. */
+/* Enough pieces to use all slots several times. */
 static sh_status job_long_sums(sh_group *group, sh_err *err)
 {
     static const shape shapes[] = {{3, 250001}};
@@ -208,11 +208,11 @@ enum { SANITIZED = 1 }; /* slow there */
 enum { SANITIZED = 0 };
 #endif
 
-/* More than any transport holds on its way. */
+/* More than any transport buffers. */
 enum { CIRCLE_BYTES = SANITIZED ? 1 << 20 : 16 << 20, CIRCLE_ROUNDS = 3 };
 
-/* Every rank sends to the next before it receives from the one before: a circle in which nobody's
- * send ends until somebody receives. */
+/* Every rank sends to the next before it receives from the previous one: a cycle in which no send
+ * completes until somebody receives. */
 static sh_status job_circle(sh_group *group, sh_err *err)
 {
     int rank = sh_group_rank(group), size = sh_group_size(group);
@@ -240,7 +240,7 @@ static sh_status job_circle(sh_group *group, sh_err *err)
     return status;
 }
 
-TEST(messages_asked_for_ahead_of_time_hold_nobody_up)
+TEST(messages_posted_ahead_of_time_block_nobody)
 {
     UNUSED_STATE;
     run_everywhere(job_circle, SANITIZED ? 2 : 3);
@@ -319,7 +319,7 @@ TEST(broadcasts_from_any_root_with_known_and_unknown_length)
     run_everywhere(job_broadcast, 4);
 }
 
-/* A pipeline: rank 0 sends, each adds one and sends on, the last sends back. */
+/* A pipeline: rank 0 sends, each rank adds one and forwards it, the last one sends it back. */
 static sh_status job_pipeline(sh_group *group, sh_err *err)
 {
     int rank = sh_group_rank(group);
@@ -355,7 +355,7 @@ static sh_status job_grid(sh_group *group, sh_err *err)
     static const int stages[2][2] = {{0, 1}, {2, 3}};
     if (sh_group_size(group) != 4) return SH_OK;
     int rank = sh_group_rank(group);
-    sh_group *stage = sh_group_part(group, stages[rank / 2], 2);
+    sh_group *stage = sh_group_split(group, stages[rank / 2], 2);
     sh_status status = SH_OK;
     for (int i = 0; i < 20 && status == SH_OK; i++) {
         float x[3] = {(float)rank, 1, (float)i};
@@ -439,7 +439,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(sums_have_the_bits_of_adding_in_rank_order_at_every_size),
         cmocka_unit_test(long_sums_go_in_pieces),
         cmocka_unit_test(gathers_blocks_of_different_lengths),
-        cmocka_unit_test(messages_asked_for_ahead_of_time_hold_nobody_up),
+        cmocka_unit_test(messages_posted_ahead_of_time_block_nobody),
         cmocka_unit_test(broadcasts_from_any_root_with_known_and_unknown_length),
         cmocka_unit_test(sends_along_a_pipeline),
         cmocka_unit_test(parts_of_a_group_work_beside_the_whole),
@@ -459,7 +459,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(sums_have_the_bits_of_adding_in_rank_order_at_every_size),
         cmocka_unit_test(long_sums_go_in_pieces),
         cmocka_unit_test(gathers_blocks_of_different_lengths),
-        cmocka_unit_test(messages_asked_for_ahead_of_time_hold_nobody_up),
+        cmocka_unit_test(messages_posted_ahead_of_time_block_nobody),
         cmocka_unit_test(broadcasts_from_any_root_with_known_and_unknown_length),
         cmocka_unit_test(sends_along_a_pipeline),
         cmocka_unit_test(parts_of_a_group_work_beside_the_whole),

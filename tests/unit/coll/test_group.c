@@ -65,7 +65,8 @@ static void sleep_on_rank_1(ranks_one *one)
     one->status = open_group(one, one->rank == 0 ? 1000 : 20000, path_of(one), &group);
     if (one->status != SH_OK) return;
     one->status = sh_coll_barrier(group, &one->err);
-    if (one->status == SH_OK && one->rank == 1) sh_sleep_ms(2000); /* beats tell what it finished */
+    if (one->status == SH_OK && one->rank == 1)
+        sh_sleep_ms(2000); /* heartbeats report its progress */
     if (one->status == SH_OK) one->status = sh_coll_barrier(group, &one->err);
     sh_group_close(group);
 }
@@ -78,7 +79,8 @@ TEST(an_operation_that_is_late_names_the_rank_that_is_awaited)
         ranks_run(3, 3, sleep_on_rank_1, (void *)(uintptr_t)&BOTH[i], ranks);
         for (int r = 0; r < 3; r++) {
             CHECK_FAILS(ranks[r].status, ranks[r].err, "barrier 1");
-            CHECK_FAILS(ranks[r].status, ranks[r].err, "waiting for rank 1 (which finished 1 oper");
+            CHECK_FAILS(ranks[r].status, ranks[r].err,
+                        "waiting for rank 1 (which completed 1 oper");
         }
     }
 }
@@ -111,7 +113,7 @@ static void end_as_planned(ranks_one *one)
     one->status = open_group(one, 20000, path_of(one), &group);
     for (int i = 0; i < 20 && one->status == SH_OK; i++)
         one->status = sh_coll_barrier(group, &one->err);
-    if (one->rank == 1) sh_sleep_ms(50); /* the others say good-bye before */
+    if (one->rank == 1) sh_sleep_ms(50); /* the others leave before it */
     if (one->status == SH_OK) one->status = sh_group_check(group, &one->err);
     sh_group_close(group);
 }

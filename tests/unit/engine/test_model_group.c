@@ -68,7 +68,7 @@ static void embed_then_change_state(sh_device *dev, const sh_matrix *w, int64_t 
 {
     victim.embed(dev, w, row_first, ids, tokens, scale, y);
     if (victim.steps++ > 0) return;
-    sh_step_plan *plan = sh_step_plan_create(sh_model_group_room(victim.model_group));
+    sh_step_plan *plan = sh_step_plan_create(sh_model_group_limits(victim.model_group));
     sh_err err;
     uint64_t fingerprint;
     plan->seqs[plan->seq_count++] = (sh_step_seq){
@@ -157,7 +157,7 @@ static struct team team_open(const char *dir, const struct form *f, fault_fn fau
     CHECK_OK(sh_model_group_open(&opts, &t.model_group, &err), err);
     CHECK_OK(sh_group_open(&g, &t.group, &err), err);
     CHECK_OK(sh_model_group_join(t.model_group, t.group, &err), err);
-    t.plan = sh_step_plan_create(sh_model_group_room(t.model_group));
+    t.plan = sh_step_plan_create(sh_model_group_limits(t.model_group));
     return t;
 }
 

@@ -9,7 +9,7 @@ TEST(an_offer_and_a_report_survive_packing)
     UNUSED_STATE;
     sh_buf bytes = {0};
     sh_err err;
-    sh_rank_offer offer = {.means = {1.5e10, 2.25}, .machine = {1, 2, 3}, .host = "desk"},
+    sh_rank_offer offer = {.resources = {1.5e10, 2.25}, .machine = {1, 2, 3}, .host = "desk"},
                   got = {0};
     sh_rank_offer_pack(&offer, &bytes);
     assert_int_equal(bytes.len, SH_RANK_OFFER_BYTES);
@@ -18,7 +18,7 @@ TEST(an_offer_and_a_report_survive_packing)
     CHECK_OK(sh_get_end(&r, "offer", &err), err);
     assert_memory_equal(got.machine, offer.machine, sizeof(got.machine));
     assert_string_equal(got.host, "desk");
-    assert_true(got.means.memory == 1.5e10 && got.means.speed == 2.25);
+    assert_true(got.resources.memory == 1.5e10 && got.resources.speed == 2.25);
 
     sh_rank_report report = {.host = "h", .pid = 7, .kv = 1 << 20, .steps = 9, .tokens = 11};
     sh_rank_report back = {0};

@@ -1,6 +1,6 @@
-/* server.h - a server in a thread of its own, and clients that speak to it byte by byte.
+/* server.h - a server in a thread of its own, and clients that send raw bytes.
  *
- * For the tests of this folder. Include it in one file of a program. */
+ * For the tests of this folder. Include it in one file per program. */
 #ifndef SH_TESTS_UNIT_HTTP_SERVER_H
 #define SH_TESTS_UNIT_HTTP_SERVER_H
 
@@ -131,7 +131,7 @@ static void *loop_main(void *arg)
     return NULL;
 }
 
-/* What a test changes; the rest is as in production, but shorter. */
+/* What a test changes; the rest is as in production, with shorter timeouts. */
 static sh_http_server_opts server_opts(void)
 {
     return (sh_http_server_opts){.host = "127.0.0.1",
@@ -184,8 +184,8 @@ static void say(int fd, const char *text)
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
 
-/* All that comes until the server closes, `enough` is in it, or patience is over. A reset shows as
- * "(reset)". */
+/* Everything received until the server closes, `enough` occurs in it, or the time is over. A reset
+ * appears as "(reset)". */
 static const char *hear(int fd, const char *enough)
 {
     static char text[ANSWER_MAX];
@@ -210,7 +210,7 @@ static void check_hears(int fd, const char *enough)
     if (strstr(text, enough) == NULL) fail_msg("no '%s' in '%s'", enough, text);
 }
 
-/* One request over a connection of its own, and all of its answer. */
+/* One request over a connection of its own, and its complete answer. */
 static const char *ask(const char *request)
 {
     int fd = dial();

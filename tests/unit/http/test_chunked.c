@@ -2,7 +2,7 @@
 
 #include "test.h"
 
-/* Feeds a message in pieces of `piece` bytes; gives the status, or 1 while more is awaited. */
+/* Feeds a message in pieces of `piece` bytes; returns the status, or 1 if it is incomplete. */
 static int feed(const char *message, size_t piece, char *body, size_t body_size, size_t *rest)
 {
     sh_http_chunked chunked = {0};

@@ -1,5 +1,4 @@
-/* The texts are those by which requests are smuggled past servers, and what ordinary clients send.
- */
+/* Known request smuggling attempts, and what ordinary clients send. */
 #include "base/status.h"
 #include "http/head.h"
 

@@ -52,7 +52,7 @@ TEST(knows_names_that_only_a_far_page_has)
     assert_true(sh_http_host_is_ours(SH_STR("mac.local"), NULL, "mac.local", NULL));
 }
 
-TEST(knows_its_own_pages_and_those_it_was_told)
+TEST(accepts_its_own_pages_and_the_configured_ones)
 {
     UNUSED_STATE;
     static const struct {
@@ -84,7 +84,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(knows_names_that_only_a_far_page_has),
-        cmocka_unit_test(knows_its_own_pages_and_those_it_was_told),
+        cmocka_unit_test(accepts_its_own_pages_and_the_configured_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

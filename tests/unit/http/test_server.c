@@ -1,4 +1,4 @@
-/* A server as clients meet it that close early, send slowly, or come without a key. */
+/* The server against clients that close early, send slowly, or have no key. */
 #include "unit/http/server.h"
 
 #include <openssl/pem.h>
@@ -49,7 +49,7 @@ TEST(answers_a_client_that_has_closed_its_side)
     check_asked("POST /later HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\n{}", "at last");
     check_asked("GET /stream HTTP/1.1\r\n" HOST "\r\n", "0\r\n\r\n");
     check_asked("GET /stream HTTP/1.0\r\n\r\n", "piece piece piece piece ");
-    /* Requests that were sent ahead are answered too, and a half one is not. */
+    /* Pipelined requests are answered too, an incomplete one is not. */
     const char *text = ask("GET /later HTTP/1.1\r\n" HOST "\r\nGET /stream HTTP/1.1\r\n" HOST
                            "\r\nGET /now HTTP/1.1\r\n" HOST "\r\nGET /now HTT");
     const char *first = strstr(text, "at last"), *second = strstr(text, "0\r\n\r\n"),
@@ -95,7 +95,7 @@ TEST(refuses_at_the_head_and_lets_the_answer_be_read)
     assert_true(now_ms() - start < 1000);
     close(fd);
 
-    /* One that sends all its body before it looks still finds the answer. */
+    /* A client that sends its whole body before it reads still gets the answer. */
     fd = dial();
     char *body = calloc(1, BODY);
     say(fd, "POST /now HTTP/1.1\r\n" HOST "Content-Length: 3145728\r\n\r\n");
@@ -112,13 +112,13 @@ TEST(refuses_at_the_head_and_lets_the_answer_be_read)
     serve_with_key_end();
 }
 
-/* Opens `count` connections that all say `text`; the caller closes them. */
+/* Opens `count` connections that all send `text`; the caller closes them. */
 static void crowd_open(int *fds, int count, const char *text)
 {
     for (int i = 0; i < count; i++) {
         fds[i] = dial();
         say(fds[i], text);
-        sh_sleep_ms(10); /* it is read before the next one comes */
+        sh_sleep_ms(10); /* it is read before the next one connects */
     }
 }
 
@@ -127,7 +127,7 @@ static void crowd_close(const int *fds, int count)
     for (int i = 0; i < count; i++) close(fds[i]);
 }
 
-TEST(serves_who_has_a_key_whoever_blocks_the_connections)
+TEST(serves_clients_with_a_key_when_others_block_the_connections)
 {
     UNUSED_STATE;
     enum { CROWD = 24 };
@@ -213,7 +213,7 @@ TEST(caps_the_connections_of_one_address)
     close(third);
     crowd_close(fds, 2);
     sh_sleep_ms(600);
-    /* Those that only wait give way. */
+    /* Connections that only wait are evicted. */
     crowd_open(fds, 2, "GET /n");
     check_asked("GET /now HTTP/1.1\r\n" HOST "\r\n", "body 0");
     crowd_close(fds, 2);
@@ -254,7 +254,7 @@ TEST(sends_foreign_pages_and_names_away)
     check_asked("GET /now HTTP/1.1\r\nHost: evil.example\r\n\r\n", "--allowed-hosts");
     serve_end();
 
-    serve_with_key(); /* a page cannot know the key, so nothing else is asked of it */
+    serve_with_key(); /* a page cannot know the key, so nothing else is required */
     check_asked("GET /now HTTP/1.1\r\nHost: any.example\r\nOrigin: http://x\r\n" BEARER "\r\n",
                 "HTTP/1.1 200");
     serve_with_key_end();
@@ -273,7 +273,7 @@ TEST(slows_wrong_keys_down_and_no_others)
     check_asked("GET /now HTTP/1.1\r\n" HOST BEARER "\r\n", "HTTP/1.1 200");
     check_asked("GET /now HTTP/1.1\r\n" HOST "\r\n", "HTTP/1.1 401");
     assert_true(now_ms() - start < 400);
-    start = now_ms(); /* where no key is asked for, one cannot be tried out faster */
+    start = now_ms(); /* open routes do not allow faster guessing */
     check_asked("GET /open HTTP/1.1\r\n" HOST "X-Api-Key: sk-wrong\r\n\r\n", "trusted 0");
     assert_true(now_ms() - start >= 500);
     check_asked("GET /open HTTP/1.1\r\n" HOST "\r\n", "trusted 0");
@@ -335,14 +335,14 @@ TEST(names_what_it_does_not_have)
     UNUSED_STATE;
     serve_plain();
     check_asked("GET /v1/nowhere?x=1 HTTP/1.1\r\n" HOST "\r\n", "'GET /v1/nowhere'");
-    check_asked("POST /stream HTTP/1.1\r\n" HOST "\r\n", "'/stream' does not take POST");
+    check_asked("POST /stream HTTP/1.1\r\n" HOST "\r\n", "'/stream' does not support POST");
     check_asked("BREW /stream HTTP/1.1\r\n" HOST "\r\n", "method 'BREW'");
     check_asked("POST /now HTTP/1.1\r\n" HOST "Content-Length: 9000000\r\n\r\n",
-                "the body has 9000000 bytes; this server takes 4194304");
+                "the body has 9000000 bytes; this server accepts at most 4194304");
     serve_end();
 }
 
-/* A certificate for the time of a test. */
+/* A certificate for the duration of a test. */
 static void certificate_write(const char *cert_path, const char *key_path)
 {
     EVP_PKEY *key = EVP_EC_gen("P-256");
@@ -365,7 +365,7 @@ static void certificate_write(const char *cert_path, const char *key_path)
     EVP_PKEY_free(key);
 }
 
-/* Asks over TLS, says that no more will come, and reads the answer. */
+/* Sends a request over TLS, closes its side, and reads the answer. */
 static void check_tls_half_closed(SSL_CTX *ctx, const char *request, const char *part)
 {
     char text[4096];
@@ -413,7 +413,7 @@ int main(void)
         cmocka_unit_test(answers_a_client_that_has_closed_its_side),
         cmocka_unit_test(notices_a_client_that_has_closed_all),
         cmocka_unit_test(refuses_at_the_head_and_lets_the_answer_be_read),
-        cmocka_unit_test(serves_who_has_a_key_whoever_blocks_the_connections),
+        cmocka_unit_test(serves_clients_with_a_key_when_others_block_the_connections),
         cmocka_unit_test(closes_those_first_that_have_waited_longest_without_a_key),
         cmocka_unit_test(takes_new_connections_when_busy_ones_are_done),
         cmocka_unit_test(caps_the_connections_of_one_address),

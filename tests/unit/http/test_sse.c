@@ -23,7 +23,7 @@ TEST(keeps_data_inside_its_event)
     sh_buf_reset(&out);
 }
 
-/* However the bytes are cut, the same events come out. */
+/* The same events result however the bytes are split. */
 TEST(takes_events_off_a_stream)
 {
     UNUSED_STATE;

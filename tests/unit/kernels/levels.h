@@ -1,5 +1,5 @@
-/* levels.h - what tests of vector kernels share: the levels that this CPU has, numbers to feed
- * them.
+/* levels.h - shared by the tests of vector kernels: the levels that this CPU supports, and random
+ * numbers.
  *
  * Threads: one. */
 #ifndef SH_TESTS_UNIT_KERNELS_LEVELS_H
@@ -23,8 +23,8 @@ static inline bool level_opens(const char *name)
     return true;
 }
 
-/* Names of the levels that open here, lowest ("generic") first; returns their count. Those above
- * avx512 and neon differ in weight products alone: product_levels_list has them too. */
+/* Names of the levels that this CPU supports, lowest ("generic") first; returns their count. Levels
+ * above avx512 and neon differ only in products with weights: product_levels_list has them too. */
 static inline int levels_list(const char *names[LEVELS_MAX])
 {
     static const char *const all[] = {"generic", "avx2", "avx512", "neon"};
@@ -53,7 +53,7 @@ static inline sh_device *level_open(const char *name, int threads, const sh_limi
     return dev;
 }
 
-/* A small generator of its own, so that a seed means the same everywhere. */
+/* A small generator of our own, so that a seed gives the same numbers everywhere. */
 static inline uint32_t random_u32(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -90,7 +90,7 @@ static inline void check_same_bits(const char *what, const void *a, const void *
         if (x[i] != y[i]) fail_msg("%s: byte %zu of %zu differs", what, i, size);
 }
 
-/* FNV-1a of the bits, the same on every architecture of this byte order. */
+/* FNV-1a of the bits; the same on every little-endian architecture. */
 static inline uint64_t bits_hash(const void *data, size_t size, uint64_t hash)
 {
     const uint8_t *p = data;

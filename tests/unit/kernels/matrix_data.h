@@ -1,7 +1,7 @@
-/* matrix_data.h - random matrices in the file's form, and the truth about them in double.
+/* matrix_data.h - random matrices as files store them, and reference values in double.
  *
- * The truth is read from the raw bits, element by element, by code that shares nothing with the
- * product's packing. */
+ * The reference is decoded from the raw bits, element by element, by code that shares nothing with
+ * the packing under test. */
 #ifndef SH_TESTS_KERNELS_MATRIX_DATA_H
 #define SH_TESTS_KERNELS_MATRIX_DATA_H
 
@@ -159,7 +159,7 @@ static inline sh_raw_rows raw_rows_at(const raw_matrix *m, int64_t row)
     };
 }
 
-/* The matrix on a device, packed in pieces of SH_PACK_ROWS as a loader does. */
+/* The matrix on a device, packed in pieces of SH_PACK_ROWS like the loader does. */
 static inline sh_matrix raw_pack(sh_device *dev, const raw_matrix *raws, int64_t count)
 {
     sh_matrix m = {.quant = raws->quant, .rows = raws->rows, .cols = raws->cols, .count = count};
@@ -199,7 +199,7 @@ static inline sh_device *mode_open(const char *level, int threads, sh_activation
     return dev;
 }
 
-/* Every width of codes, group, type of scale and kind of float. */
+/* Every width of codes, group size, type of scale and kind of float. */
 static const sh_quant raw_formats[] = {
     {SH_FORMAT_F32, 0, 0, SH_DTYPE_F32, 1},        {SH_FORMAT_F16, 0, 0, SH_DTYPE_F32, 1},
     {SH_FORMAT_BF16, 0, 0, SH_DTYPE_F32, 1},       {SH_FORMAT_AFFINE, 2, 64, SH_DTYPE_BF16, 1},

@@ -1,9 +1,9 @@
 /* Attention against a softmax in double, for every level and KV format, and against itself: the
  * bits of a query must not depend on how its step was put together.
  *
- * Keys and values are n/64 with n in -127..127 and the largest always there, so that f32, f16 and
- * int8 hold them exactly and one bound serves all. KV memory starts as NaN: a slot that was never
- * written must not be seen. */
+ * Keys and values are n/64 with n in -127..127, and the largest always occurs, so that f32, f16 and
+ * int8 represent them exactly and one bound serves all. KV memory starts as NaN: a slot that was
+ * never written must not affect any result. */
 #include "levels.h"
 
 enum { SEQS_MAX = 8, CONTEXT_MAX = 1600, BLOCKS_MAX = CONTEXT_MAX / SH_KV_BLOCK * 2 };
@@ -14,7 +14,7 @@ typedef struct {
     int window;
     bool sinks;
     sh_kv_format format;
-    bool uneven; /* the first KV head has all query heads that are too many for an even share */
+    bool uneven; /* the first KV head has more query heads than the others */
 } shape;
 
 typedef struct {
@@ -32,7 +32,7 @@ typedef struct {
     size_t kv_size;
     int32_t kv_of[128];
     float sinks[128];
-    bool write_only; /* a step leaves its keys and values, and no output */
+    bool write_only; /* a step stores keys and values, but computes no output */
     int seq_count;
     seq seqs[SEQS_MAX];
 } world;
@@ -93,7 +93,7 @@ static void world_open(world *w, shape s, const char *level, int threads, const 
     }
     for (int i = 0; i < count; i++) {
         seq *q = &w->seqs[i];
-        uint64_t own = seed * 1000 + (uint64_t)i; /* the same data in any company */
+        uint64_t own = seed * 1000 + (uint64_t)i; /* the same data whatever the other sequences */
         q->len = lens[i];
         q->q = random_floats(&own, (size_t)q->len * s.heads * s.k_dim, 2.0f);
         q->k = coded(&own, q->len * s.kv_heads, s.k_dim);
@@ -170,7 +170,7 @@ static void world_step_all(world *w)
     world_step(w, from, to);
 }
 
-/* One row by the book, in double. */
+/* One row in double, straight from the definition. */
 static void reference(const world *w, const seq *q, int pos, int head, double *out)
 {
     const shape *s = &w->s;
@@ -284,7 +284,7 @@ TEST(a_query_has_the_same_bits_alone_and_among_eight)
             world_step_all(&eight);
             check_same(&alone, 0, &eight, 0, names[l]);
 
-            /* token by token, the others at other places */
+            /* token by token, with the others at other positions */
             memset(eight.seqs[0].out, 0, (size_t)lens[0] * s.heads * s.v_dim * sizeof(float));
             for (int pos = 0; pos < lens[0]; pos++) {
                 int from[SEQS_MAX], to[SEQS_MAX];
@@ -326,7 +326,7 @@ TEST(a_prompt_has_the_same_bits_wherever_it_is_cut)
     for (size_t i = 0; i < SH_COUNT_OF(SHAPES); i++) {
         shape s = SHAPES[i];
         s.format = (sh_kv_format)((i + 1) % 3);
-        if (s.k_dim > 100) continue; /* slow, and no other path */
+        if (s.k_dim > 100) continue; /* slow, and takes no other path */
         check_cut(&s, NULL, 70, NULL, 69);
         for (int l = 0; l < levels; l++) check_cut(&s, names[l], 139, cuts, SH_COUNT_OF(cuts));
     }
@@ -417,7 +417,7 @@ TEST(f16_stops_at_its_largest_number)
     }
 }
 
-/* A small rank of a large group may have none. */
+/* A rank of a large group may have no heads. */
 TEST(no_heads_and_no_tokens_are_nothing_to_do)
 {
     UNUSED_STATE;

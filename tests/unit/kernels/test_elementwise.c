@@ -1,6 +1,6 @@
 /* Ops on numbers and rows against their formulas in double, at every level. Those that all ranks
- * must agree on have the same bits everywhere: levels are compared with each other, and with a hash
- * that stands here, so that another architecture is compared too. */
+ * must agree on have the same bits everywhere: levels are compared to each other and to a hash in
+ * this file, which covers other architectures as well. */
 #include "levels.h"
 
 enum { COUNT = 40001 };
@@ -140,7 +140,8 @@ static double act_reference(sh_act act, double gate, double up)
     }
 }
 
-/* Relative to 1 where the true value is small: far out gelu is a difference of near equals. */
+/* Relative to 1 where the true value is small: far out, gelu is a difference of nearly equal
+ * numbers. */
 TEST(activations_are_near_their_formulas_in_double)
 {
     UNUSED_STATE;

@@ -52,7 +52,7 @@ static void rig_close(struct rig *rig)
     rig->dev->ops->close(rig->dev);
 }
 
-/* Different experts for each token, some of them chosen by nobody. */
+/* Different experts for each token; some are never chosen. */
 static void choose(uint64_t *seed, int tokens, int32_t *ids, float *weights)
 {
     for (int t = 0; t < tokens; t++)

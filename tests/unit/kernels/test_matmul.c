@@ -13,9 +13,8 @@ static float *product_of(sh_device *dev, const sh_matrix *m, const float *x, int
 }
 
 /* Every output against the sum in double. Bounds: for f32, the rounding of `cols` additions of
- * terms of that size; for int8 each input is off by at most half a step of its group, max|x| / 254,
- * and by a 254th of that where it is coded twice; or where it is rounded to bf16 by 2^-9 of itself.
- */
+ * terms of that size. For int8 each input is off by at most half a step of its group, max|x| / 254,
+ * or by a 254th of that where its residual is coded too; for bf16 by 2^-9 of itself. */
 static void check_against_truth(sh_device *dev, const raw_matrix *raw, const float *x, float x_max,
                                 int tokens, bool codes, bool rounded)
 {
@@ -79,8 +78,8 @@ TEST(every_format_matches_double_with_int8_activations)
     check_truth(SH_ACTIVATIONS_INT8);
 }
 
-/* All codes at their ends with all activations at theirs, of one sign and of both: where sums in 16
- * bits would saturate. */
+/* Codes and activations all at their limits, with equal and with mixed signs: where sums in 16 bits
+ * would saturate. */
 TEST(the_largest_codes_do_not_saturate)
 {
     UNUSED_STATE;
@@ -108,7 +107,7 @@ TEST(the_largest_codes_do_not_saturate)
     }
 }
 
-/* A narrow and a wide one. */
+/* A narrow and a wide matrix. */
 static const int WIDTHS[] = {3, 5};
 
 static void check_levels(int width)
@@ -185,7 +184,7 @@ TEST(a_token_has_the_same_bits_alone_and_in_any_batch_on_any_threads)
         }
 }
 
-/* Formats that take the input as codes of different steps, as codes and as floats, in one call. */
+/* Formats that need the input as codes of different steps, and as floats, in one call. */
 TEST(products_that_share_an_input_are_those_made_one_by_one)
 {
     UNUSED_STATE;

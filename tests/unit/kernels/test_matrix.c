@@ -1,6 +1,6 @@
 #include "unit/kernels/matrix_data.h"
 
-/* The weight in f32 as the contract has it: product and sum rounded one by one. */
+/* The weight in f32 as specified: product and sum are rounded separately. */
 static float weight_f32(const raw_matrix *raw, int64_t row, int64_t col)
 {
     const sh_quant *q = &raw->quant;
@@ -44,8 +44,8 @@ TEST(embedding_a_row_gives_its_weights_to_the_bit_at_every_level)
     }
 }
 
-/* What a matrix takes in memory against what it takes in the file: the weights of a model must not
- * grow by more than a tenth. */
+/* The size of a matrix in memory against its size in the file: the weights of a model must not grow
+ * by more than a tenth. */
 TEST(packed_matrices_are_hardly_larger_than_the_file)
 {
     UNUSED_STATE;

@@ -14,7 +14,7 @@ static void frequencies(float *inv_freq, int half)
     for (int i = 0; i < half; i++) inv_freq[i] = (float)pow(10000.0, -(double)i / half);
 }
 
-/* x as a complex number for each pair, turned by its angle. */
+/* Each pair of x as a complex number, rotated by its angle. */
 static void check_turned(const char *what, const sh_rope *rope, const float *before,
                          const float *after)
 {

@@ -1,5 +1,5 @@
-/* The router against a plain one in double, and against itself: every level and every batch must
- * choose the same experts with the same bits of weight, on every architecture. */
+/* The router against a simple one in double, and against itself: every level and every batch must
+ * choose the same experts, with weights of the same bits, on every architecture. */
 #include "levels.h"
 
 enum { EXPERTS_MAX = 256, DIM_MAX = 1027, TOKENS = 40, TOPK_MAX = 8 };
@@ -65,7 +65,7 @@ static void data_route(data *d, const char *level, int threads)
     dev->ops->close(dev);
 }
 
-/* Index of the largest value that is not taken, the lowest of equals. */
+/* Index of the largest value that is not taken; the lowest index on a tie. */
 static int best_of(const double *values, const bool *taken, int first, int end)
 {
     int best = -1;
@@ -75,8 +75,8 @@ static int best_of(const double *values, const bool *taken, int first, int end)
 }
 
 typedef struct {
-    double score[EXPERTS_MAX];  /* what weights are made of */
-    double choice[EXPERTS_MAX]; /* what is compared */
+    double score[EXPERTS_MAX];  /* the weights come from these */
+    double choice[EXPERTS_MAX]; /* the choice comes from these */
     int ids[TOPK_MAX];
     double weights[TOPK_MAX];
     double margin; /* by which the nearest other choice lost */
@@ -102,7 +102,7 @@ static void truth_score(truth *t, const data *d, int token)
     }
 }
 
-/* Bars the experts of the groups that are not among the best. */
+/* Excludes the experts of all but the best groups. */
 static void truth_groups(truth *t, const sh_router *r, bool *barred)
 {
     double group[EXPERTS_MAX];
@@ -160,7 +160,7 @@ TEST(experts_and_weights_are_those_of_a_plain_router_in_double)
             for (int token = 0; token < TOKENS; token++) {
                 truth t;
                 truth_make(&t, &d, token);
-                if (t.margin < 1e-6) { /* nearer than f32 can tell */
+                if (t.margin < 1e-6) { /* too close for f32 to decide */
                     close++;
                     continue;
                 }

@@ -1,4 +1,4 @@
-/* rig.h - what the tests of the model share: a model of tests/data/models with its golden logits,
+/* rig.h - shared by the tests of the model: a model of tests/data/models with its golden logits,
  * and ways to run it. */
 #ifndef SH_TESTS_MODEL_RIG_H
 #define SH_TESTS_MODEL_RIG_H
@@ -27,7 +27,7 @@ typedef struct {
 } golden;
 
 typedef struct {
-    sh_config *config; /* its address must not move: the model borrows it */
+    sh_config *config; /* must not move: the model borrows it */
     sh_device *dev;
     sh_model *model;
 } rig;
@@ -38,7 +38,8 @@ static inline const char *rig_models_dir(void)
     return dir != NULL ? dir : "tests/data/models";
 }
 
-static inline void *golden_tensor(sh_tensors *set, const char *name, const sh_tensor **tensor)
+static inline void *golden_tensor(sh_tensors *set, const char *name,
+                                  const sh_stored_tensor **tensor)
 {
     sh_err err = {0};
     *tensor = sh_tensors_find(set, "%s", name);
@@ -52,7 +53,7 @@ static inline golden golden_load(const char *name)
 {
     sh_err err = {0};
     sh_tensors *set = NULL;
-    const sh_tensor *ids, *logits;
+    const sh_stored_tensor *ids, *logits;
     golden g = {.dir = sh_path_join(rig_models_dir(), name)};
     char *path = sh_path_join(g.dir, "golden.safetensors");
     CHECK_OK(sh_tensors_open_file(path, &set, &err), err);
@@ -101,7 +102,8 @@ static inline rig rig_open_kv(const char *dir, bool exact, sh_kv_format kv, cons
     return r;
 }
 
-/* One rank's share of the model; shard NULL is all of it. Exact means f32 in activations and KV. */
+/* Loads one rank's shard of the model, or all of it when shard is NULL. Exact means f32 for
+ * activations and KV. */
 static inline rig rig_open(const char *dir, bool exact, const sh_shard *shard, int threads)
 {
     return rig_open_kv(dir, exact, exact ? SH_KV_F32 : SH_KV_F16, shard, threads);
@@ -115,15 +117,15 @@ static inline void rig_close(rig *r)
     free(r->config);
 }
 
-/* Whether a sequence of that length takes longrope's long factors. */
+/* Whether a sequence of that length uses longrope's long factors. */
 static inline bool rig_stretched(const rig *r, int len)
 {
     const sh_rope_config *rope = &r->config->rope[0];
     return rope->kind == SH_ROPE_LONGROPE && len > rope->original_context;
 }
 
-/* Runs tokens [pos, pos + count) of one sequence, whose blocks are scattered by `seed`, and gives
- * the logits of each. */
+/* Runs tokens [pos, pos + count) of one sequence, whose KV blocks are shuffled by `seed`, and
+ * returns the logits of each. */
 static inline void rig_run(const rig *r, const int32_t *ids, int pos, int count, int len, int seed,
                            float *logits)
 {
@@ -144,7 +146,7 @@ static inline void rig_run(const rig *r, const int32_t *ids, int pos, int count,
                           (size_t)count * (size_t)out.count * sizeof(float));
 }
 
-/* Names of the folders of tests/data/models, sorted; freed by the system. */
+/* Names of the folders in tests/data/models, sorted; never freed. */
 static inline char **rig_models(size_t *count)
 {
     struct dirent **entries = NULL;
@@ -160,7 +162,7 @@ static inline char **rig_models(size_t *count)
     return names;
 }
 
-/* One test for each model, named after it; `claim` is the test, its state the model's name. */
+/* One test for each model, named after it; `claim` is the test, its state the name of the model. */
 static inline int rig_each_model(const char *group, CMUnitTestFunction claim)
 {
     size_t count = 0;

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* The smallest config that every dense family takes. */
+/* The smallest config that every dense family accepts. */
 #define NO_EPS                                                                                     \
     "\"hidden_size\":128,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"vocab_size\":320,"    \
     "\"intermediate_size\":256,\"num_key_value_heads\":2,\"max_position_embeddings\":512"
@@ -31,7 +31,7 @@ TEST(defaults_of_llama)
     assert_int_equal(c.head_dim, 32);
     assert_int_equal(c.v_dim, 32);
     assert_int_equal(c.kv_heads, 2);
-    assert_int_equal(c.tied, SH_TIED_UNSAID);
+    assert_int_equal(c.tied, SH_TIED_UNSPECIFIED);
     assert_int_equal(c.rope_count, 1);
     assert_int_equal(c.rope[0].kind, SH_ROPE_DEFAULT);
     assert_int_equal(c.rope[0].dim, 32);
@@ -41,7 +41,7 @@ TEST(defaults_of_llama)
     sh_config_reset(&c);
 }
 
-/* What transformers takes when the file does not say. */
+/* The defaults of transformers for keys that the file does not have. */
 TEST(families_have_their_own_rope_when_none_is_given)
 {
     UNUSED_STATE;
@@ -74,7 +74,7 @@ TEST(bad_configs_are_refused_in_one_line)
     } cases[] = {
         {"[]", "must be a JSON object"},
         {"{}", "model_type"},
-        {"{\"model_type\":\"gpt2\"}", "known are llama, mistral, ministral3, qwen2"},
+        {"{\"model_type\":\"gpt2\"}", "supported are llama, mistral, ministral3, qwen2"},
         {"{\"model_type\":7}", "'model_type'"},
         {"{" LLAMA ",\"head_dim\":NaN}", "config.json"},
         {"{\"model_type\":\"llama\"," NO_EPS "}", "'rms_norm_eps' is missing"},
@@ -85,9 +85,8 @@ TEST(bad_configs_are_refused_in_one_line)
         {"{" LLAMA ",\"hidden_act\":\"relu\"}", "'hidden_act' is 'relu'"},
         {"{" LLAMA ",\"rope_theta\":\"x\"}", "'rope_theta'"},
         {"{" LLAMA ",\"rope_theta\":0}", "'rope_theta'"},
-        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}",
-         "RoPE of type 'dynamic'"},
-        {"{" LLAMA ",\"rope_scaling\":3}", "RoPE's parameters must be an object"},
+        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", "RoPE type 'dynamic'"},
+        {"{" LLAMA ",\"rope_scaling\":3}", "RoPE parameters must be an object"},
         {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":-2}}", "'factor'"},
         {"{" LLAMA ",\"rope_scaling\":{\"type\":\"llama3\",\"low_freq_factor\":4,"
          "\"high_freq_factor\":1,\"factor\":8}}",
@@ -96,10 +95,10 @@ TEST(bad_configs_are_refused_in_one_line)
         {"{" LLAMA ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}}",
          "'short_factor' must be an array of 16 numbers"},
         {"{" LLAMA ",\"layer_types\":[\"full_attention\"]}", "'layer_types' must be an array of 4"},
-        {"{" LLAMA ",\"layer_types\":[\"full_attention\",\"a\",\"b\",\"c\"]}", "holds 'a'"},
+        {"{" LLAMA ",\"layer_types\":[\"full_attention\",\"a\",\"b\",\"c\"]}", "has 'a'"},
         {"{" LLAMA ",\"quantization\":{\"bits\":7}}", "7 bits in groups of 64"},
         {"{" LLAMA ",\"quantization\":{\"group_size\":48}}", "4 bits in groups of 48"},
-        {"{" LLAMA ",\"quantization\":{\"mode\":\"q4_k\"}}", "the mode 'q4_k'"},
+        {"{" LLAMA ",\"quantization\":{\"mode\":\"q4_k\"}}", "mode 'q4_k'"},
         {"{" LLAMA ",\"quantization\":{\"mode\":\"mxfp4\",\"bits\":8}}", "mxfp4 with 8 bits"},
         {"{" LLAMA ",\"quantization_config\":{\"quant_method\":\"gptq\"}}", "'gptq'"},
         {"{\"model_type\":\"llama\",\"hidden_size\":1e300}", "'hidden_size'"},
@@ -126,7 +125,7 @@ TEST(bad_configs_are_refused_in_one_line)
          "'final_logit_softcapping' must be null"},
         {"{\"model_type\":\"gpt_oss\"," SHAPE ",\"num_local_experts\":4,"
          "\"num_experts_per_tok\":2,\"swiglu_limit\":9}",
-         "'swiglu_limit' 9"},
+         "'swiglu_limit' is 9"},
         {"{\"model_type\":\"gpt_oss\"," SHAPE ",\"num_local_experts\":4,"
          "\"num_experts_per_tok\":2}",
          "'rope_parameters' is missing"},
@@ -194,7 +193,7 @@ TEST(old_and_new_spelling_say_the_same)
               "{\"rope_type\":\"default\",\"rope_theta\":10000}}}");
 }
 
-/* Numbers from transformers' own functions (modeling_rope_utils, f32). */
+/* Reference values from the functions of transformers (modeling_rope_utils, f32). */
 TEST(frequencies_are_those_of_transformers)
 {
     UNUSED_STATE;

@@ -1,5 +1,5 @@
-/* The demo model answers as Hugging Face transformers did in f32: token by token, wherever first
- * and second choice lay far enough apart, with the same log-probabilities. */
+/* The demo model answers like Hugging Face transformers in f32: the same tokens, wherever the first
+ * and the second choice are far enough apart, with the same log-probabilities. */
 #include "base/json.h"
 #include "rig.h"
 

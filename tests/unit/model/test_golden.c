@@ -1,12 +1,12 @@
 /* Every model of tests/data/models against logits that Hugging Face transformers computed in f32 on
  * the dequantized weights.
  *
- * Where noise turns a choice between experts that were almost equal, the token's answer is another
- * and says nothing about the arithmetic: such tokens are left out, and counted. */
+ * Where two experts score almost the same, rounding may flip the choice between them. The result of
+ * such a token says nothing about the arithmetic: these tokens are left out, and counted. */
 #include "rig.h"
 
 typedef struct {
-    double rms, max; /* of a standard deviation */
+    double rms, max; /* in standard deviations of the logits */
 } noise;
 
 static const double EXACT_MAX = 0.001;
@@ -14,15 +14,14 @@ static const noise ACTIVATIONS_MAX = {0.02, 0.10};
 static const noise KV_MAX = {0.02, 0.10};
 static const double FLIPS_MAX = 0.10; /* of all tokens */
 
-/* Where int8 KV does more: tokens that look back at one whose expert changed (mixtral), experts'
- * weights times 16 (deepseek_v2). */
+/* Models where int8 KV has a larger effect: tokens that attend to one whose expert flipped
+ * (mixtral), expert weights scaled by 16 (deepseek_v2). */
 static const struct {
     const char *name;
     noise max;
 } KV_WIDER[] = {{"mixtral-4bit", {0.03, 0.35}}, {"deepseek_v2-4bit", {0.02, 0.15}}};
 
-/* What the router chose, token by token: taken down by an op that stands in front of the device's.
- */
+/* The choices of the router, token by token, recorded by an op that wraps the device's. */
 enum { CHOICES_MAX = 1 << 16 };
 static int32_t choices[2][CHOICES_MAX];
 static size_t choice_count[2];
@@ -39,7 +38,7 @@ static void route_and_record(sh_device *dev, const sh_router *router, const floa
     choice_count[recording] += count;
 }
 
-/* Choices of the router go to list `record`. */
+/* From now on the choices of the router go to list `record`. */
 static float *run_all(const golden *g, bool exact, sh_kv_format kv, int record)
 {
     sh_ops ops;
@@ -90,8 +89,8 @@ TEST(exact_logits_match)
     golden_free(&g);
 }
 
-/* Sequences were run one behind the other, each through all layers, so choices lie as
- * [sequence][layer with experts][token][k]. A choice counts as a set. */
+/* Sequences ran one after the other, each through all layers, so the choices are in the order
+ * [sequence][layer with experts][token][k]. The k experts of a token compare as a set. */
 static int mark_flips(const golden *g, int topk, bool *skip)
 {
     int flips = 0;

@@ -48,7 +48,7 @@ static int drop(void **state)
     return system(command);
 }
 
-/* The found path without the top folder. */
+/* The path that was found, relative to the top folder. */
 static const char *find(const char *name, const char *models, const char *cache,
                         const char *hf_home)
 {
@@ -59,10 +59,10 @@ static const char *find(const char *name, const char *models, const char *cache,
     snprintf(paths[1], sizeof(paths[1]), "%s/%s", top, cache == NULL ? "" : cache);
     snprintf(paths[2], sizeof(paths[2]), "%s/%s", top, hf_home == NULL ? "" : hf_home);
     snprintf(paths[3], sizeof(paths[3]), "%s/home", top);
-    sh_hub_places places = {.models = models == NULL ? NULL : paths[0],
-                            .hub_cache = cache == NULL ? NULL : paths[1],
-                            .hf_home = hf_home == NULL ? NULL : paths[2],
-                            .home = paths[3]};
+    sh_hub_paths places = {.models = models == NULL ? NULL : paths[0],
+                           .hub_cache = cache == NULL ? NULL : paths[1],
+                           .hf_home = hf_home == NULL ? NULL : paths[2],
+                           .home = paths[3]};
     if (sh_hub_find(name, &places, &out, &err) != SH_OK) {
         snprintf(found, sizeof(found), "%s", err.text);
         return found;
@@ -101,8 +101,8 @@ TEST(what_is_not_found_is_named_with_the_places)
     assert_non_null(strstr(text, "hub/models--org--none"));
     assert_non_null(strstr(text, "hf/hub/models--org--none"));
     assert_non_null(strstr(text, "home/.cache/huggingface/hub/models--org--none"));
-    assert_non_null(strstr(find("org/half", NULL, "hub", NULL), "without a whole snapshot"));
-    assert_non_null(strstr(find("org/evil", NULL, "hub", NULL), "without a whole snapshot"));
+    assert_non_null(strstr(find("org/half", NULL, "hub", NULL), "has no complete snapshot"));
+    assert_non_null(strstr(find("org/evil", NULL, "hub", NULL), "has no complete snapshot"));
 }
 
 TEST(a_folder_of_the_cache_knows_its_name)

@@ -1,4 +1,4 @@
-/* A token's logits have the same bits alone, in a batch, and wherever its prompt was cut. */
+/* The logits of a token have the same bits alone, in a batch, and however its prompt is split. */
 #include "rig.h"
 
 enum { OTHERS = 7, CUTS = 6 };
@@ -13,7 +13,7 @@ static void check_same(const golden *g, const float *want, const float *got, int
     }
 }
 
-/* A cut that differs from call to call, and is the same in every run. */
+/* A split that differs from call to call, but is the same in every run. */
 static int next_cut(unsigned *seed, int left)
 {
     *seed = *seed * 1664525U + 1013904223U;
@@ -32,7 +32,7 @@ static void check_cuts(const rig *r, const golden *g, const float *want, float *
         }
 }
 
-/* The sequence at some place among seven others, which hold other tokens and other lengths. */
+/* The sequence somewhere among seven others, which have other tokens and other lengths. */
 static void check_batch(const rig *r, const golden *g, const float *want, float *got)
 {
     sh_err err = {0};

@@ -1,4 +1,4 @@
-/* The inventory of a config names exactly the tensors that real conversions hold. */
+/* The inventory of a config names exactly the tensors that real conversions have. */
 #include "model/inventory.h"
 
 #include "rig.h"
@@ -11,7 +11,7 @@ static size_t check_items(const sh_tensors *set, const sh_inventory *inv)
     for (size_t i = 0; i < inv->count; i++) {
         const sh_item *item = &inv->items[i];
         bool vector = item->kind == SH_ITEM_VECTOR;
-        const sh_tensor *t = sh_tensors_find(set, vector ? "%s" : "%s.weight", item->path);
+        const sh_stored_tensor *t = sh_tensors_find(set, vector ? "%s" : "%s.weight", item->path);
         if (t == NULL) fail_msg("'%s' is not in %s", item->path, sh_tensors_where(set));
         assert_int_equal(t->dims, vector ? 1 : item->stack > 0 ? 3 : 2);
         if (!vector) assert_int_equal(t->shape[t->dims - 2], item->rows);

@@ -15,14 +15,15 @@ TEST(shares_follow_speed_until_memory_ends)
 {
     UNUSED_STATE;
     double shares[3];
-    sh_rank_means means[3] = {{100, 2}, {100, 1}, {100, 1}};
-    CHECK_OK(sh_shares_by_means(means, 3, 80, shares, &err), err);
+    sh_rank_resources resources[3] = {{100, 2}, {100, 1}, {100, 1}};
+    CHECK_OK(sh_shares_by_resources(resources, 3, 80, shares, &err), err);
     assert_true(fabs(shares[0] - 0.5) < 1e-9 && fabs(shares[1] - 0.25) < 1e-9);
-    means[0].memory = 20; /* a quarter of the model */
-    CHECK_OK(sh_shares_by_means(means, 3, 80, shares, &err), err);
+    resources[0].memory = 20; /* a quarter of the model */
+    CHECK_OK(sh_shares_by_resources(resources, 3, 80, shares, &err), err);
     assert_true(fabs(shares[0] - 0.25) < 1e-9 && fabs(shares[1] - 0.375) < 1e-9);
-    means[1].memory = means[2].memory = 10;
-    CHECK_FAILS(sh_shares_by_means(means, 3, 80, shares, &err), err, "3 ranks together have room");
+    resources[1].memory = resources[2].memory = 10;
+    CHECK_FAILS(sh_shares_by_resources(resources, 3, 80, shares, &err), err,
+                "3 ranks together can hold");
 }
 
 TEST(parts_of_a_model_add_up_to_the_whole)

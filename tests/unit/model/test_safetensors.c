@@ -15,7 +15,7 @@ static char *path_of(const char *name)
     return sh_path_join(dir, name);
 }
 
-/* A header over `data_size` bytes of data. */
+/* Parses a header that describes `data_size` bytes of data. */
 static sh_status parse(const char *header, uint64_t data_size, sh_tensor_list *out, sh_arena *arena,
                        sh_err *err)
 {
@@ -35,7 +35,7 @@ TEST(lists_tensors_by_name)
                          "\"empty\":{\"dtype\":\"F32\",\"shape\":[0,7],\"data_offsets\":[16,16]}}";
     CHECK_OK(parse(header, 16, &list, &arena, &err), err);
     assert_int_equal(list.count, 3);
-    const sh_tensor *b = sh_tensor_list_find(&list, "b");
+    const sh_stored_tensor *b = sh_tensor_list_find(&list, "b");
     assert_non_null(b);
     assert_int_equal(b->type, SH_TENSOR_BF16);
     assert_int_equal(b->dims, 2);
@@ -66,13 +66,14 @@ TEST(bad_headers_are_refused_in_one_line)
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}",
          "more than 8 dimensions"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}",
-         "tensor 'a' of F32 [2] needs 8 bytes, its place in the file has 4"},
+         "tensor 'a' of F32 [2] needs 8 bytes, its 'data_offsets' have 4"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[17],\"data_offsets\":[0,17]}}",
          "tensor 'a' ends at byte 17 of the data, the file has only 16"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[8,4]}}", "two rising"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0]}}", "two rising"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[8,4]}}", "ascending"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0]}}", "two whole numbers"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,1e400]}}", "f"},
-        {"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}", "whole bytes"},
+        {"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}",
+         "whole number of bytes"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},"
          "\"b\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[7,15]}}",
          "tensors 'a' and 'b' overlap"},
@@ -96,7 +97,7 @@ TEST(absurd_header_lengths_are_refused)
     size_t len = 0;
     const uint8_t huge[8] = {255, 255, 255, 255, 255, 255, 255, 255}, some[8] = {100};
     CHECK_FAILS(sh_safetensors_header_len(huge, 1000, "f", &len, &err), err,
-                "allowed are 100000000");
+                "at most 100000000 are allowed");
     CHECK_FAILS(sh_safetensors_header_len(some, 107, "f", &len, &err), err,
                 "needs 108 bytes, the file has 107");
     CHECK_OK(sh_safetensors_header_len(some, 108, "f", &len, &err), err);
@@ -107,7 +108,7 @@ static void write_file(const char *name, const char *tensor, uint8_t fill, int64
 {
     sh_err err = {0};
     sh_safetensors_writer *writer = NULL;
-    sh_tensor spec = {.name = tensor, .type = SH_TENSOR_U8, .dims = 1, .shape = {count}};
+    sh_stored_tensor spec = {.name = tensor, .type = SH_TENSOR_U8, .dims = 1, .shape = {count}};
     char *path = path_of(name), *data = sh_alloc((size_t)count);
     memset(data, fill, (size_t)count);
     CHECK_OK(sh_safetensors_writer_open(path, &spec, 1, "mlx", &writer, &err), err);
@@ -132,7 +133,7 @@ TEST(what_was_written_is_read_back)
     sh_tensors *set = NULL;
     write_file("model.safetensors", "x", 7, 1000);
     CHECK_OK(sh_tensors_open(dir, &set, &err), err);
-    const sh_tensor *x = sh_tensors_find(set, "%s", "x");
+    const sh_stored_tensor *x = sh_tensors_find(set, "%s", "x");
     assert_non_null(x);
     uint8_t data[10] = {0};
     CHECK_OK(sh_tensors_read(set, x, 990, data, 10, &err), err);
@@ -225,7 +226,7 @@ TEST(an_unfinished_file_has_no_name)
     UNUSED_STATE;
     sh_err err = {0};
     sh_safetensors_writer *writer = NULL;
-    sh_tensor spec = {.name = "a", .type = SH_TENSOR_F32, .dims = 1, .shape = {4}};
+    sh_stored_tensor spec = {.name = "a", .type = SH_TENSOR_F32, .dims = 1, .shape = {4}};
     char *path = path_of("model.safetensors"), *part = path_of("model.safetensors.part");
     CHECK_OK(sh_safetensors_writer_open(path, &spec, 1, NULL, &writer, &err), err);
     assert_false(sh_file_exists(path));

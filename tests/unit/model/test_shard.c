@@ -1,5 +1,4 @@
-/* Whatever the model and the group, every layer, head, column and row has an owner, and only one.
- */
+/* Whatever the model and the group, every layer, head, column and row has exactly one owner. */
 #include "model/shard.h"
 
 #include "base/alloc.h"
@@ -48,7 +47,7 @@ static sh_config random_config(sh_quant_override *override)
     return c;
 }
 
-/* The ranges of a stage's ranks follow each other and end at `total`; borders are whole units. */
+/* The ranges of a stage's ranks are adjacent and end at `total`; borders are whole units. */
 static void check_cover(const sh_shard *shards, int count, size_t offset, int64_t total,
                         int64_t unit)
 {

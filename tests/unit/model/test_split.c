@@ -1,5 +1,5 @@
-/* A model cut over ranks gives what it gives on one. Ranks are threads here, each with its own
- * device and its own share of the weights; a sum goes over them in rank order. */
+/* A model split over ranks gives the same logits as on one. Ranks are threads here, each with its
+ * own device and its own shard of the weights; sums are made in rank order. */
 #include "rig.h"
 
 #include <pthread.h>
@@ -18,7 +18,7 @@ typedef struct {
     rig r;
     int rank; /* in its stage */
     const sh_forward_input *step;
-    float *sum; /* of the whole, before all have read it */
+    float *sum; /* result, kept apart until all ranks have read the parts */
     sh_logits out;
     sh_status status;
 } member;
@@ -47,7 +47,8 @@ static void *run_member(void *arg)
     return NULL;
 }
 
-/* All ranks of one stage run the step; the first finds its input, a later one gets it. */
+/* All ranks of one stage run the step. The first stage embeds tokens, a later one gets the hidden
+ * states of the one before. */
 static void run_stage(member *members, int size, const sh_forward_input *step, const float *hidden,
                       size_t hidden_count)
 {
@@ -66,14 +67,14 @@ static void run_stage(member *members, int size, const sh_forward_input *step, c
         pthread_join(threads[i], NULL);
         assert_int_equal(members[i].status, SH_OK);
     }
-    /* Every rank of a stage holds the same bits. */
+    /* All ranks of a stage have the same bits. */
     for (int i = 1; i < size; i++)
         assert_memory_equal(sh_model_hidden(members[i].r.model),
                             sh_model_hidden(members[0].r.model), hidden_count * sizeof(float));
     pthread_barrier_destroy(&g.barrier);
 }
 
-/* The ranks of the last stage hold a part of each row of logits; together they hold all of it. */
+/* Each rank of the last stage has a part of each row of logits; together they have all of it. */
 static void check_result(const golden *g, const member *last, int width, const char *how)
 {
     double max = 0;

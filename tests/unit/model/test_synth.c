@@ -1,5 +1,5 @@
-/* A model of random weights loads and runs like a real one, whatever its family, and a run that was
- * stopped goes on. */
+/* A model of random weights loads and runs like a real one, whatever its family, and an interrupted
+ * run can be resumed. */
 #include "model/shapes.h"
 #include "model/synth.h"
 

@@ -1,5 +1,5 @@
-/* Files that do not hold what config.json promises: each refusal names file, tensor, found and
- * expected. */
+/* Files that do not match config.json: each error names the file, the tensor, what was found and
+ * what was expected. */
 #include "base/json.h"
 #include "rig.h"
 #include "scratch.h"
@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The folder of a model with other values in its config.json: "key": value, ... */
+/* Copies the config.json of a model with some values changed: "key": value, ... */
 static void change_config(const char *model, const char *changes)
 {
     sh_err err = {0};
@@ -95,9 +95,9 @@ TEST(wrong_weights_are_refused_in_one_line)
         {"deepseek_v3-4bit", "\"kv_lora_rank\":128", "kv_a_proj_with_mqa.weight"},
         {"phi3-longrope-long-4bit", "\"num_key_value_heads\":4", "self_attn.qkv_proj.weight"},
         {"deepseek_v3-4bit", "\"n_shared_experts\":0",
-         "mlp.shared_experts.down_proj.biases' has no place in the deepseek_v3 model"},
+         "mlp.shared_experts.down_proj.biases' is not part of the deepseek_v3 model"},
         {"qwen3-mixed", "\"model_type\":\"llama\"",
-         "self_attn.k_norm.weight' has no place in the llama model"},
+         "self_attn.k_norm.weight' is not part of the llama model"},
     };
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
         sh_err err = {0};

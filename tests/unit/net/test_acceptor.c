@@ -1,4 +1,4 @@
-/* Who keeps his place at the acceptor when more knock than it has room for. */
+/* Which connections the acceptor keeps when there are more than it has slots. */
 #include "net/acceptor.h"
 
 #include "base/log.h"
@@ -71,7 +71,7 @@ TEST(a_proof_of_the_token_keeps_its_place)
     sh_status status = SH_AGAIN;
     while (status == SH_AGAIN && !sh_deadline_passed(end)) {
         sh_status dialled = sh_peer_conn_step(mine, &err);
-        if (dialled < 0) fail_msg("the rank was sent away: %s", err.text);
+        if (dialled < 0) fail_msg("the rank was rejected: %s", err.text);
         status = sh_acceptor_step(acceptor, &theirs, &err);
     }
     assert_int_equal(status, SH_OK);
@@ -89,7 +89,7 @@ static bool is_open(int fd)
     return recv(fd, &byte, 1, MSG_DONTWAIT) < 0;
 }
 
-TEST(who_says_nothing_leaves_first)
+TEST(silent_connections_are_dropped_first)
 {
     UNUSED_STATE;
     static const char start[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
@@ -119,7 +119,7 @@ int main(void)
     sh_log_set_level(SH_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_proof_of_the_token_keeps_its_place),
-        cmocka_unit_test(who_says_nothing_leaves_first),
+        cmocka_unit_test(silent_connections_are_dropped_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

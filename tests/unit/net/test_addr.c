@@ -90,7 +90,7 @@ TEST(knows_loopback_and_any)
     }
 }
 
-TEST(resolves_localhost_and_names_what_it_can_not)
+TEST(resolves_localhost_and_names_what_it_cannot)
 {
     UNUSED_STATE;
     sh_addr addr[SH_ADDR_HOST_MAX];
@@ -111,7 +111,7 @@ int main(void)
         cmocka_unit_test(refuses_what_has_no_clear_port),
         cmocka_unit_test(formats_back_what_it_parsed),
         cmocka_unit_test(knows_loopback_and_any),
-        cmocka_unit_test(resolves_localhost_and_names_what_it_can_not),
+        cmocka_unit_test(resolves_localhost_and_names_what_it_cannot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

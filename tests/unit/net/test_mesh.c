@@ -1,4 +1,4 @@
-/* Ranks meet as threads of one process, over real sockets. */
+/* Ranks join as threads of one process, over real sockets. */
 #include "net/mesh.h"
 
 #include "base/clock.h"
@@ -18,7 +18,7 @@ typedef struct {
     bool plain_data;
     sh_path path;
     int lanes;
-    const char *port_name; /* what every pair must have become */
+    const char *port_name; /* the transport that every pair must use */
 } setup;
 
 static bool pass_byte(sh_mesh *mesh, int peer, bool send, uint8_t *byte, sh_err *err)
@@ -33,7 +33,7 @@ static bool pass_byte(sh_mesh *mesh, int peer, bool send, uint8_t *byte, sh_err 
     return status == SH_OK;
 }
 
-/* Every rank sends its number to every other, over the port and over the control link. */
+/* Every rank sends its number to every other, over the channel and the control connection. */
 static void exchange(ranks_one *one, sh_mesh *mesh, const setup *set)
 {
     for (int r = 0; r < mesh->size; r++) {
@@ -67,7 +67,7 @@ static void join_and_exchange(ranks_one *one)
     one->status = sh_mesh_join(&opts, &mesh, &one->err);
     if (one->status != SH_OK) return;
     exchange(one, mesh, set);
-    sh_sleep_ms(50); /* nobody closes while another still reads */
+    sh_sleep_ms(50); /* do not close while another rank still reads */
     sh_mesh_close(mesh);
 }
 
@@ -107,7 +107,7 @@ static void join_with_misfit(ranks_one *one)
         opts.size = odd->world;
         opts.group = odd->group;
         opts.model[0] = odd->model;
-        sh_sleep_ms(100); /* the others are there by then */
+        sh_sleep_ms(100); /* the others have joined by then */
     }
     opts.token = RANKS_TOKEN;
     sh_mesh *mesh = NULL;
@@ -118,19 +118,19 @@ static void join_with_misfit(ranks_one *one)
 TEST(a_rank_that_does_not_fit_is_named_on_every_rank)
 {
     UNUSED_STATE;
-    static const misfit logprobs[] = {
+    static const misfit misfits[] = {
         {2, 4, "shoal", 0, "rank 2 has world size 4", "rank 0 has 3"},
-        {1, 3, "shoal", 0, "rank 1 is there twice", "127.0.0.1:"},
+        {1, 3, "shoal", 0, "rank 1 was started twice", "127.0.0.1:"},
         {2, 3, "other", 0, "rank 2 has group name other", "rank 0 has shoal"},
         {2, 3, "shoal", 0xab, "rank 2 has model ab00", "rank 0 has 0000"},
     };
-    for (size_t i = 0; i < SH_COUNT_OF(logprobs); i++) {
+    for (size_t i = 0; i < SH_COUNT_OF(misfits); i++) {
         ranks_one ranks[3];
         int64_t start = sh_clock_ns();
-        ranks_run(3, 3, join_with_misfit, (void *)(uintptr_t)&logprobs[i], ranks);
+        ranks_run(3, 3, join_with_misfit, (void *)(uintptr_t)&misfits[i], ranks);
         for (int r = 0; r < 3; r++) {
-            CHECK_FAILS(ranks[r].status, ranks[r].err, logprobs[i].part);
-            CHECK_FAILS(ranks[r].status, ranks[r].err, logprobs[i].part2);
+            CHECK_FAILS(ranks[r].status, ranks[r].err, misfits[i].part);
+            CHECK_FAILS(ranks[r].status, ranks[r].err, misfits[i].part2);
         }
         assert_true(sh_clock_ns() - start < 2000000000);
     }
@@ -208,7 +208,7 @@ TEST(a_group_of_one_needs_nobody)
     sh_mesh_close(mesh);
 }
 
-/* Strangers: some send noise, some a byte now and then, some nothing; all are held open. */
+/* Strangers: some send noise, some a byte now and then, some nothing; all stay connected. */
 static void *pester(void *arg)
 {
     const char *where = arg;
@@ -256,8 +256,8 @@ TEST(strangers_do_not_keep_a_group_from_forming)
     assert_true(sh_clock_ns() - start < 3000000000);
 }
 
-/* Before rank 0 listens somebody else does, and says in clear what only a rank with another token
- * would hear. */
+/* Before rank 0 listens, a stranger does, and sends in plain text the alerts that a rank with
+ * another token would cause. */
 static void join_after_forged_alerts(ranks_one *one)
 {
     static const uint8_t alerts[][7] = {{21, 3, 3, 0, 2, 2, 51},  /* decrypt_error */
@@ -284,8 +284,8 @@ TEST(a_forged_alert_does_not_end_a_joining_rank)
     for (int r = 0; r < 2; r++) CHECK_OK(ranks[r].status, ranks[r].err);
 }
 
-/* A stranger who opens connections as fast as he can and holds the last ones: silent, with the
- * start of a handshake, or with the whole first message of one for another token. */
+/* A stranger that opens connections as fast as possible and keeps the last ones: silent, with the
+ * start of a handshake, or with the complete first message of one for another token. */
 typedef struct {
     char where[SH_ADDR_TEXT_MAX];
     char first[2048]; /* that message */
@@ -341,14 +341,14 @@ static int64_t joined_ns;
 static void join_in_a_flood(ranks_one *one)
 {
     static const setup set = {RANKS_TOKEN, false, SH_PATH_TCP, 1, "tls"};
-    if (one->rank == 1) sh_sleep_ms(500); /* the flood is there first */
+    if (one->rank == 1) sh_sleep_ms(500); /* the flood starts first */
     int64_t start = sh_clock_ns();
     one->arg = (void *)(uintptr_t)&set;
     join_and_exchange(one);
     if (one->rank == 1) joined_ns = sh_clock_ns() - start;
 }
 
-/* ranks_run has no room for others: rank 0 starts the flood, which outlasts the joining. */
+/* ranks_run starts ranks only: rank 0 starts the flood, which outlasts the joining. */
 static flood flooding;
 
 static void rank_in_a_flood(ranks_one *one)
@@ -373,7 +373,7 @@ TEST(a_flood_of_handshakes_keeps_no_rank_waiting)
     for (int r = 0; r < 2; r++) CHECK_OK(ranks[r].status, ranks[r].err);
 }
 
-TEST(who_keeps_failing_has_to_wait)
+TEST(a_source_that_keeps_failing_has_to_wait)
 {
     UNUSED_STATE;
     static sh_penalty penalty;
@@ -391,7 +391,7 @@ TEST(who_keeps_failing_has_to_wait)
     }
     assert_true(sh_deadline_passed(sh_penalty_start(&penalty, &other)));
     assert_true(sh_deadline_passed(sh_penalty_start(&penalty, &near)));
-    for (int i = 0; i < SH_PENALTY_SOURCES; i++) { /* many others push the first one out */
+    for (int i = 0; i < SH_PENALTY_SOURCES; i++) { /* many others evict the first one */
         sh_addr_set_port(&other, 1);
         other.sa.v4.sin_addr.s_addr = htonl(0x0b000000u + (uint32_t)i);
         sh_penalty_add(&penalty, &other);
@@ -412,7 +412,7 @@ int main(void)
         cmocka_unit_test(strangers_do_not_keep_a_group_from_forming),
         cmocka_unit_test(a_forged_alert_does_not_end_a_joining_rank),
         cmocka_unit_test(a_flood_of_handshakes_keeps_no_rank_waiting),
-        cmocka_unit_test(who_keeps_failing_has_to_wait),
+        cmocka_unit_test(a_source_that_keeps_failing_has_to_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static const uint8_t *payload_of(const sh_buf *frame, sh_frame_type type, size_t
     return (const uint8_t *)frame->ptr + SH_FRAME_HEAD_LEN;
 }
 
-TEST(a_hello_comes_back_as_it_was_sent)
+TEST(a_hello_survives_packing)
 {
     UNUSED_STATE;
     sh_hello in = sample_hello();
@@ -48,7 +48,7 @@ TEST(a_hello_comes_back_as_it_was_sent)
     sh_buf_reset(&buf);
 }
 
-/* A payload that is cut anywhere, or longer than it says, is refused and nothing is read behind it.
+/* A payload that is truncated anywhere, or too long, is rejected, and nothing is read past its end.
  */
 TEST(a_cut_or_longer_payload_is_refused)
 {
@@ -121,7 +121,7 @@ TEST(heads_that_are_no_frames_are_refused)
     for (size_t i = 0; i < SH_COUNT_OF(bad); i++) {
         sh_frame_head head;
         sh_err err;
-        CHECK_FAILS(sh_frame_head_unpack(bad[i], &head, &err), err, "no frame");
+        CHECK_FAILS(sh_frame_head_unpack(bad[i], &head, &err), err, "not a Shoal frame");
     }
 }
 
@@ -166,13 +166,13 @@ TEST(an_op_head_is_little_endian_and_checked)
     CHECK_OK(sh_op_head_unpack(raw, &out, &err), err);
     assert_int_equal(out.size, in.size);
     raw[0] ^= 1;
-    CHECK_FAILS(sh_op_head_unpack(raw, &out, &err), err, "no operation");
+    CHECK_FAILS(sh_op_head_unpack(raw, &out, &err), err, "not an operation header");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hello_comes_back_as_it_was_sent),
+        cmocka_unit_test(a_hello_survives_packing),
         cmocka_unit_test(a_cut_or_longer_payload_is_refused),
         cmocka_unit_test(a_hello_of_another_protocol_still_says_who_and_which_version),
         cmocka_unit_test(heads_that_are_no_frames_are_refused),

@@ -16,7 +16,7 @@ static int64_t wait_ms(sh_penalty *penalty, const sh_addr *from)
     return (sh_penalty_start(penalty, from) - now) / 1000000;
 }
 
-TEST(who_keeps_failing_waits_and_others_do_not)
+TEST(a_source_that_keeps_failing_waits_and_others_do_not)
 {
     UNUSED_STATE;
     sh_penalty penalty = {0};
@@ -30,7 +30,7 @@ TEST(who_keeps_failing_waits_and_others_do_not)
     assert_int_equal(wait_ms(&penalty, &good), 0);
 }
 
-TEST(however_many_come_nobody_waits_longer_than_a_dialler_does)
+TEST(no_wait_is_longer_than_a_connecting_rank_tolerates)
 {
     UNUSED_STATE;
     enum { PATIENCE_MS = 2000 };
@@ -40,21 +40,21 @@ TEST(however_many_come_nobody_waits_longer_than_a_dialler_does)
     for (int i = 0; i < 2000; i++) assert_true(wait_ms(&penalty, &from) < PATIENCE_MS);
 }
 
-TEST(machines_of_one_cable_are_told_apart)
+TEST(machines_on_one_cable_are_distinguished)
 {
     UNUSED_STATE;
     sh_addr a = address("[fe80::1]:1"), b = address("[fe80::2]:1");
     assert_false(sh_addr_same_host(&a, &b));
     sh_addr c = address("[2001:db8::1]:1"), d = address("[2001:db8::2]:1");
-    assert_true(sh_addr_same_host(&c, &d)); /* one machine may choose among these */
+    assert_true(sh_addr_same_host(&c, &d)); /* one machine can use all of these */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_keeps_failing_waits_and_others_do_not),
-        cmocka_unit_test(however_many_come_nobody_waits_longer_than_a_dialler_does),
-        cmocka_unit_test(machines_of_one_cable_are_told_apart),
+        cmocka_unit_test(a_source_that_keeps_failing_waits_and_others_do_not),
+        cmocka_unit_test(no_wait_is_longer_than_a_connecting_rank_tolerates),
+        cmocka_unit_test(machines_on_one_cable_are_distinguished),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

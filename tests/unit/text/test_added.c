@@ -1,4 +1,4 @@
-/* What is special in the walk; its agreement with the reference is in test_tokenizer.c. */
+/* Edge cases of the search; test_tokenizer.c compares it with the reference. */
 #include "text/tokenizer/added.h"
 
 #include "base/buf.h"
@@ -57,7 +57,7 @@ TEST(the_leftmost_and_then_the_longest_token_wins)
     sh_added_reset(&added);
 }
 
-TEST(an_entry_that_is_there_twice_is_one_and_a_contradiction_is_refused)
+TEST(duplicates_are_merged_and_contradictions_rejected)
 {
     UNUSED_STATE;
     static const sh_added_token rows[][2] = {
@@ -77,7 +77,7 @@ TEST(an_entry_that_is_there_twice_is_one_and_a_contradiction_is_refused)
     }
 }
 
-TEST(a_megabyte_of_white_space_tokens_takes_a_moment)
+TEST(a_megabyte_of_white_space_tokens_is_fast)
 {
     UNUSED_STATE;
     enum { LEN = 1 << 20 };
@@ -101,8 +101,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_leftmost_and_then_the_longest_token_wins),
-        cmocka_unit_test(an_entry_that_is_there_twice_is_one_and_a_contradiction_is_refused),
-        cmocka_unit_test(a_megabyte_of_white_space_tokens_takes_a_moment),
+        cmocka_unit_test(duplicates_are_merged_and_contradictions_rejected),
+        cmocka_unit_test(a_megabyte_of_white_space_tokens_is_fast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Tokens of the demo model as an engine would send them, and what comes of them. */
+/* Decodes tokens of the demo model, as an engine would send them. */
 #include "text/answer_text.h"
 
 #include "base/alloc.h"
@@ -48,7 +48,7 @@ static void end(sh_answer_text *text, const char *events, const char *reason)
     sh_answer_text_free(text);
 }
 
-TEST(a_stop_string_ends_the_text_and_swallows_its_tokens)
+TEST(a_stop_string_ends_the_text_and_consumes_its_tokens)
 {
     UNUSED_STATE;
     sh_str stop = SH_STR("layer across");
@@ -56,14 +56,14 @@ TEST(a_stop_string_ends_the_text_and_swallows_its_tokens)
     size_t count = say(text, "splits every layer across the machines");
     size_t settled = sh_answer_text_settled(text);
     assert_true(settled > 0 && settled < count);
-    assert_true(sh_answer_text_push(text, 300)); /* what still comes is ignored */
+    assert_true(sh_answer_text_push(text, 300)); /* further tokens are ignored */
     sh_answer_text_finish(text);
     assert_int_equal(sh_answer_text_settled(text), settled);
     assert_non_null(strstr(seen.ptr, "every"));
     assert_null(strstr(seen.ptr, "lay"));
     sh_answer_text_free(text);
 
-    /* One that only begins is text after all. */
+    /* The start of a stop string without the rest is text. */
     text = start(&(sh_answer_text_opts){.stops = &stop, .stop_count = 1});
     count = say(text, "every layer acr");
     assert_true(sh_answer_text_settled(text) < count);
@@ -74,7 +74,7 @@ TEST(a_stop_string_ends_the_text_and_swallows_its_tokens)
 
 #define CALL "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>"
 
-TEST(calls_are_read_where_there_are_tools_only)
+TEST(calls_are_parsed_only_if_the_request_has_tools)
 {
     UNUSED_STATE;
     cJSON *tools = cJSON_Parse("[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]");
@@ -93,7 +93,7 @@ TEST(calls_are_read_where_there_are_tools_only)
     cJSON_Delete(tools);
 }
 
-TEST(end_marks_are_no_text)
+TEST(end_tokens_are_not_text)
 {
     UNUSED_STATE;
     sh_answer_text *text = start(&(sh_answer_text_opts){.chat = true});
@@ -131,9 +131,9 @@ static int close_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stop_string_ends_the_text_and_swallows_its_tokens),
-        cmocka_unit_test(calls_are_read_where_there_are_tools_only),
-        cmocka_unit_test(end_marks_are_no_text),
+        cmocka_unit_test(a_stop_string_ends_the_text_and_consumes_its_tokens),
+        cmocka_unit_test(calls_are_parsed_only_if_the_request_has_tools),
+        cmocka_unit_test(end_tokens_are_not_text),
         cmocka_unit_test(wrong_stop_strings_are_refused),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);

@@ -1,4 +1,4 @@
-/* Random merges against the plain definition of BPE, and time against hostile words. */
+/* Compares random merges with the plain definition of BPE, and times hostile words. */
 #include "text/tokenizer/bpe.h"
 
 #include "base/clock.h"
@@ -32,7 +32,7 @@ static void token_add(sh_vocab *vocab, sh_str piece)
     CHECK_OK(sh_vocab_add(vocab, piece, vocab->size, &err), err);
 }
 
-/* Letters (the last is U+2581, where words may be cut) and merges of tokens that are there. */
+/* Letters (the last is U+2581, where words may be cut) and merges of existing tokens. */
 static void model_make(model *m, bool ignore_merges)
 {
     static const char *const letters[LETTERS] = {"a", "b", "\xc3\xa9", "\xe2\x96\x81"};
@@ -76,7 +76,7 @@ static int rank_of(const model *m, int32_t left, int32_t right)
     return -1;
 }
 
-/* As the definition says: look at all pairs, join the best, leftmost first; again. */
+/* The definition: scan all pairs, merge the best one, leftmost first; repeat. */
 static size_t plain_bpe(const model *m, int32_t *ids, size_t count)
 {
     for (;;) {
@@ -115,7 +115,7 @@ static void word_check(const model *m, sh_bpe_scratch *scratch)
     sh_ids_reset(&got);
 }
 
-TEST(joins_what_the_definition_joins)
+TEST(merges_as_the_definition_says)
 {
     UNUSED_STATE;
     for (int i = 0; i < 100; i++) {
@@ -181,8 +181,8 @@ TEST(unknown_characters_become_bytes_or_unk_or_nothing)
     unknown_check(opts, word, (int32_t[]){1}, 1);
 }
 
-/* A quadratic way would need hours. */
-TEST(a_megabyte_of_one_letter_takes_a_moment)
+/* A quadratic algorithm would take hours. */
+TEST(a_megabyte_of_one_letter_is_fast)
 {
     UNUSED_STATE;
     enum { LEN = 1 << 20 };
@@ -209,10 +209,10 @@ TEST(a_megabyte_of_one_letter_takes_a_moment)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(joins_what_the_definition_joins),
+        cmocka_unit_test(merges_as_the_definition_says),
         cmocka_unit_test(a_word_that_is_a_token_needs_no_merges_when_they_are_ignored),
         cmocka_unit_test(unknown_characters_become_bytes_or_unk_or_nothing),
-        cmocka_unit_test(a_megabyte_of_one_letter_takes_a_moment),
+        cmocka_unit_test(a_megabyte_of_one_letter_is_fast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Where a template and its variables come from. Folders are made here, as models bring them. */
+/* Where templates and their variables come from, in folders laid out like those of models. */
 #include "text/chat_template.h"
 
 #include "base/alloc.h"
@@ -67,7 +67,7 @@ TEST(special_tokens_and_defaults_are_variables)
     check(HI, "|</s>|False|True|None|True");
 }
 
-TEST(the_jinja_file_goes_before_the_config)
+TEST(the_jinja_file_takes_precedence_over_the_config)
 {
     UNUSED_STATE;
     put("tokenizer_config.json", "{\"bos_token\": \"B\", \"chat_template\": \"config\"}");
@@ -90,7 +90,7 @@ TEST(the_jinja_file_goes_before_the_config)
     free(path);
 }
 
-TEST(tools_take_the_template_for_tools)
+TEST(requests_with_tools_use_the_template_for_tools)
 {
     UNUSED_STATE;
     put("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"{{\"}, "
@@ -113,7 +113,7 @@ TEST(tools_take_the_template_for_tools)
     sh_chat_template_free(chat);
 }
 
-TEST(faults_name_their_file)
+TEST(errors_name_their_file)
 {
     UNUSED_STATE;
     check(HI, "error: no chat template");
@@ -148,7 +148,7 @@ TEST(requests_are_checked)
     free(got);
 }
 
-TEST(reasoning_has_every_name_that_templates_know)
+TEST(reasoning_is_available_under_every_name)
 {
     UNUSED_STATE;
     put("chat_template.jinja",
@@ -159,7 +159,7 @@ TEST(reasoning_has_every_name_that_templates_know)
           "a,a;b,b;,;None,c;d,d;");
 }
 
-TEST(kwargs_are_variables_but_replace_no_part_of_the_request)
+TEST(kwargs_are_variables_but_do_not_override_the_request)
 {
     UNUSED_STATE;
     put("chat_template.jinja", "{{ bos_token }}|{{ mood }}|{{ tools is none }}|"
@@ -182,7 +182,7 @@ TEST(kwargs_are_variables_but_replace_no_part_of_the_request)
 #define SAYS(text) "{\"role\": \"assistant\", \"content\": \"" text "\"}"
 
 /* The expected texts are what transformers 5.22 gives. */
-TEST(the_last_message_can_be_gone_on_with)
+TEST(the_last_message_can_be_continued)
 {
     UNUSED_STATE;
     put("chat_template.jinja",
@@ -194,7 +194,7 @@ TEST(the_last_message_can_be_gone_on_with)
     check(GO_ON("\"reasoning_content\"", "{\"role\": \"assistant\", \"thinking\": \"hm\"}"),
           "<user>Hi</s>\n<assistant>[hm");
     check(GO_ON("true", "{\"role\": \"assistant\"}"), "error: has no text in 'content'");
-    check(GO_ON("true, \"add_generation_prompt\": true", SAYS("x")), "error: exclude each other");
+    check(GO_ON("true, \"add_generation_prompt\": true", SAYS("x")), "error: cannot both be set");
     put("chat_template.jinja",
         "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content | trim }}"
         "{% else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}</s>{% endfor %}");
@@ -203,7 +203,7 @@ TEST(the_last_message_can_be_gone_on_with)
                         "{\"text\": \"b \"}, {\"image\": 1}]}"),
           "<user>Hi</s><assistant>ab ");
     put("chat_template.jinja", "{{ messages[0].content }}");
-    check(GO_ON("true", SAYS("lost")), "error: does not show the last message");
+    check(GO_ON("true", SAYS("lost")), "error: does not render the last message");
 }
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_dir, remove_dir)
@@ -212,13 +212,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(special_tokens_and_defaults_are_variables),
-        IN_FOLDER(the_jinja_file_goes_before_the_config),
-        IN_FOLDER(tools_take_the_template_for_tools),
-        IN_FOLDER(faults_name_their_file),
+        IN_FOLDER(the_jinja_file_takes_precedence_over_the_config),
+        IN_FOLDER(requests_with_tools_use_the_template_for_tools),
+        IN_FOLDER(errors_name_their_file),
         IN_FOLDER(requests_are_checked),
-        IN_FOLDER(reasoning_has_every_name_that_templates_know),
-        IN_FOLDER(kwargs_are_variables_but_replace_no_part_of_the_request),
-        IN_FOLDER(the_last_message_can_be_gone_on_with),
+        IN_FOLDER(reasoning_is_available_under_every_name),
+        IN_FOLDER(kwargs_are_variables_but_do_not_override_the_request),
+        IN_FOLDER(the_last_message_can_be_continued),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* Streams of random ids: the pieces are whole characters, come as early as they can, and joined
- * are what decoding the whole gives (which test_tokenizer.c holds against a reference). */
+/* Streams of random ids: the texts are complete characters, come as early as possible, and
+ * concatenated equal the result of decoding all ids at once (which test_tokenizer.c compares with a
+ * reference). */
 #include "text/tokenizer/detokenizer.h"
 
 #include "base/hash.h"
@@ -15,7 +16,7 @@ static uint32_t pick(uint32_t count)
     return (uint32_t)(sh_mix64(draws++) >> 33) % count;
 }
 
-/* Random ids; runs of byte tokens (3 to 258 in the spm kinds) are what is hard. */
+/* Random ids; runs of byte tokens (3 to 258 in the spm kinds) are the hard part. */
 static void stream_make(const sh_tokenizer *tok, sh_ids *out)
 {
     out->len = 0;
@@ -43,7 +44,7 @@ static void stream_check(const sh_tokenizer *tok, sh_detokenizer *detok, const s
     sh_buf_reset(&joined);
 }
 
-TEST(joined_pieces_are_the_decoded_whole)
+TEST(streamed_texts_equal_decoding_at_once)
 {
     UNUSED_STATE;
     for (size_t kind = 0; kind < SH_COUNT_OF(case_kinds); kind++) {
@@ -62,7 +63,7 @@ TEST(joined_pieces_are_the_decoded_whole)
     }
 }
 
-/* A token that ends in a whole character leaves nothing behind. */
+/* After a token that ends in a complete character nothing is held back. */
 TEST(byte_level_text_comes_with_the_token_that_completes_it)
 {
     UNUSED_STATE;
@@ -108,8 +109,8 @@ static void push_check(sh_detokenizer *detok, const sh_tokenizer *tok, const cha
     assert_true(sh_str_is(text, want));
 }
 
-/* Bytes that are no UTF-8, as the Unicode standard (3.9, table 3-8 and those before it) cuts them:
- * one U+FFFD for each longest start of a character. F stands for it here. */
+/* Invalid UTF-8, split as in the Unicode standard (3.9, table 3-8 and those before it): one U+FFFD
+ * for each longest start of a character. It is written as F here. */
 TEST(broken_bytes_become_replacement_characters)
 {
     UNUSED_STATE;
@@ -153,7 +154,7 @@ TEST(broken_bytes_become_replacement_characters)
     sh_tokenizer_free(tok);
 }
 
-TEST(byte_tokens_wait_for_their_run_to_end_or_to_be_lost)
+TEST(byte_tokens_are_held_until_their_run_ends_or_is_invalid)
 {
     UNUSED_STATE;
     sh_tokenizer *tok = case_tokenizer("spm-legacy");
@@ -163,7 +164,7 @@ TEST(byte_tokens_wait_for_their_run_to_end_or_to_be_lost)
     push_check(detok, tok, "a",
                "\xc3\xa9"
                "a");
-    /* A byte that nothing can follow spoils the run: each byte of it is U+FFFD, at once. */
+    /* A byte that cannot start a character spoils the run: each of its bytes is U+FFFD, at once. */
     push_check(detok, tok, "<0x41>", "");
     push_check(detok, tok, "<0xFF>", "\xef\xbf\xbd\xef\xbf\xbd");
     push_check(detok, tok, "<0x41>", "\xef\xbf\xbd");
@@ -174,7 +175,7 @@ TEST(byte_tokens_wait_for_their_run_to_end_or_to_be_lost)
     sh_tokenizer_free(tok);
 }
 
-TEST(the_first_space_is_left_out_and_a_primed_stream_keeps_it)
+TEST(the_first_space_is_dropped_unless_the_stream_is_primed)
 {
     UNUSED_STATE;
     sh_tokenizer *tok = case_tokenizer("spm-legacy");
@@ -191,11 +192,11 @@ TEST(the_first_space_is_left_out_and_a_primed_stream_keeps_it)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(joined_pieces_are_the_decoded_whole),
+        cmocka_unit_test(streamed_texts_equal_decoding_at_once),
         cmocka_unit_test(byte_level_text_comes_with_the_token_that_completes_it),
         cmocka_unit_test(broken_bytes_become_replacement_characters),
-        cmocka_unit_test(byte_tokens_wait_for_their_run_to_end_or_to_be_lost),
-        cmocka_unit_test(the_first_space_is_left_out_and_a_primed_stream_keeps_it),
+        cmocka_unit_test(byte_tokens_are_held_until_their_run_ends_or_is_invalid),
+        cmocka_unit_test(the_first_space_is_dropped_unless_the_stream_is_primed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* The expected texts and errors in tests/data/templates were made by Jinja2 with the settings of
- * transformers: cases.json holds small templates over one set of variables, chats.json whole
- * conversations for the .jinja files beside it. */
+/* The expected texts and errors in tests/data/templates were produced by Jinja2 with the settings
+ * of transformers: cases.json holds small templates over one set of variables, chats.json complete
+ * conversations for the .jinja files in the same folder. */
 #include "text/jinja/template.h"
 
 #include "base/file.h"
@@ -14,7 +14,7 @@
 
 static sh_err err;
 
-/* Parses and renders; the error is in err when it fails. */
+/* Parses and renders. */
 static sh_status render(const char *source, const cJSON *vars, const sh_template_opts *opts,
                         sh_buf *out)
 {
@@ -81,7 +81,7 @@ TEST(small_templates_render_as_jinja2_renders_them)
     assert_int_equal(faults, 0);
 }
 
-/* The line is in front of the message unless the template raised it. */
+/* The line number precedes the message unless the template raised it. */
 static const char *message_of(bool raised)
 {
     const char *colon = strstr(err.text, ": ");
@@ -107,7 +107,7 @@ static void check_errors(const cJSON *file, const char *list, bool want_raised)
     }
 }
 
-TEST(errors_have_the_words_of_jinja2_and_python)
+TEST(errors_are_those_of_jinja2_and_python)
 {
     UNUSED_STATE;
     cJSON *file = load(DATA "cases.json");
@@ -194,7 +194,7 @@ static void check_bound(const char *source, sh_template_opts opts, const char *p
 #define LOOPS "{% for a in range(9999) %}{% for b in range(9999) %}"
 #define ENDS "{% endfor %}{% endfor %}"
 
-TEST(hostile_templates_end_at_a_bound)
+TEST(hostile_templates_hit_a_limit)
 {
     UNUSED_STATE;
     check_bound(LOOPS ENDS, (sh_template_opts){.steps_max = 1 << 20}, "more steps than allowed");
@@ -220,7 +220,7 @@ TEST(hostile_templates_end_at_a_bound)
     check_bound("{% set ns = namespace(g=[1]) %}{% for i in range(5000) %}"
                 "{% set ns.g = ns.g|map('string') %}{% endfor %}{{ ns.g|list }}",
                 (sh_template_opts){0}, "nested more than");
-    check_bound("{{ '%999999999d' % 1 }}", (sh_template_opts){0}, "a width over");
+    check_bound("{{ '%999999999d' % 1 }}", (sh_template_opts){0}, "for a width");
     check_bound("{{ strftime_now('%Y' * 1000) }}", (sh_template_opts){0}, "strftime_now");
 }
 
@@ -338,14 +338,32 @@ TEST(text_grown_in_a_loop_takes_linear_memory)
     cJSON_Delete(vars);
 }
 
+TEST(a_range_reaches_the_ends_of_64_bits)
+{
+    UNUSED_STATE;
+    sh_buf out = {0};
+    cJSON *vars = cJSON_CreateObject();
+#define WIDE "range(-9000000000000000000, 9000000000000000000, 6000000000000000000)"
+    CHECK_OK(render("{% for i in " WIDE " %}{{ i }} {% endfor %}{{ " WIDE "[1:]|list }} {{ " WIDE
+                    "[2] }} {{ 3000000000000000000 in " WIDE " }}",
+                    vars, NULL, &out),
+             err);
+    assert_string_equal(out.ptr, "-9000000000000000000 -3000000000000000000 3000000000000000000 "
+                                 "[-3000000000000000000, 3000000000000000000] 3000000000000000000 "
+                                 "True");
+    sh_buf_reset(&out);
+    cJSON_Delete(vars);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_range_reaches_the_ends_of_64_bits),
         cmocka_unit_test(small_templates_render_as_jinja2_renders_them),
-        cmocka_unit_test(errors_have_the_words_of_jinja2_and_python),
+        cmocka_unit_test(errors_are_those_of_jinja2_and_python),
         cmocka_unit_test(conversations_render_as_jinja2_renders_them),
         cmocka_unit_test(errors_carry_the_line),
-        cmocka_unit_test(hostile_templates_end_at_a_bound),
+        cmocka_unit_test(hostile_templates_hit_a_limit),
         cmocka_unit_test(nesting_is_bounded_in_every_construct),
         cmocka_unit_test(later_variables_replace_earlier_ones),
         cmocka_unit_test(one_template_renders_in_many_threads),

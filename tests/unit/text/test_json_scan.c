@@ -3,8 +3,8 @@
 #include "base/json.h"
 #include "test.h"
 
-/* "done" at the last byte, "over" when the last byte is not part of the value, "more", "bad", or
- * "early" when a result came before the last byte. */
+/* "done" at the last byte, "over" if the last byte is not part of the value, "more", "bad", or
+ * "early" if there was a result before the last byte. */
 static const char *scan(const char *text, size_t len)
 {
     static const char *const names[] = {"more", "done", "over", "bad"};
@@ -42,7 +42,7 @@ TEST(ends_a_value_at_its_last_byte)
     }
 }
 
-TEST(ends_a_number_before_the_byte_behind_it)
+TEST(ends_a_number_before_the_byte_after_it)
 {
     static const char *const texts[] = {"0 ", "-0,", "12}", "1.5]", "1e5\n", "-1.25E-10 ", "0x"};
     UNUSED_STATE;
@@ -108,8 +108,8 @@ TEST(bounds_the_depth)
     assert_string_equal(scan(text, SH_JSON_SCAN_DEPTH_MAX * 2), "done");
 }
 
-/* Random texts of JSON's own characters: whatever the scanner takes, cJSON takes too. */
-TEST(takes_nothing_that_the_library_refuses)
+/* Random texts of JSON's own characters: what the scanner accepts, cJSON accepts too. */
+TEST(accepts_nothing_that_cjson_rejects)
 {
     static const char *const parts[] = {"{",    "}",    "[", "]",  ",",     ":",     "\"a\"",
                                         "\"",   "1",    "-", "0",  ".5",    "e",     "E+",
@@ -135,10 +135,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ends_a_value_at_its_last_byte),
-        cmocka_unit_test(ends_a_number_before_the_byte_behind_it),
+        cmocka_unit_test(ends_a_number_before_the_byte_after_it),
         cmocka_unit_test(refuses_what_is_not_json),
         cmocka_unit_test(bounds_the_depth),
-        cmocka_unit_test(takes_nothing_that_the_library_refuses),
+        cmocka_unit_test(accepts_nothing_that_cjson_rejects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* What is read from a model's folder, and what is made of files that are wrong. */
+/* Reading a model's folder, also with faulty files. */
 #include "text/model_text.h"
 
 #include "base/file.h"
@@ -34,7 +34,7 @@ static void check_ends(int vocab, const int32_t *want, size_t count)
     const sh_ids *ends = sh_model_text_end_ids(text);
     assert_int_equal(ends->len, count);
     for (size_t i = 0; i < count; i++) assert_int_equal(ends->ptr[i], want[i]);
-    for (size_t i = 0; i < count; i++) assert_true(sh_model_text_ends(text, want[i]));
+    for (size_t i = 0; i < count; i++) assert_true(sh_model_text_is_end_id(text, want[i]));
     sh_model_text_close(text);
 }
 
@@ -74,7 +74,7 @@ TEST(end_ids_that_are_wrong_or_too_many_are_refused)
     sh_model_text_close(text);
     put("generation_config.json", "{\"eos_token_id\": 99}");
     CHECK_FAILS(sh_model_text_open(dir, &opts, &text, &err), err,
-                "config.json: more than 32 tokens end an answer");
+                "config.json: more than 32 end-of-sequence tokens");
     sh_buf_reset(&many);
 }
 
@@ -84,7 +84,7 @@ TEST(sampling_is_what_the_makers_recommend)
     put("generation_config.json",
         "{\"temperature\": 0.6, \"top_p\": 0.95, \"top_k\": 20, \"repetition_penalty\": 1.1}");
     sh_model_text *text = open_with(&(sh_model_text_opts){0});
-    sh_sampling_own own = sh_model_text_sampling(text);
+    sh_sampling_recommended own = sh_model_text_sampling(text);
     assert_true(own.temperature == 0.6 && own.top_p == 0.95 && own.top_k == 20);
     assert_true(own.repetition_penalty == 1.1);
     sh_model_text_close(text);
@@ -95,7 +95,8 @@ TEST(sampling_is_what_the_makers_recommend)
     sh_model_text_close(text);
 }
 
-/* A tokenizer and a template are not needed to go on from ids; what needs them names the folder. */
+/* Completions of ids need neither a tokenizer nor a template; functions that need one name the
+ * folder in their error. */
 TEST(a_bare_folder_says_what_it_lacks)
 {
     UNUSED_STATE;
@@ -123,7 +124,7 @@ TEST(a_bare_folder_says_what_it_lacks)
     assert_null(text);
 }
 
-/* The template for tools may be the only one that shows how calls are written. */
+/* The markers of calls may be only in the template for tools. */
 TEST(the_dialect_is_that_of_all_templates_unless_named)
 {
     UNUSED_STATE;

@@ -1,5 +1,5 @@
-/* The order of steps and their edges; each step alone is held against the reference by the cases
- * of test_tokenizer.c. */
+/* The order of steps and their edge cases; test_tokenizer.c compares each step with the reference.
+ */
 #include "text/tokenizer/normalizer.h"
 
 #include "test.h"
@@ -33,7 +33,7 @@ TEST(steps_work_in_order)
     normal_check("null", "as it was", "as it was");
 }
 
-TEST(nothing_is_put_before_nothing)
+TEST(prepend_leaves_an_empty_text_empty)
 {
     UNUSED_STATE;
     const char *json = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Strip\"},"
@@ -42,7 +42,7 @@ TEST(nothing_is_put_before_nothing)
     normal_check(json, " a ", "_a");
 }
 
-TEST(empty_matches_are_replaced_once_a_place)
+TEST(empty_matches_are_replaced_once_per_position)
 {
     UNUSED_STATE;
     const char *json = "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x*\"},\"content\":\"-\"}";
@@ -55,8 +55,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_work_in_order),
-        cmocka_unit_test(nothing_is_put_before_nothing),
-        cmocka_unit_test(empty_matches_are_replaced_once_a_place),
+        cmocka_unit_test(prepend_leaves_an_empty_text_empty),
+        cmocka_unit_test(empty_matches_are_replaced_once_per_position),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

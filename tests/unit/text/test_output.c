@@ -1,7 +1,7 @@
-/* Every case is read whole, character by character and at random cuts: the joined events must be
- * the same. Expected events are written as one text: [C] content, [R] reasoning, [B name] or [B
- * name id] a call begun (the id only when the model wrote it), [A] arguments, [E] ended, [X]
- * broken. */
+/* Every case is parsed at once, character by character and split at random: the merged events must
+ * be the same. Expected events are written as one text: [C] content, [R] reasoning, [B name] or [B
+ * name id] begin of a call (the id only if the model wrote it), [A] arguments, [E] end, [X] broken.
+ */
 #include "text/output/output.h"
 
 #include "base/buf.h"
@@ -93,8 +93,8 @@ static sh_output_dialect dialect_of(const char *tools, const char *reasoning)
     return d;
 }
 
-/* The next cut is at most `most` characters on; 0: the whole text. A reasoning of "+think" means
- * that the prompt has opened it. */
+/* Pieces have at most `most` characters; 0: all of the text. A reasoning of "+think" means that the
+ * prompt has opened it. */
 static void read_cut(const output_case *c, const cJSON *tools, size_t most, transcript *t)
 {
     bool inside = c->reasoning[0] == '+';
@@ -173,7 +173,7 @@ TEST(reads_reasoning_between_markers)
                  "[R]call[B now][A]{}[E]"}, );
 }
 
-TEST(takes_reasoning_markers_inside_the_answer_for_text)
+TEST(treats_reasoning_markers_inside_the_answer_as_text)
 {
     CHECK_CASES(
         {"none", "think", "Use <think> and </think>.", "[C]Use <think> and </think>."},
@@ -226,7 +226,7 @@ TEST(reads_hermes_calls)
          "[B f][A]{}[E][B now][A]{}[E]"});
 }
 
-TEST(gives_broken_hermes_calls_back_as_content)
+TEST(reports_broken_hermes_calls_as_content)
 {
     CHECK_CASES({"hermes", "none", "a\n<tool_call>\nno json\n</tool_call> b",
                  "[C]a\n<tool_call>\nno json\n</tool_call> b"},
@@ -465,7 +465,7 @@ TEST(reads_harmony_messages)
         {"harmony", "harmony", "to do", "[C]to do"});
 }
 
-TEST(bounds_what_it_waits_for)
+TEST(limits_what_it_holds_back)
 {
     char text[4096], expected[4200];
     UNUSED_STATE;
@@ -484,7 +484,7 @@ TEST(bounds_what_it_waits_for)
     }
 }
 
-TEST(bounds_the_names_of_parameters)
+TEST(limits_the_names_of_parameters)
 {
     char text[400] = "<tool_call>now<arg_key>", expected[1000];
     UNUSED_STATE;
@@ -500,7 +500,7 @@ TEST(bounds_the_names_of_parameters)
     check_cases(&(output_case){"glm", "none", text, expected}, 1);
 }
 
-TEST(refuses_json_that_is_nested_too_deep)
+TEST(rejects_json_that_is_nested_too_deeply)
 {
     char text[1024] = "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", expected[2048];
     UNUSED_STATE;
@@ -510,8 +510,8 @@ TEST(refuses_json_that_is_nested_too_deep)
     check_cases(&(output_case){"hermes", "none", text, expected}, 1);
 }
 
-/* A stream must not lag: of plain text only what may be a marker's beginning, or white space,
- * waits. */
+/* A stream must not lag: of plain text only white space and what may be the start of a marker is
+ * held back. */
 TEST(holds_back_no_more_than_a_possible_marker)
 {
     static const char text[] =
@@ -540,7 +540,7 @@ TEST(holds_back_no_more_than_a_possible_marker)
     }
 }
 
-TEST(streams_arguments_as_they_come)
+TEST(streams_arguments_as_they_arrive)
 {
     static const char *const texts[][2] = {
         {"hermes", "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"bcd"},
@@ -563,7 +563,7 @@ TEST(streams_arguments_as_they_come)
     }
 }
 
-TEST(streams_tagged_strings_as_they_come)
+TEST(streams_tagged_strings_as_they_arrive)
 {
     UNUSED_STATE;
     cJSON *tools = tools_parse();
@@ -579,8 +579,8 @@ TEST(streams_tagged_strings_as_they_come)
     cJSON_Delete(tools);
 }
 
-/* What any cut of any case begins with must be read the same way however it is cut, too. */
-TEST(reads_every_beginning_the_same_for_all_cuts)
+/* Any prefix of any case must give the same events, however it is split. */
+TEST(parses_every_prefix_the_same_however_it_is_split)
 {
     static const output_case whole[] = {
         {"hermes", "think",
@@ -666,10 +666,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_reasoning_between_markers),
-        cmocka_unit_test(takes_reasoning_markers_inside_the_answer_for_text),
+        cmocka_unit_test(treats_reasoning_markers_inside_the_answer_as_text),
         cmocka_unit_test(passes_text_without_markers),
         cmocka_unit_test(reads_hermes_calls),
-        cmocka_unit_test(gives_broken_hermes_calls_back_as_content),
+        cmocka_unit_test(reports_broken_hermes_calls_as_content),
         cmocka_unit_test(reads_qwen3_coder_calls),
         cmocka_unit_test(reads_glm_calls),
         cmocka_unit_test(gives_tagged_arguments_the_types_of_the_schema),
@@ -678,13 +678,13 @@ int main(void)
         cmocka_unit_test(reads_deepseek_calls),
         cmocka_unit_test(reads_kimi_calls),
         cmocka_unit_test(reads_harmony_messages),
-        cmocka_unit_test(bounds_what_it_waits_for),
-        cmocka_unit_test(bounds_the_names_of_parameters),
-        cmocka_unit_test(refuses_json_that_is_nested_too_deep),
+        cmocka_unit_test(limits_what_it_holds_back),
+        cmocka_unit_test(limits_the_names_of_parameters),
+        cmocka_unit_test(rejects_json_that_is_nested_too_deeply),
         cmocka_unit_test(holds_back_no_more_than_a_possible_marker),
-        cmocka_unit_test(streams_arguments_as_they_come),
-        cmocka_unit_test(streams_tagged_strings_as_they_come),
-        cmocka_unit_test(reads_every_beginning_the_same_for_all_cuts),
+        cmocka_unit_test(streams_arguments_as_they_arrive),
+        cmocka_unit_test(streams_tagged_strings_as_they_arrive),
+        cmocka_unit_test(parses_every_prefix_the_same_however_it_is_split),
         cmocka_unit_test(is_linear_in_hostile_output),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

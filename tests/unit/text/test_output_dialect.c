@@ -43,11 +43,11 @@ TEST(refuses_dialects_it_does_not_know)
     sh_err err;
     UNUSED_STATE;
     CHECK_FAILS(sh_output_tools_named("xml", &tools, &err), err,
-                "'xml' is not one of none, harmony");
+                "'xml', choose one of none, harmony");
     CHECK_FAILS(sh_output_reasoning_named("", &reasoning, &err), err, "think");
 }
 
-/* The error that lists the names is the list. */
+/* Takes the names from the error message that lists them. */
 TEST(has_every_dialect_on_the_page_for_users)
 {
     const sh_output_tools *tools = NULL;
@@ -80,7 +80,7 @@ static sh_output_dialect dialect_of(const char *tools, const char *reasoning)
     return d;
 }
 
-TEST(sees_that_the_prompt_opened_the_reasoning)
+TEST(detects_that_the_prompt_opened_the_reasoning)
 {
     sh_output_dialect think = dialect_of("none", "think"),
                       harmony = dialect_of("harmony", "harmony");
@@ -93,7 +93,7 @@ TEST(sees_that_the_prompt_opened_the_reasoning)
     assert_false(sh_output_prompt_opens(&none, SH_STR("<think>")));
 }
 
-TEST(a_name_takes_the_place_of_what_was_found)
+TEST(a_name_overrides_what_was_detected)
 {
     UNUSED_STATE;
     sh_err err;
@@ -104,7 +104,7 @@ TEST(a_name_takes_the_place_of_what_was_found)
     assert_null(d.reasoning);
     assert_string_equal(sh_output_tools_name(d.tools), "mistral");
     CHECK_FAILS(sh_output_dialect_choose(&d, "think", "nope", &err), err, "hermes");
-    assert_null(d.reasoning); /* set only when both are known */
+    assert_null(d.reasoning); /* set only if both names are known */
 }
 
 typedef struct {
@@ -124,7 +124,7 @@ static void see(void *arg, const sh_output_event *event)
     if (event->kind == SH_OUTPUT_CONTENT) s->content += event->text.len;
 }
 
-/* What a model would write behind the beginning of a call is a call of that function. */
+/* The lead of a call, continued as a model would, is a call of that function. */
 static void check_lead(const char *tools, const char *reasoning, const char *name, const char *rest)
 {
     sh_output_dialect dialect = {0};
@@ -184,11 +184,11 @@ TEST(begins_calls_in_every_dialect)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_takes_the_place_of_what_was_found),
+        cmocka_unit_test(a_name_overrides_what_was_detected),
         cmocka_unit_test(detects_the_dialect_of_a_template),
         cmocka_unit_test(refuses_dialects_it_does_not_know),
         cmocka_unit_test(has_every_dialect_on_the_page_for_users),
-        cmocka_unit_test(sees_that_the_prompt_opened_the_reasoning),
+        cmocka_unit_test(detects_that_the_prompt_opened_the_reasoning),
         cmocka_unit_test(begins_calls_in_every_dialect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* What the rewriting keeps, refuses and bounds. Whole patterns are held against the reference by
- * the cases of test_tokenizer.c. */
+/* What the translation keeps, rejects and limits. test_tokenizer.c compares complete patterns with
+ * the reference. */
 #include "text/tokenizer/regex.h"
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@ static sh_regex *regex_of(const char *pattern)
     return regex;
 }
 
-/* The matches of the text, joined with '|'. */
+/* The matches in the text, joined with '|'. */
 static void matches_check(const char *pattern, const char *text, const char *want)
 {
     sh_regex *regex = regex_of(pattern);
@@ -109,7 +109,7 @@ TEST(an_intersection_is_in_both_classes)
     sh_regex_scratch_reset(&scratch);
 }
 
-TEST(refuses_what_it_can_not_rewrite)
+TEST(rejects_what_it_cannot_translate)
 {
     UNUSED_STATE;
     static const char *const patterns[] = {
@@ -127,7 +127,7 @@ TEST(refuses_what_it_can_not_rewrite)
     }
 }
 
-TEST(nesting_and_length_have_bounds)
+TEST(nesting_and_length_are_limited)
 {
     UNUSED_STATE;
     enum { LEN = 200000 };
@@ -139,12 +139,12 @@ TEST(nesting_and_length_have_bounds)
     CHECK_FAILS(sh_regex_create(sh_str_of(text), &regex, &err), err, "200000 bytes");
     for (const char *c = "(["; *c != '\0'; c++) {
         memset(text, *c, LEN);
-        CHECK_FAILS(sh_regex_create((sh_str){text, 5000}, &regex, &err), err, "so deep");
+        CHECK_FAILS(sh_regex_create((sh_str){text, 5000}, &regex, &err), err, "nested this deep");
     }
     free(text);
 }
 
-TEST(a_pattern_that_explodes_gives_up)
+TEST(excessive_backtracking_is_an_error)
 {
     UNUSED_STATE;
     sh_regex *regex = regex_of("(?:a+)+$|(a|aa)+b");
@@ -155,12 +155,12 @@ TEST(a_pattern_that_explodes_gives_up)
     memset(text, 'a', sizeof(text));
     text[63] = 'c';
     CHECK_FAILS(sh_regex_find(regex, (sh_str){text, sizeof(text)}, 0, &scratch, &hit, &err), err,
-                "gave up");
+                "on this text failed");
     sh_regex_scratch_reset(&scratch);
     sh_regex_free(regex);
 }
 
-TEST(a_long_run_of_white_space_is_no_explosion)
+TEST(a_long_run_of_white_space_is_within_the_limits)
 {
     UNUSED_STATE;
     enum { LEN = 24 << 20 };
@@ -185,10 +185,10 @@ int main(void)
         cmocka_unit_test(means_what_oniguruma_means),
         cmocka_unit_test(white_space_is_unicodes_in_every_spelling),
         cmocka_unit_test(an_intersection_is_in_both_classes),
-        cmocka_unit_test(refuses_what_it_can_not_rewrite),
-        cmocka_unit_test(nesting_and_length_have_bounds),
-        cmocka_unit_test(a_pattern_that_explodes_gives_up),
-        cmocka_unit_test(a_long_run_of_white_space_is_no_explosion),
+        cmocka_unit_test(rejects_what_it_cannot_translate),
+        cmocka_unit_test(nesting_and_length_are_limited),
+        cmocka_unit_test(excessive_backtracking_is_an_error),
+        cmocka_unit_test(a_long_run_of_white_space_is_within_the_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@ typedef struct {
     int matched;
 } outcome;
 
-/* By the definition, with strstr-like search: the earliest end wins, then the longest string. */
+/* The definition, by plain search: the earliest end wins, then the longest string. */
 static outcome expected_of(sh_str text, const sh_str *strings, size_t count)
 {
     for (size_t end = 1; end <= text.len; end++) {
@@ -43,7 +43,7 @@ static void check_text(sh_str text, const sh_str *strings, size_t count, size_t 
         assert_int_equal(matched, sh_stop_matched(stop) >= 0);
         assert_true(out.len <= want.end);
         if (matched) continue;
-        /* What is held is a beginning of a string, and nothing longer is. */
+        /* Only text that may become a stop string is held back. */
         size_t seen = at + len < text.len ? at + len : text.len;
         sh_str held = sh_str_sub(text, out.len, seen - out.len);
         if (held.len > 0) assert_true(may_become_stop(held, strings, count));
@@ -56,7 +56,7 @@ static void check_text(sh_str text, const sh_str *strings, size_t count, size_t 
     sh_buf_reset(&out);
 }
 
-TEST(matches_what_a_plain_search_matches_for_any_cut)
+TEST(matches_like_a_plain_search_however_text_is_split)
 {
     UNUSED_STATE;
     srand(2);
@@ -124,7 +124,7 @@ TEST(refuses_strings_out_of_bounds)
     sh_stop_free(NULL);
 }
 
-TEST(takes_the_largest_set)
+TEST(accepts_the_largest_set)
 {
     static char texts[SH_STOP_COUNT_MAX][SH_STOP_LEN_MAX];
     sh_str strings[SH_STOP_COUNT_MAX];
@@ -145,7 +145,7 @@ TEST(takes_the_largest_set)
     sh_buf_reset(&out);
 }
 
-/* "aaaa...b" against a text of 'a' walks back at every byte in a careless matcher. */
+/* With "aaaa...b" and a text of 'a' a careless matcher backtracks at every byte. */
 TEST(is_linear_in_hostile_text)
 {
     static char word[SH_STOP_LEN_MAX], text[1 << 20];
@@ -168,10 +168,10 @@ TEST(is_linear_in_hostile_text)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matches_what_a_plain_search_matches_for_any_cut),
+        cmocka_unit_test(matches_like_a_plain_search_however_text_is_split),
         cmocka_unit_test(never_leaks_the_beginning_of_a_stop_string),
         cmocka_unit_test(refuses_strings_out_of_bounds),
-        cmocka_unit_test(takes_the_largest_set),
+        cmocka_unit_test(accepts_the_largest_set),
         cmocka_unit_test(is_linear_in_hostile_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

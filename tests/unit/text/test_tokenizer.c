@@ -1,4 +1,5 @@
-/* Every case of the reference libraries: all kinds of tokenizers, all parts, and tiktoken files. */
+/* All cases from the reference libraries: all kinds of tokenizers, all components, tiktoken files.
+ */
 #include "base/json.h"
 #include "text/tokenizer/tokenizer.h"
 #include "tokenizer_cases.h"
@@ -69,7 +70,7 @@ TEST(encodes_and_decodes_every_oracle_case)
     }
 }
 
-/* Puts the keys of `over` into the base: those of its model into the model, unless it has its own
+/* Overlays the keys of `over` on the base; those of its model on the model, unless it has its own
  * vocabulary. */
 static void keys_replace(cJSON *base, cJSON *over)
 {
@@ -110,7 +111,7 @@ static void component_check(void *arg, const case_line *line)
     cJSON_Delete(over);
 }
 
-TEST(has_every_part_right)
+TEST(every_component_matches_the_reference)
 {
     UNUSED_STATE;
     oracle o = {0};
@@ -192,7 +193,8 @@ TEST(pieces_and_ids_are_inverse)
     }
 }
 
-/* The bytes of the tokens of a text, joined, are the text: byte-level ones have no rule beyond. */
+/* The bytes of a text's tokens, concatenated, are the text: byte-level tokenizers have no other
+ * rule. */
 TEST(token_bytes_joined_are_the_text)
 {
     UNUSED_STATE;
@@ -248,7 +250,7 @@ typedef struct {
     uint64_t hash;
 } encoding_thread;
 
-/* All threads meet each word for the first time at about the same time. */
+/* All threads encode each word for the first time at about the same moment. */
 static void *thread_encode(void *arg)
 {
     encoding_thread *t = arg;
@@ -299,7 +301,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encodes_and_decodes_every_oracle_case),
-        cmocka_unit_test(has_every_part_right),
+        cmocka_unit_test(every_component_matches_the_reference),
         cmocka_unit_test(reads_tiktoken_files_of_each_family),
         cmocka_unit_test(pieces_and_ids_are_inverse),
         cmocka_unit_test(token_bytes_joined_are_the_text),

@@ -1,12 +1,12 @@
-/* Files that are cut, wrong or hostile: one line that names the file and the place, never a crash.
- */
+/* Files that are truncated, wrong or hostile: an error in one line with file and position, never a
+ * crash. */
 #include "base/json.h"
 #include "text/tokenizer/tokenizer.h"
 #include "tokenizer_cases.h"
 
 #include <unistd.h>
 
-/* Small, and with every part. */
+/* Small, and with every component. */
 static const char small[] =
     "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":5,\"content\":\"<s>\",\"special\":true,"
     "\"lstrip\":false,\"rstrip\":false,\"single_word\":false,\"normalized\":false},"
@@ -27,7 +27,7 @@ static const char small[] =
     "ab\":4},"
     "\"merges\":[\"a b\",[\"\xc4\xa0\",\"ab\"]]}}";
 
-/* The text is used from memory of exactly its size, so that a read beyond it is seen. */
+/* The text is in memory of exactly its size, so that a sanitizer sees a read past its end. */
 static sh_status parse(const char *json, size_t len, sh_tokenizer **out, sh_err *err)
 {
     char *copy = malloc(len == 0 ? 1 : len);
@@ -53,7 +53,7 @@ TEST(the_small_tokenizer_works)
     sh_tokenizer_free(tok);
 }
 
-TEST(a_file_cut_at_any_byte_is_refused)
+TEST(a_file_truncated_at_any_byte_is_rejected)
 {
     UNUSED_STATE;
     for (size_t len = 0; len < sizeof(small) - 1; len++) {
@@ -65,7 +65,7 @@ TEST(a_file_cut_at_any_byte_is_refused)
     }
 }
 
-/* Any one byte may be another: the file is refused or it is a tokenizer that works. */
+/* With any one byte changed the file is rejected, or it is a tokenizer that works. */
 TEST(a_file_with_any_byte_changed_does_no_harm)
 {
     UNUSED_STATE;
@@ -86,7 +86,7 @@ TEST(a_file_with_any_byte_changed_does_no_harm)
     }
 }
 
-/* The place named by `path` ("model.vocab.a", a number for an item) becomes `value`. */
+/* Replaces the item at `path` ("model.vocab.a", a number for an index) by `value`. */
 static void changed_check(const char *path, const char *value, const char *part)
 {
     cJSON *root = NULL, *at;
@@ -116,7 +116,7 @@ static void changed_check(const char *path, const char *value, const char *part)
     cJSON_Delete(root);
 }
 
-TEST(names_the_part_that_it_does_not_know)
+TEST(names_an_unknown_component)
 {
     UNUSED_STATE;
     changed_check("model.type", "\"Unigram\"", "model 'Unigram' is not supported");
@@ -141,8 +141,8 @@ TEST(names_the_value_that_is_wrong)
     changed_check("model.vocab.a", "\"0\"", "the id of 'a' in 'vocab' is a string");
     changed_check("model.vocab.a", "1.5", "the id of 'a'");
     changed_check("model.vocab.a", "-1", "'a' has id -1");
-    changed_check("model.vocab.a", "1", "id 1 is given to");
-    changed_check("model.vocab.a", "2000000000", "ids are from 0 to");
+    changed_check("model.vocab.a", "1", "id 1 is assigned to both");
+    changed_check("model.vocab.a", "2000000000", "ids must be 0 to");
     changed_check("model.vocab.a", "1e300", "the id of 'a'");
     changed_check("model.merges", "{}", "'merges' must be a list");
     changed_check("model.merges.0", "\"a  b\"", "merge 0 is not a pair");
@@ -154,10 +154,10 @@ TEST(names_the_value_that_is_wrong)
     changed_check("model.fuse_unk", "1", "'fuse_unk' must be true or false");
     changed_check("added_tokens", "{}", "'added_tokens' must be a list");
     changed_check("added_tokens.0.id", "-5", "'id' must be a whole number");
-    changed_check("added_tokens.0.id", "2", "id 2 is given to 'ab' and to '<s>'");
-    changed_check("added_tokens.0.id", "6", "id 6 is given to");
-    changed_check("added_tokens.0.content", "\"ab\"", "'ab' is there twice");
-    changed_check("added_tokens.0.content", "\"Xz\"", "'Xz' is there twice");
+    changed_check("added_tokens.0.id", "2", "id 2 is assigned to both 'ab' and '<s>'");
+    changed_check("added_tokens.0.id", "6", "id 6 is assigned to both");
+    changed_check("added_tokens.0.content", "\"ab\"", "'ab' appears twice");
+    changed_check("added_tokens.0.content", "\"Xz\"", "'Xz' appears twice");
     changed_check("added_tokens.0.content", "7", "'content' must be a string");
     changed_check("normalizer", "[]", "normalizer must be an object");
     changed_check("normalizer.type", NULL, "'type' is missing");
@@ -166,7 +166,7 @@ TEST(names_the_value_that_is_wrong)
     changed_check("normalizer.normalizers.1.pattern.Regex", "\"(\"", "pattern");
     changed_check("decoder.decoders.2.content", "\"ab\"", "must be one character");
     changed_check("decoder.decoders.2.start", "-1", "'start' must be a whole number");
-    changed_check("post_processor.special_tokens.<s>.ids", "[7]", "there is no token 7");
+    changed_check("post_processor.special_tokens.<s>.ids", "[7]", "no token has id 7");
     changed_check("post_processor.special_tokens.<s>.ids", "[-7]", "a token id");
     changed_check("post_processor.special_tokens", "{}", "has no ids for '<s>'");
     changed_check("post_processor.single", "[]", "sequence A once");
@@ -180,7 +180,7 @@ static void nested(const char *open, const char *close, int depth, sh_buf *out)
     sh_buf_add_text(out, "}");
 }
 
-TEST(nesting_and_counts_have_bounds)
+TEST(nesting_and_counts_are_limited)
 {
     UNUSED_STATE;
     sh_buf json = {0};
@@ -199,8 +199,8 @@ TEST(nesting_and_counts_have_bounds)
     sh_buf_reset(&json);
 }
 
-/* 64 steps, each of which makes a thousand letters of one. */
-TEST(a_text_that_a_file_blows_up_is_given_up)
+/* 64 steps, each of which turns one letter into a thousand. */
+TEST(a_text_that_grows_too_long_is_an_error)
 {
     UNUSED_STATE;
     sh_buf json = {0};
@@ -242,14 +242,14 @@ static void tiktoken_fails(const char *text, const char *part)
 TEST(bad_tiktoken_lines_are_named)
 {
     UNUSED_STATE;
-    tiktoken_fails("", "no token for the byte 0x00");
-    tiktoken_fails("IQ== 0\nIg== x\n", "line 2: not a token in base64");
-    tiktoken_fails("IQ== 0\nI*== 1\n", "line 2: not a token in base64");
-    tiktoken_fails("IQ== 0\n\nIg== 0\n", "line 3: id 0 is given to");
-    tiktoken_fails("IQ== 0\nIQ== 1\n", "line 2: '!' is there twice");
+    tiktoken_fails("", "no token for byte 0x00");
+    tiktoken_fails("IQ== 0\nIg== x\n", "line 2: expected a token in base64");
+    tiktoken_fails("IQ== 0\nI*== 1\n", "line 2: expected a token in base64");
+    tiktoken_fails("IQ== 0\n\nIg== 0\n", "line 3: id 0 is assigned to both");
+    tiktoken_fails("IQ== 0\nIQ== 1\n", "line 2: '!' appears twice");
     tiktoken_fails("IQ== -1\n", "line 1: '!' has id -1");
     tiktoken_fails("IQ==\n", "line 1");
-    tiktoken_fails("IQ== 0\n", "no token for the byte 0x00");
+    tiktoken_fails("IQ== 0\n", "no token for byte 0x00");
 }
 
 TEST(a_missing_file_is_named)
@@ -259,19 +259,19 @@ TEST(a_missing_file_is_named)
     sh_err err;
     CHECK_FAILS(sh_tokenizer_load("/nowhere/tokenizer.json", &tok, &err), err,
                 "/nowhere/tokenizer");
-    CHECK_FAILS(sh_tokenizer_load("tests/data", &tok, &err), err, "tests/data: has neither");
+    CHECK_FAILS(sh_tokenizer_load("tests/data", &tok, &err), err, "tests/data: found neither");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_small_tokenizer_works),
-        cmocka_unit_test(a_file_cut_at_any_byte_is_refused),
+        cmocka_unit_test(a_file_truncated_at_any_byte_is_rejected),
         cmocka_unit_test(a_file_with_any_byte_changed_does_no_harm),
-        cmocka_unit_test(names_the_part_that_it_does_not_know),
+        cmocka_unit_test(names_an_unknown_component),
         cmocka_unit_test(names_the_value_that_is_wrong),
-        cmocka_unit_test(nesting_and_counts_have_bounds),
-        cmocka_unit_test(a_text_that_a_file_blows_up_is_given_up),
+        cmocka_unit_test(nesting_and_counts_are_limited),
+        cmocka_unit_test(a_text_that_grows_too_long_is_an_error),
         cmocka_unit_test(bad_tiktoken_lines_are_named),
         cmocka_unit_test(a_missing_file_is_named),
     };

@@ -38,10 +38,11 @@ TEST(refuses_ids_and_pieces_that_are_taken_or_out_of_range)
     sh_err err;
     sh_vocab_init(&vocab, 4);
     CHECK_OK(sh_vocab_add(&vocab, SH_STR("a"), 1, &err), err);
-    CHECK_FAILS(sh_vocab_add(&vocab, SH_STR("b"), 1, &err), err, "id 1 is given to 'a' and to 'b'");
-    CHECK_FAILS(sh_vocab_add(&vocab, SH_STR("a"), 2, &err), err, "'a' is there twice");
+    CHECK_FAILS(sh_vocab_add(&vocab, SH_STR("b"), 1, &err), err,
+                "id 1 is assigned to both 'a' and 'b'");
+    CHECK_FAILS(sh_vocab_add(&vocab, SH_STR("a"), 2, &err), err, "'a' appears twice");
     CHECK_FAILS(sh_vocab_add(&vocab, SH_STR("c"), -1, &err), err, "'c' has id -1");
-    CHECK_FAILS(sh_vocab_add(&vocab, SH_STR("c"), SH_VOCAB_MAX, &err), err, "ids are from 0");
+    CHECK_FAILS(sh_vocab_add(&vocab, SH_STR("c"), SH_VOCAB_MAX, &err), err, "ids must be 0");
     CHECK_OK(sh_vocab_add(&vocab, SH_STR("c"), SH_VOCAB_MAX - 1, &err), err);
     assert_int_equal(sh_vocab_find(&vocab, SH_STR("b")), -1);
     assert_int_equal(vocab.count, 2);

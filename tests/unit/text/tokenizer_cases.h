@@ -17,7 +17,7 @@ enum { FIELDS = 4 };
 
 typedef struct {
     char kind;
-    sh_str fields[FIELDS]; /* behind the kind; texts are unescaped */
+    sh_str fields[FIELDS]; /* after the kind; texts are unescaped */
     sh_buf text[FIELDS];
 } case_line;
 
