@@ -202,8 +202,7 @@ static bool is_transient(const struct worker *w, sh_status status)
            (status == SH_ERR_AUTH && w->joined);
 }
 
-/* The weights stay loaded while the group is lost and formed again. MPI cannot form a group twice,
- * so there the first loss is final. */
+/* The weights stay loaded while the group is lost and formed again, where it can be. */
 static sh_status work(const sh_settings *s, const sh_model_group_setup *setup, struct worker *w,
                       sh_err *err)
 {
@@ -215,8 +214,8 @@ static sh_status work(const sh_settings *s, const sh_model_group_setup *setup, s
     sh_status status = sh_model_group_open(&setup->opts, &model_group, err);
     while (status == SH_OK) {
         status = worker_once(w, s, model_group, &setup->ranks.opts, err);
-        if (status == SH_OK || atomic_load(&w->stop) || setup->ranks.opts.mesh.mpi != NULL) break;
-        if (!is_transient(w, status)) break;
+        if (status == SH_OK || atomic_load(&w->stop) || !is_transient(w, status)) break;
+        if (!sh_group_opts_can_reform(&setup->ranks.opts)) break;
         SH_LOGW("%s; waiting for rank 0", err->text);
         sh_sleep_ms(REJOIN_PAUSE_MS);
         status = SH_OK;

@@ -98,7 +98,8 @@ static sh_status parts_start(const struct server *v, sh_children *children, sh_e
          **api_argv = sh_role_argv(ROLE_API, v->program, v->args->line);
     bool local = s->hostfile == NULL && s->coordinator == NULL && v->ranks > 1 &&
                  !sh_options_given(v->args->options, "rank");
-    bool forms_again = strcmp(s->backend, "mpi") != 0; /* an MPI job ends with its first rank */
+    const sh_transport *asked = sh_transport_by_backend(sh_transports, s->backend);
+    bool forms_again = asked == NULL || !asked->one_life;
     sh_local_ranks_spec ranks = {.argv = engine_argv,
                                  .ranks = v->ranks,
                                  .token = s->token,

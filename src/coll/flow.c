@@ -294,10 +294,13 @@ static void flow_sleep(flow *f)
         waits_for(f, rank, f->peer_of[rank], &out, &in);
         if (!out && !in) continue;
         sh_channel *channel = channel_of(f->group, rank);
+        if (channel->ops->arm == NULL) {
+            blind = true;
+            continue;
+        }
         int added = channel->ops->arm(channel, out, in, &fds[count]);
         armed[armed_count++] = channel;
         ready = added < 0;
-        blind = blind || added == 0;
         count += ready ? 0 : added;
     }
     fds[count++] = (struct pollfd){.fd = sh_watch_fd(f->group->core->watch), .events = POLLIN};
@@ -307,7 +310,8 @@ static void flow_sleep(flow *f)
     else if (!ready)
         poll(fds, (nfds_t)count, left_ms < NAP_MS ? left_ms : NAP_MS);
     if (!blind) f->idle_ns = 0;
-    for (int i = 0; i < armed_count; i++) armed[i]->ops->disarm(armed[i]);
+    for (int i = 0; i < armed_count; i++)
+        if (armed[i]->ops->disarm != NULL) armed[i]->ops->disarm(armed[i]);
 }
 
 static inline void relax(void)

@@ -26,6 +26,17 @@ void sh_group_opts_init(sh_group_opts *opts)
     opts->spin_us = -1;
 }
 
+bool sh_group_opts_can_reform(const sh_group_opts *opts)
+{
+    return opts->mesh.wanted == NULL || !opts->mesh.wanted->one_life;
+}
+
+const char *sh_group_opts_backend(const sh_group_opts *opts)
+{
+    const sh_transport *wanted = opts->mesh.wanted;
+    return wanted != NULL && wanted->backend != NULL ? wanted->backend : "ring";
+}
+
 static void core_free(sh_core *core)
 {
     sh_watch_stop(core->watch);

@@ -28,6 +28,11 @@ typedef struct {
 
 void sh_group_opts_init(sh_group_opts *opts);
 
+/* Whether a group with these options can form again after a rank was lost. */
+bool sh_group_opts_can_reform(const sh_group_opts *opts);
+
+const char *sh_group_opts_backend(const sh_group_opts *opts); /* "ring", "mpi" */
+
 /* Joins and starts the watch. */
 SH_MUST_CHECK sh_status sh_group_open(const sh_group_opts *opts, sh_group **out, sh_err *err);
 

@@ -233,7 +233,7 @@ static void stats_send(sh_engine *e, uint64_t owner)
 
 static bool can_reform(const sh_engine *e)
 {
-    return e->opts.group == NULL || e->opts.group->mesh.mpi == NULL;
+    return e->opts.group == NULL || sh_group_opts_can_reform(e->opts.group);
 }
 
 sh_status sh_engine_check(const sh_engine *e, sh_err *err)

@@ -156,9 +156,7 @@ void sh_engine_stats_json(sh_engine_stats *s, sh_model_group *mg, sh_sched *sche
                           const sh_blocks *blocks, const sh_engine_opts *opts, sh_buf *out)
 {
     const sh_sched_stats *c = sh_sched_stats_of(sched);
-    const char *backend = opts->group == NULL             ? "local"
-                          : opts->group->mesh.mpi != NULL ? "mpi"
-                                                          : "ring";
+    const char *backend = opts->group == NULL ? "local" : sh_group_opts_backend(opts->group);
     sh_buf_addf(out,
                 "{\"uptime_s\":%.3f,\"backend\":\"%s\",\"world_size\":%d,\"stages\":%d,\"context\":"
                 "%d,\"step_s\":%.6f,"

@@ -36,10 +36,10 @@ typedef struct {
     sh_status (*recv)(sh_channel *channel, sh_msg *msg, sh_err *err);
 
     /* Before sleeping: fills out (space for two) with the descriptors that wake this channel for
-     * the given directions and returns their number. -1: do not sleep, there is work. 0: the
-     * transport has no descriptor and must be polled. */
+     * the given directions and returns their number. -1: do not sleep, there is work. NULL: the
+     * channel cannot wake a sleeper and must be polled. */
     int (*arm)(sh_channel *channel, bool sending, bool receiving, struct pollfd *out);
-    void (*disarm)(sh_channel *channel);
+    void (*disarm)(sh_channel *channel); /* after arm; NULL: nothing to do */
 
     /* True if the peer seems to be descheduled: it last ran on the CPU that the caller occupies
      * now. NULL: never known. */
@@ -55,10 +55,6 @@ struct sh_channel {
 
 sh_msg sh_msg_out(const void *head, size_t head_len, const void *body, size_t body_len);
 sh_msg sh_msg_in(void *head, size_t head_len, void *body, size_t body_len);
-
-/* A channel over sockets; takes ownership of `pairs` (1..SH_LANES_MAX) pairs of streams, in the
- * same order on both ends. One end is side 0, the other side 1. */
-sh_channel *sh_tcp_channel_create(const sh_stream *sockets, int pairs, int side);
 
 void sh_channel_close(sh_channel *channel); /* takes NULL */
 

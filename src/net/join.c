@@ -4,9 +4,11 @@
  * and world size with its own. The connection stays open as their control connection.
  *   2. When all ranks are there, rank 0 draws a random epoch and sends everybody the table of
  *      addresses (TABLE). From now on a rank that disappears is an error; before, it may come back.
- *   3. Every rank connects to all lower ranks: one control connection and the data sockets. That
- *      only the higher rank connects settles who waits for whom, without any negotiation.
- *   4. A rank whose connections are all open sends READY; when all have, rank 0 sends GO.
+ *   3. Every rank opens a control connection to all lower ranks. That only the higher rank connects
+ *      settles who waits for whom, without any negotiation.
+ *   4. On it the two ranks of a pair exchange their OFFERS and choose a transport (transport.h),
+ *      for which the higher rank opens the data sockets.
+ *   5. A rank whose connections are all open sends READY; when all have, rank 0 sends GO.
  *
  * The epoch is in every hello after step 1. A rank left over from an earlier group has another one
  * and is refused, as is a second process that claims a rank which is already connected.
@@ -55,16 +57,14 @@ static sh_status refuse_alone(sh_peer_conn *conn, sh_err *err)
     return SH_OK;
 }
 
-/* Answers with our own hello, which the peer compares too. `shm` repeats the name of the segment
- * that we attached, "" for none. */
-static sh_status welcome(const sh_join *join, sh_peer_conn *conn, const char *shm, sh_err *err)
+/* Answers with our own hello, which the peer compares too. */
+static sh_status welcome(const sh_join *join, sh_peer_conn *conn, sh_err *err)
 {
     const sh_hello *theirs = sh_peer_conn_peer(conn);
     sh_hello mine = join->hello;
     mine.use = theirs->use;
     mine.socket = theirs->socket;
     mine.epoch = join->table.epoch;
-    snprintf(mine.shm, sizeof(mine.shm), "%s", shm);
     sh_peer_conn_welcome(conn, &mine);
     return sh_peer_conn_flush(conn, err);
 }
@@ -90,7 +90,7 @@ static sh_status admit_join(sh_join *join, sh_peer_conn *conn, sh_err *err)
         join->at_fault = (int)rank;
         return refuse(conn, err);
     }
-    if (welcome(join, conn, "", err) != SH_OK) {
+    if (welcome(join, conn, err) != SH_OK) {
         sh_peer_conn_close(conn); /* it will connect again */
         return SH_OK;
     }
@@ -101,56 +101,10 @@ static sh_status admit_join(sh_join *join, sh_peer_conn *conn, sh_err *err)
     return SH_OK;
 }
 
-/* All sockets to a peer are open: turn them into its channel. With shared memory, one socket stays
- * as the doorbell and the others are not needed. */
-static void pair_complete(sh_join *join, int rank)
-{
-    sh_join_pair *pair = &join->pair[rank];
-    int sockets = 2 * join->opts->lanes;
-    if (pair->shm_agreed) {
-        for (int i = 1; i < sockets; i++) sh_stream_close(&pair->socket[i]);
-        join->mesh->peer[rank].channel = sh_shm_channel_create(pair->shm, pair->socket[0]);
-    } else {
-        sh_shm_close(pair->shm);
-        if (join->opts->plain_data)
-            for (int i = 0; i < sockets; i++) sh_stream_end_tls(&pair->socket[i]);
-        join->mesh->peer[rank].channel = sh_tcp_channel_create(pair->socket, join->opts->lanes,
-                                                               join->mesh->rank > rank);
-    }
-    pair->shm = NULL;
-    pair->sockets_up = 0;
-}
-
-static void pair_add_socket(sh_join *join, int rank, int socket, sh_peer_conn *conn)
-{
-    sh_join_pair *pair = &join->pair[rank];
-    pair->socket[socket] = sh_peer_conn_release(conn);
-    pair->sockets_up |= 1 << socket;
-    if (pair->sockets_up == (1 << 2 * join->opts->lanes) - 1) pair_complete(join, rank);
-}
-
-/* Attaches the segment that the peer offered, if this rank can see it; "" otherwise. */
-static const char *answer_shm(sh_join *join, const sh_hello *theirs)
-{
-    sh_err err;
-    sh_join_pair *pair = &join->pair[theirs->rank];
-    /* This may be a second attempt of a peer whose first one broke off after this point. */
-    sh_shm_close(pair->shm);
-    pair->shm = NULL;
-    pair->shm_agreed = false;
-    if (theirs->shm[0] == '\0' || join->opts->path == SH_PATH_TCP) return "";
-    if (sh_shm_attach(theirs->shm, theirs->shm_key, &pair->shm, &err) != SH_OK) {
-        SH_LOGD("rank %" PRIu32 ": %s", theirs->rank, err.text);
-        return "";
-    }
-    pair->shm_agreed = true;
-    return theirs->shm;
-}
-
 static sh_status admit_control(sh_join *join, sh_peer_conn *conn, sh_err *err)
 {
     int rank = (int)sh_peer_conn_peer(conn)->rank;
-    if (welcome(join, conn, "", err) != SH_OK) {
+    if (welcome(join, conn, err) != SH_OK) {
         sh_peer_conn_close(conn);
         return SH_OK;
     }
@@ -162,28 +116,27 @@ static sh_status admit_control(sh_join *join, sh_peer_conn *conn, sh_err *err)
 static sh_status admit_data(sh_join *join, sh_peer_conn *conn, sh_err *err)
 {
     const sh_hello *theirs = sh_peer_conn_peer(conn);
-    int rank = (int)theirs->rank;
+    sh_pairing *pairing = &join->pairing[theirs->rank];
     int socket = theirs->socket;
-    const char *shm = socket == 0 ? answer_shm(join, theirs) : "";
-    if (welcome(join, conn, shm, err) != SH_OK) {
+    if (welcome(join, conn, err) != SH_OK) {
         sh_peer_conn_close(conn);
         return SH_OK;
     }
-    pair_add_socket(join, rank, socket, conn);
+    sh_pairing_add_socket(pairing, socket, sh_peer_conn_release(conn));
     return SH_OK;
 }
 
 /* A second connection for the same purpose means that two processes claim the same rank. */
-static bool is_conn_taken(const sh_join *join, const sh_hello *theirs)
+static bool is_conn_due(const sh_join *join, const sh_hello *theirs)
 {
     const sh_mesh_peer *peer = &join->mesh->peer[theirs->rank];
-    if (theirs->use == SH_USE_CONTROL) return peer->control != NULL;
-    return peer->channel != NULL ||
-           (join->pair[theirs->rank].sockets_up >> theirs->socket & 1) != 0;
+    if (theirs->use == SH_USE_CONTROL) return peer->control == NULL;
+    return peer->channel == NULL &&
+           sh_pairing_needs_socket(&join->pairing[theirs->rank], theirs->socket);
 }
 
-/* A connection of step 3. A mismatch here refuses only this connection: the peer may be left over
- * from an earlier group, and must not be able to stop this one. */
+/* A connection of step 3 or 4. A mismatch here refuses only this connection: the peer may be left
+ * over from an earlier group, and must not be able to stop this one. */
 static sh_status admit_conn(sh_join *join, sh_peer_conn *conn, sh_err *err)
 {
     const sh_hello *theirs = sh_peer_conn_peer(conn);
@@ -193,7 +146,7 @@ static sh_status admit_conn(sh_join *join, sh_peer_conn *conn, sh_err *err)
     }
     if (sh_hello_compare(&join->hello, theirs, err) != SH_OK) return refuse_alone(conn, err);
     if (theirs->epoch != join->table.epoch || (int)theirs->rank <= join->mesh->rank ||
-        is_conn_taken(join, theirs)) {
+        !is_conn_due(join, theirs)) {
         sh_err_set(err, SH_ERR_GROUP,
                    "rank %" PRIu32 " of an earlier group, or a second one, connects to rank %d",
                    theirs->rank, join->mesh->rank);
@@ -269,68 +222,48 @@ static void add_attempt(sh_join *join, int rank, sh_hello *hello)
                       hello, join->opts->handshake_ms);
 }
 
-static bool is_same_host(const sh_join *join, int rank)
+/* Every rank opens a control connection to all lower ones; rank 0 already has one. */
+static void connect_controls(sh_join *join)
 {
-    return memcmp(join->table.row[rank].host, join->hello.host, SH_HOST_ID_LEN) == 0;
+    sh_hello hello = join->hello;
+    hello.epoch = join->table.epoch;
+    hello.use = SH_USE_CONTROL;
+    for (int rank = 1; rank < join->mesh->rank; rank++) add_attempt(join, rank, &hello);
 }
 
-/* Creates a segment if the peer is on the same machine. Unless shared memory is required, failing
- * to do so only means that the pair uses sockets. */
-static sh_status offer_shm(sh_join *join, int rank, sh_hello *hello, sh_err *err)
+static void connect_sockets(sh_join *join, int rank)
 {
-    if (join->opts->path == SH_PATH_TCP) return SH_OK;
-    if (!is_same_host(join, rank)) {
-        if (join->opts->path != SH_PATH_SHM) return SH_OK;
-        return sh_err_set(
-            err, SH_ERR_GROUP,
-            "shared memory is required, but ranks %d and %d are on different machines", rank,
-            join->mesh->rank);
+    sh_hello hello = join->hello;
+    hello.epoch = join->table.epoch;
+    hello.use = SH_USE_DATA;
+    for (int socket = 0; socket < join->pairing[rank].sockets; socket++) {
+        hello.socket = (uint8_t)socket;
+        add_attempt(join, rank, &hello);
     }
-    if (sh_shm_create(&join->pair[rank].shm, hello->shm, hello->shm_key, err) == SH_OK)
-        return SH_OK;
-    if (join->opts->path == SH_PATH_SHM) return err->status;
-    SH_LOGW("ranks %d and %d use sockets: %s", rank, join->mesh->rank, err->text);
-    return SH_OK;
 }
 
-/* The epoch is known, which the tags are derived from: from here on MPI can carry data. */
-static void open_mpi_channels(sh_join *join)
+/* The epoch and the hosts are known: the pairs can make their offers. */
+static void start_pairings(sh_join *join)
 {
-    for (int rank = 0; rank < join->mesh->size && join->opts->mpi != NULL; rank++)
-        if (rank != join->mesh->rank)
-            join->mesh->peer[rank].channel = sh_mpi_channel_create(join->opts->mpi, rank,
-                                                                   join->table.epoch);
-}
-
-/* Every rank connects to all lower ones: a control connection (rank 0 already has one) and the data
- * sockets. */
-static sh_status plan_attempts(sh_join *join, sh_err *err)
-{
-    int sockets = join->opts->mpi == NULL ? 2 * join->opts->lanes : 0;
-    for (int rank = 0; rank < join->mesh->rank; rank++) {
-        sh_hello hello = join->hello;
-        hello.epoch = join->table.epoch;
-        hello.use = SH_USE_CONTROL;
-        if (rank > 0) add_attempt(join, rank, &hello);
-        hello.use = SH_USE_DATA;
-        for (int socket = 0; socket < sockets; socket++) {
-            hello.socket = (uint8_t)socket;
-            sh_status status = socket == 0 ? offer_shm(join, rank, &hello, err) : SH_OK;
-            if (status != SH_OK) return status;
-            add_attempt(join, rank, &hello);
-            hello.shm[0] = '\0';
-        }
+    for (int rank = 0; rank < join->mesh->size; rank++) {
+        const sh_rank_table_row *row = &join->table.row[rank];
+        sh_pair pair = {.rank = join->mesh->rank,
+                        .peer = rank,
+                        .same_host = memcmp(row->host, join->hello.host, SH_HOST_ID_LEN) == 0,
+                        .epoch = join->table.epoch,
+                        .lanes = join->opts->lanes,
+                        .plain_data = join->opts->plain_data,
+                        .library = join->opts->library};
+        sh_pairing_init(&join->pairing[rank], join->opts, &pair);
     }
-    return SH_OK;
+    join->table_known = true;
 }
 
-/* An outgoing connection was welcomed. By now the peer has attached the segment or never will, so
- * its name can go. */
+/* An outgoing connection was welcomed. */
 static sh_status attempt_done(sh_join *join, sh_join_attempt *attempt, sh_err *err)
 {
     sh_peer_conn *conn = sh_connector_take(&attempt->connector);
     const sh_hello *theirs = sh_peer_conn_peer(conn);
-    sh_join_pair *pair = &join->pair[attempt->peer];
     if ((int)theirs->rank != attempt->peer) {
         sh_err_set(err, SH_ERR_GROUP, "the answer came from rank %" PRIu32, theirs->rank);
         sh_peer_conn_close(conn);
@@ -342,17 +275,8 @@ static sh_status attempt_done(sh_join *join, sh_join_attempt *attempt, sh_err *e
                  sh_peer_conn_name(conn));
         return SH_OK;
     }
-    if (attempt->connector.hello.shm[0] != '\0') {
-        pair->shm_agreed = strcmp(theirs->shm, attempt->connector.hello.shm) == 0;
-        sh_shm_unlink(pair->shm);
-        if (!pair->shm_agreed && join->opts->path == SH_PATH_SHM) {
-            sh_peer_conn_close(conn);
-            return sh_err_set(err, SH_ERR_GROUP,
-                              "shared memory is required, but rank %d cannot attach it",
-                              attempt->peer);
-        }
-    }
-    pair_add_socket(join, attempt->peer, attempt->connector.hello.socket, conn);
+    sh_pairing_add_socket(&join->pairing[attempt->peer], attempt->connector.hello.socket,
+                          sh_peer_conn_release(conn));
     return SH_OK;
 }
 
@@ -411,8 +335,7 @@ static sh_status send_table(sh_join *join, sh_err *err)
         sh_status status = sh_peer_conn_flush(join->mesh->peer[r].control, err);
         if (status < 0) return sh_err_prefix(err, "rank %d at %s", r, join->mesh->peer[r].name);
     }
-    open_mpi_channels(join);
-    join->table_known = true;
+    start_pairings(join);
     return SH_OK;
 }
 
@@ -426,40 +349,9 @@ static sh_status take_table(sh_join *join, const uint8_t *payload, size_t len, s
     for (uint32_t i = 0; i < join->table.count; i++)
         good = good && join->table.row[i].addrs.count > 0;
     if (!good) return sh_err_set(err, SH_ERR_GROUP, "received an incomplete address table");
-    open_mpi_channels(join);
-    join->table_known = true;
-    return plan_attempts(join, err);
-}
-
-static sh_status take_abort(sh_join *join, const uint8_t *payload, size_t len, sh_err *err)
-{
-    sh_notice notice;
-    sh_status status = sh_notice_unpack(payload, len, &notice, err);
-    if (status != SH_OK) return status;
-    join->at_fault = notice.rank;
-    return sh_err_set(err, SH_ERR_GROUP, "%s", notice.text);
-}
-
-static sh_status take_frame(sh_join *join, int rank, sh_frame_head head, const uint8_t *payload,
-                            sh_err *err)
-{
-    switch (head.type) {
-    case SH_FRAME_TABLE:
-        if (rank == 0) return take_table(join, payload, head.len, err);
-        break;
-    case SH_FRAME_READY: join->pair[rank].ready = true; return SH_OK;
-    case SH_FRAME_GO:
-        if (rank != 0) break;
-        join->go = true;
-        return SH_OK;
-    case SH_FRAME_HEARTBEAT: return SH_OK; /* the peer got GO before we did */
-    case SH_FRAME_ABORT: return take_abort(join, payload, head.len, err);
-    default: break;
-    }
-    join->at_fault = rank;
-    return sh_err_set(err, SH_ERR_GROUP,
-                      "rank %d sent an unexpected frame of type %d while the group was forming",
-                      rank, head.type);
+    start_pairings(join);
+    connect_controls(join);
+    return SH_OK;
 }
 
 /* Until the table has been sent a rank may disconnect and join again; afterwards the group fails.
@@ -478,6 +370,79 @@ static sh_status lost_control(sh_join *join, int rank, sh_err *err)
     peer->control = NULL;
     if (join->mesh->rank != 0) sh_join_connect_coordinator(join);
     return SH_OK;
+}
+
+static sh_status send_offers(sh_join *join, int rank, sh_err *err)
+{
+    sh_mesh_peer *peer = &join->mesh->peer[rank];
+    sh_offers_pack(sh_peer_conn_out(peer->control), &join->pairing[rank].mine);
+    sh_status status = sh_peer_conn_flush(peer->control, err);
+    return status < 0 ? lost_control(join, rank, err) : SH_OK;
+}
+
+/* The lower rank of a pair answers, even if there is nothing to agree on: its peer then comes to
+ * the same conclusion by itself. */
+static sh_status take_offers(sh_join *join, int rank, const uint8_t *payload, size_t len,
+                             sh_err *err)
+{
+    sh_pairing *pairing = &join->pairing[rank];
+    sh_offers theirs;
+    sh_status status = sh_offers_unpack(payload, len, &theirs, err);
+    if (status == SH_OK && (int)theirs.rank != rank)
+        status = sh_err_set(err, SH_ERR_GROUP, "rank %d sent the offers of rank %" PRIu32, rank,
+                            theirs.rank);
+    if (status != SH_OK) return status;
+    status = sh_pairing_agree(pairing, &theirs, err);
+    if (!sh_pairing_leads(pairing)) {
+        sh_err ignored; /* what matters is why they do not agree */
+        sh_status sent = send_offers(join, rank, status == SH_OK ? err : &ignored);
+        return status == SH_OK ? sent : status;
+    }
+    if (status == SH_OK) connect_sockets(join, rank);
+    return status;
+}
+
+/* Whether a list of offers from this rank is due: the first of a pair from the higher rank, and the
+ * answer to ours from the lower. */
+static bool are_offers_due(const sh_join *join, int rank)
+{
+    const sh_pairing *pairing = &join->pairing[rank];
+    return join->table_known && pairing->chosen == NULL &&
+           pairing->offered == sh_pairing_leads(pairing);
+}
+
+static sh_status take_abort(sh_join *join, const uint8_t *payload, size_t len, sh_err *err)
+{
+    sh_notice notice;
+    sh_status status = sh_notice_unpack(payload, len, &notice, err);
+    if (status != SH_OK) return status;
+    join->at_fault = notice.rank;
+    return sh_err_set(err, SH_ERR_GROUP, "%s", notice.text);
+}
+
+static sh_status take_frame(sh_join *join, int rank, sh_frame_head head, const uint8_t *payload,
+                            sh_err *err)
+{
+    switch (head.type) {
+    case SH_FRAME_TABLE:
+        if (rank == 0) return take_table(join, payload, head.len, err);
+        break;
+    case SH_FRAME_OFFERS:
+        if (are_offers_due(join, rank)) return take_offers(join, rank, payload, head.len, err);
+        break;
+    case SH_FRAME_READY: join->ready[rank] = true; return SH_OK;
+    case SH_FRAME_GO:
+        if (rank != 0) break;
+        join->go = true;
+        return SH_OK;
+    case SH_FRAME_HEARTBEAT: return SH_OK; /* the peer got GO before we did */
+    case SH_FRAME_ABORT: return take_abort(join, payload, head.len, err);
+    default: break;
+    }
+    join->at_fault = rank;
+    return sh_err_set(err, SH_ERR_GROUP,
+                      "rank %d sent an unexpected frame of type %d while the group was forming",
+                      rank, head.type);
 }
 
 /* Stops reading at GO: frames after it belong to the owner of the formed group. */
@@ -525,7 +490,7 @@ static bool has_conns(const sh_join *join, int rank)
 
 static bool is_ready(const sh_join *join, int rank)
 {
-    return join->pair[rank].ready;
+    return join->ready[rank];
 }
 
 static sh_status send_frame(sh_join *join, int rank, sh_frame_type type, sh_err *err)
@@ -536,6 +501,30 @@ static sh_status send_frame(sh_join *join, int rank, sh_frame_type type, sh_err 
     return status < 0 ? lost_control(join, rank, err) : SH_OK;
 }
 
+/* Takes a pair one step towards its channel. */
+static sh_status advance_pair(sh_join *join, int rank, sh_err *err)
+{
+    sh_pairing *pairing = &join->pairing[rank];
+    sh_mesh_peer *peer = &join->mesh->peer[rank];
+    if (peer->control == NULL || peer->channel != NULL) return SH_OK;
+    if (sh_pairing_leads(pairing) && !pairing->offered) {
+        sh_pairing_offer(pairing);
+        return send_offers(join, rank, err);
+    }
+    sh_status status = sh_pairing_connect(pairing, &peer->channel, err);
+    if (status >= 0) return SH_OK;
+    join->at_fault = rank;
+    return sh_err_prefix(err, "%s to rank %d at %s", pairing->chosen->title, rank, peer->name);
+}
+
+static sh_status advance_pairs(sh_join *join, sh_err *err)
+{
+    sh_status status = SH_OK;
+    for (int rank = 0; rank < join->mesh->size && status == SH_OK; rank++)
+        if (rank != join->mesh->rank) status = advance_pair(join, rank, err);
+    return status;
+}
+
 /* READY goes to rank 0 only when all connections of this rank are open, and GO to everybody only
  * when all ranks are READY. So no rank starts an operation that a peer cannot receive yet. */
 sh_status sh_join_advance(sh_join *join, sh_err *err)
@@ -544,6 +533,7 @@ sh_status sh_join_advance(sh_join *join, sh_err *err)
     sh_status status = SH_OK;
     if (is_coordinator && !join->table_known && all_peers(join, has_control))
         status = send_table(join, err);
+    if (status == SH_OK && join->table_known) status = advance_pairs(join, err);
     if (status == SH_OK && join->table_known && !join->ready_sent && all_peers(join, has_conns)) {
         if (!is_coordinator) status = send_frame(join, 0, SH_FRAME_READY, err);
         join->ready_sent = true;

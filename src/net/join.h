@@ -8,21 +8,12 @@
 #define SH_NET_JOIN_H
 
 #include "net/connector.h"
-#include "net/mesh.h"
-#include "net/shm.h"
+#include "net/pairing.h"
 
 typedef struct {
     sh_connector connector;
     int peer;
 } sh_join_attempt;
-
-typedef struct {
-    sh_stream socket[SH_SOCKETS_MAX];
-    int sockets_up; /* bit mask of the open ones */
-    sh_shm *shm;    /* offered to or by the peer */
-    bool shm_agreed;
-    bool ready; /* rank 0: the peer has reported that its connections are open */
-} sh_join_pair;
 
 typedef struct {
     const sh_mesh_opts *opts;
@@ -35,8 +26,10 @@ typedef struct {
     bool go;
     sh_join_attempt *attempts; /* owned */
     int attempt_count;
-    sh_join_pair pair[SH_RANKS_MAX];
-    int at_fault; /* the rank that caused an error, -1 for none */
+    sh_pairing pairing[SH_RANKS_MAX];
+    bool
+        ready[SH_RANKS_MAX]; /* rank 0: which peers have reported that their connections are open */
+    int at_fault;            /* the rank that caused an error, -1 for none */
 } sh_join;
 
 /* Admits or refuses the connections that have completed their handshake. */
@@ -51,7 +44,7 @@ SH_MUST_CHECK sh_status sh_join_step_attempts(sh_join *join, sh_err *err);
 /* Handles the frames that arrive on the control connections. */
 SH_MUST_CHECK sh_status sh_join_step_controls(sh_join *join, sh_err *err);
 
-/* Sends what is due: the table, ready, go. */
+/* Does what is due: sends the table, offers, ready and go, and makes the channels. */
 SH_MUST_CHECK sh_status sh_join_advance(sh_join *join, sh_err *err);
 
 /* Notifies all ranks that have joined so far that the group failed to form. */

@@ -14,6 +14,7 @@
 #include "base/version.h"
 #include "net/cluster_token.h"
 #include "net/join.h"
+#include "net/shm.h"
 #include "net/sock.h"
 
 #include <poll.h>
@@ -32,6 +33,7 @@ void sh_mesh_opts_init(sh_mesh_opts *opts)
                            .coordinator = "127.0.0.1:0",
                            .listen_fd = -1,
                            .group = "shoal",
+                           .transports = sh_transports,
                            .lanes = 1,
                            .join_ms = 60000,
                            .handshake_ms = 5000};
@@ -121,7 +123,7 @@ static void list_missing(const sh_join *join, sh_buf *out)
     for (int r = 0; r < join->mesh->size; r++) {
         const sh_mesh_peer *peer = &join->mesh->peer[r];
         bool here = peer->control != NULL && (!join->table_known || peer->channel != NULL) &&
-                    (!join->ready_sent || join->mesh->rank != 0 || join->pair[r].ready);
+                    (!join->ready_sent || join->mesh->rank != 0 || join->ready[r]);
         if (r == join->mesh->rank || here) continue;
         sh_buf_addf(out, "%s%d", out->len > 0 ? ", " : "", r);
     }
@@ -219,7 +221,7 @@ static void join_start(sh_join *join)
     hello->protocol = SH_PEER_PROTOCOL;
     hello->rank = (uint32_t)opts->rank;
     hello->world = (uint32_t)opts->size;
-    hello->lanes = (uint8_t)(opts->mpi == NULL ? opts->lanes : 0);
+    hello->lanes = (uint8_t)opts->lanes;
     hello->plain_data = opts->plain_data;
     hello->use = SH_USE_JOIN;
     snprintf(hello->version, sizeof(hello->version), "%s", sh_version());
@@ -234,12 +236,7 @@ static void join_start(sh_join *join)
 static void join_end(sh_join *join)
 {
     for (int i = 0; i < join->attempt_count; i++) sh_connector_reset(&join->attempts[i].connector);
-    for (int r = 0; r < join->mesh->size; r++) {
-        sh_join_pair *pair = &join->pair[r];
-        for (int i = 0; i < SH_SOCKETS_MAX; i++)
-            if (pair->sockets_up >> i & 1) sh_stream_close(&pair->socket[i]);
-        sh_shm_close(pair->shm);
-    }
+    for (int r = 0; r < join->mesh->size; r++) sh_pairing_reset(&join->pairing[r]);
     free(join->attempts);
     free(join);
 }

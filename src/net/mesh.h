@@ -16,14 +16,7 @@
 #define SH_NET_MESH_H
 
 #include "net/acceptor.h"
-#include "net/channel.h"
-#include "net/mpi.h"
-
-typedef enum {
-    SH_PATH_AUTO, /* shared memory where two ranks share a machine, else sockets */
-    SH_PATH_TCP,
-    SH_PATH_SHM, /* shared memory, or fail */
-} sh_path;
+#include "net/transport.h"
 
 typedef struct {
     int rank;
@@ -39,9 +32,10 @@ typedef struct {
     bool plain_data;   /* data connections drop TLS after the handshake */
     const char *group; /* name; ranks of another group are refused */
     uint8_t model[SH_MODEL_ID_LEN];
-    sh_path path;
+    const sh_transport *const *transports; /* sh_transports; tests may have more */
+    const sh_transport *wanted;            /* for all pairs, or fail; NULL: the best for each */
+    void *library;    /* borrowed; what `wanted` runs on: an sh_mpi for MPI, else NULL */
     int lanes;        /* pairs of data connections between two ranks, 1..SH_LANES_MAX */
-    sh_mpi *mpi;      /* borrowed; carries the data, with the same ranks. NULL: see path */
     int join_ms;      /* how long to wait for all ranks */
     int handshake_ms; /* how long one connection may take until its hello */
 } sh_mesh_opts;

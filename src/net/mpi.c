@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/system.h"
 #include "net/mpi_plugin.h"
+#include "net/transport.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -299,18 +300,6 @@ static sh_status mpi_recv(sh_channel *base, sh_msg *msg, sh_err *err)
     return move_msg(channel, &channel->in, msg, false, err);
 }
 
-/* MPI has nothing that poll() could wait for. */
-static int mpi_arm(sh_channel *base, bool sending, bool receiving, struct pollfd *out)
-{
-    (void)base, (void)sending, (void)receiving, (void)out;
-    return 0;
-}
-
-static void mpi_disarm(sh_channel *base)
-{
-    (void)base;
-}
-
 static void mpi_close(sh_channel *base)
 {
     mpi_channel *channel = (mpi_channel *)base;
@@ -322,17 +311,51 @@ static void mpi_close(sh_channel *base)
     free(channel);
 }
 
-static const sh_channel_ops MPI_OPS = {"mpi",      mpi_send, mpi_recv, mpi_arm,
-                                       mpi_disarm, NULL,     mpi_close};
+/* Without arm: MPI has nothing that poll() could wait for. */
+static const sh_channel_ops MPI_OPS = {
+    .name = "mpi", .send = mpi_send, .recv = mpi_recv, .close = mpi_close};
 
-sh_channel *sh_mpi_channel_create(sh_mpi *mpi, int peer, uint64_t salt)
+/* The offer is the family of the library: two families cannot exchange messages. */
+static sh_status mpi_offer(const sh_pair *pair, const sh_offer *theirs, sh_offer *mine,
+                           void **state, sh_err *err)
 {
+    (void)state;
+    const sh_mpi *mpi = pair->library;
+    if (mpi == NULL)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED, "rank %d was started without --backend mpi",
+                          pair->rank);
+    const char *family = sh_mpi_family(mpi);
+    mine->body_len = (uint32_t)strlen(family);
+    memcpy(mine->body, family, mine->body_len);
+    if (theirs != NULL && (theirs->body_len != mine->body_len ||
+                           memcmp(theirs->body, mine->body, mine->body_len) != 0))
+        return sh_err_set(err, SH_ERR_UNSUPPORTED, "rank %d uses %s and rank %d another library",
+                          pair->rank, family, pair->peer);
+    return SH_OK;
+}
+
+/* Tag 0 is for sh_mpi_send and sh_mpi_recv; the others separate successive groups. */
+static sh_status mpi_connect(const sh_pair *pair, void *state, const sh_offer *theirs,
+                             sh_channel **out, sh_err *err)
+{
+    (void)state, (void)theirs, (void)err;
     mpi_channel *channel = sh_alloc(sizeof(*channel));
     channel->base.ops = &MPI_OPS;
-    channel->mpi = mpi;
-    channel->peer = peer;
-    channel->tag = 1 + (int)(salt % SH_MPI_TAG_MAX); /* 0 is for sh_mpi_send and sh_mpi_recv */
+    channel->mpi = pair->library;
+    channel->peer = pair->peer;
+    channel->tag = 1 + (int)(pair->epoch % SH_MPI_TAG_MAX);
     channel->out.buf = sh_alloc(SHORT_MAX);
     channel->in.buf = sh_alloc(SHORT_MAX);
-    return &channel->base;
+    *out = &channel->base;
+    return SH_OK;
 }
+
+const sh_transport sh_transport_mpi = {
+    .name = "mpi",
+    .title = "MPI",
+    .backend = "mpi",
+    .clear_text = true,
+    .one_life = true,
+    .offer = mpi_offer,
+    .connect = mpi_connect,
+};

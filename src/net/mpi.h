@@ -10,7 +10,9 @@
 #define SH_NET_MPI_H
 
 #include "base/clock.h"
-#include "net/channel.h"
+#include "base/status.h"
+
+#include <stddef.h>
 
 typedef struct sh_mpi sh_mpi;
 
@@ -33,8 +35,5 @@ SH_MUST_CHECK sh_status sh_mpi_send(sh_mpi *mpi, int to, const void *data, size_
                                     sh_deadline deadline, sh_err *err);
 SH_MUST_CHECK sh_status sh_mpi_recv(sh_mpi *mpi, int from, void *data, size_t len,
                                     sh_deadline deadline, sh_err *err);
-
-/* The data path to a rank. `salt` separates successive groups; mpi is borrowed. */
-sh_channel *sh_mpi_channel_create(sh_mpi *mpi, int peer, uint64_t salt);
 
 #endif

@@ -69,16 +69,25 @@ void sh_hello_pack(sh_buf *out, sh_frame_type type, const sh_hello *hello)
     sh_put_uint(out, hello->lanes, 1);
     sh_put_uint(out, hello->plain_data, 1);
     put_addrs(out, &hello->listen);
-    put_text(out, hello->shm);
-    sh_buf_add(out, hello->shm_key, sizeof(hello->shm_key));
     frame_close(out, at);
+}
+
+static void cut_text(char *out, size_t cap, const char *text)
+{
+    snprintf(out, cap, "%s", text);
+    out[sh_utf8_valid_prefix(out, strlen(out))] = '\0';
 }
 
 void sh_notice_set(sh_notice *notice, int rank, const char *text)
 {
     notice->rank = rank >= 0 && rank < SH_RANKS_MAX ? rank : -1;
-    snprintf(notice->text, sizeof(notice->text), "%s", text);
-    notice->text[sh_utf8_valid_prefix(notice->text, strlen(notice->text))] = '\0';
+    cut_text(notice->text, sizeof(notice->text), text);
+}
+
+void sh_offer_refuse(sh_offer *offer, sh_offer_state state, const char *why)
+{
+    offer->state = state;
+    cut_text(offer->why, sizeof(offer->why), why);
 }
 
 void sh_notice_pack(sh_buf *out, sh_frame_type type, const sh_notice *notice)
@@ -97,6 +106,23 @@ void sh_rank_table_pack(sh_buf *out, const sh_rank_table *table)
     for (uint32_t i = 0; i < table->count; i++) {
         sh_buf_add(out, table->row[i].host, SH_HOST_ID_LEN);
         put_addrs(out, &table->row[i].addrs);
+    }
+    frame_close(out, at);
+}
+
+void sh_offers_pack(sh_buf *out, const sh_offers *offers)
+{
+    size_t at = frame_open(out, SH_FRAME_OFFERS);
+    sh_put_uint(out, offers->rank, 4);
+    put_text(out, offers->wanted);
+    sh_put_uint(out, (uint64_t)offers->count, 1);
+    for (int i = 0; i < offers->count; i++) {
+        const sh_offer *offer = &offers->offer[i];
+        put_text(out, offer->transport);
+        sh_put_uint(out, (uint64_t)offer->state, 1);
+        put_text(out, offer->why);
+        sh_put_uint(out, offer->body_len, 2);
+        sh_buf_add(out, offer->body, offer->body_len);
     }
     frame_close(out, at);
 }
@@ -178,8 +204,6 @@ static void get_hello_rest(sh_reader *r, sh_hello *out)
     out->lanes = (uint8_t)sh_get_uint(r, 1);
     uint64_t plain = sh_get_uint(r, 1);
     get_addrs(r, &out->listen);
-    get_text(r, out->shm, sizeof(out->shm));
-    get_bytes(r, out->shm_key, sizeof(out->shm_key));
     int sockets = use == SH_USE_DATA ? 2 * out->lanes : 1;
     if (use < SH_USE_JOIN || use >= SH_USE_END || plain > 1 || out->lanes > SH_LANES_MAX ||
         out->socket >= sockets || out->rank >= SH_RANKS_MAX || out->world > SH_RANKS_MAX)
@@ -234,6 +258,31 @@ sh_status sh_rank_table_unpack(const uint8_t *data, size_t len, sh_rank_table *o
         get_addrs(&r, &out->row[i].addrs);
     }
     return get_end(&r, "table", err);
+}
+
+static void get_offer(sh_reader *r, sh_offer *out)
+{
+    get_text(r, out->transport, sizeof(out->transport));
+    uint64_t state = sh_get_uint(r, 1);
+    get_text(r, out->why, sizeof(out->why));
+    out->body_len = (uint32_t)sh_get_uint(r, 2);
+    if (state >= SH_OFFER_END || out->body_len > SH_OFFER_BODY_MAX) r->failed = true;
+    if (r->failed) out->body_len = 0;
+    out->state = r->failed ? SH_OFFER_NONE : (sh_offer_state)state;
+    get_bytes(r, out->body, out->body_len);
+}
+
+sh_status sh_offers_unpack(const uint8_t *data, size_t len, sh_offers *out, sh_err *err)
+{
+    sh_reader r = reader_of(data, len);
+    *out = (sh_offers){0};
+    out->rank = (uint32_t)sh_get_uint(&r, 4);
+    get_text(&r, out->wanted, sizeof(out->wanted));
+    size_t count = sh_get_uint(&r, 1);
+    if (count > SH_TRANSPORTS_MAX || out->rank >= SH_RANKS_MAX) r.failed = true;
+    out->count = r.failed ? 0 : (int)count;
+    for (int i = 0; i < out->count; i++) get_offer(&r, &out->offer[i]);
+    return get_end(&r, "offers", err);
 }
 
 sh_status sh_heartbeat_unpack(const uint8_t *data, size_t len, sh_heartbeat *out, sh_err *err)
@@ -293,9 +342,6 @@ sh_status sh_hello_compare(const sh_hello *mine, const sh_hello *theirs, sh_err 
     }
     if (mine->plain_data != theirs->plain_data)
         return differ_number(mine, theirs, "plain data", mine->plain_data, theirs->plain_data, err);
-    if ((mine->lanes == 0) != (theirs->lanes == 0))
-        return differ(mine, theirs, "backend", mine->lanes == 0 ? "mpi" : "ring",
-                      theirs->lanes == 0 ? "mpi" : "ring", err);
     if (mine->lanes != theirs->lanes)
         return differ_number(mine, theirs, "pairs of sockets", mine->lanes, theirs->lanes, err);
     return SH_OK;

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 enum {
-    SH_PEER_PROTOCOL = 1,
+    SH_PEER_PROTOCOL = 2,
     SH_RANKS_MAX = 64,
     SH_LANES_MAX = 8, /* addresses of a rank, and pairs of data connections between two ranks */
     SH_SOCKETS_MAX = 2 * SH_LANES_MAX,
@@ -31,8 +31,10 @@ enum {
     SH_HOST_ID_LEN = 16,
     SH_GROUP_NAME_MAX = 64, /* with the terminating zero, like the other texts */
     SH_VERSION_MAX = 32,
-    SH_SHM_NAME_MAX = 48,
-    SH_SHM_KEY_LEN = 16,
+    SH_TRANSPORTS_MAX = 8,
+    SH_TRANSPORT_NAME_MAX = 16,
+    SH_OFFER_WHY_MAX = 256,
+    SH_OFFER_BODY_MAX = 256,
     SH_OP_HEAD_LEN = 64, /* a cache line, so that in shared memory the body starts on one */
 };
 
@@ -41,6 +43,7 @@ typedef enum {
     SH_FRAME_WELCOME,   /* sh_hello, the positive answer */
     SH_FRAME_REFUSE,    /* sh_notice, the negative answer */
     SH_FRAME_TABLE,     /* sh_rank_table, from rank 0: the addresses of all ranks */
+    SH_FRAME_OFFERS,    /* sh_offers, from the higher rank of a pair and then from the lower */
     SH_FRAME_READY,     /* to rank 0: all my connections are open */
     SH_FRAME_GO,        /* from rank 0: all ranks are ready */
     SH_FRAME_HEARTBEAT, /* sh_heartbeat */
@@ -78,13 +81,9 @@ typedef struct {
     uint64_t epoch; /* 0 in JOIN: rank 0 chooses it */
     sh_peer_conn_use use;
     uint8_t socket;      /* DATA: index of the connection */
-    uint8_t lanes;       /* pairs of data connections between two ranks; 0: MPI carries the data */
+    uint8_t lanes;       /* pairs of data connections between two ranks */
     bool plain_data;     /* data connections continue without TLS */
     sh_addr_list listen; /* JOIN: where this rank can be reached */
-    /* DATA, socket 0: the segment that the connecting rank offers, empty for none; the same name in
-     * the WELCOME means that it was attached. */
-    char shm[SH_SHM_NAME_MAX];
-    uint8_t shm_key[SH_SHM_KEY_LEN];
 } sh_hello;
 
 typedef struct {
@@ -103,6 +102,29 @@ typedef struct {
     sh_rank_table_row row[SH_RANKS_MAX];
 } sh_rank_table;
 
+typedef enum {
+    SH_OFFER_NONE,   /* not for these two ranks */
+    SH_OFFER_FAILED, /* it should have worked */
+    SH_OFFER_MADE,
+    SH_OFFER_END,
+} sh_offer_state;
+
+/* What a rank offers a peer for one transport (net/transport.h). */
+typedef struct {
+    char transport[SH_TRANSPORT_NAME_MAX];
+    sh_offer_state state;
+    char why[SH_OFFER_WHY_MAX]; /* unless MADE; a clause such as "they are on two machines" */
+    uint32_t body_len;
+    uint8_t body[SH_OFFER_BODY_MAX]; /* in the transport's own format */
+} sh_offer;
+
+typedef struct {
+    uint32_t rank;                      /* who offers */
+    char wanted[SH_TRANSPORT_NAME_MAX]; /* the transport that it asks for; empty: any */
+    int count;
+    sh_offer offer[SH_TRANSPORTS_MAX];
+} sh_offers;
+
 typedef struct {
     uint64_t progress;   /* operations that the rank has completed */
     uint32_t silence_ms; /* how long its peers should tolerate silence from it */
@@ -119,11 +141,15 @@ typedef struct {
 /* Truncates the text between characters if necessary; an impossible rank becomes -1. */
 void sh_notice_set(sh_notice *notice, int rank, const char *text);
 
+/* The same for the reason of an offer that was not made. */
+void sh_offer_refuse(sh_offer *offer, sh_offer_state state, const char *why);
+
 /* Frames: each packer appends header and payload to out. */
 void sh_frame_pack(sh_buf *out, sh_frame_type type); /* without payload */
 void sh_hello_pack(sh_buf *out, sh_frame_type type, const sh_hello *hello);
 void sh_notice_pack(sh_buf *out, sh_frame_type type, const sh_notice *notice);
 void sh_rank_table_pack(sh_buf *out, const sh_rank_table *table);
+void sh_offers_pack(sh_buf *out, const sh_offers *offers);
 void sh_heartbeat_pack(sh_buf *out, const sh_heartbeat *beat);
 
 SH_MUST_CHECK sh_status sh_frame_head_unpack(const uint8_t data[SH_FRAME_HEAD_LEN],
@@ -136,6 +162,8 @@ SH_MUST_CHECK sh_status sh_notice_unpack(const uint8_t *data, size_t len, sh_not
                                          sh_err *err);
 SH_MUST_CHECK sh_status sh_rank_table_unpack(const uint8_t *data, size_t len, sh_rank_table *out,
                                              sh_err *err);
+SH_MUST_CHECK sh_status sh_offers_unpack(const uint8_t *data, size_t len, sh_offers *out,
+                                         sh_err *err);
 SH_MUST_CHECK sh_status sh_heartbeat_unpack(const uint8_t *data, size_t len, sh_heartbeat *out,
                                             sh_err *err);
 

@@ -18,6 +18,7 @@
 #include "base/system.h"
 #include "net/cluster_token.h"
 #include "net/sock.h"
+#include "net/transport.h"
 
 #include <fcntl.h>
 #include <openssl/evp.h>
@@ -32,6 +33,8 @@
 enum {
     RING_LEN = 256 * 1024, /* a power of two; both directions fit into a CPU's cache */
     SLICE = 4096, /* what the writer publishes at a time, so that the reader copies alongside */
+    NAME_MAX_LEN = 48, /* of a segment, with the terminating zero */
+    KEY_LEN = 16,
 };
 
 /* Counters only grow (64 bits never wrap); a position is a counter modulo RING_LEN. Writer and
@@ -43,7 +46,7 @@ typedef struct {
 } byte_ring;
 
 typedef struct {
-    uint8_t key[SH_SHM_KEY_LEN];
+    uint8_t key[KEY_LEN];
     _Alignas(64) _Atomic uint32_t asleep[2]; /* by side */
     _Alignas(64) _Atomic int32_t cpu[2];     /* by side: the CPU it ran on when it last wrote */
     byte_ring ring[2];                       /* by the writing side */
@@ -52,12 +55,26 @@ typedef struct {
 _Static_assert((RING_LEN & (RING_LEN - 1)) == 0, "positions are taken with a mask");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "counters in shared memory must be lock-free");
 
-struct sh_shm {
+typedef struct {
     segment *seg;
     int side; /* 0 created it, 1 attached it */
-    char name[SH_SHM_NAME_MAX];
+    char name[NAME_MAX_LEN];
     bool linked;
-};
+} shm_segment;
+
+/* Removes the name: both have attached it, or never will. */
+static void segment_unlink(shm_segment *shm)
+{
+    if (shm->linked) shm_unlink(shm->name);
+    shm->linked = false;
+}
+
+static void segment_close(shm_segment *shm)
+{
+    segment_unlink(shm);
+    if (shm->seg != NULL) munmap(shm->seg, sizeof(segment));
+    free(shm);
+}
 
 static sh_status segment_map(int fd, segment **out, sh_err *err)
 {
@@ -83,10 +100,9 @@ static sh_status segment_size(int fd, sh_err *err)
 }
 
 /* shm_open sets close-on-exec by itself, and some systems reject O_CLOEXEC here. */
-sh_status sh_shm_create(sh_shm **out, char name[SH_SHM_NAME_MAX], uint8_t key[SH_SHM_KEY_LEN],
-                        sh_err *err)
+static sh_status segment_create(shm_segment **out, sh_err *err)
 {
-    sh_shm *shm = sh_alloc(sizeof(*shm));
+    shm_segment *shm = sh_alloc(sizeof(*shm));
     uint64_t secret[2];
     sh_random(secret, sizeof(secret));
     snprintf(shm->name, sizeof(shm->name), "/sh%013llx%013llx",
@@ -99,15 +115,13 @@ sh_status sh_shm_create(sh_shm **out, char name[SH_SHM_NAME_MAX], uint8_t key[SH
     shm->linked = true;
     if (segment_size(fd, err) != SH_OK || segment_map(fd, &shm->seg, err) != SH_OK) goto fail;
     sh_random(shm->seg->key, sizeof(shm->seg->key));
-    memcpy(key, shm->seg->key, SH_SHM_KEY_LEN);
-    memcpy(name, shm->name, SH_SHM_NAME_MAX);
     sh_sock_close(fd);
     *out = shm;
     return SH_OK;
 
 fail:
     sh_sock_close(fd);
-    sh_shm_close(shm);
+    segment_close(shm);
     return err->status;
 }
 
@@ -125,17 +139,17 @@ static sh_status segment_check(int fd, sh_err *err)
     return SH_OK;
 }
 
-sh_status sh_shm_attach(const char *name, const uint8_t key[SH_SHM_KEY_LEN], sh_shm **out,
-                        sh_err *err)
+static sh_status segment_attach(const char *name, const uint8_t key[KEY_LEN], shm_segment **out,
+                                sh_err *err)
 {
     if (strncmp(name, "/sh", 3) != 0 || strchr(name + 1, '/') != NULL)
         return sh_err_set(err, SH_ERR_PEER, "shared memory: not a Shoal segment name");
     int fd = shm_open(name, O_RDWR, 0);
     if (fd < 0) return sh_err_sys(err, "shared memory %s", name);
-    sh_shm *shm = sh_alloc(sizeof(*shm));
+    shm_segment *shm = sh_alloc(sizeof(*shm));
     shm->side = 1;
     if (segment_check(fd, err) != SH_OK || segment_map(fd, &shm->seg, err) != SH_OK) goto fail;
-    if (memcmp(shm->seg->key, key, SH_SHM_KEY_LEN) != 0) {
+    if (memcmp(shm->seg->key, key, KEY_LEN) != 0) {
         sh_err_set(err, SH_ERR_PEER, "shared memory %s: not the segment that was offered", name);
         goto fail;
     }
@@ -145,27 +159,13 @@ sh_status sh_shm_attach(const char *name, const uint8_t key[SH_SHM_KEY_LEN], sh_
 
 fail:
     sh_sock_close(fd);
-    sh_shm_close(shm);
+    segment_close(shm);
     return err->status;
-}
-
-void sh_shm_unlink(sh_shm *shm)
-{
-    if (shm->linked) shm_unlink(shm->name);
-    shm->linked = false;
-}
-
-void sh_shm_close(sh_shm *shm)
-{
-    if (shm == NULL) return;
-    sh_shm_unlink(shm);
-    if (shm->seg != NULL) munmap(shm->seg, sizeof(segment));
-    free(shm);
 }
 
 typedef struct {
     sh_channel base;
-    sh_shm *shm;
+    shm_segment *shm;
     sh_stream bell;
     _Atomic uint32_t *my_sleep;
     _Atomic uint32_t *peer_sleep;
@@ -321,15 +321,23 @@ static bool shm_peer_descheduled(const sh_channel *base)
 static void shm_close(sh_channel *base)
 {
     shm_channel *channel = (shm_channel *)base;
-    sh_shm_close(channel->shm);
+    segment_close(channel->shm);
     sh_stream_close(&channel->bell);
     free(channel);
 }
 
 static const sh_channel_ops SHM_OPS = {
-    "shm", shm_send, shm_recv, shm_arm, shm_disarm, shm_peer_descheduled, shm_close};
+    .name = "shm",
+    .send = shm_send,
+    .recv = shm_recv,
+    .arm = shm_arm,
+    .disarm = shm_disarm,
+    .peer_descheduled = shm_peer_descheduled,
+    .close = shm_close,
+};
 
-sh_channel *sh_shm_channel_create(sh_shm *shm, sh_stream bell)
+/* Takes ownership of the segment and of the doorbell socket, which drops TLS. */
+static sh_channel *channel_create(shm_segment *shm, sh_stream bell)
 {
     shm_channel *channel = sh_alloc(sizeof(*channel));
     channel->base.ops = &SHM_OPS;
@@ -347,6 +355,75 @@ sh_channel *sh_shm_channel_create(sh_shm *shm, sh_stream bell)
     channel->in = &seg->ring[1 - shm->side];
     return &channel->base;
 }
+
+/* An offer is the key and the name of a segment; the answer to it is empty. */
+
+static sh_status offer_segment(sh_offer *mine, shm_segment **out, sh_err *err)
+{
+    sh_status status = segment_create(out, err);
+    if (status != SH_OK) return status;
+    size_t len = strlen((*out)->name);
+    memcpy(mine->body, (*out)->seg->key, KEY_LEN);
+    memcpy(mine->body + KEY_LEN, (*out)->name, len);
+    mine->body_len = (uint32_t)(KEY_LEN + len);
+    return SH_OK;
+}
+
+static sh_status attach_offered(const sh_offer *theirs, shm_segment **out, sh_err *err)
+{
+    char name[NAME_MAX_LEN] = "";
+    if (theirs->body_len < KEY_LEN || theirs->body_len >= KEY_LEN + NAME_MAX_LEN)
+        return sh_err_set(err, SH_ERR_PEER, "the offer is malformed");
+    memcpy(name, theirs->body + KEY_LEN, theirs->body_len - KEY_LEN);
+    return segment_attach(name, theirs->body, out, err);
+}
+
+/* That the peer's memory is not visible is normal between containers, and no reason to warn. */
+static sh_status shm_offer(const sh_pair *pair, const sh_offer *theirs, sh_offer *mine,
+                           void **state, sh_err *err)
+{
+    shm_segment *shm = NULL;
+    sh_err why;
+    if (!pair->same_host) return sh_err_set(err, SH_ERR_UNSUPPORTED, "they are on two machines");
+    if (theirs == NULL) {
+        sh_status status = offer_segment(mine, &shm, err);
+        if (status != SH_OK) return status;
+    } else if (attach_offered(theirs, &shm, &why) != SH_OK) {
+        return sh_err_set(err, SH_ERR_UNSUPPORTED, "rank %d cannot attach it: %s", pair->rank,
+                          why.text);
+    }
+    *state = shm;
+    return SH_OK;
+}
+
+static int shm_sockets(const sh_pair *pair)
+{
+    (void)pair;
+    return 1; /* the doorbell */
+}
+
+static sh_status shm_connect(const sh_pair *pair, void *state, const sh_offer *theirs,
+                             sh_channel **out, sh_err *err)
+{
+    (void)theirs, (void)err;
+    segment_unlink(state);
+    *out = channel_create(state, pair->socket[0]);
+    return SH_OK;
+}
+
+static void shm_withdraw(void *state)
+{
+    segment_close(state);
+}
+
+const sh_transport sh_transport_shm = {
+    .name = "shm",
+    .title = "shared memory",
+    .offer = shm_offer,
+    .sockets = shm_sockets,
+    .connect = shm_connect,
+    .withdraw = shm_withdraw,
+};
 
 void sh_host_id(uint8_t out[SH_HOST_ID_LEN])
 {

@@ -10,9 +10,8 @@
  *
  * The choice of the socket depends only on lengths and counts, which both ends know; nothing about
  * it is on the wire. A change here must be made on both ends at once, or messages cross. */
-#include "net/channel.h"
-
 #include "base/alloc.h"
+#include "net/transport.h"
 
 #include <stdlib.h>
 
@@ -88,11 +87,6 @@ static int tcp_arm(sh_channel *channel, bool sending, bool receiving, struct pol
     return count;
 }
 
-static void tcp_disarm(sh_channel *channel)
-{
-    (void)channel;
-}
-
 static void tcp_close(sh_channel *channel)
 {
     tcp_channel *tcp = (tcp_channel *)channel;
@@ -100,19 +94,47 @@ static void tcp_close(sh_channel *channel)
     free(tcp);
 }
 
-static const sh_channel_ops TCP_OPS = {"tcp",      tcp_send, tcp_recv, tcp_arm,
-                                       tcp_disarm, NULL,     tcp_close};
-static const sh_channel_ops TLS_OPS = {"tls",      tcp_send, tcp_recv, tcp_arm,
-                                       tcp_disarm, NULL,     tcp_close};
+static const sh_channel_ops TCP_OPS = {
+    .name = "tcp", .send = tcp_send, .recv = tcp_recv, .arm = tcp_arm, .close = tcp_close};
+static const sh_channel_ops TLS_OPS = {
+    .name = "tls", .send = tcp_send, .recv = tcp_recv, .arm = tcp_arm, .close = tcp_close};
 
-sh_channel *sh_tcp_channel_create(const sh_stream *sockets, int pairs, int side)
+/* Sockets always work, and there is nothing to tell: the table of ranks has the addresses, and
+ * lanes and plain_data are the same in every hello. */
+static sh_status tcp_offer(const sh_pair *pair, const sh_offer *theirs, sh_offer *mine,
+                           void **state, sh_err *err)
 {
-    SH_ASSERT(pairs >= 1 && pairs <= SH_LANES_MAX);
+    (void)pair, (void)theirs, (void)mine, (void)state, (void)err;
+    return SH_OK;
+}
+
+static int tcp_sockets(const sh_pair *pair)
+{
+    return 2 * pair->lanes;
+}
+
+static sh_status tcp_connect(const sh_pair *pair, void *state, const sh_offer *theirs,
+                             sh_channel **out, sh_err *err)
+{
+    (void)state, (void)theirs, (void)err;
+    int side = pair->rank > pair->peer;
     tcp_channel *tcp = sh_alloc(sizeof(*tcp));
-    tcp->base.ops = sockets[0].ssl != NULL ? &TLS_OPS : &TCP_OPS;
-    tcp->pairs = pairs;
-    for (int i = 0; i < 2 * pairs; i++) tcp->socket[i] = sockets[i];
+    tcp->pairs = pair->lanes;
+    for (int i = 0; i < 2 * tcp->pairs; i++) {
+        tcp->socket[i] = pair->socket[i];
+        if (pair->plain_data) sh_stream_end_tls(&tcp->socket[i]);
+    }
+    tcp->base.ops = tcp->socket[0].ssl != NULL ? &TLS_OPS : &TCP_OPS;
     tcp->out = (half){.side = side, .blocked_on = &tcp->socket[0]};
     tcp->in = (half){.side = 1 - side, .blocked_on = &tcp->socket[0]};
-    return &tcp->base;
+    *out = &tcp->base;
+    return SH_OK;
 }
+
+const sh_transport sh_transport_tcp = {
+    .name = "tcp",
+    .title = "sockets",
+    .offer = tcp_offer,
+    .sockets = tcp_sockets,
+    .connect = tcp_connect,
+};

@@ -62,9 +62,10 @@ int sh_ranks_spawn(const sh_command_args *args)
 
 sh_status sh_ranks_check_backend(const char *name, const char *from, sh_err *err)
 {
-    static const char *const known[] = {"", "ring", "any", "mpi"};
-    for (size_t i = 0; i < SH_COUNT_OF(known); i++)
-        if (strcmp(name, known[i]) == 0) return SH_OK;
+    static const char *const ring[] = {"", "ring", "any"};
+    for (size_t i = 0; i < SH_COUNT_OF(ring); i++)
+        if (strcmp(name, ring[i]) == 0) return SH_OK;
+    if (sh_transport_by_backend(sh_transports, name) != NULL) return SH_OK;
     return sh_err_set(err, SH_ERR_UNSUPPORTED,
                       "backend '%s' (%s) is not built into this program; use --backend ring", name,
                       from);
@@ -107,6 +108,13 @@ sh_status sh_ranks_world(const sh_command_args *args, int *size, sh_err *err)
     return status;
 }
 
+/* A backend has its own transport; in the ring --transport selects one, or auto. */
+static void use_backend(sh_mesh_opts *mesh, const char *backend, const char *transport)
+{
+    mesh->wanted = sh_transport_by_backend(sh_transports, backend);
+    if (mesh->wanted == NULL) mesh->wanted = sh_transport_by_name(sh_transports, transport);
+}
+
 /* Takes the addresses of this rank and of rank 0 from the file. */
 static sh_status use_hostfile(sh_ranks *ranks, const sh_command_args *args, sh_err *err)
 {
@@ -119,7 +127,7 @@ static sh_status use_hostfile(sh_ranks *ranks, const sh_command_args *args, sh_e
     mesh->size = file->count;
     if (!given(args, "backend")) {
         status = sh_ranks_check_backend(file->backend, s->hostfile, err);
-        ranks->over_mpi = strcmp(file->backend, "mpi") == 0;
+        use_backend(mesh, file->backend, s->transport);
     }
     if (status == SH_OK && file->count > 1 && !given(args, "rank"))
         status = sh_err_set(err, SH_ERR_INPUT,
@@ -192,10 +200,7 @@ static void use_settings(sh_ranks *ranks, const sh_settings *s)
     mesh->insecure = s->insecure;
     mesh->plain_data = s->plain_data;
     mesh->join_ms = (int)s->join_timeout * 1000;
-    mesh->path = strcmp(s->transport, "tcp") == 0   ? SH_PATH_TCP
-                 : strcmp(s->transport, "shm") == 0 ? SH_PATH_SHM
-                                                    : SH_PATH_AUTO;
-    ranks->over_mpi = strcmp(s->backend, "mpi") == 0;
+    use_backend(mesh, s->backend, s->transport);
     ranks->opts.silence_ms = (int)s->peer_timeout_ms;
     ranks->opts.op_ms = (int)s->op_timeout * 1000;
     ranks->opts.spin_us = (int)s->spin_us;
@@ -218,7 +223,7 @@ static sh_status use_mpi(sh_ranks *ranks, const sh_settings *s, sh_err *err)
                           "start the ranks with its mpirun, or with srun --mpi=pmix or pmi2",
                           sh_mpi_family(mpi), sh_mpi_rank(mpi), sh_mpi_size(mpi), mesh->rank,
                           mesh->size);
-    mesh->mpi = mpi;
+    mesh->library = mpi;
     if (ranks->coordinator[0] != '\0' || mesh->size == 1) return SH_OK;
     status = sh_rendezvous_run(mpi, s->token, mesh->join_ms, &met, err);
     if (status != SH_OK) return status;
@@ -253,7 +258,7 @@ sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *er
         snprintf(ranks->coordinator, sizeof(ranks->coordinator),
                  strchr(s->ctrl_host, ':') != NULL ? "[%s]:%d" : "%s:%d", s->ctrl_host,
                  (int)s->ctrl_port);
-    if (status == SH_OK && ranks->over_mpi) status = use_mpi(ranks, s, err);
+    if (status == SH_OK && mesh->wanted == &sh_transport_mpi) status = use_mpi(ranks, s, err);
     if (status == SH_OK) status = check_place(ranks, err);
     if (status != SH_OK) return status;
     mesh->coordinator = ranks->coordinator;

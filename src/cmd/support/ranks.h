@@ -21,7 +21,6 @@ typedef struct {
     sh_group_opts opts;
     char token[SH_CLUSTER_TOKEN_LEN_MAX + 1];
     sh_codec wire;
-    bool over_mpi; /* by flag or hostfile */
     sh_addr_list listen;
     char coordinator[SH_ADDR_HOST_MAX + 8];
 } sh_ranks;

@@ -14,23 +14,23 @@ typedef struct {
     const char *name;
     const char *token;
     bool plain_data;
-    sh_path path;
+    const sh_transport *wanted;
     int lanes;
     int spin_us;
 } transport;
 
 static const transport TRANSPORTS[] = {
-    {"tcp", NULL, false, SH_PATH_TCP, 1, 20},
-    {"tcp, asleep at once", NULL, false, SH_PATH_TCP, 1, 0},
-    {"tcp on three sockets", NULL, false, SH_PATH_TCP, 3, 20},
-    {"tls", RANKS_TOKEN, false, SH_PATH_TCP, 1, 20},
-    {"tls on two sockets", RANKS_TOKEN, false, SH_PATH_TCP, 2, 0},
-    {"clear after tls", RANKS_TOKEN, true, SH_PATH_TCP, 1, 20},
-    {"shared memory", RANKS_TOKEN, false, SH_PATH_SHM, 1, 20},
-    {"shared memory, asleep at once", NULL, false, SH_PATH_SHM, 1, 0},
+    {"tcp", NULL, false, &sh_transport_tcp, 1, 20},
+    {"tcp, asleep at once", NULL, false, &sh_transport_tcp, 1, 0},
+    {"tcp on three sockets", NULL, false, &sh_transport_tcp, 3, 20},
+    {"tls", RANKS_TOKEN, false, &sh_transport_tcp, 1, 20},
+    {"tls on two sockets", RANKS_TOKEN, false, &sh_transport_tcp, 2, 0},
+    {"clear after tls", RANKS_TOKEN, true, &sh_transport_tcp, 1, 20},
+    {"shared memory", RANKS_TOKEN, false, &sh_transport_shm, 1, 20},
+    {"shared memory, asleep at once", NULL, false, &sh_transport_shm, 1, 0},
 };
 
-static const transport MPI = {"mpi", NULL, false, SH_PATH_AUTO, 1, 20};
+static const transport MPI = {"mpi", NULL, false, &sh_transport_mpi, 1, 20};
 
 /* The ranks that mpirun has started; NULL: ranks are threads. */
 static sh_mpi *world;
@@ -50,10 +50,10 @@ static void run_job(ranks_one *one)
     opts.mesh = ranks_opts(one);
     opts.mesh.token = j->transport->token;
     opts.mesh.plain_data = j->transport->plain_data;
-    opts.mesh.path = j->transport->path;
+    opts.mesh.wanted = j->transport->wanted;
     opts.mesh.lanes = j->transport->lanes;
     if (world != NULL) opts.mesh.token = RANKS_TOKEN;
-    opts.mesh.mpi = world;
+    opts.mesh.library = world;
     opts.spin_us = j->transport->spin_us;
     opts.op_ms = 20000;
     opts.silence_ms = 10000; /* sanitizers and a busy machine are slow */

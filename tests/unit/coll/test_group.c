@@ -7,29 +7,29 @@
 #include <poll.h>
 #include <signal.h>
 
-static sh_status open_group(ranks_one *one, int op_ms, sh_path path, sh_group **group)
+static sh_status open_group(ranks_one *one, int op_ms, const sh_transport *wanted, sh_group **group)
 {
     sh_group_opts opts;
     sh_group_opts_init(&opts);
     opts.mesh = ranks_opts(one);
-    opts.mesh.path = path;
+    opts.mesh.wanted = wanted;
     opts.op_ms = op_ms;
     opts.silence_ms = 10000; /* sanitizers and a busy machine are slow */
     return sh_group_open(&opts, group, &one->err);
 }
 
-static sh_path path_of(const ranks_one *one)
+static const sh_transport *wanted_of(const ranks_one *one)
 {
-    return *(const sh_path *)one->arg;
+    return one->arg;
 }
 
-static const sh_path BOTH[] = {SH_PATH_TCP, SH_PATH_SHM};
+static const sh_transport *const BOTH[] = {&sh_transport_tcp, &sh_transport_shm};
 
 static void fail_on_rank_2(ranks_one *one)
 {
     sh_group *group;
     float x[100] = {0};
-    one->status = open_group(one, 20000, path_of(one), &group);
+    one->status = open_group(one, 20000, wanted_of(one), &group);
     if (one->status != SH_OK) return;
     if (one->rank == 2) {
         sh_sleep_ms(50);
@@ -53,7 +53,7 @@ TEST(a_failure_reaches_every_rank_also_those_that_wait)
     for (size_t i = 0; i < SH_COUNT_OF(BOTH); i++) {
         ranks_one ranks[3];
         int64_t start_ns = sh_clock_ns();
-        ranks_run(3, 3, fail_on_rank_2, (void *)(uintptr_t)&BOTH[i], ranks);
+        ranks_run(3, 3, fail_on_rank_2, (void *)(uintptr_t)BOTH[i], ranks);
         for (int r = 0; r < 3; r++) CHECK_FAILS(ranks[r].status, ranks[r].err, "the disk is full");
         assert_true(sh_clock_ns() - start_ns < 5000000000);
     }
@@ -62,7 +62,7 @@ TEST(a_failure_reaches_every_rank_also_those_that_wait)
 static void sleep_on_rank_1(ranks_one *one)
 {
     sh_group *group;
-    one->status = open_group(one, one->rank == 0 ? 1000 : 20000, path_of(one), &group);
+    one->status = open_group(one, one->rank == 0 ? 1000 : 20000, wanted_of(one), &group);
     if (one->status != SH_OK) return;
     one->status = sh_coll_barrier(group, &one->err);
     if (one->status == SH_OK && one->rank == 1)
@@ -76,7 +76,7 @@ TEST(an_operation_that_is_late_names_the_rank_that_is_awaited)
     UNUSED_STATE;
     for (size_t i = 0; i < SH_COUNT_OF(BOTH); i++) {
         ranks_one ranks[3];
-        ranks_run(3, 3, sleep_on_rank_1, (void *)(uintptr_t)&BOTH[i], ranks);
+        ranks_run(3, 3, sleep_on_rank_1, (void *)(uintptr_t)BOTH[i], ranks);
         for (int r = 0; r < 3; r++) {
             CHECK_FAILS(ranks[r].status, ranks[r].err, "barrier 1");
             CHECK_FAILS(ranks[r].status, ranks[r].err,
@@ -88,7 +88,7 @@ TEST(an_operation_that_is_late_names_the_rank_that_is_awaited)
 static void leave_with_rank_1(ranks_one *one)
 {
     sh_group *group;
-    one->status = open_group(one, 20000, path_of(one), &group);
+    one->status = open_group(one, 20000, wanted_of(one), &group);
     if (one->status != SH_OK) return;
     one->status = sh_coll_barrier(group, &one->err);
     if (one->rank != 1) one->status = sh_coll_barrier(group, &one->err);
@@ -100,7 +100,7 @@ TEST(a_rank_that_leaves_is_an_error_for_those_who_still_need_it)
     UNUSED_STATE;
     for (size_t i = 0; i < SH_COUNT_OF(BOTH); i++) {
         ranks_one ranks[3];
-        ranks_run(3, 3, leave_with_rank_1, (void *)(uintptr_t)&BOTH[i], ranks);
+        ranks_run(3, 3, leave_with_rank_1, (void *)(uintptr_t)BOTH[i], ranks);
         CHECK_OK(ranks[1].status, ranks[1].err);
         CHECK_FAILS(ranks[0].status, ranks[0].err, "rank 1 at");
         CHECK_FAILS(ranks[2].status, ranks[2].err, "rank 1 at");
@@ -110,7 +110,7 @@ TEST(a_rank_that_leaves_is_an_error_for_those_who_still_need_it)
 static void end_as_planned(ranks_one *one)
 {
     sh_group *group;
-    one->status = open_group(one, 20000, path_of(one), &group);
+    one->status = open_group(one, 20000, wanted_of(one), &group);
     for (int i = 0; i < 20 && one->status == SH_OK; i++)
         one->status = sh_coll_barrier(group, &one->err);
     if (one->rank == 1) sh_sleep_ms(50); /* the others leave before it */
@@ -123,7 +123,7 @@ TEST(good_byes_are_no_failure)
     UNUSED_STATE;
     for (size_t i = 0; i < SH_COUNT_OF(BOTH); i++) {
         ranks_one ranks[3];
-        ranks_run(3, 3, end_as_planned, (void *)(uintptr_t)&BOTH[i], ranks);
+        ranks_run(3, 3, end_as_planned, (void *)(uintptr_t)BOTH[i], ranks);
         for (int r = 0; r < 3; r++) CHECK_OK(ranks[r].status, ranks[r].err);
     }
 }
@@ -132,7 +132,7 @@ static void send_a_long_plan(ranks_one *one)
 {
     sh_group *group;
     sh_buf plan = {0};
-    one->status = open_group(one, 20000, path_of(one), &group);
+    one->status = open_group(one, 20000, wanted_of(one), &group);
     if (one->status != SH_OK) return;
     if (one->rank == 0)
         for (int i = 0; i < 5000; i++) sh_buf_add_char(&plan, 'x');
@@ -147,7 +147,7 @@ TEST(a_plan_longer_than_its_bound_ends_the_group)
 {
     UNUSED_STATE;
     ranks_one ranks[2];
-    ranks_run(2, 2, send_a_long_plan, (void *)(uintptr_t)&BOTH[0], ranks);
+    ranks_run(2, 2, send_a_long_plan, (void *)(uintptr_t)BOTH[0], ranks);
     for (int r = 0; r < 2; r++) CHECK_FAILS(ranks[r].status, ranks[r].err, "plan 0 of 5000 bytes");
 }
 

@@ -16,7 +16,7 @@
 typedef struct {
     const char *token;
     bool plain_data;
-    sh_path path;
+    const sh_transport *wanted;
     int lanes;
     const char *port_name; /* the transport that every pair must use */
 } setup;
@@ -60,7 +60,7 @@ static void join_and_exchange(ranks_one *one)
     sh_mesh_opts opts = ranks_opts(one);
     opts.token = set->token;
     opts.plain_data = set->plain_data;
-    opts.path = set->path;
+    opts.wanted = set->wanted;
     opts.lanes = set->lanes;
     sh_mesh *mesh;
     if (one->rank % 2 == 0) sh_sleep_ms(30); /* in any order */
@@ -75,9 +75,12 @@ TEST(every_pair_gets_a_port_of_the_asked_kind)
 {
     UNUSED_STATE;
     static const setup sets[] = {
-        {NULL, false, SH_PATH_TCP, 1, "tcp"},        {NULL, false, SH_PATH_AUTO, 1, "shm"},
-        {RANKS_TOKEN, false, SH_PATH_TCP, 1, "tls"}, {RANKS_TOKEN, true, SH_PATH_TCP, 3, "tcp"},
-        {RANKS_TOKEN, false, SH_PATH_SHM, 2, "shm"}, {RANKS_TOKEN, false, SH_PATH_TCP, 2, "tls"},
+        {NULL, false, &sh_transport_tcp, 1, "tcp"},
+        {NULL, false, NULL, 1, "shm"},
+        {RANKS_TOKEN, false, &sh_transport_tcp, 1, "tls"},
+        {RANKS_TOKEN, true, &sh_transport_tcp, 3, "tcp"},
+        {RANKS_TOKEN, false, &sh_transport_shm, 2, "shm"},
+        {RANKS_TOKEN, false, &sh_transport_tcp, 2, "tls"},
     };
     for (size_t i = 0; i < SH_COUNT_OF(sets); i++) {
         for (int size = 2; size <= 5; size += 3) {
@@ -234,7 +237,7 @@ static void *pester(void *arg)
 
 static void join_beside_strangers(ranks_one *one)
 {
-    static const setup set = {RANKS_TOKEN, false, SH_PATH_TCP, 1, "tls"};
+    static const setup set = {RANKS_TOKEN, false, &sh_transport_tcp, 1, "tls"};
     pthread_t thread;
     if (one->rank == 1) {
         pthread_create(&thread, NULL, pester, one->coordinator);
@@ -263,7 +266,7 @@ static void join_after_forged_alerts(ranks_one *one)
     static const uint8_t alerts[][7] = {{21, 3, 3, 0, 2, 2, 51},  /* decrypt_error */
                                         {21, 3, 3, 0, 2, 2, 47},  /* illegal_parameter */
                                         {21, 3, 3, 0, 2, 2, 40}}; /* handshake_failure */
-    static const setup set = {RANKS_TOKEN, false, SH_PATH_TCP, 1, "tls"};
+    static const setup set = {RANKS_TOKEN, false, &sh_transport_tcp, 1, "tls"};
     for (size_t i = 0; one->rank == 0 && i < SH_COUNT_OF(alerts); i++) {
         struct pollfd p = {.fd = one->listen_fd, .events = POLLIN};
         poll(&p, 1, 5000);
@@ -340,7 +343,7 @@ static int64_t joined_ns;
 
 static void join_in_a_flood(ranks_one *one)
 {
-    static const setup set = {RANKS_TOKEN, false, SH_PATH_TCP, 1, "tls"};
+    static const setup set = {RANKS_TOKEN, false, &sh_transport_tcp, 1, "tls"};
     if (one->rank == 1) sh_sleep_ms(500); /* the flood starts first */
     int64_t start = sh_clock_ns();
     one->arg = (void *)(uintptr_t)&set;

@@ -14,11 +14,9 @@ static sh_hello sample_hello(void)
                   .socket = 1,
                   .lanes = 3,
                   .plain_data = true,
-                  .listen = {{"10.0.0.1:9000", "[::1]:1"}, 2},
-                  .shm = "/sh0123"};
+                  .listen = {{"10.0.0.1:9000", "[::1]:1"}, 2}};
     memset(h.model, 0xaa, sizeof(h.model));
     memset(h.host, 0xbb, sizeof(h.host));
-    memset(h.shm_key, 0xcc, sizeof(h.shm_key));
     return h;
 }
 
