@@ -261,6 +261,8 @@ static sh_status form(const sh_mesh_opts *opts, sh_mesh *mesh, sh_err *err)
         if (status != SH_OK) sh_join_abort_all(join, err);
     }
     if (status == SH_OK) count_local(join);
+    if (status == SH_OK && mesh->rank == 0 && opts->wanted != NULL && opts->wanted->clear_text)
+        SH_LOGI("data between ranks travels unencrypted, over %s", opts->wanted->title);
     mesh->epoch = join->table.epoch;
     join_end(join);
     return status;

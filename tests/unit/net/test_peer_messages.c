@@ -83,6 +83,47 @@ TEST(a_cut_or_longer_payload_is_refused)
     free(table);
 }
 
+static sh_offers sample_offers(void)
+{
+    sh_offers o = {.rank = 2, .wanted = "shm", .count = 2};
+    o.offer[0] = (sh_offer){.transport = "shm", .state = SH_OFFER_MADE, .body_len = 3};
+    memcpy(o.offer[0].body, "\0\1\2", 3);
+    o.offer[1] = (sh_offer){.transport = "rdma", .why = "no device"};
+    return o;
+}
+
+TEST(offers_come_back_and_are_checked)
+{
+    UNUSED_STATE;
+    sh_offers in = sample_offers(), out;
+    sh_buf buf = {0};
+    sh_err err;
+    size_t len;
+    sh_offers_pack(&buf, &in);
+    const uint8_t *payload = payload_of(&buf, SH_FRAME_OFFERS, &len);
+    CHECK_OK(sh_offers_unpack(payload, len, &out, &err), err);
+    assert_memory_equal(&in, &out, sizeof(in));
+    for (size_t cut = 0; cut < len; cut++) {
+        uint8_t *copy = malloc(cut + 1);
+        memcpy(copy, payload, cut);
+        CHECK_FAILS(sh_offers_unpack(copy, cut, &out, &err), err, "offers");
+        free(copy);
+    }
+    /* rank, wanted, count, then: name, state, why, length of the body */
+    static const struct {
+        size_t at;
+        uint8_t value;
+    } bad[] = {{0, SH_RANKS_MAX}, {9, SH_TRANSPORTS_MAX + 1}, {15, SH_OFFER_END}, {19, 0xff}};
+    for (size_t i = 0; i < SH_COUNT_OF(bad); i++) {
+        uint8_t *copy = malloc(len);
+        memcpy(copy, payload, len);
+        copy[bad[i].at] = bad[i].value;
+        CHECK_FAILS(sh_offers_unpack(copy, len, &out, &err), err, "offers");
+        free(copy);
+    }
+    sh_buf_reset(&buf);
+}
+
 TEST(a_hello_of_another_protocol_still_says_who_and_which_version)
 {
     UNUSED_STATE;
@@ -172,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hello_survives_packing),
         cmocka_unit_test(a_cut_or_longer_payload_is_refused),
+        cmocka_unit_test(offers_come_back_and_are_checked),
         cmocka_unit_test(a_hello_of_another_protocol_still_says_who_and_which_version),
         cmocka_unit_test(heads_that_are_no_frames_are_refused),
         cmocka_unit_test(notices_and_beats_come_back_and_long_texts_are_cut_at_a_character),

@@ -1,0 +1,211 @@
+/* A transport that only this file knows: a socket pair between threads of one process. It takes its
+ * own sh_transport and a line in a table, and the group sums over it. */
+#include "coll/coll.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "unit/ranks.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+typedef struct {
+    sh_channel base;
+    sh_stream stream;
+} pipe_channel;
+
+/* What an offer makes: this rank's end, and on the rank that offers also the peer's. */
+typedef struct {
+    int mine, theirs;
+    int tries; /* connect is not done at once */
+} pipe_ends;
+
+static atomic_int channels_made, offers_withdrawn;
+
+static sh_status pipe_send(sh_channel *base, sh_msg *msg, sh_err *err)
+{
+    struct iovec parts[2];
+    size_t moved;
+    int count = sh_msg_parts(msg, msg->done, msg->len, parts);
+    if (count == 0) return SH_OK;
+    sh_status status = sh_stream_write(&((pipe_channel *)base)->stream, parts, count, &moved, err);
+    if (status == SH_OK) msg->done += moved;
+    return status == SH_OK && msg->done < msg->len ? SH_AGAIN : status;
+}
+
+static sh_status pipe_recv(sh_channel *base, sh_msg *msg, sh_err *err)
+{
+    struct iovec parts[2];
+    size_t moved;
+    int count = sh_msg_parts(msg, msg->done, msg->len, parts);
+    if (count == 0) return SH_OK;
+    sh_status status = sh_stream_read(&((pipe_channel *)base)->stream, parts, count, &moved, err);
+    if (status == SH_OK) msg->done += moved;
+    return status == SH_OK && msg->done < msg->len ? SH_AGAIN : status;
+}
+
+static void pipe_close(sh_channel *base)
+{
+    sh_stream_close(&((pipe_channel *)base)->stream);
+    free(base);
+}
+
+/* Without arm: the group must poll it. */
+static const sh_channel_ops PIPE_OPS = {
+    .name = "pipe", .send = pipe_send, .recv = pipe_recv, .close = pipe_close};
+
+/* The offer is a descriptor of this process; `library` stands for what a real transport opens. */
+static sh_status pipe_offer(const sh_pair *pair, const sh_offer *theirs, sh_offer *mine,
+                            void **state, sh_err *err)
+{
+    int fds[2];
+    if (pair->library == NULL)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED, "rank %d has no pipes", pair->rank);
+    if (pair->peer == *(const int *)pair->library)
+        return sh_err_set(err, SH_ERR_SYSTEM, "out of pipes");
+    pipe_ends *ends = sh_alloc(sizeof(*ends));
+    ends->mine = ends->theirs = -1;
+    *state = ends;
+    if (theirs != NULL) {
+        memcpy(&ends->mine, theirs->body, sizeof(int));
+        return SH_OK;
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) != 0)
+        return sh_err_sys(err, "socketpair");
+    ends->mine = fds[0];
+    ends->theirs = fds[1];
+    mine->body_len = sizeof(int);
+    memcpy(mine->body, &fds[1], sizeof(int));
+    return SH_OK;
+}
+
+static sh_status pipe_connect(const sh_pair *pair, void *state, const sh_offer *theirs,
+                              sh_channel **out, sh_err *err)
+{
+    (void)pair, (void)theirs, (void)err;
+    pipe_ends *ends = state;
+    if (ends->tries++ < 3) return SH_AGAIN;
+    pipe_channel *channel = sh_alloc(sizeof(*channel));
+    channel->base.ops = &PIPE_OPS;
+    sh_stream_init(&channel->stream, ends->mine);
+    free(ends);
+    *out = &channel->base;
+    atomic_fetch_add(&channels_made, 1);
+    return SH_OK;
+}
+
+static void pipe_withdraw(void *state)
+{
+    pipe_ends *ends = state;
+    sh_sock_close(ends->mine);
+    sh_sock_close(ends->theirs);
+    free(ends);
+    atomic_fetch_add(&offers_withdrawn, 1);
+}
+
+static const sh_transport PIPE = {
+    .name = "pipe",
+    .title = "a pipe",
+    .backend = "pipes",
+    .offer = pipe_offer,
+    .connect = pipe_connect,
+    .withdraw = pipe_withdraw,
+};
+
+static const sh_transport *const TABLE[] = {&PIPE, &sh_transport_shm, &sh_transport_tcp, NULL};
+
+typedef struct {
+    const sh_transport *wanted;
+    int fails_to;     /* a peer whose pipe fails */
+    bool only_rank_0; /* has pipes */
+    const char *path; /* of every pair */
+} setup;
+
+static void sum(ranks_one *one)
+{
+    const setup *set = one->arg;
+    int fails_to = set->fails_to;
+    enum { COUNT = 50000 };
+    float *x = calloc(COUNT, sizeof(float));
+    sh_group_opts opts;
+    sh_group *group = NULL;
+    sh_group_opts_init(&opts);
+    opts.mesh = ranks_opts(one);
+    opts.mesh.transports = TABLE;
+    opts.mesh.wanted = set->wanted;
+    opts.mesh.library = set->only_rank_0 && one->rank != 0 ? NULL : &fails_to;
+    opts.spin_us = 0;
+    opts.op_ms = 20000;
+    opts.silence_ms = 10000;
+    for (int i = 0; i < COUNT; i++) x[i] = (float)(one->rank + i % 7);
+    one->status = sh_group_open(&opts, &group, &one->err);
+    for (int r = 0; one->status == SH_OK && r < one->size; r++)
+        if (r != one->rank && strcmp(sh_group_path(group, r), set->path) != 0)
+            one->status = sh_err_set(&one->err, SH_ERR_GROUP, "rank %d is reached by %s", r,
+                                     sh_group_path(group, r));
+    if (one->status == SH_OK)
+        one->status = sh_coll_allreduce(group, x, 1, COUNT, SH_CODEC_F32, &one->err);
+    for (int i = 0; one->status == SH_OK && i < COUNT; i++)
+        if (x[i] != (float)(one->size * (one->size - 1) / 2 + one->size * (i % 7)))
+            one->status = sh_err_set(&one->err, SH_ERR_GROUP, "the sum is wrong at %d", i);
+    if (one->status == SH_OK) one->status = sh_coll_barrier(group, &one->err);
+    sh_group_close(group);
+    free(x);
+}
+
+TEST(a_transport_of_ones_own_carries_a_group)
+{
+    UNUSED_STATE;
+    static const setup sets[] = {{NULL, -1, false, "pipe"}, {&PIPE, -1, false, "pipe"}};
+    for (size_t i = 0; i < SH_COUNT_OF(sets); i++) {
+        ranks_one ranks[3];
+        atomic_store(&channels_made, 0);
+        atomic_store(&offers_withdrawn, 0);
+        ranks_run(3, 3, sum, (void *)(uintptr_t)&sets[i], ranks);
+        for (int r = 0; r < 3; r++) CHECK_OK(ranks[r].status, ranks[r].err);
+        assert_int_equal(atomic_load(&channels_made), 6);
+        assert_int_equal(atomic_load(&offers_withdrawn), 0);
+    }
+}
+
+TEST(one_that_fails_or_that_a_peer_does_not_have_gives_way_to_the_next)
+{
+    UNUSED_STATE;
+    static const setup sets[] = {{NULL, 0, false, "shm"}, {NULL, -1, true, "shm"}};
+    for (size_t i = 0; i < SH_COUNT_OF(sets); i++) {
+        ranks_one ranks[2];
+        ranks_run(2, 2, sum, (void *)(uintptr_t)&sets[i], ranks);
+        for (int r = 0; r < 2; r++) CHECK_OK(ranks[r].status, ranks[r].err);
+    }
+    static const setup answer = {NULL, 1, false, "shm"}; /* rank 0 fails when it answers */
+    ranks_one ranks[2];
+    atomic_store(&offers_withdrawn, 0);
+    ranks_run(2, 2, sum, (void *)(uintptr_t)&answer, ranks);
+    for (int r = 0; r < 2; r++) CHECK_OK(ranks[r].status, ranks[r].err);
+    assert_int_equal(atomic_load(&offers_withdrawn), 1);
+}
+
+TEST(one_that_was_asked_for_and_fails_ends_the_group_on_both)
+{
+    UNUSED_STATE;
+    static const setup set = {&PIPE, 0, false, "pipe"};
+    ranks_one ranks[2];
+    ranks_run(2, 2, sum, (void *)(uintptr_t)&set, ranks);
+    for (int r = 0; r < 2; r++)
+        CHECK_FAILS(ranks[r].status, ranks[r].err,
+                    "a pipe was asked for between ranks 0 and 1, but rank 1 failed to set it up: "
+                    "out of pipes");
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    sh_log_set_level(SH_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_transport_of_ones_own_carries_a_group),
+        cmocka_unit_test(one_that_fails_or_that_a_peer_does_not_have_gives_way_to_the_next),
+        cmocka_unit_test(one_that_was_asked_for_and_fails_ends_the_group_on_both),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
