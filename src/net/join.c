@@ -372,12 +372,23 @@ static sh_status lost_control(sh_join *join, int rank, sh_err *err)
     return SH_OK;
 }
 
+/* Sends what was packed for a rank; what does not fit now goes with the next read_control. */
+static sh_status flush_control(sh_join *join, int rank, sh_err *err)
+{
+    sh_status status = sh_peer_conn_flush(join->mesh->peer[rank].control, err);
+    return status < 0 ? lost_control(join, rank, err) : SH_OK;
+}
+
+static sh_status send_frame(sh_join *join, int rank, sh_frame_type type, sh_err *err)
+{
+    sh_frame_pack(sh_peer_conn_out(join->mesh->peer[rank].control), type);
+    return flush_control(join, rank, err);
+}
+
 static sh_status send_offers(sh_join *join, int rank, sh_err *err)
 {
-    sh_mesh_peer *peer = &join->mesh->peer[rank];
-    sh_offers_pack(sh_peer_conn_out(peer->control), &join->pairing[rank].mine);
-    sh_status status = sh_peer_conn_flush(peer->control, err);
-    return status < 0 ? lost_control(join, rank, err) : SH_OK;
+    sh_offers_pack(sh_peer_conn_out(join->mesh->peer[rank].control), &join->pairing[rank].mine);
+    return flush_control(join, rank, err);
 }
 
 /* The lower rank of a pair answers, even if there is nothing to agree on: its peer then comes to
@@ -389,9 +400,11 @@ static sh_status take_offers(sh_join *join, int rank, const uint8_t *payload, si
     sh_offers theirs;
     sh_status status = sh_offers_unpack(payload, len, &theirs, err);
     if (status == SH_OK && (int)theirs.rank != rank)
-        status = sh_err_set(err, SH_ERR_GROUP, "rank %d sent the offers of rank %" PRIu32, rank,
-                            theirs.rank);
-    if (status != SH_OK) return status;
+        status = sh_err_set(err, SH_ERR_GROUP, "sent the offers of rank %" PRIu32, theirs.rank);
+    if (status != SH_OK) {
+        join->at_fault = rank;
+        return sh_err_prefix(err, "rank %d at %s", rank, join->mesh->peer[rank].name);
+    }
     status = sh_pairing_agree(pairing, &theirs, err);
     if (!sh_pairing_leads(pairing)) {
         sh_err ignored; /* what matters is why they do not agree */
@@ -491,14 +504,6 @@ static bool has_conns(const sh_join *join, int rank)
 static bool is_ready(const sh_join *join, int rank)
 {
     return join->ready[rank];
-}
-
-static sh_status send_frame(sh_join *join, int rank, sh_frame_type type, sh_err *err)
-{
-    sh_mesh_peer *peer = &join->mesh->peer[rank];
-    sh_frame_pack(sh_peer_conn_out(peer->control), type);
-    sh_status status = sh_peer_conn_flush(peer->control, err);
-    return status < 0 ? lost_control(join, rank, err) : SH_OK;
 }
 
 /* Takes a pair one step towards its channel. */

@@ -41,6 +41,7 @@ void sh_mesh_opts_init(sh_mesh_opts *opts)
 
 static sh_status check_opts(const sh_mesh_opts *opts, sh_err *err)
 {
+    SH_ASSERT(opts->library == NULL || opts->wanted != NULL);
     if (opts->size < 1 || opts->size > SH_RANKS_MAX)
         return sh_err_set(err, SH_ERR_INPUT, "world size %d: must be 1 to %d", opts->size,
                           SH_RANKS_MAX);
@@ -244,8 +245,7 @@ static void join_end(sh_join *join)
 static void count_local(const sh_join *join)
 {
     for (int r = 0; r < join->mesh->size; r++)
-        if (memcmp(join->table.row[r].host, join->hello.host, SH_HOST_ID_LEN) == 0)
-            join->mesh->local_count++;
+        if (join->pairing[r].pair.same_host) join->mesh->local_count++;
 }
 
 static sh_status form(const sh_mesh_opts *opts, sh_mesh *mesh, sh_err *err)

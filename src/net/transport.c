@@ -15,14 +15,14 @@ const sh_transport *const sh_transports[] = {
     NULL,
 };
 
-const sh_transport *sh_transport_by_name(const sh_transport *const *table, const char *name)
+const sh_transport *sh_transport_find(const sh_transport *const *table, const char *name)
 {
     for (; *table != NULL; table++)
         if (strcmp((*table)->name, name) == 0) return *table;
     return NULL;
 }
 
-const sh_transport *sh_transport_by_backend(const sh_transport *const *table, const char *backend)
+const sh_transport *sh_transport_find_backend(const sh_transport *const *table, const char *backend)
 {
     for (; *table != NULL; table++)
         if ((*table)->backend != NULL && strcmp((*table)->backend, backend) == 0) return *table;
@@ -44,7 +44,7 @@ static bool is_made(const sh_offer *offer)
 /* What to call a transport that a rank asks for by name. */
 static const char *title_of(const sh_transport *const *table, const char *name)
 {
-    const sh_transport *t = sh_transport_by_name(table, name);
+    const sh_transport *t = sh_transport_find(table, name);
     return t != NULL ? t->title : name;
 }
 
@@ -71,7 +71,7 @@ static void add_reason(sh_buf *out, const sh_transport *t, const sh_offers *low,
 static sh_status asked_in_vain(const sh_transport *const *table, const char *wanted,
                                const sh_offers *low, const sh_offers *high, sh_err *err)
 {
-    const sh_transport *t = sh_transport_by_name(table, wanted);
+    const sh_transport *t = sh_transport_find(table, wanted);
     sh_buf why = {0};
     if (t != NULL)
         add_reason(&why, t, low, high);

@@ -14,8 +14,7 @@
  * Offers travel on the control connection, whose two ends have proved the token: what they say (a
  * segment's name, later the address of a queue pair) never reaches a stranger.
  *
- * A new transport is a file that defines an sh_transport and a line in transport.c; docs/
- * architecture.md says more.
+ * A new transport is a file that defines an sh_transport and a line in transport.c.
  *
  * Threads: tables are constant and the choice is a pure function; a pair belongs to the thread that
  * joins. */
@@ -71,8 +70,9 @@ extern const sh_transport sh_transport_tcp;
 extern const sh_transport sh_transport_mpi;
 
 /* The transport of that name, or the one that belongs to a --backend; NULL for none. */
-const sh_transport *sh_transport_by_name(const sh_transport *const *table, const char *name);
-const sh_transport *sh_transport_by_backend(const sh_transport *const *table, const char *backend);
+const sh_transport *sh_transport_find(const sh_transport *const *table, const char *name);
+const sh_transport *sh_transport_find_backend(const sh_transport *const *table,
+                                              const char *backend);
 
 /* The offer for a transport in a list; NULL if it has none. */
 const sh_offer *sh_offers_find(const sh_offers *offers, const sh_transport *transport);

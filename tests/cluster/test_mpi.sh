@@ -117,6 +117,7 @@ none_left() {
 served() { serving "$@" && ask | grep -q '"text":" there was' && kill -TERM "$main" && over 8 && none_left; }
 check "serve on 3 hosts of mpirun answers, and stops on SIGTERM" served
 check "serve over MPI on 3 hosts answers, and stops on SIGTERM" served --backend mpi
+check "rank 0 says that MPI does not encrypt" grep -q "unencrypted, over MPI" serve.out
 abandoned() { # the rank on the host of mpirun is its child, the others are children of its daemons
     serving && ask >/dev/null && kill -9 "$(pgrep -P "$main" mpirun)" && over 5 && none_left
 }

@@ -65,7 +65,7 @@ sh_status sh_ranks_check_backend(const char *name, const char *from, sh_err *err
     static const char *const ring[] = {"", "ring", "any"};
     for (size_t i = 0; i < SH_COUNT_OF(ring); i++)
         if (strcmp(name, ring[i]) == 0) return SH_OK;
-    if (sh_transport_by_backend(sh_transports, name) != NULL) return SH_OK;
+    if (sh_transport_find_backend(sh_transports, name) != NULL) return SH_OK;
     return sh_err_set(err, SH_ERR_UNSUPPORTED,
                       "backend '%s' (%s) is not built into this program; use --backend ring", name,
                       from);
@@ -111,8 +111,8 @@ sh_status sh_ranks_world(const sh_command_args *args, int *size, sh_err *err)
 /* A backend has its own transport; in the ring --transport selects one, or auto. */
 static void use_backend(sh_mesh_opts *mesh, const char *backend, const char *transport)
 {
-    mesh->wanted = sh_transport_by_backend(sh_transports, backend);
-    if (mesh->wanted == NULL) mesh->wanted = sh_transport_by_name(sh_transports, transport);
+    mesh->wanted = sh_transport_find_backend(sh_transports, backend);
+    if (mesh->wanted == NULL) mesh->wanted = sh_transport_find(sh_transports, transport);
 }
 
 /* Takes the addresses of this rank and of rank 0 from the file. */

@@ -162,6 +162,21 @@ TEST(a_silence_that_is_too_short_to_beat_in_is_refused)
     CHECK_FAILS(sh_group_open(&opts, &group, &err), err, "99 ms");
 }
 
+TEST(whether_a_group_can_form_again_depends_on_its_transport)
+{
+    UNUSED_STATE;
+    sh_group_opts opts;
+    sh_group_opts_init(&opts);
+    assert_true(sh_group_opts_can_reform(&opts));
+    assert_string_equal(sh_group_opts_backend(&opts), "ring");
+    opts.mesh.wanted = &sh_transport_tcp;
+    assert_true(sh_group_opts_can_reform(&opts));
+    assert_string_equal(sh_group_opts_backend(&opts), "ring");
+    opts.mesh.wanted = &sh_transport_mpi;
+    assert_false(sh_group_opts_can_reform(&opts));
+    assert_string_equal(sh_group_opts_backend(&opts), "mpi");
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -172,6 +187,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_leaves_is_an_error_for_those_who_still_need_it),
         cmocka_unit_test(good_byes_are_no_failure),
         cmocka_unit_test(a_plan_longer_than_its_bound_ends_the_group),
+        cmocka_unit_test(whether_a_group_can_form_again_depends_on_its_transport),
         cmocka_unit_test(a_silence_that_is_too_short_to_beat_in_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

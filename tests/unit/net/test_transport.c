@@ -87,13 +87,14 @@ TEST(the_table_is_in_order)
     for (; sh_transports[count] != NULL; count++) {
         const sh_transport *t = sh_transports[count];
         assert_true(strlen(t->name) < SH_TRANSPORT_NAME_MAX);
-        assert_ptr_equal(sh_transport_by_name(sh_transports, t->name), t);
+        assert_ptr_equal(sh_transport_find(sh_transports, t->name), t);
         /* Clear text needs consent, so there must be a way to ask for it. */
-        if (t->clear_text) assert_ptr_equal(sh_transport_by_backend(sh_transports, t->backend), t);
+        if (t->clear_text)
+            assert_ptr_equal(sh_transport_find_backend(sh_transports, t->backend), t);
     }
     assert_true(count <= SH_TRANSPORTS_MAX);
-    assert_null(sh_transport_by_name(sh_transports, "auto"));
-    assert_null(sh_transport_by_backend(sh_transports, "ring"));
+    assert_null(sh_transport_find(sh_transports, "auto"));
+    assert_null(sh_transport_find_backend(sh_transports, "ring"));
 }
 
 /* Two ends of a pair in one process, without any connection between them. */
