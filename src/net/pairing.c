@@ -81,17 +81,19 @@ void sh_pairing_offer(sh_pairing *pairing)
     offer_all(pairing, NULL);
 }
 
-/* Both ends know why a better transport was not chosen; the leading one says so, once. */
-static void warn_of_failures(const sh_pairing *pairing)
+/* Both ends know why a better transport was not chosen; the leading one says so, once. It is worth
+ * a warning if that one should have worked. */
+static void log_choice(const sh_pairing *pairing)
 {
     const sh_offers *both[] = {&pairing->mine, &pairing->theirs};
     const sh_transport *const *table = pairing->opts->transports;
     for (; *table != pairing->chosen && sh_pairing_leads(pairing); table++) {
         for (size_t i = 0; i < SH_COUNT_OF(both); i++) {
             const sh_offer *offer = sh_offers_find(both[i], *table);
-            if (offer == NULL || offer->state != SH_OFFER_FAILED) continue;
-            SH_LOGW("ranks %d and %d use %s: %s", pairing->pair.peer, pairing->pair.rank,
-                    pairing->chosen->title, offer->why);
+            if (offer == NULL || offer->why[0] == '\0') continue;
+            sh_log(offer->state == SH_OFFER_FAILED ? SH_LOG_WARN : SH_LOG_DEBUG,
+                   "ranks %d and %d use %s: %s", pairing->pair.peer, pairing->pair.rank,
+                   pairing->chosen->title, offer->why);
         }
     }
 }
@@ -108,7 +110,7 @@ sh_status sh_pairing_agree(sh_pairing *pairing, const sh_offers *theirs, sh_err 
     pairing->chosen = chosen;
     pairing->sockets = chosen->sockets != NULL ? chosen->sockets(&pairing->pair) : 0;
     SH_ASSERT(pairing->sockets <= 2 * pairing->pair.lanes);
-    warn_of_failures(pairing);
+    log_choice(pairing);
     return SH_OK;
 }
 

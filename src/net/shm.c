@@ -33,7 +33,7 @@
 enum {
     RING_LEN = 256 * 1024, /* a power of two; both directions fit into a CPU's cache */
     SLICE = 4096, /* what the writer publishes at a time, so that the reader copies alongside */
-    NAME_MAX_LEN = 48, /* of a segment, with the terminating zero */
+    SEGMENT_NAME_MAX = 48, /* of a segment, with the terminating zero */
     KEY_LEN = 16,
 };
 
@@ -58,20 +58,13 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "counters in shared memory must be l
 typedef struct {
     segment *seg;
     int side; /* 0 created it, 1 attached it */
-    char name[NAME_MAX_LEN];
-    bool linked;
+    char name[SEGMENT_NAME_MAX];
+    bool linked; /* the name exists, and it is for us to remove it */
 } shm_segment;
-
-/* Removes the name: both have attached it, or never will. */
-static void segment_unlink(shm_segment *shm)
-{
-    if (shm->linked) shm_unlink(shm->name);
-    shm->linked = false;
-}
 
 static void segment_close(shm_segment *shm)
 {
-    segment_unlink(shm);
+    if (shm->linked) shm_unlink(shm->name);
     if (shm->seg != NULL) munmap(shm->seg, sizeof(segment));
     free(shm);
 }
@@ -153,6 +146,7 @@ static sh_status segment_attach(const char *name, const uint8_t key[KEY_LEN], sh
         sh_err_set(err, SH_ERR_PEER, "shared memory %s: not the segment that was offered", name);
         goto fail;
     }
+    shm_unlink(name); /* now both have it, so that not even a SIGKILL leaves it behind */
     sh_sock_close(fd);
     *out = shm;
     return SH_OK;
@@ -371,8 +365,8 @@ static sh_status offer_segment(sh_offer *mine, shm_segment **out, sh_err *err)
 
 static sh_status attach_offered(const sh_offer *theirs, shm_segment **out, sh_err *err)
 {
-    char name[NAME_MAX_LEN] = "";
-    if (theirs->body_len < KEY_LEN || theirs->body_len >= KEY_LEN + NAME_MAX_LEN)
+    char name[SEGMENT_NAME_MAX] = "";
+    if (theirs->body_len < KEY_LEN || theirs->body_len >= KEY_LEN + SEGMENT_NAME_MAX)
         return sh_err_set(err, SH_ERR_PEER, "the offer is malformed");
     memcpy(name, theirs->body + KEY_LEN, theirs->body_len - KEY_LEN);
     return segment_attach(name, theirs->body, out, err);
@@ -406,8 +400,9 @@ static sh_status shm_connect(const sh_pair *pair, void *state, const sh_offer *t
                              sh_channel **out, sh_err *err)
 {
     (void)theirs, (void)err;
-    segment_unlink(state);
-    *out = channel_create(state, pair->socket[0]);
+    shm_segment *shm = state;
+    shm->linked = false; /* the peer removed the name when it attached */
+    *out = channel_create(shm, pair->socket[0]);
     return SH_OK;
 }
 

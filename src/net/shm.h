@@ -3,8 +3,7 @@
  *
  * The higher rank creates the segment under an unguessable name, accessible to its own user only,
  * and offers it; the peer attaches it and checks the key inside, which also proves that both see
- * the same memory (containers on one machine may not). The name is removed as soon as both have
- * attached.
+ * the same memory (containers on one machine may not). It then removes the name at once.
  *
  * A rank that has spun long enough sets a flag in the segment before it sleeps, and the peer then
  * rings the doorbell: it sends a byte on the pair's socket. So one poll() covers all kinds of

@@ -3,6 +3,10 @@
 
 #include "test.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 enum { LOW = 3, HIGH = 7 };
 
 /* One letter for each transport of the table: m made, f failed, n not for these two, - absent. */
@@ -131,11 +135,17 @@ TEST(a_pair_on_one_machine_shares_memory_and_needs_one_socket)
     couple c;
     sh_err err;
     sh_channel *channel;
+    char name[64] = "";
     couple_make(&c, true, NULL);
+    memcpy(name, &c.high->mine.offer[0].body[16], sizeof(name) - 1);
+    int fd = shm_open(name, O_RDWR, 0);
+    assert_true(fd >= 0);
+    close(fd);
     CHECK_OK(sh_pairing_agree(c.low, &c.high->mine, &err), err);
     CHECK_OK(sh_pairing_agree(c.high, &c.low->mine, &err), err);
     assert_ptr_equal(c.low->chosen, &sh_transport_shm);
     assert_ptr_equal(c.high->chosen, &sh_transport_shm);
+    assert_int_equal(shm_open(name, O_RDWR, 0), -1); /* nothing is left for a crash to leave */
     assert_int_equal(c.low->sockets, 1);
     assert_true(sh_pairing_needs_socket(c.low, 0));
     assert_false(sh_pairing_needs_socket(c.low, 1));
