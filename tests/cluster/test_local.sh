@@ -42,6 +42,20 @@ encrypted() {
 }
 check "data over TLS" encrypted
 
+# pair "FLAGS OF RANK 0" "FLAGS OF RANK 1": both fail with the error in $3
+pair() {
+    local port flags other; port=$(free_port)
+    local ranks=(--ranks 2 --coordinator "127.0.0.1:$port" --quick)
+    read -ra flags <<<"$1"
+    linktest "${ranks[@]}" --rank 0 "${flags[@]}" >/dev/null 2>err0 & other=$!
+    read -ra flags <<<"$2"
+    refuses 3 "$3" linktest "${ranks[@]}" --rank 1 "${flags[@]}"; local rc=$?
+    wait $other
+    [ $rc = 0 ] && grep -q "$3" err0 || { cat err0; return 1; }
+}
+check "ranks that ask for different transports say so, both" pair "--transport tcp" "--transport shm" \
+    "rank 1 asks for shared memory, but rank 0 for sockets"
+
 # names RANK OTHER WHAT: rank 0 and another report what happened to that rank, and the exit code is not 0
 names() {
     [ "$code" != 0 ] && grep -q "^shoal: rank $1 .*$3" err && grep -q "^\[rank $2\] shoal: rank $1 .*$3" err ||
