@@ -8,8 +8,8 @@
 #ifndef SH_CLUSTER_RENDEZVOUS_H
 #define SH_CLUSTER_RENDEZVOUS_H
 
-#include "net/cluster_token.h"
 #include "net/addr.h"
+#include "net/cluster_token.h"
 #include "net/mpi.h"
 
 enum { SH_CARD_ADDRS_MAX = 24 };
