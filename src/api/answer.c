@@ -188,6 +188,7 @@ void sh_answer_free(sh_answer *answer)
     if (answer == NULL) return;
     for (int i = 0; i < answer->count; i++) choice_free(&answer->choices[i]);
     free(answer->choices);
+    free(answer->state);
     free(answer);
 }
 
@@ -241,12 +242,13 @@ static void call_missing(sh_choice *choice, bool cut)
                                              "'tool_choice' requires");
 }
 
-/* `cut`: it ended because it reached its length. */
-static void choice_finish(sh_choice *choice, bool cut)
+/* An answer that ends by itself after a call waits for the result of the call. */
+static void choice_finish(sh_choice *choice, sh_answer_finish finish)
 {
     const sh_choice_text *text = choice->text;
     text_finish(choice);
-    choice->finish = cut ? "length" : text->calls > 0 ? "tool_calls" : "stop";
+    bool cut = finish == SH_ANSWER_LENGTH;
+    choice->finish = !cut && text->calls > 0 ? SH_ANSWER_TOOL_CALLS : finish;
     if (text->must_call && text->calls == 0) call_missing(choice, cut);
 }
 
@@ -254,14 +256,14 @@ static void choice_finish(sh_choice *choice, bool cut)
 static bool token_take(sh_answer *answer, sh_choice *choice, const sh_event *event)
 {
     sh_answer_text *reader = choice->text->reader;
-    if (choice->finish != NULL) return false; /* in flight when the choice was cancelled */
+    if (choice->finish != SH_ANSWER_RUNNING) return false; /* in flight when it was cancelled */
     choice->completion_tokens++;
     if (answer->spec->logprobs || answer->spec->token_ids) logprobs_add(choice, event);
     bool ended = sh_answer_text_push(reader, event->token);
     logprobs_release(choice);
     if (sh_answer_text_in_reasoning(reader)) choice->reasoning_tokens++;
     if (!ended) return false;
-    choice_finish(choice, false);
+    choice_finish(choice, SH_ANSWER_STOP_STRING);
     return true;
 }
 
@@ -273,15 +275,16 @@ static void done_take(sh_answer *answer, sh_choice *choice, const sh_event *even
     choice->queue_s = event->queue_s;
     choice->prefill_s = event->prefill_s;
     choice->decode_s = event->decode_s;
-    if (choice->finish != NULL) return;
-    choice_finish(choice, event->finish == SH_FINISH_LENGTH);
+    if (choice->finish != SH_ANSWER_RUNNING) return;
+    choice_finish(choice, event->finish == SH_FINISH_LENGTH ? SH_ANSWER_LENGTH : SH_ANSWER_STOP);
 }
 
 static void error_take(sh_answer *answer, sh_choice *choice, const sh_event *event)
 {
     choice->done = true;
     answer->open--;
-    if (choice->finish != NULL) return; /* the text was complete; only its times are lost */
+    /* The text was complete; only its times are lost. */
+    if (choice->finish != SH_ANSWER_RUNNING) return;
     choice->failed = true;
     choice->error = sh_api_error_of(&event->error, event->retry);
 }

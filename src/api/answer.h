@@ -31,6 +31,15 @@ typedef struct {
     sh_token_logprob top[SH_TOP_LOGPROBS_MAX];
 } sh_token_logprobs;
 
+/* Why a choice has ended; every dialect has its own words for it. */
+typedef enum {
+    SH_ANSWER_RUNNING,     /* it has not */
+    SH_ANSWER_STOP,        /* the model ended it, or drew a stop id */
+    SH_ANSWER_STOP_STRING, /* a stop string of the request */
+    SH_ANSWER_LENGTH,      /* the longest answer allowed */
+    SH_ANSWER_TOOL_CALLS,  /* the model waits for the results of its calls */
+} sh_answer_finish;
+
 typedef struct sh_choice_text sh_choice_text;
 
 typedef struct {
@@ -48,9 +57,9 @@ typedef struct {
     bool begun;           /* the first chunk was sent */
     bool over;            /* the last chunk was sent */
 
-    const char *finish; /* "stop", "length", "tool_calls"; NULL while it runs */
-    bool done;          /* the engine's last event has arrived */
-    bool failed;        /* see `error` */
+    sh_answer_finish finish;
+    bool done;   /* the engine's last event has arrived */
+    bool failed; /* see `error` */
     sh_api_error error;
 
     int prompt_tokens;
@@ -72,6 +81,7 @@ typedef struct {
     int count;
     int open;       /* choices that are not done */
     double seconds; /* from request to end; set by the owner before the end is written */
+    void *state;    /* what a dialect remembers between the parts of a stream; set by the owner */
 } sh_answer;
 
 /* prompts: one for a chat, else all prompts of the request. */

@@ -25,6 +25,7 @@
 enum {
     HISTORY = 10000,
     TICK_MS = 5000,
+    QUIET_MS = 10000, /* without output, until a stream is kept alive */
     SNAPSHOT_MS = 1000,
     STREAM_BYTES = 256 << 10, /* unsent bytes from which on a stream is not written to */
     DRAIN_CHECK_MS = 50,
@@ -33,12 +34,19 @@ enum {
     FREE_VALUES = 1 << 12, /* smaller bodies do not count, so that large ones cannot block them */
 };
 
-void sh_api_reply_json(sh_http_request *req, int status, const sh_buf *json)
+const sh_dialect *sh_api_dialect_of(const sh_http_request *req)
 {
+    return sh_endpoint_dialect(sh_http_route_of(req)->data);
+}
+
+static void reply_json(sh_http_request *req, const sh_dialect *dialect, int status,
+                       const sh_buf *json)
+{
+    if (dialect->headers != NULL) dialect->headers(req);
     sh_http_reply(req, status, "application/json", sh_buf_str(json));
 }
 
-void sh_api_reply_error(sh_http_request *req, const sh_api_error *error)
+static void reply_error(sh_http_request *req, const sh_dialect *dialect, const sh_api_error *error)
 {
     sh_buf json = {0};
     if (error->retry_after_s > 0) {
@@ -46,9 +54,29 @@ void sh_api_reply_error(sh_http_request *req, const sh_api_error *error)
         snprintf(seconds, sizeof(seconds), "%d", error->retry_after_s);
         sh_http_add_header(req, "Retry-After", seconds);
     }
-    sh_api_error_write(error, &json);
-    sh_api_reply_json(req, error->status, &json);
+    dialect->error(error, &json);
+    reply_json(req, dialect, dialect->error_status(error), &json);
     sh_buf_reset(&json);
+}
+
+void sh_api_reply_json(sh_http_request *req, int status, const sh_buf *json)
+{
+    reply_json(req, sh_api_dialect_of(req), status, json);
+}
+
+void sh_api_reply_error(sh_http_request *req, const sh_api_error *error)
+{
+    reply_error(req, sh_api_dialect_of(req), error);
+}
+
+/* X-Accel-Buffering keeps nginx from buffering the stream. */
+void sh_api_stream_start(sh_http_request *req, const char *content_type)
+{
+    const sh_dialect *dialect = sh_api_dialect_of(req);
+    sh_http_add_header(req, "Cache-Control", "no-cache");
+    sh_http_add_header(req, "X-Accel-Buffering", "no");
+    if (dialect->headers != NULL) dialect->headers(req);
+    sh_http_stream_start(req, 200, content_type);
 }
 
 /* Bytes alone are not a sufficient limit: a parsed value takes some 80 bytes of memory, but only
@@ -111,15 +139,26 @@ bool sh_api_ready(const sh_api *api, sh_api_error *err)
     return false;
 }
 
+bool sh_api_lacks_model(sh_http_request *req, const sh_api *api)
+{
+    sh_api_error error;
+    if (api->served != NULL) return false;
+    sh_api_ready(api, &error);
+    sh_api_reply_error(req, &error);
+    return true;
+}
+
 double sh_api_stat(const sh_api *api, const char *path, double fallback)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(api->stats, path);
     return cJSON_IsNumber(item) ? item->valuedouble : fallback;
 }
 
-/* Errors that the HTTP server replies with by itself get the same envelope. */
-static void error_body(void *arg, int status, const char *message, sh_buf *out)
+/* Requests that the HTTP server refuses by itself get an error like any other. Many have no route:
+ * the path is unknown, or has not even arrived. */
+static void on_refused(void *arg, sh_http_request *req, int status, const char *message)
 {
+    const sh_api *api = arg;
     static const struct {
         int status;
         const char *code;
@@ -128,11 +167,14 @@ static void error_body(void *arg, int status, const char *message, sh_buf *out)
                  {431, "headers_too_large"},  {501, "method_not_known"}, {503, "overloaded"}};
     sh_api_error error;
     const char *code = "bad_request";
-    (void)arg;
     for (size_t i = 0; i < SH_COUNT_OF(codes); i++)
         if (codes[i].status == status) code = codes[i].code;
     sh_api_fail(&error, status, code, NULL, "%s", message);
-    sh_api_error_write(&error, out);
+    reply_error(req,
+                sh_http_route_of(req) != NULL
+                    ? sh_api_dialect_of(req)
+                    : sh_endpoints_dialect(api->endpoints, sh_http_path(req)),
+                &error);
 }
 
 /* One line of JSON per request; it has no headers and no text of prompts or answers. */
@@ -165,7 +207,7 @@ static void on_done(void *arg, const sh_http_record *record)
     const sh_endpoint *endpoint = record->route == NULL ? NULL : record->route->data;
     sh_metrics_http(api->metrics, method, record->route == NULL ? "none" : record->route->path,
                     record->status, record->seconds);
-    if (record->refused && endpoint != NULL && endpoint->dialect != NULL) {
+    if (record->refused && endpoint != NULL && endpoint->handle == sh_handle_generate) {
         sh_history_count_refused(api->history, record->status);
         sh_metrics_count_refused(api->metrics);
     }
@@ -306,7 +348,7 @@ static void on_reload(void *arg)
 static void on_job_tick(void *arg)
 {
     sh_api *api = arg;
-    sh_jobs_tick(api);
+    sh_jobs_keep_alive(api, QUIET_MS);
     sh_trigger_start(api->job_tick, TICK_MS);
 }
 
@@ -345,11 +387,11 @@ static void on_stop(void *arg)
     on_drain_check(api);
 }
 
-static sh_http_route *routes_make(void)
+static sh_http_route *routes_make(const sh_endpoint_table *table)
 {
-    sh_http_route *routes = sh_alloc_array(sh_endpoint_count, sizeof(*routes));
-    for (size_t i = 0; i < sh_endpoint_count; i++) {
-        const sh_endpoint *endpoint = &sh_endpoints[i];
+    sh_http_route *routes = sh_alloc_array(table->count, sizeof(*routes));
+    for (size_t i = 0; i < table->count; i++) {
+        const sh_endpoint *endpoint = &table->rows[i];
         routes[i] = (sh_http_route){.method = endpoint->method,
                                     .path = endpoint->path,
                                     .open = endpoint->open,
@@ -390,9 +432,9 @@ static sh_status server_open(sh_api *api, sh_err *err)
         .keys = api->keys,
         .tls = api->tls,
         .routes = api->routes,
-        .route_count = sh_endpoint_count,
+        .route_count = api->endpoints->count,
         .arg = api,
-        .error_body = error_body,
+        .refused = on_refused,
         .done = on_done,
     };
     return sh_http_server_open(api->loop, &server, &api->server, err);
@@ -427,8 +469,8 @@ static sh_status api_open(sh_api *api, sh_err *err)
     api->start_ns = sh_clock_ns();
     api->history = sh_history_create(HISTORY);
     api->metrics = sh_metrics_create();
-    api->routes = routes_make();
-    sh_openapi_write(&api->openapi);
+    api->routes = routes_make(api->endpoints);
+    sh_openapi_write(api->endpoints, &api->openapi);
     snprintf(api->served_trouble, sizeof(api->served_trouble), "no engine has connected yet");
     sh_status status = files_open(api, err);
     if (status == SH_OK) status = sh_loop_create(&api->loop, err);
@@ -477,7 +519,13 @@ static void api_close(sh_api *api)
 
 sh_status sh_api_run(const sh_api_opts *opts, sh_err *err)
 {
-    sh_api api = {.opts = opts};
+    return sh_api_run_endpoints(opts, &sh_endpoints, err);
+}
+
+sh_status sh_api_run_endpoints(const sh_api_opts *opts, const sh_endpoint_table *endpoints,
+                               sh_err *err)
+{
+    sh_api api = {.opts = opts, .endpoints = endpoints};
     sh_status status = model_check(opts, err);
     if (status == SH_OK) status = api_open(&api, err);
     if (status == SH_OK) {

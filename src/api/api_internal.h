@@ -19,6 +19,7 @@
 #include <stdio.h>
 
 typedef struct sh_api sh_api;
+typedef struct sh_endpoint_table sh_endpoint_table;
 typedef struct sh_job sh_job;
 typedef struct sh_subscriber sh_subscriber;
 typedef struct sh_fresh_waiter sh_fresh_waiter;
@@ -51,7 +52,8 @@ struct sh_api {
     sh_fresh_waiter *fresh_waiters; /* requests that wait for new stats */
     sh_trigger *fresh_limit;
 
-    sh_http_route *routes; /* made from sh_endpoints */
+    const sh_endpoint_table *endpoints;
+    sh_http_route *routes; /* made from them */
     sh_buf openapi;        /* written once */
     sh_trigger *signals[3];
     sh_trigger *drain_check;
@@ -66,7 +68,8 @@ typedef struct {
     const char *path;
     bool open; /* needs no API key */
     sh_http_handler handle;
-    const sh_dialect *dialect;    /* for requests to the model; else NULL */
+    const sh_dialect *dialect;    /* NULL: the default one */
+    const sh_job_format *format;  /* of a request to the model; else NULL */
     const sh_field_table *fields; /* of the body; NULL: no body */
     const char *query;            /* a parameter "name: meaning", or NULL */
     const char *tag;
@@ -75,12 +78,30 @@ typedef struct {
     const char *answer_type; /* NULL: application/json */
 } sh_endpoint;
 
-extern const sh_endpoint sh_endpoints[];
-extern const size_t sh_endpoint_count;
+struct sh_endpoint_table {
+    const sh_endpoint *rows;
+    size_t count;
+};
 
-/* Reply with JSON, or with an error in the common envelope. */
+extern const sh_endpoint_table sh_endpoints;
+
+/* Of endpoints that name none, such as status pages, and of paths that resemble no endpoint's. */
+extern const sh_dialect *const sh_default_dialect;
+
+/* Never NULL. For a path without an endpoint: the dialect of the endpoint that shares most of the
+ * leading segments with it. */
+const sh_dialect *sh_endpoint_dialect(const sh_endpoint *endpoint);
+const sh_dialect *sh_endpoints_dialect(const sh_endpoint_table *table, sh_str path);
+
+/* sh_api_run with another table. */
+SH_MUST_CHECK sh_status sh_api_run_endpoints(const sh_api_opts *opts,
+                                             const sh_endpoint_table *endpoints, sh_err *err);
+
+/* Replies of handlers, in the dialect of the request's route. */
+const sh_dialect *sh_api_dialect_of(const sh_http_request *req);
 void sh_api_reply_json(sh_http_request *req, int status, const sh_buf *json);
 void sh_api_reply_error(sh_http_request *req, const sh_api_error *error);
+void sh_api_stream_start(sh_http_request *req, const char *content_type);
 
 /* Parses a body as JSON; false when it is invalid or too large. *values is the body's share of the
  * limit on parsed values; json and values must be given back with sh_api_parsed_free in any case.
@@ -108,8 +129,8 @@ void sh_api_when_fresh(sh_api *api, sh_http_request *req, sh_http_handler then);
 void sh_api_fresh(void *api); /* new stats have arrived, or none will */
 
 /* job.c */
-void sh_job_start(sh_api *api, sh_http_request *req, const sh_dialect *dialect);
-void sh_jobs_tick(sh_api *api);
+void sh_job_start(sh_api *api, sh_http_request *req, const sh_job_format *format);
+void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms); /* streams that were quiet for so long */
 void sh_jobs_end(sh_api *api); /* frees all jobs, at the end of the process */
 
 /* status.c */
@@ -119,8 +140,6 @@ void sh_subscribers_end(sh_api *api);
 
 /* Handlers of the table in endpoints.c; `arg` is the sh_api. */
 void sh_handle_generate(sh_http_request *req, void *arg);
-void sh_handle_models(sh_http_request *req, void *arg);
-void sh_handle_model(sh_http_request *req, void *arg);
 void sh_handle_tokenize(sh_http_request *req, void *arg);
 void sh_handle_detokenize(sh_http_request *req, void *arg);
 void sh_handle_apply_template(sh_http_request *req, void *arg);
@@ -144,6 +163,6 @@ extern const sh_field_table sh_tokenize_fields;
 extern const sh_field_table sh_detokenize_fields;
 
 /* openapi.c */
-void sh_openapi_write(sh_buf *out);
+void sh_openapi_write(const sh_endpoint_table *endpoints, sh_buf *out);
 
 #endif

@@ -1,22 +1,52 @@
 /* The table of endpoints. The server routes by it and the OpenAPI document is written from it, so
- * an endpoint cannot exist without being documented. */
+ * an endpoint cannot exist without being documented. It is also the only place that knows which
+ * paths belong to which dialect. */
 #include "api/api_internal.h"
 #include "api/openai.h"
 
 void sh_handle_generate(sh_http_request *req, void *arg)
 {
     const sh_endpoint *endpoint = sh_http_route_of(req)->data;
-    sh_job_start(arg, req, endpoint->dialect);
+    sh_job_start(arg, req, endpoint->format);
+}
+
+const sh_dialect *const sh_default_dialect = &sh_openai;
+
+const sh_dialect *sh_endpoint_dialect(const sh_endpoint *endpoint)
+{
+    return endpoint->dialect == NULL ? sh_default_dialect : endpoint->dialect;
+}
+
+static int segments_shared(sh_str a, sh_str b)
+{
+    sh_str in_a, in_b;
+    int count = 0;
+    while (sh_str_cut(&a, '/', &in_a) && sh_str_cut(&b, '/', &in_b) && sh_str_eq(in_a, in_b))
+        count++;
+    return count;
+}
+
+const sh_dialect *sh_endpoints_dialect(const sh_endpoint_table *table, sh_str path)
+{
+    const sh_dialect *best = sh_default_dialect;
+    int most = 1; /* the empty segment before the first slash, which all paths share */
+    for (size_t i = 0; i < table->count; i++) {
+        int shared = segments_shared(sh_str_of(table->rows[i].path), path);
+        if (shared <= most) continue;
+        most = shared;
+        best = sh_endpoint_dialect(&table->rows[i]);
+    }
+    return best;
 }
 
 #define CHAT_ENDPOINT                                                                              \
-    .method = SH_HTTP_POST, .handle = sh_handle_generate, .dialect = &sh_openai_chat,              \
-    .fields = &sh_openai_chat_fields, .tag = "OpenAI"
+    .method = SH_HTTP_POST, .handle = sh_handle_generate, .dialect = &sh_openai,                   \
+    .format = &sh_openai_chat, .fields = &sh_openai_chat_fields, .tag = "OpenAI"
 #define COMPLETION_ENDPOINT                                                                        \
-    .method = SH_HTTP_POST, .handle = sh_handle_generate, .dialect = &sh_openai_completion,        \
-    .fields = &sh_openai_completion_fields, .tag = "OpenAI"
+    .method = SH_HTTP_POST, .handle = sh_handle_generate, .dialect = &sh_openai,                   \
+    .format = &sh_openai_completion, .fields = &sh_openai_completion_fields, .tag = "OpenAI"
 
-const sh_endpoint sh_endpoints[] = {
+static const sh_endpoint rows[] = {
     {CHAT_ENDPOINT, .path = "/v1/chat/completions", .summary = "Answer a conversation",
      .answer = "The answer, or with `stream` its chunks as server-sent events."},
     {CHAT_ENDPOINT, .path = "/chat/completions", .summary = "The same as /v1/chat/completions",
@@ -25,13 +55,15 @@ const sh_endpoint sh_endpoints[] = {
      .answer = "The text, or with `stream` its chunks as server-sent events."},
     {.method = SH_HTTP_GET,
      .path = "/v1/models",
-     .handle = sh_handle_models,
+     .handle = sh_openai_models,
+     .dialect = &sh_openai,
      .tag = "OpenAI",
      .summary = "List the models; there is always one",
      .answer = "The list."},
     {.method = SH_HTTP_GET,
      .path = "/v1/models/{id}",
-     .handle = sh_handle_model,
+     .handle = sh_openai_model,
+     .dialect = &sh_openai,
      .tag = "OpenAI",
      .summary = "One model by its name, or `default`",
      .answer = "The model."},
@@ -52,6 +84,7 @@ const sh_endpoint sh_endpoints[] = {
     {.method = SH_HTTP_POST,
      .path = "/apply-template",
      .handle = sh_handle_apply_template,
+     .format = &sh_openai_chat,
      .fields = &sh_openai_chat_fields,
      .tag = "Text",
      .summary = "Show the prompt that a chat is rendered to",
@@ -182,4 +215,4 @@ const sh_endpoint sh_endpoints[] = {
      .answer_type = "text/javascript"},
 };
 
-const size_t sh_endpoint_count = SH_COUNT_OF(sh_endpoints);
+const sh_endpoint_table sh_endpoints = {rows, SH_COUNT_OF(rows)};

@@ -1,27 +1,8 @@
-/* Two tables map HTTP statuses to OpenAI's error types, and status codes of lower layers to HTTP
- * statuses and codes. Clients compare the codes, so they must not change. */
+/* A table maps status codes of lower layers to kinds of errors and codes. Clients compare the
+ * codes, so they must not change. */
 #include "api/error.h"
 
-#include "api/json_writer.h"
-
 #include <stdio.h>
-
-static const struct {
-    int status;
-    const char *type;
-} types[] = {
-    {401, "authentication_error"}, {403, "permission_error"},    {404, "not_found_error"},
-    {408, "timeout_error"},        {429, "rate_limit_error"},    {500, "server_error"},
-    {501, "server_error"},         {503, "unavailable_error"},   {504, "timeout_error"},
-    {505, "server_error"},         {507, "out_of_memory_error"},
-};
-
-static const char *type_of(int status)
-{
-    for (size_t i = 0; i < SH_COUNT_OF(types); i++)
-        if (types[i].status == status) return types[i].type;
-    return "invalid_request_error";
-}
 
 bool sh_api_fail(sh_api_error *err, int status, const char *code, const char *param,
                  const char *fmt, ...)
@@ -75,18 +56,4 @@ sh_api_error sh_api_error_of(const sh_err *err, bool retry)
     sh_api_fail(&out, http, code, NULL, "%s", err->text);
     if (http == 429 || http == 503) out.retry_after_s = 1;
     return out;
-}
-
-void sh_api_error_write(const sh_api_error *err, sh_buf *out)
-{
-    sh_json_writer w = sh_json_writer_on(out);
-    sh_write_begin(&w, NULL, '{');
-    sh_write_begin(&w, "error", '{');
-    sh_write_text(&w, "message", err->message);
-    sh_write_text(&w, "type", type_of(err->status));
-    sh_write_text(&w, "code", err->code);
-    sh_write_text(&w, "param", err->param[0] == '\0' ? NULL : err->param);
-    sh_write_end(&w, '}');
-    sh_write_text(&w, "detail", err->message);
-    sh_write_end(&w, '}');
 }

@@ -1,20 +1,19 @@
-/* error.h - errors as clients of the API see them.
+/* error.h - why a request failed, in the API's own terms.
  *
- * One envelope for every client: {"error":{"message","type","code","param"},"detail":message}.
- * OpenAI's libraries read `error`, the older clients of port 8100 and 8080 read `detail`.
+ * `status` is the kind of error, named by the HTTP status that fits best, and `code` the error
+ * itself. A dialect turns them into the status, the words and the body that its clients expect.
  *
  * Threads: pure functions. */
 #ifndef SH_API_ERROR_H
 #define SH_API_ERROR_H
 
-#include "base/buf.h"
 #include "base/status.h"
 
 #include <stdbool.h>
 
 typedef struct {
-    int status;        /* of HTTP */
-    const char *code;  /* machine-readable, or NULL; constant */
+    int status;        /* the kind of error */
+    const char *code;  /* machine-readable; constant */
     char param[96];    /* the field, or "" */
     int retry_after_s; /* 0: no Retry-After header */
     char message[SH_ERR_TEXT_MAX];
@@ -27,8 +26,5 @@ bool sh_api_fail(sh_api_error *err, int status, const char *code, const char *pa
 /* Translates an error of a lower layer. `retry`: the engine says that the same request may succeed
  * later. */
 sh_api_error sh_api_error_of(const sh_err *err, bool retry);
-
-/* The envelope, as one JSON object. */
-void sh_api_error_write(const sh_api_error *err, sh_buf *out);
 
 #endif

@@ -31,6 +31,15 @@ const char *sh_outcome_name(sh_outcome outcome)
     return names[outcome];
 }
 
+/* The same words in the records of all dialects. */
+static const char *const finish_names[] = {
+    [SH_ANSWER_RUNNING] = NULL,
+    [SH_ANSWER_STOP] = "stop",
+    [SH_ANSWER_STOP_STRING] = "stop",
+    [SH_ANSWER_LENGTH] = "length",
+    [SH_ANSWER_TOOL_CALLS] = "tool_calls",
+};
+
 double sh_record_rate(const sh_record *record)
 {
     /* The first token belongs to the prefill. */
@@ -60,7 +69,7 @@ void sh_record_write(const sh_record *r, const char *key, sh_json_writer *w)
     sh_write_text(w, "status", sh_outcome_name(r->outcome));
     sh_write_int(w, "http_status", r->http_status);
     sh_write_text(w, "error_message", r->error[0] == '\0' ? NULL : r->error);
-    sh_write_text(w, "finish_reason", r->finish);
+    sh_write_text(w, "finish_reason", finish_names[r->finish]);
     sh_write_bool(w, "is_stream", r->stream);
     sh_write_end(w, '}');
 }

@@ -8,6 +8,7 @@
 #ifndef SH_API_HISTORY_H
 #define SH_API_HISTORY_H
 
+#include "api/answer.h"
 #include "api/json_writer.h"
 #include "base/status.h"
 
@@ -33,7 +34,7 @@ typedef struct {
     char model[96];
     sh_outcome outcome;
     int http_status;
-    const char *finish; /* constant, or NULL */
+    sh_answer_finish finish;
     bool stream;
     int prompt_tokens;
     int cached_tokens;

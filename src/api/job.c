@@ -17,15 +17,11 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "http/sse.h"
 
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* After this long without output a stream gets an SSE comment, so that proxies do not close it. */
-static const int64_t QUIET_NS = 10 * INT64_C(1000000000);
 
 /* A choice's sequence at the engine. */
 typedef struct {
@@ -40,7 +36,7 @@ struct sh_job {
     sh_job *prev, *next;
     sh_http_request *req; /* NULL: the client is gone */
     atomic_bool gone;     /* the same, readable by the worker, which can then skip its work */
-    const sh_dialect *dialect;
+    const sh_job_format *format;
     sh_served_model *served;
     sh_str body;
     char *body_copy; /* for the worker */
@@ -110,7 +106,7 @@ static void job_record(sh_job *job, sh_outcome outcome, int http_status, const c
     int64_t now = sh_clock_ns();
     sh_record record = {
         .time_us = job->time_us,
-        .kind = job->dialect->kind,
+        .kind = job->format->kind,
         .outcome = outcome,
         .http_status = http_status,
         .stream = !job->on_worker && job->spec.stream, /* the worker may be writing spec */
@@ -141,25 +137,31 @@ static sh_outcome outcome_of(const sh_job *job, const sh_api_error *error)
     return error->status < 500 && job->first_ns == 0 ? SH_OUTCOME_REFUSED : SH_OUTCOME_ERROR;
 }
 
+/* The headers wait for the first write, so that an error before it can still be an HTTP status. */
+static void stream_start(sh_job *job)
+{
+    sh_buf out = {0};
+    if (job->head_sent) return;
+    job->head_sent = true;
+    sh_api_stream_start(job->req, job->format->framing->content_type);
+    if (job->format->begin == NULL) return;
+    job->format->begin(job->answer, &out);
+    sh_http_stream_write(job->req, sh_buf_str(&out));
+    sh_buf_reset(&out);
+}
+
 static void stream_write(sh_job *job, sh_buf *out)
 {
-    /* The headers wait for the first write, so that an error before it can still be an HTTP status.
-     * X-Accel-Buffering keeps nginx from buffering the stream. */
-    if (!job->head_sent) {
-        sh_http_add_header(job->req, "Cache-Control", "no-cache");
-        sh_http_add_header(job->req, "X-Accel-Buffering", "no");
-        sh_http_stream_start(job->req, 200, SH_SSE_TYPE);
-        job->head_sent = true;
-    }
+    stream_start(job);
     sh_http_stream_write(job->req, sh_buf_str(out));
     job->sent_ns = sh_clock_ns();
 }
 
-/* Ends the job with an error: an HTTP status if nothing was sent yet, else an event in the stream.
- */
+/* Ends the job with an error: an HTTP status if nothing was sent yet, else a part of the stream. */
 static void job_fail(sh_job *job, const sh_api_error *error)
 {
-    job_record(job, outcome_of(job, error), error->status, error->message);
+    int status = sh_api_dialect_of(job->req)->error_status(error);
+    job_record(job, outcome_of(job, error), status, error->message);
     /* Errors of the client and timeouts are in the request log; only ours go to the main log. */
     if (error->status >= 500 && error->status != 504)
         SH_LOGW("request %s: %s", job->id, error->message);
@@ -167,7 +169,7 @@ static void job_fail(sh_job *job, const sh_api_error *error)
         sh_api_reply_error(job->req, error);
     } else {
         sh_buf out = {0};
-        job->dialect->fail(error, &out);
+        job->format->fail(job->answer, error, &out);
         sh_http_stream_write(job->req, sh_buf_str(&out));
         sh_http_stream_end(job->req);
         sh_buf_reset(&out);
@@ -191,7 +193,7 @@ static void choice_send(sh_job *job, sh_choice *choice)
     if (choice->over || (!sh_choice_has_pending(choice) && !choice->done)) return;
     if (job->head_sent && sh_http_stream_blocked(job->req) && job->answer->open > 0) return;
     sh_buf out = {0};
-    job->dialect->part(job->answer, choice, &out);
+    job->format->part(job->answer, choice, &out);
     sh_choice_sent(choice);
     stream_write(job, &out);
     sh_buf_reset(&out);
@@ -211,11 +213,11 @@ static void job_finish(sh_job *job)
     job_record(job, SH_OUTCOME_OK, 200, "");
     if (job->spec.stream) {
         for (int i = 0; i < job->answer->count; i++) choice_send(job, &job->answer->choices[i]);
-        job->dialect->end(job->answer, &out);
+        job->format->end(job->answer, &out);
         stream_write(job, &out);
         sh_http_stream_end(job->req);
     } else {
-        job->dialect->whole(job->answer, &out);
+        job->format->whole(job->answer, &out);
         sh_api_reply_json(job->req, 200, &out);
     }
     sh_buf_reset(&out);
@@ -275,8 +277,7 @@ static sh_sampling sampling_of(const sh_job *job, int choice)
     return s;
 }
 
-/* Each of the two kinds fills at most half of the array: openai_read.c and model_text.h refuse
- * more. */
+/* Each of the two kinds fills at most half of the array: readers and model_text.h refuse more. */
 _Static_assert(SH_END_IDS_MAX <= SH_STOP_IDS_MAX / 2, "end ids and stop ids do not fit");
 
 static int stop_ids_of(const sh_job *job, int32_t out[SH_STOP_IDS_MAX])
@@ -347,8 +348,9 @@ static sh_status job_submit(sh_job *job, sh_err *err)
         status = sh_answer_create(&job->spec, job->served, job->prompts, job->prompt_count,
                                   &job->answer, err);
     if (status != SH_OK) return status;
-    snprintf(job->answer->id, sizeof(job->answer->id), "%s%s", job->dialect->id_prefix,
+    snprintf(job->answer->id, sizeof(job->answer->id), "%s%s", job->format->id_prefix,
              strncmp(job->id, "req_", 4) == 0 ? job->id + 4 : job->id);
+    job->answer->state = sh_alloc(job->format->state_size);
     job->answer->created_s = job->time_us / 1000000;
     job->sequences = sh_alloc_array((size_t)job->answer->count, sizeof(job_sequence));
     for (int i = 0; status == SH_OK && i < job->answer->count; i++)
@@ -364,13 +366,8 @@ static void job_prepare(void *arg)
     job->refused = true;
     if (atomic_load_explicit(&job->gone, memory_order_relaxed)) return;
     if (!sh_api_parse(job->api, job->body, &spec->json, &job->json_values, &job->error)) return;
-    if (!job->dialect->read(spec, &job->error)) return;
-    if (!sh_served_model_is_named(job->served, spec->model)) {
-        sh_api_fail(&job->error, 404, "model_not_found", "model",
-                    "the model '%s' is not served here; '%s' is", spec->model,
-                    sh_served_model_name(job->served));
-        return;
-    }
+    if (!job->format->read(spec, &job->error)) return;
+    if (!sh_served_model_check_name(job->served, spec->model, &job->error)) return;
     job->refused = !sh_served_model_prepare(job->served, spec, &job->prompts, &job->prompt_count,
                                             &job->error);
 }
@@ -410,12 +407,12 @@ static void on_prepared(void *arg)
     }
 }
 
-static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_dialect *dialect)
+static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_job_format *format)
 {
     sh_job *job = sh_alloc(sizeof(*job));
     job->api = api;
     job->req = req;
-    job->dialect = dialect;
+    job->format = format;
     job->served = sh_served_model_take(api->served);
     job->body = sh_http_body(req);
     job->client = sh_http_client_of(req); /* requests of one client share its turn */
@@ -430,14 +427,14 @@ static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_dialect *d
 }
 
 /* Refuses a request because no model is available. */
-static void unready_refuse(sh_api *api, sh_http_request *req, const sh_dialect *dialect,
+static void unready_refuse(sh_api *api, sh_http_request *req, const sh_job_format *format,
                            const sh_api_error *error)
 {
     sh_record record = {
         .time_us = sh_clock_unix_us(),
-        .kind = dialect->kind,
+        .kind = format->kind,
         .outcome = SH_OUTCOME_REFUSED,
-        .http_status = error->status,
+        .http_status = sh_api_dialect_of(req)->error_status(error),
         .wall_s = seconds_since(sh_http_start_ns(req), sh_clock_ns()),
     };
     snprintf(record.id, sizeof(record.id), "%s", sh_http_id(req));
@@ -447,14 +444,14 @@ static void unready_refuse(sh_api *api, sh_http_request *req, const sh_dialect *
     sh_api_reply_error(req, error);
 }
 
-void sh_job_start(sh_api *api, sh_http_request *req, const sh_dialect *dialect)
+void sh_job_start(sh_api *api, sh_http_request *req, const sh_job_format *format)
 {
     sh_api_error error;
     if (!sh_api_ready(api, &error)) {
-        unready_refuse(api, req, dialect, &error);
+        unready_refuse(api, req, format, &error);
         return;
     }
-    sh_job *job = job_create(api, req, dialect);
+    sh_job *job = job_create(api, req, format);
     sh_http_watch_client(req, on_gone, on_drained, job);
     if (job->body.len <= SH_API_INLINE_BYTES) {
         job_prepare(job);
@@ -471,14 +468,15 @@ void sh_job_start(sh_api *api, sh_http_request *req, const sh_dialect *dialect)
     job_fail(job, &error);
 }
 
-void sh_jobs_tick(sh_api *api)
+void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms)
 {
     int64_t now = sh_clock_ns();
     for (sh_job *job = api->jobs; job != NULL; job = job->next) {
         if (job->on_worker || job->answer == NULL || !job->spec.stream) continue;
-        if (now - job->sent_ns < QUIET_NS || sh_http_stream_blocked(job->req)) continue;
+        if (job->format->keep_alive == NULL || sh_http_stream_blocked(job->req)) continue;
+        if (now - job->sent_ns < quiet_ms * 1000000) continue;
         sh_buf out = {0};
-        sh_sse_comment(&out, "waiting");
+        job->format->keep_alive(&out);
         stream_write(job, &out);
         sh_buf_reset(&out);
     }

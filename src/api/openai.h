@@ -1,14 +1,18 @@
-/* openai.h - the OpenAI dialect: chat completions and completions.
+/* openai.h - the OpenAI dialect: chat completions, completions and the list of models.
  *
  * Reads requests into the internal form and writes answers in OpenAI's format: whole, or as the
  * chunks of a stream.
  *
- * Threads: pure functions over their arguments. */
+ * Threads: pure functions over their arguments; handlers run on the loop. */
 #ifndef SH_API_OPENAI_H
 #define SH_API_OPENAI_H
 
 #include "api/dialect.h"
 #include "api/field.h"
+
+extern const sh_dialect sh_openai;
+extern const sh_job_format sh_openai_chat;
+extern const sh_job_format sh_openai_completion;
 
 extern const sh_field_table sh_openai_chat_fields;
 extern const sh_field_table sh_openai_completion_fields;
@@ -16,7 +20,8 @@ extern const sh_field_table sh_openai_completion_fields;
 bool sh_openai_chat_read(sh_job_spec *spec, sh_api_error *err);
 bool sh_openai_completion_read(sh_job_spec *spec, sh_api_error *err);
 
-extern const sh_dialect sh_openai_chat;
-extern const sh_dialect sh_openai_completion;
+/* Handlers of GET /v1/models and /v1/models/NAME. */
+void sh_openai_models(sh_http_request *req, void *arg);
+void sh_openai_model(sh_http_request *req, void *arg);
 
 #endif

@@ -15,6 +15,14 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char *const finish_reasons[] = {
+    [SH_ANSWER_RUNNING] = NULL,
+    [SH_ANSWER_STOP] = "stop",
+    [SH_ANSWER_STOP_STRING] = "stop",
+    [SH_ANSWER_LENGTH] = "length",
+    [SH_ANSWER_TOOL_CALLS] = "tool_calls",
+};
+
 static void piece_write(const sh_answer *answer, const char *key, int32_t id, sh_json_writer *w)
 {
     sh_buf piece = {0};
@@ -244,7 +252,7 @@ static void chat_whole(const sh_answer *answer, sh_buf *out)
         message_write(choice, &w);
         chat_logprobs_write(answer, choice, &w);
         token_ids_write(answer, choice, &w);
-        sh_write_text(&w, "finish_reason", choice->finish);
+        sh_write_text(&w, "finish_reason", finish_reasons[choice->finish]);
         sh_write_end(&w, '}');
     }
     sh_write_end(&w, ']');
@@ -267,7 +275,7 @@ static void completion_whole(const sh_answer *answer, sh_buf *out)
         completion_logprobs_write(answer, choice, &w);
         token_ids_write(answer, choice, &w);
         prompt_ids_write(answer, choice, &w);
-        sh_write_text(&w, "finish_reason", choice->finish);
+        sh_write_text(&w, "finish_reason", finish_reasons[choice->finish]);
         sh_write_end(&w, '}');
     }
     sh_write_end(&w, ']');
@@ -276,20 +284,23 @@ static void completion_whole(const sh_answer *answer, sh_buf *out)
     sh_write_end(&w, '}');
 }
 
-/* An event is `data: `, JSON without newlines, and an empty line; it is written in place. */
 static sh_json_writer event_begin(const sh_answer *answer, const char *object, sh_buf *out)
 {
-    sh_buf_add_text(out, "data: ");
-    sh_json_writer w = sh_json_writer_on(out);
+    sh_json_writer w = sh_framing_begin(&sh_framing_sse, NULL, out);
     head_write(answer, object, &w);
     return w;
 }
 
-static void event_end(const sh_answer *answer, sh_json_writer *w)
+static void event_end(sh_json_writer *w)
+{
+    sh_write_end(w, '}');
+    sh_framing_end(&sh_framing_sse, w);
+}
+
+static void chunk_end(const sh_answer *answer, sh_json_writer *w)
 {
     if (answer->spec->include_usage) sh_write_null(w, "usage");
-    sh_write_end(w, '}');
-    sh_buf_add_text(w->out, "\n\n");
+    event_end(w);
 }
 
 static void chat_delta_write(const sh_choice *choice, sh_json_writer *w)
@@ -304,14 +315,14 @@ static void chat_delta_write(const sh_choice *choice, sh_json_writer *w)
     sh_write_end(w, '}');
 }
 
-static void chat_chunk(const sh_answer *answer, const sh_choice *choice, const char *finish,
+static void chat_chunk(const sh_answer *answer, const sh_choice *choice, sh_answer_finish finish,
                        sh_buf *out)
 {
     sh_json_writer w = event_begin(answer, "chat.completion.chunk", out);
     sh_write_begin(&w, "choices", '[');
     sh_write_begin(&w, NULL, '{');
     sh_write_int(&w, "index", choice->index);
-    if (finish == NULL) {
+    if (finish == SH_ANSWER_RUNNING) {
         chat_delta_write(choice, &w);
         chat_logprobs_write(answer, choice, &w);
         token_ids_write(answer, choice, &w);
@@ -320,46 +331,52 @@ static void chat_chunk(const sh_answer *answer, const sh_choice *choice, const c
         sh_write_end(&w, '}');
         sh_write_null(&w, "logprobs");
     }
-    sh_write_text(&w, "finish_reason", finish);
+    sh_write_text(&w, "finish_reason", finish_reasons[finish]);
     sh_write_end(&w, '}');
     sh_write_end(&w, ']');
-    if (finish == NULL) prompt_ids_write(answer, choice, &w);
-    event_end(answer, &w);
+    if (finish == SH_ANSWER_RUNNING) prompt_ids_write(answer, choice, &w);
+    chunk_end(answer, &w);
 }
 
-static void completion_chunk(const sh_answer *answer, const sh_choice *choice, const char *finish,
-                             sh_buf *out)
+static void completion_chunk(const sh_answer *answer, const sh_choice *choice,
+                             sh_answer_finish finish, sh_buf *out)
 {
     sh_json_writer w = event_begin(answer, "text_completion", out);
     sh_write_begin(&w, "choices", '[');
     sh_write_begin(&w, NULL, '{');
     sh_write_int(&w, "index", choice->index);
-    sh_write_str(&w, "text", finish == NULL ? sh_buf_str(&choice->content) : SH_STR(""));
-    if (finish == NULL) {
+    sh_write_str(&w, "text",
+                 finish == SH_ANSWER_RUNNING ? sh_buf_str(&choice->content) : SH_STR(""));
+    if (finish == SH_ANSWER_RUNNING) {
         completion_logprobs_write(answer, choice, &w);
         token_ids_write(answer, choice, &w);
         prompt_ids_write(answer, choice, &w);
     } else {
         sh_write_null(&w, "logprobs");
     }
-    sh_write_text(&w, "finish_reason", finish);
+    sh_write_text(&w, "finish_reason", finish_reasons[finish]);
     sh_write_end(&w, '}');
     sh_write_end(&w, ']');
-    event_end(answer, &w);
+    chunk_end(answer, &w);
+}
+
+static bool has_finished(const sh_choice *choice)
+{
+    return choice->done && choice->finish != SH_ANSWER_RUNNING;
 }
 
 static void chat_part(const sh_answer *answer, const sh_choice *choice, sh_buf *out)
 {
-    if (sh_choice_has_pending(choice) || !choice->begun) chat_chunk(answer, choice, NULL, out);
-    if (choice->done && choice->finish != NULL) chat_chunk(answer, choice, choice->finish, out);
+    if (sh_choice_has_pending(choice) || !choice->begun)
+        chat_chunk(answer, choice, SH_ANSWER_RUNNING, out);
+    if (has_finished(choice)) chat_chunk(answer, choice, choice->finish, out);
 }
 
 /* Unlike a chat, a completion has no role to announce, so there is no empty first chunk. */
 static void completion_part(const sh_answer *answer, const sh_choice *choice, sh_buf *out)
 {
-    if (sh_choice_has_pending(choice)) completion_chunk(answer, choice, NULL, out);
-    if (choice->done && choice->finish != NULL)
-        completion_chunk(answer, choice, choice->finish, out);
+    if (sh_choice_has_pending(choice)) completion_chunk(answer, choice, SH_ANSWER_RUNNING, out);
+    if (has_finished(choice)) completion_chunk(answer, choice, choice->finish, out);
 }
 
 static void stream_end(const sh_answer *answer, const char *object, sh_buf *out)
@@ -370,10 +387,9 @@ static void stream_end(const sh_answer *answer, const char *object, sh_buf *out)
         sh_write_end(&w, ']');
         usage_write(answer, &w);
         conversation_write(answer, &w);
-        sh_write_end(&w, '}');
-        sh_buf_add_text(out, "\n\n");
+        event_end(&w);
     }
-    sh_buf_add_text(out, "data: [DONE]\n\n");
+    sh_sse_event(out, NULL, SH_STR("[DONE]"));
 }
 
 static void chat_end(const sh_answer *answer, sh_buf *out)
@@ -387,30 +403,39 @@ static void completion_end(const sh_answer *answer, sh_buf *out)
 }
 
 /* OpenAI's client libraries raise an error when a chunk has the key `error`. */
-static void stream_fail(const sh_api_error *error, sh_buf *out)
+static void stream_fail(const sh_answer *answer, const sh_api_error *error, sh_buf *out)
 {
-    sh_buf json = {0};
-    sh_api_error_write(error, &json);
-    sh_sse_event(out, NULL, sh_buf_str(&json));
-    sh_buf_reset(&json);
+    (void)answer;
+    sh_json_writer w = sh_framing_begin(&sh_framing_sse, NULL, out);
+    sh_openai.error(error, out);
+    sh_framing_end(&sh_framing_sse, &w);
 }
 
-const sh_dialect sh_openai_chat = {
+static void keep_alive(sh_buf *out)
+{
+    sh_sse_comment(out, "waiting");
+}
+
+const sh_job_format sh_openai_chat = {
     .kind = "chat",
     .id_prefix = "chatcmpl-",
     .read = sh_openai_chat_read,
     .whole = chat_whole,
+    .framing = &sh_framing_sse,
     .part = chat_part,
     .end = chat_end,
     .fail = stream_fail,
+    .keep_alive = keep_alive,
 };
 
-const sh_dialect sh_openai_completion = {
+const sh_job_format sh_openai_completion = {
     .kind = "completion",
     .id_prefix = "cmpl-",
     .read = sh_openai_completion_read,
     .whole = completion_whole,
+    .framing = &sh_framing_sse,
     .part = completion_part,
     .end = completion_end,
     .fail = stream_fail,
+    .keep_alive = keep_alive,
 };

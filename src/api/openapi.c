@@ -79,6 +79,20 @@ static void body_write(const sh_endpoint *endpoint, sh_json_writer *w)
     sh_write_end(w, '}');
 }
 
+static void error_write(const sh_dialect *dialect, sh_json_writer *w)
+{
+    if (dialect == sh_default_dialect) {
+        sh_write_raw(w, "default", SH_STR("{\"$ref\":\"#/components/responses/Error\"}"));
+        return;
+    }
+    sh_write_begin(w, "default", '{');
+    sh_write_text(w, "description", "Why the request failed.");
+    content_begin("application/json", w);
+    sh_write_raw(w, "schema", sh_str_of(dialect->error_schema));
+    content_end(w);
+    sh_write_end(w, '}');
+}
+
 static void responses_write(const sh_endpoint *endpoint, sh_json_writer *w)
 {
     const char *type = endpoint->answer_type == NULL ? "application/json" : endpoint->answer_type;
@@ -92,7 +106,7 @@ static void responses_write(const sh_endpoint *endpoint, sh_json_writer *w)
     sh_write_end(w, '}');
     content_end(w);
     sh_write_end(w, '}');
-    sh_write_raw(w, "default", SH_STR("{\"$ref\":\"#/components/responses/Error\"}"));
+    error_write(sh_endpoint_dialect(endpoint), w);
     sh_write_end(w, '}');
 }
 
@@ -112,41 +126,66 @@ static void operation_write(const sh_endpoint *endpoint, sh_json_writer *w)
 }
 
 /* OpenAPI groups operations by path, the table may have a path in several rows. */
-static bool path_seen(size_t index)
+static bool path_seen(const sh_endpoint *rows, size_t index)
 {
     for (size_t i = 0; i < index; i++)
-        if (strcmp(sh_endpoints[i].path, sh_endpoints[index].path) == 0) return true;
+        if (strcmp(rows[i].path, rows[index].path) == 0) return true;
     return false;
 }
 
-static void paths_write(sh_json_writer *w)
+static void paths_write(const sh_endpoint_table *table, sh_json_writer *w)
 {
+    const sh_endpoint *rows = table->rows;
     sh_write_begin(w, "paths", '{');
-    for (size_t i = 0; i < sh_endpoint_count; i++) {
-        if (path_seen(i)) continue;
-        sh_write_begin(w, sh_endpoints[i].path, '{');
-        for (size_t k = i; k < sh_endpoint_count; k++)
-            if (strcmp(sh_endpoints[k].path, sh_endpoints[i].path) == 0)
-                operation_write(&sh_endpoints[k], w);
+    for (size_t i = 0; i < table->count; i++) {
+        if (path_seen(rows, i)) continue;
+        sh_write_begin(w, rows[i].path, '{');
+        for (size_t k = i; k < table->count; k++)
+            if (strcmp(rows[k].path, rows[i].path) == 0) operation_write(&rows[k], w);
         sh_write_end(w, '}');
     }
     sh_write_end(w, '}');
 }
 
-static const char components[] =
-    "{\"securitySchemes\":{\"key\":{\"type\":\"http\",\"scheme\":\"bearer\",\"description\":\"An "
-    "API "
-    "key, if the server requires one.\"}},\"responses\":{\"Error\":{\"description\":\"Why the "
-    "request "
-    "failed. Both members have the same message, for clients of either kind.\",\"content\":{"
-    "\"application/json\":{\"schema\":{\"$ref\":\"#/components/schemas/Error\"}}}}},\"schemas\":{"
-    "\"Error\":{\"type\":\"object\",\"required\":[\"error\",\"detail\"],\"properties\":{\"error\":{"
-    "\"type\":\"object\",\"required\":[\"message\",\"type\",\"code\",\"param\"],\"properties\":{"
-    "\"message\":{\"type\":\"string\"},\"type\":{\"type\":\"string\"},\"code\":{\"type\":["
-    "\"string\","
-    "\"null\"]},\"param\":{\"type\":[\"string\",\"null\"]}}},\"detail\":{\"type\":\"string\"}}}}}";
+static bool tag_seen(const sh_endpoint *rows, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (strcmp(rows[i].tag, rows[index].tag) == 0) return true;
+    return false;
+}
 
-void sh_openapi_write(sh_buf *out)
+static void tags_write(const sh_endpoint_table *table, sh_json_writer *w)
+{
+    sh_write_begin(w, "tags", '[');
+    for (size_t i = 0; i < table->count; i++) {
+        if (tag_seen(table->rows, i)) continue;
+        sh_write_begin(w, NULL, '{');
+        sh_write_text(w, "name", table->rows[i].tag);
+        sh_write_end(w, '}');
+    }
+    sh_write_end(w, ']');
+}
+
+static void components_write(sh_json_writer *w)
+{
+    sh_write_begin(w, "components", '{');
+    sh_write_raw(
+        w, "securitySchemes",
+        SH_STR("{\"key\":{\"type\":\"http\",\"scheme\":\"bearer\",\"description\":\"An API "
+               "key, if the server requires one.\"}}"));
+    sh_write_raw(
+        w, "responses",
+        SH_STR("{\"Error\":{\"description\":\"Why the request failed. Both members have the "
+               "same message, for clients of either kind.\",\"content\":{"
+               "\"application/json\":{\"schema\":{\"$ref\":\"#/components/schemas/"
+               "Error\"}}}}}"));
+    sh_write_begin(w, "schemas", '{');
+    sh_write_raw(w, "Error", sh_str_of(sh_default_dialect->error_schema));
+    sh_write_end(w, '}');
+    sh_write_end(w, '}');
+}
+
+void sh_openapi_write(const sh_endpoint_table *endpoints, sh_buf *out)
 {
     sh_json_writer w = sh_json_writer_on(out);
     sh_write_begin(&w, NULL, '{');
@@ -161,10 +200,8 @@ void sh_openapi_write(sh_buf *out)
     sh_write_raw(&w, "license", SH_STR("{\"name\":\"MIT\",\"identifier\":\"MIT\"}"));
     sh_write_end(&w, '}');
     sh_write_raw(&w, "servers", SH_STR("[{\"url\":\"/\"}]"));
-    sh_write_raw(&w, "tags",
-                 SH_STR("[{\"name\":\"OpenAI\"},{\"name\":\"Text\"},{\"name\":\"Status\"},{"
-                        "\"name\":\"Documents\"}]"));
-    paths_write(&w);
-    sh_write_raw(&w, "components", sh_str_of(components));
+    tags_write(endpoints, &w);
+    paths_write(endpoints, &w);
+    components_write(&w);
     sh_write_end(&w, '}');
 }

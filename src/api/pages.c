@@ -19,7 +19,9 @@ void sh_handle_page(sh_http_request *req, void *arg)
     (void)arg;
     const sh_asset *asset = sh_asset_find(sh_http_path(req));
     if (asset == NULL) {
-        sh_http_reply_error(req, 404, "no such page");
+        sh_api_error error;
+        sh_api_fail(&error, 404, "not_found", NULL, "no such page");
+        sh_api_reply_error(req, &error);
         return;
     }
     sh_http_add_header(req, "Content-Security-Policy", policy);

@@ -93,14 +93,15 @@ int64_t sh_served_model_created_s(const sh_served_model *model)
     return model->created_s;
 }
 
-bool sh_served_model_is_named(const sh_served_model *model, const char *name)
+bool sh_served_model_check_name(const sh_served_model *model, const char *name, sh_api_error *err)
 {
     const char *const names[] = {model->name, model->dir, base_name(model->dir), "default",
                                  "default_model"};
     if (name == NULL) return true;
     for (size_t i = 0; i < SH_COUNT_OF(names); i++)
         if (strcmp(name, names[i]) == 0) return true;
-    return false;
+    return sh_api_fail(err, 404, "model_not_found", "model",
+                       "the model '%s' is not served here; '%s' is", name, model->name);
 }
 
 const sh_model_text *sh_served_model_text(const sh_served_model *model)

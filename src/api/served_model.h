@@ -40,7 +40,7 @@ int sh_served_model_context(const sh_served_model *model);
 int64_t sh_served_model_created_s(const sh_served_model *model);
 
 /* Its name, its folder (path or name), "default", "default_model" and NULL all mean this model. */
-bool sh_served_model_is_named(const sh_served_model *model, const char *name);
+bool sh_served_model_check_name(const sh_served_model *model, const char *name, sh_api_error *err);
 
 const sh_model_text *sh_served_model_text(const sh_served_model *model);
 /* model_type of config.json, or "" */

@@ -252,20 +252,10 @@ static void model_members(const sh_api *api, sh_json_writer *w)
                   cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(api->stats, "backend")));
 }
 
-/* False, after replying with an error, when no model is known yet. */
-static bool served_known(sh_http_request *req, const sh_api *api)
-{
-    sh_api_error error;
-    if (api->served != NULL) return true;
-    if (sh_api_ready(api, &error)) return true;
-    sh_api_reply_error(req, &error);
-    return false;
-}
-
 void sh_handle_model_info(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
-    if (!served_known(req, api)) return;
+    if (sh_api_lacks_model(req, api)) return;
     sh_buf json = {0};
     sh_json_writer w = sh_json_writer_on(&json);
     sh_write_begin(&w, NULL, '{');
@@ -450,9 +440,7 @@ void sh_handle_stream(sh_http_request *req, void *arg)
 {
     sh_api *api = arg;
     sh_buf first = {0};
-    sh_http_add_header(req, "Cache-Control", "no-cache");
-    sh_http_add_header(req, "X-Accel-Buffering", "no");
-    sh_http_stream_start(req, 200, SH_SSE_TYPE);
+    sh_api_stream_start(req, SH_SSE_TYPE);
     /* HEAD gets the headers only; as a subscriber it would stay open for nothing. */
     if (sh_http_method_of(req) == SH_HTTP_HEAD) {
         sh_http_stream_end(req);

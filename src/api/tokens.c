@@ -6,7 +6,6 @@
  * task belongs to the worker from submit until task_end(), so a client that disconnects only sets
  * two flags. */
 #include "api/api_internal.h"
-#include "api/openai.h"
 #include "base/alloc.h"
 
 #include <math.h>
@@ -93,20 +92,22 @@ static void ids_write(const sh_served_model *served, const sh_ids *ids, bool pie
 }
 
 /* One request. */
-typedef struct {
+typedef struct task task;
+struct task {
     sh_api *api;
-    sh_http_request *req; /* NULL: the client is gone */
-    atomic_bool gone;     /* the same, readable by the worker, which can then skip its work */
+    const sh_job_format *format; /* of the body; or NULL */
+    sh_http_request *req;        /* NULL: the client is gone */
+    atomic_bool gone; /* the same, readable by the worker, which can then skip its work */
     sh_served_model *served;
     sh_str body;
     char *body_copy; /* for the worker */
-    bool (*convert)(const sh_served_model *served, cJSON *body, sh_buf *out, sh_api_error *err);
+    bool (*convert)(const task *t, cJSON *body, sh_buf *out, sh_api_error *err);
     bool refused;
     sh_api_error error;
     sh_buf json;
-} task;
+};
 
-static bool encode(const sh_served_model *served, cJSON *body, sh_buf *out, sh_api_error *err)
+static bool encode(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
 {
     sh_ids ids = {0};
     sh_err why;
@@ -114,10 +115,10 @@ static bool encode(const sh_served_model *served, cJSON *body, sh_buf *out, sh_a
     if (!sh_fields_read(&sh_tokenize_fields, body, &fields, err)) return false;
     sh_encode_opts opts = {.add_special = fields.add_special,
                            .parse_special = fields.parse_special};
-    bool fine = sh_tokenizer_encode(sh_served_model_tokenizer(served), sh_str_of(fields.content),
+    bool fine = sh_tokenizer_encode(sh_served_model_tokenizer(t->served), sh_str_of(fields.content),
                                     opts, &ids, &why) == SH_OK;
     if (fine)
-        ids_write(served, &ids, fields.with_pieces, out);
+        ids_write(t->served, &ids, fields.with_pieces, out);
     else
         *err = sh_api_error_of(&why, false);
     sh_ids_reset(&ids);
@@ -144,9 +145,9 @@ static void text_write(const char *name, const sh_buf *text, sh_buf *out)
     sh_write_end(&w, '}');
 }
 
-static bool decode(const sh_served_model *served, cJSON *body, sh_buf *out, sh_api_error *err)
+static bool decode(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
 {
-    const sh_tokenizer *tok = sh_served_model_tokenizer(served);
+    const sh_tokenizer *tok = sh_served_model_tokenizer(t->served);
     text_fields fields = {0};
     sh_ids ids = {0};
     sh_buf text = {0};
@@ -162,12 +163,11 @@ static bool decode(const sh_served_model *served, cJSON *body, sh_buf *out, sh_a
 }
 
 /* The body is that of a chat request, read by the same code. */
-static bool render(const sh_served_model *served, cJSON *body, sh_buf *out, sh_api_error *err)
+static bool render(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
 {
     sh_job_spec spec = {.json = body};
     sh_buf text = {0};
-    bool fine = sh_openai_chat.read(&spec, err) &&
-                sh_served_model_render(served, &spec, &text, err);
+    bool fine = t->format->read(&spec, err) && sh_served_model_render(t->served, &spec, &text, err);
     if (fine) text_write("prompt", &text, out);
     sh_buf_reset(&text);
     spec.json = NULL; /* owned by the caller */
@@ -182,7 +182,7 @@ static void task_run(void *arg)
     size_t values = 0;
     if (atomic_load_explicit(&t->gone, memory_order_relaxed)) return;
     t->refused = !sh_api_parse(t->api, t->body, &body, &values, &t->error) ||
-                 !t->convert(t->served, body, &t->json, &t->error);
+                 !t->convert(t, body, &t->json, &t->error);
     sh_api_parsed_free(t->api, body, values);
 }
 
@@ -223,12 +223,13 @@ static void task_start(sh_api *api, task *t)
 
 /* Replies with what `convert` makes of the body. */
 static void convert_start(sh_http_request *req, sh_api *api,
-                          bool (*convert)(const sh_served_model *, cJSON *, sh_buf *,
-                                          sh_api_error *))
+                          bool (*convert)(const task *, cJSON *, sh_buf *, sh_api_error *))
 {
     if (sh_api_lacks_model(req, api)) return;
+    const sh_endpoint *endpoint = sh_http_route_of(req)->data;
     task *t = sh_alloc(sizeof(*t));
     t->api = api;
+    t->format = endpoint->format;
     t->req = req;
     t->served = sh_served_model_take(api->served);
     t->body = sh_http_body(req);

@@ -232,15 +232,6 @@ void sh_http_reply(sh_http_request *req, int status, const char *content_type, s
     sh_http_conn_exchange_over(req->conn);
 }
 
-void sh_http_reply_error(sh_http_request *req, int status, const char *message)
-{
-    const sh_http_server_opts *opts = sh_http_server_opts_of(req->conn->server);
-    sh_buf body = {0};
-    opts->error_body(opts->arg, status, message, &body);
-    sh_http_reply(req, status, "application/json", sh_buf_str(&body));
-    sh_buf_reset(&body);
-}
-
 /* The headers that RFC 9110 requires or recommends with these statuses. */
 void sh_http_reply_refusal(sh_http_request *req)
 {
@@ -253,7 +244,7 @@ void sh_http_reply_refusal(sh_http_request *req)
         sh_http_add_header(req, "Allow", methods.ptr);
         sh_buf_reset(&methods);
     }
-    sh_http_reply_error(req, req->refusal.status, req->refusal.why);
+    opts->refused(opts->arg, req, req->refusal.status, req->refusal.why);
 }
 
 /* The CORS preflight. Any header that the page asks for is allowed: what protects the server is the

@@ -50,9 +50,6 @@ void sh_http_add_header(sh_http_request *req, const char *name, const char *valu
 
 void sh_http_reply(sh_http_request *req, int status, const char *content_type, sh_str body);
 
-/* A reply whose body is written by the server's error_body. */
-void sh_http_reply_error(sh_http_request *req, int status, const char *message);
-
 void sh_http_stream_start(sh_http_request *req, int status, const char *content_type);
 void sh_http_stream_write(sh_http_request *req, sh_str data);
 void sh_http_stream_end(sh_http_request *req);

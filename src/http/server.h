@@ -62,8 +62,8 @@ typedef struct {
     size_t route_count;
 
     void *arg; /* for handlers and callbacks */
-    /* Writes the JSON body of an error reply. */
-    void (*error_body)(void *arg, int status, const char *message, sh_buf *out);
+    /* Replies to a request that the server refuses, in the form that its clients expect. */
+    void (*refused)(void *arg, sh_http_request *req, int status, const char *message);
     void (*done)(void *arg, const sh_http_record *record);
 } sh_http_server_opts;
 

@@ -25,7 +25,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0) return 0;
-    const sh_dialect *dialect = data[0] == 'c' ? &sh_openai_completion : &sh_openai_chat;
+    const sh_job_format *format = data[0] == 'c' ? &sh_openai_completion : &sh_openai_chat;
     sh_job_spec request = {0};
     sh_api_error error;
     sh_err err;
@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sh_buf out = {0};
     if (sh_json_parse((sh_str){(const char *)data + 1, size - 1}, "body", &request.json, &err) ==
             SH_OK &&
-        dialect->read(&request, &error) &&
+        format->read(&request, &error) &&
         sh_served_model_prepare(served, &request, &prompts, &count, &error) &&
         sh_answer_create(&request, served, prompts, count, &answer, &err) == SH_OK) {
         sh_event token = {.kind = SH_EVENT_TOKEN, .token = (int32_t)(size % 4096)};
@@ -43,9 +43,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (int i = 0; i < answer->count; i++) {
             sh_answer_event(answer, &answer->choices[i], &token);
             sh_answer_event(answer, &answer->choices[i], &done);
-            dialect->part(answer, &answer->choices[i], &out);
+            format->part(answer, &answer->choices[i], &out);
         }
-        dialect->whole(answer, &out);
+        format->whole(answer, &out);
     }
     sh_buf_reset(&out);
     sh_answer_free(answer);

@@ -14,7 +14,7 @@ static sh_answer *answer;
 static sh_buf streamed; /* all events of the stream */
 static bool stream_on;
 
-static void start(const sh_dialect *dialect, const char *body)
+static void start(const sh_job_format *format, const char *body)
 {
     sh_api_error error = {0};
     sh_err err;
@@ -25,7 +25,7 @@ static void start(const sh_dialect *dialect, const char *body)
     sh_buf_clear(&streamed);
     request.json = cJSON_Parse(body);
     assert_non_null(request.json);
-    if (!dialect->read(&request, &error)) fail_msg("%s", error.message);
+    if (!format->read(&request, &error)) fail_msg("%s", error.message);
     if (!sh_served_model_prepare(served, &request, &prompts, &count, &error))
         fail_msg("%s", error.message);
     CHECK_OK(sh_answer_create(&request, served, prompts, count, &answer, &err), err);
@@ -33,25 +33,25 @@ static void start(const sh_dialect *dialect, const char *body)
     stream_on = request.stream;
 }
 
-static void tell(const sh_dialect *dialect, sh_choice *choice)
+static void tell(const sh_job_format *format, sh_choice *choice)
 {
     if (!stream_on || choice->over || (!sh_choice_has_pending(choice) && !choice->done)) return;
-    dialect->part(answer, choice, &streamed);
+    format->part(answer, choice, &streamed);
     sh_choice_sent(choice);
 }
 
 /* Sends one token; true when the choice asks to be cancelled. */
-static bool token(const sh_dialect *dialect, int choice, int32_t id)
+static bool token(const sh_job_format *format, int choice, int32_t id)
 {
     sh_event event = {.kind = SH_EVENT_TOKEN, .token = id, .logprob = -0.5f, .top_count = 1};
     event.top[0] = (sh_token_logprob){id, -0.5f};
     bool cancel = sh_answer_event(answer, &answer->choices[choice], &event);
-    tell(dialect, &answer->choices[choice]);
+    tell(format, &answer->choices[choice]);
     return cancel;
 }
 
 /* Sends all tokens of a text. Returns their number, negative when the last one asked to cancel. */
-static int say(const sh_dialect *dialect, int choice, const char *text)
+static int say(const sh_job_format *format, int choice, const char *text)
 {
     sh_ids ids = {0};
     sh_err err;
@@ -62,12 +62,12 @@ static int say(const sh_dialect *dialect, int choice, const char *text)
     int count = 0;
     bool cancel = false;
     for (size_t i = 0; i < ids.len && !cancel; i++, count++)
-        cancel = token(dialect, choice, ids.ptr[i]);
+        cancel = token(format, choice, ids.ptr[i]);
     sh_ids_reset(&ids);
     return cancel ? -count : count;
 }
 
-static void done(const sh_dialect *dialect, int choice, sh_finish finish)
+static void done(const sh_job_format *format, int choice, sh_finish finish)
 {
     sh_event event = {.kind = SH_EVENT_DONE,
                       .finish = finish,
@@ -76,13 +76,13 @@ static void done(const sh_dialect *dialect, int choice, sh_finish finish)
                       .prefill_s = 0.2,
                       .decode_s = 0.4};
     sh_answer_event(answer, &answer->choices[choice], &event);
-    tell(dialect, &answer->choices[choice]);
+    tell(format, &answer->choices[choice]);
 }
 
-static cJSON *whole(const sh_dialect *dialect)
+static cJSON *whole(const sh_job_format *format)
 {
     sh_buf text = {0};
-    dialect->whole(answer, &text);
+    format->whole(answer, &text);
     cJSON *json = cJSON_Parse(text.ptr);
     assert_non_null(json);
     sh_buf_reset(&text);

@@ -1,4 +1,5 @@
 #include "api/error.h"
+#include "api/openai.h"
 
 #include "base/json.h"
 #include "test.h"
@@ -6,7 +7,7 @@
 static cJSON *envelope(const sh_api_error *error)
 {
     sh_buf text = {0};
-    sh_api_error_write(error, &text);
+    sh_openai.error(error, &text);
     cJSON *json = cJSON_Parse(text.ptr);
     assert_non_null(json);
     sh_buf_reset(&text);
@@ -60,7 +61,7 @@ TEST(gives_every_failure_its_status)
         sh_err err;
         sh_err_set(&err, cases[i].status, "why");
         sh_api_error error = sh_api_error_of(&err, cases[i].retry);
-        assert_int_equal(error.status, cases[i].http);
+        assert_int_equal(sh_openai.error_status(&error), cases[i].http);
         assert_string_equal(error.code, cases[i].code);
         assert_int_equal(error.retry_after_s > 0, error.status == 429 || error.status == 503);
         cJSON *json = envelope(&error);

@@ -11,7 +11,7 @@ static sh_record record(int number)
 {
     sh_record r = {.time_us = 1000000 * (int64_t)number,
                    .kind = "chat",
-                   .finish = "stop",
+                   .finish = SH_ANSWER_STOP,
                    .prompt_tokens = 10,
                    .generated_tokens = 11,
                    .wall_s = number,

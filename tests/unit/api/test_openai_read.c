@@ -7,13 +7,13 @@
 static sh_job_spec request;
 static sh_api_error error;
 
-static bool reads(const sh_dialect *dialect, const char *text)
+static bool reads(const sh_job_format *format, const char *text)
 {
     sh_job_spec_reset(&request);
     error = (sh_api_error){0};
     request.json = cJSON_Parse(text);
     assert_non_null(request.json);
-    return dialect->read(&request, &error);
+    return format->read(&request, &error);
 }
 
 #define CHAT(fields) "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]" fields "}"

@@ -7,7 +7,7 @@
 static cJSON *document(void)
 {
     sh_buf text = {0};
-    sh_openapi_write(&text);
+    sh_openapi_write(&sh_endpoints, &text);
     cJSON *json = cJSON_Parse(text.ptr);
     assert_non_null(json);
     sh_buf_reset(&text);
@@ -19,8 +19,8 @@ TEST(documents_every_endpoint_and_field)
     UNUSED_STATE;
     cJSON *json = document();
     const cJSON *paths = cJSON_GetObjectItem(json, "paths");
-    for (size_t i = 0; i < sh_endpoint_count; i++) {
-        const sh_endpoint *endpoint = &sh_endpoints[i];
+    for (size_t i = 0; i < sh_endpoints.count; i++) {
+        const sh_endpoint *endpoint = &sh_endpoints.rows[i];
         const cJSON *path = cJSON_GetObjectItem(paths, endpoint->path);
         const cJSON *operation = cJSON_GetObjectItem(path, sh_http_method_name(endpoint->method));
         if (operation == NULL) fail_msg("%s is missing", endpoint->path);

@@ -102,10 +102,12 @@ static void handle_stream(sh_http_request *req, void *arg)
     late_start(req, on_piece, PIECE_MS);
 }
 
-static void error_body(void *arg, int status, const char *message, sh_buf *out)
+static void on_refused(void *arg, sh_http_request *req, int status, const char *message)
 {
     (void)arg;
-    sh_buf_addf(out, "%d %s", status, message);
+    char text[SH_ERR_TEXT_MAX + 8];
+    snprintf(text, sizeof(text), "%d %s", status, message);
+    sh_http_reply(req, status, "text/plain", sh_str_of(text));
 }
 
 static const sh_http_route routes[] = {
@@ -146,7 +148,7 @@ static sh_http_server_opts server_opts(void)
                                  .check_host = true,
                                  .routes = routes,
                                  .route_count = SH_COUNT_OF(routes),
-                                 .error_body = error_body};
+                                 .refused = on_refused};
 }
 
 static void serve(const sh_http_server_opts *opts)

@@ -1,5 +1,6 @@
 /* GET /v1/models and /v1/models/NAME: a list of one, since a server has one model. */
 #include "api/api_internal.h"
+#include "api/openai.h"
 
 static void model_write(const sh_api *api, sh_json_writer *w)
 {
@@ -12,16 +13,7 @@ static void model_write(const sh_api *api, sh_json_writer *w)
     sh_write_end(w, '}');
 }
 
-bool sh_api_lacks_model(sh_http_request *req, const sh_api *api)
-{
-    sh_api_error error;
-    if (api->served != NULL) return false;
-    sh_api_ready(api, &error);
-    sh_api_reply_error(req, &error);
-    return true;
-}
-
-void sh_handle_models(sh_http_request *req, void *arg)
+void sh_openai_models(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
     if (sh_api_lacks_model(req, api)) return;
@@ -37,16 +29,12 @@ void sh_handle_models(sh_http_request *req, void *arg)
     sh_buf_reset(&json);
 }
 
-void sh_handle_model(sh_http_request *req, void *arg)
+void sh_openai_model(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
     if (sh_api_lacks_model(req, api)) return;
-    sh_str name = sh_http_param(req);
-    if (name.len == 0 || !sh_served_model_is_named(api->served, name.ptr)) {
-        sh_api_error error;
-        sh_api_fail(&error, 404, "model_not_found", "model",
-                    "the model '%s' is not served here; '%s' is", name.ptr,
-                    sh_served_model_name(api->served));
+    sh_api_error error;
+    if (!sh_served_model_check_name(api->served, sh_http_param(req).ptr, &error)) {
         sh_api_reply_error(req, &error);
         return;
     }
