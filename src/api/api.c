@@ -158,23 +158,23 @@ double sh_api_stat(const sh_api *api, const char *path, double fallback)
  * the path is unknown, or has not even arrived. */
 static void on_refused(void *arg, sh_http_request *req, int status, const char *message)
 {
-    const sh_api *api = arg;
     static const struct {
         int status;
         const char *code;
     } codes[] = {{401, "invalid_api_key"},    {403, "forbidden"},        {404, "not_found"},
                  {405, "method_not_allowed"}, {408, "request_timeout"},  {413, "body_too_large"},
                  {431, "headers_too_large"},  {501, "method_not_known"}, {503, "overloaded"}};
+    const sh_api *api = arg;
+    const sh_http_route *route = sh_http_route_of(req);
+    const sh_dialect *dialect = route != NULL
+                                    ? sh_endpoint_dialect(route->data)
+                                    : sh_endpoints_dialect(api->endpoints, sh_http_path(req));
     sh_api_error error;
     const char *code = "bad_request";
     for (size_t i = 0; i < SH_COUNT_OF(codes); i++)
         if (codes[i].status == status) code = codes[i].code;
     sh_api_fail(&error, status, code, NULL, "%s", message);
-    reply_error(req,
-                sh_http_route_of(req) != NULL
-                    ? sh_api_dialect_of(req)
-                    : sh_endpoints_dialect(api->endpoints, sh_http_path(req)),
-                &error);
+    reply_error(req, dialect, &error);
 }
 
 /* One line of JSON per request; it has no headers and no text of prompts or answers. */

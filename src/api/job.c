@@ -153,6 +153,7 @@ static void stream_start(sh_job *job)
 static void stream_write(sh_job *job, sh_buf *out)
 {
     stream_start(job);
+    if (out->len == 0) return; /* a part that the dialect has no form for: the stream stays quiet */
     sh_http_stream_write(job->req, sh_buf_str(out));
     job->sent_ns = sh_clock_ns();
 }

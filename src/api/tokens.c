@@ -2,9 +2,9 @@
  *
  * A long body goes to the worker, like a long prompt: on the loop, a few megabytes would stall
  * every stream for seconds. Each endpoint is one pure function (`convert`) from the parsed body to
- * the JSON of the reply; it runs on either thread and sees neither the request nor the loop. The
- * task belongs to the worker from submit until task_end(), so a client that disconnects only sets
- * two flags. */
+ * the JSON of the reply; it runs on either thread and uses only the model and the format of its
+ * task. The task belongs to the worker from submit until task_end(), so a client that disconnects
+ * only sets two flags. */
 #include "api/api_internal.h"
 #include "base/alloc.h"
 
