@@ -8,7 +8,7 @@
  *
  * Writers append to a buffer: a body is one JSON value, a stream consists of parts (framing.h).
  *
- * Threads: pure functions over their arguments; read may run on another thread than the rest. */
+ * Threads: the loop's, but read may run on the worker's. All depend on their arguments only. */
 #ifndef SH_API_DIALECT_H
 #define SH_API_DIALECT_H
 

@@ -2,6 +2,7 @@
  * line of JSON for each part. They are rows of a table like any endpoint, served by the whole API,
  * and nothing else knows of them. */
 #include "api/api_internal.h"
+#include "api/openai.h"
 
 #include "http/sse.h"
 #include "scripted_engine.h"
@@ -277,6 +278,13 @@ static const sh_endpoint test_rows[] = {
      .format = &lines_format,
      .fields = &ask_table,
      DOCUMENTED},
+    {.method = SH_HTTP_POST,
+     .path = "/v1/chat/completions",
+     .handle = sh_handle_generate,
+     .dialect = &sh_openai,
+     .format = &sh_openai_chat,
+     DOCUMENTED},
+    {.method = SH_HTTP_GET, .path = "/requests/recent", .handle = sh_handle_recent, DOCUMENTED},
     {.method = SH_HTTP_GET, .path = "/tick", .handle = handle_tick, DOCUMENTED},
     {.method = SH_HTTP_GET, .path = "/health", .handle = sh_handle_ready, DOCUMENTED},
 };
@@ -322,12 +330,12 @@ static int dial(void)
     return -1;
 }
 
-/* What arrives until the server closes, or until `enough` has. */
-static void hear(int fd, const char *enough, sh_buf *out)
+/* What arrives until the server closes. */
+static void hear(int fd, sh_buf *out)
 {
     sh_deadline deadline = sh_deadline_in_ms(PATIENCE_MS);
     char bytes[4096];
-    while (enough == NULL || out->len == 0 || strstr(out->ptr, enough) == NULL) {
+    for (;;) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         if (poll(&p, 1, sh_deadline_left_ms(deadline)) == 0)
             fail_msg("only '%s' came", out->len == 0 ? "" : out->ptr);
@@ -357,7 +365,7 @@ static void request(const char *method, const char *path, const char *body)
 {
     int fd = request_send(method, path, KEY, body);
     sh_buf_clear(&reply);
-    hear(fd, NULL, &reply);
+    hear(fd, &reply);
     close(fd);
 }
 
@@ -480,44 +488,35 @@ TEST(a_stream_that_fails_ends_in_its_own_dialect)
     check_reply(200, "{\"text\":\"A\",\"why\":null}\n{\"error\":\"the script ends here\"}\n");
 }
 
-/* Waits until the engine has the request: only then there is a stream to keep alive. */
-static void tick_until_asked(void)
+/* The stream begins with `expected`, which comes before the engine says anything; or, where a
+ * dialect has no such thing, with its first part. */
+static void check_kept_alive(const char *path, const char *to_script, const char *expected)
 {
-    for (int i = 0; i < PATIENCE_MS / 10; i++) {
-        request("GET", "/tick", "");
-        check_reply(200, "{}");
-        if (engine_waits()) return;
-        usleep(10000);
-    }
-    fail_msg("the engine was not asked");
+    sh_buf heard = {0};
+    char body[BODY_MAX];
+    snprintf(body, sizeof(body), "{%s:%d,\"stream\":true}", to_script, WAITS);
+    int fd = request_send("POST", path, KEY, body);
+    sh_deadline deadline = sh_deadline_in_ms(PATIENCE_MS);
+    while (!engine_waits() && !sh_deadline_passed(deadline)) usleep(1000);
+    request("GET", "/tick", "");
+    check_reply(200, "{}");
+    engine_go();
+    hear(fd, &heard);
+    if (strncmp(body_of(heard.ptr), expected, strlen(expected)) != 0)
+        fail_msg("%s: '%s'", path, heard.ptr);
+    close(fd);
+    sh_buf_reset(&heard);
 }
 
 TEST(each_dialect_keeps_quiet_streams_alive_in_its_own_way)
 {
     UNUSED_STATE;
-    static const char waits[] = "{\"ask\":\"hi\",\"script\":7,\"stream\":true}";
-    sh_buf heard = {0};
-    int fd = request_send("POST", "/v1/events", KEY, waits);
-    tick_until_asked();
-    request("GET", "/tick", "");
-    hear(fd, "event: ping\ndata: {}\n\n", &heard);
-    assert_non_null(
-        strstr(heard.ptr, "\r\n\r\nevent: start\ndata: {\"msg\":true}\n\nevent: ping\n"));
-    engine_go();
-    hear(fd, NULL, &heard);
-    assert_non_null(strstr(heard.ptr, "event: stop\n"));
-    close(fd);
-
-    sh_buf_clear(&heard);
-    fd = request_send("POST", "/lines/ask", KEY, waits);
-    tick_until_asked();
-    request("GET", "/tick", "");
-    engine_go();
-    hear(fd, NULL, &heard);
-    assert_string_equal(body_of(heard.ptr),
-                        "{\"text\":\"A\",\"why\":null}\n{\"text\":\"\",\"why\":\"stop\"}\n");
-    close(fd);
-    sh_buf_reset(&heard);
+    check_kept_alive("/v1/events", "\"ask\":\"hi\",\"script\"",
+                     "event: start\ndata: {\"msg\":true}\n\nevent: ping\ndata: {}\n\n");
+    check_kept_alive("/v1/chat/completions",
+                     "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"seed\"",
+                     ": waiting\n\n");
+    check_kept_alive("/lines/ask", "\"ask\":\"hi\",\"script\"", "{\"text\":\"A\",");
 }
 
 TEST(requests_without_a_handler_are_refused_in_the_nearest_dialect)
@@ -564,11 +563,24 @@ TEST(the_limits_of_the_server_are_reported_in_the_dialect_of_the_route)
 
     int fd = request_send("POST", "/v1/events", "", "{}");
     sh_buf_clear(&reply);
-    hear(fd, NULL, &reply);
+    hear(fd, &reply);
     close(fd);
     check_status(401);
     check_holds("{\"type\":\"error\",\"kind\":401,");
     check_holds("\r\nWWW-Authenticate: Bearer\r\n");
+}
+
+TEST(records_have_the_same_words_for_every_dialect)
+{
+    UNUSED_STATE;
+    ask("/lines/ask", CUT, "");
+    ask("/v1/events", LOST, "");
+    request("GET", "/requests/recent?n=2", "");
+    check_holds("\"kind\":\"events\"");
+    check_holds(
+        "\"http_status\":529,\"error_message\":\"the script ends here\",\"finish_reason\":null");
+    check_holds("\"kind\":\"lines\"");
+    check_holds("\"http_status\":200,\"error_message\":null,\"finish_reason\":\"length\"");
 }
 
 TEST(the_document_describes_the_errors_of_each_dialect)
@@ -653,6 +665,7 @@ int main(void)
         cmocka_unit_test(each_dialect_keeps_quiet_streams_alive_in_its_own_way),
         cmocka_unit_test(requests_without_a_handler_are_refused_in_the_nearest_dialect),
         cmocka_unit_test(the_limits_of_the_server_are_reported_in_the_dialect_of_the_route),
+        cmocka_unit_test(records_have_the_same_words_for_every_dialect),
         cmocka_unit_test(the_document_describes_the_errors_of_each_dialect),
     };
     return cmocka_run_group_tests(tests, serve, serve_end);
