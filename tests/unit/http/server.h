@@ -23,6 +23,7 @@ static sh_http_server *server;
 static sh_trigger *stop_wake;
 static pthread_t loop_thread;
 static atomic_int gone_count;
+static atomic_int late_count; /* requests that a handler has not answered at once */
 
 /* ---- what it serves ---- */
 
@@ -72,6 +73,7 @@ static void late_start(sh_http_request *req, sh_trigger_fn fn, int64_t wait_ms)
     l->timer = sh_trigger_timer(loop, fn, l);
     sh_http_watch_client(req, on_gone, NULL, l);
     sh_trigger_start(l->timer, wait_ms);
+    atomic_fetch_add(&late_count, 1);
 }
 
 static void handle_now(sh_http_request *req, void *arg)

@@ -122,6 +122,19 @@ static void crowd_open(int *fds, int count, const char *text)
     }
 }
 
+/* Connections that are busy for certain: the handler of each request runs before the next one
+ * connects. */
+static void busy_open(int *fds, int count, const char *text)
+{
+    for (int i = 0; i < count; i++) {
+        int before = atomic_load(&late_count);
+        int64_t start = now_ms();
+        fds[i] = dial();
+        say(fds[i], text);
+        while (atomic_load(&late_count) == before && now_ms() - start < 10000) sh_sleep_ms(1);
+    }
+}
+
 static void crowd_close(const int *fds, int count)
 {
     for (int i = 0; i < count; i++) close(fds[i]);
@@ -191,8 +204,9 @@ TEST(takes_new_connections_when_busy_ones_are_done)
     opts.connections_max = 2;
     serve(&opts);
     int fds[3];
-    crowd_open(fds, 3, "GET /later HTTP/1.1\r\n" HOST "\r\n");
-    for (int i = 0; i < 3; i++) check_hears(fds[i], "at last"); /* and stay open, idle */
+    busy_open(fds, 2, "GET /later HTTP/1.1\r\n" HOST "\r\n");
+    crowd_open(fds + 2, 1, "GET /later HTTP/1.1\r\n" HOST "\r\n"); /* has to wait */
+    for (int i = 0; i < 3; i++) check_hears(fds[i], "at last");    /* and stay open, idle */
     int64_t start = now_ms();
     check_asked("GET /now HTTP/1.1\r\n" HOST "\r\n", "body 0");
     assert_true(now_ms() - start < 2000);
@@ -207,7 +221,7 @@ TEST(caps_the_connections_of_one_address)
     opts.peer_connections_max = 2;
     serve(&opts);
     int fds[2];
-    crowd_open(fds, 2, "GET /never HTTP/1.1\r\n" HOST "\r\n");
+    busy_open(fds, 2, "GET /never HTTP/1.1\r\n" HOST "\r\n");
     int third = dial();
     assert_string_equal(hear(third, NULL), "");
     close(third);
