@@ -52,6 +52,17 @@ typedef struct {
     int seqs;
 } shape;
 
+static sh_tensor tensor_of(float *x, int64_t stride)
+{
+    return (sh_tensor){x, stride, sizeof(*x)};
+}
+
+static const sh_device_batch *batch_of(int tokens, int span_count, const sh_span *spans)
+{
+    sh_batch batch = {.tokens = tokens, .span_count = span_count, .spans = spans};
+    return dev->ops->step_begin(dev, &batch);
+}
+
 static void attend_bench(const shape *s, sh_kv_format format)
 {
     static const char *const formats[] = {"f32", "f16", "int8"};
@@ -72,17 +83,24 @@ static void attend_bench(const shape *s, sh_kv_format format)
     float *out = floats((size_t)all * s->heads * s->v_dim);
     for (int b = 0; b < blocks; b++) {
         for (int i = 0; i < s->seqs; i++)
-            spans[i] = (sh_span){i * SH_KV_BLOCK, SH_KV_BLOCK, b * SH_KV_BLOCK, ids + i * blocks};
-        sh_batch batch = {s->seqs * SH_KV_BLOCK, s->seqs, spans};
-        dev->ops->kv_write(dev, &kv, &batch, k, s->kv_heads * s->k_dim, v, s->kv_heads * s->v_dim);
+            spans[i] = (sh_span){.first = i * SH_KV_BLOCK,
+                                 .count = SH_KV_BLOCK,
+                                 .pos = b * SH_KV_BLOCK,
+                                 .blocks = ids + i * blocks};
+        dev->ops->kv_write(dev, batch_of(s->seqs * SH_KV_BLOCK, s->seqs, spans), &kv,
+                           tensor_of(k, s->kv_heads * s->k_dim),
+                           tensor_of(v, s->kv_heads * s->v_dim));
     }
     for (int i = 0; i < s->seqs; i++)
-        spans[i] = (sh_span){i * s->tokens, s->tokens, s->context, ids + i * blocks};
-    sh_batch batch = {all, s->seqs, spans};
+        spans[i] = (sh_span){.first = i * s->tokens,
+                             .count = s->tokens,
+                             .pos = s->context,
+                             .blocks = ids + i * blocks};
+    const sh_device_batch *batch = batch_of(all, s->seqs, spans);
     sh_attention attn = {.heads = s->heads, .kv_of = kv_of, .scale = 0.1f};
     double best;
-    BEST_SECONDS(best, dev->ops->attend(dev, &attn, &kv, &batch, q, (int64_t)s->heads * s->k_dim,
-                                        out, (int64_t)s->heads * s->v_dim));
+    BEST_SECONDS(best, dev->ops->attend(dev, batch, &attn, &kv, tensor_of(q, s->heads * s->k_dim),
+                                        tensor_of(out, s->heads * s->v_dim)));
     double pairs = (double)s->seqs * s->tokens * (s->context + (s->tokens + 1) / 2.0);
     printf("attend %s,%s,%.3f ms,%.1f GFLOP/s,%.2f GB/s\n", s->name, formats[format], best * 1e3,
            pairs * s->heads * 2 * (s->k_dim + s->v_dim) / best * 1e-9, (double)size / best * 1e-9);
@@ -105,7 +123,7 @@ static void route_bench(int experts, int64_t dim, int tokens)
     r.scale = 1.0f;
     r.gate = gate;
     double best;
-    BEST_SECONDS(best, dev->ops->route(dev, &r, x, tokens, dim, ids, weights));
+    BEST_SECONDS(best, dev->ops->route(dev, &r, tensor_of(x, dim), tokens, dim, ids, weights));
     printf("route %d experts x %d, %d tokens,f32,%.3f ms,%.1f GFLOP/s,%.2f GB/s\n", experts,
            (int)dim, tokens, best * 1e3, 2.0 * experts * (double)dim * tokens / best * 1e-9,
            4.0 * experts * (double)dim / best * 1e-9);
@@ -118,9 +136,11 @@ static void rows_bench(int tokens, int64_t dim)
     size_t count = (size_t)tokens * dim;
     float *x = floats(count), *y = floats(count), *z = floats(count);
     double add, norm, act;
-    BEST_SECONDS(add, dev->ops->add(dev, x, y, count));
-    BEST_SECONDS(norm, dev->ops->rmsnorm(dev, z, y, x, tokens, 1, dim, dim, 1e-5f));
-    BEST_SECONDS(act, dev->ops->act(dev, SH_ACT_SILU, z, x, y, tokens, dim, dim));
+    BEST_SECONDS(add, dev->ops->add(dev, tensor_of(x, dim), tensor_of(y, dim), tokens, dim));
+    BEST_SECONDS(norm, dev->ops->rmsnorm(dev, tensor_of(z, dim), tensor_of(y, dim), x, tokens, 1,
+                                         dim, 1e-5f));
+    BEST_SECONDS(act, dev->ops->act(dev, SH_ACT_SILU, tensor_of(z, dim), tensor_of(x, dim),
+                                    tensor_of(y, dim), tokens, dim));
     double gb = (double)count * 4e-9;
     printf("add %d x %d,f32,%.3f ms,,%.1f GB/s\n", tokens, (int)dim, add * 1e3, 3 * gb / add);
     printf("rmsnorm %d x %d,f32,%.3f ms,,%.1f GB/s\n", tokens, (int)dim, norm * 1e3, 2 * gb / norm);
@@ -134,21 +154,20 @@ static void rope_bench(int tokens, int heads, int dim, bool interleaved)
 {
     float *inv = floats((size_t)dim / 2), *table = floats((size_t)tokens * dim);
     float *x = floats((size_t)tokens * heads * dim);
-    int32_t *positions = malloc(sizeof(*positions) * tokens);
     for (int i = 0; i < dim / 2; i++) inv[i] = powf(10000.0f, -2.0f * (float)i / (float)dim);
-    for (int i = 0; i < tokens; i++) positions[i] = i;
-    sh_rope rope = {dim, interleaved, 1.0f, inv};
+    sh_span span = {.count = tokens};
+    const sh_device_batch *batch = batch_of(tokens, 1, &span);
+    sh_rope rope[2] = {{dim, interleaved, 1.0f, inv}, {dim, interleaved, 1.0f, inv}};
     double make, rotate;
-    BEST_SECONDS(make, dev->ops->rope_table(dev, &rope, positions, tokens, table));
+    BEST_SECONDS(make, dev->ops->rope_table(dev, batch, rope, table));
     BEST_SECONDS(rotate,
-                 dev->ops->rope(dev, &rope, table, x, tokens, (int64_t)heads * dim, heads, dim));
+                 dev->ops->rope(dev, rope, table, tensor_of(x, heads * dim), tokens, heads, dim));
     printf("rope_table %d x %d,f32,%.3f ms,,\n", tokens, dim, make * 1e3);
     printf("rope %d x %d x %d%s,f32,%.3f ms,,%.1f GB/s\n", tokens, heads, dim,
            interleaved ? " pairs" : "", rotate * 1e3, 8e-9 * tokens * heads * dim / rotate);
     free(inv);
     free(table);
     free(x);
-    free(positions);
 }
 
 int main(int argc, char **argv)
@@ -167,10 +186,17 @@ int main(int argc, char **argv)
         {"decode at 8192, MLA 128 heads", 128, 1, 576, 512, true, 8191, 1, 1},
     };
     sh_err err;
-    sh_cpu_opts opts = {.threads = argc > 1 ? atoi(argv[1]) : 1,
-                        .level = argc > 2 ? argv[2] : NULL};
-    sh_limits limits = {512, 64, 64, 64, 256, 8, 128, 576};
-    if (sh_device_open_cpu(&opts, &dev, &err) != SH_OK ||
+    sh_device_opts opts = {.threads = argc > 1 ? atoi(argv[1]) : 1,
+                           .level = argc > 2 ? argv[2] : NULL};
+    sh_limits limits = {.tokens = 512,
+                        .cols = 64,
+                        .expert_rows = 64,
+                        .hidden = 64,
+                        .experts = 256,
+                        .topk = 8,
+                        .heads = 128,
+                        .head_dim = 576};
+    if (sh_device_open(NULL, &opts, &dev, &err) != SH_OK ||
         dev->ops->reserve(dev, &limits, &err) != SH_OK) {
         fprintf(stderr, "%s\n", err.text);
         return 1;

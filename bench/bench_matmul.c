@@ -83,8 +83,8 @@ static void run_case(sh_device *dev, const struct kind *kind, int64_t rows, int6
         int64_t start = sh_clock_ns();
         for (size_t i = 0; i < copies; i++) {
             m.data = (uint8_t *)data + i * bytes;
-            sh_product product = {.w = &m, .y = y, .y_stride = rows};
-            dev->ops->matmul(dev, &product, 1, x, cols, tokens);
+            sh_product product = {.w = &m, .y = {y, rows, sizeof(*y)}};
+            dev->ops->matmul(dev, &product, 1, (sh_tensor){x, cols, sizeof(*x)}, tokens);
         }
         ns[run] = (double)(sh_clock_ns() - start) / (double)copies;
     }
@@ -116,7 +116,7 @@ static const int batches[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32, 512};
 
 int main(int argc, char **argv)
 {
-    sh_cpu_opts opts = {.threads = 1};
+    sh_device_opts opts = {.threads = 1};
     const char *only = "q4g64";
     bool all_shapes = false;
     int only_tokens = 0;
@@ -130,7 +130,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--tokens") == 0) only_tokens = atoi(argv[i + 1]);
     }
     sh_device *dev;
-    die_if(sh_device_open_cpu(&opts, &dev, &err));
+    die_if(sh_device_open(NULL, &opts, &dev, &err));
     sh_limits limits = {.tokens = 512, .cols = 8192};
     die_if(dev->ops->reserve(dev, &limits, &err));
     peaks(dev);

@@ -35,7 +35,8 @@ enum {
 
 typedef struct {
     sh_layout layout;
-    float *x;
+    const sh_numbers *numbers;
+    bool in_place; /* the numbers can be sent and received where they are */
     int rank;
     int size;
 } vector;
@@ -45,18 +46,29 @@ static uint32_t kind_of(const vector *v)
     return SH_OP_ALLREDUCE | (uint32_t)v->layout.codec << 8;
 }
 
-static bool is_plain(const vector *v)
+static void *place_of(const vector *v, size_t block)
 {
-    return v->layout.codec == SH_CODEC_F32;
+    return v->numbers->at(v->numbers->ctx, block);
 }
 
-/* Rounds blocks of x to what the codec can represent; `wire` then holds their encoding. The owner
- * of a sum must do this too, or it would continue with more precise numbers than the others. */
-static void round_blocks(const vector *v, size_t first, size_t end, void *wire)
+static void encode(const vector *v, size_t first, size_t end, void *wire)
 {
-    float *at = v->x + sh_layout_number_at(&v->layout, first);
-    sh_codec_encode(wire, &v->layout, first, end, at);
-    sh_codec_decode(at, &v->layout, first, end, wire);
+    v->numbers->encode(v->numbers->ctx, first, end, wire);
+}
+
+static void decode(const vector *v, size_t first, size_t end, const void *wire)
+{
+    v->numbers->decode(v->numbers->ctx, first, end, wire);
+}
+
+static void fold(const vector *v, size_t first, size_t end, const void *const *parts, void *sum)
+{
+    v->numbers->fold(v->numbers->ctx, first, end, parts, v->size, sum);
+}
+
+static void *staging_of(sh_group *group, const vector *v)
+{
+    return v->numbers->staging != NULL ? v->numbers->staging : sh_flow_staging(group);
 }
 
 typedef struct {
@@ -80,22 +92,22 @@ static sh_status reduce_short(sh_group *group, const vector *v, sh_err *err)
     static const sh_algo_ops ops = {.next = one_hop_next};
     one_hop a;
     size_t blocks = sh_layout_blocks(&v->layout);
-    uint8_t *staging = sh_flow_staging(group);
+    uint8_t *staging = staging_of(group, v);
     a.v = *v;
     a.len = sh_layout_byte_at(&v->layout, blocks);
     memset(a.begun, 0, (size_t)v->size * sizeof(a.begun[0]));
     size_t stride = (a.len + ALIGN - 1) / ALIGN * ALIGN;
     for (int r = 0; r < v->size; r++) a.part[r] = staging + (size_t)r * stride;
-    if (is_plain(v))
-        a.part[v->rank] = (uint8_t *)v->x;
+    if (v->in_place)
+        a.part[v->rank] = place_of(v, 0);
     else
-        sh_codec_encode(a.part[v->rank], &v->layout, 0, blocks, v->x);
+        encode(v, 0, blocks, a.part[v->rank]);
 
     sh_flow_opts opts = {.kind = kind_of(v), .size = a.len, .deadline = sh_flow_deadline(group)};
     sh_status status = sh_flow_run(group, &opts, &ops, &a, err);
     if (status != SH_OK) return status;
-    sh_codec_fold(v->x, &v->layout, 0, blocks, (const void *const *)a.part, v->size);
-    if (!is_plain(v)) round_blocks(v, 0, blocks, a.part[v->rank]);
+    /* Everybody folds the same parts, but the sum must be rounded as if it had travelled. */
+    fold(v, 0, blocks, (const void *const *)a.part, v->in_place ? NULL : a.part[v->rank]);
     return SH_OK;
 }
 
@@ -150,11 +162,6 @@ static span piece_of(const chunked *a, int owner, size_t piece)
     return (span){first < stop ? first : stop, end < stop ? end : stop};
 }
 
-static float *numbers_of(const chunked *a, span s)
-{
-    return a->v.x + sh_layout_number_at(&a->v.layout, s.first);
-}
-
 static size_t len_of(const chunked *a, span s)
 {
     return sh_layout_byte_at(&a->v.layout, s.end) - sh_layout_byte_at(&a->v.layout, s.first);
@@ -176,12 +183,14 @@ static sh_next next_out(chunked *a, int peer, move m, struct iovec *body)
 {
     span s = piece_of(a, m.is_sum ? a->v.rank : peer, m.piece);
     if (m.is_sum && m.piece >= a->folded) return SH_NEXT_LATER;
-    void *from = numbers_of(a, s);
-    if (!is_plain(&a->v) && m.is_sum) from = a->sum + m.piece % SLOTS * a->piece_len;
-    if (!is_plain(&a->v) && !m.is_sum) {
-        uint8_t *wire = bounce_of(a, peer, SH_DIR_OUT);
-        sh_codec_encode(wire, &a->v.layout, s.first, s.end, from);
-        from = wire;
+    void *from;
+    if (a->v.in_place) {
+        from = place_of(&a->v, s.first);
+    } else if (m.is_sum) {
+        from = a->sum + m.piece % SLOTS * a->piece_len;
+    } else {
+        from = bounce_of(a, peer, SH_DIR_OUT);
+        encode(&a->v, s.first, s.end, from);
     }
     *body = (struct iovec){from, len_of(a, s)};
     return SH_NEXT_READY;
@@ -191,9 +200,9 @@ static sh_next next_in(chunked *a, int peer, move m, struct iovec *body)
 {
     span s = piece_of(a, m.is_sum ? peer : a->v.rank, m.piece);
     if (!m.is_sum && m.piece >= a->folded + SLOTS) return SH_NEXT_LATER; /* its slot is in use */
-    void *to = !m.is_sum         ? slot_of(a, m.piece, peer)
-               : is_plain(&a->v) ? (void *)numbers_of(a, s)
-                                 : bounce_of(a, peer, SH_DIR_IN);
+    void *to = !m.is_sum       ? slot_of(a, m.piece, peer)
+               : a->v.in_place ? place_of(&a->v, s.first)
+                               : bounce_of(a, peer, SH_DIR_IN);
     *body = (struct iovec){to, len_of(a, s)};
     return SH_NEXT_READY;
 }
@@ -224,15 +233,13 @@ static void fold_piece(chunked *a)
 {
     const void *parts[SH_RANKS_MAX];
     span s = piece_of(a, a->v.rank, a->folded);
-    float *x = numbers_of(a, s);
+    void *sum = a->v.in_place ? NULL : a->sum + a->folded % SLOTS * a->piece_len;
     for (int r = 0; r < a->v.size; r++) parts[r] = slot_of(a, a->folded, r);
-    if (is_plain(&a->v))
-        parts[a->v.rank] = x;
+    if (a->v.in_place)
+        parts[a->v.rank] = place_of(&a->v, s.first);
     else
-        sh_codec_encode(slot_of(a, a->folded, a->v.rank), &a->v.layout, s.first, s.end, x);
-    sh_codec_fold(x, &a->v.layout, s.first, s.end, parts, a->v.size);
-    if (!is_plain(&a->v))
-        round_blocks(&a->v, s.first, s.end, a->sum + a->folded % SLOTS * a->piece_len);
+        encode(&a->v, s.first, s.end, slot_of(a, a->folded, a->v.rank));
+    fold(&a->v, s.first, s.end, parts, sum);
     a->folded++;
 }
 
@@ -244,10 +251,9 @@ static void chunked_done(void *algo, int peer, sh_dir dir)
         a->sums_out[peer] += m.is_sum;
     } else if (!m.is_sum) {
         a->parts_in[peer]++;
-    } else if (!is_plain(&a->v)) {
+    } else if (!a->v.in_place) {
         span s = piece_of(a, peer, m.piece);
-        sh_codec_decode(numbers_of(a, s), &a->v.layout, s.first, s.end,
-                        bounce_of(a, peer, SH_DIR_IN));
+        decode(&a->v, s.first, s.end, bounce_of(a, peer, SH_DIR_IN));
     }
     while (may_fold(a)) fold_piece(a);
 }
@@ -280,7 +286,7 @@ static sh_status reduce_long(sh_group *group, const vector *v, sh_err *err)
     size_t chunk = blocks / (size_t)v->size + (blocks % (size_t)v->size != 0);
     a.piece_blocks = piece_blocks_of(chunk, block_len, a.piece_len);
     a.pieces = (chunk + a.piece_blocks - 1) / a.piece_blocks;
-    a.slot = sh_flow_staging(group);
+    a.slot = staging_of(group, v);
     a.sum = a.slot + SLOTS * (size_t)v->size * a.piece_len;
     a.bounce = a.sum + SLOTS * a.piece_len;
 
@@ -290,13 +296,64 @@ static sh_status reduce_long(sh_group *group, const vector *v, sh_err *err)
     return sh_flow_run(group, &opts, &ops, &a, err);
 }
 
+sh_status sh_coll_sum(sh_group *group, const sh_layout *layout, const sh_numbers *numbers,
+                      sh_err *err)
+{
+    size_t len = sh_layout_byte_at(layout, sh_layout_blocks(layout));
+    if (group->size == 1) return SH_OK;
+    vector v = {.layout = *layout,
+                .numbers = numbers,
+                .in_place = numbers->at(numbers->ctx, 0) != NULL,
+                .rank = group->rank,
+                .size = group->size};
+    if (len * (size_t)(group->size - 1) <= SHORT_MAX) return reduce_short(group, &v, err);
+    return reduce_long(group, &v, err);
+}
+
+/* Numbers in host memory. */
+typedef struct {
+    sh_layout layout;
+    float *x;
+} host_vector;
+
+static float *host_at(const host_vector *h, size_t block)
+{
+    return h->x + sh_layout_number_at(&h->layout, block);
+}
+
+static void *host_place(void *ctx, size_t block)
+{
+    const host_vector *h = ctx;
+    return h->layout.codec == SH_CODEC_F32 ? host_at(h, block) : NULL;
+}
+
+static void host_encode(void *ctx, size_t first, size_t end, void *wire)
+{
+    const host_vector *h = ctx;
+    sh_codec_encode(wire, &h->layout, first, end, host_at(h, first));
+}
+
+static void host_fold(void *ctx, size_t first, size_t end, const void *const *parts, int count,
+                      void *sum)
+{
+    const host_vector *h = ctx;
+    sh_codec_fold_round(host_at(h, first), &h->layout, first, end, parts, count, sum);
+}
+
+static void host_decode(void *ctx, size_t first, size_t end, const void *wire)
+{
+    const host_vector *h = ctx;
+    sh_codec_decode(host_at(h, first), &h->layout, first, end, wire);
+}
+
 sh_status sh_coll_allreduce(sh_group *group, float *x, size_t rows, size_t cols, sh_codec codec,
                             sh_err *err)
 {
-    vector v = {sh_layout_of(codec, rows, cols), x, group->rank, group->size};
-    size_t blocks = sh_layout_blocks(&v.layout);
-    size_t len = sh_layout_byte_at(&v.layout, blocks);
-    if (group->size == 1) return SH_OK;
-    if (len * (size_t)(group->size - 1) <= SHORT_MAX) return reduce_short(group, &v, err);
-    return reduce_long(group, &v, err);
+    host_vector host = {sh_layout_of(codec, rows, cols), x};
+    sh_numbers numbers = {.ctx = &host,
+                          .at = host_place,
+                          .encode = host_encode,
+                          .fold = host_fold,
+                          .decode = host_decode};
+    return sh_coll_sum(group, &host.layout, &numbers, err);
 }

@@ -10,12 +10,33 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "coll/codec.h"
 #include "coll/group.h"
+#include "kernels/codec.h"
 
-/* x [rows, cols] becomes the sum over all ranks, added in rank order at every size: the same bits
- * on all ranks, however long the vector is. With bf16 or int8 every part is rounded before it is
- * added, including this rank's own, and the sum is rounded once more. */
+/* Numbers to be summed, wherever they are. Ranks exchange them as blocks of a layout
+ * (kernels/codec.h); the owner of the numbers converts and adds them, `coll` only moves the bytes.
+ */
+typedef struct {
+    void *ctx;
+    /* Where the encoding of a block lies, if the numbers can be sent and received in place; NULL if
+     * not, for all blocks alike. */
+    void *(*at)(void *ctx, size_t block);
+    void (*encode)(void *ctx, size_t first, size_t end, void *wire);
+    /* Sets blocks [first, end) to the sum of `count` encoded parts, added in order. With `sum`,
+     * also writes the encoding of the sum there, and rounds the numbers to what it says. */
+    void (*fold)(void *ctx, size_t first, size_t end, const void *const *parts, int count,
+                 void *sum);
+    void (*decode)(void *ctx, size_t first, size_t end, const void *wire);
+    void *staging; /* SH_STAGING_LEN bytes for what is in transit; NULL: the group's own */
+} sh_numbers;
+
+/* The numbers become the sum over all ranks, added in rank order at every size: the same bits on
+ * all ranks, however long the vector is. */
+SH_MUST_CHECK sh_status sh_coll_sum(sh_group *group, const sh_layout *layout,
+                                    const sh_numbers *numbers, sh_err *err);
+
+/* The same for x [rows, cols] in host memory. With bf16 or int8 every rank's part is rounded before
+ * it is added, this rank's own too, and the sum is rounded once more. */
 SH_MUST_CHECK sh_status sh_coll_allreduce(sh_group *group, float *x, size_t rows, size_t cols,
                                           sh_codec codec, sh_err *err);
 

@@ -63,7 +63,6 @@ SH_MUST_CHECK sh_status sh_flow_await(sh_group *group, int peer, uint64_t count,
 sh_deadline sh_flow_deadline(const sh_group *group);
 
 /* SH_STAGING_LEN bytes of scratch memory for one operation; NULL in a group of one. */
-enum { SH_STAGING_LEN = 8 << 20 };
 void *sh_flow_staging(sh_group *group);
 
 #endif

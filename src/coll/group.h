@@ -17,6 +17,8 @@
 #include "coll/watch.h"
 #include "net/mesh.h"
 
+enum { SH_STAGING_LEN = 8 << 20 }; /* bytes of an operation that may be in transit */
+
 typedef struct sh_group sh_group;
 
 typedef struct {

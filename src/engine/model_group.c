@@ -39,7 +39,8 @@ sh_status sh_model_group_open(const sh_model_group_opts *opts, sh_model_group **
     mg->model_dir = sh_strdup(opts->model_dir);
     sh_status status = sh_config_load(mg->model_dir, &mg->config, err);
     if (status == SH_OK) status = sh_identity_read(mg->model_dir, &identity, err);
-    if (status == SH_OK) status = sh_device_open_cpu(&opts->cpu, &mg->dev, err);
+    if (status == SH_OK) status = sh_device_open(opts->device, &opts->device_opts, &mg->dev, err);
+    if (status == SH_OK) mg->staging = mg->dev->ops->exchange_buffer(mg->dev, SH_STAGING_LEN);
     if (status != SH_OK) {
         sh_model_group_close(mg);
         return status;
@@ -143,23 +144,6 @@ static sh_status grid_choose(sh_model_group *mg, sh_err *err)
     return SH_OK;
 }
 
-/* A rough estimate of memory bandwidth in bytes per second: one thread reads 64 MiB, times the
- * number of threads (up to 4) that are assumed to add bandwidth. */
-static double speed_measure(const sh_model_group *mg)
-{
-    enum { WORDS = 8 << 20, THREADS_THAT_ADD = 4 };
-    uint64_t *data = sh_alloc_array(WORDS, sizeof(*data)), sum = 0;
-    for (size_t i = 0; i < WORDS; i += 512) data[i] = i; /* fault in every page first */
-    int64_t start = sh_clock_ns();
-    for (size_t i = 0; i < WORDS; i += 8) sum += data[i]; /* one word per cache line */
-    /* Using the sum keeps the compiler from removing the loop. */
-    double seconds = (double)(sh_clock_ns() - start) * 1e-9 + (sum == 1 ? 1e-9 : 0);
-    free(data);
-    int threads = mg->opts.cpu.threads > 0 ? mg->opts.cpu.threads : sh_cpu_count();
-    return WORDS * sizeof(*data) / seconds *
-           (threads < THREADS_THAT_ADD ? threads : THREADS_THAT_ADD);
-}
-
 /* Machine id and host name must both match: two machines may have the same name, and containers on
  * one machine may have memory limits of their own. */
 static bool same_host(const sh_rank_offer *a, const sh_rank_offer *b)
@@ -209,10 +193,11 @@ static sh_status shares_choose(const sh_model_group *mg, const sh_rank_offer *al
 static sh_rank_offer offer_make(const sh_model_group *mg)
 {
     sh_rank_offer mine = {0};
-    mine.resources.memory = (double)(sh_memory_available() - mg->opts.memory_reserve);
+    bool measure = mg->opts.split == NULL && mg->size > 1;
+    mine.resources.memory = (double)(mg->dev->ops->memory_free(mg->dev) - mg->opts.memory_reserve);
     if (mg->model != NULL) mine.resources.memory += (double)sh_model_memory_used(mg->model).weights;
     if (mine.resources.memory < 0) mine.resources.memory = 0;
-    mine.resources.speed = mg->opts.split == NULL && mg->size > 1 ? speed_measure(mg) : 1;
+    mine.resources.speed = measure ? mg->dev->ops->read_speed(mg->dev) : 1;
     sh_host_id(mine.machine);
     gethostname(mine.host, sizeof(mine.host) - 1);
     return mine;
@@ -326,7 +311,8 @@ static sh_status shard_load(sh_model_group *mg, sh_err *err)
 static sh_status blocks_agree(sh_model_group *mg, int64_t *blocks, sh_err *err)
 {
     int64_t bytes = (int64_t)sh_model_kv_block_bytes(mg->model);
-    int64_t memory = (sh_memory_available() - mg->opts.memory_reserve) / mg->host_ranks;
+    int64_t memory = (mg->dev->ops->memory_free(mg->dev) - mg->opts.memory_reserve) /
+                     mg->host_ranks;
     int64_t fit = bytes == 0 ? INT32_MAX : memory / bytes;
     int64_t seq = (mg->context + SH_KV_BLOCK - 1) / SH_KV_BLOCK;
     int64_t want = mg->opts.kv_tokens > 0 ? (mg->opts.kv_tokens + SH_KV_BLOCK - 1) / SH_KV_BLOCK
@@ -352,13 +338,52 @@ static sh_status blocks_agree(sh_model_group *mg, int64_t *blocks, sh_err *err)
 }
 
 /* Called by the forward pass: sums x over the ranks of this stage. */
-static sh_status reduce(void *ctx, float *x, size_t count, sh_err *err)
+/* What a sum of the ranks of a stage is about: a tensor of the device. */
+typedef struct {
+    sh_device *dev;
+    sh_tensor x;
+    sh_layout layout;
+} device_numbers;
+
+static void *numbers_at(void *ctx, size_t block)
+{
+    const device_numbers *n = ctx;
+    return n->dev->ops->exchange_at(n->dev, n->x, &n->layout, block);
+}
+
+static void numbers_encode(void *ctx, size_t first, size_t end, void *wire)
+{
+    const device_numbers *n = ctx;
+    n->dev->ops->encode(n->dev, n->x, &n->layout, first, end, wire);
+}
+
+static void numbers_fold(void *ctx, size_t first, size_t end, const void *const *parts, int count,
+                         void *sum)
+{
+    const device_numbers *n = ctx;
+    n->dev->ops->fold(n->dev, n->x, &n->layout, first, end, parts, count, sum);
+}
+
+static void numbers_decode(void *ctx, size_t first, size_t end, const void *wire)
+{
+    const device_numbers *n = ctx;
+    n->dev->ops->decode(n->dev, n->x, &n->layout, first, end, wire);
+}
+
+/* The device lends its numbers and does the arithmetic, the group moves the bytes. */
+static sh_status reduce(void *ctx, sh_tensor x, int rows, int64_t cols, sh_err *err)
 {
     sh_model_group *mg = ctx;
-    size_t cols = (size_t)mg->config.hidden;
+    device_numbers n = {mg->dev, x, sh_layout_of(mg->opts.wire, (size_t)rows, (size_t)cols)};
+    sh_numbers numbers = {.ctx = &n,
+                          .at = numbers_at,
+                          .encode = numbers_encode,
+                          .fold = numbers_fold,
+                          .decode = numbers_decode,
+                          .staging = mg->staging};
     int64_t start = sh_clock_ns();
-    sh_status status = sh_coll_allreduce(mg->stage, x, count / cols, cols, mg->opts.wire, err);
-    sh_model_group_counted(mg, SH_TRAFFIC_SUM, count * sizeof(float), start);
+    sh_status status = sh_coll_sum(mg->stage, &n.layout, &numbers, err);
+    sh_model_group_counted(mg, SH_TRAFFIC_SUM, (size_t)rows * (size_t)cols * sizeof(float), start);
     return status;
 }
 

@@ -24,7 +24,8 @@
 
 typedef struct {
     const char *model_dir;
-    sh_cpu_opts cpu;
+    const char *device; /* a kind of device; NULL: "cpu" */
+    sh_device_opts device_opts;
     sh_kv_format kv_format;
     int tensor;          /* ranks that share each stage; 0: all of them */
     int stages;          /* 0: as many as `tensor` leaves */

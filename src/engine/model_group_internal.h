@@ -11,6 +11,7 @@ struct sh_model_group {
     char *model_dir;
     sh_config config;
     sh_device *dev;
+    void *staging;        /* of sums, lent by the device; NULL: the group has its own */
     int64_t weight_bytes; /* of the whole model */
 
     /* Everything from here to `links` belongs to one join. */

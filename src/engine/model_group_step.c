@@ -74,28 +74,35 @@ static sh_status message_broadcast(sh_model_group *mg, sh_err *err)
     return status;
 }
 
-static sh_status hidden_recv(sh_model_group *mg, size_t bytes, sh_err *err)
+static size_t hidden_bytes(const sh_model_group *mg, int tokens)
 {
-    sh_status status = recv_from(mg, SH_TRAFFIC_HANDOVER, mg->rank - mg->tensor, mg->hidden, bytes,
-                                 err);
+    return (size_t)tokens * (size_t)mg->config.hidden * sizeof(float);
+}
+
+static sh_status hidden_recv(sh_model_group *mg, int tokens, sh_err *err)
+{
+    sh_status status = recv_from(mg, SH_TRAFFIC_HANDOVER, mg->rank - mg->tensor, mg->hidden,
+                                 hidden_bytes(mg, tokens), err);
     if (status == SH_OK)
-        mg->dev->ops->upload(mg->dev, sh_model_hidden(mg->model), mg->hidden, bytes);
+        mg->dev->ops->write_rows(mg->dev, sh_model_hidden(mg->model), tokens, mg->config.hidden,
+                                 mg->hidden);
     return status;
 }
 
-static sh_status hidden_send(sh_model_group *mg, size_t bytes, sh_err *err)
+static sh_status hidden_send(sh_model_group *mg, int tokens, sh_err *err)
 {
-    mg->dev->ops->download(mg->dev, mg->hidden, sh_model_hidden(mg->model), bytes);
-    return send_to(mg, SH_TRAFFIC_HANDOVER, mg->rank + mg->tensor, mg->hidden, bytes, err);
+    mg->dev->ops->read_rows(mg->dev, sh_model_hidden(mg->model), 0, tokens, mg->config.hidden,
+                            mg->hidden);
+    return send_to(mg, SH_TRAFFIC_HANDOVER, mg->rank + mg->tensor, mg->hidden,
+                   hidden_bytes(mg, tokens), err);
 }
 
 /* Runs this rank's part of a plan that was applied: input from the stage before, output to the
  * stage after. compute_s excludes the sums, which the forward pass waits for. */
 static sh_status stage_run(sh_model_group *mg, const sh_step_plan *plan, sh_err *err)
 {
-    size_t bytes = (size_t)plan->token_count * (size_t)mg->config.hidden * sizeof(float);
     sh_status status = SH_OK;
-    if (stage_of(mg) > 0) status = hidden_recv(mg, bytes, err);
+    if (stage_of(mg) > 0) status = hidden_recv(mg, plan->token_count, err);
     if (status != SH_OK) return status;
     double summing = mg->times.traffic[SH_TRAFFIC_SUM].seconds,
            forward = sh_rank_forward_s(mg->self);
@@ -104,7 +111,7 @@ static sh_status stage_run(sh_model_group *mg, const sh_step_plan *plan, sh_err 
                            (mg->times.traffic[SH_TRAFFIC_SUM].seconds - summing);
     mg->times.steps++;
     mg->times.tokens += (uint64_t)plan->token_count;
-    if (status == SH_OK && !last_stage(mg)) status = hidden_send(mg, bytes, err);
+    if (status == SH_OK && !last_stage(mg)) status = hidden_send(mg, plan->token_count, err);
     return status;
 }
 
@@ -271,8 +278,7 @@ static sh_status picks_make(sh_model_group *mg, const sh_step_plan *plan, sh_pic
         if (sh_pick_join(draw, mg->summaries, mg->tensor, &picks[i]) == SH_OK) continue;
         status = sh_model_group_row(mg, plan, i, mg->row, err);
         if (status != SH_OK) return status;
-        sh_pick_whole(draw, mg->dev->ops->rows(mg->dev), mg->row, mg->config.vocab, mg->sorted,
-                      &picks[i]);
+        sh_pick_whole(draw, mg->row, mg->config.vocab, mg->sorted, &picks[i]);
     }
     return SH_OK;
 }
@@ -319,7 +325,7 @@ sh_status sh_model_group_row(sh_model_group *mg, const sh_step_plan *plan, int d
         size_t bytes = (size_t)part.count * sizeof(float);
         sh_status status = SH_OK;
         if (first + t == mg->rank)
-            memcpy(out + part.first, sh_rank_row(mg->self, plan->step, draw), bytes);
+            SH_ASSERT(sh_rank_read_row(mg->self, plan->step, draw, out + part.first));
         else
             status = recv_from(mg, SH_TRAFFIC_SUMMARIES, first + t, out + part.first, bytes, err);
         if (status != SH_OK) return status;
@@ -411,14 +417,13 @@ static sh_status rows_send(sh_model_group *mg, const sh_step_plan *plan, sh_err 
     if (!last_stage(mg)) return SH_OK;
     for (int i = 0; i < plan->token_count; i++) {
         int draw = plan->tokens[i];
-        const float *row = draw < mg->limits.draws ? sh_rank_row(mg->self, plan->step, draw) : NULL;
-        if (row == NULL)
+        if (draw >= mg->limits.draws || !sh_rank_read_row(mg->self, plan->step, draw, mg->row))
             return sh_err_set(err, SH_ERR_GROUP,
                               "rank 0 requested row %d of step %" PRIu64
                               ", which is no longer kept",
                               draw, plan->step);
         size_t bytes = (size_t)mg->shards[mg->rank].vocab.count * sizeof(float);
-        sh_status status = send_to(mg, SH_TRAFFIC_SUMMARIES, 0, row, bytes, err);
+        sh_status status = send_to(mg, SH_TRAFFIC_SUMMARIES, 0, mg->row, bytes, err);
         if (status != SH_OK) return status;
     }
     return SH_OK;

@@ -1,15 +1,14 @@
 /* One rank's share of a step. What a step leaves behind (summaries, hash, rows of logits) is kept
  * for `depth` steps, because in a pipeline rank 0 finishes a step only after it has begun others.
  *
- * The whole row of a draw is rarely needed, and copying it costs a pass over the vocabulary. With
- * one step in flight, logits that are in host memory are used in place; otherwise only those rows
- * are copied that rank 0 may still fetch, which can be seen from the summary. */
+ * The whole row of a draw is rarely needed, and reading it costs a pass over the vocabulary. With
+ * one step in flight the row stays on the device until it is asked for; otherwise the next step
+ * would overwrite it, and those rows are copied that rank 0 may still fetch, which can be seen from
+ * the summary. */
 #include "engine/rank.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/hash.h"
-#include "engine/logits_scanner.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 struct result {
     uint64_t step;
     uint64_t hash;
-    float *logits; /* [draws, own vocabulary], host memory: a copy, or the device's own */
+    float *rows; /* [draws, own vocabulary] copies; NULL with one step in flight */
     sh_logits_summary *summaries;
 };
 
@@ -28,14 +27,10 @@ struct sh_rank {
     sh_batch_state *state;
     sh_span *spans;
     int32_t *positions;
-    int32_t *rows; /* indices of the step's tokens that are drawn from */
-    sh_logits_scanner *scanner;
+    int32_t *rows;         /* indices of the step's tokens that are drawn from */
     sh_row_query *queries; /* [draws] */
-    bool copies; /* results own a copy of the logits: the device's are reused by the next step, or
-                    not in host memory */
-    bool *stretched;
-    float *hidden; /* one row, host memory */
-    int32_t vocab_first, vocab_len;
+    sh_logits logits;      /* of the last step, on the device */
+    int32_t vocab_len;
     int depth;
     struct result *results; /* step s is in s % depth */
     double forward_s;
@@ -46,29 +41,22 @@ sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_li
 {
     sh_rank *r = sh_alloc(sizeof(*r));
     const sh_shard *shard = sh_model_shard(model);
+    size_t draws = (size_t)limits->draws;
     r->model = model;
     r->peers = peers;
     r->limits = *limits;
-    r->vocab_first = (int32_t)shard->vocab.first;
     r->vocab_len = sh_shard_predicts(shard) ? (int32_t)shard->vocab.count : 0;
     r->state = sh_batch_state_create(limits);
     r->spans = sh_alloc_array((size_t)limits->slots, sizeof(*r->spans));
-    r->stretched = sh_alloc_array((size_t)limits->slots, sizeof(*r->stretched));
     r->positions = sh_alloc_array((size_t)limits->tokens, sizeof(*r->positions));
-    r->rows = sh_alloc_array((size_t)limits->draws, sizeof(*r->rows));
-    r->hidden = sh_alloc_array((size_t)sh_model_config(model)->hidden, sizeof(*r->hidden));
-    r->queries = sh_alloc_array((size_t)limits->draws, sizeof(*r->queries));
+    r->rows = sh_alloc_array(draws, sizeof(*r->rows));
+    r->queries = sh_alloc_array(draws, sizeof(*r->queries));
     r->depth = depth;
-    sh_device *dev = sh_model_device(model);
-    r->scanner = sh_logits_scanner_create(dev, r->vocab_first, r->vocab_len, limits->draws);
-    r->copies = depth > 1 || r->vocab_len == 0 ||
-                dev->ops->peek(dev, sh_model_hidden(model)) == NULL;
     r->results = sh_alloc_array((size_t)depth, sizeof(*r->results));
     for (int i = 0; i < depth; i++) {
-        if (r->copies)
-            r->results[i].logits = sh_alloc_array((size_t)limits->draws * (size_t)r->vocab_len,
-                                                  sizeof(float));
-        r->results[i].summaries = sh_alloc_array((size_t)limits->draws, sizeof(sh_logits_summary));
+        r->results[i].summaries = sh_alloc_array(draws, sizeof(sh_logits_summary));
+        if (depth > 1)
+            r->results[i].rows = sh_alloc_array(draws * (size_t)r->vocab_len, sizeof(float));
     }
     return r;
 }
@@ -77,18 +65,15 @@ void sh_rank_free(sh_rank *r)
 {
     if (r == NULL) return;
     for (int i = 0; i < r->depth; i++) {
-        if (r->copies) free(r->results[i].logits);
+        free(r->results[i].rows);
         free(r->results[i].summaries);
     }
     sh_batch_state_free(r->state);
     free(r->results);
     free(r->spans);
-    free(r->stretched);
     free(r->positions);
     free(r->rows);
-    sh_logits_scanner_free(r->scanner);
     free(r->queries);
-    free(r->hidden);
     free(r);
 }
 
@@ -107,7 +92,7 @@ static void rows_gather(sh_rank *r, const sh_step_plan *plan)
         const sh_step_seq *q = &plan->seqs[i];
         int end = r->spans[i].first + q->token_count;
         for (int d = 0; d < q->draw_count; d++) r->rows[row++] = end - q->draw_count + d;
-        r->stretched[i] = q->long_rope;
+        r->spans[i].long_rope = q->long_rope;
     }
 }
 
@@ -121,72 +106,53 @@ static bool row_wanted(const sh_rank *r, const sh_step_draw *step, const sh_logi
     return step->whole || !settled || summary->top_count < most;
 }
 
-/* Keeps a copy of the rows that rank 0 may fetch: the device reuses its logits in the next step. */
-static void rows_keep(const sh_rank *r, const sh_step_plan *plan, const float *rows,
-                      struct result *result)
-{
-    size_t len = (size_t)r->vocab_len;
-    for (size_t i = 0; i < (size_t)plan->draw_count; i++)
-        if (row_wanted(r, &plan->draws[i], &result->summaries[i]))
-            memcpy(result->logits + i * len, rows + i * len, len * sizeof(float));
-}
-
-static void rows_summarise(sh_rank *r, const sh_step_plan *plan, const sh_logits *logits,
-                           struct result *result)
+static void row_read(const sh_rank *r, int row, float *out)
 {
     sh_device *dev = sh_model_device(r->model);
-    size_t bytes = (size_t)plan->draw_count * (size_t)r->vocab_len * sizeof(float);
-    float *rows = dev->ops->peek(dev, logits->data);
-    if (rows == NULL) dev->ops->download(dev, result->logits, logits->data, bytes);
+    dev->ops->read_rows(dev, r->logits.rows, row, 1, r->vocab_len, out);
+}
+
+/* Copies the rows that rank 0 may fetch: the device reuses its logits in the next step. */
+static void rows_keep(const sh_rank *r, const sh_step_plan *plan, struct result *result)
+{
+    for (int i = 0; i < plan->draw_count; i++)
+        if (row_wanted(r, &plan->draws[i], &result->summaries[i]))
+            row_read(r, i, result->rows + (size_t)i * (size_t)r->vocab_len);
+}
+
+static void queries_fill(sh_rank *r, const sh_step_plan *plan)
+{
     const sh_adjust *adjusts = plan->adjusts;
     for (int i = 0; i < plan->draw_count; adjusts += plan->draws[i++].adjust_count)
-        r->queries[i] = (sh_row_query){plan->draws[i].draw, adjusts, plan->draws[i].adjust_count};
-    sh_logits_scanner_run(r->scanner, r->queries, plan->draw_count,
-                          rows == NULL ? result->logits : rows, result->summaries);
-    if (!r->copies)
-        result->logits = rows;
-    else if (rows != NULL)
-        rows_keep(r, plan, rows, result);
-}
-
-/* Covers the rows that are drawn from; in a step without draws, the row of the last token. */
-static uint64_t hidden_hash(sh_rank *r, const sh_step_plan *plan)
-{
-    sh_device *dev = sh_model_device(r->model);
-    size_t width = (size_t)sh_model_config(r->model)->hidden;
-    const float *hidden = sh_model_hidden(r->model);
-    int count = plan->draw_count > 0 ? plan->draw_count : 1;
-    sh_key128 key = {plan->step, 0};
-    for (int i = 0; i < count; i++) {
-        size_t row = (size_t)(plan->draw_count > 0 ? r->rows[i] : plan->token_count - 1);
-        dev->ops->download(dev, r->hidden, hidden + row * width, width * sizeof(float));
-        key = sh_hash128(key, r->hidden, width * sizeof(float));
-    }
-    return key.lo;
+        r->queries[i] = (sh_row_query){.draw = plan->draws[i].draw,
+                                       .adjusts = adjusts,
+                                       .adjust_count = plan->draws[i].adjust_count};
 }
 
 sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
 {
-    rows_gather(r, plan);
-    sh_forward_input step = {
-        .batch = {.tokens = plan->token_count, .span_count = plan->seq_count, .spans = r->spans},
-        .ids = plan->tokens,
-        .stretched = r->stretched,
-        .rows = r->rows,
-        .row_count = plan->draw_count,
-    };
-    sh_logits logits;
     struct result *result = &r->results[plan->step % (uint64_t)r->depth];
+    bool summarizes = r->vocab_len > 0 && plan->draw_count > 0;
+    rows_gather(r, plan);
+    queries_fill(r, plan);
+    sh_forward_input in = {
+        .batch = {.tokens = plan->token_count,
+                  .ids = plan->tokens,
+                  .span_count = plan->seq_count,
+                  .spans = r->spans,
+                  .rows = r->rows,
+                  .row_count = plan->draw_count},
+        .queries = summarizes ? r->queries : NULL,
+        .summaries = result->summaries,
+        .hash_seed = plan->step,
+        .hash = r->peers != NULL ? &result->hash : NULL,
+    };
     int64_t start = sh_clock_ns();
-    sh_status status = sh_model_step(r->model, &step, r->peers, &logits, err);
+    sh_status status = sh_model_step(r->model, &in, r->peers, &r->logits, err);
     r->forward_s += (double)(sh_clock_ns() - start) * 1e-9;
     if (status != SH_OK) return status;
-    /* A single rank has nothing to compare its hidden states with. Ranks without a part of the
-     * vocabulary, such as those of earlier stages, stop here. */
     result->step = plan->step;
-    if (r->peers != NULL) result->hash = hidden_hash(r, plan);
-    if (r->vocab_len == 0 || plan->draw_count == 0) return SH_OK;
-    rows_summarise(r, plan, &logits, result);
+    if (summarizes && r->depth > 1) rows_keep(r, plan, result);
     return SH_OK;
 }
 
@@ -202,10 +168,16 @@ const sh_logits_summary *sh_rank_summaries(const sh_rank *r, uint64_t step)
     return result == NULL ? NULL : result->summaries;
 }
 
-const float *sh_rank_row(const sh_rank *r, uint64_t step, int draw)
+bool sh_rank_read_row(const sh_rank *r, uint64_t step, int draw, float *out)
 {
     const struct result *result = result_of(r, step);
-    return result == NULL ? NULL : result->logits + (size_t)draw * (size_t)r->vocab_len;
+    size_t len = (size_t)r->vocab_len;
+    if (result == NULL || len == 0) return result != NULL;
+    if (result->rows == NULL)
+        row_read(r, draw, out);
+    else
+        memcpy(out, result->rows + (size_t)draw * len, len * sizeof(float));
+    return true;
 }
 
 uint64_t sh_rank_hash(const sh_rank *r, uint64_t step)

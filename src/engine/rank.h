@@ -29,9 +29,9 @@ SH_MUST_CHECK sh_status sh_rank_run(sh_rank *rank, const sh_step_plan *plan, sh_
  * step is no longer kept. */
 const sh_logits_summary *sh_rank_summaries(const sh_rank *rank, uint64_t step);
 
-/* This rank's part of the adjusted row of logits of a draw; NULL when the step is no longer kept.
- */
-const float *sh_rank_row(const sh_rank *rank, uint64_t step, int draw);
+/* Reads this rank's part of the adjusted row of logits of a draw into out. False when the step is
+ * no longer kept. */
+SH_MUST_CHECK bool sh_rank_read_row(const sh_rank *rank, uint64_t step, int draw, float *out);
 
 /* Hash of the hidden states that the step's logits were computed from: the same on all ranks of the
  * last stage. */

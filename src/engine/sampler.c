@@ -9,17 +9,11 @@
 #include "engine/sampler.h"
 
 #include "base/alloc.h"
-#include "engine/logits_scanner.h"
+#include "kernels/rows.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-double sh_noise_of(uint64_t bits)
-{
-    double v = ((double)(bits >> 12) + 0.5) * 0x1p-52; /* in (0, 1), exact */
-    return -log(-log1p(-v));
-}
 
 sh_draw sh_draw_of(const sh_sequence_spec *q, int64_t position)
 {
@@ -99,25 +93,6 @@ int sh_adjust_list(const sh_sampling *s, const int32_t *history, int count, int 
             out[i].minus = (float)(s->presence_penalty +
                                    s->frequency_penalty * (double)out[i].minus);
     return used;
-}
-
-void sh_adjust_apply(const sh_adjust *list, int count, float *logits, int32_t first, int32_t len)
-{
-    for (int i = 0; i < count; i++) {
-        int64_t at = (int64_t)list[i].id - first;
-        if (at < 0 || at >= len) continue;
-        float l = logits[at] + list[i].bias;
-        l = l > 0 ? l / list[i].factor : l * list[i].factor;
-        logits[at] = l - list[i].minus;
-    }
-}
-
-int sh_draw_top(const sh_draw *d)
-{
-    int want = d->logprobs > 0 ? d->logprobs : 0;
-    if (d->temperature <= 0 || !sh_draw_filters(d)) return want;
-    int keep = d->top_k > 0 && d->top_k < SH_SUMMARY_TOP ? d->top_k : SH_SUMMARY_TOP;
-    return keep > want ? keep : want;
 }
 
 /* How many of the sorted candidates the filters keep; 0 when the list is too short to tell.
@@ -239,9 +214,49 @@ sh_status sh_pick_join(const sh_draw *d, const sh_logits_summary *summaries, int
     return SH_OK;
 }
 
-/* The sum of e^(logit - max), added up in the same order as in logits_scanner.c. */
-static double exp_sum(const sh_row_kernels *kernels, const float *logits, int32_t len, float max)
+/* An integer that rises as logits fall. NaN comes last, and both zeros have the same key (adding
+ * 0.0 turns -0 into +0). */
+static uint32_t sort_key(float logit)
 {
+    uint32_t bits;
+    logit += 0.0f;
+    if (isnan(logit)) return UINT32_MAX;
+    memcpy(&bits, &logit, sizeof(bits));
+    return (bits & 0x80000000u) != 0 ? bits : ~(bits | 0x80000000u);
+}
+
+/* Radix sort, least significant digit first. Each pass is stable, so equal logits stay in the order
+ * of their ids. Three passes move the data between the two halves of the list and leave it in the
+ * first. */
+void sh_row_sort(const float *logits, int32_t len, sh_candidate *list)
+{
+    enum { DIGIT = 11, VALUES = 1 << DIGIT, DIGITS = 3 };
+    int32_t starts[DIGITS][VALUES] = {{0}};
+    sh_candidate *from = list + len, *to = list;
+    for (int32_t i = 0; i < len; i++) {
+        from[i] = (sh_candidate){i, logits[i]};
+        uint32_t key = sort_key(logits[i]);
+        for (int d = 0; d < DIGITS; d++) starts[d][key >> (DIGIT * d) & (VALUES - 1)]++;
+    }
+    for (int d = 0; d < DIGITS; d++) {
+        int32_t *start = starts[d];
+        for (int32_t v = 0, sum = 0; v < VALUES; v++) {
+            int32_t count = start[v];
+            start[v] = sum;
+            sum += count;
+        }
+        for (int32_t i = 0; i < len; i++)
+            to[start[sort_key(from[i].logit) >> (DIGIT * d) & (VALUES - 1)]++] = from[i];
+        sh_candidate *other = from;
+        from = to;
+        to = other;
+    }
+}
+
+/* The sum of e^(logit - max), added up in the same order as in logits_scanner.c. */
+static double exp_sum(const float *logits, int32_t len, float max)
+{
+    const sh_row_kernels *kernels = sh_row_kernels_best();
     double sum = 0, sums[64];
     int32_t at = 0;
     while (len - at >= SH_ROW_BLOCK) {
@@ -255,12 +270,11 @@ static double exp_sum(const sh_row_kernels *kernels, const float *logits, int32_
     return sum;
 }
 
-void sh_pick_whole(const sh_draw *d, const sh_row_kernels *kernels, const float *logits,
-                   int32_t len, sh_candidate *scratch, sh_pick *out)
+void sh_pick_whole(const sh_draw *d, const float *logits, int32_t len, sh_candidate *scratch,
+                   sh_pick *out)
 {
     sh_row_sort(logits, len, scratch);
-    double log_total = (double)scratch[0].logit +
-                       log(exp_sum(kernels, logits, len, scratch[0].logit));
+    double log_total = (double)scratch[0].logit + log(exp_sum(logits, len, scratch[0].logit));
     float logit = scratch[0].logit;
     int32_t id = scratch[0].id;
     if (d->temperature > 0)

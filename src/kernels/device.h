@@ -1,16 +1,25 @@
-/* device.h - the interface between the model and the hardware that computes it.
+/* device.h - the seam between the model and the hardware that computes it.
  *
- * Weights, activations and KV are in the memory of a device, in layouts that only its ops know.
- * `model` passes addresses and shapes, but never dereferences them; results reach the host through
- * `download`. A device is a table of ops and its state. The CPU is one (kernels/cpu); others can
- * implement the same table.
+ * Weights, activations and sequence state live in a device's memory, in layouts, number formats and
+ * alignments that only the device knows. `model` describes what to compute and passes handles
+ * (sh_tensor, sh_matrix, sh_kv) around; it never reads or writes through them. A device is a table
+ * of ops and its own state: the CPU implements the table (kernels/cpu), and a GPU can implement the
+ * same one without a change above this line.
  *
- * Every device guarantees:
- *  - Batch invariance: each output element is summed in one fixed order, so the result of a token
- *    has the same bits alone, in any batch, and however its prompt is split.
- *  - embed, add, scale, rmsnorm and route are portable: they give the same bits on every CPU level
- *    and architecture, because all ranks of a group must agree on them.
- *  - No op allocates or locks: `reserve` plans the scratch at load.
+ * A step is bracketed. step_begin hands the batch over once: token ids, spans, positions, KV block
+ * tables and the rows that want logits. The ops of the step follow; step_end waits until they are
+ * done and returns their status. In between, a device may run ops asynchronously, and may fuse
+ * neighbours (add with norm, norm with product, rope with kv_write, gate and up with act), because
+ * nothing is observed before step_end, except by the exchange ops, which wait for what they need.
+ * The structs that an op gets are read before it returns; what they point to, weights, activations
+ * and the host arrays of the batch and the queries, stays valid until step_end.
+ *
+ * Promises of every device:
+ *  - Batch invariance: each output element is summed in one fixed order, so a token's result has
+ *    the same bits alone, in any batch, and wherever its prompt was cut into chunks.
+ *  - embed, add, rmsnorm and route are portable: the same bits on every CPU level and architecture,
+ *    because all ranks of a group must agree on them.
+ *  - No op allocates: `reserve` plans the scratch when the model is loaded.
  *
  * Threads: one owner calls the ops of a device, one at a time; an op spreads its work over the
  * threads of the device. Only upload and matrix_pack, which fill in weights, may be called from
@@ -19,7 +28,8 @@
 #define SH_KERNELS_DEVICE_H
 
 #include "base/status.h"
-#include "kernels/rows.h"
+#include "kernels/codec.h"
+#include "kernels/scan.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,12 +78,25 @@ typedef struct {
     size_t biases_stride;
 } sh_raw_rows;
 
+/* Activations: rows of numbers in device memory, in the device's own number format. */
+typedef struct {
+    void *data;
+    int64_t stride;   /* elements from row to row */
+    int element_size; /* bytes */
+} sh_tensor;
+
+/* The same rows from column `col` on. */
+static inline sh_tensor sh_tensor_from(sh_tensor t, int64_t col)
+{
+    t.data = (char *)t.data + col * t.element_size;
+    return t;
+}
+
 /* One product of a matmul: y[t, 0..rows) = W x[t] (+ bias). */
 typedef struct {
     const sh_matrix *w;
     const float *bias; /* [rows] or NULL */
-    float *y;
-    int64_t y_stride; /* elements from token to token */
+    sh_tensor y;
 } sh_product;
 
 typedef enum {
@@ -112,7 +135,7 @@ typedef struct {
     const float *pick_bias;  /* [experts] SIGMOID: added for the choice only, or NULL */
 } sh_router;
 
-/* Positions -> angles. rope_table computes the table of a batch once per step. */
+/* Positions to angles. rope_table makes the table of a batch once per step. */
 typedef struct {
     int rotary_dim;        /* leading part of a head that is rotated; even */
     bool interleaved;      /* pairs (2i, 2i+1); else (i, i + rotary_dim/2) */
@@ -143,14 +166,22 @@ typedef struct {
     int first; /* index of its first token in the batch */
     int count;
     int pos;               /* position of that first token in the sequence */
-    const int32_t *blocks; /* the sequence's KV blocks in order, host memory */
+    bool long_rope;        /* uses the second of two ropes: see rope_table */
+    const int32_t *blocks; /* the sequence's KV blocks in order */
 } sh_span;
 
+/* One step's input, in host memory. Spans cover the tokens in order, without gaps. */
 typedef struct {
     int tokens;
+    const int32_t *ids; /* [tokens] */
     int span_count;
     const sh_span *spans;
+    const int32_t *rows; /* [row_count] tokens that want logits, in any order */
+    int row_count;
 } sh_batch;
+
+/* A batch in the device's own form, between step_begin and step_end. */
+typedef struct sh_device_batch sh_device_batch;
 
 typedef struct {
     int heads;            /* query heads; query head h reads KV head kv_of[h] */
@@ -163,8 +194,10 @@ typedef struct {
 /* The largest step that will be run; scratch is planned from it. */
 typedef struct {
     int tokens;   /* of one batch */
+    int rows;     /* of logits of one batch */
     int64_t cols; /* widest input of a matmul */
-    int64_t rows; /* widest output of an expert's gate or up */
+    int64_t vocab;
+    int64_t expert_rows; /* widest output of an expert's gate or up */
     int64_t hidden;
     int experts;
     int topk;
@@ -174,112 +207,148 @@ typedef struct {
 
 typedef struct sh_device sh_device;
 
-typedef void (*sh_host_fn)(void *arg, size_t piece, int thread);
-
 typedef struct {
     const char *name;
+    int pack_rows; /* matrix_pack takes rows in multiples of this */
 
-    /* Memory. map returns zeroed memory, or an error with the size in it; unmap accepts NULL.
-     * Weights are loaded by several threads: upload and matrix_pack may be called from any of them,
-     * on disjoint memory, while no other op runs. */
+    void (*close)(sh_device *dev);
+
+    /* What there is to plan with: bytes that could be mapped now, and bytes per second that the
+     * device reads from its memory, measured roughly, in a few milliseconds. */
+    int64_t (*memory_free)(sh_device *dev);
+    double (*read_speed)(sh_device *dev);
+
+    /* Memory. map returns zeros, or fails with the size in the error; unmap takes NULL. upload
+     * copies from host memory into a weight vector. */
     sh_status (*map)(sh_device *dev, size_t size, const char *what, void **out, sh_err *err);
     void (*unmap)(sh_device *dev, void *ptr, size_t size);
     void (*upload)(sh_device *dev, void *dst, const void *src, size_t size);
-    void (*download)(sh_device *dev, void *dst, const void *src, size_t size);
-    void *(*peek)(sh_device *dev,
-                  const void *ptr); /* the host's address of ptr; NULL: not accessible */
     sh_status (*reserve)(sh_device *dev, const sh_limits *limits, sh_err *err);
-    /* Runs host work on the threads of the device: fn(arg, piece, thread) once for each piece. */
-    void (*host_each)(sh_device *dev, size_t pieces, sh_host_fn fn, void *arg);
-    int (*host_threads)(const sh_device *dev);
-    const sh_row_kernels *(*rows)(const sh_device *dev); /* for such work */
 
-    /* Weights. matrix_bytes is the stride that one matrix of a stack needs. matrix_pack converts
-     * rows [row_first, row_first + row_count) of matrix `index` to the device's layout. It may be
-     * called from any thread and in any order, but row_first must be a multiple of SH_PACK_ROWS,
-     * and so must row_count, except at the end of the matrix. */
+    /* Activations. tensor_layout fills stride and element size for rows of `cols` numbers and
+     * returns the bytes of `rows` of them; the caller maps memory and sets data. read_rows and
+     * write_rows move rows [first, first + rows) to and from f32 in host memory, outside a step. */
+    size_t (*tensor_layout)(sh_device *dev, int64_t rows, int64_t cols, sh_tensor *out);
+    void (*read_rows)(sh_device *dev, sh_tensor x, int64_t first, int64_t rows, int64_t cols,
+                      float *out);
+    void (*write_rows)(sh_device *dev, sh_tensor x, int64_t rows, int64_t cols, const float *in);
+
+    /* Weights. matrix_bytes is the stride that one matrix of a stack needs; matrix_pack lays out
+     * rows [row_first, row_first + row_count) of matrix `index`, from any thread, in any order,
+     * provided that row_first is a multiple of pack_rows (and row_count too, except at the end). */
     size_t (*matrix_bytes)(sh_device *dev, const sh_quant *quant, int64_t rows, int64_t cols);
     void (*matrix_pack)(sh_device *dev, const sh_matrix *m, int64_t index, int64_t row_first,
                         int64_t row_count, const sh_raw_rows *raw);
 
-    /* y[t] = scale * row ids[t] of w, whose row 0 is token row_first; zeros for a token outside w.
-     * ids are in host memory. */
-    void (*embed)(sh_device *dev, const sh_matrix *w, int64_t row_first, const int32_t *ids,
-                  int tokens, float scale, float *y);
-    void (*add)(sh_device *dev, float *x, const float *y, size_t count); /* x += y */
-    void (*scale)(sh_device *dev, float *x, float factor, size_t count);
-    void (*copy_rows)(sh_device *dev, float *y, const float *x, const int32_t *rows, int count,
-                      int64_t dim);                       /* y[i] = x[rows[i]] */
-    void (*zero)(sh_device *dev, float *x, size_t count); /* x = 0, even where x is NaN */
-    /* y[t, h] = x[t, h], dim numbers each; strides in elements. */
-    void (*copy_heads)(sh_device *dev, float *y, int64_t y_token_stride, int64_t y_head_stride,
-                       const float *x, int64_t x_token_stride, int64_t x_head_stride, int tokens,
-                       int heads, int64_t dim);
+    /* A step; one at a time. Whatever scan and hash_rows put into host memory is there after
+     * step_end. */
+    const sh_device_batch *(*step_begin)(sh_device *dev, const sh_batch *batch);
+    sh_status (*step_end)(sh_device *dev, const sh_device_batch *b, sh_err *err);
 
-    /* y = x / rms(x) * w for `rows` rows of dim numbers. Row r is at
-     *     r / inner * stride + r % inner * dim
-     * so that heads within the row of a token can be normed in place (inner = heads). y may be x.
-     */
-    void (*rmsnorm)(sh_device *dev, float *y, const float *x, const float *w, int64_t rows,
-                    int64_t inner, int64_t stride, int64_t dim, float eps);
+    /* y[t] = scale * row id(t) of w, whose row 0 is token row_first; other tokens give zeros. */
+    void (*embed)(sh_device *dev, const sh_device_batch *b, const sh_matrix *w, int64_t row_first,
+                  float scale, sh_tensor y);
+    void (*add)(sh_device *dev, sh_tensor x, sh_tensor y, int rows, int64_t cols); /* x += y */
+    void (*zero)(sh_device *dev, sh_tensor x, int rows, int64_t cols);
+    /* y[i] = x[row(i)] for the rows of the batch that want logits. */
+    void (*copy_rows)(sh_device *dev, const sh_device_batch *b, sh_tensor y, sh_tensor x,
+                      int64_t cols);
+    /* y[t, h] = x[t, h], dim numbers each; head strides in elements. */
+    void (*copy_heads)(sh_device *dev, sh_tensor y, int64_t y_head_stride, sh_tensor x,
+                       int64_t x_head_stride, int tokens, int heads, int64_t dim);
+    /* x[t] *= 1 + beta * ln(1 + floor(position(t) / every)). */
+    void (*scale_by_position)(sh_device *dev, const sh_device_batch *b, sh_tensor x, int64_t cols,
+                              float beta, int every);
 
-    /* All products share the input x [tokens, cols], which is read once. */
-    void (*matmul)(sh_device *dev, const sh_product *products, int count, const float *x,
-                   int64_t x_stride, int tokens);
+    /* y = x / rms(x) * w for each of `heads` runs of dim numbers at the start of each row; y may be
+     * x. */
+    void (*rmsnorm)(sh_device *dev, sh_tensor y, sh_tensor x, const float *w, int rows, int heads,
+                    int64_t dim, float eps);
 
-    /* y[t, h] = W_h x[t, h], with matrix h of the stack; strides in elements. */
-    void (*matmul_heads)(sh_device *dev, const sh_matrix *w, const float *x, int64_t x_token_stride,
-                         int64_t x_head_stride, float *y, int64_t y_token_stride,
-                         int64_t y_head_stride, int tokens);
+    /* All products share the input x [tokens, cols]; made in one pass over it. */
+    void (*matmul)(sh_device *dev, const sh_product *products, int count, sh_tensor x, int tokens);
+    /* Matrix h of the stack turns x[t, h] into y[t, h]; head strides in elements. */
+    void (*matmul_heads)(sh_device *dev, const sh_matrix *w, sh_tensor x, int64_t x_head_stride,
+                         sh_tensor y, int64_t y_head_stride, int tokens);
 
-    void (*act)(sh_device *dev, sh_act act, float *y, const float *gate, const float *up,
-                int tokens, int64_t dim, int64_t stride); /* y may be gate */
+    void (*act)(sh_device *dev, sh_act act, sh_tensor y, sh_tensor gate, sh_tensor up, int tokens,
+                int64_t cols); /* y may be gate */
 
-    /* Chooses router->topk experts for each token; ids and weights are [tokens, topk] in device
-     * memory. */
-    void (*route)(sh_device *dev, const sh_router *router, const float *x, int tokens, int64_t dim,
+    /* Chooses router->topk experts for each token: ids (int32) and weights (f32), [tokens, topk] in
+     * device memory. */
+    void (*route)(sh_device *dev, const sh_router *router, sh_tensor x, int tokens, int64_t cols,
                   int32_t *ids, float *weights);
-    /* y[t] = sum over the chosen experts of weight * down(act(gate x, up x)), in the order of the
-     * token's ids. */
-    void (*experts)(sh_device *dev, const sh_experts *ex, const float *x, int tokens,
-                    const int32_t *ids, const float *weights, int topk, float *y);
+    /* y[t] = sum over the chosen of weight * down(act(gate x, up x)); each token's sum in the order
+     * of its ids. */
+    void (*experts)(sh_device *dev, const sh_experts *ex, sh_tensor x, int tokens,
+                    const int32_t *ids, const float *weights, int topk, sh_tensor y);
 
-    /* cos and sin of each token: table [tokens, rotary_dim] in device memory. */
-    void (*rope_table)(sh_device *dev, const sh_rope *rope, const int32_t *positions, int tokens,
+    /* cos and sin for each token: table [tokens, rotary_dim], f32 in device memory. Spans with
+     * long_rope use rope[1], the others rope[0]; both have the same dimensions. */
+    void (*rope_table)(sh_device *dev, const sh_device_batch *b, const sh_rope rope[2],
                        float *table);
-    void (*rope)(sh_device *dev, const sh_rope *rope, const float *table, float *x, int tokens,
-                 int64_t stride, int heads, int64_t head_stride);
+    void (*rope)(sh_device *dev, const sh_rope *rope, const float *table, sh_tensor x, int tokens,
+                 int heads, int64_t head_stride);
 
     size_t (*kv_block_bytes)(sh_device *dev, const sh_kv_shape *shape);
-    /* Stores k [tokens, heads * k_dim] and v [tokens, heads * v_dim], at the given strides; v is
-     * not used with v_in_k. */
-    void (*kv_write)(sh_device *dev, const sh_kv *kv, const sh_batch *batch, const float *k,
-                     int64_t k_stride, const float *v, int64_t v_stride);
-    /* out[t, h] = softmax(scale * q[t, h] . K) V over the blocks of the sequence, up to and
-     * including the token itself. */
-    void (*attend)(sh_device *dev, const sh_attention *attn, const sh_kv *kv, const sh_batch *batch,
-                   const float *q, int64_t q_stride, float *out, int64_t out_stride);
+    /* k [tokens, heads * k_dim], v [tokens, heads * v_dim]; v is unused with v_in_k. */
+    void (*kv_write)(sh_device *dev, const sh_device_batch *b, const sh_kv *kv, sh_tensor k,
+                     sh_tensor v);
+    /* out[t, h] = softmax(scale * q[t, h] . K) V over the sequence's blocks up to the token itself.
+     */
+    void (*attend)(sh_device *dev, const sh_device_batch *b, const sh_attention *attn,
+                   const sh_kv *kv, sh_tensor q, sh_tensor out);
 
-    void (*close)(sh_device *dev);
+    /* Applies each query's changes to its row of logits [row_count, len] in place, then summarizes
+     * it; `first` is the token of column 0. queries and out have row_count entries. */
+    void (*scan)(sh_device *dev, const sh_device_batch *b, sh_tensor logits, int32_t first,
+                 int32_t len, const sh_row_query *queries, sh_logits_summary *out);
+    /* A hash, seeded with `seed`, of the rows of x that want logits, or of the last token's row
+     * where none does: equal on all ranks that hold the same bits. */
+    void (*hash_rows)(sh_device *dev, const sh_device_batch *b, sh_tensor x, int64_t cols,
+                      uint64_t seed, uint64_t *out);
+
+    /* Exchange: how the ranks of a group sum a tensor. Its numbers are blocks of a layout
+     * (kernels/codec.h). encode, fold and decode return when they are done. fold sets x to the sum
+     * of `count` parts in wire form, added in order; with `sum` it also writes that sum in wire
+     * form and rounds x to it, so that all ranks end up with the same numbers. exchange_at is where
+     * a block lies in wire form in memory that others may read and write, or NULL if there is no
+     * such place; a part may be that place. exchange_buffer lends `size` bytes for what is in
+     * transit, for the life of the device; NULL: any host memory will do. */
+    void *(*exchange_buffer)(sh_device *dev, size_t size);
+    void *(*exchange_at)(sh_device *dev, sh_tensor x, const sh_layout *layout, size_t block);
+    void (*encode)(sh_device *dev, sh_tensor x, const sh_layout *layout, size_t first, size_t end,
+                   void *wire);
+    void (*fold)(sh_device *dev, sh_tensor x, const sh_layout *layout, size_t first, size_t end,
+                 const void *const *parts, int count, void *sum);
+    void (*decode)(sh_device *dev, sh_tensor x, const sh_layout *layout, size_t first, size_t end,
+                   const void *wire);
 } sh_ops;
 
 struct sh_device {
-    const sh_ops *ops;
-    /* kernels/profile.h replaces the table while it measures. */
+    const sh_ops *ops; /* while profiling, a table that counts time and bytes: kernels/profile.h */
 };
-
-enum { SH_PACK_ROWS = 64 };
 
 typedef enum { SH_ACTIVATIONS_INT8, SH_ACTIVATIONS_F32 } sh_activations;
 
 typedef struct {
-    int threads;       /* 0: one per CPU */
-    const char *level; /* "generic", "avx2", ...; NULL or "auto": the best that this CPU supports */
-    sh_activations activations; /* of matmul and experts; norms and routers are always f32 */
-} sh_cpu_opts;
+    int threads;       /* 0: one per processor */
+    const char *level; /* "generic", "avx2", ... ; NULL or "auto": the best that this CPU has */
+    sh_activations activations; /* inputs of matmul and experts; norms and routers are always f32 */
+} sh_device_opts;
 
-/* Opens the CPU as a device. An unknown level, or one that this CPU does not support, is an error
- * that lists the available ones. Close with dev->ops->close(dev). */
-SH_MUST_CHECK sh_status sh_device_open_cpu(const sh_cpu_opts *opts, sh_device **out, sh_err *err);
+/* A kind of device, known by its name. */
+typedef struct {
+    const char *name;
+    sh_status (*open)(const sh_device_opts *opts, sh_device **out, sh_err *err);
+} sh_device_kind;
+
+/* Makes a kind known besides those that are built in, before the first open. */
+void sh_device_register(const sh_device_kind *kind);
+
+/* Opens a device by name (NULL: "cpu"). An unknown name, or an option that this machine cannot
+ * satisfy, is an error that lists what there is. Close with dev->ops->close(dev). */
+SH_MUST_CHECK sh_status sh_device_open(const char *name, const sh_device_opts *opts,
+                                       sh_device **out, sh_err *err);
 
 #endif

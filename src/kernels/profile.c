@@ -19,13 +19,14 @@ typedef enum {
     OP_ROPE,
     OP_ACT,
     OP_EMBED,
-    OP_MOVE, /* add, scale, copies, zero */
+    OP_SCAN,
+    OP_MOVE, /* add, scaling, copies, zero */
     OP_COUNT
 } op_kind;
 
 static const char *const NAMES[OP_COUNT] = {
     "matmul",  "matmul_heads", "experts", "route", "attend", "kv_write",
-    "rmsnorm", "rope",         "act",     "embed", "move",
+    "rmsnorm", "rope",         "act",     "embed", "scan",   "move",
 };
 
 struct sh_profile {
@@ -57,105 +58,110 @@ static void count(const sh_device *dev, op_kind op, int64_t start, uint64_t byte
         count(dev, op, start, bytes);                                                              \
     } while (0)
 
-static void timed_embed(sh_device *dev, const sh_matrix *w, int64_t row_first, const int32_t *ids,
-                        int tokens, float scale, float *y)
+static void timed_embed(sh_device *dev, const sh_device_batch *b, const sh_matrix *w,
+                        int64_t row_first, float scale, sh_tensor y)
 {
-    TIMED(OP_EMBED, 0, embed(dev, w, row_first, ids, tokens, scale, y));
+    TIMED(OP_EMBED, 0, embed(dev, b, w, row_first, scale, y));
 }
 
-static void timed_add(sh_device *dev, float *x, const float *y, size_t n)
+static void timed_add(sh_device *dev, sh_tensor x, sh_tensor y, int rows, int64_t cols)
 {
-    TIMED(OP_MOVE, 0, add(dev, x, y, n));
+    TIMED(OP_MOVE, 0, add(dev, x, y, rows, cols));
 }
 
-static void timed_scale(sh_device *dev, float *x, float factor, size_t n)
+static void timed_zero(sh_device *dev, sh_tensor x, int rows, int64_t cols)
 {
-    TIMED(OP_MOVE, 0, scale(dev, x, factor, n));
+    TIMED(OP_MOVE, 0, zero(dev, x, rows, cols));
 }
 
-static void timed_copy_rows(sh_device *dev, float *y, const float *x, const int32_t *rows, int n,
-                            int64_t dim)
+static void timed_copy_rows(sh_device *dev, const sh_device_batch *b, sh_tensor y, sh_tensor x,
+                            int64_t cols)
 {
-    TIMED(OP_MOVE, 0, copy_rows(dev, y, x, rows, n, dim));
+    TIMED(OP_MOVE, 0, copy_rows(dev, b, y, x, cols));
 }
 
-static void timed_zero(sh_device *dev, float *x, size_t n)
+static void timed_copy_heads(sh_device *dev, sh_tensor y, int64_t y_head_stride, sh_tensor x,
+                             int64_t x_head_stride, int tokens, int heads, int64_t dim)
 {
-    TIMED(OP_MOVE, 0, zero(dev, x, n));
+    TIMED(OP_MOVE, 0, copy_heads(dev, y, y_head_stride, x, x_head_stride, tokens, heads, dim));
 }
 
-static void timed_copy_heads(sh_device *dev, float *y, int64_t yt, int64_t yh, const float *x,
-                             int64_t xt, int64_t xh, int tokens, int heads, int64_t dim)
+static void timed_scale_by_position(sh_device *dev, const sh_device_batch *b, sh_tensor x,
+                                    int64_t cols, float beta, int every)
 {
-    TIMED(OP_MOVE, 0, copy_heads(dev, y, yt, yh, x, xt, xh, tokens, heads, dim));
+    TIMED(OP_MOVE, 0, scale_by_position(dev, b, x, cols, beta, every));
 }
 
-static void timed_rmsnorm(sh_device *dev, float *y, const float *x, const float *w, int64_t rows,
-                          int64_t inner, int64_t stride, int64_t dim, float eps)
+static void timed_rmsnorm(sh_device *dev, sh_tensor y, sh_tensor x, const float *w, int rows,
+                          int heads, int64_t dim, float eps)
 {
-    TIMED(OP_RMSNORM, 0, rmsnorm(dev, y, x, w, rows, inner, stride, dim, eps));
+    TIMED(OP_RMSNORM, 0, rmsnorm(dev, y, x, w, rows, heads, dim, eps));
 }
 
-static void timed_matmul(sh_device *dev, const sh_product *products, int n, const float *x,
-                         int64_t x_stride, int tokens)
+static void timed_matmul(sh_device *dev, const sh_product *products, int n, sh_tensor x, int tokens)
 {
     uint64_t bytes = 0;
     for (int i = 0; i < n; i++) bytes += products[i].w->stride;
-    TIMED(OP_MATMUL, bytes, matmul(dev, products, n, x, x_stride, tokens));
+    TIMED(OP_MATMUL, bytes, matmul(dev, products, n, x, tokens));
 }
 
-static void timed_matmul_heads(sh_device *dev, const sh_matrix *w, const float *x, int64_t xt,
-                               int64_t xh, float *y, int64_t yt, int64_t yh, int tokens)
+static void timed_matmul_heads(sh_device *dev, const sh_matrix *w, sh_tensor x,
+                               int64_t x_head_stride, sh_tensor y, int64_t y_head_stride,
+                               int tokens)
 {
     TIMED(OP_MATMUL_HEADS, w->stride * (uint64_t)w->count,
-          matmul_heads(dev, w, x, xt, xh, y, yt, yh, tokens));
+          matmul_heads(dev, w, x, x_head_stride, y, y_head_stride, tokens));
 }
 
-static void timed_act(sh_device *dev, sh_act act, float *y, const float *gate, const float *up,
-                      int tokens, int64_t dim, int64_t stride)
+static void timed_act(sh_device *dev, sh_act act, sh_tensor y, sh_tensor gate, sh_tensor up,
+                      int tokens, int64_t cols)
 {
-    TIMED(OP_ACT, 0, act(dev, act, y, gate, up, tokens, dim, stride));
+    TIMED(OP_ACT, 0, act(dev, act, y, gate, up, tokens, cols));
 }
 
-static void timed_route(sh_device *dev, const sh_router *router, const float *x, int tokens,
-                        int64_t dim, int32_t *ids, float *weights)
+static void timed_route(sh_device *dev, const sh_router *router, sh_tensor x, int tokens,
+                        int64_t cols, int32_t *ids, float *weights)
 {
-    TIMED(OP_ROUTE, 0, route(dev, router, x, tokens, dim, ids, weights));
+    TIMED(OP_ROUTE, 0, route(dev, router, x, tokens, cols, ids, weights));
 }
 
-static void timed_experts(sh_device *dev, const sh_experts *ex, const float *x, int tokens,
-                          const int32_t *ids, const float *weights, int topk, float *y)
+static void timed_experts(sh_device *dev, const sh_experts *ex, sh_tensor x, int tokens,
+                          const int32_t *ids, const float *weights, int topk, sh_tensor y)
 {
-    /* ids are in device memory, so count the most experts that the tokens can choose. */
     int64_t chosen = (int64_t)tokens * topk;
     uint64_t each = ex->gate.stride + ex->up.stride + ex->down.stride;
     if (chosen > ex->gate.count) chosen = ex->gate.count;
     TIMED(OP_EXPERTS, each * (uint64_t)chosen, experts(dev, ex, x, tokens, ids, weights, topk, y));
 }
 
-static void timed_rope_table(sh_device *dev, const sh_rope *rope, const int32_t *positions,
-                             int tokens, float *table)
+static void timed_rope_table(sh_device *dev, const sh_device_batch *b, const sh_rope rope[2],
+                             float *table)
 {
-    TIMED(OP_ROPE, 0, rope_table(dev, rope, positions, tokens, table));
+    TIMED(OP_ROPE, 0, rope_table(dev, b, rope, table));
 }
 
-static void timed_rope(sh_device *dev, const sh_rope *rope, const float *table, float *x,
-                       int tokens, int64_t stride, int heads, int64_t head_stride)
+static void timed_rope(sh_device *dev, const sh_rope *rope, const float *table, sh_tensor x,
+                       int tokens, int heads, int64_t head_stride)
 {
-    TIMED(OP_ROPE, 0, rope(dev, rope, table, x, tokens, stride, heads, head_stride));
+    TIMED(OP_ROPE, 0, rope(dev, rope, table, x, tokens, heads, head_stride));
 }
 
-static void timed_kv_write(sh_device *dev, const sh_kv *kv, const sh_batch *batch, const float *k,
-                           int64_t k_stride, const float *v, int64_t v_stride)
+static void timed_kv_write(sh_device *dev, const sh_device_batch *b, const sh_kv *kv, sh_tensor k,
+                           sh_tensor v)
 {
-    TIMED(OP_KV_WRITE, 0, kv_write(dev, kv, batch, k, k_stride, v, v_stride));
+    TIMED(OP_KV_WRITE, 0, kv_write(dev, b, kv, k, v));
 }
 
-static void timed_attend(sh_device *dev, const sh_attention *attn, const sh_kv *kv,
-                         const sh_batch *batch, const float *q, int64_t q_stride, float *out,
-                         int64_t out_stride)
+static void timed_attend(sh_device *dev, const sh_device_batch *b, const sh_attention *attn,
+                         const sh_kv *kv, sh_tensor q, sh_tensor out)
 {
-    TIMED(OP_ATTEND, 0, attend(dev, attn, kv, batch, q, q_stride, out, out_stride));
+    TIMED(OP_ATTEND, 0, attend(dev, b, attn, kv, q, out));
+}
+
+static void timed_scan(sh_device *dev, const sh_device_batch *b, sh_tensor logits, int32_t first,
+                       int32_t len, const sh_row_query *queries, sh_logits_summary *out)
+{
+    TIMED(OP_SCAN, 0, scan(dev, b, logits, first, len, queries, out));
 }
 
 sh_profile *sh_profile_start(sh_device *dev)
@@ -166,7 +172,7 @@ sh_profile *sh_profile_start(sh_device *dev)
     p->ops = *dev->ops;
     p->ops.embed = timed_embed;
     p->ops.add = timed_add;
-    p->ops.scale = timed_scale;
+    p->ops.scale_by_position = timed_scale_by_position;
     p->ops.copy_rows = timed_copy_rows;
     p->ops.zero = timed_zero;
     p->ops.copy_heads = timed_copy_heads;
@@ -180,6 +186,7 @@ sh_profile *sh_profile_start(sh_device *dev)
     p->ops.rope = timed_rope;
     p->ops.kv_write = timed_kv_write;
     p->ops.attend = timed_attend;
+    p->ops.scan = timed_scan;
     sh_profile_clear(p);
     dev->ops = &p->ops;
     return p;

@@ -1,8 +1,7 @@
 /* rows.h - passes over long rows of numbers in host memory, for sampling from logits.
  *
  * A row is processed in blocks of SH_ROW_BLOCK numbers. Every level and architecture gives the same
- * bits, and so does any split of a row between two blocks. The device op `rows` returns the kernels
- * for the threads of host_each.
+ * bits, and so does any split of a row between two blocks.
  *
  * Threads: pure functions over the caller's memory. */
 #ifndef SH_KERNELS_ROWS_H
@@ -24,5 +23,8 @@ typedef struct {
      * [first, first + SH_ROW_BLOCK). Only the upper 31 bits of the mask are used. */
     bool (*noise_lacks)(uint64_t key, uint32_t first, uint64_t mask);
 } sh_row_kernels;
+
+/* Those for the best instruction set of this CPU. */
+const sh_row_kernels *sh_row_kernels_best(void);
 
 #endif

@@ -15,33 +15,35 @@
 
 #include "model/model.h"
 
+/* One step's input, in host memory, and where its results go. */
 typedef struct {
     sh_batch batch;
-    const int32_t *ids;    /* [tokens] */
-    const bool *stretched; /* [spans]: use longrope's long factors; NULL: none does */
-    const int32_t *rows;   /* tokens of the batch to compute logits for, in any order */
-    int row_count;
+    const sh_row_query *queries;  /* [batch.row_count] how to adjust and summarize each row of
+                                     logits;  NULL: leave them as computed */
+    sh_logits_summary *summaries; /* [batch.row_count] filled where there are queries */
+    uint64_t hash_seed;
+    uint64_t *hash; /* set to the hash of the hidden states, seeded; NULL: not wanted */
 } sh_forward_input;
 
-/* What a step needs from the other tensor ranks. Works on device memory. */
+/* How the tensor ranks of a stage sum their parts. A model on one rank needs none of it. */
 typedef struct {
     void *ctx;
-    /* Replaces x by the sum over all tensor ranks, with the same bits on each. */
-    sh_status (*reduce)(void *ctx, float *x, size_t count, sh_err *err);
+    /* x [rows, cols] becomes the sum of all tensor ranks' x, the same bits on each. */
+    sh_status (*reduce)(void *ctx, sh_tensor x, int rows, int64_t cols, sh_err *err);
 } sh_peers;
 
-/* Device memory, valid until the next step. */
+/* Rows of logits in device memory, valid until the next step. */
 typedef struct {
-    const float *data; /* [rows, count]; NULL when this stage computes none */
-    int64_t first;     /* token id of the first column */
+    sh_tensor rows; /* [batch.row_count, count]; rows.data is NULL when this stage computes none */
+    int64_t first;  /* token id of the first column */
     int64_t count;
 } sh_logits;
 
-/* peers may be NULL on one rank. An error leaves the KV of this step's tokens undefined. */
-SH_MUST_CHECK sh_status sh_model_step(sh_model *model, const sh_forward_input *step,
+/* peers may be NULL on one rank. After an error, the KV of this step's tokens is undefined. */
+SH_MUST_CHECK sh_status sh_model_step(sh_model *model, const sh_forward_input *in,
                                       const sh_peers *peers, sh_logits *out, sh_err *err);
 
-/* The hidden states [tokens_max, hidden] of the last step, in device memory. */
-float *sh_model_hidden(sh_model *model);
+/* The hidden states [tokens_max, hidden] of the last step. */
+sh_tensor sh_model_hidden(sh_model *model);
 
 #endif

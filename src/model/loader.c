@@ -7,10 +7,10 @@
  * from a shared counter until none is left. Pieces are small, so threads finish together although
  * jobs differ in size by orders of magnitude.
  *
- * Invariants: chunk_rows is a multiple of SH_PACK_ROWS, so that no two pieces touch the same packed
- * rows and no locks are needed. A thread's staging buffers are all the extra memory there is: file
- * contents are never held as a whole. Files are read with pread, not mapped: a file that shrinks
- * gives an error and not SIGBUS. */
+ * Invariants: chunk_rows is a multiple of the device's pack_rows, so that no two pieces touch the
+ * same packed rows and no locks are needed. A thread's staging buffers are all the extra memory
+ * there is: file contents are never held as a whole. Files are read with pread, not mapped: a file
+ * that shrinks gives an error and not SIGBUS. */
 #include "model/loader.h"
 
 #include "base/alloc.h"
@@ -26,7 +26,7 @@
 enum {
     ALIGN = 4096,          /* of a matrix in device memory */
     VECTOR_ALIGN = 64,     /* of a vector */
-    CHUNK_BYTES = 1 << 20, /* size of a read, unless SH_PACK_ROWS rows are more */
+    CHUNK_BYTES = 1 << 20, /* size of a read, unless pack_rows rows are more */
     PROGRESS_EVERY = 1 << 24,
 };
 
@@ -128,11 +128,12 @@ static size_t row_bytes(const sh_source *source, int64_t cols)
     return sh_quant_row_bytes(&source->quant, cols) + scales * (source->biases != NULL ? 2 : 1);
 }
 
-/* Rows of a piece, always a multiple of SH_PACK_ROWS as matrix_pack requires. */
-static int64_t chunk_rows(size_t bytes_each)
+/* Rows of a piece, always a multiple of pack_rows as matrix_pack requires. */
+static int64_t chunk_rows(const sh_loader *loader, size_t bytes_each)
 {
-    int64_t rows = (int64_t)(CHUNK_BYTES / (bytes_each + 1)) / SH_PACK_ROWS * SH_PACK_ROWS;
-    return rows < SH_PACK_ROWS ? SH_PACK_ROWS : rows;
+    int64_t unit = loader->dev->ops->pack_rows;
+    int64_t rows = (int64_t)(CHUNK_BYTES / (bytes_each + 1)) / unit * unit;
+    return rows < unit ? unit : rows;
 }
 
 void sh_loader_fill(sh_loader *loader, sh_matrix *m, int64_t index, const sh_source *source,
@@ -149,7 +150,7 @@ void sh_loader_fill(sh_loader *loader, sh_matrix *m, int64_t index, const sh_sou
     loader->total += bytes * (uint64_t)m->rows;
     /* A quantized source to be transposed is read as a whole: a group of the file runs across our
      * rows, and cannot be cut. Such sources are small (the latent projection of MLA). */
-    if (!source->transposed || source->quant.group == 0) j->chunk_rows = chunk_rows(bytes);
+    if (!source->transposed || source->quant.group == 0) j->chunk_rows = chunk_rows(loader, bytes);
 }
 
 void sh_loader_vector(sh_loader *loader, const float **out, const sh_vector_source *source)

@@ -23,69 +23,79 @@ static int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Hands out parts of the scratch; with base NULL it only counts. */
+/* Hands out the scratch; with base NULL it only counts. */
 typedef struct {
+    sh_device *dev;
     char *base;
     size_t used;
 } scratch_plan;
 
-/* count * each numbers of 4 bytes (floats, or int32_t ids); NULL when there are none. */
-static void *take(scratch_plan *t, int64_t count, int64_t each)
+static void *take(scratch_plan *s, size_t size)
 {
-    size_t size = (size_t)(count * each) * sizeof(float);
-    void *at = t->base == NULL ? NULL : t->base + t->used;
-    t->used += (size + ALIGN - 1) / ALIGN * ALIGN;
+    void *at = s->base == NULL ? NULL : s->base + s->used;
+    s->used += (size + ALIGN - 1) / ALIGN * ALIGN;
     return size == 0 ? NULL : at;
 }
 
-static void take_attention(const sh_model *m, scratch_plan *t, sh_forward_buffers *b)
+static sh_tensor take_tensor(scratch_plan *s, int64_t rows, int64_t cols)
+{
+    sh_tensor t = {0};
+    t.data = take(s, s->dev->ops->tensor_layout(s->dev, rows, cols, &t));
+    return t;
+}
+
+static void *take_words(scratch_plan *s, int64_t rows, int64_t cols)
+{
+    return take(s, (size_t)(rows * cols) * sizeof(float));
+}
+
+static void take_attention(const sh_model *m, scratch_plan *s, sh_forward_buffers *b)
 {
     const sh_config *c = m->config;
     const sh_mla_config *mla = &c->mla;
     int64_t tokens = m->opts.tokens_max, heads = m->shard.heads.count;
     int64_t latent = mla->kv_rank + mla->rope_dim;
-    b->q = take(t, tokens, heads * c->head_dim);
-    b->attn = take(t, tokens, m->out_cols.count);
+    b->q = take_tensor(s, tokens, heads * c->head_dim);
+    b->attn = take_tensor(s, tokens, m->out_cols.count);
     if (mla->kv_rank > 0) {
-        b->k = take(t, tokens, latent);
-        b->q_a = take(t, tokens, mla->q_rank);
-        b->q_latent = take(t, tokens, heads * latent);
-        b->o_latent = take(t, tokens, heads * mla->kv_rank);
+        b->k = take_tensor(s, tokens, latent);
+        b->q_a = take_tensor(s, tokens, mla->q_rank);
+        b->q_latent = take_tensor(s, tokens, heads * latent);
+        b->o_latent = take_tensor(s, tokens, heads * mla->kv_rank);
     } else {
-        b->k = take(t, tokens, m->shard.kv_heads.count * c->head_dim);
-        b->v = take(t, tokens, m->shard.kv_heads.count * c->v_dim);
+        b->k = take_tensor(s, tokens, m->shard.kv_heads.count * c->head_dim);
+        b->v = take_tensor(s, tokens, m->shard.kv_heads.count * c->v_dim);
     }
-    for (int i = 0; i < c->rope_count; i++) b->rope[i] = take(t, tokens, c->rope[i].dim);
+    for (int i = 0; i < c->rope_count; i++) b->rope[i] = take_words(s, tokens, c->rope[i].dim);
 }
 
-static void take_all(const sh_model *m, scratch_plan *t, sh_forward_buffers *b)
+static void take_all(const sh_model *m, scratch_plan *s, sh_forward_buffers *b)
 {
     const sh_config *c = m->config;
-    const sh_shard *s = &m->shard;
     int64_t tokens = m->opts.tokens_max, rows = m->opts.rows_max;
-    int64_t ffn = max64(s->ffn.count, s->shared_ffn.count);
-    b->x = take(t, tokens, c->hidden);
-    b->xn = take(t, tokens, c->hidden);
-    b->y = take(t, tokens, c->hidden);
-    b->y2 = take(t, c->moe.shared_ffn > 0 ? tokens : 0, c->hidden);
-    take_attention(m, t, b);
-    b->gate = take(t, tokens, ffn);
-    b->up = take(t, tokens, ffn);
-    b->weights = take(t, tokens, c->moe.topk);
-    b->experts = take(t, tokens, c->moe.topk);
-    if (!sh_shard_predicts(s)) return;
-    b->rows = take(t, rows, c->hidden);
-    b->logits = take(t, rows, s->vocab.count);
+    int64_t ffn = max64(m->shard.ffn.count, m->shard.shared_ffn.count);
+    b->x = take_tensor(s, tokens, c->hidden);
+    b->xn = take_tensor(s, tokens, c->hidden);
+    b->y = take_tensor(s, tokens, c->hidden);
+    b->y2 = take_tensor(s, c->moe.shared_ffn > 0 ? tokens : 0, c->hidden);
+    take_attention(m, s, b);
+    b->gate = take_tensor(s, tokens, ffn);
+    b->up = take_tensor(s, tokens, ffn);
+    b->weights = take_words(s, tokens, c->moe.topk);
+    b->experts = take_words(s, tokens, c->moe.topk);
+    if (!sh_shard_predicts(&m->shard)) return;
+    b->rows = take_tensor(s, rows, c->hidden);
+    b->logits = take_tensor(s, rows, m->shard.vocab.count);
 }
 
 static sh_status plan_scratch(sh_model *m, sh_err *err)
 {
-    scratch_plan count = {0};
+    scratch_plan count = {.dev = m->dev};
     take_all(m, &count, &m->buf);
     m->scratch_size = count.used;
     sh_status status = m->dev->ops->map(m->dev, m->scratch_size, "step buffers", &m->scratch, err);
     if (status != SH_OK) return status;
-    scratch_plan real = {.base = m->scratch};
+    scratch_plan real = {.dev = m->dev, .base = m->scratch};
     take_all(m, &real, &m->buf);
     return SH_OK;
 }
@@ -101,15 +111,31 @@ static sh_status reserve_device(const sh_model *m, sh_err *err)
     cols = max64(cols, max64(s->expert_ffn.count, c->mla.q_rank));
     cols = max64(cols, max64(c->mla.kv_rank, c->mla.nope_dim));
     sh_limits limits = {.tokens = m->opts.tokens_max,
+                        .rows = m->opts.rows_max,
                         .cols = cols,
-                        .rows = s->expert_ffn.count,
+                        .vocab = sh_shard_predicts(s) ? s->vocab.count : 0,
+                        .expert_rows = s->expert_ffn.count,
                         .hidden = c->hidden,
                         .experts = c->moe.experts,
                         .topk = c->moe.topk,
-                        .heads = (int)s->heads.count,
-                        .head_dim = m->kv_shape.k_dim > m->kv_shape.v_dim ? m->kv_shape.k_dim
-                                                                          : m->kv_shape.v_dim};
+                        .heads = (int)s->heads.count};
+    for (int i = 0; i < s->layer_count; i++) {
+        const sh_kv_shape *kv = &m->kv[i].shape;
+        limits.head_dim = (int)max64(limits.head_dim, max64(kv->k_dim, kv->v_dim));
+    }
     return m->dev->ops->reserve(m->dev, &limits, err);
+}
+
+/* Of any layer: the families so far have one shape throughout. */
+static sh_kv_shape kv_shape_of(const sh_model *m)
+{
+    const sh_config *c = m->config;
+    bool mla = c->mla.kv_rank > 0;
+    return (sh_kv_shape){.format = m->opts.kv_format,
+                         .heads = (int)m->shard.kv_heads.count,
+                         .k_dim = mla ? c->mla.kv_rank + c->mla.rope_dim : c->head_dim,
+                         .v_dim = mla ? c->mla.kv_rank : c->v_dim,
+                         .v_in_k = mla};
 }
 
 static void init_shapes(sh_model *m)
@@ -117,17 +143,12 @@ static void init_shapes(sh_model *m)
     const sh_config *c = m->config;
     bool mla = c->mla.kv_rank > 0;
     m->out_cols = sh_shard_out_cols(c, &m->shard);
-    m->kv_shape = (sh_kv_shape){.format = m->opts.kv_format,
-                                .heads = (int)m->shard.kv_heads.count,
-                                .k_dim = mla ? c->mla.kv_rank + c->mla.rope_dim : c->head_dim,
-                                .v_dim = mla ? c->mla.kv_rank : c->v_dim,
-                                .v_in_k = mla};
+    for (int i = 0; i < m->shard.layer_count; i++) m->kv[i].shape = kv_shape_of(m);
     int64_t group = mla ? c->heads : c->heads / c->kv_heads;
     /* Numbered from this rank's first KV head; with MLA all heads read the one latent. */
     m->kv_of = sh_alloc_array((size_t)m->shard.heads.count + 1, sizeof(*m->kv_of));
     for (int64_t h = 0; h < m->shard.heads.count; h++)
         m->kv_of[h] = (int32_t)((m->shard.heads.first + h) / group - m->shard.kv_heads.first);
-    m->positions = sh_alloc_array((size_t)m->opts.tokens_max, sizeof(*m->positions));
 }
 
 /* Both variants of every RoPE up front: which one a sequence uses depends on its planned length. */
@@ -182,33 +203,42 @@ void sh_model_free(sh_model *m)
     unmap(m, m->kv_memory, m->kv_size);
     sh_weights_free(m->weights);
     free(m->kv);
-    free(m->positions);
     free(m->kv_of);
     free(m->inv_freq);
     free(m);
 }
 
-size_t sh_model_kv_block_bytes(const sh_model *m)
+static size_t layer_block_bytes(const sh_model *m, int layer)
 {
     if (m->shard.heads.count == 0) return 0;
-    return m->dev->ops->kv_block_bytes(m->dev, &m->kv_shape) * (size_t)m->shard.layer_count;
+    return m->dev->ops->kv_block_bytes(m->dev, &m->kv[layer].shape);
 }
 
+size_t sh_model_kv_block_bytes(const sh_model *m)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < m->shard.layer_count; i++) bytes += layer_block_bytes(m, i);
+    return bytes;
+}
+
+/* The old blocks are unmapped first: both together might not fit. */
 sh_status sh_model_reserve_kv(sh_model *m, int blocks, sh_err *err)
 {
-    size_t layer = sh_model_kv_block_bytes(m) / (size_t)m->shard.layer_count * (size_t)blocks;
+    size_t size = sh_model_kv_block_bytes(m) * (size_t)blocks;
     void *memory = NULL;
-    /* The old blocks go first: there may not be enough memory for both. */
     unmap(m, m->kv_memory, m->kv_size);
     m->kv_memory = NULL;
-    m->kv_size = layer * (size_t)m->shard.layer_count;
-    if (m->kv_size > 0 && m->dev->ops->map(m->dev, m->kv_size, "KV blocks", &memory, err) != SH_OK)
-        return err->status;
+    m->kv_size = 0;
+    for (int i = 0; i < m->shard.layer_count; i++) m->kv[i].data = NULL;
+    if (size == 0) return SH_OK;
+    if (m->dev->ops->map(m->dev, size, "KV blocks", &memory, err) != SH_OK) return err->status;
     m->kv_memory = memory;
-    m->kv_blocks = blocks;
-    for (int i = 0; i < m->shard.layer_count; i++)
-        m->kv[i] = (sh_kv){.shape = m->kv_shape,
-                           .data = memory == NULL ? NULL : (char *)memory + layer * (size_t)i};
+    m->kv_size = size;
+    char *at = memory;
+    for (int i = 0; i < m->shard.layer_count; i++) {
+        m->kv[i].data = at;
+        at += layer_block_bytes(m, i) * (size_t)blocks;
+    }
     return SH_OK;
 }
 

@@ -9,24 +9,24 @@
 
 /* Buffers of a step, all in one mapping of device memory. T is tokens_max. */
 typedef struct {
-    float *x;        /* [T, hidden] the residual stream */
-    float *xn;       /* [T, hidden] x after a norm */
-    float *y;        /* [T, hidden] the output of a block */
-    float *y2;       /* [T, hidden] the shared experts' part */
-    float *q;        /* [T, heads * head_dim] */
-    float *k;        /* [T, kv heads * head_dim], or the latent */
-    float *v;        /* [T, kv heads * v_dim] */
-    float *q_a;      /* [T, q_rank] */
-    float *q_latent; /* [T, heads * (kv_rank + rope_dim)] */
-    float *o_latent; /* [T, heads * kv_rank] */
-    float *attn;     /* [T, columns of o]; columns of other ranks' heads stay zero */
-    float *gate;     /* [T, widest feed-forward of this rank] */
-    float *up;
+    sh_tensor x;        /* [T, hidden] the residual stream */
+    sh_tensor xn;       /* [T, hidden] x after a norm */
+    sh_tensor y;        /* [T, hidden] the output of a block */
+    sh_tensor y2;       /* [T, hidden] the shared experts' part */
+    sh_tensor q;        /* [T, heads * head_dim] */
+    sh_tensor k;        /* [T, kv heads * head_dim], or the latent */
+    sh_tensor v;        /* [T, kv heads * v_dim] */
+    sh_tensor q_a;      /* [T, q_rank] */
+    sh_tensor q_latent; /* [T, heads * (kv_rank + rope_dim)] */
+    sh_tensor o_latent; /* [T, heads * kv_rank] */
+    sh_tensor attn;     /* [T, columns of o]; columns of other ranks' heads stay zero */
+    sh_tensor gate;     /* [T, widest feed-forward of this rank] */
+    sh_tensor up;
+    sh_tensor rows;            /* [rows_max, hidden] */
+    sh_tensor logits;          /* [rows_max, this rank's vocabulary] */
     float *weights;            /* [T, topk] */
     int32_t *experts;          /* [T, topk] */
     float *rope[SH_ROPES_MAX]; /* [T, rope.dim] */
-    float *rows;               /* [rows_max, hidden] */
-    float *logits;             /* [rows_max, this rank's vocabulary] */
 } sh_forward_buffers;
 
 struct sh_model {
@@ -38,16 +38,13 @@ struct sh_model {
     sh_forward_buffers buf;
     void *scratch;
     size_t scratch_size;
-    int32_t *positions;            /* [T], host */
     int32_t *kv_of;                /* [heads], host */
     float *inv_freq;               /* host; what `rope` points into */
     sh_rope rope[SH_ROPES_MAX][2]; /* [1]: with longrope's long factors */
     sh_range out_cols;             /* of the attention's output projection */
-    sh_kv_shape kv_shape;
-    sh_kv *kv; /* [layer_count] */
+    sh_kv *kv;                     /* [layer_count] each with a shape of its own */
     void *kv_memory;
     size_t kv_size;
-    int kv_blocks;
 };
 
 /* The arguments that the functions of one step share. */
@@ -55,7 +52,7 @@ typedef struct {
     sh_model *m;
     const sh_ops *ops;
     sh_device *dev;
-    const sh_forward_input *step;
+    const sh_device_batch *batch;
     const sh_peers *peers;
     int tokens;
 } sh_pass;
@@ -63,10 +60,5 @@ typedef struct {
 /* y = this rank's contribution of the block, from xn; not reduced yet. */
 void sh_pass_attention(const sh_pass *pass, int index);
 void sh_pass_mla(const sh_pass *pass, int index);
-
-/* The part that both share: softmax over the KV blocks. q_stride and out_stride are elements from
- * token to token. */
-void sh_pass_attend(const sh_pass *pass, int index, const float *q, int64_t q_stride, float *out,
-                    int64_t out_stride);
 
 #endif

@@ -7,12 +7,13 @@
 
 #include <string.h>
 
-static inline sh_cpu_opts sh_compute_cpu(const sh_settings *s)
+static inline sh_device_opts sh_compute_device(const sh_settings *s)
 {
-    return (sh_cpu_opts){.threads = (int)s->threads,
-                         .level = s->cpu,
-                         .activations = strcmp(s->activations, "f32") == 0 ? SH_ACTIVATIONS_F32
-                                                                           : SH_ACTIVATIONS_INT8};
+    return (sh_device_opts){.threads = (int)s->threads,
+                            .level = s->cpu,
+                            .activations = strcmp(s->activations, "f32") == 0
+                                               ? SH_ACTIVATIONS_F32
+                                               : SH_ACTIVATIONS_INT8};
 }
 
 /* "auto" is f16, or f32 with f32 activations. */

@@ -64,7 +64,7 @@ sh_status sh_model_group_setup_init(sh_model_group_setup *setup, const sh_comman
     int size = setup->ranks.opts.mesh.size;
     setup->opts = (sh_model_group_opts){
         .model_dir = s->model,
-        .cpu = sh_compute_cpu(s),
+        .device_opts = sh_compute_device(s),
         .kv_format = sh_compute_kv(s),
         .wire = setup->ranks.wire,
         .context = (int)s->context,

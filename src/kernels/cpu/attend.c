@@ -452,9 +452,10 @@ static int64_t tiles_plan(struct job *job)
     return cost_all;
 }
 
-void sh_cpu_attend(sh_device *dev, const sh_attention *attn, const sh_kv *kv, const sh_batch *batch,
-                   const float *q, int64_t q_stride, float *out, int64_t out_stride)
+void sh_cpu_attend(sh_device *dev, const sh_device_batch *b, const sh_attention *attn,
+                   const sh_kv *kv, sh_tensor q, sh_tensor out)
 {
+    const sh_batch *batch = &b->in;
     sh_cpu *cpu = sh_cpu_of(dev);
     sh_scratch scratch = {.base = cpu->scratch};
     struct job job = {.cpu = cpu,
@@ -463,10 +464,10 @@ void sh_cpu_attend(sh_device *dev, const sh_attention *attn, const sh_kv *kv, co
                       .attn = attn,
                       .kv = kv,
                       .batch = batch,
-                      .q = q,
-                      .out = out,
-                      .q_stride = q_stride,
-                      .out_stride = out_stride,
+                      .q = sh_cpu_f32(q),
+                      .out = sh_cpu_f32(out),
+                      .q_stride = q.stride,
+                      .out_stride = out.stride,
                       .layout = sh_kv_layout_of(&kv->shape)};
     if (attn->heads == 0 || batch->span_count == 0) return;
     place(&job, &scratch, batch->span_count, attn->heads, kv->shape.k_dim, job.layout.v_pad);

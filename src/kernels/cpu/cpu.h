@@ -31,6 +31,20 @@ typedef struct {
     char pad[64 - sizeof(atomic_size_t)];
 } sh_cpu_next;
 
+/* A batch as the CPU sees it: the caller's own arrays, and what is derived from them once. */
+struct sh_device_batch {
+    sh_batch in;
+    int32_t *positions; /* [limits.tokens] */
+    bool *long_rope;    /* [limits.tokens] of the token's span */
+};
+
+enum { SH_PACK_ROWS = 64 }; /* rows that a loader converts at a time: whole panels */
+
+typedef struct sh_cpu_scan sh_cpu_scan;
+
+/* fn(arg, piece, thread) */
+typedef void (*sh_cpu_fn)(void *arg, size_t piece, int thread);
+
 typedef struct {
     sh_device base;
     sh_pool *pool;
@@ -40,6 +54,8 @@ typedef struct {
     uint8_t *scratch; /* used by one op at a time; 64-byte aligned */
     size_t scratch_size;
     sh_limits limits;
+    struct sh_device_batch batch;
+    sh_cpu_scan *scan;
 } sh_cpu;
 
 static inline sh_cpu *sh_cpu_of(sh_device *dev)
@@ -55,7 +71,7 @@ const sh_cpu_level *sh_cpu_level_at(int idx);
 
 /* Runs fn(arg, piece, thread) once for each piece 0..pieces-1, spread over the pool. `alone`: the
  * work is too small to wake other threads for, so the caller runs all pieces, in order. */
-void sh_cpu_each(sh_cpu *cpu, size_t pieces, bool alone, sh_host_fn fn, void *arg);
+void sh_cpu_each(sh_cpu *cpu, size_t pieces, bool alone, sh_cpu_fn fn, void *arg);
 
 /* A bump allocator over the scratch, for the duration of one op. With base NULL it only counts, so
  * that the same function plans (in reserve) and places (in the op). */
@@ -72,70 +88,102 @@ size_t sh_cpu_route_scratch(const sh_limits *limits);
 size_t sh_cpu_kv_scratch(const sh_limits *limits);
 size_t sh_cpu_attend_scratch(const sh_cpu *cpu, const sh_limits *limits);
 
+/* Memory and results of the largest scan. */
+sh_cpu_scan *sh_cpu_scan_create(sh_cpu *cpu, const sh_limits *limits);
+void sh_cpu_scan_free(sh_cpu_scan *scan); /* takes NULL */
+
+/* The CPU keeps activations as f32. */
+static inline float *sh_cpu_f32(sh_tensor t)
+{
+    return t.data;
+}
+
+/* The ops, by file; kernels/device.h says what they do. */
+
 /* device.c */
+sh_status sh_cpu_open(const sh_device_opts *opts, sh_device **out, sh_err *err);
+void sh_cpu_close(sh_device *dev);
+sh_status sh_cpu_reserve(sh_device *dev, const sh_limits *limits, sh_err *err);
+const sh_device_batch *sh_cpu_step_begin(sh_device *dev, const sh_batch *batch);
+sh_status sh_cpu_step_end(sh_device *dev, const sh_device_batch *b, sh_err *err);
+
+/* memory.c */
+int64_t sh_cpu_memory_free(sh_device *dev);
+double sh_cpu_read_speed(sh_device *dev);
 sh_status sh_cpu_map(sh_device *dev, size_t size, const char *what, void **out, sh_err *err);
 void sh_cpu_unmap(sh_device *dev, void *ptr, size_t size);
 void sh_cpu_upload(sh_device *dev, void *dst, const void *src, size_t size);
-void sh_cpu_download(sh_device *dev, void *dst, const void *src, size_t size);
-void *sh_cpu_peek(sh_device *dev, const void *ptr);
-void sh_cpu_host_each(sh_device *dev, size_t pieces, sh_host_fn fn, void *arg);
-int sh_cpu_host_threads(const sh_device *dev);
-const sh_row_kernels *sh_cpu_rows(const sh_device *dev);
-sh_status sh_cpu_reserve(sh_device *dev, const sh_limits *limits, sh_err *err);
-void sh_cpu_close(sh_device *dev);
+size_t sh_cpu_tensor_layout(sh_device *dev, int64_t rows, int64_t cols, sh_tensor *out);
+void sh_cpu_read_rows(sh_device *dev, sh_tensor x, int64_t first, int64_t rows, int64_t cols,
+                      float *out);
+void sh_cpu_write_rows(sh_device *dev, sh_tensor x, int64_t rows, int64_t cols, const float *in);
+
+/* exchange.c */
+void *sh_cpu_exchange_buffer(sh_device *dev, size_t size);
+void *sh_cpu_exchange_at(sh_device *dev, sh_tensor x, const sh_layout *layout, size_t block);
+void sh_cpu_encode(sh_device *dev, sh_tensor x, const sh_layout *layout, size_t first, size_t end,
+                   void *wire);
+void sh_cpu_fold(sh_device *dev, sh_tensor x, const sh_layout *layout, size_t first, size_t end,
+                 const void *const *parts, int count, void *sum);
+void sh_cpu_decode(sh_device *dev, sh_tensor x, const sh_layout *layout, size_t first, size_t end,
+                   const void *wire);
 
 /* matrix.c */
 size_t sh_cpu_matrix_bytes(sh_device *dev, const sh_quant *quant, int64_t rows, int64_t cols);
 void sh_cpu_matrix_pack(sh_device *dev, const sh_matrix *m, int64_t index, int64_t row_first,
                         int64_t row_count, const sh_raw_rows *raw);
-void sh_cpu_embed(sh_device *dev, const sh_matrix *w, int64_t row_first, const int32_t *ids,
-                  int tokens, float scale, float *y);
+void sh_cpu_embed(sh_device *dev, const sh_device_batch *b, const sh_matrix *w, int64_t row_first,
+                  float scale, sh_tensor y);
 
 /* matmul.c */
-void sh_cpu_matmul(sh_device *dev, const sh_product *products, int count, const float *x,
-                   int64_t x_stride, int tokens);
-void sh_cpu_matmul_heads(sh_device *dev, const sh_matrix *w, const float *x, int64_t x_token_stride,
-                         int64_t x_head_stride, float *y, int64_t y_token_stride,
-                         int64_t y_head_stride, int tokens);
+void sh_cpu_matmul(sh_device *dev, const sh_product *products, int count, sh_tensor x, int tokens);
+void sh_cpu_matmul_heads(sh_device *dev, const sh_matrix *w, sh_tensor x, int64_t x_head_stride,
+                         sh_tensor y, int64_t y_head_stride, int tokens);
 
 /* experts.c */
-void sh_cpu_experts(sh_device *dev, const sh_experts *ex, const float *x, int tokens,
-                    const int32_t *ids, const float *weights, int topk, float *y);
+void sh_cpu_experts(sh_device *dev, const sh_experts *ex, sh_tensor x, int tokens,
+                    const int32_t *ids, const float *weights, int topk, sh_tensor y);
 
 /* copy.c */
-void sh_cpu_zero(sh_device *dev, float *x, size_t count);
-void sh_cpu_copy_heads(sh_device *dev, float *y, int64_t y_token_stride, int64_t y_head_stride,
-                       const float *x, int64_t x_token_stride, int64_t x_head_stride, int tokens,
-                       int heads, int64_t dim);
+void sh_cpu_zero(sh_device *dev, sh_tensor x, int rows, int64_t cols);
+void sh_cpu_copy_rows(sh_device *dev, const sh_device_batch *b, sh_tensor y, sh_tensor x,
+                      int64_t cols);
+void sh_cpu_copy_heads(sh_device *dev, sh_tensor y, int64_t y_head_stride, sh_tensor x,
+                       int64_t x_head_stride, int tokens, int heads, int64_t dim);
+void sh_cpu_hash_rows(sh_device *dev, const sh_device_batch *b, sh_tensor x, int64_t cols,
+                      uint64_t seed, uint64_t *out);
 
 /* elementwise.c */
-void sh_cpu_add(sh_device *dev, float *x, const float *y, size_t count);
-void sh_cpu_scale(sh_device *dev, float *x, float factor, size_t count);
-void sh_cpu_copy_rows(sh_device *dev, float *y, const float *x, const int32_t *rows, int count,
-                      int64_t dim);
-void sh_cpu_rmsnorm(sh_device *dev, float *y, const float *x, const float *w, int64_t rows,
-                    int64_t inner, int64_t stride, int64_t dim, float eps);
-void sh_cpu_act(sh_device *dev, sh_act act, float *y, const float *gate, const float *up,
-                int tokens, int64_t dim, int64_t stride);
+void sh_cpu_add(sh_device *dev, sh_tensor x, sh_tensor y, int rows, int64_t cols);
+void sh_cpu_scale_by_position(sh_device *dev, const sh_device_batch *b, sh_tensor x, int64_t cols,
+                              float beta, int every);
+void sh_cpu_rmsnorm(sh_device *dev, sh_tensor y, sh_tensor x, const float *w, int rows, int heads,
+                    int64_t dim, float eps);
+void sh_cpu_act(sh_device *dev, sh_act act, sh_tensor y, sh_tensor gate, sh_tensor up, int tokens,
+                int64_t cols);
 
 /* route.c */
-void sh_cpu_route(sh_device *dev, const sh_router *router, const float *x, int tokens, int64_t dim,
+void sh_cpu_route(sh_device *dev, const sh_router *router, sh_tensor x, int tokens, int64_t cols,
                   int32_t *ids, float *weights);
 
 /* rope.c */
-void sh_cpu_rope_table(sh_device *dev, const sh_rope *rope, const int32_t *positions, int tokens,
+void sh_cpu_rope_table(sh_device *dev, const sh_device_batch *b, const sh_rope rope[2],
                        float *table);
-void sh_cpu_rope(sh_device *dev, const sh_rope *rope, const float *table, float *x, int tokens,
-                 int64_t stride, int heads, int64_t head_stride);
+void sh_cpu_rope(sh_device *dev, const sh_rope *rope, const float *table, sh_tensor x, int tokens,
+                 int heads, int64_t head_stride);
 
 /* kv.c */
 size_t sh_cpu_kv_block_bytes(sh_device *dev, const sh_kv_shape *shape);
-void sh_cpu_kv_write(sh_device *dev, const sh_kv *kv, const sh_batch *batch, const float *k,
-                     int64_t k_stride, const float *v, int64_t v_stride);
+void sh_cpu_kv_write(sh_device *dev, const sh_device_batch *b, const sh_kv *kv, sh_tensor k,
+                     sh_tensor v);
 
 /* attend.c */
-void sh_cpu_attend(sh_device *dev, const sh_attention *attn, const sh_kv *kv, const sh_batch *batch,
-                   const float *q, int64_t q_stride, float *out, int64_t out_stride);
+void sh_cpu_attend(sh_device *dev, const sh_device_batch *b, const sh_attention *attn,
+                   const sh_kv *kv, sh_tensor q, sh_tensor out);
+
+/* scan.c */
+void sh_cpu_scan_rows(sh_device *dev, const sh_device_batch *b, sh_tensor logits, int32_t first,
+                      int32_t len, const sh_row_query *queries, sh_logits_summary *out);
 
 extern const sh_ops sh_cpu_ops; /* ops.c */
 

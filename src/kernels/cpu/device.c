@@ -8,7 +8,7 @@
 
 enum { ALIGN = 64 };
 
-sh_status sh_device_open_cpu(const sh_cpu_opts *opts, sh_device **out, sh_err *err)
+sh_status sh_cpu_open(const sh_device_opts *opts, sh_device **out, sh_err *err)
 {
     int threads = opts->threads == 0 ? sh_cpu_count() : opts->threads;
     if (threads < 1 || threads > SH_POOL_THREADS_MAX)
@@ -34,39 +34,11 @@ void sh_cpu_close(sh_device *dev)
     sh_cpu *cpu = sh_cpu_of(dev);
     sh_mem_unmap(cpu->scratch, cpu->scratch_size);
     sh_pool_free(cpu->pool);
+    sh_cpu_scan_free(cpu->scan);
+    free(cpu->batch.positions);
+    free(cpu->batch.long_rope);
     free(cpu->next);
     free(cpu);
-}
-
-sh_status sh_cpu_map(sh_device *dev, size_t size, const char *what, void **out, sh_err *err)
-{
-    (void)dev;
-    return sh_mem_map(size, what, out, err);
-}
-
-void sh_cpu_unmap(sh_device *dev, void *ptr, size_t size)
-{
-    (void)dev;
-    sh_mem_unmap(ptr, size);
-}
-
-void sh_cpu_upload(sh_device *dev, void *dst, const void *src, size_t size)
-{
-    (void)dev;
-    memcpy(dst, src, size);
-}
-
-void sh_cpu_download(sh_device *dev, void *dst, const void *src, size_t size)
-{
-    (void)dev;
-    memcpy(dst, src, size);
-}
-
-/* Host and device memory are the same here. */
-void *sh_cpu_peek(sh_device *dev, const void *ptr)
-{
-    (void)dev;
-    return (void *)(uintptr_t)ptr;
 }
 
 sh_status sh_cpu_reserve(sh_device *dev, const sh_limits *limits, sh_err *err)
@@ -84,6 +56,42 @@ sh_status sh_cpu_reserve(sh_device *dev, const sh_limits *limits, sh_err *err)
     cpu->scratch = scratch;
     cpu->scratch_size = size;
     cpu->limits = *limits;
+    sh_cpu_scan_free(cpu->scan);
+    cpu->scan = sh_cpu_scan_create(cpu, limits);
+    free(cpu->batch.positions);
+    free(cpu->batch.long_rope);
+    cpu->batch.positions = sh_alloc_array((size_t)limits->tokens, sizeof(*cpu->batch.positions));
+    cpu->batch.long_rope = sh_alloc_array((size_t)limits->tokens, sizeof(*cpu->batch.long_rope));
+    return SH_OK;
+}
+
+const sh_device_batch *sh_cpu_step_begin(sh_device *dev, const sh_batch *batch)
+{
+    sh_cpu *cpu = sh_cpu_of(dev);
+    sh_device_batch *b = &cpu->batch;
+    int next = 0;
+    SH_ASSERT(batch->tokens <= cpu->limits.tokens && batch->row_count <= cpu->limits.rows);
+    b->in = *batch;
+    for (int s = 0; s < batch->span_count; s++) {
+        const sh_span *span = &batch->spans[s];
+        SH_ASSERT(span->first == next && span->count > 0 && span->pos >= 0);
+        next += span->count;
+        SH_ASSERT(next <= batch->tokens);
+        for (int i = 0; i < span->count; i++) {
+            b->positions[span->first + i] = span->pos + i;
+            b->long_rope[span->first + i] = span->long_rope;
+        }
+    }
+    SH_ASSERT(next == batch->tokens);
+    return b;
+}
+
+/* Ops have finished when they return. */
+sh_status sh_cpu_step_end(sh_device *dev, const sh_device_batch *b, sh_err *err)
+{
+    (void)dev;
+    (void)b;
+    (void)err;
     return SH_OK;
 }
 
@@ -97,7 +105,7 @@ void *sh_scratch_take(sh_scratch *s, size_t size)
 struct each {
     sh_cpu *cpu;
     size_t pieces;
-    sh_host_fn fn;
+    sh_cpu_fn fn;
     void *arg;
 };
 
@@ -118,7 +126,7 @@ static void each_run(void *arg, int thread, int threads)
     }
 }
 
-void sh_cpu_each(sh_cpu *cpu, size_t pieces, bool alone, sh_host_fn fn, void *arg)
+void sh_cpu_each(sh_cpu *cpu, size_t pieces, bool alone, sh_cpu_fn fn, void *arg)
 {
     struct each e = {cpu, pieces, fn, arg};
     size_t threads = (size_t)sh_pool_threads(cpu->pool);
@@ -129,19 +137,4 @@ void sh_cpu_each(sh_cpu *cpu, size_t pieces, bool alone, sh_host_fn fn, void *ar
     for (size_t i = 0; i < threads; i++)
         atomic_store_explicit(&cpu->next[i].piece, pieces * i / threads, memory_order_relaxed);
     sh_pool_run(cpu->pool, each_run, &e);
-}
-
-void sh_cpu_host_each(sh_device *dev, size_t pieces, sh_host_fn fn, void *arg)
-{
-    sh_cpu_each(sh_cpu_of(dev), pieces, false, fn, arg);
-}
-
-int sh_cpu_host_threads(const sh_device *dev)
-{
-    return sh_pool_threads(((const sh_cpu *)dev)->pool);
-}
-
-const sh_row_kernels *sh_cpu_rows(const sh_device *dev)
-{
-    return &((const sh_cpu *)dev)->level->vector->rows;
 }

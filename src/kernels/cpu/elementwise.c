@@ -2,7 +2,7 @@
  * into pieces for the threads; no cut can change a result. */
 #include "kernels/cpu/cpu.h"
 
-#include <string.h>
+#include <math.h>
 
 enum { PIECE = 16384 }; /* numbers that are worth waking another thread for */
 
@@ -11,12 +11,10 @@ static size_t pieces_of(size_t count)
     return (count + PIECE - 1) / PIECE;
 }
 
-/* The arguments of add and scale. */
-struct pairs {
+struct sum {
     const sh_vector_kernels *kernels;
     float *x;
     const float *y;
-    float factor;
     size_t count;
 };
 
@@ -28,48 +26,41 @@ static size_t piece_count(size_t count, size_t piece)
 
 static void add_run(void *arg, size_t piece, int thread)
 {
-    struct pairs *p = arg;
+    struct sum *s = arg;
     size_t at = piece * PIECE;
     (void)thread;
-    p->kernels->add(p->x + at, p->y + at, piece_count(p->count, piece));
+    s->kernels->add(s->x + at, s->y + at, piece_count(s->count, piece));
 }
 
-void sh_cpu_add(sh_device *dev, float *x, const float *y, size_t count)
+void sh_cpu_add(sh_device *dev, sh_tensor x, sh_tensor y, int rows, int64_t cols)
 {
     sh_cpu *cpu = sh_cpu_of(dev);
-    struct pairs p = {.kernels = cpu->level->vector, .x = x, .y = y, .count = count};
-    sh_cpu_each(cpu, pieces_of(count), false, add_run, &p);
-}
-
-static void scale_run(void *arg, size_t piece, int thread)
-{
-    struct pairs *p = arg;
-    (void)thread;
-    p->kernels->scale(p->x + piece * PIECE, p->factor, piece_count(p->count, piece));
-}
-
-void sh_cpu_scale(sh_device *dev, float *x, float factor, size_t count)
-{
-    sh_cpu *cpu = sh_cpu_of(dev);
-    struct pairs p = {.kernels = cpu->level->vector, .x = x, .factor = factor, .count = count};
-    sh_cpu_each(cpu, pieces_of(count), false, scale_run, &p);
+    struct sum s = {.kernels = cpu->level->vector,
+                    .x = sh_cpu_f32(x),
+                    .y = sh_cpu_f32(y),
+                    .count = (size_t)rows * (size_t)cols};
+    SH_ASSERT(x.stride == cols && y.stride == cols);
+    sh_cpu_each(cpu, pieces_of(s.count), false, add_run, &s);
 }
 
 /* The arguments of the ops on rows; each uses some of them. */
 struct rows {
     const sh_vector_kernels *kernels;
-    float *y;
-    const float *x;
-    const float *w; /* rmsnorm: weights, act: up */
-    const int32_t *pick;
-    int64_t count, inner, stride, dim;
+    sh_tensor y, x;
+    sh_tensor up;   /* act */
+    const float *w; /* rmsnorm */
+    const int32_t *positions;
+    int64_t count;
+    int64_t heads; /* rmsnorm: normed apart, within a row */
+    int64_t dim;   /* numbers of a row, or of a head */
     int64_t piece; /* rows in one */
-    float eps;
+    float eps, beta;
+    int every;
     sh_act act;
 };
 
 /* Runs rows in pieces of about PIECE numbers. */
-static void rows_each(sh_cpu *cpu, struct rows *rows, sh_host_fn fn)
+static void rows_each(sh_cpu *cpu, struct rows *rows, sh_cpu_fn fn)
 {
     rows->kernels = cpu->level->vector;
     rows->piece = (PIECE + rows->dim - 1) / rows->dim;
@@ -83,19 +74,9 @@ static int64_t rows_end(const struct rows *rows, size_t piece)
     return end < rows->count ? end : rows->count;
 }
 
-static void copy_run(void *arg, size_t piece, int thread)
+static float *row_at(sh_tensor t, int64_t row)
 {
-    const struct rows *c = arg;
-    (void)thread;
-    for (int64_t r = (int64_t)piece * c->piece; r < rows_end(c, piece); r++)
-        memcpy(c->y + r * c->dim, c->x + c->pick[r] * c->dim, (size_t)c->dim * sizeof(float));
-}
-
-void sh_cpu_copy_rows(sh_device *dev, float *y, const float *x, const int32_t *rows, int count,
-                      int64_t dim)
-{
-    struct rows c = {.y = y, .x = x, .pick = rows, .count = count, .dim = dim};
-    rows_each(sh_cpu_of(dev), &c, copy_run);
+    return sh_cpu_f32(t) + row * t.stride;
 }
 
 static void rmsnorm_run(void *arg, size_t piece, int thread)
@@ -103,20 +84,19 @@ static void rmsnorm_run(void *arg, size_t piece, int thread)
     const struct rows *n = arg;
     (void)thread;
     for (int64_t r = (int64_t)piece * n->piece; r < rows_end(n, piece); r++) {
-        int64_t at = r / n->inner * n->stride + r % n->inner * n->dim;
-        n->kernels->rmsnorm(n->y + at, n->x + at, n->w, n->dim, n->eps);
+        int64_t row = r / n->heads, at = r % n->heads * n->dim;
+        n->kernels->rmsnorm(row_at(n->y, row) + at, row_at(n->x, row) + at, n->w, n->dim, n->eps);
     }
 }
 
-void sh_cpu_rmsnorm(sh_device *dev, float *y, const float *x, const float *w, int64_t rows,
-                    int64_t inner, int64_t stride, int64_t dim, float eps)
+void sh_cpu_rmsnorm(sh_device *dev, sh_tensor y, sh_tensor x, const float *w, int rows, int heads,
+                    int64_t dim, float eps)
 {
     struct rows n = {.y = y,
                      .x = x,
                      .w = w,
-                     .count = rows,
-                     .inner = inner,
-                     .stride = stride,
+                     .count = (int64_t)rows * heads,
+                     .heads = heads,
                      .dim = dim,
                      .eps = eps};
     rows_each(sh_cpu_of(dev), &n, rmsnorm_run);
@@ -126,16 +106,37 @@ static void act_run(void *arg, size_t piece, int thread)
 {
     const struct rows *a = arg;
     (void)thread;
-    for (int64_t r = (int64_t)piece * a->piece; r < rows_end(a, piece); r++) {
-        int64_t at = r * a->stride;
-        a->kernels->act(a->act, a->y + at, a->x + at, a->w + at, a->dim);
+    for (int64_t r = (int64_t)piece * a->piece; r < rows_end(a, piece); r++)
+        a->kernels->act(a->act, row_at(a->y, r), row_at(a->x, r), row_at(a->up, r), a->dim);
+}
+
+void sh_cpu_act(sh_device *dev, sh_act act, sh_tensor y, sh_tensor gate, sh_tensor up, int tokens,
+                int64_t cols)
+{
+    struct rows a = {.act = act, .y = y, .x = gate, .up = up, .count = tokens, .dim = cols};
+    rows_each(sh_cpu_of(dev), &a, act_run);
+}
+
+static void scale_run(void *arg, size_t piece, int thread)
+{
+    const struct rows *s = arg;
+    (void)thread;
+    for (int64_t r = (int64_t)piece * s->piece; r < rows_end(s, piece); r++) {
+        int steps = s->positions[r] / s->every;
+        if (steps > 0)
+            s->kernels->scale(row_at(s->x, r), (float)(1 + (double)s->beta * log(1.0 + steps)),
+                              (size_t)s->dim);
     }
 }
 
-void sh_cpu_act(sh_device *dev, sh_act act, float *y, const float *gate, const float *up,
-                int tokens, int64_t dim, int64_t stride)
+void sh_cpu_scale_by_position(sh_device *dev, const sh_device_batch *b, sh_tensor x, int64_t cols,
+                              float beta, int every)
 {
-    struct rows a = {
-        .act = act, .y = y, .x = gate, .w = up, .count = tokens, .dim = dim, .stride = stride};
-    rows_each(sh_cpu_of(dev), &a, act_run);
+    struct rows s = {.x = x,
+                     .positions = b->positions,
+                     .count = b->in.tokens,
+                     .dim = cols,
+                     .beta = beta,
+                     .every = every};
+    rows_each(sh_cpu_of(dev), &s, scale_run);
 }

@@ -26,6 +26,7 @@ struct job {
     int topk, slots, used;
     const float *weights;
     float *y;
+    int64_t y_stride;
     int32_t *expert; /* [used] the experts that were chosen */
     int32_t *begin;  /* [used + 1] first slot of each */
     int32_t *place;  /* [experts] counts, then the next free slot, while sorting */
@@ -157,7 +158,7 @@ static void output_run(void *arg, size_t piece, int thread)
                    out + job->begin[u] * STRIPE);
     }
     for (int i = 0; i < job->slots; i += job->topk) {
-        float *y = job->y + i / job->topk * down->rows + row;
+        float *y = job->y + i / job->topk * job->y_stride + row;
         memset(y, 0, (size_t)rows * sizeof(*y));
         for (int k = i; k < i + job->topk; k++)
             for (int64_t r = 0; r < rows; r++)
@@ -183,8 +184,8 @@ static void job_run(struct job *job, const int32_t *ids)
     sh_cpu_each(cpu, (size_t)((hidden + job->stripe - 1) / job->stripe), false, output_run, job);
 }
 
-void sh_cpu_experts(sh_device *dev, const sh_experts *ex, const float *x, int tokens,
-                    const int32_t *ids, const float *weights, int topk, float *y)
+void sh_cpu_experts(sh_device *dev, const sh_experts *ex, sh_tensor x, int tokens,
+                    const int32_t *ids, const float *weights, int topk, sh_tensor y)
 {
     sh_cpu *cpu = sh_cpu_of(dev);
     sh_scratch scratch = {.base = cpu->scratch};
@@ -197,7 +198,8 @@ void sh_cpu_experts(sh_device *dev, const sh_experts *ex, const float *x, int to
         .topk = topk,
         .slots = tokens * topk,
         .weights = weights,
-        .y = y,
+        .y = sh_cpu_f32(y),
+        .y_stride = y.stride,
     };
     job.in_codes = sh_acts_are_codes(cpu, &job.gate);
     job.mid_codes = sh_acts_are_codes(cpu, &job.down);
@@ -207,8 +209,8 @@ void sh_cpu_experts(sh_device *dev, const sh_experts *ex, const float *x, int to
     job_place(&job, &scratch, sh_pool_threads(cpu->pool), (int)ex->gate.count, tokens,
               ex->gate.cols, ex->gate.rows, steps);
     SH_ASSERT(scratch.used <= cpu->scratch_size);
-    job.in.x = x;
-    job.in.x_stride = ex->gate.cols;
+    job.in.x = sh_cpu_f32(x);
+    job.in.x_stride = x.stride;
     job.mid.x = job.mid_x;
     job.mid.x_stride = ex->gate.rows;
     job_run(&job, ids);
@@ -221,6 +223,6 @@ size_t sh_cpu_experts_scratch(const sh_cpu *cpu, const sh_limits *limits)
     int steps[2] = {STEP_MIN, STEP_MIN};
     if (limits->experts > 0)
         job_place(&job, &s, sh_pool_threads(cpu->pool), limits->experts, limits->tokens,
-                  limits->cols, limits->rows, steps);
+                  limits->cols, limits->expert_rows, steps);
     return s.used;
 }

@@ -82,18 +82,19 @@ static void write_run(void *arg, size_t piece, int thread)
     tokens_write(w, span, first > 0 ? first : 0, end, head);
 }
 
-void sh_cpu_kv_write(sh_device *dev, const sh_kv *kv, const sh_batch *batch, const float *k,
-                     int64_t k_stride, const float *v, int64_t v_stride)
+void sh_cpu_kv_write(sh_device *dev, const sh_device_batch *b, const sh_kv *kv, sh_tensor k,
+                     sh_tensor v)
 {
+    const sh_batch *batch = &b->in;
     sh_cpu *cpu = sh_cpu_of(dev);
     sh_scratch scratch = {.base = cpu->scratch};
     struct write w = {.kernels = cpu->level->vector,
                       .kv = kv,
                       .batch = batch,
-                      .k = k,
-                      .v = v,
-                      .k_stride = k_stride,
-                      .v_stride = v_stride,
+                      .k = sh_cpu_f32(k),
+                      .v = sh_cpu_f32(v),
+                      .k_stride = k.stride,
+                      .v_stride = v.stride,
                       .layout = sh_kv_layout_of(&kv->shape),
                       .begin = begin_place(&scratch, batch->span_count)};
     SH_ASSERT(scratch.used <= cpu->scratch_size);

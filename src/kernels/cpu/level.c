@@ -125,3 +125,10 @@ sh_status sh_cpu_level_find(const char *name, const sh_cpu_level **out, sh_err *
     *out = found;
     return SH_OK;
 }
+
+const sh_row_kernels *sh_row_kernels_best(void)
+{
+    const sh_cpu_level *best = sh_cpu_level_at(0);
+    for (int i = 1; sh_cpu_level_at(i) != NULL; i++) best = sh_cpu_level_at(i);
+    return &best->vector->rows;
+}

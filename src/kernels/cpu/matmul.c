@@ -42,10 +42,10 @@ static void piece_run(void *arg, size_t piece, int thread)
     int64_t row = (int64_t)piece * job->piece_rows;
     int64_t rows = w->rows - row < job->piece_rows ? w->rows - row : job->piece_rows;
     const uint8_t *panel = (const uint8_t *)w->data + (size_t)(row / SH_PANEL_ROWS) * p.panel_bytes;
-    float *y = product->y + row;
-    sh_acts_dot(job->cpu, &p, panel, rows, &job->acts, y, product->y_stride);
+    float *y = sh_cpu_f32(product->y) + row;
+    sh_acts_dot(job->cpu, &p, panel, rows, &job->acts, y, product->y.stride);
     if (product->bias != NULL)
-        bias_add(product->bias + row, y, product->y_stride, job->acts.tokens, rows);
+        bias_add(product->bias + row, y, product->y.stride, job->acts.tokens, rows);
 }
 
 struct fill {
@@ -79,8 +79,8 @@ static int count_alike(const sh_cpu *cpu, const sh_product *products, int count,
     return alike;
 }
 
-static void run_alike(sh_cpu *cpu, const sh_product *products, int count, int64_t rows,
-                      const float *x, int64_t x_stride, int tokens)
+static void run_alike(sh_cpu *cpu, const sh_product *products, int count, int64_t rows, sh_tensor x,
+                      int tokens)
 {
     sh_scratch scratch = {.base = cpu->scratch};
     sh_panel p = sh_panel_of(&products->w->quant, products->w->cols);
@@ -89,8 +89,8 @@ static void run_alike(sh_cpu *cpu, const sh_product *products, int count, int64_
     if (codes) job.acts = sh_acts_place(&scratch, tokens, p.cols, p.step);
     SH_ASSERT(scratch.used <= cpu->scratch_size);
     job.acts.tokens = tokens;
-    job.acts.x = x;
-    job.acts.x_stride = x_stride;
+    job.acts.x = sh_cpu_f32(x);
+    job.acts.x_stride = x.stride;
     struct fill fill = {cpu, &job.acts, p.cols, p.step};
     if (codes) sh_cpu_each(cpu, (size_t)tokens, tokens * p.cols < ALONE_NUMBERS, fill_run, &fill);
 
@@ -105,13 +105,12 @@ static void run_alike(sh_cpu *cpu, const sh_product *products, int count, int64_
 
 /* Models mix formats (8-bit next to 4-bit): products that need the input in another form start a
  * new run. */
-void sh_cpu_matmul(sh_device *dev, const sh_product *products, int count, const float *x,
-                   int64_t x_stride, int tokens)
+void sh_cpu_matmul(sh_device *dev, const sh_product *products, int count, sh_tensor x, int tokens)
 {
     sh_cpu *cpu = sh_cpu_of(dev);
     for (int64_t rows; count > 0 && tokens > 0;) {
         int alike = count_alike(cpu, products, count, &rows);
-        run_alike(cpu, products, alike, rows, x, x_stride, tokens);
+        run_alike(cpu, products, alike, rows, x, tokens);
         products += alike;
         count -= alike;
     }
@@ -160,20 +159,19 @@ static void heads_run(void *arg, size_t head, int thread)
     }
 }
 
-void sh_cpu_matmul_heads(sh_device *dev, const sh_matrix *w, const float *x, int64_t x_token_stride,
-                         int64_t x_head_stride, float *y, int64_t y_token_stride,
-                         int64_t y_head_stride, int tokens)
+void sh_cpu_matmul_heads(sh_device *dev, const sh_matrix *w, sh_tensor x, int64_t x_head_stride,
+                         sh_tensor y, int64_t y_head_stride, int tokens)
 {
     sh_cpu *cpu = sh_cpu_of(dev);
     struct heads h = {
         .cpu = cpu,
         .w = w,
         .p = sh_panel_of(&w->quant, w->cols),
-        .x = x,
-        .x_token_stride = x_token_stride,
+        .x = sh_cpu_f32(x),
+        .x_token_stride = x.stride,
         .x_head_stride = x_head_stride,
-        .y = y,
-        .y_token_stride = y_token_stride,
+        .y = sh_cpu_f32(y),
+        .y_token_stride = y.stride,
         .y_head_stride = y_head_stride,
         .tokens = tokens,
     };

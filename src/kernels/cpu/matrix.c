@@ -42,13 +42,14 @@ struct embed {
     const int32_t *ids;
     float scale;
     float *y;
+    int64_t y_stride;
 };
 
 static void embed_run(void *arg, size_t token, int thread)
 {
     const struct embed *e = arg;
     const sh_matrix *w = e->w;
-    float *y = e->y + (int64_t)token * w->cols;
+    float *y = e->y + (int64_t)token * e->y_stride;
     int64_t row = e->ids[token] - e->row_first;
     (void)thread;
     if (row < 0 || row >= w->rows) {
@@ -59,9 +60,15 @@ static void embed_run(void *arg, size_t token, int thread)
     for (int64_t c = 0; c < w->cols; c++) y[c] *= e->scale;
 }
 
-void sh_cpu_embed(sh_device *dev, const sh_matrix *w, int64_t row_first, const int32_t *ids,
-                  int tokens, float scale, float *y)
+void sh_cpu_embed(sh_device *dev, const sh_device_batch *b, const sh_matrix *w, int64_t row_first,
+                  float scale, sh_tensor y)
 {
-    struct embed e = {w, sh_panel_of(&w->quant, w->cols), row_first, ids, scale, y};
-    sh_cpu_each(sh_cpu_of(dev), (size_t)tokens, false, embed_run, &e);
+    struct embed e = {.w = w,
+                      .p = sh_panel_of(&w->quant, w->cols),
+                      .row_first = row_first,
+                      .ids = b->in.ids,
+                      .scale = scale,
+                      .y = sh_cpu_f32(y),
+                      .y_stride = y.stride};
+    sh_cpu_each(sh_cpu_of(dev), (size_t)b->in.tokens, false, embed_run, &e);
 }

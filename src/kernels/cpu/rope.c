@@ -8,30 +8,31 @@
 enum { TABLE_ALONE = 64, ROPE_ALONE = 8192 }; /* numbers; fewer run on the caller alone */
 
 struct table {
-    const sh_rope *rope;
-    const int32_t *positions;
+    const sh_rope *rope; /* [2] */
+    const sh_device_batch *batch;
     float *to;
 };
 
 static void table_run(void *arg, size_t token, int thread)
 {
     const struct table *t = arg;
-    int half = t->rope->rotary_dim / 2;
-    float *cosines = t->to + (int64_t)token * t->rope->rotary_dim, *sines = cosines + half;
+    const sh_rope *rope = &t->rope[t->batch->long_rope[token]];
+    int half = rope->rotary_dim / 2;
+    float *cosines = t->to + (int64_t)token * rope->rotary_dim, *sines = cosines + half;
     (void)thread;
     for (int i = 0; i < half; i++) {
-        double angle = (double)t->positions[token] * (double)t->rope->inv_freq[i];
-        cosines[i] = (float)cos(angle) * t->rope->scale;
-        sines[i] = (float)sin(angle) * t->rope->scale;
+        double angle = (double)t->batch->positions[token] * (double)rope->inv_freq[i];
+        cosines[i] = (float)cos(angle) * rope->scale;
+        sines[i] = (float)sin(angle) * rope->scale;
     }
 }
 
-void sh_cpu_rope_table(sh_device *dev, const sh_rope *rope, const int32_t *positions, int tokens,
+void sh_cpu_rope_table(sh_device *dev, const sh_device_batch *b, const sh_rope rope[2],
                        float *table)
 {
-    struct table t = {rope, positions, table};
-    bool alone = (int64_t)tokens * rope->rotary_dim <= TABLE_ALONE;
-    sh_cpu_each(sh_cpu_of(dev), (size_t)tokens, alone, table_run, &t);
+    struct table t = {rope, b, table};
+    bool alone = (int64_t)b->in.tokens * rope->rotary_dim <= TABLE_ALONE;
+    sh_cpu_each(sh_cpu_of(dev), (size_t)b->in.tokens, alone, table_run, &t);
 }
 
 struct rotation {
@@ -53,11 +54,12 @@ static void rope_run(void *arg, size_t token, int thread)
         t->kernels->rope(x, table, t->rope->rotary_dim / 2, t->rope->interleaved);
 }
 
-void sh_cpu_rope(sh_device *dev, const sh_rope *rope, const float *table, float *x, int tokens,
-                 int64_t stride, int heads, int64_t head_stride)
+void sh_cpu_rope(sh_device *dev, const sh_rope *rope, const float *table, sh_tensor x, int tokens,
+                 int heads, int64_t head_stride)
 {
     sh_cpu *cpu = sh_cpu_of(dev);
-    struct rotation t = {cpu->level->vector, rope, table, x, stride, head_stride, heads};
+    struct rotation t = {cpu->level->vector, rope,        table, sh_cpu_f32(x),
+                         x.stride,           head_stride, heads};
     bool alone = (int64_t)tokens * heads * rope->rotary_dim <= ROPE_ALONE;
     sh_cpu_each(cpu, (size_t)tokens, alone, rope_run, &t);
 }

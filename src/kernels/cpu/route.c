@@ -122,18 +122,19 @@ static void choose_run(void *arg, size_t token, int thread)
     weights_finish(job, scores, ids, job->weights + token * router->topk);
 }
 
-void sh_cpu_route(sh_device *dev, const sh_router *router, const float *x, int tokens, int64_t dim,
+void sh_cpu_route(sh_device *dev, const sh_router *router, sh_tensor x, int tokens, int64_t cols,
                   int32_t *ids, float *weights)
 {
     sh_cpu *cpu = sh_cpu_of(dev);
     sh_scratch scratch = {.base = cpu->scratch};
     struct job job = {.kernels = cpu->level->vector,
                       .router = router,
-                      .x = x,
+                      .x = sh_cpu_f32(x),
                       .tokens = tokens,
-                      .dim = dim,
+                      .dim = cols,
                       .ids = ids,
                       .weights = weights};
+    SH_ASSERT(x.stride == cols);
     SH_ASSERT(router->groups >= 1 && router->groups <= GROUPS_MAX);
     int size = router->experts / router->groups;
     SH_ASSERT(router->topk <= (router->groups > 1 ? router->topk_groups * size : router->experts));
@@ -145,7 +146,7 @@ void sh_cpu_route(sh_device *dev, const sh_router *router, const float *x, int t
     job.w_tile = tokens < SH_DOT_TILE ? SH_DOT_TILE / 4 : SH_DOT_TILE;
     int w_tiles = (router->experts + job.w_tile - 1) / job.w_tile;
     int64_t scores = (int64_t)tokens * router->experts;
-    sh_cpu_each(cpu, (size_t)job.x_tiles * w_tiles, scores * dim <= DOTS_ALONE, logits_run, &job);
+    sh_cpu_each(cpu, (size_t)job.x_tiles * w_tiles, scores * cols <= DOTS_ALONE, logits_run, &job);
     sh_cpu_each(cpu, (size_t)tokens, scores <= CHOICES_ALONE, choose_run, &job);
 }
 

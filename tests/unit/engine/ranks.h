@@ -8,6 +8,7 @@
 #include "net/sock.h"
 
 #include "test.h"
+#include "unit/fenced.h"
 
 /* A port that is free now; rank 0 starts to listen on it at once. */
 static inline int listen_somewhere(char text[SH_ADDR_TEXT_MAX])

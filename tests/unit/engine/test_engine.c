@@ -7,6 +7,7 @@
 #include "engine/engine_socket.h"
 
 #include "test.h"
+#include "unit/fenced.h"
 
 #include <math.h>
 #include <poll.h>
@@ -84,7 +85,8 @@ static struct world *world_open_at(const char *dir, int drafts, int kv_tokens, c
     struct world *w = calloc(1, sizeof(*w));
     snprintf(w->path, sizeof(w->path), "/tmp/shoal-test-%d%s.sock", (int)getpid(), name);
     sh_engine_opts opts = {.model_group = {.model_dir = dir,
-                                           .cpu = {.threads = 2},
+                                           .device = test_device(),
+                                           .device_opts = {.threads = 2},
                                            .kv_format = SH_KV_F16,
                                            .slots = 8,
                                            .chunk = 128,

@@ -83,7 +83,8 @@ TEST(stats_and_cancels_are_answered_while_the_group_re_forms)
     sh_engine *engine;
     sh_group_opts own = group_opts(0, 2, where, listen_somewhere(where), NULL);
     sh_engine_opts opts = {.model_group = {.model_dir = "models/demo",
-                                           .cpu = {.threads = 1},
+                                           .device = test_device(),
+                                           .device_opts = {.threads = 1},
                                            .kv_format = SH_KV_F16,
                                            .slots = 2,
                                            .chunk = 64},

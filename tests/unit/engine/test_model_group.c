@@ -5,6 +5,7 @@
 #include "base/log.h"
 
 #include "unit/engine/ranks.h"
+#include "unit/fenced.h"
 #include "unit/model/rig.h"
 
 #include <signal.h>
@@ -35,19 +36,21 @@ static char token[SH_CLUSTER_TOKEN_LEN + 1];
 
 static sh_model_group_opts crew_opts(const char *dir, const struct form *f, const double *split)
 {
-    return (sh_model_group_opts){
-        .model_dir = dir,
-        .cpu = {.threads = 1, .level = getenv("SHOAL_CPU"), .activations = SH_ACTIVATIONS_F32},
-        .kv_format = SH_KV_F32,
-        .tensor = f->tensor,
-        .stages = f->stages,
-        .split = split,
-        .split_count = f->tensor * f->stages,
-        .context = RIG_TOKENS,
-        .slots = 2,
-        .chunk = RIG_TOKENS,
-        .draws = RIG_TOKENS,
-        .load = {.threads = 1, .exact = true}};
+    return (sh_model_group_opts){.model_dir = dir,
+                                 .device = test_device(),
+                                 .device_opts = {.threads = 1,
+                                                 .level = getenv("SHOAL_CPU"),
+                                                 .activations = SH_ACTIVATIONS_F32},
+                                 .kv_format = SH_KV_F32,
+                                 .tensor = f->tensor,
+                                 .stages = f->stages,
+                                 .split = split,
+                                 .split_count = f->tensor * f->stages,
+                                 .context = RIG_TOKENS,
+                                 .slots = 2,
+                                 .chunk = RIG_TOKENS,
+                                 .draws = RIG_TOKENS,
+                                 .load = {.threads = 1, .exact = true}};
 }
 
 /* Faults injected into a rank's memory after it has run a step. They are triggered by a wrapped
@@ -57,16 +60,15 @@ typedef void (*fault_fn)(void);
 static struct {
     sh_model_group *model_group;
     sh_ops ops; /* those of its device, except for what the fault replaces */
-    void (*embed)(sh_device *dev, const sh_matrix *w, int64_t row_first, const int32_t *ids,
-                  int tokens, float scale, float *y);
+    const sh_ops *real;
     int steps;
 } victim;
 
 /* Gives the second slot a block that is in no plan. */
-static void embed_then_change_state(sh_device *dev, const sh_matrix *w, int64_t row_first,
-                                    const int32_t *ids, int tokens, float scale, float *y)
+static void embed_then_change_state(sh_device *dev, const sh_device_batch *b, const sh_matrix *w,
+                                    int64_t row_first, float scale, sh_tensor y)
 {
-    victim.embed(dev, w, row_first, ids, tokens, scale, y);
+    victim.real->embed(dev, b, w, row_first, scale, y);
     if (victim.steps++ > 0) return;
     sh_step_plan *plan = sh_step_plan_create(sh_model_group_limits(victim.model_group));
     sh_err err;
@@ -83,32 +85,24 @@ static void change_state(void)
     victim.ops.embed = embed_then_change_state;
 }
 
-/* Changes one hidden state from the second step on. */
-static void embed_and_count(sh_device *dev, const sh_matrix *w, int64_t row_first,
-                            const int32_t *ids, int tokens, float scale, float *y)
+/* Another hash of the hidden states from the second step on. */
+static void hash_with_an_error(sh_device *dev, const sh_device_batch *b, sh_tensor x, int64_t cols,
+                               uint64_t seed, uint64_t *out)
 {
-    victim.steps++;
-    victim.embed(dev, w, row_first, ids, tokens, scale, y);
-}
-
-static void download_with_an_error(sh_device *dev, void *dst, const void *src, size_t size)
-{
-    (void)dev;
-    memcpy(dst, src, size);
-    if (victim.steps > 1) *(float *)dst += 1;
+    victim.real->hash_rows(dev, b, x, cols, seed, out);
+    if (victim.steps++ > 0) *out ^= 1;
 }
 
 static void change_hidden(void)
 {
-    victim.ops.embed = embed_and_count;
-    victim.ops.download = download_with_an_error;
+    victim.ops.hash_rows = hash_with_an_error;
 }
 
 static void victim_prepare(sh_model_group *model_group, fault_fn fault)
 {
     victim.model_group = model_group;
-    victim.ops = *model_group->dev->ops;
-    victim.embed = victim.ops.embed;
+    victim.real = model_group->dev->ops;
+    victim.ops = *victim.real;
     fault();
     model_group->dev->ops = &victim.ops;
 }

@@ -40,7 +40,8 @@ static void sink(void *ctx, uint64_t owner, const sh_event *event)
 static sh_engine_opts engine_opts(void)
 {
     return (sh_engine_opts){.model_group = {.model_dir = "models/demo",
-                                            .cpu = {.threads = 1},
+                                            .device = test_device(),
+                                            .device_opts = {.threads = 1},
                                             .kv_format = SH_KV_F16,
                                             .stages = 2,
                                             .slots = SLOTS,

@@ -1,5 +1,7 @@
 /* The whole row, sorted, is the reference: any split into parts must pick the same token. */
-#include "engine/logits_scanner.h"
+#include "engine/sampler.h"
+
+#include "kernels/device.h"
 
 #include "base/hash.h"
 
@@ -8,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { VOCAB = 1000, PARTS_MAX = 5 };
+enum { VOCAB = 1000, PARTS_MAX = 5, ROWS_MAX = 5 };
 
 static float row[VOCAB];
 static sh_candidate scratch[2 * VOCAB];
@@ -28,15 +30,39 @@ static void row_fill(double spread)
         row[(int)(uniform() * VOCAB)] = row[(int)(uniform() * VOCAB)]; /* ties */
 }
 
+/* Summarizes `count` rows [count, len] of a vocabulary part that starts at token `first`. */
+static void scan_on(sh_device *dev, const sh_row_query *queries, int count, float *logits,
+                    int first, int len, sh_logits_summary *out)
+{
+    static const int32_t rows[ROWS_MAX];
+    sh_span span = {.count = 1};
+    sh_batch batch = {
+        .tokens = 1, .span_count = 1, .spans = &span, .rows = rows, .row_count = count};
+    sh_tensor tensor = {.data = logits, .stride = len, .element_size = sizeof(float)};
+    sh_err err;
+    const sh_device_batch *b = dev->ops->step_begin(dev, &batch);
+    dev->ops->scan(dev, b, tensor, first, len, queries, out);
+    CHECK_OK(dev->ops->step_end(dev, b, &err), err);
+}
+
+static sh_device *scan_device(const char *level, int threads, int vocab)
+{
+    sh_device_opts opts = {.threads = threads, .level = level};
+    sh_limits limits = {.tokens = 1, .rows = ROWS_MAX, .cols = 64, .vocab = vocab};
+    sh_device *dev;
+    sh_err err;
+    CHECK_OK(sh_device_open(NULL, &opts, &dev, &err), err);
+    CHECK_OK(dev->ops->reserve(dev, &limits, &err), err);
+    return dev;
+}
+
 static void scan_row(const sh_draw *draw, const float *logits, int first, int len,
                      sh_logits_summary *out)
 {
     float copy[VOCAB];
-    sh_row_query ask = {.draw = *draw};
-    sh_logits_scanner *scanner = sh_logits_scanner_create(device, first, len, 1);
+    sh_row_query query = {.draw = *draw};
     memcpy(copy, logits, (size_t)len * sizeof(float));
-    sh_logits_scanner_run(scanner, &ask, 1, copy, out);
-    sh_logits_scanner_free(scanner);
+    scan_on(device, &query, 1, copy, first, len, out);
 }
 
 static sh_status pick_in_parts(const sh_draw *draw, int parts, sh_pick *out)
@@ -83,7 +109,7 @@ TEST(every_cut_of_a_row_picks_the_token_of_the_whole_row)
         row_fill(i % 3 == 0 ? 4 : 30);
         sh_draw draw = random_draw(i);
         sh_pick whole, parts;
-        sh_pick_whole(&draw, device->ops->rows(device), row, VOCAB, scratch, &whole);
+        sh_pick_whole(&draw, row, VOCAB, scratch, &whole);
         if (pick_in_parts(&draw, 1 + i % PARTS_MAX, &parts) == SH_AGAIN) continue;
         settled++;
         assert_int_equal(parts.id, whole.id);
@@ -188,18 +214,19 @@ TEST(penalties_and_bias_act_in_their_order)
     assert_true(count <= sh_adjust_max(&s, 5, 1));
     sh_marks_reset(&marks);
     float logits[6] = {1, 1, 1, 1, 1, -1};
-    sh_adjust_apply(list, count, logits, 0, 6);
+    sh_row_query_apply(&(sh_row_query){.adjusts = list, .adjust_count = count}, logits, 0, 6);
     assert_true(logits[0] == 1);
     assert_true(logits[1] == 0);                       /* bias only: outside window and answer */
     assert_true(logits[2] == 1 / 2.0f - 0.5f - 0.75f); /* repeated, present, three times */
     assert_true(logits[3] == 5);
     assert_true(logits[5] == -2 - 0.75f); /* negative logits are multiplied */
     float part[2] = {1, 1};
-    sh_adjust_apply(list, count, part, 3, 2); /* the part with tokens 3 and 4 */
+    sh_row_query_apply(&(sh_row_query){.adjusts = list, .adjust_count = count}, part, 3,
+                       2); /* the part with tokens 3 and 4 */
     assert_true(part[0] == 5 && part[1] == 1);
 }
 
-enum { LONG = 40000, ROWS = 5 };
+enum { LONG = 40000, ROWS = ROWS_MAX };
 
 /* The summaries of five long rows, each with another kind of draw, some with logit changes. */
 static void scan_long(const char *level, int threads, int first, int count, sh_logits_summary *out)
@@ -214,16 +241,11 @@ static void scan_long(const char *level, int threads, int first, int count, sh_l
         {.draw = {.temperature = 1, .top_p = 0.9, .logprobs = 20}, changes, 2},
         {.draw = {.temperature = 2, .top_p = 1, .seed = 9, .logprobs = -1}, changes, 2},
     };
-    sh_device *dev;
-    sh_err err;
-    CHECK_OK(sh_device_open_cpu(&(sh_cpu_opts){.threads = threads, .level = level}, &dev, &err),
-             err);
-    sh_logits_scanner *scanner = sh_logits_scanner_create(dev, 0, LONG, ROWS);
+    sh_device *dev = scan_device(level, threads, LONG);
     random_state = 11;
     for (int i = 0; i < ROWS * LONG; i++) logits[i] = (float)((uniform() - 0.5) * 8);
     memset(out, 0, (size_t)count * sizeof(*out));
-    sh_logits_scanner_run(scanner, asks + first, count, logits + first * LONG, out);
-    sh_logits_scanner_free(scanner);
+    scan_on(dev, asks + first, count, logits + first * LONG, 0, LONG, out);
     dev->ops->close(dev);
 }
 
@@ -260,17 +282,47 @@ TEST(a_part_without_tokens_never_wins)
         for (int t = 0; t < VOCAB; t++) row[t] -= 50; /* an empty part's zeros would win */
         sh_draw draw = random_draw(i);
         sh_pick whole, joined;
-        sh_pick_whole(&draw, device->ops->rows(device), row, VOCAB, scratch, &whole);
+        sh_pick_whole(&draw, row, VOCAB, scratch, &whole);
         if (pick_beside_empty(&draw, &joined) == SH_OK) assert_int_equal(joined.id, whole.id);
+    }
+}
+
+/* Tokens that a grammar forbids; the mask covers the whole vocabulary, whatever the part. */
+TEST(only_allowed_tokens_are_drawn)
+{
+    UNUSED_STATE;
+    uint64_t allowed[VOCAB / 64 + 1];
+    for (int i = 0; i < 400; i++) {
+        float copy[VOCAB];
+        sh_draw draw = random_draw(i);
+        sh_row_query query = {.draw = draw, .allowed = allowed};
+        sh_logits_summary summaries[2];
+        sh_pick whole, joined;
+        int cut = 1 + i % (VOCAB - 1);
+        row_fill(6);
+        for (size_t w = 0; w < SH_COUNT_OF(allowed); w++) allowed[w] = sh_mix64(w + (uint64_t)i);
+        allowed[0] |= 1;
+        for (int id = 0; id < VOCAB; id++) /* the best of all is forbidden */
+            if ((allowed[id / 64] >> id % 64 & 1) == 0) row[id] += 100;
+        memcpy(copy, row, sizeof(copy));
+        memset(summaries, 0, sizeof(summaries));
+        scan_on(device, &query, 1, copy, 0, cut, &summaries[0]);
+        scan_on(device, &query, 1, copy + cut, cut, VOCAB - cut, &summaries[1]);
+        for (int id = 0; id < VOCAB; id++)
+            if ((allowed[id / 64] >> id % 64 & 1) == 0) row[id] = -INFINITY;
+        sh_pick_whole(&draw, row, VOCAB, scratch, &whole);
+        assert_true((allowed[whole.id / 64] >> whole.id % 64 & 1) != 0);
+        if (sh_pick_join(&draw, summaries, 2, &joined) == SH_OK)
+            assert_int_equal(joined.id, whole.id);
     }
 }
 
 int main(void)
 {
-    sh_err err;
-    CHECK_OK(sh_device_open_cpu(&(sh_cpu_opts){.threads = 2}, &device, &err), err);
+    device = scan_device(NULL, 2, VOCAB);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_part_without_tokens_never_wins),
+        cmocka_unit_test(only_allowed_tokens_are_drawn),
         cmocka_unit_test(every_cut_of_a_row_picks_the_token_of_the_whole_row),
         cmocka_unit_test(a_summary_has_the_same_bits_alone_in_a_batch_and_on_any_threads),
         cmocka_unit_test(a_sorted_row_has_the_best_first_and_of_equals_the_first),

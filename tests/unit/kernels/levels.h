@@ -17,7 +17,7 @@ static inline bool level_opens(const char *name)
 {
     sh_device *dev;
     sh_err err;
-    if (sh_device_open_cpu(&(sh_cpu_opts){.threads = 1, .level = name}, &dev, &err) != SH_OK)
+    if (sh_device_open(NULL, &(sh_device_opts){.threads = 1, .level = name}, &dev, &err) != SH_OK)
         return false;
     dev->ops->close(dev);
     return true;
@@ -47,10 +47,16 @@ static inline sh_device *level_open(const char *name, int threads, const sh_limi
 {
     sh_device *dev;
     sh_err err;
-    CHECK_OK(sh_device_open_cpu(&(sh_cpu_opts){.threads = threads, .level = name}, &dev, &err),
+    CHECK_OK(sh_device_open(NULL, &(sh_device_opts){.threads = threads, .level = name}, &dev, &err),
              err);
     CHECK_OK(dev->ops->reserve(dev, limits, &err), err);
     return dev;
+}
+
+/* Rows in host memory, as the CPU's ops see them. */
+static inline sh_tensor tensor_of(const float *x, int64_t stride)
+{
+    return (sh_tensor){(void *)(uintptr_t)x, stride, sizeof(*x)};
 }
 
 /* A small generator of our own, so that a seed gives the same numbers everywhere. */

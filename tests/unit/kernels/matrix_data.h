@@ -159,7 +159,7 @@ static inline sh_raw_rows raw_rows_at(const raw_matrix *m, int64_t row)
     };
 }
 
-/* The matrix on a device, packed in pieces of SH_PACK_ROWS like the loader does. */
+/* The matrix on a device, packed in pieces like the loader does. */
 static inline sh_matrix raw_pack(sh_device *dev, const raw_matrix *raws, int64_t count)
 {
     sh_matrix m = {.quant = raws->quant, .rows = raws->rows, .cols = raws->cols, .count = count};
@@ -167,11 +167,10 @@ static inline sh_matrix raw_pack(sh_device *dev, const raw_matrix *raws, int64_t
     m.stride = dev->ops->matrix_bytes(dev, &m.quant, m.rows, m.cols);
     CHECK_OK(dev->ops->map(dev, m.stride * (size_t)count, "test", &m.data, &err), err);
     for (int64_t i = 0; i < count; i++)
-        for (int64_t row = 0; row < m.rows; row += SH_PACK_ROWS) {
+        for (int64_t row = 0; row < m.rows; row += dev->ops->pack_rows) {
             sh_raw_rows rows = raw_rows_at(&raws[i], row);
-            int64_t left = m.rows - row;
-            dev->ops->matrix_pack(dev, &m, i, row, left < SH_PACK_ROWS ? left : SH_PACK_ROWS,
-                                  &rows);
+            int64_t left = m.rows - row, most = dev->ops->pack_rows;
+            dev->ops->matrix_pack(dev, &m, i, row, left < most ? left : most, &rows);
         }
     return m;
 }
@@ -185,16 +184,16 @@ static inline sh_device *mode_open(const char *level, int threads, sh_activation
 {
     sh_limits limits = {.tokens = 64,
                         .cols = 1024,
-                        .rows = 256,
+                        .expert_rows = 256,
                         .hidden = 256,
                         .experts = 16,
                         .topk = 4,
                         .heads = 8,
                         .head_dim = 128};
-    sh_cpu_opts opts = {.threads = threads, .level = level, .activations = mode};
+    sh_device_opts opts = {.threads = threads, .level = level, .activations = mode};
     sh_device *dev;
     sh_err err;
-    CHECK_OK(sh_device_open_cpu(&opts, &dev, &err), err);
+    CHECK_OK(sh_device_open(NULL, &opts, &dev, &err), err);
     CHECK_OK(dev->ops->reserve(dev, &limits, &err), err);
     return dev;
 }

@@ -67,9 +67,9 @@ static void world_open(world *w, shape s, const char *level, int threads, const 
     int32_t ids[BLOCKS_MAX], used = 0, blocks = 0;
     uint64_t rng = seed;
     sh_err err;
-    sh_limits limits = {.tokens = CONTEXT_MAX,
+    sh_limits limits = {.tokens = SEQS_MAX * CONTEXT_MAX,
                         .cols = 64,
-                        .rows = 64,
+                        .expert_rows = 64,
                         .hidden = 64,
                         .heads = s.heads,
                         .head_dim = s.k_dim > s.v_dim ? s.k_dim : s.v_dim};
@@ -129,7 +129,8 @@ static void world_step(world *w, const int *from, const int *to)
     sh_span span[SEQS_MAX];
     for (int i = 0; i < w->seq_count; i++) {
         if (from[i] >= to[i]) continue;
-        span[spans++] = (sh_span){tokens, to[i] - from[i], from[i], w->seqs[i].blocks};
+        span[spans++] = (sh_span){
+            .first = tokens, .count = to[i] - from[i], .pos = from[i], .blocks = w->seqs[i].blocks};
         tokens += to[i] - from[i];
     }
     float *q = malloc((size_t)tokens * q_dim * sizeof(float));
@@ -143,14 +144,17 @@ static void world_step(world *w, const int *from, const int *to)
         rows_copy(v + (size_t)at * v_dim, w->seqs[i].v, from[i], count, v_dim);
         at += count;
     }
-    sh_batch batch = {tokens, spans, span};
+    sh_batch batch = {.tokens = tokens, .span_count = spans, .spans = span};
     sh_attention attn = {.heads = s->heads,
                          .kv_of = w->kv_of,
                          .scale = 0.125f,
                          .window = s->window,
                          .sinks = s->sinks ? w->sinks : NULL};
-    w->dev->ops->kv_write(w->dev, &w->kv, &batch, k, k_dim, s->v_in_k ? NULL : v, v_dim);
-    if (!w->write_only) w->dev->ops->attend(w->dev, &attn, &w->kv, &batch, q, q_dim, out, out_dim);
+    const sh_device_batch *b = w->dev->ops->step_begin(w->dev, &batch);
+    w->dev->ops->kv_write(w->dev, b, &w->kv, tensor_of(k, k_dim),
+                          tensor_of(s->v_in_k ? NULL : v, v_dim));
+    if (!w->write_only)
+        w->dev->ops->attend(w->dev, b, &attn, &w->kv, tensor_of(q, q_dim), tensor_of(out, out_dim));
     for (int i = 0, at = 0; i < w->seq_count; i++) {
         if (from[i] >= to[i] || w->write_only) continue;
         memcpy(w->seqs[i].out + (size_t)from[i] * out_dim, out + (size_t)at * out_dim,
@@ -421,17 +425,18 @@ TEST(f16_stops_at_its_largest_number)
 TEST(no_heads_and_no_tokens_are_nothing_to_do)
 {
     UNUSED_STATE;
-    sh_limits limits = {.tokens = 4, .cols = 64, .rows = 64, .hidden = 64};
+    sh_limits limits = {.tokens = 4, .cols = 64, .expert_rows = 64, .hidden = 64};
     sh_device *dev = level_open(NULL, 2, &limits);
-    sh_span span = {0, 4, 0, &(int32_t){0}};
+    sh_span span = {.count = 4, .blocks = &(int32_t){0}};
     sh_kv kv = {.shape = {.format = SH_KV_F16, .k_dim = 64, .v_dim = 64}};
     sh_attention attn = {.scale = 1.0f};
     float out = 7.0f;
     assert_int_equal(dev->ops->kv_block_bytes(dev, &kv.shape), 0);
     for (int spans = 0; spans <= 1; spans++) {
-        sh_batch batch = {4 * spans, spans, &span};
-        dev->ops->kv_write(dev, &kv, &batch, &out, 0, &out, 0);
-        dev->ops->attend(dev, &attn, &kv, &batch, &out, 0, &out, 0);
+        sh_batch batch = {.tokens = 4 * spans, .span_count = spans, .spans = &span};
+        const sh_device_batch *b = dev->ops->step_begin(dev, &batch);
+        dev->ops->kv_write(dev, b, &kv, tensor_of(&out, 0), tensor_of(&out, 0));
+        dev->ops->attend(dev, b, &attn, &kv, tensor_of(&out, 0), tensor_of(&out, 0));
     }
     assert_true(out == 7.0f);
     dev->ops->close(dev);

@@ -7,10 +7,11 @@ enum { COUNT = 40001 };
 
 static const uint64_t RMSNORM_HASH = 0x1f6771384b2ed21fu;
 
-static const sh_limits LIMITS = {.tokens = 64, .cols = 64, .rows = 64, .hidden = 64, .heads = 1};
+static const sh_limits LIMITS = {
+    .tokens = 512, .rows = 512, .cols = 64, .expert_rows = 64, .hidden = 64, .heads = 1};
 static const int64_t DIMS[] = {1, 2, 15, 16, 17, 31, 63, 64, 65, 100, 127, 128, 1000, 2880};
 
-TEST(add_and_scale_round_once_at_every_level)
+TEST(add_rounds_once_at_every_level)
 {
     UNUSED_STATE;
     const char *names[LEVELS_MAX];
@@ -22,15 +23,12 @@ TEST(add_and_scale_round_once_at_every_level)
         for (size_t count = 0; count <= COUNT; count += 1 + count * 2) {
             sh_device *dev = level_open(names[l], 2, &LIMITS);
             memcpy(got, x, COUNT * sizeof(float));
-            dev->ops->add(dev, got, y, count);
+            dev->ops->add(dev, tensor_of(got, (int64_t)count), tensor_of(y, (int64_t)count), 1,
+                          (int64_t)count);
             for (size_t i = 0; i < COUNT; i++) {
                 float sum = x[i] + y[i];
                 assert_true(got[i] == (i < count ? sum : x[i]));
             }
-            memcpy(got, x, COUNT * sizeof(float));
-            dev->ops->scale(dev, got, 1.7f, count);
-            for (size_t i = 0; i < COUNT; i++)
-                assert_true(got[i] == (i < count ? x[i] * 1.7f : x[i]));
             dev->ops->close(dev);
         }
     free(x);
@@ -47,12 +45,41 @@ TEST(copy_rows_takes_rows_in_any_order)
     int32_t rows[ROWS];
     for (int i = 0; i < ROWS; i++) rows[i] = (int32_t)(random_u32(&rng) % ROWS);
     sh_device *dev = level_open(NULL, 2, &LIMITS);
-    dev->ops->copy_rows(dev, y, x, rows, ROWS, DIM);
+    sh_span span = {.count = ROWS};
+    sh_batch batch = {
+        .tokens = ROWS, .span_count = 1, .spans = &span, .rows = rows, .row_count = ROWS};
+    dev->ops->copy_rows(dev, dev->ops->step_begin(dev, &batch), tensor_of(y, DIM),
+                        tensor_of(x, DIM), DIM);
     for (int i = 0; i < ROWS; i++)
         assert_memory_equal(y + i * DIM, x + rows[i] * DIM, DIM * sizeof(float));
     dev->ops->close(dev);
     free(x);
     free(y);
+}
+
+TEST(queries_far_into_a_context_are_scaled_by_its_multiples)
+{
+    UNUSED_STATE;
+    enum { TOKENS = 300, DIM = 65, EVERY = 100 };
+    const char *names[LEVELS_MAX];
+    int levels = levels_list(names);
+    for (int l = 0; l < levels; l++) {
+        uint64_t rng = 3;
+        float *x = random_floats(&rng, TOKENS * DIM, 1.0f), *y = malloc(TOKENS * DIM * sizeof(*y));
+        memcpy(y, x, TOKENS * DIM * sizeof(*y));
+        sh_device *dev = level_open(names[l], 2, &LIMITS);
+        sh_span span = {.count = TOKENS, .pos = 50};
+        sh_batch batch = {.tokens = TOKENS, .span_count = 1, .spans = &span};
+        dev->ops->scale_by_position(dev, dev->ops->step_begin(dev, &batch), tensor_of(y, DIM), DIM,
+                                    0.1f, EVERY);
+        for (int i = 0; i < TOKENS * DIM; i++) {
+            int multiple = (i / DIM + 50) / EVERY;
+            assert_true(y[i] == x[i] * (float)(1 + (double)0.1f * log(1.0 + multiple)));
+        }
+        dev->ops->close(dev);
+        free(x);
+        free(y);
+    }
 }
 
 TEST(rmsnorm_is_near_the_norm_in_double)
@@ -71,7 +98,7 @@ TEST(rmsnorm_is_near_the_norm_in_double)
             for (int64_t d = 0; d < dim; d++) sum += (double)x[d] * (double)x[d];
             for (int64_t d = 0; d < dim; d++)
                 want[d] = (double)x[d] * (double)w[d] / sqrt(sum / (double)dim + 1e-5);
-            dev->ops->rmsnorm(dev, x, x, w, 1, 1, dim, dim, 1e-5f);
+            dev->ops->rmsnorm(dev, tensor_of(x, dim), tensor_of(x, dim), w, 1, 1, dim, 1e-5f);
             check_near(names[l], x, want, (size_t)dim, 4e-6); /* values reach 4 */
             free(x);
             free(w);
@@ -90,10 +117,12 @@ TEST(rmsnorm_of_heads_inside_rows_touches_nothing_else)
     float *y = malloc(TOKENS * STRIDE * sizeof(float)), one[DIM];
     memcpy(y, x, TOKENS * STRIDE * sizeof(float));
     sh_device *dev = level_open(NULL, 2, &LIMITS);
-    dev->ops->rmsnorm(dev, y, x, w, TOKENS * HEADS, HEADS, STRIDE, DIM, 1e-6f);
+    dev->ops->rmsnorm(dev, tensor_of(y, STRIDE), tensor_of(x, STRIDE), w, TOKENS, HEADS, DIM,
+                      1e-6f);
     for (int t = 0; t < TOKENS; t++) {
         for (int h = 0; h < HEADS; h++) {
-            dev->ops->rmsnorm(dev, one, x + t * STRIDE + h * DIM, w, 1, 1, DIM, DIM, 1e-6f);
+            dev->ops->rmsnorm(dev, tensor_of(one, DIM), tensor_of(x + t * STRIDE + h * DIM, DIM), w,
+                              1, 1, DIM, 1e-6f);
             check_same_bits("head", y + t * STRIDE + h * DIM, one, sizeof(one));
         }
         size_t rest = (STRIDE - HEADS * DIM) * sizeof(float);
@@ -116,7 +145,8 @@ TEST(rmsnorm_has_the_same_bits_at_every_level)
         for (size_t i = 0; i < SH_COUNT_OF(DIMS); i++) {
             float *x = random_floats(&rng, (size_t)DIMS[i], 10.0f);
             float *w = random_floats(&rng, (size_t)DIMS[i], 2.0f);
-            dev->ops->rmsnorm(dev, x, x, w, 1, 1, DIMS[i], DIMS[i], 1e-5f);
+            dev->ops->rmsnorm(dev, tensor_of(x, DIMS[i]), tensor_of(x, DIMS[i]), w, 1, 1, DIMS[i],
+                              1e-5f);
             hash = bits_hash(x, (size_t)DIMS[i] * sizeof(float), hash);
             free(x);
             free(w);
@@ -159,7 +189,8 @@ TEST(activations_are_near_their_formulas_in_double)
             float *y = random_floats(&rng, TOKENS * STRIDE, 1.0f);
             memcpy(gate, edges, sizeof(edges));
             float before = y[DIM];
-            dev->ops->act(dev, (sh_act)act, y, gate, up, TOKENS, DIM, STRIDE);
+            dev->ops->act(dev, (sh_act)act, tensor_of(y, STRIDE), tensor_of(gate, STRIDE),
+                          tensor_of(up, STRIDE), TOKENS, DIM);
             assert_true(y[DIM] == before);
             for (int t = 0; t < TOKENS; t++)
                 for (int d = 0; d < DIM; d++) {
@@ -170,7 +201,8 @@ TEST(activations_are_near_their_formulas_in_double)
                 }
             float *copy = malloc(TOKENS * STRIDE * sizeof(float));
             memcpy(copy, gate, TOKENS * STRIDE * sizeof(float));
-            dev->ops->act(dev, (sh_act)act, copy, copy, up, TOKENS, DIM, STRIDE);
+            dev->ops->act(dev, (sh_act)act, tensor_of(copy, STRIDE), tensor_of(copy, STRIDE),
+                          tensor_of(up, STRIDE), TOKENS, DIM);
             check_same_bits("in place", copy, y, DIM * sizeof(float));
             dev->ops->close(dev);
             free(gate);
@@ -183,7 +215,8 @@ TEST(activations_are_near_their_formulas_in_double)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(add_and_scale_round_once_at_every_level),
+        cmocka_unit_test(add_rounds_once_at_every_level),
+        cmocka_unit_test(queries_far_into_a_context_are_scaled_by_its_multiples),
         cmocka_unit_test(copy_rows_takes_rows_in_any_order),
         cmocka_unit_test(rmsnorm_is_near_the_norm_in_double),
         cmocka_unit_test(rmsnorm_of_heads_inside_rows_touches_nothing_else),

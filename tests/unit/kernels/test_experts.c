@@ -117,7 +117,8 @@ static void check_truth(const char *level, sh_quant quant, sh_act act, bool bias
     int32_t ids[5 * TOPK];
     if (biases) rig_add_biases(&rig);
     choose(&seed, 5, ids, weights);
-    rig.dev->ops->experts(rig.dev, &rig.ex, x, 5, ids, weights, TOPK, y);
+    rig.dev->ops->experts(rig.dev, &rig.ex, tensor_of(x, COLS), 5, ids, weights, TOPK,
+                          tensor_of(y, HIDDEN));
     for (int t = 0; t < 5; t++) {
         double want[HIDDEN];
         double largest = truth(&rig, x + t * COLS, ids + t * TOPK, weights + t * TOPK, want);
@@ -153,11 +154,12 @@ static void check_batches(const char *level, sh_activations mode, sh_quant quant
     rig_add_biases(&wide);
     choose(&seed, TOKENS_MAX, ids, weights);
     for (int t = 0; t < TOKENS_MAX; t++)
-        rig.dev->ops->experts(rig.dev, &rig.ex, x + t * COLS, 1, ids + t * TOPK, weights + t * TOPK,
-                              TOPK, alone + t * HIDDEN);
+        rig.dev->ops->experts(rig.dev, &rig.ex, tensor_of(x + t * COLS, COLS), 1, ids + t * TOPK,
+                              weights + t * TOPK, TOPK, tensor_of(alone + t * HIDDEN, HIDDEN));
     for (int tokens = 2; tokens <= TOKENS_MAX; tokens += 3) {
         struct rig *with = tokens % 2 == 0 ? &rig : &wide;
-        with->dev->ops->experts(with->dev, &with->ex, x, tokens, ids, weights, TOPK, y);
+        with->dev->ops->experts(with->dev, &with->ex, tensor_of(x, COLS), tokens, ids, weights,
+                                TOPK, tensor_of(y, HIDDEN));
         check_same_bits(level, alone, y, sizeof(float) * (size_t)(tokens * HIDDEN));
     }
     free(x);

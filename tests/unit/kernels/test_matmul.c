@@ -7,8 +7,8 @@ enum { TOKENS_MAX = 40 };
 static float *product_of(sh_device *dev, const sh_matrix *m, const float *x, int tokens)
 {
     float *y = malloc(sizeof(float) * (size_t)(tokens * m->rows));
-    sh_product product = {.w = m, .y = y, .y_stride = m->rows};
-    dev->ops->matmul(dev, &product, 1, x, m->cols, tokens);
+    sh_product product = {.w = m, .y = tensor_of(y, m->rows)};
+    dev->ops->matmul(dev, &product, 1, tensor_of(x, m->cols), tokens);
     return y;
 }
 
@@ -203,9 +203,9 @@ TEST(products_that_share_an_input_are_those_made_one_by_one)
             raw[i] = raw_random(&seed, raw_formats[pick[i]], 40 + 17 * i, COLS);
             m[i] = raw_pack(dev, &raw[i], 1);
             bias[i] = random_floats(&seed, 100, 1);
-            products[i] = (sh_product){&m[i], i % 2 == 0 ? bias[i] : NULL, y[i], 100};
+            products[i] = (sh_product){&m[i], i % 2 == 0 ? bias[i] : NULL, tensor_of(y[i], 100)};
         }
-        dev->ops->matmul(dev, products, COUNT, x, COLS, TOKENS);
+        dev->ops->matmul(dev, products, COUNT, tensor_of(x, COLS), TOKENS);
         for (int i = 0; i < COUNT; i++) {
             float *alone = product_of(dev, &m[i], x, TOKENS);
             for (int t = 0; t < TOKENS; t++)
@@ -239,7 +239,8 @@ TEST(heads_are_products_of_each_matrix_of_the_stack)
             sh_matrix m = raw_pack(dev, raw, HEADS);
             float *x = random_floats(&seed, TOKENS * HEADS * COLS, 1);
             float *y = malloc(sizeof(float) * TOKENS * HEADS * ROWS);
-            dev->ops->matmul_heads(dev, &m, x, HEADS * COLS, COLS, y, HEADS * ROWS, ROWS, TOKENS);
+            dev->ops->matmul_heads(dev, &m, tensor_of(x, HEADS * COLS), COLS,
+                                   tensor_of(y, HEADS * ROWS), ROWS, TOKENS);
             for (int h = 0; h < HEADS; h++) {
                 sh_matrix one = m;
                 one.count = 1;
@@ -261,11 +262,11 @@ TEST(heads_are_products_of_each_matrix_of_the_stack)
 TEST(an_unknown_level_is_refused_with_the_list)
 {
     UNUSED_STATE;
-    sh_cpu_opts opts = {.threads = 1, .level = "sse9"};
+    sh_device_opts opts = {.threads = 1, .level = "sse9"};
     sh_device *dev;
     sh_err err;
-    CHECK_FAILS(sh_device_open_cpu(&opts, &dev, &err), err, "'sse9'");
-    CHECK_FAILS(sh_device_open_cpu(&opts, &dev, &err), err, "generic");
+    CHECK_FAILS(sh_device_open(NULL, &opts, &dev, &err), err, "'sse9'");
+    CHECK_FAILS(sh_device_open(NULL, &opts, &dev, &err), err, "generic");
 }
 
 int main(void)

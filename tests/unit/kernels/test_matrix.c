@@ -27,7 +27,10 @@ TEST(embedding_a_row_gives_its_weights_to_the_bit_at_every_level)
             raw_matrix raw = raw_random(&seed, raw_formats[f], ROWS, odd_cols(&raw_formats[f], 3));
             sh_matrix m = raw_pack(dev, &raw, 1);
             float *y = malloc(sizeof(float) * (size_t)(TOKENS * raw.cols));
-            dev->ops->embed(dev, &m, FIRST, ids, TOKENS, 3.0f, y);
+            sh_span span = {.count = TOKENS};
+            sh_batch batch = {.tokens = TOKENS, .ids = ids, .span_count = 1, .spans = &span};
+            dev->ops->embed(dev, dev->ops->step_begin(dev, &batch), &m, FIRST, 3.0f,
+                            tensor_of(y, raw.cols));
             for (int t = 0; t < TOKENS; t++)
                 for (int64_t c = 0; c < raw.cols; c++) {
                     int64_t row = ids[t] - FIRST;

@@ -3,7 +3,8 @@
 
 #include <complex.h>
 
-static const sh_limits LIMITS = {.tokens = 64, .cols = 64, .rows = 64, .hidden = 64, .heads = 1};
+static const sh_limits LIMITS = {
+    .tokens = 64, .cols = 64, .expert_rows = 64, .hidden = 64, .heads = 1};
 
 enum { TOKENS = 9, HEADS = 3, HEAD_DIM = 160 };
 
@@ -36,6 +37,19 @@ static void check_turned(const char *what, const sh_rope *rope, const float *bef
         }
 }
 
+/* The table of tokens at these positions, each a sequence of its own. */
+static void table_fill(sh_device *dev, const sh_rope *rope, const int32_t *positions, int tokens,
+                       float *table)
+{
+    sh_span *spans = calloc((size_t)tokens, sizeof(*spans));
+    sh_rope both[2] = {*rope, *rope};
+    for (int i = 0; i < tokens; i++)
+        spans[i] = (sh_span){.first = i, .count = 1, .pos = positions[i]};
+    sh_batch batch = {.tokens = tokens, .span_count = tokens, .spans = spans};
+    dev->ops->rope_table(dev, dev->ops->step_begin(dev, &batch), both, table);
+    free(spans);
+}
+
 TEST(heads_turn_as_complex_numbers_do)
 {
     UNUSED_STATE;
@@ -52,8 +66,9 @@ TEST(heads_turn_as_complex_numbers_do)
             float *y = malloc(TOKENS * HEADS * HEAD_DIM * sizeof(float));
             memcpy(y, x, TOKENS * HEADS * HEAD_DIM * sizeof(float));
             sh_device *dev = level_open(names[l], 2, &LIMITS);
-            dev->ops->rope_table(dev, &rope, POSITIONS, TOKENS, table);
-            dev->ops->rope(dev, &rope, table, y, TOKENS, HEADS * HEAD_DIM, HEADS, HEAD_DIM);
+            table_fill(dev, &rope, POSITIONS, TOKENS, table);
+            dev->ops->rope(dev, &rope, table, tensor_of(y, HEADS * HEAD_DIM), TOKENS, HEADS,
+                           HEAD_DIM);
             check_turned(names[l], &rope, x, y);
             dev->ops->close(dev);
             free(x);
@@ -75,13 +90,13 @@ TEST(a_batch_large_enough_for_threads_has_the_bits_of_its_tokens_alone)
     memcpy(y, x, MANY * HEADS * HEAD_DIM * sizeof(float));
     for (int t = 0; t < MANY; t++) positions[t] = 3 * t;
     sh_device *dev = level_open(NULL, 2, &LIMITS);
-    dev->ops->rope_table(dev, &rope, positions, MANY, table);
-    dev->ops->rope(dev, &rope, table, y, MANY, HEADS * HEAD_DIM, HEADS, HEAD_DIM);
+    table_fill(dev, &rope, positions, MANY, table);
+    dev->ops->rope(dev, &rope, table, tensor_of(y, HEADS * HEAD_DIM), MANY, HEADS, HEAD_DIM);
     for (int t = 0; t < MANY; t++) {
         float *row = x + t * HEADS * HEAD_DIM;
-        dev->ops->rope_table(dev, &rope, &positions[t], 1, one);
+        table_fill(dev, &rope, &positions[t], 1, one);
         check_same_bits("table", one, table + t * ROTARY, sizeof(one));
-        dev->ops->rope(dev, &rope, one, row, 1, HEADS * HEAD_DIM, HEADS, HEAD_DIM);
+        dev->ops->rope(dev, &rope, one, tensor_of(row, HEADS * HEAD_DIM), 1, HEADS, HEAD_DIM);
         check_same_bits("heads", row, y + t * HEADS * HEAD_DIM, HEADS * HEAD_DIM * sizeof(float));
     }
     dev->ops->close(dev);

@@ -8,7 +8,7 @@ static const uint64_t ROUTE_HASH = 0x05a97c1006337e48u;
 
 static const sh_limits LIMITS = {.tokens = TOKENS,
                                  .cols = 64,
-                                 .rows = 64,
+                                 .expert_rows = 64,
                                  .hidden = 64,
                                  .experts = EXPERTS_MAX,
                                  .topk = TOPK_MAX};
@@ -61,7 +61,8 @@ static void data_free(data *d)
 static void data_route(data *d, const char *level, int threads)
 {
     sh_device *dev = level_open(level, threads, &LIMITS);
-    dev->ops->route(dev, &d->way.r, d->x, TOKENS, d->way.dim, d->ids, d->weights);
+    dev->ops->route(dev, &d->way.r, tensor_of(d->x, d->way.dim), TOKENS, d->way.dim, d->ids,
+                    d->weights);
     dev->ops->close(dev);
 }
 
@@ -210,7 +211,8 @@ TEST(a_token_has_the_same_bits_alone_and_in_a_batch)
             for (int token = 0; token < TOKENS; token++) {
                 int32_t ids[TOPK_MAX];
                 float weights[TOPK_MAX];
-                dev->ops->route(dev, &d.way.r, d.x + token * d.way.dim, 1, d.way.dim, ids, weights);
+                dev->ops->route(dev, &d.way.r, tensor_of(d.x + token * d.way.dim, d.way.dim), 1,
+                                d.way.dim, ids, weights);
                 check_same_bits("ids", ids, d.ids + token * topk, topk * sizeof(int32_t));
                 check_same_bits("weights", weights, d.weights + token * topk, topk * sizeof(float));
             }
@@ -237,7 +239,7 @@ TEST(ties_go_to_the_lower_index)
             r.groups = groups;
             r.topk_groups = 2;
             r.scale = 1.0f;
-            dev->ops->route(dev, &r, x, 1, DIM, ids, weights);
+            dev->ops->route(dev, &r, tensor_of(x, DIM), 1, DIM, ids, weights);
             static const int32_t plain[] = {3, 11, 19, 0, 1, 2, 4, 5};
             static const int32_t grouped[] = {3, 11, 0, 1, 2, 4, 5, 6};
             assert_memory_equal(ids, groups == 1 ? plain : grouped, sizeof(ids));

@@ -2,10 +2,19 @@
 #include "kernels/rows.h"
 
 #include "base/hash.h"
+#include "kernels/cpu/cpu.h"
 
 #include "levels.h"
 
 enum { COUNT = 16 * SH_ROW_BLOCK + 5, BLOCKS = 17 };
+
+static const sh_row_kernels *rows_of(const char *name)
+{
+    const sh_cpu_level *level;
+    sh_err err;
+    CHECK_OK(sh_cpu_level_find(name, &level, &err), err);
+    return &level->vector->rows;
+}
 
 static void rows_fill(float *x, uint64_t seed)
 {
@@ -23,9 +32,7 @@ TEST(tops_are_the_largest_of_each_block_and_pass_over_nan)
     float x[COUNT], tops[BLOCKS];
     rows_fill(x, 5);
     for (int l = levels_list(names); l-- > 0;) {
-        sh_device *dev = level_open(names[l], 1, &(sh_limits){.tokens = 1, .cols = 64});
-        dev->ops->rows(dev)->tops(tops, x, COUNT);
-        dev->ops->close(dev);
+        rows_of(names[l])->tops(tops, x, COUNT);
         for (int b = 0; b < BLOCKS; b++) {
             float want = -INFINITY;
             for (int i = b * SH_ROW_BLOCK; i < COUNT && i < (b + 1) * SH_ROW_BLOCK; i++)
@@ -44,9 +51,7 @@ TEST(sums_of_exponentials_are_near_and_the_same_bits_at_every_level)
     rows_fill(x, 6);
     for (int i = 0; i < COUNT; i++) x[i] = isnan(x[i]) ? -200 : x[i];
     for (int l = 0, count = levels_list(names); l < count; l++) {
-        sh_device *dev = level_open(names[l], 1, &(sh_limits){.tokens = 1, .cols = 64});
-        dev->ops->rows(dev)->exps(sums, x, BLOCKS - 1, 20);
-        dev->ops->close(dev);
+        rows_of(names[l])->exps(sums, x, BLOCKS - 1, 20);
         for (int b = 0; b < BLOCKS - 1; b++) {
             double want = 0;
             for (int i = 0; i < SH_ROW_BLOCK; i++)
@@ -65,16 +70,14 @@ TEST(noise_is_found_where_one_of_a_block_lacks_the_bits)
     const char *names[LEVELS_MAX];
     int found = 0;
     for (int l = levels_list(names); l-- > 0;) {
-        sh_device *dev = level_open(names[l], 1, &(sh_limits){.tokens = 1, .cols = 64});
         for (uint32_t n = 0; n < 4000; n++) {
             uint64_t key = sh_mix64(n), mask = n % 16 == 0 ? 0 : ~(UINT64_MAX >> n % 16);
             bool want = false;
             for (uint32_t i = 0; i < SH_ROW_BLOCK; i++)
                 want = want || (sh_mix64(key ^ (n * 37 + i)) & mask) == 0;
-            assert_int_equal(dev->ops->rows(dev)->noise_lacks(key, n * 37, mask), want);
+            assert_int_equal(rows_of(names[l])->noise_lacks(key, n * 37, mask), want);
             found += want;
         }
-        dev->ops->close(dev);
     }
     assert_in_range(found, 1000, 4000 * LEVELS_MAX - 1000);
 }

@@ -10,6 +10,7 @@
 #include "model/tensors.h"
 
 #include "test.h"
+#include "unit/fenced.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -85,16 +86,16 @@ static inline rig rig_open_kv(const char *dir, bool exact, sh_kv_format kv, cons
 {
     sh_err err = {0};
     rig r = {.config = sh_alloc(sizeof(*r.config))};
-    sh_cpu_opts cpu = {.threads = threads,
-                       .level = getenv("SHOAL_CPU"),
-                       .activations = exact ? SH_ACTIVATIONS_F32 : SH_ACTIVATIONS_INT8};
+    sh_device_opts opts_dev = {.threads = threads,
+                               .level = getenv("SHOAL_CPU"),
+                               .activations = exact ? SH_ACTIVATIONS_F32 : SH_ACTIVATIONS_INT8};
     sh_model_opts opts = {.tokens_max = RIG_TOKENS,
                           .rows_max = RIG_TOKENS,
                           .kv_format = kv,
                           .load = {.threads = threads, .exact = exact}};
     CHECK_OK(sh_config_load(dir, r.config, &err), err);
     sh_shard whole = sh_shard_whole(r.config);
-    CHECK_OK(sh_device_open_cpu(&cpu, &r.dev, &err), err);
+    CHECK_OK(sh_device_open(test_device(), &opts_dev, &r.dev, &err), err);
     CHECK_OK(
         sh_model_load(dir, r.config, shard == NULL ? &whole : shard, r.dev, &opts, &r.model, &err),
         err);
@@ -118,7 +119,7 @@ static inline void rig_close(rig *r)
 }
 
 /* Whether a sequence of that length uses longrope's long factors. */
-static inline bool rig_stretched(const rig *r, int len)
+static inline bool rig_long_rope(const rig *r, int len)
 {
     const sh_rope_config *rope = &r->config->rope[0];
     return rope->kind == SH_ROPE_LONGROPE && len > rope->original_context;
@@ -131,19 +132,19 @@ static inline void rig_run(const rig *r, const int32_t *ids, int pos, int count,
 {
     sh_err err = {0};
     int32_t blocks[RIG_BLOCKS], rows[RIG_TOKENS];
-    bool stretched = rig_stretched(r, len);
     for (int i = 0; i < RIG_BLOCKS; i++) blocks[i] = (i * 13 + seed * 8) % RIG_BLOCKS;
     for (int i = 0; i < count; i++) rows[i] = i;
-    sh_span span = {.count = count, .pos = pos, .blocks = blocks};
-    sh_forward_input step = {.batch = {.tokens = count, .span_count = 1, .spans = &span},
-                             .ids = ids + pos,
-                             .stretched = &stretched,
-                             .rows = rows,
-                             .row_count = count};
+    sh_span span = {
+        .count = count, .pos = pos, .long_rope = rig_long_rope(r, len), .blocks = blocks};
+    sh_forward_input in = {.batch = {.tokens = count,
+                                     .ids = ids + pos,
+                                     .span_count = 1,
+                                     .spans = &span,
+                                     .rows = rows,
+                                     .row_count = count}};
     sh_logits out;
-    CHECK_OK(sh_model_step(r->model, &step, NULL, &out, &err), err);
-    r->dev->ops->download(r->dev, logits, out.data,
-                          (size_t)count * (size_t)out.count * sizeof(float));
+    CHECK_OK(sh_model_step(r->model, &in, NULL, &out, &err), err);
+    r->dev->ops->read_rows(r->dev, out.rows, 0, count, out.count, logits);
 }
 
 /* Names of the folders in tests/data/models, sorted; never freed. */

@@ -28,13 +28,16 @@ static size_t choice_count[2];
 static int recording;
 static const sh_ops *real_ops;
 
-static void route_and_record(sh_device *dev, const sh_router *router, const float *x, int tokens,
-                             int64_t dim, int32_t *ids, float *weights)
+static void route_and_record(sh_device *dev, const sh_router *router, sh_tensor x, int tokens,
+                             int64_t cols, int32_t *ids, float *weights)
 {
-    real_ops->route(dev, router, x, tokens, dim, ids, weights);
+    real_ops->route(dev, router, x, tokens, cols, ids, weights);
     size_t count = (size_t)tokens * (size_t)router->topk;
     assert_true(choice_count[recording] + count <= CHOICES_MAX);
-    memcpy(choices[recording] + choice_count[recording], ids, count * sizeof(*ids));
+    /* As rows of numbers of the same size, since only ops may look at the device's memory. */
+    sh_tensor raw = {.data = ids, .stride = (int64_t)count, .element_size = sizeof(*ids)};
+    real_ops->read_rows(dev, raw, 0, 1, (int64_t)count,
+                        (float *)(void *)(choices[recording] + choice_count[recording]));
     choice_count[recording] += count;
 }
 

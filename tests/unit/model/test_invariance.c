@@ -38,29 +38,29 @@ static void check_batch(const rig *r, const golden *g, const float *want, float 
     sh_err err = {0};
     int32_t ids[RIG_TOKENS], rows[RIG_TOKENS], blocks[OTHERS + 1][8];
     sh_span spans[OTHERS + 1];
-    bool stretched[OTHERS + 1];
     int count = g->len > 96 ? 96 : g->len;
     for (int place = 0; place <= OTHERS; place += 3) {
         int tokens = 0, first = 0;
         for (int s = 0; s <= OTHERS; s++) {
             int len = s == place ? count : 1 + (s * 5) % 16;
             if (s == place) first = tokens;
-            spans[s] = (sh_span){.first = tokens, .count = len, .blocks = blocks[s]};
-            stretched[s] = s == place ? rig_stretched(r, g->len) : s % 2 == 0;
+            bool long_rope = s == place ? rig_long_rope(r, g->len) : s % 2 == 0;
+            spans[s] = (sh_span){
+                .first = tokens, .count = len, .long_rope = long_rope, .blocks = blocks[s]};
             for (int i = 0; i < 8; i++) blocks[s][i] = (i * 8 + s * 5) % RIG_BLOCKS;
             for (int i = 0; i < len; i++, tokens++)
                 ids[tokens] = s == place ? g->ids[i] : (i * 31 + s * 17) % g->vocab;
         }
         for (int i = 0; i < count; i++) rows[i] = first + i;
-        sh_forward_input step = {
-            .batch = {.tokens = tokens, .span_count = OTHERS + 1, .spans = spans},
-            .ids = ids,
-            .stretched = stretched,
-            .rows = rows,
-            .row_count = count};
+        sh_forward_input in = {.batch = {.tokens = tokens,
+                                         .ids = ids,
+                                         .span_count = OTHERS + 1,
+                                         .spans = spans,
+                                         .rows = rows,
+                                         .row_count = count}};
         sh_logits out;
-        CHECK_OK(sh_model_step(r->model, &step, NULL, &out, &err), err);
-        memcpy(got, out.data, (size_t)(count * g->vocab) * sizeof(float));
+        CHECK_OK(sh_model_step(r->model, &in, NULL, &out, &err), err);
+        r->dev->ops->read_rows(r->dev, out.rows, 0, count, g->vocab, got);
         check_same(g, want, got, 0, count, "batch");
     }
 }

@@ -50,11 +50,11 @@ static sh_status load(sh_err *err)
     sh_config config;
     sh_device *dev = NULL;
     sh_model *model = NULL;
-    sh_cpu_opts cpu = {.threads = 1};
+    sh_device_opts device_opts = {.threads = 1};
     sh_model_opts opts = {.tokens_max = 8, .rows_max = 8, .load = {.threads = 2}};
     sh_status status = sh_config_load(dir, &config, err);
     if (status != SH_OK) return status;
-    status = sh_device_open_cpu(&cpu, &dev, err);
+    status = sh_device_open(test_device(), &device_opts, &dev, err);
     sh_shard whole = sh_shard_whole(&config);
     if (status == SH_OK) status = sh_model_load(dir, &config, &whole, dev, &opts, &model, err);
     sh_model_free(model);

@@ -8,7 +8,7 @@
  *
  * Values that are not finite must survive: a fault on one rank has to reach the result, and not be
  * rounded into something plausible. */
-#include "coll/codec.h"
+#include "kernels/codec.h"
 
 #include "base/status.h"
 
@@ -249,4 +249,13 @@ void sh_codec_fold(float *x, const sh_layout *layout, size_t first, size_t end,
         else
             block_fold(x + w.number, layout->codec, bytes, count, w.byte, w.count);
     }
+}
+
+void sh_codec_fold_round(float *x, const sh_layout *layout, size_t first, size_t end,
+                         const void *const *parts, int count, void *sum)
+{
+    sh_codec_fold(x, layout, first, end, parts, count);
+    if (sum == NULL) return;
+    sh_codec_encode(sum, layout, first, end, x);
+    sh_codec_decode(x, layout, first, end, sum);
 }

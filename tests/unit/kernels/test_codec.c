@@ -1,4 +1,4 @@
-#include "coll/codec.h"
+#include "kernels/codec.h"
 
 #include "base/status.h"
 

@@ -12,8 +12,8 @@
  * Parts are added in the given order, element by element, in f32: ((p0 + p1) + p2) + ...
  *
  * Threads: pure functions. */
-#ifndef SH_COLL_CODEC_H
-#define SH_COLL_CODEC_H
+#ifndef SH_KERNELS_CODEC_H
+#define SH_KERNELS_CODEC_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -46,5 +46,10 @@ void sh_codec_decode(float *x, const sh_layout *layout, size_t first, size_t end
  * one of the parts. */
 void sh_codec_fold(float *x, const sh_layout *layout, size_t first, size_t end,
                    const void *const *parts, int count);
+
+/* The same, and with `sum`, writes the sum there in wire format and rounds x to what that says:
+ * every rank then continues with the same numbers, the one that added them too. */
+void sh_codec_fold_round(float *x, const sh_layout *layout, size_t first, size_t end,
+                         const void *const *parts, int count, void *sum);
 
 #endif

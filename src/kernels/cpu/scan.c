@@ -15,9 +15,8 @@
  *
  * With at least one row per thread a row stays on one thread, whose cache still holds it for the
  * second pass; the rows left over are cut into pieces for all threads. */
-#include "engine/logits_scanner.h"
-
 #include "base/alloc.h"
+#include "kernels/cpu/cpu.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,11 +29,10 @@ struct winner {
     double score;
 };
 
-struct sh_logits_scanner {
-    sh_device *dev;
+/* Memory for the largest scan, made by reserve, and what one run is about. */
+struct sh_cpu_scan {
+    sh_cpu *cpu;
     const sh_row_kernels *kernels;
-    int32_t first, len;
-    int blocks, pieces; /* of a row */
     float *tops;        /* [rows, blocks] the largest of each block */
     double *sums;       /* [rows, blocks] of exponentials; whole blocks only */
     struct winner *won; /* [rows, pieces] the highest score with noise */
@@ -44,31 +42,39 @@ struct sh_logits_scanner {
     } * held; /* [threads] the best so far in the row that a thread is working on */
 
     /* Valid during one run. */
+    int32_t first, len;
+    int blocks, pieces; /* of a row */
     const sh_row_query *queries;
     float *logits;
+    int64_t stride;
     sh_logits_summary *out;
     size_t row_first; /* the first of the rows being cut into pieces */
 };
 
-sh_logits_scanner *sh_logits_scanner_create(sh_device *dev, int32_t first, int32_t len,
-                                            int rows_max)
+static int blocks_of(int64_t len)
 {
-    sh_logits_scanner *s = sh_alloc(sizeof(*s));
-    size_t rows = (size_t)rows_max;
-    s->dev = dev;
-    s->kernels = dev->ops->rows(dev);
-    s->first = first;
-    s->len = len;
-    s->blocks = (len + SH_ROW_BLOCK - 1) / SH_ROW_BLOCK;
-    s->pieces = (len + PIECE - 1) / PIECE;
-    s->tops = sh_alloc_array(rows * (size_t)s->blocks, sizeof(*s->tops));
-    s->sums = sh_alloc_array(rows * (size_t)s->blocks, sizeof(*s->sums));
-    s->won = sh_alloc_array(rows * (size_t)s->pieces, sizeof(*s->won));
-    s->held = sh_alloc_array((size_t)dev->ops->host_threads(dev), sizeof(*s->held));
+    return (int)((len + SH_ROW_BLOCK - 1) / SH_ROW_BLOCK);
+}
+
+static int pieces_of(int64_t len)
+{
+    return (int)((len + PIECE - 1) / PIECE);
+}
+
+sh_cpu_scan *sh_cpu_scan_create(sh_cpu *cpu, const sh_limits *limits)
+{
+    sh_cpu_scan *s = sh_alloc(sizeof(*s));
+    size_t rows = (size_t)limits->rows, blocks = (size_t)blocks_of(limits->vocab);
+    s->cpu = cpu;
+    s->kernels = &cpu->level->vector->rows;
+    s->tops = sh_alloc_array(rows * blocks, sizeof(*s->tops));
+    s->sums = sh_alloc_array(rows * blocks, sizeof(*s->sums));
+    s->won = sh_alloc_array(rows * (size_t)pieces_of(limits->vocab), sizeof(*s->won));
+    s->held = sh_alloc_array((size_t)sh_pool_threads(cpu->pool), sizeof(*s->held));
     return s;
 }
 
-void sh_logits_scanner_free(sh_logits_scanner *s)
+void sh_cpu_scan_free(sh_cpu_scan *s)
 {
     if (s == NULL) return;
     free(s->tops);
@@ -88,7 +94,7 @@ struct piece {
     struct winner *won;
 };
 
-static struct piece piece_of(const sh_logits_scanner *s, size_t i)
+static struct piece piece_of(const sh_cpu_scan *s, size_t i)
 {
     size_t row = s->row_first + i / (size_t)s->pieces;
     int32_t at = (int32_t)(i % (size_t)s->pieces) * PIECE;
@@ -96,7 +102,7 @@ static struct piece piece_of(const sh_logits_scanner *s, size_t i)
     return (struct piece){.row = row,
                           .at = at,
                           .len = s->len - at < PIECE ? s->len - at : PIECE,
-                          .logits = s->logits + row * (size_t)s->len + at,
+                          .logits = s->logits + (int64_t)row * s->stride + at,
                           .tops = s->tops + block,
                           .sums = s->sums + block,
                           .won = s->won + row * (size_t)s->pieces + (size_t)(at / PIECE)};
@@ -105,18 +111,18 @@ static struct piece piece_of(const sh_logits_scanner *s, size_t i)
 /* First pass: the adjusted logits, and the largest of each block. */
 static void piece_tops(void *arg, size_t i, int thread)
 {
-    const sh_logits_scanner *s = arg;
+    const sh_cpu_scan *s = arg;
     struct piece p = piece_of(s, i);
     const sh_row_query *query = &s->queries[p.row];
     (void)thread;
-    sh_adjust_apply(query->adjusts, query->adjust_count, p.logits, s->first + p.at, p.len);
+    sh_row_query_apply(query, p.logits, s->first + p.at, p.len);
     s->kernels->tops(p.tops, p.logits, p.len);
 }
 
 /* The largest logit of a row; of equal ones the lowest id. */
-static sh_candidate row_best(const sh_logits_scanner *s, size_t row)
+static sh_candidate row_best(const sh_cpu_scan *s, size_t row)
 {
-    const float *logits = s->logits + row * (size_t)s->len,
+    const float *logits = s->logits + (int64_t)row * s->stride,
                 *tops = s->tops + row * (size_t)s->blocks;
     int32_t block = 0;
     for (int32_t b = 1; b < s->blocks; b++)
@@ -131,8 +137,7 @@ static sh_candidate row_best(const sh_logits_scanner *s, size_t row)
  * most (leading zeros + 1) ln 2, so to beat `won` a token needs a certain number of leading zero
  * bits (`mask`); one kernel call rejects nearly all blocks by these bits alone, without computing a
  * logarithm. */
-static struct winner piece_winner(const sh_logits_scanner *s, const struct piece *p,
-                                  struct winner won)
+static struct winner piece_winner(const sh_cpu_scan *s, const struct piece *p, struct winner won)
 {
     static const double ln2 = 0.69314718055994531;
     const sh_draw *d = &s->queries[p->row].draw;
@@ -175,7 +180,7 @@ static struct winner winner_of(const sh_draw *d, sh_candidate token)
 /* Second pass, for draws that need more than the largest logit, which is in out[row].won. */
 static void piece_rest(void *arg, size_t i, int thread)
 {
-    sh_logits_scanner *s = arg;
+    sh_cpu_scan *s = arg;
     struct piece p = piece_of(s, i);
     const sh_draw *d = &s->queries[p.row].draw;
     sh_candidate best = s->out[p.row].won;
@@ -188,9 +193,9 @@ static void piece_rest(void *arg, size_t i, int thread)
 }
 
 /* Adds the block sums in order, then the tail that is not a whole block one by one. */
-static double row_sum(const sh_logits_scanner *s, size_t row, float max)
+static double row_sum(const sh_cpu_scan *s, size_t row, float max)
 {
-    const float *logits = s->logits + row * (size_t)s->len;
+    const float *logits = s->logits + (int64_t)row * s->stride;
     const double *sums = s->sums + row * (size_t)s->blocks;
     double sum = 0;
     for (int32_t b = 0; b < s->len / SH_ROW_BLOCK; b++) sum += sums[b];
@@ -199,7 +204,7 @@ static double row_sum(const sh_logits_scanner *s, size_t row, float max)
     return sum;
 }
 
-static struct winner row_winner(const sh_logits_scanner *s, size_t row)
+static struct winner row_winner(const sh_cpu_scan *s, size_t row)
 {
     const struct winner *of = s->won + row * (size_t)s->pieces;
     struct winner won = of[0];
@@ -262,9 +267,9 @@ static float tops_bar(const float *tops, int blocks, int want, sh_candidate *hea
 }
 
 /* The `want` best, sorted. */
-static int row_top(const sh_logits_scanner *s, size_t row, int want, sh_candidate *out)
+static int row_top(const sh_cpu_scan *s, size_t row, int want, sh_candidate *out)
 {
-    const float *logits = s->logits + row * (size_t)s->len,
+    const float *logits = s->logits + (int64_t)row * s->stride,
                 *tops = s->tops + row * (size_t)s->blocks;
     float bar = tops_bar(tops, s->blocks, want, out);
     int count = 0;
@@ -282,7 +287,7 @@ static int row_top(const sh_logits_scanner *s, size_t row, int want, sh_candidat
 /* Third pass: the summary of a row. */
 static void row_end(void *arg, size_t row, int thread)
 {
-    const sh_logits_scanner *s = arg;
+    const sh_cpu_scan *s = arg;
     const sh_draw *d = &s->queries[row].draw;
     sh_logits_summary *out = &s->out[row];
     (void)thread;
@@ -295,7 +300,7 @@ static void row_end(void *arg, size_t row, int thread)
     out->won_score = won.score;
 }
 
-static void row_begin(const sh_logits_scanner *s, size_t row)
+static void row_begin(const sh_cpu_scan *s, size_t row)
 {
     sh_candidate best = row_best(s, row);
     sh_logits_summary *out = &s->out[row];
@@ -305,7 +310,7 @@ static void row_begin(const sh_logits_scanner *s, size_t row)
     out->won_score = best.logit;
 }
 
-static bool rest_needed(const sh_logits_scanner *s, size_t row)
+static bool rest_needed(const sh_cpu_scan *s, size_t row)
 {
     return sum_needed(&s->queries[row].draw) || noise_decides(&s->queries[row].draw);
 }
@@ -313,7 +318,7 @@ static bool rest_needed(const sh_logits_scanner *s, size_t row)
 /* All passes over a row on one thread, which still has it in its cache for the second. */
 static void row_whole(void *arg, size_t row, int thread)
 {
-    const sh_logits_scanner *s = arg;
+    const sh_cpu_scan *s = arg;
     size_t first = row * (size_t)s->pieces, end = first + (size_t)s->pieces;
     for (size_t i = first; i < end; i++) piece_tops(arg, i, thread);
     row_begin(s, row);
@@ -322,68 +327,37 @@ static void row_whole(void *arg, size_t row, int thread)
 }
 
 /* A few rows, each shared by all threads. */
-static void rows_in_pieces(sh_logits_scanner *s, size_t first, size_t count)
+static void rows_in_pieces(sh_cpu_scan *s, size_t first, size_t count)
 {
     bool more = false;
     s->row_first = first;
-    s->dev->ops->host_each(s->dev, count * (size_t)s->pieces, piece_tops, s);
+    sh_cpu_each(s->cpu, count * (size_t)s->pieces, false, piece_tops, s);
     for (size_t i = first; i < first + count; i++) {
         row_begin(s, i);
         more = more || rest_needed(s, i);
     }
-    if (more) s->dev->ops->host_each(s->dev, count * (size_t)s->pieces, piece_rest, s);
+    if (more) sh_cpu_each(s->cpu, count * (size_t)s->pieces, false, piece_rest, s);
     for (size_t i = first; i < first + count; i++) row_end(s, i, 0);
 }
 
-void sh_logits_scanner_run(sh_logits_scanner *s, const sh_row_query *queries, int count,
-                           float *logits, sh_logits_summary *out)
+void sh_cpu_scan_rows(sh_device *dev, const sh_device_batch *b, sh_tensor logits, int32_t first,
+                      int32_t len, const sh_row_query *queries, sh_logits_summary *out)
 {
-    size_t rows = (size_t)count, threads = (size_t)s->dev->ops->host_threads(s->dev);
+    sh_cpu *cpu = sh_cpu_of(dev);
+    sh_cpu_scan *s = cpu->scan;
+    size_t rows = (size_t)b->in.row_count, threads = (size_t)sh_pool_threads(cpu->pool);
     size_t whole = rows / threads * threads;
+    SH_ASSERT(b->in.row_count <= cpu->limits.rows && len <= cpu->limits.vocab);
+    s->first = first;
+    s->len = len;
+    s->blocks = blocks_of(len);
+    s->pieces = pieces_of(len);
     s->queries = queries;
-    s->logits = logits;
+    s->logits = logits.data;
+    s->stride = logits.stride;
     s->out = out;
     for (size_t i = 0; i < threads; i++) s->held[i].row = SIZE_MAX;
     s->row_first = 0;
-    if (whole > 0) s->dev->ops->host_each(s->dev, whole, row_whole, s);
+    if (whole > 0) sh_cpu_each(cpu, whole, false, row_whole, s);
     if (whole < rows) rows_in_pieces(s, whole, rows - whole);
-}
-
-/* An integer that rises as logits fall. NaN comes last, and both zeros have the same key (adding
- * 0.0 turns -0 into +0). */
-static uint32_t sort_key(float logit)
-{
-    uint32_t bits;
-    logit += 0.0f;
-    if (isnan(logit)) return UINT32_MAX;
-    memcpy(&bits, &logit, sizeof(bits));
-    return (bits & 0x80000000u) != 0 ? bits : ~(bits | 0x80000000u);
-}
-
-/* Radix sort, least significant digit first. Each pass is stable, so equal logits stay in the order
- * of their ids. Three passes move the data between the two halves of the list and leave it in the
- * first. */
-void sh_row_sort(const float *logits, int32_t len, sh_candidate *list)
-{
-    enum { DIGIT = 11, VALUES = 1 << DIGIT, DIGITS = 3 };
-    int32_t starts[DIGITS][VALUES] = {{0}};
-    sh_candidate *from = list + len, *to = list;
-    for (int32_t i = 0; i < len; i++) {
-        from[i] = (sh_candidate){i, logits[i]};
-        uint32_t key = sort_key(logits[i]);
-        for (int d = 0; d < DIGITS; d++) starts[d][key >> (DIGIT * d) & (VALUES - 1)]++;
-    }
-    for (int d = 0; d < DIGITS; d++) {
-        int32_t *start = starts[d];
-        for (int32_t v = 0, sum = 0; v < VALUES; v++) {
-            int32_t count = start[v];
-            start[v] = sum;
-            sum += count;
-        }
-        for (int32_t i = 0; i < len; i++)
-            to[start[sort_key(from[i].logit) >> (DIGIT * d) & (VALUES - 1)]++] = from[i];
-        sh_candidate *other = from;
-        from = to;
-        to = other;
-    }
 }

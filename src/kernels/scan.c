@@ -1,0 +1,39 @@
+/* The parts of a scan that are the same on every device. */
+#include "kernels/scan.h"
+
+#include <math.h>
+
+double sh_noise_of(uint64_t bits)
+{
+    double v = ((double)(bits >> 12) + 0.5) * 0x1p-52; /* in (0, 1), exact */
+    return -log(-log1p(-v));
+}
+
+int sh_draw_top(const sh_draw *d)
+{
+    int want = d->logprobs > 0 ? d->logprobs : 0;
+    if (d->temperature <= 0 || !sh_draw_filters(d)) return want;
+    int keep = d->top_k > 0 && d->top_k < SH_SUMMARY_TOP ? d->top_k : SH_SUMMARY_TOP;
+    return keep > want ? keep : want;
+}
+
+static void adjusts_apply(const sh_adjust *list, int count, float *logits, int32_t first,
+                          int32_t len)
+{
+    for (int i = 0; i < count; i++) {
+        int64_t at = (int64_t)list[i].id - first;
+        if (at < 0 || at >= len) continue;
+        float l = logits[at] + list[i].bias;
+        l = l > 0 ? l / list[i].factor : l * list[i].factor;
+        logits[at] = l - list[i].minus;
+    }
+}
+
+void sh_row_query_apply(const sh_row_query *q, float *logits, int32_t first, int32_t len)
+{
+    adjusts_apply(q->adjusts, q->adjust_count, logits, first, len);
+    for (int32_t i = 0; q->allowed != NULL && i < len; i++) {
+        int64_t id = (int64_t)first + i;
+        if ((q->allowed[id / 64] >> (id % 64) & 1) == 0) logits[i] = -INFINITY;
+    }
+}
