@@ -75,7 +75,7 @@ endif
 MPICC         = $(or $(shell command -v mpicc.$*),mpicc)
 PLUGINS      := $(MPI_FAMILIES:%=$(B)/shoal-mpi-%.so)
 
-.PHONY: bench-kernels all help check unit lint format asan tsan debug fuzz fuzz-build load soak chaos nightly bare-check
+.PHONY: bench-kernels all help check unit fenced lint format asan tsan debug fuzz fuzz-build load soak chaos nightly bare-check
 .PHONY: macos-check clean docs program tests
 all: program ## build the release program, build/shoal
 
@@ -126,6 +126,9 @@ check: tests ## run all tests of this variant
 
 unit: $(TEST_BIN) ## run only the unit tests
 	tests/run.sh $(B) unit
+
+fenced: $(TEST_BIN) ## run what is above the device on one whose memory only its ops can touch
+	SHOAL_TEST_DEVICE=fenced SHOAL_TEST_UNITS='model|engine' tests/run.sh $(B) unit
 
 asan tsan debug: ## build that variant and run all its tests
 	$(MAKE) VARIANT=$@ check

@@ -10,6 +10,7 @@ tools/setup.sh tests || exit 1
 jobs=$(getconf _NPROCESSORS_ONLN)
 
 step "release: build and all tests" make -j"$jobs" WERROR=1 check
+step "fenced device: model and engine tests" make -j"$jobs" fenced
 if [ "${1:-}" != quick ]; then
     step "lint" env LINT_CC=clang make lint # the step above has already treated gcc's warnings as errors
     step "asan and ubsan: unit tests" make -j"$jobs" VARIANT=asan unit
