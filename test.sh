@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing and runs all tests; the last line is "N passed, N failed, N skipped".
-#   ./test.sh            everything: lint, release, asan with ubsan, tsan, fuzz for 6 s per target
-#   ./test.sh quick      the release build alone
+#   ./test.sh            everything: release, fenced device, lint, asan with ubsan, tsan, fuzz for 6 s per target
+#   ./test.sh quick      the release build alone, on the CPU and on the fenced device
 # Longer runs are in `make nightly`.
 set -u
 cd "$(dirname "$0")" || exit 1

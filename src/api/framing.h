@@ -1,4 +1,4 @@
-/* framing.h - how the parts of a streamed answer are told apart.
+/* framing.h - how a streamed answer is divided into parts.
  *
  * A part is one JSON value. It is written in place, between sh_framing_begin and sh_framing_end,
  * and has no line ends, since the JSON writer escapes those of texts and sets none of its own.

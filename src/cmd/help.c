@@ -20,7 +20,7 @@ static void overview(sh_buf *out)
     sh_buf_add_text(
         out,
         "\n`shoal help COMMAND` describes one in full. `shoal --version` prints the version.\n"
-        "Exit codes: 0 success, 1 failure, 2 wrong usage, 3 a rank was lost, 130 interrupted.\n");
+        "Exit codes: 0 success, 1 failure, 2 usage error, 3 a rank was lost, 130 interrupted.\n");
 }
 
 /* Appends the text with its own line breaks, and breaks lines at spaces where they would get too

@@ -91,7 +91,7 @@ static sh_status seq_apply(sh_batch_state *b, const sh_step_seq *q, const int32_
 }
 
 sh_status sh_batch_state_apply(sh_batch_state *b, const sh_step_plan *step, sh_span *spans,
-                               int32_t *positions, sh_err *err)
+                               sh_err *err)
 {
     /* Leaves first: a slot may be given up and taken over by another sequence in one plan. */
     for (int i = 0; i < step->leave_count; i++) slot_empty(b, step->leaves[i]);
@@ -103,8 +103,8 @@ sh_status sh_batch_state_apply(sh_batch_state *b, const sh_step_plan *step, sh_s
         spans[i] = (sh_span){.first = token,
                              .count = q->token_count,
                              .pos = q->pos,
+                             .long_rope = q->long_rope,
                              .blocks = b->slots[q->slot].blocks};
-        for (int t = 0; t < q->token_count; t++) positions[token + t] = q->pos + t;
         token += q->token_count;
         block += q->block_count;
     }

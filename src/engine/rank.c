@@ -26,7 +26,6 @@ struct sh_rank {
     sh_step_limits limits;
     sh_batch_state *state;
     sh_span *spans;
-    int32_t *positions;
     int32_t *rows;         /* indices of the step's tokens that are drawn from */
     sh_row_query *queries; /* [draws] */
     sh_logits logits;      /* of the last step, on the device */
@@ -48,7 +47,6 @@ sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_li
     r->vocab_len = sh_shard_predicts(shard) ? (int32_t)shard->vocab.count : 0;
     r->state = sh_batch_state_create(limits);
     r->spans = sh_alloc_array((size_t)limits->slots, sizeof(*r->spans));
-    r->positions = sh_alloc_array((size_t)limits->tokens, sizeof(*r->positions));
     r->rows = sh_alloc_array(draws, sizeof(*r->rows));
     r->queries = sh_alloc_array(draws, sizeof(*r->queries));
     r->depth = depth;
@@ -71,7 +69,6 @@ void sh_rank_free(sh_rank *r)
     sh_batch_state_free(r->state);
     free(r->results);
     free(r->spans);
-    free(r->positions);
     free(r->rows);
     free(r->queries);
     free(r);
@@ -79,7 +76,7 @@ void sh_rank_free(sh_rank *r)
 
 sh_status sh_rank_apply(sh_rank *r, const sh_step_plan *plan, uint64_t *fingerprint, sh_err *err)
 {
-    sh_status status = sh_batch_state_apply(r->state, plan, r->spans, r->positions, err);
+    sh_status status = sh_batch_state_apply(r->state, plan, r->spans, err);
     if (status == SH_OK) *fingerprint = sh_batch_state_fingerprint(r->state);
     return status;
 }
@@ -92,7 +89,6 @@ static void rows_gather(sh_rank *r, const sh_step_plan *plan)
         const sh_step_seq *q = &plan->seqs[i];
         int end = r->spans[i].first + q->token_count;
         for (int d = 0; d < q->draw_count; d++) r->rows[row++] = end - q->draw_count + d;
-        r->spans[i].long_rope = q->long_rope;
     }
 }
 

@@ -79,10 +79,10 @@ typedef struct sh_batch_state sh_batch_state;
 sh_batch_state *sh_batch_state_create(const sh_step_limits *limits);
 void sh_batch_state_free(sh_batch_state *state);
 
-/* Applies a plan and fills spans [limits.slots] and positions [limits.tokens] for the forward pass.
- * An error means that the plan does not match the state; the state is unusable after that. */
+/* Applies a plan and fills spans [limits.slots] for the forward pass. An error means that the plan
+ * does not match the state; the state is unusable after that. */
 SH_MUST_CHECK sh_status sh_batch_state_apply(sh_batch_state *state, const sh_step_plan *step,
-                                             sh_span *spans, int32_t *positions, sh_err *err);
+                                             sh_span *spans, sh_err *err);
 
 /* Of the current state. */
 uint64_t sh_batch_state_fingerprint(const sh_batch_state *state);

@@ -91,7 +91,8 @@ static sh_status refuse_bidirectional(const sh_config_reader *in)
         "%s: 'use_bidirectional_attention' is true: this model does not generate text", in->where);
 }
 
-/* Caps on logits (gemma 2) are not implemented; gemma 3 sets them to null. */
+/* Soft-capped logits (gemma 2) would need an op of their own; gemma 3 sets the caps to null.
+ * Without the cap the answers would be wrong, so a model that has one is refused. */
 static sh_status refuse_softcap(const sh_config_reader *in, const char *key)
 {
     if (sh_read_item(in, key) == NULL) return SH_OK;

@@ -54,9 +54,7 @@ static void try_plan(sh_str bytes)
     SH_ASSERT(again.len == bytes.len);
     sh_batch_state *state = sh_batch_state_create(&room);
     sh_span spans[4];
-    int32_t positions[32];
-    if (plan->kind == SH_STEP_RUN &&
-        sh_batch_state_apply(state, plan, spans, positions, &err) == SH_OK)
+    if (plan->kind == SH_STEP_RUN && sh_batch_state_apply(state, plan, spans, &err) == SH_OK)
         SH_ASSERT(plan->token_count <= room.tokens);
     sh_batch_state_free(state);
     sh_buf_reset(&again);

@@ -1,7 +1,7 @@
 /* ranks.h - the ranks of a group as threads of one test program.
  *
  * ranks_run starts `size` threads; each fills in its own options for one group and runs the body. A
- * test asserts in its own thread, on what the bodies left behind, since cmocka can not fail from
+ * test asserts in its own thread, on what the bodies left behind, since cmocka cannot fail from
  * another. */
 #ifndef SH_TESTS_UNIT_RANKS_H
 #define SH_TESTS_UNIT_RANKS_H

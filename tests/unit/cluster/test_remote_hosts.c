@@ -19,10 +19,10 @@ static int setup(void **state)
     return make_dir(state);
 }
 
-static void count_say(void *arg, const sh_remote_host *site, const char *text)
+static void count_say(void *arg, const sh_remote_host *host, const char *text)
 {
     (void)arg;
-    assert_non_null(site->name);
+    assert_non_null(host->name);
     said += strstr(text, "push") != NULL;
 }
 

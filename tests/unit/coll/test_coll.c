@@ -148,7 +148,7 @@ static sh_status one_sum(sh_group *group, size_t rows, size_t cols, sh_codec cod
     sh_status status = sh_coll_allreduce(group, x, rows, cols, codec, err);
     for (size_t i = 0; i < count && status == SH_OK; i++)
         if (memcmp(&x[i], &want[i], sizeof(float)) != 0) status = wrong(err, "all-reduce", i);
-    if (status == SH_OK && x[count] != 12345.0f) status = wrong(err, "behind the end", count);
+    if (status == SH_OK && x[count] != 12345.0f) status = wrong(err, "past the end", count);
     free(x);
     free(want);
     return status;

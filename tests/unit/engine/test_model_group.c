@@ -34,7 +34,7 @@ static const struct form forms[] = {
 
 static char token[SH_CLUSTER_TOKEN_LEN + 1];
 
-static sh_model_group_opts crew_opts(const char *dir, const struct form *f, const double *split)
+static sh_model_group_opts opts_of(const char *dir, const struct form *f, const double *split)
 {
     return (sh_model_group_opts){.model_dir = dir,
                                  .device = test_device(),
@@ -140,7 +140,7 @@ static struct team team_open(const char *dir, const struct form *f, fault_fn fau
     double even[RANKS_MAX] = {1, 1, 1, 1, 1};
     const double *split = f->split[0] > 0 ? f->split : even;
     int fd = listen_somewhere(where);
-    sh_model_group_opts opts = crew_opts(dir, f, split);
+    sh_model_group_opts opts = opts_of(dir, f, split);
     for (int r = 1; r < t.size; r++) {
         sh_group_opts g = group_opts(r, t.size, where, -1, token);
         if ((t.pids[r] = fork()) != 0) continue;

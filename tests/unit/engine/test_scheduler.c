@@ -38,7 +38,6 @@ struct bench {
     sh_step_plan *plan, *copy;
     int32_t kv[BLOCKS_MAX][SH_KV_BLOCK];
     sh_span spans[SLOTS];
-    int32_t positions[TOKENS];
     struct answer answers[REQUESTS_MAX];
     int longest_step;
 };
@@ -122,13 +121,12 @@ static void model_run(struct bench *b, sh_pick *picks)
     sh_step_plan_pack(b->plan, &bytes);
     CHECK_OK(sh_step_plan_unpack(sh_buf_str(&bytes), VOCAB, b->copy, &err), err);
     sh_buf_reset(&bytes);
-    CHECK_OK(sh_batch_state_apply(b->state, b->copy, b->spans, b->positions, &err), err);
+    CHECK_OK(sh_batch_state_apply(b->state, b->copy, b->spans, &err), err);
     for (int i = 0, draw = 0; i < b->copy->seq_count; i++) {
         const sh_span *span = &b->spans[i];
         int32_t history[32 * SH_KV_BLOCK];
         for (int t = 0; t < span->count; t++) {
             int pos = span->pos + t;
-            assert_int_equal(b->positions[span->first + t], pos);
             b->kv[span->blocks[pos / SH_KV_BLOCK]][pos % SH_KV_BLOCK] =
                 b->copy->tokens[span->first + t];
         }
@@ -483,7 +481,7 @@ TEST(a_changed_state_changes_the_fingerprint)
         .slot = 3, .fresh = true, .token_count = 1, .block_count = 1};
     b->copy->tokens[b->copy->token_count++] = 1;
     b->copy->blocks[b->copy->block_count++] = 9;
-    CHECK_OK(sh_batch_state_apply(b->state, b->copy, b->spans, b->positions, &err), err);
+    CHECK_OK(sh_batch_state_apply(b->state, b->copy, b->spans, &err), err);
     assert_true(sh_batch_state_fingerprint(b->state) != before);
     bench_close(b);
 }
@@ -505,7 +503,7 @@ TEST(a_plan_that_does_not_match_the_state_is_refused)
         bytes.ptr[i] ^= 0x40;
         if (sh_step_plan_unpack(sh_buf_str(&bytes), VOCAB, b->copy, &err) == SH_OK) {
             sh_batch_state *fresh = sh_batch_state_create(&b->opts.limits);
-            if (sh_batch_state_apply(fresh, b->copy, b->spans, b->positions, &err) != SH_OK)
+            if (sh_batch_state_apply(fresh, b->copy, b->spans, &err) != SH_OK)
                 assert_non_null(strstr(err.text, "slot"));
             sh_batch_state_free(fresh);
         }
