@@ -2,7 +2,7 @@
  *
  * Weights, activations and sequence state live in a device's memory, in layouts, number formats and
  * alignments that only the device knows. `model` describes what to compute and passes handles
- * (sh_tensor, sh_matrix, sh_kv) around; it never reads or writes through them. A device is a table
+ * (sh_tensor, sh_matrix, sh_kv, sh_state) around; it never reads or writes through them. A device is a table
  * of ops and its own state: the CPU implements the table (kernels/cpu), and a GPU can implement the
  * same one without a change above this line.
  *
@@ -161,6 +161,28 @@ typedef struct {
     void *data;
 } sh_kv;
 
+/* One layer's state of fixed size, for layers whose memory of a sequence does not grow with it.
+ * Block b is at data + b * block_bytes and holds the state after the last token that was computed
+ * in that block, so a full block is a snapshot at its end: it can be shared, cached and continued
+ * like a KV block. A span that starts at position p reads the block of position p - 1 (zeros at
+ * p = 0) and writes every block that it touches. A state cannot be cut back: whoever drops tokens
+ * that were computed continues at the start of their block. Numbers are kept as activations are, or
+ * bits would depend on where a prompt was cut. */
+typedef struct {
+    size_t block_bytes;
+    void *data;
+} sh_state;
+
+enum { SH_CONV_TAPS_MAX = 16 };
+
+/* A depthwise causal convolution; its state is the last taps - 1 inputs. */
+typedef struct {
+    int64_t channels;
+    int taps;          /* a token sees itself and the taps - 1 before it; 1 to SH_CONV_TAPS_MAX */
+    const float *w;    /* [taps, channels] f32, device memory; the oldest token's first */
+    const float *bias; /* [channels] or NULL */
+} sh_short_conv;
+
 /* Consecutive tokens of one sequence within a batch. */
 typedef struct {
     int first; /* index of its first token in the batch */
@@ -298,6 +320,14 @@ typedef struct {
      */
     void (*attend)(sh_device *dev, const sh_device_batch *b, const sh_attention *attn,
                    const sh_kv *kv, sh_tensor q, sh_tensor out);
+
+    /* Bytes of a block of state of a convolution. */
+    size_t (*conv_state_bytes)(sh_device *dev, int64_t channels, int taps);
+    /* y[t] = gate_out[t] * (bias + sum over j of w[j] * z[t - taps + 1 + j]) with z = gate_in * x
+     * within each sequence; y may be gate_in. */
+    void (*short_conv)(sh_device *dev, const sh_device_batch *b, const sh_short_conv *conv,
+                       const sh_state *state, sh_tensor gate_in, sh_tensor gate_out, sh_tensor x,
+                       sh_tensor y);
 
     /* Applies each query's changes to its row of logits [row_count, len] in place, then summarizes
      * it; `first` is the token of column 0. queries and out have row_count entries. */

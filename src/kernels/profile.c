@@ -15,6 +15,7 @@ typedef enum {
     OP_ROUTE,
     OP_ATTEND,
     OP_KV_WRITE,
+    OP_SHORT_CONV,
     OP_RMSNORM,
     OP_ROPE,
     OP_ACT,
@@ -25,8 +26,9 @@ typedef enum {
 } op_kind;
 
 static const char *const NAMES[OP_COUNT] = {
-    "matmul",  "matmul_heads", "experts", "route", "attend", "kv_write",
-    "rmsnorm", "rope",         "act",     "embed", "scan",   "move",
+    "matmul",     "matmul_heads", "experts", "route", "attend", "kv_write",
+    "short_conv", "rmsnorm",      "rope",    "act",   "embed",  "scan",
+    "move",
 };
 
 struct sh_profile {
@@ -158,6 +160,13 @@ static void timed_attend(sh_device *dev, const sh_device_batch *b, const sh_atte
     TIMED(OP_ATTEND, 0, attend(dev, b, attn, kv, q, out));
 }
 
+static void timed_short_conv(sh_device *dev, const sh_device_batch *b, const sh_short_conv *conv,
+                             const sh_state *state, sh_tensor gate_in, sh_tensor gate_out,
+                             sh_tensor x, sh_tensor y)
+{
+    TIMED(OP_SHORT_CONV, 0, short_conv(dev, b, conv, state, gate_in, gate_out, x, y));
+}
+
 static void timed_scan(sh_device *dev, const sh_device_batch *b, sh_tensor logits, int32_t first,
                        int32_t len, const sh_row_query *queries, sh_logits_summary *out)
 {
@@ -186,6 +195,7 @@ sh_profile *sh_profile_start(sh_device *dev)
     p->ops.rope = timed_rope;
     p->ops.kv_write = timed_kv_write;
     p->ops.attend = timed_attend;
+    p->ops.short_conv = timed_short_conv;
     p->ops.scan = timed_scan;
     sh_profile_clear(p);
     dev->ops = &p->ops;

@@ -269,6 +269,20 @@ static inline void fenced_attend(sh_device *dev, const sh_device_batch *b, const
     FENCED(attend(f->cpu, b, attn, kv, q, out));
 }
 
+static inline size_t fenced_conv_state_bytes(sh_device *dev, int64_t channels, int taps)
+{
+    sh_device *cpu = fenced_of(dev)->cpu;
+    return cpu->ops->conv_state_bytes(cpu, channels, taps);
+}
+
+static inline void fenced_short_conv(sh_device *dev, const sh_device_batch *b,
+                                     const sh_short_conv *conv, const sh_state *state,
+                                     sh_tensor gate_in, sh_tensor gate_out, sh_tensor x,
+                                     sh_tensor y)
+{
+    FENCED(short_conv(f->cpu, b, conv, state, gate_in, gate_out, x, y));
+}
+
 static inline void fenced_scan(sh_device *dev, const sh_device_batch *b, sh_tensor logits,
                                int32_t first, int32_t len, const sh_row_query *queries,
                                sh_logits_summary *out)
@@ -355,6 +369,8 @@ static inline sh_status fenced_open(const sh_device_opts *opts, sh_device **out,
         .kv_block_bytes = fenced_kv_block_bytes,
         .kv_write = fenced_kv_write,
         .attend = fenced_attend,
+        .conv_state_bytes = fenced_conv_state_bytes,
+        .short_conv = fenced_short_conv,
         .scan = fenced_scan,
         .hash_rows = fenced_hash_rows,
         .exchange_buffer = fenced_exchange_buffer,

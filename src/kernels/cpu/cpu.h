@@ -181,6 +181,12 @@ void sh_cpu_kv_write(sh_device *dev, const sh_device_batch *b, const sh_kv *kv, 
 void sh_cpu_attend(sh_device *dev, const sh_device_batch *b, const sh_attention *attn,
                    const sh_kv *kv, sh_tensor q, sh_tensor out);
 
+/* short_conv.c */
+size_t sh_cpu_conv_state_bytes(sh_device *dev, int64_t channels, int taps);
+void sh_cpu_short_conv(sh_device *dev, const sh_device_batch *b, const sh_short_conv *conv,
+                       const sh_state *state, sh_tensor gate_in, sh_tensor gate_out, sh_tensor x,
+                       sh_tensor y);
+
 /* scan.c */
 void sh_cpu_scan_rows(sh_device *dev, const sh_device_batch *b, sh_tensor logits, int32_t first,
                       int32_t len, const sh_row_query *queries, sh_logits_summary *out);

@@ -144,4 +144,33 @@ static void sigmoid(float *x, int count)
     }
 }
 
+/* Sixteen channels of a short convolution. `past` is the window, oldest first; the token's own
+ * input comes last. */
+VEC_INLINE void conv_lanes(const sh_conv_run *r, int64_t c, int n)
+{
+    int old = r->taps - 1;
+    v16 past[SH_CONV_TAPS_MAX], w[SH_CONV_TAPS_MAX];
+    v16 bias = r->bias == NULL ? v16_set(0.0f) : v16_load_n(r->bias + c, n);
+    for (int j = 0; j <= old; j++) w[j] = v16_load_n(r->w + j * r->w_stride + c, n);
+    for (int j = 0; j < old; j++)
+        past[j] = r->from == NULL ? v16_set(0.0f) : v16_load_n(r->from + j * r->w_stride + c, n);
+    for (int64_t t = 0; t < r->tokens; t++) {
+        past[old] = v16_mul(v16_load_n(r->gate_in + t * r->in_stride + c, n),
+                            v16_load_n(r->x + t * r->x_stride + c, n));
+        v16 sum = bias;
+        for (int j = 0; j <= old; j++) sum = v16_mul_add(w[j], past[j], sum);
+        for (int j = 0; j < old; j++) past[j] = past[j + 1];
+        v16_store_n(r->y + t * r->y_stride + c,
+                    v16_mul(v16_load_n(r->gate_out + t * r->out_stride + c, n), sum), n);
+    }
+    for (int j = 0; j < old; j++) v16_store_n(r->to + j * r->w_stride + c, past[j], n);
+}
+
+static void conv(const sh_conv_run *r)
+{
+    int64_t c = 0;
+    for (; c + 16 <= r->channels; c += 16) conv_lanes(r, c, 16);
+    if (c < r->channels) conv_lanes(r, c, (int)(r->channels - c));
+}
+
 #endif

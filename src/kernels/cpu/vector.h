@@ -1,8 +1,9 @@
-/* vector.h - the kernels of norms, activations, the router and attention, one table per level.
+/* vector.h - the kernels of norms, activations, the router, short convolutions and attention, one
+ * table per level.
  *
  * Each kernel is written once with sixteen lanes (portable_body.h, act_body.h, attend_body.h) and
- * compiled for each level by vector.c and vector_<isa>.c. `add` to `sigmoid` give the same bits at
- * all levels.
+ * compiled for each level by vector.c and vector_<isa>.c. `add` to `conv` give the same bits at all
+ * levels.
  *
  * Attention reads KV in blocks of 32 tokens. A head's part of a block has its keys as
  * [k_dim][32 tokens], its values as [v_pad / 32][32 tokens][32 numbers] with zeros from v_dim to
@@ -28,6 +29,21 @@ enum {
     SH_KV_FORMATS = 3,
 };
 
+/* The arguments of `conv`. */
+typedef struct {
+    float *y;
+    const float *gate_in, *gate_out, *x;
+    int64_t y_stride, in_stride, out_stride, x_stride;
+    int tokens;
+    int taps;
+    int64_t channels;
+    int64_t w_stride; /* channels of the whole matrix w, and of the state */
+    const float *w;
+    const float *bias; /* or NULL */
+    const float *from;
+    float *to;
+} sh_conv_run;
+
 typedef struct {
     void (*add)(float *x, const float *y, size_t count);
     void (*scale)(float *x, float factor, size_t count);
@@ -37,6 +53,10 @@ typedef struct {
                  int w_count, int64_t dim);
     void (*softmax)(float *x, int count);
     void (*sigmoid)(float *x, int count);
+    /* Tokens of one sequence through `channels` neighbouring channels of a gated
+     * short convolution; kernels/device.h has the formula. State is [taps - 1, channels], rows
+     * w_stride apart like those of w; `from` may be NULL (zeros) or `to`. */
+    void (*conv)(const sh_conv_run *run);
 
     void (*act)(sh_act act, float *y, const float *gate, const float *up, int64_t count);
     /* Rotates one head by the angles of `table`: cos [half], sin [half]. */

@@ -14,6 +14,7 @@ const sh_vector_kernels VECTOR_TABLE = {
     .dots = dots,
     .softmax = softmax,
     .sigmoid = sigmoid,
+    .conv = conv,
     .act = act,
     .rope = rope,
     .k_store = {k_store_f32, k_store_f16, k_store_int8},
