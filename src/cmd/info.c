@@ -6,6 +6,7 @@
 #include "cmd/support/compute.h"
 #include "model/family.h"
 #include "model/inventory.h"
+#include "model/predict.h"
 #include "model/tensors.h"
 
 #include <stdio.h>
@@ -42,7 +43,10 @@ static sh_status gather(const sh_settings *s, facts *f, sh_err *err)
     }
     sh_inventory_reset(&inv);
     f->bytes = sh_tensors_bytes(set);
-    f->kv_token_bytes = sh_config_kv_width(&f->config) * f->config.layers * 2;
+    sh_rank_cost whole;
+    sh_shard shard = sh_shard_whole(&f->config);
+    sh_predict_rank(&f->config, &shard, &whole);
+    f->kv_token_bytes = (int64_t)whole.kv_token_bytes;
     f->available = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     sh_tensors_close(set);
     return SH_OK;

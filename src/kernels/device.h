@@ -2,9 +2,9 @@
  *
  * Weights, activations and sequence state live in a device's memory, in layouts, number formats and
  * alignments that only the device knows. `model` describes what to compute and passes handles
- * (sh_tensor, sh_matrix, sh_kv, sh_state) around; it never reads or writes through them. A device is a table
- * of ops and its own state: the CPU implements the table (kernels/cpu), and a GPU can implement the
- * same one without a change above this line.
+ * (sh_tensor, sh_matrix, sh_kv, sh_state) around; it never reads or writes through them. A device
+ * is a table of ops and its own state: the CPU implements the table (kernels/cpu), and a GPU can
+ * implement the same one without a change above this line.
  *
  * A step is bracketed. step_begin hands the batch over once: token ids, spans, positions, KV block
  * tables and the rows that want logits. The ops of the step follow; step_end waits until they are

@@ -6,14 +6,9 @@
  * result back. That keeps the KV cache at kv_rank + rope_dim numbers a token. */
 #include "model/model_internal.h"
 
-static const sh_layer_config *layer_config(const sh_pass *p, int index)
-{
-    return &p->m->config->layer[p->m->shard.layer_first + index];
-}
-
 static void apply_rope(const sh_pass *p, int index, sh_tensor x, int heads, int64_t head_stride)
 {
-    int which = layer_config(p, index)->rope;
+    int which = sh_model_layer(p->m, index)->rope;
     p->ops->rope(p->dev, p->m->rope[which], p->m->buf.rope[which], x, p->tokens, heads,
                  head_stride);
 }
@@ -34,9 +29,9 @@ static void attend(const sh_pass *p, int index, sh_tensor q, sh_tensor out)
     sh_attention attention = {.heads = (int)m->shard.heads.count,
                               .kv_of = m->kv_of,
                               .scale = m->config->attention_scale,
-                              .window = layer_config(p, index)->window,
+                              .window = sh_model_layer(p->m, index)->window,
                               .sinks = m->weights->layers[index].sinks};
-    p->ops->attend(p->dev, p->batch, &attention, &m->kv[index], q, out);
+    p->ops->attend(p->dev, p->batch, &attention, &m->state[index].kv, q, out);
 }
 
 /* y = O attn over the columns that this rank holds. These are widened to whole quantization groups
@@ -77,7 +72,7 @@ void sh_pass_attention(const sh_pass *p, int index)
     apply_rope(p, index, b->q, heads, c->head_dim);
     apply_rope(p, index, b->k, kv_heads, c->head_dim);
     scale_queries(p, b->q, layer->q.w.rows);
-    p->ops->kv_write(p->dev, p->batch, &m->kv[index], b->k, b->v);
+    p->ops->kv_write(p->dev, p->batch, &m->state[index].kv, b->k, b->v);
     attend(p, index, b->q, attn_start(p));
     project_out(p, layer);
 }
@@ -110,7 +105,7 @@ static void mla_latent(const sh_pass *p, int index, const sh_layer *layer)
     p->ops->rmsnorm(p->dev, latent, latent, layer->kv_a_norm, p->tokens, 1, mla->kv_rank,
                     m->config->norm_eps);
     apply_rope(p, index, sh_tensor_from(latent, mla->kv_rank), 1, mla->rope_dim);
-    p->ops->kv_write(p->dev, p->batch, &m->kv[index], latent, (sh_tensor){0});
+    p->ops->kv_write(p->dev, p->batch, &m->state[index].kv, latent, (sh_tensor){0});
 }
 
 void sh_pass_mla(const sh_pass *p, int index)

@@ -77,11 +77,14 @@ const cJSON *sh_read_item(const sh_config_reader *in, const char *key)
     return item == NULL || cJSON_IsNull(item) ? NULL : item;
 }
 
+/* Besides full attention, a family has sliding attention or convolutions, not both. */
 static sh_status read_layer_types(const sh_config_reader *in, const cJSON *types, int window,
                                   sh_config *config)
 {
     int i = 0;
     const cJSON *item = NULL;
+    bool conv = config->conv.taps > 0;
+    const char *other = conv ? "conv" : "sliding_attention";
     if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != config->layers)
         return sh_err_set(in->err, SH_ERR_INPUT,
                           "%s: 'layer_types' must be an array of %d strings, one per layer",
@@ -89,17 +92,36 @@ static sh_status read_layer_types(const sh_config_reader *in, const cJSON *types
     cJSON_ArrayForEach(item, types)
     {
         const char *text = cJSON_IsString(item) ? item->valuestring : sh_json_kind(item);
-        bool sliding = strcmp(text, "sliding_attention") == 0;
-        if (!sliding && strcmp(text, "full_attention") != 0)
+        bool differs = strcmp(text, other) == 0;
+        if (!differs && strcmp(text, "full_attention") != 0)
             return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
-                              "%s: 'layer_types' has '%s', supported are full_attention and "
-                              "sliding_attention",
-                              in->where, text);
-        if (sliding && window == 0)
+                              "%s: 'layer_types' has '%s', supported are full_attention and %s",
+                              in->where, text, other);
+        if (differs && !conv && window == 0)
             return sh_err_set(in->err, SH_ERR_INPUT,
                               "%s: a layer has sliding attention, but 'sliding_window' is missing",
                               in->where);
-        config->layer[i++].window = sliding ? window : 0;
+        sh_layer_config *layer = &config->layer[i++];
+        layer->window = differs && !conv ? window : 0;
+        layer->mixer = differs && conv ? SH_MIXER_SHORT_CONV : SH_MIXER_ATTENTION;
+    }
+    return SH_OK;
+}
+
+/* Layer numbers past the end are ignored, as the reference implementations do. */
+sh_status sh_read_layer_list(const sh_config_reader *in, const char *key, int layers, bool *out)
+{
+    const cJSON *list = sh_read_item(in, key), *item = NULL;
+    if (list != NULL && !cJSON_IsArray(list))
+        return sh_err_set(in->err, SH_ERR_INPUT, "%s: '%s' must be an array, not %s", in->where,
+                          key, sh_json_kind(list));
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) ||
+            item->valuedouble != floor(item->valuedouble))
+            return sh_err_set(in->err, SH_ERR_INPUT, "%s: '%s' must hold layer numbers", in->where,
+                              key);
+        if (item->valuedouble < layers) out[(int)item->valuedouble] = true;
     }
     return SH_OK;
 }
@@ -136,8 +158,8 @@ static sh_status read_shape(const sh_config_reader *in, sh_config *c)
         (status = sh_read_int(in, "head_dim", 2, HEAD_DIM_MAX, &c->head_dim)) != 0 ||
         (status = sh_read_int(in, "intermediate_size", 1, SH_CONFIG_WIDTH_MAX, &c->ffn)) != 0 ||
         (status = sh_read_int(in, "max_position_embeddings", 1, 1 << 30, &c->context)) != 0 ||
-        (status = sh_read_must(in, "rms_norm_eps")) != 0 ||
-        (status = sh_read_float(in, "rms_norm_eps", 0, 1, &c->norm_eps)) != 0)
+        (status = sh_read_must(in, c->family->norm_eps)) != 0 ||
+        (status = sh_read_float(in, c->family->norm_eps, 0, 1, &c->norm_eps)) != 0)
         return status;
     if (c->heads % c->kv_heads != 0)
         return sh_err_set(in->err, SH_ERR_INPUT,
@@ -277,8 +299,24 @@ void sh_config_reset(sh_config *config)
     *config = (sh_config){0};
 }
 
-int64_t sh_config_kv_width(const sh_config *config)
+int64_t sh_config_kv_width(const sh_config *config, int layer)
 {
-    if (config->mla.kv_rank > 0) return config->mla.kv_rank + config->mla.rope_dim;
-    return (int64_t)config->kv_heads * (config->head_dim + config->v_dim);
+    switch (config->layer[layer].mixer) {
+    case SH_MIXER_ATTENTION: return (int64_t)config->kv_heads * (config->head_dim + config->v_dim);
+    case SH_MIXER_MLA: return config->mla.kv_rank + config->mla.rope_dim;
+    default: return 0;
+    }
+}
+
+int64_t sh_config_state_width(const sh_config *config, int layer)
+{
+    if (config->layer[layer].mixer != SH_MIXER_SHORT_CONV) return 0;
+    return (int64_t)config->conv.channels * (config->conv.taps - 1);
+}
+
+bool sh_config_has_fixed_state(const sh_config *config)
+{
+    for (int i = 0; i < config->layers; i++)
+        if (config->layer[i].mixer == SH_MIXER_SHORT_CONV) return true;
+    return false;
 }

@@ -67,7 +67,18 @@ typedef struct {
     bool all_biases; /* router, gate, up and down have biases */
 } sh_moe_config;
 
+/* Gated short convolutions; taps is 0 when no layer has one. */
 typedef struct {
+    int channels;
+    int taps;
+    bool bias; /* of the convolution and of the projections around it */
+} sh_conv_config;
+
+/* How a layer mixes the tokens of a sequence. */
+typedef enum { SH_MIXER_ATTENTION, SH_MIXER_MLA, SH_MIXER_SHORT_CONV, SH_MIXERS } sh_mixer;
+
+typedef struct {
+    sh_mixer mixer;
     bool moe;
     int window; /* sliding window in tokens; 0: full attention */
     int rope;   /* index into sh_config.rope */
@@ -119,6 +130,7 @@ typedef struct {
     sh_rope_config rope[SH_ROPES_MAX];
     int rope_count;
     sh_mla_config mla;
+    sh_conv_config conv;
     sh_moe_config moe;
     sh_layer_config *layer; /* [layers] */
     sh_quant_config quant;
@@ -138,7 +150,14 @@ void sh_config_reset(sh_config *config);
  * that it is not quantized. */
 const sh_quant *sh_config_quant(const sh_config *config, const char *path);
 
-/* Numbers that one token takes in the KV cache of one layer, over all KV heads. */
-int64_t sh_config_kv_width(const sh_config *config);
+/* Numbers that one token adds to the KV cache of a layer, over all KV heads; 0 for a layer whose
+ * state has a fixed size. */
+int64_t sh_config_kv_width(const sh_config *config, int layer);
+
+/* Numbers of a layer's state of fixed size; 0 for a layer with KV. */
+int64_t sh_config_state_width(const sh_config *config, int layer);
+
+/* Whether any layer has a state of fixed size, which cannot be cut back to an earlier token. */
+bool sh_config_has_fixed_state(const sh_config *config);
 
 #endif

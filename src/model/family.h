@@ -11,8 +11,25 @@
 
 #include "model/config_read.h"
 
+/* What the files call the parts of a layer that every family has. */
+typedef struct {
+    const char *mixer_norm; /* the norm before attention, or what a layer has in its place */
+    const char *ffn_norm;   /* before the feed-forward; in families with four norms, after the mixer
+                             */
+    const char *q_norm;
+    const char *k_norm;
+    const char *attn_out;
+    const char *ffn; /* the module of the next three */
+    const char *gate;
+    const char *up;
+    const char *down;
+    const char *last_norm; /* of the model, before the head */
+} sh_tensor_names;
+
 typedef struct sh_family {
     const char *model_type;
+    const sh_tensor_names *names;
+    const char *norm_eps; /* its key in config.json */
     bool qkv_bias;
     bool qk_norm;
     const char *moe_path; /* module of a layer that holds router and experts */
@@ -29,7 +46,7 @@ const char *sh_family_list(char *text, size_t cap);
 /* True for a multi-modal model_type that keeps its language model under `text_config`. */
 bool sh_family_is_wrapper(const char *model_type);
 
-/* Configure functions, in family_dense.c, family_moe.c and family_deepseek.c. */
+/* Configure functions, in family_*.c. */
 sh_status sh_family_llama(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_mistral(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_ministral3(const sh_config_reader *in, sh_config *config);
@@ -42,5 +59,6 @@ sh_status sh_family_deepseek_v3(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_phi3(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_gemma3(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_gpt_oss(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_lfm2(const sh_config_reader *in, sh_config *config);
 
 #endif

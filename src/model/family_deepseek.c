@@ -23,6 +23,7 @@ static sh_status read_mla(const sh_config_reader *in, sh_config *config)
     /* Whatever the file says: MLA has a key for every head, even if all come from one latent. */
     config->head_dim = mla->nope_dim + mla->rope_dim;
     config->kv_heads = config->heads;
+    for (int i = 0; i < config->layers; i++) config->layer[i].mixer = SH_MIXER_MLA;
     status = sh_read_rope(in, config);
     if (status != SH_OK) return status;
 

@@ -30,23 +30,13 @@ static void experts_everywhere(sh_config *config)
     config->ffn = 0;
 }
 
-/* Layer numbers past the end are ignored, as the reference implementation does. */
 static sh_status mark_dense_layers(const sh_config_reader *in, sh_config *config)
 {
-    const cJSON *list = sh_read_item(in, "mlp_only_layers");
-    const cJSON *item = NULL;
-    if (list != NULL && !cJSON_IsArray(list))
-        return sh_err_set(in->err, SH_ERR_INPUT, "%s: 'mlp_only_layers' must be an array, not %s",
-                          in->where, sh_json_kind(list));
-    cJSON_ArrayForEach(item, list)
-    {
-        if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) ||
-            item->valuedouble != floor(item->valuedouble))
-            return sh_err_set(in->err, SH_ERR_INPUT,
-                              "%s: 'mlp_only_layers' must hold layer numbers", in->where);
-        if (item->valuedouble < config->layers) config->layer[(int)item->valuedouble].moe = false;
-    }
-    return SH_OK;
+    bool *dense = sh_arena_array(&config->arena, (size_t)config->layers, sizeof(*dense));
+    sh_status status = sh_read_layer_list(in, "mlp_only_layers", config->layers, dense);
+    for (int i = 0; i < config->layers && status == SH_OK; i++)
+        if (dense[i]) config->layer[i].moe = false;
+    return status;
 }
 
 sh_status sh_family_qwen3_moe(const sh_config_reader *in, sh_config *config)

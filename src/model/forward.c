@@ -80,18 +80,23 @@ static sh_status merge(const sh_pass *p, const float *post_norm, sh_err *err)
     return SH_OK;
 }
 
+static void (*const RUN_MIXER[SH_MIXERS])(const sh_pass *p, int index) = {
+    [SH_MIXER_ATTENTION] = sh_pass_attention,
+    [SH_MIXER_MLA] = sh_pass_mla,
+    [SH_MIXER_SHORT_CONV] = sh_pass_short_conv,
+};
+
 static sh_status run_layer(const sh_pass *p, int index, sh_err *err)
 {
     const sh_layer *layer = &p->m->weights->layers[index];
     const sh_forward_buffers *b = &p->m->buf;
-    norm_rows(p, b->xn, b->x, layer->attn_norm, p->tokens);
-    if (p->m->shard.heads.count == 0)
+    sh_mixer mixer = sh_model_layer(p->m, index)->mixer;
+    norm_rows(p, b->xn, b->x, layer->mixer_norm, p->tokens);
+    if (sh_shard_mixer(&p->m->shard, mixer).count == 0)
         zero(p, b->y);
-    else if (p->m->config->mla.kv_rank > 0)
-        sh_pass_mla(p, index);
     else
-        sh_pass_attention(p, index);
-    sh_status status = merge(p, layer->attn_post_norm, err);
+        RUN_MIXER[mixer](p, index);
+    sh_status status = merge(p, layer->mixer_post_norm, err);
     if (status != SH_OK) return status;
     norm_rows(p, b->xn, b->x, layer->ffn_norm, p->tokens);
     run_mlp(p, layer);

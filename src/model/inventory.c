@@ -41,6 +41,13 @@ static void add_vector(lister *l, int64_t count, const char *name)
     add(l, SH_ITEM_VECTOR, 1, count, name);
 }
 
+static void list_attention_out(lister *l)
+{
+    const sh_config *c = l->c;
+    add(l, SH_ITEM_ATTENTION, c->hidden, (int64_t)c->heads * c->v_dim, c->family->names->attn_out)
+        ->bias = c->out_bias;
+}
+
 static void list_attention(lister *l)
 {
     const sh_config *c = l->c;
@@ -51,10 +58,11 @@ static void list_attention(lister *l)
     add(l, SH_ITEM_ATTENTION, (int64_t)c->kv_heads * c->v_dim, c->hidden, "self_attn.v_proj")
         ->bias = c->qkv_bias;
     if (c->qk_norm) {
-        add_vector(l, c->head_dim, "self_attn.q_norm.weight");
-        add_vector(l, c->head_dim, "self_attn.k_norm.weight");
+        add_vector(l, c->head_dim, c->family->names->q_norm);
+        add_vector(l, c->head_dim, c->family->names->k_norm);
     }
     if (c->sinks) add_vector(l, c->heads, "self_attn.sinks");
+    list_attention_out(l);
 }
 
 /* kv_b_proj in one piece, as Hugging Face has it; the loader splits it by heads. */
@@ -75,12 +83,25 @@ static void list_mla(lister *l)
     add_vector(l, mla->kv_rank, "self_attn.kv_a_layernorm.weight");
     add(l, SH_ITEM_ATTENTION, (int64_t)c->heads * (mla->nope_dim + c->v_dim), mla->kv_rank,
         "self_attn.kv_b_proj");
+    list_attention_out(l);
+}
+
+/* The convolution itself is stored as a matrix of one column for each channel. */
+static void list_short_conv(lister *l)
+{
+    const sh_conv_config *conv = &l->c->conv;
+    add(l, SH_ITEM_CONV, 3 * (int64_t)conv->channels, l->c->hidden, "conv.in_proj")->bias =
+        conv->bias;
+    add(l, SH_ITEM_CONV, conv->taps, 1, "conv.conv")->stack = conv->channels;
+    if (conv->bias) add_vector(l, conv->channels, "conv.conv.bias");
+    add(l, SH_ITEM_CONV, l->c->hidden, conv->channels, "conv.out_proj")->bias = conv->bias;
 }
 
 static void list_ffn(lister *l, sh_item_kind kind, int64_t stack, int64_t width, bool bias,
                      const char *path)
 {
-    static const char *const parts[3] = {"gate_proj", "up_proj", "down_proj"};
+    const sh_tensor_names *names = l->c->family->names;
+    const char *const parts[3] = {names->gate, names->up, names->down};
     for (int i = 0; i < 3; i++) {
         char name[128];
         bool down = i == 2;
@@ -112,17 +133,19 @@ static void list_moe(lister *l)
     if (c->moe.shared_ffn > 0) list_ffn(l, SH_ITEM_FFN, 0, c->moe.shared_ffn, false, name);
 }
 
+static void (*const LIST_MIXER[SH_MIXERS])(lister *l) = {
+    [SH_MIXER_ATTENTION] = list_attention,
+    [SH_MIXER_MLA] = list_mla,
+    [SH_MIXER_SHORT_CONV] = list_short_conv,
+};
+
 static void list_layer(lister *l)
 {
     const sh_config *c = l->c;
-    add_vector(l, c->hidden, "input_layernorm.weight");
-    if (c->mla.kv_rank > 0)
-        list_mla(l);
-    else
-        list_attention(l);
-    add(l, SH_ITEM_ATTENTION, c->hidden, (int64_t)c->heads * c->v_dim, "self_attn.o_proj")->bias =
-        c->out_bias;
-    add_vector(l, c->hidden, "post_attention_layernorm.weight");
+    const sh_tensor_names *names = c->family->names;
+    add_vector(l, c->hidden, names->mixer_norm);
+    LIST_MIXER[c->layer[l->layer].mixer](l);
+    add_vector(l, c->hidden, names->ffn_norm);
     if (c->sandwich) {
         add_vector(l, c->hidden, "pre_feedforward_layernorm.weight");
         add_vector(l, c->hidden, "post_feedforward_layernorm.weight");
@@ -130,7 +153,7 @@ static void list_layer(lister *l)
     if (c->layer[l->layer].moe)
         list_moe(l);
     else
-        list_ffn(l, SH_ITEM_FFN, 0, c->ffn, false, "mlp");
+        list_ffn(l, SH_ITEM_FFN, 0, c->ffn, false, names->ffn);
 }
 
 void sh_inventory_init(const sh_config *config, sh_inventory *out)
@@ -140,7 +163,9 @@ void sh_inventory_init(const sh_config *config, sh_inventory *out)
     add(&l, SH_ITEM_EMBED, config->vocab, config->hidden, "model.embed_tokens");
     for (l.layer = 0; l.layer < config->layers; l.layer++) list_layer(&l);
     l.layer = -1;
-    add_vector(&l, config->hidden, "model.norm.weight");
+    char name[128];
+    snprintf(name, sizeof(name), "model.%s", config->family->names->last_norm);
+    add_vector(&l, config->hidden, name);
     /* Without the files there is no other way to tell: unspecified counts as tied. */
     if (config->tied == SH_TIED_NO) add(&l, SH_ITEM_HEAD, config->vocab, config->hidden, "lm_head");
 }

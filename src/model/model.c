@@ -1,10 +1,10 @@
-/* Owns what a shard needs to run: weights, KV blocks, and the buffers of a step.
+/* Owns what a shard needs to run: weights, sequence state, and the buffers of a step.
  *
  * All memory is taken here, at load, because a step must not allocate: a rank that ran out of
  * memory in the middle of a step would take the whole group down. The buffers of a step are planned
  * by running take_all twice, first to count, then to place, so that the two can never disagree. The
  * device gets the same treatment: reserve_device states the largest step that will ever run, and
- * must cover every matmul of forward.c and attention.c.
+ * must cover every matmul of forward.c, attention.c and short_conv.c.
  *
  * KV blocks come last and apart from the rest, since their number is a decision of the whole group:
  * all ranks have the same number of blocks, bounded by the rank with the least memory. */
@@ -49,7 +49,7 @@ static void *take_words(scratch_plan *s, int64_t rows, int64_t cols)
     return take(s, (size_t)(rows * cols) * sizeof(float));
 }
 
-static void take_attention(const sh_model *m, scratch_plan *s, sh_forward_buffers *b)
+static void take_mixers(const sh_model *m, scratch_plan *s, sh_forward_buffers *b)
 {
     const sh_config *c = m->config;
     const sh_mla_config *mla = &c->mla;
@@ -67,6 +67,7 @@ static void take_attention(const sh_model *m, scratch_plan *s, sh_forward_buffer
         b->v = take_tensor(s, tokens, m->shard.kv_heads.count * c->v_dim);
     }
     for (int i = 0; i < c->rope_count; i++) b->rope[i] = take_words(s, tokens, c->rope[i].dim);
+    for (int i = 0; i < 3; i++) b->conv[i] = take_tensor(s, tokens, m->shard.conv.count);
 }
 
 static void take_all(const sh_model *m, scratch_plan *s, sh_forward_buffers *b)
@@ -78,7 +79,7 @@ static void take_all(const sh_model *m, scratch_plan *s, sh_forward_buffers *b)
     b->xn = take_tensor(s, tokens, c->hidden);
     b->y = take_tensor(s, tokens, c->hidden);
     b->y2 = take_tensor(s, c->moe.shared_ffn > 0 ? tokens : 0, c->hidden);
-    take_attention(m, s, b);
+    take_mixers(m, s, b);
     b->gate = take_tensor(s, tokens, ffn);
     b->up = take_tensor(s, tokens, ffn);
     b->weights = take_words(s, tokens, c->moe.topk);
@@ -110,6 +111,7 @@ static sh_status reserve_device(const sh_model *m, sh_err *err)
     cols = max64(cols, max64(s->ffn.count, s->shared_ffn.count));
     cols = max64(cols, max64(s->expert_ffn.count, c->mla.q_rank));
     cols = max64(cols, max64(c->mla.kv_rank, c->mla.nope_dim));
+    cols = max64(cols, s->conv.count);
     sh_limits limits = {.tokens = m->opts.tokens_max,
                         .rows = m->opts.rows_max,
                         .cols = cols,
@@ -120,30 +122,55 @@ static sh_status reserve_device(const sh_model *m, sh_err *err)
                         .topk = c->moe.topk,
                         .heads = (int)s->heads.count};
     for (int i = 0; i < s->layer_count; i++) {
-        const sh_kv_shape *kv = &m->kv[i].shape;
+        const sh_kv_shape *kv = &m->state[i].kv.shape;
         limits.head_dim = (int)max64(limits.head_dim, max64(kv->k_dim, kv->v_dim));
     }
     return m->dev->ops->reserve(m->dev, &limits, err);
 }
 
-/* Of any layer: the families so far have one shape throughout. */
-static sh_kv_shape kv_shape_of(const sh_model *m)
+static void init_kv(const sh_model *m, sh_layer_state *state)
 {
     const sh_config *c = m->config;
-    bool mla = c->mla.kv_rank > 0;
-    return (sh_kv_shape){.format = m->opts.kv_format,
-                         .heads = (int)m->shard.kv_heads.count,
-                         .k_dim = mla ? c->mla.kv_rank + c->mla.rope_dim : c->head_dim,
-                         .v_dim = mla ? c->mla.kv_rank : c->v_dim,
-                         .v_in_k = mla};
+    state->kv.shape = (sh_kv_shape){.format = m->opts.kv_format,
+                                    .heads = (int)m->shard.kv_heads.count,
+                                    .k_dim = c->head_dim,
+                                    .v_dim = c->v_dim};
+    state->block_bytes = m->dev->ops->kv_block_bytes(m->dev, &state->kv.shape);
 }
+
+static void init_latent(const sh_model *m, sh_layer_state *state)
+{
+    const sh_mla_config *mla = &m->config->mla;
+    state->kv.shape = (sh_kv_shape){.format = m->opts.kv_format,
+                                    .heads = (int)m->shard.kv_heads.count,
+                                    .k_dim = mla->kv_rank + mla->rope_dim,
+                                    .v_dim = mla->kv_rank,
+                                    .v_in_k = true};
+    state->block_bytes = m->dev->ops->kv_block_bytes(m->dev, &state->kv.shape);
+}
+
+static void init_conv_state(const sh_model *m, sh_layer_state *state)
+{
+    state->block_bytes = m->dev->ops->conv_state_bytes(m->dev, m->shard.conv.count,
+                                                       m->config->conv.taps);
+    state->fixed.block_bytes = state->block_bytes;
+}
+
+static void (*const INIT_STATE[SH_MIXERS])(const sh_model *m, sh_layer_state *state) = {
+    [SH_MIXER_ATTENTION] = init_kv,
+    [SH_MIXER_MLA] = init_latent,
+    [SH_MIXER_SHORT_CONV] = init_conv_state,
+};
 
 static void init_shapes(sh_model *m)
 {
     const sh_config *c = m->config;
     bool mla = c->mla.kv_rank > 0;
     m->out_cols = sh_shard_out_cols(c, &m->shard);
-    for (int i = 0; i < m->shard.layer_count; i++) m->kv[i].shape = kv_shape_of(m);
+    for (int i = 0; i < m->shard.layer_count; i++) {
+        sh_mixer mixer = sh_model_layer(m, i)->mixer;
+        if (sh_shard_mixer(&m->shard, mixer).count > 0) INIT_STATE[mixer](m, &m->state[i]);
+    }
     int64_t group = mla ? c->heads : c->heads / c->kv_heads;
     /* Numbered from this rank's first KV head; with MLA all heads read the one latent. */
     m->kv_of = sh_alloc_array((size_t)m->shard.heads.count + 1, sizeof(*m->kv_of));
@@ -175,7 +202,7 @@ sh_status sh_model_load(const char *dir, const sh_config *config, const sh_shard
     m->shard = *shard;
     m->dev = dev;
     m->opts = *opts;
-    m->kv = sh_alloc_array((size_t)shard->layer_count, sizeof(*m->kv));
+    m->state = sh_alloc_array((size_t)shard->layer_count, sizeof(*m->state));
     init_shapes(m);
     init_rope(m);
     sh_status status = sh_tensors_open(dir, &set, err);
@@ -200,24 +227,18 @@ void sh_model_free(sh_model *m)
 {
     if (m == NULL) return;
     unmap(m, m->scratch, m->scratch_size);
-    unmap(m, m->kv_memory, m->kv_size);
+    unmap(m, m->state_memory, m->state_size);
     sh_weights_free(m->weights);
-    free(m->kv);
+    free(m->state);
     free(m->kv_of);
     free(m->inv_freq);
     free(m);
 }
 
-static size_t layer_block_bytes(const sh_model *m, int layer)
-{
-    if (m->shard.heads.count == 0) return 0;
-    return m->dev->ops->kv_block_bytes(m->dev, &m->kv[layer].shape);
-}
-
 size_t sh_model_kv_block_bytes(const sh_model *m)
 {
     size_t bytes = 0;
-    for (int i = 0; i < m->shard.layer_count; i++) bytes += layer_block_bytes(m, i);
+    for (int i = 0; i < m->shard.layer_count; i++) bytes += m->state[i].block_bytes;
     return bytes;
 }
 
@@ -226,18 +247,20 @@ sh_status sh_model_reserve_kv(sh_model *m, int blocks, sh_err *err)
 {
     size_t size = sh_model_kv_block_bytes(m) * (size_t)blocks;
     void *memory = NULL;
-    unmap(m, m->kv_memory, m->kv_size);
-    m->kv_memory = NULL;
-    m->kv_size = 0;
-    for (int i = 0; i < m->shard.layer_count; i++) m->kv[i].data = NULL;
+    unmap(m, m->state_memory, m->state_size);
+    m->state_memory = NULL;
+    m->state_size = 0;
+    for (int i = 0; i < m->shard.layer_count; i++)
+        m->state[i].kv.data = m->state[i].fixed.data = NULL;
     if (size == 0) return SH_OK;
     if (m->dev->ops->map(m->dev, size, "KV blocks", &memory, err) != SH_OK) return err->status;
-    m->kv_memory = memory;
-    m->kv_size = size;
+    m->state_memory = memory;
+    m->state_size = size;
     char *at = memory;
     for (int i = 0; i < m->shard.layer_count; i++) {
-        m->kv[i].data = at;
-        at += layer_block_bytes(m, i) * (size_t)blocks;
+        sh_layer_state *state = &m->state[i];
+        state->kv.data = state->fixed.data = at;
+        at += state->block_bytes * (size_t)blocks;
     }
     return SH_OK;
 }
@@ -245,7 +268,7 @@ sh_status sh_model_reserve_kv(sh_model *m, int blocks, sh_err *err)
 sh_model_memory sh_model_memory_used(const sh_model *m)
 {
     return (sh_model_memory){
-        .weights = m->weights->size, .kv = m->kv_size, .scratch = m->scratch_size};
+        .weights = m->weights->size, .kv = m->state_size, .scratch = m->scratch_size};
 }
 
 /* One token uses `share` of the matrices of a stack. Bytes are those of the device's layout: its
@@ -266,9 +289,10 @@ sh_model_cost sh_model_cost_of(const sh_model *m)
                         : 0;
     for (int i = 0; i < m->shard.layer_count; i++) {
         const sh_layer *l = &w->layers[i];
-        const sh_matrix *all[] = {&l->q.w,    &l->k.w,    &l->v.w,     &l->o.w,
-                                  &l->q_a.w,  &l->kv_a.w, &l->embed_q, &l->unembed,
-                                  &l->gate.w, &l->up.w,   &l->down.w};
+        const sh_matrix *all[] = {&l->q.w,          &l->k.w,         &l->v.w,     &l->o.w,
+                                  &l->q_a.w,        &l->kv_a.w,      &l->embed_q, &l->unembed,
+                                  &l->gate.w,       &l->up.w,        &l->down.w,  &l->conv_in[0].w,
+                                  &l->conv_in[1].w, &l->conv_in[2].w};
         const sh_matrix *experts[] = {&l->experts.gate, &l->experts.up, &l->experts.down};
         for (size_t k = 0; k < SH_COUNT_OF(all); k++) cost_add(&cost, all[k], 1);
         for (size_t k = 0; k < SH_COUNT_OF(experts); k++) cost_add(&cost, experts[k], chosen);

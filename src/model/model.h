@@ -41,10 +41,12 @@ SH_MUST_CHECK sh_status sh_model_load(const char *dir, const sh_config *config,
                                       const sh_model_opts *opts, sh_model **out, sh_err *err);
 void sh_model_free(sh_model *model);
 
-/* Allocates blocks of SH_KV_BLOCK tokens for each layer, and frees those from before. */
+/* Allocates blocks of SH_KV_BLOCK tokens for each layer, and frees those from before. A layer keeps
+ * KV in them, or snapshots of a state of fixed size. */
 SH_MUST_CHECK sh_status sh_model_reserve_kv(sh_model *model, int blocks, sh_err *err);
 
-/* Bytes of one block, summed over the layers of this shard; 0 for a rank without heads. */
+/* Bytes of one block, summed over the layers of this shard; 0 for a rank that has no part of them.
+ */
 size_t sh_model_kv_block_bytes(const sh_model *model);
 
 sh_model_memory sh_model_memory_used(const sh_model *model);

@@ -19,6 +19,7 @@ typedef struct {
     sh_tensor q_a;      /* [T, q_rank] */
     sh_tensor q_latent; /* [T, heads * (kv_rank + rope_dim)] */
     sh_tensor o_latent; /* [T, heads * kv_rank] */
+    sh_tensor conv[3];  /* [T, channels] what conv_in gives; the result replaces the first */
     sh_tensor attn;     /* [T, columns of o]; columns of other ranks' heads stay zero */
     sh_tensor gate;     /* [T, widest feed-forward of this rank] */
     sh_tensor up;
@@ -28,6 +29,14 @@ typedef struct {
     int32_t *experts;          /* [T, topk] */
     float *rope[SH_ROPES_MAX]; /* [T, rope.dim] */
 } sh_forward_buffers;
+
+/* What a layer keeps of the sequences, in blocks of SH_KV_BLOCK tokens that all layers number
+ * alike: KV, or a state of fixed size. The layer's mixer knows which. */
+typedef struct {
+    size_t block_bytes; /* 0: this rank has no part of the layer's mixer */
+    sh_kv kv;
+    sh_state fixed;
+} sh_layer_state;
 
 struct sh_model {
     const sh_config *config;
@@ -42,9 +51,9 @@ struct sh_model {
     float *inv_freq;               /* host; what `rope` points into */
     sh_rope rope[SH_ROPES_MAX][2]; /* [1]: with longrope's long factors */
     sh_range out_cols;             /* of the attention's output projection */
-    sh_kv *kv;                     /* [layer_count] each with a shape of its own */
-    void *kv_memory;
-    size_t kv_size;
+    sh_layer_state *state;         /* [layer_count] each with a shape of its own */
+    void *state_memory;
+    size_t state_size;
 };
 
 /* The arguments that the functions of one step share. */
@@ -57,8 +66,14 @@ typedef struct {
     int tokens;
 } sh_pass;
 
-/* y = this rank's contribution of the block, from xn; not reduced yet. */
+static inline const sh_layer_config *sh_model_layer(const sh_model *m, int index)
+{
+    return &m->config->layer[m->shard.layer_first + index];
+}
+
+/* y = this rank's contribution of the mixer, from xn; not reduced yet. */
 void sh_pass_attention(const sh_pass *pass, int index);
 void sh_pass_mla(const sh_pass *pass, int index);
+void sh_pass_short_conv(const sh_pass *pass, int index);
 
 #endif

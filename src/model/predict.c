@@ -43,6 +43,7 @@ static double item_part(const sh_config *config, const sh_shard *shard, const sh
     }
     case SH_ITEM_HEAD: return sh_shard_predicts(shard) ? part(shard->vocab, config->vocab) : 0;
     case SH_ITEM_ATTENTION: return part(shard->heads, config->heads);
+    case SH_ITEM_CONV: return part(shard->conv, config->conv.channels);
     case SH_ITEM_FFN:
         return config->layer[item->layer].moe ? part(shard->shared_ffn, config->moe.shared_ffn)
                                               : part(shard->ffn, config->ffn);
@@ -59,6 +60,19 @@ static bool read_by_token(const sh_config *config, const sh_shard *shard, const 
     return item->kind != SH_ITEM_EMBED || (config->tied != SH_TIED_NO && sh_shard_predicts(shard));
 }
 
+/* What a token adds to the sequence state of a rank: KV in f16, and its share of the f32 states of
+ * fixed size, of which there is one for each block. */
+static double state_token_bytes(const sh_config *config, const sh_shard *shard)
+{
+    double kv_part = config->mla.kv_rank > 0 ? 1 : part(shard->kv_heads, config->kv_heads);
+    double conv_part = part(shard->conv, config->conv.channels), bytes = 0;
+    for (int i = shard->layer_first; i < shard->layer_first + shard->layer_count; i++) {
+        bytes += 2 * kv_part * (double)sh_config_kv_width(config, i);
+        bytes += 4 * conv_part * (double)sh_config_state_width(config, i) / SH_KV_BLOCK;
+    }
+    return bytes;
+}
+
 void sh_predict_rank(const sh_config *config, const sh_shard *shard, sh_rank_cost *out)
 {
     sh_inventory inv;
@@ -72,8 +86,7 @@ void sh_predict_rank(const sh_config *config, const sh_shard *shard, sh_rank_cos
             out->token_bytes += bytes * (double)sh_item_active(config, item);
     }
     sh_inventory_reset(&inv);
-    double kv_part = config->mla.kv_rank > 0 ? 1 : part(shard->kv_heads, config->kv_heads);
-    out->kv_token_bytes = 2 * kv_part * (double)sh_config_kv_width(config) * shard->layer_count;
+    out->kv_token_bytes = state_token_bytes(config, shard);
 }
 
 /* Apart from reading weights, a layer spends as long as it takes to read this many bytes for each

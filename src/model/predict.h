@@ -13,7 +13,7 @@
 typedef struct {
     double weight_bytes;   /* held by the rank */
     double token_bytes;    /* of these, read by one token */
-    double kv_token_bytes; /* added to the KV cache by one token; f16 */
+    double kv_token_bytes; /* added to the sequence state by one token; KV in f16 */
 } sh_rank_cost;
 
 void sh_predict_rank(const sh_config *config, const sh_shard *shard, sh_rank_cost *out);

@@ -84,6 +84,7 @@ static void cut_tensors(const sh_config *config, const double *weights, sh_shard
     int64_t unit = sh_shard_unit(config);
     int count = shard->tensor_size, idx = shard->tensor_rank;
     cut_heads(config, weights, shard);
+    shard->conv = cut_width(config->conv.channels, unit, weights, count, idx);
     shard->ffn = cut_width(config->ffn, unit, weights, count, idx);
     shard->expert_ffn = cut_width(config->moe.ffn, unit, weights, count, idx);
     shard->shared_ffn = cut_width(config->moe.shared_ffn, unit, weights, count, idx);
@@ -110,6 +111,11 @@ sh_shard sh_shard_whole(const sh_config *config)
     sh_shard shard = {.tensor_size = 1, .stages = 1, .layer_count = config->layers};
     cut_tensors(config, &one, &shard);
     return shard;
+}
+
+sh_range sh_shard_mixer(const sh_shard *shard, sh_mixer mixer)
+{
+    return mixer == SH_MIXER_SHORT_CONV ? shard->conv : shard->heads;
 }
 
 bool sh_shard_embeds(const sh_shard *shard)

@@ -4,9 +4,9 @@
  * held by `tensor_size` ranks together (tensor parallel). Rank r is tensor rank r % tensor_size of
  * stage r / tensor_size, so rank 0 has the first layers. Within a stage, attention is cut by groups
  * of heads that share a KV head (by single query heads once there are more ranks than KV heads; KV
- * heads are then held more than once), feed-forward widths by quantization groups, the vocabulary
- * by rows. A rank gets a whole number of units in proportion to its weight, possibly none; every
- * unit has one owner.
+ * heads are then held more than once), feed-forward widths and channels of convolutions by
+ * quantization groups, the vocabulary by rows. A rank gets a whole number of units in proportion to
+ * its weight, possibly none; every unit has one owner.
  *
  * Threads: pure functions over plain values. */
 #ifndef SH_MODEL_SHARD_H
@@ -31,6 +31,7 @@ typedef struct {
     int layer_count;
     sh_range heads;      /* query heads */
     sh_range kv_heads;   /* KV heads that these read; one latent "head" with MLA */
+    sh_range conv;       /* channels of a short convolution */
     sh_range ffn;        /* columns of a dense feed-forward layer */
     sh_range expert_ffn; /* the same columns of every expert */
     sh_range shared_ffn; /* of the shared experts */
@@ -39,6 +40,9 @@ typedef struct {
 
 /* The whole model on one rank. */
 sh_shard sh_shard_whole(const sh_config *config);
+
+/* The part of a mixer that the rank holds: heads or channels. */
+sh_range sh_shard_mixer(const sh_shard *shard, sh_mixer mixer);
 
 /* Widths are cut at multiples of this: the widest quantization group of the model. */
 int64_t sh_shard_unit(const sh_config *config);

@@ -239,3 +239,22 @@ sh_status sh_source_vector(const sh_finder *f, const char *name, int64_t count,
             .tensor = tensor, .rows = 1, .row_len = count, .step = 1, .count = count};
     return status;
 }
+
+/* Hugging Face has [channels, 1, taps], MLX [channels, taps, 1]: the same numbers in the same
+ * order.
+ */
+sh_status sh_source_conv(const sh_finder *f, const char *path, int64_t channels, int64_t taps,
+                         sh_vector_source *out)
+{
+    const sh_stored_tensor *tensor = sh_finder_find(f, "%s.weight", path);
+    int64_t shape[3] = {channels, 1, taps};
+    if (tensor != NULL && tensor->dims == 3 && tensor->shape[2] == 1) {
+        shape[1] = taps;
+        shape[2] = 1;
+    }
+    sh_status status = module_tensor(f, path, "weight", SH_TENSOR_OTHER, 3, shape, &tensor);
+    if (status == SH_OK)
+        *out = (sh_vector_source){
+            .tensor = tensor, .rows = taps, .row_len = 1, .step = taps, .count = channels};
+    return status;
+}

@@ -78,7 +78,8 @@ SH_MUST_CHECK sh_status sh_source_tensor(const sh_finder *finder, const char *na
                                          sh_tensor_type type, int dims, const int64_t *shape,
                                          const sh_stored_tensor **out);
 
-/* A vector or a stack of them: element i of row r is at r * row_len + first + i * step. */
+/* A vector or a stack of them: element i of row r is at r * row_len + first + i * step, so that a
+ * stack may also be the columns of a matrix. */
 typedef struct {
     const sh_stored_tensor *tensor;
     int64_t rows;
@@ -88,6 +89,11 @@ typedef struct {
     int64_t count;
     float plus; /* added to each element */
 } sh_vector_source;
+
+/* Finds the weights of the depthwise convolution `path`, as a stack of `taps` vectors of one number
+ * for each channel: that is how kernels want them. */
+SH_MUST_CHECK sh_status sh_source_conv(const sh_finder *finder, const char *path, int64_t channels,
+                                       int64_t taps, sh_vector_source *out);
 
 /* Finds the 1-D tensor `name` of `count` numbers. */
 SH_MUST_CHECK sh_status sh_source_vector(const sh_finder *finder, const char *name, int64_t count,

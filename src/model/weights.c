@@ -170,9 +170,9 @@ static sh_status add_out(const builder *b, sh_layer *layer)
 {
     const sh_config *c = b->config;
     sh_source source;
-    sh_status status = find(b, "self_attn.o_proj", c->hidden, (int64_t)c->heads * c->v_dim,
-                            &source);
-    if (status == SH_OK && c->out_bias) status = need_bias(b, "self_attn.o_proj", &source);
+    const char *name = c->family->names->attn_out;
+    sh_status status = find(b, name, c->hidden, (int64_t)c->heads * c->v_dim, &source);
+    if (status == SH_OK && c->out_bias) status = need_bias(b, name, &source);
     if (status == SH_OK)
         add_cols(b, &source, sh_shard_out_cols(c, b->shard), b->shard->heads.first == 0, &layer->o);
     return status;
@@ -204,9 +204,9 @@ static sh_status add_attention(const builder *b, sh_layer *layer)
     add_rows(b, &parts[1].source, times(b->shard->kv_heads, c->head_dim), &layer->k);
     add_rows(b, &parts[2].source, times(b->shard->kv_heads, c->v_dim), &layer->v);
     if (c->qk_norm) {
-        status = add_norm(b, "self_attn.q_norm.weight", c->head_dim, &layer->q_norm);
+        status = add_norm(b, c->family->names->q_norm, c->head_dim, &layer->q_norm);
         if (status == SH_OK)
-            status = add_norm(b, "self_attn.k_norm.weight", c->head_dim, &layer->k_norm);
+            status = add_norm(b, c->family->names->k_norm, c->head_dim, &layer->k_norm);
     }
     if (status == SH_OK && c->sinks) status = add_sinks(b, layer);
     return status == SH_OK ? add_out(b, layer) : status;
@@ -307,12 +307,64 @@ static sh_status add_mla(const builder *b, sh_layer *layer)
     return status == SH_OK ? add_out(b, layer) : status;
 }
 
+/* This rank's channels of the convolution itself. */
+static sh_status add_conv(const builder *b, sh_layer *layer)
+{
+    const sh_conv_config *conv = &b->config->conv;
+    sh_range own = b->shard->conv;
+    sh_vector_source w, bias;
+    path_text path = path_of(b, "conv.conv"), bias_path = path_of(b, "conv.conv.bias");
+    sh_status status = sh_source_conv(&b->finder, path.text, conv->channels, conv->taps, &w);
+    if (status != SH_OK) return status;
+    w.first = own.first * w.step;
+    w.count = own.count;
+    layer->conv = (sh_short_conv){.channels = own.count, .taps = conv->taps};
+    sh_loader_vector(b->loader, &layer->conv.w, &w);
+    if (!conv->bias) return SH_OK;
+    status = sh_source_vector(&b->finder, bias_path.text, conv->channels, &bias);
+    bias.first = own.first;
+    bias.count = own.count;
+    if (status == SH_OK) sh_loader_vector(b->loader, &layer->conv.bias, &bias);
+    return status;
+}
+
+/* in_proj has three matrices one after the other: the two gates and the input. Each is cut at the
+ * same channels. */
+static sh_status add_short_conv(const builder *b, sh_layer *layer)
+{
+    const sh_config *c = b->config;
+    int64_t channels = c->conv.channels;
+    sh_source in, out;
+    sh_status status = find(b, "conv.in_proj", 3 * channels, c->hidden, &in);
+    if (status == SH_OK) status = find(b, "conv.out_proj", c->hidden, channels, &out);
+    if (status == SH_OK && c->conv.bias) status = need_bias(b, "conv.in_proj", &in);
+    if (status == SH_OK && c->conv.bias) status = need_bias(b, "conv.out_proj", &out);
+    if (status != SH_OK) return status;
+    for (int i = 0; i < 3; i++) {
+        sh_source part = sh_source_part(&in, i * channels, channels);
+        add_rows(b, &part, b->shard->conv, &layer->conv_in[i]);
+    }
+    add_cols(b, &out, b->shard->conv, b->shard->conv.first == 0, &layer->o);
+    return add_conv(b, layer);
+}
+
+/* How the weights of each mixer are declared, and the module that they are in. */
+static const struct {
+    sh_status (*add)(const builder *b, sh_layer *layer);
+    const char *module;
+} MIXERS[SH_MIXERS] = {
+    [SH_MIXER_ATTENTION] = {add_attention, "self_attn."},
+    [SH_MIXER_MLA] = {add_mla, "self_attn."},
+    [SH_MIXER_SHORT_CONV] = {add_short_conv, "conv."},
+};
+
 /* gate, up and down under `path`: a dense layer, or the shared experts. */
 static sh_status add_ffn(const builder *b, const char *path, int64_t width, sh_range own,
                          sh_layer *layer)
 {
     char names[4][PATH_MAX_LEN];
-    static const char *const ends[4] = {"gate_proj", "up_proj", "gate_up_proj", "down_proj"};
+    const sh_tensor_names *end = b->config->family->names;
+    const char *const ends[4] = {end->gate, end->up, "gate_up_proj", end->down};
     for (int i = 0; i < 4; i++) snprintf(names[i], sizeof(names[i]), "%s.%s", path, ends[i]);
     fused_part parts[2] = {{.name = names[0], .rows = width}, {.name = names[1], .rows = width}};
     sh_source down;
@@ -405,11 +457,12 @@ static sh_status add_moe(const builder *b, sh_layer *layer)
 static sh_status add_norms(const builder *b, sh_layer *layer)
 {
     const sh_config *c = b->config;
+    const sh_tensor_names *names = c->family->names;
     bool four = c->sandwich;
-    sh_status status = add_norm(b, "input_layernorm.weight", c->hidden, &layer->attn_norm);
+    sh_status status = add_norm(b, names->mixer_norm, c->hidden, &layer->mixer_norm);
     if (status == SH_OK)
-        status = add_norm(b, "post_attention_layernorm.weight", c->hidden,
-                          four ? &layer->attn_post_norm : &layer->ffn_norm);
+        status = add_norm(b, names->ffn_norm, c->hidden,
+                          four ? &layer->mixer_post_norm : &layer->ffn_norm);
     if (status == SH_OK && four)
         status = add_norm(b, "pre_feedforward_layernorm.weight", c->hidden, &layer->ffn_norm);
     if (status == SH_OK && four)
@@ -422,11 +475,12 @@ static sh_status add_layer(builder *b, int index, sh_layer *layer)
     const sh_config *c = b->config;
     snprintf(b->prefix, sizeof(b->prefix), "%slayers.%d.", b->finder.stem, index);
     sh_status status = add_norms(b, layer);
-    if (status == SH_OK && b->shard->heads.count > 0)
-        status = c->mla.kv_rank > 0 ? add_mla(b, layer) : add_attention(b, layer);
+    sh_mixer mixer = c->layer[index].mixer;
+    if (status == SH_OK && sh_shard_mixer(b->shard, mixer).count > 0)
+        status = MIXERS[mixer].add(b, layer);
     if (status != SH_OK) return status;
     return c->layer[index].moe ? add_moe(b, layer)
-                               : add_ffn(b, "mlp", c->ffn, b->shard->ffn, layer);
+                               : add_ffn(b, c->family->names->ffn, c->ffn, b->shard->ffn, layer);
 }
 
 /* Embedding and head, cut by rows of the vocabulary. When they are tied and this rank needs both,
@@ -446,7 +500,8 @@ static sh_status add_ends(builder *b)
         if (status == SH_OK && b->shard->vocab.count > 0)
             add_matrix(b, &source, b->shard->vocab, (sh_range){.count = c->hidden}, &w->embed);
     }
-    if (status == SH_OK && predicts) status = add_norm(b, "norm.weight", c->hidden, &w->norm);
+    if (status == SH_OK && predicts)
+        status = add_norm(b, c->family->names->last_norm, c->hidden, &w->norm);
     if (status == SH_OK && predicts && !tied) {
         status = sh_source_find(&b->finder, b->head, 0, c->vocab, c->hidden, &source);
         if (status == SH_OK && b->shard->vocab.count > 0)
@@ -475,8 +530,8 @@ static bool is_constant(const char *name)
     return strstr(name, ".rotary_emb.") != NULL;
 }
 
-/* Whether a tensor belongs to a part of a layer that this rank has looked at. A rank without heads
- * never asks for attention, so its tensors say nothing. */
+/* Whether a tensor belongs to a part of a layer that this rank has looked at. A rank without a part
+ * of the layer's mixer never asks for it, so the mixer's tensors say nothing. */
 static bool is_ours(const builder *b, const char *name)
 {
     sh_str rest = sh_str_of(name), stem = sh_str_of(b->finder.stem), number;
@@ -488,7 +543,9 @@ static bool is_ours(const builder *b, const char *name)
     if (!sh_str_cut(&rest, '.', &number) || !sh_str_to_int(number, &index)) return false;
     if (index < b->shard->layer_first || index >= b->shard->layer_first + b->shard->layer_count)
         return false;
-    return b->shard->heads.count > 0 || !sh_str_starts(rest, SH_STR("self_attn."));
+    sh_mixer mixer = b->config->layer[index].mixer;
+    return sh_shard_mixer(b->shard, mixer).count > 0 ||
+           !sh_str_starts(rest, sh_str_of(MIXERS[mixer].module));
 }
 
 /* A tensor that nothing reads means that the model computes something that we do not. */

@@ -17,14 +17,15 @@ typedef struct {
 } sh_linear;
 
 typedef struct {
-    const float *attn_norm;      /* before attention */
-    const float *attn_post_norm; /* after it (gemma) */
+    const float *mixer_norm;      /* before attention, or what the layer has in its place */
+    const float *mixer_post_norm; /* after it (gemma) */
     const float *ffn_norm;
     const float *ffn_post_norm;
     const float *q_norm; /* on each head */
     const float *k_norm;
     const float *sinks;
-    sh_linear q, k, v, o; /* with MLA there are no k and v */
+    sh_linear q, k, v; /* with MLA there are no k and v */
+    sh_linear o;       /* from the mixer back to the residual stream */
 
     /* MLA: queries may come from a low-rank vector, keys and values from the latent. */
     sh_linear q_a;
@@ -33,6 +34,9 @@ typedef struct {
     const float *kv_a_norm;
     sh_matrix embed_q; /* [heads]: from a head's query to the latent space */
     sh_matrix unembed; /* [heads]: from there to the head's output */
+
+    sh_linear conv_in[3]; /* the gate before the convolution, the one after it, and its input */
+    sh_short_conv conv;
 
     sh_linear gate, up, down; /* of a dense layer, or the shared experts */
     sh_router router;         /* experts is 0 for a dense layer */

@@ -36,7 +36,7 @@ TEST(defaults_of_llama)
     assert_int_equal(c.rope[0].kind, SH_ROPE_DEFAULT);
     assert_int_equal(c.rope[0].dim, 32);
     assert_true(c.rope[0].theta == 10000);
-    assert_int_equal(sh_config_kv_width(&c), 2 * 64);
+    assert_int_equal(sh_config_kv_width(&c, 0), 2 * 64);
     for (int i = 0; i < 4; i++) assert_int_equal(c.layer[i].window, 0);
     sh_config_reset(&c);
 }
