@@ -129,6 +129,7 @@ static void sched_open(sh_engine *e)
                           .stall_s = e->opts.stall_s,
                           .stages_in_flight = sh_model_group_stages(e->model_group),
                           .drafts = e->opts.drafts,
+                          .fixed_state = sh_config_has_fixed_state(config),
                           .rope_original = longrope ? config->rope[0].original_context : 0};
     sh_sched_stats so_far = e->sched == NULL ? (sh_sched_stats){0} : *sh_sched_stats_of(e->sched);
     sh_sched_free(e->sched);

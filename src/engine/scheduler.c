@@ -320,6 +320,14 @@ static void emit_token(sh_sched *s, const sh_sequence *seq, const sh_pick *pick)
     s->emit(s->ctx, seq->owner, &event);
 }
 
+/* How many of the computed tokens must run again because wrong drafts ran after them. The KV of
+ * drafts is left in place and overwritten later. A state of fixed size has taken the drafts in, and
+ * the last one without them is the snapshot at the last block border. */
+static int tokens_lost(const sh_sched *s, int computed)
+{
+    return s->opts.fixed_state ? computed % SH_KV_BLOCK : 0;
+}
+
 /* Appends the picks of one sequence: the first always, each further one only while the draft before
  * it was right, since it was computed on top of that draft. Returns false when the answer is
  * complete, with *finish set. */
@@ -344,13 +352,16 @@ static bool picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, sh_f
         if (!guessed) break;
         kept++;
     }
+    /* The last token has no KV yet. */
+    int computed = known + kept < seq->count ? known + kept : seq->count - 1;
+    int lost = kept < drafts ? tokens_lost(s, computed) : 0;
     seq->draft_count = 0;
     s->stats.drafts_tried += (uint64_t)drafts;
     s->stats.drafts_kept += (uint64_t)kept;
-    if (drafts > 0) sh_sequence_draft_result(seq, drafts, kept);
-    /* The KV of wrong drafts is left in place and overwritten later. The last token has no KV yet.
-     */
-    sh_sequence_computed(seq, s->blocks, known + kept < seq->count ? known + kept : seq->count - 1);
+    if (drafts > 0) sh_sequence_draft_result(seq, drafts + lost, kept);
+    /* If the next step cannot take them all, they run like a prompt, in chunks. */
+    seq->redo = lost < s->opts.limits.tokens ? lost : 0;
+    sh_sequence_computed(seq, s->blocks, computed - lost);
     return open;
 }
 

@@ -86,7 +86,7 @@ static void add_tokens(sh_sched *s, sh_step_plan *step, sh_sequence *seq, int co
 
 static bool decoding(const sh_sequence *seq)
 {
-    return seq->count - seq->computed == 1;
+    return seq->count - seq->computed == 1 + seq->redo;
 }
 
 /* How many tokens to draft: some while the step is small, and none past the point at which the
@@ -95,14 +95,15 @@ static int drafts_max(const sh_sched *s, const sh_step_plan *step, const sh_sequ
 {
     enum { DRAFT_TOKENS = 16 }; /* a larger step is compute-bound, and wrong drafts cost time */
     int most = s->opts.drafts;
-    if (step->token_count + 1 + most > DRAFT_TOKENS) return 0;
+    if (step->token_count + seq->redo + 1 + most > DRAFT_TOKENS) return 0;
     if (!seq->long_rope && sh_sched_outgrown(s, seq->count + most))
         most = s->opts.rope_original - seq->count;
     return most;
 }
 
-/* Adds one token of a decoding sequence, and drafts. When blocks run out, gives up the drafts, then
- * pauses younger sequences. False when the sequence itself was paused or ended. */
+/* Adds one token of a decoding sequence, what it has to compute again, and drafts. When blocks run
+ * out, gives up the drafts, then pauses younger sequences. False when the sequence itself was
+ * paused or ended. */
 static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
 {
     int drafts = drafts_max(s, step, seq);
@@ -119,7 +120,7 @@ static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
             return false;
         }
     }
-    add_tokens(s, step, seq, 1 + seq->draft_count);
+    add_tokens(s, step, seq, seq->redo + 1 + seq->draft_count);
     return true;
 }
 
@@ -137,7 +138,9 @@ static void plan_decodes(sh_sched *s, sh_step_plan *step)
 {
     for (sh_sequence *seq = s->running.first, *next;
          seq != NULL && !step_full(s, step, s->stats.running); seq = next) {
-        if (seq->in_flight || !decoding(seq) || !adjusts_fit(step, seq, 0)) {
+        bool fits = step->token_count + seq->redo < step->limits.tokens &&
+                    adjusts_fit(step, seq, 0);
+        if (seq->in_flight || !decoding(seq) || !fits) {
             next = seq->next;
             continue;
         }

@@ -11,9 +11,9 @@
 #include <string.h>
 
 enum {
-    DRAFT_LOOK = 50,    /* drafts tried before the success rate is judged */
+    DRAFT_LOOK = 50,    /* tokens spent on drafts before the success rate is judged */
     DRAFT_REST = 50,    /* steps to sit out after a bad verdict */
-    DRAFT_PERCENT = 40, /* share of drafts that must be kept for drafting to go on */
+    DRAFT_PERCENT = 40, /* drafts kept per 100 tokens spent, for drafting to go on */
 };
 
 static int blocks_for(int tokens)
@@ -128,7 +128,7 @@ void sh_sequence_stop(sh_sequence *seq, sh_blocks *blocks)
 {
     sh_blocks_release(blocks, seq->blocks, seq->block_count);
     seq->block_count = seq->blocks_sent = seq->blocks_keyed = seq->blocks_ready = 0;
-    seq->computed = seq->draft_count = 0;
+    seq->computed = seq->draft_count = seq->redo = 0;
     seq->slot = -1;
 }
 
@@ -155,13 +155,13 @@ int sh_sequence_draft(sh_sequence *seq, int max)
     return 0;
 }
 
-/* Judges every DRAFT_LOOK drafts and then starts counting anew, so that a sequence whose text has
+/* Judges every DRAFT_LOOK tokens and then starts counting anew, so that a sequence whose text has
  * become repetitive gets another chance. */
-void sh_sequence_draft_result(sh_sequence *seq, int tried, int kept)
+void sh_sequence_draft_result(sh_sequence *seq, int spent, int kept)
 {
-    seq->draft_tried += tried;
+    seq->draft_spent += spent;
     seq->draft_kept += kept;
-    if (seq->draft_tried < DRAFT_LOOK) return;
-    if (seq->draft_kept * 100 < seq->draft_tried * DRAFT_PERCENT) seq->draft_rest = DRAFT_REST;
-    seq->draft_tried = seq->draft_kept = 0;
+    if (seq->draft_spent < DRAFT_LOOK) return;
+    if (seq->draft_kept * 100 < seq->draft_spent * DRAFT_PERCENT) seq->draft_rest = DRAFT_REST;
+    seq->draft_spent = seq->draft_kept = 0;
 }

@@ -40,6 +40,8 @@ struct sh_sequence {
     int count, prompt_count, count_max;
     int computed;
     int draft_count;
+    int redo; /* tokens before the last known one that run once more, together with it: wrong drafts
+                 went into a state of fixed size after them */
     int slot; /* -1: waiting */
     bool in_flight;
     bool cancelled;
@@ -57,7 +59,7 @@ struct sh_sequence {
     int64_t submitted_ns, started_ns, first_token_ns;
     sh_deadline deadline;
 
-    int draft_tried, draft_kept; /* since the last verdict */
+    int draft_spent, draft_kept; /* since the last verdict */
     int draft_rest;              /* steps left to sit out */
 };
 
@@ -90,7 +92,8 @@ void sh_sequence_stop(sh_sequence *seq, sh_blocks *blocks);
  * that followed it as drafts. Returns how many. */
 int sh_sequence_draft(sh_sequence *seq, int max);
 
-/* Records how many drafts were right; a sequence whose drafts fail too often pauses drafting. */
-void sh_sequence_draft_result(sh_sequence *seq, int tried, int kept);
+/* Records how many tokens a step computed, or made the next one compute again, for the sake of
+ * drafts, and how many drafts were right. A sequence with too few of these pauses drafting. */
+void sh_sequence_draft_result(sh_sequence *seq, int spent, int kept);
 
 #endif

@@ -1,6 +1,8 @@
 /* Runs the scheduler, plans and batch state against a model whose next token is a hash of
  * everything before it, read back through the KV blocks that the plan names: a wrong block, a lost
- * token or a stale prefix gives a wrong answer. */
+ * token or a stale prefix gives a wrong answer. Part of the hash is a state of fixed size, one for
+ * each block, so a state that a wrong draft went into does so too, unless the test says that the
+ * model has none. */
 #include "engine/scheduler.h"
 
 #include "base/hash.h"
@@ -37,6 +39,7 @@ struct bench {
     sh_batch_state *state;
     sh_step_plan *plan, *copy;
     int32_t kv[BLOCKS_MAX][SH_KV_BLOCK];
+    uint64_t fixed[BLOCKS_MAX]; /* the state after the last token computed in each block */
     sh_span spans[SLOTS];
     struct answer answers[REQUESTS_MAX];
     int longest_step;
@@ -60,6 +63,19 @@ static void on_event(void *ctx, uint64_t owner, const sh_event *e)
     a->end = *e;
 }
 
+/* To be called after options were changed, before the first request. */
+static void bench_restart(struct bench *b)
+{
+    sh_sched_free(b->sched);
+    sh_batch_state_free(b->state);
+    sh_step_plan_free(b->plan);
+    sh_step_plan_free(b->copy);
+    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
+    b->state = sh_batch_state_create(&b->opts.limits);
+    b->plan = sh_step_plan_create(&b->opts.limits);
+    b->copy = sh_step_plan_create(&b->opts.limits);
+}
+
 static struct bench *bench_open(int blocks, int drafts)
 {
     struct bench *b = calloc(1, sizeof(*b));
@@ -76,18 +92,8 @@ static struct bench *bench_open(int blocks, int drafts)
                               .stages_in_flight = 1,
                               .drafts = drafts};
     b->blocks = sh_blocks_create(blocks, (sh_key128){1, 2}, (sh_key128){3, 4});
-    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
-    b->state = sh_batch_state_create(&b->opts.limits);
-    b->plan = sh_step_plan_create(&b->opts.limits);
-    b->copy = sh_step_plan_create(&b->opts.limits);
+    bench_restart(b);
     return b;
-}
-
-/* To be called after options were changed, before the first request. */
-static void bench_restart(struct bench *b)
-{
-    sh_sched_free(b->sched);
-    b->sched = sh_sched_create(&b->opts, b->blocks, on_event, b);
 }
 
 static void bench_close(struct bench *b)
@@ -100,7 +106,13 @@ static void bench_close(struct bench *b)
     free(b);
 }
 
-static int32_t next_token(const int32_t *history, int count)
+static uint64_t state_next(uint64_t state, int32_t token)
+{
+    return sh_mix64(state ^ (uint64_t)token);
+}
+
+/* `all` is the state after the tokens of the history. */
+static int32_t next_token(const int32_t *history, int count, uint64_t all)
 {
     uint64_t h = 0;
     int from =
@@ -108,8 +120,6 @@ static int32_t next_token(const int32_t *history, int count)
             ? count - 3
             : 0; /* a short memory, so that n-grams repeat and drafts are right now and then */
     for (int i = from; i < count; i++) h = sh_mix64(h ^ (uint64_t)history[i]);
-    uint64_t all = 0;
-    for (int i = 0; i < count; i++) all = sh_mix64(all ^ (uint64_t)history[i]);
     return (int32_t)((all % 16 == 0 ? all >> 8 : h) % VOCAB);
 }
 
@@ -125,17 +135,22 @@ static void model_run(struct bench *b, sh_pick *picks)
     for (int i = 0, draw = 0; i < b->copy->seq_count; i++) {
         const sh_span *span = &b->spans[i];
         int32_t history[32 * SH_KV_BLOCK];
-        for (int t = 0; t < span->count; t++) {
-            int pos = span->pos + t;
-            b->kv[span->blocks[pos / SH_KV_BLOCK]][pos % SH_KV_BLOCK] =
-                b->copy->tokens[span->first + t];
+        uint64_t states[32 * SH_KV_BLOCK + 1] = {0}; /* before each token */
+        int end = span->pos + span->count, draws = b->copy->seqs[i].draw_count;
+        if (span->pos > 0)
+            states[span->pos] = b->fixed[span->blocks[(span->pos - 1) / SH_KV_BLOCK]];
+        for (int pos = span->pos; pos < end; pos++) {
+            int32_t block = span->blocks[pos / SH_KV_BLOCK];
+            int32_t token = b->copy->tokens[span->first + pos - span->pos];
+            b->kv[block][pos % SH_KV_BLOCK] = token;
+            b->fixed[block] = states[pos + 1] = state_next(states[pos], token);
         }
-        for (int t = 0; t < span->pos + span->count; t++)
+        for (int t = 0; t < end; t++)
             history[t] = b->kv[span->blocks[t / SH_KV_BLOCK]][t % SH_KV_BLOCK];
-        int draws = b->copy->seqs[i].draw_count;
-        for (int d = 0; d < draws; d++)
-            picks[draw++] = (sh_pick){
-                .id = next_token(history, span->pos + span->count - draws + 1 + d)};
+        if (!b->opts.fixed_state)
+            for (int t = 0; t < end; t++) states[t + 1] = state_next(states[t], history[t]);
+        for (int known = end - draws + 1; known <= end; known++)
+            picks[draw++] = (sh_pick){.id = next_token(history, known, states[known])};
     }
 }
 
@@ -183,10 +198,12 @@ static void check_answer(const struct answer *a, const struct ask *ask)
     int32_t history[600];
     memcpy(history, ask->prompt, sizeof(ask->prompt));
     int count = ask->count;
+    uint64_t state = 0;
     assert_true(a->done);
     assert_false(a->failed);
+    for (int t = 0; t < count; t++) state = state_next(state, history[t]);
     for (int i = 0;; i++) {
-        int32_t want = next_token(history, count);
+        int32_t want = next_token(history, count, state);
         if (want == EOS || i == ask->max) {
             assert_int_equal(a->count, i);
             assert_int_equal(a->end.finish, i == ask->max ? SH_FINISH_LENGTH : SH_FINISH_STOP);
@@ -195,6 +212,7 @@ static void check_answer(const struct answer *a, const struct ask *ask)
         assert_true(i < a->count);
         assert_int_equal(a->tokens[i], want);
         history[count++] = want;
+        state = state_next(state, want);
     }
 }
 
@@ -214,9 +232,11 @@ static struct ask random_ask(uint64_t *random)
     return ask;
 }
 
-static void check_many(int blocks, int drafts, int requests)
+static void check_many(int blocks, int drafts, bool fixed_state, int requests)
 {
     struct bench *b = bench_open(blocks, drafts);
+    b->opts.fixed_state = fixed_state;
+    bench_restart(b);
     struct ask *asks = calloc((size_t)requests, sizeof(*asks));
     uint64_t random = (uint64_t)(blocks * 1000 + drafts);
     for (int i = 0; i < requests; i++) {
@@ -238,20 +258,89 @@ static void check_many(int blocks, int drafts, int requests)
 TEST(every_answer_is_what_the_request_gives_alone)
 {
     UNUSED_STATE;
-    check_many(BLOCKS_MAX, 0, 300);
+    check_many(BLOCKS_MAX, 0, false, 300);
 }
 
 TEST(drafts_change_no_answer)
 {
     UNUSED_STATE;
-    check_many(BLOCKS_MAX, 4, 300);
+    check_many(BLOCKS_MAX, 4, false, 300);
 }
 
 TEST(too_few_kv_blocks_pause_requests_and_lose_nothing)
 {
     UNUSED_STATE;
-    check_many(14, 0, 300);
-    check_many(14, 4, 300);
+    check_many(14, 0, false, 300);
+    check_many(14, 4, false, 300);
+}
+
+TEST(drafts_change_no_answer_of_a_model_with_a_fixed_state)
+{
+    UNUSED_STATE;
+    check_many(BLOCKS_MAX, 0, true, 300);
+    check_many(BLOCKS_MAX, 4, true, 300);
+    check_many(14, 4, true, 300);
+}
+
+/* A chunk of the size that a step can take, and one that is smaller than a block. */
+TEST(tokens_to_compute_again_respect_the_size_of_a_step)
+{
+    UNUSED_STATE;
+    static const int sizes[] = {17, SH_KV_BLOCK, 40};
+    for (size_t i = 0; i < SH_COUNT_OF(sizes); i++) {
+        struct bench *b = bench_open(BLOCKS_MAX, 4);
+        struct ask asks[40];
+        uint64_t random = 3;
+        b->opts.fixed_state = true;
+        b->opts.limits.tokens = sizes[i];
+        bench_restart(b);
+        for (int r = 0; r < 40; r++) {
+            asks[r] = random_ask(&random);
+            submit(b, r, &asks[r]);
+        }
+        bench_finish(b);
+        for (int r = 0; r < 40; r++) check_answer(&b->answers[r], &asks[r]);
+        assert_true(b->longest_step <= sizes[i]);
+        assert_true(sh_sched_stats_of(b->sched)->drafts_tried > 0);
+        bench_close(b);
+    }
+}
+
+/* Runs a prompt whose continuation is drafted wrong, and looks at the plan after it. */
+TEST(after_a_wrong_draft_a_fixed_state_continues_at_the_block_border)
+{
+    UNUSED_STATE;
+    enum { PROMPT = 40 };
+    for (int fixed = 0; fixed < 2; fixed++) {
+        struct bench *b = bench_open(BLOCKS_MAX, 4);
+        struct ask ask = {.count = PROMPT, .max = 20};
+        sh_pick picks[1 + SH_DRAFTS_MAX] = {{0}};
+        b->opts.fixed_state = fixed == 1;
+        bench_restart(b);
+        for (int i = 0; i < PROMPT; i++) ask.prompt[i] = i % 8 + 1;
+        submit(b, 0, &ask);
+        assert_true(sh_sched_plan(b->sched, b->plan));
+        assert_int_equal(b->plan->seqs[0].draw_count, 1);
+        sh_sched_commit(b->sched, b->plan, &(sh_pick){.id = PROMPT % 8 + 1}, 1e-3);
+        assert_true(sh_sched_plan(b->sched, b->plan));
+        assert_int_equal(b->plan->seqs[0].pos, PROMPT);
+        assert_int_equal(b->plan->seqs[0].draw_count, 5);
+        /* Two of the four drafts are right. */
+        for (int i = 0; i < 5; i++) picks[i].id = i == 2 ? 30 : (PROMPT + 1 + i) % 8 + 1;
+        sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+        assert_true(sh_sched_plan(b->sched, b->plan));
+        const sh_step_seq *q = &b->plan->seqs[0];
+        assert_int_equal(q->pos, fixed == 1 ? SH_KV_BLOCK : PROMPT + 3);
+        assert_int_equal(q->pos + q->token_count, PROMPT + 4);
+        assert_int_equal(q->draw_count, 1);
+        assert_int_equal(b->plan->tokens[q->token_count - 1], 30);
+        sh_sched_commit(b->sched, b->plan, &(sh_pick){.id = 31}, 1e-3);
+        assert_true(sh_sched_plan(b->sched, b->plan));
+        assert_int_equal(b->plan->seqs[0].pos, PROMPT + 4);
+        sh_sched_forget(b->sched, 1);
+        sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+        bench_close(b);
+    }
 }
 
 TEST(a_second_turn_finds_the_first_in_the_cache)
@@ -518,6 +607,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_answer_is_what_the_request_gives_alone),
         cmocka_unit_test(drafts_change_no_answer),
+        cmocka_unit_test(drafts_change_no_answer_of_a_model_with_a_fixed_state),
+        cmocka_unit_test(tokens_to_compute_again_respect_the_size_of_a_step),
+        cmocka_unit_test(after_a_wrong_draft_a_fixed_state_continues_at_the_block_border),
         cmocka_unit_test(too_few_kv_blocks_pause_requests_and_lose_nothing),
         cmocka_unit_test(a_second_turn_finds_the_first_in_the_cache),
         cmocka_unit_test(equal_prompts_at_once_are_computed_once),
