@@ -1,0 +1,244 @@
+/* A model with layers whose state has a fixed size, in the whole engine: drafts that are undone,
+ * pauses, cached prefixes and other requests change no answer, on any split of the model. */
+#include "engine/engine.h"
+
+#include "base/log.h"
+
+#include "unit/engine/ranks.h"
+
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 }; /* sanitizers are slow */
+#else
+enum { SANITIZED = 0 };
+#endif
+
+enum { ASKS = SANITIZED ? 6 : 10, ANSWER = 60, PROMPT_MAX = 160, RANKS_MAX = 3, CHUNK = 48 };
+
+static const char DIR[] = "tests/data/models/lfm2-long-4bit";
+
+struct answer {
+    int count;
+    int32_t tokens[ANSWER];
+    float logprobs[ANSWER];
+};
+
+/* How the requests run. */
+struct way {
+    const char *name;
+    int tensor, stages;
+    int drafts;
+    int kv_tokens; /* 0: enough */
+    bool alone;    /* one at a time, each with an empty cache */
+};
+
+static struct {
+    struct answer answers[ASKS];
+    atomic_int ended, failed;
+    atomic_bool told;
+    long paused, cached, tried, kept;
+} got;
+
+static long count_of(const char *json, const char *name)
+{
+    const char *at = strstr(json, name);
+    return at == NULL ? -1 : strtol(at + strlen(name), NULL, 10);
+}
+
+/* Runs on the engine's thread. */
+static void sink(void *ctx, uint64_t owner, const sh_event *e)
+{
+    (void)ctx;
+    (void)owner;
+    if (e->kind == SH_EVENT_TOKEN) {
+        struct answer *a = &got.answers[e->id];
+        a->tokens[a->count] = e->token;
+        a->logprobs[a->count++] = e->logprob;
+    } else if (e->kind == SH_EVENT_STATS) {
+        got.paused += count_of(e->stats.ptr, "\"paused\":");
+        got.cached += count_of(e->stats.ptr, "\"cached_tokens\":");
+        got.tried += count_of(e->stats.ptr, "\"drafts_tried\":");
+        got.kept += count_of(e->stats.ptr, "\"drafts_kept\":");
+        atomic_store(&got.told, true);
+    } else {
+        atomic_fetch_add(e->kind == SH_EVENT_ERROR ? &got.failed : &got.ended, 1);
+    }
+}
+
+static sh_engine_opts engine_opts(const struct way *way)
+{
+    return (sh_engine_opts){.model_group = {.model_dir = DIR,
+                                            .device = test_device(),
+                                            .device_opts = {.threads = 1,
+                                                            .level = getenv("SHOAL_CPU"),
+                                                            .activations = SH_ACTIVATIONS_F32},
+                                            .kv_format = SH_KV_F32,
+                                            .tensor = way->tensor,
+                                            .stages = way->stages,
+                                            .slots = 4,
+                                            .chunk = CHUNK,
+                                            .kv_tokens = way->kv_tokens,
+                                            .load = {.exact = true}},
+                            .queue_max = 100,
+                            .stall_s = 0.2,
+                            .drafts = way->drafts};
+}
+
+static pid_t worker_start(const struct way *way, int rank, const char *where)
+{
+    pid_t pid = fork();
+    if (pid != 0) return pid;
+    sh_err err;
+    sh_model_group *model_group = NULL;
+    sh_group *group = NULL;
+    sh_model_group_opts opts = engine_opts(way).model_group;
+    sh_group_opts own = group_opts(rank, way->tensor * way->stages, where, -1, NULL);
+    opts.draws = sh_engine_draws(opts.slots);
+    own.silence_ms = 20000;
+    sh_status status = sh_model_group_open(&opts, &model_group, &err);
+    if (status == SH_OK) status = sh_group_open(&own, &group, &err);
+    if (status == SH_OK) status = sh_model_group_join(model_group, group, &err);
+    if (status == SH_OK) status = sh_model_group_work(model_group, &err);
+    _exit(status == SH_OK ? 0 : 1);
+}
+
+/* Text that repeats, so that there is something to draft; some begin alike, and the lengths lie
+ * around the borders of blocks. */
+static void ask(sh_engine *engine, int id)
+{
+    static const int lengths[] = {31, 32, 33, 63, 64, 65, 95, 100, 128, 129};
+    int32_t prompt[PROMPT_MAX];
+    int count = lengths[id % 10];
+    for (int i = 0; i < count; i++) prompt[i] = 3 + (i % 13 * 17 + (i < 40 ? 0 : id)) % 300;
+    sh_sequence_spec q = {.id = (uint64_t)id,
+                          .prompt = prompt,
+                          .prompt_count = (size_t)count,
+                          .max_tokens = ANSWER,
+                          .logprobs = 0,
+                          .sampling = sh_sampling_default()};
+    q.sampling.temperature = id % 3 == 2 ? 0.7 : 0;
+    q.sampling.seed = (uint64_t)id;
+    engine_ask(engine, &q);
+}
+
+static void await(atomic_int *count, int wanted)
+{
+    sh_deadline end = sh_deadline_in_ms(100000);
+    while (atomic_load(count) + atomic_load(&got.failed) < wanted && !sh_deadline_passed(end))
+        sh_sleep_ms(1);
+    assert_int_equal(atomic_load(&got.failed), 0);
+    assert_int_equal(atomic_load(count), wanted);
+}
+
+static void stats_take(sh_engine *engine)
+{
+    sh_deadline end = sh_deadline_in_ms(20000);
+    atomic_store(&got.told, false);
+    sh_engine_ask_stats(engine, 1);
+    while (!atomic_load(&got.told) && !sh_deadline_passed(end)) sh_sleep_ms(1);
+    assert_true(atomic_load(&got.told));
+}
+
+/* One engine and its group, for requests [first, end). */
+static void run_some(const struct way *way, int first, int end)
+{
+    sh_err err;
+    sh_engine *engine = NULL;
+    sh_engine_opts opts = engine_opts(way);
+    char where[SH_ADDR_TEXT_MAX];
+    int size = way->tensor * way->stages, fd = listen_somewhere(where);
+    pid_t pids[RANKS_MAX];
+    for (int r = 1; r < size; r++) pids[r] = worker_start(way, r, where);
+    sh_group_opts own = group_opts(0, size, where, fd, NULL);
+    own.silence_ms = 20000;
+    if (size > 1) opts.group = &own;
+    CHECK_OK(sh_engine_open(&opts, &engine, &err), err);
+    CHECK_OK(sh_engine_start(engine, sink, NULL, &err), err);
+    for (int i = first; i < end; i++) ask(engine, i);
+    await(&got.ended, end);
+    stats_take(engine);
+    sh_engine_stop(engine, 100);
+    sh_engine_close(engine);
+    for (int r = 1; r < size; r++) {
+        int status = -1;
+        assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
+        assert_int_equal(status, 0);
+    }
+    close(fd);
+}
+
+static void run_way(const struct way *way, struct answer *answers)
+{
+    memset(&got, 0, sizeof(got));
+    if (way->alone)
+        for (int i = 0; i < ASKS; i++) run_some(way, i, i + 1);
+    else
+        run_some(way, 0, ASKS);
+    memcpy(answers, got.answers, sizeof(got.answers));
+    print_message("# %s: %ld paused, %ld tokens cached, %ld of %ld drafts kept\n", way->name,
+                  got.paused, got.cached, got.kept, got.tried);
+}
+
+static void check_same(const char *name, const struct answer *a, const struct answer *b, bool bits)
+{
+    for (int i = 0; i < ASKS; i++) {
+        assert_int_equal(a[i].count, ANSWER);
+        assert_int_equal(b[i].count, ANSWER);
+        for (int t = 0; t < ANSWER; t++)
+            if (a[i].tokens[t] != b[i].tokens[t])
+                fail_msg("%s: request %d, token %d is %d, not %d", name, i, t, b[i].tokens[t],
+                         a[i].tokens[t]);
+        if (bits) assert_memory_equal(a[i].logprobs, b[i].logprobs, sizeof(a[i].logprobs));
+    }
+}
+
+static struct answer plain[ASKS], others[ASKS];
+
+TEST(drafts_pauses_and_cached_prefixes_change_no_bit)
+{
+    UNUSED_STATE;
+    static const struct way alone = {"alone", 1, 1, 0, 0, true};
+    static const struct way drafted = {"drafts alone", 1, 1, 4, 0, true};
+    static const struct way together = {"together", 1, 1, 0, 0, false};
+    static const struct way tight = {"drafts together, few blocks", 1, 1, 8, 288, false};
+    run_way(&alone, plain);
+    run_way(&drafted, others);
+    check_same(drafted.name, plain, others, true);
+    assert_true(got.kept > 0 && got.tried > got.kept);
+    run_way(&together, others);
+    check_same(together.name, plain, others, true);
+    assert_true(got.cached > 0);
+    run_way(&tight, others);
+    check_same(tight.name, plain, others, true);
+    assert_true(got.kept > 0 && got.tried > got.kept && got.paused > 0 && got.cached > 0);
+}
+
+/* Sums of other splits have other last bits, but drafts change none within a split. */
+TEST(drafts_change_no_bit_on_any_split)
+{
+    UNUSED_STATE;
+    static const int splits[][2] = {{2, 1}, {3, 1}, {1, 2}};
+    struct answer own[ASKS];
+    for (size_t i = 0; i < SH_COUNT_OF(splits); i++) {
+        struct way without = {"split", splits[i][0], splits[i][1], 0, 0, false};
+        struct way with = {"split with drafts", splits[i][0], splits[i][1], 4, 320, false};
+        run_way(&without, own);
+        check_same(without.name, plain, own, false);
+        run_way(&with, others);
+        check_same(with.name, own, others, true);
+        assert_true(got.kept > 0 && got.tried > got.kept);
+    }
+}
+
+int main(void)
+{
+    sh_log_set_level(SH_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drafts_pauses_and_cached_prefixes_change_no_bit),
+        cmocka_unit_test(drafts_change_no_bit_on_any_split),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
