@@ -314,20 +314,25 @@ VEC_INLINE void kv_put(void *to, v16 x, sh_kv_format format)
     const v16 limit = v16_set(65504.0f);
     if (format == SH_KV_F16)
         v16_store_f16(to, v16_min(limit, v16_max(v16_sub(v16_set(0.0f), limit), x)));
-    else if (format == SH_KV_INT8) /* a NaN becomes some code */
+    else if (format == SH_KV_INT8) /* a NaN becomes some code; its scale is NaN */
         v16_store_i8(to, v16_max(v16_min(x, v16_set(127.0f)), v16_set(-127.0f)));
     else
         v16_store(to, x);
 }
 
-/* For INT8: writes the scale of x and returns the factor from numbers to codes. */
+/* For INT8: writes the scale of x and returns the factor from numbers to codes. A NaN must stay
+ * one, as in the other formats. v16_max may drop it, so a sum that is 0 otherwise carries it into
+ * the scale. */
 VEC_INLINE float kv_factor(float *scale, int slot, const float *x, int dim, sh_kv_format format)
 {
     if (format != SH_KV_INT8) return 1.0f;
-    v16 most = v16_set(0.0f);
-    for (int i = 0; i < dim; i += 16)
-        most = v16_max(most, v16_abs(v16_load_n(x + i, dim - i < 16 ? dim - i : 16)));
-    float top = v16_top(most);
+    v16 most = v16_set(0.0f), nan = v16_set(0.0f);
+    for (int i = 0; i < dim; i += 16) {
+        v16 a = v16_load_n(x + i, dim - i < 16 ? dim - i : 16);
+        most = v16_max(most, v16_abs(a));
+        nan = v16_add(nan, v16_sub(a, a));
+    }
+    float top = v16_top(most) + v16_sum(nan);
     scale[slot] = top / 127.0f;
     return top > 0.0f ? 127.0f / top : 0.0f;
 }

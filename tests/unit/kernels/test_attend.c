@@ -421,6 +421,31 @@ TEST(f16_stops_at_its_largest_number)
     }
 }
 
+/* A NaN is a fault that must show, whatever the format and wherever it is in a key or value. */
+TEST(a_nan_stays_one_in_every_format)
+{
+    UNUSED_STATE;
+    enum { DIM = 40, LEN = 33 };
+    static const int places[] = {0, 15, 16, 31, DIM - 1};
+    const char *names[LEVELS_MAX];
+    int levels = levels_list(names), lens[] = {LEN};
+    shape s = {.heads = 1, .kv_heads = 1, .k_dim = DIM, .v_dim = DIM};
+    for (int l = 0; l < levels; l++)
+        for (size_t i = 0; i < SH_COUNT_OF(places) * 2 * 3; i++) {
+            world w;
+            int place = places[i % SH_COUNT_OF(places)];
+            bool key = i / SH_COUNT_OF(places) % 2 == 0;
+            s.format = (sh_kv_format)(i / SH_COUNT_OF(places) / 2);
+            world_open(&w, s, names[l], 1, lens, 1, 9);
+            (key ? w.seqs[0].k : w.seqs[0].v)[7 * DIM + place] = NAN;
+            world_step_all(&w);
+            if (!isnan(w.seqs[0].out[(LEN - 1) * DIM + place]))
+                fail_msg("%s, format %d: number %d of a %s", names[l], (int)s.format, place,
+                         key ? "key" : "value");
+            world_close(&w);
+        }
+}
+
 /* A rank of a large group may have no heads. */
 TEST(no_heads_and_no_tokens_are_nothing_to_do)
 {
@@ -452,6 +477,7 @@ int main(void)
         cmocka_unit_test(a_long_context_has_the_same_bits_for_any_count_of_threads),
         cmocka_unit_test(int8_keeps_to_its_bound_on_numbers_that_it_can_not_hold),
         cmocka_unit_test(f16_stops_at_its_largest_number),
+        cmocka_unit_test(a_nan_stays_one_in_every_format),
         cmocka_unit_test(no_heads_and_no_tokens_are_nothing_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
