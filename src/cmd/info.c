@@ -83,22 +83,27 @@ static void quant_text(const sh_config *c, char *out, size_t cap)
         snprintf(out + len, cap - (size_t)len, ", %zu modules otherwise", c->quant.override_count);
 }
 
-/* Some models use a sliding window in part of their layers; with MLA the cache holds one latent
- * vector instead of heads. */
+/* Some models use a sliding window in part of their layers, or a convolution instead of attention;
+ * with MLA the cache holds one latent vector instead of heads. */
 static void attention_text(const sh_config *c, char *out, size_t cap)
 {
-    int sliding = 0, window = 0;
-    for (int i = 0; i < c->layers; i++)
+    int sliding = 0, window = 0, convs = 0;
+    for (int i = 0; i < c->layers; i++) {
+        convs += c->layer[i].mixer == SH_MIXER_SHORT_CONV;
         if (c->layer[i].window > 0) {
             sliding++;
             window = c->layer[i].window;
         }
+    }
     int len = c->mla.kv_rank > 0
                   ? snprintf(out, cap, "%d heads, latent of %d", c->heads, c->mla.kv_rank)
                   : snprintf(out, cap, "%d heads of %d, %d KV heads", c->heads, c->head_dim,
                              c->kv_heads);
     if (sliding > 0)
         snprintf(out + len, cap - (size_t)len, ", a window of %d in %d layers", window, sliding);
+    if (convs > 0)
+        snprintf(out + len, cap - (size_t)len, "; a convolution over %d tokens in %d layers",
+                 c->conv.taps, convs);
 }
 
 /* How long a context fits next to the weights, for common memory sizes. Where not even the weights

@@ -26,6 +26,13 @@ static const struct {
 } SHAPES[] = {
     {"qwen3-0.6b", QWEN3(1024, 28, 16, 3072, true)},
     {"llama-3.2-1b", LLAMA3(2048, 16, 32, 64, 8192, 32, true)},
+    {"lfm2-1.2b",
+     "{\"model_type\":\"lfm2\",\"hidden_size\":2048,\"num_hidden_layers\":16,"
+     "\"num_attention_heads\":32,\"num_key_value_heads\":8,\"vocab_size\":65536,"
+     "\"norm_eps\":1e-5,\"max_position_embeddings\":128000,\"rope_theta\":1000000,"
+     "\"block_ff_dim\":12288,\"block_auto_adjust_ff_dim\":true,\"block_multiple_of\":256,"
+     "\"block_ffn_dim_multiplier\":1,\"conv_L_cache\":3,\"conv_bias\":false,"
+     "\"full_attn_idxs\":[2,5,8,10,12,14],\"tie_embedding\":true}"},
     {"qwen3-4b", QWEN3(2560, 36, 32, 9728, true)},
     {"llama-3.1-8b", LLAMA3(4096, 32, 32, 128, 14336, 8, false)},
     {"qwen3-14b", QWEN3(5120, 40, 40, 17408, false)},

@@ -22,7 +22,10 @@ static void use(const sh_config *config)
     if (sh_shard_plan(config, &(sh_plan_opts){3, 2, NULL, 0}, shards, &err) != SH_OK) return;
     SH_ASSERT(shards[0].layer_count + shards[3].layer_count == config->layers);
     SH_ASSERT(shards[2].vocab.first + shards[2].vocab.count == config->vocab);
-    SH_ASSERT(sh_config_kv_width(config) > 0);
+    for (int i = 0; i < config->layers; i++)
+        SH_ASSERT(sh_config_kv_width(config, i) > 0 ||
+                  config->layer[i].mixer == SH_MIXER_SHORT_CONV);
+    SH_ASSERT(shards[2].conv.first + shards[2].conv.count == config->conv.channels);
     (void)sh_config_quant(config, "lm_head");
 }
 

@@ -15,6 +15,7 @@
 #define SHAPE NO_EPS ",\"rms_norm_eps\":1e-5"
 #define MLA ",\"kv_lora_rank\":64,\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":32"
 #define EXPERTS ",\"n_routed_experts\":8,\"num_experts_per_tok\":4,\"moe_intermediate_size\":64"
+#define LFM2 "\"model_type\":\"lfm2\"," NO_EPS ",\"norm_eps\":1e-5"
 #define LLAMA "\"model_type\":\"llama\"," SHAPE
 
 static sh_status parse(const char *text, sh_config *config, sh_err *err)
@@ -129,6 +130,20 @@ TEST(bad_configs_are_refused_in_one_line)
         {"{\"model_type\":\"gpt_oss\"," SHAPE ",\"num_local_experts\":4,"
          "\"num_experts_per_tok\":2}",
          "'rope_parameters' is missing"},
+        {"{\"model_type\":\"lfm2\"," SHAPE "}", "'norm_eps' is missing"},
+        {"{" LFM2 ",\"conv_L_cache\":17}", "'conv_L_cache'"},
+        {"{" LFM2 ",\"conv_L_cache\":0}", "'conv_L_cache'"},
+        {"{" LFM2 ",\"conv_bias\":3}", "'conv_bias'"},
+        {"{" LFM2 ",\"conv_dim\":64}", "'conv_dim'"},
+        {"{" LFM2 ",\"full_attn_idxs\":3}", "'full_attn_idxs' must be an array"},
+        {"{" LFM2 ",\"full_attn_idxs\":[0,-1]}", "'full_attn_idxs' must hold layer numbers"},
+        {"{" LFM2 ",\"layer_types\":[\"conv\",\"conv\",\"conv\",\"sliding_attention\"]}",
+         "has 'sliding_attention', supported are full_attention and conv"},
+        {"{" LLAMA ",\"layer_types\":[\"conv\",\"conv\",\"conv\",\"conv\"]}",
+         "has 'conv', supported are full_attention and sliding_attention"},
+        {"{" LFM2 ",\"block_multiple_of\":1048576,\"block_ff_dim\":1048576,"
+         "\"block_ffn_dim_multiplier\":8}",
+         "the feed-forward would be 6291456 wide"},
     };
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
         sh_err err = {0};
@@ -252,6 +267,62 @@ TEST(windows_follow_each_family)
     }
 }
 
+TEST(convolutions_take_the_place_of_attention_where_the_file_says)
+{
+    UNUSED_STATE;
+    static const struct {
+        const char *text;
+        bool conv[4];
+    } cases[] = {
+        {"{" LFM2 "}", {false, false, false, false}},
+        {"{" LFM2 ",\"full_attn_idxs\":[1,3,9]}", {true, false, true, false}},
+        {"{" LFM2 ",\"full_attn_idxs\":[]}", {true, true, true, true}},
+        {"{" LFM2 ",\"layer_types\":[\"conv\",\"conv\",\"full_attention\",\"conv\"]}",
+         {true, true, false, true}},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        sh_err err = {0};
+        sh_config c;
+        bool any = false;
+        CHECK_OK(parse(cases[i].text, &c, &err), err);
+        for (int l = 0; l < 4; l++) {
+            bool conv = cases[i].conv[l];
+            any = any || conv;
+            assert_int_equal(c.layer[l].mixer, conv ? SH_MIXER_SHORT_CONV : SH_MIXER_ATTENTION);
+            assert_int_equal(sh_config_kv_width(&c, l), conv ? 0 : 2 * 64);
+            assert_int_equal(sh_config_state_width(&c, l), conv ? 128 * 2 : 0);
+        }
+        assert_int_equal(sh_config_has_fixed_state(&c), any);
+        sh_config_reset(&c);
+    }
+}
+
+/* As transformers computes it, and as its older files and MLX's say it. */
+TEST(the_feed_forward_of_lfm2_is_derived_from_a_nominal_width)
+{
+    UNUSED_STATE;
+    static const struct {
+        const char *text;
+        int ffn;
+    } cases[] = {
+        {"{" LFM2 "}", 256}, /* 2/3 of 256 is 170, up to a multiple of 256 */
+        {"{" LFM2 ",\"block_auto_adjust_ff_dim\":false,\"block_ff_dim\":300}", 300},
+        {"{" LFM2 ",\"block_ff_dim\":12288}", 8192},
+        {"{" LFM2 ",\"block_ff_dim\":1000,\"block_multiple_of\":10,"
+         "\"block_ffn_dim_multiplier\":1.3}",
+         870},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        sh_err err = {0};
+        sh_config c;
+        CHECK_OK(parse(cases[i].text, &c, &err), err);
+        assert_int_equal(c.ffn, cases[i].ffn);
+        assert_int_equal(c.tied, SH_TIED_YES);
+        assert_true(c.rope[0].theta == 1000000);
+        sh_config_reset(&c);
+    }
+}
+
 TEST(quantization_has_exceptions_by_module)
 {
     UNUSED_STATE;
@@ -278,8 +349,9 @@ TEST(every_known_model_type_is_found)
 {
     UNUSED_STATE;
     static const char *const types[] = {
-        "llama",       "mistral",     "ministral3", "qwen2",    "qwen3", "qwen3_moe",   "mixtral",
-        "deepseek_v2", "deepseek_v3", "kimi_k2",    "glm4_moe", "phi3",  "gemma3_text", "gpt_oss",
+        "llama",     "mistral", "ministral3",  "qwen2",       "qwen3",
+        "qwen3_moe", "mixtral", "deepseek_v2", "deepseek_v3", "kimi_k2",
+        "glm4_moe",  "phi3",    "gemma3_text", "gpt_oss",     "lfm2",
     };
     for (size_t i = 0; i < SH_COUNT_OF(types); i++) assert_non_null(sh_family_find(types[i]));
     assert_null(sh_family_find("gpt2"));
@@ -296,6 +368,8 @@ int main(void)
         cmocka_unit_test(old_and_new_spelling_say_the_same),
         cmocka_unit_test(frequencies_are_those_of_transformers),
         cmocka_unit_test(windows_follow_each_family),
+        cmocka_unit_test(convolutions_take_the_place_of_attention_where_the_file_says),
+        cmocka_unit_test(the_feed_forward_of_lfm2_is_derived_from_a_nominal_width),
         cmocka_unit_test(quantization_has_exceptions_by_module),
         cmocka_unit_test(every_known_model_type_is_found),
     };

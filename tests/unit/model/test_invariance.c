@@ -32,6 +32,25 @@ static void check_cuts(const rig *r, const golden *g, const float *want, float *
         }
 }
 
+/* A layer with a state of fixed size depends on the cut itself, so all cuts around the borders of
+ * blocks are tried: in the first part, in the second, and with one token alone between them. After
+ * a border was passed, the sequence can be taken back to it, as after wrong drafts. */
+static void check_borders(const rig *r, const golden *g, const float *want, float *got)
+{
+    if (!sh_config_has_fixed_state(r->config)) return;
+    for (int border = SH_KV_BLOCK; border < g->len; border += SH_KV_BLOCK) {
+        for (int at = border - 4; at <= border + 4 && at < g->len - 1; at++) {
+            rig_run(r, g->ids, 0, at, g->len, 0, got);
+            rig_run(r, g->ids, at, 1, g->len, 0, got);
+            check_same(g, want, got, at, 1, "one token after a cut");
+            rig_run(r, g->ids, at + 1, g->len - at - 1, g->len, 0, got);
+            check_same(g, want, got, at + 1, g->len - at - 1, "after a cut near a border");
+        }
+        rig_run(r, g->ids, border, g->len - border, g->len, 0, got);
+        check_same(g, want, got, border, g->len - border, "back to a border");
+    }
+}
+
 /* The sequence somewhere among seven others, which have other tokens and other lengths. */
 static void check_batch(const rig *r, const golden *g, const float *want, float *got)
 {
@@ -75,6 +94,7 @@ static void check_model(const char *name, bool exact)
     rig_run(&r, g.ids, 0, g.len, g.len, 5, got);
     check_same(&g, want, got, 0, g.len, "three threads, other blocks");
     check_cuts(&r, &g, want, got);
+    check_borders(&r, &g, want, got);
     check_batch(&r, &g, want, got);
     rig_close(&one);
     rig_close(&r);

@@ -41,6 +41,7 @@ TEST(names_all_tensors_of_a_conversion)
         "qwen2-window",
         "qwen3-mixed",
         "kimi_k2-4bit",
+        "lfm2-long-4bit",
     };
     for (size_t i = 0; i < SH_COUNT_OF(models); i++) {
         sh_err err = {0};

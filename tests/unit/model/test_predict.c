@@ -54,6 +54,35 @@ TEST(parts_of_a_model_add_up_to_the_whole)
     sh_config_reset(&config);
 }
 
+/* One layer of three has KV; the state of the others is there once for each block. */
+TEST(layers_with_a_fixed_state_count_with_their_own_bytes)
+{
+    UNUSED_STATE;
+    enum { FILE_BYTES = 447000, TOKEN_BYTES = 2 * 2 * (32 + 32) + 2 * 4 * 3 * 192 / SH_KV_BLOCK };
+    static const int forms[][2] = {{2, 1}, {1, 3}};
+    sh_config config;
+    sh_rank_cost whole, part;
+    CHECK_OK(sh_config_load("tests/data/models/lfm2-long-4bit", &config, &err), err);
+    sh_shard all = sh_shard_whole(&config), shards[3];
+    sh_predict_rank(&config, &all, &whole);
+    assert_true(fabs(whole.weight_bytes / FILE_BYTES - 1) < 0.02);
+    assert_true(fabs(whole.kv_token_bytes - TOKEN_BYTES) < 1e-9);
+    for (size_t f = 0; f < SH_COUNT_OF(forms); f++) {
+        double weights = 0, kv = 0;
+        sh_plan_opts opts = {.tensor_size = forms[f][0], .stages = forms[f][1]};
+        CHECK_OK(sh_shard_plan(&config, &opts, shards, &err), err);
+        for (int i = 0; i < opts.tensor_size * opts.stages; i++) {
+            sh_predict_rank(&config, &shards[i], &part);
+            weights += part.weight_bytes;
+            kv += part.kv_token_bytes;
+        }
+        double twice = opts.stages > 1 ? 320.0 * 192 * 0.5625 : 0; /* the tied embedding */
+        assert_true(fabs(weights / (whole.weight_bytes + twice) - 1) < 0.02);
+        assert_true(fabs(kv / whole.kv_token_bytes - 1) < 1e-9);
+    }
+    sh_config_reset(&config);
+}
+
 TEST(a_head_counts_for_fewer_layers_than_its_bytes_say)
 {
     UNUSED_STATE;
@@ -92,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shares_follow_speed_until_memory_ends),
         cmocka_unit_test(parts_of_a_model_add_up_to_the_whole),
+        cmocka_unit_test(layers_with_a_fixed_state_count_with_their_own_bytes),
         cmocka_unit_test(a_head_counts_for_fewer_layers_than_its_bytes_say),
         cmocka_unit_test(a_slow_link_makes_one_rank_the_better_choice),
     };

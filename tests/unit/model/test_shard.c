@@ -37,6 +37,7 @@ static sh_config random_config(sh_quant_override *override)
         c.moe = (sh_moe_config){.experts = 8, .topk = 2, .ffn = 32 * random_int(1, 90)};
         c.moe.shared_ffn = c.moe.ffn * random_int(0, 2);
     }
+    if (random_int(0, 2) == 0) c.conv = (sh_conv_config){.channels = c.hidden, .taps = 3};
     if (random_int(0, 1) == 0) {
         *override = (sh_quant_override){"a", true, {.group = groups[random_int(0, 2)]}};
         c.quant = (sh_quant_config){.on = true,
@@ -105,6 +106,7 @@ static void check_plan(const sh_config *c, const sh_plan_opts *opts, const sh_sh
             assert_int_equal(sh_shard_predicts(&stage[t]), s == opts->stages - 1);
         }
         check_heads(c, stage, width);
+        check_cover(stage, width, offsetof(sh_shard, conv), c->conv.channels, unit);
         check_cover(stage, width, offsetof(sh_shard, ffn), c->ffn, unit);
         check_cover(stage, width, offsetof(sh_shard, expert_ffn), c->moe.ffn, unit);
         check_cover(stage, width, offsetof(sh_shard, shared_ffn), c->moe.shared_ffn, unit);

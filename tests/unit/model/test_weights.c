@@ -98,6 +98,14 @@ TEST(wrong_weights_are_refused_in_one_line)
          "mlp.shared_experts.down_proj.biases' is not part of the deepseek_v3 model"},
         {"qwen3-mixed", "\"model_type\":\"llama\"",
          "self_attn.k_norm.weight' is not part of the llama model"},
+        {"lfm2-bf16", "\"conv_L_cache\":4",
+         "conv.conv.weight' is BF16 [96, 1, 3], expected F32, F16 or BF16 [96, 1, 4]"},
+        {"lfm2-long-4bit", "\"conv_L_cache\":3",
+         "conv.conv.weight' is BF16 [192, 4, 1], expected F32, F16 or BF16 [192, 3, 1]"},
+        {"lfm2-bf16", "\"conv_bias\":false", "conv.conv.bias' is not part of the lfm2 model"},
+        {"lfm2-long-4bit", "\"conv_bias\":true", "conv.in_proj.bias' is missing"},
+        {"lfm2-long-4bit", "\"full_attn_idxs\":[1]", "conv.in_proj.weight' is missing"},
+        {"lfm2-long-4bit", "\"full_attn_idxs\":[0,1]", "self_attn.q_proj.weight' is missing"},
     };
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
         sh_err err = {0};
