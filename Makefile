@@ -136,7 +136,8 @@ asan tsan debug: ## build that variant and run all its tests
 SOAK_REQUESTS ?= 3000
 SOAK_SEED ?= 1
 soak: tests ## send random requests to 1 to 4 ranks; compare each answer with the same request alone
-	for form in "1" "2" "2 --parallel pipeline" "3" "3 --parallel pipeline" "4 --parallel 2x2"; do \
+	fixed="--model tests/data/models/lfm2-long-4bit"; for form in "1" "2" "2 --parallel pipeline" "3" "3 --parallel pipeline" \
+	    "4 --parallel 2x2" "1 $$fixed" "2 $$fixed" "3 --parallel pipeline $$fixed"; do \
 	    echo "ranks: $$form"; tests/soak/soak.sh $(B) $(SOAK_REQUESTS) $(SOAK_SEED) $$form || exit 1; done
 
 CHAOS_SECONDS ?= 120

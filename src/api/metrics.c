@@ -227,6 +227,8 @@ static const struct metric_row engine_rows[] = {
     {"counts.drafts_tried", "shoal_engine_draft_tokens_total", "counter", "Draft tokens tried."},
     {"counts.drafts_kept", "shoal_engine_draft_tokens_kept_total", "counter",
      "Draft tokens that were right."},
+    {"counts.redone_tokens", "shoal_engine_redone_tokens_total", "counter",
+     "Tokens computed again after wrong drafts, in models with fixed-size state."},
     {"counts.steps", "shoal_engine_steps_total", "counter", "Steps run."},
     {"kv.blocks", "shoal_engine_kv_blocks", "gauge", "KV blocks in total."},
     {"kv.free", "shoal_engine_kv_free_blocks", "gauge",

@@ -43,12 +43,19 @@ static void counts_json(const sh_engine_stats *s, const sh_sched_stats *c, sh_bu
         const char *name;
         uint64_t value;
     } counts[] = {
-        {"requests", c->requests},           {"refused", c->refused},
-        {"finished", c->finished},           {"failed", c->failed},
-        {"cancelled", c->cancelled},         {"paused", c->paused},
-        {"prompt_tokens", c->prompt_tokens}, {"cached_tokens", c->cached_tokens},
-        {"answer_tokens", c->answer_tokens}, {"drafts_tried", c->drafts_tried},
-        {"drafts_kept", c->drafts_kept},     {"steps", s->steps},
+        {"requests", c->requests},
+        {"refused", c->refused},
+        {"finished", c->finished},
+        {"failed", c->failed},
+        {"cancelled", c->cancelled},
+        {"paused", c->paused},
+        {"prompt_tokens", c->prompt_tokens},
+        {"cached_tokens", c->cached_tokens},
+        {"answer_tokens", c->answer_tokens},
+        {"drafts_tried", c->drafts_tried},
+        {"drafts_kept", c->drafts_kept},
+        {"redone_tokens", c->redone_tokens},
+        {"steps", s->steps},
         {"group_failures", s->failures},
     };
     sh_buf_add_text(out, "\"counts\":{");

@@ -321,7 +321,7 @@ static void emit_token(sh_sched *s, const sh_sequence *seq, const sh_pick *pick)
 }
 
 /* How many of the computed tokens must run again because wrong drafts ran after them. The KV of
- * drafts is left in place and overwritten later. A state of fixed size has taken the drafts in, and
+ * drafts is left in place and overwritten later. A fixed-size state has taken the drafts in, and
  * the last one without them is the snapshot at the last block border. */
 static int tokens_lost(const sh_sched *s, int computed)
 {
@@ -358,6 +358,7 @@ static bool picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, sh_f
     seq->draft_count = 0;
     s->stats.drafts_tried += (uint64_t)drafts;
     s->stats.drafts_kept += (uint64_t)kept;
+    s->stats.redone_tokens += (uint64_t)lost;
     if (drafts > 0) sh_sequence_draft_result(seq, drafts + lost, kept);
     /* If the next step cannot take them all, they run like a prompt, in chunks. */
     seq->redo = lost < s->opts.limits.tokens ? lost : 0;

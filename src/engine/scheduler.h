@@ -24,9 +24,9 @@ typedef struct {
     double stall_s;       /* target for the length of a step while streams are running */
     int stages_in_flight; /* plans in flight at once; each gets its share of the sequences */
     int drafts;           /* tokens to draft ahead; 0: none */
-    bool fixed_state;  /* the model has layers with a state of fixed size: wrong drafts are undone
-                          by computing again from the last block border */
-    int rope_original; /* longer sequences use the long RoPE factors; 0: the model has one set */
+    bool fixed_state;     /* the model has layers with a fixed-size state: wrong drafts are undone
+                             by computing again from the last block border */
+    int rope_original;    /* longer sequences use the long RoPE factors; 0: the model has one set */
 } sh_sched_opts;
 
 /* Events of one request come in order; the last is DONE or ERROR. */
@@ -36,6 +36,7 @@ typedef struct {
     int waiting, running;
     uint64_t requests, refused, finished, failed, cancelled, paused;
     uint64_t prompt_tokens, cached_tokens, answer_tokens, drafts_tried, drafts_kept;
+    uint64_t redone_tokens; /* run once more after wrong drafts; see fixed_state */
 } sh_sched_stats;
 
 typedef struct sh_sched sh_sched;

@@ -41,7 +41,7 @@ struct sh_sequence {
     int computed;
     int draft_count;
     int redo; /* tokens before the last known one that run once more, together with it: wrong drafts
-                 went into a state of fixed size after them */
+                 went into a fixed-size state after them */
     int slot; /* -1: waiting */
     bool in_flight;
     bool cancelled;

@@ -161,7 +161,7 @@ typedef struct {
     void *data;
 } sh_kv;
 
-/* One layer's state of fixed size, for layers whose memory of a sequence does not grow with it.
+/* One layer's fixed-size state, for layers whose memory of a sequence does not grow with it.
  * Block b is at data + b * block_bytes and holds the state after the last token that was computed
  * in that block, so a full block is a snapshot at its end: it can be shared, cached and continued
  * like a KV block. A span that starts at position p reads the block of position p - 1 (zeros at

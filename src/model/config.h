@@ -150,14 +150,14 @@ void sh_config_reset(sh_config *config);
  * that it is not quantized. */
 const sh_quant *sh_config_quant(const sh_config *config, const char *path);
 
-/* Numbers that one token adds to the KV cache of a layer, over all KV heads; 0 for a layer whose
- * state has a fixed size. */
+/* Numbers that one token adds to the KV cache of a layer, over all KV heads; 0 for a layer with a
+ * fixed-size state. */
 int64_t sh_config_kv_width(const sh_config *config, int layer);
 
-/* Numbers of a layer's state of fixed size; 0 for a layer with KV. */
+/* Numbers of a layer's fixed-size state; 0 for a layer with KV. */
 int64_t sh_config_state_width(const sh_config *config, int layer);
 
-/* Whether any layer has a state of fixed size, which cannot be cut back to an earlier token. */
+/* Whether any layer has a fixed-size state, which cannot be cut back to an earlier token. */
 bool sh_config_has_fixed_state(const sh_config *config);
 
 #endif

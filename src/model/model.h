@@ -42,7 +42,7 @@ SH_MUST_CHECK sh_status sh_model_load(const char *dir, const sh_config *config,
 void sh_model_free(sh_model *model);
 
 /* Allocates blocks of SH_KV_BLOCK tokens for each layer, and frees those from before. A layer keeps
- * KV in them, or snapshots of a state of fixed size. */
+ * KV in them, or snapshots of a fixed-size state. */
 SH_MUST_CHECK sh_status sh_model_reserve_kv(sh_model *model, int blocks, sh_err *err);
 
 /* Bytes of one block, summed over the layers of this shard; 0 for a rank that has no part of them.

@@ -31,7 +31,7 @@ typedef struct {
 } sh_forward_buffers;
 
 /* What a layer keeps of the sequences, in blocks of SH_KV_BLOCK tokens that all layers number
- * alike: KV, or a state of fixed size. The layer's mixer knows which. */
+ * alike: KV, or a fixed-size state. The layer's mixer knows which. */
 typedef struct {
     size_t block_bytes; /* 0: this rank has no part of the layer's mixer */
     sh_kv kv;

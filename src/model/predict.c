@@ -60,8 +60,8 @@ static bool read_by_token(const sh_config *config, const sh_shard *shard, const 
     return item->kind != SH_ITEM_EMBED || (config->tied != SH_TIED_NO && sh_shard_predicts(shard));
 }
 
-/* What a token adds to the sequence state of a rank: KV in f16, and its share of the f32 states of
- * fixed size, of which there is one for each block. */
+/* What a token adds to the sequence state of a rank: KV in f16, and its share of the fixed-size
+ * states, in f32, of which there is one for each block. */
 static double state_token_bytes(const sh_config *config, const sh_shard *shard)
 {
     double kv_part = config->mla.kv_rank > 0 ? 1 : part(shard->kv_heads, config->kv_heads);

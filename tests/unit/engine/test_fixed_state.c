@@ -1,4 +1,4 @@
-/* A model with layers whose state has a fixed size, in the whole engine: drafts that are undone,
+/* A model with fixed-size state in some layers, in the whole engine: drafts that are undone,
  * pauses, cached prefixes and other requests change no answer, on any split of the model. */
 #include "engine/engine.h"
 
@@ -39,7 +39,7 @@ static struct {
     struct answer answers[ASKS];
     atomic_int ended, failed;
     atomic_bool told;
-    long paused, cached, tried, kept;
+    long paused, cached, tried, kept, redone;
 } got;
 
 static long count_of(const char *json, const char *name)
@@ -62,6 +62,7 @@ static void sink(void *ctx, uint64_t owner, const sh_event *e)
         got.cached += count_of(e->stats.ptr, "\"cached_tokens\":");
         got.tried += count_of(e->stats.ptr, "\"drafts_tried\":");
         got.kept += count_of(e->stats.ptr, "\"drafts_kept\":");
+        got.redone += count_of(e->stats.ptr, "\"redone_tokens\":");
         atomic_store(&got.told, true);
     } else {
         atomic_fetch_add(e->kind == SH_EVENT_ERROR ? &got.failed : &got.ended, 1);
@@ -102,6 +103,9 @@ static pid_t worker_start(const struct way *way, int rank, const char *where)
     if (status == SH_OK) status = sh_group_open(&own, &group, &err);
     if (status == SH_OK) status = sh_model_group_join(model_group, group, &err);
     if (status == SH_OK) status = sh_model_group_work(model_group, &err);
+    if (group != NULL) sh_group_close(group); /* tells the others, unlike an exit */
+    sh_model_group_close(model_group);
+    if (status != SH_OK) fprintf(stderr, "rank %d: %s\n", rank, err.text);
     _exit(status == SH_OK ? 0 : 1);
 }
 
@@ -178,8 +182,8 @@ static void run_way(const struct way *way, struct answer *answers)
     else
         run_some(way, 0, ASKS);
     memcpy(answers, got.answers, sizeof(got.answers));
-    print_message("# %s: %ld paused, %ld tokens cached, %ld of %ld drafts kept\n", way->name,
-                  got.paused, got.cached, got.kept, got.tried);
+    print_message("# %s: %ld paused, %ld tokens cached, %ld of %ld drafts kept, %ld redone\n",
+                  way->name, got.paused, got.cached, got.kept, got.tried, got.redone);
 }
 
 static void check_same(const char *name, const struct answer *a, const struct answer *b, bool bits)
@@ -207,13 +211,13 @@ TEST(drafts_pauses_and_cached_prefixes_change_no_bit)
     run_way(&alone, plain);
     run_way(&drafted, others);
     check_same(drafted.name, plain, others, true);
-    assert_true(got.kept > 0 && got.tried > got.kept);
+    assert_true(got.kept > 0 && got.redone > 0);
     run_way(&together, others);
     check_same(together.name, plain, others, true);
     assert_true(got.cached > 0);
     run_way(&tight, others);
     check_same(tight.name, plain, others, true);
-    assert_true(got.kept > 0 && got.tried > got.kept && got.paused > 0 && got.cached > 0);
+    assert_true(got.kept > 0 && got.redone > 0 && got.paused > 0 && got.cached > 0);
 }
 
 /* Sums of other splits have other last bits, but drafts change none within a split. */
@@ -229,7 +233,7 @@ TEST(drafts_change_no_bit_on_any_split)
         check_same(without.name, plain, own, false);
         run_way(&with, others);
         check_same(with.name, own, others, true);
-        assert_true(got.kept > 0 && got.tried > got.kept);
+        assert_true(got.kept > 0 && got.redone > 0);
     }
 }
 

@@ -1,6 +1,6 @@
 /* Runs the scheduler, plans and batch state against a model whose next token is a hash of
  * everything before it, read back through the KV blocks that the plan names: a wrong block, a lost
- * token or a stale prefix gives a wrong answer. Part of the hash is a state of fixed size, one for
+ * token or a stale prefix gives a wrong answer. Part of the hash is a fixed-size state, one for
  * each block, so a state that a wrong draft went into does so too, unless the test says that the
  * model has none. */
 #include "engine/scheduler.h"

@@ -32,7 +32,7 @@ static void check_cuts(const rig *r, const golden *g, const float *want, float *
         }
 }
 
-/* A layer with a state of fixed size depends on the cut itself, so all cuts around the borders of
+/* A layer with a fixed-size state depends on the cut itself, so all cuts around the borders of
  * blocks are tried: in the first part, in the second, and with one token alone between them. After
  * a border was passed, the sequence can be taken back to it, as after wrong drafts. */
 static void check_borders(const rig *r, const golden *g, const float *want, float *got)
