@@ -178,7 +178,7 @@ enum { SH_CONV_TAPS_MAX = 16 };
 /* A depthwise causal convolution; its state is the last taps - 1 inputs. */
 typedef struct {
     int64_t channels;
-    int taps;          /* a token sees itself and the taps - 1 before it; 1 to SH_CONV_TAPS_MAX */
+    int taps;          /* a token sees itself and the taps - 1 before it; 2 to SH_CONV_TAPS_MAX */
     const float *w;    /* [taps, channels] f32, device memory; the oldest token's first */
     const float *bias; /* [channels] or NULL */
 } sh_short_conv;

@@ -103,7 +103,7 @@ static sh_status read_layer_types(const sh_config_reader *in, const cJSON *types
                               in->where);
         sh_layer_config *layer = &config->layer[i++];
         layer->window = differs && !conv ? window : 0;
-        layer->mixer = differs && conv ? SH_MIXER_SHORT_CONV : SH_MIXER_ATTENTION;
+        if (differs && conv) layer->mixer = SH_MIXER_SHORT_CONV;
     }
     return SH_OK;
 }

@@ -14,8 +14,7 @@
 /* What the files call the parts of a layer that every family has. */
 typedef struct {
     const char *mixer_norm; /* the norm before attention, or what a layer has in its place */
-    const char *ffn_norm;   /* before the feed-forward; in families with four norms, after the mixer
-                             */
+    const char *ffn_norm; /* before the feed-forward; after the mixer where there are four norms */
     const char *q_norm;
     const char *k_norm;
     const char *attn_out;

@@ -45,7 +45,7 @@ sh_status sh_family_lfm2(const sh_config_reader *in, sh_config *config)
     conv->channels = config->hidden;
     conv->taps = 3;
     config->rope[0].theta = 1000000;
-    if ((status = sh_read_int(in, "conv_L_cache", 1, SH_CONV_TAPS_MAX, &conv->taps)) != 0 ||
+    if ((status = sh_read_int(in, "conv_L_cache", 2, SH_CONV_TAPS_MAX, &conv->taps)) != 0 ||
         (status = sh_read_bool(in, "conv_bias", &conv->bias)) != 0 ||
         (status = sh_read_int(in, "conv_dim", config->hidden, config->hidden, &conv->channels)) !=
             0 ||

@@ -90,7 +90,7 @@ void sh_cpu_short_conv(sh_device *dev, const sh_device_batch *b, const sh_short_
                     .x = x,
                     .y = y,
                     .strips = (size_t)((conv->channels + CHANNELS - 1) / CHANNELS)};
-    SH_ASSERT(conv->taps >= 1 && conv->taps <= SH_CONV_TAPS_MAX);
+    SH_ASSERT(conv->taps >= 2 && conv->taps <= SH_CONV_TAPS_MAX);
     bool alone = b->in.tokens * conv->channels <= ALONE;
     sh_cpu_each(cpu, r.strips * (size_t)b->in.span_count, alone, piece_run, &r);
 }

@@ -29,7 +29,7 @@ enum {
     SH_KV_FORMATS = 3,
 };
 
-/* The arguments of `conv`. */
+/* The arguments of `conv`; all pointers are to the first of its channels. */
 typedef struct {
     float *y;
     const float *gate_in, *gate_out, *x;
@@ -37,11 +37,11 @@ typedef struct {
     int tokens;
     int taps;
     int64_t channels;
-    int64_t w_stride; /* channels of the whole matrix w, and of the state */
-    const float *w;
+    const float *w;    /* [taps] rows */
     const float *bias; /* or NULL */
-    const float *from;
-    float *to;
+    const float *from; /* [taps - 1] rows: the state before; NULL: zeros */
+    float *to;         /* the state after; may be `from` */
+    int64_t w_stride;  /* from row to row of w and of the states */
 } sh_conv_run;
 
 typedef struct {
@@ -53,9 +53,8 @@ typedef struct {
                  int w_count, int64_t dim);
     void (*softmax)(float *x, int count);
     void (*sigmoid)(float *x, int count);
-    /* Tokens of one sequence through `channels` neighbouring channels of a gated
-     * short convolution; kernels/device.h has the formula. State is [taps - 1, channels], rows
-     * w_stride apart like those of w; `from` may be NULL (zeros) or `to`. */
+    /* Tokens of one sequence through some channels of a gated short convolution; kernels/device.h
+     * has the formula. */
     void (*conv)(const sh_conv_run *run);
 
     void (*act)(sh_act act, float *y, const float *gate, const float *up, int64_t count);

@@ -132,7 +132,7 @@ TEST(bad_configs_are_refused_in_one_line)
          "'rope_parameters' is missing"},
         {"{\"model_type\":\"lfm2\"," SHAPE "}", "'norm_eps' is missing"},
         {"{" LFM2 ",\"conv_L_cache\":17}", "'conv_L_cache'"},
-        {"{" LFM2 ",\"conv_L_cache\":0}", "'conv_L_cache'"},
+        {"{" LFM2 ",\"conv_L_cache\":1}", "'conv_L_cache'"},
         {"{" LFM2 ",\"conv_bias\":3}", "'conv_bias'"},
         {"{" LFM2 ",\"conv_dim\":64}", "'conv_dim'"},
         {"{" LFM2 ",\"full_attn_idxs\":3}", "'full_attn_idxs' must be an array"},
