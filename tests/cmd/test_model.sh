@@ -41,6 +41,11 @@ info() {
         prints '"kv_bytes_per_token":.*8192' "$shoal" info --model "$demo" --json
 }
 check "info describes a model" info
+info_conv() {
+    local model=$root/tests/data/models/lfm2-long-4bit
+    prints 'a convolution over 4 tokens in 2 layers' "$shoal" info --model "$model"
+}
+check "info names layers with a convolution" info_conv
 no_model() { exits 1 "$shoal" info --model "$root/src" && [ "$(wc -l <err)" = 1 ]; }
 check "info about something that is not a model is one line" no_model
 
