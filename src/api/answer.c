@@ -296,6 +296,7 @@ bool sh_answer_event(sh_answer *answer, sh_choice *choice, const sh_event *event
     case SH_EVENT_TOKEN: return token_take(answer, choice, event);
     case SH_EVENT_DONE: done_take(answer, choice, event); return false;
     case SH_EVENT_ERROR: error_take(answer, choice, event); return false;
+    case SH_EVENT_PROGRESS:
     case SH_EVENT_STATS: break;
     }
     return false;

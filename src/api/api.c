@@ -27,6 +27,7 @@ enum {
     TICK_MS = 5000,
     QUIET_MS = 10000, /* without output, until a stream is kept alive */
     SNAPSHOT_MS = 1000,
+    ACCEPT_MS = 300,          /* at most, from the start to the first accepted connection */
     STREAM_BYTES = 256 << 10, /* unsent bytes from which on a stream is not written to */
     DRAIN_CHECK_MS = 50,
     BODY_VALUES = 1 << 21, /* JSON values in one body */
@@ -238,6 +239,12 @@ static sh_status model_check(const sh_api_opts *opts, sh_err *err)
     return status;
 }
 
+static void on_accept_due(void *arg)
+{
+    const sh_api *api = arg;
+    sh_http_server_accept(api->server, true);
+}
+
 /* An engine is connected and ready. Its model is read again each time, since it may have changed.
  */
 static void on_up(void *arg, const sh_engine_info *info)
@@ -255,6 +262,8 @@ static void on_up(void *arg, const sh_engine_info *info)
     }
     sh_served_model_close(api->served);
     api->served = fresh;
+    on_accept_due(api);
+    sh_replay_ready(api->replay, info->model_hash);
     if (fresh != NULL && api->opts->serving != NULL) api->opts->serving(api->opts->arg);
 }
 
@@ -281,12 +290,15 @@ static void on_stats(void *arg, sh_str text)
     }
     cJSON_Delete(api->stats);
     api->stats = stats;
+    api->request_timeout_s = sh_api_stat(api, "request_timeout_s", api->request_timeout_s);
     sh_buf_clear(&api->stats_text);
     sh_buf_add_str(&api->stats_text, text);
     char *ranks = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(stats, "ranks"));
     sh_buf_clear(&api->ranks_text);
     if (ranks != NULL) sh_buf_add_text(&api->ranks_text, ranks);
     cJSON_free(ranks);
+    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(stats, "ready")))
+        sh_replay_ready(api->replay, sh_engine_conn_info(api->engine_conn)->model_hash);
     sh_api_fresh(api);
 }
 
@@ -356,6 +368,7 @@ static void on_snapshot_tick(void *arg)
 {
     sh_api *api = arg;
     sh_subscribers_push(api);
+    sh_replay_expire(api->replay);
     sh_trigger_start(api->snapshot_tick, SNAPSHOT_MS);
 }
 
@@ -375,13 +388,28 @@ static void on_drain_check(void *arg)
 static void on_stop(void *arg)
 {
     sh_api *api = arg;
-    if (api->stopping) {
+    if (api->stopping && api->stop_deadline != SH_DEADLINE_NEVER) {
         sh_loop_stop(api->loop);
         return;
     }
     api->stopping = true;
     api->stop_deadline = sh_deadline_in_ms((int64_t)(api->opts->grace_s * 1000));
     SH_LOGI("api: stopping; answers still running: %d", api->job_count);
+    sh_subscribers_end(api);
+    sh_replay_stop(api->replay);
+    sh_http_server_drain(api->server);
+    on_drain_check(api);
+}
+
+/* SIGUSR2: another process has taken over the listening sockets. This one ends when the answers
+ * that it has begun are complete, however long that takes and whatever becomes of the engine. */
+static void on_renew(void *arg)
+{
+    sh_api *api = arg;
+    if (api->stopping || api->opts->listen_fds == NULL) return;
+    api->stopping = true;
+    api->stop_deadline = SH_DEADLINE_NEVER;
+    SH_LOGI("api: a new process takes over; answers still running here: %d", api->job_count);
     sh_subscribers_end(api);
     sh_http_server_drain(api->server);
     on_drain_check(api);
@@ -417,6 +445,7 @@ static sh_status server_open(sh_api *api, sh_err *err)
     sh_http_server_opts server = {
         .host = opts->host,
         .port = opts->port,
+        .inherited = opts->listen_fds,
         .connections_max = (int)opts->connections_max,
         .peer_connections_max = (int)opts->peer_connections_max,
         .header_bytes_max = (size_t)opts->header_bytes_max,
@@ -458,12 +487,17 @@ static sh_status files_open(sh_api *api, sh_err *err)
     return status;
 }
 
+static int64_t replay_limit_ms(const sh_api_opts *opts)
+{
+    return opts->replay_s < 0 ? SH_REPLAY_NO_LIMIT : (int64_t)(opts->replay_s * 1000);
+}
+
 static sh_status api_open(sh_api *api, sh_err *err)
 {
     static const struct {
         int number;
         sh_trigger_fn fn;
-    } signals[] = {{SIGINT, on_stop}, {SIGTERM, on_stop}, {SIGHUP, on_reload}};
+    } signals[] = {{SIGINT, on_stop}, {SIGTERM, on_stop}, {SIGHUP, on_reload}, {SIGUSR2, on_renew}};
     sh_engine_conn_opts link = {.arg = api, .up = on_up, .down = on_down, .stats = on_stats};
 
     api->start_ns = sh_clock_ns();
@@ -478,10 +512,16 @@ static sh_status api_open(sh_api *api, sh_err *err)
     if (status == SH_OK) status = server_open(api, err);
     if (status != SH_OK) return status;
     api->engine_conn = sh_engine_conn_create(api->loop, api->opts->socket_path, &link);
+    api->replay = sh_replay_create(api->loop, api->engine_conn, replay_limit_ms(api->opts));
     api->job_tick = sh_trigger_timer(api->loop, on_job_tick, api);
+    api->accept_due = sh_trigger_timer(api->loop, on_accept_due, api);
     api->snapshot_tick = sh_trigger_timer(api->loop, on_snapshot_tick, api);
     api->drain_check = sh_trigger_timer(api->loop, on_drain_check, api);
     api->fresh_limit = sh_trigger_timer(api->loop, sh_api_fresh, api);
+    /* Connecting to an engine takes a moment. Without this, a process that takes over from another
+     * would refuse requests meanwhile. */
+    sh_http_server_accept(api->server, false);
+    sh_trigger_start(api->accept_due, ACCEPT_MS);
     on_job_tick(api);
     on_snapshot_tick(api);
     for (size_t i = 0; i < SH_COUNT_OF(signals); i++)
@@ -496,8 +536,10 @@ static void api_close(sh_api *api)
     sh_http_server_close(api->server);
     sh_text_worker_stop(api->worker);
     sh_jobs_end(api);
+    sh_replay_free(api->replay);
     sh_engine_conn_free(api->engine_conn);
     sh_trigger_free(api->job_tick);
+    sh_trigger_free(api->accept_due);
     sh_trigger_free(api->snapshot_tick);
     sh_trigger_free(api->drain_check);
     sh_trigger_free(api->fresh_limit);

@@ -13,6 +13,7 @@
 typedef struct {
     const char *host;
     int port;
+    const char *listen_fds;  /* inherited sockets to listen on instead; or NULL */
     const char *socket_path; /* of the engine */
     const char *model_dir;   /* the engine's model; NULL: not known until the engine is connected */
     const char *model_name;  /* NULL: the name of the model's folder */
@@ -32,6 +33,8 @@ typedef struct {
 
     int64_t max_tokens;      /* default for requests without max_tokens; 0: the context */
     int64_t max_tokens_hard; /* limit of any answer; 0: the context */
+    double replay_s;         /* how long requests wait for a lost engine; 0: not at all, below 0:
+                                as long as they may take */
     double grace_s;          /* time for running answers to finish after SIGTERM or SIGINT */
 
     int64_t connections_max;

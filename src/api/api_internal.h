@@ -10,6 +10,7 @@
 #include "api/field.h"
 #include "api/history.h"
 #include "api/metrics.h"
+#include "api/replay.h"
 #include "api/served_model.h"
 #include "api/text_worker.h"
 #include "base/clock.h"
@@ -31,6 +32,7 @@ struct sh_api {
     sh_http_keys *keys;
     sh_http_server *server;
     sh_engine_conn *engine_conn;
+    sh_replay *replay; /* of what was submitted to the engine */
     sh_text_worker *worker;
     atomic_size_t json_values;            /* in all bodies that are parsed at the moment */
     sh_served_model *served;              /* NULL until an engine is connected */
@@ -39,6 +41,7 @@ struct sh_api {
     sh_history *history;
     sh_metrics *metrics;
     cJSON *stats; /* the engine's latest, or NULL */
+    double request_timeout_s; /* the engine's default; kept while there is no engine */
     sh_buf stats_text;
     sh_buf ranks_text; /* "ranks" of the stats as text, since /health is polled often */
     FILE *access_log;
@@ -47,6 +50,7 @@ struct sh_api {
     sh_job *jobs;
     int job_count;
     sh_trigger *job_tick;
+    sh_trigger *accept_due;     /* the first connections may be accepted */
     sh_subscriber *subscribers; /* of /metrics/stream */
     sh_trigger *snapshot_tick;
     sh_fresh_waiter *fresh_waiters; /* requests that wait for new stats */
@@ -55,7 +59,7 @@ struct sh_api {
     const sh_endpoint_table *endpoints;
     sh_http_route *routes; /* made from them */
     sh_buf openapi;        /* written once */
-    sh_trigger *signals[3];
+    sh_trigger *signals[4];
     sh_trigger *drain_check;
     sh_deadline stop_deadline;
     int64_t start_ns;

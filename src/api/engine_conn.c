@@ -17,8 +17,8 @@
 enum {
     SLOT_BITS = 20,
     GREETING_MS = 100, /* how long the loop waits, blocked, for an engine that has accepted */
-    RETRY_MS = 250,
-    START_RETRIES = 8, /* attempts that fail silently: the engine may just be starting */
+    RETRY_MS = 100,
+    START_RETRIES = 20, /* attempts that fail silently: the engine may just be starting */
     STATS_MS = 1000,
     UNANSWERED_MAX = 5, /* stats requests */
 };
@@ -27,6 +27,7 @@ typedef struct {
     uint64_t id; /* 0: free */
     sh_engine_conn_event_fn fn;
     void *arg;
+    bool kept; /* by the engine */
 } slot;
 
 struct sh_engine_conn {
@@ -85,7 +86,8 @@ static void event_deliver(sh_engine_conn *conn, const sh_event *event)
     if (s == NULL) return; /* forgotten meanwhile */
     sh_engine_conn_event_fn fn = s->fn;
     void *arg = s->arg;
-    if (event->kind != SH_EVENT_TOKEN) slot_release(conn, s);
+    bool last = event->kind == SH_EVENT_DONE || event->kind == SH_EVENT_ERROR;
+    if (last) slot_release(conn, s);
     fn(arg, event);
 }
 
@@ -240,7 +242,7 @@ sh_status sh_engine_conn_submit(sh_engine_conn *conn, const sh_sequence_spec *sp
     sh_status status = sh_engine_client_submit(conn->client, &copy, err);
     if (status != SH_OK) return status;
     conn->free_count--;
-    conn->slots[place] = (slot){copy.id, fn, arg};
+    conn->slots[place] = (slot){copy.id, fn, arg, spec->retry_key != NULL};
     *id = copy.id;
     watch_update(conn);
     return SH_OK;
@@ -257,8 +259,12 @@ void sh_engine_conn_forget(sh_engine_conn *conn, uint64_t id)
 {
     slot *s = slot_find(conn, id);
     if (s == NULL) return;
-    sh_engine_conn_cancel(conn, id);
+    if (s->kept && conn->client != NULL)
+        sh_engine_client_detach(conn->client, id);
+    else
+        sh_engine_conn_cancel(conn, id);
     slot_release(conn, s);
+    watch_update(conn);
 }
 
 int sh_engine_conn_open_count(const sh_engine_conn *conn)

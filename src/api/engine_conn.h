@@ -42,7 +42,8 @@ SH_MUST_CHECK sh_status sh_engine_conn_submit(sh_engine_conn *conn, const sh_seq
 /* The request still gets its last event. */
 void sh_engine_conn_cancel(sh_engine_conn *conn, uint64_t id);
 
-/* Cancels the request, which gets no further events. */
+/* The request gets no further events. It is cancelled, unless the engine keeps the answer for a
+ * client that may ask for it again. */
 void sh_engine_conn_forget(sh_engine_conn *conn, uint64_t id);
 
 int sh_engine_conn_open_count(const sh_engine_conn *conn);

@@ -40,6 +40,7 @@ static const struct {
     {SH_ERR_PEER, false, 503, "engine_unavailable"},
     {SH_ERR_GROUP, false, 503, "rank_lost"},
     {SH_ERR_MEMORY, false, 507, "out_of_memory"},
+    {SH_ERR_CONFLICT, false, 422, "idempotency_key_reused"},
 };
 
 sh_api_error sh_api_error_of(const sh_err *err, bool retry)

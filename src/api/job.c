@@ -1,9 +1,9 @@
 /* One request to the model, from its body to the last byte of its answer.
  *
  * A job has three stages: the body becomes token ids (on the worker if it is long), each choice is
- * submitted to the engine, and the events become the answer. It ends when all choices are done,
- * when one fails, or when the client disconnects, which cancels it at the engine. Each of these
- * ends is recorded once (job_record) and frees the job.
+ * submitted (to the replay, which talks to the engine), and the events become the answer. It ends
+ * when all choices are done, when one fails, or when the client disconnects, which cancels it at
+ * the engine. Each of these ends is recorded once (job_record) and frees the job.
  *
  * While the worker has the job (on_worker), the spec, the prompts and the error belong to it. If
  * the client disconnects meanwhile, only `req` and `gone` are set, and on_prepared() frees the job.
@@ -27,8 +27,8 @@
 typedef struct {
     sh_job *job;
     sh_choice *choice;
-    uint64_t id;      /* 0: it has ended */
-    int64_t token_ns; /* time of its last token */
+    sh_replay_sequence *run; /* NULL: it has ended */
+    int64_t token_ns;        /* time of its last token */
 } job_sequence;
 
 struct sh_job {
@@ -58,6 +58,8 @@ struct sh_job {
     uint64_t client;
     int64_t start_ns, time_us, first_ns;
     int max_tokens;
+    char retry_key[SH_RETRY_KEY_MAX]; /* "": the client sent no Idempotency-Key */
+    uint64_t retry_body;
 };
 
 static double seconds_since(int64_t from_ns, int64_t to_ns)
@@ -70,8 +72,7 @@ static void job_free(sh_job *job)
 {
     sh_api *api = job->api;
     for (int i = 0; job->answer != NULL && i < job->answer->count; i++)
-        if (job->sequences[i].id != 0)
-            sh_engine_conn_forget(api->engine_conn, job->sequences[i].id);
+        if (job->sequences[i].run != NULL) sh_replay_forget(job->sequences[i].run);
     if (job->prev != NULL)
         job->prev->next = job->next;
     else
@@ -243,9 +244,8 @@ static void on_event(void *arg, const sh_event *event)
     if (event->kind == SH_EVENT_TOKEN)
         token_time(sequence);
     else
-        sequence->id = 0;
-    if (sh_answer_event(job->answer, choice, event))
-        sh_engine_conn_cancel(job->api->engine_conn, sequence->id);
+        sequence->run = NULL;
+    if (sh_answer_event(job->answer, choice, event)) sh_replay_cancel(sequence->run);
     if (choice->failed) {
         sh_api_error error = choice->error; /* a copy: job_fail() frees the choice */
         job_fail(job, &error);
@@ -301,6 +301,13 @@ static int max_tokens_of(const sh_job *job, const sh_tokens *prompt)
     return (int)(wanted == 0 || wanted > most ? most : wanted);
 }
 
+/* The engine's default counts here as well, because the request may outlive that engine, or come
+ * while there is none. */
+static double timeout_of(const sh_job *job)
+{
+    return job->spec.timeout_s > 0 ? job->spec.timeout_s : job->api->request_timeout_s;
+}
+
 static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
 {
     const sh_job_spec *spec = &job->spec;
@@ -317,12 +324,17 @@ static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
         .stop_id_count = stop_ids_of(job, stop_ids),
         .logprobs = spec->logprobs ? (int)spec->top_logprobs : -1,
         .sampling = sampling_of(job, choice->index),
-        .timeout_ms = (int64_t)ceil(spec->timeout_s * 1000),
+        .timeout_ms = (int64_t)ceil(timeout_of(job) * 1000),
     };
+    char retry_key[SH_RETRY_KEY_MAX + 16];
+    if (job->retry_key[0] != '\0') {
+        snprintf(retry_key, sizeof(retry_key), "%d:%s", choice->index, job->retry_key);
+        out.retry_key = retry_key;
+        out.retry_body = job->retry_body;
+    }
     job_sequence *sequence = &job->sequences[choice->index];
     *sequence = (job_sequence){.job = job, .choice = choice};
-    return sh_engine_conn_submit(job->api->engine_conn, &out, on_event, sequence, &sequence->id,
-                                 err);
+    return sh_replay_submit(job->api->replay, &out, on_event, sequence, &sequence->run, err);
 }
 
 /* Only with --log-prompts. */
@@ -408,6 +420,21 @@ static void on_prepared(void *arg)
     }
 }
 
+/* A key stands for one request of one client. */
+static bool retry_key_read(sh_job *job, sh_api_error *error)
+{
+    enum { KEY_MAX = 255 };
+    sh_str key = sh_http_header_of(job->req, "idempotency-key");
+    if (key.len > KEY_MAX)
+        return sh_api_fail(error, 400, "invalid_value", "Idempotency-Key",
+                           "the Idempotency-Key has %zu bytes; it may have %d", key.len, KEY_MAX);
+    if (key.len == 0) return true;
+    snprintf(job->retry_key, sizeof(job->retry_key), "%016llx:%.*s",
+             (unsigned long long)job->client, (int)key.len, key.ptr);
+    job->retry_body = sh_hash128((sh_key128){0}, job->body.ptr, job->body.len).lo;
+    return true;
+}
+
 static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_job_format *format)
 {
     sh_job *job = sh_alloc(sizeof(*job));
@@ -448,12 +475,17 @@ static void unready_refuse(sh_api *api, sh_http_request *req, const sh_job_forma
 void sh_job_start(sh_api *api, sh_http_request *req, const sh_job_format *format)
 {
     sh_api_error error;
-    if (!sh_api_ready(api, &error)) {
+    bool waits = api->served != NULL && sh_replay_holds(api->replay);
+    if (!waits && !sh_api_ready(api, &error)) {
         unready_refuse(api, req, format, &error);
         return;
     }
     sh_job *job = job_create(api, req, format);
     sh_http_watch_client(req, on_gone, on_drained, job);
+    if (!retry_key_read(job, &error)) {
+        job_fail(job, &error);
+        return;
+    }
     if (job->body.len <= SH_API_INLINE_BYTES) {
         job_prepare(job);
         on_prepared(job);

@@ -352,6 +352,14 @@ void sh_metrics_write(const sh_metrics *metrics, const sh_metrics_now *now, sh_b
     generation_write(out, metrics);
     single(out, "shoal_requests_running", "gauge", "Requests submitted to the engine.",
            now->running);
+    single(out, "shoal_requests_held", "gauge",
+           "Requests that wait for a lost engine or rank to come back.", now->replay.held);
+    single(out, "shoal_requests_replayed_total", "counter",
+           "Answers that went on after their engine or a rank was lost.",
+           (double)now->replay.replays);
+    single(out, "shoal_requests_given_up_total", "counter",
+           "Requests that were ended because the ranks were lost whenever they ran.",
+           (double)now->replay.given_up);
     engine_write(out, now);
     process_write(out, now);
 }

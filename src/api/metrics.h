@@ -8,6 +8,7 @@
 #define SH_API_METRICS_H
 
 #include "api/history.h"
+#include "api/replay.h"
 #include "base/buf.h"
 #include "base/json.h"
 
@@ -28,6 +29,7 @@ void sh_metrics_token_gap(sh_metrics *metrics, double seconds);
 typedef struct {
     int connections;
     int running; /* requests at the engine */
+    sh_replay_stats replay;
     bool engine_up;
     double uptime_s;
     const cJSON *engine; /* its stats, or NULL */

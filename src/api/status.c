@@ -145,6 +145,7 @@ static void health_write(const sh_api *api, sh_json_writer *w)
     sh_write_int(w, "queue_size", (int64_t)sh_api_stat(api, "waiting", 0));
     sh_write_int(w, "requests_total", sh_history_total(api->history));
     sh_write_int(w, "requests_running", sh_engine_conn_open_count(api->engine_conn));
+    sh_write_int(w, "requests_held", sh_replay_stats_of(api->replay).held);
     sh_write_num(w, "uptime_s", uptime_s(api));
     health_memory_write(api, w);
     ranks_write(api, w);
@@ -353,6 +354,7 @@ void sh_status_snapshot(sh_api *api, sh_buf *out)
     sh_write_int(&w, "queue_max", (int64_t)sh_api_stat(api, "waiting_max", 0));
     sh_write_int(&w, "connections", sh_http_server_connections(api->server));
     sh_write_int(&w, "requests_running", sh_engine_conn_open_count(api->engine_conn));
+    sh_write_int(&w, "requests_held", sh_replay_stats_of(api->replay).held);
     hardware_write(api, &w);
     memory_write("memory_monitor", &w);
     sh_str engine = sh_buf_str(&api->stats_text);
@@ -485,6 +487,7 @@ static void metrics_reply(sh_http_request *req, void *arg)
     sh_metrics_now now = {
         .connections = sh_http_server_connections(api->server),
         .running = sh_engine_conn_open_count(api->engine_conn),
+        .replay = sh_replay_stats_of(api->replay),
         .engine_up = sh_api_ready(api, &ignored),
         .uptime_s = uptime_s(api),
         .engine = api->stats,

@@ -79,6 +79,7 @@ const char *sh_status_name(sh_status status)
     case SH_ERR_GROUP: return "group";
     case SH_ERR_MEMORY: return "memory";
     case SH_ERR_SYSTEM: return "system";
+    case SH_ERR_CONFLICT: return "conflict";
     }
     return "unknown";
 }

@@ -26,7 +26,8 @@ typedef enum {
     SH_ERR_PEER = -8,  /* one peer is lost */
     SH_ERR_GROUP = -9, /* the group of ranks cannot continue */
     SH_ERR_MEMORY = -10,
-    SH_ERR_SYSTEM = -11, /* the operating system refused */
+    SH_ERR_SYSTEM = -11,   /* the operating system refused */
+    SH_ERR_CONFLICT = -12, /* somebody else has it */
 } sh_status;
 
 enum { SH_ERR_TEXT_MAX = 512 };

@@ -26,12 +26,14 @@
 
 enum {
     POLL_MS = 50,
-    EARLY_MS = 5000, /* an error exit before this would only be repeated */
-    BACKOFF_FIRST_MS = 500,
-    BACKOFF_MAX_MS = 10000,
-    HEALTHY_MS = 60000, /* running this long resets the restart pause */
-    TRIES = 3,          /* to come up for the first time */
+    EARLY_MS = 5000,    /* an error exit before this would only be repeated */
+    QUICK_RESTARTS = 3, /* without a pause */
+    PAUSE_FIRST_MS = 500,
+    PAUSE_MAX_MS = 10000, /* it doubles up to this, unless the child came up */
+    HEALTHY_MS = 60000,   /* running this long makes the next restarts quick again */
+    TRIES = 3,            /* to come up for the first time */
     LINE_MAX_LEN = 8192,
+    KEEP_MAX = 16,
     HURRY_MS = 1000, /* between the second request to stop and SIGKILL */
     HEARTBEAT_MS = 5000,
     SILENCE_MS = 60000,
@@ -42,7 +44,8 @@ struct rules {
     bool restarts;
     bool early_errors_final; /* error exits in the first seconds, before it came up */
     bool errors_final;       /* all error exits before it came up */
-    bool reports_ready;      /* through SHOAL_READY_FD; the number of tries is limited */
+    bool beats;              /* through SHOAL_READY_FD, and reports there that it came up */
+    bool few_tries;          /* the number of tries to come up is limited */
     bool awaits_peers;       /* and tries that ended for want of peers are not counted */
     bool reloads;            /* gets SIGHUP */
     bool exit_stops_all;
@@ -51,12 +54,16 @@ struct rules {
 static const struct rules RULES[] = {
     [SH_CHILD_TASK] = {0},
     [SH_CHILD_SERVICE] = {.restarts = true, .early_errors_final = true, .reloads = true},
-    [SH_CHILD_LOCAL_RANK] = {.restarts = true, .early_errors_final = true, .reports_ready = true},
+    [SH_CHILD_LOCAL_RANK] = {.restarts = true,
+                             .early_errors_final = true,
+                             .beats = true,
+                             .few_tries = true},
     [SH_CHILD_RANK] = {.restarts = true,
                        .early_errors_final = true,
-                       .reports_ready = true,
+                       .beats = true,
+                       .few_tries = true,
                        .awaits_peers = true},
-    [SH_CHILD_OBSERVED_RANK] = {.restarts = true, .errors_final = true},
+    [SH_CHILD_OBSERVED_RANK] = {.restarts = true, .errors_final = true, .beats = true},
     [SH_CHILD_AGENT] = {.restarts = true, .errors_final = true, .exit_stops_all = true},
 };
 
@@ -65,15 +72,19 @@ struct child {
     char **argv, **env;
     const struct rules *rules;
     bool tether, capture;
-    int keep_fd;
-    pid_t pid;    /* 0: not running */
-    bool ended;   /* and will not be restarted */
-    bool ready;   /* has come up at least once */
-    int tries;    /* starts that ended, except those that only waited for peers */
-    int input;    /* our end of the tether, or -1 */
-    int ready_fd; /* our end of SHOAL_READY_FD, or -1 */
+    int keep_fds[KEEP_MAX]; /* ends with 0 */
+    pid_t pid;              /* 0: not running */
+    bool ended;             /* and will not be restarted */
+    bool ready;             /* has come up at least once */
+    bool up;                /* has come up since it was started last */
+    bool renewed;           /* was asked to end, to be started again */
+    pid_t old;              /* the process that this one replaced, while it finishes; or 0 */
+    int tries;              /* starts that ended, except those that only waited for peers */
+    int input;              /* our end of the tether, or -1 */
+    int ready_fd;           /* our end of SHOAL_READY_FD, or -1 */
     int64_t started_ns;
-    int64_t backoff_ms;
+    int restarts;      /* since it last ran for HEALTHY_MS */
+    int64_t silent_ms; /* since its last beat; -1: it has not begun to beat */
     sh_deadline restart_at;
     int output; /* pipe of its stdout and stderr, or -1 */
     sh_buf line;
@@ -85,8 +96,11 @@ struct sh_children {
     sigset_t signals, before;
     int code; /* of the first final failure */
     int64_t linger_ms;
+    int64_t frozen_ms; /* a child that is silent for so long is killed; 0: never */
+    int64_t polled_ns;
     sh_deadline give_up_at; /* once one has failed for good, or an agent has exited */
     bool stopping, agent_exited;
+    bool services_due; /* to be renewed */
     sh_children_hooks hooks;
     sh_deadline heartbeat_at; /* when to write to the tethers next */
     int tether;               /* holds this process; or -1 */
@@ -115,6 +129,7 @@ sh_children *sh_children_create(void)
     sigaddset(&c->signals, SIGINT);
     sigaddset(&c->signals, SIGTERM);
     sigaddset(&c->signals, SIGHUP);
+    sigaddset(&c->signals, SIGUSR2);
     sigaddset(&c->signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &c->signals, &c->before);
     c->tether = -1;
@@ -136,7 +151,7 @@ void sh_children_set_tether(sh_children *c, int fd)
 void sh_children_ready(sh_children *c, int idx)
 {
     SH_ASSERT(idx >= 0 && idx < c->count);
-    c->list[idx].ready = true;
+    c->list[idx].ready = c->list[idx].up = true;
 }
 
 /* Runs in the new process, before exec: async-signal-safe calls only (and putenv, which is safe
@@ -158,7 +173,7 @@ static void child_exec(const sh_children *c, const struct child *child, pid_t pa
         dup2(pipes[1][1], STDOUT_FILENO);
         dup2(pipes[1][1], STDERR_FILENO);
     }
-    if (child->keep_fd > STDERR_FILENO) fcntl(child->keep_fd, F_SETFD, 0);
+    for (const int *fd = child->keep_fds; *fd > STDERR_FILENO; fd++) fcntl(*fd, F_SETFD, 0);
     if (pipes[2][1] >= 0) fcntl(pipes[2][1], F_SETFD, 0);
     if (pipes[2][1] >= 0) putenv(ready_env);
     for (char **env = child->env; *env != NULL; env++)
@@ -181,7 +196,7 @@ static sh_status child_start(sh_children *c, struct child *child, sh_err *err)
     int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}; /* stdin, output, readiness */
     char ready_env[32];
     bool piped = (!child->tether || sh_pipe(pipes[0])) && (!child->capture || sh_pipe(pipes[1])) &&
-                 (!child->rules->reports_ready || sh_pipe(pipes[2]));
+                 (!child->rules->beats || sh_pipe(pipes[2]));
     snprintf(ready_env, sizeof(ready_env), "SHOAL_READY_FD=%d", pipes[2][1]);
     pid_t parent = getpid(), pid = piped ? fork() : -1;
     if (pid == 0) child_exec(c, child, parent, (const int(*)[2])pipes, ready_env);
@@ -198,12 +213,14 @@ static sh_status child_start(sh_children *c, struct child *child, sh_err *err)
     setpgid(pid, pid); /* the child does the same: either may run first */
     if (child->tether) fcntl(pipes[0][1], F_SETFL, O_NONBLOCK);
     if (child->capture) fcntl(pipes[1][0], F_SETFL, O_NONBLOCK);
-    if (child->rules->reports_ready) fcntl(pipes[2][0], F_SETFL, O_NONBLOCK);
+    if (child->rules->beats) fcntl(pipes[2][0], F_SETFL, O_NONBLOCK);
     child->pid = pid;
     child->input = pipes[0][1];
     child->output = pipes[1][0];
     child->ready_fd = pipes[2][0];
     child->started_ns = sh_clock_ns();
+    child->up = child->renewed = false;
+    child->silent_ms = -1;
     if (c->hooks.started != NULL) c->hooks.started(c->hooks.arg, (int)(child - c->list), pid);
     return SH_OK;
 }
@@ -218,10 +235,11 @@ sh_status sh_children_add(sh_children *c, const sh_child_spec *spec, sh_err *err
                             .rules = &RULES[spec->policy],
                             .tether = spec->tether,
                             .capture = spec->capture,
-                            .keep_fd = spec->keep_fd,
                             .input = -1,
                             .ready_fd = -1,
                             .output = -1};
+    for (int i = 0; spec->keep_fds != NULL && spec->keep_fds[i] > 0 && i < KEEP_MAX - 1; i++)
+        child->keep_fds[i] = spec->keep_fds[i];
     sh_status status = child_start(c, child, err);
     if (status != SH_OK) child->ended = true;
     return status;
@@ -264,11 +282,28 @@ static void output_pump(const sh_children *c, struct child *child, bool last)
     }
 }
 
-static void ready_poll(struct child *child)
+/* Reads what the child reports: an 'R' when it has come up, a '.' as a sign of life. */
+static void report_poll(struct child *child)
 {
     char bytes[16];
-    if (child->ready_fd >= 0 && read(child->ready_fd, bytes, sizeof(bytes)) > 0)
-        child->ready = true;
+    ssize_t got = child->ready_fd < 0 ? 0 : read(child->ready_fd, bytes, sizeof(bytes));
+    if (got <= 0) return;
+    child->silent_ms = 0;
+    if (memchr(bytes, 'R', (size_t)got) != NULL) child->ready = child->up = true;
+}
+
+/* Kills a child that was stopped or swapped out: its group has given it up long ago, but would wait
+ * for it without end. Time counts only while this process runs itself; after the machine slept, all
+ * children seem silent. */
+static void freeze_check(const sh_children *c, struct child *child, int64_t passed_ms)
+{
+    if (c->frozen_ms == 0 || child->silent_ms < 0) return;
+    child->silent_ms += passed_ms < 4 * POLL_MS ? passed_ms : 4 * POLL_MS;
+    if (child->silent_ms < c->frozen_ms) return;
+    SH_LOGW("%s has shown no sign of life for %.0f s: ending it", child->name,
+            (double)child->silent_ms / 1000);
+    child->silent_ms = -1;
+    kill(-child->pid, SIGKILL);
 }
 
 static const char *end_text(int wait_status, char *out, size_t cap)
@@ -284,7 +319,7 @@ static const char *end_text(int wait_status, char *out, size_t cap)
 
 static bool is_out_of_tries(const struct child *child)
 {
-    return child->rules->reports_ready && !child->ready && child->tries == TRIES;
+    return child->rules->few_tries && !child->ready && child->tries == TRIES;
 }
 
 /* Ended in a way that a restart would only repeat. Death by a signal is never that: it may have
@@ -309,16 +344,27 @@ static void child_failed(sh_children *c, const struct child *child, int wait_sta
     c->code = code;
 }
 
+/* The pause before the next start. Whoever was killed from outside should be back at once; only a
+ * child that does not even come up is given longer and longer. */
+static int64_t restart_pause(const struct child *child)
+{
+    if (child->restarts <= QUICK_RESTARTS) return 0;
+    int64_t pause = PAUSE_FIRST_MS;
+    for (int i = QUICK_RESTARTS + 1; i < child->restarts && pause < PAUSE_MAX_MS; i++) pause *= 2;
+    return child->up ? PAUSE_FIRST_MS : pause < PAUSE_MAX_MS ? pause : PAUSE_MAX_MS;
+}
+
 static void child_restart_later(sh_children *c, struct child *child, int64_t ran_ms,
                                 const char *how)
 {
-    if (ran_ms > HEALTHY_MS) child->backoff_ms = 0;
-    child->backoff_ms = child->backoff_ms == 0 ? BACKOFF_FIRST_MS : child->backoff_ms * 2;
-    if (child->backoff_ms > BACKOFF_MAX_MS) child->backoff_ms = BACKOFF_MAX_MS;
-    child->restart_at = sh_deadline_in_ms(child->backoff_ms);
-    if (c->hooks.ended == NULL)
-        SH_LOGW("%s %s; restarting it in %.1f s", child->name, how,
-                (double)child->backoff_ms / 1000);
+    child->restarts = ran_ms > HEALTHY_MS ? 1 : child->restarts + 1;
+    int64_t pause = restart_pause(child);
+    child->restart_at = sh_deadline_in_ms(pause);
+    if (c->hooks.ended != NULL) return;
+    if (pause == 0)
+        SH_LOGW("%s %s; restarting it", child->name, how);
+    else
+        SH_LOGW("%s %s; restarting it in %.1f s", child->name, how, (double)pause / 1000);
 }
 
 /* A child has exited: decides between a restart and the end. */
@@ -326,7 +372,7 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
 {
     char how[64];
     output_pump(c, child, true);
-    ready_poll(child);
+    report_poll(child);
     fd_close(&child->output);
     fd_close(&child->input);
     fd_close(&child->ready_fd);
@@ -335,7 +381,7 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
                   WEXITSTATUS(wait_status) == SH_CHILD_EXIT_PEERS_MISSING;
     if (!waited) child->tries++;
     int64_t ran_ms = (sh_clock_ns() - child->started_ns) / 1000000;
-    bool clean = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
+    bool clean = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0 && !child->renewed;
     bool repeats = would_repeat(child, wait_status, ran_ms);
     end_text(wait_status, how, sizeof(how));
     child->ended = c->stopping || clean || !child->rules->restarts || repeats;
@@ -343,7 +389,9 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
         c->agent_exited = true;
         c->give_up_at = sh_deadline_in_ms(c->linger_ms);
     }
-    if (!child->ended)
+    if (!child->ended && child->renewed)
+        child->restart_at = 0;
+    else if (!child->ended)
         child_restart_later(c, child, ran_ms, how);
     else if (!c->stopping && !clean)
         child_failed(c, child, wait_status, how);
@@ -351,21 +399,68 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
         c->hooks.ended(c->hooks.arg, (int)(child - c->list), how, !child->ended);
 }
 
-static void children_poll(sh_children *c)
+/* SIGUSR2: replaces every process by a new one. Ranks end and start again. */
+static void children_renew(sh_children *c)
 {
     for (int i = 0; i < c->count; i++) {
         struct child *child = &c->list[i];
+        if (child->pid == 0 || child->rules->reloads) continue;
+        SH_LOGI("renewing %s", child->name);
+        kill(child->pid, SIGUSR2);
+        child->renewed = true;
+    }
+    c->services_due = true;
+}
+
+static bool ranks_up(const sh_children *c)
+{
+    for (int i = 0; i < c->count; i++)
+        if (c->list[i].rules->beats && (c->list[i].renewed || !c->list[i].up)) return false;
+    return true;
+}
+
+/* Services are replaced once the ranks are back: until then the old process accepts requests and
+ * holds them. It then goes on beside the new one with what it has accepted. If its own predecessor
+ * is still busy, it stays. */
+static void services_renew(sh_children *c)
+{
+    sh_err err;
+    if (!c->services_due || !ranks_up(c)) return;
+    c->services_due = false;
+    for (int i = 0; i < c->count; i++) {
+        struct child *child = &c->list[i];
+        if (child->pid == 0 || !child->rules->reloads || child->old != 0) continue;
+        SH_LOGI("renewing %s", child->name);
+        child->old = child->pid;
+        child->pid = 0;
+        if (child_start(c, child, &err) != SH_OK) SH_LOGE("%s", err.text);
+        kill(child->old, SIGUSR2);
+    }
+}
+
+static void children_poll(sh_children *c)
+{
+    int64_t now = sh_clock_ns(), passed_ms = (now - c->polled_ns) / 1000000;
+    c->polled_ns = now;
+    services_renew(c);
+    for (int i = 0; i < c->count; i++) {
+        struct child *child = &c->list[i];
         int wait_status;
+        if (child->old != 0 && waitpid(child->old, &wait_status, WNOHANG) == child->old)
+            child->old = 0;
         if (child->pid != 0) {
             output_pump(c, child, false);
-            ready_poll(child);
+            report_poll(child);
+            freeze_check(c, child, passed_ms);
             if (waitpid(child->pid, &wait_status, WNOHANG) == child->pid)
                 child_gone(c, child, wait_status);
-        } else if (!child->ended && !c->stopping && sh_deadline_passed(child->restart_at)) {
+        }
+        if (child->pid == 0 && !child->ended && !c->stopping &&
+            sh_deadline_passed(child->restart_at)) {
             sh_err err;
             if (child_start(c, child, &err) != SH_OK) {
                 SH_LOGE("%s", err.text);
-                child->restart_at = sh_deadline_in_ms(BACKOFF_MAX_MS);
+                child->restart_at = sh_deadline_in_ms(PAUSE_MAX_MS);
             }
         }
     }
@@ -375,14 +470,16 @@ static int alive(const sh_children *c, bool or_waiting)
 {
     int count = 0;
     for (int i = 0; i < c->count; i++)
-        count += c->list[i].pid != 0 || (or_waiting && !c->list[i].ended);
+        count += c->list[i].pid != 0 || c->list[i].old != 0 || (or_waiting && !c->list[i].ended);
     return count;
 }
 
 static void signal_all(const sh_children *c, int number)
 {
-    for (int i = 0; i < c->count; i++)
+    for (int i = 0; i < c->count; i++) {
         if (c->list[i].pid != 0) kill(-c->list[i].pid, number);
+        if (c->list[i].old != 0) kill(-c->list[i].old, number);
+    }
 }
 
 /* Asks all to stop, the last one first: it may depend on those before it. */
@@ -390,6 +487,7 @@ static void ask_all(const sh_children *c)
 {
     for (int i = c->count - 1; i >= 0; i--) {
         const struct child *child = &c->list[i];
+        if (child->old != 0) kill(-child->old, SIGTERM);
         if (child->pid == 0) continue;
         if (!child->tether) {
             kill(-child->pid, SIGTERM);
@@ -442,7 +540,7 @@ static int signal_wait(sh_children *c)
     int number = 0;
     if (sigpending(&pending) == 0 &&
         (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM) ||
-         sigismember(&pending, SIGHUP)))
+         sigismember(&pending, SIGHUP) || sigismember(&pending, SIGUSR2)))
         sigwait(&c->signals, &number);
 #else
     siginfo_t info;
@@ -478,6 +576,8 @@ static void children_stop(sh_children *c, int64_t grace_ms)
     signal_all(c, SIGKILL);
     for (int i = 0; i < c->count; i++) {
         int wait_status;
+        if (c->list[i].old != 0) waitpid(c->list[i].old, &wait_status, 0);
+        c->list[i].old = 0;
         if (c->list[i].pid == 0) continue;
         if (waitpid(c->list[i].pid, &wait_status, 0) == c->list[i].pid)
             child_gone(c, &c->list[i], wait_status);
@@ -502,11 +602,19 @@ int sh_children_run(sh_children *c, int64_t grace_ms)
     while (alive(c, true) > 0 &&
            ((c->code == 0 && !c->agent_exited) || !sh_deadline_passed(c->give_up_at))) {
         number = signal_wait(c);
-        if (number != 0 && (number != SIGHUP || !reload_passed_on(c))) break;
+        if (number == SIGUSR2)
+            children_renew(c);
+        else if (number != 0 && (number != SIGHUP || !reload_passed_on(c)))
+            break;
         children_poll(c);
     }
     children_stop(c, grace_ms);
     return c->code != 0 ? c->code : number == SIGINT ? 130 : 0;
+}
+
+void sh_children_set_frozen(sh_children *c, int64_t frozen_ms)
+{
+    c->frozen_ms = frozen_ms;
 }
 
 void sh_children_set_linger(sh_children *c, int64_t linger_ms)

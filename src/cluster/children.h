@@ -25,9 +25,11 @@
 
 typedef struct sh_children sh_children;
 
-/* What the end of a child means. An exit with 0 is always final. A restart comes after a pause that
- * doubles up to 10 s and starts over once the child has run for a minute. A final failure, of a
- * child of any policy, stops all children, and its exit code becomes that of this process. */
+/* What the end of a child means. An exit with 0 is always final. The first
+ * three restarts come at once; after them there is a pause of half a second, which doubles up to
+ * 10 s while the child does not even come up. A child that has run for a minute starts from zero. A
+ * final failure, of a child of any policy, stops all children, and its exit code becomes that of
+ * this process. */
 typedef enum {
     /* Runs once: any failure is final. */
     SH_CHILD_TASK,
@@ -35,8 +37,9 @@ typedef enum {
      * its first seconds is final: a wrong path or a taken port would only fail again. */
     SH_CHILD_SERVICE,
     /* A rank whose peers are all children of this process. As a service, but without SIGHUP, and
-     * it must come up: it writes to the descriptor in SHOAL_READY_FD each time it has, after which
-     * errors are crashes. Three tries that never came up are final. */
+     * it must come up: it writes an 'R' to the descriptor in SHOAL_READY_FD each time it has, after
+     * which errors are crashes, and a '.' every second as a sign of life. Three tries that never
+     * came up are final. */
     SH_CHILD_LOCAL_RANK,
     /* A rank with peers on other machines: the same, but exits with SH_CHILD_EXIT_PEERS_MISSING do
      * not count as tries. Those machines may be started much later. */
@@ -59,7 +62,7 @@ typedef struct {
     bool tether; /* stopped through its stdin instead of by signals */
     bool
         capture; /* its output goes line by line to the `line` hook, or to stderr after "[name] " */
-    int keep_fd; /* above 2: a descriptor that stays open in the child */
+    const int *keep_fds; /* descriptors that stay open in the child; 0 ends the list. Or NULL */
 } sh_child_spec;
 
 /* Notifications for the owner; `child` is an index in the order of adding. Each may be NULL. */
@@ -70,7 +73,8 @@ typedef struct {
     void *arg;
 } sh_children_hooks;
 
-/* Blocks SIGINT, SIGTERM, SIGHUP and SIGCHLD in this process; sh_children_run waits for them. */
+/* Blocks SIGINT, SIGTERM, SIGHUP, SIGUSR2 and SIGCHLD in this process; sh_children_run waits for
+ * them. */
 sh_children *sh_children_create(void);
 
 /* Starts a child. */
@@ -78,14 +82,18 @@ SH_MUST_CHECK sh_status sh_children_add(sh_children *children, const sh_child_sp
                                         sh_err *err);
 
 /* Watches until all children have exited, one has failed for good, or a signal asks to stop
- * (SIGHUP stops only where there is no service to reload). Then stops the rest: SIGTERM, and
- * SIGKILL after grace_ms. Returns the exit code for this process: that of the first failure, 130
- * after SIGINT, else 0. */
+ * (SIGHUP stops only where there is no service to reload). On SIGUSR2 every child is sent the same
+ * and replaced by a new process, of a new program if there is one. Then stops the rest: SIGTERM,
+ * and SIGKILL after grace_ms. Returns the exit code for this process: that of the first failure,
+ * 130 after SIGINT, else 0. */
 int sh_children_run(sh_children *children, int64_t grace_ms);
 
 /* After a final failure, or the exit of an agent, the others get this long (0 unless set) to exit
  * on their own: ranks notice what happened and log it. */
 void sh_children_set_linger(sh_children *children, int64_t linger_ms);
+
+/* A rank that has shown signs of life, but none for so long, is killed (0, the default: never). */
+void sh_children_set_frozen(sh_children *children, int64_t frozen_ms);
 
 /* Call before adding the first child. */
 void sh_children_set_hooks(sh_children *children, const sh_children_hooks *hooks);

@@ -46,7 +46,7 @@ static sh_status start_rank(sh_children *children, const sh_local_ranks_spec *sp
                            .argv = spec->argv,
                            .env = env,
                            .policy = spec->restart ? SH_CHILD_LOCAL_RANK : SH_CHILD_TASK,
-                           .keep_fd = rank == 0 ? fd : 0,
+                           .keep_fds = (int[]){rank == 0 ? fd : 0, 0},
                            .capture = rank > 0};
     sh_status status = sh_children_add(children, &child, err);
     for (int i = 0; i < own; i++) free(env[i]);

@@ -28,7 +28,7 @@ struct agent {
     sh_children *children;
     char *env[ENV_MAX + 1];
     int env_count;
-    int64_t grace_s;
+    int64_t grace_s, frozen_s;
     bool linktest;
 };
 
@@ -152,6 +152,7 @@ static sh_status env_fill(struct agent *a, sh_err *err)
         env_add(a, sh_asprintf("SHOAL_RANKS=%d", file->count));
         env_add(a, sh_strdup("SHOAL_PROGRESS=true"));
         a->grace_s = settings.grace;
+        a->frozen_s = settings.frozen_after;
         a->linktest = strcmp(settings.job, "linktest") == 0;
     }
     sh_hostfile_free(file);
@@ -179,6 +180,7 @@ static sh_status rank_run(struct agent *a, int *code, sh_err *err)
         a->children,
         &(sh_children_hooks){.line = on_line, .started = on_started, .ended = on_ended, .arg = a});
     sh_children_set_tether(a->children, STDIN_FILENO);
+    sh_children_set_frozen(a->children, a->frozen_s * 1000);
     sh_child_spec spec = {.name = "rank",
                           .argv = argv,
                           .env = a->env,

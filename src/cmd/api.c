@@ -70,6 +70,7 @@ static int api_run(const sh_command_args *args)
     sh_api_opts opts = {
         .host = s->host,
         .port = (int)s->port,
+        .listen_fds = s->listen_fds,
         .socket_path = s->socket,
         .model_dir = s->model,
         .model_name = s->model_name,
@@ -87,6 +88,7 @@ static int api_run(const sh_command_args *args)
         .max_tokens = s->max_tokens,
         .max_tokens_hard = s->hard_max_tokens,
         .grace_s = (double)s->grace,
+        .replay_s = (double)s->replay_timeout,
         .connections_max = connections_fit(args),
         .peer_connections_max = s->peer_connections,
         .header_bytes_max = s->header_bytes,

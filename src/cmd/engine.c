@@ -4,9 +4,10 @@
  *
  * Signals are the delicate part. SIGINT and SIGTERM are blocked in all threads and taken by one
  * thread with sigwait, so that nothing runs in a signal handler. On rank 0 a signal starts the
- * grace period for running answers. A worker must not leave on a signal while it is in a group: a
- * stop signals all ranks at once, and a worker that left would break the answers that rank 0 is
- * still finishing. It keeps working until rank 0 ends the group. */
+ * grace period for running answers, except for SIGUSR2, which renews the process. A worker must not
+ * leave on a signal while it is in a group: a stop signals all ranks at once, and a worker that
+ * left would break the answers that rank 0 is still finishing. It keeps working until rank 0 ends
+ * the group. */
 #include "engine/engine.h"
 
 #include "base/log.h"
@@ -21,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { REJOIN_PAUSE_MS = 300 };
+enum { REJOIN_PAUSE_MS = 100 };
 
 /* A step must hold a token for every possible draw of all slots and at least one more, however
  * small --chunk is. */
@@ -44,6 +45,7 @@ static void signals_block(sigset_t *set)
     sigemptyset(set);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGTERM);
+    sigaddset(set, SIGUSR2);
     pthread_sigmask(SIG_BLOCK, set, NULL);
 }
 
@@ -57,6 +59,7 @@ struct stopper {
     pthread_mutex_t lock; /* guards `requested` */
     pthread_cond_t changed;
     bool requested;
+    bool renewed; /* by SIGUSR2: requests go on at the process that takes over, so do not wait */
 };
 
 static void stop_request(void *ctx)
@@ -80,6 +83,7 @@ static void *signal_thread(void *arg)
     struct stopper *stopper = arg;
     int got;
     sigwait(&stopper->signals, &got);
+    stopper->renewed = got == SIGUSR2;
     if (!atomic_load(&stopper->ready)) {
         unlink(stopper->socket);
         _exit(SH_EXIT_OK);
@@ -118,9 +122,10 @@ static sh_status serve(const sh_settings *s, sh_engine_socket *engine_socket, sh
     sh_progress_ready(s);
     atomic_store(&stopper->ready, true);
     stop_wait(stopper);
-    SH_LOGI("stopping: running answers have %lld s to finish", (long long)s->grace);
+    int64_t grace_s = stopper->renewed ? 0 : s->grace;
+    if (grace_s > 0) SH_LOGI("stopping: running answers have %lld s to finish", (long long)grace_s);
     sh_engine_socket_drain(engine_socket);
-    sh_engine_stop(engine, s->grace * 1000);
+    sh_engine_stop(engine, grace_s * 1000);
     return sh_engine_check(engine, err);
 }
 
@@ -230,6 +235,7 @@ static int run(const sh_command_args *args, bool worker)
     sh_err err;
     struct worker w = {0};
     signals_block(&w.signals);
+    sh_progress_beat(s);
     sh_model_group_setup setup;
     sh_status status = setup_init(&setup, args, &err);
     if (status != SH_OK) return sh_command_fail(&err);

@@ -13,6 +13,7 @@
 #include "cmd/support/demo.h"
 #include "cmd/support/ranks.h"
 #include "cmd/support/role.h"
+#include "http/listeners.h"
 #include "net/transport.h"
 
 #include <stdio.h>
@@ -30,6 +31,7 @@ struct server {
     char *model;
     char *folder; /* of the socket, made here and removed at the end; NULL: the user's */
     char *socket;
+    sh_listeners listeners; /* of the API; open here, so that they outlive it */
     int ranks;
 };
 
@@ -37,6 +39,13 @@ struct server {
  * passed on as given; the parts resolve it themselves, to the same folder. */
 static sh_status model_find(const sh_settings *s, const char *program, char **out, sh_err *err)
 {
+    if (s->model != NULL) { /* a wrong path is reported here, before anything is started */
+        char *config = sh_path_join(s->model, "config.json");
+        bool there = access(config, R_OK) == 0;
+        if (!there) sh_err_sys(err, "%s", config);
+        free(config);
+        if (!there) return err->status;
+    }
     char *model = s->model != NULL ? sh_strdup(s->model_given) : sh_demo_find(program);
     if (model == NULL)
         return sh_err_set(err, SH_ERR_NOT_FOUND,
@@ -74,11 +83,13 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
     if (status != SH_OK) return status;
     if (s->model == NULL && !sh_options_given(args->options, "ranks") && s->hostfile == NULL)
         v->ranks = DEMO_RANKS;
-    return socket_place(v, s, err);
+    status = sh_listeners_open(s->host, (int)s->port, &v->listeners, err);
+    return status == SH_OK ? socket_place(v, s, err) : status;
 }
 
 static void server_reset(struct server *v)
 {
+    sh_listeners_close(&v->listeners);
     if (v->socket != NULL) unlink(v->socket);
     if (v->folder != NULL) rmdir(v->folder);
     free(v->folder);
@@ -87,14 +98,24 @@ static void server_reset(struct server *v)
     free(v->socket);
 }
 
+static char *listen_setting(const sh_listeners *listeners)
+{
+    sh_buf text = {0};
+    for (int i = 0; i < listeners->count; i++)
+        sh_buf_addf(&text, "%s%d", i == 0 ? "SHOAL_LISTEN_FDS=" : ",", listeners->fds[i]);
+    return text.ptr;
+}
+
 static sh_status parts_start(const struct server *v, sh_children *children, sh_err *err)
 {
     const sh_settings *s = v->args->settings;
     char *model = sh_asprintf("SHOAL_MODEL=%s", v->model);
     char *socket = sh_asprintf("SHOAL_SOCKET=%s", v->socket);
+    char *listen = listen_setting(&v->listeners);
     char **engine_env = sh_role_env(ROLE_RANK,
                                     (char *[]){model, socket, "SHOAL_PART=engine", NULL}),
-         **api_env = sh_role_env(ROLE_API, (char *[]){model, socket, "SHOAL_PART=api", NULL});
+         **api_env = sh_role_env(ROLE_API,
+                                 (char *[]){model, socket, listen, "SHOAL_PART=api", NULL});
     char **engine_argv = sh_role_argv(ROLE_RANK, v->program, v->args->line),
          **api_argv = sh_role_argv(ROLE_API, v->program, v->args->line);
     bool local = s->hostfile == NULL && s->coordinator == NULL && v->ranks > 1 &&
@@ -110,9 +131,12 @@ static sh_status parts_start(const struct server *v, sh_children *children, sh_e
                             .argv = engine_argv,
                             .env = engine_env,
                             .policy = forms_again ? SH_CHILD_RANK : SH_CHILD_TASK,
-                            .keep_fd = (int)s->coordinator_fd};
-    sh_child_spec api = {
-        .name = "api", .argv = api_argv, .env = api_env, .policy = SH_CHILD_SERVICE};
+                            .keep_fds = (int[]){(int)s->coordinator_fd, 0}};
+    sh_child_spec api = {.name = "api",
+                         .argv = api_argv,
+                         .env = api_env,
+                         .policy = SH_CHILD_SERVICE,
+                         .keep_fds = v->listeners.fds};
     sh_status status = local ? sh_local_ranks_add(children, &ranks, err)
                              : sh_children_add(children, &engine, err);
     if (status == SH_OK) status = sh_children_add(children, &api, err);
@@ -122,6 +146,7 @@ static sh_status parts_start(const struct server *v, sh_children *children, sh_e
     free(api_argv);
     free(model);
     free(socket);
+    free(listen);
     return status;
 }
 
@@ -137,6 +162,7 @@ static int supervise(const sh_command_args *args)
                v.ranks == 1 ? "" : "s");
         fflush(stdout);
         sh_children *children = sh_children_create();
+        sh_children_set_frozen(children, s->frozen_after * 1000);
         status = parts_start(&v, children, &err);
         if (status == SH_OK) code = sh_children_run(children, s->grace * 1000 + STOP_EXTRA_MS);
         sh_children_free(children);

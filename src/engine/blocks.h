@@ -7,8 +7,8 @@
  *
  * The identity of a full block is a keyed hash of its tokens and of the identity of the block
  * before it, starting from a root that covers everything else that determines the bits of a KV row:
- * the model, the KV format, the group (and with it the shard plan and the devices), and the variant
- * of the sequence. So equal identities mean equal KV.
+ * the model, the KV format and the variant of the sequence. A book is good for one shard plan on
+ * the same devices. So equal identities mean equal KV.
  *
  * A block whose identity is known but whose KV is still being computed is `promised`: a second
  * sequence with the same prefix can wait for it instead of computing it again.

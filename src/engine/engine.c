@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/queue.h"
 #include "engine/engine_stats.h"
+#include "engine/kept_answers.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -33,12 +34,12 @@ enum {
     REPORT_INTERVAL_NS = 500000000
 };
 
-typedef enum { SUBMIT, CANCEL, FORGET, ASK_STATS, STOP } command_kind;
+typedef enum { SUBMIT, CANCEL, DETACH, FORGET, ASK_STATS, STOP } command_kind;
 
 typedef struct {
     command_kind kind;
     uint64_t owner;
-    uint64_t id;              /* CANCEL; for STOP the grace in milliseconds */
+    uint64_t id;              /* CANCEL, DETACH; for STOP the grace in milliseconds */
     sh_submit_message submit; /* SUBMIT, owned */
 } command;
 
@@ -56,7 +57,9 @@ struct sh_engine {
     sh_model_group *model_group;
     sh_group *group;
     sh_blocks *blocks;
+    uint64_t blocks_epoch; /* the KV that this book is about: sh_model_group_kv_epoch */
     sh_sched *sched;
+    sh_kept_answers *kept;
     struct flight *flights; /* ring of [stages] */
     int flight_first, flight_count;
     sh_pick *picks;
@@ -84,25 +87,36 @@ static void on_event(void *ctx, uint64_t owner, const sh_event *event)
 {
     sh_engine *e = ctx;
     sh_engine_stats_event(&e->stats, event);
+    if (owner == SH_KEPT_OWNER)
+        sh_kept_event(e->kept, event);
+    else
+        e->sink(e->sink_ctx, owner, event);
+}
+
+static void on_kept_event(void *ctx, uint64_t owner, const sh_event *event)
+{
+    sh_engine *e = ctx;
     e->sink(e->sink_ctx, owner, event);
 }
 
-/* The identity of a prefix covers config, KV format and the group's epoch: each re-formed group
- * gets a new root, since its ranks may hold other shards and none of the old KV. */
+/* The book of blocks goes on where all ranks kept their KV: what the interrupted steps were writing
+ * had no reader yet and was dropped with its sequences. Otherwise a new book, with a new secret,
+ * knows nothing of the old KV, which may have been another shard's. */
 static sh_status blocks_open(sh_engine *e, sh_err *err)
 {
-    const sh_config *config = sh_model_group_config(e->model_group);
+    uint64_t epoch = sh_model_group_kv_epoch(e->model_group);
+    if (e->blocks != NULL && epoch == e->blocks_epoch) return SH_OK;
     struct {
-        uint64_t config, epoch;
+        uint64_t model;
         int64_t format;
-    } text = {config->hash, e->group == NULL ? 0 : sh_group_epoch(e->group),
-              e->opts.model_group.kv_format};
+    } text = {sh_model_group_identity(e->model_group), e->opts.model_group.kv_format};
     sh_key128 secret;
     sh_status status = sh_random_bytes(&secret, sizeof(secret), err);
     if (status != SH_OK) return status;
     sh_blocks_free(e->blocks);
     e->blocks = sh_blocks_create(sh_model_group_limits(e->model_group)->blocks, secret,
                                  sh_hash128(secret, &text, sizeof(text)));
+    e->blocks_epoch = epoch;
     return SH_OK;
 }
 
@@ -173,13 +187,15 @@ sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *er
     e->opts = *opts;
     e->opts.model_group.draws = sh_engine_draws(opts->model_group.slots);
     e->commands = sh_queue_create(COMMANDS_MAX, sizeof(command));
+    e->kept = sh_kept_create(on_kept_event, e);
     pthread_mutex_init(&e->lost_lock, NULL);
     sh_engine_stats_init(&e->stats);
     sh_status status = sh_model_group_open(&e->opts.model_group, &e->model_group, err);
     if (status == SH_OK) {
         const sh_config *config = sh_model_group_config(e->model_group);
         e->info = (sh_engine_info){.model_dir = opts->model_group.model_dir,
-                                   .vocab = config->vocab};
+                                   .vocab = config->vocab,
+                                   .model_hash = sh_model_group_identity(e->model_group)};
         status = group_form(e, err);
     }
     if (status != SH_OK) {
@@ -197,6 +213,7 @@ void sh_engine_close(sh_engine *e)
     for (command c; sh_queue_pop(e->commands, &c, 0) == SH_OK;) sh_submit_message_reset(&c.submit);
     sh_queue_free(e->commands);
     sh_sched_free(e->sched);
+    sh_kept_free(e->kept);
     sh_blocks_free(e->blocks);
     flights_free(e);
     sh_engine_stats_reset(&e->stats);
@@ -253,7 +270,7 @@ static void lost_stats_keep(sh_engine *e)
 }
 
 /* A rank was lost: fail every open request and mark the group as not ready, so that engine_main()
- * re-forms it. This is the place where requests could be kept and replayed instead. A client that
+ * re-forms it. The API submits them again then, with what was answered so far. A client that
  * watches the stats is notified without asking.
  *
  * `ready` is cleared after lost_stats was written: other threads read it without a lock, and once
@@ -280,10 +297,13 @@ static void group_lost(sh_engine *e, const sh_err *why)
 static void group_reform(sh_engine *e)
 {
     sh_err err;
+    uint64_t before = e->blocks_epoch;
     if (e->group != NULL) sh_group_close(e->group);
     e->group = NULL;
     if (group_form(e, &err) == SH_OK) {
-        SH_LOGI("the group has re-formed: %d ranks", sh_model_group_size(e->model_group));
+        SH_LOGI("the group has re-formed: %d ranks%s", sh_model_group_size(e->model_group),
+                e->blocks_epoch == before ? ", which kept their KV cache" : "");
+        if (e->watcher != 0) stats_send(e, e->watcher);
         return;
     }
     SH_LOGW("the group could not be formed, trying again: %s", err.text);
@@ -361,6 +381,34 @@ static void reports_refresh(sh_engine *e)
     if (status != SH_OK) group_lost(e, &err);
 }
 
+/* A request with a key: the scheduler runs it only if there is no answer under way. */
+static void kept_submit(sh_engine *e, command *c)
+{
+    sh_event refusal = {.kind = SH_EVENT_ERROR, .id = c->submit.spec.id};
+    const sh_sequence_spec *spec;
+    uint64_t replaced;
+    sh_status status = sh_kept_enter(e->kept, c->owner, &c->submit, &spec, &replaced,
+                                     &refusal.error);
+    refusal.retry = status == SH_ERR_LIMIT;
+    if (replaced != 0) sh_sched_cancel(e->sched, SH_KEPT_OWNER, replaced);
+    if (status != SH_OK)
+        e->sink(e->sink_ctx, c->owner, &refusal);
+    else if (spec != NULL)
+        sh_sched_submit(e->sched, SH_KEPT_OWNER, spec);
+}
+
+static void kept_cancel(sh_engine *e, uint64_t owner, uint64_t id)
+{
+    uint64_t kept = sh_kept_find(e->kept, owner, id);
+    sh_sched_cancel(e->sched, kept != 0 ? SH_KEPT_OWNER : owner, kept != 0 ? kept : id);
+}
+
+static void kept_expire(sh_engine *e)
+{
+    uint64_t id;
+    while ((id = sh_kept_expire(e->kept)) != 0) sh_sched_cancel(e->sched, SH_KEPT_OWNER, id);
+}
+
 static void submit_run(sh_engine *e, command *c)
 {
     sh_event refusal = {.kind = SH_EVENT_ERROR, .id = c->submit.spec.id, .retry = true};
@@ -371,6 +419,8 @@ static void submit_run(sh_engine *e, command *c)
         sh_err_set(&refusal.error, SH_ERR_GROUP,
                    "a rank was lost and the group is re-forming; try again later");
         e->sink(e->sink_ctx, c->owner, &refusal);
+    } else if (c->submit.spec.retry_key != NULL && c->submit.spec.retry_key[0] != '\0') {
+        kept_submit(e, c);
     } else {
         sh_sched_submit(e->sched, c->owner, &c->submit.spec);
     }
@@ -381,13 +431,16 @@ static void command_run(sh_engine *e, command *c)
 {
     switch (c->kind) {
     case SUBMIT: submit_run(e, c); break;
-    case CANCEL: sh_sched_cancel(e->sched, c->owner, c->id); break;
+    case CANCEL: kept_cancel(e, c->owner, c->id); break;
+    case DETACH: sh_kept_detach(e->kept, c->owner, c->id); break;
     case FORGET:
         sh_sched_forget(e->sched, c->owner);
+        sh_kept_forget(e->kept, c->owner);
         if (e->watcher == c->owner) e->watcher = 0;
         break;
     case ASK_STATS:
         e->watcher = c->owner;
+        kept_expire(e);
         reports_refresh(e);
         stats_send(e, c->owner);
         break;
@@ -483,6 +536,11 @@ sh_status sh_engine_submit(sh_engine *e, uint64_t owner, sh_submit_message *subm
 void sh_engine_cancel(sh_engine *e, uint64_t owner, uint64_t id)
 {
     command_send(e, &(command){.kind = CANCEL, .owner = owner, .id = id});
+}
+
+void sh_engine_detach(sh_engine *e, uint64_t owner, uint64_t id)
+{
+    command_send(e, &(command){.kind = DETACH, .owner = owner, .id = id});
 }
 
 void sh_engine_forget(sh_engine *e, uint64_t owner)

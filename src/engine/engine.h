@@ -5,8 +5,8 @@
  * come out through a sink, on the engine's thread. The engine knows nothing about text.
  *
  * When a rank is lost, all open requests end with an error that says so, and the engine re-forms
- * the group as soon as the rank is back. Over MPI it cannot: it then calls `lost_for_good`, and
- * sh_engine_check returns the reason.
+ * the group as soon as the rank is back; the client can then submit them again. Over MPI it cannot:
+ * it then calls `lost_for_good`, and sh_engine_check returns the reason.
  *
  * `owner` is the connection that a request came from; a request is identified by owner and id.
  *
@@ -57,6 +57,7 @@ sh_engine_info sh_engine_info_of(const sh_engine *engine);
 SH_MUST_CHECK sh_status sh_engine_submit(sh_engine *engine, uint64_t owner,
                                          sh_submit_message *submit);
 void sh_engine_cancel(sh_engine *engine, uint64_t owner, uint64_t id);
+void sh_engine_detach(sh_engine *engine, uint64_t owner, uint64_t id); /* see kept_answers.h */
 void sh_engine_forget(sh_engine *engine, uint64_t owner);
 /* Answered by a STATS event; while the group is re-forming, at once and on the caller's thread. */
 void sh_engine_ask_stats(sh_engine *engine, uint64_t owner);

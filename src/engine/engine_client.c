@@ -209,6 +209,13 @@ void sh_engine_client_cancel(sh_engine_client *c, uint64_t id)
     if (!c->lost && bytes_send(c, &ignored) != SH_OK) return;
 }
 
+void sh_engine_client_detach(sh_engine_client *c, uint64_t id)
+{
+    sh_err ignored;
+    sh_engine_msg_put_detach(&c->out, id);
+    if (!c->lost && bytes_send(c, &ignored) != SH_OK) return;
+}
+
 void sh_engine_client_ask_stats(sh_engine_client *c)
 {
     sh_err ignored;

@@ -1,7 +1,9 @@
 /* engine_client.h - the client side of the engine's Unix socket, as the API process uses it.
  *
  * The engine (rank 0) listens on a Unix socket, mode 0600; a client submits requests of token ids
- * and gets events back: tokens as they are drawn, then one DONE or ERROR for each request. Text,
+ * and gets events back: progress of its prompt, tokens as they are drawn, then one DONE or ERROR
+ * for each request. A request whose engine was lost can be submitted again with what was answered
+ * so far: sampling depends on positions and seed alone, so it goes on as if nothing had been. Text,
  * templates and stop strings belong to the API; ids, sampling and stop ids to the engine.
  *
  * After the connection is open the client never blocks: the owner polls sh_engine_client_fd() for
@@ -25,6 +27,7 @@
 enum {
     SH_TOP_LOGPROBS_MAX = SH_MAX_OF(SH_BOUNDS_LOGPROBS),
     SH_STOP_IDS_MAX = 64,
+    SH_RETRY_KEY_MAX = 320,
     SH_LOGIT_BIAS_MAX = 1024
 };
 
@@ -51,6 +54,11 @@ typedef struct {
     uint64_t client;       /* for fairness: requests of one client share its turn */
     const int32_t *prompt; /* borrowed for the call, like all pointers here */
     size_t prompt_count;
+    int answered; /* the last so many of `prompt` are the answer so far, which goes on after them */
+    bool replayed;         /* was accepted before: a full queue does not refuse it */
+    const char *retry_key; /* the answer is kept under it for a while, and given to whoever asks for
+                              it again; NULL or "": it is not */
+    uint64_t retry_body;   /* stands for the request: another one under the same key is refused */
     int max_tokens;
     int min_tokens;
     const int32_t *stop_ids; /* only these end the answer; they are not part of it */
@@ -76,11 +84,20 @@ typedef struct {
     float logprob;
 } sh_token_logprob;
 
-typedef enum { SH_EVENT_TOKEN, SH_EVENT_DONE, SH_EVENT_ERROR, SH_EVENT_STATS } sh_event_kind;
+typedef enum {
+    SH_EVENT_PROGRESS, /* it has started, or a part of its prompt was computed */
+    SH_EVENT_TOKEN,
+    SH_EVENT_DONE,
+    SH_EVENT_ERROR,
+    SH_EVENT_STATS,
+} sh_event_kind;
 
 typedef struct {
     sh_event_kind kind;
     uint64_t id; /* of the request; 0 for STATS */
+
+    /* PROGRESS */
+    int computed; /* tokens of the sequence, answered ones included */
 
     /* TOKEN */
     int32_t token;
@@ -100,7 +117,8 @@ typedef struct {
     /* ERROR */
     sh_err error; /* INPUT, LIMIT, TIMEOUT, CANCELLED (the engine stops), GROUP (a rank was lost),
                      PEER (the engine is gone) */
-    bool retry;   /* temporary, such as a full queue: the same request may succeed later */
+    bool retry;   /* refused for now, by a full queue or a group that re-forms: the same request may
+                     succeed later */
 
     /* STATS: one JSON object, borrowed until the next call */
     sh_str stats;
@@ -112,7 +130,8 @@ typedef struct {
     int vocab;
     int context; /* longest sequence */
     int world_size;
-    bool ready; /* the group is formed and the model is loaded */
+    bool ready;          /* the group is formed and the model is loaded */
+    uint64_t model_hash; /* tells models apart, whatever their folders are called */
 } sh_engine_info;
 
 typedef struct sh_engine_client sh_engine_client;
@@ -130,6 +149,7 @@ const sh_engine_info *sh_engine_client_info(const sh_engine_client *client);
 SH_MUST_CHECK sh_status sh_engine_client_submit(sh_engine_client *client,
                                                 const sh_sequence_spec *spec, sh_err *err);
 void sh_engine_client_cancel(sh_engine_client *client, uint64_t id);
+void sh_engine_client_detach(sh_engine_client *client, uint64_t id); /* of a request with a key */
 void sh_engine_client_ask_stats(sh_engine_client *client);
 
 /* Stats requests since the last event from the engine. A running engine answers each one at once,

@@ -94,6 +94,10 @@ void sh_engine_msg_put_submit(sh_buf *out, const sh_sequence_spec *q)
     sh_put_uint(out, q->id, 8);
     sh_put_uint(out, q->client, 8);
     sh_put_uint(out, (uint64_t)q->timeout_ms, 8);
+    sh_put_text(out, sh_str_of(q->retry_key));
+    sh_put_uint(out, q->retry_body, 8);
+    sh_put_uint(out, (uint32_t)q->answered, 4);
+    sh_put_uint(out, q->replayed, 1);
     sh_put_uint(out, (uint32_t)q->max_tokens, 4);
     sh_put_uint(out, (uint32_t)q->min_tokens, 4);
     sh_put_uint(out, (uint32_t)q->logprobs, 4);
@@ -108,6 +112,7 @@ void sh_engine_msg_put_submit(sh_buf *out, const sh_sequence_spec *q)
 /* The arrays of a spec, still in the payload and not aligned. */
 struct arrays {
     const void *stop_ids, *bias_ids, *bias, *prompt;
+    sh_str retry_key;
 };
 
 static void get_sampling(sh_reader *r, sh_sampling *s, struct arrays *a)
@@ -132,6 +137,13 @@ static void get_request(sh_reader *r, sh_sequence_spec *q, struct arrays *a)
     q->id = sh_get_uint(r, 8);
     q->client = sh_get_uint(r, 8);
     q->timeout_ms = (int64_t)sh_get_uint(r, 8);
+    a->retry_key = sh_get_text(r);
+    if (a->retry_key.len > SH_RETRY_KEY_MAX ||
+        (a->retry_key.len > 0 && memchr(a->retry_key.ptr, '\0', a->retry_key.len) != NULL))
+        r->failed = true;
+    q->retry_body = sh_get_uint(r, 8);
+    q->answered = sh_get_int(r);
+    q->replayed = sh_get_uint(r, 1) != 0;
     q->max_tokens = sh_get_int(r);
     q->min_tokens = sh_get_int(r);
     q->logprobs = sh_get_int(r);
@@ -164,14 +176,16 @@ sh_status sh_engine_msg_get_submit(sh_str payload, sh_submit_message *out, sh_er
         *out = (sh_submit_message){.spec.id = q->id};
         return status;
     }
-    /* One allocation for all four arrays, each of 4-byte elements and so aligned. */
+    /* One allocation: the arrays have elements of 4 bytes and so are aligned, the key is last. */
     size_t word = sizeof(int32_t), stops = (size_t)q->stop_id_count * word;
     size_t biases = (size_t)q->sampling.logit_bias_count * word, prompt = q->prompt_count * word;
-    char *at = got.memory = sh_alloc(stops + 2 * biases + prompt);
+    char *at = got.memory = sh_alloc(stops + 2 * biases + prompt + a.retry_key.len + 1);
     q->stop_ids = (const int32_t *)(void *)place(&at, a.stop_ids, stops);
     q->sampling.logit_bias_ids = (const int32_t *)(void *)place(&at, a.bias_ids, biases);
     q->sampling.logit_bias = (const float *)(void *)place(&at, a.bias, biases);
     q->prompt = (const int32_t *)(void *)place(&at, a.prompt, prompt);
+    q->retry_key = place(&at, a.retry_key.ptr, a.retry_key.len);
+    *at = '\0';
     *out = got;
     return SH_OK;
 }
@@ -182,18 +196,28 @@ void sh_submit_message_reset(sh_submit_message *submit)
     *submit = (sh_submit_message){0};
 }
 
-void sh_engine_msg_put_cancel(sh_buf *out, uint64_t id)
+static void put_id(sh_buf *out, sh_engine_msg_type type, uint64_t id)
 {
-    size_t at = frame_open(out, SH_ENGINE_MSG_CANCEL);
+    size_t at = frame_open(out, type);
     sh_put_uint(out, id, 8);
     frame_close(out, at);
 }
 
-sh_status sh_engine_msg_get_cancel(sh_str payload, uint64_t *id, sh_err *err)
+void sh_engine_msg_put_cancel(sh_buf *out, uint64_t id)
+{
+    put_id(out, SH_ENGINE_MSG_CANCEL, id);
+}
+
+void sh_engine_msg_put_detach(sh_buf *out, uint64_t id)
+{
+    put_id(out, SH_ENGINE_MSG_DETACH, id);
+}
+
+sh_status sh_engine_msg_get_id(sh_str payload, uint64_t *id, sh_err *err)
 {
     sh_reader r = sh_reader_of(payload);
     uint64_t got = sh_get_uint(&r, 8);
-    sh_status status = sh_get_end(&r, "cancel", err);
+    sh_status status = sh_get_end(&r, "the id of a request", err);
     if (status == SH_OK) *id = got;
     return status;
 }
@@ -211,6 +235,7 @@ void sh_engine_msg_put_info(sh_buf *out, const sh_engine_info *info)
     sh_put_uint(out, (uint32_t)info->context, 4);
     sh_put_uint(out, (uint32_t)info->world_size, 4);
     sh_put_uint(out, info->ready, 1);
+    sh_put_uint(out, info->model_hash, 8);
     frame_close(out, at);
 }
 
@@ -221,6 +246,7 @@ sh_status sh_engine_msg_get_info(sh_str payload, sh_engine_info *out, sh_err *er
     sh_engine_info info = {.vocab = sh_get_int(&r), .context = sh_get_int(&r)};
     info.world_size = sh_get_int(&r);
     info.ready = sh_get_uint(&r, 1) != 0;
+    info.model_hash = sh_get_uint(&r, 8);
     sh_status status = sh_get_end(&r, "info", err);
     if (status != SH_OK) return status;
     info.model_dir = sh_str_dup(dir);
@@ -251,9 +277,8 @@ static void put_done(sh_buf *out, const sh_event *e)
 }
 
 static const sh_engine_msg_type event_types[] = {
-    [SH_EVENT_TOKEN] = SH_ENGINE_MSG_TOKEN,
-    [SH_EVENT_DONE] = SH_ENGINE_MSG_DONE,
-    [SH_EVENT_ERROR] = SH_ENGINE_MSG_ERROR,
+    [SH_EVENT_PROGRESS] = SH_ENGINE_MSG_PROGRESS, [SH_EVENT_TOKEN] = SH_ENGINE_MSG_TOKEN,
+    [SH_EVENT_DONE] = SH_ENGINE_MSG_DONE,         [SH_EVENT_ERROR] = SH_ENGINE_MSG_ERROR,
     [SH_EVENT_STATS] = SH_ENGINE_MSG_STATS,
 };
 
@@ -262,6 +287,7 @@ void sh_engine_msg_put_event(sh_buf *out, const sh_event *e)
     size_t at = frame_open(out, event_types[e->kind]);
     sh_put_uint(out, e->id, 8);
     switch (e->kind) {
+    case SH_EVENT_PROGRESS: sh_put_uint(out, (uint32_t)e->computed, 4); break;
     case SH_EVENT_TOKEN: put_token(out, e); break;
     case SH_EVENT_DONE: put_done(out, e); break;
     case SH_EVENT_ERROR:
@@ -313,7 +339,7 @@ static void get_error(sh_reader *r, sh_event *e)
     int status = sh_get_int(r);
     e->retry = sh_get_uint(r, 1) != 0;
     sh_str text = sh_get_text(r);
-    if (status >= 0 || status < SH_ERR_SYSTEM)
+    if (status >= 0 || status < SH_ERR_CONFLICT)
         r->failed = true;
     else
         sh_err_set(&e->error, (sh_status)status, "%.*s", (int)text.len, text.ptr);
@@ -324,6 +350,7 @@ sh_status sh_engine_msg_get_event(const sh_engine_msg_frame *frame, sh_event *ou
     sh_reader r = sh_reader_of(frame->payload);
     sh_event e = {.id = sh_get_uint(&r, 8)};
     switch (frame->type) {
+    case SH_ENGINE_MSG_PROGRESS: e.kind = SH_EVENT_PROGRESS, e.computed = sh_get_int(&r); break;
     case SH_ENGINE_MSG_TOKEN: e.kind = SH_EVENT_TOKEN, get_token(&r, &e); break;
     case SH_ENGINE_MSG_DONE: e.kind = SH_EVENT_DONE, get_done(&r, &e); break;
     case SH_ENGINE_MSG_ERROR: e.kind = SH_EVENT_ERROR, get_error(&r, &e); break;

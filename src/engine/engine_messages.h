@@ -11,14 +11,16 @@
 #include "base/buf.h"
 #include "engine/engine_client.h"
 
-enum { SH_ENGINE_MSG_VERSION = 2, SH_ENGINE_MSG_FRAME_MAX = 64 << 20 };
+enum { SH_ENGINE_MSG_VERSION = 3, SH_ENGINE_MSG_FRAME_MAX = 64 << 20 };
 
 typedef enum {
     SH_ENGINE_MSG_HELLO = 1, /* from here: sent by the client */
     SH_ENGINE_MSG_SUBMIT,
     SH_ENGINE_MSG_CANCEL,
+    SH_ENGINE_MSG_DETACH,
     SH_ENGINE_MSG_ASK_STATS,
     SH_ENGINE_MSG_INFO, /* from here: sent by the engine */
+    SH_ENGINE_MSG_PROGRESS,
     SH_ENGINE_MSG_TOKEN,
     SH_ENGINE_MSG_DONE,
     SH_ENGINE_MSG_ERROR,
@@ -39,9 +41,10 @@ SH_MUST_CHECK sh_status sh_engine_msg_next(const sh_buf *buf, sh_engine_msg_fram
 void sh_engine_msg_put_hello(sh_buf *out);
 void sh_engine_msg_put_submit(sh_buf *out, const sh_sequence_spec *spec);
 void sh_engine_msg_put_cancel(sh_buf *out, uint64_t id);
+void sh_engine_msg_put_detach(sh_buf *out, uint64_t id);
 void sh_engine_msg_put_ask_stats(sh_buf *out);
 void sh_engine_msg_put_info(sh_buf *out, const sh_engine_info *info);
-void sh_engine_msg_put_event(sh_buf *out, const sh_event *event); /* TOKEN, DONE, ERROR, STATS */
+void sh_engine_msg_put_event(sh_buf *out, const sh_event *event); /* any kind */
 
 SH_MUST_CHECK sh_status sh_engine_msg_get_hello(sh_str payload, sh_err *err);
 
@@ -56,7 +59,8 @@ SH_MUST_CHECK sh_status sh_engine_msg_get_submit(sh_str payload, sh_submit_messa
                                                  sh_err *err);
 void sh_submit_message_reset(sh_submit_message *submit);
 
-SH_MUST_CHECK sh_status sh_engine_msg_get_cancel(sh_str payload, uint64_t *id, sh_err *err);
+/* Of CANCEL and DETACH. */
+SH_MUST_CHECK sh_status sh_engine_msg_get_id(sh_str payload, uint64_t *id, sh_err *err);
 /* model_dir is a copy that the caller frees. */
 SH_MUST_CHECK sh_status sh_engine_msg_get_info(sh_str payload, sh_engine_info *out, sh_err *err);
 /* stats of a STATS event is borrowed from the payload. */

@@ -236,8 +236,12 @@ static sh_status frame_run(sh_engine_socket *sock, struct client *c,
     switch (frame->type) {
     case SH_ENGINE_MSG_SUBMIT: submit_read(sock, c, frame->payload); return SH_OK;
     case SH_ENGINE_MSG_CANCEL:
-        status = sh_engine_msg_get_cancel(frame->payload, &id, err);
+        status = sh_engine_msg_get_id(frame->payload, &id, err);
         if (status == SH_OK) sh_engine_cancel(sock->engine, c->owner, id);
+        return status;
+    case SH_ENGINE_MSG_DETACH:
+        status = sh_engine_msg_get_id(frame->payload, &id, err);
+        if (status == SH_OK) sh_engine_detach(sock->engine, c->owner, id);
         return status;
     case SH_ENGINE_MSG_ASK_STATS:
         /* The stats follow after the current step, which may take long. Send an empty event at once

@@ -2,9 +2,9 @@
  *
  * The order is fixed, and every rank goes through it: choose the grid (tensor x pipeline), exchange
  * what each rank has (memory, speed, machine), take rank 0's shares, cut the model, load the own
- * shard, agree on the size of the KV cache, measure the links, and allocate everything that steps
- * need. Each exchange is a collective, so a rank that leaves early would leave the others waiting:
- * on a local error it fails the group with the reason before it returns.
+ * shard, keep the KV cache or agree on the size of a new one, measure the links, and allocate
+ * everything that steps need. Each exchange is a collective, so a rank that leaves early would
+ * leave the others waiting: on a local error it fails the group with the reason before it returns.
  *
  * Every rank computes the cut by itself from the same shares; plan_confirm() compares hashes of the
  * results, because ranks that disagree would compute garbage together without noticing. After a
@@ -17,8 +17,6 @@
 #include "base/pool.h"
 #include "base/system.h"
 #include "engine/model_group_internal.h"
-#include "engine/rank_messages.h"
-#include "model/identity.h"
 #include "model/predict.h"
 #include "net/shm.h"
 
@@ -34,18 +32,16 @@ enum {
 sh_status sh_model_group_open(const sh_model_group_opts *opts, sh_model_group **out, sh_err *err)
 {
     sh_model_group *mg = sh_alloc(sizeof(*mg));
-    sh_identity identity = {0};
     mg->opts = *opts;
     mg->model_dir = sh_strdup(opts->model_dir);
     sh_status status = sh_config_load(mg->model_dir, &mg->config, err);
-    if (status == SH_OK) status = sh_identity_read(mg->model_dir, &identity, err);
+    if (status == SH_OK) status = sh_identity_read(mg->model_dir, &mg->identity, err);
     if (status == SH_OK) status = sh_device_open(opts->device, &opts->device_opts, &mg->dev, err);
     if (status == SH_OK) mg->staging = mg->dev->ops->exchange_buffer(mg->dev, SH_STAGING_LEN);
     if (status != SH_OK) {
         sh_model_group_close(mg);
         return status;
     }
-    mg->weight_bytes = identity.weight_bytes;
     *out = mg;
     return SH_OK;
 }
@@ -91,6 +87,8 @@ void sh_model_group_close(sh_model_group *mg)
     if (mg->dev != NULL) mg->dev->ops->close(mg->dev);
     sh_buf_reset(&mg->message);
     sh_buf_reset(&mg->outgoing);
+    free(mg->planned_for);
+    free(mg->planned);
     free(mg->model_dir);
     free(mg);
 }
@@ -184,8 +182,8 @@ static sh_status shares_choose(const sh_model_group *mg, const sh_rank_offer *al
     }
     for (int i = 0; i < mg->size; i++)
         if (resources[i].speed > 0.6 * fastest) resources[i].speed = fastest;
-    sh_status status = sh_shares_by_resources(resources, mg->size, (double)mg->weight_bytes, shares,
-                                              err);
+    sh_status status = sh_shares_by_resources(resources, mg->size,
+                                              (double)mg->identity.weight_bytes, shares, err);
     free(resources);
     return status;
 }
@@ -195,7 +193,10 @@ static sh_rank_offer offer_make(const sh_model_group *mg)
     sh_rank_offer mine = {0};
     bool measure = mg->opts.split == NULL && mg->size > 1;
     mine.resources.memory = (double)(mg->dev->ops->memory_free(mg->dev) - mg->opts.memory_reserve);
-    if (mg->model != NULL) mine.resources.memory += (double)sh_model_memory_used(mg->model).weights;
+    if (mg->model != NULL) { /* it would be free again if this rank got another shard */
+        sh_model_memory used = sh_model_memory_used(mg->model);
+        mine.resources.memory += (double)(used.weights + used.kv);
+    }
     if (mine.resources.memory < 0) mine.resources.memory = 0;
     mine.resources.speed = measure ? mg->dev->ops->read_speed(mg->dev) : 1;
     sh_host_id(mine.machine);
@@ -229,18 +230,45 @@ static sh_status shares_send(sh_model_group *mg, double *shares, sh_err *err)
     return status;
 }
 
+/* Whether these are the machines that the shares were chosen for, with about as much memory. */
+static bool planned_for(const sh_model_group *mg, const sh_rank_offer *all)
+{
+    for (int i = 0; i < mg->planned_count; i++)
+        if (!same_host(&mg->planned_for[i], &all[i]) ||
+            all[i].resources.memory < 0.9 * mg->planned_for[i].resources.memory)
+            return false;
+    return mg->planned_count == mg->size;
+}
+
+/* The shares stay as they are while the machines do, however the next measurement turns out: with
+ * the same shards, the ranks keep their weights and an answer goes on with the same bits. */
+static sh_status shares_decide(sh_model_group *mg, const sh_rank_offer *all, double *shares,
+                               sh_err *err)
+{
+    size_t bytes = (size_t)mg->size * sizeof(*shares);
+    if (planned_for(mg, all)) {
+        memcpy(shares, mg->planned, bytes);
+        return SH_OK;
+    }
+    if (mg->opts.split != NULL)
+        memcpy(shares, mg->opts.split, bytes);
+    else if (shares_choose(mg, all, shares, err) != SH_OK)
+        return err->status;
+    mg->planned = sh_realloc_array(mg->planned, (size_t)mg->size, sizeof(*shares));
+    mg->planned_for = sh_realloc_array(mg->planned_for, (size_t)mg->size, sizeof(*all));
+    memcpy(mg->planned, shares, bytes);
+    memcpy(mg->planned_for, all, (size_t)mg->size * sizeof(*all));
+    mg->planned_count = mg->size;
+    return SH_OK;
+}
+
 /* Rank 0 decides on the shares; all ranks end up with the same numbers. */
 static sh_status shares_agree(sh_model_group *mg, double *shares, sh_err *err)
 {
     sh_rank_offer *all = sh_alloc_array((size_t)mg->size, sizeof(*all));
     sh_status status = offers_exchange(mg, all, err);
     mg->host_ranks = status == SH_OK ? host_ranks(all, mg->size, &all[mg->rank]) : 1;
-    if (status == SH_OK && mg->rank == 0) {
-        if (mg->opts.split != NULL)
-            memcpy(shares, mg->opts.split, (size_t)mg->size * sizeof(*shares));
-        else
-            status = shares_choose(mg, all, shares, err);
-    }
+    if (status == SH_OK && mg->rank == 0) status = shares_decide(mg, all, shares, err);
     free(all);
     if (mg->group == NULL) return status;
     if (status != SH_OK) {
@@ -295,6 +323,7 @@ static sh_status shard_load(sh_model_group *mg, sh_err *err)
         return SH_OK;
     sh_model_free(mg->model);
     mg->model = NULL;
+    mg->kv_epoch = 0;
     sh_model_opts opts = {.tokens_max = mg->opts.chunk,
                           .rows_max = mg->opts.draws,
                           .kv_format = mg->opts.kv_format,
@@ -337,7 +366,36 @@ static sh_status blocks_agree(sh_model_group *mg, int64_t *blocks, sh_err *err)
     return status;
 }
 
-/* Called by the forward pass: sums x over the ranks of this stage. */
+/* Whether every rank still has the KV blocks of the same earlier group. */
+static sh_status kv_compare(sh_model_group *mg, bool *same, sh_err *err)
+{
+    uint64_t *all = sh_alloc_array((size_t)mg->size, sizeof(*all));
+    sh_status status = exchange_numbers(mg, &mg->kv_epoch, 1, all, err);
+    *same = mg->kv_epoch != 0;
+    for (int i = 0; status == SH_OK && i < mg->size; i++) *same = *same && all[i] == mg->kv_epoch;
+    free(all);
+    return status;
+}
+
+/* The KV blocks of the group before if no rank has lost them, else new ones. The old ones are
+ * released first, since the new ones take their memory. Their number is kept with them: this join
+ * may still fail, and the next one find that all ranks have these. */
+static sh_status kv_prepare(sh_model_group *mg, sh_err *err)
+{
+    bool same;
+    int64_t blocks = 0;
+    sh_status status = kv_compare(mg, &same, err);
+    if (status != SH_OK || same) return status;
+    mg->kv_epoch = 0;
+    status = sh_model_reserve_kv(mg->model, 0, err);
+    if (status == SH_OK) status = blocks_agree(mg, &blocks, err);
+    if (status == SH_OK) status = sh_model_reserve_kv(mg->model, (int)blocks, err);
+    if (status != SH_OK) return status;
+    mg->kv_blocks = (int)blocks;
+    if (mg->group != NULL) mg->kv_epoch = sh_group_epoch(mg->group);
+    return SH_OK;
+}
+
 /* What a sum of the ranks of a stage is about: a tensor of the device. */
 typedef struct {
     sh_device *dev;
@@ -399,15 +457,15 @@ static void stage_group(sh_model_group *mg)
 }
 
 /* Allocates all that steps need. A sequence can never be longer than the whole KV cache. */
-static void steps_prepare(sh_model_group *mg, int64_t blocks)
+static void steps_prepare(sh_model_group *mg)
 {
-    int64_t kv_tokens = blocks * SH_KV_BLOCK;
+    int64_t kv_tokens = (int64_t)mg->kv_blocks * SH_KV_BLOCK;
     if (kv_tokens < mg->context) mg->context = (int)kv_tokens;
     mg->limits = (sh_step_limits){.slots = mg->opts.slots,
                                   .tokens = mg->opts.chunk,
                                   .draws = mg->opts.draws,
                                   .adjusts = 2 * mg->context + ADJUSTS_MORE,
-                                  .blocks = (int)blocks,
+                                  .blocks = mg->kv_blocks,
                                   .seq_blocks = mg->context / SH_KV_BLOCK + 2};
     mg->peers = (sh_peers){.ctx = mg, .reduce = reduce};
     mg->self = sh_rank_create(mg->model, mg->group == NULL ? NULL : &mg->peers, &mg->limits,
@@ -444,13 +502,11 @@ sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
                 mg->context, mg->config.context);
     /* While it loads, a rank may be silent for much longer than the group's timeouts allow. */
     if (group != NULL) sh_group_set_loading(group, true);
-    int64_t blocks = 0;
     sh_status status = grid_choose(mg, err);
     if (status != SH_OK && group != NULL) sh_group_fail(group, err->text);
     if (status == SH_OK) status = shards_plan(mg, err);
     if (status == SH_OK) status = shard_load(mg, err);
-    if (status == SH_OK) status = blocks_agree(mg, &blocks, err);
-    if (status == SH_OK) status = sh_model_reserve_kv(mg->model, (int)blocks, err);
+    if (status == SH_OK) status = kv_prepare(mg, err);
     if (status == SH_OK && group != NULL) {
         mg->links = sh_alloc_array((size_t)mg->size * (size_t)mg->size, sizeof(*mg->links));
         status = sh_links_measure(group, mg->links, err);
@@ -458,7 +514,7 @@ sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
     if (status != SH_OK) return status;
     if (group != NULL) sh_group_set_loading(group, false);
     stage_group(mg);
-    steps_prepare(mg, blocks);
+    steps_prepare(mg);
     return SH_OK;
 }
 
@@ -480,6 +536,18 @@ const sh_shard *sh_model_group_shard(const sh_model_group *mg, int rank)
 sh_model *sh_model_group_model(sh_model_group *mg)
 {
     return mg->model;
+}
+
+uint64_t sh_model_group_identity(const sh_model_group *mg)
+{
+    uint64_t id;
+    memcpy(&id, mg->identity.id, sizeof(id));
+    return id;
+}
+
+uint64_t sh_model_group_kv_epoch(const sh_model_group *mg)
+{
+    return mg->kv_epoch;
 }
 
 int sh_model_group_context(const sh_model_group *mg)

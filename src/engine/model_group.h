@@ -10,7 +10,7 @@
  * stages before it finishes the first, so that no stage is idle.
  *
  * After a failure the model group is joined to a new group. Weights stay loaded as long as the
- * rank's shard does not change.
+ * rank's shard does not change, and the KV blocks stay as they are if no rank has lost its own.
  *
  * Threads: one owner, which also owns the group. */
 #ifndef SH_ENGINE_MODEL_GROUP_H
@@ -58,6 +58,9 @@ const sh_step_limits *sh_model_group_limits(const sh_model_group *mg);
 const sh_config *sh_model_group_config(const sh_model_group *mg);
 const sh_shard *sh_model_group_shard(const sh_model_group *mg, int rank);
 sh_model *sh_model_group_model(sh_model_group *mg);
+uint64_t sh_model_group_identity(const sh_model_group *mg); /* of the model: equal on all ranks */
+/* The group in which the ranks reserved the KV blocks that all of them still have; 0 when alone. */
+uint64_t sh_model_group_kv_epoch(const sh_model_group *mg);
 int sh_model_group_context(const sh_model_group *mg);
 int sh_model_group_stages(const sh_model_group *mg);
 int sh_model_group_size(const sh_model_group *mg);

@@ -5,6 +5,8 @@
 #define SH_ENGINE_MODEL_GROUP_INTERNAL_H
 
 #include "engine/model_group.h"
+#include "engine/rank_messages.h"
+#include "model/identity.h"
 
 struct sh_model_group {
     sh_model_group_opts opts;
@@ -12,7 +14,7 @@ struct sh_model_group {
     sh_config config;
     sh_device *dev;
     void *staging;        /* of sums, lent by the device; NULL: the group has its own */
-    int64_t weight_bytes; /* of the whole model */
+    sh_identity identity; /* of the whole model */
 
     /* Everything from here to `links` belongs to one join. */
     sh_group *group; /* NULL: alone */
@@ -44,7 +46,13 @@ struct sh_model_group {
     sh_model_group_times times;
     sh_link_report *links; /* [size, size]; NULL alone */
 
-    sh_model *model; /* kept across joins as long as the shard is the same */
+    sh_model *model;   /* kept across joins as long as the shard is the same */
+    uint64_t kv_epoch; /* the group that reserved the KV blocks, which are kept as long as every
+                          rank has those of that group; 0: none */
+    int kv_blocks;
+    sh_rank_offer *planned_for; /* rank 0: [planned_count] whom the shares were chosen for */
+    double *planned;
+    int planned_count;
 };
 
 /* Adds one message (or sum) of this kind, and the time since `start_ns`, to the totals. */

@@ -116,7 +116,7 @@ static bool fits(const sh_sched *s, const sh_sequence_spec *q, bool *retry, sh_e
     else if (q->prompt_count >= (size_t)kv_tokens)
         sh_err_set(err, SH_ERR_LIMIT, "the prompt has %zu tokens; the KV cache holds %d in all",
                    q->prompt_count, kv_tokens);
-    else if (s->stats.waiting >= s->opts.queue_max + free_slots) {
+    else if (!q->replayed && s->stats.waiting >= s->opts.queue_max + free_slots) {
         *retry = true;
         sh_err_set(err, SH_ERR_LIMIT, "the queue is full: %d requests are waiting",
                    s->stats.waiting);
@@ -125,11 +125,29 @@ static bool fits(const sh_sched *s, const sh_sequence_spec *q, bool *retry, sh_e
     return false;
 }
 
+/* Ends a replayed request that has no more to draw: only its last event was lost. */
+static bool answered_fully(sh_sched *s, uint64_t owner, const sh_sequence_spec *q)
+{
+    int kv_tokens = sh_blocks_total(s->blocks) * SH_KV_BLOCK;
+    int room = s->opts.context < kv_tokens ? s->opts.context : kv_tokens;
+    if (q->answered == 0 || (q->answered < q->max_tokens && q->prompt_count < (size_t)room))
+        return false;
+    s->stats.finished++;
+    s->emit(s->ctx, owner,
+            &(sh_event){.kind = SH_EVENT_DONE,
+                        .id = q->id,
+                        .finish = SH_FINISH_LENGTH,
+                        .prompt_tokens = (int)q->prompt_count - q->answered,
+                        .completion_tokens = q->answered});
+    return true;
+}
+
 void sh_sched_submit(sh_sched *s, uint64_t owner, const sh_sequence_spec *q)
 {
     sh_err err;
     bool retry;
     s->stats.requests++;
+    if (answered_fully(s, owner, q)) return;
     if (!fits(s, q, &retry, &err)) {
         refuse(s, owner, q, retry, &err);
         return;
@@ -279,6 +297,12 @@ void sh_sched_expire(sh_sched *s)
     each(s, expire_one, NULL);
 }
 
+static void emit_progress(sh_sched *s, const sh_sequence *seq)
+{
+    s->emit(s->ctx, seq->owner,
+            &(sh_event){.kind = SH_EVENT_PROGRESS, .id = seq->spec.id, .computed = seq->computed});
+}
+
 void sh_sched_admit(sh_sched *s, sh_sequence *seq, int slot)
 {
     list_remove(&s->waiting, seq);
@@ -288,6 +312,7 @@ void sh_sched_admit(sh_sched *s, sh_sequence *seq, int slot)
     seq->client->running++;
     seq->slot = slot;
     s->slots[slot] = seq;
+    emit_progress(s, seq);
     if (seq->started_ns != 0) return;
     seq->started_ns = sh_clock_ns();
     s->stats.prompt_tokens += (uint64_t)seq->prompt_count;
@@ -391,8 +416,10 @@ static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks)
         open = false;
     else if (q->draw_count > 0)
         open = picks_take(s, seq, picks, &finish);
-    else
+    else {
         sh_sequence_computed(seq, s->blocks, q->pos + q->token_count);
+        emit_progress(s, seq);
+    }
     if (open)
         rope_switch(s, seq);
     else

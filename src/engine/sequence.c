@@ -30,16 +30,18 @@ static void *copy(const void *data, size_t count, size_t size)
 
 sh_sequence *sh_sequence_create(const sh_sequence_spec *q, int context)
 {
-    SH_ASSERT(q->prompt_count > 0 && q->prompt_count < (size_t)context && q->max_tokens > 0);
+    SH_ASSERT(q->prompt_count > (size_t)q->answered && q->prompt_count < (size_t)context);
+    SH_ASSERT(q->max_tokens > q->answered);
     sh_sequence *seq = sh_alloc(sizeof(*seq));
     seq->spec = *q;
     seq->slot = seq->cached_tokens = -1;
-    seq->count = seq->prompt_count = (int)q->prompt_count;
+    seq->count = (int)q->prompt_count;
+    seq->prompt_count = seq->count - q->answered;
     int answer_max = context - seq->prompt_count;
     if (q->max_tokens < answer_max) answer_max = q->max_tokens;
     seq->count_max = seq->prompt_count + answer_max;
     seq->tokens = copy(q->prompt, q->prompt_count, sizeof(*seq->tokens));
-    seq->blocks = sh_alloc_array((size_t)blocks_for(seq->prompt_count), sizeof(*seq->blocks));
+    seq->blocks = sh_alloc_array((size_t)blocks_for(seq->count), sizeof(*seq->blocks));
     sh_sampling *s = &seq->spec.sampling;
     s->logit_bias_ids = copy(s->logit_bias_ids, (size_t)s->logit_bias_count, sizeof(int32_t));
     s->logit_bias = copy(s->logit_bias, (size_t)s->logit_bias_count, sizeof(float));
@@ -101,7 +103,8 @@ bool sh_sequence_start(sh_sequence *seq, sh_blocks *blocks, int reserve, bool *w
     bool grown = sh_sequence_grow(seq, blocks, seq->count + 1);
     SH_ASSERT(grown);
     blocks_key_full(seq, blocks);
-    if (seq->cached_tokens < 0) seq->cached_tokens = seq->computed;
+    if (seq->cached_tokens < 0)
+        seq->cached_tokens = seq->computed < seq->prompt_count ? seq->computed : seq->prompt_count;
     return true;
 }
 

@@ -2,9 +2,9 @@
  *
  * A sequence knows `count` tokens (the prompt, then the answer so far); the first `computed` of
  * them have their KV. Prefill, decoding and resuming after a pause are the same operation: run the
- * tokens that are known but not computed, and after the last known token draw the next one. A
- * waiting sequence holds its prompt only; memory for the whole answer is allocated when it first
- * starts.
+ * tokens that are known but not computed, and after the last known token draw the next one. So
+ * is going on with an answer that another engine began. A waiting sequence holds its prompt only;
+ * memory for the whole answer is allocated when it first starts.
  *
  * Threads: belongs to the scheduler. */
 #ifndef SH_ENGINE_SEQUENCE_H

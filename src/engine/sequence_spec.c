@@ -54,6 +54,9 @@ sh_status sh_sequence_spec_check(const sh_sequence_spec *q, int vocab, sh_err *e
 {
     const sh_sampling *s = &q->sampling;
     if (q->prompt_count == 0) return sh_err_set(err, SH_ERR_INPUT, "the prompt is empty");
+    if (q->answered < 0 || (size_t)q->answered >= q->prompt_count)
+        return sh_err_set(err, SH_ERR_INPUT, "%d of %zu tokens are said to be the answer so far",
+                          q->answered, q->prompt_count);
     if (q->timeout_ms < 0) return sh_err_set(err, SH_ERR_INPUT, "'timeout' is negative");
     sh_status status = numbers_check(q, err);
     if (status == SH_OK) status = biases_check(s, err);

@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "http/conn.h"
+#include "http/listeners.h"
 #include "http/loop_event.h"
 #include "http/peers.h"
 
@@ -34,8 +35,6 @@
 #include <unistd.h>
 
 enum {
-    LISTENERS_MAX = 8,
-    BACKLOG = 1024,
     CHECK_MS = 250,
     PAUSE_MS = 100,
     PEER_LEAST = 16,     /* connections that any address may have */
@@ -46,7 +45,7 @@ enum {
 struct sh_http_server {
     sh_loop *loop;
     sh_http_server_opts opts;
-    struct evconnlistener *listeners[LISTENERS_MAX];
+    struct evconnlistener *listeners[SH_LISTENERS_MAX];
     int listener_count;
     int port;
     sh_http_conn *conns;
@@ -296,60 +295,25 @@ static void on_resume(void *arg)
     if (!server->draining) listeners_set(server, true);
 }
 
-static int port_of(int fd)
-{
-    struct sockaddr_storage addr;
-    socklen_t len = sizeof(addr);
-    if (getsockname(fd, (struct sockaddr *)&addr, &len) != 0) return 0;
-    return ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
-                                            : ((struct sockaddr_in *)&addr)->sin_port);
-}
-
-static void port_set(struct sockaddr *addr, int port)
-{
-    if (addr->sa_family == AF_INET6)
-        ((struct sockaddr_in6 *)addr)->sin6_port = htons((uint16_t)port);
-    else
-        ((struct sockaddr_in *)addr)->sin_port = htons((uint16_t)port);
-}
-
-/* With port 0 the first address gets a free port, and the others must use the same one. */
-static bool listen_on(sh_http_server *server, const struct addrinfo *info)
-{
-    unsigned flags = LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE;
-    if (info->ai_family == AF_INET6) flags |= LEV_OPT_BIND_IPV6ONLY;
-    port_set(info->ai_addr, server->port);
-    struct evconnlistener *listener = evconnlistener_new_bind(sh_loop_base(server->loop), on_accept,
-                                                              server, flags, BACKLOG, info->ai_addr,
-                                                              (int)info->ai_addrlen);
-    if (listener == NULL) return false;
-    evconnlistener_set_error_cb(listener, on_accept_error);
-    server->listeners[server->listener_count++] = listener;
-    server->port = port_of(evconnlistener_get_fd(listener));
-    return true;
-}
-
-/* A name may resolve to several addresses, such as localhost to 127.0.0.1 and ::1. One that this
- * machine does not have is skipped as long as another one works. */
+/* Listens on sockets of its own, or on those that it was lent. */
 static sh_status listen_all(sh_http_server *server, sh_err *err)
 {
     const sh_http_server_opts *opts = &server->opts;
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *infos = NULL;
-    int failed = getaddrinfo(opts->host, NULL, &hints, &infos);
-    if (failed != 0)
-        return sh_err_set(err, SH_ERR_INPUT, "cannot listen on '%s': %s", opts->host,
-                          gai_strerror(failed));
-    int error = 0;
-    for (struct addrinfo *info = infos; info != NULL; info = info->ai_next) {
-        if (server->listener_count == LISTENERS_MAX || listen_on(server, info)) continue;
-        error = errno;
-        if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT) break;
+    unsigned flags = LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC;
+    sh_listeners sockets;
+    sh_status status = opts->inherited != NULL
+                           ? sh_listeners_adopt(opts->inherited, &sockets, err)
+                           : sh_listeners_open(opts->host, opts->port, &sockets, err);
+    if (status != SH_OK) return status;
+    for (int i = 0; i < sockets.count; i++) {
+        struct evconnlistener *listener = evconnlistener_new(sh_loop_base(server->loop), on_accept,
+                                                             server, flags, 0, sockets.fds[i]);
+        if (listener == NULL) return sh_err_set(err, SH_ERR_SYSTEM, "cannot watch a socket");
+        evconnlistener_set_error_cb(listener, on_accept_error);
+        server->listeners[server->listener_count++] = listener;
     }
-    freeaddrinfo(infos);
-    bool taken = error != 0 && error != EADDRNOTAVAIL && error != EAFNOSUPPORT;
-    if (server->listener_count > 0 && !taken) return SH_OK;
-    errno = error;
-    return sh_err_sys(err, "cannot listen on %s port %d", opts->host, opts->port);
+    server->port = sockets.port;
+    return SH_OK;
 }
 
 sh_status sh_http_server_open(sh_loop *loop, const sh_http_server_opts *opts, sh_http_server **out,
@@ -358,7 +322,6 @@ sh_status sh_http_server_open(sh_loop *loop, const sh_http_server_opts *opts, sh
     sh_http_server *server = sh_alloc(sizeof(*server));
     server->loop = loop;
     server->opts = *opts;
-    server->port = opts->port;
     gethostname(server->machine, sizeof(server->machine) - 1);
     server->check = sh_trigger_timer(loop, times_check, server);
     server->reap = sh_trigger_timer(loop, retired_free, server);
@@ -372,6 +335,11 @@ sh_status sh_http_server_open(sh_loop *loop, const sh_http_server_opts *opts, sh
     }
     sh_http_server_close(server);
     return err->status;
+}
+
+void sh_http_server_accept(sh_http_server *server, bool on)
+{
+    if (!server->draining) listeners_set(server, on);
 }
 
 /* Idle connections are closed now; all others after the answer that they are waiting for. */

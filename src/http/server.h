@@ -42,7 +42,8 @@ typedef struct {
 
 typedef struct {
     const char *host;
-    int port; /* 0: any free port */
+    int port;              /* 0: any free port */
+    const char *inherited; /* numbers of sockets to listen on instead (listeners.h); or NULL */
     int connections_max;
     int peer_connections_max; /* per address; 0: a quarter of all, unlimited from loopback */
     size_t header_bytes_max;
@@ -76,6 +77,9 @@ SH_MUST_CHECK sh_status sh_http_server_open(sh_loop *loop, const sh_http_server_
 int sh_http_server_port(const sh_http_server *server);
 int sh_http_server_connections(const sh_http_server *server);
 void sh_http_server_set_keys(sh_http_server *server, const sh_http_keys *keys);
+
+/* Stops accepting connections for a while, which then wait in the kernel's queue, or goes on. */
+void sh_http_server_accept(sh_http_server *server, bool on);
 
 /* Accepts no more connections; running requests continue, and connections close after their
  * answers.

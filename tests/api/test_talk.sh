@@ -119,7 +119,7 @@ cached() {
 check "earlier turns come from the cache" cached
 
 refusals() {
-    exits 3 "$shoal" generate --url http://127.0.0.1:1 --chat x && has err "does not answer" &&
+    exits 3 "$shoal" generate --url "http://127.0.0.1:$(free_port)" --chat x && has err "does not answer" &&
         exits 1 env -u SHOAL_API_KEY "$shoal" generate --url "http://127.0.0.1:$port/v1/" --chat x &&
         has err "status 401" && exits 1 there --ids 1,x && has err "'x' is not a token id" &&
         exits 1 there --ids 999999 && has err "status 400: .*vocabulary" &&

@@ -34,7 +34,7 @@ static void try_frames(sh_str bytes)
             free((void *)info.model_dir);
         if (sh_engine_msg_get_event(&frame, &event, &err) == SH_OK)
             SH_ASSERT(event.top_count <= SH_TOP_LOGPROBS_MAX);
-        if (sh_engine_msg_get_cancel(frame.payload, &id, &err) != SH_OK) id = 0;
+        if (sh_engine_msg_get_id(frame.payload, &id, &err) != SH_OK) id = 0;
         if (sh_engine_msg_get_hello(frame.payload, &err) == SH_OK) id = 0;
         sh_buf_drop_front(&in, frame.size);
     }

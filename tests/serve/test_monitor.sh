@@ -28,7 +28,7 @@ one_frame() {
 }
 check "one frame is printed when there is no terminal" one_frame
 once() { "$shoal" monitor --once --url "$1"; }
-check "--once says when there is no server" refuses 1 "does not answer" once http://127.0.0.1:1
+check "--once says when there is no server" refuses 1 "does not answer" once "http://127.0.0.1:$(free_port)"
 check "an invalid URL is refused" refuses 1 "is not an http or https URL" once nonsense
 
 if command -v script >/dev/null; then

@@ -203,6 +203,7 @@ static void event_take(struct soak *s, sh_engine_client *link, const sh_event *e
     int i = (int)e->id - 1;
     struct answer *a = &answers[i];
     if (a->done) die("event after the end", i, "");
+    if (e->kind == SH_EVENT_PROGRESS) return;
     if (e->kind == SH_EVENT_ERROR) die("error", i, e->error.text);
     if (e->kind == SH_EVENT_DONE) {
         done_take(a, e);

@@ -142,7 +142,7 @@ class Page {
     else if (this.line === 'live' && this.now?.engine?.ready === false) message = this.lossText();
     else if (this.line === 'live' && this.now?.engine != null && this.seen - this.reported > SILENT_MS)
       message = `The engine has not reported since ${clock(this.reported)}.`;
-    else if (this.line === 'live' && this.now?.status === 'engine_lost') message = 'The engine is gone and is being restarted.';
+    else if (this.line === 'live' && this.now?.status === 'engine_lost') message = `The engine is gone and is being restarted. ${this.heldText()}`;
     else if (this.line === 'live' && this.now?.status === 'starting') message = 'The engine is starting.';
     banner.hidden = message === '';
     setText(banner, message);
@@ -151,7 +151,13 @@ class Page {
 
   lossText() {
     const names = [...this.lost].map((rank) => `rank ${rank}`).join(', ');
-    return `${names === '' ? 'The group is re-forming' : `Lost: ${names}`}. Requests fail until all ranks are back.`;
+    return `${names === '' ? 'The group is re-forming' : `Lost: ${names}`}. ${this.heldText()}`;
+  }
+
+  heldText() {
+    const held = this.now?.requests_held ?? 0;
+    return held === 0 ? 'Requests wait until all ranks are back.'
+      : `${held} ${held === 1 ? 'answer goes' : 'answers go'} on when all ranks are back.`;
   }
 
   // Without an engine no rank is online. When the group is lost, the engine's error text names the rank; if it does

@@ -73,6 +73,8 @@ static void draw_head(canvas *c, const cJSON *snapshot)
     bar(&b, number(snapshot, "queue_size"), number(snapshot, "queue_max"));
     sh_buf_addf(&b, " %.0f of %.0f waiting, %.0f running", number(snapshot, "queue_size"),
                 number(snapshot, "queue_max"), number(snapshot, "requests_running"));
+    if (number(snapshot, "requests_held") > 0)
+        sh_buf_addf(&b, ", %.0f held", number(snapshot, "requests_held"));
     line(c, &b);
     sh_buf_reset(&b);
 }

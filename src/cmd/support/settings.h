@@ -54,6 +54,7 @@ typedef struct {
     int64_t ctrl_port;
     const char *ibv_devices;
     int64_t coordinator_fd;
+    const char *listen_fds;
     int64_t ready_fd;
     const char *listen;
     const char *token;
@@ -122,6 +123,8 @@ typedef struct {
     int64_t req_timeout;
     int64_t stall_ms;
     int64_t grace;
+    int64_t replay_timeout;
+    int64_t frozen_after;
     int64_t drafts;
 
     /* HTTP */

@@ -5,6 +5,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dot.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -126,9 +127,15 @@ sh_status sh_cpu_level_find(const char *name, const sh_cpu_level **out, sh_err *
     return SH_OK;
 }
 
+/* Called for every draw from a whole row, so the answer is kept: in a virtual machine each CPUID
+ * costs microseconds. */
 const sh_row_kernels *sh_row_kernels_best(void)
 {
+    static const sh_row_kernels *_Atomic known;
+    const sh_row_kernels *rows = atomic_load_explicit(&known, memory_order_relaxed);
+    if (rows != NULL) return rows;
     const sh_cpu_level *best = sh_cpu_level_at(0);
     for (int i = 1; sh_cpu_level_at(i) != NULL; i++) best = sh_cpu_level_at(i);
+    atomic_store_explicit(&known, &best->vector->rows, memory_order_relaxed);
     return &best->vector->rows;
 }

@@ -125,6 +125,7 @@ static void events_take(struct world *w)
         if (e.kind == SH_EVENT_STATS) continue;
         struct answer *a = &w->answers[e.id];
         assert_false(a->done);
+        if (e.kind == SH_EVENT_PROGRESS) continue;
         if (e.kind == SH_EVENT_TOKEN) {
             a->tokens[a->count] = e.token;
             a->logprobs[a->count++] = e.logprob;

@@ -58,7 +58,7 @@ static void sink(void *ctx, uint64_t owner, const sh_event *e)
         got.kept += count_of(e->stats.ptr, "\"drafts_kept\":");
         got.redone += count_of(e->stats.ptr, "\"redone_tokens\":");
         atomic_store(&got.told, true);
-    } else {
+    } else if (e->kind != SH_EVENT_PROGRESS) {
         atomic_fetch_add(e->kind == SH_EVENT_ERROR ? &got.failed : &got.ended, 1);
     }
 }

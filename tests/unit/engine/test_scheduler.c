@@ -53,6 +53,7 @@ static void on_event(void *ctx, uint64_t owner, const sh_event *e)
     (void)owner;
     struct answer *a = &b->answers[e->id];
     assert_false(a->done); /* nothing follows the end */
+    if (e->kind == SH_EVENT_PROGRESS) return;
     if (e->kind == SH_EVENT_TOKEN) {
         assert_true(a->count < ANSWER_MAX);
         a->tokens[a->count++] = e->token;

@@ -57,6 +57,7 @@ static void sink(void *ctx, uint64_t owner, const sh_event *event)
 {
     (void)ctx;
     (void)owner;
+    if (event->kind == SH_EVENT_PROGRESS) return;
     if (event->kind != SH_EVENT_TOKEN) {
         atomic_fetch_add(&done, event->kind == SH_EVENT_DONE ? 1 : 100);
         return;
