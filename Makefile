@@ -75,7 +75,13 @@ endif
 MPICC         = $(or $(shell command -v mpicc.$*),mpicc)
 PLUGINS      := $(MPI_FAMILIES:%=$(B)/shoal-mpi-%.so)
 
-.PHONY: bench-kernels all help check unit fenced lint format asan tsan debug fuzz fuzz-build load soak chaos nightly bare-check
+# The plugin for RDMA needs libibverbs (librdma on macOS); without it, the program has no RDMA support.
+RDMA_LIB_Linux  := -libverbs
+RDMA_LIB_Darwin := -lrdma
+RDMA_HEADER     := $(shell echo '\#include <infiniband/verbs.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
+PLUGINS         += $(if $(RDMA_HEADER),$(B)/shoal-rdma.so)
+
+.PHONY: bench-kernels all help check unit fenced lint format asan tsan debug fuzz fuzz-build load soak chaos rdma-check nightly bare-check
 .PHONY: macos-check clean docs program tests
 all: program ## build the release program, build/shoal
 
@@ -91,6 +97,12 @@ $(B)/shoal-mpi-%.so: plugins/mpi.c src/net/mpi_plugin.h Makefile
 	@echo "MPICC $@"
 	@OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -std=c11 -O2 -g -Isrc $(WARN) $(HARDEN) $(FORTIFY_release) -fPIC \
 	    -shared -o $@ $< $(LINK_$(SYSTEM))
+
+$(B)/shoal-rdma.so: plugins/rdma.c src/net/rdma_plugin.h Makefile
+	@mkdir -p $(@D)
+	@echo "CC $@"
+	@$(CC) -std=c11 -D_GNU_SOURCE -O2 -g -Isrc $(WARN) $(HARDEN) $(FORTIFY_release) -fPIC -shared -o $@ $< \
+	    $(RDMA_LIB_$(SYSTEM)) $(LINK_$(SYSTEM))
 
 $(B)/libshoal.a: $(LIB_OBJ)
 	@rm -f $@
@@ -146,6 +158,9 @@ chaos: program ## kill, stop and cut ranks, API and links at random under load, 
 	tests/chaos/chaos.sh $(B) $(CHAOS_SECONDS) $(CHAOS_SEED)
 	tests/chaos/chaos.sh $(B) $(CHAOS_SECONDS) $(CHAOS_SEED) --parallel pipeline
 	tests/chaos/chaos.sh --hosts $(B) $(CHAOS_SECONDS) $(CHAOS_SEED)
+
+rdma-check: tests ## try RDMA on two and three machines in QEMU, with soft-RoCE: 10 minutes
+	tests/rdma/full.sh $(B)
 
 nightly: ## run everything that takes hours: all tests under the sanitizers, soak, chaos, fuzz
 	tools/nightly.sh

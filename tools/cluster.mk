@@ -26,19 +26,16 @@ verify cluster-info: program ## check all hosts of HOSTFILE: ssh, versions, memo
 sync: program ## copy program and settings to the hosts of HOSTFILE, where missing or different
 	$(SHOAL) launch --prepare $(ARGS)
 
-tcp_note = @echo "RDMA is not supported yet: testing the links between the hosts over TCP."
-rdma-test: program ## test the links between the hosts (over TCP until RDMA is supported)
-	$(tcp_note)
-	$(SHOAL) launch --job linktest $(ARGS)
+# Over the backend of the hostfile, or of BACKEND=jaccl.
+linktest = $(SHOAL) launch --job linktest $(if $(BACKEND),--backend $(BACKEND))
+rdma-test: program ## test and time the links between the hosts, over the backend of HOSTFILE or BACKEND=jaccl
+	$(linktest) $(ARGS)
 rdma-quick: program ## the same as rdma-test, with fewer sizes and rounds
-	$(tcp_note)
-	$(SHOAL) launch --job linktest --quick $(ARGS)
-rdma-verbose: program ## the same as rdma-test, with debug logs of the ranks
-	$(tcp_note)
-	$(SHOAL) launch --job linktest --log-level debug $(ARGS)
-rdma-stress: program ## test the links with many operations of random sizes, all checked
-	$(tcp_note)
-	$(SHOAL) launch --job linktest --stress $(ARGS)
+	$(linktest) --quick $(ARGS)
+rdma-verbose: program ## the same as rdma-test, with the time of every round
+	$(linktest) --verbose $(ARGS)
+rdma-stress: program ## many operations of random sizes, then 100 large sums, all checked and timed
+	$(linktest) --stress $(ARGS)
 
 server: program ## serve on all hosts of HOSTFILE (without one: on this machine) until Ctrl-C
 	$(SHOAL) launch $(ARGS)
@@ -82,8 +79,9 @@ fingerprint: program ## describe this host as JSON
 	$(SHOAL) fingerprint $(ARGS)
 version: program ## print the program's version
 	@$(SHOAL) --version
-bench: program ## measure tokens per second of a model on this machine
-	$(SHOAL) bench $(or_demo) $(ARGS)
+bench: program ## measure tokens per second of a model, on all hosts of HOSTFILE (without one: on this machine)
+	@if [ -n "$(call setting,hostfile)" ]; then set -x; $(SHOAL) launch --job bench $(ARGS); \
+	else set -x; $(SHOAL) bench $(or_demo) $(ARGS); fi
 test: check ## the same as check
 loc: ## count the lines of source in each layer
 	@for layer in src/*/; do printf '%-14s %6d\n' "$$layer" "$$(find "$$layer" -name '*.[ch]' -exec cat {} + | wc -l)"; done

@@ -152,6 +152,14 @@ static void warn_runs_code(sh_options *opts, const sh_option *row, const char *n
                 opts->path, opts->line, name, sh_option_flag(row), opts->path);
 }
 
+static const char *joined(sh_options *opts, const char *first, const char *second)
+{
+    char *both = sh_asprintf("%s\n%s", first, second);
+    const char *kept = sh_arena_str(&opts->arena, sh_str_of(both)).ptr;
+    free(both);
+    return kept;
+}
+
 /* Sources are ordered by precedence (see sh_option_source): a value from a weaker source than the
  * current one is dropped without looking at it. */
 static sh_status option_take(sh_options *opts, const sh_option *row, sh_option_source source,
@@ -166,7 +174,9 @@ static sh_status option_take(sh_options *opts, const sh_option *row, sh_option_s
     /* The same name twice is fine, the last one wins (a flag repeated in a script). Two different
      * aliases with different values are a mistake whichever we would pick. */
     const char *copy = sh_arena_str(&opts->arena, text).ptr;
-    bool again = state->source == source && state->alias != NULL && strcmp(state->alias, name) != 0;
+    bool same = state->source == source && state->alias != NULL;
+    bool again = same && strcmp(state->alias, name) != 0;
+    if (same && !again && row->repeats) copy = joined(opts, state->text, copy);
     if (again && strcmp(state->text, copy) != 0)
         return sh_err_set(err, SH_ERR_INPUT,
                           "%s and %s are the same setting but have different values", state->alias,

@@ -46,6 +46,7 @@ typedef struct {
     size_t offset;          /* of the value in the settings */
     uint64_t commands;      /* bit mask of the commands that accept it as a flag */
     bool runs_code;         /* can load a library or start a program: see parse_dotenv */
+    bool repeats;           /* STRING: the values of a repeated flag are joined by line breaks */
 } sh_option;
 
 /* Environment variables of other programs that have no effect here: accepted with a notice. */

@@ -279,7 +279,7 @@ static void check_named_devices(const sh_doctor_view *v, int rank, sh_findings *
             const sh_fp_device *d = device_named(h->fp, name);
             if (d == NULL)
                 sh_findings_add(report, SH_FINDING_FAIL, "rdma", h->shown,
-                                "`ibv_devices` lists its devices; correct the hostfile",
+                                "correct the hostfile: `shoal hosts detect` writes the rdma fields",
                                 "has no device '%s'", name);
             else if (strcmp(d->state, "ACTIVE") != 0)
                 sh_findings_add(report, SH_FINDING_WARN, "rdma", h->shown,
@@ -287,17 +287,51 @@ static void check_named_devices(const sh_doctor_view *v, int rank, sh_findings *
         }
 }
 
+static void report_device(const char *host, const sh_fp_device *d, sh_findings *report)
+{
+    sh_findings_add(report, SH_FINDING_OK, "rdma", host, NULL, "%s: %s, %s%s%s%s%s", d->name,
+                    d->state, d->layer, d->interface[0] == '\0' ? "" : " on ", d->interface,
+                    d->rate[0] == '\0' ? "" : ", ", d->rate);
+}
+
+/* A host without the plugin gets this program's at the next launch. */
+static void check_plugin(const sh_doctor_view *v, const sh_survey_host *h, bool wanted,
+                         sh_findings *report)
+{
+    if (h->fp->rdma_plugin[0] != '\0')
+        sh_findings_add(report, SH_FINDING_OK, "plugin", h->shown, NULL, "%s", h->fp->rdma_plugin);
+    else if (v->plugin != NULL)
+        sh_findings_add(report, SH_FINDING_OK, "plugin", h->shown, NULL,
+                        "none yet: launch copies %s", v->plugin);
+    else
+        sh_findings_add(
+            report, wanted ? SH_FINDING_FAIL : SH_FINDING_WARN, "plugin", h->shown,
+            "install libibverbs-dev and build again; launch copies the plugin along",
+            "there is no RDMA plugin beside the program: --backend jaccl will not work");
+}
+
+static bool wants_devices(const sh_hostfile *file)
+{
+    const sh_backend *backend = file == NULL ? NULL : sh_backend_find(file->backend);
+    return backend != NULL && backend->devices != SH_DEVICES_NOWHERE;
+}
+
 static void check_rdma(const sh_doctor_view *v, sh_findings *report)
 {
+    bool wanted = wants_devices(v->file);
     for (int i = 0; i < v->count; i++) {
         const sh_fingerprint *fp = v->host[i].fp;
         if (fp == NULL || fp->version[0] == '\0') continue;
-        if (fp->device_count == 0)
+        if (fp->device_count == 0 && wanted)
+            sh_findings_add(report, SH_FINDING_FAIL, "rdma", v->host[i].shown,
+                            "docs/rdma.md says how to enable them; --backend ring uses TCP",
+                            "no devices, but the hostfile asks for %s", v->file->backend);
+        else if (fp->device_count == 0)
             sh_findings_add(report, SH_FINDING_OK, "rdma", v->host[i].shown, NULL,
                             "no devices: ranks use TCP");
         for (int k = 0; k < fp->device_count; k++)
-            sh_findings_add(report, SH_FINDING_OK, "rdma", v->host[i].shown, NULL, "%s: %s, %s",
-                            fp->device[k].name, fp->device[k].state, fp->device[k].layer);
+            report_device(v->host[i].shown, &fp->device[k], report);
+        if (wanted || fp->device_count > 0) check_plugin(v, &v->host[i], wanted, report);
     }
     for (int r = 0; v->file != NULL && r < v->file->count; r++) check_named_devices(v, r, report);
 }

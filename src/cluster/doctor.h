@@ -20,6 +20,7 @@ typedef struct {
     const int *machine;      /* [file->count] index into host[] for each rank */
     const char *version;     /* of this program */
     const char *server;      /* a server already running, so its ports may be in use; or NULL */
+    const char *plugin;      /* the RDMA plugin of this program, which launch copies; or NULL */
 } sh_doctor_view;
 
 void sh_doctor_check(const sh_doctor_view *view, sh_findings *report);

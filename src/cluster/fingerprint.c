@@ -72,6 +72,22 @@ static void interfaces_parse(sh_fingerprint *fp, const cJSON *top)
     }
 }
 
+static void device_parse(sh_fp_device *d, const cJSON *item)
+{
+    TEXT(item, "name", d->name);
+    TEXT(item, "state", d->state);
+    TEXT(item, "link_layer", d->layer);
+    TEXT(item, "rate", d->rate);
+    TEXT(item, "interface", d->interface);
+    for (const cJSON *gid = first_of(item, "gids"); gid != NULL && d->gid_count < SH_FP_GIDS_MAX;
+         gid = gid->next) {
+        sh_fp_gid *g = &d->gid[d->gid_count++];
+        g->index = number_of(gid, "index", 0);
+        TEXT(gid, "gid", g->text);
+        TEXT(gid, "type", g->type);
+    }
+}
+
 /* Each list ends at the capacity of its array; what is beyond is dropped. */
 static void networks_parse(sh_fingerprint *fp, const cJSON *top)
 {
@@ -83,12 +99,8 @@ static void networks_parse(sh_fingerprint *fp, const cJSON *top)
         TEXT(item, "interface", g->interface);
     }
     for (item = first_of(top, "rdma"); item != NULL && fp->device_count < SH_FP_DEVICES_MAX;
-         item = item->next) {
-        sh_fp_device *d = &fp->device[fp->device_count++];
-        TEXT(item, "name", d->name);
-        TEXT(item, "state", d->state);
-        TEXT(item, "link_layer", d->layer);
-    }
+         item = item->next)
+        device_parse(&fp->device[fp->device_count++], item);
     for (item = first_of(top, "seen"); item != NULL && fp->seen_count < SH_FP_SEEN_MAX;
          item = item->next) {
         sh_fp_seen *s = &fp->seen[fp->seen_count++];
@@ -136,6 +148,7 @@ sh_status sh_fingerprint_parse(sh_str text, const char *where, sh_fingerprint *o
     TEXT(top, "kernel", out->kernel);
     TEXT(top, "arch", out->arch);
     TEXT(top, "firewall", out->firewall);
+    TEXT(top, "rdma_plugin", out->rdma_plugin);
     TEXT(cpu, "name", out->cpu);
     TEXT(cpu, "level", out->cpu_level);
     out->cores = number_of(cpu, "cores", 0);
@@ -171,4 +184,11 @@ const char sh_fingerprint_script[] =
     "printf '],\"gateways\":['\n"
     "ip route show default 2>/dev/null | awk '$2==\"via\"{printf "
     "\"%s{\\\"address\\\":\\\"%s\\\",\\\"interface\\\":\\\"%s\\\"}\",s,$3,$5;s=\",\"}'\n"
+    "printf '],\"rdma\":['; s=\n"
+    "for p in /sys/class/infiniband/*/ports/1; do\n"
+    "[ -e \"$p/state\" ] || continue\n"
+    "n=${p%/ports/1}; n=${n##*/}; t=$(cat \"$p/state\")\n"
+    "printf '%s{\"name\":\"%s\",\"state\":\"%s\",\"link_layer\":\"%s\"}' \"$s\" \"$n\""
+    " \"${t#*: }\" \"$(cat \"$p/link_layer\")\"; s=,\n"
+    "done\n"
     "printf ']}\\n'\n";

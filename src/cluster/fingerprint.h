@@ -22,6 +22,7 @@ enum {
     SH_FP_ADDRESSES_MAX = 96,
     SH_FP_GATEWAYS_MAX = 8,
     SH_FP_DEVICES_MAX = 32,
+    SH_FP_GIDS_MAX = 16,
     SH_FP_SEEN_MAX = 64,
     SH_FP_PORTS_MAX = 8,
 };
@@ -49,9 +50,20 @@ typedef struct {
 } sh_fp_gateway;
 
 typedef struct {
-    char name[SH_FP_NAME_MAX];
-    char state[SH_FP_NAME_MAX]; /* "ACTIVE", "DOWN" */
-    char layer[SH_FP_NAME_MAX]; /* "Ethernet", "InfiniBand" */
+    int64_t index;
+    char text[SH_FP_NAME_MAX]; /* "0000:0000:0000:0000:0000:ffff:0a00:0001" */
+    char type[SH_FP_NAME_MAX]; /* "RoCE v2", "IB/RoCE v1" */
+} sh_fp_gid;
+
+/* A port of an RDMA device. */
+typedef struct {
+    char name[SH_FP_NAME_MAX];      /* "mlx5_0", or "mlx5_0:2" for its second port */
+    char state[SH_FP_NAME_MAX];     /* "ACTIVE", "DOWN" */
+    char layer[SH_FP_NAME_MAX];     /* "Ethernet", "InfiniBand" */
+    char rate[SH_FP_NAME_MAX];      /* "100 Gb/sec (4X EDR)" */
+    char interface[SH_FP_NAME_MAX]; /* the network interface on the same cable; "" if none */
+    sh_fp_gid gid[SH_FP_GIDS_MAX];
+    int gid_count;
 } sh_fp_device;
 
 /* An entry of a bridge's forwarding table: this MAC address was seen on this port. */
@@ -75,6 +87,8 @@ typedef struct {
     char cpu[SH_FP_TEXT_MAX];
     char cpu_level[SH_FP_NAME_MAX];
     char firewall[SH_FP_NAME_MAX]; /* "ufw", "firewalld", "iptables", or "" */
+    char
+        rdma_plugin[SH_FP_TEXT_MAX]; /* path of the plugin for --backend jaccl; "": there is none */
     int64_t cores;
     int64_t memory_total, memory_available;
     int64_t unix_us;
@@ -112,6 +126,9 @@ typedef struct {
 
 /* The fingerprint of this host; owned by the caller. */
 cJSON *sh_fingerprint_gather(const sh_fingerprint_opts *opts);
+
+/* Adds "rdma", the ports below a folder such as /sys/class/infiniband. */
+void sh_fingerprint_add_rdma(cJSON *top, const char *dir);
 
 /* Parses what a host printed; `where` names it in errors. The struct is large: allocate it on the
  * heap. */

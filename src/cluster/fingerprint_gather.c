@@ -8,8 +8,10 @@
 #include "base/file.h"
 #include "base/system.h"
 #include "base/version.h"
+#include "cluster/backend.h"
 #include "cluster/fingerprint.h"
 #include "model/identity.h"
+#include "net/plugin.h"
 #include "net/sock.h"
 
 #include <arpa/inet.h>
@@ -264,23 +266,6 @@ static void each_name(const char *dir, name_fn fn, cJSON *list)
     closedir(d);
 }
 
-static void add_device(cJSON *list, const char *dir, const char *name)
-{
-    cJSON *item = cJSON_CreateObject();
-    sh_buf buf = {0};
-    char *state = sh_asprintf("%s/%s/ports/1/state", dir, name);
-    char *layer = sh_asprintf("%s/%s/ports/1/link_layer", dir, name);
-    cJSON_AddStringToObject(item, "name", name);
-    sh_str text = file_text(state, &buf), number; /* "4: ACTIVE" */
-    sh_str_cut(&text, ':', &number);
-    add_text(item, "state", sh_str_trim(text));
-    add_text(item, "link_layer", file_text(layer, &buf));
-    cJSON_AddItemToArray(list, item);
-    free(state);
-    free(layer);
-    sh_buf_reset(&buf);
-}
-
 /* The forwarding table knows a port by its number; record the interface name under that number. */
 static void find_port(cJSON *names, const char *dir, const char *name)
 {
@@ -383,6 +368,14 @@ static void add_listen(cJSON *top, const char *listen)
     }
 }
 
+/* RDMA needs a plugin, which is built only where libibverbs is. */
+static void add_plugin(cJSON *top)
+{
+    char *path = sh_plugin_find(NULL, SH_RDMA_PLUGIN_FILE);
+    if (path != NULL) add_text(top, "rdma_plugin", sh_str_of(path));
+    free(path);
+}
+
 cJSON *sh_fingerprint_gather(const sh_fingerprint_opts *opts)
 {
     cJSON *top = cJSON_CreateObject();
@@ -390,7 +383,8 @@ cJSON *sh_fingerprint_gather(const sh_fingerprint_opts *opts)
     add_resources(top);
     add_interfaces(top);
     add_gateways(top);
-    each_name("/sys/class/infiniband", add_device, cJSON_AddArrayToObject(top, "rdma"));
+    sh_fingerprint_add_rdma(top, "/sys/class/infiniband");
+    add_plugin(top);
     each_name("/sys/class/net", add_seen, cJSON_AddArrayToObject(top, "seen"));
     cJSON_AddStringToObject(top, "firewall", firewall_name());
     if (opts->model != NULL || opts->model_fault != NULL) add_model(top, opts);

@@ -19,12 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_LEN_MAX = 4 << 20, ENVS_MAX = 1024, DEVICES_MAX = 64 };
+enum { FILE_LEN_MAX = 4 << 20, ENVS_MAX = 1024, DEVICES_MAX = 64, DEVICE_NAME_MAX = 64 };
 
 typedef struct {
     sh_hostfile *file;
     const char *where;
     sh_err *err;
+    bool matrix; /* a list of rows of devices */
 } parse;
 
 static sh_status bad(const parse *p, const char *entry, const char *must, const cJSON *found)
@@ -73,6 +74,15 @@ static sh_status parse_address(parse *p, sh_host *host, const char *entry, const
     return SH_OK;
 }
 
+/* A name as in /sys/class/infiniband: it becomes part of paths, logs and scripts. */
+static bool is_device_text(const char *text)
+{
+    size_t len = strlen(text);
+    for (size_t i = 0; i < len; i++)
+        if (!isalnum((unsigned char)text[i]) && strchr("._-:", text[i]) == NULL) return false;
+    return len > 0 && len < DEVICE_NAME_MAX && text[0] != '.' && text[0] != '-';
+}
+
 /* null, "device" or ["device", ...]. */
 static sh_status parse_devices(parse *p, const char *entry, const cJSON *item, sh_devices *out)
 {
@@ -88,16 +98,28 @@ static sh_status parse_devices(parse *p, const char *entry, const cJSON *item, s
     for (; out->count < count; device = device->next) {
         if (!cJSON_IsString(device))
             return bad(p, entry, "null, a string or a list of strings", item);
+        if (!is_device_text(device->valuestring))
+            return sh_err_set(p->err, SH_ERR_INPUT,
+                              "%s: %s '%s' is not the name of a device, such as mlx5_0", p->where,
+                              entry, device->valuestring);
         out->name[out->count++] = keep(p, device->valuestring);
     }
     return SH_OK;
+}
+
+void sh_hostfile_cell_name(bool matrix, int from, int to, char *out, size_t len)
+{
+    if (matrix)
+        snprintf(out, len, "row %d, column %d", from, to);
+    else
+        snprintf(out, len, "rdma[%d] of host %d", to, from);
 }
 
 /* One entry for each host, null at the host's own position; or an empty list. */
 static sh_status parse_rdma(parse *p, sh_host *host, int idx, const cJSON *list)
 {
     char entry[48];
-    snprintf(entry, sizeof(entry), "rdma of host %d", idx);
+    snprintf(entry, sizeof(entry), p->matrix ? "row %d" : "rdma of host %d", idx);
     if (!cJSON_IsArray(list)) return bad(p, entry, "a list", list);
     int count = cJSON_GetArraySize(list);
     if (count != 0 && count != p->file->count)
@@ -108,7 +130,7 @@ static sh_status parse_rdma(parse *p, sh_host *host, int idx, const cJSON *list)
     const cJSON *item;
     cJSON_ArrayForEach(item, list)
     {
-        snprintf(entry, sizeof(entry), "rdma[%d] of host %d", host->rdma_count, idx);
+        sh_hostfile_cell_name(p->matrix, idx, host->rdma_count, entry, sizeof(entry));
         sh_status status = parse_devices(p, entry, item, &host->rdma[host->rdma_count]);
         if (status != SH_OK) return status;
         if (host->rdma_count == idx && host->rdma[idx].count > 0)
@@ -142,13 +164,13 @@ static sh_status parse_host_object(parse *p, sh_host *host, int idx, const cJSON
 }
 
 /* A row of addresses, or of devices if the file is a matrix. */
-static sh_status parse_host_row(parse *p, sh_host *host, int idx, const cJSON *row, bool devices)
+static sh_status parse_host_row(parse *p, sh_host *host, int idx, const cJSON *row)
 {
     char entry[48];
     snprintf(entry, sizeof(entry), "entry %d", idx);
+    if (p->matrix) return parse_rdma(p, host, idx, row);
     if (cJSON_IsString(row)) return parse_address(p, host, entry, row, true);
     if (!cJSON_IsArray(row)) return bad(p, entry, "a string or a list of strings", row);
-    if (devices) return parse_rdma(p, host, idx, row);
     if (row->child == NULL)
         return sh_err_set(p->err, SH_ERR_INPUT, "%s: %s is an empty list", p->where, entry);
     for (const cJSON *item = row->child; item != NULL; item = item->next) {
@@ -176,12 +198,13 @@ static sh_status parse_hosts(parse *p, const cJSON *list, bool objects)
                           count, SH_RANKS_MAX);
     p->file->host = sh_arena_array(&p->file->arena, (size_t)count, sizeof(*p->file->host));
     p->file->count = count;
-    p->file->has_ports = !objects;
-    bool devices = !objects && has_null(list);
+    p->matrix = !objects && has_null(list);
+    p->file->has_ports = !objects && !p->matrix;
+    p->file->is_matrix = p->matrix;
     int idx = 0;
     for (const cJSON *item = list->child; item != NULL; item = item->next, idx++) {
         sh_status status = objects ? parse_host_object(p, &p->file->host[idx], idx, item)
-                                   : parse_host_row(p, &p->file->host[idx], idx, item, devices);
+                                   : parse_host_row(p, &p->file->host[idx], idx, item);
         if (status != SH_OK) return status;
     }
     return SH_OK;
@@ -227,10 +250,11 @@ static sh_status parse_top(parse *p, const cJSON *top)
 sh_status sh_hostfile_parse(sh_str text, const char *where, sh_hostfile **out, sh_err *err)
 {
     sh_hostfile *file = sh_alloc(sizeof(*file));
-    parse p = {file, where, err};
+    parse p = {.file = file, .where = where, .err = err};
     cJSON *top = NULL;
     sh_status status = SH_OK;
     file->backend = "";
+    file->where = sh_arena_str(&file->arena, sh_str_of(where)).ptr;
     if (sh_str_trim(text).len == 0) { /* mlx.launch writes an empty file for a single host */
         file->host = sh_arena_array(&file->arena, 1, sizeof(*file->host));
         file->count = 1;
@@ -253,6 +277,27 @@ sh_status sh_hostfile_load(const char *path, sh_hostfile **out, sh_err *err)
     sh_status status = sh_file_read(path, FILE_LEN_MAX, &text, err);
     if (status == SH_OK) status = sh_hostfile_parse(sh_buf_str(&text), path, out, err);
     sh_buf_reset(&text);
+    return status;
+}
+
+/* MLX's variable names a file; starting ranks by hand is easier with the matrix itself. */
+sh_status sh_hostfile_load_matrix(const char *text, const char *setting, sh_hostfile **out,
+                                  sh_err *err)
+{
+    sh_hostfile *file = NULL;
+    sh_str trimmed = sh_str_trim(sh_str_of(text));
+    bool inline_json = sh_str_starts(trimmed, SH_STR("["));
+    sh_status status = inline_json ? sh_hostfile_parse(trimmed, setting, &file, err)
+                                   : sh_hostfile_load(text, &file, err);
+    if (status == SH_OK && !file->is_matrix)
+        status = sh_err_set(err, SH_ERR_INPUT,
+                            "%s: must be a matrix of devices, such as "
+                            "[[null, \"mlx5_0\"], [\"mlx5_0\", null]]",
+                            inline_json ? setting : text);
+    if (status == SH_OK)
+        *out = file;
+    else
+        sh_hostfile_free(file);
     return status;
 }
 

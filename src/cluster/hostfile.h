@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "cluster/backend.h"
 #include "cluster/findings.h"
 #include "net/peer_messages.h"
 
@@ -34,12 +35,14 @@ typedef struct {
 
 typedef struct {
     sh_arena arena;      /* owns all strings */
+    const char *where;   /* the file's name in errors; NULL when it was not read from a file */
     const char *backend; /* "" when the file names none */
     const char **env;    /* "K=V" */
     int env_count;
     sh_host *host;
     int count;
     bool has_ports; /* addresses are "ip:port" */
+    bool is_matrix; /* a bare matrix of devices: it does not say where the ranks are */
 } sh_hostfile;
 
 enum { SH_HOSTFILE_PORT = 32323 }; /* the first port when the file has none */
@@ -49,6 +52,11 @@ SH_MUST_CHECK sh_status sh_hostfile_load(const char *path, sh_hostfile **out, sh
 /* The same for text in memory; `where` names it in errors. */
 SH_MUST_CHECK sh_status sh_hostfile_parse(sh_str text, const char *where, sh_hostfile **out,
                                           sh_err *err);
+
+/* A matrix of devices, as in MLX_IBV_DEVICES: the path of a file, or the JSON itself, for which
+ * errors name the setting. */
+SH_MUST_CHECK sh_status sh_hostfile_load_matrix(const char *text, const char *setting,
+                                                sh_hostfile **out, sh_err *err);
 void sh_hostfile_free(sh_hostfile *file);
 
 /* The addresses of a rank as "host:port". When the file has no ports, they count up from first_port
@@ -79,13 +87,19 @@ typedef enum {
 SH_MUST_CHECK sh_status sh_hostfile_write(const sh_hostfile *file, sh_hostfile_form form,
                                           sh_buf *out, sh_err *err);
 
-/* Which topologies the devices allow: a mesh (every pair has a device), a ring (all neighbours have
- * as many devices as rank 0 has to rank 1). If neither, `why` says what is missing. */
-typedef struct {
-    bool mesh, ring;
-    char why[160];
-} sh_device_shape;
-sh_device_shape sh_hostfile_devices(const sh_hostfile *file);
+/* The devices of rank `from` that reach rank `to`; none where the file names none. */
+const sh_devices *sh_hostfile_devices(const sh_hostfile *file, int from, int to);
+
+/* Whether the file names any device. */
+bool sh_hostfile_has_devices(const sh_hostfile *file);
+
+/* Fails unless the devices suit a backend: both ends of a pair name equally many, and every pair
+ * that needs them has them. The error names the file and the cell. */
+SH_MUST_CHECK sh_status sh_hostfile_check_devices(const sh_hostfile *file,
+                                                  const sh_backend *backend, sh_err *err);
+
+/* How errors name a cell: "row 0, column 1" in a matrix, "rdma[1] of host 0" elsewhere. */
+void sh_hostfile_cell_name(bool matrix, int from, int to, char *out, size_t len);
 
 /* Reports what is wrong in a file that parsed. */
 void sh_hostfile_check(const sh_hostfile *file, sh_findings *report);

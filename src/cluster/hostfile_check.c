@@ -1,58 +1,68 @@
-/* Checks of a hostfile that parsed: mistakes that would only show once ranks fail to connect, such
- * as a loopback address among remote hosts, two hosts with one address, or a backend that is not
- * built in. Works on the file alone; nothing is resolved or contacted. */
+/* Checks of a hostfile that parsed, and of its devices: mistakes that would only show once ranks
+ * fail to connect, such as a loopback address among remote hosts, two hosts with one address, or a
+ * backend that is not built in. Works on the file alone; nothing is resolved or contacted. */
 #include "cluster/hostfile.h"
 #include "net/addr.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const sh_devices *devices(const sh_hostfile *file, int from, int to)
+const sh_devices *sh_hostfile_devices(const sh_hostfile *file, int from, int to)
 {
     static const sh_devices none;
     const sh_host *host = &file->host[from];
     return to < host->rdma_count ? &host->rdma[to] : &none;
 }
 
-static bool is_mesh(const sh_hostfile *file, char *why, size_t len)
+bool sh_hostfile_has_devices(const sh_hostfile *file)
 {
     for (int i = 0; i < file->count; i++)
         for (int j = 0; j < file->count; j++)
-            if (i != j && devices(file, i, j)->count == 0) {
-                snprintf(why, len, "not a mesh: host %d has no device to host %d", i, j);
-                return false;
-            }
-    return true;
+            if (sh_hostfile_devices(file, i, j)->count > 0) return true;
+    return false;
 }
 
-/* In a ring all hops must have the same number of devices, in both directions. */
-static bool is_ring(const sh_hostfile *file, char *why, size_t len)
+static bool needs_devices(const sh_backend *backend, int size, int from, int to)
 {
-    int count = devices(file, 0, 1)->count;
-    for (int i = 0; i < file->count; i++) {
-        int side[2] = {(i + file->count - 1) % file->count, (i + 1) % file->count};
-        for (int k = 0; k < 2; k++)
-            if (count == 0 || devices(file, i, side[k])->count != count) {
-                snprintf(why, len, "not a ring: host %d has %d devices to host %d, not %d", i,
-                         devices(file, i, side[k])->count, side[k], count);
-                return false;
-            }
-    }
-    return true;
+    bool next = (from + 1) % size == to || (to + 1) % size == from;
+    return backend->devices == SH_DEVICES_EVERYWHERE ||
+           (backend->devices == SH_DEVICES_NEIGHBOURS && next);
 }
 
-sh_device_shape sh_hostfile_devices(const sh_hostfile *file)
+/* A cable has two ends, so both ranks of a pair name equally many devices. */
+static sh_status check_cell(const sh_hostfile *file, const sh_backend *backend, int from, int to,
+                            sh_err *err)
 {
-    sh_device_shape shape = {0};
-    char mesh[72] = "", ring[72] = "";
-    if (file->count < 2) {
-        snprintf(shape.why, sizeof(shape.why), "devices need at least two hosts");
-        return shape;
-    }
-    shape.mesh = is_mesh(file, mesh, sizeof(mesh));
-    shape.ring = is_ring(file, ring, sizeof(ring));
-    if (!shape.mesh && !shape.ring) snprintf(shape.why, sizeof(shape.why), "%s; %s", mesh, ring);
-    return shape;
+    char cell[48], other[48];
+    int mine = sh_hostfile_devices(file, from, to)->count;
+    int theirs = sh_hostfile_devices(file, to, from)->count;
+    sh_hostfile_cell_name(file->is_matrix, from, to, cell, sizeof(cell));
+    sh_hostfile_cell_name(file->is_matrix, to, from, other, sizeof(other));
+    if (mine != theirs)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "%s: %s names %d device%s, but %s names %d: a link needs one at each end",
+                          file->where, cell, mine, mine == 1 ? "" : "s", other, theirs);
+    if (mine > 0) return SH_OK;
+    if (needs_devices(backend, file->count, from, to))
+        return sh_err_set(err, SH_ERR_INPUT, "%s: %s names no device, but %s needs one between %s",
+                          file->where, cell, backend->name,
+                          backend->devices == SH_DEVICES_EVERYWHERE
+                              ? "every two ranks (jaccl-ring: only between neighbours)"
+                              : "each rank and the next");
+    return SH_OK;
+}
+
+sh_status sh_hostfile_check_devices(const sh_hostfile *file, const sh_backend *backend, sh_err *err)
+{
+    if (file->count < 2)
+        return sh_err_set(err, SH_ERR_INPUT, "%s: devices need at least two ranks", file->where);
+    for (int i = 0; i < file->count; i++)
+        for (int j = 0; j < file->count; j++) {
+            if (i == j) continue;
+            sh_status status = check_cell(file, backend, i, j, err);
+            if (status != SH_OK) return status;
+        }
+    return SH_OK;
 }
 
 static const char *name_of(const sh_hostfile *file, int idx, char *out, size_t len)
@@ -65,17 +75,14 @@ static const char *name_of(const sh_hostfile *file, int idx, char *out, size_t l
     return out;
 }
 
-/* The first four names work here; the others belong to MLX and are recognized but not built in. */
 static void check_backend(const sh_hostfile *file, sh_findings *report)
 {
-    static const char *const known[] = {"", "ring", "any", "mpi", "nccl", "jaccl", "jaccl-ring"};
-    size_t i = 0;
-    while (i < SH_COUNT_OF(known) && strcmp(known[i], file->backend) != 0) i++;
-    if (i == SH_COUNT_OF(known))
+    const sh_backend *backend = sh_backend_find(file->backend);
+    if (backend == NULL)
         sh_findings_add(report, SH_FINDING_FAIL, "backend", "",
                         "write ring, or leave it empty and choose with --backend",
                         "'%s' is not a backend", file->backend);
-    else if (i > 3)
+    else if (!sh_backend_is_built_in(backend))
         sh_findings_add(report, SH_FINDING_WARN, "backend", "",
                         "start with --backend ring, or write \"backend\": \"ring\"",
                         "'%s' is not built into this program; --backend ring uses TCP",
@@ -161,31 +168,30 @@ static void check_loopback(const sh_hostfile *file, sh_findings *report)
                         "some hosts have a loopback address, which other machines cannot reach");
 }
 
-/* Devices that fit no topology are a failure only if the file asks for a backend that needs them.
- */
+/* Devices that suit no backend are a failure only if the file asks for one that needs them. */
 static void check_devices(const sh_hostfile *file, sh_findings *report)
 {
-    bool any = false;
-    for (int i = 0; i < file->count; i++) any |= file->host[i].rdma_count > 0;
-    bool wanted = strncmp(file->backend, "jaccl", 5) == 0;
-    if (!any && !wanted) return;
-    sh_device_shape shape = sh_hostfile_devices(file);
-    if (shape.mesh || shape.ring)
-        sh_findings_add(report, SH_FINDING_OK, "rdma", "", NULL, "devices for a %s%s%s",
-                        shape.mesh ? "mesh" : "", shape.mesh && shape.ring ? " and a " : "",
-                        shape.ring ? "ring" : "");
-    else
-        sh_findings_add(report, wanted ? SH_FINDING_FAIL : SH_FINDING_WARN, "rdma", "",
-                        "rdma[j] of host i names the device on host i that reaches host j", "%s",
-                        shape.why);
-}
-
-/* False for a bare matrix of devices: it does not say where the ranks are. */
-static bool has_places(const sh_hostfile *file)
-{
-    for (int i = 0; i < file->count; i++)
-        if (file->host[i].ssh != NULL || file->host[i].address_count > 0) return true;
-    return false;
+    static const char *const suited[] = {"jaccl", "jaccl-ring"};
+    const sh_backend *asked = sh_backend_find(file->backend);
+    bool wanted = asked != NULL && asked->devices != SH_DEVICES_NOWHERE;
+    sh_err err;
+    if (!sh_hostfile_has_devices(file)) {
+        if (wanted)
+            sh_findings_add(report, SH_FINDING_WARN, "rdma", "",
+                            "`shoal hosts detect` finds out which device reaches which host",
+                            "no devices are named: each rank uses any that is active");
+        return;
+    }
+    for (size_t i = 0; i < SH_COUNT_OF(suited); i++)
+        if (sh_hostfile_check_devices(file, wanted ? asked : sh_backend_find(suited[i]), &err) ==
+            SH_OK) {
+            sh_findings_add(report, SH_FINDING_OK, "rdma", "", NULL, "devices for %s",
+                            wanted ? asked->name : suited[i]);
+            return;
+        }
+    sh_findings_add(report, wanted ? SH_FINDING_FAIL : SH_FINDING_WARN, "rdma", "",
+                    "rdma[j] of host i names the device on host i that reaches host j", "%s",
+                    err.text);
 }
 
 void sh_hostfile_check(const sh_hostfile *file, sh_findings *report)
@@ -206,7 +212,7 @@ void sh_hostfile_check(const sh_hostfile *file, sh_findings *report)
     }
     check_loopback(file, report);
     check_devices(file, report);
-    if (!has_places(file))
+    if (file->is_matrix)
         sh_findings_add(report, SH_FINDING_WARN, "hosts", "",
                         "it is complete as --ibv-devices; a --hostfile must name hosts",
                         "%d rank%s, but none has an address or an ssh name", file->count,

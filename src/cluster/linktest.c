@@ -22,6 +22,10 @@ enum {
     LATENCY_MAX = 128 * 1024, /* sizes up to this are timed for latency, above for bandwidth */
     BATCHES = 9,
     ROUNDS_MAX = 4000,
+    ROUNDS_ASKED_MAX = 1 << 20,
+    ROUNDS_SHOWN = 20, /* of a batch, when each is timed by itself */
+    LARGE_ROUNDS = 100,
+    LARGE_ROUNDS_QUICK = 10,
     STRESS_NUMBERS_MAX = 200000,
 };
 
@@ -29,6 +33,8 @@ typedef struct {
     sh_group *group;
     const sh_linktest_opts *opts;
     sh_linktest_report *report;
+    const sh_linktest_hooks *hooks;
+    double *round_s; /* of the current batch; NULL: rounds are not timed one by one */
     sh_rawlink raw;
     float *x;
     float *y;
@@ -40,7 +46,7 @@ void sh_linktest_opts_init(sh_linktest_opts *opts, bool quick)
     static const size_t bandwidth[] = {256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
     memset(opts, 0, sizeof(*opts));
     opts->quick = quick;
-    opts->latency_count = 0;
+    opts->large_rounds = quick ? LARGE_ROUNDS_QUICK : LARGE_ROUNDS;
     for (size_t i = quick ? 4 : 0; i < (quick ? 5 : SH_COUNT_OF(latency)); i++)
         opts->latency[opts->latency_count++] = latency[i];
     for (size_t i = quick ? 2 : 0; i < (quick ? 3 : SH_COUNT_OF(bandwidth)); i++)
@@ -64,24 +70,46 @@ static bool parse_size(sh_str text, size_t *out)
     return *out >= 4;
 }
 
+/* Sorts a size into short ones, which are timed for latency, and long ones. */
+static sh_status add_size(sh_linktest_opts *opts, size_t size, const char *flag, sh_err *err)
+{
+    bool is_short = size <= LATENCY_MAX;
+    int *count = is_short ? &opts->latency_count : &opts->bandwidth_count;
+    if (*count == SH_LINKTEST_SIZES_MAX)
+        return sh_err_set(err, SH_ERR_LIMIT, "%s: more than %d", flag, SH_LINKTEST_SIZES_MAX);
+    (is_short ? opts->latency : opts->bandwidth)[(*count)++] = size / 4 * 4;
+    return SH_OK;
+}
+
 sh_status sh_linktest_parse_sizes(sh_linktest_opts *opts, const char *text, sh_err *err)
 {
-    sh_str rest = sh_str_of(text);
-    sh_str part;
+    sh_str rest = sh_str_of(text), part;
+    sh_status status = SH_OK;
     opts->latency_count = opts->bandwidth_count = 0;
-    while (sh_str_cut(&rest, ',', &part)) {
+    while (status == SH_OK && sh_str_cut(&rest, ',', &part)) {
         size_t size;
         if (!parse_size(sh_str_trim(part), &size))
             return sh_err_set(err, SH_ERR_INPUT,
                               "--sizes: '%.*s' must be 4 to 8G bytes, such as 16K", (int)part.len,
                               part.ptr);
-        bool is_short = size <= LATENCY_MAX;
-        int *count = is_short ? &opts->latency_count : &opts->bandwidth_count;
-        if (*count == SH_LINKTEST_SIZES_MAX)
-            return sh_err_set(err, SH_ERR_LIMIT, "--sizes: more than %d", SH_LINKTEST_SIZES_MAX);
-        (is_short ? opts->latency : opts->bandwidth)[(*count)++] = size / 4 * 4;
+        status = add_size(opts, size, "--sizes", err);
     }
-    return SH_OK;
+    return status;
+}
+
+sh_status sh_linktest_parse_counts(sh_linktest_opts *opts, const char *text, sh_err *err)
+{
+    sh_str rest = sh_str_of(text), part;
+    sh_status status = SH_OK;
+    opts->latency_count = opts->bandwidth_count = 0;
+    while (status == SH_OK && sh_str_cut(&rest, ',', &part)) {
+        int64_t count;
+        if (!sh_str_to_int(sh_str_trim(part), &count) || count < 1 || count > INT64_C(1) << 31)
+            return sh_err_set(err, SH_ERR_INPUT, "--counts: '%.*s' must be 1 to 2147483648 numbers",
+                              (int)part.len, part.ptr);
+        status = add_size(opts, (size_t)count * 4, "--counts", err);
+    }
+    return status;
 }
 
 double sh_linktest_rate(const sh_linktest_row *row, int ranks)
@@ -204,9 +232,14 @@ static sh_status run_barrier(test *t, sh_err *err)
 static sh_status time_sum(test *t, size_t bytes, int rounds, double *seconds, sh_err *err)
 {
     sh_status status = sh_coll_barrier(t->group, err);
-    int64_t start_ns = sh_clock_ns();
-    for (int i = 0; i < rounds && status == SH_OK; i++)
+    int64_t start_ns = sh_clock_ns(), last_ns = start_ns;
+    for (int i = 0; i < rounds && status == SH_OK; i++) {
         status = sh_coll_allreduce(t->group, t->x, 1, bytes / 4, t->opts->wire, err);
+        if (t->round_s == NULL) continue;
+        int64_t now_ns = sh_clock_ns();
+        t->round_s[i] = (double)(now_ns - last_ns) / 1e9;
+        last_ns = now_ns;
+    }
     *seconds = (double)(sh_clock_ns() - start_ns) / 1e9 / rounds;
     return status;
 }
@@ -229,10 +262,17 @@ static sh_status choose_rounds(test *t, size_t bytes, int32_t *rounds, sh_err *e
     sh_status status = time_sum(t, bytes, 3, &seconds, err);
     if (status != SH_OK) return status;
     double wanted = (t->opts->quick ? 0.01 : 0.05) / (seconds > 1e-9 ? seconds : 1e-9);
-    *rounds = wanted < 1 ? 1 : wanted > ROUNDS_MAX ? ROUNDS_MAX : (int32_t)wanted;
+    int32_t most = t->opts->each_round ? ROUNDS_SHOWN : ROUNDS_MAX;
+    *rounds = wanted < 1 ? 1 : wanted > most ? most : (int32_t)wanted;
     if (t->opts->rounds > 0)
-        *rounds = t->opts->rounds < 1 << 20 ? (int32_t)t->opts->rounds : 1 << 20;
+        *rounds = t->opts->rounds < ROUNDS_ASKED_MAX ? (int32_t)t->opts->rounds : ROUNDS_ASKED_MAX;
     return sh_coll_broadcast(t->group, 0, rounds, sizeof(*rounds), err);
+}
+
+static void show_rounds(const test *t, size_t bytes, int count)
+{
+    if (t->hooks->rounds != NULL && sh_group_rank(t->group) == 0)
+        t->hooks->rounds(t->hooks->arg, bytes, t->round_s, count);
 }
 
 static sh_status run_size(test *t, size_t bytes, bool latency, sh_linktest_row *out, sh_err *err)
@@ -242,10 +282,15 @@ static sh_status run_size(test *t, size_t bytes, bool latency, sh_linktest_row *
     int32_t rounds;
     memset(t->x, 0, bytes);
     sh_status status = choose_rounds(t, bytes, &rounds, err);
+    if (status == SH_OK && t->opts->each_round)
+        t->round_s = sh_alloc_array((size_t)rounds, sizeof(*t->round_s));
     for (int b = 0; b < BATCHES && status == SH_OK; b++) {
         status = time_raw(t, bytes, rounds, latency, &raw[b], err);
         if (status == SH_OK) status = time_sum(t, bytes, rounds, &sum[b], err);
+        if (status == SH_OK && t->round_s != NULL) show_rounds(t, bytes, rounds);
     }
+    free(t->round_s);
+    t->round_s = NULL;
     if (status != SH_OK) return status;
     *out = (sh_linktest_row){bytes, median(sum, BATCHES), median(raw, BATCHES)};
     return SH_OK;
@@ -293,40 +338,92 @@ static sh_status run_stress(test *t, sh_err *err)
     return SH_OK;
 }
 
-/* Bytes for the largest operation: 4 MB hold the 700001 numbers of the correctness phase, and the
- * term of `ranks` what an all-gather of it collects. */
-static size_t buffer_len(const sh_linktest_opts *opts, int ranks)
+static size_t largest(const sh_linktest_opts *opts)
 {
-    size_t most = 4 * 1000000 + (size_t)ranks * 100000;
+    size_t most = 0;
     for (int i = 0; i < opts->bandwidth_count; i++)
         if (opts->bandwidth[i] > most) most = opts->bandwidth[i];
     return most;
 }
 
+/* Sums of the largest size, each one timed and checked: what long prompts and large models do to a
+ * link for minutes. */
+static sh_status run_large(test *t, sh_err *err)
+{
+    size_t bytes = largest(t->opts);
+    int rounds = t->opts->large_rounds, size = sh_group_size(t->group);
+    double *seconds = sh_alloc_array((size_t)rounds, sizeof(*seconds));
+    float want = (float)size * (float)(size + 1) / 2;
+    sh_status status = SH_OK;
+    for (int i = 0; i < rounds && bytes > 0 && status == SH_OK; i++) {
+        for (size_t k = 0; k < bytes / 4; k++) t->x[k] = (float)(sh_group_rank(t->group) + 1);
+        status = sh_coll_barrier(t->group, err);
+        int64_t start_ns = sh_clock_ns();
+        if (status == SH_OK)
+            status = sh_coll_allreduce(t->group, t->x, 1, bytes / 4, SH_CODEC_F32, err);
+        seconds[i] = (double)(sh_clock_ns() - start_ns) / 1e9;
+        for (size_t k = 0; k < bytes / 4 && status == SH_OK; k++)
+            if (!(t->x[k] == want))
+                status = wrong(t, "large sum", k, (double)t->x[k], (double)want, err);
+    }
+    if (status == SH_OK && bytes > 0 && rounds > 0) {
+        t->report->large_bytes = bytes;
+        t->report->large_rounds = rounds;
+        t->report->large_median = median(seconds, rounds); /* sorts them */
+        t->report->large_min = seconds[0];
+        t->report->large_max = seconds[rounds - 1];
+    }
+    free(seconds);
+    return status;
+}
+
+/* Bytes for the largest operation: 4 MB hold the 700001 numbers of the correctness phase, and the
+ * term of `ranks` what an all-gather of it collects. */
+static size_t buffer_len(const sh_linktest_opts *opts, int ranks)
+{
+    size_t least = 4 * 1000000 + (size_t)ranks * 100000;
+    return largest(opts) > least ? largest(opts) : least;
+}
+
+static sh_status run_latency(test *t, sh_err *err)
+{
+    return run_timing(t, true, err);
+}
+
+static sh_status run_bandwidth(test *t, sh_err *err)
+{
+    return run_timing(t, false, err);
+}
+
+static const struct {
+    const char *name;
+    sh_status (*run)(test *t, sh_err *err);
+    bool timed, stress; /* in which kind of run */
+} PHASES[] = {
+    {"barrier", run_barrier, true, true},  {"correctness", run_correctness, true, true},
+    {"latency", run_latency, true, false}, {"bandwidth", run_bandwidth, true, false},
+    {"stress", run_stress, false, true},   {"large sums", run_large, false, true},
+};
+
 /* A stress run replaces the timed phases. After the closing barrier all ranks are known to have
  * finished. */
-static sh_status run_phases(test *t, sh_linktest_phase_fn phase, void *arg, sh_err *err)
+static sh_status run_phases(test *t, sh_err *err)
 {
-    static const char *const names[] = {"barrier", "correctness", "latency", "bandwidth", "stress"};
     bool timed = t->opts->stress_rounds == 0;
     sh_status status = timed ? sh_rawlink_open(t->group, &t->raw, err) : SH_OK;
-    for (size_t i = 0; i < SH_COUNT_OF(names) && status == SH_OK; i++) {
-        if ((i >= 2 && i <= 3 && !timed) || (i == 4 && timed)) continue;
-        if (phase != NULL && sh_group_rank(t->group) == 0) phase(arg, names[i]);
-        switch (i) {
-        case 0: status = run_barrier(t, err); break;
-        case 1: status = run_correctness(t, err); break;
-        case 4: status = run_stress(t, err); break;
-        default: status = run_timing(t, i == 2, err); break;
-        }
+    for (size_t i = 0; i < SH_COUNT_OF(PHASES) && status == SH_OK; i++) {
+        if (timed ? !PHASES[i].timed : !PHASES[i].stress) continue;
+        if (t->hooks->phase != NULL && sh_group_rank(t->group) == 0)
+            t->hooks->phase(t->hooks->arg, PHASES[i].name);
+        status = PHASES[i].run(t, err);
     }
     return status == SH_OK ? sh_coll_barrier(t->group, err) : status;
 }
 
-sh_status sh_linktest_run(sh_group *group, const sh_linktest_opts *opts, sh_linktest_phase_fn phase,
-                          void *arg, sh_linktest_report *out, sh_err *err)
+sh_status sh_linktest_run(sh_group *group, const sh_linktest_opts *opts,
+                          const sh_linktest_hooks *hooks, sh_linktest_report *out, sh_err *err)
 {
-    test t = {.group = group, .opts = opts, .report = out, .raw = {-1, -1}};
+    test t = {.group = group, .opts = opts, .hooks = hooks, .report = out, .raw = {-1, -1}};
     size_t len = buffer_len(opts, sh_group_size(group));
     void *memory;
     memset(out, 0, sizeof(*out));
@@ -334,7 +431,9 @@ sh_status sh_linktest_run(sh_group *group, const sh_linktest_opts *opts, sh_link
     if (status != SH_OK) return status;
     t.x = memory;
     t.y = (float *)(void *)((char *)memory + len);
-    status = run_phases(&t, phase, arg, err);
+    status = sh_group_register_memory(group, memory, 2 * len, err);
+    if (status == SH_OK) status = run_phases(&t, err);
+    sh_group_unregister_memory(group, memory);
     sh_rawlink_close(&t.raw);
     sh_mem_unmap(memory, 2 * len);
     return status;

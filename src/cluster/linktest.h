@@ -21,6 +21,8 @@ typedef struct {
     size_t bandwidth[SH_LINKTEST_SIZES_MAX];
     int bandwidth_count;
     int64_t stress_rounds; /* 0: none */
+    int large_rounds;      /* of a stress run: sums of the largest size */
+    bool each_round;       /* time each round of a sum by itself, for the hook */
 } sh_linktest_opts;
 
 typedef struct {
@@ -37,10 +39,18 @@ typedef struct {
     sh_linktest_row bandwidth[SH_LINKTEST_SIZES_MAX];
     int bandwidth_count;
     int64_t stress_done;
+    size_t large_bytes; /* 0: no large sums were made */
+    int large_rounds;
+    double large_min, large_median, large_max; /* seconds of one sum */
 } sh_linktest_report;
 
-/* Called on rank 0 before each phase, to show progress; may be NULL. */
-typedef void (*sh_linktest_phase_fn)(void *arg, const char *name);
+/* Called on rank 0 to show progress; each may be NULL. */
+typedef struct {
+    void (*phase)(void *arg, const char *name); /* before each phase */
+    /* After each batch of sums, with opts.each_round: the time of each round. */
+    void (*rounds)(void *arg, size_t bytes, const double *seconds, int count);
+    void *arg;
+} sh_linktest_hooks;
 
 /* The default sizes of a quick or of a full run. */
 void sh_linktest_opts_init(sh_linktest_opts *opts, bool quick);
@@ -50,10 +60,14 @@ void sh_linktest_opts_init(sh_linktest_opts *opts, bool quick);
 SH_MUST_CHECK sh_status sh_linktest_parse_sizes(sh_linktest_opts *opts, const char *text,
                                                 sh_err *err);
 
+/* The same for numbers of four bytes, "1024,262144". */
+SH_MUST_CHECK sh_status sh_linktest_parse_counts(sh_linktest_opts *opts, const char *text,
+                                                 sh_err *err);
+
 /* A wrong result is an error that says where, and fails the group on all ranks. */
 SH_MUST_CHECK sh_status sh_linktest_run(sh_group *group, const sh_linktest_opts *opts,
-                                        sh_linktest_phase_fn phase, void *arg,
-                                        sh_linktest_report *out, sh_err *err);
+                                        const sh_linktest_hooks *hooks, sh_linktest_report *out,
+                                        sh_err *err);
 
 /* 2(n-1)/n * bytes / seconds: the bus bandwidth, that is what each rank sends, and also receives,
  * in a ring all-reduce. */

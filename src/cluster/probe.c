@@ -29,7 +29,9 @@ enum {
     KNOCK_MS = 1000, /* time for a client to show the secret */
     PIECE = 1 << 18, /* bytes of one write */
     KNOCKS = 5,
-    ROUNDS = 200, /* short messages, at most */
+    KNOCKS_AT_ONCE = 256,
+    NEAR_MS = 1200, /* a neighbour answers at once, but its address may have to be resolved first */
+    ROUNDS = 200,   /* short messages, at most */
     ROUNDS_NS = 100000000,
     BULK_NS = 100000000, /* a transfer must take this long for its rate to count */
     BULK_MAX = 1 << 29,
@@ -332,4 +334,50 @@ sh_status sh_probe_knock(const char *address, double *rtt_us, sh_err *err)
     qsort(took, KNOCKS, sizeof(*took), by_value);
     *rtt_us = took[KNOCKS / 2];
     return SH_OK;
+}
+
+/* Whether the connection was established or refused. */
+static bool has_answered(int fd)
+{
+    int fault = 0;
+    socklen_t len = sizeof(fault);
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &fault, &len) == 0 &&
+           (fault == 0 || fault == ECONNREFUSED);
+}
+
+/* At most KNOCKS_AT_ONCE addresses. */
+static void knock_batch(const char *const *addresses, int count, double *rtt_us)
+{
+    struct pollfd wait[KNOCKS_AT_ONCE];
+    int64_t start_ns = sh_clock_ns();
+    sh_deadline end = sh_deadline_in_ms(NEAR_MS);
+    int open = 0;
+    for (int i = 0; i < count; i++) {
+        sh_addr addr;
+        sh_err err;
+        wait[i] = (struct pollfd){.fd = -1, .events = POLLOUT};
+        rtt_us[i] = -1;
+        if (sh_addr_parse(addresses[i], &addr, &err) == SH_OK &&
+            sh_sock_connect(&addr, &wait[i].fd, &err) == SH_OK)
+            open++;
+    }
+    while (open > 0 && !sh_deadline_passed(end)) {
+        if (poll(wait, (nfds_t)count, sh_deadline_left_ms(end)) <= 0) continue;
+        for (int i = 0; i < count; i++) {
+            if (wait[i].fd < 0 || wait[i].revents == 0) continue;
+            if (has_answered(wait[i].fd)) rtt_us[i] = (double)(sh_clock_ns() - start_ns) / 1e3;
+            sh_sock_close(wait[i].fd);
+            wait[i].fd = -1;
+            open--;
+        }
+    }
+    for (int i = 0; i < count; i++)
+        if (wait[i].fd >= 0) sh_sock_close(wait[i].fd);
+}
+
+void sh_probe_knock_all(const char *const *addresses, int count, double *rtt_us)
+{
+    for (int i = 0; i < count; i += KNOCKS_AT_ONCE)
+        knock_batch(addresses + i, count - i < KNOCKS_AT_ONCE ? count - i : KNOCKS_AT_ONCE,
+                    rtt_us + i);
 }

@@ -174,6 +174,12 @@ void sh_remote_hosts_add_file_of_first(sh_remote_hosts *hosts, const char *name,
     hosts->files[hosts->file_count - 1].first = true;
 }
 
+void sh_remote_hosts_add_plugin(sh_remote_hosts *hosts, const char *name, sh_buf *bytes)
+{
+    sh_remote_hosts_add_file(hosts, name, bytes, false);
+    hosts->files[hosts->file_count - 1].plugin = true;
+}
+
 static bool is_for(const sh_remote_hosts *hosts, const sh_remote_host *host, int file)
 {
     return !hosts->files[file].first || host == &hosts->list[hosts->of_rank[0]];
@@ -292,9 +298,10 @@ static sh_status check_system(const sh_remote_hosts *hosts, sh_remote_host *host
                             "--hostfile FILE` builds it there",
                             host->name, host->system, ours);
     for (int i = 0; i < hosts->file_count && status == SH_OK; i++) {
-        if (!hosts->files[i].program) continue;
+        if (!hosts->files[i].program && !hosts->files[i].plugin) continue;
         bool same = strcmp(host->system, ours) == 0;
         if (!same) host->missing &= ~(UINT64_C(1) << i);
+        if (hosts->files[i].plugin) continue;
         text_replace(&host->program, sh_str_of(same ? hosts->files[i].name : "bin/native"));
     }
     free(ours);

@@ -32,6 +32,7 @@ typedef struct {
     char *name; /* relative to the state folder */
     sh_buf bytes;
     bool program; /* executable; not sent to hosts with another system */
+    bool plugin;  /* belongs to the program, and goes where it goes */
     bool first;   /* for rank 0's host only: removed from all others */
     char digest[SH_DIGEST_TEXT_LEN + 1];
 } sh_remote_file;
@@ -57,10 +58,12 @@ SH_MUST_CHECK sh_status sh_remote_hosts_init(sh_remote_hosts *hosts, const sh_ho
                                              sh_err *err);
 void sh_remote_hosts_reset(sh_remote_hosts *hosts);
 
-/* Takes ownership of the bytes. The second one is for the host of rank 0 only. */
+/* Takes ownership of the bytes. The second one is for the host of rank 0 only, the third for hosts
+ * that also get the program. */
 void sh_remote_hosts_add_file(sh_remote_hosts *hosts, const char *name, sh_buf *bytes,
                               bool program);
 void sh_remote_hosts_add_file_of_first(sh_remote_hosts *hosts, const char *name, sh_buf *bytes);
+void sh_remote_hosts_add_plugin(sh_remote_hosts *hosts, const char *name, sh_buf *bytes);
 
 SH_MUST_CHECK sh_status sh_remote_hosts_check(sh_remote_hosts *hosts, sh_err *err);
 SH_MUST_CHECK sh_status sh_remote_hosts_push(sh_remote_hosts *hosts, sh_err *err);

@@ -8,7 +8,7 @@
 #ifndef SH_CLUSTER_SURVEY_H
 #define SH_CLUSTER_SURVEY_H
 
-#include "cluster/netplan.h"
+#include "cluster/cables.h"
 #include "cluster/ssh.h"
 
 typedef struct {
@@ -35,6 +35,11 @@ void sh_survey_reset(sh_survey_host *hosts, int count); /* frees the answers */
 /* Times the given links between hosts that answered. */
 void sh_survey_measure(const sh_survey_opts *opts, const sh_survey_host *hosts, int count,
                        sh_net_link *links, int link_count);
+
+/* Finds out which interfaces are connected, by trying: every host that has the program knocks, on
+ * each of its interfaces, at the link-local IPv6 addresses of all others. Needs no IPv4 address. */
+void sh_survey_cables(const sh_survey_opts *opts, const sh_survey_host *hosts, int count,
+                      sh_cables *out);
 
 /* Converts to the form that netplan.h takes. */
 void sh_survey_net(const sh_survey_host *hosts, int count, sh_net_host *out);

@@ -11,6 +11,7 @@
 #include "cluster/children.h"
 #include "cluster/launch.h"
 #include "cmd/support/cluster.h"
+#include "cmd/support/launch_job.h"
 #include "model/identity.h"
 
 #include <signal.h>
@@ -29,7 +30,7 @@ struct agent {
     char *env[ENV_MAX + 1];
     int env_count;
     int64_t grace_s, frozen_s;
-    bool linktest;
+    const sh_launch_job *job;
 };
 
 /* One write per line, so that output of the rank and marks never interleave. */
@@ -153,7 +154,7 @@ static sh_status env_fill(struct agent *a, sh_err *err)
         env_add(a, sh_strdup("SHOAL_PROGRESS=true"));
         a->grace_s = settings.grace;
         a->frozen_s = settings.frozen_after;
-        a->linktest = strcmp(settings.job, "linktest") == 0;
+        a->job = sh_launch_job_find(settings.job);
     }
     sh_hostfile_free(file);
     sh_options_free(opts);
@@ -173,8 +174,8 @@ static sh_status rank_run(struct agent *a, int *code, sh_err *err)
     if (status == SH_OK) status = sh_program_path(&program, err);
     if (status != SH_OK) return status;
     leftover_end(a);
-    char *command = a->linktest ? "linktest" : a->rank == 0 ? "serve" : "worker";
-    char *argv[] = {program, command, NULL};
+    const char *command = a->rank == 0 ? a->job->first : a->job->others;
+    char *argv[] = {program, (char *)(uintptr_t)command, NULL};
     a->children = sh_children_create();
     sh_children_set_hooks(
         a->children,
@@ -184,7 +185,7 @@ static sh_status rank_run(struct agent *a, int *code, sh_err *err)
     sh_child_spec spec = {.name = "rank",
                           .argv = argv,
                           .env = a->env,
-                          .policy = a->linktest ? SH_CHILD_TASK : SH_CHILD_OBSERVED_RANK,
+                          .policy = a->job->ends ? SH_CHILD_TASK : SH_CHILD_OBSERVED_RANK,
                           .capture = true};
     status = sh_children_add(a->children, &spec, err);
     if (status == SH_OK) *code = sh_children_run(a->children, a->grace_s * 1000 + STOP_EXTRA_MS);

@@ -128,20 +128,21 @@ static void check_ctrl(check *c)
         ok(c, "ctrl-host", "has no effect: the hostfile or --coordinator says where rank 0 is");
 }
 
-/* A matrix for RDMA has no effect here, but a malformed one is still a fault. */
+/* Which backend the ranks will use is not known here, so the devices must suit one of the two. */
 static void check_devices(check *c)
 {
     sh_hostfile *file = NULL;
     sh_err err;
     if (c->s->ibv_devices == NULL) return;
-    if (sh_hostfile_load(c->s->ibv_devices, &file, &err) != SH_OK) {
+    if (sh_hostfile_load_matrix(c->s->ibv_devices, "--ibv-devices", &file, &err) != SH_OK ||
+        sh_hostfile_check_devices(file, sh_backend_find("jaccl-ring"), &err) != SH_OK)
         fail(c, "ibv-devices", NULL, err.text);
-        return;
-    }
-    sh_device_shape shape = sh_hostfile_devices(file);
-    if (!shape.mesh && !shape.ring) fail(c, "ibv-devices", NULL, shape.why);
-    sh_findings_add(&c->report, SH_FINDING_WARN, "ibv-devices", "", "use --backend ring over TCP",
-                    "has no effect: the jaccl backend is not built into this program");
+    else if (!sh_backend_is_built_in(sh_backend_find("jaccl")))
+        sh_findings_add(&c->report, SH_FINDING_WARN, "ibv-devices", "",
+                        "use --backend ring over TCP",
+                        "has no effect: the jaccl backend is not built into this program");
+    else
+        ok(c, "ibv-devices", file->where);
     sh_hostfile_free(file);
 }
 

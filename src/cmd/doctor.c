@@ -17,6 +17,7 @@
 #include "cmd/support/model_find.h"
 #include "model/predict.h"
 #include "net/addr.h"
+#include "net/plugin.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -222,6 +223,7 @@ static void visit_run(visit *v, const sh_settings *s, const char *program)
     links_add_foreign(v);
     sh_survey_measure(&opts, v->host, v->count, v->link, v->link_count);
     plan_check(v, s);
+    char *plugin = sh_plugin_find(NULL, SH_RDMA_PLUGIN_FILE);
     sh_doctor_check(&(sh_doctor_view){.host = v->host,
                                       .need = v->need,
                                       .count = v->count,
@@ -230,8 +232,10 @@ static void visit_run(visit *v, const sh_settings *s, const char *program)
                                       .file = v->file,
                                       .machine = v->machine,
                                       .version = sh_version(),
-                                      .server = server_find(s)},
+                                      .server = server_find(s),
+                                      .plugin = plugin},
                     &v->report);
+    free(plugin);
     free(model);
 }
 

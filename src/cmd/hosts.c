@@ -32,12 +32,18 @@ static sh_hostfile_form form_of(const sh_settings *s)
                                             : SH_HOSTFILE_OBJECT;
 }
 
+const char *sh_hosts_out(const sh_settings *s)
+{
+    return s->out != NULL ? s->out : s->output_hostfile;
+}
+
 sh_status sh_hosts_write(const sh_hostfile *file, const sh_settings *s, sh_err *err)
 {
     sh_buf text = {0};
+    const char *out = sh_hosts_out(s);
     sh_status status = sh_hostfile_write(file, form_of(s), &text, err);
-    if (status == SH_OK && s->out != NULL)
-        status = sh_file_write(s->out, text.ptr, text.len, err);
+    if (status == SH_OK && out != NULL)
+        status = sh_file_write(out, text.ptr, text.len, err);
     else if (status == SH_OK)
         fwrite(text.ptr, 1, text.len, stdout);
     sh_buf_reset(&text);
@@ -147,7 +153,9 @@ const sh_command sh_command_hosts = {
                "hosts check FILE: report what is wrong in it.\n"
                "hosts convert FILE --form object|list|plain|matrix: rewrite it in another form.\n"
                "hosts detect [HOST ...]: query the machines over ssh, time every pair over every "
-               "network that they share, and write the hostfile with the best addresses. Without "
-               "names: the hosts in ~/.ssh/config.",
+               "network that they share, find out which RDMA devices are connected, and write the "
+               "hostfile. Without names: --hosts, else the hosts of --hostfile, else those in "
+               "~/.ssh/config. --auto-setup first gives direct cables addresses; --undo takes that "
+               "back.",
     .run = hosts_run,
 };

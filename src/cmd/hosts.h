@@ -10,7 +10,10 @@
 
 #include <signal.h>
 
-/* Writes the hostfile to --out, or to stdout, in the form given by --form. */
+/* The file that --out or --output-hostfile names; NULL: stdout. */
+const char *sh_hosts_out(const sh_settings *s);
+
+/* Writes the hostfile there, in the form given by --form. */
 SH_MUST_CHECK sh_status sh_hosts_write(const sh_hostfile *file, const sh_settings *s, sh_err *err);
 
 /* Prints a report on stdout; the exit code is SH_EXIT_FAILED if any finding is a failure. */

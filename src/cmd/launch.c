@@ -119,16 +119,41 @@ static sh_status envs_check(const sh_launch *l, const char *where, sh_err *err)
     return SH_OK;
 }
 
-/* MPI must start its ranks itself, so a launch over ssh cannot use it. */
-static sh_status backend_check(const sh_launch *l, const char *where, sh_err *err)
+/* The devices of --ibv-devices replace those of the hostfile, and reach the ranks as text: the file
+ * is on this host only. */
+static sh_status devices_read(sh_launch *l, sh_err *err)
 {
+    const char *given = l->args->settings->ibv_devices;
+    if (given == NULL) return SH_OK;
+    sh_status status = sh_hostfile_load_matrix(given, "--ibv-devices", &l->matrix, err);
+    if (status == SH_OK && l->matrix->count != l->hosts->count)
+        status = sh_err_set(err, SH_ERR_INPUT, "%s: devices of %d ranks, but there are %d hosts",
+                            l->matrix->where, l->matrix->count, l->hosts->count);
+    return status;
+}
+
+/* The ranks would find the same mistakes, each on its host and after everything was copied. A
+ * backend with a launcher of its own (MPI) must start its ranks itself. */
+static sh_status backend_check(sh_launch *l, const char *where, sh_err *err)
+{
+    const sh_settings *s = l->args->settings;
     bool given = sh_options_given(l->args->options, "backend");
-    const char *name = given ? l->args->settings->backend : l->hosts->backend;
-    if (strcmp(name, "mpi") == 0)
+    const char *name = given                          ? s->backend
+                       : l->hosts->backend[0] != '\0' ? l->hosts->backend
+                       : l->matrix == NULL            ? ""
+                       : s->jaccl_ring                ? "jaccl-ring"
+                                                      : "jaccl";
+    const sh_backend *backend = sh_backend_find(name);
+    if (backend != NULL && backend->own_launcher)
         return sh_err_set(err, SH_ERR_UNSUPPORTED,
-                          "backend 'mpi' needs its own launcher: `mpirun -n %d shoal serve ...`",
-                          l->hosts->count);
-    return sh_ranks_check_backend(name, given ? "--backend" : where, err);
+                          "backend '%s' needs its own launcher: `mpirun -n %d shoal serve ...`",
+                          name, l->hosts->count);
+    sh_status status = sh_ranks_check_backend(name, given ? "--backend" : where, err);
+    if (status != SH_OK || backend->devices == SH_DEVICES_NOWHERE) return status;
+    const sh_hostfile *devices = l->matrix != NULL ? l->matrix : l->hosts;
+    l->uses_devices = true;
+    return sh_hostfile_has_devices(devices) ? sh_hostfile_check_devices(devices, backend, err)
+                                            : SH_OK;
 }
 
 static sh_status hosts_open(sh_launch *l, sh_err *err)
@@ -139,6 +164,7 @@ static sh_status hosts_open(sh_launch *l, sh_err *err)
     if (status == SH_OK && l->hosts->host[0].ssh == NULL && l->hosts->host[0].address_count == 0)
         status = sh_err_set(err, SH_ERR_INPUT, "%s names no host to start ranks on", where);
     if (status == SH_OK) status = envs_check(l, where, err);
+    if (status == SH_OK) status = devices_read(l, err);
     if (status == SH_OK) status = backend_check(l, where, err);
     if (status != SH_OK) return status;
     status = sh_remote_hosts_init(&l->remote, l->hosts, err);
@@ -338,6 +364,7 @@ static void launcher_reset(sh_launch *l)
 {
     sh_remote_hosts_reset(&l->remote);
     sh_hostfile_free(l->hosts);
+    sh_hostfile_free(l->matrix);
     sh_buf_reset(&l->hosts_text);
     cJSON_Delete(l->record);
     free(l->state);

@@ -8,31 +8,34 @@
 #include "base/system.h"
 #include "cmd/command_list.h"
 #include "cmd/support/demo.h"
+#include "cmd/support/launch_job.h"
+#include "net/plugin.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROGRAM_MAX = 512 << 20, HASH_SHOWN = 16 };
+enum {
+    PROGRAM_MAX = 512 << 20,
+    HASH_SHOWN = 16,
+    OTHER_FILES = 5, /* program, plugin, hostfile.json, settings.env, api.env */
+};
+
+/* The commands that ranks run, other than `serve` on rank 0. */
+#define FOR_JOBS (FOR(worker) | FOR(linktest) | FOR(bench))
 
 static const char DEMO_DIR[] = "./models/demo"; /* in the state folders */
-
-static bool is_linktest(const sh_launch *l)
-{
-    return strcmp(l->args->settings->job, "linktest") == 0;
-}
 
 /* Everything that ranks or the API take is passed on, except settings that differ by process,
  * belong to the launcher, or are added below. */
 static bool is_handed_on(const sh_option *row)
 {
-    static const char *const own[] = {"rank",         "ranks",       "hostfile",       "model",
-                                      "token",        "part",        "coordinator-fd", "ready-fd",
-                                      "listen",       "config",      "help",           "env-file",
-                                      "print-config", "runtime-dir", "log-file"};
-    if ((row->commands & (FOR(serve) | FOR(worker) | FOR(linktest))) == 0 &&
-        strcmp(row->name, "job") != 0)
+    static const char *const own[] = {
+        "rank",           "ranks",       "hostfile", "model",      "token", "part",
+        "coordinator-fd", "ready-fd",    "listen",   "config",     "help",  "env-file",
+        "print-config",   "runtime-dir", "log-file", "ibv-devices"};
+    if ((row->commands & (FOR(serve) | FOR_JOBS)) == 0 && strcmp(row->name, "job") != 0)
         return false;
     for (size_t i = 0; i < SH_COUNT_OF(own); i++)
         if (strcmp(row->name, own[i]) == 0) return false;
@@ -46,9 +49,11 @@ struct settings_text {
     sh_status status;
 };
 
+/* `bench serve` is a client of the API and takes its keys, which are not for ranks. */
 static bool is_for_ranks(const sh_option *row)
 {
-    return (row->commands & (FOR(worker) | FOR(linktest))) != 0 || strcmp(row->name, "job") == 0;
+    bool key = (row->commands & FOR(api)) != 0 && (row->commands & FOR(worker)) == 0;
+    return ((row->commands & FOR_JOBS) != 0 && !key) || strcmp(row->name, "job") == 0;
 }
 
 /* A line that sh_options_parse_dotenv reads back unchanged. Single quotes protect everything but a
@@ -73,6 +78,18 @@ static void setting_take(void *arg, const sh_option *row, const char *value)
     if (is_handed_on(row)) setting_write(arg, row, value);
 }
 
+/* On one line, as the settings file needs it. */
+static void matrix_write(struct settings_text *to, const sh_option *row, const sh_hostfile *matrix)
+{
+    sh_buf text = {0};
+    if (sh_hostfile_write(matrix, SH_HOSTFILE_MATRIX, &text, to->err) == SH_OK) {
+        for (size_t i = 0; i < text.len; i++)
+            if (text.ptr[i] == '\n') text.ptr[i] = ' ';
+        setting_write(to, row, text.ptr);
+    }
+    sh_buf_reset(&text);
+}
+
 static const sh_option *row_of(const char *env)
 {
     return sh_option_by_env(&sh_option_rows, sh_str_of(env));
@@ -85,6 +102,8 @@ static sh_status settings_file(sh_launch *l, sh_err *err)
     struct settings_text to = {.err = err};
     sh_options_each_given(l->args->options, setting_take, &to);
     if (to.status == SH_OK && l->model != NULL) setting_write(&to, row_of("SHOAL_MODEL"), l->model);
+    if (to.status == SH_OK && l->matrix != NULL)
+        matrix_write(&to, row_of("SHOAL_IBV_DEVICES"), l->matrix);
     if (to.status == SH_OK && l->token[0] != '\0')
         setting_write(&to, row_of("SHOAL_TOKEN"), l->token);
     if (to.status == SH_OK) {
@@ -128,13 +147,14 @@ static sh_status file_add(sh_launch *l, const char *path, const char *name, size
     return status;
 }
 
-/* A few small files; four places in the table are kept for the others. */
+/* A few small files; some places in the table are kept for the others. */
 static sh_status demo_add(sh_launch *l, const char *dir, sh_err *err)
 {
     DIR *d = opendir(dir);
     sh_status status = d == NULL ? sh_err_sys(err, "%s", dir) : SH_OK;
     for (struct dirent *e; status == SH_OK && (e = readdir(d)) != NULL;) {
-        if (e->d_name[0] == '.' || l->remote.file_count >= SH_REMOTE_FILES_MAX - 4) continue;
+        if (e->d_name[0] == '.' || l->remote.file_count >= SH_REMOTE_FILES_MAX - OTHER_FILES)
+            continue;
         char *path = sh_path_join(dir, e->d_name), *name = sh_path_join(DEMO_DIR + 2, e->d_name);
         status = file_add(l, path, name, PROGRAM_MAX, false, err);
         free(path);
@@ -149,7 +169,7 @@ static sh_status demo_add(sh_launch *l, const char *dir, sh_err *err)
 static sh_status model_find(sh_launch *l, const char *program, sh_err *err)
 {
     const char *given = l->args->settings->model;
-    if (is_linktest(l)) return SH_OK;
+    if (!sh_launch_job_find(l->args->settings->job)->needs_model) return SH_OK;
     if (given != NULL) {
         char *here = realpath(given, NULL);
         l->model = sh_strdup(here != NULL ? here : given);
@@ -163,6 +183,19 @@ static sh_status model_find(sh_launch *l, const char *program, sh_err *err)
     l->model = sh_strdup(DEMO_DIR);
     sh_status status = demo_add(l, demo, err);
     free(demo);
+    return status;
+}
+
+/* Goes beside the program, where it looks for plugins. A host without it is only a problem for a
+ * rank there, which says so; it may have one of its own. */
+static sh_status plugin_add(sh_launch *l, sh_err *err)
+{
+    sh_buf bytes = {0};
+    char *path = l->uses_devices ? sh_plugin_find(NULL, SH_RDMA_PLUGIN_FILE) : NULL;
+    if (path == NULL) return SH_OK;
+    sh_status status = sh_file_read(path, PROGRAM_MAX, &bytes, err);
+    if (status == SH_OK) sh_remote_hosts_add_plugin(&l->remote, "bin/" SH_RDMA_PLUGIN_FILE, &bytes);
+    free(path);
     return status;
 }
 
@@ -181,6 +214,7 @@ static sh_status files_gather(sh_launch *l, sh_err *err)
         sh_remote_hosts_add_file(&l->remote, name, &bytes, true);
         status = model_find(l, program, err);
     }
+    if (status == SH_OK) status = plugin_add(l, err);
     if (status == SH_OK)
         sh_remote_hosts_add_file(&l->remote, "hostfile.json", &l->hosts_text, false);
     if (status == SH_OK) status = settings_file(l, err);

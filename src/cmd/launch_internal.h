@@ -12,6 +12,8 @@ typedef struct {
     const sh_command_args *args;
     sh_hostfile *hosts;
     sh_buf hosts_text;
+    sh_hostfile *matrix; /* --ibv-devices; NULL: none */
+    bool uses_devices;   /* the backend needs RDMA, and with it the plugin */
     sh_remote_hosts remote;
     char *state; /* the launcher's state folder */
     char *model; /* path or name, the same on all hosts; "./..." is relative to the state folder;

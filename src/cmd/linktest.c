@@ -10,12 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STRESS_ROUNDS = 2000 };
+enum { STRESS_ROUNDS = 2000, ROUNDS_PER_LINE = 10 };
 
 static void show_phase(void *arg, const char *name)
 {
     const sh_settings *s = arg;
     if (!s->json) printf("phase %s\n", name);
+    fflush(stdout);
+}
+
+/* --verbose: the times of a batch, on lines of ten. */
+static void show_rounds(void *arg, size_t bytes, const double *seconds, int count)
+{
+    const sh_settings *s = arg;
+    for (int i = 0; i < count && !s->json; i++) {
+        if (i % ROUNDS_PER_LINE == 0) printf("%12zu bytes, us:", bytes);
+        printf(" %10.2f%s", seconds[i] * 1e6,
+               i % ROUNDS_PER_LINE == ROUNDS_PER_LINE - 1 || i == count - 1 ? "\n" : "");
+    }
     fflush(stdout);
 }
 
@@ -52,10 +64,21 @@ static const char *verdict(const sh_linktest_report *r, int ranks)
                           : "pass, but short and long sums are slow compared to the raw sockets";
 }
 
+static double large_rate(const sh_linktest_report *r, int ranks)
+{
+    sh_linktest_row row = {.bytes = r->large_bytes, .seconds = r->large_median};
+    return sh_linktest_rate(&row, ranks);
+}
+
 static void print_text(const sh_linktest_report *r, int ranks)
 {
     printf("barrier %.1f us\n", r->barrier_seconds * 1e6);
     if (r->stress_done > 0) printf("stress %lld operations correct\n", (long long)r->stress_done);
+    if (r->large_bytes > 0)
+        printf("large  %d sums of %zu bytes correct: %.2f ms at best, %.2f median, %.2f at worst; "
+               "%.3f GB/s\n",
+               r->large_rounds, r->large_bytes, r->large_min * 1e3, r->large_median * 1e3,
+               r->large_max * 1e3, large_rate(r, ranks) / 1e9);
     if (r->latency_count > 0)
         printf("%12s %14s %14s %7s\n", "bytes", "all-reduce us", "raw half trip", "ratio");
     for (int i = 0; i < r->latency_count; i++)
@@ -95,6 +118,9 @@ static void print_json(sh_group *group, const sh_linktest_report *r)
     cJSON *paths = cJSON_AddArrayToObject(top, "paths");
     for (int i = 0; i < ranks; i++)
         cJSON_AddItemToArray(paths, cJSON_CreateString(sh_group_path(group, i)));
+    cJSON *devices = cJSON_AddArrayToObject(top, "devices");
+    for (int i = 0; i < ranks; i++)
+        cJSON_AddItemToArray(devices, cJSON_CreateString(sh_group_device(group, i)));
     cJSON_AddNumberToObject(top, "barrier_us", r->barrier_seconds * 1e6);
     cJSON_AddTrueToObject(top, "correct");
     cJSON *latency = cJSON_AddArrayToObject(top, "latency");
@@ -103,6 +129,15 @@ static void print_json(sh_group *group, const sh_linktest_report *r)
     for (int i = 0; i < r->bandwidth_count; i++) add_row(bandwidth, &r->bandwidth[i], ranks, false);
     if (r->stress_done > 0)
         cJSON_AddNumberToObject(top, "stress_operations", (double)r->stress_done);
+    if (r->large_bytes > 0) {
+        cJSON *large = cJSON_AddObjectToObject(top, "large_sums");
+        cJSON_AddNumberToObject(large, "bytes", (double)r->large_bytes);
+        cJSON_AddNumberToObject(large, "rounds", r->large_rounds);
+        cJSON_AddNumberToObject(large, "min_ms", r->large_min * 1e3);
+        cJSON_AddNumberToObject(large, "median_ms", r->large_median * 1e3);
+        cJSON_AddNumberToObject(large, "max_ms", r->large_max * 1e3);
+        cJSON_AddNumberToObject(large, "bus_gb_s", large_rate(r, ranks) / 1e9);
+    }
     cJSON_AddStringToObject(top, "verdict", verdict(r, ranks));
     char *text = cJSON_Print(top);
     puts(text);
@@ -113,7 +148,10 @@ static void print_json(sh_group *group, const sh_linktest_report *r)
 static void print_group(sh_group *group)
 {
     printf("%d ranks; paths from rank 0:", sh_group_size(group));
-    for (int r = 0; r < sh_group_size(group); r++) printf(" %s", sh_group_path(group, r));
+    for (int r = 0; r < sh_group_size(group); r++) {
+        const char *device = sh_group_device(group, r);
+        printf(device[0] == '\0' ? " %s" : " %s(%s)", sh_group_path(group, r), device);
+    }
     printf("\n");
 }
 
@@ -123,7 +161,9 @@ static sh_status gather_opts(sh_linktest_opts *opts, const sh_settings *s, sh_er
     sh_linktest_opts_init(opts, s->quick);
     opts->rounds = s->stress ? 0 : s->link_rounds;
     if (s->stress) opts->stress_rounds = s->link_rounds > 0 ? s->link_rounds : STRESS_ROUNDS;
-    return s->sizes == NULL ? SH_OK : sh_linktest_parse_sizes(opts, s->sizes, err);
+    opts->each_round = s->verbose;
+    if (s->sizes != NULL) return sh_linktest_parse_sizes(opts, s->sizes, err);
+    return s->counts == NULL ? SH_OK : sh_linktest_parse_counts(opts, s->counts, err);
 }
 
 static sh_status run(const sh_command_args *args, sh_linktest_opts *opts, sh_err *err)
@@ -142,7 +182,9 @@ static sh_status run(const sh_command_args *args, sh_linktest_opts *opts, sh_err
     if (status != SH_OK) return status;
     bool shows = sh_group_rank(group) == 0;
     if (shows && !s->json) print_group(group);
-    status = sh_linktest_run(group, opts, show_phase, (void *)(uintptr_t)s, &report, err);
+    sh_linktest_hooks hooks = {
+        .phase = show_phase, .rounds = show_rounds, .arg = (void *)(uintptr_t)s};
+    status = sh_linktest_run(group, opts, &hooks, &report, err);
     if (status == SH_OK && shows && s->json) print_json(group, &report);
     if (status == SH_OK && shows && !s->json) print_text(&report, sh_group_size(group));
     sh_group_close(group);
@@ -164,8 +206,9 @@ static int linktest_run(const sh_command_args *args)
 const sh_command sh_command_linktest = {
     SH_COMMAND_NAMED(linktest),
     .summary = "test and time the links between ranks",
-    .details = "Phases: barrier, correctness, latency, bandwidth and, with --stress, many "
-               "operations in random order. Each time is printed next to that of a raw socket "
-               "between the same processes in the same run.",
+    .details = "Phases: barrier, correctness, latency and bandwidth, over the backend that was "
+               "asked for. Each time is printed next to that of a raw TCP socket between the same "
+               "processes in the same run. With --stress: many operations in random order, then "
+               "100 sums of the largest size, each one checked.",
     .run = linktest_run,
 };

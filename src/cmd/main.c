@@ -131,7 +131,7 @@ static sh_status model_find(sh_settings *s, char *owned[2], sh_err *err)
 }
 
 /* Prompts and keys are in the memory of these commands, so core dumps and debuggers are off unless
- * asked for. MPI is the exception for the latter: its ranks copy from each other's memory. */
+ * asked for; the latter only where ranks do not copy from each other's memory (MPI does). */
 static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *settings,
                          const sh_command_args *args)
 {
@@ -142,7 +142,7 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     lines_log(SH_LOG_INFO, sh_options_notices(opts));
     limits_set(settings);
     if ((cmd->bit & (FOR_COMPUTE | FOR(api) | FOR(agent))) != 0 && !settings->core_dumps)
-        sh_core_dumps_off(strcmp(settings->backend, "mpi") != 0);
+        sh_core_dumps_off(!sh_backend_find(settings->backend)->peers_read_memory);
     bool remote = (cmd->bit & FOR_CLIENT) != 0 && sh_model_client_is_remote(opts);
     if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0 && !remote)
         status = model_find(settings, owned, &err);

@@ -120,7 +120,7 @@ static sh_status parts_start(const struct server *v, sh_children *children, sh_e
          **api_argv = sh_role_argv(ROLE_API, v->program, v->args->line);
     bool local = s->hostfile == NULL && s->coordinator == NULL && v->ranks > 1 &&
                  !sh_options_given(v->args->options, "rank");
-    const sh_transport *asked = sh_transport_find_backend(sh_transports, s->backend);
+    const sh_transport *asked = sh_backend_transport(sh_backend_find(s->backend));
     bool forms_again = asked == NULL || !asked->one_life;
     sh_local_ranks_spec ranks = {.argv = engine_argv,
                                  .ranks = v->ranks,

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LINKS_SHOWN = 15 };
+
 static double number_of(const cJSON *json, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
@@ -42,6 +44,25 @@ static void ranks_print(const cJSON *record)
         printf("%-4.0f  %-20s  %-7.0f  %-8s  %-8s  %.0f\n", number_of(rank, "rank"),
                sh_launch_text(rank, "host"), number_of(rank, "pid"), sh_launch_text(rank, "state"),
                time, number_of(rank, "restarts"));
+    }
+}
+
+/* How the ranks are connected, as measured when the group formed. */
+static void links_print(const cJSON *api)
+{
+    const cJSON *engine = cJSON_GetObjectItemCaseSensitive(api, "engine"), *link;
+    int shown = 0;
+    cJSON_ArrayForEach(link, cJSON_GetObjectItemCaseSensitive(engine, "links"))
+    {
+        if (shown++ == LINKS_SHOWN) {
+            printf("      ... (--json has all)\n");
+            return;
+        }
+        const char *device = sh_launch_text(link, "a_device");
+        printf("link  %.0f - %.0f  %s%s%s%s%s, %.1f us, %.2f GB/s\n", number_of(link, "a"),
+               number_of(link, "b"), sh_launch_text(link, "kind"), device[0] == '\0' ? "" : " ",
+               device, device[0] == '\0' ? "" : " - ", sh_launch_text(link, "b_device"),
+               number_of(link, "latency_us"), number_of(link, "bandwidth_gb_s"));
     }
 }
 
@@ -96,6 +117,7 @@ static int show(cJSON *record, const sh_settings *s)
                sh_launch_text(record, "model"), hosts[0] == '\0' ? "this machine" : hosts,
                (long long)launcher.pid);
         ranks_print(record);
+        links_print(api);
         api_print(record, api, &err);
     }
     cJSON_Delete(api);

@@ -73,7 +73,7 @@ static void *staging_of(sh_group *group, const vector *v)
 
 typedef struct {
     vector v;
-    uint8_t *part[SH_RANKS_MAX]; /* of each rank, in wire form */
+    const uint8_t *part[SH_RANKS_MAX]; /* of each rank, in wire form */
     size_t len;
     bool begun[SH_RANKS_MAX][2];
 } one_hop;
@@ -83,13 +83,21 @@ static sh_next one_hop_next(void *algo, int peer, sh_dir dir, struct iovec *body
     one_hop *a = algo;
     if (a->begun[peer][dir]) return SH_NEXT_END;
     a->begun[peer][dir] = true;
-    *body = (struct iovec){a->part[dir == SH_DIR_OUT ? a->v.rank : peer], a->len};
+    const uint8_t *part = a->part[dir == SH_DIR_OUT ? a->v.rank : peer];
+    *body = (struct iovec){(void *)(uintptr_t)part, a->len};
     return SH_NEXT_READY;
+}
+
+/* A part is only read, by fold, before the next message of its rank: wherever it arrived will do.
+ */
+static void one_hop_lent(void *algo, int peer, const void *body)
+{
+    ((one_hop *)algo)->part[peer] = body;
 }
 
 static sh_status reduce_short(sh_group *group, const vector *v, sh_err *err)
 {
-    static const sh_algo_ops ops = {.next = one_hop_next};
+    static const sh_algo_ops ops = {.next = one_hop_next, .lent = one_hop_lent};
     one_hop a;
     size_t blocks = sh_layout_blocks(&v->layout);
     uint8_t *staging = staging_of(group, v);
@@ -98,16 +106,15 @@ static sh_status reduce_short(sh_group *group, const vector *v, sh_err *err)
     memset(a.begun, 0, (size_t)v->size * sizeof(a.begun[0]));
     size_t stride = (a.len + ALIGN - 1) / ALIGN * ALIGN;
     for (int r = 0; r < v->size; r++) a.part[r] = staging + (size_t)r * stride;
-    if (v->in_place)
-        a.part[v->rank] = place_of(v, 0);
-    else
-        encode(v, 0, blocks, a.part[v->rank]);
+    uint8_t *mine = v->in_place ? place_of(v, 0) : staging + (size_t)v->rank * stride;
+    if (!v->in_place) encode(v, 0, blocks, mine);
+    a.part[v->rank] = mine;
 
     sh_flow_opts opts = {.kind = kind_of(v), .size = a.len, .deadline = sh_flow_deadline(group)};
     sh_status status = sh_flow_run(group, &opts, &ops, &a, err);
     if (status != SH_OK) return status;
     /* Everybody folds the same parts, but the sum must be rounded as if it had travelled. */
-    fold(v, 0, blocks, (const void *const *)a.part, v->in_place ? NULL : a.part[v->rank]);
+    fold(v, 0, blocks, (const void *const *)a.part, v->in_place ? NULL : mine);
     return SH_OK;
 }
 

@@ -43,6 +43,14 @@ static sh_next exchange_next(void *algo, int peer, sh_dir dir, struct iovec *bod
 
 static const sh_algo_ops EXCHANGE_OPS = {.next = exchange_next};
 
+/* For messages without a body: only the header arrives, and the flow checks it. */
+static void nothing_lent(void *algo, int peer, const void *body)
+{
+    (void)algo, (void)peer, (void)body;
+}
+
+static const sh_algo_ops BARRIER_OPS = {.next = exchange_next, .lent = nothing_lent};
+
 static void exchange_init(exchange *ex, const sh_group *group)
 {
     memset(ex->pair, 0, (size_t)group->size * sizeof(ex->pair[0]));
@@ -51,7 +59,8 @@ static void exchange_init(exchange *ex, const sh_group *group)
 static sh_status exchange_run(sh_group *group, sh_flow_opts opts, exchange *ex, sh_err *err)
 {
     opts.deadline = sh_flow_deadline(group);
-    return sh_flow_run(group, &opts, &EXCHANGE_OPS, ex, err);
+    return sh_flow_run(group, &opts, opts.kind == SH_OP_BARRIER ? &BARRIER_OPS : &EXCHANGE_OPS, ex,
+                       err);
 }
 
 sh_status sh_coll_barrier(sh_group *group, sh_err *err)
@@ -165,15 +174,14 @@ sh_status sh_coll_broadcast(sh_group *group, int root, void *data, size_t len, s
 /* A broadcast of unknown length in one message: the header carries the length, and a body of fixed
  * size carries the whole plan if it is short. The rest of a longer one follows as a second message.
  * So the usual step costs one hop and no exchange of lengths. */
-enum { PLAN_INLINE = 960 };
-
 typedef struct {
     int root;
     bool is_root;
     sh_buf *buf;
     size_t max_len;
     uint8_t step[SH_RANKS_MAX]; /* completed messages, per peer */
-    char first[PLAN_INLINE];
+    void *first;    /* SH_PLAN_INLINE bytes of the group's own, to send or receive them in */
+    const void *at; /* where the message that has just arrived lies */
 } plan;
 
 static sh_next plan_next(void *algo, int peer, sh_dir dir, struct iovec *body)
@@ -181,20 +189,30 @@ static sh_next plan_next(void *algo, int peer, sh_dir dir, struct iovec *body)
     plan *p = algo;
     if (p->is_root != (dir == SH_DIR_OUT) || (!p->is_root && peer != p->root)) return SH_NEXT_END;
     switch (p->step[peer]) {
-    case 0: *body = (struct iovec){p->first, PLAN_INLINE}; return SH_NEXT_READY;
+    case 0: *body = (struct iovec){p->first, SH_PLAN_INLINE}; return SH_NEXT_READY;
     case 1:
-        if (p->buf->len <= PLAN_INLINE) return SH_NEXT_END;
-        *body = (struct iovec){p->buf->ptr + PLAN_INLINE, p->buf->len - PLAN_INLINE};
+        if (p->buf->len <= SH_PLAN_INLINE) return SH_NEXT_END;
+        *body = (struct iovec){p->buf->ptr + SH_PLAN_INLINE, p->buf->len - SH_PLAN_INLINE};
         return SH_NEXT_READY;
     default: return SH_NEXT_END;
     }
 }
 
+static void plan_lent(void *algo, int peer, const void *body)
+{
+    (void)peer;
+    ((plan *)algo)->at = body;
+}
+
+/* Puts a part of the plan into the buffer, unless it has arrived there. */
 static void plan_done(void *algo, int peer, sh_dir dir)
 {
     plan *p = algo;
-    size_t len = p->buf->len < PLAN_INLINE ? p->buf->len : PLAN_INLINE;
-    if (p->step[peer]++ == 0 && dir == SH_DIR_IN && len > 0) memcpy(p->buf->ptr, p->first, len);
+    size_t from = p->step[peer]++ == 0 ? 0 : SH_PLAN_INLINE;
+    size_t len = p->buf->len - from;
+    if (from == 0 && len > SH_PLAN_INLINE) len = SH_PLAN_INLINE;
+    if (dir == SH_DIR_IN && len > 0 && p->at != p->buf->ptr + from)
+        memcpy(p->buf->ptr + from, p->at, len);
 }
 
 /* Called before plan_done of the first message, so the buffer is sized when that copies into it. */
@@ -213,15 +231,20 @@ static bool plan_take_size(void *algo, int peer, uint64_t size)
 sh_status sh_coll_broadcast_buf(sh_group *group, int root, sh_buf *buf, size_t max_len,
                                 sh_deadline deadline, sh_err *err)
 {
-    static const sh_algo_ops ops = {plan_next, plan_done, plan_take_size};
+    static const sh_algo_ops ops = {plan_next, plan_done, plan_lent, plan_take_size};
     SH_ASSERT(root >= 0 && root < group->size);
-    plan p = {.root = root, .is_root = group->rank == root, .buf = buf, .max_len = max_len};
+    if (group->size == 1) return SH_OK;
+    plan p = {.root = root,
+              .is_root = group->rank == root,
+              .buf = buf,
+              .max_len = max_len,
+              .first = group->core->wire->plan};
     sh_flow_opts opts = {.kind = SH_OP_PLAN, .deadline = deadline};
     if (p.is_root) {
         SH_ASSERT(buf->len <= max_len);
         opts.size = buf->len;
         if (buf->len > 0)
-            memcpy(p.first, buf->ptr, buf->len < PLAN_INLINE ? buf->len : PLAN_INLINE);
+            memcpy(p.first, buf->ptr, buf->len < SH_PLAN_INLINE ? buf->len : SH_PLAN_INLINE);
     }
     return sh_flow_run(group, &opts, &ops, &p, err);
 }

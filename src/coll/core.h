@@ -19,8 +19,18 @@ typedef struct {
     int first, count, cap;
     bool begun; /* `msg` is the first of them and has been started */
     sh_msg msg;
-    uint8_t head[SH_OP_HEAD_LEN];
 } sh_expected;
+
+enum { SH_PLAN_INLINE = 960 }; /* bytes of a plan that go with its header; see coll.c */
+
+/* Everything of the group's own that channels read and write, in one block: some transports need
+ * to know such memory in advance. */
+typedef struct {
+    uint8_t staging[SH_STAGING_LEN]; /* first, because it should be aligned to pages */
+    uint8_t lane_head[SH_RANKS_MAX][2][SH_OP_HEAD_LEN];
+    uint8_t expected_head[SH_RANKS_MAX][SH_OP_HEAD_LEN];
+    uint8_t plan[SH_PLAN_INLINE];
+} sh_wire_memory;
 
 /* State shared by a group and its parts. */
 typedef struct {
@@ -35,8 +45,8 @@ typedef struct {
     uint64_t sent[SH_RANKS_MAX]; /* point-to-point messages, by rank of the whole group */
     uint64_t received[SH_RANKS_MAX];
     sh_expected expected[SH_RANKS_MAX];
-    int expected_count; /* over all ranks */
-    void *staging;
+    int expected_count;   /* over all ranks */
+    sh_wire_memory *wire; /* NULL in a group of one */
 } sh_core;
 
 struct sh_group {

@@ -39,7 +39,6 @@ typedef struct {
     lane_state state;
     bool begun; /* the header was transferred */
     sh_msg msg;
-    uint8_t head[SH_OP_HEAD_LEN];
 } lane;
 
 typedef struct {
@@ -66,6 +65,11 @@ static const char *kind_name(uint32_t kind)
 static sh_channel *channel_of(const sh_group *group, int rank)
 {
     return group->core->mesh->peer[rank].channel;
+}
+
+static uint8_t *head_of(const flow *f, int peer, sh_dir dir)
+{
+    return f->group->core->wire->lane_head[f->group->member[peer]][dir];
 }
 
 /* Point-to-point messages are numbered per pair, since the other ranks do not see them. */
@@ -130,7 +134,7 @@ static sh_status lane_check(const flow *f, int peer, const lane *l, sh_err *err)
     bool size_free = f->ops->take_size != NULL;
     sh_op_head got, want = {.kind = f->opts->kind, .group = f->group->id, .seq = f->seq};
     want.size = f->opts->sizes != NULL ? f->opts->sizes[peer] : f->opts->size;
-    sh_status status = check_head(f, rank, l->head, &want, size_free, &got, err);
+    sh_status status = check_head(f, rank, l->msg.part[0].iov_base, &want, size_free, &got, err);
     if (status != SH_OK || !size_free || f->ops->take_size(f->algo, peer, got.size)) return status;
     sh_err why;
     sh_err_set(&why, SH_ERR_GROUP,
@@ -151,6 +155,8 @@ static sh_status lane_finish(flow *f, int peer, sh_dir dir, lane *l, sh_err *err
         }
         l->begun = true;
     }
+    if (f->ops->lent != NULL && dir == SH_DIR_IN)
+        f->ops->lent(f->algo, peer, l->msg.part[1].iov_base);
     if (f->ops->done != NULL) f->ops->done(f->algo, peer, dir);
     return SH_OK;
 }
@@ -167,7 +173,9 @@ static bool lane_load(flow *f, int peer, sh_dir dir, lane *l)
         return false;
     case SH_NEXT_READY: break;
     }
-    l->msg = sh_msg_in(l->head, l->begun ? 0 : SH_OP_HEAD_LEN, body.iov_base, body.iov_len);
+    l->msg = sh_msg_in(head_of(f, peer, dir), l->begun ? 0 : SH_OP_HEAD_LEN, body.iov_base,
+                       body.iov_len);
+    l->msg.lend = f->ops->lent != NULL;
     l->state = LANE_ACTIVE;
     return true;
 }
@@ -199,7 +207,8 @@ static sh_status expected_take(const flow *f, int rank, sh_err *err)
     sh_expected *e = &core->expected[rank];
     const struct sh_expected_msg *m = &e->list[e->first];
     sh_op_head got, want = {SH_OP_SEND, m->group, core->received[rank], m->len};
-    sh_status status = check_head(f, rank, e->head, &want, false, &got, err);
+    sh_status status = check_head(f, rank, core->wire->expected_head[rank], &want, false, &got,
+                                  err);
     if (status != SH_OK) return status;
     e->begun = false;
     e->first = (e->first + 1) % e->cap;
@@ -212,11 +221,13 @@ static sh_status expected_take(const flow *f, int rank, sh_err *err)
 /* Receives as much as possible of the messages expected from a rank. */
 static sh_status expected_step(const flow *f, int rank, bool *moved, sh_err *err)
 {
-    sh_expected *e = &f->group->core->expected[rank];
+    sh_core *core = f->group->core;
+    sh_expected *e = &core->expected[rank];
     sh_channel *channel = channel_of(f->group, rank);
     while (e->count > 0) {
         const struct sh_expected_msg *m = &e->list[e->first];
-        if (!e->begun) e->msg = sh_msg_in(e->head, SH_OP_HEAD_LEN, m->data, m->len);
+        if (!e->begun)
+            e->msg = sh_msg_in(core->wire->expected_head[rank], SH_OP_HEAD_LEN, m->data, m->len);
         e->begun = true;
         size_t before = e->msg.done;
         sh_status status = channel->ops->recv(channel, &e->msg, err);
@@ -283,7 +294,7 @@ static void blind_nap(flow *f)
 /* Sleeps until a channel that we wait for is ready, the group fails, or the deadline is near. */
 static void flow_sleep(flow *f)
 {
-    struct pollfd fds[SH_RANKS_MAX * 2 + 1];
+    struct pollfd fds[SH_RANKS_MAX * SH_CHANNEL_FDS_MAX + 1];
     sh_channel *armed[SH_RANKS_MAX];
     int armed_count = 0;
     int count = 0;
@@ -425,7 +436,7 @@ static void lanes_open(flow *f)
             f->lane[peer][dir].begun = false;
         }
         sh_op_head head = {f->opts->kind, group->id, seq_out(f, peer), f->opts->size};
-        sh_op_head_pack(&head, f->lane[peer][SH_DIR_OUT].head);
+        sh_op_head_pack(&head, head_of(f, peer, SH_DIR_OUT));
         f->open += 2;
     }
 }
@@ -485,5 +496,5 @@ sh_deadline sh_flow_deadline(const sh_group *group)
 
 void *sh_flow_staging(sh_group *group)
 {
-    return group->core->staging;
+    return group->core->wire != NULL ? group->core->wire->staging : NULL;
 }

@@ -40,6 +40,10 @@ typedef enum {
 typedef struct {
     sh_next (*next)(void *algo, int peer, sh_dir dir, struct iovec *body);
     void (*done)(void *algo, int peer, sh_dir dir); /* the last `next` is complete; may be NULL */
+    /* The message from peer is complete and lies at `body`, until this rank receives the next one.
+     * That is where `next` said, or the channel's own memory. NULL: always where `next` said. All
+     * ranks of an operation must do the same. */
+    void (*lent)(void *algo, int peer, const void *body);
     /* Whether this size is acceptable from peer; NULL: it must be the flow's own size. */
     bool (*take_size)(void *algo, int peer, uint64_t size);
 } sh_algo_ops;

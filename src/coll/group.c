@@ -41,9 +41,28 @@ static void core_free(sh_core *core)
 {
     sh_watch_stop(core->watch);
     sh_mesh_close(core->mesh);
-    sh_mem_unmap(core->staging, SH_STAGING_LEN);
+    sh_mem_unmap(core->wire, sizeof(*core->wire));
     for (int r = 0; r < SH_RANKS_MAX; r++) free(core->expected[r].list);
     free(core);
+}
+
+static sh_status core_register(sh_core *core, void *at, size_t len, sh_err *err)
+{
+    sh_status status = SH_OK;
+    for (int rank = 0; rank < core->mesh->size && status == SH_OK; rank++) {
+        sh_channel *channel = core->mesh->peer[rank].channel;
+        if (channel != NULL && channel->ops->register_memory != NULL)
+            status = channel->ops->register_memory(channel, at, len, err);
+    }
+    return status;
+}
+
+static sh_status wire_create(sh_core *core, sh_err *err)
+{
+    void *at = NULL;
+    sh_status status = sh_mem_map(sizeof(*core->wire), "the staging buffer of a group", &at, err);
+    core->wire = at;
+    return status == SH_OK ? core_register(core, at, sizeof(*core->wire), err) : status;
 }
 
 static sh_status core_create(const sh_group_opts *opts, sh_core **out, sh_err *err)
@@ -54,9 +73,7 @@ static sh_status core_create(const sh_group_opts *opts, sh_core **out, sh_err *e
     sh_status status = sh_mesh_join(&opts->mesh, &core->mesh, err);
     if (status == SH_OK && core->mesh->size > 1) {
         status = sh_watch_start(core->mesh, opts->silence_ms, &core->watch, err);
-        if (status == SH_OK)
-            status = sh_mem_map(SH_STAGING_LEN, "the staging buffer of a group", &core->staging,
-                                err);
+        if (status == SH_OK) status = wire_create(core, err);
     }
     if (status != SH_OK) {
         core_free(core);
@@ -118,6 +135,21 @@ void sh_group_close(sh_group *group)
     free(group);
 }
 
+sh_status sh_group_register_memory(sh_group *group, void *at, size_t len, sh_err *err)
+{
+    return at == NULL || len == 0 ? SH_OK : core_register(group->core, at, len, err);
+}
+
+void sh_group_unregister_memory(sh_group *group, void *at)
+{
+    sh_core *core = group->core;
+    for (int rank = 0; rank < core->mesh->size && at != NULL; rank++) {
+        sh_channel *channel = core->mesh->peer[rank].channel;
+        if (channel != NULL && channel->ops->unregister_memory != NULL)
+            channel->ops->unregister_memory(channel, at);
+    }
+}
+
 int sh_group_rank(const sh_group *group)
 {
     return group->rank;
@@ -137,6 +169,12 @@ const char *sh_group_path(const sh_group *group, int rank)
 {
     const sh_channel *channel = group->core->mesh->peer[group->member[rank]].channel;
     return channel == NULL ? "self" : channel->ops->name;
+}
+
+const char *sh_group_device(const sh_group *group, int rank)
+{
+    const sh_channel *channel = group->core->mesh->peer[group->member[rank]].channel;
+    return channel == NULL || channel->ops->device == NULL ? "" : channel->ops->device(channel);
 }
 
 const char *sh_group_address(const sh_group *group, int rank)

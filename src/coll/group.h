@@ -33,7 +33,7 @@ void sh_group_opts_init(sh_group_opts *opts);
 /* Whether a group with these options can form again after a rank was lost. */
 bool sh_group_opts_can_reform(const sh_group_opts *opts);
 
-const char *sh_group_opts_backend(const sh_group_opts *opts); /* "ring", "mpi" */
+const char *sh_group_opts_backend(const sh_group_opts *opts); /* "ring", "mpi", "jaccl" */
 
 /* Joins and starts the watch. */
 SH_MUST_CHECK sh_status sh_group_open(const sh_group_opts *opts, sh_group **out, sh_err *err);
@@ -43,13 +43,23 @@ SH_MUST_CHECK sh_status sh_group_open(const sh_group_opts *opts, sh_group **out,
  * used. */
 void sh_group_close(sh_group *group);
 
+/* Registers memory of many operations to come, so that no transport has to copy it; at may be NULL.
+ * It must stay in place until it is unregistered or the group is closed. What is not registered
+ * works too, with a copy. */
+SH_MUST_CHECK sh_status sh_group_register_memory(sh_group *group, void *at, size_t len,
+                                                 sh_err *err);
+void sh_group_unregister_memory(sh_group *group, void *at);
+
 /* A group of the ranks `members` of group (ascending, including this rank), renumbered from 0. */
 sh_group *sh_group_split(sh_group *group, const int *members, int count);
 
 int sh_group_rank(const sh_group *group);
 int sh_group_size(const sh_group *group);
 uint64_t sh_group_epoch(const sh_group *group);
-const char *sh_group_path(const sh_group *group, int rank); /* "tcp", "tls", "shm"; "self" */
+const char *sh_group_path(const sh_group *group,
+                          int rank); /* "tcp", "tls", "shm", "rdma"; "self" */
+
+const char *sh_group_device(const sh_group *group, int rank); /* that reaches it: "mlx5_0"; "" */
 
 const char *sh_group_address(const sh_group *group, int rank); /* "ip:port" as seen from here; "" */
 

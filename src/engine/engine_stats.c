@@ -114,6 +114,18 @@ static void report_json(const sh_rank_report *r, sh_buf *out)
     number_json("power_w", r->power_w, out);
 }
 
+/* The devices at the two ends of a link, where it has any. Names are those of the system: other
+ * characters than these could end the string. */
+static void devices_json(const char *a, const char *b, sh_buf *out)
+{
+    static const char *const plain =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+        "._-:,";
+    if (a[0] == '\0' || b[0] == '\0') return;
+    sh_buf_addf(out, ",\"a_device\":\"%.*s\",\"b_device\":\"%.*s\"", (int)strspn(a, plain), a,
+                (int)strspn(b, plain), b);
+}
+
 static void ranks_json(const sh_engine_stats *s, sh_model_group *mg, sh_buf *out)
 {
     sh_buf_add_text(out, "\"ranks\":[");
@@ -139,8 +151,10 @@ static void ranks_json(const sh_engine_stats *s, sh_model_group *mg, sh_buf *out
             const sh_link_report *link = sh_model_group_link(mg, a, b);
             sh_buf_addf(
                 out,
-                "%s{\"a\":%d,\"b\":%d,\"kind\":\"%s\",\"latency_us\":%.2f,\"bandwidth_gb_s\":%.3f}",
+                "%s{\"a\":%d,\"b\":%d,\"kind\":\"%s\",\"latency_us\":%.2f,\"bandwidth_gb_s\":%.3f",
                 first ? "" : ",", a, b, link->kind, link->latency_s * 1e6, link->bytes_per_s / 1e9);
+            devices_json(link->device, sh_model_group_link(mg, b, a)->device, out);
+            sh_buf_add_char(out, '}');
         }
     sh_buf_add_text(out, "]");
 }

@@ -456,6 +456,34 @@ static void stage_group(sh_model_group *mg)
     free(members);
 }
 
+/* Registers the buffers of steps with the group, so that no transport has to copy them. Plans
+ * arrive in the group's own memory, so only rank 0 registers the buffer that it sends them from. */
+static sh_status steps_register(sh_model_group *mg, sh_err *err)
+{
+    size_t hidden_len = (size_t)mg->limits.tokens * (size_t)mg->config.hidden * sizeof(float);
+    void *sums;
+    size_t sums_len;
+    sh_model_sum_memory(mg->model, &sums, &sums_len);
+    mg->message_registered = mg->rank == 0 ? mg->message.ptr : NULL;
+    const struct {
+        void *at;
+        size_t len;
+    } buffers[] = {
+        {sums, sums_len},
+        {mg->staging, SH_STAGING_LEN},
+        {mg->hidden, hidden_len},
+        {mg->incoming, (size_t)mg->size * mg->incoming_cap},
+        {mg->reports, (size_t)mg->size * SH_RANK_REPORT_BYTES},
+        {mg->outgoing.ptr, mg->outgoing.cap},
+        {mg->message_registered, mg->message.cap},
+    };
+    sh_status status = SH_OK;
+    for (size_t i = 0; i < SH_COUNT_OF(buffers) && status == SH_OK; i++)
+        status = sh_group_register_memory(mg->group, buffers[i].at, buffers[i].len, err);
+    if (status != SH_OK) sh_group_fail(mg->group, err->text);
+    return status;
+}
+
 /* Allocates all that steps need. A sequence can never be longer than the whole KV cache. */
 static void steps_prepare(sh_model_group *mg)
 {
@@ -484,7 +512,7 @@ static void steps_prepare(sh_model_group *mg)
         mg->hidden = sh_alloc_array((size_t)mg->limits.tokens * (size_t)mg->config.hidden,
                                     sizeof(*mg->hidden));
     sh_buf_reserve(&mg->message, MESSAGE_RESERVE);
-    sh_buf_reserve(&mg->outgoing, mg->incoming_cap);
+    sh_buf_reserve(&mg->outgoing, mg->incoming_cap + SH_RANK_REPORT_BYTES);
     mg->step = mg->incoming_step = 0;
     mg->times = (sh_model_group_times){0};
 }
@@ -515,7 +543,7 @@ sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
     if (group != NULL) sh_group_set_loading(group, false);
     stage_group(mg);
     steps_prepare(mg);
-    return SH_OK;
+    return group != NULL ? steps_register(mg, err) : SH_OK;
 }
 
 const sh_step_limits *sh_model_group_limits(const sh_model_group *mg)

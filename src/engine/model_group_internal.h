@@ -29,6 +29,7 @@ struct sh_model_group {
     sh_rank *self;
     sh_step_plan *plan; /* a worker's received plan; rank 0's scratch for commands */
     sh_buf message;
+    void *message_registered;     /* rank 0: where it was when it was registered */
     float *hidden;                /* [tokens, hidden], host memory, to pass between stages */
     sh_logits_summary *summaries; /* [tensor], of one draw */
     char *incoming;               /* rank 0: [stages, tensor] summaries as they come, by step */
@@ -39,7 +40,7 @@ struct sh_model_group {
     bool reports_asked;
     char *reports;         /* [size] as they arrive, packed */
     uint64_t *reports_due; /* [size] ids of the messages that bring them */
-    sh_buf outgoing;       /* summaries or a report of this rank */
+    sh_buf outgoing;       /* summaries or a report of this rank; never grows */
     sh_candidate *sorted;  /* [2, vocab] */
     float *row;            /* [vocab] */
     uint64_t step;         /* the one begun last */

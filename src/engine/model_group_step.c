@@ -62,14 +62,26 @@ static sh_status recv_from(sh_model_group *mg, sh_traffic what, int from, void *
     return status;
 }
 
+/* An unusually long plan has moved the buffer: register it again. */
+static sh_status message_register(sh_model_group *mg, sh_err *err)
+{
+    sh_group_unregister_memory(mg->group, mg->message_registered);
+    mg->message_registered = mg->message.ptr;
+    return sh_group_register_memory(mg->group, mg->message.ptr, mg->message.cap, err);
+}
+
 /* On rank 0 sends mg->message to all ranks, on the others receives it. There is no deadline: an
  * idle group may wait for the next request indefinitely, and lost ranks are noticed by the group.
  */
 static sh_status message_broadcast(sh_model_group *mg, sh_err *err)
 {
     int64_t start = sh_clock_ns();
-    sh_status status = sh_coll_broadcast_buf(mg->group, 0, &mg->message, PLAN_MAX,
-                                             SH_DEADLINE_NEVER, err);
+    sh_status status = SH_OK;
+    if (mg->rank == 0 && mg->message.ptr != mg->message_registered)
+        status = message_register(mg, err);
+    if (status == SH_OK)
+        status = sh_coll_broadcast_buf(mg->group, 0, &mg->message, PLAN_MAX, SH_DEADLINE_NEVER,
+                                       err);
     sh_model_group_counted(mg, SH_TRAFFIC_PLAN, mg->message.len, start);
     return status;
 }

@@ -113,6 +113,7 @@ void sh_link_report_pack(const sh_link_report *link, sh_buf *out)
     sh_put_double(out, link->latency_s);
     sh_put_double(out, link->bytes_per_s);
     put_field(out, link->kind, sizeof(link->kind));
+    put_field(out, link->device, sizeof(link->device));
 }
 
 void sh_link_report_unpack(sh_reader *r, sh_link_report *out)
@@ -120,6 +121,7 @@ void sh_link_report_unpack(sh_reader *r, sh_link_report *out)
     out->latency_s = get_measure(r);
     out->bytes_per_s = get_measure(r);
     get_text(r, out->kind, sizeof(out->kind));
+    get_text(r, out->device, sizeof(out->device));
 }
 
 size_t sh_logits_summary_bytes(const sh_draw *draw)

@@ -72,6 +72,7 @@ static sh_status pair_measure(sh_group *group, int peer, char *data, sh_link_rep
     *out = (sh_link_report){.latency_s = times[PINGS / 2] / 2,
                             .bytes_per_s = 2.0 * BULK_BYTES / best};
     snprintf(out->kind, sizeof(out->kind), "%s", sh_group_path(group, peer));
+    snprintf(out->device, sizeof(out->device), "%s", sh_group_device(group, peer));
     return SH_OK;
 }
 
@@ -101,7 +102,7 @@ sh_status sh_links_measure(sh_group *group, sh_link_report *links, sh_err *err)
     int rank = sh_group_rank(group), size = sh_group_size(group);
     sh_link_report *row = sh_alloc_array((size_t)size, sizeof(*row));
     char *data = sh_alloc(BULK_BYTES);
-    sh_status status = SH_OK;
+    sh_status status = sh_group_register_memory(group, data, BULK_BYTES, err);
     for (int a = 0; a < size && status == SH_OK; a++)
         for (int b = a + 1; b < size && status == SH_OK; b++) {
             if (rank == a) status = pair_measure(group, b, data, &row[b], err);
@@ -110,6 +111,7 @@ sh_status sh_links_measure(sh_group *group, sh_link_report *links, sh_err *err)
             if (status == SH_OK && size > 3) status = sh_coll_barrier(group, err);
         }
     if (status == SH_OK) status = rows_exchange(group, row, links, err);
+    sh_group_unregister_memory(group, data);
     free(data);
     free(row);
     return status;

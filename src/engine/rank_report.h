@@ -40,12 +40,13 @@ typedef struct {
     double temperature_c, power_w; /* NAN where the system does not report it */
 } sh_rank_report;
 
-enum { SH_LINK_KIND_MAX = 8 };
+enum { SH_LINK_KIND_MAX = 8, SH_LINK_DEVICE_MAX = 32 };
 
 typedef struct {
-    double latency_s;            /* half the round-trip time of a short message */
-    double bytes_per_s;          /* one way */
-    char kind[SH_LINK_KIND_MAX]; /* "tcp", "tls", "shm", "mpi"; "" from a rank to itself */
+    double latency_s;                /* half the round-trip time of a short message */
+    double bytes_per_s;              /* one way */
+    char kind[SH_LINK_KIND_MAX];     /* "tcp", "tls", "shm", "mpi"; "" from a rank to itself */
+    char device[SH_LINK_DEVICE_MAX]; /* at this rank's end: "mlx5_0"; "" where there is none */
 } sh_link_report;
 
 /* Fills the fields that the process can read from the system: host, memory, CPU time, sensors. */

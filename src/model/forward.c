@@ -13,6 +13,18 @@ sh_tensor sh_model_hidden(sh_model *m)
     return m->buf.x;
 }
 
+/* x and y; they are neighbours (model.c). */
+void sh_model_sum_memory(sh_model *m, void **at, size_t *len)
+{
+    int64_t rows = m->opts.tokens_max, cols = m->config->hidden;
+    sh_tensor ignored;
+    sh_layout layout = sh_layout_of(SH_CODEC_F32, (size_t)rows, (size_t)cols);
+    bool lends = m->dev->ops->exchange_at(m->dev, m->buf.x, &layout, 0) != NULL;
+    size_t y_len = m->dev->ops->tensor_layout(m->dev, rows, cols, &ignored);
+    *at = lends ? m->buf.x.data : NULL;
+    *len = (size_t)((char *)m->buf.y.data - (char *)m->buf.x.data) + y_len;
+}
+
 static void norm_rows(const sh_pass *p, sh_tensor y, sh_tensor x, const float *w, int rows)
 {
     p->ops->rmsnorm(p->dev, y, x, w, rows, 1, p->m->config->hidden, p->m->config->norm_eps);

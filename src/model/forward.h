@@ -46,4 +46,8 @@ SH_MUST_CHECK sh_status sh_model_step(sh_model *model, const sh_forward_input *i
 /* The hidden states [tokens_max, hidden] of the last step. */
 sh_tensor sh_model_hidden(sh_model *model);
 
+/* The memory of the tensors that peers->reduce gets, if the device lends it in place; *at is NULL
+ * if it does not. */
+void sh_model_sum_memory(sh_model *model, void **at, size_t *len);
+
 #endif

@@ -76,8 +76,8 @@ static void take_all(const sh_model *m, scratch_plan *s, sh_forward_buffers *b)
     int64_t tokens = m->opts.tokens_max, rows = m->opts.rows_max;
     int64_t ffn = max64(m->shard.ffn.count, m->shard.shared_ffn.count);
     b->x = take_tensor(s, tokens, c->hidden);
+    b->y = take_tensor(s, tokens, c->hidden); /* next to x; see sh_model_sum_memory */
     b->xn = take_tensor(s, tokens, c->hidden);
-    b->y = take_tensor(s, tokens, c->hidden);
     b->y2 = take_tensor(s, c->moe.shared_ffn > 0 ? tokens : 0, c->hidden);
     take_mixers(m, s, b);
     b->gate = take_tensor(s, tokens, ffn);

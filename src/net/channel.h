@@ -19,25 +19,30 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { SH_CHANNEL_FDS_MAX = 2 * SH_LANES_MAX };
+
 typedef struct {
     struct iovec part[2]; /* a header, which may be empty, and a body */
     size_t len;           /* of both together */
     size_t done;          /* bytes transferred so far */
+    /* The receiver can take the message wherever it arrives; both ends must agree on it. A channel
+     * that keeps it in its own memory lets the parts point there, until the next recv. */
+    bool lend;
 } sh_msg;
 
 typedef struct sh_channel sh_channel;
 
 typedef struct {
-    const char *name; /* "tcp", "tls", "shm", "mpi" */
+    const char *name; /* "tcp", "tls", "shm", "mpi", "rdma" */
 
     /* SH_OK: completely sent (or received). SH_AGAIN: not yet; msg->done is the progress.
      * SH_ERR_PEER: the connection has ended. */
     sh_status (*send)(sh_channel *channel, sh_msg *msg, sh_err *err);
     sh_status (*recv)(sh_channel *channel, sh_msg *msg, sh_err *err);
 
-    /* Before sleeping: fills out (space for two) with the descriptors that wake this channel for
-     * the given directions and returns their number. -1: do not sleep, there is work. NULL: the
-     * channel cannot wake a sleeper and must be polled. */
+    /* Before sleeping: fills out (space for SH_CHANNEL_FDS_MAX) with the descriptors that wake this
+     * channel for the given directions and returns their number. -1: do not sleep, there is work.
+     * NULL: the channel cannot wake a sleeper and must be polled. */
     int (*arm)(sh_channel *channel, bool sending, bool receiving, struct pollfd *out);
     void (*disarm)(sh_channel *channel); /* after arm; NULL: nothing to do */
 
@@ -45,7 +50,17 @@ typedef struct {
      * now. NULL: never known. */
     bool (*peer_descheduled)(const sh_channel *channel);
 
+    /* Registers memory that messages will be sent from and received in, so that they need not be
+     * copied. It must stay in place until it is unregistered or the channel is closed. NULL: any
+     * memory will do. */
+    sh_status (*register_memory)(sh_channel *channel, void *at, size_t len, sh_err *err);
+    void (*unregister_memory)(sh_channel *channel,
+                              void *at); /* with register_memory; it may move now */
+
     void (*close)(sh_channel *channel);
+
+    /* The name of the device that carries it, such as "mlx5_0". NULL: it has none. */
+    const char *(*device)(const sh_channel *channel);
 } sh_channel_ops;
 
 /* The first member of every transport's channel. */

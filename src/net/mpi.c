@@ -9,10 +9,9 @@
 #include "net/mpi.h"
 
 #include "base/alloc.h"
-#include "base/file.h"
 #include "base/log.h"
-#include "base/system.h"
 #include "net/mpi_plugin.h"
+#include "net/plugin.h"
 #include "net/transport.h"
 
 #include <dlfcn.h>
@@ -36,28 +35,6 @@ static const struct {
     {"openmpi", "OMPI_COMM_WORLD_SIZE", "ompi_mpi_comm_world"},
     {"mpich", "PMI_SIZE", "MPIR_Err_create_code"},
 };
-
-/* "DIR/shoal-mpi-FAMILY.so", owned by the caller; NULL if it does not exist. */
-static char *plugin_find(const char *dir, const char *family)
-{
-    static const char *const places[] = {"", "/../lib/shoal"};
-    char *program = NULL, *found = NULL;
-    sh_err ignored;
-    if (dir == NULL) {
-        if (sh_program_path(&program, &ignored) != SH_OK) return NULL;
-        *strrchr(program, '/') = '\0';
-        dir = program;
-    }
-    for (size_t i = 0; i < SH_COUNT_OF(places) && found == NULL; i++) {
-        char *path = sh_asprintf("%s%s/shoal-mpi-%s.so", dir, places[i], family);
-        if (sh_file_exists(path))
-            found = path;
-        else
-            free(path);
-    }
-    free(program);
-    return found;
-}
 
 static sh_status plugin_load(const char *path, const sh_mpi_plugin **out, sh_err *err)
 {
@@ -104,7 +81,9 @@ static sh_status plugin_choose(const char *library, const char *dir, const sh_mp
                only == NULL ? "" : " for ", only == NULL ? "" : only);
     for (size_t i = 0; i < SH_COUNT_OF(FAMILIES); i++) {
         if (only != NULL && strcmp(only, FAMILIES[i].family) != 0) continue;
-        char *path = plugin_find(dir, FAMILIES[i].family);
+        char file[64];
+        snprintf(file, sizeof(file), "shoal-mpi-%s.so", FAMILIES[i].family);
+        char *path = sh_plugin_find(dir, file);
         if (path == NULL) continue;
         sh_status status = plugin_load(path, out, err);
         free(path);

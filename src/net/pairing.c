@@ -40,6 +40,13 @@ bool sh_pairing_leads(const sh_pairing *pairing)
     return pairing->pair.rank > pairing->pair.peer;
 }
 
+/* The transport that this rank asks for, or NULL. */
+static const sh_transport *wanted(const sh_pairing *pairing)
+{
+    const sh_transport *t = pairing->opts->wanted;
+    return t == NULL || t->covers == NULL || t->covers(&pairing->pair) ? t : NULL;
+}
+
 /* Fills one offer. Without a reason it means that nothing else was worth trying: this rank asks for
  * another transport, or the peer cannot use this one anyway. */
 static void offer_one(sh_pairing *pairing, int place, const sh_offers *theirs)
@@ -49,7 +56,7 @@ static void offer_one(sh_pairing *pairing, int place, const sh_offers *theirs)
     sh_offer *mine = &pairing->mine.offer[place];
     const sh_offer *their = theirs != NULL ? sh_offers_find(theirs, t) : NULL;
     snprintf(mine->transport, sizeof(mine->transport), "%s", t->name);
-    if (opts->wanted != NULL && opts->wanted != t) return;
+    if (wanted(pairing) != NULL && wanted(pairing) != t) return;
     if (theirs != NULL && (their == NULL || their->state != SH_OFFER_MADE)) return;
     sh_err err;
     sh_status status = t->offer(&pairing->pair, their, mine, &pairing->state[place], &err);
@@ -66,7 +73,7 @@ static void offer_all(sh_pairing *pairing, const sh_offers *theirs)
     const sh_mesh_opts *opts = pairing->opts;
     pairing->mine.rank = (uint32_t)pairing->pair.rank;
     snprintf(pairing->mine.wanted, sizeof(pairing->mine.wanted), "%s",
-             opts->wanted != NULL ? opts->wanted->name : "");
+             wanted(pairing) != NULL ? wanted(pairing)->name : "");
     for (int i = 0; opts->transports[i] != NULL; i++) {
         SH_ASSERT(i < SH_TRANSPORTS_MAX);
         offer_one(pairing, i, theirs);

@@ -9,10 +9,7 @@
 #include <string.h>
 
 const sh_transport *const sh_transports[] = {
-    &sh_transport_shm,
-    &sh_transport_tcp,
-    &sh_transport_mpi,
-    NULL,
+    &sh_transport_shm, &sh_transport_tcp, &sh_transport_mpi, &sh_transport_rdma, NULL,
 };
 
 const sh_transport *sh_transport_find(const sh_transport *const *table, const char *name)

@@ -43,6 +43,9 @@ typedef struct {
     bool clear_text;     /* sends data unencrypted over a network: used only if asked for */
     bool one_life;       /* cannot connect the ranks again after one was lost */
 
+    /* Whether this pair is meant to use it, if it was asked for. NULL: every pair is. */
+    bool (*covers)(const sh_pair *pair);
+
     /* Fills mine->body with what the peer needs to know; theirs: the offer to answer, NULL on the
      * end that goes first. *state is what was made for it so far, if anything; it belongs to the
      * transport until connect or withdraw. SH_ERR_UNSUPPORTED: these two ranks cannot use it, which
@@ -68,6 +71,7 @@ extern const sh_transport *const sh_transports[];
 extern const sh_transport sh_transport_shm;
 extern const sh_transport sh_transport_tcp;
 extern const sh_transport sh_transport_mpi;
+extern const sh_transport sh_transport_rdma;
 
 /* The transport of that name, or the one that belongs to a --backend; NULL for none. */
 const sh_transport *sh_transport_find(const sh_transport *const *table, const char *name);

@@ -50,15 +50,18 @@ mistakes() {
         wrong '[{"ssh":"a"},{"ssh":"b","ips":"x"}]' "'ips' of host 1 must be a list" &&
         wrong '["10.0.0.1"]' 'entry 0' && wrong '[["10.0.0.1:1"],[]]' 'entry 1 is an empty list' &&
         wrong '{"envs":["A"],"hosts":[{"ssh":"a"}]}' 'envs[0]' &&
-        wrong '[[null,"a"],["b"]]' 'rdma of host 1 has 1 entries' &&
-        wrong '[[null,7],["b",null]]' 'rdma[1] of host 0' && wrong '[["d",null],["b",null]]' 'rdma[0] of host 0' &&
+        wrong '[[null,"a"],["b"]]' 'row 1 has 1 entries' &&
+        wrong '[[null,7],["b",null]]' 'row 0, column 1' && wrong '[["d",null],["b",null]]' 'row 0, column 0' &&
+        wrong '[{"ssh":"a","rdma":[null,"x y"]},{"ssh":"b"}]' "rdma[1] of host 0 'x y' is not the name of a device" &&
         wrong '{"backend":"gloo","hosts":[{"ssh":"a"}]}' "'gloo' is not a backend" &&
         wrong '["10.0.0.1:9000","10.0.0.1:9000"]' 'has the address 10.0.0.1:9000 of host 0' &&
         wrong '[{"ssh":"a","ips":["10.0.0.1"]},{"ssh":"b","ips":["10.0.0.1"]}]' 'has the address 10.0.0.1 of host 0' &&
         wrong '[{"ssh":"a","ips":["127.0.0.1"]},{"ssh":"b","ips":["10.0.0.1"]}]' 'loopback' &&
         wrong '[{"ssh":"a","ips":["0.0.0.0"]},{"ssh":"b","ips":["10.0.0.1"]}]' 'not an address to connect to' &&
         wrong '{"backend":"jaccl","hosts":[{"ssh":"a","rdma":[null,"x"]},{"ssh":"b","rdma":[null,null]}]}' \
-            'host 1 has no device to host 0'
+            'rdma[1] of host 0 names 1 device, but rdma[0] of host 1 names 0' &&
+        wrong '{"backend":"jaccl","hosts":[{"ssh":"a","rdma":[null,"x",null]},{"ssh":"b","rdma":["x",null,"y"]},
+            {"ssh":"c","rdma":[null,"y",null]}]}' 'rdma[2] of host 0 names no device, but jaccl needs one'
 }
 check "every kind of mistake in a hostfile is reported by name" mistakes
 

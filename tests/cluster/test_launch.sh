@@ -37,7 +37,9 @@ wrong() { # HOSTFILE WORDS
 mistakes() {
     wrong '[' "bad.json.*line 1" && wrong '[{"ips": []}]' "'ssh' of host 0 must be a string" &&
         wrong '[{"ssh": "-oProxyCommand=x"}]' "is not a host name" &&
-        wrong '{"backend": "jaccl", "hosts": [{"ssh": "a"}]}' "backend 'jaccl' .bad.json. .*--backend ring" &&
+        wrong '{"backend": "nccl", "hosts": [{"ssh": "a"}]}' "backend 'nccl' .bad.json. .*--backend ring" &&
+        wrong '{"backend": "jaccl", "hosts": [{"ssh": "a", "rdma": [null, "x"]}, {"ssh": "b"}]}' \
+            "bad.json: rdma.1. of host 0 names 1 device|backend 'jaccl'" &&
         wrong '[[null, "d"], ["d", null]]' "names no host" && wrong '' 'names no host' &&
         wrong '[{"ssh": "localhost"}, {"ssh": "me@far"}]' \
             "rank 0 has the address 'localhost', which the other machines cannot" && [ ! -e s ]
@@ -191,7 +193,8 @@ check "a different model on one host is reported" try differs
 serves() {
     starts && ask && grep -qE "^\[1 h2\] load$" err && grep -qE "^\[2 root@h3\] .*info \[rank 2\] ready" err &&
         grep -qE "^\[0 .*\] .*api: listening" err && [ "$(shoals_on 2 | wc -l)" = 2 ] && exits 0 on1 "$shoal" status &&
-        grep -qE "^2 +root@h3 +[0-9]+ +ready" out && grep -q "healthy.*tokens/s.*queue 0 of" out &&
+        grep -qE "^2 +root@h3 +[0-9]+ +ready" out && grep -qE "^link  0 - 2  tls, [0-9.]+ us, [0-9.]+ GB/s" out &&
+        grep -q "healthy.*tokens/s.*queue 0 of" out &&
         ends_on INT 10 && [ $code = 130 ]
 }
 check "three hosts serve a model; Ctrl-C stops them all" try serves
@@ -317,6 +320,25 @@ links() {
         grep -q "^\[0 .*\] verdict: pass" err && exits 0 launch --prepare && grep -q "all 3 hosts are ready" out
 }
 check "the links between the hosts are tested; --prepare starts nothing" try links
+# The matrix is a file of this host only, so the ranks get it as text.
+devices() {
+    local i matrix='[[null,"ra","rb"],["ra",null,"rb"],["ra","rb",null]]'
+    echo "$matrix" >matrix.json
+    exits 0 launch --job linktest --quick --sizes 4K --rounds 2 --backend ring --ibv-devices matrix.json || return 1
+    for i in 1 2 3; do
+        gives "SHOAL_IBV_DEVICES='$matrix'" \
+            sed -n '/^SHOAL_IBV_DEVICES/{s/ //g;p}' "home$i/.local/state/shoal/settings.env" || return 1
+    done
+    launch_fails 1 "devices of 2 ranks, but there are 3 hosts" --ibv-devices '[[null,"a"],["b",null]]' &&
+        launch_fails "[13]" "jaccl|RDMA" --job linktest --quick --join-timeout 5 --backend jaccl \
+            --ibv-devices matrix.json
+}
+check "the devices of a matrix reach every rank; one that does not fit is refused" try devices
+benchmark() {
+    SHOAL_BENCH_PROMPT=8 SHOAL_BENCH_GENERATE=4 BENCH_RUNS=1 exits 0 launch --job bench --threads 1 &&
+        grep -qE "^\[0 .*\] generate .*tokens/s" err || { cat err; return 1; }
+}
+check "a model is timed on all hosts" try benchmark
 workers() { # the variables of a .env file replace a hostfile
     printf '%s\n' "WORKER_HOSTS=10.77.0.2, 10.77.0.3" "WORKER_SSH=h2, root@h3" NUM_DEVICES=3 MODEL_DIR=model \
         "API_PORT=$port" >.env

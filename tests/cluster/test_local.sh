@@ -35,10 +35,13 @@ narrow() {
     for wire in bf16 int8; do exits 0 linktest --ranks 3 --quick --wire $wire --sizes 4K,1M --rounds 3 || return 1; done
 }
 check "sums in bf16 and int8" narrow
-stressed() { exits 0 linktest --ranks 3 --stress --rounds 300 && grep -q "stress 300 operations correct" out; }
+stressed() {
+    exits 0 linktest --ranks 3 --stress --rounds 300 --sizes 1M && grep -q "stress 300 operations correct" out &&
+        grep -qE "^large  100 sums of 1048576 bytes correct: .* median, .* GB/s" out
+}
 check "a stress run checks every operation" stressed
 encrypted() {
-    exits 0 linktest --ranks 2 --stress --rounds 100 --transport tcp --no-plain-data && grep -q "self tls" out
+    exits 0 linktest --ranks 2 --stress --rounds 100 --quick --transport tcp --no-plain-data && grep -q "self tls" out
 }
 check "data over TLS" encrypted
 
@@ -74,6 +77,13 @@ abandoned() {
 }
 check "ranks exit when their parent is killed" abandoned
 
+each_round() { # the variables of earlier clusters
+    RDMA_SIZES=1024,262144 RDMA_VERBOSE=1 RDMA_ROUNDS=4 exits 0 linktest --ranks 2 --quick &&
+        [ "$(grep -cE "^ +4096 bytes, us:( +[0-9.]+){4}$" out)" = 9 ] && grep -qE "^ +1048576 bytes, us:" out &&
+        grep -q "verdict: pass" out || { cat out; return 1; }
+}
+check "RDMA_SIZES counts numbers, and RDMA_VERBOSE shows every round" each_round
+check "a count that is none is refused" refuses 1 "1x. must be 1 to" linktest --ranks 2 --counts 1x
 check "an invalid size is refused before ranks start" refuses 1 16Q linktest --ranks 2 --sizes 16Q
 check "a single rank has no links to test" refuses 1 "two ranks" linktest
 check "a short token is refused" refuses 1 "shoal token" linktest --ranks 2 --token abc
@@ -87,9 +97,9 @@ outside() {
 }
 check "a rank beyond the size of the group is refused" outside
 backends() {
-    echo '{"backend":"jaccl","hosts":[{"ssh":"a"},{"ssh":"b"}]}' >j.json
+    echo '{"backend":"nccl","hosts":[{"ssh":"a"},{"ssh":"b"}]}' >j.json
     refuses 1 "backend .nccl." linktest --ranks 2 --rank 0 --backend nccl &&
-        refuses 1 "backend .jaccl. .j.json.*--backend ring" linktest --hostfile j.json --rank 0
+        refuses 1 "backend .nccl. .j.json.*--backend ring" linktest --hostfile j.json --rank 0
 }
 check "an unavailable backend is refused by name, from a flag and from a hostfile" backends
 token() { [[ $("$shoal" token) =~ ^[0-9a-f]{32}$ ]] && [ "$("$shoal" token)" != "$("$shoal" token)" ]; }

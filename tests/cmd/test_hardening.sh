@@ -30,7 +30,7 @@ check "fortified calls of the C library" fortify
 case $(uname -m) in
 x86_64 | aarch64) if command -v objdump >/dev/null; then check "indirect branches have landing pads" branches; fi ;;
 esac
-for plugin in "$SHOAL_BUILD"/shoal-mpi-*.so; do
+for plugin in "$SHOAL_BUILD"/shoal-*.so; do
     [ -e "$plugin" ] || continue
     name=$(basename "$plugin")
     file=$plugin; check "$name: relocations, stack" plugin_is_hard

@@ -32,6 +32,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (sh_hostfile_parse((sh_str){(const char *)data, len}, "fuzz", &file, &err) != SH_OK)
         return 0;
     sh_hostfile_check(file, &findings);
+    bool ring = sh_hostfile_check_devices(file, sh_backend_find("jaccl-ring"), &err) == SH_OK;
+    bool mesh = sh_hostfile_check_devices(file, sh_backend_find("jaccl"), &err) == SH_OK;
+    SH_ASSERT(ring || !mesh); /* devices for every pair are devices for the neighbours */
     for (int r = 0; r < file->count; r++)
         if (sh_hostfile_addresses(file, r, SH_HOSTFILE_PORT, &list, &err) != SH_OK) break;
     for (int form = SH_HOSTFILE_OBJECT; form <= SH_HOSTFILE_MATRIX; form++)

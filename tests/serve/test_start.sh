@@ -4,21 +4,41 @@
 shoal=$SHOAL_BUILD/shoal
 work=$(mktemp -d) && cd "$work" || exit 1
 trap 'kill "${pid:-}" 2>/dev/null; wait "${pid:-}" 2>/dev/null; rm -rf "$work"' EXIT
-port=$((20000 + RANDOM % 20000))
+port=$((10000 + RANDOM % 20000)) # below the ports that the system hands out
 echo '[[null, "d0"], ["d1", null]]' >matrix.json
 echo '[["127.0.0.1:'$((port + 1))'"], ["127.0.0.1:'$((port + 2))'"]]' >hosts.json
 unset "${!MLX_@}" "${!JACCL_@}"
 
 by_hand() { # a rank as jaccl starts it
-    MLX_RANK=$1 MLX_JACCL_COORDINATOR=127.0.0.1:$((port + 3)) MLX_IBV_DEVICES=matrix.json \
+    MLX_RANK=$1 MLX_JACCL_COORDINATOR=127.0.0.1:$((port + 3)) MLX_IBV_DEVICES=${MLX_IBV_DEVICES:-matrix.json} \
         timeout 20 "$shoal" "${@:2}" >out 2>err </dev/null
 }
+# Where the program has RDMA it waits for the other rank, elsewhere it says that it has not.
+refused="backend 'jaccl(-ring)?' \\(environment MLX_IBV_DEVICES\\) is not built into"
 does_not_serve_alone() {
-    by_hand 0 serve --port $port; [ $? = 1 ] || return 1
-    grep -q "matrix.json .environment MLX_IBV_DEVICES. asks for the jaccl backend between 2 ranks" err &&
-        grep -q -- "--backend ring" err && ! grep -q listening err
+    by_hand 0 serve --port $port --join-timeout 1; [ $? != 0 ] && grep -qE "$refused|missing rank 1" err
 }
-worker_says_the_same() { by_hand 1 worker --model "$root/models/demo"; [ $? = 1 ] && grep -q "between 2 ranks" err; }
+others_say_the_same() {
+    by_hand 1 linktest --join-timeout 1; [ $? != 0 ] && grep -qE "$refused|rank 0 did not answer" err
+}
+says_what_is_missing() { # the matrix alone does not tell which rank this is, so it must not serve alone
+    MLX_IBV_DEVICES=matrix.json timeout 20 "$shoal" serve --port $port --backend ring >out 2>err </dev/null
+    [ $? = 1 ] && grep -q "for one of 2 ranks: say which with --rank (MLX_RANK)" err
+}
+asks_for_a_ring() {
+    MLX_JACCL_RING=1 by_hand 0 linktest --join-timeout 1; [ $? != 0 ] && grep -qE "$refused|missing rank 1" err
+}
+checks_the_devices() { # a matrix as text; seed-style environment
+    matrix='[[null, "d0"], [null, null]]'
+    MLX_RANK=0 MLX_JACCL_COORDINATOR=127.0.0.1:1 MLX_IBV_DEVICES=$matrix exits 1 "$shoal" config check &&
+        grep -q "row 0, column 1 names 1 device, but row 1, column 0 names 0" out &&
+        MLX_RANK=0 MLX_IBV_DEVICES='[["d0"]' refuses 1 "MLX_IBV_DEVICES.*line 1" "$shoal" linktest
+}
+text_makes_the_group() {
+    local matrix='[[null,"d0"],["d1",null]]'
+    MLX_IBV_DEVICES=$matrix by_hand 1 linktest --quick --sizes 4K --rounds 3 --backend ring & local other=$!
+    MLX_IBV_DEVICES=$matrix by_hand 0 linktest --quick --sizes 4K --rounds 3 --backend ring && wait $other
+}
 ring_takes_the_size() { # no other rank is started: it waits for rank 1, and says so
     by_hand 0 linktest --quick --backend ring --join-timeout 1
     grep -q "did not form within 1 s, missing rank 1" err
@@ -56,7 +76,11 @@ doctor_fails_for_others() {
 }
 
 check "a rank that was started for jaccl does not serve alone" does_not_serve_alone
-check "nor does a worker" worker_says_the_same
+check "nor does the other one" others_say_the_same
+check "nor one that does not know its rank" says_what_is_missing
+check "nor one that was started for jaccl-ring" asks_for_a_ring
+check "a matrix may be given as text, and its errors name row and column" checks_the_devices
+check "ranks form a group from a matrix that is given as text" text_makes_the_group
 check "--backend ring gets the size of the group from the devices" ring_takes_the_size
 check "and forms it" ring_makes_the_group
 check "the size of a group comes from its hostfile" counts_the_hostfile

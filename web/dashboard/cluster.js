@@ -53,6 +53,20 @@ export function roleOf(rank) {
   return rank.rank === 0 ? 'coordinates, samples, serves' : 'computes';
 }
 
+// The RDMA devices of a rank, from the links that it has.
+export function devicesOf(rank, links) {
+  const names = links.flatMap((l) => (l.a === rank.rank ? [l.a_device] : l.b === rank.rank ? [l.b_device] : []));
+  return [...new Set(names.filter(Boolean))].join(', ');
+}
+
+// What RDMA reached when the group formed, for the title; '' without it.
+export function rdmaNote(links) {
+  const speeds = links.filter((l) => l.kind === 'rdma').map((l) => l.bandwidth_gb_s || 0);
+  if (speeds.length === 0) return '';
+  const which = speeds.length === links.length ? 'RDMA' : `RDMA on ${speeds.length} of ${links.length} links`;
+  return ` · ${which}, up to ${digits3(Math.max(...speeds))} GB/s`;
+}
+
 function linkWords(link) {
   const parts = [link.kind || 'link'];
   if (link.latency_us > 0) parts.push(`${digits3(link.latency_us)} µs`);
@@ -77,7 +91,7 @@ export class Cluster {
     this.note = h('span', { class: 'soft' });
     this.details = h('details', { hidden: true }, h('summary', null, 'Links as a table'),
       h('div', { class: 'scroll short' }, h('table', null, h('thead', null, h('tr', null,
-        ['Between', 'Kind', 'Latency', 'Bandwidth'].map((t) => h('th', { scope: 'col' }, t)))), this.table)));
+        ['Between', 'Kind', 'Devices', 'Latency', 'Bandwidth'].map((t) => h('th', { scope: 'col' }, t)))), this.table)));
     this.el = h('section', { class: 'card wide', 'aria-labelledby': 'cluster-title', id: 'cluster' },
       h('header', null, h('h2', { id: 'cluster-title' }, 'Group'), this.note),
       this.svg, this.empty, this.details);
@@ -107,7 +121,8 @@ export class Cluster {
     const stages = engine.stages > 1 ? `, ${engine.stages} stages` : '';
     const traffic = n > 2 && this.traffic > 0 ? ` · ${bytes(this.traffic)} per token and rank` : '';
     const on = hosts > 0 ? ` on ${hosts} host${hosts === 1 ? '' : 's'}` : '';
-    setText(this.note, online === n ? `${n} rank${n === 1 ? '' : 's'}${on}${stages}${traffic}` : `${online} of ${n} ranks online`);
+    const rdma = rdmaNote(this.links);
+    setText(this.note, online === n ? `${n} rank${n === 1 ? '' : 's'}${on}${stages}${rdma}${traffic}` : `${online} of ${n} ranks online`);
     setClass(this.note, online === n ? 'soft' : 'bad-text');
     this.svg.setAttribute('aria-label', this.ranks.map((r) =>
       `rank ${r.rank} ${r.host ?? ''} is ${alive(r) ? 'online' : 'lost'}`).join(', '));
@@ -169,7 +184,8 @@ export class Cluster {
       const rank = this.ranks[i], is = state(rank), share = shareOf(rank, this.ranks);
       setClass(node.el, `node ${is}`);
       setText(node.name, `Rank ${rank.rank}${rank.rank === 0 ? ' · coordinator' : ''}`);
-      setText(node.host, is === 'lost' ? 'lost' : `${rank.host ?? 'host unknown'}${is === 'back' ? ' · is back' : ''}`);
+      const device = devicesOf(rank, this.links), place = rank.host ?? 'host unknown';
+      setText(node.host, is === 'lost' ? 'lost' : `${place}${is === 'back' ? ' · is back' : device ? ` · ${device}` : ''}`);
       setText(node.holds, `${layersOf(rank)} · ${percent(share)}`);
       node.share.setAttribute('width', Math.max(0, (NODE_W - 28) * (share || 0)));
       setText(node.el.lastChild, `Rank ${rank.rank}: ${roleOf(rank)}`);
@@ -190,6 +206,7 @@ export class Cluster {
   drawTable() {
     this.table.replaceChildren(...this.links.map((l) => h('tr', null,
       h('td', null, `rank ${l.a} – rank ${l.b}`), h('td', null, l.kind || '–'),
+      h('td', null, l.a_device ? `${l.a_device} – ${l.b_device}` : '–'),
       h('td', null, l.latency_us > 0 ? `${digits3(l.latency_us)} µs` : '–'),
       h('td', null, l.bandwidth_gb_s > 0 ? `${digits3(l.bandwidth_gb_s)} GB/s` : '–'))));
   }

@@ -6,7 +6,6 @@
 #include "base/option.h"
 
 #define NO_METAL "it applies to Apple's GPU only"
-#define NO_RDMA "it belongs to the jaccl backend, which is not built into this program"
 #define NO_NCCL "it belongs to the nccl backend, which is not built into this program"
 #define NO_LOADS "this program never downloads anything"
 #define MEMORY "memory is planned at load time: --kv-tokens and --kv-reserve-mb limit it"
@@ -29,11 +28,7 @@ static const sh_option_ignored ignored[] = {
     {.name = "RESPONSE_FILE_PATH", .why = "API and engine talk over --socket"},
     {.name = "MLX_METAL_FAST_SYNCH", .why = NO_METAL},
     {.name = "MLX_RING_VERBOSE", .why = "--log-level debug shows the links"},
-    {.name = "MLX_JACCL_RING", .why = NO_RDMA},
-    {.name = "JACCL_RING", .why = NO_RDMA},
-    {.name = "RDMA_DEVICES", .why = NO_RDMA},
-    {.name = "RDMA_SIZES", .why = "it counts numbers; `shoal linktest --sizes` counts bytes"},
-    {.name = "RDMA_VERBOSE", .why = "`shoal linktest` always prints everything"},
+    {.name = "RDMA_DEVICES", .why = "the hostfile's rdma fields name the devices"},
     {.name = "RDMA_MAX_MB", .why = "`shoal linktest --sizes` names the sizes"},
     {.name = "BENCH_WARMUP", .why = "`shoal bench` warms up by itself", .min = 0, .max = 1e9},
     {.name = "NCCL_HOST_IP", .why = NO_NCCL},

@@ -4,13 +4,13 @@
 #include "cmd/support/launcher_settings.h"
 
 #include "base/alloc.h"
+#include "cluster/backend.h"
 #include "cluster/launcher_env.h"
 #include "cluster/rendezvous.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
@@ -106,7 +106,7 @@ sh_status sh_launcher_settings_adopt(sh_options *options, const sh_settings *s, 
     if (status == SH_OK && !sh_options_given(options, "ranks"))
         status = number_export(options, "SHOAL_RANKS", world.size, err);
     if (status != SH_OK || s->hostfile != NULL || s->coordinator != NULL || s->ctrl_host != NULL ||
-        strcmp(s->backend, "mpi") == 0)
+        sh_backend_find(s->backend)->own_launcher)
         return status;
     return world.launcher == SH_LAUNCHER_SLURM ? coordinator_from_slurm(options, &world, err)
                                                : coordinator_from_mpi(options, s, err);

@@ -3,13 +3,17 @@
  * The same facts (size, own addresses, address of rank 0) can come from several sources. They are
  * applied in order of increasing precedence: settings and device matrix, then the hostfile, then
  * --listen and --coordinator, then MPI for what is still unknown. check_place makes sure at the end
- * that the result is complete, so that a missing setting is an error message and not a timeout. */
+ * that the result is complete, so that a missing setting is an error message and not a timeout.
+ *
+ * The backend is the one of --backend, else that of the hostfile; a device matrix without either
+ * means jaccl, since that is how MLX's launcher starts the ranks of that backend. */
 #include "cmd/support/ranks.h"
 
 #include "base/log.h"
 #include "base/system.h"
 #include "cluster/local_ranks.h"
 #include "cluster/rendezvous.h"
+#include "cmd/support/rdma_library.h"
 #include "cmd/support/role.h"
 
 #include <stdio.h>
@@ -20,6 +24,13 @@ enum { LEAVE_MS = 10000 };
 
 /* MPI can be initialized only once per process: it is opened on first use and left at the end. */
 static sh_mpi *mpi;
+
+/* The files that describe a group; NULL for those that were not given. */
+typedef struct {
+    sh_hostfile *hosts;  /* --hostfile */
+    sh_hostfile *matrix; /* --ibv-devices */
+    sh_buf matrix_from;  /* where that setting came from, for errors */
+} group_files;
 
 static bool given(const sh_command_args *args, const char *name)
 {
@@ -62,93 +73,133 @@ int sh_ranks_spawn(const sh_command_args *args)
 
 sh_status sh_ranks_check_backend(const char *name, const char *from, sh_err *err)
 {
-    static const char *const ring[] = {"", "ring", "any"};
-    for (size_t i = 0; i < SH_COUNT_OF(ring); i++)
-        if (strcmp(name, ring[i]) == 0) return SH_OK;
-    if (sh_transport_find_backend(sh_transports, name) != NULL) return SH_OK;
+    const sh_backend *backend = sh_backend_find(name);
+    if (backend == NULL)
+        return sh_err_set(err, SH_ERR_INPUT, "'%s' (%s) is not a backend; use --backend ring", name,
+                          from);
+    if (sh_backend_is_built_in(backend)) return SH_OK;
     return sh_err_set(err, SH_ERR_UNSUPPORTED,
                       "backend '%s' (%s) is not built into this program; use --backend ring", name,
                       from);
 }
 
-/* A rank that was started by hand in jaccl's way: only the device matrix gives the size of its
- * group. That backend is not built in, and to serve alone instead would be a surprise, so it is an
- * error unless --backend says otherwise. */
-static sh_status devices_world(const sh_command_args *args, int *size, sh_err *err)
+static sh_status files_load(group_files *files, const sh_command_args *args, sh_err *err)
 {
     const sh_settings *s = args->settings;
-    sh_hostfile *file = NULL;
-    sh_buf from = {0};
-    if (s->ibv_devices == NULL || s->hostfile != NULL || given(args, "ranks") ||
-        (!given(args, "rank") && s->coordinator == NULL))
-        return SH_OK;
-    sh_status status = sh_hostfile_load(s->ibv_devices, &file, err);
-    if (status != SH_OK) return status;
-    sh_options_origin(args->options, "ibv-devices", &from);
-    if (given(args, "backend"))
-        *size = file->count;
-    else
-        status = sh_err_set(err, SH_ERR_UNSUPPORTED,
-                            "%s (%s) asks for the jaccl backend between %d ranks, which is not "
-                            "built into this program; --backend ring forms the group over TCP",
-                            s->ibv_devices, from.ptr, file->count);
-    sh_buf_reset(&from);
-    sh_hostfile_free(file);
+    sh_status status = SH_OK;
+    sh_options_origin(args->options, "ibv-devices", &files->matrix_from);
+    if (s->hostfile != NULL) status = sh_hostfile_load(s->hostfile, &files->hosts, err);
+    if (status == SH_OK && s->ibv_devices != NULL)
+        status = sh_hostfile_load_matrix(s->ibv_devices, files->matrix_from.ptr, &files->matrix,
+                                         err);
     return status;
+}
+
+static void files_reset(group_files *files)
+{
+    sh_hostfile_free(files->hosts);
+    sh_hostfile_free(files->matrix);
+    sh_buf_reset(&files->matrix_from);
+}
+
+/* A rank that was started by hand in jaccl's way: only the matrix gives the size of its group. To
+ * serve alone because a variable is missing would be a surprise, so that is an error. */
+static sh_status matrix_world(const sh_command_args *args, const sh_hostfile *matrix, int *size,
+                              sh_err *err)
+{
+    if (matrix == NULL || given(args, "ranks")) return SH_OK;
+    if (matrix->count > 1 && !given(args, "rank") && args->settings->coordinator == NULL)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "--ibv-devices is for one of %d ranks: say which with --rank (MLX_RANK), "
+                          "and where rank 0 is with --coordinator (MLX_JACCL_COORDINATOR)",
+                          matrix->count);
+    *size = matrix->count;
+    return SH_OK;
+}
+
+static sh_status world_of(const sh_command_args *args, const group_files *files, int *size,
+                          sh_err *err)
+{
+    *size = (int)args->settings->ranks;
+    if (files->hosts == NULL) return matrix_world(args, files->matrix, size, err);
+    *size = files->hosts->count;
+    return SH_OK;
 }
 
 sh_status sh_ranks_world(const sh_command_args *args, int *size, sh_err *err)
 {
-    sh_hostfile *file = NULL;
-    *size = (int)args->settings->ranks;
-    if (args->settings->hostfile == NULL) return devices_world(args, size, err);
-    sh_status status = sh_hostfile_load(args->settings->hostfile, &file, err);
-    if (status == SH_OK) *size = file->count;
-    sh_hostfile_free(file);
+    group_files files = {0};
+    sh_status status = files_load(&files, args, err);
+    if (status == SH_OK) status = world_of(args, &files, size, err);
+    files_reset(&files);
     return status;
+}
+
+static sh_status backend_choose(const sh_command_args *args, const group_files *files,
+                                const sh_backend **out, sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    const char *name = s->backend, *from = "--backend";
+    if (!given(args, "backend") && files->hosts != NULL && files->hosts->backend[0] != '\0') {
+        name = files->hosts->backend;
+        from = s->hostfile;
+    } else if (!given(args, "backend") && files->matrix != NULL) {
+        name = s->jaccl_ring ? "jaccl-ring" : "jaccl";
+        from = files->matrix_from.ptr;
+    }
+    *out = sh_backend_find(name);
+    return sh_ranks_check_backend(name, from, err);
 }
 
 /* A backend has its own transport; in the ring --transport selects one, or auto. */
-static void use_backend(sh_mesh_opts *mesh, const char *backend, const char *transport)
+static void use_backend(sh_mesh_opts *mesh, const sh_backend *backend, const char *transport)
 {
-    mesh->wanted = sh_transport_find_backend(sh_transports, backend);
+    mesh->wanted = sh_backend_transport(backend);
     if (mesh->wanted == NULL) mesh->wanted = sh_transport_find(sh_transports, transport);
 }
 
+/* Which devices reach which rank: from the matrix, else from the hostfile. Without either, any
+ * active device will do. */
+static sh_status check_devices(const sh_mesh_opts *mesh, const group_files *files,
+                               const sh_backend *backend, sh_err *err)
+{
+    const sh_hostfile *source = files->matrix != NULL ? files->matrix : files->hosts;
+    if (source == NULL || !sh_hostfile_has_devices(source)) return SH_OK;
+    if (source->count != mesh->size)
+        return sh_err_set(err, SH_ERR_INPUT, "%s: devices of %d ranks, but the group has %d",
+                          source->where, source->count, mesh->size);
+    if (backend->devices != SH_DEVICES_NOWHERE)
+        return sh_hostfile_check_devices(source, backend, err);
+    if (mesh->rank == 0 && sh_backend_is_built_in(sh_backend_find("jaccl")))
+        SH_LOGI("%s names RDMA devices; --backend jaccl would use them", source->where);
+    return SH_OK;
+}
+
 /* Takes the addresses of this rank and of rank 0 from the file. */
-static sh_status use_hostfile(sh_ranks *ranks, const sh_command_args *args, sh_err *err)
+static sh_status use_hostfile(sh_ranks *ranks, const sh_command_args *args, const sh_hostfile *file,
+                              sh_err *err)
 {
     const sh_settings *s = args->settings;
     sh_mesh_opts *mesh = &ranks->opts.mesh;
-    sh_hostfile *file;
     sh_addr_list first = {0};
-    sh_status status = sh_hostfile_load(s->hostfile, &file, err);
+    sh_status status = SH_OK;
+    if (file->count > 1 && !given(args, "rank"))
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "--hostfile needs --rank, to say which of its %d hosts this is",
+                          file->count);
+    if (given(args, "ranks") && s->ranks != file->count)
+        return sh_err_set(err, SH_ERR_INPUT, "--ranks is %d, but %s has %d hosts", (int)s->ranks,
+                          s->hostfile, file->count);
+    if (mesh->rank >= file->count)
+        return sh_err_set(err, SH_ERR_INPUT, "--rank is %d, but %s has %d hosts", mesh->rank,
+                          s->hostfile, file->count);
+    if (file->count == 1) return SH_OK;
+    status = sh_hostfile_addresses(file, mesh->rank, SH_HOSTFILE_PORT, &ranks->listen, err);
+    if (status == SH_OK) status = sh_hostfile_addresses(file, 0, SH_HOSTFILE_PORT, &first, err);
     if (status != SH_OK) return status;
-    mesh->size = file->count;
-    if (!given(args, "backend")) {
-        status = sh_ranks_check_backend(file->backend, s->hostfile, err);
-        use_backend(mesh, file->backend, s->transport);
-    }
-    if (status == SH_OK && file->count > 1 && !given(args, "rank"))
-        status = sh_err_set(err, SH_ERR_INPUT,
-                            "--hostfile needs --rank, to say which of its %d hosts this is",
-                            file->count);
-    if (status == SH_OK && given(args, "ranks") && s->ranks != file->count)
-        status = sh_err_set(err, SH_ERR_INPUT, "--ranks is %d, but %s has %d hosts", (int)s->ranks,
-                            s->hostfile, file->count);
-    if (status == SH_OK && mesh->rank >= file->count)
-        status = sh_err_set(err, SH_ERR_INPUT, "--rank is %d, but %s has %d hosts", mesh->rank,
-                            s->hostfile, file->count);
-    if (status == SH_OK && file->count > 1)
-        status = sh_hostfile_addresses(file, mesh->rank, SH_HOSTFILE_PORT, &ranks->listen, err);
-    if (status == SH_OK && file->count > 1)
-        status = sh_hostfile_addresses(file, 0, SH_HOSTFILE_PORT, &first, err);
-    if (status == SH_OK && file->count > 1) {
-        snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s", first.text[0]);
-        if (first.count > mesh->lanes) mesh->lanes = first.count;
-    }
-    sh_hostfile_free(file);
-    return status;
+    snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s", first.text[0]);
+    if (first.count > mesh->lanes) mesh->lanes = first.count;
+    return SH_OK;
 }
 
 /* --listen replaces the addresses of the hostfile for this rank. */
@@ -194,13 +245,11 @@ static void use_settings(sh_ranks *ranks, const sh_settings *s)
 {
     sh_mesh_opts *mesh = &ranks->opts.mesh;
     mesh->rank = (int)s->rank;
-    mesh->size = (int)s->ranks;
     mesh->listen_fd = (int)s->coordinator_fd;
     mesh->token = s->token;
     mesh->insecure = s->insecure;
     mesh->plain_data = s->plain_data;
     mesh->join_ms = (int)s->join_timeout * 1000;
-    use_backend(mesh, s->backend, s->transport);
     ranks->opts.silence_ms = (int)s->peer_timeout_ms;
     ranks->opts.op_ms = (int)s->op_timeout * 1000;
     ranks->opts.spin_us = (int)s->spin_us;
@@ -234,23 +283,38 @@ static sh_status use_mpi(sh_ranks *ranks, const sh_settings *s, sh_err *err)
     return SH_OK;
 }
 
+/* The devices of the matrix, or of the hostfile. */
+static sh_status use_rdma(sh_ranks *ranks, const group_files *files, const sh_backend *backend,
+                          sh_err *err)
+{
+    sh_mesh_opts *mesh = &ranks->opts.mesh;
+    const sh_hostfile *source = files->matrix != NULL ? files->matrix : files->hosts;
+    bool partial = backend->devices == SH_DEVICES_NEIGHBOURS;
+    return sh_rdma_library_open(source, mesh->rank, partial, &mesh->library, err);
+}
+
 /* After a failure other ranks may never arrive, so MPI is left without waiting for them. */
 void sh_ranks_leave(bool all_well)
 {
     sh_mpi_close(mpi, all_well ? LEAVE_MS : 0);
     mpi = NULL;
+    sh_rdma_library_close();
 }
 
-sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *err)
+/* What files and settings say about the group, in order of increasing precedence. */
+static sh_status group_describe(sh_ranks *ranks, const sh_command_args *args, group_files *files,
+                                sh_err *err)
 {
     const sh_settings *s = args->settings;
     sh_mesh_opts *mesh = &ranks->opts.mesh;
-    memset(ranks, 0, sizeof(*ranks));
-    sh_group_opts_init(&ranks->opts);
-    use_settings(ranks, s);
-    sh_status status = sh_ranks_check_backend(s->backend, "--backend", err);
-    if (status == SH_OK) status = devices_world(args, &mesh->size, err);
-    if (status == SH_OK && s->hostfile != NULL) status = use_hostfile(ranks, args, err);
+    const sh_backend *backend;
+    sh_status status = files_load(files, args, err);
+    if (status == SH_OK) status = backend_choose(args, files, &backend, err);
+    if (status == SH_OK) status = world_of(args, files, &mesh->size, err);
+    if (status != SH_OK) return status;
+    use_backend(mesh, backend, s->transport);
+    if (files->hosts != NULL) status = use_hostfile(ranks, args, files->hosts, err);
+    if (status == SH_OK) status = check_devices(mesh, files, backend, err);
     if (status == SH_OK && s->listen != NULL) status = use_listen(ranks, s->listen, err);
     if (s->coordinator != NULL)
         snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s", s->coordinator);
@@ -258,8 +322,22 @@ sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *er
         snprintf(ranks->coordinator, sizeof(ranks->coordinator),
                  strchr(s->ctrl_host, ':') != NULL ? "[%s]:%d" : "%s:%d", s->ctrl_host,
                  (int)s->ctrl_port);
-    if (status == SH_OK && mesh->wanted == &sh_transport_mpi) status = use_mpi(ranks, s, err);
-    if (status == SH_OK) status = check_place(ranks, err);
+    if (status == SH_OK && backend->own_launcher) status = use_mpi(ranks, s, err);
+    if (status == SH_OK && backend->devices != SH_DEVICES_NOWHERE)
+        status = use_rdma(ranks, files, backend, err);
+    return status == SH_OK ? check_place(ranks, err) : status;
+}
+
+sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    sh_mesh_opts *mesh = &ranks->opts.mesh;
+    group_files files = {0};
+    memset(ranks, 0, sizeof(*ranks));
+    sh_group_opts_init(&ranks->opts);
+    use_settings(ranks, s);
+    sh_status status = group_describe(ranks, args, &files, err);
+    files_reset(&files);
     if (status != SH_OK) return status;
     mesh->coordinator = ranks->coordinator;
     mesh->listen_count = ranks->listen.count;

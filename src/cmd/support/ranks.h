@@ -3,7 +3,7 @@
  *   --ranks N                                  starts N ranks on this machine: sh_ranks_spawn
  *   --hostfile F --rank R                      is one rank of the file
  *   --ranks N --rank R --coordinator H:P       is one rank, without a file
- *   --ibv-devices F --rank R --coordinator H:P --backend ring    the same, N from the matrix
+ *   --ibv-devices F --rank R --coordinator H:P                   the same over RDMA, N from F
  *   under mpirun or srun                       the same (cmd/support/launcher_settings.h)
  *   none of these                              a group of one
  *
@@ -41,8 +41,8 @@ SH_MUST_CHECK sh_status sh_ranks_check_backend(const char *name, const char *fro
 /* Fills the options of the group. Errors name the setting. Log lines show the rank afterwards. */
 SH_MUST_CHECK sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *err);
 
-/* Call at the end of the program. Leaves MPI if it was used, and waits for the other ranks to do
- * the same if all went well. */
+/* Call at the end of the program, after the group is closed. Leaves MPI if it was used, and waits
+ * for the other ranks to do the same if all went well. */
 void sh_ranks_leave(bool all_well);
 
 #endif

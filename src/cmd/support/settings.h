@@ -53,6 +53,7 @@ typedef struct {
     const char *ctrl_host;
     int64_t ctrl_port;
     const char *ibv_devices;
+    bool jaccl_ring;
     int64_t coordinator_fd;
     const char *listen_fds;
     int64_t ready_fd;
@@ -86,6 +87,7 @@ typedef struct {
     bool quick;
     bool stress;
     const char *sizes;
+    const char *counts;
     int64_t link_rounds;
 
     /* hosts */
@@ -93,6 +95,16 @@ typedef struct {
     int64_t repeat;
     const char *workers;
     const char *worker_ssh;
+    const char *host_names;
+    const char *over;
+    const char *rank_env;
+    const char *output_hostfile;
+    bool dot;
+    bool auto_setup;
+    bool keep;
+    bool undo;
+    bool yes;
+    bool verbose;
 
     /* probe, monitor */
     int64_t seconds;

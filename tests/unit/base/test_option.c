@@ -18,6 +18,7 @@ struct settings {
     const char *kind;
     int64_t prompt;
     const char *library;
+    const char *vars;
 };
 
 enum { RUN = 1, BENCH = 2 };
@@ -80,6 +81,12 @@ static const sh_option rows[] = {
      AT(library),
      .commands = RUN,
      .runs_code = true},
+    {.name = "var",
+     .type = SH_OPT_STRING,
+     .help = "variables",
+     AT(vars),
+     .commands = RUN,
+     .repeats = true},
 };
 static const sh_option_ignored ignored[] = {
     {.name = "OLD_NAME", .why = "it went away"},
@@ -127,6 +134,20 @@ TEST(flags_take_values_in_both_spellings)
     assert_false(set.safe);
     assert_int_equal(set.room, (int64_t)3 << 29);
     assert_string_equal(set.kind, "ring");
+    sh_options_free(opts);
+}
+
+TEST(the_values_of_a_repeated_flag_are_joined)
+{
+    UNUSED_STATE;
+    sh_options *opts = fresh();
+    char *argv[] = {"--var", "A=1", "--var=B=2", "--name", "x", "--name", "y", NULL};
+    int left;
+    CHECK_OK(sh_options_parse_env(opts, (char *[]){"SHOAL_VAR=C=3", NULL}, &err), err);
+    assert_string_equal(set.vars, "C=3");
+    CHECK_OK(flags(opts, RUN, &left, argv), err);
+    assert_string_equal(set.vars, "A=1\nB=2"); /* and a stronger source replaces a weaker one */
+    assert_string_equal(set.name, "y");
     sh_options_free(opts);
 }
 
@@ -391,6 +412,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flags_take_values_in_both_spellings),
+        cmocka_unit_test(the_values_of_a_repeated_flag_are_joined),
         cmocka_unit_test(a_refused_value_is_named_with_what_is_allowed),
         cmocka_unit_test(the_nearer_source_wins_whatever_the_order_of_reading),
         cmocka_unit_test(aliases_that_disagree_are_refused),

@@ -162,6 +162,7 @@ TEST(low_limits_are_warnings)
     only(SH_FINDING_WARN, "files", "a", "1024");
     clean(NULL);
     fp[0].device_count = 1;
+    strcpy(fp[0].rdma_plugin, "/x/shoal-rdma.so");
     fp[0].locked = 65536;
     only(SH_FINDING_WARN, "locked", "a", "65536");
 }
@@ -179,12 +180,42 @@ TEST(devices_that_the_hostfile_names_must_be_there_and_active)
         fp[i].device_count = 1;
         strcpy(fp[i].device[0].name, i == 0 ? "mlx5_0" : "mlx5_1");
         strcpy(fp[i].device[0].state, "ACTIVE");
+        strcpy(fp[i].rdma_plugin, "/x/shoal-rdma.so");
     }
     strcpy(fp[1].device[0].state, "DOWN");
     only(SH_FINDING_WARN, "rdma", "b", "mlx5_1 is DOWN");
     sh_findings_reset(&findings);
     strcpy(fp[1].device[0].name, "other");
     only(SH_FINDING_FAIL, "rdma", "b", "has no device 'mlx5_1'");
+    sh_hostfile_free(file);
+}
+
+TEST(a_hostfile_for_rdma_needs_devices_and_the_plugin)
+{
+    UNUSED_STATE;
+    sh_hostfile *file;
+    sh_err err;
+    CHECK_OK(sh_hostfile_parse(SH_STR("{\"backend\": \"jaccl\", \"hosts\": [{\"ssh\": \"a\"}, "
+                                      "{\"ssh\": \"b\"}]}"),
+                               "f", &file, &err),
+             err);
+    view.file = file;
+    for (int i = 0; i < HOSTS; i++) {
+        fp[i].device_count = 1;
+        strcpy(fp[i].device[0].name, "rxe0");
+        strcpy(fp[i].device[0].state, "ACTIVE");
+        strcpy(fp[i].rdma_plugin, "/x/shoal-rdma.so");
+    }
+    fp[1].rdma_plugin[0] = '\0';
+    only(SH_FINDING_FAIL, "plugin", "b", "no RDMA plugin");
+    sh_findings_reset(&findings);
+    view.plugin = "/here/shoal-rdma.so"; /* which launch would copy there */
+    sh_doctor_check(&view, &findings);
+    assert_int_equal(sh_findings_worst(&findings), SH_FINDING_OK);
+    sh_findings_reset(&findings);
+    strcpy(fp[1].rdma_plugin, "/x/shoal-rdma.so");
+    fp[1].device_count = 0;
+    only(SH_FINDING_FAIL, "rdma", "b", "no devices, but the hostfile asks for jaccl");
     sh_hostfile_free(file);
 }
 
@@ -216,6 +247,7 @@ int main(void)
         cmocka_unit_test_setup(a_firewall_is_named_only_while_connections_fail, clean),
         cmocka_unit_test_setup(low_limits_are_warnings, clean),
         cmocka_unit_test_setup(devices_that_the_hostfile_names_must_be_there_and_active, clean),
+        cmocka_unit_test_setup(a_hostfile_for_rdma_needs_devices_and_the_plugin, clean),
         cmocka_unit_test_setup(what_another_host_says_can_not_drive_the_terminal, clean),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 
+#include "scratch.h"
 #include "test.h"
 
 static sh_fingerprint fp;
@@ -66,6 +67,50 @@ TEST(the_script_says_the_same_of_this_host_as_the_program)
     sh_buf_reset(&said);
 }
 
+static void put(const char *name, const char *text)
+{
+    char *command = sh_asprintf("mkdir -p \"$(dirname '%s/%s')\" && printf '%s\\n' >'%s/%s'", dir,
+                                name, text, dir, name);
+    assert_int_equal(system(command), 0);
+    free(command);
+}
+
+TEST(ports_of_rdma_devices_are_read_from_sysfs)
+{
+    UNUSED_STATE;
+    put("mlx5_0/ports/1/state", "4: ACTIVE");
+    put("mlx5_0/ports/1/link_layer", "Ethernet");
+    put("mlx5_0/ports/1/rate", "100 Gb/sec (4X EDR)");
+    put("mlx5_0/ports/1/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000");
+    put("mlx5_0/ports/1/gids/3", "0000:0000:0000:0000:0000:ffff:0a00:0001");
+    put("mlx5_0/ports/1/gid_attrs/types/3", "RoCE v2");
+    put("mlx5_0/ports/1/gid_attrs/ndevs/0", "eth1");
+    put("mlx5_0/ports/2/state", "1: DOWN");
+    put("mlx5_0/ports/2/link_layer", "InfiniBand");
+    put("rxe0/ports/1/state", "4: ACTIVE");
+    put("rxe0/parent", "eth2");
+    cJSON *top = cJSON_CreateObject();
+    sh_fingerprint_add_rdma(top, dir);
+    char *text = cJSON_Print(top);
+    parse(text);
+    cJSON_free(text);
+    cJSON_Delete(top);
+    assert_int_equal(fp.device_count, 3);
+    const sh_fp_device *d = fp.device;
+    assert_string_equal(d[0].name, "mlx5_0");
+    assert_string_equal(d[0].state, "ACTIVE");
+    assert_string_equal(d[0].rate, "100 Gb/sec (4X EDR)");
+    assert_string_equal(d[0].interface, "eth1");
+    assert_int_equal(d[0].gid_count, 1);
+    assert_int_equal(d[0].gid[0].index, 3);
+    assert_string_equal(d[0].gid[0].type, "RoCE v2");
+    assert_string_equal(d[1].name, "mlx5_0:2");
+    assert_string_equal(d[1].state, "DOWN");
+    assert_string_equal(d[1].layer, "InfiniBand");
+    assert_string_equal(d[2].name, "rxe0");
+    assert_string_equal(d[2].interface, "eth2");
+}
+
 TEST(nothing_from_another_host_is_trusted)
 {
     UNUSED_STATE;
@@ -99,7 +144,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_this_host_prints_is_read_back),
         cmocka_unit_test(the_script_says_the_same_of_this_host_as_the_program),
+        cmocka_unit_test(ports_of_rdma_devices_are_read_from_sysfs),
         cmocka_unit_test(nothing_from_another_host_is_trusted),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

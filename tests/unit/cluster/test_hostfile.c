@@ -112,8 +112,8 @@ TEST(errors_name_the_file_and_the_entry)
         {"[[\"a:1\", 2]]", "entry 0 must be a string"},
         {"[[\"a:1\",\"a:1\",\"a:1\",\"a:1\",\"a:1\",\"a:1\",\"a:1\",\"a:1\",\"a:1\"]]",
          "more than 8 addresses"},
-        {"[[null, \"a\"], [null]]", "rdma of host 1 has 1 entries"},
-        {"[[null, [1]], [\"a\", null]]", "rdma[1] of host 0"},
+        {"[[null, \"a\"], [null]]", "row 1 has 1 entries"},
+        {"[[null, [1]], [\"a\", null]]", "row 0, column 1"},
         {"[\"-oProxyCommand=x:1\"]", "entry 0 '-oProxyCommand=x:1' is not an address"},
         {"[{\"ssh\": \"a\", \"ips\": [\"1;2\"]}]", "'ips' of host 0 '1;2' is not an address"},
         {"[{\"ssh\": \"a b\"}]", "'ssh' of host 0 'a b' is not a host name"},
@@ -229,35 +229,104 @@ TEST(names_and_workers_become_hosts)
     CHECK_FAILS(sh_hostfile_of_workers("127.0.0.2", "x,y", &f, &err), err, "more ssh names");
 }
 
-TEST(devices_make_a_mesh_or_a_ring_by_the_rules_of_jaccl)
+/* What mlx.distributed_config writes for three hosts in a mesh, for a ring of four with two cables
+ * to each neighbour, and the list form that a rank by hand gets. */
+static const char MLX_MESH[] =
+    "{\"backend\": \"jaccl\", \"envs\": [\"MLX_METAL_FAST_SYNCH=1\"], \"hosts\": ["
+    "{\"ssh\": \"m1\", \"ips\": [\"192.168.1.10\"], \"rdma\": [null, \"rdma_en2\", \"rdma_en3\"]},"
+    "{\"ssh\": \"m2\", \"ips\": [\"192.168.1.11\"], \"rdma\": [\"rdma_en2\", null, \"rdma_en3\"]},"
+    "{\"ssh\": \"m3\", \"ips\": [\"192.168.1.12\"], \"rdma\": [\"rdma_en2\", \"rdma_en3\", "
+    "null]}]}";
+static const char MLX_RING[] =
+    "{\"backend\": \"jaccl-ring\", \"envs\": [], \"hosts\": ["
+    "{\"ssh\": \"a\", \"ips\": [\"10.0.0.1\"], \"rdma\": [null, [\"r1\", \"r2\"], null, [\"r3\", "
+    "\"r4\"]]},"
+    "{\"ssh\": \"b\", \"ips\": [], \"rdma\": [[\"r1\", \"r2\"], null, [\"r3\", \"r4\"], null]},"
+    "{\"ssh\": \"c\", \"ips\": [], \"rdma\": [null, [\"r1\", \"r2\"], null, [\"r3\", \"r4\"]]},"
+    "{\"ssh\": \"d\", \"ips\": [], \"rdma\": [[\"r1\", \"r2\"], null, [\"r3\", \"r4\"], null]}]}";
+
+TEST(hostfiles_of_mlx_have_the_devices_that_their_backend_needs)
+{
+    UNUSED_STATE;
+    sh_err err;
+    sh_hostfile *mesh = read_ok(MLX_MESH), *ring = read_ok(MLX_RING);
+    CHECK_OK(sh_hostfile_check_devices(mesh, sh_backend_find(mesh->backend), &err), err);
+    assert_string_equal(sh_hostfile_devices(mesh, 1, 2)->name[0], "rdma_en3");
+    CHECK_OK(sh_hostfile_check_devices(ring, sh_backend_find(ring->backend), &err), err);
+    assert_int_equal(sh_hostfile_devices(ring, 0, 3)->count, 2);
+    assert_int_equal(sh_hostfile_devices(ring, 0, 2)->count, 0);
+    CHECK_FAILS(
+        sh_hostfile_check_devices(ring, sh_backend_find("jaccl"), &err), err,
+        "hosts.json: rdma[2] of host 0 names no device, but jaccl needs one between every two");
+    sh_hostfile_free(mesh);
+    sh_hostfile_free(ring);
+}
+
+TEST(devices_suit_a_backend_or_the_error_names_the_cell)
 {
     UNUSED_STATE;
     static const struct {
-        const char *text;
-        bool mesh, ring;
+        const char *text, *jaccl, *ring; /* NULL: they suit */
     } cases[] = {
-        {"[[null]]", false, false},
-        {"[[null, \"a\"], [\"b\", null]]", true, true},
-        {"[[null, null], [\"b\", null]]", false, false},
-        {"[[null, \"a\", \"b\"], [\"c\", null, \"d\"], [\"e\", \"f\", null]]", true, true},
-        /* neighbours with different counts: a mesh, which uses the first name, but not a ring */
-        {"[[null, [\"a\", \"b\"]], [\"c\", null]]", true, false},
-        /* a ring of four without the diagonals */
+        {"[[null]]", "at least two ranks", "at least two ranks"},
+        {"[[null, \"a\"], [\"b\", null]]", NULL, NULL},
+        {"[[null, [\"a\", \"b\"]], [\"c\", null]]",
+         "row 0, column 1 names 2 devices, but row 1, column 0 names 1", "names 2 devices"},
+        {"[[null, [\"a\", \"b\"]], [[\"c\", \"d\"], null]]", NULL, NULL},
+        {"[[null, null], [\"b\", null]]",
+         "row 0, column 1 names 0 devices, but row 1, column 0 names 1", "row 0, column 1"},
+        {"[[null, null], [null, null]]", "row 0, column 1 names no device, but jaccl needs",
+         "jaccl-ring needs one between each rank and the next"},
         {"[[null, \"a\", null, \"b\"], [\"a\", null, \"b\", null], [null, \"a\", null, \"b\"], "
          "[\"a\", null, \"b\", null]]",
-         false, true},
+         "row 0, column 2", NULL},
         {"[[null, \"a\", null, \"b\"], [\"a\", null, \"b\", null], [null, \"a\", null, \"b\"], "
          "[\"a\", null, [], null]]",
-         false, false},
+         "row 0, column 2", "row 2, column 3 names 1 device, but row 3, column 2 names 0"},
     };
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
         sh_hostfile *f = read_ok(cases[i].text);
-        sh_device_shape shape = sh_hostfile_devices(f);
-        assert_int_equal(shape.mesh, cases[i].mesh);
-        assert_int_equal(shape.ring, cases[i].ring);
-        assert_int_equal(shape.why[0] == '\0', shape.mesh || shape.ring);
+        const char *want[] = {cases[i].jaccl, cases[i].ring};
+        assert_true(f->is_matrix);
+        for (int k = 0; k < 2; k++) {
+            sh_err err;
+            sh_status status = sh_hostfile_check_devices(
+                f, sh_backend_find(k == 0 ? "jaccl" : "jaccl-ring"), &err);
+            assert_int_equal(status == SH_OK, want[k] == NULL);
+            if (want[k] != NULL && strstr(err.text, want[k]) == NULL)
+                fail_msg("'%s' is not in '%s'", want[k], err.text);
+        }
         sh_hostfile_free(f);
     }
+}
+
+TEST(a_matrix_may_be_given_as_text)
+{
+    UNUSED_STATE;
+    sh_err err;
+    sh_hostfile *f;
+    CHECK_OK(sh_hostfile_load_matrix(" [[null, \"a\"], [\"b\", null]]", "X", &f, &err), err);
+    assert_int_equal(f->count, 2);
+    assert_string_equal(f->where, "X");
+    sh_hostfile_free(f);
+    CHECK_FAILS(sh_hostfile_load_matrix("[\"10.0.0.1:1\"]", "X", &f, &err), err,
+                "X: must be a matrix of devices");
+    CHECK_FAILS(sh_hostfile_load_matrix("[[null, \"../x\"], [\"b\", null]]", "X", &f, &err), err,
+                "X: row 0, column 1 '../x' is not the name of a device");
+    CHECK_FAILS(sh_hostfile_load_matrix("/nowhere/m.json", "X", &f, &err), err, "/nowhere/m.json");
+}
+
+TEST(backends_are_known_by_name)
+{
+    UNUSED_STATE;
+    assert_null(sh_backend_find("gloo"));
+    assert_string_equal(sh_backend_find("")->name, "ring");
+    assert_null(sh_backend_transport(sh_backend_find("any")));
+    assert_ptr_equal(sh_backend_transport(sh_backend_find("mpi")), &sh_transport_mpi);
+    assert_true(sh_backend_find("mpi")->own_launcher);
+    assert_false(sh_backend_is_built_in(sh_backend_find("nccl")));
+    assert_int_equal(sh_backend_find("jaccl")->devices, SH_DEVICES_EVERYWHERE);
+    assert_int_equal(sh_backend_find("jaccl-ring")->devices, SH_DEVICES_NEIGHBOURS);
 }
 
 int main(void)
@@ -272,7 +341,10 @@ int main(void)
         cmocka_unit_test(the_object_form_is_written_as_the_tools_of_mlx_do),
         cmocka_unit_test(forms_that_need_more_than_the_file_has_are_refused),
         cmocka_unit_test(names_and_workers_become_hosts),
-        cmocka_unit_test(devices_make_a_mesh_or_a_ring_by_the_rules_of_jaccl),
+        cmocka_unit_test(hostfiles_of_mlx_have_the_devices_that_their_backend_needs),
+        cmocka_unit_test(devices_suit_a_backend_or_the_error_names_the_cell),
+        cmocka_unit_test(a_matrix_may_be_given_as_text),
+        cmocka_unit_test(backends_are_known_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,6 +130,26 @@ TEST(missing_and_changed_files_are_pushed_and_nothing_else)
     free(path);
 }
 
+TEST(a_plugin_goes_where_the_program_goes_and_is_not_run)
+{
+    UNUSED_STATE;
+    sh_hostfile *hosts;
+    sh_remote_hosts remote;
+    sh_buf plugin = {0};
+    open_local(sh_version(), "abc", &hosts, &remote);
+    sh_buf_add_text(&plugin, "plugin");
+    sh_remote_hosts_add_plugin(&remote, "bin/shoal-rdma.so", &plugin);
+    said = 0;
+    CHECK_OK(sh_remote_hosts_check(&remote, &err), err);
+    CHECK_OK(sh_remote_hosts_push(&remote, &err), err);
+    assert_int_equal(said, 1);
+    assert_string_equal(remote.list[0].program, "bin/shoal-x");
+    char *path = sh_path_join(dir, "bin/shoal-rdma.so");
+    assert_true(sh_file_exists(path));
+    free(path);
+    close_local(hosts, &remote);
+}
+
 TEST(another_version_is_refused_with_what_to_do)
 {
     UNUSED_STATE;
@@ -180,6 +200,7 @@ int main(void)
         cmocka_unit_test(an_address_that_others_can_not_reach_is_refused),
         cmocka_unit_test(missing_and_changed_files_are_pushed_and_nothing_else),
         cmocka_unit_test(a_file_for_one_host_stays_where_hosts_share_a_home),
+        cmocka_unit_test(a_plugin_goes_where_the_program_goes_and_is_not_run),
         cmocka_unit_test(another_version_is_refused_with_what_to_do),
     };
     return cmocka_run_group_tests(tests, setup, remove_dir);

@@ -55,9 +55,17 @@ static void pipe_close(sh_channel *base)
     free(base);
 }
 
+static const char *pipe_device(const sh_channel *base)
+{
+    return base == NULL ? "" : "pipe0";
+}
+
 /* Without arm: the group must poll it. */
-static const sh_channel_ops PIPE_OPS = {
-    .name = "pipe", .send = pipe_send, .recv = pipe_recv, .close = pipe_close};
+static const sh_channel_ops PIPE_OPS = {.name = "pipe",
+                                        .send = pipe_send,
+                                        .recv = pipe_recv,
+                                        .device = pipe_device,
+                                        .close = pipe_close};
 
 /* The offer is a descriptor of this process. */
 static sh_status pipe_offer(const sh_pair *pair, const sh_offer *theirs, sh_offer *mine,
@@ -146,6 +154,12 @@ static void sum(ranks_one *one)
         if (r != one->rank && strcmp(sh_group_path(group, r), set->path) != 0)
             one->status = sh_err_set(&one->err, SH_ERR_GROUP, "rank %d is reached by %s", r,
                                      sh_group_path(group, r));
+    for (int r = 0; one->status == SH_OK && r < one->size; r++) {
+        bool piped = strcmp(sh_group_path(group, r), "pipe") == 0;
+        if (strcmp(sh_group_device(group, r), piped ? "pipe0" : "") != 0)
+            one->status = sh_err_set(&one->err, SH_ERR_GROUP, "rank %d is behind device '%s'", r,
+                                     sh_group_device(group, r));
+    }
     if (one->status == SH_OK)
         one->status = sh_coll_allreduce(group, x, 1, COUNT, SH_CODEC_F32, &one->err);
     for (int i = 0; one->status == SH_OK && i < COUNT; i++)

@@ -290,6 +290,7 @@ TEST(every_link_is_measured_and_its_kind_is_known)
         for (int b = a + 1; b < 3; b++) {
             const sh_link_report *link = sh_model_group_link(t.model_group, a, b);
             assert_string_equal(link->kind, sh_group_path(t.group, 1)); /* all on one machine */
+            assert_string_equal(link->device, "");
             assert_true(link->latency_s > 0 && link->bytes_per_s > 0);
         }
     }

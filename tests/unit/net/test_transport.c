@@ -58,7 +58,7 @@ static const struct {
     {"mpi", "--m", "mpi", "--m", "mpi", NULL, NULL},
     {"tcp", "-m-", "tcp", "-m-", "tcp", NULL, NULL},
     {"tcp", "-m-", "shm", "m--", NULL, "rank 7 asks for shared memory, but rank 3 for sockets", ""},
-    {"rdma", "---", "rdma", "---", NULL, "rdma was asked for", "does not have it"},
+    {"ether", "---", "ether", "---", NULL, "ether was asked for", "does not have it"},
 };
 
 TEST(both_ends_of_a_pair_choose_the_same)

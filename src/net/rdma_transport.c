@@ -1,0 +1,390 @@
+/* From device names to connected queue pairs.
+ *
+ * The rank that goes first opens a queue pair of every kind that its devices have, for each lane,
+ * and offers their numbers. The rank that answers sees what both can do: it takes reliable ones if
+ * all lanes have them, connects its own end and posts the receives. Its answer names only those, so
+ * the first rank knows what was chosen, connects its end and greets. The channel is there when a
+ * frame has gone each way on every lane: that the GIDs, the path and the receives work is tried,
+ * not assumed. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "net/cluster_token.h"
+#include "net/rdma_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GREET_MS = 10000, ANY_PORTS_MAX = 16 };
+
+/* One lane of this end. */
+typedef struct {
+    sh_rdma_port_ref port;
+    sh_rdma_qp *qp[SH_RDMA_KINDS]; /* NULL: the device does not have that kind */
+    int gid_index;
+    sh_rdma_address address;
+} endpoint;
+
+/* What an offer makes. */
+typedef struct {
+    sh_rdma *rdma;
+    int lanes;
+    endpoint lane[SH_LANES_MAX];
+    sh_rdma_addresses mine;
+    sh_channel *channel; /* once the peer's addresses are known; owns the queue pairs then */
+    sh_deadline greet;
+} setup;
+
+static void rdma_withdraw(void *state)
+{
+    setup *s = state;
+    sh_channel_close(s->channel);
+    for (int i = 0; i < s->lanes; i++)
+        for (int kind = 0; kind < SH_RDMA_KINDS; kind++)
+            if (s->lane[i].qp[kind] != NULL) s->rdma->plugin->destroy(s->lane[i].qp[kind]);
+    free(s);
+}
+
+/* ---- which ports ---- */
+
+static const char *const *names_for(const sh_rdma *rdma, int peer)
+{
+    static const char *const none[] = {NULL};
+    const sh_rdma_devices *d = rdma->devices;
+    return peer < d->size && d->names[peer] != NULL ? d->names[peer] : none;
+}
+
+static bool any_port(const sh_rdma *rdma)
+{
+    return rdma->devices == NULL || rdma->devices->size == 0;
+}
+
+static bool rdma_covers(const sh_pair *pair)
+{
+    const sh_rdma *rdma = pair->library;
+    return rdma == NULL || any_port(rdma) || !rdma->devices->partial ||
+           names_for(rdma, pair->peer)[0] != NULL;
+}
+
+/* The GID of a port that suits best; its value is 0 if none does. */
+static int best_gid(const sh_rdma *rdma, const sh_rdma_port_ref *port, const sh_rdma_gid *near,
+                    int *index, sh_rdma_gid *out)
+{
+    int best = 0;
+    for (int i = 0; i < port->is.gids; i++) {
+        sh_rdma_gid gid;
+        if (rdma->plugin->gid(port->device->handle, port->number, i, &gid) != 0) continue;
+        int value = sh_rdma_gid_value(&gid, near);
+        if (value <= best) continue;
+        best = value;
+        *index = i;
+        *out = gid;
+    }
+    return best;
+}
+
+static sh_status no_gid(const sh_rdma_port_ref *port, const sh_rdma_gid *near, sh_err *err)
+{
+    char text[SH_RDMA_GID_TEXT_MAX];
+    if (near == NULL)
+        return sh_err_set(err, SH_ERR_SYSTEM,
+                          "%s has no GID; give its network interface an address",
+                          port->device->name);
+    sh_rdma_gid_format(near, text);
+    return sh_err_set(err, SH_ERR_SYSTEM,
+                      "%s has no GID that reaches %s; give both interfaces an address in the same "
+                      "network",
+                      port->device->name, text);
+}
+
+/* Without names a pair uses one port: of all active ones, the one whose GID suits best. */
+static sh_status choose_any(sh_rdma *rdma, const sh_rdma_gid *near, endpoint *out, sh_err *err)
+{
+    sh_rdma_port_ref ports[ANY_PORTS_MAX];
+    int count, best = 0;
+    sh_status status = sh_rdma_active_ports(rdma, ports, ANY_PORTS_MAX, &count, err);
+    if (status != SH_OK) return status;
+    for (int i = 0; i < count; i++) {
+        int index;
+        sh_rdma_gid gid;
+        int value = best_gid(rdma, &ports[i], near, &index, &gid);
+        if (value <= best) continue;
+        best = value;
+        out->port = ports[i];
+        out->gid_index = index;
+        out->address.gid = gid;
+    }
+    return best > 0 ? SH_OK : no_gid(&ports[0], near, err);
+}
+
+static sh_status choose_named(sh_rdma *rdma, const char *name, const sh_rdma_gid *near,
+                              endpoint *out, sh_err *err)
+{
+    sh_status status = sh_rdma_find_port(rdma, name, &out->port, err);
+    if (status != SH_OK) return status;
+    if (best_gid(rdma, &out->port, near, &out->gid_index, &out->address.gid) > 0) return SH_OK;
+    return no_gid(&out->port, near, err);
+}
+
+static sh_status count_lanes(const sh_pair *pair, const char *const *names,
+                             const sh_rdma_addresses *theirs, int *out, sh_err *err)
+{
+    int count = 0;
+    while (names[count] != NULL) count++;
+    if (count == 0)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                          "rank %d has no RDMA device for rank %d in its device list", pair->rank,
+                          pair->peer);
+    if (count > SH_LANES_MAX || (theirs != NULL && theirs->count != count))
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "rank %d lists %d devices for it; must be %d, as on the other end",
+                          pair->rank, count, theirs != NULL ? theirs->count : SH_LANES_MAX);
+    *out = count;
+    return SH_OK;
+}
+
+static sh_status choose_ports(const sh_pair *pair, setup *s, const sh_rdma_addresses *theirs,
+                              sh_err *err)
+{
+    const sh_rdma_gid *near = theirs != NULL ? &theirs->lane[0].gid : NULL;
+    if (any_port(s->rdma)) {
+        s->lanes = 1;
+        return choose_any(s->rdma, near, &s->lane[0], err);
+    }
+    const char *const *names = names_for(s->rdma, pair->peer);
+    int count = 0;
+    sh_status status = count_lanes(pair, names, theirs, &count, err);
+    for (; s->lanes < count && status == SH_OK; s->lanes++) {
+        if (theirs != NULL) near = &theirs->lane[s->lanes].gid;
+        status = choose_named(s->rdma, names[s->lanes], near, &s->lane[s->lanes], err);
+    }
+    return status;
+}
+
+/* ---- queue pairs ---- */
+
+static sh_status create_kinds(setup *s, endpoint *e, unsigned kinds, int depth, sh_err *err)
+{
+    int error = 0, made = 0;
+    for (int kind = 0; kind < SH_RDMA_KINDS; kind++) {
+        if ((kinds >> kind & 1) == 0) continue;
+        int code = s->rdma->plugin->create(e->port.device->handle, e->port.number, kind, depth,
+                                           &e->qp[kind]);
+        if (code != 0) error = code;
+        if (code != 0) continue;
+        e->address.qpn[kind] = s->rdma->plugin->number(e->qp[kind]);
+        made++;
+    }
+    if (made > 0) return SH_OK;
+    return sh_rdma_failed(e->port.device->name, "creating a queue pair", error, err);
+}
+
+/* Which kinds the peer has on all of its lanes. */
+static unsigned kinds_of(const sh_rdma_addresses *a)
+{
+    unsigned kinds = (1u << SH_RDMA_KINDS) - 1;
+    for (int i = 0; i < a->count; i++)
+        for (int kind = 0; kind < SH_RDMA_KINDS; kind++)
+            if (a->lane[i].qpn[kind] == 0) kinds &= ~(1u << kind);
+    return kinds;
+}
+
+/* Fills in everything about this end that the peer needs to know. */
+static sh_status describe(setup *s, unsigned kinds, sh_err *err)
+{
+    sh_rdma_addresses *mine = &s->mine;
+    uint32_t frame_max = UINT32_MAX;
+    sh_status status = SH_OK;
+    mine->depth = SH_RDMA_DEPTH;
+    for (int i = 0; i < s->lanes; i++) {
+        const sh_rdma_port *port = &s->lane[i].port.is;
+        if (port->depth < mine->depth) mine->depth = port->depth;
+        if (port->frame_max < frame_max) frame_max = port->frame_max;
+    }
+    if (mine->depth < SH_RDMA_DEPTH_MIN || frame_max < SH_RDMA_FRAME_MIN)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                          "%s can queue %d frames of %u bytes; must be at least %d of %d",
+                          s->lane[0].port.device->name, mine->depth, frame_max, SH_RDMA_DEPTH_MIN,
+                          SH_RDMA_FRAME_MIN);
+    mine->slot_len = sh_rdma_slot_len(frame_max);
+    mine->frame_len = sh_rdma_frame_len(frame_max);
+    mine->count = s->lanes;
+    for (int i = 0; i < s->lanes && status == SH_OK; i++) {
+        endpoint *e = &s->lane[i];
+        e->address.lid = e->port.is.ethernet ? 0 : e->port.is.lid;
+        e->address.mtu = e->port.is.mtu;
+        sh_random(&e->address.psn, sizeof(e->address.psn));
+        e->address.psn &= 0xffffff;
+        status = create_kinds(s, e, kinds, mine->depth, err);
+        mine->lane[i] = e->address;
+    }
+    return status;
+}
+
+/* ---- connecting ---- */
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Keeps the queue pairs of the chosen kind, for the channel, and destroys the others. */
+static void keep_kind(setup *s, sh_rdma_kind kept, sh_rdma_channel_opts *opts)
+{
+    for (int i = 0; i < s->lanes; i++) {
+        for (int kind = 0; kind < SH_RDMA_KINDS; kind++) {
+            sh_rdma_qp *qp = s->lane[i].qp[kind];
+            s->lane[i].qp[kind] = NULL;
+            if (kind == (int)kept)
+                opts->lane[i].qp = qp;
+            else if (qp != NULL)
+                s->rdma->plugin->destroy(qp);
+        }
+    }
+}
+
+static sh_status lane_connect(setup *s, const endpoint *e, sh_rdma_qp *qp, sh_rdma_kind kind,
+                              const sh_rdma_address *theirs, sh_err *err)
+{
+    sh_rdma_path path = {.gid_index = e->gid_index,
+                         .mtu = e->address.mtu < theirs->mtu ? e->address.mtu : theirs->mtu,
+                         .my_psn = e->address.psn,
+                         .psn = theirs->psn,
+                         .qpn = theirs->qpn[kind],
+                         .lid = theirs->lid};
+    char gid[SH_RDMA_GID_TEXT_MAX], what[SH_RDMA_GID_TEXT_MAX + 32];
+    memcpy(path.gid, theirs->gid.raw, SH_RDMA_GID_LEN);
+    int error = s->rdma->plugin->connect(qp, &path);
+    if (error == 0) return SH_OK;
+    sh_rdma_gid_format(&theirs->gid, gid);
+    snprintf(what, sizeof(what), "connecting to %s", gid);
+    return sh_rdma_failed(e->port.device->name, what, error, err);
+}
+
+/* Both ends are known: makes the channel, with its receives posted, and connects it. */
+static sh_status setup_connect(const sh_pair *pair, setup *s, const sh_rdma_addresses *theirs,
+                               sh_rdma_kind kind, sh_err *err)
+{
+    sh_rdma_channel_opts opts = {.rdma = s->rdma,
+                                 .peer = pair->peer,
+                                 .leads = pair->rank > pair->peer,
+                                 .kind = kind,
+                                 .lanes = s->lanes,
+                                 .depth = s->mine.depth,
+                                 .slot_len = smaller(s->mine.slot_len, theirs->slot_len),
+                                 .frame_len = smaller(s->mine.frame_len, theirs->frame_len)};
+    keep_kind(s, kind, &opts);
+    for (int i = 0; i < s->lanes; i++) {
+        opts.lane[i].port = s->lane[i].port;
+        opts.lane[i].peer_depth = theirs->depth;
+    }
+    sh_status status = sh_rdma_channel_create(&opts, &s->channel, err);
+    for (int i = 0; i < s->lanes && status == SH_OK; i++)
+        status = lane_connect(s, &s->lane[i], opts.lane[i].qp, kind, &theirs->lane[i], err);
+    s->greet = sh_deadline_in_ms(GREET_MS);
+    return status;
+}
+
+/* The end that answers: the peer's addresses decide, and this end is connected before they are
+ * answered. */
+static sh_status answer(const sh_pair *pair, setup *s, const sh_offer *offer, sh_err *err)
+{
+    sh_rdma_addresses theirs;
+    sh_status status = sh_rdma_addresses_unpack(offer, &theirs, err);
+    if (status == SH_OK) status = choose_ports(pair, s, &theirs, err);
+    if (status == SH_OK && s->lanes != theirs.count)
+        status = sh_err_set(err, SH_ERR_INPUT, "rank %d uses %d devices and rank %d %d", pair->rank,
+                            s->lanes, pair->peer, theirs.count);
+    if (status == SH_OK) status = describe(s, kinds_of(&theirs), err);
+    if (status != SH_OK) return status;
+    unsigned kinds = kinds_of(&theirs) & kinds_of(&s->mine);
+    if (kinds == 0)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                          "the devices of ranks %d and %d have no kind of queue pair in common",
+                          pair->rank, pair->peer);
+    sh_rdma_kind kind = kinds >> SH_RDMA_RC & 1 ? SH_RDMA_RC : SH_RDMA_UC;
+    for (int i = 0; i < s->lanes; i++) s->mine.lane[i].qpn[1 - kind] = 0;
+    return setup_connect(pair, s, &theirs, kind, err);
+}
+
+static sh_status rdma_offer(const sh_pair *pair, const sh_offer *theirs, sh_offer *mine,
+                            void **state, sh_err *err)
+{
+    if (pair->library == NULL)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED, "rank %d was started without --backend jaccl",
+                          pair->rank);
+    setup *s = sh_alloc(sizeof(*s));
+    s->rdma = pair->library;
+    *state = s;
+    sh_status status;
+    if (theirs != NULL) {
+        status = answer(pair, s, theirs, err);
+    } else {
+        status = choose_ports(pair, s, NULL, err);
+        if (status == SH_OK) status = describe(s, (1u << SH_RDMA_KINDS) - 1, err);
+    }
+    if (status == SH_OK) sh_rdma_addresses_pack(&s->mine, mine);
+    return status;
+}
+
+static void log_pair(const sh_pair *pair, const setup *s, const sh_rdma_addresses *theirs)
+{
+    char gid[SH_RDMA_GID_TEXT_MAX];
+    bool reliable = theirs->lane[0].qpn[SH_RDMA_RC] != 0 && s->mine.lane[0].qpn[SH_RDMA_RC] != 0;
+    for (int i = 0; i < s->lanes; i++) {
+        const endpoint *e = &s->lane[i];
+        int mtu = e->address.mtu < theirs->lane[i].mtu ? e->address.mtu : theirs->lane[i].mtu;
+        sh_rdma_gid_format(&e->address.gid, gid);
+        SH_LOGI("RDMA to rank %d: %s port %d, %s queue pairs, MTU %d, GID %d (%s), in clear",
+                pair->peer, e->port.device->name, e->port.number, reliable ? "RC" : "UC", mtu,
+                e->gid_index, gid);
+    }
+}
+
+static sh_status no_greeting(const setup *s, const sh_rdma_addresses *theirs, sh_err *err)
+{
+    char mine[SH_RDMA_GID_TEXT_MAX], other[SH_RDMA_GID_TEXT_MAX];
+    sh_rdma_gid_format(&s->lane[0].address.gid, mine);
+    sh_rdma_gid_format(&theirs->lane[0].gid, other);
+    return sh_err_set(err, SH_ERR_TIMEOUT,
+                      "nothing arrived over %s (%s) from %s within %d s; check that a cable or "
+                      "switch connects the two, and name the devices if there are several",
+                      s->lane[0].port.device->name, mine, other, GREET_MS / 1000);
+}
+
+static sh_status rdma_connect(const sh_pair *pair, void *state, const sh_offer *offer,
+                              sh_channel **out, sh_err *err)
+{
+    setup *s = state;
+    sh_rdma_addresses theirs;
+    sh_status status = sh_rdma_addresses_unpack(offer, &theirs, err);
+    if (status == SH_OK && theirs.count != s->lanes)
+        status = sh_err_set(err, SH_ERR_PEER, "the answer has %d lanes, must be %d", theirs.count,
+                            s->lanes);
+    if (status == SH_OK && s->channel == NULL) {
+        unsigned kinds = kinds_of(&theirs) & kinds_of(&s->mine);
+        if (kinds == 0) return sh_err_set(err, SH_ERR_PEER, "the answer names no queue pair");
+        sh_rdma_kind kind = kinds >> SH_RDMA_RC & 1 ? SH_RDMA_RC : SH_RDMA_UC;
+        status = setup_connect(pair, s, &theirs, kind, err);
+    }
+    if (status == SH_OK) status = sh_rdma_channel_greet(s->channel, err);
+    if (status == SH_AGAIN && sh_deadline_passed(s->greet)) return no_greeting(s, &theirs, err);
+    if (status != SH_OK) return status;
+    log_pair(pair, s, &theirs);
+    *out = s->channel;
+    s->channel = NULL;
+    rdma_withdraw(s);
+    return SH_OK;
+}
+
+const sh_transport sh_transport_rdma = {
+    .name = "rdma",
+    .title = "RDMA",
+    .backend = "jaccl",
+    .clear_text = true,
+    .covers = rdma_covers,
+    .offer = rdma_offer,
+    .connect = rdma_connect,
+    .withdraw = rdma_withdraw,
+};
