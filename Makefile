@@ -157,6 +157,7 @@ CHAOS_SEED ?= 1
 chaos: program ## kill, stop and cut ranks, API and links at random under load, each run for CHAOS_SECONDS (120)
 	tests/chaos/chaos.sh $(B) $(CHAOS_SECONDS) $(CHAOS_SEED)
 	tests/chaos/chaos.sh $(B) $(CHAOS_SECONDS) $(CHAOS_SEED) --parallel pipeline
+	tests/chaos/chaos.sh $(B) $(CHAOS_SECONDS) $(CHAOS_SEED) --ranks 4 --parallel 2x2
 	tests/chaos/chaos.sh --hosts $(B) $(CHAOS_SECONDS) $(CHAOS_SEED)
 
 rdma-check: tests ## try RDMA on two and three machines in QEMU, with soft-RoCE: 10 minutes

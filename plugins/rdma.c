@@ -1,7 +1,6 @@
 /* The plugin between the program and libibverbs; see net/rdma_plugin.h. It only translates calls.
  *
- * SHOAL_RDMA_UC=1 makes it behave like a device that has unreliable connections only, as those on
- * Thunderbolt do. */
+ * SHOAL_RDMA_UC=1 makes it behave like a device that has unreliable connections only. */
 #include "net/rdma_plugin.h"
 
 #include <arpa/inet.h>
@@ -39,6 +38,13 @@ struct sh_rdma_qp {
 static int failure(void)
 {
     return errno > 0 ? errno : EIO;
+}
+
+/* Most calls return a positive errno value, some providers -1 with errno or a negative value. */
+static int code_of(int result)
+{
+    if (result == -1) return failure();
+    return result < 0 ? -result : result;
 }
 
 static int set_nonblocking(int fd)
@@ -102,9 +108,9 @@ static int plugin_port(sh_rdma_dev *dev, int port, sh_rdma_port *out)
 {
     struct ibv_port_attr attr;
     struct ibv_device_attr device;
-    int error = ibv_query_port(dev->context, (uint8_t)port, &attr);
-    if (error == 0) error = ibv_query_device(dev->context, &device);
-    if (error != 0) return error > 0 ? error : failure();
+    int error = code_of(ibv_query_port(dev->context, (uint8_t)port, &attr));
+    if (error == 0) error = code_of(ibv_query_device(dev->context, &device));
+    if (error != 0) return error;
     *out = (sh_rdma_port){.active = attr.state == IBV_PORT_ACTIVE,
                           .ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET,
                           .lid = attr.lid,
@@ -121,7 +127,8 @@ static int plugin_gid(sh_rdma_dev *dev, int port, int index, sh_rdma_gid *out)
 {
     static const union ibv_gid none;
     union ibv_gid gid;
-    if (ibv_query_gid(dev->context, (uint8_t)port, index, &gid) != 0) return failure();
+    int error = code_of(ibv_query_gid(dev->context, (uint8_t)port, index, &gid));
+    if (error != 0) return error;
     memcpy(out->raw, gid.raw, sizeof(out->raw));
     out->type = memcmp(&gid, &none, sizeof(gid)) == 0 ? SH_RDMA_GID_NONE : SH_RDMA_GID_ROCE_2;
     return 0;
@@ -135,7 +142,7 @@ static int plugin_gid(sh_rdma_dev *dev, int port, int index, sh_rdma_gid *out)
                                              [IBV_GID_TYPE_ROCE_V2] = SH_RDMA_GID_ROCE_2};
     struct ibv_gid_entry entry;
     out->type = SH_RDMA_GID_NONE;
-    int error = ibv_query_gid_ex(dev->context, (uint32_t)port, (uint32_t)index, &entry, 0);
+    int error = code_of(ibv_query_gid_ex(dev->context, (uint32_t)port, (uint32_t)index, &entry, 0));
     if (error != 0) return error == ENODATA ? 0 : error;
     memcpy(out->raw, entry.gid.raw, sizeof(out->raw));
     if (entry.gid_type < sizeof(types) / sizeof(types[0])) out->type = types[entry.gid_type];
@@ -224,8 +231,8 @@ static int to_init(sh_rdma_qp *qp)
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
                                .port_num = qp->port,
                                .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE};
-    return ibv_modify_qp(qp->qp, &attr,
-                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+    return code_of(ibv_modify_qp(qp->qp, &attr, mask));
 }
 
 static int plugin_create(sh_rdma_dev *dev, int port, sh_rdma_kind kind, int depth, sh_rdma_qp **out)
@@ -275,7 +282,7 @@ static int to_receive(sh_rdma_qp *qp, const sh_rdma_path *path)
     int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     memcpy(attr.ah_attr.grh.dgid.raw, path->gid, SH_RDMA_GID_LEN);
     if (qp->qp->qp_type == IBV_QPT_RC) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-    return ibv_modify_qp(qp->qp, &attr, mask);
+    return code_of(ibv_modify_qp(qp->qp, &attr, mask));
 }
 
 static int to_send(sh_rdma_qp *qp, const sh_rdma_path *path)
@@ -288,7 +295,7 @@ static int to_send(sh_rdma_qp *qp, const sh_rdma_path *path)
     int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
     if (qp->qp->qp_type == IBV_QPT_RC)
         mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-    return ibv_modify_qp(qp->qp, &attr, mask);
+    return code_of(ibv_modify_qp(qp->qp, &attr, mask));
 }
 
 static int plugin_connect(sh_rdma_qp *qp, const sh_rdma_path *path)
@@ -301,7 +308,7 @@ static int plugin_post_receive(sh_rdma_qp *qp, uint64_t id, void *at, uint32_t l
 {
     struct ibv_sge sge = {.addr = (uintptr_t)at, .length = len, .lkey = key};
     struct ibv_recv_wr request = {.wr_id = id, .sg_list = &sge, .num_sge = 1}, *bad;
-    return ibv_post_recv(qp->qp, &request, &bad);
+    return code_of(ibv_post_recv(qp->qp, &request, &bad));
 }
 
 static int plugin_post_send(sh_rdma_qp *qp, const sh_rdma_send *send)
@@ -320,7 +327,7 @@ static int plugin_post_send(sh_rdma_qp *qp, const sh_rdma_send *send)
         .imm_data = htonl(send->imm),
         .wr.rdma = {.remote_addr = send->remote, .rkey = send->remote_key}};
     struct ibv_send_wr *bad;
-    return ibv_post_send(qp->qp, &request, &bad);
+    return code_of(ibv_post_send(qp->qp, &request, &bad));
 }
 
 static sh_rdma_result result_of(enum ibv_wc_status status)
@@ -359,7 +366,7 @@ static int plugin_poll(sh_rdma_qp *qp, sh_rdma_completion *out, int cap, int *co
 
 static int plugin_arm(sh_rdma_qp *qp)
 {
-    return ibv_req_notify_cq(qp->cq, 0);
+    return code_of(ibv_req_notify_cq(qp->cq, 0));
 }
 
 static void plugin_disarm(sh_rdma_qp *qp)

@@ -27,7 +27,7 @@ enum {
     TICK_MS = 5000,
     QUIET_MS = 10000, /* without output, until a stream is kept alive */
     SNAPSHOT_MS = 1000,
-    ACCEPT_MS = 300,          /* at most, from the start to the first accepted connection */
+    ACCEPT_MS = 2000,         /* at most, from the start to the first accepted connection */
     STREAM_BYTES = 256 << 10, /* unsent bytes from which on a stream is not written to */
     DRAIN_CHECK_MS = 50,
     BODY_VALUES = 1 << 21, /* JSON values in one body */
@@ -398,6 +398,7 @@ static void on_stop(void *arg)
     sh_subscribers_end(api);
     sh_replay_stop(api->replay);
     sh_http_server_drain(api->server);
+    sh_http_server_refuse(api->server);
     on_drain_check(api);
 }
 
@@ -520,8 +521,10 @@ static sh_status api_open(sh_api *api, sh_err *err)
     api->fresh_limit = sh_trigger_timer(api->loop, sh_api_fresh, api);
     /* Connecting to an engine takes a moment. Without this, a process that takes over from another
      * would refuse requests meanwhile. */
-    sh_http_server_accept(api->server, false);
-    sh_trigger_start(api->accept_due, ACCEPT_MS);
+    if (api->opts->listen_fds != NULL) {
+        sh_http_server_accept(api->server, false);
+        sh_trigger_start(api->accept_due, ACCEPT_MS);
+    }
     on_job_tick(api);
     on_snapshot_tick(api);
     for (size_t i = 0; i < SH_COUNT_OF(signals); i++)

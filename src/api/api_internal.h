@@ -40,7 +40,7 @@ struct sh_api {
 
     sh_history *history;
     sh_metrics *metrics;
-    cJSON *stats; /* the engine's latest, or NULL */
+    cJSON *stats;             /* the engine's latest, or NULL */
     double request_timeout_s; /* the engine's default; kept while there is no engine */
     sh_buf stats_text;
     sh_buf ranks_text; /* "ranks" of the stats as text, since /health is polled often */

@@ -17,7 +17,7 @@
 enum {
     SLOT_BITS = 20,
     GREETING_MS = 100, /* how long the loop waits, blocked, for an engine that has accepted */
-    RETRY_MS = 100,
+    RETRY_MS = 150,
     START_RETRIES = 20, /* attempts that fail silently: the engine may just be starting */
     STATS_MS = 1000,
     UNANSWERED_MAX = 5, /* stats requests */

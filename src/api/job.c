@@ -429,8 +429,8 @@ static bool retry_key_read(sh_job *job, sh_api_error *error)
         return sh_api_fail(error, 400, "invalid_value", "Idempotency-Key",
                            "the Idempotency-Key has %zu bytes; it may have %d", key.len, KEY_MAX);
     if (key.len == 0) return true;
-    snprintf(job->retry_key, sizeof(job->retry_key), "%016llx:%.*s",
-             (unsigned long long)job->client, (int)key.len, key.ptr);
+    snprintf(job->retry_key, sizeof(job->retry_key), "%016llx:%s:%.*s",
+             (unsigned long long)job->client, job->format->kind, (int)key.len, key.ptr);
     job->retry_body = sh_hash128((sh_key128){0}, job->body.ptr, job->body.len).lo;
     return true;
 }

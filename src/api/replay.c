@@ -22,7 +22,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUSPECT = 2 }; /* losses without progress in between */
+enum {
+    SUSPECT = 2,     /* losses without progress in between */
+    HELD_MAX = 8192, /* sequences; further ones are refused */
+};
 
 struct sh_replay_sequence {
     sh_replay *replay;
@@ -54,8 +57,8 @@ struct sh_replay {
     sh_replay_sequence *first, *last;
     int count;
     int on_trial; /* sequences that have not made progress yet */
-    int lost;     /* sequences that were at the engine when it was last lost, or just before: those
-                     that the engine was told to cancel may have been running still */
+    int lost;     /* sequences that were at the engine and are not any more, since the trial began:
+                     one that was cancelled may have been running still when the ranks were lost */
     sh_replay_stats stats;
 };
 
@@ -210,6 +213,9 @@ static sh_status sequence_send(sh_replay_sequence *s, sh_err *err)
 sh_status sh_replay_submit(sh_replay *r, const sh_sequence_spec *spec, sh_engine_conn_event_fn fn,
                            void *arg, sh_replay_sequence **out, sh_err *err)
 {
+    if (r->stats.held >= HELD_MAX)
+        return sh_err_set(err, SH_ERR_GROUP, "%d requests wait already for the group to re-form",
+                          r->stats.held);
     sh_replay_sequence *s = sequence_create(r, spec);
     s->fn = fn;
     s->arg = arg;
@@ -274,11 +280,13 @@ static void give_up(sh_replay_sequence *s, const sh_err *last)
     sequence_fail(s, &err);
 }
 
-/* All sequences at the engine are lost together, each with an event of its own. */
+/* All sequences at the engine are lost together, each with an event of its own. Whether one was
+ * alone is known here for those of this process; the engine knows of other clients. */
 static void loss_take(sh_replay_sequence *s, const sh_event *event)
 {
     sh_replay *r = s->replay;
-    bool alone = r->count - r->stats.held == 1 && r->lost == 0, tried = s->on_trial;
+    bool alone = r->count - r->stats.held == 1 && r->lost == 0 && event->running <= 1;
+    bool tried = s->on_trial;
     bool counts = loss_count(s, event);
     r->lost += !event->retry;
     s->spec.replayed = s->spec.replayed || !event->retry;
@@ -323,7 +331,6 @@ void sh_replay_ready(sh_replay *r, uint64_t model_hash)
 {
     r->model_hash = model_hash;
     r->ready = true;
-    r->lost = 0;
     if (r->stats.held > 0) sh_trigger_start(r->soon, 0);
 }
 
@@ -348,7 +355,7 @@ static bool sequence_replay(sh_replay_sequence *s)
     sh_replay *r = s->replay;
     sh_err err;
     if (s->model_hash != r->model_hash) {
-        sh_err_set(&err, SH_ERR_SYSTEM,
+        sh_err_set(&err, s->spec.answered == 0 ? SH_ERR_GROUP : SH_ERR_SYSTEM,
                    "the server was restarted with another model before this answer was complete");
         sequence_fail(s, &err);
         return true;
@@ -373,6 +380,7 @@ static sh_replay_sequence *held_first(const sh_replay *r, int losses)
 
 static void trial_start(sh_replay *r, int losses, int count)
 {
+    r->lost = 0;
     for (sh_replay_sequence *s; count > 0 && (s = held_first(r, losses)) != NULL; count--) {
         s->on_trial = true;
         r->on_trial++;

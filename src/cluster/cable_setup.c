@@ -42,7 +42,7 @@ static const char FUNCTIONS[] =
     "n=shoal-cable-$1.service\n"
     "if has \"$1\" \"$2\"; then $s ip addr del \"$2\" dev \"$1\" || return 1; fi\n"
     "[ -e \"$u/$n\" ] || return 0\n"
-    "$s rm -f \"$u/$n\" \"$u/$3.wants/$n\" && reload\n"
+    "$s rm -f \"$u/$n\" \"$u/$3.wants/$n\" && reload || return 1\n"
     "$s rmdir \"$u/$3.wants\" 2>/dev/null || :\n"
     "}\n";
 

@@ -237,7 +237,7 @@ int sh_cables_plan(const sh_cables *cables, const sh_net_host *hosts, int count,
         const sh_cable *c = &cables->cable[i];
         if (!sh_cables_is_direct(cables, hosts, i) || has_network(c, hosts)) continue;
         while (block < BLOCKS && !is_free(POOL + 4 * (uint32_t)block, hosts, count)) block++;
-        if (block == BLOCKS) break;
+        if (block == BLOCKS) return -1;
         for (int end = 0; end < 2; end++)
             address_fill(&out[used++], c, end, POOL + 4 * (uint32_t)block, hosts);
         block++;

@@ -9,8 +9,9 @@
 #define SH_CLUSTER_CABLES_H
 
 #include "cluster/netplan.h"
+#include "net/peer_messages.h"
 
-enum { SH_CABLES_MAX = 1024, SH_RDMA_LINKS_MAX = 16 };
+enum { SH_CABLES_MAX = 1024, SH_RDMA_LINKS_MAX = SH_LANES_MAX };
 
 typedef struct {
     int host[2];      /* the lower one first */
@@ -58,7 +59,8 @@ typedef struct {
 } sh_cable_address;
 
 /* Addresses for the two ends of every direct cable that has none: a /30 of its own for each, out of
- * 10.254.0.0/16, that overlaps no network of any host. Returns their number, at most cap. */
+ * 10.254.0.0/16, that overlaps no network of any host. Returns their number, at most cap; -1: no
+ * such network is left. */
 int sh_cables_plan(const sh_cables *cables, const sh_net_host *hosts, int count,
                    sh_cable_address *out, int cap);
 

@@ -37,6 +37,7 @@ enum {
     HURRY_MS = 1000, /* between the second request to stop and SIGKILL */
     HEARTBEAT_MS = 5000,
     SILENCE_MS = 60000,
+    RENEW_MS = 30000, /* for a rank to end when it is to be renewed */
 };
 
 /* What a policy consists of. */
@@ -44,7 +45,8 @@ struct rules {
     bool restarts;
     bool early_errors_final; /* error exits in the first seconds, before it came up */
     bool errors_final;       /* all error exits before it came up */
-    bool beats;              /* through SHOAL_READY_FD, and reports there that it came up */
+    bool reports;            /* through SHOAL_READY_FD that it came up */
+    bool beats;              /* and there, every moment, that it lives */
     bool few_tries;          /* the number of tries to come up is limited */
     bool awaits_peers;       /* and tries that ended for want of peers are not counted */
     bool reloads;            /* gets SIGHUP */
@@ -53,17 +55,25 @@ struct rules {
 
 static const struct rules RULES[] = {
     [SH_CHILD_TASK] = {0},
-    [SH_CHILD_SERVICE] = {.restarts = true, .early_errors_final = true, .reloads = true},
+    [SH_CHILD_SERVICE] = {.restarts = true,
+                          .early_errors_final = true,
+                          .reports = true,
+                          .reloads = true},
     [SH_CHILD_LOCAL_RANK] = {.restarts = true,
                              .early_errors_final = true,
+                             .reports = true,
                              .beats = true,
                              .few_tries = true},
     [SH_CHILD_RANK] = {.restarts = true,
                        .early_errors_final = true,
+                       .reports = true,
                        .beats = true,
                        .few_tries = true,
                        .awaits_peers = true},
-    [SH_CHILD_OBSERVED_RANK] = {.restarts = true, .errors_final = true, .beats = true},
+    [SH_CHILD_OBSERVED_RANK] = {.restarts = true,
+                                .errors_final = true,
+                                .reports = true,
+                                .beats = true},
     [SH_CHILD_AGENT] = {.restarts = true, .errors_final = true, .exit_stops_all = true},
 };
 
@@ -78,10 +88,12 @@ struct child {
     bool ready;             /* has come up at least once */
     bool up;                /* has come up since it was started last */
     bool renewed;           /* was asked to end, to be started again */
-    pid_t old;              /* the process that this one replaced, while it finishes; or 0 */
-    int tries;              /* starts that ended, except those that only waited for peers */
-    int input;              /* our end of the tether, or -1 */
-    int ready_fd;           /* our end of SHOAL_READY_FD, or -1 */
+    sh_deadline renew_by;
+    pid_t old;        /* the process that this one replaces, while it finishes; or 0 */
+    bool handed_over; /* and has been told to */
+    int tries;        /* starts that ended, except those that only waited for peers */
+    int input;        /* our end of the tether, or -1 */
+    int report_fd;    /* our end of SHOAL_READY_FD, or -1 */
     int64_t started_ns;
     int restarts;      /* since it last ran for HEALTHY_MS */
     int64_t silent_ms; /* since its last beat; -1: it has not begun to beat */
@@ -133,6 +145,7 @@ sh_children *sh_children_create(void)
     sigaddset(&c->signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &c->signals, &c->before);
     c->tether = -1;
+    c->polled_ns = sh_clock_ns();
     return c;
 }
 
@@ -196,7 +209,7 @@ static sh_status child_start(sh_children *c, struct child *child, sh_err *err)
     int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}; /* stdin, output, readiness */
     char ready_env[32];
     bool piped = (!child->tether || sh_pipe(pipes[0])) && (!child->capture || sh_pipe(pipes[1])) &&
-                 (!child->rules->beats || sh_pipe(pipes[2]));
+                 (!child->rules->reports || sh_pipe(pipes[2]));
     snprintf(ready_env, sizeof(ready_env), "SHOAL_READY_FD=%d", pipes[2][1]);
     pid_t parent = getpid(), pid = piped ? fork() : -1;
     if (pid == 0) child_exec(c, child, parent, (const int(*)[2])pipes, ready_env);
@@ -213,11 +226,11 @@ static sh_status child_start(sh_children *c, struct child *child, sh_err *err)
     setpgid(pid, pid); /* the child does the same: either may run first */
     if (child->tether) fcntl(pipes[0][1], F_SETFL, O_NONBLOCK);
     if (child->capture) fcntl(pipes[1][0], F_SETFL, O_NONBLOCK);
-    if (child->rules->beats) fcntl(pipes[2][0], F_SETFL, O_NONBLOCK);
+    if (child->rules->reports) fcntl(pipes[2][0], F_SETFL, O_NONBLOCK);
     child->pid = pid;
     child->input = pipes[0][1];
     child->output = pipes[1][0];
-    child->ready_fd = pipes[2][0];
+    child->report_fd = pipes[2][0];
     child->started_ns = sh_clock_ns();
     child->up = child->renewed = false;
     child->silent_ms = -1;
@@ -236,7 +249,7 @@ sh_status sh_children_add(sh_children *c, const sh_child_spec *spec, sh_err *err
                             .tether = spec->tether,
                             .capture = spec->capture,
                             .input = -1,
-                            .ready_fd = -1,
+                            .report_fd = -1,
                             .output = -1};
     for (int i = 0; spec->keep_fds != NULL && spec->keep_fds[i] > 0 && i < KEEP_MAX - 1; i++)
         child->keep_fds[i] = spec->keep_fds[i];
@@ -282,24 +295,24 @@ static void output_pump(const sh_children *c, struct child *child, bool last)
     }
 }
 
-/* Reads what the child reports: an 'R' when it has come up, a '.' as a sign of life. */
-static void report_poll(struct child *child)
+/* Reads what the child reports: an 'R' when it has come up, a '.' as a sign of life. Silence counts
+ * only while this process runs itself: after the machine slept, all children seem silent. */
+static void report_poll(struct child *child, int64_t passed_ms)
 {
     char bytes[16];
-    ssize_t got = child->ready_fd < 0 ? 0 : read(child->ready_fd, bytes, sizeof(bytes));
+    ssize_t got = child->report_fd < 0 ? 0 : read(child->report_fd, bytes, sizeof(bytes));
+    if (got <= 0 && child->silent_ms >= 0)
+        child->silent_ms += passed_ms < 4 * POLL_MS ? passed_ms : 4 * POLL_MS;
     if (got <= 0) return;
     child->silent_ms = 0;
     if (memchr(bytes, 'R', (size_t)got) != NULL) child->ready = child->up = true;
 }
 
 /* Kills a child that was stopped or swapped out: its group has given it up long ago, but would wait
- * for it without end. Time counts only while this process runs itself; after the machine slept, all
- * children seem silent. */
-static void freeze_check(const sh_children *c, struct child *child, int64_t passed_ms)
+ * for it without end. */
+static void freeze_check(const sh_children *c, struct child *child)
 {
-    if (c->frozen_ms == 0 || child->silent_ms < 0) return;
-    child->silent_ms += passed_ms < 4 * POLL_MS ? passed_ms : 4 * POLL_MS;
-    if (child->silent_ms < c->frozen_ms) return;
+    if (!child->rules->beats || c->frozen_ms == 0 || child->silent_ms < c->frozen_ms) return;
     SH_LOGW("%s has shown no sign of life for %.0f s: ending it", child->name,
             (double)child->silent_ms / 1000);
     child->silent_ms = -1;
@@ -367,23 +380,26 @@ static void child_restart_later(sh_children *c, struct child *child, int64_t ran
         SH_LOGW("%s %s; restarting it in %.1f s", child->name, how, (double)pause / 1000);
 }
 
+static bool service_fall_back(struct child *child, const char *how);
+
 /* A child has exited: decides between a restart and the end. */
 static void child_gone(sh_children *c, struct child *child, int wait_status)
 {
     char how[64];
     output_pump(c, child, true);
-    report_poll(child);
+    report_poll(child, 0);
     fd_close(&child->output);
     fd_close(&child->input);
-    fd_close(&child->ready_fd);
+    fd_close(&child->report_fd);
     child->pid = 0;
     bool waited = child->rules->awaits_peers && WIFEXITED(wait_status) &&
                   WEXITSTATUS(wait_status) == SH_CHILD_EXIT_PEERS_MISSING;
-    if (!waited) child->tries++;
+    if (!waited && !child->renewed) child->tries++;
     int64_t ran_ms = (sh_clock_ns() - child->started_ns) / 1000000;
     bool clean = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0 && !child->renewed;
-    bool repeats = would_repeat(child, wait_status, ran_ms);
+    bool repeats = !child->renewed && would_repeat(child, wait_status, ran_ms);
     end_text(wait_status, how, sizeof(how));
+    if (service_fall_back(child, how)) return;
     child->ended = c->stopping || clean || !child->rules->restarts || repeats;
     if (child->rules->exit_stops_all && clean && !c->agent_exited) {
         c->agent_exited = true;
@@ -399,15 +415,21 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
         c->hooks.ended(c->hooks.arg, (int)(child - c->list), how, !child->ended);
 }
 
-/* SIGUSR2: replaces every process by a new one. Ranks end and start again. */
+/* SIGUSR2: replaces every process by a new one. Ranks end and start again; those that could not
+ * (of MPI, or behind a tether) stay as they are. */
 static void children_renew(sh_children *c)
 {
     for (int i = 0; i < c->count; i++) {
         struct child *child = &c->list[i];
         if (child->pid == 0 || child->rules->reloads) continue;
+        if (!child->rules->restarts || child->tether) {
+            SH_LOGW("%s cannot be renewed", child->name);
+            continue;
+        }
         SH_LOGI("renewing %s", child->name);
         kill(child->pid, SIGUSR2);
         child->renewed = true;
+        child->renew_by = sh_deadline_in_ms(RENEW_MS);
     }
     c->services_due = true;
 }
@@ -419,23 +441,56 @@ static bool ranks_up(const sh_children *c)
     return true;
 }
 
-/* Services are replaced once the ranks are back: until then the old process accepts requests and
- * holds them. It then goes on beside the new one with what it has accepted. If its own predecessor
- * is still busy, it stays. */
-static void services_renew(sh_children *c)
+/* Starts the process that will replace a service. The old one goes on beside it: services_hand_over
+ * ends it once the new one serves, service_fall_back when that has failed. */
+static void service_renew(sh_children *c, struct child *child)
 {
     sh_err err;
-    if (!c->services_due || !ranks_up(c)) return;
+    SH_LOGI("renewing %s", child->name);
+    fd_close(&child->report_fd);
+    child->old = child->pid;
+    child->handed_over = false;
+    if (child_start(c, child, &err) == SH_OK) return;
+    SH_LOGE("%s", err.text);
+    child->pid = child->old;
+    child->old = 0;
+}
+
+/* Services follow the ranks: until those are back, the old process accepts requests and holds them.
+ * One whose predecessor is still busy has to wait for its end. */
+static void services_renew(sh_children *c)
+{
+    if (!c->services_due || c->stopping || !ranks_up(c)) return;
     c->services_due = false;
     for (int i = 0; i < c->count; i++) {
         struct child *child = &c->list[i];
-        if (child->pid == 0 || !child->rules->reloads || child->old != 0) continue;
-        SH_LOGI("renewing %s", child->name);
-        child->old = child->pid;
-        child->pid = 0;
-        if (child_start(c, child, &err) != SH_OK) SH_LOGE("%s", err.text);
+        if (child->pid == 0 || !child->rules->reloads) continue;
+        if (child->old == 0)
+            service_renew(c, child);
+        else
+            c->services_due = true;
+    }
+}
+
+static void services_hand_over(sh_children *c)
+{
+    for (int i = 0; i < c->count; i++) {
+        struct child *child = &c->list[i];
+        if (child->old == 0 || child->handed_over || !child->up) continue;
+        child->handed_over = true;
         kill(child->old, SIGUSR2);
     }
+}
+
+/* The new process has ended before it served: the old one stays. */
+static bool service_fall_back(struct child *child, const char *how)
+{
+    if (child->old == 0 || child->handed_over || child->up) return false;
+    SH_LOGE("the new %s %s; the old one stays", child->name, how);
+    child->pid = child->old;
+    child->old = 0;
+    child->up = true;
+    return true;
 }
 
 static void children_poll(sh_children *c)
@@ -443,6 +498,7 @@ static void children_poll(sh_children *c)
     int64_t now = sh_clock_ns(), passed_ms = (now - c->polled_ns) / 1000000;
     c->polled_ns = now;
     services_renew(c);
+    services_hand_over(c);
     for (int i = 0; i < c->count; i++) {
         struct child *child = &c->list[i];
         int wait_status;
@@ -450,8 +506,9 @@ static void children_poll(sh_children *c)
             child->old = 0;
         if (child->pid != 0) {
             output_pump(c, child, false);
-            report_poll(child);
-            freeze_check(c, child, passed_ms);
+            report_poll(child, passed_ms);
+            freeze_check(c, child);
+            if (child->renewed && sh_deadline_passed(child->renew_by)) kill(-child->pid, SIGKILL);
             if (waitpid(child->pid, &wait_status, WNOHANG) == child->pid)
                 child_gone(c, child, wait_status);
         }
@@ -487,7 +544,7 @@ static void ask_all(const sh_children *c)
 {
     for (int i = c->count - 1; i >= 0; i--) {
         const struct child *child = &c->list[i];
-        if (child->old != 0) kill(-child->old, SIGTERM);
+        if (child->old != 0) kill(-child->old, SIGTERM), kill(-child->old, SIGCONT);
         if (child->pid == 0) continue;
         if (!child->tether) {
             kill(-child->pid, SIGTERM);
@@ -591,6 +648,7 @@ static bool reload_passed_on(const sh_children *c)
     for (int i = 0; i < c->count; i++) {
         const struct child *child = &c->list[i];
         if (child->rules->reloads && child->pid != 0) kill(child->pid, SIGHUP);
+        if (child->rules->reloads && child->old != 0) kill(child->old, SIGHUP);
         passed = passed || child->rules->reloads;
     }
     return passed;

@@ -33,13 +33,14 @@ typedef struct sh_children sh_children;
 typedef enum {
     /* Runs once: any failure is final. */
     SH_CHILD_TASK,
-    /* Restarted when it crashes; SIGHUP is passed on to it, to reread its files. An error exit in
-     * its first seconds is final: a wrong path or a taken port would only fail again. */
+    /* Restarted when it crashes; SIGHUP is passed on to it, to reread its files. It writes an 'R'
+     * to the descriptor in SHOAL_READY_FD once it serves. Before that, an error exit in its first
+     * seconds is final: a wrong path or a taken port would only fail again. */
     SH_CHILD_SERVICE,
     /* A rank whose peers are all children of this process. As a service, but without SIGHUP, and
      * it must come up: it writes an 'R' to the descriptor in SHOAL_READY_FD each time it has, after
-     * which errors are crashes, and a '.' every second as a sign of life. Three tries that never
-     * came up are final. */
+     * which errors are crashes, and a '.' several times a second as a sign of life. Three tries
+     * that never came up are final. */
     SH_CHILD_LOCAL_RANK,
     /* A rank with peers on other machines: the same, but exits with SH_CHILD_EXIT_PEERS_MISSING do
      * not count as tries. Those machines may be started much later. */

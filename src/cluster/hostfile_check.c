@@ -3,6 +3,7 @@
  * backend that is not built in. Works on the file alone; nothing is resolved or contacted. */
 #include "cluster/hostfile.h"
 #include "net/addr.h"
+#include "net/peer_messages.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,6 +43,9 @@ static sh_status check_cell(const sh_hostfile *file, const sh_backend *backend, 
         return sh_err_set(err, SH_ERR_INPUT,
                           "%s: %s names %d device%s, but %s names %d: a link needs one at each end",
                           file->where, cell, mine, mine == 1 ? "" : "s", other, theirs);
+    if (mine > SH_LANES_MAX)
+        return sh_err_set(err, SH_ERR_INPUT, "%s: %s names %d devices; at most %d", file->where,
+                          cell, mine, SH_LANES_MAX);
     if (mine > 0) return SH_OK;
     if (needs_devices(backend, file->count, from, to))
         return sh_err_set(err, SH_ERR_INPUT, "%s: %s names no device, but %s needs one between %s",

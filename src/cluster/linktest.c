@@ -130,12 +130,10 @@ static double median(double *values, int count)
     return values[count / 2];
 }
 
-/* A wrong result here means that no rank can trust the group: fail it for all of them. */
 static sh_status wrong(test *t, const char *what, size_t at, double got, double want, sh_err *err)
 {
     sh_err_set(err, SH_ERR_GROUP, "rank %d: %s is wrong at %zu: %g, not %g",
                sh_group_rank(t->group), what, at, got, want);
-    sh_group_fail(t->group, err->text);
     return err->status;
 }
 
@@ -420,21 +418,30 @@ static sh_status run_phases(test *t, sh_err *err)
     return status == SH_OK ? sh_coll_barrier(t->group, err) : status;
 }
 
+static sh_status run_in_memory(test *t, sh_err *err)
+{
+    size_t len = buffer_len(t->opts, sh_group_size(t->group));
+    void *memory;
+    sh_status status = sh_mem_map(2 * len, "numbers to test with", &memory, err);
+    if (status != SH_OK) return status;
+    t->x = memory;
+    t->y = (float *)(void *)((char *)memory + len);
+    status = sh_group_register_memory(t->group, memory, 2 * len, err);
+    if (status == SH_OK) status = run_phases(t, err);
+    sh_group_unregister_memory(t->group, memory);
+    sh_rawlink_close(&t->raw);
+    sh_mem_unmap(memory, 2 * len);
+    return status;
+}
+
+/* Whatever fails here, a wrong result or a lack of memory, fails the group: the others would wait
+ * for this rank. */
 sh_status sh_linktest_run(sh_group *group, const sh_linktest_opts *opts,
                           const sh_linktest_hooks *hooks, sh_linktest_report *out, sh_err *err)
 {
     test t = {.group = group, .opts = opts, .hooks = hooks, .report = out, .raw = {-1, -1}};
-    size_t len = buffer_len(opts, sh_group_size(group));
-    void *memory;
     memset(out, 0, sizeof(*out));
-    sh_status status = sh_mem_map(2 * len, "numbers to test with", &memory, err);
-    if (status != SH_OK) return status;
-    t.x = memory;
-    t.y = (float *)(void *)((char *)memory + len);
-    status = sh_group_register_memory(group, memory, 2 * len, err);
-    if (status == SH_OK) status = run_phases(&t, err);
-    sh_group_unregister_memory(group, memory);
-    sh_rawlink_close(&t.raw);
-    sh_mem_unmap(memory, 2 * len);
+    sh_status status = run_in_memory(&t, err);
+    if (status != SH_OK) sh_group_fail(group, err->text);
     return status;
 }

@@ -15,6 +15,7 @@ enum { OTHER_FILES = 64 }; /* descriptors for logs, the engine's sockets and the
 static void on_serving(void *arg)
 {
     sh_progress(arg, "ready");
+    sh_progress_ready(arg);
 }
 
 /* Each connection needs a descriptor. Unless the user set a limit, the system's soft limit, which

@@ -59,7 +59,7 @@ struct stopper {
     pthread_mutex_t lock; /* guards `requested` */
     pthread_cond_t changed;
     bool requested;
-    bool renewed; /* by SIGUSR2: requests go on at the process that takes over, so do not wait */
+    bool renewed; /* by SIGUSR2: requests go on at the process that takes over, if they may wait */
 };
 
 static void stop_request(void *ctx)
@@ -122,10 +122,10 @@ static sh_status serve(const sh_settings *s, sh_engine_socket *engine_socket, sh
     sh_progress_ready(s);
     atomic_store(&stopper->ready, true);
     stop_wait(stopper);
-    int64_t grace_s = stopper->renewed ? 0 : s->grace;
-    if (grace_s > 0) SH_LOGI("stopping: running answers have %lld s to finish", (long long)grace_s);
+    bool leave = stopper->renewed && s->replay_timeout != 0;
+    if (!leave) SH_LOGI("stopping: running answers have %lld s to finish", (long long)s->grace);
     sh_engine_socket_drain(engine_socket);
-    sh_engine_stop(engine, grace_s * 1000);
+    sh_engine_stop(engine, leave ? SH_ENGINE_LEAVE : s->grace * 1000);
     return sh_engine_check(engine, err);
 }
 

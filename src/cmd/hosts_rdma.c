@@ -86,6 +86,20 @@ static bool make_ring(sh_detection *d)
     return true;
 }
 
+/* What was asked for leaves devices out: they would be several ranks' or no rank's. */
+static bool without_devices(const sh_settings *s)
+{
+    return strcmp(s->over, "ethernet") == 0 || s->repeat > 1;
+}
+
+static void refuse_asked(sh_detection *d, const sh_backend *asked)
+{
+    d->refused = true;
+    sh_findings_add(
+        &d->report, SH_FINDING_FAIL, "backend", "", "leave them out, or use --backend ring",
+        "%s does not go with --over ethernet or --repeat, which leave RDMA out", asked->name);
+}
+
 /* The backend that was asked for, or what is missing for it. */
 static void use_asked(sh_detection *d, const sh_backend *asked)
 {
@@ -125,15 +139,18 @@ static void use_best(sh_detection *d)
 void sh_detection_choose_backend(sh_detection *d, const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
-    bool asked = sh_options_given(args->options, "backend");
+    const sh_backend *asked = sh_backend_find(s->backend);
     d->order_count = 0;
     for (int i = 0; i < d->count; i++)
         if (d->host[i].fp != NULL) d->order[d->order_count++] = i;
     report_devices(d);
-    if (asked)
-        use_asked(d, sh_backend_find(s->backend));
-    else if (strcmp(s->over, "ethernet") != 0 && s->repeat == 1)
-        use_best(d);
+    if (!sh_options_given(args->options, "backend")) {
+        if (!without_devices(s)) use_best(d);
+    } else if (asked->devices != SH_DEVICES_NOWHERE && without_devices(s)) {
+        refuse_asked(d, asked);
+    } else {
+        use_asked(d, asked);
+    }
 }
 
 /* Several links of a pair are lanes: both ends list them in the same order. */

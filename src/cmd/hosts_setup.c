@@ -50,10 +50,14 @@ sh_status sh_detection_setup(sh_detection *d, const sh_survey_opts *opts, const 
     sh_cable_address *plan = sh_alloc_array(ADDRESSES_MAX, sizeof(*plan));
     sh_buf commands = {0};
     int count = sh_cables_plan(&d->cables, d->net, d->count, plan, ADDRESSES_MAX);
-    count = plan_for_linux(d, plan, count);
     sh_status status = SH_OK;
     *changed = false;
-    if (count == 0) {
+    if (count > 0) count = plan_for_linux(d, plan, count);
+    if (count < 0) {
+        status = sh_err_set(err, SH_ERR_LIMIT,
+                            "--auto-setup: the hosts use all of 10.254.0.0/16, which it takes "
+                            "networks from; give the cables addresses by hand");
+    } else if (count == 0) {
         sh_findings_add(&d->report, SH_FINDING_OK, "setup", "", NULL,
                         "nothing to do: no direct cable is without addresses");
     } else {

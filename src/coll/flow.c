@@ -26,6 +26,7 @@
 
 enum {
     VERDICT_MS = 250, /* after a lost data connection: how long the watch may take to know why */
+    LEFT_MS = 1000,   /* how long data may take to arrive from a rank that has left */
     NAP_MS = 1000,
     BLIND_NAP_US_MIN = 50, /* for channels that cannot wake us */
     BLIND_NAP_US_MAX = 1000,
@@ -49,6 +50,8 @@ typedef struct {
     uint64_t seq;
     int open;                  /* lanes that have not ended */
     int64_t idle_ns;           /* since when nothing has moved; 0: something just did */
+    int64_t still_ns;          /* likewise, but also across sleeps */
+    int awaited;               /* rank whose expected messages the flow is for; -1: none */
     int nap_us;                /* the next sleep if a channel cannot wake us */
     int peer_of[SH_RANKS_MAX]; /* by rank of the whole group; -1: not a peer in this flow */
     lane lane[SH_RANKS_MAX][2];
@@ -283,6 +286,31 @@ static sh_status timed_out(const flow *f, sh_err *err)
     return end_group(f, first, &why, err);
 }
 
+/* Whether this flow cannot end without `rank`. Messages that are expected for a later call do not
+ * count: a rank may leave without having sent them. */
+static bool depends_on(const flow *f, int rank)
+{
+    int peer = f->peer_of[rank];
+    return rank == f->awaited || (peer >= 0 && (f->lane[peer][SH_DIR_OUT].state == LANE_ACTIVE ||
+                                                f->lane[peer][SH_DIR_IN].state == LANE_ACTIVE));
+}
+
+/* A socket ends when its rank leaves, but other channels (RDMA, MPI) just stay quiet. */
+static sh_status check_left(const flow *f, int64_t now_ns, sh_err *err)
+{
+    const int64_t moment_ns = (int64_t)LEFT_MS * 1000000;
+    if (now_ns - f->still_ns < moment_ns) return SH_OK;
+    for (int rank = 0; rank < f->group->core->mesh->size; rank++) {
+        int64_t left_ns = sh_watch_left_ns(f->group->core->watch, rank);
+        if (left_ns == 0 || now_ns - left_ns < moment_ns || !depends_on(f, rank)) continue;
+        sh_err why;
+        sh_err_set(&why, SH_ERR_GROUP, "rank %d at %s left during %s %" PRIu64, rank,
+                   name_of(f, rank), kind_name(f->opts->kind), f->seq);
+        return end_group(f, rank, &why, err);
+    }
+    return SH_OK;
+}
+
 /* Sleeps longer each time, since a rank that waits for work should leave the CPU to others. */
 static void blind_nap(flow *f)
 {
@@ -383,7 +411,10 @@ static sh_status flow_idle(flow *f, sh_err *err)
     }
     int64_t now_ns = sh_clock_ns();
     if (f->idle_ns == 0) f->idle_ns = now_ns;
+    if (f->still_ns == 0) f->still_ns = now_ns;
     if (flow_spin(f, now_ns)) return SH_OK;
+    sh_status status = check_left(f, now_ns, err);
+    if (status != SH_OK) return status;
     if (sh_deadline_passed(f->opts->deadline)) return timed_out(f, err);
     flow_sleep(f);
     return SH_OK;
@@ -404,7 +435,7 @@ static sh_status flow_pass(flow *f, sh_err *err)
         if (status != SH_OK) return status;
     }
     if (moved) {
-        f->idle_ns = 0;
+        f->idle_ns = f->still_ns = 0;
         f->nap_us = BLIND_NAP_US_MIN;
         return SH_OK;
     }
@@ -417,7 +448,8 @@ static void flow_init(flow *f, sh_group *group, const sh_flow_opts *opts)
     f->group = group;
     f->opts = opts;
     f->open = 0;
-    f->idle_ns = 0;
+    f->idle_ns = f->still_ns = 0;
+    f->awaited = -1;
     f->nap_us = BLIND_NAP_US_MIN;
     for (int rank = 0; rank < group->core->mesh->size; rank++) f->peer_of[rank] = -1;
     for (int peer = 0; peer < group->size; peer++) {
@@ -479,6 +511,7 @@ sh_status sh_flow_await(sh_group *group, int peer, uint64_t count, sh_deadline d
     sh_flow_opts opts = {.kind = SH_OP_SEND, .size = e->list[e->first].len, .deadline = deadline};
     flow f;
     flow_init(&f, group, &opts);
+    f.awaited = rank;
     f.seq = core->finished;
     while (core->received[rank] < count) {
         status = flow_pass(&f, err);

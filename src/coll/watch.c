@@ -39,6 +39,7 @@ typedef struct {
     uint32_t silence_ms; /* the tolerance it asked for */
     bool left;           /* it sent BYE or ABORT, or its connection has ended */
     _Atomic uint64_t progress;
+    _Atomic int64_t left_ns; /* when it sent BYE; 0: it has not */
 } peer_state;
 
 struct sh_watch {
@@ -114,6 +115,11 @@ uint64_t sh_watch_peer_progress(const sh_watch *watch, int rank)
     return atomic_load_explicit(&watch->peer[rank].progress, memory_order_relaxed);
 }
 
+int64_t sh_watch_left_ns(const sh_watch *watch, int rank)
+{
+    return atomic_load_explicit(&watch->peer[rank].left_ns, memory_order_relaxed);
+}
+
 static int beat_every_ms(const sh_watch *watch)
 {
     int every = atomic_load_explicit(&watch->silence_ms, memory_order_relaxed) / BEATS_PER_SILENCE;
@@ -153,13 +159,19 @@ static void take_abort(sh_watch *watch, int rank, const uint8_t *payload, size_t
     sh_watch_fail(watch, notice.rank, notice.text);
 }
 
+static void take_bye(peer_state *peer)
+{
+    peer->left = true;
+    atomic_store_explicit(&peer->left_ns, sh_clock_ns(), memory_order_relaxed);
+}
+
 static void take_frame(sh_watch *watch, int rank, sh_frame_head head, const uint8_t *payload)
 {
     char text[96];
     switch (head.type) {
     case SH_FRAME_HEARTBEAT: take_beat(watch, rank, payload, head.len); return;
     case SH_FRAME_ABORT: take_abort(watch, rank, payload, head.len); return;
-    case SH_FRAME_BYE: watch->peer[rank].left = true; return;
+    case SH_FRAME_BYE: take_bye(&watch->peer[rank]); return;
     default:
         snprintf(text, sizeof(text), "rank %d sent an unexpected frame of type %d", rank,
                  head.type);

@@ -37,6 +37,10 @@ void sh_watch_set_silence(sh_watch *watch, int silence_ms);
 void sh_watch_set_progress(sh_watch *watch, uint64_t progress);
 uint64_t sh_watch_peer_progress(const sh_watch *watch, int rank);
 
+/* When a peer left the group in good order (sh_clock_ns), 0 if it has not. That is no failure by
+ * itself: it may have nothing left to do. */
+int64_t sh_watch_left_ns(const sh_watch *watch, int rank);
+
 /* Whether the group has failed; cheap enough for a spinning loop. */
 bool sh_watch_failed(const sh_watch *watch);
 

@@ -39,7 +39,7 @@ typedef enum { SUBMIT, CANCEL, DETACH, FORGET, ASK_STATS, STOP } command_kind;
 typedef struct {
     command_kind kind;
     uint64_t owner;
-    uint64_t id;              /* CANCEL, DETACH; for STOP the grace in milliseconds */
+    uint64_t id;              /* CANCEL, DETACH; for STOP the grace in milliseconds, or -1 */
     sh_submit_message submit; /* SUBMIT, owned */
 } command;
 
@@ -69,6 +69,7 @@ struct sh_engine {
     pthread_t thread;
     bool started;
     bool stopping;
+    bool leaving; /* for another process that takes over: the other ranks wait for it */
     sh_deadline stop_at;
     sh_engine_stats stats;
     bool reports_asked;
@@ -105,7 +106,7 @@ static void on_kept_event(void *ctx, uint64_t owner, const sh_event *event)
 static sh_status blocks_open(sh_engine *e, sh_err *err)
 {
     uint64_t epoch = sh_model_group_kv_epoch(e->model_group);
-    if (e->blocks != NULL && epoch == e->blocks_epoch) return SH_OK;
+    if (e->blocks != NULL && epoch != 0 && epoch == e->blocks_epoch) return SH_OK;
     struct {
         uint64_t model;
         int64_t format;
@@ -446,7 +447,8 @@ static void command_run(sh_engine *e, command *c)
         break;
     case STOP:
         e->stopping = true;
-        e->stop_at = sh_deadline_in_ms((int64_t)c->id);
+        e->leaving = (int64_t)c->id < 0;
+        e->stop_at = sh_deadline_in_ms(e->leaving ? 0 : (int64_t)c->id);
         break;
     }
 }
@@ -494,7 +496,7 @@ static void *engine_main(void *arg)
         if (e->reports_asked) reports_refresh(e);
     }
     sh_err err;
-    if (atomic_load(&e->ready) && sh_model_group_stop(e->model_group, &err) != SH_OK)
+    if (!e->leaving && atomic_load(&e->ready) && sh_model_group_stop(e->model_group, &err) != SH_OK)
         SH_LOGW("%s", err.text);
     sh_err_set(&err, SH_ERR_CANCELLED, "the engine was stopped");
     sh_sched_fail_all(e->sched, &err);

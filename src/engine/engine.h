@@ -44,7 +44,9 @@ void sh_engine_close(sh_engine *engine);
 SH_MUST_CHECK sh_status sh_engine_start(sh_engine *engine, sh_emit_fn sink, void *ctx, sh_err *err);
 
 /* Refuses new requests, lets running ones finish for at most grace_ms, ends the rest with an error,
- * and joins the thread. */
+ * and joins the thread. The other ranks are stopped too, unless grace_ms is SH_ENGINE_LEAVE: then
+ * nothing is waited for, and they find another rank 0 in the place of this one. */
+#define SH_ENGINE_LEAVE (-1)
 void sh_engine_stop(sh_engine *engine, int64_t grace_ms);
 
 /* SH_ERR_GROUP, with the reason, when the group was lost and cannot be re-formed. */

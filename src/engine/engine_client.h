@@ -117,6 +117,7 @@ typedef struct {
     /* ERROR */
     sh_err error; /* INPUT, LIMIT, TIMEOUT, CANCELLED (the engine stops), GROUP (a rank was lost),
                      PEER (the engine is gone) */
+    int running;  /* sequences that ran when the group was lost; 0: not known */
     bool retry;   /* refused for now, by a full queue or a group that re-forms: the same request may
                      succeed later */
 

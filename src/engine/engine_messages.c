@@ -293,6 +293,7 @@ void sh_engine_msg_put_event(sh_buf *out, const sh_event *e)
     case SH_EVENT_ERROR:
         sh_put_uint(out, (uint32_t)e->error.status, 4);
         sh_put_uint(out, e->retry, 1);
+        sh_put_uint(out, (uint32_t)e->running, 4);
         sh_put_text(out, sh_str_of(e->error.text));
         break;
     case SH_EVENT_STATS: sh_put_text(out, e->stats); break;
@@ -338,6 +339,7 @@ static void get_error(sh_reader *r, sh_event *e)
 {
     int status = sh_get_int(r);
     e->retry = sh_get_uint(r, 1) != 0;
+    e->running = sh_get_int(r);
     sh_str text = sh_get_text(r);
     if (status >= 0 || status < SH_ERR_CONFLICT)
         r->failed = true;

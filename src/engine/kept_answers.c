@@ -50,7 +50,7 @@ static void answer_remove(sh_kept_answers *k, answer *gone)
     while (*at != gone) at = &(*at)->next;
     *at = gone->next;
     k->count--;
-    k->bytes -= gone->record.len;
+    k->bytes -= gone->record.len + gone->id_cap * sizeof(*gone->ids);
     sh_submit_message_reset(&gone->request);
     sh_buf_reset(&gone->record);
     free(gone->ids);
@@ -107,13 +107,18 @@ static void record_play(const sh_kept_answers *k, const answer *a, int known)
 
 /* The newest client is the one that still waits. If the one before is still connected, its own
  * client has gone without a word. */
-static void attach(const sh_kept_answers *k, answer *a, uint64_t owner,
-                   const sh_sequence_spec *spec)
+static void client_dismiss(const sh_kept_answers *k, const answer *a)
 {
     sh_event moved = {.kind = SH_EVENT_ERROR};
     sh_err_set(&moved.error, SH_ERR_CONFLICT,
                "a later request with the same Idempotency-Key gets this answer");
     pass_on(k, a, &moved);
+}
+
+static void attach(const sh_kept_answers *k, answer *a, uint64_t owner,
+                   const sh_sequence_spec *spec)
+{
+    client_dismiss(k, a);
     a->owner = owner;
     a->owner_id = spec->id;
     record_play(k, a, spec->answered - a->first);
@@ -136,6 +141,7 @@ static answer *answer_create(sh_kept_answers *k, uint64_t owner, sh_submit_messa
     a->next = k->list;
     k->list = a;
     k->count++;
+    k->bytes += a->id_cap * sizeof(*a->ids);
     return a;
 }
 
@@ -181,6 +187,7 @@ sh_status sh_kept_enter(sh_kept_answers *k, uint64_t owner, sh_submit_message *s
                           SH_KEPT_MS / 1000);
     if (a != NULL && !continues(a, spec)) {
         *cancel = a->running ? a->id : 0;
+        client_dismiss(k, a);
         answer_remove(k, a);
         a = NULL;
     }
@@ -193,17 +200,20 @@ sh_status sh_kept_enter(sh_kept_answers *k, uint64_t owner, sh_submit_message *s
     attach(k, a, owner, spec);
     if (!a->complete && !a->running) {
         a->request.spec.replayed = true;
+        a->request.spec.timeout_ms = spec->timeout_ms;
         *out = run(a);
     }
     sh_submit_message_reset(submit);
     return SH_OK;
 }
 
-static void token_record(answer *a, int32_t token)
+static void token_record(sh_kept_answers *k, answer *a, int32_t token)
 {
     sh_sequence_spec *spec = &a->request.spec;
     if (spec->prompt_count == a->id_cap) {
-        a->id_cap += a->id_cap / 4 + 256;
+        size_t more = a->id_cap / 4 + 256;
+        k->bytes += more * sizeof(*a->ids);
+        a->id_cap += more;
         a->ids = sh_realloc_array(a->ids, a->id_cap, sizeof(*a->ids));
     }
     a->ids[spec->prompt_count++] = token;
@@ -219,7 +229,7 @@ void sh_kept_event(sh_kept_answers *k, const sh_event *event)
     while (a != NULL && a->id != event->id) a = a->next;
     if (a == NULL) return; /* replaced meanwhile */
     size_t before = a->record.len;
-    if (event->kind == SH_EVENT_TOKEN) token_record(a, event->token);
+    if (event->kind == SH_EVENT_TOKEN) token_record(k, a, event->token);
     if (event->kind == SH_EVENT_TOKEN || event->kind == SH_EVENT_DONE)
         sh_engine_msg_put_event(&a->record, event);
     k->bytes += a->record.len - before;

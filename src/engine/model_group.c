@@ -230,14 +230,14 @@ static sh_status shares_send(sh_model_group *mg, double *shares, sh_err *err)
     return status;
 }
 
-/* Whether these are the machines that the shares were chosen for, with about as much memory. */
+/* Whether these are the machines that the shares were chosen for. How much memory is free says
+ * little: the ranks that are still there hold most of it. */
 static bool planned_for(const sh_model_group *mg, const sh_rank_offer *all)
 {
-    for (int i = 0; i < mg->planned_count; i++)
-        if (!same_host(&mg->planned_for[i], &all[i]) ||
-            all[i].resources.memory < 0.9 * mg->planned_for[i].resources.memory)
-            return false;
-    return mg->planned_count == mg->size;
+    if (mg->planned_count != mg->size) return false;
+    for (int i = 0; i < mg->size; i++)
+        if (!same_host(&mg->planned_for[i], &all[i])) return false;
+    return true;
 }
 
 /* The shares stay as they are while the machines do, however the next measurement turns out: with
@@ -330,6 +330,7 @@ static sh_status shard_load(sh_model_group *mg, sh_err *err)
                           .load = mg->opts.load};
     sh_status status = sh_model_load(mg->model_dir, &mg->config, shard, mg->dev, &opts, &mg->model,
                                      err);
+    if (status != SH_OK) mg->planned_count = 0; /* the shares may be what does not fit */
     if (status != SH_OK && mg->group != NULL) sh_group_fail(mg->group, err->text);
     return status;
 }

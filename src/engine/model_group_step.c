@@ -153,9 +153,10 @@ static sh_status plan_apply(sh_model_group *mg, sh_step_plan *plan, sh_err *err)
 {
     uint64_t mine;
     sh_status status = sh_rank_apply(mg->self, plan, &mine, err);
+    if (status == SH_OK && mg->rank == 0) plan->fingerprint = mine;
+    if (status == SH_OK && mine == plan->fingerprint) return SH_OK;
+    mg->kv_epoch = 0; /* what the steps before have written cannot be trusted either */
     if (status != SH_OK) return status;
-    if (mg->rank == 0) plan->fingerprint = mine;
-    if (mine == plan->fingerprint) return SH_OK;
     return sh_err_set(err, SH_ERR_GROUP,
                       "step %" PRIu64
                       ": the batch state of rank %d differs from rank 0's (%016" PRIx64
@@ -253,6 +254,7 @@ static sh_status hashes_check(sh_model_group *mg, const sh_step_plan *plan, sh_e
                    "step %" PRIu64 ": ranks %d and %d computed different hidden states (%016" PRIx64
                    ", %016" PRIx64 ")",
                    plan->step, first, first + t, want, hash);
+        mg->kv_epoch = 0; /* whatever made them differ may be in the KV: no rank keeps it */
         sh_group_fail(mg->group, err->text);
         return err->status;
     }

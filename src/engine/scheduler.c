@@ -218,9 +218,10 @@ void sh_sched_done(sh_sched *s, sh_sequence *seq, sh_finish finish)
     sequence_end(s, seq);
 }
 
-static void sequence_fail(sh_sched *s, sh_sequence *seq, const sh_err *err)
+static void sequence_fail(sh_sched *s, sh_sequence *seq, const sh_err *err, int running)
 {
-    sh_event event = {.kind = SH_EVENT_ERROR, .id = seq->spec.id, .error = *err};
+    sh_event event = {
+        .kind = SH_EVENT_ERROR, .id = seq->spec.id, .error = *err, .running = running};
     s->stats.failed++;
     s->emit(s->ctx, seq->owner, &event);
     sequence_end(s, seq);
@@ -270,15 +271,21 @@ void sh_sched_forget(sh_sched *s, uint64_t owner)
     each(s, forget_one, &owner);
 }
 
+struct failure {
+    const sh_err *why;
+    int running;
+};
+
 static void fail_one(sh_sched *s, sh_sequence *seq, const void *arg)
 {
+    const struct failure *failure = arg;
     seq->in_flight = false;
-    sequence_fail(s, seq, arg);
+    sequence_fail(s, seq, failure->why, failure->running);
 }
 
 void sh_sched_fail_all(sh_sched *s, const sh_err *why)
 {
-    each(s, fail_one, why);
+    each(s, fail_one, &(struct failure){why, s->stats.running});
 }
 
 static void expire_one(sh_sched *s, sh_sequence *seq, const void *arg)
@@ -289,7 +296,7 @@ static void expire_one(sh_sched *s, sh_sequence *seq, const void *arg)
     sh_err_set(&err, SH_ERR_TIMEOUT, "timed out after %.3g s while %s, with %d tokens generated",
                seconds(seq->submitted_ns, sh_clock_ns()), seq->slot < 0 ? "waiting" : "running",
                sh_sequence_answered(seq));
-    sequence_fail(s, seq, &err);
+    sequence_fail(s, seq, &err, 0);
 }
 
 void sh_sched_expire(sh_sched *s)
@@ -297,10 +304,10 @@ void sh_sched_expire(sh_sched *s)
     each(s, expire_one, NULL);
 }
 
-static void emit_progress(sh_sched *s, const sh_sequence *seq)
+static void emit_progress(sh_sched *s, const sh_sequence *seq, int computed)
 {
     s->emit(s->ctx, seq->owner,
-            &(sh_event){.kind = SH_EVENT_PROGRESS, .id = seq->spec.id, .computed = seq->computed});
+            &(sh_event){.kind = SH_EVENT_PROGRESS, .id = seq->spec.id, .computed = computed});
 }
 
 void sh_sched_admit(sh_sched *s, sh_sequence *seq, int slot)
@@ -312,7 +319,7 @@ void sh_sched_admit(sh_sched *s, sh_sequence *seq, int slot)
     seq->client->running++;
     seq->slot = slot;
     s->slots[slot] = seq;
-    emit_progress(s, seq);
+    emit_progress(s, seq, 0); /* it has started; what it found in the cache is no progress */
     if (seq->started_ns != 0) return;
     seq->started_ns = sh_clock_ns();
     s->stats.prompt_tokens += (uint64_t)seq->prompt_count;
@@ -418,7 +425,7 @@ static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks)
         open = picks_take(s, seq, picks, &finish);
     else {
         sh_sequence_computed(seq, s->blocks, q->pos + q->token_count);
-        emit_progress(s, seq);
+        emit_progress(s, seq, seq->computed);
     }
     if (open)
         rope_switch(s, seq);

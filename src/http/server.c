@@ -342,6 +342,12 @@ void sh_http_server_accept(sh_http_server *server, bool on)
     if (!server->draining) listeners_set(server, on);
 }
 
+void sh_http_server_refuse(sh_http_server *server)
+{
+    for (int i = 0; i < server->listener_count; i++)
+        shutdown(evconnlistener_get_fd(server->listeners[i]), SHUT_RDWR);
+}
+
 /* Idle connections are closed now; all others after the answer that they are waiting for. */
 void sh_http_server_drain(sh_http_server *server)
 {

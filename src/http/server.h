@@ -81,6 +81,9 @@ void sh_http_server_set_keys(sh_http_server *server, const sh_http_keys *keys);
 /* Stops accepting connections for a while, which then wait in the kernel's queue, or goes on. */
 void sh_http_server_accept(sh_http_server *server, bool on);
 
+/* Closes the listening sockets for good, for whoever else holds them too: clients are refused. */
+void sh_http_server_refuse(sh_http_server *server);
+
 /* Accepts no more connections; running requests continue, and connections close after their
  * answers.
  */

@@ -5,7 +5,8 @@
  * counted, since every channel of a group registers the same buffers.
  *
  * A device is opened on first use and kept. If it vanishes (a dock was unplugged), its handle is
- * dead: the channels on it fail, and the next use opens it again. */
+ * dead: the channels on it fail, and once the last queue pair on it is destroyed, the next use
+ * opens it again. */
 #include "net/rdma_internal.h"
 
 #include "base/alloc.h"
@@ -29,6 +30,16 @@ struct sh_rdma_region {
 
 /* ---- the plugin ---- */
 
+#ifdef __APPLE__
+/* The verbs of Thunderbolt can only send and receive; the channel also needs writes. */
+static sh_status plugin_load(const char *dir, const sh_rdma_plugin **out, sh_err *err)
+{
+    (void)dir, (void)out;
+    return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                      "RDMA over Thunderbolt is not supported yet; use --backend ring over the "
+                      "Thunderbolt network");
+}
+#else
 static sh_status plugin_load(const char *dir, const sh_rdma_plugin **out, sh_err *err)
 {
     char *path = sh_plugin_find(dir, "shoal-rdma.so");
@@ -48,6 +59,7 @@ static sh_status plugin_load(const char *dir, const sh_rdma_plugin **out, sh_err
     free(path);
     return *out != NULL ? SH_OK : err->status;
 }
+#endif
 
 sh_status sh_rdma_open(const sh_rdma_opts *opts, sh_rdma **out, sh_err *err)
 {
@@ -154,7 +166,7 @@ sh_status sh_rdma_register(sh_rdma *rdma, void *at, size_t len, sh_rdma_region *
         region->at = at;
         region->len = len;
         for (int i = 0; i < rdma->device_count; i++) {
-            if (rdma->device[i].handle == NULL) continue;
+            if (rdma->device[i].handle == NULL || rdma->device[i].gone) continue;
             sh_status status = region_register(rdma, region, &rdma->device[i], err);
             if (status == SH_OK) continue;
             region_free(rdma, region);
@@ -224,6 +236,12 @@ static sh_status device_open(sh_rdma *rdma, sh_rdma_device *device, sh_err *err)
     return SH_OK;
 }
 
+static sh_status is_gone(const sh_rdma_device *device, sh_err *err)
+{
+    return sh_err_set(err, SH_ERR_PEER, "%s is gone; check the cable, or load its driver",
+                      device->name);
+}
+
 static sh_status device_find(sh_rdma *rdma, const char *name, sh_rdma_device **out, sh_err *err)
 {
     int i = 0;
@@ -232,7 +250,10 @@ static sh_status device_find(sh_rdma *rdma, const char *name, sh_rdma_device **o
         return sh_err_set(err, SH_ERR_LIMIT, "more than %d RDMA devices are in use",
                           SH_RDMA_DEVICES_MAX);
     sh_rdma_device *device = &rdma->device[i];
-    if (i < rdma->device_count && device->gone && device->handle != NULL) device_drop(rdma, device);
+    if (i < rdma->device_count && device->gone && device->handle != NULL) {
+        if (device->users > 0) return is_gone(device, err);
+        device_drop(rdma, device);
+    }
     if (i == rdma->device_count || device->handle == NULL) {
         snprintf(device->name, sizeof(device->name), "%s", name);
         device->index = i;
@@ -267,6 +288,21 @@ static sh_status port_query(sh_rdma *rdma, sh_rdma_device *device, int number,
     int error = rdma->plugin->port(device->handle, number, &out->is);
     if (error == ENODEV || error == EIO) device->gone = true;
     return error == 0 ? SH_OK : sh_rdma_failed(device->name, "querying its port", error, err);
+}
+
+int sh_rdma_qp_create(sh_rdma *rdma, const sh_rdma_port_ref *port, sh_rdma_kind kind, int depth,
+                      sh_rdma_qp **out)
+{
+    int error = rdma->plugin->create(port->device->handle, port->number, kind, depth, out);
+    if (error == 0) port->device->users++;
+    return error;
+}
+
+void sh_rdma_qp_destroy(sh_rdma *rdma, const sh_rdma_port_ref *port, sh_rdma_qp *qp)
+{
+    if (qp == NULL) return;
+    rdma->plugin->destroy(qp);
+    port->device->users--;
 }
 
 /* Splits "mlx5_0:2" into the device and the port, which is 1 without a number. */
@@ -328,10 +364,8 @@ sh_status sh_rdma_active_ports(sh_rdma *rdma, sh_rdma_port_ref *out, int cap, in
 sh_status sh_rdma_check_port(sh_rdma *rdma, sh_rdma_device *device, int port, unsigned downs,
                              sh_err *err)
 {
-    take_events(rdma, device);
-    if (device->gone)
-        return sh_err_set(err, SH_ERR_PEER, "%s is gone; check the cable, or load its driver",
-                          device->name);
+    if (!device->gone) take_events(rdma, device);
+    if (device->gone) return is_gone(device, err);
     if (device->downs[port] != downs)
         return sh_err_set(err, SH_ERR_PEER, "port %d of %s went down; check the cable", port,
                           device->name);

@@ -41,8 +41,8 @@ void sh_rdma_addresses_pack(const sh_rdma_addresses *from, sh_offer *offer)
 
 static bool is_sane(const sh_rdma_addresses *a)
 {
-    if (a->depth < 1 || a->depth > DEPTH_MAX || a->slot_len == 0 || a->slot_len > LEN_MAX ||
-        a->frame_len == 0 || a->frame_len > LEN_MAX)
+    if (a->depth < SH_RDMA_DEPTH_MIN || a->depth > DEPTH_MAX || a->slot_len < SH_RDMA_NOTICE_LEN ||
+        a->slot_len > LEN_MAX || a->frame_len == 0 || a->frame_len > LEN_MAX)
         return false;
     for (int i = 0; i < a->count; i++) {
         const sh_rdma_address *lane = &a->lane[i];

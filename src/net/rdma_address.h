@@ -37,6 +37,9 @@ SH_MUST_CHECK sh_status sh_rdma_addresses_unpack(const sh_offer *offer, sh_rdma_
  * it must reach; NULL if that is not known yet. */
 int sh_rdma_gid_value(const sh_rdma_gid *gid, const sh_rdma_gid *near);
 
+/* The least that an end must offer: so many receives, each as long as the longest notice. */
+enum { SH_RDMA_DEPTH_MIN = 8, SH_RDMA_NOTICE_LEN = 128 };
+
 enum { SH_RDMA_GID_TEXT_MAX = 46 };
 void sh_rdma_gid_format(const sh_rdma_gid *gid, char out[SH_RDMA_GID_TEXT_MAX]);
 

@@ -29,7 +29,9 @@
 #include "base/log.h"
 #include "net/rdma_internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +41,6 @@ enum {
     FRAME_LEN = 256 * 1024,
     STRIPE_LEN = 32 * 1024, /* frames of a channel with several lanes, so that all have work */
     BOUNCE_LEN = 128 * 1024,
-    NOTICE_LEN = 128,
     BATCH = 16,
     ALIGN = 4096,
 };
@@ -168,6 +169,14 @@ static sh_status verb_failed(rdma_channel *c, const lane *l, const char *what, i
     return err->status;
 }
 
+/* A post fails with ENOMEM if the queue has no place left. */
+static sh_status post_failed(rdma_channel *c, const lane *l, const char *what, int error,
+                             sh_err *err)
+{
+    if (error == ENOMEM) return break_with(c, l, "its queue is full", err);
+    return verb_failed(c, l, what, error, err);
+}
+
 /* The lengths of a message differ on the two ends. */
 static sh_status out_of_step(rdma_channel *c, const lane *l, sh_err *err)
 {
@@ -187,7 +196,7 @@ static sh_status frame_post(rdma_channel *c, lane *l, frame_type type, sh_rdma_s
 {
     send->imm = (uint32_t)type << TYPE_SHIFT | (uint32_t)l->owed << SEQ_BITS | (l->sent & SEQ_MASK);
     int error = c->plugin->post_send(l->qp, send);
-    if (error != 0) return verb_failed(c, l, "sending", error, err);
+    if (error != 0) return post_failed(c, l, "sending", error, err);
     l->owed = 0;
     l->credits--;
     l->queued++;
@@ -213,7 +222,8 @@ static uint32_t notice_len(const rdma_channel *c, int count)
     return (uint32_t)(1 + count * (12 + 4 * c->lanes));
 }
 
-_Static_assert(1 + 2 * (12 + 4 * SH_LANES_MAX) <= NOTICE_LEN, "the longest notice must fit");
+_Static_assert(1 + 2 * (12 + 4 * SH_LANES_MAX) <= SH_RDMA_NOTICE_LEN,
+               "the longest notice must fit");
 
 static void notice_pack(const rdma_channel *c, const target *to, int count, uint8_t *out)
 {
@@ -231,7 +241,7 @@ static void notice_pack(const rdma_channel *c, const target *to, int count, uint
 static sh_status notice_post(rdma_channel *c, lane *l, frame_type type, const target *to, int count,
                              sh_err *err)
 {
-    uint8_t *at = l->notices + l->sent % (uint32_t)c->depth * NOTICE_LEN;
+    uint8_t *at = l->notices + l->sent % (uint32_t)c->depth * SH_RDMA_NOTICE_LEN;
     uint32_t len = notice_len(c, count);
     notice_pack(c, to, count, at);
     sh_rdma_send send = {.id = ID_OTHER,
@@ -246,7 +256,7 @@ static sh_status slot_post(rdma_channel *c, lane *l, int slot, sh_err *err)
     int error = c->plugin->post_receive(l->qp, (uint64_t)slot,
                                         l->slots + (size_t)slot * padded(c->slot_len), c->slot_len,
                                         l->keys.local);
-    return error == 0 ? SH_OK : verb_failed(c, l, "posting a receive", error, err);
+    return error == 0 ? SH_OK : post_failed(c, l, "posting a receive", error, err);
 }
 
 /* The slot has been read: the peer may use it again. */
@@ -319,8 +329,11 @@ static sh_status lane_failed(rdma_channel *c, const lane *l, const sh_rdma_compl
     }
     if (done->result == SH_RDMA_SILENT)
         return break_with(c, l, "the peer does not acknowledge; check the cable", err);
-    if (done->result == SH_RDMA_FLUSHED) return break_with(c, l, "the queue pair has failed", err);
-    return break_with(c, l, done->reason, err);
+    char what[160];
+    snprintf(what, sizeof(what),
+             "the queue pair has failed: %s; check the cable and the log of the peer",
+             done->result == SH_RDMA_FLUSHED ? "its requests were cancelled" : done->reason);
+    return break_with(c, l, what, err);
 }
 
 static sh_status lane_progress(rdma_channel *c, lane *l, sh_err *err)
@@ -550,12 +563,12 @@ static sh_status rdma_recv(sh_channel *base, sh_msg *msg, sh_err *err)
 /* ---- sleeping ---- */
 
 /* A rank that goes to sleep a second time without having sent anything in between confirms what it
- * sent before. */
+ * sent before. One credit stays for a notice that matters. */
 static sh_status confirm(rdma_channel *c, lane *l, sh_err *err)
 {
     sh_status status = SH_OK;
     bool quiet = l->sent == l->sent_before;
-    if (c->kind == SH_RDMA_UC && quiet && l->sent != l->confirmed && can_post(c, l, 0)) {
+    if (c->kind == SH_RDMA_UC && quiet && l->sent != l->confirmed && can_post(c, l, 1)) {
         status = notice_post(c, l, FRAME_NOTICE, NULL, 0, err);
         l->confirmed = l->sent;
     }
@@ -627,7 +640,7 @@ static void rdma_close(sh_channel *base)
     uint64_t frames = 0;
     for (int i = 0; i < c->lanes; i++) {
         frames += c->lane[i].sent;
-        if (c->lane[i].qp != NULL) c->plugin->destroy(c->lane[i].qp);
+        sh_rdma_qp_destroy(c->rdma, &c->lane[i].port, c->lane[i].qp);
     }
     SH_LOGD("RDMA to rank %d: %" PRIu64 " frames sent, %" PRIu64 " bytes copied", c->peer, frames,
             c->copied);
@@ -660,7 +673,7 @@ static const sh_channel_ops RDMA_OPS = {
 static sh_status memory_create(rdma_channel *c, sh_err *err)
 {
     size_t slots = (size_t)c->depth * padded(c->slot_len);
-    size_t notices = padded((size_t)c->depth * NOTICE_LEN);
+    size_t notices = padded((size_t)c->depth * SH_RDMA_NOTICE_LEN);
     void *at;
     c->memory_len = (size_t)c->lanes * (slots + notices) + 2 * BOUNCE_LEN;
     sh_status status = sh_mem_map(c->memory_len, "the slots of an RDMA channel", &at, err);
@@ -682,8 +695,8 @@ static sh_status lane_start(rdma_channel *c, lane *l, sh_err *err)
     sh_status status = SH_OK;
     l->downs = l->port.device->downs[l->port.number];
     l->inline_max = c->plugin->inline_max(l->qp);
-    bool known = sh_rdma_keys_of(c->rdma, l->port.device, c->memory, c->memory_len, &l->keys);
-    SH_ASSERT(known);
+    if (!sh_rdma_keys_of(c->rdma, l->port.device, c->memory, c->memory_len, &l->keys))
+        return verb_failed(c, l, "registering the slots", ENODEV, err); /* it is gone since */
     for (int slot = 0; slot < c->depth && status == SH_OK; slot++)
         status = slot_post(c, l, slot, err);
     return status;

@@ -22,6 +22,7 @@ typedef struct {
     sh_rdma_dev *handle; /* NULL: closed again, after it had vanished */
     int index;           /* in sh_rdma */
     bool gone;
+    int users; /* queue pairs on it; it stays open while there are any */
     unsigned downs[SH_RDMA_PORTS_MAX + 1]; /* how often each port went down */
 } sh_rdma_device;
 
@@ -55,6 +56,11 @@ SH_MUST_CHECK sh_status sh_rdma_active_ports(sh_rdma *rdma, sh_rdma_port_ref *ou
 SH_MUST_CHECK sh_status sh_rdma_check_port(sh_rdma *rdma, sh_rdma_device *device, int port,
                                            unsigned downs, sh_err *err);
 
+/* Queue pairs on a port; create returns 0 or an errno value, destroy takes NULL. */
+SH_MUST_CHECK int sh_rdma_qp_create(sh_rdma *rdma, const sh_rdma_port_ref *port, sh_rdma_kind kind,
+                                    int depth, sh_rdma_qp **out);
+void sh_rdma_qp_destroy(sh_rdma *rdma, const sh_rdma_port_ref *port, sh_rdma_qp *qp);
+
 /* Registers memory with all open devices, once: another call for the same memory shares it. */
 SH_MUST_CHECK sh_status sh_rdma_register(sh_rdma *rdma, void *at, size_t len, sh_rdma_region **out,
                                          sh_err *err);
@@ -87,7 +93,7 @@ typedef struct {
 } sh_rdma_channel_opts;
 
 /* What a device can do for a channel: how many receives, and how long slots and frames are. */
-enum { SH_RDMA_DEPTH_MIN = 8, SH_RDMA_DEPTH = 16, SH_RDMA_FRAME_MIN = 1024 };
+enum { SH_RDMA_DEPTH = 16, SH_RDMA_FRAME_MIN = 1024 };
 uint32_t sh_rdma_slot_len(uint32_t frame_max);
 uint32_t sh_rdma_frame_len(uint32_t frame_max);
 

@@ -30,7 +30,7 @@ typedef enum { SH_RDMA_RC, SH_RDMA_UC, SH_RDMA_KINDS } sh_rdma_kind;
 
 typedef struct {
     bool active;
-    bool ethernet; /* RoCE or Thunderbolt; false: InfiniBand */
+    bool ethernet; /* RoCE; false: InfiniBand */
     uint16_t lid;
     int mtu;            /* in bytes */
     uint32_t frame_max; /* the longest frame */

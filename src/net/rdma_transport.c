@@ -12,6 +12,7 @@
 #include "net/cluster_token.h"
 #include "net/rdma_internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@ static void rdma_withdraw(void *state)
     sh_channel_close(s->channel);
     for (int i = 0; i < s->lanes; i++)
         for (int kind = 0; kind < SH_RDMA_KINDS; kind++)
-            if (s->lane[i].qp[kind] != NULL) s->rdma->plugin->destroy(s->lane[i].qp[kind]);
+            sh_rdma_qp_destroy(s->rdma, &s->lane[i].port, s->lane[i].qp[kind]);
     free(s);
 }
 
@@ -136,10 +137,13 @@ static sh_status count_lanes(const sh_pair *pair, const char *const *names,
         return sh_err_set(err, SH_ERR_UNSUPPORTED,
                           "rank %d has no RDMA device for rank %d in its device list", pair->rank,
                           pair->peer);
-    if (count > SH_LANES_MAX || (theirs != NULL && theirs->count != count))
+    if (count > SH_LANES_MAX)
+        return sh_err_set(err, SH_ERR_INPUT, "rank %d lists %d devices for rank %d; at most %d",
+                          pair->rank, count, pair->peer, SH_LANES_MAX);
+    if (theirs != NULL && theirs->count != count)
         return sh_err_set(err, SH_ERR_INPUT,
                           "rank %d lists %d devices for it; must be %d, as on the other end",
-                          pair->rank, count, theirs != NULL ? theirs->count : SH_LANES_MAX);
+                          pair->rank, count, theirs->count);
     *out = count;
     return SH_OK;
 }
@@ -164,20 +168,39 @@ static sh_status choose_ports(const sh_pair *pair, setup *s, const sh_rdma_addre
 
 /* ---- queue pairs ---- */
 
+/* Whether the error says that a device does not have a kind of queue pair. */
+static bool is_unsupported(int error)
+{
+    static const int errors[] = {EOPNOTSUPP, ENOTSUP, ENOSYS, EINVAL};
+    for (size_t i = 0; i < SH_COUNT_OF(errors); i++)
+        if (errors[i] == error) return true;
+    return false;
+}
+
+static sh_status no_queue_pair(const endpoint *e, int error, sh_err *err)
+{
+    return sh_rdma_failed(e->port.device->name,
+                          error == ENOMEM
+                              ? "creating a queue pair (the device may have no more of them)"
+                              : "creating a queue pair",
+                          error, err);
+}
+
+/* A device without reliable queue pairs is fine. One that has them but fails to make one is not: to
+ * use unreliable ones then would hide the reason. */
 static sh_status create_kinds(setup *s, endpoint *e, unsigned kinds, int depth, sh_err *err)
 {
     int error = 0, made = 0;
     for (int kind = 0; kind < SH_RDMA_KINDS; kind++) {
         if ((kinds >> kind & 1) == 0) continue;
-        int code = s->rdma->plugin->create(e->port.device->handle, e->port.number, kind, depth,
-                                           &e->qp[kind]);
+        int code = sh_rdma_qp_create(s->rdma, &e->port, (sh_rdma_kind)kind, depth, &e->qp[kind]);
+        if (code != 0 && made == 0 && !is_unsupported(code)) return no_queue_pair(e, code, err);
         if (code != 0) error = code;
         if (code != 0) continue;
         e->address.qpn[kind] = s->rdma->plugin->number(e->qp[kind]);
         made++;
     }
-    if (made > 0) return SH_OK;
-    return sh_rdma_failed(e->port.device->name, "creating a queue pair", error, err);
+    return made > 0 ? SH_OK : no_queue_pair(e, error, err);
 }
 
 /* Which kinds the peer has on all of its lanes. */
@@ -238,8 +261,8 @@ static void keep_kind(setup *s, sh_rdma_kind kept, sh_rdma_channel_opts *opts)
             s->lane[i].qp[kind] = NULL;
             if (kind == (int)kept)
                 opts->lane[i].qp = qp;
-            else if (qp != NULL)
-                s->rdma->plugin->destroy(qp);
+            else
+                sh_rdma_qp_destroy(s->rdma, &s->lane[i].port, qp);
         }
     }
 }

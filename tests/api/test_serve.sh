@@ -20,7 +20,8 @@ post_raw() {
     printf 'POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s' $chat ${#1} "$1" >&9
 }
 
-serve_api api --request-log requests.jsonl --access-log access.jsonl --model-name my/model --hard-max-tokens 600 ||
+serve_api api --request-log requests.jsonl --access-log access.jsonl --model-name my/model --hard-max-tokens 600 \
+    --replay-timeout 1 ||
     { echo "Bail out!"; cat api.log; exit 1; }
 check "before the engine starts it is 503" asked 503 "{$hello}"
 # The generic kernels are slow enough to be caught in the middle of an answer.
@@ -144,7 +145,7 @@ engine_dies() {
     kill -9 "$engine_pid"; wait $streaming
     has out '^data: \{"error":\{"message":"the engine is gone' && ! grep -q DONE out && has out '"detail":'
 }
-check "a lost engine ends a stream with an error, not silently" engine_dies
+check "an engine that does not come back ends a stream with an error, not silently" engine_dies
 lost() { asked 503 "{$hello}" && gets 503 /health && has body engine_lost && gets 200 /v1/models; }
 check "then requests get 503, and health reports it" lost
 serve_engine --cpu generic

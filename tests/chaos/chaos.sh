@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Random faults under load: ranks and the API are killed or stopped, clients disconnect, and with --hosts links are cut
-# between hosts made of network namespaces. Every answer must be exact (the same as before the faults) or end with a
-# clear error, in time; the group must re-form after each fault; no process may be left at the end.
+# between hosts made of network namespaces. Every answer must be exact, the same as before the faults, in time; only
+# connections to an API that is killed may be cut. The group must re-form after each fault, memory and descriptors must
+# stay as they are, and no process may be left at the end.
 #   tests/chaos/chaos.sh [--hosts] BUILD SECONDS SEED [flags of the server...]
 # The seed determines the sequence of faults, but not what the clients happen to do at that moment.
 . "$(dirname "$0")/../tap.sh"
@@ -17,13 +18,17 @@ unset "${!SHOAL_@}" # SHOAL_BUILD is not a setting of the program
 case $shoal in *san/*) slow=4 ;; *) slow=1 ;; esac
 back_s=$((40 * slow)) answer_s=$((60 * slow)) # limits for re-forming the group, and for an answer
 work=$(mktemp -d /tmp/shoal-chaos-XXXXXX) && cd "$work" || exit 1
-server='' faults=0
+server='' faults=0 ranks=3 frozen_s=$((3 * slow))
+[ "${1:-}" != --ranks ] || { ranks=$2; shift 2; }
+# Answers are exact as long as the shares are the same, and a rank 0 that starts anew measures the ranks again.
+split=$(seq -s , "$ranks" | sed 's/[0-9]*/1/g')
 say() { printf '# %s %s\n' "$(date +%T)" "$*"; }
 
-# --- where it runs: three ranks on this machine, or one on each of three hosts ---
+# --- where it runs: ranks on this machine, or one on each of three hosts ---
 one_up() {
     port=$(free_port)
-    (cd "$root" && exec "$shoal" serve --ranks 3 --threads 1 --port "$port" --runtime-dir "$work" --grace 2 "$@") \
+    (cd "$root" && exec "$shoal" serve --ranks "$ranks" --threads 1 --port "$port" --runtime-dir "$work" \
+        --grace 2 --frozen-after $frozen_s --split "$split" "$@") \
         >server.log 2>&1 & server=$!
 }
 one_at() { "$@"; }
@@ -34,7 +39,8 @@ hosts_up_all() {
     hosts_up 3 && sshd_up && cp -r "$root/models/demo" model
     echo '[{"ssh": "h1", "ips": ["10.77.0.1"]}, {"ssh": "h2"}, {"ssh": "h3"}]' >hosts.json
     on_exec 1 env HOME="$work" SSH_OPTIONS="$ssh_options" "$shoal" launch --hostfile "$work/hosts.json" \
-        --state-dir "$work/state" --model "$work/model" --threads 1 --port $port --grace 2 "$@" >server.log 2>&1 &
+        --state-dir "$work/state" --model "$work/model" --threads 1 --port $port \
+        --grace 2 --frozen-after $frozen_s --split "$split" "$@" >server.log 2>&1 &
     server=$!
 }
 hosts_at() { on 1 "$@"; }
@@ -56,62 +62,102 @@ pids() {
 rank_pid() { if [ "$1" = 0 ]; then pids SHOAL_PART=engine SHOAL_RANK=0; else pids "SHOAL_RANK=$1" | tail -n 1; fi; }
 
 # --- load ---
-prompts=("What is tensor parallelism?" "What is 37 + 48?" "Tell me a story about a fox and a lantern." "Say hello")
+# Sampled with a seed, so that a wrong position, penalty or token shows in all that follows.
+requests=(
+    '"content":"What is tensor parallelism?"}],"temperature":0,"max_tokens":60'
+    '"content":"What is 37 + 48?"}],"temperature":0.9,"seed":7,"max_tokens":80,"ignore_eos":true'
+    '"content":"Tell me a story."}],"temperature":1.2,"top_p":0.9,"seed":8,"max_tokens":200,"ignore_eos":true'
+    '"content":"Say hello"}],"temperature":0.8,"seed":9,"max_tokens":150,"min_tokens":100,"presence_penalty":0.6,
+     "frequency_penalty":0.4,"repetition_penalty":1.1'
+    '"content":"Say hello"}],"temperature":0.9,"seed":10,"max_tokens":90,"ignore_eos":true,"logprobs":true,
+     "top_logprobs":2'
+    '"content":"A fox and a lantern"}],"temperature":1,"seed":11,"max_tokens":300,"ignore_eos":true,"stop":["qu","0"]'
+    '"content":"What is a ring?"}],"temperature":0.9,"seed":12,"max_tokens":80,"ignore_eos":true,"n":2'
+)
 ask() { # INDEX STREAM FILE SECONDS: writes the answer to FILE, the status in its last line; returns curl's exit code
-    local body
-    body=$(printf '{"messages":[{"role":"user","content":"%s"}],"temperature":0,"max_tokens":%d,"stream":%s}' \
-        "${prompts[$1]}" $((20 + 20 * $1)) "$2")
-    $at curl -sS -N -m "$4" -H 'Content-Type: application/json' -d "$body" -w '\n%{http_code}' \
+    $at curl -sS -N -m "$4" -H 'Content-Type: application/json' -w '\n%{http_code}' \
+        -d "{\"messages\":[{\"role\":\"user\",${requests[$1]},\"stream\":$2}" \
         "http://127.0.0.1:$port/v1/chat/completions" >"$3" 2>"$3.err"
 }
-text_of() { grep -oE '"content":"([^"\\]|\\.)*"' "$1" | sed -E 's/^"content":"//; s/"$//' | tr -d '\n'; }
-# The connection may be refused or cut only while the API is down.
-api_was_away() { [ -e api.killed ] && [ "$(stat -c %Y api.killed)" -ge $(($1 - back_s)) ]; } # SINCE
-# judge INDEX STREAM FILE CODE SINCE: "exact", "error" (a clear one), or what is wrong
+# What must be the same: the text, all logprobs and the ends. The choices of a stream with n > 1 come interleaved, so
+# those are not streamed.
+text_of() {
+    grep -oE '"content":"([^"\\]|\\.)*"' "$1" | sed -E 's/^"content":"//; s/"$//' | tr -d '\n'
+    grep -oE '"logprob":[^,}]*' "$1" | tr -d '\n'
+    grep -oE '"finish_reason":"[a-z_]+"' "$1" | tr -d '\n'
+}
+api_killed_since() { [ -e api.killed ] && [ "$(stat -c %Y api.killed)" -ge "$1" ]; } # SECOND
+# judge INDEX STREAM FILE CODE SINCE: "exact", "cut" (with the API that was killed), "away" (no API, or one that has
+# just started), or what is wrong
 judge() {
     local status; status=$(tail -n 1 "$3")
-    if [ "$4" != 0 ]; then
-        if [ "$4" != 28 ] && api_was_away "$5"; then echo error; else echo "curl says $4: $(cat "$3.err")"; fi
-    elif grep -q '"error":{"message":"[^"]' "$3"; then echo error
-    elif [ "$status" != 200 ]; then echo "status $status without an error"
+    if [ "$4" = 7 ] || [ "$status" = 503 ]; then
+        if api_killed_since $(($5 - 10 * slow)); then echo away
+        else echo "code $4, status $status: $(cat "$3" "$3.err")"; fi
+    elif [ "$4" != 0 ]; then
+        if [ "$4" != 28 ] && api_killed_since "$5"; then echo cut; else echo "curl says $4: $(cat "$3.err")"; fi
+    elif [ "$status" != 200 ] || grep -q '"error":{' "$3"; then echo "status $status: $(grep -o '"error":{.*' "$3")"
     elif [ "$2" = true ] && ! grep -q '\[DONE\]' "$3"; then echo "the stream does not end with [DONE]"
     elif [ "$(text_of "$3")" != "$(cat "want.$1")" ]; then echo "a different answer: $(text_of "$3")"
     else echo exact; fi
 }
 client() { # NUMBER: sends requests until ./stop exists
-    local i stream code since verdict
+    local i stream code since began verdict
     RANDOM=$((seed + $1))
     while [ ! -e stop ]; do
-        i=$((RANDOM % ${#prompts[@]})) stream=$([ $((RANDOM % 2)) = 0 ] && echo true || echo false)
+        i=$((RANDOM % ${#requests[@]})) stream=$([ $((RANDOM % 2)) = 0 ] && echo true || echo false)
+        case ${requests[i]} in *'"n":'*) stream=false ;; esac
         # one in eight disconnects early
         if [ $((RANDOM % 8)) = 0 ]; then ask $i "$stream" "left.$1" 0.$((1 + RANDOM % 9)); continue; fi
-        since=$(date +%s)
+        since=$(date +%s) began=${EPOCHREALTIME/./}
         ask $i "$stream" "got.$1" "$answer_s"; code=$?
+        echo $(((${EPOCHREALTIME/./} - began) / 1000)) >>"waits.$1"
         verdict=$(judge $i "$stream" "got.$1" $code "$since")
         echo "$verdict" >>"verdicts.$1"
         case $verdict in
         exact) ;;
-        error) sleep .2 ;;
-        *) say "client $1, prompt $i, stream $stream: $verdict" | tee -a wrong; tail -c 300 "got.$1" ;;
+        cut | away) sleep .1 ;;
+        *) say "client $1, request $i, stream $stream: $verdict" | tee -a wrong; tail -c 300 "got.$1" ;;
         esac
     done
+}
+
+# --- what must not grow ---
+# usage: a line for each part of the server: name, resident KiB, open descriptors
+usage() {
+    local part pid
+    for part in api $(seq 0 $((ranks - 1))); do
+        if [ "$part" = api ]; then pid=$(pids SHOAL_PART=api); else pid=$(rank_pid "$part"); fi
+        [ -n "$pid" ] || continue
+        echo "$part $(awk '/^VmRSS/ { print $2 }' "/proc/$pid/status") $(find "/proc/$pid/fd" -mindepth 1 | wc -l)"
+    done
+}
+# Half as much again and 16 MiB, or 12 descriptors: requests come and go while this is measured.
+flat() { # EARLY LATE
+    awk 'NR == FNR { kib[$1] = $2; fds[$1] = $3; next }
+        { printf "# %s: %d KiB, %d descriptors early, %d KiB, %d late\n", $1, kib[$1], fds[$1], $2, $3
+          if ($2 > kib[$1] * 1.5 + 16384 || $3 > fds[$1] + 12) bad = 1 }
+        END { exit bad }' "$1" "$2"
 }
 
 # --- faults ---
 ready() { $at curl -sf -m 2 -o /dev/null "http://127.0.0.1:$port/health/ready"; }
 exact() { ready && ask 0 false again 20 && [ "$(text_of again)" = "$(cat want.0)" ]; }
 send() { local pid; for pid in $2; do kill "-$1" "$pid" 2>/dev/null; done; } # SIGNAL "PROCESS..."
-# Some pauses are shorter than the time after which a silent rank is considered lost, some are longer.
+# Some pauses are shorter than the time after which a silent rank is considered lost, some are longer, and some so long
+# that its supervisor kills it.
 stop_for() { send STOP "$2"; sleep "$1"; send CONT "$2"; } # SECONDS PROCESS
 fault() {
-    local rank=$((RANDOM % 3)) time=$((RANDOM % 4)).$((RANDOM % 10)) what
+    local rank=$((RANDOM % ranks)) time=$((RANDOM % 5)).$((RANDOM % 10)) what rest
     case $((RANDOM % 10)) in
     [0-3]) what="SIGKILL of rank $rank"; send KILL "$(rank_pid $rank)" ;;
     [4-6]) what="SIGSTOP of rank $rank for $time s"; stop_for "$time" "$(rank_pid $rank)" ;;
     7) what="SIGKILL of the API"; touch api.killed; send KILL "$(pids SHOAL_PART=api)" ;;
-    8) what="SIGKILL of two ranks"; send KILL "$(rank_pid 0) $(rank_pid $((1 + RANDOM % 2)))" ;;
+    8) what="SIGKILL of two ranks"; send KILL "$(rank_pid 0) $(rank_pid $((1 + RANDOM % (ranks - 1))))" ;;
     9)
-        if [ $place = one ]; then what="SIGKILL of all ranks"; send KILL "$(rank_pid 0) $(rank_pid 1) $(rank_pid 2)"
+        if [ $place = one ]; then
+            what="SIGKILL of all ranks" rest=$(seq 0 $((ranks - 1)))
+            send KILL "$(for i in $rest; do rank_pid "$i"; done)"
         else
             rank=$((2 + RANDOM % 2)) what="a cut of the link of host $rank for $time s"
             cut $rank; sleep "$time"; heal $rank
@@ -137,7 +183,7 @@ trap 'exit 143' TERM INT
 say "seed $seed, $seconds s, $place"
 $up "$@"
 within $((30 * slow)) ready || { say "the server does not start"; cat server.log; exit 1; }
-for i in "${!prompts[@]}"; do
+for i in "${!requests[@]}"; do
     ask "$i" false quiet "$answer_s" && text_of quiet >"want.$i" && [ -s "want.$i" ] || { cat quiet; exit 1; }
 done
 for i in 1 2 3 4; do client "$i" & clients+=($!); done
@@ -146,12 +192,17 @@ end=$((SECONDS + seconds))
 while [ $SECONDS -lt $end ] && [ $failed = 0 ]; do
     sleep $((RANDOM % 2)).$((RANDOM % 10))
     fault || failed=1
+    [ $faults = 3 ] && usage >early
 done
+usage >late
 touch stop; wait "${clients[@]}"
 kill -TERM "$server"; within 20 not kill -0 "$server"; wait "$server"; code=$?
 left=$($processes)
-exacts=$(cat verdicts.* | grep -c '^exact$') errors=$(cat verdicts.* | grep -c '^error$')
-say "$faults faults; $exacts answers exact, $errors ended with an error, $(cat wrong 2>/dev/null | wc -l) wrong"
+count() { cat verdicts.* | grep -c "^$1\$"; }
+exacts=$(count exact)
+say "$faults faults; $exacts answers exact, $(count cut) cut and $(count away) refused as the API was killed," \
+    "$(cat wrong 2>/dev/null | wc -l) wrong; the longest took $(sort -n waits.* | tail -n 1) ms"
+[ ! -e early ] || flat early late || { say "the server has grown"; failed=1; }
 [ "$code" = 0 ] || { say "the server exited with code $code"; failed=1; }
 [ -z "$left" ] || { say "processes left: $left"; failed=1; }
 [ ! -e wrong ] && [ "$exacts" -gt 0 ] && [ $failed = 0 ] && ! grep -iE 'assert|sanitizer|runtime error' server.log

@@ -62,6 +62,11 @@ ethernet() {
         { cat out; return 1; }
 }
 check "--over ethernet leaves RDMA out" ethernet
+at_odds() {
+    detect 1 h1 h2 --backend jaccl --over ethernet && grep -q "jaccl does not go with --over ethernet" err &&
+        [ ! -s out ]
+}
+check "--over ethernet with an RDMA backend is refused" at_odds
 down() {
     on 1 sh -c "echo '1: DOWN' >/sys/class/infiniband/rc/ports/1/state"
     detect 1 h1 h3 --backend jaccl && grep -q "jaccl: no RDMA link between h1 and h3" err && grep -q "rc is DOWN" err &&

@@ -88,7 +88,8 @@ says() { ask; cat reply log | grep -qE "$1"; }
 serve() { # rank 0 tests; the others work until it tells them to stop
     next_port; : >log
     if [ "$rank" = 0 ]; then
-        $shoal serve --model $demo $(group) $jaccl --port 8080 --op-timeout 20 --kv-reserve-mb 0 >log 2>&1 &
+        $shoal serve --model $demo $(group) $jaccl --port 8080 --op-timeout 20 --replay-timeout 1 --kv-reserve-mb 0 \
+            >log 2>&1 &
         server=$!
     else
         keep_working & keeper=$!

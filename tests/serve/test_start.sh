@@ -25,6 +25,10 @@ says_what_is_missing() { # the matrix alone does not tell which rank this is, so
     MLX_IBV_DEVICES=matrix.json timeout 20 "$shoal" serve --port $port --backend ring >out 2>err </dev/null
     [ $? = 1 ] && grep -q "for one of 2 ranks: say which with --rank (MLX_RANK)" err
 }
+counts_before_it_serves() { # a coordinator, but nothing that says how many ranks there are
+    MLX_RANK=0 MLX_JACCL_COORDINATOR=127.0.0.1:1 timeout 20 "$shoal" serve --port $port >out 2>err </dev/null
+    [ $? = 1 ] && grep -q "nothing says how many ranks it has" err
+}
 asks_for_a_ring() {
     MLX_JACCL_RING=1 by_hand 0 linktest --join-timeout 1; [ $? != 0 ] && grep -qE "$refused|missing rank 1" err
 }
@@ -78,6 +82,7 @@ doctor_fails_for_others() {
 check "a rank that was started for jaccl does not serve alone" does_not_serve_alone
 check "nor does the other one" others_say_the_same
 check "nor one that does not know its rank" says_what_is_missing
+check "nor one that does not know how many ranks there are" counts_before_it_serves
 check "nor one that was started for jaccl-ring" asks_for_a_ring
 check "a matrix may be given as text, and its errors name row and column" checks_the_devices
 check "ranks form a group from a matrix that is given as text" text_makes_the_group

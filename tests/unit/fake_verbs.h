@@ -27,7 +27,8 @@ static struct {
     uint32_t inline_max;
     uint32_t frame_max;
     int depth;
-    int register_error, open_error;
+    bool gone[FAKE_DEVICES]; /* devices that have vanished */
+    int register_error, open_error, create_error;
     long drop; /* the frame to lose, counted from 1 over all queue pairs; 0: none */
     /* counted */
     long frames, unposted, bad_writes, registered;
@@ -51,7 +52,8 @@ static inline void fake_reset(void)
     FAKE.inline_max = 0;
     FAKE.frame_max = 1 << 30;
     FAKE.depth = FAKE_DEPTH;
-    FAKE.register_error = FAKE.open_error = 0;
+    memset(FAKE.gone, 0, sizeof(FAKE.gone));
+    FAKE.register_error = FAKE.open_error = FAKE.create_error = 0;
     FAKE.drop = FAKE.frames = FAKE.unposted = FAKE.bad_writes = 0;
     pthread_mutex_unlock(&FAKE.lock);
 }
@@ -60,6 +62,7 @@ struct sh_rdma_dev {
     int number;
     int fd;
     unsigned downs; /* of the port, that were reported */
+    int qps;
 };
 
 struct sh_rdma_mr {
@@ -68,6 +71,7 @@ struct sh_rdma_mr {
 
 struct sh_rdma_qp {
     uint32_t number, peer;
+    sh_rdma_dev *dev;
     sh_rdma_kind kind;
     int fd;
     bool armed;
@@ -106,6 +110,7 @@ static inline int fake_open(const char *name, sh_rdma_dev **out)
 
 static inline void fake_close(sh_rdma_dev *dev)
 {
+    if (dev->qps > 0) abort(); /* closed under its queue pairs */
     close(dev->fd);
     free(dev);
 }
@@ -142,8 +147,10 @@ static inline sh_rdma_event fake_event(sh_rdma_dev *dev, int *port)
     pthread_mutex_lock(&FAKE.lock);
     bool down = dev->downs != FAKE.downs[dev->number];
     dev->downs = FAKE.downs[dev->number];
+    bool gone = FAKE.gone[dev->number];
     pthread_mutex_unlock(&FAKE.lock);
     *port = 1;
+    if (gone) return SH_RDMA_GONE;
     return down ? SH_RDMA_PORT_DOWN : SH_RDMA_QUIET;
 }
 
@@ -157,6 +164,13 @@ static inline void fake_pull_cable(int number)
     pthread_mutex_lock(&FAKE.lock);
     FAKE.port_down[number] = true;
     FAKE.downs[number]++;
+    pthread_mutex_unlock(&FAKE.lock);
+}
+
+static inline void fake_unplug(int number)
+{
+    pthread_mutex_lock(&FAKE.lock);
+    FAKE.gone[number] = true;
     pthread_mutex_unlock(&FAKE.lock);
 }
 
@@ -196,10 +210,13 @@ static inline bool fake_may(uint32_t key, const void *at, size_t len)
 static inline int fake_create(sh_rdma_dev *dev, int port, sh_rdma_kind kind, int depth,
                               sh_rdma_qp **out)
 {
-    (void)dev, (void)port;
+    (void)port;
+    if (FAKE.create_error != 0) return FAKE.create_error;
     if (FAKE.no_kind[kind] || depth > FAKE_DEPTH) return EOPNOTSUPP;
     sh_rdma_qp *qp = calloc(1, sizeof(*qp));
+    qp->dev = dev;
     qp->kind = kind;
+    dev->qps++;
     qp->fd = eventfd(0, EFD_NONBLOCK);
     pthread_mutex_lock(&FAKE.lock);
     do qp->number = 1 + FAKE.next_qp++ % (FAKE_QPS - 1);
@@ -215,6 +232,7 @@ static inline void fake_destroy(sh_rdma_qp *qp)
     pthread_mutex_lock(&FAKE.lock);
     FAKE.qp[qp->number] = NULL;
     pthread_mutex_unlock(&FAKE.lock);
+    qp->dev->qps--;
     close(qp->fd);
     free(qp);
 }

@@ -396,8 +396,10 @@ static inline sh_status fenced_open(const sh_device_opts *opts, sh_device **out,
 static inline const char *test_device(void)
 {
     static bool known;
-    if (!known) sh_device_register(&(sh_device_kind){"fenced", fenced_open});
-    known = true;
+    if (!known) {
+        known = true;
+        sh_device_register(&(sh_device_kind){"fenced", fenced_open});
+    }
     return getenv("SHOAL_TEST_DEVICE");
 }
 

@@ -10,8 +10,8 @@
  * (cluster/launch.h), by which it differs from log lines. */
 void sh_progress(const sh_settings *settings, const char *state);
 
-/* Starts a thread that writes a sign of life to the same pipe as sh_progress_ready every second, by
- * which the parent notices a rank that was stopped or swapped out. */
+/* Starts a thread that writes a sign of life to the same pipe as sh_progress_ready several times a
+ * second, by which the parent notices a rank that was stopped or swapped out. */
 void sh_progress_beat(const sh_settings *settings);
 
 /* This rank is ready: writes to the pipe of --ready-fd, if there is one. */

@@ -121,6 +121,11 @@ static sh_status world_of(const sh_command_args *args, const group_files *files,
                           sh_err *err)
 {
     *size = (int)args->settings->ranks;
+    if (files->hosts == NULL && files->matrix == NULL && !given(args, "ranks") &&
+        args->settings->coordinator != NULL)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "--coordinator (MLX_JACCL_COORDINATOR) is for a group, but nothing says "
+                          "how many ranks it has; give --ranks, --hostfile or --ibv-devices");
     if (files->hosts == NULL) return matrix_world(args, files->matrix, size, err);
     *size = files->hosts->count;
     return SH_OK;
@@ -283,14 +288,13 @@ static sh_status use_mpi(sh_ranks *ranks, const sh_settings *s, sh_err *err)
     return SH_OK;
 }
 
-/* The devices of the matrix, or of the hostfile. */
+/* The library opens the devices that the matrix, or else the hostfile, names for this rank. */
 static sh_status use_rdma(sh_ranks *ranks, const group_files *files, const sh_backend *backend,
                           sh_err *err)
 {
     sh_mesh_opts *mesh = &ranks->opts.mesh;
-    const sh_hostfile *source = files->matrix != NULL ? files->matrix : files->hosts;
-    bool partial = backend->devices == SH_DEVICES_NEIGHBOURS;
-    return sh_rdma_library_open(source, mesh->rank, partial, &mesh->library, err);
+    return sh_rdma_library_open(files->matrix != NULL ? files->matrix : files->hosts, mesh->rank,
+                                backend->devices == SH_DEVICES_NEIGHBOURS, &mesh->library, err);
 }
 
 /* After a failure other ranks may never arrive, so MPI is left without waiting for them. */
@@ -323,9 +327,10 @@ static sh_status group_describe(sh_ranks *ranks, const sh_command_args *args, gr
                  strchr(s->ctrl_host, ':') != NULL ? "[%s]:%d" : "%s:%d", s->ctrl_host,
                  (int)s->ctrl_port);
     if (status == SH_OK && backend->own_launcher) status = use_mpi(ranks, s, err);
-    if (status == SH_OK && backend->devices != SH_DEVICES_NOWHERE)
+    if (status == SH_OK) status = check_place(ranks, err);
+    if (status == SH_OK && backend->devices != SH_DEVICES_NOWHERE && mesh->size > 1)
         status = use_rdma(ranks, files, backend, err);
-    return status == SH_OK ? check_place(ranks, err) : status;
+    return status;
 }
 
 sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *err)

@@ -173,7 +173,7 @@ TEST(each_direct_cable_without_addresses_gets_a_network_that_nobody_uses)
     assert_string_equal(plan[3].interface, "e2");
     assert_int_equal(sh_cables_plan(&cables, hosts, 3, plan, 3), 2); /* whole cables only */
     address(2, 0, 10, 0, 0, 1, 8);                                   /* everything is taken */
-    assert_int_equal(sh_cables_plan(&cables, hosts, 3, plan, 8), 0);
+    assert_int_equal(sh_cables_plan(&cables, hosts, 3, plan, 8), -1);
 }
 
 int main(void)

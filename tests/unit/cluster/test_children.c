@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static sh_err err;
@@ -224,6 +225,101 @@ TEST(a_tethered_process_ends_with_its_tether)
     close(pipes[0]);
 }
 
+/* Milliseconds between the starts that were noted in a file. */
+static int64_t gap_ms(const char *path, int start)
+{
+    long long at[16] = {0};
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    for (int i = 0; i <= start; i++) assert_int_equal(fscanf(file, "%lld", &at[i]), 1);
+    fclose(file);
+    return (at[start] - at[start - 1]) / 1000000;
+}
+
+TEST(three_restarts_come_at_once_and_later_ones_after_a_pause)
+{
+    UNUSED_STATE;
+    sh_children *c = sh_children_create();
+    add(c,
+        "date +%s%N >>came; printf R >/dev/fd/$SHOAL_READY_FD; [ $(wc -l <came) -ge 6 ] || kill -9 "
+        "$$",
+        SH_CHILD_LOCAL_RANK);
+    add(c, "date +%s%N >>mute; [ $(wc -l <mute) -ge 6 ] || kill -9 $$", SH_CHILD_SERVICE);
+    assert_int_equal(sh_children_run(c, 1000), 0);
+    for (int i = 1; i <= 3; i++) {
+        assert_in_range(gap_ms("came", i), 0, 450);
+        assert_in_range(gap_ms("mute", i), 0, 450);
+    }
+    assert_in_range(gap_ms("came", 4), 500, 950); /* it comes up, so the pause does not grow */
+    assert_in_range(gap_ms("came", 5), 500, 950);
+    assert_in_range(gap_ms("mute", 4), 500, 950);
+    assert_in_range(gap_ms("mute", 5), 1000, 1900);
+    sh_children_free(c);
+}
+
+enum { FROZEN_MS = 500 };
+
+TEST(a_rank_that_stops_to_beat_is_killed_and_one_that_never_did_is_not)
+{
+    UNUSED_STATE;
+    sh_children *c = sh_children_create();
+    sh_children_set_frozen(c, FROZEN_MS);
+    add(c,
+        "date +%s%N >>frozen; [ $(wc -l <frozen) -ge 2 ] && exit 0; "
+        "printf . >/dev/fd/$SHOAL_READY_FD; kill -STOP $$",
+        SH_CHILD_LOCAL_RANK);
+    add(c, "echo x >>silent; sleep 1.2", SH_CHILD_LOCAL_RANK);
+    add(c,
+        "echo x >>beats; for i in 1 2 3 4 5 6; do printf . >/dev/fd/$SHOAL_READY_FD; sleep 0.2; "
+        "done",
+        SH_CHILD_LOCAL_RANK);
+    assert_int_equal(sh_children_run(c, 1000), 0);
+    assert_in_range(gap_ms("frozen", 1), FROZEN_MS, 3 * FROZEN_MS);
+    assert_int_equal(lines("silent"), 1);
+    assert_int_equal(lines("beats"), 1);
+    sh_children_free(c);
+}
+
+static pid_t pid_in(const char *path)
+{
+    sh_buf text = {0};
+    sh_deadline end = sh_deadline_in_ms(5000);
+    while (lines(path) == 0 && !sh_deadline_passed(end)) sh_sleep_ms(5);
+    CHECK_OK(sh_file_read(path, 100, &text, &err), err);
+    sh_buf_add_char(&text, '\0');
+    pid_t pid = (pid_t)atol(text.ptr);
+    sh_buf_reset(&text);
+    return pid;
+}
+
+/* The whole machine sleeps, and the supervisor is the first to wake up. */
+TEST(a_supervisor_that_was_stopped_kills_nobody)
+{
+    UNUSED_STATE;
+    pid_t supervisor = fork();
+    if (supervisor == 0) {
+        sh_children *c = sh_children_create();
+        sh_children_set_frozen(c, FROZEN_MS);
+        add(c,
+            "echo $$ >>slept; for i in 1 2 3 4 5 6; do printf . >/dev/fd/$SHOAL_READY_FD; "
+            "sleep 0.2; done",
+            SH_CHILD_LOCAL_RANK);
+        _exit(sh_children_run(c, 1000));
+    }
+    pid_t child = pid_in("slept");
+    sh_sleep_ms(200);
+    kill(supervisor, SIGSTOP);
+    kill(child, SIGSTOP);
+    sh_sleep_ms(3 * FROZEN_MS);
+    kill(supervisor, SIGCONT);
+    sh_sleep_ms(100);
+    kill(child, SIGCONT);
+    int status = -1;
+    assert_int_equal(waitpid(supervisor, &status, 0), supervisor);
+    assert_int_equal(status, 0);
+    assert_int_equal(lines("slept"), 1); /* it was not started again */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +332,9 @@ int main(void)
         cmocka_unit_test(an_error_after_ready_is_a_crash_and_one_before_it_is_final),
         cmocka_unit_test(a_rank_gets_three_tries_to_come_up_and_any_number_after_that),
         cmocka_unit_test(a_tethered_process_ends_with_its_tether),
+        cmocka_unit_test(three_restarts_come_at_once_and_later_ones_after_a_pause),
+        cmocka_unit_test(a_rank_that_stops_to_beat_is_killed_and_one_that_never_did_is_not),
+        cmocka_unit_test(a_supervisor_that_was_stopped_kills_nobody),
     };
     return cmocka_run_group_tests(tests, setup, remove_dir);
 }

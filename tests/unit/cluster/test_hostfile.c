@@ -273,6 +273,9 @@ TEST(devices_suit_a_backend_or_the_error_names_the_cell)
         {"[[null, [\"a\", \"b\"]], [\"c\", null]]",
          "row 0, column 1 names 2 devices, but row 1, column 0 names 1", "names 2 devices"},
         {"[[null, [\"a\", \"b\"]], [[\"c\", \"d\"], null]]", NULL, NULL},
+        {"[[null, [\"a0\", \"a1\", \"a2\", \"a3\", \"a4\", \"a5\", \"a6\", \"a7\", \"a8\"]], "
+         "[[\"b0\", \"b1\", \"b2\", \"b3\", \"b4\", \"b5\", \"b6\", \"b7\", \"b8\"], null]]",
+         "row 0, column 1 names 9 devices; at most 8", "row 0, column 1 names 9 devices"},
         {"[[null, null], [\"b\", null]]",
          "row 0, column 1 names 0 devices, but row 1, column 0 names 1", "row 0, column 1"},
         {"[[null, null], [null, null]]", "row 0, column 1 names no device, but jaccl needs",

@@ -98,6 +98,14 @@ TEST(addresses_travel_in_an_offer)
         cut.body_len = len;
         assert_int_equal(sh_rdma_addresses_unpack(&cut, &to, &err), SH_ERR_PEER);
     }
+    for (int i = 0; i < 2; i++) { /* too little to work with */
+        sh_rdma_addresses less = from;
+        less.depth = i == 0 ? 7 : from.depth;
+        less.slot_len = i == 1 ? 127 : from.slot_len;
+        sh_offer small = {0};
+        sh_rdma_addresses_pack(&less, &small);
+        CHECK_FAILS(sh_rdma_addresses_unpack(&small, &to, &err), err, "the offer is malformed");
+    }
     offer.body[0] = SH_LANES_MAX + 1;
     CHECK_FAILS(sh_rdma_addresses_unpack(&offer, &to, &err), err, "9 lanes, must be 1 to 8");
 }
@@ -111,6 +119,8 @@ typedef struct {
     bool registered; /* register the memory of the sums */
     int sums;        /* long and short ones */
     int lose_after;  /* rank 1 pulls its cable after so many; 0: never */
+    bool unplug;     /* its device vanishes instead */
+    bool leave;      /* rank 1 then leaves, and rank 0 waits for a message from it */
     atomic_long copied;
     const char *path; /* of the pair */
 } setup;
@@ -135,10 +145,12 @@ static sh_status sums(sh_group *group, setup *set, const sh_rdma *rdma, sh_err *
     uint64_t before = sh_rdma_copied(rdma);
     for (int i = 0; i < set->sums && status == SH_OK; i++) {
         if (set->lose_after > 0 && i == set->lose_after && sh_group_rank(group) == 1)
-            fake_pull_cable(0);
+            (set->unplug ? fake_unplug : fake_pull_cable)(0);
         status = sum(group, x, i % 2 == 0 ? SHORT : LONG, err);
     }
     if (status == SH_OK) status = sh_coll_barrier(group, err);
+    if (status == SH_OK && set->leave && sh_group_rank(group) == 0)
+        status = sh_coll_recv(group, 1, x, sizeof(x), err);
     atomic_fetch_add(&set->copied, (long)(sh_rdma_copied(rdma) - before));
     return status;
 }
@@ -258,6 +270,9 @@ TEST(a_device_that_cannot_be_used_is_named_with_what_to_do)
     fake_reset();
     FAKE.no_kind[SH_RDMA_RC] = FAKE.no_kind[SH_RDMA_UC] = true;
     both_fail(&fine, "fake0: creating a queue pair");
+    fake_reset();
+    FAKE.create_error = ENOMEM;
+    both_fail(&fine, "creating a queue pair (the device may have no more of them)");
 }
 
 TEST(a_lost_frame_ends_the_group_within_seconds)
@@ -284,6 +299,27 @@ TEST(a_pulled_cable_ends_the_group_at_once)
     both_fail(&set, "port 1 of fake0 went down; check the cable");
 }
 
+TEST(a_device_that_vanishes_ends_the_group)
+{
+    UNUSED_STATE;
+    fake_reset();
+    setup set = {.sums = 200, .lose_after = 7, .unplug = true};
+    both_fail(&set, "fake0 is gone; check the cable, or load its driver");
+}
+
+/* Unreliable queue pairs say nothing about a peer that is no longer there. */
+TEST(a_rank_that_waits_for_one_that_has_left_is_told)
+{
+    UNUSED_STATE;
+    fake_reset();
+    FAKE.no_kind[SH_RDMA_RC] = true;
+    setup set = {.sums = 2, .leave = true, .op_ms = 60000};
+    ranks_one ranks[2];
+    ranks_run(2, 2, run, &set, ranks);
+    CHECK_OK(ranks[1].status, ranks[1].err);
+    CHECK_FAILS(ranks[0].status, ranks[0].err, "left during message");
+}
+
 TEST(without_the_plugin_it_says_what_to_install)
 {
     UNUSED_STATE;
@@ -307,6 +343,8 @@ int main(void)
         cmocka_unit_test(a_device_that_cannot_be_used_is_named_with_what_to_do),
         cmocka_unit_test(a_lost_frame_ends_the_group_within_seconds),
         cmocka_unit_test(a_pulled_cable_ends_the_group_at_once),
+        cmocka_unit_test(a_device_that_vanishes_ends_the_group),
+        cmocka_unit_test(a_rank_that_waits_for_one_that_has_left_is_told),
         cmocka_unit_test(without_the_plugin_it_says_what_to_install),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

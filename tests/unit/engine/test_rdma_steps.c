@@ -89,6 +89,7 @@ TEST(no_byte_of_a_step_is_copied)
 {
     UNUSED_STATE;
     form forms[] = {{2, 1, false, {-1, -1}}, {1, 2, true, {-1, -1}}};
+    (void)test_device(); /* registers it, before there are threads */
     for (size_t i = 0; i < SH_COUNT_OF(forms); i++) {
         ranks_one ranks[2];
         fake_reset();

@@ -458,9 +458,9 @@ TEST(progress_tells_the_start_and_every_chunk_of_a_prompt)
     assert_true(bench_step(b, false));
     assert_int_equal(b->answers[0].computed, 2 * TOKENS);
     assert_int_equal(b->answers[0].count, 0);
-    bench_lose(b, &ask, 1, true); /* what was computed is found again */
+    bench_lose(b, &ask, 1, true); /* what was computed is found again, which is no progress */
     assert_true(bench_step(b, false));
-    assert_int_equal(b->answers[0].computed, 2 * TOKENS);
+    assert_int_equal(b->answers[0].computed, 0);
     assert_int_equal(b->answers[0].count, 1);
     bench_finish(b);
     bench_close(b);
