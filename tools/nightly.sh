@@ -13,6 +13,7 @@ export SHOAL_TEST_LIMIT=1800 # sanitizers are slow
 
 echo "seed $seed"
 step "release: build and all tests" make -j"$jobs" WERROR=1 check
+step "fenced device: every answer" env SHOAL_TEST_FULL=1 make -j"$jobs" fenced
 step "lint" make lint
 step "asan and ubsan: all tests" make -j"$jobs" asan
 step "tsan: all tests" make -j"$jobs" tsan

@@ -3,9 +3,9 @@
  * Jobs submit their sequences here. The replay passes them on to the engine and the events back,
  * and remembers what an answer depends on: the prompt, the ids that were drawn so far, the sampling
  * with its seed. When the engine or one of its ranks is lost, the sequences are held, and submitted
- * again once the engine is ready, with the answer so far behind the prompt. The job notices nothing
- * but the pause: no token comes twice and none is missing. A sequence that is submitted while there
- * is no engine is held in the same way.
+ * again once the engine is ready, with the answer so far appended to the prompt. The job sees no
+ * more than a pause: no token comes twice and none is missing. A sequence that is submitted while
+ * there is no engine is held in the same way.
  *
  * A request may itself be what brings the ranks down. A sequence that has made no progress between
  * two losses is a suspect. Suspects run apart from the others, half of them at a time, and are

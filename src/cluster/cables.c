@@ -117,7 +117,7 @@ static bool is_taken(const sh_rdma_link *links, int count, int end, const char *
     return false;
 }
 
-/* Behind a switch every port reaches every other; taking them in order pairs the first with the
+/* Through a switch, every port reaches every other; taking them in order pairs the first with the
  * first, and so on. */
 int sh_cables_rdma_links(const sh_cables *cables, const sh_net_host *hosts, int a, int b,
                          sh_rdma_link out[SH_RDMA_LINKS_MAX])

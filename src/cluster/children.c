@@ -380,7 +380,16 @@ static void child_restart_later(sh_children *c, struct child *child, int64_t ran
         SH_LOGW("%s %s; restarting it in %.1f s", child->name, how, (double)pause / 1000);
 }
 
-static bool service_fall_back(struct child *child, const char *how);
+/* The new process has ended before it served: the old one stays. */
+static bool service_fall_back(struct child *child, const char *how)
+{
+    if (child->old == 0 || child->handed_over || child->up) return false;
+    SH_LOGE("the new %s %s; the old one stays", child->name, how);
+    child->pid = child->old;
+    child->old = 0;
+    child->up = true;
+    return true;
+}
 
 /* A child has exited: decides between a restart and the end. */
 static void child_gone(sh_children *c, struct child *child, int wait_status)
@@ -415,8 +424,8 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
         c->hooks.ended(c->hooks.arg, (int)(child - c->list), how, !child->ended);
 }
 
-/* SIGUSR2: replaces every process by a new one. Ranks end and start again; those that could not
- * (of MPI, or behind a tether) stay as they are. */
+/* SIGUSR2: replaces every process by a new one. Ranks end and start again. Those that cannot
+ * form a group a second time (MPI), or that only a tether reaches, stay as they are. */
 static void children_renew(sh_children *c)
 {
     for (int i = 0; i < c->count; i++) {
@@ -482,17 +491,6 @@ static void services_hand_over(sh_children *c)
     }
 }
 
-/* The new process has ended before it served: the old one stays. */
-static bool service_fall_back(struct child *child, const char *how)
-{
-    if (child->old == 0 || child->handed_over || child->up) return false;
-    SH_LOGE("the new %s %s; the old one stays", child->name, how);
-    child->pid = child->old;
-    child->old = 0;
-    child->up = true;
-    return true;
-}
-
 static void children_poll(sh_children *c)
 {
     int64_t now = sh_clock_ns(), passed_ms = (now - c->polled_ns) / 1000000;
@@ -539,17 +537,22 @@ static void signal_all(const sh_children *c, int number)
     }
 }
 
+static void ask(pid_t pid)
+{
+    kill(-pid, SIGTERM);
+    kill(-pid, SIGCONT); /* a stopped process would never see SIGTERM */
+}
+
 /* Asks all to stop, the last one first: it may depend on those before it. */
 static void ask_all(const sh_children *c)
 {
     for (int i = c->count - 1; i >= 0; i--) {
         const struct child *child = &c->list[i];
-        if (child->old != 0) kill(-child->old, SIGTERM), kill(-child->old, SIGCONT);
+        if (child->old != 0) ask(child->old);
         if (child->pid == 0) continue;
-        if (!child->tether) {
-            kill(-child->pid, SIGTERM);
-            kill(-child->pid, SIGCONT); /* a stopped process would never see SIGTERM */
-        } else if (child->input >= 0 && write(child->input, "S", 1) < 0 && errno != EAGAIN)
+        if (!child->tether)
+            ask(child->pid);
+        else if (child->input >= 0 && write(child->input, "S", 1) < 0 && errno != EAGAIN)
             SH_LOGD("%s: its tether is broken", child->name);
     }
 }

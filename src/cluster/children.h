@@ -25,11 +25,11 @@
 
 typedef struct sh_children sh_children;
 
-/* What the end of a child means. An exit with 0 is always final. The first
- * three restarts come at once; after them there is a pause of half a second, which doubles up to
- * 10 s while the child does not even come up. A child that has run for a minute starts from zero. A
- * final failure, of a child of any policy, stops all children, and its exit code becomes that of
- * this process. */
+/* What the end of a child means. An exit with 0 is always final, unless it was asked for
+ * (SIGUSR2). The first three restarts come at once; after them there is a pause of half a second,
+ * which doubles up to 10 s while the child does not even come up. A child that has run for a minute
+ * starts from zero. A final failure, of a child of any policy, stops all children, and its exit
+ * code becomes that of this process. */
 typedef enum {
     /* Runs once: any failure is final. */
     SH_CHILD_TASK,

@@ -69,7 +69,7 @@ static void add_gid(cJSON *list, const char *dir, const char *index, const char 
     free(type);
 }
 
-/* The interface behind a port: RoCE ports have it in their GID table, software ones have it as
+/* The network interface of a port: RoCE ports have it in their GID table, software ones have it as
  * their parent. InfiniBand ports need none. */
 static void add_netdev(cJSON *item, const char *port_dir, const char *device_dir)
 {

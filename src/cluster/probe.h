@@ -49,7 +49,7 @@ SH_MUST_CHECK sh_status sh_probe_knock(const char *address, double *rtt_us, sh_e
 
 /* Knocks once at each address, at all of them at the same time, for little more than a second.
  * rtt_us[i] is negative where nobody answered. To find neighbours: most of the link-local addresses
- * that are worth trying on an interface are not behind it. */
+ * that are worth trying on an interface do not answer there. */
 void sh_probe_knock_all(const char *const *addresses, int count, double *rtt_us);
 
 #endif

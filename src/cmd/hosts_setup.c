@@ -26,7 +26,7 @@ static sh_status confirm(const char *title, const sh_buf *commands, const sh_set
     return SH_OK;
 }
 
-/* Only Linux has the commands; a Mac is told what to type. */
+/* The commands are those of Linux. For a Mac, the report shows what to run there by hand. */
 static int plan_for_linux(sh_detection *d, sh_cable_address *plan, int count)
 {
     int kept = 0;
