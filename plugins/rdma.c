@@ -1,6 +1,11 @@
 /* The plugin between the program and libibverbs; see net/rdma_plugin.h. It only translates calls.
  *
- * SHOAL_RDMA_UC=1 makes it behave like a device that has unreliable connections only. */
+ * Thunderbolt devices (librdma of macOS) are send-only. They count the places of a queue in frames
+ * of 4 KiB, whatever a request is long, and refuse memory that is not registered for everything.
+ * They also have no acknowledgements, no RDMA write and no descriptors to wait for.
+ *
+ * Two variables are for tests: SHOAL_RDMA_UC=1 makes any device behave like one that has unreliable
+ * connections only, SHOAL_RDMA_SEND_ONLY=1 like one of Thunderbolt. */
 #include "net/rdma_plugin.h"
 
 #include <arpa/inet.h>
@@ -10,27 +15,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 #include <unistd.h>
 
+#ifdef __APPLE__
+#include <sys/sysctl.h>
+#endif
+
 enum {
-    ACK_TIMEOUT = 16, /* 4.096 us * 2^16 = 268 ms until a frame is repeated */
-    RETRIES = 7,      /* so a dead path fails after about two seconds */
+    ACK_TIMEOUT = 14, /* 4.096 us * 2^14 = 67 ms until a frame is repeated */
+    RETRIES = 7,      /* so a dead path fails after half a second */
     RNR_RETRIES = 3,  /* credits make sure that a receive is posted; more would only hide a bug */
     RNR_TIMER = 12,
     HOPS = 64,
     INLINE_WANTED = 128,
+    SEND_ONLY_FRAME = 16 * 1024, /* long enough for most sums, and short for a barrier */
 };
 
 struct sh_rdma_dev {
     struct ibv_context *context;
     struct ibv_pd *pd;
+    bool send_only;
+    uint32_t active; /* send-only: which ports were active when last seen, by bit */
 };
 
 struct sh_rdma_qp {
     struct ibv_qp *qp;
     struct ibv_cq *cq;
-    struct ibv_comp_channel *events;
+    struct ibv_comp_channel *events; /* NULL: send-only */
     uint8_t port;
+    bool send_only;
     uint32_t inline_max;
 };
 
@@ -87,16 +101,45 @@ static void plugin_close(sh_rdma_dev *dev)
     free(dev);
 }
 
+#ifdef __APPLE__
+static bool is_send_only(void)
+{
+    return true;
+}
+
+/* Before macOS 26.3 longer frames do not arrive. */
+static uint32_t send_only_frame(void)
+{
+    char version[32] = "";
+    size_t len = sizeof(version) - 1;
+    int major = 0, minor = 0;
+    sysctlbyname("kern.osproductversion", version, &len, NULL, 0);
+    sscanf(version, "%d.%d", &major, &minor);
+    return 100 * major + minor >= 2603 ? SEND_ONLY_FRAME : SH_RDMA_PIECE_MIN;
+}
+#else
+static bool is_send_only(void)
+{
+    return getenv("SHOAL_RDMA_SEND_ONLY") != NULL;
+}
+
+static uint32_t send_only_frame(void)
+{
+    return SEND_ONLY_FRAME;
+}
+#endif
+
 static int plugin_open(const char *name, sh_rdma_dev **out)
 {
     sh_rdma_dev *dev = calloc(1, sizeof(*dev));
     if (dev == NULL) return ENOMEM;
+    dev->send_only = is_send_only();
     int error = 0;
     dev->context = open_by_name(name);
     if (dev->context == NULL) error = failure();
     errno = 0;
     if (error == 0 && (dev->pd = ibv_alloc_pd(dev->context)) == NULL) error = failure();
-    if (error == 0) error = set_nonblocking(dev->context->async_fd);
+    if (error == 0 && !dev->send_only) error = set_nonblocking(dev->context->async_fd);
     if (error != 0)
         plugin_close(dev);
     else
@@ -117,7 +160,14 @@ static int plugin_port(sh_rdma_dev *dev, int port, sh_rdma_port *out)
                           .mtu = 128 << attr.active_mtu,
                           .frame_max = attr.max_msg_sz,
                           .gids = attr.gid_tbl_len,
+                          .ports = device.phys_port_cnt,
                           .depth = device.max_qp_wr};
+    if (dev->send_only) {
+        out->send_only = true;
+        out->frame_max = send_only_frame();
+        out->depth /= SEND_ONLY_FRAME / SH_RDMA_PIECE_MIN;
+        if (out->active && port < 32) dev->active |= 1u << port;
+    }
     return 0;
 }
 
@@ -150,8 +200,23 @@ static int plugin_gid(sh_rdma_dev *dev, int port, int index, sh_rdma_gid *out)
 }
 #endif
 
+/* Asks for the state of the ports that have been active, since nothing reports a change. */
+static sh_rdma_event event_by_state(sh_rdma_dev *dev, int *port)
+{
+    for (*port = 1; *port < 32; ++*port) {
+        struct ibv_port_attr attr;
+        if ((dev->active >> *port & 1) == 0) continue;
+        if (ibv_query_port(dev->context, (uint8_t)*port, &attr) != 0) return SH_RDMA_GONE;
+        if (attr.state == IBV_PORT_ACTIVE) continue;
+        dev->active &= ~(1u << *port);
+        return SH_RDMA_PORT_DOWN;
+    }
+    return SH_RDMA_QUIET;
+}
+
 static sh_rdma_event plugin_event(sh_rdma_dev *dev, int *port)
 {
+    if (dev->send_only) return event_by_state(dev, port);
     struct ibv_async_event event;
     sh_rdma_event found = SH_RDMA_QUIET;
     while (found == SH_RDMA_QUIET && ibv_get_async_event(dev->context, &event) == 0) {
@@ -175,8 +240,9 @@ static int plugin_register(sh_rdma_dev *dev, void *at, size_t len, sh_rdma_mr **
                            sh_rdma_keys *keys)
 {
     errno = 0;
-    struct ibv_mr *mr = ibv_reg_mr(dev->pd, at, len,
-                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    if (dev->send_only) access |= IBV_ACCESS_REMOTE_READ;
+    struct ibv_mr *mr = ibv_reg_mr(dev->pd, at, len, access);
     if (mr == NULL) return failure();
     *keys = (sh_rdma_keys){.local = mr->lkey, .remote = mr->rkey};
     *out = (sh_rdma_mr *)mr;
@@ -196,26 +262,34 @@ static void plugin_destroy(sh_rdma_qp *qp)
     free(qp);
 }
 
-static int queues_create(sh_rdma_dev *dev, sh_rdma_kind kind, int depth, sh_rdma_qp *qp)
+static int completions_create(sh_rdma_dev *dev, int depth, sh_rdma_qp *qp)
 {
     errno = 0;
-    qp->events = ibv_create_comp_channel(dev->context);
-    if (qp->events == NULL) return failure();
-    int error = set_nonblocking(qp->events->fd);
-    if (error != 0) return error;
+    if (!dev->send_only) {
+        qp->events = ibv_create_comp_channel(dev->context);
+        if (qp->events == NULL) return failure();
+        int error = set_nonblocking(qp->events->fd);
+        if (error != 0) return error;
+    }
     qp->cq = ibv_create_cq(dev->context, 2 * depth, NULL, qp->events, 0);
-    if (qp->cq == NULL) return failure();
+    return qp->cq == NULL ? failure() : 0;
+}
+
+static int queues_create(sh_rdma_dev *dev, sh_rdma_kind kind, int depth, sh_rdma_qp *qp)
+{
+    int error = completions_create(dev, depth, qp);
+    if (error != 0) return error;
     struct ibv_qp_init_attr attr = {.send_cq = qp->cq,
                                     .recv_cq = qp->cq,
-                                    .sq_sig_all = 1,
                                     .qp_type = kind == SH_RDMA_RC ? IBV_QPT_RC : IBV_QPT_UC,
                                     .cap = {.max_send_wr = (uint32_t)depth,
                                             .max_recv_wr = (uint32_t)depth,
-                                            .max_send_sge = SH_RDMA_PARTS_MAX,
+                                            .max_send_sge = dev->send_only ? 1 : SH_RDMA_PARTS_MAX,
                                             .max_recv_sge = 1,
-                                            .max_inline_data = INLINE_WANTED}};
+                                            .max_inline_data = dev->send_only ? 0 : INLINE_WANTED}};
+    errno = 0;
     qp->qp = ibv_create_qp(dev->pd, &attr);
-    if (qp->qp == NULL) { /* some devices refuse inline data instead of granting less */
+    if (qp->qp == NULL && !dev->send_only) { /* some refuse inline data instead of granting less */
         attr.cap.max_inline_data = 0;
         errno = 0;
         qp->qp = ibv_create_qp(dev->pd, &attr);
@@ -225,7 +299,6 @@ static int queues_create(sh_rdma_dev *dev, sh_rdma_kind kind, int depth, sh_rdma
     return 0;
 }
 
-/* INIT already, so that receives can be posted before the peer is known. */
 static int to_init(sh_rdma_qp *qp)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
@@ -237,10 +310,13 @@ static int to_init(sh_rdma_qp *qp)
 
 static int plugin_create(sh_rdma_dev *dev, int port, sh_rdma_kind kind, int depth, sh_rdma_qp **out)
 {
-    if (kind == SH_RDMA_RC && getenv("SHOAL_RDMA_UC") != NULL) return EOPNOTSUPP;
+    if (kind == SH_RDMA_RC && (dev->send_only || getenv("SHOAL_RDMA_UC") != NULL))
+        return EOPNOTSUPP;
+    if (dev->send_only) depth *= SEND_ONLY_FRAME / SH_RDMA_PIECE_MIN;
     sh_rdma_qp *qp = calloc(1, sizeof(*qp));
     if (qp == NULL) return ENOMEM;
     qp->port = (uint8_t)port;
+    qp->send_only = dev->send_only;
     int error = queues_create(dev, kind, depth, qp);
     if (error == 0) error = to_init(qp);
     if (error != 0)
@@ -269,16 +345,16 @@ static enum ibv_mtu mtu_of(int bytes)
 
 static int to_receive(sh_rdma_qp *qp, const sh_rdma_path *path)
 {
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_RTR,
-        .path_mtu = mtu_of(path->mtu),
-        .dest_qp_num = path->qpn,
-        .rq_psn = path->psn,
-        .min_rnr_timer = RNR_TIMER,
-        .ah_attr = {.port_num = qp->port,
-                    .dlid = path->lid,
-                    .is_global = path->lid == 0,
-                    .grh = {.sgid_index = (uint8_t)path->gid_index, .hop_limit = HOPS}}};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+                               .path_mtu = mtu_of(path->mtu),
+                               .dest_qp_num = path->qpn,
+                               .rq_psn = path->psn,
+                               .min_rnr_timer = RNR_TIMER,
+                               .ah_attr = {.port_num = qp->port,
+                                           .dlid = path->lid,
+                                           .is_global = path->lid == 0 || qp->send_only,
+                                           .grh = {.sgid_index = (uint8_t)path->gid_index,
+                                                   .hop_limit = qp->send_only ? 1 : HOPS}}};
     int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     memcpy(attr.ah_attr.grh.dgid.raw, path->gid, SH_RDMA_GID_LEN);
     if (qp->qp->qp_type == IBV_QPT_RC) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -322,8 +398,10 @@ static int plugin_post_send(sh_rdma_qp *qp, const sh_rdma_send *send)
         .wr_id = send->id,
         .sg_list = sge,
         .num_sge = send->parts,
-        .opcode = send->write ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_SEND_WITH_IMM,
-        .send_flags = send->in_line ? IBV_SEND_INLINE : 0,
+        .opcode = qp->send_only ? IBV_WR_SEND
+                  : send->write ? IBV_WR_RDMA_WRITE_WITH_IMM
+                                : IBV_WR_SEND_WITH_IMM,
+        .send_flags = IBV_SEND_SIGNALED | (send->in_line ? IBV_SEND_INLINE : 0),
         .imm_data = htonl(send->imm),
         .wr.rdma = {.remote_addr = send->remote, .rkey = send->remote_key}};
     struct ibv_send_wr *bad;

@@ -27,7 +27,9 @@ static const char FUNCTIONS[] =
     "if [ \"$(id -u)\" = 0 ]; then s=; else s='sudo -n'; fi\n"
     "has() { ip -o addr show dev \"$1\" 2>/dev/null | grep -qF \" $2 \"; }\n"
     "add() {\n"
-    "printf '%s %s %s\\n' \"$1\" \"$2\" \"$3\" >>\"$r\" && $s ip addr replace \"$2\" dev \"$1\"\n"
+    "grep -sqxF \"$1 $2 $3\" \"$r\" || printf '%s %s %s\\n' \"$1\" \"$2\" \"$3\" >>\"$r\" || "
+    "return 1\n"
+    "$s ip addr replace \"$2\" dev \"$1\"\n"
     "}\n"
     "keep() {\n"
     "n=shoal-cable-$1.service\n"
@@ -203,31 +205,65 @@ static char *record_script(const sh_cable_setup *setup, const char *rest)
     return sh_buf_take(&out);
 }
 
-/* Lines "interface address unit" become what a reader understands. */
-static void record_show(sh_str text, const char *host, sh_buf *out)
+/* An address as the plan writes it; a record is a file of a host, so anything may be in it. */
+static bool is_address(sh_str text)
 {
-    sh_str line, interface, address;
-    if (sh_str_trim(text).len > 0) sh_buf_addf(out, "%s:\n", host);
-    while (sh_str_cut(&text, '\n', &line))
-        if (sh_str_cut(&line, ' ', &interface) && sh_str_cut(&line, ' ', &address))
-            sh_buf_addf(out, "    ip addr del %.*s dev %.*s\n", (int)address.len, address.ptr,
-                        (int)interface.len, interface.ptr);
+    for (size_t i = 0; i < text.len; i++)
+        if (!isdigit((unsigned char)text.ptr[i]) && strchr("./", text.ptr[i]) == NULL) return false;
+    return text.len > 0 && text.len < SH_FP_NAME_MAX;
 }
 
-void sh_cable_setup_records(const sh_cable_setup *setup, sh_buf *out, sh_findings *report)
+/* Reads a line "interface address kept"; false if it cannot be one. */
+static bool record_read(sh_str line, int host, sh_cable_record *out)
+{
+    sh_str interface, address;
+    if (!sh_str_cut(&line, ' ', &interface) || !sh_str_cut(&line, ' ', &address)) return false;
+    *out = (sh_cable_record){.at = {.host = host}, .kept = sh_str_eq(line, SH_STR("yes"))};
+    snprintf(out->at.interface, sizeof(out->at.interface), "%.*s", (int)interface.len,
+             interface.ptr);
+    snprintf(out->at.address, sizeof(out->at.address), "%.*s", (int)address.len, address.ptr);
+    return interface.len < SH_FP_NAME_MAX && is_plain_interface(out->at.interface) &&
+           is_address(address);
+}
+
+static int records_add(sh_str text, int host, const char *shown, sh_cable_record *out, int cap,
+                       sh_findings *report)
+{
+    sh_str line;
+    int count = 0;
+    while (count < cap && sh_str_cut(&text, '\n', &line)) {
+        if (line.len == 0) continue;
+        if (record_read(line, host, &out[count]))
+            count++;
+        else
+            sh_findings_add(report, SH_FINDING_WARN, "setup", shown,
+                            "look at the file cables.NAME in the state folder",
+                            "its record has a line that no setup has written: '%.*s'",
+                            line.len < 80 ? (int)line.len : 80, line.ptr);
+    }
+    return count;
+}
+
+int sh_cable_setup_records(const sh_cable_setup *setup, sh_cable_record *out, int cap,
+                           sh_findings *report)
 {
     char **scripts = sh_alloc_array((size_t)setup->count, sizeof(*scripts));
     sh_ssh_job *jobs = sh_alloc_array((size_t)setup->count, sizeof(*jobs));
     int *which = sh_alloc_array((size_t)setup->count, sizeof(*which));
+    int count = 0;
     for (int h = 0; h < setup->count; h++)
-        scripts[h] = record_script(setup, "[ ! -e \"$r\" ] || cat \"$r\"\n");
+        scripts[h] = record_script(setup, "[ -e \"$r\" ] || exit 0\n"
+                                          "while read -r i a w; do k=no; "
+                                          "[ ! -e \"$u/shoal-cable-$i.service\" ] || k=yes; "
+                                          "echo \"$i $a $k\"; done <\"$r\"\n");
     int used = jobs_run(setup, scripts, jobs, which);
     for (int k = 0; k < used; k++) {
-        const char *host = setup->hosts[which[k]].shown;
+        const char *shown = setup->hosts[which[k]].shown;
         if (jobs[k].status == SH_OK)
-            record_show(sh_buf_str(&jobs[k].out), host, out);
+            count += records_add(sh_buf_str(&jobs[k].out), which[k], shown, out + count,
+                                 cap - count, report);
         else
-            sh_findings_add(report, SH_FINDING_FAIL, "ssh", host,
+            sh_findings_add(report, SH_FINDING_FAIL, "ssh", shown,
                             "`ssh HOST true` must work without a prompt", "%s", jobs[k].err.text);
         sh_ssh_job_reset(&jobs[k]);
     }
@@ -235,6 +271,20 @@ void sh_cable_setup_records(const sh_cable_setup *setup, sh_buf *out, sh_finding
     free(scripts);
     free(jobs);
     free(which);
+    return count;
+}
+
+void sh_cable_setup_show_undo(const sh_cable_setup *setup, const sh_cable_record *records,
+                              int count, sh_buf *out)
+{
+    for (int i = 0; i < count; i++) {
+        const sh_cable_address *at = &records[i].at;
+        if (i == 0 || at->host != records[i - 1].at.host)
+            sh_buf_addf(out, "%s:\n", setup->hosts[at->host].shown);
+        sh_buf_addf(out, "    ip addr del %s dev %s\n", at->address, at->interface);
+        if (records[i].kept)
+            sh_buf_addf(out, "    rm " UNIT_DIR "/shoal-cable-%s.service\n", at->interface);
+    }
 }
 
 void sh_cable_setup_undo(const sh_cable_setup *setup, sh_findings *report)

@@ -23,9 +23,20 @@ void sh_cable_setup_show(const sh_cable_setup *setup, const sh_cable_address *pl
 void sh_cable_setup_apply(const sh_cable_setup *setup, const sh_cable_address *plan, int plan_count,
                           bool keep, sh_findings *report);
 
-/* Appends what undo would remove, by host, for people to read; nothing where no host has a record.
- * Hosts that do not answer become findings. */
-void sh_cable_setup_records(const sh_cable_setup *setup, sh_buf *out, sh_findings *report);
+/* What an earlier setup has done. */
+typedef struct {
+    sh_cable_address at;
+    bool kept; /* also after a reboot */
+} sh_cable_record;
+
+/* Reads the records of all hosts; returns their number, at most cap. Hosts that do not answer, and
+ * lines that cannot be from a setup, become findings. */
+int sh_cable_setup_records(const sh_cable_setup *setup, sh_cable_record *out, int cap,
+                           sh_findings *report);
+
+/* Appends what undo would remove, by host, for people to read. */
+void sh_cable_setup_show_undo(const sh_cable_setup *setup, const sh_cable_record *records,
+                              int count, sh_buf *out);
 void sh_cable_setup_undo(const sh_cable_setup *setup, sh_findings *report);
 
 #endif

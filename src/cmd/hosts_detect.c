@@ -154,15 +154,12 @@ static void restrict_links(sh_detection *d, const char *over)
     d->link_count = kept;
 }
 
-/* Reports are added in the order in which a reader wants them: hosts, networks, then links. */
+/* Reports nothing: --auto-setup does it twice. */
 static void detect(sh_detection *d, const sh_survey_opts *opts, const sh_settings *s)
 {
     sh_survey_reset(d->host, d->count);
     sh_survey_query(opts, d->host, d->count);
     sh_survey_net(d->host, d->count, d->net);
-    check_answers(d);
-    sh_net_check(d->net, d->count, &d->report);
-    sh_net_check_mtu(d->net, d->count, &d->report);
     d->cables.count = 0;
     sh_survey_cables(opts, d->host, d->count, &d->cables);
     d->link_count = sh_net_links(d->net, d->count, d->link, SH_NET_LINKS_MAX);
@@ -318,6 +315,9 @@ static int run(sh_detection *d, const sh_survey_opts *opts, const sh_command_arg
         return sh_command_fail(&err);
     if (changed) detect(d, opts, s);
     if (*opts->ssh.cancel != 0) return SH_EXIT_INTERRUPTED;
+    check_answers(d);
+    sh_net_check(d->net, d->count, &d->report);
+    sh_net_check_mtu(d->net, d->count, &d->report);
     if (s->dot) {
         sh_detection_print_dot(d);
         return show_failures(d);

@@ -43,26 +43,48 @@ static int plan_for_linux(sh_detection *d, sh_cable_address *plan, int count)
     return kept;
 }
 
+/* --keep also concerns what an earlier setup did without it. */
+static int plan_to_keep(sh_detection *d, const sh_cable_setup *setup, sh_cable_address *plan,
+                        int count)
+{
+    sh_cable_record *records = sh_alloc_array(ADDRESSES_MAX, sizeof(*records));
+    int found = sh_cable_setup_records(setup, records, ADDRESSES_MAX, &d->report);
+    for (int i = 0; i < found && count < ADDRESSES_MAX; i++)
+        if (!records[i].kept) plan[count++] = records[i].at;
+    free(records);
+    return count;
+}
+
+static sh_status plan_make(sh_detection *d, const sh_cable_setup *setup, bool keep,
+                           sh_cable_address *plan, int *count, sh_err *err)
+{
+    *count = sh_cables_plan(&d->cables, d->net, d->count, plan, ADDRESSES_MAX);
+    if (*count < 0)
+        return sh_err_set(err, SH_ERR_LIMIT,
+                          "--auto-setup: the hosts use all of 10.254.0.0/16, which it takes "
+                          "networks from; give the cables addresses by hand");
+    *count = plan_for_linux(d, plan, *count);
+    if (keep) *count = plan_to_keep(d, setup, plan, *count);
+    return SH_OK;
+}
+
 sh_status sh_detection_setup(sh_detection *d, const sh_survey_opts *opts, const sh_settings *s,
                              bool *changed, sh_err *err)
 {
     sh_cable_setup setup = {.survey = opts, .hosts = d->host, .count = d->count};
     sh_cable_address *plan = sh_alloc_array(ADDRESSES_MAX, sizeof(*plan));
     sh_buf commands = {0};
-    int count = sh_cables_plan(&d->cables, d->net, d->count, plan, ADDRESSES_MAX);
-    sh_status status = SH_OK;
+    int count = 0;
     *changed = false;
-    if (count > 0) count = plan_for_linux(d, plan, count);
-    if (count < 0) {
-        status = sh_err_set(err, SH_ERR_LIMIT,
-                            "--auto-setup: the hosts use all of 10.254.0.0/16, which it takes "
-                            "networks from; give the cables addresses by hand");
-    } else if (count == 0) {
+    sh_status status = plan_make(d, &setup, s->keep, plan, &count, err);
+    if (status == SH_OK && count == 0)
         sh_findings_add(&d->report, SH_FINDING_OK, "setup", "", NULL,
                         "nothing to do: no direct cable is without addresses");
-    } else {
+    if (status == SH_OK && count > 0) {
         sh_cable_setup_show(&setup, plan, count, s->keep, &commands);
-        status = confirm("Direct cables without addresses; to give them some:", &commands, s, err);
+        status = confirm(s->keep ? "To give direct cables addresses, and to keep them:"
+                                 : "Direct cables without addresses; to give them some:",
+                         &commands, s, err);
         if (status == SH_OK) sh_cable_setup_apply(&setup, plan, count, s->keep, &d->report);
         *changed = status == SH_OK;
     }
@@ -74,16 +96,19 @@ sh_status sh_detection_setup(sh_detection *d, const sh_survey_opts *opts, const 
 int sh_detection_undo(sh_detection *d, const sh_survey_opts *opts, const sh_settings *s)
 {
     sh_cable_setup setup = {.survey = opts, .hosts = d->host, .count = d->count};
+    sh_cable_record *records = sh_alloc_array(ADDRESSES_MAX, sizeof(*records));
     sh_buf commands = {0};
     sh_err err;
     sh_status status = SH_OK;
-    sh_cable_setup_records(&setup, &commands, &d->report);
-    if (commands.len == 0)
+    int count = sh_cable_setup_records(&setup, records, ADDRESSES_MAX, &d->report);
+    sh_cable_setup_show_undo(&setup, records, count, &commands);
+    if (count == 0)
         sh_findings_add(&d->report, SH_FINDING_OK, "setup", "", NULL,
                         "nothing to undo: no host has a record of a setup");
     else
         status = confirm("To take back the setup:", &commands, s, &err);
-    if (commands.len > 0 && status == SH_OK) sh_cable_setup_undo(&setup, &d->report);
+    if (count > 0 && status == SH_OK) sh_cable_setup_undo(&setup, &d->report);
     sh_buf_reset(&commands);
+    free(records);
     return status == SH_OK ? sh_hosts_report(&d->report, s->json) : sh_command_fail(&err);
 }

@@ -319,6 +319,21 @@ static void blind_nap(flow *f)
     f->nap_us = f->nap_us < BLIND_NAP_US_MAX ? 2 * f->nap_us : BLIND_NAP_US_MAX;
 }
 
+/* A frame that was lost on the way to a rank is noticed there only with our help, and that rank may
+ * be one that we do not wait for. One that has left is done with its channels. */
+static sh_status tend_channels(const flow *f, sh_err *err)
+{
+    const sh_core *core = f->group->core;
+    for (int rank = 0; rank < core->mesh->size; rank++) {
+        sh_channel *channel = channel_of(f->group, rank);
+        if (channel == NULL || channel->ops->tend == NULL ||
+            sh_watch_left_ns(core->watch, rank) != 0)
+            continue;
+        if (channel->ops->tend(channel, err) != SH_OK) return lost_rank(f, rank, err);
+    }
+    return SH_OK;
+}
+
 /* Sleeps until a channel that we wait for is ready, the group fails, or the deadline is near. */
 static void flow_sleep(flow *f)
 {
@@ -416,8 +431,9 @@ static sh_status flow_idle(flow *f, sh_err *err)
     sh_status status = check_left(f, now_ns, err);
     if (status != SH_OK) return status;
     if (sh_deadline_passed(f->opts->deadline)) return timed_out(f, err);
-    flow_sleep(f);
-    return SH_OK;
+    status = tend_channels(f, err);
+    if (status == SH_OK) flow_sleep(f);
+    return status;
 }
 
 static sh_status flow_pass(flow *f, sh_err *err)

@@ -46,6 +46,11 @@ typedef struct {
     int (*arm)(sh_channel *channel, bool sending, bool receiving, struct pollfd *out);
     void (*disarm)(sh_channel *channel); /* after arm; NULL: nothing to do */
 
+    /* Called now and then while the rank waits for anything, also for a channel that it does not
+     * wait for: finds out that the connection is broken, or lets the peer find out. NULL: it ends
+     * by itself. */
+    sh_status (*tend)(sh_channel *channel, sh_err *err);
+
     /* True if the peer seems to be descheduled: it last ran on the CPU that the caller occupies
      * now. NULL: never known. */
     bool (*peer_descheduled)(const sh_channel *channel);

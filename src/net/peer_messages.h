@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 enum {
-    SH_PEER_PROTOCOL = 2,
+    SH_PEER_PROTOCOL = 3,
     SH_RANKS_MAX = 64,
     SH_LANES_MAX = 8, /* addresses of a rank, and pairs of data connections between two ranks */
     SH_SOCKETS_MAX = 2 * SH_LANES_MAX,
@@ -34,7 +34,7 @@ enum {
     SH_TRANSPORTS_MAX = 8,
     SH_TRANSPORT_NAME_MAX = 16,
     SH_OFFER_WHY_MAX = 256,
-    SH_OFFER_BODY_MAX = 256,
+    SH_OFFER_BODY_MAX = 768,
     SH_OP_HEAD_LEN = 64, /* a cache line, so that in shared memory the body starts on one */
 };
 

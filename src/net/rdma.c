@@ -31,27 +31,23 @@ struct sh_rdma_region {
 /* ---- the plugin ---- */
 
 #ifdef __APPLE__
-/* The verbs of Thunderbolt can only send and receive; the channel also needs writes. */
-static sh_status plugin_load(const char *dir, const sh_rdma_plugin **out, sh_err *err)
-{
-    (void)dir, (void)out;
-    return sh_err_set(err, SH_ERR_UNSUPPORTED,
-                      "RDMA over Thunderbolt is not supported yet; use --backend ring over the "
-                      "Thunderbolt network");
-}
+static const char TO_BUILD[] = "use the SDK of macOS 26.2 or newer and run make again";
+static const char TO_LOAD[] = "RDMA needs macOS 26.2 or newer";
 #else
+static const char TO_BUILD[] = "install libibverbs-dev and run make again";
+static const char TO_LOAD[] = "install rdma-core and ibverbs-providers";
+#endif
+
 static sh_status plugin_load(const char *dir, const sh_rdma_plugin **out, sh_err *err)
 {
     char *path = sh_plugin_find(dir, "shoal-rdma.so");
     if (path == NULL)
         return sh_err_set(err, SH_ERR_UNSUPPORTED,
-                          "RDMA is not available: its plugin was not built; install libibverbs-dev "
-                          "and run make again");
+                          "RDMA is not available: its plugin was not built; %s", TO_BUILD);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const sh_rdma_plugin *plugin = handle != NULL ? dlsym(handle, SH_RDMA_PLUGIN_SYMBOL) : NULL;
     if (handle == NULL)
-        sh_err_set(err, SH_ERR_UNSUPPORTED,
-                   "RDMA is not available: %s; install rdma-core and ibverbs-providers", dlerror());
+        sh_err_set(err, SH_ERR_UNSUPPORTED, "RDMA is not available: %s; %s", dlerror(), TO_LOAD);
     else if (plugin == NULL || plugin->version != SH_RDMA_PLUGIN_VERSION)
         sh_err_set(err, SH_ERR_UNSUPPORTED, "%s: not a plugin of this version", path);
     else
@@ -59,7 +55,6 @@ static sh_status plugin_load(const char *dir, const sh_rdma_plugin **out, sh_err
     free(path);
     return *out != NULL ? SH_OK : err->status;
 }
-#endif
 
 sh_status sh_rdma_open(const sh_rdma_opts *opts, sh_rdma **out, sh_err *err)
 {
@@ -323,6 +318,13 @@ static sh_status split_name(const char *text, char name[SH_RDMA_NAME_MAX], int *
     return SH_OK;
 }
 
+static sh_status port_is_down(const char *device, int number, sh_err *err)
+{
+    return sh_err_set(err, SH_ERR_SYSTEM,
+                      "port %d of %s is down; check the cable, and that the peer is up", number,
+                      device);
+}
+
 sh_status sh_rdma_find_port(sh_rdma *rdma, const char *name, sh_rdma_port_ref *out, sh_err *err)
 {
     char device_name[SH_RDMA_NAME_MAX];
@@ -332,9 +334,24 @@ sh_status sh_rdma_find_port(sh_rdma *rdma, const char *name, sh_rdma_port_ref *o
     if (status == SH_OK) status = device_find(rdma, device_name, &device, err);
     if (status == SH_OK) status = port_query(rdma, device, number, out, err);
     if (status != SH_OK || out->is.active) return status;
-    return sh_err_set(err, SH_ERR_SYSTEM,
-                      "port %d of %s is down; check the cable, and that the peer is up", number,
-                      device_name);
+    return port_is_down(device_name, number, err);
+}
+
+/* Adds the active ports of a device to `out`; an error if there are none. */
+static sh_status device_ports(sh_rdma *rdma, const char *name, sh_rdma_port_ref *out, int cap,
+                              int *count, sh_err *err)
+{
+    sh_rdma_device *device;
+    int before = *count, ports = 1;
+    sh_status status = device_find(rdma, name, &device, err);
+    for (int number = 1; number <= ports && *count < cap && status == SH_OK; number++) {
+        sh_rdma_port_ref port;
+        status = port_query(rdma, device, number, &port, err);
+        if (status != SH_OK) break;
+        ports = port.is.ports < SH_RDMA_PORTS_MAX ? port.is.ports : SH_RDMA_PORTS_MAX;
+        if (port.is.active) out[(*count)++] = port;
+    }
+    return status == SH_OK && *count == before ? port_is_down(name, 1, err) : status;
 }
 
 sh_status sh_rdma_active_ports(sh_rdma *rdma, sh_rdma_port_ref *out, int cap, int *count,
@@ -350,11 +367,9 @@ sh_status sh_rdma_active_ports(sh_rdma *rdma, sh_rdma_port_ref *out, int cap, in
                           "this machine has no RDMA devices; is the driver loaded?");
     *count = 0;
     sh_err first = {.status = SH_OK};
-    for (int i = 0; i < devices && *count < cap; i++) {
-        if (sh_rdma_find_port(rdma, names[i], &out[*count], err) == SH_OK)
-            (*count)++;
-        else if (first.status == SH_OK)
-            first = *err;
+    for (int i = 0; i < devices; i++) {
+        sh_status status = device_ports(rdma, names[i], out, cap, count, err);
+        if (status != SH_OK && first.status == SH_OK) first = *err;
     }
     if (*count > 0) return SH_OK;
     *err = first;

@@ -3,7 +3,7 @@
  *   rdma.c            the plugin, open devices, registered memory, errors in words
  *   rdma_address.c    what two ranks tell each other, and the choice of GIDs
  *   rdma_transport.c  offers: from device names to connected queue pairs
- *   rdma_channel.c    messages over queue pairs: frames, credits, sequence numbers
+ *   rdma_channel.c    messages over queue pairs; what it is made of is in rdma_channel.h
  *
  * Threads: the one that uses the group. */
 #ifndef SH_NET_RDMA_INTERNAL_H
@@ -79,7 +79,8 @@ sh_status sh_rdma_failed(const char *device, const char *what, int error, sh_err
 typedef struct {
     sh_rdma *rdma;
     int peer;
-    bool leads; /* greets first */
+    bool leads;     /* greets first */
+    bool send_only; /* of either end */
     sh_rdma_kind kind;
     int lanes;
     struct {
@@ -89,19 +90,23 @@ typedef struct {
     } lane[SH_LANES_MAX];
     int depth;          /* receives that we post on each lane */
     uint32_t slot_len;  /* the smaller of both ends */
-    uint32_t frame_len; /* likewise */
+    uint32_t frame_len; /* likewise; with send_only, all have it, and so do the slots */
 } sh_rdma_channel_opts;
 
 /* What a device can do for a channel: how many receives, and how long slots and frames are. */
 enum { SH_RDMA_DEPTH = 16, SH_RDMA_FRAME_MIN = 1024 };
 uint32_t sh_rdma_slot_len(uint32_t frame_max);
 uint32_t sh_rdma_frame_len(uint32_t frame_max);
+size_t sh_rdma_padded(size_t len); /* slots start on a page */
 
-/* Posts the receives; the queue pairs are still unconnected. */
+/* The queue pairs are still unconnected. */
 SH_MUST_CHECK sh_status sh_rdma_channel_create(const sh_rdma_channel_opts *opts, sh_channel **out,
                                                sh_err *err);
 
-/* After the queue pairs are connected: SH_OK once a frame has gone each way on every lane. */
+/* After the queue pairs are connected: posts the receives. */
+SH_MUST_CHECK sh_status sh_rdma_channel_start(sh_channel *channel, sh_err *err);
+
+/* After that, on both ends: SH_OK once a frame has gone each way on every lane. */
 SH_MUST_CHECK sh_status sh_rdma_channel_greet(sh_channel *channel, sh_err *err);
 
 #endif

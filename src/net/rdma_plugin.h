@@ -15,10 +15,11 @@
 #include <stdint.h>
 
 enum {
-    SH_RDMA_PLUGIN_VERSION = 1,
+    SH_RDMA_PLUGIN_VERSION = 2,
     SH_RDMA_NAME_MAX = 64, /* of a device, with the terminating zero */
     SH_RDMA_GID_LEN = 16,
-    SH_RDMA_PARTS_MAX = 2, /* pieces of memory that one frame is gathered from */
+    SH_RDMA_PARTS_MAX = 2,    /* pieces of memory that one frame is gathered from */
+    SH_RDMA_PIECE_MIN = 4096, /* the shortest frame of a send-only device */
 };
 
 typedef struct sh_rdma_dev sh_rdma_dev;
@@ -28,13 +29,19 @@ typedef struct sh_rdma_mr sh_rdma_mr;
 /* Reliable connections acknowledge and repeat; unreliable ones lose a frame without notice. */
 typedef enum { SH_RDMA_RC, SH_RDMA_UC, SH_RDMA_KINDS } sh_rdma_kind;
 
+/* A send-only device (Thunderbolt) has unreliable queue pairs, without writes, immediate data,
+ * inline data or a second part. Receives can be posted only after connect, and a frame must be as
+ * long as the receive that it goes to. Completions and lost ports raise no event: arm, disarm, fd
+ * and event_fd are not called. */
 typedef struct {
     bool active;
-    bool ethernet; /* RoCE; false: InfiniBand */
+    bool ethernet;  /* RoCE; false: InfiniBand or Thunderbolt */
+    bool send_only; /* see above; frame_max is a power of two then, at least SH_RDMA_PIECE_MIN */
     uint16_t lid;
     int mtu;            /* in bytes */
     uint32_t frame_max; /* the longest frame */
     int gids;           /* entries of the GID table */
+    int ports;          /* of the device */
     int depth;          /* requests that a queue of the device can hold */
 } sh_rdma_port;
 
@@ -60,7 +67,7 @@ typedef struct {
     int mtu;
     uint32_t my_psn;
     uint32_t psn, qpn; /* of the peer */
-    uint16_t lid;      /* of the peer; 0: it is addressed by its GID */
+    uint16_t lid;      /* of the peer; 0: it is addressed by its GID alone */
     uint8_t gid[SH_RDMA_GID_LEN];
 } sh_rdma_path;
 

@@ -2,10 +2,10 @@
  *
  * The rank that goes first opens a queue pair of every kind that its devices have, for each lane,
  * and offers their numbers. The rank that answers sees what both can do: it takes reliable ones if
- * all lanes have them, connects its own end and posts the receives. Its answer names only those, so
- * the first rank knows what was chosen, connects its end and greets. The channel is there when a
- * frame has gone each way on every lane: that the GIDs, the path and the receives work is tried,
- * not assumed. */
+ * all lanes have them and the GIDs that are closest, connects its own end and posts the receives.
+ * Its answer names only those, so the first rank knows what was chosen, connects its end and
+ * greets. The channel is there when a frame has gone each way on every lane: that the GIDs, the
+ * path and the receives work is tried, not assumed. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -17,33 +17,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GREET_MS = 10000, ANY_PORTS_MAX = 16 };
+enum { GREET_MS = 10000 };
 
 /* One lane of this end. */
 typedef struct {
     sh_rdma_port_ref port;
     sh_rdma_qp *qp[SH_RDMA_KINDS]; /* NULL: the device does not have that kind */
-    int gid_index;
+    int gid_index[SH_RDMA_GID_CLASSES];
+    sh_rdma_gid_class class; /* of the GID in use, once both ends are known */
     sh_rdma_address address;
 } endpoint;
 
 /* What an offer makes. */
 typedef struct {
     sh_rdma *rdma;
-    int lanes;
+    int lanes; /* until the answer to alternatives is there, these */
     endpoint lane[SH_LANES_MAX];
     sh_rdma_addresses mine;
     sh_channel *channel; /* once the peer's addresses are known; owns the queue pairs then */
     sh_deadline greet;
 } setup;
 
+static void endpoint_close(sh_rdma *rdma, endpoint *e)
+{
+    for (int kind = 0; kind < SH_RDMA_KINDS; kind++)
+        sh_rdma_qp_destroy(rdma, &e->port, e->qp[kind]);
+}
+
 static void rdma_withdraw(void *state)
 {
     setup *s = state;
     sh_channel_close(s->channel);
-    for (int i = 0; i < s->lanes; i++)
-        for (int kind = 0; kind < SH_RDMA_KINDS; kind++)
-            sh_rdma_qp_destroy(s->rdma, &s->lane[i].port, s->lane[i].qp[kind]);
+    for (int i = 0; i < s->lanes; i++) endpoint_close(s->rdma, &s->lane[i]);
     free(s);
 }
 
@@ -68,64 +73,80 @@ static bool rdma_covers(const sh_pair *pair)
            names_for(rdma, pair->peer)[0] != NULL;
 }
 
-/* The GID of a port that suits best; its value is 0 if none does. */
-static int best_gid(const sh_rdma *rdma, const sh_rdma_port_ref *port, const sh_rdma_gid *near,
-                    int *index, sh_rdma_gid *out)
-{
-    int best = 0;
-    for (int i = 0; i < port->is.gids; i++) {
-        sh_rdma_gid gid;
-        if (rdma->plugin->gid(port->device->handle, port->number, i, &gid) != 0) continue;
-        int value = sh_rdma_gid_value(&gid, near);
-        if (value <= best) continue;
-        best = value;
-        *index = i;
-        *out = gid;
-    }
-    return best;
-}
-
-static sh_status no_gid(const sh_rdma_port_ref *port, const sh_rdma_gid *near, sh_err *err)
+static sh_status no_gid(const sh_rdma_port_ref *port, const sh_rdma_address *theirs, sh_err *err)
 {
     char text[SH_RDMA_GID_TEXT_MAX];
-    if (near == NULL)
+    if (theirs == NULL)
         return sh_err_set(err, SH_ERR_SYSTEM,
                           "%s has no GID; give its network interface an address",
                           port->device->name);
-    sh_rdma_gid_format(near, text);
+    int class = 0;
+    while (class < SH_RDMA_GID_CLASSES - 1 && theirs->gid[class].type == SH_RDMA_GID_NONE) class ++;
+    sh_rdma_gid_format(&theirs->gid[class], text);
     return sh_err_set(err, SH_ERR_SYSTEM,
                       "%s has no GID that reaches %s; give both interfaces an address in the same "
                       "network",
                       port->device->name, text);
 }
 
-/* Without names a pair uses one port: of all active ones, the one whose GID suits best. */
-static sh_status choose_any(sh_rdma *rdma, const sh_rdma_gid *near, endpoint *out, sh_err *err)
+/* Fills in the best GID of each class that the port has. */
+static sh_status offer_gids(const sh_rdma *rdma, endpoint *e, sh_err *err)
 {
-    sh_rdma_port_ref ports[ANY_PORTS_MAX];
-    int count, best = 0;
-    sh_status status = sh_rdma_active_ports(rdma, ports, ANY_PORTS_MAX, &count, err);
-    if (status != SH_OK) return status;
-    for (int i = 0; i < count; i++) {
-        int index;
+    int best[SH_RDMA_GID_CLASSES] = {0}, found = 0;
+    for (int i = 0; i < e->port.is.gids; i++) {
         sh_rdma_gid gid;
-        int value = best_gid(rdma, &ports[i], near, &index, &gid);
-        if (value <= best) continue;
-        best = value;
-        out->port = ports[i];
-        out->gid_index = index;
-        out->address.gid = gid;
+        if (rdma->plugin->gid(e->port.device->handle, e->port.number, i, &gid) != 0) continue;
+        sh_rdma_gid_class class = sh_rdma_gid_class_of(&gid);
+        int value = sh_rdma_gid_value(&gid, NULL);
+        if (value <= best[class]) continue;
+        best[class] = value;
+        e->address.gid[class] = gid;
+        e->gid_index[class] = i;
+        found++;
     }
-    return best > 0 ? SH_OK : no_gid(&ports[0], near, err);
+    return found > 0 ? SH_OK : no_gid(&e->port, NULL, err);
 }
 
-static sh_status choose_named(sh_rdma *rdma, const char *name, const sh_rdma_gid *near,
-                              endpoint *out, sh_err *err)
+/* How close a GID of the port comes to one of theirs, 0 if none reaches any; the closest becomes
+ * the only one of *out. */
+static int answer_gid(const sh_rdma *rdma, const sh_rdma_port_ref *port,
+                      const sh_rdma_address *theirs, endpoint *out)
 {
-    sh_status status = sh_rdma_find_port(rdma, name, &out->port, err);
-    if (status != SH_OK) return status;
-    if (best_gid(rdma, &out->port, near, &out->gid_index, &out->address.gid) > 0) return SH_OK;
-    return no_gid(&out->port, near, err);
+    int best = 0;
+    for (int i = 0; i < port->is.gids; i++) {
+        sh_rdma_gid gid;
+        if (rdma->plugin->gid(port->device->handle, port->number, i, &gid) != 0) continue;
+        sh_rdma_gid_class class = sh_rdma_gid_class_of(&gid);
+        int value = sh_rdma_gid_value(&gid, &theirs->gid[class]);
+        if (value <= best) continue;
+        best = value;
+        *out = (endpoint){.port = *port, .class = class};
+        out->address.gid[class] = gid;
+        out->gid_index[class] = i;
+    }
+    return best;
+}
+
+/* Finds the port among `ports` and, if theirs are alternatives, the lane among them, that are
+ * closest to each other. Networks of their own tell cables apart; where all addresses are
+ * link-local, only names do. */
+static sh_status answer_ports(const sh_rdma *rdma, const sh_rdma_port_ref *ports, int count,
+                              const sh_rdma_addresses *theirs, int lane, endpoint *out, int *chosen,
+                              sh_err *err)
+{
+    int best = 0;
+    int first = theirs->any ? 0 : lane, end = theirs->any ? theirs->count : lane + 1;
+    for (int i = 0; i < count; i++) {
+        for (int k = first; k < end; k++) {
+            endpoint e;
+            int value = answer_gid(rdma, &ports[i], &theirs->lane[k], &e);
+            if (value <= best) continue;
+            best = value;
+            *out = e;
+            *chosen = k;
+        }
+    }
+    return best > 0 ? SH_OK : no_gid(&ports[0], &theirs->lane[first], err);
 }
 
 static sh_status count_lanes(const sh_pair *pair, const char *const *names,
@@ -140,28 +161,49 @@ static sh_status count_lanes(const sh_pair *pair, const char *const *names,
     if (count > SH_LANES_MAX)
         return sh_err_set(err, SH_ERR_INPUT, "rank %d lists %d devices for rank %d; at most %d",
                           pair->rank, count, pair->peer, SH_LANES_MAX);
-    if (theirs != NULL && theirs->count != count)
+    if (theirs != NULL && (theirs->any ? 1 : theirs->count) != count)
         return sh_err_set(err, SH_ERR_INPUT,
                           "rank %d lists %d devices for it; must be %d, as on the other end",
-                          pair->rank, count, theirs->count);
+                          pair->rank, count, theirs->any ? 1 : theirs->count);
     *out = count;
     return SH_OK;
+}
+
+/* Without names, a pair uses one port: this end offers all active ones. */
+static sh_status choose_any(setup *s, const sh_rdma_addresses *theirs, sh_err *err)
+{
+    sh_rdma_port_ref ports[SH_LANES_MAX];
+    int count;
+    sh_status status = sh_rdma_active_ports(s->rdma, ports, SH_LANES_MAX, &count, err);
+    if (status != SH_OK) return status;
+    if (theirs != NULL) {
+        s->lanes = 1;
+        return answer_ports(s->rdma, ports, count, theirs, 0, &s->lane[0], &s->mine.chosen, err);
+    }
+    s->mine.any = true;
+    for (int i = 0; i < count; i++) { /* one without an address may be meant for something else */
+        s->lane[s->lanes].port = ports[i];
+        status = offer_gids(s->rdma, &s->lane[s->lanes], err);
+        s->lanes += status == SH_OK;
+    }
+    return s->lanes > 0 ? SH_OK : status;
 }
 
 static sh_status choose_ports(const sh_pair *pair, setup *s, const sh_rdma_addresses *theirs,
                               sh_err *err)
 {
-    const sh_rdma_gid *near = theirs != NULL ? &theirs->lane[0].gid : NULL;
-    if (any_port(s->rdma)) {
-        s->lanes = 1;
-        return choose_any(s->rdma, near, &s->lane[0], err);
-    }
+    if (any_port(s->rdma)) return choose_any(s, theirs, err);
     const char *const *names = names_for(s->rdma, pair->peer);
     int count = 0;
     sh_status status = count_lanes(pair, names, theirs, &count, err);
     for (; s->lanes < count && status == SH_OK; s->lanes++) {
-        if (theirs != NULL) near = &theirs->lane[s->lanes].gid;
-        status = choose_named(s->rdma, names[s->lanes], near, &s->lane[s->lanes], err);
+        endpoint *e = &s->lane[s->lanes];
+        status = sh_rdma_find_port(s->rdma, names[s->lanes], &e->port, err);
+        if (status != SH_OK) break;
+        sh_rdma_port_ref port = e->port;
+        status = theirs == NULL
+                     ? offer_gids(s->rdma, e, err)
+                     : answer_ports(s->rdma, &port, 1, theirs, s->lanes, e, &s->mine.chosen, err);
     }
     return status;
 }
@@ -224,6 +266,7 @@ static sh_status describe(setup *s, unsigned kinds, sh_err *err)
         const sh_rdma_port *port = &s->lane[i].port.is;
         if (port->depth < mine->depth) mine->depth = port->depth;
         if (port->frame_max < frame_max) frame_max = port->frame_max;
+        if (port->send_only) mine->send_only = true;
     }
     if (mine->depth < SH_RDMA_DEPTH_MIN || frame_max < SH_RDMA_FRAME_MIN)
         return sh_err_set(err, SH_ERR_UNSUPPORTED,
@@ -235,7 +278,7 @@ static sh_status describe(setup *s, unsigned kinds, sh_err *err)
     mine->count = s->lanes;
     for (int i = 0; i < s->lanes && status == SH_OK; i++) {
         endpoint *e = &s->lane[i];
-        e->address.lid = e->port.is.ethernet ? 0 : e->port.is.lid;
+        e->address.lid = e->port.is.ethernet && !e->port.is.send_only ? 0 : e->port.is.lid;
         e->address.mtu = e->port.is.mtu;
         sh_random(&e->address.psn, sizeof(e->address.psn));
         e->address.psn &= 0xffffff;
@@ -270,43 +313,70 @@ static void keep_kind(setup *s, sh_rdma_kind kept, sh_rdma_channel_opts *opts)
 static sh_status lane_connect(setup *s, const endpoint *e, sh_rdma_qp *qp, sh_rdma_kind kind,
                               const sh_rdma_address *theirs, sh_err *err)
 {
-    sh_rdma_path path = {.gid_index = e->gid_index,
+    const sh_rdma_gid *to = &theirs->gid[e->class];
+    sh_rdma_path path = {.gid_index = e->gid_index[e->class],
                          .mtu = e->address.mtu < theirs->mtu ? e->address.mtu : theirs->mtu,
                          .my_psn = e->address.psn,
                          .psn = theirs->psn,
                          .qpn = theirs->qpn[kind],
                          .lid = theirs->lid};
     char gid[SH_RDMA_GID_TEXT_MAX], what[SH_RDMA_GID_TEXT_MAX + 32];
-    memcpy(path.gid, theirs->gid.raw, SH_RDMA_GID_LEN);
+    memcpy(path.gid, to->raw, SH_RDMA_GID_LEN);
     int error = s->rdma->plugin->connect(qp, &path);
     if (error == 0) return SH_OK;
-    sh_rdma_gid_format(&theirs->gid, gid);
+    sh_rdma_gid_format(to, gid);
     snprintf(what, sizeof(what), "connecting to %s", gid);
     return sh_rdma_failed(e->port.device->name, what, error, err);
 }
 
-/* Both ends are known: makes the channel, with its receives posted, and connects it. */
+/* All frames of a send-only device have one length, a power of two. */
+static sh_status same_lengths(sh_rdma_channel_opts *opts, sh_err *err)
+{
+    uint32_t len = SH_RDMA_PIECE_MIN;
+    if (opts->frame_len < len)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                          "a device that can only send needs frames of at least %d bytes; rank %d "
+                          "or this one has %u",
+                          SH_RDMA_PIECE_MIN, opts->peer, opts->frame_len);
+    while (2 * len <= opts->frame_len) len *= 2;
+    opts->frame_len = opts->slot_len = len;
+    return SH_OK;
+}
+
+/* Both ends are known: makes the channel, connects it and posts its receives. The peer sends
+ * nothing before it has seen a sign that this end is ready. */
 static sh_status setup_connect(const sh_pair *pair, setup *s, const sh_rdma_addresses *theirs,
                                sh_rdma_kind kind, sh_err *err)
 {
     sh_rdma_channel_opts opts = {.rdma = s->rdma,
                                  .peer = pair->peer,
                                  .leads = pair->rank > pair->peer,
+                                 .send_only = s->mine.send_only || theirs->send_only,
                                  .kind = kind,
                                  .lanes = s->lanes,
                                  .depth = s->mine.depth,
                                  .slot_len = smaller(s->mine.slot_len, theirs->slot_len),
                                  .frame_len = smaller(s->mine.frame_len, theirs->frame_len)};
+    sh_status status = opts.send_only ? same_lengths(&opts, err) : SH_OK;
+    if (status != SH_OK) return status;
     keep_kind(s, kind, &opts);
     for (int i = 0; i < s->lanes; i++) {
         opts.lane[i].port = s->lane[i].port;
         opts.lane[i].peer_depth = theirs->depth;
     }
-    sh_status status = sh_rdma_channel_create(&opts, &s->channel, err);
+    status = sh_rdma_channel_create(&opts, &s->channel, err);
     for (int i = 0; i < s->lanes && status == SH_OK; i++)
         status = lane_connect(s, &s->lane[i], opts.lane[i].qp, kind, &theirs->lane[i], err);
+    if (status == SH_OK) status = sh_rdma_channel_start(s->channel, err);
     s->greet = sh_deadline_in_ms(GREET_MS);
     return status;
+}
+
+/* Of alternatives only this one is left. */
+static void keep_chosen(sh_rdma_addresses *a, int chosen)
+{
+    a->lane[0] = a->lane[chosen];
+    a->count = 1;
 }
 
 /* The end that answers: the peer's addresses decide, and this end is connected before they are
@@ -316,6 +386,7 @@ static sh_status answer(const sh_pair *pair, setup *s, const sh_offer *offer, sh
     sh_rdma_addresses theirs;
     sh_status status = sh_rdma_addresses_unpack(offer, &theirs, err);
     if (status == SH_OK) status = choose_ports(pair, s, &theirs, err);
+    if (status == SH_OK && theirs.any) keep_chosen(&theirs, s->mine.chosen);
     if (status == SH_OK && s->lanes != theirs.count)
         status = sh_err_set(err, SH_ERR_INPUT, "rank %d uses %d devices and rank %d %d", pair->rank,
                             s->lanes, pair->peer, theirs.count);
@@ -358,22 +429,50 @@ static void log_pair(const sh_pair *pair, const setup *s, const sh_rdma_addresse
     for (int i = 0; i < s->lanes; i++) {
         const endpoint *e = &s->lane[i];
         int mtu = e->address.mtu < theirs->lane[i].mtu ? e->address.mtu : theirs->lane[i].mtu;
-        sh_rdma_gid_format(&e->address.gid, gid);
-        SH_LOGI("RDMA to rank %d: %s port %d, %s queue pairs, MTU %d, GID %d (%s), in clear",
-                pair->peer, e->port.device->name, e->port.number, reliable ? "RC" : "UC", mtu,
-                e->gid_index, gid);
+        sh_rdma_gid_format(&e->address.gid[e->class], gid);
+        SH_LOGI("RDMA to rank %d: %s port %d, %s queue pairs%s, MTU %d, GID %d (%s), in clear",
+                pair->peer, e->port.device->name, e->port.number, reliable ? "RC" : "UC",
+                s->mine.send_only || theirs->send_only ? " that only send" : "", mtu,
+                e->gid_index[e->class], gid);
     }
 }
 
 static sh_status no_greeting(const setup *s, const sh_rdma_addresses *theirs, sh_err *err)
 {
     char mine[SH_RDMA_GID_TEXT_MAX], other[SH_RDMA_GID_TEXT_MAX];
-    sh_rdma_gid_format(&s->lane[0].address.gid, mine);
-    sh_rdma_gid_format(&theirs->lane[0].gid, other);
+    sh_rdma_gid_class class = s->lane[0].class;
+    sh_rdma_gid_format(&s->lane[0].address.gid[class], mine);
+    sh_rdma_gid_format(&theirs->lane[0].gid[class], other);
     return sh_err_set(err, SH_ERR_TIMEOUT,
                       "nothing arrived over %s (%s) from %s within %d s; check that a cable or "
                       "switch connects the two, and name the devices if there are several",
                       s->lane[0].port.device->name, mine, other, GREET_MS / 1000);
+}
+
+/* The answer names the port that it goes to, of alternatives, and one GID for each lane: this end
+ * uses its own of the same class. */
+static sh_status take_answer(setup *s, const sh_rdma_addresses *theirs, sh_err *err)
+{
+    if (s->mine.any) {
+        if (theirs->chosen >= s->lanes)
+            return sh_err_set(err, SH_ERR_PEER, "the answer names port %d of %d", theirs->chosen,
+                              s->lanes);
+        endpoint first = s->lane[0];
+        s->lane[0] = s->lane[theirs->chosen];
+        s->lane[theirs->chosen] = first;
+        keep_chosen(&s->mine, theirs->chosen);
+        for (; s->lanes > 1; s->lanes--) endpoint_close(s->rdma, &s->lane[s->lanes - 1]);
+    }
+    if (theirs->count != s->lanes)
+        return sh_err_set(err, SH_ERR_PEER, "the answer has %d lanes, must be %d", theirs->count,
+                          s->lanes);
+    for (int i = 0; i < s->lanes; i++) {
+        endpoint *e = &s->lane[i];
+        while (theirs->lane[i].gid[e->class].type == SH_RDMA_GID_NONE) e->class ++;
+        if (e->address.gid[e->class].type == SH_RDMA_GID_NONE)
+            return sh_err_set(err, SH_ERR_PEER, "the answer has an address of another class");
+    }
+    return SH_OK;
 }
 
 static sh_status rdma_connect(const sh_pair *pair, void *state, const sh_offer *offer,
@@ -382,10 +481,11 @@ static sh_status rdma_connect(const sh_pair *pair, void *state, const sh_offer *
     setup *s = state;
     sh_rdma_addresses theirs;
     sh_status status = sh_rdma_addresses_unpack(offer, &theirs, err);
-    if (status == SH_OK && theirs.count != s->lanes)
-        status = sh_err_set(err, SH_ERR_PEER, "the answer has %d lanes, must be %d", theirs.count,
-                            s->lanes);
+    if (status == SH_OK && s->channel != NULL && theirs.any)
+        keep_chosen(&theirs, s->mine.chosen); /* this end has answered already */
     if (status == SH_OK && s->channel == NULL) {
+        status = take_answer(s, &theirs, err);
+        if (status != SH_OK) return status;
         unsigned kinds = kinds_of(&theirs) & kinds_of(&s->mine);
         if (kinds == 0) return sh_err_set(err, SH_ERR_PEER, "the answer names no queue pair");
         sh_rdma_kind kind = kinds >> SH_RDMA_RC & 1 ? SH_RDMA_RC : SH_RDMA_UC;

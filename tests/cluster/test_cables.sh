@@ -103,8 +103,17 @@ again() {
         squeezed out | grep -qE '"ssh":"h1","ips":\["10.254.0.[15]"\]' || { cat out err; return 1; }
 }
 check "a second run has nothing to do, and --over thunderbolt uses the new addresses" again
+keep_later() {
+    detect 0 h1 h2 --auto-setup --keep --yes && gives "$four" addresses && gives 3 unit_count 1 &&
+        gives 1 grep -cE "ssh +h1 " err && gives 1 grep -cE "setup +h1 " err || { cat err; return 1; }
+    detect 0 h1 h2 --dot --auto-setup --keep && gives 3 record_count || { cat err; return 1; }
+}
+unit_count() { find "units$1" -name 'shoal-cable-*.service' -type f | wc -l; }
+record_count() { cat state/cables.* | grep -cE ' 10.254.0.(1|5|9)/30 '; }
+check "--keep after a setup without it keeps the same addresses; nothing is reported twice" keep_later
 undo() {
-    detect 1 h1 h2 h3 --undo </dev/null && gives "$four" addresses && detect 0 h1 h2 h3 --undo --yes &&
+    detect 1 h1 h2 h3 --undo </dev/null && grep -q "rm $units/shoal-cable-d12.service" err &&
+        gives "$four" addresses && detect 0 h1 h2 h3 --undo --yes &&
         gives "" addresses && [ -z "$(ls state)" ] && detect 0 h1 h2 h3 --undo && grep -q "nothing to undo" out
 }
 check "--undo takes it back" undo

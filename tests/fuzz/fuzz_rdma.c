@@ -43,6 +43,8 @@ struct sh_rdma_qp {
     uint32_t seq;
 };
 
+static bool send_only;
+
 static struct sh_rdma_dev device;
 static struct sh_rdma_mr region;
 
@@ -72,8 +74,10 @@ static int port(sh_rdma_dev *dev, int number, sh_rdma_port *out)
     *out = (sh_rdma_port){.active = true,
                           .ethernet = true,
                           .mtu = 1024,
-                          .frame_max = 2048,
+                          .send_only = send_only,
+                          .frame_max = send_only ? 4096 : 2048,
                           .gids = 1,
+                          .ports = 1,
                           .depth = DEPTH};
     return 0;
 }
@@ -174,12 +178,16 @@ static sh_rdma_completion next_frame(sh_rdma_qp *qp)
     uint8_t *at = qp->slot[0].at;
     if (!short_frame) len = len << 3 | (how >> 5);
     if (len > qp->slot[0].len) len = qp->slot[0].len;
-    for (uint32_t i = 0; i < len && type != 1 && input_len > 0; i++) at[i] = (uint8_t)take(1);
-    sh_rdma_completion done = {.id = qp->slot[0].id,
-                               .received = true,
-                               .written = type == 1,
-                               .len = len,
-                               .imm = type << 30 | (how >> 4 & 7) << 20 | (seq & 0xfffff)};
+    uint32_t imm = type << 30 | (how >> 4 & 7) << 20 | (seq & 0xfffff);
+    if (send_only) { /* the header is in front of the bytes */
+        for (int i = 0; i < 4; i++) at[i] = (uint8_t)(imm >> 8 * i);
+        for (int i = 0; i < 4; i++) at[4 + i] = (uint8_t)(len >> 8 * i);
+        if ((how & 0x80) == 0) len = qp->slot[0].len;
+    }
+    for (uint32_t i = 0; i < len && !send_only && type != 1 && input_len > 0; i++)
+        at[i] = (uint8_t)take(1);
+    sh_rdma_completion done = {
+        .id = qp->slot[0].id, .received = true, .written = type == 1, .len = len, .imm = imm};
     memmove(qp->slot, qp->slot + 1, sizeof(qp->slot[0]) * (size_t)--qp->slots);
     qp->seq++;
     return done;
@@ -243,7 +251,7 @@ static void use_channel(sh_channel *channel)
     sh_msg msg[2];
     sh_err err;
     struct pollfd fds[SH_CHANNEL_FDS_MAX];
-    if (take(1) % 2 == 0 &&
+    if (take(1) % 2 == 0 && channel->ops->register_memory != NULL &&
         channel->ops->register_memory(channel, bodies, sizeof(bodies), &err) != SH_OK)
         return;
     for (int step = 0; step < STEPS && status[0] >= 0 && status[1] >= 0; step++) {
@@ -257,7 +265,8 @@ static void use_channel(sh_channel *channel)
             SH_ASSERT(msg[dir].done <= msg[dir].len);
             SH_ASSERT(status[dir] != SH_OK || msg[dir].done == msg[dir].len);
         }
-        if (status[0] == SH_AGAIN && status[1] == SH_AGAIN &&
+        if (channel->ops->tend(channel, &err) != SH_OK) return;
+        if (status[0] == SH_AGAIN && status[1] == SH_AGAIN && channel->ops->arm != NULL &&
             channel->ops->arm(channel, true, true, fds) >= 0)
             channel->ops->disarm(channel);
     }
@@ -276,7 +285,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     sh_err err;
     if (len < 40 || sh_rdma_open(&opts, &rdma, &err) != SH_OK) return 0;
     pair.library = rdma;
-    theirs.body_len = data[0] % 64;
+    theirs.body_len = data[0] % 128;
+    send_only = data[0] >= 128;
     if (theirs.body_len > len - 1) theirs.body_len = (uint32_t)(len - 1);
     memcpy(theirs.body, data + 1, theirs.body_len);
     input = data + 1 + theirs.body_len;

@@ -9,11 +9,19 @@ SHOAL_BUILD=$(cd "$1" && pwd) || exit 1
 scratch
 if ! why=$(guests_can); then skip "ranks over RDMA in QEMU" "$why"; done_testing; fi
 guests_image "$SHOAL_BUILD/tests/unit/coll/test_coll" || exit 1
-export GUEST_LIMIT=500
+export GUEST_LIMIT=${GUEST_LIMIT:-500}
 for ranks in 2 3; do
     guests_run $ranks suite,sums,answers,refusals,faults
     guests_report $ranks
 done
+guests_run 2 cable_sends
+guests_report 2
+if [ -x /usr/sbin/sshd ]; then
+    guests_run 2 tools
+    guests_report 2
+else
+    skip "launch, bench and status over RDMA" "needs openssh-server"
+fi
 guests_run 2 speed
 # The ratios are reported without a threshold: both ends of both share the processors of this machine.
 awk '/ib_send_lat/ {part = "lat"} /ib_send_bw/ {part = "bw"} /linktest/ {part = "link"}

@@ -15,7 +15,7 @@ claim() { # NAME COMMAND...
 }
 next_port() { port=$((port + 1)); }
 # What finds the others; devices: the cables, as MLX's launcher writes them
-group() { echo "--rank $rank --ranks $ranks --coordinator 10.78.0.1:$port --join-timeout 30"; }
+group() { echo "--rank $rank --ranks $ranks --coordinator 10.78.0.1:$port --join-timeout 90"; }
 case $ranks-$rank in
 2-0) cables="- rxe0" ;;
 2-1) cables="rxe0 -" ;;
@@ -24,20 +24,21 @@ case $ranks-$rank in
 3-2) cables="rxe0 rxe1 -" ;;
 esac
 case $ranks in
-2) echo '[[null, "rxe0"], ["rxe0", null]]' >/tmp/devices ;;
-3) echo '[[null, "rxe0", "rxe1"], [["rxe0"], null, "rxe1"], ["rxe0", "rxe1", null]]' >/tmp/devices ;;
+2) shares=1,1; echo '[[null, "rxe0"], ["rxe0", null]]' >/tmp/devices ;;
+3) shares=1,1,1; echo '[[null, "rxe0", "rxe1"], [["rxe0"], null, "rxe1"], ["rxe0", "rxe1", null]]' >/tmp/devices ;;
 esac
 jaccl="--backend jaccl --ibv-devices /tmp/devices"
 cd /tmp || exit 1
 shoal=/test/shoal demo=/test/models/demo
 
 # All collectives at odd sizes, each result checked
-sums() { # ROUNDS
+sums() { # ROUNDS [FLAGS]
     next_port
-    $shoal linktest $(group) $jaccl --sizes 16K --stress --rounds "$1" >out 2>err || return 1
+    $shoal linktest $(group) ${2:-$jaccl} --sizes 16K --stress --rounds "$1" >out 2>err || return 1
     [ "$rank" != 0 ] || grep -q rdma out
 }
 unreliable() { SHOAL_RDMA_UC=1 "$@"; }
+send_only() { SHOAL_RDMA_SEND_ONLY=1 "$@"; } # as devices of Thunderbolt are
 suite() { # the unit tests of the collectives
     next_port
     /test/test_coll --rdma "$rank" "10.78.0.1:$port" $cables >out 2>&1 || { cat out; return 1; }
@@ -47,7 +48,12 @@ answer() { # FLAGS...
     next_port
     $shoal generate --model $demo --prompt "Once upon a time" --max-tokens 24 --temperature 0 "$@" >out 2>err
 }
-same_answer() { answer $(group) $jaccl "$@" && { [ "$rank" != 0 ] || cmp out want; }; }
+# Equal shares: those that a busy machine measures may round another way than one rank does
+same_answer() { answer $(group) $jaccl --split $shares "$@" && { [ "$rank" != 0 ] || cmp out want; }; }
+by_hand() ( # ranks that know of each other what MLX's launcher says in the environment
+    export MLX_RANK=$rank MLX_JACCL_COORDINATOR=10.78.0.1:$((port + 1)) MLX_IBV_DEVICES=/tmp/devices
+    answer --join-timeout 90 --split $shares && { [ "$rank" != 0 ] || cmp out want; }
+)
 
 # Every rank fails, with these words in the error
 all_fail() { # PATTERN COMMAND...
@@ -121,11 +127,39 @@ kill_rank() {
     claim "the group re-forms when the rank is back, with the same answers" within 40 answers
 }
 
+# ---- the tools, from rank 0, over ssh ----
+
+said() { cat out err | grep -qE "$1"; } # PATTERN; launch passes on what ranks print on stderr
+detects() {
+    $shoal hosts detect 10.78.0.1 10.78.0.2 --out found.json >out 2>err && said "rxe0 - rxe0 +direct cable" &&
+        tr -d ' \n' <found.json >reply && grep -q '"backend":"jaccl".*"rdma":\[null,"rxe0"\].*\["rxe0",null\]' reply
+}
+doctor() { $shoal doctor --hostfile found.json >out 2>err; said "rdma .*rxe0"; }
+launches() { # PATTERN FLAGS...
+    pattern=$1; shift
+    $shoal launch --hostfile found.json "$@" >out 2>err && said "$pattern"
+}
+sizes() {
+    export RDMA_SIZES=1024,16384 RDMA_VERBOSE=1 RDMA_ROUNDS=3
+    launches "rdma\(rxe0\)" --job linktest && said " 4096 bytes, us: +[0-9.]+ +[0-9.]+ +[0-9.]+" &&
+        said " 65536 +[0-9]" && ! said " 16384 "
+    rc=$?; unset RDMA_SIZES RDMA_VERBOSE RDMA_ROUNDS; return $rc
+}
+benches() {
+    export SHOAL_BENCH_PROMPT=16 SHOAL_BENCH_GENERATE=4 BENCH_RUNS=1
+    launches "16 tokens: [0-9.]+ tokens/s" --job bench --model $demo
+}
+served() {
+    launches "" --model $demo --port 8080 --kv-reserve-mb 0 --detach && within 40 answers &&
+        $shoal status >out 2>&1 && said "rxe0"
+    rc=$?; $shoal stop >/dev/null 2>&1; return $rc
+}
+
 # ---- speed, next to what the verbs themselves do ----
 
 probe() { # PROGRAM FLAGS...: rank 0 is the server
     if [ "$rank" = 0 ]; then "$@" >out 2>&1 & wait $!; else usleep 500000; "$@" 10.79.1.1 >out 2>&1; fi
-    grep -E '^ *[0-9]+ ' out
+    grep -E "^ *[0-9]+ " out || cat out
 }
 speed() {
     say "ib_send_lat, 16 KiB:"; probe /tools/ib_send_lat -d rxe0 -s 16384 -n 200 -F
@@ -136,24 +170,41 @@ speed() {
 # ---- the parts ----
 
 part_sums() {
-    claim "sums over RC queue pairs" sums 20
-    claim "sums over UC queue pairs" unreliable sums 20
+    claim "sums over RC queue pairs" sums 8
+    claim "sums over UC queue pairs" unreliable sums 8
+    claim "sums over devices that can only send" send_only sums 8
 }
 part_suite() {
+    claim "ports that reach each other are found without names" sums 8 "--backend jaccl"
     claim "the tests of the collectives over RC" suite
     claim "the tests of the collectives over UC" unreliable suite
+    claim "the tests of the collectives over devices that can only send" send_only suite
 }
 part_answers() {
     $shoal generate --model $demo --prompt "Once upon a time" --max-tokens 24 --temperature 0 >want 2>err
-    claim "the same answers over RC" same_answer
+    claim "the same answers over RC, by MLX's environment" by_hand; next_port
     claim "the same answers over UC, as a pipeline" unreliable same_answer --parallel pipeline
+    claim "the same answers over devices that can only send" send_only same_answer
 }
 part_refusals() {
     claim "a wrong device name is named on all ranks" wrong_device
     claim "too little lockable memory is named on all ranks" little_memory
 }
 part_cable() { serve; [ "$rank" != 0 ] || { cut_cable; stop_serving; }; }
+part_cable_sends() { export SHOAL_RDMA_SEND_ONLY=1; part_cable; unset SHOAL_RDMA_SEND_ONLY; }
 part_faults() { serve; [ "$rank" != 0 ] || { cut_cable; kill_rank; stop_serving; }; }
 part_speed() { speed; }
+part_tools() {
+    export SSH_OPTIONS="-F /etc/ssh/config" SHOAL_SSH_TIMEOUT=60
+    /usr/sbin/sshd
+    [ "$rank" = 0 ] || { nc -l -p 7000; return; }
+    within 60 $(command -v ssh) $SSH_OPTIONS 10.78.0.2 true
+    claim "hosts detect finds the device and the cable" detects
+    claim "doctor knows the device" doctor
+    claim "linktest over a hostfile, with sizes and the time of each round" sizes
+    claim "bench over a hostfile" benches
+    claim "launch serves over RDMA, and status names the device" served
+    tell 1 stop
+}
 
 for part in $(echo "$parts" | tr , ' '); do "part_$part"; done

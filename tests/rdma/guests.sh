@@ -11,6 +11,8 @@
 guests=${SHOAL_BUILD%/*}/rdma
 guests_lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 modules="crc32_generic crc32_pclmul virtio_pci virtio_net virtio_rng rdma_rxe ib_uverbs"
+# A busy machine delays the timer that the kernel would check.
+kernel_flags="console=ttyS0 panic=-1 quiet no_timer_check mitigations=off tsc=reliable"
 guest_tools="ibv_devinfo rdma ip tc setpriv ib_send_lat ib_send_bw"
 
 guests_kernel() {
@@ -61,6 +63,18 @@ add() {
     done
 }
 
+# Guests reach each other as root, with a key that is made for the image.
+add_ssh() {
+    mkdir -p "$disk/etc/ssh" "$disk/run/sshd"
+    add /bin "$(command -v ssh)" "$(command -v ssh-keygen)"
+    add /usr/sbin /usr/sbin/sshd
+    ssh-keygen -q -t ed25519 -N '' -f "$disk/etc/ssh/key" && ssh-keygen -q -t ed25519 -N '' -f "$disk/etc/ssh/hostkey"
+    printf '%s\n' "IdentityFile /etc/ssh/key" "StrictHostKeyChecking no" "UserKnownHostsFile /dev/null" "User root" \
+        "LogLevel ERROR" >"$disk/etc/ssh/config"
+    printf '%s\n' "HostKey /etc/ssh/hostkey" "AuthorizedKeysFile /etc/ssh/key.pub" "UsePAM no" "StrictModes no" \
+        "SetEnv PATH=/bin:/tools:/usr/sbin" >"$disk/etc/ssh/sshd_config"
+}
+
 guests_image() (
     PATH=$PATH:/usr/sbin:/sbin
     verbs=/usr/lib/x86_64-linux-gnu/libibverbs
@@ -79,7 +93,8 @@ guests_image() (
     add /lib/x86_64-linux-gnu /lib/x86_64-linux-gnu/libgcc_s.so.1 # loaded when a thread ends
     add /test "$SHOAL_BUILD/shoal" "$SHOAL_BUILD/shoal-rdma.so" "$guests_lib/guest.sh" "$@"
     cp -r "$root/models/demo" "$disk/test/models/"
-    printf 'root:x:0:0:root:/:/bin/sh\n' >"$disk/etc/passwd"
+    printf 'root:x:0:0:root:/:/bin/sh\nsshd:x:1:1:sshd:/:/bin/false\n' >"$disk/etc/passwd"
+    [ ! -x /usr/sbin/sshd ] || add_ssh
     install -m 755 "$guests_lib/guest_init.sh" "$disk/init"
     (cd "$disk" && find . | cpio -o -H newc -R 0:0 --quiet | zstd -q -1 -T0) >"$guests/image"
 )
@@ -104,7 +119,7 @@ guest_start() { # RANK COUNT PARTS
     done
     timeout -k 5 "${GUEST_LIMIT:-240}" qemu-system-x86_64 -M q35 -accel tcg,thread=multi -cpu max -m 384 -nographic \
         -no-reboot -nodefaults -serial stdio -kernel "$guests/vmlinux" -initrd "$guests/image" "${net[@]}" \
-        -append "console=ttyS0 panic=-1 quiet mitigations=off tsc=reliable rank=$rank ranks=$2 parts=$3" \
+        -append "$kernel_flags rank=$rank ranks=$2 parts=$3" \
         </dev/null >"guest$rank.log" 2>&1 &
     pids+=($!)
 }

@@ -9,6 +9,7 @@
 
 #include "net/rdma.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,19 +18,22 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { FAKE_DEPTH = 32, FAKE_QPS = 256, FAKE_KEYS = 4096, FAKE_DEVICES = 2 };
+enum { FAKE_DEPTH = 32, FAKE_QPS = 1024, FAKE_KEYS = 4096, FAKE_DEVICES = 2 };
 
 static struct {
     pthread_mutex_t lock;
     /* set by tests */
     bool no_kind[SH_RDMA_KINDS];
-    bool port_down[FAKE_DEVICES];
+    bool send_only;               /* like a device of Thunderbolt */
+    bool port_down[FAKE_DEVICES]; /* the first port of each; others are always up */
+    int ports;
     uint32_t inline_max;
     uint32_t frame_max;
     int depth;
     bool gone[FAKE_DEVICES]; /* devices that have vanished */
     int register_error, open_error, create_error;
-    long drop; /* the frame to lose, counted from 1 over all queue pairs; 0: none */
+    long drop;         /* the frame to lose, counted from 1 over all queue pairs; 0: none */
+    uint32_t drop_len; /* lose the next frame of this length; 0: none */
     /* counted */
     long frames, unposted, bad_writes, registered;
     /* the network */
@@ -43,12 +47,19 @@ static struct {
     unsigned downs[FAKE_DEVICES]; /* ports that went down, ever */
 } FAKE = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* The addresses of a rank's devices, instead of 10.0.NUMBER.1; a rank is a thread. Two queue pairs
+ * reach each other if their GIDs agree up to the last two bytes, or the last one for IPv4. */
+static _Thread_local const char *fake_gids[FAKE_DEVICES][3];
+
 /* What every test starts from. */
 static inline void fake_reset(void)
 {
     pthread_mutex_lock(&FAKE.lock);
     memset(FAKE.no_kind, 0, sizeof(FAKE.no_kind));
     memset(FAKE.port_down, 0, sizeof(FAKE.port_down));
+    FAKE.send_only = false;
+    FAKE.ports = 1;
+    FAKE.drop_len = 0;
     FAKE.inline_max = 0;
     FAKE.frame_max = 1 << 30;
     FAKE.depth = FAKE_DEPTH;
@@ -75,6 +86,7 @@ struct sh_rdma_qp {
     sh_rdma_kind kind;
     int fd;
     bool armed;
+    bool reaches; /* its peer */
     struct {
         uint64_t id;
         uint8_t *at;
@@ -117,13 +129,15 @@ static inline void fake_close(sh_rdma_dev *dev)
 
 static inline int fake_port(sh_rdma_dev *dev, int port, sh_rdma_port *out)
 {
-    if (port != 1) return EINVAL;
+    if (port < 1 || port > FAKE.ports) return EINVAL;
     pthread_mutex_lock(&FAKE.lock);
-    *out = (sh_rdma_port){.active = !FAKE.port_down[dev->number],
+    *out = (sh_rdma_port){.active = port > 1 || !FAKE.port_down[dev->number],
                           .ethernet = true,
                           .mtu = dev->number == 0 ? 4096 : 1024,
                           .frame_max = FAKE.frame_max,
+                          .send_only = FAKE.send_only,
                           .gids = 3,
+                          .ports = FAKE.ports,
                           .depth = FAKE.depth};
     pthread_mutex_unlock(&FAKE.lock);
     return 0;
@@ -133,6 +147,11 @@ static inline int fake_port(sh_rdma_dev *dev, int port, sh_rdma_port *out)
 static inline int fake_gid(sh_rdma_dev *dev, int port, int index, sh_rdma_gid *out)
 {
     (void)port;
+    if (fake_gids[dev->number][0] != NULL) {
+        const char *text = fake_gids[dev->number][index];
+        *out = (sh_rdma_gid){.type = text != NULL ? SH_RDMA_GID_ROCE_2 : SH_RDMA_GID_NONE};
+        return text == NULL || inet_pton(AF_INET6, text, out->raw) == 1 ? 0 : EINVAL;
+    }
     *out = (sh_rdma_gid){.type = index == 0   ? SH_RDMA_GID_NONE
                                  : index == 1 ? SH_RDMA_GID_ROCE_1
                                               : SH_RDMA_GID_ROCE_2};
@@ -212,7 +231,8 @@ static inline int fake_create(sh_rdma_dev *dev, int port, sh_rdma_kind kind, int
 {
     (void)port;
     if (FAKE.create_error != 0) return FAKE.create_error;
-    if (FAKE.no_kind[kind] || depth > FAKE_DEPTH) return EOPNOTSUPP;
+    if (FAKE.no_kind[kind] || (FAKE.send_only && kind == SH_RDMA_RC) || depth > FAKE_DEPTH)
+        return EOPNOTSUPP;
     sh_rdma_qp *qp = calloc(1, sizeof(*qp));
     qp->dev = dev;
     qp->kind = kind;
@@ -250,8 +270,12 @@ static inline uint32_t fake_inline_max(const sh_rdma_qp *qp)
 
 static inline int fake_connect(sh_rdma_qp *qp, const sh_rdma_path *path)
 {
+    sh_rdma_gid mine;
+    fake_gid(qp->dev, 1, path->gid_index, &mine);
+    bool is_v4 = mine.raw[10] == 0xff;
     pthread_mutex_lock(&FAKE.lock);
     qp->peer = path->qpn;
+    qp->reaches = memcmp(mine.raw, path->gid, is_v4 ? 15 : 14) == 0;
     pthread_mutex_unlock(&FAKE.lock);
     return 0;
 }
@@ -261,7 +285,7 @@ static inline int fake_post_receive(sh_rdma_qp *qp, uint64_t id, void *at, uint3
 {
     int error = ENOMEM;
     pthread_mutex_lock(&FAKE.lock);
-    if (!fake_may(key, at, len)) FAKE.bad_writes++;
+    if (!fake_may(key, at, len) || (FAKE.send_only && qp->peer == 0)) FAKE.bad_writes++;
     if (qp->receives < FAKE_DEPTH) {
         int i = (qp->receive_first + qp->receives++) % FAKE_DEPTH;
         qp->receive[i].id = id;
@@ -304,13 +328,16 @@ static inline void fake_deliver(sh_rdma_qp *to, const sh_rdma_send *send, uint32
     to->receive_first = (to->receive_first + 1) % FAKE_DEPTH;
     to->receives--;
     if (send->write) at = (uint8_t *)(uintptr_t)send->remote; /* NOLINT: an address by design */
-    if (send->write ? !fake_may(send->remote_key, at, len) : len > space)
+    if (send->write ? !fake_may(send->remote_key, at, len)
+                    : len > space || (FAKE.send_only && len != space))
         FAKE.bad_writes++;
     else
         fake_gather(at, send);
-    fake_complete(
-        to, (sh_rdma_completion){
-                .id = id, .received = true, .written = send->write, .len = len, .imm = send->imm});
+    fake_complete(to, (sh_rdma_completion){.id = id,
+                                           .received = true,
+                                           .written = send->write,
+                                           .len = len,
+                                           .imm = FAKE.send_only ? 0 : send->imm});
 }
 
 static inline int fake_post_send(sh_rdma_qp *qp, const sh_rdma_send *send)
@@ -319,7 +346,10 @@ static inline int fake_post_send(sh_rdma_qp *qp, const sh_rdma_send *send)
     for (int i = 0; i < send->parts; i++) len += send->part[i].len;
     pthread_mutex_lock(&FAKE.lock);
     sh_rdma_qp *to = FAKE.qp[qp->peer];
-    bool lost = ++FAKE.frames == FAKE.drop || to == NULL || to->peer != qp->number;
+    bool lost = ++FAKE.frames == FAKE.drop || len == FAKE.drop_len || to == NULL ||
+                to->peer != qp->number || !qp->reaches;
+    if (len == FAKE.drop_len) FAKE.drop_len = 0;
+    if (FAKE.send_only && (send->write || send->parts != 1)) FAKE.bad_writes++;
     if (!lost) fake_deliver(to, send, len);
     if (len > FAKE.frame_max || (send->in_line && len > FAKE.inline_max)) FAKE.bad_writes++;
     fake_complete(qp, (sh_rdma_completion){.id = send->id,
@@ -344,6 +374,7 @@ static inline int fake_poll(sh_rdma_qp *qp, sh_rdma_completion *out, int cap, in
 
 static inline int fake_arm(sh_rdma_qp *qp)
 {
+    if (FAKE.send_only) abort();
     pthread_mutex_lock(&FAKE.lock);
     qp->armed = true;
     pthread_mutex_unlock(&FAKE.lock);

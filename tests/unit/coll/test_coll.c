@@ -15,7 +15,7 @@
 
 /* Devices made of memory, for the RDMA transport. */
 typedef struct {
-    bool unreliable;
+    bool unreliable, send_only;
     int lanes; /* 0: no device list */
     uint32_t frame_max;
     uint32_t inline_max;
@@ -26,6 +26,9 @@ static const verbs RC = {.frame_max = 1 << 30, .inline_max = 128, .depth = 32};
 static const verbs UC = {.unreliable = true, .frame_max = 1 << 20, .depth = 32};
 static const verbs SMALL = {.frame_max = 5000, .inline_max = 60, .depth = 8};
 static const verbs LANES = {.unreliable = true, .lanes = 2, .frame_max = 1 << 30, .depth = 16};
+
+static const verbs SENDS = {.send_only = true, .frame_max = 16384, .depth = 16};
+static const verbs SEND_LANES = {.send_only = true, .lanes = 2, .frame_max = 4096, .depth = 8};
 
 typedef struct {
     const char *name;
@@ -50,6 +53,8 @@ static const transport TRANSPORTS[] = {
     {"rdma, unreliable, asleep at once", NULL, false, &sh_transport_rdma, 1, 0, &UC},
     {"rdma with short frames", NULL, false, &sh_transport_rdma, 1, 20, &SMALL},
     {"rdma on two devices", NULL, false, &sh_transport_rdma, 1, 0, &LANES},
+    {"rdma that only sends", NULL, false, &sh_transport_rdma, 1, 20, &SENDS},
+    {"rdma that only sends, on two devices", NULL, false, &sh_transport_rdma, 1, 0, &SEND_LANES},
 };
 
 static const transport RDMA = {"rdma devices", RANKS_TOKEN, false, &sh_transport_rdma, 1, 20, NULL};
@@ -79,6 +84,7 @@ static void verbs_set(const verbs *v)
 {
     fake_reset();
     FAKE.no_kind[SH_RDMA_RC] = v->unreliable;
+    FAKE.send_only = v->send_only;
     FAKE.frame_max = v->frame_max;
     FAKE.inline_max = v->inline_max;
     FAKE.depth = v->depth;

@@ -3,6 +3,7 @@
  * it is in coll/test_coll.c. */
 #include "net/rdma.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "coll/coll.h"
 #include "net/rdma_address.h"
@@ -74,10 +75,23 @@ TEST(the_gid_in_the_network_of_the_peer_answers)
     assert_string_equal(best_of(gids, &near), "none");
 }
 
+TEST(routed_addresses_win_over_link_local_ones_of_similar_macs)
+{
+    UNUSED_STATE;
+    sh_rdma_gid v4[] = {gid_of(SH_RDMA_GID_ROCE_2, "::ffff:10.79.1.1"),
+                        gid_of(SH_RDMA_GID_ROCE_2, "::ffff:10.79.200.2")};
+    sh_rdma_gid local[] = {gid_of(SH_RDMA_GID_ROCE_2, "fe80::5054:ff:fe00:100"),
+                           gid_of(SH_RDMA_GID_ROCE_2, "fe80::5054:ff:fe00:101")};
+    assert_true(sh_rdma_gid_value(&v4[0], &v4[1]) > sh_rdma_gid_value(&local[0], &local[1]));
+}
+
 TEST(addresses_travel_in_an_offer)
 {
     UNUSED_STATE;
-    sh_rdma_addresses from = {.depth = 16,
+    sh_rdma_addresses from = {.send_only = true,
+                              .any = true,
+                              .chosen = 3,
+                              .depth = 16,
                               .slot_len = 65600,
                               .frame_len = 1 << 18,
                               .count = SH_LANES_MAX},
@@ -86,7 +100,9 @@ TEST(addresses_travel_in_an_offer)
     sh_err err;
     for (int i = 0; i < from.count; i++)
         from.lane[i] = (sh_rdma_address){.lid = (uint16_t)(60000 + i),
-                                         .gid = gid_of(SH_RDMA_GID_ROCE_2, "::ffff:10.0.0.1"),
+                                         .gid = {gid_of(SH_RDMA_GID_ROCE_2, "::ffff:10.0.0.1"),
+                                                 gid_of(SH_RDMA_GID_ROCE_1, "2001:db8::1"),
+                                                 gid_of(SH_RDMA_GID_ROCE_2, "fe80::1")},
                                          .qpn = {0xfffffe, (uint32_t)i},
                                          .psn = 0xabcdef,
                                          .mtu = 4096};
@@ -98,8 +114,10 @@ TEST(addresses_travel_in_an_offer)
         cut.body_len = len;
         assert_int_equal(sh_rdma_addresses_unpack(&cut, &to, &err), SH_ERR_PEER);
     }
-    for (int i = 0; i < 2; i++) { /* too little to work with */
+    for (int i = 0; i < 4; i++) { /* too little to work with */
         sh_rdma_addresses less = from;
+        if (i == 2) memset(less.lane[0].gid, 0, sizeof(less.lane[0].gid));
+        if (i == 3) less.lane[0].gid[SH_RDMA_IPV6] = less.lane[0].gid[SH_RDMA_LINK_LOCAL];
         less.depth = i == 0 ? 7 : from.depth;
         less.slot_len = i == 1 ? 127 : from.slot_len;
         sh_offer small = {0};
@@ -113,7 +131,8 @@ TEST(addresses_travel_in_an_offer)
 /* ---- groups ---- */
 
 typedef struct {
-    const char *names[2][3]; /* of ranks 0 and 1; without any, all active ones */
+    const char *names[2][3];              /* of ranks 0 and 1; without any, all active ones */
+    const char *gids[3][FAKE_DEVICES][3]; /* by rank; see fake_gids */
     bool listed, partial;
     int op_ms;
     bool registered; /* register the memory of the sums */
@@ -158,8 +177,9 @@ static sh_status sums(sh_group *group, setup *set, const sh_rdma *rdma, sh_err *
 static void run(ranks_one *one)
 {
     setup *set = one->arg;
-    const char *const *lists[2] = {set->names[one->rank], set->names[one->rank]};
-    lists[one->rank] = NULL;
+    memcpy(fake_gids, set->gids[one->rank], sizeof(fake_gids));
+    const char *const *lists[2] = {one->rank == 0 ? NULL : set->names[1],
+                                   one->rank == 0 ? set->names[0] : NULL};
     sh_rdma_devices devices = {.size = 2, .names = lists, .partial = set->partial};
     sh_rdma_opts rdma_opts = {.plugin = &FAKE_VERBS, .devices = set->listed ? &devices : NULL};
     sh_rdma *rdma = NULL;
@@ -174,21 +194,27 @@ static void run(ranks_one *one)
     one->status = sh_rdma_open(&rdma_opts, &rdma, &one->err);
     opts.mesh.library = rdma;
     if (one->status == SH_OK) one->status = sh_group_open(&opts, &group, &one->err);
+    int peer = one->rank == 0 ? 1 : 0;
     if (one->status == SH_OK && set->path != NULL &&
-        strcmp(sh_group_path(group, 1 - one->rank), set->path) != 0)
+        strcmp(sh_group_path(group, peer), set->path) != 0)
         one->status = sh_err_set(&one->err, SH_ERR_GROUP, "the pair uses %s",
-                                 sh_group_path(group, 1 - one->rank));
+                                 sh_group_path(group, peer));
     if (one->status == SH_OK) one->status = sums(group, set, rdma, &one->err);
     sh_group_close(group);
     sh_rdma_close(rdma);
 }
 
+static void all_pass(int size, setup *set)
+{
+    ranks_one ranks[3];
+    ranks_run(size, size, run, set, ranks);
+    for (int r = 0; r < size; r++) CHECK_OK(ranks[r].status, ranks[r].err);
+    assert_int_equal(FAKE.unposted + FAKE.bad_writes + FAKE.registered, 0);
+}
+
 static void both_pass(setup *set)
 {
-    ranks_one ranks[2];
-    ranks_run(2, 2, run, set, ranks);
-    for (int r = 0; r < 2; r++) CHECK_OK(ranks[r].status, ranks[r].err);
-    assert_int_equal(FAKE.unposted + FAKE.bad_writes + FAKE.registered, 0);
+    all_pass(2, set);
 }
 
 /* Both ranks end with this text in their error. */
@@ -229,6 +255,39 @@ TEST(devices_are_named_or_found)
     fake_pull_cable(0); /* and none is named: the other one is found */
     setup any = {.sums = 4, .path = "rdma"};
     both_pass(&any);
+}
+
+/* Three ranks, a cable between each two of them, and no names. */
+TEST(without_names_a_pair_uses_the_ports_that_reach_each_other)
+{
+    UNUSED_STATE;
+    fake_reset();
+    setup triangle = {.gids = {{{"::ffff:10.254.1.1"}, {"::ffff:10.254.2.1"}},
+                               {{"::ffff:10.254.1.2"}, {"::ffff:10.254.3.1"}},
+                               {{"::ffff:10.254.2.2"}, {"::ffff:10.254.3.2"}}},
+                      .sums = 4,
+                      .path = "rdma"};
+    all_pass(3, &triangle);
+    fake_reset();
+    FAKE.ports = 2; /* and only the second one has a cable */
+    FAKE.port_down[0] = FAKE.port_down[1] = true;
+    setup second = {.sums = 4, .path = "rdma"};
+    both_pass(&second);
+}
+
+TEST(a_pair_uses_a_class_of_addresses_that_both_have)
+{
+    UNUSED_STATE;
+    fake_reset();
+    setup set = {.gids = {{{"2001:db8::1", "fe80::1"}, {"fe80:1::1"}},
+                          {{"::ffff:10.0.0.2", "fe80::2"}, {"::ffff:10.0.9.2"}}},
+                 .sums = 4,
+                 .path = "rdma"};
+    both_pass(&set);
+    setup none = {
+        .gids = {{{"2001:db8::1"}, {"2001:db8:1::1"}}, {{"::ffff:10.0.0.2"}, {"::ffff:10.0.9.2"}}}};
+    both_fail(&none, "fake0 has no GID that reaches ::ffff:10.0.0.2; give both interfaces an "
+                     "address in the same network");
 }
 
 TEST(pairs_without_devices_use_sockets_only_if_that_was_asked_for)
@@ -285,10 +344,95 @@ TEST(a_lost_frame_ends_the_group_within_seconds)
         setup set = {.sums = 40, .op_ms = 6000};
         both_fail(&set, "RDMA over fake0: frames were lost; check the cable");
     }
+    for (int frame = 3; frame <= 11; frame += 4) {
+        fake_reset();
+        FAKE.send_only = true;
+        FAKE.frame_max = 4096;
+        FAKE.drop = frame;
+        setup set = {.sums = 40, .op_ms = 6000};
+        both_fail(&set, "RDMA over fake0: frames were lost; check the cable");
+    }
     fake_reset();
     FAKE.drop = 9; /* a reliable queue pair notices by itself */
     setup set = {.sums = 40};
     both_fail(&set, "RDMA over fake0: the peer does not acknowledge; check the cable");
+}
+
+/* Every message is copied into frames; long ones are also copied out of them. */
+TEST(a_device_that_only_sends_copies_once_on_each_end)
+{
+    UNUSED_STATE;
+    fake_reset();
+    FAKE.send_only = true;
+    FAKE.frame_max = 16384;
+    setup set = {.sums = 1, .path = "rdma"};
+    both_pass(&set); /* a short sum, taken where it arrives, and a barrier */
+    assert_in_range(atomic_load(&set.copied), 2 * SHORT * sizeof(float), 3 * SHORT * sizeof(float));
+    set.sums = 40;
+    both_pass(&set);
+    fake_pull_cable(0);
+    fake_pull_cable(1);
+    both_fail(&set, "is down; check the cable");
+}
+
+TEST(lengths_of_a_device_that_only_sends_are_refused_or_rounded)
+{
+    UNUSED_STATE;
+    fake_reset();
+    FAKE.send_only = true;
+    FAKE.frame_max = 2048;
+    setup set = {.sums = 4};
+    both_fail(&set, "needs frames of at least 4096 bytes");
+    FAKE.frame_max = 12000;
+    both_pass(&set);
+}
+
+/* A message goes around three ranks, and its first hop is lost: the rank that sent it waits for the
+ * last hop, and must help the rank that waits for the first. */
+static void run_around(ranks_one *one)
+{
+    char x[5000] = {0};
+    int next = (one->rank + 1) % 3, last = (one->rank + 2) % 3;
+    sh_rdma *rdma = NULL;
+    sh_group *group = NULL;
+    sh_group_opts opts;
+    sh_group_opts_init(&opts);
+    opts.mesh = ranks_opts(one);
+    opts.mesh.wanted = &sh_transport_rdma;
+    opts.op_ms = 60000;
+    opts.silence_ms = 10000;
+    opts.spin_us = 0;
+    one->status = sh_rdma_open(&(sh_rdma_opts){.plugin = &FAKE_VERBS}, &rdma, &one->err);
+    opts.mesh.library = rdma;
+    if (one->status == SH_OK) one->status = sh_group_open(&opts, &group, &one->err);
+    if (one->status == SH_OK && one->rank == 0)
+        one->status = sh_coll_send(group, next, x, sizeof(x), &one->err);
+    if (one->status == SH_OK) one->status = sh_coll_recv(group, last, x, sizeof(x), &one->err);
+    if (one->status == SH_OK && one->rank != 0)
+        one->status = sh_coll_send(group, next, x, sizeof(x), &one->err);
+    if (one->status == SH_OK) one->status = sh_coll_barrier(group, &one->err);
+    sh_group_close(group);
+    sh_rdma_close(rdma);
+}
+
+TEST(a_frame_lost_toward_a_rank_that_nobody_waits_for_is_noticed)
+{
+    UNUSED_STATE;
+    for (int send_only = 0; send_only < 2; send_only++) {
+        fake_reset();
+        FAKE.no_kind[SH_RDMA_RC] = true;
+        FAKE.send_only = send_only == 1;
+        FAKE.frame_max = send_only ? 16384 : 1 << 20;
+        FAKE.drop_len = send_only ? 0 : SH_OP_HEAD_LEN + 5000;
+        FAKE.drop = send_only ? 7 : 0; /* after two greetings for each pair */
+        ranks_one ranks[3];
+        int64_t start_ns = sh_clock_ns();
+        ranks_run(3, 3, run_around, NULL, ranks);
+        for (int r = 0; r < 3; r++)
+            CHECK_FAILS(ranks[r].status, ranks[r].err,
+                        "RDMA over fake0: frames were lost; check the cable");
+        assert_true(sh_clock_ns() - start_ns < 10 * (int64_t)1000000000);
+    }
 }
 
 TEST(a_pulled_cable_ends_the_group_at_once)
@@ -336,12 +480,18 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_gid_that_reaches_furthest_is_offered),
         cmocka_unit_test(the_gid_in_the_network_of_the_peer_answers),
+        cmocka_unit_test(routed_addresses_win_over_link_local_ones_of_similar_macs),
         cmocka_unit_test(addresses_travel_in_an_offer),
         cmocka_unit_test(registered_memory_is_never_copied),
         cmocka_unit_test(devices_are_named_or_found),
+        cmocka_unit_test(without_names_a_pair_uses_the_ports_that_reach_each_other),
+        cmocka_unit_test(a_pair_uses_a_class_of_addresses_that_both_have),
         cmocka_unit_test(pairs_without_devices_use_sockets_only_if_that_was_asked_for),
         cmocka_unit_test(a_device_that_cannot_be_used_is_named_with_what_to_do),
         cmocka_unit_test(a_lost_frame_ends_the_group_within_seconds),
+        cmocka_unit_test(a_device_that_only_sends_copies_once_on_each_end),
+        cmocka_unit_test(lengths_of_a_device_that_only_sends_are_refused_or_rounded),
+        cmocka_unit_test(a_frame_lost_toward_a_rank_that_nobody_waits_for_is_noticed),
         cmocka_unit_test(a_pulled_cable_ends_the_group_at_once),
         cmocka_unit_test(a_device_that_vanishes_ends_the_group),
         cmocka_unit_test(a_rank_that_waits_for_one_that_has_left_is_told),
