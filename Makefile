@@ -152,13 +152,15 @@ soak: tests ## send random requests to 1 to 4 ranks; compare each answer with th
 	    "4 --parallel 2x2" "1 $$fixed" "2 $$fixed" "3 --parallel pipeline $$fixed"; do \
 	    echo "ranks: $$form"; tests/soak/soak.sh $(B) $(SOAK_REQUESTS) $(SOAK_SEED) $$form || exit 1; done
 
-CHAOS_SECONDS ?= 120
+CHAOS_FAULTS ?= 100
 CHAOS_SEED ?= 1
-chaos: program ## kill, stop and cut ranks, API and links at random under load, each run for CHAOS_SECONDS (120)
-	tests/chaos/chaos.sh $(B) $(CHAOS_SECONDS) $(CHAOS_SEED)
-	tests/chaos/chaos.sh $(B) $(CHAOS_SECONDS) $(CHAOS_SEED) --parallel pipeline
-	tests/chaos/chaos.sh $(B) $(CHAOS_SECONDS) $(CHAOS_SEED) --ranks 4 --parallel 2x2
-	tests/chaos/chaos.sh --hosts $(B) $(CHAOS_SECONDS) $(CHAOS_SEED)
+chaos: program ## kill, stop, cut, add and remove ranks at random under load, CHAOS_FAULTS (100) times in each of six ways
+	tests/chaos/chaos.sh $(B) $(CHAOS_FAULTS) $(CHAOS_SEED)
+	tests/chaos/chaos.sh $(B) $(CHAOS_FAULTS) $(CHAOS_SEED) --parallel pipeline
+	tests/chaos/chaos.sh $(B) $(CHAOS_FAULTS) $(CHAOS_SEED) --ranks 4 --parallel 2x2
+	tests/chaos/chaos.sh --elastic $(B) $(CHAOS_FAULTS) $(CHAOS_SEED)
+	tests/chaos/chaos.sh --elastic $(B) $(CHAOS_FAULTS) $(CHAOS_SEED) --parallel pipeline
+	tests/chaos/chaos.sh --hosts $(B) $(CHAOS_FAULTS) $(CHAOS_SEED)
 
 rdma-check: tests ## try RDMA on two and three machines in QEMU, with soft-RoCE: 10 minutes
 	tests/rdma/full.sh $(B)

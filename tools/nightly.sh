@@ -18,8 +18,8 @@ step "lint" make lint
 step "asan and ubsan: all tests" make -j"$jobs" asan
 step "tsan: all tests" make -j"$jobs" tsan
 step "soak" make -j"$jobs" soak SOAK_SEED="$seed"
-step "chaos" make -j"$jobs" chaos CHAOS_SECONDS="$seconds" CHAOS_SEED="$seed"
-step "chaos under asan" make -j"$jobs" VARIANT=asan chaos CHAOS_SECONDS="$seconds" CHAOS_SEED="$seed"
+step "chaos" make -j"$jobs" chaos CHAOS_FAULTS="$((seconds / 4))" CHAOS_SEED="$seed"
+step "chaos under asan" make -j"$jobs" VARIANT=asan chaos CHAOS_FAULTS="$((seconds / 4))" CHAOS_SEED="$seed"
 step "fuzz: $seconds s per target" make -j"$jobs" fuzz FUZZ_SECONDS="$seconds"
 echo "$(date -u +%FT%TZ) $(git rev-parse --short HEAD 2>/dev/null) seed $seed: $(steps_done)" | tee -a build/nightly.log
 [ "$failed" = 0 ]

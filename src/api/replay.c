@@ -360,11 +360,14 @@ static bool sequence_replay(sh_replay_sequence *s)
         sequence_fail(s, &err);
         return true;
     }
+    bool again = s->spec.replayed;
+    s->spec.replayed = true; /* one that only waited here was accepted too */
     sh_status status = sequence_send(s, &err);
+    if (is_absence(status)) s->spec.replayed = again;
     if (is_absence(status)) return false;
     s->held = false;
     r->stats.held--;
-    r->stats.replays += s->spec.replayed;
+    r->stats.replays += again;
     if (status != SH_OK) sequence_fail(s, &err);
     return true;
 }

@@ -45,6 +45,15 @@ static void kv_write(const sh_api *api, sh_json_writer *w)
     cJSON_free(text);
 }
 
+/* How evenly the ranks are loaded, as the engine reports it; null while that is not known. */
+static void imbalance_write(const sh_api *api, sh_json_writer *w)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(api->stats, "imbalance");
+    char *text = item == NULL ? NULL : cJSON_PrintUnformatted(item);
+    sh_write_raw(w, "imbalance", sh_str_of(text == NULL ? "null" : text));
+    cJSON_free(text);
+}
+
 static void memory_members(double total, double unused, sh_json_writer *w)
 {
     sh_write_num(w, "active_gb", (total - unused) / GIB);
@@ -99,12 +108,18 @@ static void hardware_write(const sh_api *api, sh_json_writer *w)
     cJSON_Delete(seen);
 }
 
+static const cJSON *missing_of(const sh_api *api)
+{
+    return cJSON_GetObjectItemCaseSensitive(api->stats, "missing");
+}
+
 /* "starting" until the first engine has connected; after that, trouble is "engine_lost". */
 static const char *state_name(const sh_api *api)
 {
     sh_api_error ignored;
     if (api->stopping) return "stopping";
-    if (sh_api_ready(api, &ignored)) return "healthy";
+    if (sh_api_ready(api, &ignored))
+        return cJSON_GetArraySize(missing_of(api)) > 0 ? "degraded" : "healthy";
     return api->served == NULL ? "starting" : "engine_lost";
 }
 
@@ -121,11 +136,25 @@ static void health_memory_write(const sh_api *api, sh_json_writer *w)
     sh_write_bool(w, "memory_safe", !(total - unused > MEMORY_SAFE * total));
 }
 
+/* Ranks come and go while a connection to the engine lasts, so the last stats say it best. */
+static int64_t world_size(const sh_api *api)
+{
+    const sh_engine_info *info = sh_engine_conn_info(api->engine_conn);
+    return (int64_t)sh_api_stat(api, "world_size", info == NULL ? 0 : info->world_size);
+}
+
+static void missing_write(const sh_api *api, sh_json_writer *w)
+{
+    char *text = cJSON_PrintUnformatted(missing_of(api));
+    sh_write_bool(w, "degraded", cJSON_GetArraySize(missing_of(api)) > 0);
+    sh_write_raw(w, "missing", sh_str_of(text == NULL ? "[]" : text));
+    cJSON_free(text);
+}
+
 static void health_write(const sh_api *api, sh_json_writer *w)
 {
     sh_api_error error = {0};
     bool ready = sh_api_ready(api, &error);
-    const sh_engine_info *info = sh_engine_conn_info(api->engine_conn);
     sh_write_begin(w, NULL, '{');
     sh_write_text(w, "status", state_name(api));
     sh_write_text(w, "api", "ready");
@@ -136,7 +165,8 @@ static void health_write(const sh_api *api, sh_json_writer *w)
     sh_write_int(w, "port", sh_http_server_port(api->server));
     sh_write_bool(w, "cors_enabled", api->opts->cors != NULL && api->opts->cors[0] != '\0');
     sh_write_end(w, '}');
-    sh_write_int(w, "world_size", info == NULL ? 0 : info->world_size);
+    sh_write_int(w, "world_size", world_size(api));
+    missing_write(api, w);
     sh_write_int(w, "rank", 0);
     sh_write_text(w, "model", api->served == NULL ? NULL : sh_served_model_name(api->served));
     sh_write_text(w, "model_type", api->served == NULL ? NULL : sh_served_model_type(api->served));
@@ -149,6 +179,7 @@ static void health_write(const sh_api *api, sh_json_writer *w)
     sh_write_num(w, "uptime_s", uptime_s(api));
     health_memory_write(api, w);
     ranks_write(api, w);
+    imbalance_write(api, w);
     sh_write_end(w, '}');
 }
 
@@ -236,7 +267,6 @@ void sh_handle_root(sh_http_request *req, void *arg)
 
 static void model_members(const sh_api *api, sh_json_writer *w)
 {
-    const sh_engine_info *info = sh_engine_conn_info(api->engine_conn);
     sh_api_error ignored;
     sh_write_text(w, "id", sh_served_model_name(api->served));
     sh_write_text(w, "model", sh_served_model_name(api->served));
@@ -248,7 +278,7 @@ static void model_members(const sh_api *api, sh_json_writer *w)
     sh_write_int(w, "max_tokens",
                  api->opts->max_tokens == 0 ? sh_served_model_context(api->served)
                                             : api->opts->max_tokens);
-    sh_write_int(w, "num_devices", info == NULL ? 0 : info->world_size);
+    sh_write_int(w, "num_devices", world_size(api));
     sh_write_text(w, "backend",
                   cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(api->stats, "backend")));
 }

@@ -50,7 +50,9 @@ struct rules {
     bool few_tries;          /* the number of tries to come up is limited */
     bool awaits_peers;       /* and tries that ended for want of peers are not counted */
     bool reloads;            /* gets SIGHUP */
+    bool renews_itself;      /* is a supervisor, which stays and renews its own children */
     bool exit_stops_all;
+    bool fails_alone; /* even its final failure is no reason to stop the others */
 };
 
 static const struct rules RULES[] = {
@@ -73,8 +75,17 @@ static const struct rules RULES[] = {
     [SH_CHILD_OBSERVED_RANK] = {.restarts = true,
                                 .errors_final = true,
                                 .reports = true,
-                                .beats = true},
-    [SH_CHILD_AGENT] = {.restarts = true, .errors_final = true, .exit_stops_all = true},
+                                .beats = true,
+                                .renews_itself = true},
+    [SH_CHILD_AGENT] = {.restarts = true,
+                        .errors_final = true,
+                        .renews_itself = true,
+                        .exit_stops_all = true},
+    [SH_CHILD_MEMBER_AGENT] = {.restarts = true, .errors_final = true, .renews_itself = true},
+    [SH_CHILD_ADDED_AGENT] = {.restarts = true,
+                              .errors_final = true,
+                              .renews_itself = true,
+                              .fails_alone = true},
 };
 
 struct child {
@@ -111,6 +122,8 @@ struct sh_children {
     int64_t frozen_ms; /* a child that is silent for so long is killed; 0: never */
     int64_t polled_ns;
     sh_deadline give_up_at; /* once one has failed for good, or an agent has exited */
+    bool patient;           /* the first request to stop is only passed on */
+    bool asked;             /* and has been: what ends now is not started again */
     bool stopping, agent_exited;
     bool services_due; /* to be renewed */
     sh_children_hooks hooks;
@@ -141,6 +154,7 @@ sh_children *sh_children_create(void)
     sigaddset(&c->signals, SIGINT);
     sigaddset(&c->signals, SIGTERM);
     sigaddset(&c->signals, SIGHUP);
+    sigaddset(&c->signals, SIGUSR1);
     sigaddset(&c->signals, SIGUSR2);
     sigaddset(&c->signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &c->signals, &c->before);
@@ -172,6 +186,7 @@ void sh_children_ready(sh_children *c, int idx)
 static void child_exec(const sh_children *c, const struct child *child, pid_t parent,
                        const int pipes[3][2], char *ready_env)
 {
+    static char served_env[] = "SHOAL_SERVED=1";
     setpgid(0, 0);
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -189,6 +204,7 @@ static void child_exec(const sh_children *c, const struct child *child, pid_t pa
     for (const int *fd = child->keep_fds; *fd > STDERR_FILENO; fd++) fcntl(*fd, F_SETFD, 0);
     if (pipes[2][1] >= 0) fcntl(pipes[2][1], F_SETFD, 0);
     if (pipes[2][1] >= 0) putenv(ready_env);
+    if (child->ready) putenv(served_env);
     for (char **env = child->env; *env != NULL; env++)
         if (strchr(*env, '=') != NULL)
             putenv(*env);
@@ -351,8 +367,8 @@ static void child_failed(sh_children *c, const struct child *child, int wait_sta
     int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
     const char *tried = is_out_of_tries(child) ? "; giving up: it did not come up in three tries"
                                                : "";
-    if (c->hooks.ended == NULL) SH_LOGE("%s %s%s", child->name, how, tried);
-    if (c->code != 0) return;
+    if (c->hooks.line == NULL) SH_LOGE("%s %s%s", child->name, how, tried);
+    if (c->code != 0 || child->rules->fails_alone) return;
     c->give_up_at = sh_deadline_in_ms(c->linger_ms);
     c->code = code;
 }
@@ -373,7 +389,7 @@ static void child_restart_later(sh_children *c, struct child *child, int64_t ran
     child->restarts = ran_ms > HEALTHY_MS ? 1 : child->restarts + 1;
     int64_t pause = restart_pause(child);
     child->restart_at = sh_deadline_in_ms(pause);
-    if (c->hooks.ended != NULL) return;
+    if (c->hooks.line != NULL) return;
     if (pause == 0)
         SH_LOGW("%s %s; restarting it", child->name, how);
     else
@@ -409,7 +425,8 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
     bool repeats = !child->renewed && would_repeat(child, wait_status, ran_ms);
     end_text(wait_status, how, sizeof(how));
     if (service_fall_back(child, how)) return;
-    child->ended = c->stopping || clean || !child->rules->restarts || repeats;
+    child->ended = c->stopping || (c->asked && !child->renewed) || clean ||
+                   !child->rules->restarts || repeats;
     if (child->rules->exit_stops_all && clean && !c->agent_exited) {
         c->agent_exited = true;
         c->give_up_at = sh_deadline_in_ms(c->linger_ms);
@@ -424,22 +441,37 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
         c->hooks.ended(c->hooks.arg, (int)(child - c->list), how, !child->ended);
 }
 
-/* SIGUSR2: replaces every process by a new one. Ranks end and start again. Those that cannot
- * form a group a second time (MPI), or that only a tether reaches, stay as they are. */
-static void children_renew(sh_children *c)
+static void tether_write(const struct child *child, char order)
 {
-    for (int i = 0; i < c->count; i++) {
-        struct child *child = &c->list[i];
-        if (child->pid == 0 || child->rules->reloads) continue;
-        if (!child->rules->restarts || child->tether) {
-            SH_LOGW("%s cannot be renewed", child->name);
-            continue;
-        }
+    if (child->input >= 0 && write(child->input, &order, 1) < 0 && errno != EAGAIN)
+        SH_LOGD("%s: its tether is broken", child->name);
+}
+
+/* A rank ends and starts again, a supervisor sees to its own children. A rank that cannot join a
+ * group a second time (MPI) stays as it is. */
+void sh_children_renew(sh_children *c, int idx)
+{
+    SH_ASSERT(idx >= 0 && idx < c->count);
+    struct child *child = &c->list[idx];
+    if (child->pid == 0 || child->rules->reloads) return;
+    if (!child->rules->restarts) {
+        SH_LOGW("%s cannot be renewed", child->name);
+    } else if (child->rules->renews_itself && child->tether) {
+        tether_write(child, SH_TETHER_RENEW);
+    } else if (child->rules->renews_itself) {
+        kill(child->pid, SIGUSR2);
+    } else {
         SH_LOGI("renewing %s", child->name);
         kill(child->pid, SIGUSR2);
         child->renewed = true;
         child->renew_by = sh_deadline_in_ms(RENEW_MS);
     }
+}
+
+/* SIGUSR2: replaces every process by a new one. */
+static void children_renew(sh_children *c)
+{
+    for (int i = 0; i < c->count; i++) sh_children_renew(c, i);
     c->services_due = true;
 }
 
@@ -550,11 +582,24 @@ static void ask_all(const sh_children *c)
         const struct child *child = &c->list[i];
         if (child->old != 0) ask(child->old);
         if (child->pid == 0) continue;
-        if (!child->tether)
+        if (child->tether)
+            tether_write(child, SH_TETHER_STOP);
+        else
             ask(child->pid);
-        else if (child->input >= 0 && write(child->input, "S", 1) < 0 && errno != EAGAIN)
-            SH_LOGD("%s: its tether is broken", child->name);
     }
+}
+
+bool sh_children_ask_to_leave(sh_children *c, int idx)
+{
+    SH_ASSERT(idx >= 0 && idx < c->count);
+    struct child *child = &c->list[idx];
+    if (child->pid == 0)
+        child->ended = true;
+    else if (child->tether)
+        tether_write(child, SH_TETHER_LEAVE);
+    else
+        kill(child->pid, SIGUSR1);
+    return child->pid != 0;
 }
 
 static void tethers_heartbeat(sh_children *c)
@@ -567,26 +612,26 @@ static void tethers_heartbeat(sh_children *c)
     }
 }
 
-/* True when the tether asks this process to stop: by an 'S', by closing, or by silence. */
-static bool tether_pulled(sh_children *c)
+/* The signal that stands for what the tether asks for, one order at a time; 0: nothing. That it was
+ * closed, or silent for too long, is a request to stop. */
+static int tether_order(sh_children *c)
 {
-    char bytes[64];
-    bool pulled = false;
+    char order;
     while (c->tether >= 0) {
-        ssize_t got = read(c->tether, bytes, sizeof(bytes));
+        ssize_t got = read(c->tether, &order, 1);
         if (got < 0 && errno == EAGAIN) break;
-        if (got > 0) {
-            c->tether_silent_at = sh_deadline_in_ms(SILENCE_MS);
-            if (memchr(bytes, 'S', (size_t)got) == NULL) continue;
-            pulled = true;
-            break; /* a closed pipe is a second request: leave it for the next call */
+        if (got <= 0) {
+            c->tether = -1;
+            return SIGTERM;
         }
-        c->tether = -1;
-        pulled = true;
+        c->tether_silent_at = sh_deadline_in_ms(SILENCE_MS);
+        if (order == SH_TETHER_STOP) return SIGTERM;
+        if (order == SH_TETHER_RENEW) return SIGUSR2;
+        if (order == SH_TETHER_LEAVE) return SIGUSR1;
     }
-    if (c->tether < 0 || !sh_deadline_passed(c->tether_silent_at)) return pulled;
+    if (c->tether < 0 || !sh_deadline_passed(c->tether_silent_at)) return 0;
     c->tether = -1;
-    return true;
+    return SIGTERM;
 }
 
 /* The next signal that asks for something, or 0 after POLL_MS. The exit of a child (SIGCHLD) ends
@@ -600,7 +645,8 @@ static int signal_wait(sh_children *c)
     int number = 0;
     if (sigpending(&pending) == 0 &&
         (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM) ||
-         sigismember(&pending, SIGHUP) || sigismember(&pending, SIGUSR2)))
+         sigismember(&pending, SIGHUP) || sigismember(&pending, SIGUSR1) ||
+         sigismember(&pending, SIGUSR2)))
         sigwait(&c->signals, &number);
 #else
     siginfo_t info;
@@ -609,7 +655,8 @@ static int signal_wait(sh_children *c)
     if (number == SIGHUP && info.si_code == SI_KERNEL) number = SIGTERM;
 #endif
     tethers_heartbeat(c);
-    if (tether_pulled(c)) return SIGTERM;
+    int order = tether_order(c);
+    if (order != 0) return order;
     return number > 0 && number != SIGCHLD ? number : 0;
 }
 
@@ -657,17 +704,48 @@ static bool reload_passed_on(const sh_children *c)
     return passed;
 }
 
+/* Passes the first request to stop on, and leaves it to the children what follows. */
+static void children_ask(sh_children *c)
+{
+    c->asked = true;
+    ask_all(c);
+    for (int i = 0; i < c->count; i++)
+        if (c->list[i].pid == 0) c->list[i].ended = true;
+}
+
+/* SIGUSR1: asks the ranks to leave. */
+static void ranks_ask_to_leave(sh_children *c)
+{
+    for (int i = 0; i < c->count; i++)
+        if (c->list[i].rules->beats) sh_children_ask_to_leave(c, i);
+}
+
+/* Obeys a signal. False: it asks to stop. */
+static bool signal_obeyed(sh_children *c, int number)
+{
+    bool own = number == SIGUSR1 || number == SIGUSR2;
+    if (own && c->hooks.signalled != NULL)
+        c->hooks.signalled(c->hooks.arg, number);
+    else if (number == SIGUSR1)
+        ranks_ask_to_leave(c);
+    else if (number == SIGUSR2)
+        children_renew(c);
+    if (number == 0 || own) return true;
+    if (number == SIGHUP && reload_passed_on(c)) return true;
+    if (!c->patient || c->asked) return false;
+    children_ask(c);
+    return true;
+}
+
 int sh_children_run(sh_children *c, int64_t grace_ms)
 {
     int number = 0;
     while (alive(c, true) > 0 &&
            ((c->code == 0 && !c->agent_exited) || !sh_deadline_passed(c->give_up_at))) {
         number = signal_wait(c);
-        if (number == SIGUSR2)
-            children_renew(c);
-        else if (number != 0 && (number != SIGHUP || !reload_passed_on(c)))
-            break;
+        if (!signal_obeyed(c, number)) break;
         children_poll(c);
+        if (c->hooks.polled != NULL) c->hooks.polled(c->hooks.arg);
     }
     children_stop(c, grace_ms);
     return c->code != 0 ? c->code : number == SIGINT ? 130 : 0;
@@ -676,6 +754,11 @@ int sh_children_run(sh_children *c, int64_t grace_ms)
 void sh_children_set_frozen(sh_children *c, int64_t frozen_ms)
 {
     c->frozen_ms = frozen_ms;
+}
+
+void sh_children_set_patient(sh_children *c)
+{
+    c->patient = true;
 }
 
 void sh_children_set_linger(sh_children *c, int64_t linger_ms)

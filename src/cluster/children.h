@@ -4,9 +4,12 @@
  * then stops the children in order. Where the system allows it, a child also dies with a parent
  * that was killed. What happens when a child ends is its policy.
  *
+ * A child that is restarted after it had come up finds SHOAL_SERVED=1 in its environment.
+ *
  * A child on another host (behind ssh) cannot be signalled from here. It is held by a tether
- * instead, a pipe to its stdin: an 'S' asks it to stop, the end of the pipe asks again, and a '.'
- * every few seconds shows that this process is alive. sh_children_set_tether is the other end.
+ * instead, a pipe to its stdin: an 'S' asks it to stop, the end of the pipe asks again, an 'N' asks
+ * it to renew its children, an 'L' to let them leave, and a '.' every few seconds shows that this
+ * process is alive. sh_children_set_tether is the other end.
  *
  * `serve`, `agent` and `launch` are nested supervisors made of this: docs/architecture.md has the
  * picture.
@@ -28,8 +31,8 @@ typedef struct sh_children sh_children;
 /* What the end of a child means. An exit with 0 is always final, unless it was asked for
  * (SIGUSR2). The first three restarts come at once; after them there is a pause of half a second,
  * which doubles up to 10 s while the child does not even come up. A child that has run for a minute
- * starts from zero. A final failure, of a child of any policy, stops all children, and its exit
- * code becomes that of this process. */
+ * starts from zero. A final failure, of a child of any policy but the last, stops all children, and
+ * its exit code becomes that of this process. */
 typedef enum {
     /* Runs once: any failure is final. */
     SH_CHILD_TASK,
@@ -51,7 +54,14 @@ typedef enum {
     /* An agent that runs an observed rank on its host: the same, and when it exits, even with 0,
      * all children are stopped. */
     SH_CHILD_AGENT,
+    /* An agent without whose rank the others go on: when it exits with 0, that rank has left. */
+    SH_CHILD_MEMBER_AGENT,
+    /* The same, added while the others serve: that it cannot start is its own affair. */
+    SH_CHILD_ADDED_AGENT,
 } sh_child_policy;
+
+/* What is written to a tether. */
+enum { SH_TETHER_STOP = 'S', SH_TETHER_RENEW = 'N', SH_TETHER_LEAVE = 'L' };
 
 enum { SH_CHILD_EXIT_PEERS_MISSING = 3 };
 
@@ -66,16 +76,20 @@ typedef struct {
     const int *keep_fds; /* descriptors that stay open in the child; 0 ends the list. Or NULL */
 } sh_child_spec;
 
-/* Notifications for the owner; `child` is an index in the order of adding. Each may be NULL. */
+/* Notifications for the owner; `child` is an index in the order of adding. Each may be NULL. An
+ * owner that takes the lines also reports what happens to the children; otherwise that is logged.
+ * The last two may add children. */
 typedef struct {
     void (*line)(void *arg, int child, sh_str line);
     void (*started)(void *arg, int child, pid_t pid);
     void (*ended)(void *arg, int child, const char *how, bool restarts);
+    void (*signalled)(void *arg, int number); /* SIGUSR1 or SIGUSR2, which then do nothing else */
+    void (*polled)(void *arg);                /* many times a second */
     void *arg;
 } sh_children_hooks;
 
-/* Blocks SIGINT, SIGTERM, SIGHUP, SIGUSR2 and SIGCHLD in this process; sh_children_run waits for
- * them. */
+/* Blocks SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD in this process; sh_children_run
+ * waits for them. */
 sh_children *sh_children_create(void);
 
 /* Starts a child. */
@@ -84,14 +98,26 @@ SH_MUST_CHECK sh_status sh_children_add(sh_children *children, const sh_child_sp
 
 /* Watches until all children have exited, one has failed for good, or a signal asks to stop
  * (SIGHUP stops only where there is no service to reload). On SIGUSR2 every child is sent the same
- * and replaced by a new process, of a new program if there is one. Then stops the rest: SIGTERM,
- * and SIGKILL after grace_ms. Returns the exit code for this process: that of the first failure,
- * 130 after SIGINT, else 0. */
+ * and replaced by a new process, of a new program if there is one; a child that is a supervisor
+ * stays and does so to its own. SIGUSR1 asks ranks to leave. Then stops the rest: SIGTERM, and
+ * SIGKILL after grace_ms. Returns the exit code for this process: that of the first failure, 130
+ * after SIGINT, else 0. */
 int sh_children_run(sh_children *children, int64_t grace_ms);
 
 /* After a final failure, or the exit of an agent, the others get this long (0 unless set) to exit
  * on their own: ranks notice what happened and log it. */
 void sh_children_set_linger(sh_children *children, int64_t linger_ms);
+
+/* The first request to stop is only passed on to the children, which may take as long as they like,
+ * or go on; one that ends is not restarted. The second request stops them. */
+void sh_children_set_patient(sh_children *children);
+
+/* Replaces one child, as SIGUSR2 does with all of them. */
+void sh_children_renew(sh_children *children, int child);
+
+/* Asks one child to leave: to end, if its group can go on without it. False: it is not running, and
+ * will not be restarted. */
+bool sh_children_ask_to_leave(sh_children *children, int child);
 
 /* A rank that has shown signs of life, but none for so long, is killed (0, the default: never). */
 void sh_children_set_frozen(sh_children *children, int64_t frozen_ms);

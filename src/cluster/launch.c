@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "cluster/children.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +17,23 @@
 
 enum {
     LINGER_MS = 2000, /* when a rank fails, for the others to log what they saw */
+    REASON_MAX = 512,
+    FIRST_MS = 5000, /* in a renewal, for all others to come back to rank 0 */
 };
 
+/* One for each agent that was started, in that order. The place of a rank that has left stays. */
 struct rank {
-    const sh_remote_host *host;
+    int number;
+    char *name, *ssh, *folder, *program; /* as in sh_place */
     char state[16];
     char process[SH_PROCESS_TEXT_MAX];
+    char error[REASON_MAX];   /* the last one that it reported */
+    char refused[REASON_MAX]; /* why it may not leave; "": it may, or was not asked to */
     int restarts;
     int64_t since_us;
+    bool renewed; /* and has not been started anew yet */
+    bool leaving; /* was asked to */
+    bool gone;
 };
 
 struct launch {
@@ -31,6 +41,9 @@ struct launch {
     sh_children *children;
     struct rank *ranks;
     int count;
+    int renewals;
+    bool first_due; /* rank 0 is still to be renewed */
+    sh_deadline first_at;
     bool was_ready;
 };
 
@@ -46,53 +59,60 @@ void sh_launch_say(int log_fd, int rank, const char *name, sh_str text)
     sh_buf_reset(&line);
 }
 
-static void say(const struct launch *l, int rank, const char *text)
-{
-    sh_launch_say(l->opts->log_fd, rank, l->ranks[rank].host->name, sh_str_of(text));
-}
-
-static cJSON *rank_json(const struct launch *l, int idx)
+static void say(const struct launch *l, int idx, const char *text)
 {
     const struct rank *r = &l->ranks[idx];
+    sh_launch_say(l->opts->log_fd, r->number, r->name, sh_str_of(text));
+}
+
+static cJSON *rank_json(const struct rank *r)
+{
     sh_process process = {0};
     cJSON *json = cJSON_CreateObject();
-    cJSON_AddNumberToObject(json, "rank", idx);
-    cJSON_AddStringToObject(json, "host", r->host->name);
-    cJSON_AddStringToObject(json, "ssh", r->host->ssh == NULL ? "" : r->host->ssh);
-    cJSON_AddStringToObject(json, "folder", r->host->state);
-    cJSON_AddStringToObject(json, "program", r->host->program);
+    cJSON_AddNumberToObject(json, "rank", r->number);
+    cJSON_AddStringToObject(json, "host", r->name);
+    cJSON_AddStringToObject(json, "ssh", r->ssh == NULL ? "" : r->ssh);
+    cJSON_AddStringToObject(json, "folder", r->folder);
+    cJSON_AddStringToObject(json, "program", r->program);
     cJSON_AddStringToObject(json, "state", r->state);
     cJSON_AddNumberToObject(json, "pid",
                             sh_process_parse(r->process, &process) ? (double)process.pid : 0);
     cJSON_AddStringToObject(json, "process", r->process);
     cJSON_AddNumberToObject(json, "restarts", r->restarts);
     cJSON_AddNumberToObject(json, "since", (double)(r->since_us / 1000000));
+    if (r->error[0] != '\0') cJSON_AddStringToObject(json, "error", r->error);
+    if (r->refused[0] != '\0') cJSON_AddStringToObject(json, "refused", r->refused);
     return json;
+}
+
+static bool all_ready(const struct launch *l)
+{
+    for (int i = 0; i < l->count; i++)
+        if (!l->ranks[i].gone && strcmp(l->ranks[i].state, "ready") != 0) return false;
+    return true;
 }
 
 /* Writes launch.json. A failure is logged, not fatal: serving goes on. */
 static void record_write(const struct launch *l)
 {
-    cJSON *ranks = cJSON_CreateArray();
+    static const char *const ours[] = {"state", "renewals", "ranks"};
+    cJSON *record = l->opts->record, *ranks = cJSON_CreateArray();
     sh_err err;
-    bool all = true;
-    for (int i = 0; i < l->count; i++) {
-        cJSON_AddItemToArray(ranks, rank_json(l, i));
-        all = all && strcmp(l->ranks[i].state, "ready") == 0;
-    }
-    cJSON_DeleteItemFromObject(l->opts->record, "state");
-    cJSON_DeleteItemFromObject(l->opts->record, "ranks");
-    cJSON_AddStringToObject(l->opts->record, "state", all ? "ready" : "starting");
-    cJSON_AddItemToObject(l->opts->record, "ranks", ranks);
-    char *text = cJSON_Print(l->opts->record);
+    for (int i = 0; i < l->count; i++)
+        if (!l->ranks[i].gone) cJSON_AddItemToArray(ranks, rank_json(&l->ranks[i]));
+    for (size_t i = 0; i < SH_COUNT_OF(ours); i++) cJSON_DeleteItemFromObject(record, ours[i]);
+    cJSON_AddStringToObject(record, "state", all_ready(l) ? "ready" : "starting");
+    cJSON_AddNumberToObject(record, "renewals", l->renewals);
+    cJSON_AddItemToObject(record, "ranks", ranks);
+    char *text = cJSON_Print(record);
     if (sh_state_dir_write(l->opts->state, "launch.json", sh_str_of(text), &err) != SH_OK)
         SH_LOGW("%s", err.text);
     cJSON_free(text);
 }
 
-static void state_set(struct launch *l, int rank, sh_str state)
+static void state_set(struct launch *l, int idx, sh_str state)
 {
-    struct rank *r = &l->ranks[rank];
+    struct rank *r = &l->ranks[idx];
     snprintf(r->state, sizeof(r->state), "%.*s", (int)state.len, state.ptr);
     r->since_us = sh_clock_unix_us();
     record_write(l);
@@ -100,79 +120,107 @@ static void state_set(struct launch *l, int rank, sh_str state)
 
 static void ready_check(struct launch *l)
 {
-    for (int i = 0; i < l->count; i++)
-        if (strcmp(l->ranks[i].state, "ready") != 0) return;
-    if (l->was_ready) return;
+    if (l->was_ready || !all_ready(l)) return;
     l->was_ready = true;
     if (l->opts->ready != NULL) l->opts->ready(l->opts->arg);
 }
 
-/* A marked line of an agent. */
-static void mark_handle(struct launch *l, int rank, sh_str line)
+static void text_set(char out[REASON_MAX], sh_str text)
 {
-    struct rank *r = &l->ranks[rank];
-    char text[96];
+    snprintf(out, REASON_MAX, "%.*s", (int)text.len, text.ptr);
+}
+
+/* A state of the rank. Until one that was renewed has started anew, its old process is meant. */
+static void state_handle(struct launch *l, int idx, sh_str state)
+{
+    struct rank *r = &l->ranks[idx];
+    if (r->renewed) return;
+    if (!sh_str_is(state, r->state)) sh_launch_say(l->opts->log_fd, r->number, r->name, state);
+    if (sh_str_is(state, "ready")) {
+        sh_children_ready(l->children, idx);
+        r->error[0] = '\0';
+        if (r->leaving)
+            sh_children_ask_to_leave(l->children, idx); /* its process was another one */
+    }
+    state_set(l, idx, state);
+    ready_check(l);
+}
+
+/* A marked line of an agent. */
+static void mark_handle(struct launch *l, int idx, sh_str line)
+{
+    struct rank *r = &l->ranks[idx];
     sh_str rest = line, word;
     if (!sh_str_cut(&rest, ' ', &word)) return;
     if (sh_str_is(word, "pid")) {
         snprintf(r->process, sizeof(r->process), "%.*s", (int)rest.len, rest.ptr);
-        state_set(l, rank, SH_STR("start"));
+        r->renewed = false;
+        state_set(l, idx, SH_STR("start"));
     } else if (sh_str_is(word, "ended")) {
+        if (r->renewed) return;
         r->restarts++;
-        snprintf(text, sizeof(text), "%.*s; restarting it", (int)rest.len, rest.ptr);
-        say(l, rank, text);
-        state_set(l, rank, SH_STR("ended"));
+        state_set(l, idx, SH_STR("ended"));
+    } else if (sh_str_is(word, "refused")) {
+        text_set(r->refused, rest);
+        r->leaving = false;
+        record_write(l);
     } else {
-        if (!sh_str_is(word, r->state)) sh_launch_say(l->opts->log_fd, rank, r->host->name, word);
-        if (sh_str_is(word, "ready")) sh_children_ready(l->children, rank);
-        state_set(l, rank, word);
-        ready_check(l);
+        state_handle(l, idx, word);
     }
 }
 
-static void on_line(void *arg, int rank, sh_str line)
+static void on_line(void *arg, int idx, sh_str line)
 {
     struct launch *l = arg;
-    if (line.len > 0 && line.ptr[0] == SH_LAUNCH_MARK)
-        mark_handle(l, rank, sh_str_sub(line, 1, line.len));
-    else
-        sh_launch_say(l->opts->log_fd, rank, l->ranks[rank].host->name, line);
+    struct rank *r = &l->ranks[idx];
+    const sh_str failed = SH_STR("shoal: ");
+    if (line.len > 0 && line.ptr[0] == SH_LAUNCH_MARK) {
+        mark_handle(l, idx, sh_str_sub(line, 1, line.len));
+        return;
+    }
+    if (sh_str_starts(line, failed)) text_set(r->error, sh_str_sub(line, failed.len, line.len));
+    sh_launch_say(l->opts->log_fd, r->number, r->name, line);
 }
 
-static void on_ended(void *arg, int rank, const char *how, bool restarts)
+/* An agent has ended. With code 0 its rank has left, if it is not rank 0. */
+static void on_ended(void *arg, int idx, const char *how, bool restarts)
 {
     struct launch *l = arg;
-    struct rank *r = &l->ranks[rank];
+    struct rank *r = &l->ranks[idx];
     char text[96];
-    bool lost = r->host->ssh != NULL && strcmp(how, "ended with code 255") == 0;
+    bool well = strcmp(how, "ended with code 0") == 0;
+    bool lost = r->ssh != NULL && strcmp(how, "ended with code 255") == 0;
     r->process[0] = '\0';
+    r->renewed = false;
     if (restarts) r->restarts++;
+    r->gone = !restarts && well && r->number > 0;
     snprintf(text, sizeof(text), "%s%s", lost ? "the connection was lost" : how,
              restarts ? "; restarting it" : "");
-    if (strcmp(how, "ended with code 0") != 0) say(l, rank, text);
-    state_set(l, rank, sh_str_of("ended"));
+    if (!well) say(l, idx, text);
+    if (r->gone && r->leaving) say(l, idx, "has left");
+    state_set(l, idx, sh_str_of(restarts || well ? "ended" : "failed"));
 }
 
-static sh_status rank_start(struct launch *l, int rank, sh_err *err)
+static sh_status agent_start(struct launch *l, const struct rank *r, sh_child_policy policy,
+                             sh_err *err)
 {
-    const sh_remote_host *host = l->ranks[rank].host;
     sh_buf script = {0};
-    if (host->ssh != NULL) {
+    if (r->ssh != NULL) {
         sh_buf_add_text(&script, "cd ");
-        sh_shell_quote(&script, sh_str_of(host->state));
+        sh_shell_quote(&script, sh_str_of(r->folder));
         sh_buf_add_text(&script, " && ");
     }
-    char *program = sh_path_join(host->state, host->program);
+    char *program = sh_path_join(r->folder, r->program);
     sh_buf_add_text(&script, "exec ");
     sh_shell_quote(&script, sh_str_of(program));
-    sh_buf_addf(&script, " agent --rank %d --state-dir ", rank);
-    sh_shell_quote(&script, sh_str_of(host->state));
-    char **argv = sh_ssh_argv(&l->opts->hosts->ssh, host->ssh, script.ptr);
-    char *name = sh_asprintf("rank %d on %s", rank, host->name);
+    sh_buf_addf(&script, " agent --rank %d --state-dir ", r->number);
+    sh_shell_quote(&script, sh_str_of(r->folder));
+    char **argv = sh_ssh_argv(&l->opts->ssh, r->ssh, script.ptr);
+    char *name = sh_asprintf("rank %d on %s", r->number, r->name);
     sh_child_spec spec = {.name = name,
                           .argv = argv,
                           .env = l->opts->env,
-                          .policy = SH_CHILD_AGENT,
+                          .policy = policy,
                           .tether = true,
                           .capture = true};
     sh_status status = sh_children_add(l->children, &spec, err);
@@ -183,29 +231,151 @@ static sh_status rank_start(struct launch *l, int rank, sh_err *err)
     return status;
 }
 
+static sh_status rank_add(struct launch *l, const sh_place *member, sh_child_policy policy,
+                          sh_err *err)
+{
+    l->ranks = sh_realloc_array(l->ranks, (size_t)l->count + 1, sizeof(*l->ranks));
+    struct rank *r = &l->ranks[l->count++];
+    *r = (struct rank){.number = member->rank,
+                       .name = sh_strdup(member->name),
+                       .ssh = member->ssh == NULL ? NULL : sh_strdup(member->ssh),
+                       .folder = sh_strdup(member->folder),
+                       .program = sh_strdup(member->program),
+                       .state = "start",
+                       .since_us = sh_clock_unix_us()};
+    return agent_start(l, r, policy, err);
+}
+
+static int rank_find(const struct launch *l, int number)
+{
+    for (int i = 0; i < l->count; i++)
+        if (!l->ranks[i].gone && l->ranks[i].number == number) return i;
+    return -1;
+}
+
+static void rank_dismiss(struct launch *l, int idx)
+{
+    struct rank *r = &l->ranks[idx];
+    if (r->leaving) return;
+    r->leaving = true;
+    r->refused[0] = '\0';
+    r->gone = !sh_children_ask_to_leave(l->children, idx);
+    if (!r->gone) say(l, idx, "is asked to leave");
+}
+
+/* Starts and dismisses ranks until they are those of the list. Rank 0 stays in any case. */
+static void members_follow(struct launch *l, const sh_placement *members)
+{
+    sh_err err;
+    for (int i = 0; i < members->count; i++) {
+        if (rank_find(l, members->list[i].rank) >= 0) continue;
+        if (rank_add(l, &members->list[i], SH_CHILD_ADDED_AGENT, &err) != SH_OK)
+            say(l, l->count - 1, err.text);
+    }
+    for (int i = 0; i < l->count; i++) {
+        const struct rank *r = &l->ranks[i];
+        if (!r->gone && r->number > 0 && sh_placement_find(members, r->number) < 0)
+            rank_dismiss(l, i);
+    }
+    record_write(l);
+}
+
+/* Renews all ranks but rank 0, which comes last: new processes learn from it who has left and how
+ * the model is shared, and tell its successor. */
+static void renewal_begin(struct launch *l)
+{
+    l->renewals++;
+    for (int i = 0; i < l->count; i++) {
+        struct rank *r = &l->ranks[i];
+        if (r->gone) continue;
+        r->renewed = true;
+        snprintf(r->state, sizeof(r->state), "renew");
+        r->since_us = sh_clock_unix_us();
+        if (i > 0) sh_children_renew(l->children, i);
+    }
+    l->first_due = true;
+    l->first_at = sh_deadline_in_ms(FIRST_MS);
+    record_write(l);
+}
+
+/* A new program may not understand the old rank 0. Then its ranks end, or do not get as far as
+ * loading, and rank 0 must not wait for them. */
+static bool is_time_for_first(const struct launch *l)
+{
+    bool ready = true, join = true;
+    for (int i = 1; i < l->count; i++) {
+        const struct rank *r = &l->ranks[i];
+        if (r->gone) continue;
+        if (strcmp(r->state, "ended") == 0) return true;
+        ready = ready && strcmp(r->state, "ready") == 0;
+        join = join && (strcmp(r->state, "ready") == 0 || strcmp(r->state, "load") == 0);
+    }
+    return ready || (!join && sh_deadline_passed(l->first_at));
+}
+
+static void on_signal(void *arg, int number)
+{
+    struct launch *l = arg;
+    sh_placement members;
+    sh_err err;
+    if (number == SIGUSR1) {
+        if (sh_placement_read(&members, l->opts->state, &err) == SH_OK)
+            members_follow(l, &members);
+        else
+            SH_LOGE("%s", err.text);
+        sh_placement_reset(&members);
+        return;
+    }
+    renewal_begin(l);
+}
+
+static void on_poll(void *arg)
+{
+    struct launch *l = arg;
+    if (!l->first_due || !is_time_for_first(l)) return;
+    l->first_due = false;
+    sh_children_renew(l->children, 0);
+}
+
+static sh_status ranks_start(struct launch *l, sh_err *err)
+{
+    sh_placement members;
+    sh_status status = sh_placement_read(&members, l->opts->state, err);
+    for (int i = 0; i < members.count && status == SH_OK; i++) {
+        bool needed = l->opts->ends || members.list[i].rank == 0;
+        status = rank_add(l, &members.list[i], needed ? SH_CHILD_AGENT : SH_CHILD_MEMBER_AGENT,
+                          err);
+    }
+    sh_placement_reset(&members);
+    record_write(l);
+    return status;
+}
+
 sh_status sh_launch_run(const sh_launch_opts *opts, int *code, sh_err *err)
 {
-    struct launch l = {.opts = opts, .count = opts->hosts->file->count};
-    sh_status status = SH_OK;
+    struct launch l = {.opts = opts};
     char self[SH_PROCESS_TEXT_MAX];
     sh_process own = sh_process_of(getpid());
     sh_process_format(&own, self);
     cJSON_AddStringToObject(opts->record, "process", self);
-    l.ranks = sh_alloc_array((size_t)l.count, sizeof(*l.ranks));
-    for (int i = 0; i < l.count; i++) {
-        l.ranks[i].host = &opts->hosts->list[opts->hosts->of_rank[i]];
-        snprintf(l.ranks[i].state, sizeof(l.ranks[i].state), "start");
-    }
     l.children = sh_children_create();
     sh_children_set_linger(l.children, LINGER_MS);
-    sh_children_set_hooks(l.children,
-                          &(sh_children_hooks){.line = on_line, .ended = on_ended, .arg = &l});
-    record_write(&l);
-    for (int i = 0; i < l.count && status == SH_OK; i++) status = rank_start(&l, i, err);
-    bool cancelled = opts->hosts->ssh.cancel != NULL && *opts->hosts->ssh.cancel != 0;
+    sh_children_set_hooks(l.children, &(sh_children_hooks){.line = on_line,
+                                                           .ended = on_ended,
+                                                           .signalled = on_signal,
+                                                           .polled = on_poll,
+                                                           .arg = &l});
+    sh_status status = ranks_start(&l, err);
+    bool cancelled = opts->ssh.cancel != NULL && *opts->ssh.cancel != 0;
     if (status == SH_OK && !cancelled) *code = sh_children_run(l.children, opts->grace_ms);
     if (cancelled) status = sh_err_set(err, SH_ERR_CANCELLED, "stopped");
     sh_children_free(l.children);
+    for (int i = 0; i < l.count; i++) {
+        free(l.ranks[i].name);
+        free(l.ranks[i].ssh);
+        free(l.ranks[i].folder);
+        free(l.ranks[i].program);
+    }
     free(l.ranks);
     return status;
 }

@@ -6,23 +6,28 @@
  *
  *   pid PROCESS     the rank was started
  *   join load ready lost   the state it has entered
- *   ended HOW       its process has ended; the agent restarts it
+ *   ended HOW       its process has ended and is restarted
+ *   refused WHY     it was asked to leave, but the group cannot do without it
  *
  * launch.json in the state folder always holds the current state, for `shoal status` and others.
+ * Which ranks there are is in hosts.json (placement.h), which is read again on SIGUSR1. SIGUSR2
+ * renews all ranks and the API: launch.json counts that in "renewals", and its state is "ready"
+ * again when all of them have come up anew.
  *
  * Threads: one owner, before other threads start. */
 #ifndef SH_CLUSTER_LAUNCH_H
 #define SH_CLUSTER_LAUNCH_H
 
 #include "base/json.h"
-#include "cluster/remote_hosts.h"
+#include "cluster/placement.h"
 #include "cluster/state_dir.h"
 
 #define SH_LAUNCH_MARK '\x01'
 
 typedef struct {
-    const sh_remote_hosts *hosts;
-    const char *state;        /* the launcher's state folder */
+    const char *state; /* the launcher's state folder */
+    sh_ssh_opts ssh;
+    bool ends;                /* the ranks run a job that ends by itself */
     cJSON *record;            /* other contents of launch.json; ranks and state are added to it */
     int log_fd;               /* output also goes there; -1: to stderr only */
     char *const *env;         /* environment of the agents, as in sh_child_spec; or NULL */
@@ -31,8 +36,8 @@ typedef struct {
     void *arg;
 } sh_launch_opts;
 
-/* Runs until a signal, until a rank fails before it was ever ready, or until one exits on its own.
- * *code is the exit code for this process. */
+/* Runs until a signal, until a rank of the launch fails before it was ever ready, or until rank 0
+ * exits. *code is the exit code for this process. */
 SH_MUST_CHECK sh_status sh_launch_run(const sh_launch_opts *opts, int *code, sh_err *err);
 
 /* Writes "[1 name] text" to stderr and log_fd. */

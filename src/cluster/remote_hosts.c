@@ -408,8 +408,10 @@ sh_status sh_remote_hosts_push(sh_remote_hosts *hosts, sh_err *err)
 }
 
 /* Runs `agent check` with the program that a launch would use. If shared libraries of the pushed
- * program are missing, a native build takes its place. */
-static char *verify_script(const sh_remote_host *host)
+ * program are missing, a native build takes its place. The link is that of one host, named by its
+ * first rank, because hosts of different kinds may share a home; it is replaced in one step,
+ * because a rank may be restarted at any time. */
+static char *verify_script(const sh_remote_host *host, bool use)
 {
     sh_buf b = {0};
     sh_buf_add_text(&b, "cd ");
@@ -422,8 +424,14 @@ static char *verify_script(const sh_remote_host *host)
                 "m=$(lacking \"$p\"); [ -n \"$m\" ] && [ -x bin/native ] && p=bin/native && "
                 "m=$(lacking \"$p\")\n"
                 "[ -z \"$m\" ] || { echo \"$m\" >&2; exit %d; }\n"
-                "echo \"program $p\"; exec \"./$p\" agent check --env-file settings.env",
+                "l=$p\n",
                 CODE_LIBRARIES);
+    if (use && !host->runs)
+        sh_buf_addf(&b,
+                    "l=bin/shoal-rank-%d; ln -sf \"${p#bin/}\" \"$l.new\" && "
+                    "mv -f \"$l.new\" \"$l\" || exit 1\n",
+                    host->rank);
+    sh_buf_add_text(&b, "echo \"program $l\"; exec \"./$p\" agent check --env-file settings.env");
     return sh_buf_take(&b);
 }
 
@@ -475,11 +483,11 @@ static sh_status same_models(const sh_remote_hosts *hosts, const char *model, sh
     return SH_OK;
 }
 
-sh_status sh_remote_hosts_verify(sh_remote_hosts *hosts, const char *model, sh_err *err)
+sh_status sh_remote_hosts_verify(sh_remote_hosts *hosts, const char *model, bool use, sh_err *err)
 {
     struct batch *b = sh_alloc(sizeof(*b));
     for (int i = 0; i < hosts->count; i++)
-        batch_add(b, &hosts->list[i], verify_script(&hosts->list[i]), (sh_str){0});
+        batch_add(b, &hosts->list[i], verify_script(&hosts->list[i], use), (sh_str){0});
     batch_run(hosts, b, VERIFY_MS);
     for (int i = 0; i < b->count; i++) {
         sh_ssh_job *job = &b->jobs[i];

@@ -20,9 +20,11 @@ typedef struct {
     int rank;         /* the first rank that runs there */
     char *system;     /* "Linux x86_64" */
     char *state;      /* its state folder */
-    char *program;    /* the program to run, relative to the state folder */
+    char *program;    /* the program to run, relative to the state folder; once it is in use, a link
+                         to it, which stays when another program takes its place */
     char *model;      /* identity of its model in hex */
     bool native;      /* it has a program that was built there */
+    bool runs;        /* ranks there already, whose program stays in use */
     uint64_t missing; /* bit f: file f is absent or differs */
     uint64_t strays;  /* bit f: it has file f, which is meant for another host only */
 } sh_remote_host;
@@ -68,8 +70,9 @@ void sh_remote_hosts_add_plugin(sh_remote_hosts *hosts, const char *name, sh_buf
 SH_MUST_CHECK sh_status sh_remote_hosts_check(sh_remote_hosts *hosts, sh_err *err);
 SH_MUST_CHECK sh_status sh_remote_hosts_push(sh_remote_hosts *hosts, sh_err *err);
 
-/* Call after push: settings.env says where the model is. `model` is for messages. */
-SH_MUST_CHECK sh_status sh_remote_hosts_verify(sh_remote_hosts *hosts, const char *model,
+/* Call after push: settings.env says where the model is. `model` is for messages. With `use` the
+ * program that was found becomes the one that ranks are started with. */
+SH_MUST_CHECK sh_status sh_remote_hosts_verify(sh_remote_hosts *hosts, const char *model, bool use,
                                                sh_err *err);
 
 #endif

@@ -6,12 +6,12 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/system.h"
 #include "base/version.h"
 #include "cluster/children.h"
 #include "cluster/launch.h"
 #include "cmd/support/cluster.h"
 #include "cmd/support/launch_job.h"
+#include "cmd/support/role.h"
 #include "model/identity.h"
 
 #include <signal.h>
@@ -67,9 +67,13 @@ static void on_started(void *arg, int child, pid_t pid)
 
 static void on_ended(void *arg, int child, const char *how, bool restarts)
 {
+    char text[96];
     (void)arg;
     (void)child;
-    if (restarts) put_line("ended", sh_str_of(how));
+    if (!restarts) return;
+    snprintf(text, sizeof(text), "%s; restarting it", how);
+    put_line(NULL, sh_str_of(text));
+    put_line("ended", sh_str_of(how));
 }
 
 /* One agent per rank; an earlier one may be about to exit. */
@@ -135,6 +139,23 @@ static void setting_add(void *arg, const sh_option *row, const char *text)
     sh_buf_reset(&name);
 }
 
+/* Says where the rank is in its group. One that was added later is not in the hostfile: it joins
+ * at the address of rank 0. */
+static sh_status place_add(struct agent *a, const sh_hostfile *file, const char *path, sh_err *err)
+{
+    sh_addr_list first;
+    env_add(a, sh_asprintf("SHOAL_RANK=%d", a->rank));
+    env_add(a, sh_strdup("SHOAL_PROGRESS=true"));
+    if (a->rank < file->count) {
+        env_add(a, sh_asprintf("SHOAL_HOSTFILE=%s", path));
+        env_add(a, sh_asprintf("SHOAL_RANKS=%d", file->count));
+        return SH_OK;
+    }
+    sh_status status = sh_hostfile_addresses(file, 0, SH_HOSTFILE_PORT, &first, err);
+    if (status == SH_OK) env_add(a, sh_asprintf("SHOAL_JOIN=%s", first.text[0]));
+    return status;
+}
+
 static sh_status env_fill(struct agent *a, sh_err *err)
 {
     sh_settings settings = {0};
@@ -148,10 +169,7 @@ static sh_status env_fill(struct agent *a, sh_err *err)
     if (status == SH_OK) {
         for (int i = 0; i < file->env_count; i++) env_add(a, sh_strdup(file->env[i]));
         sh_options_each_given(opts, setting_add, a);
-        env_add(a, sh_asprintf("SHOAL_HOSTFILE=%s", hosts));
-        env_add(a, sh_asprintf("SHOAL_RANK=%d", a->rank));
-        env_add(a, sh_asprintf("SHOAL_RANKS=%d", file->count));
-        env_add(a, sh_strdup("SHOAL_PROGRESS=true"));
+        status = place_add(a, file, hosts, err);
         a->grace_s = settings.grace;
         a->frozen_s = settings.frozen_after;
         a->job = sh_launch_job_find(settings.job);
@@ -164,14 +182,14 @@ static sh_status env_fill(struct agent *a, sh_err *err)
     return status;
 }
 
-static sh_status rank_run(struct agent *a, int *code, sh_err *err)
+static sh_status rank_run(struct agent *a, char *const *line, int *code, sh_err *err)
 {
     char *program = NULL;
     int lock = -1;
     sh_status status = sh_state_dir_check(a->state, err);
     if (status == SH_OK) status = env_fill(a, err);
     if (status == SH_OK) status = lock_take(a, &lock, err);
-    if (status == SH_OK) status = sh_program_path(&program, err);
+    if (status == SH_OK) status = sh_role_program(line, &program, err);
     if (status != SH_OK) return status;
     leftover_end(a);
     const char *command = a->rank == 0 ? a->job->first : a->job->others;
@@ -225,7 +243,7 @@ static int agent_run(const sh_command_args *args)
         struct agent a = {.state = state, .rank = (int)s->rank};
         snprintf(a.pid_name, sizeof(a.pid_name), "rank-%d.pid", a.rank);
         dup2(STDOUT_FILENO, STDERR_FILENO);
-        status = rank_run(&a, &code, &err);
+        status = rank_run(&a, args->line, &code, &err);
         for (int i = 0; i < a.env_count; i++) free(a.env[i]);
         free(state);
     }

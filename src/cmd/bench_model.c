@@ -104,9 +104,14 @@ static double token_bytes(const bench *b)
 /* Measures the memory bandwidth by reading the weights. */
 static double read_now(bench *b)
 {
-    size_t size = 0;
-    const void *weights = sh_model_weights(model_of(b), &size);
-    double gbps = sh_peak_read_gbps(device_of(b), weights, size);
+    sh_peak_block *blocks = NULL, block;
+    int count = 0;
+    for (; (block.data = sh_model_weights(model_of(b), count, &block.size)) != NULL; count++) {
+        blocks = sh_realloc_array(blocks, (size_t)count + 1, sizeof(*blocks));
+        blocks[count] = block;
+    }
+    double gbps = sh_peak_read_gbps(device_of(b), blocks, count);
+    free(blocks);
     if (gbps > b->read_gbps) b->read_gbps = gbps;
     return gbps;
 }

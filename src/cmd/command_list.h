@@ -44,7 +44,7 @@ enum {
     X(worker, SERVES | GROUP_MODEL)                                                                \
     X(plan, GROUP_MODEL)                                                                           \
     X(linktest, GROUP_RANKS)                                                                       \
-    X(hosts, GROUP_SSH)                                                                            \
+    X(hosts, GROUP_STATE | GROUP_SSH)                                                              \
     X(doctor, GROUP_MODEL_LATER | GROUP_SSH)                                                       \
     X(config, 0)                                                                                   \
     X(monitor, 0)                                                                                  \

@@ -1,4 +1,4 @@
-/* shoal engine and shoal worker: the processes that compute. Rank 0 serves requests on a Unix
+/* shoal engine: the processes that compute. Rank 0 serves requests on a Unix
  * socket; the other ranks do what rank 0 tells them, and rejoin on their own when the group is
  * lost.
  *
@@ -39,13 +39,13 @@ static sh_status setup_init(sh_model_group_setup *setup, const sh_command_args *
     return status;
 }
 
+static const int SIGNALS[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+
 /* Called before any thread starts: all of them inherit the mask. */
 static void signals_block(sigset_t *set)
 {
     sigemptyset(set);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGUSR2);
+    for (size_t i = 0; i < SH_COUNT_OF(SIGNALS); i++) sigaddset(set, SIGNALS[i]);
     pthread_sigmask(SIG_BLOCK, set, NULL);
 }
 
@@ -82,7 +82,8 @@ static void *signal_thread(void *arg)
 {
     struct stopper *stopper = arg;
     int got;
-    sigwait(&stopper->signals, &got);
+    do sigwait(&stopper->signals, &got);
+    while (got == SIGUSR1); /* rank 0 cannot leave */
     stopper->renewed = got == SIGUSR2;
     if (!atomic_load(&stopper->ready)) {
         unlink(stopper->socket);
@@ -136,7 +137,11 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
 {
     struct stopper stopper = {.signals = *signals, .socket = s->socket};
     sh_engine_opts opts = {.model_group = setup->opts,
-                           .group = setup->ranks.opts.mesh.size > 1 ? &setup->ranks.opts : NULL,
+                           .group = sh_ranks_form_group(&setup->ranks) ? &setup->ranks.opts : NULL,
+                           .elastic = true,
+                           .resumed = s->served,
+                           .degrade_ms = s->degrade_after < 0 ? -1 : s->degrade_after * 1000,
+                           .rejoin_ms = s->rejoin_after * 1000,
                            .queue_max = (int)s->queue_max,
                            .timeout_ms = s->req_timeout * 1000,
                            .stall_s = (double)s->stall_ms / 1000,
@@ -157,34 +162,99 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
     return status;
 }
 
-/* After a signal, a worker that is in a group continues until rank 0 releases it, so that answers
- * can finish; one that is not in a group exits. */
+/* A worker that is in a group cannot just exit on a signal: usually all ranks are being stopped,
+ * and answers are to finish first. It asks rank 0 to let it leave and goes on until that ends the
+ * group. On SIGUSR2 it makes room for the next process, if rank 0 does not end the group by itself.
+ * One that is not in a group exits. A second signal is obeyed at once, except for SIGUSR1: that is
+ * only a question, which may be asked again. */
 struct worker {
     sigset_t signals;
-    atomic_bool working;
+    const sh_settings *settings;
+    pthread_mutex_t lock; /* guards group */
+    sh_group *group;      /* while it works in one */
     atomic_bool stop;
     bool joined; /* it has been in a group before: its token is right */
 };
 
+enum { RENEW_MS = 500, ANSWER_MS = 10000, POLL_MS = 50 };
+
+static void worker_renew(struct worker *w)
+{
+    char text[64];
+    sh_sleep_ms(RENEW_MS);
+    pthread_mutex_lock(&w->lock);
+    if (w->group != NULL) {
+        snprintf(text, sizeof(text), "rank %d is restarted",
+                 sh_group_number(w->group, sh_group_rank(w->group)));
+        sh_group_fail(w->group, text);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Reports that rank 0 refuses to let this rank leave. Ends when the group does, and early on the
+ * next signal. */
+static void worker_await_answer(struct worker *w)
+{
+    sh_deadline end = sh_deadline_in_ms(ANSWER_MS);
+    sigset_t pending;
+    bool waits = true;
+    while (waits && !sh_deadline_passed(end)) {
+        char why[SH_STAY_TEXT_MAX] = "";
+        sh_sleep_ms(POLL_MS);
+        pthread_mutex_lock(&w->lock);
+        bool stays = w->group != NULL && sh_group_must_stay(w->group, why);
+        waits = w->group != NULL && !stays;
+        pthread_mutex_unlock(&w->lock);
+        if (stays) sh_progress_refused(w->settings, why);
+        sigpending(&pending);
+        for (int i = 0; i < (int)SH_COUNT_OF(SIGNALS); i++)
+            waits = waits && sigismember(&pending, SIGNALS[i]) != 1;
+    }
+}
+
 static void *worker_signal_thread(void *arg)
 {
     struct worker *w = arg;
-    int got;
-    sigwait(&w->signals, &got);
-    atomic_store(&w->stop, true);
-    if (!atomic_load(&w->working)) _exit(SH_EXIT_OK);
+    for (int got, count = 0;; count += got != SIGUSR1) {
+        sigwait(&w->signals, &got);
+        atomic_store(&w->stop, true);
+        pthread_mutex_lock(&w->lock);
+        if (w->group == NULL || (count > 0 && got != SIGUSR1)) _exit(SH_EXIT_OK);
+        if (got != SIGUSR2) sh_group_ask_to_leave(w->group);
+        pthread_mutex_unlock(&w->lock);
+        if (got == SIGUSR2) worker_renew(w);
+        if (got == SIGUSR1) worker_await_answer(w);
+    }
     return NULL;
+}
+
+static void worker_set_group(struct worker *w, sh_group *group)
+{
+    pthread_mutex_lock(&w->lock);
+    w->group = group;
+    if (group != NULL && atomic_load(&w->stop)) sh_group_ask_to_leave(group);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* The number and the group of this membership are what the next one starts from. */
+static void membership_keep(const sh_group *group, sh_mesh_opts *mesh)
+{
+    mesh->rank = sh_group_number(group, sh_group_rank(group));
+    mesh->last_epoch = sh_group_epoch(group);
+    mesh->last_left = sh_group_left(group);
+    sh_log_set_rank(mesh->rank);
 }
 
 /* One membership in a group: join, work until released or lost, leave. */
 static sh_status worker_once(struct worker *w, const sh_settings *s, sh_model_group *model_group,
-                             const sh_group_opts *opts, sh_err *err)
+                             sh_group_opts *opts, sh_err *err)
 {
     sh_group *group = NULL;
     sh_progress(s, "join");
     sh_status status = sh_group_open(opts, &group, err);
     if (status != SH_OK) return status;
-    atomic_store(&w->working, true);
+    worker_set_group(w, group);
+    membership_keep(group, &opts->mesh);
     w->joined = true;
     sh_progress(s, "load");
     status = sh_model_group_join(model_group, group, err);
@@ -194,7 +264,8 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_model_gr
         sh_progress_ready(s);
         status = sh_model_group_work(model_group, err);
     }
-    atomic_store(&w->working, false);
+    worker_set_group(w, NULL);
+    if (sh_group_must_stay(group, NULL)) atomic_store(&w->stop, false);
     sh_group_close(group);
     return status;
 }
@@ -208,11 +279,13 @@ static bool is_transient(const struct worker *w, sh_status status)
 }
 
 /* The weights stay loaded while the group is lost and formed again, where it can be. */
-static sh_status work(const sh_settings *s, const sh_model_group_setup *setup, struct worker *w,
+static sh_status work(const sh_settings *s, sh_model_group_setup *setup, struct worker *w,
                       sh_err *err)
 {
     sh_model_group *model_group = NULL;
     pthread_t thread;
+    w->settings = s;
+    pthread_mutex_init(&w->lock, NULL);
     if (pthread_create(&thread, NULL, worker_signal_thread, w) != 0)
         return sh_err_set(err, SH_ERR_SYSTEM, "cannot start the signal thread");
     pthread_detach(thread);
@@ -229,22 +302,18 @@ static sh_status work(const sh_settings *s, const sh_model_group_setup *setup, s
     return atomic_load(&w->stop) ? SH_OK : status;
 }
 
-static int run(const sh_command_args *args, bool worker)
+static int run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
     sh_err err;
-    struct worker w = {0};
+    static struct worker w; /* its signal thread may live longer than this call */
     signals_block(&w.signals);
     sh_progress_beat(s);
     sh_model_group_setup setup;
     sh_status status = setup_init(&setup, args, &err);
     if (status != SH_OK) return sh_command_fail(&err);
     int rank = setup.ranks.opts.mesh.rank;
-    if (worker && rank == 0)
-        status = sh_err_set(
-            &err, SH_ERR_INPUT,
-            "a worker is rank 1 or higher: give --rank R with --hostfile or --coordinator");
-    else if (rank > 0)
+    if (rank > 0)
         status = work(s, &setup, &w, &err);
     else if (s->socket == NULL)
         status = sh_err_set(&err, SH_ERR_INPUT, "engine needs --socket PATH");
@@ -255,8 +324,7 @@ static int run(const sh_command_args *args, bool worker)
 
 static int engine_run(const sh_command_args *args)
 {
-    if (sh_ranks_must_spawn(args)) return sh_ranks_spawn(args);
-    return run(args, false);
+    return sh_ranks_must_spawn(args) ? sh_ranks_spawn(args) : run(args);
 }
 
 const sh_command sh_command_engine = {
@@ -264,17 +332,4 @@ const sh_command sh_command_engine = {
     .summary = "load a model and answer on a Unix socket, without HTTP",
     .details = "The computing half of `shoal serve`. Run `shoal api` in front of it to speak HTTP.",
     .run = engine_run,
-};
-
-static int worker_run(const sh_command_args *args)
-{
-    return run(args, true);
-}
-
-const sh_command sh_command_worker = {
-    SH_COMMAND_NAMED(worker),
-    .summary = "run one of the ranks other than rank 0",
-    .details = "Start workers in any order, on any machine. A worker rejoins on its own after the "
-               "group is lost.",
-    .run = worker_run,
 };

@@ -1,4 +1,5 @@
-/* shoal hosts: creates, checks and converts hostfiles; hosts_detect.c detects them. A table of
+/* shoal hosts: creates, checks and converts hostfiles; hosts_detect.c detects them, and
+ * hosts_change.c adds hosts to a running cluster and removes them. A table of
  * verbs dispatches by the first argument, with the number of arguments that each takes. */
 #include "cmd/hosts.h"
 
@@ -127,6 +128,8 @@ static const struct {
     {"check", 1, 1, "FILE", check},
     {"convert", 1, 1, "FILE --form object|list|plain|matrix", convert},
     {"detect", 0, 63, "[HOST ...]", sh_hosts_detect},
+    {"add", 1, 63, "HOST [HOST ...]", sh_hosts_add},
+    {"remove", 1, 63, "HOST|RANK [...]", sh_hosts_remove},
 };
 
 static int hosts_run(const sh_command_args *args)
@@ -138,7 +141,7 @@ static int hosts_run(const sh_command_args *args)
         fprintf(stderr, "shoal: usage: shoal hosts %s %s\n", verbs[i].verb, verbs[i].arguments);
         return SH_EXIT_USAGE;
     }
-    fprintf(stderr, "shoal: hosts takes one of create, check, convert, detect%s%s%s\n",
+    fprintf(stderr, "shoal: hosts takes one of create, check, convert, detect, add, remove%s%s%s\n",
             args->argc > 0 ? ", not '" : "", args->argc > 0 ? args->argv[0] : "",
             args->argc > 0 ? "'" : "");
     return SH_EXIT_USAGE;
@@ -146,9 +149,9 @@ static int hosts_run(const sh_command_args *args)
 
 const sh_command sh_command_hosts = {
     SH_COMMAND_NAMED(hosts),
-    .arguments = "create|check|convert|detect [...]",
+    .arguments = "create|check|convert|detect|add|remove [...]",
     .args_max = 64,
-    .summary = "create, check, convert and detect hostfiles",
+    .summary = "create, check, convert and detect hostfiles; add and remove hosts of a cluster",
     .details = "hosts create A,B,C [-n K]: a hostfile with these names, each K times.\n"
                "hosts check FILE: report what is wrong in it.\n"
                "hosts convert FILE --form object|list|plain|matrix: rewrite it in another form.\n"
@@ -156,6 +159,10 @@ const sh_command sh_command_hosts = {
                "network that they share, find out which RDMA devices are connected, and write the "
                "hostfile. Without names: --hosts, else the hosts of --hostfile, else those in "
                "~/.ssh/config. --auto-setup first gives direct cables addresses; --undo takes that "
-               "back.",
+               "back.\n"
+               "hosts add HOST ...: prepare these hosts as `launch` does, and take them into the "
+               "launched cluster while it serves.\n"
+               "hosts remove HOST|RANK ...: let these ranks leave it, if the memory of the others "
+               "suffices.",
     .run = hosts_run,
 };

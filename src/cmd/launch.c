@@ -18,6 +18,7 @@
 #include "base/system.h"
 #include "base/version.h"
 #include "cmd/support/cluster.h"
+#include "cmd/support/launch_job.h"
 #include "cmd/support/ranks.h"
 #include "cmd/support/role.h"
 #include "http/http_client.h"
@@ -46,6 +47,18 @@ static volatile sig_atomic_t interrupted;
 static void on_signal(int number)
 {
     interrupted = number;
+}
+
+void sh_launch_catch_signals(void)
+{
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+    signal(SIGHUP, on_signal);
+}
+
+bool sh_launch_is_cancelled(void)
+{
+    return interrupted != 0;
 }
 
 static void say(void *arg, const sh_remote_host *host, const char *text)
@@ -83,8 +96,9 @@ static sh_status hosts_read(sh_launch *l, const char **where, sh_err *err)
     sh_status status = s->hostfile == NULL
                            ? hosts_make(l, err)
                            : sh_file_read(s->hostfile, SETTINGS_FILE_MAX, &l->hosts_text, err);
-    if (status == SH_OK)
-        status = sh_hostfile_parse(sh_buf_str(&l->hosts_text), *where, &l->hosts, err);
+    if (status != SH_OK) return status;
+    sh_digest_text(l->hosts_text.ptr, l->hosts_text.len, l->hosts_digest);
+    status = sh_hostfile_parse(sh_buf_str(&l->hosts_text), *where, &l->hosts, err);
     if (status == SH_OK && sh_options_given(l->args->options, "ranks") &&
         l->hosts->count != s->ranks)
         status = sh_err_set(err, SH_ERR_INPUT, "--ranks is %d, but %s has %d hosts", (int)s->ranks,
@@ -156,18 +170,10 @@ static sh_status backend_check(sh_launch *l, const char *where, sh_err *err)
                                             : SH_OK;
 }
 
-static sh_status hosts_open(sh_launch *l, sh_err *err)
+sh_status sh_launch_reach(sh_launch *l, const char *where, sh_err *err)
 {
     const sh_settings *s = l->args->settings;
-    const char *where;
-    sh_status status = hosts_read(l, &where, err);
-    if (status == SH_OK && l->hosts->host[0].ssh == NULL && l->hosts->host[0].address_count == 0)
-        status = sh_err_set(err, SH_ERR_INPUT, "%s names no host to start ranks on", where);
-    if (status == SH_OK) status = envs_check(l, where, err);
-    if (status == SH_OK) status = devices_read(l, err);
-    if (status == SH_OK) status = backend_check(l, where, err);
-    if (status != SH_OK) return status;
-    status = sh_remote_hosts_init(&l->remote, l->hosts, err);
+    sh_status status = sh_remote_hosts_init(&l->remote, l->hosts, err);
     if (status != SH_OK) return sh_err_prefix(err, "%s", where);
     l->remote.state_dir = s->state_dir;
     l->remote.ssh = sh_cluster_ssh(s);
@@ -175,6 +181,18 @@ static sh_status hosts_open(sh_launch *l, sh_err *err)
     l->remote.say = say;
     l->remote.arg = l;
     return SH_OK;
+}
+
+sh_status sh_launch_open(sh_launch *l, sh_err *err)
+{
+    const char *where;
+    sh_status status = hosts_read(l, &where, err);
+    if (status == SH_OK && l->hosts->host[0].ssh == NULL && l->hosts->host[0].address_count == 0)
+        status = sh_err_set(err, SH_ERR_INPUT, "%s names no host to start ranks on", where);
+    if (status == SH_OK) status = envs_check(l, where, err);
+    if (status == SH_OK) status = devices_read(l, err);
+    if (status == SH_OK) status = backend_check(l, where, err);
+    return status == SH_OK ? sh_launch_reach(l, where, err) : status;
 }
 
 /* Takes the lock and starts a new log; the previous one is kept as launch.log.1. */
@@ -209,6 +227,7 @@ static void record_make(sh_launch *l)
     cJSON_AddNumberToObject(l->record, "started", (double)(sh_clock_unix_us() / 1000000));
     cJSON_AddStringToObject(l->record, "model", l->model == NULL ? "" : l->model);
     cJSON_AddStringToObject(l->record, "hostfile", s->hostfile == NULL ? "" : s->hostfile);
+    cJSON_AddStringToObject(l->record, "hosts", l->hosts_digest);
     cJSON_AddStringToObject(l->record, "api_host", s->host);
     cJSON_AddNumberToObject(l->record, "api_port", (double)s->port);
     cJSON_AddBoolToObject(l->record, "tls", s->tls_cert != NULL);
@@ -249,9 +268,10 @@ static int ranks_run(sh_launch *l)
     sh_err err;
     int code = SH_EXIT_OK;
     char **env = sh_role_env(ROLE_AGENT, NULL);
-    sh_launch_opts opts = {.hosts = &l->remote,
-                           .env = env,
+    sh_launch_opts opts = {.env = env,
                            .state = l->state,
+                           .ssh = l->remote.ssh,
+                           .ends = sh_launch_job_find(l->args->settings->job)->ends,
                            .record = l->record,
                            .log_fd = l->log,
                            .grace_ms = l->args->settings->grace * 1000 + STOP_EXTRA_MS,
@@ -348,19 +368,23 @@ static int detach(sh_launch *l)
  * then the hosts. */
 static sh_status prepare(sh_launch *l, sh_err *err)
 {
-    sh_status status = hosts_open(l, err);
+    sh_placement members = {0};
+    sh_status status = sh_launch_open(l, err);
     if (status == SH_OK) status = state_open(l, err);
     if (status == SH_OK) status = sh_launch_gather(l, err);
     if (status == SH_OK) status = sh_remote_hosts_check(&l->remote, err);
     if (status == SH_OK) status = sh_remote_hosts_push(&l->remote, err);
     if (status == SH_OK)
-        status = sh_remote_hosts_verify(&l->remote, l->model == NULL ? "" : l->model, err);
+        status = sh_remote_hosts_verify(&l->remote, l->model == NULL ? "" : l->model, true, err);
+    if (status == SH_OK) status = sh_placement_init(&members, &l->remote, err);
+    if (status == SH_OK) status = sh_placement_write(&members, l->state, err);
+    sh_placement_reset(&members);
     if (status == SH_OK && interrupted != 0) status = sh_err_set(err, SH_ERR_CANCELLED, "stopped");
     if (status == SH_OK) record_make(l);
     return status;
 }
 
-static void launcher_reset(sh_launch *l)
+void sh_launch_reset(sh_launch *l)
 {
     sh_remote_hosts_reset(&l->remote);
     sh_hostfile_free(l->hosts);
@@ -378,9 +402,7 @@ static int launch_run(const sh_command_args *args)
     sh_launch l = {.args = args, .lock = -1, .log = -1, .ready_fd = -1};
     sh_err err;
     int code;
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
-    signal(SIGHUP, on_signal);
+    sh_launch_catch_signals();
     l.state = sh_state_dir_path(args->settings->state_dir);
     if (prepare(&l, &err) != SH_OK) {
         code = sh_command_fail(&err);
@@ -390,7 +412,7 @@ static int launch_run(const sh_command_args *args)
     } else {
         code = args->settings->detach ? detach(&l) : ranks_run(&l);
     }
-    launcher_reset(&l);
+    sh_launch_reset(&l);
     return code;
 }
 

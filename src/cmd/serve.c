@@ -11,6 +11,7 @@
 #include "base/version.h"
 #include "cluster/local_ranks.h"
 #include "cmd/support/demo.h"
+#include "cmd/support/progress.h"
 #include "cmd/support/ranks.h"
 #include "cmd/support/role.h"
 #include "http/listeners.h"
@@ -77,7 +78,7 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
 {
     const sh_settings *s = args->settings;
     v->args = args;
-    sh_status status = sh_program_path(&v->program, err);
+    sh_status status = sh_role_program(args->line, &v->program, err);
     if (status == SH_OK) status = model_find(s, v->program, &v->model, err);
     if (status == SH_OK) status = sh_ranks_world(args, &v->ranks, err);
     if (status != SH_OK) return status;
@@ -162,6 +163,8 @@ static int supervise(const sh_command_args *args)
                v.ranks == 1 ? "" : "s");
         fflush(stdout);
         sh_children *children = sh_children_create();
+        sh_children_hooks hooks = sh_progress_hooks(s);
+        sh_children_set_hooks(children, &hooks);
         sh_children_set_frozen(children, s->frozen_after * 1000);
         status = parts_start(&v, children, &err);
         if (status == SH_OK) code = sh_children_run(children, s->grace * 1000 + STOP_EXTRA_MS);

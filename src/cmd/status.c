@@ -108,7 +108,8 @@ static int show(cJSON *record, const sh_settings *s)
     cJSON *api = api_query(record, s, &err);
     sh_process launcher = sh_launch_process(record);
     bool ready = strcmp(sh_launch_text(record, "state"), "ready") == 0;
-    bool healthy = api != NULL && strcmp(sh_launch_text(api, "status"), "healthy") == 0;
+    bool healthy = api != NULL && (strcmp(sh_launch_text(api, "status"), "healthy") == 0 ||
+                                   strcmp(sh_launch_text(api, "status"), "degraded") == 0);
     if (s->json) {
         json_print(record, api, &err);
     } else {

@@ -65,16 +65,24 @@ static sh_status wire_create(sh_core *core, sh_err *err)
     return status == SH_OK ? core_register(core, at, sizeof(*core->wire), err) : status;
 }
 
+/* The ranks that exist: some numbers may not. */
+static int members_of(const sh_mesh *mesh, int members[SH_RANKS_MAX])
+{
+    int count = 0;
+    for (int r = 0; r < mesh->size; r++)
+        if (r == mesh->rank || mesh->peer[r].control != NULL) members[count++] = r;
+    return count;
+}
+
 static sh_status core_create(const sh_group_opts *opts, sh_core **out, sh_err *err)
 {
     sh_core *core = sh_alloc(sizeof(*core));
     core->silence_ms = opts->silence_ms;
     core->usual_op_ms = core->op_ms = opts->op_ms;
     sh_status status = sh_mesh_join(&opts->mesh, &core->mesh, err);
-    if (status == SH_OK && core->mesh->size > 1) {
+    if (status == SH_OK && core->mesh->acceptor != NULL) /* not in a group of one for good */
         status = sh_watch_start(core->mesh, opts->silence_ms, &core->watch, err);
-        if (status == SH_OK) status = wire_create(core, err);
-    }
+    if (status == SH_OK && core->mesh->size > 1) status = wire_create(core, err);
     if (status != SH_OK) {
         core_free(core);
         return status;
@@ -110,9 +118,8 @@ sh_status sh_group_open(const sh_group_opts *opts, sh_group **out, sh_err *err)
     sh_core *core;
     sh_status status = core_create(opts, &core, err);
     if (status != SH_OK) return status;
-    int members[SH_RANKS_MAX];
-    for (int r = 0; r < core->mesh->size; r++) members[r] = r;
-    *out = group_create(core, members, core->mesh->size);
+    int members[SH_RANKS_MAX], count = members_of(core->mesh, members);
+    *out = group_create(core, members, count);
     (*out)->whole = true;
     return SH_OK;
 }
@@ -160,9 +167,19 @@ int sh_group_size(const sh_group *group)
     return group->size;
 }
 
+int sh_group_number(const sh_group *group, int rank)
+{
+    return group->member[rank];
+}
+
 uint64_t sh_group_epoch(const sh_group *group)
 {
     return group->core->mesh->epoch;
+}
+
+uint64_t sh_group_left(const sh_group *group)
+{
+    return group->core->mesh->left;
 }
 
 const char *sh_group_path(const sh_group *group, int rank)
@@ -203,6 +220,33 @@ sh_status sh_group_check(sh_group *group, sh_err *err)
     if (group->core->watch == NULL || !sh_watch_failed(group->core->watch)) return SH_OK;
     sh_watch_error(group->core->watch, err);
     return err->status;
+}
+
+int sh_group_knocks(sh_group *group, sh_knock out[SH_KNOCKS_MAX])
+{
+    return group->core->watch == NULL ? 0 : sh_watch_knocks(group->core->watch, out);
+}
+
+void sh_group_ask_to_leave(sh_group *group)
+{
+    if (group->core->watch != NULL) sh_watch_ask_to_leave(group->core->watch);
+}
+
+bool sh_group_must_stay(sh_group *group, char why[SH_STAY_TEXT_MAX])
+{
+    return group->core->watch != NULL && sh_watch_must_stay(group->core->watch, why);
+}
+
+int64_t sh_group_leaving_ns(const sh_group *group, int rank)
+{
+    return group->core->watch == NULL
+               ? 0
+               : sh_watch_leaving_ns(group->core->watch, group->member[rank]);
+}
+
+void sh_group_keep(sh_group *group, int rank, const char *text)
+{
+    if (group->core->watch != NULL) sh_watch_keep(group->core->watch, group->member[rank], text);
 }
 
 int sh_group_fd(const sh_group *group)

@@ -55,7 +55,10 @@ sh_group *sh_group_split(sh_group *group, const int *members, int count);
 
 int sh_group_rank(const sh_group *group);
 int sh_group_size(const sh_group *group);
+/* The number by which users know a rank. It differs where the group has formed without some. */
+int sh_group_number(const sh_group *group, int rank);
 uint64_t sh_group_epoch(const sh_group *group);
+uint64_t sh_group_left(const sh_group *group); /* see sh_rank_table */
 const char *sh_group_path(const sh_group *group,
                           int rank); /* "tcp", "tls", "shm", "rdma"; "self" */
 
@@ -69,6 +72,14 @@ void sh_group_set_loading(sh_group *group, bool loading);
 
 /* Fails the group on all ranks with this reason; this rank is at fault. */
 void sh_group_fail(sh_group *group, const char *text);
+
+/* Ranks that come and go, where rank 0 keeps a roster: see coll/watch.h. Asking to leave is for any
+ * thread; ranks are those of the group. */
+int sh_group_knocks(sh_group *group, sh_knock out[SH_KNOCKS_MAX]);
+void sh_group_ask_to_leave(sh_group *group);
+bool sh_group_must_stay(sh_group *group, char why[SH_STAY_TEXT_MAX]); /* NULL: no reason wanted */
+int64_t sh_group_leaving_ns(const sh_group *group, int rank);
+void sh_group_keep(sh_group *group, int rank, const char *text);
 
 /* SH_OK unless the group has failed, for a rank that is waiting for something else. */
 SH_MUST_CHECK sh_status sh_group_check(sh_group *group, sh_err *err);

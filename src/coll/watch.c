@@ -26,12 +26,14 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum {
     BEATS_PER_SILENCE = 8,
     BEAT_MS_MAX = 250,
-    LEAVE_MS = 200, /* how long a leaving rank waits for the others to leave too */
+    LEAVE_MS = 200,  /* how long a leaving rank waits for the others to leave too */
+    KNOCK_MS = 3000, /* a rank that wants to come in asks at least so often */
 };
 
 typedef struct {
@@ -39,7 +41,9 @@ typedef struct {
     uint32_t silence_ms; /* the tolerance it asked for */
     bool left;           /* it sent BYE or ABORT, or its connection has ended */
     _Atomic uint64_t progress;
-    _Atomic int64_t left_ns; /* when it sent BYE; 0: it has not */
+    _Atomic int64_t left_ns;    /* when it sent BYE; 0: it has not */
+    _Atomic int64_t leaving_ns; /* when it asked to leave; 0: it has not, or was refused */
+    bool kept;                  /* it is to be told so: guarded by the lock */
 } peer_state;
 
 struct sh_watch {
@@ -51,9 +55,14 @@ struct sh_watch {
     _Atomic bool stopping;
     _Atomic int silence_ms;
     _Atomic uint64_t progress;
-    pthread_mutex_t lock; /* guards notice and has_notice */
+    _Atomic bool leaving; /* this rank asks to leave */
+    _Atomic bool must_stay;
+    pthread_mutex_t lock; /* guards notice, has_notice, keep_text, knocks */
     sh_notice notice;
     bool has_notice;
+    char keep_text[SH_STAY_TEXT_MAX]; /* why a rank cannot leave */
+    sh_knock knock[SH_KNOCKS_MAX];
+    int knock_count;
     bool notified; /* used by the thread only: the notice was sent */
     int64_t beat_ns;
     int beat_silence_ms; /* the tolerance that the last heartbeats asked for */
@@ -120,6 +129,48 @@ int64_t sh_watch_left_ns(const sh_watch *watch, int rank)
     return atomic_load_explicit(&watch->peer[rank].left_ns, memory_order_relaxed);
 }
 
+int sh_watch_knocks(sh_watch *watch, sh_knock out[SH_KNOCKS_MAX])
+{
+    int count = 0;
+    int64_t since_ns = sh_clock_ns() - (int64_t)1000000 * KNOCK_MS;
+    pthread_mutex_lock(&watch->lock);
+    for (int i = 0; i < watch->knock_count; i++)
+        if (watch->knock[i].last_ns >= since_ns) out[count++] = watch->knock[i];
+    pthread_mutex_unlock(&watch->lock);
+    return count;
+}
+
+void sh_watch_ask_to_leave(sh_watch *watch)
+{
+    atomic_store_explicit(&watch->must_stay, false, memory_order_relaxed);
+    atomic_store_explicit(&watch->leaving, true, memory_order_relaxed);
+    notify(watch->wake[1]);
+}
+
+bool sh_watch_must_stay(sh_watch *watch, char why[SH_STAY_TEXT_MAX])
+{
+    if (!atomic_load_explicit(&watch->must_stay, memory_order_relaxed)) return false;
+    pthread_mutex_lock(&watch->lock);
+    if (why != NULL) memcpy(why, watch->keep_text, SH_STAY_TEXT_MAX);
+    pthread_mutex_unlock(&watch->lock);
+    return true;
+}
+
+int64_t sh_watch_leaving_ns(const sh_watch *watch, int rank)
+{
+    return atomic_load_explicit(&watch->peer[rank].leaving_ns, memory_order_relaxed);
+}
+
+void sh_watch_keep(sh_watch *watch, int rank, const char *text)
+{
+    pthread_mutex_lock(&watch->lock);
+    snprintf(watch->keep_text, sizeof(watch->keep_text), "%s", text);
+    watch->peer[rank].kept = true;
+    pthread_mutex_unlock(&watch->lock);
+    atomic_store_explicit(&watch->peer[rank].leaving_ns, 0, memory_order_relaxed);
+    notify(watch->wake[1]);
+}
+
 static int beat_every_ms(const sh_watch *watch)
 {
     int every = atomic_load_explicit(&watch->silence_ms, memory_order_relaxed) / BEATS_PER_SILENCE;
@@ -144,6 +195,28 @@ static void take_beat(sh_watch *watch, int rank, const uint8_t *payload, size_t 
     peer->silence_ms = beat.silence_ms < SH_SILENCE_MS_MAX ? beat.silence_ms
                                                            : (uint32_t)SH_SILENCE_MS_MAX;
     atomic_store_explicit(&peer->progress, beat.progress, memory_order_relaxed);
+    int64_t since = atomic_load_explicit(&peer->leaving_ns, memory_order_relaxed);
+    if (beat.leaving != (since != 0))
+        atomic_store_explicit(&peer->leaving_ns, beat.leaving ? sh_clock_ns() : 0,
+                              memory_order_relaxed);
+}
+
+/* The group needs this rank. */
+static void take_stay(sh_watch *watch, int rank, const uint8_t *payload, size_t len)
+{
+    sh_notice notice;
+    sh_err err;
+    if (sh_notice_unpack(payload, len, &notice, &err) != SH_OK) {
+        sh_err_prefix(&err, "rank %d", rank);
+        sh_watch_fail(watch, rank, err.text);
+        return;
+    }
+    SH_LOGW("this rank has to stay: %s; a second signal ends it all the same", notice.text);
+    pthread_mutex_lock(&watch->lock);
+    snprintf(watch->keep_text, sizeof(watch->keep_text), "%s", notice.text);
+    pthread_mutex_unlock(&watch->lock);
+    atomic_store_explicit(&watch->leaving, false, memory_order_relaxed);
+    atomic_store_explicit(&watch->must_stay, true, memory_order_relaxed);
 }
 
 static void take_abort(sh_watch *watch, int rank, const uint8_t *payload, size_t len)
@@ -172,6 +245,7 @@ static void take_frame(sh_watch *watch, int rank, sh_frame_head head, const uint
     case SH_FRAME_HEARTBEAT: take_beat(watch, rank, payload, head.len); return;
     case SH_FRAME_ABORT: take_abort(watch, rank, payload, head.len); return;
     case SH_FRAME_BYE: take_bye(&watch->peer[rank]); return;
+    case SH_FRAME_STAY: take_stay(watch, rank, payload, head.len); return;
     default:
         snprintf(text, sizeof(text), "rank %d sent an unexpected frame of type %d", rank,
                  head.type);
@@ -211,13 +285,30 @@ static void send_beats(sh_watch *watch, int64_t now_ns)
 {
     sh_heartbeat beat = {
         .progress = atomic_load_explicit(&watch->progress, memory_order_relaxed),
-        .silence_ms = (uint32_t)atomic_load_explicit(&watch->silence_ms, memory_order_relaxed)};
+        .silence_ms = (uint32_t)atomic_load_explicit(&watch->silence_ms, memory_order_relaxed),
+        .leaving = atomic_load_explicit(&watch->leaving, memory_order_relaxed)};
     watch->beat_ns = now_ns;
     watch->beat_silence_ms = (int)beat.silence_ms;
     for (int r = 0; r < watch->mesh->size; r++) {
         if (!is_here(watch, r)) continue;
         sh_buf *out = sh_peer_conn_out(watch->mesh->peer[r].control);
         if (out->len == 0) sh_heartbeat_pack(out, &beat);
+        flush_peer(watch, r);
+    }
+}
+
+/* Tells the ranks that asked to leave that they cannot. */
+static void send_stays(sh_watch *watch)
+{
+    for (int r = 0; r < watch->mesh->size; r++) {
+        pthread_mutex_lock(&watch->lock);
+        bool kept = watch->peer[r].kept;
+        sh_notice notice;
+        if (kept) sh_notice_set(&notice, r, watch->keep_text);
+        watch->peer[r].kept = false;
+        pthread_mutex_unlock(&watch->lock);
+        if (!kept || !is_here(watch, r)) continue;
+        sh_notice_pack(sh_peer_conn_out(watch->mesh->peer[r].control), SH_FRAME_STAY, &notice);
         flush_peer(watch, r);
     }
 }
@@ -271,18 +362,75 @@ static void discount_own_sleep(sh_watch *watch, int64_t now_ns)
     for (int r = 0; r < watch->mesh->size; r++) watch->peer[r].heard_ns += slept_ns;
 }
 
+/* The rank of the group that this one would be, -1 if there is none: one of the same number, or of
+ * the same name for a rank without a number. */
+static int double_of(const sh_watch *watch, const sh_hello *theirs)
+{
+    for (int r = 0; r < watch->mesh->size; r++) {
+        bool same = (uint32_t)r == theirs->rank;
+        if (r != 0 && is_here(watch, r) && theirs->rank == SH_RANK_ANY)
+            same = memcmp(sh_peer_conn_peer(watch->mesh->peer[r].control)->node, theirs->node,
+                          SH_NODE_ID_LEN) == 0;
+        if (same && (r == 0 || is_here(watch, r))) return r;
+    }
+    return -1;
+}
+
+/* Whether a rank may come in at the next forming: it fits, and is not here already. */
+static sh_status check_latecomer(const sh_watch *watch, const sh_hello *theirs, sh_err *err)
+{
+    const sh_mesh *mesh = watch->mesh;
+    if (sh_hello_compare(&mesh->hello, theirs, err) != SH_OK) return err->status;
+    int twin = double_of(watch, theirs);
+    if (twin >= 0 && theirs->use == SH_USE_JOIN)
+        return sh_err_set(err, SH_ERR_GROUP, "the group has already formed, with another rank %d",
+                          twin);
+    if (!mesh->grows || theirs->use != SH_USE_JOIN)
+        return sh_err_set(err, SH_ERR_GROUP, "the group has already formed");
+    return SH_OK;
+}
+
+/* When all places are taken, it has to ask again. */
+static void knock_keep(sh_watch *watch, const sh_peer_conn *conn)
+{
+    const sh_hello *theirs = sh_peer_conn_peer(conn);
+    int64_t now_ns = sh_clock_ns(), stale_ns = now_ns - (int64_t)1000000 * KNOCK_MS;
+    int at = 0;
+    pthread_mutex_lock(&watch->lock);
+    while (at < watch->knock_count &&
+           (watch->knock[at].number != (int)theirs->rank ||
+            memcmp(watch->knock[at].node, theirs->node, SH_NODE_ID_LEN) != 0))
+        at++;
+    for (int i = 0; at == SH_KNOCKS_MAX && i < SH_KNOCKS_MAX; i++)
+        if (watch->knock[i].last_ns < stale_ns) at = i;
+    if (at < SH_KNOCKS_MAX) {
+        sh_knock *k = &watch->knock[at];
+        if (at == watch->knock_count) watch->knock_count++;
+        if (k->last_ns < stale_ns) k->first_ns = now_ns;
+        k->last_ns = now_ns;
+        k->number = (int)theirs->rank;
+        memcpy(k->node, theirs->node, SH_NODE_ID_LEN);
+        snprintf(k->name, sizeof(k->name), "%s", sh_peer_conn_name(conn));
+    }
+    pthread_mutex_unlock(&watch->lock);
+}
+
 static void refuse_latecomers(sh_watch *watch)
 {
     sh_peer_conn *conn;
     sh_err err;
     while (sh_acceptor_step(watch->mesh->acceptor, &conn, &err) == SH_OK) {
-        char text[160];
+        const sh_hello *theirs = sh_peer_conn_peer(conn);
         sh_notice notice;
-        snprintf(text, sizeof(text), "the group has already formed, with another rank %" PRIu32,
-                 sh_peer_conn_peer(conn)->rank);
-        sh_notice_set(&notice, (int)sh_peer_conn_peer(conn)->rank, text);
-        SH_LOGW("refused a connection from %s: %s", sh_peer_conn_name(conn), text);
-        sh_peer_conn_refuse(conn, &notice);
+        bool waits = check_latecomer(watch, theirs, &err) == SH_OK;
+        if (waits) {
+            sh_notice_set(&notice, (int)theirs->rank, "the group is running, and re-forms soon");
+            knock_keep(watch, conn);
+        } else {
+            sh_notice_set(&notice, (int)theirs->rank, err.text);
+            SH_LOGW("refused a connection from %s: %s", sh_peer_conn_name(conn), err.text);
+        }
+        sh_peer_conn_refuse(conn, waits ? SH_FRAME_WAIT : SH_FRAME_REFUSE, &notice);
         sh_peer_conn_close(conn);
     }
 }
@@ -334,6 +482,7 @@ static void *watch_run(void *arg)
         discount_own_sleep(watch, now_ns);
         for (int r = 0; r < watch->mesh->size; r++) read_peer(watch, r);
         if (!sh_watch_failed(watch)) check_silence(watch, now_ns);
+        send_stays(watch);
         if (sh_watch_failed(watch) && !watch->notified) send_failure(watch);
         /* A rank that has finished loading takes its long tolerance back at once, so that its peers
          * notice quickly if it dies next. */

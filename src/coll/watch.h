@@ -4,7 +4,8 @@
  * heartbeats to every rank several times within the silence that peers tolerate, whatever the
  * computing thread does, and it notices a closed connection, a silent rank and a rank that aborts.
  * The first failure is the group's: it is recorded, sent to all ranks that are still connected, and
- * makes sh_watch_fd readable. Latecomers at the acceptor are refused, since the group has formed.
+ * makes sh_watch_fd readable. Latecomers at the acceptor are refused, since the group has formed;
+ * where ranks may be added, those that fit are told to wait, and remembered.
  *
  * Threads: start and stop belong to the owner; everything else may be called from any thread. */
 #ifndef SH_COLL_WATCH_H
@@ -40,6 +41,32 @@ uint64_t sh_watch_peer_progress(const sh_watch *watch, int rank);
 /* When a peer left the group in good order (sh_clock_ns), 0 if it has not. That is no failure by
  * itself: it may have nothing left to do. */
 int64_t sh_watch_left_ns(const sh_watch *watch, int rank);
+
+/* A rank that wants to come in. */
+typedef struct {
+    int number; /* SH_RANK_ANY: it has none */
+    uint8_t node[SH_NODE_ID_LEN];
+    char name[SH_ADDR_TEXT_MAX];
+    int64_t first_ns, last_ns; /* when it asked */
+} sh_knock;
+enum { SH_KNOCKS_MAX = 16 };
+
+/* Rank 0: those that have asked within the last seconds; returns their count. */
+int sh_watch_knocks(sh_watch *watch, sh_knock out[SH_KNOCKS_MAX]);
+
+/* Asks rank 0 to let this rank leave. It either re-forms the group without it, which ends this one,
+ * or refuses. */
+void sh_watch_ask_to_leave(sh_watch *watch);
+
+enum { SH_STAY_TEXT_MAX = 400 };
+
+/* Whether it has refused; `why` gets the reason unless it is NULL. */
+bool sh_watch_must_stay(sh_watch *watch, char why[SH_STAY_TEXT_MAX]);
+
+/* Rank 0: when a peer asked to leave (sh_clock_ns), 0 if it has not. */
+int64_t sh_watch_leaving_ns(const sh_watch *watch, int rank);
+/* Rank 0: refuses that, with the reason. */
+void sh_watch_keep(sh_watch *watch, int rank, const char *text);
 
 /* Whether the group has failed; cheap enough for a spinning loop. */
 bool sh_watch_failed(const sh_watch *watch);

@@ -56,6 +56,7 @@ struct sh_engine {
     atomic_int context, world_size; /* of the current group; read by other threads */
     sh_model_group *model_group;
     sh_group *group;
+    sh_members members; /* unless the group is of fixed size */
     sh_blocks *blocks;
     uint64_t blocks_epoch; /* the KV that this book is about: sh_model_group_kv_epoch */
     sh_sched *sched;
@@ -68,6 +69,7 @@ struct sh_engine {
     void *sink_ctx;
     pthread_t thread;
     bool started;
+    bool formed; /* the group, before */
     bool stopping;
     bool leaving; /* for another process that takes over: the other ranks wait for it */
     sh_deadline stop_at;
@@ -98,6 +100,11 @@ static void on_kept_event(void *ctx, uint64_t owner, const sh_event *event)
 {
     sh_engine *e = ctx;
     e->sink(e->sink_ctx, owner, event);
+}
+
+static bool elastic(const sh_engine *e)
+{
+    return e->opts.group != NULL && e->opts.elastic && sh_group_opts_can_reform(e->opts.group);
 }
 
 /* The book of blocks goes on where all ranks kept their KV: what the interrupted steps were writing
@@ -158,27 +165,59 @@ static void sched_open(sh_engine *e)
     e->picks = sh_alloc_array((size_t)limits->draws, sizeof(*e->picks));
 }
 
-/* Forms the group, at start and again after a rank was lost. */
+/* Connects the ranks. An attempt to re-form is short, but not shorter than the wait for those who
+ * may be left out. */
+static sh_status group_open(sh_engine *e, sh_err *err)
+{
+    sh_group_opts opts = *e->opts.group;
+    int *join_ms = &opts.mesh.join_ms;
+    if (e->formed && *join_ms > REFORM_JOIN_MS) *join_ms = REFORM_JOIN_MS;
+    if (elastic(e)) {
+        int64_t wait_ms = sh_deadline_left_ms(sh_roster_without_at(&e->members.roster));
+        if (wait_ms <= REFORM_JOIN_MS && *join_ms < wait_ms + REFORM_JOIN_MS)
+            *join_ms = (int)wait_ms + REFORM_JOIN_MS;
+        opts.mesh.roster = &e->members.roster;
+    }
+    if (opts.mesh.listen_fd >= 0)
+        opts.mesh.listen_fd = dup(opts.mesh.listen_fd); /* the original is needed to re-form */
+    return sh_group_open(&opts, &e->group, err);
+}
+
+/* The ranks of the group load the model. One that is alone needs no group for that. */
+static sh_status group_load(sh_engine *e, sh_err *err)
+{
+    bool alone = e->group == NULL || sh_group_size(e->group) == 1;
+    sh_status status = sh_model_group_join(e->model_group, alone ? NULL : e->group, err);
+    return status == SH_OK ? blocks_open(e, err) : status;
+}
+
+/* Forms the group, at start and again after ranks were lost, came or left. */
 static sh_status group_form(sh_engine *e, sh_err *err)
 {
-    sh_status status = SH_OK;
-    if (e->opts.group != NULL) {
-        sh_group_opts opts = *e->opts.group;
-        bool again = e->stats.failures > 0;
-        if (again && opts.mesh.join_ms > REFORM_JOIN_MS) opts.mesh.join_ms = REFORM_JOIN_MS;
-        if (opts.mesh.listen_fd >= 0)
-            opts.mesh.listen_fd = dup(opts.mesh.listen_fd); /* the original is needed to re-form */
-        status = sh_group_open(&opts, &e->group, err);
-    }
-    if (status == SH_OK) status = sh_model_group_join(e->model_group, e->group, err);
-    if (status == SH_OK) status = blocks_open(e, err);
+    sh_status status = e->opts.group != NULL ? group_open(e, err) : SH_OK;
+    if (status == SH_OK) status = group_load(e, err);
+    if (elastic(e) && status == SH_OK)
+        sh_members_formed(&e->members, e->group);
+    else if (elastic(e))
+        sh_members_failed(&e->members, err);
     if (status != SH_OK) return status;
     sched_open(e);
+    if (elastic(e))
+        e->stats.missing_count = sh_roster_missing(&e->members.roster, e->stats.missing);
     atomic_store(&e->context, sh_model_group_context(e->model_group));
     atomic_store(&e->world_size, sh_model_group_size(e->model_group));
-    e->stats.ready = true;
+    e->stats.ready = e->formed = true;
     atomic_store(&e->ready, true);
     return SH_OK;
+}
+
+/* A rank 0 that took over found too few ranks: the next attempt needs all. */
+static bool waits_for_all(sh_engine *e)
+{
+    if (!elastic(e) || !e->members.roster.needs_all) return false;
+    sh_group_close(e->group);
+    e->group = NULL;
+    return true;
 }
 
 sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *err)
@@ -191,6 +230,9 @@ sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *er
     e->kept = sh_kept_create(on_kept_event, e);
     pthread_mutex_init(&e->lost_lock, NULL);
     sh_engine_stats_init(&e->stats);
+    if (elastic(e))
+        sh_members_init(&e->members, opts->group->mesh.size, opts->degrade_ms, opts->rejoin_ms);
+    if (opts->resumed) sh_roster_resume(&e->members.roster, 0);
     sh_status status = sh_model_group_open(&e->opts.model_group, &e->model_group, err);
     if (status == SH_OK) {
         const sh_config *config = sh_model_group_config(e->model_group);
@@ -198,6 +240,7 @@ sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *er
                                    .vocab = config->vocab,
                                    .model_hash = sh_model_group_identity(e->model_group)};
         status = group_form(e, err);
+        if (status == SH_ERR_MEMORY && waits_for_all(e)) status = group_form(e, err);
     }
     if (status != SH_OK) {
         sh_engine_close(e);
@@ -270,28 +313,46 @@ static void lost_stats_keep(sh_engine *e)
     pthread_mutex_unlock(&e->lost_lock);
 }
 
-/* A rank was lost: fail every open request and mark the group as not ready, so that engine_main()
- * re-forms it. The API submits them again then, with what was answered so far. A client that
- * watches the stats is notified without asking.
+/* The group has ended: fail every open request and mark the group as not ready, so that
+ * engine_main() re-forms it. The API submits them again then, with what was answered so far. A
+ * client that watches the stats is notified without asking.
  *
  * `ready` is cleared after lost_stats was written: other threads read it without a lock, and once
  * it is false sh_engine_ask_stats() sends lost_stats. */
-static void group_lost(sh_engine *e, const sh_err *why)
+static void group_end(sh_engine *e, const sh_err *why)
 {
-    SH_LOGE("%s", why->text);
     e->stats.ready = false;
     snprintf(e->stats.lost, sizeof(e->stats.lost), "%s", why->text);
-    sh_err lost = *why; /* whatever the cause, the requests are not at fault */
-    lost.status = SH_ERR_GROUP;
-    sh_sched_fail_all(e->sched, &lost);
+    sh_sched_fail_all(e->sched, why);
     e->flight_count = 0;
     e->stats.report_count = 0;
     e->reports_asked = false;
-    e->stats.failures++;
     lost_stats_keep(e);
     atomic_store(&e->ready, false);
     if (e->watcher != 0) stats_send(e, e->watcher);
+}
+
+/* A rank was lost. Whatever the cause, the requests are not at fault. */
+static void group_lost(sh_engine *e, const sh_err *why)
+{
+    SH_LOGE("%s", why->text);
+    sh_err lost = *why;
+    lost.status = SH_ERR_GROUP;
+    e->stats.failures++;
+    if (elastic(e)) sh_members_lost(&e->members, e->group, e->model_group);
+    group_end(e, &lost);
     if (!can_reform(e) && e->opts.lost_for_good != NULL) e->opts.lost_for_good(e->opts.lost_ctx);
+}
+
+/* Ranks come in or leave: all others learn why this group ends, and come back at once. */
+static void group_change(sh_engine *e, const sh_err *why)
+{
+    sh_err planned;
+    sh_err_set(&planned, SH_ERR_CANCELLED, "the group re-forms: %s", why->text);
+    SH_LOGI("%s", planned.text);
+    sh_group_fail(e->group, planned.text);
+    e->stats.changes++;
+    group_end(e, &planned);
 }
 
 /* One attempt, with a new group. */
@@ -476,6 +537,14 @@ static void group_poll(sh_engine *e)
     if (e->group != NULL && sh_group_check(e->group, &err) != SH_OK) group_lost(e, &err);
 }
 
+static void members_poll(sh_engine *e)
+{
+    sh_err why;
+    if (!elastic(e) || e->stopping || !atomic_load(&e->ready)) return;
+    if (sh_members_poll(&e->members, e->group, e->model_group, !sh_sched_busy(e->sched), &why))
+        group_change(e, &why);
+}
+
 /* Commands, then a step, and again. When it stops, it goes on until all requests have ended or the
  * grace period is over; what is left then fails. */
 static void *engine_main(void *arg)
@@ -493,7 +562,10 @@ static void *engine_main(void *arg)
         }
         runnable = steps_run(e);
         if (!runnable) group_poll(e);
-        if (e->reports_asked) reports_refresh(e);
+        if (!runnable) kept_expire(e);
+        members_poll(e);
+        /* The balance is measured by reports, whether or not anybody watches. */
+        if (e->reports_asked || (runnable && e->opts.model_group.rebalance)) reports_refresh(e);
     }
     sh_err err;
     if (!e->leaving && atomic_load(&e->ready) && sh_model_group_stop(e->model_group, &err) != SH_OK)

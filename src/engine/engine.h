@@ -5,7 +5,8 @@
  * come out through a sink, on the engine's thread. The engine knows nothing about text.
  *
  * When a rank is lost, all open requests end with an error that says so, and the engine re-forms
- * the group as soon as the rank is back; the client can then submit them again. Over MPI it cannot:
+ * the group as soon as the rank is back, or without it; the client can then submit them again. The
+ * same happens when ranks come in or leave. Over MPI it cannot:
  * it then calls `lost_for_good`, and sh_engine_check returns the reason.
  *
  * `owner` is the connection that a request came from; a request is identified by owner and id.
@@ -16,12 +17,16 @@
 #define SH_ENGINE_ENGINE_H
 
 #include "engine/engine_messages.h"
+#include "engine/members.h"
 #include "engine/model_group.h"
 #include "engine/scheduler.h"
 
 typedef struct {
     sh_model_group_opts model_group;
     const sh_group_opts *group; /* NULL: this process alone; borrowed until close */
+    bool elastic;               /* ranks may come and go: see members.h */
+    bool resumed;               /* another process was rank 0 of this group before */
+    int64_t degrade_ms, rejoin_ms;
     int queue_max;
     int64_t timeout_ms;
     double stall_s;

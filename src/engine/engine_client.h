@@ -110,12 +110,14 @@ typedef struct {
     int prompt_tokens;
     int cached_tokens; /* of the prompt, taken from the prefix cache */
     int completion_tokens;
+    int drawn_tokens; /* those of this submission alone; not sent to clients */
     double queue_s;   /* waiting for a slot */
     double prefill_s; /* from then to the first token */
     double decode_s;  /* from then to the end */
 
     /* ERROR */
-    sh_err error; /* INPUT, LIMIT, TIMEOUT, CANCELLED (the engine stops), GROUP (a rank was lost),
+    sh_err error; /* INPUT, LIMIT, TIMEOUT, CANCELLED (the engine stops, or the
+                     group re-forms by plan), GROUP (a rank was lost),
                      PEER (the engine is gone) */
     int running;  /* sequences that ran when the group was lost; 0: not known */
     bool retry;   /* refused for now, by a full queue or a group that re-forms: the same request may

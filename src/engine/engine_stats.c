@@ -24,8 +24,8 @@ void sh_engine_stats_event(sh_engine_stats *s, const sh_event *event)
     if (event->kind != SH_EVENT_DONE || event->finish == SH_FINISH_CANCEL) return;
     sh_hist_add(&s->queue, event->queue_s);
     sh_hist_add(&s->ttft, event->queue_s + event->prefill_s);
-    if (event->completion_tokens > 1)
-        sh_hist_add(&s->inter_token, event->decode_s / (event->completion_tokens - 1));
+    if (event->drawn_tokens > 1)
+        sh_hist_add(&s->inter_token, event->decode_s / (event->drawn_tokens - 1));
 }
 
 void sh_engine_stats_step(sh_engine_stats *s, double took_s, int tokens, int sequences)
@@ -57,6 +57,8 @@ static void counts_json(const sh_engine_stats *s, const sh_sched_stats *c, sh_bu
         {"redone_tokens", c->redone_tokens},
         {"steps", s->steps},
         {"group_failures", s->failures},
+        {"group_changes", s->changes},
+        {"missing_ranks", (uint64_t)s->missing_count},
     };
     sh_buf_add_text(out, "\"counts\":{");
     for (size_t i = 0; i < SH_COUNT_OF(counts); i++)
@@ -126,6 +128,19 @@ static void devices_json(const char *a, const char *b, sh_buf *out)
                 (int)strspn(b, plain), b);
 }
 
+/* How much slower than the mean the slowest rank computes; null while that is not known. */
+static void imbalance_json(const sh_model_group *mg, sh_buf *out)
+{
+    int rank;
+    double ratio;
+    sh_buf_add_text(out, ",\"imbalance\":");
+    if (sh_model_group_size(mg) > 1 &&
+        sh_balance_slowest(sh_model_group_balance(mg), &rank, &ratio))
+        sh_buf_addf(out, "{\"ratio\":%.3f,\"rank\":%d}", ratio, sh_model_group_number(mg, rank));
+    else
+        sh_buf_add_text(out, "null");
+}
+
 static void ranks_json(const sh_engine_stats *s, sh_model_group *mg, sh_buf *out)
 {
     sh_buf_add_text(out, "\"ranks\":[");
@@ -135,8 +150,8 @@ static void ranks_json(const sh_engine_stats *s, sh_model_group *mg, sh_buf *out
                     "%s{\"rank\":%d,\"stage\":%d,\"tensor_rank\":%d,\"layers\":[%d,%d],\"heads\":%"
                     "lld,\"ffn\":%lld,"
                     "\"vocab\":%lld",
-                    i == 0 ? "" : ",", i, h->stage, h->tensor_rank, h->layer_first,
-                    h->layer_first + h->layer_count, (long long)h->heads.count,
+                    i == 0 ? "" : ",", sh_model_group_number(mg, i), h->stage, h->tensor_rank,
+                    h->layer_first, h->layer_first + h->layer_count, (long long)h->heads.count,
                     (long long)h->ffn.count, (long long)h->vocab.count);
         if (i < s->report_count) {
             sh_buf_add_char(out, ',');
@@ -152,11 +167,13 @@ static void ranks_json(const sh_engine_stats *s, sh_model_group *mg, sh_buf *out
             sh_buf_addf(
                 out,
                 "%s{\"a\":%d,\"b\":%d,\"kind\":\"%s\",\"latency_us\":%.2f,\"bandwidth_gb_s\":%.3f",
-                first ? "" : ",", a, b, link->kind, link->latency_s * 1e6, link->bytes_per_s / 1e9);
+                first ? "" : ",", sh_model_group_number(mg, a), sh_model_group_number(mg, b),
+                link->kind, link->latency_s * 1e6, link->bytes_per_s / 1e9);
             devices_json(link->device, sh_model_group_link(mg, b, a)->device, out);
             sh_buf_add_char(out, '}');
         }
     sh_buf_add_text(out, "]");
+    imbalance_json(mg, out);
 }
 
 /* While the group re-forms, the ranks are reported as they were before. */
@@ -169,7 +186,10 @@ static void group_json(sh_engine_stats *s, sh_model_group *mg, sh_buf *out)
     sh_buf_addf(out, "\"ready\":%s,\"lost\":\"", s->ready ? "true" : "false");
     for (const char *p = s->lost; !s->ready && *p != '\0'; p++)
         if (*p != '"' && *p != '\\') sh_buf_add_char(out, *p);
-    sh_buf_add_text(out, "\",");
+    sh_buf_add_text(out, "\",\"missing\":[");
+    for (int i = 0; i < s->missing_count; i++)
+        sh_buf_addf(out, "%s%d", i == 0 ? "" : ",", s->missing[i]);
+    sh_buf_add_text(out, "],");
     sh_buf_add_str(out, sh_buf_str(&s->ranks));
 }
 

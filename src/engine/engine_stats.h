@@ -11,7 +11,10 @@ typedef struct {
     int64_t opened_ns;
     int stages;
     uint64_t steps;
-    uint64_t failures; /* of the group */
+    uint64_t failures;         /* of the group */
+    uint64_t changes;          /* of the group, by ranks that came in or left */
+    int missing[SH_RANKS_MAX]; /* numbers of ranks that the group goes on without */
+    int missing_count;
     double step_s;
     double schedule_s;       /* in the scheduler, including the events it emits */
     sh_rank_report *reports; /* [report_count] the latest report of each rank */

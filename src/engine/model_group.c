@@ -1,7 +1,7 @@
 /* Joining a group: from "these ranks are connected" to "steps can run".
  *
  * The order is fixed, and every rank goes through it: choose the grid (tensor x pipeline), exchange
- * what each rank has (memory, speed, machine), take rank 0's shares, cut the model, load the own
+ * what each rank has (memory, speed, machine), agree on shares, cut the model, load the own
  * shard, keep the KV cache or agree on the size of a new one, measure the links, and allocate
  * everything that steps need. Each exchange is a collective, so a rank that leaves early would
  * leave the others waiting: on a local error it fails the group with the reason before it returns.
@@ -87,8 +87,8 @@ void sh_model_group_close(sh_model_group *mg)
     if (mg->dev != NULL) mg->dev->ops->close(mg->dev);
     sh_buf_reset(&mg->message);
     sh_buf_reset(&mg->outgoing);
-    free(mg->planned_for);
-    free(mg->planned);
+    sh_shares_reset(&mg->shares);
+    sh_balance_reset(&mg->balance, 0);
     free(mg->model_dir);
     free(mg);
 }
@@ -125,8 +125,33 @@ static sh_status exchange_numbers(sh_model_group *mg, const uint64_t *mine, int 
     return status;
 }
 
+int sh_model_group_number(const sh_model_group *mg, int rank)
+{
+    return mg->group == NULL ? 0 : sh_group_number(mg->group, rank);
+}
+
+/* Ranks came or went, and the grid is one of the user's: as many stages as before if the ranks can
+ * be shared out evenly, else as many ranks for each stage, else a pipeline, since its stages
+ * exchange the least. */
+static void grid_adapt(sh_model_group *mg)
+{
+    if (mg->size % mg->opts.stages == 0)
+        mg->stages = mg->opts.stages;
+    else if (mg->size % mg->opts.tensor == 0)
+        mg->stages = mg->size / mg->opts.tensor;
+    else
+        mg->stages = mg->size;
+    if (mg->stages > mg->config.layers) mg->stages = 1;
+    mg->tensor = mg->size / mg->stages;
+}
+
 static sh_status grid_choose(sh_model_group *mg, sh_err *err)
 {
+    bool changed = mg->opts.ranks > 0 && mg->opts.ranks != mg->size;
+    if (changed && mg->opts.tensor > 0 && mg->opts.stages > 0) {
+        grid_adapt(mg);
+        return SH_OK;
+    }
     mg->tensor = mg->opts.tensor > 0   ? mg->opts.tensor
                  : mg->opts.stages > 0 ? mg->size / mg->opts.stages
                                        : mg->size;
@@ -136,62 +161,160 @@ static sh_status grid_choose(sh_model_group *mg, sh_err *err)
                           "a grid of %d x %d ranks (tensor x pipeline) does not match a group of "
                           "%d",
                           mg->tensor, mg->stages, mg->size);
-    if (mg->opts.split != NULL && mg->opts.split_count != mg->size)
+    if (!changed && mg->opts.split != NULL && mg->opts.split_count != mg->size)
         return sh_err_set(err, SH_ERR_INPUT, "%d shares were given for %d ranks; give one for each",
                           mg->opts.split_count, mg->size);
     return SH_OK;
 }
 
-/* Machine id and host name must both match: two machines may have the same name, and containers on
- * one machine may have memory limits of their own. */
-static bool same_host(const sh_rank_offer *a, const sh_rank_offer *b)
+/* The shares that the user gave, if there is one for each rank. shares may be NULL. */
+static bool split_take(const sh_model_group *mg, double *shares)
 {
-    return memcmp(a->machine, b->machine, sizeof(a->machine)) == 0 && strcmp(a->host, b->host) == 0;
-}
-
-/* Ranks on one machine measure at the same time and slow each other down; the best of them counts
- * for all. */
-static double host_speed(const sh_rank_offer *all, int count, const sh_rank_offer *one)
-{
-    double best = 0;
-    for (int i = 0; i < count; i++)
-        if (same_host(&all[i], one) && all[i].resources.speed > best) best = all[i].resources.speed;
-    return best;
-}
-
-/* How many ranks share this one's memory. */
-static int host_ranks(const sh_rank_offer *all, int count, const sh_rank_offer *one)
-{
-    int ranks = 0;
-    for (int i = 0; i < count; i++) ranks += same_host(&all[i], one);
-    return ranks;
-}
-
-/* The speed measurement is noisy: a rank above 60 % of the fastest counts as equally fast, so that
- * equal machines get equal shares. */
-static sh_status shares_choose(const sh_model_group *mg, const sh_rank_offer *all, double *shares,
-                               sh_err *err)
-{
-    sh_rank_resources *resources = sh_alloc_array((size_t)mg->size, sizeof(*resources));
-    double fastest = 0;
     for (int i = 0; i < mg->size; i++) {
-        resources[i] = (sh_rank_resources){all[i].resources.memory /
-                                               host_ranks(all, mg->size, &all[i]),
-                                           host_speed(all, mg->size, &all[i])};
-        if (resources[i].speed > fastest) fastest = resources[i].speed;
+        int number = sh_model_group_number(mg, i);
+        if (mg->opts.split == NULL || number >= mg->opts.split_count) return false;
+        if (shares != NULL) shares[i] = mg->opts.split[number];
     }
-    for (int i = 0; i < mg->size; i++)
-        if (resources[i].speed > 0.6 * fastest) resources[i].speed = fastest;
-    sh_status status = sh_shares_by_resources(resources, mg->size,
-                                              (double)mg->identity.weight_bytes, shares, err);
-    free(resources);
-    return status;
+    return true;
+}
+
+/* What all ranks must have in common, besides the model. Rank 0 decides: one that is added later
+ * was not told how the others were started. */
+typedef struct {
+    uint64_t tensor, stages;
+    uint64_t measured; /* the shares are by speed, not the user's */
+    uint64_t wire, context, slots, chunk, draws, kv_tokens, kv_format;
+    uint64_t exact; /* f32 activations; what this rank's device was opened for cannot be changed */
+} group_terms;
+
+enum { TERM_COUNT = sizeof(group_terms) / sizeof(uint64_t) };
+
+static group_terms terms_of(const sh_model_group *mg)
+{
+    return (group_terms){
+        (uint64_t)mg->tensor,         (uint64_t)mg->stages,       !split_take(mg, NULL),
+        (uint64_t)mg->opts.wire,      (uint64_t)mg->opts.context, (uint64_t)mg->opts.slots,
+        (uint64_t)mg->opts.chunk,     (uint64_t)mg->opts.draws,   (uint64_t)mg->opts.kv_tokens,
+        (uint64_t)mg->opts.kv_format, mg->opts.load.exact};
+}
+
+static bool terms_valid(const sh_model_group *mg, const group_terms *t)
+{
+    uint64_t most = INT32_MAX;
+    return t->tensor <= SH_RANKS_MAX && t->stages <= SH_RANKS_MAX &&
+           t->tensor * t->stages == (uint64_t)mg->size && t->wire <= SH_CODEC_INT8 &&
+           t->context <= most && t->slots > 0 && t->slots <= most && t->chunk > 0 &&
+           t->chunk <= most && t->draws > 0 && t->draws <= most &&
+           t->kv_tokens <= INT64_MAX / SH_KV_BLOCK && t->kv_format <= SH_KV_INT8 && t->exact <= 1;
+}
+
+static void term_log(const char *name, uint64_t mine, uint64_t theirs)
+{
+    if (mine != theirs)
+        SH_LOGI("--%s is %llu, as on rank 0, not %llu", name, (unsigned long long)theirs,
+                (unsigned long long)mine);
+}
+
+/* The model has buffers for the steps: with others it is loaded again. */
+static void terms_take(sh_model_group *mg, const group_terms *t)
+{
+    group_terms mine = terms_of(mg);
+    if (mine.wire != t->wire) SH_LOGI("--wire is that of rank 0, not the one given here");
+    term_log("context", mine.context, t->context);
+    term_log("slots", mine.slots, t->slots);
+    term_log("chunk", mine.chunk, t->chunk);
+    term_log("kv-tokens", mine.kv_tokens, t->kv_tokens);
+    if (mine.kv_format != t->kv_format) SH_LOGI("--kv-format is that of rank 0");
+    if (mine.chunk != t->chunk || mine.draws != t->draws || mine.kv_format != t->kv_format) {
+        sh_model_free(mg->model);
+        mg->model = NULL;
+        mg->kv_epoch = 0;
+    }
+    mg->tensor = (int)t->tensor;
+    mg->stages = (int)t->stages;
+    mg->measured = t->measured != 0;
+    mg->opts.wire = (sh_codec)t->wire;
+    mg->opts.context = (int)t->context;
+    mg->opts.slots = (int)t->slots;
+    mg->opts.chunk = (int)t->chunk;
+    mg->opts.draws = (int)t->draws;
+    mg->opts.kv_tokens = (int64_t)t->kv_tokens;
+    mg->opts.kv_format = (sh_kv_format)t->kv_format;
+}
+
+static sh_status terms_agree(sh_model_group *mg, sh_err *err)
+{
+    uint8_t bytes[sizeof(group_terms)];
+    uint64_t term[TERM_COUNT];
+    sh_status status = mg->rank == 0 ? grid_choose(mg, err) : SH_OK;
+    mg->measured = !split_take(mg, NULL);
+    if (mg->group == NULL) return status;
+    if (status != SH_OK) {
+        sh_group_fail(mg->group, err->text);
+        return status;
+    }
+    group_terms terms = terms_of(mg);
+    memcpy(term, &terms, sizeof(terms));
+    for (size_t i = 0; i < sizeof(bytes); i++) bytes[i] = (uint8_t)(term[i / 8] >> (8 * (i % 8)));
+    status = sh_coll_broadcast(mg->group, 0, bytes, sizeof(bytes), err);
+    if (status != SH_OK || mg->rank == 0) return status;
+    sh_reader r = sh_reader_of((sh_str){(const char *)bytes, sizeof(bytes)});
+    for (int i = 0; i < TERM_COUNT; i++) term[i] = sh_get_uint(&r, 8);
+    memcpy(&terms, term, sizeof(terms));
+    bool valid = terms_valid(mg, &terms);
+    if (valid && terms.exact == mg->opts.load.exact) {
+        terms_take(mg, &terms);
+        return SH_OK;
+    }
+    if (valid)
+        sh_err_set(err, SH_ERR_GROUP, "rank %d has other --activations than rank 0",
+                   sh_model_group_number(mg, mg->rank));
+    else
+        sh_err_set(
+            err, SH_ERR_GROUP,
+            "rank 0 sent invalid terms: a grid of %llu x %llu for %d ranks, %llu slots, steps "
+            "of %llu tokens",
+            (unsigned long long)terms.tensor, (unsigned long long)terms.stages, mg->size,
+            (unsigned long long)terms.slots, (unsigned long long)terms.chunk);
+    sh_group_fail(mg->group, err->text);
+    return err->status;
+}
+
+/* The KV cache of all ranks together, where the user has set its size: a rank holds as much of it
+ * as of the heads. */
+static double kv_bytes_wanted(const sh_model_group *mg)
+{
+    double all = 0, own = 0;
+    for (int i = 0; i < mg->size; i++) {
+        double part = (double)mg->shards[i].layer_count * (double)mg->shards[i].heads.count;
+        all += part;
+        if (i == mg->rank) own = part;
+    }
+    if (mg->opts.kv_tokens == 0 || own <= 0) return 0;
+    return (double)mg->kv_blocks * (double)sh_model_kv_block_bytes(mg->model) * all / own;
+}
+
+sh_status sh_model_group_check_without(const sh_model_group *mg, uint64_t ranks, sh_err *err)
+{
+    sh_rank_offer others[SH_RANKS_MAX];
+    double shares[SH_RANKS_MAX], weights = (double)mg->identity.weight_bytes;
+    double kv = kv_bytes_wanted(mg);
+    int count = 0;
+    for (int i = 0; i < mg->shares.count; i++)
+        if ((ranks >> i & 1) == 0) others[count++] = mg->shares.members[i];
+    sh_status status = sh_shares_decide(others, count, weights, shares, err);
+    if (status != SH_OK || sh_shares_decide(others, count, weights + kv, shares, err) == SH_OK)
+        return status;
+    return sh_err_set(err, SH_ERR_MEMORY,
+                      "%.1f GiB for the model and a KV cache of %lld tokens are too much for the "
+                      "others",
+                      (weights + kv) / (1 << 30), (long long)mg->opts.kv_tokens);
 }
 
 static sh_rank_offer offer_make(const sh_model_group *mg)
 {
-    sh_rank_offer mine = {0};
-    bool measure = mg->opts.split == NULL && mg->size > 1;
+    sh_rank_offer mine = {.member = sh_model_group_number(mg, mg->rank)};
+    bool measure = mg->measured && mg->size > 1;
     mine.resources.memory = (double)(mg->dev->ops->memory_free(mg->dev) - mg->opts.memory_reserve);
     if (mg->model != NULL) { /* it would be free again if this rank got another shard */
         sh_model_memory used = sh_model_memory_used(mg->model);
@@ -218,64 +341,99 @@ static sh_status offers_exchange(sh_model_group *mg, sh_rank_offer *all, sh_err 
     return status;
 }
 
-/* Broadcasts rank 0's shares. */
-static sh_status shares_send(sh_model_group *mg, double *shares, sh_err *err)
+/* Broadcasts the shares of rank `from`. */
+static sh_status shares_send(sh_model_group *mg, int from, double *shares, sh_err *err)
 {
     sh_buf bytes = {0};
     for (int i = 0; i < mg->size; i++) sh_put_double(&bytes, shares[i]);
-    sh_status status = sh_coll_broadcast(mg->group, 0, bytes.ptr, bytes.len, err);
+    sh_status status = sh_coll_broadcast(mg->group, from, bytes.ptr, bytes.len, err);
     sh_reader r = sh_reader_of(sh_buf_str(&bytes));
     for (int i = 0; status == SH_OK && i < mg->size; i++) shares[i] = sh_get_double(&r);
     sh_buf_reset(&bytes);
     return status;
 }
 
-/* Whether these are the machines that the shares were chosen for. How much memory is free says
- * little: the ranks that are still there hold most of it. */
-static bool planned_for(const sh_model_group *mg, const sh_rank_offer *all)
+/* Shares that follow what was measured in steps, if that is wanted and worth it. */
+static bool shares_rebalance(const sh_model_group *mg, const sh_rank_offer *all, double *shares)
 {
-    if (mg->planned_count != mg->size) return false;
-    for (int i = 0; i < mg->size; i++)
-        if (!same_host(&mg->planned_for[i], &all[i])) return false;
+    int rank;
+    double ratio;
+    sh_err err;
+    if (!mg->opts.rebalance || !sh_shares_are_for(&mg->shares, all, mg->size)) return false;
+    if (!sh_balance_is_off(&mg->balance)) return false;
+    sh_balance_slowest(&mg->balance, &rank, &ratio);
+    sh_balance_shares(&mg->balance, mg->shares.shares, shares);
+    if (sh_shares_fit(all, mg->size, (double)mg->identity.weight_bytes, shares, shares, &err) !=
+        SH_OK) {
+        SH_LOGW("the shares stay as they are: %s", err.text);
+        return false;
+    }
+    SH_LOGI("imbalance %.2f: rank %d was slowest, new shares", ratio,
+            sh_model_group_number(mg, rank));
     return true;
 }
 
-/* The shares stay as they are while the machines do, however the next measurement turns out: with
- * the same shards, the ranks keep their weights and an answer goes on with the same bits. */
-static sh_status shares_decide(sh_model_group *mg, const sh_rank_offer *all, double *shares,
-                               sh_err *err)
+/* What this rank brings to the election of shares: those that it remembers, or rank 0's own. */
+static sh_shares_vote shares_offer(const sh_model_group *mg, const sh_rank_offer *all,
+                                   double *shares)
 {
     size_t bytes = (size_t)mg->size * sizeof(*shares);
-    if (planned_for(mg, all)) {
-        memcpy(shares, mg->planned, bytes);
-        return SH_OK;
-    }
-    if (mg->opts.split != NULL)
-        memcpy(shares, mg->opts.split, bytes);
-    else if (shares_choose(mg, all, shares, err) != SH_OK)
-        return err->status;
-    mg->planned = sh_realloc_array(mg->planned, (size_t)mg->size, sizeof(*shares));
-    mg->planned_for = sh_realloc_array(mg->planned_for, (size_t)mg->size, sizeof(*all));
-    memcpy(mg->planned, shares, bytes);
-    memcpy(mg->planned_for, all, (size_t)mg->size * sizeof(*all));
-    mg->planned_count = mg->size;
-    return SH_OK;
+    bool usable = sh_shares_are_for(&mg->shares, all, mg->size);
+    sh_shares_vote vote = {mg->shares.number, usable ? mg->shares.number : 0, mg->refused};
+    if (usable) memcpy(shares, mg->shares.shares, bytes);
+    if (mg->rank == 0 && (split_take(mg, shares) || shares_rebalance(mg, all, shares)))
+        vote.usable = SH_SHARES_MINE;
+    return vote;
 }
 
-/* Rank 0 decides on the shares; all ranks end up with the same numbers. */
-static sh_status shares_agree(sh_model_group *mg, double *shares, sh_err *err)
+static sh_status votes_exchange(sh_model_group *mg, const sh_shares_vote *mine,
+                                sh_shares_vote *votes, sh_err *err)
 {
-    sh_rank_offer *all = sh_alloc_array((size_t)mg->size, sizeof(*all));
-    sh_status status = offers_exchange(mg, all, err);
-    mg->host_ranks = status == SH_OK ? host_ranks(all, mg->size, &all[mg->rank]) : 1;
-    if (status == SH_OK && mg->rank == 0) status = shares_decide(mg, all, shares, err);
+    const uint64_t numbers[3] = {mine->last, mine->usable, mine->refused};
+    uint64_t *all = sh_alloc_array((size_t)mg->size, sizeof(numbers));
+    sh_status status = exchange_numbers(mg, numbers, 3, all, err);
+    for (int i = 0; i < mg->size; i++)
+        votes[i] = (sh_shares_vote){all[3 * i], all[3 * i + 1], all[3 * i + 2]};
     free(all);
+    return status;
+}
+
+/* The shares of the rank that remembers the newest for these members, else rank 0's decision. */
+static sh_status shares_elect(sh_model_group *mg, const sh_rank_offer *all, double *shares,
+                              uint64_t *number, sh_err *err)
+{
+    sh_shares_vote mine = shares_offer(mg, all, shares);
+    sh_shares_vote *votes = sh_alloc_array((size_t)mg->size, sizeof(*votes));
+    sh_status status = votes_exchange(mg, &mine, votes, err);
+    int from = sh_shares_elect(votes, mg->size, number);
+    bool decide = from == mg->rank && *number != mine.usable && mine.usable != SH_SHARES_MINE;
+    free(votes);
+    if (status == SH_OK && decide)
+        status = sh_shares_decide(all, mg->size, (double)mg->identity.weight_bytes, shares, err);
     if (mg->group == NULL) return status;
     if (status != SH_OK) {
         sh_group_fail(mg->group, err->text);
         return status;
     }
-    return shares_send(mg, shares, err);
+    return shares_send(mg, from, shares, err);
+}
+
+/* All ranks end up with the same shares, and remember them. What was measured with other shares
+ * says nothing about these. */
+static sh_status shares_agree(sh_model_group *mg, double *shares, sh_err *err)
+{
+    uint64_t number = 0;
+    sh_rank_offer *all = sh_alloc_array((size_t)mg->size, sizeof(*all));
+    sh_status status = offers_exchange(mg, all, err);
+    mg->host_ranks = status == SH_OK ? sh_host_ranks(all, mg->size, &all[mg->rank]) : 1;
+    if (status == SH_OK)
+        status = shares_elect(mg, all, shares, &number, err);
+    else if (mg->group != NULL)
+        sh_group_fail(mg->group, err->text);
+    if (status == SH_OK && number != mg->shares.number) sh_balance_reset(&mg->balance, mg->size);
+    if (status == SH_OK) sh_shares_keep(&mg->shares, number, all, shares, mg->size);
+    free(all);
+    return status;
 }
 
 /* Fails the group unless all ranks computed the same cut. */
@@ -290,7 +448,7 @@ static sh_status plan_confirm(sh_model_group *mg, sh_err *err)
     for (int i = 0; status == SH_OK && i < mg->size; i++) {
         if (memcmp(&all[2 * i], mine, sizeof(mine)) == 0) continue;
         status = sh_err_set(err, SH_ERR_GROUP, "rank %d splits the model differently than rank %d",
-                            i, mg->rank);
+                            sh_model_group_number(mg, i), sh_model_group_number(mg, mg->rank));
         sh_group_fail(mg->group, err->text);
     }
     free(all);
@@ -314,6 +472,26 @@ static sh_status shards_plan(sh_model_group *mg, sh_err *err)
     return status == SH_OK ? plan_confirm(mg, err) : status;
 }
 
+static sh_status shard_read(sh_model_group *mg, const sh_shard *shard, sh_err *err)
+{
+    sh_model_opts opts = {.tokens_max = mg->opts.chunk,
+                          .rows_max = mg->opts.draws,
+                          .kv_format = mg->opts.kv_format,
+                          .load = mg->opts.load};
+    return sh_model_load(mg->model_dir, &mg->config, shard, mg->dev, &opts, &mg->model, err);
+}
+
+/* Only what changed hands is read. */
+static sh_status shard_change(sh_model_group *mg, const sh_shard *shard, sh_err *err)
+{
+    sh_status status = sh_model_reshard(&mg->model, shard, err);
+    if (status != SH_OK) return status;
+    sh_model_loaded loaded = sh_model_loaded_of(mg->model);
+    SH_LOGI("loaded %.0f MB of %.0f MB, the rest was here", (double)loaded.read * 1e-6,
+            (double)loaded.total * 1e-6);
+    return SH_OK;
+}
+
 /* Keeps the loaded weights if the shard is the same as before. On failure the group is failed with
  * the reason, so that the others do not wait for this rank. */
 static sh_status shard_load(sh_model_group *mg, sh_err *err)
@@ -321,16 +499,10 @@ static sh_status shard_load(sh_model_group *mg, sh_err *err)
     const sh_shard *shard = &mg->shards[mg->rank];
     if (mg->model != NULL && memcmp(sh_model_shard(mg->model), shard, sizeof(*shard)) == 0)
         return SH_OK;
-    sh_model_free(mg->model);
-    mg->model = NULL;
     mg->kv_epoch = 0;
-    sh_model_opts opts = {.tokens_max = mg->opts.chunk,
-                          .rows_max = mg->opts.draws,
-                          .kv_format = mg->opts.kv_format,
-                          .load = mg->opts.load};
-    sh_status status = sh_model_load(mg->model_dir, &mg->config, shard, mg->dev, &opts, &mg->model,
-                                     err);
-    if (status != SH_OK) mg->planned_count = 0; /* the shares may be what does not fit */
+    sh_status status = mg->model == NULL ? shard_read(mg, shard, err)
+                                         : shard_change(mg, shard, err);
+    if (status != SH_OK) mg->refused = mg->shares.number; /* they may be what does not fit */
     if (status != SH_OK && mg->group != NULL) sh_group_fail(mg->group, err->text);
     return status;
 }
@@ -355,10 +527,12 @@ static sh_status blocks_agree(sh_model_group *mg, int64_t *blocks, sh_err *err)
         int64_t fits = all[i] > INT32_MAX ? INT32_MAX : (int64_t)all[i];
         if (fits < want && mg->opts.kv_tokens > 0)
             status = sh_err_set(err, SH_ERR_MEMORY,
-                                "rank %d has memory for a KV cache of %lld tokens, not %lld", i,
-                                (long long)fits * SH_KV_BLOCK, (long long)mg->opts.kv_tokens);
+                                "rank %d has memory for a KV cache of %lld tokens, not %lld",
+                                sh_model_group_number(mg, i), (long long)fits * SH_KV_BLOCK,
+                                (long long)mg->opts.kv_tokens);
         else if (fits < 2)
-            status = sh_err_set(err, SH_ERR_MEMORY, "rank %d has no memory for a KV cache", i);
+            status = sh_err_set(err, SH_ERR_MEMORY, "rank %d has no memory for a KV cache",
+                                sh_model_group_number(mg, i));
         else if (fits < want)
             want = fits;
     }
@@ -516,6 +690,7 @@ static void steps_prepare(sh_model_group *mg)
     sh_buf_reserve(&mg->outgoing, mg->incoming_cap + SH_RANK_REPORT_BYTES);
     mg->step = mg->incoming_step = 0;
     mg->times = (sh_model_group_times){0};
+    sh_balance_restart(&mg->balance);
 }
 
 sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
@@ -524,15 +699,14 @@ sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
     mg->group = group;
     mg->rank = group == NULL ? 0 : sh_group_rank(group);
     mg->size = group == NULL ? 1 : sh_group_size(group);
+    /* While it loads, a rank may be silent for much longer than the group's timeouts allow. */
+    if (group != NULL) sh_group_set_loading(group, true);
+    sh_status status = terms_agree(mg, err);
     mg->context = mg->opts.context > 0 ? mg->opts.context : mg->config.context;
     if (mg->rank == 0 && mg->context > mg->config.context)
         SH_LOGW("sequences may have %d tokens, but the model was made for %d: output past that "
                 "point may be garbage",
                 mg->context, mg->config.context);
-    /* While it loads, a rank may be silent for much longer than the group's timeouts allow. */
-    if (group != NULL) sh_group_set_loading(group, true);
-    sh_status status = grid_choose(mg, err);
-    if (status != SH_OK && group != NULL) sh_group_fail(group, err->text);
     if (status == SH_OK) status = shards_plan(mg, err);
     if (status == SH_OK) status = shard_load(mg, err);
     if (status == SH_OK) status = kv_prepare(mg, err);
@@ -587,6 +761,11 @@ int sh_model_group_context(const sh_model_group *mg)
 int sh_model_group_stages(const sh_model_group *mg)
 {
     return mg->stages;
+}
+
+const sh_balance *sh_model_group_balance(const sh_model_group *mg)
+{
+    return &mg->balance;
 }
 
 int sh_model_group_size(const sh_model_group *mg)

@@ -9,14 +9,15 @@
  * A step passes through all stages of a pipeline; rank 0 may begin as many steps as there are
  * stages before it finishes the first, so that no stage is idle.
  *
- * After a failure the model group is joined to a new group. Weights stay loaded as long as the
- * rank's shard does not change, and the KV blocks stay as they are if no rank has lost its own.
+ * After a failure the model group is joined to a new group. Weights that the rank still needs stay
+ * loaded, and the KV blocks stay as they are if no rank has lost its own.
  *
  * Threads: one owner, which also owns the group. */
 #ifndef SH_ENGINE_MODEL_GROUP_H
 #define SH_ENGINE_MODEL_GROUP_H
 
 #include "coll/coll.h"
+#include "engine/balance.h"
 #include "engine/rank.h"
 #include "engine/rank_report.h"
 #include "engine/step_plan.h"
@@ -27,12 +28,16 @@ typedef struct {
     const char *device; /* a kind of device; NULL: "cpu" */
     sh_device_opts device_opts;
     sh_kv_format kv_format;
+    /* Rank 0: the grid and the shares for a group of `ranks` (0: any). A group of another size,
+     * because ranks came or went, gets a grid like it. */
+    int ranks;
     int tensor;          /* ranks that share each stage; 0: all of them */
     int stages;          /* 0: as many as `tensor` leaves */
-    const double *split; /* shares of the ranks, in order; NULL: by memory and speed */
+    const double *split; /* shares of the ranks by number; NULL: by memory and speed */
     int split_count;
-    sh_codec wire; /* encoding of the all-reduce */
-    int context;   /* tokens of the longest sequence; 0: the model's */
+    bool rebalance; /* rank 0: shares follow what was measured, when the group re-forms */
+    sh_codec wire;  /* encoding of the all-reduce */
+    int context;    /* tokens of the longest sequence; 0: the model's */
     int slots;
     int chunk;         /* tokens of one step */
     int draws;         /* rows of logits of one step */
@@ -53,6 +58,11 @@ void sh_model_group_close(sh_model_group *mg);
  * until the next join or close; NULL: this process alone. */
 SH_MUST_CHECK sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err);
 
+/* Rank 0: whether the other ranks could hold the model without these, a bit for each.
+ * SH_ERR_MEMORY: no. */
+SH_MUST_CHECK sh_status sh_model_group_check_without(const sh_model_group *mg, uint64_t ranks,
+                                                     sh_err *err);
+
 /* What the ranks agreed on in the last join. */
 const sh_step_limits *sh_model_group_limits(const sh_model_group *mg);
 const sh_config *sh_model_group_config(const sh_model_group *mg);
@@ -64,6 +74,7 @@ uint64_t sh_model_group_kv_epoch(const sh_model_group *mg);
 int sh_model_group_context(const sh_model_group *mg);
 int sh_model_group_stages(const sh_model_group *mg);
 int sh_model_group_size(const sh_model_group *mg);
+int sh_model_group_number(const sh_model_group *mg, int rank); /* by which users know it */
 
 /* Rank 0: sets the plan's number and fingerprint, sends it to all ranks, and runs this rank's part
  * of the step. */
@@ -95,6 +106,9 @@ bool sh_model_group_reports_ready(const sh_model_group *mg);
 /* Waits for the requested reports, out [size]. */
 SH_MUST_CHECK sh_status sh_model_group_take_reports(sh_model_group *mg, sh_rank_report *out,
                                                     sh_err *err);
+
+/* Rank 0: what the reports taken since the shares were agreed on say about them. */
+const sh_balance *sh_model_group_balance(const sh_model_group *mg);
 
 /* The link between two ranks as measured in the join; NULL without a group. */
 const sh_link_report *sh_model_group_link(const sh_model_group *mg, int a, int b);

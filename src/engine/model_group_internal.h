@@ -6,6 +6,7 @@
 
 #include "engine/model_group.h"
 #include "engine/rank_messages.h"
+#include "engine/shares.h"
 #include "model/identity.h"
 
 struct sh_model_group {
@@ -22,6 +23,7 @@ struct sh_model_group {
     int rank, size;
     int host_ranks; /* ranks on this machine, which share its memory */
     int tensor, stages;
+    bool measured;    /* the ranks' speed counts for the shares */
     sh_shard *shards; /* [size] */
     sh_peers peers;
     sh_step_limits limits;
@@ -51,9 +53,9 @@ struct sh_model_group {
     uint64_t kv_epoch; /* the group that reserved the KV blocks, which are kept as long as every
                           rank has those of that group; 0: none */
     int kv_blocks;
-    sh_rank_offer *planned_for; /* rank 0: [planned_count] whom the shares were chosen for */
-    double *planned;
-    int planned_count;
+    sh_shares shares;   /* the last that the ranks agreed on */
+    uint64_t refused;   /* number of shares that this rank could not load; 0: none */
+    sh_balance balance; /* rank 0: measured with these shares */
 };
 
 /* Adds one message (or sum) of this kind, and the time since `start_ns`, to the totals. */

@@ -161,7 +161,7 @@ static sh_status plan_apply(sh_model_group *mg, sh_step_plan *plan, sh_err *err)
                       "step %" PRIu64
                       ": the batch state of rank %d differs from rank 0's (%016" PRIx64
                       ", not %016" PRIx64 ")",
-                      plan->step, mg->rank, mine, plan->fingerprint);
+                      plan->step, sh_model_group_number(mg, mg->rank), mine, plan->fingerprint);
 }
 
 /* Index of the receive buffer for the summaries that tensor rank t of the last stage sends. */
@@ -253,7 +253,8 @@ static sh_status hashes_check(sh_model_group *mg, const sh_step_plan *plan, sh_e
         sh_err_set(err, SH_ERR_GROUP,
                    "step %" PRIu64 ": ranks %d and %d computed different hidden states (%016" PRIx64
                    ", %016" PRIx64 ")",
-                   plan->step, first, first + t, want, hash);
+                   plan->step, sh_model_group_number(mg, first),
+                   sh_model_group_number(mg, first + t), want, hash);
         mg->kv_epoch = 0; /* whatever made them differ may be in the KV: no rank keeps it */
         sh_group_fail(mg->group, err->text);
         return err->status;
@@ -267,7 +268,8 @@ static sh_status summary_read(const sh_model_group *mg, const char *at, const sh
     sh_reader r = sh_reader_of((sh_str){at, sh_logits_summary_bytes(draw)});
     sh_logits_summary_unpack(&r, draw, mg->shards[from].vocab, out);
     if (!r.failed) return SH_OK;
-    return sh_err_set(err, SH_ERR_GROUP, "rank %d sent an invalid logits summary", from);
+    return sh_err_set(err, SH_ERR_GROUP, "rank %d sent an invalid logits summary",
+                      sh_model_group_number(mg, from));
 }
 
 /* Picks a token for each draw. Where the candidates in the summaries cannot settle the draw, the
@@ -424,6 +426,7 @@ sh_status sh_model_group_take_reports(sh_model_group *mg, sh_rank_report *out, s
         if (status != SH_OK) return status;
     }
     mg->reports_asked = false;
+    sh_balance_add(&mg->balance, out);
     return SH_OK;
 }
 

@@ -56,6 +56,7 @@ void sh_rank_offer_pack(const sh_rank_offer *offer, sh_buf *out)
 {
     sh_put_double(out, offer->resources.memory);
     sh_put_double(out, offer->resources.speed);
+    sh_put_uint(out, (uint32_t)offer->member, 4);
     put_field(out, offer->machine, sizeof(offer->machine));
     put_field(out, offer->host, sizeof(offer->host));
 }
@@ -64,6 +65,8 @@ void sh_rank_offer_unpack(sh_reader *r, sh_rank_offer *out)
 {
     out->resources.memory = get_resource(r);
     out->resources.speed = get_resource(r);
+    out->member = sh_get_int(r);
+    if (out->member < 0) r->failed = true;
     get_field(r, out->machine, sizeof(out->machine));
     get_text(r, out->host, sizeof(out->host));
 }

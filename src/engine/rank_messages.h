@@ -18,12 +18,13 @@
  * at the same time. */
 typedef struct {
     sh_rank_resources resources;
+    int member; /* the number by which users know the rank */
     uint8_t machine[SH_HOST_ID_LEN];
     char host[SH_RANK_REPORT_HOST_MAX];
 } sh_rank_offer;
 
 enum {
-    SH_RANK_OFFER_BYTES = 2 * 8 + SH_HOST_ID_LEN + SH_RANK_REPORT_HOST_MAX,
+    SH_RANK_OFFER_BYTES = 2 * 8 + 4 + SH_HOST_ID_LEN + SH_RANK_REPORT_HOST_MAX,
     SH_RANK_REPORT_BYTES = SH_RANK_REPORT_HOST_MAX + 8 * (8 + 3 + 3 * SH_TRAFFICS + 2 + 2),
     SH_LINK_REPORT_BYTES = 2 * 8 + SH_LINK_KIND_MAX,
     SH_SUMMARY_HEAD_BYTES = 8 + 4 + 8 + 8 + 8 + 4,

@@ -207,6 +207,7 @@ void sh_sched_done(sh_sched *s, sh_sequence *seq, sh_finish finish)
                       .prompt_tokens = seq->prompt_count,
                       .cached_tokens = seq->cached_tokens < 0 ? 0 : seq->cached_tokens,
                       .completion_tokens = sh_sequence_answered(seq),
+                      .drawn_tokens = sh_sequence_answered(seq) - seq->spec.answered,
                       .queue_s = seconds(seq->submitted_ns, started),
                       .prefill_s = seconds(started, first),
                       .decode_s = seconds(first, now)};

@@ -22,8 +22,8 @@
  *  - No op allocates: `reserve` plans the scratch when the model is loaded.
  *
  * Threads: one owner calls the ops of a device, one at a time; an op spreads its work over the
- * threads of the device. Only upload and matrix_pack, which fill in weights, may be called from
- * several threads at once. */
+ * threads of the device. Only the ops that fill in weights (upload, copy, matrix_pack and
+ * matrix_copy) may be called from several threads at once. */
 #ifndef SH_KERNELS_DEVICE_H
 #define SH_KERNELS_DEVICE_H
 
@@ -67,8 +67,15 @@ typedef struct {
     void *data;
 } sh_matrix;
 
-/* Rows as the file stores them, in host memory; `w` points to the first column that the matrix
- * holds. scales and biases are NULL where the format has none. */
+/* Some rows and columns of matrix `index` of a stack. */
+typedef struct {
+    int64_t index;
+    int64_t row, rows;
+    int64_t col, cols;
+} sh_matrix_part;
+
+/* Rows as the file stores them, in host memory; `w` points to the first column that is wanted.
+ * scales and biases are NULL where the format has none. */
 typedef struct {
     const void *w;
     size_t w_stride; /* bytes from row to row */
@@ -231,7 +238,7 @@ typedef struct sh_device sh_device;
 
 typedef struct {
     const char *name;
-    int pack_rows; /* matrix_pack takes rows in multiples of this */
+    int pack_rows; /* parts of a matrix that are filled in begin at multiples of this row */
 
     void (*close)(sh_device *dev);
 
@@ -241,10 +248,11 @@ typedef struct {
     double (*read_speed)(sh_device *dev);
 
     /* Memory. map returns zeros, or fails with the size in the error; unmap takes NULL. upload
-     * copies from host memory into a weight vector. */
+     * copies from host memory into a weight vector, copy from device memory. */
     sh_status (*map)(sh_device *dev, size_t size, const char *what, void **out, sh_err *err);
     void (*unmap)(sh_device *dev, void *ptr, size_t size);
     void (*upload)(sh_device *dev, void *dst, const void *src, size_t size);
+    void (*copy)(sh_device *dev, void *dst, const void *src, size_t size);
     sh_status (*reserve)(sh_device *dev, const sh_limits *limits, sh_err *err);
 
     /* Activations. tensor_layout fills stride and element size for rows of `cols` numbers and
@@ -255,12 +263,20 @@ typedef struct {
                       float *out);
     void (*write_rows)(sh_device *dev, sh_tensor x, int64_t rows, int64_t cols, const float *in);
 
-    /* Weights. matrix_bytes is the stride that one matrix of a stack needs; matrix_pack lays out
-     * rows [row_first, row_first + row_count) of matrix `index`, from any thread, in any order,
-     * provided that row_first is a multiple of pack_rows (and row_count too, except at the end). */
+    /* Weights. matrix_bytes is the stride that one matrix of a stack needs; its memory is zero when
+     * the first part is filled in. matrix_pack lays out rows as the file stores them, matrix_copy
+     * takes a part from (row, col) of matrix `index` of another stack with the same quant. Parts
+     * are filled in from any thread, in any order, provided that their rows are multiples of
+     * pack_rows and their columns multiples of matrix_cut (except at the end of the matrix), and
+     * that threads do not fill in the same rows. A part that is copied may begin at any row of its
+     * source; its column must be a multiple of matrix_cut there, too, and what ends with columns
+     * that are none must end both matrices. */
     size_t (*matrix_bytes)(sh_device *dev, const sh_quant *quant, int64_t rows, int64_t cols);
-    void (*matrix_pack)(sh_device *dev, const sh_matrix *m, int64_t index, int64_t row_first,
-                        int64_t row_count, const sh_raw_rows *raw);
+    int64_t (*matrix_cut)(sh_device *dev, const sh_quant *quant);
+    void (*matrix_pack)(sh_device *dev, const sh_matrix *m, const sh_matrix_part *part,
+                        const sh_raw_rows *raw);
+    void (*matrix_copy)(sh_device *dev, const sh_matrix *m, const sh_matrix_part *part,
+                        const sh_matrix *from, int64_t index, int64_t row, int64_t col);
 
     /* A step; one at a time. Whatever scan and hash_rows put into host memory is there after
      * step_end. */

@@ -1,86 +1,33 @@
 /* Loads weights: plan first, then read and pack on several threads.
  *
  * While matrices and vectors are declared, the loader only adds up sizes and appends jobs. Nothing
- * has an address yet, since the one mapping for everything is made when the total is known.
- * sh_loader_run then maps it, fills in all the addresses and numbers the pieces: a job (one matrix
- * of a stack, or one vector) is cut into pieces of chunk_rows rows, and the threads take pieces
- * from a shared counter until none is left. Pieces are small, so threads finish together although
- * jobs differ in size by orders of magnitude.
+ * has an address yet, since a region is mapped when its size is known. sh_loader_run then goes
+ * through the regions in waves: it maps the regions of a wave, fills in their addresses and numbers
+ * the pieces. A job (one matrix of a stack, or one vector) is cut into pieces of chunk_rows rows,
+ * and the threads take pieces from a shared counter until none is left. Pieces are small, so
+ * threads finish together although jobs differ in size by orders of magnitude.
  *
- * Invariants: chunk_rows is a multiple of the device's pack_rows, so that no two pieces touch the
- * same packed rows and no locks are needed. A thread's staging buffers are all the extra memory
- * there is: file contents are never held as a whole. Files are read with pread, not mapped: a file
- * that shrinks gives an error and not SIGBUS. */
+ * There is one wave, unless there is a loader before this one. A wave then is a small part of the
+ * whole, and regions of the loader before are freed as soon as nothing more comes from them, so
+ * that the old and the new weights are never in memory together. Regions that replace others come
+ * first: they make room.
+ *
+ * chunk_rows is a multiple of the device's pack_rows, so that no two pieces touch the same packed
+ * rows and no locks are needed. */
 #include "model/loader.h"
 
 #include "base/alloc.h"
-#include "base/buf.h"
-#include "base/pool.h"
-#include "kernels/half.h"
-#include "model/dequant.h"
+#include "model/loader_internal.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     ALIGN = 4096,          /* of a matrix in device memory */
     VECTOR_ALIGN = 64,     /* of a vector */
     CHUNK_BYTES = 1 << 20, /* size of a read, unless pack_rows rows are more */
     PROGRESS_EVERY = 1 << 24,
+    WAVES = 16, /* at least, when there is a loader before */
 };
-
-typedef enum { JOB_PACK, JOB_TRANSPOSE, JOB_FLOATS, JOB_VECTOR } job_kind;
-
-/* One matrix of a stack, or one vector; cut into pieces of chunk_rows. */
-typedef struct {
-    job_kind kind;
-    sh_matrix *m;
-    int64_t index;
-    sh_source source;
-    sh_vector_source vector;
-    const float **out; /* FLOATS and VECTOR: where the address goes */
-    size_t offset;     /* of their data in the memory */
-    int64_t row_first;
-    int64_t col_first;
-    int64_t rows; /* of the job */
-    int64_t cols;
-    int64_t chunk_rows;
-    size_t first_piece;
-} job;
-
-typedef struct {
-    sh_matrix *m;
-    size_t offset;
-} place;
-
-struct sh_loader {
-    const sh_tensors *set;
-    sh_device *dev;
-    size_t size; /* of the memory */
-    uint8_t *memory;
-    place *places;
-    size_t place_count;
-    job *jobs;
-    size_t job_count;
-    uint64_t total;
-    /* only while it runs */
-    sh_pool *pool;
-    const sh_load_opts *opts;
-    size_t pieces;
-    sh_err *errs; /* one per thread */
-    atomic_bool failed;
-    atomic_uint_least64_t done;
-};
-
-/* The buffers of a thread; each grows to its largest chunk and is reused. */
-typedef struct {
-    sh_buf w;
-    sh_buf scales;
-    sh_buf biases;
-    sh_buf floats;
-    sh_buf packed;
-} staging;
 
 sh_loader *sh_loader_create(const sh_tensors *set, sh_device *dev)
 {
@@ -90,18 +37,36 @@ sh_loader *sh_loader_create(const sh_tensors *set, sh_device *dev)
     return loader;
 }
 
+static void region_free(const sh_loader *loader, sh_load_region *region)
+{
+    if (region->memory != NULL) loader->dev->ops->unmap(loader->dev, region->memory, region->size);
+    region->memory = NULL;
+}
+
 void sh_loader_free(sh_loader *loader)
 {
     if (loader == NULL) return;
+    for (int i = 0; i < loader->region_count; i++) region_free(loader, &loader->regions[i]);
+    free(loader->regions);
     free(loader->places);
     free(loader->jobs);
     free(loader);
 }
 
+/* An empty region is used again: a rank may have no part of what it was meant for. */
+void sh_loader_region(sh_loader *loader)
+{
+    if (loader->region_count > 0 && loader->regions[loader->region_count - 1].size == 0) return;
+    loader->regions = sh_realloc_array(loader->regions, (size_t)loader->region_count + 1,
+                                       sizeof(*loader->regions));
+    loader->regions[loader->region_count++] = (sh_load_region){.job_first = loader->job_count};
+}
+
 static size_t take(sh_loader *loader, size_t size, size_t align)
 {
-    size_t offset = (loader->size + align - 1) / align * align;
-    loader->size = offset + size;
+    sh_load_region *region = &loader->regions[loader->region_count - 1];
+    size_t offset = (region->size + align - 1) / align * align;
+    region->size = offset + size;
     return offset;
 }
 
@@ -110,22 +75,23 @@ void sh_loader_place(sh_loader *loader, sh_matrix *m)
     m->stride = loader->dev->ops->matrix_bytes(loader->dev, &m->quant, m->rows, m->cols);
     loader->places = sh_realloc_array(loader->places, loader->place_count + 1,
                                       sizeof(*loader->places));
-    loader->places[loader->place_count++] = (place){
-        .m = m, .offset = take(loader, m->stride * (size_t)m->count, ALIGN)};
+    loader->places[loader->place_count++] = (sh_load_place){
+        .m = m,
+        .region = loader->region_count - 1,
+        .offset = take(loader, m->stride * (size_t)m->count, ALIGN)};
 }
 
-static job *add_job(sh_loader *loader, job_kind kind, int64_t rows, int64_t cols)
+static sh_load_job *add_job(sh_loader *loader, sh_job_kind kind, int64_t rows, int64_t cols)
 {
     loader->jobs = sh_realloc_array(loader->jobs, loader->job_count + 1, sizeof(*loader->jobs));
-    job *j = &loader->jobs[loader->job_count++];
-    *j = (job){.kind = kind, .rows = rows, .cols = cols, .chunk_rows = rows};
+    sh_load_job *j = &loader->jobs[loader->job_count++];
+    *j = (sh_load_job){.kind = kind,
+                       .region = loader->region_count - 1,
+                       .rows = rows,
+                       .cols = cols,
+                       .chunk_rows = rows};
+    loader->regions[j->region].job_count++;
     return j;
-}
-
-static size_t row_bytes(const sh_source *source, int64_t cols)
-{
-    size_t scales = sh_quant_scale_bytes(&source->quant, cols);
-    return sh_quant_row_bytes(&source->quant, cols) + scales * (source->biases != NULL ? 2 : 1);
 }
 
 /* Rows of a piece, always a multiple of pack_rows as matrix_pack requires. */
@@ -139,14 +105,15 @@ static int64_t chunk_rows(const sh_loader *loader, size_t bytes_each)
 void sh_loader_fill(sh_loader *loader, sh_matrix *m, int64_t index, const sh_source *source,
                     int64_t row_first, int64_t col_first)
 {
-    job *j = add_job(loader, source->transposed ? JOB_TRANSPOSE : JOB_PACK, m->rows, m->cols);
+    sh_load_job *j = add_job(loader, source->transposed ? SH_JOB_TRANSPOSE : SH_JOB_PACK, m->rows,
+                             m->cols);
     SH_ASSERT(row_first + m->rows <= source->rows && col_first + m->cols <= source->cols);
     j->m = m;
     j->index = index;
     j->source = *source;
     j->row_first = row_first;
     j->col_first = col_first;
-    size_t bytes = row_bytes(source, m->cols);
+    size_t bytes = sh_load_row_bytes(source, m->cols);
     loader->total += bytes * (uint64_t)m->rows;
     /* A quantized source to be transposed is read as a whole: a group of the file runs across our
      * rows, and cannot be cut. Such sources are small (the latent projection of MLA). */
@@ -155,7 +122,7 @@ void sh_loader_fill(sh_loader *loader, sh_matrix *m, int64_t index, const sh_sou
 
 void sh_loader_vector(sh_loader *loader, const float **out, const sh_vector_source *source)
 {
-    job *j = add_job(loader, JOB_VECTOR, source->rows, source->count);
+    sh_load_job *j = add_job(loader, SH_JOB_VECTOR, source->rows, source->count);
     j->out = out;
     j->vector = *source;
     j->offset = take(loader, (size_t)(source->rows * source->count) * sizeof(float), VECTOR_ALIGN);
@@ -164,207 +131,84 @@ void sh_loader_vector(sh_loader *loader, const float **out, const sh_vector_sour
 
 void sh_loader_floats(sh_loader *loader, const float **out, const sh_source *source)
 {
-    job *j = add_job(loader, JOB_FLOATS, source->rows, source->cols);
+    sh_load_job *j = add_job(loader, SH_JOB_FLOATS, source->rows, source->cols);
     j->out = out;
     j->source = *source;
     j->offset = take(loader, (size_t)(source->rows * source->cols) * sizeof(float), VECTOR_ALIGN);
-    loader->total += row_bytes(source, source->cols) * (uint64_t)source->rows;
+    loader->total += sh_load_row_bytes(source, source->cols) * (uint64_t)source->rows;
 }
 
-/* A window on a tensor: columns [col_first, col_first + cols) of rows row, row + step, ... */
-typedef struct {
-    int64_t file_cols;
-    int64_t row;
-    int64_t step;
-    int64_t count;
-    int64_t col_first;
-    int64_t cols;
-} window;
-
-typedef size_t (*row_size_fn)(const sh_quant *quant, int64_t cols);
-
-/* The bytes of the window, row after row. Adjacent whole rows are a single read. */
-static sh_status read_window(const sh_loader *loader, const sh_stored_tensor *tensor,
-                             const sh_quant *quant, row_size_fn size_of, const window *win,
-                             sh_buf *buf, sh_err *err)
+/* The index in the wave of the job that a piece belongs to: the last one whose first piece is not
+ * after it. */
+static size_t find_job(const sh_loader *loader, size_t piece)
 {
-    size_t file_row = size_of(quant, win->file_cols), len = size_of(quant, win->cols);
-    sh_buf_clear(buf);
-    char *to = sh_buf_reserve(buf, (size_t)win->count * len);
-    if (win->step == 1 && len == file_row)
-        return sh_tensors_read(loader->set, tensor, (uint64_t)win->row * file_row, to,
-                               (size_t)win->count * len, err);
-    for (int64_t i = 0; i < win->count; i++) {
-        uint64_t at = (uint64_t)(win->row + i * win->step) * file_row +
-                      size_of(quant, win->col_first);
-        sh_status status = sh_tensors_read(loader->set, tensor, at, to + (size_t)i * len, len, err);
-        if (status != SH_OK) return status;
-    }
-    return SH_OK;
-}
-
-/* Rows as the file stores them, with their scales and biases. */
-static sh_status read_source(const sh_loader *loader, const sh_source *s, const window *win,
-                             staging *st, sh_raw_rows *raw, sh_err *err)
-{
-    const sh_quant *q = &s->quant;
-    sh_status status = read_window(loader, s->w, q, sh_quant_row_bytes, win, &st->w, err);
-    if (status == SH_OK && s->scales != NULL)
-        status = read_window(loader, s->scales, q, sh_quant_scale_bytes, win, &st->scales, err);
-    if (status == SH_OK && s->biases != NULL)
-        status = read_window(loader, s->biases, q, sh_quant_scale_bytes, win, &st->biases, err);
-    size_t scale_len = sh_quant_scale_bytes(q, win->cols);
-    *raw = (sh_raw_rows){.w = st->w.ptr,
-                         .w_stride = sh_quant_row_bytes(q, win->cols),
-                         .scales = s->scales != NULL ? st->scales.ptr : NULL,
-                         .scales_stride = scale_len,
-                         .biases = s->biases != NULL ? st->biases.ptr : NULL,
-                         .biases_stride = scale_len};
-    return status;
-}
-
-static sh_status run_pack(const sh_loader *loader, const job *j, int64_t row, int64_t count,
-                          staging *st, sh_err *err)
-{
-    const sh_source *s = &j->source;
-    sh_raw_rows raw;
-    window win = {.file_cols = s->cols,
-                  .row = s->index * s->file_rows + s->row_first +
-                         (j->row_first + row) * s->row_step,
-                  .step = s->row_step,
-                  .count = count,
-                  .col_first = j->col_first,
-                  .cols = j->cols};
-    sh_status status = read_source(loader, s, &win, st, &raw, err);
-    if (status == SH_OK)
-        loader->dev->ops->matrix_pack(loader->dev, j->m, j->index, row, count, &raw);
-    return status;
-}
-
-/* `count` rows of `cols` numbers each, from raw to f32. */
-static float *dequant_rows(const sh_quant *quant, const sh_raw_rows *raw, int64_t count,
-                           int64_t cols, sh_buf *buf)
-{
-    sh_buf_clear(buf);
-    float *out = (float *)(void *)sh_buf_reserve(buf, (size_t)(count * cols) * sizeof(float));
-    for (int64_t i = 0; i < count; i++) {
-        const uint8_t *w = raw->w, *scales = raw->scales, *biases = raw->biases;
-        sh_dequant_row(quant, w + (size_t)i * raw->w_stride,
-                       scales == NULL ? NULL : scales + (size_t)i * raw->scales_stride,
-                       biases == NULL ? NULL : biases + (size_t)i * raw->biases_stride, cols,
-                       out + i * cols);
-    }
-    return out;
-}
-
-static void store_float(sh_format format, void *row, int64_t col, float value)
-{
-    if (format == SH_FORMAT_F32)
-        ((float *)row)[col] = value;
-    else
-        ((uint16_t *)row)[col] = format == SH_FORMAT_F16 ? sh_f32_to_f16(value)
-                                                         : sh_f32_to_bf16(value);
-}
-
-/* Our rows are columns of the file. Reads the window of these columns from each row of the file
- * that is a column of ours, and transposes it. When the source is quantized the window is as wide
- * as the file, and `skip` selects the columns after dequantization. */
-static sh_status run_transpose(const sh_loader *loader, const job *j, int64_t row, int64_t count,
-                               staging *st, sh_err *err)
-{
-    const sh_source *s = &j->source;
-    bool whole = s->quant.group != 0;
-    int64_t skip = whole ? s->row_first + j->row_first + row : 0;
-    window win = {.file_cols = s->file_rows,
-                  .row = s->index * s->cols + j->col_first,
-                  .step = 1,
-                  .count = j->cols,
-                  .col_first = whole ? 0 : s->row_first + (j->row_first + row) * s->row_step,
-                  .cols = whole ? s->file_rows : (count - 1) * s->row_step + 1};
-    sh_raw_rows raw;
-    sh_status status = read_source(loader, s, &win, st, &raw, err);
-    if (status != SH_OK) return status;
-    const float *x = dequant_rows(&s->quant, &raw, win.count, win.cols, &st->floats);
-    size_t stride = sh_quant_row_bytes(&j->m->quant, j->cols);
-    sh_buf_clear(&st->packed);
-    char *out = sh_buf_reserve(&st->packed, (size_t)count * stride);
-    for (int64_t r = 0; r < count; r++)
-        for (int64_t c = 0; c < j->cols; c++)
-            store_float(j->m->quant.format, out + (size_t)r * stride, c,
-                        x[c * win.cols + skip + r * s->row_step]);
-    raw = (sh_raw_rows){.w = out, .w_stride = stride};
-    loader->dev->ops->matrix_pack(loader->dev, j->m, j->index, row, count, &raw);
-    return SH_OK;
-}
-
-/* A whole matrix to f32, in one piece: routers only. */
-static sh_status run_floats(const sh_loader *loader, const job *j, staging *st, sh_err *err)
-{
-    const sh_source *s = &j->source;
-    sh_raw_rows raw;
-    window win = {.file_cols = s->cols,
-                  .row = s->index * s->file_rows + s->row_first,
-                  .step = s->row_step,
-                  .count = j->rows,
-                  .cols = j->cols};
-    sh_status status = read_source(loader, s, &win, st, &raw, err);
-    if (status != SH_OK) return status;
-    const float *x = dequant_rows(&s->quant, &raw, j->rows, j->cols, &st->floats);
-    loader->dev->ops->upload(loader->dev, loader->memory + j->offset, x,
-                             (size_t)(j->rows * j->cols) * sizeof(float));
-    return SH_OK;
-}
-
-/* Reads the whole tensor even for a part of it: vectors are small, and parts may be strided. */
-static sh_status run_vector(const sh_loader *loader, const job *j, staging *st, sh_err *err)
-{
-    const sh_vector_source *v = &j->vector;
-    size_t size = sh_tensor_type_size(v->tensor->type);
-    sh_buf_clear(&st->w);
-    sh_buf_clear(&st->floats);
-    char *data = sh_buf_reserve(&st->w, v->tensor->size);
-    float *out = (float *)(void *)sh_buf_reserve(&st->floats,
-                                                 (size_t)(v->rows * v->count) * sizeof(float));
-    sh_status status = sh_tensors_read(loader->set, v->tensor, 0, data, v->tensor->size, err);
-    if (status != SH_OK) return status;
-    for (int64_t r = 0; r < v->rows; r++)
-        sh_floats_to_f32(v->tensor->type, data + (size_t)(r * v->row_len + v->first) * size,
-                         v->step, v->count, out + r * v->count);
-    for (int64_t i = 0; i < v->rows * v->count; i++) out[i] += v->plus;
-    loader->dev->ops->upload(loader->dev, loader->memory + j->offset, out,
-                             (size_t)(v->rows * v->count) * sizeof(float));
-    return SH_OK;
-}
-
-/* The job that a piece belongs to: the last one whose first_piece is not after it. */
-static const job *find_job(const sh_loader *loader, size_t piece)
-{
-    size_t low = 0, high = loader->job_count;
+    size_t low = 0, high = loader->wave_jobs;
     while (high - low > 1) {
         size_t mid = low + (high - low) / 2;
-        if (loader->jobs[mid].first_piece <= piece)
+        if (loader->first_pieces[mid] <= piece)
             low = mid;
         else
             high = mid;
     }
-    return &loader->jobs[low];
+    return low;
 }
 
-static sh_status run_piece(sh_loader *loader, size_t piece, staging *st, sh_err *err)
+/* Rows [row, end) of a job that lie in the rows that are kept: reads what is left and right of the
+ * kept columns, and copies these. */
+static sh_status run_kept(sh_loader *loader, const sh_load_job *j, int64_t row, int64_t end,
+                          sh_load_staging *st, sh_err *err)
 {
-    const job *j = find_job(loader, piece);
-    int64_t row = (int64_t)(piece - j->first_piece) * j->chunk_rows;
+    const sh_load_job *old = j->old;
+    int64_t col_end = j->kept.col + j->kept.cols;
+    sh_matrix_part part = {.index = j->index, .row = row, .rows = end - row};
+    sh_status status = SH_OK;
+    part.cols = j->kept.col;
+    if (part.cols > 0) status = sh_load_read_part(loader, j, &part, st, err);
+    part.col = col_end;
+    part.cols = j->cols - col_end;
+    if (status == SH_OK && part.cols > 0) status = sh_load_read_part(loader, j, &part, st, err);
+    if (status != SH_OK) return status;
+    part.col = j->kept.col;
+    part.cols = j->kept.cols;
+    loader->dev->ops->matrix_copy(loader->dev, j->m, &part, old->m, old->index,
+                                  j->row_first + row - old->row_first,
+                                  j->col_first + part.col - old->col_first);
+    return SH_OK;
+}
+
+/* Rows [row, end) of a job: above, within and below those that are kept. */
+static sh_status run_matrix(sh_loader *loader, const sh_load_job *j, int64_t row, int64_t end,
+                            sh_load_staging *st, sh_err *err)
+{
+    int64_t kept_first = j->old == NULL ? end : j->kept.row;
+    int64_t kept_end = j->old == NULL ? end : j->kept.row + j->kept.rows;
+    sh_status status = SH_OK;
+    while (row < end && status == SH_OK) {
+        bool kept = row >= kept_first && row < kept_end;
+        int64_t next = row < kept_first ? kept_first : kept ? kept_end : end;
+        if (next > end) next = end;
+        sh_matrix_part part = {.index = j->index, .row = row, .rows = next - row, .cols = j->cols};
+        status = kept ? run_kept(loader, j, row, next, st, err)
+                      : sh_load_read_part(loader, j, &part, st, err);
+        row = next;
+    }
+    return status;
+}
+
+static sh_status run_piece(sh_loader *loader, size_t piece, sh_load_staging *st, sh_err *err)
+{
+    size_t idx = find_job(loader, piece);
+    const sh_load_job *j = loader->wave[idx];
+    int64_t row = (int64_t)(piece - loader->first_pieces[idx]) * j->chunk_rows;
     int64_t count = j->rows - row < j->chunk_rows ? j->rows - row : j->chunk_rows;
-    uint64_t bytes = j->kind == JOB_VECTOR ? j->vector.tensor->size
-                                           : row_bytes(&j->source, j->cols) * (uint64_t)count;
+    uint64_t bytes = j->kind == SH_JOB_VECTOR
+                         ? j->vector.tensor->size
+                         : sh_load_row_bytes(&j->source, j->cols) * (uint64_t)count;
     /* Counted up front: this is for the progress display only. */
     atomic_fetch_add_explicit(&loader->done, bytes, memory_order_relaxed);
-    switch (j->kind) {
-    case JOB_PACK: return run_pack(loader, j, row, count, st, err);
-    case JOB_TRANSPOSE: return run_transpose(loader, j, row, count, st, err);
-    case JOB_FLOATS: return run_floats(loader, j, st, err);
-    case JOB_VECTOR: return run_vector(loader, j, st, err);
-    }
+    if (j->m != NULL) return run_matrix(loader, j, row, row + count, st, err);
+    if (j->old == NULL) return sh_load_read_floats(loader, j, st, err);
+    sh_load_copy_floats(loader, j);
     return SH_OK;
 }
 
@@ -381,8 +225,8 @@ static void report(const sh_loader *loader, uint64_t *last)
 static void run_thread(void *arg, int thread, int threads)
 {
     sh_loader *loader = arg;
-    staging st = {0};
-    uint64_t last = 0;
+    sh_load_staging st = {0};
+    uint64_t last = atomic_load_explicit(&loader->done, memory_order_relaxed);
     (void)threads;
     for (size_t piece; (piece = sh_pool_next(loader->pool)) < loader->pieces;) {
         if (atomic_load(&loader->failed)) break;
@@ -397,19 +241,17 @@ static void run_thread(void *arg, int thread, int threads)
     sh_buf_reset(&st.packed);
 }
 
-/* Fills in the addresses of everything that was declared, and numbers the pieces. Only now are the
- * arrays of jobs and places final. */
-static void assign_addresses(sh_loader *loader)
+/* Fills in the addresses of everything in a region that has memory now. */
+static void assign_addresses(const sh_loader *loader, int region)
 {
+    uint8_t *memory = loader->regions[region].memory;
     for (size_t i = 0; i < loader->place_count; i++)
-        loader->places[i].m->data = loader->memory + loader->places[i].offset;
-    loader->pieces = 0;
-    for (size_t i = 0; i < loader->job_count; i++) {
-        job *j = &loader->jobs[i];
-        if (j->out != NULL) *j->out = (const float *)(const void *)(loader->memory + j->offset);
-        j->first_piece = loader->pieces;
-        loader->pieces += (size_t)((j->rows + j->chunk_rows - 1) / j->chunk_rows);
-    }
+        if (loader->places[i].region == region)
+            loader->places[i].m->data = memory + loader->places[i].offset;
+    const sh_load_job *jobs = loader->jobs + loader->regions[region].job_first;
+    for (size_t i = 0; i < loader->regions[region].job_count; i++)
+        if (jobs[i].out != NULL)
+            *jobs[i].out = (const float *)(const void *)(memory + jobs[i].offset);
 }
 
 static sh_status first_error(const sh_loader *loader, int threads, sh_err *err)
@@ -422,31 +264,140 @@ static sh_status first_error(const sh_loader *loader, int threads, sh_err *err)
     return SH_OK;
 }
 
-sh_status sh_loader_run(sh_loader *loader, const sh_load_opts *opts, void **memory, size_t *size,
-                        sh_err *err)
+static void add_pieces(sh_loader *loader, const sh_load_region *region)
+{
+    for (size_t i = 0; i < region->job_count; i++) {
+        const sh_load_job *j = &loader->jobs[region->job_first + i];
+        loader->wave[loader->wave_jobs] = j;
+        loader->first_pieces[loader->wave_jobs++] = loader->pieces;
+        loader->pieces += (size_t)((j->rows + j->chunk_rows - 1) / j->chunk_rows);
+    }
+}
+
+/* Takes a region over as it is, or maps it and adds its pieces to the wave. */
+static sh_status region_begin(sh_loader *loader, int index, sh_loader *before, sh_err *err)
+{
+    sh_load_region *region = &loader->regions[index];
+    if (before != NULL && sh_load_same_region(loader, region, before)) {
+        sh_load_region *old = &before->regions[loader->jobs[region->job_first].old->region];
+        region->memory = old->memory;
+        old->memory = NULL;
+    } else {
+        void *memory = NULL;
+        sh_status status = loader->dev->ops->map(loader->dev, region->size, "weights", &memory,
+                                                 err);
+        if (status != SH_OK) return status;
+        region->memory = memory;
+        add_pieces(loader, region);
+    }
+    assign_addresses(loader, index);
+    return SH_OK;
+}
+
+/* The regions in the order in which they are loaded: first those that replace others. Returns the
+ * bytes that one wave may have. */
+static size_t plan_order(const sh_loader *loader, int *regions)
+{
+    int count = 0;
+    size_t size = 0;
+    bool *replaces = sh_alloc_array((size_t)loader->region_count + 1, sizeof(*replaces));
+    for (size_t i = 0; i < loader->job_count; i++)
+        if (loader->jobs[i].old != NULL) replaces[loader->jobs[i].region] = true;
+    for (int later = 0; later < 2; later++)
+        for (int i = 0; i < loader->region_count; i++)
+            if (replaces[i] != (later == 1)) regions[count++] = i;
+    free(replaces);
+    for (int i = 0; i < count; i++) size += loader->regions[i].size;
+    return size / WAVES;
+}
+
+/* Notes when each region of the loader before is used for the last time, as an index into
+ * `regions`. */
+static void plan_frees(const sh_loader *loader, const int *regions, sh_loader *before)
+{
+    for (int i = 0; i < before->region_count; i++) before->regions[i].last_use = -1;
+    for (int i = 0; i < loader->region_count; i++) {
+        const sh_load_region *region = &loader->regions[regions[i]];
+        for (size_t k = 0; k < region->job_count; k++) {
+            const sh_load_job *old = loader->jobs[region->job_first + k].old;
+            if (old != NULL) before->regions[old->region].last_use = i;
+        }
+    }
+}
+
+static void free_unused(sh_loader *before, int next)
+{
+    for (int i = 0; i < before->region_count; i++)
+        if (before->regions[i].last_use < next) region_free(before, &before->regions[i]);
+}
+
+static sh_status run_wave(sh_loader *loader, int threads, sh_err *err)
+{
+    sh_pool_run(loader->pool, run_thread, loader);
+    loader->wave_jobs = loader->pieces = 0;
+    return first_error(loader, threads, err);
+}
+
+static sh_status run_waves(sh_loader *loader, int threads, sh_loader *before, sh_err *err)
+{
+    int *regions = sh_alloc_array((size_t)loader->region_count + 1, sizeof(*regions));
+    size_t most = plan_order(loader, regions), size = 0;
+    sh_status status = SH_OK;
+    if (before != NULL) {
+        plan_frees(loader, regions, before);
+        free_unused(before, 0);
+    }
+    for (int i = 0; i < loader->region_count && status == SH_OK; i++) {
+        status = region_begin(loader, regions[i], before, err);
+        size += loader->regions[regions[i]].size;
+        bool last = i == loader->region_count - 1;
+        if (status != SH_OK || (!last && (before == NULL || size < most))) continue;
+        status = run_wave(loader, threads, err);
+        if (before != NULL) free_unused(before, i + 1);
+        size = 0;
+    }
+    free(regions);
+    return status;
+}
+
+sh_status sh_loader_run(sh_loader *loader, const sh_load_opts *opts, sh_loader *before, sh_err *err)
 {
     int threads = opts->threads > 0 ? opts->threads : sh_cpu_count();
-    void *map = NULL;
     loader->opts = opts;
-    sh_status status = loader->dev->ops->map(loader->dev, loader->size + 1, "weights", &map, err);
+    if (before != NULL) sh_load_match(loader, before);
+    sh_status status = sh_pool_create(threads, &loader->pool, err);
     if (status != SH_OK) return status;
-    loader->memory = map;
-    assign_addresses(loader);
-    status = sh_pool_create(threads, &loader->pool, err);
-    if (status == SH_OK) {
-        loader->errs = sh_alloc_array((size_t)threads, sizeof(*loader->errs));
-        sh_pool_run(loader->pool, run_thread, loader);
-        status = first_error(loader, threads, err);
-        free(loader->errs);
-        sh_pool_free(loader->pool);
-    }
-    if (status == SH_OK) {
-        *memory = map;
-        *size = loader->size + 1;
-        if (opts->progress != NULL)
-            opts->progress(opts->progress_ctx, loader->total, loader->total);
-    } else {
-        loader->dev->ops->unmap(loader->dev, map, loader->size + 1);
-    }
+    loader->errs = sh_alloc_array((size_t)threads, sizeof(*loader->errs));
+    loader->wave = sh_alloc_array(loader->job_count + 1, sizeof(*loader->wave));
+    loader->first_pieces = sh_alloc_array(loader->job_count + 1, sizeof(*loader->first_pieces));
+    status = run_waves(loader, threads, before, err);
+    free(loader->errs);
+    free(loader->wave);
+    free(loader->first_pieces);
+    sh_pool_free(loader->pool);
+    for (size_t i = 0; i < loader->job_count; i++) loader->jobs[i].old = NULL;
+    if (status == SH_OK && opts->progress != NULL)
+        opts->progress(opts->progress_ctx, loader->total, loader->total);
     return status;
+}
+
+uint64_t sh_loader_total(const sh_loader *loader)
+{
+    return loader->total;
+}
+
+uint64_t sh_loader_read(const sh_loader *loader)
+{
+    return atomic_load(&loader->read);
+}
+
+int sh_loader_regions(const sh_loader *loader)
+{
+    return loader->region_count;
+}
+
+const void *sh_loader_memory(const sh_loader *loader, int region, size_t *size)
+{
+    *size = loader->regions[region].size;
+    return loader->regions[region].memory;
 }

@@ -192,32 +192,6 @@ static void init_rope(sh_model *m)
     }
 }
 
-sh_status sh_model_load(const char *dir, const sh_config *config, const sh_shard *shard,
-                        sh_device *dev, const sh_model_opts *opts, sh_model **out, sh_err *err)
-{
-    sh_tensors *set = NULL;
-    sh_model *m = sh_alloc(sizeof(*m));
-    SH_ASSERT(opts->tokens_max > 0 && opts->rows_max > 0);
-    m->config = config;
-    m->shard = *shard;
-    m->dev = dev;
-    m->opts = *opts;
-    m->state = sh_alloc_array((size_t)shard->layer_count, sizeof(*m->state));
-    init_shapes(m);
-    init_rope(m);
-    sh_status status = sh_tensors_open(dir, &set, err);
-    if (status == SH_OK)
-        status = sh_weights_load(set, config, shard, dev, &opts->load, &m->weights, err);
-    sh_tensors_close(set);
-    if (status == SH_OK) status = reserve_device(m, err);
-    if (status == SH_OK) status = plan_scratch(m, err);
-    if (status == SH_OK)
-        *out = m;
-    else
-        sh_model_free(m);
-    return status;
-}
-
 static void unmap(const sh_model *m, void *ptr, size_t size)
 {
     if (ptr != NULL) m->dev->ops->unmap(m->dev, ptr, size);
@@ -229,10 +203,69 @@ void sh_model_free(sh_model *m)
     unmap(m, m->scratch, m->scratch_size);
     unmap(m, m->state_memory, m->state_size);
     sh_weights_free(m->weights);
+    sh_tensors_close(m->set);
     free(m->state);
     free(m->kv_of);
     free(m->inv_freq);
     free(m);
+}
+
+/* Takes ownership of the set. What `before` has of the weights is taken from it. */
+static sh_status build(sh_tensors *set, const sh_config *config, const sh_shard *shard,
+                       sh_device *dev, const sh_model_opts *opts, sh_weights *before,
+                       sh_model **out, sh_err *err)
+{
+    sh_model *m = sh_alloc(sizeof(*m));
+    SH_ASSERT(opts->tokens_max > 0 && opts->rows_max > 0);
+    m->config = config;
+    m->shard = *shard;
+    m->dev = dev;
+    m->opts = *opts;
+    m->set = set;
+    m->state = sh_alloc_array((size_t)shard->layer_count, sizeof(*m->state));
+    init_shapes(m);
+    init_rope(m);
+    sh_status status = sh_weights_load(set, config, shard, dev, &opts->load, before, &m->weights,
+                                       err);
+    if (status == SH_OK) status = reserve_device(m, err);
+    if (status == SH_OK) status = plan_scratch(m, err);
+    if (status == SH_OK)
+        *out = m;
+    else
+        sh_model_free(m);
+    return status;
+}
+
+sh_status sh_model_load(const char *dir, const sh_config *config, const sh_shard *shard,
+                        sh_device *dev, const sh_model_opts *opts, sh_model **out, sh_err *err)
+{
+    sh_tensors *set = NULL;
+    sh_status status = sh_tensors_open(dir, &set, err);
+    return status == SH_OK ? build(set, config, shard, dev, opts, NULL, out, err) : status;
+}
+
+/* All but the weights goes first: it makes room for what old and new weights take together. */
+sh_status sh_model_reshard(sh_model **model, const sh_shard *shard, sh_err *err)
+{
+    sh_model *old = *model;
+    sh_weights *weights = old->weights;
+    sh_tensors *set = old->set;
+    sh_device *dev = old->dev;
+    const sh_config *config = old->config;
+    sh_model_opts opts = old->opts;
+    old->weights = NULL;
+    old->set = NULL;
+    sh_model_free(old);
+    *model = NULL;
+    sh_status status = build(set, config, shard, dev, &opts, weights, model, err);
+    sh_weights_free(weights);
+    return status;
+}
+
+sh_model_loaded sh_model_loaded_of(const sh_model *m)
+{
+    return (sh_model_loaded){.total = sh_loader_total(m->weights->loader),
+                             .read = sh_loader_read(m->weights->loader)};
 }
 
 size_t sh_model_kv_block_bytes(const sh_model *m)
@@ -268,7 +301,7 @@ sh_status sh_model_reserve_kv(sh_model *m, int blocks, sh_err *err)
 sh_model_memory sh_model_memory_used(const sh_model *m)
 {
     return (sh_model_memory){
-        .weights = m->weights->size, .kv = m->state_size, .scratch = m->scratch_size};
+        .weights = sh_weights_size(m->weights), .kv = m->state_size, .scratch = m->scratch_size};
 }
 
 /* One token uses `share` of the matrices of a stack. Bytes are those of the device's layout: its
@@ -305,10 +338,10 @@ sh_model_cost sh_model_cost_of(const sh_model *m)
     return cost;
 }
 
-const void *sh_model_weights(const sh_model *m, size_t *size)
+const void *sh_model_weights(const sh_model *m, int block, size_t *size)
 {
-    *size = m->weights->size;
-    return m->weights->memory;
+    const sh_loader *loader = m->weights->loader;
+    return block < sh_loader_regions(loader) ? sh_loader_memory(loader, block, size) : NULL;
 }
 
 const sh_shard *sh_model_shard(const sh_model *m)

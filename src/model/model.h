@@ -41,6 +41,18 @@ SH_MUST_CHECK sh_status sh_model_load(const char *dir, const sh_config *config,
                                       const sh_model_opts *opts, sh_model **out, sh_err *err);
 void sh_model_free(sh_model *model);
 
+/* Turns the model into another shard. Weights that both have are kept in memory; the others are
+ * read from the files that were opened when it was loaded. Sequence state is gone. On failure there
+ * is no model any more: *model is NULL. */
+SH_MUST_CHECK sh_status sh_model_reshard(sh_model **model, const sh_shard *shard, sh_err *err);
+
+/* Bytes of the shard's weights in the files, and how many of them were read for it. */
+typedef struct {
+    uint64_t total;
+    uint64_t read;
+} sh_model_loaded;
+sh_model_loaded sh_model_loaded_of(const sh_model *model);
+
 /* Allocates blocks of SH_KV_BLOCK tokens for each layer, and frees those from before. A layer keeps
  * KV in them, or snapshots of a fixed-size state. */
 SH_MUST_CHECK sh_status sh_model_reserve_kv(sh_model *model, int blocks, sh_err *err);
@@ -52,8 +64,9 @@ size_t sh_model_kv_block_bytes(const sh_model *model);
 sh_model_memory sh_model_memory_used(const sh_model *model);
 sh_model_cost sh_model_cost_of(const sh_model *model);
 
-/* All weights as one block of device memory, for measuring how fast it can be read. */
-const void *sh_model_weights(const sh_model *model, size_t *size);
+/* The weights as blocks of device memory, numbered from 0, for measuring how fast they can be read;
+ * NULL after the last. */
+const void *sh_model_weights(const sh_model *model, int block, size_t *size);
 
 const sh_shard *sh_model_shard(const sh_model *model);
 const sh_config *sh_model_config(const sh_model *model);

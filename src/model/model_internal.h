@@ -43,6 +43,7 @@ struct sh_model {
     sh_shard shard;
     sh_device *dev;
     sh_model_opts opts;
+    sh_tensors *set; /* stays open: weights of another shard are compared and read from it */
     sh_weights *weights;
     sh_forward_buffers buf;
     void *scratch;

@@ -6,7 +6,9 @@
  * rank that has the first column adds the bias, or it would be added once per rank.
  *
  * Nothing is read while declaring. The addresses of matrices and vectors are kept by the loader
- * until it runs, so weights->layers is allocated once, up front, and must not move.
+ * for as long as it has the weights, so weights->layers is allocated once, up front, and must not
+ * move. What changes hands together is in one region: a layer, the experts' part of it apart
+ * because of its size, the embedding, the head.
  *
  * At the end check_all_seen refuses the model if a layer has a tensor that nothing asked for. A
  * model with an extra norm or bias would otherwise load, run, and be subtly wrong. */
@@ -398,6 +400,7 @@ static sh_status add_expert_part(const builder *b, const char *path, sh_expert_p
                          .rows = rows.count,
                          .cols = down ? own.count : b->config->hidden,
                          .count = moe->experts};
+        sh_loader_region(b->loader);
         sh_loader_place(b->loader, m);
         for (int e = 0; e < moe->experts; e++)
             sh_loader_fill(b->loader, m, e, &sources[e], rows.first, down ? own.first : 0);
@@ -474,6 +477,7 @@ static sh_status add_layer(builder *b, int index, sh_layer *layer)
 {
     const sh_config *c = b->config;
     snprintf(b->prefix, sizeof(b->prefix), "%slayers.%d.", b->finder.stem, index);
+    sh_loader_region(b->loader);
     sh_status status = add_norms(b, layer);
     sh_mixer mixer = c->layer[index].mixer;
     if (status == SH_OK && sh_shard_mixer(b->shard, mixer).count > 0)
@@ -496,13 +500,15 @@ static sh_status add_ends(builder *b)
     sh_status status = SH_OK;
     snprintf(b->prefix, sizeof(b->prefix), "%s", b->finder.stem);
     if (embeds || (predicts && tied)) {
+        sh_loader_region(b->loader);
         status = find(b, "embed_tokens", c->vocab, c->hidden, &source);
         if (status == SH_OK && b->shard->vocab.count > 0)
             add_matrix(b, &source, b->shard->vocab, (sh_range){.count = c->hidden}, &w->embed);
     }
-    if (status == SH_OK && predicts)
-        status = add_norm(b, c->family->names->last_norm, c->hidden, &w->norm);
-    if (status == SH_OK && predicts && !tied) {
+    if (status != SH_OK || !predicts) return status;
+    sh_loader_region(b->loader);
+    status = add_norm(b, c->family->names->last_norm, c->hidden, &w->norm);
+    if (status == SH_OK && !tied) {
         status = sh_source_find(&b->finder, b->head, 0, c->vocab, c->hidden, &source);
         if (status == SH_OK && b->shard->vocab.count > 0)
             add_matrix(b, &source, b->shard->vocab, (sh_range){.count = c->hidden}, &w->head);
@@ -573,23 +579,23 @@ static sh_status add_all(builder *b)
 }
 
 sh_status sh_weights_load(const sh_tensors *set, const sh_config *config, const sh_shard *shard,
-                          sh_device *dev, const sh_load_opts *opts, sh_weights **out, sh_err *err)
+                          sh_device *dev, const sh_load_opts *opts, sh_weights *before,
+                          sh_weights **out, sh_err *err)
 {
     sh_weights *weights = sh_alloc(sizeof(*weights));
+    weights->loader = sh_loader_create(set, dev);
+    weights->layers = sh_alloc_array((size_t)shard->layer_count, sizeof(*weights->layers));
     builder b = {.finder = {.set = set, .config = config, .err = err},
-                 .loader = sh_loader_create(set, dev),
+                 .loader = weights->loader,
                  .config = config,
                  .shard = shard,
                  .weights = weights,
                  .exact = opts->exact};
-    weights->dev = dev;
-    weights->layers = sh_alloc_array((size_t)shard->layer_count, sizeof(*weights->layers));
     b.finder.seen = sh_alloc_array(sh_tensors_list(set)->count + 1, sizeof(*b.finder.seen));
     sh_status status = add_all(&b);
     free(b.finder.seen);
     if (status == SH_OK)
-        status = sh_loader_run(b.loader, opts, &weights->memory, &weights->size, err);
-    sh_loader_free(b.loader);
+        status = sh_loader_run(weights->loader, opts, before == NULL ? NULL : before->loader, err);
     if (status == SH_OK)
         *out = weights;
     else
@@ -600,8 +606,17 @@ sh_status sh_weights_load(const sh_tensors *set, const sh_config *config, const 
 void sh_weights_free(sh_weights *weights)
 {
     if (weights == NULL) return;
-    if (weights->memory != NULL)
-        weights->dev->ops->unmap(weights->dev, weights->memory, weights->size);
+    sh_loader_free(weights->loader);
     free(weights->layers);
     free(weights);
+}
+
+size_t sh_weights_size(const sh_weights *weights)
+{
+    size_t total = 0, size;
+    for (int i = 0; i < sh_loader_regions(weights->loader); i++) {
+        sh_loader_memory(weights->loader, i, &size);
+        total += size;
+    }
+    return total;
 }

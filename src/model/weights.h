@@ -48,14 +48,19 @@ typedef struct {
     sh_matrix embed;
     sh_matrix head; /* no data when it is the embedding */
     const float *norm;
-    sh_layer *layers; /* [shard.layer_count] */
-    void *memory;
-    size_t size;
+    sh_layer *layers;  /* [shard.layer_count] */
+    sh_loader *loader; /* which owns the memory */
 } sh_weights;
 
+/* What `before` (or NULL), weights of another shard from the same set, has of these is taken from
+ * it; in any case there is nothing left of it but to free it. */
 SH_MUST_CHECK sh_status sh_weights_load(const sh_tensors *set, const sh_config *config,
                                         const sh_shard *shard, sh_device *dev,
-                                        const sh_load_opts *opts, sh_weights **out, sh_err *err);
+                                        const sh_load_opts *opts, sh_weights *before,
+                                        sh_weights **out, sh_err *err);
 void sh_weights_free(sh_weights *weights);
+
+/* Bytes of device memory. */
+size_t sh_weights_size(const sh_weights *weights);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum {
     PAUSE_FIRST_MS = 20,
-    PAUSE_MAX_MS = 1000,
+    PAUSE_MAX_MS = 500,
     CONNECT_MS = 250, /* most connections are open within a few milliseconds */
     LONG_TRY = 8,     /* one attempt in this many gets the time of a whole handshake to connect */
 };

@@ -1,9 +1,11 @@
 /* How a group forms. Rank 0 is the coordinator:
  *
  *   1. Every other rank connects to rank 0 and says hello (JOIN). Rank 0 compares version, model
- * and world size with its own. The connection stays open as their control connection.
- *   2. When all ranks are there, rank 0 draws a random epoch and sends everybody the table of
- *      addresses (TABLE). From now on a rank that disappears is an error; before, it may come back.
+ *      and world size with its own, and gives a number to a rank that has none. The connection
+ *      stays open as their control connection.
+ *   2. When all ranks are there that rank 0 expects (roster.h), it draws a random epoch and sends
+ *      everybody the table of addresses (TABLE). From now on a rank that disappears is an error;
+ *      before, it may come back.
  *   3. Every rank opens a control connection to all lower ranks. That only the higher rank connects
  *      settles who waits for whom, without any negotiation.
  *   4. On it the two ranks of a pair exchange their OFFERS and choose a transport (transport.h),
@@ -13,9 +15,9 @@
  * The epoch is in every hello after step 1. A rank left over from an earlier group has another one
  * and is refused, as is a second process that claims a rank which is already connected.
  *
- * One rank that does not fit fails the group for all, with an error that names it: a group that
- * waits for a rank which will never match would only time out later with less to say. Connections
- * that fail before they prove the token never get here (see acceptor.c). */
+ * One rank that does not fit fails the first group for all, with an error that names it: a group
+ * that waits for a rank which will never match would only time out later with less to say.
+ * Connections that fail before they prove the token never get here (see acceptor.c). */
 #include "net/join.h"
 
 #include "base/alloc.h"
@@ -44,7 +46,7 @@ static sh_status refuse(sh_peer_conn *conn, sh_err *err)
 {
     sh_notice notice;
     sh_notice_set(&notice, (int)sh_peer_conn_peer(conn)->rank, err->text);
-    sh_peer_conn_refuse(conn, &notice);
+    sh_peer_conn_refuse(conn, SH_FRAME_REFUSE, &notice);
     sh_peer_conn_close(conn);
     return err->status;
 }
@@ -57,54 +59,97 @@ static sh_status refuse_alone(sh_peer_conn *conn, sh_err *err)
     return SH_OK;
 }
 
-/* Answers with our own hello, which the peer compares too. */
-static sh_status welcome(const sh_join *join, sh_peer_conn *conn, sh_err *err)
+/* Answers rank `rank` with our own hello, which the peer compares too. */
+static sh_status welcome(const sh_join *join, sh_peer_conn *conn, int rank, sh_err *err)
 {
     const sh_hello *theirs = sh_peer_conn_peer(conn);
     sh_hello mine = join->hello;
     mine.use = theirs->use;
     mine.socket = theirs->socket;
+    mine.given_rank = (uint32_t)rank;
     mine.epoch = join->table.epoch;
     sh_peer_conn_welcome(conn, &mine);
     return sh_peer_conn_flush(conn, err);
 }
 
-static sh_status check_join(const sh_join *join, const sh_peer_conn *conn, sh_err *err)
+static sh_status check_join(const sh_join *join, const sh_peer_conn *conn, int rank, sh_err *err)
 {
-    const sh_hello *theirs = sh_peer_conn_peer(conn);
-    sh_status status = sh_hello_compare(&join->hello, theirs, err);
-    if (status != SH_OK) return status;
-    const sh_mesh_peer *peer = &join->mesh->peer[theirs->rank];
-    if (theirs->rank == 0 || peer->control != NULL)
-        return sh_err_set(err, SH_ERR_GROUP, "rank %" PRIu32 " was started twice: at %s and at %s",
-                          theirs->rank, theirs->rank == 0 ? join->opts->coordinator : peer->name,
+    if (rank < 0)
+        return sh_err_set(err, SH_ERR_GROUP, "a group has at most %d ranks", SH_RANKS_MAX);
+    if (sh_peer_conn_peer(conn)->listen.count == 0)
+        return sh_err_set(err, SH_ERR_GROUP, "rank %d at %s gave no address for the others", rank,
+                          sh_peer_conn_name(conn));
+    if (join->opts->roster == NULL && rank >= join->mesh->size)
+        return sh_err_set(err, SH_ERR_GROUP, "no ranks can be added to this group of %d",
+                          join->mesh->size);
+    const sh_mesh_peer *peer = &join->mesh->peer[rank];
+    if (rank == 0 || peer->control != NULL)
+        return sh_err_set(err, SH_ERR_GROUP, "rank %d was started twice: at %s and at %s", rank,
+                          rank == 0 ? join->opts->coordinator : peer->name,
                           sh_peer_conn_name(conn));
     return SH_OK;
 }
 
-/* Rank 0: keeps the connection of a rank that matches. One that does not fails the whole group. */
+/* Rank 0: the number of a rank that wants to join; -1 when there is none left. */
+static int number_of(const sh_join *join, const sh_hello *theirs)
+{
+    if (theirs->rank != SH_RANK_ANY) return (int)theirs->rank;
+    return join->opts->roster == NULL ? -1 : sh_roster_assign(join->opts->roster, theirs->node);
+}
+
+/* Rank 0: tells a rank that is not expected to come back later. */
+static sh_status put_off(const sh_join *join, sh_peer_conn *conn, int rank)
+{
+    sh_notice notice;
+    sh_notice_set(&notice, rank,
+                  join->opts->roster->formed ? "the group is forming without it"
+                                             : "the group has not formed for the first time");
+    sh_peer_conn_refuse(conn, SH_FRAME_WAIT, &notice);
+    sh_peer_conn_close(conn);
+    return SH_OK;
+}
+
+/* Rank 0: keeps the connection of a rank that matches. One that does not fails the whole group, so
+ * that a mistake shows at once; but a group that has served already goes on without it. */
 static sh_status admit_join(sh_join *join, sh_peer_conn *conn, sh_err *err)
 {
-    uint32_t rank = sh_peer_conn_peer(conn)->rank;
-    if (check_join(join, conn, err) != SH_OK) {
-        join->at_fault = (int)rank;
+    sh_roster *roster = join->opts->roster;
+    const sh_hello *theirs = sh_peer_conn_peer(conn);
+    bool survivor = theirs->epoch != 0;
+    int rank = -1;
+    sh_status status = sh_hello_compare(&join->hello, theirs, err);
+    if (status == SH_OK && roster != NULL && survivor) sh_roster_resume(roster, theirs->left);
+    if (status == SH_OK) rank = number_of(join, theirs);
+    if (status == SH_OK) status = check_join(join, conn, rank, err);
+    if (status != SH_OK) {
+        if (roster != NULL && roster->formed) return refuse_alone(conn, err);
+        join->at_fault = (int)theirs->rank;
         return refuse(conn, err);
     }
-    if (welcome(join, conn, err) != SH_OK) {
+    if (roster != NULL && !sh_roster_expects(roster, rank) && !sh_roster_is_open(roster))
+        return put_off(join, conn, rank);
+    if (welcome(join, conn, rank, err) != SH_OK) {
         sh_peer_conn_close(conn); /* it will connect again */
         return SH_OK;
     }
+    if (roster != NULL) sh_roster_came(roster, rank, survivor);
     sh_mesh_peer *peer = &join->mesh->peer[rank];
     peer->control = conn;
     snprintf(peer->name, sizeof(peer->name), "%s", sh_peer_conn_name(conn));
-    SH_LOGD("rank %" PRIu32 " of %d has joined from %s", rank, join->mesh->size, peer->name);
+    SH_LOGD("rank %d has joined from %s", rank, peer->name);
     return SH_OK;
+}
+
+/* Whether there is a rank of this number, once the table is known. */
+static bool exists(const sh_join *join, int rank)
+{
+    return join->table.row[rank].addrs.count > 0;
 }
 
 static sh_status admit_control(sh_join *join, sh_peer_conn *conn, sh_err *err)
 {
     int rank = (int)sh_peer_conn_peer(conn)->rank;
-    if (welcome(join, conn, err) != SH_OK) {
+    if (welcome(join, conn, rank, err) != SH_OK) {
         sh_peer_conn_close(conn);
         return SH_OK;
     }
@@ -118,7 +163,7 @@ static sh_status admit_data(sh_join *join, sh_peer_conn *conn, sh_err *err)
     const sh_hello *theirs = sh_peer_conn_peer(conn);
     sh_pairing *pairing = &join->pairing[theirs->rank];
     int socket = theirs->socket;
-    if (welcome(join, conn, err) != SH_OK) {
+    if (welcome(join, conn, (int)theirs->rank, err) != SH_OK) {
         sh_peer_conn_close(conn);
         return SH_OK;
     }
@@ -146,7 +191,7 @@ static sh_status admit_conn(sh_join *join, sh_peer_conn *conn, sh_err *err)
     }
     if (sh_hello_compare(&join->hello, theirs, err) != SH_OK) return refuse_alone(conn, err);
     if (theirs->epoch != join->table.epoch || (int)theirs->rank <= join->mesh->rank ||
-        !is_conn_due(join, theirs)) {
+        !exists(join, (int)theirs->rank) || !is_conn_due(join, theirs)) {
         sh_err_set(err, SH_ERR_GROUP,
                    "rank %" PRIu32 " of an earlier group, or a second one, connects to rank %d",
                    theirs->rank, join->mesh->rank);
@@ -168,6 +213,9 @@ static sh_status admit(sh_join *join, sh_peer_conn *conn, sh_err *err)
                    join->mesh->rank);
         return refuse_alone(conn, err);
     }
+    if (join->table_known && join->opts->roster != NULL &&
+        sh_hello_compare(&join->hello, theirs, err) == SH_OK)
+        return put_off(join, conn, (int)theirs->rank);
     if (join->table_known) {
         sh_err_set(err, SH_ERR_GROUP, "the group has already formed, with another rank %" PRIu32,
                    theirs->rank);
@@ -193,6 +241,8 @@ void sh_join_connect_coordinator(sh_join *join)
     const sh_addr *addrs;
     int count = sh_acceptor_addrs(join->mesh->acceptor, &addrs);
     hello.use = SH_USE_JOIN;
+    hello.epoch = join->opts->last_epoch;
+    hello.left = join->opts->last_left;
     hello.listen.count = count;
     for (int i = 0; i < count; i++) sh_addr_format(&addrs[i], hello.listen.text[i]);
     join->attempts[0].peer = 0;
@@ -228,7 +278,8 @@ static void connect_controls(sh_join *join)
     sh_hello hello = join->hello;
     hello.epoch = join->table.epoch;
     hello.use = SH_USE_CONTROL;
-    for (int rank = 1; rank < join->mesh->rank; rank++) add_attempt(join, rank, &hello);
+    for (int rank = 1; rank < join->mesh->rank; rank++)
+        if (exists(join, rank)) add_attempt(join, rank, &hello);
 }
 
 static void connect_sockets(sh_join *join, int rank)
@@ -245,7 +296,10 @@ static void connect_sockets(sh_join *join, int rank)
 /* The epoch and the hosts are known: the pairs can make their offers. */
 static void start_pairings(sh_join *join)
 {
+    size_t conns = (size_t)join->mesh->size * (size_t)(2 * join->opts->lanes + 1);
+    join->attempts = sh_realloc_array(join->attempts, conns, sizeof(*join->attempts));
     for (int rank = 0; rank < join->mesh->size; rank++) {
+        if (!exists(join, rank)) continue;
         const sh_rank_table_row *row = &join->table.row[rank];
         sh_pair pair = {.rank = join->mesh->rank,
                         .peer = rank,
@@ -264,10 +318,17 @@ static sh_status attempt_done(sh_join *join, sh_join_attempt *attempt, sh_err *e
 {
     sh_peer_conn *conn = sh_connector_take(&attempt->connector);
     const sh_hello *theirs = sh_peer_conn_peer(conn);
-    if ((int)theirs->rank != attempt->peer) {
-        sh_err_set(err, SH_ERR_GROUP, "the answer came from rank %" PRIu32, theirs->rank);
+    uint32_t asked = attempt->connector.hello.rank;
+    bool renamed = asked != SH_RANK_ANY && theirs->given_rank != asked;
+    if ((int)theirs->rank != attempt->peer || renamed || theirs->given_rank == 0) {
+        sh_err_set(err, SH_ERR_GROUP, "rank %" PRIu32 " answered, to rank %" PRIu32, theirs->rank,
+                   theirs->given_rank);
         sh_peer_conn_close(conn);
         return err->status;
+    }
+    if (attempt->connector.hello.use == SH_USE_JOIN) {
+        join->hello.rank = theirs->given_rank;
+        join->mesh->rank = (int)theirs->given_rank;
     }
     if (attempt->connector.hello.use != SH_USE_DATA) {
         join->mesh->peer[attempt->peer].control = conn;
@@ -326,11 +387,19 @@ static sh_status send_table(sh_join *join, sh_err *err)
     for (int i = 0; i < table->row[0].addrs.count; i++)
         sh_addr_format(&addrs[i], table->row[0].addrs.text[i]);
     memcpy(table->row[0].host, join->hello.host, SH_HOST_ID_LEN);
+    while (join->mesh->size > 1 && join->mesh->peer[join->mesh->size - 1].control == NULL)
+        join->mesh->size--;
     table->count = (uint32_t)join->mesh->size;
+    table->left = join->opts->roster == NULL ? 0 : sh_roster_left(join->opts->roster);
     do sh_random(&table->epoch, sizeof(table->epoch));
     while (table->epoch == 0);
-    for (int r = 1; r < join->mesh->size; r++) fill_row(join, r);
     for (int r = 1; r < join->mesh->size; r++) {
+        if (join->mesh->peer[r].control == NULL) continue;
+        fill_row(join, r);
+        if (join->opts->roster != NULL) sh_roster_try(join->opts->roster, r);
+    }
+    for (int r = 1; r < join->mesh->size; r++) {
+        if (!exists(join, r)) continue;
         sh_rank_table_pack(sh_peer_conn_out(join->mesh->peer[r].control), table);
         sh_status status = sh_peer_conn_flush(join->mesh->peer[r].control, err);
         if (status < 0) return sh_err_prefix(err, "rank %d at %s", r, join->mesh->peer[r].name);
@@ -345,10 +414,10 @@ static sh_status take_table(sh_join *join, const uint8_t *payload, size_t len, s
         return sh_err_set(err, SH_ERR_GROUP, "received an unexpected address table");
     sh_status status = sh_rank_table_unpack(payload, len, &join->table, err);
     if (status != SH_OK) return status;
-    bool good = join->table.count == (uint32_t)join->mesh->size && join->table.epoch != 0;
-    for (uint32_t i = 0; i < join->table.count; i++)
-        good = good && join->table.row[i].addrs.count > 0;
+    bool good = join->table.epoch != 0 && (uint32_t)join->mesh->rank < join->table.count &&
+                exists(join, 0) && exists(join, join->mesh->rank);
     if (!good) return sh_err_set(err, SH_ERR_GROUP, "received an incomplete address table");
+    join->mesh->size = (int)join->table.count;
     start_pairings(join);
     connect_controls(join);
     return SH_OK;
@@ -487,13 +556,22 @@ sh_status sh_join_step_controls(sh_join *join, sh_err *err)
 static bool all_peers(const sh_join *join, bool (*has)(const sh_join *join, int rank))
 {
     for (int r = 0; r < join->mesh->size; r++)
-        if (r != join->mesh->rank && !has(join, r)) return false;
+        if (r != join->mesh->rank && exists(join, r) && !has(join, r)) return false;
     return true;
 }
 
-static bool has_control(const sh_join *join, int rank)
+/* Rank 0: whether all have come that this group needs. */
+static bool all_came(sh_join *join)
 {
-    return join->mesh->peer[rank].control != NULL;
+    const sh_roster *roster = join->opts->roster;
+    if (join->without_at == SH_DEADLINE_NEVER && roster != NULL) /* it may just have resumed */
+        join->without_at = sh_roster_without_at(roster);
+    bool late = sh_deadline_passed(join->without_at);
+    for (int r = 1; r < join->mesh->size; r++)
+        if (join->mesh->peer[r].control == NULL &&
+            (roster == NULL || sh_roster_waits_for(roster, r, late)))
+            return false;
+    return true;
 }
 
 static bool has_conns(const sh_join *join, int rank)
@@ -536,8 +614,7 @@ sh_status sh_join_advance(sh_join *join, sh_err *err)
 {
     bool is_coordinator = join->mesh->rank == 0;
     sh_status status = SH_OK;
-    if (is_coordinator && !join->table_known && all_peers(join, has_control))
-        status = send_table(join, err);
+    if (is_coordinator && !join->table_known && all_came(join)) status = send_table(join, err);
     if (status == SH_OK && join->table_known) status = advance_pairs(join, err);
     if (status == SH_OK && join->table_known && !join->ready_sent && all_peers(join, has_conns)) {
         if (!is_coordinator) status = send_frame(join, 0, SH_FRAME_READY, err);
@@ -545,7 +622,7 @@ sh_status sh_join_advance(sh_join *join, sh_err *err)
     }
     if (status == SH_OK && is_coordinator && join->ready_sent && all_peers(join, is_ready)) {
         for (int r = 1; r < join->mesh->size && status == SH_OK; r++)
-            status = send_frame(join, r, SH_FRAME_GO, err);
+            if (exists(join, r)) status = send_frame(join, r, SH_FRAME_GO, err);
         join->go = true;
     }
     return status;

@@ -20,6 +20,7 @@ typedef struct {
     sh_mesh *mesh;
     sh_hello hello;
     sh_deadline deadline;
+    sh_deadline without_at; /* rank 0: when to form without those who have not come */
     sh_rank_table table;
     bool table_known;
     bool ready_sent;

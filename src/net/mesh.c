@@ -42,10 +42,11 @@ void sh_mesh_opts_init(sh_mesh_opts *opts)
 static sh_status check_opts(const sh_mesh_opts *opts, sh_err *err)
 {
     SH_ASSERT(opts->library == NULL || opts->wanted != NULL);
-    if (opts->size < 1 || opts->size > SH_RANKS_MAX)
+    bool added = opts->size == 0 && opts->rank > 0 && opts->rank <= SH_RANK_ANY;
+    if (!added && (opts->size < 1 || opts->size > SH_RANKS_MAX))
         return sh_err_set(err, SH_ERR_INPUT, "world size %d: must be 1 to %d", opts->size,
                           SH_RANKS_MAX);
-    if (opts->rank < 0 || opts->rank >= opts->size)
+    if (!added && (opts->rank < 0 || opts->rank >= opts->size))
         return sh_err_set(err, SH_ERR_INPUT, "rank %d: must be 0 to %d in a group of %d",
                           opts->rank, opts->size - 1, opts->size);
     if (opts->lanes < 1 || opts->lanes > SH_LANES_MAX)
@@ -117,6 +118,14 @@ static sh_status open_acceptor(sh_join *join, sh_err *err)
     return status;
 }
 
+/* Whether there is a rank of this number that the others need. Until the table is known, that is up
+ * to the roster of rank 0. */
+static bool is_needed(const sh_join *join, int rank)
+{
+    if (join->table_known) return join->table.row[rank].addrs.count > 0;
+    return join->opts->roster == NULL || sh_roster_expects(join->opts->roster, rank);
+}
+
 /* "1, 3": the ranks that we are waiting for. What counts as missing depends on the step: first no
  * control connection, then no channel, then, for rank 0, no READY. */
 static void list_missing(const sh_join *join, sh_buf *out)
@@ -125,7 +134,7 @@ static void list_missing(const sh_join *join, sh_buf *out)
         const sh_mesh_peer *peer = &join->mesh->peer[r];
         bool here = peer->control != NULL && (!join->table_known || peer->channel != NULL) &&
                     (!join->ready_sent || join->mesh->rank != 0 || join->ready[r]);
-        if (r == join->mesh->rank || here) continue;
+        if (r == join->mesh->rank || here || !is_needed(join, r)) continue;
         sh_buf_addf(out, "%s%d", out->len > 0 ? ", " : "", r);
     }
 }
@@ -218,6 +227,7 @@ static void join_start(sh_join *join)
     const sh_mesh_opts *opts = join->opts;
     sh_hello *hello = &join->hello;
     join->deadline = sh_deadline_in_ms(opts->join_ms);
+    join->without_at = SH_DEADLINE_NEVER;
     join->at_fault = -1;
     hello->protocol = SH_PEER_PROTOCOL;
     hello->rank = (uint32_t)opts->rank;
@@ -228,16 +238,17 @@ static void join_start(sh_join *join)
     snprintf(hello->version, sizeof(hello->version), "%s", sh_version());
     snprintf(hello->group, sizeof(hello->group), "%s", opts->group);
     memcpy(hello->model, opts->model, SH_MODEL_ID_LEN);
+    memcpy(hello->node, opts->node, SH_NODE_ID_LEN);
     sh_host_id(hello->host);
-    join->attempts = sh_alloc_array((size_t)opts->size * (size_t)(2 * opts->lanes + 1),
-                                    sizeof(*join->attempts));
+    join->attempts = sh_alloc_array(1, sizeof(*join->attempts));
+    if (opts->roster != NULL) sh_roster_begin(opts->roster);
 }
 
 /* Frees what was not handed over to the mesh: after a failure that may be anything. */
 static void join_end(sh_join *join)
 {
     for (int i = 0; i < join->attempt_count; i++) sh_connector_reset(&join->attempts[i].connector);
-    for (int r = 0; r < join->mesh->size; r++) sh_pairing_reset(&join->pairing[r]);
+    for (int r = 0; r < SH_RANKS_MAX; r++) sh_pairing_reset(&join->pairing[r]);
     free(join->attempts);
     free(join);
 }
@@ -264,6 +275,8 @@ static sh_status form(const sh_mesh_opts *opts, sh_mesh *mesh, sh_err *err)
     if (status == SH_OK && mesh->rank == 0 && opts->wanted != NULL && opts->wanted->clear_text)
         SH_LOGI("data between ranks travels unencrypted, over %s", opts->wanted->title);
     mesh->epoch = join->table.epoch;
+    mesh->left = join->table.left;
+    mesh->hello = join->hello;
     join_end(join);
     return status;
 }
@@ -274,9 +287,11 @@ sh_status sh_mesh_join(const sh_mesh_opts *opts, sh_mesh **out, sh_err *err)
     if (status != SH_OK) return status;
     sh_mesh *mesh = sh_alloc(sizeof(*mesh));
     mesh->rank = opts->rank;
-    mesh->size = opts->size;
+    mesh->size = opts->size > 0 ? opts->size : 1;
+    mesh->grows = opts->roster != NULL;
+    if (mesh->grows) mesh->size = SH_RANKS_MAX; /* until it is known who is there */
     if (opts->token != NULL) status = sh_tls_create(opts->token, &mesh->tls, err);
-    if (status == SH_OK && opts->size > 1) {
+    if (status == SH_OK && (opts->size != 1 || mesh->grows)) {
         status = form(opts, mesh, err);
     } else if (status == SH_OK) {
         mesh->epoch = 1;

@@ -16,11 +16,12 @@
 #define SH_NET_MESH_H
 
 #include "net/acceptor.h"
+#include "net/roster.h"
 #include "net/transport.h"
 
 typedef struct {
-    int rank;
-    int size;                /* 1..SH_RANKS_MAX */
+    int rank;                /* SH_RANK_ANY: rank 0 is to give a number */
+    int size;                /* 1..SH_RANKS_MAX; on ranks that are added later 0 */
     const char *coordinator; /* "host:port" of rank 0; rank 0 listens there */
     /* This rank's own addresses "host:port", in the order of the data connections. None: rank 0
      * listens on the coordinator address, others on the local address of their route to it. */
@@ -32,6 +33,9 @@ typedef struct {
     bool plain_data;   /* data connections drop TLS after the handshake */
     const char *group; /* name; ranks of another group are refused */
     uint8_t model[SH_MODEL_ID_LEN];
+    uint8_t node[SH_NODE_ID_LEN];   /* see sh_hello */
+    uint64_t last_epoch, last_left; /* of the group that this rank was in before; 0: none */
+    sh_roster *roster; /* rank 0, borrowed: ranks may come and go. NULL: exactly `size` of them */
     const sh_transport *const *transports; /* sh_transports; tests may have more */
     const sh_transport *wanted;            /* for all pairs, or fail; NULL: the best for each */
     void *library;    /* borrowed; what `wanted` runs on: an sh_mpi for MPI, else NULL */
@@ -41,14 +45,17 @@ typedef struct {
 } sh_mesh_opts;
 
 typedef struct {
-    sh_peer_conn *control;       /* NULL for this rank itself */
+    sh_peer_conn *control;       /* NULL for this rank itself, and where there is no rank */
     sh_channel *channel;         /* likewise */
     char name[SH_ADDR_TEXT_MAX]; /* the address, for error texts */
 } sh_mesh_peer;
 
 typedef struct {
     int rank;
-    int size;
+    int size;        /* the largest number of a rank, and one; some in between may not exist */
+    sh_hello hello;  /* of this rank, to compare with those of others */
+    bool grows;      /* rank 0 of a group that ranks may be added to */
+    uint64_t left;   /* see sh_rank_table */
     uint64_t epoch;  /* new each time the group forms; the same on all ranks, never 0 */
     int local_count; /* ranks on this machine, including this one */
     sh_mesh_peer peer[SH_RANKS_MAX];

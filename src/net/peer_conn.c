@@ -106,13 +106,15 @@ static sh_status step_tls(sh_peer_conn *conn, sh_err *err)
     return SH_OK;
 }
 
-/* Comes after the TLS handshake: with a token, only a rank can have sent this text. */
-static sh_status refused(const uint8_t *payload, size_t len, sh_err *err)
+/* Comes after the TLS handshake: with a token, only a rank can have sent this text. A refusal is
+ * final for the owner of the connection, a WAIT is not. */
+static sh_status refused(sh_frame_head head, const uint8_t *payload, sh_err *err)
 {
     sh_notice notice;
-    sh_status status = sh_notice_unpack(payload, len, &notice, err);
+    sh_status status = sh_notice_unpack(payload, head.len, &notice, err);
     if (status != SH_OK) return status;
-    return sh_err_set(err, SH_ERR_GROUP, "%s", notice.text);
+    return sh_err_set(err, head.type == SH_FRAME_WAIT ? SH_ERR_PEER : SH_ERR_GROUP, "%s",
+                      notice.text);
 }
 
 static sh_status step_hello(sh_peer_conn *conn, sh_err *err)
@@ -123,7 +125,8 @@ static sh_status step_hello(sh_peer_conn *conn, sh_err *err)
     const uint8_t *payload;
     status = sh_peer_conn_recv(conn, &head, &payload, err);
     if (status != SH_OK) return status;
-    if (conn->outgoing && head.type == SH_FRAME_REFUSE) return refused(payload, head.len, err);
+    if (conn->outgoing && (head.type == SH_FRAME_REFUSE || head.type == SH_FRAME_WAIT))
+        return refused(head, payload, err);
     if (head.type != (conn->outgoing ? SH_FRAME_WELCOME : SH_FRAME_HELLO))
         return sh_err_set(err, SH_ERR_PEER, "expected a hello, got a frame of type %d", head.type);
     status = sh_hello_unpack(payload, head.len, &conn->theirs, err);
@@ -175,10 +178,10 @@ void sh_peer_conn_welcome(sh_peer_conn *conn, const sh_hello *mine)
     sh_hello_pack(&conn->out, SH_FRAME_WELCOME, mine);
 }
 
-void sh_peer_conn_refuse(sh_peer_conn *conn, const sh_notice *notice)
+void sh_peer_conn_refuse(sh_peer_conn *conn, sh_frame_type answer, const sh_notice *notice)
 {
     sh_err ignored;
-    sh_notice_pack(&conn->out, SH_FRAME_REFUSE, notice);
+    sh_notice_pack(&conn->out, answer, notice);
     if (sh_peer_conn_flush(conn, &ignored) == SH_OK) sh_stream_shut_write(&conn->stream);
 }
 

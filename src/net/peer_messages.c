@@ -63,7 +63,10 @@ void sh_hello_pack(sh_buf *out, sh_frame_type type, const sh_hello *hello)
     put_text(out, hello->group);
     sh_buf_add(out, hello->model, sizeof(hello->model));
     sh_buf_add(out, hello->host, sizeof(hello->host));
+    sh_buf_add(out, hello->node, sizeof(hello->node));
     sh_put_uint(out, hello->epoch, 8);
+    sh_put_uint(out, hello->left, 8);
+    sh_put_uint(out, hello->given_rank, 4);
     sh_put_uint(out, (uint64_t)hello->use, 1);
     sh_put_uint(out, hello->socket, 1);
     sh_put_uint(out, hello->lanes, 1);
@@ -102,6 +105,7 @@ void sh_rank_table_pack(sh_buf *out, const sh_rank_table *table)
 {
     size_t at = frame_open(out, SH_FRAME_TABLE);
     sh_put_uint(out, table->epoch, 8);
+    sh_put_uint(out, table->left, 8);
     sh_put_uint(out, table->count, 4);
     for (uint32_t i = 0; i < table->count; i++) {
         sh_buf_add(out, table->row[i].host, SH_HOST_ID_LEN);
@@ -132,6 +136,7 @@ void sh_heartbeat_pack(sh_buf *out, const sh_heartbeat *beat)
     size_t at = frame_open(out, SH_FRAME_HEARTBEAT);
     sh_put_uint(out, beat->progress, 8);
     sh_put_uint(out, beat->silence_ms, 4);
+    sh_put_uint(out, beat->leaving, 1);
     frame_close(out, at);
 }
 
@@ -198,15 +203,20 @@ static void get_hello_rest(sh_reader *r, sh_hello *out)
     get_text(r, out->group, sizeof(out->group));
     get_bytes(r, out->model, sizeof(out->model));
     get_bytes(r, out->host, sizeof(out->host));
+    get_bytes(r, out->node, sizeof(out->node));
     out->epoch = sh_get_uint(r, 8);
+    out->left = sh_get_uint(r, 8);
+    out->given_rank = (uint32_t)sh_get_uint(r, 4);
     uint64_t use = sh_get_uint(r, 1);
     out->socket = (uint8_t)sh_get_uint(r, 1);
     out->lanes = (uint8_t)sh_get_uint(r, 1);
     uint64_t plain = sh_get_uint(r, 1);
     get_addrs(r, &out->listen);
     int sockets = use == SH_USE_DATA ? 2 * out->lanes : 1;
+    uint32_t ranks = use == SH_USE_JOIN ? SH_RANK_ANY + 1 : SH_RANKS_MAX;
     if (use < SH_USE_JOIN || use >= SH_USE_END || plain > 1 || out->lanes > SH_LANES_MAX ||
-        out->socket >= sockets || out->rank >= SH_RANKS_MAX || out->world > SH_RANKS_MAX)
+        out->socket >= sockets || out->rank >= ranks || out->given_rank >= SH_RANKS_MAX ||
+        out->world > SH_RANKS_MAX)
         r->failed = true;
     out->use = r->failed ? SH_USE_JOIN : (sh_peer_conn_use)use;
     out->plain_data = plain == 1;
@@ -248,6 +258,7 @@ sh_status sh_rank_table_unpack(const uint8_t *data, size_t len, sh_rank_table *o
 {
     sh_reader r = reader_of(data, len);
     out->epoch = sh_get_uint(&r, 8);
+    out->left = sh_get_uint(&r, 8);
     out->count = (uint32_t)sh_get_uint(&r, 4);
     if (out->count > SH_RANKS_MAX) {
         r.failed = true;
@@ -291,6 +302,9 @@ sh_status sh_heartbeat_unpack(const uint8_t *data, size_t len, sh_heartbeat *out
     sh_heartbeat beat;
     beat.progress = sh_get_uint(&r, 8);
     beat.silence_ms = (uint32_t)sh_get_uint(&r, 4);
+    uint64_t leaving = sh_get_uint(&r, 1);
+    if (leaving > 1) r.failed = true;
+    beat.leaving = leaving == 1;
     sh_status status = get_end(&r, "heartbeat", err);
     if (status == SH_OK) *out = beat;
     return status;
@@ -304,6 +318,9 @@ static void hex(const uint8_t *data, size_t count, char *out)
 static sh_status differ(const sh_hello *mine, const sh_hello *theirs, const char *what,
                         const char *my_value, const char *their_value, sh_err *err)
 {
+    if (theirs->rank == SH_RANK_ANY)
+        return sh_err_set(err, SH_ERR_GROUP, "a new rank has %s %s, but rank %" PRIu32 " has %s",
+                          what, their_value, mine->rank, my_value);
     return sh_err_set(err, SH_ERR_GROUP, "rank %" PRIu32 " has %s %s, but rank %" PRIu32 " has %s",
                       theirs->rank, what, their_value, mine->rank, my_value);
 }
@@ -328,11 +345,12 @@ sh_status sh_hello_compare(const sh_hello *mine, const sh_hello *theirs, sh_err 
         return differ_number(mine, theirs, "link protocol", mine->protocol, theirs->protocol, err);
     if (strcmp(mine->group, theirs->group) != 0)
         return differ(mine, theirs, "group name", mine->group, theirs->group, err);
-    if (mine->world != theirs->world)
+    /* A rank that was added later does not know how many there were at the start. */
+    if (mine->world != theirs->world && mine->world != 0 && theirs->world != 0)
         return differ_number(mine, theirs, "world size", mine->world, theirs->world, err);
-    if (theirs->rank >= mine->world)
+    if (theirs->rank >= theirs->world && theirs->world != 0)
         return sh_err_set(err, SH_ERR_GROUP, "rank %" PRIu32 " is outside a group of %" PRIu32,
-                          theirs->rank, mine->world);
+                          theirs->rank, theirs->world);
     if (memcmp(mine->model, theirs->model, SH_MODEL_ID_LEN) != 0) {
         char m[17];
         char t[17];

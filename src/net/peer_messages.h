@@ -23,12 +23,14 @@
 enum {
     SH_PEER_PROTOCOL = 3,
     SH_RANKS_MAX = 64,
+    SH_RANK_ANY = SH_RANKS_MAX, /* JOIN: rank 0 is to give a number */
     SH_LANES_MAX = 8, /* addresses of a rank, and pairs of data connections between two ranks */
     SH_SOCKETS_MAX = 2 * SH_LANES_MAX,
     SH_FRAME_HEAD_LEN = 8,
     SH_FRAME_LEN_MAX = 65536,
     SH_MODEL_ID_LEN = 32,
     SH_HOST_ID_LEN = 16,
+    SH_NODE_ID_LEN = 16,
     SH_GROUP_NAME_MAX = 64, /* with the terminating zero, like the other texts */
     SH_VERSION_MAX = 32,
     SH_TRANSPORTS_MAX = 8,
@@ -42,6 +44,7 @@ typedef enum {
     SH_FRAME_HELLO = 1, /* sh_hello, from the connecting side */
     SH_FRAME_WELCOME,   /* sh_hello, the positive answer */
     SH_FRAME_REFUSE,    /* sh_notice, the negative answer */
+    SH_FRAME_WAIT,      /* sh_notice: not now; try again */
     SH_FRAME_TABLE,     /* sh_rank_table, from rank 0: the addresses of all ranks */
     SH_FRAME_OFFERS,    /* sh_offers, from the higher rank of a pair and then from the lower */
     SH_FRAME_READY,     /* to rank 0: all my connections are open */
@@ -49,6 +52,7 @@ typedef enum {
     SH_FRAME_HEARTBEAT, /* sh_heartbeat */
     SH_FRAME_ABORT,     /* sh_notice: the group has failed */
     SH_FRAME_BYE,       /* this rank leaves in an orderly way */
+    SH_FRAME_STAY,      /* sh_notice, from rank 0: the group cannot do without this rank */
     SH_FRAME_TYPE_END,
 } sh_frame_type;
 
@@ -73,12 +77,16 @@ typedef struct {
 typedef struct {
     uint32_t protocol;
     uint32_t rank;
-    uint32_t world; /* number of ranks in the group */
+    uint32_t world; /* number of ranks in the group; 0: as many as rank 0 says */
     char version[SH_VERSION_MAX];
     char group[SH_GROUP_NAME_MAX];
     uint8_t model[SH_MODEL_ID_LEN];
     uint8_t host[SH_HOST_ID_LEN];
-    uint64_t epoch; /* 0 in JOIN: rank 0 chooses it */
+    uint8_t
+        node[SH_NODE_ID_LEN]; /* the same in all lives of a rank that has no number of its own */
+    uint64_t epoch;           /* in JOIN that of the last group, or 0 */
+    uint64_t left;            /* JOIN: `left` of the last group's table */
+    uint32_t given_rank;      /* WELCOME to a JOIN: the number of the rank that asked */
     sh_peer_conn_use use;
     uint8_t socket;      /* DATA: index of the connection */
     uint8_t lanes;       /* pairs of data connections between two ranks */
@@ -93,11 +101,12 @@ typedef struct {
 
 typedef struct {
     uint8_t host[SH_HOST_ID_LEN];
-    sh_addr_list addrs;
+    sh_addr_list addrs; /* none: there is no rank of this number */
 } sh_rank_table_row;
 
 typedef struct {
     uint64_t epoch;
+    uint64_t left; /* a bit for each number whose rank has left: the next rank 0 does not miss it */
     uint32_t count;
     sh_rank_table_row row[SH_RANKS_MAX];
 } sh_rank_table;
@@ -128,6 +137,7 @@ typedef struct {
 typedef struct {
     uint64_t progress;   /* operations that the rank has completed */
     uint32_t silence_ms; /* how long its peers should tolerate silence from it */
+    bool leaving;        /* it asks rank 0 to let it leave */
 } sh_heartbeat;
 
 /* Precedes the first message of every operation on a data connection. */

@@ -1,36 +1,55 @@
 #!/usr/bin/env bash
-# Random faults under load: ranks and the API are killed or stopped, clients disconnect, and with --hosts links are cut
-# between hosts made of network namespaces. Every answer must be exact, the same as before the faults, in time; only
-# connections to an API that is killed may be cut. The group must re-form after each fault, memory and descriptors must
-# stay as they are, and no process may be left at the end.
-#   tests/chaos/chaos.sh [--hosts] BUILD SECONDS SEED [flags of the server...]
+# Random faults under load: ranks and the API are killed or stopped, clients disconnect. With --hosts links are cut
+# between hosts made of network namespaces, and hosts are removed and added. With --elastic ranks stay away, leave, come
+# back and are added. Every answer must be exact, the same as before the faults, in time; only connections to an API that
+# is killed may be cut. The group must re-form after each fault, memory and descriptors must stay as they are, and no
+# process may be left at the end.
+#   tests/chaos/chaos.sh [--hosts | --elastic] BUILD FAULTS SEED [flags of the server...]
 # The seed determines the sequence of faults, but not what the clients happen to do at that moment.
 . "$(dirname "$0")/../tap.sh"
 . "$root/tests/cluster/hosts.sh"
 . "$root/tests/cluster/sshd.sh"
 place=one
-if [ "$1" = --hosts ]; then
+case $1 in
+--hosts)
     why=$(hosts_can && sshd_can) || { echo "skipped: $why"; exit 0; }
-    place=hosts; shift
-fi
-shoal=$(cd "$1" && pwd)/shoal seconds=$2 seed=$3; shift 3
+    place=hosts; shift ;;
+--elastic) place=loose; shift ;;
+esac
+shoal=$(cd "$1" && pwd)/shoal wanted=$2 seed=$3; shift 3
 unset "${!SHOAL_@}" # SHOAL_BUILD is not a setting of the program
 case $shoal in *san/*) slow=4 ;; *) slow=1 ;; esac
 back_s=$((40 * slow)) answer_s=$((60 * slow)) # limits for re-forming the group, and for an answer
 work=$(mktemp -d /tmp/shoal-chaos-XXXXXX) && cd "$work" || exit 1
 server='' faults=0 ranks=3 frozen_s=$((3 * slow))
 [ "${1:-}" != --ranks ] || { ranks=$2; shift 2; }
-# Answers are exact as long as the shares are the same, and a rank 0 that starts anew measures the ranks again.
-split=$(seq -s , "$ranks" | sed 's/[0-9]*/1/g')
 say() { printf '# %s %s\n' "$(date +%T)" "$*"; }
 
-# --- where it runs: ranks on this machine, or one on each of three hosts ---
+# --- where it runs: ranks on this machine, with one supervisor or each with its own, or one on each of three hosts ---
 one_up() {
     port=$(free_port)
     (cd "$root" && exec "$shoal" serve --ranks "$ranks" --threads 1 --port "$port" --runtime-dir "$work" \
-        --grace 2 --frozen-after $frozen_s --split "$split" "$@") \
+        --grace 2 --frozen-after $frozen_s "$@") \
         >server.log 2>&1 & server=$!
 }
+# Each rank is a `shoal worker` of its own, in worker.RANK; those that were not there at the start join.
+loose_up() {
+    local i
+    port=$(free_port) meet=127.0.0.1:$(free_port)
+    SHOAL_TOKEN=$("$shoal" token) && export SHOAL_TOKEN
+    (cd "$root" && exec "$shoal" serve --ranks "$ranks" --rank 0 --coordinator "$meet" --model models/demo --threads 1 \
+        --port "$port" --runtime-dir "$work" --grace 2 --frozen-after $frozen_s --degrade-after 1 --rejoin-after 1 \
+        "$@") >server.log 2>&1 & server=$!
+    for i in $(seq $((ranks - 1))); do worker_up "$i"; done
+}
+worker_up() { # RANK
+    local place=(--coordinator "$meet" --ranks "$ranks")
+    [ "$1" -lt "$ranks" ] || place=(--join "$meet")
+    (cd "$root" && exec "$shoal" worker --rank "$1" "${place[@]}" --model models/demo --threads 1 \
+        --frozen-after $frozen_s) >>server.log 2>&1 & echo $! >"worker.$1"
+}
+loose_processes() { local w; pgrep -P "$server"; for w in worker.*; do pgrep -P "$(cat "$w")"; done; }
+loose_down() { kill -9 $(cat worker.*) 2>/dev/null; }
 one_at() { "$@"; }
 one_processes() { pgrep -P "$server"; }
 one_down() { :; }
@@ -40,7 +59,7 @@ hosts_up_all() {
     echo '[{"ssh": "h1", "ips": ["10.77.0.1"]}, {"ssh": "h2"}, {"ssh": "h3"}]' >hosts.json
     on_exec 1 env HOME="$work" SSH_OPTIONS="$ssh_options" "$shoal" launch --hostfile "$work/hosts.json" \
         --state-dir "$work/state" --model "$work/model" --threads 1 --port $port \
-        --grace 2 --frozen-after $frozen_s --split "$split" "$@" >server.log 2>&1 &
+        --grace 2 --frozen-after $frozen_s --degrade-after 3 --rejoin-after 2 "$@" >server.log 2>&1 &
     server=$!
 }
 hosts_at() { on 1 "$@"; }
@@ -48,6 +67,7 @@ hosts_processes() { local i; for i in 1 2 3; do shoals_on $i; done; }
 hosts_down_all() { sshd_down; hosts_down; }
 case $place in
 one) up=one_up at=one_at processes=one_processes down=one_down ;;
+loose) up=loose_up at=one_at processes=loose_processes down=loose_down ;;
 hosts) up=hosts_up_all at=hosts_at processes=hosts_processes down=hosts_down_all ;;
 esac
 # pids VARIABLE=VALUE...: the processes of the group that have all of these in their environment
@@ -59,7 +79,15 @@ pids() {
         echo "$pid"
     done
 }
-rank_pid() { if [ "$1" = 0 ]; then pids SHOAL_PART=engine SHOAL_RANK=0; else pids "SHOAL_RANK=$1" | tail -n 1; fi; }
+has_env() { tr '\0' '\n' <"/proc/$1/environ" 2>/dev/null | grep -qx "$2"; } # PROCESS VARIABLE=VALUE
+rank_pid() { # RANK
+    local pid rest
+    case $place-$1 in
+    loose-0) rest=$(pgrep -P "$server") && for pid in $rest; do has_env "$pid" SHOAL_PART=engine && echo "$pid"; done ;;
+    loose-*) [ ! -e "worker.$1" ] || pgrep -P "$(cat "worker.$1")" ;;
+    *) pids SHOAL_PART=engine "SHOAL_RANK=$1" ;;
+    esac
+}
 
 # --- load ---
 # Sampled with a seed, so that a wrong position, penalty or token shows in all that follows.
@@ -135,37 +163,84 @@ usage() {
 # Half as much again and 16 MiB, or 12 descriptors: requests come and go while this is measured.
 flat() { # EARLY LATE
     awk 'NR == FNR { kib[$1] = $2; fds[$1] = $3; next }
+        !($1 in kib) { next }
         { printf "# %s: %d KiB, %d descriptors early, %d KiB, %d late\n", $1, kib[$1], fds[$1], $2, $3
           if ($2 > kib[$1] * 1.5 + 16384 || $3 > fds[$1] + 12) bad = 1 }
         END { exit bad }' "$1" "$2"
 }
 
 # --- faults ---
+# --- ranks that come and go ---
 ready() { $at curl -sf -m 2 -o /dev/null "http://127.0.0.1:$port/health/ready"; }
 exact() { ready && ask 0 false again 20 && [ "$(text_of again)" = "$(cat want.0)" ]; }
 send() { local pid; for pid in $2; do kill "-$1" "$pid" 2>/dev/null; done; } # SIGNAL "PROCESS..."
+health() { $at curl -s -m 2 "http://127.0.0.1:$port/health" >health; }
+sized() { health && grep -q "\"ok\":true.*\"world_size\":$1," health; }
+# leave RANK, vanish RANK, come RANK: by its own wish, without a word, (again); the group goes on with as many ranks
+leave() { kill -TERM "$(cat "worker.$1")"; rm "worker.$1"; here=$((here - 1)); }
+vanish() { kill -9 "$(cat "worker.$1")"; rm "worker.$1"; here=$((here - 1)); }
+come() { worker_up "$1"; here=$((here + 1)); }
+changed() { # WHAT RANK
+    "$1" "$2"
+    within $back_s sized $here || { say "there are not $here ranks after $1 $2"; cat health; return 1; }
+}
+# Other shares round differently, so only requests count whose answers are the same in groups of every size. In a
+# pipeline all are.
+settle() {
+    local i size=0 what
+    for what in "come $ranks" "leave 1" "leave $ranks" "vanish 2" "come 2" "come 1"; do
+        # shellcheck disable=SC2086
+        changed $what || return 1
+        for i in "${!requests[@]}"; do
+            ask "$i" false quiet "$answer_s" && [ "$(text_of quiet)" = "$(cat "want.$i")" ] && continue
+            case "$*" in *pipeline*) say "request $i changes with $here ranks"; return 1 ;; esac
+            unset "requests[$i]"
+        done
+    done
+    requests=("${requests[@]}")
+    size=${#requests[@]}
+    say "$size requests have the same answer in groups of 1 to $((ranks + 1)) ranks"
+    [ "$size" -gt 0 ]
+}
+# One of the ranks comes, if it is not here, or goes.
+membership() {
+    local rank=$((1 + RANDOM % ranks)) how=$((RANDOM % 2))
+    if [ ! -e "worker.$rank" ]; then what="rank $rank comes"; changed come $rank
+    elif [ $how = 0 ]; then what="rank $rank leaves"; changed leave $rank
+    else what="rank $rank vanishes"; changed vanish $rank; fi
+}
+host_change() { # a host is removed, or added again
+    local do=remove; [ ! -e removed ] || do=add
+    what="hosts $do h3"
+    $at env HOME="$work" SSH_OPTIONS="$ssh_options" timeout $back_s "$shoal" hosts $do h3 --state-dir "$work/state" \
+        >hosts.log 2>&1 || { say "$what: $(tail -n 3 hosts.log)"; return 1; }
+    if [ $do = remove ]; then touch removed; else rm removed; fi
+}
+
 # Some pauses are shorter than the time after which a silent rank is considered lost, some are longer, and some so long
 # that its supervisor kills it.
 stop_for() { send STOP "$2"; sleep "$1"; send CONT "$2"; } # SECONDS PROCESS
 fault() {
-    local rank=$((RANDOM % ranks)) time=$((RANDOM % 5)).$((RANDOM % 10)) what rest
-    case $((RANDOM % 10)) in
-    [0-3]) what="SIGKILL of rank $rank"; send KILL "$(rank_pid $rank)" ;;
-    [4-6]) what="SIGSTOP of rank $rank for $time s"; stop_for "$time" "$(rank_pid $rank)" ;;
-    7) what="SIGKILL of the API"; touch api.killed; send KILL "$(pids SHOAL_PART=api)" ;;
-    8) what="SIGKILL of two ranks"; send KILL "$(rank_pid 0) $(rank_pid $((1 + RANDOM % (ranks - 1))))" ;;
-    9)
-        if [ $place = one ]; then
-            what="SIGKILL of all ranks" rest=$(seq 0 $((ranks - 1)))
-            send KILL "$(for i in $rest; do rank_pid "$i"; done)"
-        else
-            rank=$((2 + RANDOM % 2)) what="a cut of the link of host $rank for $time s"
-            cut $rank; sleep "$time"; heal $rank
-        fi
+    local rank=$((RANDOM % ranks)) time=$((RANDOM % 5)).$((RANDOM % 10)) what rest failed=0
+    [ $place != loose ] || [ -e "worker.$rank" ] || rank=0
+    case $((RANDOM % 10))-$place in
+    [0-4]-loose) membership || failed=1 ;;
+    0-hosts) host_change || failed=1 ;;
+    [0-5]-*) what="SIGKILL of rank $rank"; send KILL "$(rank_pid $rank)" ;;
+    [67]-*) what="SIGSTOP of rank $rank for $time s"; stop_for "$time" "$(rank_pid $rank)" ;;
+    8-*) what="SIGKILL of the API"; touch api.killed; send KILL "$(pids SHOAL_PART=api)" ;;
+    9-hosts)
+        rank=$((2 + RANDOM % 2)) what="a cut of the link of host $rank for $time s"
+        cut $rank; sleep "$time"; heal $rank
+        ;;
+    9-*)
+        what="SIGKILL of all ranks"
+        send KILL "$(pids SHOAL_PART=engine)"
         ;;
     esac
     faults=$((faults + 1))
     say "$what"
+    [ $failed = 0 ] || { tail -n 20 server.log; return 1; }
     within $back_s exact || { say "the group has not re-formed after $what"; tail -n 20 server.log; return 1; }
 }
 
@@ -174,29 +249,30 @@ finish() {
     kill "${clients[@]}" "$server" 2>/dev/null
     within 15 not kill -0 "$server" 2>/dev/null || kill -KILL "$server"
     $down; wait 2>/dev/null
-    cd / && rm -rf "$work"
+    cp server.log /tmp/chaos-server.log; cd / && rm -rf "$work"
 }
 clients=()
 trap finish EXIT
 trap 'exit 143' TERM INT
 
-say "seed $seed, $seconds s, $place"
+say "seed $seed, $wanted faults, $place"
+here=$ranks
 $up "$@"
 within $((30 * slow)) ready || { say "the server does not start"; cat server.log; exit 1; }
 for i in "${!requests[@]}"; do
     ask "$i" false quiet "$answer_s" && text_of quiet >"want.$i" && [ -s "want.$i" ] || { cat quiet; exit 1; }
 done
+[ $place != loose ] || settle "$@" || { tail -n 40 server.log; exit 1; }
 for i in 1 2 3 4; do client "$i" & clients+=($!); done
 RANDOM=$seed failed=0
-end=$((SECONDS + seconds))
-while [ $SECONDS -lt $end ] && [ $failed = 0 ]; do
-    sleep $((RANDOM % 2)).$((RANDOM % 10))
+while [ $faults -lt "$wanted" ] && [ $failed = 0 ]; do
+    sleep 0.$((RANDOM % 10))
     fault || failed=1
     [ $faults = 3 ] && usage >early
 done
 usage >late
 touch stop; wait "${clients[@]}"
-kill -TERM "$server"; within 20 not kill -0 "$server"; wait "$server"; code=$?
+kill -TERM "$server" $(cat worker.* 2>/dev/null); within 20 not kill -0 "$server"; wait "$server"; code=$?
 left=$($processes)
 count() { cat verdicts.* | grep -c "^$1\$"; }
 exacts=$(count exact)

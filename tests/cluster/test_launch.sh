@@ -162,7 +162,7 @@ bootstrap() {
     echo '["10.77.0.3:9000"]' >three.json
     exits 0 on1 "$shoal" bootstrap --hostfile three.json --source tree &&
         grep -q "^\[10.77.0.3\] installing" err && grep -q "built in /root/.local/state/shoal/src" err &&
-        starts && grep -q '"program":.*bin/native' $state/launch.json && ends_on INT 10
+        starts && gives native readlink home3/.local/state/shoal/bin/shoal-rank-2 && ends_on INT 10
 }
 check "bootstrap builds on the host, and launch then uses that program" try bootstrap
 on 3 umount "$(command -v uname)"
@@ -192,7 +192,7 @@ check "a different model on one host is reported" try differs
 # --- a cluster ---
 serves() {
     starts && ask && grep -qE "^\[1 h2\] load$" err && grep -qE "^\[2 root@h3\] .*info \[rank 2\] ready" err &&
-        grep -qE "^\[0 .*\] .*api: listening" err && [ "$(shoals_on 2 | wc -l)" = 2 ] && exits 0 on1 "$shoal" status &&
+        grep -qE "^\[0 .*\] .*api: listening" err && [ "$(shoals_on 2 | wc -l)" = 3 ] && exits 0 on1 "$shoal" status &&
         grep -qE "^2 +root@h3 +[0-9]+ +ready" out && grep -qE "^link  0 - 2  tls, [0-9.]+ us, [0-9.]+ GB/s" out &&
         grep -q "healthy.*tokens/s.*queue 0 of" out &&
         ends_on INT 10 && [ $code = 130 ]
@@ -266,28 +266,51 @@ comes_back() {
     echo "# changed" >>home2/.local/state/shoal/hostfile.json
     starts --slots 4 && [ "$(grep -c "push hostfile" err)" = 1 ] && [ "$(grep -c "push settings" err)" = 3 ] || return 1
     local old new; old=$(pid_of 1)
-    kill -9 "$old" && says "^\[1 h2\] was killed by signal 9; restarting it" && back 1 "$old" &&
+    kill -9 "$old" && says "^\[1 h2\] .*was killed by signal 9; restarting it" && back 1 "$old" &&
         prints "^1 +h2 +$new +ready +[0-9]+ s +1$" on1 "$shoal" status && ends_on INT 10
 }
 check "files that differ on a host are copied again; a rank killed while serving is restarted, and serving continues" \
     try comes_back
+parent() { awk '{print $4}' "/proc/$1/stat"; }
 agent_dies() { # the agent at the remote end of ssh is killed: a new one stops what is left and restarts the rank
     starts || return 1
-    local old new agent; old=$(pid_of 2) && [ -n "$old" ] && agent=$(awk '{print $4}' "/proc/$old/stat") &&
+    local old new agent; old=$(pid_of 2) && [ -n "$old" ] && agent=$(parent "$(parent "$old")") &&
         kill -9 "$agent" && says "^\[2 root@h3\] .*; restarting it" && back 2 "$old" &&
         ! shoals_on 3 | grep -qx "$old" && ends_on INT 10
 }
 check "when the connection to a host breaks, its rank is restarted once" try agent_dies
 
 # --- in the background ---
+story='{"messages":[{"role":"user","content":"Tell me a story."}],"temperature":0.9,"seed":7,"ignore_eos":true'
+tell() { # TOKENS: an answer as a stream; only its text
+    on1 curl -sSN --max-time 60 -H 'Content-Type: application/json' -d "$story,\"max_tokens\":$1,\"stream\":true}" \
+        "http://127.0.0.1:$port/v1/chat/completions" | grep -E '"content"|DONE' | grep -oE '"content":"[^"]*"|DONE'
+}
+short_ones() { while [ ! -e enough ]; do tell 3 | cmp - want3 || { echo "a short answer"; touch wrong; }; done; }
+renewed() { # by another program, under answers: all of them are exact, and no connection is refused
+    local i pids old=() shorts
+    for i in 0 1 2; do old[i]=$(pid_of $i); done
+    cp "$shoal" shoal-2 && echo >>shoal-2
+    tell 300 >want && tell 3 >want3 && rm -f enough wrong || return 1
+    for i in 1 2 3; do tell 300 >"told$i" & pids[i]=$!; done
+    short_ones & shorts=$!
+    exits 0 on1 ./shoal-2 restart && grep -q "renewed: all 3 ranks" out || return 1
+    touch enough; wait $shorts
+    for i in 1 2 3; do wait "${pids[i]}" && cmp "told$i" want || { cat "told$i"; return 1; }; done
+    for i in 0 1 2; do [ "$(pid_of $i)" != "${old[i]}" ] || { echo "rank $i is the same"; return 1; }; done
+    [ ! -e wrong ] && on 3 cmp "/proc/$(pid_of 2)/exe" "$work/shoal-2"
+}
 told_twice() { [ "$(grep -c "all 3 ranks" follow)" = 2 ]; }
-restarted() { # while the log is being followed
+restarted() { # other settings, while the log is being followed
     local old follower rc; old=$(pid_of 1)
     on_exec 1 sh -c "$here" "$work" "$shoal" logs -f >follow & follower=$!
+    echo SHOAL_SLOTS=5 >.env
     exits 0 on1 "$shoal" restart; rc=$?
+    rm .env
     within 5 told_twice
     kill $follower; wait $follower 2>/dev/null
-    [ $rc = 0 ] && [ "$(pid_of 1)" != "$old" ] && ask && told_twice
+    [ $rc = 0 ] && grep -q "the settings have changed: stopping the cluster" err && [ "$(pid_of 1)" != "$old" ] &&
+        ask && told_twice
 }
 detached() {
     exits 0 launch --detach --model model && grep -q "in the background" out && ask &&
@@ -295,10 +318,38 @@ detached() {
         exits 0 on1 "$shoal" status --json && grep -q '"state":.*"ready"' out && grep -q '"queue_max"' out &&
         ! grep -q '"environment"' out &&
         exits 0 on1 "$shoal" logs --lines 3 && [ "$(wc -l <out)" = 3 ] && grep -q "all 3 ranks are ready" out &&
-        exits 0 on1 "$shoal" call /v1/models && grep -q '"model"' out && restarted &&
+        exits 0 on1 "$shoal" call /v1/models && grep -q '"model"' out && renewed && restarted &&
         exits 0 on1 "$shoal" stop && grep -q stopped out && exits 1 on1 "$shoal" status && grep -q "no cluster" out
 }
-check "detach, status, logs, call, restart and stop" try detached
+check "detach, status, logs, call, two kinds of restart, and stop" try detached
+hosts() { on1 "$shoal" hosts "$@"; }
+whole() { tell 200 >told && [ "$(grep -c content told)" -gt 150 ] && [ "$(tail -n 1 told)" = DONE ]; }
+ranks() { prints "^$1\$" sed -nE 's/.*"world_size":([0-9]+).*/\1/p' <(on1 "$shoal" call /health); }
+grown() { # a host is added under an answer, another one leaves, and both kinds of restart know of it
+    echo '[{"ssh": "h1", "ips": ["10.77.0.1"]}, {"ssh": "h2"}]' >grow.json
+    exits 0 on1 "$shoal" launch --hostfile grow.json --port $port --grace 2 --rejoin-after 1 --detach || return 1
+    keys_revoke 3; hosts add h3 2>err; keys_restore 3; grep -q "host h3: the key was refused" err || return 1
+    refuses 1 "host h2 is already in the cluster, as rank 1" hosts add h2 || return 1
+    whole & local answer=$!
+    exits 0 hosts add root@h3 && grep -q "^rank 2 on root@h3 has joined: 3 ranks" out && wait $answer && ranks 3 ||
+        return 1
+    refuses 1 "rank 0 on h1 cannot be removed" hosts remove h1 || return 1
+    refuses 1 "'h9' is neither a host nor a rank" hosts remove h9 || return 1
+    whole & answer=$!
+    exits 0 hosts remove h2 && grep -q "^rank 1 on h2 has left: 2 ranks" out && wait $answer && ranks 2 || return 1
+    [ -z "$(shoals_on 2)" ] && exits 0 on1 "$shoal" status && grep -qE "^2 +root@h3 .*ready" out &&
+        ! grep -q h2 out || return 1
+    whole & answer=$!
+    exits 0 on1 "$shoal" restart && grep -q "renewed: all 2 ranks" out && wait $answer && ranks 2 || return 1
+    exits 0 on1 "$shoal" restart --cold && exits 0 on1 "$shoal" status && grep -qE "^1 +root@h3 .*ready" out && ask &&
+        exits 0 on1 "$shoal" stop
+}
+check "hosts are added and removed while the cluster serves" try grown
+alone_by_hand() {
+    refuses 1 "no launched cluster is running from .*shoal worker --join" hosts add h3 &&
+        refuses 1 "no launched cluster is running from .*Ctrl-C" hosts remove h3
+}
+check "without a cluster, hosts add says what to do by hand" alone_by_hand
 foreign() { # a process ID that has been reused since is left alone
     exits 0 launch --detach || return 1
     cp $state/launch.json record; exits 0 on1 "$shoal" stop; sleep 100 & local p=$! rc

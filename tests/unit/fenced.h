@@ -5,7 +5,7 @@
  * on this device does not depend on the device being the host. The model, rank and engine tests run
  * on it with SHOAL_TEST_DEVICE=fenced.
  *
- * Threads: as kernels/device.h says; upload and matrix_pack may come from several at once. */
+ * Threads: as kernels/device.h says; what fills in weights may come from several at once. */
 #ifndef SH_TESTS_UNIT_FENCED_H
 #define SH_TESTS_UNIT_FENCED_H
 
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { FENCED_REGIONS_MAX = 16 };
+enum { FENCED_REGIONS_MAX = 256 };
 
 typedef struct {
     sh_device base;
@@ -117,6 +117,11 @@ static inline void fenced_upload(sh_device *dev, void *dst, const void *src, siz
     FENCED(upload(f->cpu, dst, src, size));
 }
 
+static inline void fenced_copy(sh_device *dev, void *dst, const void *src, size_t size)
+{
+    FENCED(copy(f->cpu, dst, src, size));
+}
+
 static inline sh_status fenced_reserve(sh_device *dev, const sh_limits *limits, sh_err *err)
 {
     sh_device *cpu = fenced_of(dev)->cpu;
@@ -149,10 +154,23 @@ static inline size_t fenced_matrix_bytes(sh_device *dev, const sh_quant *quant, 
     return cpu->ops->matrix_bytes(cpu, quant, rows, cols);
 }
 
-static inline void fenced_matrix_pack(sh_device *dev, const sh_matrix *m, int64_t index,
-                                      int64_t row_first, int64_t row_count, const sh_raw_rows *raw)
+static inline int64_t fenced_matrix_cut(sh_device *dev, const sh_quant *quant)
 {
-    FENCED(matrix_pack(f->cpu, m, index, row_first, row_count, raw));
+    sh_device *cpu = fenced_of(dev)->cpu;
+    return cpu->ops->matrix_cut(cpu, quant);
+}
+
+static inline void fenced_matrix_pack(sh_device *dev, const sh_matrix *m,
+                                      const sh_matrix_part *part, const sh_raw_rows *raw)
+{
+    FENCED(matrix_pack(f->cpu, m, part, raw));
+}
+
+static inline void fenced_matrix_copy(sh_device *dev, const sh_matrix *m,
+                                      const sh_matrix_part *part, const sh_matrix *from,
+                                      int64_t index, int64_t row, int64_t col)
+{
+    FENCED(matrix_copy(f->cpu, m, part, from, index, row, col));
 }
 
 static inline const sh_device_batch *fenced_step_begin(sh_device *dev, const sh_batch *batch)
@@ -344,12 +362,15 @@ static inline sh_status fenced_open(const sh_device_opts *opts, sh_device **out,
         .map = fenced_map,
         .unmap = fenced_unmap,
         .upload = fenced_upload,
+        .copy = fenced_copy,
         .reserve = fenced_reserve,
         .tensor_layout = fenced_tensor_layout,
         .read_rows = fenced_read_rows,
         .write_rows = fenced_write_rows,
         .matrix_bytes = fenced_matrix_bytes,
+        .matrix_cut = fenced_matrix_cut,
         .matrix_pack = fenced_matrix_pack,
+        .matrix_copy = fenced_matrix_copy,
         .step_begin = fenced_step_begin,
         .step_end = fenced_step_end,
         .embed = fenced_embed,

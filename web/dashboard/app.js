@@ -13,7 +13,7 @@ import { Chat } from './chat.js';
 const VIEWS = ['overview', 'chat', 'requests', 'model'];
 const BACK_MS = 8000, SILENT_MS = 5000;
 const THEMES = ['auto', 'dark', 'light'];
-const STATES = { healthy: ['live', 'good'], starting: ['starting', 'warn'], engine_lost: ['engine lost', 'bad'],
+const STATES = { healthy: ['live', 'good'], degraded: ['degraded', 'warn'], starting: ['starting', 'warn'], engine_lost: ['engine lost', 'bad'],
   stopping: ['stopping', 'warn'] };
 
 class Page {
@@ -144,12 +144,20 @@ class Page {
       message = `The engine has not reported since ${clock(this.reported)}.`;
     else if (this.line === 'live' && this.now?.status === 'engine_lost') message = `The engine is gone and is being restarted. ${this.heldText()}`;
     else if (this.line === 'live' && this.now?.status === 'starting') message = 'The engine is starting.';
+    else if (this.line === 'live' && this.now?.engine?.missing?.length > 0) message = this.missingText();
     banner.hidden = message === '';
     setText(banner, message);
     document.body.classList.toggle('offline', this.line !== 'live');
   }
 
+  missingText() {
+    const missing = this.now.engine.missing;
+    return `Running without rank${missing.length === 1 ? '' : 's'} ${missing.join(', ')}, until ${missing.length === 1 ? 'it is' : 'they are'} back.`;
+  }
+
   lossText() {
+    const lost = this.now.engine.lost ?? '';
+    if (lost.startsWith('the group re-forms')) return `${lost[0].toUpperCase()}${lost.slice(1)}. Answers go on in a moment.`;
     const names = [...this.lost].map((rank) => `rank ${rank}`).join(', ');
     return `${names === '' ? 'The group is re-forming' : `Lost: ${names}`}. ${this.heldText()}`;
   }

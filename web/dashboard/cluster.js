@@ -1,7 +1,7 @@
 // The group as a drawing: a box for each rank with its share of the model, a line for each link with its measured
 // latency and bandwidth. A table has the same figures.
 import { h, svg, setText, setClass } from './dom.js';
-import { bytes, digits3, percent } from './format.js';
+import { bytes, digits3, fixed, percent } from './format.js';
 
 const NODE_W = 208, NODE_H = 92, GAP = 150, ROW = NODE_H + 64, DETOUR = 44, TOP = 62;
 
@@ -74,13 +74,19 @@ function linkWords(link) {
   return parts;
 }
 
-// The measured links; without any, the ranks are drawn as a ring.
+// The measured links, by the places of their ranks in the list; without any, the ranks are drawn as a ring.
 function linksOf(engine) {
-  const ranks = engine.ranks ?? [];
-  const measured = engine.links ?? ranks.flatMap((r) => r.links ?? []);
-  if (measured.length > 0) return measured.filter((l) => l.a < ranks.length && l.b < ranks.length);
+  const ranks = engine.ranks ?? [], at = (number) => ranks.findIndex((r) => r.rank === number);
+  const measured = (engine.links ?? []).map((l) => ({ ...l, a: at(l.a), b: at(l.b) }));
+  if (measured.length > 0) return measured.filter((l) => l.a >= 0 && l.b >= 0);
   const joined = ranks.map((_, i) => ({ a: i, b: (i + 1) % ranks.length, kind: 'not measured' }));
   return ranks.length > 2 ? joined : joined.slice(0, ranks.length - 1);
+}
+
+// How much slower than the mean the slowest rank computes.
+function balanceNote({ imbalance }) {
+  if (!Number.isFinite(imbalance?.ratio)) return '';
+  return ` · imbalance ${fixed(imbalance.ratio, 2)}, rank ${imbalance.rank} is slowest`;
 }
 
 export class Cluster {
@@ -121,8 +127,8 @@ export class Cluster {
     const stages = engine.stages > 1 ? `, ${engine.stages} stages` : '';
     const traffic = n > 2 && this.traffic > 0 ? ` · ${bytes(this.traffic)} per token and rank` : '';
     const on = hosts > 0 ? ` on ${hosts} host${hosts === 1 ? '' : 's'}` : '';
-    const rdma = rdmaNote(this.links);
-    setText(this.note, online === n ? `${n} rank${n === 1 ? '' : 's'}${on}${stages}${rdma}${traffic}` : `${online} of ${n} ranks online`);
+    const rdma = rdmaNote(this.links), balance = balanceNote(engine);
+    setText(this.note, online === n ? `${n} rank${n === 1 ? '' : 's'}${on}${stages}${rdma}${traffic}${balance}` : `${online} of ${n} ranks online`);
     setClass(this.note, online === n ? 'soft' : 'bad-text');
     this.svg.setAttribute('aria-label', this.ranks.map((r) =>
       `rank ${r.rank} ${r.host ?? ''} is ${alive(r) ? 'online' : 'lost'}`).join(', '));

@@ -2,12 +2,14 @@
 #include "cmd/support/cluster.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "cluster/launch.h"
 
+#include <signal.h>
 #include <stdlib.h>
 
-enum { CALL_MS = 130000, ANSWER_MAX = 16 << 20 };
+enum { CALL_MS = 130000, ANSWER_MAX = 16 << 20, POLL_MS = 50, KILL_EXTRA_MS = 15000 };
 
 extern char **environ;
 
@@ -58,6 +60,20 @@ sh_status sh_cluster_call(const cJSON *record, const sh_settings *s, const char 
     sh_buf_reset(&script);
     free(program);
     return ok ? SH_OK : err->status;
+}
+
+bool sh_cluster_stop(const cJSON *record)
+{
+    sh_process launcher = sh_launch_process(record);
+    const cJSON *grace = cJSON_GetObjectItemCaseSensitive(record, "grace");
+    double grace_ms = cJSON_IsNumber(grace) ? grace->valuedouble * 1000 : 0;
+    if (!sh_process_signal(&launcher, SIGTERM)) return false;
+    sh_deadline end = sh_deadline_in_ms((int64_t)grace_ms + KILL_EXTRA_MS);
+    while (sh_process_alive(&launcher) && !sh_deadline_passed(end)) sh_sleep_ms(POLL_MS);
+    /* Killing it is safe: ranks stop on their own when their launcher is gone. */
+    sh_process_signal(&launcher, SIGKILL);
+    while (sh_process_alive(&launcher)) sh_sleep_ms(POLL_MS);
+    return true;
 }
 
 /* By what a name means and not by a list of names: aliases are found too. */

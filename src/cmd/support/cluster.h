@@ -17,6 +17,9 @@ SH_MUST_CHECK sh_status sh_cluster_call(const cJSON *record, const sh_settings *
                                         const char *path, const char *body, sh_buf *out,
                                         sh_err *err);
 
+/* Stops the launcher of the record and waits until it has ended. False when it was not running. */
+bool sh_cluster_stop(const cJSON *record);
+
 /* Removes all variables that set this option, under any of their names, from the environment;
  * NULL: those of all options. */
 void sh_cluster_unset(const sh_option *row);

@@ -19,7 +19,7 @@ sh_status sh_parallel_parse(const char *text, int size, sh_model_group_opts *opt
         opts->tensor = 1;
         opts->stages = size;
     } else if (sh_str_cut(&rest, 'x', &tensor) && sh_str_to_int(tensor, &t) &&
-               sh_str_to_int(rest, &p) && t > 0 && p > 0 && t * p == size) {
+               sh_str_to_int(rest, &p) && t > 0 && p > 0 && (t * p == size || size == 0)) {
         opts->tensor = (int)t;
         opts->stages = (int)p;
     } else {
@@ -52,6 +52,15 @@ static sh_status split_parse(const char *text, int size, sh_model_group_setup *s
     return SH_OK;
 }
 
+/* Tensor or pipeline parallelism by name is for any number of ranks: it may change. */
+static void grid_leave_open(const char *text, sh_model_group_opts *opts)
+{
+    if (strcmp(text, "pipeline") == 0)
+        opts->stages = 0;
+    else if (strchr(text, 'x') == NULL)
+        opts->tensor = 0;
+}
+
 /* setup->opts.split points into setup itself, which is why it must not move. */
 sh_status sh_model_group_setup_init(sh_model_group_setup *setup, const sh_command_args *args,
                                     sh_err *err)
@@ -68,11 +77,19 @@ sh_status sh_model_group_setup_init(sh_model_group_setup *setup, const sh_comman
         .kv_format = sh_compute_kv(s),
         .wire = setup->ranks.wire,
         .context = (int)s->context,
+        .rebalance = s->rebalance,
         .load = {.threads = (int)s->threads, .exact = strcmp(s->activations, "f32") == 0}};
     status = sh_parallel_parse(s->parallel, size, &setup->opts, err);
-    if (status == SH_OK && s->split != NULL) status = split_parse(s->split, size, setup, err);
+    grid_leave_open(s->parallel, &setup->opts);
+    setup->opts.ranks = size;
+    if (status == SH_OK && s->split != NULL && s->rebalance)
+        status = sh_err_set(err, SH_ERR_INPUT,
+                            "--rebalance chooses the shares that --split fixes; use one of them");
+    /* Rank 0 decides for a rank that is added. */
+    if (status == SH_OK && s->split != NULL && size > 0)
+        status = split_parse(s->split, size, setup, err);
     sh_identity identity;
-    if (status == SH_OK && size > 1) {
+    if (status == SH_OK && sh_ranks_form_group(&setup->ranks)) {
         status = sh_identity_read(s->model, &identity, err);
         if (status == SH_OK) memcpy(setup->ranks.opts.mesh.model, identity.id, sizeof(identity.id));
     }
@@ -86,7 +103,7 @@ sh_status sh_model_group_setup_join(const sh_model_group_setup *setup, sh_model_
     sh_model_group *c = NULL;
     sh_group *g = NULL;
     sh_status status = sh_model_group_open(&setup->opts, &c, err);
-    if (status == SH_OK && setup->ranks.opts.mesh.size > 1)
+    if (status == SH_OK && sh_ranks_form_group(&setup->ranks))
         status = sh_group_open(&setup->ranks.opts, &g, err);
     if (status == SH_OK) status = sh_model_group_join(c, g, err);
     if (status != SH_OK) {

@@ -115,6 +115,13 @@ static void draw_ranks(canvas *c, const cJSON *snapshot)
     {
         draw_rank(c, rank);
     }
+    const cJSON *imbalance = cJSON_GetObjectItemCaseSensitive(engine, "imbalance");
+    if (cJSON_IsObject(imbalance)) {
+        sh_buf_clear(&b);
+        sh_buf_addf(&b, "imbalance %.2f, rank %.0f is slowest", number(imbalance, "ratio"),
+                    number(imbalance, "rank"));
+        line(c, &b);
+    }
     if (cJSON_IsObject(kv)) {
         double blocks = number(kv, "blocks"), unused = number(kv, "free");
         sh_buf_clear(&b);

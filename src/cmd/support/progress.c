@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "cluster/launch.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -17,15 +19,23 @@ void sh_progress(const sh_settings *s, const char *state)
     if (s->progress) dprintf(STDOUT_FILENO, "%c%s\n", SH_LAUNCH_MARK, state);
 }
 
-static void report(int fd, char what)
+void sh_progress_refused(const sh_settings *s, const char *why)
 {
-    ssize_t put = write(fd, &what, 1);
-    (void)put; /* if the parent is gone, that is noticed elsewhere */
+    if (s->progress) dprintf(STDOUT_FILENO, "%crefused %s\n", SH_LAUNCH_MARK, why);
 }
 
+static bool report(int fd, char what)
+{
+    return write(fd, &what, 1) == 1 || errno != EPIPE;
+}
+
+/* The kernel has sent a SIGTERM when the parent died, where it can. This is then the second one,
+ * after which a worker does not wait for its group: nobody is left to do what follows. */
 static void *beat(void *arg)
 {
-    for (int fd = (int)(intptr_t)arg;; sh_sleep_ms(BEAT_MS)) report(fd, '.');
+    int fd = (int)(intptr_t)arg;
+    while (report(fd, '.')) sh_sleep_ms(BEAT_MS);
+    kill(getpid(), SIGTERM);
     return NULL;
 }
 
@@ -39,4 +49,25 @@ void sh_progress_beat(const sh_settings *s)
 void sh_progress_ready(const sh_settings *s)
 {
     if (s->ready_fd >= 0) report((int)s->ready_fd, 'R');
+}
+
+static void on_started(void *arg, int child, pid_t pid)
+{
+    char text[SH_PROCESS_TEXT_MAX];
+    sh_process process = sh_process_of(pid);
+    (void)arg;
+    sh_process_format(&process, text);
+    if (child == 0) dprintf(STDOUT_FILENO, "%cpid %s\n", SH_LAUNCH_MARK, text);
+}
+
+static void on_ended(void *arg, int child, const char *how, bool restarts)
+{
+    (void)arg;
+    if (child == 0 && restarts) dprintf(STDOUT_FILENO, "%cended %s\n", SH_LAUNCH_MARK, how);
+}
+
+sh_children_hooks sh_progress_hooks(const sh_settings *s)
+{
+    return s->progress ? (sh_children_hooks){.started = on_started, .ended = on_ended}
+                       : (sh_children_hooks){0};
 }

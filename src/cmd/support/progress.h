@@ -4,6 +4,7 @@
 #ifndef SH_CMD_SUPPORT_PROGRESS_H
 #define SH_CMD_SUPPORT_PROGRESS_H
 
+#include "cluster/children.h"
 #include "cmd/support/settings.h"
 
 /* With --progress: prints a line on standard output that begins with SH_LAUNCH_MARK
@@ -11,10 +12,18 @@
 void sh_progress(const sh_settings *settings, const char *state);
 
 /* Starts a thread that writes a sign of life to the same pipe as sh_progress_ready several times a
- * second, by which the parent notices a rank that was stopped or swapped out. */
+ * second, by which the parent notices a rank that was stopped or swapped out. Once nobody reads the
+ * pipe, the parent is gone, and the rank is told to stop. */
 void sh_progress_beat(const sh_settings *settings);
 
 /* This rank is ready: writes to the pipe of --ready-fd, if there is one. */
 void sh_progress_ready(const sh_settings *settings);
+
+/* The group cannot do without this rank, which was asked to leave. */
+void sh_progress_refused(const sh_settings *settings, const char *why);
+
+/* For a supervisor whose first child is the rank: with --progress, hooks that print its process
+ * and its end in the same way; else none. */
+sh_children_hooks sh_progress_hooks(const sh_settings *settings);
 
 #endif

@@ -9,6 +9,7 @@
  * means jaccl, since that is how MLX's launcher starts the ranks of that backend. */
 #include "cmd/support/ranks.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/system.h"
 #include "cluster/local_ranks.h"
@@ -117,10 +118,26 @@ static sh_status matrix_world(const sh_command_args *args, const sh_hostfile *ma
     return SH_OK;
 }
 
+/* A rank that is added to a running group gets everything from rank 0. */
+static sh_status check_join(const sh_command_args *args, sh_err *err)
+{
+    static const char *const others[] = {"hostfile", "ranks", "coordinator", "ibv-devices"};
+    for (size_t i = 0; i < SH_COUNT_OF(others); i++)
+        if (given(args, others[i]))
+            return sh_err_set(err, SH_ERR_INPUT,
+                              "--join and --%s: a rank is added to a group, or one of its start",
+                              others[i]);
+    return SH_OK;
+}
+
 static sh_status world_of(const sh_command_args *args, const group_files *files, int *size,
                           sh_err *err)
 {
     *size = (int)args->settings->ranks;
+    if (args->settings->join != NULL) {
+        *size = 0;
+        return check_join(args, err);
+    }
     if (files->hosts == NULL && files->matrix == NULL && !given(args, "ranks") &&
         args->settings->coordinator != NULL)
         return sh_err_set(err, SH_ERR_INPUT,
@@ -230,7 +247,7 @@ static sh_status check_place(const sh_ranks *ranks, sh_err *err)
 {
     char host[SH_ADDR_HOST_MAX];
     uint16_t port;
-    if (ranks->opts.mesh.rank >= ranks->opts.mesh.size)
+    if (ranks->opts.mesh.size > 0 && ranks->opts.mesh.rank >= ranks->opts.mesh.size)
         return sh_err_set(err, SH_ERR_INPUT,
                           "--rank is %d in a group of %d; set the size with --ranks or --hostfile",
                           ranks->opts.mesh.rank, ranks->opts.mesh.size);
@@ -320,17 +337,30 @@ static sh_status group_describe(sh_ranks *ranks, const sh_command_args *args, gr
     if (files->hosts != NULL) status = use_hostfile(ranks, args, files->hosts, err);
     if (status == SH_OK) status = check_devices(mesh, files, backend, err);
     if (status == SH_OK && s->listen != NULL) status = use_listen(ranks, s->listen, err);
-    if (s->coordinator != NULL)
-        snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s", s->coordinator);
+    if (s->coordinator != NULL || s->join != NULL)
+        snprintf(ranks->coordinator, sizeof(ranks->coordinator), "%s",
+                 s->join != NULL ? s->join : s->coordinator);
     else if (s->ctrl_host != NULL && s->hostfile == NULL) /* a hostfile has rank 0's address */
         snprintf(ranks->coordinator, sizeof(ranks->coordinator),
                  strchr(s->ctrl_host, ':') != NULL ? "[%s]:%d" : "%s:%d", s->ctrl_host,
                  (int)s->ctrl_port);
     if (status == SH_OK && backend->own_launcher) status = use_mpi(ranks, s, err);
     if (status == SH_OK) status = check_place(ranks, err);
-    if (status == SH_OK && backend->devices != SH_DEVICES_NOWHERE && mesh->size > 1)
+    ranks->grows = mesh->size == 1 && s->coordinator != NULL;
+    if (status == SH_OK && s->join != NULL && !given(args, "rank")) mesh->rank = SH_RANK_ANY;
+    if (status == SH_OK && backend->devices != SH_DEVICES_NOWHERE && mesh->size != 1)
         status = use_rdma(ranks, files, backend, err);
     return status;
+}
+
+/* A rank without a number keeps the one that it gets, by the name that its agent gives it in all
+ * its lives; without an agent it has one life. */
+static sh_status use_node(sh_mesh_opts *mesh, const char *name, sh_err *err)
+{
+    if (name == NULL) return sh_random_bytes(mesh->node, sizeof(mesh->node), err);
+    sh_key128 id = sh_hash128((sh_key128){7, 8}, name, strlen(name));
+    memcpy(mesh->node, &id, sizeof(mesh->node));
+    return SH_OK;
 }
 
 sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *err)
@@ -348,6 +378,11 @@ sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *er
     mesh->listen_count = ranks->listen.count;
     for (int i = 0; i < ranks->listen.count; i++) mesh->listen[i] = ranks->listen.text[i];
     if (s->sockets > 0) mesh->lanes = (int)s->sockets;
-    if (mesh->size > 1) sh_log_set_rank(mesh->rank);
-    return SH_OK;
+    if (mesh->size != 1 && mesh->rank != SH_RANK_ANY) sh_log_set_rank(mesh->rank);
+    return use_node(mesh, s->node, err);
+}
+
+bool sh_ranks_form_group(const sh_ranks *ranks)
+{
+    return ranks->opts.mesh.size != 1 || ranks->grows;
 }

@@ -5,6 +5,8 @@
  *   --ranks N --rank R --coordinator H:P       is one rank, without a file
  *   --ibv-devices F --rank R --coordinator H:P                   the same over RDMA, N from F
  *   under mpirun or srun                       the same (cmd/support/launcher_settings.h)
+ *   --ranks 1 --coordinator H:P                is alone until others come
+ *   --join H:P                                 is added to a group that runs
  *   none of these                              a group of one
  *
  * Threads: the main thread. */
@@ -23,6 +25,7 @@ typedef struct {
     sh_codec wire;
     sh_addr_list listen;
     char coordinator[SH_ADDR_HOST_MAX + 8];
+    bool grows; /* alone, but others may come to the coordinator's address */
 } sh_ranks;
 
 /* Whether this process must start the ranks instead of being one. */
@@ -40,6 +43,9 @@ SH_MUST_CHECK sh_status sh_ranks_check_backend(const char *name, const char *fro
 
 /* Fills the options of the group. Errors name the setting. Log lines show the rank afterwards. */
 SH_MUST_CHECK sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *err);
+
+/* Whether there is a group to form: false for a process that works alone and stays so. */
+bool sh_ranks_form_group(const sh_ranks *ranks);
 
 /* Call at the end of the program, after the group is closed. Leaves MPI if it was used, and waits
  * for the other ranks to do the same if all went well. */

@@ -3,10 +3,12 @@
 #include "cmd/support/role.h"
 
 #include "base/alloc.h"
+#include "base/system.h"
 #include "cmd/command.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool is_foreign(const sh_option *row, uint64_t role)
 {
@@ -27,6 +29,14 @@ static int foreign_words(uint64_t role, const char *word)
             return with_value ? 1 : 2;
     }
     return 0;
+}
+
+sh_status sh_role_program(char *const *line, char **out, sh_err *err)
+{
+    if (line[0] == NULL || line[0][0] != '/' || access(line[0], X_OK) != 0)
+        return sh_program_path(out, err);
+    *out = sh_strdup(line[0]);
+    return SH_OK;
 }
 
 char **sh_role_argv(uint64_t role, char *program, char *const *line)

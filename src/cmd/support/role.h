@@ -8,11 +8,17 @@
 #ifndef SH_CMD_SUPPORT_ROLE_H
 #define SH_CMD_SUPPORT_ROLE_H
 
+#include "base/status.h"
 #include "cmd/command_list.h"
 
 #define ROLE_RANK (FOR(engine) | FOR(worker))
 #define ROLE_API FOR(api)
 #define ROLE_AGENT FOR(agent) /* reads the settings of its rank from files */
+
+/* The path of this program, for its parts; owned by the caller. Where it was started by an absolute
+ * path that is kept: it may be a link, which leads to a newer program by the time a part is
+ * renewed. */
+SH_MUST_CHECK sh_status sh_role_program(char *const *line, char **out, sh_err *err);
 
 /* The command line `line` with another program and without the flags of those secrets. The caller
  * frees the list but not its strings. */

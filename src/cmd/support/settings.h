@@ -50,6 +50,8 @@ typedef struct {
     int64_t rank;
     const char *hostfile;
     const char *coordinator;
+    const char *join;
+    const char *node;
     const char *ctrl_host;
     int64_t ctrl_port;
     const char *ibv_devices;
@@ -57,6 +59,7 @@ typedef struct {
     int64_t coordinator_fd;
     const char *listen_fds;
     int64_t ready_fd;
+    bool served;
     const char *listen;
     const char *token;
     bool insecure;
@@ -77,6 +80,7 @@ typedef struct {
     const char *state_dir;
     bool detach;
     bool prepare;
+    bool cold;
     const char *job;
     bool progress;
     bool follow;
@@ -126,6 +130,7 @@ typedef struct {
     /* engine */
     const char *parallel;
     const char *split;
+    bool rebalance;
     const char *socket;
     int64_t slots;
     int64_t chunk;
@@ -137,6 +142,8 @@ typedef struct {
     int64_t grace;
     int64_t replay_timeout;
     int64_t frozen_after;
+    int64_t degrade_after;
+    int64_t rejoin_after;
     int64_t drafts;
 
     /* HTTP */

@@ -113,6 +113,7 @@ double sh_cpu_read_speed(sh_device *dev);
 sh_status sh_cpu_map(sh_device *dev, size_t size, const char *what, void **out, sh_err *err);
 void sh_cpu_unmap(sh_device *dev, void *ptr, size_t size);
 void sh_cpu_upload(sh_device *dev, void *dst, const void *src, size_t size);
+void sh_cpu_copy(sh_device *dev, void *dst, const void *src, size_t size);
 size_t sh_cpu_tensor_layout(sh_device *dev, int64_t rows, int64_t cols, sh_tensor *out);
 void sh_cpu_read_rows(sh_device *dev, sh_tensor x, int64_t first, int64_t rows, int64_t cols,
                       float *out);
@@ -130,8 +131,11 @@ void sh_cpu_decode(sh_device *dev, sh_tensor x, const sh_layout *layout, size_t 
 
 /* matrix.c */
 size_t sh_cpu_matrix_bytes(sh_device *dev, const sh_quant *quant, int64_t rows, int64_t cols);
-void sh_cpu_matrix_pack(sh_device *dev, const sh_matrix *m, int64_t index, int64_t row_first,
-                        int64_t row_count, const sh_raw_rows *raw);
+int64_t sh_cpu_matrix_cut(sh_device *dev, const sh_quant *quant);
+void sh_cpu_matrix_pack(sh_device *dev, const sh_matrix *m, const sh_matrix_part *part,
+                        const sh_raw_rows *raw);
+void sh_cpu_matrix_copy(sh_device *dev, const sh_matrix *m, const sh_matrix_part *part,
+                        const sh_matrix *from, int64_t index, int64_t row, int64_t col);
 void sh_cpu_embed(sh_device *dev, const sh_device_batch *b, const sh_matrix *w, int64_t row_first,
                   float scale, sh_tensor y);
 

@@ -1,4 +1,4 @@
-/* Matrices outside of products: their size, packing, and the lookup of embedding rows. */
+/* Matrices outside of products: their size, packing, copying, and the lookup of embedding rows. */
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>
@@ -16,23 +16,54 @@ size_t sh_cpu_matrix_bytes(sh_device *dev, const sh_quant *quant, int64_t rows, 
     return (size_t)((rows + SH_PANEL_ROWS - 1) / SH_PANEL_ROWS) * p.panel_bytes;
 }
 
-void sh_cpu_matrix_pack(sh_device *dev, const sh_matrix *m, int64_t index, int64_t row_first,
-                        int64_t row_count, const sh_raw_rows *raw)
+int64_t sh_cpu_matrix_cut(sh_device *dev, const sh_quant *quant)
 {
     (void)dev;
-    SH_ASSERT(row_first % SH_PANEL_ROWS == 0 && row_first + row_count <= m->rows);
+    return sh_panel_cut(quant);
+}
+
+/* Rows of the panel at row `row` of a part. */
+static int panel_rows(const sh_matrix_part *part, int64_t row)
+{
+    int64_t left = part->rows - row;
+    return left < SH_PANEL_ROWS ? (int)left : SH_PANEL_ROWS;
+}
+
+static void check_part(const sh_matrix *m, const sh_matrix_part *part)
+{
+    SH_ASSERT(part->row % SH_PANEL_ROWS == 0 && part->row + part->rows <= m->rows);
+    SH_ASSERT(part->col % sh_panel_cut(&m->quant) == 0 && part->col + part->cols <= m->cols);
+}
+
+void sh_cpu_matrix_pack(sh_device *dev, const sh_matrix *m, const sh_matrix_part *part,
+                        const sh_raw_rows *raw)
+{
+    (void)dev;
+    check_part(m, part);
     sh_panel p = sh_panel_of(&m->quant, m->cols);
     sh_raw_rows from = *raw;
-    for (int64_t row = 0; row < row_count; row += SH_PANEL_ROWS) {
-        int64_t left = row_count - row;
-        sh_panel_pack(&p, &from, left < SH_PANEL_ROWS ? (int)left : SH_PANEL_ROWS,
-                      panel_at(&p, m, index, row_first + row));
+    for (int64_t row = 0; row < part->rows; row += SH_PANEL_ROWS) {
+        sh_panel_pack(&p, &from, panel_rows(part, row), part->col, part->cols,
+                      panel_at(&p, m, part->index, part->row + row));
         from.w = (const uint8_t *)from.w + SH_PANEL_ROWS * from.w_stride;
         if (from.scales != NULL)
             from.scales = (const uint8_t *)from.scales + SH_PANEL_ROWS * from.scales_stride;
         if (from.biases != NULL)
             from.biases = (const uint8_t *)from.biases + SH_PANEL_ROWS * from.biases_stride;
     }
+}
+
+void sh_cpu_matrix_copy(sh_device *dev, const sh_matrix *m, const sh_matrix_part *part,
+                        const sh_matrix *from, int64_t index, int64_t row, int64_t col)
+{
+    (void)dev;
+    check_part(m, part);
+    SH_ASSERT(row + part->rows <= from->rows && col + part->cols <= from->cols);
+    sh_panel p = sh_panel_of(&m->quant, m->cols), from_p = sh_panel_of(&from->quant, from->cols);
+    uint8_t *panels = panel_at(&from_p, from, index, 0);
+    for (int64_t r = 0; r < part->rows; r += SH_PANEL_ROWS)
+        sh_panel_copy(&p, panel_at(&p, m, part->index, part->row + r), part->col, &from_p, panels,
+                      row + r, col, panel_rows(part, r), part->cols);
 }
 
 struct embed {

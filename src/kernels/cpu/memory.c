@@ -48,6 +48,12 @@ void sh_cpu_upload(sh_device *dev, void *dst, const void *src, size_t size)
     memcpy(dst, src, size);
 }
 
+void sh_cpu_copy(sh_device *dev, void *dst, const void *src, size_t size)
+{
+    (void)dev;
+    memcpy(dst, src, size);
+}
+
 size_t sh_cpu_tensor_layout(sh_device *dev, int64_t rows, int64_t cols, sh_tensor *out)
 {
     (void)dev;

@@ -149,7 +149,7 @@ static uint64_t spread_nibbles(uint64_t x)
 
 /* A whole unit of nibbles, straight to its folded form: of eight adjacent columns the first four
  * become the low halves of four bytes, the others the high halves. */
-static uint8_t *pack_nibbles(const uint8_t *src, size_t stride, int rows, uint8_t *dst)
+static void pack_nibbles(const uint8_t *src, size_t stride, int rows, uint8_t *dst)
 {
     const uint64_t halves = UINT64_C(0x0000ffff0000ffff);
     for (int r = 0; r < rows; r++, src += stride)
@@ -161,28 +161,30 @@ static uint8_t *pack_nibbles(const uint8_t *src, size_t stride, int rows, uint8_
             memcpy(dst + 2 * i * VEC + r * 4, &low, sizeof(low));
             memcpy(dst + (2 * i + 1) * VEC + r * 4, &high, sizeof(high));
         }
-    return dst + 4 * VEC;
 }
 
-static uint8_t *pack_bytes(const uint8_t *src, size_t stride, int rows, uint8_t *dst)
+static void pack_bytes(const uint8_t *src, size_t stride, int rows, uint8_t *dst)
 {
     for (int r = 0; r < rows; r++, src += stride)
         for (int v = 0; v < VECS; v++) memcpy(dst + v * VEC + r * 4, src + 4 * v, 4);
-    return dst + VECS * VEC;
 }
 
-/* One unit of up to 16 rows. Whole units of the common widths are moved without being opened: most
- * of the time of loading a model is spent here. */
-static uint8_t *pack_unit(const sh_panel *p, const sh_raw_rows *raw, int rows, int64_t first,
-                          uint8_t *dst)
+/* One unit of up to 16 rows, from column `first` of the raw rows, which have `left` more. Whole
+ * units of the common widths are moved without being opened: most of the time of loading a model is
+ * spent here. */
+static void pack_unit(const sh_panel *p, const sh_raw_rows *raw, int rows, int64_t first,
+                      int64_t left, uint8_t *dst)
 {
-    uint8_t open[VECS * VEC] = {0}, codes[UNIT] = {0};
-    int64_t left = p->cols - first;
     const uint8_t *whole = (const uint8_t *)raw->w + (size_t)(first * p->bits / 8);
-    if (rows == ROWS && left >= UNIT && p->bits == 4)
-        return pack_nibbles(whole, raw->w_stride, rows, dst);
-    if (rows == ROWS && left >= UNIT && p->bits == 8)
-        return pack_bytes(whole, raw->w_stride, rows, dst);
+    if (rows == ROWS && left >= UNIT && p->bits == 4) {
+        pack_nibbles(whole, raw->w_stride, rows, dst);
+        return;
+    }
+    if (rows == ROWS && left >= UNIT && p->bits == 8) {
+        pack_bytes(whole, raw->w_stride, rows, dst);
+        return;
+    }
+    uint8_t open[VECS * VEC] = {0}, codes[UNIT] = {0};
     for (int r = 0; r < rows; r++) {
         const uint8_t *src = (const uint8_t *)raw->w + (size_t)r * raw->w_stride +
                              (size_t)(first * p->bits / 8);
@@ -195,7 +197,21 @@ static uint8_t *pack_unit(const sh_panel *p, const sh_raw_rows *raw, int rows, i
         }
         for (int v = 0; v < VECS; v++) memcpy(open + v * VEC + r * 4, codes + v * 4, 4);
     }
-    return fold_unit(p->bits, open, dst);
+    fold_unit(p->bits, open, dst);
+}
+
+/* Where the codes of the unit at column `col` are, and the scales of the group at that column. */
+static uint8_t *unit_at(const sh_panel *p, uint8_t *panel, int64_t col)
+{
+    return panel + (size_t)(col / p->block_cols) * p->block_bytes +
+           sh_panel_code_bytes(p, (int)(col % p->block_cols));
+}
+
+static uint8_t *scales_at(const sh_panel *p, uint8_t *panel, int64_t col)
+{
+    int64_t first = col / p->block_cols * p->block_cols;
+    return unit_at(p, panel, first) + sh_panel_code_bytes(p, sh_panel_block_cols(p, first)) +
+           (col - first) / p->quant.group * ROWS;
 }
 
 /* Scales (or biases) of one group, an element of `size` bytes for each row. */
@@ -209,19 +225,13 @@ static uint8_t *pack_scales(const void *src, size_t stride, int64_t group, size_
 }
 
 /* Missing rows and groups stay zero; the kernels compute on them, but never store the result. */
-static void pack_meta(const sh_panel *p, const sh_raw_rows *raw, int rows, int64_t first, int cols,
-                      uint8_t *dst)
+static void pack_group(const sh_panel *p, const sh_raw_rows *raw, int rows, int64_t group,
+                       uint8_t *dst)
 {
-    int64_t group = first / p->quant.group;
-    memset(dst, 0, p->meta_bytes);
-    if (p->quant.format == SH_FORMAT_AFFINE) {
-        size_t size = dtype_size(p->quant.scale_dtype);
-        dst = pack_scales(raw->scales, raw->scales_stride, group, size, rows, dst);
-        pack_scales(raw->biases, raw->biases_stride, group, size, rows, dst);
-        return;
-    }
-    for (int64_t end = first + cols; first < end && first < p->cols; first += p->quant.group)
-        dst = pack_scales(raw->scales, raw->scales_stride, group++, 1, rows, dst);
+    bool affine = p->quant.format == SH_FORMAT_AFFINE;
+    size_t size = affine ? dtype_size(p->quant.scale_dtype) : 1;
+    dst = pack_scales(raw->scales, raw->scales_stride, group, size, rows, dst);
+    if (affine) pack_scales(raw->biases, raw->biases_stride, group, size, rows, dst);
 }
 
 /* `count` elements of 4 or 2 bytes, which end up 16 elements apart in the panel. */
@@ -233,31 +243,97 @@ static void scatter(const uint8_t *src, int64_t count, size_t size, uint8_t *dst
         for (int64_t i = 0; i < count; i++) memcpy(dst + i * ROWS * 2, src + i * 2, 2);
 }
 
-static void pack_plain(const sh_panel *p, const sh_raw_rows *raw, int rows, uint8_t *panel)
+/* A pair of BF16 columns is one element of 4 bytes. */
+static void pack_plain(const sh_panel *p, const sh_raw_rows *raw, int rows, int64_t first,
+                       int64_t cols, uint8_t *panel)
 {
-    /* A pair of BF16 columns is one element of 4 bytes. */
+    bool pairs = p->quant.format == SH_FORMAT_BF16;
     size_t size = p->quant.format == SH_FORMAT_F16 ? 2 : 4;
-    int64_t count = p->quant.format == SH_FORMAT_BF16 ? p->cols / 2 : p->cols;
-    if (rows < ROWS || p->cols % 2 != 0) memset(panel, 0, p->panel_bytes);
+    int64_t count = pairs ? cols / 2 : cols;
+    panel += (size_t)(pairs ? first / 2 : first) * ROWS * size;
     for (int r = 0; r < rows; r++) {
         const uint8_t *src = (const uint8_t *)raw->w + (size_t)r * raw->w_stride;
         scatter(src, count, size, panel + (size_t)r * size);
-        if (p->quant.format == SH_FORMAT_BF16 && p->cols % 2 != 0)
+        if (pairs && cols % 2 != 0)
             memcpy(panel + ((size_t)count * ROWS + (size_t)r) * 4, src + count * 4, 2);
     }
 }
 
-void sh_panel_pack(const sh_panel *p, const sh_raw_rows *raw, int rows, uint8_t *panel)
+int sh_panel_cut(const sh_quant *quant)
+{
+    if (quant->group == 0) return quant->format == SH_FORMAT_BF16 ? 2 : 1;
+    return quant->group > UNIT ? quant->group : UNIT;
+}
+
+void sh_panel_pack(const sh_panel *p, const sh_raw_rows *raw, int rows, int64_t first, int64_t cols,
+                   uint8_t *panel)
 {
     if (p->bits == 0) {
-        pack_plain(p, raw, rows, panel);
+        pack_plain(p, raw, rows, first, cols, panel);
         return;
     }
-    for (int64_t first = 0; first < p->cols; first += p->block_cols) {
-        int cols = sh_panel_block_cols(p, first);
-        for (int c = 0; c < cols; c += UNIT) panel = pack_unit(p, raw, rows, first + c, panel);
-        pack_meta(p, raw, rows, first, cols, panel);
-        panel += p->meta_bytes;
+    for (int64_t c = 0; c < cols; c += UNIT)
+        pack_unit(p, raw, rows, c, cols - c, unit_at(p, panel, first + c));
+    for (int64_t c = 0; c < cols; c += p->quant.group)
+        pack_group(p, raw, rows, c / p->quant.group, scales_at(p, panel, first + c));
+}
+
+/* ---- copying ---- */
+
+/* Rows [from, from + rows) of one panel that become rows `to` and after of another. */
+typedef struct {
+    int to, from, rows;
+} row_run;
+
+/* A panel consists of vectors of 16 elements, one for each row, whatever these elements are. Copies
+ * the elements of the run in `count` vectors. */
+static void copy_vectors(uint8_t *to, const uint8_t *from, size_t count, size_t size, row_run run)
+{
+    if (run.rows == ROWS) {
+        memcpy(to, from, count * ROWS * size);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        memcpy(to + (i * ROWS + (size_t)run.to) * size, from + (i * ROWS + (size_t)run.from) * size,
+               (size_t)run.rows * size);
+}
+
+static void copy_plain(const sh_panel *p, uint8_t *to, int64_t to_col, const uint8_t *from,
+                       int64_t from_col, int64_t cols, row_run run)
+{
+    bool pairs = p->quant.format == SH_FORMAT_BF16;
+    size_t size = p->quant.format == SH_FORMAT_F16 ? 2 : 4, step = pairs ? 2 : 1;
+    copy_vectors(to + (size_t)to_col / step * ROWS * size,
+                 from + (size_t)from_col / step * ROWS * size, ((size_t)cols + step - 1) / step,
+                 size, run);
+}
+
+static void copy_run(const sh_panel *to_p, uint8_t *to, int64_t to_col, const sh_panel *from_p,
+                     uint8_t *from, int64_t from_col, int64_t cols, row_run run)
+{
+    bool affine = to_p->quant.format == SH_FORMAT_AFFINE;
+    if (to_p->bits == 0) {
+        copy_plain(to_p, to, to_col, from, from_col, cols, run);
+        return;
+    }
+    for (int64_t c = 0; c < cols; c += UNIT)
+        copy_vectors(unit_at(to_p, to, to_col + c), unit_at(from_p, from, from_col + c),
+                     (size_t)to_p->bits, 4, run);
+    for (int64_t c = 0; c < cols; c += to_p->quant.group)
+        copy_vectors(scales_at(to_p, to, to_col + c), scales_at(from_p, from, from_col + c),
+                     affine ? 2 : 1, affine ? dtype_size(to_p->quant.scale_dtype) : 1, run);
+}
+
+/* The rows of a panel come from one or two panels of the source. */
+void sh_panel_copy(const sh_panel *to_p, uint8_t *to, int64_t to_col, const sh_panel *from_p,
+                   uint8_t *from, int64_t from_row, int64_t from_col, int rows, int64_t cols)
+{
+    for (row_run run = {0}; run.to < rows; run.to += run.rows) {
+        int64_t row = from_row + run.to;
+        run.from = (int)(row % ROWS);
+        run.rows = rows - run.to < ROWS - run.from ? rows - run.to : ROWS - run.from;
+        copy_run(to_p, to, to_col, from_p, from + (size_t)(row / ROWS) * from_p->panel_bytes,
+                 from_col, cols, run);
     }
 }
 

@@ -70,8 +70,19 @@ static inline size_t sh_panel_code_bytes(const sh_panel *p, int cols)
     return (size_t)(SH_PANEL_ROWS * p->bits / 8 * cols);
 }
 
-/* Fills one panel from up to 16 rows as the file stores them. */
-void sh_panel_pack(const sh_panel *p, const sh_raw_rows *raw, int rows, uint8_t *panel);
+/* A panel can be cut apart and put together at multiples of this many columns. */
+int sh_panel_cut(const sh_quant *quant);
+
+/* Fills columns [first, first + cols) of one panel from up to 16 rows as the file stores them. What
+ * it does not fill must be zero already. */
+void sh_panel_pack(const sh_panel *p, const sh_raw_rows *raw, int rows, int64_t first, int64_t cols,
+                   uint8_t *panel);
+
+/* Copies `rows` rows and `cols` columns from row from_row and column from_col of the panels `from`
+ * to the top of the panel `to`, at column to_col. Both are of the same format; columns are
+ * multiples of sh_panel_cut, except where both matrices end. */
+void sh_panel_copy(const sh_panel *to_p, uint8_t *to, int64_t to_col, const sh_panel *from_p,
+                   uint8_t *from, int64_t from_row, int64_t from_col, int rows, int64_t cols);
 
 /* Opens the codes of `cols` columns (whole units): out [cols / 4][16 rows][4]. An FP4 code comes
  * out as twice its value plus `zero`. */

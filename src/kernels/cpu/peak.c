@@ -35,18 +35,21 @@ static void read_run(void *arg, size_t piece, int thread)
 
 /* How many streams per thread reach the full bandwidth depends on the CPU's prefetchers, so several
  * numbers are tried. */
-double sh_peak_read_gbps(sh_device *dev, const void *data, size_t size)
+double sh_peak_read_gbps(sh_device *dev, const sh_peak_block *blocks, int count)
 {
     sh_cpu *cpu = sh_cpu_of(dev);
     size_t threads = (size_t)sh_pool_threads(cpu->pool);
     double best = 0;
     for (int streams = 1; streams <= STREAMS_MAX; streams *= 2) {
-        size_t part = size / threads / (size_t)streams / LINE * LINE;
-        struct read r = {data, part, streams};
+        double bytes = 0;
         int64_t start = sh_clock_ns();
-        sh_cpu_each(cpu, threads, false, read_run, &r);
-        double ns = (double)(sh_clock_ns() - start);
-        double gbps = (double)(part * threads * (size_t)streams) / ns;
+        for (int i = 0; i < count; i++) {
+            size_t part = blocks[i].size / threads / (size_t)streams / LINE * LINE;
+            struct read r = {blocks[i].data, part, streams};
+            sh_cpu_each(cpu, threads, false, read_run, &r);
+            bytes += (double)(part * threads * (size_t)streams);
+        }
+        double gbps = bytes / (double)(sh_clock_ns() - start);
         if (gbps > best) best = gbps;
     }
     return best;

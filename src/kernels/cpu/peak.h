@@ -12,9 +12,14 @@
  * level's dot product instruction; 0 at a level without such a loop. */
 double sh_peak_int8_gops(sh_device *dev);
 
-/* 10^9 bytes per second read from `data`, which should be much larger than the caches (the weights
- * of a model, for example). Each thread reads several streams side by side; the best of several
- * numbers of streams counts, each tried once. */
-double sh_peak_read_gbps(sh_device *dev, const void *data, size_t size);
+typedef struct {
+    const void *data;
+    size_t size;
+} sh_peak_block;
+
+/* 10^9 bytes per second read from the blocks one after the other, which together should be much
+ * larger than the caches (the weights of a model, for example). Each thread reads several streams
+ * side by side; the best of several numbers of streams counts, each tried once. */
+double sh_peak_read_gbps(sh_device *dev, const sh_peak_block *blocks, int count);
 
 #endif

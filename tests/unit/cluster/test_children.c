@@ -320,6 +320,94 @@ TEST(a_supervisor_that_was_stopped_kills_nobody)
     assert_int_equal(lines("slept"), 1); /* it was not started again */
 }
 
+TEST(a_patient_supervisor_passes_the_first_request_on_and_obeys_the_second)
+{
+    UNUSED_STATE;
+    sh_children *c = sh_children_create();
+    sh_children_set_patient(c);
+    add(c, "trap 'sleep 0.3; exit 0' TERM; kill -INT $PPID; while :; do sleep 0.05; done",
+        SH_CHILD_RANK);
+    assert_int_equal(sh_children_run(c, 0), 0); /* it was let go, whatever the signal */
+    sh_children_free(c);
+    c = sh_children_create();
+    sh_children_set_patient(c);
+    add(c,
+        "trap 'echo x >>asked' TERM; kill -INT $PPID; sleep 0.3; kill -INT $PPID; "
+        "while :; do sleep 0.05; done",
+        SH_CHILD_RANK);
+    int64_t start = sh_clock_ns();
+    assert_int_equal(sh_children_run(c, 0), 130);
+    assert_true(sh_clock_ns() - start < INT64_C(5000000000));
+    assert_true(lines("asked") >= 2);
+    sh_children_free(c);
+}
+
+TEST(what_crashes_after_the_request_is_not_started_again)
+{
+    UNUSED_STATE;
+    sh_children *c = sh_children_create();
+    sh_children_set_patient(c);
+    add(c,
+        "echo x >>once; printf R >/dev/fd/$SHOAL_READY_FD; trap 'kill -9 $$' TERM; "
+        "kill -TERM $PPID; while :; do sleep 0.05; done",
+        SH_CHILD_RANK);
+    assert_int_equal(sh_children_run(c, 0), 128 + SIGKILL);
+    assert_int_equal(lines("once"), 1);
+    sh_children_free(c);
+}
+
+TEST(a_rank_that_is_asked_to_leave_may_refuse_any_number_of_times)
+{
+    UNUSED_STATE;
+    sh_children *c = sh_children_create();
+    add(c,
+        "n=0; trap 'n=$((n + 1)); [ $n -lt 3 ] || exit 0' USR1; "
+        "while :; do kill -USR1 $PPID; sleep 0.1; done",
+        SH_CHILD_RANK);
+    assert_int_equal(sh_children_run(c, 0), 0);
+    sh_children_free(c);
+}
+
+/* The orders of a tether become signals. */
+TEST(a_tether_renews_a_supervisor_and_lets_it_leave)
+{
+    UNUSED_STATE;
+    int pipes[2];
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    sh_children *c = sh_children_create();
+    sh_children_set_tether(c, pipes[0]);
+    add(c,
+        "trap 'echo x >>renewed' USR2; trap 'exit 0' USR1; touch traps; "
+        "while :; do sleep 0.05; done",
+        SH_CHILD_OBSERVED_RANK);
+    while (access("traps", F_OK) != 0) sh_sleep_ms(5);
+    assert_int_equal(write(pipes[1], ".NL", 3), 3);
+    assert_int_equal(sh_children_run(c, 3000), 0);
+    assert_int_equal(lines("renewed"), 1);
+    sh_children_free(c);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+TEST(agents_of_members_leave_and_fail_alone_and_that_of_rank_0_ends_all)
+{
+    UNUSED_STATE;
+    sh_children *c = sh_children_create();
+    add(c, "exec sleep 0.5", SH_CHILD_AGENT);
+    add(c, "exit 0", SH_CHILD_MEMBER_AGENT);
+    add(c, "exit 7", SH_CHILD_ADDED_AGENT);
+    add(c, "exec sleep 100", SH_CHILD_MEMBER_AGENT);
+    int64_t start = sh_clock_ns();
+    assert_int_equal(sh_children_run(c, 1000), 0);
+    assert_in_range((sh_clock_ns() - start) / 1000000, 400, 5000);
+    sh_children_free(c);
+    c = sh_children_create();
+    add(c, "exec sleep 100", SH_CHILD_AGENT);
+    add(c, "exit 7", SH_CHILD_MEMBER_AGENT);
+    assert_int_equal(sh_children_run(c, 1000), 7);
+    sh_children_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +416,11 @@ int main(void)
         cmocka_unit_test(a_crash_is_followed_by_a_new_start),
         cmocka_unit_test(a_signal_stops_children_gently_then_by_force),
         cmocka_unit_test(a_second_signal_does_not_wait_any_longer),
+        cmocka_unit_test(a_patient_supervisor_passes_the_first_request_on_and_obeys_the_second),
+        cmocka_unit_test(what_crashes_after_the_request_is_not_started_again),
+        cmocka_unit_test(a_rank_that_is_asked_to_leave_may_refuse_any_number_of_times),
+        cmocka_unit_test(a_tether_renews_a_supervisor_and_lets_it_leave),
+        cmocka_unit_test(agents_of_members_leave_and_fail_alone_and_that_of_rank_0_ends_all),
         cmocka_unit_test(a_tether_asks_and_its_end_asks_again),
         cmocka_unit_test(an_error_after_ready_is_a_crash_and_one_before_it_is_final),
         cmocka_unit_test(a_rank_gets_three_tries_to_come_up_and_any_number_after_that),

@@ -114,7 +114,7 @@ TEST(missing_and_changed_files_are_pushed_and_nothing_else)
     assert_string_equal(text.ptr, "A=1\n");
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    CHECK_OK(sh_remote_hosts_verify(&remote, "m", &err), err);
+    CHECK_OK(sh_remote_hosts_verify(&remote, "m", true, &err), err);
     assert_string_equal(remote.list[0].model, "abc");
     close_local(hosts, &remote);
 
@@ -156,7 +156,7 @@ TEST(another_version_is_refused_with_what_to_do)
     sh_hostfile *hosts;
     sh_remote_hosts remote;
     open_local("9.9.9", "abc", &hosts, &remote);
-    CHECK_FAILS(sh_remote_hosts_verify(&remote, "m", &err), err, "has version 9.9.9");
+    CHECK_FAILS(sh_remote_hosts_verify(&remote, "m", true, &err), err, "has version 9.9.9");
     assert_non_null(strstr(err.text, "shoal bootstrap"));
     close_local(hosts, &remote);
 }

@@ -170,7 +170,9 @@ static inline sh_matrix raw_pack(sh_device *dev, const raw_matrix *raws, int64_t
         for (int64_t row = 0; row < m.rows; row += dev->ops->pack_rows) {
             sh_raw_rows rows = raw_rows_at(&raws[i], row);
             int64_t left = m.rows - row, most = dev->ops->pack_rows;
-            dev->ops->matrix_pack(dev, &m, i, row, left < most ? left : most, &rows);
+            sh_matrix_part part = {
+                .index = i, .row = row, .rows = left < most ? left : most, .cols = m.cols};
+            dev->ops->matrix_pack(dev, &m, &part, &rows);
         }
     return m;
 }

@@ -69,10 +69,77 @@ TEST(packed_matrices_are_hardly_larger_than_the_file)
     dev->ops->close(dev);
 }
 
+/* The raw rows from `row` on, from column `col` on. */
+static sh_raw_rows raw_from(const raw_matrix *raw, int64_t row, int64_t col)
+{
+    sh_raw_rows rows = raw_rows_at(raw, row);
+    size_t scale = raw->quant.group == 0
+                       ? 0
+                       : (size_t)(col / raw->quant.group) * raw_scale_size(&raw->quant);
+    rows.w = (const uint8_t *)rows.w + (size_t)(col * raw_bits(&raw->quant) / 8);
+    if (rows.scales != NULL) rows.scales = (const uint8_t *)rows.scales + scale;
+    if (rows.biases != NULL) rows.biases = (const uint8_t *)rows.biases + scale;
+    return rows;
+}
+
+static sh_matrix map_matrix(sh_device *dev, const sh_quant *quant, int64_t rows, int64_t cols)
+{
+    sh_err err;
+    sh_matrix m = {.quant = *quant, .rows = rows, .cols = cols, .count = 1};
+    m.stride = dev->ops->matrix_bytes(dev, quant, rows, cols);
+    CHECK_OK(dev->ops->map(dev, m.stride, "test", &m.data, &err), err);
+    return m;
+}
+
+/* Rows [row, row + rows) and the columns from `col` on, once packed at once, once from a strip that
+ * is packed, rows that are packed and the rest, which is copied. */
+static void check_part(sh_device *dev, const raw_matrix *raw, const sh_matrix *from, int64_t row,
+                       int64_t rows, int64_t col, size_t format)
+{
+    int64_t cols = raw->cols - col, cut = dev->ops->matrix_cut(dev, &raw->quant);
+    int64_t unit = dev->ops->pack_rows, strip = cols > cut ? cut : 0;
+    sh_matrix want = map_matrix(dev, &raw->quant, rows, cols);
+    sh_matrix got = map_matrix(dev, &raw->quant, rows, cols);
+    sh_raw_rows source = raw_from(raw, row, col);
+    dev->ops->matrix_pack(dev, &want, &(sh_matrix_part){.rows = rows, .cols = cols}, &source);
+    dev->ops->matrix_pack(dev, &got, &(sh_matrix_part){.rows = unit, .cols = cols}, &source);
+    source = raw_from(raw, row + unit, col);
+    sh_matrix_part part = {.row = unit, .rows = rows - unit, .cols = strip};
+    if (strip > 0) dev->ops->matrix_pack(dev, &got, &part, &source);
+    part.col = strip;
+    part.cols = cols - strip;
+    dev->ops->matrix_copy(dev, &got, &part, from, 0, row + unit, col + strip);
+    if (memcmp(got.data, want.data, want.stride) != 0)
+        fail_msg("format %zu: %d rows from %d, columns from %d", format, (int)rows, (int)row,
+                 (int)col);
+    matrix_free(dev, &want);
+    matrix_free(dev, &got);
+}
+
+TEST(parts_of_matrices_are_put_together_like_whole_ones)
+{
+    UNUSED_STATE;
+    enum { ROWS = 107 };
+    sh_device *dev = mode_open(NULL, 1, SH_ACTIVATIONS_INT8);
+    uint64_t seed = 5;
+    for (size_t f = 0; f < SH_COUNT_OF(raw_formats); f++) {
+        raw_matrix raw = raw_random(&seed, raw_formats[f], ROWS, odd_cols(&raw_formats[f], 5));
+        sh_matrix m = raw_pack(dev, &raw, 1);
+        int64_t cut = dev->ops->matrix_cut(dev, &raw.quant);
+        for (int64_t row = 0; row < 36; row += 5)
+            for (int64_t col = 0; col < raw.cols; col += cut < 32 ? 26 * cut : cut)
+                check_part(dev, &raw, &m, row, row % 2 == 0 ? 64 : ROWS - row, col, f);
+        matrix_free(dev, &m);
+        raw_free(&raw);
+    }
+    dev->ops->close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embedding_a_row_gives_its_weights_to_the_bit_at_every_level),
+        cmocka_unit_test(parts_of_matrices_are_put_together_like_whole_ones),
         cmocka_unit_test(packed_matrices_are_hardly_larger_than_the_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,6 +139,103 @@ TEST(a_rank_that_does_not_fit_is_named_on_every_rank)
     }
 }
 
+/* A group that forms without some ranks, and with others that were not there at its start. */
+typedef struct {
+    sh_roster *roster;
+    sh_mesh *mesh[4];
+} elastic;
+
+static void join_elastic(ranks_one *one)
+{
+    elastic *e = one->arg;
+    sh_mesh_opts opts = ranks_opts(one);
+    opts.token = RANKS_TOKEN;
+    if (one->rank == 0) opts.roster = e->roster;
+    if (one->rank == 1) opts.rank = 2; /* there is no rank 1 */
+    if (one->rank == 2) {              /* and one without a number */
+        opts.rank = SH_RANK_ANY;
+        opts.size = 0;
+        opts.node[0] = 42;
+    }
+    opts.last_epoch = one->rank == 1 ? 77 : 0;
+    one->status = sh_mesh_join(&opts, &e->mesh[one->rank], &one->err);
+}
+
+TEST(a_group_forms_with_holes_and_with_ranks_that_were_added)
+{
+    UNUSED_STATE;
+    static sh_roster roster;
+    elastic e = {.roster = &roster};
+    ranks_one ranks[3];
+    sh_roster_init(&roster, 3, 0);
+    ranks_run(3, 3, join_elastic, &e, ranks);
+    for (int i = 0; i < 3; i++) CHECK_OK(ranks[i].status, ranks[i].err);
+    const int numbers[] = {0, 2, 3};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(e.mesh[i]->rank, numbers[i]);
+        assert_int_equal(e.mesh[i]->size, 4);
+        assert_int_equal(e.mesh[i]->local_count, 3);
+        assert_null(e.mesh[i]->peer[1].control);
+        assert_null(e.mesh[i]->peer[1].channel);
+        for (int k = 0; k < 3; k++) {
+            if (k == i) continue;
+            assert_non_null(e.mesh[i]->peer[numbers[k]].control);
+            assert_non_null(e.mesh[i]->peer[numbers[k]].channel);
+        }
+    }
+    for (int i = 0; i < 3; i++) sh_mesh_close(e.mesh[i]);
+}
+
+/* Rank 0 goes on alone, since nobody is waited for any more. */
+TEST(rank_0_may_form_a_group_alone)
+{
+    UNUSED_STATE;
+    static sh_roster roster;
+    char text[SH_ADDR_TEXT_MAX];
+    ranks_one one = {.size = 2, .listen_fd = ranks_listen(text)};
+    memcpy(one.coordinator, text, sizeof(text));
+    sh_roster_init(&roster, 2, 0);
+    sh_roster_formed(&roster, (int[]){0, 1}, 2);
+    sh_roster_lost(&roster);
+    sh_mesh_opts opts = ranks_opts(&one);
+    opts.roster = &roster;
+    sh_mesh *mesh;
+    sh_err err;
+    CHECK_OK(sh_mesh_join(&opts, &mesh, &err), err);
+    assert_int_equal(mesh->size, 1);
+    assert_non_null(mesh->acceptor);
+    sh_mesh_close(mesh);
+}
+
+static void join_running(ranks_one *one)
+{
+    sh_mesh_opts opts = ranks_opts(one);
+    static sh_roster roster;
+    sh_mesh *mesh = NULL;
+    if (one->rank == 0) {
+        sh_roster_init(&roster, 2, 0);
+        sh_roster_formed(&roster, (int[]){0, 1}, 2); /* it has served before */
+        opts.roster = &roster;
+    }
+    if (one->rank == 2) {
+        opts.size = 0;
+        opts.model[0] = 0xab;
+    }
+    if (one->rank == 1) sh_sleep_ms(300); /* the misfit is refused by then */
+    one->status = sh_mesh_join(&opts, &mesh, &one->err);
+    sh_mesh_close(mesh);
+}
+
+TEST(a_rank_that_does_not_fit_cannot_break_a_group_that_has_served)
+{
+    UNUSED_STATE;
+    ranks_one ranks[3];
+    ranks_run(2, 3, join_running, NULL, ranks);
+    CHECK_OK(ranks[0].status, ranks[0].err);
+    CHECK_OK(ranks[1].status, ranks[1].err);
+    CHECK_FAILS(ranks[2].status, ranks[2].err, "rank 2 has model ab00");
+}
+
 static void join_with_other_token(ranks_one *one)
 {
     sh_mesh_opts opts = ranks_opts(one);
@@ -408,6 +505,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_gets_a_port_of_the_asked_kind),
         cmocka_unit_test(a_rank_that_does_not_fit_is_named_on_every_rank),
+        cmocka_unit_test(a_group_forms_with_holes_and_with_ranks_that_were_added),
+        cmocka_unit_test(rank_0_may_form_a_group_alone),
+        cmocka_unit_test(a_rank_that_does_not_fit_cannot_break_a_group_that_has_served),
         cmocka_unit_test(another_token_is_refused_and_both_sides_say_so),
         cmocka_unit_test(without_a_token_only_loopback_is_served),
         cmocka_unit_test(bad_options_are_named),

@@ -1,0 +1,118 @@
+/* A group re-forms with a pause for every request, so it does not do so lightly. Ranks that want to
+ * come in wait for a moment without requests, but not for ever. A rank that wants to leave waits a
+ * moment too: usually all ranks are being stopped, and rank 0 is about to hear of it. */
+#include "engine/members.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+enum {
+    POLL_NS = 50000000,
+    LEAVE_NS = 1000000000, /* from the wish to leave to leaving */
+    PLANNED_MS = 5000,     /* ranks that are alive need less to come back */
+};
+
+void sh_members_init(sh_members *m, int size, int64_t degrade_ms, int64_t rejoin_ms)
+{
+    *m = (sh_members){.rejoin_ms = rejoin_ms};
+    sh_roster_init(&m->roster, size, degrade_ms);
+}
+
+/* Whether a rank has wanted to leave for long enough. */
+static bool leaver_due(const sh_group *group, int64_t now_ns)
+{
+    for (int i = 1; i < sh_group_size(group); i++) {
+        int64_t since_ns = sh_group_leaving_ns(group, i);
+        if (since_ns != 0 && now_ns - since_ns >= LEAVE_NS) return true;
+    }
+    return false;
+}
+
+/* Lets all leave that want to and that the others can do without: when the group ends, for whatever
+ * reason, they go. */
+static bool leavers_release(sh_members *m, sh_group *group, const sh_model_group *mg, sh_err *why)
+{
+    uint64_t gone = 0;
+    for (int i = 1; i < sh_group_size(group); i++) {
+        sh_err cannot;
+        int number = sh_group_number(group, i);
+        if (sh_group_leaving_ns(group, i) == 0) continue;
+        if (sh_model_group_check_without(mg, gone | UINT64_C(1) << i, &cannot) == SH_OK) {
+            gone |= UINT64_C(1) << i;
+            sh_roster_leave(&m->roster, number);
+            sh_err_set(why, SH_ERR_CANCELLED, "rank %d leaves", number);
+            continue;
+        }
+        SH_LOGW("rank %d cannot leave: %s", number, cannot.text);
+        sh_group_keep(group, i, cannot.text);
+    }
+    return gone != 0;
+}
+
+/* Lets all in that ask, if one of them has waited long enough. */
+static bool comers_find(sh_members *m, sh_group *group, bool quiet, int64_t now_ns, sh_err *why)
+{
+    sh_knock knock[SH_KNOCKS_MAX];
+    int count = sh_roster_is_open(&m->roster) ? sh_group_knocks(group, knock) : 0;
+    bool due = false;
+    for (int i = 0; i < count; i++)
+        due = due || quiet || now_ns - knock[i].first_ns >= m->rejoin_ms * 1000000;
+    if (!due) return false;
+    due = false;
+    for (int i = 0; i < count; i++) {
+        int number = knock[i].number == SH_RANK_ANY ? sh_roster_assign(&m->roster, knock[i].node)
+                                                    : knock[i].number;
+        if (number < 0) continue;
+        sh_roster_expect(&m->roster, number);
+        sh_err_set(why, SH_ERR_CANCELLED, "rank %d at %s comes in", number, knock[i].name);
+        due = true;
+    }
+    return due;
+}
+
+bool sh_members_poll(sh_members *m, sh_group *group, const sh_model_group *mg, bool quiet,
+                     sh_err *why)
+{
+    int64_t now_ns = sh_clock_ns();
+    if (now_ns - m->polled_ns < POLL_NS) return false;
+    m->polled_ns = now_ns;
+    bool changes = comers_find(m, group, quiet, now_ns, why);
+    if (changes || leaver_due(group, now_ns))
+        changes = leavers_release(m, group, mg, why) || changes;
+    if (changes) sh_roster_reform(&m->roster, PLANNED_MS);
+    return changes;
+}
+
+void sh_members_lost(sh_members *m, sh_group *group, const sh_model_group *mg)
+{
+    sh_err ignored;
+    leavers_release(m, group, mg, &ignored);
+    sh_roster_lost(&m->roster);
+}
+
+static int numbers_of(const sh_group *group, int numbers[SH_RANKS_MAX])
+{
+    for (int i = 0; i < sh_group_size(group); i++) numbers[i] = sh_group_number(group, i);
+    return sh_group_size(group);
+}
+
+void sh_members_formed(sh_members *m, const sh_group *group)
+{
+    int numbers[SH_RANKS_MAX], missing[SH_RANKS_MAX];
+    sh_roster_formed(&m->roster, numbers, numbers_of(group, numbers));
+    int count = sh_roster_missing(&m->roster, missing);
+    for (int i = 0; i < count; i++)
+        SH_LOGW("the group goes on without rank %d, until it comes back", missing[i]);
+}
+
+void sh_members_failed(sh_members *m, const sh_err *why)
+{
+    if (!m->roster.formed) return;
+    if (sh_roster_has_new(&m->roster)) {
+        SH_LOGW("the group does not form with the ranks that came in; none come in for %d s",
+                (int)(sh_roster_close(&m->roster) / 1000));
+    } else if (why->status == SH_ERR_MEMORY) {
+        SH_LOGW("the group cannot go on without the missing ranks");
+        sh_roster_need_all(&m->roster);
+    }
+}
