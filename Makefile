@@ -32,7 +32,7 @@ PIE_Linux       := -pie
 
 PKGS      := libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl
 PKG_CONFIG ?= pkg-config
-PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS))
+PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) libcurl)
 PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
 
 VERSION := $(shell cat VERSION)

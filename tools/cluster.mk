@@ -67,13 +67,12 @@ chat-test: program ## send the API a question
 dashboard: program ## print the dashboard's URL
 	@echo "http://$(call setting,host):$(call setting,port)/dashboard on the host of rank 0"
 
-models-local: program ## describe the models in models/
-	@for config in models/*/config.json; do $(SHOAL) info --model "$${config%/*}"; done
+models-local: program ## list the models on this machine, in models/ and in the Hugging Face cache
+	$(SHOAL) models --model-cache models $(ARGS)
 models-check: program ## check that all hosts have the model and that it fits
 	$(SHOAL) doctor $(or_demo) $(ARGS)
-download: ## not supported yet; explains how to copy a model
-	@echo "Downloads are not supported yet. Fetch the folder with any tool (huggingface-cli, git lfs, rsync), copy it to the"
-	@echo "same path on every host (rsync -a FOLDER/ HOST:FOLDER/), and serve it with MODEL_DIR=FOLDER."
+download: program ## download a model from the Hugging Face hub: MODEL=ORG/NAME, or the one that is set
+	$(SHOAL) pull $(or $(MODEL),$(call setting,model)) $(ARGS)
 
 fingerprint: program ## describe this host as JSON
 	$(SHOAL) fingerprint $(ARGS)

@@ -14,13 +14,13 @@ elif [ -z "$cc" ]; then
     echo "macos-check: skipped: no macOS compiler found; set one, such as MACOS_CC=\"zig cc -target aarch64-macos\""
     exit 0
 fi
-pkgs="libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl"
+pkgs="libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl libcurl"
 if [ "$(uname -s)" = Darwin ]; then
     # shellcheck disable=SC2086
     flags=$(pkg-config --cflags $pkgs)
 else # not all of /usr/include: the system headers there are Linux's
     for dir in /usr/include /usr/include/"$(gcc -dumpmachine 2>/dev/null)"; do
-        for part in openssl event2 cjson pcre2.h utf8proc.h; do
+        for part in openssl event2 cjson curl pcre2.h utf8proc.h; do
             [ -e "$dir/$part" ] && cp -rL "$dir/$part" $out/include/
         done
     done

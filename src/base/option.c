@@ -146,10 +146,11 @@ static sh_status fail_or_collect(sh_options *opts, sh_status status, const sh_er
 
 static void warn_runs_code(sh_options *opts, const sh_option *row, const char *name)
 {
-    sh_buf_addf(&opts->warnings,
-                "%s:%d: %s is ignored: it can run code, and you did not name this file; pass --%s, "
-                "set it in the environment, or name the file with --env-file %s\n",
-                opts->path, opts->line, name, sh_option_flag(row), opts->path);
+    sh_buf_addf(
+        &opts->warnings,
+        "%s:%d: %s is ignored: it can run code or give a secret away, and you did not name this "
+        "file; pass --%s, set it in the environment, or name the file with --env-file %s\n",
+        opts->path, opts->line, name, sh_option_flag(row), opts->path);
 }
 
 static const char *joined(sh_options *opts, const char *first, const char *second)
@@ -445,26 +446,6 @@ sh_status sh_options_parse_file(sh_options *opts, const char *path, sh_err *err)
     return status;
 }
 
-/* Levenshtein distance, for "did you mean"; one row of the matrix is enough. */
-static size_t edit_distance(sh_str a, const char *b)
-{
-    size_t len = strlen(b), row[NAME_MAX_LEN];
-    if (a.len >= NAME_MAX_LEN || len >= NAME_MAX_LEN) return NAME_MAX_LEN;
-    for (size_t j = 0; j <= len; j++) row[j] = j;
-    for (size_t i = 1; i <= a.len; i++) {
-        size_t corner = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= len; j++) {
-            size_t cost = corner + (a.ptr[i - 1] != b[j - 1]);
-            corner = row[j];
-            if (row[j] + 1 < cost) cost = row[j] + 1;
-            if (row[j - 1] + 1 < cost) cost = row[j - 1] + 1;
-            row[j] = cost;
-        }
-    }
-    return row[len];
-}
-
 static sh_status unknown_flag(const sh_option_table *table, uint64_t command, sh_str name,
                               sh_err *err)
 {
@@ -472,7 +453,7 @@ static sh_status unknown_flag(const sh_option_table *table, uint64_t command, sh
     size_t best = 3; /* suggest only what is at most two typos away */
     for (size_t i = 0; i < table->count; i++) {
         if ((table->rows[i].commands & command) == 0) continue;
-        size_t distance = edit_distance(name, sh_option_flag(&table->rows[i]));
+        size_t distance = sh_str_distance(name, sh_str_of(sh_option_flag(&table->rows[i])));
         if (distance < best) {
             best = distance;
             near = sh_option_flag(&table->rows[i]);

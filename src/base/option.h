@@ -45,7 +45,8 @@ typedef struct {
     const char *help;       /* one sentence, no full stop */
     size_t offset;          /* of the value in the settings */
     uint64_t commands;      /* bit mask of the commands that accept it as a flag */
-    bool runs_code;         /* can load a library or start a program: see parse_dotenv */
+    bool runs_code;         /* can load a library, start a program, or decide who gets a secret: see
+                               parse_dotenv */
     bool repeats;           /* STRING: the values of a repeated flag are joined by line breaks */
 } sh_option;
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NUMBER_TEXT_MAX = 64 };
+enum { NUMBER_TEXT_MAX = 64, DISTANCE_LEN_MAX = 512 };
 
 sh_str sh_str_of(const char *text)
 {
@@ -191,6 +191,26 @@ size_t sh_utf8_valid_prefix(const char *ptr, size_t len)
 bool sh_utf8_valid(const char *ptr, size_t len)
 {
     return sh_utf8_valid_prefix(ptr, len) == len;
+}
+
+/* Levenshtein distance; one row of the matrix is enough. */
+size_t sh_str_distance(sh_str a, sh_str b)
+{
+    size_t row[DISTANCE_LEN_MAX];
+    if (a.len >= DISTANCE_LEN_MAX || b.len >= DISTANCE_LEN_MAX) return SIZE_MAX;
+    for (size_t j = 0; j <= b.len; j++) row[j] = j;
+    for (size_t i = 1; i <= a.len; i++) {
+        size_t corner = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b.len; j++) {
+            size_t cost = corner + (a.ptr[i - 1] != b.ptr[j - 1]);
+            corner = row[j];
+            if (row[j] + 1 < cost) cost = row[j] + 1;
+            if (row[j - 1] + 1 < cost) cost = row[j - 1] + 1;
+            row[j] = cost;
+        }
+    }
+    return row[b.len];
 }
 
 uint64_t sh_hash64(const void *data, size_t len)

@@ -52,6 +52,10 @@ int sh_utf8_encode(uint32_t code, char out[4]);
 size_t sh_utf8_valid_prefix(const char *ptr, size_t len);
 bool sh_utf8_valid(const char *ptr, size_t len);
 
+/* How many characters to insert, remove or replace to turn one into the other, for "did you mean";
+ * SIZE_MAX for texts of more than a few hundred bytes. */
+size_t sh_str_distance(sh_str a, sh_str b);
+
 /* FNV-1a, for hash tables within one process; never for keys that an attacker can choose. */
 uint64_t sh_hash64(const void *data, size_t len);
 

@@ -155,8 +155,9 @@ static void check_model(const sh_doctor_view *v, sh_findings *report)
         if (fp == NULL || !fp->model_asked) continue;
         if (fp->model_fault[0] != '\0') {
             sh_findings_add(report, SH_FINDING_FAIL, "model", name,
-                            "copy the folder to it: rsync -a DIR/ HOST:DIR/", "%s",
-                            fp->model_fault);
+                            "copy the folder to it: rsync -a DIR/ HOST:DIR/, or run `shoal pull "
+                            "ORG/NAME` there",
+                            "%s", fp->model_fault);
             continue;
         }
         bool same = hash == NULL || strcmp(hash, fp->model_hash) == 0;

@@ -447,7 +447,7 @@ static void verify_explain(const sh_remote_host *host, sh_ssh_job *job, const ch
     else if (job->code == 1 && sh_str_starts(said, SH_STR("shoal: ")))
         job->status = sh_err_set(&job->err, SH_ERR_NOT_FOUND,
                                  "host %s does not have the model %s: %.*s; copy it, for example "
-                                 "with `rsync -a FOLDER/ %s:FOLDER/`",
+                                 "with `rsync -a FOLDER/ %s:FOLDER/`, or run `shoal pull` there",
                                  host->name, model, (int)said.len - 7, said.ptr + 7, host->name);
 }
 

@@ -22,6 +22,7 @@ enum {
     GROUP_CLIENT = 1 << 7,      /* sends prompts to a model, local or at --url */
     GROUP_STATE = 1 << 8,       /* uses the state folder of `launch` */
     GROUP_SSH = 1 << 9,         /* runs commands on other hosts */
+    GROUP_CACHE = 1 << 10,      /* works on the folders of models, not on one model */
 };
 
 #define COMPUTES (GROUP_MODEL | GROUP_RANKS | GROUP_COMPUTE)
@@ -43,6 +44,8 @@ enum {
     X(synth, 0)                                                                                    \
     X(worker, SERVES | GROUP_MODEL)                                                                \
     X(plan, GROUP_MODEL)                                                                           \
+    X(pull, GROUP_CACHE)                                                                           \
+    X(models, GROUP_CACHE)                                                                         \
     X(linktest, GROUP_RANKS)                                                                       \
     X(hosts, GROUP_STATE | GROUP_SSH)                                                              \
     X(doctor, GROUP_MODEL_LATER | GROUP_SSH)                                                       \
@@ -80,6 +83,7 @@ enum { SH_COMMAND_LIST(SH_COMMAND_INDEX) SH_COMMAND_COUNT };
 #define IN_CLIENT(name, groups) IN_GROUP(name, groups, GROUP_CLIENT)
 #define IN_STATE(name, groups) IN_GROUP(name, groups, GROUP_STATE)
 #define IN_SSH(name, groups) IN_GROUP(name, groups, GROUP_SSH)
+#define IN_CACHE(name, groups) IN_GROUP(name, groups, GROUP_CACHE)
 
 #define FOR_MODEL (0 SH_COMMAND_LIST(IN_MODEL))
 #define FOR_MODEL_LATER (0 SH_COMMAND_LIST(IN_MODEL_LATER))
@@ -91,5 +95,9 @@ enum { SH_COMMAND_LIST(SH_COMMAND_INDEX) SH_COMMAND_COUNT };
 #define FOR_CLIENT (0 SH_COMMAND_LIST(IN_CLIENT))
 #define FOR_STATE (0 SH_COMMAND_LIST(IN_STATE))
 #define FOR_SSH (0 SH_COMMAND_LIST(IN_SSH))
+#define FOR_CACHE (0 SH_COMMAND_LIST(IN_CACHE))
+
+/* Commands that download a model which is not here. */
+#define FOR_PULL (FOR_COMPUTE | FOR(pull))
 
 #endif

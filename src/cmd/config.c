@@ -14,6 +14,7 @@
 #include "cmd/support/model_group_setup.h"
 #include "http/server.h"
 #include "net/cluster_token.h"
+#include "store/repo_name.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +68,14 @@ static void check_model(check *c)
     sh_config config = {0};
     sh_err err;
     if (c->s->model == NULL) return;
-    if (sh_model_find(c->s, &dir, &err) != SH_OK)
+    sh_repo_name name;
+    sh_status status = sh_model_find(c->s, &dir, &err);
+    bool on_hub = sh_repo_name_parse(c->s->model, &name) && sh_repo_name_is_full(&name);
+    if (status != SH_OK && on_hub && !c->s->offline)
+        sh_findings_add(&c->report, SH_FINDING_WARN, "model", "",
+                        "it is downloaded when it is needed; `shoal pull` does so now", "%s",
+                        err.text);
+    else if (status != SH_OK)
         fail(c, "model", "copy the model folder to this host, or name its path", err.text);
     else if (sh_config_load(dir, &config, &err) != SH_OK)
         fail(c, "model", NULL, err.text);

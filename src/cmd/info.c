@@ -3,54 +3,14 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "cmd/command.h"
-#include "cmd/support/compute.h"
+#include "cmd/support/model_facts.h"
 #include "model/family.h"
-#include "model/inventory.h"
-#include "model/predict.h"
-#include "model/tensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-static const double GIB = 1024.0 * 1024.0 * 1024.0, MIB = 1024.0 * 1024.0;
-
-typedef struct {
-    sh_config config;
-    int64_t parameters;
-    int64_t active; /* parameters used for one token */
-    uint64_t bytes; /* of all tensors in the files */
-    int64_t kv_token_bytes;
-    double available; /* bytes of memory in this machine */
-} facts;
-
-/* The KV cache is assumed to be f16, two bytes per number. */
-static sh_status gather(const sh_settings *s, facts *f, sh_err *err)
-{
-    sh_tensors *set = NULL;
-    sh_inventory inv;
-    sh_status status = sh_config_load(s->model, &f->config, err);
-    if (status == SH_OK) status = sh_tensors_open(s->model, &set, err);
-    if (status != SH_OK) return status;
-    /* If config.json does not say whether the head is tied to the embedding, the files do. */
-    if (f->config.tied == SH_TIED_UNSPECIFIED)
-        f->config.tied = sh_tensors_find(set, "lm_head.weight") == NULL ? SH_TIED_YES : SH_TIED_NO;
-    sh_inventory_init(&f->config, &inv);
-    for (size_t i = 0; i < inv.count; i++) {
-        f->parameters += sh_item_numbers(&inv.items[i]);
-        f->active += sh_item_active(&f->config, &inv.items[i]);
-    }
-    sh_inventory_reset(&inv);
-    f->bytes = sh_tensors_bytes(set);
-    sh_rank_cost whole;
-    sh_shard shard = sh_shard_whole(&f->config);
-    sh_predict_rank(&f->config, &shard, &whole);
-    f->kv_token_bytes = (int64_t)whole.kv_token_bytes;
-    f->available = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    sh_tensors_close(set);
-    return SH_OK;
-}
+static const double GIB = 1024.0 * 1024.0 * 1024.0;
 
 static void count_text(double count, char *out, size_t cap)
 {
@@ -58,29 +18,6 @@ static void count_text(double count, char *out, size_t cap)
         snprintf(out, cap, "%.2f billion", count / 1e9);
     else
         snprintf(out, cap, "%.1f million", count / 1e6);
-}
-
-static const char *mode_name(const sh_quant *quant)
-{
-    switch (quant->format) {
-    case SH_FORMAT_MXFP4: return "mxfp4";
-    case SH_FORMAT_MXFP8: return "mxfp8";
-    case SH_FORMAT_NVFP4: return "nvfp4";
-    default: return "affine";
-    }
-}
-
-/* Modules may override the model's quantization; only their number is shown. */
-static void quant_text(const sh_config *c, char *out, size_t cap)
-{
-    if (!c->quant.on) {
-        snprintf(out, cap, "none");
-        return;
-    }
-    int len = snprintf(out, cap, "%s, %d bits in groups of %d", mode_name(&c->quant.base),
-                       c->quant.base.bits, c->quant.base.group);
-    if (c->quant.override_count > 0)
-        snprintf(out + len, cap - (size_t)len, ", %zu modules otherwise", c->quant.override_count);
 }
 
 /* Some models use a sliding window in part of their layers, or a convolution instead of attention;
@@ -109,31 +46,25 @@ static void attention_text(const sh_config *c, char *out, size_t cap)
 /* How long a context fits next to the weights, for common memory sizes. Where not even the weights
  * fit, the number of machines that would hold them with a context of up to 8192 tokens. The list
  * ends at the first size that holds the whole context. */
-static void print_fits(const facts *f)
+static void print_fits(const sh_model_facts *f)
 {
     static const int sizes[] = {8, 16, 24, 32, 64, 128, 256, 512};
     printf("fits\n");
     for (size_t i = 0; i < SH_COUNT_OF(sizes); i++) {
-        /* Leave a tenth for the system and 64 MiB for the buffers of a step. */
-        double usable = sizes[i] * GIB * 0.9 - 64 * MIB;
-        double left = usable - (double)f->bytes * 1.02;
-        if (left > 0) {
-            double tokens = left / (double)f->kv_token_bytes;
-            bool all = tokens >= f->config.context;
-            printf("  %4d GiB    with %.0f tokens of KV%s\n", sizes[i],
-                   all ? (double)f->config.context : tokens, all ? ", its whole context" : "");
-            if (all) break;
-        } else {
-            double kv = (double)f->kv_token_bytes *
-                        (f->config.context < 8192 ? f->config.context : 8192);
+        double tokens = sh_model_facts_tokens(f, sizes[i] * GIB);
+        bool all = tokens >= f->config.context;
+        if (tokens > 0)
+            printf("  %4d GiB    with %.0f tokens of KV%s\n", sizes[i], tokens,
+                   all ? ", its whole context" : "");
+        else
             printf("  %4d GiB    on %d machines together\n", sizes[i],
-                   (int)(((double)f->bytes * 1.02 + kv) / usable) + 1);
-        }
+                   sh_model_facts_machines(f, sizes[i] * GIB));
+        if (all) break;
     }
     printf("  this machine has %.1f GiB\n", f->available / GIB);
 }
 
-static void print_text(const facts *f)
+static void print_text(const sh_model_facts *f)
 {
     const sh_config *c = &f->config;
     char text[160];
@@ -148,7 +79,7 @@ static void print_text(const facts *f)
     printf("parameters   %s", text);
     count_text((double)f->active, text, sizeof(text));
     if (c->moe.experts > 0) printf(", %s for a token", text);
-    quant_text(c, text, sizeof(text));
+    sh_model_quant_text(c, text, sizeof(text));
     printf("\nquantized    %s\n", text);
     printf("bytes        %.2f GiB, %.2f bits a parameter\n", (double)f->bytes / GIB,
            (double)f->bytes * 8 / (double)f->parameters);
@@ -159,12 +90,12 @@ static void print_text(const facts *f)
     print_fits(f);
 }
 
-static void print_json(const facts *f)
+static void print_json(const sh_model_facts *f)
 {
     const sh_config *c = &f->config;
     char quant[160];
     cJSON *json = cJSON_CreateObject();
-    quant_text(c, quant, sizeof(quant));
+    sh_model_quant_text(c, quant, sizeof(quant));
     cJSON_AddStringToObject(json, "family", c->family->model_type);
     cJSON_AddNumberToObject(json, "layers", c->layers);
     cJSON_AddNumberToObject(json, "hidden", c->hidden);
@@ -189,16 +120,16 @@ static void print_json(const facts *f)
 static int info_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
-    facts f = {0};
+    sh_model_facts f = {0};
     sh_err err;
     if (s->model == NULL) {
         fprintf(stderr, "shoal: info needs --model\n");
         return SH_EXIT_USAGE;
     }
-    sh_status status = gather(s, &f, &err);
+    sh_status status = sh_model_facts_gather(s->model, &f, &err);
     if (status == SH_OK && s->json) print_json(&f);
     if (status == SH_OK && !s->json) print_text(&f);
-    sh_config_reset(&f.config);
+    sh_model_facts_reset(&f);
     return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
 

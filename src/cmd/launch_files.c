@@ -9,6 +9,7 @@
 #include "cmd/command_list.h"
 #include "cmd/support/demo.h"
 #include "cmd/support/launch_job.h"
+#include "cmd/support/model_find.h"
 #include "net/plugin.h"
 
 #include <dirent.h>
@@ -32,9 +33,9 @@ static const char DEMO_DIR[] = "./models/demo"; /* in the state folders */
 static bool is_handed_on(const sh_option *row)
 {
     static const char *const own[] = {
-        "rank",           "ranks",       "hostfile", "model",      "token", "part",
-        "coordinator-fd", "ready-fd",    "listen",   "config",     "help",  "env-file",
-        "print-config",   "runtime-dir", "log-file", "ibv-devices"};
+        "rank",           "ranks",       "hostfile", "model",       "token",   "part",
+        "coordinator-fd", "ready-fd",    "listen",   "config",      "help",    "env-file",
+        "print-config",   "runtime-dir", "log-file", "ibv-devices", "hf-token"};
     if ((row->commands & (FOR(serve) | FOR_JOBS)) == 0 && strcmp(row->name, "job") != 0)
         return false;
     for (size_t i = 0; i < SH_COUNT_OF(own); i++)
@@ -164,17 +165,28 @@ static sh_status demo_add(sh_launch *l, const char *dir, sh_err *err)
     return status;
 }
 
+static bool has_local_host(const sh_launch *l)
+{
+    for (int i = 0; i < l->remote.count; i++)
+        if (l->remote.list[i].ssh == NULL) return true;
+    return false;
+}
+
 /* The demo model is sent along; any other must be on the hosts already. A folder that exists here
- * is expected under the same path there; anything else is a name that each host looks up itself. */
+ * is expected under the same path there; anything else is a name that each host looks up itself,
+ * and that this one downloads if it is to run a rank. */
 static sh_status model_find(sh_launch *l, const char *program, sh_err *err)
 {
-    const char *given = l->args->settings->model;
-    if (!sh_launch_job_find(l->args->settings->job)->needs_model) return SH_OK;
-    if (given != NULL) {
-        char *here = realpath(given, NULL);
-        l->model = sh_strdup(here != NULL ? here : given);
+    const sh_settings *s = l->args->settings;
+    if (!sh_launch_job_find(s->job)->needs_model) return SH_OK;
+    if (s->model != NULL) {
+        char *dir = NULL, *here = realpath(s->model, NULL);
+        sh_status status = here == NULL && has_local_host(l) ? sh_model_obtain(s, &dir, err)
+                                                             : SH_OK;
+        if (status == SH_OK) l->model = sh_strdup(here != NULL ? here : s->model);
         free(here);
-        return SH_OK;
+        free(dir);
+        return status;
     }
     char *demo = sh_demo_find(program);
     if (demo == NULL)

@@ -14,7 +14,7 @@
 #include "cmd/support/model_client.h"
 #include "cmd/support/model_find.h"
 #include "cmd/support/ranks.h"
-#include "model/hub.h"
+#include "store/find.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -117,15 +117,15 @@ static sh_status log_open(const char *path, sh_err *err)
 }
 
 /* Resolves --model to a folder; a model from a cache keeps its name for the API. `owned` holds what
- * is allocated. */
-static sh_status model_find(sh_settings *s, char *owned[2], sh_err *err)
+ * is allocated. With `pull` it is downloaded if it is not here. */
+static sh_status model_find(sh_settings *s, bool pull, char *owned[2], sh_err *err)
 {
     s->model_given = s->model;
     if (s->model == NULL) return SH_OK;
-    sh_status status = sh_model_find(s, &owned[0], err);
+    sh_status status = pull ? sh_model_obtain(s, &owned[0], err) : sh_model_find(s, &owned[0], err);
     if (status != SH_OK) return status;
     s->model = owned[0];
-    owned[1] = sh_hub_name(s->model);
+    owned[1] = sh_store_name(s->model);
     if (s->model_name == NULL) s->model_name = owned[1];
     return SH_OK;
 }
@@ -145,7 +145,7 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
         sh_core_dumps_off(!sh_backend_find(settings->backend)->peers_read_memory);
     bool remote = (cmd->bit & FOR_CLIENT) != 0 && sh_model_client_is_remote(opts);
     if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0 && !remote)
-        status = model_find(settings, owned, &err);
+        status = model_find(settings, (cmd->bit & FOR_PULL) != 0, owned, &err);
     if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR(launch)) != 0)
         status = sh_launcher_settings_adopt(opts, settings, &err);
     int code = status == SH_OK ? cmd->run(args) : sh_command_fail(&err);

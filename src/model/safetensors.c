@@ -235,7 +235,11 @@ sh_status sh_safetensors_parse(sh_str header, uint64_t file_size, const char *pa
     const cJSON *item = NULL;
     cJSON_ArrayForEach(item, json)
     {
-        if (strcmp(item->string, "__metadata__") == 0) continue;
+        if (strcmp(item->string, "__metadata__") == 0) {
+            const cJSON *format = cJSON_GetObjectItemCaseSensitive(item, "format");
+            list.mlx = cJSON_IsString(format) && strcmp(format->valuestring, "mlx") == 0;
+            continue;
+        }
         sh_stored_tensor *tensor = &list.tensors[list.count++];
         status = parse_tensor(item, file_size - data_first, path, arena, tensor, err);
         if (status != SH_OK) goto done;

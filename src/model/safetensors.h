@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -47,6 +48,7 @@ typedef struct {
 typedef struct {
     sh_stored_tensor *tensors; /* sorted by name */
     size_t count;
+    bool mlx; /* the metadata says that MLX wrote it */
 } sh_tensor_list;
 
 /* Bytes of one number; 0 for SH_TENSOR_OTHER. */

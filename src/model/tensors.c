@@ -94,6 +94,7 @@ static sh_status join_lists(sh_tensors *set, sh_err *err)
     set->all.tensors = sh_arena_array(&set->arena, count + 1, sizeof(sh_stored_tensor));
     for (int i = 0; i < set->file_count; i++) {
         const sh_tensor_list *list = &set->files[i].list;
+        set->all.mlx = set->all.mlx || list->mlx;
         for (size_t k = 0; k < list->count; k++) {
             sh_stored_tensor *tensor = &set->all.tensors[set->all.count++];
             *tensor = list->tensors[k];

@@ -11,7 +11,8 @@
 
 enum {
     PAUSE_FIRST_MS = 20,
-    PAUSE_MAX_MS = 500,
+    PAUSE_MAX_MS = 1000,
+    WAIT_MS = 250,    /* after a rank that is there has asked to wait */
     CONNECT_MS = 250, /* most connections are open within a few milliseconds */
     LONG_TRY = 8,     /* one attempt in this many gets the time of a whole handshake to connect */
 };
@@ -100,6 +101,7 @@ sh_status sh_connector_step(sh_connector *connector, sh_err *err)
     }
     if (status >= 0) return status;
     plan_next_try(connector, err);
+    if (trusted && status == SH_ERR_PEER) connector->next_try = sh_deadline_in_ms(WAIT_MS);
     if (trusted && is_final(status)) return status;
     warn_unproved(connector, err);
     return SH_AGAIN;

@@ -18,6 +18,7 @@ rank() { # NUMBER FLAGS...: a worker, whose log is rank.NUMBER
     (cd "$root" && exec "$shoal" worker --model models/demo --threads 1 "$@") >>"rank.$number" 2>&1 &
     pid[number]=$!
 }
+vanish() { pgrep -P "${pid[$1]}" | xargs kill -9 "${pid[$1]}"; } # NUMBER: the rank and its supervisor, without a word
 started() { rank "$1" --rank "$1" --ranks 3 --coordinator "$meet"; }
 health() { curl -s -m 5 "http://127.0.0.1:$port/health" >health; }
 # group SIZE MISSING: how many ranks there are, and the list of those that are missing
@@ -35,7 +36,7 @@ answer want; [ -s want ] || exit 1
 # A stream of answers that must all be the same, whatever happens to the ranks. Few enough tokens that other shares
 # round to the same ones.
 : >answers; (while [ ! -e stop ]; do answer one; cat one >>answers; done) & asker=$!
-kill -9 "${pid[1]}"
+vanish 1
 check "the group goes on without a rank that stays away" within $((15 * slow)) group 2 1
 degraded() { health && has health '"status":"degraded","api"' && has health '"degraded":true'; }
 check "and says so in /health" degraded
@@ -50,7 +51,7 @@ kill -TERM "${pid[2]}"
 check "a rank that is asked to stop leaves, and is not missed" within $((15 * slow)) group 3 ''
 left() { wait "${pid[2]}"; }
 check "it exits with 0" left
-kill -9 "${pid[3]}"; rank 3 --join "$meet" --rank 3
+vanish 3; rank 3 --join "$meet" --rank 3
 check "an added rank that was killed has its place again" within $((15 * slow)) group 3 ''
 kill -9 "$(pgrep -P $serve_pid -f engine || pgrep -P $serve_pid | head -n 1)"
 check "rank 0 that starts anew finds those who are there, without the one that left" within $((20 * slow)) group 3 ''
@@ -77,7 +78,7 @@ kill -TERM "${pid[1]}" "${pid[2]}"
 check "two that leave at once are not missed" within $((15 * slow)) group 1 ''
 rank 1 --join "$meet" --rank 1
 check "one may come back" within $((15 * slow)) group 2 ''
-kill -9 "${pid[1]}"
+vanish 1
 check "and is alone again when that is lost" within $((15 * slow)) group 1 1
 check "with the same answers" same
 kill -TERM $serve_pid

@@ -7,7 +7,6 @@
 
 #define NO_METAL "it applies to Apple's GPU only"
 #define NO_NCCL "it belongs to the nccl backend, which is not built into this program"
-#define NO_LOADS "this program never downloads anything"
 #define MEMORY "memory is planned at load time: --kv-tokens and --kv-reserve-mb limit it"
 #define TOO_COMMON "too many programs set a variable of this name"
 
@@ -49,8 +48,6 @@ static const sh_option_ignored ignored[] = {
     {.name = "TOKEN", .why = "it belongs to LocalAI's discovery; use --token", .quiet = true},
     {.name = "HOST", .why = TOO_COMMON "; use HTTP_HOST or API_HOST", .quiet = true},
     {.name = "PORT", .why = TOO_COMMON "; use HTTP_PORT or API_PORT", .quiet = true},
-    {.name = "HF_HUB_OFFLINE", .why = NO_LOADS, .quiet = true},
-    {.name = "TRANSFORMERS_OFFLINE", .why = NO_LOADS, .quiet = true},
     {.name = "PYTHONPATH", .why = "there is no Python here", .quiet = true},
     {.name = "DYLD_LIBRARY_PATH", .why = "the system's loader reads it", .quiet = true},
     {.name = "CUDA_VISIBLE_DEVICES", .why = "this program computes on CPUs", .quiet = true},

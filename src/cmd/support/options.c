@@ -7,11 +7,13 @@
  *
  * .aliases are variables of related projects, so that their users can keep their .env files
  * (tests/unit/cmd/test_options.c lists them). .runs_code marks settings through which code could be
- * run: a .env that was merely found in the current folder must not set them. */
+ * run, or a secret given away: a .env that was merely found in the current folder must not set
+ * them. */
 #include "cmd/command.h"
 #include "cmd/command_list.h"
 #include "cmd/support/ignored.h"
 #include "engine/bounds.h"
+#include "store/hub.h"
 
 #include <stddef.h>
 
@@ -32,7 +34,9 @@ static const sh_option rows[] = {
     {.name = "model",
      TEXT("DIR|ORG/NAME"),
      .aliases = "MODEL_DIR MODEL_REPO VLLM_MLX_MODEL",
-     .help = "model folder (MLX or Hugging Face format), or a name in the Hugging Face cache",
+     .help =
+         "model folder (MLX or Hugging Face format), or a name on the Hugging Face hub, which is "
+         "downloaded unless it is in the cache",
      AT(model),
      .commands = FOR_MODEL | FOR_MODEL_LATER},
     {.name = "model-cache",
@@ -40,19 +44,48 @@ static const sh_option rows[] = {
      .aliases = "MODEL_CACHE_DIR",
      .help = "folder of models, searched first for names",
      AT(model_cache),
-     .commands = FOR_MODEL | FOR_MODEL_LATER},
+     .commands = FOR_MODEL | FOR_MODEL_LATER | FOR_CACHE},
     {.name = "hf-hub-cache",
      TEXT("DIR"),
      .aliases = "HF_HUB_CACHE HUGGINGFACE_HUB_CACHE",
      .help = "cache folder of the Hugging Face tools",
      AT(hf_hub_cache),
-     .commands = FOR_MODEL | FOR_MODEL_LATER},
+     .commands = FOR_MODEL | FOR_MODEL_LATER | FOR_CACHE},
     {.name = "hf-home",
      TEXT("DIR"),
      .aliases = "HF_HOME",
      .help = "folder that contains that cache as `hub`; default: ~/.cache/huggingface",
      AT(hf_home),
-     .commands = FOR_MODEL | FOR_MODEL_LATER},
+     .commands = FOR_MODEL | FOR_MODEL_LATER | FOR_CACHE},
+    {.name = "hf-endpoint",
+     TEXT("URL"),
+     .fallback = SH_HUB_ENDPOINT,
+     .aliases = "HF_ENDPOINT",
+     .help = "hub or mirror to download models from",
+     AT(hf_endpoint),
+     .commands = FOR_PULL,
+     .runs_code = true}, /* the token is sent there */
+    {.name = "hf-token",
+     SECRET("TOKEN"),
+     .aliases = "HF_TOKEN HUGGING_FACE_HUB_TOKEN",
+     .help = "token for private and gated models; default: the file `token` in --hf-home",
+     AT(hf_token),
+     .commands = FOR_PULL & ~(FOR(engine) | FOR(worker))}, /* `serve` downloads before its ranks */
+    {.name = "hub-timeout",
+     INT("SECONDS", 1, 3600),
+     .fallback = "20",
+     .aliases = "HF_HUB_DOWNLOAD_TIMEOUT",
+     .help =
+         "seconds without a byte from the hub before a request is repeated; a download gives up "
+         "after 6 times as long",
+     AT(hub_timeout),
+     .commands = FOR_PULL},
+    {.name = "offline",
+     .type = SH_OPT_BOOL,
+     .aliases = "HF_HUB_OFFLINE TRANSFORMERS_OFFLINE",
+     .help = "never download; a model that is not here is an error",
+     AT(offline),
+     .commands = FOR_PULL},
     {.name = "tokenizer",
      TEXT("FILE"),
      .help = "tokenizer.json or tiktoken.model to use instead of the model's",
@@ -225,7 +258,7 @@ static const sh_option rows[] = {
      .type = SH_OPT_BOOL,
      .help = "do not ask before changing something",
      AT(yes),
-     .commands = FOR(hosts)},
+     .commands = FOR(hosts) | FOR(models)},
     {.name = "verbose",
      .type = SH_OPT_BOOL,
      .aliases = "RDMA_VERBOSE",
@@ -923,7 +956,8 @@ static const sh_option rows[] = {
      .help = "print JSON",
      AT(json),
      .commands = FOR(generate) | FOR(bench) | FOR(info) | FOR(linktest) | FOR(plan) | FOR(hosts) |
-                 FOR(config) | FOR(doctor) | FOR(fingerprint) | FOR(monitor) | FOR(status)},
+                 FOR(config) | FOR(doctor) | FOR(fingerprint) | FOR(models) | FOR(monitor) |
+                 FOR(status)},
     {.name = "markdown",
      .type = SH_OPT_BOOL,
      .help = "print the reference page of all settings",

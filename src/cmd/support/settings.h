@@ -30,6 +30,10 @@ typedef struct {
     const char *model_cache;
     const char *hf_hub_cache;
     const char *hf_home;
+    const char *hf_endpoint;
+    const char *hf_token;
+    int64_t hub_timeout;
+    bool offline;
     const char *tokenizer;
     const char *template;
     const char *date;

@@ -1,6 +1,7 @@
-#include "model/hub.h"
+#include "store/find.h"
 
 #include "base/file.h"
+#include "store/cache.h"
 
 #include "test.h"
 
@@ -25,7 +26,7 @@ static void put(const char *path, const char *text)
 static int make(void **state)
 {
     (void)state;
-    strcpy(top, "/tmp/shoal-hub-XXXXXX");
+    strcpy(top, "/tmp/shoal-find-XXXXXX");
     assert_non_null(mkdtemp(top));
     put("hub/models--org--one/snapshots/aaa/config.json", "{}");
     put("hub/models--org--one/snapshots/bbb/config.json", "{}");
@@ -59,11 +60,11 @@ static const char *find(const char *name, const char *models, const char *cache,
     snprintf(paths[1], sizeof(paths[1]), "%s/%s", top, cache == NULL ? "" : cache);
     snprintf(paths[2], sizeof(paths[2]), "%s/%s", top, hf_home == NULL ? "" : hf_home);
     snprintf(paths[3], sizeof(paths[3]), "%s/home", top);
-    sh_hub_paths places = {.models = models == NULL ? NULL : paths[0],
-                           .hub_cache = cache == NULL ? NULL : paths[1],
-                           .hf_home = hf_home == NULL ? NULL : paths[2],
-                           .home = paths[3]};
-    if (sh_hub_find(name, &places, &out, &err) != SH_OK) {
+    sh_store_places places = {.models = models == NULL ? NULL : paths[0],
+                              .hub_cache = cache == NULL ? NULL : paths[1],
+                              .hf_home = hf_home == NULL ? NULL : paths[2],
+                              .home = paths[3]};
+    if (sh_store_find(name, &places, &out, &err) != SH_OK) {
         snprintf(found, sizeof(found), "%s", err.text);
         return found;
     }
@@ -82,6 +83,45 @@ TEST(the_revision_of_main_is_taken)
                         "hub/models--org--noref/snapshots/ddd");
     assert_string_equal(find("solo", NULL, NULL, NULL),
                         "home/.cache/huggingface/hub/models--solo/snapshots/e");
+}
+
+TEST(a_revision_may_be_named)
+{
+    UNUSED_STATE;
+    put("hub/models--org--one/refs/v1", "aaa");
+    put("hub/models--org--one/refs/refs/pr/1", "aaa");
+    assert_string_equal(find("org/one@v1", NULL, "hub", NULL),
+                        "hub/models--org--one/snapshots/aaa");
+    assert_string_equal(find("org/one@refs/pr/1", NULL, "hub", NULL),
+                        "hub/models--org--one/snapshots/aaa");
+    assert_string_equal(find("org/one@aaa", NULL, "hub", NULL),
+                        "hub/models--org--one/snapshots/aaa");
+    assert_non_null(strstr(find("org/one@v2", NULL, "hub", NULL), "has no complete snapshot"));
+    assert_non_null(strstr(find("org/noref@v2", NULL, "hub", NULL), "has no complete snapshot"));
+}
+
+static bool is_complete(const char *snapshot)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s", top, snapshot);
+    return sh_cache_snapshot_is_complete(path);
+}
+
+TEST(a_snapshot_is_complete_with_all_files_of_its_index)
+{
+    UNUSED_STATE;
+    const char *snapshot = "hub/models--org--one/snapshots/aaa";
+    assert_false(is_complete(snapshot));
+    put("hub/models--org--one/snapshots/aaa/model.safetensors", "x");
+    assert_true(is_complete(snapshot));
+    put("hub/models--org--one/snapshots/aaa/model.safetensors.index.json",
+        "{\"weight_map\":{\"a\":\"model.safetensors\",\"b\":\"two.safetensors\"}}");
+    assert_false(is_complete(snapshot));
+    put("hub/models--org--one/snapshots/aaa/two.safetensors", "x");
+    assert_true(is_complete(snapshot));
+    put("hub/models--org--one/snapshots/aaa/model.safetensors.index.json",
+        "{\"weight_map\":{\"a\":\"../bbb/config.json\"}}");
+    assert_false(is_complete(snapshot));
 }
 
 TEST(a_folder_is_itself_and_a_folder_of_models_is_searched)
@@ -108,14 +148,14 @@ TEST(what_is_not_found_is_named_with_the_places)
 TEST(a_folder_of_the_cache_knows_its_name)
 {
     UNUSED_STATE;
-    char *name = sh_hub_name("/x/hub/models--org--a--b/snapshots/abc");
+    char *name = sh_store_name("/x/hub/models--org--a--b/snapshots/abc");
     assert_string_equal(name, "org/a--b");
     free(name);
-    name = sh_hub_name("/x/models--solo/snapshots/abc");
+    name = sh_store_name("/x/models--solo/snapshots/abc");
     assert_string_equal(name, "solo");
     free(name);
-    assert_null(sh_hub_name("/x/my-models--org/snapshots/abc"));
-    assert_null(sh_hub_name("/x/demo"));
+    assert_null(sh_store_name("/x/my-models--org/snapshots/abc"));
+    assert_null(sh_store_name("/x/demo"));
 }
 
 int main(void)
@@ -125,6 +165,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_folder_is_itself_and_a_folder_of_models_is_searched, make,
                                         drop),
         cmocka_unit_test_setup_teardown(what_is_not_found_is_named_with_the_places, make, drop),
+        cmocka_unit_test_setup_teardown(a_revision_may_be_named, make, drop),
+        cmocka_unit_test_setup_teardown(a_snapshot_is_complete_with_all_files_of_its_index, make,
+                                        drop),
         cmocka_unit_test(a_folder_of_the_cache_knows_its_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,15 @@
+/* model_pull.h - downloads a model into the user's cache and shows how far it is.
+ *
+ * Threads: the main thread, before others start. */
+#ifndef SH_CMD_SUPPORT_MODEL_PULL_H
+#define SH_CMD_SUPPORT_MODEL_PULL_H
+
+#include "cmd/support/settings.h"
+#include "store/repo_name.h"
+
+/* *dir is the folder of the model, owned by the caller. Ctrl-C ends it with SH_ERR_CANCELLED; what
+ * has arrived is kept. */
+SH_MUST_CHECK sh_status sh_model_pull(const sh_settings *s, const sh_repo_name *name, char **dir,
+                                      sh_err *err);
+
+#endif

@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# Models by name: commands pull what is not there, `models` lists what is, `models rm` removes it.
+. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/lib.sh"
+command -v python3 >/dev/null || { skip "models arrive by name" "python3 is missing"; done_testing; }
+scratch
+hub_start
+unset SHOAL_MODEL MODEL_DIR MODEL_REPO
+generate() { "$shoal" generate --prompt "A rank" --max-tokens 4 --temperature 0 "$@"; }
+
+pulls_first() {
+    forget; exits 0 generate --model org/demo && whole && [ -s out ] || return 1
+    calm; exits 0 generate --model org/demo && [ ! -s "$requests" ] # found, without asking
+}
+completes() { # what another tool has begun: a snapshot without its weights
+    forget; exits 0 pull org/demo || return 1
+    rm "$(snapshot)/model.safetensors" "$(blobs)"/"$(sum256 hub/org/demo/model.safetensors)"
+    refuses 1 "offline: model 'org/demo' is in the cache, but not all of it" generate --offline --model org/demo &&
+        exits 0 generate --model org/demo && whole
+}
+stays_offline() {
+    forget; refuses 1 "^shoal: offline: model 'org/demo' is neither" generate --offline --model org/demo &&
+        HF_HUB_OFFLINE=1 refuses 1 "^shoal: offline" "$shoal" serve --port 0 --model org/demo && [ ! -s "$requests" ]
+}
+serves() { # once for all its parts; without the token, which is not theirs
+    local port api
+    forget; faults '{"token": {"value": "t0ken"}}'; port=$(free_port)
+    HF_TOKEN=t0ken "$shoal" serve --model org/demo --port "$port" --ranks 2 >serve.log 2>&1 & pid=$!
+    within 30 curl -sf -m 2 "http://127.0.0.1:$port/health" || { cat serve.log; kill $pid; return 1; }
+    api=$(curl -s "http://127.0.0.1:$port/v1/models" | jq -r '.data[0].id')
+    secrets=0
+    for child in $(cat "/proc/$pid/task/$pid/children"); do
+        ! grep -qa t0ken "/proc/$child/environ" || secrets=$((secrets + 1))
+    done
+    kill $pid; wait $pid
+    gives org/demo echo "$api" && gives 0 echo $secrets && whole && gives 1 grep -c '/api/models' "$requests"
+}
+launches() {
+    local port
+    forget; port=$(free_port)
+    timeout 60 "$shoal" launch --model org/demo --port "$port" --ranks 1 --detach --state-dir "$work/state" \
+        >launch.log 2>&1
+    local rc=$?
+    "$shoal" stop --state-dir "$work/state" >>launch.log 2>&1
+    [ $rc = 0 ] || { cat launch.log; return 1; }
+    whole && ! grep -rq t0ken state
+}
+typos() { # found without a network
+    export HF_ENDPOINT=http://127.0.0.1:9
+    refuses 1 "did you mean org/demo\? It is here: .*org/dmeo" generate --model org/dmeo &&
+        refuses 1 "is neither a folder nor in a cache" generate --model dmo &&
+        refuses 1 "did you mean org/demo" generate --offline --model org/demos &&
+        refuses 1 "./models/dmeo/config.json" generate --model ./models/dmeo
+}
+others_do_not_pull() { # they do not need the weights; the error says what does
+    forget; refuses 1 "neither a folder nor in a cache.*shoal pull org/demo" "$shoal" tokenize --model org/demo x &&
+        [ ! -s "$requests" ]
+}
+
+# The list.
+field() { "$shoal" models --json | jq -r ".[] | select(.name == \"$1\") | .$2"; }
+lists() {
+    forget; gives "no models here; \`shoal pull ORG/NAME\` downloads one" "$shoal" models &&
+        exits 0 pull org/demo && mkdir -p "$HF_HOME/hub/models--org--half/blobs" || return 1
+    head -c 5000 /dev/zero >"$HF_HOME/hub/models--org--half/blobs/x.incomplete"
+    mkdir -p mine/org/odd && cp hub/org/demo/* mine/org/odd/ 2>/dev/null
+    jq '.model_type = "odd"' hub/org/demo/config.json >mine/org/odd/config.json
+    prints 'org/demo +0.01 GB +mlx +qwen3 +affine, 4 bits in groups of 64 +yes' "$shoal" models &&
+        prints 'org/half +0.00 GB .*incomplete: `shoal pull` goes on' "$shoal" models &&
+        gives 5000 field org/half bytes && gives false field org/half complete &&
+        gives mlx field org/demo format && gives qwen3 field org/demo family && gives 2048 field org/demo fits_tokens &&
+        prints "$work/mine/org/odd .*cannot be loaded: .*model_type" "$shoal" models --model-cache "$work/mine"
+}
+two_revisions() { # of which the second shares all files but one with the first
+    local other=$HF_HOME/hub/models--org--demo/snapshots/2222222222222222222222222222222222222222
+    forget; exits 0 pull org/demo && cp -a "$(snapshot)" "$other" || return 1
+    echo 2222222222222222222222222222222222222222 >"$HF_HOME/hub/models--org--demo/refs/old"
+    echo '{}' >"$(blobs)/aaaa"; ln -sf ../../blobs/aaaa "$other/generation_config.json"
+}
+removes_a_revision() {
+    two_revisions && prints 'org/demo@2{40}' "$shoal" models &&
+        exits 0 "$shoal" models rm --yes org/demo@old && grep -q "removed org/demo@old" out && whole &&
+        [ ! -e "$(blobs)/aaaa" ] && [ ! -e "$HF_HOME/hub/models--org--demo/refs/old" ] &&
+        gives 1 echo "$("$shoal" models --json | jq length)"
+}
+removes() {
+    two_revisions && exits 0 "$shoal" models rm --yes org/demo && gives "[]" "$shoal" models --json &&
+        [ ! -e "$HF_HOME/hub/models--org--demo" ] && [ ! -e "$HF_HOME/hub/.locks/models--org--demo" ]
+}
+asks() {
+    forget; exits 0 pull org/demo || return 1
+    refuses 1 "nothing was removed: pass --yes" "$shoal" models rm org/demo && whole || return 1
+    echo n | script -qec "$shoal models rm org/demo" /dev/null >out; 
+    grep -q 'Remove org/demo, 0.01 GB, from .*?' out && whole || return 1
+    echo y | script -qec "$shoal models rm org/demo" /dev/null >out; [ ! -e "$(blobs)" ]
+}
+refuses_to_remove() {
+    forget; exits 0 pull org/demo || return 1
+    refuses 1 "no cache has the model org/none" "$shoal" models rm --yes org/none &&
+        refuses 1 "has no revision 'v7'" "$shoal" models rm --yes org/demo@v7 &&
+        refuses 1 "is not the name of a model in a cache" "$shoal" models rm --yes ../hf &&
+        refuses 2 "usage: shoal models" "$shoal" models rm || return 1
+    (exec 9>"$HF_HOME/hub/.locks/models--org--demo/$(sum256 hub/org/demo/model.safetensors).lock"; flock 9
+        refuses 1 "org/demo is being downloaded" "$shoal" models rm --yes org/demo) && whole
+}
+# .env of the current folder, which may have come with a download, does not decide who gets the token.
+endpoint_of_a_folder() {
+    calm; mkdir -p there && echo 'HF_ENDPOINT=http://127.0.0.1:9' >there/.env
+    (cd there && env -u HF_ENDPOINT HF_HUB_OFFLINE=1 "$shoal" pull org/none 2>&1) >out
+    grep -q "HF_ENDPOINT is ignored: it can run code or give a secret away" out
+}
+made() { # make's targets
+    local make=(make -s -C "$root" --no-print-directory SHOAL="$shoal")
+    forget; "${make[@]}" download MODEL=org/demo >out 2>err && whole || { cat out err; return 1; }
+    "${make[@]}" models-local >out 2>err || return 1
+    grep -q "org/demo" out && grep -q "models/demo " out
+}
+
+check "a command pulls a model that is not there, once" pulls_first
+check "it completes one of which a part is missing" completes
+check "offline it does not" stays_offline
+check "serve pulls before it starts its parts, which get no token" serves
+check "launch pulls for a rank on this machine" launches
+check "a typo is found without a network" typos
+check "commands that need no weights do not pull" others_do_not_pull
+check "models lists what is here: size, format, family, quantization, whether it fits" lists
+check "a revision is removed with the files that no other uses" removes_a_revision
+check "a model is removed" removes
+if command -v script >/dev/null; then check "a terminal is asked first" asks
+else skip "a terminal is asked first" "the program script is missing"; fi
+check "what is not there or in use is not removed" refuses_to_remove
+check "a .env that was merely found does not name the hub" endpoint_of_a_folder
+if [ "$(basename "$SHOAL_BUILD")" = release ]; then check "make download and make models-local use these" made
+else skip "make download and make models-local use these" "tested with the release build"; fi
+done_testing
