@@ -81,7 +81,7 @@ RDMA_LIB_Darwin := -lrdma
 RDMA_HEADER     := $(shell echo '\#include <infiniband/verbs.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
 PLUGINS         += $(if $(RDMA_HEADER),$(B)/shoal-rdma.so)
 
-.PHONY: bench-kernels all help check unit fenced lint format asan tsan debug fuzz fuzz-build load soak chaos rdma-check nightly bare-check
+.PHONY: bench-kernels bench-grammar all help check unit fenced lint format asan tsan debug fuzz fuzz-build load soak chaos rdma-check nightly bare-check
 .PHONY: macos-check clean docs program tests
 all: program ## build the release program, build/shoal
 
@@ -126,9 +126,10 @@ $(B)/tests/unit/%: tests/unit/%.c $(B)/libshoal.a Makefile
 
 # ---- tests ----------------------------------------------------------------------------------------
 
-tests: program $(TEST_BIN) $(B)/tests/soak/soak
+TEST_TOOLS := $(B)/tests/soak/soak $(B)/tests/text/grammar_tool
+tests: program $(TEST_BIN) $(TEST_TOOLS)
 
-$(B)/tests/soak/soak: tests/soak/soak.c $(B)/libshoal.a Makefile
+$(TEST_TOOLS): $(B)/%: %.c $(B)/libshoal.a Makefile
 	@mkdir -p $(@D)
 	@echo "CC $<"
 	@$(CC) $(CFLAGS_ALL) -MMD -MP -o $@ $< $(B)/libshoal.a $(LIBS)
@@ -194,6 +195,9 @@ $(B)/bench/%: bench/%.c $(B)/libshoal.a Makefile
 bench-kernels: $(B)/bench/bench_matmul ## time the matrix products: GOP/s and GB/s next to the machine's peaks
 	$(B)/bench/bench_matmul $(ARGS)
 
+bench-grammar: $(B)/bench/bench_grammar ## time grammars: compiling, and masks over 150k tokens
+	$(B)/bench/bench_grammar $(ARGS)
+
 load: program $(B)/bench/fake_engine ## measure the API under load
 	tools/load.sh $(B)
 
@@ -211,7 +215,7 @@ macos-check: ## compile all sources for macOS, with MACOS_CC or an installed com
 	tools/macos_check.sh
 
 # Compiler warnings for all sources and tests, without building.
-SYNTAX := $(SRC:%=syntax/%) $(TEST_SRC:%=syntax/%) $(FUZZ_SRC:%=syntax/%) syntax/tests/soak/soak.c
+SYNTAX := $(SRC:%=syntax/%) $(TEST_SRC:%=syntax/%) $(FUZZ_SRC:%=syntax/%) syntax/tests/soak/soak.c syntax/tests/text/grammar_tool.c
 .PHONY: syntax $(SYNTAX)
 syntax: $(SYNTAX)
 syntax/src/base/version.c: CFLAGS_ALL += -DSH_VERSION='"$(VERSION)"'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing and runs all tests; the last line is "N passed, N failed, N skipped".
-#   ./test.sh            everything: release, fenced device, lint, asan with ubsan, tsan, fuzz for 4 s per target
+#   ./test.sh            everything: release, fenced device, lint, asan with ubsan, tsan, fuzz for 2 s per target
 #   ./test.sh quick      the release build alone, on the CPU and on the fenced device
 # Longer runs are in `make nightly`.
 set -u
@@ -17,6 +17,6 @@ if [ "${1:-}" != quick ]; then
     # The kernels' own tests are pure arithmetic; the engine's tests run the kernels on several threads.
     step "tsan: unit tests of the layers with threads" \
         env SHOAL_TEST_UNITS='base|net|coll|engine|cluster|http|api' make -j"$jobs" VARIANT=tsan unit
-    step "fuzz: 4 s per target" make -j"$jobs" fuzz FUZZ_SECONDS=4
+    step "fuzz: 2 s per target" make -j"$jobs" fuzz FUZZ_SECONDS=2
 fi
 steps_done

@@ -5,13 +5,10 @@
  * string or of a call. Log-probabilities must arrive with the text of their tokens, so they are
  * held back in step: logprobs[0 .. count) are pending, the next `held` wait for their text.
  *
- * With tool_choice "required" or a named function, the prompt already contains the beginning of the
- * call (`lead`), and anything but that call is an error. Whether it is one is only known at the end
- * (choice_finish); but since a call that was announced to the client cannot be taken back, unwanted
- * calls are dropped at once, before anything of them is sent. */
+ * That an answer is the call which tool_choice requires, or has the form which the request
+ * prescribes, is the grammar's business (form.c); here all answers are read alike. */
 #include "api/answer.h"
 
-#include "api/messages.h"
 #include "base/alloc.h"
 #include "text/answer_text.h"
 
@@ -21,9 +18,7 @@
 struct sh_choice_text {
     const sh_job_spec *spec;
     sh_answer_text *reader;
-    bool must_call; /* the answer has to be a tool call */
-    int calls;      /* complete ones, of functions that may be called */
-    int strays;     /* calls of other functions, with must_call */
+    int calls;      /* complete ones */
     int64_t echoed; /* characters of the prompt before the answer */
     size_t logprobs_cap;
     size_t logprobs_seen; /* tokens whose logprobs were released so far */
@@ -50,40 +45,20 @@ static void call_drop(sh_call *call)
     *call = (sh_call){0};
 }
 
-/* With must_call, only the named function is accepted, or any of those that the request offers. */
-static bool call_is_wanted(const sh_choice_text *text, const char *name)
-{
-    if (!text->must_call) return true;
-    if (text->spec->tool_name != NULL) return strcmp(name, text->spec->tool_name) == 0;
-    return sh_tools_find(text->spec->tools, name) != NULL;
-}
-
 static void call_begin(sh_choice *choice, const sh_output_event *event)
 {
     sh_call *call = call_at(choice, event->call);
     call_drop(call);
     call->id = sh_str_dup(event->id);
     call->name = sh_str_dup(event->name);
-    if (call_is_wanted(choice->text, call->name)) return;
-    call_drop(call); /* its arguments will go to a call without a name, which is never sent */
-    choice->text->strays++;
 }
 
-static void call_end(sh_choice *choice, const sh_output_event *event)
+static void call_end(sh_choice *choice)
 {
     const sh_job_spec *spec = choice->text->spec;
-    if (call_at(choice, event->call)->name != NULL) choice->text->calls++;
+    choice->text->calls++;
     if (!spec->parallel_calls || spec->tool_choice == SH_TOOLS_NAMED)
         sh_answer_text_stop(choice->text->reader);
-}
-
-static void content_add(sh_choice *choice, sh_str piece)
-{
-    const sh_choice_text *text = choice->text;
-    if (!text->must_call)
-        sh_buf_add_str(&choice->content, piece);
-    else if (text->calls == 0) /* text instead of the call: it can only fail now */
-        sh_answer_text_stop(text->reader);
 }
 
 /* Receives the parsed output of the tokens. */
@@ -91,13 +66,13 @@ static void on_output(void *arg, const sh_output_event *event)
 {
     sh_choice *choice = arg;
     switch (event->kind) {
-    case SH_OUTPUT_CONTENT: content_add(choice, event->text); break;
+    case SH_OUTPUT_CONTENT: sh_buf_add_str(&choice->content, event->text); break;
     case SH_OUTPUT_REASONING: sh_buf_add_str(&choice->reasoning, event->text); break;
     case SH_OUTPUT_CALL_BEGIN: call_begin(choice, event); break;
     case SH_OUTPUT_CALL_ARGS:
         sh_buf_add_str(&call_at(choice, event->call)->args, event->text);
         break;
-    case SH_OUTPUT_CALL_END: call_end(choice, event); break;
+    case SH_OUTPUT_CALL_END: call_end(choice); break;
     case SH_OUTPUT_CALL_BROKEN: call_drop(call_at(choice, event->call)); break;
     }
 }
@@ -112,13 +87,11 @@ static sh_status text_create(sh_answer *answer, sh_choice *choice, sh_err *err)
         .tools = spec->tools,
         .prompt = prompt->ids,
         .prompt_count = prompt->count,
-        .lead = prompt->lead,
         .stops = spec->stops,
         .stop_count = spec->stop_count,
     };
     choice->text = sh_alloc(sizeof(*choice->text));
     choice->text->spec = spec;
-    choice->text->must_call = prompt->lead.len > 0;
     return sh_answer_text_create(sh_served_model_text(answer->served), &opts, on_output, choice,
                                  &choice->text->reader, err);
 }
@@ -229,19 +202,6 @@ static void text_finish(sh_choice *choice)
     choice->logprobs_held = 0;
 }
 
-/* The answer had to be a call and has none. `cut`: it reached its length. */
-static void call_missing(sh_choice *choice, bool cut)
-{
-    choice->failed = true;
-    sh_api_fail(&choice->error, 422, "tool_call_failed", "tool_choice", "%s",
-                cut                        ? "the answer reached its length before the function "
-                                             "call that 'tool_choice' requires was complete"
-                : choice->text->strays > 0 ? "the model called another function than the one that "
-                                             "'tool_choice' requires"
-                                           : "the model did not write the function call that "
-                                             "'tool_choice' requires");
-}
-
 /* An answer that ends by itself after a call waits for the result of the call. */
 static void choice_finish(sh_choice *choice, sh_answer_finish finish)
 {
@@ -249,7 +209,6 @@ static void choice_finish(sh_choice *choice, sh_answer_finish finish)
     text_finish(choice);
     bool cut = finish == SH_ANSWER_LENGTH;
     choice->finish = !cut && text->calls > 0 ? SH_ANSWER_TOOL_CALLS : finish;
-    if (text->must_call && text->calls == 0) call_missing(choice, cut);
 }
 
 /* True when the text has ended with this token. */

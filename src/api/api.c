@@ -1,5 +1,5 @@
 /* The API process: one event loop that owns the HTTP server, the connection to the engine and all
- * jobs, and one worker thread for long texts.
+ * jobs, one worker thread for long texts and one for grammars.
  *
  * It starts without an engine and keeps serving when the engine is lost: requests to the model then
  * get 503, while status pages and the dashboard go on and say why. The model's text side
@@ -510,6 +510,7 @@ static sh_status api_open(sh_api *api, sh_err *err)
     sh_status status = files_open(api, err);
     if (status == SH_OK) status = sh_loop_create(&api->loop, err);
     if (status == SH_OK) status = sh_text_worker_start(api->loop, &api->worker, err);
+    if (status == SH_OK) status = sh_text_worker_start(api->loop, &api->form_worker, err);
     if (status == SH_OK) status = server_open(api, err);
     if (status != SH_OK) return status;
     api->engine_conn = sh_engine_conn_create(api->loop, api->opts->socket_path, &link);
@@ -532,12 +533,13 @@ static sh_status api_open(sh_api *api, sh_err *err)
     return SH_OK;
 }
 
-/* The order matters: the server first, so that no request comes in; then the worker, whose jobs end
- * on the loop; then the jobs, which use the connection to the engine. */
+/* The order matters: the server first, so that no request comes in; then the workers, whose jobs
+ * end on the loop; then the jobs, which use the connection to the engine. */
 static void api_close(sh_api *api)
 {
     sh_http_server_close(api->server);
     sh_text_worker_stop(api->worker);
+    sh_text_worker_stop(api->form_worker);
     sh_jobs_end(api);
     sh_replay_free(api->replay);
     sh_engine_conn_free(api->engine_conn);

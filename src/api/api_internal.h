@@ -34,8 +34,9 @@ struct sh_api {
     sh_engine_conn *engine_conn;
     sh_replay *replay; /* of what was submitted to the engine */
     sh_text_worker *worker;
-    atomic_size_t json_values;            /* in all bodies that are parsed at the moment */
-    sh_served_model *served;              /* NULL until an engine is connected */
+    sh_text_worker *form_worker; /* compiles grammars, apart from prompts, which are quick */
+    atomic_size_t json_values;   /* in all bodies that are parsed at the moment */
+    sh_served_model *served;     /* NULL until an engine is connected */
     char served_trouble[SH_ERR_TEXT_MAX]; /* why `served` is NULL */
 
     sh_history *history;

@@ -1,18 +1,20 @@
 /* One request to the model, from its body to the last byte of its answer.
  *
- * A job has three stages: the body becomes token ids (on the worker if it is long), each choice is
- * submitted (to the replay, which talks to the engine), and the events become the answer. It ends
- * when all choices are done, when one fails, or when the client disconnects, which cancels it at
- * the engine. Each of these ends is recorded once (job_record) and frees the job.
+ * A job has three stages: the body becomes token ids (on the worker if it is long) and, if the
+ * answer has a form, a grammar (always on a worker, unless it is known), each choice is submitted
+ * (to the replay, which talks to the engine), and the events become the answer. It ends when all
+ * choices are done, when one fails, or when the client disconnects, which cancels it at the engine.
+ * Each of these ends is recorded once (job_record) and frees the job.
  *
  * While the worker has the job (on_worker), the spec, the prompts and the error belong to it. If
- * the client disconnects meanwhile, only `req` and `gone` are set, and on_prepared() frees the job.
+ * the client disconnects meanwhile, only `req` and `gone` are set, and on_ready() frees the job.
  * The body is copied for the worker because the request's memory goes with the client.
  *
  * Back-pressure: when a client reads slowly, its stream is not written to; output accumulates in
  * the choices, bounded by the length of the answer, and goes out when the socket has drained. The
  * engine is not slowed down. */
 #include "api/api_internal.h"
+#include "api/form.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -41,11 +43,13 @@ struct sh_job {
     sh_str body;
     char *body_copy; /* for the worker */
     bool on_worker;
+    bool must_compile; /* the answer has a form whose grammar is not known yet */
 
     sh_job_spec spec;
     size_t json_values; /* of the body */
     sh_tokens *prompts;
     size_t prompt_count;
+    sh_buf grammar; /* what the answer must match; empty: anything */
     bool refused;
     sh_api_error error;
 
@@ -86,6 +90,7 @@ static void job_free(sh_job *job)
     sh_served_model_close(job->served);
     free(job->sequences);
     free(job->body_copy);
+    sh_buf_reset(&job->grammar);
     free(job);
 }
 
@@ -185,7 +190,7 @@ static void on_gone(void *arg)
     job->req = NULL;
     atomic_store_explicit(&job->gone, true, memory_order_relaxed);
     job_record(job, SH_OUTCOME_CANCELLED, 499, "the client disconnected");
-    if (!job->on_worker) job_free(job); /* otherwise on_prepared() frees it */
+    if (!job->on_worker) job_free(job); /* otherwise on_ready() frees it */
 }
 
 /* Sends the pending output of a choice, unless the client reads too slowly. The last output of the
@@ -324,6 +329,7 @@ static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
         .stop_id_count = stop_ids_of(job, stop_ids),
         .logprobs = spec->logprobs ? (int)spec->top_logprobs : -1,
         .sampling = sampling_of(job, choice->index),
+        .grammar = sh_buf_str(&job->grammar),
         .timeout_ms = (int64_t)ceil(timeout_of(job) * 1000),
     };
     char retry_key[SH_RETRY_KEY_MAX + 16];
@@ -381,8 +387,21 @@ static void job_prepare(void *arg)
     if (!sh_api_parse(job->api, job->body, &spec->json, &job->json_values, &job->error)) return;
     if (!job->format->read(spec, &job->error)) return;
     if (!sh_served_model_check_name(job->served, spec->model, &job->error)) return;
+    if (!sh_form_check(job->served, spec, &job->error)) return;
     job->refused = !sh_served_model_prepare(job->served, spec, &job->prompts, &job->prompt_count,
                                             &job->error);
+    if (job->refused || !sh_form_is_needed(job->served, spec)) return;
+    job->must_compile = !sh_form_find(job->served, spec, job->prompts, &job->grammar);
+}
+
+/* On the thread for grammars. */
+static void job_compile(void *arg)
+{
+    sh_job *job = arg;
+    if (atomic_load_explicit(&job->gone, memory_order_relaxed)) return;
+    job->must_compile = false;
+    job->refused = !sh_form_compile(job->served, &job->spec, job->prompts, &job->grammar,
+                                    &job->error);
 }
 
 /* A request for more answers than the engine can ever queue would get 429 and be retried
@@ -399,16 +418,25 @@ static bool answers_fit(const sh_job *job, sh_api_error *err)
                        count, capacity);
 }
 
-/* Back on the loop, with token ids or an error; the client may have left meanwhile. */
-static void on_prepared(void *arg)
+/* Gives the job to a worker, or refuses it if too many are waiting. */
+static void job_hand_over(sh_job *job, sh_text_worker *worker, sh_text_worker_fn run,
+                          sh_text_worker_fn done)
+{
+    sh_api_error error;
+    job->on_worker = true;
+    if (sh_text_worker_submit(worker, run, done, job) == SH_OK) return;
+    job->on_worker = false;
+    sh_api_refuse_waiting(&error);
+    job_fail(job, &error);
+}
+
+/* Back on the loop, with all that the engine needs, or an error; the client may have left
+ * meanwhile. */
+static void on_ready(void *arg)
 {
     sh_job *job = arg;
     sh_err err;
     job->on_worker = false;
-    free(job->body_copy);
-    job->body_copy = NULL;
-    if (job->req != NULL) sh_http_body_done(job->req);
-    if (!job->refused) job->refused = !answers_fit(job, &job->error);
     if (job->req == NULL) {
         job_free(job);
     } else if (job->refused) {
@@ -418,6 +446,19 @@ static void on_prepared(void *arg)
         sh_api_error error = sh_api_error_of(&err, false);
         job_fail(job, &error);
     }
+}
+
+static void on_prepared(void *arg)
+{
+    sh_job *job = arg;
+    free(job->body_copy);
+    job->body_copy = NULL;
+    if (job->req != NULL) sh_http_body_done(job->req);
+    if (!job->refused) job->refused = !answers_fit(job, &job->error);
+    if (job->req != NULL && !job->refused && job->must_compile)
+        job_hand_over(job, job->api->form_worker, job_compile, on_ready);
+    else
+        on_ready(job);
 }
 
 /* A key stands for one request of one client. */
@@ -494,11 +535,7 @@ void sh_job_start(sh_api *api, sh_http_request *req, const sh_job_format *format
     /* The client may disconnect while the worker reads, and the request's memory is freed then. */
     job->body_copy = sh_str_dup(job->body);
     job->body.ptr = job->body_copy;
-    job->on_worker = true;
-    if (sh_text_worker_submit(api->worker, job_prepare, on_prepared, job) == SH_OK) return;
-    job->on_worker = false;
-    sh_api_refuse_waiting(&error);
-    job_fail(job, &error);
+    job_hand_over(job, api->worker, job_prepare, on_prepared);
 }
 
 void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms)

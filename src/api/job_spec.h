@@ -25,6 +25,23 @@ typedef struct {
     size_t id_count;
 } sh_prompt;
 
+typedef enum {
+    SH_FORM_FREE,
+    SH_FORM_JSON_OBJECT,
+    SH_FORM_JSON_SCHEMA,
+    SH_FORM_REGEX,
+    SH_FORM_CHOICE,
+    SH_FORM_GRAMMAR,
+} sh_form_kind;
+
+/* What the content of the answer must match. */
+typedef struct {
+    sh_form_kind kind;
+    const char *field; /* where it stands in the request */
+    const cJSON *json; /* the schema, or a list of strings */
+    sh_str text;       /* the pattern or the grammar */
+} sh_form;
+
 typedef struct {
     sh_arena arena;
     cJSON *json; /* the body */
@@ -37,7 +54,6 @@ typedef struct {
     cJSON *tools;     /* NULL: none */
     cJSON *variables; /* of the template; NULL: none */
     sh_tool_choice tool_choice;
-    const char *tool_name; /* the function to call, if it can only be one; else NULL */
     bool parallel_calls;
 
     /* not chat */
@@ -65,6 +81,8 @@ typedef struct {
     const int32_t *stop_ids;
     int stop_id_count;
     double timeout_s; /* 0: the engine's default */
+
+    sh_form form;
 
     /* what to report */
     bool logprobs;

@@ -26,6 +26,58 @@ static const sh_field stream_rows[] = {
 
 static const sh_field_table stream_fields = {stream_rows, SH_COUNT_OF(stream_rows), NULL};
 
+static const char response_schema[] =
+    "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"type\":\"string\","
+    "\"enum\":[\"text\",\"json_object\",\"json_schema\"]},\"json_schema\":{\"type\":\"object\","
+    "\"required\":[\"schema\"],\"properties\":{\"name\":{\"type\":\"string\"},\"strict\":{"
+    "\"type\":\"boolean\"},\"schema\":{\"type\":\"object\"}}}}}";
+
+static const char choice_schema[] = "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":"
+                                    "\"string\"}}";
+
+/* vLLM's newer name for guided_json and so on. */
+static const sh_field structured_rows[] = {
+    {.name = "json",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_OBJECT | SH_KIND_STRING,
+     .meaning = "A JSON Schema that the answer must satisfy.",
+     AT(form_json)},
+    {.name = "regex",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_STRING,
+     .meaning = "A regular expression that the whole answer must match.",
+     AT(form_regex)},
+    {.name = "choice",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_ARRAY,
+     .schema = choice_schema,
+     .meaning = "The answer is one of these strings.",
+     AT(form_choice)},
+    {.name = "grammar",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_STRING,
+     .meaning = "A grammar in GBNF or EBNF that the answer must match.",
+     AT(form_grammar)},
+    {.name = "json_object",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_BOOL,
+     .meaning = "The answer is a JSON object.",
+     AT(form_json_object)},
+    {.name = "structural_tag",
+     .type = SH_FIELD_REFUSED,
+     .meaning = "Forms for parts of the answer."},
+    {.name = "whitespace_pattern",
+     .type = SH_FIELD_REFUSED,
+     .meaning = "Other white space in JSON."},
+    {.name = "disable_any_whitespace",
+     .type = SH_FIELD_REFUSED,
+     .neutral = "false",
+     .meaning = "JSON without white space."},
+};
+
+static const sh_field_table structured_fields = {structured_rows, SH_COUNT_OF(structured_rows),
+                                                 NULL};
+
 /* Fields that both endpoints share. */
 static const sh_field shared_rows[] = {
     {.name = "model",
@@ -176,16 +228,56 @@ static const sh_field shared_rows[] = {
      .meaning = "An identifier of the end user."},
 
     {.name = "response_format",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_OBJECT,
+     .schema = response_schema,
+     .meaning = "The form of the answer. A schema is enforced whether or not it is `strict`; what "
+                "cannot be enforced is an error.",
+     AT(response_format)},
+    {.name = "guided_json",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_OBJECT | SH_KIND_STRING,
+     .meaning = "A JSON Schema that the answer must satisfy.",
+     AT(guided_json)},
+    {.name = "guided_regex",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_STRING,
+     .meaning = "A regular expression that the whole answer must match.",
+     AT(guided_regex)},
+    {.name = "guided_choice",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_ARRAY,
+     .schema = choice_schema,
+     .meaning = "The answer is one of these strings.",
+     AT(guided_choice)},
+    {.name = "guided_grammar",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_STRING,
+     .meaning = "A grammar in GBNF or EBNF that the answer must match.",
+     AT(guided_grammar)},
+    {.name = "guided_json_object",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_BOOL,
+     .meaning = "The answer is a JSON object.",
+     AT(guided_json_object)},
+    {.name = "structured_outputs",
+     .type = SH_FIELD_OBJECT,
+     .inner = &structured_fields,
+     .meaning = "The form of the answer; one of its fields may be given."},
+    {.name = "grammar",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_STRING,
+     .meaning = "A grammar in GBNF that the answer must match.",
+     AT(grammar)},
+    {.name = "json_schema",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_OBJECT,
+     .meaning = "A JSON Schema that the answer must satisfy.",
+     AT(json_schema)},
+    {.name = "guided_decoding_backend", .type = SH_FIELD_IGNORED, .meaning = "There is one."},
+    {.name = "guided_whitespace_pattern",
      .type = SH_FIELD_REFUSED,
-     .neutral = "{\"type\":\"text\"}",
-     .meaning = "Structured output."},
-    {.name = "guided_json", .type = SH_FIELD_REFUSED, .meaning = "Structured output."},
-    {.name = "guided_regex", .type = SH_FIELD_REFUSED, .meaning = "Structured output."},
-    {.name = "guided_choice", .type = SH_FIELD_REFUSED, .meaning = "Structured output."},
-    {.name = "guided_grammar", .type = SH_FIELD_REFUSED, .meaning = "Structured output."},
-    {.name = "structured_outputs", .type = SH_FIELD_REFUSED, .meaning = "Structured output."},
-    {.name = "grammar", .type = SH_FIELD_REFUSED, .meaning = "Structured output."},
-    {.name = "json_schema", .type = SH_FIELD_REFUSED, .meaning = "Structured output."},
+     .meaning = "Other white space in JSON."},
     {.name = "best_of",
      .type = SH_FIELD_REFUSED,
      .neutral = "1",
@@ -266,7 +358,8 @@ static const char tools_schema[] =
     "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"type\",\"function\"],"
     "\"properties\":{\"type\":{\"const\":\"function\"},\"function\":{\"type\":\"object\","
     "\"required\":[\"name\"],\"properties\":{\"name\":{\"type\":\"string\"},\"description\":{"
-    "\"type\":\"string\"},\"parameters\":{\"type\":\"object\"}}}}}}";
+    "\"type\":\"string\"},\"parameters\":{\"type\":\"object\"},\"strict\":{\"type\":\"boolean\"}}}}"
+    "}}";
 
 static const sh_field chat_rows[] = {
     {.name = "messages",
@@ -287,8 +380,8 @@ static const sh_field chat_rows[] = {
      .kinds = SH_KIND_STRING | SH_KIND_OBJECT,
      .schema = "{\"anyOf\":[{\"type\":\"string\",\"enum\":[\"auto\",\"none\",\"required\"]},{"
                "\"type\":\"object\"}]}",
-     .meaning = "`auto`, `none`, `required` or one function. With the last two the answer starts "
-                "with a call; an answer without a complete call is an error.",
+     .meaning = "`auto`, `none`, `required` or one function. With the last two the answer is a "
+                "call with arguments that are valid under the function's `parameters`.",
      AT(tool_choice)},
     {.name = "parallel_tool_calls",
      .type = SH_FIELD_BOOL,

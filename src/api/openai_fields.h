@@ -5,6 +5,7 @@
 #ifndef SH_API_OPENAI_FIELDS_H
 #define SH_API_OPENAI_FIELDS_H
 
+#include "api/error.h"
 #include "api/job_spec.h"
 
 typedef struct {
@@ -13,8 +14,14 @@ typedef struct {
     const char *reasoning_effort;
     const cJSON *prompt;
     const cJSON *stop, *stop_token_ids, *logit_bias;
+    const cJSON *response_format, *json_schema, *grammar;
+    const cJSON *guided_json, *guided_regex, *guided_choice, *guided_grammar, *guided_json_object;
+    const cJSON *form_json, *form_regex, *form_choice, *form_grammar, *form_json_object;
     int64_t max_completion_tokens;
     int64_t logprobs_count; /* completions: -1 for none */
 } openai_fields;
+
+/* Reads the fields that prescribe the form of the answer; at most one of them may be given. */
+bool openai_form_read(const openai_fields *fields, sh_job_spec *out, sh_api_error *err);
 
 #endif

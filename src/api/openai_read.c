@@ -116,7 +116,7 @@ static bool shared_read(const openai_fields *fields, sh_job_spec *out, sh_api_er
     if (fields->max_completion_tokens != 0) out->max_tokens = fields->max_completion_tokens;
     return repetition_read(out, err) && stops_read(fields->stop, out, err) &&
            stop_ids_read(fields->stop_token_ids, out, err) &&
-           bias_read(fields->logit_bias, out, err);
+           bias_read(fields->logit_bias, out, err) && openai_form_read(fields, out, err);
 }
 
 /* Reads the table's fields, then calls `rest` for the others. The spec is copied back even on
@@ -132,6 +132,15 @@ static bool fields_read(const sh_field_table *table, sh_job_spec *spec,
                 rest(&fields, err);
     *spec = *out;
     return fine;
+}
+
+/* The prompt shows only the function that is named. */
+static void tools_keep(cJSON *tools, const cJSON *only)
+{
+    for (cJSON *tool = tools->child, *next; tool != NULL; tool = next) {
+        next = tool->next;
+        if (tool != only) cJSON_Delete(cJSON_DetachItemViaPointer(tools, tool));
+    }
 }
 
 static bool tool_choice_read(const cJSON *choice, sh_job_spec *out, sh_api_error *err)
@@ -156,7 +165,7 @@ static bool tool_choice_read(const cJSON *choice, sh_job_spec *out, sh_api_error
         return sh_api_fail(err, 400, "invalid_value", "tool_choice",
                            "'tool_choice' names '%s', which is not in 'tools'", name);
     out->tool_choice = SH_TOOLS_NAMED;
-    out->tool_name = name;
+    tools_keep(out->tools, sh_tools_find(out->tools, name));
     return true;
 }
 
@@ -176,20 +185,6 @@ static cJSON *variables_gather(const openai_fields *fields)
     return vars;
 }
 
-/* What tool_choice means for the prompt: it shows no tools, or only the one that is named. */
-static void tools_apply(sh_job_spec *out)
-{
-    if (out->tool_choice == SH_TOOLS_NONE) out->tools = NULL;
-    if (out->tool_choice == SH_TOOLS_REQUIRED && out->tools->child->next == NULL)
-        out->tool_name = sh_tool_name(out->tools->child);
-    if (out->tool_choice != SH_TOOLS_NAMED) return;
-    for (cJSON *tool = out->tools->child, *next; tool != NULL; tool = next) {
-        next = tool->next;
-        if (tool != sh_tools_find(out->tools, out->tool_name))
-            cJSON_Delete(cJSON_DetachItemViaPointer(out->tools, tool));
-    }
-}
-
 static bool chat_rest(openai_fields *fields, sh_api_error *err)
 {
     sh_job_spec *out = &fields->spec;
@@ -203,7 +198,7 @@ static bool chat_rest(openai_fields *fields, sh_api_error *err)
     if (out->top_logprobs > 0 && !out->logprobs)
         return sh_api_fail(err, 400, "invalid_value", "top_logprobs",
                            "'top_logprobs' is given but 'logprobs' is not true");
-    tools_apply(out);
+    if (out->tool_choice == SH_TOOLS_NONE) out->tools = NULL;
     out->variables = variables_gather(fields);
     return true;
 }

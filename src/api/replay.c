@@ -110,6 +110,7 @@ static void spec_copy(sh_replay_sequence *s, const sh_sequence_spec *spec)
     if (spec->retry_key != NULL) s->spec.retry_key = sh_strdup(spec->retry_key);
     own->logit_bias_ids = copy(own->logit_bias_ids, biases, sizeof(int32_t));
     own->logit_bias = copy(own->logit_bias, biases, sizeof(float));
+    s->spec.grammar.ptr = copy(spec->grammar.ptr, spec->grammar.len, 1);
 }
 
 static void answer_add(sh_replay_sequence *s, int32_t token)
@@ -158,6 +159,7 @@ static void sequence_free(sh_replay_sequence *s)
     free((void *)s->spec.retry_key);
     free((void *)s->spec.sampling.logit_bias_ids);
     free((void *)s->spec.sampling.logit_bias);
+    free((void *)s->spec.grammar.ptr);
     free(s);
 }
 

@@ -1,6 +1,6 @@
-/* From a request to token ids: render the chat template, add the start of a forced tool call,
- * encode and check the result against context and vocabulary. Everything that can be wrong with a
- * request is found here and reported with the name of its field; the engine only checks again. */
+/* From a request to token ids: render the chat template, encode and check the result against
+ * context and vocabulary. Everything that can be wrong with a request is found here and reported
+ * with the name of its field; the engine only checks again. */
 #include "api/served_model.h"
 
 #include "base/alloc.h"
@@ -17,6 +17,7 @@ struct sh_served_model {
     int vocab;
     int64_t created_s;
     sh_model_text *text;
+    sh_form_cache *forms;
 };
 
 sh_served_model *sh_served_model_take(sh_served_model *model)
@@ -29,6 +30,7 @@ void sh_served_model_close(sh_served_model *model)
 {
     if (model == NULL || --model->references > 0) return;
     sh_model_text_close(model->text);
+    sh_form_cache_free(model->forms);
     free(model->dir);
     free(model->name);
     free(model);
@@ -65,7 +67,7 @@ sh_status sh_served_model_open(const sh_engine_info *info, const sh_served_model
     model->context = info->context;
     model->vocab = info->vocab;
     model->created_s = sh_clock_unix_us() / 1000000;
-    if (text_open(model, opts, err) != SH_OK) {
+    if (text_open(model, opts, err) != SH_OK || sh_form_cache_create(&model->forms, err) != SH_OK) {
         sh_served_model_close(model);
         return err->status;
     }
@@ -117,6 +119,11 @@ const char *sh_served_model_type(const sh_served_model *model)
 const sh_tokenizer *sh_served_model_tokenizer(const sh_served_model *model)
 {
     return sh_model_text_tokenizer(model->text);
+}
+
+sh_form_cache *sh_served_model_forms(const sh_served_model *model)
+{
+    return model->forms;
 }
 
 void sh_served_model_piece(const sh_served_model *model, int32_t id, sh_buf *out)
@@ -192,34 +199,16 @@ static bool ids_check(const sh_served_model *model, const int32_t *ids, int coun
     return true;
 }
 
-/* A model that must call a function gets the start of the call as part of its prompt. */
-static bool call_lead(const sh_served_model *model, sh_job_spec *spec, bool in_reasoning,
-                      sh_buf *text, sh_str *lead, sh_api_error *err)
-{
-    size_t start = text->len;
-    if (spec->tool_choice != SH_TOOLS_REQUIRED && spec->tool_choice != SH_TOOLS_NAMED) return true;
-    if (!sh_output_call_lead(sh_model_text_dialect(model->text), in_reasoning, spec->tool_name,
-                             text))
-        return sh_api_fail(err, 400, "unsupported_value", "tool_choice",
-                           "'tool_choice' cannot force the model '%s' to call a function: its call "
-                           "format is not known (set --tool-parser)",
-                           model->name);
-    *lead = sh_arena_str(&spec->arena, sh_str_sub(sh_buf_str(text), start, text->len));
-    return true;
-}
-
 static bool chat_prepare(const sh_served_model *model, sh_job_spec *spec, sh_tokens *out,
                          sh_api_error *err)
 {
     const sh_output_dialect *dialect = sh_model_text_dialect(model->text);
     sh_buf text = {0};
-    sh_str lead = {"", 0};
     bool fine = sh_served_model_render(model, spec, &text, err);
     bool in_reasoning = fine && sh_output_prompt_opens(dialect, sh_buf_str(&text));
-    fine = fine && call_lead(model, spec, in_reasoning, &text, &lead, err) &&
-           encode(model, sh_buf_str(&text), true, &spec->arena, out, err);
+    fine = fine && encode(model, sh_buf_str(&text), true, &spec->arena, out, err);
     out->in_reasoning = in_reasoning;
-    out->lead = lead;
+    out->may_reason = fine && sh_output_may_reason(dialect, sh_buf_str(&text));
     sh_buf_reset(&text);
     return fine && tokens_check(model, out, "messages", err);
 }

@@ -8,6 +8,7 @@
 #define SH_API_SERVED_MODEL_H
 
 #include "api/error.h"
+#include "api/form_cache.h"
 #include "api/job_spec.h"
 #include "engine/engine_client.h"
 #include "text/model_text.h"
@@ -19,7 +20,7 @@ typedef struct {
     const int32_t *ids;
     size_t count;
     bool in_reasoning; /* the prompt ends inside the reasoning */
-    sh_str lead;       /* the start of the answer that is already part of the prompt; or empty */
+    bool may_reason;   /* reasoning is to be expected */
 } sh_tokens;
 
 typedef struct {
@@ -48,6 +49,9 @@ const char *sh_served_model_type(const sh_served_model *model);
 const sh_tokenizer *sh_served_model_tokenizer(const sh_served_model *model); /* never NULL */
 /* Appends the bytes of a token. */
 void sh_served_model_piece(const sh_served_model *model, int32_t id, sh_buf *out);
+
+/* Grammars that were compiled for its answers. */
+sh_form_cache *sh_served_model_forms(const sh_served_model *model);
 
 /* Renders the prompt of a chat with the model's template. */
 bool sh_served_model_render(const sh_served_model *model, const sh_job_spec *spec, sh_buf *out,

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "cmd/support/model_group_setup.h"
 #include "cmd/support/progress.h"
+#include "cmd/support/vocabulary.h"
 #include "engine/engine_socket.h"
 
 #include <pthread.h>
@@ -136,6 +137,7 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
                             const sigset_t *signals, sh_err *err)
 {
     struct stopper stopper = {.signals = *signals, .socket = s->socket};
+    sh_vocabulary_files files = {.model_dir = s->model};
     sh_engine_opts opts = {.model_group = setup->opts,
                            .group = sh_ranks_form_group(&setup->ranks) ? &setup->ranks.opts : NULL,
                            .elastic = true,
@@ -146,6 +148,7 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
                            .timeout_ms = s->req_timeout * 1000,
                            .stall_s = (double)s->stall_ms / 1000,
                            .drafts = (int)s->drafts,
+                           .vocabulary = {sh_vocabulary_load, &files},
                            .lost_for_good = stop_request,
                            .lost_ctx = &stopper};
     sh_progress(s, "load");
@@ -158,6 +161,7 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
     if (status == SH_OK) status = serve(s, engine_socket, engine, &stopper, err);
     sh_engine_socket_close(engine_socket);
     sh_engine_close(engine);
+    sh_vocabulary_files_reset(&files);
     stopper_stop(&stopper); /* last: the engine's thread may call stop_request until it has ended */
     return status;
 }

@@ -2,13 +2,14 @@
  * plans; the fingerprint is how they find out when they did not. It has to be cheap, since it is
  * compared in every step: a slot is hashed as it changes (the blocks by a running mix, then length
  * and slot number), and the fingerprint is the sum over the slots, so a change touches one term
- * only. */
+ * only. Masks are hashed as they come, each with its number. */
 #include "engine/step_plan.h"
 
 #include "base/alloc.h"
 #include "base/hash.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct slot {
     int length;
@@ -18,11 +19,18 @@ struct slot {
     int32_t *blocks;
 };
 
+struct mask {
+    uint64_t term; /* 0: there is none */
+    uint64_t *words;
+};
+
 struct sh_batch_state {
     sh_step_limits limits;
     uint64_t fingerprint;
     int32_t *blocks; /* [slots, seq_blocks] */
     struct slot *slots;
+    uint64_t *mask_words; /* [masks, words] */
+    struct mask *masks;
 };
 
 sh_batch_state *sh_batch_state_create(const sh_step_limits *limits)
@@ -34,6 +42,10 @@ sh_batch_state *sh_batch_state_create(const sh_step_limits *limits)
                                sizeof(*b->blocks));
     for (int i = 0; i < limits->slots; i++)
         b->slots[i].blocks = b->blocks + (size_t)i * (size_t)limits->seq_blocks;
+    size_t words = sh_step_mask_words(limits);
+    b->masks = sh_alloc_array((size_t)limits->masks, sizeof(*b->masks));
+    b->mask_words = sh_alloc_array((size_t)limits->masks * words, sizeof(*b->mask_words));
+    for (int i = 0; i < limits->masks; i++) b->masks[i].words = b->mask_words + (size_t)i * words;
     return b;
 }
 
@@ -42,6 +54,8 @@ void sh_batch_state_free(sh_batch_state *b)
     if (b == NULL) return;
     free(b->slots);
     free(b->blocks);
+    free(b->masks);
+    free(b->mask_words);
     free(b);
 }
 
@@ -90,6 +104,31 @@ static sh_status seq_apply(sh_batch_state *b, const sh_step_seq *q, const int32_
     return SH_OK;
 }
 
+static void mask_set(sh_batch_state *b, int number, const uint64_t *words)
+{
+    struct mask *m = &b->masks[number - 1];
+    size_t count = sh_step_mask_words(&b->limits);
+    uint64_t term = sh_mix64((uint64_t)number);
+    memcpy(m->words, words, count * sizeof(*words));
+    for (size_t i = 0; i < count; i++) term = sh_mix64(term ^ words[i]);
+    term |= 1;
+    b->fingerprint += term - m->term;
+    m->term = term;
+}
+
+static sh_status masks_apply(sh_batch_state *b, const sh_step_plan *step, sh_err *err)
+{
+    size_t words = sh_step_mask_words(&b->limits);
+    for (int i = 0; i < step->mask_count; i++)
+        mask_set(b, step->mask_numbers[i], step->mask_words + (size_t)i * words);
+    for (int i = 0; i < step->draw_count; i++) {
+        int number = step->draws[i].mask;
+        if (number != 0 && b->masks[number - 1].term == 0)
+            return sh_err_set(err, SH_ERR_GROUP, "draw %d: there is no mask %d", i, number);
+    }
+    return SH_OK;
+}
+
 sh_status sh_batch_state_apply(sh_batch_state *b, const sh_step_plan *step, sh_span *spans,
                                sh_err *err)
 {
@@ -108,7 +147,12 @@ sh_status sh_batch_state_apply(sh_batch_state *b, const sh_step_plan *step, sh_s
         token += q->token_count;
         block += q->block_count;
     }
-    return SH_OK;
+    return masks_apply(b, step, err);
+}
+
+const uint64_t *sh_batch_state_mask(const sh_batch_state *b, const sh_step_draw *draw)
+{
+    return draw->mask == 0 ? NULL : b->masks[draw->mask - 1].words;
 }
 
 uint64_t sh_batch_state_fingerprint(const sh_batch_state *b)

@@ -59,6 +59,7 @@ struct sh_engine {
     sh_members members; /* unless the group is of fixed size */
     sh_blocks *blocks;
     uint64_t blocks_epoch; /* the KV that this book is about: sh_model_group_kv_epoch */
+    sh_constraints *constraints;
     sh_sched *sched;
     sh_kept_answers *kept;
     struct flight *flights; /* ring of [stages] */
@@ -144,7 +145,7 @@ static void sched_open(sh_engine *e)
     const sh_step_limits *limits = sh_model_group_limits(e->model_group);
     bool longrope = config->rope[0].kind == SH_ROPE_LONGROPE;
     sh_sched_opts opts = {.limits = *limits,
-                          .vocab = config->vocab,
+                          .constraints = e->constraints,
                           .context = sh_model_group_context(e->model_group),
                           .queue_max = e->opts.queue_max,
                           .timeout_ms = e->opts.timeout_ms,
@@ -239,6 +240,9 @@ sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *er
         e->info = (sh_engine_info){.model_dir = opts->model_group.model_dir,
                                    .vocab = config->vocab,
                                    .model_hash = sh_model_group_identity(e->model_group)};
+        status = sh_constraints_open(&opts->vocabulary, config->vocab, &e->constraints, err);
+    }
+    if (status == SH_OK) {
         status = group_form(e, err);
         if (status == SH_ERR_MEMORY && waits_for_all(e)) status = group_form(e, err);
     }
@@ -257,6 +261,7 @@ void sh_engine_close(sh_engine *e)
     for (command c; sh_queue_pop(e->commands, &c, 0) == SH_OK;) sh_submit_message_reset(&c.submit);
     sh_queue_free(e->commands);
     sh_sched_free(e->sched);
+    sh_constraints_close(e->constraints);
     sh_kept_free(e->kept);
     sh_blocks_free(e->blocks);
     flights_free(e);

@@ -2,7 +2,8 @@
  *
  * An engine is rank 0 of its model group: it has a loaded shard, the book of KV blocks, the
  * scheduler, and a thread that runs one step after the other. Requests of token ids go in, events
- * come out through a sink, on the engine's thread. The engine knows nothing about text.
+ * come out through a sink, on the engine's thread. The engine knows nothing about text, except
+ * where a request brings a grammar (engine/constraint.h).
  *
  * When a rank is lost, all open requests end with an error that says so, and the engine re-forms
  * the group as soon as the rank is back, or without it; the client can then submit them again. The
@@ -31,6 +32,7 @@ typedef struct {
     int64_t timeout_ms;
     double stall_s;
     int drafts;
+    sh_vocabulary_source vocabulary; /* of requests with a grammar */
     /* Called on the engine's thread when the group is lost and cannot be re-formed; may be NULL. */
     void (*lost_for_good)(void *ctx);
     void *lost_ctx;

@@ -191,6 +191,9 @@ sh_status sh_engine_client_submit(sh_engine_client *c, const sh_sequence_spec *q
         return sh_err_set(err, SH_ERR_LIMIT,
                           "the prompt has %zu tokens, more than an engine can take",
                           q->prompt_count);
+    if (q->grammar.len > SH_GRAMMAR_PACKED_MAX)
+        return sh_err_set(err, SH_ERR_LIMIT, "the grammar takes %zu bytes; at most %d are allowed",
+                          q->grammar.len, SH_GRAMMAR_PACKED_MAX);
     SH_ASSERT(q->stop_id_count <= SH_STOP_IDS_MAX &&
               q->sampling.logit_bias_count <= SH_LOGIT_BIAS_MAX);
     if (c->open_count == c->open_cap) {

@@ -28,7 +28,8 @@ enum {
     SH_TOP_LOGPROBS_MAX = SH_MAX_OF(SH_BOUNDS_LOGPROBS),
     SH_STOP_IDS_MAX = 64,
     SH_RETRY_KEY_MAX = 320,
-    SH_LOGIT_BIAS_MAX = 1024
+    SH_LOGIT_BIAS_MAX = 1024,
+    SH_GRAMMAR_PACKED_MAX = 16 << 20 /* bytes of a packed grammar */
 };
 
 /* How a token is drawn. Zero is not a default: fill from sh_sampling_default(). */
@@ -65,6 +66,8 @@ typedef struct {
     int stop_id_count;
     int logprobs; /* -1: none; else the number of alternatives besides the token itself */
     sh_sampling sampling;
+    sh_str grammar; /* what the answer must match, packed (text/grammar/pack.h); empty: none. A stop
+                       id is then allowed only where the text may end. */
     int64_t timeout_ms; /* from submit to done; 0: the engine's default */
 } sh_sequence_spec;
 
@@ -148,7 +151,8 @@ int sh_engine_client_fd(const sh_engine_client *client);
 bool sh_engine_client_wants_write(const sh_engine_client *client);
 const sh_engine_info *sh_engine_client_info(const sh_engine_client *client);
 
-/* These queue a message and never wait. submit refuses a prompt that does not fit into a frame. */
+/* These queue a message and never wait. submit refuses a prompt or a grammar that does not fit into
+ * a frame. */
 SH_MUST_CHECK sh_status sh_engine_client_submit(sh_engine_client *client,
                                                 const sh_sequence_spec *spec, sh_err *err);
 void sh_engine_client_cancel(sh_engine_client *client, uint64_t id);

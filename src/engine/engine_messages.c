@@ -104,6 +104,7 @@ void sh_engine_msg_put_submit(sh_buf *out, const sh_sequence_spec *q)
     sh_put_uint(out, (uint32_t)q->stop_id_count, 4);
     sh_put_ints(out, q->stop_ids, (size_t)q->stop_id_count);
     put_sampling(out, &q->sampling);
+    sh_put_text(out, q->grammar);
     sh_put_uint(out, q->prompt_count, 4);
     sh_put_ints(out, q->prompt, q->prompt_count);
     frame_close(out, at);
@@ -112,7 +113,7 @@ void sh_engine_msg_put_submit(sh_buf *out, const sh_sequence_spec *q)
 /* The arrays of a spec, still in the payload and not aligned. */
 struct arrays {
     const void *stop_ids, *bias_ids, *bias, *prompt;
-    sh_str retry_key;
+    sh_str retry_key, grammar;
 };
 
 static void get_sampling(sh_reader *r, sh_sampling *s, struct arrays *a)
@@ -151,6 +152,8 @@ static void get_request(sh_reader *r, sh_sequence_spec *q, struct arrays *a)
     if (q->stop_id_count < 0 || q->stop_id_count > SH_STOP_IDS_MAX) r->failed = true;
     a->stop_ids = sh_get_array(r, (size_t)q->stop_id_count, sizeof(int32_t));
     get_sampling(r, &q->sampling, a);
+    a->grammar = sh_get_text(r);
+    if (a->grammar.len > SH_GRAMMAR_PACKED_MAX) r->failed = true;
     q->prompt_count = (size_t)sh_get_uint(r, 4);
     a->prompt = sh_get_array(r, q->prompt_count, sizeof(int32_t));
 }
@@ -176,14 +179,16 @@ sh_status sh_engine_msg_get_submit(sh_str payload, sh_submit_message *out, sh_er
         *out = (sh_submit_message){.spec.id = q->id};
         return status;
     }
-    /* One allocation: the arrays have elements of 4 bytes and so are aligned, the key is last. */
+    /* One allocation: the arrays have elements of 4 bytes and so are aligned, bytes come last. */
     size_t word = sizeof(int32_t), stops = (size_t)q->stop_id_count * word;
     size_t biases = (size_t)q->sampling.logit_bias_count * word, prompt = q->prompt_count * word;
-    char *at = got.memory = sh_alloc(stops + 2 * biases + prompt + a.retry_key.len + 1);
+    char *at = got.memory = sh_alloc(stops + 2 * biases + prompt + a.grammar.len + a.retry_key.len +
+                                     1);
     q->stop_ids = (const int32_t *)(void *)place(&at, a.stop_ids, stops);
     q->sampling.logit_bias_ids = (const int32_t *)(void *)place(&at, a.bias_ids, biases);
     q->sampling.logit_bias = (const float *)(void *)place(&at, a.bias, biases);
     q->prompt = (const int32_t *)(void *)place(&at, a.prompt, prompt);
+    q->grammar = (sh_str){place(&at, a.grammar.ptr, a.grammar.len), a.grammar.len};
     q->retry_key = place(&at, a.retry_key.ptr, a.retry_key.len);
     *at = '\0';
     *out = got;

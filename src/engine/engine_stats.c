@@ -55,6 +55,10 @@ static void counts_json(const sh_engine_stats *s, const sh_sched_stats *c, sh_bu
         {"drafts_tried", c->drafts_tried},
         {"drafts_kept", c->drafts_kept},
         {"redone_tokens", c->redone_tokens},
+        {"constrained", c->constrained},
+        {"masks_used", c->masks_used},
+        {"masks_sent", c->masks_sent},
+        {"forced_tokens", c->forced_tokens},
         {"steps", s->steps},
         {"group_failures", s->failures},
         {"group_changes", s->changes},
@@ -201,9 +205,9 @@ void sh_engine_stats_json(sh_engine_stats *s, sh_model_group *mg, sh_sched *sche
     sh_buf_addf(out,
                 "{\"uptime_s\":%.3f,\"backend\":\"%s\",\"world_size\":%d,\"stages\":%d,\"context\":"
                 "%d,\"step_s\":%.6f,"
-                "\"schedule_s\":%.6f,",
+                "\"schedule_s\":%.6f,\"mask_s\":%.6f,",
                 (double)(sh_clock_ns() - s->opened_ns) * 1e-9, backend, sh_model_group_size(mg),
-                s->stages, sh_model_group_context(mg), s->step_s, s->schedule_s);
+                s->stages, sh_model_group_context(mg), s->step_s, s->schedule_s, c->mask_s);
     sh_buf_addf(out, "\"request_timeout_s\":%.3f,\"reported_s\":%.3f,",
                 (double)opts->timeout_ms * 1e-3,
                 s->reported_ns == 0 ? 0 : (double)(s->reported_ns - s->opened_ns) * 1e-9);

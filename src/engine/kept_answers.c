@@ -50,7 +50,8 @@ static void answer_remove(sh_kept_answers *k, answer *gone)
     while (*at != gone) at = &(*at)->next;
     *at = gone->next;
     k->count--;
-    k->bytes -= gone->record.len + gone->id_cap * sizeof(*gone->ids);
+    k->bytes -= gone->record.len + gone->id_cap * sizeof(*gone->ids) +
+                gone->request.spec.grammar.len;
     sh_submit_message_reset(&gone->request);
     sh_buf_reset(&gone->record);
     free(gone->ids);
@@ -141,7 +142,7 @@ static answer *answer_create(sh_kept_answers *k, uint64_t owner, sh_submit_messa
     a->next = k->list;
     k->list = a;
     k->count++;
-    k->bytes += a->id_cap * sizeof(*a->ids);
+    k->bytes += a->id_cap * sizeof(*a->ids) + spec->grammar.len;
     return a;
 }
 

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 enum {
+    MASKS_KEPT = 256,          /* masks that the ranks keep, 20 kB each for 160k tokens */
     ADJUSTS_MORE = 1 << 14,    /* logit changes of one step, beyond what one sequence may need */
     MESSAGE_RESERVE = 1 << 18, /* large enough for the plans of decode steps */
 };
@@ -669,7 +670,10 @@ static void steps_prepare(sh_model_group *mg)
                                   .draws = mg->opts.draws,
                                   .adjusts = 2 * mg->context + ADJUSTS_MORE,
                                   .blocks = mg->kv_blocks,
-                                  .seq_blocks = mg->context / SH_KV_BLOCK + 2};
+                                  .seq_blocks = mg->context / SH_KV_BLOCK + 2,
+                                  .vocab = mg->config.vocab,
+                                  .masks = mg->opts.draws > MASKS_KEPT ? mg->opts.draws
+                                                                       : MASKS_KEPT};
     mg->peers = (sh_peers){.ctx = mg, .reduce = reduce};
     mg->self = sh_rank_create(mg->model, mg->group == NULL ? NULL : &mg->peers, &mg->limits,
                               mg->stages);

@@ -469,7 +469,7 @@ sh_status sh_model_group_work(sh_model_group *mg, sh_err *err)
         sh_buf_clear(&mg->message);
         sh_status status = message_broadcast(mg, err);
         if (status != SH_OK) return status;
-        status = sh_step_plan_unpack(sh_buf_str(&mg->message), mg->config.vocab, mg->plan, err);
+        status = sh_step_plan_unpack(sh_buf_str(&mg->message), mg->plan, err);
         if (status == SH_OK && mg->plan->kind == SH_STEP_STOP) return SH_OK;
         if (status == SH_OK) status = plan_work(mg, err);
         if (status == SH_OK) continue;

@@ -122,7 +122,8 @@ static void queries_fill(sh_rank *r, const sh_step_plan *plan)
     for (int i = 0; i < plan->draw_count; adjusts += plan->draws[i++].adjust_count)
         r->queries[i] = (sh_row_query){.draw = plan->draws[i].draw,
                                        .adjusts = adjusts,
-                                       .adjust_count = plan->draws[i].adjust_count};
+                                       .adjust_count = plan->draws[i].adjust_count,
+                                       .allowed = sh_batch_state_mask(r->state, &plan->draws[i])};
 }
 
 sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)

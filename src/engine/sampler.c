@@ -143,12 +143,13 @@ static int32_t draw_among(const sh_draw *d, const sh_candidate *top, int64_t cou
     return top[best].id;
 }
 
+/* Tokens that cannot be drawn are no alternatives. */
 static void report(const sh_draw *d, float logit, const sh_candidate *top, int64_t count,
                    double log_total, sh_pick *out)
 {
     out->logprob = d->logprobs >= 0 ? (float)((double)logit - log_total) : 0;
     out->top_count = 0;
-    for (int64_t i = 0; i < count && i < d->logprobs; i++)
+    for (int64_t i = 0; i < count && i < d->logprobs && top[i].logit > -INFINITY; i++)
         out->top[out->top_count++] = (sh_token_logprob){top[i].id,
                                                         (float)((double)top[i].logit - log_total)};
 }

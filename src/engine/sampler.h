@@ -1,13 +1,14 @@
 /* sampler.h - from a row of logits to a token, even when the row is split over ranks.
  *
- * Each rank adjusts its part of the row (penalties, bias) and reduces it to a small
+ * Each rank adjusts its part of the row (penalties, bias, mask) and reduces it to a small
  * sh_logits_summary; rank 0 joins the summaries in rank order and picks. The pick depends on the
  * logits, the request and the position only: the noise of a draw is a function of (seed, position,
  * token), so the same token comes out for any split, in any batch and in any order.
  *
- * Order of the chain: bias, repetition, presence and frequency; then top_p, min_p and top_k on the
- * probabilities at temperature 1; then the draw at the temperature. Each filter keeps a prefix of
- * the tokens sorted by logit (ties: the lower id first), so together they keep the shortest prefix.
+ * Order of the chain: bias, repetition, presence and frequency, mask; then top_p, min_p and top_k
+ * on the probabilities at temperature 1; then the draw at the temperature. Each filter keeps a
+ * prefix of the tokens sorted by logit (ties: the lower id first), so together they keep the
+ * shortest prefix.
  *
  * Threads: pure functions over the caller's memory. */
 #ifndef SH_ENGINE_SAMPLER_H
@@ -21,7 +22,7 @@
 
 typedef struct {
     int32_t id;
-    float logprob; /* at temperature 1, after bias and penalties */
+    float logprob; /* at temperature 1, after bias, penalties and mask */
     int top_count;
     sh_token_logprob top[SH_TOP_LOGPROBS_MAX];
 } sh_pick;

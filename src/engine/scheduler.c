@@ -26,7 +26,8 @@ sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_
     s->ctx = ctx;
     s->slots = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_sequence *));
     s->leaves = sh_alloc_array((size_t)opts->limits.slots, sizeof(*s->leaves));
-    sh_marks_init(&s->marks, opts->vocab);
+    sh_marks_init(&s->marks, opts->limits.vocab);
+    s->masks = sh_mask_table_create(opts->limits.masks);
     return s;
 }
 
@@ -75,6 +76,7 @@ void sh_sched_free(sh_sched *s)
     free(s->slots);
     free(s->leaves);
     sh_marks_reset(&s->marks);
+    sh_mask_table_free(s->masks);
     free(s);
 }
 
@@ -142,6 +144,26 @@ static bool answered_fully(sh_sched *s, uint64_t owner, const sh_sequence_spec *
     return true;
 }
 
+static void bind_or_fail(sh_sched *s, sh_sequence *seq)
+{
+    sh_err err;
+    sh_status status = sh_sched_bind(s, seq, &err);
+    if (status == SH_AGAIN)
+        s->unbound = true;
+    else if (status != SH_OK)
+        sh_sched_fail(s, seq, &err);
+}
+
+void sh_sched_bind_waiting(sh_sched *s)
+{
+    if (!s->unbound) return;
+    s->unbound = false;
+    for (sh_sequence *seq = s->waiting.first, *next; seq != NULL; seq = next) {
+        next = seq->next;
+        bind_or_fail(s, seq);
+    }
+}
+
 void sh_sched_submit(sh_sched *s, uint64_t owner, const sh_sequence_spec *q)
 {
     sh_err err;
@@ -162,6 +184,7 @@ void sh_sched_submit(sh_sched *s, uint64_t owner, const sh_sequence_spec *q)
     seq->long_rope = sh_sched_outgrown(s, seq->count);
     list_add(&s->waiting, seq);
     s->stats.waiting++;
+    bind_or_fail(s, seq);
 }
 
 /* Takes a running sequence out of its slot and releases its blocks. The next plan tells the ranks
@@ -226,6 +249,11 @@ static void sequence_fail(sh_sched *s, sh_sequence *seq, const sh_err *err, int 
     s->stats.failed++;
     s->emit(s->ctx, seq->owner, &event);
     sequence_end(s, seq);
+}
+
+void sh_sched_fail(sh_sched *s, sh_sequence *seq, const sh_err *err)
+{
+    sequence_fail(s, seq, err, 0);
 }
 
 static sh_sched_list *list_of(sh_sched *s, int which)
@@ -297,7 +325,7 @@ static void expire_one(sh_sched *s, sh_sequence *seq, const void *arg)
     sh_err_set(&err, SH_ERR_TIMEOUT, "timed out after %.3g s while %s, with %d tokens generated",
                seconds(seq->submitted_ns, sh_clock_ns()), seq->slot < 0 ? "waiting" : "running",
                sh_sequence_answered(seq));
-    sequence_fail(s, seq, &err, 0);
+    sh_sched_fail(s, seq, &err);
 }
 
 void sh_sched_expire(sh_sched *s)
@@ -335,13 +363,6 @@ void sh_sched_pause(sh_sched *s, sh_sequence *seq)
     s->stats.paused++;
 }
 
-static bool is_stop(const sh_sequence_spec *q, int32_t token)
-{
-    for (int i = 0; i < q->stop_id_count; i++)
-        if (q->stop_ids[i] == token) return true;
-    return false;
-}
-
 static void emit_token(sh_sched *s, const sh_sequence *seq, const sh_pick *pick)
 {
     sh_event event = {.kind = SH_EVENT_TOKEN,
@@ -361,42 +382,71 @@ static int tokens_lost(const sh_sched *s, int computed)
     return s->opts.fixed_state ? computed % SH_KV_BLOCK : 0;
 }
 
+/* How a sequence stands after a token. */
+typedef enum { OPEN, ENDED, FAILED } standing;
+
+/* Appends a token to the answer. */
+static standing token_take(sh_sched *s, sh_sequence *seq, const sh_pick *pick, sh_finish *finish,
+                           sh_err *err)
+{
+    seq->tokens[seq->count++] = pick->id;
+    s->stats.answer_tokens++;
+    if (seq->first_token_ns == 0) seq->first_token_ns = sh_clock_ns();
+    if (sh_sequence_stops(seq, pick->id)) {
+        *finish = SH_FINISH_STOP;
+        return ENDED;
+    }
+    if (sh_sched_match(s, seq, pick->id, err) != SH_OK) return FAILED;
+    emit_token(s, seq, pick);
+    *finish = SH_FINISH_LENGTH;
+    return seq->count < seq->count_max ? OPEN : ENDED;
+}
+
+/* Appends tokens that need no draw, since the grammar allows no other. They are what a draw would
+ * give, with the probability that it would report. Returns how many. */
+static int forced_take(sh_sched *s, sh_sequence *seq, standing *now, sh_finish *finish, sh_err *err)
+{
+    enum { FORCED_MAX = 32 }; /* at a time: they all run in the next step */
+    int most = FORCED_MAX < s->opts.limits.tokens / 2 ? FORCED_MAX : s->opts.limits.tokens / 2;
+    int taken = 0;
+    for (; *now == OPEN && taken < most; taken++) {
+        sh_pick pick = {.top_count = seq->spec.logprobs > 0};
+        if (sh_sched_only_token(s, seq, &pick.id, err) != SH_OK) *now = FAILED;
+        if (*now == FAILED || pick.id < 0) break;
+        pick.top[0].id = pick.id;
+        *now = token_take(s, seq, &pick, finish, err);
+    }
+    s->stats.forced_tokens += (uint64_t)taken;
+    return taken;
+}
+
 /* Appends the picks of one sequence: the first always, each further one only while the draft before
- * it was right, since it was computed on top of that draft. Returns false when the answer is
- * complete, with *finish set. */
-static bool picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, sh_finish *finish)
+ * it was right, since it was computed on top of that draft. */
+static standing picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, sh_finish *finish,
+                           sh_err *err)
 {
     int drafts = seq->draft_count, kept = 0, known = seq->count;
-    bool open = true;
-    for (int i = 0; open && i <= drafts; i++) {
-        int32_t token = picks[i].id;
-        bool guessed = i < drafts && seq->tokens[known + i] == token;
-        seq->tokens[seq->count++] = token;
-        s->stats.answer_tokens++;
-        if (seq->first_token_ns == 0) seq->first_token_ns = sh_clock_ns();
-        if (is_stop(&seq->spec, token)) {
-            *finish = SH_FINISH_STOP;
-            open = false;
-        } else {
-            emit_token(s, seq, &picks[i]);
-            *finish = SH_FINISH_LENGTH;
-            open = seq->count < seq->count_max;
-        }
+    standing now = OPEN;
+    for (int i = 0; now == OPEN && i <= drafts; i++) {
+        bool guessed = i < drafts && seq->tokens[known + i] == picks[i].id;
+        now = token_take(s, seq, &picks[i], finish, err);
         if (!guessed) break;
         kept++;
     }
     /* The last token has no KV yet. */
     int computed = known + kept < seq->count ? known + kept : seq->count - 1;
     int lost = kept < drafts ? tokens_lost(s, computed) : 0;
+    int more = forced_take(s, seq, &now, finish, err);
     seq->draft_count = 0;
     s->stats.drafts_tried += (uint64_t)drafts;
     s->stats.drafts_kept += (uint64_t)kept;
+    if (seq->draft_source == SH_DRAFT_FORCED) s->stats.forced_tokens += (uint64_t)kept;
     s->stats.redone_tokens += (uint64_t)lost;
     if (drafts > 0) sh_sequence_draft_result(seq, drafts + lost, kept);
     /* If the next step cannot take them all, they run like a prompt, in chunks. */
-    seq->redo = lost < s->opts.limits.tokens ? lost : 0;
+    seq->catch_up = lost + more < s->opts.limits.tokens ? lost + more : 0;
     sh_sequence_computed(seq, s->blocks, computed - lost);
-    return open;
+    return now;
 }
 
 bool sh_sched_outgrown(const sh_sched *s, int count)
@@ -419,19 +469,21 @@ static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks)
     if (seq == NULL || !seq->in_flight) return; /* failed meanwhile, with its group */
     seq->in_flight = false;
     sh_finish finish = SH_FINISH_CANCEL;
-    bool open = true;
+    sh_err err;
+    standing now = OPEN;
     if (seq->cancelled)
-        open = false;
+        now = ENDED;
     else if (q->draw_count > 0)
-        open = picks_take(s, seq, picks, &finish);
+        now = picks_take(s, seq, picks, &finish, &err);
     else {
         sh_sequence_computed(seq, s->blocks, q->pos + q->token_count);
         emit_progress(s, seq, seq->computed);
     }
-    if (open)
-        rope_switch(s, seq);
-    else
-        sh_sched_done(s, seq, finish);
+    switch (now) {
+    case OPEN: rope_switch(s, seq); break;
+    case ENDED: sh_sched_done(s, seq, finish); break;
+    case FAILED: sh_sched_fail(s, seq, &err); break;
+    }
 }
 
 void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks, double step_s)

@@ -17,16 +17,16 @@
 
 typedef struct {
     sh_step_limits limits;
-    int vocab;
-    int context;          /* tokens of the longest sequence */
-    int queue_max;        /* requests that may wait */
-    int64_t timeout_ms;   /* of a request without its own; 0: no limit */
-    double stall_s;       /* target for the length of a step while streams are running */
-    int stages_in_flight; /* plans in flight at once; each gets its share of the sequences */
-    int drafts;           /* tokens to draft ahead; 0: none */
-    bool fixed_state;     /* the model has layers with a fixed-size state: wrong drafts are undone
-                             by computing again from the last block border */
-    int rope_original;    /* longer sequences use the long RoPE factors; 0: the model has one set */
+    sh_constraints *constraints; /* for requests with a grammar; borrowed */
+    int context;                 /* tokens of the longest sequence */
+    int queue_max;               /* requests that may wait */
+    int64_t timeout_ms;          /* of a request without its own; 0: no limit */
+    double stall_s;              /* target for the length of a step while streams are running */
+    int stages_in_flight;        /* plans in flight at once; each gets its share of the sequences */
+    int drafts;                  /* tokens to draft ahead; 0: none */
+    bool fixed_state;  /* the model has layers with a fixed-size state: wrong drafts are undone
+                          by computing again from the last block border */
+    int rope_original; /* longer sequences use the long RoPE factors; 0: the model has one set */
 } sh_sched_opts;
 
 /* Events of one request come in order; the last is DONE or ERROR. */
@@ -37,6 +37,12 @@ typedef struct {
     uint64_t requests, refused, finished, failed, cancelled, paused;
     uint64_t prompt_tokens, cached_tokens, answer_tokens, drafts_tried, drafts_kept;
     uint64_t redone_tokens; /* run once more after wrong drafts; see fixed_state */
+    uint64_t constrained;   /* requests that were bound to a grammar */
+    uint64_t masks_used;    /* draws with a mask */
+    uint64_t masks_sent;    /* masks that the ranks did not have */
+    uint64_t forced_tokens; /* of answers, which a grammar left no choice about: not drawn, or
+                               drafted and right */
+    double mask_s;          /* time spent on grammars and masks */
 } sh_sched_stats;
 
 typedef struct sh_sched sh_sched;

@@ -1,7 +1,8 @@
-/* scheduler_internal.h - what scheduler.c and scheduler_plan.c share; private to them. */
+/* scheduler_internal.h - what the files of the scheduler share; private to them. */
 #ifndef SH_ENGINE_SCHEDULER_INTERNAL_H
 #define SH_ENGINE_SCHEDULER_INTERNAL_H
 
+#include "engine/mask_table.h"
 #include "engine/scheduler.h"
 
 enum { SH_SCHED_CHUNK_MIN = SH_KV_BLOCK, SH_SCHED_CLIENT_BUCKETS = 256 };
@@ -24,6 +25,8 @@ struct sh_sched {
     uint64_t order;
     double token_s; /* running average of the time a prompt token takes; 0: not measured yet */
     sh_marks marks;
+    sh_mask_table *masks;
+    bool unbound; /* some that wait may not be bound to their grammars yet */
     sh_sched_stats stats;
 };
 
@@ -39,7 +42,30 @@ void sh_sched_admit(sh_sched *sched, sh_sequence *seq, int slot);
 /* Releases the KV of a running sequence and puts it back in the queue, to be computed again. */
 void sh_sched_pause(sh_sched *sched, sh_sequence *seq);
 
-/* Ends a sequence with DONE and frees it. */
+/* Ends a sequence with DONE, or with an error that is its own, and frees it. */
 void sh_sched_done(sh_sched *sched, sh_sequence *seq, sh_finish finish);
+void sh_sched_fail(sh_sched *sched, sh_sequence *seq, const sh_err *err);
+
+/* Binds the sequences that wait for it to their grammars, if the vocabulary is there. */
+void sh_sched_bind_waiting(sh_sched *sched);
+
+/* ---- grammars; an error of these is the sequence's own ---- */
+
+/* Binds a sequence to its grammar and matches the answer so far. SH_AGAIN: the vocabulary is still
+ * being loaded. */
+SH_MUST_CHECK sh_status sh_sched_bind(sh_sched *sched, sh_sequence *seq, sh_err *err);
+
+/* The answer goes on with a token. */
+SH_MUST_CHECK sh_status sh_sched_match(sh_sched *sched, sh_sequence *seq, int32_t token,
+                                       sh_err *err);
+
+/* The only token that may come next; -1 if there is a choice. */
+SH_MUST_CHECK sh_status sh_sched_only_token(sh_sched *sched, sh_sequence *seq, int32_t *out,
+                                            sh_err *err);
+
+/* Puts the masks of the next draws into the plan, which must then have these draws. Drafts that
+ * have none are given up. */
+SH_MUST_CHECK sh_status sh_sched_mask(sh_sched *sched, sh_step_plan *step, sh_sequence *seq,
+                                      sh_err *err);
 
 #endif

@@ -50,21 +50,26 @@ static bool adjusts_fit(const sh_step_plan *step, const sh_sequence *seq, int dr
     return (int64_t)most * (1 + drafts) <= step->limits.adjusts - step->adjust_count;
 }
 
-static void add_draw(sh_sched *s, sh_step_plan *step, const sh_sequence *seq, int known)
+/* Adds a draw after the known tokens and `drafts` of the drafts. Where a grammar decides what may
+ * end the answer, min_tokens is part of the mask. */
+static void add_draw(sh_sched *s, sh_step_plan *step, const sh_sequence *seq, int drafts)
 {
     const sh_sequence_spec *q = &seq->spec;
+    bool bound = seq->constraint != NULL;
+    int known = seq->count + drafts;
     sh_step_draw *d = &step->draws[step->draw_count++];
     sh_adjust *list = step->adjusts + step->adjust_count;
     d->draw = sh_draw_of(q, known);
+    d->mask = bound ? seq->masks[drafts] : 0;
     d->adjust_count = sh_adjust_list(&q->sampling, seq->tokens, known, seq->prompt_count, &s->marks,
                                      list);
-    if (known - seq->prompt_count < q->min_tokens)
+    if (!bound && known - seq->prompt_count < q->min_tokens)
         d->adjust_count += ban_stops(q, list + d->adjust_count);
     step->adjust_count += d->adjust_count;
 }
 
 /* Adds `count` tokens of a sequence to the plan, and the blocks that the ranks do not know yet. The
- * sequence must have its blocks. */
+ * sequence must have its blocks, and the plan the masks of its draws. */
 static void add_tokens(sh_sched *s, sh_step_plan *step, sh_sequence *seq, int count)
 {
     sh_step_seq *q = &step->seqs[step->seq_count++];
@@ -80,13 +85,13 @@ static void add_tokens(sh_sched *s, sh_step_plan *step, sh_sequence *seq, int co
         step->tokens[step->token_count++] = seq->tokens[seq->computed + i];
     while (seq->blocks_sent < seq->block_count)
         step->blocks[step->block_count++] = seq->blocks[seq->blocks_sent++];
-    for (int i = 0; i < q->draw_count; i++) add_draw(s, step, seq, seq->count + i);
+    for (int i = 0; i < q->draw_count; i++) add_draw(s, step, seq, i);
     seq->in_flight = true;
 }
 
 static bool decoding(const sh_sequence *seq)
 {
-    return seq->count - seq->computed == 1 + seq->redo;
+    return seq->count - seq->computed == 1 + seq->catch_up;
 }
 
 /* How many tokens to draft: some while the step is small, and none past the point at which the
@@ -95,19 +100,20 @@ static int drafts_max(const sh_sched *s, const sh_step_plan *step, const sh_sequ
 {
     enum { DRAFT_TOKENS = 16 }; /* a larger step is compute-bound, and wrong drafts cost time */
     int most = s->opts.drafts;
-    if (step->token_count + seq->redo + 1 + most > DRAFT_TOKENS) return 0;
+    if (step->token_count + seq->catch_up + 1 + most > DRAFT_TOKENS) return 0;
     if (!seq->long_rope && sh_sched_outgrown(s, seq->count + most))
         most = s->opts.rope_original - seq->count;
     return most;
 }
 
-/* Adds one token of a decoding sequence, what it has to compute again, and drafts. When blocks run
+/* Adds one token of a decoding sequence, what it has to catch up on, and drafts. When blocks run
  * out, gives up the drafts, then pauses younger sequences. False when the sequence itself was
  * paused or ended. */
 static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
 {
     int drafts = drafts_max(s, step, seq);
-    seq->draft_count = drafts > 0 ? sh_sequence_draft(seq, drafts) : 0;
+    seq->draft_count = 0;
+    if (drafts > 0) sh_sequence_draft(seq, drafts);
     if (!adjusts_fit(step, seq, seq->draft_count)) seq->draft_count = 0;
     while (!sh_sequence_grow(seq, s->blocks, seq->count + seq->draft_count)) {
         if (seq->draft_count > 0) {
@@ -120,7 +126,12 @@ static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
             return false;
         }
     }
-    add_tokens(s, step, seq, seq->redo + 1 + seq->draft_count);
+    sh_err err;
+    if (sh_sched_mask(s, step, seq, &err) != SH_OK) {
+        sh_sched_fail(s, seq, &err);
+        return false;
+    }
+    add_tokens(s, step, seq, seq->catch_up + 1 + seq->draft_count);
     return true;
 }
 
@@ -138,7 +149,7 @@ static void plan_decodes(sh_sched *s, sh_step_plan *step)
 {
     for (sh_sequence *seq = s->running.first, *next;
          seq != NULL && !step_full(s, step, s->stats.running); seq = next) {
-        bool fits = step->token_count + seq->redo < step->limits.tokens &&
+        bool fits = step->token_count + seq->catch_up < step->limits.tokens &&
                     adjusts_fit(step, seq, 0);
         if (seq->in_flight || !decoding(seq) || !fits) {
             next = seq->next;
@@ -190,23 +201,43 @@ static bool prompts_fit(const sh_sched *s, const sh_step_plan *step,
            !step_full(s, step, runnable_max(s));
 }
 
+/* How many tokens of a prompt the step takes. */
+static int prompt_part(const sh_sequence *seq, const struct prompt_budget *budget)
+{
+    int count = seq->count - seq->computed;
+    return count < budget->tokens ? count : budget->tokens;
+}
+
+/* Puts the mask of the draw at the end of a prompt into the plan, if the step gets there. */
+static sh_status mask_prompt(sh_sched *s, sh_step_plan *step, sh_sequence *seq,
+                             const struct prompt_budget *budget, sh_err *err)
+{
+    seq->draft_count = 0;
+    if (prompt_part(seq, budget) < seq->count - seq->computed) return SH_OK;
+    return sh_sched_mask(s, step, seq, err);
+}
+
 /* Adds the next tokens of a prompt, as many as fit. */
 static void add_prompt(sh_sched *s, sh_step_plan *step, sh_sequence *seq,
                        struct prompt_budget *budget)
 {
-    int count = seq->count - seq->computed;
-    if (count > budget->tokens) count = budget->tokens;
-    seq->draft_count = 0;
+    int count = prompt_part(seq, budget);
     add_tokens(s, step, seq, count);
     budget->tokens -= count;
 }
 
 static void plan_prompts(sh_sched *s, sh_step_plan *step, struct prompt_budget *budget)
 {
-    for (sh_sequence *seq = s->running.first; seq != NULL && prompts_fit(s, step, budget);
-         seq = seq->next)
-        if (!seq->in_flight && !decoding(seq) && adjusts_fit(step, seq, 0))
+    for (sh_sequence *seq = s->running.first, *next; seq != NULL && prompts_fit(s, step, budget);
+         seq = next) {
+        sh_err err;
+        next = seq->next;
+        if (seq->in_flight || decoding(seq) || !adjusts_fit(step, seq, 0)) continue;
+        if (mask_prompt(s, step, seq, budget, &err) == SH_OK)
             add_prompt(s, step, seq, budget);
+        else
+            sh_sched_fail(s, seq, &err);
+    }
 }
 
 /* The next request to admit: of the client with the fewest running requests, then the oldest.
@@ -218,6 +249,7 @@ static sh_sequence *waiting_next(sh_sched *s, int *least, uint64_t order)
     int fewest = 0;
     for (sh_sequence *seq = s->waiting.first; seq != NULL; seq = seq->next) {
         int count = seq->client->running;
+        if (sh_sequence_unbound(seq)) continue;
         if (count < *least || (count == *least && seq->order < order)) continue;
         if (best == NULL || count < fewest) best = seq, fewest = count;
     }
@@ -248,8 +280,14 @@ static void plan_waiting(sh_sched *s, sh_step_plan *step, struct prompt_budget *
             if (wait && ++passed < PASS_OVER_MAX) continue;
             return; /* not enough blocks: a smaller request must not overtake it indefinitely */
         }
-        sh_sched_admit(s, seq, slot);
-        add_prompt(s, step, seq, budget);
+        sh_err err;
+        if (mask_prompt(s, step, seq, budget, &err) == SH_OK) {
+            sh_sched_admit(s, seq, slot);
+            add_prompt(s, step, seq, budget);
+        } else {
+            sh_sequence_stop(seq, s->blocks);
+            sh_sched_fail(s, seq, &err);
+        }
         least = 0;
         order = 0;
     }
@@ -276,7 +314,9 @@ static int chunk_budget(const sh_sched *s, const sh_step_plan *step)
 bool sh_sched_plan(sh_sched *s, sh_step_plan *step)
 {
     sh_step_plan_clear(step);
+    sh_mask_table_turn(s->masks);
     sh_sched_expire(s);
+    sh_sched_bind_waiting(s);
     plan_decodes(s, step);
     struct prompt_budget budget = {chunk_budget(s, step), prompt_piece(s)};
     plan_prompts(s, step, &budget);

@@ -46,6 +46,7 @@ sh_sequence *sh_sequence_create(const sh_sequence_spec *q, int context)
     s->logit_bias_ids = copy(s->logit_bias_ids, (size_t)s->logit_bias_count, sizeof(int32_t));
     s->logit_bias = copy(s->logit_bias, (size_t)s->logit_bias_count, sizeof(float));
     seq->spec.stop_ids = copy(q->stop_ids, (size_t)q->stop_id_count, sizeof(int32_t));
+    seq->spec.grammar.ptr = copy(q->grammar.ptr, q->grammar.len, 1);
     seq->spec.prompt = NULL; /* the copy at the start of `tokens` replaces it */
     return seq;
 }
@@ -56,6 +57,8 @@ void sh_sequence_free(sh_sequence *seq)
     free((void *)seq->spec.sampling.logit_bias_ids);
     free((void *)seq->spec.sampling.logit_bias);
     free((void *)seq->spec.stop_ids);
+    free((void *)seq->spec.grammar.ptr);
+    sh_constraint_release(seq->constraint);
     free(seq->tokens);
     free(seq->blocks);
     free(seq);
@@ -131,20 +134,14 @@ void sh_sequence_stop(sh_sequence *seq, sh_blocks *blocks)
 {
     sh_blocks_release(blocks, seq->blocks, seq->block_count);
     seq->block_count = seq->blocks_sent = seq->blocks_keyed = seq->blocks_ready = 0;
-    seq->computed = seq->draft_count = seq->redo = 0;
+    seq->computed = seq->draft_count = seq->catch_up = 0;
     seq->slot = -1;
 }
 
-int sh_sequence_draft(sh_sequence *seq, int max)
+static int draft_repeated(sh_sequence *seq, int max)
 {
-    if (seq->draft_rest > 0) {
-        seq->draft_rest--;
-        return 0;
-    }
     int32_t *t = seq->tokens;
     int n = seq->count;
-    if (max > SH_DRAFTS_MAX) max = SH_DRAFTS_MAX;
-    if (max > seq->count_max - n - 1) max = seq->count_max - n - 1;
     /* Starting at n - 5 leaves at least one token to copy between the match and the last pair. */
     for (int p = n - 5; max > 0 && p >= 0; p--) {
         if (t[p] != t[n - 2] || t[p + 1] != t[n - 1]) continue;
@@ -158,13 +155,59 @@ int sh_sequence_draft(sh_sequence *seq, int max)
     return 0;
 }
 
+static int draft_forced(sh_sequence *seq, int max)
+{
+    if (seq->constraint == NULL || max <= 0) return 0;
+    return sh_constraint_forced(seq->constraint, seq->states[0], seq->tokens + seq->count, max);
+}
+
+bool sh_sequence_stops(const sh_sequence *seq, int32_t token)
+{
+    for (int i = 0; i < seq->spec.stop_id_count; i++)
+        if (seq->spec.stop_ids[i] == token) return true;
+    return false;
+}
+
+/* How many of the drafts the grammar allows. A stop id is no use as a draft: nothing follows. */
+static int drafts_allowed(sh_sequence *seq, int drafts)
+{
+    sh_err ignored; /* a limit of the matcher; if the answer gets there, it will say so */
+    for (int i = 0; seq->constraint != NULL && i < drafts; i++) {
+        int32_t token = seq->tokens[seq->count + i];
+        if (sh_sequence_stops(seq, token) ||
+            sh_constraint_next(seq->constraint, seq->states[i], token, &seq->states[i + 1],
+                               &ignored) != SH_OK ||
+            seq->states[i + 1] == SH_MATCH_DEAD)
+            return i;
+    }
+    return drafts;
+}
+
+void sh_sequence_draft(sh_sequence *seq, int max)
+{
+    static int (*const sources[SH_DRAFT_SOURCES])(sh_sequence *, int) = {
+        [SH_DRAFT_REPEATED] = draft_repeated, [SH_DRAFT_FORCED] = draft_forced};
+    if (max > SH_DRAFTS_MAX) max = SH_DRAFTS_MAX;
+    if (max > seq->count_max - seq->count - 1) max = seq->count_max - seq->count - 1;
+    seq->draft_count = 0;
+    for (int i = SH_DRAFT_SOURCES; i-- > 0 && seq->draft_count == 0;) {
+        if (seq->drafted[i].rest > 0) {
+            seq->drafted[i].rest--;
+            continue;
+        }
+        seq->draft_source = (sh_draft_source)i;
+        seq->draft_count = drafts_allowed(seq, sources[i](seq, max));
+    }
+}
+
 /* Judges every DRAFT_LOOK tokens and then starts counting anew, so that a sequence whose text has
  * become repetitive gets another chance. */
 void sh_sequence_draft_result(sh_sequence *seq, int spent, int kept)
 {
-    seq->draft_spent += spent;
-    seq->draft_kept += kept;
-    if (seq->draft_spent < DRAFT_LOOK) return;
-    if (seq->draft_kept * 100 < seq->draft_spent * DRAFT_PERCENT) seq->draft_rest = DRAFT_REST;
-    seq->draft_spent = seq->draft_kept = 0;
+    sh_draft_record *r = &seq->drafted[seq->draft_source];
+    r->spent += spent;
+    r->kept += kept;
+    if (r->spent < DRAFT_LOOK) return;
+    if (r->kept * 100 < r->spent * DRAFT_PERCENT) r->rest = DRAFT_REST;
+    r->spent = r->kept = 0;
 }

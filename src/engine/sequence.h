@@ -12,12 +12,25 @@
 
 #include "base/clock.h"
 #include "engine/blocks.h"
+#include "engine/constraint.h"
 #include "engine/engine_client.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { SH_DRAFTS_MAX = 8 };
+
+/* Where drafts come from. Each source is judged by its own success. */
+typedef enum {
+    SH_DRAFT_REPEATED, /* what followed the last two tokens before */
+    SH_DRAFT_FORCED,   /* the text that a grammar leaves no choice about */
+    SH_DRAFT_SOURCES
+} sh_draft_source;
+
+typedef struct {
+    int spent, kept; /* since the last verdict */
+    int rest;        /* steps left to sit out */
+} sh_draft_record;
 
 /* The originator of requests, for fairness: the requests of one client share its turn. */
 typedef struct sh_sched_client sh_sched_client;
@@ -40,9 +53,11 @@ struct sh_sequence {
     int count, prompt_count, count_max;
     int computed;
     int draft_count;
-    int redo; /* tokens before the last known one that run once more, together with it: wrong drafts
-                 went into a fixed-size state after them */
-    int slot; /* -1: waiting */
+    sh_draft_source draft_source;
+    int catch_up; /* tokens before the last known one that run together with it: those that a
+                     grammar left no choice about, and those that run once more because wrong drafts
+                     went into a fixed-size state after them */
+    int slot;     /* -1: waiting */
     bool in_flight;
     bool cancelled;
     bool reserved;  /* `tokens` and `blocks` are large enough for the longest answer */
@@ -59,11 +74,15 @@ struct sh_sequence {
     int64_t submitted_ns, started_ns, first_token_ns;
     sh_deadline deadline;
 
-    int draft_spent, draft_kept; /* since the last verdict */
-    int draft_rest;              /* steps left to sit out */
+    sh_draft_record drafted[SH_DRAFT_SOURCES];
+
+    sh_constraint *constraint; /* of a request with a grammar, once it is bound to it */
+    sh_match_state states[1 + SH_DRAFTS_MAX]; /* after the known tokens, then after each draft */
+    int masks[1 + SH_DRAFTS_MAX];             /* to draw with after them: numbers in the plan */
 };
 
-/* Copies the spec. max_tokens is lowered so that prompt and answer fit into `context` tokens. */
+/* Copies the spec. It is bound to its grammar, if it has one, by the scheduler. max_tokens is
+ * lowered so that prompt and answer fit into `context` tokens. */
 sh_sequence *sh_sequence_create(const sh_sequence_spec *spec, int context);
 void sh_sequence_free(sh_sequence *seq);
 
@@ -71,6 +90,15 @@ static inline int sh_sequence_answered(const sh_sequence *seq)
 {
     return seq->count - seq->prompt_count;
 }
+
+/* Whether it has a grammar that it is not bound to yet: it must wait. */
+static inline bool sh_sequence_unbound(const sh_sequence *seq)
+{
+    return seq->spec.grammar.len > 0 && seq->constraint == NULL;
+}
+
+/* Whether the token ends the answer. */
+bool sh_sequence_stops(const sh_sequence *seq, int32_t token);
 
 /* Reuses what the prefix cache has, takes blocks for all known tokens and one more, and promises
  * those that will be full. `reserve` blocks must stay available. False, with nothing taken, when
@@ -88,12 +116,14 @@ void sh_sequence_computed(sh_sequence *seq, sh_blocks *blocks, int computed);
 /* Releases all blocks; the sequence can be started again. */
 void sh_sequence_stop(sh_sequence *seq, sh_blocks *blocks);
 
-/* Looks for the previous occurrence of the last two tokens and appends up to `max` of the tokens
- * that followed it as drafts. Returns how many. */
-int sh_sequence_draft(sh_sequence *seq, int max);
+/* Appends up to `max` drafts: the tokens of the text that the grammar forces, if there is such a
+ * text, else those that followed the previous occurrence of the last two tokens, as far as the
+ * grammar allows them. */
+void sh_sequence_draft(sh_sequence *seq, int max);
 
 /* Records how many tokens a step computed, or made the next one compute again, for the sake of
- * drafts, and how many drafts were right. A sequence with too few of these pauses drafting. */
+ * drafts, and how many drafts were right. A source with too few of these is not asked for a while.
+ */
 void sh_sequence_draft_result(sh_sequence *seq, int spent, int kept);
 
 #endif

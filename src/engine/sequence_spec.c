@@ -50,6 +50,17 @@ static sh_status numbers_check(const sh_sequence_spec *q, sh_err *err)
     return SH_OK;
 }
 
+/* An answer that must match a grammar ends by a stop id and in no other way. */
+static sh_status grammar_check(const sh_sequence_spec *q, sh_err *err)
+{
+    if (q->grammar.len > SH_GRAMMAR_PACKED_MAX)
+        return sh_err_set(err, SH_ERR_LIMIT, "the grammar takes %zu bytes; at most %d are allowed",
+                          q->grammar.len, SH_GRAMMAR_PACKED_MAX);
+    if (q->grammar.len > 0 && q->stop_id_count == 0)
+        return sh_err_set(err, SH_ERR_INPUT, "an answer with a grammar needs stop ids to end");
+    return SH_OK;
+}
+
 sh_status sh_sequence_spec_check(const sh_sequence_spec *q, int vocab, sh_err *err)
 {
     const sh_sampling *s = &q->sampling;
@@ -59,6 +70,7 @@ sh_status sh_sequence_spec_check(const sh_sequence_spec *q, int vocab, sh_err *e
                           q->answered, q->prompt_count);
     if (q->timeout_ms < 0) return sh_err_set(err, SH_ERR_INPUT, "'timeout' is negative");
     sh_status status = numbers_check(q, err);
+    if (status == SH_OK) status = grammar_check(q, err);
     if (status == SH_OK) status = biases_check(s, err);
     if (status == SH_OK) status = ids_check("prompt", q->prompt, q->prompt_count, vocab, err);
     if (status == SH_OK)

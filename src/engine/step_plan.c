@@ -28,6 +28,9 @@ sh_step_plan *sh_step_plan_create(const sh_step_limits *limits)
     s->adjusts = sh_alloc_array((size_t)limits->adjusts, sizeof(*s->adjusts));
     s->blocks = sh_alloc_array(plan_blocks(limits), sizeof(*s->blocks));
     s->leaves = sh_alloc_array((size_t)limits->slots, sizeof(*s->leaves));
+    s->mask_numbers = sh_alloc_array((size_t)limits->draws, sizeof(*s->mask_numbers));
+    s->mask_words = sh_alloc_array((size_t)limits->draws * sh_step_mask_words(limits),
+                                   sizeof(*s->mask_words));
     return s;
 }
 
@@ -40,13 +43,15 @@ void sh_step_plan_free(sh_step_plan *s)
     free(s->adjusts);
     free(s->blocks);
     free(s->leaves);
+    free(s->mask_numbers);
+    free(s->mask_words);
     free(s);
 }
 
 void sh_step_plan_clear(sh_step_plan *s)
 {
     s->seq_count = s->token_count = s->draw_count = s->adjust_count = s->block_count =
-        s->leave_count = 0;
+        s->leave_count = s->mask_count = 0;
     s->fingerprint = 0;
     s->kind = SH_STEP_RUN;
 }
@@ -66,6 +71,7 @@ static void put_draw(sh_buf *out, const sh_step_draw *d)
     put_int(out, d->draw.top_k);
     put_int(out, d->draw.logprobs);
     put_int(out, d->adjust_count);
+    put_int(out, d->mask);
     sh_put_uint(out, d->whole, 1);
 }
 
@@ -79,14 +85,21 @@ static void put_seq(sh_buf *out, const sh_step_seq *q)
     sh_put_uint(out, (uint64_t)q->fresh | (uint64_t)q->long_rope << 1, 1);
 }
 
+static void put_masks(sh_buf *out, const sh_step_plan *s)
+{
+    size_t words = (size_t)s->mask_count * sh_step_mask_words(&s->limits);
+    sh_put_ints(out, s->mask_numbers, (size_t)s->mask_count);
+    for (size_t i = 0; i < words; i++) sh_put_uint(out, s->mask_words[i], 8);
+}
+
 void sh_step_plan_pack(const sh_step_plan *s, sh_buf *out)
 {
     put_int(out, STEP_MAGIC);
     sh_put_uint(out, s->step, 8);
     sh_put_uint(out, s->fingerprint, 8);
     sh_put_uint(out, (uint64_t)s->kind, 1);
-    const int counts[] = {s->seq_count,    s->token_count, s->draw_count,
-                          s->adjust_count, s->block_count, s->leave_count};
+    const int counts[] = {s->seq_count,   s->token_count, s->draw_count, s->adjust_count,
+                          s->block_count, s->leave_count, s->mask_count};
     for (size_t i = 0; i < SH_COUNT_OF(counts); i++) put_int(out, counts[i]);
     for (int i = 0; i < s->seq_count; i++) put_seq(out, &s->seqs[i]);
     for (int i = 0; i < s->draw_count; i++) put_draw(out, &s->draws[i]);
@@ -98,6 +111,7 @@ void sh_step_plan_pack(const sh_step_plan *s, sh_buf *out)
     sh_put_ints(out, s->tokens, (size_t)s->token_count);
     sh_put_ints(out, s->blocks, (size_t)s->block_count);
     sh_put_ints(out, s->leaves, (size_t)s->leave_count);
+    put_masks(out, s);
 }
 
 /* A number in 0..max; anything else fails the reader, and with it the whole message. */
@@ -115,7 +129,7 @@ static void get_ints(sh_reader *r, int32_t *out, int count, int64_t max)
 
 /* temperature, top_p and the like need no check: any value gives some token. logprobs sizes an
  * array. */
-static void get_draw(sh_reader *r, sh_step_draw *d, int adjusts)
+static void get_draw(sh_reader *r, const sh_step_plan *s, sh_step_draw *d)
 {
     d->draw.temperature = sh_get_double(r);
     d->draw.top_p = sh_get_double(r);
@@ -124,7 +138,8 @@ static void get_draw(sh_reader *r, sh_step_draw *d, int adjusts)
     d->draw.position = (int64_t)sh_get_uint(r, 8);
     d->draw.top_k = sh_get_int(r);
     d->draw.logprobs = sh_get_int(r);
-    d->adjust_count = get_bounded(r, adjusts);
+    d->adjust_count = get_bounded(r, s->adjust_count);
+    d->mask = get_bounded(r, s->limits.masks);
     d->whole = sh_get_uint(r, 1) != 0;
     if (d->draw.logprobs > SH_TOP_LOGPROBS_MAX) r->failed = true;
 }
@@ -153,28 +168,43 @@ static bool sums_match(const sh_step_plan *s)
         blocks += s->seqs[i].block_count;
     }
     for (int i = 0; i < s->draw_count; i++) adjusts += s->draws[i].adjust_count;
-    if (s->kind != SH_STEP_RUN) return tokens + draws + blocks + adjusts == 0;
+    if (s->kind != SH_STEP_RUN) return tokens + draws + blocks + adjusts + s->mask_count == 0;
     return tokens == s->token_count && draws == s->draw_count && blocks == s->block_count &&
            adjusts == s->adjust_count;
 }
 
-static void get_body(sh_reader *r, sh_step_plan *s, int32_t vocab)
+/* Bits past the last token would go unseen, and two masks with the same tokens could differ. */
+static void get_masks(sh_reader *r, sh_step_plan *s)
+{
+    size_t words = sh_step_mask_words(&s->limits);
+    get_ints(r, s->mask_numbers, s->mask_count, s->limits.masks);
+    for (int m = 0; m < s->mask_count && !r->failed; m++) {
+        uint64_t *to = s->mask_words + (size_t)m * words;
+        for (size_t i = 0; i < words; i++) to[i] = sh_get_uint(r, 8);
+        if (s->mask_numbers[m] == 0) r->failed = true;
+        if (s->limits.vocab % 64 != 0 && to[words - 1] >> s->limits.vocab % 64 != 0)
+            r->failed = true;
+    }
+}
+
+static void get_body(sh_reader *r, sh_step_plan *s)
 {
     for (int i = 0; i < s->seq_count; i++) get_seq(r, s, &s->seqs[i]);
-    for (int i = 0; i < s->draw_count; i++) get_draw(r, &s->draws[i], s->adjust_count);
+    for (int i = 0; i < s->draw_count; i++) get_draw(r, s, &s->draws[i]);
     for (int i = 0; i < s->adjust_count; i++) {
-        s->adjusts[i].id = get_bounded(r, vocab - 1);
+        s->adjusts[i].id = get_bounded(r, s->limits.vocab - 1);
         const void *floats = sh_get_array(r, 3, sizeof(float));
         float values[3] = {0};
         if (floats != NULL) memcpy(values, floats, sizeof(values));
         s->adjusts[i] = (sh_adjust){s->adjusts[i].id, values[0], values[1], values[2]};
     }
-    get_ints(r, s->tokens, s->token_count, vocab - 1);
+    get_ints(r, s->tokens, s->token_count, s->limits.vocab - 1);
     get_ints(r, s->blocks, s->block_count, s->limits.blocks - 1);
     get_ints(r, s->leaves, s->leave_count, s->limits.slots - 1);
+    get_masks(r, s);
 }
 
-sh_status sh_step_plan_unpack(sh_str bytes, int32_t vocab, sh_step_plan *s, sh_err *err)
+sh_status sh_step_plan_unpack(sh_str bytes, sh_step_plan *s, sh_err *err)
 {
     sh_reader r = sh_reader_of(bytes);
     uint64_t magic = sh_get_uint(&r, 4);
@@ -189,7 +219,8 @@ sh_status sh_step_plan_unpack(sh_str bytes, int32_t vocab, sh_step_plan *s, sh_e
     s->adjust_count = get_bounded(&r, s->limits.adjusts);
     s->block_count = get_bounded(&r, (int64_t)plan_blocks(&s->limits));
     s->leave_count = get_bounded(&r, s->limits.slots);
-    if (magic == STEP_MAGIC && !r.failed) get_body(&r, s, vocab);
+    s->mask_count = get_bounded(&r, s->limits.draws);
+    if (magic == STEP_MAGIC && !r.failed) get_body(&r, s);
     sh_status status = sh_get_end(&r, "step plan", err);
     if (magic != STEP_MAGIC || (status == SH_OK && !sums_match(s)))
         status = sh_err_set(err, SH_ERR_GROUP, "not a valid step plan");

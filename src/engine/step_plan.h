@@ -2,8 +2,10 @@
  *
  * Rank 0 fills a plan; every rank (rank 0 too) applies it to its own copy of the batch state and
  * runs the forward pass. A sequence has a slot; the state of a slot is its length and its KV
- * blocks. Applying a plan gives a fingerprint of the resulting state; a rank whose fingerprint
- * differs from the plan's must not go on.
+ * blocks. The masks of answers that are bound to a grammar are part of the state, too: a plan
+ * brings those that are new, under numbers that may have belonged to others, and draws name them.
+ * Applying a plan gives a fingerprint of the resulting state; a rank whose fingerprint differs from
+ * the plan's must not go on.
  *
  * A plan is allocated once, for fixed limits. Filling, packing and applying allocate nothing but
  * the bytes of the message, whose buffer is reused.
@@ -26,7 +28,15 @@ typedef struct {
     int adjusts;    /* logit changes of one step, all rows together */
     int blocks;     /* KV blocks in all */
     int seq_blocks; /* KV blocks of one sequence */
+    int vocab;
+    int masks; /* kept at once, numbered from 1; at least one for each draw of a step */
 } sh_step_limits;
+
+/* The words of a mask: token id is bit id % 64 of word id / 64. */
+static inline size_t sh_step_mask_words(const sh_step_limits *limits)
+{
+    return ((size_t)limits->vocab + 63) / 64;
+}
 
 typedef struct {
     int slot;
@@ -41,6 +51,7 @@ typedef struct {
 typedef struct {
     sh_draw draw;
     int adjust_count;
+    int mask;   /* number of the mask to draw with; 0: none, all tokens may be drawn */
     bool whole; /* keep the row, too: rank 0 will fetch it */
 } sh_step_draw;
 
@@ -56,13 +67,15 @@ typedef struct {
     sh_step_kind kind;
     uint64_t step;
     uint64_t fingerprint; /* of the batch state after this plan */
-    int seq_count, token_count, draw_count, adjust_count, block_count, leave_count;
+    int seq_count, token_count, draw_count, adjust_count, block_count, leave_count, mask_count;
     sh_step_seq *seqs;
     int32_t *tokens; /* of all sequences, in their order; likewise draws and blocks */
     sh_step_draw *draws;
     sh_adjust *adjusts; /* of all draws, in their order */
     int32_t *blocks;
-    int32_t *leaves; /* slots to empty, before anything else */
+    int32_t *leaves;       /* slots to empty, before anything else */
+    int32_t *mask_numbers; /* of new masks; at most one for each draw */
+    uint64_t *mask_words;  /* [mask_count, sh_step_mask_words] */
 } sh_step_plan;
 
 sh_step_plan *sh_step_plan_create(const sh_step_limits *limits);
@@ -70,9 +83,8 @@ void sh_step_plan_free(sh_step_plan *step);
 void sh_step_plan_clear(sh_step_plan *step); /* empty, same step number */
 
 void sh_step_plan_pack(const sh_step_plan *step, sh_buf *out);
-/* Checks every count against the limits; tokens and blocks too. */
-SH_MUST_CHECK sh_status sh_step_plan_unpack(sh_str bytes, int32_t vocab, sh_step_plan *out,
-                                            sh_err *err);
+/* Checks every count against the limits; tokens, blocks and masks too. */
+SH_MUST_CHECK sh_status sh_step_plan_unpack(sh_str bytes, sh_step_plan *out, sh_err *err);
 
 typedef struct sh_batch_state sh_batch_state;
 
@@ -83,6 +95,9 @@ void sh_batch_state_free(sh_batch_state *state);
  * does not match the state; the state is unusable after that. */
 SH_MUST_CHECK sh_status sh_batch_state_apply(sh_batch_state *state, const sh_step_plan *step,
                                              sh_span *spans, sh_err *err);
+
+/* The mask of a draw in the plan that was applied last; NULL: it has none. */
+const uint64_t *sh_batch_state_mask(const sh_batch_state *state, const sh_step_draw *draw);
 
 /* Of the current state. */
 uint64_t sh_batch_state_fingerprint(const sh_batch_state *state);

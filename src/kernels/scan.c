@@ -29,11 +29,25 @@ static void adjusts_apply(const sh_adjust *list, int count, float *logits, int32
     }
 }
 
+/* Goes from one forbidden token to the next; most words of a mask have none, or nothing else. */
+static void mask_apply(const uint64_t *allowed, float *logits, int32_t first, int32_t len)
+{
+    for (int32_t i = 0, count; i < len; i += count) {
+        int64_t id = (int64_t)first + i;
+        count = 64 - (int32_t)(id % 64);
+        if (count > len - i) count = len - i;
+        uint64_t all = UINT64_MAX >> (64 - count), forbidden = ~(allowed[id / 64] >> id % 64) & all;
+        if (forbidden == all) {
+            for (int32_t b = 0; b < count; b++) logits[i + b] = -INFINITY;
+            continue;
+        }
+        for (; forbidden != 0; forbidden &= forbidden - 1)
+            logits[i + __builtin_ctzll(forbidden)] = -INFINITY;
+    }
+}
+
 void sh_row_query_apply(const sh_row_query *q, float *logits, int32_t first, int32_t len)
 {
     adjusts_apply(q->adjusts, q->adjust_count, logits, first, len);
-    for (int32_t i = 0; q->allowed != NULL && i < len; i++) {
-        int64_t id = (int64_t)first + i;
-        if ((q->allowed[id / 64] >> (id % 64) & 1) == 0) logits[i] = -INFINITY;
-    }
+    if (q->allowed != NULL) mask_apply(q->allowed, logits, first, len);
 }

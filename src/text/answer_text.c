@@ -81,7 +81,6 @@ sh_status sh_answer_text_create(const sh_model_text *model, const sh_answer_text
     }
     detok_create(text, opts);
     *out = text;
-    if (text->output != NULL) sh_output_push(text->output, opts->lead);
     return SH_OK;
 }
 

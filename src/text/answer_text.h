@@ -20,7 +20,6 @@ typedef struct {
     const cJSON *tools;    /* of the request, borrowed; NULL: none, and calls are plain text */
     const int32_t *prompt; /* of a plain completion, whose first word then keeps its space */
     size_t prompt_count;
-    sh_str lead; /* the start of the answer, already part of the prompt */
     const sh_str *stops;
     size_t stop_count;
 } sh_answer_text_opts;

@@ -84,14 +84,14 @@ half_closed_streams_are_answered() {
 }
 check "a client that has half-closed the connection gets its stream" half_closed_streams_are_answered
 
-calls_that_must_come_do_or_fail() {
+calls_that_must_come_do() {
     local tool='"tools":[{"type":"function","function":{"name":"get_weather","parameters":{"type":"object"}}}]'
     local oslo='"messages":[{"role":"user","content":"What is the weather in Oslo?"}],"temperature":0'
     is "$(chat "{$oslo,$tool,\"tool_choice\":\"required\"}")" 200 && has body '"name":"get_weather"' &&
-        is "$(chat "{$oslo,$tool,\"tool_choice\":\"required\",\"max_tokens\":2}")" 422 && has body tool_call_failed &&
+        is "$(chat "{$oslo,$tool,\"tool_choice\":\"required\",\"max_tokens\":2}")" 200 && has body '"length"' &&
         is "$(chat "{$oslo,$tool,\"tool_choice\":{\"function\":{\"name\":\"other\"}}}")" 400 && has body tool_choice
 }
-check "a required tool call is made, or its absence is an error" calls_that_must_come_do_or_fail
+check "a required tool call is made, unless the answer is cut" calls_that_must_come_do
 
 resident_kib() { awk '/VmHWM/ { print $2 }' "/proc/$api_pid/status"; }
 bodies_of_zeros_cost_little() {

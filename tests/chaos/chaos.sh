@@ -226,7 +226,8 @@ fault() {
     0-hosts) host_change || failed=1 ;;
     [0-5]-*) what="SIGKILL of rank $rank"; send KILL "$(rank_pid $rank)" ;;
     [67]-*) what="SIGSTOP of rank $rank for $time s"; stop_for "$time" "$(rank_pid $rank)" ;;
-    8-*) what="SIGKILL of the API"; touch api.killed; send KILL "$(pids SHOAL_PART=api)" ;;
+    8-*) what="SIGKILL of the API"
+        touch api.killed; send KILL "$(pids SHOAL_PART=api)"; touch api.killed ;;
     9-hosts)
         rank=$((2 + RANDOM % 2)) what="a cut of the link of host $rank for $time s"
         cut $rank; sleep "$time"; heal $rank

@@ -44,11 +44,17 @@ static void try_frames(sh_str bytes)
 static void try_plan(sh_str bytes)
 {
     static sh_step_plan *plan;
-    const sh_step_limits room = {
-        .slots = 4, .tokens = 32, .draws = 16, .adjusts = 64, .blocks = 20, .seq_blocks = 5};
+    const sh_step_limits room = {.slots = 4,
+                                 .tokens = 32,
+                                 .draws = 16,
+                                 .adjusts = 64,
+                                 .blocks = 20,
+                                 .seq_blocks = 5,
+                                 .vocab = VOCAB,
+                                 .masks = 16};
     sh_err err;
     if (plan == NULL) plan = sh_step_plan_create(&room);
-    if (sh_step_plan_unpack(bytes, VOCAB, plan, &err) != SH_OK) return;
+    if (sh_step_plan_unpack(bytes, plan, &err) != SH_OK) return;
     sh_buf again = {0};
     sh_step_plan_pack(plan, &again);
     SH_ASSERT(again.len == bytes.len);

@@ -1,7 +1,9 @@
-/* The body of a request to the model: JSON, fields, messages, template, tokens, as in the API. The
- * first byte selects the dialect. */
+/* The body of a request to the model: JSON, fields, messages, template, tokens, grammar, as in the
+ * API. The first byte selects the dialect. */
+#include "api/form.h"
 #include "api/openai.h"
 #include "api/served_model.h"
+#include "text/grammar/pack.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +24,24 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     exit(1);
 }
 
+/* What was compiled is found again, and the engine can read it. */
+static bool form_make(const sh_job_spec *request, const sh_tokens *prompts)
+{
+    sh_buf packed = {0}, found = {0};
+    sh_api_error error;
+    sh_grammar *grammar = NULL;
+    sh_err err;
+    if (!sh_form_is_needed(served, request)) return true;
+    bool fine = sh_form_compile(served, request, prompts, &packed, &error);
+    if (fine && (!sh_form_find(served, request, prompts, &found) ||
+                 sh_grammar_unpack(sh_buf_str(&found), &grammar, &err) != SH_OK))
+        abort();
+    sh_grammar_free(grammar);
+    sh_buf_reset(&packed);
+    sh_buf_reset(&found);
+    return fine;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0) return 0;
@@ -35,8 +55,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sh_buf out = {0};
     if (sh_json_parse((sh_str){(const char *)data + 1, size - 1}, "body", &request.json, &err) ==
             SH_OK &&
-        format->read(&request, &error) &&
+        format->read(&request, &error) && sh_form_check(served, &request, &error) &&
         sh_served_model_prepare(served, &request, &prompts, &count, &error) &&
+        form_make(&request, prompts) &&
         sh_answer_create(&request, served, prompts, count, &answer, &err) == SH_OK) {
         sh_event token = {.kind = SH_EVENT_TOKEN, .token = (int32_t)(size % 4096)};
         sh_event done = {.kind = SH_EVENT_DONE};

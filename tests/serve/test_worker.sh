@@ -60,11 +60,12 @@ check "and leaves no rank behind" gone "$old"
 : >worker.log
 work_start worker
 within $((20 * slow)) grep -q 'rank 1.*ready' worker.log
+alone() { curl -s -m 5 "http://$address/health" | grep -q '"world_size":1,"degraded":false'; }
 let_go() { # while an answer goes on
     ask 300 >a & local one=$!
     within 10 grep -q content a; kill -INT $worker
     wait $worker || { echo "code $?"; cat worker.log; return 1; }
-    wait $one && grep -q '\[DONE\]' a && curl -s "http://$address/health" | grep -q '"world_size":1,"degraded":false'
+    wait $one && grep -q '\[DONE\]' a && within $((5 * slow)) alone
 }
 let_go >said 2>&1; code=$? # not in a subshell, which could not wait for the worker
 went_well() { [ $code = 0 ] || { cat said; return 1; }; }

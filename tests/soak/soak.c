@@ -2,18 +2,21 @@
  * request sent alone.
  *   soak SOCKET_OF_THE_CROWD SOCKET_OF_THE_REFERENCE REQUESTS SEED
  * The first engine gets more requests at once than its KV memory can hold (the crowd), with
- * cancellations and connections that break; the second gets one request at a time. Request i is a
+ * cancellations and connections that break; the second gets one request at a time. Where the model
+ * has a tokenizer, some requests are bound to a grammar. Request i is a
  * function of the seed and i, so a failure can be reproduced from its seed. Prints a summary; the
  * exit code is 0 when all answers are equal and the memory of the ranks did not grow. */
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "engine/engine_client.h"
+#include "text/grammar/pack.h"
 
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     ANSWER_MAX = 160,
@@ -63,7 +66,8 @@ struct soak {
     int open;
     int64_t resident[RANKS_MAX];
     int ranks;
-    uint64_t paused, drafts_kept, cached;
+    uint64_t paused, drafts_kept, cached, constrained;
+    sh_buf grammars[3]; /* packed; empty: the model has no tokenizer */
     bool stats_received;
 };
 
@@ -150,6 +154,11 @@ static void ask_make(const struct soak *s, int i, struct ask *a)
         a->stops[k] = (int32_t)roll(&d, (uint64_t)s->vocab);
     a->q.stop_ids = a->stops;
     a->cancel_at = chance(&d, 10) ? (int)roll(&d, 20) : -1;
+    if (!chance(&d, 25)) return;
+    a->q.grammar = sh_buf_str(&s->grammars[roll(&d, SH_COUNT_OF(s->grammars))]);
+    if (a->q.grammar.len == 0) return;
+    a->stops[0] = s->vocab - 1; /* one that none of them needs as text */
+    a->q.stop_id_count = 1;
 }
 
 static void token_take(struct answer *a, const sh_event *e)
@@ -188,6 +197,7 @@ static void stats_take(struct soak *s, sh_str text)
     }
     s->paused = (uint64_t)stat_of(json, "counts", "paused");
     s->drafts_kept = (uint64_t)stat_of(json, "counts", "drafts_kept");
+    s->constrained = (uint64_t)stat_of(json, "counts", "constrained");
     s->cached = (uint64_t)stat_of(json, "counts", "cached_tokens");
     s->stats_received = true;
     cJSON_Delete(json);
@@ -333,6 +343,29 @@ static int growth_check(const struct soak *s, const int64_t *before)
     return bad;
 }
 
+/* Any object, text with forced runs, and something that nests. */
+static void grammars_make(struct soak *s)
+{
+    char *path = sh_asprintf("%s/tokenizer.json", sh_engine_client_info(s->links[0])->model_dir);
+    bool usable = access(path, R_OK) == 0;
+    free(path);
+    sh_grammar_builder *b = sh_grammar_builder_create();
+    const sh_expr roots[] = {
+        sh_expr_json_object(b, (sh_json_form){.spaces = true}),
+        sh_expr_regex(
+            b, SH_STR("\\{\"first name\": \"[a-z ]{1,30}\", \"numbers\": \\[[0-9, ]*\\]\\}")),
+        sh_expr_gbnf(b, SH_STR("root ::= [a-z]+ | \"(\" root (\" and \" root)* \")\"")),
+    };
+    for (size_t i = 0; usable && i < SH_COUNT_OF(roots); i++) {
+        sh_grammar *g;
+        sh_err err;
+        if (sh_grammar_compile(b, roots[i], &g, &err) != SH_OK) die("grammar", (int)i, err.text);
+        sh_grammar_pack(g, &s->grammars[i]);
+        sh_grammar_free(g);
+    }
+    sh_grammar_builder_free(b);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 5) return 2;
@@ -342,6 +375,7 @@ int main(int argc, char **argv)
     s.links[0] = connect_to(s.path);
     s.links[1] = connect_to(s.path);
     s.vocab = sh_engine_client_info(s.links[0])->vocab;
+    grammars_make(&s);
     crowd_run(&s, 0, s.count / 2);
     memcpy(half, s.resident, sizeof(half));
     crowd_run(&s, s.count / 2, s.count);
@@ -350,9 +384,10 @@ int main(int argc, char **argv)
     long tokens = 0, left = 0;
     for (int i = 0; i < s.count; i++) tokens += s.crowd[i].count, left += s.crowd[i].left;
     printf("%d requests, %ld tokens, all the same as alone; %ld cancelled or cut off, %llu pauses, "
-           "%llu drafts kept, %llu prompt tokens from the cache\n",
+           "%llu drafts kept, %llu prompt tokens from the cache, %llu bound to a grammar\n",
            s.count, tokens, left, (unsigned long long)s.paused, (unsigned long long)s.drafts_kept,
-           (unsigned long long)s.cached);
+           (unsigned long long)s.cached, (unsigned long long)s.constrained);
+    for (size_t i = 0; i < SH_COUNT_OF(s.grammars); i++) sh_buf_reset(&s.grammars[i]);
     int bad = growth_check(&s, half);
     sh_engine_client_close(s.links[0]);
     sh_engine_client_close(s.links[1]);

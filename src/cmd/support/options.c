@@ -768,7 +768,7 @@ static const sh_option rows[] = {
     {.name = "drafts",
      INT("N", 0, 8),
      .fallback = "4",
-     .help = "tokens to guess ahead from earlier text; 0: none",
+     .help = "tokens to guess ahead from earlier text or a grammar; 0: none",
      AT(drafts),
      .commands = FOR_BATCHES | FOR_CLIENT},
     {.name = "grace",

@@ -291,7 +291,9 @@ static void row_end(void *arg, size_t row, int thread)
     const sh_draw *d = &s->queries[row].draw;
     sh_logits_summary *out = &s->out[row];
     (void)thread;
-    out->sum = sum_needed(d) ? row_sum(s, row, out->max) : 0;
+    /* Of a part whose tokens are all forbidden, no number can be compared with the maximum. */
+    bool any = out->max > -INFINITY;
+    out->sum = any && sum_needed(d) ? row_sum(s, row, out->max) : 0;
     int want = sh_draw_top(d);
     out->top_count = want > 0 ? row_top(s, row, want < s->len ? want : s->len, out->top) : 0;
     if (!noise_decides(d) || s->len == 0) return;

@@ -6,7 +6,8 @@
  * must come before it: glm and qwen3_coder also use <tool_call>, so they come before hermes.
  *
  * A new dialect is a row if its calls fit one of the bodies of call.c or tags.c; only a different
- * way to write name and id needs a function here. */
+ * way to write name and id needs a function here. The row also says how its calls are written, for
+ * form.c, which makes a grammar of it. */
 #include "text/output/output.h"
 
 #include "text/output/output_internal.h"
@@ -30,6 +31,9 @@ static const output_tags glm_tags = {
     .key_end = "</arg_key>",
     .value = "<arg_value>",
     .value_end = {"</arg_value>"},
+    .write_key = "<arg_key>",
+    .write_value = "</arg_key>%s<arg_value>",
+    .write_end = "</arg_value>%s",
 };
 
 static const output_tags longcat_tags = {
@@ -38,6 +42,9 @@ static const output_tags longcat_tags = {
     .key_end = "</longcat_arg_key>",
     .value = "<longcat_arg_value>",
     .value_end = {"</longcat_arg_value>"},
+    .write_key = "<longcat_arg_key>",
+    .write_value = "</longcat_arg_key>%s<longcat_arg_value>",
+    .write_end = "</longcat_arg_value>%s",
 };
 
 static const output_tags qwen_tags = {
@@ -45,6 +52,9 @@ static const output_tags qwen_tags = {
     .key = "<parameter=",
     .key_end = ">",
     .value_end = {"\n</parameter>", "</parameter>"},
+    .write_key = "<parameter=",
+    .write_value = ">\n",
+    .write_end = "\n</parameter>\n",
 };
 
 /* Splits at `mark` and trims both sides; false if the mark is not in the text. */
@@ -99,16 +109,20 @@ static const sh_output_tools tool_forms[] = {
     {.name = "harmony",
      .close = {"<|call|>", "<|end|>", "<|return|>"},
      .detect = {"<|channel|>"},
-     .lead = "<|channel|>commentary to=functions.",
-     .name_end = " <|constrain|>json<|message|>",
+     .writings = {{.lead = "<|channel|>commentary to=functions.",
+                   .middle = " <|constrain|>json<|message|>",
+                   .between = "<|end|><|start|>assistant"}},
      .channels = true},
     {.name = "kimi_k2",
      .section = "<|tool_calls_section_begin|>",
      .open = "<|tool_call_begin|>",
      .close = {"<|tool_call_end|>", "<|tool_calls_section_end|>"},
      .detect = {"<|tool_calls_section_begin|>"},
-     .lead = "<|tool_calls_section_begin|><|tool_call_begin|>functions.",
-     .name_end = ":",
+     .writings = {{.begin = "<|tool_calls_section_begin|>",
+                   .lead = "<|tool_call_begin|>functions.",
+                   .middle = ":%d<|tool_call_argument_begin|>",
+                   .tail = "<|tool_call_end|>",
+                   .end = "<|tool_calls_section_end|>"}},
      .body = output_step_head,
      .head = kimi_head,
      .ends_reasoning = true},
@@ -117,7 +131,17 @@ static const sh_output_tools tool_forms[] = {
      .open = "<｜tool▁call▁begin｜>",
      .close = {"```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"},
      .detect = {"<｜tool▁calls▁begin｜>"},
-     .lead = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>",
+     .writings = {{.begin = "<｜tool▁calls▁begin｜>",
+                   .lead = "<｜tool▁call▁begin｜>",
+                   .middle = "<｜tool▁sep｜>",
+                   .tail = "<｜tool▁call▁end｜>",
+                   .end = "<｜tool▁calls▁end｜>"},
+                  {.begin = "<｜tool▁calls▁begin｜>",
+                   .lead = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+                   .middle = "\n```json\n",
+                   .tail = "\n```<｜tool▁call▁end｜>",
+                   .between = "%s",
+                   .end = "<｜tool▁calls▁end｜>"}},
      .body = output_step_head,
      .head = deepseek_head,
      .ends_reasoning = true},
@@ -125,16 +149,17 @@ static const sh_output_tools tool_forms[] = {
      .open = "<longcat_tool_call>",
      .close = {"</longcat_tool_call>"},
      .detect = {"<longcat_tool_call>"},
-     .lead = "<longcat_tool_call>",
-     .name_end = "\n",
+     .writings = {{.lead = "<longcat_tool_call>",
+                   .middle = "%s",
+                   .tail = "</longcat_tool_call>",
+                   .between = "%s"}},
      .body = output_step_tags,
      .tags = &longcat_tags},
     {.name = "glm",
      .open = "<tool_call>",
      .close = {"</tool_call>"},
      .detect = {"<arg_key>"},
-     .lead = "<tool_call>",
-     .name_end = "\n",
+     .writings = {{.lead = "<tool_call>", .middle = "%s", .tail = "</tool_call>", .between = "%s"}},
      .body = output_step_tags,
      .tags = &glm_tags},
     {.name = "qwen3_coder",
@@ -142,14 +167,22 @@ static const sh_output_tools tool_forms[] = {
      .open = "<function=",
      .close = {"</function>", "</tool_call>"},
      .detect = {"<parameter="},
-     .lead = "<tool_call>\n<function=",
-     .name_end = ">\n",
+     .writings = {{.lead = "<tool_call>\n<function=",
+                   .middle = ">\n",
+                   .tail = "</function>\n</tool_call>",
+                   .between = "\n"}},
      .body = output_step_tags,
      .tags = &qwen_tags},
     {.name = "mistral",
      .open = "[TOOL_CALLS]",
      .detect = {"[TOOL_CALLS]"},
-     .lead = "[TOOL_CALLS]",
+     .writings = {{.lead = "[TOOL_CALLS]", .middle = "[ARGS]"},
+                  {.begin = "[TOOL_CALLS]%s[",
+                   .lead = "{\"name\": \"",
+                   .middle = "\", \"arguments\": ",
+                   .tail = "}",
+                   .between = ", ",
+                   .end = "]"}},
      .body = output_step_either,
      .head = mistral_head,
      .short_ids = true},
@@ -157,21 +190,32 @@ static const sh_output_tools tool_forms[] = {
      .open = "<|tool_call|>",
      .close = {"<|/tool_call|>"},
      .detect = {"<|tool_call|>"},
-     .lead = "<|tool_call|>[{\"name\": \"",
-     .name_end = "\", \"arguments\":",
+     .writings = {{.begin = "<|tool_call|>[",
+                   .lead = "{\"name\": \"",
+                   .middle = "\", \"arguments\": ",
+                   .tail = "}",
+                   .between = ", ",
+                   .end = "]"}},
      .body = output_step_object},
     {.name = "hermes",
      .open = "<tool_call>",
      .close = {"</tool_call>"},
      .detect = {"<tool_call>"},
-     .lead = "<tool_call>\n{\"name\": \"",
-     .name_end = "\", \"arguments\":",
+     .writings = {{.lead = "<tool_call>\n{\"name\": \"",
+                   .middle = "\", \"arguments\": ",
+                   .tail = "}\n</tool_call>",
+                   .between = "\n"}},
      .body = output_step_object},
     {.name = "llama3",
      .open = "<|python_tag|>",
      .detect = {"<|python_tag|>", "\"name\": function name, \"parameters\""},
-     .lead = "{\"name\": \"",
-     .name_end = "\", \"parameters\":",
+     .writings =
+         {{.lead = "{\"name\": \"", .middle = "\", \"parameters\": ", .tail = "}", .between = "; "},
+          {.begin = "<|python_tag|>",
+           .lead = "{\"name\": \"",
+           .middle = "\", \"parameters\": ",
+           .tail = "}",
+           .between = "; "}},
      .body = output_step_object,
      .separator = ';'},
 };
@@ -250,6 +294,7 @@ sh_output_dialect sh_output_dialect_detect(sh_str template_text, const char *mod
         if (contains_any(template_text, tool_forms[i].detect)) d.tools = &tool_forms[i];
     for (size_t i = 0; i < SH_COUNT_OF(families) && model_type != NULL; i++) {
         if (strcmp(families[i].model_type, model_type) != 0) continue;
+        d.reasoning_guessed = d.reasoning == NULL;
         if (d.reasoning == NULL) d.reasoning = row_find(&reasoning_names, families[i].reasoning);
         if (d.tools == NULL) d.tools = row_find(&tools_names, families[i].tools);
     }
@@ -283,6 +328,7 @@ sh_status sh_output_dialect_choose(sh_output_dialect *d, const char *reasoning, 
     sh_output_dialect chosen = *d;
     sh_status status = SH_OK;
     if (!is_auto(reasoning)) status = sh_output_reasoning_named(reasoning, &chosen.reasoning, err);
+    if (!is_auto(reasoning)) chosen.reasoning_guessed = false;
     if (status == SH_OK && !is_auto(tools))
         status = sh_output_tools_named(tools, &chosen.tools, err);
     if (status == SH_OK) *d = chosen;
@@ -306,17 +352,11 @@ bool sh_output_prompt_opens(const sh_output_dialect *dialect, sh_str prompt)
     return sh_str_ends(sh_str_trim(prompt), sh_str_of(dialect->reasoning->open));
 }
 
-/* If the prompt left the reasoning open, it must be closed first, or the call would be part of it.
- * */
-bool sh_output_call_lead(const sh_output_dialect *dialect, bool in_reasoning, const char *name,
-                         sh_buf *out)
+bool sh_output_may_reason(const sh_output_dialect *dialect, sh_str prompt)
 {
-    const sh_output_tools *tools = dialect->tools;
-    if (tools == NULL || tools->lead == NULL) return false;
-    if (in_reasoning) sh_buf_addf(out, "%s\n\n", dialect->reasoning->close);
-    sh_buf_add_text(out, tools->lead);
-    if (name != NULL && tools->name_end != NULL) sh_buf_addf(out, "%s%s", name, tools->name_end);
-    return true;
+    const sh_output_reasoning *r = dialect->reasoning;
+    if (r == NULL || dialect->reasoning_guessed) return sh_output_prompt_opens(dialect, prompt);
+    return r->close == NULL || !sh_str_ends(sh_str_trim(prompt), sh_str_of(r->close));
 }
 
 /* Whether `part` occurs in any of the marks: several special tokens may make up one marker. */

@@ -104,3 +104,38 @@ bool output_step_harmony(sh_output *o)
     o->step = step_body;
     return true;
 }
+
+/* Text between two markers of the format. */
+static sh_expr message_text(output_form *f)
+{
+    static const char *const all[] = {"<|end|>", "<|return|>", "<|call|>", "<|start|>",
+                                      "<|channel|>"};
+    sh_str none[SH_COUNT_OF(all)];
+    for (size_t i = 0; i < SH_COUNT_OF(all); i++) none[i] = sh_str_of(all[i]);
+    return sh_expr_text_without(f->b, none, SH_COUNT_OF(none));
+}
+
+/* Any number of messages of the analysis channel, then one on the final channel, or calls. A call
+ * ends the output, unless the message ends and another begins. */
+sh_expr output_harmony_form(output_form *f)
+{
+    const sh_output_form *form = f->form;
+    sh_grammar_builder *b = f->b;
+    sh_expr analysis[] = {output_form_marks(f, "<|channel|>analysis<|message|>"), message_text(f),
+                          output_form_marks(f, "<|end|><|start|>assistant")};
+    sh_expr reasoning = sh_expr_repeat(b, sh_expr_seq(b, analysis, 3), 0, SH_EXPR_UNLIMITED);
+    sh_expr forms[2];
+    size_t count = 0;
+    if (form->calls != SH_OUTPUT_CALLS_MUST) {
+        sh_expr final[] = {output_form_marks(f, "<|channel|>final<|message|>"),
+                           form->content != NULL ? *form->content : message_text(f)};
+        forms[count++] = sh_expr_seq(b, final, 2);
+    }
+    if (form->calls != SH_OUTPUT_CALLS_NONE) {
+        const output_writing *w = &f->tools->writings[0];
+        sh_expr calls[] = {output_form_list(f, output_form_call(f, w), w->between),
+                           sh_expr_optional(b, output_form_marks(f, "<|call|>"))};
+        forms[count++] = sh_expr_seq(b, calls, 2);
+    }
+    return sh_expr_seq(b, (sh_expr[]){reasoning, sh_expr_any_of(b, forms, count)}, 2);
+}

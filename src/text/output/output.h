@@ -50,6 +50,7 @@ typedef struct sh_output_tools sh_output_tools;
 typedef struct {
     const sh_output_reasoning *reasoning;
     const sh_output_tools *tools;
+    bool reasoning_guessed; /* by the model type alone: the template has no markers of it */
 } sh_output_dialect;
 
 /* Detects the dialect from the markers in the chat template; if it has none, from config.json's
@@ -74,11 +75,10 @@ const char *sh_output_tools_name(const sh_output_tools *tools);
  * reasoning. */
 bool sh_output_prompt_opens(const sh_output_dialect *dialect, sh_str prompt);
 
-/* Appends what the prompt must end with to force the model into a call: the start of one, of the
- * function `name` if that is not NULL and the dialect allows naming it in advance. It is part of
- * the output too: push it first. False if the dialect has no calls. */
-bool sh_output_call_lead(const sh_output_dialect *dialect, bool in_reasoning, const char *name,
-                         sh_buf *out);
+/* Whether reasoning is to be expected after the rendered prompt: not if it ends with the closing
+ * marker, as templates write it to turn reasoning off, nor if it was only guessed that the model
+ * reasons. */
+bool sh_output_may_reason(const sh_output_dialect *dialect, sh_str prompt);
 
 typedef struct {
     bool in_reasoning;  /* see sh_output_prompt_opens */

@@ -14,12 +14,14 @@
 #include "base/buf.h"
 #include "text/output/json_scan.h"
 #include "text/output/output.h"
+#include "text/output/output_form.h"
 
 enum {
     OUTPUT_NAME_MAX = 256, /* bytes of a function name, a call id or a parameter name */
     OUTPUT_HEAD_MAX = 512, /* bytes between the opening marker and the arguments */
     OUTPUT_CLOSE_MAX = 3,
     OUTPUT_DETECT_MAX = 2,
+    OUTPUT_WRITINGS_MAX = 2,
 };
 
 typedef bool (*output_step)(sh_output *o);
@@ -37,7 +39,15 @@ typedef struct {
     const char *key, *key_end;
     const char *value; /* NULL: the value follows key_end, without the tags' line breaks */
     const char *value_end[2];
+    /* As a grammar writes them: before a name, between name and value, after a value. */
+    const char *write_key, *write_value, *write_end;
 } output_tags;
+
+/* A group of calls as a grammar writes it: begin (lead NAME middle ARGUMENTS tail) between (...)
+ * end. In these texts %s is an optional space or line break, and %d a number. */
+typedef struct {
+    const char *begin, *lead, *middle, *tail, *between, *end;
+} output_writing;
 
 struct sh_output_tools {
     const char *name;
@@ -45,9 +55,9 @@ struct sh_output_tools {
     const char *open;                    /* before a call, or NULL */
     const char *close[OUTPUT_CLOSE_MAX]; /* after a call, each optional */
     const char *detect[OUTPUT_DETECT_MAX];
-    /* A call up to its name, and the text between the name and the arguments. name_end is NULL if
-     * the models of this dialect differ there. */
-    const char *lead, *name_end;
+    /* How models of this dialect write calls; `lead` is NULL after the last. What the parser below
+     * accepts beyond that is not written. */
+    output_writing writings[OUTPUT_WRITINGS_MAX];
     output_step body;                                    /* first step after `open` */
     bool (*head)(sh_str head, sh_str *name, sh_str *id); /* parses the text before the object */
     const output_tags *tags;
@@ -106,6 +116,14 @@ struct sh_output {
     sh_buf scratch;
 };
 
+/* The form of an output while it is put together. */
+typedef struct {
+    sh_grammar_builder *b;
+    const sh_output_form *form;
+    const sh_output_tools *tools;
+    sh_expr *args; /* the arguments of each tool */
+} output_form;
+
 /* output.c: text, events, and what surrounds calls. A bool that is returned is the result of the
  * step, unless noted otherwise. */
 sh_str output_rest(const sh_output *o);
@@ -139,9 +157,18 @@ bool output_step_args(sh_output *o); /* the object alone: the name is known */
 /* tags.c: calls whose arguments are written between tags; lookups in the request's tools. */
 bool output_step_tags(sh_output *o);
 const cJSON *output_tool_find(const sh_output *o, sh_str name);
+unsigned output_parameter_types(const cJSON *function, const char *name); /* OUTPUT_TYPE_* */
 unsigned output_json_type(sh_str text); /* OUTPUT_TYPE_* if all of the text is JSON, else 0 */
 
 /* harmony.c */
 bool output_step_harmony(sh_output *o);
+sh_expr output_harmony_form(output_form *f);
+
+/* form.c: what the forms of all dialects have in common. */
+sh_expr output_form_marks(output_form *f, const char *text); /* %s, %d and special tokens */
+
+/* One call of any function: lead NAME middle ARGUMENTS tail; and a list of them. */
+sh_expr output_form_call(output_form *f, const output_writing *w);
+sh_expr output_form_list(output_form *f, sh_expr call, const char *between);
 
 #endif

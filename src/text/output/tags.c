@@ -86,12 +86,11 @@ static unsigned schema_types(const cJSON *schema, int depth)
     return types | (nullable ? OUTPUT_TYPE_NULL : 0);
 }
 
-static unsigned parameter_types(const sh_output *o, const char *key)
+unsigned output_parameter_types(const cJSON *function, const char *name)
 {
-    const cJSON *tool = output_tool_find(o, sh_buf_str(&o->name));
-    const cJSON *schema = cJSON_GetObjectItemCaseSensitive(tool, "parameters");
+    const cJSON *schema = cJSON_GetObjectItemCaseSensitive(function, "parameters");
     const cJSON *properties = cJSON_GetObjectItemCaseSensitive(schema, "properties");
-    return schema_types(cJSON_GetObjectItemCaseSensitive(properties, key), 0);
+    return schema_types(cJSON_GetObjectItemCaseSensitive(properties, name), 0);
 }
 
 /* Appends the text as the inside of a JSON string. */
@@ -224,7 +223,7 @@ static bool step_value_open(sh_output *o)
     return true;
 }
 
-/* The schema decides here whether the value will be streamed: see parameter_types(). */
+/* The schema decides here whether the value will be streamed: see output_parameter_types(). */
 static bool step_key(sh_output *o)
 {
     const output_tags *tags = o->dialect.tools->tags;
@@ -237,7 +236,7 @@ static bool step_key(sh_output *o)
     key.len = len;
     o->pos += len + strlen(tags->key_end);
     char *name = sh_str_dup(key);
-    o->types = parameter_types(o, name);
+    o->types = output_parameter_types(output_tool_find(o, sh_buf_str(&o->name)), name);
     free(name);
     send_escaped(o, o->first ? "\"" : ", \"", key, "\": ");
     o->first = false;

@@ -1,6 +1,7 @@
 // The `ai` package with its provider for OpenAI-compatible servers.
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
-import { generateText, jsonSchema, stepCountIs, streamText, tool } from 'ai';
+import { generateObject, generateText, jsonSchema, stepCountIs, streamText, tool } from 'ai';
+import { z } from 'zod';
 import { apiKey, assert, base, counting, finish, get, soon, sum, test, weather } from './harness.mjs';
 
 const provider = createOpenAICompatible({ name: 'shoal', baseURL: `${base}/v1`, apiKey, includeUsage: true });
@@ -33,6 +34,13 @@ await test('ai: a tool is called and its result used', async () => {
 await test('ai: a tool is called in a stream', async () => {
   const result = streamText({ ...settings, tools, stopWhen: stepCountIs(3), prompt: weather.question });
   assert.equal(await result.text, weather.answer);
+});
+
+await test('ai: an object of a zod schema is generated', async () => {
+  const schema = z.object({ city: z.enum(['Oslo', 'Rome']), degrees: z.array(z.number().int()).max(3) });
+  const shaped = createOpenAICompatible({ name: 'shoal', baseURL: `${base}/v1`, apiKey, supportsStructuredOutputs: true });
+  const { object } = await generateObject({ ...settings, model: shaped('default'), schema, prompt: weather.question, maxOutputTokens: 300 });
+  assert.ok(schema.safeParse(object).success);
 });
 
 await test('ai: an aborted stream is cancelled in the engine', async () => {

@@ -2,6 +2,7 @@
 import { HumanMessage, ToolMessage } from '@langchain/core/messages';
 import { ChatOpenAI, OpenAI } from '@langchain/openai';
 import { initChatModel } from 'langchain/chat_models/universal';
+import { z } from 'zod';
 import { apiKey, assert, base, counting, finish, get, soon, sum, test, weather } from './harness.mjs';
 
 const settings = { model: 'default', temperature: 0, maxRetries: 0, apiKey, configuration: { baseURL: `${base}/v1` } };
@@ -38,6 +39,14 @@ await test('langchain: a tool call is streamed', async () => {
   let whole;
   for await (const chunk of await model.bindTools([schema]).stream(weather.question)) whole = whole === undefined ? chunk : whole.concat(chunk);
   assert.deepEqual(whole.tool_calls[0].args, { city: 'Oslo' });
+});
+
+await test('langchain: structured output, by schema and by call', async () => {
+  const shape = z.object({ city: z.enum(['Oslo', 'Rome']), degrees: z.number().int() });
+  for (const method of ['jsonSchema', 'functionCalling']) {
+    const shaped = model.withStructuredOutput(shape, { name: 'report', method });
+    assert.ok(shape.safeParse(await shaped.invoke(weather.question)).success, method);
+  }
 });
 
 await test('langchain: a model created by initChatModel answers', async () => {

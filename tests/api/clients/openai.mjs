@@ -1,5 +1,7 @@
 // The `openai` package as a program would use it.
 import OpenAI from 'openai';
+import { zodFunction, zodResponseFormat } from 'openai/helpers/zod';
+import { z } from 'zod';
 import { apiKey, assert, base, counting, finish, get, soon, sum, test, weather } from './harness.mjs';
 
 const client = new OpenAI({ baseURL: `${base}/v1`, apiKey, maxRetries: 0 });
@@ -106,6 +108,24 @@ await test('openai: tool_choice none, required and by name', async () => {
   }
 });
 
+await test('openai: an answer is parsed by its zod schema', async () => {
+  const Report = z.object({ city: z.enum(['Oslo', 'Rome']), degrees: z.number().int(), notes: z.array(z.string().max(8)).max(2), wind: z.string().max(5).nullable() });
+  const body = { model: 'default', temperature: 1, max_tokens: 300, messages: [{ role: 'user', content: weather.question }], response_format: zodResponseFormat(Report, 'report') };
+  const answer = await client.chat.completions.parse(body);
+  assert.ok(Report.safeParse(answer.choices[0].message.parsed).success);
+  const stream = client.chat.completions.stream(body);
+  assert.ok(Report.safeParse((await stream.finalChatCompletion()).choices[0].message.parsed).success);
+});
+
+await test('openai: the arguments of a strict tool are parsed by its zod schema', async () => {
+  const parameters = z.object({ city: z.string().max(12), unit: z.enum(['C', 'F']) });
+  const answer = await client.chat.completions.parse({
+    model: 'default', temperature: 1, max_tokens: 300, messages: [{ role: 'user', content: weather.question }],
+    tools: [zodFunction({ name: weather.name, parameters })], tool_choice: 'required', parallel_tool_calls: false,
+  });
+  assert.ok(parameters.safeParse(answer.choices[0].message.tool_calls[0].function.parsed_arguments).success);
+});
+
 await test('openai: stop strings end the answer and are not in it', async () => {
   const stop = [', 5', 'never'];
   assert.equal((await ask(counting.question, { stop })).choices[0].message.content, '1, 2, 3, 4');
@@ -209,7 +229,7 @@ await test('openai: a wrong key, model or field is reported as such', async () =
     assert.ok(error instanceof OpenAI.BadRequestError);
     assert.equal(error.param, 'temperature');
   });
-  await fails(ask('Hello!', { response_format: { type: 'json_object' } }), (error) => assert.equal(error.param, 'response_format'));
+  await fails(ask('Hello!', { response_format: { type: 'xml' } }), (error) => assert.equal(error.param, 'response_format.type'));
 });
 
 await test('openai: a request that takes too long is 504', async () => {

@@ -1,3 +1,4 @@
+#include "api/messages.h"
 #include "api/openai.h"
 
 #include "test.h"
@@ -129,12 +130,11 @@ TEST(applies_the_choice_of_tools)
     assert_null(request.tools);
     assert_true(reads(&sh_openai_chat, CHAT(TOOLS ",\"tool_choice\":\"required\"")));
     assert_int_equal(cJSON_GetArraySize(request.tools), 2);
-    assert_null(request.tool_name);
     assert_int_equal(cJSON_GetArraySize(request.messages), 1);
     assert_true(reads(&sh_openai_chat, CHAT(TOOLS ",\"tool_choice\":{\"type\":\"function\","
                                                   "\"function\":{\"name\":\"b\"}}")));
     assert_int_equal(cJSON_GetArraySize(request.tools), 1);
-    assert_string_equal(request.tool_name, "b");
+    assert_string_equal(sh_tool_name(request.tools->child), "b");
     CHECK_REFUSES(&sh_openai_chat, CHAT(TOOLS ",\"tool_choice\":\"any\""), "tool_choice");
     CHECK_REFUSES(&sh_openai_chat, CHAT(",\"tool_choice\":\"required\""), "tool_choice");
     CHECK_REFUSES(&sh_openai_chat, CHAT(TOOLS ",\"tool_choice\":{\"function\":{\"name\":\"c\"}}"),
@@ -164,9 +164,6 @@ TEST(collects_template_variables)
 TEST(refuses_unsupported_fields_by_name)
 {
     UNUSED_STATE;
-    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"response_format\":{\"type\":\"json_object\"}"),
-                  "response_format");
-    assert_true(reads(&sh_openai_chat, CHAT(",\"response_format\":{\"type\":\"text\"}")));
     CHECK_REFUSES(&sh_openai_chat, CHAT(",\"functions\":[{}]"), "functions");
     CHECK_REFUSES(&sh_openai_chat, CHAT(",\"audio\":{}"), "audio");
     CHECK_REFUSES(&sh_openai_chat, CHAT(",\"top_logprobs\":3"), "top_logprobs");
@@ -177,6 +174,80 @@ TEST(refuses_unsupported_fields_by_name)
     CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":\"a\",\"suffix\":\"b\"}", "suffix");
     CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":\"a\",\"best_of\":2}", "best_of");
     CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":\"a\",\"echo\":true,\"logprobs\":1}", "echo");
+}
+
+TEST(reads_the_form_of_the_answer_by_all_its_names)
+{
+    static const struct {
+        const char *fields, *name;
+        sh_form_kind kind;
+    } cases[] = {
+        {"\"response_format\":{\"type\":\"text\"}", NULL, SH_FORM_FREE},
+        {"\"response_format\":{\"type\":\"json_object\"}", "response_format", SH_FORM_JSON_OBJECT},
+        {"\"response_format\":{\"type\":\"json_object\",\"schema\":{}}", "response_format.schema",
+         SH_FORM_JSON_SCHEMA},
+        {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\","
+         "\"strict\":false,\"schema\":{\"type\":\"object\"}}}",
+         "response_format.json_schema.schema", SH_FORM_JSON_SCHEMA},
+        {"\"guided_json\":{}", "guided_json", SH_FORM_JSON_SCHEMA},
+        {"\"guided_json\":\"{\\\"type\\\":\\\"null\\\"}\"", "guided_json", SH_FORM_JSON_SCHEMA},
+        {"\"guided_regex\":\"a+\"", "guided_regex", SH_FORM_REGEX},
+        {"\"guided_choice\":[\"a\",\"b\"]", "guided_choice", SH_FORM_CHOICE},
+        {"\"guided_grammar\":\"root ::= 'a'\"", "guided_grammar", SH_FORM_GRAMMAR},
+        {"\"guided_json_object\":true", "guided_json_object", SH_FORM_JSON_OBJECT},
+        {"\"structured_outputs\":{\"json\":{}}", "structured_outputs.json", SH_FORM_JSON_SCHEMA},
+        {"\"structured_outputs\":{\"regex\":\"a\"}", "structured_outputs.regex", SH_FORM_REGEX},
+        {"\"structured_outputs\":{\"choice\":[\"a\"]}", "structured_outputs.choice",
+         SH_FORM_CHOICE},
+        {"\"structured_outputs\":{\"grammar\":\"x\"}", "structured_outputs.grammar",
+         SH_FORM_GRAMMAR},
+        {"\"structured_outputs\":{\"json_object\":true}", "structured_outputs.json_object",
+         SH_FORM_JSON_OBJECT},
+        {"\"grammar\":\"root ::= \\\"a\\\"\"", "grammar", SH_FORM_GRAMMAR},
+        {"\"json_schema\":{}", "json_schema", SH_FORM_JSON_SCHEMA},
+        {"\"grammar\":\"\",\"guided_json\":null,\"structured_outputs\":{\"json_object\":false}",
+         NULL, SH_FORM_FREE},
+    };
+    UNUSED_STATE;
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        char body[512];
+        snprintf(body, sizeof(body), CHAT(",%s"), cases[i].fields);
+        if (!reads(&sh_openai_chat, body)) fail_msg("%s: %s", body, error.message);
+        assert_int_equal(request.form.kind, cases[i].kind);
+        if (cases[i].name != NULL) assert_string_equal(request.form.field, cases[i].name);
+        if (cases[i].kind == SH_FORM_JSON_SCHEMA) assert_true(cJSON_IsObject(request.form.json));
+        snprintf(body, sizeof(body), "{\"prompt\":\"a\",%s}", cases[i].fields);
+        assert_true(reads(&sh_openai_completion, body));
+        assert_int_equal(request.form.kind, cases[i].kind);
+    }
+}
+
+TEST(refuses_forms_that_are_none_and_more_than_one)
+{
+    static const struct {
+        const char *fields, *param;
+    } cases[] = {
+        {"\"response_format\":{\"type\":\"xml\"}", "response_format.type"},
+        {"\"response_format\":{}", "response_format.type"},
+        {"\"response_format\":{\"type\":\"json_schema\"}", "response_format.json_schema.schema"},
+        {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":5}}",
+         "response_format.json_schema.schema"},
+        {"\"guided_json\":\"{\"", "guided_json"},
+        {"\"guided_json\":\"[]\"", "guided_json"},
+        {"\"guided_json\":5", "guided_json"},
+        {"\"guided_choice\":[]", "guided_choice"},
+        {"\"guided_choice\":[1]", "guided_choice"},
+        {"\"structured_outputs\":{\"structural_tag\":\"x\"}", "structured_outputs.structural_tag"},
+        {"\"grammar\":\"x\",\"response_format\":{\"type\":\"json_object\"}", "grammar"},
+        {"\"guided_regex\":\"x\",\"guided_choice\":[\"x\"]", "guided_choice"},
+        {"\"structured_outputs\":{\"regex\":\"x\",\"json\":{}}", "structured_outputs.regex"},
+    };
+    UNUSED_STATE;
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        char body[512];
+        snprintf(body, sizeof(body), CHAT(",%s"), cases[i].fields);
+        CHECK_REFUSES(&sh_openai_chat, body, cases[i].param);
+    }
 }
 
 TEST(reads_prompts_of_all_four_forms)
@@ -220,6 +291,8 @@ int main(void)
         cmocka_unit_test(applies_the_choice_of_tools),
         cmocka_unit_test(collects_template_variables),
         cmocka_unit_test(refuses_unsupported_fields_by_name),
+        cmocka_unit_test(reads_the_form_of_the_answer_by_all_its_names),
+        cmocka_unit_test(refuses_forms_that_are_none_and_more_than_one),
         cmocka_unit_test(reads_prompts_of_all_four_forms),
     };
     return cmocka_run_group_tests(tests, NULL, cleanup);

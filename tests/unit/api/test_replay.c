@@ -21,6 +21,8 @@ enum {
     MODEL = 5
 };
 
+static const char GRAMMAR[] = "stands for a packed grammar";
+
 /* A request as its client sees it. */
 struct request {
     sh_replay_sequence *sequence; /* NULL: it has ended, or was forgotten */
@@ -95,6 +97,8 @@ sh_status sh_engine_conn_submit(sh_engine_conn *conn, const sh_sequence_spec *sp
     memcpy(run->ids, spec->prompt, spec->prompt_count * sizeof(int32_t));
     assert_true(run->replayed || run->answered == 0);
     assert_int_equal(run->count - run->answered, run->request->spec.prompt_count);
+    assert_ptr_not_equal(spec->grammar.ptr, GRAMMAR); /* the client's may be gone by now */
+    assert_string_equal(spec->grammar.ptr, GRAMMAR);
     *id = run->id;
     return SH_OK;
 }
@@ -345,6 +349,7 @@ static void world_open(int requests, uint64_t seed, int64_t limit_ms)
         q->spec = (sh_sequence_spec){.client = (uint64_t)i,
                                      .prompt_count = 1 + next(PROMPT_MAX - 1),
                                      .max_tokens = 1 + (int)next(60),
+                                     .grammar = {GRAMMAR, sizeof(GRAMMAR)},
                                      .sampling = sh_sampling_default()};
         q->spec.sampling.seed = next(1000);
         for (size_t t = 0; t < q->spec.prompt_count; t++) q->ids[t] = (int32_t)next(5000);

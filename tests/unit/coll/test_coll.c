@@ -28,7 +28,6 @@ static const verbs SMALL = {.frame_max = 5000, .inline_max = 60, .depth = 8};
 static const verbs LANES = {.unreliable = true, .lanes = 2, .frame_max = 1 << 30, .depth = 16};
 
 static const verbs SENDS = {.send_only = true, .frame_max = 16384, .depth = 16};
-static const verbs SEND_LANES = {.send_only = true, .lanes = 2, .frame_max = 4096, .depth = 8};
 
 typedef struct {
     const char *name;
@@ -54,7 +53,6 @@ static const transport TRANSPORTS[] = {
     {"rdma with short frames", NULL, false, &sh_transport_rdma, 1, 20, &SMALL},
     {"rdma on two devices", NULL, false, &sh_transport_rdma, 1, 0, &LANES},
     {"rdma that only sends", NULL, false, &sh_transport_rdma, 1, 20, &SENDS},
-    {"rdma that only sends, on two devices", NULL, false, &sh_transport_rdma, 1, 0, &SEND_LANES},
 };
 
 static const transport RDMA = {"rdma devices", RANKS_TOKEN, false, &sh_transport_rdma, 1, 20, NULL};

@@ -21,6 +21,7 @@ static sh_sequence_spec spec_make(void)
                           .stop_id_count = SH_COUNT_OF(stops),
                           .logprobs = 4,
                           .timeout_ms = 1234,
+                          .grammar = {"gr\0mar", 6},
                           .sampling = sh_sampling_default()};
     q.sampling.seed = 1u << 31;
     q.sampling.logit_bias_count = SH_COUNT_OF(bias);
@@ -58,6 +59,8 @@ TEST(a_request_arrives_with_the_answer_so_far)
     assert_memory_equal(got.spec.prompt, prompt, sizeof(prompt));
     assert_memory_equal(got.spec.stop_ids, stops, sizeof(stops));
     assert_memory_equal(got.spec.sampling.logit_bias, bias, sizeof(bias));
+    assert_int_equal(got.spec.grammar.len, 6);
+    assert_memory_equal(got.spec.grammar.ptr, "gr\0mar", 6);
     sh_submit_message_reset(&got);
     for (size_t len = 0; len < frame.payload.len; len++) {
         CHECK_FAILS(sh_engine_msg_get_submit((sh_str){frame.payload.ptr, len}, &got, &err), err,
@@ -116,6 +119,18 @@ TEST(the_answer_so_far_is_less_than_the_prompt_with_it)
     CHECK_FAILS(sh_sequence_spec_check(&q, 100, &err), err, "-1 of 5 tokens");
 }
 
+TEST(a_grammar_has_a_size_and_an_end)
+{
+    UNUSED_STATE;
+    sh_sequence_spec q = spec_make();
+    CHECK_OK(sh_sequence_spec_check(&q, 100, &err), err);
+    q.stop_id_count = 0;
+    CHECK_FAILS(sh_sequence_spec_check(&q, 100, &err), err, "needs stop ids");
+    q = spec_make();
+    q.grammar.len = SH_GRAMMAR_PACKED_MAX + 1;
+    CHECK_FAILS(sh_sequence_spec_check(&q, 100, &err), err, "16777217 bytes; at most 16777216");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +138,7 @@ int main(void)
         cmocka_unit_test(progress_arrives_and_is_not_taken_for_a_token),
         cmocka_unit_test(an_engine_says_which_model_it_has),
         cmocka_unit_test(the_answer_so_far_is_less_than_the_prompt_with_it),
+        cmocka_unit_test(a_grammar_has_a_size_and_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

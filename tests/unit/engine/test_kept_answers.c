@@ -48,6 +48,7 @@ static sh_submit_message request(uint64_t owner, const char *key, uint64_t body,
                              .answered = answered,
                              .max_tokens = TOKENS,
                              .retry_key = key,
+                             .grammar = SH_STR("a grammar"),
                              .retry_body = body,
                              .sampling = sh_sampling_default()};
     sh_engine_msg_put_submit(&frame, &spec);

@@ -4,10 +4,11 @@
  * The model behind the scheduler makes a row of logits from everything before a position, read back
  * through the KV blocks that the plan names, and draws from it as the ranks do. So a wrong block, a
  * stale prefix, a draw at the wrong position or a penalty over the wrong tokens gives another
- * answer. */
+ * answer. A third of the requests are bound to a grammar; what they give must match it as well. */
 #include "engine/scheduler.h"
 
 #include "base/hash.h"
+#include "text/grammar/pack.h"
 
 #include "test.h"
 
@@ -27,6 +28,7 @@ struct ask {
     sh_sequence_spec spec; /* as it was submitted first */
     int32_t prompt[CONTEXT];
     int32_t stop_ids[4], bias_ids[3];
+    int grammar; /* its number + 1; 0: none */
     float bias[3];
 };
 
@@ -45,9 +47,129 @@ struct bench {
     sh_batch_state *state;
     sh_step_plan *plans[STAGES], *copy;
     uint64_t random;
+    sh_status refusal; /* what requests are refused with */
     int32_t kv[MANY_BLOCKS][SH_KV_BLOCK];
     struct answer answers[REQUESTS];
 };
+
+/* ---- grammars ---- */
+
+enum { TEXTS = 57, SPECIAL = TEXTS, GRAMMARS = 4 }; /* tokens with text; the others are special */
+
+static const char *const texts[TEXTS] = {
+    "a",    "b",  "c",  "d",    "e",  "f",  "g",  "h",   "i",     "j",   "k",    "l",
+    "m",    "n",  "o",  "p",    "q",  "r",  "s",  "t",   "u",     "v",   "w",    "x",
+    "y",    "z",  "0",  "1",    "2",  "3",  "4",  "5",   "6",     "7",   "8",    "9",
+    "{",    "}",  "[",  "]",    ",",  ":",  "\"", "{\"", "abc",   "\":", "true", "false",
+    "list", "],", "ab", "\":[", "al", "12", "}}", "a,",  "\"list"};
+
+static struct {
+    sh_token_trie *trie;
+    sh_constraints *all;
+    sh_grammar *compiled[GRAMMARS];
+    sh_buf packed[GRAMMARS];
+} grammars;
+
+/* The longest token first: not what the model prefers, so some of these drafts are wrong. */
+static int encode(void *ctx, sh_str text, int32_t *out, int max)
+{
+    int count = 0;
+    (void)ctx;
+    while (text.len > 0 && count < max) {
+        size_t best = 0;
+        for (int i = 0; i < TEXTS; i++) {
+            size_t len = strlen(texts[i]);
+            if (len <= best || len > text.len || memcmp(texts[i], text.ptr, len) != 0) continue;
+            best = len;
+            out[count] = i;
+        }
+        if (best == 0) break;
+        text = (sh_str){text.ptr + best, text.len - best};
+        count++;
+    }
+    return count;
+}
+
+static sh_status vocabulary_load(void *ctx, sh_vocabulary *out, sh_err *err)
+{
+    (void)ctx;
+    (void)err;
+    *out = (sh_vocabulary){.trie = grammars.trie, .encode = encode};
+    return SH_OK;
+}
+
+/* Text that may end early, text with forced runs, nesting, and special tokens, of which the last is
+ * among the stop ids of some requests. */
+static sh_expr grammar_make(sh_grammar_builder *b, int which)
+{
+    if (which == 0) return sh_expr_regex(b, SH_STR("[a-z]{1,30}"));
+    if (which == 1)
+        return sh_expr_regex(b, SH_STR("\\{\"abc\":(true|false|[0-9]{1,5}),\"list\":"
+                                       "\\[([a-c]+(,[a-c]+)*)?\\]\\}"));
+    if (which == 2)
+        return sh_expr_gbnf(b, SH_STR("root ::= [a-f] | \"[\" root (\",\" root)* \"]\""));
+    sh_expr items[] = {sh_expr_regex(b, SH_STR("[a-f]{0,9}")), sh_expr_token(b, SPECIAL),
+                       sh_expr_literal(b, SH_STR("true")), sh_expr_token(b, SPECIAL + 1)};
+    return sh_expr_seq(b, items, SH_COUNT_OF(items));
+}
+
+static int grammars_open(void **state)
+{
+    UNUSED_STATE;
+    sh_err err;
+    sh_token_text tokens[VOCAB];
+    for (int i = 0; i < VOCAB; i++)
+        tokens[i] = (sh_token_text){sh_str_of(i < TEXTS ? texts[i] : ""), i >= SPECIAL};
+    grammars.trie = sh_token_trie_build(tokens, VOCAB, NULL, 0);
+    sh_grammar_builder *b = sh_grammar_builder_create();
+    for (int i = 0; i < GRAMMARS; i++) {
+        CHECK_OK(sh_grammar_compile(b, grammar_make(b, i), &grammars.compiled[i], &err), err);
+        sh_grammar_pack(grammars.compiled[i], &grammars.packed[i]);
+    }
+    sh_grammar_builder_free(b);
+    sh_vocabulary_source source = {vocabulary_load, NULL};
+    CHECK_OK(sh_constraints_open(&source, VOCAB, &grammars.all, &err), err);
+    sh_status status;
+    while ((status = sh_constraints_ready(grammars.all, &err)) == SH_AGAIN) sh_sleep_ms(1);
+    CHECK_OK(status, err);
+    return 0;
+}
+
+static int grammars_close(void **state)
+{
+    UNUSED_STATE;
+    sh_constraints_close(grammars.all);
+    for (int i = 0; i < GRAMMARS; i++) {
+        sh_grammar_free(grammars.compiled[i]);
+        sh_buf_reset(&grammars.packed[i]);
+    }
+    sh_token_trie_free(grammars.trie);
+    return 0;
+}
+
+/* An answer matches its grammar, and if it ended by itself it is complete: before the stop id, or
+ * with it. */
+static void check_matches(const struct ask *ask, const struct answer *a)
+{
+    if (ask->grammar == 0) return;
+    sh_err err;
+    sh_match_state state = SH_MATCH_START;
+    sh_matcher *m = sh_matcher_create(grammars.compiled[ask->grammar - 1], grammars.trie);
+    for (int i = 0; i < a->count; i++) {
+        CHECK_OK(sh_matcher_token(m, state, a->tokens[i], &state, &err), err);
+        assert_true(state != SH_MATCH_DEAD);
+    }
+    bool complete = sh_matcher_accepts(m, state);
+    for (int i = 0; i < ask->spec.stop_id_count && !complete; i++) {
+        sh_match_state after;
+        CHECK_OK(sh_matcher_token(m, state, ask->stop_ids[i], &after, &err), err);
+        complete = after != SH_MATCH_DEAD && sh_matcher_accepts(m, after);
+    }
+    assert_true(complete || a->end.finish == SH_FINISH_LENGTH);
+    sh_matcher_free(m);
+}
+
+/* ---- the ranks ---- */
 
 static uint64_t next(uint64_t *random, uint64_t below)
 {
@@ -72,7 +194,7 @@ static void on_event(void *ctx, uint64_t owner, const sh_event *e)
         a->logprobs[a->count++] = e->logprob;
         break;
     case SH_EVENT_ERROR:
-        assert_int_equal(e->error.status, SH_ERR_GROUP); /* nothing is refused here */
+        assert_int_equal(e->error.status, b->refusal); /* nothing else is refused here */
         a->lost = true;
         break;
     default: a->done = true; a->end = *e;
@@ -93,13 +215,16 @@ static struct bench *bench_open(int blocks, int drafts, int stages)
                                          .draws = DRAWS,
                                          .adjusts = 4 * CONTEXT + 2048,
                                          .blocks = blocks,
-                                         .seq_blocks = CONTEXT / SH_KV_BLOCK + 2},
-                              .vocab = VOCAB,
+                                         .seq_blocks = CONTEXT / SH_KV_BLOCK + 2,
+                                         .vocab = VOCAB,
+                                         .masks = DRAWS},
+                              .constraints = grammars.all,
                               .context = CONTEXT,
                               .queue_max = REQUESTS,
                               .stall_s = 1,
                               .stages_in_flight = stages,
                               .drafts = drafts};
+    b->refusal = SH_ERR_GROUP;
     b->blocks = sh_blocks_create(blocks, (sh_key128){1, 2}, (sh_key128){3, 4});
     for (int i = 0; i < STAGES; i++) b->plans[i] = sh_step_plan_create(&b->opts.limits);
     b->copy = sh_step_plan_create(&b->opts.limits);
@@ -128,12 +253,15 @@ static void row_make(const int32_t *history, int count, float row[VOCAB])
     for (int i = 0; i < VOCAB; i++) row[i] = (float)(sh_mix64(from + (uint64_t)i) % 1000) * 0.008f;
 }
 
-static void draw(const sh_step_draw *d, const sh_adjust *adjusts, const int32_t *history, int count,
-                 sh_pick *out)
+static void draw(const sh_batch_state *state, const sh_step_draw *d, const sh_adjust *adjusts,
+                 const int32_t *history, int count, sh_pick *out)
 {
     float row[VOCAB];
     sh_candidate scratch[2 * VOCAB];
-    sh_row_query query = {.draw = d->draw, .adjusts = adjusts, .adjust_count = d->adjust_count};
+    sh_row_query query = {.draw = d->draw,
+                          .adjusts = adjusts,
+                          .adjust_count = d->adjust_count,
+                          .allowed = sh_batch_state_mask(state, d)};
     assert_int_equal(d->draw.position, count);
     row_make(history, count, row);
     sh_row_query_apply(&query, row, 0, VOCAB);
@@ -149,7 +277,7 @@ static bool model_run(struct bench *b, const sh_step_plan *plan, int break_at, s
     sh_buf bytes = {0};
     sh_span spans[SLOTS];
     sh_step_plan_pack(plan, &bytes);
-    CHECK_OK(sh_step_plan_unpack(sh_buf_str(&bytes), VOCAB, b->copy, &err), err);
+    CHECK_OK(sh_step_plan_unpack(sh_buf_str(&bytes), b->copy, &err), err);
     sh_buf_reset(&bytes);
     CHECK_OK(sh_batch_state_apply(b->state, b->copy, spans, &err), err);
     const sh_adjust *adjusts = b->copy->adjusts;
@@ -166,7 +294,7 @@ static bool model_run(struct bench *b, const sh_step_plan *plan, int break_at, s
         for (int t = 0; t < span->pos + span->count; t++)
             history[t] = b->kv[span->blocks[t / SH_KV_BLOCK]][t % SH_KV_BLOCK];
         for (int d = 0; d < seq->draw_count; d++, at++) {
-            draw(&b->copy->draws[at], adjusts, history,
+            draw(b->state, &b->copy->draws[at], adjusts, history,
                  span->pos + span->count - seq->draw_count + 1 + d, &picks[at]);
             adjusts += b->copy->draws[at].adjust_count;
         }
@@ -205,6 +333,7 @@ static void ask_submit(struct bench *b, const struct ask *ask, int id)
     q.answered = a->count;
     q.replayed = b->answers[id].lost;
     q.stop_ids = ask->stop_ids;
+    if (ask->grammar > 0) q.grammar = sh_buf_str(&grammars.packed[ask->grammar - 1]);
     q.sampling.logit_bias_ids = ask->bias_ids;
     q.sampling.logit_bias = ask->bias;
     b->answers[id].lost = false;
@@ -261,6 +390,13 @@ static void ask_make(struct ask *ask, uint64_t *random)
     ask->spec.logprobs = (int)next(random, 4) - 1;
     ask->spec.stop_id_count = (int)next(random, 4);
     for (int i = 0; i < 4; i++) ask->stop_ids[i] = (int32_t)next(random, VOCAB);
+    if (next(random, 3) == 0) {
+        ask->grammar = 1 + (int)next(random, GRAMMARS);
+        ask->spec.stop_id_count = 1 + (int)next(random, 3);
+        ask->stop_ids[0] = SPECIAL + 2;
+        ask->stop_ids[1] = SPECIAL + 1;
+        ask->stop_ids[2] = 'z' - 'a';
+    }
     *s = sh_sampling_default();
     s->seed = next(random, 1000);
     s->temperature = next(random, 3) == 0 ? 0 : any(random, 0.1, 1.6);
@@ -333,7 +469,10 @@ static void check_cuts(int blocks, int drafts, int stages, int rope_original, in
         bench_lose(b, asks, sent, kv == KEEP || (kv == EITHER && next(&b->random, 2) == 0));
     }
     assert_true(losses > 5);
-    for (int i = 0; i < REQUESTS; i++) check_same(&b->answers[i], &want[i]);
+    for (int i = 0; i < REQUESTS; i++) {
+        check_same(&b->answers[i], &want[i]);
+        check_matches(&asks[i], &want[i]);
+    }
     free(want);
     free(asks);
     bench_close(b);
@@ -398,6 +537,59 @@ TEST(every_place_to_cut_gives_the_same_answer)
             check_same(a, &want);
             bench_close(b);
         }
+}
+
+/* The same with grammars. Some tokens are not drawn, since there is no choice. */
+TEST(so_it_does_where_a_grammar_binds_the_answer)
+{
+    UNUSED_STATE;
+    uint64_t forced[2] = {0}; /* without and with drafts */
+    for (int which = 1; which <= GRAMMARS; which++)
+        for (uint64_t seed = 0; seed < 4; seed++) {
+            struct ask ask = {.spec = {.prompt_count = 40,
+                                       .max_tokens = 60,
+                                       .min_tokens = seed % 2 == 0 ? 0 : 12,
+                                       .logprobs = 2,
+                                       .stop_id_count = 3},
+                              .stop_ids = {SPECIAL + 1, SPECIAL + 2, 'z' - 'a'},
+                              .grammar = which};
+            struct answer want;
+            ask.spec.sampling = sh_sampling_default();
+            ask.spec.sampling.temperature = seed == 0 ? 0 : 1;
+            ask.spec.sampling.seed = seed;
+            alone(&ask, 1, 0, &want);
+            check_matches(&ask, &want);
+            for (int cut = 0; cut <= want.count; cut++)
+                for (int drafts = 0; drafts <= 4; drafts += 4) {
+                    struct bench *b = bench_open(MANY_BLOCKS, drafts, 1);
+                    struct answer *a = &b->answers[0];
+                    a->count = cut;
+                    memcpy(a->tokens, want.tokens, sizeof(want.tokens));
+                    memcpy(a->logprobs, want.logprobs, sizeof(want.logprobs));
+                    ask_submit(b, &ask, 0);
+                    bench_finish(b);
+                    check_same(a, &want);
+                    forced[drafts / 4] += sh_sched_stats_of(b->sched)->forced_tokens;
+                    bench_close(b);
+                }
+        }
+    assert_true(forced[0] > 0 && forced[1] > forced[0]);
+}
+
+TEST(an_answer_so_far_that_does_not_match_the_grammar_is_refused)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(MANY_BLOCKS, 0, 1);
+    struct ask ask = {.spec = {.prompt_count = 10, .max_tokens = 9, .stop_id_count = 1},
+                      .stop_ids = {SPECIAL + 2},
+                      .grammar = 1};
+    ask.spec.sampling = sh_sampling_default();
+    b->answers[0] = (struct answer){.count = 2, .tokens = {0, 'Z' - 'A' + 1}};
+    b->refusal = SH_ERR_INPUT;
+    ask_submit(b, &ask, 0);
+    assert_true(b->answers[0].lost);
+    assert_false(sh_sched_busy(b->sched));
+    bench_close(b);
 }
 
 TEST(an_answer_that_lacks_only_its_end_ends_at_once)
@@ -474,9 +666,11 @@ int main(void)
         cmocka_unit_test(so_it_does_with_drafts_few_blocks_and_steps_in_flight),
         cmocka_unit_test(so_it_does_before_and_after_the_switch_to_the_long_rope_factors),
         cmocka_unit_test(every_place_to_cut_gives_the_same_answer),
+        cmocka_unit_test(so_it_does_where_a_grammar_binds_the_answer),
+        cmocka_unit_test(an_answer_so_far_that_does_not_match_the_grammar_is_refused),
         cmocka_unit_test(an_answer_that_lacks_only_its_end_ends_at_once),
         cmocka_unit_test(a_full_queue_does_not_refuse_what_was_accepted_before),
         cmocka_unit_test(progress_tells_the_start_and_every_chunk_of_a_prompt),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, grammars_open, grammars_close);
 }

@@ -287,6 +287,21 @@ TEST(a_part_without_tokens_never_wins)
     }
 }
 
+/* Every other token or so, one, a few neighbours, nearly all. */
+static void mask_fill(uint64_t allowed[VOCAB / 64 + 1], int i)
+{
+    int first = (int)(uniform() * (VOCAB - 8));
+    for (size_t w = 0; w < VOCAB / 64 + 1; w++)
+        allowed[w] = i % 4 == 0 ? sh_mix64(w + (uint64_t)i) : i % 4 == 3 ? UINT64_MAX : 0;
+    for (int id = first; id < first + (i % 4 == 1 ? 1 : 8); id++) {
+        uint64_t bit = (uint64_t)1 << id % 64;
+        if (i % 4 == 3)
+            allowed[id / 64] &= ~bit;
+        else
+            allowed[id / 64] |= bit;
+    }
+}
+
 /* Tokens that a grammar forbids; the mask covers the whole vocabulary, whatever the part. */
 TEST(only_allowed_tokens_are_drawn)
 {
@@ -300,8 +315,7 @@ TEST(only_allowed_tokens_are_drawn)
         sh_pick whole, joined;
         int cut = 1 + i % (VOCAB - 1);
         row_fill(6);
-        for (size_t w = 0; w < SH_COUNT_OF(allowed); w++) allowed[w] = sh_mix64(w + (uint64_t)i);
-        allowed[0] |= 1;
+        mask_fill(allowed, i);
         for (int id = 0; id < VOCAB; id++) /* the best of all is forbidden */
             if ((allowed[id / 64] >> id % 64 & 1) == 0) row[id] += 100;
         memcpy(copy, row, sizeof(copy));
@@ -312,8 +326,13 @@ TEST(only_allowed_tokens_are_drawn)
             if ((allowed[id / 64] >> id % 64 & 1) == 0) row[id] = -INFINITY;
         sh_pick_whole(&draw, row, VOCAB, scratch, &whole);
         assert_true((allowed[whole.id / 64] >> whole.id % 64 & 1) != 0);
-        if (sh_pick_join(&draw, summaries, 2, &joined) == SH_OK)
-            assert_int_equal(joined.id, whole.id);
+        if (sh_pick_join(&draw, summaries, 2, &joined) != SH_OK) continue;
+        assert_int_equal(joined.id, whole.id);
+        assert_true(fabs((double)joined.logprob - (double)whole.logprob) < 1e-4);
+        if (i % 4 == 1) assert_true(joined.logprob == 0); /* there was no choice */
+        assert_int_equal(joined.top_count, whole.top_count);
+        for (int t = 0; t < joined.top_count; t++)
+            assert_true(joined.top[t].id == whole.top[t].id && isfinite(joined.top[t].logprob));
     }
 }
 

@@ -6,6 +6,7 @@
 #include "engine/scheduler.h"
 
 #include "base/hash.h"
+#include "engine/mask_table.h"
 
 #include "test.h"
 
@@ -85,8 +86,9 @@ static struct bench *bench_open(int blocks, int drafts)
                                          .draws = SLOTS * (SH_DRAFTS_MAX + 1),
                                          .adjusts = 256,
                                          .blocks = blocks,
-                                         .seq_blocks = 32},
-                              .vocab = VOCAB,
+                                         .seq_blocks = 32,
+                                         .vocab = VOCAB,
+                                         .masks = 8},
                               .context = 32 * SH_KV_BLOCK,
                               .queue_max = REQUESTS_MAX,
                               .stall_s = 1,
@@ -130,7 +132,7 @@ static void model_run(struct bench *b, sh_pick *picks)
     sh_err err;
     sh_buf bytes = {0};
     sh_step_plan_pack(b->plan, &bytes);
-    CHECK_OK(sh_step_plan_unpack(sh_buf_str(&bytes), VOCAB, b->copy, &err), err);
+    CHECK_OK(sh_step_plan_unpack(sh_buf_str(&bytes), b->copy, &err), err);
     sh_buf_reset(&bytes);
     CHECK_OK(sh_batch_state_apply(b->state, b->copy, b->spans, &err), err);
     for (int i = 0, draw = 0; i < b->copy->seq_count; i++) {
@@ -587,11 +589,11 @@ TEST(a_plan_that_does_not_match_the_state_is_refused)
     sh_buf bytes = {0};
     sh_step_plan_pack(b->plan, &bytes);
     for (size_t len = 0; len < bytes.len; len++)
-        assert_true(sh_step_plan_unpack((sh_str){bytes.ptr, len}, VOCAB, b->copy, &err) < 0);
+        assert_true(sh_step_plan_unpack((sh_str){bytes.ptr, len}, b->copy, &err) < 0);
     for (size_t i = 0; i < bytes.len;
          i++) { /* a flipped bit is refused, or at least touches no memory outside */
         bytes.ptr[i] ^= 0x40;
-        if (sh_step_plan_unpack(sh_buf_str(&bytes), VOCAB, b->copy, &err) == SH_OK) {
+        if (sh_step_plan_unpack(sh_buf_str(&bytes), b->copy, &err) == SH_OK) {
             sh_batch_state *fresh = sh_batch_state_create(&b->opts.limits);
             if (sh_batch_state_apply(fresh, b->copy, b->spans, &err) != SH_OK)
                 assert_non_null(strstr(err.text, "slot"));
@@ -601,6 +603,129 @@ TEST(a_plan_that_does_not_match_the_state_is_refused)
     }
     sh_buf_reset(&bytes);
     bench_close(b);
+}
+
+/* A plan with one sequence, one draw and two new masks. */
+static void plan_with_masks(sh_step_plan *p)
+{
+    size_t words = sh_step_mask_words(&p->limits);
+    sh_step_plan_clear(p);
+    p->seqs[p->seq_count++] = (sh_step_seq){
+        .slot = 1, .fresh = true, .token_count = 1, .draw_count = 1, .block_count = 1};
+    p->tokens[p->token_count++] = 1;
+    p->blocks[p->block_count++] = 2;
+    p->draws[p->draw_count++] = (sh_step_draw){.draw = {.top_p = 1, .logprobs = -1}, .mask = 7};
+    p->mask_numbers[p->mask_count++] = 7;
+    p->mask_numbers[p->mask_count++] = 8;
+    for (size_t i = 0; i < 2 * words; i++) p->mask_words[i] = sh_mix64(i);
+    for (size_t i = words - 1; i < 2 * words; i += words)
+        p->mask_words[i] &= UINT64_MAX >> (64 - VOCAB % 64) % 64;
+}
+
+TEST(masks_of_a_plan_become_part_of_the_state)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    sh_batch_state *other = sh_batch_state_create(&b->opts.limits);
+    sh_err err;
+    plan_with_masks(b->copy);
+    CHECK_OK(sh_batch_state_apply(b->state, b->copy, b->spans, &err), err);
+    const uint64_t *mask = sh_batch_state_mask(b->state, &b->copy->draws[0]);
+    assert_memory_equal(mask, b->copy->mask_words,
+                        sh_step_mask_words(&b->opts.limits) * sizeof(*mask));
+    b->copy->draws[0].mask = 0;
+    assert_null(sh_batch_state_mask(b->state, &b->copy->draws[0]));
+    b->copy->mask_words[0] ^= 4; /* one token */
+    CHECK_OK(sh_batch_state_apply(other, b->copy, b->spans, &err), err);
+    assert_true(sh_batch_state_fingerprint(other) != sh_batch_state_fingerprint(b->state));
+    b->copy->mask_words[0] ^= 4; /* the state is that of the masks, not of their history */
+    CHECK_OK(sh_batch_state_apply(other, b->copy, b->spans, &err), err);
+    assert_true(sh_batch_state_fingerprint(other) == sh_batch_state_fingerprint(b->state));
+    b->copy->draws[0].mask = 3; /* which no plan has brought */
+    assert_int_equal(sh_batch_state_apply(other, b->copy, b->spans, &err), SH_ERR_GROUP);
+    assert_string_equal(err.text, "draw 0: there is no mask 3");
+    sh_batch_state_free(other);
+    bench_close(b);
+}
+
+/* What unpacks must be safe to apply. */
+static void try_masks(struct bench *b, const sh_buf *bytes)
+{
+    sh_err err;
+    if (sh_step_plan_unpack(sh_buf_str(bytes), b->copy, &err) != SH_OK) return;
+    sh_batch_state *fresh = sh_batch_state_create(&b->opts.limits);
+    if (sh_batch_state_apply(fresh, b->copy, b->spans, &err) != SH_OK)
+        assert_true(strstr(err.text, "slot") != NULL || strstr(err.text, "mask") != NULL);
+    sh_batch_state_free(fresh);
+}
+
+TEST(masks_that_cannot_be_are_refused)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    sh_err err;
+    sh_buf bytes = {0};
+    plan_with_masks(b->plan);
+    sh_step_plan_pack(b->plan, &bytes);
+    CHECK_OK(sh_step_plan_unpack(sh_buf_str(&bytes), b->copy, &err), err);
+    for (size_t len = 0; len < bytes.len; len++)
+        assert_true(sh_step_plan_unpack((sh_str){bytes.ptr, len}, b->copy, &err) < 0);
+    for (size_t i = 0; i < bytes.len * 8; i++) {
+        bytes.ptr[i / 8] ^= (char)(1 << i % 8);
+        try_masks(b, &bytes);
+        bytes.ptr[i / 8] ^= (char)(1 << i % 8);
+    }
+    const int numbers[] = {-1, 0, 9, INT32_MAX}; /* of a mask */
+    for (size_t i = 0; i < SH_COUNT_OF(numbers); i++) {
+        plan_with_masks(b->plan);
+        b->plan->mask_numbers[1] = numbers[i];
+        sh_buf_clear(&bytes);
+        sh_step_plan_pack(b->plan, &bytes);
+        assert_true(sh_step_plan_unpack(sh_buf_str(&bytes), b->copy, &err) < 0);
+    }
+    const int draws[] = {-1, 9, INT32_MAX}; /* the mask of a draw */
+    for (size_t i = 0; i < SH_COUNT_OF(draws); i++) {
+        plan_with_masks(b->plan);
+        b->plan->draws[0].mask = draws[i];
+        sh_buf_clear(&bytes);
+        sh_step_plan_pack(b->plan, &bytes);
+        assert_true(sh_step_plan_unpack(sh_buf_str(&bytes), b->copy, &err) < 0);
+    }
+    plan_with_masks(b->plan); /* a token that the model does not have */
+    b->plan->mask_words[sh_step_mask_words(&b->opts.limits) - 1] |= (uint64_t)1 << VOCAB % 64;
+    sh_buf_clear(&bytes);
+    sh_step_plan_pack(b->plan, &bytes);
+    assert_true(sh_step_plan_unpack(sh_buf_str(&bytes), b->copy, &err) < 0);
+    sh_buf_reset(&bytes);
+    bench_close(b);
+}
+
+TEST(a_mask_is_sent_once_until_others_need_its_number)
+{
+    UNUSED_STATE;
+    enum { KEPT = 4 };
+    sh_mask_table *t = sh_mask_table_create(KEPT);
+    bool send;
+    int numbers[KEPT];
+    sh_mask_table_turn(t);
+    for (int i = 0; i < KEPT; i++) {
+        numbers[i] = sh_mask_table_number(t, &(sh_mask_key){1, 0, (uint64_t)i}, &send);
+        assert_true(send && numbers[i] >= 1 && numbers[i] <= KEPT);
+        for (int j = 0; j < i; j++) assert_true(numbers[i] != numbers[j]);
+    }
+    sh_mask_table_turn(t); /* all but the third are used again */
+    for (int i = 0; i < KEPT; i++) {
+        if (i == 2) continue;
+        assert_int_equal(sh_mask_table_number(t, &(sh_mask_key){1, 0, (uint64_t)i}, &send),
+                         numbers[i]);
+        assert_false(send);
+    }
+    assert_int_equal(sh_mask_table_number(t, &(sh_mask_key){1, 1, 2}, &send), numbers[2]);
+    assert_true(send);
+    sh_mask_table_turn(t);
+    assert_int_equal(sh_mask_table_number(t, &(sh_mask_key){2, 1, 2}, &send), numbers[0]);
+    assert_true(send);
+    sh_mask_table_free(t);
 }
 
 int main(void)
@@ -624,6 +749,9 @@ int main(void)
         cmocka_unit_test(a_long_queue_of_many_clients_is_admitted_quickly),
         cmocka_unit_test(a_changed_state_changes_the_fingerprint),
         cmocka_unit_test(a_plan_that_does_not_match_the_state_is_refused),
+        cmocka_unit_test(masks_of_a_plan_become_part_of_the_state),
+        cmocka_unit_test(masks_that_cannot_be_are_refused),
+        cmocka_unit_test(a_mask_is_sent_once_until_others_need_its_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

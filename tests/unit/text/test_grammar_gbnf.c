@@ -1,0 +1,129 @@
+#include "grammar_case.h"
+
+static sh_expr make(sh_grammar_builder *b, const char *text)
+{
+    return sh_expr_gbnf(b, sh_str_of(text));
+}
+
+TEST(grammars_match_their_texts)
+{
+    static const grammar_case cases[] = {
+        {"root ::= \"a\" \"b\"", {"ab"}, {"a", "a b"}},
+        {"root ::= x | y\nx ::= \"1\"+\ny ::= \"2\"?", {"111", "2", ""}, {"12"}},
+        {"# a comment\nroot ::= # and one here\n  [0-9]{2,3} # end\n",
+         {"12", "123"},
+         {"1", "1234"}},
+        {"root ::= (\"a\" | \"b\" [cd])*", {"", "abcbd"}, {"b"}},
+        {"root ::= [^\"\\\\\\n]+", {"x\xc3\xa9"}, {"\"", "\\", "\n"}},
+        {"root ::= \"\\\"\\x41\\u00e9\\U0001F600\\n\"", {"\"A\xc3\xa9\xf0\x9f\x98\x80\n"}, {"A"}},
+        {"root ::= . \"b\"{2} \"c\"{1,}",
+         {"\nbbc", "\xf0\x9f\x98\x80"
+                   "bbcc"},
+         {"bbc"}},
+        {"root ::= expr\nexpr ::= term (\"+\" term)*\nterm ::= [0-9]+ | \"(\" expr \")\"",
+         {"1+(2+3)+4", "((7))"},
+         {"1+", "(1"}},
+        {"root ::= item (\",\" root)?\nitem ::= [a-z]", {"a", "a,b,c"}, {"a,"}},
+        {"start: greeting name ;\ngreeting: \"hi \" | 'hello ' ;\nname: /[A-Z][a-z]+/ ;",
+         {"hi Bob", "hello Al"},
+         {"hi bob"}},
+        {"// as in other EBNF\nroot = \"a\" , \"b\" ;", {"ab"}, {"a"}},
+        {"root ::= a-b\na-b ::= \"x\" |\n  \"y\"", {"x", "y"}, {""}},
+    };
+    UNUSED_STATE;
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) check_case(make, &cases[i]);
+}
+
+TEST(faults_are_named_with_their_line)
+{
+    static const refused_case cases[] = {
+        {"", "no rule 'root'"},
+        {"x ::= \"a\"", "no rule 'root'"},
+        {"root ::= y", "'y' is used but not defined"},
+        {"root ::= \"a\"\nroot ::= \"b\"", "line 2: a rule that was defined before"},
+        {"root ::= \"a", "line 1: a literal that is not closed"},
+        {"root ::= [a", "a class that is not closed"},
+        {"root ::= \"\\", "a backslash at the end"},
+        {"root ::= [\\", "a backslash at the end"},
+        {"root ::= /a\\", "a pattern that is not closed"},
+        {"root ::= (\"a\"", "a group that is not closed"},
+        {"root ::= \"a\")", "a ) without its ("},
+        {"root ::= \"a\"{2", "bounds must be"},
+        {"root ::= \"a\"{3,2}", "bounds must be"},
+        {"root ::= \"\\q\"", "an unknown escape"},
+        {"root ::= [b-a]", "wrong order"},
+        {"\n\n!", "line 3: expected a rule"},
+        {"root ::= \"a\"i", "flags are not supported"},
+        {"%import common.INT\nstart: INT", "line 1: directives are not supported"},
+        {"root ::= root \"a\" | \"b\"", "'root' begins with itself (left recursion)"},
+        {"root ::= a\na ::= b? c\nb ::= \"x\"\nc ::= a \"y\" | \"z\"", "begins with itself"},
+        {"root ::= \"a\" root", "matches no text"},
+        {"root ::= /a(?=b)/", "pattern, at 1"},
+        {"root ::= \"a\"{70000}", "at most 65000"},
+    };
+    UNUSED_STATE;
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) check_refused(make, &cases[i]);
+}
+
+/* Each is answered, by a grammar or an error, in a short time. */
+TEST(hostile_grammars_are_bounded)
+{
+    static const char *const cases[] = {
+        "root ::= a{60000}\na ::= b{60000}\nb ::= \"x\"{60000}",
+        "root ::= (((((\"a\"*)*)*)*)*)*",
+        ("root ::= x x x x x x x x x x x x x x x x\nx ::= (\"a\" | \"a\" \"a\" | x0)*\nx0 ::= "
+         "\"a\"?"),
+        "root ::= \"(\" root \")\" root | \"\"",
+        "root ::= ([a-z] | [a-y] | [a-x])* [a-m] .{40}",
+    };
+    UNUSED_STATE;
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        sh_grammar *g = NULL;
+        sh_err err;
+        sh_match_state at = SH_MATCH_START;
+        if (compile_case(make, cases[i], &g, &err) != SH_OK) {
+            assert_int_equal(err.status, SH_ERR_LIMIT);
+            continue;
+        }
+        sh_matcher *m = sh_matcher_create(g, NULL);
+        for (int k = 0; k < 3000 && at != SH_MATCH_DEAD; k++)
+            if (sh_matcher_bytes(m, at, sh_str_of(i == 3 ? "(" : "a"), &at, &err) != SH_OK) break;
+        sh_matcher_free(m);
+        sh_grammar_free(g);
+    }
+}
+
+TEST(nesting_stops_where_it_can_still_be_closed)
+{
+    sh_grammar *g = NULL;
+    sh_err err;
+    sh_match_state at = SH_MATCH_START, next;
+    size_t depth = 0;
+    UNUSED_STATE;
+    CHECK_OK(compile_case(make, "root ::= \"(\" root \")\" | \"x\"", &g, &err), err);
+    sh_matcher *m = sh_matcher_create(g, NULL);
+    for (;; depth++, at = next) {
+        CHECK_OK(sh_matcher_bytes(m, at, SH_STR("("), &next, &err), err);
+        if (next == SH_MATCH_DEAD) break;
+    }
+    assert_in_range(depth, 100, 1000);
+    CHECK_OK(sh_matcher_bytes(m, at, SH_STR("x"), &at, &err), err);
+    for (; depth > 0; depth--) {
+        assert_false(sh_matcher_accepts(m, at));
+        CHECK_OK(sh_matcher_bytes(m, at, SH_STR(")"), &at, &err), err);
+    }
+    assert_true(sh_matcher_accepts(m, at));
+    sh_matcher_free(m);
+    sh_grammar_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(grammars_match_their_texts),
+        cmocka_unit_test(faults_are_named_with_their_line),
+        cmocka_unit_test(hostile_grammars_are_bounded),
+        cmocka_unit_test(nesting_stops_where_it_can_still_be_closed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
