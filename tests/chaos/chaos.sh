@@ -195,8 +195,8 @@ settle() {
             unset "requests[$i]"
         done
     done
+    for i in "${!requests[@]}"; do [ "$i" = $size ] || mv "want.$i" "want.$size"; size=$((size + 1)); done
     requests=("${requests[@]}")
-    size=${#requests[@]}
     say "$size requests have the same answer in groups of 1 to $((ranks + 1)) ranks"
     [ "$size" -gt 0 ]
 }
