@@ -161,7 +161,7 @@ chaos: program ## kill, stop, cut, add and remove ranks at random under load, CH
 	tests/chaos/chaos.sh $(B) $(CHAOS_FAULTS) $(CHAOS_SEED) --ranks 4 --parallel 2x2
 	tests/chaos/chaos.sh --elastic $(B) $(CHAOS_FAULTS) $(CHAOS_SEED)
 	tests/chaos/chaos.sh --elastic $(B) $(CHAOS_FAULTS) $(CHAOS_SEED) --parallel pipeline
-	tests/chaos/chaos.sh --hosts $(B) $(CHAOS_FAULTS) $(CHAOS_SEED)
+	tests/chaos/chaos.sh --hosts $(B) $(CHAOS_FAULTS) $(CHAOS_SEED) --parallel pipeline
 
 rdma-check: tests ## try RDMA on two and three machines in QEMU, with soft-RoCE: 10 minutes
 	tests/rdma/full.sh $(B)

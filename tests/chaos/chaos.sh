@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Random faults under load: ranks and the API are killed or stopped, clients disconnect. With --hosts links are cut
-# between hosts made of network namespaces, and hosts are removed and added. With --elastic ranks stay away, leave, come
-# back and are added. Every answer must be exact, the same as before the faults, in time; only connections to an API
-# that is killed may be cut. The group must re-form after each fault, memory and descriptors must stay as they are, and
-# no process may be left at the end.
+# between hosts made of network namespaces. With --elastic ranks stay away, leave, come back and are added. Every answer
+# must be exact, the same as before the faults, in time; only connections to an API that is killed may be cut. The group
+# must re-form after each fault, memory and descriptors must stay as they are, and no process may be left at the end.
 #   tests/chaos/chaos.sh [--hosts | --elastic] BUILD FAULTS SEED [flags of the server...]
 # The seed determines the sequence of faults, but not what the clients happen to do at that moment.
 . "$(dirname "$0")/../tap.sh"
@@ -207,13 +206,6 @@ membership() {
     elif [ $how = 0 ]; then what="rank $rank leaves"; changed leave $rank
     else what="rank $rank vanishes"; changed vanish $rank; fi
 }
-host_change() { # a host is removed, or added again
-    local do=remove; [ ! -e removed ] || do=add
-    what="hosts $do h3"
-    $at env HOME="$work" SSH_OPTIONS="$ssh_options" timeout $back_s "$shoal" hosts $do h3 --state-dir "$work/state" \
-        >hosts.log 2>&1 || { say "$what: $(tail -n 3 hosts.log)"; return 1; }
-    if [ $do = remove ]; then touch removed; else rm removed; fi
-}
 
 # Some pauses are shorter than the time after which a silent rank is considered lost, some are longer, and some so long
 # that its supervisor kills it.
@@ -223,7 +215,6 @@ fault() {
     [ $place != loose ] || [ -e "worker.$rank" ] || rank=0
     case $((RANDOM % 10))-$place in
     [0-4]-loose) membership || failed=1 ;;
-    0-hosts) host_change || failed=1 ;;
     [0-5]-*) what="SIGKILL of rank $rank"; send KILL "$(rank_pid $rank)" ;;
     [67]-*) what="SIGSTOP of rank $rank for $time s"; stop_for "$time" "$(rank_pid $rank)" ;;
     8-*) what="SIGKILL of the API"

@@ -10,5 +10,9 @@ check "the same with two stages of two ranks" chaos "$SHOAL_BUILD" 3 2 --ranks 4
 check "ranks of a pipeline stay away, leave and come back: every answer is exact" \
     chaos --elastic "$SHOAL_BUILD" 10 3 --parallel pipeline
 claim="the same with links between hosts being cut"
-if why=$(hosts_can && sshd_can); then check "$claim" chaos --hosts "$SHOAL_BUILD" 4 5; else skip "$claim" "$why"; fi
+if why=$(hosts_can && sshd_can); then
+    check "$claim" chaos --hosts "$SHOAL_BUILD" 4 5 --parallel pipeline
+else
+    skip "$claim" "$why"
+fi
 done_testing
