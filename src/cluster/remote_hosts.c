@@ -267,7 +267,7 @@ static void text_replace(char **text, sh_str with)
 static void check_read(const sh_remote_hosts *hosts, sh_remote_host *host, const sh_buf *out)
 {
     sh_str rest = sh_buf_str(out), line, key;
-    host->missing = host->strays = 0;
+    host->missing = host->strays = host->resent = 0;
     for (int i = 0; i < hosts->file_count; i++)
         if (is_for(hosts, host, i)) host->missing |= UINT64_C(1) << i;
     host->native = false;
@@ -330,7 +330,9 @@ static sh_status strays_remove(sh_remote_hosts *hosts, sh_err *err)
     struct batch *b = sh_alloc(sizeof(*b));
     for (int i = 0; i < hosts->count; i++) {
         if (hosts->list[i].strays == 0) continue;
-        hosts->list[hosts->of_rank[0]].missing |= hosts->list[i].strays;
+        sh_remote_host *first = &hosts->list[hosts->of_rank[0]];
+        first->resent |= hosts->list[i].strays & ~first->missing;
+        first->missing |= hosts->list[i].strays;
         batch_add(b, &hosts->list[i], remove_script(hosts, &hosts->list[i]), (sh_str){0});
     }
     if (b->count > 0) batch_run(hosts, b, CHECK_MS);

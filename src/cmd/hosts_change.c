@@ -114,7 +114,9 @@ static sh_status hosts_prepare(sh_launch *l, sh_err *err)
 {
     sh_status status = sh_launch_gather(l, err);
     if (status == SH_OK) status = sh_remote_hosts_check(&l->remote, err);
-    if (status == SH_OK && l->remote.list[l->remote.of_rank[0]].missing != 0)
+    if (status != SH_OK) return status;
+    const sh_remote_host *first = &l->remote.list[l->remote.of_rank[0]];
+    if ((first->missing & ~first->resent) != 0)
         status = sh_err_set(err, SH_ERR_INPUT,
                             "the settings, the hostfile or this program are not those that the "
                             "cluster runs with: `shoal restart` first");
