@@ -27,7 +27,7 @@ typedef struct {
     bool runs;        /* ranks there already, whose program stays in use */
     uint64_t missing; /* bit f: file f is absent or differs */
     uint64_t strays;  /* bit f: it has file f, which is meant for another host only */
-    uint64_t resent;  /* bit f: it had file f, and lost it as a stray of a host with the same home */
+    uint64_t resent;  /* bit f: it lost file f as a stray of a host that shares its home */
 } sh_remote_host;
 
 /* A file that hosts must have. */

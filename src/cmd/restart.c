@@ -63,7 +63,7 @@ static double number_of(const cJSON *json, const char *key)
     return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-/* A rank that does not come up is restarted for ever: a few times are enough to see that. */
+/* A rank that does not come up is restarted again and again: a few times show it. */
 static sh_status rank_check(struct renewal *r, const cJSON *rank, bool began, sh_err *err)
 {
     int number = (int)number_of(rank, "rank"), restarts = (int)number_of(rank, "restarts");
