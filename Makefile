@@ -1,10 +1,13 @@
 # Shoal's Makefile. `make help` lists the targets.
 #
-# A variant is a build configuration: release (the default), debug, asan, tsan, fuzz. Each builds in its own
+# A variant is a build configuration: release (the default), debug, asan, tsan. Each builds in its own
 # folder under build/, so they do not interfere: `make VARIANT=asan check`.
 
 VARIANT ?= release
 CC      ?= cc
+ifeq ($(VARIANT),asan) # the fuzz targets share its objects, and libFuzzer is clang's
+CC      := clang
+endif
 B       := build/$(VARIANT)
 ARCH    := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 
@@ -15,10 +18,9 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wmi
 OPT_release := -O2 -g
 OPT_debug   := -O0 -g3
 OPT_lint-gcc := -O2
-OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
-OPT_tsan    := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
-OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link \
+OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link \
                -fno-sanitize-recover=undefined
+OPT_tsan    := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 
 # Makes memory errors harder to exploit (docs/security.md); tests/cmd/test_hardening.sh checks the binaries.
 SYSTEM          := $(shell uname -s)
@@ -174,16 +176,16 @@ bare-check: ## run ./test.sh in a bare Debian 12, made in the folder BARE, with 
 	tools/bare.sh $(BARE)
 	tools/bare.sh --no-npm $(BARE)
 
-# Fuzz targets use libFuzzer, so clang builds them, in their own variant.
-build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/libshoal.a
+build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/asan/libshoal.a
+	@mkdir -p $(@D)
 	@echo "CC $<"
-	@$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer -o $@ $< build/fuzz/libshoal.a $(LIBS)
+	@$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer -o $@ $< build/asan/libshoal.a $(LIBS)
 
 fuzz-build: $(FUZZ_BIN)
 
 FUZZ_SECONDS ?= 600
 fuzz: ## run every fuzz target for FUZZ_SECONDS (600)
-	$(MAKE) VARIANT=fuzz CC=clang fuzz-build
+	$(MAKE) VARIANT=asan fuzz-build
 	tests/fuzz/run.sh $(FUZZ_SECONDS)
 
 # ---- benchmarks of single layers ------------------------------------------------------------------

@@ -35,7 +35,7 @@ done_testing() { echo "1..$tests"; [ $failures = 0 ]; exit; }
 exits() {
     local want=$1 got; shift
     "$@" >out 2>err </dev/null; got=$?
-    [ $got = "$want" ] || { echo "exit code $got, not $want"; return 1; }
+    [ $got = "$want" ] || { echo "exit code $got, not $want, of: $*"; tail -n 5 out; return 1; }
 }
 refuses() {
     local pattern=$2

@@ -15,6 +15,27 @@
 
 #include <cmocka.h>
 
+/* GCC tells of its sanitizers by macros, clang by features. */
+#ifndef __has_feature
+#define __has_feature(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#define HAS_ASAN 1
+#else
+#define HAS_ASAN 0
+#endif
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#define HAS_TSAN 1
+#else
+#define HAS_TSAN 0
+#endif
+#ifndef IS_EMULATED
+#define IS_EMULATED 0
+#endif
+
+/* Long tests take a shorter form here. */
+#define SLOW (HAS_ASAN || HAS_TSAN || IS_EMULATED)
+
 #define TEST(name) static void name(void **state)
 #define UNUSED_STATE ((void)state)
 

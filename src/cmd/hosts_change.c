@@ -185,6 +185,7 @@ static sh_status add(sh_launched *c, struct change *ch, const sh_command_args *a
     if (status != SH_OK) return status;
     status = sh_launched_await(c, added_check, ch, err);
     if (status == SH_ERR_PEER && sh_launched_is_alive(c)) added_undo(c, ch);
+    if (status == SH_OK) status = sh_launched_await_api(c, c->members.count, err);
     for (int i = 0; i < ch->count && status == SH_OK; i++)
         printf("rank %d on %s has joined: %d ranks\n", ch->rank[i], ch->host[i], c->members.count);
     return status;
@@ -271,6 +272,7 @@ static sh_status removal(sh_launched *c, struct change *ch, const sh_command_arg
     if (status != SH_OK) return status;
     status = sh_launched_await(c, removed_check, ch, err);
     if (status == SH_ERR_LIMIT) removed_undo(c, ch);
+    if (status == SH_OK) status = sh_launched_await_api(c, c->members.count, err);
     for (int i = 0; i < ch->count && status == SH_OK; i++)
         printf("rank %d on %s has left: %d rank%s\n", ch->rank[i], ch->host[i], c->members.count,
                c->members.count == 1 ? "" : "s");

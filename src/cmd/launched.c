@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { POLL_MS = 50, STALL_S = 600 };
+enum { POLL_MS = 50, STALL_S = 600, API_S = 120 };
 
 static const char LOCK_NAME[] = "change.lock", HOSTFILE_NAME[] = "changed-hosts.json";
 
@@ -236,4 +236,54 @@ sh_status sh_launched_await(sh_launched *c, sh_launched_check check, void *arg, 
     log_copy(c->log);
     cJSON_free(w.ranks);
     return status;
+}
+
+/* Whether the API serves with that many ranks or fewer; `said` is its state otherwise. */
+static bool api_serves(const sh_launched *c, int ranks, sh_err *said)
+{
+    sh_buf text = {0};
+    cJSON *health = NULL;
+    sh_err unused;
+    sh_status status = sh_cluster_call(c->record, &c->settings, "/health", NULL, &text, said);
+    bool serves = status == SH_OK &&
+                  sh_json_parse(sh_buf_str(&text), "/health", &health, said) == SH_OK;
+    if (status != SH_OK && sh_json_parse(sh_buf_str(&text), "/health", &health, &unused) == SH_OK)
+        sh_err_set(said, SH_ERR_PEER, "it says '%s'", sh_launch_text(health, "status"));
+    const cJSON *size = cJSON_GetObjectItemCaseSensitive(health, "world_size");
+    if (serves && cJSON_IsNumber(size) && size->valueint > ranks) {
+        sh_err_set(said, SH_ERR_PEER, "it has %d ranks, not %d", size->valueint, ranks);
+        serves = false;
+    }
+    cJSON_Delete(health);
+    sh_buf_reset(&text);
+    return serves;
+}
+
+static bool record_is_ready(const sh_launched *c, sh_err *said)
+{
+    cJSON *record = NULL;
+    bool ready = sh_launch_read(c->state, &record, said) == SH_OK &&
+                 strcmp(sh_launch_text(record, "state"), "ready") == 0;
+    if (record != NULL && !ready) sh_err_set(said, SH_ERR_PEER, "not all ranks are ready");
+    cJSON_Delete(record);
+    return ready;
+}
+
+sh_status sh_launched_await_api(sh_launched *c, int ranks, sh_err *err)
+{
+    sh_deadline end = sh_deadline_in_ms(API_S * INT64_C(1000));
+    sh_err said;
+    while (!api_serves(c, ranks, &said) || !record_is_ready(c, &said)) {
+        log_copy(c->log);
+        if (sh_launch_is_cancelled())
+            return sh_err_set(err, SH_ERR_CANCELLED,
+                              "not waiting any longer; the cluster goes on with it");
+        if (!sh_launched_is_alive(c))
+            return sh_err_set(err, SH_ERR_PEER, "the cluster has stopped: `shoal logs` shows why");
+        if (sh_deadline_passed(end))
+            return sh_err_set(err, SH_ERR_TIMEOUT, "the cluster does not serve after %d s: %s",
+                              API_S, said.text);
+        sh_sleep_ms(POLL_MS);
+    }
+    return SH_OK;
 }

@@ -53,6 +53,11 @@ typedef sh_status (*sh_launched_check)(const cJSON *record, void *arg, sh_err *e
 SH_MUST_CHECK sh_status sh_launched_await(sh_launched *c, sh_launched_check check, void *arg,
                                           sh_err *err);
 
+/* Waits until the API serves with `ranks` at most, and the record says that all are ready. The
+ * record alone cannot tell: each rank reports a new group by itself, so it may still show the old
+ * one. */
+SH_MUST_CHECK sh_status sh_launched_await_api(sh_launched *c, int ranks, sh_err *err);
+
 /* A rank in the record, by its number; or NULL. */
 const cJSON *sh_launched_rank(const cJSON *record, int number);
 

@@ -31,8 +31,8 @@ fi
 # Emulated floats are slow: the programs run in parallel, and their output is merged afterwards.
 build_and_run() { # name
     local bin=$out/$1
-    if ! $cc -std=c11 -D_GNU_SOURCE -O2 -g -Isrc -Itests -Itests/kernels/shim -o "$bin" "tests/unit/kernels/$1.c" \
-        "${objects[@]}" -lm -pthread; then
+    if ! $cc -std=c11 -D_GNU_SOURCE -O2 -g -DIS_EMULATED=1 -Isrc -Itests -Itests/kernels/shim -o "$bin" \
+        "tests/unit/kernels/$1.c" "${objects[@]}" -lm -pthread; then
         echo "not ok 1 - builds"
     elif ! "${qemu[@]}" "$bin"; then
         echo "not ok 0 - exits with status 0"

@@ -138,7 +138,7 @@ static bool in_sandbox(deed fn, bool read_all)
     return code == 10;
 }
 
-#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__linux__) && !HAS_ASAN
 #define CAN_REFUSE true
 #else
 #define CAN_REFUSE false

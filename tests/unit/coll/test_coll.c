@@ -275,14 +275,8 @@ TEST(long_sums_go_in_pieces)
         run_on(&TRANSPORTS[cases[i].transport], cases[i].size, job_long_sums);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 }; /* slow there */
-#else
-enum { SANITIZED = 0 };
-#endif
-
 /* More than any transport buffers. */
-enum { CIRCLE_BYTES = SANITIZED ? 1 << 20 : 16 << 20, CIRCLE_ROUNDS = 3 };
+enum { CIRCLE_BYTES = SLOW ? 1 << 20 : 16 << 20, CIRCLE_ROUNDS = 3 };
 
 /* Every rank sends to the next before it receives from the previous one: a cycle in which no send
  * completes until somebody receives. */
@@ -316,7 +310,7 @@ static sh_status job_circle(sh_group *group, sh_err *err)
 TEST(messages_posted_ahead_of_time_block_nobody)
 {
     UNUSED_STATE;
-    run_everywhere(job_circle, SANITIZED ? 2 : 3);
+    run_everywhere(job_circle, SLOW ? 2 : 3);
 }
 
 static sh_status job_gather(sh_group *group, sh_err *err)

@@ -15,12 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-
 enum { ASKS = 12, ANSWER = 48, PROMPT_MAX = 160, RANKS_MAX = 3, CHUNK = 48, TOP = 3 };
 enum { END_OF_TEXT = 4085, IM_END = 4087, IM_START = 4086 };
 
@@ -392,7 +386,7 @@ static struct answer plain[ASKS], others[ASKS];
  * short form, and `make nightly` all. */
 static bool in_short(void)
 {
-    return (test_device() != NULL || SANITIZED) && getenv("SHOAL_TEST_FULL") == NULL;
+    return (test_device() != NULL || SLOW) && getenv("SHOAL_TEST_FULL") == NULL;
 }
 
 TEST(answers_match_their_grammars_and_nothing_else_changes_them)

@@ -13,12 +13,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 }; /* sanitizers are slow */
-#else
-enum { SANITIZED = 0 };
-#endif
-
 enum { CASES_MAX = 64, TOKENS_MAX = 512 };
 
 struct answer {
@@ -69,7 +63,7 @@ static int golden_load(void **state)
     const cJSON *item;
     cJSON_ArrayForEach(item, json)
     {
-        if (SANITIZED && golden_count == 8) break;
+        if (SLOW && golden_count == 8) break;
         struct golden *g = &golden[golden_count++];
         g->prompt_count = numbers(cJSON_GetObjectItem(item, "prompt_ids"), g->prompt, NULL);
         g->output_count = numbers(cJSON_GetObjectItem(item, "output_ids"), g->output, NULL);
@@ -299,7 +293,7 @@ TEST(a_refused_request_does_not_end_other_answers)
 TEST(answers_of_a_longrope_model_do_not_depend_on_what_the_cache_holds)
 {
     UNUSED_STATE;
-    enum { ROUNDS = SANITIZED ? 6 : 30, ORIGINAL = 64 };
+    enum { ROUNDS = SLOW ? 6 : 30, ORIGINAL = 64 };
     static const char dir[] = "tests/data/models/phi3-longrope-long-4bit";
     static const int answers_max[] = {1, 3, 40, 20, 90, 2};
     struct world *shared = world_open(dir, 4, 0);
@@ -336,7 +330,7 @@ TEST(an_answer_that_outgrows_the_short_factors_goes_on_with_the_long_ones)
     await(w, 0, 1);
     assert_true(w->answers[0].count > ORIGINAL - PROMPT + 8);
     memcpy(tokens + PROMPT, w->answers[0].tokens, (size_t)w->answers[0].count * sizeof(int32_t));
-    for (int i = 1; i < w->answers[0].count; i += SANITIZED ? 6 : 1) {
+    for (int i = 1; i < w->answers[0].count; i += SLOW ? 6 : 1) {
         struct world *one = world_open_at(dir, 0, 0, "fresh");
         ask(one, 0, tokens, PROMPT + i, 1, 0);
         await(one, 0, 1);

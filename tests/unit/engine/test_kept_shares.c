@@ -42,12 +42,6 @@ static sh_group_opts group_of(int rank, const char *where, int fd)
 
 /* A device whose products take much longer: each is computed several times. */
 static const sh_ops *real;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-
 static sh_ops slow_ops;
 
 static void slow_matmul(sh_device *dev, const sh_product *products, int count, sh_tensor x,
@@ -221,7 +215,7 @@ TEST(a_new_rank_0_takes_the_shares_that_the_others_remember)
 static void run_slow(bool rebalance)
 {
     /* Where all ranks are slow, none of them is; `make nightly` tries it all the same. */
-    if ((test_device() != NULL || SANITIZED) && getenv("SHOAL_TEST_FULL") == NULL) skip();
+    if ((test_device() != NULL || SLOW) && getenv("SHOAL_TEST_FULL") == NULL) skip();
     char where[SH_ADDR_TEXT_MAX];
     int fd = listen_somewhere(where);
     sh_engine_opts opts = {.model_group = DEMO};

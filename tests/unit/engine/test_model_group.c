@@ -14,12 +14,6 @@
 
 enum { RANKS_MAX = 5 };
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-
 struct form {
     const char *name;
     int tensor, stages;
@@ -228,7 +222,7 @@ static void splits(void **state)
     sh_config_reset(&config);
     for (size_t i = 0; i < SH_COUNT_OF(forms); i++) {
         if (forms[i].stages > layers) continue;
-        if (SANITIZED && i != 0 && forms[i].stages != 2)
+        if (SLOW && i != 0 && forms[i].stages != 2)
             continue; /* sanitizers are slow, and it is much the same code */
         struct team t = team_open(g.dir, &forms[i], NULL);
         double largest = largest_difference(&t, &g);

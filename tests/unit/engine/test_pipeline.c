@@ -10,13 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 }; /* sanitizers are slow */
-#else
-enum { SANITIZED = 0 };
-#endif
-
-enum { SLOTS = SANITIZED ? 20 : 300, PROMPT = SANITIZED ? 200 : 900, TOKENS = 12 };
+enum { SLOTS = SLOW ? 20 : 300, PROMPT = SLOW ? 200 : 900, TOKENS = 12 };
 
 static atomic_int finished, failed;
 static atomic_int_least64_t reported; /* tokens that rank 1 has run, from its last report */
@@ -97,8 +91,8 @@ static void world_open(struct world *w)
     sh_engine_opts opts = engine_opts();
     int fd = listen_somewhere(w->where);
     w->own = group_opts(0, 2, w->where, fd, NULL);
-    w->own.op_ms = SANITIZED ? 60000 : 20000;
-    w->own.silence_ms = SANITIZED ? 20000 : 5000; /* other tests run at the same time */
+    w->own.op_ms = SLOW ? 60000 : 20000;
+    w->own.silence_ms = SLOW ? 20000 : 5000; /* other tests run at the same time */
     w->pid = worker_start(w->where, w->own.silence_ms);
     opts.group = &w->own;
     CHECK_OK(sh_engine_open(&opts, &w->engine, &err), err);

@@ -14,7 +14,7 @@
 static atomic_long allocations;
 static atomic_bool counting;
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__GLIBC__) && !HAS_ASAN && !HAS_TSAN
 enum { COUNTED = 1 };
 
 void *__libc_malloc(size_t size);

@@ -1,15 +1,10 @@
 /* A step allocates nothing: all memory is planned when the model is loaded. */
 #include "rig.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
-#define COUNTED 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define COUNTED 0
-#endif
-#endif
-#ifndef COUNTED
+#if defined(__GLIBC__) && !HAS_ASAN && !HAS_TSAN
 #define COUNTED 1
+#else
+#define COUNTED 0
 #endif
 
 #if COUNTED
