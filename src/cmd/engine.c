@@ -23,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { REJOIN_PAUSE_MS = 100 };
+enum { REJOIN_MIN_MS = 100, REJOIN_MAX_MS = 1000 };
 
 /* A step must hold a token for every possible draw of all slots and at least one more, however
  * small --chunk is. */
@@ -177,7 +177,9 @@ struct worker {
     pthread_mutex_t lock; /* guards group */
     sh_group *group;      /* while it works in one */
     atomic_bool stop;
-    bool joined; /* it has been in a group before: its token is right */
+    bool joined;                   /* it has been in a group before: its token is right */
+    char refusal[SH_ERR_TEXT_MAX]; /* why it was not in a group at the last attempt; "": it was */
+    int pause_ms;
 };
 
 enum { RENEW_MS = 500, ANSWER_MS = 10000, POLL_MS = 50 };
@@ -260,6 +262,7 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_model_gr
     worker_set_group(w, group);
     membership_keep(group, &opts->mesh);
     w->joined = true;
+    w->refusal[0] = '\0';
     sh_progress(s, "load");
     status = sh_model_group_join(model_group, group, err);
     if (status == SH_OK) {
@@ -282,6 +285,18 @@ static bool is_transient(const struct worker *w, sh_status status)
            (status == SH_ERR_AUTH && w->joined);
 }
 
+/* A lost group is joined again at once. A server that keeps giving the same answer, such as that
+ * this rank is there already, is asked less and less often, and logged once. */
+static void rejoin_pause(struct worker *w, const char *why)
+{
+    bool same = strcmp(why, w->refusal) == 0;
+    w->pause_ms = !same ? REJOIN_MIN_MS : 2 * w->pause_ms;
+    if (w->pause_ms > REJOIN_MAX_MS) w->pause_ms = REJOIN_MAX_MS;
+    sh_log(same ? SH_LOG_DEBUG : SH_LOG_WARN, "%s; waiting for rank 0", why);
+    snprintf(w->refusal, sizeof(w->refusal), "%s", why);
+    sh_sleep_ms(w->pause_ms);
+}
+
 /* The weights stay loaded while the group is lost and formed again, where it can be. */
 static sh_status work(const sh_settings *s, sh_model_group_setup *setup, struct worker *w,
                       sh_err *err)
@@ -298,8 +313,7 @@ static sh_status work(const sh_settings *s, sh_model_group_setup *setup, struct 
         status = worker_once(w, s, model_group, &setup->ranks.opts, err);
         if (status == SH_OK || atomic_load(&w->stop) || !is_transient(w, status)) break;
         if (!sh_group_opts_can_reform(&setup->ranks.opts)) break;
-        SH_LOGW("%s; waiting for rank 0", err->text);
-        sh_sleep_ms(REJOIN_PAUSE_MS);
+        rejoin_pause(w, err->text);
         status = SH_OK;
     }
     sh_model_group_close(model_group);

@@ -428,7 +428,7 @@ static void refuse_latecomers(sh_watch *watch)
             knock_keep(watch, conn);
         } else {
             sh_notice_set(&notice, (int)theirs->rank, err.text);
-            SH_LOGW("refused a connection from %s: %s", sh_peer_conn_name(conn), err.text);
+            sh_acceptor_note_refusal(watch->mesh->acceptor, conn, err.text);
         }
         sh_peer_conn_refuse(conn, waits ? SH_FRAME_WAIT : SH_FRAME_REFUSE, &notice);
         sh_peer_conn_close(conn);

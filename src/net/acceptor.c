@@ -98,7 +98,7 @@ int sh_acceptor_addrs(const sh_acceptor *acceptor, const sh_addr **out)
     return acceptor->listen_count;
 }
 
-/* Logs the first few rejections of a flood, and later how many more there were. */
+/* Logs the first few refusals of a flood, and later how many more there were. */
 static void warn(sh_acceptor *acceptor)
 {
     if (sh_deadline_passed(acceptor->warnings_end)) {
@@ -115,6 +115,14 @@ static void warn(sh_acceptor *acceptor)
         acceptor->hidden++;
 }
 
+void sh_acceptor_note_refusal(sh_acceptor *acceptor, const sh_peer_conn *conn, const char *why)
+{
+    snprintf(acceptor->last, sizeof(acceptor->last), "from %s: %.400s", sh_peer_conn_name(conn),
+             why);
+    acceptor->refused++;
+    warn(acceptor);
+}
+
 /* Keeps the order of age, which choose_victim relies on. */
 static void pending_remove(sh_acceptor *acceptor, int idx)
 {
@@ -126,10 +134,7 @@ static void pending_remove(sh_acceptor *acceptor, int idx)
 static void reject(sh_acceptor *acceptor, int idx, const char *why)
 {
     sh_peer_conn *conn = acceptor->pending[idx].conn;
-    snprintf(acceptor->last, sizeof(acceptor->last), "from %s: %.400s", sh_peer_conn_name(conn),
-             why);
-    acceptor->refused++;
-    warn(acceptor);
+    sh_acceptor_note_refusal(acceptor, conn, why);
     sh_peer_conn_close(conn);
     pending_remove(acceptor, idx);
 }

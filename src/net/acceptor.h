@@ -36,7 +36,10 @@ enum {
 };
 int sh_acceptor_poll(const sh_acceptor *acceptor, struct pollfd *out);
 
-/* How many connections were rejected, and in `last` why the last one was; for error texts. */
+/* Counts a connection that the caller refuses, and logs it; of a flood only the first few. */
+void sh_acceptor_note_refusal(sh_acceptor *acceptor, const sh_peer_conn *conn, const char *why);
+
+/* How many connections were refused, and in `last` why the last one was; for error texts. */
 int sh_acceptor_refused(const sh_acceptor *acceptor, const char **last);
 
 #endif

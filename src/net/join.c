@@ -52,9 +52,9 @@ static sh_status refuse(sh_peer_conn *conn, sh_err *err)
 }
 
 /* Refuses one connection; the group keeps forming. */
-static sh_status refuse_alone(sh_peer_conn *conn, sh_err *err)
+static sh_status refuse_alone(const sh_join *join, sh_peer_conn *conn, sh_err *err)
 {
-    SH_LOGW("refused a connection from %s: %s", sh_peer_conn_name(conn), err->text);
+    sh_acceptor_note_refusal(join->mesh->acceptor, conn, err->text);
     refuse(conn, err);
     return SH_OK;
 }
@@ -122,7 +122,7 @@ static sh_status admit_join(sh_join *join, sh_peer_conn *conn, sh_err *err)
     if (status == SH_OK) rank = number_of(join, theirs);
     if (status == SH_OK) status = check_join(join, conn, rank, err);
     if (status != SH_OK) {
-        if (roster != NULL && roster->formed) return refuse_alone(conn, err);
+        if (roster != NULL && roster->formed) return refuse_alone(join, conn, err);
         join->at_fault = (int)theirs->rank;
         return refuse(conn, err);
     }
@@ -189,13 +189,13 @@ static sh_status admit_conn(sh_join *join, sh_peer_conn *conn, sh_err *err)
         sh_peer_conn_close(conn); /* it got the table before we did; it will connect again */
         return SH_OK;
     }
-    if (sh_hello_compare(&join->hello, theirs, err) != SH_OK) return refuse_alone(conn, err);
+    if (sh_hello_compare(&join->hello, theirs, err) != SH_OK) return refuse_alone(join, conn, err);
     if (theirs->epoch != join->table.epoch || (int)theirs->rank <= join->mesh->rank ||
         !exists(join, (int)theirs->rank) || !is_conn_due(join, theirs)) {
         sh_err_set(err, SH_ERR_GROUP,
                    "rank %" PRIu32 " of an earlier group, or a second one, connects to rank %d",
                    theirs->rank, join->mesh->rank);
-        return refuse_alone(conn, err);
+        return refuse_alone(join, conn, err);
     }
     return theirs->use == SH_USE_CONTROL ? admit_control(join, conn, err)
                                          : admit_data(join, conn, err);
@@ -211,7 +211,7 @@ static sh_status admit(sh_join *join, sh_peer_conn *conn, sh_err *err)
     if (join->mesh->rank != 0) {
         sh_err_set(err, SH_ERR_GROUP, "rank %d is not the coordinator, rank 0 is",
                    join->mesh->rank);
-        return refuse_alone(conn, err);
+        return refuse_alone(join, conn, err);
     }
     if (join->table_known && join->opts->roster != NULL &&
         sh_hello_compare(&join->hello, theirs, err) == SH_OK)
@@ -219,7 +219,7 @@ static sh_status admit(sh_join *join, sh_peer_conn *conn, sh_err *err)
     if (join->table_known) {
         sh_err_set(err, SH_ERR_GROUP, "the group has already formed, with another rank %" PRIu32,
                    theirs->rank);
-        return refuse_alone(conn, err);
+        return refuse_alone(join, conn, err);
     }
     return admit_join(join, conn, err);
 }

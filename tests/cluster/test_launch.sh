@@ -343,6 +343,7 @@ grown() { # a host is added under an answer, another one leaves, and both kinds 
     whole & answer=$!
     exits 0 on1 "$shoal" restart && grep -q "renewed: all 2 ranks" out && wait $answer && within 10 ranks 2 ||
         return 1
+    exits 0 hosts add h2 && grep -q "^rank 3 on h2 has joined: 3 ranks" out && ranks 3 || return 1
     exits 0 on1 "$shoal" restart --cold && exits 0 on1 "$shoal" status && grep -qE "^1 +root@h3 .*ready" out && ask &&
         exits 0 on1 "$shoal" stop
 }
