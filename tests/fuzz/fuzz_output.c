@@ -81,11 +81,21 @@ static const char *const pieces[] = {
     "<|channel>thought",
     "<channel|>",
     "\n</parameter>",
+    "<|tool_call_start|>",
+    "<|tool_call_end|>",
+    "<|python_start|>",
+    "f(a=",
+    "'\\x41\\'",
+    "\\ud83d",
+    "(",
+    ")",
+    ", b=",
+    "None",
 };
 
-static const char *const tools_names[] = {"none",    "hermes",  "qwen3_coder", "llama3",
-                                          "mistral", "granite", "deepseek",    "kimi_k2",
-                                          "glm",     "longcat", "harmony"};
+static const char *const tools_names[] = {"none",    "hermes",   "qwen3_coder", "llama3", "mistral",
+                                          "granite", "deepseek", "kimi_k2",     "glm",    "longcat",
+                                          "harmony", "lfm2",     "pythonic"};
 static const char *const reasoning_names[] = {"none", "think", "gemma", "mistral", "harmony"};
 
 typedef struct {

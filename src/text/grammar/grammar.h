@@ -90,15 +90,17 @@ sh_expr sh_expr_gbnf(sh_grammar_builder *b, sh_str text);
 typedef struct {
     bool spaces;
     bool object; /* only objects, whatever else the schema allows */
+    bool python; /* its constants: True, False and None */
 } sh_json_form;
 
 /* JSON that is valid under the schema. `schema` is only read during the call. A keyword that cannot
  * be enforced is an error with its path, such as "/properties/a/not: cannot be enforced". */
 sh_expr sh_expr_json_schema(sh_grammar_builder *b, const cJSON *schema, sh_json_form form);
 
-/* An object whose members are written between tags: for each `key` NAME `middle` VALUE `end`.
- * Values are JSON, or strings as they are: only who reads them can tell which, so `value` asks for
- * it. No string contains `stop`, which ends a value. Nested objects are JSON. */
+/* An object whose members are written between tags, or as arguments of a call in Python: for each
+ * `key` NAME `middle` VALUE `end`, with `between` between two of them. Values are JSON, or strings
+ * as they are: only who reads them can tell which, so `value` asks for it. No string contains
+ * `stop`, which ends a value, if there is one. Nested objects are JSON. */
 typedef struct {
     bool json;       /* it may be JSON; other than a string, if it may be bare as well */
     bool bare;       /* it may be a string as it is */
@@ -106,8 +108,10 @@ typedef struct {
 } sh_tag_value;
 
 typedef struct {
-    sh_expr key, middle, end;
+    sh_expr key, middle, end, between;
     sh_str stop;
+    const char *not_in_names; /* bytes that a name cannot contain */
+    bool python;              /* constants as in sh_json_form */
     /* `name` is NULL for a member that the schema does not name. */
     sh_tag_value (*value)(void *arg, const char *name);
     void *arg;

@@ -342,15 +342,46 @@ size_t sh_goal_split(sh_schema *s, const sh_goal *goal, sh_goal **out)
 
 /* ---- values ---- */
 
+typedef enum { CONSTANT_TRUE, CONSTANT_FALSE, CONSTANT_NULL } constant;
+
+static sh_str constant_name(const sh_schema *s, constant which)
+{
+    static const sh_str names[][2] = {
+        {{"true", 4}, {"True", 4}}, {{"false", 5}, {"False", 5}}, {{"null", 4}, {"None", 4}}};
+    return names[which][s->form.python];
+}
+
+static constant constant_of(const cJSON *value)
+{
+    return cJSON_IsNull(value)   ? CONSTANT_NULL
+           : cJSON_IsTrue(value) ? CONSTANT_TRUE
+                                 : CONSTANT_FALSE;
+}
+
+/* Spells the constants within the value as the form has them. */
+static void constants_spell(const sh_schema *s, cJSON *value)
+{
+    for (cJSON *item = value->child; item != NULL; item = item->next) constants_spell(s, item);
+    if (!cJSON_IsBool(value) && !cJSON_IsNull(value)) return;
+    sh_str name = constant_name(s, constant_of(value));
+    value->valuestring = cJSON_malloc(name.len + 1);
+    if (value->valuestring == NULL) return;
+    memcpy(value->valuestring, name.ptr, name.len + 1);
+    value->type = (value->type & ~0xff) | cJSON_Raw;
+}
+
 /* cJSON writes a number from its double; one that does not fit keeps its spelling. */
 sh_expr sh_schema_literal(sh_schema *s, const cJSON *value)
 {
     if (cJSON_IsNumber(value) && value->valuestring != NULL)
         return sh_expr_literal(s->b, sh_str_of(value->valuestring));
-    char *text = cJSON_PrintUnformatted(value);
+    cJSON *own = s->form.python ? cJSON_Duplicate(value, true) : NULL;
+    if (own != NULL) constants_spell(s, own);
+    char *text = cJSON_PrintUnformatted(own != NULL ? own : value);
     sh_expr e = text == NULL ? sh_expr_fail(s->b, SH_ERR_MEMORY, "out of memory")
                              : sh_expr_literal(s->b, sh_str_of(text));
     cJSON_free(text);
+    cJSON_Delete(own);
     return e;
 }
 
@@ -387,10 +418,10 @@ static sh_expr compile_shape(sh_schema *s, const sh_goal *goal)
     if (types & SH_TYPE_NUMBER)
         forms[count++] = sh_expr_lang(b, sh_schema_numbers(s, &shape), false);
     if (types & SH_TYPE_BOOL) {
-        forms[count++] = sh_expr_literal(b, SH_STR("true"));
-        forms[count++] = sh_expr_literal(b, SH_STR("false"));
+        forms[count++] = sh_expr_literal(b, constant_name(s, CONSTANT_TRUE));
+        forms[count++] = sh_expr_literal(b, constant_name(s, CONSTANT_FALSE));
     }
-    if (types & SH_TYPE_NULL) forms[count++] = sh_expr_literal(b, SH_STR("null"));
+    if (types & SH_TYPE_NULL) forms[count++] = sh_expr_literal(b, constant_name(s, CONSTANT_NULL));
     return sh_expr_any_of(b, forms, count);
 }
 

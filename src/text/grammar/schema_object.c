@@ -205,7 +205,8 @@ static void make_other(object *o)
 static sh_expr with_comma(object *o, size_t pairs, sh_expr pair)
 {
     sh_schema *s = o->s;
-    if (o->tags != NULL) return pair;
+    if (o->tags != NULL && pairs == 0) return pair;
+    if (o->tags != NULL) return sh_expr_seq(s->b, (sh_expr[]){o->tags->between, pair}, 2);
     sh_expr comma = pairs == 0 ? SH_EXPR_AT_EMPTY : sh_expr_literal(s->b, SH_STR(","));
     return sh_expr_seq(s->b, (sh_expr[]){comma, s->gap, pair}, 3);
 }

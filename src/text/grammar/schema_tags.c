@@ -18,6 +18,11 @@
 
 enum { SPLIT_WORK = 1000 }; /* an alternative of alternatives; bounds their number */
 
+static bool contains(sh_str text, sh_str part)
+{
+    return part.len > 0 && sh_str_find(text, part, 0) < text.len;
+}
+
 sh_expr sh_schema_tag_pair(sh_schema *s, const sh_tag_form *tags, sh_expr name, sh_expr value)
 {
     sh_expr parts[] = {tags->key, name, tags->middle, value, tags->end};
@@ -26,11 +31,13 @@ sh_expr sh_schema_tag_pair(sh_schema *s, const sh_tag_form *tags, sh_expr name, 
 
 sh_expr sh_schema_tag_name(sh_schema *s, const sh_tag_form *tags, sh_str name)
 {
-    if (name.len == 0 || sh_str_find(name, SH_STR("<"), 0) < name.len ||
-        sh_str_find(name, SH_STR(">"), 0) < name.len || sh_str_find(name, tags->stop, 0) < name.len)
+    bool fits = name.len > 0 && !contains(name, tags->stop);
+    for (const char *c = tags->not_in_names; *c != '\0'; c++)
+        fits = fits && !contains(name, (sh_str){c, 1});
+    if (!fits)
         return sh_expr_fail(s->b, SH_ERR_UNSUPPORTED,
-                            "/properties: the model writes names between tags, so '%.*s' cannot be "
-                            "one",
+                            "/properties: the model writes names without quotes, so '%.*s' cannot "
+                            "be one",
                             (int)name.len, name.ptr);
     return sh_expr_literal(s->b, name);
 }
@@ -108,7 +115,7 @@ static sh_expr members(sh_schema *s, const sh_shape *shape, const void *arg)
     if ((shape->types & SH_TYPE_OBJECT) == 0) return SH_EXPR_AT_NEVER;
     if (shape->values != NULL || shape->value != NULL)
         return sh_expr_fail(s->b, SH_ERR_UNSUPPORTED,
-                            "the model writes arguments between tags, so an enum or a const of "
+                            "the model writes arguments one by one, so an enum or a const of "
                             "whole objects cannot be enforced");
     s->tags = arg;
     return sh_schema_object(s, shape);
@@ -118,8 +125,7 @@ static sh_expr members(sh_schema *s, const sh_shape *shape, const void *arg)
 static bool contains_stop(const cJSON *schema, sh_str stop)
 {
     char *text = cJSON_PrintUnformatted(schema);
-    sh_str printed = sh_str_of(text == NULL ? "" : text);
-    bool found = sh_str_find(printed, stop, 0) < printed.len;
+    bool found = contains(sh_str_of(text == NULL ? "" : text), stop);
     cJSON_free(text);
     return found;
 }
@@ -132,8 +138,10 @@ sh_expr sh_expr_tagged_object(sh_grammar_builder *b, const cJSON *schema, const 
         return sh_expr_fail(b, SH_ERR_UNSUPPORTED,
                             "the schema contains '%.*s', which ends a value of this model's calls",
                             (int)tags->stop.len, tags->stop.ptr);
-    sh_schema_begin(&s, b, schema, (sh_json_form){.spaces = true, .object = true}, &goal);
-    s.without = s.any_string = sh_lang_before_first(b, &tags->stop, 1, false);
+    sh_json_form form = {.spaces = true, .object = true, .python = tags->python};
+    sh_schema_begin(&s, b, schema, form, &goal);
+    if (tags->stop.len > 0)
+        s.without = s.any_string = sh_lang_before_first(b, &tags->stop, 1, false);
     sh_expr e = sh_expr_named(b, "members", each_shape(&s, goal, members, tags));
     sh_schema_end(&s);
     return e;

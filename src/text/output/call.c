@@ -120,7 +120,7 @@ static bool end_object(sh_output *o)
         o->step = output_step_after;
         return true;
     }
-    bool marked = o->dialect.tools->separator == 0;
+    bool marked = o->dialect.tools->bare == NULL;
     if (!marked || o->name.len == 0 || o->has_args) return output_call_fail(o);
     output_call_args(o, SH_STR("{}"));
     output_call_begin(o);
@@ -175,7 +175,7 @@ static bool name_known(sh_output *o)
     if (!token_string(o, &o->scratch) || !output_name_set(&o->name, sh_buf_str(&o->scratch)))
         return false;
     /* Without a marker, an object that does not name a known tool is an answer in JSON. */
-    return o->dialect.tools->separator == 0 || o->opts.tools == NULL ||
+    return o->dialect.tools->bare == NULL || o->opts.tools == NULL ||
            output_tool_find(o, sh_buf_str(&o->name)) != NULL;
 }
 

@@ -5,9 +5,9 @@
  * wins. The order of the rows therefore matters. A row whose markers include those of another row
  * must come before it: glm and qwen3_coder also use <tool_call>, so they come before hermes.
  *
- * A new dialect is a row if its calls fit one of the bodies of call.c or tags.c; only a different
- * way to write name and id needs a function here. The row also says how its calls are written, for
- * form.c, which makes a grammar of it. */
+ * A new dialect is a row if its calls fit one of the bodies of call.c, tags.c or python.c; only a
+ * different way to write name and id needs a function here. The row also says how its calls are
+ * written, for form.c, which makes a grammar of it. */
 #include "text/output/output.h"
 
 #include "text/output/output_internal.h"
@@ -217,19 +217,47 @@ static const sh_output_tools tool_forms[] = {
            .tail = "}",
            .between = "; "}},
      .body = output_step_object,
+     .bare = "{",
      .separator = ';'},
+    {.name = "lfm2",
+     .open = "<|tool_call_start|>",
+     .close = {"<|tool_call_end|>"},
+     .detect = {"<|tool_call_start|>"},
+     .writings = {{.begin = "<|tool_call_start|>[",
+                   .lead = "",
+                   .middle = "(",
+                   .tail = ")",
+                   .between = ", ",
+                   .end = "]<|tool_call_end|>"}},
+     .body = output_step_python,
+     .python = true},
+    {.name = "pythonic",
+     .open = "<|python_start|>",
+     .close = {"<|python_end|>"},
+     .writings =
+         {{.begin = "[", .lead = "", .middle = "(", .tail = ")", .between = ", ", .end = "]"}},
+     .body = output_step_python,
+     .bare = "[",
+     .python = true},
 };
 
 /* For models without a template, or with one that contains no markers. */
 static const struct {
     const char *model_type, *reasoning, *tools;
 } families[] = {
-    {"gpt_oss", "harmony", "harmony"},    {"kimi_k2", "think", "kimi_k2"},
-    {"kimi_k25", "think", "kimi_k2"},     {"deepseek_v2", "none", "deepseek"},
-    {"deepseek_v3", "think", "deepseek"}, {"glm4_moe", "think", "glm"},
-    {"qwen2", "none", "hermes"},          {"qwen3", "think", "hermes"},
-    {"qwen3_moe", "think", "hermes"},     {"mistral", "none", "mistral"},
-    {"ministral3", "mistral", "mistral"}, {"mixtral", "none", "mistral"},
+    {"gpt_oss", "harmony", "harmony"},
+    {"kimi_k2", "think", "kimi_k2"},
+    {"kimi_k25", "think", "kimi_k2"},
+    {"deepseek_v2", "none", "deepseek"},
+    {"deepseek_v3", "think", "deepseek"},
+    {"glm4_moe", "think", "glm"},
+    {"qwen2", "none", "hermes"},
+    {"qwen3", "think", "hermes"},
+    {"qwen3_moe", "think", "hermes"},
+    {"mistral", "none", "mistral"},
+    {"ministral3", "mistral", "mistral"},
+    {"mixtral", "none", "mistral"},
+    {"lfm2", "none", "lfm2"},
 };
 
 static bool contains_any(sh_str text, const char *const *marks)

@@ -135,9 +135,31 @@ static sh_expr tagged_args(output_form *f, const cJSON *function, const cJSON *s
     sh_tag_form form = {.key = output_form_marks(f, tags->write_key),
                         .middle = output_form_marks(f, tags->write_value),
                         .end = output_form_marks(f, tags->write_end),
+                        .between = sh_expr_literal(f->b, SH_STR("")),
                         .stop = sh_str_of(stop),
+                        .not_in_names = "<>",
                         .value = tag_value,
                         .arg = &types};
+    return sh_expr_tagged_object(f->b, schema, &form);
+}
+
+static sh_tag_value python_value(void *arg, const char *name)
+{
+    (void)arg;
+    (void)name;
+    return (sh_tag_value){.json = true};
+}
+
+static sh_expr python_args(output_form *f, const cJSON *schema)
+{
+    sh_expr empty = sh_expr_literal(f->b, SH_STR(""));
+    sh_tag_form form = {.key = empty,
+                        .middle = sh_expr_literal(f->b, SH_STR("=")),
+                        .end = empty,
+                        .between = sh_expr_literal(f->b, SH_STR(", ")),
+                        .not_in_names = OUTPUT_NOT_IN_NAMES " ",
+                        .python = true,
+                        .value = python_value};
     return sh_expr_tagged_object(f->b, schema, &form);
 }
 
@@ -152,8 +174,9 @@ static sh_expr make_args(output_form *f, const cJSON *tool)
                   cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(function, "strict"));
     cJSON *own = NULL;
     if (!strict || !cJSON_IsObject(schema)) schema = own = cJSON_Parse(strict ? none : "{}");
-    sh_expr e = f->tools->tags != NULL
-                    ? tagged_args(f, function, schema)
+    sh_expr e = f->tools->tags != NULL ? tagged_args(f, function, schema)
+                : f->tools->python
+                    ? python_args(f, schema)
                     : sh_expr_json_schema(f->b, schema,
                                           (sh_json_form){.spaces = true, .object = true});
     cJSON_Delete(own);
@@ -213,8 +236,7 @@ static sh_expr make_calls(output_form *f)
 
 /* ---- text ---- */
 
-/* Text without the markers of calls. Where calls need no markers, what begins with a brace is one.
- */
+/* Text without the markers of calls. Where calls need no markers, what begins like one is one. */
 static sh_expr free_text(output_form *f)
 {
     const sh_output_tools *t = f->tools;
@@ -223,8 +245,11 @@ static sh_expr free_text(output_form *f)
     if (t->section != NULL) marks[count++] = sh_str_of(t->section);
     if (t->open != NULL) marks[count++] = sh_str_of(t->open);
     const sh_lang *lang = sh_lang_before_first(f->b, marks, count, false);
-    if (t->separator != 0)
-        lang = sh_lang_subtract(f->b, lang, sh_lang_regex(f->b, SH_STR("\\s*\\{[\\s\\S]*"), true));
+    if (t->bare != NULL) {
+        char pattern[32];
+        snprintf(pattern, sizeof(pattern), "\\s*\\%c[\\s\\S]*", t->bare[0]);
+        lang = sh_lang_subtract(f->b, lang, sh_lang_regex(f->b, sh_str_of(pattern), true));
+    }
     return sh_expr_lang(f->b, lang, false);
 }
 
@@ -232,7 +257,7 @@ static sh_expr free_text(output_form *f)
 static sh_expr text_or_calls(output_form *f)
 {
     sh_expr text = free_text(f), calls = make_calls(f);
-    if (f->tools->separator != 0) return sh_expr_any_of(f->b, (sh_expr[]){text, calls}, 2);
+    if (f->tools->bare != NULL) return sh_expr_any_of(f->b, (sh_expr[]){text, calls}, 2);
     return sh_expr_seq(f->b, (sh_expr[]){text, sh_expr_optional(f->b, calls)}, 2);
 }
 

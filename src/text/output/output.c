@@ -179,7 +179,7 @@ static bool step_text(sh_output *o)
     if (tools != NULL) {
         marks[1] = tools->section;
         marks[2] = tools->open;
-        if (o->fresh && tools->separator != 0) marks[3] = "{";
+        if (o->fresh) marks[3] = tools->bare;
     }
     sh_str rest = output_rest(o);
     size_t at = output_mark_find(rest, marks, (int)SH_COUNT_OF(marks), &which);
@@ -298,7 +298,7 @@ bool output_head_fail(sh_output *o)
  */
 static bool name_char(char c)
 {
-    return (unsigned char)c > ' ' && c != 0x7f && strchr("\"'`<>{}[](),;=\\|", c) == NULL;
+    return (unsigned char)c > ' ' && c != 0x7f && strchr(OUTPUT_NOT_IN_NAMES, c) == NULL;
 }
 
 bool output_name_set(sh_buf *to, sh_str name)

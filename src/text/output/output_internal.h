@@ -24,6 +24,9 @@ enum {
     OUTPUT_WRITINGS_MAX = 2,
 };
 
+/* Bytes that no name has, as space and control bytes. */
+#define OUTPUT_NOT_IN_NAMES "\"'`<>{}[](),;=\\|"
+
 typedef bool (*output_step)(sh_output *o);
 
 struct sh_output_reasoning {
@@ -61,7 +64,9 @@ struct sh_output_tools {
     output_step body;                                    /* first step after `open` */
     bool (*head)(sh_str head, sh_str *name, sh_str *id); /* parses the text before the object */
     const output_tags *tags;
-    char separator;      /* calls need no markers, this separates them; 0: they do need markers */
+    const char *bare;    /* calls need no markers: what begins with this may be one; or NULL */
+    char separator;      /* between calls without markers, or 0 */
+    bool python;         /* the arguments are Python's keyword arguments: python.c parses them */
     bool ends_reasoning; /* the markers are special tokens, so they count inside reasoning too */
     bool channels;
     bool short_ids; /* the template requires ids of 9 letters and digits */
@@ -76,6 +81,13 @@ enum {
     OUTPUT_TYPE_ARRAY = 32,
     OUTPUT_TYPE_ANY = 63,
 };
+
+/* Where an argument in Python is read. */
+typedef struct {
+    char quote; /* the quotation mark that ends the text, or 0 */
+    bool escaped;
+    int depth; /* of brackets */
+} output_python;
 
 typedef enum { MEMBER_NAME, MEMBER_ARGS, MEMBER_ID, MEMBER_OTHER } output_member;
 
@@ -112,6 +124,7 @@ struct sh_output {
     bool first;     /* no member or parameter yet */
     output_member member;
     unsigned types; /* OUTPUT_TYPE_* that the current parameter may have */
+    output_python python;
     sh_buf token;
     sh_buf scratch;
 };
@@ -159,6 +172,9 @@ bool output_step_tags(sh_output *o);
 const cJSON *output_tool_find(const sh_output *o, sh_str name);
 unsigned output_parameter_types(const cJSON *function, const char *name); /* OUTPUT_TYPE_* */
 unsigned output_json_type(sh_str text); /* OUTPUT_TYPE_* if all of the text is JSON, else 0 */
+
+/* python.c: a list of calls as Python writes them. */
+bool output_step_python(sh_output *o);
 
 /* harmony.c */
 bool output_step_harmony(sh_output *o);

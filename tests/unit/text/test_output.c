@@ -188,9 +188,9 @@ TEST(passes_text_without_markers)
 {
     static const char text[] =
         "\n  Hello,\n\n\tworld! {\"a\": [1]} <b>\xe2\x82\xac</b> | [x] 1 < 2 \n\n";
-    static const char *const tools[] = {"none",    "hermes",  "qwen3_coder", "llama3",
-                                        "mistral", "granite", "deepseek",    "kimi_k2",
-                                        "glm",     "longcat", "harmony"};
+    static const char *const tools[] = {"none",    "hermes",   "qwen3_coder", "llama3", "mistral",
+                                        "granite", "deepseek", "kimi_k2",     "glm",    "longcat",
+                                        "harmony", "lfm2",     "pythonic"};
     static const char expected[] =
         "[C]\n  Hello,\n\n\tworld! {\"a\": [1]} <b>\xe2\x82\xac</b> | [x] 1 < 2 \n\n";
     UNUSED_STATE;
@@ -579,6 +579,42 @@ TEST(streams_tagged_strings_as_they_arrive)
     cJSON_Delete(tools);
 }
 
+TEST(reads_calls_in_python)
+{
+    UNUSED_STATE;
+#define LFM(list) "<|tool_call_start|>[" list "]<|tool_call_end|>"
+    CHECK_CASES(
+        {"lfm2", "none", LFM("get_weather(city='Paris', days=3)"),
+         "[B get_weather][A]{\"city\": \"Paris\", \"days\": 3}[E]"},
+        {"lfm2", "none", "Sure. " LFM("now(), f( a = 1 , )") " Done.",
+         "[C]Sure.[B now][A]{}[E][B f][A]{\"a\": 1}[E][C] Done."},
+        {"lfm2", "none",
+         LFM("f(a=[1, 2.5, -3e2, .5, 1_000, +7.], b=(True, False, None), c={'k': {}})"),
+         "[B f][A]{\"a\": [1, 2.5, -3e2, 0.5, 1000, 7.0], \"b\": [true, false, null], \"c\": "
+         "{\"k\": {}}}[E]"},
+        {"lfm2", "none", LFM("f(a='it\\'s \"q\" \\n\\t\\x41\\u20ac\\101\\d', b=\"),]\")"),
+         "[B f][A]{\"a\": \"it's \\\"q\\\" \\u000a\\u0009A\xe2\x82\xac"
+         "A\\\\d\", \"b\": \"),]\"}[E]"},
+        {"lfm2", "none", LFM("f(a=true, b=null)"), "[B f][A]{\"a\": true, \"b\": null}[E]"},
+        /* not calls */
+        {"lfm2", "none", LFM("f(1)"), "[C]" LFM("f(1)")},
+        {"lfm2", "none", LFM("f(a=1 2)"), "[C]" LFM("f(a=1 2)")},
+        {"lfm2", "none", LFM("f(a=x)"), "[C]" LFM("f(a=x)")},
+        {"lfm2", "none", LFM("f(a={1: 2})"), "[C]" LFM("f(a={1: 2})")},
+        {"lfm2", "none", LFM("f(a=1, b=x)"), "[B f][A]{\"a\": 1[X][C]" LFM("f(a=1, b=x)")},
+        {"lfm2", "none", "<|tool_call_start|>f(a=1)", "[C]<|tool_call_start|>f(a=1)"},
+        {"lfm2", "none", "<|tool_call_start|>[f(a=1", "[C]<|tool_call_start|>[f(a=1"},
+        {"lfm2", "none", "<|tool_call_start|>[f(a=1)", "[B f][A]{\"a\": 1}[E]"},
+        {"lfm2", "none", "[f(a=1)]", "[C][f(a=1)]"},
+        /* without markers only known tools are called */
+        {"pythonic", "none", "[get_weather(city=\"Oslo\")]",
+         "[B get_weather][A]{\"city\": \"Oslo\"}[E]"},
+        {"pythonic", "none", "<|python_start|>[now()]<|python_end|>", "[B now][A]{}[E]"},
+        {"pythonic", "none", "[1, 2, 3]", "[C][1, 2, 3]"},
+        {"pythonic", "none", "[unknown(a=1)]", "[C][unknown(a=1)]"},
+        {"pythonic", "none", "See [now()]", "[C]See [now()]"});
+}
+
 /* Any prefix of any case must give the same events, however it is split. */
 TEST(parses_every_prefix_the_same_however_it_is_split)
 {
@@ -648,6 +684,8 @@ TEST(is_linear_in_hostile_output)
         {"hermes", " "},
         {"harmony", "<|start|>"},
         {"mistral", "[TOOL_CALLS]["},
+        {"lfm2", "<|tool_call_start|>[f(a='"},
+        {"pythonic", "[f(a=["},
         {"llama3", "{"}};
     UNUSED_STATE;
     for (size_t i = 0; i < SH_COUNT_OF(units); i++) {
@@ -672,6 +710,7 @@ int main(void)
         cmocka_unit_test(reports_broken_hermes_calls_as_content),
         cmocka_unit_test(reads_qwen3_coder_calls),
         cmocka_unit_test(reads_glm_calls),
+        cmocka_unit_test(reads_calls_in_python),
         cmocka_unit_test(gives_tagged_arguments_the_types_of_the_schema),
         cmocka_unit_test(reads_llama3_calls),
         cmocka_unit_test(reads_mistral_calls),

@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const dialects[] = {"hermes", "granite", "llama3",      "mistral", "deepseek",
-                                       "glm",    "longcat", "qwen3_coder", "kimi_k2", "harmony"};
+static const char *const dialects[] = {"hermes",   "granite", "llama3",  "mistral",
+                                       "deepseek", "glm",     "longcat", "qwen3_coder",
+                                       "kimi_k2",  "harmony", "lfm2",    "pythonic"};
 
 /* All markers that some tokenizer has as a special token. */
 static const char *const specials[] = {
@@ -24,6 +25,8 @@ static const char *const specials[] = {
     "[ARGS]",
     "<|tool_call|>",
     "<|python_tag|>",
+    "<|tool_call_start|>",
+    "<|tool_call_end|>",
     "<｜tool▁calls▁begin｜>",
     "<｜tool▁call▁begin｜>",
     "<｜tool▁sep｜>",
@@ -32,7 +35,6 @@ static const char *const specials[] = {
     "<|tool_calls_section_begin|>",
     "<|tool_call_begin|>",
     "<|tool_call_argument_begin|>",
-    "<|tool_call_end|>",
     "<|tool_calls_section_end|>",
     "<longcat_tool_call>",
     "</longcat_tool_call>",
