@@ -246,6 +246,11 @@ static void on_event(void *arg, const sh_event *event)
     job_sequence *sequence = arg;
     sh_job *job = sequence->job;
     sh_choice *choice = sequence->choice;
+    if (event->kind == SH_EVENT_PROMPT_TOKEN) {
+        /* It is sent with the first token of the answer. */
+        sh_answer_event(job->answer, choice, event);
+        return;
+    }
     if (event->kind == SH_EVENT_TOKEN)
         token_time(sequence);
     else
@@ -286,9 +291,12 @@ static sh_sampling sampling_of(const sh_job *job, int choice)
 /* Each of the two kinds fills at most half of the array: readers and model_text.h refuse more. */
 _Static_assert(SH_END_IDS_MAX <= SH_STOP_IDS_MAX / 2, "end ids and stop ids do not fit");
 
+/* An answer of one token ends without them. Clients that score a prompt ask for one and take the
+ * last log-probability for its own, so it must be reported whatever the token is. */
 static int stop_ids_of(const sh_job *job, int32_t out[SH_STOP_IDS_MAX])
 {
     const sh_job_spec *spec = &job->spec;
+    if (spec->echo && spec->logprobs && job->max_tokens == 1 && job->grammar.len == 0) return 0;
     const sh_ids *ends = sh_model_text_end_ids(sh_served_model_text(job->served));
     int count = 0;
     for (int i = 0; i < spec->stop_id_count; i++) out[count++] = spec->stop_ids[i];
@@ -302,6 +310,7 @@ static int max_tokens_of(const sh_job *job, const sh_tokens *prompt)
     const sh_api_opts *opts = job->api->opts;
     int64_t most = sh_served_model_context(job->served) - (int64_t)prompt->count;
     int64_t wanted = job->spec.max_tokens == 0 ? opts->max_tokens : job->spec.max_tokens;
+    if (job->spec.prompt_only) wanted = 1; /* the engine always draws one */
     if (opts->max_tokens_hard > 0 && most > opts->max_tokens_hard) most = opts->max_tokens_hard;
     return (int)(wanted == 0 || wanted > most ? most : wanted);
 }
@@ -311,6 +320,14 @@ static int max_tokens_of(const sh_job *job, const sh_tokens *prompt)
 static double timeout_of(const sh_job *job)
 {
     return job->spec.timeout_s > 0 ? job->spec.timeout_s : job->api->request_timeout_s;
+}
+
+/* One number for prompt and answer; what was not asked for is left out of the answer. */
+static int logprobs_of(const sh_job_spec *spec)
+{
+    int64_t answer = spec->logprobs ? spec->top_logprobs : -1;
+    int64_t prompt = spec->prompt_logprobs ? spec->prompt_top_logprobs : -1;
+    return (int)(answer > prompt ? answer : prompt);
 }
 
 static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
@@ -327,7 +344,8 @@ static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
         .min_tokens = (int)spec->min_tokens,
         .stop_ids = stop_ids,
         .stop_id_count = stop_ids_of(job, stop_ids),
-        .logprobs = spec->logprobs ? (int)spec->top_logprobs : -1,
+        .score_from = sh_answer_score_from(spec),
+        .logprobs = logprobs_of(spec),
         .sampling = sampling_of(job, choice->index),
         .grammar = sh_buf_str(&job->grammar),
         .timeout_ms = (int64_t)ceil(timeout_of(job) * 1000),

@@ -60,6 +60,7 @@ typedef struct {
     sh_prompt *prompts;
     size_t prompt_count;
     bool echo;
+    bool prompt_only; /* no answer is wanted: max_tokens was given as 0 */
 
     /* sampling; NAN or -1: the model's own settings */
     double temperature, top_p, min_p;
@@ -87,6 +88,8 @@ typedef struct {
     /* what to report */
     bool logprobs;
     int64_t top_logprobs;
+    bool prompt_logprobs; /* of the prompt's tokens, too */
+    int64_t prompt_top_logprobs;
     bool token_ids;
     bool stream;
     bool include_usage;

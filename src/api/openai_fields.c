@@ -13,6 +13,10 @@
 #define WITHIN(...) .min = SH_MIN_OF(__VA_ARGS__), .max = SH_MAX_OF(__VA_ARGS__)
 #define WHOLE_MAX 9007199254740992.0 /* 2^53: a double represents all integers up to it */
 
+#define MAX_TOKENS_MEANING                                                                         \
+    "Longest answer in tokens. Default and maximum are what the context holds after the prompt, "  \
+    "unless the server is configured otherwise."
+
 static const sh_field stream_rows[] = {
     {.name = "include_usage",
      .type = SH_FIELD_BOOL,
@@ -85,12 +89,6 @@ static const sh_field shared_rows[] = {
      .max = 512,
      .meaning = "Name of the served model, or `default`. May be left out.",
      AT(spec.model)},
-    {.name = "max_tokens",
-     .type = SH_FIELD_INT,
-     WITHIN(SH_BOUNDS_MAX_TOKENS),
-     .meaning = "Longest answer in tokens. Default and maximum are what the context holds after "
-                "the prompt, unless the server is configured otherwise.",
-     AT(spec.max_tokens)},
     {.name = "temperature",
      .type = SH_FIELD_NUMBER,
      WITHIN(SH_BOUNDS_TEMPERATURE),
@@ -197,6 +195,12 @@ static const sh_field shared_rows[] = {
      .type = SH_FIELD_OBJECT,
      .inner = &stream_fields,
      .meaning = "Options of the stream."},
+    {.name = "prompt_logprobs",
+     .type = SH_FIELD_INT,
+     WITHIN(SH_BOUNDS_LOGPROBS),
+     .meaning = "Report the log-probability of each token of the prompt but the first, and of this "
+                "many of the likeliest.",
+     AT(prompt_logprobs)},
     {.name = "return_token_ids",
      .type = SH_FIELD_BOOL,
      .fallback = "false",
@@ -337,9 +341,6 @@ static const sh_field shared_rows[] = {
      .meaning = "Special tokens in the answer."},
     {.name = "truncate_prompt_tokens", .type = SH_FIELD_REFUSED, .meaning = "Truncated prompts."},
     {.name = "logits_processors", .type = SH_FIELD_REFUSED, .meaning = "Code in the sampler."},
-    {.name = "prompt_logprobs",
-     .type = SH_FIELD_REFUSED,
-     .meaning = "Log-probabilities of the prompt's tokens."},
     {.name = "adapters", .type = SH_FIELD_REFUSED, .meaning = "Adapters such as LoRA."},
 };
 
@@ -388,6 +389,11 @@ static const sh_field chat_rows[] = {
      .fallback = "true",
      .meaning = "False ends the answer after its first call.",
      AT(spec.parallel_calls)},
+    {.name = "max_tokens",
+     .type = SH_FIELD_INT,
+     WITHIN(SH_BOUNDS_MAX_TOKENS),
+     .meaning = MAX_TOKENS_MEANING,
+     AT(spec.max_tokens)},
     {.name = "max_completion_tokens",
      .type = SH_FIELD_INT,
      WITHIN(SH_BOUNDS_MAX_TOKENS),
@@ -462,10 +468,16 @@ static const sh_field completion_rows[] = {
                "\"array\",\"items\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}}]}",
      .meaning = "Text to continue, a list of texts, token ids, or a list of lists of token ids.",
      AT(prompt)},
+    {.name = "max_tokens",
+     .type = SH_FIELD_INT,
+     .min = 0,
+     .max = SH_MAX_OF(SH_BOUNDS_MAX_TOKENS),
+     .meaning = MAX_TOKENS_MEANING " 0: no answer, for the log-probabilities of the prompt.",
+     AT(answer_max)},
     {.name = "echo",
      .type = SH_FIELD_BOOL,
      .fallback = "false",
-     .meaning = "Return the prompt before the answer.",
+     .meaning = "Return the prompt before the answer; with `logprobs` those of its tokens, too.",
      AT(spec.echo)},
     {.name = "logprobs",
      .type = SH_FIELD_INT,

@@ -19,6 +19,8 @@ typedef struct {
     const cJSON *form_json, *form_regex, *form_choice, *form_grammar, *form_json_object;
     int64_t max_completion_tokens;
     int64_t logprobs_count; /* completions: -1 for none */
+    int64_t prompt_logprobs; /* -1: none */
+    int64_t answer_max;      /* max_tokens of a completion; -1: not given */
 } openai_fields;
 
 /* Reads the fields that prescribe the form of the answer; at most one of them may be given. */

@@ -114,6 +114,8 @@ static bool shared_read(const openai_fields *fields, sh_job_spec *out, sh_api_er
     else if (out->top_k < 0)
         out->top_k = 0;
     if (fields->max_completion_tokens != 0) out->max_tokens = fields->max_completion_tokens;
+    out->prompt_logprobs = fields->prompt_logprobs >= 0;
+    out->prompt_top_logprobs = out->prompt_logprobs ? fields->prompt_logprobs : 0;
     return repetition_read(out, err) && stops_read(fields->stop, out, err) &&
            stop_ids_read(fields->stop_token_ids, out, err) &&
            bias_read(fields->logit_bias, out, err) && openai_form_read(fields, out, err);
@@ -124,7 +126,8 @@ static bool shared_read(const openai_fields *fields, sh_job_spec *out, sh_api_er
 static bool fields_read(const sh_field_table *table, sh_job_spec *spec,
                         bool (*rest)(openai_fields *fields, sh_api_error *err), sh_api_error *err)
 {
-    openai_fields fields = {.spec = *spec, .logprobs_count = -1};
+    openai_fields fields = {
+        .spec = *spec, .logprobs_count = -1, .prompt_logprobs = -1, .answer_max = -1};
     sh_job_spec *out = &fields.spec;
     out->temperature = out->top_p = out->repetition_penalty = NAN;
     out->top_k = INT64_MIN;
@@ -237,9 +240,8 @@ static bool completion_rest(openai_fields *fields, sh_api_error *err)
     out->parallel_calls = true;
     out->logprobs = fields->logprobs_count >= 0;
     out->top_logprobs = out->logprobs ? fields->logprobs_count : 0;
-    if (out->echo && out->logprobs)
-        return sh_api_fail(err, 400, "unsupported_field", "echo",
-                           "'echo' together with 'logprobs' is not supported by this server");
+    if (fields->answer_max > 0) out->max_tokens = fields->answer_max;
+    out->prompt_only = fields->answer_max == 0;
     return prompts_read(fields->prompt, out, err);
 }
 
