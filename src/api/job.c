@@ -288,8 +288,9 @@ static sh_sampling sampling_of(const sh_job *job, int choice)
     return s;
 }
 
-/* Each of the two kinds fills at most half of the array: readers and model_text.h refuse more. */
-_Static_assert(SH_END_IDS_MAX <= SH_STOP_IDS_MAX / 2, "end ids and stop ids do not fit");
+/* The client's fill at most half of the array and the model's less than that, which leaves one for
+ * the end of a middle: readers and model_text.h refuse more. */
+_Static_assert(SH_END_IDS_MAX < SH_STOP_IDS_MAX / 2, "end ids and stop ids do not fit");
 
 /* An answer of one token ends without them. Clients that score a prompt ask for one and take the
  * last log-probability for its own, so it must be reported whatever the token is. */
@@ -335,13 +336,16 @@ static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
     const sh_job_spec *spec = &job->spec;
     const sh_tokens *prompt = &job->prompts[choice->prompt];
     int32_t stop_ids[SH_STOP_IDS_MAX];
+    /* A form begins with the message that the answer continues: that part was answered before. */
+    int answered = job->grammar.len > 0 ? (int)prompt->begun : 0;
     job->max_tokens = max_tokens_of(job, prompt);
     sh_sequence_spec out = {
         .client = job->client,
         .prompt = prompt->ids,
         .prompt_count = prompt->count,
-        .max_tokens = job->max_tokens,
-        .min_tokens = (int)spec->min_tokens,
+        .answered = answered,
+        .max_tokens = job->max_tokens + answered,
+        .min_tokens = spec->min_tokens > 0 ? (int)spec->min_tokens + answered : 0,
         .stop_ids = stop_ids,
         .stop_id_count = stop_ids_of(job, stop_ids),
         .score_from = sh_answer_score_from(spec),

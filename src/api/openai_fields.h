@@ -10,9 +10,10 @@
 
 typedef struct {
     sh_job_spec spec; /* most fields go straight here */
+    const cJSON *continue_final, *generation_prompt;
     const cJSON *messages, *tools, *tool_choice, *template_kwargs, *enable_thinking;
     const char *reasoning_effort;
-    const cJSON *prompt;
+    const cJSON *prompt, *suffix;
     const cJSON *stop, *stop_token_ids, *logit_bias;
     const cJSON *response_format, *json_schema, *grammar;
     const cJSON *guided_json, *guided_regex, *guided_choice, *guided_grammar, *guided_json_object;

@@ -188,6 +188,21 @@ static cJSON *variables_gather(const openai_fields *fields)
     return vars;
 }
 
+static bool prompt_end_read(const openai_fields *fields, sh_job_spec *out, sh_api_error *err)
+{
+    const cJSON *go_on = fields->continue_final, *open = fields->generation_prompt;
+    if (cJSON_IsTrue(go_on) && cJSON_IsTrue(open))
+        return sh_api_fail(err, 400, "invalid_value", "continue_final_message",
+                           "'continue_final_message' and 'add_generation_prompt' are both true; "
+                           "the prompt can end in one way only");
+    bool begun = go_on == NULL && open == NULL && sh_messages_begin_answer(out->messages);
+    if (cJSON_IsTrue(go_on) || begun)
+        out->prompt_end = SH_PROMPT_CONTINUES;
+    else if (cJSON_IsFalse(open))
+        out->prompt_end = SH_PROMPT_CLOSED;
+    return true;
+}
+
 static bool chat_rest(openai_fields *fields, sh_api_error *err)
 {
     sh_job_spec *out = &fields->spec;
@@ -195,7 +210,7 @@ static bool chat_rest(openai_fields *fields, sh_api_error *err)
     out->messages = (cJSON *)fields->messages;
     bool any_tools = fields->tools != NULL && fields->tools->child != NULL;
     out->tools = any_tools ? (cJSON *)fields->tools : NULL;
-    if (!sh_messages_shape(out->messages, err)) return false;
+    if (!sh_messages_shape(out->messages, err) || !prompt_end_read(fields, out, err)) return false;
     if (out->tools != NULL && !sh_tools_check(out->tools, err)) return false;
     if (!tool_choice_read(fields->tool_choice, out, err)) return false;
     if (out->top_logprobs > 0 && !out->logprobs)
@@ -242,6 +257,7 @@ static bool completion_rest(openai_fields *fields, sh_api_error *err)
     out->top_logprobs = out->logprobs ? fields->logprobs_count : 0;
     if (fields->answer_max > 0) out->max_tokens = fields->answer_max;
     out->prompt_only = fields->answer_max == 0;
+    if (fields->suffix != NULL) out->suffix = sh_str_of(fields->suffix->valuestring);
     return prompts_read(fields->prompt, out, err);
 }
 
