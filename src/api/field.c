@@ -202,6 +202,31 @@ bool sh_fields_read(const sh_field_table *table, const cJSON *obj, void *out, sh
     return object_read(table, NULL, obj, out, err);
 }
 
+static bool is_known(const sh_field_table *table, const char *name)
+{
+    for (; table != NULL; table = table->more)
+        for (size_t i = 0; i < table->count; i++)
+            if (strcmp(table->rows[i].name, name) == 0) return true;
+    return false;
+}
+
+void sh_fields_unknown(const sh_field_table *table, const cJSON *obj, sh_buf *out)
+{
+    enum { NAME_SHOWN = 64, ALL_SHOWN = 512 };
+    for (const cJSON *item = obj->child; item != NULL; item = item->next) {
+        if (is_known(table, item->string)) continue;
+        if (out->len > 0) sh_buf_add_text(out, ", ");
+        if (out->len > ALL_SHOWN) {
+            sh_buf_add_text(out, "...");
+            return;
+        }
+        for (int i = 0; i < NAME_SHOWN && item->string[i] != '\0'; i++) {
+            char c = item->string[i];
+            sh_buf_addf(out, "%c", c > ' ' && c < 127 && c != ',' ? c : '?');
+        }
+    }
+}
+
 static void choices_write(const char *key, const char *choices, bool raw, sh_json_writer *w)
 {
     sh_str rest = sh_str_of(choices), choice;

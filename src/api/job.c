@@ -39,6 +39,8 @@ struct sh_job {
     sh_http_request *req; /* NULL: the client is gone */
     atomic_bool gone;     /* the same, readable by the worker, which can then skip its work */
     const sh_job_format *format;
+    const sh_field_table *fields; /* of the body */
+    sh_buf unknown;               /* names in the body that are not among them */
     sh_served_model *served;
     sh_str body;
     char *body_copy; /* for the worker */
@@ -91,6 +93,7 @@ static void job_free(sh_job *job)
     free(job->sequences);
     free(job->body_copy);
     sh_buf_reset(&job->grammar);
+    sh_buf_reset(&job->unknown);
     free(job);
 }
 
@@ -265,17 +268,36 @@ static void on_event(void *arg, const sh_event *event)
         choice_send(job, choice);
 }
 
-/* The request's values, else the model's own. Each choice has its own seed, or they would all be
+sh_api_sampling sh_api_sampling_of(const sh_api *api, const sh_served_model *served)
+{
+    sh_sampling_recommended model = sh_model_text_sampling(sh_served_model_text(served));
+    sh_api_sampling out = {.temperature = model.temperature,
+                           .top_p = model.top_p,
+                           .repetition_penalty = model.repetition_penalty,
+                           .top_k = model.top_k,
+                           .seed = -1};
+    const sh_api_sampling *given = api->opts->sampling;
+    if (given == NULL) return out;
+    if (!isnan(given->temperature)) out.temperature = given->temperature;
+    if (!isnan(given->top_p)) out.top_p = given->top_p;
+    if (!isnan(given->min_p)) out.min_p = given->min_p;
+    if (!isnan(given->repetition_penalty)) out.repetition_penalty = given->repetition_penalty;
+    if (given->top_k >= 0) out.top_k = given->top_k;
+    out.seed = given->seed;
+    return out;
+}
+
+/* The request's values, else the server's or the model's. Each choice has its own seed, or they would all be
  * the same. */
 static sh_sampling sampling_of(const sh_job *job, int choice)
 {
     const sh_job_spec *spec = &job->spec;
-    sh_sampling_recommended own = sh_model_text_sampling(sh_served_model_text(job->served));
+    sh_api_sampling own = sh_api_sampling_of(job->api, job->served);
     sh_sampling s = sh_sampling_default();
     s.temperature = isnan(spec->temperature) ? own.temperature : spec->temperature;
     s.top_p = isnan(spec->top_p) ? own.top_p : spec->top_p;
-    s.top_k = spec->top_k < 0 ? own.top_k : (int)spec->top_k;
-    s.min_p = spec->min_p;
+    s.top_k = (int)(spec->top_k < 0 ? own.top_k : spec->top_k);
+    s.min_p = isnan(spec->min_p) ? own.min_p : spec->min_p;
     s.repetition_penalty = isnan(spec->repetition_penalty) ? own.repetition_penalty
                                                            : spec->repetition_penalty;
     s.repetition_window = (int)spec->repetition_window;
@@ -381,6 +403,7 @@ static sh_status job_submit(sh_job *job, sh_err *err)
 {
     sh_status status = SH_OK;
     if (job->api->opts->log_prompts) prompt_log(job);
+    if (job->spec.seed < 0) job->spec.seed = sh_api_sampling_of(job->api, job->served).seed;
     if (job->spec.seed < 0) {
         status = sh_random_bytes(&job->spec.seed, sizeof(job->spec.seed), err);
         job->spec.seed &= INT64_MAX;
@@ -407,6 +430,8 @@ static void job_prepare(void *arg)
     job->refused = true;
     if (atomic_load_explicit(&job->gone, memory_order_relaxed)) return;
     if (!sh_api_parse(job->api, job->body, &spec->json, &job->json_values, &job->error)) return;
+    if (job->fields != NULL && cJSON_IsObject(spec->json))
+        sh_fields_unknown(job->fields, spec->json, &job->unknown);
     if (!job->format->read(spec, &job->error)) return;
     if (!sh_served_model_check_name(job->served, spec->model, &job->error)) return;
     if (!sh_form_check(job->served, spec, &job->error)) return;
@@ -476,6 +501,8 @@ static void on_prepared(void *arg)
     free(job->body_copy);
     job->body_copy = NULL;
     if (job->req != NULL) sh_http_body_done(job->req);
+    if (job->req != NULL && job->unknown.len > 0)
+        sh_http_add_header(job->req, "X-Shoal-Ignored-Fields", job->unknown.ptr);
     if (!job->refused) job->refused = !answers_fit(job, &job->error);
     if (job->req != NULL && !job->refused && job->must_compile)
         job_hand_over(job, job->api->form_worker, job_compile, on_ready);
@@ -504,6 +531,7 @@ static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_job_format
     job->api = api;
     job->req = req;
     job->format = format;
+    job->fields = ((const sh_endpoint *)sh_http_route_of(req)->data)->fields;
     job->served = sh_served_model_take(api->served);
     job->body = sh_http_body(req);
     job->client = sh_http_client_of(req); /* requests of one client share its turn */

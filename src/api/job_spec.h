@@ -71,12 +71,12 @@ typedef struct {
     bool echo;
     bool prompt_only; /* no answer is wanted: max_tokens was given as 0 */
 
-    /* sampling; NAN or -1: the model's own settings */
+    /* sampling; NAN or -1: the settings of the server or the model */
     double temperature, top_p, min_p;
     int64_t top_k;
     double repetition_penalty, presence_penalty, frequency_penalty;
     int64_t repetition_window;
-    int64_t seed; /* -1: any */
+    int64_t seed; /* -1: the server's, or any */
     const int32_t *bias_ids;
     const float *bias;
     int bias_count;

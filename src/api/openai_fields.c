@@ -93,27 +93,27 @@ static const sh_field shared_rows[] = {
      .type = SH_FIELD_NUMBER,
      WITHIN(SH_BOUNDS_TEMPERATURE),
      .meaning = "Randomness of the choice; 0 always takes the likeliest token. Default: the "
-                "model's own setting, else 1.",
+                "server's setting, else the model's own, else 1.",
      AT(spec.temperature)},
     {.name = "top_p",
      .type = SH_FIELD_NUMBER,
      WITHIN(SH_BOUNDS_TOP_P),
      .meaning =
          "Choose among the likeliest tokens that together reach this probability. Default: the "
-         "model's own setting, else 1.",
+         "server's setting, else the model's own, else 1.",
      AT(spec.top_p)},
     {.name = "top_k",
      .type = SH_FIELD_INT,
      .min = -1,
      .max = SH_MAX_OF(SH_BOUNDS_TOP_K),
      .meaning = "Choose among this many of the likeliest tokens; 0 or -1: all. Default: the "
-                "model's own setting, else all.",
+                "server's setting, else the model's own, else all.",
      AT(spec.top_k)},
     {.name = "min_p",
      .type = SH_FIELD_NUMBER,
      WITHIN(SH_BOUNDS_MIN_P),
-     .fallback = "0",
-     .meaning = "Leave out tokens whose probability is below this fraction of the likeliest's.",
+     .meaning = "Leave out tokens whose probability is below this fraction of the likeliest's. "
+                "Default: the server's setting, else 0.",
      AT(spec.min_p)},
     {.name = "repetition_penalty",
      .type = SH_FIELD_NUMBER,
@@ -121,7 +121,7 @@ static const sh_field shared_rows[] = {
      .max = SH_MAX_OF(SH_BOUNDS_REPETITION_PENALTY),
      .meaning = "A value above 1 makes tokens among the last repetition_context_size less likely; "
                 "0 or 1: off; otherwise at least 0.01. "
-                "Default: the model's own setting, else off.",
+                "Default: the server's setting, else the model's own, else off.",
      AT(spec.repetition_penalty)},
     {.name = "repetition_context_size",
      .type = SH_FIELD_INT,
@@ -153,7 +153,7 @@ static const sh_field shared_rows[] = {
      .min = -1,
      .max = WHOLE_MAX,
      .fallback = "-1",
-     .meaning = "The same seed gives the same answer; -1: a random seed.",
+     .meaning = "The same seed gives the same answer; -1: the server's, else a random one.",
      AT(spec.seed)},
     {.name = "n",
      .type = SH_FIELD_INT,
@@ -454,8 +454,7 @@ static const sh_field chat_rows[] = {
     {.name = "audio", .type = SH_FIELD_REFUSED, .meaning = "Spoken answers."},
     {.name = "web_search_options", .type = SH_FIELD_REFUSED, .meaning = "Web search."},
     {.name = "verbosity",
-     .type = SH_FIELD_REFUSED,
-     .neutral = "\"medium\"",
+     .type = SH_FIELD_IGNORED,
      .meaning = "A setting of OpenAI's own models."},
     {.name = "thinking_token_budget", .type = SH_FIELD_REFUSED, .meaning = "A limit on reasoning."},
 };

@@ -129,7 +129,7 @@ static bool fields_read(const sh_field_table *table, sh_job_spec *spec,
     openai_fields fields = {
         .spec = *spec, .logprobs_count = -1, .prompt_logprobs = -1, .answer_max = -1};
     sh_job_spec *out = &fields.spec;
-    out->temperature = out->top_p = out->repetition_penalty = NAN;
+    out->temperature = out->top_p = out->min_p = out->repetition_penalty = NAN;
     out->top_k = INT64_MIN;
     bool fine = sh_fields_read(table, spec->json, &fields, err) && shared_read(&fields, out, err) &&
                 rest(&fields, err);
