@@ -10,6 +10,7 @@
 #include "api/field.h"
 #include "api/history.h"
 #include "api/metrics.h"
+#include "api/quota.h"
 #include "api/replay.h"
 #include "api/served_model.h"
 #include "api/text_worker.h"
@@ -30,6 +31,7 @@ struct sh_api {
     sh_loop *loop;
     sh_http_tls *tls;
     sh_http_keys *keys;
+    sh_quotas *quotas; /* of keys with names */
     sh_http_server *server;
     sh_engine_conn *engine_conn;
     sh_replay *replay; /* of what was submitted to the engine */

@@ -61,6 +61,8 @@ struct sh_job {
     int64_t sent_ns;
 
     char id[72];
+    char key_name[SH_KEY_NAME_MAX + 1];
+    sh_quota *quota; /* of that key; or NULL */
     uint64_t client;
     int64_t start_ns, time_us, first_ns;
     int max_tokens;
@@ -125,9 +127,11 @@ static void job_record(sh_job *job, sh_outcome outcome, int http_status, const c
     };
     snprintf(record.id, sizeof(record.id), "%s", job->id);
     snprintf(record.model, sizeof(record.model), "%s", sh_served_model_name(job->served));
+    snprintf(record.key, sizeof(record.key), "%s", job->key_name);
     snprintf(record.error, sizeof(record.error), "%s", error);
     if (job->answer != NULL) {
         sh_usage usage = sh_answer_usage(job->answer);
+        sh_quota_charge(job->quota, 0, usage.completion_tokens);
         record.finish = job->answer->choices[0].finish;
         record.prompt_tokens = usage.prompt_tokens;
         record.cached_tokens = usage.cached_tokens;
@@ -419,6 +423,7 @@ static sh_status job_submit(sh_job *job, sh_err *err)
     job->sequences = sh_alloc_array((size_t)job->answer->count, sizeof(job_sequence));
     for (int i = 0; status == SH_OK && i < job->answer->count; i++)
         status = choice_submit(job, &job->answer->choices[i], err);
+    sh_quota_charge(job->quota, sh_answer_usage(job->answer).prompt_tokens, 0);
     return status;
 }
 
@@ -538,11 +543,37 @@ static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_job_format
     job->start_ns = job->sent_ns = sh_http_start_ns(req);
     job->time_us = sh_clock_unix_us();
     snprintf(job->id, sizeof(job->id), "%s", sh_http_id(req));
+    snprintf(job->key_name, sizeof(job->key_name), "%s", sh_http_key_name(req));
     job->next = api->jobs;
     if (api->jobs != NULL) api->jobs->prev = job;
     api->jobs = job;
     api->job_count++;
     return job;
+}
+
+static bool model_is_allowed(const sh_http_key_info *key, const sh_served_model *served,
+                             sh_api_error *error)
+{
+    sh_api_error other;
+    for (size_t i = 0; i < key->model_count; i++)
+        if (sh_served_model_check_name(served, key->models[i], &other)) return true;
+    return key->model_count == 0 ||
+           sh_api_fail(error, 403, "model_not_allowed", "model",
+                       "the key '%s' may not use the model '%s'", key->name,
+                       sh_served_model_name(served));
+}
+
+/* What the key of the request allows, if it has a name. */
+static bool quota_take(sh_job *job, sh_api_error *error)
+{
+    const sh_http_key_info *key = sh_http_keys_named(job->api->keys, job->key_name);
+    if (key == NULL) return true;
+    sh_quota *quota = sh_quotas_of(job->api->quotas, key);
+    if (!model_is_allowed(key, job->served, error)) return false;
+    bool taken = sh_quota_take(quota, key, sh_clock_ns(), error);
+    sh_quota_headers(quota, key, job->req);
+    if (taken) job->quota = quota;
+    return taken;
 }
 
 /* Refuses a request because no model is available. */
@@ -573,7 +604,7 @@ void sh_job_start(sh_api *api, sh_http_request *req, const sh_job_format *format
     }
     sh_job *job = job_create(api, req, format);
     sh_http_watch_client(req, on_gone, on_drained, job);
-    if (!retry_key_read(job, &error)) {
+    if (!quota_take(job, &error) || !retry_key_read(job, &error)) {
         job_fail(job, &error);
         return;
     }

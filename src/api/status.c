@@ -547,6 +547,7 @@ static void metrics_reply(sh_http_request *req, void *arg)
         .engine = api->stats,
     };
     sh_metrics_write(api->metrics, &now, &text);
+    sh_quotas_write(api->quotas, &text);
     sh_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", sh_buf_str(&text));
     sh_buf_reset(&text);
 }

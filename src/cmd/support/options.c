@@ -861,7 +861,8 @@ static const sh_option rows[] = {
      .commands = FOR_HTTP | FOR(monitor) | FOR(call) | FOR(bench) | FOR_CLIENT},
     {.name = "api-key-file",
      TEXT("FILE"),
-     .help = "file of API keys, one per line; reread on SIGHUP",
+     .help = "file of API keys, one per line, or JSON objects with names and limits; reread on "
+             "SIGHUP",
      AT(api_key_file),
      .commands = FOR_HTTP | FOR(monitor) | FOR(call) | FOR_CLIENT},
     {.name = "tls-cert",
