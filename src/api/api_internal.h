@@ -156,6 +156,8 @@ void sh_handle_root(sh_http_request *req, void *arg);
 void sh_handle_health(sh_http_request *req, void *arg);
 void sh_handle_live(sh_http_request *req, void *arg);
 void sh_handle_ready(sh_http_request *req, void *arg);
+void sh_handle_version(sh_http_request *req, void *arg);
+void sh_handle_load(sh_http_request *req, void *arg);
 void sh_handle_model_info(sh_http_request *req, void *arg);
 void sh_handle_queue(sh_http_request *req, void *arg);
 void sh_handle_memory(sh_http_request *req, void *arg);

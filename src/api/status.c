@@ -265,6 +265,29 @@ void sh_handle_root(sh_http_request *req, void *arg)
     reply(req, 200, &json);
 }
 
+void sh_handle_version(sh_http_request *req, void *arg)
+{
+    (void)arg;
+    sh_buf json = {0};
+    sh_json_writer w = sh_json_writer_on(&json);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_text(&w, "version", sh_version());
+    sh_write_end(&w, '}');
+    reply(req, 200, &json);
+}
+
+/* For routers in front of several servers, which ask vLLM for it. */
+void sh_handle_load(sh_http_request *req, void *arg)
+{
+    const sh_api *api = arg;
+    sh_buf json = {0};
+    sh_json_writer w = sh_json_writer_on(&json);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_int(&w, "server_load", api->job_count);
+    sh_write_end(&w, '}');
+    reply(req, 200, &json);
+}
+
 static void model_members(const sh_api *api, sh_json_writer *w)
 {
     sh_api_error ignored;

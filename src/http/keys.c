@@ -152,14 +152,18 @@ static sh_status list_add(sh_http_keys *keys, sh_str text, const char *path, sh_
     return status;
 }
 
+sh_status sh_http_keys_parse(sh_http_keys *keys, sh_str text, const char *where, sh_err *err)
+{
+    sh_str all = sh_str_trim(text);
+    if (all.len > 0 && all.ptr[0] == '[') return list_add(keys, all, where, err);
+    return lines_add(keys, text, where, err);
+}
+
 sh_status sh_http_keys_add_file(sh_http_keys *keys, const char *path, sh_err *err)
 {
     sh_buf text = {0};
     sh_status status = sh_file_read(path, FILE_LEN_MAX, &text, err);
-    sh_str all = sh_str_trim(sh_buf_str(&text));
-    if (status == SH_OK)
-        status = all.len > 0 && all.ptr[0] == '[' ? list_add(keys, all, path, err)
-                                                  : lines_add(keys, sh_buf_str(&text), path, err);
+    if (status == SH_OK) status = sh_http_keys_parse(keys, sh_buf_str(&text), path, err);
     if (text.ptr != NULL) OPENSSL_cleanse(text.ptr, text.len);
     sh_buf_reset(&text);
     return status;

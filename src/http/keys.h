@@ -39,6 +39,10 @@ void sh_http_keys_free(sh_http_keys *keys);
 SH_MUST_CHECK sh_status sh_http_keys_add_text(sh_http_keys *keys, const char *text, sh_err *err);
 SH_MUST_CHECK sh_status sh_http_keys_add_file(sh_http_keys *keys, const char *path, sh_err *err);
 
+/* The contents of such a file; `where` names it in errors. */
+SH_MUST_CHECK sh_status sh_http_keys_parse(sh_http_keys *keys, sh_str text, const char *where,
+                                           sh_err *err);
+
 /* Adds one object of such a file. */
 SH_MUST_CHECK sh_status sh_http_keys_add_object(sh_http_keys *keys, const cJSON *object,
                                                 sh_err *err);
