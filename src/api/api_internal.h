@@ -78,11 +78,14 @@ typedef struct {
     const sh_dialect *dialect;    /* NULL: the default one */
     const sh_job_format *format;  /* of a request to the model; else NULL */
     const sh_field_table *fields; /* of the body; NULL: no body */
+    const char *rules;            /* what its fields must satisfy together, see sh_fields_schema */
     const char *query;            /* a parameter "name: meaning", or NULL */
     const char *tag;
     const char *summary;
     const char *answer;      /* description of the 200 response */
     const char *answer_type; /* NULL: application/json */
+    const char *answer_schema; /* its name in web/schemas.json; NULL: any object */
+    const char *part_schema;   /* of a part, if the answer may be streamed; NULL: it may not */
 } sh_endpoint;
 
 struct sh_endpoint_table {
@@ -171,6 +174,7 @@ void sh_handle_openapi(sh_http_request *req, void *arg);
 void sh_handle_page(sh_http_request *req, void *arg);
 
 extern const sh_field_table sh_tokenize_fields;
+extern const char sh_tokenize_rules[];
 extern const sh_field_table sh_detokenize_fields;
 
 /* openapi.c */

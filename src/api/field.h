@@ -68,7 +68,9 @@ bool sh_fields_read(const sh_field_table *table, const cJSON *obj, void *out, sh
  * likely. They are the client's text, cut to what fits into a header. */
 void sh_fields_unknown(const sh_field_table *table, const cJSON *obj, sh_buf *out);
 
-/* The JSON Schema of the table: one object. */
-void sh_fields_schema(const sh_field_table *table, const char *key, sh_json_writer *w);
+/* The JSON Schema of the table: one object. `rules`: a list of JSON Schemas, as JSON, that fields
+ * must satisfy together; or NULL. */
+void sh_fields_schema(const sh_field_table *table, const char *rules, const char *key,
+                      sh_json_writer *w);
 
 #endif

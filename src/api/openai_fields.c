@@ -31,10 +31,12 @@ static const sh_field stream_rows[] = {
 static const sh_field_table stream_fields = {stream_rows, SH_COUNT_OF(stream_rows), NULL};
 
 static const char response_schema[] =
-    "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"type\":\"string\","
-    "\"enum\":[\"text\",\"json_object\",\"json_schema\"]},\"json_schema\":{\"type\":\"object\","
-    "\"required\":[\"schema\"],\"properties\":{\"name\":{\"type\":\"string\"},\"strict\":{"
-    "\"type\":\"boolean\"},\"schema\":{\"type\":\"object\"}}}}}";
+    "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"enum\":["
+    "\"text\",\"json_object\",\"json_schema\"]}},\"allOf\":[{\"if\":{\"properties\":{\"type\":{"
+    "\"const\":\"json_schema\"}}},\"then\":{\"required\":[\"json_schema\"],\"properties\":{"
+    "\"json_schema\":{\"type\":\"object\",\"required\":[\"schema\"],\"properties\":{"
+    "\"schema\":{\"type\":\"object\"}}}}}},{\"if\":{\"properties\":{\"type\":{\"const\":"
+    "\"json_object\"}}},\"then\":{\"properties\":{\"schema\":{\"type\":\"object\"}}}}]}";
 
 static const char choice_schema[] = "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":"
                                     "\"string\"}}";
@@ -144,8 +146,9 @@ static const sh_field shared_rows[] = {
     {.name = "logit_bias",
      .type = SH_FIELD_JSON,
      .kinds = SH_KIND_OBJECT,
-     .schema = "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"number\","
-               "\"minimum\":-100,\"maximum\":100}}",
+     .schema = "{\"type\":\"object\",\"maxProperties\":1024,\"propertyNames\":{\"pattern\":"
+               "\"^[0-9]+$\"},\"additionalProperties\":{\"type\":\"number\",\"minimum\":-100,"
+               "\"maximum\":100}}",
      .meaning = "Added to the logits of tokens, by token id.",
      AT(logit_bias)},
     {.name = "seed",
@@ -165,14 +168,16 @@ static const sh_field shared_rows[] = {
     {.name = "stop",
      .type = SH_FIELD_JSON,
      .kinds = SH_KIND_STRING | SH_KIND_ARRAY,
-     .schema = "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":"
-               "\"string\"}}]}",
+     .schema = "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":512},{\"type\":"
+               "\"array\",\"maxItems\":32,\"items\":{\"type\":\"string\",\"minLength\":1,"
+               "\"maxLength\":512}}]}",
      .meaning = "Strings that end the answer; they are not part of it.",
      AT(stop)},
     {.name = "stop_token_ids",
      .type = SH_FIELD_JSON,
      .kinds = SH_KIND_ARRAY,
-     .schema = "{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}}",
+     .schema = "{\"type\":\"array\",\"maxItems\":32,\"items\":{\"type\":\"integer\","
+               "\"minimum\":0,\"maximum\":2147483647}}",
      .meaning = "Tokens that end the answer; they are not part of it.",
      AT(stop_token_ids)},
     {.name = "min_tokens",
@@ -347,20 +352,11 @@ static const sh_field shared_rows[] = {
 static const sh_field_table shared_fields = {shared_rows, SH_COUNT_OF(shared_rows), NULL};
 
 static const char message_schema[] =
-    "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"role\"],"
-    "\"properties\":{\"role\":{\"type\":\"string\",\"enum\":[\"system\",\"developer\",\"user\","
-    "\"assistant\",\"tool\",\"function\"]},\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":"
-    "\"null\"},{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"type\":{"
-    "\"const\":\"text\"},\"text\":{\"type\":\"string\"}}}}]},\"reasoning_content\":{\"type\":"
-    "\"string\"},\"tool_calls\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}},"
-    "\"tool_call_id\":{\"type\":\"string\"},\"name\":{\"type\":\"string\"}}}}";
+    "{\"type\":\"array\",\"minItems\":1,\"maxItems\":10000,\"items\":{\"$ref\":"
+    "\"#/components/schemas/Message\"}}";
 
-static const char tools_schema[] =
-    "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"type\",\"function\"],"
-    "\"properties\":{\"type\":{\"const\":\"function\"},\"function\":{\"type\":\"object\","
-    "\"required\":[\"name\"],\"properties\":{\"name\":{\"type\":\"string\"},\"description\":{"
-    "\"type\":\"string\"},\"parameters\":{\"type\":\"object\"},\"strict\":{\"type\":\"boolean\"}}}}"
-    "}}";
+static const char tools_schema[] = "{\"type\":\"array\",\"maxItems\":1024,\"items\":{\"$ref\":"
+                                   "\"#/components/schemas/Tool\"}}";
 
 static const sh_field chat_rows[] = {
     {.name = "messages",
@@ -379,8 +375,7 @@ static const sh_field chat_rows[] = {
     {.name = "tool_choice",
      .type = SH_FIELD_JSON,
      .kinds = SH_KIND_STRING | SH_KIND_OBJECT,
-     .schema = "{\"anyOf\":[{\"type\":\"string\",\"enum\":[\"auto\",\"none\",\"required\"]},{"
-               "\"type\":\"object\"}]}",
+     .schema = "{\"$ref\":\"#/components/schemas/ToolChoice\"}",
      .meaning = "`auto`, `none`, `required` or one function. With the last two the answer is a "
                 "call with arguments that are valid under the function's `parameters`.",
      AT(tool_choice)},
@@ -459,6 +454,23 @@ static const sh_field chat_rows[] = {
     {.name = "thinking_token_budget", .type = SH_FIELD_REFUSED, .meaning = "A limit on reasoning."},
 };
 
+/* Rules over several fields, for the document; openai_read.c enforces them. */
+#define REPETITION_RULE                                                                            \
+    "{\"not\":{\"required\":[\"repetition_penalty\"],\"properties\":{\"repetition_penalty\":{"      \
+    "\"type\":\"number\",\"exclusiveMinimum\":0,\"exclusiveMaximum\":0.01}}}}"
+
+const char sh_openai_chat_rules[] =
+    "[" REPETITION_RULE ",{\"if\":{\"required\":[\"top_logprobs\"],\"properties\":{"
+    "\"top_logprobs\":{\"type\":\"integer\",\"minimum\":1}}},\"then\":{\"required\":["
+    "\"logprobs\"],\"properties\":{\"logprobs\":{\"const\":true}}}},{\"not\":{\"required\":["
+    "\"continue_final_message\",\"add_generation_prompt\"],\"properties\":{"
+    "\"continue_final_message\":{\"const\":true},\"add_generation_prompt\":{\"const\":true}}}},{"
+    "\"if\":{\"required\":[\"tool_choice\"],\"properties\":{\"tool_choice\":{\"anyOf\":[{"
+    "\"const\":\"required\"},{\"type\":\"object\"}]}}},\"then\":{\"required\":[\"tools\"],"
+    "\"properties\":{\"tools\":{\"type\":\"array\",\"minItems\":1}}}}]";
+
+const char sh_openai_completion_rules[] = "[" REPETITION_RULE "]";
+
 const sh_field_table sh_openai_chat_fields = {chat_rows, SH_COUNT_OF(chat_rows), &shared_fields};
 
 static const sh_field completion_rows[] = {
@@ -466,9 +478,11 @@ static const sh_field completion_rows[] = {
      .type = SH_FIELD_JSON,
      .required = true,
      .kinds = SH_KIND_STRING | SH_KIND_ARRAY,
-     .schema = "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":"
-               "\"string\"}},{\"type\":\"array\",\"items\":{\"type\":\"integer\"}},{\"type\":"
-               "\"array\",\"items\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}}]}",
+     .schema = "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"items\":"
+               "{\"type\":\"integer\",\"minimum\":0,\"maximum\":2147483647}},{\"type\":"
+               "\"array\",\"minItems\":1,\"maxItems\":128,\"items\":{\"anyOf\":[{\"type\":"
+               "\"string\"},{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":"
+               "\"integer\",\"minimum\":0,\"maximum\":2147483647}}]}}]}",
      .meaning = "Text to continue, a list of texts, token ids, or a list of lists of token ids.",
      AT(prompt)},
     {.name = "max_tokens",

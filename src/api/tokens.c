@@ -87,11 +87,17 @@ static const sh_field detokenize_rows[] = {
      .type = SH_FIELD_JSON,
      .required = true,
      .kinds = SH_KIND_ARRAY,
-     .schema = "{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}}",
+     .schema = "{\"$ref\":\"#/components/schemas/TokenIds\"}",
      .meaning = "Token ids.",
      AT(tokens)},
 };
 const sh_field_table sh_detokenize_fields = {detokenize_rows, SH_COUNT_OF(detokenize_rows), NULL};
+
+const char sh_tokenize_rules[] =
+    "[{\"oneOf\":[{\"required\":[\"content\"],\"properties\":{\"content\":{\"type\":\"string\"}}},{"
+    "\"required\":[\"prompt\"],\"properties\":{\"prompt\":{\"type\":\"string\"}}},{\"required\":["
+    "\"messages\"],\"properties\":{\"messages\":{\"type\":\"array\",\"minItems\":1,\"items\":{"
+    "\"$ref\":\"#/components/schemas/Message\"}}}}]}]";
 
 /* A piece is text, or a list of bytes when it is not valid UTF-8 by itself. */
 static void piece_write(const sh_served_model *served, int32_t id, sh_json_writer *w)
