@@ -162,8 +162,7 @@ static void prompt_logprobs_start(const sh_answer *answer, sh_choice *choice)
 {
     const sh_tokens *prompt = &answer->prompts[choice->prompt];
     choice->prompt_logprobs = sh_alloc_array(prompt->count, sizeof(sh_token_logprobs));
-    prompt_logprobs_add(answer, choice,
-                        &(sh_token_logprobs){.id = prompt->ids[0], .logprob = NAN});
+    prompt_logprobs_add(answer, choice, &(sh_token_logprobs){.id = prompt->ids[0], .logprob = NAN});
 }
 
 static void prompt_token_take(const sh_answer *answer, sh_choice *choice, const sh_event *event)

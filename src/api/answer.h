@@ -53,11 +53,11 @@ typedef struct {
     int call_count;
     sh_token_logprobs *logprobs;
     size_t logprobs_count;
-    size_t logprobs_held; /* after these: of tokens whose text is still held back */
+    size_t logprobs_held;               /* after these: of tokens whose text is still held back */
     sh_token_logprobs *prompt_logprobs; /* if the spec asks for them; the first token has none */
     size_t prompt_logprobs_count;
-    bool begun;           /* the first chunk was sent */
-    bool over;            /* the last chunk was sent */
+    bool begun; /* the first chunk was sent */
+    bool over;  /* the last chunk was sent */
 
     sh_answer_finish finish;
     bool done;   /* the engine's last event has arrived */

@@ -82,8 +82,8 @@ typedef struct {
     const char *query;            /* a parameter "name: meaning", or NULL */
     const char *tag;
     const char *summary;
-    const char *answer;      /* description of the 200 response */
-    const char *answer_type; /* NULL: application/json */
+    const char *answer;        /* description of the 200 response */
+    const char *answer_type;   /* NULL: application/json */
     const char *answer_schema; /* its name in web/schemas.json; NULL: any object */
     const char *part_schema;   /* of a part, if the answer may be streamed; NULL: it may not */
 } sh_endpoint;

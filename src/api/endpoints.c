@@ -41,12 +41,12 @@ const sh_dialect *sh_endpoints_dialect(const sh_endpoint_table *table, sh_str pa
 
 #define CHAT_ENDPOINT                                                                              \
     .method = SH_HTTP_POST, .handle = sh_handle_generate, .dialect = &sh_openai,                   \
-    .format = &sh_openai_chat, .fields = &sh_openai_chat_fields, .rules = sh_openai_chat_rules,        \
+    .format = &sh_openai_chat, .fields = &sh_openai_chat_fields, .rules = sh_openai_chat_rules,    \
     .tag = "OpenAI", .answer_schema = "ChatCompletion", .part_schema = "ChatCompletionChunk"
 #define COMPLETION_ENDPOINT                                                                        \
     .method = SH_HTTP_POST, .handle = sh_handle_generate, .dialect = &sh_openai,                   \
-    .format = &sh_openai_completion, .fields = &sh_openai_completion_fields,                          \
-    .rules = sh_openai_completion_rules, .tag = "OpenAI", .answer_schema = "Completion",             \
+    .format = &sh_openai_completion, .fields = &sh_openai_completion_fields,                       \
+    .rules = sh_openai_completion_rules, .tag = "OpenAI", .answer_schema = "Completion",           \
     .part_schema = "Completion"
 
 static const sh_endpoint rows[] = {

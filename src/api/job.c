@@ -291,8 +291,8 @@ sh_api_sampling sh_api_sampling_of(const sh_api *api, const sh_served_model *ser
     return out;
 }
 
-/* The request's values, else the server's or the model's. Each choice has its own seed, or they would all be
- * the same. */
+/* The request's values, else the server's or the model's. Each choice has its own seed, or they
+ * would all be the same. */
 static sh_sampling sampling_of(const sh_job *job, int choice)
 {
     const sh_job_spec *spec = &job->spec;
@@ -557,10 +557,9 @@ static bool model_is_allowed(const sh_http_key_info *key, const sh_served_model 
     sh_api_error other;
     for (size_t i = 0; i < key->model_count; i++)
         if (sh_served_model_check_name(served, key->models[i], &other)) return true;
-    return key->model_count == 0 ||
-           sh_api_fail(error, 403, "model_not_allowed", "model",
-                       "the key '%s' may not use the model '%s'", key->name,
-                       sh_served_model_name(served));
+    return key->model_count == 0 || sh_api_fail(error, 403, "model_not_allowed", "model",
+                                                "the key '%s' may not use the model '%s'",
+                                                key->name, sh_served_model_name(served));
 }
 
 /* What the key of the request allows, if it has a name. */

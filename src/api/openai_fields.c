@@ -448,15 +448,13 @@ static const sh_field chat_rows[] = {
      .meaning = "Answers in another form than text."},
     {.name = "audio", .type = SH_FIELD_REFUSED, .meaning = "Spoken answers."},
     {.name = "web_search_options", .type = SH_FIELD_REFUSED, .meaning = "Web search."},
-    {.name = "verbosity",
-     .type = SH_FIELD_IGNORED,
-     .meaning = "A setting of OpenAI's own models."},
+    {.name = "verbosity", .type = SH_FIELD_IGNORED, .meaning = "A setting of OpenAI's own models."},
     {.name = "thinking_token_budget", .type = SH_FIELD_REFUSED, .meaning = "A limit on reasoning."},
 };
 
 /* Rules over several fields, for the document; openai_read.c enforces them. */
 #define REPETITION_RULE                                                                            \
-    "{\"not\":{\"required\":[\"repetition_penalty\"],\"properties\":{\"repetition_penalty\":{"      \
+    "{\"not\":{\"required\":[\"repetition_penalty\"],\"properties\":{\"repetition_penalty\":{"     \
     "\"type\":\"number\",\"exclusiveMinimum\":0,\"exclusiveMaximum\":0.01}}}}"
 
 const char sh_openai_chat_rules[] =

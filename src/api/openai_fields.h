@@ -19,7 +19,7 @@ typedef struct {
     const cJSON *guided_json, *guided_regex, *guided_choice, *guided_grammar, *guided_json_object;
     const cJSON *form_json, *form_regex, *form_choice, *form_grammar, *form_json_object;
     int64_t max_completion_tokens;
-    int64_t logprobs_count; /* completions: -1 for none */
+    int64_t logprobs_count;  /* completions: -1 for none */
     int64_t prompt_logprobs; /* -1: none */
     int64_t answer_max;      /* max_tokens of a completion; -1: not given */
 } openai_fields;

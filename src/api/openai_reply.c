@@ -90,7 +90,8 @@ static void top_logprobs_write(const sh_answer *answer, const sh_token_logprobs 
     sh_buf_reset(&piece);
 }
 
-/* The logprobs of a completion: those of the echoed prompt first, in the first chunk of a stream. */
+/* The logprobs of a completion: those of the echoed prompt first, in the first chunk of a stream.
+ */
 static size_t echoed_count(const sh_answer *answer, const sh_choice *choice)
 {
     bool echoed = answer->spec->echo && answer->spec->logprobs && !choice->begun;

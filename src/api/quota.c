@@ -150,8 +150,8 @@ void sh_quotas_write(const sh_quotas *quotas, sh_buf *out)
         sh_buf_addf(out, "# HELP %s %s\n# TYPE %s counter\n", rows[i].name, rows[i].help,
                     rows[i].name);
         for (const sh_quota *q = quotas->first; q != NULL; q = q->next)
-            sh_buf_addf(out, "%s{key=\"%s\"} %lld\n", rows[i].name, q->name,
-                        (long long)*(const int64_t *)(const void *)((const char *)q +
-                                                                    rows[i].offset));
+            sh_buf_addf(
+                out, "%s{key=\"%s\"} %lld\n", rows[i].name, q->name,
+                (long long)*(const int64_t *)(const void *)((const char *)q + rows[i].offset));
     }
 }

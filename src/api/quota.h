@@ -2,10 +2,11 @@
  *
  * A key's limits are buckets that fill up at the limit's rate and hold a minute's worth. A request
  * takes one from the bucket of requests and needs something left in that of tokens; its tokens are
- * charged when they are known, the prompt's at the start and the answer's at the end. So a bucket of
- * tokens may go below zero, and its key then waits until it is above again.
+ * charged when they are known, the prompt's at the start and the answer's at the end. So a bucket
+ * of tokens may go below zero, and its key then waits until it is above again.
  *
- * A quota belongs to a name: it goes on when the keys are read again, whatever their limits are then.
+ * A quota belongs to a name: it goes on when the keys are read again, whatever their limits are
+ * then.
  *
  * Threads: the loop's. */
 #ifndef SH_API_QUOTA_H

@@ -215,7 +215,8 @@ static bool ids_check(const sh_served_model *model, const int32_t *ids, int coun
     return true;
 }
 
-/* The text that the answer goes on with, at the end of the rendered prompt; templates may trim it. */
+/* The text that the answer goes on with, at the end of the rendered prompt; templates may trim it.
+ */
 static sh_str begun_text(const sh_job_spec *spec, sh_str prompt)
 {
     const cJSON *last = cJSON_GetArrayItem(spec->messages, cJSON_GetArraySize(spec->messages) - 1);
@@ -249,8 +250,8 @@ static bool begun_prepare(const sh_served_model *model, sh_job_spec *spec, sh_st
                           sh_tokens *out, sh_api_error *err)
 {
     sh_str text = begun_text(spec, prompt);
-    out->in_reasoning = out->may_reason = sh_output_text_reasons(
-        sh_model_text_dialect(model->text), text);
+    out->in_reasoning = out->may_reason = sh_output_text_reasons(sh_model_text_dialect(model->text),
+                                                                 text);
     return !sh_form_is_needed(model, spec) || begun_split(model, spec, prompt, text, out, err);
 }
 

@@ -445,8 +445,9 @@ static void defaults_write(const sh_api *api, sh_json_writer *w)
         sh_write_null(w, "seed");
     else
         sh_write_int(w, "seed", s.seed);
-    sh_write_int(w, "max_tokens", api->opts->max_tokens == 0 ? sh_served_model_context(api->served)
-                                                             : api->opts->max_tokens);
+    sh_write_int(w, "max_tokens",
+                 api->opts->max_tokens == 0 ? sh_served_model_context(api->served)
+                                            : api->opts->max_tokens);
     sh_write_end(w, '}');
 }
 

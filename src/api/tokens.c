@@ -212,8 +212,8 @@ static bool encode(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
     }
     sh_encode_opts opts = {.add_special = fields.add_special,
                            .parse_special = fields.parse_special};
-    bool fine = sh_tokenizer_encode(sh_served_model_tokenizer(t->served), text, opts, &ids,
-                                    &why) == SH_OK;
+    bool fine = sh_tokenizer_encode(sh_served_model_tokenizer(t->served), text, opts, &ids, &why) ==
+                SH_OK;
     if (fine)
         ids_write(t->served, &ids, fields.with_pieces, fields.with_strings, out);
     else

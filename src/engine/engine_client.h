@@ -58,7 +58,7 @@ typedef struct {
     int answered; /* the last so many of `prompt` are the answer so far, which goes on after them */
     int score_from; /* 0: no; else the probabilities of the prompt's tokens from this one on are
                        reported before the answer; the first token has none, so 1 means all */
-    bool replayed;         /* was accepted before: a full queue does not refuse it */
+    bool replayed;  /* was accepted before: a full queue does not refuse it */
     const char *retry_key; /* the answer is kept under it for a while, and given to whoever asks for
                               it again; NULL or "": it is not */
     uint64_t retry_body;   /* stands for the request: another one under the same key is refused */
@@ -90,7 +90,7 @@ typedef struct {
 } sh_token_logprob;
 
 typedef enum {
-    SH_EVENT_PROGRESS, /* it has started, or a part of its prompt was computed */
+    SH_EVENT_PROGRESS,     /* it has started, or a part of its prompt was computed */
     SH_EVENT_PROMPT_TOKEN, /* a token of the prompt, see score_from */
     SH_EVENT_TOKEN,
     SH_EVENT_DONE,

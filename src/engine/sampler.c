@@ -29,11 +29,8 @@ sh_draw sh_draw_of(const sh_sequence_spec *q, int64_t position)
 
 sh_draw sh_draw_given(const sh_sequence_spec *q, int64_t position, int32_t token)
 {
-    return (sh_draw){.top_p = 1,
-                     .position = position,
-                     .logprobs = q->logprobs,
-                     .given = true,
-                     .token = token};
+    return (sh_draw){
+        .top_p = 1, .position = position, .logprobs = q->logprobs, .given = true, .token = token};
 }
 
 void sh_marks_init(sh_marks *m, int vocab)

@@ -117,8 +117,7 @@ static void json_forget(cJSON *json)
 static sh_status line_add(sh_http_keys *keys, sh_str line, sh_err *err)
 {
     cJSON *json = NULL;
-    if (line.ptr[0] != '{')
-        return sh_http_keys_add_key(keys, line, &(sh_http_key_info){0}, err);
+    if (line.ptr[0] != '{') return sh_http_keys_add_key(keys, line, &(sh_http_key_info){0}, err);
     if (sh_json_parse(line, "the key", &json, err) != SH_OK) return err->status;
     sh_status status = sh_http_keys_add_object(keys, json, err);
     json_forget(json);

@@ -54,7 +54,7 @@ typedef struct {
     double sum;       /* of exp(logit - max); 0 when the draw does not need it */
     sh_candidate won; /* the part's choice without filters: greedy, or with the draw's noise */
     double won_score; /* INFINITY for a given token, -INFINITY in the parts that do not have it */
-    int top_count; /* best first; as many as the draw may need, at most SH_SUMMARY_TOP */
+    int top_count;    /* best first; as many as the draw may need, at most SH_SUMMARY_TOP */
     sh_candidate top[SH_SUMMARY_TOP];
 } sh_logits_summary;
 

@@ -1,7 +1,7 @@
 /* fill_middle.h - prompts that ask a model for the text between two others (fill in the middle).
  *
- * Code models were trained on texts whose middle was moved to the end, marked by three tokens. Which
- * tokens, and in which order, is known for the common families; a model can do this if its
+ * Code models were trained on texts whose middle was moved to the end, marked by three tokens.
+ * Which tokens, and in which order, is known for the common families; a model can do this if its
  * vocabulary has the tokens of one of them.
  *
  * Threads: pure functions over a constant tokenizer. */

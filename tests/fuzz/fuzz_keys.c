@@ -1,5 +1,5 @@
-/* A file of API keys of any bytes: what is accepted can be found by its name, and errors never repeat
- * a key. */
+/* A file of API keys of any bytes: what is accepted can be found by its name, and errors never
+ * repeat a key. */
 #include "http/keys.h"
 
 #include <string.h>

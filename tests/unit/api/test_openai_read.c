@@ -203,8 +203,8 @@ TEST(the_prompt_of_a_chat_ends_as_asked)
                       "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":[{"
                       "\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}]}"));
     assert_int_equal(request.prompt_end, SH_PROMPT_OPENS_ANSWER);
-    assert_true(reads(&sh_openai_chat,
-                      "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\"}]}"));
+    assert_true(
+        reads(&sh_openai_chat, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\"}]}"));
     assert_int_equal(request.prompt_end, SH_PROMPT_OPENS_ANSWER);
 }
 

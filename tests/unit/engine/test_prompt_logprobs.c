@@ -44,18 +44,18 @@ static void sink(void *ctx, uint64_t owner, const sh_event *event)
 
 static sh_engine_opts engine_opts(const char *dir, int stages)
 {
-    return (sh_engine_opts){.model_group = {.model_dir = dir,
-                                            .device = test_device(),
-                                            .device_opts = {.threads = 1,
-                                                            .activations = SH_ACTIVATIONS_F32},
-                                            .kv_format = SH_KV_F32,
-                                            .stages = stages,
-                                            .slots = SLOTS,
-                                            .chunk = 64,
-                                            .kv_tokens = 2048},
-                            .queue_max = 10,
-                            .drafts = SH_DRAFTS_MAX,
-                            .stall_s = 10};
+    return (sh_engine_opts){
+        .model_group = {.model_dir = dir,
+                        .device = test_device(),
+                        .device_opts = {.threads = 1, .activations = SH_ACTIVATIONS_F32},
+                        .kv_format = SH_KV_F32,
+                        .stages = stages,
+                        .slots = SLOTS,
+                        .chunk = 64,
+                        .kv_tokens = 2048},
+        .queue_max = 10,
+        .drafts = SH_DRAFTS_MAX,
+        .stall_s = 10};
 }
 
 static pid_t worker_start(const sh_engine_opts *with, const char *where)

@@ -78,8 +78,9 @@ TEST(a_key_may_have_a_name_and_limits)
     UNUSED_STATE;
     sh_err err;
     sh_http_keys *keys = sh_http_keys_create();
-    CHECK_OK(object_add(keys, ALICE ",\"requests_per_minute\":60,\"tokens_per_minute\":1000,"
-                                    "\"models\":[\"a\",\"b\"],\"expires\":\"2026-12-31\"}",
+    CHECK_OK(object_add(keys,
+                        ALICE ",\"requests_per_minute\":60,\"tokens_per_minute\":1000,"
+                              "\"models\":[\"a\",\"b\"],\"expires\":\"2026-12-31\"}",
                         &err),
              err);
     /* sha256sum of sk-b-7hWm29Kc5r8t */
@@ -169,7 +170,8 @@ TEST(a_file_may_have_objects_in_lines_or_in_a_list)
             assert_non_null(sh_http_keys_find(keys, SH_STR("sk-c-9kPq35Nv1w7z")));
         } else {
             CHECK_FAILS(status, err, path);
-            if (strcmp(cases[i].says, "JSON") != 0) assert_non_null(strstr(err.text, cases[i].says));
+            if (strcmp(cases[i].says, "JSON") != 0)
+                assert_non_null(strstr(err.text, cases[i].says));
             assert_null(strstr(err.text, "4fZq81Lx0p2s"));
         }
         sh_http_keys_free(keys);

@@ -38,7 +38,11 @@ TEST(each_family_has_its_markers_and_its_order)
     } cases[] = {
         {{"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"}, false, -1, {10, 0, 12, 1, 11}, 5},
         {{"<fim_prefix>", "<fim_middle>", "<fim_suffix>"}, false, -1, {10, 0, 12, 1, 11}, 5},
-        {{"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"}, true, -1, {9, 10, 0, 11, 1, 12}, 6},
+        {{"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},
+         true,
+         -1,
+         {9, 10, 0, 11, 1, 12},
+         6},
         {{"▁<PRE>", "▁<SUF>", "▁<MID>", "▁<EOT>"}, true, 13, {9, 10, 0, 11, 1, 12}, 6},
         {{"[SUFFIX]", "[PREFIX]"}, true, -1, {9, 10, 1, 11, 0}, 5},
     };
