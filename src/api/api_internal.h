@@ -80,6 +80,7 @@ typedef struct {
     const sh_field_table *fields; /* of the body; NULL: no body */
     const char *rules;            /* what its fields must satisfy together, see sh_fields_schema */
     const char *query;            /* a parameter "name: meaning", or NULL */
+    const char *query_schema;     /* of its value */
     const char *tag;
     const char *summary;
     const char *answer;        /* description of the 200 response */

@@ -171,6 +171,7 @@ static const sh_endpoint rows[] = {
      .path = "/requests/recent",
      .handle = sh_handle_recent,
      .query = "n: how many, 50 by default",
+     .query_schema = "{\"type\":\"integer\",\"minimum\":1,\"maximum\":10000}",
      .tag = "Status",
      .summary = "The last requests, newest first, without their text",
      .answer = "The records.",

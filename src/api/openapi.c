@@ -28,16 +28,15 @@ static void operation_id(const sh_endpoint *endpoint, sh_json_writer *w)
     sh_write_text(w, "operationId", id);
 }
 
-static void parameter_write(const char *place, sh_str name, sh_str meaning, sh_json_writer *w)
+static void parameter_write(const char *place, sh_str name, sh_str meaning, const char *schema,
+                            sh_json_writer *w)
 {
     sh_write_begin(w, NULL, '{');
     sh_write_str(w, "name", name);
     sh_write_text(w, "in", place);
     sh_write_bool(w, "required", strcmp(place, "path") == 0);
     sh_write_str(w, "description", meaning);
-    sh_write_begin(w, "schema", '{');
-    sh_write_text(w, "type", "string");
-    sh_write_end(w, '}');
+    sh_write_raw(w, "schema", sh_str_of(schema));
     sh_write_end(w, '}');
 }
 
@@ -48,11 +47,12 @@ static void parameters_write(const sh_endpoint *endpoint, sh_json_writer *w)
     sh_write_begin(w, "parameters", '[');
     if (open != NULL)
         parameter_write("path", (sh_str){open + 1, strcspn(open + 1, "}")},
-                        SH_STR("The rest of the path, including slashes."), w);
+                        SH_STR("The rest of the path, including slashes."), "{\"type\":\"string\"}",
+                        w);
     if (endpoint->query != NULL) {
         sh_str rest = sh_str_of(endpoint->query), name;
         sh_str_cut(&rest, ':', &name);
-        parameter_write("query", name, sh_str_trim(rest), w);
+        parameter_write("query", name, sh_str_trim(rest), endpoint->query_schema, w);
     }
     sh_write_end(w, ']');
 }
