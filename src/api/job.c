@@ -314,9 +314,8 @@ static sh_sampling sampling_of(const sh_job *job, int choice)
     return s;
 }
 
-/* The client's fill at most half of the array and the model's less than that, which leaves one for
- * the end of a middle: readers and model_text.h refuse more. */
-_Static_assert(SH_END_IDS_MAX < SH_STOP_IDS_MAX / 2, "end ids and stop ids do not fit");
+/* Each of the two kinds fills at most half of the array: readers and model_text.h refuse more. */
+_Static_assert(SH_END_IDS_MAX <= SH_STOP_IDS_MAX / 2, "end ids and stop ids do not fit");
 
 /* An answer of one token ends without them. Clients that score a prompt ask for one and take the
  * last log-probability for its own, so it must be reported whatever the token is. */

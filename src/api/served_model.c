@@ -281,6 +281,11 @@ static bool middle_check(const sh_served_model *model, sh_job_spec *spec, sh_api
                            "no tokens for that; leave 'suffix' out",
                            model->name);
     if (end < 0) return true;
+    if (spec->stop_id_count >= SH_STOP_IDS_MAX / 2)
+        return sh_api_fail(err, 400, "invalid_value", "stop_token_ids",
+                           "'stop_token_ids' has %d ids; %d are allowed with 'suffix', which adds "
+                           "one",
+                           spec->stop_id_count, SH_STOP_IDS_MAX / 2 - 1);
     int32_t *ids = sh_arena_array(&spec->arena, (size_t)spec->stop_id_count + 1, sizeof(*ids));
     if (spec->stop_id_count > 0)
         memcpy(ids, spec->stop_ids, (size_t)spec->stop_id_count * sizeof(*ids));

@@ -15,7 +15,7 @@
 
 /* More end ids are an error: together with those of a request they must fit into an engine request.
  */
-enum { SH_END_IDS_MAX = 31 };
+enum { SH_END_IDS_MAX = 32 };
 
 typedef struct sh_model_text sh_model_text;
 

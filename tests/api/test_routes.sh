@@ -39,12 +39,17 @@ limited() {
 }
 check "a key that has used its requests gets 429 and is told when to come back, others do not" limited
 barred() {
-    as $carol 403 $chat -d "$hello" && has body "'carol' may not use the model 'demo'" && as $dora 401 $chat -d "$hello" &&
-        has body "expired" && as sk-none-4fZq81Lx0p2s 401 $chat -d "$hello" && has body "valid API key"
+    as $carol 403 $chat -d "$hello" && has body "'carol' may not use the model 'demo'" &&
+        as $dora 401 $chat -d "$hello" && has body "expired" &&
+        as sk-none-4fZq81Lx0p2s 401 $chat -d "$hello" && has body "valid API key"
 }
 check "a key for other models is 403, one that has expired 401" barred
 
-reloads() { local before; before=$(grep -c "reload finished" api.log); kill -HUP $api_pid; within 10 reloaded "$before"; }
+reloads() {
+    local before
+    before=$(grep -c "reload finished" api.log)
+    kill -HUP "$api_pid" && within 10 reloaded "$before"
+}
 reloaded() { [ "$(grep -c "reload finished" api.log)" -gt "$1" ]; }
 kept() {
     keys '{"name":"eve","key":"sk-eve-6nRw93Vc0d5k","request_per_minute":1}' && reloads &&
@@ -52,19 +57,21 @@ kept() {
 }
 check "a file with a mistake is reported on SIGHUP, and the old keys stay" kept
 renewed() {
-    keys "{\"name\":\"eve\",\"key\":\"sk-eve-6nRw93Vc0d5k\"}" && sed -i '/alice/d; s/"requests_per_minute":2/"requests_per_minute":9/' keys &&
-        reloads && as sk-eve-6nRw93Vc0d5k 200 /v1/models && as $alice 401 /v1/models && as $bob 200 /v1/models &&
+    keys "{\"name\":\"eve\",\"key\":\"sk-eve-6nRw93Vc0d5k\"}" && sed -i '/alice/d' keys && reloads &&
+        as sk-eve-6nRw93Vc0d5k 200 /v1/models && as $alice 401 /v1/models && as $bob 200 /v1/models &&
         keys && reloads && as $alice 200 /v1/models
 }
 check "a good one is in force at once" renewed
 
 defaults() {
     as $alice 200 /settings &&
-        has body '"defaults":\{"temperature":0,"top_p":0.9,"top_k":7,"min_p":0,"repetition_penalty":1,"seed":3,"max_tokens":19\}'
+        has body '"defaults":\{"temperature":0,"top_p":0.9,"top_k":7,"min_p":0,"repetition_penalty":1,' &&
+        has body '"seed":3,"max_tokens":19\}'
 }
 check "the server's defaults come after the request's and before the model's" defaults
 ignored() {
-    completes 200 '{"prompt":"The fox","temprature":1,"max_tokens":1}' && has head '^x-shoal-ignored-fields: temprature' &&
+    completes 200 '{"prompt":"The fox","temprature":1,"max_tokens":1}' &&
+        has head '^x-shoal-ignored-fields: temprature' &&
         completes 200 '{"prompt":"The fox","max_tokens":1,"user":"a"}' && ! has head '^x-shoal-ignored' >/dev/null
 }
 check "misspelt fields are named in a header" ignored
@@ -72,7 +79,7 @@ check "misspelt fields are named in a header" ignored
 # What lm-eval sends to score a text, with an answer of one token or of none.
 scored() {
     completes 200 '{"prompt":"The fox and a lantern","max_tokens":1,"echo":true,"logprobs":1}' && cp body one &&
-        has body '"text":"The fox and a lantern\."' && has body '"token_logprobs":\[null,-[0-9.]+,-[0-9.]+,-[0-9.]+,-[0-9.]+,-[0-9.e-]+\]' &&
+        has body '"text":"The fox and a lantern\."' && has body '"token_logprobs":\[null(,-[0-9.]+){4},-[0-9.e-]+\]' &&
         has body '"top_logprobs":\[null,\{"' && has body '"text_offset":\[0,3,7,11,13,21\]' &&
         completes 200 '{"prompt":"The fox and a lantern","max_tokens":0,"echo":true,"logprobs":1,"stream":true}' &&
         has body '"text":"The fox and a lantern"' && has body '"finish_reason":"length"' &&
@@ -80,7 +87,7 @@ scored() {
         has body '"completion_tokens":1'
 }
 scores() { grep -oE '"token_logprobs":\[[^]]*' "$1" | grep -oE -- '(null|-[0-9.]+)' | head -n 5; } # FILE
-same_scores() { [ "$(scores "$1")" = "$(scores "$2")" ] || { echo "they differ"; scores "$1"; scores "$2"; return 1; }; }
+same_scores() { diff <(scores "$1") <(scores "$2"); }
 check "echo with logprobs scores the prompt, whether or not it is cached" scored
 continued() {
     local begun='{"messages":[{"role":"user","content":"What is 37 + 48?"},{"role":"assistant","content":"37 + 48 ="}]'
@@ -91,7 +98,7 @@ continued() {
         as $alice 200 /apply-template -d "$begun,\"add_generation_prompt\":true}" && has body 'assistant.n"\}$'
 }
 check "a final message of the assistant goes on, also in a form" continued
-refused() { completes 400 '{"prompt":"a","suffix":"b"}' && has body "'demo' cannot fill in the middle" && has body '"param":"suffix"'; }
+refused() { completes 400 '{"prompt":"a","suffix":"b"}' && has body "'demo' cannot fill in the middle"; }
 check "suffix is refused by a model without the tokens for it" refused
 
 vllm() {
@@ -103,7 +110,7 @@ vllm() {
 }
 check "vLLM's endpoints answer its clients" vllm
 
-stop $api_pid; stop $engine_pid
+stop "$api_pid"; stop "$engine_pid"
 secret() { ! grep -lE "4fZq81Lx0p2s|7hWm29Kc5r8t|9kPq35Nv1w7z|2bTy64Gh8m3q|6nRw93Vc0d5k" ./*.log requests.jsonl; }
 check "no key is in any log" secret
 check "nothing complained" no_complaint ./*.log
