@@ -31,14 +31,22 @@ function headers(body) {
   return out;
 }
 
+let schemas = {}; // that the document gives names to
+
+function named(schema) {
+  return schema.$ref ? schemas[schema.$ref.split('/').pop()] : schema;
+}
+
+// Every field that is not required may also be null, which goes without saying.
 function typeText(schema) {
-  if (schema.properties) return 'object';
-  const one = schema.allOf?.[0] ?? schema;
-  if (one.anyOf) return one.anyOf.map((part) => part.type ?? 'value').join(' or ');
-  const type = Array.isArray(one.type) ? one.type.join(' or ') : one.type;
-  if (one.enum && schema.deprecated === undefined) return one.enum.join(' | ');
+  const one = named(schema.allOf?.[0] ?? schema);
+  if (one.properties) return 'object';
+  if (one.anyOf) return [...new Set(one.anyOf.map(typeText))].filter((type) => type !== 'null').join(' or ');
+  if (one.const !== undefined) return one.const;
+  if (one.enum && schema.deprecated === undefined) return one.enum.filter((value) => value !== null).join(' | ');
+  const type = [one.type ?? 'any'].flat().filter((name, i, all) => name !== 'null' || all.length === 1).join(' or ');
   const bounds = one.minimum !== undefined ? ` ${one.minimum} … ${one.maximum}` : '';
-  return (type ?? 'any') + bounds;
+  return type + bounds;
 }
 
 function fieldRows(schema, prefix = '') {
@@ -158,7 +166,9 @@ async function health() {
 health();
 setInterval(health, 5000);
 try {
-  page(await (await fetch('/openapi.json')).json());
+  const api = await (await fetch('/openapi.json')).json();
+  schemas = api.components.schemas;
+  page(api);
 } catch (error) {
   document.getElementById('lead').textContent = `openapi.json could not be read: ${error.message ?? error}`;
 }

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "text/answer_text.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,6 +104,13 @@ static void text_free(sh_choice_text *text)
     free(text);
 }
 
+static int64_t characters_of(sh_str text)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < text.len; i++) count += (text.ptr[i] & 0xC0) != 0x80;
+    return count;
+}
+
 /* Puts the prompt before the answer. `echoed` counts its characters (not bytes), since text_offset
  * counts characters. */
 static void echo_add(sh_answer *answer, sh_choice *choice)
@@ -113,8 +121,57 @@ static void echo_add(sh_answer *answer, sh_choice *choice)
     else
         sh_tokenizer_decode(sh_served_model_tokenizer(answer->served), prompt->ids,
                             prompt->id_count, true, &choice->content);
-    for (size_t i = 0; i < choice->content.len; i++)
-        choice->text->echoed += (choice->content.ptr[i] & 0xC0) != 0x80;
+    choice->text->echoed = characters_of(sh_buf_str(&choice->content));
+}
+
+static bool scores_prompt(const sh_job_spec *spec)
+{
+    return spec->prompt_logprobs || (spec->echo && spec->logprobs);
+}
+
+int sh_answer_score_from(const sh_job_spec *spec)
+{
+    return scores_prompt(spec) ? 1 : 0;
+}
+
+/* Characters of a token's text, as far as one token alone has any. */
+static int64_t token_characters(const sh_answer *answer, int32_t id)
+{
+    sh_buf piece = {0};
+    if (!sh_tokenizer_is_special(sh_served_model_tokenizer(answer->served), id))
+        sh_served_model_piece(answer->served, id, &piece);
+    int64_t count = characters_of(sh_buf_str(&piece));
+    sh_buf_reset(&piece);
+    return count;
+}
+
+/* The tokens of a prompt come in order, each at the end of the text of those before. */
+static void prompt_logprobs_add(const sh_answer *answer, sh_choice *choice,
+                                const sh_token_logprobs *logprobs)
+{
+    size_t at = choice->prompt_logprobs_count++;
+    choice->prompt_logprobs[at] = *logprobs;
+    if (at == 0) return;
+    const sh_token_logprobs *before = &choice->prompt_logprobs[at - 1];
+    int64_t offset = before->offset + token_characters(answer, before->id);
+    int64_t most = choice->text->echoed;
+    choice->prompt_logprobs[at].offset = offset < most ? offset : most;
+}
+
+static void prompt_logprobs_start(const sh_answer *answer, sh_choice *choice)
+{
+    const sh_tokens *prompt = &answer->prompts[choice->prompt];
+    choice->prompt_logprobs = sh_alloc_array(prompt->count, sizeof(sh_token_logprobs));
+    prompt_logprobs_add(answer, choice, &(sh_token_logprobs){.id = prompt->ids[0], .logprob = NAN});
+}
+
+static void prompt_token_take(const sh_answer *answer, sh_choice *choice, const sh_event *event)
+{
+    if (choice->prompt_logprobs_count == answer->prompts[choice->prompt].count) return;
+    sh_token_logprobs logprobs = {
+        .id = event->token, .logprob = event->logprob, .top_count = event->top_count};
+    memcpy(logprobs.top, event->top, (size_t)event->top_count * sizeof(event->top[0]));
+    prompt_logprobs_add(answer, choice, &logprobs);
 }
 
 sh_status sh_answer_create(const sh_job_spec *spec, const sh_served_model *served,
@@ -137,6 +194,7 @@ sh_status sh_answer_create(const sh_job_spec *spec, const sh_served_model *serve
             return err->status;
         }
         if (spec->echo) echo_add(answer, choice);
+        if (scores_prompt(spec)) prompt_logprobs_start(answer, choice);
     }
     *out = answer;
     return SH_OK;
@@ -151,6 +209,7 @@ static void choice_free(sh_choice *choice)
     }
     free(choice->calls);
     free(choice->logprobs);
+    free(choice->prompt_logprobs);
     sh_buf_reset(&choice->content);
     sh_buf_reset(&choice->reasoning);
     text_free(choice->text);
@@ -169,6 +228,8 @@ void sh_answer_free(sh_answer *answer)
 static void logprobs_add(sh_choice *choice, const sh_event *event)
 {
     sh_choice_text *text = choice->text;
+    int top = event->top_count < text->spec->top_logprobs ? event->top_count
+                                                          : (int)text->spec->top_logprobs;
     size_t at = choice->logprobs_count + choice->logprobs_held++;
     if (at == text->logprobs_cap) {
         text->logprobs_cap = text->logprobs_cap * 2 + 16;
@@ -179,8 +240,8 @@ static void logprobs_add(sh_choice *choice, const sh_event *event)
                                                .logprob = event->logprob,
                                                .offset = text->echoed +
                                                          sh_answer_text_characters(text->reader),
-                                               .top_count = event->top_count};
-    memcpy(choice->logprobs[at].top, event->top, (size_t)event->top_count * sizeof(event->top[0]));
+                                               .top_count = top};
+    memcpy(choice->logprobs[at].top, event->top, (size_t)top * sizeof(event->top[0]));
 }
 
 /* Makes the logprobs of all tokens pending whose text has been settled. */
@@ -216,6 +277,7 @@ static bool token_take(sh_answer *answer, sh_choice *choice, const sh_event *eve
 {
     sh_answer_text *reader = choice->text->reader;
     if (choice->finish != SH_ANSWER_RUNNING) return false; /* in flight when it was cancelled */
+    if (answer->spec->prompt_only) return false;
     choice->completion_tokens++;
     if (answer->spec->logprobs || answer->spec->token_ids) logprobs_add(choice, event);
     bool ended = sh_answer_text_push(reader, event->token);
@@ -235,7 +297,8 @@ static void done_take(sh_answer *answer, sh_choice *choice, const sh_event *even
     choice->prefill_s = event->prefill_s;
     choice->decode_s = event->decode_s;
     if (choice->finish != SH_ANSWER_RUNNING) return;
-    choice_finish(choice, event->finish == SH_FINISH_LENGTH ? SH_ANSWER_LENGTH : SH_ANSWER_STOP);
+    bool cut = event->finish == SH_FINISH_LENGTH || answer->spec->prompt_only;
+    choice_finish(choice, cut ? SH_ANSWER_LENGTH : SH_ANSWER_STOP);
 }
 
 static void error_take(sh_answer *answer, sh_choice *choice, const sh_event *event)
@@ -252,6 +315,7 @@ bool sh_answer_event(sh_answer *answer, sh_choice *choice, const sh_event *event
 {
     SH_ASSERT(!choice->done);
     switch (event->kind) {
+    case SH_EVENT_PROMPT_TOKEN: prompt_token_take(answer, choice, event); return false;
     case SH_EVENT_TOKEN: return token_take(answer, choice, event);
     case SH_EVENT_DONE: done_take(answer, choice, event); return false;
     case SH_EVENT_ERROR: error_take(answer, choice, event); return false;

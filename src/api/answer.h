@@ -53,9 +53,11 @@ typedef struct {
     int call_count;
     sh_token_logprobs *logprobs;
     size_t logprobs_count;
-    size_t logprobs_held; /* after these: of tokens whose text is still held back */
-    bool begun;           /* the first chunk was sent */
-    bool over;            /* the last chunk was sent */
+    size_t logprobs_held;               /* after these: of tokens whose text is still held back */
+    sh_token_logprobs *prompt_logprobs; /* if the spec asks for them; the first token has none */
+    size_t prompt_logprobs_count;
+    bool begun; /* the first chunk was sent */
+    bool over;  /* the last chunk was sent */
 
     sh_answer_finish finish;
     bool done;   /* the engine's last event has arrived */
@@ -89,6 +91,9 @@ SH_MUST_CHECK sh_status sh_answer_create(const sh_job_spec *spec, const sh_serve
                                          const sh_tokens *prompts, size_t prompt_count,
                                          sh_answer **out, sh_err *err);
 void sh_answer_free(sh_answer *answer);
+
+/* The engine's score_from for this spec. */
+int sh_answer_score_from(const sh_job_spec *spec);
 
 /* Processes an event of the choice. True when the choice has ended before the engine noticed (a
  * stop string, the last allowed call): the caller should cancel it at the engine. */

@@ -504,6 +504,7 @@ static sh_status api_open(sh_api *api, sh_err *err)
     api->start_ns = sh_clock_ns();
     api->history = sh_history_create(HISTORY);
     api->metrics = sh_metrics_create();
+    api->quotas = sh_quotas_create();
     api->routes = routes_make(api->endpoints);
     sh_openapi_write(api->endpoints, &api->openapi);
     snprintf(api->served_trouble, sizeof(api->served_trouble), "no engine has connected yet");
@@ -555,6 +556,7 @@ static void api_close(sh_api *api)
     sh_served_model_close(api->served);
     sh_history_free(api->history);
     sh_metrics_free(api->metrics);
+    sh_quotas_free(api->quotas);
     cJSON_Delete(api->stats);
     sh_buf_reset(&api->stats_text);
     sh_buf_reset(&api->ranks_text);

@@ -10,6 +10,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Sampling of requests that leave it open. NAN or -1: the model's own settings; the seed: random.
+ */
+typedef struct {
+    double temperature, top_p, min_p, repetition_penalty;
+    int64_t top_k, seed;
+} sh_api_sampling;
+
 typedef struct {
     const char *host;
     int port;
@@ -31,11 +38,12 @@ typedef struct {
     const char *request_log; /* the same */
     bool log_prompts;        /* write prompts to the program's log */
 
-    int64_t max_tokens;      /* default for requests without max_tokens; 0: the context */
-    int64_t max_tokens_hard; /* limit of any answer; 0: the context */
-    double replay_s;         /* how long requests wait for a lost engine; 0: not at all, below 0:
-                                as long as they may take */
-    double grace_s;          /* time for running answers to finish after SIGTERM or SIGINT */
+    const sh_api_sampling *sampling; /* defaults of requests; NULL: the model's own */
+    int64_t max_tokens;              /* default for requests without max_tokens; 0: the context */
+    int64_t max_tokens_hard;         /* limit of any answer; 0: the context */
+    double replay_s; /* how long requests wait for a lost engine; 0: not at all, below 0:
+                        as long as they may take */
+    double grace_s;  /* time for running answers to finish after SIGTERM or SIGINT */
 
     int64_t connections_max;
     int64_t peer_connections_max; /* of one address; 0: see http/server.h */

@@ -10,6 +10,7 @@
 #include "api/field.h"
 #include "api/history.h"
 #include "api/metrics.h"
+#include "api/quota.h"
 #include "api/replay.h"
 #include "api/served_model.h"
 #include "api/text_worker.h"
@@ -30,6 +31,7 @@ struct sh_api {
     sh_loop *loop;
     sh_http_tls *tls;
     sh_http_keys *keys;
+    sh_quotas *quotas; /* of keys with names */
     sh_http_server *server;
     sh_engine_conn *engine_conn;
     sh_replay *replay; /* of what was submitted to the engine */
@@ -76,11 +78,15 @@ typedef struct {
     const sh_dialect *dialect;    /* NULL: the default one */
     const sh_job_format *format;  /* of a request to the model; else NULL */
     const sh_field_table *fields; /* of the body; NULL: no body */
+    const char *rules;            /* what its fields must satisfy together, see sh_fields_schema */
     const char *query;            /* a parameter "name: meaning", or NULL */
+    const char *query_schema;     /* of its value */
     const char *tag;
     const char *summary;
-    const char *answer;      /* description of the 200 response */
-    const char *answer_type; /* NULL: application/json */
+    const char *answer;        /* description of the 200 response */
+    const char *answer_type;   /* NULL: application/json */
+    const char *answer_schema; /* its name in web/schemas.json; NULL: any object */
+    const char *part_schema;   /* of a part, if the answer may be streamed; NULL: it may not */
 } sh_endpoint;
 
 struct sh_endpoint_table {
@@ -134,6 +140,8 @@ void sh_api_when_fresh(sh_api *api, sh_http_request *req, sh_http_handler then);
 void sh_api_fresh(void *api); /* new stats have arrived, or none will */
 
 /* job.c */
+/* Sampling of a request that says nothing about it: the server's settings, else the model's. */
+sh_api_sampling sh_api_sampling_of(const sh_api *api, const sh_served_model *served);
 void sh_job_start(sh_api *api, sh_http_request *req, const sh_job_format *format);
 void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms); /* streams that were quiet for so long */
 void sh_jobs_end(sh_api *api); /* frees all jobs, at the end of the process */
@@ -152,6 +160,8 @@ void sh_handle_root(sh_http_request *req, void *arg);
 void sh_handle_health(sh_http_request *req, void *arg);
 void sh_handle_live(sh_http_request *req, void *arg);
 void sh_handle_ready(sh_http_request *req, void *arg);
+void sh_handle_version(sh_http_request *req, void *arg);
+void sh_handle_load(sh_http_request *req, void *arg);
 void sh_handle_model_info(sh_http_request *req, void *arg);
 void sh_handle_queue(sh_http_request *req, void *arg);
 void sh_handle_memory(sh_http_request *req, void *arg);
@@ -165,6 +175,7 @@ void sh_handle_openapi(sh_http_request *req, void *arg);
 void sh_handle_page(sh_http_request *req, void *arg);
 
 extern const sh_field_table sh_tokenize_fields;
+extern const char sh_tokenize_rules[];
 extern const sh_field_table sh_detokenize_fields;
 
 /* openapi.c */

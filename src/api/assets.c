@@ -26,6 +26,7 @@
 #define ASSETS                                                                                     \
     X(docs_html, "/docs", HTML, "docs.html")                                                       \
     X(docs_js, "/docs/docs.js", SCRIPT, "docs.js")                                                 \
+    X(schemas, "/docs/schemas.json", "application/json", "schemas.json")                            \
     X(docs_css, "/docs/docs.css", CSS, "docs.css")                                                 \
     X(dashboard_html, "/dashboard", HTML, "dashboard/index.html")                                  \
     X(dashboard_css, "/dashboard/style.css", CSS, "dashboard/style.css")                           \

@@ -202,7 +202,33 @@ bool sh_fields_read(const sh_field_table *table, const cJSON *obj, void *out, sh
     return object_read(table, NULL, obj, out, err);
 }
 
-static void choices_write(const char *key, const char *choices, bool raw, sh_json_writer *w)
+static bool is_known(const sh_field_table *table, const char *name)
+{
+    for (; table != NULL; table = table->more)
+        for (size_t i = 0; i < table->count; i++)
+            if (strcmp(table->rows[i].name, name) == 0) return true;
+    return false;
+}
+
+void sh_fields_unknown(const sh_field_table *table, const cJSON *obj, sh_buf *out)
+{
+    enum { NAME_SHOWN = 64, ALL_SHOWN = 512 };
+    for (const cJSON *item = obj->child; item != NULL; item = item->next) {
+        if (is_known(table, item->string)) continue;
+        if (out->len > 0) sh_buf_add_text(out, ", ");
+        if (out->len > ALL_SHOWN) {
+            sh_buf_add_text(out, "...");
+            return;
+        }
+        for (int i = 0; i < NAME_SHOWN && item->string[i] != '\0'; i++) {
+            char c = item->string[i];
+            sh_buf_addf(out, "%c", c > ' ' && c < 127 && c != ',' ? c : '?');
+        }
+    }
+}
+
+static void choices_write(const char *key, const char *choices, bool raw, bool or_null,
+                          sh_json_writer *w)
 {
     sh_str rest = sh_str_of(choices), choice;
     sh_write_begin(w, key, '[');
@@ -212,39 +238,60 @@ static void choices_write(const char *key, const char *choices, bool raw, sh_jso
         else
             sh_write_str(w, NULL, choice);
     }
+    if (or_null) sh_write_null(w, NULL);
     sh_write_end(w, ']');
 }
 
-static void kinds_write(int kinds, sh_json_writer *w)
+static void type_write(const char *type, bool or_null, sh_json_writer *w)
+{
+    if (!or_null) {
+        sh_write_text(w, "type", type);
+        return;
+    }
+    sh_write_begin(w, "type", '[');
+    sh_write_text(w, NULL, type);
+    sh_write_text(w, NULL, "null");
+    sh_write_end(w, ']');
+}
+
+static void kinds_write(int kinds, bool or_null, sh_json_writer *w)
 {
     sh_write_begin(w, "type", '[');
     for (size_t i = 0; i < SH_COUNT_OF(kind_names); i++)
         if ((kinds & kind_names[i].kind) != 0) sh_write_text(w, NULL, kind_names[i].schema);
+    if (or_null) sh_write_text(w, NULL, "null");
     sh_write_end(w, ']');
 }
 
-static void bounds_write(const sh_field *row, const char *type, sh_json_writer *w)
+static void bounds_write(const sh_field *row, const char *type, bool or_null, sh_json_writer *w)
 {
-    sh_write_text(w, "type", type);
+    type_write(type, or_null, w);
     sh_write_num(w, "minimum", row->min);
     sh_write_num(w, "maximum", row->max);
 }
 
+/* A field that may be missing may also be null, and the document must not refuse what the server
+ * accepts. */
 static void row_schema_inside(const sh_field *row, sh_json_writer *w)
 {
+    bool or_null = !row->required;
     switch (row->type) {
-    case SH_FIELD_BOOL: sh_write_text(w, "type", "boolean"); break;
-    case SH_FIELD_INT: bounds_write(row, "integer", w); break;
-    case SH_FIELD_NUMBER: bounds_write(row, "number", w); break;
+    case SH_FIELD_BOOL: type_write("boolean", or_null, w); break;
+    case SH_FIELD_INT: bounds_write(row, "integer", or_null, w); break;
+    case SH_FIELD_NUMBER: bounds_write(row, "number", or_null, w); break;
     case SH_FIELD_STRING:
-        sh_write_text(w, "type", "string");
-        if (row->choices != NULL) choices_write("enum", row->choices, false, w);
+        type_write("string", or_null, w);
+        sh_write_num(w, "maxLength", row->max);
+        if (row->choices != NULL) choices_write("enum", row->choices, false, or_null, w);
         break;
     case SH_FIELD_JSON:
-        if (row->schema == NULL) kinds_write(row->kinds, w);
+        if (row->schema == NULL) kinds_write(row->kinds, or_null, w);
         break;
     case SH_FIELD_REFUSED:
-        if (row->neutral != NULL) choices_write("enum", row->neutral, true, w);
+        if (row->neutral != NULL)
+            choices_write("enum", row->neutral, true, true, w);
+        else
+            sh_write_text(w, "type", "null");
         sh_write_bool(w, "deprecated", true);
         break;
     case SH_FIELD_IGNORED:
@@ -252,34 +299,39 @@ static void row_schema_inside(const sh_field *row, sh_json_writer *w)
     }
 }
 
-/* A schema given as text goes into allOf, so that the members written here can stand beside it. */
+/* A schema given as text goes into a list, so that the members written here can stand beside it. */
+static void row_schema_text(const sh_field *row, sh_json_writer *w)
+{
+    if (row->schema == NULL) return;
+    sh_write_begin(w, row->required ? "allOf" : "anyOf", '[');
+    sh_write_raw(w, NULL, sh_str_of(row->schema));
+    if (!row->required) sh_write_raw(w, NULL, SH_STR("{\"type\":\"null\"}"));
+    sh_write_end(w, ']');
+}
+
+static void table_schema(const sh_field_table *table, const char *rules, bool or_null,
+                         sh_json_writer *w);
+
 static void row_schema(const sh_field *row, sh_json_writer *w)
 {
-    if (row->type == SH_FIELD_OBJECT) {
-        sh_fields_schema(row->inner, row->name, w);
-        return;
-    }
-    sh_write_begin(w, row->name, '{');
-    row_schema_inside(row, w);
-    if (row->schema != NULL) {
-        sh_write_begin(w, "allOf", '[');
-        sh_write_raw(w, NULL, sh_str_of(row->schema));
-        sh_write_end(w, ']');
-    }
-    if (row->fallback != NULL) sh_write_raw(w, "default", sh_str_of(row->fallback));
     const char *lead = row->type == SH_FIELD_REFUSED   ? "Not supported, refused: "
                        : row->type == SH_FIELD_IGNORED ? "Accepted without effect: "
                                                        : "";
     char text[512];
+    sh_write_begin(w, row->name, '{');
+    row_schema_inside(row, w);
+    row_schema_text(row, w);
+    if (row->type == SH_FIELD_OBJECT) table_schema(row->inner, NULL, true, w);
+    if (row->fallback != NULL) sh_write_raw(w, "default", sh_str_of(row->fallback));
     snprintf(text, sizeof(text), "%s%s", lead, row->meaning);
     sh_write_text(w, "description", text);
     sh_write_end(w, '}');
 }
 
-void sh_fields_schema(const sh_field_table *table, const char *key, sh_json_writer *w)
+static void table_schema(const sh_field_table *table, const char *rules, bool or_null,
+                         sh_json_writer *w)
 {
-    sh_write_begin(w, key, '{');
-    sh_write_text(w, "type", "object");
+    type_write("object", or_null, w);
     sh_write_begin(w, "required", '[');
     for (const sh_field_table *part = table; part != NULL; part = part->more)
         for (size_t i = 0; i < part->count; i++)
@@ -289,5 +341,13 @@ void sh_fields_schema(const sh_field_table *table, const char *key, sh_json_writ
     for (const sh_field_table *part = table; part != NULL; part = part->more)
         for (size_t i = 0; i < part->count; i++) row_schema(&part->rows[i], w);
     sh_write_end(w, '}');
+    if (rules != NULL) sh_write_raw(w, "allOf", sh_str_of(rules));
+}
+
+void sh_fields_schema(const sh_field_table *table, const char *rules, const char *key,
+                      sh_json_writer *w)
+{
+    sh_write_begin(w, key, '{');
+    table_schema(table, rules, false, w);
     sh_write_end(w, '}');
 }

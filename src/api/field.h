@@ -4,7 +4,8 @@
  * validates requests and writes the schema of the OpenAPI document, so the two cannot differ.
  *
  * A field that this server does not support and that would change the answer has a row too: it is
- * refused by name unless it has a value that changes nothing. Names without a row are ignored.
+ * refused by name unless it has a value that changes nothing. Names without a row are ignored, and
+ * reported to the client in a header.
  *
  * Threads: pure functions over constant tables. */
 #ifndef SH_API_FIELD_H
@@ -63,7 +64,13 @@ struct sh_field_table {
 /* Sets the defaults, then the values that obj has; strings and JSON are borrowed from obj. */
 bool sh_fields_read(const sh_field_table *table, const cJSON *obj, void *out, sh_api_error *err);
 
-/* The JSON Schema of the table: one object. */
-void sh_fields_schema(const sh_field_table *table, const char *key, sh_json_writer *w);
+/* Appends the names in obj that are not in the table, separated by ", ": misspelt ones, most
+ * likely. They are the client's text, cut to what fits into a header. */
+void sh_fields_unknown(const sh_field_table *table, const cJSON *obj, sh_buf *out);
+
+/* The JSON Schema of the table: one object. `rules`: a list of JSON Schemas, as JSON, that fields
+ * must satisfy together; or NULL. */
+void sh_fields_schema(const sh_field_table *table, const char *rules, const char *key,
+                      sh_json_writer *w);
 
 #endif

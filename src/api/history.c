@@ -58,6 +58,7 @@ void sh_record_write(const sh_record *r, const char *key, sh_json_writer *w)
     sh_write_int(w, "prompt_tokens", r->prompt_tokens);
     sh_write_int(w, "cached_tokens", r->cached_tokens);
     sh_write_int(w, "generated_tokens", r->generated_tokens);
+    if (r->key[0] != '\0') sh_write_text(w, "key", r->key);
     sh_write_int(w, "max_tokens_requested", r->max_tokens);
     sh_write_num(w, "wall_time_s", r->wall_s);
     sh_write_num(w, "queue_s", r->queue_s);

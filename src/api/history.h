@@ -32,6 +32,7 @@ typedef struct {
     int64_t time_us;  /* of arrival, Unix time */
     const char *kind; /* constant: "chat", "completion" */
     char model[96];
+    char key[65]; /* name of the API key, or "" */
     sh_outcome outcome;
     int http_status;
     sh_answer_finish finish;

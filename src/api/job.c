@@ -39,6 +39,8 @@ struct sh_job {
     sh_http_request *req; /* NULL: the client is gone */
     atomic_bool gone;     /* the same, readable by the worker, which can then skip its work */
     const sh_job_format *format;
+    const sh_field_table *fields; /* of the body */
+    sh_buf unknown;               /* names in the body that are not among them */
     sh_served_model *served;
     sh_str body;
     char *body_copy; /* for the worker */
@@ -59,6 +61,8 @@ struct sh_job {
     int64_t sent_ns;
 
     char id[72];
+    char key_name[SH_KEY_NAME_MAX + 1];
+    sh_quota *quota; /* of that key; or NULL */
     uint64_t client;
     int64_t start_ns, time_us, first_ns;
     int max_tokens;
@@ -91,6 +95,7 @@ static void job_free(sh_job *job)
     free(job->sequences);
     free(job->body_copy);
     sh_buf_reset(&job->grammar);
+    sh_buf_reset(&job->unknown);
     free(job);
 }
 
@@ -122,9 +127,11 @@ static void job_record(sh_job *job, sh_outcome outcome, int http_status, const c
     };
     snprintf(record.id, sizeof(record.id), "%s", job->id);
     snprintf(record.model, sizeof(record.model), "%s", sh_served_model_name(job->served));
+    snprintf(record.key, sizeof(record.key), "%s", job->key_name);
     snprintf(record.error, sizeof(record.error), "%s", error);
     if (job->answer != NULL) {
         sh_usage usage = sh_answer_usage(job->answer);
+        sh_quota_charge(job->quota, 0, usage.completion_tokens);
         record.finish = job->answer->choices[0].finish;
         record.prompt_tokens = usage.prompt_tokens;
         record.cached_tokens = usage.cached_tokens;
@@ -246,6 +253,11 @@ static void on_event(void *arg, const sh_event *event)
     job_sequence *sequence = arg;
     sh_job *job = sequence->job;
     sh_choice *choice = sequence->choice;
+    if (event->kind == SH_EVENT_PROMPT_TOKEN) {
+        /* It is sent with the first token of the answer. */
+        sh_answer_event(job->answer, choice, event);
+        return;
+    }
     if (event->kind == SH_EVENT_TOKEN)
         token_time(sequence);
     else
@@ -260,17 +272,36 @@ static void on_event(void *arg, const sh_event *event)
         choice_send(job, choice);
 }
 
-/* The request's values, else the model's own. Each choice has its own seed, or they would all be
- * the same. */
+sh_api_sampling sh_api_sampling_of(const sh_api *api, const sh_served_model *served)
+{
+    sh_sampling_recommended model = sh_model_text_sampling(sh_served_model_text(served));
+    sh_api_sampling out = {.temperature = model.temperature,
+                           .top_p = model.top_p,
+                           .repetition_penalty = model.repetition_penalty,
+                           .top_k = model.top_k,
+                           .seed = -1};
+    const sh_api_sampling *given = api->opts->sampling;
+    if (given == NULL) return out;
+    if (!isnan(given->temperature)) out.temperature = given->temperature;
+    if (!isnan(given->top_p)) out.top_p = given->top_p;
+    if (!isnan(given->min_p)) out.min_p = given->min_p;
+    if (!isnan(given->repetition_penalty)) out.repetition_penalty = given->repetition_penalty;
+    if (given->top_k >= 0) out.top_k = given->top_k;
+    out.seed = given->seed;
+    return out;
+}
+
+/* The request's values, else the server's or the model's. Each choice has its own seed, or they
+ * would all be the same. */
 static sh_sampling sampling_of(const sh_job *job, int choice)
 {
     const sh_job_spec *spec = &job->spec;
-    sh_sampling_recommended own = sh_model_text_sampling(sh_served_model_text(job->served));
+    sh_api_sampling own = sh_api_sampling_of(job->api, job->served);
     sh_sampling s = sh_sampling_default();
     s.temperature = isnan(spec->temperature) ? own.temperature : spec->temperature;
     s.top_p = isnan(spec->top_p) ? own.top_p : spec->top_p;
-    s.top_k = spec->top_k < 0 ? own.top_k : (int)spec->top_k;
-    s.min_p = spec->min_p;
+    s.top_k = (int)(spec->top_k < 0 ? own.top_k : spec->top_k);
+    s.min_p = isnan(spec->min_p) ? own.min_p : spec->min_p;
     s.repetition_penalty = isnan(spec->repetition_penalty) ? own.repetition_penalty
                                                            : spec->repetition_penalty;
     s.repetition_window = (int)spec->repetition_window;
@@ -286,9 +317,12 @@ static sh_sampling sampling_of(const sh_job *job, int choice)
 /* Each of the two kinds fills at most half of the array: readers and model_text.h refuse more. */
 _Static_assert(SH_END_IDS_MAX <= SH_STOP_IDS_MAX / 2, "end ids and stop ids do not fit");
 
+/* An answer of one token ends without them. Clients that score a prompt ask for one and take the
+ * last log-probability for its own, so it must be reported whatever the token is. */
 static int stop_ids_of(const sh_job *job, int32_t out[SH_STOP_IDS_MAX])
 {
     const sh_job_spec *spec = &job->spec;
+    if (spec->echo && spec->logprobs && job->max_tokens == 1 && job->grammar.len == 0) return 0;
     const sh_ids *ends = sh_model_text_end_ids(sh_served_model_text(job->served));
     int count = 0;
     for (int i = 0; i < spec->stop_id_count; i++) out[count++] = spec->stop_ids[i];
@@ -302,6 +336,7 @@ static int max_tokens_of(const sh_job *job, const sh_tokens *prompt)
     const sh_api_opts *opts = job->api->opts;
     int64_t most = sh_served_model_context(job->served) - (int64_t)prompt->count;
     int64_t wanted = job->spec.max_tokens == 0 ? opts->max_tokens : job->spec.max_tokens;
+    if (job->spec.prompt_only) wanted = 1; /* the engine always draws one */
     if (opts->max_tokens_hard > 0 && most > opts->max_tokens_hard) most = opts->max_tokens_hard;
     return (int)(wanted == 0 || wanted > most ? most : wanted);
 }
@@ -313,21 +348,33 @@ static double timeout_of(const sh_job *job)
     return job->spec.timeout_s > 0 ? job->spec.timeout_s : job->api->request_timeout_s;
 }
 
+/* One number for prompt and answer; what was not asked for is left out of the answer. */
+static int logprobs_of(const sh_job_spec *spec)
+{
+    int64_t answer = spec->logprobs ? spec->top_logprobs : -1;
+    int64_t prompt = spec->prompt_logprobs ? spec->prompt_top_logprobs : -1;
+    return (int)(answer > prompt ? answer : prompt);
+}
+
 static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
 {
     const sh_job_spec *spec = &job->spec;
     const sh_tokens *prompt = &job->prompts[choice->prompt];
     int32_t stop_ids[SH_STOP_IDS_MAX];
+    /* A form begins with the message that the answer continues: that part was answered before. */
+    int answered = job->grammar.len > 0 ? (int)prompt->begun : 0;
     job->max_tokens = max_tokens_of(job, prompt);
     sh_sequence_spec out = {
         .client = job->client,
         .prompt = prompt->ids,
         .prompt_count = prompt->count,
-        .max_tokens = job->max_tokens,
-        .min_tokens = (int)spec->min_tokens,
+        .answered = answered,
+        .max_tokens = job->max_tokens + answered,
+        .min_tokens = spec->min_tokens > 0 ? (int)spec->min_tokens + answered : 0,
         .stop_ids = stop_ids,
         .stop_id_count = stop_ids_of(job, stop_ids),
-        .logprobs = spec->logprobs ? (int)spec->top_logprobs : -1,
+        .score_from = sh_answer_score_from(spec),
+        .logprobs = logprobs_of(spec),
         .sampling = sampling_of(job, choice->index),
         .grammar = sh_buf_str(&job->grammar),
         .timeout_ms = (int64_t)ceil(timeout_of(job) * 1000),
@@ -359,6 +406,7 @@ static sh_status job_submit(sh_job *job, sh_err *err)
 {
     sh_status status = SH_OK;
     if (job->api->opts->log_prompts) prompt_log(job);
+    if (job->spec.seed < 0) job->spec.seed = sh_api_sampling_of(job->api, job->served).seed;
     if (job->spec.seed < 0) {
         status = sh_random_bytes(&job->spec.seed, sizeof(job->spec.seed), err);
         job->spec.seed &= INT64_MAX;
@@ -374,6 +422,7 @@ static sh_status job_submit(sh_job *job, sh_err *err)
     job->sequences = sh_alloc_array((size_t)job->answer->count, sizeof(job_sequence));
     for (int i = 0; status == SH_OK && i < job->answer->count; i++)
         status = choice_submit(job, &job->answer->choices[i], err);
+    sh_quota_charge(job->quota, sh_answer_usage(job->answer).prompt_tokens, 0);
     return status;
 }
 
@@ -385,6 +434,8 @@ static void job_prepare(void *arg)
     job->refused = true;
     if (atomic_load_explicit(&job->gone, memory_order_relaxed)) return;
     if (!sh_api_parse(job->api, job->body, &spec->json, &job->json_values, &job->error)) return;
+    if (job->fields != NULL && cJSON_IsObject(spec->json))
+        sh_fields_unknown(job->fields, spec->json, &job->unknown);
     if (!job->format->read(spec, &job->error)) return;
     if (!sh_served_model_check_name(job->served, spec->model, &job->error)) return;
     if (!sh_form_check(job->served, spec, &job->error)) return;
@@ -454,6 +505,8 @@ static void on_prepared(void *arg)
     free(job->body_copy);
     job->body_copy = NULL;
     if (job->req != NULL) sh_http_body_done(job->req);
+    if (job->req != NULL && job->unknown.len > 0)
+        sh_http_add_header(job->req, "X-Shoal-Ignored-Fields", job->unknown.ptr);
     if (!job->refused) job->refused = !answers_fit(job, &job->error);
     if (job->req != NULL && !job->refused && job->must_compile)
         job_hand_over(job, job->api->form_worker, job_compile, on_ready);
@@ -482,17 +535,43 @@ static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_job_format
     job->api = api;
     job->req = req;
     job->format = format;
+    job->fields = ((const sh_endpoint *)sh_http_route_of(req)->data)->fields;
     job->served = sh_served_model_take(api->served);
     job->body = sh_http_body(req);
     job->client = sh_http_client_of(req); /* requests of one client share its turn */
     job->start_ns = job->sent_ns = sh_http_start_ns(req);
     job->time_us = sh_clock_unix_us();
     snprintf(job->id, sizeof(job->id), "%s", sh_http_id(req));
+    snprintf(job->key_name, sizeof(job->key_name), "%s", sh_http_key_name(req));
     job->next = api->jobs;
     if (api->jobs != NULL) api->jobs->prev = job;
     api->jobs = job;
     api->job_count++;
     return job;
+}
+
+static bool model_is_allowed(const sh_http_key_info *key, const sh_served_model *served,
+                             sh_api_error *error)
+{
+    sh_api_error other;
+    for (size_t i = 0; i < key->model_count; i++)
+        if (sh_served_model_check_name(served, key->models[i], &other)) return true;
+    return key->model_count == 0 || sh_api_fail(error, 403, "model_not_allowed", "model",
+                                                "the key '%s' may not use the model '%s'",
+                                                key->name, sh_served_model_name(served));
+}
+
+/* What the key of the request allows, if it has a name. */
+static bool quota_take(sh_job *job, sh_api_error *error)
+{
+    const sh_http_key_info *key = sh_http_keys_named(job->api->keys, job->key_name);
+    if (key == NULL) return true;
+    sh_quota *quota = sh_quotas_of(job->api->quotas, key);
+    if (!model_is_allowed(key, job->served, error)) return false;
+    bool taken = sh_quota_take(quota, key, sh_clock_ns(), error);
+    sh_quota_headers(quota, key, job->req);
+    if (taken) job->quota = quota;
+    return taken;
 }
 
 /* Refuses a request because no model is available. */
@@ -523,7 +602,7 @@ void sh_job_start(sh_api *api, sh_http_request *req, const sh_job_format *format
     }
     sh_job *job = job_create(api, req, format);
     sh_http_watch_client(req, on_gone, on_drained, job);
-    if (!retry_key_read(job, &error)) {
+    if (!quota_take(job, &error) || !retry_key_read(job, &error)) {
         job_fail(job, &error);
         return;
     }

@@ -18,6 +18,13 @@ enum { SH_CHOICES_MAX = 128 };
 
 typedef enum { SH_TOOLS_AUTO, SH_TOOLS_NONE, SH_TOOLS_REQUIRED, SH_TOOLS_NAMED } sh_tool_choice;
 
+/* How the prompt of a chat ends. */
+typedef enum {
+    SH_PROMPT_OPENS_ANSWER,
+    SH_PROMPT_CONTINUES, /* inside the last message, which the answer goes on with */
+    SH_PROMPT_CLOSED,    /* after the last message */
+} sh_prompt_end;
+
 /* Text, or ids when text.ptr is NULL. */
 typedef struct {
     sh_str text;
@@ -55,18 +62,21 @@ typedef struct {
     cJSON *variables; /* of the template; NULL: none */
     sh_tool_choice tool_choice;
     bool parallel_calls;
+    sh_prompt_end prompt_end;
 
     /* not chat */
     sh_prompt *prompts;
     size_t prompt_count;
+    sh_str suffix; /* what follows the answer: it fills the middle; empty: nothing */
     bool echo;
+    bool prompt_only; /* no answer is wanted: max_tokens was given as 0 */
 
-    /* sampling; NAN or -1: the model's own settings */
+    /* sampling; NAN or -1: the settings of the server or the model */
     double temperature, top_p, min_p;
     int64_t top_k;
     double repetition_penalty, presence_penalty, frequency_penalty;
     int64_t repetition_window;
-    int64_t seed; /* -1: any */
+    int64_t seed; /* -1: the server's, or any */
     const int32_t *bias_ids;
     const float *bias;
     int bias_count;
@@ -87,6 +97,8 @@ typedef struct {
     /* what to report */
     bool logprobs;
     int64_t top_logprobs;
+    bool prompt_logprobs; /* of the prompt's tokens, too */
+    int64_t prompt_top_logprobs;
     bool token_ids;
     bool stream;
     bool include_usage;

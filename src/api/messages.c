@@ -153,6 +153,15 @@ bool sh_messages_shape(cJSON *messages, sh_api_error *err)
     return true;
 }
 
+bool sh_messages_begin_answer(const cJSON *messages)
+{
+    const cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
+    const char *role = string_of(last, "role"), *content = string_of(last, "content");
+    const cJSON *calls = cJSON_GetObjectItemCaseSensitive(last, "tool_calls");
+    return role != NULL && strcmp(role, "assistant") == 0 && content != NULL &&
+           content[0] != '\0' && (calls == NULL || calls->child == NULL);
+}
+
 static bool name_is_good(const char *name)
 {
     size_t len = strlen(name);

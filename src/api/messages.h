@@ -21,4 +21,8 @@ bool sh_tools_check(const cJSON *tools, sh_api_error *err);
 const char *sh_tool_name(const cJSON *tool);
 const cJSON *sh_tools_find(const cJSON *tools, const char *name);
 
+/* Whether the last message is the beginning of an answer: the assistant's, with text and without
+ * calls. */
+bool sh_messages_begin_answer(const cJSON *messages);
+
 #endif

@@ -144,7 +144,10 @@ static void histogram_write(sh_buf *out, const char *name, const char *help, con
 
 static void http_write(sh_buf *out, const sh_metrics *metrics)
 {
-    head(out, "shoal_http_requests_total", "counter", "HTTP requests by method, route and status.");
+    head(out, "shoal_http_requests_total", "counter",
+         "HTTP requests by method, route and status. Many of 401: wrong keys, or "
+         "somebody guesses; of 429: the queue is full, or keys reach their limits; of 5xx: see the "
+         "log.");
     for (int i = 0; i < metrics->http_count; i++) {
         const http_row *row = &metrics->http[i];
         sh_buf_addf(out,
@@ -152,45 +155,64 @@ static void http_write(sh_buf *out, const sh_metrics *metrics)
                     row->method, row->route, row->status, (long long)row->count);
     }
     histogram_write(out, "shoal_http_request_duration_seconds",
-                    "Time from the first byte of a request to the end of its response.",
+                    "Time from the first byte of a request to the end of its response, streams "
+                    "included: long answers take long.",
                     &metrics->http_seconds);
 }
 
 static void generation_write(sh_buf *out, const sh_metrics *m)
 {
-    head(out, "shoal_requests_total", "counter", "Requests to the model by outcome.");
+    head(out, "shoal_requests_total", "counter",
+         "Requests to the model by outcome. error and timeout should not rise; refused cost the "
+         "model "
+         "nothing: bad fields, no key, a full queue.");
     for (int i = 0; i < SH_OUTCOME_COUNT; i++)
         sh_buf_addf(out, "shoal_requests_total{outcome=\"%s\"} %lld\n",
                     sh_outcome_name((sh_outcome)i), (long long)m->outcomes[i]);
-    single(out, "shoal_prompt_tokens_total", "counter", "Tokens in prompts.",
+    single(out, "shoal_prompt_tokens_total", "counter",
+           "Tokens in prompts, whether computed or found in the prefix cache.",
            (double)m->prompt_tokens);
     single(out, "shoal_prompt_tokens_cached_total", "counter",
-           "Tokens in prompts found in the prefix cache.", (double)m->cached_tokens);
-    single(out, "shoal_generated_tokens_total", "counter", "Tokens generated.",
-           (double)m->generated_tokens);
+           "Tokens in prompts that were found in the prefix cache and cost nothing.",
+           (double)m->cached_tokens);
+    single(out, "shoal_generated_tokens_total", "counter",
+           "Tokens generated; their rate is the throughput.", (double)m->generated_tokens);
     histogram_write(out, "shoal_request_duration_seconds",
                     "Time from a request to the end of its answer.", &m->request_seconds);
-    histogram_write(out, "shoal_time_to_first_token_seconds",
-                    "Time from a request to the first token of its answer.",
-                    &m->first_token_seconds);
-    histogram_write(out, "shoal_inter_token_seconds", "Time between two tokens of an answer.",
+    histogram_write(
+        out, "shoal_time_to_first_token_seconds",
+        "Time from a request to the first token of its answer: queue and prompt. Rising "
+        "with shoal_queue_seconds: more requests than the ranks can serve.",
+        &m->first_token_seconds);
+    histogram_write(out, "shoal_inter_token_seconds",
+                    "Time between two tokens of an answer, as a reader sees it. Rising: larger "
+                    "batches, long prompts of others, or a slow rank or link.",
                     &m->gap_seconds);
-    histogram_write(out, "shoal_queue_seconds", "Time that a request waited in the queue.",
-                    &m->queue_seconds);
+    histogram_write(
+        out, "shoal_queue_seconds",
+        "Time that a request waited for a place in the batch. Above a second: more load "
+        "than slots.",
+        &m->queue_seconds);
 }
 
 static void process_write(sh_buf *out, const sh_metrics_now *now)
 {
     sh_process_usage host = sh_process_usage_read();
-    head(out, "shoal_build_info", "gauge", "Version of this program, as a label.");
+    head(out, "shoal_build_info", "gauge",
+         "Version of this program, as a label; the value is always 1.");
     sh_buf_addf(out, "shoal_build_info{version=\"%s\"} 1\n", sh_version());
-    single(out, "process_start_time_seconds", "gauge", "Unix time at which the API started.",
+    single(out, "process_start_time_seconds", "gauge",
+           "Unix time at which the API process started. Changing often: "
+           "it restarts, see the log.",
            (double)sh_clock_unix_us() * 1e-6 - now->uptime_s);
-    single(out, "process_cpu_seconds_total", "counter", "CPU time of the API process.", host.cpu_s);
-    single(out, "process_resident_memory_bytes", "gauge", "Resident memory of the API process.",
-           (double)host.resident_bytes);
-    single(out, "process_open_fds", "gauge", "Open file descriptors of the API process.",
-           host.open_files);
+    single(out, "process_cpu_seconds_total", "counter",
+           "CPU time of the API process in seconds. Near one second per "
+           "second: the API is the bottleneck.",
+           host.cpu_s);
+    single(out, "process_resident_memory_bytes", "gauge",
+           "Resident memory of the API process in bytes.", (double)host.resident_bytes);
+    single(out, "process_open_fds", "gauge",
+           "Open file descriptors of the API process; one per connection.", host.open_files);
 }
 
 struct metric_row {
@@ -203,60 +225,90 @@ struct metric_row {
 /* Numbers in the engine's stats, by their path. A number that the engine does not send is left
  * out. */
 static const struct metric_row engine_rows[] = {
-    {"waiting", "shoal_engine_queue_requests", "gauge", "Requests waiting in the queue."},
-    {"waiting_max", "shoal_engine_queue_limit_requests", "gauge", "Capacity of the queue."},
+    {"waiting", "shoal_engine_queue_requests", "gauge",
+     "Requests waiting in the queue. Above 0 for long: more load than slots or KV blocks."},
+    {"waiting_max", "shoal_engine_queue_limit_requests", "gauge",
+     "Requests that may wait (--queue-max); more are refused with 429."},
     {"running", "shoal_engine_running_requests", "gauge", "Requests in the batch."},
-    {"slots", "shoal_engine_batch_limit_requests", "gauge", "Capacity of the batch."},
+    {"slots", "shoal_engine_batch_limit_requests", "gauge",
+     "Requests that fit into the batch (--slots)."},
     {"world_size", "shoal_engine_ranks", "gauge", "Ranks in the group."},
     {"counts.missing_ranks", "shoal_engine_missing_ranks", "gauge",
-     "Ranks that the group goes on without, until they come back."},
+     "Ranks that the group goes on without until they come back. Above 0: a host needs attention."},
     {"counts.group_changes", "shoal_engine_group_changes_total", "counter",
      "Times the group re-formed because ranks came in or left."},
+    {"counts.group_failures", "shoal_engine_group_failures_total", "counter",
+     "Times the group was lost, to a rank or a link. Each is in the log with its reason."},
     {"imbalance.ratio", "shoal_engine_imbalance_ratio", "gauge",
-     "Compute time of the slowest rank over the mean of all; 1 is perfectly even."},
+     "Compute time of the slowest rank over the mean of all; 1 is perfectly even. Above 1.2: "
+     "consider --rebalance."},
     {"imbalance.rank", "shoal_engine_slowest_rank", "gauge", "Number of that rank."},
-    {"step_s", "shoal_engine_step_seconds_total", "counter", "Time spent in steps."},
+    {"step_s", "shoal_engine_step_seconds_total", "counter",
+     "Time spent in steps. Its rate is how busy the ranks are: 1 is all of the time."},
     {"schedule_s", "shoal_engine_schedule_seconds_total", "counter",
-     "Time spent making plans and sending events."},
+     "Time spent making plans and sending events, between steps. It should stay a few percent of "
+     "that in steps."},
     {"mask_s", "shoal_engine_mask_seconds_total", "counter",
      "Time spent on grammars and masks, which is part of making plans."},
     {"counts.requests", "shoal_engine_requests_total", "counter",
-     "Requests received, including refused ones."},
-    {"counts.refused", "shoal_engine_refused_requests_total", "counter", "Requests refused."},
+     "Requests received, including refused ones; a request with n answers counts n times."},
+    {"counts.refused", "shoal_engine_refused_requests_total", "counter",
+     "Requests refused by the engine, mostly because the queue was full."},
     {"counts.finished", "shoal_engine_finished_requests_total", "counter", "Requests finished."},
-    {"counts.failed", "shoal_engine_failed_requests_total", "counter", "Requests that failed."},
+    {"counts.failed", "shoal_engine_failed_requests_total", "counter",
+     "Requests that failed: with their group, at their time limit, or for a reason of their own."},
     {"counts.cancelled", "shoal_engine_cancelled_requests_total", "counter",
-     "Requests cancelled by their clients."},
+     "Requests cancelled, because their clients left or a stop string had ended the answer."},
     {"counts.paused", "shoal_engine_paused_requests_total", "counter",
-     "Times a request was paused, to be computed again later."},
-    {"counts.prompt_tokens", "shoal_engine_prompt_tokens_total", "counter", "Tokens in prompts."},
+     "Times a request was paused for lack of KV blocks, to be computed again later. Rising: raise "
+     "--kv-tokens or lower --slots."},
+    {"counts.prompt_tokens", "shoal_engine_prompt_tokens_total", "counter",
+     "Tokens in prompts, whether computed or cached."},
     {"counts.cached_tokens", "shoal_engine_prompt_tokens_cached_total", "counter",
      "Tokens in prompts found in the prefix cache."},
     {"counts.answer_tokens", "shoal_engine_generated_tokens_total", "counter", "Tokens generated."},
-    {"counts.drafts_tried", "shoal_engine_draft_tokens_total", "counter", "Draft tokens tried."},
+    {"counts.drafts_tried", "shoal_engine_draft_tokens_total", "counter",
+     "Draft tokens that steps verified."},
     {"counts.drafts_kept", "shoal_engine_draft_tokens_kept_total", "counter",
-     "Draft tokens that were right."},
+     "Draft tokens that were right; over those tried: how well drafting works."},
     {"counts.redone_tokens", "shoal_engine_redone_tokens_total", "counter",
      "Tokens computed again after wrong drafts, in models with fixed-size state."},
     {"counts.constrained", "shoal_engine_constrained_requests_total", "counter",
      "Requests whose answers are bound to a grammar."},
     {"counts.masks_used", "shoal_engine_masks_total", "counter", "Draws with a mask."},
     {"counts.masks_sent", "shoal_engine_masks_sent_total", "counter",
-     "Masks that were new to the ranks."},
+     "Masks that were new to the ranks and had to be sent."},
     {"counts.forced_tokens", "shoal_engine_forced_tokens_total", "counter",
      "Tokens generated that a grammar left no choice about: not drawn, or drafted and right."},
-    {"counts.steps", "shoal_engine_steps_total", "counter", "Steps run."},
-    {"kv.blocks", "shoal_engine_kv_blocks", "gauge", "KV blocks in total."},
+    {"counts.steps", "shoal_engine_steps_total", "counter", "Steps run, one forward pass each."},
+    {"kv.blocks", "shoal_engine_kv_blocks", "gauge", "KV blocks in total, of 32 tokens each."},
     {"kv.free", "shoal_engine_kv_free_blocks", "gauge",
-     "KV blocks not held by a request, including cached ones."},
-    {"kv.cached", "shoal_engine_kv_cached_blocks", "gauge", "KV blocks kept for reuse."},
+     "KV blocks not held by a request, including cached ones. Near 0: requests wait or are "
+     "paused."},
+    {"kv.cached", "shoal_engine_kv_cached_blocks", "gauge",
+     "KV blocks kept for prompts that begin the same."},
+};
+
+/* The engine's histograms, by their name in the stats. Without a row one is not written. */
+static const struct {
+    const char *name, *help;
+} histogram_helps[] = {
+    {"step_seconds", "Duration of a step: all ranks, links included. It bounds the time between "
+                     "two tokens."},
+    {"batch_tokens", "Tokens of a step: one for each answer, and those of prompts."},
+    {"batch_sequences", "Requests that took part in a step."},
+    {"queue_seconds", "Time that a request waited for a place in the batch."},
+    {"ttft_seconds", "Time from a request's arrival at the engine to its first token."},
+    {"inter_token_seconds", "Time between two tokens of an answer, at the engine. Shorter than "
+                            "shoal_inter_token_seconds: the API or the network is slow."},
 };
 
 /* Numbers of each rank. */
 static const struct metric_row rank_rows[] = {
-    {"cpu_s", "shoal_rank_cpu_seconds_total", "counter", "CPU time of a rank."},
+    {"cpu_s", "shoal_rank_cpu_seconds_total", "counter", "CPU time of a rank, all threads."},
     {"compute_s", "shoal_rank_forward_seconds_total", "counter",
-     "Time spent in forward passes, without collectives."},
+     "Time spent in forward passes, without collectives. Uneven between ranks: the shares do not "
+     "fit the machines."},
     {"own_s", "shoal_rank_own_seconds_total", "counter",
      "Time spent in steps outside forward passes and collectives."},
     {"steps", "shoal_rank_steps_total", "counter", "Steps run by a rank."},
@@ -264,7 +316,15 @@ static const struct metric_row rank_rows[] = {
     {"memory.weights", "shoal_rank_weights_bytes", "gauge", "Memory for weights of a rank."},
     {"memory.kv", "shoal_rank_kv_bytes", "gauge", "Memory for KV blocks of a rank."},
     {"memory.scratch", "shoal_rank_scratch_bytes", "gauge", "Memory for buffers of a rank."},
-    {"memory.resident", "shoal_rank_resident_memory_bytes", "gauge", "Resident memory of a rank."},
+    {"memory.resident", "shoal_rank_resident_memory_bytes", "gauge",
+     "Resident memory of a rank's process."},
+    {"memory.available", "shoal_rank_available_memory_bytes", "gauge",
+     "Memory that is available on a rank's host. Near 0: it swaps, and everything becomes slow."},
+    {"temperature_c", "shoal_rank_temperature_celsius", "gauge",
+     "Temperature of a rank's processor, where the host tells it. High and with falling speed: "
+     "cooling."},
+    {"power_w", "shoal_rank_power_watts", "gauge",
+     "Power that a rank's host draws, where the host tells it."},
 };
 
 /* Numbers of each kind of collective on each rank. */
@@ -272,7 +332,8 @@ static const struct metric_row collective_rows[] = {
     {"calls", "shoal_rank_collectives_total", "counter", "Collectives by kind."},
     {"bytes", "shoal_rank_collective_bytes_total", "counter", "Bytes moved by collectives."},
     {"seconds", "shoal_rank_collective_seconds_total", "counter",
-     "Time spent in collectives; for plans, on ranks other than 0, it includes waiting for work."},
+     "Time spent in collectives; for plans, on ranks other than 0, it includes waiting for work. "
+     "Sums that take as long as forward passes: the links are the bottleneck."},
 };
 
 /* NAN when it is not a number. */
@@ -293,23 +354,45 @@ static const cJSON *path_find(const cJSON *obj, const char *path)
     return obj;
 }
 
+static const char *histogram_help(const char *name)
+{
+    for (size_t i = 0; i < SH_COUNT_OF(histogram_helps); i++)
+        if (strcmp(histogram_helps[i].name, name) == 0) return histogram_helps[i].help;
+    return NULL;
+}
+
 /* Writes a histogram of the engine: {"count", "sum", "buckets": [[bound, cumulative count], ...]}
  */
 static void engine_histogram_write(sh_buf *out, const cJSON *item)
 {
     double count = number_at(item, "count"), sum = number_at(item, "sum");
     const cJSON *buckets = cJSON_GetObjectItemCaseSensitive(item, "buckets");
+    const char *help = histogram_help(item->string);
     char name[96];
     snprintf(name, sizeof(name), "shoal_engine_%s", item->string);
-    if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(name)) return;
-    if (!isfinite(count) || !isfinite(sum) || !cJSON_IsArray(buckets)) return;
-    head(out, name, "histogram", "Measured by the engine.");
+    if (help == NULL || !isfinite(count) || !isfinite(sum) || !cJSON_IsArray(buckets)) return;
+    head(out, name, "histogram", help);
     for (const cJSON *bucket = buckets->child; bucket != NULL; bucket = bucket->next)
         sh_buf_addf(out, "%s_bucket{le=\"%g\"} %.0f\n", name,
                     cJSON_GetNumberValue(cJSON_GetArrayItem(bucket, 0)),
                     cJSON_GetNumberValue(cJSON_GetArrayItem(bucket, 1)));
     sh_buf_addf(out, "%s_bucket{le=\"+Inf\"} %.0f\n%s_sum %.9g\n%s_count %.0f\n", name, count, name,
                 sum, name, count);
+}
+
+/* A group that is not formed has no rank that works. */
+static void ranks_up_write(sh_buf *out, const sh_metrics_now *now, const cJSON *ranks)
+{
+    const cJSON *missing = cJSON_GetObjectItemCaseSensitive(now->engine, "missing");
+    head(out, "shoal_rank_up", "gauge",
+         "1 while a rank takes part in the group; 0 while it is missing, or the group is not "
+         "formed. At 0 for longer than a restart takes: look at that host.");
+    for (const cJSON *rank = ranks->child; rank != NULL; rank = rank->next)
+        sh_buf_addf(out, "shoal_rank_up{rank=\"%.0f\"} %d\n", number_at(rank, "rank"),
+                    now->engine_up);
+    for (const cJSON *rank = missing == NULL ? NULL : missing->child; rank != NULL;
+         rank = rank->next)
+        sh_buf_addf(out, "shoal_rank_up{rank=\"%.0f\"} 0\n", cJSON_GetNumberValue(rank));
 }
 
 static void ranks_write(sh_buf *out, const cJSON *ranks)
@@ -344,7 +427,9 @@ static void collectives_write(sh_buf *out, const cJSON *ranks)
 
 static void engine_write(sh_buf *out, const sh_metrics_now *now)
 {
-    single(out, "shoal_engine_up", "gauge", "1 when the engine is connected and ready.",
+    single(out, "shoal_engine_up", "gauge",
+           "1 when the engine is connected and its group is formed; 0: nothing can "
+           "be served now.",
            now->engine_up ? 1 : 0);
     for (size_t i = 0; i < SH_COUNT_OF(engine_rows); i++) {
         const cJSON *item = path_find(now->engine, engine_rows[i].path);
@@ -357,6 +442,7 @@ static void engine_write(sh_buf *out, const sh_metrics_now *now)
         engine_histogram_write(out, item);
     const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(now->engine, "ranks");
     if (!cJSON_IsArray(ranks)) return;
+    ranks_up_write(out, now, ranks);
     ranks_write(out, ranks);
     collectives_write(out, ranks);
 }
@@ -364,17 +450,22 @@ static void engine_write(sh_buf *out, const sh_metrics_now *now)
 void sh_metrics_write(const sh_metrics *metrics, const sh_metrics_now *now, sh_buf *out)
 {
     http_write(out, metrics);
-    single(out, "shoal_http_connections", "gauge", "Open connections.", now->connections);
+    single(out, "shoal_http_connections", "gauge",
+           "Open connections of clients; --connections limits them.", now->connections);
     generation_write(out, metrics);
-    single(out, "shoal_requests_running", "gauge", "Requests submitted to the engine.",
+    single(out, "shoal_requests_running", "gauge", "Requests at the engine, waiting ones included.",
            now->running);
     single(out, "shoal_requests_held", "gauge",
-           "Requests that wait for a lost engine or rank to come back.", now->replay.held);
+           "Requests that wait for a lost engine or rank to come back. Above 0: the group is "
+           "re-forming.",
+           now->replay.held);
     single(out, "shoal_requests_replayed_total", "counter",
            "Answers that went on after their engine or a rank was lost.",
            (double)now->replay.replays);
     single(out, "shoal_requests_given_up_total", "counter",
-           "Requests that were ended because the ranks were lost whenever they ran.",
+           "Requests that were ended because the ranks were lost whenever they ran. Above 0: a "
+           "bug; see "
+           "the log.",
            (double)now->replay.given_up);
     engine_write(out, now);
     process_write(out, now);

@@ -16,6 +16,7 @@ extern const sh_job_format sh_openai_completion;
 
 extern const sh_field_table sh_openai_chat_fields;
 extern const sh_field_table sh_openai_completion_fields;
+extern const char sh_openai_chat_rules[], sh_openai_completion_rules[];
 
 bool sh_openai_chat_read(sh_job_spec *spec, sh_api_error *err);
 bool sh_openai_completion_read(sh_job_spec *spec, sh_api_error *err);

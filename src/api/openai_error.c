@@ -40,15 +40,8 @@ static void error_write(const sh_api_error *error, sh_buf *out)
     sh_write_end(&w, '}');
 }
 
-static const char error_schema[] =
-    "{\"type\":\"object\",\"required\":[\"error\",\"detail\"],\"properties\":{\"error\":{"
-    "\"type\":\"object\",\"required\":[\"message\",\"type\",\"code\",\"param\"],\"properties\":{"
-    "\"message\":{\"type\":\"string\"},\"type\":{\"type\":\"string\"},\"code\":{\"type\":["
-    "\"string\",\"null\"]},\"param\":{\"type\":[\"string\",\"null\"]}}},\"detail\":{\"type\":"
-    "\"string\"}}}";
-
 const sh_dialect sh_openai = {
     .error_status = error_status,
     .error = error_write,
-    .error_schema = error_schema,
+    .error_schema = "{\"$ref\":\"#/components/schemas/Error\"}",
 };

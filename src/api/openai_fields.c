@@ -13,6 +13,10 @@
 #define WITHIN(...) .min = SH_MIN_OF(__VA_ARGS__), .max = SH_MAX_OF(__VA_ARGS__)
 #define WHOLE_MAX 9007199254740992.0 /* 2^53: a double represents all integers up to it */
 
+#define MAX_TOKENS_MEANING                                                                         \
+    "Longest answer in tokens. Default and maximum are what the context holds after the prompt, "  \
+    "unless the server is configured otherwise."
+
 static const sh_field stream_rows[] = {
     {.name = "include_usage",
      .type = SH_FIELD_BOOL,
@@ -27,10 +31,12 @@ static const sh_field stream_rows[] = {
 static const sh_field_table stream_fields = {stream_rows, SH_COUNT_OF(stream_rows), NULL};
 
 static const char response_schema[] =
-    "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"type\":\"string\","
-    "\"enum\":[\"text\",\"json_object\",\"json_schema\"]},\"json_schema\":{\"type\":\"object\","
-    "\"required\":[\"schema\"],\"properties\":{\"name\":{\"type\":\"string\"},\"strict\":{"
-    "\"type\":\"boolean\"},\"schema\":{\"type\":\"object\"}}}}}";
+    "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"enum\":["
+    "\"text\",\"json_object\",\"json_schema\"]}},\"allOf\":[{\"if\":{\"properties\":{\"type\":{"
+    "\"const\":\"json_schema\"}}},\"then\":{\"required\":[\"json_schema\"],\"properties\":{"
+    "\"json_schema\":{\"type\":\"object\",\"required\":[\"schema\"],\"properties\":{"
+    "\"schema\":{\"type\":\"object\"}}}}}},{\"if\":{\"properties\":{\"type\":{\"const\":"
+    "\"json_object\"}}},\"then\":{\"properties\":{\"schema\":{\"type\":\"object\"}}}}]}";
 
 static const char choice_schema[] = "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":"
                                     "\"string\"}}";
@@ -85,37 +91,31 @@ static const sh_field shared_rows[] = {
      .max = 512,
      .meaning = "Name of the served model, or `default`. May be left out.",
      AT(spec.model)},
-    {.name = "max_tokens",
-     .type = SH_FIELD_INT,
-     WITHIN(SH_BOUNDS_MAX_TOKENS),
-     .meaning = "Longest answer in tokens. Default and maximum are what the context holds after "
-                "the prompt, unless the server is configured otherwise.",
-     AT(spec.max_tokens)},
     {.name = "temperature",
      .type = SH_FIELD_NUMBER,
      WITHIN(SH_BOUNDS_TEMPERATURE),
      .meaning = "Randomness of the choice; 0 always takes the likeliest token. Default: the "
-                "model's own setting, else 1.",
+                "server's setting, else the model's own, else 1.",
      AT(spec.temperature)},
     {.name = "top_p",
      .type = SH_FIELD_NUMBER,
      WITHIN(SH_BOUNDS_TOP_P),
      .meaning =
          "Choose among the likeliest tokens that together reach this probability. Default: the "
-         "model's own setting, else 1.",
+         "server's setting, else the model's own, else 1.",
      AT(spec.top_p)},
     {.name = "top_k",
      .type = SH_FIELD_INT,
      .min = -1,
      .max = SH_MAX_OF(SH_BOUNDS_TOP_K),
      .meaning = "Choose among this many of the likeliest tokens; 0 or -1: all. Default: the "
-                "model's own setting, else all.",
+                "server's setting, else the model's own, else all.",
      AT(spec.top_k)},
     {.name = "min_p",
      .type = SH_FIELD_NUMBER,
      WITHIN(SH_BOUNDS_MIN_P),
-     .fallback = "0",
-     .meaning = "Leave out tokens whose probability is below this fraction of the likeliest's.",
+     .meaning = "Leave out tokens whose probability is below this fraction of the likeliest's. "
+                "Default: the server's setting, else 0.",
      AT(spec.min_p)},
     {.name = "repetition_penalty",
      .type = SH_FIELD_NUMBER,
@@ -123,7 +123,7 @@ static const sh_field shared_rows[] = {
      .max = SH_MAX_OF(SH_BOUNDS_REPETITION_PENALTY),
      .meaning = "A value above 1 makes tokens among the last repetition_context_size less likely; "
                 "0 or 1: off; otherwise at least 0.01. "
-                "Default: the model's own setting, else off.",
+                "Default: the server's setting, else the model's own, else off.",
      AT(spec.repetition_penalty)},
     {.name = "repetition_context_size",
      .type = SH_FIELD_INT,
@@ -146,8 +146,9 @@ static const sh_field shared_rows[] = {
     {.name = "logit_bias",
      .type = SH_FIELD_JSON,
      .kinds = SH_KIND_OBJECT,
-     .schema = "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"number\","
-               "\"minimum\":-100,\"maximum\":100}}",
+     .schema = "{\"type\":\"object\",\"maxProperties\":1024,\"propertyNames\":{\"pattern\":"
+               "\"^[0-9]+$\"},\"additionalProperties\":{\"type\":\"number\",\"minimum\":-100,"
+               "\"maximum\":100}}",
      .meaning = "Added to the logits of tokens, by token id.",
      AT(logit_bias)},
     {.name = "seed",
@@ -155,7 +156,7 @@ static const sh_field shared_rows[] = {
      .min = -1,
      .max = WHOLE_MAX,
      .fallback = "-1",
-     .meaning = "The same seed gives the same answer; -1: a random seed.",
+     .meaning = "The same seed gives the same answer; -1: the server's, else a random one.",
      AT(spec.seed)},
     {.name = "n",
      .type = SH_FIELD_INT,
@@ -167,14 +168,16 @@ static const sh_field shared_rows[] = {
     {.name = "stop",
      .type = SH_FIELD_JSON,
      .kinds = SH_KIND_STRING | SH_KIND_ARRAY,
-     .schema = "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":"
-               "\"string\"}}]}",
+     .schema = "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":512},{\"type\":"
+               "\"array\",\"maxItems\":32,\"items\":{\"type\":\"string\",\"minLength\":1,"
+               "\"maxLength\":512}}]}",
      .meaning = "Strings that end the answer; they are not part of it.",
      AT(stop)},
     {.name = "stop_token_ids",
      .type = SH_FIELD_JSON,
      .kinds = SH_KIND_ARRAY,
-     .schema = "{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}}",
+     .schema = "{\"type\":\"array\",\"maxItems\":32,\"items\":{\"type\":\"integer\","
+               "\"minimum\":0,\"maximum\":2147483647}}",
      .meaning = "Tokens that end the answer; they are not part of it.",
      AT(stop_token_ids)},
     {.name = "min_tokens",
@@ -197,6 +200,12 @@ static const sh_field shared_rows[] = {
      .type = SH_FIELD_OBJECT,
      .inner = &stream_fields,
      .meaning = "Options of the stream."},
+    {.name = "prompt_logprobs",
+     .type = SH_FIELD_INT,
+     WITHIN(SH_BOUNDS_LOGPROBS),
+     .meaning = "Report the log-probability of each token of the prompt but the first, and of this "
+                "many of the likeliest.",
+     AT(prompt_logprobs)},
     {.name = "return_token_ids",
      .type = SH_FIELD_BOOL,
      .fallback = "false",
@@ -337,29 +346,17 @@ static const sh_field shared_rows[] = {
      .meaning = "Special tokens in the answer."},
     {.name = "truncate_prompt_tokens", .type = SH_FIELD_REFUSED, .meaning = "Truncated prompts."},
     {.name = "logits_processors", .type = SH_FIELD_REFUSED, .meaning = "Code in the sampler."},
-    {.name = "prompt_logprobs",
-     .type = SH_FIELD_REFUSED,
-     .meaning = "Log-probabilities of the prompt's tokens."},
     {.name = "adapters", .type = SH_FIELD_REFUSED, .meaning = "Adapters such as LoRA."},
 };
 
 static const sh_field_table shared_fields = {shared_rows, SH_COUNT_OF(shared_rows), NULL};
 
 static const char message_schema[] =
-    "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"role\"],"
-    "\"properties\":{\"role\":{\"type\":\"string\",\"enum\":[\"system\",\"developer\",\"user\","
-    "\"assistant\",\"tool\",\"function\"]},\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":"
-    "\"null\"},{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"type\":{"
-    "\"const\":\"text\"},\"text\":{\"type\":\"string\"}}}}]},\"reasoning_content\":{\"type\":"
-    "\"string\"},\"tool_calls\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}},"
-    "\"tool_call_id\":{\"type\":\"string\"},\"name\":{\"type\":\"string\"}}}}";
+    "{\"type\":\"array\",\"minItems\":1,\"maxItems\":10000,\"items\":{\"$ref\":"
+    "\"#/components/schemas/Message\"}}";
 
-static const char tools_schema[] =
-    "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"type\",\"function\"],"
-    "\"properties\":{\"type\":{\"const\":\"function\"},\"function\":{\"type\":\"object\","
-    "\"required\":[\"name\"],\"properties\":{\"name\":{\"type\":\"string\"},\"description\":{"
-    "\"type\":\"string\"},\"parameters\":{\"type\":\"object\"},\"strict\":{\"type\":\"boolean\"}}}}"
-    "}}";
+static const char tools_schema[] = "{\"type\":\"array\",\"maxItems\":1024,\"items\":{\"$ref\":"
+                                   "\"#/components/schemas/Tool\"}}";
 
 static const sh_field chat_rows[] = {
     {.name = "messages",
@@ -378,8 +375,7 @@ static const sh_field chat_rows[] = {
     {.name = "tool_choice",
      .type = SH_FIELD_JSON,
      .kinds = SH_KIND_STRING | SH_KIND_OBJECT,
-     .schema = "{\"anyOf\":[{\"type\":\"string\",\"enum\":[\"auto\",\"none\",\"required\"]},{"
-               "\"type\":\"object\"}]}",
+     .schema = "{\"$ref\":\"#/components/schemas/ToolChoice\"}",
      .meaning = "`auto`, `none`, `required` or one function. With the last two the answer is a "
                 "call with arguments that are valid under the function's `parameters`.",
      AT(tool_choice)},
@@ -388,6 +384,11 @@ static const sh_field chat_rows[] = {
      .fallback = "true",
      .meaning = "False ends the answer after its first call.",
      AT(spec.parallel_calls)},
+    {.name = "max_tokens",
+     .type = SH_FIELD_INT,
+     WITHIN(SH_BOUNDS_MAX_TOKENS),
+     .meaning = MAX_TOKENS_MEANING,
+     AT(spec.max_tokens)},
     {.name = "max_completion_tokens",
      .type = SH_FIELD_INT,
      WITHIN(SH_BOUNDS_MAX_TOKENS),
@@ -420,13 +421,17 @@ static const sh_field chat_rows[] = {
      .meaning = "A variable of some templates: how long to reason.",
      AT(reasoning_effort)},
     {.name = "add_generation_prompt",
-     .type = SH_FIELD_REFUSED,
-     .neutral = "true",
-     .meaning = "Prompts that do not end with the start of an answer."},
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_BOOL,
+     .meaning = "Whether the prompt ends with the start of a new message. Default: true unless the "
+                "last message is continued.",
+     AT(generation_prompt)},
     {.name = "continue_final_message",
-     .type = SH_FIELD_REFUSED,
-     .neutral = "false",
-     .meaning = "Continuing the last message."},
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_BOOL,
+     .meaning = "Whether the answer goes on where the last message ends. Default: true if that is "
+                "the assistant's and has text.",
+     AT(continue_final)},
     {.name = "chat_template",
      .type = SH_FIELD_REFUSED,
      .meaning = "The model's own template is used."},
@@ -443,12 +448,26 @@ static const sh_field chat_rows[] = {
      .meaning = "Answers in another form than text."},
     {.name = "audio", .type = SH_FIELD_REFUSED, .meaning = "Spoken answers."},
     {.name = "web_search_options", .type = SH_FIELD_REFUSED, .meaning = "Web search."},
-    {.name = "verbosity",
-     .type = SH_FIELD_REFUSED,
-     .neutral = "\"medium\"",
-     .meaning = "A setting of OpenAI's own models."},
+    {.name = "verbosity", .type = SH_FIELD_IGNORED, .meaning = "A setting of OpenAI's own models."},
     {.name = "thinking_token_budget", .type = SH_FIELD_REFUSED, .meaning = "A limit on reasoning."},
 };
+
+/* Rules over several fields, for the document; openai_read.c enforces them. */
+#define REPETITION_RULE                                                                            \
+    "{\"not\":{\"required\":[\"repetition_penalty\"],\"properties\":{\"repetition_penalty\":{"     \
+    "\"type\":\"number\",\"exclusiveMinimum\":0,\"exclusiveMaximum\":0.01}}}}"
+
+const char sh_openai_chat_rules[] =
+    "[" REPETITION_RULE ",{\"if\":{\"required\":[\"top_logprobs\"],\"properties\":{"
+    "\"top_logprobs\":{\"type\":\"integer\",\"minimum\":1}}},\"then\":{\"required\":["
+    "\"logprobs\"],\"properties\":{\"logprobs\":{\"const\":true}}}},{\"not\":{\"required\":["
+    "\"continue_final_message\",\"add_generation_prompt\"],\"properties\":{"
+    "\"continue_final_message\":{\"const\":true},\"add_generation_prompt\":{\"const\":true}}}},{"
+    "\"if\":{\"required\":[\"tool_choice\"],\"properties\":{\"tool_choice\":{\"anyOf\":[{"
+    "\"const\":\"required\"},{\"type\":\"object\"}]}}},\"then\":{\"required\":[\"tools\"],"
+    "\"properties\":{\"tools\":{\"type\":\"array\",\"minItems\":1}}}}]";
+
+const char sh_openai_completion_rules[] = "[" REPETITION_RULE "]";
 
 const sh_field_table sh_openai_chat_fields = {chat_rows, SH_COUNT_OF(chat_rows), &shared_fields};
 
@@ -457,15 +476,23 @@ static const sh_field completion_rows[] = {
      .type = SH_FIELD_JSON,
      .required = true,
      .kinds = SH_KIND_STRING | SH_KIND_ARRAY,
-     .schema = "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":"
-               "\"string\"}},{\"type\":\"array\",\"items\":{\"type\":\"integer\"}},{\"type\":"
-               "\"array\",\"items\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}}]}",
+     .schema = "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"items\":"
+               "{\"type\":\"integer\",\"minimum\":0,\"maximum\":2147483647}},{\"type\":"
+               "\"array\",\"minItems\":1,\"maxItems\":128,\"items\":{\"anyOf\":[{\"type\":"
+               "\"string\"},{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":"
+               "\"integer\",\"minimum\":0,\"maximum\":2147483647}}]}}]}",
      .meaning = "Text to continue, a list of texts, token ids, or a list of lists of token ids.",
      AT(prompt)},
+    {.name = "max_tokens",
+     .type = SH_FIELD_INT,
+     .min = 0,
+     .max = SH_MAX_OF(SH_BOUNDS_MAX_TOKENS),
+     .meaning = MAX_TOKENS_MEANING " 0: no answer, for the log-probabilities of the prompt.",
+     AT(answer_max)},
     {.name = "echo",
      .type = SH_FIELD_BOOL,
      .fallback = "false",
-     .meaning = "Return the prompt before the answer.",
+     .meaning = "Return the prompt before the answer; with `logprobs` those of its tokens, too.",
      AT(spec.echo)},
     {.name = "logprobs",
      .type = SH_FIELD_INT,
@@ -473,9 +500,10 @@ static const sh_field completion_rows[] = {
      .meaning = "Report the log-probability of each token, and of this many of the likeliest.",
      AT(logprobs_count)},
     {.name = "suffix",
-     .type = SH_FIELD_REFUSED,
-     .neutral = "\"\"",
-     .meaning = "Text that follows the answer."},
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_STRING,
+     .meaning = "Text that follows the answer, for models that can fill in the middle of a text.",
+     AT(suffix)},
 };
 
 const sh_field_table sh_openai_completion_fields = {completion_rows, SH_COUNT_OF(completion_rows),

@@ -114,6 +114,8 @@ static bool shared_read(const openai_fields *fields, sh_job_spec *out, sh_api_er
     else if (out->top_k < 0)
         out->top_k = 0;
     if (fields->max_completion_tokens != 0) out->max_tokens = fields->max_completion_tokens;
+    out->prompt_logprobs = fields->prompt_logprobs >= 0;
+    out->prompt_top_logprobs = out->prompt_logprobs ? fields->prompt_logprobs : 0;
     return repetition_read(out, err) && stops_read(fields->stop, out, err) &&
            stop_ids_read(fields->stop_token_ids, out, err) &&
            bias_read(fields->logit_bias, out, err) && openai_form_read(fields, out, err);
@@ -124,9 +126,10 @@ static bool shared_read(const openai_fields *fields, sh_job_spec *out, sh_api_er
 static bool fields_read(const sh_field_table *table, sh_job_spec *spec,
                         bool (*rest)(openai_fields *fields, sh_api_error *err), sh_api_error *err)
 {
-    openai_fields fields = {.spec = *spec, .logprobs_count = -1};
+    openai_fields fields = {
+        .spec = *spec, .logprobs_count = -1, .prompt_logprobs = -1, .answer_max = -1};
     sh_job_spec *out = &fields.spec;
-    out->temperature = out->top_p = out->repetition_penalty = NAN;
+    out->temperature = out->top_p = out->min_p = out->repetition_penalty = NAN;
     out->top_k = INT64_MIN;
     bool fine = sh_fields_read(table, spec->json, &fields, err) && shared_read(&fields, out, err) &&
                 rest(&fields, err);
@@ -185,6 +188,21 @@ static cJSON *variables_gather(const openai_fields *fields)
     return vars;
 }
 
+static bool prompt_end_read(const openai_fields *fields, sh_job_spec *out, sh_api_error *err)
+{
+    const cJSON *go_on = fields->continue_final, *open = fields->generation_prompt;
+    if (cJSON_IsTrue(go_on) && cJSON_IsTrue(open))
+        return sh_api_fail(err, 400, "invalid_value", "continue_final_message",
+                           "'continue_final_message' and 'add_generation_prompt' are both true; "
+                           "the prompt can end in one way only");
+    bool begun = go_on == NULL && open == NULL && sh_messages_begin_answer(out->messages);
+    if (cJSON_IsTrue(go_on) || begun)
+        out->prompt_end = SH_PROMPT_CONTINUES;
+    else if (cJSON_IsFalse(open))
+        out->prompt_end = SH_PROMPT_CLOSED;
+    return true;
+}
+
 static bool chat_rest(openai_fields *fields, sh_api_error *err)
 {
     sh_job_spec *out = &fields->spec;
@@ -192,7 +210,7 @@ static bool chat_rest(openai_fields *fields, sh_api_error *err)
     out->messages = (cJSON *)fields->messages;
     bool any_tools = fields->tools != NULL && fields->tools->child != NULL;
     out->tools = any_tools ? (cJSON *)fields->tools : NULL;
-    if (!sh_messages_shape(out->messages, err)) return false;
+    if (!sh_messages_shape(out->messages, err) || !prompt_end_read(fields, out, err)) return false;
     if (out->tools != NULL && !sh_tools_check(out->tools, err)) return false;
     if (!tool_choice_read(fields->tool_choice, out, err)) return false;
     if (out->top_logprobs > 0 && !out->logprobs)
@@ -237,9 +255,9 @@ static bool completion_rest(openai_fields *fields, sh_api_error *err)
     out->parallel_calls = true;
     out->logprobs = fields->logprobs_count >= 0;
     out->top_logprobs = out->logprobs ? fields->logprobs_count : 0;
-    if (out->echo && out->logprobs)
-        return sh_api_fail(err, 400, "unsupported_field", "echo",
-                           "'echo' together with 'logprobs' is not supported by this server");
+    if (fields->answer_max > 0) out->max_tokens = fields->answer_max;
+    out->prompt_only = fields->answer_max == 0;
+    if (fields->suffix != NULL) out->suffix = sh_str_of(fields->suffix->valuestring);
     return prompts_read(fields->prompt, out, err);
 }
 

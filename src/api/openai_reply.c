@@ -12,6 +12,7 @@
 #include "base/version.h"
 #include "http/sse.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,6 +76,10 @@ static void top_logprobs_write(const sh_answer *answer, const sh_token_logprobs 
                                sh_json_writer *w)
 {
     sh_buf piece = {0};
+    if (isnan(logprobs->logprob)) {
+        sh_write_null(w, NULL); /* the first token of a prompt */
+        return;
+    }
     sh_write_begin(w, NULL, '{');
     for (int k = 0; k < logprobs->top_count; k++) {
         sh_buf_clear(&piece);
@@ -85,32 +90,91 @@ static void top_logprobs_write(const sh_answer *answer, const sh_token_logprobs 
     sh_buf_reset(&piece);
 }
 
+/* The logprobs of a completion: those of the echoed prompt first, in the first chunk of a stream.
+ */
+static size_t echoed_count(const sh_answer *answer, const sh_choice *choice)
+{
+    bool echoed = answer->spec->echo && answer->spec->logprobs && !choice->begun;
+    return echoed ? choice->prompt_logprobs_count : 0;
+}
+
+static const sh_token_logprobs *logprobs_at(const sh_answer *answer, const sh_choice *choice,
+                                            size_t i)
+{
+    size_t echoed = echoed_count(answer, choice);
+    return i < echoed ? &choice->prompt_logprobs[i] : &choice->logprobs[i - echoed];
+}
+
 /* The older format: four parallel lists. */
 static void completion_logprobs_write(const sh_answer *answer, const sh_choice *choice,
                                       sh_json_writer *w)
 {
-    if (!answer->spec->logprobs || choice->logprobs_count == 0) {
+    size_t count = echoed_count(answer, choice) + choice->logprobs_count;
+    if (!answer->spec->logprobs || count == 0) {
         sh_write_null(w, "logprobs");
         return;
     }
     sh_write_begin(w, "logprobs", '{');
     sh_write_begin(w, "tokens", '[');
-    for (size_t i = 0; i < choice->logprobs_count; i++)
-        piece_write(answer, NULL, choice->logprobs[i].id, w);
+    for (size_t i = 0; i < count; i++)
+        piece_write(answer, NULL, logprobs_at(answer, choice, i)->id, w);
     sh_write_end(w, ']');
     sh_write_begin(w, "token_logprobs", '[');
-    for (size_t i = 0; i < choice->logprobs_count; i++)
-        sh_write_num(w, NULL, (double)choice->logprobs[i].logprob);
+    for (size_t i = 0; i < count; i++)
+        sh_write_num(w, NULL, (double)logprobs_at(answer, choice, i)->logprob);
     sh_write_end(w, ']');
     sh_write_begin(w, "top_logprobs", '[');
-    for (size_t i = 0; i < choice->logprobs_count; i++)
-        top_logprobs_write(answer, &choice->logprobs[i], w);
+    for (size_t i = 0; i < count; i++)
+        top_logprobs_write(answer, logprobs_at(answer, choice, i), w);
     sh_write_end(w, ']');
     sh_write_begin(w, "text_offset", '[');
-    for (size_t i = 0; i < choice->logprobs_count; i++)
-        sh_write_int(w, NULL, choice->logprobs[i].offset);
+    for (size_t i = 0; i < count; i++)
+        sh_write_int(w, NULL, logprobs_at(answer, choice, i)->offset);
     sh_write_end(w, ']');
     sh_write_end(w, '}');
+}
+
+/* vLLM's `prompt_logprobs`: for each token of the prompt an object by token id, null for the first.
+ * In a stream they come in the first chunk of a choice. */
+static void prompt_logprob_write(const sh_answer *answer, int32_t id, float logprob, int rank,
+                                 sh_json_writer *w)
+{
+    char key[16];
+    snprintf(key, sizeof(key), "%d", id);
+    sh_write_begin(w, key, '{');
+    sh_write_num(w, "logprob", (double)logprob);
+    if (rank > 0)
+        sh_write_int(w, "rank", rank);
+    else
+        sh_write_null(w, "rank"); /* not among those asked for */
+    piece_write(answer, "decoded_token", id, w);
+    sh_write_end(w, '}');
+}
+
+static void prompt_logprobs_write(const sh_answer *answer, const sh_choice *choice,
+                                  sh_json_writer *w)
+{
+    if (!answer->spec->prompt_logprobs || choice->begun) return;
+    sh_write_begin(w, "prompt_logprobs", '[');
+    for (size_t i = 0; i < choice->prompt_logprobs_count; i++) {
+        const sh_token_logprobs *token = &choice->prompt_logprobs[i];
+        int top = token->top_count < answer->spec->prompt_top_logprobs
+                      ? token->top_count
+                      : (int)answer->spec->prompt_top_logprobs;
+        bool listed = false;
+        if (i == 0) {
+            sh_write_null(w, NULL);
+            continue;
+        }
+        sh_write_begin(w, NULL, '{');
+        for (int k = 0; k < top; k++) {
+            prompt_logprob_write(answer, token->top[k].id, token->top[k].logprob, k + 1, w);
+            listed = listed || token->top[k].id == token->id;
+        }
+        if (!listed) prompt_logprob_write(answer, token->id, token->logprob, 0, w);
+        sh_write_end(w, '}');
+    }
+    sh_write_end(w, ']');
 }
 
 /* Token ids as vLLM reports them: those of the prompt once, those of the answer with their text. */
@@ -257,6 +321,7 @@ static void chat_whole(const sh_answer *answer, sh_buf *out)
     }
     sh_write_end(&w, ']');
     prompt_ids_write(answer, &answer->choices[0], &w);
+    prompt_logprobs_write(answer, &answer->choices[0], &w);
     usage_write(answer, &w);
     conversation_write(answer, &w);
     sh_write_end(&w, '}');
@@ -275,6 +340,7 @@ static void completion_whole(const sh_answer *answer, sh_buf *out)
         completion_logprobs_write(answer, choice, &w);
         token_ids_write(answer, choice, &w);
         prompt_ids_write(answer, choice, &w);
+        prompt_logprobs_write(answer, choice, &w);
         sh_write_text(&w, "finish_reason", finish_reasons[choice->finish]);
         sh_write_end(&w, '}');
     }
@@ -334,7 +400,10 @@ static void chat_chunk(const sh_answer *answer, const sh_choice *choice, sh_answ
     sh_write_text(&w, "finish_reason", finish_reasons[finish]);
     sh_write_end(&w, '}');
     sh_write_end(&w, ']');
-    if (finish == SH_ANSWER_RUNNING) prompt_ids_write(answer, choice, &w);
+    if (finish == SH_ANSWER_RUNNING) {
+        prompt_ids_write(answer, choice, &w);
+        prompt_logprobs_write(answer, choice, &w);
+    }
     chunk_end(answer, &w);
 }
 
@@ -351,6 +420,7 @@ static void completion_chunk(const sh_answer *answer, const sh_choice *choice,
         completion_logprobs_write(answer, choice, &w);
         token_ids_write(answer, choice, &w);
         prompt_ids_write(answer, choice, &w);
+        prompt_logprobs_write(answer, choice, &w);
     } else {
         sh_write_null(&w, "logprobs");
     }

@@ -1,6 +1,7 @@
 /* The OpenAPI document, written once at startup from the table of endpoints and the tables of
  * fields. */
 #include "api/api_internal.h"
+#include "api/assets.h"
 #include "api/json_writer.h"
 #include "base/version.h"
 
@@ -27,16 +28,15 @@ static void operation_id(const sh_endpoint *endpoint, sh_json_writer *w)
     sh_write_text(w, "operationId", id);
 }
 
-static void parameter_write(const char *place, sh_str name, sh_str meaning, sh_json_writer *w)
+static void parameter_write(const char *place, sh_str name, sh_str meaning, const char *schema,
+                            sh_json_writer *w)
 {
     sh_write_begin(w, NULL, '{');
     sh_write_str(w, "name", name);
     sh_write_text(w, "in", place);
     sh_write_bool(w, "required", strcmp(place, "path") == 0);
     sh_write_str(w, "description", meaning);
-    sh_write_begin(w, "schema", '{');
-    sh_write_text(w, "type", "string");
-    sh_write_end(w, '}');
+    sh_write_raw(w, "schema", sh_str_of(schema));
     sh_write_end(w, '}');
 }
 
@@ -47,11 +47,12 @@ static void parameters_write(const sh_endpoint *endpoint, sh_json_writer *w)
     sh_write_begin(w, "parameters", '[');
     if (open != NULL)
         parameter_write("path", (sh_str){open + 1, strcspn(open + 1, "}")},
-                        SH_STR("The rest of the path, including slashes."), w);
+                        SH_STR("The rest of the path, including slashes."), "{\"type\":\"string\"}",
+                        w);
     if (endpoint->query != NULL) {
         sh_str rest = sh_str_of(endpoint->query), name;
         sh_str_cut(&rest, ':', &name);
-        parameter_write("query", name, sh_str_trim(rest), w);
+        parameter_write("query", name, sh_str_trim(rest), endpoint->query_schema, w);
     }
     sh_write_end(w, ']');
 }
@@ -74,7 +75,7 @@ static void body_write(const sh_endpoint *endpoint, sh_json_writer *w)
     sh_write_begin(w, "requestBody", '{');
     sh_write_bool(w, "required", true);
     content_begin("application/json", w);
-    sh_fields_schema(endpoint->fields, "schema", w);
+    sh_fields_schema(endpoint->fields, endpoint->rules, "schema", w);
     content_end(w);
     sh_write_end(w, '}');
 }
@@ -93,6 +94,28 @@ static void error_write(const sh_dialect *dialect, sh_json_writer *w)
     sh_write_end(w, '}');
 }
 
+static void reference_write(const char *schema, sh_json_writer *w)
+{
+    char place[96];
+    snprintf(place, sizeof(place), "#/components/schemas/%s", schema);
+    sh_write_text(w, "$ref", place);
+}
+
+/* OpenAPI 3.1 has no word for a stream: it is a text whose events contain JSON. */
+static void stream_write(const sh_endpoint *endpoint, sh_json_writer *w)
+{
+    sh_write_begin(w, "text/event-stream", '{');
+    sh_write_begin(w, "schema", '{');
+    sh_write_text(w, "type", "string");
+    sh_write_text(w, "description", "With `stream`: events whose data is JSON, see contentSchema.");
+    sh_write_text(w, "contentMediaType", "application/json");
+    sh_write_begin(w, "contentSchema", '{');
+    reference_write(endpoint->part_schema, w);
+    sh_write_end(w, '}');
+    sh_write_end(w, '}');
+    sh_write_end(w, '}');
+}
+
 static void responses_write(const sh_endpoint *endpoint, sh_json_writer *w)
 {
     const char *type = endpoint->answer_type == NULL ? "application/json" : endpoint->answer_type;
@@ -102,9 +125,14 @@ static void responses_write(const sh_endpoint *endpoint, sh_json_writer *w)
     sh_write_text(w, "description", endpoint->answer);
     content_begin(type, w);
     sh_write_begin(w, "schema", '{');
-    sh_write_text(w, "type", json ? "object" : "string");
+    if (json && endpoint->answer_schema != NULL)
+        reference_write(endpoint->answer_schema, w);
+    else
+        sh_write_text(w, "type", json ? "object" : "string");
     sh_write_end(w, '}');
-    content_end(w);
+    sh_write_end(w, '}');
+    if (endpoint->part_schema != NULL) stream_write(endpoint, w);
+    sh_write_end(w, '}');
     sh_write_end(w, '}');
     error_write(sh_endpoint_dialect(endpoint), w);
     sh_write_end(w, '}');
@@ -179,9 +207,8 @@ static void components_write(sh_json_writer *w)
                "same message, for clients of either kind.\",\"content\":{"
                "\"application/json\":{\"schema\":{\"$ref\":\"#/components/schemas/"
                "Error\"}}}}}"));
-    sh_write_begin(w, "schemas", '{');
-    sh_write_raw(w, "Error", sh_str_of(sh_default_dialect->error_schema));
-    sh_write_end(w, '}');
+    const sh_asset *schemas = sh_asset_find(SH_STR("/docs/schemas.json"));
+    sh_write_raw(w, "schemas", (sh_str){schemas->data, (size_t)(schemas->end - schemas->data)});
     sh_write_end(w, '}');
 }
 

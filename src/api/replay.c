@@ -318,6 +318,10 @@ static void on_event(void *arg, const sh_event *event)
     sh_replay_sequence *s = arg;
     switch (event->kind) {
     case SH_EVENT_PROGRESS: progress(s, event->computed); break;
+    case SH_EVENT_PROMPT_TOKEN:
+        s->spec.score_from++;
+        s->fn(s->arg, event);
+        break;
     case SH_EVENT_TOKEN:
         answer_add(s, event->token);
         progress(s, (int)s->spec.prompt_count);

@@ -3,8 +3,10 @@
  * with the name of its field; the engine only checks again. */
 #include "api/served_model.h"
 
+#include "api/form.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "text/fill_middle.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -143,12 +145,28 @@ bool sh_served_model_render(const sh_served_model *model, const sh_job_spec *spe
     if (spec->tools != NULL) cJSON_AddItemReferenceToObject(chat, "tools", spec->tools);
     if (spec->variables != NULL)
         cJSON_AddItemReferenceToObject(chat, "chat_template_kwargs", spec->variables);
+    if (spec->prompt_end == SH_PROMPT_CONTINUES)
+        cJSON_AddTrueToObject(chat, "continue_final_message");
+    else if (spec->prompt_end == SH_PROMPT_CLOSED)
+        cJSON_AddFalseToObject(chat, "add_generation_prompt");
     sh_err why;
     sh_status status = sh_model_text_render(model->text, chat, NULL, out, &why);
     cJSON_Delete(chat);
     if (status == SH_OK) return true;
     return sh_api_fail(err, 400, "chat_template_failed", "messages",
-                       "the model's chat template rejected these messages: %s", why.text);
+                       "the model's chat template rejected these messages: %s%s", why.text,
+                       spec->prompt_end == SH_PROMPT_CONTINUES
+                           ? "; the last message is to be continued ('add_generation_prompt' true "
+                             "starts a new one)"
+                           : "");
+}
+
+/* Copies the ids into the request's arena. */
+static void ids_keep(const sh_ids *ids, sh_arena *arena, sh_tokens *out)
+{
+    int32_t *copy = sh_arena_array(arena, ids->len, sizeof(*copy));
+    if (ids->len > 0) memcpy(copy, ids->ptr, ids->len * sizeof(*copy));
+    *out = (sh_tokens){.ids = copy, .count = ids->len};
 }
 
 /* `rendered`: the text comes from the chat template, which writes special tokens itself. */
@@ -162,9 +180,7 @@ static bool encode(const sh_served_model *model, sh_str text, bool rendered, sh_
         *err = sh_api_error_of(&why, false);
         return false;
     }
-    int32_t *copy = sh_arena_array(arena, ids.len, sizeof(*copy));
-    if (ids.len > 0) memcpy(copy, ids.ptr, ids.len * sizeof(*copy));
-    *out = (sh_tokens){.ids = copy, .count = ids.len};
+    ids_keep(&ids, arena, out);
     sh_ids_reset(&ids);
     return true;
 }
@@ -199,6 +215,46 @@ static bool ids_check(const sh_served_model *model, const int32_t *ids, int coun
     return true;
 }
 
+/* The text that the answer goes on with, at the end of the rendered prompt; templates may trim it.
+ */
+static sh_str begun_text(const sh_job_spec *spec, sh_str prompt)
+{
+    const cJSON *last = cJSON_GetArrayItem(spec->messages, cJSON_GetArraySize(spec->messages) - 1);
+    sh_str text = sh_str_of(
+        cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(last, "content")));
+    if (!sh_str_ends(prompt, text)) text = sh_str_trim(text);
+    if (!sh_str_ends(prompt, text)) text.len = 0;
+    return sh_str_sub(prompt, prompt.len - text.len, prompt.len);
+}
+
+/* What the form of an answer applies to begins where the message does, so its tokens must be known.
+ * They are those after the tokens of everything before it. */
+static bool begun_split(const sh_served_model *model, sh_job_spec *spec, sh_str prompt, sh_str text,
+                        sh_tokens *out, sh_api_error *err)
+{
+    sh_tokens head;
+    if (!encode(model, sh_str_sub(prompt, 0, prompt.len - text.len), true, &spec->arena, &head,
+                err))
+        return false;
+    if (text.len == 0 || head.count >= out->count ||
+        memcmp(head.ids, out->ids, head.count * sizeof(*head.ids)) != 0)
+        return sh_api_fail(err, 400, "invalid_value", "messages",
+                           "the last message cannot be continued in a prescribed form: its first "
+                           "token would also hold what comes before it");
+    out->begun = out->count - head.count;
+    return true;
+}
+
+/* An answer that goes on with a message reasons only if the message does. */
+static bool begun_prepare(const sh_served_model *model, sh_job_spec *spec, sh_str prompt,
+                          sh_tokens *out, sh_api_error *err)
+{
+    sh_str text = begun_text(spec, prompt);
+    out->in_reasoning = out->may_reason = sh_output_text_reasons(sh_model_text_dialect(model->text),
+                                                                 text);
+    return !sh_form_is_needed(model, spec) || begun_split(model, spec, prompt, text, out, err);
+}
+
 static bool chat_prepare(const sh_served_model *model, sh_job_spec *spec, sh_tokens *out,
                          sh_api_error *err)
 {
@@ -209,15 +265,61 @@ static bool chat_prepare(const sh_served_model *model, sh_job_spec *spec, sh_tok
     fine = fine && encode(model, sh_buf_str(&text), true, &spec->arena, out, err);
     out->in_reasoning = in_reasoning;
     out->may_reason = fine && sh_output_may_reason(dialect, sh_buf_str(&text));
+    if (fine && spec->prompt_end == SH_PROMPT_CONTINUES)
+        fine = begun_prepare(model, spec, sh_buf_str(&text), out, err);
     sh_buf_reset(&text);
     return fine && tokens_check(model, out, "messages", err);
+}
+
+/* The middle ends where the model says so, which may be a token that ends nothing else. */
+static bool middle_check(const sh_served_model *model, sh_job_spec *spec, sh_api_error *err)
+{
+    int32_t end;
+    if (!sh_fill_middle_known(sh_served_model_tokenizer(model), &end))
+        return sh_api_fail(err, 400, "unsupported_field", "suffix",
+                           "the model '%s' cannot fill in the middle of a text: its vocabulary has "
+                           "no tokens for that; leave 'suffix' out",
+                           model->name);
+    if (end < 0) return true;
+    if (spec->stop_id_count >= SH_STOP_IDS_MAX / 2)
+        return sh_api_fail(err, 400, "invalid_value", "stop_token_ids",
+                           "'stop_token_ids' has %d ids; %d are allowed with 'suffix', which adds "
+                           "one",
+                           spec->stop_id_count, SH_STOP_IDS_MAX / 2 - 1);
+    int32_t *ids = sh_arena_array(&spec->arena, (size_t)spec->stop_id_count + 1, sizeof(*ids));
+    if (spec->stop_id_count > 0)
+        memcpy(ids, spec->stop_ids, (size_t)spec->stop_id_count * sizeof(*ids));
+    ids[spec->stop_id_count++] = end;
+    spec->stop_ids = ids;
+    return true;
+}
+
+static bool middle_encode(const sh_served_model *model, sh_job_spec *spec, sh_str before,
+                          sh_tokens *out, sh_api_error *err)
+{
+    sh_ids ids = {0};
+    sh_err why;
+    if (before.ptr == NULL)
+        return sh_api_fail(err, 400, "invalid_value", "suffix",
+                           "'suffix' needs a 'prompt' of text, not of token ids");
+    bool fine = sh_fill_middle_encode(sh_served_model_tokenizer(model), before, spec->suffix, &ids,
+                                      &why) == SH_OK;
+    if (fine)
+        ids_keep(&ids, &spec->arena, out);
+    else
+        *err = sh_api_error_of(&why, false);
+    sh_ids_reset(&ids);
+    return fine;
 }
 
 static bool prompt_prepare(const sh_served_model *model, sh_job_spec *spec, const sh_prompt *prompt,
                            sh_tokens *out, sh_api_error *err)
 {
     *out = (sh_tokens){.ids = prompt->ids, .count = prompt->id_count};
-    if (prompt->text.ptr != NULL && !encode(model, prompt->text, false, &spec->arena, out, err))
+    if (spec->suffix.len > 0) {
+        if (!middle_encode(model, spec, prompt->text, out, err)) return false;
+    } else if (prompt->text.ptr != NULL &&
+               !encode(model, prompt->text, false, &spec->arena, out, err))
         return false;
     return tokens_check(model, out, "prompt", err);
 }
@@ -230,6 +332,7 @@ bool sh_served_model_prepare(const sh_served_model *model, sh_job_spec *spec, sh
     if (!ids_check(model, spec->bias_ids, spec->bias_count, "logit_bias", err) ||
         !ids_check(model, spec->stop_ids, spec->stop_id_count, "stop_token_ids", err))
         return false;
+    if (spec->suffix.len > 0 && !middle_check(model, spec, err)) return false;
     if (spec->chat) {
         if (!chat_prepare(model, spec, tokens, err)) return false;
     } else {

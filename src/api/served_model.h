@@ -21,6 +21,7 @@ typedef struct {
     size_t count;
     bool in_reasoning; /* the prompt ends inside the reasoning */
     bool may_reason;   /* reasoning is to be expected */
+    size_t begun;      /* the last so many are the beginning of the answer, see prompt_end */
 } sh_tokens;
 
 typedef struct {

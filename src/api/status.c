@@ -265,6 +265,29 @@ void sh_handle_root(sh_http_request *req, void *arg)
     reply(req, 200, &json);
 }
 
+void sh_handle_version(sh_http_request *req, void *arg)
+{
+    (void)arg;
+    sh_buf json = {0};
+    sh_json_writer w = sh_json_writer_on(&json);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_text(&w, "version", sh_version());
+    sh_write_end(&w, '}');
+    reply(req, 200, &json);
+}
+
+/* For routers in front of several servers, which ask vLLM for it. */
+void sh_handle_load(sh_http_request *req, void *arg)
+{
+    const sh_api *api = arg;
+    sh_buf json = {0};
+    sh_json_writer w = sh_json_writer_on(&json);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_int(&w, "server_load", api->job_count);
+    sh_write_end(&w, '}');
+    reply(req, 200, &json);
+}
+
 static void model_members(const sh_api *api, sh_json_writer *w)
 {
     sh_api_error ignored;
@@ -404,6 +427,30 @@ void sh_handle_snapshot(sh_http_request *req, void *arg)
     sh_api_when_fresh(arg, req, snapshot_reply);
 }
 
+/* What a request gets that leaves its sampling open. */
+static void defaults_write(const sh_api *api, sh_json_writer *w)
+{
+    if (api->served == NULL) {
+        sh_write_null(w, "defaults"); /* the model's own count, too */
+        return;
+    }
+    sh_api_sampling s = sh_api_sampling_of(api, api->served);
+    sh_write_begin(w, "defaults", '{');
+    sh_write_num(w, "temperature", s.temperature);
+    sh_write_num(w, "top_p", s.top_p);
+    sh_write_int(w, "top_k", s.top_k);
+    sh_write_num(w, "min_p", s.min_p);
+    sh_write_num(w, "repetition_penalty", s.repetition_penalty);
+    if (s.seed < 0)
+        sh_write_null(w, "seed");
+    else
+        sh_write_int(w, "seed", s.seed);
+    sh_write_int(w, "max_tokens",
+                 api->opts->max_tokens == 0 ? sh_served_model_context(api->served)
+                                            : api->opts->max_tokens);
+    sh_write_end(w, '}');
+}
+
 /* Shows how many keys there are, never the keys. */
 void sh_handle_settings(sh_http_request *req, void *arg)
 {
@@ -423,6 +470,7 @@ void sh_handle_settings(sh_http_request *req, void *arg)
     sh_write_bool(&w, "log_prompts", o->log_prompts);
     sh_write_int(&w, "max_tokens", o->max_tokens);
     sh_write_int(&w, "max_tokens_hard", o->max_tokens_hard);
+    defaults_write(api, &w);
     sh_write_num(&w, "timeout_s", sh_api_stat(api, "request_timeout_s", NAN)); /* the engine's */
     sh_write_num(&w, "grace_s", o->grace_s);
     sh_write_int(&w, "connections_max", o->connections_max);
@@ -523,6 +571,7 @@ static void metrics_reply(sh_http_request *req, void *arg)
         .engine = api->stats,
     };
     sh_metrics_write(api->metrics, &now, &text);
+    sh_quotas_write(api->quotas, &text);
     sh_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", sh_buf_str(&text));
     sh_buf_reset(&text);
 }

@@ -13,7 +13,11 @@
 #include <stdlib.h>
 
 typedef struct {
-    const char *content;
+    const char *model;
+    const char *content; /* llama.cpp's name, and vLLM's */
+    const char *prompt;
+    const cJSON *messages, *add_special_tokens;
+    bool with_strings;
     bool add_special;
     bool parse_special;
     bool with_pieces;
@@ -23,12 +27,38 @@ typedef struct {
 #define AT(field) .offset = offsetof(text_fields, field)
 
 static const sh_field tokenize_rows[] = {
+    {.name = "model",
+     .type = SH_FIELD_STRING,
+     .max = 512,
+     .meaning = "Name of the served model, or `default`. May be left out.",
+     AT(model)},
     {.name = "content",
      .type = SH_FIELD_STRING,
-     .required = true,
      .max = SH_ENCODE_TEXT_MAX,
-     .meaning = "The text.",
+     .meaning = "The text. This, `prompt` or `messages` must be given.",
      AT(content)},
+    {.name = "prompt",
+     .type = SH_FIELD_STRING,
+     .max = SH_ENCODE_TEXT_MAX,
+     .meaning = "vLLM's name for the text; with the special tokens around it, unless "
+                "`add_special_tokens` is false.",
+     AT(prompt)},
+    {.name = "messages",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_ARRAY,
+     .meaning = "A conversation, rendered by the chat template; other fields of a chat request "
+                "may stand beside it.",
+     AT(messages)},
+    {.name = "add_special_tokens",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_BOOL,
+     .meaning = "vLLM's name for `add_special`; true by default with `prompt`.",
+     AT(add_special_tokens)},
+    {.name = "return_token_strs",
+     .type = SH_FIELD_BOOL,
+     .fallback = "false",
+     .meaning = "Return the text of each token as `token_strs`, too.",
+     AT(with_strings)},
     {.name = "add_special",
      .type = SH_FIELD_BOOL,
      .fallback = "false",
@@ -48,15 +78,26 @@ static const sh_field tokenize_rows[] = {
 const sh_field_table sh_tokenize_fields = {tokenize_rows, SH_COUNT_OF(tokenize_rows), NULL};
 
 static const sh_field detokenize_rows[] = {
+    {.name = "model",
+     .type = SH_FIELD_STRING,
+     .max = 512,
+     .meaning = "Name of the served model, or `default`. May be left out.",
+     AT(model)},
     {.name = "tokens",
      .type = SH_FIELD_JSON,
      .required = true,
      .kinds = SH_KIND_ARRAY,
-     .schema = "{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}}",
+     .schema = "{\"$ref\":\"#/components/schemas/TokenIds\"}",
      .meaning = "Token ids.",
      AT(tokens)},
 };
 const sh_field_table sh_detokenize_fields = {detokenize_rows, SH_COUNT_OF(detokenize_rows), NULL};
+
+const char sh_tokenize_rules[] =
+    "[{\"oneOf\":[{\"required\":[\"content\"],\"properties\":{\"content\":{\"type\":\"string\"}}},{"
+    "\"required\":[\"prompt\"],\"properties\":{\"prompt\":{\"type\":\"string\"}}},{\"required\":["
+    "\"messages\"],\"properties\":{\"messages\":{\"type\":\"array\",\"minItems\":1,\"items\":{"
+    "\"$ref\":\"#/components/schemas/Message\"}}}}]}]";
 
 /* A piece is text, or a list of bytes when it is not valid UTF-8 by itself. */
 static void piece_write(const sh_served_model *served, int32_t id, sh_json_writer *w)
@@ -76,10 +117,27 @@ static void piece_write(const sh_served_model *served, int32_t id, sh_json_write
     sh_buf_reset(&piece);
 }
 
-static void ids_write(const sh_served_model *served, const sh_ids *ids, bool pieces, sh_buf *out)
+static void strings_write(const sh_served_model *served, const sh_ids *ids, sh_json_writer *w)
+{
+    sh_buf piece = {0};
+    sh_write_begin(w, "token_strs", '[');
+    for (size_t i = 0; i < ids->len; i++) {
+        sh_buf_clear(&piece);
+        sh_served_model_piece(served, ids->ptr[i], &piece);
+        sh_write_str(w, NULL, sh_buf_str(&piece));
+    }
+    sh_write_end(w, ']');
+    sh_buf_reset(&piece);
+}
+
+static void ids_write(const sh_served_model *served, const sh_ids *ids, bool pieces, bool strings,
+                      sh_buf *out)
 {
     sh_json_writer w = sh_json_writer_on(out);
     sh_write_begin(&w, NULL, '{');
+    sh_write_int(&w, "count", (int64_t)ids->len);
+    sh_write_int(&w, "max_model_len", sh_served_model_context(served));
+    if (strings) strings_write(served, ids, &w);
     sh_write_begin(&w, "tokens", '[');
     for (size_t i = 0; i < ids->len; i++) {
         if (pieces)
@@ -107,21 +165,61 @@ struct task {
     sh_buf json;
 };
 
+/* The prompt of a chat, whose body is read by the same code as a chat request. */
+static bool chat_render(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
+{
+    sh_job_spec spec = {.json = body};
+    bool fine = t->format->read(&spec, err) && sh_served_model_render(t->served, &spec, out, err);
+    spec.json = NULL; /* owned by the caller */
+    sh_job_spec_reset(&spec);
+    return fine;
+}
+
+/* The text to encode; a chat is rendered first, and brings its special tokens along. */
+static bool text_find(const task *t, cJSON *body, text_fields *fields, sh_buf *rendered,
+                      sh_str *text, sh_api_error *err)
+{
+    const cJSON *special = fields->add_special_tokens;
+    int given = (fields->content != NULL) + (fields->prompt != NULL) + (fields->messages != NULL);
+    if (given != 1)
+        return sh_api_fail(err, 400, given == 0 ? "missing_field" : "invalid_value", "content",
+                           "one of 'content', 'prompt' and 'messages' must be given, not %d of "
+                           "them",
+                           given);
+    if (fields->messages != NULL) {
+        if (!chat_render(t, body, rendered, err)) return false;
+        *text = sh_buf_str(rendered);
+        fields->add_special = cJSON_IsTrue(special);
+        return true;
+    }
+    *text = sh_str_of(fields->prompt != NULL ? fields->prompt : fields->content);
+    if (special != NULL || fields->prompt != NULL) fields->add_special = !cJSON_IsFalse(special);
+    return true;
+}
+
 static bool encode(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
 {
     sh_ids ids = {0};
     sh_err why;
+    sh_buf rendered = {0};
+    sh_str text;
     text_fields fields = {0};
-    if (!sh_fields_read(&sh_tokenize_fields, body, &fields, err)) return false;
+    if (!sh_fields_read(&sh_tokenize_fields, body, &fields, err) ||
+        !sh_served_model_check_name(t->served, fields.model, err) ||
+        !text_find(t, body, &fields, &rendered, &text, err)) {
+        sh_buf_reset(&rendered);
+        return false;
+    }
     sh_encode_opts opts = {.add_special = fields.add_special,
                            .parse_special = fields.parse_special};
-    bool fine = sh_tokenizer_encode(sh_served_model_tokenizer(t->served), sh_str_of(fields.content),
-                                    opts, &ids, &why) == SH_OK;
+    bool fine = sh_tokenizer_encode(sh_served_model_tokenizer(t->served), text, opts, &ids, &why) ==
+                SH_OK;
     if (fine)
-        ids_write(t->served, &ids, fields.with_pieces, out);
+        ids_write(t->served, &ids, fields.with_pieces, fields.with_strings, out);
     else
         *err = sh_api_error_of(&why, false);
     sh_ids_reset(&ids);
+    sh_buf_reset(&rendered);
     return fine;
 }
 
@@ -137,11 +235,13 @@ static bool ids_read(const cJSON *list, int32_t size, sh_ids *out, sh_api_error 
     return true;
 }
 
+/* Under both names that clients know, or under the second alone. */
 static void text_write(const char *name, const sh_buf *text, sh_buf *out)
 {
     sh_json_writer w = sh_json_writer_on(out);
     sh_write_begin(&w, NULL, '{');
-    sh_write_str(&w, name, sh_buf_str(text));
+    if (name != NULL) sh_write_str(&w, name, sh_buf_str(text));
+    sh_write_str(&w, "prompt", sh_buf_str(text));
     sh_write_end(&w, '}');
 }
 
@@ -152,6 +252,7 @@ static bool decode(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
     sh_ids ids = {0};
     sh_buf text = {0};
     bool fine = sh_fields_read(&sh_detokenize_fields, body, &fields, err) &&
+                sh_served_model_check_name(t->served, fields.model, err) &&
                 ids_read(fields.tokens, sh_tokenizer_size(tok), &ids, err);
     if (fine) {
         sh_tokenizer_decode(tok, ids.ptr, ids.len, false, &text);
@@ -162,16 +263,12 @@ static bool decode(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
     return fine;
 }
 
-/* The body is that of a chat request, read by the same code. */
 static bool render(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
 {
-    sh_job_spec spec = {.json = body};
     sh_buf text = {0};
-    bool fine = t->format->read(&spec, err) && sh_served_model_render(t->served, &spec, &text, err);
-    if (fine) text_write("prompt", &text, out);
+    bool fine = chat_render(t, body, &text, err);
+    if (fine) text_write(NULL, &text, out);
     sh_buf_reset(&text);
-    spec.json = NULL; /* owned by the caller */
-    sh_job_spec_reset(&spec);
     return fine;
 }
 

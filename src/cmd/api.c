@@ -7,6 +7,7 @@
 #include "cmd/command.h"
 #include "cmd/support/progress.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <sys/resource.h>
 
@@ -59,6 +60,22 @@ static void confine(const sh_settings *s)
     sh_sandbox_reset(&box);
 }
 
+/* What was not given is left to the model: any value would also be a valid setting. */
+static sh_api_sampling sampling_of(const sh_command_args *args)
+{
+    const sh_settings *s = args->settings;
+    const sh_options *o = args->options;
+    return (sh_api_sampling){
+        .temperature = sh_options_given(o, "temperature") ? s->temperature : NAN,
+        .top_p = sh_options_given(o, "top-p") ? s->top_p : NAN,
+        .min_p = sh_options_given(o, "min-p") ? s->min_p : NAN,
+        .repetition_penalty = sh_options_given(o, "repetition-penalty") ? s->repetition_penalty
+                                                                        : NAN,
+        .top_k = sh_options_given(o, "top-k") ? s->top_k : -1,
+        .seed = sh_options_given(o, "seed") ? s->seed : -1,
+    };
+}
+
 /* The limit of open files is raised before the sandbox is entered. */
 static int api_run(const sh_command_args *args)
 {
@@ -68,6 +85,7 @@ static int api_run(const sh_command_args *args)
         fprintf(stderr, "shoal: api needs --socket\n");
         return SH_EXIT_USAGE;
     }
+    sh_api_sampling sampling = sampling_of(args);
     sh_api_opts opts = {
         .host = s->host,
         .port = (int)s->port,
@@ -86,6 +104,7 @@ static int api_run(const sh_command_args *args)
         .access_log = s->access_log,
         .request_log = s->request_log,
         .log_prompts = s->log_prompts,
+        .sampling = &sampling,
         .max_tokens = s->max_tokens,
         .max_tokens_hard = s->hard_max_tokens,
         .grace_s = (double)s->grace,

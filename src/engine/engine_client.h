@@ -56,7 +56,9 @@ typedef struct {
     const int32_t *prompt; /* borrowed for the call, like all pointers here */
     size_t prompt_count;
     int answered; /* the last so many of `prompt` are the answer so far, which goes on after them */
-    bool replayed;         /* was accepted before: a full queue does not refuse it */
+    int score_from; /* 0: no; else the probabilities of the prompt's tokens from this one on are
+                       reported before the answer; the first token has none, so 1 means all */
+    bool replayed;  /* was accepted before: a full queue does not refuse it */
     const char *retry_key; /* the answer is kept under it for a while, and given to whoever asks for
                               it again; NULL or "": it is not */
     uint64_t retry_body;   /* stands for the request: another one under the same key is refused */
@@ -88,7 +90,8 @@ typedef struct {
 } sh_token_logprob;
 
 typedef enum {
-    SH_EVENT_PROGRESS, /* it has started, or a part of its prompt was computed */
+    SH_EVENT_PROGRESS,     /* it has started, or a part of its prompt was computed */
+    SH_EVENT_PROMPT_TOKEN, /* a token of the prompt, see score_from */
     SH_EVENT_TOKEN,
     SH_EVENT_DONE,
     SH_EVENT_ERROR,
@@ -102,7 +105,7 @@ typedef struct {
     /* PROGRESS */
     int computed; /* tokens of the sequence, answered ones included */
 
-    /* TOKEN */
+    /* PROMPT_TOKEN, TOKEN */
     int32_t token;
     float logprob;
     int top_count;

@@ -97,6 +97,7 @@ void sh_engine_msg_put_submit(sh_buf *out, const sh_sequence_spec *q)
     sh_put_text(out, sh_str_of(q->retry_key));
     sh_put_uint(out, q->retry_body, 8);
     sh_put_uint(out, (uint32_t)q->answered, 4);
+    sh_put_uint(out, (uint32_t)q->score_from, 4);
     sh_put_uint(out, q->replayed, 1);
     sh_put_uint(out, (uint32_t)q->max_tokens, 4);
     sh_put_uint(out, (uint32_t)q->min_tokens, 4);
@@ -144,6 +145,7 @@ static void get_request(sh_reader *r, sh_sequence_spec *q, struct arrays *a)
         r->failed = true;
     q->retry_body = sh_get_uint(r, 8);
     q->answered = sh_get_int(r);
+    q->score_from = sh_get_int(r);
     q->replayed = sh_get_uint(r, 1) != 0;
     q->max_tokens = sh_get_int(r);
     q->min_tokens = sh_get_int(r);
@@ -282,8 +284,11 @@ static void put_done(sh_buf *out, const sh_event *e)
 }
 
 static const sh_engine_msg_type event_types[] = {
-    [SH_EVENT_PROGRESS] = SH_ENGINE_MSG_PROGRESS, [SH_EVENT_TOKEN] = SH_ENGINE_MSG_TOKEN,
-    [SH_EVENT_DONE] = SH_ENGINE_MSG_DONE,         [SH_EVENT_ERROR] = SH_ENGINE_MSG_ERROR,
+    [SH_EVENT_PROGRESS] = SH_ENGINE_MSG_PROGRESS,
+    [SH_EVENT_PROMPT_TOKEN] = SH_ENGINE_MSG_PROMPT_TOKEN,
+    [SH_EVENT_TOKEN] = SH_ENGINE_MSG_TOKEN,
+    [SH_EVENT_DONE] = SH_ENGINE_MSG_DONE,
+    [SH_EVENT_ERROR] = SH_ENGINE_MSG_ERROR,
     [SH_EVENT_STATS] = SH_ENGINE_MSG_STATS,
 };
 
@@ -293,6 +298,7 @@ void sh_engine_msg_put_event(sh_buf *out, const sh_event *e)
     sh_put_uint(out, e->id, 8);
     switch (e->kind) {
     case SH_EVENT_PROGRESS: sh_put_uint(out, (uint32_t)e->computed, 4); break;
+    case SH_EVENT_PROMPT_TOKEN:
     case SH_EVENT_TOKEN: put_token(out, e); break;
     case SH_EVENT_DONE: put_done(out, e); break;
     case SH_EVENT_ERROR:
@@ -358,6 +364,7 @@ sh_status sh_engine_msg_get_event(const sh_engine_msg_frame *frame, sh_event *ou
     sh_event e = {.id = sh_get_uint(&r, 8)};
     switch (frame->type) {
     case SH_ENGINE_MSG_PROGRESS: e.kind = SH_EVENT_PROGRESS, e.computed = sh_get_int(&r); break;
+    case SH_ENGINE_MSG_PROMPT_TOKEN: e.kind = SH_EVENT_PROMPT_TOKEN, get_token(&r, &e); break;
     case SH_ENGINE_MSG_TOKEN: e.kind = SH_EVENT_TOKEN, get_token(&r, &e); break;
     case SH_ENGINE_MSG_DONE: e.kind = SH_EVENT_DONE, get_done(&r, &e); break;
     case SH_ENGINE_MSG_ERROR: e.kind = SH_EVENT_ERROR, get_error(&r, &e); break;

@@ -19,9 +19,10 @@ struct answer {
     sh_submit_message request;
     int32_t *ids; /* of the request, and the tokens since */
     size_t id_cap;
-    int first;     /* tokens before the record: the request came with them */
-    sh_buf record; /* frames of TOKEN events, then the last event */
-    bool running;  /* at the scheduler */
+    int first;       /* tokens before the record: the request came with them */
+    int score_first; /* the first of the prompt that the record reports */
+    sh_buf record;   /* frames of the events with tokens, then the last event */
+    bool running;    /* at the scheduler */
     bool complete;
     uint64_t owner, owner_id; /* the client; owner 0: there is none */
     sh_deadline expires;      /* when there is no client, or it is complete */
@@ -91,8 +92,9 @@ static void detach(answer *a)
     a->expires = sh_deadline_in_ms(SH_KEPT_MS);
 }
 
-/* Plays the record to the client, without the first `known` tokens, which it has. */
-static void record_play(const sh_kept_answers *k, const answer *a, int known)
+/* Plays the record to the client, without the tokens that it has: the first `scored` of the prompt
+ * and the first `known` of the answer. */
+static void record_play(const sh_kept_answers *k, const answer *a, int scored, int known)
 {
     sh_buf rest = a->record;
     sh_engine_msg_frame frame;
@@ -102,7 +104,8 @@ static void record_play(const sh_kept_answers *k, const answer *a, int known)
            sh_engine_msg_get_event(&frame, &event, &ignored) == SH_OK) {
         rest.ptr += frame.size;
         rest.len -= frame.size;
-        if (event.kind != SH_EVENT_TOKEN || known-- <= 0) pass_on(k, a, &event);
+        int *has = event.kind == SH_EVENT_TOKEN ? &known : &scored;
+        if (event.kind == SH_EVENT_DONE || (*has)-- <= 0) pass_on(k, a, &event);
     }
 }
 
@@ -122,7 +125,7 @@ static void attach(const sh_kept_answers *k, answer *a, uint64_t owner,
     client_dismiss(k, a);
     a->owner = owner;
     a->owner_id = spec->id;
-    record_play(k, a, spec->answered - a->first);
+    record_play(k, a, spec->score_from - a->score_first, spec->answered - a->first);
     if (a->complete) detach(a);
 }
 
@@ -136,6 +139,7 @@ static answer *answer_create(sh_kept_answers *k, uint64_t owner, sh_submit_messa
     a->request = *request;
     *request = (sh_submit_message){0};
     a->first = spec->answered;
+    a->score_first = spec->score_from;
     a->id_cap = spec->prompt_count;
     a->ids = sh_alloc_array(a->id_cap, sizeof(*a->ids));
     memcpy(a->ids, spec->prompt, a->id_cap * sizeof(*a->ids));
@@ -172,7 +176,9 @@ static bool room_make(sh_kept_answers *k)
  * beginning and the client has lost it: then it must be computed anew. */
 static bool continues(const answer *a, const sh_sequence_spec *spec)
 {
-    return spec->answered >= a->first && spec->answered <= a->request.spec.answered;
+    const sh_sequence_spec *now = &a->request.spec;
+    return spec->answered >= a->first && spec->answered <= now->answered &&
+           spec->score_from >= a->score_first && spec->score_from <= now->score_from;
 }
 
 sh_status sh_kept_enter(sh_kept_answers *k, uint64_t owner, sh_submit_message *submit,
@@ -231,7 +237,8 @@ void sh_kept_event(sh_kept_answers *k, const sh_event *event)
     if (a == NULL) return; /* replaced meanwhile */
     size_t before = a->record.len;
     if (event->kind == SH_EVENT_TOKEN) token_record(k, a, event->token);
-    if (event->kind == SH_EVENT_TOKEN || event->kind == SH_EVENT_DONE)
+    if (event->kind == SH_EVENT_PROMPT_TOKEN) a->request.spec.score_from++;
+    if (event->kind != SH_EVENT_PROGRESS && event->kind != SH_EVENT_ERROR)
         sh_engine_msg_put_event(&a->record, event);
     k->bytes += a->record.len - before;
     pass_on(k, a, &copy);

@@ -27,6 +27,12 @@ sh_draw sh_draw_of(const sh_sequence_spec *q, int64_t position)
                      .logprobs = q->logprobs};
 }
 
+sh_draw sh_draw_given(const sh_sequence_spec *q, int64_t position, int32_t token)
+{
+    return (sh_draw){
+        .top_p = 1, .position = position, .logprobs = q->logprobs, .given = true, .token = token};
+}
+
 void sh_marks_init(sh_marks *m, int vocab)
 {
     *m = (sh_marks){.vocab = vocab};
@@ -280,6 +286,7 @@ void sh_pick_whole(const sh_draw *d, const float *logits, int32_t len, sh_candid
     int32_t id = scratch[0].id;
     if (d->temperature > 0)
         id = draw_among(d, scratch, keep_count(d, scratch, len, true, log_total), &logit);
+    if (d->given) id = d->token, logit = logits[d->token];
     out->id = id;
     report(d, logit, scratch, len, log_total, out);
 }

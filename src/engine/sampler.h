@@ -30,6 +30,9 @@ typedef struct {
 /* The draw that a request asks for at a position. */
 sh_draw sh_draw_of(const sh_sequence_spec *spec, int64_t position);
 
+/* A draw that reports the probability of the token that is at the position. */
+sh_draw sh_draw_given(const sh_sequence_spec *spec, int64_t position, int32_t token);
+
 /* Scratch to find a token in the list being built, without clearing it for each list: an entry
  * counts only if it was made for list number `now`. One per scheduler. */
 typedef struct {

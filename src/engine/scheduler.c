@@ -363,9 +363,9 @@ void sh_sched_pause(sh_sched *s, sh_sequence *seq)
     s->stats.paused++;
 }
 
-static void emit_token(sh_sched *s, const sh_sequence *seq, const sh_pick *pick)
+static void emit_token(sh_sched *s, const sh_sequence *seq, sh_event_kind kind, const sh_pick *pick)
 {
-    sh_event event = {.kind = SH_EVENT_TOKEN,
+    sh_event event = {.kind = kind,
                       .id = seq->spec.id,
                       .token = pick->id,
                       .logprob = pick->logprob,
@@ -397,7 +397,7 @@ static standing token_take(sh_sched *s, sh_sequence *seq, const sh_pick *pick, s
         return ENDED;
     }
     if (sh_sched_match(s, seq, pick->id, err) != SH_OK) return FAILED;
-    emit_token(s, seq, pick);
+    emit_token(s, seq, SH_EVENT_TOKEN, pick);
     *finish = SH_FINISH_LENGTH;
     return seq->count < seq->count_max ? OPEN : ENDED;
 }
@@ -449,6 +449,13 @@ static standing picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, 
     return now;
 }
 
+/* Reports the tokens of the prompt that a step has scored. */
+static void scores_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, int count)
+{
+    for (int i = 0; i < count; i++) emit_token(s, seq, SH_EVENT_PROMPT_TOKEN, &picks[i]);
+    seq->scored += count;
+}
+
 bool sh_sched_outgrown(const sh_sched *s, int count)
 {
     return s->opts.rope_original > 0 && count > s->opts.rope_original;
@@ -471,10 +478,12 @@ static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks)
     sh_finish finish = SH_FINISH_CANCEL;
     sh_err err;
     standing now = OPEN;
+    int scores = sh_sequence_scores(seq, q->token_count);
+    if (!seq->cancelled) scores_take(s, seq, picks, scores);
     if (seq->cancelled)
         now = ENDED;
-    else if (q->draw_count > 0)
-        now = picks_take(s, seq, picks, &finish, &err);
+    else if (q->draw_count > scores)
+        now = picks_take(s, seq, picks + scores, &finish, &err);
     else {
         sh_sequence_computed(seq, s->blocks, q->pos + q->token_count);
         emit_progress(s, seq, seq->computed);

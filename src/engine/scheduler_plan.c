@@ -68,24 +68,39 @@ static void add_draw(sh_sched *s, sh_step_plan *step, const sh_sequence *seq, in
     step->adjust_count += d->adjust_count;
 }
 
+/* Adds the draws that score tokens of the prompt, from the rows of `count` tokens. They report what
+ * the model says, without penalties and the like. */
+static int add_scores(sh_step_plan *step, const sh_sequence *seq, int count)
+{
+    int scores = sh_sequence_scores(seq, count);
+    for (int i = 0; i < scores; i++) {
+        int at = seq->scored + i;
+        step->draws[step->draw_count++] = (sh_step_draw){
+            .draw = sh_draw_given(&seq->spec, at, seq->tokens[at])};
+    }
+    return scores;
+}
+
 /* Adds `count` tokens of a sequence to the plan, and the blocks that the ranks do not know yet. The
  * sequence must have its blocks, and the plan the masks of its draws. */
 static void add_tokens(sh_sched *s, sh_step_plan *step, sh_sequence *seq, int count)
 {
     sh_step_seq *q = &step->seqs[step->seq_count++];
     bool last = seq->computed + count >= seq->count;
+    int draws = last ? 1 + seq->draft_count : 0;
+    int scores = add_scores(step, seq, count);
     *q = (sh_step_seq){.slot = seq->slot,
                        .fresh = seq->blocks_sent == 0,
                        .pos = seq->computed,
                        .token_count = count,
-                       .draw_count = last ? 1 + seq->draft_count : 0,
+                       .draw_count = scores + draws,
                        .block_count = seq->block_count - seq->blocks_sent,
                        .long_rope = seq->long_rope};
     for (int i = 0; i < count; i++)
         step->tokens[step->token_count++] = seq->tokens[seq->computed + i];
     while (seq->blocks_sent < seq->block_count)
         step->blocks[step->block_count++] = seq->blocks[seq->blocks_sent++];
-    for (int i = 0; i < q->draw_count; i++) add_draw(s, step, seq, i);
+    for (int i = 0; i < draws; i++) add_draw(s, step, seq, i);
     seq->in_flight = true;
 }
 
@@ -201,11 +216,15 @@ static bool prompts_fit(const sh_sched *s, const sh_step_plan *step,
            !step_full(s, step, runnable_max(s));
 }
 
-/* How many tokens of a prompt the step takes. */
-static int prompt_part(const sh_sequence *seq, const struct prompt_budget *budget)
+/* How many tokens of a prompt the step takes: those whose rows are needed only as far as the plan
+ * has draws left. */
+static int prompt_part(const sh_step_plan *step, const sh_sequence *seq,
+                       const struct prompt_budget *budget)
 {
     int count = seq->count - seq->computed;
-    return count < budget->tokens ? count : budget->tokens;
+    if (count > budget->tokens) count = budget->tokens;
+    int excess = sh_sequence_scores(seq, count) + 1 - (step->limits.draws - step->draw_count);
+    return excess > 0 ? count - excess : count;
 }
 
 /* Puts the mask of the draw at the end of a prompt into the plan, if the step gets there. */
@@ -213,7 +232,7 @@ static sh_status mask_prompt(sh_sched *s, sh_step_plan *step, sh_sequence *seq,
                              const struct prompt_budget *budget, sh_err *err)
 {
     seq->draft_count = 0;
-    if (prompt_part(seq, budget) < seq->count - seq->computed) return SH_OK;
+    if (prompt_part(step, seq, budget) < seq->count - seq->computed) return SH_OK;
     return sh_sched_mask(s, step, seq, err);
 }
 
@@ -221,7 +240,7 @@ static sh_status mask_prompt(sh_sched *s, sh_step_plan *step, sh_sequence *seq,
 static void add_prompt(sh_sched *s, sh_step_plan *step, sh_sequence *seq,
                        struct prompt_budget *budget)
 {
-    int count = prompt_part(seq, budget);
+    int count = prompt_part(step, seq, budget);
     add_tokens(s, step, seq, count);
     budget->tokens -= count;
 }

@@ -37,6 +37,7 @@ sh_sequence *sh_sequence_create(const sh_sequence_spec *q, int context)
     seq->slot = seq->cached_tokens = -1;
     seq->count = (int)q->prompt_count;
     seq->prompt_count = seq->count - q->answered;
+    seq->scored = q->score_from == 0 ? seq->prompt_count : q->score_from;
     int answer_max = context - seq->prompt_count;
     if (q->max_tokens < answer_max) answer_max = q->max_tokens;
     seq->count_max = seq->prompt_count + answer_max;
@@ -88,11 +89,26 @@ static void blocks_key_full(sh_sequence *seq, sh_blocks *blocks)
     }
 }
 
+/* The row of logits before a token tells its probability. */
+int sh_sequence_scores(const sh_sequence *seq, int count)
+{
+    int first = seq->scored - 1 > seq->computed ? seq->scored - 1 : seq->computed;
+    int end = seq->computed + count;
+    if (end > seq->prompt_count - 1) end = seq->prompt_count - 1;
+    return end > first ? end - first : 0;
+}
+
+/* The first token that must be run for its logits: the last known one, for the draw of the next, or
+ * one before it, if tokens of the prompt are to be scored. */
+static int first_row(const sh_sequence *seq)
+{
+    return seq->scored < seq->prompt_count ? seq->scored - 1 : seq->count - 1;
+}
+
 bool sh_sequence_start(sh_sequence *seq, sh_blocks *blocks, int reserve, bool *wait)
 {
-    /* The last known token must be run to get logits for the next one, so it is never looked up. */
     sh_prefix prefix = sh_blocks_match(blocks, sh_blocks_root(blocks, seq->long_rope), seq->tokens,
-                                       (seq->count - 1) / SH_KV_BLOCK, seq->blocks);
+                                       first_row(seq) / SH_KV_BLOCK, seq->blocks);
     int more = blocks_for(seq->count + 1) - prefix.count;
     *wait = prefix.promised;
     if (prefix.promised || more + reserve > sh_blocks_available(blocks)) {

@@ -52,6 +52,8 @@ struct sh_sequence {
                         the first `count` */
     int count, prompt_count, count_max;
     int computed;
+    int scored; /* the probabilities of the prompt's tokens before this one have been reported, or
+                   are not asked for */
     int draft_count;
     sh_draft_source draft_source;
     int catch_up; /* tokens before the last known one that run together with it: those that a
@@ -96,6 +98,10 @@ static inline bool sh_sequence_unbound(const sh_sequence *seq)
 {
     return seq->spec.grammar.len > 0 && seq->constraint == NULL;
 }
+
+/* How many of the next `count` tokens to compute have a row of logits that a token of the prompt
+ * is scored with. */
+int sh_sequence_scores(const sh_sequence *seq, int count);
 
 /* Whether the token ends the answer. */
 bool sh_sequence_stops(const sh_sequence *seq, int32_t token);

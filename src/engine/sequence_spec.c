@@ -61,6 +61,22 @@ static sh_status grammar_check(const sh_sequence_spec *q, sh_err *err)
     return SH_OK;
 }
 
+/* An answer begins when all of its prompt has been reported. */
+static sh_status score_check(const sh_sequence_spec *q, sh_err *err)
+{
+    int64_t prompt = (int64_t)q->prompt_count - q->answered;
+    if (q->score_from == 0) return SH_OK;
+    if (q->score_from < 0 || q->score_from > prompt)
+        return sh_err_set(err, SH_ERR_INPUT, "'score_from' is %d; the prompt has %lld tokens",
+                          q->score_from, (long long)prompt);
+    if (q->answered > 0 && q->score_from < prompt)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "there is an answer so far, but 'score_from' is %d of %lld",
+                          q->score_from, (long long)prompt);
+    if (q->logprobs < 0) return sh_err_set(err, SH_ERR_INPUT, "'score_from' without 'logprobs'");
+    return SH_OK;
+}
+
 sh_status sh_sequence_spec_check(const sh_sequence_spec *q, int vocab, sh_err *err)
 {
     const sh_sampling *s = &q->sampling;
@@ -70,6 +86,7 @@ sh_status sh_sequence_spec_check(const sh_sequence_spec *q, int vocab, sh_err *e
                           q->answered, q->prompt_count);
     if (q->timeout_ms < 0) return sh_err_set(err, SH_ERR_INPUT, "'timeout' is negative");
     sh_status status = numbers_check(q, err);
+    if (status == SH_OK) status = score_check(q, err);
     if (status == SH_OK) status = grammar_check(q, err);
     if (status == SH_OK) status = biases_check(s, err);
     if (status == SH_OK) status = ids_check("prompt", q->prompt, q->prompt_count, vocab, err);

@@ -70,6 +70,8 @@ static void put_draw(sh_buf *out, const sh_step_draw *d)
     sh_put_uint(out, (uint64_t)d->draw.position, 8);
     put_int(out, d->draw.top_k);
     put_int(out, d->draw.logprobs);
+    sh_put_uint(out, d->draw.given, 1);
+    put_int(out, d->draw.token);
     put_int(out, d->adjust_count);
     put_int(out, d->mask);
     sh_put_uint(out, d->whole, 1);
@@ -138,6 +140,8 @@ static void get_draw(sh_reader *r, const sh_step_plan *s, sh_step_draw *d)
     d->draw.position = (int64_t)sh_get_uint(r, 8);
     d->draw.top_k = sh_get_int(r);
     d->draw.logprobs = sh_get_int(r);
+    d->draw.given = sh_get_uint(r, 1) != 0;
+    d->draw.token = get_bounded(r, s->limits.vocab - 1);
     d->adjust_count = get_bounded(r, s->adjust_count);
     d->mask = get_bounded(r, s->limits.masks);
     d->whole = sh_get_uint(r, 1) != 0;

@@ -3,6 +3,7 @@
  * answer. */
 #include "http/admit.h"
 
+#include "base/clock.h"
 #include "http/origin.h"
 #include "http/router.h"
 
@@ -37,13 +38,19 @@ static sh_str key_of(const sh_http_head *head)
     return sh_http_head_find(head, "x-api-key");
 }
 
-static sh_http_key key_check(const sh_http_request *req)
+/* The name is copied, since the keys may be read again while the request is open. */
+static sh_http_key key_check(sh_http_request *req)
 {
     const sh_http_keys *keys = sh_http_server_opts_of(req->conn->server)->keys;
     sh_str key = key_of(&req->head);
     if (keys == NULL || sh_http_keys_count(keys) == 0) return SH_HTTP_KEY_NOT_NEEDED;
     if (key.len == 0) return SH_HTTP_KEY_MISSING;
-    return sh_http_keys_has(keys, key) ? SH_HTTP_KEY_GOOD : SH_HTTP_KEY_WRONG;
+    const sh_http_key_info *info = sh_http_keys_find(keys, key);
+    if (info == NULL) return SH_HTTP_KEY_WRONG;
+    if (info->expires_s != 0 && sh_clock_unix_us() / 1000000 >= info->expires_s)
+        return SH_HTTP_KEY_EXPIRED;
+    memcpy(req->key_name, info->name, sizeof(req->key_name));
+    return SH_HTTP_KEY_GOOD;
 }
 
 /* The hash of a key only has to tell clients apart: the key itself was verified by keys.c. */
@@ -51,6 +58,11 @@ uint64_t sh_http_client_of(const sh_http_request *req)
 {
     sh_str key = key_of(&req->head);
     return req->key == SH_HTTP_KEY_GOOD ? sh_hash64(key.ptr, key.len) : req->conn->peer_id;
+}
+
+const char *sh_http_key_name(const sh_http_request *req)
+{
+    return req->key_name;
 }
 
 bool sh_http_is_trusted(const sh_http_request *req)
@@ -109,6 +121,9 @@ sh_http_refusal sh_http_admit(sh_http_request *req)
                                   shown(head->path), head->path.ptr, shown(head->method_text),
                                   head->method_text.ptr);
     if (!match.route->open && !sh_http_is_trusted(req))
-        return (sh_http_refusal){401, "a valid API key is required: Authorization: Bearer <key>"};
+        return (sh_http_refusal){401, req->key == SH_HTTP_KEY_EXPIRED
+                                          ? "this API key has expired"
+                                          : "a valid API key is required: Authorization: Bearer "
+                                            "<key>"};
     return fine;
 }

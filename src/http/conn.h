@@ -35,6 +35,7 @@ typedef enum {
     SH_HTTP_KEY_NOT_NEEDED,
     SH_HTTP_KEY_GOOD,
     SH_HTTP_KEY_WRONG,
+    SH_HTTP_KEY_EXPIRED,
 } sh_http_key;
 
 struct sh_http_request {
@@ -44,6 +45,7 @@ struct sh_http_request {
     const sh_http_route *route;
     sh_str param;
     sh_http_key key;
+    char key_name[SH_KEY_NAME_MAX + 1]; /* of a good key that has one */
     sh_http_refusal refusal;
     sh_http_chunked chunked;
     struct evbuffer *body; /* NULL if there is none */

@@ -40,6 +40,9 @@ sh_str sh_http_peer(const sh_http_request *req);    /* the client's address */
 /* Identifies the client, for fair sharing: by its key, or by its address if no key is required. */
 uint64_t sh_http_client_of(const sh_http_request *req);
 
+/* The name of the key that it presented; "" if that has none. */
+const char *sh_http_key_name(const sh_http_request *req);
+
 /* Whether it presented a valid key, or none is required. False only on open routes. */
 bool sh_http_is_trusted(const sh_http_request *req);
 int64_t sh_http_start_ns(const sh_http_request *req);

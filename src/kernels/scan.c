@@ -9,6 +9,15 @@ double sh_noise_of(uint64_t bits)
     return -log(-log1p(-v));
 }
 
+void sh_summary_give(const sh_draw *d, const float *logits, int32_t first, int32_t len,
+                     sh_logits_summary *out)
+{
+    int64_t at = (int64_t)d->token - first;
+    bool here = at >= 0 && at < len;
+    if (here) out->won = (sh_candidate){d->token, logits[at]};
+    out->won_score = here ? INFINITY : -INFINITY;
+}
+
 int sh_draw_top(const sh_draw *d)
 {
     int want = d->logprobs > 0 ? d->logprobs : 0;

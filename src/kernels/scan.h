@@ -39,6 +39,9 @@ typedef struct {
     uint64_t seed;
     int64_t position; /* of the drawn token in its sequence */
     int logprobs;     /* -1: none; else the number of alternatives to report */
+    bool given;       /* nothing is drawn: the choice is `token`, to learn its probability. The
+                         temperature is 0 then. */
+    int32_t token;
 } sh_draw;
 
 enum { SH_SUMMARY_TOP = 256 };
@@ -50,8 +53,8 @@ typedef struct {
     float max;
     double sum;       /* of exp(logit - max); 0 when the draw does not need it */
     sh_candidate won; /* the part's choice without filters: greedy, or with the draw's noise */
-    double won_score;
-    int top_count; /* best first; as many as the draw may need, at most SH_SUMMARY_TOP */
+    double won_score; /* INFINITY for a given token, -INFINITY in the parts that do not have it */
+    int top_count;    /* best first; as many as the draw may need, at most SH_SUMMARY_TOP */
     sh_candidate top[SH_SUMMARY_TOP];
 } sh_logits_summary;
 
@@ -74,6 +77,10 @@ static inline bool sh_candidate_better(sh_candidate a, sh_candidate b)
 /* Applies the changes of a query to tokens [first, first + len), whose logits these are; a token
  * that is not allowed gets -INFINITY. */
 void sh_row_query_apply(const sh_row_query *query, float *logits, int32_t first, int32_t len);
+
+/* Makes the draw's given token the choice of the part [first, first + len), if it is in it. */
+void sh_summary_give(const sh_draw *draw, const float *logits, int32_t first, int32_t len,
+                     sh_logits_summary *out);
 
 /* How many candidates of a part the draw may need. */
 int sh_draw_top(const sh_draw *draw);

@@ -5,12 +5,30 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "http/http_client.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { KEYS_MAX = 1 << 20 };
+
+/* The first key in a list of JSON objects, or in one. Keys of which the file has only the digest
+ * cannot be used. */
+static char *json_key_find(sh_str text)
+{
+    cJSON *json = NULL;
+    char *key = NULL;
+    sh_err ignored; /* the server reports what is wrong with its file */
+    if (sh_json_parse(text, "the key file", &json, &ignored) != SH_OK) return NULL;
+    for (const cJSON *item = cJSON_IsArray(json) ? json->child : json; item != NULL && key == NULL;
+         item = item->next) {
+        const char *text_of = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "key"));
+        if (text_of != NULL) key = sh_strdup(text_of);
+    }
+    cJSON_Delete(json);
+    return key;
+}
 
 /* The first key of --api-key or of the key file; NULL when there is none. Owned by the caller. */
 static sh_status key_find(const sh_settings *s, char **out, sh_err *err)
@@ -21,10 +39,16 @@ static sh_status key_find(const sh_settings *s, char **out, sh_err *err)
         sh_buf_add_text(&text, s->api_key);
     else if (s->api_key_file != NULL)
         status = sh_file_read(s->api_key_file, KEYS_MAX, &text, err);
-    sh_str rest = sh_buf_str(&text), line, key;
+    sh_str rest = sh_buf_str(&text), line, key, all = sh_str_trim(rest);
+    if (all.len > 0 && all.ptr[0] == '[') {
+        *out = json_key_find(all);
+        rest.len = 0;
+    }
     while (status == SH_OK && *out == NULL && sh_str_cut(&rest, '\n', &line)) {
         line = sh_str_trim(line);
-        if (line.len > 0 && line.ptr[0] != '#' && sh_str_cut(&line, ',', &key))
+        if (line.len > 0 && line.ptr[0] == '{')
+            *out = json_key_find(line);
+        else if (line.len > 0 && line.ptr[0] != '#' && sh_str_cut(&line, ',', &key))
             *out = sh_str_dup(sh_str_trim(key));
     }
     sh_buf_reset(&text);

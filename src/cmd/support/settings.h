@@ -186,6 +186,7 @@ typedef struct {
     const char *tools;
     int64_t max_tokens;
     double temperature;
+    double repetition_penalty;
     int64_t top_k;
     double top_p;
     double min_p;

@@ -296,6 +296,7 @@ static void row_end(void *arg, size_t row, int thread)
     out->sum = any && sum_needed(d) ? row_sum(s, row, out->max) : 0;
     int want = sh_draw_top(d);
     out->top_count = want > 0 ? row_top(s, row, want < s->len ? want : s->len, out->top) : 0;
+    if (d->given) sh_summary_give(d, s->logits + (int64_t)row * s->stride, s->first, s->len, out);
     if (!noise_decides(d) || s->len == 0) return;
     struct winner won = row_winner(s, row);
     out->won = won.token;

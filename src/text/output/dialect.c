@@ -380,6 +380,15 @@ bool sh_output_prompt_opens(const sh_output_dialect *dialect, sh_str prompt)
     return sh_str_ends(sh_str_trim(prompt), sh_str_of(dialect->reasoning->open));
 }
 
+bool sh_output_text_reasons(const sh_output_dialect *dialect, sh_str text)
+{
+    const sh_output_reasoning *r = dialect->reasoning;
+    if (r == NULL || r->open == NULL || r->close == NULL) return false;
+    text = sh_str_trim(text);
+    return sh_str_starts(text, sh_str_of(r->open)) &&
+           sh_str_find(text, sh_str_of(r->close), 0) == text.len;
+}
+
 bool sh_output_may_reason(const sh_output_dialect *dialect, sh_str prompt)
 {
     const sh_output_reasoning *r = dialect->reasoning;

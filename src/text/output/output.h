@@ -75,6 +75,9 @@ const char *sh_output_tools_name(const sh_output_tools *tools);
  * reasoning. */
 bool sh_output_prompt_opens(const sh_output_dialect *dialect, sh_str prompt);
 
+/* Whether the text, the beginning of an answer, ends inside the reasoning. */
+bool sh_output_text_reasons(const sh_output_dialect *dialect, sh_str text);
+
 /* Whether reasoning is to be expected after the rendered prompt: not if it ends with the closing
  * marker, as templates write it to turn reasoning off, nor if it was only guessed that the model
  * reasons. */

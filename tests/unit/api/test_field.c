@@ -129,12 +129,44 @@ TEST(refuses_what_would_change_the_answer)
     assert_true(reads("{\"list\":[],\"unheard_of\":1}"));
 }
 
+TEST(names_what_it_does_not_know)
+{
+    static const struct {
+        const char *json, *names;
+    } cases[] = {
+        {"{\"list\":[],\"magic\":0}", ""},
+        {"{\"lst\":[],\"magic\":0,\"Count\":1}", "lst, Count"},
+        {"{\"a b,c\u00e4\n\":1}", "a?b?c???"},
+    };
+    UNUSED_STATE;
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        sh_buf names = {0};
+        cJSON *json = cJSON_Parse(cases[i].json);
+        sh_fields_unknown(&table, json, &names);
+        assert_true(sh_str_is(sh_buf_str(&names), cases[i].names));
+        cJSON_Delete(json);
+        sh_buf_reset(&names);
+    }
+    /* However many there are, they fit into a header. */
+    sh_buf names = {0};
+    cJSON *json = cJSON_CreateObject();
+    for (int i = 0; i < 1000; i++) {
+        char name[128];
+        snprintf(name, sizeof(name), "%0100d", i);
+        cJSON_AddNullToObject(json, name);
+    }
+    sh_fields_unknown(&table, json, &names);
+    assert_true(names.len < 700 && sh_str_ends(sh_buf_str(&names), SH_STR(", ...")));
+    cJSON_Delete(json);
+    sh_buf_reset(&names);
+}
+
 TEST(writes_its_own_schema)
 {
     UNUSED_STATE;
     sh_buf text = {0};
     sh_json_writer w = sh_json_writer_on(&text);
-    sh_fields_schema(&table, NULL, &w);
+    sh_fields_schema(&table, "[{\"minProperties\":1}]", NULL, &w);
     cJSON *schema = cJSON_Parse(text.ptr);
     assert_non_null(schema);
     const cJSON *properties = cJSON_GetObjectItem(schema, "properties");
@@ -144,6 +176,10 @@ TEST(writes_its_own_schema)
     const cJSON *count = cJSON_GetObjectItem(properties, "count");
     assert_int_equal(cJSON_GetObjectItem(count, "maximum")->valueint, 9);
     assert_int_equal(cJSON_GetObjectItem(count, "default")->valueint, 4);
+    /* What may be missing may be null. */
+    assert_string_equal(cJSON_GetArrayItem(cJSON_GetObjectItem(count, "type"), 1)->valuestring,
+                        "null");
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(schema, "allOf")), 1);
     cJSON_Delete(schema);
     sh_buf_reset(&text);
 }
@@ -155,6 +191,7 @@ int main(void)
         cmocka_unit_test(treats_null_as_absent),
         cmocka_unit_test(names_the_field_that_is_wrong),
         cmocka_unit_test(refuses_what_would_change_the_answer),
+        cmocka_unit_test(names_what_it_does_not_know),
         cmocka_unit_test(writes_its_own_schema),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,8 @@
 /* Checks the numbers; the format is checked by promtool, in tests/api. */
 #include "api/metrics.h"
+#include "api/quota.h"
+
+#include "base/file.h"
 
 #include "test.h"
 
@@ -86,6 +89,69 @@ TEST(passes_the_engines_numbers_on)
     sh_metrics_free(metrics);
 }
 
+TEST(says_which_ranks_are_up)
+{
+    UNUSED_STATE;
+    sh_metrics *metrics = sh_metrics_create();
+    write_with(metrics, "{\"ranks\":[{\"rank\":0},{\"rank\":2}],\"missing\":[1]}");
+    has("shoal_rank_up{rank=\"0\"} 1\n");
+    has("shoal_rank_up{rank=\"1\"} 0\n");
+    has("shoal_rank_up{rank=\"2\"} 1\n");
+    sh_metrics_free(metrics);
+}
+
+/* Everything that an engine of two ranks reports. */
+static const char stats[] =
+    "{\"step_s\":1,\"schedule_s\":1,\"mask_s\":1,\"waiting\":0,\"waiting_max\":1,\"running\":0,"
+    "\"slots\":1,\"world_size\":2,\"imbalance\":{\"ratio\":1,\"rank\":0},\"counts\":{\"requests\":"
+    "0,"
+    "\"paused\":0,\"drafts_tried\":0,\"drafts_kept\":0,\"group_failures\":0,\"group_changes\":0,"
+    "\"missing_ranks\":0},\"kv\":{\"blocks\":1,\"free\":1,\"cached\":0},\"missing\":[],\"ranks\":[{"
+    "\"rank\":0,\"compute_s\":0,\"memory\":{\"resident\":1,\"available\":1},\"collectives\":{"
+    "\"sum\":{\"calls\":0,\"bytes\":0,\"seconds\":0}}}],\"histograms\":{\"step_seconds\":{"
+    "\"count\":0,\"sum\":0,\"buckets\":[[1,0]]}}}";
+
+/* The name without what a histogram adds to it. */
+static bool is_written(const char *name, size_t len)
+{
+    static const char *const ends[] = {"", "_bucket", "_sum", "_count"};
+    for (size_t i = 0; i < SH_COUNT_OF(ends); i++) {
+        char line[160];
+        size_t end = strlen(ends[i]);
+        if (len <= end || strncmp(name + len - end, ends[i], end) != 0) continue;
+        snprintf(line, sizeof(line), "# TYPE %.*s ", (int)(len - end), name);
+        if (strstr(text.ptr, line) != NULL) return true;
+    }
+    return false;
+}
+
+TEST(the_dashboard_shows_metrics_that_exist)
+{
+    UNUSED_STATE;
+    sh_err err;
+    sh_buf file = {0};
+    sh_metrics *metrics = sh_metrics_create();
+    sh_quotas *quotas = sh_quotas_create();
+    cJSON *json = NULL;
+    int found = 0;
+    CHECK_OK(sh_file_read("docs/grafana.json", 1 << 20, &file, &err), err);
+    CHECK_OK(sh_json_parse(sh_buf_str(&file), "docs/grafana.json", &json, &err), err);
+    write_with(metrics, stats);
+    sh_quotas_write(quotas, &text);
+    for (const char *at = file.ptr; (at = strpbrk(at, "sp")) != NULL; at++) {
+        size_t len = strspn(at, "abcdefghijklmnopqrstuvwxyz_");
+        bool named = strncmp(at, "shoal_", 6) == 0 || strncmp(at, "process_", 8) == 0;
+        if (named && !is_written(at, len)) fail_msg("there is no metric %.*s", (int)len, at);
+        found += named;
+        if (len > 0) at += len - 1;
+    }
+    assert_true(found > 40);
+    cJSON_Delete(json);
+    sh_quotas_free(quotas);
+    sh_metrics_free(metrics);
+    sh_buf_reset(&file);
+}
+
 static int cleanup(void **state)
 {
     UNUSED_STATE;
@@ -99,6 +165,8 @@ int main(void)
         cmocka_unit_test(counts_by_route_and_status),
         cmocka_unit_test(counts_tokens_and_outcomes),
         cmocka_unit_test(passes_the_engines_numbers_on),
+        cmocka_unit_test(says_which_ranks_are_up),
+        cmocka_unit_test(the_dashboard_shows_metrics_that_exist),
     };
     return cmocka_run_group_tests(tests, NULL, cleanup);
 }

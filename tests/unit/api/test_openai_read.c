@@ -167,13 +167,59 @@ TEST(refuses_unsupported_fields_by_name)
     CHECK_REFUSES(&sh_openai_chat, CHAT(",\"functions\":[{}]"), "functions");
     CHECK_REFUSES(&sh_openai_chat, CHAT(",\"audio\":{}"), "audio");
     CHECK_REFUSES(&sh_openai_chat, CHAT(",\"top_logprobs\":3"), "top_logprobs");
-    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"continue_final_message\":true"),
-                  "continue_final_message");
     CHECK_REFUSES(&sh_openai_chat, CHAT(",\"repeat_penalty\":1.1"), "repeat_penalty");
-    assert_true(reads(&sh_openai_chat, CHAT(",\"add_generation_prompt\":true")));
-    CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":\"a\",\"suffix\":\"b\"}", "suffix");
     CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":\"a\",\"best_of\":2}", "best_of");
-    CHECK_REFUSES(&sh_openai_completion, "{\"prompt\":\"a\",\"echo\":true,\"logprobs\":1}", "echo");
+}
+
+TEST(the_prompt_of_a_chat_ends_as_asked)
+{
+    static const struct {
+        const char *fields, *role;
+        sh_prompt_end end;
+    } cases[] = {
+        {"", "user", SH_PROMPT_OPENS_ANSWER},
+        {"", "assistant", SH_PROMPT_CONTINUES},
+        {",\"add_generation_prompt\":true", "assistant", SH_PROMPT_OPENS_ANSWER},
+        {",\"add_generation_prompt\":false", "assistant", SH_PROMPT_CLOSED},
+        {",\"continue_final_message\":false", "assistant", SH_PROMPT_OPENS_ANSWER},
+        {",\"continue_final_message\":true", "user", SH_PROMPT_CONTINUES},
+        {",\"continue_final_message\":true,\"add_generation_prompt\":false", "assistant",
+         SH_PROMPT_CONTINUES},
+        {",\"continue_final_message\":null", "assistant", SH_PROMPT_CONTINUES},
+    };
+    UNUSED_STATE;
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        char body[256];
+        snprintf(body, sizeof(body), "{\"messages\":[{\"role\":\"%s\",\"content\":\"a\"}]%s}",
+                 cases[i].role, cases[i].fields);
+        assert_true(reads(&sh_openai_chat, body));
+        assert_int_equal(request.prompt_end, cases[i].end);
+    }
+    CHECK_REFUSES(&sh_openai_chat,
+                  CHAT(",\"continue_final_message\":true,\"add_generation_prompt\":true"),
+                  "continue_final_message");
+    /* Calls wait for their results, and an empty message begins nothing. */
+    assert_true(reads(&sh_openai_chat,
+                      "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":[{"
+                      "\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}]}"));
+    assert_int_equal(request.prompt_end, SH_PROMPT_OPENS_ANSWER);
+    assert_true(
+        reads(&sh_openai_chat, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\"}]}"));
+    assert_int_equal(request.prompt_end, SH_PROMPT_OPENS_ANSWER);
+}
+
+TEST(a_prompt_may_be_all_that_is_wanted)
+{
+    UNUSED_STATE;
+    assert_true(reads(&sh_openai_completion,
+                      "{\"prompt\":\"a\",\"echo\":true,\"logprobs\":1,\"max_tokens\":0}"));
+    assert_true(request.prompt_only && request.echo && request.logprobs);
+    assert_true(reads(&sh_openai_completion, "{\"prompt\":\"a\",\"prompt_logprobs\":2}"));
+    assert_true(request.prompt_logprobs && !request.logprobs && !request.prompt_only);
+    assert_int_equal(request.prompt_top_logprobs, 2);
+    CHECK_REFUSES(&sh_openai_chat, CHAT(",\"max_tokens\":0"), "max_tokens");
+    assert_true(reads(&sh_openai_completion, "{\"prompt\":\"a\",\"suffix\":\"b\"}"));
+    assert_true(sh_str_is(request.suffix, "b"));
 }
 
 TEST(reads_the_form_of_the_answer_by_all_its_names)
@@ -291,6 +337,8 @@ int main(void)
         cmocka_unit_test(applies_the_choice_of_tools),
         cmocka_unit_test(collects_template_variables),
         cmocka_unit_test(refuses_unsupported_fields_by_name),
+        cmocka_unit_test(the_prompt_of_a_chat_ends_as_asked),
+        cmocka_unit_test(a_prompt_may_be_all_that_is_wanted),
         cmocka_unit_test(reads_the_form_of_the_answer_by_all_its_names),
         cmocka_unit_test(refuses_forms_that_are_none_and_more_than_one),
         cmocka_unit_test(reads_prompts_of_all_four_forms),

@@ -1,0 +1,157 @@
+#include "api/quota.h"
+
+#include "base/alloc.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    double level;
+    int64_t seen_ns; /* when the level was right; 0: never, it is full */
+} bucket;
+
+struct sh_quota {
+    sh_quota *next;
+    char name[SH_KEY_NAME_MAX + 1];
+    bucket requests, tokens;
+    int64_t taken, refused, prompt_tokens, generated_tokens;
+};
+
+/* Names come from the operator's file alone, so the list stays short, and none is ever dropped:
+ * counters must not go back. */
+struct sh_quotas {
+    sh_quota *first;
+};
+
+sh_quotas *sh_quotas_create(void)
+{
+    return sh_alloc(sizeof(sh_quotas));
+}
+
+void sh_quotas_free(sh_quotas *quotas)
+{
+    if (quotas == NULL) return;
+    for (sh_quota *q = quotas->first, *next; q != NULL; q = next) {
+        next = q->next;
+        free(q);
+    }
+    free(quotas);
+}
+
+sh_quota *sh_quotas_of(sh_quotas *quotas, const sh_http_key_info *key)
+{
+    if (key == NULL) return NULL;
+    sh_quota **at = &quotas->first;
+    while (*at != NULL && strcmp((*at)->name, key->name) != 0) at = &(*at)->next;
+    if (*at == NULL) {
+        *at = sh_alloc(sizeof(**at));
+        memcpy((*at)->name, key->name, sizeof(key->name));
+    }
+    return *at;
+}
+
+/* The limit may have changed since, so a level is cut to it. */
+static void bucket_fill(bucket *b, int64_t limit, int64_t now_ns)
+{
+    double most = (double)limit;
+    if (limit == 0) {
+        *b = (bucket){0}; /* should there be a limit later, it starts full */
+        return;
+    }
+    if (b->seen_ns == 0)
+        b->level = most;
+    else
+        b->level = fmin(most, b->level + most / 60 * (double)(now_ns - b->seen_ns) * 1e-9);
+    b->seen_ns = now_ns;
+}
+
+/* Seconds until the level is at least so high. */
+static double bucket_wait_s(const bucket *b, int64_t limit, double level)
+{
+    return level <= b->level ? 0 : (level - b->level) * 60 / (double)limit;
+}
+
+static bool refuse(sh_quota *q, const char *what, int64_t limit, double wait_s, sh_api_error *err)
+{
+    q->refused++;
+    sh_api_fail(err, 429, "rate_limit_exceeded", NULL,
+                "the key '%s' has used its %lld %s a minute; try again in %.0f s", q->name,
+                (long long)limit, what, ceil(wait_s));
+    err->retry_after_s = (int)ceil(wait_s);
+    return false;
+}
+
+bool sh_quota_take(sh_quota *q, const sh_http_key_info *key, int64_t now_ns, sh_api_error *err)
+{
+    int64_t requests = key->requests_per_minute, tokens = key->tokens_per_minute;
+    bucket_fill(&q->requests, requests, now_ns);
+    bucket_fill(&q->tokens, tokens, now_ns);
+    if (requests > 0 && q->requests.level < 1)
+        return refuse(q, "requests", requests, bucket_wait_s(&q->requests, requests, 1), err);
+    if (tokens > 0 && q->tokens.level < 1)
+        return refuse(q, "tokens", tokens, bucket_wait_s(&q->tokens, tokens, 1), err);
+    q->requests.level -= 1;
+    q->taken++;
+    return true;
+}
+
+static void header_add(sh_http_request *req, const char *what, const char *unit, const char *fmt,
+                       double value)
+{
+    char name[64], text[32];
+    snprintf(name, sizeof(name), "x-ratelimit-%s-%s", what, unit);
+    snprintf(text, sizeof(text), fmt, value);
+    sh_http_add_header(req, name, text);
+}
+
+/* `reset` is the time until the bucket is full again. */
+static void bucket_headers(const bucket *b, int64_t limit, const char *unit, sh_http_request *req)
+{
+    if (limit == 0) return;
+    header_add(req, "limit", unit, "%.0f", (double)limit);
+    header_add(req, "remaining", unit, "%.0f", fmax(0, floor(b->level)));
+    header_add(req, "reset", unit, "%.0fs", ceil(bucket_wait_s(b, limit, (double)limit)));
+}
+
+void sh_quota_headers(const sh_quota *q, const sh_http_key_info *key, sh_http_request *req)
+{
+    bucket_headers(&q->requests, key->requests_per_minute, "requests", req);
+    bucket_headers(&q->tokens, key->tokens_per_minute, "tokens", req);
+}
+
+void sh_quota_charge(sh_quota *q, int prompt_tokens, int generated_tokens)
+{
+    if (q == NULL) return;
+    q->prompt_tokens += prompt_tokens;
+    q->generated_tokens += generated_tokens;
+    q->tokens.level -= prompt_tokens + generated_tokens;
+}
+
+void sh_quotas_write(const sh_quotas *quotas, sh_buf *out)
+{
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+    } rows[] = {
+        {"shoal_key_requests_total", "Requests to the model by the name of their API key.",
+         offsetof(sh_quota, taken)},
+        {"shoal_key_refused_requests_total",
+         "Requests refused with 429 because their key had used up its requests or tokens of a "
+         "minute. Rising steadily: the limit in the key file is too low for this client.",
+         offsetof(sh_quota, refused)},
+        {"shoal_key_prompt_tokens_total", "Tokens of prompts by the name of the API key.",
+         offsetof(sh_quota, prompt_tokens)},
+        {"shoal_key_generated_tokens_total", "Tokens generated by the name of the API key.",
+         offsetof(sh_quota, generated_tokens)},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(rows); i++) {
+        sh_buf_addf(out, "# HELP %s %s\n# TYPE %s counter\n", rows[i].name, rows[i].help,
+                    rows[i].name);
+        for (const sh_quota *q = quotas->first; q != NULL; q = q->next)
+            sh_buf_addf(
+                out, "%s{key=\"%s\"} %lld\n", rows[i].name, q->name,
+                (long long)*(const int64_t *)(const void *)((const char *)q + rows[i].offset));
+    }
+}
