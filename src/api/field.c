@@ -202,6 +202,32 @@ bool sh_fields_read(const sh_field_table *table, const cJSON *obj, void *out, sh
     return object_read(table, NULL, obj, out, err);
 }
 
+static const sh_field *row_find(const sh_field_table *table, const char *name)
+{
+    for (; table != NULL; table = table->more)
+        for (size_t i = 0; i < table->count; i++)
+            if (strcmp(table->rows[i].name, name) == 0) return &table->rows[i];
+    return NULL;
+}
+
+static void unknown_find(const sh_field_table *table, const char *outer, const cJSON *obj,
+                         void (*found)(void *ctx, const char *outer, const char *name), void *ctx)
+{
+    for (const cJSON *item = obj->child; item != NULL; item = item->next) {
+        const sh_field *row = row_find(table, item->string);
+        if (row == NULL)
+            found(ctx, outer, item->string);
+        else if (row->type == SH_FIELD_OBJECT && cJSON_IsObject(item))
+            unknown_find(row->inner, row->name, item, found, ctx);
+    }
+}
+
+void sh_fields_unknown(const sh_field_table *table, const cJSON *obj,
+                       void (*found)(void *ctx, const char *outer, const char *name), void *ctx)
+{
+    unknown_find(table, NULL, obj, found, ctx);
+}
+
 static void choices_write(const char *key, const char *choices, bool raw, sh_json_writer *w)
 {
     sh_str rest = sh_str_of(choices), choice;

@@ -63,6 +63,11 @@ struct sh_field_table {
 /* Sets the defaults, then the values that obj has; strings and JSON are borrowed from obj. */
 bool sh_fields_read(const sh_field_table *table, const cJSON *obj, void *out, sh_api_error *err);
 
+/* Reports the members of obj that have no row, also those of inner objects: outer is then the name
+ * of the row, else NULL. */
+void sh_fields_unknown(const sh_field_table *table, const cJSON *obj,
+                       void (*found)(void *ctx, const char *outer, const char *name), void *ctx);
+
 /* The JSON Schema of the table: one object. */
 void sh_fields_schema(const sh_field_table *table, const char *key, sh_json_writer *w);
 

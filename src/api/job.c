@@ -83,6 +83,8 @@ static void job_free(sh_job *job)
         api->jobs = job->next;
     if (job->next != NULL) job->next->prev = job->prev;
     api->job_count--;
+    if (job->answer != NULL && job->format->state_reset != NULL && job->answer->state != NULL)
+        job->format->state_reset(job->answer->state);
     sh_answer_free(job->answer);
     sh_api_parsed_free(api, job->spec.json, job->json_values);
     job->spec.json = NULL;
@@ -125,7 +127,7 @@ static void job_record(sh_job *job, sh_outcome outcome, int http_status, const c
     snprintf(record.error, sizeof(record.error), "%s", error);
     if (job->answer != NULL) {
         sh_usage usage = sh_answer_usage(job->answer);
-        record.finish = job->answer->choices[0].finish;
+        if (job->answer->count > 0) record.finish = job->answer->choices[0].finish;
         record.prompt_tokens = usage.prompt_tokens;
         record.cached_tokens = usage.cached_tokens;
         record.generated_tokens = usage.completion_tokens;
@@ -143,12 +145,25 @@ static sh_outcome outcome_of(const sh_job *job, const sh_api_error *error)
     return error->status < 500 && job->first_ns == 0 ? SH_OUTCOME_REFUSED : SH_OUTCOME_ERROR;
 }
 
+static void answer_ended(const sh_job *job, const sh_api_error *error)
+{
+    if (job->answer != NULL && job->format->ended != NULL) job->format->ended(job->answer, error);
+}
+
+/* Nothing that the client asked for is ignored in silence. */
+static void ignored_header(sh_job *job)
+{
+    if (job->spec.ignored.len > 0)
+        sh_http_add_header(job->req, "X-Ignored-Fields", job->spec.ignored.ptr);
+}
+
 /* The headers wait for the first write, so that an error before it can still be an HTTP status. */
 static void stream_start(sh_job *job)
 {
     sh_buf out = {0};
     if (job->head_sent) return;
     job->head_sent = true;
+    ignored_header(job);
     sh_api_stream_start(job->req, job->format->framing->content_type);
     if (job->format->begin == NULL) return;
     job->format->begin(job->answer, &out);
@@ -181,6 +196,7 @@ static void job_fail(sh_job *job, const sh_api_error *error)
         sh_http_stream_end(job->req);
         sh_buf_reset(&out);
     }
+    answer_ended(job, error);
     job_free(job);
 }
 
@@ -190,7 +206,11 @@ static void on_gone(void *arg)
     job->req = NULL;
     atomic_store_explicit(&job->gone, true, memory_order_relaxed);
     job_record(job, SH_OUTCOME_CANCELLED, 499, "the client disconnected");
-    if (!job->on_worker) job_free(job); /* otherwise on_ready() frees it */
+    if (job->on_worker) return; /* on_ready() frees it */
+    sh_api_error error;
+    sh_api_fail(&error, 499, "cancelled", NULL, "the client disconnected");
+    answer_ended(job, &error);
+    job_free(job);
 }
 
 /* Sends the pending output of a choice, unless the client reads too slowly. The last output of the
@@ -225,9 +245,11 @@ static void job_finish(sh_job *job)
         sh_http_stream_end(job->req);
     } else {
         job->format->whole(job->answer, &out);
+        ignored_header(job);
         sh_api_reply_json(job->req, 200, &out);
     }
     sh_buf_reset(&out);
+    answer_ended(job, NULL);
     job_free(job);
 }
 
@@ -388,6 +410,10 @@ static void job_prepare(void *arg)
     if (!job->format->read(spec, &job->error)) return;
     if (!sh_served_model_check_name(job->served, spec->model, &job->error)) return;
     if (!sh_form_check(job->served, spec, &job->error)) return;
+    if (spec->nothing) {
+        job->refused = false;
+        return;
+    }
     job->refused = !sh_served_model_prepare(job->served, spec, &job->prompts, &job->prompt_count,
                                             &job->error);
     if (job->refused || !sh_form_is_needed(job->served, spec)) return;
@@ -445,6 +471,8 @@ static void on_ready(void *arg)
     } else if (job_submit(job, &err) != SH_OK) {
         sh_api_error error = sh_api_error_of(&err, false);
         job_fail(job, &error);
+    } else if (job->answer->count == 0) {
+        job_finish(job);
     }
 }
 
@@ -485,6 +513,8 @@ static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_job_format
     job->served = sh_served_model_take(api->served);
     job->body = sh_http_body(req);
     job->client = sh_http_client_of(req); /* requests of one client share its turn */
+    job->spec.store = api->responses;
+    job->spec.owner = job->client;
     job->start_ns = job->sent_ns = sh_http_start_ns(req);
     job->time_us = sh_clock_unix_us();
     snprintf(job->id, sizeof(job->id), "%s", sh_http_id(req));

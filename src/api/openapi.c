@@ -101,9 +101,13 @@ static void responses_write(const sh_endpoint *endpoint, sh_json_writer *w)
     sh_write_begin(w, "200", '{');
     sh_write_text(w, "description", endpoint->answer);
     content_begin(type, w);
-    sh_write_begin(w, "schema", '{');
-    sh_write_text(w, "type", json ? "object" : "string");
-    sh_write_end(w, '}');
+    if (endpoint->answer_schema != NULL) {
+        sh_write_raw(w, "schema", sh_str_of(endpoint->answer_schema));
+    } else {
+        sh_write_begin(w, "schema", '{');
+        sh_write_text(w, "type", json ? "object" : "string");
+        sh_write_end(w, '}');
+    }
     content_end(w);
     sh_write_end(w, '}');
     error_write(sh_endpoint_dialect(endpoint), w);
@@ -195,8 +199,8 @@ void sh_openapi_write(const sh_endpoint_table *endpoints, sh_buf *out)
     sh_write_text(&w, "version", sh_version());
     sh_write_text(&w, "summary", "One large language model on several machines");
     sh_write_text(&w, "description",
-                  "The OpenAI API, and the status of this server. Fields that are not listed are "
-                  "ignored; those marked as refused would change the answer.");
+                  "The APIs of OpenAI, Anthropic and Ollama, and the status of this server. Fields "
+                  "that are not listed are ignored; those marked as refused would change the answer.");
     sh_write_raw(&w, "license", SH_STR("{\"name\":\"MIT\",\"identifier\":\"MIT\"}"));
     sh_write_end(&w, '}');
     sh_write_raw(&w, "servers", SH_STR("[{\"url\":\"/\"}]"));

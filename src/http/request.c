@@ -150,6 +150,7 @@ static const struct {
     {504, "Gateway Timeout"},
     {505, "HTTP Version Not Supported"},
     {507, "Insufficient Storage"},
+    {529, "Overloaded"},
 };
 
 static const char *reason_of(int status)
@@ -189,7 +190,8 @@ static void cors_write(sh_http_request *req, sh_buf *out)
         if (!sh_http_list_has(sh_str_of(cors), sh_arena_str(&req->arena, origin).ptr)) return;
         sh_buf_addf(out, "Access-Control-Allow-Origin: %.*s\r\n", (int)origin.len, origin.ptr);
     }
-    sh_buf_add_text(out, "Access-Control-Expose-Headers: X-Request-Id, Retry-After\r\n");
+    sh_buf_add_text(out, "Access-Control-Expose-Headers: X-Request-Id, Retry-After, "
+                         "X-Ignored-Fields\r\n");
 }
 
 /* length < 0: not known in advance. The answer to HEAD carries the length that GET would have. */
