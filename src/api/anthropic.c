@@ -10,9 +10,15 @@ static const struct {
     int status;
     const char *type;
 } types[] = {
-    {401, "authentication_error"}, {403, "permission_error"}, {404, "not_found_error"},
-    {413, "request_too_large"},    {429, "rate_limit_error"}, {500, "api_error"},
-    {501, "api_error"},            {503, "overloaded_error"}, {504, "timeout_error"},
+    {401, "authentication_error"},
+    {403, "permission_error"},
+    {404, "not_found_error"},
+    {413, "request_too_large"},
+    {429, "rate_limit_error"},
+    {500, "api_error"},
+    {501, "api_error"},
+    {503, "overloaded_error"},
+    {504, "timeout_error"},
     {507, "overloaded_error"},
 };
 

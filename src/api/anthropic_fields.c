@@ -101,8 +101,9 @@ static const sh_field prompt_rows[] = {
      .required = true,
      .kinds = SH_KIND_ARRAY,
      .schema = messages_schema,
-     .meaning = "The conversation so far. Images, documents and blocks of Anthropic's own tools are "
-                "refused.",
+     .meaning =
+         "The conversation so far. Images, documents and blocks of Anthropic's own tools are "
+         "refused.",
      AT(messages)},
     {.name = "system",
      .type = SH_FIELD_JSON,

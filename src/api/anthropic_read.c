@@ -171,8 +171,8 @@ static bool message_read(sh_conversation *to, const cJSON *message, int index, s
         if (strcmp(roles[i].name, role) != 0) continue;
         reader r = {.to = to, .role = roles[i].name, .err = err};
         snprintf(place, sizeof(place), "messages[%d].content", index);
-        return content_read(&r, roles[i].by,
-                            cJSON_GetObjectItemCaseSensitive(message, "content"), place);
+        return content_read(&r, roles[i].by, cJSON_GetObjectItemCaseSensitive(message, "content"),
+                            place);
     }
     snprintf(place, sizeof(place), "messages[%d].role", index);
     return sh_api_fail(err, 400, "invalid_value", place,

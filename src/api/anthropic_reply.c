@@ -5,10 +5,9 @@
  * of reasoning ends with a signature, which clients send back and nobody checks here: the reasoning
  * is not secret. How much of the prompt came from the cache is known at the end only; message_start
  * therefore counts all of it as computed, and message_delta has the final numbers. */
-#include "api/anthropic.h"
 #include "api/answer_blocks.h"
+#include "api/anthropic.h"
 #include "api/json_writer.h"
-#include "api/messages.h"
 #include "http/sse.h"
 
 static const char SIGNATURE[] = "c2hvYWw="; /* clients expect base64 */
@@ -53,14 +52,6 @@ static void head_write(const sh_answer *answer, const char *key, sh_json_writer 
 
 /* ---- whole ---- */
 
-/* Arguments that were cut are no JSON; stop_reason then says so. */
-static void input_write(const sh_buf *args, sh_json_writer *w)
-{
-    cJSON *parsed = args->len == 0 ? NULL : sh_call_arguments(args->ptr);
-    sh_write_raw(w, "input", parsed == NULL ? SH_STR("{}") : sh_buf_str(args));
-    cJSON_Delete(parsed);
-}
-
 static void text_block_write(const char *type, const sh_buf *text, sh_json_writer *w)
 {
     sh_write_begin(w, NULL, '{');
@@ -84,7 +75,7 @@ static void call_block_write(const sh_call *call, sh_json_writer *w)
     sh_write_text(w, "type", "tool_use");
     sh_write_text(w, "id", call->id);
     sh_write_text(w, "name", call->name);
-    input_write(&call->args, w);
+    sh_write_raw(w, "input", call->args.len == 0 ? SH_STR("{}") : sh_buf_str(&call->args));
     sh_write_end(w, '}');
 }
 

@@ -84,8 +84,8 @@ struct sh_endpoint {
     const char *query;            /* a parameter "name: meaning", or NULL */
     const char *tag;
     const char *summary;
-    const char *answer;      /* description of the 200 response */
-    const char *answer_type; /* NULL: application/json */
+    const char *answer;        /* description of the 200 response */
+    const char *answer_type;   /* NULL: application/json */
     const char *answer_schema; /* JSON Schema of it; NULL: any object */
     /* Another endpoint for requests that have this header: one path, two dialects. Or NULL. */
     const char *header;

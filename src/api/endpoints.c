@@ -102,7 +102,8 @@ static const sh_endpoint rows[] = {
      .path = "/v1/responses/{id}/input_items",
      .handle = sh_responses_input_items,
      .dialect = &sh_openai,
-     .query = "after: the id of the item before the first one; also `limit` (20) and `order` (desc)",
+     .query =
+         "after: the id of the item before the first one; also `limit` (20) and `order` (desc)",
      .tag = "Responses",
      .summary = "The input of a stored response",
      .answer = "The items.",

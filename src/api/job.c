@@ -157,7 +157,8 @@ static void ignored_header(sh_job *job)
         sh_http_add_header(job->req, "X-Ignored-Fields", job->spec.ignored.ptr);
 }
 
-/* The headers wait for the first write, so that an error before it can still be an HTTP status. */
+/* The headers wait for the first part, so that an error before it can still be an HTTP status. To
+ * be called before a part is made, since the dialect may count what it has written. */
 static void stream_start(sh_job *job)
 {
     sh_buf out = {0};
@@ -173,7 +174,6 @@ static void stream_start(sh_job *job)
 
 static void stream_write(sh_job *job, sh_buf *out)
 {
-    stream_start(job);
     if (out->len == 0) return; /* a part that the dialect has no form for: the stream stays quiet */
     sh_http_stream_write(job->req, sh_buf_str(out));
     job->sent_ns = sh_clock_ns();
@@ -220,6 +220,7 @@ static void choice_send(sh_job *job, sh_choice *choice)
     if (choice->over || (!sh_choice_has_pending(choice) && !choice->done)) return;
     if (job->head_sent && sh_http_stream_blocked(job->req) && job->answer->open > 0) return;
     sh_buf out = {0};
+    stream_start(job);
     job->format->part(job->answer, choice, &out);
     sh_choice_sent(choice);
     stream_write(job, &out);
@@ -240,6 +241,7 @@ static void job_finish(sh_job *job)
     job_record(job, SH_OUTCOME_OK, 200, "");
     if (job->spec.stream) {
         for (int i = 0; i < job->answer->count; i++) choice_send(job, &job->answer->choices[i]);
+        stream_start(job);
         job->format->end(job->answer, &out);
         stream_write(job, &out);
         sh_http_stream_end(job->req);
@@ -576,6 +578,7 @@ void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms)
         if (job->format->keep_alive == NULL || sh_http_stream_blocked(job->req)) continue;
         if (now - job->sent_ns < quiet_ms * 1000000) continue;
         sh_buf out = {0};
+        stream_start(job);
         job->format->keep_alive(&out);
         stream_write(job, &out);
         sh_buf_reset(&out);

@@ -34,8 +34,8 @@ bool sh_job_spec_read_stops(sh_job_spec *spec, const cJSON *stops, const char *f
     bool one = cJSON_IsString(stops);
     int count = one ? 1 : cJSON_GetArraySize(stops);
     if (count > SH_STOP_COUNT_MAX)
-        return sh_api_fail(err, 400, "invalid_value", field,
-                           "'%s' has %d strings; %d are allowed", field, count, SH_STOP_COUNT_MAX);
+        return sh_api_fail(err, 400, "invalid_value", field, "'%s' has %d strings; %d are allowed",
+                           field, count, SH_STOP_COUNT_MAX);
     sh_str *out = sh_arena_array(&spec->arena, (size_t)count, sizeof(*out));
     const cJSON *item = one ? stops : stops->child;
     for (int i = 0; i < count; i++, item = item->next) {
@@ -56,8 +56,8 @@ bool sh_job_spec_require_call(sh_job_spec *spec, const char *value, const char *
 {
     spec->tool_choice = SH_TOOLS_REQUIRED;
     return spec->tools != NULL ||
-           sh_api_fail(err, 400, "invalid_value", field,
-                       "'%s' is '%s' but there are no 'tools'", field, value);
+           sh_api_fail(err, 400, "invalid_value", field, "'%s' is '%s' but there are no 'tools'",
+                       field, value);
 }
 
 bool sh_job_spec_choose_tool(sh_job_spec *spec, const char *name, const char *field,

@@ -1,19 +1,14 @@
 /* Writes answers as Ollama's JSON: one object, or a line for each part and one with the counts.
  *
  * A call is an object with its arguments, so it is sent when it is complete; until then they are
- * collected in the state. An answer without choices is that to an empty prompt, by which clients ask
- * to load the model. */
+ * collected in the state. An answer without choices is that to an empty prompt, by which clients
+ * ask to load the model. */
 #include "api/json_writer.h"
-#include "api/messages.h"
 #include "api/ollama.h"
 
-#include <string.h>
-
 static const char *const done_reasons[] = {
-    [SH_ANSWER_RUNNING] = NULL,
-    [SH_ANSWER_STOP] = "stop",
-    [SH_ANSWER_STOP_STRING] = "stop",
-    [SH_ANSWER_LENGTH] = "length",
+    [SH_ANSWER_RUNNING] = NULL,       [SH_ANSWER_STOP] = "stop",
+    [SH_ANSWER_STOP_STRING] = "stop", [SH_ANSWER_LENGTH] = "length",
     [SH_ANSWER_TOOL_CALLS] = "stop",
 };
 
@@ -63,16 +58,13 @@ static void end_write(const sh_answer *answer, sh_json_writer *w)
 
 static void call_write(const sh_call *call, const sh_buf *args, sh_json_writer *w)
 {
-    cJSON *parsed = args->len == 0 ? NULL : sh_call_arguments(args->ptr);
     sh_write_begin(w, NULL, '{');
     sh_write_text(w, "id", call->id);
     sh_write_begin(w, "function", '{');
     sh_write_text(w, "name", call->name);
-    /* Arguments that were cut are no JSON; done_reason then says so. */
-    sh_write_raw(w, "arguments", parsed == NULL ? SH_STR("{}") : sh_buf_str(args));
+    sh_write_raw(w, "arguments", args->len == 0 ? SH_STR("{}") : sh_buf_str(args));
     sh_write_end(w, '}');
     sh_write_end(w, '}');
-    cJSON_Delete(parsed);
 }
 
 static void message_begin(sh_str content, sh_str thinking, sh_json_writer *w)
@@ -129,16 +121,16 @@ static void call_line(const sh_answer *answer, const sh_call *call, sh_buf *out)
     line_end(&w);
 }
 
-/* Sends the calls that are complete, all of them at the end of the answer. */
+/* Sends the calls that are complete. One that breaks off is not sent: its text is content. */
 static void calls_part(const sh_answer *answer, const sh_choice *choice, sh_buf *out)
 {
     reply_state *state = answer->state;
     for (; state->call < choice->call_count; state->call++) {
         const sh_call *call = &choice->calls[state->call];
         sh_buf_add_str(&state->args, sh_buf_str(&call->args));
-        bool over = call->complete || choice->done || state->call + 1 < choice->call_count;
-        if (!over) return;
-        if (call->name != NULL) call_line(answer, call, out);
+        bool last = state->call + 1 == choice->call_count && !choice->done;
+        if (!call->complete && last) return;
+        if (call->complete) call_line(answer, call, out);
         sh_buf_clear(&state->args);
     }
 }
@@ -251,5 +243,5 @@ const char sh_ollama_chat_schema[] =
 
 const char sh_ollama_generate_schema[] =
     "{\"type\":\"object\",\"required\":[\"model\",\"created_at\",\"response\",\"done\"],"
-    "\"properties\":{\"response\":{\"type\":\"string\"},\"thinking\":{\"type\":\"string\"},"
-    END_MEMBERS "}}";
+    "\"properties\":{\"response\":{\"type\":\"string\"},\"thinking\":{\"type\":\"string\"}"
+    "," END_MEMBERS "}}";

@@ -248,8 +248,8 @@ bool sh_response_store_history(sh_response_store *store, uint64_t owner_id, cons
     return found;
 }
 
-bool sh_response_store_latest(sh_response_store *store, uint64_t owner_id,
-                              const char *conversation, sh_buf *out)
+bool sh_response_store_latest(sh_response_store *store, uint64_t owner_id, const char *conversation,
+                              sh_buf *out)
 {
     pthread_mutex_lock(&store->lock);
     const owner *o = owner_find(store, owner_id);

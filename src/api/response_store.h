@@ -1,8 +1,8 @@
 /* response_store.h - answers that clients may refer to later, by id.
  *
  * Each owner (an API key, or an address where no key is required) sees only its own. A response
- * knows the one that it continues, so a conversation is a chain of responses; a conversation id is a
- * name for the newest response of a chain. Everything is kept in memory, as JSON text, within
+ * knows the one that it continues, so a conversation is a chain of responses; a conversation id is
+ * a name for the newest response of a chain. Everything is kept in memory, as JSON text, within
  * bounds on count and bytes for each owner and for all of them; the oldest is dropped first.
  *
  * Threads: every function from any thread; there is a lock. */

@@ -33,10 +33,8 @@ static bool part_read(const reader *r, const cJSON *part, const char *place)
 {
     static const struct {
         const char *type, *member;
-    } texts[] = {{"input_text", "text"},
-                 {"output_text", "text"},
-                 {"text", "text"},
-                 {"refusal", "refusal"}};
+    } texts[] = {
+        {"input_text", "text"}, {"output_text", "text"}, {"text", "text"}, {"refusal", "refusal"}};
     const char *type = string_of(part, "type");
     if (type == NULL) return lacks(r, place, "type");
     for (size_t i = 0; i < SH_COUNT_OF(texts); i++) {
@@ -106,8 +104,7 @@ static bool call_read(const reader *r, const cJSON *item, const char *place)
     if (text == NULL) return lacks(r, place, "arguments");
     cJSON *arguments = sh_call_arguments(text);
     sh_conversation_turn(r->to, "assistant");
-    sh_conversation_call(r->to, id, name,
-                         arguments == NULL ? cJSON_CreateString(text) : arguments);
+    sh_conversation_call(r->to, id, name, arguments == NULL ? cJSON_CreateString(text) : arguments);
     return true;
 }
 

@@ -81,7 +81,8 @@ static bool history_read(const responses_details *details, sh_conversation *to, 
 
 static bool input_read(const responses_fields *fields, sh_conversation *to, sh_api_error *err)
 {
-    if (!cJSON_IsString(fields->input)) return responses_items_read(fields->input, "input", to, err);
+    if (!cJSON_IsString(fields->input))
+        return responses_items_read(fields->input, "input", to, err);
     sh_conversation_message(to, "user");
     sh_conversation_text(to, "", fields->input->valuestring);
     return true;
@@ -309,13 +310,12 @@ static bool rest_read(responses_fields *fields, sh_api_error *err)
                            "'background' is not supported by this server: an answer is computed "
                            "while its client waits; use 'stream'");
     reasoning_take(fields, out);
-    if (!previous_find(fields, out, details, err) || !conversation_read(fields, out, details, err) ||
-        !tools_read(fields, out, err) || !format_read(fields->format, out, err) ||
-        !include_read(fields->include, out, err))
+    if (!previous_find(fields, out, details, err) ||
+        !conversation_read(fields, out, details, err) || !tools_read(fields, out, err) ||
+        !format_read(fields->format, out, err) || !include_read(fields->include, out, err))
         return false;
     details->echo = echo_make(fields, details, &out->arena);
-    if (details->store)
-        details->input = input_make((cJSON *)(uintptr_t)fields->input, &out->arena);
+    if (details->store) details->input = input_make((cJSON *)(uintptr_t)fields->input, &out->arena);
     return true;
 }
 

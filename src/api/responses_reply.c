@@ -1,9 +1,9 @@
 /* Writes answers of the Responses API, whole or as the events of a stream, and stores them.
  *
- * An answer is a list of output items: reasoning, a message, calls. Each of them appears in a stream
- * as an item that is added, its deltas, and the finished item; the last event repeats the whole
- * response. So the texts are collected while they pass (`items`, `text`), for streams and whole
- * answers alike. */
+ * An answer is a list of output items: reasoning, a message, calls. Each of them appears in a
+ * stream as an item that is added, its deltas, and the finished item; the last event repeats the
+ * whole response. So the texts are collected while they pass (`items`, `text`), for streams and
+ * whole answers alike. */
 #include "api/answer_blocks.h"
 #include "api/json_writer.h"
 #include "api/openai.h"
@@ -19,11 +19,11 @@ enum { ID_MAX = 128 };
 
 typedef struct {
     sh_block_walk walk;
-    int64_t sequence;       /* number of the next event */
-    sh_buf items;           /* finished ones, as items of a JSON list */
-    sh_buf text;            /* of the open item */
-    sh_buf logprobs;        /* of the open item, as items of a JSON list */
-    sh_buf call_id, name;   /* of the open item, if it is a call */
+    int64_t sequence;     /* number of the next event */
+    sh_buf items;         /* finished ones, as items of a JSON list */
+    sh_buf text;          /* of the open item */
+    sh_buf logprobs;      /* of the open item, as items of a JSON list */
+    sh_buf call_id, name; /* of the open item, if it is a call */
 } reply_state;
 
 /* What writes the events of a walk; out is NULL for a whole answer. */
@@ -339,11 +339,8 @@ static void stream_part(const sh_answer *answer, const sh_choice *choice, sh_buf
 static void stream_end(const sh_answer *answer, sh_buf *out)
 {
     reply_state *state = answer->state;
-    stream s = {.answer = answer,
-                .choice = &answer->choices[0],
-                .state = state,
-                .out = out,
-                .last = true};
+    stream s = {
+        .answer = answer, .choice = &answer->choices[0], .state = state, .out = out, .last = true};
     bool cut = answer->choices[0].finish == SH_ANSWER_LENGTH;
     sh_blocks_close(&state->walk, &block_fns, &s);
     response_event(&s, cut ? "response.incomplete" : "response.completed", NULL);
@@ -361,13 +358,14 @@ static void stream_fail(const sh_answer *answer, const sh_api_error *error, sh_b
     response_event(&s, "response.failed", error);
 }
 
+/* Of a response that failed before its first event the client does not know the id. */
 static void answer_ended(const sh_answer *answer, const sh_api_error *error)
 {
     const sh_job_spec *spec = answer->spec;
     const responses_details *details = spec->details;
     const reply_state *state = answer->state;
     sh_buf response = {0}, output = {0};
-    if (!details->store) return;
+    if (!details->store || (error != NULL && state->sequence == 0)) return;
     sh_json_writer w = sh_json_writer_on(&response);
     response_write(answer, NULL, error, &w);
     sh_buf_add_char(&output, '[');
