@@ -1,6 +1,6 @@
 /* The fields of Anthropic's requests. The order of the rows is the order in the OpenAPI document;
  * `meaning` is the text there. Fields without a row, such as those of betas, are named in the
- * header X-Ignored-Fields of the answer. */
+ * header X-Shoal-Ignored-Fields of the answer. */
 #include "api/anthropic_fields.h"
 
 #include "api/anthropic.h"

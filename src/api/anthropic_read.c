@@ -251,7 +251,7 @@ static bool thinking_take(const anthropic_fields *fields, sh_job_spec *out, sh_a
     if (enabled && out->max_tokens > 0 && fields->thinking_budget >= out->max_tokens)
         return sh_api_fail(err, 400, "invalid_value", "thinking.budget_tokens",
                            "'thinking.budget_tokens' must be below 'max_tokens'");
-    sh_job_spec_note_ignored(out, "thinking", "budget_tokens");
+    sh_fields_note(&out->ignored, "thinking", "budget_tokens");
     return true;
 }
 
@@ -287,7 +287,7 @@ static bool fields_read(const sh_field_table *table, sh_job_spec *spec, sh_api_e
     anthropic_fields fields = {.spec = *spec};
     sh_job_spec_set_defaults(&fields.spec);
     fields.spec.parameters_field = "input_schema";
-    bool fine = sh_job_spec_read_fields(&fields.spec, table, &fields, err) &&
+    bool fine = sh_fields_read(table, spec->json, &fields, err) &&
                 rest_read(&fields, &fields.spec, err);
     *spec = fields.spec;
     return fine;

@@ -210,22 +210,31 @@ static const sh_field *row_find(const sh_field_table *table, const char *name)
     return NULL;
 }
 
+void sh_fields_note(sh_buf *out, const char *outer, const char *name)
+{
+    enum { NAME_SHOWN = 64, ALL_SHOWN = 512 };
+    if (out->len > ALL_SHOWN) return;
+    if (out->len > 0) sh_buf_add_text(out, ", ");
+    if (outer != NULL) sh_buf_addf(out, "%s.", outer);
+    for (int i = 0; i < NAME_SHOWN && name[i] != '\0'; i++)
+        sh_buf_add_char(out, name[i] > ' ' && name[i] < 127 && name[i] != ',' ? name[i] : '?');
+}
+
 static void unknown_find(const sh_field_table *table, const char *outer, const cJSON *obj,
-                         void (*found)(void *ctx, const char *outer, const char *name), void *ctx)
+                         sh_buf *out)
 {
     for (const cJSON *item = obj->child; item != NULL; item = item->next) {
         const sh_field *row = row_find(table, item->string);
         if (row == NULL)
-            found(ctx, outer, item->string);
+            sh_fields_note(out, outer, item->string);
         else if (row->type == SH_FIELD_OBJECT && cJSON_IsObject(item))
-            unknown_find(row->inner, row->name, item, found, ctx);
+            unknown_find(row->inner, row->name, item, out);
     }
 }
 
-void sh_fields_unknown(const sh_field_table *table, const cJSON *obj,
-                       void (*found)(void *ctx, const char *outer, const char *name), void *ctx)
+void sh_fields_unknown(const sh_field_table *table, const cJSON *obj, sh_buf *out)
 {
-    unknown_find(table, NULL, obj, found, ctx);
+    unknown_find(table, NULL, obj, out);
 }
 
 static void choices_write(const char *key, const char *choices, bool raw, sh_json_writer *w)

@@ -4,7 +4,8 @@
  * validates requests and writes the schema of the OpenAPI document, so the two cannot differ.
  *
  * A field that this server does not support and that would change the answer has a row too: it is
- * refused by name unless it has a value that changes nothing. Names without a row are ignored.
+ * refused by name unless it has a value that changes nothing. Names without a row are ignored, and
+ * reported to the client in a header.
  *
  * Threads: pure functions over constant tables. */
 #ifndef SH_API_FIELD_H
@@ -63,10 +64,13 @@ struct sh_field_table {
 /* Sets the defaults, then the values that obj has; strings and JSON are borrowed from obj. */
 bool sh_fields_read(const sh_field_table *table, const cJSON *obj, void *out, sh_api_error *err);
 
-/* Reports the members of obj that have no row, also those of inner objects: outer is then the name
- * of the row, else NULL. */
-void sh_fields_unknown(const sh_field_table *table, const cJSON *obj,
-                       void (*found)(void *ctx, const char *outer, const char *name), void *ctx);
+/* Appends the names in obj that have no row, separated by ", ": misspelt ones, or of newer versions
+ * of an API. Those of inner objects have the name of the object before them. They are the client's
+ * text, cut to what fits into a header. */
+void sh_fields_unknown(const sh_field_table *table, const cJSON *obj, sh_buf *out);
+
+/* Appends one such name. outer: the object that it is in, or NULL. */
+void sh_fields_note(sh_buf *out, const char *outer, const char *name);
 
 /* The JSON Schema of the table: one object. */
 void sh_fields_schema(const sh_field_table *table, const char *key, sh_json_writer *w);

@@ -39,6 +39,7 @@ struct sh_job {
     sh_http_request *req; /* NULL: the client is gone */
     atomic_bool gone;     /* the same, readable by the worker, which can then skip its work */
     const sh_job_format *format;
+    const sh_field_table *fields; /* of the body */
     sh_served_model *served;
     sh_str body;
     char *body_copy; /* for the worker */
@@ -150,13 +151,6 @@ static void answer_ended(const sh_job *job, const sh_api_error *error)
     if (job->answer != NULL && job->format->ended != NULL) job->format->ended(job->answer, error);
 }
 
-/* Nothing that the client asked for is ignored in silence. */
-static void ignored_header(sh_job *job)
-{
-    if (job->spec.ignored.len > 0)
-        sh_http_add_header(job->req, "X-Ignored-Fields", job->spec.ignored.ptr);
-}
-
 /* The headers wait for the first part, so that an error before it can still be an HTTP status. To
  * be called before a part is made, since the dialect may count what it has written. */
 static void stream_start(sh_job *job)
@@ -164,7 +158,6 @@ static void stream_start(sh_job *job)
     sh_buf out = {0};
     if (job->head_sent) return;
     job->head_sent = true;
-    ignored_header(job);
     sh_api_stream_start(job->req, job->format->framing->content_type);
     if (job->format->begin == NULL) return;
     job->format->begin(job->answer, &out);
@@ -247,7 +240,6 @@ static void job_finish(sh_job *job)
         sh_http_stream_end(job->req);
     } else {
         job->format->whole(job->answer, &out);
-        ignored_header(job);
         sh_api_reply_json(job->req, 200, &out);
     }
     sh_buf_reset(&out);
@@ -409,6 +401,8 @@ static void job_prepare(void *arg)
     job->refused = true;
     if (atomic_load_explicit(&job->gone, memory_order_relaxed)) return;
     if (!sh_api_parse(job->api, job->body, &spec->json, &job->json_values, &job->error)) return;
+    if (job->fields != NULL && cJSON_IsObject(spec->json))
+        sh_fields_unknown(job->fields, spec->json, &spec->ignored);
     if (!job->format->read(spec, &job->error)) return;
     if (!sh_served_model_check_name(job->served, spec->model, &job->error)) return;
     if (!sh_form_check(job->served, spec, &job->error)) return;
@@ -484,6 +478,8 @@ static void on_prepared(void *arg)
     free(job->body_copy);
     job->body_copy = NULL;
     if (job->req != NULL) sh_http_body_done(job->req);
+    if (job->req != NULL && job->spec.ignored.len > 0)
+        sh_http_add_header(job->req, "X-Shoal-Ignored-Fields", job->spec.ignored.ptr);
     if (!job->refused) job->refused = !answers_fit(job, &job->error);
     if (job->req != NULL && !job->refused && job->must_compile)
         job_hand_over(job, job->api->form_worker, job_compile, on_ready);
@@ -512,6 +508,7 @@ static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_job_format
     job->api = api;
     job->req = req;
     job->format = format;
+    job->fields = sh_api_endpoint_of(req)->fields;
     job->served = sh_served_model_take(api->served);
     job->body = sh_http_body(req);
     job->client = sh_http_client_of(req); /* requests of one client share its turn */

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { IGNORED_MAX = 1024, IGNORED_NAME_MAX = 64, REPETITION_WINDOW = 20 };
+enum { REPETITION_WINDOW = 20 };
 
 /* Everything else that a spec points to lives in the things freed here. */
 void sh_job_spec_reset(sh_job_spec *spec)
@@ -82,27 +82,4 @@ cJSON *sh_job_spec_variables(sh_job_spec *spec)
         SH_ASSERT(spec->variables != NULL);
     }
     return spec->variables;
-}
-
-void sh_job_spec_note_ignored(sh_job_spec *spec, const char *outer, const char *name)
-{
-    size_t len = strlen(name);
-    if (len == 0 || len > IGNORED_NAME_MAX || spec->ignored.len > IGNORED_MAX) return;
-    if (strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != len)
-        return;
-    sh_buf_addf(&spec->ignored, "%s%s%s%s", spec->ignored.len == 0 ? "" : ", ",
-                outer == NULL ? "" : outer, outer == NULL ? "" : ".", name);
-}
-
-static void on_unknown(void *ctx, const char *outer, const char *name)
-{
-    sh_job_spec_note_ignored(ctx, outer, name);
-}
-
-bool sh_job_spec_read_fields(sh_job_spec *spec, const sh_field_table *table, void *fields,
-                             sh_api_error *err)
-{
-    if (!sh_fields_read(table, spec->json, fields, err)) return false;
-    sh_fields_unknown(table, spec->json, on_unknown, spec);
-    return true;
 }

@@ -9,7 +9,6 @@
 #define SH_API_JOB_SPEC_H
 
 #include "api/error.h"
-#include "api/field.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/json.h"
@@ -105,7 +104,7 @@ typedef struct {
     bool include_usage;
     const char *conversation_id; /* NULL: not given */
     const void *details;         /* what else the format needs for its answer, in the arena */
-    sh_buf ignored; /* fields that were given and have no effect, as "a, b" for a header */
+    sh_buf ignored;              /* fields that have no effect, see sh_fields_note */
 } sh_job_spec;
 
 /* Zero is a valid empty spec. */
@@ -128,13 +127,5 @@ bool sh_job_spec_require_call(sh_job_spec *spec, const char *value, const char *
 
 /* The variables of the template, an object inside json; made if there is none. */
 cJSON *sh_job_spec_variables(sh_job_spec *spec);
-
-/* Reads the body by a table whose offsets are those of `fields`, and notes the members that it does
- * not know as ignored. */
-bool sh_job_spec_read_fields(sh_job_spec *spec, const sh_field_table *table, void *fields,
-                             sh_api_error *err);
-
-/* Notes a field that has no effect. A name that cannot stand in a header is left out. */
-void sh_job_spec_note_ignored(sh_job_spec *spec, const char *outer, const char *name);
 
 #endif

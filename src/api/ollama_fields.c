@@ -1,6 +1,6 @@
 /* The fields of Ollama's requests. The order of the rows is the order in the OpenAPI document;
  * `meaning` is the text there. Options without a row, such as num_ctx or num_gpu, set up a model
- * when Ollama loads it; here they are named in the header X-Ignored-Fields of the answer. */
+ * when Ollama loads it; here they are named in the header X-Shoal-Ignored-Fields of the answer. */
 #include "api/ollama_fields.h"
 
 #include "api/ollama.h"

@@ -150,8 +150,8 @@ static bool shared_read(ollama_fields *fields, sh_job_spec *out, sh_api_error *e
 {
     if (out->model != NULL)
         out->model = sh_arena_str(&out->arena, sh_ollama_untagged(out->model)).ptr;
-    if (fields->keep_alive != NULL) sh_job_spec_note_ignored(out, NULL, "keep_alive");
-    if (fields->context != NULL) sh_job_spec_note_ignored(out, NULL, "context");
+    if (fields->keep_alive != NULL) sh_fields_note(&out->ignored, NULL, "keep_alive");
+    if (fields->context != NULL) sh_fields_note(&out->ignored, NULL, "context");
     limits_take(fields, out);
     think_take(fields->think, out);
     return format_read(fields->format, out, err) &&
@@ -165,7 +165,7 @@ static bool fields_read(const sh_field_table *table, sh_job_spec *spec,
 {
     ollama_fields fields = {.spec = *spec, .repeat_last_n = NOT_GIVEN};
     sh_job_spec_set_defaults(&fields.spec);
-    bool fine = sh_job_spec_read_fields(&fields.spec, table, &fields, err) &&
+    bool fine = sh_fields_read(table, spec->json, &fields, err) &&
                 shared_read(&fields, &fields.spec, err) && rest(&fields, err);
     *spec = fields.spec;
     return fine;

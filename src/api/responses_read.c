@@ -191,7 +191,7 @@ static bool include_read(const cJSON *include, sh_job_spec *out, sh_api_error *e
         if (strcmp(item->valuestring, "message.output_text.logprobs") == 0)
             out->logprobs = true;
         else
-            sh_job_spec_note_ignored(out, "include", item->valuestring);
+            sh_fields_note(&out->ignored, "include", item->valuestring);
     }
     if (out->top_logprobs > 0) out->logprobs = true;
     return true;
@@ -327,7 +327,7 @@ bool sh_responses_read(sh_job_spec *spec, sh_api_error *err)
     sh_job_spec_set_defaults(&fields.spec);
     fields.spec.messages_field = "input";
     fields.spec.parameters_field = "parameters";
-    bool fine = sh_job_spec_read_fields(&fields.spec, &sh_responses_fields, &fields, err) &&
+    bool fine = sh_fields_read(&sh_responses_fields, spec->json, &fields, err) &&
                 rest_read(&fields, err);
     *spec = fields.spec;
     return fine;

@@ -191,7 +191,7 @@ static void cors_write(sh_http_request *req, sh_buf *out)
         sh_buf_addf(out, "Access-Control-Allow-Origin: %.*s\r\n", (int)origin.len, origin.ptr);
     }
     sh_buf_add_text(out, "Access-Control-Expose-Headers: X-Request-Id, Retry-After, "
-                         "X-Ignored-Fields\r\n");
+                         "X-Shoal-Ignored-Fields\r\n");
 }
 
 /* length < 0: not known in advance. The answer to HEAD carries the length that GET would have. */

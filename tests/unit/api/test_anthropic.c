@@ -224,10 +224,10 @@ TEST(unknown_fields_are_named_and_do_no_harm)
     ask(SAYS, ",\"context_management\":{\"edits\":[]},\"speed\":\"fast\",\"thinking\":{\"type\":"
               "\"enabled\",\"budget_tokens\":50,\"x\":1},\"b\\u00e9\":1");
     check_status(200);
-    check_holds("\r\nX-Ignored-Fields: context_management, speed, thinking.x, "
-                "thinking.budget_tokens\r\n");
+    check_holds("\r\nX-Shoal-Ignored-Fields: context_management, speed, thinking.x, "
+                "b??, thinking.budget_tokens\r\n");
     ask(SAYS, ",\"metadata\":{\"user_id\":\"u\"}");
-    assert_null(strstr(reply.ptr, "X-Ignored-Fields"));
+    assert_null(strstr(reply.ptr, "X-Shoal-Ignored-Fields"));
 }
 
 /* ---- the conversation ---- */

@@ -98,7 +98,7 @@ TEST(an_empty_prompt_asks_for_the_model)
     for (size_t i = 0; i < SH_COUNT_OF(paths); i++) {
         request("POST", paths[i], "{\"model\":\"demo\",\"keep_alive\":-1}");
         check_status(200);
-        CHECK_SEQUENCE("X-Ignored-Fields: keep_alive\r\n", "{\"model\":\"demo\"",
+        CHECK_SEQUENCE("X-Shoal-Ignored-Fields: keep_alive\r\n", "{\"model\":\"demo\"",
                        "\"done\":true,\"done_reason\":\"load\"}\n");
         request("POST", paths[i], "{\"model\":\"demo\",\"stream\":false}");
         check_holds("\"done\":true,\"done_reason\":\"load\"}");
@@ -133,7 +133,7 @@ TEST(options_without_meaning_are_named)
             "{\"prompt\":\"hi\",\"context\":[1],\"options\":{\"seed\":0,\"num_ctx\":4096,"
             "\"num_gpu\":1}}");
     check_status(200);
-    check_holds("X-Ignored-Fields: options.num_ctx, options.num_gpu, context\r\n");
+    check_holds("X-Shoal-Ignored-Fields: options.num_ctx, options.num_gpu, context\r\n");
 }
 
 TEST(the_model_is_described)
