@@ -9,6 +9,7 @@
 #define SH_API_JOB_SPEC_H
 
 #include "api/error.h"
+#include "api/response_store.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/json.h"
@@ -44,8 +45,6 @@ typedef struct {
     const cJSON *json; /* the schema, or a list of strings */
     sh_str text;       /* the pattern or the grammar */
 } sh_form;
-
-typedef struct sh_response_store sh_response_store;
 
 typedef struct {
     sh_arena arena;

@@ -21,7 +21,9 @@ fi
 # Node looks for packages from the folder of the importing file.
 cp "$clients"/*.mjs "$root/build/npm/"
 rc=0
-for file in openai ai_sdk langchain openapi forms responses anthropic ollama instructor; do timeout 250 node "$root/build/npm/$file.mjs" || rc=1; done
+for file in openai ai_sdk langchain openapi forms responses anthropic ollama instructor; do
+    timeout 250 node "$root/build/npm/$file.mjs" || rc=1
+done
 if [ -n "${serve_pid:-}" ]; then
     stop "$serve_pid" || rc=1
     ! grep -iE 'assert|sanitizer|runtime error|leak' serve.log || rc=1

@@ -112,9 +112,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (sh_json_parse((sh_str){(const char *)data + 1, size - 1}, "body", &request.json, &err) ==
             SH_OK &&
         format->read(&request, &error) && sh_form_check(served, &request, &error) &&
-        (request.nothing ||
-         (sh_served_model_prepare(served, &request, &prompts, &count, &error) &&
-          form_make(&request, prompts))) &&
+        (request.nothing || (sh_served_model_prepare(served, &request, &prompts, &count, &error) &&
+                             form_make(&request, prompts))) &&
         sh_answer_create(&request, served, prompts, count, &answer, &err) == SH_OK)
         answer_write(format, answer, (int32_t)(size % 4096));
     sh_answer_free(answer);

@@ -48,7 +48,7 @@ launches() {
 api_start() { # an API without an engine; sets $api and $api_pid
     local port
     port=$(free_port); api=http://127.0.0.1:$port
-    "$shoal" api --socket "$work/none.sock" --port "$port" --manage-models "$@" 2>api.log & api_pid=$!
+    "$shoal" api --socket "$work/none.sock" --port "$port" --manage-models 2>api.log & api_pid=$!
     within 20 curl -sf -m 2 -o /dev/null "$api/health/live" || { cat api.log; return 1; }
 }
 api_stop() { kill $api_pid; wait $api_pid; }
