@@ -54,9 +54,10 @@ static void call_begin(sh_choice *choice, const sh_output_event *event)
     call->name = sh_str_dup(event->name);
 }
 
-static void call_end(sh_choice *choice)
+static void call_end(sh_choice *choice, int index)
 {
     const sh_job_spec *spec = choice->text->spec;
+    call_at(choice, index)->complete = true;
     choice->text->calls++;
     if (!spec->parallel_calls || spec->tool_choice == SH_TOOLS_NAMED)
         sh_answer_text_stop(choice->text->reader);
@@ -73,7 +74,7 @@ static void on_output(void *arg, const sh_output_event *event)
     case SH_OUTPUT_CALL_ARGS:
         sh_buf_add_str(&call_at(choice, event->call)->args, event->text);
         break;
-    case SH_OUTPUT_CALL_END: call_end(choice); break;
+    case SH_OUTPUT_CALL_END: call_end(choice, event->call); break;
     case SH_OUTPUT_CALL_BROKEN: call_drop(call_at(choice, event->call)); break;
     }
 }
@@ -187,6 +188,7 @@ sh_status sh_answer_create(const sh_job_spec *spec, const sh_served_model *serve
     for (int i = 0; i < answer->count; i++) {
         sh_choice *choice = &answer->choices[i];
         choice->index = i;
+        choice->stop = -1;
         choice->prompt = (size_t)(i / (int)spec->n);
         choice->prompt_tokens = (int)prompts[choice->prompt].count;
         if (text_create(answer, choice, err) != SH_OK) {
@@ -284,6 +286,7 @@ static bool token_take(sh_answer *answer, sh_choice *choice, const sh_event *eve
     logprobs_release(choice);
     if (sh_answer_text_in_reasoning(reader)) choice->reasoning_tokens++;
     if (!ended) return false;
+    choice->stop = sh_answer_text_stop_matched(reader);
     choice_finish(choice, SH_ANSWER_STOP_STRING);
     return true;
 }

@@ -21,6 +21,7 @@ typedef struct {
     char *name;     /* NULL: the call was dropped before anything of it was sent */
     sh_buf args;    /* pending */
     bool announced; /* id and name were sent */
+    bool complete;  /* no more arguments will come */
 } sh_call;
 
 typedef struct {
@@ -60,6 +61,7 @@ typedef struct {
     bool over;  /* the last chunk was sent */
 
     sh_answer_finish finish;
+    int stop;    /* index of the stop string that ended it, or -1 */
     bool done;   /* the engine's last event has arrived */
     bool failed; /* see `error` */
     sh_api_error error;

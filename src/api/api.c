@@ -35,9 +35,16 @@ enum {
     FREE_VALUES = 1 << 12, /* smaller bodies do not count, so that large ones cannot block them */
 };
 
+const sh_endpoint *sh_api_endpoint_of(const sh_http_request *req)
+{
+    const sh_endpoint *endpoint = sh_http_route_of(req)->data;
+    bool other = endpoint->header != NULL && sh_http_header_of(req, endpoint->header).len > 0;
+    return other ? endpoint->with_header : endpoint;
+}
+
 const sh_dialect *sh_api_dialect_of(const sh_http_request *req)
 {
-    return sh_endpoint_dialect(sh_http_route_of(req)->data);
+    return sh_endpoint_dialect(sh_api_endpoint_of(req));
 }
 
 static void reply_json(sh_http_request *req, const sh_dialect *dialect, int status,
@@ -168,7 +175,7 @@ static void on_refused(void *arg, sh_http_request *req, int status, const char *
     const sh_api *api = arg;
     const sh_http_route *route = sh_http_route_of(req);
     const sh_dialect *dialect = route != NULL
-                                    ? sh_endpoint_dialect(route->data)
+                                    ? sh_api_dialect_of(req)
                                     : sh_endpoints_dialect(api->endpoints, sh_http_path(req));
     sh_api_error error;
     const char *code = "bad_request";
@@ -424,7 +431,8 @@ static sh_http_route *routes_make(const sh_endpoint_table *table)
         routes[i] = (sh_http_route){.method = endpoint->method,
                                     .path = endpoint->path,
                                     .open = endpoint->open,
-                                    .handle = endpoint->handle,
+                                    .handle = endpoint->header != NULL ? sh_handle_by_header
+                                                                       : endpoint->handle,
                                     .data = endpoint};
     }
     return routes;
@@ -502,6 +510,7 @@ static sh_status api_open(sh_api *api, sh_err *err)
     sh_engine_conn_opts link = {.arg = api, .up = on_up, .down = on_down, .stats = on_stats};
 
     api->start_ns = sh_clock_ns();
+    api->responses = sh_response_store_create();
     api->history = sh_history_create(HISTORY);
     api->metrics = sh_metrics_create();
     api->quotas = sh_quotas_create();
@@ -514,6 +523,8 @@ static sh_status api_open(sh_api *api, sh_err *err)
     if (status == SH_OK) status = sh_text_worker_start(api->loop, &api->form_worker, err);
     if (status == SH_OK) status = server_open(api, err);
     if (status != SH_OK) return status;
+    if (api->opts->store_fd > 0)
+        api->store = sh_store_service_create(api->loop, api->opts->store_fd);
     api->engine_conn = sh_engine_conn_create(api->loop, api->opts->socket_path, &link);
     api->replay = sh_replay_create(api->loop, api->engine_conn, replay_limit_ms(api->opts));
     api->job_tick = sh_trigger_timer(api->loop, on_job_tick, api);
@@ -544,6 +555,7 @@ static void api_close(sh_api *api)
     sh_jobs_end(api);
     sh_replay_free(api->replay);
     sh_engine_conn_free(api->engine_conn);
+    sh_store_service_free(api->store);
     sh_trigger_free(api->job_tick);
     sh_trigger_free(api->accept_due);
     sh_trigger_free(api->snapshot_tick);
@@ -554,6 +566,7 @@ static void api_close(sh_api *api)
     sh_http_tls_close(api->tls);
     sh_http_keys_free(api->keys);
     sh_served_model_close(api->served);
+    sh_response_store_free(api->responses);
     sh_history_free(api->history);
     sh_metrics_free(api->metrics);
     sh_quotas_free(api->quotas);

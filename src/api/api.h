@@ -52,6 +52,8 @@ typedef struct {
     int64_t bodies_bytes_max; /* of all requests together */
     double idle_s, receive_s, send_s;
 
+    int store_fd; /* the socket of the process that downloads and deletes models; 0: none */
+
     void (*serving)(void *arg); /* called whenever a model becomes available; or NULL */
     void *arg;
 } sh_api_opts;

@@ -12,7 +12,9 @@
 #include "api/metrics.h"
 #include "api/quota.h"
 #include "api/replay.h"
+#include "api/response_store.h"
 #include "api/served_model.h"
+#include "api/store_service.h"
 #include "api/text_worker.h"
 #include "base/clock.h"
 #include "http/server.h"
@@ -41,6 +43,8 @@ struct sh_api {
     sh_served_model *served;     /* NULL until an engine is connected */
     char served_trouble[SH_ERR_TEXT_MAX]; /* why `served` is NULL */
 
+    sh_response_store *responses; /* answers that clients may refer to */
+    sh_store_service *store;      /* changes the models on disk; NULL: nobody does */
     sh_history *history;
     sh_metrics *metrics;
     cJSON *stats;             /* the engine's latest, or NULL */
@@ -70,7 +74,8 @@ struct sh_api {
 };
 
 /* One endpoint: the server routes by it, and the OpenAPI document is written from it. */
-typedef struct {
+typedef struct sh_endpoint sh_endpoint;
+struct sh_endpoint {
     sh_http_method method;
     const char *path;
     bool open; /* needs no API key */
@@ -87,7 +92,10 @@ typedef struct {
     const char *answer_type;   /* NULL: application/json */
     const char *answer_schema; /* its name in web/schemas.json; NULL: any object */
     const char *part_schema;   /* of a part, if the answer may be streamed; NULL: it may not */
-} sh_endpoint;
+    /* Another endpoint for requests that have this header: one path, two dialects. Or NULL. */
+    const char *header;
+    const sh_endpoint *with_header;
+};
 
 struct sh_endpoint_table {
     const sh_endpoint *rows;
@@ -107,6 +115,9 @@ const sh_dialect *sh_endpoints_dialect(const sh_endpoint_table *table, sh_str pa
 /* sh_api_run with another table. */
 SH_MUST_CHECK sh_status sh_api_run_endpoints(const sh_api_opts *opts,
                                              const sh_endpoint_table *endpoints, sh_err *err);
+
+/* The endpoint of a request that has a route. */
+const sh_endpoint *sh_api_endpoint_of(const sh_http_request *req);
 
 /* Replies of handlers, in the dialect of the request's route. */
 const sh_dialect *sh_api_dialect_of(const sh_http_request *req);
@@ -153,9 +164,11 @@ void sh_subscribers_end(sh_api *api);
 
 /* Handlers of the table in endpoints.c; `arg` is the sh_api. */
 void sh_handle_generate(sh_http_request *req, void *arg);
+void sh_handle_by_header(sh_http_request *req, void *arg);
 void sh_handle_tokenize(sh_http_request *req, void *arg);
 void sh_handle_detokenize(sh_http_request *req, void *arg);
 void sh_handle_apply_template(sh_http_request *req, void *arg);
+void sh_handle_count_tokens(sh_http_request *req, void *arg);
 void sh_handle_root(sh_http_request *req, void *arg);
 void sh_handle_health(sh_http_request *req, void *arg);
 void sh_handle_live(sh_http_request *req, void *arg);

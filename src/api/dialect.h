@@ -41,10 +41,15 @@ typedef struct {
      * fail instead. An error before the first byte is not a stream but an error reply. */
     const sh_framing *framing;
     size_t state_size; /* of answer->state, which is zero at first and the format's own */
+    void (*state_reset)(void *state); /* frees what the state owns; NULL: it owns nothing */
     void (*begin)(const sh_answer *answer, sh_buf *out);
     void (*part)(const sh_answer *answer, const sh_choice *choice, sh_buf *out);
     void (*end)(const sh_answer *answer, sh_buf *out);
     void (*fail)(const sh_answer *answer, const sh_api_error *error, sh_buf *out);
+
+    /* Called once, after the last of the above; NULL: nothing to do. error: why there is no whole
+     * answer, or NULL; its status is 499 if the client has left. */
+    void (*ended)(const sh_answer *answer, const sh_api_error *error);
 
     /* Something that clients ignore, sent when a stream was quiet for long, so that proxies do not
      * close it; NULL: nothing. */

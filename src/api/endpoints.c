@@ -1,13 +1,22 @@
 /* The table of endpoints. The server routes by it and the OpenAPI document is written from it, so
  * an endpoint cannot exist without being documented. It is also the only place that knows which
  * paths belong to which dialect. */
+#include "api/anthropic.h"
 #include "api/api_internal.h"
+#include "api/ollama.h"
 #include "api/openai.h"
+#include "api/responses.h"
 
 void sh_handle_generate(sh_http_request *req, void *arg)
 {
     const sh_endpoint *endpoint = sh_http_route_of(req)->data;
     sh_job_start(arg, req, endpoint->format);
+}
+
+void sh_handle_by_header(sh_http_request *req, void *arg)
+{
+    const sh_endpoint *endpoint = sh_api_endpoint_of(req);
+    endpoint->handle(req, arg);
 }
 
 const sh_dialect *const sh_default_dialect = &sh_openai;
@@ -49,6 +58,13 @@ const sh_dialect *sh_endpoints_dialect(const sh_endpoint_table *table, sh_str pa
     .rules = sh_openai_completion_rules, .tag = "OpenAI", .answer_schema = "Completion",           \
     .part_schema = "Completion"
 
+#define OLLAMA .dialect = &sh_ollama, .tag = "Ollama"
+
+/* Anthropic's clients say which version of their API they speak. */
+static const sh_endpoint anthropic_models = {.handle = sh_anthropic_models,
+                                             .dialect = &sh_anthropic};
+static const sh_endpoint anthropic_model = {.handle = sh_anthropic_model, .dialect = &sh_anthropic};
+
 static const sh_endpoint rows[] = {
     {CHAT_ENDPOINT, .path = "/v1/chat/completions", .summary = "Answer a conversation",
      .answer = "The answer, or with `stream` its chunks as server-sent events."},
@@ -60,18 +76,117 @@ static const sh_endpoint rows[] = {
      .path = "/v1/models",
      .handle = sh_openai_models,
      .dialect = &sh_openai,
+     .header = "anthropic-version",
+     .with_header = &anthropic_models,
      .tag = "OpenAI",
-     .summary = "List the models; there is always one",
+     .summary = "List the models; there is always one. In Anthropic's form with the header "
+                "`anthropic-version`",
      .answer = "The list.",
      .answer_schema = "ModelList"},
     {.method = SH_HTTP_GET,
      .path = "/v1/models/{id}",
      .handle = sh_openai_model,
      .dialect = &sh_openai,
+     .header = "anthropic-version",
+     .with_header = &anthropic_model,
      .tag = "OpenAI",
      .summary = "One model by its name, or `default`",
      .answer = "The model.",
      .answer_schema = "Model"},
+    {.method = SH_HTTP_POST,
+     .path = "/v1/responses",
+     .handle = sh_handle_generate,
+     .dialect = &sh_openai,
+     .format = &sh_responses,
+     .fields = &sh_responses_fields,
+     .tag = "Responses",
+     .summary = "Answer a conversation that the server may keep",
+     .answer = "The response, or with `stream` its events.",
+     .answer_schema = "Response"},
+    {.method = SH_HTTP_GET,
+     .path = "/v1/responses/{id}/input_items",
+     .handle = sh_responses_input_items,
+     .dialect = &sh_openai,
+     .query =
+         "after: the id of the item before the first one; also `limit` (20) and `order` (desc)",
+     .tag = "Responses",
+     .summary = "The input of a stored response",
+     .answer = "The items.",
+     .answer_schema = "ResponseItems"},
+    {.method = SH_HTTP_POST,
+     .path = "/v1/responses/{id}/cancel",
+     .handle = sh_responses_cancel,
+     .dialect = &sh_openai,
+     .tag = "Responses",
+     .summary = "Refused: there are no background responses",
+     .answer = "Never."},
+    {.method = SH_HTTP_GET,
+     .path = "/v1/responses/{id}",
+     .handle = sh_responses_get,
+     .dialect = &sh_openai,
+     .tag = "Responses",
+     .summary = "A stored response",
+     .answer = "The response.",
+     .answer_schema = "Response"},
+    {.method = SH_HTTP_DELETE,
+     .path = "/v1/responses/{id}",
+     .handle = sh_responses_delete,
+     .dialect = &sh_openai,
+     .tag = "Responses",
+     .summary = "Delete a stored response",
+     .answer = "It was deleted.",
+     .answer_schema = "ResponseDeleted"},
+    {.method = SH_HTTP_POST,
+     .path = "/v1/messages",
+     .handle = sh_handle_generate,
+     .dialect = &sh_anthropic,
+     .format = &sh_anthropic_messages,
+     .fields = &sh_anthropic_messages_fields,
+     .tag = "Anthropic",
+     .summary = "Answer a conversation",
+     .answer = "The message, or with `stream` its events.",
+     .answer_schema = "AnthropicMessage"},
+    {.method = SH_HTTP_POST,
+     .path = "/v1/messages/count_tokens",
+     .handle = sh_handle_count_tokens,
+     .dialect = &sh_anthropic,
+     .format = &sh_anthropic_count,
+     .fields = &sh_anthropic_count_fields,
+     .tag = "Anthropic",
+     .summary = "Count the tokens of a prompt",
+     .answer = "The number.",
+     .answer_schema = "AnthropicTokenCount"},
+    {OLLAMA, .method = SH_HTTP_POST, .path = "/api/chat", .handle = sh_handle_generate,
+     .format = &sh_ollama_chat, .fields = &sh_ollama_chat_fields,
+     .summary = "Answer a conversation",
+     .answer = "The answer; by default as lines of JSON, of which the last has the counts.",
+     .answer_schema = "OllamaChat"},
+    {OLLAMA, .method = SH_HTTP_POST, .path = "/api/generate", .handle = sh_handle_generate,
+     .format = &sh_ollama_generate, .fields = &sh_ollama_generate_fields,
+     .summary = "Answer a prompt, or with `raw` continue it",
+     .answer = "The answer; by default as lines of JSON, of which the last has the counts.",
+     .answer_schema = "OllamaGenerate"},
+    {OLLAMA, .method = SH_HTTP_GET, .path = "/api/tags", .handle = sh_ollama_tags,
+     .summary = "List the models that can be used; there is always one", .answer = "The list.",
+     .answer_schema = "OllamaModels"},
+    {OLLAMA, .method = SH_HTTP_GET, .path = "/api/ps", .handle = sh_ollama_ps,
+     .summary = "List the models that are loaded: the same one", .answer = "The list.",
+     .answer_schema = "OllamaModels"},
+    {OLLAMA, .method = SH_HTTP_POST, .path = "/api/show", .handle = sh_ollama_show,
+     .fields = &sh_ollama_model_fields, .summary = "Describe a model", .answer = "The model.",
+     .answer_schema = "OllamaModel"},
+    {OLLAMA, .method = SH_HTTP_GET, .path = "/api/version", .handle = sh_ollama_version,
+     .summary = "The version of Ollama whose API is served", .answer = "The version.",
+     .answer_schema = "OllamaVersion"},
+    {OLLAMA, .method = SH_HTTP_POST, .path = "/api/pull", .handle = sh_ollama_pull,
+     .fields = &sh_ollama_model_fields,
+     .summary = "Download a model from the Hugging Face hub; only with --manage-models",
+     .answer = "Its progress as lines of JSON, or without `stream` the end of it.",
+     .answer_schema = "OllamaStatus"},
+    {OLLAMA, .method = SH_HTTP_DELETE, .path = "/api/delete", .handle = sh_ollama_delete,
+     .fields = &sh_ollama_model_fields,
+     .summary = "Delete a model from this machine's disk; only with --manage-models",
+     .answer = "It was deleted."},
     {.method = SH_HTTP_POST,
      .path = "/tokenize",
      .handle = sh_handle_tokenize,

@@ -202,29 +202,39 @@ bool sh_fields_read(const sh_field_table *table, const cJSON *obj, void *out, sh
     return object_read(table, NULL, obj, out, err);
 }
 
-static bool is_known(const sh_field_table *table, const char *name)
+static const sh_field *row_find(const sh_field_table *table, const char *name)
 {
     for (; table != NULL; table = table->more)
         for (size_t i = 0; i < table->count; i++)
-            if (strcmp(table->rows[i].name, name) == 0) return true;
-    return false;
+            if (strcmp(table->rows[i].name, name) == 0) return &table->rows[i];
+    return NULL;
+}
+
+void sh_fields_note(sh_buf *out, const char *outer, const char *name)
+{
+    enum { NAME_SHOWN = 64, ALL_SHOWN = 512 };
+    if (out->len > ALL_SHOWN) return;
+    if (out->len > 0) sh_buf_add_text(out, ", ");
+    if (outer != NULL) sh_buf_addf(out, "%s.", outer);
+    for (int i = 0; i < NAME_SHOWN && name[i] != '\0'; i++)
+        sh_buf_add_char(out, name[i] > ' ' && name[i] < 127 && name[i] != ',' ? name[i] : '?');
+}
+
+static void unknown_find(const sh_field_table *table, const char *outer, const cJSON *obj,
+                         sh_buf *out)
+{
+    for (const cJSON *item = obj->child; item != NULL; item = item->next) {
+        const sh_field *row = row_find(table, item->string);
+        if (row == NULL)
+            sh_fields_note(out, outer, item->string);
+        else if (row->type == SH_FIELD_OBJECT && cJSON_IsObject(item))
+            unknown_find(row->inner, row->name, item, out);
+    }
 }
 
 void sh_fields_unknown(const sh_field_table *table, const cJSON *obj, sh_buf *out)
 {
-    enum { NAME_SHOWN = 64, ALL_SHOWN = 512 };
-    for (const cJSON *item = obj->child; item != NULL; item = item->next) {
-        if (is_known(table, item->string)) continue;
-        if (out->len > 0) sh_buf_add_text(out, ", ");
-        if (out->len > ALL_SHOWN) {
-            sh_buf_add_text(out, "...");
-            return;
-        }
-        for (int i = 0; i < NAME_SHOWN && item->string[i] != '\0'; i++) {
-            char c = item->string[i];
-            sh_buf_addf(out, "%c", c > ' ' && c < 127 && c != ',' ? c : '?');
-        }
-    }
+    unknown_find(table, NULL, obj, out);
 }
 
 static void choices_write(const char *key, const char *choices, bool raw, bool or_null,

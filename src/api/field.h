@@ -64,9 +64,13 @@ struct sh_field_table {
 /* Sets the defaults, then the values that obj has; strings and JSON are borrowed from obj. */
 bool sh_fields_read(const sh_field_table *table, const cJSON *obj, void *out, sh_api_error *err);
 
-/* Appends the names in obj that are not in the table, separated by ", ": misspelt ones, most
- * likely. They are the client's text, cut to what fits into a header. */
+/* Appends the names in obj that have no row, separated by ", ": misspelt ones, or of newer versions
+ * of an API. Those of inner objects have the name of the object before them. They are the client's
+ * text, cut to what fits into a header. */
 void sh_fields_unknown(const sh_field_table *table, const cJSON *obj, sh_buf *out);
+
+/* Appends one such name. outer: the object that it is in, or NULL. */
+void sh_fields_note(sh_buf *out, const char *outer, const char *name);
 
 /* The JSON Schema of the table: one object. `rules`: a list of JSON Schemas, as JSON, that fields
  * must satisfy together; or NULL. */

@@ -157,7 +157,8 @@ static bool fail(const sh_job_spec *spec, int bad_tool, const sh_err *why, sh_ap
         return false;
     }
     if (bad_tool >= 0)
-        snprintf(field, sizeof(field), "tools[%d].function.parameters", bad_tool);
+        snprintf(field, sizeof(field), "tools[%d].%s", bad_tool,
+                 spec->parameters_field == NULL ? "function.parameters" : spec->parameters_field);
     else
         snprintf(field, sizeof(field), "%s",
                  spec->form.kind != SH_FORM_FREE ? spec->form.field : "tools");

@@ -40,7 +40,6 @@ struct sh_job {
     atomic_bool gone;     /* the same, readable by the worker, which can then skip its work */
     const sh_job_format *format;
     const sh_field_table *fields; /* of the body */
-    sh_buf unknown;               /* names in the body that are not among them */
     sh_served_model *served;
     sh_str body;
     char *body_copy; /* for the worker */
@@ -87,6 +86,8 @@ static void job_free(sh_job *job)
         api->jobs = job->next;
     if (job->next != NULL) job->next->prev = job->prev;
     api->job_count--;
+    if (job->answer != NULL && job->format->state_reset != NULL && job->answer->state != NULL)
+        job->format->state_reset(job->answer->state);
     sh_answer_free(job->answer);
     sh_api_parsed_free(api, job->spec.json, job->json_values);
     job->spec.json = NULL;
@@ -95,7 +96,6 @@ static void job_free(sh_job *job)
     free(job->sequences);
     free(job->body_copy);
     sh_buf_reset(&job->grammar);
-    sh_buf_reset(&job->unknown);
     free(job);
 }
 
@@ -132,7 +132,7 @@ static void job_record(sh_job *job, sh_outcome outcome, int http_status, const c
     if (job->answer != NULL) {
         sh_usage usage = sh_answer_usage(job->answer);
         sh_quota_charge(job->quota, 0, usage.completion_tokens);
-        record.finish = job->answer->choices[0].finish;
+        if (job->answer->count > 0) record.finish = job->answer->choices[0].finish;
         record.prompt_tokens = usage.prompt_tokens;
         record.cached_tokens = usage.cached_tokens;
         record.generated_tokens = usage.completion_tokens;
@@ -150,7 +150,13 @@ static sh_outcome outcome_of(const sh_job *job, const sh_api_error *error)
     return error->status < 500 && job->first_ns == 0 ? SH_OUTCOME_REFUSED : SH_OUTCOME_ERROR;
 }
 
-/* The headers wait for the first write, so that an error before it can still be an HTTP status. */
+static void answer_ended(const sh_job *job, const sh_api_error *error)
+{
+    if (job->answer != NULL && job->format->ended != NULL) job->format->ended(job->answer, error);
+}
+
+/* The headers wait for the first part, so that an error before it can still be an HTTP status. To
+ * be called before a part is made, since the dialect may count what it has written. */
 static void stream_start(sh_job *job)
 {
     sh_buf out = {0};
@@ -165,7 +171,6 @@ static void stream_start(sh_job *job)
 
 static void stream_write(sh_job *job, sh_buf *out)
 {
-    stream_start(job);
     if (out->len == 0) return; /* a part that the dialect has no form for: the stream stays quiet */
     sh_http_stream_write(job->req, sh_buf_str(out));
     job->sent_ns = sh_clock_ns();
@@ -188,6 +193,7 @@ static void job_fail(sh_job *job, const sh_api_error *error)
         sh_http_stream_end(job->req);
         sh_buf_reset(&out);
     }
+    answer_ended(job, error);
     job_free(job);
 }
 
@@ -197,7 +203,11 @@ static void on_gone(void *arg)
     job->req = NULL;
     atomic_store_explicit(&job->gone, true, memory_order_relaxed);
     job_record(job, SH_OUTCOME_CANCELLED, 499, "the client disconnected");
-    if (!job->on_worker) job_free(job); /* otherwise on_ready() frees it */
+    if (job->on_worker) return; /* on_ready() frees it */
+    sh_api_error error;
+    sh_api_fail(&error, 499, "cancelled", NULL, "the client disconnected");
+    answer_ended(job, &error);
+    job_free(job);
 }
 
 /* Sends the pending output of a choice, unless the client reads too slowly. The last output of the
@@ -207,6 +217,7 @@ static void choice_send(sh_job *job, sh_choice *choice)
     if (choice->over || (!sh_choice_has_pending(choice) && !choice->done)) return;
     if (job->head_sent && sh_http_stream_blocked(job->req) && job->answer->open > 0) return;
     sh_buf out = {0};
+    stream_start(job);
     job->format->part(job->answer, choice, &out);
     sh_choice_sent(choice);
     stream_write(job, &out);
@@ -227,6 +238,7 @@ static void job_finish(sh_job *job)
     job_record(job, SH_OUTCOME_OK, 200, "");
     if (job->spec.stream) {
         for (int i = 0; i < job->answer->count; i++) choice_send(job, &job->answer->choices[i]);
+        stream_start(job);
         job->format->end(job->answer, &out);
         stream_write(job, &out);
         sh_http_stream_end(job->req);
@@ -235,6 +247,7 @@ static void job_finish(sh_job *job)
         sh_api_reply_json(job->req, 200, &out);
     }
     sh_buf_reset(&out);
+    answer_ended(job, NULL);
     job_free(job);
 }
 
@@ -435,10 +448,14 @@ static void job_prepare(void *arg)
     if (atomic_load_explicit(&job->gone, memory_order_relaxed)) return;
     if (!sh_api_parse(job->api, job->body, &spec->json, &job->json_values, &job->error)) return;
     if (job->fields != NULL && cJSON_IsObject(spec->json))
-        sh_fields_unknown(job->fields, spec->json, &job->unknown);
+        sh_fields_unknown(job->fields, spec->json, &spec->ignored);
     if (!job->format->read(spec, &job->error)) return;
     if (!sh_served_model_check_name(job->served, spec->model, &job->error)) return;
     if (!sh_form_check(job->served, spec, &job->error)) return;
+    if (spec->nothing) {
+        job->refused = false;
+        return;
+    }
     job->refused = !sh_served_model_prepare(job->served, spec, &job->prompts, &job->prompt_count,
                                             &job->error);
     if (job->refused || !sh_form_is_needed(job->served, spec)) return;
@@ -496,6 +513,8 @@ static void on_ready(void *arg)
     } else if (job_submit(job, &err) != SH_OK) {
         sh_api_error error = sh_api_error_of(&err, false);
         job_fail(job, &error);
+    } else if (job->answer->count == 0) {
+        job_finish(job);
     }
 }
 
@@ -505,8 +524,8 @@ static void on_prepared(void *arg)
     free(job->body_copy);
     job->body_copy = NULL;
     if (job->req != NULL) sh_http_body_done(job->req);
-    if (job->req != NULL && job->unknown.len > 0)
-        sh_http_add_header(job->req, "X-Shoal-Ignored-Fields", job->unknown.ptr);
+    if (job->req != NULL && job->spec.ignored.len > 0)
+        sh_http_add_header(job->req, "X-Shoal-Ignored-Fields", job->spec.ignored.ptr);
     if (!job->refused) job->refused = !answers_fit(job, &job->error);
     if (job->req != NULL && !job->refused && job->must_compile)
         job_hand_over(job, job->api->form_worker, job_compile, on_ready);
@@ -535,10 +554,12 @@ static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_job_format
     job->api = api;
     job->req = req;
     job->format = format;
-    job->fields = ((const sh_endpoint *)sh_http_route_of(req)->data)->fields;
+    job->fields = sh_api_endpoint_of(req)->fields;
     job->served = sh_served_model_take(api->served);
     job->body = sh_http_body(req);
     job->client = sh_http_client_of(req); /* requests of one client share its turn */
+    job->spec.store = api->responses;
+    job->spec.owner = job->client;
     job->start_ns = job->sent_ns = sh_http_start_ns(req);
     job->time_us = sh_clock_unix_us();
     snprintf(job->id, sizeof(job->id), "%s", sh_http_id(req));
@@ -625,6 +646,7 @@ void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms)
         if (job->format->keep_alive == NULL || sh_http_stream_blocked(job->req)) continue;
         if (now - job->sent_ns < quiet_ms * 1000000) continue;
         sh_buf out = {0};
+        stream_start(job);
         job->format->keep_alive(&out);
         stream_write(job, &out);
         sh_buf_reset(&out);

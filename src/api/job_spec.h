@@ -8,13 +8,17 @@
 #ifndef SH_API_JOB_SPEC_H
 #define SH_API_JOB_SPEC_H
 
+#include "api/error.h"
+#include "api/response_store.h"
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/json.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { SH_CHOICES_MAX = 128 };
+#define SH_SEED_MAX 9007199254740992.0 /* 2^53: a double represents all integers up to it */
 
 typedef enum { SH_TOOLS_AUTO, SH_TOOLS_NONE, SH_TOOLS_REQUIRED, SH_TOOLS_NAMED } sh_tool_choice;
 
@@ -53,6 +57,10 @@ typedef struct {
     sh_arena arena;
     cJSON *json; /* the body */
 
+    /* Set by the owner before the body is read. */
+    sh_response_store *store; /* earlier answers; or NULL */
+    uint64_t owner;           /* whose they are */
+
     const char *model; /* NULL: the one that is served */
     bool chat;
 
@@ -63,6 +71,9 @@ typedef struct {
     sh_tool_choice tool_choice;
     bool parallel_calls;
     sh_prompt_end prompt_end;
+    bool nothing;                 /* nothing is to be generated: the answer has no choices */
+    const char *messages_field;   /* the client's word, for errors; NULL: "messages" */
+    const char *parameters_field; /* likewise, of a tool; NULL: "function.parameters" */
 
     /* not chat */
     sh_prompt *prompts;
@@ -103,9 +114,29 @@ typedef struct {
     bool stream;
     bool include_usage;
     const char *conversation_id; /* NULL: not given */
+    const void *details;         /* what else the format needs for its answer, in the arena */
+    sh_buf ignored;              /* fields that have no effect, see sh_fields_note */
 } sh_job_spec;
 
 /* Zero is a valid empty spec. */
 void sh_job_spec_reset(sh_job_spec *spec);
+
+/* A chat in which nothing is set. */
+void sh_job_spec_set_defaults(sh_job_spec *spec);
+
+/* Stop strings: one, or a list, or NULL for none. */
+bool sh_job_spec_read_stops(sh_job_spec *spec, const cJSON *stops, const char *field,
+                            sh_api_error *err);
+
+/* The answer must be a call of this tool, which is then the only one in the prompt. */
+bool sh_job_spec_choose_tool(sh_job_spec *spec, const char *name, const char *field,
+                             sh_api_error *err);
+
+/* The answer must contain a call. */
+bool sh_job_spec_require_call(sh_job_spec *spec, const char *value, const char *field,
+                              sh_api_error *err);
+
+/* The variables of the template, an object inside json; made if there is none. */
+cJSON *sh_job_spec_variables(sh_job_spec *spec);
 
 #endif

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MESSAGES_MAX = 10000, TOOLS_MAX = 1024, TOOL_NAME_MAX = 128 };
-
 /* Writes "messages[3].content" and the like. */
 #define PLACE(out, ...) snprintf(out, sizeof(out), __VA_ARGS__)
 
@@ -80,19 +78,24 @@ static bool content_shape(cJSON *message, const char *role, int index, sh_api_er
     return fail_kind(err, place, "a string or a list of parts", content);
 }
 
-/* OpenAI sends arguments as a string of JSON, and templates print them as an object. A string that
- * is not valid JSON, or that contains \u0000, is left as it is: the model once wrote it so. */
-static void arguments_shape(cJSON *function)
+cJSON *sh_call_arguments(const char *text)
 {
-    const char *text = string_of(function, "arguments");
-    if (text == NULL) return;
     sh_err ignored;
     cJSON *parsed = NULL;
     if (sh_json_refuse_nul(sh_str_of(text), "arguments", &ignored) != SH_OK ||
         sh_json_parse(sh_str_of(text), "arguments", &parsed, &ignored) != SH_OK)
-        return;
-    if (!cJSON_IsObject(parsed) ||
-        !cJSON_ReplaceItemInObjectCaseSensitive(function, "arguments", parsed))
+        return NULL;
+    if (cJSON_IsObject(parsed)) return parsed;
+    cJSON_Delete(parsed);
+    return NULL;
+}
+
+/* OpenAI sends arguments as a string of JSON. */
+static void arguments_shape(cJSON *function)
+{
+    const char *text = string_of(function, "arguments");
+    cJSON *parsed = text == NULL ? NULL : sh_call_arguments(text);
+    if (parsed != NULL && !cJSON_ReplaceItemInObjectCaseSensitive(function, "arguments", parsed))
         cJSON_Delete(parsed);
 }
 
@@ -145,9 +148,9 @@ bool sh_messages_shape(cJSON *messages, sh_api_error *err)
     int count = cJSON_GetArraySize(messages), index = 0;
     if (count == 0)
         return sh_api_fail(err, 400, "invalid_value", "messages", "'messages' is empty");
-    if (count > MESSAGES_MAX)
+    if (count > SH_MESSAGES_MAX)
         return sh_api_fail(err, 400, "invalid_value", "messages",
-                           "'messages' has %d entries; %d are allowed", count, MESSAGES_MAX);
+                           "'messages' has %d entries; %d are allowed", count, SH_MESSAGES_MAX);
     for (cJSON *message = messages->child; message != NULL; message = message->next)
         if (!message_shape(message, index++, err)) return false;
     return true;
@@ -162,10 +165,10 @@ bool sh_messages_begin_answer(const cJSON *messages)
            content[0] != '\0' && (calls == NULL || calls->child == NULL);
 }
 
-static bool name_is_good(const char *name)
+bool sh_tool_name_is_good(const char *name)
 {
     size_t len = strlen(name);
-    return len > 0 && len <= TOOL_NAME_MAX &&
+    return len > 0 && len <= SH_TOOL_NAME_MAX &&
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == len;
 }
 
@@ -182,10 +185,10 @@ static bool tool_check(const cJSON *tool, int index, sh_api_error *err)
     const cJSON *function = cJSON_GetObjectItemCaseSensitive(tool, "function");
     const char *name = string_of(function, "name");
     PLACE(place, "tools[%d].function.name", index);
-    if (name == NULL || !name_is_good(name))
+    if (name == NULL || !sh_tool_name_is_good(name))
         return sh_api_fail(err, 400, "invalid_value", place,
                            "'%s' must be 1 to %d letters, digits, '_', '-' or '.'", place,
-                           TOOL_NAME_MAX);
+                           SH_TOOL_NAME_MAX);
     const cJSON *parameters = cJSON_GetObjectItemCaseSensitive(function, "parameters");
     PLACE(place, "tools[%d].function.parameters", index);
     if (parameters != NULL && !cJSON_IsNull(parameters) && !cJSON_IsObject(parameters))
@@ -196,9 +199,9 @@ static bool tool_check(const cJSON *tool, int index, sh_api_error *err)
 bool sh_tools_check(const cJSON *tools, sh_api_error *err)
 {
     int index = 0;
-    if (cJSON_GetArraySize(tools) > TOOLS_MAX)
+    if (cJSON_GetArraySize(tools) > SH_TOOLS_MAX)
         return sh_api_fail(err, 400, "invalid_value", "tools", "'tools' has more than %d entries",
-                           TOOLS_MAX);
+                           SH_TOOLS_MAX);
     for (const cJSON *tool = tools->child; tool != NULL; tool = tool->next)
         if (!tool_check(tool, index++, err)) return false;
     return true;

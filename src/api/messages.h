@@ -14,8 +14,17 @@
 
 #include <stdbool.h>
 
+enum { SH_MESSAGES_MAX = 10000, SH_TOOLS_MAX = 1024, SH_TOOL_NAME_MAX = 128 };
+
 bool sh_messages_shape(cJSON *messages, sh_api_error *err);
 bool sh_tools_check(const cJSON *tools, sh_api_error *err);
+
+/* The arguments of a call as templates print them: an object. NULL if the text is not one, or has a
+ * \u0000: the model once wrote it so, and it stays a text. Owned by the caller. */
+cJSON *sh_call_arguments(const char *text);
+
+/* 1 to SH_TOOL_NAME_MAX letters, digits, '_', '-' or '.'. */
+bool sh_tool_name_is_good(const char *name);
 
 /* For tools that were checked: the name of a tool, and the tool with a name, or NULL. */
 const char *sh_tool_name(const cJSON *tool);

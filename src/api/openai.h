@@ -21,6 +21,9 @@ extern const char sh_openai_chat_rules[], sh_openai_completion_rules[];
 bool sh_openai_chat_read(sh_job_spec *spec, sh_api_error *err);
 bool sh_openai_completion_read(sh_job_spec *spec, sh_api_error *err);
 
+/* Writes the pending log-probabilities as items of a list: token, logprob, bytes, top_logprobs. */
+void sh_openai_logprobs_write(const sh_answer *answer, const sh_choice *choice, sh_json_writer *w);
+
 /* Handlers of GET /v1/models and /v1/models/NAME. */
 void sh_openai_models(sh_http_request *req, void *arg);
 void sh_openai_model(sh_http_request *req, void *arg);

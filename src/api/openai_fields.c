@@ -11,7 +11,6 @@
 
 #define AT(field) .offset = offsetof(openai_fields, field)
 #define WITHIN(...) .min = SH_MIN_OF(__VA_ARGS__), .max = SH_MAX_OF(__VA_ARGS__)
-#define WHOLE_MAX 9007199254740992.0 /* 2^53: a double represents all integers up to it */
 
 #define MAX_TOKENS_MEANING                                                                         \
     "Longest answer in tokens. Default and maximum are what the context holds after the prompt, "  \
@@ -154,7 +153,7 @@ static const sh_field shared_rows[] = {
     {.name = "seed",
      .type = SH_FIELD_INT,
      .min = -1,
-     .max = WHOLE_MAX,
+     .max = SH_SEED_MAX,
      .fallback = "-1",
      .meaning = "The same seed gives the same answer; -1: the server's, else a random one.",
      AT(spec.seed)},

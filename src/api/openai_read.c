@@ -9,32 +9,9 @@
 #include "api/openai.h"
 #include "api/openai_fields.h"
 #include "engine/engine_client.h"
-#include "text/output/stop.h"
 
 #include <math.h>
 #include <string.h>
-
-static bool stops_read(const cJSON *stop, sh_job_spec *out, sh_api_error *err)
-{
-    if (stop == NULL) return true;
-    bool one = cJSON_IsString(stop);
-    int count = one ? 1 : cJSON_GetArraySize(stop);
-    if (count > SH_STOP_COUNT_MAX)
-        return sh_api_fail(err, 400, "invalid_value", "stop",
-                           "'stop' has %d strings; %d are allowed", count, SH_STOP_COUNT_MAX);
-    sh_str *stops = sh_arena_array(&out->arena, (size_t)count, sizeof(*stops));
-    const cJSON *item = one ? stop : stop->child;
-    for (int i = 0; i < count; i++, item = item->next) {
-        const char *text = cJSON_GetStringValue(item);
-        if (text == NULL || text[0] == '\0' || strlen(text) > SH_STOP_LEN_MAX)
-            return sh_api_fail(err, 400, "invalid_value", "stop",
-                               "'stop' must contain strings of 1 to %d bytes", SH_STOP_LEN_MAX);
-        stops[i] = sh_str_of(text);
-    }
-    out->stops = stops;
-    out->stop_count = (size_t)count;
-    return true;
-}
 
 /* A list of token ids. They are checked against the vocabulary later, in served_model.c. */
 static bool ids_read(const cJSON *list, const char *field, sh_arena *arena, const int32_t **ids,
@@ -116,7 +93,7 @@ static bool shared_read(const openai_fields *fields, sh_job_spec *out, sh_api_er
     if (fields->max_completion_tokens != 0) out->max_tokens = fields->max_completion_tokens;
     out->prompt_logprobs = fields->prompt_logprobs >= 0;
     out->prompt_top_logprobs = out->prompt_logprobs ? fields->prompt_logprobs : 0;
-    return repetition_read(out, err) && stops_read(fields->stop, out, err) &&
+    return repetition_read(out, err) && sh_job_spec_read_stops(out, fields->stop, "stop", err) &&
            stop_ids_read(fields->stop_token_ids, out, err) &&
            bias_read(fields->logit_bias, out, err) && openai_form_read(fields, out, err);
 }
@@ -137,15 +114,6 @@ static bool fields_read(const sh_field_table *table, sh_job_spec *spec,
     return fine;
 }
 
-/* The prompt shows only the function that is named. */
-static void tools_keep(cJSON *tools, const cJSON *only)
-{
-    for (cJSON *tool = tools->child, *next; tool != NULL; tool = next) {
-        next = tool->next;
-        if (tool != only) cJSON_Delete(cJSON_DetachItemViaPointer(tools, tool));
-    }
-}
-
 static bool tool_choice_read(const cJSON *choice, sh_job_spec *out, sh_api_error *err)
 {
     static const char *const names[] = {"auto", "none", "required"};
@@ -153,10 +121,8 @@ static bool tool_choice_read(const cJSON *choice, sh_job_spec *out, sh_api_error
     for (int i = 0; cJSON_IsString(choice) && i < 3; i++) {
         if (strcmp(choice->valuestring, names[i]) != 0) continue;
         out->tool_choice = (sh_tool_choice)i;
-        if (out->tool_choice == SH_TOOLS_REQUIRED && out->tools == NULL)
-            return sh_api_fail(err, 400, "invalid_value", "tool_choice",
-                               "'tool_choice' is 'required' but there are no 'tools'");
-        return true;
+        return out->tool_choice != SH_TOOLS_REQUIRED ||
+               sh_job_spec_require_call(out, names[i], "tool_choice", err);
     }
     const cJSON *function = cJSON_GetObjectItemCaseSensitive(choice, "function");
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(function, "name"));
@@ -164,12 +130,7 @@ static bool tool_choice_read(const cJSON *choice, sh_job_spec *out, sh_api_error
         return sh_api_fail(err, 400, "invalid_value", "tool_choice",
                            "'tool_choice' must be auto, none, required or "
                            "{\"type\":\"function\",\"function\":{\"name\":...}}");
-    if (sh_tools_find(out->tools, name) == NULL)
-        return sh_api_fail(err, 400, "invalid_value", "tool_choice",
-                           "'tool_choice' names '%s', which is not in 'tools'", name);
-    out->tool_choice = SH_TOOLS_NAMED;
-    tools_keep(out->tools, sh_tools_find(out->tools, name));
-    return true;
+    return sh_job_spec_choose_tool(out, name, "tool_choice", err);
 }
 
 /* Template variables come from three fields; collect them in one object. chat_template_kwargs wins.

@@ -46,14 +46,8 @@ static void logprobs_members(const sh_answer *answer, int32_t id, float logprob,
     sh_buf_reset(&piece);
 }
 
-static void chat_logprobs_write(const sh_answer *answer, const sh_choice *choice, sh_json_writer *w)
+void sh_openai_logprobs_write(const sh_answer *answer, const sh_choice *choice, sh_json_writer *w)
 {
-    if (!answer->spec->logprobs || choice->logprobs_count == 0) {
-        sh_write_null(w, "logprobs");
-        return;
-    }
-    sh_write_begin(w, "logprobs", '{');
-    sh_write_begin(w, "content", '[');
     for (size_t i = 0; i < choice->logprobs_count; i++) {
         const sh_token_logprobs *logprobs = &choice->logprobs[i];
         sh_write_begin(w, NULL, '{');
@@ -67,6 +61,17 @@ static void chat_logprobs_write(const sh_answer *answer, const sh_choice *choice
         sh_write_end(w, ']');
         sh_write_end(w, '}');
     }
+}
+
+static void chat_logprobs_write(const sh_answer *answer, const sh_choice *choice, sh_json_writer *w)
+{
+    if (!answer->spec->logprobs || choice->logprobs_count == 0) {
+        sh_write_null(w, "logprobs");
+        return;
+    }
+    sh_write_begin(w, "logprobs", '{');
+    sh_write_begin(w, "content", '[');
+    sh_openai_logprobs_write(answer, choice, w);
     sh_write_end(w, ']');
     sh_write_null(w, "refusal");
     sh_write_end(w, '}');

@@ -221,9 +221,10 @@ void sh_openapi_write(const sh_endpoint_table *endpoints, sh_buf *out)
     sh_write_text(&w, "title", "Shoal");
     sh_write_text(&w, "version", sh_version());
     sh_write_text(&w, "summary", "One large language model on several machines");
-    sh_write_text(&w, "description",
-                  "The OpenAI API, and the status of this server. Fields that are not listed are "
-                  "ignored; those marked as refused would change the answer.");
+    sh_write_text(
+        &w, "description",
+        "The APIs of OpenAI, Anthropic and Ollama, and the status of this server. Fields "
+        "that are not listed are ignored; those marked as refused would change the answer.");
     sh_write_raw(&w, "license", SH_STR("{\"name\":\"MIT\",\"identifier\":\"MIT\"}"));
     sh_write_end(&w, '}');
     sh_write_raw(&w, "servers", SH_STR("[{\"url\":\"/\"}]"));

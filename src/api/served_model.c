@@ -133,11 +133,16 @@ void sh_served_model_piece(const sh_served_model *model, int32_t id, sh_buf *out
     sh_model_text_piece(model->text, id, out);
 }
 
+static const char *messages_field(const sh_job_spec *spec)
+{
+    return spec->messages_field == NULL ? "messages" : spec->messages_field;
+}
+
 bool sh_served_model_render(const sh_served_model *model, const sh_job_spec *spec, sh_buf *out,
                             sh_api_error *err)
 {
     if (!sh_model_text_has_chat(model->text))
-        return sh_api_fail(err, 400, "no_chat_template", "messages",
+        return sh_api_fail(err, 400, "no_chat_template", messages_field(spec),
                            "the model '%s' has no chat template; use /v1/completions", model->name);
     cJSON *chat = cJSON_CreateObject();
     SH_ASSERT(chat != NULL);
@@ -153,7 +158,7 @@ bool sh_served_model_render(const sh_served_model *model, const sh_job_spec *spe
     sh_status status = sh_model_text_render(model->text, chat, NULL, out, &why);
     cJSON_Delete(chat);
     if (status == SH_OK) return true;
-    return sh_api_fail(err, 400, "chat_template_failed", "messages",
+    return sh_api_fail(err, 400, "chat_template_failed", messages_field(spec),
                        "the model's chat template rejected these messages: %s%s", why.text,
                        spec->prompt_end == SH_PROMPT_CONTINUES
                            ? "; the last message is to be continued ('add_generation_prompt' true "
@@ -268,7 +273,7 @@ static bool chat_prepare(const sh_served_model *model, sh_job_spec *spec, sh_tok
     if (fine && spec->prompt_end == SH_PROMPT_CONTINUES)
         fine = begun_prepare(model, spec, sh_buf_str(&text), out, err);
     sh_buf_reset(&text);
-    return fine && tokens_check(model, out, "messages", err);
+    return fine && tokens_check(model, out, messages_field(spec), err);
 }
 
 /* The middle ends where the model says so, which may be a token that ends nothing else. */

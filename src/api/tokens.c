@@ -1,4 +1,4 @@
-/* POST /tokenize, /detokenize and /apply-template.
+/* POST /tokenize, /detokenize, /apply-template and /v1/messages/count_tokens.
  *
  * A long body goes to the worker, like a long prompt: on the loop, a few megabytes would stall
  * every stream for seconds. Each endpoint is one pure function (`convert`) from the parsed body to
@@ -272,6 +272,26 @@ static bool render(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
     return fine;
 }
 
+/* The body is that of a request to the model, read by the same code. */
+static bool count(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
+{
+    sh_job_spec spec = {.json = body};
+    sh_tokens *prompts = NULL;
+    size_t prompt_count = 0;
+    bool fine = t->format->read(&spec, err) &&
+                sh_served_model_check_name(t->served, spec.model, err) &&
+                sh_served_model_prepare(t->served, &spec, &prompts, &prompt_count, err);
+    if (fine) {
+        sh_json_writer w = sh_json_writer_on(out);
+        sh_write_begin(&w, NULL, '{');
+        sh_write_int(&w, "input_tokens", (int64_t)prompts[0].count);
+        sh_write_end(&w, '}');
+    }
+    spec.json = NULL; /* owned by the caller */
+    sh_job_spec_reset(&spec);
+    return fine;
+}
+
 static void task_run(void *arg)
 {
     task *t = arg;
@@ -347,4 +367,9 @@ void sh_handle_detokenize(sh_http_request *req, void *arg)
 void sh_handle_apply_template(sh_http_request *req, void *arg)
 {
     convert_start(req, arg, render);
+}
+
+void sh_handle_count_tokens(sh_http_request *req, void *arg)
+{
+    convert_start(req, arg, count);
 }

@@ -6,6 +6,7 @@
 #include "base/sandbox.h"
 #include "cmd/command.h"
 #include "cmd/support/progress.h"
+#include "cmd/support/store_process.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -120,6 +121,8 @@ static int api_run(const sh_command_args *args)
         .serving = on_serving,
         .arg = (void *)(uintptr_t)s,
     };
+    if (s->manage_models && sh_store_process_start(s, &opts.store_fd, &err) != SH_OK)
+        return sh_command_fail(&err);
     confine(s);
     return sh_api_run(&opts, &err) == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }

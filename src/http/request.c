@@ -150,6 +150,7 @@ static const struct {
     {504, "Gateway Timeout"},
     {505, "HTTP Version Not Supported"},
     {507, "Insufficient Storage"},
+    {529, "Overloaded"},
 };
 
 static const char *reason_of(int status)

@@ -10,8 +10,11 @@ static bool path_matches(const char *pattern, sh_str path, sh_str *param)
     *param = (sh_str){"", 0};
     if (brace == NULL) return sh_str_is(path, pattern);
     sh_str fixed = {pattern, (size_t)(brace - pattern)};
-    if (path.len <= fixed.len || !sh_str_starts(path, fixed)) return false;
-    *param = sh_str_sub(path, fixed.len, path.len);
+    sh_str after = sh_str_of(strchr(brace, '}') + 1);
+    if (path.len <= fixed.len + after.len || !sh_str_starts(path, fixed) ||
+        !sh_str_ends(path, after))
+        return false;
+    *param = sh_str_sub(path, fixed.len, path.len - fixed.len - after.len);
     return true;
 }
 

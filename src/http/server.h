@@ -20,7 +20,8 @@ typedef void (*sh_http_handler)(sh_http_request *req, void *arg);
 
 struct sh_http_route {
     sh_http_method method; /* GET serves HEAD too; OPTIONS is answered by the server */
-    const char *path;      /* "/a/b", or "/a/{name}" where {name} matches the whole rest */
+    const char *path;      /* "/a/b", or "/a/{name}/c" where {name} matches all in between, slashes
+                              included; "/a/{name}" the whole rest */
     bool open;             /* no key is required */
     sh_http_handler handle;
     const void *data; /* for the owner of the table */

@@ -169,6 +169,11 @@ size_t sh_answer_text_settled(const sh_answer_text *text)
     return text->settled;
 }
 
+int sh_answer_text_stop_matched(const sh_answer_text *text)
+{
+    return sh_stop_matched(text->stop);
+}
+
 int64_t sh_answer_text_characters(const sh_answer_text *text)
 {
     return text->characters;

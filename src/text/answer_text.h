@@ -47,6 +47,9 @@ void sh_answer_text_finish(sh_answer_text *text);
 /* Tokens so far that certainly belong to the answer; those consumed by a stop string never do. */
 size_t sh_answer_text_settled(const sh_answer_text *text);
 
+/* Index of the stop string that ended the answer, or -1. */
+int sh_answer_text_stop_matched(const sh_answer_text *text);
+
 /* Characters of all text decoded so far; special tokens contribute none. */
 int64_t sh_answer_text_characters(const sh_answer_text *text);
 

@@ -11,16 +11,19 @@ fi
 if [ -z "${SHOAL_TEST_URL:-}" ]; then
     export SHOAL_TEST_KEY=sk-test-4fZq81Lx0p
     port=$(free_port)
-    (cd "$root" && SHOAL_API_KEY=$SHOAL_TEST_KEY exec "$shoal" serve --port "$port" --runtime-dir "$work") \
+    (cd "$root" && SHOAL_API_KEY=$SHOAL_TEST_KEY exec "$shoal" serve --ranks 2 --port "$port" --runtime-dir "$work") \
         >serve.log 2>&1 &
     serve_pid=$!; pids+=("$serve_pid")
+    export SHOAL_TEST_SERVE=$serve_pid
     await /health/ready 200 || { echo "Bail out! no server"; cat serve.log; exit 1; }
     export SHOAL_TEST_URL="http://127.0.0.1:$port"
 fi
 # Node looks for packages from the folder of the importing file.
 cp "$clients"/*.mjs "$root/build/npm/"
 rc=0
-for file in openai ai_sdk langchain openapi forms; do timeout 250 node "$root/build/npm/$file.mjs" || rc=1; done
+for file in openai ai_sdk langchain openapi forms responses anthropic ollama instructor; do
+    timeout 250 node "$root/build/npm/$file.mjs" || rc=1
+done
 if [ -n "${serve_pid:-}" ]; then
     stop "$serve_pid" || rc=1
     ! grep -iE 'assert|sanitizer|runtime error|leak' serve.log || rc=1

@@ -45,6 +45,38 @@ launches() {
     [ $rc = 0 ] || { cat launch.log; return 1; }
     whole && ! grep -rq t0ken state
 }
+api_start() { # an API without an engine; sets $api and $api_pid
+    local port
+    port=$(free_port); api=http://127.0.0.1:$port
+    "$shoal" api --socket "$work/none.sock" --port "$port" --manage-models 2>api.log & api_pid=$!
+    within 20 curl -sf -m 2 -o /dev/null "$api/health/live" || { cat api.log; return 1; }
+}
+api_stop() { kill $api_pid; wait $api_pid; }
+ollama() { curl -sS -m 60 "$api$1" "${@:2}"; } # PATH CURL-ARGS...
+by_clients() {
+    forget; api_start || return 1
+    ollama /api/pull -d '{"model":"org/demo"}' >lines
+    gives '{"status":"pulling manifest"}' head -n 1 lines && gives '{"status":"success"}' tail -n 1 lines &&
+        grep -qE '^\{"status":"downloading","total":[0-9]+,"completed":[0-9]+\}$' lines && whole || return 1
+    gives '{"status":"success"}' ollama /api/pull -d '{"name":"org/demo","stream":false}' || return 1
+    ollama /api/pull -d '{"model":"org/none"}' | tail -n 1 >last
+    grep -q '^{"error":".*org/none' last || { cat last; return 1; }
+    gives 400 ollama /api/pull -d '{"model":"llama3","stream":false}' -o body -w '%{http_code}' &&
+        grep -q "'llama3' is not the name of a model on the hub" body || return 1
+    gives 200 ollama /api/delete -X DELETE -d '{"model":"org/demo"}' -o body -w '%{http_code}' &&
+        not test -e "$(snapshot)" || return 1
+    gives 404 ollama /api/delete -X DELETE -d '{"model":"org/demo"}' -o body -w '%{http_code}' && api_stop
+}
+begun() { ls "$(blobs big)"/*.incomplete >/dev/null 2>&1; }
+unlocked() { for lock in "$HF_HOME/hub/.locks/models--org--big"/*; do flock -n "$lock" true || return 1; done; }
+gone_clients() { # and the process that downloads ends with the API
+    local helper
+    forget; faults '{"files": {"rate": 1000000}}'; api_start || return 1
+    ollama /api/pull -d '{"model":"org/big"}' >lines & pid=$!
+    within 20 begun || { cat lines api.log; return 1; }
+    kill $pid; within 20 unlocked || return 1
+    helper=$(pgrep -P "$api_pid"); api_stop; within 20 not kill -0 "$helper"
+}
 typos() { # found without a network
     export HF_ENDPOINT=http://127.0.0.1:9
     refuses 1 "did you mean org/demo\? It is here: .*org/dmeo" generate --model org/dmeo &&
@@ -121,6 +153,8 @@ check "it completes one of which a part is missing" completes
 check "offline it does not" stays_offline
 check "serve pulls before it starts its parts, which get no token" serves
 check "launch pulls for a rank on this machine" launches
+check "clients of the API download and delete models, if the server lets them" by_clients
+check "a download ends when its client leaves, and its process with the API" gone_clients
 check "a typo is found without a network" typos
 check "commands that need no weights do not pull" others_do_not_pull
 check "models lists what is here: size, format, family, quantization, whether it fits" lists

@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "cmd/support/model_find.h"
 #include "cmd/support/pull_view.h"
-#include "store/pull.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -57,21 +56,24 @@ static char *token_read(const sh_settings *s)
     return token;
 }
 
-static sh_status pull(const sh_settings *s, const sh_repo_name *name, const char *cache,
-                      sh_pull_view *view, char **dir, sh_err *err)
+sh_status sh_model_pull_with(const sh_settings *s, const sh_repo_name *name,
+                             const sh_pull_opts *with, char **dir, sh_err *err)
 {
+    sh_store_places places = sh_model_places(s);
+    char *caches[SH_STORE_CACHES_MAX];
+    int count = sh_store_caches(&places, caches);
+    if (count == 0)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "there is no folder for models: set HF_HOME, since HOME is not set");
     char *kept = s->hf_token == NULL ? token_read(s) : NULL;
-    sh_pull_opts opts = {
-        .cache = cache,
-        .endpoint = s->hf_endpoint,
-        .token = kept != NULL ? kept : s->hf_token,
-        .timeout_ms = s->hub_timeout * 1000,
-        .cancel = &stop,
-        .progress = sh_pull_view_update,
-        .ctx = view,
-    };
+    sh_pull_opts opts = *with;
+    opts.cache = caches[0];
+    opts.endpoint = s->hf_endpoint;
+    opts.token = kept != NULL ? kept : s->hf_token;
+    opts.timeout_ms = s->hub_timeout * 1000;
     sh_status status = sh_pull(name, &opts, dir, err);
     free(kept);
+    for (int i = 0; i < count; i++) free(caches[i]);
     return status;
 }
 
@@ -93,19 +95,13 @@ static sh_status explain(const sh_repo_name *name, const sh_pull_view *view, sh_
 
 sh_status sh_model_pull(const sh_settings *s, const sh_repo_name *name, char **dir, sh_err *err)
 {
-    sh_store_places places = sh_model_places(s);
-    char *caches[SH_STORE_CACHES_MAX];
     struct sigaction old[SH_COUNT_OF(STOPS)];
     sh_pull_view view;
-    int count = sh_store_caches(&places, caches);
-    if (count == 0)
-        return sh_err_set(err, SH_ERR_INPUT,
-                          "there is no folder for models: set HF_HOME, since HOME is not set");
     signals_catch(old);
     sh_pull_view_init(&view, s, name->id);
-    sh_status status = pull(s, name, caches[0], &view, dir, err);
+    sh_pull_opts opts = {.cancel = &stop, .progress = sh_pull_view_update, .ctx = &view};
+    sh_status status = sh_model_pull_with(s, name, &opts, dir, err);
     sh_pull_view_end(&view, status == SH_OK);
     signals_restore(old);
-    for (int i = 0; i < count; i++) free(caches[i]);
     return status == SH_OK ? SH_OK : explain(name, &view, err);
 }

@@ -167,6 +167,7 @@ typedef struct {
     const char *access_log;
     const char *request_log;
     bool log_prompts;
+    bool manage_models;
     int64_t connections;
     int64_t peer_connections;
     int64_t header_bytes;

@@ -139,12 +139,12 @@ static void *engine_main(void *arg)
 }
 
 /* Whether a script waits, and to let it continue. */
-static bool engine_waits(void)
+static inline bool engine_waits(void)
 {
     return atomic_load(&engine.waits);
 }
 
-static void engine_go(void)
+static inline void engine_go(void)
 {
     atomic_store(&engine.go, true);
 }

@@ -6,6 +6,7 @@
 static const sh_http_route routes[] = {
     {.method = SH_HTTP_GET, .path = "/"},
     {.method = SH_HTTP_GET, .path = "/v1/models"},
+    {.method = SH_HTTP_GET, .path = "/v1/models/{id}/files"},
     {.method = SH_HTTP_GET, .path = "/v1/models/{id}"},
     {.method = SH_HTTP_POST, .path = "/v1/chat/completions"},
     {.method = SH_HTTP_DELETE, .path = "/v1/models/{id}"},
@@ -30,9 +31,21 @@ TEST(gives_a_parameter_all_that_follows)
 {
     UNUSED_STATE;
     sh_http_match match = find(SH_HTTP_GET, "/v1/models/org/name%20x");
-    assert_ptr_equal(match.route, &routes[2]);
+    assert_ptr_equal(match.route, &routes[3]);
     assert_true(sh_str_is(match.param, "org/name%20x"));
-    assert_ptr_equal(find(SH_HTTP_DELETE, "/v1/models/a").route, &routes[4]);
+    assert_ptr_equal(find(SH_HTTP_DELETE, "/v1/models/a").route, &routes[5]);
+}
+
+TEST(gives_a_parameter_what_is_in_between)
+{
+    UNUSED_STATE;
+    sh_http_match match = find(SH_HTTP_GET, "/v1/models/org/name/files");
+    assert_ptr_equal(match.route, &routes[2]);
+    assert_true(sh_str_is(match.param, "org/name"));
+    match = find(SH_HTTP_GET, "/v1/models/files");
+    assert_ptr_equal(match.route, &routes[3]);
+    assert_true(sh_str_is(match.param, "files"));
+    assert_ptr_equal(find(SH_HTTP_DELETE, "/v1/models/a/files").route, &routes[5]);
 }
 
 TEST(serves_head_where_get_is_served)
@@ -58,6 +71,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_fixed_paths_with_or_without_a_closing_slash),
         cmocka_unit_test(gives_a_parameter_all_that_follows),
+        cmocka_unit_test(gives_a_parameter_what_is_in_between),
         cmocka_unit_test(serves_head_where_get_is_served),
         cmocka_unit_test(tells_a_wrong_method_from_a_wrong_path),
     };

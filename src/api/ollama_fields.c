@@ -1,0 +1,219 @@
+/* The fields of Ollama's requests. The order of the rows is the order in the OpenAPI document;
+ * `meaning` is the text there. Options without a row, such as num_ctx or num_gpu, set up a model
+ * when Ollama loads it; here they are named in the header X-Shoal-Ignored-Fields of the answer. */
+#include "api/ollama_fields.h"
+
+#include "api/ollama.h"
+#include "engine/engine_client.h"
+
+#include <stddef.h>
+
+#define AT(field) .offset = offsetof(ollama_fields, field)
+#define WITHIN(...) .min = SH_MIN_OF(__VA_ARGS__), .max = SH_MAX_OF(__VA_ARGS__)
+
+static const sh_field option_rows[] = {
+    {.name = "temperature",
+     .type = SH_FIELD_NUMBER,
+     WITHIN(SH_BOUNDS_TEMPERATURE),
+     .meaning = "Randomness of the choice; 0 always takes the likeliest token. Default: the "
+                "model's own setting, else 1.",
+     AT(spec.temperature)},
+    {.name = "top_k",
+     .type = SH_FIELD_INT,
+     WITHIN(SH_BOUNDS_TOP_K),
+     .meaning = "Choose among this many of the likeliest tokens; 0: all.",
+     AT(spec.top_k)},
+    {.name = "top_p",
+     .type = SH_FIELD_NUMBER,
+     WITHIN(SH_BOUNDS_TOP_P),
+     .meaning = "Choose among the likeliest tokens that together reach this probability.",
+     AT(spec.top_p)},
+    {.name = "min_p",
+     .type = SH_FIELD_NUMBER,
+     WITHIN(SH_BOUNDS_MIN_P),
+     .fallback = "0",
+     .meaning = "Leave out tokens whose probability is below this fraction of the likeliest's.",
+     AT(spec.min_p)},
+    {.name = "seed",
+     .type = SH_FIELD_INT,
+     .min = -1,
+     .max = SH_SEED_MAX,
+     .meaning = "The same seed gives the same answer; -1: a random seed.",
+     AT(spec.seed)},
+    {.name = "num_predict",
+     .type = SH_FIELD_INT,
+     .min = -2,
+     .max = SH_MAX_OF(SH_BOUNDS_MAX_TOKENS),
+     .meaning = "Longest answer in tokens; -1 or -2: what the context holds.",
+     AT(num_predict)},
+    {.name = "stop",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_STRING | SH_KIND_ARRAY,
+     .schema = "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":"
+               "\"string\"}}]}",
+     .meaning = "Strings that end the answer; they are not part of it.",
+     AT(stop)},
+    {.name = "repeat_penalty",
+     .type = SH_FIELD_NUMBER,
+     WITHIN(SH_BOUNDS_REPETITION_PENALTY),
+     .meaning = "A value above 1 makes tokens among the last repeat_last_n less likely.",
+     AT(spec.repetition_penalty)},
+    {.name = "repeat_last_n",
+     .type = SH_FIELD_INT,
+     .min = -1,
+     .max = SH_MAX_OF(SH_BOUNDS_REPETITION_WINDOW),
+     .meaning = "How many of the last tokens the penalty covers; 0: off; -1: as many as possible.",
+     AT(repeat_last_n)},
+    {.name = "presence_penalty",
+     .type = SH_FIELD_NUMBER,
+     WITHIN(SH_BOUNDS_PRESENCE_PENALTY),
+     .fallback = "0",
+     .meaning = "Lowers the logits of tokens that the answer already contains.",
+     AT(spec.presence_penalty)},
+    {.name = "frequency_penalty",
+     .type = SH_FIELD_NUMBER,
+     WITHIN(SH_BOUNDS_FREQUENCY_PENALTY),
+     .fallback = "0",
+     .meaning = "Lowers the logits of tokens by how often the answer contains them.",
+     AT(spec.frequency_penalty)},
+    {.name = "ignore_eos",
+     .type = SH_FIELD_BOOL,
+     .fallback = "false",
+     .meaning = "This server's own: continue past the model's end of text, up to num_predict.",
+     AT(spec.ignore_eos)},
+    {.name = "typical_p",
+     .type = SH_FIELD_REFUSED,
+     .neutral = "1",
+     .meaning = "Another sampling filter."},
+    {.name = "tfs_z",
+     .type = SH_FIELD_REFUSED,
+     .neutral = "1",
+     .meaning = "Another sampling filter."},
+    {.name = "mirostat", .type = SH_FIELD_REFUSED, .neutral = "0", .meaning = "Another sampler."},
+};
+static const sh_field_table option_fields = {option_rows, SH_COUNT_OF(option_rows), NULL};
+
+static const sh_field shared_rows[] = {
+    {.name = "model",
+     .type = SH_FIELD_STRING,
+     .max = 512,
+     .meaning = "Name of the served model, or `default`; the tag `:latest` may follow.",
+     AT(spec.model)},
+    {.name = "stream",
+     .type = SH_FIELD_BOOL,
+     .fallback = "true",
+     .meaning = "Send the answer as lines of JSON while it is generated.",
+     AT(spec.stream)},
+    {.name = "format",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_STRING | SH_KIND_OBJECT,
+     .schema = "{\"anyOf\":[{\"type\":\"string\",\"enum\":[\"json\",\"\"]},{\"type\":\"object\"}]}",
+     .meaning = "The form of the answer: `json` for an object, or a JSON Schema.",
+     AT(format)},
+    {.name = "think",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_BOOL | SH_KIND_STRING,
+     .meaning = "Whether to reason before the answer, or how long (`low`, `medium`, `high`), if "
+                "the model's template knows about it. Default: the model's own.",
+     AT(think)},
+    {.name = "options",
+     .type = SH_FIELD_OBJECT,
+     .inner = &option_fields,
+     .meaning = "Sampling, and limits of the answer."},
+    {.name = "keep_alive",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_NUMBER | SH_KIND_STRING,
+     .meaning = "Accepted without effect: the model stays loaded.",
+     AT(keep_alive)},
+};
+static const sh_field_table shared_fields = {shared_rows, SH_COUNT_OF(shared_rows), NULL};
+
+static const char messages_schema[] =
+    "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"role\"],\"properties\":{"
+    "\"role\":{\"type\":\"string\",\"enum\":[\"system\",\"user\",\"assistant\",\"tool\"]},"
+    "\"content\":{\"type\":[\"string\",\"null\"]},\"thinking\":{\"type\":[\"string\",\"null\"]},"
+    "\"tool_calls\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}},\"tool_name\":{\"type\":"
+    "\"string\"},\"tool_call_id\":{\"type\":\"string\"}}}}";
+
+static const char tools_schema[] =
+    "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"type\",\"function\"],"
+    "\"properties\":{\"type\":{\"const\":\"function\"},\"function\":{\"type\":\"object\","
+    "\"required\":[\"name\"],\"properties\":{\"name\":{\"type\":\"string\"},\"description\":{"
+    "\"type\":\"string\"},\"parameters\":{\"type\":\"object\"}}}}}}";
+
+static const sh_field chat_rows[] = {
+    {.name = "messages",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_ARRAY,
+     .schema = messages_schema,
+     .meaning = "The conversation so far; images are refused. None: only check that the model is "
+                "loaded.",
+     AT(messages)},
+    {.name = "tools",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_ARRAY,
+     .schema = tools_schema,
+     .meaning = "Functions that the model may call.",
+     AT(tools)},
+};
+const sh_field_table sh_ollama_chat_fields = {chat_rows, SH_COUNT_OF(chat_rows), &shared_fields};
+
+static const sh_field generate_rows[] = {
+    {.name = "prompt",
+     .type = SH_FIELD_STRING,
+     .max = 1 << 30,
+     .meaning = "The text to answer. None: only check that the model is loaded.",
+     AT(prompt)},
+    {.name = "system",
+     .type = SH_FIELD_STRING,
+     .max = 1 << 30,
+     .meaning = "The system prompt.",
+     AT(system)},
+    {.name = "raw",
+     .type = SH_FIELD_BOOL,
+     .fallback = "false",
+     .meaning = "Continue the prompt as it is, without the chat template.",
+     AT(raw)},
+    {.name = "context",
+     .type = SH_FIELD_JSON,
+     .kinds = SH_KIND_ARRAY,
+     .meaning = "Accepted without effect, as answers have no `context`: use /api/chat.",
+     AT(context)},
+    {.name = "suffix",
+     .type = SH_FIELD_REFUSED,
+     .neutral = "\"\"",
+     .meaning = "Text that follows the answer."},
+    {.name = "template",
+     .type = SH_FIELD_REFUSED,
+     .neutral = "\"\"",
+     .meaning = "The model's own template is used."},
+    {.name = "images", .type = SH_FIELD_REFUSED, .neutral = "[]", .meaning = "Images."},
+};
+const sh_field_table sh_ollama_generate_fields = {generate_rows, SH_COUNT_OF(generate_rows),
+                                                  &shared_fields};
+
+#define MODEL_AT(field) .offset = offsetof(sh_ollama_model_request, field)
+
+static const sh_field model_rows[] = {
+    {.name = "model",
+     .type = SH_FIELD_STRING,
+     .max = 512,
+     .meaning = "Name of the model.",
+     MODEL_AT(model)},
+    {.name = "name",
+     .type = SH_FIELD_STRING,
+     .max = 512,
+     .meaning = "The older name of `model`.",
+     MODEL_AT(name)},
+    {.name = "stream",
+     .type = SH_FIELD_BOOL,
+     .fallback = "true",
+     .meaning = "Of /api/pull: report the progress as lines of JSON.",
+     MODEL_AT(stream)},
+    {.name = "verbose", .type = SH_FIELD_IGNORED, .meaning = "There is nothing more to tell."},
+    {.name = "insecure",
+     .type = SH_FIELD_REFUSED,
+     .neutral = "false",
+     .meaning = "Downloads without TLS."},
+};
+const sh_field_table sh_ollama_model_fields = {model_rows, SH_COUNT_OF(model_rows), NULL};
