@@ -101,6 +101,7 @@ bool sh_conversation_end(sh_conversation *c, sh_api_error *err)
     message_end(c);
     sh_buf_reset(&c->content);
     sh_buf_reset(&c->reasoning);
+    if (sh_messages_begin_answer(c->spec->messages)) c->spec->prompt_end = SH_PROMPT_CONTINUES;
     if (count == 0) return sh_api_fail(err, 400, "invalid_value", field, "'%s' is empty", field);
     return count <= SH_MESSAGES_MAX ||
            sh_api_fail(err, 400, "invalid_value", field, "'%s' has %d messages; %d are allowed",

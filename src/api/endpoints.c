@@ -109,6 +109,7 @@ static const sh_endpoint rows[] = {
      .dialect = &sh_openai,
      .query =
          "after: the id of the item before the first one; also `limit` (20) and `order` (desc)",
+     .query_schema = "{\"type\":\"string\"}",
      .tag = "Responses",
      .summary = "The input of a stored response",
      .answer = "The items.",

@@ -10,7 +10,7 @@
 typedef struct {
     sh_job_spec spec; /* most fields go straight here */
     const cJSON *messages, *tools, *format, *think, *stop, *keep_alive, *context;
-    const char *prompt, *system;
+    const char *prompt, *system, *suffix;
     int64_t num_predict, repeat_last_n;
     bool raw;
 } ollama_fields;

@@ -199,7 +199,8 @@ static bool generate_rest(ollama_fields *fields, sh_api_error *err)
     out->messages_field = "prompt";
     out->nothing = fields->prompt == NULL || fields->prompt[0] == '\0';
     if (out->nothing) return true;
-    if (fields->raw) return raw_read(fields, out);
+    if (fields->suffix != NULL) out->suffix = sh_str_of(fields->suffix);
+    if (fields->raw || out->suffix.len > 0) return raw_read(fields, out);
     sh_conversation_begin(&c, out);
     if (fields->system != NULL && fields->system[0] != '\0') {
         sh_conversation_message(&c, "system");

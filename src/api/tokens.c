@@ -343,7 +343,7 @@ static void convert_start(sh_http_request *req, sh_api *api,
                           bool (*convert)(const task *, cJSON *, sh_buf *, sh_api_error *))
 {
     if (sh_api_lacks_model(req, api)) return;
-    const sh_endpoint *endpoint = sh_http_route_of(req)->data;
+    const sh_endpoint *endpoint = sh_api_endpoint_of(req);
     task *t = sh_alloc(sizeof(*t));
     t->api = api;
     t->format = endpoint->format;
