@@ -213,8 +213,12 @@ static const sh_field *row_find(const sh_field_table *table, const char *name)
 void sh_fields_note(sh_buf *out, const char *outer, const char *name)
 {
     enum { NAME_SHOWN = 64, ALL_SHOWN = 512 };
-    if (out->len > ALL_SHOWN) return;
+    if (sh_str_ends(sh_buf_str(out), SH_STR(", ..."))) return;
     if (out->len > 0) sh_buf_add_text(out, ", ");
+    if (out->len > ALL_SHOWN) {
+        sh_buf_add_text(out, "...");
+        return;
+    }
     if (outer != NULL) sh_buf_addf(out, "%s.", outer);
     for (int i = 0; i < NAME_SHOWN && name[i] != '\0'; i++)
         sh_buf_add_char(out, name[i] > ' ' && name[i] < 127 && name[i] != ',' ? name[i] : '?');
