@@ -290,9 +290,9 @@ typedef struct {
     void (*embed)(sh_device *dev, const sh_device_batch *b, const sh_matrix *w, int64_t row_first,
                   float scale, sh_tensor y);
     /* x[t] += positions[position(t) + offset] + types[type(t)]: rows of `cols` numbers, f32 in
-     * device memory; either may be NULL. */
+     * device memory; either may be NULL. With one type, all tokens are of the first. */
     void (*add_positions)(sh_device *dev, const sh_device_batch *b, sh_tensor x, int64_t cols,
-                          const float *positions, int offset, const float *types);
+                          const float *positions, int offset, const float *types, int type_count);
     void (*add)(sh_device *dev, sh_tensor x, sh_tensor y, int rows, int64_t cols); /* x += y */
     void (*zero)(sh_device *dev, sh_tensor x, int rows, int64_t cols);
     /* y[i] = x[row(i)] for the rows of the batch that want logits. */

@@ -66,9 +66,10 @@ static void timed_embed(sh_device *dev, const sh_device_batch *b, const sh_matri
 }
 
 static void timed_add_positions(sh_device *dev, const sh_device_batch *b, sh_tensor x, int64_t cols,
-                                const float *positions, int offset, const float *types)
+                                const float *positions, int offset, const float *types,
+                                int type_count)
 {
-    TIMED(OP_EMBED, 0, add_positions(dev, b, x, cols, positions, offset, types));
+    TIMED(OP_EMBED, 0, add_positions(dev, b, x, cols, positions, offset, types, type_count));
 }
 
 static void timed_add(sh_device *dev, sh_tensor x, sh_tensor y, int rows, int64_t cols)

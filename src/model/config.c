@@ -320,6 +320,24 @@ sh_status sh_config_parse(sh_str text, const char *where, sh_config *out, sh_err
     return status;
 }
 
+/* sentence-transformers may allow fewer tokens than the model has positions. */
+static sh_status read_longest(const char *dir, sh_config *config, sh_err *err)
+{
+    cJSON *json = NULL;
+    char *path = sh_path_join(dir, "sentence_bert_config.json");
+    int64_t longest = config->context;
+    sh_status status = SH_OK;
+    if (config->headless && sh_file_exists(path)) {
+        status = sh_json_load(path, CONFIG_LEN_MAX, &json, err);
+        if (status == SH_OK)
+            status = sh_json_int(json, "max_seq_length", path, 1, 1 << 30, &longest, err);
+        if (status == SH_OK && longest < config->context) config->context = (int)longest;
+    }
+    cJSON_Delete(json);
+    free(path);
+    return status;
+}
+
 sh_status sh_config_load(const char *dir, sh_config *out, sh_err *err)
 {
     sh_buf text = {0};
@@ -327,6 +345,7 @@ sh_status sh_config_load(const char *dir, sh_config *out, sh_err *err)
     char *path = sh_path_join(dir, "config.json");
     sh_status status = sh_file_read(path, CONFIG_LEN_MAX, &text, err);
     if (status == SH_OK) status = sh_config_parse(sh_buf_str(&text), path, &config, err);
+    if (status == SH_OK) status = read_longest(dir, &config, err);
     sh_buf_reset(&text);
     free(path);
     if (status == SH_OK)

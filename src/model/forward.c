@@ -154,7 +154,7 @@ static sh_status run_embed(const sh_pass *p, sh_err *err)
     const sh_weights *w = m->weights;
     if (w->positions != NULL || w->types != NULL)
         p->ops->add_positions(p->dev, p->batch, m->buf.x, m->config->hidden, w->positions,
-                              m->config->position_offset, w->types);
+                              m->config->position_offset, w->types, m->config->types);
     if (w->embed_norm.w != NULL) norm_rows(p, m->buf.x, m->buf.x, &w->embed_norm, p->tokens);
     return SH_OK;
 }

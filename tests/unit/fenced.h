@@ -234,9 +234,9 @@ static inline void fenced_layernorm(sh_device *dev, sh_tensor y, sh_tensor x, co
 
 static inline void fenced_add_positions(sh_device *dev, const sh_device_batch *b, sh_tensor x,
                                         int64_t cols, const float *positions, int offset,
-                                        const float *types)
+                                        const float *types, int type_count)
 {
-    FENCED(add_positions(f->cpu, b, x, cols, positions, offset, types));
+    FENCED(add_positions(f->cpu, b, x, cols, positions, offset, types, type_count));
 }
 
 static inline void fenced_matmul(sh_device *dev, const sh_product *products, int count, sh_tensor x,

@@ -125,7 +125,7 @@ struct positions {
     sh_tensor x;
     int64_t cols;
     const float *positions, *types;
-    int offset;
+    int offset, type_count;
 };
 
 static void positions_run(void *arg, size_t span, int thread)
@@ -137,7 +137,7 @@ static void positions_run(void *arg, size_t span, int thread)
     for (int i = 0; i < s->count; i++) {
         float *x = row_at(p->x, s->first + i);
         int pos = s->pos + i;
-        bool second = s->second > 0 && pos >= s->second;
+        bool second = p->type_count > 1 && s->second > 0 && pos >= s->second;
         if (p->positions != NULL)
             p->kernels->add(x, p->positions + (int64_t)(pos + p->offset) * p->cols, cols);
         if (p->types != NULL) p->kernels->add(x, p->types + (second ? p->cols : 0), cols);
@@ -145,7 +145,7 @@ static void positions_run(void *arg, size_t span, int thread)
 }
 
 void sh_cpu_add_positions(sh_device *dev, const sh_device_batch *b, sh_tensor x, int64_t cols,
-                          const float *positions, int offset, const float *types)
+                          const float *positions, int offset, const float *types, int type_count)
 {
     sh_cpu *cpu = sh_cpu_of(dev);
     struct positions p = {.kernels = cpu->level->vector,
@@ -154,7 +154,8 @@ void sh_cpu_add_positions(sh_device *dev, const sh_device_batch *b, sh_tensor x,
                           .cols = cols,
                           .positions = positions,
                           .types = types,
-                          .offset = offset};
+                          .offset = offset,
+                          .type_count = type_count};
     sh_cpu_each(cpu, (size_t)b->in.span_count, false, positions_run, &p);
 }
 

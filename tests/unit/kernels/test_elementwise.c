@@ -203,7 +203,7 @@ TEST(positions_and_types_are_added_by_place)
     sh_device *dev = level_open(NULL, 2, &LIMITS);
     memcpy(y, x, sizeof(y));
     dev->ops->add_positions(dev, dev->ops->step_begin(dev, &batch), tensor_of(y, DIM), DIM,
-                            positions, OFFSET, types);
+                            positions, OFFSET, types, 2);
     for (int t = 0; t < TOKENS; t++)
         for (int d = 0; d < DIM; d++) {
             int pos = t < 4 ? t : t - 4;
