@@ -119,8 +119,6 @@ TEST(bad_configs_are_refused_in_one_line)
         {"{\"model_type\":\"deepseek_v2\"," SHAPE MLA EXPERTS ",\"norm_topk_prob\":true}",
          "'norm_topk_prob' must be false"},
         {"{\"model_type\":\"ministral3\"," SHAPE "}", "'rope_parameters' is missing"},
-        {"{\"model_type\":\"gemma3_text\"," SHAPE ",\"use_bidirectional_attention\":true}",
-         "'use_bidirectional_attention' is true"},
         {"{\"model_type\":\"kimi_k25\"}", "needs an object 'text_config'"},
         {"{\"model_type\":\"gemma3_text\"," SHAPE ",\"final_logit_softcapping\":30}",
          "'final_logit_softcapping' must be null"},

@@ -11,7 +11,8 @@
 
 static const char *const case_kinds[] = {"deepseek",  "digits",     "gpt2",
                                          "llama3",    "o200k",      "qwen2",
-                                         "spm-gemma", "spm-legacy", "spm-metaspace"};
+                                         "spm-gemma", "spm-legacy", "spm-metaspace",
+                                         "unigram",   "wordpiece"};
 
 enum { FIELDS = 4 };
 
