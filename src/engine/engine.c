@@ -234,7 +234,7 @@ static bool waits_for_all(sh_engine *e)
 static void info_pooling(sh_engine *e)
 {
     bool pools = sh_pooling_kind(e->pooling) != SH_POOL_NONE;
-    e->info.generates = !sh_model_group_config(e->model_group)->headless;
+    e->info.headless = sh_model_group_config(e->model_group)->headless;
     e->info.vector_len = pools ? sh_pooling_width(e->pooling) : 0;
     e->info.scores = pools && sh_pooling_scores(e->pooling);
     e->info.normalized = sh_pooling_normalizes(e->pooling);

@@ -142,7 +142,7 @@ typedef struct {
     int world_size;
     bool ready;          /* the group is formed and the model is loaded */
     uint64_t model_hash; /* tells models apart, whatever their folders are called */
-    bool generates;      /* the model can write text */
+    bool headless;       /* the model cannot write text */
     int vector_len;      /* of a pooled request; 0: the model has no pooling */
     bool scores;         /* the vector is the score of a pair of texts */
     bool normalized;     /* vectors have the length 1 */

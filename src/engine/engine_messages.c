@@ -245,7 +245,7 @@ void sh_engine_msg_put_info(sh_buf *out, const sh_engine_info *info)
     sh_put_uint(out, (uint32_t)info->world_size, 4);
     sh_put_uint(out, info->ready, 1);
     sh_put_uint(out, info->model_hash, 8);
-    sh_put_uint(out, info->generates, 1);
+    sh_put_uint(out, info->headless, 1);
     sh_put_uint(out, (uint32_t)info->vector_len, 4);
     sh_put_uint(out, info->scores, 1);
     sh_put_uint(out, info->normalized, 1);
@@ -260,7 +260,7 @@ sh_status sh_engine_msg_get_info(sh_str payload, sh_engine_info *out, sh_err *er
     info.world_size = sh_get_int(&r);
     info.ready = sh_get_uint(&r, 1) != 0;
     info.model_hash = sh_get_uint(&r, 8);
-    info.generates = sh_get_uint(&r, 1) != 0;
+    info.headless = sh_get_uint(&r, 1) != 0;
     info.vector_len = sh_get_int(&r);
     info.scores = sh_get_uint(&r, 1) != 0;
     info.normalized = sh_get_uint(&r, 1) != 0;

@@ -116,6 +116,11 @@ sh_status sh_tokenizer_encode_pair(const sh_tokenizer *tok, sh_str first, sh_str
     return status;
 }
 
+size_t sh_tokenizer_after(const sh_tokenizer *tok, bool pair)
+{
+    return pair ? tok->post.pair_after.len : tok->post.after.len;
+}
+
 /* An added token takes precedence over the vocabulary, which may have the same id. */
 sh_str sh_tokenizer_shown(const sh_tokenizer *tok, int32_t id, bool skip_special)
 {

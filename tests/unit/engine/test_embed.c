@@ -267,7 +267,7 @@ TEST(text_and_vectors_come_from_one_model)
     UNUSED_STATE;
     text t = {.count = 40};
     world w = world_open("models/demo", 1, 1, SH_POOL_NONE);
-    assert_true(sh_engine_info_of(w.engine).generates);
+    assert_false(sh_engine_info_of(w.engine).headless);
     world_close(&w);
     w = world_open("models/demo", 1, 1, SH_POOL_MEAN);
     for (int i = 0; i < t.count; i++) t.ids[i] = (i * 37 + 5) % 4000;
