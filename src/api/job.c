@@ -55,7 +55,7 @@ struct sh_job {
 
     sh_answer *answer;
     job_sequence *sequences;
-    int submitted; /* choices that the engine has been asked for */
+    int submitted;  /* choices that the engine has been asked for */
     bool head_sent; /* the stream's status and headers */
     int64_t sent_ns;
 

@@ -25,27 +25,25 @@ typedef struct {
 #define AT(field) .offset = offsetof(embed_fields, field)
 
 #define MODEL_FIELD                                                                                \
-    {.name = "model",                                                                              \
-     .type = SH_FIELD_STRING,                                                                      \
-     .max = 4096,                                                                                  \
-     .meaning = "Name of the model; optional, since there is only one.",                           \
-     AT(spec.model)}
+    {                                                                                              \
+        .name = "model", .type = SH_FIELD_STRING, .max = 4096,                                     \
+        .meaning = "Name of the model; optional, since there is only one.", AT(spec.model)         \
+    }
 #define TRUNCATE_FIELD                                                                             \
-    {.name = "truncate_prompt_tokens",                                                             \
-     .type = SH_FIELD_INT,                                                                         \
-     .min = -1,                                                                                    \
-     .max = 1 << 24,                                                                               \
-     .fallback = "0",                                                                              \
-     .meaning = "Cut longer inputs after so many tokens; -1: after as many as the model takes. "   \
-                "0 refuses inputs that are too long.",                                             \
-     AT(spec.truncate)}
+    {                                                                                              \
+        .name = "truncate_prompt_tokens", .type = SH_FIELD_INT, .min = -1, .max = 1 << 24,         \
+        .fallback = "0",                                                                           \
+        .meaning =                                                                                 \
+            "Cut longer inputs after so many tokens; -1: after as many as the model takes. "       \
+            "0 refuses inputs that are too long.",                                                 \
+        AT(spec.truncate)                                                                          \
+    }
 #define TIMEOUT_FIELD                                                                              \
-    {.name = "timeout",                                                                            \
-     .type = SH_FIELD_NUMBER,                                                                      \
-     .min = 0,                                                                                     \
-     .max = 1e6,                                                                                   \
-     .meaning = "Longest time of the request in seconds; 0: the server's limit.",                  \
-     AT(spec.timeout_s)}
+    {                                                                                              \
+        .name = "timeout", .type = SH_FIELD_NUMBER, .min = 0, .max = 1e6,                          \
+        .meaning = "Longest time of the request in seconds; 0: the server's limit.",               \
+        AT(spec.timeout_s)                                                                         \
+    }
 
 static const sh_field embeddings_rows[] = {
     MODEL_FIELD,
@@ -298,11 +296,11 @@ static void result_write(const sh_answer *answer, const ranked *r, sh_json_write
 
 static void rerank_whole(const sh_answer *answer, sh_buf *out)
 {
-    ranked order[INPUTS_MAX];
+    ranked order[INPUTS_MAX] = {{0}};
     int64_t most = answer->spec->top_n;
     for (int i = 0; i < answer->count; i++)
-        order[i] = (ranked){i, answer->choices[i].vector_len > 0 ? answer->choices[i].vector[0]
-                                                                 : NAN};
+        order[i] = (ranked){i,
+                            answer->choices[i].vector_len > 0 ? answer->choices[i].vector[0] : NAN};
     qsort(order, (size_t)answer->count, sizeof(*order), rank_compare);
     if (most == 0 || most > answer->count) most = answer->count;
     sh_json_writer w = sh_json_writer_on(out);

@@ -115,10 +115,10 @@ typedef struct {
     int prompt_tokens;
     int cached_tokens; /* of the prompt, taken from the prefix cache */
     int completion_tokens;
-    int drawn_tokens; /* those of this submission alone; not sent to clients */
-    double queue_s;   /* waiting for a slot */
-    double prefill_s; /* from then to the first token */
-    double decode_s;  /* from then to the end */
+    int drawn_tokens;   /* those of this submission alone; not sent to clients */
+    double queue_s;     /* waiting for a slot */
+    double prefill_s;   /* from then to the first token */
+    double decode_s;    /* from then to the end */
     const void *vector; /* of a pooled request: floats, not aligned; borrowed until the next call */
     int vector_len;
 

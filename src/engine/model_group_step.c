@@ -192,8 +192,7 @@ static void incoming_expect(sh_model_group *mg, const sh_step_plan *plan)
     for (int t = 0; t < mg->tensor; t++)
         if (first + t != mg->rank)
             mg->incoming_due[incoming_index(mg, plan->step, t)] = sh_coll_expect(
-                mg->group, first + t, incoming_at(mg, plan->step, t),
-                summaries_bytes(mg, plan, t));
+                mg->group, first + t, incoming_at(mg, plan->step, t), summaries_bytes(mg, plan, t));
 }
 
 /* A pipeline is a ring: rank 0 sends hidden states to the next stage while the last stage sends it

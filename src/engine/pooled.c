@@ -86,8 +86,8 @@ static void row_add(const sh_pooled *p, sh_pool_kind pool, int pos, double *sum)
     }
 }
 
-void sh_pooled_add(sh_pooled *p, sh_device *dev, sh_tensor x, sh_pool_kind pool, int slot, int first,
-                  int count, int pos)
+void sh_pooled_add(sh_pooled *p, sh_device *dev, sh_tensor x, sh_pool_kind pool, int slot,
+                   int first, int count, int pos)
 {
     double *sum = p->sums + (size_t)slot * (size_t)p->width;
     int from = pool == SH_POOL_LAST ? count - 1 : 0;

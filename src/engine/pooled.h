@@ -20,8 +20,8 @@ bool sh_pool_kind_needs_all(sh_pool_kind pool);
 
 /* Adds rows [first, first + count) of x, which are the tokens of a sequence from position `pos`
  * on; position 0 starts anew. */
-void sh_pooled_add(sh_pooled *pools, sh_device *dev, sh_tensor x, sh_pool_kind pool, int slot, int first,
-                  int count, int pos);
+void sh_pooled_add(sh_pooled *pools, sh_device *dev, sh_tensor x, sh_pool_kind pool, int slot,
+                   int first, int count, int pos);
 
 /* The vector [width] of a sequence whose `count` tokens have all been added. */
 void sh_pooled_take(const sh_pooled *pools, sh_pool_kind pool, int slot, int count, float *out);

@@ -31,7 +31,7 @@ struct sh_rank {
     int32_t *rows;         /* indices of the step's tokens that are drawn from */
     sh_row_query *queries; /* [draws] */
     sh_logits logits;      /* of the last step, on the device */
-    sh_pooled *pools; /* NULL: another rank makes the vectors */
+    sh_pooled *pools;      /* NULL: another rank makes the vectors */
     int32_t vocab_len;
     int depth;
     struct result *results; /* step s is in s % depth */
@@ -146,7 +146,7 @@ static void vectors_make(sh_rank *r, const sh_step_plan *plan, struct result *re
         const sh_step_seq *q = &plan->seqs[i];
         if (q->pool == SH_POOL_NONE) continue;
         sh_pooled_add(r->pools, sh_model_device(r->model), sh_model_output(r->model), q->pool,
-                     q->slot, r->spans[i].first, q->token_count, q->pos);
+                      q->slot, r->spans[i].first, q->token_count, q->pos);
         if (!q->pool_ends) continue;
         sh_pooled_take(r->pools, q->pool, q->slot, q->pos + q->token_count, to);
         to += hidden;

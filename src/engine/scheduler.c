@@ -115,8 +115,8 @@ static bool fits(const sh_sched *s, const sh_sequence_spec *q, bool *retry, sh_e
         sh_err_set(err, SH_ERR_INPUT, "%s",
                    q->pooled ? "this model has no pooling; --pooling chooses one"
                              : "this model makes embeddings; it cannot write text");
-    else if (q->pooled && q->prompt_count > (size_t)(s->opts.context < kv_tokens ? s->opts.context
-                                                                                : kv_tokens))
+    else if (q->pooled &&
+             q->prompt_count > (size_t)(s->opts.context < kv_tokens ? s->opts.context : kv_tokens))
         sh_err_set(err, SH_ERR_LIMIT, "the text has %zu tokens; at most %d are possible",
                    q->prompt_count, s->opts.context < kv_tokens ? s->opts.context : kv_tokens);
     else if (!q->pooled && q->prompt_count >= (size_t)s->opts.context)

@@ -27,7 +27,7 @@ typedef struct {
     int drafts;                  /* tokens to draft ahead; 0: none */
     bool fixed_state;  /* the model has layers with a fixed-size state: wrong drafts are undone
                           by computing again from the last block border */
-    sh_pool_kind pool;      /* how pooled requests are pooled; SH_POOL_NONE: they are refused */
+    sh_pool_kind pool; /* how pooled requests are pooled; SH_POOL_NONE: they are refused */
     bool whole;        /* tokens see what follows them: a sequence runs in one step or waits */
     bool headless;     /* the model has no logits: only pooled requests are possible */
     int rope_original; /* longer sequences use the long RoPE factors; 0: the model has one set */

@@ -47,9 +47,9 @@ typedef struct {
     int draw_count;  /* rows of logits, for the last tokens of the sequence */
     int block_count; /* blocks added to the slot */
     bool long_rope; /* this sequence uses the long factors of its RoPE, if the model has two sets */
-    sh_pool_kind pool;   /* its hidden states become one vector */
-    bool pool_ends; /* these are its last tokens: the vector is complete */
-    int second;     /* tokens from this position on are of the second type; 0: none is */
+    sh_pool_kind pool; /* its hidden states become one vector */
+    bool pool_ends;    /* these are its last tokens: the vector is complete */
+    int second;        /* tokens from this position on are of the second type; 0: none is */
 } sh_step_seq;
 
 typedef struct {

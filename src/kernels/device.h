@@ -17,8 +17,8 @@
  * Promises of every device:
  *  - Batch invariance: each output element is summed in one fixed order, so a token's result has
  *    the same bits alone, in any batch, and wherever its prompt was cut into chunks.
- *  - embed, add, add_positions, norms and route are portable: the same bits on every CPU level and architecture,
- *    because all ranks of a group must agree on them.
+ *  - embed, add, add_positions, norms and route are portable: the same bits on every CPU level and
+ * architecture, because all ranks of a group must agree on them.
  *  - No op allocates: `reserve` plans the scratch when the model is loaded.
  *
  * Threads: one owner calls the ops of a device, one at a time; an op spreads its work over the

@@ -26,8 +26,8 @@ typedef enum {
 } op_kind;
 
 static const char *const NAMES[OP_COUNT] = {
-    "matmul",  "matmul_heads", "experts", "route", "attend", "kv_write", "short_conv",
-    "norm",    "rope",         "act",     "embed", "scan",   "move",
+    "matmul", "matmul_heads", "experts", "route", "attend", "kv_write", "short_conv",
+    "norm",   "rope",         "act",     "embed", "scan",   "move",
 };
 
 struct sh_profile {

@@ -146,9 +146,12 @@ static const char *key_of(const sh_config_reader *in, const char *key)
     static const struct {
         const char *key, *old;
     } names[] = {
-        {"hidden_size", "n_embd"},           {"num_hidden_layers", "n_layer"},
-        {"num_attention_heads", "n_head"},   {"intermediate_size", "n_inner"},
-        {"max_position_embeddings", "n_positions"}, {"layer_norm_eps", "layer_norm_epsilon"},
+        {"hidden_size", "n_embd"},
+        {"num_hidden_layers", "n_layer"},
+        {"num_attention_heads", "n_head"},
+        {"intermediate_size", "n_inner"},
+        {"max_position_embeddings", "n_positions"},
+        {"layer_norm_eps", "layer_norm_epsilon"},
     };
     for (size_t i = 0; i < SH_COUNT_OF(names); i++)
         if (strcmp(key, names[i].key) == 0 && sh_read_item(in, key) == NULL &&

@@ -30,9 +30,9 @@ typedef struct {
     const char *q_norm;
     const char *k_norm;
     const char *attn_out;
-    const char *ffn; /* the module of what follows; NULL: the layer itself */
+    const char *ffn;     /* the module of what follows; NULL: the layer itself */
     const char *gate_up; /* the next two in one */
-    const char *gate; /* what the activation is applied to */
+    const char *gate;    /* what the activation is applied to */
     const char *up;
     const char *down;
     const char *last_norm; /* of the model, before the head */

@@ -112,8 +112,7 @@ static sh_status read_modernbert_rope(const sh_config_reader *in, sh_config *con
         config->rope[i].theta = sets[i].theta;
         status = sh_read_double(in, sets[i].key, 2, 1e12, &config->rope[i].theta);
         if (status == SH_OK)
-            status = sh_read_rope_params(in,
-                                         cJSON_GetObjectItemCaseSensitive(params, sets[i].type),
+            status = sh_read_rope_params(in, cJSON_GetObjectItemCaseSensitive(params, sets[i].type),
                                          config, &config->arena, &config->rope[i]);
     }
     config->rope_count = 2;

@@ -204,9 +204,10 @@ static sh_status check_spans(const sh_model *m, const sh_batch *batch, sh_err *e
     for (int i = 0; m->config->bidirectional && i < batch->span_count; i++) {
         const sh_span *span = &batch->spans[i];
         if (span->pos != 0 || span->count > m->config->context)
-            return sh_err_set(err, SH_ERR_INPUT,
-                              "%d tokens from position %d on are not a whole sequence of at most %d",
-                              span->count, span->pos, m->config->context);
+            return sh_err_set(
+                err, SH_ERR_INPUT,
+                "%d tokens from position %d on are not a whole sequence of at most %d", span->count,
+                span->pos, m->config->context);
     }
     return SH_OK;
 }

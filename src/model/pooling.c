@@ -226,7 +226,8 @@ static sh_status module_read(sh_pooling *p, const char *dir, const char *path, c
     cJSON *json = NULL;
     sh_status status = sh_json_load(file, JSON_MAX, &json, err);
     if (status == SH_OK)
-        status = is_dense ? dense_read(p, folder, json, file, err) : pooling_read(p, json, file, err);
+        status = is_dense ? dense_read(p, folder, json, file, err)
+                          : pooling_read(p, json, file, err);
     cJSON_Delete(json);
     free(folder);
     free(file);
@@ -301,11 +302,10 @@ static sh_status classifier_read(sh_pooling *p, const char *dir, const cJSON *co
     const classifier *kind = NULL;
     sh_status status = sh_tensors_open(dir, &set, err);
     for (size_t i = 0; status == SH_OK && i < SH_COUNT_OF(CLASSIFIERS); i++)
-        if (sh_tensors_find(set, "%s.weight", CLASSIFIERS[i].first) != NULL)
-            kind = &CLASSIFIERS[i];
+        if (sh_tensors_find(set, "%s.weight", CLASSIFIERS[i].first) != NULL) kind = &CLASSIFIERS[i];
     if (status == SH_OK && kind == NULL)
-        status = sh_err_set(err, SH_ERR_UNSUPPORTED,
-                            "%s: this kind of classifier is not supported", where);
+        status = sh_err_set(err, SH_ERR_UNSUPPORTED, "%s: this kind of classifier is not supported",
+                            where);
     if (status == SH_OK)
         status = sh_json_string(config, "classifier_pooling", where, &pooling, err);
     if (status == SH_OK) status = score_act(config, where, &last, err);
@@ -343,8 +343,8 @@ static sh_status config_read(sh_pooling *p, const char *dir, const sh_config *co
     return status;
 }
 
-sh_status sh_pooling_open(const char *dir, const sh_config *config, sh_pool_kind pool, sh_pooling **out,
-                          sh_err *err)
+sh_status sh_pooling_open(const char *dir, const sh_config *config, sh_pool_kind pool,
+                          sh_pooling **out, sh_err *err)
 {
     sh_pooling *p = sh_alloc(sizeof(*p));
     char *path = sh_path_join(dir, "modules.json");

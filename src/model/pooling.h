@@ -37,7 +37,7 @@ SH_MUST_CHECK sh_status sh_pooling_open(const char *dir, const sh_config *config
 void sh_pooling_close(sh_pooling *pooling);
 
 sh_pool_kind sh_pooling_kind(const sh_pooling *pooling);
-int sh_pooling_width(const sh_pooling *pooling); /* of the result */
+int sh_pooling_width(const sh_pooling *pooling);   /* of the result */
 bool sh_pooling_scores(const sh_pooling *pooling); /* the result is the score of a pair of texts */
 bool sh_pooling_normalizes(const sh_pooling *pooling);
 

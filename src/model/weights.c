@@ -223,8 +223,7 @@ static sh_status add_attention(const builder *b, sh_layer *layer)
     add_rows(b, &parts[2].source, times(b->shard->kv_heads, c->v_dim), &layer->v);
     if (c->qk_norm) {
         status = add_plain_norm(b, names->q_norm, c->head_dim, &layer->q_norm);
-        if (status == SH_OK)
-            status = add_plain_norm(b, names->k_norm, c->head_dim, &layer->k_norm);
+        if (status == SH_OK) status = add_plain_norm(b, names->k_norm, c->head_dim, &layer->k_norm);
     }
     if (status == SH_OK && c->sinks) status = add_sinks(b, layer);
     return status == SH_OK ? add_out(b, layer) : status;
@@ -320,7 +319,8 @@ static sh_status add_mla(const builder *b, sh_layer *layer)
         status = find(b, "self_attn.kv_a_proj_with_mqa", latent, b->config->hidden, &source);
     if (status == SH_OK) add_rows(b, &source, (sh_range){.count = latent}, &layer->kv_a);
     if (status == SH_OK)
-        status = add_plain_norm(b, "self_attn.kv_a_layernorm.weight", mla->kv_rank, &layer->kv_a_norm);
+        status = add_plain_norm(b, "self_attn.kv_a_layernorm.weight", mla->kv_rank,
+                                &layer->kv_a_norm);
     if (status == SH_OK) status = add_kv_b(b, layer);
     return status == SH_OK ? add_out(b, layer) : status;
 }
@@ -487,7 +487,9 @@ static sh_status add_norms(const builder *b, int index, sh_layer *layer)
     const sh_config *c = b->config;
     const sh_tensor_names *names = c->family->names;
     bool four = c->sandwich, after = c->post_norm;
-    sh_norm *second = four ? &layer->mixer_post_norm : after ? &layer->ffn_sum_norm : &layer->ffn_norm;
+    sh_norm *second = four    ? &layer->mixer_post_norm
+                      : after ? &layer->ffn_sum_norm
+                              : &layer->ffn_norm;
     sh_status status = SH_OK;
     if (index > 0 || c->first_norm)
         status = add_norm(b, names->mixer_norm,
@@ -576,9 +578,8 @@ static sh_status find_root(builder *b)
         b->head = ROOTS[i].head;
         return SH_OK;
     }
-    return sh_err_set(b->finder.err, SH_ERR_NOT_FOUND,
-                      "%s: tensor '%s%s.weight' is missing", sh_tensors_where(b->finder.set),
-                      names->stem, names->embed);
+    return sh_err_set(b->finder.err, SH_ERR_NOT_FOUND, "%s: tensor '%s%s.weight' is missing",
+                      sh_tensors_where(b->finder.set), names->stem, names->embed);
 }
 
 /* Tables that are derived from config.json, but that some files include. */

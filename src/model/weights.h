@@ -57,7 +57,7 @@ typedef struct {
     sh_norm embed_norm;
     const float *positions; /* [config.positions, hidden] or NULL */
     const float *types;     /* [config.types, hidden] or NULL */
-    sh_matrix head; /* no data when it is the embedding */
+    sh_matrix head;         /* no data when it is the embedding */
     sh_norm norm;
     sh_layer *layers;  /* [shard.layer_count] */
     sh_loader *loader; /* which owns the memory */

@@ -115,8 +115,8 @@ bool sh_embed_text_shortens(const sh_embed_text *t, int64_t dimensions)
 {
     const cJSON *item;
     bool listed = t->dimensions == NULL;
-    cJSON_ArrayForEach(item, t->dimensions) listed = listed ||
-                                                     item->valuedouble == (double)dimensions;
+    cJSON_ArrayForEach(item, t->dimensions)
+        listed = listed || item->valuedouble == (double)dimensions;
     return t->matryoshka && listed;
 }
 

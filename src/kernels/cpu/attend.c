@@ -284,8 +284,8 @@ static void step_scores(const struct job *job, const struct workspace *ws, const
     for (int i = from; i < to; i++) {
         int pos = base + i * SH_KV_BLOCK, skip = row_at(t, max_int(0, pos - ahead(job)));
         const uint8_t *head = head_at(job, t, pos), *next = head_at(job, t, pos + SH_KV_BLOCK);
-        job->kernels->scores[shape->format](ws->s + i * SH_KV_BLOCK, ws->q, skip, t->rows,
-                                            head, (const float *)(head + job->layout.k_scales),
+        job->kernels->scores[shape->format](ws->s + i * SH_KV_BLOCK, ws->q, skip, t->rows, head,
+                                            (const float *)(head + job->layout.k_scales),
                                             shape->k_dim, next,
                                             shape->v_in_k ? next : head + job->layout.values);
         heads[i] = head;

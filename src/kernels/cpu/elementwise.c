@@ -114,8 +114,7 @@ static void layernorm_run(void *arg, size_t piece, int thread)
 void sh_cpu_layernorm(sh_device *dev, sh_tensor y, sh_tensor x, const float *w, const float *bias,
                       int rows, int64_t dim, float eps)
 {
-    struct rows n = {
-        .y = y, .x = x, .w = w, .bias = bias, .count = rows, .dim = dim, .eps = eps};
+    struct rows n = {.y = y, .x = x, .w = w, .bias = bias, .count = rows, .dim = dim, .eps = eps};
     rows_each(sh_cpu_of(dev), &n, layernorm_run);
 }
 

@@ -422,10 +422,10 @@ static bool suffix_bytes(const stage *st, sh_str piece, sh_buf *out)
  * English contractions and marks are then drawn to the word before, token by token. */
 static void wordpiece_write(const stage *st, sh_str token, bool first, sh_buf *out)
 {
-    static const char *const pairs[][2] = {
-        {" .", "."},    {" ?", "?"},       {" !", "!"},           {" ,", ","},
-        {" ' ", "'"},   {" n't", "n't"},   {" 'm", "'m"},         {" do not", " don't"},
-        {" 's", "'s"},  {" 've", "'ve"},   {" 're", "'re"}};
+    static const char *const pairs[][2] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
+                                           {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
+                                           {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},
+                                           {" 've", "'ve"}, {" 're", "'re"}};
     sh_str prefix = {st->pattern.literal, st->pattern.literal_len};
     sh_buf text = {0}, next = {0};
     if (!first && sh_str_starts(token, prefix))

@@ -98,9 +98,9 @@ static uint32_t clean_char(uint32_t code)
 
 static bool is_ideograph(uint32_t code)
 {
-    static const uint32_t ranges[][2] = {
-        {0x4e00, 0x9fff},   {0x3400, 0x4dbf},   {0x20000, 0x2a6df}, {0x2a700, 0x2b73f},
-        {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0xf900, 0xfaff},   {0x2f800, 0x2fa1f}};
+    static const uint32_t ranges[][2] = {{0x4e00, 0x9fff},   {0x3400, 0x4dbf},   {0x20000, 0x2a6df},
+                                         {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf},
+                                         {0xf900, 0xfaff},   {0x2f800, 0x2fa1f}};
     for (size_t i = 0; i < SH_COUNT_OF(ranges); i++)
         if (code >= ranges[i][0] && code <= ranges[i][1]) return true;
     return false;
@@ -260,12 +260,18 @@ static sh_status read_precompiled(void *to, const void *arg, const cJSON *json, 
 }
 
 static const sh_component_kind kinds[] = {
-    {"NFC", read_plain, &nfc},           {"NFD", read_plain, &nfd},
-    {"NFKC", read_plain, &nfkc},         {"NFKD", read_plain, &nfkd},
-    {"Lowercase", read_plain, &lower},   {"StripAccents", read_plain, &strip_accents},
-    {"Nmt", read_plain, &nmt},           {"ByteLevel", read_plain, &bytes},
-    {"Strip", read_strip, &strip},       {"Prepend", read_prepend, &prepend},
-    {"Replace", read_replace, &replace}, {"BertNormalizer", read_bert, NULL},
+    {"NFC", read_plain, &nfc},
+    {"NFD", read_plain, &nfd},
+    {"NFKC", read_plain, &nfkc},
+    {"NFKD", read_plain, &nfkd},
+    {"Lowercase", read_plain, &lower},
+    {"StripAccents", read_plain, &strip_accents},
+    {"Nmt", read_plain, &nmt},
+    {"ByteLevel", read_plain, &bytes},
+    {"Strip", read_strip, &strip},
+    {"Prepend", read_prepend, &prepend},
+    {"Replace", read_replace, &replace},
+    {"BertNormalizer", read_bert, NULL},
     {"Precompiled", read_precompiled, &precompiled},
 };
 

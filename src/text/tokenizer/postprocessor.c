@@ -1,4 +1,5 @@
-/* Reduces the processors of a file to lists of ids. Of several that describe pairs, the last counts.
+/* Reduces the processors of a file to lists of ids. Of several that describe pairs, the last
+ * counts.
  */
 #include "text/tokenizer/postprocessor.h"
 

@@ -1,8 +1,8 @@
 /* tokenizer.h - converts text to token ids and back, as defined by the model's own files.
  *
  * A tokenizer is read from tokenizer.json (BPE, byte-level or SentencePiece style, WordPiece or
- * Unigram, with every normalizer, pre-tokenizer, post-processor and decoder that such models use) or from a tiktoken
- * file. An unknown component is an error that names it.
+ * Unigram, with every normalizer, pre-tokenizer, post-processor and decoder that such models use)
+ * or from a tiktoken file. An unknown component is an error that names it.
  *
  * Threads: immutable once loaded; every function may be called from any thread. */
 #ifndef SH_TEXT_TOKENIZER_TOKENIZER_H

@@ -12,7 +12,7 @@
 typedef struct {
     const sh_vocab *vocab;
     int32_t unk_id;
-    char *prefix; /* of pieces that do not start a word; owned */
+    char *prefix;     /* of pieces that do not start a word; owned */
     size_t chars_max; /* longer words are unknown */
 } sh_wordpiece;
 

@@ -81,18 +81,18 @@ static golden golden_load(const char *name)
 
 static sh_engine_opts engine_opts(const char *dir, int stages, sh_pool_kind pool)
 {
-    return (sh_engine_opts){.model_group = {.model_dir = dir,
-                                            .device = test_device(),
-                                            .device_opts = {.threads = 1,
-                                                            .activations = SH_ACTIVATIONS_F32},
-                                            .kv_format = SH_KV_F32,
-                                            .load = {.exact = true},
-                                            .stages = stages,
-                                            .slots = 4,
-                                            .chunk = 64},
-                            .queue_max = 100,
-                            .stall_s = 10,
-                            .pool = pool};
+    return (sh_engine_opts){
+        .model_group = {.model_dir = dir,
+                        .device = test_device(),
+                        .device_opts = {.threads = 1, .activations = SH_ACTIVATIONS_F32},
+                        .kv_format = SH_KV_F32,
+                        .load = {.exact = true},
+                        .stages = stages,
+                        .slots = 4,
+                        .chunk = 64},
+        .queue_max = 100,
+        .stall_s = 10,
+        .pool = pool};
 }
 
 static pid_t worker_start(const char *dir, const char *where, int stages)
@@ -321,9 +321,8 @@ static int each_model(const char *group, CMUnitTestFunction claim)
     for (int i = 0; i < found; i++) {
         char *path = sh_asprintf("tests/data/encoders/%s/golden.json", entries[i]->d_name);
         if (sh_file_exists(path))
-            tests[count++] = (struct CMUnitTest){
-                sh_asprintf("%s: %s", group, entries[i]->d_name), claim, NULL, NULL,
-                sh_strdup(entries[i]->d_name)};
+            tests[count++] = (struct CMUnitTest){sh_asprintf("%s: %s", group, entries[i]->d_name),
+                                                 claim, NULL, NULL, sh_strdup(entries[i]->d_name)};
         free(path);
         free(entries[i]);
     }

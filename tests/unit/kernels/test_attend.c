@@ -182,7 +182,8 @@ static void reference(const world *w, const seq *q, int pos, int head, double *o
     const shape *s = &w->s;
     int kv = w->kv_of[head], first = s->window > 0 && pos + 1 > s->window ? pos + 1 - s->window : 0;
     int last = pos;
-    if (s->both) last = s->window > 0 && pos + s->window < q->len ? pos + s->window - 1 : q->len - 1;
+    if (s->both)
+        last = s->window > 0 && pos + s->window < q->len ? pos + s->window - 1 : q->len - 1;
     const float *query = q->q + ((size_t)pos * s->heads + head) * s->k_dim;
     static double score[CONTEXT_MAX];
     double top = s->sinks ? w->sinks[head] : -INFINITY, total = 0.0;

@@ -196,7 +196,8 @@ TEST(positions_and_types_are_added_by_place)
     UNUSED_STATE;
     enum { DIM = 19, TOKENS = 7, OFFSET = 2 };
     uint64_t rng = 9;
-    float *positions = random_floats(&rng, 16 * DIM, 1.0f), *types = random_floats(&rng, 2 * DIM, 1);
+    float *positions = random_floats(&rng, 16 * DIM, 1.0f),
+          *types = random_floats(&rng, 2 * DIM, 1);
     float *x = random_floats(&rng, TOKENS * DIM, 1.0f), y[TOKENS * DIM];
     sh_span spans[] = {{.count = 4, .second = 3}, {.first = 4, .count = 3}};
     sh_batch batch = {.tokens = TOKENS, .span_count = 2, .spans = spans};
