@@ -190,10 +190,12 @@ void sh_inventory_init(const sh_config *config, sh_inventory *out)
     list_embed(&l);
     for (l.layer = 0; l.layer < config->layers; l.layer++) list_layer(&l);
     l.layer = -1;
+    const sh_tensor_names *names = config->family->names;
     char name[128];
-    snprintf(name, sizeof(name), "%s%s", config->family->names->stem,
-             config->family->names->last_norm);
-    if (config->family->names->last_norm != NULL) add_norm(&l, name);
+    if (names->last_norm != NULL) {
+        snprintf(name, sizeof(name), "%s%s", names->stem, names->last_norm);
+        add_norm(&l, name);
+    }
     /* Without the files there is no other way to tell: unspecified counts as tied. */
     if (config->tied == SH_TIED_NO && !config->headless)
         add(&l, SH_ITEM_HEAD, config->vocab, config->hidden, "lm_head");
