@@ -63,6 +63,7 @@ scores_match() {
         is "$(jq '.results | map(.relevance_score) | . == (sort | reverse)' body)" true &&
         is "$(jq -r '.results[] | select(.index == 1).document.text' body)" "$(jq -r '.pairs[1][1]' golden.json)"
 }
+tasks_are_named() { gets 200 /model/info && is "$(jq -c '[.tasks, .embedding_dimensions]' body)" '[["embed"],32]'; }
 top_is_one() {
     post 200 /rerank '{"query":"x","documents":["x","y"],"top_n":1,"return_documents":false}' &&
         is "$(jq -c '.results | map(keys)' body)" '[["index","relevance_score"]]'
@@ -85,6 +86,7 @@ check "an unknown prompt is refused with those that there are" \
 check "a chat is refused by a model that makes embeddings" \
     refused /v1/chat/completions '{"messages":[{"role":"user","content":"x"}]}' "makes embeddings: use /v1/embeddings"
 check "so is reranking" refused /v1/rerank '{"query":"x","documents":["x"]}' "makes embeddings"
+check "the model says what it can do" tasks_are_named
 stop "$serve_pid"
 
 cp "$models/bert-rerank/golden.json" .
