@@ -105,21 +105,30 @@ static void refuse(sh_sched *s, uint64_t owner, const sh_sequence_spec *q, bool 
     s->emit(s->ctx, owner, &event);
 }
 
+/* Whether the model can do what is asked for; a pooled text needs no space for an answer. */
+static bool task_fits(const sh_sched *s, const sh_sequence_spec *q, int kv_tokens, sh_err *err)
+{
+    int most = s->opts.context < kv_tokens ? s->opts.context : kv_tokens;
+    if (!q->pooled && s->opts.headless)
+        sh_err_set(err, SH_ERR_INPUT, "this model makes embeddings; it cannot write text");
+    else if (q->pooled && s->opts.pool == SH_POOL_NONE)
+        sh_err_set(err, SH_ERR_INPUT, "this model has no pooling; --pooling chooses one");
+    else if (q->pooled && q->prompt_count > (size_t)most)
+        sh_err_set(err, SH_ERR_LIMIT, "the text has %zu tokens; at most %d are possible",
+                   q->prompt_count, most);
+    else
+        return true;
+    return false;
+}
+
 static bool fits(const sh_sched *s, const sh_sequence_spec *q, bool *retry, sh_err *err)
 {
     int kv_tokens = sh_blocks_total(s->blocks) * SH_KV_BLOCK;
     /* Free slots do not count against the queue: the next plan can fill them at once. */
     int free_slots = s->opts.limits.slots - s->stats.running;
     *retry = false;
-    if (q->pooled ? s->opts.pool == SH_POOL_NONE : s->opts.headless)
-        sh_err_set(err, SH_ERR_INPUT, "%s",
-                   q->pooled ? "this model has no pooling; --pooling chooses one"
-                             : "this model makes embeddings; it cannot write text");
-    else if (q->pooled &&
-             q->prompt_count > (size_t)(s->opts.context < kv_tokens ? s->opts.context : kv_tokens))
-        sh_err_set(err, SH_ERR_LIMIT, "the text has %zu tokens; at most %d are possible",
-                   q->prompt_count, s->opts.context < kv_tokens ? s->opts.context : kv_tokens);
-    else if (!q->pooled && q->prompt_count >= (size_t)s->opts.context)
+    if (!task_fits(s, q, kv_tokens, err)) return false;
+    if (!q->pooled && q->prompt_count >= (size_t)s->opts.context)
         sh_err_set(err, SH_ERR_LIMIT,
                    "the prompt has %zu tokens; the longest sequence is %d tokens, answer included",
                    q->prompt_count, s->opts.context);

@@ -95,7 +95,9 @@ sh_status sh_family_nomic_bert(const sh_config_reader *in, sh_config *config)
         (status = sh_read_double(in, "rotary_emb_base", 2, 1e12, &rope->theta)) != 0 ||
         (status = read_types(in, config)) != 0)
         return status;
-    return SH_OK;
+    if (sh_read_item(in, "rotary_scaling_factor") == NULL) return SH_OK;
+    return sh_err_set(in->err, SH_ERR_UNSUPPORTED, "%s: 'rotary_scaling_factor' must be null",
+                      in->where);
 }
 
 /* Two sets of RoPE, for layers that see all tokens and for those with a window. */
