@@ -191,6 +191,7 @@ sh_status sh_answer_create(const sh_job_spec *spec, const sh_served_model *serve
         choice->stop = -1;
         choice->prompt = (size_t)(i / (int)spec->n);
         choice->prompt_tokens = (int)prompts[choice->prompt].count;
+        if (spec->pooled) continue;
         if (text_create(answer, choice, err) != SH_OK) {
             sh_answer_free(answer);
             return err->status;
@@ -212,6 +213,7 @@ static void choice_free(sh_choice *choice)
     free(choice->calls);
     free(choice->logprobs);
     free(choice->prompt_logprobs);
+    free(choice->vector);
     sh_buf_reset(&choice->content);
     sh_buf_reset(&choice->reasoning);
     text_free(choice->text);
@@ -291,6 +293,15 @@ static bool token_take(sh_answer *answer, sh_choice *choice, const sh_event *eve
     return true;
 }
 
+static void vector_take(sh_choice *choice, const sh_event *event)
+{
+    size_t size = (size_t)event->vector_len * sizeof(*choice->vector);
+    choice->finish = SH_ANSWER_STOP;
+    choice->vector_len = event->vector_len;
+    choice->vector = sh_alloc(size + 1);
+    if (size > 0) memcpy(choice->vector, event->vector, size);
+}
+
 static void done_take(sh_answer *answer, sh_choice *choice, const sh_event *event)
 {
     choice->done = true;
@@ -299,6 +310,7 @@ static void done_take(sh_answer *answer, sh_choice *choice, const sh_event *even
     choice->queue_s = event->queue_s;
     choice->prefill_s = event->prefill_s;
     choice->decode_s = event->decode_s;
+    if (answer->spec->pooled) vector_take(choice, event);
     if (choice->finish != SH_ANSWER_RUNNING) return;
     bool cut = event->finish == SH_FINISH_LENGTH || answer->spec->prompt_only;
     choice_finish(choice, cut ? SH_ANSWER_LENGTH : SH_ANSWER_STOP);

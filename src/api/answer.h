@@ -72,6 +72,9 @@ typedef struct {
     int reasoning_tokens;
     double queue_s, prefill_s, decode_s;
 
+    float *vector; /* of a pooled prompt, which has no text; NULL: not there yet */
+    int vector_len;
+
     sh_choice_text *text; /* private to answer.c */
 } sh_choice;
 

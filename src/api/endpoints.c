@@ -65,6 +65,10 @@ static const sh_endpoint anthropic_models = {.handle = sh_anthropic_models,
                                              .dialect = &sh_anthropic};
 static const sh_endpoint anthropic_model = {.handle = sh_anthropic_model, .dialect = &sh_anthropic};
 
+#define RERANK_ENDPOINT                                                                            \
+    .method = SH_HTTP_POST, .handle = sh_handle_generate, .dialect = &sh_openai,                   \
+    .format = &sh_openai_rerank, .fields = &sh_openai_rerank_fields, .tag = "OpenAI"
+
 static const sh_endpoint rows[] = {
     {CHAT_ENDPOINT, .path = "/v1/chat/completions", .summary = "Answer a conversation",
      .answer = "The answer, or with `stream` its chunks as server-sent events."},
@@ -72,6 +76,19 @@ static const sh_endpoint rows[] = {
      .answer = "The answer, or with `stream` its chunks as server-sent events."},
     {COMPLETION_ENDPOINT, .path = "/v1/completions", .summary = "Continue a text",
      .answer = "The text, or with `stream` its chunks as server-sent events."},
+    {.method = SH_HTTP_POST,
+     .path = "/v1/embeddings",
+     .handle = sh_handle_generate,
+     .dialect = &sh_openai,
+     .format = &sh_openai_embeddings,
+     .fields = &sh_openai_embeddings_fields,
+     .tag = "OpenAI",
+     .summary = "Make vectors of texts",
+     .answer = "The vectors, in the order of the inputs."},
+    {RERANK_ENDPOINT, .path = "/v1/rerank", .summary = "Order documents by their relevance",
+     .answer = "The documents with their scores, best first."},
+    {RERANK_ENDPOINT, .path = "/rerank", .summary = "The same as /v1/rerank",
+     .answer = "The documents with their scores, best first."},
     {.method = SH_HTTP_GET,
      .path = "/v1/models",
      .handle = sh_openai_models,

@@ -56,6 +56,7 @@ struct sh_job {
 
     sh_answer *answer;
     job_sequence *sequences;
+    int submitted;  /* choices that the engine has been asked for */
     bool head_sent; /* the stream's status and headers */
     int64_t sent_ns;
 
@@ -251,6 +252,15 @@ static void job_finish(sh_job *job)
     job_free(job);
 }
 
+/* Writing numbers takes longer than anything else here, so it is not left for the end. */
+static void vector_write(sh_job *job, sh_choice *choice)
+{
+    if (choice->vector == NULL || job->format->part == NULL) return;
+    job->format->part(job->answer, choice, &choice->content);
+    free(choice->vector);
+    choice->vector = NULL;
+}
+
 static void token_time(job_sequence *sequence)
 {
     int64_t now = sh_clock_ns();
@@ -258,6 +268,18 @@ static void token_time(job_sequence *sequence)
     if (sequence->token_ns != 0)
         sh_metrics_token_gap(sequence->job->api->metrics, seconds_since(sequence->token_ns, now));
     sequence->token_ns = now;
+}
+
+static sh_status choices_submit(sh_job *job, sh_err *err);
+
+/* A vector has come: writes it, where the dialect writes them one by one, and asks for the next. */
+static void vector_next(sh_job *job, sh_choice *choice)
+{
+    sh_err err;
+    vector_write(job, choice);
+    if (choices_submit(job, &err) == SH_OK) return;
+    sh_api_error error = sh_api_error_of(&err, false);
+    job_fail(job, &error);
 }
 
 /* One event of one choice. Failing or finishing frees the job, so nothing may follow. */
@@ -279,10 +301,14 @@ static void on_event(void *arg, const sh_event *event)
     if (choice->failed) {
         sh_api_error error = choice->error; /* a copy: job_fail() frees the choice */
         job_fail(job, &error);
-    } else if (job->answer->open == 0)
+    } else if (job->answer->open == 0) {
+        vector_write(job, choice);
         job_finish(job);
-    else if (job->spec.stream)
+    } else if (job->spec.pooled) {
+        vector_next(job, choice);
+    } else if (job->spec.stream) {
         choice_send(job, choice);
+    }
 }
 
 sh_api_sampling sh_api_sampling_of(const sh_api *api, const sh_served_model *served)
@@ -311,6 +337,7 @@ static sh_sampling sampling_of(const sh_job *job, int choice)
     const sh_job_spec *spec = &job->spec;
     sh_api_sampling own = sh_api_sampling_of(job->api, job->served);
     sh_sampling s = sh_sampling_default();
+    if (spec->pooled) return s;
     s.temperature = isnan(spec->temperature) ? own.temperature : spec->temperature;
     s.top_p = isnan(spec->top_p) ? own.top_p : spec->top_p;
     s.top_k = (int)(spec->top_k < 0 ? own.top_k : spec->top_k);
@@ -391,9 +418,12 @@ static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
         .sampling = sampling_of(job, choice->index),
         .grammar = sh_buf_str(&job->grammar),
         .timeout_ms = (int64_t)ceil(timeout_of(job) * 1000),
+        .pooled = spec->pooled,
+        .second = (int)prompt->second,
     };
+    if (spec->pooled) out.max_tokens = 1; /* none is drawn, but 0 would be invalid */
     char retry_key[SH_RETRY_KEY_MAX + 16];
-    if (job->retry_key[0] != '\0') {
+    if (job->retry_key[0] != '\0' && !spec->pooled) {
         snprintf(retry_key, sizeof(retry_key), "%d:%s", choice->index, job->retry_key);
         out.retry_key = retry_key;
         out.retry_body = job->retry_body;
@@ -415,6 +445,20 @@ static void prompt_log(const sh_job *job)
     }
 }
 
+/* Texts of answers all run at once. Vectors are asked for a few at a time: thousands of them must
+ * not fill the engine's queue. */
+static sh_status choices_submit(sh_job *job, sh_err *err)
+{
+    enum { VECTORS_AT_ONCE = 64 };
+    const sh_answer *answer = job->answer;
+    int ended = answer->count - answer->open;
+    sh_status status = SH_OK;
+    while (status == SH_OK && job->submitted < answer->count &&
+           (!job->spec.pooled || job->submitted - ended < VECTORS_AT_ONCE))
+        status = choice_submit(job, &answer->choices[job->submitted++], err);
+    return status;
+}
+
 static sh_status job_submit(sh_job *job, sh_err *err)
 {
     sh_status status = SH_OK;
@@ -433,8 +477,7 @@ static sh_status job_submit(sh_job *job, sh_err *err)
     job->answer->state = sh_alloc(job->format->state_size);
     job->answer->created_s = job->time_us / 1000000;
     job->sequences = sh_alloc_array((size_t)job->answer->count, sizeof(job_sequence));
-    for (int i = 0; status == SH_OK && i < job->answer->count; i++)
-        status = choice_submit(job, &job->answer->choices[i], err);
+    status = choices_submit(job, err);
     sh_quota_charge(job->quota, sh_answer_usage(job->answer).prompt_tokens, 0);
     return status;
 }
@@ -451,6 +494,7 @@ static void job_prepare(void *arg)
         sh_fields_unknown(job->fields, spec->json, &spec->ignored);
     if (!job->format->read(spec, &job->error)) return;
     if (!sh_served_model_check_name(job->served, spec->model, &job->error)) return;
+    if (!sh_served_model_check_task(job->served, spec, &job->error)) return;
     if (!sh_form_check(job->served, spec, &job->error)) return;
     if (spec->nothing) {
         job->refused = false;
@@ -479,7 +523,7 @@ static bool answers_fit(const sh_job *job, sh_api_error *err)
     double capacity = sh_api_stat(job->api, "waiting_max", INFINITY) +
                       sh_api_stat(job->api, "slots", 0);
     double count = (double)job->prompt_count * (double)job->spec.n;
-    return count <= capacity ||
+    return job->spec.pooled || count <= capacity ||
            sh_api_fail(err, 400, "invalid_value", "n",
                        "%.0f answers were requested; this server takes %.0f at "
                        "a time",

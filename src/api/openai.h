@@ -1,4 +1,5 @@
-/* openai.h - the OpenAI dialect: chat completions, completions and the list of models.
+/* openai.h - the OpenAI dialect: chat completions, completions, embeddings and the list of models;
+ * and reranking, which OpenAI does not have, in the form that others agree on.
  *
  * Reads requests into the internal form and writes answers in OpenAI's format: whole, or as the
  * chunks of a stream.
@@ -13,10 +14,14 @@
 extern const sh_dialect sh_openai;
 extern const sh_job_format sh_openai_chat;
 extern const sh_job_format sh_openai_completion;
+extern const sh_job_format sh_openai_embeddings;
+extern const sh_job_format sh_openai_rerank;
 
 extern const sh_field_table sh_openai_chat_fields;
 extern const sh_field_table sh_openai_completion_fields;
 extern const char sh_openai_chat_rules[], sh_openai_completion_rules[];
+extern const sh_field_table sh_openai_embeddings_fields;
+extern const sh_field_table sh_openai_rerank_fields;
 
 bool sh_openai_chat_read(sh_job_spec *spec, sh_api_error *err);
 bool sh_openai_completion_read(sh_job_spec *spec, sh_api_error *err);

@@ -6,8 +6,10 @@
 #include "api/form.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "text/embed_text.h"
 #include "text/fill_middle.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +21,10 @@ struct sh_served_model {
     int vocab;
     int64_t created_s;
     sh_model_text *text;
+    sh_embed_text *embed_text;
     sh_form_cache *forms;
+    bool headless, scores, normalized;
+    int vector_len;
 };
 
 sh_served_model *sh_served_model_take(sh_served_model *model)
@@ -32,6 +37,7 @@ void sh_served_model_close(sh_served_model *model)
 {
     if (model == NULL || --model->references > 0) return;
     sh_model_text_close(model->text);
+    sh_embed_text_close(model->embed_text);
     sh_form_cache_free(model->forms);
     free(model->dir);
     free(model->name);
@@ -68,8 +74,14 @@ sh_status sh_served_model_open(const sh_engine_info *info, const sh_served_model
     model->name = sh_strdup(opts->name == NULL ? base_name(model->dir) : opts->name);
     model->context = info->context;
     model->vocab = info->vocab;
+    model->headless = info->headless;
+    model->vector_len = info->vector_len;
+    model->scores = info->scores;
+    model->normalized = info->normalized;
     model->created_s = sh_clock_unix_us() / 1000000;
-    if (text_open(model, opts, err) != SH_OK || sh_form_cache_create(&model->forms, err) != SH_OK) {
+    if (text_open(model, opts, err) != SH_OK ||
+        sh_embed_text_open(model->dir, &model->embed_text, err) != SH_OK ||
+        sh_form_cache_create(&model->forms, err) != SH_OK) {
         sh_served_model_close(model);
         return err->status;
     }
@@ -106,6 +118,46 @@ bool sh_served_model_check_name(const sh_served_model *model, const char *name, 
         if (strcmp(name, names[i]) == 0) return true;
     return sh_api_fail(err, 404, "model_not_found", "model",
                        "the model '%s' is not served here; '%s' is", name, model->name);
+}
+
+bool sh_served_model_writes(const sh_served_model *model)
+{
+    return !model->headless;
+}
+
+int sh_served_model_vector_len(const sh_served_model *model)
+{
+    return model->vector_len;
+}
+
+bool sh_served_model_scores(const sh_served_model *model)
+{
+    return model->scores;
+}
+
+bool sh_served_model_normalizes(const sh_served_model *model)
+{
+    return model->normalized;
+}
+
+bool sh_served_model_check_task(const sh_served_model *model, const sh_job_spec *spec,
+                                sh_api_error *err)
+{
+    const char *can = model->scores ? "scores pairs of texts: use /v1/rerank"
+                                    : "makes embeddings: use /v1/embeddings";
+    bool pairs = spec->query.ptr != NULL;
+    if (!spec->pooled && model->headless)
+        return sh_api_fail(err, 400, "unsupported_task", NULL,
+                           "the model '%s' cannot write text; it %s", model->name, can);
+    if (spec->pooled && model->vector_len == 0)
+        return sh_api_fail(err, 400, "unsupported_task", NULL,
+                           "the model '%s' writes text; its files name no pooling for embeddings, "
+                           "but the server can be given one (--pooling)",
+                           model->name);
+    if (spec->pooled && pairs != model->scores)
+        return sh_api_fail(err, 400, "unsupported_task", NULL, "the model '%s' %s", model->name,
+                           can);
+    return true;
 }
 
 const sh_model_text *sh_served_model_text(const sh_served_model *model)
@@ -190,6 +242,17 @@ static bool encode(const sh_served_model *model, sh_str text, bool rendered, sh_
     return true;
 }
 
+static bool ids_in_vocabulary(const sh_served_model *model, const sh_tokens *tokens,
+                              const char *param, sh_api_error *err)
+{
+    for (size_t i = 0; i < tokens->count; i++)
+        if (tokens->ids[i] < 0 || tokens->ids[i] >= model->vocab)
+            return sh_api_fail(err, 400, "invalid_value", param,
+                               "'%s' contains token id %d; the vocabulary has 0 to %d", param,
+                               tokens->ids[i], model->vocab - 1);
+    return true;
+}
+
 /* The engine would refuse such a prompt as well, but without knowing the name of the field. */
 static bool tokens_check(const sh_served_model *model, const sh_tokens *tokens, const char *param,
                          sh_api_error *err)
@@ -201,12 +264,7 @@ static bool tokens_check(const sh_served_model *model, const sh_tokens *tokens, 
                            "'%s' has %zu tokens; the context holds %d, including at least one for "
                            "the answer",
                            param, tokens->count, model->context);
-    for (size_t i = 0; i < tokens->count; i++)
-        if (tokens->ids[i] < 0 || tokens->ids[i] >= model->vocab)
-            return sh_api_fail(err, 400, "invalid_value", param,
-                               "'%s' contains token id %d; the vocabulary has 0 to %d", param,
-                               tokens->ids[i], model->vocab - 1);
-    return true;
+    return ids_in_vocabulary(model, tokens, param, err);
 }
 
 static bool ids_check(const sh_served_model *model, const int32_t *ids, int count,
@@ -329,6 +387,96 @@ static bool prompt_prepare(const sh_served_model *model, sh_job_spec *spec, cons
     return tokens_check(model, out, "prompt", err);
 }
 
+/* What a request for vectors asks of the model besides. */
+static bool pooled_check(const sh_served_model *model, const sh_job_spec *spec, sh_api_error *err)
+{
+    char list[256];
+    if (spec->prompt_name != NULL &&
+        sh_embed_text_prompt(model->embed_text, spec->prompt_name) == NULL)
+        return sh_api_fail(err, 400, "invalid_value", "prompt_name",
+                           "the model has no prompt '%s'; it has: %s", spec->prompt_name,
+                           sh_embed_text_prompts(model->embed_text, list, sizeof(list)));
+    if (spec->dimensions == 0 || spec->dimensions == model->vector_len) return true;
+    if (spec->dimensions > model->vector_len)
+        return sh_api_fail(err, 400, "invalid_value", "dimensions",
+                           "'dimensions' is %lld; the vectors of this model have %d",
+                           (long long)spec->dimensions, model->vector_len);
+    if (sh_embed_text_shortens(model->embed_text, spec->dimensions)) return true;
+    const char *allowed = sh_embed_text_dimensions(model->embed_text, list, sizeof(list));
+    return sh_api_fail(err, 400, "invalid_value", "dimensions",
+                       "'dimensions' %lld: the vectors of this model have %d numbers%s%s",
+                       (long long)spec->dimensions, model->vector_len,
+                       allowed[0] == '\0' ? ", and its config.json does not say that they can be "
+                                            "shortened"
+                                          : " and can be shortened to ",
+                       allowed);
+}
+
+/* A text, or a pair of which it is the second, with the special tokens around it. */
+static bool pooled_encode(const sh_served_model *model, sh_job_spec *spec, sh_str text,
+                          sh_tokens *out, sh_api_error *err)
+{
+    const char *prompt = spec->prompt_name == NULL
+                             ? ""
+                             : sh_embed_text_prompt(model->embed_text, spec->prompt_name);
+    const sh_tokenizer *tok = sh_model_text_tokenizer(model->text);
+    sh_encode_opts opts = {.add_special = true, .parse_special = true};
+    sh_buf whole = {0};
+    sh_ids ids = {0};
+    sh_err why;
+    sh_embed_text_write(model->embed_text, prompt, text, &whole);
+    sh_status status = spec->query.ptr != NULL
+                           ? sh_tokenizer_encode_pair(tok, spec->query, sh_buf_str(&whole), &ids,
+                                                      &out->second, &why)
+                           : sh_tokenizer_encode(tok, sh_buf_str(&whole), opts, &ids, &why);
+    int32_t *copy = sh_arena_array(&spec->arena, ids.len, sizeof(*copy));
+    if (ids.len > 0) memcpy(copy, ids.ptr, ids.len * sizeof(*copy));
+    out->ids = copy;
+    out->count = ids.len;
+    sh_buf_reset(&whole);
+    sh_ids_reset(&ids);
+    if (status == SH_OK) return true;
+    *err = sh_api_error_of(&why, false);
+    return false;
+}
+
+/* Cuts a text that is too long at its end; the special tokens after it stay. */
+static void pooled_truncate(const sh_served_model *model, const sh_job_spec *spec,
+                            const sh_prompt *prompt, sh_tokens *tokens)
+{
+    const sh_tokenizer *tok = sh_model_text_tokenizer(model->text);
+    size_t most = spec->truncate < 0 || spec->truncate > model->context ? (size_t)model->context
+                                                                        : (size_t)spec->truncate;
+    size_t after = prompt->text.ptr == NULL ? 0 : sh_tokenizer_after(tok, spec->query.ptr != NULL);
+    if (spec->truncate == 0 || tokens->count <= most) return;
+    if (after > most) after = most;
+    memmove((int32_t *)tokens->ids + most - after, tokens->ids + tokens->count - after,
+            after * sizeof(*tokens->ids));
+    tokens->count = most;
+}
+
+static bool pooled_prepare(const sh_served_model *model, sh_job_spec *spec, size_t index,
+                           sh_tokens *out, sh_api_error *err)
+{
+    const sh_prompt *prompt = &spec->prompts[index];
+    char param[64];
+    snprintf(param, sizeof(param), spec->prompt_count == 1 ? "%s" : "%s[%zu]", spec->field, index);
+    *out = (sh_tokens){.ids = prompt->ids, .count = prompt->id_count};
+    if (prompt->text.ptr != NULL && !pooled_encode(model, spec, prompt->text, out, err)) {
+        snprintf(err->param, sizeof(err->param), "%s", param);
+        return false;
+    }
+    pooled_truncate(model, spec, prompt, out);
+    if (out->count == 0)
+        return sh_api_fail(err, 400, "invalid_value", param, "'%s' is empty", param);
+    if (out->count > (size_t)model->context)
+        return sh_api_fail(err, 400, "context_length_exceeded", param,
+                           "'%s' has %zu tokens; the model takes at most %d (or use "
+                           "'truncate_prompt_tokens')",
+                           param, out->count, model->context);
+    return ids_in_vocabulary(model, out, param, err);
+}
+
 bool sh_served_model_prepare(const sh_served_model *model, sh_job_spec *spec, sh_tokens **out,
                              size_t *count, sh_api_error *err)
 {
@@ -340,6 +488,10 @@ bool sh_served_model_prepare(const sh_served_model *model, sh_job_spec *spec, sh
     if (spec->suffix.len > 0 && !middle_check(model, spec, err)) return false;
     if (spec->chat) {
         if (!chat_prepare(model, spec, tokens, err)) return false;
+    } else if (spec->pooled) {
+        if (!pooled_check(model, spec, err)) return false;
+        for (size_t i = 0; i < *count; i++)
+            if (!pooled_prepare(model, spec, i, &tokens[i], err)) return false;
     } else {
         for (size_t i = 0; i < *count; i++)
             if (!prompt_prepare(model, spec, &spec->prompts[i], &tokens[i], err)) return false;

@@ -22,6 +22,7 @@ typedef struct {
     bool in_reasoning; /* the prompt ends inside the reasoning */
     bool may_reason;   /* reasoning is to be expected */
     size_t begun;      /* the last so many are the beginning of the answer, see prompt_end */
+    size_t second;     /* of a pair: where the second text starts */
 } sh_tokens;
 
 typedef struct {
@@ -50,6 +51,14 @@ const char *sh_served_model_type(const sh_served_model *model);
 const sh_tokenizer *sh_served_model_tokenizer(const sh_served_model *model); /* never NULL */
 /* Appends the bytes of a token. */
 void sh_served_model_piece(const sh_served_model *model, int32_t id, sh_buf *out);
+
+/* Whether the model can do what is asked of it: write text, make vectors, score pairs. */
+bool sh_served_model_check_task(const sh_served_model *model, const sh_job_spec *spec,
+                                sh_api_error *err);
+int sh_served_model_vector_len(const sh_served_model *model); /* 0: it makes none */
+bool sh_served_model_writes(const sh_served_model *model);
+bool sh_served_model_scores(const sh_served_model *model);
+bool sh_served_model_normalizes(const sh_served_model *model);
 
 /* Grammars that were compiled for its answers. */
 sh_form_cache *sh_served_model_forms(const sh_served_model *model);

@@ -296,6 +296,13 @@ static void model_members(const sh_api *api, sh_json_writer *w)
     sh_write_text(w, "model_id", sh_served_model_name(api->served));
     sh_write_text(w, "model_dir", sh_served_model_dir(api->served));
     sh_write_text(w, "model_type", sh_served_model_type(api->served));
+    sh_write_begin(w, "tasks", '[');
+    if (sh_served_model_writes(api->served)) sh_write_text(w, NULL, "generate");
+    if (sh_served_model_vector_len(api->served) > 0)
+        sh_write_text(w, NULL, sh_served_model_scores(api->served) ? "rerank" : "embed");
+    sh_write_end(w, ']');
+    sh_write_int(w, "embedding_dimensions",
+                 sh_served_model_scores(api->served) ? 0 : sh_served_model_vector_len(api->served));
     sh_write_bool(w, "loaded", sh_api_ready(api, &ignored));
     sh_write_int(w, "max_context_length", sh_served_model_context(api->served));
     sh_write_int(w, "max_tokens",

@@ -148,6 +148,7 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
                            .timeout_ms = s->req_timeout * 1000,
                            .stall_s = (double)s->stall_ms / 1000,
                            .drafts = (int)s->drafts,
+                           .pool = sh_pool_kind_find(s->pooling), /* none for "auto" */
                            .vocabulary = {sh_vocabulary_load, &files},
                            .lost_for_good = stop_request,
                            .lost_ctx = &stopper};

@@ -68,7 +68,7 @@ static void print_text(const sh_model_facts *f)
 {
     const sh_config *c = &f->config;
     char text[160];
-    printf("family       %s\n", c->family->model_type);
+    printf("family       %s%s\n", c->family->model_type, c->headless ? ", for embeddings" : "");
     printf("layers       %d, %d wide\n", c->layers, c->hidden);
     attention_text(c, text, sizeof(text));
     printf("attention    %s\n", text);
@@ -97,6 +97,7 @@ static void print_json(const sh_model_facts *f)
     cJSON *json = cJSON_CreateObject();
     sh_model_quant_text(c, quant, sizeof(quant));
     cJSON_AddStringToObject(json, "family", c->family->model_type);
+    cJSON_AddBoolToObject(json, "generates", !c->headless);
     cJSON_AddNumberToObject(json, "layers", c->layers);
     cJSON_AddNumberToObject(json, "hidden", c->hidden);
     cJSON_AddNumberToObject(json, "heads", c->heads);

@@ -142,6 +142,7 @@ sh_status sh_batch_state_apply(sh_batch_state *b, const sh_step_plan *step, sh_s
         spans[i] = (sh_span){.first = token,
                              .count = q->token_count,
                              .pos = q->pos,
+                             .second = q->second,
                              .long_rope = q->long_rope,
                              .blocks = b->slots[q->slot].blocks};
         token += q->token_count;

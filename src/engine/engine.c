@@ -18,6 +18,7 @@
 #include "base/queue.h"
 #include "engine/engine_stats.h"
 #include "engine/kept_answers.h"
+#include "model/pooling.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -65,6 +66,8 @@ struct sh_engine {
     struct flight *flights; /* ring of [stages] */
     int flight_first, flight_count;
     sh_pick *picks;
+    sh_pooling *pooling;
+    float *vectors; /* [slots, width of the pooling] of the step that is being committed */
     sh_queue *commands;
     sh_emit_fn sink;
     void *sink_ctx;
@@ -153,6 +156,9 @@ static void sched_open(sh_engine *e)
                           .stages_in_flight = sh_model_group_stages(e->model_group),
                           .drafts = e->opts.drafts,
                           .fixed_state = sh_config_has_fixed_state(config),
+                          .pool = sh_pooling_kind(e->pooling),
+                          .whole = config->bidirectional,
+                          .headless = config->headless,
                           .rope_original = longrope ? config->rope[0].original_context : 0};
     sh_sched_stats so_far = e->sched == NULL ? (sh_sched_stats){0} : *sh_sched_stats_of(e->sched);
     sh_sched_free(e->sched);
@@ -164,6 +170,9 @@ static void sched_open(sh_engine *e)
     for (int i = 0; i < e->stats.stages; i++) e->flights[i].plan = sh_step_plan_create(limits);
     free(e->picks);
     e->picks = sh_alloc_array((size_t)limits->draws, sizeof(*e->picks));
+    free(e->vectors);
+    e->vectors = sh_alloc_array((size_t)limits->slots * (size_t)sh_pooling_width(e->pooling),
+                                sizeof(*e->vectors));
 }
 
 /* Connects the ranks. An attempt to re-form is short, but not shorter than the wait for those who
@@ -221,6 +230,16 @@ static bool waits_for_all(sh_engine *e)
     return true;
 }
 
+/* What the model can make: text, vectors, or both. */
+static void info_pooling(sh_engine *e)
+{
+    bool pools = sh_pooling_kind(e->pooling) != SH_POOL_NONE;
+    e->info.headless = sh_model_group_config(e->model_group)->headless;
+    e->info.vector_len = pools ? sh_pooling_width(e->pooling) : 0;
+    e->info.scores = pools && sh_pooling_scores(e->pooling);
+    e->info.normalized = sh_pooling_normalizes(e->pooling);
+}
+
 sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *err)
 {
     SH_ASSERT(opts->model_group.chunk > sh_engine_draws(opts->model_group.slots));
@@ -240,6 +259,11 @@ sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *er
         e->info = (sh_engine_info){.model_dir = opts->model_group.model_dir,
                                    .vocab = config->vocab,
                                    .model_hash = sh_model_group_identity(e->model_group)};
+        status = sh_pooling_open(opts->model_group.model_dir, config, opts->pool, &e->pooling, err);
+    }
+    if (status == SH_OK) {
+        const sh_config *config = sh_model_group_config(e->model_group);
+        info_pooling(e);
         status = sh_constraints_open(&opts->vocabulary, config->vocab, &e->constraints, err);
     }
     if (status == SH_OK) {
@@ -269,6 +293,8 @@ void sh_engine_close(sh_engine *e)
     /* Before the model group: receives may still write into its memory. */
     if (e->group != NULL) sh_group_close(e->group);
     sh_model_group_close(e->model_group);
+    sh_pooling_close(e->pooling);
+    free(e->vectors);
     free(e->picks);
     sh_buf_reset(&e->lost_stats);
     pthread_mutex_destroy(&e->lost_lock);
@@ -388,6 +414,18 @@ static sh_status flight_begin(sh_engine *e, sh_err *err)
     return sh_model_group_begin(e->model_group, f->plan, err);
 }
 
+/* From the hidden states that the ranks have pooled to what the model's files make of them. */
+static void vectors_finish(sh_engine *e, const sh_step_plan *plan)
+{
+    const float *pooled = sh_model_group_vectors(e->model_group);
+    int width = sh_pooling_width(e->pooling);
+    int hidden = sh_model_group_config(e->model_group)->hidden;
+    for (int i = 0; i < sh_step_plan_vectors(plan); i++)
+        sh_pooling_finish(e->pooling, pooled + (size_t)i * (size_t)hidden,
+                          e->vectors + (size_t)i * (size_t)width);
+    sh_sched_vectors(e->sched, e->vectors, width);
+}
+
 static sh_status flight_finish(sh_engine *e, sh_err *err)
 {
     struct flight *f = &e->flights[e->flight_first];
@@ -398,6 +436,7 @@ static sh_status flight_finish(sh_engine *e, sh_err *err)
     int64_t end = sh_clock_ns();
     double took = (double)(end - f->begun_ns) * 1e-9;
     sh_engine_stats_step(&e->stats, took, f->plan->token_count, f->plan->seq_count);
+    vectors_finish(e, f->plan);
     sh_sched_commit(e->sched, f->plan, e->picks, took);
     e->stats.schedule_s += (double)(sh_clock_ns() - end) * 1e-9;
     return SH_OK;

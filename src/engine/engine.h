@@ -32,6 +32,7 @@ typedef struct {
     int64_t timeout_ms;
     double stall_s;
     int drafts;
+    sh_pool_kind pool; /* replaces what the model's files say; SH_POOL_NONE: they decide */
     sh_vocabulary_source vocabulary; /* of requests with a grammar */
     /* Called on the engine's thread when the group is lost and cannot be re-formed; may be NULL. */
     void (*lost_for_good)(void *ctx);

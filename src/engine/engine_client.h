@@ -71,6 +71,8 @@ typedef struct {
     sh_str grammar; /* what the answer must match, packed (text/grammar/pack.h); empty: none. A stop
                        id is then allowed only where the text may end. */
     int64_t timeout_ms; /* from submit to done; 0: the engine's default */
+    bool pooled;        /* no answer is drawn: DONE brings one vector, made as the model says */
+    int second;         /* pooled: the second text of a pair starts here; 0: there is none */
 } sh_sequence_spec;
 
 /* Checks a request for an engine whose model has `vocab` tokens; the error names the field, its
@@ -116,10 +118,12 @@ typedef struct {
     int prompt_tokens;
     int cached_tokens; /* of the prompt, taken from the prefix cache */
     int completion_tokens;
-    int drawn_tokens; /* those of this submission alone; not sent to clients */
-    double queue_s;   /* waiting for a slot */
-    double prefill_s; /* from then to the first token */
-    double decode_s;  /* from then to the end */
+    int drawn_tokens;   /* those of this submission alone; not sent to clients */
+    double queue_s;     /* waiting for a slot */
+    double prefill_s;   /* from then to the first token */
+    double decode_s;    /* from then to the end */
+    const void *vector; /* of a pooled request: floats, not aligned; borrowed until the next call */
+    int vector_len;
 
     /* ERROR */
     sh_err error; /* INPUT, LIMIT, TIMEOUT, CANCELLED (the engine stops, or the
@@ -141,6 +145,10 @@ typedef struct {
     int world_size;
     bool ready;          /* the group is formed and the model is loaded */
     uint64_t model_hash; /* tells models apart, whatever their folders are called */
+    bool headless;       /* the model cannot write text */
+    int vector_len;      /* of a pooled request; 0: the model has no pooling */
+    bool scores;         /* the vector is the score of a pair of texts */
+    bool normalized;     /* vectors have the length 1 */
 } sh_engine_info;
 
 typedef struct sh_engine_client sh_engine_client;

@@ -99,6 +99,8 @@ void sh_engine_msg_put_submit(sh_buf *out, const sh_sequence_spec *q)
     sh_put_uint(out, (uint32_t)q->answered, 4);
     sh_put_uint(out, (uint32_t)q->score_from, 4);
     sh_put_uint(out, q->replayed, 1);
+    sh_put_uint(out, q->pooled, 1);
+    sh_put_uint(out, (uint32_t)q->second, 4);
     sh_put_uint(out, (uint32_t)q->max_tokens, 4);
     sh_put_uint(out, (uint32_t)q->min_tokens, 4);
     sh_put_uint(out, (uint32_t)q->logprobs, 4);
@@ -147,6 +149,8 @@ static void get_request(sh_reader *r, sh_sequence_spec *q, struct arrays *a)
     q->answered = sh_get_int(r);
     q->score_from = sh_get_int(r);
     q->replayed = sh_get_uint(r, 1) != 0;
+    q->pooled = sh_get_uint(r, 1) != 0;
+    q->second = sh_get_int(r);
     q->max_tokens = sh_get_int(r);
     q->min_tokens = sh_get_int(r);
     q->logprobs = sh_get_int(r);
@@ -243,6 +247,10 @@ void sh_engine_msg_put_info(sh_buf *out, const sh_engine_info *info)
     sh_put_uint(out, (uint32_t)info->world_size, 4);
     sh_put_uint(out, info->ready, 1);
     sh_put_uint(out, info->model_hash, 8);
+    sh_put_uint(out, info->headless, 1);
+    sh_put_uint(out, (uint32_t)info->vector_len, 4);
+    sh_put_uint(out, info->scores, 1);
+    sh_put_uint(out, info->normalized, 1);
     frame_close(out, at);
 }
 
@@ -254,6 +262,10 @@ sh_status sh_engine_msg_get_info(sh_str payload, sh_engine_info *out, sh_err *er
     info.world_size = sh_get_int(&r);
     info.ready = sh_get_uint(&r, 1) != 0;
     info.model_hash = sh_get_uint(&r, 8);
+    info.headless = sh_get_uint(&r, 1) != 0;
+    info.vector_len = sh_get_int(&r);
+    info.scores = sh_get_uint(&r, 1) != 0;
+    info.normalized = sh_get_uint(&r, 1) != 0;
     sh_status status = sh_get_end(&r, "info", err);
     if (status != SH_OK) return status;
     info.model_dir = sh_str_dup(dir);
@@ -281,6 +293,8 @@ static void put_done(sh_buf *out, const sh_event *e)
     sh_put_double(out, e->queue_s);
     sh_put_double(out, e->prefill_s);
     sh_put_double(out, e->decode_s);
+    sh_put_uint(out, (uint32_t)e->vector_len, 4);
+    sh_put_floats(out, e->vector, (size_t)e->vector_len);
 }
 
 static const sh_engine_msg_type event_types[] = {
@@ -343,6 +357,9 @@ static void get_done(sh_reader *r, sh_event *e)
     e->queue_s = sh_get_double(r);
     e->prefill_s = sh_get_double(r);
     e->decode_s = sh_get_double(r);
+    e->vector_len = sh_get_int(r);
+    if (e->vector_len < 0) r->failed = true;
+    e->vector = r->failed ? NULL : sh_get_array(r, (size_t)e->vector_len, sizeof(float));
 }
 
 /* The status must be one of the known errors: it selects the HTTP status of the reply. */

@@ -30,12 +30,22 @@ enum {
     MESSAGE_RESERVE = 1 << 18, /* large enough for the plans of decode steps */
 };
 
+/* Where tokens see what follows them, a step must have space for the longest sequence. */
+static void chunk_widen(sh_model_group *mg)
+{
+    enum { WHOLE_MAX = 8192 }; /* tokens, unless more are asked for: buffers grow with it */
+    int longest = mg->opts.context > 0 ? mg->opts.context : WHOLE_MAX;
+    if (longest > mg->config.context) longest = mg->config.context;
+    if (mg->config.bidirectional && mg->opts.chunk < longest) mg->opts.chunk = longest;
+}
+
 sh_status sh_model_group_open(const sh_model_group_opts *opts, sh_model_group **out, sh_err *err)
 {
     sh_model_group *mg = sh_alloc(sizeof(*mg));
     mg->opts = *opts;
     mg->model_dir = sh_strdup(opts->model_dir);
     sh_status status = sh_config_load(mg->model_dir, &mg->config, err);
+    if (status == SH_OK) chunk_widen(mg);
     if (status == SH_OK) status = sh_identity_read(mg->model_dir, &mg->identity, err);
     if (status == SH_OK) status = sh_device_open(opts->device, &opts->device_opts, &mg->dev, err);
     if (status == SH_OK) mg->staging = mg->dev->ops->exchange_buffer(mg->dev, SH_STAGING_LEN);
@@ -56,6 +66,7 @@ static void group_leave(sh_model_group *mg)
     free(mg->shards);
     free(mg->hidden);
     free(mg->summaries);
+    free(mg->vectors);
     free(mg->incoming);
     free(mg->incoming_due);
     free(mg->reports);
@@ -77,6 +88,7 @@ static void group_leave(sh_model_group *mg)
     mg->reports_asked = false;
     mg->begun = NULL;
     mg->sorted = NULL;
+    mg->vectors = NULL;
 }
 
 void sh_model_group_close(sh_model_group *mg)
@@ -508,6 +520,13 @@ static sh_status shard_load(sh_model_group *mg, sh_err *err)
     return status;
 }
 
+/* Where tokens see what follows them, a sequence is as long as a step at most. */
+static int whole_context(const sh_model_group *mg)
+{
+    int most = mg->opts.chunk < mg->config.context ? mg->opts.chunk : mg->config.context;
+    return mg->context < most ? mg->context : most;
+}
+
 /* The KV cache has the same number of blocks on every rank, so the rank with the least memory sets
  * its size. All ranks see the same numbers and, given the same options, come to the same result or
  * to the same error. */
@@ -520,6 +539,10 @@ static sh_status blocks_agree(sh_model_group *mg, int64_t *blocks, sh_err *err)
     int64_t seq = (mg->context + SH_KV_BLOCK - 1) / SH_KV_BLOCK;
     int64_t want = mg->opts.kv_tokens > 0 ? (mg->opts.kv_tokens + SH_KV_BLOCK - 1) / SH_KV_BLOCK
                                           : seq * mg->opts.slots;
+    /* Sequences that run in one step need blocks for that step only, of which each may leave one
+     * unfilled. */
+    int64_t steps = (mg->opts.chunk / SH_KV_BLOCK + mg->opts.slots) * (int64_t)mg->stages;
+    if (mg->config.bidirectional && mg->opts.kv_tokens == 0 && want > steps) want = steps;
     if (fit > INT32_MAX) fit = INT32_MAX;
     if (fit < 0) fit = 0;
     uint64_t mine = (uint64_t)fit, *all = sh_alloc_array((size_t)mg->size, sizeof(*all));
@@ -679,7 +702,10 @@ static void steps_prepare(sh_model_group *mg)
                               mg->stages);
     mg->plan = sh_step_plan_create(&mg->limits);
     mg->summaries = sh_alloc_array((size_t)mg->tensor, sizeof(*mg->summaries));
-    mg->incoming_cap = sizeof(uint64_t) + (size_t)mg->limits.draws * SH_SUMMARY_BYTES_MAX;
+    size_t vectors = (size_t)mg->limits.slots * (size_t)mg->config.hidden;
+    mg->vectors = sh_alloc_array(mg->rank == 0 ? vectors : 0, sizeof(*mg->vectors));
+    mg->incoming_cap = sizeof(uint64_t) + (size_t)mg->limits.draws * SH_SUMMARY_BYTES_MAX +
+                       vectors * sizeof(*mg->vectors);
     if (mg->rank == 0) mg->incoming = sh_alloc_array((size_t)mg->size, mg->incoming_cap);
     mg->incoming_due = sh_alloc_array((size_t)mg->size, sizeof(*mg->incoming_due));
     mg->reports = sh_alloc_array((size_t)mg->size, SH_RANK_REPORT_BYTES);
@@ -707,6 +733,7 @@ sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
     if (group != NULL) sh_group_set_loading(group, true);
     sh_status status = terms_agree(mg, err);
     mg->context = mg->opts.context > 0 ? mg->opts.context : mg->config.context;
+    if (mg->config.bidirectional) mg->context = whole_context(mg);
     if (mg->rank == 0 && mg->context > mg->config.context)
         SH_LOGW("sequences may have %d tokens, but the model was made for %d: output past that "
                 "point may be garbage",

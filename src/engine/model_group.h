@@ -85,6 +85,9 @@ SH_MUST_CHECK sh_status sh_model_group_begin(sh_model_group *mg, sh_step_plan *p
 SH_MUST_CHECK sh_status sh_model_group_finish(sh_model_group *mg, const sh_step_plan *plan,
                                               sh_pick *picks, sh_err *err);
 
+/* Rank 0: the vectors [sh_step_plan_vectors, hidden] of the step that was finished last. */
+const float *sh_model_group_vectors(const sh_model_group *mg);
+
 /* Rank 0: fetches the whole row of logits [vocab] of a draw of the step that was finished last. The
  * ranks keep it only if the plan marked the draw as `whole`, or if their summaries cannot settle
  * the draw. */

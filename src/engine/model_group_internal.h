@@ -38,6 +38,7 @@ struct sh_model_group {
     size_t incoming_cap;          /* of one rank and step */
     uint64_t *incoming_due;       /* [stages, tensor] the message that brings them */
     const sh_step_plan **begun;   /* [stages] plans in flight, by step; borrowed from the caller */
+    float *vectors;               /* rank 0: [slots, hidden] of the step that was finished last */
     uint64_t incoming_step;       /* summaries have come up to this step */
     bool reports_asked;
     char *reports;         /* [size] as they arrive, packed */

@@ -127,14 +127,22 @@ static sh_status stage_run(sh_model_group *mg, const sh_step_plan *plan, sh_err 
     return status;
 }
 
-/* Bytes of the message with the summaries of a plan's draws, preceded by a hash. Both ends compute
- * it from the plan, so the message needs no length. */
-static size_t summaries_bytes(const sh_step_plan *plan)
+/* Bytes of the vectors that a plan completes, in the message of the rank that makes them: the
+ * first of the last stage. */
+static size_t vectors_bytes(const sh_model_group *mg, const sh_step_plan *plan, int tensor_rank)
+{
+    if (tensor_rank != 0) return 0;
+    return (size_t)sh_step_plan_vectors(plan) * (size_t)mg->config.hidden * sizeof(float);
+}
+
+/* Bytes of the message with the summaries of a plan's draws, preceded by a hash and followed by
+ * vectors. Both ends compute it from the plan, so the message needs no length. */
+static size_t summaries_bytes(const sh_model_group *mg, const sh_step_plan *plan, int tensor_rank)
 {
     size_t bytes = sizeof(uint64_t);
     for (int i = 0; i < plan->draw_count; i++)
         bytes += sh_logits_summary_bytes(&plan->draws[i].draw);
-    return bytes;
+    return bytes + vectors_bytes(mg, plan, tensor_rank);
 }
 
 static sh_status summaries_send(sh_model_group *mg, const sh_step_plan *plan, sh_err *err)
@@ -144,6 +152,8 @@ static sh_status summaries_send(sh_model_group *mg, const sh_step_plan *plan, sh
     sh_put_uint(&mg->outgoing, sh_rank_hash(mg->self, plan->step), 8);
     for (int i = 0; i < plan->draw_count; i++)
         sh_logits_summary_pack(&summaries[i], &plan->draws[i].draw, &mg->outgoing);
+    sh_buf_add(&mg->outgoing, sh_rank_vectors(mg->self, plan->step),
+               vectors_bytes(mg, plan, mg->rank % mg->tensor));
     return send_to(mg, SH_TRAFFIC_SUMMARIES, 0, mg->outgoing.ptr, mg->outgoing.len, err);
 }
 
@@ -182,7 +192,7 @@ static void incoming_expect(sh_model_group *mg, const sh_step_plan *plan)
     for (int t = 0; t < mg->tensor; t++)
         if (first + t != mg->rank)
             mg->incoming_due[incoming_index(mg, plan->step, t)] = sh_coll_expect(
-                mg->group, first + t, incoming_at(mg, plan->step, t), summaries_bytes(plan));
+                mg->group, first + t, incoming_at(mg, plan->step, t), summaries_bytes(mg, plan, t));
 }
 
 /* A pipeline is a ring: rank 0 sends hidden states to the next stage while the last stage sends it
@@ -230,7 +240,7 @@ static sh_status incoming_recv(sh_model_group *mg, uint64_t upto, sh_err *err)
             int64_t start = sh_clock_ns();
             sh_status status = sh_coll_await(mg->group, first + t,
                                              mg->incoming_due[incoming_index(mg, step, t)], err);
-            sh_model_group_counted(mg, SH_TRAFFIC_SUMMARIES, summaries_bytes(plan), start);
+            sh_model_group_counted(mg, SH_TRAFFIC_SUMMARIES, summaries_bytes(mg, plan, t), start);
             if (status != SH_OK) return status;
         }
     }
@@ -299,6 +309,22 @@ static sh_status picks_make(sh_model_group *mg, const sh_step_plan *plan, sh_pic
     return SH_OK;
 }
 
+/* Vectors follow the summaries in the message, or are here. */
+static void vectors_take(sh_model_group *mg, const sh_step_plan *plan)
+{
+    size_t bytes = vectors_bytes(mg, plan, 0);
+    const void *from = sh_rank_vectors(mg->self, plan->step);
+    if (bytes == 0) return;
+    if (mg->stages > 1)
+        from = incoming_at(mg, plan->step, 0) + summaries_bytes(mg, plan, 0) - bytes;
+    memcpy(mg->vectors, from, bytes);
+}
+
+const float *sh_model_group_vectors(const sh_model_group *mg)
+{
+    return mg->vectors;
+}
+
 static sh_status step_finish(sh_model_group *mg, const sh_step_plan *plan, sh_pick *picks,
                              sh_err *err)
 {
@@ -307,6 +333,7 @@ static sh_status step_finish(sh_model_group *mg, const sh_step_plan *plan, sh_pi
         if (status == SH_OK) status = hashes_check(mg, plan, err);
         if (status != SH_OK) return status;
     }
+    vectors_take(mg, plan);
     return picks_make(mg, plan, picks, err);
 }
 

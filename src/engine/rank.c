@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "engine/pooled.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ struct result {
     uint64_t hash;
     float *rows; /* [draws, own vocabulary] copies; NULL with one step in flight */
     sh_logits_summary *summaries;
+    float *vectors; /* [slots, hidden] that were completed; NULL on ranks that make none */
 };
 
 struct sh_rank {
@@ -29,6 +31,7 @@ struct sh_rank {
     int32_t *rows;         /* indices of the step's tokens that are drawn from */
     sh_row_query *queries; /* [draws] */
     sh_logits logits;      /* of the last step, on the device */
+    sh_pooled *pools;      /* NULL: another rank makes the vectors */
     int32_t vocab_len;
     int depth;
     struct result *results; /* step s is in s % depth */
@@ -44,7 +47,10 @@ sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_li
     r->model = model;
     r->peers = peers;
     r->limits = *limits;
-    r->vocab_len = sh_shard_predicts(shard) ? (int32_t)shard->vocab.count : 0;
+    bool last = sh_shard_predicts(shard);
+    int hidden = sh_model_config(model)->hidden;
+    r->vocab_len = last && !sh_model_config(model)->headless ? (int32_t)shard->vocab.count : 0;
+    if (last && shard->tensor_rank == 0) r->pools = sh_pooled_create(limits->slots, hidden);
     r->state = sh_batch_state_create(limits);
     r->spans = sh_alloc_array((size_t)limits->slots, sizeof(*r->spans));
     r->rows = sh_alloc_array(draws, sizeof(*r->rows));
@@ -53,6 +59,9 @@ sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_li
     r->results = sh_alloc_array((size_t)depth, sizeof(*r->results));
     for (int i = 0; i < depth; i++) {
         r->results[i].summaries = sh_alloc_array(draws, sizeof(sh_logits_summary));
+        if (r->pools != NULL)
+            r->results[i].vectors = sh_alloc_array((size_t)limits->slots * (size_t)hidden,
+                                                   sizeof(float));
         if (depth > 1)
             r->results[i].rows = sh_alloc_array(draws * (size_t)r->vocab_len, sizeof(float));
     }
@@ -65,8 +74,10 @@ void sh_rank_free(sh_rank *r)
     for (int i = 0; i < r->depth; i++) {
         free(r->results[i].rows);
         free(r->results[i].summaries);
+        free(r->results[i].vectors);
     }
     sh_batch_state_free(r->state);
+    sh_pooled_free(r->pools);
     free(r->results);
     free(r->spans);
     free(r->rows);
@@ -126,6 +137,22 @@ static void queries_fill(sh_rank *r, const sh_step_plan *plan)
                                        .allowed = sh_batch_state_mask(r->state, &plan->draws[i])};
 }
 
+/* Adds the step's hidden states to the vectors of their sequences. */
+static void vectors_make(sh_rank *r, const sh_step_plan *plan, struct result *result)
+{
+    int hidden = sh_model_config(r->model)->hidden;
+    float *to = result->vectors;
+    for (int i = 0; i < plan->seq_count; i++) {
+        const sh_step_seq *q = &plan->seqs[i];
+        if (q->pool == SH_POOL_NONE) continue;
+        sh_pooled_add(r->pools, sh_model_device(r->model), sh_model_output(r->model), q->pool,
+                      q->slot, r->spans[i].first, q->token_count, q->pos);
+        if (!q->pool_ends) continue;
+        sh_pooled_take(r->pools, q->pool, q->slot, q->pos + q->token_count, to);
+        to += hidden;
+    }
+}
+
 sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
 {
     struct result *result = &r->results[plan->step % (uint64_t)r->depth];
@@ -141,6 +168,7 @@ sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
                   .row_count = plan->draw_count},
         .queries = summarizes ? r->queries : NULL,
         .summaries = result->summaries,
+        .pooled = r->pools != NULL && sh_step_plan_pooled(plan),
         .hash_seed = plan->step,
         .hash = r->peers != NULL ? &result->hash : NULL,
     };
@@ -150,6 +178,7 @@ sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
     if (status != SH_OK) return status;
     result->step = plan->step;
     if (summarizes && r->depth > 1) rows_keep(r, plan, result);
+    if (in.pooled) vectors_make(r, plan, result);
     return SH_OK;
 }
 
@@ -163,6 +192,12 @@ const sh_logits_summary *sh_rank_summaries(const sh_rank *r, uint64_t step)
 {
     const struct result *result = result_of(r, step);
     return result == NULL ? NULL : result->summaries;
+}
+
+const float *sh_rank_vectors(const sh_rank *r, uint64_t step)
+{
+    const struct result *result = result_of(r, step);
+    return result == NULL ? NULL : result->vectors;
 }
 
 bool sh_rank_read_row(const sh_rank *r, uint64_t step, int draw, float *out)

@@ -33,6 +33,10 @@ const sh_logits_summary *sh_rank_summaries(const sh_rank *rank, uint64_t step);
  * no longer kept. */
 SH_MUST_CHECK bool sh_rank_read_row(const sh_rank *rank, uint64_t step, int draw, float *out);
 
+/* The vectors [sh_step_plan_vectors, hidden] that the step completed, on a rank of the last stage
+ * that keeps them: its first. NULL when the step is no longer kept. */
+const float *sh_rank_vectors(const sh_rank *rank, uint64_t step);
+
 /* Hash of the hidden states that the step's logits were computed from: the same on all ranks of the
  * last stage. */
 uint64_t sh_rank_hash(const sh_rank *rank, uint64_t step);

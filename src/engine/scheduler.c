@@ -105,17 +105,34 @@ static void refuse(sh_sched *s, uint64_t owner, const sh_sequence_spec *q, bool 
     s->emit(s->ctx, owner, &event);
 }
 
+/* Whether the model can do what is asked for; a pooled text needs no space for an answer. */
+static bool task_fits(const sh_sched *s, const sh_sequence_spec *q, int kv_tokens, sh_err *err)
+{
+    int most = s->opts.context < kv_tokens ? s->opts.context : kv_tokens;
+    if (!q->pooled && s->opts.headless)
+        sh_err_set(err, SH_ERR_INPUT, "this model makes embeddings; it cannot write text");
+    else if (q->pooled && s->opts.pool == SH_POOL_NONE)
+        sh_err_set(err, SH_ERR_INPUT, "this model has no pooling; --pooling chooses one");
+    else if (q->pooled && q->prompt_count > (size_t)most)
+        sh_err_set(err, SH_ERR_LIMIT, "the text has %zu tokens; at most %d are possible",
+                   q->prompt_count, most);
+    else
+        return true;
+    return false;
+}
+
 static bool fits(const sh_sched *s, const sh_sequence_spec *q, bool *retry, sh_err *err)
 {
     int kv_tokens = sh_blocks_total(s->blocks) * SH_KV_BLOCK;
     /* Free slots do not count against the queue: the next plan can fill them at once. */
     int free_slots = s->opts.limits.slots - s->stats.running;
     *retry = false;
-    if (q->prompt_count >= (size_t)s->opts.context)
+    if (!task_fits(s, q, kv_tokens, err)) return false;
+    if (!q->pooled && q->prompt_count >= (size_t)s->opts.context)
         sh_err_set(err, SH_ERR_LIMIT,
                    "the prompt has %zu tokens; the longest sequence is %d tokens, answer included",
                    q->prompt_count, s->opts.context);
-    else if (q->prompt_count >= (size_t)kv_tokens)
+    else if (!q->pooled && q->prompt_count >= (size_t)kv_tokens)
         sh_err_set(err, SH_ERR_LIMIT, "the prompt has %zu tokens; the KV cache holds %d in all",
                    q->prompt_count, kv_tokens);
     else if (!q->replayed && s->stats.waiting >= s->opts.queue_max + free_slots) {
@@ -182,6 +199,7 @@ void sh_sched_submit(sh_sched *s, uint64_t owner, const sh_sequence_spec *q)
     seq->submitted_ns = sh_clock_ns();
     seq->deadline = wait_ms > 0 ? sh_deadline_in_ms(wait_ms) : SH_DEADLINE_NEVER;
     seq->long_rope = sh_sched_outgrown(s, seq->count);
+    seq->unshared = s->opts.whole || (q->pooled && sh_pool_kind_needs_all(s->opts.pool));
     list_add(&s->waiting, seq);
     s->stats.waiting++;
     bind_or_fail(s, seq);
@@ -219,7 +237,7 @@ static double seconds(int64_t from_ns, int64_t to_ns)
 
 /* The three times add up to the time since submit, also for a request that never started or never
  * got a token: the missing moments count as now. */
-void sh_sched_done(sh_sched *s, sh_sequence *seq, sh_finish finish)
+static void done_with(sh_sched *s, sh_sequence *seq, sh_finish finish, const float *vector)
 {
     int64_t now = sh_clock_ns();
     int64_t started = seq->started_ns == 0 ? now : seq->started_ns;
@@ -233,13 +251,20 @@ void sh_sched_done(sh_sched *s, sh_sequence *seq, sh_finish finish)
                       .drawn_tokens = sh_sequence_answered(seq) - seq->spec.answered,
                       .queue_s = seconds(seq->submitted_ns, started),
                       .prefill_s = seconds(started, first),
-                      .decode_s = seconds(first, now)};
+                      .decode_s = seconds(first, now),
+                      .vector = vector,
+                      .vector_len = vector == NULL ? 0 : s->vector_width};
     if (finish == SH_FINISH_CANCEL)
         s->stats.cancelled++;
     else
         s->stats.finished++;
     s->emit(s->ctx, seq->owner, &event);
     sequence_end(s, seq);
+}
+
+void sh_sched_done(sh_sched *s, sh_sequence *seq, sh_finish finish)
+{
+    done_with(s, seq, finish, NULL);
 }
 
 static void sequence_fail(sh_sched *s, sh_sequence *seq, const sh_err *err, int running)
@@ -470,7 +495,8 @@ static void rope_switch(sh_sched *s, sh_sequence *seq)
     seq->long_rope = true;
 }
 
-static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks)
+/* `vector`: of a sequence whose last tokens these are, if it is pooled; else NULL. */
+static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks, const float *vector)
 {
     sh_sequence *seq = s->slots[q->slot];
     if (seq == NULL || !seq->in_flight) return; /* failed meanwhile, with its group */
@@ -487,10 +513,11 @@ static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks)
     else {
         sh_sequence_computed(seq, s->blocks, q->pos + q->token_count);
         emit_progress(s, seq, seq->computed);
+        if (q->pool_ends) now = ENDED, finish = SH_FINISH_STOP;
     }
     switch (now) {
     case OPEN: rope_switch(s, seq); break;
-    case ENDED: sh_sched_done(s, seq, finish); break;
+    case ENDED: done_with(s, seq, finish, finish == SH_FINISH_CANCEL ? NULL : vector); break;
     case FAILED: sh_sched_fail(s, seq, &err); break;
     }
 }
@@ -504,9 +531,18 @@ void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks
     }
     int draw = 0;
     for (int i = 0; i < step->seq_count; i++) {
-        commit_one(s, &step->seqs[i], picks + draw);
+        bool pooled = step->seqs[i].pool_ends;
+        commit_one(s, &step->seqs[i], picks + draw, pooled ? s->vectors : NULL);
         draw += step->seqs[i].draw_count;
+        if (pooled) s->vectors += s->vector_width;
     }
+    s->vectors = NULL;
+}
+
+void sh_sched_vectors(sh_sched *s, const float *vectors, int width)
+{
+    s->vectors = vectors;
+    s->vector_width = width;
 }
 
 bool sh_sched_busy(const sh_sched *s)

@@ -12,6 +12,7 @@
 #ifndef SH_ENGINE_SCHEDULER_H
 #define SH_ENGINE_SCHEDULER_H
 
+#include "engine/pooled.h"
 #include "engine/sequence.h"
 #include "engine/step_plan.h"
 
@@ -26,6 +27,9 @@ typedef struct {
     int drafts;                  /* tokens to draft ahead; 0: none */
     bool fixed_state;  /* the model has layers with a fixed-size state: wrong drafts are undone
                           by computing again from the last block border */
+    sh_pool_kind pool; /* how pooled requests are pooled; SH_POOL_NONE: they are refused */
+    bool whole;        /* tokens see what follows them: a sequence runs in one step or waits */
+    bool headless;     /* the model has no logits: only pooled requests are possible */
     int rope_original; /* longer sequences use the long RoPE factors; 0: the model has one set */
 } sh_sched_opts;
 
@@ -65,6 +69,10 @@ void sh_sched_fail_all(sh_sched *sched, const sh_err *why);
 
 /* Fills the plan, except for number and fingerprint. False when there is nothing to run now. */
 bool sh_sched_plan(sh_sched *sched, sh_step_plan *step);
+
+/* The vectors that a plan completed, in its order, for the sequences that the next commit ends;
+ * borrowed until then. */
+void sh_sched_vectors(sh_sched *sched, const float *vectors, int width);
 
 /* Takes the results of a plan: a pick for each of its draws, and how long the step took. */
 void sh_sched_commit(sh_sched *sched, const sh_step_plan *step, const sh_pick *picks,

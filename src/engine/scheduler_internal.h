@@ -24,6 +24,8 @@ struct sh_sched {
     int leave_count;
     uint64_t order;
     double token_s; /* running average of the time a prompt token takes; 0: not measured yet */
+    const float *vectors; /* of sequences that the commit under way ends */
+    int vector_width;
     sh_marks marks;
     sh_mask_table *masks;
     bool unbound; /* some that wait may not be bound to their grammars yet */

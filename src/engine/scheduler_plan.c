@@ -86,8 +86,8 @@ static int add_scores(sh_step_plan *step, const sh_sequence *seq, int count)
 static void add_tokens(sh_sched *s, sh_step_plan *step, sh_sequence *seq, int count)
 {
     sh_step_seq *q = &step->seqs[step->seq_count++];
-    bool last = seq->computed + count >= seq->count;
-    int draws = last ? 1 + seq->draft_count : 0;
+    bool last = seq->computed + count >= seq->count, pooled = seq->spec.pooled;
+    int draws = last && !pooled ? 1 + seq->draft_count : 0;
     int scores = add_scores(step, seq, count);
     *q = (sh_step_seq){.slot = seq->slot,
                        .fresh = seq->blocks_sent == 0,
@@ -95,7 +95,10 @@ static void add_tokens(sh_sched *s, sh_step_plan *step, sh_sequence *seq, int co
                        .token_count = count,
                        .draw_count = scores + draws,
                        .block_count = seq->block_count - seq->blocks_sent,
-                       .long_rope = seq->long_rope};
+                       .long_rope = seq->long_rope,
+                       .pool = pooled ? s->opts.pool : SH_POOL_NONE,
+                       .pool_ends = last && pooled,
+                       .second = seq->spec.second};
     for (int i = 0; i < count; i++)
         step->tokens[step->token_count++] = seq->tokens[seq->computed + i];
     while (seq->blocks_sent < seq->block_count)
@@ -106,7 +109,7 @@ static void add_tokens(sh_sched *s, sh_step_plan *step, sh_sequence *seq, int co
 
 static bool decoding(const sh_sequence *seq)
 {
-    return seq->count - seq->computed == 1 + seq->catch_up;
+    return !seq->spec.pooled && seq->count - seq->computed == 1 + seq->catch_up;
 }
 
 /* How many tokens to draft: some while the step is small, and none past the point at which the
@@ -217,12 +220,13 @@ static bool prompts_fit(const sh_sched *s, const sh_step_plan *step,
 }
 
 /* How many tokens of a prompt the step takes: those whose rows are needed only as far as the plan
- * has draws left. */
-static int prompt_part(const sh_step_plan *step, const sh_sequence *seq,
+ * has draws left. 0: it runs in one step, and this one has no space for all of it. */
+static int prompt_part(const sh_sched *s, const sh_step_plan *step, const sh_sequence *seq,
                        const struct prompt_budget *budget)
 {
     int count = seq->count - seq->computed;
-    if (count > budget->tokens) count = budget->tokens;
+    if (count > budget->tokens) count = s->opts.whole ? 0 : budget->tokens;
+    if (seq->spec.pooled) return count;
     int excess = sh_sequence_scores(seq, count) + 1 - (step->limits.draws - step->draw_count);
     return excess > 0 ? count - excess : count;
 }
@@ -232,7 +236,7 @@ static sh_status mask_prompt(sh_sched *s, sh_step_plan *step, sh_sequence *seq,
                              const struct prompt_budget *budget, sh_err *err)
 {
     seq->draft_count = 0;
-    if (prompt_part(step, seq, budget) < seq->count - seq->computed) return SH_OK;
+    if (prompt_part(s, step, seq, budget) < seq->count - seq->computed) return SH_OK;
     return sh_sched_mask(s, step, seq, err);
 }
 
@@ -240,7 +244,7 @@ static sh_status mask_prompt(sh_sched *s, sh_step_plan *step, sh_sequence *seq,
 static void add_prompt(sh_sched *s, sh_step_plan *step, sh_sequence *seq,
                        struct prompt_budget *budget)
 {
-    int count = prompt_part(step, seq, budget);
+    int count = prompt_part(s, step, seq, budget);
     add_tokens(s, step, seq, count);
     budget->tokens -= count;
 }
@@ -252,6 +256,7 @@ static void plan_prompts(sh_sched *s, sh_step_plan *step, struct prompt_budget *
         sh_err err;
         next = seq->next;
         if (seq->in_flight || decoding(seq) || !adjusts_fit(step, seq, 0)) continue;
+        if (prompt_part(s, step, seq, budget) == 0) continue;
         if (mask_prompt(s, step, seq, budget, &err) == SH_OK)
             add_prompt(s, step, seq, budget);
         else
@@ -294,7 +299,7 @@ static void plan_waiting(sh_sched *s, sh_step_plan *step, struct prompt_budget *
         bool wait;
         if (seq == NULL) return;
         order = seq->order + 1;
-        if (!adjusts_fit(step, seq, 0)) return;
+        if (!adjusts_fit(step, seq, 0) || prompt_part(s, step, seq, budget) == 0) return;
         if (!sh_sequence_start(seq, s->blocks, s->stats.running, &wait)) {
             if (wait && ++passed < PASS_OVER_MAX) continue;
             return; /* not enough blocks: a smaller request must not overtake it indefinitely */

@@ -30,7 +30,8 @@ static void *copy(const void *data, size_t count, size_t size)
 
 sh_sequence *sh_sequence_create(const sh_sequence_spec *q, int context)
 {
-    SH_ASSERT(q->prompt_count > (size_t)q->answered && q->prompt_count < (size_t)context);
+    SH_ASSERT(q->prompt_count > (size_t)q->answered);
+    SH_ASSERT(q->prompt_count + !q->pooled <= (size_t)context);
     SH_ASSERT(q->max_tokens > q->answered);
     sh_sequence *seq = sh_alloc(sizeof(*seq));
     seq->spec = *q;
@@ -40,6 +41,7 @@ sh_sequence *sh_sequence_create(const sh_sequence_spec *q, int context)
     seq->scored = q->score_from == 0 ? seq->prompt_count : q->score_from;
     int answer_max = context - seq->prompt_count;
     if (q->max_tokens < answer_max) answer_max = q->max_tokens;
+    if (q->pooled) answer_max = 0;
     seq->count_max = seq->prompt_count + answer_max;
     seq->tokens = copy(q->prompt, q->prompt_count, sizeof(*seq->tokens));
     seq->blocks = sh_alloc_array((size_t)blocks_for(seq->count), sizeof(*seq->blocks));
@@ -81,7 +83,7 @@ static void answer_reserve(sh_sequence *seq)
  * sequence computed the same tokens first; this copy then stays private. */
 static void blocks_key_full(sh_sequence *seq, sh_blocks *blocks)
 {
-    int full = seq->count / SH_KV_BLOCK;
+    int full = seq->unshared ? 0 : seq->count / SH_KV_BLOCK;
     if (full > seq->block_count) full = seq->block_count;
     for (; seq->blocks_keyed < full; seq->blocks_keyed++) {
         seq->key = sh_blocks_key(blocks, seq->key, seq->tokens + seq->blocks_keyed * SH_KV_BLOCK);
@@ -108,8 +110,9 @@ static int first_row(const sh_sequence *seq)
 bool sh_sequence_start(sh_sequence *seq, sh_blocks *blocks, int reserve, bool *wait)
 {
     sh_prefix prefix = sh_blocks_match(blocks, sh_blocks_root(blocks, seq->long_rope), seq->tokens,
-                                       first_row(seq) / SH_KV_BLOCK, seq->blocks);
-    int more = blocks_for(seq->count + 1) - prefix.count;
+                                       seq->unshared ? 0 : first_row(seq) / SH_KV_BLOCK,
+                                       seq->blocks);
+    int more = blocks_for(sh_sequence_room(seq)) - prefix.count;
     *wait = prefix.promised;
     if (prefix.promised || more + reserve > sh_blocks_available(blocks)) {
         sh_blocks_release(blocks, seq->blocks, prefix.count);
@@ -119,7 +122,7 @@ bool sh_sequence_start(sh_sequence *seq, sh_blocks *blocks, int reserve, bool *w
     seq->block_count = seq->blocks_keyed = seq->blocks_ready = prefix.count;
     seq->key = prefix.key;
     seq->computed = prefix.count * SH_KV_BLOCK;
-    bool grown = sh_sequence_grow(seq, blocks, seq->count + 1);
+    bool grown = sh_sequence_grow(seq, blocks, sh_sequence_room(seq));
     SH_ASSERT(grown);
     blocks_key_full(seq, blocks);
     if (seq->cached_tokens < 0)

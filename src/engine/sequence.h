@@ -63,6 +63,7 @@ struct sh_sequence {
     bool in_flight;
     bool cancelled;
     bool reserved;  /* `tokens` and `blocks` are large enough for the longest answer */
+    bool unshared;  /* its blocks are no good for others, nor theirs for it */
     bool long_rope; /* it is longer than the context that the short RoPE factors were made for */
 
     int32_t *blocks;
@@ -103,10 +104,16 @@ static inline bool sh_sequence_unbound(const sh_sequence *seq)
  * is scored with. */
 int sh_sequence_scores(const sh_sequence *seq, int count);
 
+/* Tokens that need KV blocks before the next step: the known ones, and the one that it draws. */
+static inline int sh_sequence_room(const sh_sequence *seq)
+{
+    return seq->count + (seq->spec.pooled ? 0 : 1);
+}
+
 /* Whether the token ends the answer. */
 bool sh_sequence_stops(const sh_sequence *seq, int32_t token);
 
-/* Reuses what the prefix cache has, takes blocks for all known tokens and one more, and promises
+/* Reuses what the prefix cache has, takes blocks for sh_sequence_room() tokens, and promises
  * those that will be full. `reserve` blocks must stay available. False, with nothing taken, when
  * there are not enough blocks or (*wait is set) when another sequence is computing the next block
  * of the prefix. */

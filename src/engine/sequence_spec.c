@@ -84,6 +84,11 @@ sh_status sh_sequence_spec_check(const sh_sequence_spec *q, int vocab, sh_err *e
     if (q->answered < 0 || (size_t)q->answered >= q->prompt_count)
         return sh_err_set(err, SH_ERR_INPUT, "%d of %zu tokens are said to be the answer so far",
                           q->answered, q->prompt_count);
+    if (q->pooled && q->answered > 0)
+        return sh_err_set(err, SH_ERR_INPUT, "a text for a vector cannot end in the answer so far");
+    if (q->second < 0 || (size_t)q->second > q->prompt_count)
+        return sh_err_set(err, SH_ERR_INPUT, "a text of %zu tokens has its second part at %d",
+                          q->prompt_count, q->second);
     if (q->timeout_ms < 0) return sh_err_set(err, SH_ERR_INPUT, "'timeout' is negative");
     sh_status status = numbers_check(q, err);
     if (status == SH_OK) status = score_check(q, err);

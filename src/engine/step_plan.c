@@ -56,6 +56,20 @@ void sh_step_plan_clear(sh_step_plan *s)
     s->kind = SH_STEP_RUN;
 }
 
+bool sh_step_plan_pooled(const sh_step_plan *s)
+{
+    for (int i = 0; i < s->seq_count; i++)
+        if (s->seqs[i].pool != SH_POOL_NONE) return true;
+    return false;
+}
+
+int sh_step_plan_vectors(const sh_step_plan *s)
+{
+    int count = 0;
+    for (int i = 0; i < s->seq_count; i++) count += s->seqs[i].pool_ends;
+    return count;
+}
+
 static void put_int(sh_buf *out, int64_t value)
 {
     sh_put_uint(out, (uint64_t)value, 4);
@@ -84,7 +98,11 @@ static void put_seq(sh_buf *out, const sh_step_seq *q)
     put_int(out, q->token_count);
     put_int(out, q->draw_count);
     put_int(out, q->block_count);
-    sh_put_uint(out, (uint64_t)q->fresh | (uint64_t)q->long_rope << 1, 1);
+    put_int(out, q->second);
+    sh_put_uint(out,
+                (uint64_t)q->fresh | (uint64_t)q->long_rope << 1 | (uint64_t)q->pool_ends << 2 |
+                    (uint64_t)q->pool << 3,
+                1);
 }
 
 static void put_masks(sh_buf *out, const sh_step_plan *s)
@@ -155,10 +173,15 @@ static void get_seq(sh_reader *r, const sh_step_plan *s, sh_step_seq *q)
     q->token_count = get_bounded(r, s->token_count);
     q->draw_count = get_bounded(r, q->token_count);
     q->block_count = get_bounded(r, s->block_count);
-    unsigned flags = (unsigned)sh_get_uint(r, 1);
-    if (flags > 3) r->failed = true;
+    q->second = get_bounded(r, (int64_t)s->limits.seq_blocks * SH_KV_BLOCK);
+    unsigned flags = (unsigned)sh_get_uint(r, 1), pool = flags >> 3;
     q->fresh = flags & 1;
     q->long_rope = (flags & 2) != 0;
+    q->pool_ends = (flags & 4) != 0;
+    /* A sequence is pooled or drawn from, not both. */
+    bool fits = pool == SH_POOL_NONE ? !q->pool_ends : pool < SH_POOLS && q->draw_count == 0;
+    if (!fits || (pool != SH_POOL_NONE && q->token_count == 0)) r->failed = true;
+    q->pool = r->failed ? SH_POOL_NONE : (sh_pool_kind)pool;
 }
 
 /* The counts of the sequences must add up to those of the plan; other kinds have no sequences, and

@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "engine/sampler.h"
 #include "kernels/device.h"
+#include "model/pooling.h"
 
 #include <stdint.h>
 
@@ -46,6 +47,9 @@ typedef struct {
     int draw_count;  /* rows of logits, for the last tokens of the sequence */
     int block_count; /* blocks added to the slot */
     bool long_rope; /* this sequence uses the long factors of its RoPE, if the model has two sets */
+    sh_pool_kind pool; /* its hidden states become one vector */
+    bool pool_ends;    /* these are its last tokens: the vector is complete */
+    int second;        /* tokens from this position on are of the second type; 0: none is */
 } sh_step_seq;
 
 typedef struct {
@@ -81,6 +85,10 @@ typedef struct {
 sh_step_plan *sh_step_plan_create(const sh_step_limits *limits);
 void sh_step_plan_free(sh_step_plan *step);
 void sh_step_plan_clear(sh_step_plan *step); /* empty, same step number */
+
+/* Whether any of its sequences is pooled, and how many vectors it completes. */
+bool sh_step_plan_pooled(const sh_step_plan *step);
+int sh_step_plan_vectors(const sh_step_plan *step);
 
 void sh_step_plan_pack(const sh_step_plan *step, sh_buf *out);
 /* Checks every count against the limits; tokens, blocks and masks too. */

@@ -17,8 +17,8 @@
  * Promises of every device:
  *  - Batch invariance: each output element is summed in one fixed order, so a token's result has
  *    the same bits alone, in any batch, and wherever its prompt was cut into chunks.
- *  - embed, add, rmsnorm and route are portable: the same bits on every CPU level and architecture,
- *    because all ranks of a group must agree on them.
+ *  - embed, add, add_positions, norms and route are portable: the same bits on every CPU level and
+ * architecture, because all ranks of a group must agree on them.
  *  - No op allocates: `reserve` plans the scratch when the model is loaded.
  *
  * Threads: one owner calls the ops of a device, one at a time; an op spreads its work over the
@@ -108,6 +108,7 @@ typedef struct {
 
 typedef enum {
     SH_ACT_SILU,       /* silu(gate) * up */
+    SH_ACT_GELU,       /* gelu(gate) * up, with the exact gelu */
     SH_ACT_GELU_TANH,  /* gelu_tanh(gate) * up */
     SH_ACT_SWIGLU_OAI, /* gate capped at 7, up in -7..7: gate*sigmoid(1.702*gate) * (up+1) */
 } sh_act;
@@ -195,6 +196,7 @@ typedef struct {
     int first; /* index of its first token in the batch */
     int count;
     int pos;               /* position of that first token in the sequence */
+    int second;            /* tokens from this position on are of the second type; 0: none is */
     bool long_rope;        /* uses the second of two ropes: see rope_table */
     const int32_t *blocks; /* the sequence's KV blocks in order */
 } sh_span;
@@ -217,6 +219,7 @@ typedef struct {
     const int32_t *kv_of; /* [heads], host memory, ascending */
     float scale;
     int window;         /* a token sees itself and the window-1 before it; 0: all before it */
+    bool both;          /* and as many after it; a span is then a whole sequence */
     const float *sinks; /* [heads] an extra logit in each softmax, or NULL */
 } sh_attention;
 
@@ -286,6 +289,10 @@ typedef struct {
     /* y[t] = scale * row id(t) of w, whose row 0 is token row_first; other tokens give zeros. */
     void (*embed)(sh_device *dev, const sh_device_batch *b, const sh_matrix *w, int64_t row_first,
                   float scale, sh_tensor y);
+    /* x[t] += positions[position(t) + offset] + types[type(t)]: rows of `cols` numbers, f32 in
+     * device memory; either may be NULL. With one type, all tokens are of the first. */
+    void (*add_positions)(sh_device *dev, const sh_device_batch *b, sh_tensor x, int64_t cols,
+                          const float *positions, int offset, const float *types, int type_count);
     void (*add)(sh_device *dev, sh_tensor x, sh_tensor y, int rows, int64_t cols); /* x += y */
     void (*zero)(sh_device *dev, sh_tensor x, int rows, int64_t cols);
     /* y[i] = x[row(i)] for the rows of the batch that want logits. */
@@ -302,6 +309,10 @@ typedef struct {
      * x. */
     void (*rmsnorm)(sh_device *dev, sh_tensor y, sh_tensor x, const float *w, int rows, int heads,
                     int64_t dim, float eps);
+    /* y = (x - mean) / sqrt(variance + eps) * w + bias for each row; bias may be NULL, y may be x.
+     */
+    void (*layernorm)(sh_device *dev, sh_tensor y, sh_tensor x, const float *w, const float *bias,
+                      int rows, int64_t dim, float eps);
 
     /* All products share the input x [tokens, cols]; made in one pass over it. */
     void (*matmul)(sh_device *dev, const sh_product *products, int count, sh_tensor x, int tokens);
@@ -309,8 +320,9 @@ typedef struct {
     void (*matmul_heads)(sh_device *dev, const sh_matrix *w, sh_tensor x, int64_t x_head_stride,
                          sh_tensor y, int64_t y_head_stride, int tokens);
 
+    /* y may be gate. Without data in `up`, it counts as ones. */
     void (*act)(sh_device *dev, sh_act act, sh_tensor y, sh_tensor gate, sh_tensor up, int tokens,
-                int64_t cols); /* y may be gate */
+                int64_t cols);
 
     /* Chooses router->topk experts for each token: ids (int32) and weights (f32), [tokens, topk] in
      * device memory. */
@@ -332,8 +344,8 @@ typedef struct {
     /* k [tokens, heads * k_dim], v [tokens, heads * v_dim]; v is unused with v_in_k. */
     void (*kv_write)(sh_device *dev, const sh_device_batch *b, const sh_kv *kv, sh_tensor k,
                      sh_tensor v);
-    /* out[t, h] = softmax(scale * q[t, h] . K) V over the sequence's blocks up to the token itself.
-     */
+    /* out[t, h] = softmax(scale * q[t, h] . K) V over the sequence's blocks up to the token itself,
+     * or what else the token sees. */
     void (*attend)(sh_device *dev, const sh_device_batch *b, const sh_attention *attn,
                    const sh_kv *kv, sh_tensor q, sh_tensor out);
 

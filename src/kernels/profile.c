@@ -16,7 +16,7 @@ typedef enum {
     OP_ATTEND,
     OP_KV_WRITE,
     OP_SHORT_CONV,
-    OP_RMSNORM,
+    OP_NORM,
     OP_ROPE,
     OP_ACT,
     OP_EMBED,
@@ -26,8 +26,8 @@ typedef enum {
 } op_kind;
 
 static const char *const NAMES[OP_COUNT] = {
-    "matmul",  "matmul_heads", "experts", "route", "attend", "kv_write", "short_conv",
-    "rmsnorm", "rope",         "act",     "embed", "scan",   "move",
+    "matmul", "matmul_heads", "experts", "route", "attend", "kv_write", "short_conv",
+    "norm",   "rope",         "act",     "embed", "scan",   "move",
 };
 
 struct sh_profile {
@@ -65,6 +65,13 @@ static void timed_embed(sh_device *dev, const sh_device_batch *b, const sh_matri
     TIMED(OP_EMBED, 0, embed(dev, b, w, row_first, scale, y));
 }
 
+static void timed_add_positions(sh_device *dev, const sh_device_batch *b, sh_tensor x, int64_t cols,
+                                const float *positions, int offset, const float *types,
+                                int type_count)
+{
+    TIMED(OP_EMBED, 0, add_positions(dev, b, x, cols, positions, offset, types, type_count));
+}
+
 static void timed_add(sh_device *dev, sh_tensor x, sh_tensor y, int rows, int64_t cols)
 {
     TIMED(OP_MOVE, 0, add(dev, x, y, rows, cols));
@@ -96,7 +103,13 @@ static void timed_scale_by_position(sh_device *dev, const sh_device_batch *b, sh
 static void timed_rmsnorm(sh_device *dev, sh_tensor y, sh_tensor x, const float *w, int rows,
                           int heads, int64_t dim, float eps)
 {
-    TIMED(OP_RMSNORM, 0, rmsnorm(dev, y, x, w, rows, heads, dim, eps));
+    TIMED(OP_NORM, 0, rmsnorm(dev, y, x, w, rows, heads, dim, eps));
+}
+
+static void timed_layernorm(sh_device *dev, sh_tensor y, sh_tensor x, const float *w,
+                            const float *bias, int rows, int64_t dim, float eps)
+{
+    TIMED(OP_NORM, 0, layernorm(dev, y, x, w, bias, rows, dim, eps));
 }
 
 static void timed_matmul(sh_device *dev, const sh_product *products, int n, sh_tensor x, int tokens)
@@ -179,12 +192,14 @@ sh_profile *sh_profile_start(sh_device *dev)
     p->dev = dev;
     p->ops = *dev->ops;
     p->ops.embed = timed_embed;
+    p->ops.add_positions = timed_add_positions;
     p->ops.add = timed_add;
     p->ops.scale_by_position = timed_scale_by_position;
     p->ops.copy_rows = timed_copy_rows;
     p->ops.zero = timed_zero;
     p->ops.copy_heads = timed_copy_heads;
     p->ops.rmsnorm = timed_rmsnorm;
+    p->ops.layernorm = timed_layernorm;
     p->ops.matmul = timed_matmul;
     p->ops.matmul_heads = timed_matmul_heads;
     p->ops.act = timed_act;

@@ -9,6 +9,7 @@
 static void apply_rope(const sh_pass *p, int index, sh_tensor x, int heads, int64_t head_stride)
 {
     int which = sh_model_layer(p->m, index)->rope;
+    if (p->m->config->rope_count == 0) return;
     p->ops->rope(p->dev, p->m->rope[which], p->m->buf.rope[which], x, p->tokens, heads,
                  head_stride);
 }
@@ -30,6 +31,7 @@ static void attend(const sh_pass *p, int index, sh_tensor q, sh_tensor out)
                               .kv_of = m->kv_of,
                               .scale = m->config->attention_scale,
                               .window = sh_model_layer(p->m, index)->window,
+                              .both = m->config->bidirectional,
                               .sinks = m->weights->layers[index].sinks};
     p->ops->attend(p->dev, p->batch, &attention, &m->state[index].kv, q, out);
 }
@@ -66,7 +68,7 @@ void sh_pass_attention(const sh_pass *p, int index)
     sh_product qkv[3] = {{.w = &layer->q.w, .bias = layer->q.bias, .y = b->q},
                          {.w = &layer->k.w, .bias = layer->k.bias, .y = b->k},
                          {.w = &layer->v.w, .bias = layer->v.bias, .y = b->v}};
-    p->ops->matmul(p->dev, qkv, 3, b->xn, p->tokens);
+    p->ops->matmul(p->dev, qkv, 3, p->in, p->tokens);
     norm_heads(p, b->q, layer->q_norm, heads);
     norm_heads(p, b->k, layer->k_norm, kv_heads);
     apply_rope(p, index, b->q, heads, c->head_dim);
@@ -86,11 +88,11 @@ static void mla_queries(const sh_pass *p, const sh_layer *layer)
     sh_product q = {.w = &layer->q.w, .bias = layer->q.bias, .y = b->q};
     sh_product q_a = {.w = &layer->q_a.w, .bias = layer->q_a.bias, .y = b->q_a};
     if (rank > 0) {
-        p->ops->matmul(p->dev, &q_a, 1, b->xn, p->tokens);
+        p->ops->matmul(p->dev, &q_a, 1, p->in, p->tokens);
         p->ops->rmsnorm(p->dev, b->q_a, b->q_a, layer->q_a_norm, p->tokens, 1, rank,
                         m->config->norm_eps);
     }
-    p->ops->matmul(p->dev, &q, 1, rank > 0 ? b->q_a : b->xn, p->tokens);
+    p->ops->matmul(p->dev, &q, 1, rank > 0 ? b->q_a : p->in, p->tokens);
 }
 
 /* The latent of each token, normed, followed by the rotated part of the key, which all heads share.
@@ -101,7 +103,7 @@ static void mla_latent(const sh_pass *p, int index, const sh_layer *layer)
     const sh_mla_config *mla = &m->config->mla;
     sh_tensor latent = m->buf.k;
     sh_product kv_a = {.w = &layer->kv_a.w, .bias = layer->kv_a.bias, .y = latent};
-    p->ops->matmul(p->dev, &kv_a, 1, m->buf.xn, p->tokens);
+    p->ops->matmul(p->dev, &kv_a, 1, p->in, p->tokens);
     p->ops->rmsnorm(p->dev, latent, latent, layer->kv_a_norm, p->tokens, 1, mla->kv_rank,
                     m->config->norm_eps);
     apply_rope(p, index, sh_tensor_from(latent, mla->kv_rank), 1, mla->rope_dim);

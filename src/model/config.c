@@ -140,14 +140,37 @@ sh_status sh_read_layer_windows(const sh_config_reader *in, int window, int ever
     return SH_OK;
 }
 
+/* Some files have GPT-2's names for these keys. */
+static const char *key_of(const sh_config_reader *in, const char *key)
+{
+    static const struct {
+        const char *key, *old;
+    } names[] = {
+        {"hidden_size", "n_embd"},
+        {"num_hidden_layers", "n_layer"},
+        {"num_attention_heads", "n_head"},
+        {"intermediate_size", "n_inner"},
+        {"max_position_embeddings", "n_positions"},
+        {"layer_norm_eps", "layer_norm_epsilon"},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(names); i++)
+        if (strcmp(key, names[i].key) == 0 && sh_read_item(in, key) == NULL &&
+            sh_read_item(in, names[i].old) != NULL)
+            return names[i].old;
+    return key;
+}
+
 static sh_status read_shape(const sh_config_reader *in, sh_config *c)
 {
+    const char *hidden = key_of(in, "hidden_size"), *layers = key_of(in, "num_hidden_layers");
+    const char *heads = key_of(in, "num_attention_heads"), *ffn = key_of(in, "intermediate_size");
+    const char *context = key_of(in, "max_position_embeddings");
+    const char *eps = key_of(in, c->family->norm_eps);
     sh_status status;
-    if ((status = sh_read_int_must(in, "hidden_size", 2, SH_CONFIG_WIDTH_MAX, &c->hidden)) != 0 ||
-        (status = sh_read_int_must(in, "num_hidden_layers", 1, LAYERS_MAX, &c->layers)) != 0 ||
+    if ((status = sh_read_int_must(in, hidden, 2, SH_CONFIG_WIDTH_MAX, &c->hidden)) != 0 ||
+        (status = sh_read_int_must(in, layers, 1, LAYERS_MAX, &c->layers)) != 0 ||
         (status = sh_read_int_must(in, "vocab_size", 1, VOCAB_MAX, &c->vocab)) != 0 ||
-        (status = sh_read_int_must(in, "num_attention_heads", 1, SH_CONFIG_COUNT_MAX, &c->heads)) !=
-            0)
+        (status = sh_read_int_must(in, heads, 1, SH_CONFIG_COUNT_MAX, &c->heads)) != 0)
         return status;
     /* Defaults for keys that the file may leave out. */
     c->kv_heads = c->heads;
@@ -156,10 +179,10 @@ static sh_status read_shape(const sh_config_reader *in, sh_config *c)
     if ((status = sh_read_int(in, "num_key_value_heads", 1, SH_CONFIG_COUNT_MAX, &c->kv_heads)) !=
             0 ||
         (status = sh_read_int(in, "head_dim", 2, HEAD_DIM_MAX, &c->head_dim)) != 0 ||
-        (status = sh_read_int(in, "intermediate_size", 1, SH_CONFIG_WIDTH_MAX, &c->ffn)) != 0 ||
-        (status = sh_read_int(in, "max_position_embeddings", 1, 1 << 30, &c->context)) != 0 ||
-        (status = sh_read_must(in, c->family->norm_eps)) != 0 ||
-        (status = sh_read_float(in, c->family->norm_eps, 0, 1, &c->norm_eps)) != 0)
+        (status = sh_read_int(in, ffn, 1, SH_CONFIG_WIDTH_MAX, &c->ffn)) != 0 ||
+        (status = sh_read_int(in, context, 1, 1 << 30, &c->context)) != 0 ||
+        (status = sh_read_must(in, eps)) != 0 ||
+        (status = sh_read_float(in, eps, 0, 1, &c->norm_eps)) != 0)
         return status;
     if (c->heads % c->kv_heads != 0)
         return sh_err_set(in->err, SH_ERR_INPUT,
@@ -167,6 +190,19 @@ static sh_status read_shape(const sh_config_reader *in, sh_config *c)
                           "'num_key_value_heads' %d",
                           in->where, c->heads, c->kv_heads);
     return SH_OK;
+}
+
+/* Embedding models that were made from a decoder: some let a token attend to later ones, and most
+ * come without the head. */
+static sh_status read_embedder(const sh_config_reader *in, sh_config *c)
+{
+    bool causal = true;
+    const cJSON *name = cJSON_GetArrayItem(sh_read_item(in, "architectures"), 0);
+    sh_status status = sh_read_bool(in, "is_causal", &causal);
+    c->bidirectional = !causal;
+    c->headless = !causal || (cJSON_IsString(name) &&
+                              sh_str_ends(sh_str_of(name->valuestring), SH_STR("Model")));
+    return status;
 }
 
 /* What depends on the shape is derived here (v_dim, the scale of attention); families that differ
@@ -189,7 +225,11 @@ static sh_status read_common(const sh_config_reader *in, sh_config *c)
         if ((status = sh_read_bool(in, "tie_word_embeddings", &tied)) != SH_OK) return status;
         c->tied = tied ? SH_TIED_YES : SH_TIED_NO;
     }
-    return sh_read_only(in, "hidden_act", "silu");
+    c->ffn_gate = c->first_norm = true;
+    c->bidirectional = c->headless = c->family->encoder;
+    if (c->family->encoder) return SH_OK;
+    if ((status = sh_read_only(in, "hidden_act", "silu")) != SH_OK) return status;
+    return read_embedder(in, c);
 }
 
 /* Invariants that later code relies on, whichever family filled the struct in. */
@@ -202,6 +242,10 @@ static sh_status check(const sh_config_reader *in, const sh_config *c)
     if ((int64_t)c->heads * c->head_dim > SH_CONFIG_WIDTH_MAX * 4)
         return sh_err_set(in->err, SH_ERR_INPUT, "%s: %d heads of dimension %d are not plausible",
                           in->where, c->heads, c->head_dim);
+    if (c->bidirectional && (c->mla.kv_rank > 0 || sh_config_has_fixed_state(c)))
+        return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
+                          "%s: attention to later tokens is not supported in this family",
+                          in->where);
     for (int i = 0; i < c->rope_count; i++)
         if (c->rope[i].dim > c->head_dim)
             return sh_err_set(in->err, SH_ERR_INPUT,
@@ -230,7 +274,9 @@ static sh_status read_model(const sh_config_reader *in, sh_config *config)
     if (status == SH_OK) status = read_common(in, config);
     if (status == SH_OK && config->family->configure != NULL)
         status = config->family->configure(in, config);
-    if (status == SH_OK && config->rope_count == 0) status = sh_read_rope(in, config);
+    if (status == SH_OK && config->rope_count == 0 && config->positions == 0)
+        status = sh_read_rope(in, config);
+    if (config->headless) config->tied = SH_TIED_NO;
     if (status == SH_OK) status = check(in, config);
     return status;
 }
@@ -277,6 +323,24 @@ sh_status sh_config_parse(sh_str text, const char *where, sh_config *out, sh_err
     return status;
 }
 
+/* sentence-transformers may allow fewer tokens than the model has positions. */
+static sh_status read_longest(const char *dir, sh_config *config, sh_err *err)
+{
+    cJSON *json = NULL;
+    char *path = sh_path_join(dir, "sentence_bert_config.json");
+    int64_t longest = config->context;
+    sh_status status = SH_OK;
+    if (config->headless && sh_file_exists(path)) {
+        status = sh_json_load(path, CONFIG_LEN_MAX, &json, err);
+        if (status == SH_OK)
+            status = sh_json_int(json, "max_seq_length", path, 1, 1 << 30, &longest, err);
+        if (status == SH_OK && longest < config->context) config->context = (int)longest;
+    }
+    cJSON_Delete(json);
+    free(path);
+    return status;
+}
+
 sh_status sh_config_load(const char *dir, sh_config *out, sh_err *err)
 {
     sh_buf text = {0};
@@ -284,6 +348,7 @@ sh_status sh_config_load(const char *dir, sh_config *out, sh_err *err)
     char *path = sh_path_join(dir, "config.json");
     sh_status status = sh_file_read(path, CONFIG_LEN_MAX, &text, err);
     if (status == SH_OK) status = sh_config_parse(sh_buf_str(&text), path, &config, err);
+    if (status == SH_OK) status = read_longest(dir, &config, err);
     sh_buf_reset(&text);
     free(path);
     if (status == SH_OK)

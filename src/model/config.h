@@ -123,6 +123,18 @@ typedef struct {
     bool sinks;         /* an extra logit for each head */
     bool sandwich;      /* norms after attention and feed-forward too (gemma) */
     bool norm_plus_one; /* norms multiply by 1 + w */
+    bool layer_norm;    /* norms subtract the mean first (LayerNorm) */
+    bool norm_bias;     /* and add a bias at the end */
+    bool post_norm;     /* norms come after each sum, not before each block (BERT) */
+    bool embed_norm;    /* the embedding has a norm of its own */
+    bool first_norm;    /* the first layer has a norm before attention, too */
+    bool ffn_gate;      /* the feed-forward multiplies by a second projection */
+    bool ffn_bias;
+    int positions;       /* rows of the table of positions that are added; 0: none */
+    int position_offset; /* the row of position 0 */
+    int types;           /* rows of the table of token types that are added; 0: none */
+    bool bidirectional;  /* tokens see those after them: whole sequences run in one step */
+    bool headless;       /* hidden states are all that the files can compute: no logits */
     float embed_scale;
     float attention_scale;
     float query_beta; /* queries are scaled by 1 + beta*ln(1 + floor(pos/original_context)) */

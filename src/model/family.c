@@ -8,12 +8,21 @@
 #include <string.h>
 
 static const sh_tensor_names NAMES = {
+    .stem = "model.",
+    .embed = "embed_tokens",
+    .layers = "layers.",
+    .attention = "self_attn.",
+    .qkv = "self_attn.qkv_proj",
+    .q = "self_attn.q_proj",
+    .k = "self_attn.k_proj",
+    .v = "self_attn.v_proj",
     .mixer_norm = "input_layernorm.weight",
     .ffn_norm = "post_attention_layernorm.weight",
     .q_norm = "self_attn.q_norm.weight",
     .k_norm = "self_attn.k_norm.weight",
     .attn_out = "self_attn.o_proj",
     .ffn = "mlp",
+    .gate_up = "gate_up_proj",
     .gate = "gate_proj",
     .up = "up_proj",
     .down = "down_proj",
@@ -21,20 +30,92 @@ static const sh_tensor_names NAMES = {
 };
 
 static const sh_tensor_names LFM2_NAMES = {
+    .stem = "model.",
+    .embed = "embed_tokens",
+    .layers = "layers.",
+    .attention = "self_attn.",
+    .qkv = "self_attn.qkv_proj",
+    .q = "self_attn.q_proj",
+    .k = "self_attn.k_proj",
+    .v = "self_attn.v_proj",
     .mixer_norm = "operator_norm.weight",
     .ffn_norm = "ffn_norm.weight",
     .q_norm = "self_attn.q_layernorm.weight",
     .k_norm = "self_attn.k_layernorm.weight",
     .attn_out = "self_attn.out_proj",
     .ffn = "feed_forward",
+    .gate_up = "gate_up_proj",
     .gate = "w1",
     .up = "w3",
     .down = "w2",
     .last_norm = "embedding_norm.weight",
 };
 
+/* bert, roberta and its descendants. */
+static const sh_tensor_names BERT_NAMES = {
+    .stem = "",
+    .embed = "embeddings.word_embeddings",
+    .embed_norm = "embeddings.LayerNorm.weight",
+    .positions = "embeddings.position_embeddings",
+    .types = "embeddings.token_type_embeddings",
+    .layers = "encoder.layer.",
+    .attention = "attention.",
+    .qkv = "attention.self.qkv",
+    .q = "attention.self.query",
+    .k = "attention.self.key",
+    .v = "attention.self.value",
+    .mixer_norm = "attention.output.LayerNorm.weight",
+    .ffn_norm = "output.LayerNorm.weight",
+    .attn_out = "attention.output.dense",
+    .gate = "intermediate.dense",
+    .down = "output.dense",
+};
+
+static const sh_tensor_names NOMIC_NAMES = {
+    .stem = "",
+    .embed = "embeddings.word_embeddings",
+    .embed_norm = "emb_ln.weight",
+    .types = "embeddings.token_type_embeddings",
+    .layers = "encoder.layers.",
+    .attention = "attn.",
+    .qkv = "attn.Wqkv",
+    .q = "attn.q_proj",
+    .k = "attn.k_proj",
+    .v = "attn.v_proj",
+    .mixer_norm = "norm1.weight",
+    .ffn_norm = "norm2.weight",
+    .attn_out = "attn.out_proj",
+    .ffn = "mlp",
+    .gate_up = "fc1",
+    .gate = "fc12",
+    .up = "fc11",
+    .down = "fc2",
+};
+
+static const sh_tensor_names MODERNBERT_NAMES = {
+    .stem = "",
+    .embed = "embeddings.tok_embeddings",
+    .embed_norm = "embeddings.norm.weight",
+    .layers = "layers.",
+    .attention = "attn.",
+    .qkv = "attn.Wqkv",
+    .q = "attn.q_proj",
+    .k = "attn.k_proj",
+    .v = "attn.v_proj",
+    .mixer_norm = "attn_norm.weight",
+    .ffn_norm = "mlp_norm.weight",
+    .attn_out = "attn.Wo",
+    .ffn = "mlp",
+    .gate_up = "Wi",
+    .gate = "gate_proj",
+    .up = "up_proj",
+    .down = "Wo",
+    .last_norm = "final_norm.weight",
+};
+
 /* What nearly all families share. */
 #define COMMON .names = &NAMES, .norm_eps = "rms_norm_eps"
+#define BERT .names = &BERT_NAMES, .norm_eps = "layer_norm_eps", .encoder = true, .qkv_bias = true
 
 static const sh_family FAMILIES[] = {
     {COMMON, .model_type = "llama", .configure = sh_family_llama},
@@ -63,6 +144,20 @@ static const sh_family FAMILIES[] = {
      .model_type = "lfm2",
      .qk_norm = true,
      .configure = sh_family_lfm2},
+    {BERT, .model_type = "bert", .configure = sh_family_bert},
+    {BERT, .model_type = "roberta", .configure = sh_family_roberta},
+    {BERT, .model_type = "xlm-roberta", .configure = sh_family_roberta},
+    {BERT, .model_type = "camembert", .configure = sh_family_roberta},
+    {.names = &NOMIC_NAMES,
+     .norm_eps = "layer_norm_eps",
+     .encoder = true,
+     .model_type = "nomic_bert",
+     .configure = sh_family_nomic_bert},
+    {.names = &MODERNBERT_NAMES,
+     .norm_eps = "norm_eps",
+     .encoder = true,
+     .model_type = "modernbert",
+     .configure = sh_family_modernbert},
 };
 
 static const char *const WRAPPERS[] = {"kimi_k25"};

@@ -11,15 +11,28 @@
 
 #include "model/config_read.h"
 
-/* What the files call the parts of a layer that every family has. */
+/* What the files call the parts that every family has. Norms are named with their ".weight"; NULL:
+ * there is none. */
 typedef struct {
+    const char *stem; /* before all of these, as synthetic models have it */
+    const char *embed;
+    const char *embed_norm;
+    const char *positions;
+    const char *types;
+    const char *layers;    /* before the number of a layer */
+    const char *attention; /* of a layer: the module of what follows */
+    const char *qkv;       /* the next three in one */
+    const char *q;
+    const char *k;
+    const char *v;
     const char *mixer_norm; /* the norm before attention, or what a layer has in its place */
     const char *ffn_norm; /* before the feed-forward; after the mixer where there are four norms */
     const char *q_norm;
     const char *k_norm;
     const char *attn_out;
-    const char *ffn; /* the module of the next three */
-    const char *gate;
+    const char *ffn;     /* the module of what follows; NULL: the layer itself */
+    const char *gate_up; /* the next two in one */
+    const char *gate;    /* what the activation is applied to */
     const char *up;
     const char *down;
     const char *last_norm; /* of the model, before the head */
@@ -29,6 +42,7 @@ typedef struct sh_family {
     const char *model_type;
     const sh_tensor_names *names;
     const char *norm_eps; /* its key in config.json */
+    bool encoder;         /* made for embeddings: reads the whole text before it says anything */
     bool qkv_bias;
     bool qk_norm;
     const char *moe_path; /* module of a layer that holds router and experts */
@@ -58,6 +72,10 @@ sh_status sh_family_deepseek_v3(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_phi3(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_gemma3(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_gpt_oss(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_bert(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_roberta(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_nomic_bert(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_modernbert(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_lfm2(const sh_config_reader *in, sh_config *config);
 
 #endif

@@ -80,15 +80,17 @@ static sh_status read_gemma_rope(const sh_config_reader *in, sh_config *config)
     return status;
 }
 
-/* The embedding models of this family let a token attend to later ones. */
-static sh_status refuse_bidirectional(const sh_config_reader *in)
+/* The embedding models of this family let a token attend to later ones; their window is as wide as
+ * that of the others, but has the token in its middle. */
+static sh_status read_bidirectional(const sh_config_reader *in, sh_config *config)
 {
-    bool both = false;
+    bool both = config->bidirectional;
     sh_status status = sh_read_bool(in, "use_bidirectional_attention", &both);
     if (status != SH_OK || !both) return status;
-    return sh_err_set(
-        in->err, SH_ERR_UNSUPPORTED,
-        "%s: 'use_bidirectional_attention' is true: this model does not generate text", in->where);
+    config->bidirectional = config->headless = true;
+    for (int i = 0; i < config->layers; i++)
+        if (config->layer[i].window > 0) config->layer[i].window = config->layer[i].window / 2 + 1;
+    return SH_OK;
 }
 
 /* Soft-capped logits (gemma 2) would need an op of their own; gemma 3 sets the caps to null.
@@ -112,12 +114,12 @@ sh_status sh_family_gemma3(const sh_config_reader *in, sh_config *config)
     config->embed_scale = (float)sqrt((double)config->hidden);
     if (config->tied == SH_TIED_UNSPECIFIED) config->tied = SH_TIED_YES;
     if ((status = sh_read_only(in, "hidden_activation", "gelu_pytorch_tanh")) != 0 ||
-        (status = refuse_bidirectional(in)) != 0 ||
         (status = refuse_softcap(in, "attn_logit_softcapping")) != 0 ||
         (status = refuse_softcap(in, "final_logit_softcapping")) != 0 ||
         (status = sh_read_int(in, "sliding_window_pattern", 1, 1 << 20, &every)) != 0 ||
         (status = sh_read_double(in, "query_pre_attn_scalar", 1e-3, 1e6, &scalar)) != 0 ||
-        (status = sh_read_layer_windows(in, GEMMA_WINDOW, every, config)) != 0)
+        (status = sh_read_layer_windows(in, GEMMA_WINDOW, every, config)) != 0 ||
+        (status = read_bidirectional(in, config)) != 0)
         return status;
     config->attention_scale = (float)(1 / sqrt(scalar));
     return read_gemma_rope(in, config);

@@ -25,9 +25,27 @@ void sh_model_sum_memory(sh_model *m, void **at, size_t *len)
     *len = (size_t)((char *)m->buf.y.data - (char *)m->buf.x.data) + y_len;
 }
 
-static void norm_rows(const sh_pass *p, sh_tensor y, sh_tensor x, const float *w, int rows)
+sh_tensor sh_model_output(sh_model *m)
 {
-    p->ops->rmsnorm(p->dev, y, x, w, rows, 1, p->m->config->hidden, p->m->config->norm_eps);
+    return m->weights->norm.w == NULL ? m->buf.x : m->buf.xn;
+}
+
+static void norm_rows(const sh_pass *p, sh_tensor y, sh_tensor x, const sh_norm *norm, int rows)
+{
+    const sh_config *c = p->m->config;
+    if (c->layer_norm)
+        p->ops->layernorm(p->dev, y, x, norm->w, norm->bias, rows, c->hidden, c->norm_eps);
+    else
+        p->ops->rmsnorm(p->dev, y, x, norm->w, rows, 1, c->hidden, c->norm_eps);
+}
+
+/* What a block reads: the hidden states, normed where the model has a norm before the block. */
+static sh_tensor block_input(const sh_pass *p, const sh_norm *norm)
+{
+    const sh_forward_buffers *b = &p->m->buf;
+    if (norm->w == NULL) return b->x;
+    norm_rows(p, b->xn, b->x, norm, p->tokens);
+    return b->xn;
 }
 
 static sh_status reduce(const sh_pass *p, sh_tensor x, sh_err *err)
@@ -47,15 +65,17 @@ static void add(const sh_pass *p, sh_tensor x, sh_tensor y)
     p->ops->add(p->dev, x, y, p->tokens, p->m->config->hidden);
 }
 
-/* The gated feed-forward of a dense layer or of the shared experts, into y. */
+/* The feed-forward of a dense layer or of the shared experts, into y. */
 static void run_ffn(const sh_pass *p, const sh_layer *layer, sh_tensor y)
 {
     const sh_forward_buffers *b = &p->m->buf;
+    bool gated = layer->up.w.data != NULL;
     sh_product both[2] = {{.w = &layer->gate.w, .bias = layer->gate.bias, .y = b->gate},
                           {.w = &layer->up.w, .bias = layer->up.bias, .y = b->up}};
     sh_product down = {.w = &layer->down.w, .bias = layer->down.bias, .y = y};
-    p->ops->matmul(p->dev, both, 2, b->xn, p->tokens);
-    p->ops->act(p->dev, p->m->config->act, b->gate, b->gate, b->up, p->tokens, layer->gate.w.rows);
+    p->ops->matmul(p->dev, both, gated ? 2 : 1, p->in, p->tokens);
+    p->ops->act(p->dev, p->m->config->act, b->gate, b->gate, gated ? b->up : (sh_tensor){0},
+                p->tokens, layer->gate.w.rows);
     p->ops->matmul(p->dev, &down, 1, b->gate, p->tokens);
 }
 
@@ -63,8 +83,8 @@ static void run_experts(const sh_pass *p, const sh_layer *layer)
 {
     const sh_forward_buffers *b = &p->m->buf;
     int64_t hidden = p->m->config->hidden;
-    p->ops->route(p->dev, &layer->router, b->xn, p->tokens, hidden, b->experts, b->weights);
-    p->ops->experts(p->dev, &layer->experts, b->xn, p->tokens, b->experts, b->weights,
+    p->ops->route(p->dev, &layer->router, p->in, p->tokens, hidden, b->experts, b->weights);
+    p->ops->experts(p->dev, &layer->experts, p->in, p->tokens, b->experts, b->weights,
                     layer->router.topk, b->y);
 }
 
@@ -81,14 +101,17 @@ static void run_mlp(const sh_pass *p, const sh_layer *layer)
 }
 
 /* Sums y over the ranks and adds it to the residual stream, normed first where the family does that
- * (gemma). The norm must see the full sum, so it cannot move ahead of reduce. */
-static sh_status merge(const sh_pass *p, const float *post_norm, sh_err *err)
+ * (gemma). The norm must see the full sum, so it cannot move ahead of reduce. Some families norm
+ * the residual stream itself after that (BERT). */
+static sh_status merge(const sh_pass *p, const sh_norm *post_norm, const sh_norm *sum_norm,
+                       sh_err *err)
 {
     const sh_forward_buffers *b = &p->m->buf;
     sh_status status = reduce(p, b->y, err);
     if (status != SH_OK) return status;
-    if (post_norm != NULL) norm_rows(p, b->y, b->y, post_norm, p->tokens);
+    if (post_norm->w != NULL) norm_rows(p, b->y, b->y, post_norm, p->tokens);
     add(p, b->x, b->y);
+    if (sum_norm->w != NULL) norm_rows(p, b->x, b->x, sum_norm, p->tokens);
     return SH_OK;
 }
 
@@ -98,21 +121,21 @@ static void (*const RUN_MIXER[SH_MIXERS])(const sh_pass *p, int index) = {
     [SH_MIXER_SHORT_CONV] = sh_pass_short_conv,
 };
 
-static sh_status run_layer(const sh_pass *p, int index, sh_err *err)
+static sh_status run_layer(sh_pass *p, int index, sh_err *err)
 {
     const sh_layer *layer = &p->m->weights->layers[index];
     const sh_forward_buffers *b = &p->m->buf;
     sh_mixer mixer = sh_model_layer(p->m, index)->mixer;
-    norm_rows(p, b->xn, b->x, layer->mixer_norm, p->tokens);
+    p->in = block_input(p, &layer->mixer_norm);
     if (sh_shard_mixer(&p->m->shard, mixer).count == 0)
         zero(p, b->y);
     else
         RUN_MIXER[mixer](p, index);
-    sh_status status = merge(p, layer->mixer_post_norm, err);
+    sh_status status = merge(p, &layer->mixer_post_norm, &layer->mixer_sum_norm, err);
     if (status != SH_OK) return status;
-    norm_rows(p, b->xn, b->x, layer->ffn_norm, p->tokens);
+    p->in = block_input(p, &layer->ffn_norm);
     run_mlp(p, layer);
-    return merge(p, layer->ffn_post_norm, err);
+    return merge(p, &layer->ffn_post_norm, &layer->ffn_sum_norm, err);
 }
 
 /* The vocabulary is cut by rows. Each rank embeds the tokens whose rows it has and leaves zeros for
@@ -126,7 +149,14 @@ static sh_status run_embed(const sh_pass *p, sh_err *err)
     else
         p->ops->embed(p->dev, p->batch, &m->weights->embed, m->shard.vocab.first,
                       m->config->embed_scale, m->buf.x);
-    return reduce(p, m->buf.x, err);
+    sh_status status = reduce(p, m->buf.x, err);
+    if (status != SH_OK) return status;
+    const sh_weights *w = m->weights;
+    if (w->positions != NULL || w->types != NULL)
+        p->ops->add_positions(p->dev, p->batch, m->buf.x, m->config->hidden, w->positions,
+                              m->config->position_offset, w->types, m->config->types);
+    if (w->embed_norm.w != NULL) norm_rows(p, m->buf.x, m->buf.x, &w->embed_norm, p->tokens);
+    return SH_OK;
 }
 
 /* Logits for the requested tokens and this rank's slice of the vocabulary. They are not gathered:
@@ -138,9 +168,11 @@ static void run_head(const sh_pass *p, const sh_forward_input *in, sh_logits *ou
     const sh_matrix *head = w->head.data != NULL ? &w->head : &w->embed;
     int rows = in->batch.row_count;
     *out = (sh_logits){.first = m->shard.vocab.first, .count = m->shard.vocab.count};
-    if (!sh_shard_predicts(&m->shard) || rows == 0) return;
+    if (!sh_shard_predicts(&m->shard)) return;
+    if (in->pooled && w->norm.w != NULL) norm_rows(p, m->buf.xn, m->buf.x, &w->norm, p->tokens);
+    if (rows == 0 || m->config->headless) return;
     p->ops->copy_rows(p->dev, p->batch, m->buf.rows, m->buf.x, m->config->hidden);
-    norm_rows(p, m->buf.rows, m->buf.rows, w->norm, rows);
+    norm_rows(p, m->buf.rows, m->buf.rows, &w->norm, rows);
     if (head->data != NULL) {
         sh_product one = {.w = head, .y = m->buf.logits};
         p->ops->matmul(p->dev, &one, 1, m->buf.rows, rows);
@@ -152,7 +184,7 @@ static void run_head(const sh_pass *p, const sh_forward_input *in, sh_logits *ou
 }
 
 /* Everything between step_begin and step_end. */
-static sh_status run_all(const sh_pass *p, const sh_forward_input *in, sh_logits *out, sh_err *err)
+static sh_status run_all(sh_pass *p, const sh_forward_input *in, sh_logits *out, sh_err *err)
 {
     const sh_model *m = p->m;
     for (int i = 0; i < m->config->rope_count; i++)
@@ -166,20 +198,36 @@ static sh_status run_all(const sh_pass *p, const sh_forward_input *in, sh_logits
     return SH_OK;
 }
 
+/* Where tokens see what follows them, a step has whole sequences; and a table of positions ends. */
+static sh_status check_spans(const sh_model *m, const sh_batch *batch, sh_err *err)
+{
+    for (int i = 0; m->config->bidirectional && i < batch->span_count; i++) {
+        const sh_span *span = &batch->spans[i];
+        if (span->pos != 0 || span->count > m->config->context)
+            return sh_err_set(
+                err, SH_ERR_INPUT,
+                "%d tokens from position %d on are not a whole sequence of at most %d", span->count,
+                span->pos, m->config->context);
+    }
+    return SH_OK;
+}
+
 sh_status sh_model_step(sh_model *m, const sh_forward_input *in, const sh_peers *peers,
                         sh_logits *out, sh_err *err)
 {
     SH_ASSERT(in->batch.tokens > 0 && in->batch.tokens <= m->opts.tokens_max);
     SH_ASSERT(in->batch.row_count <= m->opts.rows_max);
     SH_ASSERT(m->shard.tensor_size == 1 || peers != NULL);
+    sh_err ignored;
+    sh_status status = check_spans(m, &in->batch, err);
+    if (status != SH_OK) return status;
     sh_pass pass = {.m = m,
                     .ops = m->dev->ops,
                     .dev = m->dev,
                     .batch = m->dev->ops->step_begin(m->dev, &in->batch),
                     .peers = peers,
                     .tokens = in->batch.tokens};
-    sh_err ignored;
-    sh_status status = run_all(&pass, in, out, err);
+    status = run_all(&pass, in, out, err);
     /* A device must come to rest after a failure too. The first error is the one to report. */
     sh_status ended = pass.ops->step_end(m->dev, pass.batch, status == SH_OK ? err : &ignored);
     return status == SH_OK ? ended : status;

@@ -21,6 +21,7 @@ typedef struct {
     const sh_row_query *queries;  /* [batch.row_count] how to adjust and summarize each row of
                                      logits;  NULL: leave them as computed */
     sh_logits_summary *summaries; /* [batch.row_count] filled where there are queries */
+    bool pooled;                  /* the output of all tokens is wanted: sh_model_output */
     uint64_t hash_seed;
     uint64_t *hash; /* set to the hash of the hidden states, seeded; NULL: not wanted */
 } sh_forward_input;
@@ -45,6 +46,10 @@ SH_MUST_CHECK sh_status sh_model_step(sh_model *model, const sh_forward_input *i
 
 /* The hidden states [tokens_max, hidden] of the last step. */
 sh_tensor sh_model_hidden(sh_model *model);
+
+/* What the last stage makes of the hidden states of the last step, which was `pooled`: the final
+ * norm of each token's. */
+sh_tensor sh_model_output(sh_model *model);
 
 /* The memory of the tensors that peers->reduce gets, if the device lends it in place; *at is NULL
  * if it does not. */

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct {
     const sh_config *c;
@@ -24,7 +25,8 @@ static sh_item *add(lister *l, sh_item_kind kind, int64_t rows, int64_t cols, co
         l->cap = l->cap * 2 + 64;
         l->out->items = sh_realloc_array(l->out->items, l->cap, sizeof(*l->out->items));
     }
-    if (l->layer >= 0) sh_buf_addf(&path, "model.layers.%d.", l->layer);
+    const sh_tensor_names *names = l->c->family->names;
+    if (l->layer >= 0) sh_buf_addf(&path, "%s%s%d.", names->stem, names->layers, l->layer);
     sh_buf_add_text(&path, name);
     sh_item *item = &l->out->items[l->out->count++];
     *item = (sh_item){.path = sh_arena_str(&l->out->arena, sh_buf_str(&path)).ptr,
@@ -41,6 +43,16 @@ static void add_vector(lister *l, int64_t count, const char *name)
     add(l, SH_ITEM_VECTOR, 1, count, name);
 }
 
+/* A norm on hidden states: its name ends in "weight". */
+static void add_norm(lister *l, const char *name)
+{
+    char bias[128];
+    add_vector(l, l->c->hidden, name);
+    if (!l->c->norm_bias) return;
+    snprintf(bias, sizeof(bias), "%.*sbias", (int)(strlen(name) - strlen("weight")), name);
+    add_vector(l, l->c->hidden, bias);
+}
+
 static void list_attention_out(lister *l)
 {
     const sh_config *c = l->c;
@@ -51,15 +63,16 @@ static void list_attention_out(lister *l)
 static void list_attention(lister *l)
 {
     const sh_config *c = l->c;
+    const sh_tensor_names *names = c->family->names;
     int64_t q = (int64_t)c->heads * c->head_dim;
-    add(l, SH_ITEM_ATTENTION, q, c->hidden, "self_attn.q_proj")->bias = c->qkv_bias;
-    add(l, SH_ITEM_ATTENTION, (int64_t)c->kv_heads * c->head_dim, c->hidden, "self_attn.k_proj")
-        ->bias = c->qkv_bias;
-    add(l, SH_ITEM_ATTENTION, (int64_t)c->kv_heads * c->v_dim, c->hidden, "self_attn.v_proj")
-        ->bias = c->qkv_bias;
+    add(l, SH_ITEM_ATTENTION, q, c->hidden, names->q)->bias = c->qkv_bias;
+    add(l, SH_ITEM_ATTENTION, (int64_t)c->kv_heads * c->head_dim, c->hidden, names->k)->bias =
+        c->qkv_bias;
+    add(l, SH_ITEM_ATTENTION, (int64_t)c->kv_heads * c->v_dim, c->hidden, names->v)->bias =
+        c->qkv_bias;
     if (c->qk_norm) {
-        add_vector(l, c->head_dim, c->family->names->q_norm);
-        add_vector(l, c->head_dim, c->family->names->k_norm);
+        add_vector(l, c->head_dim, names->q_norm);
+        add_vector(l, c->head_dim, names->k_norm);
     }
     if (c->sinks) add_vector(l, c->heads, "self_attn.sinks");
     list_attention_out(l);
@@ -105,7 +118,9 @@ static void list_ffn(lister *l, sh_item_kind kind, int64_t stack, int64_t width,
     for (int i = 0; i < 3; i++) {
         char name[128];
         bool down = i == 2;
-        snprintf(name, sizeof(name), "%s.%s", path, parts[i]);
+        if (i == 1 && !l->c->ffn_gate) continue;
+        snprintf(name, sizeof(name), "%s%s%s", path == NULL ? "" : path, path == NULL ? "" : ".",
+                 parts[i]);
         sh_item *item = add(l, kind, down ? l->c->hidden : width, down ? width : l->c->hidden,
                             name);
         item->stack = stack;
@@ -143,31 +158,47 @@ static void list_layer(lister *l)
 {
     const sh_config *c = l->c;
     const sh_tensor_names *names = c->family->names;
-    add_vector(l, c->hidden, names->mixer_norm);
+    if (l->layer > 0 || c->first_norm) add_norm(l, names->mixer_norm);
     LIST_MIXER[c->layer[l->layer].mixer](l);
-    add_vector(l, c->hidden, names->ffn_norm);
+    add_norm(l, names->ffn_norm);
     if (c->sandwich) {
-        add_vector(l, c->hidden, "pre_feedforward_layernorm.weight");
-        add_vector(l, c->hidden, "post_feedforward_layernorm.weight");
+        add_norm(l, "pre_feedforward_layernorm.weight");
+        add_norm(l, "post_feedforward_layernorm.weight");
     }
     if (c->layer[l->layer].moe)
         list_moe(l);
     else
-        list_ffn(l, SH_ITEM_FFN, 0, c->ffn, false, names->ffn);
+        list_ffn(l, SH_ITEM_FFN, 0, c->ffn, c->ffn_bias, names->ffn);
+}
+
+static void list_embed(lister *l)
+{
+    const sh_config *c = l->c;
+    const sh_tensor_names *names = c->family->names;
+    char name[128];
+    snprintf(name, sizeof(name), "%s%s", names->stem, names->embed);
+    add(l, SH_ITEM_EMBED, c->vocab, c->hidden, name);
+    if (c->positions > 0) add(l, SH_ITEM_TABLE, c->positions, c->hidden, names->positions);
+    if (c->types > 0) add(l, SH_ITEM_TABLE, c->types, c->hidden, names->types);
+    if (c->embed_norm) add_norm(l, names->embed_norm);
 }
 
 void sh_inventory_init(const sh_config *config, sh_inventory *out)
 {
     *out = (sh_inventory){0};
     lister l = {.c = config, .out = out, .layer = -1};
-    add(&l, SH_ITEM_EMBED, config->vocab, config->hidden, "model.embed_tokens");
+    list_embed(&l);
     for (l.layer = 0; l.layer < config->layers; l.layer++) list_layer(&l);
     l.layer = -1;
+    const sh_tensor_names *names = config->family->names;
     char name[128];
-    snprintf(name, sizeof(name), "model.%s", config->family->names->last_norm);
-    add_vector(&l, config->hidden, name);
+    if (names->last_norm != NULL) {
+        snprintf(name, sizeof(name), "%s%s", names->stem, names->last_norm);
+        add_norm(&l, name);
+    }
     /* Without the files there is no other way to tell: unspecified counts as tied. */
-    if (config->tied == SH_TIED_NO) add(&l, SH_ITEM_HEAD, config->vocab, config->hidden, "lm_head");
+    if (config->tied == SH_TIED_NO && !config->headless)
+        add(&l, SH_ITEM_HEAD, config->vocab, config->hidden, "lm_head");
 }
 
 void sh_inventory_reset(sh_inventory *inventory)
@@ -188,6 +219,7 @@ int64_t sh_item_active(const sh_config *config, const sh_item *item)
     int64_t all = sh_item_numbers(item);
     if (item->kind == SH_ITEM_EXPERT) return all / config->moe.experts * config->moe.topk;
     /* A lookup reads one row; a tied embedding is read whole as the head. */
+    if (item->kind == SH_ITEM_TABLE) return item->cols;
     if (item->kind == SH_ITEM_EMBED && config->tied == SH_TIED_NO) return item->cols;
     return all;
 }

@@ -18,6 +18,7 @@ typedef enum {
     SH_ITEM_FFN, /* dense, or shared experts */
     SH_ITEM_EXPERT,
     SH_ITEM_ROUTER,
+    SH_ITEM_TABLE,  /* added to the embedding: positions, token types */
     SH_ITEM_VECTOR, /* norms, sinks, a router's correction */
 } sh_item_kind;
 

@@ -81,10 +81,10 @@ static void take_all(const sh_model *m, scratch_plan *s, sh_forward_buffers *b)
     b->y2 = take_tensor(s, c->moe.shared_ffn > 0 ? tokens : 0, c->hidden);
     take_mixers(m, s, b);
     b->gate = take_tensor(s, tokens, ffn);
-    b->up = take_tensor(s, tokens, ffn);
+    b->up = take_tensor(s, c->ffn_gate ? tokens : 0, ffn);
     b->weights = take_words(s, tokens, c->moe.topk);
     b->experts = take_words(s, tokens, c->moe.topk);
-    if (!sh_shard_predicts(&m->shard)) return;
+    if (!sh_shard_predicts(&m->shard) || c->headless) return;
     b->rows = take_tensor(s, rows, c->hidden);
     b->logits = take_tensor(s, rows, m->shard.vocab.count);
 }
@@ -115,7 +115,7 @@ static sh_status reserve_device(const sh_model *m, sh_err *err)
     sh_limits limits = {.tokens = m->opts.tokens_max,
                         .rows = m->opts.rows_max,
                         .cols = cols,
-                        .vocab = sh_shard_predicts(s) ? s->vocab.count : 0,
+                        .vocab = sh_shard_predicts(s) && !c->headless ? s->vocab.count : 0,
                         .expert_rows = s->expert_ffn.count,
                         .hidden = c->hidden,
                         .experts = c->moe.experts,
@@ -331,7 +331,7 @@ sh_model_cost sh_model_cost_of(const sh_model *m)
         for (size_t k = 0; k < SH_COUNT_OF(experts); k++) cost_add(&cost, experts[k], chosen);
     }
     sh_model_cost head = {0};
-    if (sh_shard_predicts(&m->shard))
+    if (sh_shard_predicts(&m->shard) && !m->config->headless)
         cost_add(&head, w->head.data != NULL ? &w->head : &w->embed, 1);
     cost.head_bytes = head.bytes;
     cost.head_operations = head.operations;

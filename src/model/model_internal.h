@@ -65,6 +65,7 @@ typedef struct {
     const sh_device_batch *batch;
     const sh_peers *peers;
     int tokens;
+    sh_tensor in; /* what the current block reads */
 } sh_pass;
 
 static inline const sh_layer_config *sh_model_layer(const sh_model *m, int index)
@@ -72,7 +73,7 @@ static inline const sh_layer_config *sh_model_layer(const sh_model *m, int index
     return &m->config->layer[m->shard.layer_first + index];
 }
 
-/* y = this rank's contribution of the mixer, from xn; not reduced yet. */
+/* y = this rank's contribution of the mixer, from `in`; not reduced yet. */
 void sh_pass_attention(const sh_pass *pass, int index);
 void sh_pass_mla(const sh_pass *pass, int index);
 void sh_pass_short_conv(const sh_pass *pass, int index);

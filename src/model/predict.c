@@ -48,6 +48,7 @@ static double item_part(const sh_config *config, const sh_shard *shard, const sh
         return config->layer[item->layer].moe ? part(shard->shared_ffn, config->moe.shared_ffn)
                                               : part(shard->ffn, config->ffn);
     case SH_ITEM_EXPERT: return part(shard->expert_ffn, config->moe.ffn);
+    case SH_ITEM_TABLE: return sh_shard_embeds(shard) ? 1 : 0;
     case SH_ITEM_ROUTER:
     case SH_ITEM_VECTOR: return 1;
     }
@@ -57,6 +58,7 @@ static double item_part(const sh_config *config, const sh_shard *shard, const sh
 /* A token reads one row of the embedding, which is nothing, unless it is the head too. */
 static bool read_by_token(const sh_config *config, const sh_shard *shard, const sh_item *item)
 {
+    if (item->kind == SH_ITEM_TABLE) return false;
     return item->kind != SH_ITEM_EMBED || (config->tied != SH_TIED_NO && sh_shard_predicts(shard));
 }
 

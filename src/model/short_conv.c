@@ -11,7 +11,7 @@ void sh_pass_short_conv(const sh_pass *p, int index)
     for (int i = 0; i < 3; i++)
         in[i] = (sh_product){
             .w = &layer->conv_in[i].w, .bias = layer->conv_in[i].bias, .y = conv[i]};
-    p->ops->matmul(p->dev, in, 3, p->m->buf.xn, p->tokens);
+    p->ops->matmul(p->dev, in, 3, p->in, p->tokens);
     p->ops->short_conv(p->dev, p->batch, &layer->conv, &p->m->state[index].fixed, conv[0], conv[1],
                        conv[2], conv[0]);
     p->ops->matmul(p->dev, &out, 1, conv[0], p->tokens);

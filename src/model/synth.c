@@ -93,10 +93,12 @@ static void add_quantized(synth *s, const sh_item *item, const sh_quant *q)
               -scale * (pow(2, q->bits) - 1) / 2);
 }
 
-/* Vectors and routers stay in bf16, and so does a matrix whose width the group does not divide. */
+/* Vectors, routers and tables stay in bf16, and so does a matrix whose width the group does not
+ * divide. */
 static bool is_quantized(const synth *s, const sh_item *item, const sh_quant **q)
 {
-    if (item->kind == SH_ITEM_VECTOR || item->kind == SH_ITEM_ROUTER) return false;
+    if (item->kind == SH_ITEM_VECTOR || item->kind == SH_ITEM_ROUTER || item->kind == SH_ITEM_TABLE)
+        return false;
     *q = sh_config_quant(&s->config, item->path);
     return *q != NULL && item->cols % (*q)->group == 0;
 }

@@ -31,6 +31,9 @@ static const struct {
     {"model.", "lm_head"},
     {"language_model.model.", "language_model.lm_head"},
     {"model.language_model.", "lm_head"},
+    {"", "lm_head"}, /* embedding models, which are often saved without the head */
+    {"bert.", ""},
+    {"roberta.", ""},
 };
 
 typedef struct {
@@ -67,9 +70,21 @@ static sh_status add_vector(const builder *b, const char *name, int64_t count, f
     return status;
 }
 
-static sh_status add_norm(const builder *b, const char *name, int64_t count, const float **out)
+/* A norm on heads or latents: these have no bias in any family. */
+static sh_status add_plain_norm(const builder *b, const char *name, int64_t count,
+                                const float **out)
 {
     return add_vector(b, name, count, b->config->norm_plus_one ? 1 : 0, out);
+}
+
+/* A norm on hidden states; `name` ends in "weight". */
+static sh_status add_norm(const builder *b, const char *name, sh_norm *out)
+{
+    char bias[PATH_MAX_LEN];
+    sh_status status = add_plain_norm(b, name, b->config->hidden, &out->w);
+    if (status != SH_OK || !b->config->norm_bias) return status;
+    snprintf(bias, sizeof(bias), "%.*sbias", (int)(strlen(name) - strlen("weight")), name);
+    return add_vector(b, bias, b->config->hidden, 0, &out->bias);
 }
 
 /* The given rows of a source's bias, for each of `stack` matrices. */
@@ -195,10 +210,11 @@ static sh_status add_sinks(const builder *b, sh_layer *layer)
 static sh_status add_attention(const builder *b, sh_layer *layer)
 {
     const sh_config *c = b->config;
-    fused_part parts[3] = {{.name = "self_attn.q_proj", .rows = (int64_t)c->heads * c->head_dim},
-                           {.name = "self_attn.k_proj", .rows = (int64_t)c->kv_heads * c->head_dim},
-                           {.name = "self_attn.v_proj", .rows = (int64_t)c->kv_heads * c->v_dim}};
-    sh_status status = find_fused(b, "self_attn.qkv_proj", parts, 3, c->hidden);
+    const sh_tensor_names *names = c->family->names;
+    fused_part parts[3] = {{.name = names->q, .rows = (int64_t)c->heads * c->head_dim},
+                           {.name = names->k, .rows = (int64_t)c->kv_heads * c->head_dim},
+                           {.name = names->v, .rows = (int64_t)c->kv_heads * c->v_dim}};
+    sh_status status = find_fused(b, names->qkv, parts, 3, c->hidden);
     for (int i = 0; i < 3 && status == SH_OK && c->qkv_bias; i++)
         status = need_bias(b, parts[i].name, &parts[i].source);
     if (status != SH_OK) return status;
@@ -206,9 +222,8 @@ static sh_status add_attention(const builder *b, sh_layer *layer)
     add_rows(b, &parts[1].source, times(b->shard->kv_heads, c->head_dim), &layer->k);
     add_rows(b, &parts[2].source, times(b->shard->kv_heads, c->v_dim), &layer->v);
     if (c->qk_norm) {
-        status = add_norm(b, c->family->names->q_norm, c->head_dim, &layer->q_norm);
-        if (status == SH_OK)
-            status = add_norm(b, c->family->names->k_norm, c->head_dim, &layer->k_norm);
+        status = add_plain_norm(b, names->q_norm, c->head_dim, &layer->q_norm);
+        if (status == SH_OK) status = add_plain_norm(b, names->k_norm, c->head_dim, &layer->k_norm);
     }
     if (status == SH_OK && c->sinks) status = add_sinks(b, layer);
     return status == SH_OK ? add_out(b, layer) : status;
@@ -288,7 +303,7 @@ static sh_status add_queries(const builder *b, sh_layer *layer)
     status = find(b, "self_attn.q_a_proj", rank, c->hidden, &source);
     if (status == SH_OK) add_rows(b, &source, (sh_range){.count = rank}, &layer->q_a);
     if (status == SH_OK)
-        status = add_norm(b, "self_attn.q_a_layernorm.weight", rank, &layer->q_a_norm);
+        status = add_plain_norm(b, "self_attn.q_a_layernorm.weight", rank, &layer->q_a_norm);
     if (status == SH_OK) status = find(b, "self_attn.q_b_proj", all, rank, &source);
     if (status == SH_OK) add_rows(b, &source, rows, &layer->q);
     return status;
@@ -304,7 +319,8 @@ static sh_status add_mla(const builder *b, sh_layer *layer)
         status = find(b, "self_attn.kv_a_proj_with_mqa", latent, b->config->hidden, &source);
     if (status == SH_OK) add_rows(b, &source, (sh_range){.count = latent}, &layer->kv_a);
     if (status == SH_OK)
-        status = add_norm(b, "self_attn.kv_a_layernorm.weight", mla->kv_rank, &layer->kv_a_norm);
+        status = add_plain_norm(b, "self_attn.kv_a_layernorm.weight", mla->kv_rank,
+                                &layer->kv_a_norm);
     if (status == SH_OK) status = add_kv_b(b, layer);
     return status == SH_OK ? add_out(b, layer) : status;
 }
@@ -350,13 +366,14 @@ static sh_status add_short_conv(const builder *b, sh_layer *layer)
     return add_conv(b, layer);
 }
 
-/* How the weights of each mixer are declared, and the module that they are in. */
+/* How the weights of each mixer are declared, and the module that they are in; NULL: the family's
+ * attention. */
 static const struct {
     sh_status (*add)(const builder *b, sh_layer *layer);
     const char *module;
 } MIXERS[SH_MIXERS] = {
-    [SH_MIXER_ATTENTION] = {add_attention, "self_attn."},
-    [SH_MIXER_MLA] = {add_mla, "self_attn."},
+    [SH_MIXER_ATTENTION] = {add_attention, NULL},
+    [SH_MIXER_MLA] = {add_mla, NULL},
     [SH_MIXER_SHORT_CONV] = {add_short_conv, "conv."},
 };
 
@@ -364,17 +381,25 @@ static const struct {
 static sh_status add_ffn(const builder *b, const char *path, int64_t width, sh_range own,
                          sh_layer *layer)
 {
-    char names[4][PATH_MAX_LEN];
-    const sh_tensor_names *end = b->config->family->names;
-    const char *const ends[4] = {end->gate, end->up, "gate_up_proj", end->down};
-    for (int i = 0; i < 4; i++) snprintf(names[i], sizeof(names[i]), "%s.%s", path, ends[i]);
-    fused_part parts[2] = {{.name = names[0], .rows = width}, {.name = names[1], .rows = width}};
+    enum { GATE, UP, BOTH, DOWN, NAMES };
+    char names[NAMES][PATH_MAX_LEN];
+    const sh_config *c = b->config;
+    const sh_tensor_names *end = c->family->names;
+    const char *const ends[NAMES] = {end->gate, end->up, end->gate_up, end->down};
+    for (int i = 0; i < NAMES; i++)
+        snprintf(names[i], sizeof(names[i]), "%s%s%s", path == NULL ? "" : path,
+                 path == NULL ? "" : ".", ends[i] == NULL ? "" : ends[i]);
+    fused_part parts[2] = {{.name = names[GATE], .rows = width},
+                           {.name = names[UP], .rows = width}};
     sh_source down;
-    sh_status status = find_fused(b, names[2], parts, 2, b->config->hidden);
-    if (status == SH_OK) status = find(b, names[3], b->config->hidden, width, &down);
+    sh_status status = c->ffn_gate ? find_fused(b, names[BOTH], parts, 2, c->hidden)
+                                   : find(b, names[GATE], width, c->hidden, &parts[0].source);
+    if (status == SH_OK) status = find(b, names[DOWN], c->hidden, width, &down);
+    if (status == SH_OK && c->ffn_bias) status = need_bias(b, names[GATE], &parts[0].source);
+    if (status == SH_OK && c->ffn_bias) status = need_bias(b, names[DOWN], &down);
     if (status != SH_OK) return status;
     add_rows(b, &parts[0].source, own, &layer->gate);
-    add_rows(b, &parts[1].source, own, &layer->up);
+    if (c->ffn_gate) add_rows(b, &parts[1].source, own, &layer->up);
     add_cols(b, &down, own, own.first == 0, &layer->down);
     return SH_OK;
 }
@@ -457,34 +482,60 @@ static sh_status add_moe(const builder *b, sh_layer *layer)
 
 /* A trap in the names: post_attention_layernorm is the norm before the feed-forward, except in
  * families with four norms, where it is what the name says. */
-static sh_status add_norms(const builder *b, sh_layer *layer)
+static sh_status add_norms(const builder *b, int index, sh_layer *layer)
 {
     const sh_config *c = b->config;
     const sh_tensor_names *names = c->family->names;
-    bool four = c->sandwich;
-    sh_status status = add_norm(b, names->mixer_norm, c->hidden, &layer->mixer_norm);
-    if (status == SH_OK)
-        status = add_norm(b, names->ffn_norm, c->hidden,
-                          four ? &layer->mixer_post_norm : &layer->ffn_norm);
+    bool four = c->sandwich, after = c->post_norm;
+    sh_norm *second = four    ? &layer->mixer_post_norm
+                      : after ? &layer->ffn_sum_norm
+                              : &layer->ffn_norm;
+    sh_status status = SH_OK;
+    if (index > 0 || c->first_norm)
+        status = add_norm(b, names->mixer_norm,
+                          after ? &layer->mixer_sum_norm : &layer->mixer_norm);
+    if (status == SH_OK) status = add_norm(b, names->ffn_norm, second);
     if (status == SH_OK && four)
-        status = add_norm(b, "pre_feedforward_layernorm.weight", c->hidden, &layer->ffn_norm);
+        status = add_norm(b, "pre_feedforward_layernorm.weight", &layer->ffn_norm);
     if (status == SH_OK && four)
-        status = add_norm(b, "post_feedforward_layernorm.weight", c->hidden, &layer->ffn_post_norm);
+        status = add_norm(b, "post_feedforward_layernorm.weight", &layer->ffn_post_norm);
     return status;
 }
 
 static sh_status add_layer(builder *b, int index, sh_layer *layer)
 {
     const sh_config *c = b->config;
-    snprintf(b->prefix, sizeof(b->prefix), "%slayers.%d.", b->finder.stem, index);
+    snprintf(b->prefix, sizeof(b->prefix), "%s%s%d.", b->finder.stem, c->family->names->layers,
+             index);
     sh_loader_region(b->loader);
-    sh_status status = add_norms(b, layer);
+    sh_status status = add_norms(b, index, layer);
     sh_mixer mixer = c->layer[index].mixer;
     if (status == SH_OK && sh_shard_mixer(b->shard, mixer).count > 0)
         status = MIXERS[mixer].add(b, layer);
     if (status != SH_OK) return status;
     return c->layer[index].moe ? add_moe(b, layer)
                                : add_ffn(b, c->family->names->ffn, c->ffn, b->shard->ffn, layer);
+}
+
+/* A table of vectors that are added to the embedding: whole on every rank that embeds. */
+static sh_status add_table(const builder *b, const char *name, int64_t rows, const float **out)
+{
+    sh_source source;
+    if (rows == 0) return SH_OK;
+    sh_status status = find(b, name, rows, b->config->hidden, &source);
+    if (status == SH_OK) sh_loader_floats(b->loader, out, &source);
+    return status;
+}
+
+static sh_status add_embed_parts(const builder *b)
+{
+    const sh_config *c = b->config;
+    const sh_tensor_names *names = c->family->names;
+    sh_weights *w = b->weights;
+    sh_status status = add_table(b, names->positions, c->positions, &w->positions);
+    if (status == SH_OK) status = add_table(b, names->types, c->types, &w->types);
+    if (status == SH_OK && c->embed_norm) status = add_norm(b, names->embed_norm, &w->embed_norm);
+    return status;
 }
 
 /* Embedding and head, cut by rows of the vocabulary. When they are tied and this rank needs both,
@@ -501,14 +552,15 @@ static sh_status add_ends(builder *b)
     snprintf(b->prefix, sizeof(b->prefix), "%s", b->finder.stem);
     if (embeds || (predicts && tied)) {
         sh_loader_region(b->loader);
-        status = find(b, "embed_tokens", c->vocab, c->hidden, &source);
+        status = find(b, c->family->names->embed, c->vocab, c->hidden, &source);
         if (status == SH_OK && b->shard->vocab.count > 0)
             add_matrix(b, &source, b->shard->vocab, (sh_range){.count = c->hidden}, &w->embed);
     }
-    if (status != SH_OK || !predicts) return status;
+    if (status == SH_OK && embeds) status = add_embed_parts(b);
+    if (status != SH_OK || !predicts || c->family->names->last_norm == NULL) return status;
     sh_loader_region(b->loader);
-    status = add_norm(b, c->family->names->last_norm, c->hidden, &w->norm);
-    if (status == SH_OK && !tied) {
+    status = add_norm(b, c->family->names->last_norm, &w->norm);
+    if (status == SH_OK && !tied && !c->headless) {
         status = sh_source_find(&b->finder, b->head, 0, c->vocab, c->hidden, &source);
         if (status == SH_OK && b->shard->vocab.count > 0)
             add_matrix(b, &source, b->shard->vocab, (sh_range){.count = c->hidden}, &w->head);
@@ -518,16 +570,16 @@ static sh_status add_ends(builder *b)
 
 static sh_status find_root(builder *b)
 {
+    const sh_tensor_names *names = b->config->family->names;
     for (size_t i = 0; i < SH_COUNT_OF(ROOTS); i++) {
-        if (sh_tensors_find(b->finder.set, "%sembed_tokens.weight", ROOTS[i].stem) == NULL)
+        if (sh_tensors_find(b->finder.set, "%s%s.weight", ROOTS[i].stem, names->embed) == NULL)
             continue;
         b->finder.stem = ROOTS[i].stem;
         b->head = ROOTS[i].head;
         return SH_OK;
     }
-    return sh_err_set(b->finder.err, SH_ERR_NOT_FOUND,
-                      "%s: tensor 'model.embed_tokens.weight' is missing",
-                      sh_tensors_where(b->finder.set));
+    return sh_err_set(b->finder.err, SH_ERR_NOT_FOUND, "%s: tensor '%s%s.weight' is missing",
+                      sh_tensors_where(b->finder.set), names->stem, names->embed);
 }
 
 /* Tables that are derived from config.json, but that some files include. */
@@ -544,14 +596,15 @@ static bool is_ours(const builder *b, const char *name)
     int64_t index;
     if (!sh_str_starts(rest, stem)) return false;
     rest = sh_str_sub(rest, stem.len, rest.len);
-    if (!sh_str_starts(rest, SH_STR("layers."))) return false;
-    rest = sh_str_sub(rest, strlen("layers."), rest.len);
+    const sh_tensor_names *names = b->config->family->names;
+    if (!sh_str_starts(rest, sh_str_of(names->layers))) return false;
+    rest = sh_str_sub(rest, strlen(names->layers), rest.len);
     if (!sh_str_cut(&rest, '.', &number) || !sh_str_to_int(number, &index)) return false;
     if (index < b->shard->layer_first || index >= b->shard->layer_first + b->shard->layer_count)
         return false;
     sh_mixer mixer = b->config->layer[index].mixer;
-    return sh_shard_mixer(b->shard, mixer).count > 0 ||
-           !sh_str_starts(rest, sh_str_of(MIXERS[mixer].module));
+    const char *module = MIXERS[mixer].module != NULL ? MIXERS[mixer].module : names->attention;
+    return sh_shard_mixer(b->shard, mixer).count > 0 || !sh_str_starts(rest, sh_str_of(module));
 }
 
 /* A tensor that nothing reads means that the model computes something that we do not. */

@@ -16,11 +16,19 @@ typedef struct {
     const float *bias;
 } sh_linear;
 
+/* bias is NULL where the model has none; without w there is no norm. */
 typedef struct {
-    const float *mixer_norm;      /* before attention, or what the layer has in its place */
-    const float *mixer_post_norm; /* after it (gemma) */
-    const float *ffn_norm;
-    const float *ffn_post_norm;
+    const float *w;
+    const float *bias;
+} sh_norm;
+
+typedef struct {
+    sh_norm mixer_norm;      /* before attention, or what the layer has in its place */
+    sh_norm mixer_post_norm; /* after it (gemma) */
+    sh_norm mixer_sum_norm;  /* after it was added to the hidden states (BERT) */
+    sh_norm ffn_norm;
+    sh_norm ffn_post_norm;
+    sh_norm ffn_sum_norm;
     const float *q_norm; /* on each head */
     const float *k_norm;
     const float *sinks;
@@ -38,7 +46,7 @@ typedef struct {
     sh_linear conv_in[3]; /* the gate before the convolution, the one after it, and its input */
     sh_short_conv conv;
 
-    sh_linear gate, up, down; /* of a dense layer, or the shared experts */
+    sh_linear gate, up, down; /* of a dense layer, or the shared experts; `up` may be missing */
     sh_router router;         /* experts is 0 for a dense layer */
     sh_experts experts;
 } sh_layer;
@@ -46,8 +54,11 @@ typedef struct {
 typedef struct {
     sh_device *dev;
     sh_matrix embed;
-    sh_matrix head; /* no data when it is the embedding */
-    const float *norm;
+    sh_norm embed_norm;
+    const float *positions; /* [config.positions, hidden] or NULL */
+    const float *types;     /* [config.types, hidden] or NULL */
+    sh_matrix head;         /* no data when it is the embedding */
+    sh_norm norm;
     sh_layer *layers;  /* [shard.layer_count] */
     sh_loader *loader; /* which owns the memory */
 } sh_weights;

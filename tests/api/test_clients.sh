@@ -11,8 +11,8 @@ fi
 if [ -z "${SHOAL_TEST_URL:-}" ]; then
     export SHOAL_TEST_KEY=sk-test-4fZq81Lx0p
     port=$(free_port)
-    (cd "$root" && SHOAL_API_KEY=$SHOAL_TEST_KEY exec "$shoal" serve --ranks 2 --port "$port" --runtime-dir "$work") \
-        >serve.log 2>&1 &
+    (cd "$root" && SHOAL_API_KEY=$SHOAL_TEST_KEY exec "$shoal" serve --ranks 2 --port "$port" --runtime-dir "$work" \
+        --pooling mean) >serve.log 2>&1 &
     serve_pid=$!; pids+=("$serve_pid")
     export SHOAL_TEST_SERVE=$serve_pid
     await /health/ready 200 || { echo "Bail out! no server"; cat serve.log; exit 1; }

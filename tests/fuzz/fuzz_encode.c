@@ -23,6 +23,8 @@ static const struct {
     {"tests/data/tokenizers/spm-legacy.json", false},
     {"tests/data/tokenizers/spm-metaspace.json", false},
     {"tests/data/tokenizers/tiktoken.model", true},
+    {"tests/data/tokenizers/unigram.json", false},
+    {"tests/data/tokenizers/wordpiece.json", false},
 };
 
 static void must(bool ok)

@@ -226,6 +226,19 @@ static inline void fenced_rmsnorm(sh_device *dev, sh_tensor y, sh_tensor x, cons
     FENCED(rmsnorm(f->cpu, y, x, w, rows, heads, dim, eps));
 }
 
+static inline void fenced_layernorm(sh_device *dev, sh_tensor y, sh_tensor x, const float *w,
+                                    const float *bias, int rows, int64_t dim, float eps)
+{
+    FENCED(layernorm(f->cpu, y, x, w, bias, rows, dim, eps));
+}
+
+static inline void fenced_add_positions(sh_device *dev, const sh_device_batch *b, sh_tensor x,
+                                        int64_t cols, const float *positions, int offset,
+                                        const float *types, int type_count)
+{
+    FENCED(add_positions(f->cpu, b, x, cols, positions, offset, types, type_count));
+}
+
 static inline void fenced_matmul(sh_device *dev, const sh_product *products, int count, sh_tensor x,
                                  int tokens)
 {
@@ -380,6 +393,8 @@ static inline sh_status fenced_open(const sh_device_opts *opts, sh_device **out,
         .copy_heads = fenced_copy_heads,
         .scale_by_position = fenced_scale_by_position,
         .rmsnorm = fenced_rmsnorm,
+        .layernorm = fenced_layernorm,
+        .add_positions = fenced_add_positions,
         .matmul = fenced_matmul,
         .matmul_heads = fenced_matmul_heads,
         .act = fenced_act,

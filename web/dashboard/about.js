@@ -111,7 +111,7 @@ export class About {
     const e = this.engine ?? {}, weights = (e.ranks ?? []).reduce((sum, r) => sum + (r.memory?.weights ?? 0), 0);
     this.model.replaceChildren(h('p', { class: 'model-name' }, info.id ?? 'unnamed'), facts([
       ['Family', info.model_type], ['Folder', h('code', null, info.model_dir ?? '')],
-      ['Context', `${count(info.max_context_length)} tokens`],
+      ['Tasks', info.tasks?.join(', ')], ['Context', `${count(info.max_context_length)} tokens`],
       ['Parameters', info.parameters > 0 ? count(info.parameters) : undefined],
       ['Weights', bytes(weights > 0 ? weights : e.memory?.weights)],
       ['KV cache', e.kv ? `${count(e.kv.blocks)} blocks of ${e.kv.block_tokens} tokens` : undefined],

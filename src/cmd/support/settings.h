@@ -138,6 +138,7 @@ typedef struct {
     const char *socket;
     int64_t slots;
     int64_t chunk;
+    const char *pooling;
     int64_t kv_tokens;
     int64_t kv_reserve_mb;
     int64_t queue_max;

@@ -47,7 +47,9 @@ sh_status sh_step_driver_open(const sh_command_args *args, const sh_step_driver_
     out->plan = sh_step_plan_create(sh_model_group_limits(out->model_group));
     out->picks = sh_alloc_array((size_t)limits->draws, sizeof(*out->picks));
     out->load_s = (double)(sh_clock_ns() - start) * 1e-9;
-    return SH_OK;
+    if (!sh_model_group_config(out->model_group)->headless) return SH_OK;
+    sh_step_driver_close(out);
+    return sh_err_set(err, SH_ERR_UNSUPPORTED, "this model makes embeddings; it has no logits");
 }
 
 void sh_step_driver_close(sh_step_driver *s)

@@ -26,10 +26,27 @@ VEC_INLINE v16 gelu_tanh(v16 x)
     return x_sigmoid(x, v16_mul(inner, v16_set(1.5957691216f))); /* 2 sqrt(2 / pi) */
 }
 
+/* erf by Abramowitz and Stegun, 7.1.26: off by 1.5e-7 at most. */
+VEC_INLINE v16 gelu(v16 x)
+{
+    const v16 one = v16_set(1.0f), zero = v16_set(0.0f);
+    v16 z = v16_mul(v16_max(x, v16_sub(zero, x)), v16_set(0.70710678f));
+    v16 t = v16_div(one, v16_fma(z, v16_set(0.3275911f), one));
+    v16 p = v16_fma(v16_set(1.061405429f), t, v16_set(-1.453152027f));
+    p = v16_fma(p, t, v16_set(1.421413741f));
+    p = v16_fma(p, t, v16_set(-0.284496736f));
+    p = v16_fma(p, t, v16_set(0.254829592f));
+    v16 e = v16_exp2(v16_mul(v16_mul(z, z), v16_set(-1.44269504f)));
+    /* x/2 (1 + erf(x/sqrt 2)) is max(x, 0) less |x|/2 times what erf lacks to 1. */
+    v16 lack = v16_mul(v16_mul(p, t), e);
+    return v16_sub(v16_max(x, zero), v16_mul(v16_mul(z, v16_set(0.70710678f)), lack));
+}
+
 /* `kind` is a constant wherever this is inlined. */
 VEC_INLINE v16 act_one(sh_act kind, v16 gate, v16 up)
 {
     if (kind == SH_ACT_SILU) return v16_mul(x_sigmoid(gate, v16_set(1.0f)), up);
+    if (kind == SH_ACT_GELU) return v16_mul(gelu(gate), up);
     if (kind == SH_ACT_GELU_TANH) return v16_mul(gelu_tanh(gate), up);
     const v16 limit = v16_set(7.0f);
     gate = v16_min(limit, gate);
@@ -37,20 +54,34 @@ VEC_INLINE v16 act_one(sh_act kind, v16 gate, v16 up)
     return v16_mul(x_sigmoid(gate, v16_set(1.702f)), v16_add(up, v16_set(1.0f)));
 }
 
+/* So is whether `up` is NULL. */
 VEC_INLINE void act_all(sh_act kind, float *y, const float *gate, const float *up, int64_t count)
 {
+    const v16 one = v16_set(1.0f);
     int64_t i = 0;
     for (; i + 16 <= count; i += 16)
-        v16_store(y + i, act_one(kind, v16_load(gate + i), v16_load(up + i)));
+        v16_store(y + i, act_one(kind, v16_load(gate + i), up == NULL ? one : v16_load(up + i)));
     int n = (int)(count - i);
-    if (n > 0) v16_store_n(y + i, act_one(kind, v16_load_n(gate + i, n), v16_load_n(up + i, n)), n);
+    if (n == 0) return;
+    v16 rest = up == NULL ? one : v16_load_n(up + i, n);
+    v16_store_n(y + i, act_one(kind, v16_load_n(gate + i, n), rest), n);
+}
+
+/* The feed-forward of an encoder may have no gate. */
+VEC_INLINE void act_either(sh_act kind, float *y, const float *gate, const float *up, int64_t count)
+{
+    if (up == NULL)
+        act_all(kind, y, gate, NULL, count);
+    else
+        act_all(kind, y, gate, up, count);
 }
 
 static void act(sh_act kind, float *y, const float *gate, const float *up, int64_t count)
 {
     switch (kind) {
-    case SH_ACT_SILU: act_all(SH_ACT_SILU, y, gate, up, count); break;
-    case SH_ACT_GELU_TANH: act_all(SH_ACT_GELU_TANH, y, gate, up, count); break;
+    case SH_ACT_SILU: act_either(SH_ACT_SILU, y, gate, up, count); break;
+    case SH_ACT_GELU: act_either(SH_ACT_GELU, y, gate, up, count); break;
+    case SH_ACT_GELU_TANH: act_either(SH_ACT_GELU_TANH, y, gate, up, count); break;
     case SH_ACT_SWIGLU_OAI: act_all(SH_ACT_SWIGLU_OAI, y, gate, up, count); break;
     }
 }

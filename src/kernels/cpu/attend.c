@@ -16,6 +16,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/kv.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -165,6 +166,20 @@ static int key_first(const struct job *job, int pos)
     return job->attn->window > 0 ? max_int(0, pos + 1 - job->attn->window) : 0;
 }
 
+/* How far after its own position a token sees. */
+static int ahead(const struct job *job)
+{
+    if (!job->attn->both) return 0;
+    return job->attn->window > 0 ? job->attn->window - 1 : INT_MAX;
+}
+
+/* End of the positions that a token at `pos` sees. */
+static int key_end(const struct job *job, const sh_span *span, int pos)
+{
+    int left = span->pos + span->count - 1 - pos;
+    return pos + 1 + min_int(left, ahead(job));
+}
+
 static int span_tiles(const struct job *job, const sh_span *span)
 {
     return job->groups * ((span->count * job->group_heads + ROWS - 1) / ROWS);
@@ -181,7 +196,7 @@ static struct tile tile_at(const struct job *job, const sh_span *span, int idx)
     t.kv_head = job->attn->kv_of[t.head_first];
     t.rows = max_int(0, min_int(ROWS, span->count * t.heads - t.row_first));
     t.key_first = key_first(job, span->pos + t.row_first / t.heads);
-    t.key_end = span->pos + (t.row_first + max_int(t.rows, 1) - 1) / t.heads + 1;
+    t.key_end = key_end(job, span, span->pos + (t.row_first + max_int(t.rows, 1) - 1) / t.heads);
     return t;
 }
 
@@ -260,17 +275,17 @@ static const uint8_t *head_at(const struct job *job, const struct tile *t, int p
     return sh_kv_head_at(job->kv, &job->layout, block, t->kv_head);
 }
 
-/* Scores of the blocks [from, to) of the step at `base`. Rows before row_at(pos) see no key of the
- * block and are skipped. */
+/* Scores of the blocks [from, to) of the step at `base`. Rows whose token does not see as far as
+ * the block are skipped. */
 static void step_scores(const struct job *job, const struct workspace *ws, const struct tile *t,
                         const uint8_t **heads, int from, int to, int base)
 {
     const sh_kv_shape *shape = &job->kv->shape;
     for (int i = from; i < to; i++) {
-        int pos = base + i * SH_KV_BLOCK;
+        int pos = base + i * SH_KV_BLOCK, skip = row_at(t, max_int(0, pos - ahead(job)));
         const uint8_t *head = head_at(job, t, pos), *next = head_at(job, t, pos + SH_KV_BLOCK);
-        job->kernels->scores[shape->format](ws->s + i * SH_KV_BLOCK, ws->q, row_at(t, pos), t->rows,
-                                            head, (const float *)(head + job->layout.k_scales),
+        job->kernels->scores[shape->format](ws->s + i * SH_KV_BLOCK, ws->q, skip, t->rows, head,
+                                            (const float *)(head + job->layout.k_scales),
                                             shape->k_dim, next,
                                             shape->v_in_k ? next : head + job->layout.values);
         heads[i] = head;
@@ -291,7 +306,7 @@ static void step_run(const struct job *job, const struct workspace *ws, const st
                SH_KV_BLOCK * sizeof(float));
     for (int r = 0; r < t->rows; r++) {
         int pos = row_pos(t, r);
-        ws->ends[r] = min_int(pos + 1 - base, STEP);
+        ws->ends[r] = min_int(key_end(job, t->span, pos) - base, STEP);
         ws->decay[r] = job->kernels->soften(ws->s + r * STEP, from * SH_KV_BLOCK, to * SH_KV_BLOCK,
                                             max_int(key_first(job, pos) - base, 0), ws->ends[r],
                                             v_scale, &sums->top[r], &sums->total[r]);

@@ -163,6 +163,10 @@ void sh_cpu_scale_by_position(sh_device *dev, const sh_device_batch *b, sh_tenso
                               float beta, int every);
 void sh_cpu_rmsnorm(sh_device *dev, sh_tensor y, sh_tensor x, const float *w, int rows, int heads,
                     int64_t dim, float eps);
+void sh_cpu_layernorm(sh_device *dev, sh_tensor y, sh_tensor x, const float *w, const float *bias,
+                      int rows, int64_t dim, float eps);
+void sh_cpu_add_positions(sh_device *dev, const sh_device_batch *b, sh_tensor x, int64_t cols,
+                          const float *positions, int offset, const float *types, int type_count);
 void sh_cpu_act(sh_device *dev, sh_act act, sh_tensor y, sh_tensor gate, sh_tensor up, int tokens,
                 int64_t cols);
 

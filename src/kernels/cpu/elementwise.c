@@ -48,7 +48,8 @@ struct rows {
     const sh_vector_kernels *kernels;
     sh_tensor y, x;
     sh_tensor up;   /* act */
-    const float *w; /* rmsnorm */
+    const float *w; /* norms */
+    const float *bias;
     const int32_t *positions;
     int64_t count;
     int64_t heads; /* rmsnorm: normed apart, within a row */
@@ -102,12 +103,68 @@ void sh_cpu_rmsnorm(sh_device *dev, sh_tensor y, sh_tensor x, const float *w, in
     rows_each(sh_cpu_of(dev), &n, rmsnorm_run);
 }
 
+static void layernorm_run(void *arg, size_t piece, int thread)
+{
+    const struct rows *n = arg;
+    (void)thread;
+    for (int64_t r = (int64_t)piece * n->piece; r < rows_end(n, piece); r++)
+        n->kernels->layernorm(row_at(n->y, r), row_at(n->x, r), n->w, n->bias, n->dim, n->eps);
+}
+
+void sh_cpu_layernorm(sh_device *dev, sh_tensor y, sh_tensor x, const float *w, const float *bias,
+                      int rows, int64_t dim, float eps)
+{
+    struct rows n = {.y = y, .x = x, .w = w, .bias = bias, .count = rows, .dim = dim, .eps = eps};
+    rows_each(sh_cpu_of(dev), &n, layernorm_run);
+}
+
+struct positions {
+    const sh_vector_kernels *kernels;
+    const sh_device_batch *batch;
+    sh_tensor x;
+    int64_t cols;
+    const float *positions, *types;
+    int offset, type_count;
+};
+
+static void positions_run(void *arg, size_t span, int thread)
+{
+    const struct positions *p = arg;
+    const sh_span *s = &p->batch->in.spans[span];
+    size_t cols = (size_t)p->cols;
+    (void)thread;
+    for (int i = 0; i < s->count; i++) {
+        float *x = row_at(p->x, s->first + i);
+        int pos = s->pos + i;
+        bool second = p->type_count > 1 && s->second > 0 && pos >= s->second;
+        if (p->positions != NULL)
+            p->kernels->add(x, p->positions + (int64_t)(pos + p->offset) * p->cols, cols);
+        if (p->types != NULL) p->kernels->add(x, p->types + (second ? p->cols : 0), cols);
+    }
+}
+
+void sh_cpu_add_positions(sh_device *dev, const sh_device_batch *b, sh_tensor x, int64_t cols,
+                          const float *positions, int offset, const float *types, int type_count)
+{
+    sh_cpu *cpu = sh_cpu_of(dev);
+    struct positions p = {.kernels = cpu->level->vector,
+                          .batch = b,
+                          .x = x,
+                          .cols = cols,
+                          .positions = positions,
+                          .types = types,
+                          .offset = offset,
+                          .type_count = type_count};
+    sh_cpu_each(cpu, (size_t)b->in.span_count, false, positions_run, &p);
+}
+
 static void act_run(void *arg, size_t piece, int thread)
 {
     const struct rows *a = arg;
     (void)thread;
     for (int64_t r = (int64_t)piece * a->piece; r < rows_end(a, piece); r++)
-        a->kernels->act(a->act, row_at(a->y, r), row_at(a->x, r), row_at(a->up, r), a->dim);
+        a->kernels->act(a->act, row_at(a->y, r), row_at(a->x, r),
+                        a->up.data == NULL ? NULL : row_at(a->up, r), a->dim);
 }
 
 void sh_cpu_act(sh_device *dev, sh_act act, sh_tensor y, sh_tensor gate, sh_tensor up, int tokens,

@@ -62,6 +62,27 @@ static void rmsnorm(float *y, const float *x, const float *w, int64_t dim, float
     for (; i < dim; i++) y[i] = x[i] * inverse * w[i];
 }
 
+static float mean_of(const float *x, int64_t dim)
+{
+    v16 sum = v16_set(0.0f);
+    for (int64_t i = 0; i < dim; i += 16)
+        sum = v16_add(sum, v16_load_n(x + i, dim - i < 16 ? (int)(dim - i) : 16));
+    return v16_sum(sum) / (float)dim;
+}
+
+/* y may be x, so x - mean is stored in it first. */
+static void layernorm(float *y, const float *x, const float *w, const float *bias, int64_t dim,
+                      float eps)
+{
+    float mean = mean_of(x, dim);
+    for (int64_t i = 0; i < dim; i++) y[i] = x[i] - mean;
+    float inverse = 1.0f / sqrtf(squares(y, dim) / (float)dim + eps);
+    for (int64_t i = 0; i < dim; i++) {
+        float scaled = y[i] * inverse * w[i];
+        y[i] = bias == NULL ? scaled : scaled + bias[i];
+    }
+}
+
 /* Adds nx by nw products of the n <= 16 columns at x and w to the sums. */
 VEC_INLINE void dot_columns(v16 sum[VEC_DOT_X][VEC_DOT_W], const float *x, int nx, const float *w,
                             int nw, int64_t dim, int n)

@@ -48,6 +48,8 @@ typedef struct {
     void (*add)(float *x, const float *y, size_t count);
     void (*scale)(float *x, float factor, size_t count);
     void (*rmsnorm)(float *y, const float *x, const float *w, int64_t dim, float eps);
+    void (*layernorm)(float *y, const float *x, const float *w, const float *bias, int64_t dim,
+                      float eps);
     /* y[i * y_stride + j] = x[i * dim ...] . w[j * dim ...] for up to SH_DOT_TILE of each */
     void (*dots)(float *y, int64_t y_stride, const float *x, int x_count, const float *w,
                  int w_count, int64_t dim);
@@ -57,6 +59,7 @@ typedef struct {
      * has the formula. */
     void (*conv)(const sh_conv_run *run);
 
+    /* up: NULL for ones */
     void (*act)(sh_act act, float *y, const float *gate, const float *up, int64_t count);
     /* Rotates one head by the angles of `table`: cos [half], sin [half]. */
     void (*rope)(float *x, const float *table, int half, bool interleaved);

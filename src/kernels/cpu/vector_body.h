@@ -11,6 +11,7 @@ const sh_vector_kernels VECTOR_TABLE = {
     .add = add,
     .scale = scale,
     .rmsnorm = rmsnorm,
+    .layernorm = layernorm,
     .dots = dots,
     .softmax = softmax,
     .sigmoid = sigmoid,

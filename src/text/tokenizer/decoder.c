@@ -41,6 +41,7 @@ struct stage {
     uint32_t code;
     int64_t start, stop; /* Strip: the number of characters, at most */
     bool drops_first;    /* Metaspace: remove the marks of the first token */
+    bool cleanup;        /* WordPiece: draw marks to the word before */
 };
 
 struct sh_decoder {
@@ -417,6 +418,59 @@ static bool suffix_bytes(const stage *st, sh_str piece, sh_buf *out)
     return true;
 }
 
+/* WordPiece: a token that starts a word gets a space before it, the others lose their prefix. A few
+ * English contractions and marks are then drawn to the word before, token by token. */
+static void wordpiece_write(const stage *st, sh_str token, bool first, sh_buf *out)
+{
+    static const char *const pairs[][2] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
+                                           {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
+                                           {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},
+                                           {" 've", "'ve"}, {" 're", "'re"}};
+    sh_str prefix = {st->pattern.literal, st->pattern.literal_len};
+    sh_buf text = {0}, next = {0};
+    if (!first && sh_str_starts(token, prefix))
+        token = sh_str_sub(token, prefix.len, token.len);
+    else if (!first)
+        sh_buf_add_char(&text, ' ');
+    sh_buf_add_str(&text, token);
+    for (size_t i = 0; st->cleanup && i < SH_COUNT_OF(pairs); i++) {
+        sh_str rest = sh_buf_str(&text), find = sh_str_of(pairs[i][0]);
+        sh_buf_clear(&next);
+        for (size_t at; (at = sh_str_find(rest, find, 0)) < rest.len;) {
+            sh_buf_add_str(&next, sh_str_sub(rest, 0, at));
+            sh_buf_add_text(&next, pairs[i][1]);
+            rest = sh_str_sub(rest, at + find.len, rest.len);
+        }
+        sh_buf_add_str(&next, rest);
+        sh_buf_clear(&text);
+        sh_buf_add_str(&text, sh_buf_str(&next));
+    }
+    sh_buf_add_str(out, sh_buf_str(&text));
+    sh_buf_reset(&text);
+    sh_buf_reset(&next);
+}
+
+static void wordpiece_feed(sh_decoder_state *state, size_t idx, sh_str chunk, bool end)
+{
+    stage_state *own = &state->stages[idx];
+    if (!end) {
+        sh_buf_add_str(&own->held, chunk);
+        return;
+    }
+    sh_buf_clear(&own->text);
+    wordpiece_write(&state->decoder->stages[idx], token_whole(own, chunk), own->count == 0,
+                    &own->text);
+    own->count = 1;
+    sh_buf_clear(&own->held);
+    feed(state, idx + 1, sh_buf_str(&own->text), true);
+}
+
+static bool wordpiece_bytes(const stage *st, sh_str piece, sh_buf *out)
+{
+    wordpiece_write(st, piece, false, out);
+    return true;
+}
+
 /* Without a decoder in the file tokens are joined by spaces. */
 static void join_feed(sh_decoder_state *state, size_t idx, sh_str chunk, bool end)
 {
@@ -433,6 +487,7 @@ static const stage_ops fuse_ops = {fuse_feed, fuse_finish, keep_bytes};
 static const stage_ops strip_ops = {strip_feed, NULL, keep_bytes};
 static const stage_ops metaspace_ops = {metaspace_feed, count_finish, metaspace_bytes};
 static const stage_ops suffix_ops = {suffix_feed, suffix_finish, suffix_bytes};
+static const stage_ops wordpiece_ops = {wordpiece_feed, count_finish, wordpiece_bytes};
 static const stage_ops join_ops = {join_feed, count_finish, keep_bytes};
 
 /* Reading the file. */
@@ -502,11 +557,24 @@ static sh_status read_suffix(void *to, const void *arg, const cJSON *json, const
     return SH_OK;
 }
 
+static sh_status read_wordpiece(void *to, const void *arg, const cJSON *json, const char *where,
+                                sh_err *err)
+{
+    const char *prefix = "##";
+    stage *st = stage_add(to, arg);
+    st->cleanup = true;
+    sh_status status = sh_json_string(json, "prefix", where, &prefix, err);
+    if (status == SH_OK) status = sh_json_bool(json, "cleanup", where, &st->cleanup, err);
+    st->pattern.literal = sh_strdup(prefix);
+    st->pattern.literal_len = strlen(prefix);
+    return status;
+}
+
 static const sh_component_kind kinds[] = {
     {"ByteLevel", read_plain, &bytes_ops},    {"ByteFallback", read_plain, &fallback_ops},
     {"Fuse", read_plain, &fuse_ops},          {"Replace", read_replace, &replace_ops},
     {"Strip", read_strip, &strip_ops},        {"Metaspace", read_metaspace, &metaspace_ops},
-    {"BPEDecoder", read_suffix, &suffix_ops},
+    {"BPEDecoder", read_suffix, &suffix_ops}, {"WordPiece", read_wordpiece, &wordpiece_ops},
 };
 
 static const sh_component_family family = {"decoder", "decoders", kinds, SH_COUNT_OF(kinds)};

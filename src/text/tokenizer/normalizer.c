@@ -7,6 +7,8 @@
 #include "text/tokenizer/normalizer.h"
 
 #include "base/alloc.h"
+#include "base/base64.h"
+#include "text/tokenizer/charsmap.h"
 #include "text/tokenizer/component.h"
 #include "text/tokenizer/pattern.h"
 
@@ -23,6 +25,7 @@ struct step {
     uint32_t (*map)(uint32_t code); /* the new character; 0: remove it */
     sh_pattern pattern;
     char *content;
+    sh_charsmap *charsmap;
 };
 
 struct sh_normalizer {
@@ -78,6 +81,53 @@ static sh_status apply_chars(const step *s, sh_str in, sh_regex_scratch *scratch
 static uint32_t without_marks(uint32_t code)
 {
     return sh_unicode_is_mark(code) ? 0 : code;
+}
+
+static uint32_t without_accents(uint32_t code)
+{
+    return sh_unicode_is_accent(code) ? 0 : code;
+}
+
+/* BERT: white space becomes plain spaces, control characters go. */
+static uint32_t clean_char(uint32_t code)
+{
+    if (code == '\t' || code == '\n' || code == '\r') return ' ';
+    if (code == 0xfffd || sh_unicode_is_other(code)) return 0;
+    return sh_unicode_is_space(code) ? ' ' : code;
+}
+
+static bool is_ideograph(uint32_t code)
+{
+    static const uint32_t ranges[][2] = {{0x4e00, 0x9fff},   {0x3400, 0x4dbf},   {0x20000, 0x2a6df},
+                                         {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf},
+                                         {0xf900, 0xfaff},   {0x2f800, 0x2fa1f}};
+    for (size_t i = 0; i < SH_COUNT_OF(ranges); i++)
+        if (code >= ranges[i][0] && code <= ranges[i][1]) return true;
+    return false;
+}
+
+/* BERT: every ideograph is a word. */
+static sh_status apply_ideographs(const step *s, sh_str in, sh_regex_scratch *scratch, sh_buf *out,
+                                  sh_err *err)
+{
+    (void)s, (void)scratch, (void)err;
+    int len;
+    for (size_t i = 0; i < in.len; i += (size_t)len) {
+        uint32_t code = sh_unicode_next(sh_str_sub(in, i, in.len), &len);
+        bool word = is_ideograph(code);
+        if (word) sh_buf_add_char(out, ' ');
+        sh_buf_add_str(out, sh_str_sub(in, i, (size_t)len));
+        if (word) sh_buf_add_char(out, ' ');
+    }
+    return SH_OK;
+}
+
+static sh_status apply_charsmap(const step *s, sh_str in, sh_regex_scratch *scratch, sh_buf *out,
+                                sh_err *err)
+{
+    (void)scratch, (void)err;
+    sh_charsmap_apply(s->charsmap, in, out);
+    return SH_OK;
 }
 
 /* SentencePiece's NMT rules for control characters and unusual spaces. */
@@ -157,6 +207,10 @@ static sh_status read_replace(void *to, const void *arg, const cJSON *json, cons
     return sh_pattern_read(json, where, &s->pattern, err);
 }
 
+static const step clean = {.apply = apply_chars, .map = clean_char};
+static const step ideographs = {.apply = apply_ideographs};
+static const step strip_nonspacing = {.apply = apply_chars, .map = without_accents};
+static const step precompiled = {.apply = apply_charsmap};
 static const step nfc = {.apply = apply_form, .form = SH_UNICODE_NFC};
 static const step nfd = {.apply = apply_form, .form = SH_UNICODE_NFD};
 static const step nfkc = {.apply = apply_form, .form = SH_UNICODE_NFKC};
@@ -169,13 +223,56 @@ static const step strip = {.apply = apply_strip, .left = true, .right = true};
 static const step prepend = {.apply = apply_prepend};
 static const step replace = {.apply = apply_replace};
 
+/* Up to five steps. Accents are stripped together with lowering unless the file says otherwise. */
+static sh_status read_bert(void *to, const void *arg, const cJSON *json, const char *where,
+                           sh_err *err)
+{
+    (void)arg;
+    bool cleans = true, chinese = true, lowers = true;
+    sh_status status = sh_json_bool(json, "clean_text", where, &cleans, err);
+    if (status == SH_OK) status = sh_json_bool(json, "handle_chinese_chars", where, &chinese, err);
+    if (status == SH_OK) status = sh_json_bool(json, "lowercase", where, &lowers, err);
+    bool strips = lowers;
+    if (status == SH_OK) status = sh_json_bool(json, "strip_accents", where, &strips, err);
+    if (status != SH_OK) return status;
+    if (cleans) step_add(to, &clean);
+    if (chinese) step_add(to, &ideographs);
+    if (strips) step_add(to, &nfd);
+    if (strips) step_add(to, &strip_nonspacing);
+    if (lowers) step_add(to, &lower);
+    return SH_OK;
+}
+
+static sh_status read_precompiled(void *to, const void *arg, const cJSON *json, const char *where,
+                                  sh_err *err)
+{
+    const char *text = NULL;
+    sh_buf raw = {0};
+    sh_status status = sh_json_string_required(json, "precompiled_charsmap", where, &text, err);
+    if (status != SH_OK) return status;
+    step *s = step_add(to, arg);
+    if (sh_base64_decode(sh_str_of(text), &raw))
+        status = sh_charsmap_open(sh_buf_str(&raw), &s->charsmap, err);
+    else
+        status = sh_err_set(err, SH_ERR_INPUT, "'precompiled_charsmap' is not base64");
+    sh_buf_reset(&raw);
+    return status == SH_OK ? SH_OK : sh_err_prefix(err, "%s", where);
+}
+
 static const sh_component_kind kinds[] = {
-    {"NFC", read_plain, &nfc},           {"NFD", read_plain, &nfd},
-    {"NFKC", read_plain, &nfkc},         {"NFKD", read_plain, &nfkd},
-    {"Lowercase", read_plain, &lower},   {"StripAccents", read_plain, &strip_accents},
-    {"Nmt", read_plain, &nmt},           {"ByteLevel", read_plain, &bytes},
-    {"Strip", read_strip, &strip},       {"Prepend", read_prepend, &prepend},
+    {"NFC", read_plain, &nfc},
+    {"NFD", read_plain, &nfd},
+    {"NFKC", read_plain, &nfkc},
+    {"NFKD", read_plain, &nfkd},
+    {"Lowercase", read_plain, &lower},
+    {"StripAccents", read_plain, &strip_accents},
+    {"Nmt", read_plain, &nmt},
+    {"ByteLevel", read_plain, &bytes},
+    {"Strip", read_strip, &strip},
+    {"Prepend", read_prepend, &prepend},
     {"Replace", read_replace, &replace},
+    {"BertNormalizer", read_bert, NULL},
+    {"Precompiled", read_precompiled, &precompiled},
 };
 
 static const sh_component_family family = {"normalizer", "normalizers", kinds, SH_COUNT_OF(kinds)};
@@ -205,6 +302,7 @@ void sh_normalizer_free(sh_normalizer *n)
     for (size_t i = 0; i < n->count; i++) {
         sh_pattern_reset(&n->steps[i].pattern);
         free(n->steps[i].content);
+        sh_charsmap_close(n->steps[i].charsmap);
     }
     free(n->steps);
     free(n);

@@ -1,7 +1,7 @@
 /* postprocessor.h - the ids added around those of a text when special tokens are requested.
  *
  * Whatever processors the file has, for a single text they amount to a list of ids before it and a
- * list after it.
+ * list after it; for a pair of texts there is one between them as well.
  *
  * Threads: immutable after reading. */
 #ifndef SH_TEXT_TOKENIZER_POSTPROCESSOR_H
@@ -13,6 +13,8 @@
 typedef struct {
     sh_ids before;
     sh_ids after;
+    bool pairs; /* the file says how to write a pair of texts */
+    sh_ids pair_before, between, pair_after;
 } sh_postprocessor;
 
 /* Reads the value of "post_processor"; *out must be zero, and must be reset also after a failure.

@@ -7,6 +7,7 @@
  *
  * The pattern that splits words is not in the file; it depends on the tokenizer's class, and so do
  * the special tokens that follow the vocabulary. */
+#include "base/base64.h"
 #include "text/tokenizer/tokenizer_internal.h"
 
 #include "text/tokenizer/unicode.h"
@@ -56,32 +57,6 @@ static const tiktoken_family *family_of(const cJSON *config)
     return &families[i];
 }
 
-static int base64_value(char c)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *hit = c == '\0' ? NULL : strchr(digits, c);
-    return hit == NULL ? -1 : (int)(hit - digits);
-}
-
-/* Padding is optional; a single left-over digit cannot be valid. */
-static bool base64_decode(sh_str text, sh_buf *out)
-{
-    uint32_t bits = 0;
-    int count = 0;
-    while (text.len > 0 && text.ptr[text.len - 1] == '=') text.len--;
-    for (size_t i = 0; i < text.len; i++) {
-        int value = base64_value(text.ptr[i]);
-        if (value < 0) return false;
-        bits = bits << 6 | (uint32_t)value;
-        count += 6;
-        if (count >= 8) {
-            count -= 8;
-            sh_buf_add_char(out, (char)(bits >> count & 0xff));
-        }
-    }
-    return text.len % 4 != 1;
-}
-
 static sh_status line_read(sh_str line, sh_vocab *vocab, sh_buf *bytes, sh_buf *piece, sh_err *err)
 {
     sh_str code;
@@ -89,7 +64,7 @@ static sh_status line_read(sh_str line, sh_vocab *vocab, sh_buf *bytes, sh_buf *
     sh_buf_clear(bytes);
     sh_buf_clear(piece);
     if (!sh_str_cut(&line, ' ', &code) || !sh_str_to_int(line, &rank) ||
-        !base64_decode(code, bytes) || bytes->len == 0)
+        !sh_base64_decode(code, bytes) || bytes->len == 0)
         return sh_err_set(err, SH_ERR_INPUT, "expected a token in base64 and a rank");
     sh_bytelevel_encode(sh_buf_str(bytes), piece);
     return sh_vocab_add(vocab, sh_buf_str(piece), rank, err);

@@ -23,14 +23,22 @@ typedef struct {
     sh_normalizer_scratch normalizer;
     sh_pretokenizer_scratch pre;
     sh_bpe_scratch bpe;
+    sh_unigram_scratch unigram;
+    sh_buf piece;
 } encoder;
 
 static sh_status encode_word(void *arg, sh_str word, sh_err *err)
 {
     encoder *e = arg;
-    if (word.len > SH_BPE_WORD_MAX)
+    const sh_tokenizer *tok = e->tok;
+    if (word.len > (tok->unigram != NULL ? SH_UNIGRAM_WORD_MAX : SH_BPE_WORD_MAX))
         return sh_err_set(err, SH_ERR_LIMIT, "a word of %zu bytes is too long", word.len);
-    sh_bpe_encode(e->tok->bpe, word, &e->bpe, e->out);
+    if (tok->unigram != NULL)
+        return sh_unigram_encode(tok->unigram, word, &e->unigram, e->out, err);
+    if (tok->wordpiece != NULL)
+        sh_wordpiece_encode(tok->wordpiece, word, &e->piece, e->out);
+    else
+        sh_bpe_encode(tok->bpe, word, &e->bpe, e->out);
     return SH_OK;
 }
 
@@ -84,7 +92,33 @@ sh_status sh_tokenizer_encode(const sh_tokenizer *tok, sh_str text, sh_encode_op
     sh_normalizer_scratch_reset(&e.normalizer);
     sh_pretokenizer_scratch_reset(&e.pre);
     sh_bpe_scratch_reset(&e.bpe);
+    sh_unigram_scratch_reset(&e.unigram);
+    sh_buf_reset(&e.piece);
     return status;
+}
+
+sh_status sh_tokenizer_encode_pair(const sh_tokenizer *tok, sh_str first, sh_str second,
+                                   sh_ids *out, size_t *second_at, sh_err *err)
+{
+    const sh_postprocessor *post = &tok->post;
+    sh_encode_opts plain = {0};
+    size_t before = out->len;
+    if (!post->pairs)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                          "the tokenizer does not say how to write a pair of texts");
+    sh_ids_add_all(out, post->pair_before.ptr, post->pair_before.len);
+    sh_status status = sh_tokenizer_encode(tok, first, plain, out, err);
+    sh_ids_add_all(out, post->between.ptr, post->between.len);
+    *second_at = out->len - before;
+    if (status == SH_OK) status = sh_tokenizer_encode(tok, second, plain, out, err);
+    sh_ids_add_all(out, post->pair_after.ptr, post->pair_after.len);
+    if (status != SH_OK) out->len = before;
+    return status;
+}
+
+size_t sh_tokenizer_after(const sh_tokenizer *tok, bool pair)
+{
+    return pair ? tok->post.pair_after.len : tok->post.after.len;
 }
 
 /* An added token takes precedence over the vocabulary, which may have the same id. */
@@ -168,6 +202,9 @@ void sh_tokenizer_free(sh_tokenizer *tok)
 {
     if (tok == NULL) return;
     sh_bpe_free(tok->bpe);
+    sh_unigram_free(tok->unigram);
+    if (tok->wordpiece != NULL) free(tok->wordpiece->prefix);
+    free(tok->wordpiece);
     sh_vocab_reset(&tok->vocab);
     sh_added_reset(&tok->added);
     sh_normalizer_free(tok->normalizer);

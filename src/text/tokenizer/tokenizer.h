@@ -1,8 +1,8 @@
 /* tokenizer.h - converts text to token ids and back, as defined by the model's own files.
  *
- * A tokenizer is read from tokenizer.json (BPE, byte-level or SentencePiece style, with every
- * normalizer, pre-tokenizer, post-processor and decoder that such models use) or from a tiktoken
- * file. An unknown component is an error that names it.
+ * A tokenizer is read from tokenizer.json (BPE, byte-level or SentencePiece style, WordPiece or
+ * Unigram, with every normalizer, pre-tokenizer, post-processor and decoder that such models use)
+ * or from a tiktoken file. An unknown component is an error that names it.
  *
  * Threads: immutable once loaded; every function may be called from any thread. */
 #ifndef SH_TEXT_TOKENIZER_TOKENIZER_H
@@ -38,6 +38,15 @@ enum { SH_ENCODE_TEXT_MAX = 64 << 20 };
 /* Appends the ids. The text must be valid UTF-8 of at most SH_ENCODE_TEXT_MAX bytes. */
 SH_MUST_CHECK sh_status sh_tokenizer_encode(const sh_tokenizer *tok, sh_str text,
                                             sh_encode_opts opts, sh_ids *out, sh_err *err);
+
+/* Appends the ids of two texts with the special tokens that the file puts around and between them;
+ * *second_at is where the second one starts, counted from the first new id. */
+SH_MUST_CHECK sh_status sh_tokenizer_encode_pair(const sh_tokenizer *tok, sh_str first,
+                                                 sh_str second, sh_ids *out, size_t *second_at,
+                                                 sh_err *err);
+
+/* How many ids the file adds after a text (0: none), and after a pair of texts. */
+size_t sh_tokenizer_after(const sh_tokenizer *tok, bool pair);
 
 /* Appends the text. Ids that are not in the vocabulary are skipped. See detokenizer.h for
  * streaming.

@@ -11,11 +11,16 @@
 #include "text/tokenizer/postprocessor.h"
 #include "text/tokenizer/pretokenizer.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/unigram.h"
 #include "text/tokenizer/vocab.h"
+#include "text/tokenizer/wordpiece.h"
 
 struct sh_tokenizer {
     sh_vocab vocab; /* of the model; added tokens may have ids beyond it */
+    /* One of these cuts words into tokens. */
     sh_bpe *bpe;
+    sh_unigram *unigram;
+    sh_wordpiece *wordpiece;
     sh_added added;
     sh_normalizer *normalizer;
     sh_pretokenizer *pre;

@@ -6,10 +6,13 @@
  * encoder does not check again.
  *
  * Unknown fields are ignored, but an unknown type or a setting that would change the result
- * (another model than BPE, dropout) is an error. */
+ * (an unknown model, dropout) is an error. */
 #include "text/tokenizer/tokenizer_internal.h"
 
+#include "base/alloc.h"
+
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -119,13 +122,8 @@ static sh_status merges_read(const cJSON *json, const char *where, size_t prefix
 
 static sh_status model_fields(const cJSON *json, const char *where, model_json *out, sh_err *err)
 {
-    const char *type = "BPE";
     double dropout = 0;
-    sh_status status = sh_json_string(json, "type", where, &type, err);
-    if (status == SH_OK && strcmp(type, "BPE") != 0)
-        return sh_err_set(err, SH_ERR_UNSUPPORTED, "%s: model '%s' is not supported, only 'BPE' is",
-                          where, type);
-    if (status == SH_OK) status = sh_json_double(json, "dropout", where, 0, 1, &dropout, err);
+    sh_status status = sh_json_double(json, "dropout", where, 0, 1, &dropout, err);
     if (status == SH_OK && dropout > 0)
         return sh_err_set(err, SH_ERR_UNSUPPORTED, "%s: 'dropout' %g is not supported", where,
                           dropout);
@@ -142,13 +140,75 @@ static sh_status model_fields(const cJSON *json, const char *where, model_json *
     return status;
 }
 
-static sh_status model_read(const cJSON *json, const char *where, sh_tokenizer *tok, sh_err *err)
+static sh_status wordpiece_read(const cJSON *json, const char *where, sh_tokenizer *tok,
+                                sh_err *err)
+{
+    const char *unk = "[UNK]", *prefix = "##";
+    int64_t chars = 100;
+    sh_status status = sh_json_string(json, "unk_token", where, &unk, err);
+    if (status == SH_OK)
+        status = sh_json_string(json, "continuing_subword_prefix", where, &prefix, err);
+    if (status == SH_OK)
+        status = sh_json_int(json, "max_input_chars_per_word", where, 0, 1 << 20, &chars, err);
+    if (status == SH_OK)
+        status = vocab_read(cJSON_GetObjectItemCaseSensitive(json, "vocab"), where, &tok->vocab,
+                            err);
+    if (status != SH_OK) return status;
+    int32_t id = sh_vocab_find(&tok->vocab, sh_str_of(unk));
+    if (id < 0)
+        return sh_err_set(err, SH_ERR_INPUT, "%s: 'unk_token' is '%s', which is not in 'vocab'",
+                          where, unk);
+    tok->wordpiece = sh_alloc(sizeof(*tok->wordpiece));
+    *tok->wordpiece = (sh_wordpiece){.vocab = &tok->vocab,
+                                     .unk_id = id,
+                                     .prefix = sh_strdup(prefix),
+                                     .chars_max = (size_t)chars};
+    return SH_OK;
+}
+
+/* Pairs of a piece and its score; the position is the id. */
+static sh_status scores_read(const cJSON *json, const char *where, sh_vocab *vocab, double *scores,
+                             sh_err *err)
+{
+    int32_t id = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, json)
+    {
+        const cJSON *piece = cJSON_IsArray(item) ? item->child : NULL;
+        const cJSON *score = piece == NULL ? NULL : piece->next;
+        if (!cJSON_IsString(piece) || !cJSON_IsNumber(score) || !isfinite(score->valuedouble))
+            return sh_err_set(err, SH_ERR_INPUT,
+                              "%s: entry %d of 'vocab' is not a piece with its score", where, id);
+        sh_status status = sh_vocab_add(vocab, sh_str_of(piece->valuestring), id, err);
+        if (status != SH_OK) return sh_err_prefix(err, "%s: vocab", where);
+        scores[id++] = score->valuedouble;
+    }
+    return SH_OK;
+}
+
+static sh_status unigram_read(const cJSON *json, const char *where, sh_tokenizer *tok, sh_err *err)
+{
+    const cJSON *vocab = cJSON_GetObjectItemCaseSensitive(json, "vocab");
+    int64_t unk = -1;
+    bool bytes = false;
+    if (!cJSON_IsArray(vocab))
+        return sh_err_set(err, SH_ERR_INPUT, "%s: 'vocab' must be a list, not %s", where,
+                          sh_json_kind(vocab));
+    int count = cJSON_GetArraySize(vocab);
+    double *scores = sh_alloc_array((size_t)count + 1, sizeof(*scores));
+    sh_vocab_init(&tok->vocab, (size_t)count);
+    sh_status status = sh_json_int(json, "unk_id", where, 0, count - 1, &unk, err);
+    if (status == SH_OK) status = sh_json_bool(json, "byte_fallback", where, &bytes, err);
+    if (status == SH_OK) status = scores_read(vocab, where, &tok->vocab, scores, err);
+    if (status == SH_OK) tok->unigram = sh_unigram_create(&tok->vocab, scores, (int32_t)unk, bytes);
+    free(scores);
+    return status;
+}
+
+static sh_status bpe_read(const cJSON *json, const char *where, sh_tokenizer *tok, sh_err *err)
 {
     model_json model = {.vocab = cJSON_GetObjectItemCaseSensitive(json, "vocab"),
                         .merges = cJSON_GetObjectItemCaseSensitive(json, "merges")};
-    if (!cJSON_IsObject(json))
-        return sh_err_set(err, SH_ERR_INPUT, "%s: 'model' must be an object, not %s", where,
-                          sh_json_kind(json));
     sh_status status = model_fields(json, where, &model, err);
     if (status == SH_OK) status = vocab_read(model.vocab, where, &tok->vocab, err);
     if (status != SH_OK) return status;
@@ -167,6 +227,25 @@ static sh_status model_read(const cJSON *json, const char *where, sh_tokenizer *
     };
     tok->bpe = sh_bpe_create(&tok->vocab, &opts, (size_t)cJSON_GetArraySize(model.merges));
     return merges_read(model.merges, where, opts.prefix.len, tok, err);
+}
+
+static sh_status model_read(const cJSON *json, const char *where, sh_tokenizer *tok, sh_err *err)
+{
+    static const struct {
+        const char *type;
+        sh_status (*read)(const cJSON *json, const char *where, sh_tokenizer *tok, sh_err *err);
+    } models[] = {{"BPE", bpe_read}, {"WordPiece", wordpiece_read}, {"Unigram", unigram_read}};
+    const char *type = "BPE";
+    if (!cJSON_IsObject(json))
+        return sh_err_set(err, SH_ERR_INPUT, "%s: 'model' must be an object, not %s", where,
+                          sh_json_kind(json));
+    sh_status status = sh_json_string(json, "type", where, &type, err);
+    for (size_t i = 0; i < SH_COUNT_OF(models) && status == SH_OK; i++)
+        if (strcmp(type, models[i].type) == 0) return models[i].read(json, where, tok, err);
+    if (status != SH_OK) return status;
+    return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                      "%s: model '%s' is not supported; BPE, WordPiece and Unigram are", where,
+                      type);
 }
 
 static sh_status added_read(const cJSON *json, const char *where, sh_tokenizer *tok, sh_err *err)
@@ -239,5 +318,8 @@ sh_status sh_tokenizer_read(const cJSON *json, const char *where, sh_tokenizer *
     if (status == SH_OK) status = all_added_read(added, where, tok, err);
     if (status == SH_OK) status = post_check(tok, &tok->post.before, where, err);
     if (status == SH_OK) status = post_check(tok, &tok->post.after, where, err);
+    if (status == SH_OK) status = post_check(tok, &tok->post.pair_before, where, err);
+    if (status == SH_OK) status = post_check(tok, &tok->post.between, where, err);
+    if (status == SH_OK) status = post_check(tok, &tok->post.pair_after, where, err);
     return status;
 }

@@ -82,6 +82,32 @@ bool sh_unicode_is_mark(uint32_t code)
     return (category_bit(code) & MARKS) != 0;
 }
 
+bool sh_unicode_is_accent(uint32_t code)
+{
+    return (category_bit(code) & BIT(MN)) != 0;
+}
+
+bool sh_unicode_is_other(uint32_t code)
+{
+    return (category_bit(code) & (BIT(CC) | BIT(CF) | BIT(CO) | BIT(CS))) != 0;
+}
+
+size_t sh_unicode_grapheme(sh_str text)
+{
+    int len, state = 0;
+    uint32_t before = sh_unicode_next(text, &len);
+    size_t at = (size_t)len;
+    while (at < text.len) {
+        uint32_t code = sh_unicode_next(sh_str_sub(text, at, text.len), &len);
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)before, (utf8proc_int32_t)code,
+                                             &state))
+            break;
+        before = code;
+        at += (size_t)len;
+    }
+    return at;
+}
+
 typedef struct {
     utf8proc_int32_t *codes;
     size_t len;

@@ -25,6 +25,11 @@ bool sh_unicode_is_word(uint32_t code);   /* letters, marks, digits, connectors,
 bool sh_unicode_is_punct(uint32_t code);  /* punctuation, and the ASCII symbols */
 bool sh_unicode_is_number(uint32_t code); /* categories Nd, Nl, No */
 bool sh_unicode_is_mark(uint32_t code);   /* categories Mn, Mc, Me */
+bool sh_unicode_is_accent(uint32_t code); /* category Mn */
+bool sh_unicode_is_other(uint32_t code);  /* categories Cc, Cf, Co, Cs */
+
+/* Bytes of the grapheme cluster at the start of a non-empty text. */
+size_t sh_unicode_grapheme(sh_str text);
 
 typedef enum { SH_UNICODE_NFC, SH_UNICODE_NFD, SH_UNICODE_NFKC, SH_UNICODE_NFKD } sh_unicode_form;
 

@@ -179,6 +179,19 @@ await test('openai: completions of texts, lists and token ids', async () => {
   assert.equal(odds.top_logprobs.length, odds.tokens.length);
 });
 
+await test('openai: embeddings of texts, as the client asks for them and as numbers', async () => {
+  const input = ['A fox.', 'A lantern.', 'A fox.'];
+  const { data, usage } = await client.embeddings.create({ model: 'default', input }); // asks for base64, gives numbers
+  const plain = await client.embeddings.create({ model: 'default', input, encoding_format: 'float' });
+  assert.deepEqual(data.map((item) => item.index), [0, 1, 2]);
+  assert.deepEqual(data[0].embedding, data[2].embedding);
+  assert.notDeepEqual(data[0].embedding, data[1].embedding);
+  assert.deepEqual(plain.data[1].embedding.map(Math.fround), Array.from(data[1].embedding));
+  assert.ok(Math.abs(Math.hypot(...data[1].embedding) - 1) < 1e-5);
+  assert.equal(usage.total_tokens, usage.prompt_tokens);
+  await fails(client.embeddings.create({ model: 'default', input: ['A fox.', ''] }), (error) => assert.equal(error.param, 'input[1]'));
+});
+
 await test('openai: a long conversation fits, one that is too long is refused with the numbers', async () => {
   const long = 'word '.repeat(1200);
   const answer = await ask(`${long}\nWhat is 37 + 48?`, { max_tokens: 4 });

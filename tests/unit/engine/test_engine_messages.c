@@ -87,6 +87,36 @@ TEST(progress_arrives_and_is_not_taken_for_a_token)
     sh_buf_reset(&bytes);
 }
 
+TEST(a_vector_arrives_with_the_end_of_its_request)
+{
+    UNUSED_STATE;
+    static const float vector[] = {1.5f, -2.25f, 1e-30f};
+    sh_buf bytes = {0};
+    sh_event got;
+    sh_engine_msg_put_event(
+        &bytes, &(sh_event){.kind = SH_EVENT_DONE, .id = 9, .vector = vector, .vector_len = 3});
+    sh_engine_msg_frame frame = frame_of(&bytes);
+    CHECK_OK(sh_engine_msg_get_event(&frame, &got, &err), err);
+    assert_int_equal(got.vector_len, 3);
+    assert_memory_equal(got.vector, vector, sizeof(vector));
+    for (frame.payload.len--; frame.payload.len > 0; frame.payload.len--)
+        assert_true(sh_engine_msg_get_event(&frame, &got, &err) < 0);
+    sh_buf_reset(&bytes);
+}
+
+TEST(a_pair_of_texts_is_no_longer_than_its_tokens)
+{
+    UNUSED_STATE;
+    sh_sequence_spec q = spec_make();
+    q.pooled = true;
+    CHECK_FAILS(sh_sequence_spec_check(&q, 100, &err), err, "the answer so far");
+    q.answered = 0;
+    q.second = (int)q.prompt_count;
+    CHECK_OK(sh_sequence_spec_check(&q, 100, &err), err);
+    q.second++;
+    CHECK_FAILS(sh_sequence_spec_check(&q, 100, &err), err, "second part at 6");
+}
+
 TEST(an_engine_says_which_model_it_has)
 {
     UNUSED_STATE;
@@ -97,10 +127,14 @@ TEST(an_engine_says_which_model_it_has)
                                                      .context = 20,
                                                      .world_size = 3,
                                                      .ready = true,
+                                                     .headless = true,
+                                                     .vector_len = 384,
+                                                     .normalized = true,
                                                      .model_hash = UINT64_C(0xfedcba9876543210)});
     CHECK_OK(sh_engine_msg_get_info(frame_of(&bytes).payload, &got, &err), err);
     assert_true(got.model_hash == UINT64_C(0xfedcba9876543210));
-    assert_true(got.ready);
+    assert_true(got.ready && got.headless && got.normalized && !got.scores);
+    assert_int_equal(got.vector_len, 384);
     assert_int_equal(got.world_size, 3);
     free((void *)got.model_dir);
     sh_buf_reset(&bytes);
@@ -136,6 +170,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_arrives_with_the_answer_so_far),
         cmocka_unit_test(progress_arrives_and_is_not_taken_for_a_token),
+        cmocka_unit_test(a_vector_arrives_with_the_end_of_its_request),
+        cmocka_unit_test(a_pair_of_texts_is_no_longer_than_its_tokens),
         cmocka_unit_test(an_engine_says_which_model_it_has),
         cmocka_unit_test(the_answer_so_far_is_less_than_the_prompt_with_it),
         cmocka_unit_test(a_grammar_has_a_size_and_an_end),

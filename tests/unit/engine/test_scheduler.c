@@ -599,6 +599,38 @@ TEST(a_plan_that_does_not_match_the_state_is_refused)
     bench_close(b);
 }
 
+TEST(a_sequence_is_pooled_or_drawn_from)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    sh_step_plan *p = b->copy;
+    for (int i = 0; i < 5; i++) {
+        sh_buf bytes = {0};
+        sh_err err;
+        sh_step_plan_clear(p);
+        p->seqs[p->seq_count++] = (sh_step_seq){.fresh = true,
+                                                .token_count = 1,
+                                                .block_count = 1,
+                                                .second = 7,
+                                                .pool = SH_POOL_MEAN,
+                                                .pool_ends = true};
+        p->tokens[p->token_count++] = 1;
+        p->blocks[p->block_count++] = 2;
+        sh_step_seq *q = &p->seqs[0];
+        if (i == 1) q->pool = SH_POOL_NONE; /* but one ends */
+        if (i == 2) q->pool = SH_POOLS;
+        if (i == 3) q->second = -1;
+        if (i == 4) p->draws[p->draw_count++] = (sh_step_draw){.draw.logprobs = -1};
+        q->draw_count = p->draw_count;
+        sh_step_plan_pack(p, &bytes);
+        assert_int_equal(sh_step_plan_unpack(sh_buf_str(&bytes), p, &err) == SH_OK, i == 0);
+        if (i == 0) assert_int_equal(sh_step_plan_vectors(p), 1);
+        if (i == 0) assert_int_equal(p->seqs[0].second, 7);
+        sh_buf_reset(&bytes);
+    }
+    bench_close(b);
+}
+
 /* A plan with one sequence, one draw and two new masks. */
 static void plan_with_masks(sh_step_plan *p)
 {
@@ -743,6 +775,7 @@ int main(void)
         cmocka_unit_test(a_long_queue_of_many_clients_is_admitted_quickly),
         cmocka_unit_test(a_changed_state_changes_the_fingerprint),
         cmocka_unit_test(a_plan_that_does_not_match_the_state_is_refused),
+        cmocka_unit_test(a_sequence_is_pooled_or_drawn_from),
         cmocka_unit_test(masks_of_a_plan_become_part_of_the_state),
         cmocka_unit_test(masks_that_cannot_be_are_refused),
         cmocka_unit_test(a_mask_is_sent_once_until_others_need_its_number),

@@ -12,6 +12,7 @@ typedef struct {
     int heads, kv_heads, k_dim, v_dim;
     bool v_in_k;
     int window;
+    bool both;
     bool sinks;
     sh_kv_format format;
     bool uneven; /* the first KV head has more query heads than the others */
@@ -149,6 +150,7 @@ static void world_step(world *w, const int *from, const int *to)
                          .kv_of = w->kv_of,
                          .scale = 0.125f,
                          .window = s->window,
+                         .both = s->both,
                          .sinks = s->sinks ? w->sinks : NULL};
     const sh_device_batch *b = w->dev->ops->step_begin(w->dev, &batch);
     w->dev->ops->kv_write(w->dev, b, &w->kv, tensor_of(k, k_dim),
@@ -179,10 +181,13 @@ static void reference(const world *w, const seq *q, int pos, int head, double *o
 {
     const shape *s = &w->s;
     int kv = w->kv_of[head], first = s->window > 0 && pos + 1 > s->window ? pos + 1 - s->window : 0;
+    int last = pos;
+    if (s->both)
+        last = s->window > 0 && pos + s->window < q->len ? pos + s->window - 1 : q->len - 1;
     const float *query = q->q + ((size_t)pos * s->heads + head) * s->k_dim;
     static double score[CONTEXT_MAX];
     double top = s->sinks ? w->sinks[head] : -INFINITY, total = 0.0;
-    for (int t = first; t <= pos; t++) {
+    for (int t = first; t <= last; t++) {
         const float *key = q->k + ((size_t)t * s->kv_heads + kv) * s->k_dim;
         score[t] = 0.0;
         for (int d = 0; d < s->k_dim; d++) score[t] += (double)query[d] * (double)key[d];
@@ -191,7 +196,7 @@ static void reference(const world *w, const seq *q, int pos, int head, double *o
     }
     if (s->sinks) total = exp(w->sinks[head] - top);
     for (int d = 0; d < s->v_dim; d++) out[d] = 0.0;
-    for (int t = first; t <= pos; t++) {
+    for (int t = first; t <= last; t++) {
         const float *value = s->v_in_k ? q->k + ((size_t)t * s->kv_heads + kv) * s->k_dim
                                        : q->v + ((size_t)t * s->kv_heads + kv) * s->v_dim;
         double p = exp(score[t] - top);
@@ -249,6 +254,33 @@ TEST(every_level_and_format_agrees_with_a_softmax_in_double)
                 check_reference(&w, 0, what);
                 world_close(&w);
             }
+}
+
+/* Encoders: a token sees what comes after it, too. */
+TEST(attention_to_both_sides_agrees_with_a_softmax_in_double)
+{
+    UNUSED_STATE;
+    static const shape shapes[] = {
+        {.heads = 4, .kv_heads = 4, .k_dim = 24, .v_dim = 40, .both = true},
+        {.heads = 8, .kv_heads = 2, .k_dim = 16, .v_dim = 16, .both = true, .window = 21},
+        {.heads = 3, .kv_heads = 3, .k_dim = 8, .v_dim = 8, .both = true, .window = 200},
+    };
+    const char *names[LEVELS_MAX];
+    int levels = levels_list(names), lens[] = {700, 1, 37, 140};
+    for (int l = 0; l < levels; l++)
+        for (size_t i = 0; i < SH_COUNT_OF(shapes); i++) {
+            shape s = shapes[i];
+            s.format = (sh_kv_format)(i % 3);
+            world all, alone;
+            world_open(&all, s, names[l], 2, lens, 4, i + 1);
+            world_open(&alone, s, names[l], 1, lens, 1, i + 1);
+            world_step_all(&all);
+            world_step_all(&alone);
+            check_reference(&all, 0, names[l]);
+            check_same(&alone, 0, &all, 0, names[l]);
+            world_close(&all);
+            world_close(&alone);
+        }
 }
 
 TEST(long_contexts_agree_with_a_softmax_in_double)
@@ -471,6 +503,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_level_and_format_agrees_with_a_softmax_in_double),
+        cmocka_unit_test(attention_to_both_sides_agrees_with_a_softmax_in_double),
         cmocka_unit_test(long_contexts_agree_with_a_softmax_in_double),
         cmocka_unit_test(a_query_has_the_same_bits_alone_and_among_eight),
         cmocka_unit_test(a_prompt_has_the_same_bits_wherever_it_is_cut),

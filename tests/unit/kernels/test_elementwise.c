@@ -156,10 +156,72 @@ TEST(rmsnorm_has_the_same_bits_at_every_level)
     }
 }
 
+TEST(layernorm_is_near_the_norm_in_double_with_the_same_bits_at_every_level)
+{
+    UNUSED_STATE;
+    const char *names[LEVELS_MAX];
+    int levels = levels_list(names);
+    for (size_t i = 0; i < SH_COUNT_OF(DIMS); i++) {
+        int64_t dim = DIMS[i];
+        uint64_t rng = 8 + i;
+        float *x = random_floats(&rng, (size_t)dim, 3.0f), *w = random_floats(&rng, (size_t)dim, 2);
+        float *bias = random_floats(&rng, (size_t)dim, 1.0f), *first = NULL;
+        double mean = 0, variance = 0;
+        for (int64_t d = 0; d < dim; d++) mean += (double)(x[d] += 1.0f) / (double)dim;
+        for (int64_t d = 0; d < dim; d++) variance += pow((double)x[d] - mean, 2) / (double)dim;
+        for (int l = 0; l < levels; l++) {
+            sh_device *dev = level_open(names[l], 2, &LIMITS);
+            float *y = malloc((size_t)dim * sizeof(*y));
+            memcpy(y, x, (size_t)dim * sizeof(*y));
+            dev->ops->layernorm(dev, tensor_of(y, dim), tensor_of(y, dim), w, bias, 1, dim, 1e-5f);
+            for (int64_t d = 0; d < dim; d++) {
+                double want = ((double)x[d] - mean) / sqrt(variance + 1e-5) * (double)w[d] +
+                              (double)bias[d];
+                check_near(names[l], &y[d], &want, 1, 2e-5);
+            }
+            if (first != NULL) check_same_bits(names[l], first, y, (size_t)dim * sizeof(*y));
+            free(first);
+            first = y;
+            dev->ops->close(dev);
+        }
+        free(first);
+        free(x);
+        free(w);
+        free(bias);
+    }
+}
+
+TEST(positions_and_types_are_added_by_place)
+{
+    UNUSED_STATE;
+    enum { DIM = 19, TOKENS = 7, OFFSET = 2 };
+    uint64_t rng = 9;
+    float *positions = random_floats(&rng, 16 * DIM, 1.0f),
+          *types = random_floats(&rng, 2 * DIM, 1);
+    float *x = random_floats(&rng, TOKENS * DIM, 1.0f), y[TOKENS * DIM];
+    sh_span spans[] = {{.count = 4, .second = 3}, {.first = 4, .count = 3}};
+    sh_batch batch = {.tokens = TOKENS, .span_count = 2, .spans = spans};
+    sh_device *dev = level_open(NULL, 2, &LIMITS);
+    memcpy(y, x, sizeof(y));
+    dev->ops->add_positions(dev, dev->ops->step_begin(dev, &batch), tensor_of(y, DIM), DIM,
+                            positions, OFFSET, types, 2);
+    for (int t = 0; t < TOKENS; t++)
+        for (int d = 0; d < DIM; d++) {
+            int pos = t < 4 ? t : t - 4;
+            float sum = x[t * DIM + d] + positions[(pos + OFFSET) * DIM + d];
+            assert_true(y[t * DIM + d] == sum + types[(t == 3 ? DIM : 0) + d]);
+        }
+    dev->ops->close(dev);
+    free(positions);
+    free(types);
+    free(x);
+}
+
 static double act_reference(sh_act act, double gate, double up)
 {
     switch (act) {
     case SH_ACT_SILU: return gate / (1.0 + exp(-gate)) * up;
+    case SH_ACT_GELU: return 0.5 * gate * (1.0 + erf(gate / sqrt(2.0))) * up;
     case SH_ACT_GELU_TANH:
         return 0.5 * gate *
                (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * (gate + 0.044715 * pow(gate, 3)))) * up;
@@ -204,6 +266,12 @@ TEST(activations_are_near_their_formulas_in_double)
             dev->ops->act(dev, (sh_act)act, tensor_of(copy, STRIDE), tensor_of(copy, STRIDE),
                           tensor_of(up, STRIDE), TOKENS, DIM);
             check_same_bits("in place", copy, y, DIM * sizeof(float));
+            dev->ops->act(dev, (sh_act)act, tensor_of(y, STRIDE), tensor_of(gate, STRIDE),
+                          (sh_tensor){0}, TOKENS, DIM);
+            for (int d = 0; d < DIM; d++) {
+                double want = act_reference((sh_act)act, (double)gate[d], 1.0);
+                check_near("without a gate", &y[d], &want, 1, 2e-6 * fmax(1.0, fabs(want)));
+            }
             dev->ops->close(dev);
             free(gate);
             free(up);
@@ -221,6 +289,8 @@ int main(void)
         cmocka_unit_test(rmsnorm_is_near_the_norm_in_double),
         cmocka_unit_test(rmsnorm_of_heads_inside_rows_touches_nothing_else),
         cmocka_unit_test(rmsnorm_has_the_same_bits_at_every_level),
+        cmocka_unit_test(layernorm_is_near_the_norm_in_double_with_the_same_bits_at_every_level),
+        cmocka_unit_test(positions_and_types_are_added_by_place),
         cmocka_unit_test(activations_are_near_their_formulas_in_double),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

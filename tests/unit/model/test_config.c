@@ -67,6 +67,69 @@ TEST(families_have_their_own_rope_when_none_is_given)
     sh_config_reset(&c);
 }
 
+TEST(encoders_are_read_as_the_hub_has_them)
+{
+    UNUSED_STATE;
+    sh_err err = {0};
+    sh_config c;
+    CHECK_OK(parse("{\"model_type\":\"nomic_bert\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,"
+                   "\"n_inner\":128,\"n_positions\":2048,\"vocab_size\":320,"
+                   "\"layer_norm_epsilon\":1e-12,\"activation_function\":\"swiglu\","
+                   "\"rotary_emb_base\":1000,\"rotary_emb_fraction\":1.0,\"prenorm\":false,"
+                   "\"qkv_proj_bias\":false,\"type_vocab_size\":2}",
+                   &c, &err),
+             err);
+    assert_true(c.bidirectional && c.headless && c.layer_norm && c.post_norm && c.ffn_gate);
+    assert_int_equal(c.hidden, 64);
+    assert_int_equal(c.ffn, 128);
+    assert_int_equal(c.context, 2048);
+    assert_int_equal(c.types, 2);
+    assert_int_equal(c.act, SH_ACT_SILU);
+    assert_true(c.rope_count == 1 && c.rope[0].theta == 1000);
+    sh_config_reset(&c);
+    CHECK_OK(parse("{\"model_type\":\"xlm-roberta\"," SHAPE ",\"layer_norm_eps\":1e-5,"
+                   "\"type_vocab_size\":1}",
+                   &c, &err),
+             err);
+    assert_int_equal(c.position_offset, 2);
+    assert_int_equal(c.positions, 512);
+    assert_int_equal(c.context, 510);
+    assert_int_equal(c.rope_count, 0);
+    sh_config_reset(&c);
+    CHECK_OK(parse("{\"model_type\":\"modernbert\"," SHAPE ",\"norm_eps\":1e-5,"
+                   "\"local_attention\":128,\"global_attn_every_n_layers\":3,"
+                   "\"global_rope_theta\":160000.0,\"local_rope_theta\":10000.0}",
+                   &c, &err),
+             err);
+    for (int i = 0; i < 4; i++) assert_int_equal(c.layer[i].window, i % 3 == 0 ? 0 : 65);
+    assert_true(c.rope[0].theta == 160000 && c.rope[1].theta == 10000 && c.layer[1].rope == 1);
+    sh_config_reset(&c);
+}
+
+/* Without a head, or with attention to both sides, a decoder makes embeddings. */
+TEST(decoders_may_be_made_for_embeddings)
+{
+    UNUSED_STATE;
+    sh_err err = {0};
+    sh_config c;
+    CHECK_OK(parse("{" LLAMA ",\"architectures\":[\"LlamaModel\"]}", &c, &err), err);
+    assert_true(c.headless && !c.bidirectional);
+    sh_config_reset(&c);
+    CHECK_OK(parse("{" LLAMA ",\"architectures\":[\"LlamaForCausalLM\"]}", &c, &err), err);
+    assert_false(c.headless);
+    sh_config_reset(&c);
+    CHECK_OK(parse("{" LLAMA ",\"is_causal\":false}", &c, &err), err);
+    assert_true(c.headless && c.bidirectional);
+    sh_config_reset(&c);
+    CHECK_OK(parse("{\"model_type\":\"gemma3_text\"," SHAPE
+                   ",\"use_bidirectional_attention\":true,\"sliding_window\":512}",
+                   &c, &err),
+             err);
+    assert_true(c.headless && c.bidirectional);
+    assert_int_equal(c.layer[0].window, 257);
+    sh_config_reset(&c);
+}
+
 TEST(bad_configs_are_refused_in_one_line)
 {
     UNUSED_STATE;
@@ -119,8 +182,21 @@ TEST(bad_configs_are_refused_in_one_line)
         {"{\"model_type\":\"deepseek_v2\"," SHAPE MLA EXPERTS ",\"norm_topk_prob\":true}",
          "'norm_topk_prob' must be false"},
         {"{\"model_type\":\"ministral3\"," SHAPE "}", "'rope_parameters' is missing"},
-        {"{\"model_type\":\"gemma3_text\"," SHAPE ",\"use_bidirectional_attention\":true}",
-         "'use_bidirectional_attention' is true"},
+        {"{\"model_type\":\"bert\"," SHAPE ",\"layer_norm_eps\":1e-5,"
+         "\"position_embedding_type\":\"relative_key\"}",
+         "'position_embedding_type' is 'relative_key'"},
+        {"{\"model_type\":\"bert\"," SHAPE ",\"layer_norm_eps\":1e-5,\"hidden_act\":\"relu6\"}",
+         "'hidden_act' is 'relu6'"},
+        {"{\"model_type\":\"bert\"," SHAPE ",\"layer_norm_eps\":1e-5,\"is_decoder\":true}",
+         "'is_decoder' is true"},
+        {"{\"model_type\":\"roberta\"," SHAPE ",\"layer_norm_eps\":1e-5,"
+         "\"pad_token_id\":600}",
+         "leaves no position"},
+        {"{\"model_type\":\"nomic_bert\"," SHAPE ",\"layer_norm_eps\":1e-5,\"prenorm\":true}",
+         "'prenorm' is true"},
+        {"{" LFM2 ",\"is_causal\":false,"
+         "\"layer_types\":[\"conv\",\"conv\",\"full_attention\",\"conv\"]}",
+         "attention to later tokens"},
         {"{\"model_type\":\"kimi_k25\"}", "needs an object 'text_config'"},
         {"{\"model_type\":\"gemma3_text\"," SHAPE ",\"final_logit_softcapping\":30}",
          "'final_logit_softcapping' must be null"},
@@ -363,6 +439,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_of_llama),
         cmocka_unit_test(families_have_their_own_rope_when_none_is_given),
+        cmocka_unit_test(encoders_are_read_as_the_hub_has_them),
+        cmocka_unit_test(decoders_may_be_made_for_embeddings),
         cmocka_unit_test(bad_configs_are_refused_in_one_line),
         cmocka_unit_test(heads_must_divide),
         cmocka_unit_test(old_and_new_spelling_say_the_same),

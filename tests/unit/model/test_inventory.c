@@ -26,6 +26,31 @@ static size_t check_items(const sh_tensors *set, const sh_inventory *inv)
     return seen;
 }
 
+/* One model; `others` tensors of the file belong to something else. */
+static void check_model(const char *dir, size_t others)
+{
+    sh_err err = {0};
+    sh_config config;
+    sh_tensors *set = NULL;
+    sh_inventory inv;
+    CHECK_OK(sh_config_load(dir, &config, &err), err);
+    CHECK_OK(sh_tensors_open(dir, &set, &err), err);
+    sh_inventory_init(&config, &inv);
+    if (check_items(set, &inv) + others != sh_tensors_list(set)->count)
+        fail_msg("%s: the file has other tensors too", dir);
+    sh_inventory_reset(&inv);
+    sh_tensors_close(set);
+    sh_config_reset(&config);
+}
+
+/* BERT's own pooling, which sentence-transformers replaces, has a weight and a bias. */
+TEST(names_all_tensors_of_an_encoder)
+{
+    UNUSED_STATE;
+    check_model("tests/data/encoders/bert-mean", 2);
+    check_model("tests/data/encoders/xlm-roberta-cls", 2);
+}
+
 TEST(names_all_tensors_of_a_conversion)
 {
     UNUSED_STATE;
@@ -44,25 +69,15 @@ TEST(names_all_tensors_of_a_conversion)
         "lfm2-long-4bit",
     };
     for (size_t i = 0; i < SH_COUNT_OF(models); i++) {
-        sh_err err = {0};
-        sh_config config;
-        sh_tensors *set = NULL;
-        sh_inventory inv;
         char *dir = sh_path_join("tests/data/models", models[i]);
-        CHECK_OK(sh_config_load(dir, &config, &err), err);
-        CHECK_OK(sh_tensors_open(dir, &set, &err), err);
-        sh_inventory_init(&config, &inv);
-        if (check_items(set, &inv) != sh_tensors_list(set)->count)
-            fail_msg("%s: the file has other tensors too", models[i]);
-        sh_inventory_reset(&inv);
-        sh_tensors_close(set);
-        sh_config_reset(&config);
+        check_model(dir, 0);
         free(dir);
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(names_all_tensors_of_a_conversion)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(names_all_tensors_of_a_conversion),
+                                       cmocka_unit_test(names_all_tensors_of_an_encoder)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

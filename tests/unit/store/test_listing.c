@@ -82,6 +82,13 @@ TEST(only_what_is_read_is_taken_and_config_comes_last)
                         "additional_chat_templates/tools.jinja tokenizer.json "
                         "model-00001-of-00002.safetensors model-00002-of-00002.safetensors "
                         "config.json");
+    assert_string_equal(taken_of("modules.json 1_Pooling/config.json config.json "
+                                 "2_Dense/config.json +2_Dense/model.safetensors "
+                                 "2_Dense/pytorch_model.bin +model.safetensors "
+                                 "sentence_bert_config.json config_sentence_transformers.json"),
+                        "modules.json 1_Pooling/config.json config_sentence_transformers.json "
+                        "2_Dense/config.json 2_Dense/model.safetensors model.safetensors "
+                        "sentence_bert_config.json config.json");
     assert_string_equal(taken_of("config.json +weights.00.safetensors +consolidated.safetensors"),
                         "weights.00.safetensors config.json");
 }

@@ -200,6 +200,7 @@ TEST(token_bytes_joined_are_the_text)
     UNUSED_STATE;
     sh_str text = SH_STR("Na\xc3\xafve caf\xc3\xa9, \xe4\xb8\xad\xe6\x96\x87 \xf0\x9f\x99\x82\n x");
     for (size_t i = 0; i < SH_COUNT_OF(case_kinds); i++) {
+        if (strstr("unigram wordpiece", case_kinds[i]) != NULL) continue; /* these change texts */
         sh_tokenizer *tok = case_tokenizer(case_kinds[i]);
         sh_ids ids = {0};
         sh_buf bytes = {0};
@@ -230,6 +231,48 @@ TEST(special_tokens_in_the_text_are_text_unless_asked_for)
     assert_int_equal(plain.ptr[plain.len - 1], sh_tokenizer_id(tok, SH_STR("<think>")));
     sh_ids_reset(&plain);
     sh_ids_reset(&parsed);
+    sh_tokenizer_free(tok);
+}
+
+/* The golden ids of cross-encoders are those of pairs. */
+TEST(a_pair_of_texts_is_written_as_the_file_says)
+{
+    UNUSED_STATE;
+    static const char *const dirs[] = {"tests/data/encoders/bert-rerank",
+                                       "tests/data/encoders/xlm-roberta-rerank"};
+    for (size_t d = 0; d < SH_COUNT_OF(dirs); d++) {
+        sh_tokenizer *tok = NULL;
+        cJSON *golden = NULL;
+        sh_err err;
+        char path[256];
+        snprintf(path, sizeof(path), "%s/golden.json", dirs[d]);
+        CHECK_OK(sh_tokenizer_load(dirs[d], &tok, &err), err);
+        CHECK_OK(sh_json_load(path, 1 << 20, &golden, &err), err);
+        const cJSON *pair, *want = cJSON_GetObjectItem(golden, "ids")->child;
+        cJSON_ArrayForEach(pair, cJSON_GetObjectItem(golden, "pairs"))
+        {
+            sh_ids ids = {0};
+            size_t second = 0, at = 0;
+            CHECK_OK(sh_tokenizer_encode_pair(tok, sh_str_of(pair->child->valuestring),
+                                              sh_str_of(pair->child->next->valuestring), &ids,
+                                              &second, &err),
+                     err);
+            assert_int_equal(ids.len, cJSON_GetArraySize(want));
+            for (const cJSON *id = want->child; id != NULL; id = id->next)
+                assert_int_equal(ids.ptr[at++], id->valueint);
+            assert_int_equal(ids.ptr[second - 1], d == 0 ? 3 : 2); /* the separator */
+            sh_ids_reset(&ids);
+            want = want->next;
+        }
+        cJSON_Delete(golden);
+        sh_tokenizer_free(tok);
+    }
+    sh_tokenizer *tok = case_tokenizer("gpt2");
+    sh_ids ids = {0};
+    size_t second;
+    sh_err err;
+    CHECK_FAILS(sh_tokenizer_encode_pair(tok, SH_STR("a"), SH_STR("b"), &ids, &second, &err), err,
+                "does not say how to write a pair");
     sh_tokenizer_free(tok);
 }
 
@@ -306,6 +349,7 @@ int main(void)
         cmocka_unit_test(pieces_and_ids_are_inverse),
         cmocka_unit_test(token_bytes_joined_are_the_text),
         cmocka_unit_test(special_tokens_in_the_text_are_text_unless_asked_for),
+        cmocka_unit_test(a_pair_of_texts_is_written_as_the_file_says),
         cmocka_unit_test(a_model_folder_names_its_tokens),
         cmocka_unit_test(many_threads_encode_alike),
         cmocka_unit_test(refuses_text_that_is_not_utf8),

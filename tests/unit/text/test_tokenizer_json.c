@@ -119,10 +119,8 @@ static void changed_check(const char *path, const char *value, const char *part)
 TEST(names_an_unknown_component)
 {
     UNUSED_STATE;
-    changed_check("model.type", "\"Unigram\"", "model 'Unigram' is not supported");
-    changed_check("model.type", "\"WordPiece\"", "model 'WordPiece' is not supported");
-    changed_check("normalizer.normalizers.0.type", "\"Precompiled\"",
-                  "normalizer 'Precompiled' is not supported");
+    changed_check("model.type", "\"WordLevel\"", "model 'WordLevel' is not supported");
+    changed_check("normalizer.normalizers.0.type", "\"Foo\"", "normalizer 'Foo' is not supported");
     changed_check("pre_tokenizer", "{\"type\":\"UnicodeScripts\"}",
                   "pre_tokenizer 'UnicodeScripts' is not supported");
     changed_check("post_processor.type", "\"Foo\"", "post_processor 'Foo' is not supported");

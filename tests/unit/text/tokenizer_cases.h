@@ -9,9 +9,9 @@
 
 #define DATA "tests/data/tokenizers/"
 
-static const char *const case_kinds[] = {"deepseek",  "digits",     "gpt2",
-                                         "llama3",    "o200k",      "qwen2",
-                                         "spm-gemma", "spm-legacy", "spm-metaspace"};
+static const char *const case_kinds[] = {"deepseek",      "digits",  "gpt2",      "llama3",
+                                         "o200k",         "qwen2",   "spm-gemma", "spm-legacy",
+                                         "spm-metaspace", "unigram", "wordpiece"};
 
 enum { FIELDS = 4 };
 
