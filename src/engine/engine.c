@@ -57,6 +57,7 @@ struct sh_engine {
     sh_model_group *model_group;
     sh_group *group;
     sh_members members; /* unless the group is of fixed size */
+    sh_drafter *drafter; /* NULL: none */
     sh_blocks *blocks;
     uint64_t blocks_epoch; /* the KV that this book is about: sh_model_group_kv_epoch */
     sh_constraints *constraints;
@@ -138,6 +139,24 @@ static void flights_free(sh_engine *e)
     e->flight_first = e->flight_count = 0;
 }
 
+/* Loaded before the group is formed, so that its memory is gone when the ranks share out theirs. */
+static sh_status drafter_open(sh_engine *e, sh_err *err)
+{
+    sh_model_group_opts *group = &e->opts.model_group;
+    sh_drafter_opts opts = {.model_dir = e->opts.draft_model,
+                            .device = group->device,
+                            .device_opts = group->device_opts,
+                            .kv_format = group->kv_format,
+                            .load = group->load,
+                            .slots = group->slots,
+                            .vocab = sh_model_group_config(e->model_group)->vocab};
+    if (e->opts.draft_model == NULL || e->opts.drafts == 0) return SH_OK;
+    sh_status status = sh_drafter_open(&opts, &e->drafter, err);
+    if (status == SH_OK)
+        sh_model_group_set_beside(e->model_group, (int64_t)sh_drafter_block_bytes(e->drafter));
+    return status;
+}
+
 /* A new scheduler for the limits of the new group; its counters continue from the old one's. */
 static void sched_open(sh_engine *e)
 {
@@ -152,6 +171,7 @@ static void sched_open(sh_engine *e)
                           .stall_s = e->opts.stall_s,
                           .stages_in_flight = sh_model_group_stages(e->model_group),
                           .drafts = e->opts.drafts,
+                          .drafter = e->drafter,
                           .fixed_state = sh_config_has_fixed_state(config),
                           .rope_original = longrope ? config->rope[0].original_context : 0};
     sh_sched_stats so_far = e->sched == NULL ? (sh_sched_stats){0} : *sh_sched_stats_of(e->sched);
@@ -189,13 +209,18 @@ static sh_status group_load(sh_engine *e, sh_err *err)
 {
     bool alone = e->group == NULL || sh_group_size(e->group) == 1;
     sh_status status = sh_model_group_join(e->model_group, alone ? NULL : e->group, err);
-    return status == SH_OK ? blocks_open(e, err) : status;
+    if (status == SH_OK) status = blocks_open(e, err);
+    if (status == SH_OK && e->drafter != NULL)
+        status = sh_drafter_reserve(e->drafter, sh_model_group_limits(e->model_group),
+                                    sh_model_group_context(e->model_group), err);
+    return status;
 }
 
 /* Forms the group, at start and again after ranks were lost, came or left. */
 static sh_status group_form(sh_engine *e, sh_err *err)
 {
     sh_status status = e->opts.group != NULL ? group_open(e, err) : SH_OK;
+    if (e->drafter != NULL) sh_drafter_release(e->drafter);
     if (status == SH_OK) status = group_load(e, err);
     if (elastic(e) && status == SH_OK)
         sh_members_formed(&e->members, e->group);
@@ -242,6 +267,7 @@ sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *er
                                    .model_hash = sh_model_group_identity(e->model_group)};
         status = sh_constraints_open(&opts->vocabulary, config->vocab, &e->constraints, err);
     }
+    if (status == SH_OK) status = drafter_open(e, err);
     if (status == SH_OK) {
         status = group_form(e, err);
         if (status == SH_ERR_MEMORY && waits_for_all(e)) status = group_form(e, err);
@@ -261,6 +287,7 @@ void sh_engine_close(sh_engine *e)
     for (command c; sh_queue_pop(e->commands, &c, 0) == SH_OK;) sh_submit_message_reset(&c.submit);
     sh_queue_free(e->commands);
     sh_sched_free(e->sched);
+    sh_drafter_close(e->drafter);
     sh_constraints_close(e->constraints);
     sh_kept_free(e->kept);
     sh_blocks_free(e->blocks);

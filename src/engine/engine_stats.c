@@ -37,6 +37,13 @@ void sh_engine_stats_step(sh_engine_stats *s, double took_s, int tokens, int seq
     sh_hist_add(&s->batch_sequences, sequences);
 }
 
+static uint64_t sum(const uint64_t *by_source)
+{
+    uint64_t all = 0;
+    for (int i = 0; i < SH_DRAFT_SOURCES; i++) all += by_source[i];
+    return all;
+}
+
 static void counts_json(const sh_engine_stats *s, const sh_sched_stats *c, sh_buf *out)
 {
     const struct {
@@ -52,8 +59,14 @@ static void counts_json(const sh_engine_stats *s, const sh_sched_stats *c, sh_bu
         {"prompt_tokens", c->prompt_tokens},
         {"cached_tokens", c->cached_tokens},
         {"answer_tokens", c->answer_tokens},
-        {"drafts_tried", c->drafts_tried},
-        {"drafts_kept", c->drafts_kept},
+        {"drafts_forced_tried", c->drafts_tried[SH_DRAFT_FORCED]},
+        {"drafts_forced_kept", c->drafts_kept[SH_DRAFT_FORCED]},
+        {"drafts_repeated_tried", c->drafts_tried[SH_DRAFT_REPEATED]},
+        {"drafts_repeated_kept", c->drafts_kept[SH_DRAFT_REPEATED]},
+        {"drafts_model_tried", c->drafts_tried[SH_DRAFT_MODEL]},
+        {"drafts_model_kept", c->drafts_kept[SH_DRAFT_MODEL]},
+        {"drafts_tried", sum(c->drafts_tried)},
+        {"drafts_kept", sum(c->drafts_kept)},
         {"redone_tokens", c->redone_tokens},
         {"constrained", c->constrained},
         {"masks_used", c->masks_used},
