@@ -7,38 +7,35 @@
 
 #include <math.h>
 
+enum { SURE = 3 };                  /* measurements of which the average is believed */
+static const double FOLLOW = 0.05;  /* how much of a change counts for steps of other lengths */
 static const double MORE_PER_TOKEN = 0.03; /* guess: what a token adds to the time of a step */
 static const double WORTHWHILE = 1.02;     /* a gain within the noise of measuring is none */
 static const double EXPECTED_WEIGHT = 4;   /* of what to believe, in drafts */
 
-/* A step that was interrupted says little about the next. */
+/* A step that was interrupted says little about the next. Any other change (a longer context, other
+ * work on the machine) mostly holds for all steps, also for those that are not run at the moment:
+ * they follow, slowly. */
 void sh_step_times_add(sh_step_times *t, int tokens, double seconds)
 {
     if (tokens < 1 || tokens > SH_STEP_TIMES_MAX || seconds <= 0) return;
-    double *s = &t->s[tokens];
-    if (*s == 0)
-        *s = seconds;
-    else
-        *s += (seconds > 1.5 * *s ? 0.05 : 0.2) * (seconds - *s);
-}
-
-/* The nearest measured step in a direction; 0: none. */
-static int measured_from(const sh_step_times *t, int tokens, int direction)
-{
-    for (int n = tokens; n >= 1 && n <= SH_STEP_TIMES_MAX; n += direction)
-        if (t->s[n] > 0) return n;
-    return 0;
+    if (t->count[tokens] < SURE) t->count[tokens]++;
+    if (t->s[tokens] == 0) t->s[tokens] = seconds;
+    double change = seconds / t->s[tokens] - 1;
+    bool interrupted = change > 0.5;
+    t->s[tokens] *= 1 + (interrupted ? 0.05 : 0.2) * change;
+    for (int n = 1; n <= SH_STEP_TIMES_MAX && !interrupted; n++)
+        if (n != tokens) t->s[n] *= 1 + FOLLOW * change;
 }
 
 double sh_step_times_of(const sh_step_times *t, int tokens)
 {
-    int within = tokens < SH_STEP_TIMES_MAX ? tokens : SH_STEP_TIMES_MAX;
-    int below = measured_from(t, within, -1), above = measured_from(t, within, 1);
-    if (below == 0) return above == 0 ? 0 : t->s[above];
-    if (above == 0 || tokens > above) return t->s[below] * (1 + MORE_PER_TOKEN * (tokens - below));
-    if (above == below) return t->s[below];
-    double part = (double)(tokens - below) / (above - below);
-    return t->s[below] + part * (t->s[above] - t->s[below]);
+    double own = tokens <= SH_STEP_TIMES_MAX ? t->s[tokens] : 0;
+    if (own > 0 && t->count[tokens] == SURE) return own;
+    int below = tokens <= SH_STEP_TIMES_MAX ? tokens - 1 : SH_STEP_TIMES_MAX;
+    while (below > 0 && t->s[below] == 0) below--;
+    double guess = t->s[below] * (1 + MORE_PER_TOKEN * (tokens - below));
+    return own > 0 && (guess == 0 || own < guess) ? own : guess;
 }
 
 void sh_draft_rate_add(sh_draft_rate *r, int right, bool wrong, double memory)

@@ -15,13 +15,14 @@
 enum { SH_STEP_TIMES_MAX = 64 };
 typedef struct {
     double s[SH_STEP_TIMES_MAX + 1]; /* 0: no such step yet */
+    int count[SH_STEP_TIMES_MAX + 1];
 } sh_step_times;
 
 /* Longer steps are ignored: they are prompts, not drafts. */
 void sh_step_times_add(sh_step_times *times, int tokens, double seconds);
 
-/* Seconds of a step; between and beyond the measured ones it is a guess, on the low side so that it
- * will be measured. 0 while there are none. */
+/* Seconds of a step. For one that was hardly measured it is a guess from shorter ones, on the low
+ * side so that it will be measured; 0 if there are none. */
 double sh_step_times_of(const sh_step_times *times, int tokens);
 
 /* How often a draft is right if those before it were. */
