@@ -320,7 +320,8 @@ static void stats_emit(sh_engine *e, uint64_t owner, const sh_buf *json)
 static void stats_send(sh_engine *e, uint64_t owner)
 {
     sh_buf json = {0};
-    sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, &e->opts, &json);
+    sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, e->drafter,
+                         &e->opts, &json);
     stats_emit(e, owner, &json);
     sh_buf_reset(&json);
 }
@@ -341,7 +342,8 @@ static void lost_stats_keep(sh_engine *e)
 {
     pthread_mutex_lock(&e->lost_lock);
     sh_buf_clear(&e->lost_stats);
-    sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, &e->opts, &e->lost_stats);
+    sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, e->drafter,
+                         &e->opts, &e->lost_stats);
     pthread_mutex_unlock(&e->lost_lock);
 }
 
@@ -408,9 +410,11 @@ static sh_status flight_begin(sh_engine *e, sh_err *err)
 {
     struct flight *f = &e->flights[(e->flight_first + e->flight_count) % e->stats.stages];
     int64_t start = sh_clock_ns();
+    double drafted_s = sh_sched_stats_of(e->sched)->draft_s;
     if (!sh_sched_plan(e->sched, f->plan)) return SH_AGAIN;
     f->begun_ns = sh_clock_ns();
-    e->stats.schedule_s += (double)(f->begun_ns - start) * 1e-9;
+    double drafting_s = sh_sched_stats_of(e->sched)->draft_s - drafted_s;
+    e->stats.schedule_s += (double)(f->begun_ns - start) * 1e-9 - drafting_s;
     e->flight_count++;
     return sh_model_group_begin(e->model_group, f->plan, err);
 }
