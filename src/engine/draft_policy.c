@@ -54,12 +54,11 @@ sh_draft_choice sh_draft_weigh(const sh_step_outlook *step, const sh_draft_offer
 {
     double plain = sh_step_times_of(step->times, step->tokens), all_right = 1;
     sh_draft_choice c = {.drafts = drafts};
-    for (int i = 0; i < drafts; i++) c.answers += all_right *= offer->rate;
-    c.seconds = sh_step_times_of(step->times, step->tokens + drafts) - plain +
+    for (int i = 0; i < drafts; i++) c.answers += offer->sequences * (all_right *= offer->rate);
+    c.seconds = sh_step_times_of(step->times, step->tokens + offer->sequences * drafts) - plain +
                 drafts * offer->draft_s;
-    if (drafts > 0)
-        c.seconds += (1 - all_right) *
-                     (sh_step_times_of(step->times, step->tokens + offer->redo) - plain);
+    int redo = drafts > 0 ? offer->sequences * offer->redo : 0;
+    c.seconds += (1 - all_right) * (sh_step_times_of(step->times, step->tokens + redo) - plain);
     double seconds = step->seconds + c.seconds;
     c.tokens_per_second = seconds > 0 ? (step->answers + c.answers) / seconds : INFINITY;
     return c;

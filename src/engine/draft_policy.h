@@ -45,12 +45,13 @@ typedef struct {
     double seconds; /* that it is expected to take, drafting included */
 } sh_step_outlook;
 
-/* Drafts for one sequence of the step. */
+/* Drafts for some sequences of the step, the same number for each. */
 typedef struct {
-    int most;       /* that could be made */
+    int sequences;
+    int most;       /* that could be made, for each */
     double rate;    /* at which they are right */
-    double draft_s; /* to make one */
-    int redo;       /* tokens that must run again if one is wrong */
+    double draft_s; /* to make one for each */
+    int redo;       /* tokens that a sequence must run again if one is wrong */
 } sh_draft_offer;
 
 typedef struct {

@@ -21,6 +21,7 @@
 static const double PROBES_SHARE = 0.01;
 static const double SEQUENCE_MEMORY = 32; /* drafts of a sequence that count for its rates */
 static const double ALL_MEMORY = 128;     /* drafts of all sequences */
+static const double KNOWN = 8;            /* drafts after which a source is known a little */
 static const double CATCH_UP_SHARE = 0.5; /* of stall_s, for a draft model that lags behind */
 enum { LIKELY_MORE = 32 };                /* tokens that an answer goes on for, at least */
 
@@ -82,7 +83,8 @@ static sh_draft_offer offer_of(const sh_sched *s, const sh_sequence *seq, sh_dra
                                int most)
 {
     double usual = sh_draft_rate_of(&s->drafting.rates[source], FIRST_RATES[source]);
-    return (sh_draft_offer){.most = most,
+    return (sh_draft_offer){.sequences = 1,
+                            .most = most,
                             .rate = sh_draft_rate_of(&seq->draft_rates[source], usual),
                             .redo = s->opts.fixed_state ? seq->count % SH_KV_BLOCK : 0};
 }
@@ -128,8 +130,24 @@ static bool catch_up_pays(const sh_sequence *seq, const sh_step_outlook *step,
     return saved_s * more / (1 + choice->answers) > cost_s;
 }
 
-/* Drafts of the draft model. `among`: how many sequences may get some, since they share the time of
- * its steps. */
+/* How many drafts the draft model makes for each of the sequences that decode, if it makes any. It
+ * drafts for all at once, so the time for one is worth spending only together. */
+static int rounds_choose(const sh_sched *s, const sh_step_outlook *step, sh_sequence **seqs,
+                         int count)
+{
+    if (s->opts.drafter == NULL) return 0;
+    sh_draft_offer all = {.sequences = count,
+                          .most = s->opts.drafts < SH_DRAFTS_MAX ? s->opts.drafts : SH_DRAFTS_MAX,
+                          .draft_s = sh_drafter_step_s(s->opts.drafter, count)};
+    for (int i = 0; i < count; i++) {
+        sh_draft_offer one = offer_of(s, seqs[i], SH_DRAFT_MODEL, 1);
+        all.rate += one.rate / count;
+        if (one.redo > all.redo) all.redo = one.redo;
+    }
+    return sh_draft_choose(step, &all).drafts;
+}
+
+/* Drafts of the draft model, one of `among` sequences, which share the time of its steps. */
 static sh_draft_choice choose_model(sh_sched *s, const sh_step_outlook *step, sh_sequence *seq,
                                     int most, int among)
 {
@@ -137,11 +155,15 @@ static sh_draft_choice choose_model(sh_sched *s, const sh_step_outlook *step, sh
     int lag = s->opts.drafter == NULL ? -1 : sh_drafter_lag(s->opts.drafter, seq);
     if (lag < 0) return none;
     sh_draft_offer offer = offer_of(s, seq, SH_DRAFT_MODEL, most);
+    if (offer.most > s->drafting.rounds) offer.most = s->drafting.rounds;
     offer.draft_s = sh_drafter_step_s(s->opts.drafter, among) / among;
     double lag_s = (lag - 1) * sh_drafter_token_s(s->opts.drafter);
     sh_draft_choice choice = sh_draft_choose(step, &offer), one = sh_draft_weigh(step, &offer, 1);
-    bool pays = choice.drafts > 0 &&
-                (lag < SH_KV_BLOCK || catch_up_pays(seq, step, &choice, lag_s));
+    bool near = lag <= SH_KV_BLOCK;
+    /* As long as it is unknown how good it is, it catches up with one sequence at a time. */
+    if (!near && s->drafting.rates[SH_DRAFT_MODEL].tried < KNOWN && s->drafting.order_count > 0)
+        return none;
+    bool pays = choice.drafts > 0 && (near || catch_up_pays(seq, step, &choice, lag_s));
     if (pays) return choice;
     return seq->draft_count == 0 && probe(s, one.seconds + lag_s) ? one : none;
 }
@@ -190,13 +212,17 @@ void sh_sched_draft(sh_sched *s, sh_sequence **seqs, int count, int tokens)
                             .answers = count,
                             .seconds = sh_step_times_of(&d->times, tokens)};
     d->order_count = 0;
+    d->turn++;
+    d->rounds = rounds_choose(s, &step, seqs, count);
     for (int i = 0; i < count; i++) {
+        /* The first gets the most, since each draft makes the next less worthwhile: take turns. */
+        sh_sequence *seq = seqs[(d->turn + (unsigned)i) % (unsigned)count];
         /* Rows of logits are limited; one for each sequence is set aside. */
         int rows = s->opts.limits.draws - s->opts.limits.slots - (step.tokens - tokens);
         int space = s->opts.limits.tokens - step.tokens;
-        int most = drafts_max(s, seqs[i], rows < space ? rows : space);
-        seqs[i]->draft_count = 0;
-        if (most > 0) choose(s, &step, seqs[i], most, count);
+        int most = drafts_max(s, seq, rows < space ? rows : space);
+        seq->draft_count = 0;
+        if (most > 0) choose(s, &step, seq, most, count);
     }
     orders_run(s);
 }

@@ -19,6 +19,8 @@ typedef struct {
     double probes_s;                       /* of drafts that were only made to see how they do */
     sh_draft_order *orders;                /* [slots] of the draft model */
     int order_count;
+    int rounds;    /* of the draft model, for the step being planned */
+    unsigned turn; /* of the sequence that is asked first */
 } sh_sched_drafting;
 
 struct sh_sched {
