@@ -83,7 +83,8 @@ static long count_of(const char *name)
     return at == NULL ? -1 : strtol(at + strlen(name), NULL, 10);
 }
 
-/* Opens an engine and runs ROUNDS streams, `at_once` of them together. Returns tokens per second. */
+/* Opens an engine and runs ROUNDS streams, `at_once` of them together. Returns tokens per second.
+ */
 static double measure(const char *what, const char *model, const char *draft, int tokens,
                       int at_once, double temperature, int64_t *sum)
 {

@@ -2,8 +2,8 @@
  * token is followed by the one that a table says.
  *
  * All layers are made to add nothing to the residual stream, so what reaches the head is the
- * embedding of the last token; and row next(t) of the head is the embedding of t, so next(t) gets by
- * far the largest logit. Two models with the same table agree in everything; a table with some
+ * embedding of the last token; and row next(t) of the head is the embedding of t, so next(t) gets
+ * by far the largest logit. Two models with the same table agree in everything; a table with some
  * entries exchanged agrees in the others.
  *
  * Threads: plain functions. */

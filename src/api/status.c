@@ -153,8 +153,8 @@ static void missing_write(const sh_api *api, sh_json_writer *w)
 
 static void draft_model_write(const sh_api *api, sh_json_writer *w)
 {
-    char *text = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(api->stats,
-                                                                         "draft_model"));
+    char *text = cJSON_PrintUnformatted(
+        cJSON_GetObjectItemCaseSensitive(api->stats, "draft_model"));
     sh_write_raw(w, "draft_model", sh_str_of(text == NULL ? "null" : text));
     cJSON_free(text);
 }

@@ -33,8 +33,8 @@ static const char DEMO_DIR[] = "./models/demo"; /* in the state folders */
 static bool is_handed_on(const sh_option *row)
 {
     static const char *const own[] = {
-        "rank",           "ranks",       "hostfile", "model",       "token",   "part",
-        "coordinator-fd", "ready-fd",    "listen",   "config",      "help",    "env-file",
+        "rank",           "ranks",       "hostfile", "model",       "token",    "part",
+        "coordinator-fd", "ready-fd",    "listen",   "config",      "help",     "env-file",
         "print-config",   "runtime-dir", "log-file", "ibv-devices", "hf-token", "draft-model"};
     if ((row->commands & (FOR(serve) | FOR_JOBS)) == 0 && strcmp(row->name, "job") != 0)
         return false;

@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-enum { SURE = 3 };                  /* measurements of which the average is believed */
-static const double FOLLOW = 0.05;  /* how much of a change counts for steps of other lengths */
+enum { SURE = 3 };                 /* measurements of which the average is believed */
+static const double FOLLOW = 0.05; /* how much of a change counts for steps of other lengths */
 static const double MORE_PER_TOKEN = 0.03; /* guess: what a token adds to the time of a step */
 static const double WORTHWHILE = 1.02;     /* a gain within the noise of measuring is none */
 static const double EXPECTED_WEIGHT = 4;   /* of what to believe, in drafts */

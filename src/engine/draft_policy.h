@@ -56,8 +56,8 @@ typedef struct {
 
 typedef struct {
     int drafts;
-    double answers;          /* tokens that they are expected to give */
-    double seconds;          /* that they add to the step */
+    double answers;           /* tokens that they are expected to give */
+    double seconds;           /* that they add to the step */
     double tokens_per_second; /* of the step with them */
 } sh_draft_choice;
 

@@ -2,10 +2,10 @@
  * blocks: same tokens, other KV. The shadow is brought up to date when drafts are wanted, never in
  * between, so a sequence that gets no drafts costs nothing.
  *
- * Drafting is a number of rounds, one forward pass each. In the first, the shadows run what they lag
- * behind; each round appends a draft to the sequences that still want one, and the next round runs
- * it. Drafts stay in the shadow until the next call finds out which of them the model has accepted.
- * The KV of wrong ones is overwritten. */
+ * Drafting is a number of rounds, one forward pass each. In the first, the shadows run what they
+ * lag behind; each round appends a draft to the sequences that still want one, and the next round
+ * runs it. Drafts stay in the shadow until the next call finds out which of them the model has
+ * accepted. The KV of wrong ones is overwritten. */
 #include "engine/drafter.h"
 
 #include "base/alloc.h"
@@ -46,10 +46,10 @@ struct sh_drafter {
     sh_blocks *blocks;
     sh_mask_table *masks;
     sh_marks marks;
-    struct shadow *shadows;  /* [slots] */
+    struct shadow *shadows;   /* [slots] */
     sh_draft_order **drawing; /* [slots] those of the round's draws, in order */
-    float *row;              /* [vocab] */
-    sh_candidate *sorted;    /* [2, vocab] */
+    float *row;               /* [vocab] */
+    sh_candidate *sorted;     /* [2, vocab] */
 
     sh_step_times times;
     double token_s;
@@ -291,10 +291,9 @@ static void take_pick(sh_drafter *d, sh_draft_order *order, int32_t token)
     sh_err ignored; /* a limit of the matcher; if the answer gets there, it will say so */
     order->done = true;
     if (sh_sequence_stops(seq, token)) return;
-    if (seq->constraint != NULL &&
-        (sh_constraint_next(seq->constraint, seq->states[at], token, &seq->states[at + 1],
-                            &ignored) != SH_OK ||
-         seq->states[at + 1] == SH_MATCH_DEAD))
+    if (seq->constraint != NULL && (sh_constraint_next(seq->constraint, seq->states[at], token,
+                                                       &seq->states[at + 1], &ignored) != SH_OK ||
+                                    seq->states[at + 1] == SH_MATCH_DEAD))
         return;
     seq->tokens[seq->count + at] = token;
     own->tokens[own->count++] = token;

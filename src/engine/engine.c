@@ -56,7 +56,7 @@ struct sh_engine {
     atomic_int context, world_size; /* of the current group; read by other threads */
     sh_model_group *model_group;
     sh_group *group;
-    sh_members members; /* unless the group is of fixed size */
+    sh_members members;  /* unless the group is of fixed size */
     sh_drafter *drafter; /* NULL: none */
     sh_blocks *blocks;
     uint64_t blocks_epoch; /* the KV that this book is about: sh_model_group_kv_epoch */
@@ -320,8 +320,8 @@ static void stats_emit(sh_engine *e, uint64_t owner, const sh_buf *json)
 static void stats_send(sh_engine *e, uint64_t owner)
 {
     sh_buf json = {0};
-    sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, e->drafter,
-                         &e->opts, &json);
+    sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, e->drafter, &e->opts,
+                         &json);
     stats_emit(e, owner, &json);
     sh_buf_reset(&json);
 }
@@ -342,8 +342,8 @@ static void lost_stats_keep(sh_engine *e)
 {
     pthread_mutex_lock(&e->lost_lock);
     sh_buf_clear(&e->lost_stats);
-    sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, e->drafter,
-                         &e->opts, &e->lost_stats);
+    sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, e->drafter, &e->opts,
+                         &e->lost_stats);
     pthread_mutex_unlock(&e->lost_lock);
 }
 

@@ -206,8 +206,7 @@ static void draft_model_json(const sh_drafter *d, const char *dir, sh_buf *out)
     sh_buf_add_text(out, "\"draft_model\":{\"name\":\"");
     for (const char *p = slash == NULL ? dir : slash + 1; *p != '\0'; p++)
         if (*p >= ' ' && *p < 127 && *p != '"' && *p != '\\') sh_buf_add_char(out, *p);
-    sh_buf_addf(out, "\",\"weights\":%zu,\"kv\":%zu,\"scratch\":%zu},", m.weights, m.kv,
-                m.scratch);
+    sh_buf_addf(out, "\",\"weights\":%zu,\"kv\":%zu,\"scratch\":%zu},", m.weights, m.kv, m.scratch);
 }
 
 /* While the group re-forms, the ranks are reported as they were before. */

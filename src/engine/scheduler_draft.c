@@ -1,19 +1,19 @@
 /* Where drafts come from, and how many there are.
  *
- * A sequence that decodes may get drafts from one of three sources: the text that its grammar forces,
- * what followed the last two tokens when they occurred before, and a draft model. The first two are
- * free to make but seldom have anything to offer; the model always does and takes time. One rule
- * chooses among them: whatever gives the most tokens per second (engine/draft_policy.h), judged by
- * how often drafts of that source were right in this sequence and, while there were few, in all. So
- * text that repeats itself is copied while that works, and the model is asked otherwise.
+ * A sequence that decodes may get drafts from one of three sources: the text that its grammar
+ * forces, what followed the last two tokens when they occurred before, and a draft model. The first
+ * two are free to make but seldom have anything to offer; the model always does and takes time. One
+ * rule chooses among them: whatever gives the most tokens per second (engine/draft_policy.h),
+ * judged by how often drafts of that source were right in this sequence and, while there were few,
+ * in all. So text that repeats itself is copied while that works, and the model is asked otherwise.
  *
  * Two exceptions keep the rule honest:
  *
  * - A source that is not worthwhile is still tried now and then, or it could never recover. Such
  *   probes may take PROBES_SHARE of the time.
- * - The draft model must have computed the whole sequence before it can draft. That is an investment
- *   which only a long enough answer pays back. How long an answer will be is not known; it is
- *   expected to go on for as long as it has been going on. */
+ * - The draft model must have computed the whole sequence before it can draft. That is an
+ * investment which only a long enough answer pays back. How long an answer will be is not known; it
+ * is expected to go on for as long as it has been going on. */
 #include "engine/scheduler_internal.h"
 
 #include "base/log.h"
@@ -108,7 +108,8 @@ static sh_draft_choice choose_text(sh_sched *s, const sh_step_outlook *step, sh_
         int found = drafts_allowed(seq, sources[i](seq, most));
         if (found == 0) continue;
         sh_draft_offer offer = offer_of(s, seq, (sh_draft_source)i, found);
-        sh_draft_choice choice = sh_draft_choose(step, &offer), one = sh_draft_weigh(step, &offer, 1);
+        sh_draft_choice choice = sh_draft_choose(step, &offer),
+                        one = sh_draft_weigh(step, &offer, 1);
         if (choice.drafts == 0 && probe(s, one.seconds)) choice = one;
         if (choice.drafts == 0) continue;
         seq->draft_source = (sh_draft_source)i;
@@ -180,8 +181,8 @@ static void choose(sh_sched *s, sh_step_outlook *step, sh_sequence *seq, int mos
 {
     sh_draft_choice text = choose_text(s, step, seq, most);
     sh_draft_choice model = choose_model(s, step, seq, most, among);
-    bool by_model = model.drafts > 0 && (text.drafts == 0 || model.tokens_per_second >
-                                                                 text.tokens_per_second);
+    bool by_model = model.drafts > 0 &&
+                    (text.drafts == 0 || model.tokens_per_second > text.tokens_per_second);
     if (by_model) order_add(s, seq, model.drafts);
     sh_step_outlook_add(step, by_model ? &model : &text);
 }

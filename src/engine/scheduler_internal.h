@@ -13,7 +13,7 @@ typedef struct {
 
 /* What was measured of drafts, and scratch to make them. */
 typedef struct {
-    sh_step_times times; /* of steps that verify drafts, or could */
+    sh_step_times times;                   /* of steps that verify drafts, or could */
     sh_draft_rate rates[SH_DRAFT_SOURCES]; /* of all sequences */
     double busy_s;                         /* of steps and drafting, so far */
     double probes_s;                       /* of drafts that were only made to see how they do */

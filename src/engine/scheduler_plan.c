@@ -46,8 +46,8 @@ static bool decoding(const sh_sequence *seq)
     return seq->count - seq->computed == 1 + seq->catch_up;
 }
 
-/* Adds one token of a decoding sequence, what it has to catch up on, and its drafts. When blocks run
- * out, gives up the drafts, then pauses younger sequences, or the sequence itself. */
+/* Adds one token of a decoding sequence, what it has to catch up on, and its drafts. When blocks
+ * run out, gives up the drafts, then pauses younger sequences, or the sequence itself. */
 static void plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
 {
     if (!sh_step_fits_adjusts(step, seq, seq->draft_count)) seq->draft_count = 0;
@@ -70,8 +70,8 @@ static void plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
         sh_sched_fail(s, seq, &err);
 }
 
-/* Whether a step with so many sequences and tokens takes no more. With several plans in flight, none
- * takes more than its share of `all` sequences. */
+/* Whether a step with so many sequences and tokens takes no more. With several plans in flight,
+ * none takes more than its share of `all` sequences. */
 static bool is_full(const sh_sched *s, int seqs, int tokens, int all)
 {
     int part = (all + s->opts.stages_in_flight - 1) / s->opts.stages_in_flight;

@@ -1,4 +1,5 @@
-/* step_fill.h - puts a sequence into a step plan: its tokens, its blocks, its draws and their masks.
+/* step_fill.h - puts a sequence into a step plan: its tokens, its blocks, its draws and their
+ * masks.
  *
  * The scheduler fills the plans of the model with these, the drafter those of the draft model. Both
  * draw in the same way, so a draft model that agrees with the model drafts what the model will
@@ -13,8 +14,8 @@
 #include "engine/step_plan.h"
 
 /* Whether the plan has space for all logit changes that a sequence's next draws may need: one after
- * its known tokens and one after each of `drafts` drafts. If not, the sequence must wait for another
- * step: dropping a change would make its output depend on the rest of the batch. */
+ * its known tokens and one after each of `drafts` drafts. If not, the sequence must wait for
+ * another step: dropping a change would make its output depend on the rest of the batch. */
 bool sh_step_fits_adjusts(const sh_step_plan *step, const sh_sequence *seq, int drafts);
 
 /* Adds `count` tokens of a sequence, from the first that is not computed, and the blocks that the

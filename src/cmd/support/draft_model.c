@@ -1,5 +1,5 @@
-/* A draft model sees the ids that the model drew, and proposes ids. If an id meant something else to
- * it, its drafts would be wrong nearly always: no answer would be, but all of its time would be
+/* A draft model sees the ids that the model drew, and proposes ids. If an id meant something else
+ * to it, its drafts would be wrong nearly always: no answer would be, but all of its time would be
  * lost. So the vocabularies are compared token by token. */
 #include "cmd/support/draft_model.h"
 
@@ -44,13 +44,14 @@ static sh_status tokens_compare(const sh_tokenizer *model, const sh_tokenizer *d
     if (sh_tokenizer_size(draft) > size) size = sh_tokenizer_size(draft);
     for (int32_t id = 0; id < size; id++) {
         if (token_same(model, draft, id)) continue;
-        return sh_err_set(err, SH_ERR_INPUT,
-                          "the draft model %s has another vocabulary than the model: token %d is %s "
-                          "there and %s here%s",
-                          dir, (int)id, shown(draft, id, one), shown(model, id, other),
-                          strcmp(shown(draft, id, one), shown(model, id, other)) == 0
-                              ? ", but special in one of them only"
-                              : "");
+        return sh_err_set(
+            err, SH_ERR_INPUT,
+            "the draft model %s has another vocabulary than the model: token %d is %s "
+            "there and %s here%s",
+            dir, (int)id, shown(draft, id, one), shown(model, id, other),
+            strcmp(shown(draft, id, one), shown(model, id, other)) == 0
+                ? ", but special in one of them only"
+                : "");
     }
     return SH_OK;
 }

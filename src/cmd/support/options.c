@@ -768,7 +768,8 @@ static const sh_option rows[] = {
     {.name = "drafts",
      INT("N", 0, 8),
      .fallback = "4",
-     .help = "tokens to guess ahead at most, from earlier text, a grammar or a draft model; 0: none",
+     .help =
+         "tokens to guess ahead at most, from earlier text, a grammar or a draft model; 0: none",
      AT(drafts),
      .commands = FOR_BATCHES | FOR_CLIENT},
     {.name = "draft-model",
@@ -776,7 +777,7 @@ static const sh_option rows[] = {
      .help = "small model with the same vocabulary that guesses ahead, on rank 0; it makes answers "
              "faster and changes none",
      AT(draft_model),
-     .commands = FOR_BATCHES | FOR_CLIENT},
+     .commands = FOR_BATCHES | FOR_CLIENT | FOR(models)},
     {.name = "grace",
      INT("SECONDS", 0, 3600),
      .fallback = "20",

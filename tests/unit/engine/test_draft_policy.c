@@ -160,8 +160,13 @@ static double run(const struct machine *machine, const struct load *load, bool d
     for (int i = 0; i < SLOTS; i++) sim.lag[i] = -1;
     sh_sched *sched = sched_open(drafter, blocks);
     sh_step_plan *plan = sh_step_plan_create(
-        &(sh_step_limits){.slots = SLOTS, .tokens = TOKENS, .draws = SLOTS + 17, .adjusts = 1000,
-                          .blocks = 4096, .seq_blocks = CONTEXT / SH_KV_BLOCK + 2, .vocab = VOCAB,
+        &(sh_step_limits){.slots = SLOTS,
+                          .tokens = TOKENS,
+                          .draws = SLOTS + 17,
+                          .adjusts = 1000,
+                          .blocks = 4096,
+                          .seq_blocks = CONTEXT / SH_KV_BLOCK + 2,
+                          .vocab = VOCAB,
                           .masks = SLOTS + 17});
     for (int asked = 0; asked < load->at_once * load->rounds || sim.open > 0;) {
         for (; sim.open < load->at_once && asked < load->at_once * load->rounds; sim.open++)

@@ -1,7 +1,8 @@
 /* Draft models: they change no answer, whatever they draft, and they draft what the model draws.
  *
  * The scheduler runs with real models here, but the time of a step is made up, and so long that
- * drafts are always worth their time: what is drafted does not depend on the speed of the machine. */
+ * drafts are always worth their time: what is drafted does not depend on the speed of the machine.
+ */
 #include "base/log.h"
 #include "base/str.h"
 #include "cmd/support/vocabulary.h"
@@ -57,7 +58,10 @@ static const struct ask {
     {.prompt = 64, .temperature = 0.9, .top_p = 0.9, .repetition = 1.1, .presence = 0.5},
     {.prompt = 33, .temperature = 1.5, .top_p = 1, .top_k = 40, .repetition = 1, .min_tokens = 30},
     {.prompt = 7, .temperature = 1, .top_p = 1, .min_p = 0.05, .repetition = 1, .biased = true},
-    {.prompt = 50, .temperature = 1, .top_p = 1, .repetition = 1,
+    {.prompt = 50,
+     .temperature = 1,
+     .top_p = 1,
+     .repetition = 1,
      .regex = "[A-Z][a-z]{2,8}( [A-Z][a-z]{2,8}){1,9}\\."},
     {.prompt = 96, .top_p = 1, .repetition = 1, .regex = "[0-9]{200}"},
     {.prompt = 65, .temperature = 2, .top_p = 0.99, .repetition = 1},
@@ -222,22 +226,22 @@ static void ask(struct bench *b, int id)
     const struct ask *a = &asks[id];
     struct answer *so_far = &b->answers[id];
     int32_t prompt[PROMPT_MAX + ANSWER];
-    for (int i = 0; i < a->prompt; i++)
-        prompt[i] = 300 + (i % 13 * 17 + (i < 40 ? 0 : id)) % 3000;
+    for (int i = 0; i < a->prompt; i++) prompt[i] = 300 + (i % 13 * 17 + (i < 40 ? 0 : id)) % 3000;
     memcpy(prompt + a->prompt, so_far->tokens, (size_t)so_far->count * sizeof(*prompt));
     so_far->failed = false;
-    sh_sequence_spec q = {.id = (uint64_t)id,
-                          .prompt = prompt,
-                          .prompt_count = (size_t)(a->prompt + so_far->count),
-                          .answered = so_far->count,
-                          .replayed = so_far->count > 0,
-                          .max_tokens = ANSWER,
-                          .min_tokens = a->min_tokens,
-                          .stop_ids = stop_ids,
-                          .stop_id_count = id % 2 == 0 && packed[id].len == 0 ? 0 : SH_COUNT_OF(stop_ids),
-                          .logprobs = 0,
-                          .grammar = sh_buf_str(&packed[id]),
-                          .sampling = sh_sampling_default()};
+    sh_sequence_spec q = {
+        .id = (uint64_t)id,
+        .prompt = prompt,
+        .prompt_count = (size_t)(a->prompt + so_far->count),
+        .answered = so_far->count,
+        .replayed = so_far->count > 0,
+        .max_tokens = ANSWER,
+        .min_tokens = a->min_tokens,
+        .stop_ids = stop_ids,
+        .stop_id_count = id % 2 == 0 && packed[id].len == 0 ? 0 : SH_COUNT_OF(stop_ids),
+        .logprobs = 0,
+        .grammar = sh_buf_str(&packed[id]),
+        .sampling = sh_sampling_default()};
     q.sampling.temperature = a->temperature;
     q.sampling.top_p = a->top_p;
     q.sampling.top_k = a->top_k;
@@ -397,8 +401,7 @@ TEST(wrong_drafts_pauses_losses_and_cancelled_requests_change_no_answer)
         run_way(&ways[i], others);
         check_same(&ways[i], plain, others);
         assert_true(tried[SH_DRAFT_MODEL] > 0);
-        if (ways[i].draft == MODEL)
-            assert_int_equal(tried[SH_DRAFT_MODEL], kept[SH_DRAFT_MODEL]);
+        if (ways[i].draft == MODEL) assert_int_equal(tried[SH_DRAFT_MODEL], kept[SH_DRAFT_MODEL]);
         if (ways[i].kv_tokens > 0) assert_true(paused > 0);
         if (in_short()) return;
     }
