@@ -105,7 +105,7 @@ void sh_drafter_leave(sh_drafter *d, int slot)
 
 void sh_drafter_release(sh_drafter *d)
 {
-    sh_err ignored; /* freeing cannot fail */
+    sh_err err;
     if (d->blocks == NULL) return;
     for (int i = 0; i < d->opts.slots; i++) sh_drafter_leave(d, i);
     sh_rank_free(d->rank);
@@ -118,7 +118,8 @@ void sh_drafter_release(sh_drafter *d)
     free(d->row);
     free(d->sorted);
     d->blocks = NULL;
-    (void)!sh_model_reserve_kv(d->model, 0, &ignored);
+    sh_status freed = sh_model_reserve_kv(d->model, 0, &err);
+    SH_ASSERT(freed == SH_OK);
 }
 
 void sh_drafter_close(sh_drafter *d)

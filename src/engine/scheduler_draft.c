@@ -90,12 +90,16 @@ static sh_draft_offer offer_of(const sh_sched *s, const sh_sequence *seq, sh_dra
 }
 
 /* Whether drafts that are not worthwhile may be made to see how they do. */
+static bool probe_fits(const sh_sched *s, double cost_s)
+{
+    return s->drafting.probes_s + cost_s <= PROBES_SHARE * s->drafting.busy_s;
+}
+
 static bool probe(sh_sched *s, double cost_s)
 {
-    sh_sched_drafting *d = &s->drafting;
-    if (d->probes_s + cost_s > PROBES_SHARE * d->busy_s) return false;
-    d->probes_s += cost_s;
-    return true;
+    bool fits = probe_fits(s, cost_s);
+    if (fits) s->drafting.probes_s += cost_s;
+    return fits;
 }
 
 /* Drafts that are copied from text: appended to the sequence at once. */
@@ -148,24 +152,32 @@ static int rounds_choose(const sh_sched *s, const sh_step_outlook *step, sh_sequ
     return sh_draft_choose(step, &all).drafts;
 }
 
-/* Drafts of the draft model, one of `among` sequences, which share the time of its steps. */
+/* Whether the draft model may catch up with a sequence. As long as it is unknown how good it is, it
+ * does so with one at a time. */
+static bool may_catch_up(const sh_sched *s)
+{
+    return s->drafting.rates[SH_DRAFT_MODEL].tried >= KNOWN || s->drafting.order_count == 0;
+}
+
+/* Drafts of the draft model, for one of `among` sequences, which share the time of its steps. */
 static sh_draft_choice choose_model(sh_sched *s, const sh_step_outlook *step, sh_sequence *seq,
                                     int most, int among)
 {
+    sh_drafter *drafter = s->opts.drafter;
     sh_draft_choice none = {0};
-    int lag = s->opts.drafter == NULL ? -1 : sh_drafter_lag(s->opts.drafter, seq);
-    if (lag < 0) return none;
+    if (drafter == NULL) return none;
     sh_draft_offer offer = offer_of(s, seq, SH_DRAFT_MODEL, most);
     if (offer.most > s->drafting.rounds) offer.most = s->drafting.rounds;
-    offer.draft_s = sh_drafter_step_s(s->opts.drafter, among) / among;
-    double lag_s = (lag - 1) * sh_drafter_token_s(s->opts.drafter);
+    offer.draft_s = sh_drafter_step_s(drafter, among) / among;
     sh_draft_choice choice = sh_draft_choose(step, &offer), one = sh_draft_weigh(step, &offer, 1);
+    if (choice.drafts == 0 && !probe_fits(s, one.seconds)) return none;
+    int lag = sh_drafter_lag(drafter, seq); /* last, since following a sequence takes time, too */
+    if (lag < 0) return none;
     bool near = lag <= SH_KV_BLOCK;
-    /* As long as it is unknown how good it is, it catches up with one sequence at a time. */
-    if (!near && s->drafting.rates[SH_DRAFT_MODEL].tried < KNOWN && s->drafting.order_count > 0)
-        return none;
-    bool pays = choice.drafts > 0 && (near || catch_up_pays(seq, step, &choice, lag_s));
-    if (pays) return choice;
+    double lag_s = (lag - 1) * sh_drafter_token_s(drafter);
+    if (choice.drafts > 0 &&
+        (near || (may_catch_up(s) && catch_up_pays(seq, step, &choice, lag_s))))
+        return choice;
     return seq->draft_count == 0 && probe(s, one.seconds + lag_s) ? one : none;
 }
 

@@ -423,6 +423,93 @@ TEST(drafts_change_no_answer_on_any_split)
     }
 }
 
+/* ---- what became of the drafts ---- */
+
+enum { HISTORY = 140 };
+
+static sh_drafter *drafter_alone(const char *model)
+{
+    sh_err err;
+    sh_drafter *d = NULL;
+    sh_drafter_opts opts = {.model_dir = model,
+                            .device = test_device(),
+                            .device_opts = {.threads = 1, .activations = SH_ACTIVATIONS_F32},
+                            .kv_format = SH_KV_F32,
+                            .load = {.exact = true},
+                            .slots = 1,
+                            .vocab = 320};
+    CHECK_OK(sh_drafter_open(&opts, &d, &err), err);
+    return d;
+}
+
+/* Fresh KV blocks: nothing is known of any sequence. */
+static void drafter_restart(sh_drafter *d)
+{
+    sh_err err;
+    sh_step_limits limits = {.slots = 1,
+                             .tokens = CHUNK,
+                             .draws = 1,
+                             .adjusts = 100,
+                             .blocks = 16,
+                             .seq_blocks = 18,
+                             .vocab = 320,
+                             .masks = 1};
+    sh_drafter_release(d);
+    CHECK_OK(sh_drafter_reserve(d, &limits, 512, &err), err);
+}
+
+static int drafts_of(sh_drafter *d, sh_sequence *seq, int32_t out[4])
+{
+    sh_err err;
+    seq->draft_count = 0;
+    for (int tries = 0; seq->draft_count == 0; tries++) {
+        assert_true(tries < 20);
+        assert_true(sh_drafter_lag(d, seq) > 0);
+        CHECK_OK(sh_drafter_run(d, &(sh_draft_order){.seq = seq, .drafts = 4}, 1, 1e-9, &err), err);
+    }
+    memcpy(out, seq->tokens + seq->count, 4 * sizeof(*out));
+    return seq->draft_count;
+}
+
+/* The model accepts some of the drafts and goes on otherwise: from then on the drafts must be those
+ * of a draft model that has never seen the wrong ones. That is so for KV, for a fixed-size state,
+ * which cannot be cut back, and where the RoPE factors change. */
+TEST(wrong_drafts_leave_nothing_behind)
+{
+    UNUSED_STATE;
+    static const char *const models[] = {"tests/data/models/llama-long-4bit",
+                                         "tests/data/models/lfm2-long-4bit",
+                                         "tests/data/models/phi3-longrope-long-4bit"};
+    for (size_t m = 0; m < SH_COUNT_OF(models); m++) {
+        sh_drafter *d = drafter_alone(models[m]), *fresh = drafter_alone(models[m]);
+        int32_t prompt[40], drafts[4], want[4];
+        bool wait;
+        for (int i = 0; i < 40; i++) prompt[i] = 3 + i * 7 % 300;
+        sh_sequence_spec spec = {.prompt = prompt,
+                                 .prompt_count = 40,
+                                 .max_tokens = 200,
+                                 .sampling = sh_sampling_default()};
+        sh_blocks *blocks = sh_blocks_create(16, (sh_key128){1, 2}, (sh_key128){3, 4});
+        sh_sequence *seq = sh_sequence_create(&spec, 512);
+        assert_true(sh_sequence_start(seq, blocks, 0, &wait));
+        seq->slot = 0;
+        drafter_restart(d);
+        for (int round = 0; seq->count < HISTORY; round++) {
+            int count = drafts_of(d, seq, drafts);
+            drafter_restart(fresh);
+            assert_int_equal(drafts_of(fresh, seq, want), count);
+            assert_memory_equal(drafts, want, (size_t)count * sizeof(*drafts));
+            seq->count += round % 5 < count ? round % 5 : count;
+            seq->tokens[seq->count++] = 3 + round * 11 % 300;
+        }
+        sh_drafter_close(d);
+        sh_drafter_close(fresh);
+        sh_sequence_stop(seq, blocks);
+        sh_sequence_free(seq);
+        sh_blocks_free(blocks);
+    }
+}
+
 TEST(another_vocabulary_is_refused)
 {
     UNUSED_STATE;
@@ -441,6 +528,7 @@ int main(void)
         cmocka_unit_test(a_model_that_drafts_for_itself_is_always_right),
         cmocka_unit_test(wrong_drafts_pauses_losses_and_cancelled_requests_change_no_answer),
         cmocka_unit_test(drafts_change_no_answer_on_any_split),
+        cmocka_unit_test(wrong_drafts_leave_nothing_behind),
         cmocka_unit_test(another_vocabulary_is_refused),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
