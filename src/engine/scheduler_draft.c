@@ -22,6 +22,7 @@ static const double PROBES_SHARE = 0.01;
 static const double SEQUENCE_MEMORY = 32; /* drafts of a sequence that count for its rates */
 static const double ALL_MEMORY = 128;     /* drafts of all sequences */
 static const double KNOWN = 8;            /* drafts after which a source is known a little */
+static const double CERTAINTY = 1.3;       /* how far savings must exceed the cost of catching up */
 static const double CATCH_UP_SHARE = 0.5; /* of stall_s, for a draft model that lags behind */
 enum { LIKELY_MORE = 32 };                /* tokens that an answer goes on for, at least */
 
@@ -132,7 +133,7 @@ static bool catch_up_pays(const sh_sequence *seq, const sh_step_outlook *step,
     int more = answered > LIKELY_MORE ? answered : LIKELY_MORE;
     if (more > left) more = left;
     double saved_s = choice->answers * step->seconds / step->answers - choice->seconds;
-    return saved_s * more / (1 + choice->answers) > cost_s;
+    return saved_s * more / (1 + choice->answers) > CERTAINTY * cost_s;
 }
 
 /* How many drafts the draft model makes for each of the sequences that decode, if it makes any. It
