@@ -83,7 +83,7 @@ RDMA_LIB_Darwin := -lrdma
 RDMA_HEADER     := $(shell echo '\#include <infiniband/verbs.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
 PLUGINS         += $(if $(RDMA_HEADER),$(B)/shoal-rdma.so)
 
-.PHONY: bench-kernels bench-grammar all help check unit fenced lint format asan tsan debug fuzz fuzz-build load soak chaos rdma-check nightly bare-check
+.PHONY: bench-kernels bench-grammar bench-drafts all help check unit fenced lint format asan tsan debug fuzz fuzz-build load soak chaos rdma-check nightly bare-check
 .PHONY: macos-check clean docs program tests
 all: program ## build the release program, build/shoal
 
@@ -192,13 +192,16 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS (600)
 
 $(B)/bench/%: bench/%.c $(B)/libshoal.a Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -MMD -MP -o $@ $< $(B)/libshoal.a $(LIBS)
+	$(CC) $(CFLAGS_ALL) -Itests -MMD -MP -o $@ $< $(B)/libshoal.a $(LIBS)
 
 bench-kernels: $(B)/bench/bench_matmul ## time the matrix products: GOP/s and GB/s next to the machine's peaks
 	$(B)/bench/bench_matmul $(ARGS)
 
 bench-grammar: $(B)/bench/bench_grammar ## time grammars: compiling, and masks over 150k tokens
 	$(B)/bench/bench_grammar $(ARGS)
+
+bench-drafts: $(B)/bench/bench_drafts ## time a draft model: right in 70 % of its drafts, always wrong, and none; DRAFTS_DIR keeps 4 GB of models
+	$(B)/bench/bench_drafts $(or $(DRAFTS_DIR),build/drafts) $(ARGS)
 
 load: program $(B)/bench/fake_engine ## measure the API under load
 	tools/load.sh $(B)

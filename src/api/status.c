@@ -151,6 +151,14 @@ static void missing_write(const sh_api *api, sh_json_writer *w)
     cJSON_free(text);
 }
 
+static void draft_model_write(const sh_api *api, sh_json_writer *w)
+{
+    char *text = cJSON_PrintUnformatted(
+        cJSON_GetObjectItemCaseSensitive(api->stats, "draft_model"));
+    sh_write_raw(w, "draft_model", sh_str_of(text == NULL ? "null" : text));
+    cJSON_free(text);
+}
+
 static void health_write(const sh_api *api, sh_json_writer *w)
 {
     sh_api_error error = {0};
@@ -178,6 +186,7 @@ static void health_write(const sh_api *api, sh_json_writer *w)
     sh_write_int(w, "requests_held", sh_replay_stats_of(api->replay).held);
     sh_write_num(w, "uptime_s", uptime_s(api));
     health_memory_write(api, w);
+    draft_model_write(api, w);
     ranks_write(api, w);
     imbalance_write(api, w);
     sh_write_end(w, '}');
@@ -361,6 +370,7 @@ static void memory_reply(sh_http_request *req, void *arg)
     sh_write_int(&w, "hard_max_tokens", api->opts->max_tokens_hard);
     sh_write_end(&w, '}');
     kv_write(api, &w);
+    draft_model_write(api, &w);
     ranks_write(api, &w);
     sh_write_end(&w, '}');
     reply(req, 200, &json);

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 
 #include "base/log.h"
+#include "cmd/support/draft_model.h"
 #include "cmd/support/model_group_setup.h"
 #include "cmd/support/progress.h"
 #include "cmd/support/vocabulary.h"
@@ -20,6 +21,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -137,6 +139,7 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
                             const sigset_t *signals, sh_err *err)
 {
     struct stopper stopper = {.signals = *signals, .socket = s->socket};
+    char *draft_model = NULL;
     sh_vocabulary_files files = {.model_dir = s->model};
     sh_engine_opts opts = {.model_group = setup->opts,
                            .group = sh_ranks_form_group(&setup->ranks) ? &setup->ranks.opts : NULL,
@@ -157,11 +160,14 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
     sh_engine *engine = NULL;
     sh_status status = stopper_start(&stopper, err);
     if (status != SH_OK) return status;
-    status = sh_engine_socket_open(s->socket, &engine_socket, err);
+    status = sh_draft_model_obtain(s, &draft_model, err);
+    opts.draft_model = draft_model;
+    if (status == SH_OK) status = sh_engine_socket_open(s->socket, &engine_socket, err);
     if (status == SH_OK) status = sh_engine_open(&opts, &engine, err);
     if (status == SH_OK) status = serve(s, engine_socket, engine, &stopper, err);
     sh_engine_socket_close(engine_socket);
     sh_engine_close(engine);
+    free(draft_model);
     sh_vocabulary_files_reset(&files);
     stopper_stop(&stopper); /* last: the engine's thread may call stop_request until it has ended */
     return status;

@@ -22,23 +22,30 @@ typedef struct {
     char fits[200]; /* "yes", "up to N tokens", "no: ..."; or why it cannot be loaded */
     bool loads;
     sh_model_facts facts;
+    double memory; /* that is left for it */
 } row;
 
 static void fits_text(row *r)
 {
-    double memory = (double)sh_memory_total();
-    double tokens = sh_model_facts_tokens(&r->facts, memory);
+    double tokens = sh_model_facts_tokens(&r->facts, r->memory);
     if (tokens >= r->facts.config.context)
         snprintf(r->fits, sizeof(r->fits), "yes");
     else if (tokens > 0)
         snprintf(r->fits, sizeof(r->fits), "up to %.0f tokens", tokens);
     else
         snprintf(r->fits, sizeof(r->fits), "no: on %d machines like this",
-                 sh_model_facts_machines(&r->facts, memory));
+                 sh_model_facts_machines(&r->facts, r->memory));
+}
+
+/* A draft model takes its weights, and KV for each token. */
+static void draft_count(row *r, const sh_model_facts *draft)
+{
+    r->memory = (double)sh_memory_total() - (double)draft->bytes;
+    r->facts.kv_token_bytes += draft->kv_token_bytes;
 }
 
 /* A model that cannot be loaded is listed too, with the reason: it takes disk. */
-static void row_fill(row *r)
+static void row_fill(row *r, const sh_model_facts *draft)
 {
     sh_err err;
     strcpy(r->family, "-");
@@ -53,6 +60,7 @@ static void row_fill(row *r)
         snprintf(r->family, sizeof(r->family), "%s", r->facts.config.family->model_type);
         r->format = r->facts.mlx ? "mlx" : "hub";
         sh_model_quant_text(&r->facts.config, r->quant, sizeof(r->quant));
+        draft_count(r, draft);
         fits_text(r);
     }
 }
@@ -90,13 +98,12 @@ static void print_json(const row *rows, size_t count)
         cJSON_AddNumberToObject(item, "bytes", (double)r->entry->bytes);
         cJSON_AddBoolToObject(item, "complete", r->entry->complete);
         if (r->loads) {
-            double memory = (double)sh_memory_total();
             cJSON_AddStringToObject(item, "format", r->format);
             cJSON_AddStringToObject(item, "family", r->family);
             cJSON_AddStringToObject(item, "quantization", r->quant);
             cJSON_AddNumberToObject(item, "context", r->facts.config.context);
             cJSON_AddNumberToObject(item, "fits_tokens",
-                                    (double)(int64_t)sh_model_facts_tokens(&r->facts, memory));
+                                    (double)(int64_t)sh_model_facts_tokens(&r->facts, r->memory));
         } else {
             cJSON_AddStringToObject(item, "error", r->fits);
         }
@@ -108,15 +115,35 @@ static void print_json(const row *rows, size_t count)
     cJSON_Delete(list);
 }
 
+/* What --draft-model needs; all zero if there is none. */
+static sh_status draft_gather(const sh_settings *s, sh_model_facts *out, sh_err *err)
+{
+    sh_settings named = *s;
+    char *dir = NULL;
+    named.model = s->draft_model;
+    if (s->draft_model == NULL) return SH_OK;
+    sh_status status = sh_model_find(&named, &dir, err);
+    if (status == SH_OK) status = sh_model_facts_gather(dir, out, err);
+    if (status != SH_OK) sh_err_prefix(err, "--draft-model");
+    free(dir);
+    return status;
+}
+
 static int list_models(const sh_settings *s)
 {
     sh_store_places places = sh_model_places(s);
     sh_catalog catalog;
+    sh_model_facts draft = {0};
+    sh_err err;
+    if (draft_gather(s, &draft, &err) != SH_OK) {
+        sh_model_facts_reset(&draft);
+        return sh_command_fail(&err);
+    }
     sh_catalog_init(&places, &catalog);
     row *rows = sh_alloc_array(catalog.count, sizeof(*rows));
     for (size_t i = 0; i < catalog.count; i++) {
         rows[i].entry = &catalog.entries[i];
-        row_fill(&rows[i]);
+        row_fill(&rows[i], &draft);
     }
     if (s->json)
         print_json(rows, catalog.count);
@@ -124,6 +151,7 @@ static int list_models(const sh_settings *s)
         print_text(rows, catalog.count);
     for (size_t i = 0; i < catalog.count; i++) sh_model_facts_reset(&rows[i].facts);
     free(rows);
+    sh_model_facts_reset(&draft);
     sh_catalog_reset(&catalog);
     return SH_EXIT_OK;
 }
@@ -174,7 +202,8 @@ const sh_command sh_command_models = {
     .details =
         "Lists what is in the Hugging Face caches and in --model-cache: size, format (mlx, or "
         "hub for files of the hub's own tools), family, quantization, and whether it fits "
-        "into this machine's memory. `models rm` removes a model from its cache, or one "
+        "into this machine's memory, next to --draft-model if one is given. `models rm` removes a "
+        "model from its cache, or one "
         "revision and the files that no other revision uses.",
     .run = models_run,
 };

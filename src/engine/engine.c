@@ -57,7 +57,8 @@ struct sh_engine {
     atomic_int context, world_size; /* of the current group; read by other threads */
     sh_model_group *model_group;
     sh_group *group;
-    sh_members members; /* unless the group is of fixed size */
+    sh_members members;  /* unless the group is of fixed size */
+    sh_drafter *drafter; /* NULL: none */
     sh_blocks *blocks;
     uint64_t blocks_epoch; /* the KV that this book is about: sh_model_group_kv_epoch */
     sh_constraints *constraints;
@@ -141,6 +142,24 @@ static void flights_free(sh_engine *e)
     e->flight_first = e->flight_count = 0;
 }
 
+/* Loaded before the group is formed, so that its memory is gone when the ranks share out theirs. */
+static sh_status drafter_open(sh_engine *e, sh_err *err)
+{
+    sh_model_group_opts *group = &e->opts.model_group;
+    sh_drafter_opts opts = {.model_dir = e->opts.draft_model,
+                            .device = group->device,
+                            .device_opts = group->device_opts,
+                            .kv_format = group->kv_format,
+                            .load = group->load,
+                            .slots = group->slots,
+                            .vocab = sh_model_group_config(e->model_group)->vocab};
+    if (e->opts.draft_model == NULL || e->opts.drafts == 0) return SH_OK;
+    sh_status status = sh_drafter_open(&opts, &e->drafter, err);
+    if (status == SH_OK)
+        sh_model_group_set_beside(e->model_group, (int64_t)sh_drafter_block_bytes(e->drafter));
+    return status;
+}
+
 /* A new scheduler for the limits of the new group; its counters continue from the old one's. */
 static void sched_open(sh_engine *e)
 {
@@ -155,6 +174,7 @@ static void sched_open(sh_engine *e)
                           .stall_s = e->opts.stall_s,
                           .stages_in_flight = sh_model_group_stages(e->model_group),
                           .drafts = e->opts.drafts,
+                          .drafter = e->drafter,
                           .fixed_state = sh_config_has_fixed_state(config),
                           .pool = sh_pooling_kind(e->pooling),
                           .whole = config->bidirectional,
@@ -198,13 +218,18 @@ static sh_status group_load(sh_engine *e, sh_err *err)
 {
     bool alone = e->group == NULL || sh_group_size(e->group) == 1;
     sh_status status = sh_model_group_join(e->model_group, alone ? NULL : e->group, err);
-    return status == SH_OK ? blocks_open(e, err) : status;
+    if (status == SH_OK) status = blocks_open(e, err);
+    if (status == SH_OK && e->drafter != NULL)
+        status = sh_drafter_reserve(e->drafter, sh_model_group_limits(e->model_group),
+                                    sh_model_group_context(e->model_group), err);
+    return status;
 }
 
 /* Forms the group, at start and again after ranks were lost, came or left. */
 static sh_status group_form(sh_engine *e, sh_err *err)
 {
     sh_status status = e->opts.group != NULL ? group_open(e, err) : SH_OK;
+    if (e->drafter != NULL) sh_drafter_release(e->drafter);
     if (status == SH_OK) status = group_load(e, err);
     if (elastic(e) && status == SH_OK)
         sh_members_formed(&e->members, e->group);
@@ -266,6 +291,7 @@ sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *er
         info_pooling(e);
         status = sh_constraints_open(&opts->vocabulary, config->vocab, &e->constraints, err);
     }
+    if (status == SH_OK) status = drafter_open(e, err);
     if (status == SH_OK) {
         status = group_form(e, err);
         if (status == SH_ERR_MEMORY && waits_for_all(e)) status = group_form(e, err);
@@ -285,6 +311,7 @@ void sh_engine_close(sh_engine *e)
     for (command c; sh_queue_pop(e->commands, &c, 0) == SH_OK;) sh_submit_message_reset(&c.submit);
     sh_queue_free(e->commands);
     sh_sched_free(e->sched);
+    sh_drafter_close(e->drafter);
     sh_constraints_close(e->constraints);
     sh_kept_free(e->kept);
     sh_blocks_free(e->blocks);
@@ -319,7 +346,8 @@ static void stats_emit(sh_engine *e, uint64_t owner, const sh_buf *json)
 static void stats_send(sh_engine *e, uint64_t owner)
 {
     sh_buf json = {0};
-    sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, &e->opts, &json);
+    sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, e->drafter, &e->opts,
+                         &json);
     stats_emit(e, owner, &json);
     sh_buf_reset(&json);
 }
@@ -340,7 +368,8 @@ static void lost_stats_keep(sh_engine *e)
 {
     pthread_mutex_lock(&e->lost_lock);
     sh_buf_clear(&e->lost_stats);
-    sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, &e->opts, &e->lost_stats);
+    sh_engine_stats_json(&e->stats, e->model_group, e->sched, e->blocks, e->drafter, &e->opts,
+                         &e->lost_stats);
     pthread_mutex_unlock(&e->lost_lock);
 }
 
@@ -407,9 +436,11 @@ static sh_status flight_begin(sh_engine *e, sh_err *err)
 {
     struct flight *f = &e->flights[(e->flight_first + e->flight_count) % e->stats.stages];
     int64_t start = sh_clock_ns();
+    double drafted_s = sh_sched_stats_of(e->sched)->draft_s;
     if (!sh_sched_plan(e->sched, f->plan)) return SH_AGAIN;
     f->begun_ns = sh_clock_ns();
-    e->stats.schedule_s += (double)(f->begun_ns - start) * 1e-9;
+    double drafting_s = sh_sched_stats_of(e->sched)->draft_s - drafted_s;
+    e->stats.schedule_s += (double)(f->begun_ns - start) * 1e-9 - drafting_s;
     e->flight_count++;
     return sh_model_group_begin(e->model_group, f->plan, err);
 }

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 void sh_engine_stats_init(sh_engine_stats *s)
 {
@@ -37,6 +38,13 @@ void sh_engine_stats_step(sh_engine_stats *s, double took_s, int tokens, int seq
     sh_hist_add(&s->batch_sequences, sequences);
 }
 
+static uint64_t sum(const uint64_t *by_source)
+{
+    uint64_t all = 0;
+    for (int i = 0; i < SH_DRAFT_SOURCES; i++) all += by_source[i];
+    return all;
+}
+
 static void counts_json(const sh_engine_stats *s, const sh_sched_stats *c, sh_buf *out)
 {
     const struct {
@@ -52,8 +60,14 @@ static void counts_json(const sh_engine_stats *s, const sh_sched_stats *c, sh_bu
         {"prompt_tokens", c->prompt_tokens},
         {"cached_tokens", c->cached_tokens},
         {"answer_tokens", c->answer_tokens},
-        {"drafts_tried", c->drafts_tried},
-        {"drafts_kept", c->drafts_kept},
+        {"drafts_forced_tried", c->drafts_tried[SH_DRAFT_FORCED]},
+        {"drafts_forced_kept", c->drafts_kept[SH_DRAFT_FORCED]},
+        {"drafts_repeated_tried", c->drafts_tried[SH_DRAFT_REPEATED]},
+        {"drafts_repeated_kept", c->drafts_kept[SH_DRAFT_REPEATED]},
+        {"drafts_model_tried", c->drafts_tried[SH_DRAFT_MODEL]},
+        {"drafts_model_kept", c->drafts_kept[SH_DRAFT_MODEL]},
+        {"drafts_tried", sum(c->drafts_tried)},
+        {"drafts_kept", sum(c->drafts_kept)},
         {"redone_tokens", c->redone_tokens},
         {"constrained", c->constrained},
         {"masks_used", c->masks_used},
@@ -180,6 +194,21 @@ static void ranks_json(const sh_engine_stats *s, sh_model_group *mg, sh_buf *out
     imbalance_json(mg, out);
 }
 
+/* Its name is that of its folder. */
+static void draft_model_json(const sh_drafter *d, const char *dir, sh_buf *out)
+{
+    if (d == NULL) {
+        sh_buf_add_text(out, "\"draft_model\":null,");
+        return;
+    }
+    sh_model_memory m = sh_drafter_memory(d);
+    const char *slash = strrchr(dir, '/');
+    sh_buf_add_text(out, "\"draft_model\":{\"name\":\"");
+    for (const char *p = slash == NULL ? dir : slash + 1; *p != '\0'; p++)
+        if (*p >= ' ' && *p < 127 && *p != '"' && *p != '\\') sh_buf_add_char(out, *p);
+    sh_buf_addf(out, "\",\"weights\":%zu,\"kv\":%zu,\"scratch\":%zu},", m.weights, m.kv, m.scratch);
+}
+
 /* While the group re-forms, the ranks are reported as they were before. */
 static void group_json(sh_engine_stats *s, sh_model_group *mg, sh_buf *out)
 {
@@ -198,16 +227,18 @@ static void group_json(sh_engine_stats *s, sh_model_group *mg, sh_buf *out)
 }
 
 void sh_engine_stats_json(sh_engine_stats *s, sh_model_group *mg, sh_sched *sched,
-                          const sh_blocks *blocks, const sh_engine_opts *opts, sh_buf *out)
+                          const sh_blocks *blocks, const sh_drafter *drafter,
+                          const sh_engine_opts *opts, sh_buf *out)
 {
     const sh_sched_stats *c = sh_sched_stats_of(sched);
     const char *backend = opts->group == NULL ? "local" : sh_group_opts_backend(opts->group);
     sh_buf_addf(out,
                 "{\"uptime_s\":%.3f,\"backend\":\"%s\",\"world_size\":%d,\"stages\":%d,\"context\":"
                 "%d,\"step_s\":%.6f,"
-                "\"schedule_s\":%.6f,\"mask_s\":%.6f,",
+                "\"schedule_s\":%.6f,\"mask_s\":%.6f,\"draft_s\":%.6f,",
                 (double)(sh_clock_ns() - s->opened_ns) * 1e-9, backend, sh_model_group_size(mg),
-                s->stages, sh_model_group_context(mg), s->step_s, s->schedule_s, c->mask_s);
+                s->stages, sh_model_group_context(mg), s->step_s, s->schedule_s, c->mask_s,
+                c->draft_s);
     sh_buf_addf(out, "\"request_timeout_s\":%.3f,\"reported_s\":%.3f,",
                 (double)opts->timeout_ms * 1e-3,
                 s->reported_ns == 0 ? 0 : (double)(s->reported_ns - s->opened_ns) * 1e-9);
@@ -217,6 +248,7 @@ void sh_engine_stats_json(sh_engine_stats *s, sh_model_group *mg, sh_sched *sche
     sh_buf_addf(out, ",\"kv\":{\"blocks\":%d,\"free\":%d,\"cached\":%d,\"block_tokens\":%d},",
                 sh_blocks_total(blocks), sh_blocks_available(blocks), sh_blocks_cached(blocks),
                 SH_KV_BLOCK);
+    draft_model_json(drafter, opts->draft_model, out);
     group_json(s, mg, out);
     sh_buf_add_text(out, ",\"histograms\":{");
     const sh_hist *hists[] = {&s->step,  &s->batch_tokens, &s->batch_sequences,

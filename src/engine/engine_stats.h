@@ -33,6 +33,7 @@ void sh_engine_stats_step(sh_engine_stats *stats, double took_s, int tokens, int
 void sh_engine_stats_reset(sh_engine_stats *stats);
 
 void sh_engine_stats_json(sh_engine_stats *stats, sh_model_group *mg, sh_sched *sched,
-                          const sh_blocks *blocks, const sh_engine_opts *opts, sh_buf *out);
+                          const sh_blocks *blocks, const sh_drafter *drafter,
+                          const sh_engine_opts *opts, sh_buf *out);
 
 #endif

@@ -57,6 +57,11 @@ sh_status sh_model_group_open(const sh_model_group_opts *opts, sh_model_group **
     return SH_OK;
 }
 
+void sh_model_group_set_beside(sh_model_group *mg, int64_t bytes)
+{
+    mg->beside_block = bytes;
+}
+
 /* Frees everything that belongs to one join. The model and the device stay. */
 static void group_leave(sh_model_group *mg)
 {
@@ -532,7 +537,7 @@ static int whole_context(const sh_model_group *mg)
  * to the same error. */
 static sh_status blocks_agree(sh_model_group *mg, int64_t *blocks, sh_err *err)
 {
-    int64_t bytes = (int64_t)sh_model_kv_block_bytes(mg->model);
+    int64_t bytes = (int64_t)sh_model_kv_block_bytes(mg->model) + mg->beside_block;
     int64_t memory = (mg->dev->ops->memory_free(mg->dev) - mg->opts.memory_reserve) /
                      mg->host_ranks;
     int64_t fit = bytes == 0 ? INT32_MAX : memory / bytes;

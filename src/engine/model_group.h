@@ -54,6 +54,9 @@ SH_MUST_CHECK sh_status sh_model_group_open(const sh_model_group_opts *opts, sh_
                                             sh_err *err);
 void sh_model_group_close(sh_model_group *mg);
 
+/* For each KV block that this rank reserves it will need so many bytes for something else. */
+void sh_model_group_set_beside(sh_model_group *mg, int64_t bytes);
+
 /* Plans, loads and allocates with the ranks of `group` until steps can run. The group is borrowed
  * until the next join or close; NULL: this process alone. */
 SH_MUST_CHECK sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err);

@@ -16,6 +16,7 @@ struct sh_model_group {
     sh_device *dev;
     void *staging;        /* of sums, lent by the device; NULL: the group has its own */
     sh_identity identity; /* of the whole model */
+    int64_t beside_block; /* bytes; see sh_model_group_set_beside */
 
     /* Everything from here to `links` belongs to one join. */
     sh_group *group; /* NULL: alone */

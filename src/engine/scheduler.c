@@ -26,6 +26,8 @@ sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_
     s->ctx = ctx;
     s->slots = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_sequence *));
     s->leaves = sh_alloc_array((size_t)opts->limits.slots, sizeof(*s->leaves));
+    s->chosen = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_sequence *));
+    s->drafting.orders = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_draft_order));
     sh_marks_init(&s->marks, opts->limits.vocab);
     s->masks = sh_mask_table_create(opts->limits.masks);
     return s;
@@ -75,6 +77,8 @@ void sh_sched_free(sh_sched *s)
     list_free(s, &s->running);
     free(s->slots);
     free(s->leaves);
+    free(s->chosen);
+    free(s->drafting.orders);
     sh_marks_reset(&s->marks);
     sh_mask_table_free(s->masks);
     free(s);
@@ -214,6 +218,7 @@ static void slot_give_up(sh_sched *s, sh_sequence *seq)
     seq->client->running--;
     s->leaves[s->leave_count++] = seq->slot;
     s->slots[seq->slot] = NULL;
+    if (s->opts.drafter != NULL) sh_drafter_leave(s->opts.drafter, seq->slot);
     sh_sequence_stop(seq, s->blocks);
 }
 
@@ -462,12 +467,8 @@ static standing picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, 
     int computed = known + kept < seq->count ? known + kept : seq->count - 1;
     int lost = kept < drafts ? tokens_lost(s, computed) : 0;
     int more = forced_take(s, seq, &now, finish, err);
-    seq->draft_count = 0;
-    s->stats.drafts_tried += (uint64_t)drafts;
-    s->stats.drafts_kept += (uint64_t)kept;
-    if (seq->draft_source == SH_DRAFT_FORCED) s->stats.forced_tokens += (uint64_t)kept;
+    sh_sched_draft_result(s, seq, kept);
     s->stats.redone_tokens += (uint64_t)lost;
-    if (drafts > 0) sh_sequence_draft_result(seq, drafts + lost, kept);
     /* If the next step cannot take them all, they run like a prompt, in chunks. */
     seq->catch_up = lost + more < s->opts.limits.tokens ? lost + more : 0;
     sh_sequence_computed(seq, s->blocks, computed - lost);
@@ -524,6 +525,7 @@ static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks, 
 
 void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks, double step_s)
 {
+    sh_sched_draft_measure(s, step->token_count, step_s);
     /* Only steps with a sizeable prompt chunk show what a prompt token costs. */
     if (step->token_count >= 2 * SH_SCHED_CHUNK_MIN) {
         double cost = step_s / step->token_count;

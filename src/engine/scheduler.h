@@ -12,6 +12,7 @@
 #ifndef SH_ENGINE_SCHEDULER_H
 #define SH_ENGINE_SCHEDULER_H
 
+#include "engine/drafter.h"
 #include "engine/pooled.h"
 #include "engine/sequence.h"
 #include "engine/step_plan.h"
@@ -24,7 +25,8 @@ typedef struct {
     int64_t timeout_ms;          /* of a request without its own; 0: no limit */
     double stall_s;              /* target for the length of a step while streams are running */
     int stages_in_flight;        /* plans in flight at once; each gets its share of the sequences */
-    int drafts;                  /* tokens to draft ahead; 0: none */
+    int drafts;                  /* tokens to draft ahead, at most; 0: none */
+    sh_drafter *drafter;         /* a draft model; NULL: none; borrowed */
     bool fixed_state;  /* the model has layers with a fixed-size state: wrong drafts are undone
                           by computing again from the last block border */
     sh_pool_kind pool; /* how pooled requests are pooled; SH_POOL_NONE: they are refused */
@@ -39,7 +41,8 @@ typedef void (*sh_emit_fn)(void *ctx, uint64_t owner, const sh_event *event);
 typedef struct {
     int waiting, running;
     uint64_t requests, refused, finished, failed, cancelled, paused;
-    uint64_t prompt_tokens, cached_tokens, answer_tokens, drafts_tried, drafts_kept;
+    uint64_t prompt_tokens, cached_tokens, answer_tokens;
+    uint64_t drafts_tried[SH_DRAFT_SOURCES], drafts_kept[SH_DRAFT_SOURCES];
     uint64_t redone_tokens; /* run once more after wrong drafts; see fixed_state */
     uint64_t constrained;   /* requests that were bound to a grammar */
     uint64_t masks_used;    /* draws with a mask */
@@ -47,6 +50,7 @@ typedef struct {
     uint64_t forced_tokens; /* of answers, which a grammar left no choice about: not drawn, or
                                drafted and right */
     double mask_s;          /* time spent on grammars and masks */
+    double draft_s;         /* time that the draft model took */
 } sh_sched_stats;
 
 typedef struct sh_sched sh_sched;

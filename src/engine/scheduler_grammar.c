@@ -44,13 +44,6 @@ sh_status sh_sched_bind(sh_sched *s, sh_sequence *seq, sh_err *err)
     return status;
 }
 
-/* The mask after the known tokens and `drafts` of the drafts. */
-static sh_status mask_after(const sh_sequence *seq, int drafts, sh_mask *out, sh_err *err)
-{
-    bool may_end = sh_sequence_answered(seq) + drafts >= seq->spec.min_tokens;
-    return sh_constraint_mask(seq->constraint, seq->states[drafts], may_end, out, err);
-}
-
 sh_status sh_sched_match(sh_sched *s, sh_sequence *seq, int32_t token, sh_err *err)
 {
     if (seq->constraint == NULL) return SH_OK;
@@ -70,7 +63,7 @@ sh_status sh_sched_only_token(sh_sched *s, sh_sequence *seq, int32_t *out, sh_er
     *out = -1;
     if (seq->constraint == NULL) return SH_OK;
     int64_t start = sh_clock_ns();
-    sh_status status = mask_after(seq, 0, &mask, err);
+    sh_status status = sh_step_mask_after(seq, 0, &mask, err);
     s->stats.mask_s += (double)(sh_clock_ns() - start) * 1e-9;
     if (status != SH_OK || mask.allowed != 1) return status;
     int32_t id = sh_constraint_only(seq->constraint, &mask);
@@ -78,17 +71,13 @@ sh_status sh_sched_only_token(sh_sched *s, sh_sequence *seq, int32_t *out, sh_er
     return SH_OK;
 }
 
-/* Names a mask in the plan, and adds its bits if the ranks do not have them. */
+/* Names a mask in the plan. */
 static int mask_number(sh_sched *s, sh_step_plan *step, const sh_constraint *c, const sh_mask *mask)
 {
-    bool send;
-    int number = sh_mask_table_number(s->masks, &mask->key, &send);
+    bool sent;
+    int number = sh_step_add_mask(step, s->masks, c, mask, &sent);
     s->stats.masks_used++;
-    if (!send) return number;
-    s->stats.masks_sent++;
-    size_t words = sh_step_mask_words(&step->limits);
-    sh_constraint_mask_bits(c, mask, step->mask_words + (size_t)step->mask_count * words);
-    step->mask_numbers[step->mask_count++] = number;
+    s->stats.masks_sent += sent;
     return number;
 }
 
@@ -99,7 +88,7 @@ sh_status sh_sched_mask(sh_sched *s, sh_step_plan *step, sh_sequence *seq, sh_er
     sh_status status = SH_OK;
     for (int i = 0; i <= seq->draft_count && status == SH_OK; i++) {
         sh_mask mask;
-        status = mask_after(seq, i, &mask, err);
+        status = sh_step_mask_after(seq, i, &mask, err);
         if (status == SH_OK)
             seq->masks[i] = mask_number(s, step, seq->constraint, &mask);
         else if (i > 0) {

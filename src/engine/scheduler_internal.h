@@ -2,14 +2,26 @@
 #ifndef SH_ENGINE_SCHEDULER_INTERNAL_H
 #define SH_ENGINE_SCHEDULER_INTERNAL_H
 
-#include "engine/mask_table.h"
 #include "engine/scheduler.h"
+#include "engine/step_fill.h"
 
 enum { SH_SCHED_CHUNK_MIN = SH_KV_BLOCK, SH_SCHED_CLIENT_BUCKETS = 256 };
 
 typedef struct {
     sh_sequence *first, *last;
 } sh_sched_list;
+
+/* What was measured of drafts, and scratch to make them. */
+typedef struct {
+    sh_step_times times;                   /* of steps that verify drafts, or could */
+    sh_draft_rate rates[SH_DRAFT_SOURCES]; /* of all sequences */
+    double busy_s;                         /* of steps and drafting, so far */
+    double probes_s;                       /* of drafts that were only made to see how they do */
+    sh_draft_order *orders;                /* [slots] of the draft model */
+    int order_count;
+    int rounds;    /* of the draft model, for the step being planned */
+    unsigned turn; /* of the sequence that is asked first */
+} sh_sched_drafting;
 
 struct sh_sched {
     sh_sched_opts opts;
@@ -26,6 +38,8 @@ struct sh_sched {
     double token_s; /* running average of the time a prompt token takes; 0: not measured yet */
     const float *vectors; /* of sequences that the commit under way ends */
     int vector_width;
+    sh_sequence **chosen; /* [slots] that decode in the step being planned */
+    sh_sched_drafting drafting;
     sh_marks marks;
     sh_mask_table *masks;
     bool unbound; /* some that wait may not be bound to their grammars yet */
@@ -40,6 +54,16 @@ bool sh_sched_outgrown(const sh_sched *sched, int count);
 
 /* Moves a waiting sequence, which has its blocks already, into a slot. */
 void sh_sched_admit(sh_sched *sched, sh_sequence *seq, int slot);
+
+/* Appends drafts to some of the sequences that the next step decodes, which are not in flight.
+ * `tokens`: what they run without drafts. */
+void sh_sched_draft(sh_sched *sched, sh_sequence **seqs, int count, int tokens);
+
+/* The step has verified the drafts of a sequence, of which the first `kept` were right. */
+void sh_sched_draft_result(sh_sched *sched, sh_sequence *seq, int kept);
+
+/* A step of so many tokens took so long. */
+void sh_sched_draft_measure(sh_sched *sched, int tokens, double step_s);
 
 /* Releases the KV of a running sequence and puts it back in the queue, to be computed again. */
 void sh_sched_pause(sh_sched *sched, sh_sequence *seq);

@@ -15,7 +15,6 @@
 #include "engine/scheduler_internal.h"
 
 #include <limits.h>
-#include <math.h>
 
 enum { PIECE_MIN = 64 }; /* prompt tokens that are worth a pass over the weights */
 
@@ -30,80 +29,31 @@ static bool pause_younger(sh_sched *s, const sh_sequence *keep)
     return true;
 }
 
-/* Before min_tokens, stop ids cannot be drawn. */
-static int ban_stops(const sh_sequence_spec *q, sh_adjust *out)
+/* Adds the draws that score tokens of the prompt, which report what the model says, without
+ * penalties and the like. */
+static void add_scores(sh_step_plan *step, const sh_sequence *seq, int scores)
 {
-    int count = 0;
-    for (int i = 0; i < q->stop_id_count; i++)
-        out[count++] = (sh_adjust){.id = q->stop_ids[i], .bias = -INFINITY, .factor = 1};
-    return count;
-}
-
-/* Whether the plan has space for all logit changes that the next draws of a sequence may need. If
- * not, the sequence waits for another step: dropping a change would make its output depend on the
- * rest of the batch. */
-static bool adjusts_fit(const sh_step_plan *step, const sh_sequence *seq, int drafts)
-{
-    const sh_sequence_spec *q = &seq->spec;
-    int most = sh_adjust_max(&q->sampling, seq->count + drafts, seq->prompt_count);
-    if (q->min_tokens > 0) most += q->stop_id_count;
-    return (int64_t)most * (1 + drafts) <= step->limits.adjusts - step->adjust_count;
-}
-
-/* Adds a draw after the known tokens and `drafts` of the drafts. Where a grammar decides what may
- * end the answer, min_tokens is part of the mask. */
-static void add_draw(sh_sched *s, sh_step_plan *step, const sh_sequence *seq, int drafts)
-{
-    const sh_sequence_spec *q = &seq->spec;
-    bool bound = seq->constraint != NULL;
-    int known = seq->count + drafts;
-    sh_step_draw *d = &step->draws[step->draw_count++];
-    sh_adjust *list = step->adjusts + step->adjust_count;
-    d->draw = sh_draw_of(q, known);
-    d->mask = bound ? seq->masks[drafts] : 0;
-    d->adjust_count = sh_adjust_list(&q->sampling, seq->tokens, known, seq->prompt_count, &s->marks,
-                                     list);
-    if (!bound && known - seq->prompt_count < q->min_tokens)
-        d->adjust_count += ban_stops(q, list + d->adjust_count);
-    step->adjust_count += d->adjust_count;
-}
-
-/* Adds the draws that score tokens of the prompt, from the rows of `count` tokens. They report what
- * the model says, without penalties and the like. */
-static int add_scores(sh_step_plan *step, const sh_sequence *seq, int count)
-{
-    int scores = sh_sequence_scores(seq, count);
     for (int i = 0; i < scores; i++) {
         int at = seq->scored + i;
         step->draws[step->draw_count++] = (sh_step_draw){
             .draw = sh_draw_given(&seq->spec, at, seq->tokens[at])};
     }
-    return scores;
 }
 
-/* Adds `count` tokens of a sequence to the plan, and the blocks that the ranks do not know yet. The
- * sequence must have its blocks, and the plan the masks of its draws. */
+/* Adds `count` tokens of a sequence, and its draws if they are the last. The sequence must have its
+ * blocks, and the plan the masks of its draws. */
 static void add_tokens(sh_sched *s, sh_step_plan *step, sh_sequence *seq, int count)
 {
-    sh_step_seq *q = &step->seqs[step->seq_count++];
     bool last = seq->computed + count >= seq->count, pooled = seq->spec.pooled;
     int draws = last && !pooled ? 1 + seq->draft_count : 0;
-    int scores = add_scores(step, seq, count);
-    *q = (sh_step_seq){.slot = seq->slot,
-                       .fresh = seq->blocks_sent == 0,
-                       .pos = seq->computed,
-                       .token_count = count,
-                       .draw_count = scores + draws,
-                       .block_count = seq->block_count - seq->blocks_sent,
-                       .long_rope = seq->long_rope,
-                       .pool = pooled ? s->opts.pool : SH_POOL_NONE,
-                       .pool_ends = last && pooled,
-                       .second = seq->spec.second};
-    for (int i = 0; i < count; i++)
-        step->tokens[step->token_count++] = seq->tokens[seq->computed + i];
-    while (seq->blocks_sent < seq->block_count)
-        step->blocks[step->block_count++] = seq->blocks[seq->blocks_sent++];
-    for (int i = 0; i < draws; i++) add_draw(s, step, seq, i);
+    int scores = sh_sequence_scores(seq, count);
+    sh_step_seq *q = sh_step_add_tokens(step, seq, count, scores + draws);
+    q->pool = pooled ? s->opts.pool : SH_POOL_NONE;
+    q->pool_ends = last && pooled;
+    q->second = seq->spec.second;
+    add_scores(step, seq, scores);
+    for (int i = 0; i < draws; i++)
+        sh_step_add_draw(step, seq, i, seq->constraint == NULL ? 0 : seq->masks[i], &s->marks);
     seq->in_flight = true;
 }
 
@@ -112,27 +62,12 @@ static bool decoding(const sh_sequence *seq)
     return !seq->spec.pooled && seq->count - seq->computed == 1 + seq->catch_up;
 }
 
-/* How many tokens to draft: some while the step is small, and none past the point at which the
- * sequence changes its RoPE factors, since all tokens of a step use the same factors. */
-static int drafts_max(const sh_sched *s, const sh_step_plan *step, const sh_sequence *seq)
+/* Adds one token of a decoding sequence, what it has to catch up on, and its drafts. When blocks
+ * run out, gives up the drafts, then pauses younger sequences, or the sequence itself. */
+static void plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
 {
-    enum { DRAFT_TOKENS = 16 }; /* a larger step is compute-bound, and wrong drafts cost time */
-    int most = s->opts.drafts;
-    if (step->token_count + seq->catch_up + 1 + most > DRAFT_TOKENS) return 0;
-    if (!seq->long_rope && sh_sched_outgrown(s, seq->count + most))
-        most = s->opts.rope_original - seq->count;
-    return most;
-}
-
-/* Adds one token of a decoding sequence, what it has to catch up on, and drafts. When blocks run
- * out, gives up the drafts, then pauses younger sequences. False when the sequence itself was
- * paused or ended. */
-static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
-{
-    int drafts = drafts_max(s, step, seq);
-    seq->draft_count = 0;
-    if (drafts > 0) sh_sequence_draft(seq, drafts);
-    if (!adjusts_fit(step, seq, seq->draft_count)) seq->draft_count = 0;
+    if (!sh_step_fits_adjusts(step, seq, seq->draft_count)) seq->draft_count = 0;
+    if (!sh_step_fits_adjusts(step, seq, 0)) return;
     while (!sh_sequence_grow(seq, s->blocks, seq->count + seq->draft_count)) {
         if (seq->draft_count > 0) {
             seq->draft_count = 0;
@@ -141,42 +76,53 @@ static bool plan_decode(sh_sched *s, sh_step_plan *step, sh_sequence *seq)
                 sh_sched_done(s, seq, SH_FINISH_LENGTH); /* it holds the whole KV cache */
             else
                 sh_sched_pause(s, seq);
-            return false;
+            return;
         }
     }
     sh_err err;
-    if (sh_sched_mask(s, step, seq, &err) != SH_OK) {
+    if (sh_sched_mask(s, step, seq, &err) == SH_OK)
+        add_tokens(s, step, seq, seq->catch_up + 1 + seq->draft_count);
+    else
         sh_sched_fail(s, seq, &err);
-        return false;
-    }
-    add_tokens(s, step, seq, seq->catch_up + 1 + seq->draft_count);
-    return true;
 }
 
-/* With several plans in flight, none takes more than its share of `all` sequences. */
-static bool step_full(const sh_sched *s, const sh_step_plan *step, int all)
+/* Whether a step with so many sequences and tokens takes no more. With several plans in flight,
+ * none takes more than its share of `all` sequences. */
+static bool is_full(const sh_sched *s, int seqs, int tokens, int all)
 {
     int part = (all + s->opts.stages_in_flight - 1) / s->opts.stages_in_flight;
-    bool share = s->opts.stages_in_flight > 1 && step->seq_count > 0 && step->seq_count >= part;
-    return share || step->seq_count == step->limits.slots ||
-           step->draw_count + 1 + SH_DRAFTS_MAX > step->limits.draws ||
-           step->token_count >= step->limits.tokens;
+    bool share = s->opts.stages_in_flight > 1 && seqs > 0 && seqs >= part;
+    return share || seqs == s->opts.limits.slots || tokens >= s->opts.limits.tokens;
 }
 
+static bool step_full(const sh_sched *s, const sh_step_plan *step, int all)
+{
+    return is_full(s, step->seq_count, step->token_count, all);
+}
+
+/* The sequences that decode in this step, and how many tokens they run without drafts. */
+static int choose_decodes(sh_sched *s, int *tokens)
+{
+    int count = 0;
+    *tokens = 0;
+    for (sh_sequence *seq = s->running.first;
+         seq != NULL && !is_full(s, count, *tokens, s->stats.running); seq = seq->next) {
+        if (seq->in_flight || !decoding(seq)) continue;
+        if (*tokens + seq->catch_up >= s->opts.limits.tokens) continue;
+        s->chosen[count++] = seq;
+        *tokens += seq->catch_up + 1;
+    }
+    return count;
+}
+
+/* Drafts are made for all of them together, since a draft model is faster at that. */
 static void plan_decodes(sh_sched *s, sh_step_plan *step)
 {
-    for (sh_sequence *seq = s->running.first, *next;
-         seq != NULL && !step_full(s, step, s->stats.running); seq = next) {
-        bool fits = step->token_count + seq->catch_up < step->limits.tokens &&
-                    adjusts_fit(step, seq, 0);
-        if (seq->in_flight || !decoding(seq) || !fits) {
-            next = seq->next;
-            continue;
-        }
-        sh_sequence *before = seq->prev; /* stays valid: only younger ones are paused */
-        bool stays = plan_decode(s, step, seq);
-        next = stays ? seq->next : before == NULL ? s->running.first : before->next;
-    }
+    int tokens, count = choose_decodes(s, &tokens);
+    if (count == 0) return;
+    sh_sched_draft(s, s->chosen, count, tokens);
+    for (int i = 0; i < count; i++)
+        if (s->chosen[i]->slot >= 0) plan_decode(s, step, s->chosen[i]); /* else it was paused */
 }
 
 /* Sequences that run or could run. Waiting ones count, or a pipeline whose stages are all busy
@@ -255,7 +201,7 @@ static void plan_prompts(sh_sched *s, sh_step_plan *step, struct prompt_budget *
          seq = next) {
         sh_err err;
         next = seq->next;
-        if (seq->in_flight || decoding(seq) || !adjusts_fit(step, seq, 0)) continue;
+        if (seq->in_flight || decoding(seq) || !sh_step_fits_adjusts(step, seq, 0)) continue;
         if (prompt_part(s, step, seq, budget) == 0) continue;
         if (mask_prompt(s, step, seq, budget, &err) == SH_OK)
             add_prompt(s, step, seq, budget);
@@ -299,7 +245,7 @@ static void plan_waiting(sh_sched *s, sh_step_plan *step, struct prompt_budget *
         bool wait;
         if (seq == NULL) return;
         order = seq->order + 1;
-        if (!adjusts_fit(step, seq, 0) || prompt_part(s, step, seq, budget) == 0) return;
+        if (!sh_step_fits_adjusts(step, seq, 0) || prompt_part(s, step, seq, budget) == 0) return;
         if (!sh_sequence_start(seq, s->blocks, s->stats.running, &wait)) {
             if (wait && ++passed < PASS_OVER_MAX) continue;
             return; /* not enough blocks: a smaller request must not overtake it indefinitely */

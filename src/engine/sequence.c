@@ -10,12 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    DRAFT_LOOK = 50,    /* tokens spent on drafts before the success rate is judged */
-    DRAFT_REST = 50,    /* steps to sit out after a bad verdict */
-    DRAFT_PERCENT = 40, /* drafts kept per 100 tokens spent, for drafting to go on */
-};
-
 static int blocks_for(int tokens)
 {
     return (tokens + SH_KV_BLOCK - 1) / SH_KV_BLOCK;
@@ -157,76 +151,9 @@ void sh_sequence_stop(sh_sequence *seq, sh_blocks *blocks)
     seq->slot = -1;
 }
 
-static int draft_repeated(sh_sequence *seq, int max)
-{
-    int32_t *t = seq->tokens;
-    int n = seq->count;
-    /* Starting at n - 5 leaves at least one token to copy between the match and the last pair. */
-    for (int p = n - 5; max > 0 && p >= 0; p--) {
-        if (t[p] != t[n - 2] || t[p + 1] != t[n - 1]) continue;
-        int drafts = 0;
-        while (drafts < max && p + 2 + drafts < n - 2) {
-            t[n + drafts] = t[p + 2 + drafts];
-            drafts++;
-        }
-        return drafts;
-    }
-    return 0;
-}
-
-static int draft_forced(sh_sequence *seq, int max)
-{
-    if (seq->constraint == NULL || max <= 0) return 0;
-    return sh_constraint_forced(seq->constraint, seq->states[0], seq->tokens + seq->count, max);
-}
-
 bool sh_sequence_stops(const sh_sequence *seq, int32_t token)
 {
     for (int i = 0; i < seq->spec.stop_id_count; i++)
         if (seq->spec.stop_ids[i] == token) return true;
     return false;
-}
-
-/* How many of the drafts the grammar allows. A stop id is no use as a draft: nothing follows. */
-static int drafts_allowed(sh_sequence *seq, int drafts)
-{
-    sh_err ignored; /* a limit of the matcher; if the answer gets there, it will say so */
-    for (int i = 0; seq->constraint != NULL && i < drafts; i++) {
-        int32_t token = seq->tokens[seq->count + i];
-        if (sh_sequence_stops(seq, token) ||
-            sh_constraint_next(seq->constraint, seq->states[i], token, &seq->states[i + 1],
-                               &ignored) != SH_OK ||
-            seq->states[i + 1] == SH_MATCH_DEAD)
-            return i;
-    }
-    return drafts;
-}
-
-void sh_sequence_draft(sh_sequence *seq, int max)
-{
-    static int (*const sources[SH_DRAFT_SOURCES])(sh_sequence *, int) = {
-        [SH_DRAFT_REPEATED] = draft_repeated, [SH_DRAFT_FORCED] = draft_forced};
-    if (max > SH_DRAFTS_MAX) max = SH_DRAFTS_MAX;
-    if (max > seq->count_max - seq->count - 1) max = seq->count_max - seq->count - 1;
-    seq->draft_count = 0;
-    for (int i = SH_DRAFT_SOURCES; i-- > 0 && seq->draft_count == 0;) {
-        if (seq->drafted[i].rest > 0) {
-            seq->drafted[i].rest--;
-            continue;
-        }
-        seq->draft_source = (sh_draft_source)i;
-        seq->draft_count = drafts_allowed(seq, sources[i](seq, max));
-    }
-}
-
-/* Judges every DRAFT_LOOK tokens and then starts counting anew, so that a sequence whose text has
- * become repetitive gets another chance. */
-void sh_sequence_draft_result(sh_sequence *seq, int spent, int kept)
-{
-    sh_draft_record *r = &seq->drafted[seq->draft_source];
-    r->spent += spent;
-    r->kept += kept;
-    if (r->spent < DRAFT_LOOK) return;
-    if (r->kept * 100 < r->spent * DRAFT_PERCENT) r->rest = DRAFT_REST;
-    r->spent = r->kept = 0;
 }

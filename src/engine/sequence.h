@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "engine/blocks.h"
 #include "engine/constraint.h"
+#include "engine/draft_policy.h"
 #include "engine/engine_client.h"
 
 #include <stdbool.h>
@@ -22,15 +23,11 @@ enum { SH_DRAFTS_MAX = 8 };
 
 /* Where drafts come from. Each source is judged by its own success. */
 typedef enum {
-    SH_DRAFT_REPEATED, /* what followed the last two tokens before */
     SH_DRAFT_FORCED,   /* the text that a grammar leaves no choice about */
+    SH_DRAFT_REPEATED, /* what followed the last two tokens before */
+    SH_DRAFT_MODEL,    /* what a draft model draws */
     SH_DRAFT_SOURCES
 } sh_draft_source;
-
-typedef struct {
-    int spent, kept; /* since the last verdict */
-    int rest;        /* steps left to sit out */
-} sh_draft_record;
 
 /* The originator of requests, for fairness: the requests of one client share its turn. */
 typedef struct sh_sched_client sh_sched_client;
@@ -77,7 +74,7 @@ struct sh_sequence {
     int64_t submitted_ns, started_ns, first_token_ns;
     sh_deadline deadline;
 
-    sh_draft_record drafted[SH_DRAFT_SOURCES];
+    sh_draft_rate draft_rates[SH_DRAFT_SOURCES];
 
     sh_constraint *constraint; /* of a request with a grammar, once it is bound to it */
     sh_match_state states[1 + SH_DRAFTS_MAX]; /* after the known tokens, then after each draft */
@@ -128,15 +125,5 @@ void sh_sequence_computed(sh_sequence *seq, sh_blocks *blocks, int computed);
 
 /* Releases all blocks; the sequence can be started again. */
 void sh_sequence_stop(sh_sequence *seq, sh_blocks *blocks);
-
-/* Appends up to `max` drafts: the tokens of the text that the grammar forces, if there is such a
- * text, else those that followed the previous occurrence of the last two tokens, as far as the
- * grammar allows them. */
-void sh_sequence_draft(sh_sequence *seq, int max);
-
-/* Records how many tokens a step computed, or made the next one compute again, for the sake of
- * drafts, and how many drafts were right. A source with too few of these is not asked for a while.
- */
-void sh_sequence_draft_result(sh_sequence *seq, int spent, int kept);
 
 #endif

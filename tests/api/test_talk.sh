@@ -91,9 +91,19 @@ sampled=(--chat "$story" --temperature 1.5 --top-p 0.98 --seed 11 --max-tokens 6
 drafts_same() {
     here --json "${sampled[@]}" | essence >want && [ -s want ] &&
         here --json "${sampled[@]}" --drafts 0 | essence | cmp - want &&
+        here --json "${sampled[@]}" --draft-model "$demo" | essence | cmp - want &&
         here --json "${sampled[@]}" --ranks 2 | essence | jq -c '.[2]' >two && jq -c '.[2]' want | cmp - two
 }
 check "drafts and ranks change no token" drafts_same
+
+# The same size, but another meaning of one token.
+other_tokens() {
+    cp -r "$demo" other && jq '.added_tokens[-1].content = "<|other|>"' "$demo/tokenizer.json" >other/tokenizer.json &&
+        ! here --prompt hello --max-tokens 2 --draft-model other >o 2>err &&
+        grep -F "token 4095 is '<|other|>' there and '</think>' here" err >/dev/null && return
+    cat err; return 1
+}
+check "a draft model with another vocabulary is refused, by the token that differs" other_tokens
 http_same() {
     same_both_ways "${sampled[@]}" && same_both_ways --prompt "Once upon a time" --max-tokens 20 &&
         same_both_ways --ids 4086,285,198 --max-tokens 12 --temperature 1 --seed 3 &&

@@ -114,6 +114,7 @@ export class About {
       ['Tasks', info.tasks?.join(', ')], ['Context', `${count(info.max_context_length)} tokens`],
       ['Parameters', info.parameters > 0 ? count(info.parameters) : undefined],
       ['Weights', bytes(weights > 0 ? weights : e.memory?.weights)],
+      ['Draft model', e.draft_model ? `${e.draft_model.name}, ${bytes(e.draft_model.weights)} and ${bytes(e.draft_model.kv)} of KV` : undefined],
       ['KV cache', e.kv ? `${count(e.kv.blocks)} blocks of ${e.kv.block_tokens} tokens` : undefined],
       ['Ranks', e.world_size], ['Stages', e.stages], ['Backend', info.backend],
       ['Layers', e.ranks?.length > 0 ? Math.max(...e.ranks.map((r) => r.layers?.[1] ?? 0)) : undefined],

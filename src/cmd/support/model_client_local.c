@@ -12,6 +12,7 @@
 #include "api/messages.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "cmd/support/draft_model.h"
 #include "cmd/support/model_client.h"
 #include "cmd/support/model_group_setup.h"
 #include "cmd/support/step_driver.h"
@@ -37,6 +38,7 @@ typedef struct {
     const char *model;
     sh_model_text *text;
     sh_model_group_setup setup;
+    char *draft_model;
     sh_engine *engine;
     sh_engine_socket *engine_socket;
     sh_engine_client *client;
@@ -54,6 +56,7 @@ static void local_close(sh_model_client *base)
     if (l->engine != NULL) sh_engine_stop(l->engine, 0);
     sh_engine_socket_close(l->engine_socket);
     sh_engine_close(l->engine);
+    free(l->draft_model);
     sh_model_text_close(l->text);
     free(base->label);
     free(l);
@@ -111,7 +114,9 @@ static sh_status engine_open(local *l, const sh_settings *s, sh_err *err)
                            .drafts = (int)s->drafts};
     opts.model_group.load.progress = sh_step_driver_progress;
     int64_t start = sh_clock_ns();
-    sh_status status = sh_engine_open(&opts, &l->engine, err);
+    sh_status status = sh_draft_model_obtain(s, &l->draft_model, err);
+    opts.draft_model = l->draft_model;
+    if (status == SH_OK) status = sh_engine_open(&opts, &l->engine, err);
     if (status == SH_OK) status = connect_engine(l, s, err);
     if (status != SH_OK) return status;
     int ranks = sh_engine_client_info(l->client)->world_size;

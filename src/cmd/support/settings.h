@@ -150,6 +150,7 @@ typedef struct {
     int64_t degrade_after;
     int64_t rejoin_after;
     int64_t drafts;
+    const char *draft_model; /* as given */
 
     /* HTTP */
     const char *host;
