@@ -83,12 +83,13 @@ static sh_status text_create(sh_answer *answer, sh_choice *choice, sh_err *err)
 {
     const sh_job_spec *spec = answer->spec;
     const sh_tokens *prompt = &answer->prompts[choice->prompt];
+    bool goes_on = !spec->chat || spec->prompt_end == SH_PROMPT_CONTINUES;
     sh_answer_text_opts opts = {
         .chat = spec->chat,
         .in_reasoning = prompt->in_reasoning,
         .tools = spec->tools,
         .prompt = prompt->ids,
-        .prompt_count = prompt->count,
+        .prompt_count = goes_on ? prompt->count : 0,
         .stops = spec->stops,
         .stop_count = spec->stop_count,
     };

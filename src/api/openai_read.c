@@ -156,7 +156,8 @@ static bool prompt_end_read(const openai_fields *fields, sh_job_spec *out, sh_ap
         return sh_api_fail(err, 400, "invalid_value", "continue_final_message",
                            "'continue_final_message' and 'add_generation_prompt' are both true; "
                            "the prompt can end in one way only");
-    bool begun = go_on == NULL && open == NULL && sh_messages_begin_answer(out->messages);
+    bool begun = go_on == NULL && open == NULL && sh_messages_begin_answer(out->messages) &&
+                 !cJSON_HasObjectItem(fields->template_kwargs, "add_generation_prompt");
     if (cJSON_IsTrue(go_on) || begun)
         out->prompt_end = SH_PROMPT_CONTINUES;
     else if (cJSON_IsFalse(open))

@@ -10,8 +10,8 @@
 
 #include <stdlib.h>
 
-/* Tokens of the prompt that a plain completion's detokenizer sees first: some decoders strip the
- * space before the first word of a text, and this word is not the first. */
+/* Tokens of the prompt that the detokenizer sees first, if the answer goes on with its text: some
+ * decoders strip the space before the first word of a text, and this word is not the first. */
 enum { PRIME_TOKENS = 8 };
 
 struct sh_answer_text {
@@ -63,7 +63,7 @@ static void detok_create(sh_answer_text *text, const sh_answer_text_opts *opts)
     const sh_tokenizer *tok = sh_model_text_tokenizer(text->model);
     if (tok == NULL) return;
     text->detok = sh_detokenizer_create(tok, text->output == NULL);
-    size_t count = opts->chat ? 0 : opts->prompt_count;
+    size_t count = opts->prompt_count;
     for (size_t i = count > PRIME_TOKENS ? count - PRIME_TOKENS : 0; i < count; i++)
         (void)sh_detokenizer_push(text->detok, opts->prompt[i]);
 }

@@ -18,7 +18,8 @@ typedef struct {
     bool chat;             /* parse reasoning and tool calls; else all text is content */
     bool in_reasoning;     /* the prompt ends inside the reasoning */
     const cJSON *tools;    /* of the request, borrowed; NULL: none, and calls are plain text */
-    const int32_t *prompt; /* of a plain completion, whose first word then keeps its space */
+    const int32_t *prompt; /* that the text goes on with, so that its first word keeps its space:
+                              a plain one, or one that ends inside a message */
     size_t prompt_count;
     const sh_str *stops;
     size_t stop_count;

@@ -22,14 +22,14 @@ api_anew() {
 }
 
 # A chat as both accept it: what is not part of OpenAI's request is a variable of the template. HTTP joins the parts of
-# a content, treats an empty list of tools as none and checks OpenAI's roles; transformers would pass all that on to the
-# template.
+# a content, treats an empty list of tools as none, checks OpenAI's roles and continues a last message of the assistant;
+# transformers would pass all that on to the template.
 body_of() {
     jq -c 'select(all(.messages[]; .role | IN("system", "user", "assistant", "tool")))
         | {messages: [.messages[] | if (.content | type) == "array"
             then .content = ([.content[].text // ""] | add) else . end]}
         + (if (.tools // []) == [] then {} else {tools} end)
-        + {chat_template_kwargs: del(.messages, .tools, .documents)}'
+        + {chat_template_kwargs: ({add_generation_prompt: true} + del(.messages, .tools, .documents))}'
 }
 
 # Both refuse, or both give the same bytes. If the template itself refuses, both give the same reason.
@@ -128,6 +128,8 @@ check "special_tokens_map.json is used" map_counts
 plain_folder
 echo -n '{% for m in messages %}{{ m.thinking }},{{ m.reasoning_content }};{% endfor %}' >model/chat_template.jinja
 api_anew
-reasoning_names() { prompt_is '{"messages":[{"role":"assistant","content":"a","reasoning":"r"}]}' "r,r;"; }
+reasoning_names() {
+    prompt_is '{"messages":[{"role":"assistant","content":"a","reasoning":"r"}],"add_generation_prompt":true}' "r,r;"
+}
 check "reasoning is available under all its names" reasoning_names
 done_testing

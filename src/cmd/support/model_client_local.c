@@ -322,7 +322,7 @@ static sh_status reader_create(const local *l, const sh_question *q, const sh_id
         .in_reasoning = in_reasoning,
         .tools = q->tools,
         .prompt = prompt->ptr,
-        .prompt_count = prompt->len,
+        .prompt_count = q->messages != NULL ? 0 : prompt->len,
         .stops = stops,
         .stop_count = count,
     };

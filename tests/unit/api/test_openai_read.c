@@ -186,6 +186,8 @@ TEST(the_prompt_of_a_chat_ends_as_asked)
         {",\"continue_final_message\":true,\"add_generation_prompt\":false", "assistant",
          SH_PROMPT_CONTINUES},
         {",\"continue_final_message\":null", "assistant", SH_PROMPT_CONTINUES},
+        {",\"chat_template_kwargs\":{\"add_generation_prompt\":false}", "assistant",
+         SH_PROMPT_OPENS_ANSWER}, /* the template's own variable decides */
     };
     UNUSED_STATE;
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {

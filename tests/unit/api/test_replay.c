@@ -29,6 +29,7 @@ struct request {
     sh_sequence_spec spec;
     int32_t ids[2 * PROMPT_MAX]; /* prompt, then the tokens that were received */
     int count, cancel_at, forget_at;
+    int scored; /* the token of the prompt that is to be reported next */
     bool submitted, ended, cancelled, forgotten, given_up, failed;
     sh_status failure;
     int kills_at; /* brings the ranks down at this many tokens; 0: never */
@@ -43,7 +44,7 @@ struct run {
     void *arg;
     bool started, cancelled, forgotten, replayed;
     int32_t ids[2 * PROMPT_MAX];
-    int count, computed, answered, max_tokens;
+    int count, computed, answered, max_tokens, score_from;
     struct request *request;
 };
 
@@ -93,6 +94,7 @@ sh_status sh_engine_conn_submit(sh_engine_conn *conn, const sh_sequence_spec *sp
                         .count = (int)spec->prompt_count,
                         .answered = spec->answered,
                         .max_tokens = spec->max_tokens,
+                        .score_from = spec->score_from,
                         .request = &w.requests[spec->client]};
     memcpy(run->ids, spec->prompt, spec->prompt_count * sizeof(int32_t));
     assert_true(run->replayed || run->answered == 0);
@@ -163,6 +165,7 @@ static void mischief(void)
 static void token_take(struct request *q, const sh_event *event)
 {
     int known = (int)q->spec.prompt_count + q->count;
+    if (q->spec.score_from > 0) assert_int_equal(q->scored, q->spec.prompt_count);
     assert_int_equal(event->token, token_after(q->ids, known, q->spec.sampling.seed));
     q->ids[known] = event->token;
     q->count++;
@@ -179,6 +182,11 @@ static void on_event(void *arg, const sh_event *event)
 {
     struct request *q = arg;
     assert_false(q->ended);
+    if (event->kind == SH_EVENT_PROMPT_TOKEN) {
+        assert_int_equal(event->token, q->ids[q->scored]);
+        q->scored++;
+        return;
+    }
     if (event->kind == SH_EVENT_TOKEN) {
         token_take(q, event);
         mischief();
@@ -247,12 +255,21 @@ static void reached(struct run *run)
     q->losses = 0;
 }
 
+/* Reports the tokens of the prompt that the first `rows` rows tell about. */
+static void run_score(struct run *run, int rows)
+{
+    int prompt = run->count - run->answered;
+    while (run->score_from > 0 && run->score_from < prompt && run->score_from <= rows)
+        emit(run, (sh_event){.kind = SH_EVENT_PROMPT_TOKEN, .token = run->ids[run->score_from++]});
+}
+
 /* One chunk or one token. */
 static void run_step(struct run *run)
 {
     if (run->computed + CHUNK < run->count) {
         run->computed += CHUNK;
         reached(run);
+        run_score(run, run->computed);
         emit(run, (sh_event){.kind = SH_EVENT_PROGRESS, .computed = run->computed});
         return;
     }
@@ -260,6 +277,7 @@ static void run_step(struct run *run)
         emit(run, (sh_event){.kind = SH_EVENT_DONE, .finish = SH_FINISH_LENGTH});
         return;
     }
+    run_score(run, run->count);
     int32_t token = token_after(run->ids, run->count, run->request->spec.sampling.seed);
     run->ids[run->count++] = token;
     run->computed = run->count;
@@ -349,8 +367,10 @@ static void world_open(int requests, uint64_t seed, int64_t limit_ms)
         q->spec = (sh_sequence_spec){.client = (uint64_t)i,
                                      .prompt_count = 1 + next(PROMPT_MAX - 1),
                                      .max_tokens = 1 + (int)next(60),
+                                     .score_from = i % 3 == 0,
                                      .grammar = {GRAMMAR, sizeof(GRAMMAR)},
                                      .sampling = sh_sampling_default()};
+        q->scored = 1;
         q->spec.sampling.seed = next(1000);
         for (size_t t = 0; t < q->spec.prompt_count; t++) q->ids[t] = (int32_t)next(5000);
     }

@@ -21,6 +21,7 @@ static sh_sequence_spec spec_make(void)
                           .stop_id_count = SH_COUNT_OF(stops),
                           .logprobs = 4,
                           .timeout_ms = 1234,
+                          .score_from = 2,
                           .grammar = {"gr\0mar", 6},
                           .sampling = sh_sampling_default()};
     q.sampling.seed = 1u << 31;
@@ -54,6 +55,7 @@ TEST(a_request_arrives_with_the_answer_so_far)
     assert_int_equal(got.spec.max_tokens, 100);
     assert_int_equal(got.spec.min_tokens, 2);
     assert_int_equal(got.spec.timeout_ms, 1234);
+    assert_int_equal(got.spec.score_from, 2);
     assert_int_equal(got.spec.sampling.seed, 1u << 31);
     assert_int_equal(got.spec.prompt_count, SH_COUNT_OF(prompt));
     assert_memory_equal(got.spec.prompt, prompt, sizeof(prompt));
@@ -117,6 +119,53 @@ TEST(a_pair_of_texts_is_no_longer_than_its_tokens)
     CHECK_FAILS(sh_sequence_spec_check(&q, 100, &err), err, "second part at 6");
 }
 
+TEST(a_token_of_the_prompt_is_not_one_of_the_answer)
+{
+    UNUSED_STATE;
+    sh_buf bytes = {0};
+    sh_event got;
+    sh_engine_msg_put_event(&bytes, &(sh_event){.kind = SH_EVENT_PROMPT_TOKEN,
+                                                .id = 9,
+                                                .token = 7,
+                                                .logprob = -1.5f,
+                                                .top_count = 1,
+                                                .top = {{8, -0.5f}}});
+    sh_engine_msg_frame frame = frame_of(&bytes);
+    CHECK_OK(sh_engine_msg_get_event(&frame, &got, &err), err);
+    assert_int_equal(got.kind, SH_EVENT_PROMPT_TOKEN);
+    assert_int_equal(got.token, 7);
+    assert_true(got.logprob == -1.5f && got.top_count == 1 && got.top[0].id == 8);
+    sh_buf_reset(&bytes);
+}
+
+/* What an engine is asked to report must be there to report, and come before the answer. */
+TEST(scores_are_of_tokens_of_the_prompt)
+{
+    static const struct {
+        int prompt_count, answered, score_from, logprobs;
+        const char *says; /* NULL: fine */
+    } cases[] = {
+        {4, 0, 0, -1, NULL}, {4, 0, 1, 0, NULL},          {4, 0, 4, 0, NULL},
+        {4, 1, 3, 0, NULL},  {4, 0, 1, -1, "'logprobs'"}, {4, 0, 5, 0, "the prompt has 4"},
+        {4, 0, -1, 0, "-1"}, {4, 1, 1, 0, "so far"},      {4, 1, 4, 0, "the prompt has 3"},
+    };
+    static const int32_t ids[4] = {1, 2, 3, 4};
+    UNUSED_STATE;
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        sh_sequence_spec q = {.prompt = ids,
+                              .prompt_count = (size_t)cases[i].prompt_count,
+                              .answered = cases[i].answered,
+                              .score_from = cases[i].score_from,
+                              .logprobs = cases[i].logprobs,
+                              .max_tokens = 9,
+                              .sampling = sh_sampling_default()};
+        if (cases[i].says == NULL)
+            CHECK_OK(sh_sequence_spec_check(&q, 10, &err), err);
+        else
+            CHECK_FAILS(sh_sequence_spec_check(&q, 10, &err), err, cases[i].says);
+    }
+}
+
 TEST(an_engine_says_which_model_it_has)
 {
     UNUSED_STATE;
@@ -144,6 +193,7 @@ TEST(the_answer_so_far_is_less_than_the_prompt_with_it)
 {
     UNUSED_STATE;
     sh_sequence_spec q = spec_make();
+    q.score_from = 0;
     for (q.answered = 0; q.answered < (int)q.prompt_count; q.answered++)
         CHECK_OK(sh_sequence_spec_check(&q, 100, &err), err);
     CHECK_FAILS(sh_sequence_spec_check(&q, 100, &err), err, "5 of 5 tokens");
@@ -172,6 +222,8 @@ int main(void)
         cmocka_unit_test(progress_arrives_and_is_not_taken_for_a_token),
         cmocka_unit_test(a_vector_arrives_with_the_end_of_its_request),
         cmocka_unit_test(a_pair_of_texts_is_no_longer_than_its_tokens),
+        cmocka_unit_test(a_token_of_the_prompt_is_not_one_of_the_answer),
+        cmocka_unit_test(scores_are_of_tokens_of_the_prompt),
         cmocka_unit_test(an_engine_says_which_model_it_has),
         cmocka_unit_test(the_answer_so_far_is_less_than_the_prompt_with_it),
         cmocka_unit_test(a_grammar_has_a_size_and_an_end),

@@ -13,7 +13,8 @@
 enum { TOKENS = 40 };
 
 static struct {
-    int next; /* token that the client expects */
+    int next;   /* token that the client expects */
+    int scored; /* token of the prompt that it expects */
     int ends, errors;
     sh_status error;
 } seen[3]; /* by owner */
@@ -23,7 +24,9 @@ static void sink(void *ctx, uint64_t owner, const sh_event *event)
     (void)ctx;
     assert_true(owner == 1 || owner == 2);
     assert_int_equal(event->id, 10 * owner);
-    if (event->kind == SH_EVENT_TOKEN) {
+    if (event->kind == SH_EVENT_PROMPT_TOKEN) {
+        assert_int_equal(event->token, seen[owner].scored++);
+    } else if (event->kind == SH_EVENT_TOKEN) {
         assert_int_equal(event->token, seen[owner].next++);
         assert_int_equal(event->top_count, 2);
         assert_int_equal(event->top[1].id, event->token + 1000);
@@ -71,6 +74,23 @@ static const sh_sequence_spec *enter(sh_kept_answers *k, uint64_t owner, int ans
     return run;
 }
 
+static const sh_sequence_spec *enter_scored(sh_kept_answers *k, uint64_t owner, int answered,
+                                            int score_from)
+{
+    sh_submit_message message = request(owner, "key", 5, answered);
+    const sh_sequence_spec *run;
+    uint64_t replaced;
+    sh_err err;
+    message.spec.score_from = seen[owner].scored = score_from;
+    CHECK_OK(sh_kept_enter(k, owner, &message, &run, &replaced, &err), err);
+    return run;
+}
+
+static void score(sh_kept_answers *k, uint64_t id, int number)
+{
+    sh_kept_event(k, &(sh_event){.kind = SH_EVENT_PROMPT_TOKEN, .id = id, .token = number});
+}
+
 static void token(sh_kept_answers *k, uint64_t id, int number)
 {
     sh_kept_event(k, &(sh_event){.kind = SH_EVENT_TOKEN,
@@ -104,6 +124,32 @@ TEST(an_answer_goes_on_without_its_client)
     assert_int_equal(seen[2].ends, 1);
     assert_null(enter(k, 1, 0)); /* complete: the same again */
     assert_int_equal(seen[1].next, 10);
+    assert_int_equal(seen[1].ends, 1);
+    sh_kept_free(k);
+}
+
+/* The tokens of the prompt come before those of the answer, each once as well. */
+TEST(scores_of_the_prompt_are_kept_with_the_answer)
+{
+    UNUSED_STATE;
+    sh_kept_answers *k = sh_kept_create(sink, NULL);
+    const sh_sequence_spec *run = enter_scored(k, 1, 0, 1);
+    uint64_t id = run->id;
+    for (int i = 1; i < 5; i++) score(k, id, i);
+    assert_int_equal(seen[1].scored, 5);
+    end(k, id, SH_ERR_GROUP); /* lost; the client comes again with what it has */
+    run = enter_scored(k, 1, 0, 5);
+    assert_int_equal(run->score_from, 5);
+    for (int i = 5; i < 8; i++) score(k, id, i);
+    token(k, id, 0);
+    assert_null(enter_scored(k, 2, 0, 1)); /* another one, from the start */
+    assert_int_equal(seen[2].scored, 8);
+    assert_int_equal(seen[2].next, 1);
+    token(k, id, 1);
+    end(k, id, SH_OK);
+    assert_null(enter_scored(k, 1, 1, 8)); /* and one that has most of it */
+    assert_int_equal(seen[1].scored, 8);
+    assert_int_equal(seen[1].next, 2);
     assert_int_equal(seen[1].ends, 1);
     sh_kept_free(k);
 }
@@ -222,6 +268,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_goes_on_without_its_client),
+        cmocka_unit_test(scores_of_the_prompt_are_kept_with_the_answer),
         cmocka_unit_test(the_newest_client_gets_it),
         cmocka_unit_test(another_request_under_the_key_is_refused),
         cmocka_unit_test(one_that_failed_is_not_kept),

@@ -104,6 +104,29 @@ TEST(end_tokens_are_not_text)
     sh_answer_text_free(text);
 }
 
+/* Decoders of SentencePiece strip the space before the first word of a text. */
+TEST(an_answer_that_goes_on_keeps_its_first_space)
+{
+    UNUSED_STATE;
+    sh_model_text *demo = model;
+    sh_model_text_opts opts = {.parts = SH_MODEL_TEXT_TOKENS,
+                               .tokenizer = "tests/data/tokenizers/spm-legacy.json"};
+    CHECK_OK(sh_model_text_open(NULL, &opts, &model, &err), err);
+    sh_ids word = {0};
+    CHECK_OK(sh_model_text_encode(model, SH_STR("Hello"), true, &word, &err), err);
+    for (int goes_on = 0; goes_on < 2; goes_on++) {
+        sh_answer_text *text = start(&(sh_answer_text_opts){
+            .chat = true, .prompt = word.ptr, .prompt_count = goes_on == 1 ? word.len : 0});
+        for (size_t i = 0; i < word.len; i++) sh_answer_text_push(text, word.ptr[i]);
+        sh_answer_text_finish(text);
+        assert_int_equal(seen.ptr[2] == ' ', goes_on);
+        sh_answer_text_free(text);
+    }
+    sh_ids_reset(&word);
+    sh_model_text_close(model);
+    model = demo;
+}
+
 TEST(wrong_stop_strings_are_refused)
 {
     UNUSED_STATE;
@@ -134,6 +157,7 @@ int main(void)
         cmocka_unit_test(a_stop_string_ends_the_text_and_consumes_its_tokens),
         cmocka_unit_test(calls_are_parsed_only_if_the_request_has_tools),
         cmocka_unit_test(end_tokens_are_not_text),
+        cmocka_unit_test(an_answer_that_goes_on_keeps_its_first_space),
         cmocka_unit_test(wrong_stop_strings_are_refused),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
