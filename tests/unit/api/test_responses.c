@@ -206,6 +206,7 @@ TEST(input_items_are_listed_in_pages)
 
 /* ---- the conversation ---- */
 
+static const sh_response_limits LIMITS = {.count = 10, .bytes = 30000, .bytes_max = 100000};
 static sh_response_store *store; /* not that of the API */
 
 static void put(const char *id, const char *previous, const char *conversation, const char *input,
@@ -343,7 +344,7 @@ static bool is_stored(uint64_t owner, const char *id)
 
 static void put_sized(uint64_t owner, int number, size_t bytes)
 {
-    static char text[SH_RESPONSE_BYTES_PER_OWNER];
+    static char text[30000];
     char id[32];
     snprintf(id, sizeof(id), "r%d", number);
     sh_response_store_put(
@@ -387,24 +388,22 @@ TEST(an_answer_whose_client_has_left_is_cancelled)
 TEST(the_store_is_bounded_and_drops_the_oldest)
 {
     UNUSED_STATE;
-    for (int i = 0; i <= SH_RESPONSES_PER_OWNER; i++) put_sized(5, i, 10);
+    for (int i = 0; i <= (int)LIMITS.count; i++) put_sized(5, i, 10);
     assert_false(is_stored(5, "r0"));
     assert_true(is_stored(5, "r1"));
     put_sized(6, 0, 10);
     assert_true(is_stored(5, "r1"));
 
-    size_t third = SH_RESPONSE_BYTES_PER_OWNER / 3;
-    for (int i = 0; i < 4; i++) put_sized(7, i, third);
+    for (int i = 0; i < 4; i++) put_sized(7, i, LIMITS.bytes / 3);
     assert_false(is_stored(7, "r1"));
     assert_true(is_stored(7, "r2") && is_stored(7, "r3"));
-    put_sized(7, 4, SH_RESPONSE_BYTES_PER_OWNER); /* with its names it is too large by itself */
+    put_sized(7, 4, LIMITS.bytes); /* with its names it is too large by itself */
     assert_false(is_stored(7, "r4") || is_stored(7, "r3"));
 
-    int owners = SH_RESPONSE_BYTES_MAX / SH_RESPONSE_BYTES_PER_OWNER;
-    for (int i = 0; i <= owners; i++)
-        put_sized(100 + (uint64_t)i, 0, SH_RESPONSE_BYTES_PER_OWNER - 4096);
+    uint64_t owners = LIMITS.bytes_max / LIMITS.bytes + 1;
+    for (uint64_t i = 0; i <= owners; i++) put_sized(100 + i, 0, LIMITS.bytes - 1000);
     assert_false(is_stored(5, "r1") || is_stored(6, "r0") || is_stored(100, "r0"));
-    assert_true(is_stored(100 + (uint64_t)owners, "r0"));
+    assert_true(is_stored(100 + owners, "r0"));
 }
 
 TEST(a_response_that_continues_itself_ends)
@@ -419,7 +418,7 @@ TEST(a_response_that_continues_itself_ends)
 static int serve(void **state)
 {
     UNUSED_STATE;
-    store = sh_response_store_create();
+    store = sh_response_store_create(LIMITS);
     api_serve(&sh_endpoints, scripts);
     return 0;
 }
