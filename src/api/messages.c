@@ -151,6 +151,25 @@ bool sh_messages_shape(cJSON *messages, sh_api_error *err)
     return true;
 }
 
+static bool has_role(const cJSON *message, const char *role)
+{
+    const char *own = sh_json_text(message, "role");
+    return own != NULL && strcmp(own, role) == 0;
+}
+
+bool sh_messages_drop_oldest(cJSON *messages, int count)
+{
+    cJSON *oldest = messages->child, *next;
+    int dropped = 0;
+    while (oldest != NULL && has_role(oldest, "system")) oldest = oldest->next;
+    for (; oldest != NULL && oldest->next != NULL; oldest = next, dropped++) {
+        if (dropped >= count && has_role(oldest, "user")) break;
+        next = oldest->next;
+        cJSON_Delete(cJSON_DetachItemViaPointer(messages, oldest));
+    }
+    return dropped > 0;
+}
+
 bool sh_tool_name_is_good(const char *name)
 {
     size_t len = strlen(name);

@@ -240,7 +240,7 @@ static sh_str echo_make(const responses_fields *fields, const responses_details 
     sh_write_end(&w, '}');
     echo_json("tool_choice", fields->tool_choice, "\"auto\"", &w);
     echo_json("tools", fields->tools, "[]", &w);
-    sh_write_text(&w, "truncation", "disabled");
+    sh_write_text(&w, "truncation", spec->truncates ? "auto" : "disabled");
     echo_json("metadata", fields->metadata, "{}", &w);
     sh_str kept = sh_arena_str(arena, sh_buf_str(&text));
     sh_buf_reset(&text);
@@ -303,6 +303,7 @@ static bool rest_read(responses_fields *fields, sh_api_error *err)
         return sh_api_fail(err, 400, "unsupported_field", "background",
                            "'background' is not supported by this server: an answer is computed "
                            "while its client waits; use 'stream'");
+    out->truncates = fields->truncation != NULL && strcmp(fields->truncation, "auto") == 0;
     reasoning_take(fields, out);
     if (!previous_find(fields, out, details, err) ||
         !conversation_read(fields, out, details, err) || !tools_read(fields, out, err) ||

@@ -3,6 +3,7 @@
  * with the name of its field; the engine only checks again. */
 #include "api/served_model.h"
 
+#include "api/messages.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 
@@ -218,6 +219,18 @@ static bool chat_prepare(const sh_served_model *model, sh_job_spec *spec, sh_tok
     return fine && tokens_check(model, out, messages_field(spec), err);
 }
 
+/* Each attempt leaves out twice as many messages as the one before, so that there are few. */
+static bool chat_prepare_fitting(const sh_served_model *model, sh_job_spec *spec, sh_tokens *out,
+                                 sh_api_error *err)
+{
+    for (int drop = 1; !chat_prepare(model, spec, out, err); drop *= 2) {
+        bool too_long = strcmp(err->code, "context_length_exceeded") == 0;
+        if (!spec->truncates || !too_long || !sh_messages_drop_oldest(spec->messages, drop))
+            return false;
+    }
+    return true;
+}
+
 static bool prompt_prepare(const sh_served_model *model, sh_job_spec *spec, const sh_prompt *prompt,
                            sh_tokens *out, sh_api_error *err)
 {
@@ -236,7 +249,7 @@ bool sh_served_model_prepare(const sh_served_model *model, sh_job_spec *spec, sh
         !ids_check(model, spec->stop_ids, spec->stop_id_count, "stop_token_ids", err))
         return false;
     if (spec->chat) {
-        if (!chat_prepare(model, spec, tokens, err)) return false;
+        if (!chat_prepare_fitting(model, spec, tokens, err)) return false;
     } else {
         for (size_t i = 0; i < *count; i++)
             if (!prompt_prepare(model, spec, &spec->prompts[i], &tokens[i], err)) return false;

@@ -1,5 +1,6 @@
 /* The Responses API, served by the whole API with a scripted engine, and the store of responses.
  * The real client libraries are in tests/api. */
+#include "api/messages.h"
 #include "api/responses.h"
 #include "base/alloc.h"
 #include "served_api.h"
@@ -119,6 +120,44 @@ TEST(a_stream_has_named_and_numbered_events)
                    "event: response.function_call_arguments.done\n",
                    "\"name\":\"get_weather\",\"arguments\":\"{\\\"city\\\": \\\"Oslo\\\"}\"}",
                    "event: response.output_item.done\n", "event: response.completed\n");
+}
+
+TEST(old_items_are_left_out_of_a_long_conversation_on_request)
+{
+    UNUSED_STATE;
+    static char digits[2500], more[BODY_MAX - 100];
+    for (size_t i = 0; i + 1 < sizeof(digits); i++) digits[i] = (char)('0' + i % 10);
+    static const struct {
+        const char *truncation;
+        int status;
+    } cases[] = {{"disabled", 400}, {"auto", 200}};
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        snprintf(more, sizeof(more),
+                 ",\"truncation\":\"%s\",\"input\":[{\"role\":\"system\",\"content\":\"s\"},{"
+                 "\"role\":\"user\",\"content\":\"%s\"},{\"role\":\"assistant\",\"content\":"
+                 "\"a\"},{\"role\":\"user\",\"content\":\"q\"}]",
+                 cases[i].truncation, digits);
+        ask("long", SAYS, more);
+        check_status(cases[i].status);
+    }
+    check_holds("\"truncation\":\"auto\"");
+    snprintf(more, sizeof(more), ",\"truncation\":\"auto\",\"input\":\"%s\"", digits);
+    ask("long", SAYS, more);
+    check_status(400);
+    check_holds("'input' has ");
+}
+
+TEST(dropping_messages_keeps_turns_whole)
+{
+    UNUSED_STATE;
+    cJSON *list = cJSON_Parse("[{\"role\":\"system\"},{\"role\":\"user\",\"n\":1},{\"role\":"
+                              "\"assistant\"},{\"role\":\"tool\"},{\"role\":\"user\",\"n\":2}]");
+    assert_true(sh_messages_drop_oldest(list, 1));
+    char *text = cJSON_PrintUnformatted(list);
+    assert_string_equal(text, "[{\"role\":\"system\"},{\"role\":\"user\",\"n\":2}]");
+    assert_false(sh_messages_drop_oldest(list, 1));
+    cJSON_free(text);
+    cJSON_Delete(list);
 }
 
 TEST(failures_have_their_own_events_and_states)
@@ -311,7 +350,7 @@ TEST(what_cannot_be_read_is_named)
          "hosted tool 'web_search'"},
         {"{\"input\":\"q\",\"tool_choice\":\"required\"}", "tool_choice", "no 'tools'"},
         {"{\"input\":\"q\",\"background\":true}", "background", "while its client waits"},
-        {"{\"input\":\"q\",\"truncation\":\"auto\"}", "truncation", "not supported"},
+        {"{\"input\":\"q\",\"truncation\":\"some\"}", "truncation", "auto|disabled"},
         {"{\"input\":\"q\",\"text\":{\"format\":{\"type\":\"json_schema\"}}}", "text.format.schema",
          "missing"},
         {"{\"input\":\"q\",\"text\":{\"format\":{\"type\":\"xml\"}}}", "text.format.type",
@@ -436,6 +475,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_answer_is_a_response),
         cmocka_unit_test(a_stream_has_named_and_numbered_events),
+        cmocka_unit_test(old_items_are_left_out_of_a_long_conversation_on_request),
+        cmocka_unit_test(dropping_messages_keeps_turns_whole),
         cmocka_unit_test(failures_have_their_own_events_and_states),
         cmocka_unit_test(responses_are_stored_for_their_key),
         cmocka_unit_test(input_items_are_listed_in_pages),
