@@ -22,11 +22,6 @@ typedef struct {
     sh_api_error *err;
 } reader;
 
-static const char *string_of(const cJSON *obj, const char *key)
-{
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(obj, key));
-}
-
 static bool lacks(const reader *r, const char *place, const char *what)
 {
     return sh_api_fail(r->err, 400, "missing_field", place, "'%s' has no '%s'", place, what);
@@ -34,7 +29,7 @@ static bool lacks(const reader *r, const char *place, const char *what)
 
 static bool text_read(const reader *r, const cJSON *block, const char *place)
 {
-    const char *text = string_of(block, "text");
+    const char *text = sh_json_text(block, "text");
     if (text == NULL) return lacks(r, place, "text");
     sh_conversation_turn(r->to, r->role);
     sh_conversation_text(r->to, "\n", text);
@@ -43,7 +38,7 @@ static bool text_read(const reader *r, const cJSON *block, const char *place)
 
 static bool thinking_read(const reader *r, const cJSON *block, const char *place)
 {
-    const char *text = string_of(block, "thinking");
+    const char *text = sh_json_text(block, "thinking");
     if (text == NULL) return lacks(r, place, "thinking");
     sh_conversation_turn(r->to, r->role);
     sh_conversation_reasoning(r->to, text);
@@ -61,7 +56,7 @@ static bool redacted_read(const reader *r, const cJSON *block, const char *place
 
 static bool call_read(const reader *r, const cJSON *block, const char *place)
 {
-    const char *name = string_of(block, "name"), *id = string_of(block, "id");
+    const char *name = sh_json_text(block, "name"), *id = sh_json_text(block, "id");
     const cJSON *input = cJSON_GetObjectItemCaseSensitive(block, "input");
     if (name == NULL) return lacks(r, place, "name");
     if (id == NULL) return lacks(r, place, "id");
@@ -73,7 +68,7 @@ static bool call_read(const reader *r, const cJSON *block, const char *place)
 
 static bool result_text_read(const reader *r, const cJSON *part, const char *place)
 {
-    const char *type = string_of(part, "type"), *text = string_of(part, "text");
+    const char *type = sh_json_text(part, "type"), *text = sh_json_text(part, "text");
     if (type == NULL || strcmp(type, "text") != 0)
         return sh_api_fail(r->err, 400, "unsupported_content", place,
                            "'%s' is a block of type '%s'; this model reads text only", place,
@@ -85,7 +80,7 @@ static bool result_text_read(const reader *r, const cJSON *part, const char *pla
 
 static bool result_read(const reader *r, const cJSON *block, const char *place)
 {
-    const char *id = string_of(block, "tool_use_id");
+    const char *id = sh_json_text(block, "tool_use_id");
     const cJSON *content = cJSON_GetObjectItemCaseSensitive(block, "content");
     char where[PLACE_MAX];
     int index = 0;
@@ -125,7 +120,7 @@ static const struct {
 
 static bool block_read(const reader *r, int by, const cJSON *block, const char *place)
 {
-    const char *type = string_of(block, "type");
+    const char *type = sh_json_text(block, "type");
     if (type == NULL)
         return sh_api_fail(r->err, 400, "invalid_type", place,
                            "'%s' must be an object with a 'type', not %s", place,
@@ -166,7 +161,7 @@ static bool content_read(const reader *r, int by, const cJSON *content, const ch
 static bool message_read(sh_conversation *to, const cJSON *message, int index, sh_api_error *err)
 {
     char place[PLACE_MAX];
-    const char *role = string_of(message, "role");
+    const char *role = sh_json_text(message, "role");
     for (size_t i = 0; role != NULL && i < SH_COUNT_OF(roles); i++) {
         if (strcmp(roles[i].name, role) != 0) continue;
         reader r = {.to = to, .role = roles[i].name, .err = err};
@@ -190,15 +185,14 @@ static bool conversation_read(const anthropic_fields *fields, sh_job_spec *out, 
     if (fields->system != NULL) fine = content_read(&system, BY_SYSTEM, fields->system, "system");
     for (const cJSON *m = fields->messages->child; fine && m != NULL; m = m->next)
         fine = message_read(&c, m, index++, err);
-    sh_api_error ignored;
-    return sh_conversation_end(&c, fine ? err : &ignored) && fine;
+    return sh_conversation_end(&c, fine, err);
 }
 
 /* Tools that Anthropic's servers or clients implement have a type with a date. */
 static bool tool_read(const cJSON *tool, int index, sh_job_spec *out, sh_api_error *err)
 {
     char place[PLACE_MAX];
-    const char *type = string_of(tool, "type");
+    const char *type = sh_json_text(tool, "type");
     const cJSON *schema = cJSON_GetObjectItemCaseSensitive(tool, "input_schema");
     snprintf(place, sizeof(place), "tools[%d]", index);
     if (!cJSON_IsObject(tool))
@@ -214,8 +208,8 @@ static bool tool_read(const cJSON *tool, int index, sh_job_spec *out, sh_api_err
                            "'%s.input_schema' must be an object, not %s", place,
                            sh_json_kind(schema));
     sh_conversation_tool made = {
-        .name = string_of(tool, "name"),
-        .description = string_of(tool, "description"),
+        .name = sh_json_text(tool, "name"),
+        .description = sh_json_text(tool, "description"),
         .parameters = schema,
         .strict = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(tool, "strict")),
     };
@@ -257,7 +251,7 @@ static bool thinking_take(const anthropic_fields *fields, sh_job_spec *out, sh_a
 
 static bool form_read(const cJSON *format, const char *field, sh_job_spec *out, sh_api_error *err)
 {
-    const char *type = string_of(format, "type");
+    const char *type = sh_json_text(format, "type");
     const cJSON *schema = cJSON_GetObjectItemCaseSensitive(format, "schema");
     if (format == NULL) return true;
     if (type == NULL || strcmp(type, "json_schema") != 0 || !cJSON_IsObject(schema))

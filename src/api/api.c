@@ -35,6 +35,9 @@ enum {
     FREE_VALUES = 1 << 12, /* smaller bodies do not count, so that large ones cannot block them */
 };
 
+static const sh_response_limits RESPONSES = {
+    .count = 1000, .bytes = 32 << 20, .bytes_max = 256 << 20};
+
 const sh_endpoint *sh_api_endpoint_of(const sh_http_request *req)
 {
     const sh_endpoint *endpoint = sh_http_route_of(req)->data;
@@ -510,7 +513,7 @@ static sh_status api_open(sh_api *api, sh_err *err)
     sh_engine_conn_opts link = {.arg = api, .up = on_up, .down = on_down, .stats = on_stats};
 
     api->start_ns = sh_clock_ns();
-    api->responses = sh_response_store_create();
+    api->responses = sh_response_store_create(RESPONSES);
     api->history = sh_history_create(HISTORY);
     api->metrics = sh_metrics_create();
     api->quotas = sh_quotas_create();

@@ -94,13 +94,14 @@ void sh_conversation_result(sh_conversation *c, const char *id, const char *name
     add_text(c->message, "name", name);
 }
 
-bool sh_conversation_end(sh_conversation *c, sh_api_error *err)
+bool sh_conversation_end(sh_conversation *c, bool fine, sh_api_error *err)
 {
     const char *field = c->spec->messages_field == NULL ? "messages" : c->spec->messages_field;
     int count = cJSON_GetArraySize(c->spec->messages);
     message_end(c);
     sh_buf_reset(&c->content);
     sh_buf_reset(&c->reasoning);
+    if (!fine) return false;
     if (sh_messages_begin_answer(c->spec->messages)) c->spec->prompt_end = SH_PROMPT_CONTINUES;
     if (count == 0) return sh_api_fail(err, 400, "invalid_value", field, "'%s' is empty", field);
     return count <= SH_MESSAGES_MAX ||

@@ -36,8 +36,9 @@ void sh_conversation_call(sh_conversation *c, const char *id, const char *name, 
 /* Starts the message with the result of a call; its text follows. `id` and `name` may be NULL. */
 void sh_conversation_result(sh_conversation *c, const char *id, const char *name);
 
-/* False if there are no messages, or too many. */
-bool sh_conversation_end(sh_conversation *c, sh_api_error *err);
+/* fine: nothing has failed meanwhile. False if something has, or if there are no messages or too
+ * many. */
+bool sh_conversation_end(sh_conversation *c, bool fine, sh_api_error *err);
 
 typedef struct {
     const char *name, *description; /* description: or NULL */

@@ -496,13 +496,9 @@ static void job_prepare(void *arg)
     if (!sh_served_model_check_name(job->served, spec->model, &job->error)) return;
     if (!sh_served_model_check_task(job->served, spec, &job->error)) return;
     if (!sh_form_check(job->served, spec, &job->error)) return;
-    if (spec->nothing) {
-        job->refused = false;
-        return;
-    }
-    job->refused = !sh_served_model_prepare(job->served, spec, &job->prompts, &job->prompt_count,
-                                            &job->error);
-    if (job->refused || !sh_form_is_needed(job->served, spec)) return;
+    job->refused = !spec->nothing && !sh_served_model_prepare(job->served, spec, &job->prompts,
+                                                              &job->prompt_count, &job->error);
+    if (job->refused || spec->nothing || !sh_form_is_needed(job->served, spec)) return;
     job->must_compile = !sh_form_find(job->served, spec, job->prompts, &job->grammar);
 }
 

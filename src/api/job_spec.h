@@ -71,6 +71,7 @@ typedef struct {
     sh_tool_choice tool_choice;
     bool parallel_calls;
     sh_prompt_end prompt_end;
+    bool truncates;               /* leave out old messages if the prompt is too long */
     bool nothing;                 /* nothing is to be generated: the answer has no choices */
     const char *messages_field;   /* the client's word, for errors; NULL: "messages" */
     const char *parameters_field; /* likewise, of a tool; NULL: "function.parameters" */

@@ -16,11 +16,6 @@ static bool fail_kind(sh_api_error *err, const char *place, const char *wanted, 
                        sh_json_kind(item));
 }
 
-static const char *string_of(const cJSON *obj, const char *key)
-{
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(obj, key));
-}
-
 /* Sets a member, whether or not it exists. */
 static void string_set(cJSON *obj, const char *key, const char *text)
 {
@@ -35,7 +30,7 @@ static void string_set(cJSON *obj, const char *key, const char *text)
 /* Appends one part of a content list; only text can go into a prompt. */
 static bool part_add(const cJSON *part, const char *place, sh_buf *out, sh_api_error *err)
 {
-    const char *type = string_of(part, "type"), *text = string_of(part, "text");
+    const char *type = sh_json_text(part, "type"), *text = sh_json_text(part, "text");
     if (type == NULL) return fail_kind(err, place, "an object with a 'type'", part);
     if (strcmp(type, "text") != 0 && strcmp(type, "input_text") != 0 &&
         strcmp(type, "output_text") != 0)
@@ -93,7 +88,7 @@ cJSON *sh_call_arguments(const char *text)
 /* OpenAI sends arguments as a string of JSON. */
 static void arguments_shape(cJSON *function)
 {
-    const char *text = string_of(function, "arguments");
+    const char *text = sh_json_text(function, "arguments");
     cJSON *parsed = text == NULL ? NULL : sh_call_arguments(text);
     if (parsed != NULL && !cJSON_ReplaceItemInObjectCaseSensitive(function, "arguments", parsed))
         cJSON_Delete(parsed);
@@ -110,7 +105,7 @@ static bool calls_shape(cJSON *message, int index, sh_api_error *err)
     for (cJSON *call = calls->child; call != NULL; call = call->next) {
         cJSON *function = cJSON_GetObjectItemCaseSensitive(call, "function");
         PLACE(place, "messages[%d].tool_calls[%d].function", index, number++);
-        if (!cJSON_IsObject(function) || string_of(function, "name") == NULL)
+        if (!cJSON_IsObject(function) || sh_json_text(function, "name") == NULL)
             return fail_kind(err, place, "an object with a 'name'", function);
         arguments_shape(function);
     }
@@ -124,7 +119,7 @@ static bool message_shape(cJSON *message, int index, sh_api_error *err)
     char place[96];
     PLACE(place, "messages[%d]", index);
     if (!cJSON_IsObject(message)) return fail_kind(err, place, "an object", message);
-    const char *role = string_of(message, "role");
+    const char *role = sh_json_text(message, "role");
     bool known = false;
     for (size_t i = 0; role != NULL && i < SH_COUNT_OF(roles); i++)
         known = known || strcmp(role, roles[i]) == 0;
@@ -159,10 +154,29 @@ bool sh_messages_shape(cJSON *messages, sh_api_error *err)
 bool sh_messages_begin_answer(const cJSON *messages)
 {
     const cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
-    const char *role = string_of(last, "role"), *content = string_of(last, "content");
+    const char *role = sh_json_text(last, "role"), *content = sh_json_text(last, "content");
     const cJSON *calls = cJSON_GetObjectItemCaseSensitive(last, "tool_calls");
     return role != NULL && strcmp(role, "assistant") == 0 && content != NULL &&
            content[0] != '\0' && (calls == NULL || calls->child == NULL);
+}
+
+static bool has_role(const cJSON *message, const char *role)
+{
+    const char *own = sh_json_text(message, "role");
+    return own != NULL && strcmp(own, role) == 0;
+}
+
+bool sh_messages_drop_oldest(cJSON *messages, int count)
+{
+    cJSON *oldest = messages->child, *next;
+    int dropped = 0;
+    while (oldest != NULL && has_role(oldest, "system")) oldest = oldest->next;
+    for (; oldest != NULL && oldest->next != NULL; oldest = next, dropped++) {
+        if (dropped >= count && has_role(oldest, "user")) break;
+        next = oldest->next;
+        cJSON_Delete(cJSON_DetachItemViaPointer(messages, oldest));
+    }
+    return dropped > 0;
 }
 
 bool sh_tool_name_is_good(const char *name)
@@ -176,14 +190,14 @@ static bool tool_check(const cJSON *tool, int index, sh_api_error *err)
 {
     char place[96];
     PLACE(place, "tools[%d]", index);
-    const char *type = string_of(tool, "type");
+    const char *type = sh_json_text(tool, "type");
     if (type == NULL) return fail_kind(err, place, "an object with a 'type'", tool);
     if (strcmp(type, "function") != 0)
         return sh_api_fail(err, 400, "unsupported_tool", place,
                            "'%s' is a tool of type '%s'; only 'function' is supported", place,
                            type);
     const cJSON *function = cJSON_GetObjectItemCaseSensitive(tool, "function");
-    const char *name = string_of(function, "name");
+    const char *name = sh_json_text(function, "name");
     PLACE(place, "tools[%d].function.name", index);
     if (name == NULL || !sh_tool_name_is_good(name))
         return sh_api_fail(err, 400, "invalid_value", place,
@@ -209,7 +223,7 @@ bool sh_tools_check(const cJSON *tools, sh_api_error *err)
 
 const char *sh_tool_name(const cJSON *tool)
 {
-    return string_of(cJSON_GetObjectItemCaseSensitive(tool, "function"), "name");
+    return sh_json_text(cJSON_GetObjectItemCaseSensitive(tool, "function"), "name");
 }
 
 const cJSON *sh_tools_find(const cJSON *tools, const char *name)

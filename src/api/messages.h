@@ -19,6 +19,10 @@ enum { SH_MESSAGES_MAX = 10000, SH_TOOLS_MAX = 1024, SH_TOOL_NAME_MAX = 128 };
 bool sh_messages_shape(cJSON *messages, sh_api_error *err);
 bool sh_tools_check(const cJSON *tools, sh_api_error *err);
 
+/* Removes the `count` oldest messages after the system prompt, and more until the rest begins with
+ * one of the user; the last message stays. False if there was none to remove. */
+bool sh_messages_drop_oldest(cJSON *messages, int count);
+
 /* The arguments of a call as templates print them: an object. NULL if the text is not one, or has a
  * \u0000: the model once wrote it so, and it stays a text. Owned by the caller. */
 cJSON *sh_call_arguments(const char *text);

@@ -10,11 +10,6 @@
 
 enum { PLACE_MAX = 96, NOT_GIVEN = -3 };
 
-static const char *string_of(const cJSON *obj, const char *key)
-{
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(obj, key));
-}
-
 sh_str sh_ollama_untagged(const char *name)
 {
     sh_str text = sh_str_of(name);
@@ -28,7 +23,7 @@ static bool call_read(sh_conversation *to, const cJSON *call, const char *place,
 {
     const cJSON *function = cJSON_GetObjectItemCaseSensitive(call, "function");
     const cJSON *arguments = cJSON_GetObjectItemCaseSensitive(function, "arguments");
-    const char *name = string_of(function, "name");
+    const char *name = sh_json_text(function, "name");
     if (name == NULL)
         return sh_api_fail(err, 400, "missing_field", place,
                            "'%s' must have a 'function' with a 'name'", place);
@@ -36,7 +31,7 @@ static bool call_read(sh_conversation *to, const cJSON *call, const char *place,
         return sh_api_fail(err, 400, "invalid_type", place,
                            "'%s.function.arguments' must be an object, not %s", place,
                            sh_json_kind(arguments));
-    sh_conversation_call(to, string_of(call, "id"), name,
+    sh_conversation_call(to, sh_json_text(call, "id"), name,
                          arguments == NULL ? cJSON_CreateObject()
                                            : cJSON_Duplicate(arguments, true));
     return true;
@@ -72,15 +67,15 @@ static bool body_read(sh_conversation *to, const cJSON *message, int index, sh_a
                            sh_json_kind(content));
     if (cJSON_IsString(content) && (content->valuestring[0] != '\0'))
         sh_conversation_text(to, "", content->valuestring);
-    if (string_of(message, "thinking") != NULL)
-        sh_conversation_reasoning(to, string_of(message, "thinking"));
+    if (sh_json_text(message, "thinking") != NULL)
+        sh_conversation_reasoning(to, sh_json_text(message, "thinking"));
     return calls_read(to, message, index, err);
 }
 
 static bool message_read(sh_conversation *to, const cJSON *message, int index, sh_api_error *err)
 {
     static const char *const roles[] = {"system", "user", "assistant"};
-    const char *role = string_of(message, "role");
+    const char *role = sh_json_text(message, "role");
     char place[PLACE_MAX];
     bool known = false;
     for (size_t i = 0; role != NULL && i < SH_COUNT_OF(roles); i++) {
@@ -89,8 +84,8 @@ static bool message_read(sh_conversation *to, const cJSON *message, int index, s
         known = true;
     }
     if (role != NULL && strcmp(role, "tool") == 0) {
-        sh_conversation_result(to, string_of(message, "tool_call_id"),
-                               string_of(message, "tool_name"));
+        sh_conversation_result(to, sh_json_text(message, "tool_call_id"),
+                               sh_json_text(message, "tool_name"));
         known = true;
     }
     snprintf(place, sizeof(place), "messages[%d].role", index);
@@ -104,13 +99,12 @@ static bool message_read(sh_conversation *to, const cJSON *message, int index, s
 static bool messages_read(const cJSON *messages, sh_job_spec *out, sh_api_error *err)
 {
     sh_conversation c;
-    sh_api_error ignored;
     bool fine = true;
     int index = 0;
     sh_conversation_begin(&c, out);
     for (const cJSON *m = messages->child; fine && m != NULL; m = m->next)
         fine = message_read(&c, m, index++, err);
-    return sh_conversation_end(&c, fine ? err : &ignored) && fine;
+    return sh_conversation_end(&c, fine, err);
 }
 
 /* ---- what both kinds share ---- */
@@ -208,7 +202,7 @@ static bool generate_rest(ollama_fields *fields, sh_api_error *err)
     }
     sh_conversation_message(&c, "user");
     sh_conversation_text(&c, "", fields->prompt);
-    return sh_conversation_end(&c, err);
+    return sh_conversation_end(&c, true, err);
 }
 
 bool sh_ollama_chat_read(sh_job_spec *spec, sh_api_error *err)

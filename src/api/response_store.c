@@ -34,6 +34,7 @@ struct owner {
 };
 
 struct sh_response_store {
+    sh_response_limits limits;
     pthread_mutex_t lock;
     owner *owners;
     entry *buckets[BUCKETS];
@@ -41,9 +42,10 @@ struct sh_response_store {
     uint64_t serial;
 };
 
-sh_response_store *sh_response_store_create(void)
+sh_response_store *sh_response_store_create(sh_response_limits limits)
 {
     sh_response_store *store = sh_alloc(sizeof(*store));
+    store->limits = limits;
     pthread_mutex_init(&store->lock, NULL);
     return store;
 }
@@ -169,9 +171,9 @@ static void trim(sh_response_store *store, uint64_t owner_id)
 {
     const owner *o;
     while ((o = owner_find(store, owner_id)) != NULL &&
-           (o->count > SH_RESPONSES_PER_OWNER || o->bytes > SH_RESPONSE_BYTES_PER_OWNER))
+           (o->count > store->limits.count || o->bytes > store->limits.bytes))
         entry_drop(store, o->oldest);
-    while (store->bytes > SH_RESPONSE_BYTES_MAX) entry_drop(store, oldest_of_all(store));
+    while (store->bytes > store->limits.bytes_max) entry_drop(store, oldest_of_all(store));
 }
 
 void sh_response_store_put(sh_response_store *store, uint64_t owner_id,

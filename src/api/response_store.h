@@ -12,13 +12,13 @@
 #include "base/buf.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-enum {
-    SH_RESPONSES_PER_OWNER = 1000,
-    SH_RESPONSE_BYTES_PER_OWNER = 32 << 20,
-    SH_RESPONSE_BYTES_MAX = 256 << 20,
-};
+typedef struct {
+    size_t count, bytes; /* for each owner */
+    size_t bytes_max;    /* for all of them */
+} sh_response_limits;
 
 typedef struct sh_response_store sh_response_store;
 
@@ -33,7 +33,7 @@ typedef struct {
 
 typedef enum { SH_STORED_RESPONSE, SH_STORED_INPUT, SH_STORED_OUTPUT } sh_stored_part;
 
-sh_response_store *sh_response_store_create(void);
+sh_response_store *sh_response_store_create(sh_response_limits limits);
 void sh_response_store_free(sh_response_store *store);
 
 /* Replaces a response of the same owner and id. */

@@ -10,7 +10,7 @@
 typedef struct {
     sh_job_spec spec; /* most fields go straight here */
     const cJSON *input, *tools, *tool_choice, *include, *format, *metadata, *conversation;
-    const char *instructions, *previous, *effort;
+    const char *instructions, *previous, *effort, *truncation;
     bool store, background;
 } responses_fields;
 

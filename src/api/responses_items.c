@@ -17,11 +17,6 @@ typedef struct {
     sh_api_error *err;
 } reader;
 
-static const char *string_of(const cJSON *obj, const char *key)
-{
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(obj, key));
-}
-
 static bool lacks(const reader *r, const char *place, const char *what)
 {
     return sh_api_fail(r->err, 400, "missing_field", place, "'%s' has no '%s'", place, what);
@@ -35,11 +30,11 @@ static bool part_read(const reader *r, const cJSON *part, const char *place)
         const char *type, *member;
     } texts[] = {
         {"input_text", "text"}, {"output_text", "text"}, {"text", "text"}, {"refusal", "refusal"}};
-    const char *type = string_of(part, "type");
+    const char *type = sh_json_text(part, "type");
     if (type == NULL) return lacks(r, place, "type");
     for (size_t i = 0; i < SH_COUNT_OF(texts); i++) {
         if (strcmp(texts[i].type, type) != 0) continue;
-        const char *text = string_of(part, texts[i].member);
+        const char *text = sh_json_text(part, texts[i].member);
         if (text == NULL) return lacks(r, place, texts[i].member);
         sh_conversation_text(r->to, "", text);
         return true;
@@ -78,7 +73,7 @@ static bool message_read(const reader *r, const cJSON *item, const char *place)
                  {"assistant", "assistant"},
                  {"system", "system"},
                  {"developer", "system"}};
-    const char *given = string_of(item, "role");
+    const char *given = sh_json_text(item, "role");
     char where[PLACE_MAX];
     for (size_t i = 0; given != NULL && i < SH_COUNT_OF(roles); i++) {
         if (strcmp(roles[i].given, given) != 0) continue;
@@ -97,8 +92,8 @@ static bool message_read(const reader *r, const cJSON *item, const char *place)
 
 static bool call_read(const reader *r, const cJSON *item, const char *place)
 {
-    const char *name = string_of(item, "name"), *id = string_of(item, "call_id");
-    const char *text = string_of(item, "arguments");
+    const char *name = sh_json_text(item, "name"), *id = sh_json_text(item, "call_id");
+    const char *text = sh_json_text(item, "arguments");
     if (name == NULL) return lacks(r, place, "name");
     if (id == NULL) return lacks(r, place, "call_id");
     if (text == NULL) return lacks(r, place, "arguments");
@@ -110,7 +105,7 @@ static bool call_read(const reader *r, const cJSON *item, const char *place)
 
 static bool result_read(const reader *r, const cJSON *item, const char *place)
 {
-    const char *id = string_of(item, "call_id");
+    const char *id = sh_json_text(item, "call_id");
     char where[PLACE_MAX];
     if (id == NULL) return lacks(r, place, "call_id");
     sh_conversation_result(r->to, id, NULL);
@@ -120,7 +115,7 @@ static bool result_read(const reader *r, const cJSON *item, const char *place)
 
 static bool any_text(const cJSON *parts)
 {
-    return cJSON_IsArray(parts) && string_of(parts->child, "text") != NULL;
+    return cJSON_IsArray(parts) && sh_json_text(parts->child, "text") != NULL;
 }
 
 /* Clients that were given a summary only send that back; encrypted content is not ours. */
@@ -132,8 +127,8 @@ static bool reasoning_read(const reader *r, const cJSON *item, const char *place
     if (!any_text(parts)) return true;
     sh_conversation_turn(r->to, "assistant");
     for (const cJSON *part = parts->child; part != NULL; part = part->next)
-        if (string_of(part, "text") != NULL)
-            sh_conversation_reasoning(r->to, string_of(part, "text"));
+        if (sh_json_text(part, "text") != NULL)
+            sh_conversation_reasoning(r->to, sh_json_text(part, "text"));
     return true;
 }
 
@@ -154,7 +149,7 @@ static bool item_read(const reader *r, const cJSON *item, const char *place);
 static bool reference_read(const reader *r, const cJSON *item, const char *place)
 {
     const sh_job_spec *spec = r->to->spec;
-    const char *id = string_of(item, "id");
+    const char *id = sh_json_text(item, "id");
     char response[ID_MAX];
     sh_buf text = {0};
     sh_err ignored;
@@ -166,7 +161,8 @@ static bool reference_read(const reader *r, const cJSON *item, const char *place
         sh_json_parse(sh_buf_str(&text), "item", &items, &ignored) == SH_OK) {
         cJSON_ArrayForEach(found, items)
         {
-            if (string_of(found, "id") != NULL && strcmp(string_of(found, "id"), id) == 0) break;
+            if (sh_json_text(found, "id") != NULL && strcmp(sh_json_text(found, "id"), id) == 0)
+                break;
         }
     }
     reader inner = {.to = r->to, .err = r->err};
@@ -195,11 +191,11 @@ static const struct {
 /* A message may come without its type. */
 static bool item_read(const reader *r, const cJSON *item, const char *place)
 {
-    const char *type = string_of(item, "type");
+    const char *type = sh_json_text(item, "type");
     if (!cJSON_IsObject(item))
         return sh_api_fail(r->err, 400, "invalid_type", place, "'%s' must be an object, not %s",
                            place, sh_json_kind(item));
-    if (type == NULL && string_of(item, "role") != NULL) type = "message";
+    if (type == NULL && sh_json_text(item, "role") != NULL) type = "message";
     if (type == NULL) return lacks(r, place, "type");
     for (size_t i = 0; i < SH_COUNT_OF(kinds); i++)
         if (strcmp(kinds[i].type, type) == 0) return kinds[i].read(r, item, place);

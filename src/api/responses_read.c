@@ -12,16 +12,11 @@
 
 enum { HISTORY_VALUES = 1 << 20, CONVERSATION_MAX = 256, PLACE_MAX = 96 };
 
-static const char *string_of(const cJSON *obj, const char *key)
-{
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(obj, key));
-}
-
 /* ---- what came before ---- */
 
 static bool conversation_of(const cJSON *given, const char **id, sh_api_error *err)
 {
-    *id = cJSON_IsString(given) ? given->valuestring : string_of(given, "id");
+    *id = cJSON_IsString(given) ? given->valuestring : sh_json_text(given, "id");
     if (given == NULL) return true;
     if (*id != NULL && (*id)[0] != '\0' && strlen(*id) <= CONVERSATION_MAX) return true;
     return sh_api_fail(err, 400, "invalid_value", "conversation",
@@ -92,14 +87,13 @@ static bool conversation_read(const responses_fields *fields, sh_job_spec *out,
                               const responses_details *details, sh_api_error *err)
 {
     sh_conversation c;
-    sh_api_error ignored;
     sh_conversation_begin(&c, out);
     if (fields->instructions != NULL) {
         sh_conversation_message(&c, "system");
         sh_conversation_text(&c, "", fields->instructions);
     }
     bool fine = history_read(details, &c, err) && input_read(fields, &c, err);
-    return sh_conversation_end(&c, fine ? err : &ignored) && fine;
+    return sh_conversation_end(&c, fine, err);
 }
 
 /* ---- tools ---- */
@@ -107,7 +101,7 @@ static bool conversation_read(const responses_fields *fields, sh_job_spec *out,
 static bool tool_read(const cJSON *tool, int index, sh_job_spec *out, sh_api_error *err)
 {
     char place[PLACE_MAX];
-    const char *type = string_of(tool, "type");
+    const char *type = sh_json_text(tool, "type");
     const cJSON *parameters = cJSON_GetObjectItemCaseSensitive(tool, "parameters");
     snprintf(place, sizeof(place), "tools[%d]", index);
     if (type == NULL)
@@ -124,8 +118,8 @@ static bool tool_read(const cJSON *tool, int index, sh_job_spec *out, sh_api_err
                            "'%s.parameters' must be an object, not %s", place,
                            sh_json_kind(parameters));
     sh_conversation_tool made = {
-        .name = string_of(tool, "name"),
-        .description = string_of(tool, "description"),
+        .name = sh_json_text(tool, "name"),
+        .description = sh_json_text(tool, "description"),
         .parameters = cJSON_IsObject(parameters) ? parameters : NULL,
         .strict = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(tool, "strict")),
     };
@@ -135,7 +129,7 @@ static bool tool_read(const cJSON *tool, int index, sh_job_spec *out, sh_api_err
 static bool tool_choice_read(const cJSON *choice, sh_job_spec *out, sh_api_error *err)
 {
     const char *word = cJSON_GetStringValue(choice);
-    const char *type = string_of(choice, "type"), *name = string_of(choice, "name");
+    const char *type = sh_json_text(choice, "type"), *name = sh_json_text(choice, "name");
     if (choice == NULL || (word != NULL && strcmp(word, "auto") == 0)) return true;
     if (word != NULL && strcmp(word, "none") == 0) {
         out->tools = NULL;
@@ -162,7 +156,7 @@ static bool tools_read(const responses_fields *fields, sh_job_spec *out, sh_api_
 
 static bool format_read(const cJSON *format, sh_job_spec *out, sh_api_error *err)
 {
-    const char *type = string_of(format, "type");
+    const char *type = sh_json_text(format, "type");
     const cJSON *schema = cJSON_GetObjectItemCaseSensitive(format, "schema");
     if (format == NULL || (type != NULL && strcmp(type, "text") == 0)) return true;
     if (type != NULL && strcmp(type, "json_object") == 0) {
@@ -246,7 +240,7 @@ static sh_str echo_make(const responses_fields *fields, const responses_details 
     sh_write_end(&w, '}');
     echo_json("tool_choice", fields->tool_choice, "\"auto\"", &w);
     echo_json("tools", fields->tools, "[]", &w);
-    sh_write_text(&w, "truncation", "disabled");
+    sh_write_text(&w, "truncation", spec->truncates ? "auto" : "disabled");
     echo_json("metadata", fields->metadata, "{}", &w);
     sh_str kept = sh_arena_str(arena, sh_buf_str(&text));
     sh_buf_reset(&text);
@@ -256,7 +250,7 @@ static sh_str echo_make(const responses_fields *fields, const responses_details 
 /* Its id is that of another item. */
 static bool is_reference(const cJSON *item)
 {
-    const char *type = string_of(item, "type");
+    const char *type = sh_json_text(item, "type");
     return type != NULL && strcmp(type, "item_reference") == 0;
 }
 
@@ -290,7 +284,7 @@ static sh_str input_make(cJSON *input, sh_arena *arena)
         snprintf(id, sizeof(id), "in_%d", index++);
         if (!is_reference(item)) cJSON_DeleteItemFromObjectCaseSensitive(item, "id");
         if (!is_reference(item)) cJSON_AddStringToObject(item, "id", id);
-        if (string_of(item, "type") == NULL) cJSON_AddStringToObject(item, "type", "message");
+        if (sh_json_text(item, "type") == NULL) cJSON_AddStringToObject(item, "type", "message");
         echo_json(NULL, item, "null", &w);
     }
     sh_write_end(&w, ']');
@@ -309,6 +303,7 @@ static bool rest_read(responses_fields *fields, sh_api_error *err)
         return sh_api_fail(err, 400, "unsupported_field", "background",
                            "'background' is not supported by this server: an answer is computed "
                            "while its client waits; use 'stream'");
+    out->truncates = fields->truncation != NULL && strcmp(fields->truncation, "auto") == 0;
     reasoning_take(fields, out);
     if (!previous_find(fields, out, details, err) ||
         !conversation_read(fields, out, details, err) || !tools_read(fields, out, err) ||

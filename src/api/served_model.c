@@ -4,6 +4,7 @@
 #include "api/served_model.h"
 
 #include "api/form.h"
+#include "api/messages.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "text/embed_text.h"
@@ -375,6 +376,18 @@ static bool middle_encode(const sh_served_model *model, sh_job_spec *spec, sh_st
     return fine;
 }
 
+/* Each attempt leaves out twice as many messages as the one before, so that there are few. */
+static bool chat_prepare_fitting(const sh_served_model *model, sh_job_spec *spec, sh_tokens *out,
+                                 sh_api_error *err)
+{
+    for (int drop = 1; !chat_prepare(model, spec, out, err); drop *= 2) {
+        bool too_long = strcmp(err->code, "context_length_exceeded") == 0;
+        if (!spec->truncates || !too_long || !sh_messages_drop_oldest(spec->messages, drop))
+            return false;
+    }
+    return true;
+}
+
 static bool prompt_prepare(const sh_served_model *model, sh_job_spec *spec, const sh_prompt *prompt,
                            sh_tokens *out, sh_api_error *err)
 {
@@ -487,7 +500,7 @@ bool sh_served_model_prepare(const sh_served_model *model, sh_job_spec *spec, sh
         return false;
     if (spec->suffix.len > 0 && !middle_check(model, spec, err)) return false;
     if (spec->chat) {
-        if (!chat_prepare(model, spec, tokens, err)) return false;
+        if (!chat_prepare_fitting(model, spec, tokens, err)) return false;
     } else if (spec->pooled) {
         if (!pooled_check(model, spec, err)) return false;
         for (size_t i = 0; i < *count; i++)

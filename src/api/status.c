@@ -265,6 +265,9 @@ void sh_handle_root(sh_http_request *req, void *arg)
     sh_write_text(&w, "models", "/v1/models");
     sh_write_text(&w, "chat", "/v1/chat/completions");
     sh_write_text(&w, "completions", "/v1/completions");
+    sh_write_text(&w, "responses", "/v1/responses");
+    sh_write_text(&w, "messages", "/v1/messages");
+    sh_write_text(&w, "ollama", "/api/chat");
     sh_write_text(&w, "metrics", "/metrics");
     sh_write_text(&w, "dashboard", "/dashboard");
     sh_write_text(&w, "docs", "/docs");

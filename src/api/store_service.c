@@ -5,11 +5,9 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { LINE_MAX_BYTES = 8192, READ_BYTES = 4096 };
 
@@ -121,8 +119,7 @@ static bool line_send(sh_store_service *service, int64_t id, const char *what, c
     sh_write_text(&w, "model", model);
     sh_write_end(&w, '}');
     sh_buf_add_char(&out, '\n');
-    ssize_t sent = service->gone ? -1
-                                 : send(service->fd, out.ptr, out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t sent = service->gone ? -1 : send(service->fd, out.ptr, out.len, MSG_DONTWAIT);
     bool fine = sent == (ssize_t)out.len;
     sh_buf_reset(&out);
     return fine;

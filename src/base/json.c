@@ -133,6 +133,11 @@ sh_status sh_json_load(const char *path, size_t max_len, cJSON **out, sh_err *er
     return status;
 }
 
+const char *sh_json_text(const cJSON *obj, const char *key)
+{
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(obj, key));
+}
+
 const char *sh_json_kind(const cJSON *item)
 {
     if (item == NULL) return "nothing";

@@ -35,6 +35,9 @@ SH_MUST_CHECK sh_status sh_json_refuse_nul(sh_str text, const char *where, sh_er
 /* Reads and parses a file of at most max_len bytes. */
 SH_MUST_CHECK sh_status sh_json_load(const char *path, size_t max_len, cJSON **out, sh_err *err);
 
+/* The string at a key, borrowed; NULL if there is none. */
+const char *sh_json_text(const cJSON *obj, const char *key);
+
 /* "a string", "a number", ... for error texts; NULL is "nothing". */
 const char *sh_json_kind(const cJSON *item);
 

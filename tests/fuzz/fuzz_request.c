@@ -39,7 +39,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argc;
     (void)argv;
     sh_err err;
-    store = sh_response_store_create();
+    store = sh_response_store_create(
+        (sh_response_limits){.count = 100, .bytes = 1 << 20, .bytes_max = 1 << 20});
     sh_response_store_put(
         store, 1,
         &(sh_stored_response){.id = "resp_1",

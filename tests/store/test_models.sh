@@ -22,18 +22,20 @@ stays_offline() {
     forget; refuses 1 "^shoal: offline: model 'org/demo' is neither" generate --offline --model org/demo &&
         HF_HUB_OFFLINE=1 refuses 1 "^shoal: offline" "$shoal" serve --port 0 --model org/demo && [ ! -s "$requests" ]
 }
-serves() { # once for all its parts; without the token, which is not theirs
-    local port api
+serves() { # once for all its parts; without the token, which is not theirs; and no client deletes what is served
+    local port api deleted
     forget; faults '{"token": {"value": "t0ken"}}'; port=$(free_port)
-    HF_TOKEN=t0ken "$shoal" serve --model org/demo --port "$port" --ranks 2 >serve.log 2>&1 & pid=$!
+    HF_TOKEN=t0ken "$shoal" serve --model org/demo --port "$port" --ranks 2 --manage-models >serve.log 2>&1 & pid=$!
     within 30 curl -sf -m 2 "http://127.0.0.1:$port/health" || { cat serve.log; kill $pid; return 1; }
     api=$(curl -s "http://127.0.0.1:$port/v1/models" | jq -r '.data[0].id')
+    deleted=$(curl -s -X DELETE "http://127.0.0.1:$port/api/delete" -d '{"model":"org/demo"}')
     secrets=0
     for child in $(cat "/proc/$pid/task/$pid/children"); do
         ! grep -qa t0ken "/proc/$child/environ" || secrets=$((secrets + 1))
     done
     kill $pid; wait $pid
-    gives org/demo echo "$api" && gives 0 echo $secrets && whole && gives 1 grep -c '/api/models' "$requests"
+    gives '{"error":"org/demo is being served"}' echo "$deleted" && gives org/demo echo "$api" &&
+        gives 0 echo $secrets && whole && gives 1 grep -c '/api/models' "$requests"
 }
 launches() {
     local port

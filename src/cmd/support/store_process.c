@@ -48,7 +48,7 @@ static void line_send(sh_buf *line)
     sh_buf_add_char(line, '\n');
     pthread_mutex_lock(&service.lock);
     for (size_t at = 0; at < line->len;) {
-        ssize_t sent = send(service.fd, line->ptr + at, line->len - at, MSG_NOSIGNAL);
+        ssize_t sent = write(service.fd, line->ptr + at, line->len - at);
         if (sent <= 0) _exit(0); /* the API is gone */
         at += (size_t)sent;
     }
@@ -237,8 +237,7 @@ _Noreturn static void service_run(void)
 sh_status sh_store_process_start(const sh_settings *s, int *fd, sh_err *err)
 {
     int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        return sh_err_sys(err, "socketpair");
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return sh_err_sys(err, "socketpair");
     pid_t pid = fork();
     if (pid < 0) {
         close(ends[0]);

@@ -1,6 +1,7 @@
 /* Events as an engine would send them, with the tokens of the demo model. What a client would
  * receive is parsed by cJSON and put together again. */
 #include "api/answer.h"
+#include "api/answer_blocks.h"
 #include "api/openai.h"
 
 #include "test.h"
@@ -482,6 +483,55 @@ TEST(refuses_prompts_longer_than_the_context)
     sh_buf_reset(&body);
 }
 
+/* ---- blocks ---- */
+
+static void on_begin(void *ctx, sh_block_kind kind, const sh_call *call)
+{
+    sh_buf_addf(ctx, "%c%s(", "-RTC"[kind], call == NULL ? "" : call->name);
+}
+
+static void on_delta(void *ctx, sh_block_kind kind, sh_str text)
+{
+    (void)kind;
+    sh_buf_add_str(ctx, text);
+}
+
+static void on_end(void *ctx, sh_block_kind kind)
+{
+    (void)kind;
+    sh_buf_add_text(ctx, ")");
+}
+
+/* What has arrived together is reported in the order in which a model writes it; and a call that is
+ * open gets its arguments before anything else begins. */
+TEST(walks_over_output_block_by_block)
+{
+    UNUSED_STATE;
+    static const sh_block_fns fns = {on_begin, on_delta, on_end};
+    sh_call calls[] = {{.name = "f"}, {0}, {.name = "g"}}; /* the second one was dropped */
+    sh_choice choice = {.calls = calls, .call_count = 1};
+    sh_block_walk walk = {0};
+    sh_buf seen = {0};
+    sh_buf_add_text(&choice.reasoning, "r");
+    sh_buf_add_text(&choice.content, "t");
+    sh_buf_add_text(&calls[0].args, "1");
+    sh_blocks_walk(&walk, &choice, &fns, &seen);
+    sh_choice_sent(&choice);
+    sh_buf_add_text(&calls[0].args, "2");
+    sh_buf_add_text(&choice.content, "u");
+    sh_buf_add_text(&calls[2].args, "3");
+    choice.call_count = 3;
+    sh_blocks_walk(&walk, &choice, &fns, &seen);
+    sh_blocks_close(&walk, &fns, &seen);
+    sh_blocks_close(&walk, &fns, &seen);
+    assert_string_equal(seen.ptr, "R(r)T(t)Cf(12)T(u)Cg(3)");
+    assert_int_equal(walk.index, 5);
+    for (size_t i = 0; i < SH_COUNT_OF(calls); i++) sh_buf_reset(&calls[i].args);
+    sh_buf_reset(&choice.reasoning);
+    sh_buf_reset(&choice.content);
+    sh_buf_reset(&seen);
+}
+
 static int open_model(void **state)
 {
     UNUSED_STATE;
@@ -523,6 +573,7 @@ int main(void)
         cmocka_unit_test(keeps_an_answer_whose_engine_dies_after_its_end),
         cmocka_unit_test(keeps_special_tokens_out_of_the_text),
         cmocka_unit_test(refuses_prompts_longer_than_the_context),
+        cmocka_unit_test(walks_over_output_block_by_block),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

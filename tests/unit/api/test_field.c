@@ -161,6 +161,20 @@ TEST(names_what_it_does_not_know)
     sh_buf_reset(&names);
 }
 
+TEST(lists_what_it_does_not_know)
+{
+    UNUSED_STATE;
+    sh_buf names = {0};
+    cJSON *obj = cJSON_Parse("{\"flag\":true,\"flags\":1,\"name\":\"x\",\"a, b\\r\\n\":1,\"opts\":{"
+                             "\"on\":true,\"off\":1}}");
+    sh_fields_unknown(&table, obj, &names);
+    assert_string_equal(names.ptr, "flags, a??b??, opts.off");
+    for (int i = 0; i < 1000; i++) sh_fields_note(&names, NULL, "again");
+    assert_true(names.len < 1024);
+    cJSON_Delete(obj);
+    sh_buf_reset(&names);
+}
+
 TEST(writes_its_own_schema)
 {
     UNUSED_STATE;
@@ -192,6 +206,7 @@ int main(void)
         cmocka_unit_test(names_the_field_that_is_wrong),
         cmocka_unit_test(refuses_what_would_change_the_answer),
         cmocka_unit_test(names_what_it_does_not_know),
+        cmocka_unit_test(lists_what_it_does_not_know),
         cmocka_unit_test(writes_its_own_schema),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

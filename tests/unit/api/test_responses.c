@@ -1,5 +1,6 @@
 /* The Responses API, served by the whole API with a scripted engine, and the store of responses.
  * The real client libraries are in tests/api. */
+#include "api/messages.h"
 #include "api/responses.h"
 #include "base/alloc.h"
 #include "served_api.h"
@@ -121,6 +122,44 @@ TEST(a_stream_has_named_and_numbered_events)
                    "event: response.output_item.done\n", "event: response.completed\n");
 }
 
+TEST(old_items_are_left_out_of_a_long_conversation_on_request)
+{
+    UNUSED_STATE;
+    static char digits[2500], more[BODY_MAX - 100];
+    for (size_t i = 0; i + 1 < sizeof(digits); i++) digits[i] = (char)('0' + i % 10);
+    static const struct {
+        const char *truncation;
+        int status;
+    } cases[] = {{"disabled", 400}, {"auto", 200}};
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        snprintf(more, sizeof(more),
+                 ",\"truncation\":\"%s\",\"input\":[{\"role\":\"system\",\"content\":\"s\"},{"
+                 "\"role\":\"user\",\"content\":\"%s\"},{\"role\":\"assistant\",\"content\":"
+                 "\"a\"},{\"role\":\"user\",\"content\":\"q\"}]",
+                 cases[i].truncation, digits);
+        ask("long", SAYS, more);
+        check_status(cases[i].status);
+    }
+    check_holds("\"truncation\":\"auto\"");
+    snprintf(more, sizeof(more), ",\"truncation\":\"auto\",\"input\":\"%s\"", digits);
+    ask("long", SAYS, more);
+    check_status(400);
+    check_holds("'input' has ");
+}
+
+TEST(dropping_messages_keeps_turns_whole)
+{
+    UNUSED_STATE;
+    cJSON *list = cJSON_Parse("[{\"role\":\"system\"},{\"role\":\"user\",\"n\":1},{\"role\":"
+                              "\"assistant\"},{\"role\":\"tool\"},{\"role\":\"user\",\"n\":2}]");
+    assert_true(sh_messages_drop_oldest(list, 1));
+    char *text = cJSON_PrintUnformatted(list);
+    assert_string_equal(text, "[{\"role\":\"system\"},{\"role\":\"user\",\"n\":2}]");
+    assert_false(sh_messages_drop_oldest(list, 1));
+    cJSON_free(text);
+    cJSON_Delete(list);
+}
+
 TEST(failures_have_their_own_events_and_states)
 {
     UNUSED_STATE;
@@ -206,6 +245,7 @@ TEST(input_items_are_listed_in_pages)
 
 /* ---- the conversation ---- */
 
+static const sh_response_limits LIMITS = {.count = 10, .bytes = 30000, .bytes_max = 100000};
 static sh_response_store *store; /* not that of the API */
 
 static void put(const char *id, const char *previous, const char *conversation, const char *input,
@@ -310,7 +350,7 @@ TEST(what_cannot_be_read_is_named)
          "hosted tool 'web_search'"},
         {"{\"input\":\"q\",\"tool_choice\":\"required\"}", "tool_choice", "no 'tools'"},
         {"{\"input\":\"q\",\"background\":true}", "background", "while its client waits"},
-        {"{\"input\":\"q\",\"truncation\":\"auto\"}", "truncation", "not supported"},
+        {"{\"input\":\"q\",\"truncation\":\"some\"}", "truncation", "auto|disabled"},
         {"{\"input\":\"q\",\"text\":{\"format\":{\"type\":\"json_schema\"}}}", "text.format.schema",
          "missing"},
         {"{\"input\":\"q\",\"text\":{\"format\":{\"type\":\"xml\"}}}", "text.format.type",
@@ -343,7 +383,7 @@ static bool is_stored(uint64_t owner, const char *id)
 
 static void put_sized(uint64_t owner, int number, size_t bytes)
 {
-    static char text[SH_RESPONSE_BYTES_PER_OWNER];
+    static char text[30000];
     char id[32];
     snprintf(id, sizeof(id), "r%d", number);
     sh_response_store_put(
@@ -387,24 +427,22 @@ TEST(an_answer_whose_client_has_left_is_cancelled)
 TEST(the_store_is_bounded_and_drops_the_oldest)
 {
     UNUSED_STATE;
-    for (int i = 0; i <= SH_RESPONSES_PER_OWNER; i++) put_sized(5, i, 10);
+    for (int i = 0; i <= (int)LIMITS.count; i++) put_sized(5, i, 10);
     assert_false(is_stored(5, "r0"));
     assert_true(is_stored(5, "r1"));
     put_sized(6, 0, 10);
     assert_true(is_stored(5, "r1"));
 
-    size_t third = SH_RESPONSE_BYTES_PER_OWNER / 3;
-    for (int i = 0; i < 4; i++) put_sized(7, i, third);
+    for (int i = 0; i < 4; i++) put_sized(7, i, LIMITS.bytes / 3);
     assert_false(is_stored(7, "r1"));
     assert_true(is_stored(7, "r2") && is_stored(7, "r3"));
-    put_sized(7, 4, SH_RESPONSE_BYTES_PER_OWNER); /* with its names it is too large by itself */
+    put_sized(7, 4, LIMITS.bytes); /* with its names it is too large by itself */
     assert_false(is_stored(7, "r4") || is_stored(7, "r3"));
 
-    int owners = SH_RESPONSE_BYTES_MAX / SH_RESPONSE_BYTES_PER_OWNER;
-    for (int i = 0; i <= owners; i++)
-        put_sized(100 + (uint64_t)i, 0, SH_RESPONSE_BYTES_PER_OWNER - 4096);
+    uint64_t owners = LIMITS.bytes_max / LIMITS.bytes + 1;
+    for (uint64_t i = 0; i <= owners; i++) put_sized(100 + i, 0, LIMITS.bytes - 1000);
     assert_false(is_stored(5, "r1") || is_stored(6, "r0") || is_stored(100, "r0"));
-    assert_true(is_stored(100 + (uint64_t)owners, "r0"));
+    assert_true(is_stored(100 + owners, "r0"));
 }
 
 TEST(a_response_that_continues_itself_ends)
@@ -419,7 +457,7 @@ TEST(a_response_that_continues_itself_ends)
 static int serve(void **state)
 {
     UNUSED_STATE;
-    store = sh_response_store_create();
+    store = sh_response_store_create(LIMITS);
     api_serve(&sh_endpoints, scripts);
     return 0;
 }
@@ -437,6 +475,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_answer_is_a_response),
         cmocka_unit_test(a_stream_has_named_and_numbered_events),
+        cmocka_unit_test(old_items_are_left_out_of_a_long_conversation_on_request),
+        cmocka_unit_test(dropping_messages_keeps_turns_whole),
         cmocka_unit_test(failures_have_their_own_events_and_states),
         cmocka_unit_test(responses_are_stored_for_their_key),
         cmocka_unit_test(input_items_are_listed_in_pages),
