@@ -42,10 +42,21 @@ static bool form_make(const sh_job_spec *request, const sh_tokens *prompts)
     return fine;
 }
 
+static const sh_job_format *format_of(uint8_t letter)
+{
+    switch (letter) {
+    case 'c': return &sh_openai_completion;
+    case 'e': return &sh_openai_embeddings;
+    case 'r': return &sh_openai_rerank;
+    default: return &sh_openai_chat;
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static const float vector[] = {0.5f, -1.25f, 3};
     if (size == 0) return 0;
-    const sh_job_format *format = data[0] == 'c' ? &sh_openai_completion : &sh_openai_chat;
+    const sh_job_format *format = format_of(data[0]);
     sh_job_spec request = {0};
     sh_api_error error;
     sh_err err;
@@ -60,11 +71,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         form_make(&request, prompts) &&
         sh_answer_create(&request, served, prompts, count, &answer, &err) == SH_OK) {
         sh_event token = {.kind = SH_EVENT_TOKEN, .token = (int32_t)(size % 4096)};
-        sh_event done = {.kind = SH_EVENT_DONE};
+        sh_event done = {.kind = SH_EVENT_DONE, .vector = vector, .vector_len = 3};
         for (int i = 0; i < answer->count; i++) {
             sh_answer_event(answer, &answer->choices[i], &token);
             sh_answer_event(answer, &answer->choices[i], &done);
-            format->part(answer, &answer->choices[i], &out);
+            if (format->part != NULL) format->part(answer, &answer->choices[i], &out);
         }
         format->whole(answer, &out);
     }
