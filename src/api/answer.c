@@ -280,6 +280,7 @@ static void choice_finish(sh_choice *choice, sh_answer_finish finish)
 /* True when the text has ended with this token. */
 static bool token_take(sh_answer *answer, sh_choice *choice, const sh_event *event)
 {
+    if (answer->spec->pooled) return false; /* there is no text for it */
     sh_answer_text *reader = choice->text->reader;
     if (choice->finish != SH_ANSWER_RUNNING) return false; /* in flight when it was cancelled */
     if (answer->spec->prompt_only) return false;

@@ -21,7 +21,8 @@ static const struct {
     const sh_job_format *format;
 } formats[] = {
     {'c', &sh_openai_completion}, {'m', &sh_anthropic_messages}, {'r', &sh_responses},
-    {'o', &sh_ollama_chat},       {'g', &sh_ollama_generate},
+    {'o', &sh_ollama_chat},       {'g', &sh_ollama_generate},    {'e', &sh_openai_embeddings},
+    {'k', &sh_openai_rerank},
 };
 
 static const sh_job_format *format_of(char letter)
@@ -76,9 +77,11 @@ static bool form_make(const sh_job_spec *request, const sh_tokens *prompts)
 /* Two tokens and the end, streamed or whole. */
 static void answer_write(const sh_job_format *format, sh_answer *answer, int32_t token)
 {
+    static const float vector[] = {0.5f, -1.25f, 3};
     sh_buf out = {0};
-    sh_event event = {.kind = SH_EVENT_TOKEN, .token = token}, done = {.kind = SH_EVENT_DONE};
-    bool stream = answer->spec->stream;
+    sh_event event = {.kind = SH_EVENT_TOKEN, .token = token};
+    sh_event done = {.kind = SH_EVENT_DONE, .vector = vector, .vector_len = 3};
+    bool stream = answer->spec->stream && format->part != NULL;
     snprintf(answer->id, sizeof(answer->id), "%s1", format->id_prefix);
     answer->state = sh_alloc(format->state_size);
     if (stream && format->begin != NULL) format->begin(answer, &out);

@@ -32,8 +32,8 @@ cut_file() {
     refuses 1 "cut.json.*line 1, column" tokenize cut.json hi && [ "$(wc -l <err)" = 1 ]
 }
 check "a truncated file: exit 1 and one line with the position" cut_file
-sed 's/"type":"BPE"/"type":"Unigram"/' "$data/gpt2.json" >u.json
-check "an unsupported model: exit 1 and its name" refuses 1 "model .Unigram. is not supported" tokenize u.json hi
+sed 's/"type":"BPE"/"type":"WordLevel"/' "$data/gpt2.json" >u.json
+check "an unsupported model: exit 1 and its name" refuses 1 "model .WordLevel. is not supported" tokenize u.json hi
 check "ids out of range exit 1" refuses 1 "from 0 to 1206, not 99999" tok gpt2 --decode "[1,99999]"
 no_ids() { exits 1 tok gpt2 --decode '[1,"x"]' && exits 1 tok gpt2 --decode "{}"; }
 check "values that are not ids exit 1" no_ids

@@ -312,17 +312,23 @@ TEST(what_a_model_cannot_do_is_refused)
     world_close(&demo);
 }
 
+/* One test for each model; names are never freed. */
 static int each_model(const char *group, CMUnitTestFunction claim)
 {
+    static struct CMUnitTest all[3][32];
+    static int groups;
+    struct CMUnitTest *tests = all[groups++];
     struct dirent **entries = NULL;
-    struct CMUnitTest tests[64];
     size_t count = 0;
     int found = scandir("tests/data/encoders", &entries, NULL, alphasort);
     for (int i = 0; i < found; i++) {
         char *path = sh_asprintf("tests/data/encoders/%s/golden.json", entries[i]->d_name);
+        char *name = sh_strdup(entries[i]->d_name);
         if (sh_file_exists(path))
-            tests[count++] = (struct CMUnitTest){sh_asprintf("%s: %s", group, entries[i]->d_name),
-                                                 claim, NULL, NULL, sh_strdup(entries[i]->d_name)};
+            tests[count++] = (struct CMUnitTest){sh_asprintf("%s: %s", group, name), claim, NULL,
+                                                 NULL, name};
+        else
+            free(name);
         free(path);
         free(entries[i]);
     }
