@@ -9,9 +9,10 @@
 
 enum { SURE = 3 };                 /* measurements of which the average is believed */
 static const double FOLLOW = 0.05; /* how much of a change counts for steps of other lengths */
-static const double MORE_PER_TOKEN = 0.03; /* guess: what a token adds to the time of a step */
-static const double WORTHWHILE = 1.02;     /* a gain within the noise of measuring is none */
-static const double EXPECTED_WEIGHT = 4;   /* of what to believe, in drafts */
+static const double MORE_PER_TOKEN = 0.03;  /* guess: what a token adds to the time of a step */
+static const double LEAST_PER_TOKEN = 0.01; /* what it adds at least */
+static const double WORTHWHILE = 1.02;      /* a gain within the noise of measuring is none */
+static const double EXPECTED_WEIGHT = 4;    /* of what to believe, in drafts */
 
 /* A step that was interrupted says little about the next. Any other change (a longer context, other
  * work on the machine) mostly holds for all steps, also for those that are not run at the moment:
@@ -50,15 +51,23 @@ double sh_draft_rate_of(const sh_draft_rate *r, double expected)
     return (r->right + EXPECTED_WEIGHT * expected) / (r->tried + EXPECTED_WEIGHT);
 }
 
+/* What more tokens add to a step. Never nothing: measurements vary, and a draft that is always
+ * wrong must not look free. */
+static double more_s(const sh_step_outlook *step, int more)
+{
+    double plain = sh_step_times_of(step->times, step->tokens);
+    double added = sh_step_times_of(step->times, step->tokens + more) - plain;
+    double least = LEAST_PER_TOKEN * more * plain;
+    return added > least ? added : least;
+}
+
 sh_draft_choice sh_draft_weigh(const sh_step_outlook *step, const sh_draft_offer *offer, int drafts)
 {
-    double plain = sh_step_times_of(step->times, step->tokens), all_right = 1;
+    double all_right = 1;
     sh_draft_choice c = {.drafts = drafts};
     for (int i = 0; i < drafts; i++) c.answers += offer->sequences * (all_right *= offer->rate);
-    c.seconds = sh_step_times_of(step->times, step->tokens + offer->sequences * drafts) - plain +
-                drafts * offer->draft_s;
-    int redo = drafts > 0 ? offer->sequences * offer->redo : 0;
-    c.seconds += (1 - all_right) * (sh_step_times_of(step->times, step->tokens + redo) - plain);
+    c.seconds = more_s(step, offer->sequences * drafts) + drafts * offer->draft_s +
+                (1 - all_right) * more_s(step, offer->sequences * offer->redo);
     double seconds = step->seconds + c.seconds;
     c.tokens_per_second = seconds > 0 ? (step->answers + c.answers) / seconds : INFINITY;
     return c;

@@ -87,7 +87,7 @@ struct sh_engine {
 
 int sh_engine_draws(int slots)
 {
-    /* Not slots * (1 + SH_DRAFTS_MAX): the scheduler drafts in small batches only. */
+    /* Not slots * (1 + SH_DRAFTS_MAX): all sequences share the rows for drafts. */
     return slots + 2 * SH_DRAFTS_MAX + 1;
 }
 

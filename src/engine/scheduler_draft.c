@@ -7,13 +7,11 @@
  * judged by how often drafts of that source were right in this sequence and, while there were few,
  * in all. So text that repeats itself is copied while that works, and the model is asked otherwise.
  *
- * Two exceptions keep the rule honest:
- *
- * - A source that is not worthwhile is still tried now and then, or it could never recover. Such
- *   probes may take PROBES_SHARE of the time.
- * - The draft model must have computed the whole sequence before it can draft. That is an
- * investment which only a long enough answer pays back. How long an answer will be is not known; it
- * is expected to go on for as long as it has been going on. */
+ * Two exceptions keep the rule honest. A source that is not worthwhile is still tried now and then,
+ * or it could never recover; such probes may take PROBES_SHARE of the time. And the draft model
+ * must have computed the whole sequence before it can draft, which only a long enough answer pays
+ * back. How long an answer will be is not known: it is expected to go on for as long as it has been
+ * going on. */
 #include "engine/scheduler_internal.h"
 
 #include "base/log.h"
@@ -22,7 +20,7 @@ static const double PROBES_SHARE = 0.01;
 static const double SEQUENCE_MEMORY = 32; /* drafts of a sequence that count for its rates */
 static const double ALL_MEMORY = 128;     /* drafts of all sequences */
 static const double KNOWN = 8;            /* drafts after which a source is known a little */
-static const double CERTAINTY = 1.3;       /* how far savings must exceed the cost of catching up */
+static const double CERTAINTY = 1.3;      /* how far savings must exceed the cost of catching up */
 static const double CATCH_UP_SHARE = 0.5; /* of stall_s, for a draft model that lags behind */
 enum { LIKELY_MORE = 32 };                /* tokens that an answer goes on for, at least */
 
@@ -171,15 +169,19 @@ static sh_draft_choice choose_model(sh_sched *s, const sh_step_outlook *step, sh
     if (offer.most > s->drafting.rounds) offer.most = s->drafting.rounds;
     offer.draft_s = sh_drafter_step_s(drafter, among) / among;
     sh_draft_choice choice = sh_draft_choose(step, &offer), one = sh_draft_weigh(step, &offer, 1);
-    if (choice.drafts == 0 && !probe_fits(s, one.seconds)) return none;
+    if (choice.drafts == 0 && !seq->probed && !probe_fits(s, one.seconds)) return none;
     int lag = sh_drafter_lag(drafter, seq); /* last, since following a sequence takes time, too */
     if (lag < 0) return none;
-    bool near = lag <= SH_KV_BLOCK;
+    bool near = lag <= SH_KV_BLOCK, probed = seq->probed;
+    if (near) seq->probed = false;
+    if (probed) return one; /* was decided, and counted, when it began to catch up */
     double lag_s = (lag - 1) * sh_drafter_token_s(drafter);
     if (choice.drafts > 0 &&
         (near || (may_catch_up(s) && catch_up_pays(seq, step, &choice, lag_s))))
         return choice;
-    return seq->draft_count == 0 && probe(s, one.seconds + lag_s) ? one : none;
+    if (seq->draft_count > 0 || !probe(s, one.seconds + lag_s)) return none;
+    seq->probed = !near;
+    return one;
 }
 
 /* What the draft model is to make, it makes for all sequences together. */

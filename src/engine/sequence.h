@@ -75,6 +75,7 @@ struct sh_sequence {
     sh_deadline deadline;
 
     sh_draft_rate draft_rates[SH_DRAFT_SOURCES];
+    bool probed; /* the draft model catches up with it for the sake of a single draft */
 
     sh_constraint *constraint; /* of a request with a grammar, once it is bound to it */
     sh_match_state states[1 + SH_DRAFTS_MAX]; /* after the known tokens, then after each draft */
