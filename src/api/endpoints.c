@@ -67,7 +67,8 @@ static const sh_endpoint anthropic_model = {.handle = sh_anthropic_model, .diale
 
 #define RERANK_ENDPOINT                                                                            \
     .method = SH_HTTP_POST, .handle = sh_handle_generate, .dialect = &sh_openai,                   \
-    .format = &sh_openai_rerank, .fields = &sh_openai_rerank_fields, .tag = "OpenAI"
+    .format = &sh_openai_rerank, .fields = &sh_openai_rerank_fields, .tag = "OpenAI",              \
+    .answer_schema = "Ranking"
 
 static const sh_endpoint rows[] = {
     {CHAT_ENDPOINT, .path = "/v1/chat/completions", .summary = "Answer a conversation",
@@ -84,7 +85,8 @@ static const sh_endpoint rows[] = {
      .fields = &sh_openai_embeddings_fields,
      .tag = "OpenAI",
      .summary = "Make vectors of texts",
-     .answer = "The vectors, in the order of the inputs."},
+     .answer = "The vectors, in the order of the inputs.",
+     .answer_schema = "Embeddings"},
     {RERANK_ENDPOINT, .path = "/v1/rerank", .summary = "Order documents by their relevance",
      .answer = "The documents with their scores, best first."},
     {RERANK_ENDPOINT, .path = "/rerank", .summary = "The same as /v1/rerank",

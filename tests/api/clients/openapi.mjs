@@ -42,6 +42,7 @@ const bodies = {
   '/tokenize': { prompt: 'The fox', return_token_strs: true, with_pieces: true },
   '/detokenize': { tokens: [5, 6] },
   '/apply-template': hello,
+  '/v1/embeddings': { input: ['a', 'b'] },
 };
 
 await test('openapi: every answer has the type that the document gives it, and no member besides', async () => {
