@@ -27,7 +27,8 @@ static const char *const NEEDED[] = {
     "chat_template.jinja",
     "additional_chat_templates/*.jinja",
     "chat_templates/*.jinja",
-    "modules.json", /* from here: what embeddings are made by (model/pooling.c, text/embed_text.c) */
+    /* How embeddings are made (model/pooling.c, text/embed_text.c). */
+    "modules.json",
     "config_sentence_transformers.json",
     "sentence_bert_config.json",
     "[0-9]_*/config.json",

@@ -16,8 +16,8 @@ same_ids() { # tokenizer file
             END { if (bad) { print bad " of " NR " texts differ"; exit 1 } }'
 }
 
-# The Rust library is what models are made with. The one in JavaScript differs from it here: it applies NFKC instead of a
-# charsmap, and does not know the ideographs past U+FFFF. These two have cases of the Rust library (unit/text).
+# The Rust library is what models are made with. The one in JavaScript differs from it here: it applies NFKC instead of
+# a charsmap, and does not know the ideographs past U+FFFF. These two have cases of the Rust library (unit/text).
 for file in tests/data/tokenizers/*.json; do
     case $file in */unigram.json | */wordpiece.json) continue ;; esac
     name="$claim: $(basename "$file" .json)"
