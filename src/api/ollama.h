@@ -13,9 +13,13 @@
 extern const sh_dialect sh_ollama;
 extern const sh_job_format sh_ollama_chat;
 extern const sh_job_format sh_ollama_generate;
+extern const sh_job_format sh_ollama_embed;
+extern const sh_job_format sh_ollama_embedding;
 
 extern const sh_field_table sh_ollama_chat_fields;
 extern const sh_field_table sh_ollama_generate_fields;
+extern const sh_field_table sh_ollama_embed_fields;
+extern const sh_field_table sh_ollama_embedding_fields;
 extern const sh_field_table sh_ollama_model_fields;
 
 bool sh_ollama_chat_read(sh_job_spec *spec, sh_api_error *err);

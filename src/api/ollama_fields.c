@@ -31,7 +31,6 @@ static const sh_field option_rows[] = {
     {.name = "min_p",
      .type = SH_FIELD_NUMBER,
      WITHIN(SH_BOUNDS_MIN_P),
-     .fallback = "0",
      .meaning = "Leave out tokens whose probability is below this fraction of the likeliest's.",
      AT(spec.min_p)},
     {.name = "seed",

@@ -22,7 +22,7 @@ static const struct {
 } formats[] = {
     {'c', &sh_openai_completion}, {'m', &sh_anthropic_messages}, {'r', &sh_responses},
     {'o', &sh_ollama_chat},       {'g', &sh_ollama_generate},    {'e', &sh_openai_embeddings},
-    {'k', &sh_openai_rerank},
+    {'k', &sh_openai_rerank},     {'v', &sh_ollama_embed},
 };
 
 static const sh_job_format *format_of(char letter)

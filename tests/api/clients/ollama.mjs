@@ -35,6 +35,15 @@ for (const stream of [false, true]) {
   });
 }
 
+await test('ollama: texts become vectors', async () => {
+  const input = ['A fox.', 'A hen.', 'A fox.'];
+  const { embeddings, prompt_eval_count: tokens } = await client.embed({ model: 'default', input });
+  assert.equal(embeddings.length, 3);
+  assert.deepEqual(embeddings[0], embeddings[2]);
+  assert.ok(Math.abs(Math.hypot(...embeddings[1]) - 1) < 1e-5 && tokens >= 6);
+  assert.deepEqual((await client.embeddings({ model: 'default', prompt: input[1] })).embedding, embeddings[1]);
+});
+
 await test('ollama: an answer has the form of a schema, or is some JSON', async () => {
   const format = { type: 'object', properties: { city: { enum: ['Oslo', 'Rome'] } }, required: ['city'], additionalProperties: false };
   const shaped = await client.chat({ ...settings, format, messages: [user(weather.question)] });
