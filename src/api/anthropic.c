@@ -115,4 +115,3 @@ void sh_anthropic_model(sh_http_request *req, void *arg)
     sh_api_reply_json(req, 200, &json);
     sh_buf_reset(&json);
 }
-

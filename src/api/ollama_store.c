@@ -125,4 +125,3 @@ void sh_ollama_delete(sh_http_request *req, void *arg)
 {
     transfer_start(arg, req, "delete", true);
 }
-

@@ -159,4 +159,3 @@ void sh_responses_cancel(sh_http_request *req, void *arg)
                 "answer, close its connection");
     sh_api_reply_error(req, &error);
 }
-
