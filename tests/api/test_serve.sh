@@ -51,7 +51,8 @@ names() {
 check "a model is found by a name with a slash" names
 ids() {
     gets 200 /tokenize -d '{"content":"Hello, world"}' && cp body tokens && gets 200 /detokenize -d @tokens &&
-        is "$(cat body)" '{"content":"Hello, world","prompt":"Hello, world"}' && gets 400 /detokenize -d '{"tokens":[999999]}'
+        is "$(cat body)" '{"content":"Hello, world","prompt":"Hello, world"}' &&
+        gets 400 /detokenize -d '{"tokens":[999999]}'
 }
 check "text is converted to ids and back" ids
 bad_json() { asked 400 '{"messages":' && has body invalid_json && has body "line 1"; }
