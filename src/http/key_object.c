@@ -118,14 +118,22 @@ static const struct {
     {"expires", expires_read},
 };
 
+/* A name for the log. What does not look like one may be a key in the wrong place. */
+static const char *shown(const char *name)
+{
+    size_t len = strlen(name);
+    bool plain = len <= 24 && strspn(name, "abcdefghijklmnopqrstuvwxyz_") == len;
+    return plain ? name : "of that name (not shown: it may be a key)";
+}
+
 static sh_status member_read(const cJSON *item, object *out, sh_err *err)
 {
     for (size_t i = 0; i < SH_COUNT_OF(members); i++)
         if (strcmp(item->string, members[i].name) == 0) return members[i].read(item, out, err);
     return sh_err_set(err, SH_ERR_INPUT,
-                      "a key has no '%.64s'; it has name, key or sha256, requests_per_minute, "
+                      "a key has no member %s; it has name, key or sha256, requests_per_minute, "
                       "tokens_per_minute, models, expires",
-                      item->string);
+                      shown(item->string));
 }
 
 /* Names that occur twice would make one of the values silently void. */
@@ -134,7 +142,8 @@ static sh_status members_read(const cJSON *json, object *out, sh_err *err)
     for (const cJSON *item = json->child; item != NULL; item = item->next) {
         for (const cJSON *other = json->child; other != item; other = other->next)
             if (strcmp(other->string, item->string) == 0)
-                return sh_err_set(err, SH_ERR_INPUT, "'%.64s' is given twice", item->string);
+                return sh_err_set(err, SH_ERR_INPUT, "the member %s is given twice",
+                                  shown(item->string));
         if (member_read(item, out, err) != SH_OK) return err->status;
     }
     if (out->info.name[0] == '\0') return sh_err_set(err, SH_ERR_INPUT, "'name' is missing");

@@ -120,7 +120,7 @@ TEST(an_object_that_is_not_understood_is_refused)
         {"{\"name\":\"a\",\"key\":\"short\"}", "guess"},
         {"{\"name\":\"a\",\"key\":7}", "'key' must be"},
         {"{\"name\":\"a\",\"sha256\":\"00\"}", "64 hexadecimal digits"},
-        {ALICE ",\"request_per_minute\":1}", "no 'request_per_minute'"},
+        {ALICE ",\"request_per_minute\":1}", "no member request_per_minute"},
         {ALICE ",\"requests_per_minute\":0}", "'requests_per_minute' must be"},
         {ALICE ",\"requests_per_minute\":1.5}", "'requests_per_minute' must be"},
         {ALICE ",\"tokens_per_minute\":\"1\"}", "'tokens_per_minute' must be"},
@@ -131,7 +131,8 @@ TEST(an_object_that_is_not_understood_is_refused)
         {ALICE ",\"expires\":\"2026-12-31T25:00:00Z\"}", "'expires' must be"},
         {ALICE ",\"expires\":\"2026-12-31T18:00:00\"}", "'expires' must be"},
         {ALICE ",\"expires\":1798761600}", "'expires' must be"},
-        {ALICE ",\"name\":\"bob\"}", "given twice"},
+        {ALICE ",\"name\":\"bob\"}", "name is given twice"},
+        {"{\"sk-a-4fZq81Lx0p2s\":\"alice\"}", "may be a key"},
     };
     UNUSED_STATE;
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
