@@ -21,7 +21,7 @@ void sh_job_spec_reset(sh_job_spec *spec)
 void sh_job_spec_set_defaults(sh_job_spec *spec)
 {
     spec->chat = spec->parallel_calls = true;
-    spec->temperature = spec->top_p = spec->repetition_penalty = NAN;
+    spec->temperature = spec->top_p = spec->min_p = spec->repetition_penalty = NAN;
     spec->repetition_window = REPETITION_WINDOW;
     spec->top_k = spec->seed = -1;
     spec->n = 1;
