@@ -53,9 +53,8 @@ function gauges(queue) {
       plot: { format: (v) => `${fixed(v)} tok/s`, axis: short, floor: 4, area: true,
         series: [{ name: 'prompt', label: 'computed', color: 'c2' }] } },
     rate('Prefix-cache hits', 'cache', [{ label: 'since start', value: () => percent(queue.cache) }]),
-    rate('Drafts accepted', 'drafts', [{ label: 'since start', value: () => percent(queue.drafts) },
-      { label: 'draft model', value: () => percent(queue.modelDrafts) },
-      { label: 'repeated text', value: () => percent(queue.repeatedDrafts) }]),
+    rate('Drafts accepted', 'drafts', [{ label: 'model', value: () => percent(queue.modelDrafts) },
+      { label: 'repeats', value: () => percent(queue.repeatedDrafts) }]),
     { ...rate('KV blocks in use', 'kv', [{ label: 'blocks', value: () => count(queue.blocks) }]), unit: 'now' },
   ];
 }
@@ -89,7 +88,6 @@ export class Live {
     Object.assign(this.now, {
       max: engine?.waiting_max, slots: engine?.slots, blocks: engine?.kv?.blocks,
       cache: c.prompt_tokens > 0 ? c.cached_tokens / c.prompt_tokens : NaN,
-      drafts: c.drafts_tried > 0 ? c.drafts_kept / c.drafts_tried : NaN,
       modelDrafts: c.drafts_model_tried > 0 ? c.drafts_model_kept / c.drafts_model_tried : NaN,
       repeatedDrafts: c.drafts_repeated_tried > 0 ? c.drafts_repeated_kept / c.drafts_repeated_tried : NaN,
     });

@@ -209,9 +209,15 @@ TEST(drafts_pauses_and_cached_prefixes_change_no_bit)
     run_way(&together, others);
     check_same(together.name, plain, others, true);
     assert_true(got.cached > 0);
-    run_way(&tight, others);
-    check_same(tight.name, plain, others, true);
-    assert_true(got.kept > 0 && got.redone > 0 && got.paused > 0 && got.cached > 0);
+    /* Which requests meet is chance: as often as it takes for one to be paused. */
+    long paused = 0;
+    for (int i = 0; i < 8 && paused == 0; i++) {
+        run_way(&tight, others);
+        check_same(tight.name, plain, others, true);
+        assert_true(got.kept > 0 && got.redone > 0 && got.cached > 0);
+        paused = got.paused;
+    }
+    assert_true(paused > 0);
 }
 
 /* Sums of other splits have other last bits, but drafts change none within a split. */
