@@ -120,7 +120,9 @@ bool sh_api_parse(sh_api *api, sh_str body, cJSON **out, size_t *values, sh_api_
     sh_err err;
     if (!values_take(api, body, values, error)) return false;
     sh_status status = sh_json_parse(body, "the body", &json, &err);
-    if (status == SH_OK && sh_json_refuse_nul(body, "the body", &err) == SH_OK) {
+    if (status == SH_OK) status = sh_json_refuse_nul(body, "the body", &err);
+    if (status == SH_OK) status = sh_json_refuse_duplicates(json, "the body", &err);
+    if (status == SH_OK) {
         *out = json;
         return true;
     }

@@ -151,13 +151,18 @@ bool sh_messages_shape(cJSON *messages, sh_api_error *err)
     return true;
 }
 
-bool sh_messages_begin_answer(const cJSON *messages)
+bool sh_messages_begin_answer(cJSON *messages)
 {
-    const cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
+    int count = cJSON_GetArraySize(messages);
+    cJSON *last = cJSON_GetArrayItem(messages, count - 1);
     const char *role = sh_json_text(last, "role"), *content = sh_json_text(last, "content");
     const cJSON *calls = cJSON_GetObjectItemCaseSensitive(last, "tool_calls");
-    return role != NULL && strcmp(role, "assistant") == 0 && content != NULL &&
-           content[0] != '\0' && (calls == NULL || calls->child == NULL);
+    if (role == NULL || strcmp(role, "assistant") != 0 || (calls != NULL && calls->child != NULL))
+        return false;
+    if (content != NULL && content[0] != '\0') return true;
+    bool says_nothing = sh_json_text(last, "reasoning_content") == NULL;
+    if (says_nothing && count > 1) cJSON_Delete(cJSON_DetachItemViaPointer(messages, last));
+    return false;
 }
 
 static bool has_role(const cJSON *message, const char *role)

@@ -35,7 +35,7 @@ const char *sh_tool_name(const cJSON *tool);
 const cJSON *sh_tools_find(const cJSON *tools, const char *name);
 
 /* Whether the last message is the beginning of an answer: the assistant's, with text and without
- * calls. */
-bool sh_messages_begin_answer(const cJSON *messages);
+ * calls. One of the assistant that says nothing begins nothing, and is removed. */
+bool sh_messages_begin_answer(cJSON *messages);
 
 #endif

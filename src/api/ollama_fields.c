@@ -180,6 +180,7 @@ static const sh_field generate_rows[] = {
      AT(context)},
     {.name = "suffix",
      .type = SH_FIELD_STRING,
+     .max = 1 << 30,
      .meaning = "Text that follows the answer, for models that can fill in the middle of a text.",
      AT(suffix)},
     {.name = "template",

@@ -144,8 +144,13 @@ static cJSON *variables_gather(const openai_fields *fields)
     SH_ASSERT(vars != NULL);
     if (fields->enable_thinking != NULL && !cJSON_HasObjectItem(vars, "enable_thinking"))
         cJSON_AddBoolToObject(vars, "enable_thinking", cJSON_IsTrue(fields->enable_thinking));
-    if (fields->reasoning_effort != NULL && !cJSON_HasObjectItem(vars, "reasoning_effort"))
-        cJSON_AddStringToObject(vars, "reasoning_effort", fields->reasoning_effort);
+    const char *effort = fields->reasoning_effort;
+    if (effort != NULL && strcmp(effort, "none") == 0) {
+        if (!cJSON_HasObjectItem(vars, "enable_thinking"))
+            cJSON_AddFalseToObject(vars, "enable_thinking");
+    } else if (effort != NULL && !cJSON_HasObjectItem(vars, "reasoning_effort")) {
+        cJSON_AddStringToObject(vars, "reasoning_effort", effort);
+    }
     return vars;
 }
 

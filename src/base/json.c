@@ -5,9 +5,11 @@
  */
 #include "base/json.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Line and column of a byte offset, counted from 1; columns count characters, not bytes. */
@@ -120,6 +122,41 @@ sh_status sh_json_refuse_nul(sh_str text, const char *where, sh_err *err)
         if (memcmp(text.ptr + i, nul, sizeof(nul) - 1) == 0)
             return fault_at(text, i, where, "a string contains \\u0000", err);
         i++; /* skip the escaped character: it may be a backslash, as in "\\u0000" */
+    }
+    return SH_OK;
+}
+
+static int names_compare(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* A name that occurs twice in the object, or NULL. */
+static const char *duplicate_in(const cJSON *object)
+{
+    const char *few[16], **names = few, *found = NULL;
+    size_t count = 0;
+    for (const cJSON *item = object->child; item != NULL; item = item->next) count++;
+    if (count > SH_COUNT_OF(few)) names = sh_alloc_array(count, sizeof(*names));
+    count = 0;
+    for (const cJSON *item = object->child; item != NULL; item = item->next)
+        names[count++] = item->string;
+    qsort(names, count, sizeof(*names), names_compare);
+    for (size_t i = 1; i < count && found == NULL; i++)
+        if (strcmp(names[i - 1], names[i]) == 0) found = names[i];
+    if (names != few) free(names);
+    return found;
+}
+
+sh_status sh_json_refuse_duplicates(const cJSON *json, const char *where, sh_err *err)
+{
+    const char *name = cJSON_IsObject(json) ? duplicate_in(json) : NULL;
+    if (name != NULL)
+        return sh_err_set(err, SH_ERR_INPUT, "%s: '%.64s' occurs twice in one object", where, name);
+    for (const cJSON *item = json->child; item != NULL; item = item->next) {
+        if (item->child == NULL) continue;
+        sh_status status = sh_json_refuse_duplicates(item, where, err);
+        if (status != SH_OK) return status;
     }
     return SH_OK;
 }

@@ -32,6 +32,11 @@ size_t sh_json_value_count(sh_str text);
  * the string there. */
 SH_MUST_CHECK sh_status sh_json_refuse_nul(sh_str text, const char *where, sh_err *err);
 
+/* Fails if an object in the tree has two members of one name: which of them counts would depend on
+ * who reads it. */
+SH_MUST_CHECK sh_status sh_json_refuse_duplicates(const cJSON *json, const char *where,
+                                                  sh_err *err);
+
 /* Reads and parses a file of at most max_len bytes. */
 SH_MUST_CHECK sh_status sh_json_load(const char *path, size_t max_len, cJSON **out, sh_err *err);
 

@@ -17,8 +17,9 @@
 
 sh_draw sh_draw_of(const sh_sequence_spec *q, int64_t position)
 {
+    static const double GREEDY = 1e-5; /* below it the noise decides nothing, and may overflow */
     const sh_sampling *s = &q->sampling;
-    return (sh_draw){.temperature = s->temperature,
+    return (sh_draw){.temperature = s->temperature < GREEDY ? 0 : s->temperature,
                      .top_k = s->top_k,
                      .top_p = s->top_p,
                      .min_p = s->min_p,

@@ -161,8 +161,13 @@ sh_status sh_http_keys_parse(sh_http_keys *keys, sh_str text, const char *where,
 sh_status sh_http_keys_add_file(sh_http_keys *keys, const char *path, sh_err *err)
 {
     sh_buf text = {0};
+    size_t before = keys->count;
     sh_status status = sh_file_read(path, FILE_LEN_MAX, &text, err);
     if (status == SH_OK) status = sh_http_keys_parse(keys, sh_buf_str(&text), path, err);
+    /* It may be about to be written: a server must not be open for that moment. */
+    if (status == SH_OK && keys->count == before)
+        status = sh_err_set(err, SH_ERR_INPUT,
+                            "%s has no key in it; without the file, no key is required", path);
     if (text.ptr != NULL) OPENSSL_cleanse(text.ptr, text.len);
     sh_buf_reset(&text);
     return status;

@@ -208,6 +208,10 @@ TEST(the_prompt_of_a_chat_ends_as_asked)
     assert_true(
         reads(&sh_openai_chat, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\"}]}"));
     assert_int_equal(request.prompt_end, SH_PROMPT_OPENS_ANSWER);
+    assert_true(reads(&sh_openai_chat, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{"
+                                       "\"role\":\"assistant\",\"content\":\"\"}]}"));
+    assert_int_equal(request.prompt_end, SH_PROMPT_OPENS_ANSWER);
+    assert_int_equal(cJSON_GetArraySize(request.messages), 1);
 }
 
 TEST(a_prompt_may_be_all_that_is_wanted)

@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+#include "base/buf.h"
+
 #include "test.h"
 
 static sh_err err;
@@ -124,6 +126,35 @@ TEST(numbers_keep_a_spelling_that_a_double_would_lose)
     cJSON_Delete(json);
 }
 
+TEST(a_name_occurs_once_in_an_object)
+{
+    static const struct {
+        const char *text, *name; /* NULL: fine */
+    } cases[] = {
+        {"{\"a\":1,\"b\":{\"a\":2},\"A\":[{\"a\":1},{\"a\":2}]}", NULL},
+        {"{\"a\":1,\"b\":2,\"a\":3}", "'a'"},
+        {"[[1],{\"x\":{\"deep\":1,\"deep\":{}}}]", "'deep'"},
+    };
+    sh_buf many = {0};
+    cJSON *json;
+    UNUSED_STATE;
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        CHECK_OK(sh_json_parse(sh_str_of(cases[i].text), "t", &json, &err), err);
+        if (cases[i].name == NULL)
+            CHECK_OK(sh_json_refuse_duplicates(json, "t", &err), err);
+        else
+            CHECK_FAILS(sh_json_refuse_duplicates(json, "t", &err), err, cases[i].name);
+        cJSON_Delete(json);
+    }
+    sh_buf_add_char(&many, '{');
+    for (int i = 0; i < 1000; i++) sh_buf_addf(&many, "\"%d\":0,", (i * 7919) % 1000);
+    sh_buf_add_text(&many, "\"412\":1}");
+    CHECK_OK(sh_json_parse(sh_buf_str(&many), "t", &json, &err), err);
+    CHECK_FAILS(sh_json_refuse_duplicates(json, "t", &err), err, "'412'");
+    cJSON_Delete(json);
+    sh_buf_reset(&many);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +164,7 @@ int main(void)
         cmocka_unit_test(depth_is_bounded),
         cmocka_unit_test(numbers_keep_a_spelling_that_a_double_would_lose),
         cmocka_unit_test(a_field_of_the_wrong_kind_is_named_with_what_is_allowed),
+        cmocka_unit_test(a_name_occurs_once_in_an_object),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,11 @@ TEST(reads_a_file_with_comments)
     static const char spaced[] = "sk-a-4fZq81Lx0p2s\nsk b 7hWm29Kc5r8t\n";
     CHECK_OK(sh_file_write(path, spaced, sizeof(spaced) - 1, &err), err);
     CHECK_FAILS(sh_http_keys_add_file(keys, path, &err), err, "line 2");
+    static const char *const none[] = {"", "[]", "# later\n"};
+    for (size_t i = 0; i < SH_COUNT_OF(none); i++) {
+        CHECK_OK(sh_file_write(path, none[i], strlen(none[i]), &err), err);
+        CHECK_FAILS(sh_http_keys_add_file(keys, path, &err), err, "no key in it");
+    }
     unlink(path);
     CHECK_FAILS(sh_http_keys_add_file(keys, path, &err), err, path);
     sh_http_keys_free(keys);
