@@ -16,12 +16,6 @@
 
 #include <sys/wait.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-
 enum { ASKS = 8, ANSWER = 72, PROMPT_MAX = 100, SLOTS = 3, CHUNK = 48, STAGES_MAX = 2 };
 enum { END_OF_TEXT = 4085, IM_END = 4087, VOCAB = 4096 };
 
@@ -119,7 +113,7 @@ static int close_all(void **state)
  * short form, and `make nightly` all. */
 static bool in_short(void)
 {
-    return (test_device() != NULL || SANITIZED) && getenv("SHOAL_TEST_FULL") == NULL;
+    return (test_device() != NULL || SLOW) && getenv("SHOAL_TEST_FULL") == NULL;
 }
 
 static int ask_count(const struct way *way)
