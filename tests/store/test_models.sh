@@ -72,12 +72,12 @@ by_clients() {
 begun() { ls "$(blobs big)"/*.incomplete >/dev/null 2>&1; }
 unlocked() { for lock in "$HF_HOME/hub/.locks/models--org--big"/*; do flock -n "$lock" true || return 1; done; }
 gone_clients() { # and the process that downloads ends with the API
-    local helper
+    local child
     forget; faults '{"files": {"rate": 1000000}}'; api_start || return 1
     ollama /api/pull -d '{"model":"org/big"}' >lines & pid=$!
     within 20 begun || { cat lines api.log; return 1; }
     kill $pid; within 20 unlocked || return 1
-    helper=$(pgrep -P "$api_pid"); api_stop; within 20 not kill -0 "$helper"
+    child=$(pgrep -P "$api_pid"); api_stop; within 20 not kill -0 "$child"
 }
 typos() { # found without a network
     export HF_ENDPOINT=http://127.0.0.1:9
@@ -155,9 +155,9 @@ check "it completes one of which a part is missing" completes
 check "offline it does not" stays_offline
 check "serve pulls before it starts its parts, which get no token" serves
 check "launch pulls for a rank on this machine" launches
+check "a typo is found without a network" typos
 check "clients of the API download and delete models, if the server lets them" by_clients
 check "a download ends when its client leaves, and its process with the API" gone_clients
-check "a typo is found without a network" typos
 check "commands that need no weights do not pull" others_do_not_pull
 check "models lists what is here: size, format, family, quantization, whether it fits" lists
 check "a revision is removed with the files that no other uses" removes_a_revision
