@@ -56,8 +56,8 @@ int64_t sh_answer_text_characters(const sh_answer_text *text);
 
 bool sh_answer_text_in_reasoning(const sh_answer_text *text);
 
-/* Whether the text so far ends inside a call that was reported; after the end of the answer: whether
- * that end has cut one. */
+/* Whether the text so far ends inside a call that was reported; after the end of the answer:
+ * whether that end has cut one. */
 bool sh_answer_text_in_call(const sh_answer_text *text);
 
 /* OpenAI's finish_reason: "tool_calls" if there was at least one complete call and none was cut,

@@ -1,8 +1,8 @@
 /* Any output text in any dialect: the events do not depend on how it is split, calls begin and end
  * in order (only the end of the output may cut one), complete calls have an object for arguments,
- * and text without calls or reasoning comes out unchanged. The first byte is the dialect, the second
- * the seed for the splits; in the rest, bytes from 0x80 up are replaced by pieces of the dialects,
- * so that complete calls are found soon. */
+ * and text without calls or reasoning comes out unchanged. The first byte is the dialect, the
+ * second the seed for the splits; in the rest, bytes from 0x80 up are replaced by pieces of the
+ * dialects, so that complete calls are found soon. */
 #include "base/buf.h"
 #include "text/output/output.h"
 

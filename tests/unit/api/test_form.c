@@ -147,8 +147,8 @@ TEST(refusals_name_the_field_and_the_place)
 }
 
 #define BEGUN(text)                                                                                \
-    "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"" text  \
-    "\"}]," TOOLS ",\"tool_choice\":\"required\"}"
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":"    \
+    "\"" text "\"}]," TOOLS ",\"tool_choice\":\"required\"}"
 
 TEST(a_call_cannot_go_on_with_text)
 {

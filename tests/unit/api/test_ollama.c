@@ -18,7 +18,7 @@ static const engine_script scripts[] = {
     [CALLS] = {.pieces = {CALL("Oslo")}},
     [TWO_CALLS] = {.pieces = {CALL("Oslo"), "\n", CALL("Rome")}},
     [CUT_CALL] = {.pieces = {"<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"ci"},
-                .finish = SH_FINISH_LENGTH},
+                  .finish = SH_FINISH_LENGTH},
     [LOST_LATER] = {.pieces = {"A"}, .error = SH_ERR_GROUP},
     [LOST] = {.error = SH_ERR_GROUP},
 };

@@ -615,8 +615,8 @@ TEST(reads_calls_in_python)
         {"pythonic", "none", "See [now()]", "[C]See [now()]"});
 }
 
-/* Only what was reported as a call stays one. What the parser holds back may be part of a marker, or
- * of a value whose type is not certain yet: it is dropped with the rest of the call. */
+/* Only what was reported as a call stays one. What the parser holds back may be part of a marker,
+ * or of a value whose type is not certain yet: it is dropped with the rest of the call. */
 TEST(a_call_that_is_cut_by_the_end_stays_a_call)
 {
     CHECK_CASES(
@@ -635,8 +635,7 @@ TEST(a_call_that_is_cut_by_the_end_stays_a_call)
         {"harmony", "harmony", "<|channel|>commentary to=functions.f<|message|>{\"a\":1",
          "[B f][A]{\"a\":1"},
         {"glm", "none", "<tool_call>now\n<arg_key>", "[B now][A]{"},
-        {"glm", "none",
-         "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_val",
+        {"glm", "none", "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_val",
          "[B get_weather][A]{\"city\": \"Oslo"},
         {"glm", "none", "<tool_call>get_weather\n<arg_key>days</arg_key>\n<arg_value>1",
          "[B get_weather][A]{\"days\": "},
