@@ -268,12 +268,13 @@ static void text_finish(sh_choice *choice)
     choice->logprobs_held = 0;
 }
 
-/* An answer that ends by itself after a call waits for the result of the call. */
+/* An answer that ends by itself after a call waits for the result of the call; one whose last call
+ * was cut does not. */
 static void choice_finish(sh_choice *choice, sh_answer_finish finish)
 {
     const sh_choice_text *text = choice->text;
     text_finish(choice);
-    bool cut = finish == SH_ANSWER_LENGTH;
+    bool cut = finish == SH_ANSWER_LENGTH || sh_answer_text_in_call(text->reader);
     choice->finish = !cut && text->calls > 0 ? SH_ANSWER_TOOL_CALLS : finish;
 }
 

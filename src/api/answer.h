@@ -21,7 +21,7 @@ typedef struct {
     char *name;     /* NULL: the call was dropped before anything of it was sent */
     sh_buf args;    /* pending */
     bool announced; /* id and name were sent */
-    bool complete;  /* no more arguments will come */
+    bool complete;  /* all of its arguments came; never, if the end of the answer cut it */
 } sh_call;
 
 typedef struct {

@@ -69,13 +69,15 @@ static void thinking_block_write(const sh_buf *text, sh_json_writer *w)
     sh_write_end(w, '}');
 }
 
+/* `input` must be an object: that of a call that was cut is empty. */
 static void call_block_write(const sh_call *call, sh_json_writer *w)
 {
+    bool whole = call->complete && call->args.len > 0;
     sh_write_begin(w, NULL, '{');
     sh_write_text(w, "type", "tool_use");
     sh_write_text(w, "id", call->id);
     sh_write_text(w, "name", call->name);
-    sh_write_raw(w, "input", call->args.len == 0 ? SH_STR("{}") : sh_buf_str(&call->args));
+    sh_write_raw(w, "input", whole ? sh_buf_str(&call->args) : SH_STR("{}"));
     sh_write_end(w, '}');
 }
 

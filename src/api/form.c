@@ -24,7 +24,7 @@ static bool any_strict(const cJSON *tools)
     return false;
 }
 
-static bool call_is_required(const sh_job_spec *spec)
+bool sh_form_requires_call(const sh_job_spec *spec)
 {
     return spec->tool_choice == SH_TOOLS_REQUIRED || spec->tool_choice == SH_TOOLS_NAMED;
 }
@@ -34,7 +34,7 @@ static sh_output_call_rule call_rule(const sh_served_model *model, const sh_job_
 {
     const sh_output_dialect *dialect = sh_model_text_dialect(sh_served_model_text(model));
     if (spec->tools == NULL || dialect->tools == NULL) return SH_OUTPUT_CALLS_NONE;
-    if (call_is_required(spec)) return SH_OUTPUT_CALLS_MUST;
+    if (sh_form_requires_call(spec)) return SH_OUTPUT_CALLS_MUST;
     bool bound = spec->form.kind != SH_FORM_FREE || any_strict(spec->tools);
     return bound ? SH_OUTPUT_CALLS_MAY : SH_OUTPUT_CALLS_NONE;
 }
@@ -46,7 +46,7 @@ bool sh_form_is_needed(const sh_served_model *model, const sh_job_spec *spec)
 
 bool sh_form_check(const sh_served_model *model, const sh_job_spec *spec, sh_api_error *err)
 {
-    if (call_is_required(spec) && call_rule(model, spec) == SH_OUTPUT_CALLS_NONE)
+    if (sh_form_requires_call(spec) && call_rule(model, spec) == SH_OUTPUT_CALLS_NONE)
         return sh_api_fail(err, 400, "unsupported_value", "tool_choice",
                            "'tool_choice' cannot force the model '%s' to call a function: its call "
                            "format is not known (set --tool-parser)",
@@ -139,7 +139,7 @@ static sh_expr answer_expr(const sh_served_model *model, const sh_job_spec *spec
         .may_reason = prompt->may_reason,
         .calls = call_rule(model, spec),
         .tools = spec->tools,
-        .strict = call_is_required(spec),
+        .strict = sh_form_requires_call(spec),
         .one_call = !spec->parallel_calls || spec->tool_choice == SH_TOOLS_NAMED,
         .content = spec->form.kind == SH_FORM_FREE ? NULL : &content,
     };

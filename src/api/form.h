@@ -11,6 +11,9 @@
 #include "api/served_model.h"
 #include "base/buf.h"
 
+/* Whether the answer must be a call. */
+bool sh_form_requires_call(const sh_job_spec *spec);
+
 /* Whether anything is prescribed. */
 bool sh_form_is_needed(const sh_served_model *model, const sh_job_spec *spec);
 

@@ -1,8 +1,8 @@
 /* Writes answers as Ollama's JSON: one object, or a line for each part and one with the counts.
  *
  * A call is an object with its arguments, so it is sent when it is complete; until then they are
- * collected in the state. An answer without choices is that to an empty prompt, by which clients
- * ask to load the model. */
+ * collected in the state. One that is never completed is left out. An answer without choices is
+ * that to an empty prompt, by which clients ask to load the model. */
 #include "api/json_writer.h"
 #include "api/ollama.h"
 
@@ -84,7 +84,7 @@ static void chat_whole(const sh_answer *answer, sh_buf *out)
     message_begin(sh_buf_str(&choice->content), sh_buf_str(&choice->reasoning), &w);
     for (int i = 0; i < choice->call_count; i++) {
         const sh_call *call = &choice->calls[i];
-        if (call->name == NULL) continue;
+        if (!call->complete) continue;
         if (!any) sh_write_begin(&w, "tool_calls", '[');
         any = true;
         call_write(call, &call->args, &w);
@@ -121,7 +121,7 @@ static void call_line(const sh_answer *answer, const sh_call *call, sh_buf *out)
     line_end(&w);
 }
 
-/* Sends the calls that are complete. One that breaks off is not sent: its text is content. */
+/* Sends the calls that are complete. */
 static void calls_part(const sh_answer *answer, const sh_choice *choice, sh_buf *out)
 {
     reply_state *state = answer->state;

@@ -149,12 +149,19 @@ static void content_write(const stream *s, sh_block_kind kind, bool full, sh_jso
     sh_write_end(w, ']');
 }
 
-/* The open item: as it is added, or finished. One that the limit has cut is incomplete. */
+/* Whether the item that ends now was cut: a call lacks arguments, text ends at the limit. */
+static bool item_is_cut(const stream *s, sh_block_kind kind)
+{
+    if (kind == SH_BLOCK_CALL) return !s->choice->calls[s->state->walk.call].complete;
+    return s->last && s->choice->finish == SH_ANSWER_LENGTH;
+}
+
+/* The open item: as it is added, or finished. */
 static void item_write(const stream *s, sh_block_kind kind, const char *key, bool full,
                        sh_json_writer *w)
 {
     char id[ID_MAX];
-    bool cut = s->last && s->choice->finish == SH_ANSWER_LENGTH;
+    const char *status = !full ? "in_progress" : item_is_cut(s, kind) ? "incomplete" : "completed";
     item_id(s, kind, id);
     sh_write_begin(w, key, '{');
     sh_write_text(w, "id", id);
@@ -172,7 +179,7 @@ static void item_write(const stream *s, sh_block_kind kind, const char *key, boo
         sh_write_raw(w, "summary", SH_STR("[]"));
         content_write(s, kind, full, w);
     }
-    sh_write_text(w, "status", !full ? "in_progress" : cut ? "incomplete" : "completed");
+    sh_write_text(w, "status", status);
     sh_write_end(w, '}');
 }
 

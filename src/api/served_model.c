@@ -316,6 +316,10 @@ static bool begun_prepare(const sh_served_model *model, sh_job_spec *spec, sh_st
     sh_str text = begun_text(spec, prompt);
     out->in_reasoning = out->may_reason = sh_output_text_reasons(sh_model_text_dialect(model->text),
                                                                  text);
+    if (sh_form_requires_call(spec) && !out->in_reasoning)
+        return sh_api_fail(err, 400, "invalid_value", "tool_choice",
+                           "'tool_choice' requires a call, but the last message, which is to be "
+                           "continued, has begun otherwise; only reasoning can come before a call");
     return !sh_form_is_needed(model, spec) || begun_split(model, spec, prompt, text, out, err);
 }
 

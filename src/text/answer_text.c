@@ -27,6 +27,7 @@ struct sh_answer_text {
     bool ended;   /* drop everything from here on */
     bool stopped; /* by sh_answer_text_stop() */
     bool in_reasoning;
+    bool in_call;
 };
 
 static void on_output(void *arg, const sh_output_event *event)
@@ -34,6 +35,7 @@ static void on_output(void *arg, const sh_output_event *event)
     sh_answer_text *text = arg;
     if (text->ended) return;
     text->in_reasoning = event->kind == SH_OUTPUT_REASONING;
+    text->in_call = event->kind == SH_OUTPUT_CALL_BEGIN || event->kind == SH_OUTPUT_CALL_ARGS;
     text->fn(text->arg, event);
 }
 
@@ -184,7 +186,13 @@ bool sh_answer_text_in_reasoning(const sh_answer_text *text)
     return text->in_reasoning;
 }
 
+bool sh_answer_text_in_call(const sh_answer_text *text)
+{
+    return text->in_call;
+}
+
 const char *sh_answer_text_finish_reason(const sh_answer_text *text)
 {
-    return text->output != NULL && sh_output_calls(text->output) > 0 ? "tool_calls" : "stop";
+    bool called = text->output != NULL && sh_output_calls(text->output) > 0;
+    return called && !text->in_call ? "tool_calls" : "stop";
 }

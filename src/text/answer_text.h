@@ -56,7 +56,12 @@ int64_t sh_answer_text_characters(const sh_answer_text *text);
 
 bool sh_answer_text_in_reasoning(const sh_answer_text *text);
 
-/* OpenAI's finish_reason: "tool_calls" if there was at least one complete call, else "stop". */
+/* Whether the text so far ends inside a call that was reported; after the end of the answer:
+ * whether that end has cut one. */
+bool sh_answer_text_in_call(const sh_answer_text *text);
+
+/* OpenAI's finish_reason: "tool_calls" if there was at least one complete call and none was cut,
+ * else "stop". */
 const char *sh_answer_text_finish_reason(const sh_answer_text *text);
 
 #endif

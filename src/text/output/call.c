@@ -14,12 +14,6 @@ static bool step_key(sh_output *o);
 static bool step_value(sh_output *o);
 static bool step_next(sh_output *o);
 
-/* The step needs more text; at the end of the output there is none, and the call is broken. */
-static bool wait_or_fail(sh_output *o)
-{
-    return o->final && output_call_fail(o);
-}
-
 static void start_value(sh_output *o, bool streaming)
 {
     sh_json_scan_init(&o->scan);
@@ -65,7 +59,7 @@ static bool token_string(sh_output *o, sh_buf *out)
 
 bool output_step_object(sh_output *o)
 {
-    if (!output_skip_space(o)) return wait_or_fail(o);
+    if (!output_skip_space(o)) return output_call_wait(o);
     char c = o->buf.ptr[o->pos];
     if (c == '[' && !o->in_list) {
         o->in_list = true;
@@ -103,7 +97,7 @@ static bool set_member(sh_output *o)
 
 static bool step_colon(sh_output *o)
 {
-    if (!output_skip_space(o)) return wait_or_fail(o);
+    if (!output_skip_space(o)) return output_call_wait(o);
     if (o->buf.ptr[o->pos] != ':') return output_call_fail(o);
     o->pos++;
     o->step = step_value;
@@ -130,7 +124,7 @@ static bool end_object(sh_output *o)
 static bool step_key(sh_output *o)
 {
     if (!o->scanning) {
-        if (!output_skip_space(o)) return wait_or_fail(o);
+        if (!output_skip_space(o)) return output_call_wait(o);
         char c = o->buf.ptr[o->pos];
         if (c == '}' && o->first) return end_object(o);
         if (c != '"') return output_call_fail(o);
@@ -138,7 +132,7 @@ static bool step_key(sh_output *o)
         start_value(o, false);
     }
     switch (take_value(o)) {
-    case SH_JSON_SCAN_MORE: return wait_or_fail(o);
+    case SH_JSON_SCAN_MORE: return output_call_wait(o);
     case SH_JSON_SCAN_DONE:
         if (!set_member(o)) return output_call_fail(o);
         o->step = step_colon;
@@ -201,13 +195,13 @@ static bool end_value(sh_output *o)
 static bool step_value(sh_output *o)
 {
     if (!o->scanning) {
-        if (!output_skip_space(o)) return wait_or_fail(o);
+        if (!output_skip_space(o)) return output_call_wait(o);
         bool object = o->member == MEMBER_ARGS && o->buf.ptr[o->pos] == '{';
         start_value(o, object);
         if (object && o->name.len > 0) output_call_begin(o);
     }
     switch (take_value(o)) {
-    case SH_JSON_SCAN_MORE: return wait_or_fail(o);
+    case SH_JSON_SCAN_MORE: return output_call_wait(o);
     case SH_JSON_SCAN_BAD: return output_call_fail(o);
     default: return end_value(o);
     }
@@ -215,7 +209,7 @@ static bool step_value(sh_output *o)
 
 static bool step_next(sh_output *o)
 {
-    if (!output_skip_space(o)) return wait_or_fail(o);
+    if (!output_skip_space(o)) return output_call_wait(o);
     char c = o->buf.ptr[o->pos];
     if (c == '}') return end_object(o);
     if (c != ',') return output_call_fail(o);
@@ -245,7 +239,7 @@ bool output_step_head(sh_output *o)
 
 bool output_step_either(sh_output *o)
 {
-    if (!output_skip_space(o)) return wait_or_fail(o);
+    if (!output_skip_space(o)) return output_call_wait(o);
     char c = o->buf.ptr[o->pos];
     o->step = c == '[' || c == '{' ? output_step_object : output_step_head;
     return true;
@@ -254,13 +248,13 @@ bool output_step_either(sh_output *o)
 bool output_step_args(sh_output *o)
 {
     if (!o->scanning) {
-        if (!output_skip_space(o)) return wait_or_fail(o);
+        if (!output_skip_space(o)) return output_call_wait(o);
         if (o->buf.ptr[o->pos] != '{') return output_call_fail(o);
         start_value(o, true);
         output_call_begin(o);
     }
     switch (take_value(o)) {
-    case SH_JSON_SCAN_MORE: return wait_or_fail(o);
+    case SH_JSON_SCAN_MORE: return output_call_wait(o);
     case SH_JSON_SCAN_DONE: return output_call_end(o);
     default: return output_call_fail(o);
     }

@@ -286,6 +286,18 @@ bool output_call_fail(sh_output *o)
     return leave_calls(o);
 }
 
+/* At the end of the output nothing more comes: a call that was reported is a call, as far as it
+ * got; what was held back of it may have been a marker and is dropped. Any other is content. */
+bool output_call_wait(sh_output *o)
+{
+    if (!o->final) return false;
+    if (!o->begun) return output_call_fail(o);
+    o->pos = o->buf.len;
+    output_commit(o);
+    output_marker_passed(o);
+    return false;
+}
+
 /* For a head that is too long or malformed: step back to the end of the opening marker, so that
  * markers inside the supposed head are still recognized. */
 bool output_head_fail(sh_output *o)

@@ -9,7 +9,9 @@
  * The parser holds back the start of a possible marker, white space that may precede a marker (it
  * belongs to the marker), and a call up to its arguments. Text that turns out not to be a tool call
  * is reported as content, byte for byte; if its arguments have been streamed already,
- * SH_OUTPUT_CALL_BROKEN precedes it. A complete call may lack its closing markers, nothing else.
+ * SH_OUTPUT_CALL_BROKEN precedes it. A complete call may lack its closing markers, nothing else. A
+ * call whose arguments were being streamed when the output ended was cut: nothing follows its
+ * SH_OUTPUT_CALL_ARGS.
  *
  * Threads: a parser has one owner; dialects are constant tables. */
 #ifndef SH_TEXT_OUTPUT_OUTPUT_H
@@ -28,7 +30,7 @@ typedef enum {
     SH_OUTPUT_CONTENT,
     SH_OUTPUT_REASONING,
     SH_OUTPUT_CALL_BEGIN,
-    SH_OUTPUT_CALL_ARGS,   /* the texts of one call, concatenated, are one JSON object */
+    SH_OUTPUT_CALL_ARGS,   /* the texts of a complete call, concatenated, are one JSON object */
     SH_OUTPUT_CALL_END,    /* the call is complete */
     SH_OUTPUT_CALL_BROKEN, /* it was not a call after all; its text follows as content */
 } sh_output_kind;

@@ -147,6 +147,7 @@ void output_marker_passed(sh_output *o); /* white space around a marker is not t
 bool output_to_text(sh_output *o);
 bool output_step_after(sh_output *o); /* closing markers, and the next call */
 bool output_call_fail(sh_output *o);  /* reports the call's text so far as content */
+bool output_call_wait(sh_output *o);  /* the step needs more text */
 bool output_head_fail(sh_output *o);  /* only its opening marker; the rest is parsed as text */
 void output_call_reset(sh_output *o);
 void output_call_begin(sh_output *o);

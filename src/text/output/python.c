@@ -13,11 +13,6 @@ enum { DEPTH_MAX = 32 };
 static bool step_item(sh_output *o);
 static bool step_argument(sh_output *o);
 
-static bool wait_or_fail(sh_output *o)
-{
-    return o->final && output_call_fail(o);
-}
-
 /* ---- literals ---- */
 
 static bool literal(sh_str *rest, sh_buf *out, int depth);
@@ -246,7 +241,7 @@ static bool end_call(sh_output *o)
 
 static bool step_value(sh_output *o)
 {
-    if (!argument_ends(o)) return wait_or_fail(o);
+    if (!argument_ends(o)) return output_call_wait(o);
     sh_str all = sh_buf_str(&o->buf);
     if (!argument_send(o, sh_str_sub(all, o->head_pos, o->pos - o->head_pos)))
         return output_call_fail(o);
@@ -258,7 +253,7 @@ static bool step_value(sh_output *o)
 
 static bool step_argument(sh_output *o)
 {
-    if (!output_skip_space(o)) return wait_or_fail(o);
+    if (!output_skip_space(o)) return output_call_wait(o);
     if (o->buf.ptr[o->pos] == ')') {
         o->pos++;
         return end_call(o);
@@ -278,14 +273,14 @@ static bool is_callable(const sh_output *o)
 
 static bool step_name(sh_output *o)
 {
-    if (!output_skip_space(o)) return wait_or_fail(o);
+    if (!output_skip_space(o)) return output_call_wait(o);
     sh_str name = output_rest(o);
     size_t len = sh_str_find(name, SH_STR("("), 0);
     if (len > OUTPUT_NAME_MAX) return output_call_fail(o);
     /* What cannot be a name need not wait for its end. */
     sh_str begun = sh_str_sub(name, 0, len);
     if (begun.len > 0 && !output_name_set(&o->name, begun)) return output_call_fail(o);
-    if (len == name.len) return wait_or_fail(o);
+    if (len == name.len) return output_call_wait(o);
     if (begun.len == 0 || !is_callable(o)) return output_call_fail(o);
     o->pos += len + 1;
     o->step = step_argument;
@@ -295,7 +290,7 @@ static bool step_name(sh_output *o)
 /* After a call: the next one, or the end of the list. */
 static bool step_item(sh_output *o)
 {
-    if (!output_skip_space(o)) return wait_or_fail(o);
+    if (!output_skip_space(o)) return output_call_wait(o);
     char c = o->buf.ptr[o->pos];
     if (c != ',' && c != ']') return output_call_fail(o);
     o->pos++;
@@ -307,7 +302,7 @@ static bool step_item(sh_output *o)
 
 bool output_step_python(sh_output *o)
 {
-    if (!output_skip_space(o)) return wait_or_fail(o);
+    if (!output_skip_space(o)) return output_call_wait(o);
     if (o->buf.ptr[o->pos] != '[') return output_call_fail(o);
     o->pos++;
     o->step = step_name;

@@ -171,11 +171,6 @@ static void send_value(sh_output *o)
 
 static bool step_next(sh_output *o);
 
-static bool wait_or_fail(sh_output *o)
-{
-    return o->final && output_call_fail(o);
-}
-
 /* The end tag may be preceded by a line break that belongs to it, hence two forms of it; the longer
  * one starts earlier and so is found first. */
 static bool step_value(sh_output *o)
@@ -191,7 +186,7 @@ static bool step_value(sh_output *o)
     else if (at > 0)
         send_escaped(o, "", rest, "");
     o->pos += at;
-    if (which < 0) return wait_or_fail(o);
+    if (which < 0) return output_call_wait(o);
     if (o->types != OUTPUT_TYPE_STRING)
         send_value(o);
     else
@@ -208,13 +203,13 @@ static bool step_value_open(sh_output *o)
     const output_tags *tags = o->dialect.tools->tags;
 
     if (tags->value != NULL) {
-        if (!output_skip_space(o)) return wait_or_fail(o);
+        if (!output_skip_space(o)) return output_call_wait(o);
         int which = output_mark_at(output_rest(o), &tags->value, 1);
-        if (which == OUTPUT_MARK_CUT) return wait_or_fail(o);
+        if (which == OUTPUT_MARK_CUT) return output_call_wait(o);
         if (which == OUTPUT_MARK_NONE) return output_call_fail(o);
         o->pos += strlen(tags->value);
     } else {
-        if (o->pos == o->buf.len) return wait_or_fail(o);
+        if (o->pos == o->buf.len) return output_call_wait(o);
         if (o->buf.ptr[o->pos] == '\n') o->pos++;
     }
     sh_buf_clear(&o->token);
@@ -232,7 +227,7 @@ static bool step_key(sh_output *o)
     size_t len = output_mark_find(key, &tags->key_end, 1, &which);
 
     if (len > OUTPUT_NAME_MAX) return output_call_fail(o);
-    if (which < 0) return wait_or_fail(o);
+    if (which < 0) return output_call_wait(o);
     key.len = len;
     o->pos += len + strlen(tags->key_end);
     char *name = sh_str_dup(key);
@@ -269,7 +264,7 @@ static bool step_next(sh_output *o)
     if (!output_skip_space(o)) return o->final && end_object(o);
     memcpy(marks + 1, tools->close, sizeof(tools->close));
     int which = output_mark_at(output_rest(o), marks, (int)SH_COUNT_OF(marks));
-    if (which == OUTPUT_MARK_CUT) return wait_or_fail(o);
+    if (which == OUTPUT_MARK_CUT) return output_call_wait(o);
     if (which == OUTPUT_MARK_NONE) return output_call_fail(o);
     if (which > 0) return end_object(o);
     begin_object(o);
@@ -282,7 +277,7 @@ static bool step_name_end(sh_output *o)
 {
     char end = o->dialect.tools->tags->name_end;
 
-    if (!output_skip_space(o)) return wait_or_fail(o);
+    if (!output_skip_space(o)) return output_call_wait(o);
     if (o->buf.ptr[o->pos] != end) return output_call_fail(o);
     if (end == '>') o->pos++;
     o->step = step_next;
@@ -292,12 +287,12 @@ static bool step_name_end(sh_output *o)
 /* The name ends at white space or at the next tag. As long as it may still grow, wait. */
 bool output_step_tags(sh_output *o)
 {
-    if (!output_skip_space(o)) return wait_or_fail(o);
+    if (!output_skip_space(o)) return output_call_wait(o);
     sh_str name = output_rest(o);
     size_t len = 0;
     while (len < name.len && strchr(" \t\r\n<>", name.ptr[len]) == NULL) len++;
     if (len > OUTPUT_NAME_MAX) return output_call_fail(o);
-    if (len == name.len) return wait_or_fail(o);
+    if (len == name.len) return output_call_wait(o);
     name.len = len;
     if (!output_name_set(&o->name, name)) return output_call_fail(o);
     o->pos += len;

@@ -47,6 +47,15 @@ await test('anthropic: a tool can be forced', async () => {
   assert.equal(message.content[0].type, 'tool_use');
 });
 
+await test('anthropic: a call that was cut is a block that can be read', async () => {
+  const request = { ...settings, max_tokens: 80, messages: [user('Hello!')], tool_choice: { type: 'any' },
+    tools: [{ name: 'note', input_schema: { type: 'object', properties: { text: { type: 'string', minLength: 900 } }, required: ['text'] } }] };
+  const whole = await client.messages.create(request), streamed = await client.messages.stream(request).finalMessage();
+  for (const message of [whole, streamed])
+    assert.deepEqual([message.content.map((block) => block.type), message.content[0].name, typeof message.content[0].input, message.stop_reason],
+      [['tool_use'], 'note', 'object', 'max_tokens']);
+});
+
 await test('anthropic: an answer has the form of a schema', async () => {
   const schema = { type: 'object', properties: { city: { enum: ['Oslo', 'Rome'] } }, required: ['city'], additionalProperties: false };
   const message = await client.messages.create({ ...settings, output_config: { format: { type: 'json_schema', schema } }, messages: [user(weather.question)] });

@@ -99,6 +99,23 @@ await test('openai: the helper runs the tool by itself', async () => {
   assert.deepEqual(asked, [{ city: 'Oslo' }]);
 });
 
+await test('openai: a call that was cut is the same in a stream', async () => {
+  const parameters = { type: 'object', properties: { text: { type: 'string', minLength: 900 } }, required: ['text'] };
+  const request = { model: 'default', temperature: 0, max_tokens: 80, messages: [{ role: 'user', content: 'Hello!' }], tool_choice: 'required',
+    tools: [{ type: 'function', function: { name: 'note', parameters } }] };
+  const [{ message, finish_reason: reason }] = (await client.chat.completions.create(request)).choices;
+  const written = message.tool_calls[0].function.arguments;
+  assert.deepEqual([message.content, message.tool_calls.length, reason], [null, 1, 'length']);
+  assert.ok(written.startsWith('{'));
+  let content = '', streamed = '', last = null;
+  for await (const { choices: [choice] } of await client.chat.completions.create({ ...request, stream: true })) {
+    content += choice.delta.content ?? '';
+    streamed += choice.delta.tool_calls?.[0].function.arguments ?? '';
+    last = choice.finish_reason;
+  }
+  assert.deepEqual([content, streamed, last], ['', written, 'length']);
+});
+
 await test('openai: tool_choice none, required and by name', async () => {
   const none = await ask(weather.question, { tools, tool_choice: 'none', max_tokens: 20 });
   assert.equal(none.choices[0].message.tool_calls, undefined);

@@ -312,16 +312,40 @@ TEST(a_named_function_is_called_once)
     cJSON_Delete(json);
 }
 
-TEST(a_call_that_is_cut_is_text)
+#define CUT_CALL "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"ci"
+
+TEST(a_call_that_is_cut_is_a_call_with_part_of_its_arguments)
 {
     UNUSED_STATE;
     start(&sh_openai_chat, CHAT(TWO_TOOLS REQUIRED));
-    say(&sh_openai_chat, 0, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"ci");
+    say(&sh_openai_chat, 0, CUT_CALL);
     done(&sh_openai_chat, 0, SH_FINISH_LENGTH);
     assert_false(answer->choices[0].failed);
     cJSON *json = whole(&sh_openai_chat);
     assert_string_equal(text_at(json, "choices.0.finish_reason"), "length");
-    assert_null(at(json, "choices.0.message.tool_calls"));
+    assert_string_equal(text_at(json, "choices.0.message.tool_calls.0.function.arguments"),
+                        "{\"ci");
+    assert_true(cJSON_IsNull(at(json, "choices.0.message.content")));
+    cJSON_Delete(json);
+
+    start(&sh_openai_chat, CHAT(TWO_TOOLS REQUIRED STREAM));
+    say(&sh_openai_chat, 0, CUT_CALL);
+    done(&sh_openai_chat, 0, SH_FINISH_LENGTH);
+    check_joined("delta.tool_calls.0.function.name", 0, "get_weather");
+    check_joined("delta.tool_calls.0.function.arguments", 0, "{\"ci");
+    check_joined("delta.content", 0, "");
+    check_joined("finish_reason", 0, "length");
+}
+
+TEST(a_call_that_is_cut_waits_for_no_result)
+{
+    UNUSED_STATE;
+    start(&sh_openai_chat, CHAT(TWO_TOOLS ",\"stop\":\"ci\""));
+    say(&sh_openai_chat, 0, "<tool_call>\n{\"name\": \"now\"}\n</tool_call>\n" CUT_CALL);
+    done(&sh_openai_chat, 0, SH_FINISH_STOP);
+    cJSON *json = whole(&sh_openai_chat);
+    assert_string_equal(text_at(json, "choices.0.finish_reason"), "stop");
+    assert_string_equal(text_at(json, "choices.0.message.tool_calls.1.function.arguments"), "{\"");
     cJSON_Delete(json);
 }
 
@@ -564,7 +588,8 @@ int main(void)
         cmocka_unit_test(stops_after_the_first_call_when_asked),
         cmocka_unit_test(hides_tools_that_may_not_be_called),
         cmocka_unit_test(a_named_function_is_called_once),
-        cmocka_unit_test(a_call_that_is_cut_is_text),
+        cmocka_unit_test(a_call_that_is_cut_is_a_call_with_part_of_its_arguments),
+        cmocka_unit_test(a_call_that_is_cut_waits_for_no_result),
         cmocka_unit_test(numbers_calls_without_gaps_for_broken_ones),
         cmocka_unit_test(gives_log_probabilities_with_their_text),
         cmocka_unit_test(numbers_several_answers_to_several_prompts),

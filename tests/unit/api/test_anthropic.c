@@ -74,7 +74,8 @@ TEST(a_call_is_a_block_with_its_input)
                    "\"name\":\"get_weather\",\"input\":{\"city\": \"Oslo\"}}]",
                    "\"stop_reason\":\"tool_use\"");
     ask(CUT_CALL, TOOLS);
-    CHECK_SEQUENCE("[{\"type\":\"text\",\"text\":\"<tool_call>", "\"stop_reason\":\"max_tokens\"");
+    CHECK_SEQUENCE("\"content\":[{\"type\":\"tool_use\",\"id\":\"call_",
+                   "\"name\":\"get_weather\",\"input\":{}}]", "\"stop_reason\":\"max_tokens\"");
 }
 
 TEST(a_stream_has_the_events_of_each_block)
@@ -118,6 +119,12 @@ TEST(a_call_is_streamed_as_pieces_of_json)
                    "\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{",
                    "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":1}",
                    "\"stop_reason\":\"tool_use\"");
+    ask(CUT_CALL, TOOLS ",\"stream\":true");
+    CHECK_SEQUENCE("\"index\":0,\"content_block\":{\"type\":\"tool_use\",\"id\":\"call_",
+                   "\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{",
+                   "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}",
+                   "\"stop_reason\":\"max_tokens\"");
+    assert_null(strstr(reply.ptr, "<tool_call>"));
 }
 
 TEST(errors_have_anthropics_form)

@@ -146,6 +146,20 @@ TEST(refusals_name_the_field_and_the_place)
     assert_true(prepares(&sh_openai_chat, CHAT("\"ignore_eos\":true")));
 }
 
+#define BEGUN(text)                                                                                \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":"    \
+    "\"" text "\"}]," TOOLS ",\"tool_choice\":\"required\"}"
+
+TEST(a_call_cannot_go_on_with_text)
+{
+    UNUSED_STATE;
+    assert_false(prepares(&sh_openai_chat, BEGUN("Sure, I")));
+    assert_int_equal(error.status, 400);
+    assert_string_equal(error.param, "tool_choice");
+    assert_false(prepares(&sh_openai_chat, BEGUN("<tool_call>")));
+    assert_true(prepares(&sh_openai_chat, BEGUN("<think>I should")));
+}
+
 #define KEPT "\"tools\":[" TOOL("kept", "") "]"
 
 TEST(grammars_are_kept_by_what_they_were_made_from)
@@ -226,6 +240,7 @@ int main(void)
         cmocka_unit_test(prescribes_nothing_unless_asked_to),
         cmocka_unit_test(answers_have_the_form_that_is_asked_for),
         cmocka_unit_test(refusals_name_the_field_and_the_place),
+        cmocka_unit_test(a_call_cannot_go_on_with_text),
         cmocka_unit_test(grammars_are_kept_by_what_they_were_made_from),
         cmocka_unit_test(the_least_recently_used_grammars_go_first),
     };

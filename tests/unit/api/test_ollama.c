@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { SAYS, THINKS, CUT, CALLS, TWO_CALLS, BROKEN, LOST_LATER, LOST };
+enum { SAYS, THINKS, CUT, CALLS, TWO_CALLS, CUT_CALL, LOST_LATER, LOST };
 
 #define CALL(city)                                                                                 \
     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"" city "\"}}\n"          \
@@ -17,8 +17,8 @@ static const engine_script scripts[] = {
     [CUT] = {.pieces = {"A"}, .finish = SH_FINISH_LENGTH},
     [CALLS] = {.pieces = {CALL("Oslo")}},
     [TWO_CALLS] = {.pieces = {CALL("Oslo"), "\n", CALL("Rome")}},
-    [BROKEN] = {.pieces = {"<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"ci"},
-                .finish = SH_FINISH_LENGTH},
+    [CUT_CALL] = {.pieces = {"<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"ci"},
+                  .finish = SH_FINISH_LENGTH},
     [LOST_LATER] = {.pieces = {"A"}, .error = SH_ERR_GROUP},
     [LOST] = {.error = SH_ERR_GROUP},
 };
@@ -86,9 +86,12 @@ TEST(calls_are_sent_when_they_are_complete)
     CHECK_SEQUENCE("\"tool_calls\":[{\"id\":\"call_",
                    "\"arguments\":{\"city\": \"Oslo\"}}}]},\"done\":false}\n{",
                    "\"arguments\":{\"city\": \"Rome\"}}}]},\"done\":false}\n{", "\"done\":true");
-    chat(BROKEN, TOOLS);
-    assert_null(strstr(reply.ptr, "tool_calls"));
-    CHECK_SEQUENCE("\"content\":\"<tool_call>", "\"done_reason\":\"length\"");
+    chat(CUT_CALL, TOOLS);
+    assert_null(strstr(reply.ptr, "tool_call"));
+    CHECK_SEQUENCE("\"content\":\"\"", "\"done_reason\":\"length\"");
+    chat(CUT_CALL, TOOLS ",\"stream\":false");
+    assert_null(strstr(reply.ptr, "tool_call"));
+    CHECK_SEQUENCE("\"content\":\"\"}", "\"done_reason\":\"length\"");
 }
 
 TEST(an_empty_prompt_asks_for_the_model)

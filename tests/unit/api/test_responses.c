@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "served_api.h"
 
-enum { SAYS, THINKS, CUT, CALLS, LOST, LOST_LATER, FULL };
+enum { SAYS, THINKS, CUT, CALLS, CUT_CALL, LOST, LOST_LATER, FULL };
 
 static const engine_script scripts[] = {
     [SAYS] = {.pieces = {"A", "B"}},
@@ -13,6 +13,8 @@ static const engine_script scripts[] = {
     [CUT] = {.pieces = {"A"}, .finish = SH_FINISH_LENGTH},
     [CALLS] = {.pieces = {"<tool_call>\n{\"name\": \"get_weather\", \"arguments\": "
                           "{\"city\": \"Oslo\"}}\n</tool_call>"}},
+    [CUT_CALL] = {.pieces = {"<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"ci"},
+                  .finish = SH_FINISH_LENGTH},
     [LOST] = {.error = SH_ERR_GROUP},
     [LOST_LATER] = {.pieces = {"A"}, .error = SH_ERR_GROUP},
     [FULL] = {.error = SH_ERR_LIMIT, .retry = true},
@@ -67,6 +69,9 @@ TEST(a_whole_answer_is_a_response)
     CHECK_SEQUENCE("\"output\":[{\"id\":\"fc_c_0\",\"type\":\"function_call\",\"call_id\":\"call_",
                    "\"name\":\"get_weather\",\"arguments\":\"{\\\"city\\\": \\\"Oslo\\\"}\","
                    "\"status\":\"completed\"}]");
+    ask("e", CUT_CALL, ",\"input\":\"hi\"" TOOLS);
+    CHECK_SEQUENCE("\"status\":\"incomplete\"", "\"output\":[{\"id\":\"fc_e_0\"",
+                   "\"arguments\":\"{\\\"ci\",\"status\":\"incomplete\"}]");
 
     ask("d", SAYS, ",\"input\":\"hi\",\"include\":[\"message.output_text.logprobs\"]");
     CHECK_SEQUENCE("\"logprobs\":[{\"token\":\"A\"", "},{\"token\":\"B\"", "}]}]");
@@ -120,6 +125,13 @@ TEST(a_stream_has_named_and_numbered_events)
                    "event: response.function_call_arguments.done\n",
                    "\"name\":\"get_weather\",\"arguments\":\"{\\\"city\\\": \\\"Oslo\\\"}\"}",
                    "event: response.output_item.done\n", "event: response.completed\n");
+
+    ask("d", CUT_CALL, ",\"input\":\"hi\",\"stream\":true" TOOLS);
+    CHECK_SEQUENCE("\"item\":{\"id\":\"fc_d_0\",\"type\":\"function_call\"",
+                   "event: response.output_item.done\n",
+                   "\"arguments\":\"{\\\"ci\",\"status\":\"incomplete\"}",
+                   "event: response.incomplete\n");
+    assert_null(strstr(reply.ptr, "output_text"));
 }
 
 TEST(old_items_are_left_out_of_a_long_conversation_on_request)

@@ -1,7 +1,7 @@
 /* Every case is parsed at once, character by character and split at random: the merged events must
  * be the same. Expected events are written as one text: [C] content, [R] reasoning, [B name] or [B
  * name id] begin of a call (the id only if the model wrote it), [A] arguments, [E] end, [X] broken.
- */
+ * A call that ends the text without [E] was cut. */
 #include "text/output/output.h"
 
 #include "base/buf.h"
@@ -115,7 +115,8 @@ static void read_cut(const output_case *c, const cJSON *tools, size_t most, tran
         at = end;
     }
     sh_output_finish(o);
-    assert_int_equal(t->open_call, -1);
+    bool in_call = t->last_kind == SH_OUTPUT_CALL_BEGIN || t->last_kind == SH_OUTPUT_CALL_ARGS;
+    assert_int_equal(t->open_call >= 0, in_call);
     sh_output_free(o);
 }
 
@@ -243,8 +244,6 @@ TEST(reports_broken_hermes_calls_as_content)
                  "x \n<tool_call>{\"name\":\"f\",\"arguments\":{\"a\": oops}}</tool_call>",
                  "[C]x[B f][A]{\"a\": [X][C] \n<tool_call>{\"name\":\"f\",\"arguments\":{\"a\": "
                  "oops}}</tool_call>"},
-                {"hermes", "none", "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"b",
-                 "[B f][A]{\"a\":\"b[X][C]<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"b"},
                 {"hermes", "none", "<tool_call>{\"name\":\"f\",\"arguments\":{}", "[B f][A]{}[E]"},
                 {"hermes", "none", "<tool_call>{\"name\":\"f\",\"arguments\":{},\"more\":1}",
                  "[B f][A]{}[E][C],\"more\":1}"},
@@ -301,7 +300,8 @@ TEST(reads_glm_calls)
          "</tool_call>",
          "[B get_weather][A]{\"city\": \"a\\n</arg_valu\\\"\\\\\"}[E]"},
         {"glm", "none", "<tool_call>now</tool_call>", "[B now][A]{}[E]"},
-        {"glm", "none", "<tool_call>now\n<arg_key>", "[B now][A]{[X][C]<tool_call>now\n<arg_key>"},
+        {"glm", "none", "<tool_call>now\n<arg_key>a</arg_key>b",
+         "[B now][A]{\"a\": [X][C]<tool_call>now\n<arg_key>a</arg_key>b"},
         {"glm", "none", "<tool_call>is a tag", "[C]<tool_call>is a tag"},
         {"glm", "none", "<tool_call>now", "[C]<tool_call>now"},
         {"glm", "none", "<tool_call>now<b>", "[C]<tool_call>now<b>"},
@@ -457,8 +457,8 @@ TEST(reads_harmony_messages)
          "[C]a <|b\nc"},
         {"harmony", "harmony", "<|channel|>commentary to=python<|message|>print(1)<|call|>",
          "[C]<|channel|>commentary to=python<|message|>print(1)"},
-        {"harmony", "harmony", "<|channel|>commentary to=functions.f<|message|>{\"a\":1",
-         "[B f][A]{\"a\":1[X][C]<|channel|>commentary to=functions.f<|message|>{\"a\":1"},
+        {"harmony", "harmony", "<|channel|>commentary to=functions.f<|message|>{\"a\":x",
+         "[B f][A]{\"a\":[X][C]<|channel|>commentary to=functions.f<|message|>{\"a\":x"},
         {"none", "harmony", "<|channel|>commentary to=functions.f<|message|>{}",
          "[C]<|channel|>commentary to=functions.f<|message|>{}"},
         {"harmony", "harmony", "<|channel|>final", "[C]<|channel|>final"},
@@ -615,6 +615,33 @@ TEST(reads_calls_in_python)
         {"pythonic", "none", "See [now()]", "[C]See [now()]"});
 }
 
+/* Only what was reported as a call stays one. What the parser holds back may be part of a marker,
+ * or of a value whose type is not certain yet: it is dropped with the rest of the call. */
+TEST(a_call_that_is_cut_by_the_end_stays_a_call)
+{
+    CHECK_CASES(
+        {"hermes", "none", "a\n<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"b",
+         "[C]a[B f][A]{\"a\":\"b"},
+        {"hermes", "none", "<tool_call>{\"name\":\"f\",\"arguments\":{", "[B f][A]{"},
+        {"hermes", "none", "<tool_call>{\"name\":\"f\",\"arguments\":",
+         "[C]<tool_call>{\"name\":\"f\",\"arguments\":"},
+        {"hermes", "none", "<tool_call>{\"arguments\":{\"a\":1},\"name\":",
+         "[C]<tool_call>{\"arguments\":{\"a\":1},\"name\":"},
+        {"hermes", "none",
+         "<tool_call>{\"name\":\"now\"}</tool_call>\n<tool_call>{\"name\":\"f\",\"arguments\":{ ",
+         "[B now][A]{}[E][B f][A]{ "},
+        {"llama3", "none", "{\"name\": \"now\", \"parameters\": {\"a", "[B now][A]{\"a"},
+        {"mistral", "none", "[TOOL_CALLS]f[ARGS]{\"a\": 1", "[B f][A]{\"a\": 1"},
+        {"harmony", "harmony", "<|channel|>commentary to=functions.f<|message|>{\"a\":1",
+         "[B f][A]{\"a\":1"},
+        {"glm", "none", "<tool_call>now\n<arg_key>", "[B now][A]{"},
+        {"glm", "none", "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_val",
+         "[B get_weather][A]{\"city\": \"Oslo"},
+        {"glm", "none", "<tool_call>get_weather\n<arg_key>days</arg_key>\n<arg_value>1",
+         "[B get_weather][A]{\"days\": "},
+        {"lfm2", "none", "<|tool_call_start|>[f(a=1, b='x", "[B f][A]{\"a\": 1"});
+}
+
 /* Any prefix of any case must give the same events, however it is split. */
 TEST(parses_every_prefix_the_same_however_it_is_split)
 {
@@ -674,6 +701,8 @@ TEST(parses_every_prefix_the_same_however_it_is_split)
     cJSON_Delete(tools);
 }
 
+#define BREAK "</arg_value>\x01" /* breaks any call below */
+
 TEST(is_linear_in_hostile_output)
 {
     static const char *const units[][2] = {
@@ -693,8 +722,9 @@ TEST(is_linear_in_hostile_output)
         transcript t = {.source = "", .last_kind = -1, .open_call = -1};
         sh_output *o = sh_output_create(&d, &(sh_output_opts){0}, write_event, &t);
         for (int n = 0; n < 20000; n++) sh_output_push(o, sh_str_of(units[i][1]));
+        sh_output_push(o, SH_STR(BREAK)); /* or the last call would be one that was cut */
         sh_output_finish(o);
-        assert_int_equal(t.reported, 20000 * strlen(units[i][1]));
+        assert_int_equal(t.reported, 20000 * strlen(units[i][1]) + strlen(BREAK));
         sh_output_free(o);
         transcript_reset(&t);
     }
@@ -723,6 +753,7 @@ int main(void)
         cmocka_unit_test(holds_back_no_more_than_a_possible_marker),
         cmocka_unit_test(streams_arguments_as_they_arrive),
         cmocka_unit_test(streams_tagged_strings_as_they_arrive),
+        cmocka_unit_test(a_call_that_is_cut_by_the_end_stays_a_call),
         cmocka_unit_test(parses_every_prefix_the_same_however_it_is_split),
         cmocka_unit_test(is_linear_in_hostile_output),
     };
