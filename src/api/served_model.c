@@ -141,15 +141,24 @@ bool sh_served_model_normalizes(const sh_served_model *model)
     return model->normalized;
 }
 
+/* What a model that writes no text is there for. */
+static const char *task_of(const sh_served_model *model)
+{
+    return model->scores ? "scores pairs of texts: use /v1/rerank"
+                         : "makes embeddings: use /v1/embeddings";
+}
+
 bool sh_served_model_check_task(const sh_served_model *model, const sh_job_spec *spec,
                                 sh_api_error *err)
 {
-    const char *can = model->scores ? "scores pairs of texts: use /v1/rerank"
-                                    : "makes embeddings: use /v1/embeddings";
     bool pairs = spec->query.ptr != NULL;
     if (!spec->pooled && model->headless)
         return sh_api_fail(err, 400, "unsupported_task", NULL,
-                           "the model '%s' cannot write text; it %s", model->name, can);
+                           "the model '%s' cannot write text; it %s", model->name, task_of(model));
+    if (spec->pooled && pairs && !model->scores && !model->headless)
+        return sh_api_fail(err, 400, "unsupported_task", NULL,
+                           "the model '%s' writes text; it cannot score pairs of texts",
+                           model->name);
     if (spec->pooled && model->vector_len == 0)
         return sh_api_fail(err, 400, "unsupported_task", NULL,
                            "the model '%s' writes text; its files name no pooling for embeddings, "
@@ -157,7 +166,7 @@ bool sh_served_model_check_task(const sh_served_model *model, const sh_job_spec 
                            model->name);
     if (spec->pooled && pairs != model->scores)
         return sh_api_fail(err, 400, "unsupported_task", NULL, "the model '%s' %s", model->name,
-                           can);
+                           task_of(model));
     return true;
 }
 
@@ -196,7 +205,9 @@ bool sh_served_model_render(const sh_served_model *model, const sh_job_spec *spe
 {
     if (!sh_model_text_has_chat(model->text))
         return sh_api_fail(err, 400, "no_chat_template", messages_field(spec),
-                           "the model '%s' has no chat template; use /v1/completions", model->name);
+                           "the model '%s' has no chat template; it %s", model->name,
+                           model->headless ? task_of(model)
+                                           : "completes texts: use /v1/completions");
     cJSON *chat = cJSON_CreateObject();
     SH_ASSERT(chat != NULL);
     cJSON_AddItemReferenceToObject(chat, "messages", spec->messages);

@@ -1,6 +1,7 @@
 /* Requests for embeddings from their JSON to token ids, and vectors back to JSON. */
 #include "api/vectors.h"
 
+#include "api/ollama.h"
 #include "api/openai.h"
 #include "api/served_model.h"
 
@@ -166,6 +167,23 @@ TEST(a_model_is_asked_for_what_it_can_do)
     assert_string_equal(error.code, "unsupported_task");
     assert_false(read_as(&sh_openai_rerank, "{\"query\":\"a\",\"documents\":[\"b\"]}", &error));
     assert_non_null(strstr(error.message, "use /v1/embeddings"));
+    sh_buf text = {0};
+    assert_false(sh_served_model_render(served, &(sh_job_spec){0}, &text, &error));
+    assert_non_null(strstr(error.message, "no chat template; it makes embeddings"));
+    sh_buf_reset(&text);
+}
+
+TEST(a_client_is_told_of_its_own_field_for_cutting)
+{
+    UNUSED_STATE;
+    sh_api_error error;
+    sh_buf body = {0};
+    sh_buf_add_text(&body, "{\"truncate\":false,\"input\":\"");
+    for (int i = 0; i < 2 * CONTEXT; i++) sh_buf_add_text(&body, "fish ");
+    sh_buf_add_text(&body, "\"}");
+    assert_false(read_as(&sh_ollama_embed, body.ptr, &error));
+    assert_non_null(strstr(error.message, "('truncate' cuts"));
+    sh_buf_reset(&body);
 }
 
 /* ---- pairs of texts ---- */
@@ -237,6 +255,7 @@ int main(void)
         cmocka_unit_test(long_inputs_are_refused_or_cut_before_their_last_token),
         cmocka_unit_test(vectors_are_numbers_or_bytes_and_keep_their_length),
         cmocka_unit_test(a_model_is_asked_for_what_it_can_do),
+        cmocka_unit_test(a_client_is_told_of_its_own_field_for_cutting),
     };
     const struct CMUnitTest pairs[] = {
         cmocka_unit_test(the_longer_text_of_a_pair_is_cut),
