@@ -21,6 +21,7 @@ struct sh_choice_text {
     sh_answer_text *reader;
     int calls;      /* complete ones */
     int64_t echoed; /* characters of the prompt before the answer */
+    size_t scored;  /* bytes of the prompt's text before the latest of prompt_logprobs */
     size_t logprobs_cap;
     size_t logprobs_seen; /* tokens whose logprobs were released so far */
 };
@@ -136,13 +137,30 @@ int sh_answer_score_from(const sh_job_spec *spec)
     return scores_prompt(spec) ? 1 : 0;
 }
 
-/* Characters of a token's text, as far as one token alone has any. */
-static int64_t token_characters(const sh_answer *answer, int32_t id)
+/* What a token is in the echoed text. Special tokens are there only if the client wrote them, and
+ * some tokenizers put a space before a text. */
+static sh_str echoed_piece(bool special, sh_str piece, sh_str rest)
 {
+    bool there = sh_str_starts(rest, piece);
+    if (special) return there ? piece : (sh_str){NULL, 0};
+    if (!there && rest.len > 0 && sh_str_starts(piece, SH_STR(" ")) &&
+        sh_str_starts(rest, sh_str_sub(piece, 1, piece.len)))
+        return sh_str_sub(piece, 1, piece.len);
+    return piece;
+}
+
+/* Characters of a token in the echoed text, as far as one token alone has any. */
+static int64_t echoed_characters(const sh_answer *answer, sh_choice *choice, int32_t id)
+{
+    sh_str text = answer->spec->prompts[choice->prompt].text; /* empty: it was given as ids */
+    size_t *at = &choice->text->scored;
     sh_buf piece = {0};
-    if (!sh_tokenizer_is_special(sh_served_model_tokenizer(answer->served), id))
-        sh_served_model_piece(answer->served, id, &piece);
-    int64_t count = characters_of(sh_buf_str(&piece));
+    sh_served_model_piece(answer->served, id, &piece);
+    sh_str shown = echoed_piece(
+        sh_tokenizer_is_special(sh_served_model_tokenizer(answer->served), id), sh_buf_str(&piece),
+        *at < text.len ? sh_str_sub(text, *at, text.len) : (sh_str){"", 0});
+    int64_t count = characters_of(shown);
+    *at += shown.len;
     sh_buf_reset(&piece);
     return count;
 }
@@ -153,9 +171,9 @@ static void prompt_logprobs_add(const sh_answer *answer, sh_choice *choice,
 {
     size_t at = choice->prompt_logprobs_count++;
     choice->prompt_logprobs[at] = *logprobs;
-    if (at == 0) return;
+    if (at == 0 || !answer->spec->echo) return;
     const sh_token_logprobs *before = &choice->prompt_logprobs[at - 1];
-    int64_t offset = before->offset + token_characters(answer, before->id);
+    int64_t offset = before->offset + echoed_characters(answer, choice, before->id);
     int64_t most = choice->text->echoed;
     choice->prompt_logprobs[at].offset = offset < most ? offset : most;
 }

@@ -174,9 +174,10 @@ static void on_refused(void *arg, sh_http_request *req, int status, const char *
     static const struct {
         int status;
         const char *code;
-    } codes[] = {{401, "invalid_api_key"},    {403, "forbidden"},        {404, "not_found"},
-                 {405, "method_not_allowed"}, {408, "request_timeout"},  {413, "body_too_large"},
-                 {431, "headers_too_large"},  {501, "method_not_known"}, {503, "overloaded"}};
+    } codes[] = {{401, "invalid_api_key"},    {403, "forbidden"},         {404, "not_found"},
+                 {405, "method_not_allowed"}, {408, "request_timeout"},   {413, "body_too_large"},
+                 {415, "encoding_not_known"}, {431, "headers_too_large"}, {501, "method_not_known"},
+                 {503, "overloaded"}};
     const sh_api *api = arg;
     const sh_http_route *route = sh_http_route_of(req);
     const sh_dialect *dialect = route != NULL
@@ -186,6 +187,7 @@ static void on_refused(void *arg, sh_http_request *req, int status, const char *
     const char *code = "bad_request";
     for (size_t i = 0; i < SH_COUNT_OF(codes); i++)
         if (codes[i].status == status) code = codes[i].code;
+    if (status == 501 && sh_http_method_of(req) != SH_HTTP_OTHER) code = "encoding_not_known";
     sh_api_fail(&error, status, code, NULL, "%s", message);
     reply_error(req, dialect, &error);
 }

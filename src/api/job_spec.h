@@ -108,15 +108,17 @@ typedef struct {
 
     /* pooled: no answer is drawn, each prompt becomes a vector */
     bool pooled;
-    const char *field;       /* what the request calls the prompts */
-    const char *prompt_name; /* of a prompt of the model that goes before each; NULL: none */
-    int64_t dimensions;      /* of a vector; 0: the model's */
-    bool base64;             /* vectors are bytes, not numbers */
-    int64_t truncate;        /* keep so many tokens of a longer prompt; -1: as many as the model
-                                takes; 0: refuse longer ones */
-    sh_str query;            /* each prompt is the second text of a pair with it; ptr NULL: none */
-    int64_t top_n;           /* rerank: how many of the best to report; 0: all */
-    bool return_documents;   /* rerank: with their texts */
+    const char *field;          /* what the request calls the prompts */
+    bool listed;                /* they are in a list: errors name the index */
+    const char *prompt_name;    /* of a prompt of the model that goes before each; NULL: none */
+    int64_t dimensions;         /* of a vector; 0: the model's */
+    bool base64;                /* vectors are bytes, not numbers */
+    int64_t truncate;           /* keep so many tokens of a longer prompt; -1: as many as the model
+                                   takes; 0: refuse longer ones */
+    const char *truncate_field; /* the client's word; NULL: "truncate_prompt_tokens" */
+    sh_str query;          /* each prompt is the second text of a pair with it; ptr NULL: none */
+    int64_t top_n;         /* rerank: how many of the best to report; 0: all */
+    bool return_documents; /* rerank: with their texts */
 
     /* what to report */
     bool logprobs;

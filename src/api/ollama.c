@@ -153,6 +153,9 @@ static void show_write(const sh_api *api, sh_json_writer *w)
 {
     const sh_output_dialect *dialect = sh_model_text_dialect(sh_served_model_text(api->served));
     const char *type = sh_served_model_type(api->served);
+    bool writes = sh_served_model_writes(api->served);
+    bool vectors = sh_served_model_vector_len(api->served) > 0 &&
+                   !sh_served_model_scores(api->served);
     char key[96];
     sh_write_begin(w, NULL, '{');
     sh_write_text(w, "modelfile", "");
@@ -165,9 +168,10 @@ static void show_write(const sh_api *api, sh_json_writer *w)
     sh_write_int(w, key, sh_served_model_context(api->served));
     sh_write_end(w, '}');
     sh_write_begin(w, "capabilities", '[');
-    sh_write_text(w, NULL, "completion");
-    if (dialect->tools != NULL) sh_write_text(w, NULL, "tools");
-    if (dialect->reasoning != NULL && !dialect->reasoning_guessed)
+    if (writes) sh_write_text(w, NULL, "completion");
+    if (vectors) sh_write_text(w, NULL, "embedding");
+    if (writes && dialect->tools != NULL) sh_write_text(w, NULL, "tools");
+    if (writes && dialect->reasoning != NULL && !dialect->reasoning_guessed)
         sh_write_text(w, NULL, "thinking");
     sh_write_end(w, ']');
     sh_write_end(w, '}');

@@ -78,6 +78,7 @@ static bool fields_read(const sh_field_table *table, const char *name, sh_job_sp
     if (fields.options != NULL) sh_fields_note(&out->ignored, NULL, "options");
     if (fields.keep_alive != NULL) sh_fields_note(&out->ignored, NULL, "keep_alive");
     out->truncate = fields.truncate ? -1 : 0;
+    out->truncate_field = "truncate";
     fine = fine && sh_inputs_read(fields.input, name, cJSON_IsString(fields.input), out, err);
     *spec = *out;
     return fine;

@@ -177,8 +177,12 @@ static bool chat_rest(ollama_fields *fields, sh_api_error *err)
     return out->nothing || messages_read(fields->messages, out, err);
 }
 
+/* Without the template, what only the template could write has no effect. */
 static bool raw_read(const ollama_fields *fields, sh_job_spec *out)
 {
+    if (fields->system != NULL && fields->system[0] != '\0')
+        sh_fields_note(&out->ignored, NULL, "system");
+    if (fields->think != NULL) sh_fields_note(&out->ignored, NULL, "think");
     out->chat = false;
     out->prompts = sh_arena_array(&out->arena, 1, sizeof(*out->prompts));
     out->prompts[0].text = sh_str_of(fields->prompt);

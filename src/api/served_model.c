@@ -141,15 +141,24 @@ bool sh_served_model_normalizes(const sh_served_model *model)
     return model->normalized;
 }
 
+/* What a model that writes no text is there for. */
+static const char *task_of(const sh_served_model *model)
+{
+    return model->scores ? "scores pairs of texts: use /v1/rerank"
+                         : "makes embeddings: use /v1/embeddings";
+}
+
 bool sh_served_model_check_task(const sh_served_model *model, const sh_job_spec *spec,
                                 sh_api_error *err)
 {
-    const char *can = model->scores ? "scores pairs of texts: use /v1/rerank"
-                                    : "makes embeddings: use /v1/embeddings";
     bool pairs = spec->query.ptr != NULL;
     if (!spec->pooled && model->headless)
         return sh_api_fail(err, 400, "unsupported_task", NULL,
-                           "the model '%s' cannot write text; it %s", model->name, can);
+                           "the model '%s' cannot write text; it %s", model->name, task_of(model));
+    if (spec->pooled && pairs && !model->scores && !model->headless)
+        return sh_api_fail(err, 400, "unsupported_task", NULL,
+                           "the model '%s' writes text; it cannot score pairs of texts",
+                           model->name);
     if (spec->pooled && model->vector_len == 0)
         return sh_api_fail(err, 400, "unsupported_task", NULL,
                            "the model '%s' writes text; its files name no pooling for embeddings, "
@@ -157,7 +166,7 @@ bool sh_served_model_check_task(const sh_served_model *model, const sh_job_spec 
                            model->name);
     if (spec->pooled && pairs != model->scores)
         return sh_api_fail(err, 400, "unsupported_task", NULL, "the model '%s' %s", model->name,
-                           can);
+                           task_of(model));
     return true;
 }
 
@@ -196,7 +205,9 @@ bool sh_served_model_render(const sh_served_model *model, const sh_job_spec *spe
 {
     if (!sh_model_text_has_chat(model->text))
         return sh_api_fail(err, 400, "no_chat_template", messages_field(spec),
-                           "the model '%s' has no chat template; use /v1/completions", model->name);
+                           "the model '%s' has no chat template; it %s", model->name,
+                           model->headless ? task_of(model)
+                                           : "completes texts: use /v1/completions");
     cJSON *chat = cJSON_CreateObject();
     SH_ASSERT(chat != NULL);
     cJSON_AddItemReferenceToObject(chat, "messages", spec->messages);
@@ -457,19 +468,65 @@ static bool pooled_encode(const sh_served_model *model, sh_job_spec *spec, sh_st
     return false;
 }
 
-/* Cuts a text that is too long at its end; the special tokens after it stay. */
-static void pooled_truncate(const sh_served_model *model, const sh_job_spec *spec,
-                            const sh_prompt *prompt, sh_tokens *tokens)
+/* Cuts the longer text of a pair until both fit, as the libraries do that such models are trained
+ * with: something remains of either. */
+static bool pair_truncate(sh_added_counts added, size_t most, sh_tokens *tokens, sh_api_error *err)
 {
-    const sh_tokenizer *tok = sh_model_text_tokenizer(model->text);
+    int32_t *ids = (int32_t *)tokens->ids;
+    size_t first = tokens->second - added.before - added.between;
+    size_t second = tokens->count - tokens->second - added.after;
+    size_t specials = added.before + added.between + added.after;
+    if (most < specials + 2)
+        return sh_api_fail(err, 400, "invalid_value", "truncate_prompt_tokens",
+                           "'truncate_prompt_tokens' leaves %zu tokens; a pair of texts needs %zu",
+                           most, specials + 2);
+    size_t *shorter = first < second ? &first : &second;
+    size_t *longer = first < second ? &second : &first;
+    size_t room = most - specials;
+    if (*shorter > room / 2) *shorter = room / 2;
+    *longer = room - *shorter;
+    size_t start = added.before + first + added.between;
+    memmove(ids + added.before + first, ids + tokens->second - added.between,
+            (added.between + second) * sizeof(*ids));
+    memmove(ids + start + second, ids + tokens->count - added.after, added.after * sizeof(*ids));
+    tokens->second = start;
+    tokens->count = most;
+    return true;
+}
+
+/* Cuts a text that is too long at its end; the special tokens after it stay. */
+static bool pooled_truncate(const sh_served_model *model, const sh_job_spec *spec,
+                            const sh_prompt *prompt, sh_tokens *tokens, sh_api_error *err)
+{
+    bool pair = spec->query.ptr != NULL;
+    sh_added_counts added = sh_tokenizer_added(sh_model_text_tokenizer(model->text), pair);
     size_t most = spec->truncate < 0 || spec->truncate > model->context ? (size_t)model->context
                                                                         : (size_t)spec->truncate;
-    size_t after = prompt->text.ptr == NULL ? 0 : sh_tokenizer_after(tok, spec->query.ptr != NULL);
-    if (spec->truncate == 0 || tokens->count <= most) return;
+    size_t after = prompt->text.ptr == NULL ? 0 : added.after;
+    if (spec->truncate == 0 || tokens->count <= most) return true;
+    if (pair) return pair_truncate(added, most, tokens, err);
     if (after > most) after = most;
     memmove((int32_t *)tokens->ids + most - after, tokens->ids + tokens->count - after,
             after * sizeof(*tokens->ids));
     tokens->count = most;
+    return true;
+}
+
+/* Of a pair, the error names the longer text. */
+static bool pooled_fits(const sh_served_model *model, const sh_job_spec *spec,
+                        const sh_tokens *tokens, const char *param, sh_api_error *err)
+{
+    bool pair = spec->query.ptr != NULL, query = pair && tokens->second > tokens->count / 2;
+    const char *with = !pair   ? ""
+                       : query ? " together with the document"
+                               : " together with the query";
+    if (tokens->count <= (size_t)model->context) return true;
+    if (query) param = "query";
+    return sh_api_fail(err, 400, "context_length_exceeded", param,
+                       "'%s' has %zu tokens%s; the model takes at most %d ('%s' cuts longer texts)",
+                       param, tokens->count, with, model->context,
+                       spec->truncate_field == NULL ? "truncate_prompt_tokens"
+                                                    : spec->truncate_field);
 }
 
 static bool pooled_prepare(const sh_served_model *model, sh_job_spec *spec, size_t index,
@@ -477,21 +534,16 @@ static bool pooled_prepare(const sh_served_model *model, sh_job_spec *spec, size
 {
     const sh_prompt *prompt = &spec->prompts[index];
     char param[64];
-    snprintf(param, sizeof(param), spec->prompt_count == 1 ? "%s" : "%s[%zu]", spec->field, index);
+    snprintf(param, sizeof(param), spec->listed ? "%s[%zu]" : "%s", spec->field, index);
     *out = (sh_tokens){.ids = prompt->ids, .count = prompt->id_count};
     if (prompt->text.ptr != NULL && !pooled_encode(model, spec, prompt->text, out, err)) {
         snprintf(err->param, sizeof(err->param), "%s", param);
         return false;
     }
-    pooled_truncate(model, spec, prompt, out);
     if (out->count == 0)
         return sh_api_fail(err, 400, "invalid_value", param, "'%s' is empty", param);
-    if (out->count > (size_t)model->context)
-        return sh_api_fail(err, 400, "context_length_exceeded", param,
-                           "'%s' has %zu tokens; the model takes at most %d (or use "
-                           "'truncate_prompt_tokens')",
-                           param, out->count, model->context);
-    return ids_in_vocabulary(model, out, param, err);
+    return pooled_truncate(model, spec, prompt, out, err) &&
+           pooled_fits(model, spec, out, param, err) && ids_in_vocabulary(model, out, param, err);
 }
 
 bool sh_served_model_prepare(const sh_served_model *model, sh_job_spec *spec, sh_tokens **out,

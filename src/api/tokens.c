@@ -6,6 +6,7 @@
  * task. The task belongs to the worker from submit until task_end(), so a client that disconnects
  * only sets two flags. */
 #include "api/api_internal.h"
+#include "api/openai.h"
 #include "base/alloc.h"
 
 #include <math.h>
@@ -76,6 +77,10 @@ static const sh_field tokenize_rows[] = {
      AT(with_pieces)},
 };
 const sh_field_table sh_tokenize_fields = {tokenize_rows, SH_COUNT_OF(tokenize_rows), NULL};
+
+/* With `messages`. */
+static const sh_field_table tokenize_chat_fields = {tokenize_rows, SH_COUNT_OF(tokenize_rows),
+                                                    &sh_openai_chat_fields};
 
 static const sh_field detokenize_rows[] = {
     {.name = "model",
@@ -154,8 +159,9 @@ typedef struct task task;
 struct task {
     sh_api *api;
     const sh_job_format *format; /* of the body; or NULL */
-    sh_http_request *req;        /* NULL: the client is gone */
-    atomic_bool gone; /* the same, readable by the worker, which can then skip its work */
+    const sh_field_table *fields;
+    sh_http_request *req; /* NULL: the client is gone */
+    atomic_bool gone;     /* the same, readable by the worker, which can then skip its work */
     sh_served_model *served;
     sh_str body;
     char *body_copy; /* for the worker */
@@ -163,6 +169,7 @@ struct task {
     bool refused;
     sh_api_error error;
     sh_buf json;
+    sh_buf ignored; /* fields that have no effect, see sh_fields_unknown */
 };
 
 /* The prompt of a chat, whose body is read by the same code as a chat request. */
@@ -292,24 +299,35 @@ static bool count(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
     return fine;
 }
 
+static const sh_field_table *fields_of(const task *t, const cJSON *body)
+{
+    bool chat = cJSON_GetObjectItemCaseSensitive(body, "messages") != NULL;
+    return chat && t->fields == &sh_tokenize_fields ? &tokenize_chat_fields : t->fields;
+}
+
 static void task_run(void *arg)
 {
     task *t = arg;
     cJSON *body = NULL;
     size_t values = 0;
     if (atomic_load_explicit(&t->gone, memory_order_relaxed)) return;
-    t->refused = !sh_api_parse(t->api, t->body, &body, &values, &t->error) ||
-                 !t->convert(t, body, &t->json, &t->error);
+    t->refused = !sh_api_parse(t->api, t->body, &body, &values, &t->error);
+    if (!t->refused && cJSON_IsObject(body))
+        sh_fields_unknown(fields_of(t, body), body, &t->ignored);
+    if (!t->refused) t->refused = !t->convert(t, body, &t->json, &t->error);
     sh_api_parsed_free(t->api, body, values);
 }
 
 static void task_end(void *arg)
 {
     task *t = arg;
+    if (t->req != NULL && t->ignored.len > 0)
+        sh_http_add_header(t->req, "X-Shoal-Ignored-Fields", t->ignored.ptr);
     if (t->req != NULL && t->refused) sh_api_reply_error(t->req, &t->error);
     if (t->req != NULL && !t->refused) sh_api_reply_json(t->req, 200, &t->json);
     sh_served_model_close(t->served);
     sh_buf_reset(&t->json);
+    sh_buf_reset(&t->ignored);
     free(t->body_copy);
     free(t);
 }
@@ -347,6 +365,7 @@ static void convert_start(sh_http_request *req, sh_api *api,
     task *t = sh_alloc(sizeof(*t));
     t->api = api;
     t->format = endpoint->format;
+    t->fields = endpoint->fields;
     t->req = req;
     t->served = sh_served_model_take(api->served);
     t->body = sh_http_body(req);

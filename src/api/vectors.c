@@ -46,6 +46,7 @@ bool sh_inputs_read(const cJSON *list, const char *field, bool single, sh_job_sp
         return sh_api_fail(err, 400, "invalid_value", field,
                            "'%s' has %d entries; 1 to %d are allowed", field, count, SH_INPUTS_MAX);
     out->field = field;
+    out->listed = !single;
     out->pooled = true;
     out->n = 1;
     out->prompt_count = (size_t)count;

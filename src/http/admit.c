@@ -93,6 +93,18 @@ static sh_http_refusal page_check(sh_http_request *req)
     return fine;
 }
 
+/* A compressed body would only be reported as bad JSON. */
+static sh_http_refusal encoding_check(sh_http_request *req)
+{
+    sh_str coding = sh_http_head_find(&req->head, "content-encoding");
+    bool body = req->head.chunked || req->head.content_length > 0;
+    if (!body || coding.len == 0 || sh_http_list_has(coding, "identity")) return fine;
+    return sh_http_refusal_of(req, 415,
+                              "this server does not support the Content-Encoding '%.*s'; send the "
+                              "body as it is",
+                              shown(coding), coding.ptr);
+}
+
 sh_http_refusal sh_http_admit(sh_http_request *req)
 {
     const sh_http_server_opts *opts = sh_http_server_opts_of(req->conn->server);
@@ -125,5 +137,5 @@ sh_http_refusal sh_http_admit(sh_http_request *req)
                                           ? "this API key has expired"
                                           : "a valid API key is required: Authorization: Bearer "
                                             "<key>"};
-    return fine;
+    return encoding_check(req);
 }

@@ -63,7 +63,10 @@ scores_match() {
         is "$(jq '.results | map(.relevance_score) | . == (sort | reverse)' body)" true &&
         is "$(jq -r '.results[] | select(.index == 1).document.text' body)" "$(jq -r '.pairs[1][1]' golden.json)"
 }
-tasks_are_named() { gets 200 /model/info && is "$(jq -c '[.tasks, .embedding_dimensions]' body)" '[["embed"],32]'; }
+tasks_are_named() {
+    gets 200 /model/info && is "$(jq -c '[.tasks, .embedding_dimensions]' body)" '[["embed"],32]' &&
+        post 200 /api/show '{"model":"default"}' && is "$(jq -c .capabilities body)" '["embedding"]'
+}
 top_is_one() {
     post 200 /rerank '{"query":"x","documents":["x","y"],"top_n":1,"return_documents":false}' &&
         is "$(jq -c '.results | map(keys)' body)" '[["index","relevance_score"]]'

@@ -116,9 +116,11 @@ sh_status sh_tokenizer_encode_pair(const sh_tokenizer *tok, sh_str first, sh_str
     return status;
 }
 
-size_t sh_tokenizer_after(const sh_tokenizer *tok, bool pair)
+sh_added_counts sh_tokenizer_added(const sh_tokenizer *tok, bool pair)
 {
-    return pair ? tok->post.pair_after.len : tok->post.after.len;
+    const sh_postprocessor *post = &tok->post;
+    if (!pair) return (sh_added_counts){.before = post->before.len, .after = post->after.len};
+    return (sh_added_counts){post->pair_before.len, post->between.len, post->pair_after.len};
 }
 
 /* An added token takes precedence over the vocabulary, which may have the same id. */

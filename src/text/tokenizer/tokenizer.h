@@ -45,8 +45,12 @@ SH_MUST_CHECK sh_status sh_tokenizer_encode_pair(const sh_tokenizer *tok, sh_str
                                                  sh_str second, sh_ids *out, size_t *second_at,
                                                  sh_err *err);
 
-/* How many ids the file adds after a text (0: none), and after a pair of texts. */
-size_t sh_tokenizer_after(const sh_tokenizer *tok, bool pair);
+/* How many ids the file adds to a text, or to a pair of texts. */
+typedef struct {
+    size_t before, between, after;
+} sh_added_counts;
+
+sh_added_counts sh_tokenizer_added(const sh_tokenizer *tok, bool pair);
 
 /* Appends the text. Ids that are not in the vocabulary are skipped. See detokenizer.h for
  * streaming.

@@ -455,6 +455,31 @@ TEST(gives_offsets_of_tokens_around_special_ones)
                   " tw\xc3\xb6 \xf0\x9f\xa6\x8a three");
 }
 
+static void check_echoed_offsets(const char *prompt, const char *expected)
+{
+    char body[256];
+    snprintf(body, sizeof(body), "{\"prompt\":%s,\"max_tokens\":0,\"echo\":true,\"logprobs\":1}",
+             prompt);
+    start(&sh_openai_completion, body);
+    for (size_t i = 1; i < prompts[0].count; i++) {
+        sh_event event = {.kind = SH_EVENT_PROMPT_TOKEN, .token = prompts[0].ids[i]};
+        sh_answer_event(answer, &answer->choices[0], &event);
+    }
+    done(&sh_openai_completion, 0, SH_FINISH_LENGTH);
+    cJSON *json = whole(&sh_openai_completion);
+    char *offsets = cJSON_PrintUnformatted(at(json, "choices.0.logprobs.text_offset"));
+    assert_string_equal(offsets, expected);
+    cJSON_free(offsets);
+    cJSON_Delete(json);
+}
+
+TEST(gives_offsets_in_the_prompt_as_it_is_echoed)
+{
+    UNUSED_STATE;
+    check_echoed_offsets("\"<|im_start|>user\\nhi<|im_end|>\\n\"", "[0,12,16,17,19,29]");
+    check_echoed_offsets("[4086,4086,220]", "[0,0,0]"); /* the text of ids has no special tokens */
+}
+
 TEST(keeps_an_answer_whose_engine_dies_after_its_end)
 {
     UNUSED_STATE;
@@ -595,6 +620,7 @@ int main(void)
         cmocka_unit_test(numbers_several_answers_to_several_prompts),
         cmocka_unit_test(lists_log_probabilities_of_completions_in_parallel_arrays),
         cmocka_unit_test(gives_offsets_of_tokens_around_special_ones),
+        cmocka_unit_test(gives_offsets_in_the_prompt_as_it_is_echoed),
         cmocka_unit_test(keeps_an_answer_whose_engine_dies_after_its_end),
         cmocka_unit_test(keeps_special_tokens_out_of_the_text),
         cmocka_unit_test(refuses_prompts_longer_than_the_context),

@@ -129,6 +129,28 @@ TEST(errors_have_ollamas_form)
     check_holds("{\"error\":\"there is no 'POST /api/copy' here");
 }
 
+TEST(encodings_that_are_not_known_are_refused)
+{
+    UNUSED_STATE;
+    more_headers = "Content-Encoding: gzip\r\n";
+    request("POST", "/v1/completions", "{}");
+    check_status(415);
+    check_holds("\"code\":\"encoding_not_known\"");
+    more_headers = "Content-Encoding: identity\r\n";
+    request("POST", "/v1/completions", "{}");
+    check_status(400);
+    more_headers = "";
+    static const char chunked[] = "POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
+                                  "Transfer-Encoding: gzip, chunked\r\n\r\n";
+    int fd = dial();
+    assert_int_equal(send(fd, chunked, sizeof(chunked) - 1, MSG_NOSIGNAL), sizeof(chunked) - 1);
+    sh_buf_clear(&reply);
+    hear(fd, &reply);
+    close(fd);
+    check_status(501);
+    check_holds("\"code\":\"encoding_not_known\"");
+}
+
 TEST(options_without_meaning_are_named)
 {
     UNUSED_STATE;
@@ -137,6 +159,25 @@ TEST(options_without_meaning_are_named)
             "\"num_gpu\":1}}");
     check_status(200);
     check_holds("X-Shoal-Ignored-Fields: options.num_ctx, options.num_gpu, context\r\n");
+    generate(SAYS, ",\"raw\":true,\"system\":\"Be brief.\",\"think\":false");
+    check_status(200);
+    check_holds("X-Shoal-Ignored-Fields: system, think\r\n");
+}
+
+TEST(fields_that_are_not_known_are_named_where_text_is_converted)
+{
+    UNUSED_STATE;
+    static const char *const cases[][2] = {
+        {"/tokenize", "{\"content\":\"a\",\"contents\":1}"},
+        {"/tokenize", "{\"contents\":1,\"temperature\":1,\"return_token_strs\":true," HELLO "}"},
+        {"/detokenize", "{\"tokens\":[1],\"contents\":1}"},
+        {"/apply-template", "{\"temperature\":1,\"contents\":1," HELLO "}"},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        request("POST", cases[i][0], cases[i][1]);
+        check_status(200);
+        check_holds("X-Shoal-Ignored-Fields: contents\r\n");
+    }
 }
 
 TEST(the_model_is_described)
@@ -291,7 +332,9 @@ int main(void)
         cmocka_unit_test(calls_are_sent_when_they_are_complete),
         cmocka_unit_test(an_empty_prompt_asks_for_the_model),
         cmocka_unit_test(errors_have_ollamas_form),
+        cmocka_unit_test(encodings_that_are_not_known_are_refused),
         cmocka_unit_test(options_without_meaning_are_named),
+        cmocka_unit_test(fields_that_are_not_known_are_named_where_text_is_converted),
         cmocka_unit_test(the_model_is_described),
         cmocka_unit_test(models_are_not_changed_unless_the_server_allows_it),
         cmocka_unit_test(messages_are_read),

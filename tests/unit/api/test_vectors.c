@@ -1,6 +1,7 @@
 /* Requests for embeddings from their JSON to token ids, and vectors back to JSON. */
 #include "api/vectors.h"
 
+#include "api/ollama.h"
 #include "api/openai.h"
 #include "api/served_model.h"
 
@@ -90,6 +91,7 @@ TEST(what_is_wrong_is_named_with_its_index)
     refused("{\"input\":[[1],[1.5]]}", "input[1]", "whole numbers");
     refused("{\"input\":[[1],[316]]}", "input[1]", "the vocabulary has 0 to 315");
     refused("{\"input\":[[1],[]]}", "input[1]", "is empty");
+    refused("{\"input\":[[]]}", "input[0]", "is empty");
     refused("{\"input\":[{\"text\":\"a\"}]}", "input[0]", "must be a text");
     refused("{\"input\":\"a\",\"encoding_format\":\"int8\"}", "encoding_format", "int8");
     refused("{\"input\":\"a\",\"dimensions\":9}", "dimensions", "can be shortened to 8, 16");
@@ -165,6 +167,84 @@ TEST(a_model_is_asked_for_what_it_can_do)
     assert_string_equal(error.code, "unsupported_task");
     assert_false(read_as(&sh_openai_rerank, "{\"query\":\"a\",\"documents\":[\"b\"]}", &error));
     assert_non_null(strstr(error.message, "use /v1/embeddings"));
+    sh_buf text = {0};
+    assert_false(sh_served_model_render(served, &(sh_job_spec){0}, &text, &error));
+    assert_non_null(strstr(error.message, "no chat template; it makes embeddings"));
+    sh_buf_reset(&text);
+}
+
+TEST(a_client_is_told_of_its_own_field_for_cutting)
+{
+    UNUSED_STATE;
+    sh_api_error error;
+    sh_buf body = {0};
+    sh_buf_add_text(&body, "{\"truncate\":false,\"input\":\"");
+    for (int i = 0; i < 2 * CONTEXT; i++) sh_buf_add_text(&body, "fish ");
+    sh_buf_add_text(&body, "\"}");
+    assert_false(read_as(&sh_ollama_embed, body.ptr, &error));
+    assert_non_null(strstr(error.message, "('truncate' cuts"));
+    sh_buf_reset(&body);
+}
+
+/* ---- pairs of texts ---- */
+
+static int scorer_open(void **state)
+{
+    UNUSED_STATE;
+    sh_err err;
+    sh_engine_info info = {.model_dir = "tests/data/encoders/xlm-roberta-rerank",
+                           .vocab = 103,
+                           .context = CONTEXT,
+                           .headless = true,
+                           .vector_len = 1,
+                           .scores = true};
+    CHECK_OK(sh_served_model_open(&info, &(sh_served_model_opts){0}, &served, &err), err);
+    return 0;
+}
+
+/* With a query and a document of so many words. */
+static bool pair_read(int query, int document, int truncate, sh_api_error *error)
+{
+    sh_buf body = {0};
+    sh_buf_add_text(&body, "{\"query\":\"");
+    for (int i = 0; i < query; i++) sh_buf_add_text(&body, "hello ");
+    sh_buf_add_text(&body, "\",\"documents\":[\"");
+    for (int i = 0; i < document; i++) sh_buf_add_text(&body, "fish ");
+    sh_buf_addf(&body, "\"],\"truncate_prompt_tokens\":%d}", truncate);
+    bool fine = read_as(&sh_openai_rerank, body.ptr, error);
+    sh_buf_reset(&body);
+    return fine;
+}
+
+TEST(the_longer_text_of_a_pair_is_cut)
+{
+    UNUSED_STATE;
+    const int words[][2] = {{500, 1}, {1, 500}, {500, 500}};
+    sh_api_error error;
+    for (size_t i = 0; i < SH_COUNT_OF(words); i++) {
+        if (!pair_read(words[i][0], words[i][1], -1, &error)) fail_msg("%s", error.message);
+        const sh_tokens *pair = &tokens[0];
+        assert_int_equal(pair->count, CONTEXT);
+        assert_int_equal(pair->ids[0], 0); /* <s> query </s></s> document </s> */
+        assert_true(pair->second > 4 && pair->second + 2 < pair->count);
+        assert_int_equal(pair->ids[pair->second - 2], 2);
+        assert_int_equal(pair->ids[pair->second - 1], 2);
+        assert_int_equal(pair->ids[pair->count - 1], 2);
+        if (words[i][0] == words[i][1]) assert_int_equal(pair->second, 1 + 18 + 2);
+    }
+    assert_false(pair_read(500, 500, 5, &error));
+    assert_string_equal(error.param, "truncate_prompt_tokens");
+}
+
+TEST(the_longer_text_of_a_pair_is_named)
+{
+    UNUSED_STATE;
+    sh_api_error error;
+    assert_false(pair_read(500, 1, 0, &error));
+    assert_string_equal(error.param, "query");
+    assert_string_equal(error.code, "context_length_exceeded");
+    assert_false(pair_read(1, 500, 0, &error));
+    assert_string_equal(error.param, "documents[0]");
 }
 
 int main(void)
@@ -175,6 +255,12 @@ int main(void)
         cmocka_unit_test(long_inputs_are_refused_or_cut_before_their_last_token),
         cmocka_unit_test(vectors_are_numbers_or_bytes_and_keep_their_length),
         cmocka_unit_test(a_model_is_asked_for_what_it_can_do),
+        cmocka_unit_test(a_client_is_told_of_its_own_field_for_cutting),
     };
-    return cmocka_run_group_tests(tests, model_open, model_close);
+    const struct CMUnitTest pairs[] = {
+        cmocka_unit_test(the_longer_text_of_a_pair_is_cut),
+        cmocka_unit_test(the_longer_text_of_a_pair_is_named),
+    };
+    return cmocka_run_group_tests(tests, model_open, model_close) +
+           cmocka_run_group_tests(pairs, scorer_open, model_close);
 }
