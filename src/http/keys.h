@@ -34,8 +34,9 @@ void sh_http_keys_free(sh_http_keys *keys);
 
 /* Adds the keys of a comma-separated text, or of a file. A file has one key per line, or one JSON
  * object per line, or is a JSON list of such objects; lines that begin with '#' are comments. See
- * docs/api.md for the members of an object. A file without a key, an empty key, one over 512 bytes, one that is easy to
- * guess (base/secret.h), a name that occurs twice and more than 1024 keys are errors. */
+ * docs/api.md for the members of an object. A file without a key, an empty key, one over 512 bytes,
+ * one that is easy to guess (base/secret.h), a name that occurs twice and more than 1024 keys are
+ * errors. */
 SH_MUST_CHECK sh_status sh_http_keys_add_text(sh_http_keys *keys, const char *text, sh_err *err);
 SH_MUST_CHECK sh_status sh_http_keys_add_file(sh_http_keys *keys, const char *path, sh_err *err);
 

@@ -57,7 +57,8 @@ int output_mark_at(sh_str text, const char *const *marks, int count)
         size_t len = strlen(marks[i]);
         size_t common = len < text.len ? len : text.len;
         if (memcmp(marks[i], text.ptr, common) != 0) continue;
-        if (common == len) return i;
+        if (common == len)
+            return found == OUTPUT_MARK_CUT ? found : i; /* an earlier one is longer */
         found = OUTPUT_MARK_CUT;
     }
     return found;
