@@ -48,7 +48,8 @@ bool output_skip_space(sh_output *o)
     return o->pos < o->buf.len;
 }
 
-/* A complete marker wins over one that is cut off, even if the latter comes first in `marks`. */
+/* A marker may be the beginning of another one, such as [ of [THINK]: if that one comes before it
+ * in `marks`, it is waited for. */
 int output_mark_at(sh_str text, const char *const *marks, int count)
 {
     int found = OUTPUT_MARK_NONE;
@@ -57,8 +58,7 @@ int output_mark_at(sh_str text, const char *const *marks, int count)
         size_t len = strlen(marks[i]);
         size_t common = len < text.len ? len : text.len;
         if (memcmp(marks[i], text.ptr, common) != 0) continue;
-        if (common == len)
-            return found == OUTPUT_MARK_CUT ? found : i; /* an earlier one is longer */
+        if (common == len) return found == OUTPUT_MARK_CUT ? found : i;
         found = OUTPUT_MARK_CUT;
     }
     return found;
