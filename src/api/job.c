@@ -585,6 +585,7 @@ static bool retry_key_read(sh_job *job, sh_api_error *error)
     snprintf(job->retry_key, sizeof(job->retry_key), "%016llx:%s:%.*s",
              (unsigned long long)job->client, job->format->kind, (int)key.len, key.ptr);
     job->retry_body = sh_hash128((sh_key128){0}, job->body.ptr, job->body.len).lo;
+    job->spec.retriable = true;
     return true;
 }
 

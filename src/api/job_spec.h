@@ -60,6 +60,7 @@ typedef struct {
     /* Set by the owner before the body is read. */
     sh_response_store *store; /* earlier answers; or NULL */
     uint64_t owner;           /* whose they are */
+    bool retriable;           /* the client may repeat it under its Idempotency-Key */
 
     const char *model; /* NULL: the one that is served */
     bool chat;

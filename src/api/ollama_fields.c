@@ -16,7 +16,7 @@ static const sh_field option_rows[] = {
      .type = SH_FIELD_NUMBER,
      WITHIN(SH_BOUNDS_TEMPERATURE),
      .meaning = "Randomness of the choice; 0 always takes the likeliest token. Default: the "
-                "model's own setting, else 1.",
+                "server's setting, else the model's own, else 1.",
      AT(spec.temperature)},
     {.name = "top_k",
      .type = SH_FIELD_INT,

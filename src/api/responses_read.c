@@ -35,6 +35,10 @@ static bool previous_find(const responses_fields *fields, sh_job_spec *out,
     if (details->previous != NULL)
         return sh_api_fail(err, 400, "invalid_value", "conversation",
                            "'conversation' and 'previous_response_id' cannot both be given");
+    if (out->retriable) /* the retry would find its own first answer there, and continue it */
+        return sh_api_fail(err, 400, "invalid_value", "conversation",
+                           "'conversation' cannot be repeated under an Idempotency-Key, since each "
+                           "request adds to it; use 'previous_response_id'");
     if (out->store != NULL &&
         sh_response_store_latest(out->store, out->owner, details->conversation, &id))
         details->previous = sh_arena_str(&out->arena, sh_buf_str(&id)).ptr;

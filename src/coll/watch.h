@@ -5,7 +5,7 @@
  * computing thread does, and it notices a closed connection, a silent rank and a rank that aborts.
  * The first failure is the group's: it is recorded, sent to all ranks that are still connected, and
  * makes sh_watch_fd readable. Latecomers at the acceptor are refused, since the group has formed;
- * where ranks may be added, those that fit are told to wait, and remembered.
+ * where ranks may be added, those that fit are asked to wait, and remembered.
  *
  * Threads: start and stop belong to the owner; everything else may be called from any thread. */
 #ifndef SH_COLL_WATCH_H

@@ -3,7 +3,7 @@
  * between, so a sequence that gets no drafts costs nothing.
  *
  * Drafting is a number of rounds, one forward pass each. In the first, the shadows run what they
- * lag behind; each round appends a draft to the sequences that still want one, and the next round
+ * lack; each round appends a draft to the sequences that still want one, and the next round
  * runs it. Drafts stay in the shadow until the next call finds out which of them the model has
  * accepted. The KV of wrong ones is overwritten. */
 #include "engine/drafter.h"
@@ -20,7 +20,7 @@
 
 enum {
     CHUNK = 512,      /* tokens of a round, at most */
-    NEAR = 32,        /* tokens that a sequence may lag behind without being bounded */
+    NEAR = 32,        /* a sequence that lacks no more than this catches up at once */
     MASKS_KEPT = 256, /* as in the model group */
 };
 
@@ -241,7 +241,7 @@ int sh_drafter_lag(sh_drafter *d, const sh_sequence *seq)
 
 /* ---- drafting ---- */
 
-/* Tokens that sequences far behind may run in a round of about `seconds`. */
+/* Tokens that sequences with a lot to catch up on may run in a round of about `seconds`. */
 static int catch_up_max(const sh_drafter *d, double seconds)
 {
     double fit = d->token_s > 0 ? seconds / d->token_s : SH_KV_BLOCK;
@@ -266,7 +266,8 @@ static bool add_draw(sh_drafter *d, sh_draft_order *order)
     return true;
 }
 
-/* Adds what a sequence runs in this round. `budget`: tokens of those that are far behind. */
+/* Adds what a sequence runs in this round. `budget`: tokens left for those with a lot to catch up
+ * on. */
 static void add_order(sh_drafter *d, sh_draft_order *order, int *budget)
 {
     const sh_sequence *seq = order->seq;

@@ -57,8 +57,8 @@ typedef struct {
     bool done;        /* used by the drafter */
 } sh_draft_order;
 
-/* Appends drafts to the sequences, up to the number that is wanted. Those that are far behind catch
- * up for about `catch_up_s`, all together, and get theirs once they have caught up. */
+/* Appends drafts to the sequences, up to the number that is wanted. Those with a lot to
+ * catch up on run for about `catch_up_s`, all together, and get theirs once they are done. */
 SH_MUST_CHECK sh_status sh_drafter_run(sh_drafter *d, sh_draft_order *orders, int count,
                                        double catch_up_s, sh_err *err);
 

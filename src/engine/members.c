@@ -1,6 +1,6 @@
 /* A group re-forms with a pause for every request, so it does not do so lightly. Ranks that want to
- * come in wait for a moment without requests, but not for ever. A rank that wants to leave waits a
- * moment too: usually all ranks are being stopped, and rank 0 is about to hear of it. */
+ * come in wait for a moment without requests, but not indefinitely. A rank that wants to leave
+ * waits a moment too: usually all ranks are being stopped, and rank 0 is about to hear of it. */
 #include "engine/members.h"
 
 #include "base/clock.h"

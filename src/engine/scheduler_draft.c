@@ -21,7 +21,7 @@ static const double SEQUENCE_MEMORY = 32; /* drafts of a sequence that count for
 static const double ALL_MEMORY = 128;     /* drafts of all sequences */
 static const double KNOWN = 8;            /* drafts after which a source is known a little */
 static const double CERTAINTY = 1.3;      /* how far savings must exceed the cost of catching up */
-static const double CATCH_UP_SHARE = 0.5; /* of stall_s, for a draft model that lags behind */
+static const double CATCH_UP_SHARE = 0.5; /* of stall_s, for a draft model to catch up */
 enum { LIKELY_MORE = 32 };                /* tokens that an answer goes on for, at least */
 
 /* What to expect of a source before anything is known. */

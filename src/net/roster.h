@@ -26,7 +26,7 @@ typedef struct {
         bool served; /* in the last group that formed, as the same process */
         uint8_t node[SH_NODE_ID_LEN];
     } member[SH_RANKS_MAX];
-    int64_t degrade_ms;     /* how long a lost member is waited for; -1: for ever */
+    int64_t degrade_ms;     /* how long to wait for a lost member; -1: indefinitely */
     bool formed;            /* before */
     bool resumed;           /* before, under another process; this one has not formed it yet */
     bool needs_all;         /* those who are there cannot hold the model */

@@ -13,7 +13,7 @@ void sh_progress(const sh_settings *settings, const char *state);
 
 /* Starts a thread that writes a sign of life to the same pipe as sh_progress_ready several times a
  * second, by which the parent notices a rank that was stopped or swapped out. Once nobody reads the
- * pipe, the parent is gone, and the rank is told to stop. */
+ * pipe, the parent is gone, and the rank stops. */
 void sh_progress_beat(const sh_settings *settings);
 
 /* This rank is ready: writes to the pipe of --ready-fd, if there is one. */

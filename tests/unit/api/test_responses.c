@@ -344,6 +344,22 @@ TEST(a_response_continues_another)
     sh_job_spec_reset(&spec);
 }
 
+TEST(a_retry_adds_nothing_to_a_conversation)
+{
+    static const char *const bodies[] = {"{\"input\":\"q\",\"conversation\":\"talk\"}",
+                                         "{\"input\":\"q\"}"};
+    UNUSED_STATE;
+    for (int i = 0; i < 2; i++) {
+        sh_job_spec spec = {.store = store, .owner = 1, .retriable = true};
+        sh_api_error error;
+        sh_err why;
+        CHECK_OK(sh_json_parse(sh_str_of(bodies[i]), "body", &spec.json, &why), why);
+        assert_int_equal(sh_responses_read(&spec, &error), i);
+        if (i == 0) assert_string_equal(error.param, "conversation");
+        sh_job_spec_reset(&spec);
+    }
+}
+
 TEST(what_cannot_be_read_is_named)
 {
     UNUSED_STATE;
@@ -494,6 +510,7 @@ int main(void)
         cmocka_unit_test(input_items_are_listed_in_pages),
         cmocka_unit_test(items_become_messages),
         cmocka_unit_test(a_response_continues_another),
+        cmocka_unit_test(a_retry_adds_nothing_to_a_conversation),
         cmocka_unit_test(what_cannot_be_read_is_named),
         cmocka_unit_test(an_answer_whose_client_has_left_is_cancelled),
         cmocka_unit_test(the_store_is_bounded_and_drops_the_oldest),
