@@ -14,7 +14,7 @@ token=$("$shoal" token)
 hosts_up 2
 cable=
 trap '[ -n "$cable" ] && kill $cable; hosts_down' EXIT
-net=10.77.0 tokens=16
+net=10.77.0 tokens=8
 
 # pair command...: runs both ranks; the output of rank 0 is in ./out
 pair() {

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "kernels/device.h"
+#include "test.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -437,6 +438,13 @@ static inline const char *test_device(void)
         sh_device_register(&(sh_device_kind){"fenced", fenced_open});
     }
     return getenv("SHOAL_TEST_DEVICE");
+}
+
+/* Sanitizers are slow, and so is the fenced device, whose every op takes system calls: they see the
+ * short form of long tests, and `make nightly` all of it. */
+static inline bool test_is_short(void)
+{
+    return (test_device() != NULL || SLOW) && getenv("SHOAL_TEST_FULL") == NULL;
 }
 
 #endif

@@ -109,16 +109,9 @@ static int close_all(void **state)
     return remove_dir(state);
 }
 
-/* Sanitizers are slow, and so is the fenced device, whose every op takes system calls: they see the
- * short form, and `make nightly` all. */
-static bool in_short(void)
-{
-    return (test_device() != NULL || SLOW) && getenv("SHOAL_TEST_FULL") == NULL;
-}
-
 static int ask_count(const struct way *way)
 {
-    return in_short() || way->few ? ASKS / 2 : ASKS;
+    return test_is_short() || way->few ? ASKS / 2 : ASKS;
 }
 
 /* ---- an engine without its clock ---- */
@@ -242,7 +235,7 @@ static void ask(struct bench *b, int id)
         .prompt_count = (size_t)(a->prompt + so_far->count),
         .answered = so_far->count,
         .replayed = so_far->count > 0,
-        .max_tokens = in_short() ? ANSWER / 2 : ANSWER,
+        .max_tokens = test_is_short() ? ANSWER / 2 : ANSWER,
         .min_tokens = a->min_tokens,
         .stop_ids = stop_ids,
         .stop_id_count = id % 2 == 0 && packed[id].len == 0 ? 0 : SH_COUNT_OF(stop_ids),
@@ -404,7 +397,7 @@ TEST(wrong_drafts_pauses_losses_and_cancelled_requests_change_no_answer)
         check_same(&ways[i], plain, others);
         assert_true(tried[SH_DRAFT_MODEL] > 0);
         if (ways[i].draft == MODEL) assert_int_equal(tried[SH_DRAFT_MODEL], kept[SH_DRAFT_MODEL]);
-        if (in_short()) return;
+        if (test_is_short()) return;
         if (ways[i].kv_tokens > 0) assert_true(paused > 0);
     }
 }
@@ -414,7 +407,7 @@ TEST(drafts_change_no_answer_on_any_split)
 {
     UNUSED_STATE;
     static const int splits[][2] = {{1, 2}, {2, 1}};
-    if (in_short()) skip();
+    if (test_is_short()) skip();
     for (size_t i = 0; i < SH_COUNT_OF(splits); i++) {
         struct way without = {"split", NULL, splits[i][0], splits[i][1], 0, 0, 0, 0, true};
         struct way with = {"split, itself", MODEL, splits[i][0], splits[i][1], 320, 40, 0, 0, true};
@@ -495,7 +488,7 @@ TEST(wrong_drafts_leave_nothing_behind)
         assert_true(sh_sequence_start(seq, blocks, 0, &wait));
         seq->slot = 0;
         drafter_restart(d);
-        for (int round = 0; seq->count < (in_short() ? 80 : 140); round++) {
+        for (int round = 0; seq->count < (test_is_short() ? 80 : 140); round++) {
             int count = drafts_of(d, seq, drafts);
             drafter_restart(fresh);
             assert_int_equal(drafts_of(fresh, seq, want), count);

@@ -63,7 +63,7 @@ static int golden_load(void **state)
     const cJSON *item;
     cJSON_ArrayForEach(item, json)
     {
-        if (SLOW && golden_count == 8) break;
+        if (test_is_short() && golden_count == 4) break;
         struct golden *g = &golden[golden_count++];
         g->prompt_count = numbers(cJSON_GetObjectItem(item, "prompt_ids"), g->prompt, NULL);
         g->output_count = numbers(cJSON_GetObjectItem(item, "output_ids"), g->output, NULL);
@@ -202,9 +202,9 @@ TEST(so_it_does_with_drafts_and_with_few_kv_blocks)
 TEST(a_seed_gives_the_same_answer_alone_and_in_a_batch)
 {
     UNUSED_STATE;
-    enum { CROWD = 12 };
+    int crowd_size = test_is_short() ? 5 : 12;
     struct world *alone = world_open("models/demo", 0, 0);
-    for (int i = 0; i < CROWD; i++) {
+    for (int i = 0; i < crowd_size; i++) {
         const struct golden *g = &golden[i % golden_count];
         ask(alone, i, g->prompt, g->prompt_count, 40, 1.3);
         await(alone, i, 1);
@@ -213,10 +213,10 @@ TEST(a_seed_gives_the_same_answer_alone_and_in_a_batch)
     memcpy(crowd->answers, alone->answers, sizeof(crowd->answers));
     world_close(alone);
     struct world *w = world_open("models/demo", 4, 0);
-    for (int i = 0; i < CROWD; i++)
+    for (int i = 0; i < crowd_size; i++)
         ask(w, i, golden[i % golden_count].prompt, golden[i % golden_count].prompt_count, 40, 1.3);
-    await(w, 0, CROWD);
-    for (int i = 0; i < CROWD; i++) {
+    await(w, 0, crowd_size);
+    for (int i = 0; i < crowd_size; i++) {
         assert_int_equal(w->answers[i].count, crowd->answers[i].count);
         assert_memory_equal(w->answers[i].tokens, crowd->answers[i].tokens,
                             (size_t)w->answers[i].count * sizeof(int32_t));

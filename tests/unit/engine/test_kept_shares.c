@@ -215,7 +215,7 @@ TEST(a_new_rank_0_takes_the_shares_that_the_others_remember)
 static void run_slow(bool rebalance)
 {
     /* Where all ranks are slow, none of them is; `make nightly` tries it all the same. */
-    if ((test_device() != NULL || SLOW) && getenv("SHOAL_TEST_FULL") == NULL) skip();
+    if (test_is_short()) skip();
     char where[SH_ADDR_TEXT_MAX];
     int fd = listen_somewhere(where);
     sh_engine_opts opts = {.model_group = DEMO};

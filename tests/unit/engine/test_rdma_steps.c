@@ -10,7 +10,7 @@
 
 #include <signal.h>
 
-enum { PROMPT = 700, DECODES = 8, CHUNK = 1024 };
+enum { PROMPT = SLOW ? 300 : 700, DECODES = 8, CHUNK = 1024 };
 
 typedef struct {
     int tensor, stages;

@@ -157,7 +157,7 @@ static void check_batches(const char *level, sh_activations mode, const sh_quant
         memcpy(alone + t * raw.rows, y, row);
         free(y);
     }
-    int step = SLOW ? 7 : raw.cols > SH_ACTS_NARROW ? 6 : 1;
+    int step = SLOW ? 11 : raw.cols > SH_ACTS_NARROW ? 6 : 1;
     for (int tokens = 2; tokens <= TOKENS_MAX; tokens += step) {
         sh_device *with = tokens % 3 == 0 ? wide : dev;
         float *y = product_of(with, &m, x, tokens);

@@ -60,9 +60,7 @@ static void check_answers(bool exact)
     CHECK_OK(sh_json_load("tests/data/demo-golden.json", FILE_MAX, &json, &err), err);
     rig r = rig_open("models/demo", exact, NULL, 2);
     float *logits = sh_alloc_array((size_t)RIG_TOKENS * (size_t)r.config->vocab, sizeof(float));
-    /* A fenced device is slow: the short form takes every fifth answer, `make nightly` all. */
-    bool all = test_device() == NULL || getenv("SHOAL_TEST_FULL") != NULL;
-    int every = all ? 1 : 5, at = 0;
+    int every = test_is_short() ? 8 : 1, at = 0;
     cJSON_ArrayForEach(item, json)
     {
         if (at++ % every != 0) continue;
