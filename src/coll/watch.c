@@ -57,12 +57,14 @@ struct sh_watch {
     _Atomic uint64_t progress;
     _Atomic bool leaving; /* this rank asks to leave */
     _Atomic bool must_stay;
-    pthread_mutex_t lock; /* guards notice, has_notice, keep_text, knocks */
+    pthread_mutex_t lock; /* guards notice, has_notice, keep_text, knocks, visitor */
     sh_notice notice;
     bool has_notice;
     char keep_text[SH_STAY_TEXT_MAX]; /* why a rank cannot leave */
     sh_knock knock[SH_KNOCKS_MAX];
     int knock_count;
+    sh_visitor_fn visitor;
+    void *visitor_ctx;
     bool notified; /* used by the thread only: the notice was sent */
     int64_t beat_ns;
     int beat_silence_ms; /* the tolerance that the last heartbeats asked for */
@@ -138,6 +140,14 @@ int sh_watch_knocks(sh_watch *watch, sh_knock out[SH_KNOCKS_MAX])
         if (watch->knock[i].last_ns >= since_ns) out[count++] = watch->knock[i];
     pthread_mutex_unlock(&watch->lock);
     return count;
+}
+
+void sh_watch_set_visitor(sh_watch *watch, sh_visitor_fn visitor, void *ctx)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->visitor = visitor;
+    watch->visitor_ctx = ctx;
+    pthread_mutex_unlock(&watch->lock);
 }
 
 void sh_watch_ask_to_leave(sh_watch *watch)
@@ -415,23 +425,65 @@ static void knock_keep(sh_watch *watch, const sh_peer_conn *conn)
     pthread_mutex_unlock(&watch->lock);
 }
 
-static void refuse_latecomers(sh_watch *watch)
+/* Welcomes a rank of this group that asks for weights, and hands its connection over. The lock is
+ * held meanwhile, so that sh_watch_set_visitor can promise that nothing is handed over after it.
+ * SH_ERR_PEER: not yet. */
+static sh_status admit_visitor(sh_watch *watch, sh_peer_conn *conn, sh_err *err)
+{
+    const sh_hello *theirs = sh_peer_conn_peer(conn);
+    int rank = (int)theirs->rank;
+    sh_hello mine = watch->mesh->hello;
+    if (sh_hello_compare(&mine, theirs, err) != SH_OK) return err->status;
+    if (watch->mesh->rank != 0 || theirs->epoch != watch->mesh->epoch ||
+        rank >= watch->mesh->size || !is_here(watch, rank))
+        return sh_err_set(err, SH_ERR_GROUP,
+                          "rank %d of another group asks rank %d for weights; ask rank 0", rank,
+                          watch->mesh->rank);
+    mine.use = theirs->use;
+    mine.given_rank = theirs->rank;
+    mine.epoch = theirs->epoch;
+    pthread_mutex_lock(&watch->lock);
+    sh_status status = SH_ERR_PEER;
+    if (watch->visitor != NULL) {
+        sh_peer_conn_welcome(conn, &mine);
+        status = sh_peer_conn_flush(conn, err);
+    }
+    if (status == SH_OK) {
+        sh_stream stream = sh_peer_conn_release(conn);
+        if (mine.plain_data) sh_stream_end_tls(&stream);
+        watch->visitor(watch->visitor_ctx, rank, stream);
+    }
+    pthread_mutex_unlock(&watch->lock);
+    if (status == SH_OK) return SH_OK;
+    return sh_err_set(err, SH_ERR_PEER, "rank 0 cannot send weights yet");
+}
+
+/* Tells a connection to wait, or why it is not wanted, and closes it. */
+static void turn_away(sh_watch *watch, sh_peer_conn *conn, bool waits, const char *why)
+{
+    sh_notice notice;
+    sh_notice_set(&notice, (int)sh_peer_conn_peer(conn)->rank, why);
+    if (!waits) sh_acceptor_note_refusal(watch->mesh->acceptor, conn, why);
+    sh_peer_conn_refuse(conn, waits ? SH_FRAME_WAIT : SH_FRAME_REFUSE, &notice);
+    sh_peer_conn_close(conn);
+}
+
+/* Connections to a group that has formed. */
+static void receive_latecomers(sh_watch *watch)
 {
     sh_peer_conn *conn;
     sh_err err;
     while (sh_acceptor_step(watch->mesh->acceptor, &conn, &err) == SH_OK) {
         const sh_hello *theirs = sh_peer_conn_peer(conn);
-        sh_notice notice;
-        bool waits = check_latecomer(watch, theirs, &err) == SH_OK;
-        if (waits) {
-            sh_notice_set(&notice, (int)theirs->rank, "the group is running, and re-forms soon");
+        if (theirs->protocol == SH_PEER_PROTOCOL && theirs->use == SH_USE_WEIGHTS) {
+            sh_status status = admit_visitor(watch, conn, &err);
+            if (status != SH_OK) turn_away(watch, conn, status == SH_ERR_PEER, err.text);
+        } else if (check_latecomer(watch, theirs, &err) == SH_OK) {
             knock_keep(watch, conn);
+            turn_away(watch, conn, true, "the group is running, and re-forms soon");
         } else {
-            sh_notice_set(&notice, (int)theirs->rank, err.text);
-            sh_acceptor_note_refusal(watch->mesh->acceptor, conn, err.text);
+            turn_away(watch, conn, false, err.text);
         }
-        sh_peer_conn_refuse(conn, waits ? SH_FRAME_WAIT : SH_FRAME_REFUSE, &notice);
-        sh_peer_conn_close(conn);
     }
 }
 
@@ -490,7 +542,7 @@ static void *watch_run(void *arg)
                      atomic_load_explicit(&watch->silence_ms, memory_order_relaxed);
         if (!watch->notified && (other || now_ns - watch->beat_ns >= every_ns))
             send_beats(watch, now_ns);
-        refuse_latecomers(watch);
+        receive_latecomers(watch);
         sleep_until(watch, watch->beat_ns + every_ns > now_ns ? watch->beat_ns + every_ns
                                                               : now_ns + every_ns);
     }

@@ -68,6 +68,12 @@ int64_t sh_watch_leaving_ns(const sh_watch *watch, int rank);
 /* Rank 0: refuses that, with the reason. */
 void sh_watch_keep(sh_watch *watch, int rank, const char *text);
 
+/* Rank 0: what takes over a connection on which rank `rank` asks for weights; called by the thread
+ * of the watch, must not block. Until it is set such ranks are asked to wait; after this returns,
+ * the one set before is not called any more. */
+typedef void (*sh_visitor_fn)(void *ctx, int rank, sh_stream stream);
+void sh_watch_set_visitor(sh_watch *watch, sh_visitor_fn visitor, void *ctx);
+
 /* Whether the group has failed; cheap enough for a spinning loop. */
 bool sh_watch_failed(const sh_watch *watch);
 

@@ -24,7 +24,8 @@
 #include "model/model.h"
 
 typedef struct {
-    const char *model_dir;
+    const char *model_dir;   /* NULL: that of rank 0, of which this rank gets its share */
+    const char *shard_cache; /* then: the folder in which it is kept */
     const char *device; /* a kind of device; NULL: "cpu" */
     sh_device_opts device_opts;
     sh_kv_format kv_format;
@@ -48,7 +49,7 @@ typedef struct {
 
 typedef struct sh_model_group sh_model_group;
 
-/* Reads the config and opens the device. opts is copied; what it points to must outlive the model
+/* Reads the config, if the model is here, and opens the device. opts is copied; what it points to must outlive the model
  * group. */
 SH_MUST_CHECK sh_status sh_model_group_open(const sh_model_group_opts *opts, sh_model_group **out,
                                             sh_err *err);
