@@ -26,6 +26,7 @@
 typedef struct {
     const char *model_dir;   /* NULL: that of rank 0, of which this rank gets its share */
     const char *shard_cache; /* then: the folder in which it is kept */
+    uint64_t shard_cache_limit;
     const char *device; /* a kind of device; NULL: "cpu" */
     sh_device_opts device_opts;
     sh_kv_format kv_format;

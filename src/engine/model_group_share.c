@@ -38,7 +38,7 @@ static sh_status obtain(sh_model_group *mg, sh_err *err)
 {
     sh_share_link link = {mg->group, link_open, sh_group_fd(mg->group)};
     bool changed = false;
-    if (mg->source == NULL) mg->source = sh_shard_source_create(mg->opts.shard_cache);
+    if (mg->source == NULL) mg->source = sh_shard_source_create(mg->opts.shard_cache, mg->opts.shard_cache_limit);
     sh_status status = sh_shard_source_connect(mg->source, &link, sh_group_model(mg->group),
                                                sh_model_group_number(mg, mg->rank), &changed, err);
     if (status != SH_OK || changed) forget(mg);
@@ -60,5 +60,10 @@ sh_status sh_model_group_share_begin(sh_model_group *mg, sh_err *err)
 
 void sh_model_group_share_end(sh_model_group *mg)
 {
-    if (mg->source != NULL) sh_shard_source_disconnect(mg->source);
+    if (mg->source == NULL) return;
+    sh_shard_origin origin = sh_shard_source_origin(mg->source);
+    sh_shard_source_disconnect(mg->source);
+    if (origin.link + origin.disk > 0)
+        SH_LOGI("the share of the model: %.1f MB came from rank 0, %.1f MB from this disk",
+                (double)origin.link * 1e-6, (double)origin.disk * 1e-6);
 }

@@ -1,71 +1,21 @@
-/* The lock tells a folder in use from one that may be deleted to make room. It is a file in the
- * folder itself, so a lock is only good if the folder is still there after it was taken: another
- * process may have been deleting it at the same time. */
+/* The outline is compared with rank 0's at every start, by its digest, and the model folder with the
+ * outline: a file there that is missing, cut off or changed is written anew. */
 #include "share/shard_folder.h"
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "model/tensors.h"
+#include "share/shard_cache.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum {
-    TWINS_MAX = 16, /* processes of one model and rank number on one machine */
-    LOCK_TRIES = 8,
-};
-
-sh_status sh_shard_cache_root(char **out, sh_err *err)
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache != NULL && cache[0] == '/')
-        *out = sh_asprintf("%s/shoal/shards", cache);
-    else if (home != NULL && home[0] == '/')
-        *out = sh_asprintf("%s/.cache/shoal/shards", home);
-    else
-        return sh_err_set(err, SH_ERR_INPUT,
-                          "no place for the model's outline: set HOME or XDG_CACHE_HOME");
-    return SH_OK;
-}
-
-/* Whether the path still leads to the file that was opened. */
-static bool is_current(int fd, const char *path)
-{
-    struct stat opened, named;
-    return fstat(fd, &opened) == 0 && stat(path, &named) == 0 && opened.st_ino == named.st_ino &&
-           opened.st_dev == named.st_dev;
-}
-
-/* SH_AGAIN: another process has it. */
-static sh_status folder_lock(const char *path, int *out, sh_err *err)
-{
-    char *lock = sh_path_join(path, "lock");
-    sh_status status = SH_AGAIN;
-    for (int i = 0; i < LOCK_TRIES && status == SH_AGAIN; i++) {
-        status = sh_dir_make_private(path, err);
-        if (status != SH_OK) break;
-        int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        if (fd < 0 && errno != ENOENT) status = sh_err_sys(err, "%s", lock);
-        if (fd < 0) continue;
-        bool held = flock(fd, LOCK_EX | LOCK_NB) == 0;
-        if (held && is_current(fd, lock)) {
-            *out = fd;
-            break;
-        }
-        close(fd);
-        status = SH_AGAIN;
-        if (!held) break;
-    }
-    free(lock);
-    return status;
-}
+enum { TWINS_MAX = 16 }; /* processes of one model and rank number on one machine */
 
 sh_status sh_shard_folder_open(const char *root, const uint8_t id[SH_IDENTITY_LEN], int rank,
                                sh_shard_folder *out, sh_err *err)
@@ -78,8 +28,9 @@ sh_status sh_shard_folder_open(const char *root, const uint8_t id[SH_IDENTITY_LE
     for (int twin = 0; twin < TWINS_MAX; twin++) {
         char *path = sh_asprintf("%s/%.32s-%d.%d", root, name, rank, twin);
         int lock = -1;
-        status = folder_lock(path, &lock, err);
+        status = sh_shard_cache_lock(path, &lock, err);
         if (status == SH_OK) {
+            if (futimens(lock, NULL) != 0) SH_LOGW("%s: its time cannot be set", path);
             *out = (sh_shard_folder){
                 .path = path, .model = sh_path_join(path, "model"), .lock = lock};
             return SH_OK;

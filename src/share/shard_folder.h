@@ -36,7 +36,4 @@ void sh_shard_folder_close(sh_shard_folder *folder);
 SH_MUST_CHECK sh_status sh_shard_folder_update(sh_shard_folder *folder, sh_share_client *client,
                                                sh_err *err);
 
-/* Where the cache is: a folder of the user's cache folder. Owned by the caller. */
-SH_MUST_CHECK sh_status sh_shard_cache_root(char **out, sh_err *err);
-
 #endif

@@ -14,8 +14,8 @@
 
 typedef struct sh_shard_source sh_shard_source;
 
-/* `root` is copied. */
-sh_shard_source *sh_shard_source_create(const char *root);
+/* `root` is the shard cache, which may take `limit` bytes; 0: nothing is kept. */
+sh_shard_source *sh_shard_source_create(const char *root, uint64_t limit);
 void sh_shard_source_free(sh_shard_source *source);
 
 /* Takes the model with this identity from a link to rank 0; `rank` is the number of this one.
@@ -31,7 +31,11 @@ void sh_shard_source_disconnect(sh_shard_source *source);
 const char *sh_shard_source_dir(const sh_shard_source *source);
 const sh_window_source *sh_shard_source_windows(const sh_shard_source *source);
 
-/* Bytes of weights that came over the link so far. */
-uint64_t sh_shard_source_received(const sh_shard_source *source);
+/* Bytes of weights that came since the source was connected. */
+typedef struct {
+    uint64_t link;
+    uint64_t disk;
+} sh_shard_origin;
+sh_shard_origin sh_shard_source_origin(const sh_shard_source *source);
 
 #endif

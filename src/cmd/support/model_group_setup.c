@@ -4,7 +4,7 @@
 
 #include "cmd/support/compute.h"
 #include "model/identity.h"
-#include "share/shard_folder.h"
+#include "share/shard_cache.h"
 
 #include <string.h>
 
@@ -84,6 +84,7 @@ sh_status sh_model_group_setup_init(sh_model_group_setup *setup, const sh_comman
     setup->opts = (sh_model_group_opts){
         .model_dir = s->model,
         .shard_cache = setup->shard_cache,
+        .shard_cache_limit = (uint64_t)s->shard_cache,
         .device_opts = sh_compute_device(s),
         .kv_format = sh_compute_kv(s),
         .wire = setup->ranks.wire,
