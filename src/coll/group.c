@@ -254,6 +254,16 @@ int sh_group_fd(const sh_group *group)
     return group->core->watch == NULL ? -1 : sh_watch_fd(group->core->watch);
 }
 
+void sh_group_set_load(sh_group *group, const sh_load_state *load)
+{
+    if (group->core->watch != NULL) sh_watch_set_load(group->core->watch, load);
+}
+
+void sh_group_on_load(sh_group *group, sh_load_fn fn, void *ctx)
+{
+    if (group->core->watch != NULL) sh_watch_on_load(group->core->watch, fn, ctx);
+}
+
 void sh_group_set_visitor(sh_group *group, sh_visitor_fn visitor, void *ctx)
 {
     if (group->core->watch != NULL) sh_watch_set_visitor(group->core->watch, visitor, ctx);

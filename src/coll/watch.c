@@ -57,7 +57,7 @@ struct sh_watch {
     _Atomic uint64_t progress;
     _Atomic bool leaving; /* this rank asks to leave */
     _Atomic bool must_stay;
-    pthread_mutex_t lock; /* guards notice, has_notice, keep_text, knocks, visitor */
+    pthread_mutex_t lock; /* guards notice, has_notice, keep_text, knocks, visitor, load */
     sh_notice notice;
     bool has_notice;
     char keep_text[SH_STAY_TEXT_MAX]; /* why a rank cannot leave */
@@ -65,6 +65,9 @@ struct sh_watch {
     int knock_count;
     sh_visitor_fn visitor;
     void *visitor_ctx;
+    sh_load_state load; /* of this rank */
+    sh_load_fn on_load;
+    void *load_ctx;
     bool notified; /* used by the thread only: the notice was sent */
     int64_t beat_ns;
     int beat_silence_ms; /* the tolerance that the last heartbeats asked for */
@@ -124,6 +127,21 @@ void sh_watch_set_progress(sh_watch *watch, uint64_t progress)
 uint64_t sh_watch_peer_progress(const sh_watch *watch, int rank)
 {
     return atomic_load_explicit(&watch->peer[rank].progress, memory_order_relaxed);
+}
+
+void sh_watch_set_load(sh_watch *watch, const sh_load_state *load)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->load = *load;
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void sh_watch_on_load(sh_watch *watch, sh_load_fn fn, void *ctx)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->on_load = fn;
+    watch->load_ctx = ctx;
+    pthread_mutex_unlock(&watch->lock);
 }
 
 int64_t sh_watch_left_ns(const sh_watch *watch, int rank)
@@ -205,6 +223,9 @@ static void take_beat(sh_watch *watch, int rank, const uint8_t *payload, size_t 
     peer->silence_ms = beat.silence_ms < SH_SILENCE_MS_MAX ? beat.silence_ms
                                                            : (uint32_t)SH_SILENCE_MS_MAX;
     atomic_store_explicit(&peer->progress, beat.progress, memory_order_relaxed);
+    pthread_mutex_lock(&watch->lock);
+    if (watch->on_load != NULL) watch->on_load(watch->load_ctx, rank, &beat.load);
+    pthread_mutex_unlock(&watch->lock);
     int64_t since = atomic_load_explicit(&peer->leaving_ns, memory_order_relaxed);
     if (beat.leaving != (since != 0))
         atomic_store_explicit(&peer->leaving_ns, beat.leaving ? sh_clock_ns() : 0,
@@ -297,6 +318,9 @@ static void send_beats(sh_watch *watch, int64_t now_ns)
         .progress = atomic_load_explicit(&watch->progress, memory_order_relaxed),
         .silence_ms = (uint32_t)atomic_load_explicit(&watch->silence_ms, memory_order_relaxed),
         .leaving = atomic_load_explicit(&watch->leaving, memory_order_relaxed)};
+    pthread_mutex_lock(&watch->lock);
+    beat.load = watch->load;
+    pthread_mutex_unlock(&watch->lock);
     watch->beat_ns = now_ns;
     watch->beat_silence_ms = (int)beat.silence_ms;
     for (int r = 0; r < watch->mesh->size; r++) {

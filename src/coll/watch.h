@@ -38,6 +38,12 @@ void sh_watch_set_silence(sh_watch *watch, int silence_ms);
 void sh_watch_set_progress(sh_watch *watch, uint64_t progress);
 uint64_t sh_watch_peer_progress(const sh_watch *watch, int rank);
 
+/* How far this rank is with loading, which heartbeats carry; and who is to be told what the others
+ * say of themselves: called by the thread of the watch, must not block. */
+typedef void (*sh_load_fn)(void *ctx, int rank, const sh_load_state *load);
+void sh_watch_set_load(sh_watch *watch, const sh_load_state *load);
+void sh_watch_on_load(sh_watch *watch, sh_load_fn fn, void *ctx);
+
 /* When a peer left the group in good order (sh_clock_ns), 0 if it has not. That is no failure by
  * itself: it may have nothing left to do. */
 int64_t sh_watch_left_ns(const sh_watch *watch, int rank);

@@ -507,6 +507,8 @@ static sh_status shard_read(sh_model_group *mg, const sh_shard *shard, sh_err *e
                           .rows_max = mg->opts.draws,
                           .kv_format = mg->opts.kv_format,
                           .load = mg->opts.load};
+    opts.load.progress = sh_model_group_loaded;
+    opts.load.progress_ctx = mg;
     if (mg->source != NULL) {
         int threads = opts.load.threads > 0 ? opts.load.threads : sh_cpu_count();
         /* While some pack what has come, all connections can be waited for. */
@@ -776,6 +778,7 @@ sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
     if (group != NULL) sh_group_set_loading(group, false);
     stage_group(mg);
     steps_prepare(mg);
+    sh_model_group_loaded(mg, 0, 0);
     return group != NULL ? steps_register(mg, err) : SH_OK;
 }
 

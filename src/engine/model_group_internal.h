@@ -72,6 +72,9 @@ SH_MUST_CHECK sh_status sh_model_group_describe(sh_model_group *mg, const char *
 SH_MUST_CHECK sh_status sh_model_group_share_begin(sh_model_group *mg, sh_err *err);
 void sh_model_group_share_end(sh_model_group *mg);
 
+/* Reports how far this rank is with loading: an sh_progress_fn, ctx is the model group. */
+void sh_model_group_loaded(void *mg, uint64_t done, uint64_t total);
+
 /* Adds one message (or sum) of this kind, and the time since `start_ns`, to the totals. */
 void sh_model_group_counted(sh_model_group *mg, sh_traffic what, size_t bytes, int64_t start_ns);
 

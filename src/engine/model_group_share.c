@@ -1,4 +1,5 @@
-/* How weights reach a rank that has no copy of the model.
+/* How weights reach a rank that has no copy of the model, and how all ranks tell rank 0 how far
+ * they are with loading.
  *
  * Rank 0 always offers them: it cannot know who needs them, and it costs nothing until somebody
  * asks. A rank without a copy learns at each join which model rank 0 has, as that may be another
@@ -19,10 +20,13 @@ static sh_status link_open(void *ctx, int index, sh_stream *out, sh_err *err)
 
 static sh_status offer(sh_model_group *mg, sh_err *err)
 {
-    sh_status status = mg->server != NULL
-                           ? SH_OK
-                           : sh_share_server_create(mg->model_dir, &mg->server, err);
+    sh_status status = mg->server != NULL ? SH_OK
+                                          : sh_share_server_create(mg->model_dir, &mg->server, err);
     if (status == SH_OK) sh_group_set_visitor(mg->group, sh_share_server_take, mg->server);
+    if (mg->opts.load_board != NULL) {
+        sh_load_board_clear(mg->opts.load_board);
+        sh_group_on_load(mg->group, sh_load_board_set, mg->opts.load_board);
+    }
     return status;
 }
 
@@ -38,7 +42,8 @@ static sh_status obtain(sh_model_group *mg, sh_err *err)
 {
     sh_share_link link = {mg->group, link_open, sh_group_fd(mg->group)};
     bool changed = false;
-    if (mg->source == NULL) mg->source = sh_shard_source_create(mg->opts.shard_cache, mg->opts.shard_cache_limit);
+    if (mg->source == NULL)
+        mg->source = sh_shard_source_create(mg->opts.shard_cache, mg->opts.shard_cache_limit);
     sh_status status = sh_shard_source_connect(mg->source, &link, sh_group_model(mg->group),
                                                sh_model_group_number(mg, mg->rank), &changed, err);
     if (status != SH_OK || changed) forget(mg);
@@ -66,4 +71,22 @@ void sh_model_group_share_end(sh_model_group *mg)
     if (origin.link + origin.disk > 0)
         SH_LOGI("the share of the model: %.1f MB came from rank 0, %.1f MB from this disk",
                 (double)origin.link * 1e-6, (double)origin.disk * 1e-6);
+}
+
+/* With a total of 0 all ranks are done: what others said last may still be on its way. */
+void sh_model_group_loaded(void *ctx, uint64_t done, uint64_t total)
+{
+    sh_model_group *mg = ctx;
+    const sh_load_opts *load = &mg->opts.load;
+    sh_load_state state = {.done = done, .total = total};
+    if (mg->source != NULL) state.link = sh_shard_source_origin(mg->source).link;
+    if (load->progress != NULL && total > 0) load->progress(load->progress_ctx, done, total);
+    if (mg->group != NULL) sh_group_set_load(mg->group, &state);
+    if (mg->opts.load_board == NULL) return;
+    if (total > 0) {
+        sh_load_board_set(mg->opts.load_board, sh_model_group_number(mg, mg->rank), &state);
+        return;
+    }
+    if (mg->group != NULL) sh_group_on_load(mg->group, NULL, NULL);
+    sh_load_board_clear(mg->opts.load_board);
 }

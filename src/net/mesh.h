@@ -60,7 +60,7 @@ typedef struct {
     int local_count; /* ranks on this machine, including this one */
     sh_mesh_peer peer[SH_RANKS_MAX];
     sh_addr_list coordinator; /* where rank 0 can be reached */
-    sh_acceptor *acceptor; /* stays open, to refuse latecomers with a reason */
+    sh_acceptor *acceptor;    /* stays open, to refuse latecomers with a reason */
     sh_tls *tls;
 } sh_mesh;
 

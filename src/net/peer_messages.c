@@ -137,6 +137,9 @@ void sh_heartbeat_pack(sh_buf *out, const sh_heartbeat *beat)
     sh_put_uint(out, beat->progress, 8);
     sh_put_uint(out, beat->silence_ms, 4);
     sh_put_uint(out, beat->leaving, 1);
+    sh_put_uint(out, beat->load.done, 8);
+    sh_put_uint(out, beat->load.total, 8);
+    sh_put_uint(out, beat->load.link, 8);
     frame_close(out, at);
 }
 
@@ -305,6 +308,10 @@ sh_status sh_heartbeat_unpack(const uint8_t *data, size_t len, sh_heartbeat *out
     uint64_t leaving = sh_get_uint(&r, 1);
     if (leaving > 1) r.failed = true;
     beat.leaving = leaving == 1;
+    beat.load.done = sh_get_uint(&r, 8);
+    beat.load.total = sh_get_uint(&r, 8);
+    beat.load.link = sh_get_uint(&r, 8);
+    if (beat.load.done > beat.load.total || beat.load.link > INT64_MAX) r.failed = true;
     sh_status status = get_end(&r, "heartbeat", err);
     if (status == SH_OK) *out = beat;
     return status;

@@ -135,10 +135,18 @@ typedef struct {
     sh_offer offer[SH_TRANSPORTS_MAX];
 } sh_offers;
 
+/* How far a rank is with loading its weights, in bytes. */
+typedef struct {
+    uint64_t done;
+    uint64_t total; /* 0: it is not loading */
+    uint64_t link;  /* of `done`, what came from rank 0 */
+} sh_load_state;
+
 typedef struct {
     uint64_t progress;   /* operations that the rank has completed */
     uint32_t silence_ms; /* how long its peers should tolerate silence from it */
     bool leaving;        /* it asks rank 0 to let it leave */
+    sh_load_state load;
 } sh_heartbeat;
 
 /* Precedes the first message of every operation on a data connection. */

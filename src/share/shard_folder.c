@@ -1,5 +1,5 @@
-/* The outline is compared with rank 0's at every start, by its digest, and the model folder with the
- * outline: a file there that is missing, cut off or changed is written anew. */
+/* The outline is compared with rank 0's at every start, by its digest, and the model folder with
+ * the outline: a file there that is missing, cut off or changed is written anew. */
 #include "share/shard_folder.h"
 
 #include "base/alloc.h"

@@ -48,7 +48,8 @@ static bool read_fields(sh_str line, sh_shard_record *out)
         number[i] = (uint64_t)value;
     }
     if (!sh_str_cut(&line, ' ', &part) || !read_hex(part, stamp, sizeof(stamp))) return false;
-    if (!read_hex(line, out->digest, SH_DIGEST_LEN) || number[0] >= SH_SHARE_FILES_MAX) return false;
+    if (!read_hex(line, out->digest, SH_DIGEST_LEN) || number[0] >= SH_SHARE_FILES_MAX)
+        return false;
     out->file = (uint32_t)number[0];
     out->window = (sh_window){number[1], number[2], number[3], number[4]};
     out->at = number[5];

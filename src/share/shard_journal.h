@@ -1,8 +1,8 @@
 /* shard_journal.h - the record of which windows of a model are on this disk.
  *
- * A journal is text, a line for each window: where it is from, where its bytes are in the data file,
- * and their digest. Lines are only appended, each after its bytes, so what was interrupted is not
- * in it. A later line replaces an earlier one for the same window.
+ * A journal is text, a line for each window: where it is from, where its bytes are in the data
+ * file, and their digest. Lines are only appended, each after its bytes, so what was interrupted is
+ * not in it. A later line replaces an earlier one for the same window.
  *
  * Threads: pure functions. */
 #ifndef SH_SHARE_SHARD_JOURNAL_H

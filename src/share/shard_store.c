@@ -37,10 +37,10 @@ struct sh_shard_store {
     pthread_mutex_t lock; /* guards what follows, up to `given` */
     entry *table;         /* open addressing; free where rows is 0 */
     size_t cap, count;
-    uint64_t end;      /* of the data file */
+    uint64_t end;       /* of the data file */
     uint64_t journaled; /* bytes of the journal */
-    bool full;         /* no more is kept */
-    bool damaged;      /* a warning was given */
+    bool full;          /* no more is kept */
+    bool damaged;       /* a warning was given */
     atomic_uint_least64_t given;
 };
 
@@ -51,8 +51,7 @@ static entry *find(const sh_shard_store *store, uint32_t file, const sh_window *
     size_t at = (size_t)sh_hash64(key, sizeof(key)) & (store->cap - 1);
     for (;; at = (at + 1) & (store->cap - 1)) {
         const sh_shard_record *r = &store->table[at].record;
-        if (r->window.rows == 0 ||
-            (r->file == file && memcmp(&r->window, w, sizeof(*w)) == 0))
+        if (r->window.rows == 0 || (r->file == file && memcmp(&r->window, w, sizeof(*w)) == 0))
             return &store->table[at];
     }
 }

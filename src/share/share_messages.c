@@ -2,8 +2,8 @@
  * outlines are checked like anything else that comes over a wire. Whether a window lies within its
  * file is up to the server, which knows the sizes.
  *
- * Names of files in an outline become names on the disk of the rank that asked. So only names that a
- * model has are allowed. */
+ * Names of files in an outline become names on the disk of the rank that asked. So only names that
+ * a model has are allowed. */
 #include "share/share_messages.h"
 
 #include "base/pack.h"

@@ -20,8 +20,8 @@
 enum {
     SH_SHARE_REQUEST_LEN = 80,
     SH_SHARE_REPLY_LEN = 48,
-    SH_SHARE_WINDOW_MAX = 1 << 20,   /* bytes of a window */
-    SH_SHARE_OUTLINE_MAX = 1 << 30,  /* bytes of an outline */
+    SH_SHARE_WINDOW_MAX = 1 << 20,          /* bytes of a window */
+    SH_SHARE_OUTLINE_MAX = 1 << 30,         /* bytes of an outline */
     SH_SHARE_REFUSAL_MAX = SH_ERR_TEXT_MAX, /* bytes of the text of a refusal */
     SH_SHARE_FILES_MAX = 4096,
     SH_SHARE_NAME_MAX = 255,
@@ -47,7 +47,7 @@ typedef enum {
 
 typedef struct {
     sh_share_answer answer;
-    uint64_t len; /* of what follows */
+    uint64_t len;                  /* of what follows */
     uint8_t digest[SH_DIGEST_LEN]; /* of the bytes that were asked for */
 } sh_share_reply;
 

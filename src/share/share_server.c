@@ -30,8 +30,8 @@
 
 enum {
     VISITS_MAX = SH_RANKS_MAX * SH_SHARE_CONNS_MAX,
-    IDLE_MS = 3600000,  /* until the next request; a rank may be busy with what it has */
-    SEND_MS = 60000,    /* without a byte taken */
+    IDLE_MS = 3600000, /* until the next request; a rank may be busy with what it has */
+    SEND_MS = 60000,   /* without a byte taken */
     DESCRIPTION_MAX = 256 << 20,
 };
 
@@ -184,13 +184,18 @@ static sh_status refuse(visit *v, const sh_err *why, sh_err *err)
     return reply_send(v, &reply, why->text, err);
 }
 
+static bool is_known(const sh_share_request *request, const uint8_t digest[SH_DIGEST_LEN])
+{
+    return request->known && memcmp(request->digest, digest, SH_DIGEST_LEN) == 0;
+}
+
 /* Sends bytes with the digest `digest`, unless that is what the peer has. */
 static sh_status answer(visit *v, const sh_share_request *request, const void *data, size_t len,
                         const uint8_t digest[SH_DIGEST_LEN], sh_err *err)
 {
     sh_share_reply reply = {.answer = SH_SHARE_DATA, .len = len};
     memcpy(reply.digest, digest, SH_DIGEST_LEN);
-    if (request->known && memcmp(request->digest, digest, SH_DIGEST_LEN) == 0) {
+    if (is_known(request, digest)) {
         reply.answer = SH_SHARE_SAME;
         reply.len = 0;
     }
@@ -200,7 +205,8 @@ static sh_status answer(visit *v, const sh_share_request *request, const void *d
 static sh_status answer_outline(visit *v, const sh_share_request *request, sh_err *err)
 {
     const sh_share_server *server = v->server;
-    SH_LOGI("rank %d has no copy of the model: it gets its share from here", v->rank);
+    if (!is_known(request, server->digest))
+        SH_LOGI("rank %d has no copy of the model: it gets its share from here", v->rank);
     return answer(v, request, server->packed.ptr, server->packed.len, server->digest, err);
 }
 

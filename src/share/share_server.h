@@ -1,4 +1,5 @@
-/* share_server.h - rank 0's part of sharing out a model: it sends the other ranks what they ask for.
+/* share_server.h - rank 0's part of sharing out a model: it sends the other ranks what they ask
+ * for.
  *
  * Every connection has a thread of its own, which reads the files and waits for the peer; nothing
  * else of rank 0 does. Only files of the model's folder that are part of its outline can be read,

@@ -270,7 +270,8 @@ TEST(a_journal_with_half_a_line_and_nonsense_is_used_as_far_as_it_is_good)
     sh_shard_origin again = load_and_compare(&h, LIMIT, NULL);
     assert_true(again.link > 0 && again.link <= SH_SHARE_WINDOW_MAX);
     int fd = open(journal, O_WRONLY | O_APPEND);
-    static const char nonsense[] = "0 1 2\n99999 0 1 1 1 0 x y\n\n0 0 18446744073709551615 2 3 0 0 ";
+    static const char nonsense[] =
+        "0 1 2\n99999 0 1 1 1 0 x y\n\n0 0 18446744073709551615 2 3 0 0 ";
     assert_int_equal(write(fd, nonsense, sizeof(nonsense)), sizeof(nonsense));
     close(fd);
     assert_int_equal(load_and_compare(&h, LIMIT, NULL).link, 0);
@@ -475,7 +476,8 @@ TEST(a_rank_has_a_bounded_number_of_connections)
     sh_stream streams[SH_SHARE_CONNS_MAX + 1];
     sh_err err;
     char byte;
-    for (int i = 0; i <= SH_SHARE_CONNS_MAX; i++) CHECK_OK(link_open(&h, i, &streams[i], &err), err);
+    for (int i = 0; i <= SH_SHARE_CONNS_MAX; i++)
+        CHECK_OK(link_open(&h, i, &streams[i], &err), err);
     CHECK_FAILS(sh_stream_recv(&streams[SH_SHARE_CONNS_MAX], &byte, 1, -1, 10000, &err), err,
                 "closed");
     for (int i = 0; i <= SH_SHARE_CONNS_MAX; i++) sh_stream_close(&streams[i]);
