@@ -98,10 +98,14 @@ static void watch_update(sh_engine_conn *conn)
 }
 
 /* Sets why there is no engine. True when the reason is new: it is logged once, not at every
- * attempt. */
+ * attempt. How far the engine is with loading comes after a semicolon, and is not a new reason. */
 static bool trouble_set(sh_engine_conn *conn, const char *text)
 {
-    if (strcmp(conn->trouble, text) == 0) return false;
+    size_t len = strcspn(text, ";");
+    if (len == strcspn(conn->trouble, ";") && strncmp(conn->trouble, text, len) == 0) {
+        snprintf(conn->trouble, sizeof(conn->trouble), "%s", text);
+        return false;
+    }
     snprintf(conn->trouble, sizeof(conn->trouble), "%s", text);
     return text[0] != '\0';
 }

@@ -111,6 +111,21 @@ sh_status sh_dir_check_own(const char *path, sh_err *err)
     return own_check(path, &st, SH_OTHERS_WRITE, err);
 }
 
+sh_status sh_dir_make_private(const char *path, sh_err *err)
+{
+    char *part = sh_strdup(path);
+    bool ok = true;
+    for (char *p = part + 1; ok && *p != '\0'; p++) {
+        if (*p != '/') continue;
+        *p = '\0';
+        ok = mkdir(part, 0755) == 0 || errno == EEXIST;
+        *p = '/';
+    }
+    ok = ok && (mkdir(part, 0700) == 0 || errno == EEXIST);
+    free(part);
+    return ok ? SH_OK : sh_err_sys(err, "cannot create folder %s", path);
+}
+
 int sh_file_open_log(const char *path)
 {
     return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -129,6 +144,19 @@ sh_status sh_fd_read_at(int fd, const char *path, uint64_t offset, void *data, s
                               (unsigned long long)(offset + done),
                               (unsigned long long)(offset + len));
         done += (size_t)got;
+    }
+    return SH_OK;
+}
+
+sh_status sh_fd_write_at(int fd, const char *path, uint64_t offset, const void *data, size_t len,
+                         sh_err *err)
+{
+    size_t done = 0;
+    while (done < len) {
+        ssize_t put = pwrite(fd, (const char *)data + done, len - done, (off_t)(offset + done));
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return sh_err_sys(err, "%s", path);
+        done += (size_t)put;
     }
     return SH_OK;
 }

@@ -26,6 +26,10 @@ SH_MUST_CHECK sh_status sh_file_read_own(const char *path, mode_t refused, size_
  * SH_ERR_NOT_FOUND if it does not exist. */
 SH_MUST_CHECK sh_status sh_dir_check_own(const char *path, sh_err *err);
 
+/* Creates a folder that only this user can enter, and its parents with the usual mode. SH_OK if it
+ * exists. */
+SH_MUST_CHECK sh_status sh_dir_make_private(const char *path, sh_err *err);
+
 /* Opens a log for appending; a new one is created readable by its owner only. -1 and errno on
  * failure. */
 int sh_file_open_log(const char *path);
@@ -37,6 +41,9 @@ SH_MUST_CHECK sh_status sh_fd_read_all(int fd, const char *name, size_t max_len,
 /* Reads exactly len bytes at offset; a file that ends before that is an error. */
 SH_MUST_CHECK sh_status sh_fd_read_at(int fd, const char *path, uint64_t offset, void *data,
                                       size_t len, sh_err *err);
+
+SH_MUST_CHECK sh_status sh_fd_write_at(int fd, const char *path, uint64_t offset, const void *data,
+                                       size_t len, sh_err *err);
 
 /* A file being written under a temporary name and renamed into place once complete: readers see
  * the old file or the new one, never a part. An existing path that is not a regular file, such as

@@ -154,10 +154,12 @@ static void check_model(const sh_doctor_view *v, sh_findings *report)
         const char *name = v->host[i].shown;
         if (fp == NULL || !fp->model_asked) continue;
         if (fp->model_fault[0] != '\0') {
-            sh_findings_add(report, SH_FINDING_FAIL, "model", name,
+            bool first = i == 0; /* the others can get their share from it */
+            sh_findings_add(report, first ? SH_FINDING_FAIL : SH_FINDING_WARN, "model", name,
                             "copy the folder to it: rsync -a DIR/ HOST:DIR/, or run `shoal pull "
                             "ORG/NAME` there",
-                            "%s", fp->model_fault);
+                            "%s%s", fp->model_fault,
+                            first ? "" : "; it will get its share from rank 0");
             continue;
         }
         bool same = hash == NULL || strcmp(hash, fp->model_hash) == 0;

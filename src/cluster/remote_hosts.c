@@ -448,9 +448,8 @@ static void verify_explain(const sh_remote_host *host, sh_ssh_job *job, const ch
                                  host->name, (int)said.len, said.ptr);
     else if (job->code == 1 && sh_str_starts(said, SH_STR("shoal: ")))
         job->status = sh_err_set(&job->err, SH_ERR_NOT_FOUND,
-                                 "host %s does not have the model %s: %.*s; copy it, for example "
-                                 "with `rsync -a FOLDER/ %s:FOLDER/`, or run `shoal pull` there",
-                                 host->name, model, (int)said.len - 7, said.ptr + 7, host->name);
+                                 "host %s cannot read the model %s: %.*s", host->name, model,
+                                 (int)said.len - 7, said.ptr + 7);
 }
 
 static sh_status verify_read(sh_remote_host *host, const sh_buf *out, sh_err *err)
@@ -471,16 +470,30 @@ static sh_status verify_read(sh_remote_host *host, const sh_buf *out, sh_err *er
                       sh_version());
 }
 
+static bool lacks_model(const sh_remote_host *host)
+{
+    return host->model != NULL && strcmp(host->model, SH_REMOTE_NO_MODEL) == 0;
+}
+
+/* Hosts without a copy get their share of the model from rank 0; the others must have the same. */
 static sh_status same_models(const sh_remote_hosts *hosts, const char *model, sh_err *err)
 {
-    const sh_remote_host *first = &hosts->list[0];
-    for (int i = 1; i < hosts->count; i++) {
-        const char *here = hosts->list[i].model == NULL ? "" : hosts->list[i].model;
-        if (first->model == NULL || strcmp(first->model, here) != 0)
+    const sh_remote_host *first = &hosts->list[hosts->of_rank[0]];
+    if (lacks_model(first))
+        return sh_err_set(err, SH_ERR_NOT_FOUND,
+                          "host %s, which runs rank 0, does not have the model %s; copy it, for "
+                          "example with `rsync -a FOLDER/ %s:FOLDER/`, or run `shoal pull` there",
+                          first->name, model, first->name);
+    for (int i = 0; i < hosts->count; i++) {
+        const sh_remote_host *host = &hosts->list[i];
+        const char *here = host->model == NULL ? "" : host->model;
+        if (lacks_model(host))
+            hosts->say(hosts->arg, host, "has no copy of the model: it gets its share from rank 0");
+        else if (first->model == NULL || strcmp(first->model, here) != 0)
             return sh_err_set(err, SH_ERR_INPUT,
                               "hosts %s and %s have different models at %s: names, sizes or "
                               "headers of the files differ",
-                              first->name, hosts->list[i].name, model);
+                              first->name, host->name, model);
     }
     return SH_OK;
 }

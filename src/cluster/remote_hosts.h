@@ -14,6 +14,8 @@
 #include "cluster/ssh.h"
 #include "net/digest.h"
 
+#define SH_REMOTE_NO_MODEL "none" /* what `agent check` says of a host without a copy */
+
 typedef struct {
     char *ssh;        /* the name that ssh uses; NULL: this machine */
     char *name;       /* for messages */
@@ -22,7 +24,7 @@ typedef struct {
     char *state;      /* its state folder */
     char *program;    /* the program to run, relative to the state folder; once it is in use, a link
                          to it, which stays when another program takes its place */
-    char *model;      /* identity of its model in hex */
+    char *model;      /* identity of its model in hex, or SH_REMOTE_NO_MODEL */
     bool native;      /* it has a program that was built there */
     bool runs;        /* ranks there already, whose program stays in use */
     uint64_t missing; /* bit f: file f is absent or differs */
@@ -71,8 +73,9 @@ void sh_remote_hosts_add_plugin(sh_remote_hosts *hosts, const char *name, sh_buf
 SH_MUST_CHECK sh_status sh_remote_hosts_check(sh_remote_hosts *hosts, sh_err *err);
 SH_MUST_CHECK sh_status sh_remote_hosts_push(sh_remote_hosts *hosts, sh_err *err);
 
-/* Call after push: settings.env says where the model is. `model` is for messages. With `use` the
- * program that was found becomes the one that ranks are started with. */
+/* Call after push: settings.env says where the model is; only rank 0's host must have it. `model`
+ * is for messages. With `use` the program that was found becomes the one that ranks are started
+ * with. */
 SH_MUST_CHECK sh_status sh_remote_hosts_verify(sh_remote_hosts *hosts, const char *model, bool use,
                                                sh_err *err);
 

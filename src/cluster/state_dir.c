@@ -56,21 +56,11 @@ void sh_state_dir_shell_word(const char *dir, sh_buf *out)
     free(path);
 }
 
-/* Parents get the usual mode; only the folder itself is private. One that already exists is not
- * trusted but checked. */
+/* One that already exists is not trusted but checked. */
 sh_status sh_state_dir_make(const char *path, sh_err *err)
 {
-    char *part = sh_strdup(path);
-    bool ok = true;
-    for (char *p = part + 1; ok && *p != '\0'; p++) {
-        if (*p != '/') continue;
-        *p = '\0';
-        ok = mkdir(part, 0755) == 0 || errno == EEXIST;
-        *p = '/';
-    }
-    ok = ok && (mkdir(part, 0700) == 0 || errno == EEXIST);
-    free(part);
-    return ok ? sh_state_dir_check(path, err) : sh_err_sys(err, "cannot create folder %s", path);
+    sh_status status = sh_dir_make_private(path, err);
+    return status == SH_OK ? sh_state_dir_check(path, err) : status;
 }
 
 sh_status sh_state_dir_check(const char *path, sh_err *err)

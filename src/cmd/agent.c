@@ -11,6 +11,7 @@
 #include "cluster/launch.h"
 #include "cmd/support/cluster.h"
 #include "cmd/support/launch_job.h"
+#include "cmd/support/model_find.h"
 #include "cmd/support/role.h"
 #include "model/identity.h"
 
@@ -29,6 +30,7 @@ struct agent {
     sh_children *children;
     char *env[ENV_MAX + 1];
     int env_count;
+    bool fetches; /* this host has no copy of the model: the rank gets its share from rank 0 */
     int64_t grace_s, frozen_s;
     const sh_launch_job *job;
 };
@@ -132,8 +134,13 @@ static void setting_add(void *arg, const sh_option *row, const char *text)
 {
     struct agent *a = arg;
     sh_buf name = {0};
+    bool model = strcmp(row->name, "model") == 0;
+    bool below = model && text[0] == '.'; /* in the state folder */
+    if (model && a->fetches) {
+        sh_cluster_unset(row);
+        return;
+    }
     sh_option_env_name(&sh_option_rows, row, &name);
-    bool below = strcmp(row->name, "model") == 0 && text[0] == '.'; /* in the state folder */
     env_add(a, below ? sh_asprintf("%s=%s%s", name.ptr, a->state, text + 1)
                      : sh_asprintf("%s=%s", name.ptr, text));
     sh_buf_reset(&name);
@@ -168,6 +175,8 @@ static sh_status env_fill(struct agent *a, sh_err *err)
     if (status == SH_OK) status = sh_hostfile_load(hosts, &file, err);
     if (status == SH_OK) {
         for (int i = 0; i < file->env_count; i++) env_add(a, sh_strdup(file->env[i]));
+        a->fetches = a->rank > 0 && settings.model != NULL && settings.model[0] != '.' &&
+                     !sh_model_is_here(&settings);
         sh_options_each_given(opts, setting_add, a);
         status = place_add(a, file, hosts, err);
         a->grace_s = settings.grace;
@@ -219,11 +228,15 @@ static sh_status rank_run(struct agent *a, char *const *line, int *code, sh_err 
 static sh_status check(const sh_settings *s, sh_err *err)
 {
     sh_identity identity;
-    sh_status status = s->model == NULL ? SH_OK : sh_identity_read(s->model, &identity, err);
+    char *dir = NULL;
+    bool here = s->model != NULL && sh_model_is_here(s);
+    sh_status status = here ? sh_model_find(s, &dir, err) : SH_OK;
+    if (status == SH_OK && here) status = sh_identity_read(dir, &identity, err);
+    free(dir);
     if (status != SH_OK) return status;
     printf("version %s\nmodel ", sh_version());
-    for (int i = 0; i < SH_IDENTITY_LEN && s->model != NULL; i++) printf("%02x", identity.id[i]);
-    printf("\n");
+    for (int i = 0; i < SH_IDENTITY_LEN && here; i++) printf("%02x", identity.id[i]);
+    printf("%s\n", s->model != NULL && !here ? SH_REMOTE_NO_MODEL : "");
     return SH_OK;
 }
 

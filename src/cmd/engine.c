@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "cmd/support/draft_model.h"
+#include "cmd/support/load_view.h"
 #include "cmd/support/model_group_setup.h"
 #include "cmd/support/progress.h"
 #include "cmd/support/vocabulary.h"
@@ -140,6 +141,9 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
 {
     struct stopper stopper = {.signals = *signals, .socket = s->socket};
     char *draft_model = NULL;
+    sh_load_board *board = sh_load_board_create();
+    sh_load_view *view = NULL;
+    setup->opts.load_board = board;
     sh_vocabulary_files files = {.model_dir = s->model};
     sh_engine_opts opts = {.model_group = setup->opts,
                            .group = sh_ranks_form_group(&setup->ranks) ? &setup->ranks.opts : NULL,
@@ -163,10 +167,14 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
     status = sh_draft_model_obtain(s, &draft_model, err);
     opts.draft_model = draft_model;
     if (status == SH_OK) status = sh_engine_socket_open(s->socket, &engine_socket, err);
+    if (status == SH_OK) status = sh_engine_socket_announce(engine_socket, board, err);
+    if (status == SH_OK) status = sh_load_view_start(board, &view, err);
     if (status == SH_OK) status = sh_engine_open(&opts, &engine, err);
     if (status == SH_OK) status = serve(s, engine_socket, engine, &stopper, err);
     sh_engine_socket_close(engine_socket);
     sh_engine_close(engine);
+    sh_load_view_stop(view);
+    sh_load_board_free(board);
     free(draft_model);
     sh_vocabulary_files_reset(&files);
     stopper_stop(&stopper); /* last: the engine's thread may call stop_request until it has ended */
@@ -309,13 +317,16 @@ static sh_status work(const sh_settings *s, sh_model_group_setup *setup, struct 
                       sh_err *err)
 {
     sh_model_group *model_group = NULL;
+    sh_load_view *view = NULL;
     pthread_t thread;
     w->settings = s;
     pthread_mutex_init(&w->lock, NULL);
     if (pthread_create(&thread, NULL, worker_signal_thread, w) != 0)
         return sh_err_set(err, SH_ERR_SYSTEM, "cannot start the signal thread");
     pthread_detach(thread);
-    sh_status status = sh_model_group_open(&setup->opts, &model_group, err);
+    setup->opts.load_board = sh_load_board_create();
+    sh_status status = sh_load_view_start(setup->opts.load_board, &view, err);
+    if (status == SH_OK) status = sh_model_group_open(&setup->opts, &model_group, err);
     while (status == SH_OK) {
         status = worker_once(w, s, model_group, &setup->ranks.opts, err);
         if (status == SH_OK || atomic_load(&w->stop) || !is_transient(w, status)) break;
@@ -324,6 +335,8 @@ static sh_status work(const sh_settings *s, sh_model_group_setup *setup, struct 
         status = SH_OK;
     }
     sh_model_group_close(model_group);
+    sh_load_view_stop(view);
+    sh_load_board_free(setup->opts.load_board);
     return atomic_load(&w->stop) ? SH_OK : status;
 }
 

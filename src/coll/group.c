@@ -253,3 +253,30 @@ int sh_group_fd(const sh_group *group)
 {
     return group->core->watch == NULL ? -1 : sh_watch_fd(group->core->watch);
 }
+
+void sh_group_set_load(sh_group *group, const sh_load_state *load)
+{
+    if (group->core->watch != NULL) sh_watch_set_load(group->core->watch, load);
+}
+
+void sh_group_on_load(sh_group *group, sh_load_fn fn, void *ctx)
+{
+    if (group->core->watch != NULL) sh_watch_on_load(group->core->watch, fn, ctx);
+}
+
+void sh_group_set_visitor(sh_group *group, sh_visitor_fn visitor, void *ctx)
+{
+    if (group->core->watch != NULL) sh_watch_set_visitor(group->core->watch, visitor, ctx);
+}
+
+sh_status sh_group_connect(const sh_group *group, int index, sh_deadline deadline, sh_stream *out,
+                           sh_err *err)
+{
+    return sh_mesh_connect(group->core->mesh, index, sh_group_fd(group), deadline, out, err);
+}
+
+const uint8_t *sh_group_model(const sh_group *group)
+{
+    const sh_mesh *mesh = group->core->mesh;
+    return mesh->rank == 0 ? mesh->hello.model : sh_peer_conn_peer(mesh->peer[0].control)->model;
+}

@@ -81,6 +81,17 @@ bool sh_group_must_stay(sh_group *group, char why[SH_STAY_TEXT_MAX]); /* NULL: n
 int64_t sh_group_leaving_ns(const sh_group *group, int rank);
 void sh_group_keep(sh_group *group, int rank, const char *text);
 
+/* How far the ranks are with loading: see coll/watch.h. Numbers are those that users know. */
+void sh_group_set_load(sh_group *group, const sh_load_state *load);
+void sh_group_on_load(sh_group *group, sh_load_fn fn, void *ctx);
+
+/* Weights over the group's connections: rank 0 sets who sends them (see sh_watch_set_visitor), the
+ * others connect to it (see sh_mesh_connect; for any thread). */
+void sh_group_set_visitor(sh_group *group, sh_visitor_fn visitor, void *ctx);
+SH_MUST_CHECK sh_status sh_group_connect(const sh_group *group, int index, sh_deadline deadline,
+                                         sh_stream *out, sh_err *err);
+const uint8_t *sh_group_model(const sh_group *group); /* id of rank 0's model [SH_MODEL_ID_LEN] */
+
 /* SH_OK unless the group has failed, for a rank that is waiting for something else. */
 SH_MUST_CHECK sh_status sh_group_check(sh_group *group, sh_err *err);
 int sh_group_fd(

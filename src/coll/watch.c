@@ -57,12 +57,17 @@ struct sh_watch {
     _Atomic uint64_t progress;
     _Atomic bool leaving; /* this rank asks to leave */
     _Atomic bool must_stay;
-    pthread_mutex_t lock; /* guards notice, has_notice, keep_text, knocks */
+    pthread_mutex_t lock; /* guards notice, has_notice, keep_text, knocks, visitor, load */
     sh_notice notice;
     bool has_notice;
     char keep_text[SH_STAY_TEXT_MAX]; /* why a rank cannot leave */
     sh_knock knock[SH_KNOCKS_MAX];
     int knock_count;
+    sh_visitor_fn visitor;
+    void *visitor_ctx;
+    sh_load_state load; /* of this rank */
+    sh_load_fn on_load;
+    void *load_ctx;
     bool notified; /* used by the thread only: the notice was sent */
     int64_t beat_ns;
     int beat_silence_ms; /* the tolerance that the last heartbeats asked for */
@@ -124,6 +129,21 @@ uint64_t sh_watch_peer_progress(const sh_watch *watch, int rank)
     return atomic_load_explicit(&watch->peer[rank].progress, memory_order_relaxed);
 }
 
+void sh_watch_set_load(sh_watch *watch, const sh_load_state *load)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->load = *load;
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void sh_watch_on_load(sh_watch *watch, sh_load_fn fn, void *ctx)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->on_load = fn;
+    watch->load_ctx = ctx;
+    pthread_mutex_unlock(&watch->lock);
+}
+
 int64_t sh_watch_left_ns(const sh_watch *watch, int rank)
 {
     return atomic_load_explicit(&watch->peer[rank].left_ns, memory_order_relaxed);
@@ -138,6 +158,14 @@ int sh_watch_knocks(sh_watch *watch, sh_knock out[SH_KNOCKS_MAX])
         if (watch->knock[i].last_ns >= since_ns) out[count++] = watch->knock[i];
     pthread_mutex_unlock(&watch->lock);
     return count;
+}
+
+void sh_watch_set_visitor(sh_watch *watch, sh_visitor_fn visitor, void *ctx)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->visitor = visitor;
+    watch->visitor_ctx = ctx;
+    pthread_mutex_unlock(&watch->lock);
 }
 
 void sh_watch_ask_to_leave(sh_watch *watch)
@@ -195,6 +223,9 @@ static void take_beat(sh_watch *watch, int rank, const uint8_t *payload, size_t 
     peer->silence_ms = beat.silence_ms < SH_SILENCE_MS_MAX ? beat.silence_ms
                                                            : (uint32_t)SH_SILENCE_MS_MAX;
     atomic_store_explicit(&peer->progress, beat.progress, memory_order_relaxed);
+    pthread_mutex_lock(&watch->lock);
+    if (watch->on_load != NULL) watch->on_load(watch->load_ctx, rank, &beat.load);
+    pthread_mutex_unlock(&watch->lock);
     int64_t since = atomic_load_explicit(&peer->leaving_ns, memory_order_relaxed);
     if (beat.leaving != (since != 0))
         atomic_store_explicit(&peer->leaving_ns, beat.leaving ? sh_clock_ns() : 0,
@@ -287,6 +318,9 @@ static void send_beats(sh_watch *watch, int64_t now_ns)
         .progress = atomic_load_explicit(&watch->progress, memory_order_relaxed),
         .silence_ms = (uint32_t)atomic_load_explicit(&watch->silence_ms, memory_order_relaxed),
         .leaving = atomic_load_explicit(&watch->leaving, memory_order_relaxed)};
+    pthread_mutex_lock(&watch->lock);
+    beat.load = watch->load;
+    pthread_mutex_unlock(&watch->lock);
     watch->beat_ns = now_ns;
     watch->beat_silence_ms = (int)beat.silence_ms;
     for (int r = 0; r < watch->mesh->size; r++) {
@@ -415,23 +449,65 @@ static void knock_keep(sh_watch *watch, const sh_peer_conn *conn)
     pthread_mutex_unlock(&watch->lock);
 }
 
-static void refuse_latecomers(sh_watch *watch)
+/* Welcomes a rank of this group that asks for weights, and hands its connection over. The lock is
+ * held meanwhile, so that sh_watch_set_visitor can promise that nothing is handed over after it.
+ * SH_ERR_PEER: not yet. */
+static sh_status admit_visitor(sh_watch *watch, sh_peer_conn *conn, sh_err *err)
+{
+    const sh_hello *theirs = sh_peer_conn_peer(conn);
+    int rank = (int)theirs->rank;
+    sh_hello mine = watch->mesh->hello;
+    if (sh_hello_compare(&mine, theirs, err) != SH_OK) return err->status;
+    if (watch->mesh->rank != 0 || theirs->epoch != watch->mesh->epoch ||
+        rank >= watch->mesh->size || !is_here(watch, rank))
+        return sh_err_set(err, SH_ERR_GROUP,
+                          "rank %d of another group asks rank %d for weights; ask rank 0", rank,
+                          watch->mesh->rank);
+    mine.use = theirs->use;
+    mine.given_rank = theirs->rank;
+    mine.epoch = theirs->epoch;
+    pthread_mutex_lock(&watch->lock);
+    sh_status status = SH_ERR_PEER;
+    if (watch->visitor != NULL) {
+        sh_peer_conn_welcome(conn, &mine);
+        status = sh_peer_conn_flush(conn, err);
+    }
+    if (status == SH_OK) {
+        sh_stream stream = sh_peer_conn_release(conn);
+        if (mine.plain_data) sh_stream_end_tls(&stream);
+        watch->visitor(watch->visitor_ctx, rank, stream);
+    }
+    pthread_mutex_unlock(&watch->lock);
+    if (status == SH_OK) return SH_OK;
+    return sh_err_set(err, SH_ERR_PEER, "rank 0 cannot send weights yet");
+}
+
+/* Tells a connection to wait, or why it is not wanted, and closes it. */
+static void turn_away(sh_watch *watch, sh_peer_conn *conn, bool waits, const char *why)
+{
+    sh_notice notice;
+    sh_notice_set(&notice, (int)sh_peer_conn_peer(conn)->rank, why);
+    if (!waits) sh_acceptor_note_refusal(watch->mesh->acceptor, conn, why);
+    sh_peer_conn_refuse(conn, waits ? SH_FRAME_WAIT : SH_FRAME_REFUSE, &notice);
+    sh_peer_conn_close(conn);
+}
+
+/* Connections to a group that has formed. */
+static void receive_latecomers(sh_watch *watch)
 {
     sh_peer_conn *conn;
     sh_err err;
     while (sh_acceptor_step(watch->mesh->acceptor, &conn, &err) == SH_OK) {
         const sh_hello *theirs = sh_peer_conn_peer(conn);
-        sh_notice notice;
-        bool waits = check_latecomer(watch, theirs, &err) == SH_OK;
-        if (waits) {
-            sh_notice_set(&notice, (int)theirs->rank, "the group is running, and re-forms soon");
+        if (theirs->protocol == SH_PEER_PROTOCOL && theirs->use == SH_USE_WEIGHTS) {
+            sh_status status = admit_visitor(watch, conn, &err);
+            if (status != SH_OK) turn_away(watch, conn, status == SH_ERR_PEER, err.text);
+        } else if (check_latecomer(watch, theirs, &err) == SH_OK) {
             knock_keep(watch, conn);
+            turn_away(watch, conn, true, "the group is running, and re-forms soon");
         } else {
-            sh_notice_set(&notice, (int)theirs->rank, err.text);
-            sh_acceptor_note_refusal(watch->mesh->acceptor, conn, err.text);
+            turn_away(watch, conn, false, err.text);
         }
-        sh_peer_conn_refuse(conn, waits ? SH_FRAME_WAIT : SH_FRAME_REFUSE, &notice);
-        sh_peer_conn_close(conn);
     }
 }
 
@@ -490,7 +566,7 @@ static void *watch_run(void *arg)
                      atomic_load_explicit(&watch->silence_ms, memory_order_relaxed);
         if (!watch->notified && (other || now_ns - watch->beat_ns >= every_ns))
             send_beats(watch, now_ns);
-        refuse_latecomers(watch);
+        receive_latecomers(watch);
         sleep_until(watch, watch->beat_ns + every_ns > now_ns ? watch->beat_ns + every_ns
                                                               : now_ns + every_ns);
     }

@@ -38,6 +38,12 @@ void sh_watch_set_silence(sh_watch *watch, int silence_ms);
 void sh_watch_set_progress(sh_watch *watch, uint64_t progress);
 uint64_t sh_watch_peer_progress(const sh_watch *watch, int rank);
 
+/* How far this rank is with loading, which heartbeats carry; and who is to be told what the others
+ * say of themselves: called by the thread of the watch, must not block. */
+typedef void (*sh_load_fn)(void *ctx, int rank, const sh_load_state *load);
+void sh_watch_set_load(sh_watch *watch, const sh_load_state *load);
+void sh_watch_on_load(sh_watch *watch, sh_load_fn fn, void *ctx);
+
 /* When a peer left the group in good order (sh_clock_ns), 0 if it has not. That is no failure by
  * itself: it may have nothing left to do. */
 int64_t sh_watch_left_ns(const sh_watch *watch, int rank);
@@ -67,6 +73,12 @@ bool sh_watch_must_stay(sh_watch *watch, char why[SH_STAY_TEXT_MAX]);
 int64_t sh_watch_leaving_ns(const sh_watch *watch, int rank);
 /* Rank 0: refuses that, with the reason. */
 void sh_watch_keep(sh_watch *watch, int rank, const char *text);
+
+/* Rank 0: what takes over a connection on which rank `rank` asks for weights; called by the thread
+ * of the watch, must not block. Until it is set such ranks are asked to wait; after this returns,
+ * the one set before is not called any more. */
+typedef void (*sh_visitor_fn)(void *ctx, int rank, sh_stream stream);
+void sh_watch_set_visitor(sh_watch *watch, sh_visitor_fn visitor, void *ctx);
 
 /* Whether the group has failed; cheap enough for a spinning loop. */
 bool sh_watch_failed(const sh_watch *watch);

@@ -40,8 +40,9 @@ struct client {
 struct sh_engine_socket {
     char *path;
     int listen_fd;
-    int wake[2]; /* a byte in this pipe ends the poll */
-    sh_engine *engine;
+    int wake[2];                 /* a byte in this pipe ends the poll */
+    _Atomic(sh_engine *) engine; /* NULL: it is not ready */
+    sh_load_board *board;
     pthread_t thread;
     bool started;
     atomic_bool draining;
@@ -178,18 +179,33 @@ static void client_send(sh_engine_socket *sock, struct client *c, const sh_event
     pthread_mutex_unlock(&sock->lock);
 }
 
+/* What to tell a client as long as there is no engine. */
+static void not_ready(const sh_engine_socket *sock, sh_err *err)
+{
+    char ranks[SH_ERR_TEXT_MAX / 2] = "";
+    if (sock->board != NULL) sh_load_board_text(sock->board, ranks, sizeof(ranks));
+    sh_err_set(err, SH_ERR_GROUP, "the engine is not ready: it is loading the model%s%s",
+               ranks[0] == '\0' ? "" : "; ", ranks);
+}
+
 static sh_status greet(sh_engine_socket *sock, struct client *c, const sh_engine_msg_frame *frame,
                        sh_err *err)
 {
     sh_status status = sh_err_set(err, SH_ERR_INPUT,
                                   "engine socket: a client's first frame was not a hello");
     if (frame->type == SH_ENGINE_MSG_HELLO) status = sh_engine_msg_get_hello(frame->payload, err);
+    sh_engine *engine = sock->engine;
+    if (status == SH_OK && engine == NULL) {
+        not_ready(sock, err);
+        client_send(sock, c, &(sh_event){.kind = SH_EVENT_ERROR, .error = *err});
+        return SH_OK; /* it may ask again, and closes the connection if it does not want to wait */
+    }
     if (status != SH_OK) {
         client_send(sock, c, &(sh_event){.kind = SH_EVENT_ERROR, .error = *err});
         return status;
     }
     c->greeted = true;
-    sh_engine_info info = sh_engine_info_of(sock->engine);
+    sh_engine_info info = sh_engine_info_of(engine);
     pthread_mutex_lock(&sock->lock);
     sh_engine_msg_put_info(&c->out, &info);
     pthread_mutex_unlock(&sock->lock);
@@ -339,15 +355,25 @@ static void *socket_main(void *arg)
     return NULL;
 }
 
-sh_status sh_engine_socket_start(sh_engine_socket *sock, sh_engine *engine, sh_err *err)
+static sh_status thread_start(sh_engine_socket *sock, sh_err *err)
 {
-    sock->engine = engine;
     if (pthread_create(&sock->thread, NULL, socket_main, sock) != 0)
         return sh_err_set(err, SH_ERR_SYSTEM, "cannot start the thread of the engine's socket");
     sock->started = true;
     return SH_OK;
 }
 
+sh_status sh_engine_socket_announce(sh_engine_socket *sock, sh_load_board *board, sh_err *err)
+{
+    sock->board = board;
+    return thread_start(sock, err);
+}
+
+sh_status sh_engine_socket_start(sh_engine_socket *sock, sh_engine *engine, sh_err *err)
+{
+    sock->engine = engine;
+    return sock->started ? SH_OK : thread_start(sock, err);
+}
 void sh_engine_socket_drain(sh_engine_socket *sock)
 {
     atomic_store(&sock->draining, true);

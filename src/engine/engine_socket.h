@@ -11,12 +11,18 @@
 #define SH_ENGINE_ENGINE_SOCKET_H
 
 #include "engine/engine.h"
+#include "engine/load_board.h"
 
 typedef struct sh_engine_socket sh_engine_socket;
 
 /* Listens at path. */
 SH_MUST_CHECK sh_status sh_engine_socket_open(const char *path, sh_engine_socket **out,
                                               sh_err *err);
+
+/* Until the engine is there, tells clients that it is not ready, and what is on the board (NULL:
+ * nothing more), which must outlive the socket. */
+SH_MUST_CHECK sh_status sh_engine_socket_announce(sh_engine_socket *engine_socket,
+                                                  sh_load_board *board, sh_err *err);
 
 /* Starts to serve an engine whose sink is sh_engine_socket_emit with this socket. */
 SH_MUST_CHECK sh_status sh_engine_socket_start(sh_engine_socket *engine_socket, sh_engine *engine,

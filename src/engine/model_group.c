@@ -39,14 +39,22 @@ static void chunk_widen(sh_model_group *mg)
     if (mg->config.bidirectional && mg->opts.chunk < longest) mg->opts.chunk = longest;
 }
 
+sh_status sh_model_group_describe(sh_model_group *mg, const char *dir, sh_err *err)
+{
+    free(mg->model_dir);
+    sh_config_reset(&mg->config);
+    mg->model_dir = sh_strdup(dir);
+    sh_status status = sh_config_load(dir, &mg->config, err);
+    if (status == SH_OK) chunk_widen(mg);
+    return status == SH_OK ? sh_identity_read(dir, &mg->identity, err) : status;
+}
+
 sh_status sh_model_group_open(const sh_model_group_opts *opts, sh_model_group **out, sh_err *err)
 {
     sh_model_group *mg = sh_alloc(sizeof(*mg));
     mg->opts = *opts;
-    mg->model_dir = sh_strdup(opts->model_dir);
-    sh_status status = sh_config_load(mg->model_dir, &mg->config, err);
-    if (status == SH_OK) chunk_widen(mg);
-    if (status == SH_OK) status = sh_identity_read(mg->model_dir, &mg->identity, err);
+    sh_status status = opts->model_dir == NULL ? SH_OK
+                                               : sh_model_group_describe(mg, opts->model_dir, err);
     if (status == SH_OK) status = sh_device_open(opts->device, &opts->device_opts, &mg->dev, err);
     if (status == SH_OK) mg->staging = mg->dev->ops->exchange_buffer(mg->dev, SH_STAGING_LEN);
     if (status != SH_OK) {
@@ -65,6 +73,7 @@ void sh_model_group_set_beside(sh_model_group *mg, int64_t bytes)
 /* Frees everything that belongs to one join. The model and the device stay. */
 static void group_leave(sh_model_group *mg)
 {
+    if (mg->server != NULL) sh_share_server_end_visits(mg->server);
     sh_rank_free(mg->self);
     sh_step_plan_free(mg->plan);
     if (mg->stage != NULL && mg->stage != mg->group) sh_group_close(mg->stage);
@@ -101,6 +110,8 @@ void sh_model_group_close(sh_model_group *mg)
     if (mg == NULL) return;
     group_leave(mg);
     sh_model_free(mg->model);
+    sh_shard_source_free(mg->source);
+    sh_share_server_free(mg->server);
     sh_config_reset(&mg->config);
     if (mg->dev != NULL) mg->dev->ops->close(mg->dev);
     sh_buf_reset(&mg->message);
@@ -496,6 +507,14 @@ static sh_status shard_read(sh_model_group *mg, const sh_shard *shard, sh_err *e
                           .rows_max = mg->opts.draws,
                           .kv_format = mg->opts.kv_format,
                           .load = mg->opts.load};
+    opts.load.progress = sh_model_group_loaded;
+    opts.load.progress_ctx = mg;
+    if (mg->source != NULL) {
+        int threads = opts.load.threads > 0 ? opts.load.threads : sh_cpu_count();
+        /* While some pack what has come, all connections can be waited for. */
+        opts.load.threads = threads + SH_SHARE_CONNS_MAX;
+        opts.load.source = sh_shard_source_windows(mg->source);
+    }
     return sh_model_load(mg->model_dir, &mg->config, shard, mg->dev, &opts, &mg->model, err);
 }
 
@@ -520,7 +539,9 @@ static sh_status shard_load(sh_model_group *mg, sh_err *err)
     mg->kv_epoch = 0;
     sh_status status = mg->model == NULL ? shard_read(mg, shard, err)
                                          : shard_change(mg, shard, err);
-    if (status != SH_OK) mg->refused = mg->shares.number; /* they may be what does not fit */
+    bool lost = status == SH_ERR_GROUP || status == SH_ERR_PEER || status == SH_ERR_TIMEOUT;
+    if (status != SH_OK && !lost)
+        mg->refused = mg->shares.number; /* they may be what does not fit */
     if (status != SH_OK && mg->group != NULL) sh_group_fail(mg->group, err->text);
     return status;
 }
@@ -736,15 +757,18 @@ sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
     mg->size = group == NULL ? 1 : sh_group_size(group);
     /* While it loads, a rank may be silent for much longer than the group's timeouts allow. */
     if (group != NULL) sh_group_set_loading(group, true);
-    sh_status status = terms_agree(mg, err);
+    sh_status status = group == NULL ? SH_OK : sh_model_group_share_begin(mg, err);
+    if (status == SH_OK) status = terms_agree(mg, err);
+    if (status != SH_OK) return status;
     mg->context = mg->opts.context > 0 ? mg->opts.context : mg->config.context;
     if (mg->config.bidirectional) mg->context = whole_context(mg);
     if (mg->rank == 0 && mg->context > mg->config.context)
         SH_LOGW("sequences may have %d tokens, but the model was made for %d: output past that "
                 "point may be garbage",
                 mg->context, mg->config.context);
-    if (status == SH_OK) status = shards_plan(mg, err);
+    status = shards_plan(mg, err);
     if (status == SH_OK) status = shard_load(mg, err);
+    sh_model_group_share_end(mg);
     if (status == SH_OK) status = kv_prepare(mg, err);
     if (status == SH_OK && group != NULL) {
         mg->links = sh_alloc_array((size_t)mg->size * (size_t)mg->size, sizeof(*mg->links));
@@ -754,6 +778,7 @@ sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
     if (group != NULL) sh_group_set_loading(group, false);
     stage_group(mg);
     steps_prepare(mg);
+    sh_model_group_loaded(mg, 0, 0);
     return group != NULL ? steps_register(mg, err) : SH_OK;
 }
 

@@ -18,13 +18,16 @@
 
 #include "coll/coll.h"
 #include "engine/balance.h"
+#include "engine/load_board.h"
 #include "engine/rank.h"
 #include "engine/rank_report.h"
 #include "engine/step_plan.h"
 #include "model/model.h"
 
 typedef struct {
-    const char *model_dir;
+    const char *model_dir;   /* NULL: that of rank 0, of which this rank gets its share */
+    const char *shard_cache; /* then: the folder in which it is kept */
+    uint64_t shard_cache_limit;
     const char *device; /* a kind of device; NULL: "cpu" */
     sh_device_opts device_opts;
     sh_kv_format kv_format;
@@ -44,12 +47,13 @@ typedef struct {
     int64_t kv_tokens; /* size of the KV cache in tokens; 0: what slots and memory allow */
     int64_t memory_reserve;
     sh_load_opts load;
+    sh_load_board *load_board; /* or NULL: where loading is written down, on rank 0 that of all */
 } sh_model_group_opts;
 
 typedef struct sh_model_group sh_model_group;
 
-/* Reads the config and opens the device. opts is copied; what it points to must outlive the model
- * group. */
+/* Reads the config, if the model is here, and opens the device. opts is copied; what it points to
+ * must outlive the model group. */
 SH_MUST_CHECK sh_status sh_model_group_open(const sh_model_group_opts *opts, sh_model_group **out,
                                             sh_err *err);
 void sh_model_group_close(sh_model_group *mg);

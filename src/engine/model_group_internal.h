@@ -8,10 +8,14 @@
 #include "engine/rank_messages.h"
 #include "engine/shares.h"
 #include "model/identity.h"
+#include "share/shard_source.h"
+#include "share/share_server.h"
 
 struct sh_model_group {
     sh_model_group_opts opts;
-    char *model_dir;
+    char *model_dir;         /* NULL: not known yet */
+    sh_share_server *server; /* rank 0 of a group: sends weights to ranks that have none */
+    sh_shard_source *source; /* a rank that has none: where they come from */
     sh_config config;
     sh_device *dev;
     void *staging;        /* of sums, lent by the device; NULL: the group has its own */
@@ -59,6 +63,17 @@ struct sh_model_group {
     uint64_t refused;   /* number of shares that this rank could not load; 0: none */
     sh_balance balance; /* rank 0: measured with these shares */
 };
+
+/* Reads what is known of the model before its weights. */
+SH_MUST_CHECK sh_status sh_model_group_describe(sh_model_group *mg, const char *dir, sh_err *err);
+
+/* Makes weights travel in a group that has just formed: rank 0 offers them, a rank without a copy
+ * of the model learns what the model is. After loading it is done with them. */
+SH_MUST_CHECK sh_status sh_model_group_share_begin(sh_model_group *mg, sh_err *err);
+void sh_model_group_share_end(sh_model_group *mg);
+
+/* Reports how far this rank is with loading: an sh_progress_fn, ctx is the model group. */
+void sh_model_group_loaded(void *mg, uint64_t done, uint64_t total);
 
 /* Adds one message (or sum) of this kind, and the time since `start_ns`, to the totals. */
 void sh_model_group_counted(sh_model_group *mg, sh_traffic what, size_t bytes, int64_t start_ns);

@@ -27,6 +27,7 @@ typedef struct {
     bool exact;              /* keep quantized matrices that must be transposed in f32, not f16 */
     sh_progress_fn progress; /* or NULL */
     void *progress_ctx;
+    const sh_window_source *source; /* of the weights; NULL: the files. Outlives what is loaded */
 } sh_load_opts;
 
 /* The set is borrowed as long as the loader, and any that takes over from it, exists. */

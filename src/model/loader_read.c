@@ -13,7 +13,8 @@ size_t sh_load_row_bytes(const sh_source *source, int64_t cols)
     return sh_quant_row_bytes(&source->quant, cols) + scales * (source->biases != NULL ? 2 : 1);
 }
 
-/* A window on a tensor: columns [col_first, col_first + cols) of rows row, row + step, ... */
+/* A window on a tensor, in numbers: columns [col_first, col_first + cols) of rows row, row + step,
+ * ... */
 typedef struct {
     int64_t file_cols;
     int64_t row;
@@ -25,24 +26,19 @@ typedef struct {
 
 typedef size_t (*row_size_fn)(const sh_quant *quant, int64_t cols);
 
-/* The bytes of the window, row after row. Adjacent whole rows are a single read. */
+/* The bytes of the window, row after row. */
 static sh_status read_window(const sh_loader *loader, const sh_stored_tensor *tensor,
                              const sh_quant *quant, row_size_fn size_of, const window *win,
                              sh_buf *buf, sh_err *err)
 {
-    size_t file_row = size_of(quant, win->file_cols), len = size_of(quant, win->cols);
+    uint64_t file_row = size_of(quant, win->file_cols);
+    sh_window bytes = {.offset = (uint64_t)win->row * file_row + size_of(quant, win->col_first),
+                       .stride = (uint64_t)win->step * file_row,
+                       .len = size_of(quant, win->cols),
+                       .rows = (uint64_t)win->count};
     sh_buf_clear(buf);
-    char *to = sh_buf_reserve(buf, (size_t)win->count * len);
-    if (win->step == 1 && len == file_row)
-        return sh_tensors_read(loader->set, tensor, (uint64_t)win->row * file_row, to,
-                               (size_t)win->count * len, err);
-    for (int64_t i = 0; i < win->count; i++) {
-        uint64_t at = (uint64_t)(win->row + i * win->step) * file_row +
-                      size_of(quant, win->col_first);
-        sh_status status = sh_tensors_read(loader->set, tensor, at, to + (size_t)i * len, len, err);
-        if (status != SH_OK) return status;
-    }
-    return SH_OK;
+    char *to = sh_buf_reserve(buf, (size_t)(bytes.len * bytes.rows));
+    return sh_tensors_read_window(loader->set, tensor, &bytes, to, err);
 }
 
 /* Rows as the file stores them, with their scales and biases. */

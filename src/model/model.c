@@ -240,7 +240,7 @@ sh_status sh_model_load(const char *dir, const sh_config *config, const sh_shard
                         sh_device *dev, const sh_model_opts *opts, sh_model **out, sh_err *err)
 {
     sh_tensors *set = NULL;
-    sh_status status = sh_tensors_open(dir, &set, err);
+    sh_status status = sh_tensors_open_from(dir, opts->load.source, &set, err);
     return status == SH_OK ? build(set, config, shard, dev, opts, NULL, out, err) : status;
 }
 

@@ -38,6 +38,7 @@ typedef struct {
 
 struct sh_tensors {
     char *where;
+    const sh_window_source *source; /* NULL: the files */
     sh_arena arena;
     tensor_file *files;
     int file_count;
@@ -240,6 +241,18 @@ static sh_status open_globbed(sh_tensors *set, const char *dir, sh_err *err)
     return status;
 }
 
+/* Its files have the right sizes and would be read as zeros. */
+static sh_status check_outline(const char *dir, sh_err *err)
+{
+    char *marker = sh_path_join(dir, SH_TENSORS_OUTLINE);
+    bool outline = sh_file_exists(marker);
+    free(marker);
+    if (!outline) return SH_OK;
+    return sh_err_set(err, SH_ERR_INPUT,
+                      "%s belongs to a shard cache: it has the headers of a model, not its weights",
+                      dir);
+}
+
 static sh_status open_folder(sh_tensors *set, const char *dir, sh_err *err)
 {
     char *index = sh_path_join(dir, INDEX_NAME);
@@ -269,11 +282,20 @@ static sh_status finish_open(sh_tensors *set, sh_status status, sh_tensors **out
     return status;
 }
 
-sh_status sh_tensors_open(const char *dir, sh_tensors **out, sh_err *err)
+sh_status sh_tensors_open_from(const char *dir, const sh_window_source *source, sh_tensors **out,
+                               sh_err *err)
 {
     sh_tensors *set = sh_alloc(sizeof(*set));
     set->where = sh_strdup(dir);
-    return finish_open(set, open_folder(set, dir, err), out);
+    set->source = source;
+    sh_status status = source == NULL ? check_outline(dir, err) : SH_OK;
+    if (status == SH_OK) status = open_folder(set, dir, err);
+    return finish_open(set, status, out);
+}
+
+sh_status sh_tensors_open(const char *dir, sh_tensors **out, sh_err *err)
+{
+    return sh_tensors_open_from(dir, NULL, out, err);
 }
 
 sh_status sh_tensors_open_file(const char *path, sh_tensors **out, sh_err *err)
@@ -330,11 +352,24 @@ uint64_t sh_tensors_bytes(const sh_tensors *set)
     return set->bytes;
 }
 
+sh_status sh_tensors_read_window(const sh_tensors *set, const sh_stored_tensor *tensor,
+                                 const sh_window *window, void *data, sh_err *err)
+{
+    const tensor_file *file = &set->files[tensor->file];
+    const sh_window_source *source = set->source;
+    sh_window w = *window;
+    if (w.rows == 0 || w.len == 0) return SH_OK;
+    SH_ASSERT(sh_window_fits(window, tensor->size));
+    w.offset += tensor->offset;
+    sh_status status = source == NULL
+                           ? sh_window_read(file->fd, file->path, &w, data, err)
+                           : source->read(source->ctx, strrchr(file->path, '/') + 1, &w, data, err);
+    return status == SH_OK ? SH_OK : sh_err_prefix(err, "tensor '%s'", tensor->name);
+}
+
 sh_status sh_tensors_read(const sh_tensors *set, const sh_stored_tensor *tensor, uint64_t offset,
                           void *data, size_t len, sh_err *err)
 {
-    SH_ASSERT(offset <= tensor->size && len <= tensor->size - offset);
-    const tensor_file *file = &set->files[tensor->file];
-    sh_status status = sh_fd_read_at(file->fd, file->path, tensor->offset + offset, data, len, err);
-    return status == SH_OK ? SH_OK : sh_err_prefix(err, "tensor '%s'", tensor->name);
+    sh_window window = sh_window_range(offset, len);
+    return sh_tensors_read_window(set, tensor, &window, data, err);
 }

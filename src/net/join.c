@@ -190,6 +190,11 @@ static sh_status admit_conn(sh_join *join, sh_peer_conn *conn, sh_err *err)
         return SH_OK;
     }
     if (sh_hello_compare(&join->hello, theirs, err) != SH_OK) return refuse_alone(join, conn, err);
+    if (theirs->use == SH_USE_WEIGHTS) {
+        sh_err_set(err, SH_ERR_GROUP, "rank %" PRIu32 " asks for weights, but the group is forming",
+                   theirs->rank);
+        return refuse_alone(join, conn, err);
+    }
     if (theirs->epoch != join->table.epoch || (int)theirs->rank <= join->mesh->rank ||
         !exists(join, (int)theirs->rank) || !is_conn_due(join, theirs)) {
         sh_err_set(err, SH_ERR_GROUP,
@@ -262,6 +267,13 @@ static const char *address_of(const sh_join *join, int rank, int socket)
     if (rank == 0 && sh_addr_parse(text, &addr, &ignored) == SH_OK && sh_addr_is_any(&addr))
         return join->opts->coordinator;
     return text;
+}
+
+void sh_join_addresses(const sh_join *join, int rank, sh_addr_list *out)
+{
+    out->count = join->table.row[rank].addrs.count;
+    for (int i = 0; i < out->count; i++)
+        snprintf(out->text[i], sizeof(out->text[i]), "%s", address_of(join, rank, 2 * i));
 }
 
 static void add_attempt(sh_join *join, int rank, sh_hello *hello)

@@ -48,6 +48,9 @@ SH_MUST_CHECK sh_status sh_join_step_controls(sh_join *join, sh_err *err);
 /* Does what is due: sends the table, offers, ready and go, and makes the channels. */
 SH_MUST_CHECK sh_status sh_join_advance(sh_join *join, sh_err *err);
 
+/* The addresses at which a rank of the table can be reached from here. */
+void sh_join_addresses(const sh_join *join, int rank, sh_addr_list *out);
+
 /* Notifies all ranks that have joined so far that the group failed to form. */
 void sh_join_abort_all(sh_join *join, const sh_err *err);
 

@@ -25,6 +25,7 @@
 enum {
     STEP_MS = 20,          /* the longest sleep while joining, so that timers are checked */
     NOTE_EVERY_MS = 10000, /* how often a waiting rank logs whom it waits for */
+    CONNECT_MS = 5000,     /* one attempt to connect to a group that has formed */
 };
 
 void sh_mesh_opts_init(sh_mesh_opts *opts)
@@ -272,6 +273,7 @@ static sh_status form(const sh_mesh_opts *opts, sh_mesh *mesh, sh_err *err)
         if (status != SH_OK) sh_join_abort_all(join, err);
     }
     if (status == SH_OK) count_local(join);
+    if (status == SH_OK) sh_join_addresses(join, 0, &mesh->coordinator);
     if (status == SH_OK && mesh->rank == 0 && opts->wanted != NULL && opts->wanted->clear_text)
         SH_LOGI("data between ranks travels unencrypted, over %s", opts->wanted->title);
     mesh->epoch = join->table.epoch;
@@ -315,4 +317,42 @@ void sh_mesh_close(sh_mesh *mesh)
     sh_acceptor_close(mesh->acceptor);
     sh_tls_free(mesh->tls);
     free(mesh);
+}
+
+static void connect_sleep(const sh_connector *connector, int stop_fd)
+{
+    struct pollfd fds[2] = {{.fd = stop_fd, .events = POLLIN}, {.fd = -1}};
+    if (connector->conn != NULL) fds[1] = sh_peer_conn_poll(connector->conn);
+    poll(fds, 2, STEP_MS);
+}
+
+static bool is_readable(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return fd >= 0 && poll(&p, 1, 0) > 0;
+}
+
+sh_status sh_mesh_connect(const sh_mesh *mesh, int index, int stop_fd, sh_deadline deadline,
+                          sh_stream *out, sh_err *err)
+{
+    sh_connector connector;
+    sh_hello hello = mesh->hello;
+    const char *address = mesh->coordinator.text[index % mesh->coordinator.count];
+    sh_status status;
+    hello.use = SH_USE_WEIGHTS;
+    hello.epoch = mesh->epoch;
+    sh_connector_init(&connector, address, mesh->tls, &hello, CONNECT_MS);
+    while ((status = sh_connector_step(&connector, err)) == SH_AGAIN) {
+        if (is_readable(stop_fd))
+            status = sh_err_set(err, SH_ERR_GROUP, "the group has ended");
+        else if (sh_deadline_passed(deadline))
+            status = sh_err_set(err, SH_ERR_TIMEOUT, "rank 0 did not answer at %s: %s", address,
+                                connector.last.text);
+        if (status != SH_AGAIN) break;
+        connect_sleep(&connector, stop_fd);
+    }
+    if (status == SH_OK) *out = sh_peer_conn_release(sh_connector_take(&connector));
+    if (status == SH_OK && mesh->hello.plain_data) sh_stream_end_tls(out);
+    sh_connector_reset(&connector);
+    return status;
 }

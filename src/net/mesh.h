@@ -59,7 +59,8 @@ typedef struct {
     uint64_t epoch;  /* new each time the group forms; the same on all ranks, never 0 */
     int local_count; /* ranks on this machine, including this one */
     sh_mesh_peer peer[SH_RANKS_MAX];
-    sh_acceptor *acceptor; /* stays open, to refuse latecomers with a reason */
+    sh_addr_list coordinator; /* where rank 0 can be reached */
+    sh_acceptor *acceptor;    /* stays open, to refuse latecomers with a reason */
     sh_tls *tls;
 } sh_mesh;
 
@@ -68,5 +69,11 @@ void sh_mesh_opts_init(sh_mesh_opts *opts);
 
 SH_MUST_CHECK sh_status sh_mesh_join(const sh_mesh_opts *opts, sh_mesh **out, sh_err *err);
 void sh_mesh_close(sh_mesh *mesh);
+
+/* Opens a connection to rank 0 of a mesh that has formed, for weights. Those with different `index`
+ * use the addresses of rank 0 in turn. Waits until the deadline, or until stop_fd is readable
+ * (SH_ERR_GROUP). For any thread. */
+SH_MUST_CHECK sh_status sh_mesh_connect(const sh_mesh *mesh, int index, int stop_fd,
+                                        sh_deadline deadline, sh_stream *out, sh_err *err);
 
 #endif

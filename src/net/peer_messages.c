@@ -137,6 +137,9 @@ void sh_heartbeat_pack(sh_buf *out, const sh_heartbeat *beat)
     sh_put_uint(out, beat->progress, 8);
     sh_put_uint(out, beat->silence_ms, 4);
     sh_put_uint(out, beat->leaving, 1);
+    sh_put_uint(out, beat->load.done, 8);
+    sh_put_uint(out, beat->load.total, 8);
+    sh_put_uint(out, beat->load.link, 8);
     frame_close(out, at);
 }
 
@@ -305,9 +308,34 @@ sh_status sh_heartbeat_unpack(const uint8_t *data, size_t len, sh_heartbeat *out
     uint64_t leaving = sh_get_uint(&r, 1);
     if (leaving > 1) r.failed = true;
     beat.leaving = leaving == 1;
+    beat.load.done = sh_get_uint(&r, 8);
+    beat.load.total = sh_get_uint(&r, 8);
+    beat.load.link = sh_get_uint(&r, 8);
+    if (beat.load.done > beat.load.total || beat.load.link > INT64_MAX) r.failed = true;
     sh_status status = get_end(&r, "heartbeat", err);
     if (status == SH_OK) *out = beat;
     return status;
+}
+
+void sh_model_id_set_any(uint8_t model[SH_MODEL_ID_LEN])
+{
+    memset(model, 0xff, SH_MODEL_ID_LEN);
+}
+
+bool sh_model_id_is_any(const uint8_t model[SH_MODEL_ID_LEN])
+{
+    uint8_t any[SH_MODEL_ID_LEN];
+    sh_model_id_set_any(any);
+    return memcmp(model, any, SH_MODEL_ID_LEN) == 0;
+}
+
+/* An id of zeros stands for no model at all, which is not any model. */
+static bool models_match(const uint8_t a[SH_MODEL_ID_LEN], const uint8_t b[SH_MODEL_ID_LEN])
+{
+    static const uint8_t none[SH_MODEL_ID_LEN];
+    if (memcmp(a, b, SH_MODEL_ID_LEN) == 0) return true;
+    return (sh_model_id_is_any(a) && memcmp(b, none, SH_MODEL_ID_LEN) != 0) ||
+           (sh_model_id_is_any(b) && memcmp(a, none, SH_MODEL_ID_LEN) != 0);
 }
 
 static void hex(const uint8_t *data, size_t count, char *out)
@@ -351,7 +379,7 @@ sh_status sh_hello_compare(const sh_hello *mine, const sh_hello *theirs, sh_err 
     if (theirs->rank >= theirs->world && theirs->world != 0)
         return sh_err_set(err, SH_ERR_GROUP, "rank %" PRIu32 " is outside a group of %" PRIu32,
                           theirs->rank, theirs->world);
-    if (memcmp(mine->model, theirs->model, SH_MODEL_ID_LEN) != 0) {
+    if (!models_match(mine->model, theirs->model)) {
         char m[17];
         char t[17];
         hex(mine->model, 8, m);

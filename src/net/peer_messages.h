@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 enum {
-    SH_PEER_PROTOCOL = 3,
+    SH_PEER_PROTOCOL = 4,
     SH_RANKS_MAX = 64,
     SH_RANK_ANY = SH_RANKS_MAX, /* JOIN: rank 0 is to give a number */
     SH_LANES_MAX = 8, /* addresses of a rank, and pairs of data connections between two ranks */
@@ -66,6 +66,7 @@ typedef enum {
     SH_USE_JOIN = 1, /* to rank 0, which keeps it as the control connection */
     SH_USE_CONTROL,
     SH_USE_DATA,
+    SH_USE_WEIGHTS, /* to rank 0 of a group that has formed: to get parts of the model */
     SH_USE_END,
 } sh_peer_conn_use;
 
@@ -80,7 +81,7 @@ typedef struct {
     uint32_t world; /* number of ranks in the group; 0: as many as rank 0 says */
     char version[SH_VERSION_MAX];
     char group[SH_GROUP_NAME_MAX];
-    uint8_t model[SH_MODEL_ID_LEN];
+    uint8_t model[SH_MODEL_ID_LEN]; /* see sh_model_id_set_any */
     uint8_t host[SH_HOST_ID_LEN];
     uint8_t
         node[SH_NODE_ID_LEN]; /* the same in all lives of a rank that has no number of its own */
@@ -134,10 +135,18 @@ typedef struct {
     sh_offer offer[SH_TRANSPORTS_MAX];
 } sh_offers;
 
+/* How far a rank is with loading its weights, in bytes. */
+typedef struct {
+    uint64_t done;
+    uint64_t total; /* 0: it is not loading */
+    uint64_t link;  /* of `done`, what came from rank 0 */
+} sh_load_state;
+
 typedef struct {
     uint64_t progress;   /* operations that the rank has completed */
     uint32_t silence_ms; /* how long its peers should tolerate silence from it */
     bool leaving;        /* it asks rank 0 to let it leave */
+    sh_load_state load;
 } sh_heartbeat;
 
 /* Precedes the first message of every operation on a data connection. */
@@ -176,6 +185,10 @@ SH_MUST_CHECK sh_status sh_offers_unpack(const uint8_t *data, size_t len, sh_off
                                          sh_err *err);
 SH_MUST_CHECK sh_status sh_heartbeat_unpack(const uint8_t *data, size_t len, sh_heartbeat *out,
                                             sh_err *err);
+
+/* A rank that has no copy of the model takes that of rank 0: it matches any. */
+void sh_model_id_set_any(uint8_t model[SH_MODEL_ID_LEN]);
+bool sh_model_id_is_any(const uint8_t model[SH_MODEL_ID_LEN]);
 
 /* Whether two ranks can work together; the error names the rank, the field and both values. */
 SH_MUST_CHECK sh_status sh_hello_compare(const sh_hello *mine, const sh_hello *theirs, sh_err *err);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <openssl/err.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -159,6 +160,57 @@ sh_status sh_stream_write(sh_stream *stream, const struct iovec *parts, int coun
     if (put < 0) return broken(err);
     *moved = (size_t)put;
     return SH_OK;
+}
+
+/* Sleeps until the stream may move bytes again. */
+static sh_status stream_wait(const sh_stream *stream, bool write, int stop_fd, int idle_ms,
+                             sh_err *err)
+{
+    if (stream->ssl != NULL) write = stream->blocked_on_write;
+    struct pollfd fds[2] = {{.fd = stream->fd, .events = write ? POLLOUT : POLLIN},
+                            {.fd = stop_fd, .events = POLLIN}};
+    int count = poll(fds, 2, idle_ms);
+    if (count < 0 && errno != EINTR) return sh_err_sys(err, "poll");
+    if (fds[1].revents != 0) return sh_err_set(err, SH_ERR_GROUP, "the group has ended");
+    if (count == 0)
+        return sh_err_set(err, SH_ERR_TIMEOUT, "nothing was %s for %g s",
+                          write ? "taken" : "received", idle_ms / 1000.0);
+    return SH_OK;
+}
+
+sh_status sh_stream_recv(sh_stream *stream, void *data, size_t len, int stop_fd, int idle_ms,
+                         sh_err *err)
+{
+    size_t done = 0, moved;
+    sh_status status = SH_OK;
+    while (status == SH_OK && done < len) {
+        struct iovec part = {(char *)data + done, len - done};
+        status = sh_stream_read(stream, &part, 1, &moved, err);
+        if (status == SH_OK) done += moved;
+        if (status == SH_AGAIN) status = stream_wait(stream, false, stop_fd, idle_ms, err);
+    }
+    return status;
+}
+
+sh_status sh_stream_send(sh_stream *stream, struct iovec *parts, int count, int stop_fd,
+                         int idle_ms, sh_err *err)
+{
+    size_t moved;
+    sh_status status = SH_OK;
+    while (status == SH_OK && count > 0) {
+        status = sh_stream_write(stream, parts, count, &moved, err);
+        if (status == SH_AGAIN) {
+            status = stream_wait(stream, true, stop_fd, idle_ms, err);
+            continue;
+        }
+        for (; status == SH_OK && count > 0 && moved >= parts->iov_len; parts++, count--)
+            moved -= parts->iov_len;
+        if (status == SH_OK && count > 0) {
+            parts->iov_base = (char *)parts->iov_base + moved;
+            parts->iov_len -= moved;
+        }
+    }
+    return status;
 }
 
 void sh_stream_shut_write(sh_stream *stream)

@@ -46,6 +46,13 @@ SH_MUST_CHECK sh_status sh_stream_read(sh_stream *stream, const struct iovec *pa
 SH_MUST_CHECK sh_status sh_stream_write(sh_stream *stream, const struct iovec *parts, int count,
                                         size_t *moved, sh_err *err);
 
+/* Transfers all of it, waiting as long as bytes keep moving. SH_ERR_TIMEOUT: none did for idle_ms.
+ * SH_ERR_GROUP: stop_fd (-1: none) became readable. */
+SH_MUST_CHECK sh_status sh_stream_recv(sh_stream *stream, void *data, size_t len, int stop_fd,
+                                       int idle_ms, sh_err *err);
+SH_MUST_CHECK sh_status sh_stream_send(sh_stream *stream, struct iovec *parts, int count,
+                                       int stop_fd, int idle_ms, sh_err *err);
+
 /* Ends our direction; the peer reads what is in flight and then end of file. */
 void sh_stream_shut_write(sh_stream *stream);
 

@@ -175,12 +175,26 @@ libraries() {
 }
 check "a missing library is named, with advice" try libraries
 absent() {
-    on 3 mount -t tmpfs t "$work/model"
-    launch_fails 1 "^shoal: host root@h3 does not have the model $work/model: .*rsync" --model model; local rc=$?
-    on 3 umount "$work/model"
+    on 1 mount -t tmpfs t "$work/model"
+    launch_fails 1 "^shoal: host h1, which runs rank 0, does not have the model $work/model; .*rsync" --model model
+    local rc=$?
+    on 1 umount "$work/model"
     [ $rc = 0 ] && ! grep load err
 }
-check "a model that is missing on one host is reported before any rank loads" try absent
+check "a model that is missing on the host of rank 0 is reported before any rank loads" try absent
+fetches() { # MB-FROM-RANK-0 MB-FROM-DISK
+    starts --model model && ask && grep -qE "^\[2 root@h3\] has no copy of the model" err &&
+        grep -qE "rank 2\] the share of the model: $1 MB came from rank 0, $2 MB from this disk" err || return 1
+    [ -z "$(ls "$work/model/only-headers" 2>/dev/null)" ] && ends_on INT 10
+}
+lacking() {
+    on 3 mount -t tmpfs t "$work/model"
+    fetches "[1-9][0-9.]*" 0.0 && fetches 0.0 "[1-9][0-9.]*"; local rc=$?
+    on 3 umount "$work/model"
+    rm -rf home3/.cache
+    return $rc
+}
+check "a host without a copy of the model gets its share from rank 0, and the next time from its disk" try lacking
 differs() {
     cp -r model other && echo >>other/config.json && on 2 mount --bind "$work/other" "$work/model"
     launch_fails 1 "^shoal: hosts .* and h2 have different models at $work/model" --model model; local rc=$?

@@ -2,6 +2,7 @@
  */
 #include "cmd/support/model_find.h"
 
+#include "base/file.h"
 #include "cmd/support/model_pull.h"
 #include "store/cache.h"
 #include "store/catalog.h"
@@ -65,4 +66,16 @@ sh_status sh_model_obtain(const sh_settings *s, char **out, sh_err *err)
     if (status == SH_ERR_NOT_FOUND || status == SH_ERR_TIMEOUT) suggest(s, err);
     if (status != SH_OK && s->offline) sh_err_prefix(err, "offline");
     return status;
+}
+
+bool sh_model_is_here(const sh_settings *s)
+{
+    char *dir = NULL;
+    sh_err ignored;
+    if (sh_model_find(s, &dir, &ignored) != SH_OK) return false;
+    char *config = sh_path_join(dir, "config.json");
+    bool here = sh_file_exists(config);
+    free(config);
+    free(dir);
+    return here;
 }

@@ -17,4 +17,7 @@ SH_MUST_CHECK sh_status sh_model_find(const sh_settings *s, char **out, sh_err *
 /* The same; a model that is not here, or not all of it, is downloaded first, unless --offline. */
 SH_MUST_CHECK sh_status sh_model_obtain(const sh_settings *s, char **out, sh_err *err);
 
+/* Whether s->model is a folder on this machine with a model in it. */
+bool sh_model_is_here(const sh_settings *s);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "cmd/support/compute.h"
 #include "model/identity.h"
+#include "share/shard_cache.h"
 
 #include <string.h>
 
@@ -61,18 +62,29 @@ static void grid_leave_open(const char *text, sh_model_group_opts *opts)
         opts->tensor = 0;
 }
 
+/* A rank other than rank 0 can do without a copy of the model. */
+static sh_status source_init(sh_model_group_setup *setup, sh_err *err)
+{
+    sh_mesh_opts *mesh = &setup->ranks.opts.mesh;
+    if (mesh->rank == 0) return sh_err_set(err, SH_ERR_INPUT, "no model given: --model DIR");
+    sh_model_id_set_any(mesh->model);
+    return sh_shard_cache_root(&setup->shard_cache, err);
+}
+
 /* setup->opts.split points into setup itself, which is why it must not move. */
 sh_status sh_model_group_setup_init(sh_model_group_setup *setup, const sh_command_args *args,
                                     sh_err *err)
 {
     const sh_settings *s = args->settings;
     memset(setup, 0, sizeof(*setup));
-    if (s->model == NULL) return sh_err_set(err, SH_ERR_INPUT, "no model given: --model DIR");
     sh_status status = sh_ranks_init(&setup->ranks, args, err);
+    if (status == SH_OK && s->model == NULL) status = source_init(setup, err);
     if (status != SH_OK) return status;
     int size = setup->ranks.opts.mesh.size;
     setup->opts = (sh_model_group_opts){
         .model_dir = s->model,
+        .shard_cache = setup->shard_cache,
+        .shard_cache_limit = (uint64_t)s->shard_cache,
         .device_opts = sh_compute_device(s),
         .kv_format = sh_compute_kv(s),
         .wire = setup->ranks.wire,
@@ -89,7 +101,7 @@ sh_status sh_model_group_setup_init(sh_model_group_setup *setup, const sh_comman
     if (status == SH_OK && s->split != NULL && size > 0)
         status = split_parse(s->split, size, setup, err);
     sh_identity identity;
-    if (status == SH_OK && sh_ranks_form_group(&setup->ranks)) {
+    if (status == SH_OK && s->model != NULL && sh_ranks_form_group(&setup->ranks)) {
         status = sh_identity_read(s->model, &identity, err);
         if (status == SH_OK) memcpy(setup->ranks.opts.mesh.model, identity.id, sizeof(identity.id));
     }

@@ -45,6 +45,13 @@ static const sh_option rows[] = {
      .help = "folder of models, searched first for names",
      AT(model_cache),
      .commands = FOR_MODEL | FOR_MODEL_LATER | FOR_CACHE},
+    {.name = "shard-cache",
+     SIZE("SIZE", 0, 1L << 60),
+     .fallback = "512G",
+     .help = "disk space for the shares of models that this machine has no copy of, in "
+             "~/.cache/shoal/shards; 0: keep nothing",
+     AT(shard_cache),
+     .commands = FOR_COMPUTE},
     {.name = "hf-hub-cache",
      TEXT("DIR"),
      .aliases = "HF_HUB_CACHE HUGGINGFACE_HUB_CACHE",

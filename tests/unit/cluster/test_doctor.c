@@ -116,11 +116,14 @@ TEST(too_little_memory_for_the_plan_is_a_failure)
     only(SH_FINDING_FAIL, "memory", "b", "7.45 GiB free, its share of the model is 8.38 GiB");
 }
 
-TEST(a_missing_model_and_another_model_are_failures)
+TEST(another_model_is_a_failure_and_a_missing_one_only_on_the_host_of_rank_0)
 {
     UNUSED_STATE;
+    strcpy(fp[0].model_fault, "/m/config.json: No such file");
+    only(SH_FINDING_FAIL, "model", "a", "No such file");
+    clean(NULL);
     strcpy(fp[1].model_fault, "/m/config.json: No such file");
-    only(SH_FINDING_FAIL, "model", "b", "No such file");
+    only(SH_FINDING_WARN, "model", "b", "it will get its share from rank 0");
     clean(NULL);
     strcpy(fp[1].model_hash, "ffff");
     only(SH_FINDING_FAIL, "model", "b", "differs from the model on a: ffff, not abcd");
@@ -241,7 +244,8 @@ int main(void)
                                clean),
         cmocka_unit_test_setup(a_clock_that_differs_is_a_warning, clean),
         cmocka_unit_test_setup(too_little_memory_for_the_plan_is_a_failure, clean),
-        cmocka_unit_test_setup(a_missing_model_and_another_model_are_failures, clean),
+        cmocka_unit_test_setup(
+            another_model_is_a_failure_and_a_missing_one_only_on_the_host_of_rank_0, clean),
         cmocka_unit_test_setup(a_taken_port_is_a_failure, clean),
         cmocka_unit_test_setup(a_slow_link_is_a_warning_and_none_a_failure, clean),
         cmocka_unit_test_setup(a_firewall_is_named_only_while_connections_fail, clean),

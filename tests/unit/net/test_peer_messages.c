@@ -169,7 +169,8 @@ TEST(notices_and_beats_come_back_and_long_texts_are_cut_at_a_character)
     UNUSED_STATE;
     sh_notice in;
     sh_notice out;
-    sh_heartbeat beat = {.progress = 1ull << 40, .silence_ms = 2000};
+    sh_heartbeat beat = {
+        .progress = 1ull << 40, .silence_ms = 2000, .load = {1ull << 33, 1ull << 34, 77}};
     sh_heartbeat beat_out;
     sh_buf buf = {0};
     sh_err err;
@@ -188,6 +189,7 @@ TEST(notices_and_beats_come_back_and_long_texts_are_cut_at_a_character)
     CHECK_OK(sh_heartbeat_unpack(payload, len, &beat_out, &err), err);
     assert_int_equal(beat_out.progress, beat.progress);
     assert_int_equal(beat_out.silence_ms, 2000);
+    assert_memory_equal(&beat_out.load, &beat.load, sizeof(beat.load));
     sh_notice_set(&in, 1000, "x");
     assert_int_equal(in.rank, -1);
     sh_buf_reset(&buf);

@@ -1,0 +1,36 @@
+/* load_board.h - how far the ranks of a group are with loading, for those who wait.
+ *
+ * Rank 0 writes down what the ranks report, the others what they do themselves. The board is empty
+ * when nobody is loading.
+ *
+ * Threads: any. */
+#ifndef SH_ENGINE_LOAD_BOARD_H
+#define SH_ENGINE_LOAD_BOARD_H
+
+#include "net/peer_messages.h"
+
+typedef struct sh_load_board sh_load_board;
+
+sh_load_board *sh_load_board_create(void);
+void sh_load_board_free(sh_load_board *board);
+
+/* What rank `rank` reports; `board` is an sh_load_board. */
+void sh_load_board_set(void *board, int rank, const sh_load_state *load);
+void sh_load_board_clear(sh_load_board *board);
+
+typedef struct {
+    int rank;
+    sh_load_state load;
+    double rate; /* bytes a second since it began; 0: not known */
+} sh_load_row;
+
+/* Copies the rows, by rank; returns their number. */
+int sh_load_board_rows(sh_load_board *board, sh_load_row out[SH_RANKS_MAX]);
+
+/* "rank 0: 100 %, rank 1: 34 % of 3.5 GB, 0.92 GB/s from rank 0"; "" when the board is empty. */
+void sh_load_board_text(sh_load_board *board, char *out, size_t cap);
+
+/* Never 100 before the end. */
+int sh_load_percent(const sh_load_state *load);
+
+#endif

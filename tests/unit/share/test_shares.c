@@ -1,0 +1,508 @@
+/* A shard whose bytes come from rank 0, or from what was kept of them, is the same as one that is
+ * loaded from the files; whatever happened to the link or to the disk in between. The server is the
+ * real one, at the other end of a socket. */
+#include "share/shard_cache.h"
+#include "share/shard_folder.h"
+#include "share/shard_source.h"
+#include "share/share_server.h"
+
+#include "base/clock.h"
+#include "model/identity.h"
+#include "net/sock.h"
+
+#include "unit/model/rig.h"
+
+#include "scratch.h" /* last: its `dir` would shadow */
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TURNS = SLOW ? 1 : 3, THREADS = 3 };
+static const uint64_t LIMIT = 1 << 30;
+
+/* ---- a rank 0 and a link to it ---- */
+
+typedef struct {
+    sh_share_server *server;
+    char *model; /* folder of rank 0 */
+    uint8_t id[SH_IDENTITY_LEN];
+    int opened;
+} host;
+
+static host host_open(const char *model)
+{
+    host h = {.model = sh_strdup(model)};
+    sh_identity identity;
+    sh_err err;
+    CHECK_OK(sh_identity_read(model, &identity, &err), err);
+    memcpy(h.id, identity.id, sizeof(h.id));
+    CHECK_OK(sh_share_server_create(model, &h.server, &err), err);
+    return h;
+}
+
+static void host_close(host *h)
+{
+    sh_share_server_free(h->server);
+    free(h->model);
+}
+
+static sh_status link_open(void *ctx, int index, sh_stream *out, sh_err *err)
+{
+    host *h = ctx;
+    sh_stream theirs;
+    int fd[2];
+    (void)index;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fd) != 0)
+        return sh_err_sys(err, "socketpair");
+    sh_stream_init(out, fd[0]);
+    sh_stream_init(&theirs, fd[1]);
+    sh_share_server_take(h->server, 1, theirs);
+    h->opened++;
+    return SH_OK;
+}
+
+static sh_share_link link_to(host *h)
+{
+    return (sh_share_link){h, link_open, -1};
+}
+
+static char *cache_root(void)
+{
+    return sh_path_join(dir, "cache");
+}
+
+static sh_shard_source *source_open(host *h, uint64_t limit)
+{
+    char *root = cache_root();
+    sh_shard_source *source = sh_shard_source_create(root, limit);
+    sh_share_link link = link_to(h);
+    bool changed = false;
+    sh_err err;
+    CHECK_OK(sh_shard_source_connect(source, &link, h->id, 1, &changed, &err), err);
+    assert_true(changed);
+    free(root);
+    return source;
+}
+
+/* ---- models ---- */
+
+static uint64_t noise = 88172645463325252u;
+
+static int dice(int sides)
+{
+    noise ^= noise << 13;
+    noise ^= noise >> 7;
+    noise ^= noise << 17;
+    return (int)(noise % (uint64_t)sides);
+}
+
+static sh_shard random_shard(const sh_config *config)
+{
+    enum { RANKS = 4 };
+    double weights[RANKS];
+    sh_shard shards[RANKS];
+    sh_err err = {0};
+    int stages = 1 + dice(config->layers < 2 ? config->layers : 2), width = RANKS / stages;
+    for (int i = 0; i < RANKS; i++) weights[i] = 1 + dice(4);
+    CHECK_OK(sh_shard_plan(config, &(sh_plan_opts){width, stages, weights, 0}, shards, &err), err);
+    return shards[dice(RANKS)];
+}
+
+static sh_status model_load(rig *r, const char *model, const sh_shard *shard,
+                            const sh_window_source *source, sh_err *err)
+{
+    sh_device_opts dev = {.threads = 1};
+    sh_model_opts opts = {.tokens_max = 8,
+                          .rows_max = 8,
+                          .kv_format = SH_KV_F16,
+                          .load = {.threads = THREADS, .source = source}};
+    *r = (rig){.config = sh_alloc(sizeof(*r->config))};
+    sh_status status = sh_config_load(model, r->config, err);
+    sh_shard whole = status == SH_OK ? sh_shard_whole(r->config) : (sh_shard){0};
+    if (status == SH_OK) status = sh_device_open(test_device(), &dev, &r->dev, err);
+    if (status == SH_OK)
+        status = sh_model_load(model, r->config, shard == NULL ? &whole : shard, r->dev, &opts,
+                               &r->model, err);
+    return status;
+}
+
+static void check_same(const rig *a, const rig *b)
+{
+    size_t size_a, size_b;
+    const void *x, *y;
+    if (strcmp(a->dev->ops->name, "fenced") == 0) fenced_enter(a->dev), fenced_enter(b->dev);
+    for (int i = 0; (x = sh_model_weights(a->model, i, &size_a)) != NULL; i++) {
+        y = sh_model_weights(b->model, i, &size_b);
+        if (y == NULL || size_a != size_b || memcmp(x, y, size_a) != 0)
+            fail_msg("block %d differs", i);
+    }
+    if (strcmp(a->dev->ops->name, "fenced") == 0)
+        fenced_leave(fenced_of(b->dev)), fenced_leave(fenced_of(a->dev));
+}
+
+/* Loads a shard through the source and compares it with one from the files. */
+static sh_shard_origin load_and_compare(host *h, uint64_t limit, const sh_shard *shard)
+{
+    rig from_files, from_link;
+    sh_err err = {0};
+    sh_shard_source *source = source_open(h, limit);
+    CHECK_OK(model_load(&from_files, h->model, shard, NULL, &err), err);
+    CHECK_OK(model_load(&from_link, sh_shard_source_dir(source), shard,
+                        sh_shard_source_windows(source), &err),
+             err);
+    check_same(&from_files, &from_link);
+    sh_shard_origin origin = sh_shard_source_origin(source);
+    rig_close(&from_link);
+    rig_close(&from_files);
+    sh_shard_source_free(source);
+    return origin;
+}
+
+static void empty_cache(void)
+{
+    char *root = cache_root(), *command = sh_asprintf("rm -rf '%s'", root);
+    assert_int_equal(system(command), 0);
+    free(command);
+    free(root);
+}
+
+static char *model_path(const char *name)
+{
+    return sh_path_join(rig_models_dir(), name);
+}
+
+TEST(any_shard_is_the_same_over_a_link)
+{
+    char *model = model_path(*state);
+    host h = host_open(model);
+    sh_config config;
+    sh_err err;
+    CHECK_OK(sh_config_load(model, &config, &err), err);
+    for (int i = 0; i < TURNS; i++) {
+        sh_shard shard = random_shard(&config);
+        empty_cache();
+        sh_shard_origin first = load_and_compare(&h, LIMIT, &shard);
+        sh_shard_origin second = load_and_compare(&h, LIMIT, &shard);
+        assert_int_equal(second.link, 0);
+        /* Some windows are needed twice. */
+        assert_int_equal(second.disk, first.link + first.disk);
+        assert_int_equal(sh_share_server_sent(h.server), first.link);
+        host_close(&h);
+        h = host_open(model);
+    }
+    sh_config_reset(&config);
+    host_close(&h);
+    free(model);
+}
+
+/* ---- one model, and all that may go wrong ---- */
+
+static const char MODEL[] = "qwen3_moe-bf16";
+
+static host small_host(void)
+{
+    char *model = model_path(MODEL);
+    host h = host_open(model);
+    free(model);
+    empty_cache();
+    return h;
+}
+
+/* The path of a file in the only shard folder of the cache; never freed twice in a test. */
+static char *kept_file(const char *name)
+{
+    char *root = cache_root();
+    char *command = sh_asprintf("ls -d '%s'/*/%s", root, name), text[512] = "";
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    assert_non_null(fgets(text, sizeof(text), out));
+    pclose(out);
+    text[strcspn(text, "\n")] = '\0';
+    free(command);
+    free(root);
+    return sh_strdup(text);
+}
+
+TEST(nothing_is_kept_without_a_limit)
+{
+    UNUSED_STATE;
+    host h = small_host();
+    sh_shard_origin first = load_and_compare(&h, 0, NULL), again = load_and_compare(&h, 0, NULL);
+    assert_int_equal(again.link, first.link);
+    assert_int_equal(again.disk, 0);
+    char *root = cache_root(), *command = sh_asprintf("test -z \"$(ls '%s')\"", root);
+    assert_int_equal(system(command), 0);
+    free(command);
+    free(root);
+    host_close(&h);
+}
+
+TEST(changed_bytes_on_the_disk_are_fetched_again)
+{
+    UNUSED_STATE;
+    host h = small_host();
+    sh_shard_origin first = load_and_compare(&h, LIMIT, NULL);
+    char *data = kept_file("data");
+    int fd = open(data, O_WRONLY);
+    assert_int_equal(pwrite(fd, "damaged", 7, 5000), 7);
+    close(fd);
+    sh_shard_origin again = load_and_compare(&h, LIMIT, NULL);
+    assert_true(again.link > 0 && again.link <= SH_SHARE_WINDOW_MAX);
+    assert_int_equal(again.link + again.disk, first.link);
+    sh_shard_origin healed = load_and_compare(&h, LIMIT, NULL);
+    assert_int_equal(healed.link, 0);
+    free(data);
+    host_close(&h);
+}
+
+/* The file is cut where a process was killed, and what follows is not lost with it. */
+TEST(a_journal_with_half_a_line_and_nonsense_is_used_as_far_as_it_is_good)
+{
+    UNUSED_STATE;
+    host h = small_host();
+    sh_shard_origin first = load_and_compare(&h, LIMIT, NULL);
+    char *journal = kept_file("journal");
+    struct stat st;
+    assert_int_equal(stat(journal, &st), 0);
+    assert_int_equal(truncate(journal, st.st_size - 20), 0);
+    sh_shard_origin again = load_and_compare(&h, LIMIT, NULL);
+    assert_true(again.link > 0 && again.link <= SH_SHARE_WINDOW_MAX);
+    int fd = open(journal, O_WRONLY | O_APPEND);
+    static const char nonsense[] =
+        "0 1 2\n99999 0 1 1 1 0 x y\n\n0 0 18446744073709551615 2 3 0 0 ";
+    assert_int_equal(write(fd, nonsense, sizeof(nonsense)), sizeof(nonsense));
+    close(fd);
+    assert_int_equal(load_and_compare(&h, LIMIT, NULL).link, 0);
+    assert_int_equal(load_and_compare(&h, LIMIT, NULL).disk, first.link);
+    free(journal);
+    host_close(&h);
+}
+
+/* The other end goes away after a number of bytes. */
+typedef struct {
+    host *h;
+    uint64_t after;
+} cut;
+
+static void *cut_run(void *arg)
+{
+    cut *c = arg;
+    while (sh_share_server_sent(c->h->server) < c->after) sh_sleep_ms(0);
+    sh_share_server_end_visits(c->h->server);
+    return NULL;
+}
+
+TEST(what_came_before_the_link_was_cut_is_kept)
+{
+    UNUSED_STATE;
+    host h = small_host();
+    cut c = {&h, 100000};
+    rig r;
+    pthread_t thread;
+    sh_err err = {0};
+    sh_shard_source *source = source_open(&h, LIMIT);
+    assert_int_equal(pthread_create(&thread, NULL, cut_run, &c), 0);
+    sh_status status = model_load(&r, sh_shard_source_dir(source), NULL,
+                                  sh_shard_source_windows(source), &err);
+    pthread_join(thread, NULL);
+    uint64_t came = sh_shard_source_origin(source).link;
+    rig_close(&r);
+    sh_shard_source_free(source);
+    if (status != SH_OK) assert_int_equal(status, SH_ERR_PEER); /* it may just have been faster */
+    sh_shard_origin again = load_and_compare(&h, LIMIT, NULL);
+    assert_true(again.disk >= c.after / 2);
+    assert_true(again.disk <= came);
+    host_close(&h);
+}
+
+/* The same model, written again: first with the same bytes, then with other weights. */
+TEST(other_weights_of_the_same_shape_are_noticed)
+{
+    UNUSED_STATE;
+    char *model = model_path(MODEL), *copy = sh_path_join(dir, "copy");
+    char *command = sh_asprintf("rm -rf '%s'; cp -r '%s' '%s'", copy, model, copy);
+    assert_int_equal(system(command), 0);
+    empty_cache();
+    host h = host_open(copy);
+    sh_shard_origin first = load_and_compare(&h, LIMIT, NULL);
+    host_close(&h);
+
+    assert_int_equal(system(command), 0);
+    h = host_open(copy);
+    sh_shard_origin same = load_and_compare(&h, LIMIT, NULL);
+    assert_int_equal(same.link, 0);
+    assert_int_equal(same.disk, first.link);
+    host_close(&h);
+
+    char *weights = sh_path_join(copy, "model.safetensors");
+    struct stat st;
+    assert_int_equal(stat(weights, &st), 0);
+    int fd = open(weights, O_WRONLY);
+    assert_int_equal(pwrite(fd, "otherwise", 9, st.st_size - 9), 9);
+    close(fd);
+    h = host_open(copy);
+    sh_shard_origin other = load_and_compare(&h, LIMIT, NULL);
+    assert_true(other.link > 0 && other.link <= SH_SHARE_WINDOW_MAX);
+    host_close(&h);
+    free(weights);
+    free(command);
+    free(copy);
+    free(model);
+}
+
+/* What a command says about the cache, as a number. */
+static uint64_t ask_cache(const char *format)
+{
+    char *root = cache_root(), text[32] = "";
+    char *command = sh_asprintf("cd '%s' && %s", root, format);
+    FILE *out = popen(command, "r");
+    assert_non_null(fgets(text, sizeof(text), out));
+    pclose(out);
+    free(command);
+    free(root);
+    return strtoull(text, NULL, 10);
+}
+
+static uint64_t link_bytes(const char *name, uint64_t limit)
+{
+    char *model = model_path(name);
+    host h = host_open(model);
+    uint64_t bytes = load_and_compare(&h, limit, NULL).link;
+    host_close(&h);
+    free(model);
+    return bytes;
+}
+
+TEST(the_model_that_was_not_used_lately_goes_first)
+{
+    UNUSED_STATE;
+    static const char *const names[] = {"qwen3_moe-bf16", "llama-4bit", "lfm2-bf16"};
+    empty_cache();
+    uint64_t third = link_bytes(names[2], 0), first = link_bytes(names[0], LIMIT);
+    assert_true(link_bytes(names[1], LIMIT) > 0);
+    /* Enough for the second and the third, but not for all of them. */
+    uint64_t limit = ask_cache("du -sk . | cut -f1") * 1024 + third - first / 2;
+    uint64_t came = link_bytes(names[2], limit);
+    assert_true(came > third / 2 && came <= third); /* some windows are needed twice */
+    assert_int_equal(ask_cache("ls | wc -l"), 2);
+    assert_int_equal(link_bytes(names[1], limit), 0);
+    assert_int_equal(link_bytes(names[2], limit), 0);
+}
+
+TEST(a_cache_that_is_too_small_keeps_a_part_and_everything_works)
+{
+    UNUSED_STATE;
+    host h = small_host();
+    sh_shard_origin first = load_and_compare(&h, 200 << 10, NULL);
+    assert_int_equal(first.disk, 0);
+    sh_shard_origin again = load_and_compare(&h, 200 << 10, NULL);
+    assert_true(again.disk > 0 && again.disk <= 200 << 10);
+    assert_int_equal(again.link + again.disk, first.link);
+    host_close(&h);
+}
+
+TEST(two_processes_do_not_share_a_folder)
+{
+    UNUSED_STATE;
+    host h = small_host();
+    sh_shard_source *a = source_open(&h, LIMIT), *b = source_open(&h, LIMIT);
+    assert_string_not_equal(sh_shard_source_dir(a), sh_shard_source_dir(b));
+    sh_shard_source_free(a);
+    sh_shard_source_free(b);
+    host_close(&h);
+}
+
+TEST(an_outline_is_not_a_model)
+{
+    UNUSED_STATE;
+    host h = small_host();
+    sh_shard_source *source = source_open(&h, LIMIT);
+    sh_tensors *set = NULL;
+    sh_err err;
+    CHECK_FAILS(sh_tensors_open(sh_shard_source_dir(source), &set, &err), err, "shard cache");
+    sh_shard_source_free(source);
+    host_close(&h);
+}
+
+/* ---- requests that are wrong ---- */
+
+static void refused(host *h, uint32_t file, sh_window window, const char *why)
+{
+    static char data[SH_SHARE_WINDOW_MAX];
+    sh_share_link link = link_to(h);
+    sh_share_client *client = sh_share_client_create(&link);
+    sh_share_part part = {.request = {.kind = SH_SHARE_WINDOW, .file = file, .window = window},
+                          .data = data};
+    sh_err err = {0};
+    CHECK_FAILS(sh_share_client_read(client, &part, 1, &err), err, why);
+    sh_share_client_free(client);
+}
+
+TEST(windows_outside_the_files_are_refused)
+{
+    UNUSED_STATE;
+    host h = small_host();
+    refused(&h, 77, sh_window_range(0, 1), "no file number 77");
+    refused(&h, 0, sh_window_range(0, 0), "are allowed");
+    refused(&h, 0, sh_window_range(UINT64_MAX, 2), "are allowed");
+    refused(&h, 0, (sh_window){0, UINT64_MAX / 2, 8, 4}, "are allowed");
+    refused(&h, 0, (sh_window){0, 1, 8, 4}, "are allowed");
+    refused(&h, 0, sh_window_range(0, 1 << 19), "are allowed");
+    refused(&h, 0, sh_window_range(0, UINT64_MAX), "are allowed");
+    host_close(&h);
+}
+
+TEST(bytes_that_are_no_request_end_the_connection)
+{
+    UNUSED_STATE;
+    host h = small_host();
+    sh_stream stream;
+    sh_err err;
+    char bytes[SH_SHARE_REQUEST_LEN] = "GET / HTTP/1.1\r\n\r\n", byte;
+    struct iovec part = {bytes, sizeof(bytes)};
+    CHECK_OK(link_open(&h, 0, &stream, &err), err);
+    CHECK_OK(sh_stream_send(&stream, &part, 1, -1, 10000, &err), err);
+    CHECK_FAILS(sh_stream_recv(&stream, &byte, 1, -1, 10000, &err), err, "closed");
+    sh_stream_close(&stream);
+    host_close(&h);
+}
+
+TEST(a_rank_has_a_bounded_number_of_connections)
+{
+    UNUSED_STATE;
+    host h = small_host();
+    sh_stream streams[SH_SHARE_CONNS_MAX + 1];
+    sh_err err;
+    char byte;
+    for (int i = 0; i <= SH_SHARE_CONNS_MAX; i++)
+        CHECK_OK(link_open(&h, i, &streams[i], &err), err);
+    CHECK_FAILS(sh_stream_recv(&streams[SH_SHARE_CONNS_MAX], &byte, 1, -1, 10000, &err), err,
+                "closed");
+    for (int i = 0; i <= SH_SHARE_CONNS_MAX; i++) sh_stream_close(&streams[i]);
+    host_close(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_kept_without_a_limit),
+        cmocka_unit_test(changed_bytes_on_the_disk_are_fetched_again),
+        cmocka_unit_test(a_journal_with_half_a_line_and_nonsense_is_used_as_far_as_it_is_good),
+        cmocka_unit_test(what_came_before_the_link_was_cut_is_kept),
+        cmocka_unit_test(other_weights_of_the_same_shape_are_noticed),
+        cmocka_unit_test(the_model_that_was_not_used_lately_goes_first),
+        cmocka_unit_test(a_cache_that_is_too_small_keeps_a_part_and_everything_works),
+        cmocka_unit_test(two_processes_do_not_share_a_folder),
+        cmocka_unit_test(an_outline_is_not_a_model),
+        cmocka_unit_test(windows_outside_the_files_are_refused),
+        cmocka_unit_test(bytes_that_are_no_request_end_the_connection),
+        cmocka_unit_test(a_rank_has_a_bounded_number_of_connections),
+    };
+    void *none = NULL;
+    if (make_dir(&none) != 0) return 1;
+    int failed = rig_each_model("shares", any_shard_is_the_same_over_a_link);
+    failed += cmocka_run_group_tests_name("shares", tests, NULL, NULL);
+    return failed + remove_dir(&none);
+}
