@@ -632,23 +632,42 @@ void sh_subscribers_end(sh_api *api)
     }
 }
 
+/* Models that are not loaded have none. Owned by the caller. */
+static sh_metrics_engine *engines_list(const sh_api *api, int *count)
+{
+    sh_metrics_engine *list = NULL;
+    sh_api_error ignored;
+    *count = 0;
+    for (const sh_api_model *m = sh_models_first(api); m != NULL; m = sh_models_next(m)) {
+        const char *name = sh_model_name(m);
+        if (m->conn == NULL) continue;
+        list = sh_realloc_array(list, (size_t)*count + 1, sizeof(*list));
+        list[(*count)++] = (sh_metrics_engine){.model = name == NULL ? "" : name,
+                                               .up = sh_model_ready(m, &ignored),
+                                               .stats = m->stats};
+    }
+    return list;
+}
+
 static void metrics_reply(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
-    sh_api_error ignored;
     sh_buf text = {0};
+    int count;
+    sh_metrics_engine *engines = engines_list(api, &count);
     sh_metrics_now now = {
         .connections = sh_http_server_connections(api->server),
         .running = running_count(api),
         .replay = replay_sum(api),
-        .engine_up = sh_api_ready(api, &ignored),
         .uptime_s = uptime_s(api),
-        .engine = sh_models_main(api)->stats,
+        .engines = engines,
+        .engine_count = count,
     };
     sh_metrics_write(api->metrics, &now, &text);
     sh_quotas_write(api->quotas, &text);
     sh_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", sh_buf_str(&text));
     sh_buf_reset(&text);
+    free(engines);
 }
 
 void sh_handle_metrics(sh_http_request *req, void *arg)
