@@ -139,8 +139,8 @@ void sh_api_refuse_waiting(sh_api_error *error)
 bool sh_api_ready(const sh_api *api, sh_api_error *err)
 {
     if (!sh_models_several(api)) return sh_model_ready(sh_models_main(api), err);
-    return sh_models_listed(api) || sh_api_fail(err, 503, "engine_unavailable", NULL,
-                                                "the models have not been listed yet");
+    return sh_models_listed(api) ||
+           sh_api_fail(err, 503, "engine_unavailable", NULL, "the models have not been listed yet");
 }
 
 bool sh_api_lacks_model(sh_http_request *req, const sh_api *api)

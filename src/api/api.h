@@ -45,7 +45,7 @@ typedef struct {
     double timeout_s; /* of requests that do not say, until an engine says it; 0: none */
     double replay_s;  /* how long requests wait for a lost engine; 0: not at all, below 0:
                         as long as they may take */
-    double grace_s;  /* time for running answers to finish after SIGTERM or SIGINT */
+    double grace_s;   /* time for running answers to finish after SIGTERM or SIGINT */
 
     int64_t connections_max;
     int64_t peer_connections_max; /* of one address; 0: see http/server.h */

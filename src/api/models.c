@@ -47,12 +47,10 @@ const char *sh_model_name(const sh_api_model *m)
 
 const char *sh_model_state_name(const sh_api_model *m)
 {
-    static const char *const names[] = {[SH_MODEL_ABSENT] = "not loaded",
-                                        [SH_MODEL_LOADING] = "loading",
-                                        [SH_MODEL_READY] = "loaded",
-                                        [SH_MODEL_DRAINING] = "unloading",
-                                        [SH_MODEL_STOPPING] = "unloading",
-                                        [SH_MODEL_FAILED] = "failed"};
+    static const char *const names[] = {
+        [SH_MODEL_ABSENT] = "not loaded",  [SH_MODEL_LOADING] = "loading",
+        [SH_MODEL_READY] = "loaded",       [SH_MODEL_DRAINING] = "unloading",
+        [SH_MODEL_STOPPING] = "unloading", [SH_MODEL_FAILED] = "failed"};
     if (m->state == SH_MODEL_READY && m->served == NULL) return "loading";
     return names[m->state];
 }
@@ -492,9 +490,8 @@ sh_api_model *sh_models_find(const sh_api *api, const char *name, sh_api_error *
     const sh_models *models = api->models;
     sh_api_model *first = models->first, *by_base = NULL;
     if (models->fd < 0) /* one model, which knows all of its names */
-        return first->served == NULL || sh_served_model_check_name(first->served, name, err)
-                   ? first
-                   : NULL;
+        return first->served == NULL || sh_served_model_check_name(first->served, name, err) ? first
+                                                                                             : NULL;
     if (is_default(name) && models->standing != NULL) name = models->standing;
     if (is_default(name) && first != NULL && first->next == NULL) return first;
     for (sh_api_model *m = first; m != NULL && !is_default(name); m = m->next) {

@@ -103,8 +103,8 @@ const sh_api_model *sh_models_main(const sh_api *api);
 const sh_api_model *sh_models_first(const sh_api *api);
 const sh_api_model *sh_models_next(const sh_api_model *model);
 
-const char *sh_model_name(const sh_api_model *model);       /* NULL: not known yet */
-const char *sh_model_state_name(const sh_api_model *model); /* as clients see it */
+const char *sh_model_name(const sh_api_model *model);           /* NULL: not known yet */
+const char *sh_model_state_name(const sh_api_model *model);     /* as clients see it */
 const sh_engine_info *sh_model_info(const sh_api_model *model); /* NULL: not connected */
 /* Whether a request could be computed now; else *err says why not. */
 bool sh_model_ready(const sh_api_model *model, sh_api_error *err);

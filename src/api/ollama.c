@@ -86,8 +86,7 @@ static void expires_write(const sh_api_model *m, sh_json_writer *w)
 {
     char text[SH_OLLAMA_TIME_MAX] = "9999-12-31T23:59:59Z";
     int64_t last_us = m->active > 0 || m->used_us == 0 ? sh_clock_unix_us() : m->used_us;
-    if (m->keep_s >= 0 && !m->pinned)
-        sh_ollama_time((time_t)(last_us / 1000000 + m->keep_s), text);
+    if (m->keep_s >= 0 && !m->pinned) sh_ollama_time((time_t)(last_us / 1000000 + m->keep_s), text);
     sh_write_text(w, "expires_at", text);
 }
 

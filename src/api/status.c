@@ -175,8 +175,7 @@ static void missing_write(const sh_api_model *m, sh_json_writer *w)
 
 static void draft_model_write(const sh_api_model *m, sh_json_writer *w)
 {
-    char *text = cJSON_PrintUnformatted(
-        cJSON_GetObjectItemCaseSensitive(m->stats, "draft_model"));
+    char *text = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(m->stats, "draft_model"));
     sh_write_raw(w, "draft_model", sh_str_of(text == NULL ? "null" : text));
     cJSON_free(text);
 }
@@ -200,7 +199,8 @@ static void health_write(const sh_api *api, sh_json_writer *w)
     missing_write(main, w);
     sh_write_int(w, "rank", 0);
     sh_write_text(w, "model", sh_model_name(main));
-    sh_write_text(w, "model_type", main->served == NULL ? NULL : sh_served_model_type(main->served));
+    sh_write_text(w, "model_type",
+                  main->served == NULL ? NULL : sh_served_model_type(main->served));
     sh_write_bool(w, "model_loaded", ready);
     sh_write_int(w, "queue_max", (int64_t)sh_model_stat(main, "waiting_max", 0));
     sh_write_int(w, "queue_size", (int64_t)sh_model_stat(main, "waiting", 0));
@@ -386,7 +386,7 @@ static void models_write(const sh_api *api, sh_json_writer *w)
         sh_write_text(w, "error", m->state == SH_MODEL_FAILED ? m->why : NULL);
         sh_write_bool(w, "pinned", m->pinned);
         sh_write_int(w, "memory", m->bytes);
-        sh_write_int(w, "requests_running", m->active);
+        sh_write_int(w, "running", m->active);
         sh_write_num(w, "used_at", m->used_us == 0 ? NAN : (double)m->used_us * 1e-6);
         sh_write_end(w, '}');
     }

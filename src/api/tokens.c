@@ -383,9 +383,8 @@ static void on_parsed(void *arg)
 {
     task *t = arg;
     const char *name = sh_json_text(t->json_body, "model");
-    sh_api_model *model = t->refused || t->req == NULL
-                              ? NULL
-                              : sh_models_find(t->api, name, &t->error);
+    sh_api_model *model = t->refused || t->req == NULL ? NULL
+                                                       : sh_models_find(t->api, name, &t->error);
     t->refused = model == NULL;
     if (model == NULL) {
         task_end(t);

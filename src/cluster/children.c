@@ -108,19 +108,19 @@ struct child {
     bool renewed;           /* was asked to end, to be started again */
     sh_deadline end_by;     /* once it was asked to end, alone */
     bool dismissed;         /* was stopped alone: its place is free once it has ended */
-    pid_t old;        /* the process that this one replaces, while it finishes; or 0 */
-    bool handed_over; /* and has been told to */
-    int tries;        /* starts that ended, except those that only waited for peers */
-    int input;        /* our end of the tether, or -1 */
-    int report_fd;    /* our end of SHOAL_READY_FD, or -1 */
+    pid_t old;              /* the process that this one replaces, while it finishes; or 0 */
+    bool handed_over;       /* and has been told to */
+    int tries;              /* starts that ended, except those that only waited for peers */
+    int input;              /* our end of the tether, or -1 */
+    int report_fd;          /* our end of SHOAL_READY_FD, or -1 */
     int64_t started_ns;
     int restarts;      /* since it last ran for HEALTHY_MS */
     int64_t silent_ms; /* since its last beat; -1: it has not begun to beat */
     sh_deadline restart_at;
     int output; /* pipe of its stdout and stderr, or -1 */
     sh_buf line;
-    sh_buf reason;   /* what it said about its failure */
-    bool in_reason;  /* and is still saying */
+    sh_buf reason;  /* what it said about its failure */
+    bool in_reason; /* and is still saying */
 };
 
 struct sh_children {
@@ -133,6 +133,7 @@ struct sh_children {
     int64_t frozen_ms; /* a child that is silent for so long is killed; 0: never */
     int64_t polled_ns;
     sh_deadline give_up_at; /* once one has failed for good, or an agent has exited */
+    bool standing;          /* goes on without children */
     bool patient;           /* the first request to stop is only passed on */
     bool asked;             /* and has been: what ends now is not started again */
     bool stopping, agent_exited;
@@ -530,8 +531,7 @@ static void children_renew(sh_children *c)
 static bool ranks_up(const sh_children *c)
 {
     for (int i = 0; i < c->count; i++)
-        if (c->list[i].rules->beats && !c->list[i].ended &&
-            (c->list[i].renewed || !c->list[i].up))
+        if (c->list[i].rules->beats && !c->list[i].ended && (c->list[i].renewed || !c->list[i].up))
             return false;
     return true;
 }
@@ -821,7 +821,7 @@ static bool signal_obeyed(sh_children *c, int number)
 int sh_children_run(sh_children *c, int64_t grace_ms)
 {
     int number = 0;
-    while (alive(c, true) > 0 &&
+    while ((c->standing || alive(c, true) > 0) &&
            ((c->code == 0 && !c->agent_exited) || !sh_deadline_passed(c->give_up_at))) {
         number = signal_wait(c);
         if (!signal_obeyed(c, number)) break;
@@ -835,6 +835,17 @@ int sh_children_run(sh_children *c, int64_t grace_ms)
 void sh_children_set_frozen(sh_children *c, int64_t frozen_ms)
 {
     c->frozen_ms = frozen_ms;
+}
+
+void sh_children_give_up(sh_children *c, int code)
+{
+    c->code = code;
+    c->give_up_at = sh_deadline_in_ms(0);
+}
+
+void sh_children_set_standing(sh_children *c)
+{
+    c->standing = true;
 }
 
 void sh_children_set_patient(sh_children *c)

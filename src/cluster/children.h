@@ -133,6 +133,12 @@ void sh_children_set_linger(sh_children *children, int64_t linger_ms);
  * or go on; one that ends is not restarted. The second request stops them. */
 void sh_children_set_patient(sh_children *children);
 
+/* sh_children_run goes on without children: they come and go. */
+void sh_children_set_standing(sh_children *children);
+
+/* Ends sh_children_run, with this exit code. */
+void sh_children_give_up(sh_children *children, int code);
+
 /* Replaces one child, as SIGUSR2 does with all of them. */
 void sh_children_renew(sh_children *children, int child);
 

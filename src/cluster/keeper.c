@@ -78,9 +78,8 @@ int sh_keeper_add(sh_keeper *k, const char *name, bool pinned)
         k->count++;
     }
     k->models[i] = sh_alloc(sizeof(**k->models));
-    *k->models[i] = (sh_kept_model){.name = sh_strdup(name),
-                                    .pinned = pinned,
-                                    .keep_ms = k->keep_ms};
+    *k->models[i] = (sh_kept_model){
+        .name = sh_strdup(name), .pinned = pinned, .keep_ms = k->keep_ms};
     return i;
 }
 
@@ -305,7 +304,9 @@ static bool queue_step(sh_keeper *k, int model, int64_t now_ms)
     sh_kept_model *m = k->models[model];
     double missing;
     sh_err err;
-    if (k->hooks.measure(k->hooks.arg, model, m->need, &err) != SH_OK) {
+    sh_status status = k->hooks.measure(k->hooks.arg, model, m->need, &err);
+    if (status == SH_AGAIN) return false;
+    if (status != SH_OK) {
         refuse(k, model, err.text, now_ms);
         return true;
     }

@@ -1,9 +1,9 @@
 /* keeper.h - decides which models are loaded.
  *
- * Models are wanted, used and left alone; hosts have memory. The keeper loads what is wanted, in the
- * order in which it was wanted, and makes room by letting other models go: idle ones before busy
- * ones, the least recently used first. A model that goes is drained first, so that its answers can
- * finish. Nothing is done here but deciding: hooks start and stop processes, and report back.
+ * Models are wanted, used and left alone; hosts have memory. The keeper loads what is wanted, in
+ * the order in which it was wanted, and makes room by letting other models go: idle ones before
+ * busy ones, the least recently used first. A model that goes is drained first, so that its answers
+ * can finish. Nothing is done here but deciding: hooks start and stop processes, and report back.
  *
  *   ABSENT -> QUEUED -> LOADING -> READY -> DRAINING -> STOPPING -> ABSENT
  *                          |                                ^
@@ -25,8 +25,8 @@ enum { SH_KEEPER_HOSTS_MAX = 64 };
 
 typedef enum {
     SH_KEPT_ABSENT,
-    SH_KEPT_QUEUED,   /* wanted; waits for memory */
-    SH_KEPT_LOADING,  /* its processes are starting */
+    SH_KEPT_QUEUED,  /* wanted; waits for memory */
+    SH_KEPT_LOADING, /* its processes are starting */
     SH_KEPT_READY,
     SH_KEPT_DRAINING, /* takes no new requests; those that run may finish */
     SH_KEPT_STOPPING, /* its processes are ending */
@@ -39,23 +39,23 @@ const char *sh_kept_state_name(sh_kept_state state);
 typedef struct {
     char *name;
     sh_kept_state state;
-    char why[SH_ERR_TEXT_MAX]; /* it failed; "" if it did not */
-    bool pinned;               /* never has to go */
-    int users;                 /* clients with running requests */
-    int64_t keep_ms;           /* how long it may be idle */
-    int64_t used_ms;           /* when it was wanted or used last */
+    char why[SH_ERR_TEXT_MAX];        /* it failed; "" if it did not */
+    bool pinned;                      /* never has to go */
+    int users;                        /* clients with running requests */
+    int64_t keep_ms;                  /* how long it may be idle */
+    int64_t used_ms;                  /* when it was wanted or used last */
     double need[SH_KEEPER_HOSTS_MAX]; /* bytes, once it was queued */
 
     /* Of the keeper alone. */
-    uint64_t turn;  /* its place in the queue */
-    bool wanted;    /* while it goes: it is to come back */
-    bool fresh;     /* was loaded for somebody who has not used it yet */
-    int failures;   /* in a row */
+    uint64_t turn; /* its place in the queue */
+    bool wanted;   /* while it goes: it is to come back */
+    bool fresh;    /* was loaded for somebody who has not used it yet */
+    int failures;  /* in a row */
     int64_t retry_ms;
 } sh_kept_model;
 
 typedef struct {
-    /* Fills what the model needs on each host, in bytes. */
+    /* Fills what the model needs on each host, in bytes. SH_AGAIN: hosts are still missing. */
     sh_status (*measure)(void *arg, int model, double *need, sh_err *err);
     /* Starts its processes. sh_keeper_up or sh_keeper_gone follows. */
     sh_status (*start)(void *arg, int model, sh_err *err);
@@ -71,8 +71,8 @@ typedef struct sh_keeper sh_keeper;
 sh_keeper *sh_keeper_create(const sh_keeper_hooks *hooks, int64_t keep_ms);
 void sh_keeper_free(sh_keeper *keeper);
 
-/* The hosts are numbered from 0. `limit`: bytes of memory that models may take there; 0: the host is
- * not there. The name is for errors. */
+/* The hosts are numbered from 0. `limit`: bytes of memory that models may take there; 0: the host
+ * is not there. The name is for errors. */
 void sh_keeper_set_host(sh_keeper *keeper, int host, const char *name, double limit);
 
 /* Returns the number of the model. */

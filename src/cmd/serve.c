@@ -31,7 +31,7 @@ _Static_assert((int)SH_EXIT_PEER == (int)SH_CHILD_EXIT_PEERS_MISSING,
 struct server {
     const sh_command_args *args;
     char *program;
-    char *model;              /* NULL: several, of which a keeper takes care */
+    char *model; /* NULL: several, of which a keeper takes care */
     sh_model_keeper *keeper;
     char *folder; /* of the socket, made here and removed at the end; NULL: the user's */
     char *socket;
@@ -105,9 +105,11 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
     if (status == SH_OK && s->models_dir != NULL) status = several_check(args, err);
     if (status == SH_OK && s->models_dir == NULL)
         status = model_find(s, v->program, &v->model, err);
-    if (status == SH_OK) status = sh_ranks_world(args, &v->ranks, err);
+    v->ranks = (int)s->ranks;
+    if (status == SH_OK && s->models_dir == NULL) status = sh_ranks_world(args, &v->ranks, err);
     if (status != SH_OK) return status;
-    if (v->model != NULL && s->model == NULL && !sh_options_given(args->options, "ranks") && s->hostfile == NULL)
+    if (v->model != NULL && s->model == NULL && !sh_options_given(args->options, "ranks") &&
+        s->hostfile == NULL)
         v->ranks = DEMO_RANKS;
     status = sh_listeners_open(s->host, (int)s->port, &v->listeners, err);
     return status == SH_OK ? socket_place(v, s, err) : status;
@@ -168,9 +170,8 @@ static sh_status ranks_start(const struct server *v, sh_children *children, sh_e
 static sh_status api_start(const struct server *v, sh_children *children, sh_err *err)
 {
     char *model = v->model == NULL ? NULL : sh_asprintf("SHOAL_MODEL=%s", v->model);
-    char *socket = sh_asprintf("SHOAL_SOCKET=%s", v->keeper == NULL
-                                                      ? v->socket
-                                                      : sh_model_keeper_socket(v->keeper));
+    char *socket = sh_asprintf("SHOAL_SOCKET=%s",
+                               v->keeper == NULL ? v->socket : sh_model_keeper_socket(v->keeper));
     char *listen = listen_setting(&v->listeners);
     char **env = sh_role_env(ROLE_API, (char *[]){socket, listen, "SHOAL_PART=api", model, NULL});
     char **argv = sh_role_argv(ROLE_API, v->program, v->args->line);

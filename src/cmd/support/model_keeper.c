@@ -9,10 +9,13 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "cluster/hostfile.h"
 #include "cluster/keeper.h"
 #include "cluster/local_ranks.h"
+#include "cluster/model_hosts.h"
 #include "cmd/support/model_facts.h"
 #include "cmd/support/role.h"
+#include "model/shard.h"
 #include "net/sock.h"
 #include "store/model_dir.h"
 
@@ -32,16 +35,26 @@ enum {
     OUT_MAX_BYTES = 16 << 20, /* unsent: such a client does not read */
     KV_TOKENS = 32768,        /* of a model's KV cache, unless --kv-tokens says otherwise */
     PROCESS_BYTES = 64 << 20, /* of a rank, beside weights and KV */
-    RANKS_MAX = 64,
 };
+
+/* A rank of a model on another host. */
+typedef struct {
+    int host;
+    uint32_t rank;
+    bool up, gone;
+} far_rank;
 
 /* The processes of a model. */
 typedef struct {
     char *dir;
     char *socket; /* of its engine; NULL: it has no processes */
     int fd;       /* where its ranks join */
-    int places[RANKS_MAX];
-    int ranks;
+    uint16_t port;
+    uint64_t load; /* the number of this loading */
+    int places[SH_RANKS_MAX];
+    int ranks; /* on this host */
+    far_rank far[SH_RANKS_MAX];
+    int far_count;
     bool found;     /* in the last look at the folder */
     int64_t bytes;  /* of its weights; 0: not known yet */
     int64_t tokens; /* of its KV cache */
@@ -56,7 +69,8 @@ typedef struct {
 struct sh_model_keeper {
     const sh_command_args *args;
     const char *program, *folder;
-    int ranks;
+    int ranks;     /* of a model on this host */
+    double memory; /* of this host, for models */
     sh_children *children;
     sh_keeper *keeper;
     group *groups; /* by model */
@@ -65,8 +79,10 @@ struct sh_model_keeper {
     char *path;
     int listen_fd;
     client clients[CLIENTS_MAX];
+    sh_model_hosts *hosts; /* NULL: all ranks are on this host */
+    int expected;          /* hosts, this one included; 0: as many as there are */
     sh_deadline scan_at;
-    unsigned serial; /* of sockets */
+    uint64_t loads; /* so far */
     bool scan_failed;
 };
 
@@ -151,39 +167,156 @@ static void greet(sh_model_keeper *k, client *c)
 
 static int64_t kv_tokens(const sh_settings *s, const sh_config *config)
 {
-    int64_t context = s->context > 0 && s->context < config->context ? s->context
-                                                                     : config->context;
+    int64_t context = s->context > 0 && s->context < config->context ? s->context : config->context;
     if (s->kv_tokens > 0) return s->kv_tokens;
     return context * s->slots < KV_TOKENS ? context * s->slots : KV_TOKENS;
 }
 
+/* What each host gets of a model, by its memory: as the ranks will decide themselves, unless one of
+ * them is slower. Equal parts if it does not fit: the keeper will say so. */
+static void shares_guess(const sh_model_keeper *k, double bytes, double *shares)
+{
+    sh_rank_resources resources[SH_RANKS_MAX];
+    int numbers[SH_RANKS_MAX], count = 0;
+    double parts[SH_RANKS_MAX];
+    sh_err err;
+    for (int h = 0; h < SH_MODEL_HOSTS_MAX; h++) {
+        if (h > 0 && (k->hosts == NULL || !sh_model_hosts_here(k->hosts, h))) continue;
+        numbers[count] = h;
+        resources[count++] = (sh_rank_resources){
+            .memory = h == 0 ? k->memory : sh_model_hosts_memory(k->hosts, h), .speed = 1};
+    }
+    bool fits = sh_shares_by_resources(resources, count, bytes, parts, &err) == SH_OK;
+    for (int i = 0; i < count; i++) shares[numbers[i]] = fits ? parts[i] : 1;
+}
+
 /* Weights take a little more in memory than in the files. */
+static void need_fill(const sh_model_keeper *k, const group *g, int64_t kv_token_bytes,
+                      double *need)
+{
+    double shares[SH_MODEL_HOSTS_MAX] = {0}, sum = 0;
+    double bytes = (double)g->bytes * 1.02 + (double)g->tokens * (double)kv_token_bytes;
+    shares_guess(k, bytes, shares);
+    for (int h = 0; h < SH_MODEL_HOSTS_MAX; h++) sum += shares[h];
+    for (int h = 0; h < SH_MODEL_HOSTS_MAX; h++)
+        need[h] = shares[h] == 0
+                      ? 0
+                      : bytes * shares[h] / sum + (double)PROCESS_BYTES * (h == 0 ? k->ranks : 1);
+}
+
 static sh_status measure(void *arg, int model, double *need, sh_err *err)
 {
     sh_model_keeper *k = arg;
     group *g = &k->groups[model];
     sh_model_facts facts = {0};
+    if (k->hosts != NULL && sh_model_hosts_count(k->hosts) + 1 < k->expected) return SH_AGAIN;
     sh_status status = sh_model_facts_gather(g->dir, &facts, err);
     if (status == SH_OK) {
         g->bytes = (int64_t)facts.bytes;
         g->tokens = kv_tokens(k->args->settings, &facts.config);
-        need[0] = (double)facts.bytes * 1.02 + (double)PROCESS_BYTES * k->ranks +
-                  (double)g->tokens * (double)facts.kv_token_bytes;
+        need_fill(k, g, facts.kv_token_bytes, need);
     }
     sh_model_facts_reset(&facts);
     return status;
 }
 
-/* The command line with what is the model's own at its end, where it counts. */
-static char **group_argv(const sh_model_keeper *k, const char *const *more)
+static sh_status near_start(sh_model_keeper *k, group *g, const char *name, char **argv, char **env,
+                            sh_err *err)
 {
-    char **line = sh_role_argv(ROLE_RANK, (char *)k->program, k->args->line);
-    size_t count = 0, added = 0;
-    while (line[count] != NULL) count++;
-    while (more[added] != NULL) added++;
-    line = sh_realloc_array(line, count + added + 1, sizeof(*line));
-    for (size_t i = 0; i <= added; i++) line[count + i] = (char *)more[i];
-    return line;
+    sh_local_ranks_spec spec = {.argv = argv,
+                                .ranks = k->ranks,
+                                .token = k->args->settings->token,
+                                .policy = SH_CHILD_MODEL_RANK,
+                                .model = name,
+                                .env = env};
+    for (g->ranks = 0; g->ranks < k->ranks; g->ranks++) g->places[g->ranks] = -1;
+    return sh_local_ranks_add(k->children, &spec, &g->fd, g->places, err);
+}
+
+/* Rank 0 of a group whose other ranks are on other hosts. */
+static sh_status coordinator_start(sh_model_keeper *k, group *g, const char *name, char **argv,
+                                   char **env, sh_err *err)
+{
+    char *title = sh_asprintf("%.64s rank 0", name);
+    sh_child_spec child = {.name = title,
+                           .argv = argv,
+                           .env = env,
+                           .policy = SH_CHILD_MODEL_RANK,
+                           .keep_fds = (int[]){g->fd, 0},
+                           .capture = true};
+    g->ranks = 1;
+    g->places[0] = -1;
+    sh_status status = sh_children_add(k->children, &child, err);
+    if (status == SH_OK) g->places[0] = sh_children_last(k->children);
+    free(title);
+    return status;
+}
+
+static void far_start(sh_model_keeper *k, int model, const far_rank *part)
+{
+    const group *g = &k->groups[model];
+    char *dir = realpath(g->dir, NULL);
+    sh_model_message m = {.kind = SH_MODEL_START,
+                          .load = g->load,
+                          .rank = part->rank,
+                          .ranks = (uint32_t)g->far_count + 1,
+                          .port = g->port,
+                          .kv_tokens = (uint64_t)g->tokens};
+    snprintf(m.name, sizeof(m.name), "%s", sh_keeper_model(k->keeper, model)->name);
+    snprintf(m.dir, sizeof(m.dir), "%s", dir == NULL ? "" : dir);
+    sh_model_hosts_send(k->hosts, part->host, &m);
+    free(dir);
+}
+
+/* Every worker that is here gets a rank: the number that it was started with, or the next. */
+static void far_fill(const sh_model_keeper *k, group *g)
+{
+    g->far_count = 0;
+    for (int h = 1; k->hosts != NULL && h < SH_MODEL_HOSTS_MAX; h++) {
+        if (!sh_model_hosts_here(k->hosts, h)) continue;
+        uint32_t rank = sh_model_hosts_rank(k->hosts, h);
+        g->far[g->far_count] = (far_rank){.host = h, .rank = rank};
+        if (rank == SH_RANK_ANY) g->far[g->far_count].rank = (uint32_t)g->far_count + 1;
+        g->far_count++;
+    }
+}
+
+static sh_status group_start(sh_model_keeper *k, group *g, const char *name, sh_err *err)
+{
+    char tokens[24], fd[16] = "", ranks[16], at[SH_ADDR_TEXT_MAX] = "";
+    sh_addr addr;
+    sh_status status = SH_OK;
+    if (k->hosts != NULL) status = sh_model_hosts_listen(k->hosts, &g->fd, &addr, err);
+    if (status != SH_OK) return status;
+    if (k->hosts != NULL) sh_addr_format(&addr, at);
+    if (k->hosts != NULL) g->port = sh_addr_port(&addr);
+    snprintf(tokens, sizeof(tokens), "%lld", (long long)g->tokens);
+    snprintf(fd, sizeof(fd), "%d", g->fd);
+    snprintf(ranks, sizeof(ranks), "%d", g->far_count + 1);
+    char **env = sh_role_env(ROLE_RANK, (char *[]){"SHOAL_PART=engine", NULL});
+    const char *own[] = {"--model",
+                         g->dir,
+                         "--socket",
+                         g->socket,
+                         "--kv-tokens",
+                         tokens,
+                         "--no-progress",
+                         k->hosts == NULL ? NULL : "--coordinator",
+                         at,
+                         "--coordinator-fd",
+                         fd,
+                         "--rank",
+                         "0",
+                         "--ranks",
+                         ranks,
+                         NULL};
+    char **argv = sh_role_argv_add(
+        sh_role_argv(ROLE_RANK, (char *)(uintptr_t)k->program, k->args->line), own);
+    status = k->hosts == NULL ? near_start(k, g, name, argv, env, err)
+                              : coordinator_start(k, g, name, argv, env, err);
+    sh_role_env_free(env);
+    free(argv);
+    return status;
 }
 
 static sh_status start(void *arg, int model, sh_err *err)
@@ -193,27 +326,17 @@ static sh_status start(void *arg, int model, sh_err *err)
     const char *name = sh_keeper_model(k->keeper, model)->name;
     if (g->socket != NULL)
         return sh_err_set(err, SH_ERR_CONFLICT, "its last processes have not ended yet");
-    char *file = sh_asprintf("%u.sock", ++k->serial), *tokens = sh_asprintf("%lld",
-                                                                            (long long)g->tokens);
+    g->load = ++k->loads;
+    char *file = sh_asprintf("%llu.sock", (unsigned long long)g->load);
     g->socket = sh_path_join(k->folder, file);
-    char **env = sh_role_env(ROLE_RANK, (char *[]){"SHOAL_PART=engine", NULL});
-    char **argv = group_argv(k, (const char *[]){"--model", g->dir, "--socket", g->socket,
-                                                 "--kv-tokens", tokens, "--no-progress", NULL});
-    sh_local_ranks_spec spec = {.argv = argv,
-                                .ranks = k->ranks,
-                                .token = k->args->settings->token,
-                                .policy = SH_CHILD_MODEL_RANK,
-                                .model = name,
-                                .env = env};
     g->fd = -1;
-    for (g->ranks = 0; g->ranks < k->ranks; g->ranks++) g->places[g->ranks] = -1;
-    sh_status status = sh_local_ranks_add(k->children, &spec, &g->fd, g->places, err);
-    sh_role_env_free(env);
-    free(argv);
     free(file);
-    free(tokens);
-    if (status == SH_OK) SH_LOGI("loading the model '%s'", name);
-    return status;
+    far_fill(k, g);
+    sh_status status = group_start(k, g, name, err);
+    if (status != SH_OK) return status;
+    for (int i = 0; i < g->far_count; i++) far_start(k, model, &g->far[i]);
+    SH_LOGI("loading the model '%s'", name);
+    return SH_OK;
 }
 
 /* The place of a process that has ended may get another one: it is not looked at again. Returns how
@@ -240,6 +363,13 @@ static void stop(void *arg, int model)
     SH_LOGI("unloading the model '%s'", sh_keeper_model(k->keeper, model)->name);
     for (int i = 0; i < g->ranks; i++)
         if (g->places[i] >= 0) sh_children_stop(k->children, g->places[i], grace);
+    for (int i = 0; i < g->far_count; i++) {
+        sh_model_message m = {.kind = SH_MODEL_STOP, .load = g->load};
+        if (sh_model_hosts_here(k->hosts, g->far[i].host))
+            sh_model_hosts_send(k->hosts, g->far[i].host, &m);
+        else
+            g->far[i].gone = true;
+    }
     places_forget(k, g, NULL);
 }
 
@@ -247,8 +377,7 @@ static void changed(void *arg, int model)
 {
     sh_model_keeper *k = arg;
     const sh_kept_model *m = sh_keeper_model(k->keeper, model);
-    if (m->state == SH_KEPT_FAILED)
-        SH_LOGE("the model '%s' cannot be loaded: %s", m->name, m->why);
+    if (m->state == SH_KEPT_FAILED) SH_LOGE("the model '%s' cannot be loaded: %s", m->name, m->why);
     for (int i = 0; i < CLIENTS_MAX && m->state == SH_KEPT_DRAINING; i++)
         if (k->clients[i].fd >= 0) k->clients[i].owes[model] = true;
     state_tell(k, model);
@@ -358,25 +487,85 @@ static void group_clear(group *g)
     free(g->socket);
     g->socket = NULL;
     g->fd = -1;
-    g->ranks = 0;
+    g->ranks = g->far_count = 0;
 }
 
 static void group_poll(sh_model_keeper *k, int model)
 {
     group *g = &k->groups[model];
     const char *why = NULL;
-    int up = 0;
+    int up = 0, far_up = 0, far_gone = 0;
     if (g->socket == NULL) return;
     int gone = places_forget(k, g, &why);
     for (int i = 0; i < g->ranks; i++)
         up += g->places[i] >= 0 && sh_children_state(k->children, g->places[i]) == SH_CHILD_UP;
-    if (up == g->ranks) sh_keeper_up(k->keeper, model, now_ms());
+    for (int i = 0; i < g->far_count; i++) {
+        far_up += g->far[i].up;
+        far_gone += g->far[i].gone;
+    }
+    if (up == g->ranks && far_up == g->far_count) sh_keeper_up(k->keeper, model, now_ms());
     if (gone > 0)
         sh_keeper_fail(k->keeper, model, why == NULL ? "its processes were not started" : why,
                        now_ms());
-    if (gone < g->ranks) return;
+    if (gone < g->ranks || far_gone < g->far_count) return;
     group_clear(g);
     sh_keeper_gone(k->keeper, model, now_ms());
+}
+
+/* ---- other hosts ---- */
+
+/* A worker that came back has stopped its ranks: those of loaded models start again. */
+static void on_came(void *arg, int host)
+{
+    sh_model_keeper *k = arg;
+    sh_keeper_set_host(k->keeper, host, sh_model_hosts_name(k->hosts, host),
+                       sh_model_hosts_memory(k->hosts, host));
+    for (int i = 0; i < k->count; i++) {
+        const sh_kept_model *m = sh_keeper_model(k->keeper, i);
+        const group *g = &k->groups[i];
+        if (m == NULL || (m->state != SH_KEPT_LOADING && m->state != SH_KEPT_READY)) continue;
+        for (int n = 0; n < g->far_count; n++)
+            if (g->far[n].host == host) far_start(k, i, &g->far[n]);
+    }
+}
+
+/* The group of a model that is loaded goes on, or waits for the rank (docs/failures.md). */
+static void on_went(void *arg, int host)
+{
+    sh_model_keeper *k = arg;
+    char why[SH_ERR_TEXT_MAX];
+    sh_keeper_set_host(k->keeper, host, sh_model_hosts_name(k->hosts, host), 0);
+    snprintf(why, sizeof(why), "the worker on %.200s was lost",
+             sh_model_hosts_name(k->hosts, host));
+    for (int i = 0; i < k->count; i++) {
+        const sh_kept_model *m = sh_keeper_model(k->keeper, i);
+        group *g = &k->groups[i];
+        for (int n = 0; m != NULL && n < g->far_count; n++) {
+            if (g->far[n].host != host) continue;
+            g->far[n].up = false;
+            if (m->state == SH_KEPT_LOADING) sh_keeper_fail(k->keeper, i, why, now_ms());
+            if (m->state == SH_KEPT_STOPPING) g->far[n].gone = true;
+        }
+    }
+}
+
+static void on_said(void *arg, int host, const sh_model_message *message)
+{
+    sh_model_keeper *k = arg;
+    char why[SH_ERR_TEXT_MAX];
+    for (int i = 0; i < k->count; i++) {
+        group *g = &k->groups[i];
+        if (g->socket == NULL || g->load != message->load) continue;
+        for (int n = 0; n < g->far_count; n++) {
+            if (g->far[n].host != host) continue;
+            g->far[n].up = message->kind == SH_MODEL_UP;
+            g->far[n].gone = message->kind == SH_MODEL_GONE;
+        }
+        if (message->kind != SH_MODEL_GONE) continue;
+        snprintf(why, sizeof(why), "%.100s: %.380s", sh_model_hosts_name(k->hosts, host),
+                 message->text);
+        sh_keeper_fail(k->keeper, i, why, now_ms());
+    }
 }
 
 /* ---- from the clients ---- */
@@ -432,8 +621,7 @@ static bool line_take(sh_model_keeper *k, client *c, sh_str text)
         drained_take(k, c, model);
     else if (strcmp(what, "keep") == 0 &&
              sh_json_double(line, "seconds", "keep", -1e9, 1e9, &seconds, &err) == SH_OK) {
-        sh_keeper_keep(k->keeper, model,
-                       seconds < 0 ? SH_KEEP_FOREVER : (int64_t)(seconds * 1000));
+        sh_keeper_keep(k->keeper, model, seconds < 0 ? SH_KEEP_FOREVER : (int64_t)(seconds * 1000));
         state_tell(k, model);
     } else
         known = false;
@@ -460,9 +648,9 @@ static void client_read(sh_model_keeper *k, client *c)
 
 static void client_write(client *c)
 {
-    ssize_t sent = c->out.len == 0 ? 0
-                                   : send(c->fd, c->out.ptr, c->out.len,
-                                          MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t sent = c->out.len == 0
+                       ? 0
+                       : send(c->fd, c->out.ptr, c->out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) sh_buf_drop_front(&c->out, (size_t)sent);
 }
 
@@ -488,6 +676,7 @@ void sh_model_keeper_poll(void *arg)
     for (int i = 0; i < CLIENTS_MAX; i++)
         if (k->clients[i].fd >= 0) client_read(k, &k->clients[i]);
     scan_again(k);
+    if (k->hosts != NULL) sh_model_hosts_poll(k->hosts);
     for (int i = 0; i < k->count; i++)
         if (sh_keeper_model(k->keeper, i) != NULL) group_poll(k, i);
     sh_keeper_tick(k->keeper, now_ms());
@@ -520,7 +709,7 @@ static sh_status socket_listen(sh_model_keeper *k, sh_err *err)
     return SH_OK;
 }
 
-static sh_status memory_limit(const sh_settings *s, double *out, sh_err *err)
+sh_status sh_models_memory(const sh_settings *s, double *out, sh_err *err)
 {
     *out = 0.9 * (double)sh_memory_total();
     if (s->memory == NULL || sh_str_to_bytes(sh_str_of(s->memory), out)) return SH_OK;
@@ -528,6 +717,40 @@ static sh_status memory_limit(const sh_settings *s, double *out, sh_err *err)
                       "--memory: '%s' is not allowed; with --models-dir it takes one size, such as "
                       "16G",
                       s->memory);
+}
+
+/* Where workers find the keeper: where ranks would find rank 0. Empty: there are none. */
+sh_status sh_models_address(const sh_settings *s, char out[SH_ADDR_HOST_MAX + 8], int *hosts,
+                            sh_err *err)
+{
+    sh_hostfile *file = NULL;
+    sh_addr_list first = {0};
+    *hosts = 0;
+    const char *given = s->join != NULL ? s->join : s->coordinator;
+    snprintf(out, SH_ADDR_HOST_MAX + 8, "%s", given == NULL ? "" : given);
+    if (s->hostfile == NULL) return SH_OK;
+    sh_status status = sh_hostfile_load(s->hostfile, &file, err);
+    if (status == SH_OK) *hosts = file->count;
+    if (status == SH_OK && given == NULL && file->count > 1)
+        status = sh_hostfile_addresses(file, 0, SH_HOSTFILE_PORT, &first, err);
+    if (status == SH_OK && first.count > 0)
+        snprintf(out, SH_ADDR_HOST_MAX + 8, "%s", first.text[0]);
+    sh_hostfile_free(file);
+    return status;
+}
+
+/* Waits for workers, if the ranks are to be on several hosts. */
+static sh_status hosts_open(sh_model_keeper *k, sh_err *err)
+{
+    const sh_settings *s = k->args->settings;
+    char address[SH_ADDR_HOST_MAX + 8];
+    sh_model_hosts_hooks hooks = {on_came, on_went, on_said, k};
+    sh_status status = sh_models_address(s, address, &k->expected, err);
+    if (status != SH_OK || address[0] == '\0') return status;
+    if (s->hostfile == NULL && sh_options_given(k->args->options, "ranks"))
+        k->expected = (int)s->ranks;
+    k->ranks = 1;
+    return sh_model_hosts_open(address, s->token, s->insecure, &hooks, &k->hosts, err);
 }
 
 /* --model may name a folder of --models-dir, or any other. */
@@ -565,16 +788,15 @@ static sh_status pinned_want(sh_model_keeper *k, sh_err *err)
     return SH_OK;
 }
 
-sh_status sh_model_keeper_open(const sh_command_args *args, const char *program,
-                               const char *folder, int ranks, sh_children *children,
-                               sh_model_keeper **out, sh_err *err)
+sh_status sh_model_keeper_open(const sh_command_args *args, const char *program, const char *folder,
+                               int ranks, sh_children *children, sh_model_keeper **out, sh_err *err)
 {
     const sh_settings *s = args->settings;
     int64_t keep_ms;
     double limit = 0;
     sh_status status = sh_duration_parse(s->keep_alive, &keep_ms, err);
     if (status != SH_OK) return sh_err_prefix(err, "--keep-alive");
-    status = memory_limit(s, &limit, err);
+    status = sh_models_memory(s, &limit, err);
     if (status != SH_OK) return status;
     sh_model_keeper *k = sh_alloc(sizeof(*k));
     *k = (sh_model_keeper){.args = args,
@@ -587,8 +809,10 @@ sh_status sh_model_keeper_open(const sh_command_args *args, const char *program,
     for (int i = 0; i < CLIENTS_MAX; i++) k->clients[i].fd = -1;
     sh_keeper_hooks hooks = {measure, start, stop, changed, k};
     k->keeper = sh_keeper_create(&hooks, keep_ms);
+    k->memory = limit;
     sh_keeper_set_host(k->keeper, 0, "this host", limit);
     status = socket_listen(k, err);
+    if (status == SH_OK) status = hosts_open(k, err);
     if (status == SH_OK) status = scan(k, err);
     if (status == SH_OK) standing_add(k);
     if (status == SH_OK) status = pinned_want(k, err);
@@ -617,6 +841,7 @@ void sh_model_keeper_close(sh_model_keeper *k)
         group_clear(&k->groups[i]);
         free(k->groups[i].dir);
     }
+    sh_model_hosts_close(k->hosts);
     if (k->listen_fd >= 0) close(k->listen_fd);
     if (k->listen_fd >= 0) unlink(k->path);
     free(k->groups);

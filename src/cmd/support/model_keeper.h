@@ -1,14 +1,15 @@
 /* model_keeper.h - loads and unloads the models of --models-dir, for `shoal serve`.
  *
- * Each loaded model is a group of its own: processes of this command line with SHOAL_PART=engine and
- * the model's folder, supervised like those of a server with one model. Which models are loaded is
- * decided by cluster/keeper.h. API processes connect to a Unix socket and exchange lines of JSON:
+ * Each loaded model is a group of its own: processes of this command line with SHOAL_PART=engine
+ * and the model's folder, supervised like those of a server with one model. Which models are loaded
+ * is decided by cluster/keeper.h. API processes connect to a Unix socket and exchange lines of
+ * JSON:
  *
  *   {"do":"want","model":NAME}                  somebody waits for it; answered by a state
  *   {"do":"busy","model":NAME}                  requests to it are running here, ...
  *   {"do":"idle","model":NAME}                  ... and none any more
- *   {"do":"drained","model":NAME}               after its state became "draining": nothing runs, and
- *                                               nothing will be sent to it
+ *   {"do":"drained","model":NAME}               after its state became "draining": nothing runs,
+ * and nothing will be sent to it
  *   {"do":"keep","model":NAME,"seconds":N}      how long it may be idle; below 0: for ever
  *
  *   {"model":NAME,"state":...,"dir":...,"socket":...,"why":...,...}   a state, whenever it changes
@@ -21,6 +22,7 @@
 
 #include "cluster/children.h"
 #include "cmd/command.h"
+#include "net/addr.h"
 
 typedef struct sh_model_keeper sh_model_keeper;
 
@@ -36,6 +38,14 @@ const char *sh_model_keeper_socket(const sh_model_keeper *keeper);
 
 /* To be called many times a second, as a hook of the children; `arg` is the keeper. */
 void sh_model_keeper_poll(void *arg);
+
+/* The memory of this host for models, in bytes. */
+SH_MUST_CHECK sh_status sh_models_memory(const sh_settings *settings, double *out, sh_err *err);
+
+/* Where workers find the keeper: where ranks would find rank 0; "" if there are no other hosts.
+ * *hosts is how many a hostfile has, else 0. */
+SH_MUST_CHECK sh_status sh_models_address(const sh_settings *settings,
+                                          char out[SH_ADDR_HOST_MAX + 8], int *hosts, sh_err *err);
 
 /* Reads "90", "90s", "5m", "1h" or "-1". */
 SH_MUST_CHECK sh_status sh_duration_parse(const char *text, int64_t *ms, sh_err *err);

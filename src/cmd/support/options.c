@@ -48,8 +48,9 @@ static const sh_option rows[] = {
     {.name = "keep-alive",
      TEXT("DURATION"),
      .fallback = "5m",
-     .help = "with --models-dir: how long a model stays loaded without requests, such as 30s, 5m or "
-             "1h; 0: not at all, -1: until its memory is needed",
+     .help =
+         "with --models-dir: how long a model stays loaded without requests, such as 30s, 5m or "
+         "1h; 0: not at all, -1: until its memory is needed",
      AT(keep_alive),
      .commands = FOR_SERVER},
     {.name = "pin",
@@ -432,8 +433,9 @@ static const sh_option rows[] = {
      .commands = (FOR_RANKS & ~FOR(launch)) | FOR(agent)},
     {.name = "memory",
      TEXT("16G,8G,..."),
-     .help = "`plan`: memory of each rank for weights; default: no limit. With --models-dir: memory "
-             "of this host for models, one size; default: nine tenths of what it has",
+     .help =
+         "`plan`: memory of each rank for weights; default: no limit. With --models-dir: memory "
+         "of this host for models, one size; default: nine tenths of what it has",
      AT(memory),
      .commands = FOR(plan) | FOR_SERVER | FOR(worker)},
     {.name = "speeds",
