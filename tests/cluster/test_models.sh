@@ -14,7 +14,7 @@ ln -s "$root/models/demo" dir/demo
 "$shoal" synth --shape "$root/models/demo/config.json" --out dir/other --seed 5 >/dev/null
 cp "$root"/models/demo/{tokenizer,tokenizer_config}.json dir/other
 SHOAL_TOKEN=$("$shoal" token); export SHOAL_TOKEN
-flags=(--models-dir dir --threads 1)
+flags=(--models-dir "$work/dir" --threads 1 --split 1,1)
 on_exec 1 "$shoal" serve "${flags[@]}" --coordinator 10.77.0.1:9000 --ranks 2 --host 127.0.0.1 --port 8080 \
     --runtime-dir "$work" --memory 300M --kv-tokens 512 >serve.log 2>&1 &
 worker() { on_exec 2 "$shoal" worker "${flags[@]}" --join 10.77.0.1:9000 >>worker.log 2>&1 & }
@@ -28,10 +28,12 @@ state() {
     on 1 curl -s -m 10 http://127.0.0.1:8080/v1/models | grep -oE "\"id\":\"$1\"[^}]*" |
         sed -nE 's/.*"state":"([^"]*)".*/\1/p'
 }
-is() { [ "$(state "$1")" = "$2" ] || { echo "$1 is $(state "$1"), not $2"; tail -n 5 serve.log worker.log; return 1; }; }
+is() {
+    [ "$(state "$1")" = "$2" ] || { echo "$1 is $(state "$1"), not $2"; tail -n 5 serve.log worker.log; return 1; }
+}
 for name in demo other; do
-    "$shoal" generate --model "dir/$name" --prompt "Once upon a time" --max-tokens 24 --temperature 0 --threads 1 \
-        2>/dev/null >"want.$name"
+    "$shoal" generate --ranks 2 --split 1,1 --model "dir/$name" --prompt "Once upon a time" --max-tokens 24 \
+        --temperature 0 --threads 1 2>/dev/null >"want.$name"
 done
 same() {
     local text
@@ -50,8 +52,9 @@ check "both hosts take part" ranks
 check "a second model is loaded beside the first" same other
 check "which is still there" is demo loaded
 crash() {
-    pkill -9 -P "$(pgrep -f -- "worker --models-dir dir --threads 1 --join 10.77.0.1:9000$" | tail -n 1)" -f dir/demo
-    same other && same demo
+    local rank
+    rank=$(pgrep -f -- "shoal worker --models-dir $work/dir .* --model $work/dir/demo")
+    kill -9 $rank && same other && same demo
 }
 check "kill -9 of one model's rank on the worker leaves both usable" crash
 unload() {

@@ -23,7 +23,7 @@ echo '{"model_type": "nonesuch"}' >dir/broken/config.json
 port_of() { sed -nE 's/.*listening on https?:.*:([0-9]+)$/\1/p' "$1" | tail -n 1; }
 # start FLAGS...: serves the folder; two models fit, three do not.
 start() {
-    "$shoal" serve --models-dir dir --ranks 2 --threads 1 --host 127.0.0.1 --port 0 --runtime-dir "$work" \
+    "$shoal" serve --models-dir dir --ranks 2 --split 1,1 --threads 1 --host 127.0.0.1 --port 0 --runtime-dir "$work" \
         --memory 300M --kv-tokens 512 "$@" >serve.log 2>&1 &
     serve_pid=$!
     within 30 listening
@@ -44,8 +44,8 @@ rank_of() { pgrep -P "$serve_pid" -f -- "--model dir/$1 " | tail -n 1; }
 
 # What the models say, each alone.
 for name in demo org/first second; do
-    "$shoal" generate --model "dir/$name" --prompt "Once upon a time" --max-tokens 24 --temperature 0 --threads 1 \
-        >"want.${name#org/}" 2>/dev/null
+    "$shoal" generate --ranks 2 --split 1,1 --model "dir/$name" --prompt "Once upon a time" --max-tokens 24 \
+        --temperature 0 --threads 1 >"want.${name#org/}" 2>/dev/null
 done
 
 start
