@@ -201,6 +201,7 @@ sh_status sh_answer_create(const sh_job_spec *spec, const sh_served_model *serve
     sh_answer *answer = sh_alloc(sizeof(*answer));
     answer->spec = spec;
     answer->served = served;
+    answer->model = served == NULL ? "" : sh_served_model_name(served);
     answer->prompts = prompts;
     answer->count = answer->open = (int)prompt_count * (int)spec->n;
     answer->choices = sh_alloc_array((size_t)answer->count, sizeof(sh_choice));

@@ -81,6 +81,7 @@ typedef struct {
 typedef struct {
     const sh_job_spec *spec; /* borrowed, as are served and prompts */
     const sh_served_model *served;
+    const char *model; /* its name */
     const sh_tokens *prompts;
     char id[80];
     int64_t created_s;

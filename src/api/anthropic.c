@@ -67,17 +67,18 @@ const sh_dialect sh_anthropic = {
     .headers = headers_add,
 };
 
-static void model_write(const sh_api *api, sh_json_writer *w)
+static void model_write(const sh_api_model *m, sh_json_writer *w)
 {
     char created[32];
-    time_t time = (time_t)sh_served_model_created_s(api->served);
+    time_t time = (time_t)(m->served == NULL ? sh_clock_unix_us() / 1000000
+                                             : sh_served_model_created_s(m->served));
     struct tm parts;
     gmtime_r(&time, &parts);
     strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", &parts);
     sh_write_begin(w, NULL, '{');
     sh_write_text(w, "type", "model");
-    sh_write_text(w, "id", sh_served_model_name(api->served));
-    sh_write_text(w, "display_name", sh_served_model_name(api->served));
+    sh_write_text(w, "id", sh_model_name(m));
+    sh_write_text(w, "display_name", sh_model_name(m));
     sh_write_text(w, "created_at", created);
     sh_write_end(w, '}');
 }
@@ -85,16 +86,20 @@ static void model_write(const sh_api *api, sh_json_writer *w)
 void sh_anthropic_models(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
+    const sh_api_model *first = sh_models_first(api), *last = NULL;
     if (sh_api_lacks_model(req, api)) return;
     sh_buf json = {0};
     sh_json_writer w = sh_json_writer_on(&json);
     sh_write_begin(&w, NULL, '{');
     sh_write_begin(&w, "data", '[');
-    model_write(api, &w);
+    for (const sh_api_model *m = first; m != NULL; m = sh_models_next(m)) {
+        model_write(m, &w);
+        last = m;
+    }
     sh_write_end(&w, ']');
     sh_write_bool(&w, "has_more", false);
-    sh_write_text(&w, "first_id", sh_served_model_name(api->served));
-    sh_write_text(&w, "last_id", sh_served_model_name(api->served));
+    sh_write_text(&w, "first_id", first == NULL ? NULL : sh_model_name(first));
+    sh_write_text(&w, "last_id", last == NULL ? NULL : sh_model_name(last));
     sh_write_end(&w, '}');
     sh_api_reply_json(req, 200, &json);
     sh_buf_reset(&json);
@@ -105,13 +110,14 @@ void sh_anthropic_model(sh_http_request *req, void *arg)
     const sh_api *api = arg;
     if (sh_api_lacks_model(req, api)) return;
     sh_api_error error;
-    if (!sh_served_model_check_name(api->served, sh_http_param(req).ptr, &error)) {
+    const sh_api_model *m = sh_models_find(api, sh_http_param(req).ptr, &error);
+    if (m == NULL) {
         sh_api_reply_error(req, &error);
         return;
     }
     sh_buf json = {0};
     sh_json_writer w = sh_json_writer_on(&json);
-    model_write(api, &w);
+    model_write(m, &w);
     sh_api_reply_json(req, 200, &json);
     sh_buf_reset(&json);
 }

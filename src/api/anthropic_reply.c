@@ -47,7 +47,7 @@ static void head_write(const sh_answer *answer, const char *key, sh_json_writer 
     sh_write_text(w, "id", answer->id);
     sh_write_text(w, "type", "message");
     sh_write_text(w, "role", "assistant");
-    sh_write_text(w, "model", sh_served_model_name(answer->served));
+    sh_write_text(w, "model", answer->model);
 }
 
 /* ---- whole ---- */

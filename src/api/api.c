@@ -136,35 +136,21 @@ void sh_api_refuse_waiting(sh_api_error *error)
     error->retry_after_s = 1;
 }
 
-/* Stats without "ready", or none yet, count as ready: the engine was ready when it connected. The
- * reason is the most specific one known: the engine's, the connection's, or the model's. */
 bool sh_api_ready(const sh_api *api, sh_api_error *err)
 {
-    const cJSON *ready = cJSON_GetObjectItemCaseSensitive(api->stats, "ready");
-    const cJSON *lost = cJSON_GetObjectItemCaseSensitive(api->stats, "lost");
-    bool linked = api->served != NULL && sh_engine_conn_info(api->engine_conn) != NULL;
-    if (linked && !cJSON_IsFalse(ready)) return true;
-    const char *why = linked && cJSON_IsString(lost) ? lost->valuestring
-                                                     : sh_engine_conn_trouble(api->engine_conn);
-    if (why[0] == '\0') why = api->served_trouble;
-    sh_api_fail(err, 503, "engine_unavailable", NULL, "the model is not available: %s", why);
-    err->retry_after_s = 1;
-    return false;
+    if (!sh_models_several(api)) return sh_model_ready(sh_models_main(api), err);
+    return sh_models_listed(api) ||
+           sh_api_fail(err, 503, "engine_unavailable", NULL, "the models have not been listed yet");
 }
 
 bool sh_api_lacks_model(sh_http_request *req, const sh_api *api)
 {
     sh_api_error error;
-    if (api->served != NULL) return false;
+    const sh_api_model *main = sh_models_main(api);
+    if (sh_models_several(api) ? sh_models_listed(api) : main->served != NULL) return false;
     sh_api_ready(api, &error);
     sh_api_reply_error(req, &error);
     return true;
-}
-
-double sh_api_stat(const sh_api *api, const char *path, double fallback)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(api->stats, path);
-    return cJSON_IsNumber(item) ? item->valuedouble : fallback;
 }
 
 /* Requests that the HTTP server refuses by itself get an error like any other. Many have no route:
@@ -259,61 +245,14 @@ static void on_accept_due(void *arg)
     sh_http_server_accept(api->server, true);
 }
 
-/* An engine is connected and ready. Its model is read again each time, since it may have changed.
- */
-static void on_up(void *arg, const sh_engine_info *info)
+void sh_api_accept(sh_api *api)
 {
-    sh_api *api = arg;
-    sh_served_model *fresh = NULL;
-    sh_err err;
-    sh_served_model_opts opts = served_opts(api->opts);
-    if (sh_served_model_open(info, &opts, &fresh, &err) != SH_OK) {
-        SH_LOGE("api: %s", err.text);
-        snprintf(api->served_trouble, sizeof(api->served_trouble), "%s", err.text);
-    } else {
-        SH_LOGI("api: serving '%s' on %d rank%s; see /dashboard and /docs",
-                sh_served_model_name(fresh), info->world_size, info->world_size == 1 ? "" : "s");
-    }
-    sh_served_model_close(api->served);
-    api->served = fresh;
     on_accept_due(api);
-    sh_replay_ready(api->replay, info->model_hash);
-    if (fresh != NULL && api->opts->serving != NULL) api->opts->serving(api->opts->arg);
 }
 
-static void on_down(void *arg, const sh_err *why)
+void sh_api_serving(sh_api *api)
 {
-    sh_api *api = arg;
-    if (!api->stopping) SH_LOGW("api: %s", why->text); /* Ctrl-C stops the engine as well */
-    cJSON_Delete(api->stats);
-    api->stats = NULL;
-    sh_buf_clear(&api->stats_text);
-    sh_buf_clear(&api->ranks_text);
-    sh_api_fresh(api);
-}
-
-/* The stats are kept parsed and as text: most endpoints pass the text on as it is. */
-static void on_stats(void *arg, sh_str text)
-{
-    sh_api *api = arg;
-    cJSON *stats = NULL;
-    sh_err err;
-    if (sh_json_parse(text, "engine stats", &stats, &err) != SH_OK) {
-        SH_LOGW("api: %s", err.text);
-        return;
-    }
-    cJSON_Delete(api->stats);
-    api->stats = stats;
-    api->request_timeout_s = sh_api_stat(api, "request_timeout_s", api->request_timeout_s);
-    sh_buf_clear(&api->stats_text);
-    sh_buf_add_str(&api->stats_text, text);
-    char *ranks = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(stats, "ranks"));
-    sh_buf_clear(&api->ranks_text);
-    if (ranks != NULL) sh_buf_add_text(&api->ranks_text, ranks);
-    cJSON_free(ranks);
-    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(stats, "ready")))
-        sh_replay_ready(api->replay, sh_engine_conn_info(api->engine_conn)->model_hash);
-    sh_api_fresh(api);
+    if (api->opts->serving != NULL) api->opts->serving(api->opts->arg);
 }
 
 /* Opens a log, or reopens it after rotation; the old file is closed only when the new one is open.
@@ -382,7 +321,7 @@ static void on_snapshot_tick(void *arg)
 {
     sh_api *api = arg;
     sh_subscribers_push(api);
-    sh_replay_expire(api->replay);
+    sh_models_expire(api);
     sh_trigger_start(api->snapshot_tick, SNAPSHOT_MS);
 }
 
@@ -410,7 +349,7 @@ static void on_stop(void *arg)
     api->stop_deadline = sh_deadline_in_ms((int64_t)(api->opts->grace_s * 1000));
     SH_LOGI("api: stopping; answers still running: %d", api->job_count);
     sh_subscribers_end(api);
-    sh_replay_stop(api->replay);
+    sh_models_stop(api);
     sh_http_server_drain(api->server);
     sh_http_server_refuse(api->server);
     on_drain_check(api);
@@ -503,18 +442,12 @@ static sh_status files_open(sh_api *api, sh_err *err)
     return status;
 }
 
-static int64_t replay_limit_ms(const sh_api_opts *opts)
-{
-    return opts->replay_s < 0 ? SH_REPLAY_NO_LIMIT : (int64_t)(opts->replay_s * 1000);
-}
-
 static sh_status api_open(sh_api *api, sh_err *err)
 {
     static const struct {
         int number;
         sh_trigger_fn fn;
     } signals[] = {{SIGINT, on_stop}, {SIGTERM, on_stop}, {SIGHUP, on_reload}, {SIGUSR2, on_renew}};
-    sh_engine_conn_opts link = {.arg = api, .up = on_up, .down = on_down, .stats = on_stats};
 
     api->start_ns = sh_clock_ns();
     api->responses = sh_response_store_create(RESPONSES);
@@ -523,17 +456,16 @@ static sh_status api_open(sh_api *api, sh_err *err)
     api->quotas = sh_quotas_create();
     api->routes = routes_make(api->endpoints);
     sh_openapi_write(api->endpoints, &api->openapi);
-    snprintf(api->served_trouble, sizeof(api->served_trouble), "no engine has connected yet");
+    api->request_timeout_s = api->opts->timeout_s;
     sh_status status = files_open(api, err);
     if (status == SH_OK) status = sh_loop_create(&api->loop, err);
     if (status == SH_OK) status = sh_text_worker_start(api->loop, &api->worker, err);
     if (status == SH_OK) status = sh_text_worker_start(api->loop, &api->form_worker, err);
     if (status == SH_OK) status = server_open(api, err);
+    if (status == SH_OK) status = sh_models_open(api, err);
     if (status != SH_OK) return status;
     if (api->opts->store_fd > 0)
         api->store = sh_store_service_create(api->loop, api->opts->store_fd);
-    api->engine_conn = sh_engine_conn_create(api->loop, api->opts->socket_path, &link);
-    api->replay = sh_replay_create(api->loop, api->engine_conn, replay_limit_ms(api->opts));
     api->job_tick = sh_trigger_timer(api->loop, on_job_tick, api);
     api->accept_due = sh_trigger_timer(api->loop, on_accept_due, api);
     api->snapshot_tick = sh_trigger_timer(api->loop, on_snapshot_tick, api);
@@ -560,8 +492,7 @@ static void api_close(sh_api *api)
     sh_text_worker_stop(api->worker);
     sh_text_worker_stop(api->form_worker);
     sh_jobs_end(api);
-    sh_replay_free(api->replay);
-    sh_engine_conn_free(api->engine_conn);
+    sh_models_close(api);
     sh_store_service_free(api->store);
     sh_trigger_free(api->job_tick);
     sh_trigger_free(api->accept_due);
@@ -572,14 +503,10 @@ static void api_close(sh_api *api)
     sh_loop_free(api->loop);
     sh_http_tls_close(api->tls);
     sh_http_keys_free(api->keys);
-    sh_served_model_close(api->served);
     sh_response_store_free(api->responses);
     sh_history_free(api->history);
     sh_metrics_free(api->metrics);
     sh_quotas_free(api->quotas);
-    cJSON_Delete(api->stats);
-    sh_buf_reset(&api->stats_text);
-    sh_buf_reset(&api->ranks_text);
     sh_buf_reset(&api->openapi);
     log_close(api->access_log);
     log_close(api->request_log);

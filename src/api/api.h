@@ -22,6 +22,7 @@ typedef struct {
     int port;
     const char *listen_fds;  /* inherited sockets to listen on instead; or NULL */
     const char *socket_path; /* of the engine */
+    const char *keeper_path; /* the socket of the keeper of several models; NULL: there is one */
     const char *model_dir;   /* the engine's model; NULL: not known until the engine is connected */
     const char *model_name;  /* NULL: the name of the model's folder */
     /* Names from text/output/output.h; NULL or "auto": detected. */
@@ -41,9 +42,10 @@ typedef struct {
     const sh_api_sampling *sampling; /* defaults of requests; NULL: the model's own */
     int64_t max_tokens;              /* default for requests without max_tokens; 0: the context */
     int64_t max_tokens_hard;         /* limit of any answer; 0: the context */
-    double replay_s; /* how long requests wait for a lost engine; 0: not at all, below 0:
+    double timeout_s; /* of requests that do not say, until an engine says it; 0: none */
+    double replay_s;  /* how long requests wait for a lost engine; 0: not at all, below 0:
                         as long as they may take */
-    double grace_s;  /* time for running answers to finish after SIGTERM or SIGINT */
+    double grace_s;   /* time for running answers to finish after SIGTERM or SIGINT */
 
     int64_t connections_max;
     int64_t peer_connections_max; /* of one address; 0: see http/server.h */

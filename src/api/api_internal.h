@@ -6,14 +6,12 @@
 
 #include "api/api.h"
 #include "api/dialect.h"
-#include "api/engine_conn.h"
 #include "api/field.h"
 #include "api/history.h"
 #include "api/metrics.h"
+#include "api/models.h"
 #include "api/quota.h"
-#include "api/replay.h"
 #include "api/response_store.h"
-#include "api/served_model.h"
 #include "api/store_service.h"
 #include "api/text_worker.h"
 #include "base/clock.h"
@@ -22,7 +20,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-typedef struct sh_api sh_api;
 typedef struct sh_endpoint_table sh_endpoint_table;
 typedef struct sh_job sh_job;
 typedef struct sh_subscriber sh_subscriber;
@@ -35,22 +32,16 @@ struct sh_api {
     sh_http_keys *keys;
     sh_quotas *quotas; /* of keys with names */
     sh_http_server *server;
-    sh_engine_conn *engine_conn;
-    sh_replay *replay; /* of what was submitted to the engine */
+    sh_models *models;
     sh_text_worker *worker;
     sh_text_worker *form_worker; /* compiles grammars, apart from prompts, which are quick */
     atomic_size_t json_values;   /* in all bodies that are parsed at the moment */
-    sh_served_model *served;     /* NULL until an engine is connected */
-    char served_trouble[SH_ERR_TEXT_MAX]; /* why `served` is NULL */
 
     sh_response_store *responses; /* answers that clients may refer to */
     sh_store_service *store;      /* changes the models on disk; NULL: nobody does */
     sh_history *history;
     sh_metrics *metrics;
-    cJSON *stats;             /* the engine's latest, or NULL */
-    double request_timeout_s; /* the engine's default; kept while there is no engine */
-    sh_buf stats_text;
-    sh_buf ranks_text; /* "ranks" of the stats as text, since /health is polled often */
+    double request_timeout_s; /* the engines' default; kept while there is none */
     FILE *access_log;
     FILE *request_log;
 
@@ -143,10 +134,11 @@ bool sh_api_lacks_model(sh_http_request *req, const sh_api *api);
 /* True when a request could be served now; else *err says why not. */
 bool sh_api_ready(const sh_api *api, sh_api_error *err);
 
-/* A top-level number of the engine's stats, or `fallback`. */
-double sh_api_stat(const sh_api *api, const char *path, double fallback);
+/* Connections may be accepted; the server has come up. */
+void sh_api_accept(sh_api *api);
+void sh_api_serving(sh_api *api);
 
-/* fresh.c: calls `then` once the engine's stats are newer than this call, or after a short time. */
+/* fresh.c: calls `then` once an engine's stats are newer than this call, or after a short time. */
 void sh_api_when_fresh(sh_api *api, sh_http_request *req, sh_http_handler then);
 void sh_api_fresh(void *api); /* new stats have arrived, or none will */
 

@@ -34,7 +34,7 @@ static void on_gone(void *arg)
 
 void sh_api_when_fresh(sh_api *api, sh_http_request *req, sh_http_handler then)
 {
-    if (!sh_engine_conn_refresh(api->engine_conn)) {
+    if (!sh_models_refresh(api)) {
         then(req, api);
         return;
     }

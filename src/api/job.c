@@ -40,7 +40,8 @@ struct sh_job {
     atomic_bool gone;     /* the same, readable by the worker, which can then skip its work */
     const sh_job_format *format;
     const sh_field_table *fields; /* of the body */
-    sh_served_model *served;
+    sh_model_waiter turn;         /* for its model, which is known once the body was read */
+    sh_served_model *served;      /* NULL until the model can be used */
     sh_str body;
     char *body_copy; /* for the worker */
     bool on_worker;
@@ -58,6 +59,7 @@ struct sh_job {
     job_sequence *sequences;
     int submitted;  /* choices that the engine has been asked for */
     bool head_sent; /* the stream's status and headers */
+    bool begun;     /* and what comes before its first part */
     int64_t sent_ns;
 
     char id[72];
@@ -65,6 +67,7 @@ struct sh_job {
     sh_quota *quota; /* of that key; or NULL */
     uint64_t client;
     int64_t start_ns, time_us, first_ns;
+    int64_t waited_ms; /* for its model */
     int max_tokens;
     char retry_key[SH_RETRY_KEY_MAX]; /* "": the client sent no Idempotency-Key */
     uint64_t retry_body;
@@ -94,6 +97,7 @@ static void job_free(sh_job *job)
     job->spec.json = NULL;
     sh_job_spec_reset(&job->spec);
     sh_served_model_close(job->served);
+    sh_model_release(&job->turn);
     free(job->sequences);
     free(job->body_copy);
     sh_buf_reset(&job->grammar);
@@ -113,6 +117,14 @@ static void record_take(sh_api *api, const sh_record *record)
     sh_buf_reset(&line);
 }
 
+static const char *model_name(const sh_job *job)
+{
+    const char *name = job->served != NULL       ? sh_served_model_name(job->served)
+                       : job->turn.model != NULL ? sh_model_name(job->turn.model)
+                                                 : NULL;
+    return name == NULL ? "" : name;
+}
+
 static void job_record(sh_job *job, sh_outcome outcome, int http_status, const char *error)
 {
     int64_t now = sh_clock_ns();
@@ -127,7 +139,7 @@ static void job_record(sh_job *job, sh_outcome outcome, int http_status, const c
         .first_token_s = job->first_ns == 0 ? 0 : seconds_since(job->start_ns, job->first_ns),
     };
     snprintf(record.id, sizeof(record.id), "%s", job->id);
-    snprintf(record.model, sizeof(record.model), "%s", sh_served_model_name(job->served));
+    snprintf(record.model, sizeof(record.model), "%s", model_name(job));
     snprintf(record.key, sizeof(record.key), "%s", job->key_name);
     snprintf(record.error, sizeof(record.error), "%s", error);
     if (job->answer != NULL) {
@@ -157,13 +169,15 @@ static void answer_ended(const sh_job *job, const sh_api_error *error)
 }
 
 /* The headers wait for the first part, so that an error before it can still be an HTTP status. To
- * be called before a part is made, since the dialect may count what it has written. */
+ * be called before a part is made, since the dialect may count what it has written. A stream that
+ * waits for its model has headers, but has not begun. */
 static void stream_start(sh_job *job)
 {
     sh_buf out = {0};
-    if (job->head_sent) return;
+    if (!job->head_sent) sh_api_stream_start(job->req, job->format->framing->content_type);
     job->head_sent = true;
-    sh_api_stream_start(job->req, job->format->framing->content_type);
+    if (job->begun || job->answer == NULL) return;
+    job->begun = true;
     if (job->format->begin == NULL) return;
     job->format->begin(job->answer, &out);
     sh_http_stream_write(job->req, sh_buf_str(&out));
@@ -177,6 +191,33 @@ static void stream_write(sh_job *job, sh_buf *out)
     job->sent_ns = sh_clock_ns();
 }
 
+/* An answer without choices has no use for the model. */
+static sh_status answer_make(sh_job *job, sh_err *err)
+{
+    sh_status status = sh_answer_create(&job->spec, job->served, job->prompts, job->prompt_count,
+                                        &job->answer, err);
+    if (status != SH_OK) return status;
+    job->answer->model = model_name(job);
+    snprintf(job->answer->id, sizeof(job->answer->id), "%s%s", job->format->id_prefix,
+             strncmp(job->id, "req_", 4) == 0 ? job->id + 4 : job->id);
+    job->answer->state = sh_alloc(job->format->state_size);
+    job->answer->created_s = job->time_us / 1000000;
+    job->sequences = sh_alloc_array((size_t)job->answer->count, sizeof(job_sequence));
+    return SH_OK;
+}
+
+/* The error of a stream, as a part of it. */
+static void stream_fail(sh_job *job, const sh_api_error *error)
+{
+    sh_buf out = {0};
+    sh_err err;
+    if (job->answer != NULL || answer_make(job, &err) == SH_OK)
+        job->format->fail(job->answer, error, &out);
+    sh_http_stream_write(job->req, sh_buf_str(&out));
+    sh_http_stream_end(job->req);
+    sh_buf_reset(&out);
+}
+
 /* Ends the job with an error: an HTTP status if nothing was sent yet, else a part of the stream. */
 static void job_fail(sh_job *job, const sh_api_error *error)
 {
@@ -185,15 +226,10 @@ static void job_fail(sh_job *job, const sh_api_error *error)
     /* Errors of the client and timeouts are in the request log; only ours go to the main log. */
     if (error->status >= 500 && error->status != 504)
         SH_LOGW("request %s: %s", job->id, error->message);
-    if (!job->head_sent) {
+    if (job->head_sent)
+        stream_fail(job, error);
+    else
         sh_api_reply_error(job->req, error);
-    } else {
-        sh_buf out = {0};
-        job->format->fail(job->answer, error, &out);
-        sh_http_stream_write(job->req, sh_buf_str(&out));
-        sh_http_stream_end(job->req);
-        sh_buf_reset(&out);
-    }
     answer_ended(job, error);
     job_free(job);
 }
@@ -388,6 +424,13 @@ static double timeout_of(const sh_job *job)
     return job->spec.timeout_s > 0 ? job->spec.timeout_s : job->api->request_timeout_s;
 }
 
+/* What the wait for the model has left of it; 0: no limit. */
+static int64_t time_left_ms(const sh_job *job)
+{
+    int64_t limit = (int64_t)ceil(timeout_of(job) * 1000), left = limit - job->waited_ms;
+    return limit == 0 ? 0 : left > 1 ? left : 1;
+}
+
 /* One number for prompt and answer; what was not asked for is left out of the answer. */
 static int logprobs_of(const sh_job_spec *spec)
 {
@@ -417,7 +460,7 @@ static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
         .logprobs = logprobs_of(spec),
         .sampling = sampling_of(job, choice->index),
         .grammar = sh_buf_str(&job->grammar),
-        .timeout_ms = (int64_t)ceil(timeout_of(job) * 1000),
+        .timeout_ms = time_left_ms(job),
         .pooled = spec->pooled,
         .second = (int)prompt->second,
     };
@@ -430,7 +473,7 @@ static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
     }
     job_sequence *sequence = &job->sequences[choice->index];
     *sequence = (job_sequence){.job = job, .choice = choice};
-    return sh_replay_submit(job->api->replay, &out, on_event, sequence, &sequence->run, err);
+    return sh_replay_submit(job->turn.model->replay, &out, on_event, sequence, &sequence->run, err);
 }
 
 /* Only with --log-prompts. */
@@ -468,22 +511,15 @@ static sh_status job_submit(sh_job *job, sh_err *err)
         status = sh_random_bytes(&job->spec.seed, sizeof(job->spec.seed), err);
         job->spec.seed &= INT64_MAX;
     }
-    if (status == SH_OK)
-        status = sh_answer_create(&job->spec, job->served, job->prompts, job->prompt_count,
-                                  &job->answer, err);
+    if (status == SH_OK) status = answer_make(job, err);
     if (status != SH_OK) return status;
-    snprintf(job->answer->id, sizeof(job->answer->id), "%s%s", job->format->id_prefix,
-             strncmp(job->id, "req_", 4) == 0 ? job->id + 4 : job->id);
-    job->answer->state = sh_alloc(job->format->state_size);
-    job->answer->created_s = job->time_us / 1000000;
-    job->sequences = sh_alloc_array((size_t)job->answer->count, sizeof(job_sequence));
     status = choices_submit(job, err);
     sh_quota_charge(job->quota, sh_answer_usage(job->answer).prompt_tokens, 0);
     return status;
 }
 
-/* Reads the body and makes token ids of it. Runs on the loop or on the worker's thread. */
-static void job_prepare(void *arg)
+/* Reads the body. Runs on the loop or on the worker's thread, like what follows. */
+static void job_read(void *arg)
 {
     sh_job *job = arg;
     sh_job_spec *spec = &job->spec;
@@ -492,8 +528,16 @@ static void job_prepare(void *arg)
     if (!sh_api_parse(job->api, job->body, &spec->json, &job->json_values, &job->error)) return;
     if (job->fields != NULL && cJSON_IsObject(spec->json))
         sh_fields_unknown(job->fields, spec->json, &spec->ignored);
-    if (!job->format->read(spec, &job->error)) return;
-    if (!sh_served_model_check_name(job->served, spec->model, &job->error)) return;
+    job->refused = !job->format->read(spec, &job->error);
+}
+
+/* Makes token ids of it. */
+static void job_prepare(void *arg)
+{
+    sh_job *job = arg;
+    sh_job_spec *spec = &job->spec;
+    job->refused = true;
+    if (atomic_load_explicit(&job->gone, memory_order_relaxed)) return;
     if (!sh_served_model_check_task(job->served, spec, &job->error)) return;
     if (!sh_form_check(job->served, spec, &job->error)) return;
     job->refused = !spec->nothing && !sh_served_model_prepare(job->served, spec, &job->prompts,
@@ -516,8 +560,9 @@ static void job_compile(void *arg)
  * indefinitely; refuse it with 400 instead. */
 static bool answers_fit(const sh_job *job, sh_api_error *err)
 {
-    double capacity = sh_api_stat(job->api, "waiting_max", INFINITY) +
-                      sh_api_stat(job->api, "slots", 0);
+    const sh_api_model *model = job->turn.model;
+    double capacity = sh_model_stat(model, "waiting_max", INFINITY) +
+                      sh_model_stat(model, "slots", 0);
     double count = (double)job->prompt_count * (double)job->spec.n;
     return job->spec.pooled || count <= capacity ||
            sh_api_fail(err, 400, "invalid_value", "n",
@@ -561,16 +606,101 @@ static void on_ready(void *arg)
 static void on_prepared(void *arg)
 {
     sh_job *job = arg;
-    free(job->body_copy);
-    job->body_copy = NULL;
-    if (job->req != NULL) sh_http_body_done(job->req);
-    if (job->req != NULL && job->spec.ignored.len > 0)
-        sh_http_add_header(job->req, "X-Shoal-Ignored-Fields", job->spec.ignored.ptr);
     if (!job->refused) job->refused = !answers_fit(job, &job->error);
     if (job->req != NULL && !job->refused && job->must_compile)
         job_hand_over(job, job->api->form_worker, job_compile, on_ready);
     else
         on_ready(job);
+}
+
+/* The model can be used, or will not be. */
+static void on_turn(void *arg, const sh_api_error *error)
+{
+    sh_job *job = arg;
+    sh_api_error lacks;
+    sh_api_model *model = job->turn.model;
+    if (error == NULL && model->served == NULL) {
+        sh_model_ready(model, &lacks);
+        error = &lacks;
+    }
+    if (error != NULL) {
+        job_fail(job, error);
+        return;
+    }
+    job->waited_ms = (sh_clock_ns() - job->start_ns) / 1000000;
+    job->served = sh_served_model_take(model->served);
+    if (job->body.len > SH_API_INLINE_BYTES) {
+        job_hand_over(job, job->api->worker, job_prepare, on_prepared);
+        return;
+    }
+    job_prepare(job);
+    on_prepared(job);
+}
+
+static bool model_is_allowed(const sh_job *job, const sh_api_model *model, sh_api_error *error)
+{
+    const sh_http_key_info *key = sh_http_keys_named(job->api->keys, job->key_name);
+    if (key == NULL || key->model_count == 0) return true;
+    for (size_t i = 0; i < key->model_count; i++)
+        if (sh_model_is(model, key->models[i])) return true;
+    return sh_api_fail(error, 403, "model_not_allowed", "model",
+                       "the key '%s' may not use the model '%s'", key->name, sh_model_name(model));
+}
+
+/* Ollama's clients unload a model with a request that asks for nothing, and to keep it for no time.
+ * There is nothing to load it for. */
+static void job_unload(sh_job *job)
+{
+    sh_err err;
+    if (answer_make(job, &err) == SH_OK)
+        job_finish(job);
+    else
+        job_fail(job, &(sh_api_error){.status = 500});
+}
+
+/* The body has been read: finds the model, and waits for it if need be. */
+static void model_take(sh_job *job)
+{
+    sh_api_model *model = sh_models_find(job->api, job->spec.model, &job->error);
+    double limit_s = timeout_of(job);
+    if (model == NULL || !model_is_allowed(job, model, &job->error)) {
+        sh_api_error error = job->error;
+        job_fail(job, &error);
+        return;
+    }
+    job->turn.model = model;
+    job->turn.go = on_turn;
+    job->turn.arg = job;
+    job->turn.deadline = limit_s > 0 ? sh_deadline_in_ms((int64_t)(limit_s * 1000))
+                                     : SH_DEADLINE_NEVER;
+    if (job->spec.keep_given) sh_model_keep(model, job->spec.keep_s);
+    if (job->spec.nothing && job->spec.keep_given && job->spec.keep_s == 0)
+        job_unload(job);
+    else if (!sh_model_wait(model, &job->turn))
+        on_turn(job, NULL);
+}
+
+static void on_read(void *arg)
+{
+    sh_job *job = arg;
+    job->on_worker = false;
+    free(job->body_copy);
+    job->body_copy = NULL;
+    if (job->req == NULL) {
+        job_free(job);
+        return;
+    }
+    sh_http_body_done(job->req);
+    if (job->spec.keep_given && !sh_models_several(job->api))
+        sh_fields_note(&job->spec.ignored, NULL, "keep_alive");
+    if (job->spec.ignored.len > 0)
+        sh_http_add_header(job->req, "X-Shoal-Ignored-Fields", job->spec.ignored.ptr);
+    if (job->refused) {
+        sh_api_error error = job->error;
+        job_fail(job, &error);
+    } else {
+        model_take(job);
+    }
 }
 
 /* A key stands for one request of one client. */
@@ -596,7 +726,6 @@ static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_job_format
     job->req = req;
     job->format = format;
     job->fields = sh_api_endpoint_of(req)->fields;
-    job->served = sh_served_model_take(api->served);
     job->body = sh_http_body(req);
     job->client = sh_http_client_of(req); /* requests of one client share its turn */
     job->spec.store = api->responses;
@@ -612,24 +741,12 @@ static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_job_format
     return job;
 }
 
-static bool model_is_allowed(const sh_http_key_info *key, const sh_served_model *served,
-                             sh_api_error *error)
-{
-    sh_api_error other;
-    for (size_t i = 0; i < key->model_count; i++)
-        if (sh_served_model_check_name(served, key->models[i], &other)) return true;
-    return key->model_count == 0 || sh_api_fail(error, 403, "model_not_allowed", "model",
-                                                "the key '%s' may not use the model '%s'",
-                                                key->name, sh_served_model_name(served));
-}
-
 /* What the key of the request allows, if it has a name. */
 static bool quota_take(sh_job *job, sh_api_error *error)
 {
     const sh_http_key_info *key = sh_http_keys_named(job->api->keys, job->key_name);
     if (key == NULL) return true;
     sh_quota *quota = sh_quotas_of(job->api->quotas, key);
-    if (!model_is_allowed(key, job->served, error)) return false;
     bool taken = sh_quota_take(quota, key, sh_clock_ns(), error);
     sh_quota_headers(quota, key, job->req);
     if (taken) job->quota = quota;
@@ -654,11 +771,18 @@ static void unready_refuse(sh_api *api, sh_http_request *req, const sh_job_forma
     sh_api_reply_error(req, error);
 }
 
+/* Whether requests can be answered, or wait for that. */
+static bool takes_requests(const sh_api *api, sh_api_error *error)
+{
+    const sh_api_model *main = sh_models_main(api);
+    bool waits = main->served != NULL && sh_replay_holds(main->replay);
+    return (!sh_models_several(api) && waits) || sh_api_ready(api, error);
+}
+
 void sh_job_start(sh_api *api, sh_http_request *req, const sh_job_format *format)
 {
     sh_api_error error;
-    bool waits = api->served != NULL && sh_replay_holds(api->replay);
-    if (!waits && !sh_api_ready(api, &error)) {
+    if (!takes_requests(api, &error)) {
         unready_refuse(api, req, format, &error);
         return;
     }
@@ -669,21 +793,22 @@ void sh_job_start(sh_api *api, sh_http_request *req, const sh_job_format *format
         return;
     }
     if (job->body.len <= SH_API_INLINE_BYTES) {
-        job_prepare(job);
-        on_prepared(job);
+        job_read(job);
+        on_read(job);
         return;
     }
     /* The client may disconnect while the worker reads, and the request's memory is freed then. */
     job->body_copy = sh_str_dup(job->body);
     job->body.ptr = job->body_copy;
-    job_hand_over(job, api->worker, job_prepare, on_prepared);
+    job_hand_over(job, api->worker, job_read, on_read);
 }
 
 void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms)
 {
     int64_t now = sh_clock_ns();
     for (sh_job *job = api->jobs; job != NULL; job = job->next) {
-        if (job->on_worker || job->answer == NULL || !job->spec.stream) continue;
+        if (job->on_worker || !job->spec.stream) continue;
+        if (job->answer == NULL && !job->turn.waits) continue;
         if (job->format->keep_alive == NULL || sh_http_stream_blocked(job->req)) continue;
         if (now - job->sent_ns < quiet_ms * 1000000) continue;
         sh_buf out = {0};

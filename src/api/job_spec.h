@@ -105,6 +105,9 @@ typedef struct {
     int stop_id_count;
     double timeout_s; /* 0: the engine's default */
 
+    bool keep_given;
+    double keep_s; /* how long the model may stay loaded without requests; below 0: for ever */
+
     sh_form form;
 
     /* pooled: no answer is drawn, each prompt becomes a vector */

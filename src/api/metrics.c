@@ -371,97 +371,164 @@ static const cJSON *path_find(const cJSON *obj, const char *path)
     return obj;
 }
 
-static const char *histogram_help(const char *name)
+/* The beginning of a sample of an engine: its name and its first label. Backslashes and quotes are
+ * escaped; a name has no newlines. */
+static void sample(sh_buf *out, const char *name, const char *ending, const sh_metrics_engine *e)
 {
-    for (size_t i = 0; i < SH_COUNT_OF(histogram_helps); i++)
-        if (strcmp(histogram_helps[i].name, name) == 0) return histogram_helps[i].help;
-    return NULL;
+    sh_buf_addf(out, "%s%s{model=\"", name, ending);
+    for (const char *c = e->model; *c != '\0'; c++) {
+        if (*c == '\\' || *c == '"') sh_buf_add_char(out, '\\');
+        sh_buf_add_char(out, *c);
+    }
+    sh_buf_add_char(out, '"');
 }
 
-/* Writes a histogram of the engine: {"count", "sum", "buckets": [[bound, cumulative count], ...]}
+static const cJSON *ranks_of(const sh_metrics_engine *e)
+{
+    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(e->stats, "ranks");
+    return cJSON_IsArray(ranks) ? ranks->child : NULL;
+}
+
+/* The ranks of all engines, one after the other. */
+#define EACH_ENGINE(e, now)                                                                        \
+    for (const sh_metrics_engine *e = (now)->engines; e < (now)->engines + (now)->engine_count; e++)
+#define EACH_RANK(rank, e) for (const cJSON *rank = ranks_of(e); rank != NULL; rank = rank->next)
+
+/* Writes a histogram of an engine: {"count", "sum", "buckets": [[bound, cumulative count], ...]}.
  */
-static void engine_histogram_write(sh_buf *out, const cJSON *item)
+static void engine_histogram_write(sh_buf *out, const char *name, const sh_metrics_engine *e,
+                                   const cJSON *item)
 {
     double count = number_at(item, "count"), sum = number_at(item, "sum");
     const cJSON *buckets = cJSON_GetObjectItemCaseSensitive(item, "buckets");
-    const char *help = histogram_help(item->string);
-    char name[96];
-    snprintf(name, sizeof(name), "shoal_engine_%s", item->string);
-    if (help == NULL || !isfinite(count) || !isfinite(sum) || !cJSON_IsArray(buckets)) return;
-    head(out, name, "histogram", help);
-    for (const cJSON *bucket = buckets->child; bucket != NULL; bucket = bucket->next)
-        sh_buf_addf(out, "%s_bucket{le=\"%g\"} %.0f\n", name,
-                    cJSON_GetNumberValue(cJSON_GetArrayItem(bucket, 0)),
+    if (!isfinite(count) || !isfinite(sum) || !cJSON_IsArray(buckets)) return;
+    for (const cJSON *bucket = buckets->child; bucket != NULL; bucket = bucket->next) {
+        sample(out, name, "_bucket", e);
+        sh_buf_addf(out, ",le=\"%g\"} %.0f\n", cJSON_GetNumberValue(cJSON_GetArrayItem(bucket, 0)),
                     cJSON_GetNumberValue(cJSON_GetArrayItem(bucket, 1)));
-    sh_buf_addf(out, "%s_bucket{le=\"+Inf\"} %.0f\n%s_sum %.9g\n%s_count %.0f\n", name, count, name,
-                sum, name, count);
+    }
+    sample(out, name, "_bucket", e);
+    sh_buf_addf(out, ",le=\"+Inf\"} %.0f\n", count);
+    sample(out, name, "_sum", e);
+    sh_buf_addf(out, "} %.9g\n", sum);
+    sample(out, name, "_count", e);
+    sh_buf_addf(out, "} %.0f\n", count);
+}
+
+static void histograms_write(sh_buf *out, const sh_metrics_now *now)
+{
+    for (size_t i = 0; i < SH_COUNT_OF(histogram_helps); i++) {
+        char name[96];
+        bool any = false;
+        snprintf(name, sizeof(name), "shoal_engine_%s", histogram_helps[i].name);
+        EACH_ENGINE(e, now)
+        {
+            const cJSON *all = cJSON_GetObjectItemCaseSensitive(e->stats, "histograms");
+            const cJSON *item = cJSON_GetObjectItemCaseSensitive(all, histogram_helps[i].name);
+            if (item == NULL) continue;
+            if (!any) head(out, name, "histogram", histogram_helps[i].help);
+            any = true;
+            engine_histogram_write(out, name, e, item);
+        }
+    }
 }
 
 /* A group that is not formed has no rank that works. */
-static void ranks_up_write(sh_buf *out, const sh_metrics_now *now, const cJSON *ranks)
+static void ranks_up_write(sh_buf *out, const sh_metrics_now *now)
 {
-    const cJSON *missing = cJSON_GetObjectItemCaseSensitive(now->engine, "missing");
     head(out, "shoal_rank_up", "gauge",
          "1 while a rank takes part in the group; 0 while it is missing, or the group is not "
          "formed. At 0 for longer than a restart takes: look at that host.");
-    for (const cJSON *rank = ranks->child; rank != NULL; rank = rank->next)
-        sh_buf_addf(out, "shoal_rank_up{rank=\"%.0f\"} %d\n", number_at(rank, "rank"),
-                    now->engine_up);
-    for (const cJSON *rank = missing == NULL ? NULL : missing->child; rank != NULL;
-         rank = rank->next)
-        sh_buf_addf(out, "shoal_rank_up{rank=\"%.0f\"} 0\n", cJSON_GetNumberValue(rank));
+    EACH_ENGINE(e, now)
+    {
+        const cJSON *missing = cJSON_GetObjectItemCaseSensitive(e->stats, "missing");
+        EACH_RANK(rank, e)
+        {
+            sample(out, "shoal_rank_up", "", e);
+            sh_buf_addf(out, ",rank=\"%.0f\"} %d\n", number_at(rank, "rank"), e->up);
+        }
+        for (const cJSON *rank = missing == NULL ? NULL : missing->child; rank != NULL;
+             rank = rank->next) {
+            sample(out, "shoal_rank_up", "", e);
+            sh_buf_addf(out, ",rank=\"%.0f\"} 0\n", cJSON_GetNumberValue(rank));
+        }
+    }
 }
 
-static void ranks_write(sh_buf *out, const cJSON *ranks)
+static void ranks_write(sh_buf *out, const sh_metrics_now *now)
 {
     for (size_t i = 0; i < SH_COUNT_OF(rank_rows); i++) {
         const struct metric_row *row = &rank_rows[i];
         head(out, row->name, row->type, row->help);
-        for (const cJSON *rank = ranks->child; rank != NULL; rank = rank->next) {
+        EACH_ENGINE(e, now)
+        EACH_RANK(rank, e)
+        {
             const cJSON *value = path_find(rank, row->path);
-            if (cJSON_IsNumber(value))
-                sh_buf_addf(out, "%s{rank=\"%.0f\"} %.15g\n", row->name, number_at(rank, "rank"),
-                            value->valuedouble);
+            if (!cJSON_IsNumber(value)) continue;
+            sample(out, row->name, "", e);
+            sh_buf_addf(out, ",rank=\"%.0f\"} %.15g\n", number_at(rank, "rank"),
+                        value->valuedouble);
         }
     }
 }
 
-static void collectives_write(sh_buf *out, const cJSON *ranks)
+static void collective_write(sh_buf *out, const struct metric_row *row, const sh_metrics_engine *e,
+                             const cJSON *rank)
+{
+    const cJSON *kinds = cJSON_GetObjectItemCaseSensitive(rank, "collectives");
+    for (const cJSON *kind = kinds == NULL ? NULL : kinds->child; kind != NULL; kind = kind->next) {
+        if (strspn(kind->string, "abcdefghijklmnopqrstuvwxyz_") != strlen(kind->string)) continue;
+        sample(out, row->name, "", e);
+        sh_buf_addf(out, ",rank=\"%.0f\",kind=\"%s\"} %.15g\n", number_at(rank, "rank"),
+                    kind->string, number_at(kind, row->path));
+    }
+}
+
+static void collectives_write(sh_buf *out, const sh_metrics_now *now)
 {
     for (size_t i = 0; i < SH_COUNT_OF(collective_rows); i++) {
         const struct metric_row *row = &collective_rows[i];
         head(out, row->name, row->type, row->help);
-        for (const cJSON *rank = ranks->child; rank != NULL; rank = rank->next) {
-            const cJSON *kinds = cJSON_GetObjectItemCaseSensitive(rank, "collectives");
-            for (const cJSON *kind = kinds == NULL ? NULL : kinds->child; kind != NULL;
-                 kind = kind->next)
-                if (strspn(kind->string, "abcdefghijklmnopqrstuvwxyz_") == strlen(kind->string))
-                    sh_buf_addf(out, "%s{rank=\"%.0f\",kind=\"%s\"} %.15g\n", row->name,
-                                number_at(rank, "rank"), kind->string, number_at(kind, row->path));
+        EACH_ENGINE(e, now)
+        EACH_RANK(rank, e) collective_write(out, row, e, rank);
+    }
+}
+
+static void engine_numbers_write(sh_buf *out, const sh_metrics_now *now)
+{
+    for (size_t i = 0; i < SH_COUNT_OF(engine_rows); i++) {
+        const struct metric_row *row = &engine_rows[i];
+        bool any = false;
+        EACH_ENGINE(e, now)
+        {
+            const cJSON *item = path_find(e->stats, row->path);
+            if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble)) continue;
+            if (!any) head(out, row->name, row->type, row->help);
+            any = true;
+            sample(out, row->name, "", e);
+            sh_buf_addf(out, "} %.15g\n", item->valuedouble);
         }
     }
 }
 
-static void engine_write(sh_buf *out, const sh_metrics_now *now)
+static void engines_write(sh_buf *out, const sh_metrics_now *now)
 {
-    single(out, "shoal_engine_up", "gauge",
-           "1 when the engine is connected and its group is formed; 0: nothing can "
-           "be served now.",
-           now->engine_up ? 1 : 0);
-    for (size_t i = 0; i < SH_COUNT_OF(engine_rows); i++) {
-        const cJSON *item = path_find(now->engine, engine_rows[i].path);
-        if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble)) continue;
-        single(out, engine_rows[i].name, engine_rows[i].type, engine_rows[i].help,
-               item->valuedouble);
+    bool ranks = false;
+    head(out, "shoal_engine_up", "gauge",
+         "1 when the engine of a model is connected and its group is formed; 0: the model cannot "
+         "be used now.");
+    EACH_ENGINE(e, now)
+    {
+        sample(out, "shoal_engine_up", "", e);
+        sh_buf_addf(out, "} %d\n", e->up);
+        ranks = ranks || ranks_of(e) != NULL;
     }
-    const cJSON *hists = cJSON_GetObjectItemCaseSensitive(now->engine, "histograms");
-    for (const cJSON *item = hists == NULL ? NULL : hists->child; item != NULL; item = item->next)
-        engine_histogram_write(out, item);
-    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(now->engine, "ranks");
-    if (!cJSON_IsArray(ranks)) return;
-    ranks_up_write(out, now, ranks);
-    ranks_write(out, ranks);
-    collectives_write(out, ranks);
+    engine_numbers_write(out, now);
+    histograms_write(out, now);
+    if (!ranks) return;
+    ranks_up_write(out, now);
+    ranks_write(out, now);
+    collectives_write(out, now);
 }
 
 void sh_metrics_write(const sh_metrics *metrics, const sh_metrics_now *now, sh_buf *out)
@@ -484,6 +551,6 @@ void sh_metrics_write(const sh_metrics *metrics, const sh_metrics_now *now, sh_b
            "bug; see "
            "the log.",
            (double)now->replay.given_up);
-    engine_write(out, now);
+    engines_write(out, now);
     process_write(out, now);
 }

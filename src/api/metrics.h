@@ -25,14 +25,21 @@ void sh_metrics_record(sh_metrics *metrics, const sh_record *record);
 void sh_metrics_count_refused(sh_metrics *metrics);
 void sh_metrics_token_gap(sh_metrics *metrics, double seconds);
 
+/* The engine of a model. */
+typedef struct {
+    const char *model; /* its name; "" if it is not known yet */
+    bool up;
+    const cJSON *stats; /* or NULL */
+} sh_metrics_engine;
+
 /* Gauges, measured when the metrics are written. */
 typedef struct {
     int connections;
-    int running; /* requests at the engine */
+    int running; /* requests at the engines */
     sh_replay_stats replay;
-    bool engine_up;
     double uptime_s;
-    const cJSON *engine; /* its stats, or NULL */
+    const sh_metrics_engine *engines;
+    int engine_count;
 } sh_metrics_now;
 
 void sh_metrics_write(const sh_metrics *metrics, const sh_metrics_now *now, sh_buf *out);

@@ -1,5 +1,5 @@
 /* What all of Ollama's endpoints share, and those that describe the model: /api/tags, /api/show,
- * /api/ps and /api/version. There is one model, and it is always loaded. */
+ * /api/ps and /api/version. */
 #include "api/ollama.h"
 
 #include "api/api_internal.h"
@@ -61,41 +61,57 @@ static int64_t model_bytes(const char *dir)
     return bytes;
 }
 
-static void details_write(const sh_api *api, sh_json_writer *w)
+static const char *dir_of(const sh_api_model *m)
 {
-    const char *type = sh_served_model_type(api->served);
+    return m->served == NULL ? m->dir : sh_served_model_dir(m->served);
+}
+
+static void details_write(const sh_api_model *m, sh_json_writer *w)
+{
+    const char *type = m->served == NULL ? "" : sh_served_model_type(m->served);
     sh_write_begin(w, "details", '{');
     sh_write_text(w, "parent_model", "");
     sh_write_text(w, "format", "safetensors");
     sh_write_text(w, "family", type);
     sh_write_begin(w, "families", '[');
-    sh_write_text(w, NULL, type);
+    if (type[0] != '\0') sh_write_text(w, NULL, type);
     sh_write_end(w, ']');
     sh_write_text(w, "parameter_size", "");
     sh_write_text(w, "quantization_level", "");
     sh_write_end(w, '}');
 }
 
-/* The digest is the engine's fingerprint of the model, as wide as Ollama's. */
-static void model_write(const sh_api *api, bool running, sh_json_writer *w)
+/* When it may be unloaded, if nothing asks for it until then. */
+static void expires_write(const sh_api_model *m, sh_json_writer *w)
 {
-    const sh_engine_info *info = sh_engine_conn_info(api->engine_conn);
+    char text[SH_OLLAMA_TIME_MAX] = "9999-12-31T23:59:59Z";
+    int64_t last_us = m->active > 0 || m->used_us == 0 ? sh_clock_unix_us() : m->used_us;
+    if (m->keep_s >= 0 && !m->pinned) sh_ollama_time((time_t)(last_us / 1000000 + m->keep_s), text);
+    sh_write_text(w, "expires_at", text);
+}
+
+/* The digest is the engine's fingerprint of the model, as wide as Ollama's. */
+static void model_write(const sh_api_model *m, bool running, sh_json_writer *w)
+{
+    const sh_engine_info *info = sh_model_info(m);
     char digest[65], created[SH_OLLAMA_TIME_MAX];
-    int64_t bytes = model_bytes(sh_served_model_dir(api->served));
+    int64_t bytes = model_bytes(dir_of(m));
     snprintf(digest, sizeof(digest), "%064llx",
              info == NULL ? 0 : (unsigned long long)info->model_hash);
-    sh_ollama_time((time_t)sh_served_model_created_s(api->served), created);
+    sh_ollama_time((time_t)(m->served == NULL ? sh_clock_unix_us() / 1000000
+                                              : sh_served_model_created_s(m->served)),
+                   created);
     sh_write_begin(w, NULL, '{');
-    sh_write_text(w, "name", sh_served_model_name(api->served));
-    sh_write_text(w, "model", sh_served_model_name(api->served));
+    sh_write_text(w, "name", sh_model_name(m));
+    sh_write_text(w, "model", sh_model_name(m));
     if (!running) sh_write_text(w, "modified_at", created);
     sh_write_int(w, "size", bytes);
     sh_write_text(w, "digest", digest);
-    details_write(api, w);
+    details_write(m, w);
     if (running) {
-        sh_write_text(w, "expires_at", "9999-12-31T23:59:59Z");
+        expires_write(m, w);
         sh_write_int(w, "size_vram", bytes);
-        sh_write_int(w, "context_length", sh_served_model_context(api->served));
+        sh_write_int(w, "context_length", sh_served_model_context(m->served));
     }
     sh_write_end(w, '}');
 }
@@ -107,7 +123,8 @@ static void models_reply(sh_http_request *req, const sh_api *api, bool running)
     sh_json_writer w = sh_json_writer_on(&json);
     sh_write_begin(&w, NULL, '{');
     sh_write_begin(&w, "models", '[');
-    model_write(api, running, &w);
+    for (const sh_api_model *m = sh_models_first(api); m != NULL; m = sh_models_next(m))
+        if (!running || m->served != NULL) model_write(m, running, &w);
     sh_write_end(&w, ']');
     sh_write_end(&w, '}');
     reply(req, &json);
@@ -149,23 +166,23 @@ bool sh_ollama_model_read(sh_api *api, sh_http_request *req, char name[SH_OLLAMA
     return fine;
 }
 
-static void show_write(const sh_api *api, sh_json_writer *w)
+static void show_write(const sh_api_model *m, sh_json_writer *w)
 {
-    const sh_output_dialect *dialect = sh_model_text_dialect(sh_served_model_text(api->served));
-    const char *type = sh_served_model_type(api->served);
-    bool writes = sh_served_model_writes(api->served);
-    bool vectors = sh_served_model_vector_len(api->served) > 0 &&
-                   !sh_served_model_scores(api->served);
+    const sh_served_model *served = m->served;
+    const sh_output_dialect *dialect = sh_model_text_dialect(sh_served_model_text(served));
+    const char *type = sh_served_model_type(served);
+    bool writes = sh_served_model_writes(served);
+    bool vectors = sh_served_model_vector_len(served) > 0 && !sh_served_model_scores(served);
     char key[96];
     sh_write_begin(w, NULL, '{');
     sh_write_text(w, "modelfile", "");
     sh_write_text(w, "parameters", "");
     sh_write_text(w, "template", "");
-    details_write(api, w);
+    details_write(m, w);
     sh_write_begin(w, "model_info", '{');
     sh_write_text(w, "general.architecture", type);
     snprintf(key, sizeof(key), "%s.context_length", type);
-    sh_write_int(w, key, sh_served_model_context(api->served));
+    sh_write_int(w, key, sh_served_model_context(served));
     sh_write_end(w, '}');
     sh_write_begin(w, "capabilities", '[');
     if (writes) sh_write_text(w, NULL, "completion");
@@ -177,6 +194,22 @@ static void show_write(const sh_api *api, sh_json_writer *w)
     sh_write_end(w, '}');
 }
 
+/* A model that is not loaded: clients ask about all models of a list, which must not load them. */
+static void show_brief_write(const sh_api_model *m, sh_json_writer *w)
+{
+    sh_write_begin(w, NULL, '{');
+    sh_write_text(w, "modelfile", "");
+    sh_write_text(w, "parameters", "");
+    sh_write_text(w, "template", "");
+    details_write(m, w);
+    sh_write_begin(w, "model_info", '{');
+    sh_write_end(w, '}');
+    sh_write_begin(w, "capabilities", '[');
+    sh_write_text(w, NULL, "completion");
+    sh_write_end(w, ']');
+    sh_write_end(w, '}');
+}
+
 void sh_ollama_show(sh_http_request *req, void *arg)
 {
     sh_api *api = arg;
@@ -184,13 +217,18 @@ void sh_ollama_show(sh_http_request *req, void *arg)
     char name[SH_OLLAMA_NAME_MAX];
     bool stream;
     sh_api_error error;
+    const sh_api_model *m = NULL;
     if (sh_api_lacks_model(req, api)) return;
-    if (!sh_ollama_model_read(api, req, name, &stream, &error) ||
-        !sh_served_model_check_name(api->served, name, &error)) {
+    if (sh_ollama_model_read(api, req, name, &stream, &error))
+        m = sh_models_find(api, name, &error);
+    if (m == NULL) {
         sh_api_reply_error(req, &error);
-    } else {
-        sh_json_writer w = sh_json_writer_on(&json);
-        show_write(api, &w);
-        reply(req, &json);
+        return;
     }
+    sh_json_writer w = sh_json_writer_on(&json);
+    if (m->served != NULL)
+        show_write(m, &w);
+    else
+        show_brief_write(m, &w);
+    reply(req, &json);
 }

@@ -51,4 +51,7 @@ void sh_ollama_version(sh_http_request *req, void *arg);
 void sh_ollama_pull(sh_http_request *req, void *arg);
 void sh_ollama_delete(sh_http_request *req, void *arg);
 
+/* How long the model is to stay loaded; NULL: not given. */
+bool sh_ollama_keep_read(const cJSON *keep_alive, sh_job_spec *out, sh_api_error *err);
+
 #endif

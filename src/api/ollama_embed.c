@@ -17,7 +17,7 @@ static const sh_field shared_rows[] = {
     {.name = "model",
      .type = SH_FIELD_STRING,
      .max = 4096,
-     .meaning = "Name of the model; optional, since there is only one.",
+     .meaning = "Name of the model; optional if there is only one, or a default.",
      AT(spec.model)},
     {.name = "options",
      .type = SH_FIELD_JSON,
@@ -27,7 +27,9 @@ static const sh_field shared_rows[] = {
     {.name = "keep_alive",
      .type = SH_FIELD_JSON,
      .kinds = SH_KIND_STRING | SH_KIND_NUMBER,
-     .meaning = "Accepted without effect: the model stays loaded.",
+     .meaning = "How long the model stays loaded after this request: seconds, or a duration such "
+                "as `5m`; 0 unloads it, below 0 is for ever. Without effect on a server with one "
+                "model.",
      AT(keep_alive)},
 };
 static const sh_field_table shared_fields = {shared_rows, SH_COUNT_OF(shared_rows), NULL};
@@ -76,7 +78,7 @@ static bool fields_read(const sh_field_table *table, const char *name, sh_job_sp
     if (fine && out->model != NULL)
         out->model = sh_arena_str(&out->arena, sh_ollama_untagged(out->model)).ptr;
     if (fields.options != NULL) sh_fields_note(&out->ignored, NULL, "options");
-    if (fields.keep_alive != NULL) sh_fields_note(&out->ignored, NULL, "keep_alive");
+    fine = fine && sh_ollama_keep_read(fields.keep_alive, out, err);
     out->truncate = fields.truncate ? -1 : 0;
     out->truncate_field = "truncate";
     fine = fine && sh_inputs_read(fields.input, name, cJSON_IsString(fields.input), out, err);
@@ -103,7 +105,7 @@ static void embed_whole(const sh_answer *answer, sh_buf *out)
 {
     sh_json_writer w = sh_json_writer_on(out);
     sh_write_begin(&w, NULL, '{');
-    sh_write_text(&w, "model", sh_served_model_name(answer->served));
+    sh_write_text(&w, "model", answer->model);
     sh_write_begin(&w, "embeddings", '[');
     for (int i = 0; i < answer->count; i++)
         sh_write_raw(&w, NULL, sh_buf_str(&answer->choices[i].content));

@@ -122,7 +122,9 @@ static const sh_field shared_rows[] = {
     {.name = "keep_alive",
      .type = SH_FIELD_JSON,
      .kinds = SH_KIND_NUMBER | SH_KIND_STRING,
-     .meaning = "Accepted without effect: the model stays loaded.",
+     .meaning = "How long the model stays loaded after this request: seconds, or a duration such "
+                "as `5m`; 0 unloads it, below 0 is for ever. Without effect on a server with one "
+                "model.",
      AT(keep_alive)},
 };
 static const sh_field_table shared_fields = {shared_rows, SH_COUNT_OF(shared_rows), NULL};

@@ -131,6 +131,45 @@ static void think_take(const cJSON *think, sh_job_spec *out)
                           level != NULL || cJSON_IsTrue(think));
 }
 
+/* Seconds, or Go's form of a duration: "5m", "1h30m", "300ms". */
+static bool duration_read(const char *text, double *out)
+{
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {{"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
+    bool negative = text[0] == '-';
+    const char *at = text + negative;
+    double sum = 0, value;
+    if (sh_str_to_double(sh_str_of(text), out)) return true;
+    while (*at >= '0' && *at <= '9') {
+        size_t digits = strspn(at, "0123456789."), unit = 0;
+        if (!sh_str_to_double((sh_str){at, digits}, &value)) return false;
+        at += digits;
+        while (unit < SH_COUNT_OF(units) &&
+               !sh_str_starts(sh_str_of(at), sh_str_of(units[unit].unit)))
+            unit++;
+        if (unit == SH_COUNT_OF(units)) return false;
+        sum += value * units[unit].seconds;
+        at += strlen(units[unit].unit);
+    }
+    *out = negative ? -sum : sum;
+    return at > text + negative && *at == '\0';
+}
+
+bool sh_ollama_keep_read(const cJSON *keep_alive, sh_job_spec *out, sh_api_error *err)
+{
+    const char *text = cJSON_GetStringValue(keep_alive);
+    if (keep_alive == NULL) return true;
+    out->keep_given = true;
+    if (cJSON_IsNumber(keep_alive)) out->keep_s = keep_alive->valuedouble;
+    if (text != NULL && !duration_read(text, &out->keep_s))
+        return sh_api_fail(err, 400, "invalid_value", "keep_alive",
+                           "'keep_alive' must be a number of seconds or a duration such as 5m; "
+                           "below 0 is for ever");
+    return true;
+}
+
 static void limits_take(const ollama_fields *fields, sh_job_spec *out)
 {
     if (fields->num_predict > 0) out->max_tokens = fields->num_predict;
@@ -144,11 +183,11 @@ static bool shared_read(ollama_fields *fields, sh_job_spec *out, sh_api_error *e
 {
     if (out->model != NULL)
         out->model = sh_arena_str(&out->arena, sh_ollama_untagged(out->model)).ptr;
-    if (fields->keep_alive != NULL) sh_fields_note(&out->ignored, NULL, "keep_alive");
     if (fields->context != NULL) sh_fields_note(&out->ignored, NULL, "context");
     limits_take(fields, out);
     think_take(fields->think, out);
-    return format_read(fields->format, out, err) &&
+    return sh_ollama_keep_read(fields->keep_alive, out, err) &&
+           format_read(fields->format, out, err) &&
            sh_job_spec_read_stops(out, fields->stop, "options.stop", err);
 }
 

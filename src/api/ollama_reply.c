@@ -29,7 +29,7 @@ static void head_write(const sh_answer *answer, sh_json_writer *w)
     reply_state *state = answer->state;
     if (state->created[0] == '\0') sh_ollama_time((time_t)answer->created_s, state->created);
     sh_write_begin(w, NULL, '{');
-    sh_write_text(w, "model", sh_served_model_name(answer->served));
+    sh_write_text(w, "model", answer->model);
     sh_write_text(w, "created_at", state->created);
 }
 
@@ -38,13 +38,20 @@ static void nanoseconds_write(const char *key, double seconds, sh_json_writer *w
     sh_write_int(w, key, (int64_t)(seconds * 1e9));
 }
 
-/* The members of the last line. The model is always loaded. */
+/* What was done for a request that asks for nothing. */
+static const char *empty_reason(const sh_job_spec *spec)
+{
+    return spec->keep_given && spec->keep_s == 0 ? "unload" : "load";
+}
+
+/* The members of the last line. */
 static void end_write(const sh_answer *answer, sh_json_writer *w)
 {
     sh_usage usage = sh_answer_usage(answer);
     sh_write_bool(w, "done", true);
     sh_write_text(w, "done_reason",
-                  answer->count == 0 ? "load" : done_reasons[answer->choices[0].finish]);
+                  answer->count == 0 ? empty_reason(answer->spec)
+                                     : done_reasons[answer->choices[0].finish]);
     if (answer->count == 0) return;
     nanoseconds_write("total_duration", answer->seconds, w);
     nanoseconds_write("load_duration", 0, w);

@@ -167,7 +167,7 @@ static void embeddings_whole(const sh_answer *answer, sh_buf *out)
     sh_write_text(&w, "object", "list");
     sh_write_text(&w, "id", answer->id);
     sh_write_int(&w, "created", answer->created_s);
-    sh_write_text(&w, "model", sh_served_model_name(answer->served));
+    sh_write_text(&w, "model", answer->model);
     sh_write_begin(&w, "data", '[');
     for (int i = 0; i < answer->count; i++)
         sh_write_raw(&w, NULL, sh_buf_str(&answer->choices[i].content));
@@ -215,7 +215,7 @@ static void rerank_whole(const sh_answer *answer, sh_buf *out)
     sh_json_writer w = sh_json_writer_on(out);
     sh_write_begin(&w, NULL, '{');
     sh_write_text(&w, "id", answer->id);
-    sh_write_text(&w, "model", sh_served_model_name(answer->served));
+    sh_write_text(&w, "model", answer->model);
     sh_write_begin(&w, "results", '[');
     for (int i = 0; i < most; i++) result_write(answer, &order[i], &w);
     sh_write_end(&w, ']');

@@ -1,15 +1,20 @@
-/* GET /v1/models and /v1/models/NAME: a list of one, since a server has one model. */
+/* GET /v1/models and /v1/models/NAME: what can be asked for, loaded or not. */
 #include "api/api_internal.h"
 #include "api/openai.h"
 
-static void model_write(const sh_api *api, sh_json_writer *w)
+/* Times and limits are known once the model was loaded. */
+static void model_write(const sh_api_model *m, sh_json_writer *w)
 {
     sh_write_begin(w, NULL, '{');
-    sh_write_text(w, "id", sh_served_model_name(api->served));
+    sh_write_text(w, "id", sh_model_name(m));
     sh_write_text(w, "object", "model");
-    sh_write_int(w, "created", sh_served_model_created_s(api->served));
+    sh_write_int(w, "created",
+                 m->served == NULL ? sh_clock_unix_us() / 1000000
+                                   : sh_served_model_created_s(m->served));
     sh_write_text(w, "owned_by", "shoal");
-    sh_write_int(w, "max_model_len", sh_served_model_context(api->served));
+    if (m->served != NULL) sh_write_int(w, "max_model_len", sh_served_model_context(m->served));
+    sh_write_text(w, "state", sh_model_state_name(m));
+    if (m->state == SH_MODEL_FAILED) sh_write_text(w, "error", m->why);
     sh_write_end(w, '}');
 }
 
@@ -22,7 +27,8 @@ void sh_openai_models(sh_http_request *req, void *arg)
     sh_write_begin(&w, NULL, '{');
     sh_write_text(&w, "object", "list");
     sh_write_begin(&w, "data", '[');
-    model_write(api, &w);
+    for (const sh_api_model *m = sh_models_first(api); m != NULL; m = sh_models_next(m))
+        model_write(m, &w);
     sh_write_end(&w, ']');
     sh_write_end(&w, '}');
     sh_api_reply_json(req, 200, &json);
@@ -34,13 +40,14 @@ void sh_openai_model(sh_http_request *req, void *arg)
     const sh_api *api = arg;
     if (sh_api_lacks_model(req, api)) return;
     sh_api_error error;
-    if (!sh_served_model_check_name(api->served, sh_http_param(req).ptr, &error)) {
+    const sh_api_model *m = sh_models_find(api, sh_http_param(req).ptr, &error);
+    if (m == NULL) {
         sh_api_reply_error(req, &error);
         return;
     }
     sh_buf json = {0};
     sh_json_writer w = sh_json_writer_on(&json);
-    model_write(api, &w);
+    model_write(m, &w);
     sh_api_reply_json(req, 200, &json);
     sh_buf_reset(&json);
 }

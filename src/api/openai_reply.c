@@ -210,7 +210,7 @@ static void head_write(const sh_answer *answer, const char *object, sh_json_writ
     sh_write_text(w, "id", answer->id);
     sh_write_text(w, "object", object);
     sh_write_int(w, "created", answer->created_s);
-    sh_write_text(w, "model", sh_served_model_name(answer->served));
+    sh_write_text(w, "model", answer->model);
     sh_write_text(w, "system_fingerprint", fingerprint);
 }
 

@@ -98,7 +98,7 @@ static void response_write(const sh_answer *answer, const char *key, const sh_ap
         sh_write_raw(w, "incomplete_details", SH_STR("{\"reason\":\"max_output_tokens\"}"));
     else
         sh_write_null(w, "incomplete_details");
-    sh_write_text(w, "model", sh_served_model_name(answer->served));
+    sh_write_text(w, "model", answer->model);
     sh_write_begin(w, "output", '[');
     sh_buf_add_str(w->out, sh_buf_str(&state->items));
     sh_write_end(w, ']');

@@ -32,23 +32,44 @@ static double uptime_s(const sh_api *api)
     return (double)(sh_clock_ns() - api->start_ns) * 1e-9;
 }
 
-static void ranks_write(const sh_api *api, sh_json_writer *w)
+/* Of all models together. */
+static int running_count(const sh_api *api)
 {
-    sh_str ranks = sh_buf_str(&api->ranks_text);
+    int count = 0;
+    for (const sh_api_model *m = sh_models_first(api); m != NULL; m = sh_models_next(m))
+        count += sh_model_running(m);
+    return count;
+}
+
+static sh_replay_stats replay_sum(const sh_api *api)
+{
+    sh_replay_stats sum = {0};
+    for (const sh_api_model *m = sh_models_first(api); m != NULL; m = sh_models_next(m)) {
+        sh_replay_stats one = sh_model_replay_stats(m);
+        sum.held += one.held;
+        sum.replays += one.replays;
+        sum.given_up += one.given_up;
+    }
+    return sum;
+}
+
+static void ranks_write(const sh_api_model *m, sh_json_writer *w)
+{
+    sh_str ranks = sh_buf_str(&m->ranks_text);
     sh_write_raw(w, "ranks", ranks.len == 0 ? SH_STR("[]") : ranks);
 }
 
-static void kv_write(const sh_api *api, sh_json_writer *w)
+static void kv_write(const sh_api_model *m, sh_json_writer *w)
 {
-    char *text = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(api->stats, "kv"));
+    char *text = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(m->stats, "kv"));
     sh_write_raw(w, "kv", sh_str_of(text == NULL ? "{}" : text));
     cJSON_free(text);
 }
 
 /* How evenly the ranks are loaded, as the engine reports it; null while that is not known. */
-static void imbalance_write(const sh_api *api, sh_json_writer *w)
+static void imbalance_write(const sh_api_model *m, sh_json_writer *w)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(api->stats, "imbalance");
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(m->stats, "imbalance");
     char *text = item == NULL ? NULL : cJSON_PrintUnformatted(item);
     sh_write_raw(w, "imbalance", sh_str_of(text == NULL ? "null" : text));
     cJSON_free(text);
@@ -90,9 +111,9 @@ static void host_write(const cJSON *rank, sh_json_writer *w)
 }
 
 /* The hosts of the ranks by name, each one once. */
-static void hardware_write(const sh_api *api, sh_json_writer *w)
+static void hardware_write(const sh_api_model *m, sh_json_writer *w)
 {
-    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(api->stats, "ranks"), *rank;
+    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(m->stats, "ranks"), *rank;
     cJSON *seen = cJSON_CreateObject();
     sh_write_begin(w, "hardware", '{');
     cJSON_ArrayForEach(rank, ranks)
@@ -108,26 +129,27 @@ static void hardware_write(const sh_api *api, sh_json_writer *w)
     cJSON_Delete(seen);
 }
 
-static const cJSON *missing_of(const sh_api *api)
+static const cJSON *missing_of(const sh_api_model *m)
 {
-    return cJSON_GetObjectItemCaseSensitive(api->stats, "missing");
+    return cJSON_GetObjectItemCaseSensitive(m->stats, "missing");
 }
 
 /* "starting" until the first engine has connected; after that, trouble is "engine_lost". */
 static const char *state_name(const sh_api *api)
 {
     sh_api_error ignored;
+    const sh_api_model *m = sh_models_main(api);
     if (api->stopping) return "stopping";
     if (sh_api_ready(api, &ignored))
-        return cJSON_GetArraySize(missing_of(api)) > 0 ? "degraded" : "healthy";
-    return api->served == NULL ? "starting" : "engine_lost";
+        return cJSON_GetArraySize(missing_of(m)) > 0 ? "degraded" : "healthy";
+    return m->served == NULL ? "starting" : "engine_lost";
 }
 
 /* Memory of rank 0's host, from its last report: /health is polled often, and reading /proc is
  * slow. */
-static void health_memory_write(const sh_api *api, sh_json_writer *w)
+static void health_memory_write(const sh_api_model *m, sh_json_writer *w)
 {
-    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(api->stats, "ranks");
+    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(m->stats, "ranks");
     const cJSON *memory = cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(ranks, 0), "memory");
     double total = number_of(memory, "total"), unused = number_of(memory, "available");
     sh_write_begin(w, "memory", '{');
@@ -137,24 +159,23 @@ static void health_memory_write(const sh_api *api, sh_json_writer *w)
 }
 
 /* Ranks come and go while a connection to the engine lasts, so the last stats say it best. */
-static int64_t world_size(const sh_api *api)
+static int64_t world_size(const sh_api_model *m)
 {
-    const sh_engine_info *info = sh_engine_conn_info(api->engine_conn);
-    return (int64_t)sh_api_stat(api, "world_size", info == NULL ? 0 : info->world_size);
+    const sh_engine_info *info = sh_model_info(m);
+    return (int64_t)sh_model_stat(m, "world_size", info == NULL ? 0 : info->world_size);
 }
 
-static void missing_write(const sh_api *api, sh_json_writer *w)
+static void missing_write(const sh_api_model *m, sh_json_writer *w)
 {
-    char *text = cJSON_PrintUnformatted(missing_of(api));
-    sh_write_bool(w, "degraded", cJSON_GetArraySize(missing_of(api)) > 0);
+    char *text = cJSON_PrintUnformatted(missing_of(m));
+    sh_write_bool(w, "degraded", cJSON_GetArraySize(missing_of(m)) > 0);
     sh_write_raw(w, "missing", sh_str_of(text == NULL ? "[]" : text));
     cJSON_free(text);
 }
 
-static void draft_model_write(const sh_api *api, sh_json_writer *w)
+static void draft_model_write(const sh_api_model *m, sh_json_writer *w)
 {
-    char *text = cJSON_PrintUnformatted(
-        cJSON_GetObjectItemCaseSensitive(api->stats, "draft_model"));
+    char *text = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(m->stats, "draft_model"));
     sh_write_raw(w, "draft_model", sh_str_of(text == NULL ? "null" : text));
     cJSON_free(text);
 }
@@ -162,6 +183,7 @@ static void draft_model_write(const sh_api *api, sh_json_writer *w)
 static void health_write(const sh_api *api, sh_json_writer *w)
 {
     sh_api_error error = {0};
+    const sh_api_model *main = sh_models_main(api);
     bool ready = sh_api_ready(api, &error);
     sh_write_begin(w, NULL, '{');
     sh_write_text(w, "status", state_name(api));
@@ -173,22 +195,23 @@ static void health_write(const sh_api *api, sh_json_writer *w)
     sh_write_int(w, "port", sh_http_server_port(api->server));
     sh_write_bool(w, "cors_enabled", api->opts->cors != NULL && api->opts->cors[0] != '\0');
     sh_write_end(w, '}');
-    sh_write_int(w, "world_size", world_size(api));
-    missing_write(api, w);
+    sh_write_int(w, "world_size", world_size(main));
+    missing_write(main, w);
     sh_write_int(w, "rank", 0);
-    sh_write_text(w, "model", api->served == NULL ? NULL : sh_served_model_name(api->served));
-    sh_write_text(w, "model_type", api->served == NULL ? NULL : sh_served_model_type(api->served));
+    sh_write_text(w, "model", sh_model_name(main));
+    sh_write_text(w, "model_type",
+                  main->served == NULL ? NULL : sh_served_model_type(main->served));
     sh_write_bool(w, "model_loaded", ready);
-    sh_write_int(w, "queue_max", (int64_t)sh_api_stat(api, "waiting_max", 0));
-    sh_write_int(w, "queue_size", (int64_t)sh_api_stat(api, "waiting", 0));
+    sh_write_int(w, "queue_max", (int64_t)sh_model_stat(main, "waiting_max", 0));
+    sh_write_int(w, "queue_size", (int64_t)sh_model_stat(main, "waiting", 0));
     sh_write_int(w, "requests_total", sh_history_total(api->history));
-    sh_write_int(w, "requests_running", sh_engine_conn_open_count(api->engine_conn));
-    sh_write_int(w, "requests_held", sh_replay_stats_of(api->replay).held);
+    sh_write_int(w, "requests_running", running_count(api));
+    sh_write_int(w, "requests_held", replay_sum(api).held);
     sh_write_num(w, "uptime_s", uptime_s(api));
-    health_memory_write(api, w);
-    draft_model_write(api, w);
-    ranks_write(api, w);
-    imbalance_write(api, w);
+    health_memory_write(main, w);
+    draft_model_write(main, w);
+    ranks_write(main, w);
+    imbalance_write(main, w);
     sh_write_end(w, '}');
 }
 
@@ -300,29 +323,36 @@ void sh_handle_load(sh_http_request *req, void *arg)
     reply(req, 200, &json);
 }
 
-static void model_members(const sh_api *api, sh_json_writer *w)
+static void served_members(const sh_api *api, const sh_served_model *served, sh_json_writer *w)
 {
-    sh_api_error ignored;
-    sh_write_text(w, "id", sh_served_model_name(api->served));
-    sh_write_text(w, "model", sh_served_model_name(api->served));
-    sh_write_text(w, "model_id", sh_served_model_name(api->served));
-    sh_write_text(w, "model_dir", sh_served_model_dir(api->served));
-    sh_write_text(w, "model_type", sh_served_model_type(api->served));
+    sh_write_text(w, "model_type", sh_served_model_type(served));
     sh_write_begin(w, "tasks", '[');
-    if (sh_served_model_writes(api->served)) sh_write_text(w, NULL, "generate");
-    if (sh_served_model_vector_len(api->served) > 0)
-        sh_write_text(w, NULL, sh_served_model_scores(api->served) ? "rerank" : "embed");
+    if (sh_served_model_writes(served)) sh_write_text(w, NULL, "generate");
+    if (sh_served_model_vector_len(served) > 0)
+        sh_write_text(w, NULL, sh_served_model_scores(served) ? "rerank" : "embed");
     sh_write_end(w, ']');
     sh_write_int(w, "embedding_dimensions",
-                 sh_served_model_scores(api->served) ? 0 : sh_served_model_vector_len(api->served));
-    sh_write_bool(w, "loaded", sh_api_ready(api, &ignored));
-    sh_write_int(w, "max_context_length", sh_served_model_context(api->served));
+                 sh_served_model_scores(served) ? 0 : sh_served_model_vector_len(served));
+    sh_write_int(w, "max_context_length", sh_served_model_context(served));
     sh_write_int(w, "max_tokens",
-                 api->opts->max_tokens == 0 ? sh_served_model_context(api->served)
+                 api->opts->max_tokens == 0 ? sh_served_model_context(served)
                                             : api->opts->max_tokens);
-    sh_write_int(w, "num_devices", world_size(api));
+}
+
+static void model_members(const sh_api *api, const sh_api_model *m, sh_json_writer *w)
+{
+    sh_api_error ignored;
+    sh_write_text(w, "id", sh_model_name(m));
+    sh_write_text(w, "model", sh_model_name(m));
+    sh_write_text(w, "model_id", sh_model_name(m));
+    sh_write_text(w, "model_dir", m->served == NULL ? m->dir : sh_served_model_dir(m->served));
+    if (m->served != NULL) served_members(api, m->served, w);
+    sh_write_bool(w, "loaded", sh_model_ready(m, &ignored));
+    sh_write_text(w, "state", sh_model_state_name(m));
+    sh_write_text(w, "error", m->state == SH_MODEL_FAILED ? m->why : NULL);
+    sh_write_int(w, "num_devices", world_size(m));
     sh_write_text(w, "backend",
-                  cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(api->stats, "backend")));
+                  cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(m->stats, "backend")));
 }
 
 void sh_handle_model_info(sh_http_request *req, void *arg)
@@ -332,26 +362,46 @@ void sh_handle_model_info(sh_http_request *req, void *arg)
     sh_buf json = {0};
     sh_json_writer w = sh_json_writer_on(&json);
     sh_write_begin(&w, NULL, '{');
-    model_members(api, &w);
+    model_members(api, sh_models_main(api), &w);
     sh_write_begin(&w, "models", '[');
-    sh_write_begin(&w, NULL, '{');
-    model_members(api, &w);
-    sh_write_end(&w, '}');
+    for (const sh_api_model *m = sh_models_first(api); m != NULL; m = sh_models_next(m)) {
+        sh_write_begin(&w, NULL, '{');
+        model_members(api, m, &w);
+        sh_write_end(&w, '}');
+    }
     sh_write_end(&w, ']');
     memory_write("memory", &w);
     sh_write_end(&w, '}');
     reply(req, 200, &json);
 }
 
+/* What the dashboard and `shoal status` show of each model. */
+static void models_write(const sh_api *api, sh_json_writer *w)
+{
+    sh_write_begin(w, "models", '[');
+    for (const sh_api_model *m = sh_models_first(api); m != NULL; m = sh_models_next(m)) {
+        sh_write_begin(w, NULL, '{');
+        sh_write_text(w, "name", sh_model_name(m));
+        sh_write_text(w, "state", sh_model_state_name(m));
+        sh_write_text(w, "error", m->state == SH_MODEL_FAILED ? m->why : NULL);
+        sh_write_bool(w, "pinned", m->pinned);
+        sh_write_int(w, "memory", m->bytes);
+        sh_write_int(w, "running", m->active);
+        sh_write_num(w, "used_at", m->used_us == 0 ? NAN : (double)m->used_us * 1e-6);
+        sh_write_end(w, '}');
+    }
+    sh_write_end(w, ']');
+}
+
 static void queue_reply(sh_http_request *req, void *arg)
 {
-    const sh_api *api = arg;
+    const sh_api_model *main = sh_models_main(arg);
     sh_buf json = {0};
     sh_json_writer w = sh_json_writer_on(&json);
     sh_write_begin(&w, NULL, '{');
-    sh_write_int(&w, "size", (int64_t)sh_api_stat(api, "waiting", 0));
-    sh_write_int(&w, "max", (int64_t)sh_api_stat(api, "waiting_max", 0));
-    sh_write_int(&w, "running", (int64_t)sh_api_stat(api, "running", 0));
+    sh_write_int(&w, "size", (int64_t)sh_model_stat(main, "waiting", 0));
+    sh_write_int(&w, "max", (int64_t)sh_model_stat(main, "waiting_max", 0));
+    sh_write_int(&w, "running", (int64_t)sh_model_stat(main, "running", 0));
     sh_write_end(&w, '}');
     reply(req, 200, &json);
 }
@@ -364,6 +414,7 @@ void sh_handle_queue(sh_http_request *req, void *arg)
 static void memory_reply(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
+    const sh_api_model *main = sh_models_main(api);
     sh_buf json = {0};
     sh_json_writer w = sh_json_writer_on(&json);
     sh_write_begin(&w, NULL, '{');
@@ -372,9 +423,9 @@ static void memory_reply(sh_http_request *req, void *arg)
     sh_write_begin(&w, "limits", '{');
     sh_write_int(&w, "hard_max_tokens", api->opts->max_tokens_hard);
     sh_write_end(&w, '}');
-    kv_write(api, &w);
-    draft_model_write(api, &w);
-    ranks_write(api, &w);
+    kv_write(main, &w);
+    draft_model_write(main, &w);
+    ranks_write(main, &w);
     sh_write_end(&w, '}');
     reply(req, 200, &json);
 }
@@ -417,20 +468,22 @@ void sh_handle_stats(sh_http_request *req, void *arg)
 
 void sh_status_snapshot(sh_api *api, sh_buf *out)
 {
+    const sh_api_model *main = sh_models_main(api);
     sh_json_writer w = sh_json_writer_on(out);
     sh_write_begin(&w, NULL, '{');
     sh_write_num(&w, "uptime_s", uptime_s(api));
     sh_write_text(&w, "status", state_name(api));
-    sh_write_text(&w, "model", api->served == NULL ? NULL : sh_served_model_name(api->served));
+    sh_write_text(&w, "model", sh_model_name(main));
     sh_history_write_snapshot(api->history, sh_clock_unix_us(), &w);
-    sh_write_int(&w, "queue_size", (int64_t)sh_api_stat(api, "waiting", 0));
-    sh_write_int(&w, "queue_max", (int64_t)sh_api_stat(api, "waiting_max", 0));
+    sh_write_int(&w, "queue_size", (int64_t)sh_model_stat(main, "waiting", 0));
+    sh_write_int(&w, "queue_max", (int64_t)sh_model_stat(main, "waiting_max", 0));
     sh_write_int(&w, "connections", sh_http_server_connections(api->server));
-    sh_write_int(&w, "requests_running", sh_engine_conn_open_count(api->engine_conn));
-    sh_write_int(&w, "requests_held", sh_replay_stats_of(api->replay).held);
-    hardware_write(api, &w);
+    sh_write_int(&w, "requests_running", running_count(api));
+    sh_write_int(&w, "requests_held", replay_sum(api).held);
+    models_write(api, &w);
+    hardware_write(main, &w);
     memory_write("memory_monitor", &w);
-    sh_str engine = sh_buf_str(&api->stats_text);
+    sh_str engine = sh_buf_str(&main->stats_text);
     sh_write_raw(&w, "engine", engine.len == 0 ? SH_STR("null") : engine);
     sh_write_end(&w, '}');
 }
@@ -450,11 +503,12 @@ void sh_handle_snapshot(sh_http_request *req, void *arg)
 /* What a request gets that leaves its sampling open. */
 static void defaults_write(const sh_api *api, sh_json_writer *w)
 {
-    if (api->served == NULL) {
+    const sh_served_model *served = sh_models_main(api)->served;
+    if (served == NULL) {
         sh_write_null(w, "defaults"); /* the model's own count, too */
         return;
     }
-    sh_api_sampling s = sh_api_sampling_of(api, api->served);
+    sh_api_sampling s = sh_api_sampling_of(api, served);
     sh_write_begin(w, "defaults", '{');
     sh_write_num(w, "temperature", s.temperature);
     sh_write_num(w, "top_p", s.top_p);
@@ -466,7 +520,7 @@ static void defaults_write(const sh_api *api, sh_json_writer *w)
     else
         sh_write_int(w, "seed", s.seed);
     sh_write_int(w, "max_tokens",
-                 api->opts->max_tokens == 0 ? sh_served_model_context(api->served)
+                 api->opts->max_tokens == 0 ? sh_served_model_context(served)
                                             : api->opts->max_tokens);
     sh_write_end(w, '}');
 }
@@ -491,7 +545,8 @@ void sh_handle_settings(sh_http_request *req, void *arg)
     sh_write_int(&w, "max_tokens", o->max_tokens);
     sh_write_int(&w, "max_tokens_hard", o->max_tokens_hard);
     defaults_write(api, &w);
-    sh_write_num(&w, "timeout_s", sh_api_stat(api, "request_timeout_s", NAN)); /* the engine's */
+    sh_write_num(&w, "timeout_s",
+                 sh_model_stat(sh_models_main(api), "request_timeout_s", NAN)); /* the engine's */
     sh_write_num(&w, "grace_s", o->grace_s);
     sh_write_int(&w, "connections_max", o->connections_max);
     sh_write_int(&w, "peer_connections_max", o->peer_connections_max);
@@ -577,23 +632,42 @@ void sh_subscribers_end(sh_api *api)
     }
 }
 
+/* Models that are not loaded have none. Owned by the caller. */
+static sh_metrics_engine *engines_list(const sh_api *api, int *count)
+{
+    sh_metrics_engine *list = NULL;
+    sh_api_error ignored;
+    *count = 0;
+    for (const sh_api_model *m = sh_models_first(api); m != NULL; m = sh_models_next(m)) {
+        const char *name = sh_model_name(m);
+        if (m->conn == NULL) continue;
+        list = sh_realloc_array(list, (size_t)*count + 1, sizeof(*list));
+        list[(*count)++] = (sh_metrics_engine){.model = name == NULL ? "" : name,
+                                               .up = sh_model_ready(m, &ignored),
+                                               .stats = m->stats};
+    }
+    return list;
+}
+
 static void metrics_reply(sh_http_request *req, void *arg)
 {
     const sh_api *api = arg;
-    sh_api_error ignored;
     sh_buf text = {0};
+    int count;
+    sh_metrics_engine *engines = engines_list(api, &count);
     sh_metrics_now now = {
         .connections = sh_http_server_connections(api->server),
-        .running = sh_engine_conn_open_count(api->engine_conn),
-        .replay = sh_replay_stats_of(api->replay),
-        .engine_up = sh_api_ready(api, &ignored),
+        .running = running_count(api),
+        .replay = replay_sum(api),
         .uptime_s = uptime_s(api),
-        .engine = api->stats,
+        .engines = engines,
+        .engine_count = count,
     };
     sh_metrics_write(api->metrics, &now, &text);
     sh_quotas_write(api->quotas, &text);
     sh_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", sh_buf_str(&text));
     sh_buf_reset(&text);
+    free(engines);
 }
 
 void sh_handle_metrics(sh_http_request *req, void *arg)

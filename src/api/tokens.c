@@ -162,9 +162,12 @@ struct task {
     const sh_field_table *fields;
     sh_http_request *req; /* NULL: the client is gone */
     atomic_bool gone;     /* the same, readable by the worker, which can then skip its work */
+    sh_model_waiter turn; /* for its model, which is known once the body was read */
     sh_served_model *served;
     sh_str body;
     char *body_copy; /* for the worker */
+    cJSON *json_body;
+    size_t values; /* in it */
     bool (*convert)(const task *t, cJSON *body, sh_buf *out, sh_api_error *err);
     bool refused;
     sh_api_error error;
@@ -212,7 +215,6 @@ static bool encode(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
     sh_str text;
     text_fields fields = {0};
     if (!sh_fields_read(&sh_tokenize_fields, body, &fields, err) ||
-        !sh_served_model_check_name(t->served, fields.model, err) ||
         !text_find(t, body, &fields, &rendered, &text, err)) {
         sh_buf_reset(&rendered);
         return false;
@@ -259,7 +261,6 @@ static bool decode(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
     sh_ids ids = {0};
     sh_buf text = {0};
     bool fine = sh_fields_read(&sh_detokenize_fields, body, &fields, err) &&
-                sh_served_model_check_name(t->served, fields.model, err) &&
                 ids_read(fields.tokens, sh_tokenizer_size(tok), &ids, err);
     if (fine) {
         sh_tokenizer_decode(tok, ids.ptr, ids.len, false, &text);
@@ -286,7 +287,6 @@ static bool count(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
     sh_tokens *prompts = NULL;
     size_t prompt_count = 0;
     bool fine = t->format->read(&spec, err) &&
-                sh_served_model_check_name(t->served, spec.model, err) &&
                 sh_served_model_prepare(t->served, &spec, &prompts, &prompt_count, err);
     if (fine) {
         sh_json_writer w = sh_json_writer_on(out);
@@ -305,17 +305,21 @@ static const sh_field_table *fields_of(const task *t, const cJSON *body)
     return chat && t->fields == &sh_tokenize_fields ? &tokenize_chat_fields : t->fields;
 }
 
+static void task_parse(void *arg)
+{
+    task *t = arg;
+    t->refused = true;
+    if (atomic_load_explicit(&t->gone, memory_order_relaxed)) return;
+    t->refused = !sh_api_parse(t->api, t->body, &t->json_body, &t->values, &t->error);
+    if (!t->refused && cJSON_IsObject(t->json_body))
+        sh_fields_unknown(fields_of(t, t->json_body), t->json_body, &t->ignored);
+}
+
 static void task_run(void *arg)
 {
     task *t = arg;
-    cJSON *body = NULL;
-    size_t values = 0;
     if (atomic_load_explicit(&t->gone, memory_order_relaxed)) return;
-    t->refused = !sh_api_parse(t->api, t->body, &body, &values, &t->error);
-    if (!t->refused && cJSON_IsObject(body))
-        sh_fields_unknown(fields_of(t, body), body, &t->ignored);
-    if (!t->refused) t->refused = !t->convert(t, body, &t->json, &t->error);
-    sh_api_parsed_free(t->api, body, values);
+    t->refused = !t->convert(t, t->json_body, &t->json, &t->error);
 }
 
 static void task_end(void *arg)
@@ -325,7 +329,9 @@ static void task_end(void *arg)
         sh_http_add_header(t->req, "X-Shoal-Ignored-Fields", t->ignored.ptr);
     if (t->req != NULL && t->refused) sh_api_reply_error(t->req, &t->error);
     if (t->req != NULL && !t->refused) sh_api_reply_json(t->req, 200, &t->json);
+    sh_api_parsed_free(t->api, t->json_body, t->values);
     sh_served_model_close(t->served);
+    sh_model_release(&t->turn);
     sh_buf_reset(&t->json);
     sh_buf_reset(&t->ignored);
     free(t->body_copy);
@@ -337,23 +343,59 @@ static void on_gone(void *arg)
     task *t = arg;
     t->req = NULL; /* task_end() frees the task */
     atomic_store_explicit(&t->gone, true, memory_order_relaxed);
+    if (t->turn.waits) task_end(t);
 }
 
-/* Without space in the worker's queue the request is refused: the loop must not do the work. */
-static void task_start(sh_api *api, task *t)
+/* Runs a stage of the task, long bodies on the worker. Without space in its queue the request is
+ * refused: the loop must not do the work. */
+static void task_stage(task *t, sh_text_worker_fn run, sh_text_worker_fn then)
 {
     if (t->body.len <= SH_API_INLINE_BYTES) {
-        task_run(t);
-        task_end(t);
+        run(t);
+        then(t);
         return;
     }
-    t->body_copy = sh_str_dup(t->body);
-    t->body.ptr = t->body_copy;
-    sh_http_watch_client(t->req, on_gone, NULL, t);
-    if (sh_text_worker_submit(api->worker, task_run, task_end, t) == SH_OK) return;
+    if (sh_text_worker_submit(t->api->worker, run, then, t) == SH_OK) return;
     t->refused = true;
     sh_api_refuse_waiting(&t->error);
     task_end(t);
+}
+
+/* The model can be used, or will not be. */
+static void on_turn(void *arg, const sh_api_error *error)
+{
+    task *t = arg;
+    if (error == NULL && t->turn.model->served != NULL) {
+        t->served = sh_served_model_take(t->turn.model->served);
+        task_stage(t, task_run, task_end);
+        return;
+    }
+    t->refused = true;
+    if (error != NULL)
+        t->error = *error;
+    else
+        sh_model_ready(t->turn.model, &t->error);
+    task_end(t);
+}
+
+/* The name may be of the wrong type or carry Ollama's tag; `convert` reads it again. */
+static void on_parsed(void *arg)
+{
+    task *t = arg;
+    const char *name = sh_json_text(t->json_body, "model");
+    sh_api_model *model = t->refused || t->req == NULL ? NULL
+                                                       : sh_models_find(t->api, name, &t->error);
+    t->refused = model == NULL;
+    if (model == NULL) {
+        task_end(t);
+        return;
+    }
+    double limit_s = t->api->request_timeout_s;
+    t->turn.go = on_turn;
+    t->turn.arg = t;
+    t->turn.deadline = limit_s > 0 ? sh_deadline_in_ms((int64_t)(limit_s * 1000))
+                                   : SH_DEADLINE_NEVER;
+    if (!sh_model_wait(model, &t->turn)) on_turn(t, NULL);
 }
 
 /* Replies with what `convert` makes of the body. */
@@ -367,10 +409,14 @@ static void convert_start(sh_http_request *req, sh_api *api,
     t->format = endpoint->format;
     t->fields = endpoint->fields;
     t->req = req;
-    t->served = sh_served_model_take(api->served);
     t->body = sh_http_body(req);
     t->convert = convert;
-    task_start(api, t);
+    if (t->body.len > SH_API_INLINE_BYTES) {
+        t->body_copy = sh_str_dup(t->body);
+        t->body.ptr = t->body_copy;
+    }
+    sh_http_watch_client(req, on_gone, NULL, t);
+    task_stage(t, task_parse, on_parsed);
 }
 
 void sh_handle_tokenize(sh_http_request *req, void *arg)

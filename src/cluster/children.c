@@ -33,6 +33,7 @@ enum {
     HEALTHY_MS = 60000,   /* running this long makes the next restarts quick again */
     TRIES = 3,            /* to come up for the first time */
     LINE_MAX_LEN = 8192,
+    REASON_MAX = 1024,
     KEEP_MAX = 16,
     HURRY_MS = 1000, /* between the second request to stop and SIGKILL */
     HEARTBEAT_MS = 5000,
@@ -72,6 +73,12 @@ static const struct rules RULES[] = {
                        .beats = true,
                        .few_tries = true,
                        .awaits_peers = true},
+    [SH_CHILD_MODEL_RANK] = {.restarts = true,
+                             .errors_final = true,
+                             .reports = true,
+                             .beats = true,
+                             .few_tries = true,
+                             .fails_alone = true},
     [SH_CHILD_OBSERVED_RANK] = {.restarts = true,
                                 .errors_final = true,
                                 .reports = true,
@@ -99,29 +106,34 @@ struct child {
     bool ready;             /* has come up at least once */
     bool up;                /* has come up since it was started last */
     bool renewed;           /* was asked to end, to be started again */
-    sh_deadline renew_by;
-    pid_t old;        /* the process that this one replaces, while it finishes; or 0 */
-    bool handed_over; /* and has been told to */
-    int tries;        /* starts that ended, except those that only waited for peers */
-    int input;        /* our end of the tether, or -1 */
-    int report_fd;    /* our end of SHOAL_READY_FD, or -1 */
+    sh_deadline end_by;     /* once it was asked to end, alone */
+    bool dismissed;         /* was stopped alone: its place is free once it has ended */
+    pid_t old;              /* the process that this one replaces, while it finishes; or 0 */
+    bool handed_over;       /* and has been told to */
+    int tries;              /* starts that ended, except those that only waited for peers */
+    int input;              /* our end of the tether, or -1 */
+    int report_fd;          /* our end of SHOAL_READY_FD, or -1 */
     int64_t started_ns;
     int restarts;      /* since it last ran for HEALTHY_MS */
     int64_t silent_ms; /* since its last beat; -1: it has not begun to beat */
     sh_deadline restart_at;
     int output; /* pipe of its stdout and stderr, or -1 */
     sh_buf line;
+    sh_buf reason;  /* what it said about its failure */
+    bool in_reason; /* and is still saying */
 };
 
 struct sh_children {
     struct child *list;
     int count;
+    int last; /* the child that was added last */
     sigset_t signals, before;
     int code; /* of the first final failure */
     int64_t linger_ms;
     int64_t frozen_ms; /* a child that is silent for so long is killed; 0: never */
     int64_t polled_ns;
     sh_deadline give_up_at; /* once one has failed for good, or an agent has exited */
+    bool standing;          /* goes on without children */
     bool patient;           /* the first request to stop is only passed on */
     bool asked;             /* and has been: what ends now is not started again */
     bool stopping, agent_exited;
@@ -248,16 +260,43 @@ static sh_status child_start(sh_children *c, struct child *child, sh_err *err)
     child->output = pipes[1][0];
     child->report_fd = pipes[2][0];
     child->started_ns = sh_clock_ns();
-    child->up = child->renewed = false;
+    child->up = child->renewed = child->in_reason = false;
     child->silent_ms = -1;
+    sh_buf_clear(&child->reason);
     if (c->hooks.started != NULL) c->hooks.started(c->hooks.arg, (int)(child - c->list), pid);
     return SH_OK;
 }
 
+static void child_reset(struct child *child)
+{
+    free(child->name);
+    strings_free(child->argv);
+    strings_free(child->env);
+    sh_buf_reset(&child->line);
+    sh_buf_reset(&child->reason);
+}
+
+/* A place for a new child: that of one that was stopped alone, or one at the end. */
+static struct child *place_take(sh_children *c)
+{
+    for (c->last = 0; c->last < c->count; c->last++) {
+        struct child *child = &c->list[c->last];
+        if (!child->dismissed || !child->ended) continue;
+        child_reset(child);
+        return child;
+    }
+    c->list = sh_realloc_array(c->list, (size_t)c->count + 1, sizeof(*c->list));
+    return &c->list[c->count++];
+}
+
+int sh_children_last(const sh_children *c)
+{
+    return c->last;
+}
+
 sh_status sh_children_add(sh_children *c, const sh_child_spec *spec, sh_err *err)
 {
-    c->list = sh_realloc_array(c->list, (size_t)c->count + 1, sizeof(*c->list));
-    struct child *child = &c->list[c->count++];
+    struct child *child = place_take(c);
     *child = (struct child){.name = sh_strdup(spec->name),
                             .argv = strings_copy(spec->argv),
                             .env = strings_copy(spec->env),
@@ -311,17 +350,30 @@ static void output_pump(const sh_children *c, struct child *child, bool last)
     }
 }
 
-/* Reads what the child reports: an 'R' when it has come up, a '.' as a sign of life. Silence counts
- * only while this process runs itself: after the machine slept, all children seem silent. */
+static void report_take(struct child *child, char byte)
+{
+    if (child->in_reason && byte != '\n' && child->reason.len < REASON_MAX)
+        sh_buf_add_char(&child->reason, byte);
+    else if (child->in_reason)
+        child->in_reason = byte != '\n';
+    else if (byte == 'E')
+        child->in_reason = true;
+    else if (byte == 'R')
+        child->ready = child->up = true;
+}
+
+/* Reads what the child reports: an 'R' when it has come up, a '.' as a sign of life, an 'E' with a
+ * line about why it fails. Silence counts only while this process runs itself: after the machine
+ * slept, all children seem silent. */
 static void report_poll(struct child *child, int64_t passed_ms)
 {
-    char bytes[16];
+    char bytes[REASON_MAX];
     ssize_t got = child->report_fd < 0 ? 0 : read(child->report_fd, bytes, sizeof(bytes));
     if (got <= 0 && child->silent_ms >= 0)
         child->silent_ms += passed_ms < 4 * POLL_MS ? passed_ms : 4 * POLL_MS;
     if (got <= 0) return;
     child->silent_ms = 0;
-    if (memchr(bytes, 'R', (size_t)got) != NULL) child->ready = child->up = true;
+    for (ssize_t i = 0; i < got; i++) report_take(child, bytes[i]);
 }
 
 /* Kills a child that was stopped or swapped out: its group has given it up long ago, but would wait
@@ -424,8 +476,9 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
     bool clean = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0 && !child->renewed;
     bool repeats = !child->renewed && would_repeat(child, wait_status, ran_ms);
     end_text(wait_status, how, sizeof(how));
+    if (child->reason.len == 0) sh_buf_add_text(&child->reason, how);
     if (service_fall_back(child, how)) return;
-    child->ended = c->stopping || (c->asked && !child->renewed) || clean ||
+    child->ended = c->stopping || (c->asked && !child->renewed) || clean || child->dismissed ||
                    !child->rules->restarts || repeats;
     if (child->rules->exit_stops_all && clean && !c->agent_exited) {
         c->agent_exited = true;
@@ -435,7 +488,7 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
         child->restart_at = 0;
     else if (!child->ended)
         child_restart_later(c, child, ran_ms, how);
-    else if (!c->stopping && !clean)
+    else if (!c->stopping && !clean && !child->dismissed)
         child_failed(c, child, wait_status, how);
     if (c->hooks.ended != NULL)
         c->hooks.ended(c->hooks.arg, (int)(child - c->list), how, !child->ended);
@@ -464,7 +517,7 @@ void sh_children_renew(sh_children *c, int idx)
         SH_LOGI("renewing %s", child->name);
         kill(child->pid, SIGUSR2);
         child->renewed = true;
-        child->renew_by = sh_deadline_in_ms(RENEW_MS);
+        child->end_by = sh_deadline_in_ms(RENEW_MS);
     }
 }
 
@@ -478,7 +531,8 @@ static void children_renew(sh_children *c)
 static bool ranks_up(const sh_children *c)
 {
     for (int i = 0; i < c->count; i++)
-        if (c->list[i].rules->beats && (c->list[i].renewed || !c->list[i].up)) return false;
+        if (c->list[i].rules->beats && !c->list[i].ended && (c->list[i].renewed || !c->list[i].up))
+            return false;
     return true;
 }
 
@@ -538,7 +592,8 @@ static void children_poll(sh_children *c)
             output_pump(c, child, false);
             report_poll(child, passed_ms);
             freeze_check(c, child);
-            if (child->renewed && sh_deadline_passed(child->renew_by)) kill(-child->pid, SIGKILL);
+            if ((child->renewed || child->dismissed) && sh_deadline_passed(child->end_by))
+                kill(-child->pid, SIGKILL);
             if (waitpid(child->pid, &wait_status, WNOHANG) == child->pid)
                 child_gone(c, child, wait_status);
         }
@@ -587,6 +642,32 @@ static void ask_all(const sh_children *c)
         else
             ask(child->pid);
     }
+}
+
+void sh_children_stop(sh_children *c, int idx, int64_t grace_ms)
+{
+    SH_ASSERT(idx >= 0 && idx < c->count);
+    struct child *child = &c->list[idx];
+    child->dismissed = true;
+    child->end_by = sh_deadline_in_ms(grace_ms);
+    if (child->pid == 0)
+        child->ended = true;
+    else
+        ask(child->pid);
+}
+
+sh_child_state sh_children_state(const sh_children *c, int idx)
+{
+    SH_ASSERT(idx >= 0 && idx < c->count);
+    const struct child *child = &c->list[idx];
+    if (child->ended && child->pid == 0) return SH_CHILD_GONE;
+    return child->up && child->pid != 0 ? SH_CHILD_UP : SH_CHILD_STARTING;
+}
+
+const char *sh_children_reason(const sh_children *c, int idx)
+{
+    SH_ASSERT(idx >= 0 && idx < c->count);
+    return c->list[idx].reason.len == 0 ? "" : c->list[idx].reason.ptr;
 }
 
 bool sh_children_ask_to_leave(sh_children *c, int idx)
@@ -740,7 +821,7 @@ static bool signal_obeyed(sh_children *c, int number)
 int sh_children_run(sh_children *c, int64_t grace_ms)
 {
     int number = 0;
-    while (alive(c, true) > 0 &&
+    while ((c->standing || alive(c, true) > 0) &&
            ((c->code == 0 && !c->agent_exited) || !sh_deadline_passed(c->give_up_at))) {
         number = signal_wait(c);
         if (!signal_obeyed(c, number)) break;
@@ -754,6 +835,17 @@ int sh_children_run(sh_children *c, int64_t grace_ms)
 void sh_children_set_frozen(sh_children *c, int64_t frozen_ms)
 {
     c->frozen_ms = frozen_ms;
+}
+
+void sh_children_give_up(sh_children *c, int code)
+{
+    c->code = code;
+    c->give_up_at = sh_deadline_in_ms(0);
+}
+
+void sh_children_set_standing(sh_children *c)
+{
+    c->standing = true;
 }
 
 void sh_children_set_patient(sh_children *c)
@@ -770,12 +862,7 @@ void sh_children_free(sh_children *c)
 {
     if (c == NULL) return;
     children_stop(c, 0);
-    for (int i = 0; i < c->count; i++) {
-        free(c->list[i].name);
-        strings_free(c->list[i].argv);
-        strings_free(c->list[i].env);
-        sh_buf_reset(&c->list[i].line);
-    }
+    for (int i = 0; i < c->count; i++) child_reset(&c->list[i]);
     free(c->list);
     sigprocmask(SIG_SETMASK, &c->before, NULL);
     free(c);

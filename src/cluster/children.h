@@ -48,6 +48,9 @@ typedef enum {
     /* A rank with peers on other machines: the same, but exits with SH_CHILD_EXIT_PEERS_MISSING do
      * not count as tries. Those machines may be started much later. */
     SH_CHILD_RANK,
+    /* A rank of one model among several. Until it has come up any error exit is final, but neither
+     * that nor anything else it does ends the other children. */
+    SH_CHILD_MODEL_RANK,
     /* A rank whose owner reads its output and calls sh_children_ready. Loading a model takes as
      * long as it takes, so until then any error exit is final, however late. */
     SH_CHILD_OBSERVED_RANK,
@@ -96,6 +99,24 @@ sh_children *sh_children_create(void);
 SH_MUST_CHECK sh_status sh_children_add(sh_children *children, const sh_child_spec *spec,
                                         sh_err *err);
 
+/* The index of the child that was added last. It is the next free one, unless a child that was
+ * stopped alone has left a gap. */
+int sh_children_last(const sh_children *children);
+
+/* Stops one child for good: SIGTERM, and SIGKILL after grace_ms. Its end is reported like any
+ * other; its index goes to a child that is added after that. */
+void sh_children_stop(sh_children *children, int child, int64_t grace_ms);
+
+typedef enum {
+    SH_CHILD_STARTING, /* or waiting to be restarted */
+    SH_CHILD_UP,       /* has come up since it was started last */
+    SH_CHILD_GONE,     /* has ended for good */
+} sh_child_state;
+sh_child_state sh_children_state(const sh_children *children, int child);
+
+/* What it said about its failure (cmd/support/progress.h), else how it ended; "" before that. */
+const char *sh_children_reason(const sh_children *children, int child);
+
 /* Watches until all children have exited, one has failed for good, or a signal asks to stop
  * (SIGHUP stops only where there is no service to reload). On SIGUSR2 every child is sent the same
  * and replaced by a new process, of a new program if there is one; a child that is a supervisor
@@ -111,6 +132,12 @@ void sh_children_set_linger(sh_children *children, int64_t linger_ms);
 /* The first request to stop is only passed on to the children, which may take as long as they like,
  * or go on; one that ends is not restarted. The second request stops them. */
 void sh_children_set_patient(sh_children *children);
+
+/* sh_children_run goes on without children: they come and go. */
+void sh_children_set_standing(sh_children *children);
+
+/* Ends sh_children_run, with this exit code. */
+void sh_children_give_up(sh_children *children, int code);
 
 /* Replaces one child, as SIGUSR2 does with all of them. */
 void sh_children_renew(sh_children *children, int child);

@@ -26,12 +26,11 @@ static sh_status listen_local(int *fd, char text[SH_ADDR_TEXT_MAX], sh_err *err)
     return status;
 }
 
-/* fd: the listening socket, for rank 0. It stays open in this process, so that a restarted rank 0
- * finds it still bound. */
+/* The output of rank 0 is that of the program, unless several models would be mixed up in it. */
 static sh_status start_rank(sh_children *children, const sh_local_ranks_spec *spec,
                             const char *coordinator, int rank, int fd, sh_err *err)
 {
-    char name[24];
+    char name[96];
     char *env[VARS + ENV_MAX + 1] = {
         sh_asprintf("SHOAL_RANK=%d", rank), sh_asprintf("SHOAL_RANKS=%d", spec->ranks),
         sh_asprintf("SHOAL_COORDINATOR=%s", coordinator),
@@ -41,38 +40,42 @@ static sh_status start_rank(sh_children *children, const sh_local_ranks_spec *sp
     int own = count;
     for (char *const *p = spec->env; p != NULL && *p != NULL && count < VARS + ENV_MAX; p++)
         env[count++] = *p;
-    snprintf(name, sizeof(name), "rank %d", rank);
+    snprintf(name, sizeof(name), "%.64s%srank %d", spec->model == NULL ? "" : spec->model,
+             spec->model == NULL ? "" : " ", rank);
     sh_child_spec child = {.name = name,
                            .argv = spec->argv,
                            .env = env,
-                           .policy = spec->restart ? SH_CHILD_LOCAL_RANK : SH_CHILD_TASK,
+                           .policy = spec->policy,
                            .keep_fds = (int[]){rank == 0 ? fd : 0, 0},
-                           .capture = rank > 0};
+                           .capture = rank > 0 || spec->model != NULL};
     sh_status status = sh_children_add(children, &child, err);
     for (int i = 0; i < own; i++) free(env[i]);
     return status;
 }
 
-sh_status sh_local_ranks_add(sh_children *children, const sh_local_ranks_spec *spec, sh_err *err)
+sh_status sh_local_ranks_add(sh_children *children, const sh_local_ranks_spec *spec, int *fd,
+                             int *places, sh_err *err)
 {
     char made[SH_CLUSTER_TOKEN_LEN + 1], coordinator[SH_ADDR_TEXT_MAX];
     sh_local_ranks_spec with = *spec;
-    int fd;
     if (with.token == NULL) {
         sh_cluster_token_make(made);
         with.token = made;
     }
-    sh_status status = listen_local(&fd, coordinator, err);
-    for (int rank = 0; rank < spec->ranks && status == SH_OK; rank++)
-        status = start_rank(children, &with, coordinator, rank, fd, err);
+    sh_status status = listen_local(fd, coordinator, err);
+    for (int rank = 0; rank < spec->ranks && status == SH_OK; rank++) {
+        status = start_rank(children, &with, coordinator, rank, *fd, err);
+        if (places != NULL) places[rank] = sh_children_last(children);
+    }
     return status;
 }
 
 sh_status sh_local_ranks_run(const sh_local_ranks_spec *spec, int *code, sh_err *err)
 {
     sh_children *children = sh_children_create();
+    int fd;
     sh_children_set_linger(children, LINGER_MS);
-    sh_status status = sh_local_ranks_add(children, spec, err);
+    sh_status status = sh_local_ranks_add(children, spec, &fd, NULL, err);
     if (status == SH_OK) *code = sh_children_run(children, GRACE_MS);
     sh_children_free(children);
     return status;

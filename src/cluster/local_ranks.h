@@ -15,14 +15,16 @@
 typedef struct {
     char *const *argv; /* with the program; NULL-terminated */
     int ranks;
-    const char *token; /* NULL: make one */
-    bool restart;      /* a rank that crashes is restarted and rejoins */
-    char *const *env;  /* more variables for all ranks, or NULL */
+    const char *token;      /* NULL: make one */
+    sh_child_policy policy; /* of each rank */
+    const char *model;      /* for the log, where there are several; or NULL */
+    char *const *env;       /* more variables for all ranks, or NULL */
 } sh_local_ranks_spec;
 
-/* Adds the ranks to `children`. */
+/* Adds the ranks to `children`. *fd is the socket that they join at: it stays open in this process,
+ * so that a restarted rank 0 finds it still bound. `places`, if not NULL, gets their indices. */
 SH_MUST_CHECK sh_status sh_local_ranks_add(sh_children *children, const sh_local_ranks_spec *spec,
-                                           sh_err *err);
+                                           int *fd, int *places, sh_err *err);
 
 /* The same, and waits for them. *code is the exit code for this process. */
 SH_MUST_CHECK sh_status sh_local_ranks_run(const sh_local_ranks_spec *spec, int *code, sh_err *err);

@@ -2,14 +2,17 @@
  * gives up all rights that the API does not need before it handles the first request. */
 #include "api/api.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/sandbox.h"
 #include "cmd/command.h"
 #include "cmd/support/progress.h"
 #include "cmd/support/store_process.h"
+#include "store/model_dir.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 
 enum { OTHER_FILES = 64 }; /* descriptors for logs, the engine's sockets and the event loop */
@@ -44,14 +47,33 @@ static int64_t connections_fit(const sh_command_args *args)
     return fit;
 }
 
+/* The folder itself covers models that appear later. Links lead elsewhere: those that are there now
+ * may be followed. */
+static void models_allow(const sh_settings *s, sh_sandbox *box)
+{
+    sh_model_dir found;
+    sh_err err;
+    if (s->models_dir == NULL) return;
+    sh_sandbox_add_folder(box, s->models_dir);
+    if (sh_model_dir_read(s->models_dir, &found, &err) != SH_OK) return;
+    for (size_t i = 0; i < found.count && box->read_count < SH_SANDBOX_PATHS_MAX / 2; i++) {
+        char *path = sh_path_join(s->models_dir, found.names[i]), *real = realpath(path, NULL);
+        sh_sandbox_add_folder(box, real);
+        free(real);
+        free(path);
+    }
+    sh_model_dir_reset(&found);
+}
+
 /* Allows exactly what the API opens later: the model's folder, the files that SIGHUP rereads, and
  * its logs. An API that runs apart from its engine learns the model's folder from the engine, and
  * the engine may be restarted with another model, so such an API may read all files. */
 static void confine(const sh_settings *s)
 {
-    sh_sandbox box = {.read_all = s->model == NULL};
+    sh_sandbox box = {.read_all = s->model == NULL && s->models_dir == NULL};
     if (!s->sandbox) return;
     sh_sandbox_add_folder(&box, s->model);
+    models_allow(s, &box);
     sh_sandbox_add_file(&box, s->api_key_file);
     sh_sandbox_add_file(&box, s->tls_cert);
     sh_sandbox_add_file(&box, s->tls_key);
@@ -92,7 +114,8 @@ static int api_run(const sh_command_args *args)
         .port = (int)s->port,
         .listen_fds = s->listen_fds,
         .socket_path = s->socket,
-        .model_dir = s->model,
+        .keeper_path = s->models_dir == NULL ? NULL : s->socket,
+        .model_dir = s->models_dir == NULL ? s->model : NULL,
         .model_name = s->model_name,
         .reasoning_parser = s->reasoning_parser,
         .tool_parser = s->tool_parser,
@@ -109,6 +132,7 @@ static int api_run(const sh_command_args *args)
         .max_tokens = s->max_tokens,
         .max_tokens_hard = s->hard_max_tokens,
         .grace_s = (double)s->grace,
+        .timeout_s = (double)s->req_timeout,
         .replay_s = (double)s->replay_timeout,
         .connections_max = connections_fit(args),
         .peer_connections_max = s->peer_connections,

@@ -349,15 +349,15 @@ static int run(const sh_command_args *args)
     sh_progress_beat(s);
     sh_model_group_setup setup;
     sh_status status = setup_init(&setup, args, &err);
-    if (status != SH_OK) return sh_command_fail(&err);
-    int rank = setup.ranks.opts.mesh.rank;
-    if (rank > 0)
+    if (status == SH_OK && setup.ranks.opts.mesh.rank > 0)
         status = work(s, &setup, &w, &err);
-    else if (s->socket == NULL)
+    else if (status == SH_OK && s->socket == NULL)
         status = sh_err_set(&err, SH_ERR_INPUT, "engine needs --socket PATH");
-    else
+    else if (status == SH_OK)
         status = coordinate(s, &setup, &w.signals, &err);
-    return status == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+    if (status == SH_OK) return SH_EXIT_OK;
+    sh_progress_failed(s, &err);
+    return sh_command_fail(&err);
 }
 
 static int engine_run(const sh_command_args *args)

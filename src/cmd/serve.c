@@ -9,8 +9,10 @@
 #include "base/file.h"
 #include "base/system.h"
 #include "base/version.h"
+#include "cluster/launcher_env.h"
 #include "cluster/local_ranks.h"
 #include "cmd/support/demo.h"
+#include "cmd/support/model_keeper.h"
 #include "cmd/support/progress.h"
 #include "cmd/support/ranks.h"
 #include "cmd/support/role.h"
@@ -29,7 +31,8 @@ _Static_assert((int)SH_EXIT_PEER == (int)SH_CHILD_EXIT_PEERS_MISSING,
 struct server {
     const sh_command_args *args;
     char *program;
-    char *model;
+    char *model; /* NULL: several, of which a keeper takes care */
+    sh_model_keeper *keeper;
     char *folder; /* of the socket, made here and removed at the end; NULL: the user's */
     char *socket;
     sh_listeners listeners; /* of the API; open here, so that they outlive it */
@@ -74,15 +77,39 @@ static sh_status socket_place(struct server *v, const sh_settings *s, sh_err *er
     return SH_OK;
 }
 
+/* Several models: their processes come and go, so they must be able to. */
+static sh_status several_check(const sh_command_args *args, sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    const sh_transport *asked = sh_backend_transport(sh_backend_find(s->backend));
+    sh_launcher_env world;
+    sh_status status = sh_launcher_env_read(&world, err);
+    if (status != SH_OK) return status;
+    if (world.size > 1 || (asked != NULL && asked->one_life))
+        return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                          "--models-dir starts and stops ranks as models are needed, which cannot "
+                          "be done under mpirun or srun, or with --backend %s",
+                          s->backend);
+    if (s->socket != NULL)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "--socket is for one engine; with --models-dir every model has one of "
+                          "its own");
+    return SH_OK;
+}
+
 static sh_status server_init(struct server *v, const sh_command_args *args, sh_err *err)
 {
     const sh_settings *s = args->settings;
     v->args = args;
     sh_status status = sh_role_program(args->line, &v->program, err);
-    if (status == SH_OK) status = model_find(s, v->program, &v->model, err);
-    if (status == SH_OK) status = sh_ranks_world(args, &v->ranks, err);
+    if (status == SH_OK && s->models_dir != NULL) status = several_check(args, err);
+    if (status == SH_OK && s->models_dir == NULL)
+        status = model_find(s, v->program, &v->model, err);
+    v->ranks = (int)s->ranks;
+    if (status == SH_OK && s->models_dir == NULL) status = sh_ranks_world(args, &v->ranks, err);
     if (status != SH_OK) return status;
-    if (s->model == NULL && !sh_options_given(args->options, "ranks") && s->hostfile == NULL)
+    if (v->model != NULL && s->model == NULL && !sh_options_given(args->options, "ranks") &&
+        s->hostfile == NULL)
         v->ranks = DEMO_RANKS;
     status = sh_listeners_open(s->host, (int)s->port, &v->listeners, err);
     return status == SH_OK ? socket_place(v, s, err) : status;
@@ -90,6 +117,7 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
 
 static void server_reset(struct server *v)
 {
+    sh_model_keeper_close(v->keeper);
     sh_listeners_close(&v->listeners);
     if (v->socket != NULL) unlink(v->socket);
     if (v->folder != NULL) rmdir(v->folder);
@@ -107,48 +135,72 @@ static char *listen_setting(const sh_listeners *listeners)
     return text.ptr;
 }
 
-static sh_status parts_start(const struct server *v, sh_children *children, sh_err *err)
+/* The ranks of the one model. */
+static sh_status ranks_start(const struct server *v, sh_children *children, sh_err *err)
 {
     const sh_settings *s = v->args->settings;
     char *model = sh_asprintf("SHOAL_MODEL=%s", v->model);
     char *socket = sh_asprintf("SHOAL_SOCKET=%s", v->socket);
-    char *listen = listen_setting(&v->listeners);
-    char **engine_env = sh_role_env(ROLE_RANK,
-                                    (char *[]){model, socket, "SHOAL_PART=engine", NULL}),
-         **api_env = sh_role_env(ROLE_API,
-                                 (char *[]){model, socket, listen, "SHOAL_PART=api", NULL});
-    char **engine_argv = sh_role_argv(ROLE_RANK, v->program, v->args->line),
-         **api_argv = sh_role_argv(ROLE_API, v->program, v->args->line);
+    char **env = sh_role_env(ROLE_RANK, (char *[]){model, socket, "SHOAL_PART=engine", NULL});
+    char **argv = sh_role_argv(ROLE_RANK, v->program, v->args->line);
     bool local = s->hostfile == NULL && s->coordinator == NULL && v->ranks > 1 &&
                  !sh_options_given(v->args->options, "rank");
     const sh_transport *asked = sh_backend_transport(sh_backend_find(s->backend));
     bool forms_again = asked == NULL || !asked->one_life;
-    sh_local_ranks_spec ranks = {.argv = engine_argv,
+    sh_local_ranks_spec ranks = {.argv = argv,
                                  .ranks = v->ranks,
                                  .token = s->token,
-                                 .restart = true,
-                                 .env = engine_env};
+                                 .policy = SH_CHILD_LOCAL_RANK,
+                                 .env = env};
     sh_child_spec engine = {.name = "engine",
-                            .argv = engine_argv,
-                            .env = engine_env,
+                            .argv = argv,
+                            .env = env,
                             .policy = forms_again ? SH_CHILD_RANK : SH_CHILD_TASK,
                             .keep_fds = (int[]){(int)s->coordinator_fd, 0}};
+    int fd;
+    sh_status status = local ? sh_local_ranks_add(children, &ranks, &fd, NULL, err)
+                             : sh_children_add(children, &engine, err);
+    sh_role_env_free(env);
+    free(argv);
+    free(model);
+    free(socket);
+    return status;
+}
+
+static sh_status api_start(const struct server *v, sh_children *children, sh_err *err)
+{
+    char *model = v->model == NULL ? NULL : sh_asprintf("SHOAL_MODEL=%s", v->model);
+    char *socket = sh_asprintf("SHOAL_SOCKET=%s",
+                               v->keeper == NULL ? v->socket : sh_model_keeper_socket(v->keeper));
+    char *listen = listen_setting(&v->listeners);
+    char **env = sh_role_env(ROLE_API, (char *[]){socket, listen, "SHOAL_PART=api", model, NULL});
+    char **argv = sh_role_argv(ROLE_API, v->program, v->args->line);
     sh_child_spec api = {.name = "api",
-                         .argv = api_argv,
-                         .env = api_env,
+                         .argv = argv,
+                         .env = env,
                          .policy = SH_CHILD_SERVICE,
                          .keep_fds = v->listeners.fds};
-    sh_status status = local ? sh_local_ranks_add(children, &ranks, err)
-                             : sh_children_add(children, &engine, err);
-    if (status == SH_OK) status = sh_children_add(children, &api, err);
-    sh_role_env_free(engine_env);
-    sh_role_env_free(api_env);
-    free(engine_argv);
-    free(api_argv);
+    sh_status status = sh_children_add(children, &api, err);
+    sh_role_env_free(env);
+    free(argv);
     free(model);
     free(socket);
     free(listen);
     return status;
+}
+
+static void on_polled(void *arg)
+{
+    const struct server *v = arg;
+    if (v->keeper != NULL) sh_model_keeper_poll(v->keeper);
+}
+
+static sh_status parts_start(struct server *v, sh_children *children, sh_err *err)
+{
+    sh_status status = v->model != NULL ? ranks_start(v, children, err)
+                                        : sh_model_keeper_open(v->args, v->program, v->folder,
+                                                               v->ranks, children, &v->keeper, err);
+    return status == SH_OK ? api_start(v, children, err) : status;
 }
 
 static int supervise(const sh_command_args *args)
@@ -159,11 +211,14 @@ static int supervise(const sh_command_args *args)
     int code = SH_EXIT_OK;
     sh_status status = server_init(&v, args, &err);
     if (status == SH_OK) {
-        printf("Shoal %s: %s on %d rank%s\n", sh_version(), v.model, v.ranks,
-               v.ranks == 1 ? "" : "s");
+        printf("Shoal %s: %s%s on %d rank%s\n", sh_version(),
+               v.model == NULL ? "the models of " : "", v.model == NULL ? s->models_dir : v.model,
+               v.ranks, v.ranks == 1 ? "" : "s");
         fflush(stdout);
         sh_children *children = sh_children_create();
         sh_children_hooks hooks = sh_progress_hooks(s);
+        hooks.polled = on_polled;
+        hooks.arg = &v;
         sh_children_set_hooks(children, &hooks);
         sh_children_set_frozen(children, s->frozen_after * 1000);
         status = parts_start(&v, children, &err);

@@ -211,6 +211,11 @@ static sh_status admit_conn(sh_join *join, sh_peer_conn *conn, sh_err *err)
 static sh_status admit(sh_join *join, sh_peer_conn *conn, sh_err *err)
 {
     const sh_hello *theirs = sh_peer_conn_peer(conn);
+    if (theirs->protocol == SH_PEER_PROTOCOL && theirs->use == SH_USE_MODELS) {
+        sh_err_set(err, SH_ERR_GROUP,
+                   "this server has one model; start the worker without --models-dir");
+        return refuse_alone(join, conn, err);
+    }
     if (theirs->protocol == SH_PEER_PROTOCOL && theirs->use != SH_USE_JOIN)
         return admit_conn(join, conn, err);
     if (join->mesh->rank != 0) {

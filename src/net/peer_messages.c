@@ -52,6 +52,13 @@ void sh_frame_pack(sh_buf *out, sh_frame_type type)
     frame_close(out, frame_open(out, type));
 }
 
+void sh_frame_pack_body(sh_buf *out, sh_frame_type type, sh_str body)
+{
+    size_t at = frame_open(out, type);
+    sh_buf_add_str(out, body);
+    frame_close(out, at);
+}
+
 void sh_hello_pack(sh_buf *out, sh_frame_type type, const sh_hello *hello)
 {
     size_t at = frame_open(out, type);
@@ -216,7 +223,8 @@ static void get_hello_rest(sh_reader *r, sh_hello *out)
     uint64_t plain = sh_get_uint(r, 1);
     get_addrs(r, &out->listen);
     int sockets = use == SH_USE_DATA ? 2 * out->lanes : 1;
-    uint32_t ranks = use == SH_USE_JOIN ? SH_RANK_ANY + 1 : SH_RANKS_MAX;
+    bool any = use == SH_USE_JOIN || use == SH_USE_MODELS;
+    uint32_t ranks = any ? SH_RANK_ANY + 1 : SH_RANKS_MAX;
     if (use < SH_USE_JOIN || use >= SH_USE_END || plain > 1 || out->lanes > SH_LANES_MAX ||
         out->socket >= sockets || out->rank >= ranks || out->given_rank >= SH_RANKS_MAX ||
         out->world > SH_RANKS_MAX)

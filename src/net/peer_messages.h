@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/status.h"
+#include "base/str.h"
 #include "net/addr.h"
 
 #include <stdbool.h>
@@ -53,6 +54,7 @@ typedef enum {
     SH_FRAME_ABORT,     /* sh_notice: the group has failed */
     SH_FRAME_BYE,       /* this rank leaves in an orderly way */
     SH_FRAME_STAY,      /* sh_notice, from rank 0: the group cannot do without this rank */
+    SH_FRAME_MODELS,    /* between hosts with several models, see cluster/model_link.h */
     SH_FRAME_TYPE_END,
 } sh_frame_type;
 
@@ -67,6 +69,7 @@ typedef enum {
     SH_USE_CONTROL,
     SH_USE_DATA,
     SH_USE_WEIGHTS, /* to rank 0 of a group that has formed: to get parts of the model */
+    SH_USE_MODELS, /* to the host that decides which models are loaded */
     SH_USE_END,
 } sh_peer_conn_use;
 
@@ -165,6 +168,7 @@ void sh_offer_refuse(sh_offer *offer, sh_offer_state state, const char *why);
 
 /* Frames: each packer appends header and payload to out. */
 void sh_frame_pack(sh_buf *out, sh_frame_type type); /* without payload */
+void sh_frame_pack_body(sh_buf *out, sh_frame_type type, sh_str body);
 void sh_hello_pack(sh_buf *out, sh_frame_type type, const sh_hello *hello);
 void sh_notice_pack(sh_buf *out, sh_frame_type type, const sh_notice *notice);
 void sh_rank_table_pack(sh_buf *out, const sh_rank_table *table);

@@ -68,7 +68,7 @@ figures_are_of_now() {
         curl -sN -H "$bearer" -d "{$story,\"stream\":true}" "$(url /v1/completions)" >out & stream=$!
         while ! grep -q data: out; do sleep 0.01; done
         get /queue >/dev/null; is "$(field running)" 1 || { kill $stream; return 1; }
-        get /metrics >/dev/null; has body '^shoal_engine_running_requests 1$' || { kill $stream; return 1; }
+        get /metrics >/dev/null; has body '^shoal_engine_running_requests[{].*[}] 1$' || { kill $stream; return 1; }
         kill $stream; wait $stream 2>/dev/null
         for _ in $(seq 50); do get /queue >/dev/null; [ "$(field running)" = 0 ] && break; sleep 0.1; done
         is "$(field running)" 0 || return 1

@@ -119,7 +119,7 @@ logged() {
         ! grep -qvE '^\{.*\}$' requests.jsonl
 }
 check "the request log has one JSON line per request, without text" logged
-steps_counted() { gets 200 /metrics && has body "^shoal_engine_steps_total [1-9]"; }
+steps_counted() { gets 200 /metrics && has body "^shoal_engine_steps_total[{].*[}] [1-9]"; }
 prometheus() {
     within 5 steps_counted && has body "^shoal_time_to_first_token_seconds_count [1-9]" && promtool check metrics <body
 }

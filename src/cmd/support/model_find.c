@@ -14,7 +14,7 @@
 sh_store_places sh_model_places(const sh_settings *s)
 {
     return (sh_store_places){
-        .models = s->model_cache,
+        .models = s->models_dir != NULL ? s->models_dir : s->model_cache,
         .hub_cache = s->hf_hub_cache,
         .hf_home = s->hf_home,
         .user_cache = getenv("XDG_CACHE_HOME"),

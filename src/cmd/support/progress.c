@@ -51,6 +51,14 @@ void sh_progress_ready(const sh_settings *s)
     if (s->ready_fd >= 0) report((int)s->ready_fd, 'R');
 }
 
+/* One write, so that no sign of life comes in between. */
+void sh_progress_failed(const sh_settings *s, const sh_err *err)
+{
+    char line[SH_ERR_TEXT_MAX + 3];
+    int len = snprintf(line, sizeof(line), "E%s\n", err->text);
+    if (s->ready_fd >= 0 && write((int)s->ready_fd, line, (size_t)len) < 0) return;
+}
+
 static void on_started(void *arg, int child, pid_t pid)
 {
     char text[SH_PROCESS_TEXT_MAX];

@@ -19,6 +19,9 @@ void sh_progress_beat(const sh_settings *settings);
 /* This rank is ready: writes to the pipe of --ready-fd, if there is one. */
 void sh_progress_ready(const sh_settings *settings);
 
+/* Why this rank is about to end, to the same pipe. */
+void sh_progress_failed(const sh_settings *settings, const sh_err *err);
+
 /* The group cannot do without this rank, which was asked to leave. */
 void sh_progress_refused(const sh_settings *settings, const char *why);
 

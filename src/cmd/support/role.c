@@ -53,6 +53,16 @@ char **sh_role_argv(uint64_t role, char *program, char *const *line)
     return argv;
 }
 
+char **sh_role_argv_add(char **argv, const char *const *words)
+{
+    size_t count = 0, added = 0;
+    while (argv[count] != NULL) count++;
+    while (words[added] != NULL) added++;
+    argv = sh_realloc_array(argv, count + added + 1, sizeof(*argv));
+    for (size_t i = 0; i <= added; i++) argv[count + i] = (char *)(uintptr_t)words[i];
+    return argv;
+}
+
 static void name_add(char ***env, size_t *count, char *name)
 {
     *env = sh_realloc_array(*env, *count + 2, sizeof(**env));

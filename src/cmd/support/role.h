@@ -24,6 +24,9 @@ SH_MUST_CHECK sh_status sh_role_program(char *const *line, char **out, sh_err *e
  * frees the list but not its strings. */
 char **sh_role_argv(uint64_t role, char *program, char *const *line);
 
+/* Adds words to such a list, where they count more than what is before them; returns it. */
+char **sh_role_argv_add(char **argv, const char *const *words);
+
 /* `env` plus the bare names of the variables of those secrets, which removes them in the child
  * (children.h). Free the list and its strings with sh_role_env_free. */
 char **sh_role_env(uint64_t role, char *const *env);

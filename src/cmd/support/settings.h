@@ -27,6 +27,9 @@ typedef struct {
     /* text */
     const char *model;       /* as given; a folder once main.c has resolved it */
     const char *model_given; /* as given; not an option */
+    const char *models_dir;
+    const char *keep_alive;
+    const char *pin;
     const char *model_cache;
     int64_t shard_cache;
     const char *hf_hub_cache;

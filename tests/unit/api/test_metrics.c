@@ -11,7 +11,9 @@ static sh_buf text;
 static void write_with(const sh_metrics *metrics, const char *engine)
 {
     cJSON *stats = engine == NULL ? NULL : cJSON_Parse(engine);
-    sh_metrics_now now = {.connections = 3, .running = 2, .engine_up = true, .engine = stats};
+    sh_metrics_engine engines[] = {{"m\"1", true, stats}, {"m2", false, NULL}};
+    sh_metrics_now now = {
+        .connections = 3, .running = 2, .engines = engines, .engine_count = SH_COUNT_OF(engines)};
     sh_buf_clear(&text);
     sh_metrics_write(metrics, &now, &text);
     cJSON_Delete(stats);
@@ -80,10 +82,12 @@ TEST(passes_the_engines_numbers_on)
                         "\"histograms\":{\"ttft_seconds\":{\"count\":3,\"sum\":1.5,"
                         "\"buckets\":[[0.1,1],[1,3]]},\"bad name{\":{\"count\":1,\"sum\":1,"
                         "\"buckets\":[]}}}");
-    has("shoal_engine_queue_requests 4\n");
-    has("shoal_engine_steps_total 99\n");
-    has("shoal_engine_ttft_seconds_bucket{le=\"0.1\"} 1\n");
-    has("shoal_engine_ttft_seconds_bucket{le=\"+Inf\"} 3\n");
+    has("shoal_engine_up{model=\"m\\\"1\"} 1\n");
+    has("shoal_engine_up{model=\"m2\"} 0\n");
+    has("shoal_engine_queue_requests{model=\"m\\\"1\"} 4\n");
+    has("shoal_engine_steps_total{model=\"m\\\"1\"} 99\n");
+    has("shoal_engine_ttft_seconds_bucket{model=\"m\\\"1\",le=\"0.1\"} 1\n");
+    has("shoal_engine_ttft_seconds_bucket{model=\"m\\\"1\",le=\"+Inf\"} 3\n");
     assert_null(strstr(text.ptr, "kv_free"));
     assert_null(strstr(text.ptr, "bad name"));
     sh_metrics_free(metrics);
@@ -94,9 +98,9 @@ TEST(says_which_ranks_are_up)
     UNUSED_STATE;
     sh_metrics *metrics = sh_metrics_create();
     write_with(metrics, "{\"ranks\":[{\"rank\":0},{\"rank\":2}],\"missing\":[1]}");
-    has("shoal_rank_up{rank=\"0\"} 1\n");
-    has("shoal_rank_up{rank=\"1\"} 0\n");
-    has("shoal_rank_up{rank=\"2\"} 1\n");
+    has("shoal_rank_up{model=\"m\\\"1\",rank=\"0\"} 1\n");
+    has("shoal_rank_up{model=\"m\\\"1\",rank=\"1\"} 0\n");
+    has("shoal_rank_up{model=\"m\\\"1\",rank=\"2\"} 1\n");
     sh_metrics_free(metrics);
 }
 

@@ -1,0 +1,851 @@
+/* The clients of the socket are API processes: one, or two while it is renewed. A model is drained
+ * once each of them has said so; one that disconnects has nothing running any more. */
+#include "cmd/support/model_keeper.h"
+
+#include "api/json_writer.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/system.h"
+#include "cluster/hostfile.h"
+#include "cluster/keeper.h"
+#include "cluster/local_ranks.h"
+#include "cluster/model_hosts.h"
+#include "cmd/support/model_facts.h"
+#include "cmd/support/role.h"
+#include "model/shard.h"
+#include "net/sock.h"
+#include "store/model_dir.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    SCAN_MS = 2000,
+    STOP_EXTRA_MS = 5000,
+    CLIENTS_MAX = 16,
+    LINE_MAX_BYTES = 8192,
+    OUT_MAX_BYTES = 16 << 20, /* unsent: such a client does not read */
+    KV_TOKENS = 32768,        /* of a model's KV cache, unless --kv-tokens says otherwise */
+    PROCESS_BYTES = 64 << 20, /* of a rank, beside weights and KV */
+};
+
+/* A rank of a model on another host. */
+typedef struct {
+    int host;
+    uint32_t rank;
+    bool up, gone;
+} far_rank;
+
+/* The processes of a model. */
+typedef struct {
+    char *dir;
+    char *socket; /* of its engine; NULL: it has no processes */
+    int fd;       /* where its ranks join */
+    uint16_t port;
+    uint64_t load; /* the number of this loading */
+    int places[SH_RANKS_MAX];
+    int ranks; /* on this host */
+    far_rank far[SH_RANKS_MAX];
+    int far_count;
+    bool found;     /* in the last look at the folder */
+    int64_t bytes;  /* of its weights; 0: not known yet */
+    int64_t tokens; /* of its KV cache */
+} group;
+
+typedef struct {
+    int fd; /* -1: free */
+    sh_buf in, out;
+    bool *busy, *owes; /* by model: it uses it; it has not said yet that it is drained */
+} client;
+
+struct sh_model_keeper {
+    const sh_command_args *args;
+    const char *program, *folder;
+    int ranks;     /* of a model on this host */
+    double memory; /* of this host, for models */
+    sh_children *children;
+    sh_keeper *keeper;
+    group *groups; /* by model */
+    int count;
+    int standing; /* the model of --model, or -1 */
+    char *path;
+    int listen_fd;
+    client clients[CLIENTS_MAX];
+    sh_model_hosts *hosts; /* NULL: all ranks are on this host */
+    int expected;          /* hosts, this one included; 0: as many as there are */
+    sh_deadline scan_at;
+    uint64_t loads; /* so far */
+    bool scan_failed;
+};
+
+static int64_t now_ms(void)
+{
+    return sh_clock_ns() / 1000000;
+}
+
+sh_status sh_duration_parse(const char *text, int64_t *ms, sh_err *err)
+{
+    static const struct {
+        char unit;
+        double seconds;
+    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}};
+    sh_str number = sh_str_of(text);
+    double value, factor = 1;
+    for (size_t i = 0; i < SH_COUNT_OF(units) && number.len > 0; i++)
+        if (number.ptr[number.len - 1] == units[i].unit) {
+            factor = units[i].seconds;
+            number.len--;
+            break;
+        }
+    if (!sh_str_to_double(number, &value) || !(value * factor < 1e9))
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "'%s' is not a duration: it takes seconds, or a number with s, m or h; "
+                          "-1 is for ever",
+                          text);
+    *ms = value < 0 ? SH_KEEP_FOREVER : (int64_t)(value * factor * 1000);
+    return SH_OK;
+}
+
+/* ---- to the clients ---- */
+
+static void state_write(const sh_model_keeper *k, int model, sh_buf *out)
+{
+    const sh_kept_model *m = sh_keeper_model(k->keeper, model);
+    const group *g = &k->groups[model];
+    sh_json_writer w = sh_json_writer_on(out);
+    double need = 0;
+    for (int i = 0; i < SH_KEEPER_HOSTS_MAX; i++) need += m->need[i];
+    sh_write_begin(&w, NULL, '{');
+    sh_write_text(&w, "model", m->name);
+    sh_write_text(&w, "state", sh_kept_state_name(m->state));
+    sh_write_text(&w, "why", m->why[0] == '\0' ? NULL : m->why);
+    sh_write_text(&w, "dir", g->dir);
+    sh_write_text(&w, "socket", g->socket);
+    sh_write_bool(&w, "pinned", m->pinned);
+    sh_write_int(&w, "bytes", (int64_t)need);
+    sh_write_int(&w, "keep_s", m->keep_ms == SH_KEEP_FOREVER ? -1 : m->keep_ms / 1000);
+    sh_write_end(&w, '}');
+    sh_buf_add_char(out, '\n');
+}
+
+static void all_tell(sh_model_keeper *k, const sh_buf *line)
+{
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        if (k->clients[i].fd >= 0) sh_buf_add_str(&k->clients[i].out, sh_buf_str(line));
+}
+
+static void state_tell(sh_model_keeper *k, int model)
+{
+    sh_buf line = {0};
+    state_write(k, model, &line);
+    all_tell(k, &line);
+    sh_buf_reset(&line);
+}
+
+static void greet(sh_model_keeper *k, client *c)
+{
+    for (int i = 0; i < k->count; i++)
+        if (sh_keeper_model(k->keeper, i) != NULL) state_write(k, i, &c->out);
+    sh_json_writer w = sh_json_writer_on(&c->out);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_bool(&w, "listed", true);
+    sh_write_text(&w, "default",
+                  k->standing < 0 ? NULL : sh_keeper_model(k->keeper, k->standing)->name);
+    sh_write_end(&w, '}');
+    sh_buf_add_char(&c->out, '\n');
+}
+
+/* ---- hooks of the keeper ---- */
+
+static int64_t kv_tokens(const sh_settings *s, const sh_config *config)
+{
+    int64_t context = s->context > 0 && s->context < config->context ? s->context : config->context;
+    if (s->kv_tokens > 0) return s->kv_tokens;
+    return context * s->slots < KV_TOKENS ? context * s->slots : KV_TOKENS;
+}
+
+/* What each host gets of a model, by its memory: as the ranks will decide themselves, unless one of
+ * them is slower. Equal parts if it does not fit: the keeper will say so. */
+static void shares_guess(const sh_model_keeper *k, double bytes, double *shares)
+{
+    sh_rank_resources resources[SH_RANKS_MAX];
+    int numbers[SH_RANKS_MAX], count = 0;
+    double parts[SH_RANKS_MAX];
+    sh_err err;
+    for (int h = 0; h < SH_MODEL_HOSTS_MAX; h++) {
+        if (h > 0 && (k->hosts == NULL || !sh_model_hosts_here(k->hosts, h))) continue;
+        numbers[count] = h;
+        resources[count++] = (sh_rank_resources){
+            .memory = h == 0 ? k->memory : sh_model_hosts_memory(k->hosts, h), .speed = 1};
+    }
+    bool fits = sh_shares_by_resources(resources, count, bytes, parts, &err) == SH_OK;
+    for (int i = 0; i < count; i++) shares[numbers[i]] = fits ? parts[i] : 1;
+}
+
+/* Weights take a little more in memory than in the files. */
+static void need_fill(const sh_model_keeper *k, const group *g, int64_t kv_token_bytes,
+                      double *need)
+{
+    double shares[SH_MODEL_HOSTS_MAX] = {0}, sum = 0;
+    double bytes = (double)g->bytes * 1.02 + (double)g->tokens * (double)kv_token_bytes;
+    shares_guess(k, bytes, shares);
+    for (int h = 0; h < SH_MODEL_HOSTS_MAX; h++) sum += shares[h];
+    for (int h = 0; h < SH_MODEL_HOSTS_MAX; h++)
+        need[h] = shares[h] == 0
+                      ? 0
+                      : bytes * shares[h] / sum + (double)PROCESS_BYTES * (h == 0 ? k->ranks : 1);
+}
+
+static sh_status measure(void *arg, int model, double *need, sh_err *err)
+{
+    sh_model_keeper *k = arg;
+    group *g = &k->groups[model];
+    sh_model_facts facts = {0};
+    if (k->hosts != NULL && sh_model_hosts_count(k->hosts) + 1 < k->expected) return SH_AGAIN;
+    sh_status status = sh_model_facts_gather(g->dir, &facts, err);
+    if (status == SH_OK) {
+        g->bytes = (int64_t)facts.bytes;
+        g->tokens = kv_tokens(k->args->settings, &facts.config);
+        need_fill(k, g, facts.kv_token_bytes, need);
+    }
+    sh_model_facts_reset(&facts);
+    return status;
+}
+
+static sh_status near_start(sh_model_keeper *k, group *g, const char *name, char **argv, char **env,
+                            sh_err *err)
+{
+    sh_local_ranks_spec spec = {.argv = argv,
+                                .ranks = k->ranks,
+                                .token = k->args->settings->token,
+                                .policy = SH_CHILD_MODEL_RANK,
+                                .model = name,
+                                .env = env};
+    for (g->ranks = 0; g->ranks < k->ranks; g->ranks++) g->places[g->ranks] = -1;
+    return sh_local_ranks_add(k->children, &spec, &g->fd, g->places, err);
+}
+
+/* Rank 0 of a group whose other ranks are on other hosts. */
+static sh_status coordinator_start(sh_model_keeper *k, group *g, const char *name, char **argv,
+                                   char **env, sh_err *err)
+{
+    char *title = sh_asprintf("%.64s rank 0", name);
+    sh_child_spec child = {.name = title,
+                           .argv = argv,
+                           .env = env,
+                           .policy = SH_CHILD_MODEL_RANK,
+                           .keep_fds = (int[]){g->fd, 0},
+                           .capture = true};
+    g->ranks = 1;
+    g->places[0] = -1;
+    sh_status status = sh_children_add(k->children, &child, err);
+    if (status == SH_OK) g->places[0] = sh_children_last(k->children);
+    free(title);
+    return status;
+}
+
+static void far_start(sh_model_keeper *k, int model, const far_rank *part)
+{
+    const group *g = &k->groups[model];
+    char *dir = realpath(g->dir, NULL);
+    sh_model_message m = {.kind = SH_MODEL_START,
+                          .load = g->load,
+                          .rank = part->rank,
+                          .ranks = (uint32_t)g->far_count + 1,
+                          .port = g->port,
+                          .kv_tokens = (uint64_t)g->tokens};
+    snprintf(m.name, sizeof(m.name), "%s", sh_keeper_model(k->keeper, model)->name);
+    snprintf(m.dir, sizeof(m.dir), "%s", dir == NULL ? "" : dir);
+    sh_model_hosts_send(k->hosts, part->host, &m);
+    free(dir);
+}
+
+/* Every worker that is here gets a rank: the number that it was started with, or the next. */
+static void far_fill(const sh_model_keeper *k, group *g)
+{
+    g->far_count = 0;
+    for (int h = 1; k->hosts != NULL && h < SH_MODEL_HOSTS_MAX; h++) {
+        if (!sh_model_hosts_here(k->hosts, h)) continue;
+        uint32_t rank = sh_model_hosts_rank(k->hosts, h);
+        g->far[g->far_count] = (far_rank){.host = h, .rank = rank};
+        if (rank == SH_RANK_ANY) g->far[g->far_count].rank = (uint32_t)g->far_count + 1;
+        g->far_count++;
+    }
+}
+
+static sh_status group_start(sh_model_keeper *k, group *g, const char *name, sh_err *err)
+{
+    char tokens[24], fd[16] = "", ranks[16], at[SH_ADDR_TEXT_MAX] = "";
+    sh_addr addr;
+    sh_status status = SH_OK;
+    if (k->hosts != NULL) status = sh_model_hosts_listen(k->hosts, &g->fd, &addr, err);
+    if (status != SH_OK) return status;
+    if (k->hosts != NULL) sh_addr_format(&addr, at);
+    if (k->hosts != NULL) g->port = sh_addr_port(&addr);
+    snprintf(tokens, sizeof(tokens), "%lld", (long long)g->tokens);
+    snprintf(fd, sizeof(fd), "%d", g->fd);
+    snprintf(ranks, sizeof(ranks), "%d", g->far_count + 1);
+    char **env = sh_role_env(ROLE_RANK, (char *[]){"SHOAL_PART=engine", NULL});
+    const char *own[] = {"--model",
+                         g->dir,
+                         "--socket",
+                         g->socket,
+                         "--kv-tokens",
+                         tokens,
+                         "--no-progress",
+                         k->hosts == NULL ? NULL : "--coordinator",
+                         at,
+                         "--coordinator-fd",
+                         fd,
+                         "--rank",
+                         "0",
+                         "--ranks",
+                         ranks,
+                         NULL};
+    char **argv = sh_role_argv_add(
+        sh_role_argv(ROLE_RANK, (char *)(uintptr_t)k->program, k->args->line), own);
+    status = k->hosts == NULL ? near_start(k, g, name, argv, env, err)
+                              : coordinator_start(k, g, name, argv, env, err);
+    sh_role_env_free(env);
+    free(argv);
+    return status;
+}
+
+static sh_status start(void *arg, int model, sh_err *err)
+{
+    sh_model_keeper *k = arg;
+    group *g = &k->groups[model];
+    const char *name = sh_keeper_model(k->keeper, model)->name;
+    if (g->socket != NULL)
+        return sh_err_set(err, SH_ERR_CONFLICT, "its last processes have not ended yet");
+    g->load = ++k->loads;
+    char *file = sh_asprintf("%llu.sock", (unsigned long long)g->load);
+    g->socket = sh_path_join(k->folder, file);
+    g->fd = -1;
+    free(file);
+    far_fill(k, g);
+    sh_status status = group_start(k, g, name, err);
+    if (status != SH_OK) return status;
+    for (int i = 0; i < g->far_count; i++) far_start(k, model, &g->far[i]);
+    SH_LOGI("loading the model '%s'", name);
+    return SH_OK;
+}
+
+/* The place of a process that has ended may get another one: it is not looked at again. Returns how
+ * many have ended; *why is what the first of them said. */
+static int places_forget(const sh_model_keeper *k, group *g, const char **why)
+{
+    int gone = 0;
+    for (int i = 0; i < g->ranks; i++) {
+        int place = g->places[i];
+        if (place >= 0 && sh_children_state(k->children, place) == SH_CHILD_GONE) {
+            g->places[i] = -1;
+            if (why != NULL && *why == NULL) *why = sh_children_reason(k->children, place);
+        }
+        gone += g->places[i] < 0;
+    }
+    return gone;
+}
+
+static void stop(void *arg, int model)
+{
+    const sh_model_keeper *k = arg;
+    group *g = &k->groups[model];
+    int64_t grace = k->args->settings->grace * 1000 + STOP_EXTRA_MS;
+    SH_LOGI("unloading the model '%s'", sh_keeper_model(k->keeper, model)->name);
+    for (int i = 0; i < g->ranks; i++)
+        if (g->places[i] >= 0) sh_children_stop(k->children, g->places[i], grace);
+    for (int i = 0; i < g->far_count; i++) {
+        sh_model_message m = {.kind = SH_MODEL_STOP, .load = g->load};
+        if (sh_model_hosts_here(k->hosts, g->far[i].host))
+            sh_model_hosts_send(k->hosts, g->far[i].host, &m);
+        else
+            g->far[i].gone = true;
+    }
+    places_forget(k, g, NULL);
+}
+
+static void changed(void *arg, int model)
+{
+    sh_model_keeper *k = arg;
+    const sh_kept_model *m = sh_keeper_model(k->keeper, model);
+    if (m->state == SH_KEPT_FAILED) SH_LOGE("the model '%s' cannot be loaded: %s", m->name, m->why);
+    for (int i = 0; i < CLIENTS_MAX && m->state == SH_KEPT_DRAINING; i++)
+        if (k->clients[i].fd >= 0) k->clients[i].owes[model] = true;
+    state_tell(k, model);
+}
+
+/* ---- models and their processes ---- */
+
+static int model_find(const sh_model_keeper *k, const char *name)
+{
+    for (int i = 0; i < k->count; i++) {
+        const sh_kept_model *m = sh_keeper_model(k->keeper, i);
+        if (m != NULL && strcmp(m->name, name) == 0) return i;
+    }
+    return -1;
+}
+
+static bool is_pinned(const sh_settings *s, const char *name)
+{
+    sh_str rest = sh_str_of(s->pin), one;
+    while (sh_str_cut(&rest, ',', &one))
+        if (sh_str_is(sh_str_trim(one), name)) return true;
+    return false;
+}
+
+static void flags_grow(bool **flags, int from, int to)
+{
+    *flags = sh_realloc_array(*flags, (size_t)to, sizeof(**flags));
+    for (int i = from; i < to; i++) (*flags)[i] = false;
+}
+
+/* Everything that is kept by model has as many entries as there are numbers. */
+static void numbers_grow(sh_model_keeper *k)
+{
+    int count = sh_keeper_count(k->keeper);
+    if (count <= k->count) return;
+    k->groups = sh_realloc_array(k->groups, (size_t)count, sizeof(*k->groups));
+    for (int i = k->count; i < count; i++) k->groups[i] = (group){.fd = -1};
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        flags_grow(&k->clients[i].busy, k->count, count);
+        flags_grow(&k->clients[i].owes, k->count, count);
+    }
+    k->count = count;
+}
+
+static int model_add(sh_model_keeper *k, const char *name, const char *dir)
+{
+    int model = sh_keeper_add(k->keeper, name, is_pinned(k->args->settings, name));
+    numbers_grow(k);
+    k->groups[model] = (group){.dir = sh_strdup(dir), .fd = -1, .found = true};
+    state_tell(k, model);
+    return model;
+}
+
+static void model_drop(sh_model_keeper *k, int model)
+{
+    sh_buf line = {0};
+    sh_json_writer w = sh_json_writer_on(&line);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_text(&w, "model", sh_keeper_model(k->keeper, model)->name);
+    sh_write_text(&w, "state", "unlisted");
+    sh_write_end(&w, '}');
+    sh_buf_add_char(&line, '\n');
+    if (sh_keeper_remove(k->keeper, model)) {
+        all_tell(k, &line);
+        free(k->groups[model].dir);
+        k->groups[model] = (group){.fd = -1};
+    }
+    sh_buf_reset(&line);
+}
+
+/* Looks at the folder again. What is loaded stays, even without its folder. */
+static sh_status scan(sh_model_keeper *k, sh_err *err)
+{
+    const char *dir = k->args->settings->models_dir;
+    sh_model_dir found;
+    sh_status status = sh_model_dir_read(dir, &found, err);
+    if (status != SH_OK) return status;
+    for (int i = 0; i < k->count; i++) k->groups[i].found = i == k->standing;
+    for (size_t i = 0; i < found.count; i++) {
+        char *path = sh_path_join(dir, found.names[i]);
+        int model = model_find(k, found.names[i]);
+        if (model < 0) model = model_add(k, found.names[i], path);
+        k->groups[model].found = true;
+        free(path);
+    }
+    sh_model_dir_reset(&found);
+    for (int i = 0; i < k->count; i++)
+        if (sh_keeper_model(k->keeper, i) != NULL && !k->groups[i].found) model_drop(k, i);
+    return SH_OK;
+}
+
+static void scan_again(sh_model_keeper *k)
+{
+    sh_err err;
+    if (!sh_deadline_passed(k->scan_at)) return;
+    k->scan_at = sh_deadline_in_ms(SCAN_MS);
+    bool failed = scan(k, &err) != SH_OK;
+    if (failed && !k->scan_failed) SH_LOGW("--models-dir: %s", err.text);
+    k->scan_failed = failed;
+}
+
+/* Frees what a group has left once its processes have ended. */
+static void group_clear(group *g)
+{
+    if (g->fd >= 0) close(g->fd);
+    if (g->socket != NULL) unlink(g->socket);
+    free(g->socket);
+    g->socket = NULL;
+    g->fd = -1;
+    g->ranks = g->far_count = 0;
+}
+
+static void group_poll(sh_model_keeper *k, int model)
+{
+    group *g = &k->groups[model];
+    const char *why = NULL;
+    int up = 0, far_up = 0, far_gone = 0;
+    if (g->socket == NULL) return;
+    int gone = places_forget(k, g, &why);
+    for (int i = 0; i < g->ranks; i++)
+        up += g->places[i] >= 0 && sh_children_state(k->children, g->places[i]) == SH_CHILD_UP;
+    for (int i = 0; i < g->far_count; i++) {
+        far_up += g->far[i].up;
+        far_gone += g->far[i].gone;
+    }
+    if (up == g->ranks && far_up == g->far_count) sh_keeper_up(k->keeper, model, now_ms());
+    if (gone > 0)
+        sh_keeper_fail(k->keeper, model, why == NULL ? "its processes were not started" : why,
+                       now_ms());
+    if (gone < g->ranks || far_gone < g->far_count) return;
+    group_clear(g);
+    sh_keeper_gone(k->keeper, model, now_ms());
+}
+
+/* ---- other hosts ---- */
+
+/* A worker that came back has stopped its ranks: those of loaded models start again. */
+static void on_came(void *arg, int host)
+{
+    sh_model_keeper *k = arg;
+    sh_keeper_set_host(k->keeper, host, sh_model_hosts_name(k->hosts, host),
+                       sh_model_hosts_memory(k->hosts, host));
+    for (int i = 0; i < k->count; i++) {
+        const sh_kept_model *m = sh_keeper_model(k->keeper, i);
+        const group *g = &k->groups[i];
+        if (m == NULL || (m->state != SH_KEPT_LOADING && m->state != SH_KEPT_READY)) continue;
+        for (int n = 0; n < g->far_count; n++)
+            if (g->far[n].host == host) far_start(k, i, &g->far[n]);
+    }
+}
+
+/* The group of a model that is loaded goes on, or waits for the rank (docs/failures.md). */
+static void on_went(void *arg, int host)
+{
+    sh_model_keeper *k = arg;
+    char why[SH_ERR_TEXT_MAX];
+    sh_keeper_set_host(k->keeper, host, sh_model_hosts_name(k->hosts, host), 0);
+    snprintf(why, sizeof(why), "the worker on %.200s was lost",
+             sh_model_hosts_name(k->hosts, host));
+    for (int i = 0; i < k->count; i++) {
+        const sh_kept_model *m = sh_keeper_model(k->keeper, i);
+        group *g = &k->groups[i];
+        for (int n = 0; m != NULL && n < g->far_count; n++) {
+            if (g->far[n].host != host) continue;
+            g->far[n].up = false;
+            if (m->state == SH_KEPT_LOADING) sh_keeper_fail(k->keeper, i, why, now_ms());
+            if (m->state == SH_KEPT_STOPPING) g->far[n].gone = true;
+        }
+    }
+}
+
+static void on_said(void *arg, int host, const sh_model_message *message)
+{
+    sh_model_keeper *k = arg;
+    char why[SH_ERR_TEXT_MAX];
+    for (int i = 0; i < k->count; i++) {
+        group *g = &k->groups[i];
+        if (g->socket == NULL || g->load != message->load) continue;
+        for (int n = 0; n < g->far_count; n++) {
+            if (g->far[n].host != host) continue;
+            g->far[n].up = message->kind == SH_MODEL_UP;
+            g->far[n].gone = message->kind == SH_MODEL_GONE;
+        }
+        if (message->kind != SH_MODEL_GONE) continue;
+        snprintf(why, sizeof(why), "%.100s: %.380s", sh_model_hosts_name(k->hosts, host),
+                 message->text);
+        sh_keeper_fail(k->keeper, i, why, now_ms());
+    }
+}
+
+/* ---- from the clients ---- */
+
+static void client_use(sh_model_keeper *k, client *c, int model, bool busy)
+{
+    if (c->busy[model] == busy) return;
+    c->busy[model] = busy;
+    sh_keeper_use(k->keeper, model, busy, now_ms());
+}
+
+static void drained_take(sh_model_keeper *k, client *c, int model)
+{
+    c->owes[model] = false;
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        if (k->clients[i].fd >= 0 && k->clients[i].owes[model]) return;
+    sh_keeper_drained(k->keeper, model);
+}
+
+static void client_drop(sh_model_keeper *k, client *c)
+{
+    for (int i = 0; i < k->count; i++) {
+        if (c->busy[i]) client_use(k, c, i, false);
+        if (c->owes[i]) drained_take(k, c, i);
+    }
+    close(c->fd);
+    c->fd = -1;
+    sh_buf_reset(&c->in);
+    sh_buf_reset(&c->out);
+}
+
+/* False: the line makes no sense, and neither will others of this client. */
+static bool line_take(sh_model_keeper *k, client *c, sh_str text)
+{
+    cJSON *line = NULL;
+    sh_err err;
+    double seconds = 0;
+    if (sh_json_parse(text, "a client of the models", &line, &err) != SH_OK) {
+        SH_LOGW("%s", err.text);
+        return false;
+    }
+    const char *what = sh_json_text(line, "do"), *name = sh_json_text(line, "model");
+    int model = name == NULL ? -1 : model_find(k, name);
+    bool known = what != NULL;
+    if (what == NULL || model < 0) /* one that has just been removed */
+        ;
+    else if (strcmp(what, "want") == 0) {
+        sh_keeper_want(k->keeper, model, now_ms());
+        state_write(k, model, &c->out);
+    } else if (strcmp(what, "busy") == 0 || strcmp(what, "idle") == 0)
+        client_use(k, c, model, what[0] == 'b');
+    else if (strcmp(what, "drained") == 0)
+        drained_take(k, c, model);
+    else if (strcmp(what, "keep") == 0 &&
+             sh_json_double(line, "seconds", "keep", -1e9, 1e9, &seconds, &err) == SH_OK) {
+        sh_keeper_keep(k->keeper, model, seconds < 0 ? SH_KEEP_FOREVER : (int64_t)(seconds * 1000));
+        state_tell(k, model);
+    } else
+        known = false;
+    cJSON_Delete(line);
+    return known;
+}
+
+static void client_read(sh_model_keeper *k, client *c)
+{
+    char bytes[4096], *end;
+    ssize_t got;
+    bool fine = true;
+    while ((got = recv(c->fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
+        sh_buf_add(&c->in, bytes, (size_t)got);
+    bool over = got == 0 || (errno != EAGAIN && errno != EINTR);
+    while (fine && c->in.len > 0 && (end = memchr(c->in.ptr, '\n', c->in.len)) != NULL) {
+        sh_str line = {c->in.ptr, (size_t)(end - c->in.ptr)};
+        fine = line_take(k, c, line);
+        sh_buf_drop_front(&c->in, line.len + 1);
+    }
+    if (over || !fine || c->in.len > LINE_MAX_BYTES || c->out.len > OUT_MAX_BYTES)
+        client_drop(k, c);
+}
+
+static void client_write(client *c)
+{
+    ssize_t sent = c->out.len == 0
+                       ? 0
+                       : send(c->fd, c->out.ptr, c->out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) sh_buf_drop_front(&c->out, (size_t)sent);
+}
+
+static void clients_accept(sh_model_keeper *k)
+{
+    int fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) return;
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        client *c = &k->clients[i];
+        if (c->fd >= 0) continue;
+        c->fd = fd;
+        for (int m = 0; m < k->count; m++) c->busy[m] = c->owes[m] = false;
+        greet(k, c);
+        return;
+    }
+    close(fd);
+}
+
+void sh_model_keeper_poll(void *arg)
+{
+    sh_model_keeper *k = arg;
+    clients_accept(k);
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        if (k->clients[i].fd >= 0) client_read(k, &k->clients[i]);
+    scan_again(k);
+    if (k->hosts != NULL) sh_model_hosts_poll(k->hosts);
+    for (int i = 0; i < k->count; i++)
+        if (sh_keeper_model(k->keeper, i) != NULL) group_poll(k, i);
+    sh_keeper_tick(k->keeper, now_ms());
+    for (int i = 0; i < k->count; i++) { /* with nobody connected, nothing is to be waited for */
+        const sh_kept_model *m = sh_keeper_model(k->keeper, i);
+        bool owed = false;
+        for (int n = 0; n < CLIENTS_MAX; n++)
+            owed = owed || (k->clients[n].fd >= 0 && k->clients[n].owes[i]);
+        if (m != NULL && m->state == SH_KEPT_DRAINING && !owed) sh_keeper_drained(k->keeper, i);
+    }
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        if (k->clients[i].fd >= 0) client_write(&k->clients[i]);
+}
+
+/* ---- beginning and end ---- */
+
+/* The folder is private, so whoever can connect is this user. */
+static sh_status socket_listen(sh_model_keeper *k, sh_err *err)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    k->path = sh_path_join(k->folder, "models.sock");
+    if (strlen(k->path) >= sizeof(addr.sun_path))
+        return sh_err_set(err, SH_ERR_INPUT, "%s: the path is longer than %zu bytes", k->path,
+                          sizeof(addr.sun_path) - 1);
+    strcpy(addr.sun_path, k->path);
+    k->listen_fd = sh_sock_make(AF_UNIX, SOCK_STREAM);
+    if (k->listen_fd < 0 || bind(k->listen_fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
+        listen(k->listen_fd, CLIENTS_MAX) < 0)
+        return sh_err_sys(err, "%s", k->path);
+    return SH_OK;
+}
+
+sh_status sh_models_memory(const sh_settings *s, double *out, sh_err *err)
+{
+    *out = 0.9 * (double)sh_memory_total();
+    if (s->memory == NULL || sh_str_to_bytes(sh_str_of(s->memory), out)) return SH_OK;
+    return sh_err_set(err, SH_ERR_INPUT,
+                      "--memory: '%s' is not allowed; with --models-dir it takes one size, such as "
+                      "16G",
+                      s->memory);
+}
+
+/* Where workers find the keeper: where ranks would find rank 0. Empty: there are none. */
+sh_status sh_models_address(const sh_settings *s, char out[SH_ADDR_HOST_MAX + 8], int *hosts,
+                            sh_err *err)
+{
+    sh_hostfile *file = NULL;
+    sh_addr_list first = {0};
+    *hosts = 0;
+    const char *given = s->join != NULL ? s->join : s->coordinator;
+    snprintf(out, SH_ADDR_HOST_MAX + 8, "%s", given == NULL ? "" : given);
+    if (s->hostfile == NULL) return SH_OK;
+    sh_status status = sh_hostfile_load(s->hostfile, &file, err);
+    if (status == SH_OK) *hosts = file->count;
+    if (status == SH_OK && given == NULL && file->count > 1)
+        status = sh_hostfile_addresses(file, 0, SH_HOSTFILE_PORT, &first, err);
+    if (status == SH_OK && first.count > 0)
+        snprintf(out, SH_ADDR_HOST_MAX + 8, "%s", first.text[0]);
+    sh_hostfile_free(file);
+    return status;
+}
+
+/* Waits for workers, if the ranks are to be on several hosts. */
+static sh_status hosts_open(sh_model_keeper *k, sh_err *err)
+{
+    const sh_settings *s = k->args->settings;
+    char address[SH_ADDR_HOST_MAX + 8];
+    sh_model_hosts_hooks hooks = {on_came, on_went, on_said, k};
+    sh_status status = sh_models_address(s, address, &k->expected, err);
+    if (status != SH_OK || address[0] == '\0') return status;
+    if (s->hostfile == NULL && sh_options_given(k->args->options, "ranks"))
+        k->expected = (int)s->ranks;
+    k->ranks = 1;
+    return sh_model_hosts_open(address, s->token, s->insecure, &hooks, &k->hosts, err);
+}
+
+/* --model may name a folder of --models-dir, or any other. */
+static void standing_add(sh_model_keeper *k)
+{
+    const sh_settings *s = k->args->settings;
+    char *real = s->model == NULL ? NULL : realpath(s->model, NULL);
+    if (real == NULL) return;
+    for (int i = 0; i < k->count && k->standing < 0; i++) {
+        char *other = realpath(k->groups[i].dir, NULL);
+        if (other != NULL && strcmp(real, other) == 0) k->standing = i;
+        free(other);
+    }
+    const char *slash = strrchr(real, '/');
+    if (k->standing < 0)
+        k->standing = model_add(k, s->model_name != NULL ? s->model_name : slash + 1, real);
+    free(real);
+    sh_keeper_want(k->keeper, k->standing, now_ms());
+}
+
+/* A name that is mistyped would be noticed late. */
+static sh_status pinned_want(sh_model_keeper *k, sh_err *err)
+{
+    sh_str rest = sh_str_of(k->args->settings->pin), one;
+    while (sh_str_cut(&rest, ',', &one)) {
+        char *name = sh_str_dup(sh_str_trim(one));
+        int model = model_find(k, name);
+        if (model < 0)
+            sh_err_set(err, SH_ERR_NOT_FOUND, "--pin: there is no model '%s' in %s", name,
+                       k->args->settings->models_dir);
+        free(name);
+        if (model < 0) return err->status;
+        sh_keeper_want(k->keeper, model, now_ms());
+    }
+    return SH_OK;
+}
+
+sh_status sh_model_keeper_open(const sh_command_args *args, const char *program, const char *folder,
+                               int ranks, sh_children *children, sh_model_keeper **out, sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    int64_t keep_ms;
+    double limit = 0;
+    sh_status status = sh_duration_parse(s->keep_alive, &keep_ms, err);
+    if (status != SH_OK) return sh_err_prefix(err, "--keep-alive");
+    status = sh_models_memory(s, &limit, err);
+    if (status != SH_OK) return status;
+    sh_model_keeper *k = sh_alloc(sizeof(*k));
+    *k = (sh_model_keeper){.args = args,
+                           .program = program,
+                           .folder = folder,
+                           .ranks = ranks,
+                           .children = children,
+                           .standing = -1,
+                           .listen_fd = -1};
+    for (int i = 0; i < CLIENTS_MAX; i++) k->clients[i].fd = -1;
+    sh_keeper_hooks hooks = {measure, start, stop, changed, k};
+    k->keeper = sh_keeper_create(&hooks, keep_ms);
+    k->memory = limit;
+    sh_keeper_set_host(k->keeper, 0, "this host", limit);
+    status = socket_listen(k, err);
+    if (status == SH_OK) status = hosts_open(k, err);
+    if (status == SH_OK) status = scan(k, err);
+    if (status == SH_OK) standing_add(k);
+    if (status == SH_OK) status = pinned_want(k, err);
+    if (status != SH_OK) {
+        sh_model_keeper_close(k);
+        return status;
+    }
+    *out = k;
+    return SH_OK;
+}
+
+const char *sh_model_keeper_socket(const sh_model_keeper *k)
+{
+    return k->path;
+}
+
+void sh_model_keeper_close(sh_model_keeper *k)
+{
+    if (k == NULL) return;
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        if (k->clients[i].fd >= 0) client_drop(k, &k->clients[i]);
+        free(k->clients[i].busy);
+        free(k->clients[i].owes);
+    }
+    for (int i = 0; i < k->count; i++) {
+        group_clear(&k->groups[i]);
+        free(k->groups[i].dir);
+    }
+    sh_model_hosts_close(k->hosts);
+    if (k->listen_fd >= 0) close(k->listen_fd);
+    if (k->listen_fd >= 0) unlink(k->path);
+    free(k->groups);
+    free(k->path);
+    sh_keeper_free(k->keeper);
+    free(k);
+}
