@@ -364,6 +364,24 @@ void sh_config_reset(sh_config *config)
     *config = (sh_config){0};
 }
 
+/* The layer is like the model's last. */
+sh_status sh_config_take_mtp(sh_config *c, sh_err *err)
+{
+    if (c->family->mtp == NULL)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                          "models of the family %s have no multi-token-prediction layer",
+                          c->family->model_type);
+    if (c->mtp_layers == 0)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "config.json says that this model has no multi-token-prediction layer "
+                          "('num_nextn_predict_layers' is 0 or missing)");
+    c->layer[0] = c->layer[c->layers - 1];
+    c->layer_base = c->layers;
+    c->layers = 1;
+    c->mtp = true;
+    return SH_OK;
+}
+
 int64_t sh_config_kv_width(const sh_config *config, int layer)
 {
     switch (config->layer[layer].mixer) {

@@ -145,6 +145,9 @@ typedef struct {
     sh_conv_config conv;
     sh_moe_config moe;
     sh_layer_config *layer; /* [layers] */
+    int mtp_layers;         /* that follow these and predict the token after the next */
+    bool mtp;               /* this is such a layer alone: see sh_config_take_mtp */
+    int layer_base;         /* number of layer 0 in the files */
     sh_quant_config quant;
     uint64_t hash; /* of the text of config.json; ranks compare it */
     sh_arena arena;
@@ -157,6 +160,11 @@ SH_MUST_CHECK sh_status sh_config_load(const char *dir, sh_config *out, sh_err *
 SH_MUST_CHECK sh_status sh_config_parse(sh_str text, const char *where, sh_config *out,
                                         sh_err *err);
 void sh_config_reset(sh_config *config);
+
+/* Turns the config of a model into that of its first multi-token-prediction layer, as a model of
+ * one layer. A token of it enters together with what the model made of the token before: its output
+ * for that one. It is an error if the model has no such layer. */
+SH_MUST_CHECK sh_status sh_config_take_mtp(sh_config *config, sh_err *err);
 
 /* How the module at `path` is quantized: its override, or else the base. NULL when config.json says
  * that it is not quantized. */

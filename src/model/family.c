@@ -113,6 +113,15 @@ static const sh_tensor_names MODERNBERT_NAMES = {
     .last_norm = "final_norm.weight",
 };
 
+static const sh_mtp_names MTP_NAMES = {
+    .embed_norm = "enorm.weight",
+    .hidden_norm = "hnorm.weight",
+    .join = "eh_proj",
+    .last_norm = "shared_head.norm.weight",
+    .embed = "embed_tokens",
+    .head = "shared_head.head",
+};
+
 /* What nearly all families share. */
 #define COMMON .names = &NAMES, .norm_eps = "rms_norm_eps"
 #define BERT .names = &BERT_NAMES, .norm_eps = "layer_norm_eps", .encoder = true, .qkv_bias = true
@@ -129,11 +138,11 @@ static const sh_family FAMILIES[] = {
      .configure = sh_family_mixtral},
     {COMMON, .model_type = "deepseek_v2", .moe_path = "mlp", .router = "gate",
      .configure = sh_family_deepseek_v2},
-    {COMMON, .model_type = "deepseek_v3", .moe_path = "mlp", .router = "gate",
+    {COMMON, .model_type = "deepseek_v3", .moe_path = "mlp", .router = "gate", .mtp = &MTP_NAMES,
      .configure = sh_family_deepseek_v3},
-    {COMMON, .model_type = "kimi_k2", .moe_path = "mlp", .router = "gate",
+    {COMMON, .model_type = "kimi_k2", .moe_path = "mlp", .router = "gate", .mtp = &MTP_NAMES,
      .configure = sh_family_deepseek_v3},
-    {COMMON, .model_type = "glm4_moe", .moe_path = "mlp", .router = "gate",
+    {COMMON, .model_type = "glm4_moe", .moe_path = "mlp", .router = "gate", .mtp = &MTP_NAMES,
      .configure = sh_family_glm4_moe},
     {COMMON, .model_type = "phi3", .configure = sh_family_phi3},
     {COMMON, .model_type = "gemma3_text", .qk_norm = true, .configure = sh_family_gemma3},

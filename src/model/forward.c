@@ -138,6 +138,23 @@ static sh_status run_layer(sh_pass *p, int index, sh_err *err)
     return merge(p, &layer->ffn_post_norm, &layer->ffn_sum_norm, err);
 }
 
+/* A multi-token-prediction layer starts from a token and from the model's output for the one before
+ * it, which is in x. */
+static void run_join(const sh_pass *p)
+{
+    const sh_model *m = p->m;
+    const sh_forward_buffers *b = &m->buf;
+    const sh_mtp_join *join = &m->weights->join;
+    sh_product hidden = {.w = &join->from_hidden, .y = b->x},
+               token = {.w = &join->from_embed, .y = b->y};
+    norm_rows(p, b->xn, b->x, &join->hidden_norm, p->tokens);
+    p->ops->matmul(p->dev, &hidden, 1, b->xn, p->tokens);
+    p->ops->embed(p->dev, p->batch, &m->weights->embed, 0, m->config->embed_scale, b->xn);
+    norm_rows(p, b->xn, b->xn, &join->embed_norm, p->tokens);
+    p->ops->matmul(p->dev, &token, 1, b->xn, p->tokens);
+    add(p, b->x, b->y);
+}
+
 /* The vocabulary is cut by rows. Each rank embeds the tokens whose rows it has and leaves zeros for
  * the others, so that the sum has every token once. */
 static sh_status run_embed(const sh_pass *p, sh_err *err)
@@ -189,7 +206,11 @@ static sh_status run_all(sh_pass *p, const sh_forward_input *in, sh_logits *out,
     const sh_model *m = p->m;
     for (int i = 0; i < m->config->rope_count; i++)
         p->ops->rope_table(p->dev, p->batch, m->rope[i], m->buf.rope[i]);
-    sh_status status = run_embed(p, err);
+    sh_status status = SH_OK;
+    if (m->config->mtp)
+        run_join(p);
+    else
+        status = run_embed(p, err);
     for (int i = 0; i < m->shard.layer_count && status == SH_OK; i++) status = run_layer(p, i, err);
     if (status != SH_OK) return status;
     if (in->hash != NULL)

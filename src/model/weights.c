@@ -502,11 +502,16 @@ static sh_status add_norms(const builder *b, int index, sh_layer *layer)
     return status;
 }
 
+static void enter_layer(builder *b, int index)
+{
+    snprintf(b->prefix, sizeof(b->prefix), "%s%s%d.", b->finder.stem,
+             b->config->family->names->layers, b->config->layer_base + index);
+}
+
 static sh_status add_layer(builder *b, int index, sh_layer *layer)
 {
     const sh_config *c = b->config;
-    snprintf(b->prefix, sizeof(b->prefix), "%s%s%d.", b->finder.stem, c->family->names->layers,
-             index);
+    enter_layer(b, index);
     sh_loader_region(b->loader);
     sh_status status = add_norms(b, index, layer);
     sh_mixer mixer = c->layer[index].mixer;
@@ -538,15 +543,21 @@ static sh_status add_embed_parts(const builder *b)
     return status;
 }
 
+/* If config.json does not say, the presence of a head in the files decides. */
+static bool heads_tied(const builder *b)
+{
+    return b->config->tied == SH_TIED_YES ||
+           (b->config->tied == SH_TIED_UNSPECIFIED && !sh_source_exists(&b->finder, b->head));
+}
+
 /* Embedding and head, cut by rows of the vocabulary. When they are tied and this rank needs both,
- * it has one matrix. If config.json does not say, the presence of a head in the files decides. */
+ * it has one matrix. */
 static sh_status add_ends(builder *b)
 {
     const sh_config *c = b->config;
     sh_weights *w = b->weights;
     bool embeds = sh_shard_embeds(b->shard), predicts = sh_shard_predicts(b->shard);
-    bool tied = c->tied == SH_TIED_YES ||
-                (c->tied == SH_TIED_UNSPECIFIED && !sh_source_exists(&b->finder, b->head));
+    bool tied = heads_tied(b);
     sh_source source;
     sh_status status = SH_OK;
     snprintf(b->prefix, sizeof(b->prefix), "%s", b->finder.stem);
@@ -566,6 +577,64 @@ static sh_status add_ends(builder *b)
             add_matrix(b, &source, b->shard->vocab, (sh_range){.count = c->hidden}, &w->head);
     }
     return status;
+}
+
+/* A projection of both inputs, one after the other, becomes two. */
+static sh_status add_join(const builder *b)
+{
+    const sh_mtp_names *names = b->config->family->mtp;
+    sh_mtp_join *join = &b->weights->join;
+    int64_t hidden = b->config->hidden;
+    sh_range rows = {.count = hidden};
+    sh_source both;
+    sh_status status = find(b, names->join, hidden, 2 * hidden, &both);
+    if (status == SH_OK && both.quant.group > 0 && hidden % both.quant.group != 0)
+        status = sh_err_set(b->finder.err, SH_ERR_UNSUPPORTED,
+                            "%s: '%s%s' is quantized in groups of %d, which do not end where its "
+                            "second input begins, at column %d",
+                            sh_tensors_where(b->finder.set), b->prefix, names->join,
+                            both.quant.group, (int)hidden);
+    if (status != SH_OK) return status;
+    add_matrix(b, &both, rows, (sh_range){.count = hidden}, &join->from_embed);
+    add_matrix(b, &both, rows, (sh_range){.first = hidden, .count = hidden}, &join->from_hidden);
+    status = add_norm(b, names->embed_norm, &join->embed_norm);
+    return status == SH_OK ? add_norm(b, names->hidden_norm, &join->hidden_norm) : status;
+}
+
+/* A matrix [vocab, hidden] that the layer may have its own copy of. */
+static sh_status add_vocab(const builder *b, const char *own, const char *of_model, sh_matrix *m)
+{
+    const sh_config *c = b->config;
+    sh_source source;
+    path_text path = path_of(b, own);
+    sh_status status = sh_source_find(&b->finder, exists(b, own) ? path.text : of_model, 0,
+                                      c->vocab, c->hidden, &source);
+    sh_loader_region(b->loader);
+    if (status == SH_OK)
+        add_matrix(b, &source, (sh_range){.count = c->vocab}, (sh_range){.count = c->hidden}, m);
+    return status;
+}
+
+/* The ends of a multi-token-prediction layer. It is always whole. */
+static sh_status add_mtp_ends(builder *b)
+{
+    const sh_config *c = b->config;
+    const sh_mtp_names *names = c->family->mtp;
+    char embed[PATH_MAX_LEN];
+    snprintf(embed, sizeof(embed), "%s%s", b->finder.stem, c->family->names->embed);
+    enter_layer(b, 0);
+    if (!exists(b, names->join))
+        return sh_err_set(b->finder.err, SH_ERR_NOT_FOUND,
+                          "%s: the files do not have the multi-token-prediction layer that "
+                          "config.json describes: tensor '%s%s.weight' is missing (many "
+                          "conversions leave it out)",
+                          sh_tensors_where(b->finder.set), b->prefix, names->join);
+    sh_status status = add_vocab(b, names->embed, embed, &b->weights->embed);
+    if (status == SH_OK && (exists(b, names->head) || !heads_tied(b)))
+        status = add_vocab(b, names->head, b->head, &b->weights->head);
+    sh_loader_region(b->loader);
+    if (status == SH_OK) status = add_join(b);
+    return status == SH_OK ? add_norm(b, names->last_norm, &b->weights->norm) : status;
 }
 
 static sh_status find_root(builder *b)
@@ -600,6 +669,7 @@ static bool is_ours(const builder *b, const char *name)
     if (!sh_str_starts(rest, sh_str_of(names->layers))) return false;
     rest = sh_str_sub(rest, strlen(names->layers), rest.len);
     if (!sh_str_cut(&rest, '.', &number) || !sh_str_to_int(number, &index)) return false;
+    index -= b->config->layer_base;
     if (index < b->shard->layer_first || index >= b->shard->layer_first + b->shard->layer_count)
         return false;
     sh_mixer mixer = b->config->layer[index].mixer;
@@ -625,7 +695,7 @@ static sh_status check_all_seen(const builder *b)
 static sh_status add_all(builder *b)
 {
     sh_status status = find_root(b);
-    if (status == SH_OK) status = add_ends(b);
+    if (status == SH_OK) status = b->config->mtp ? add_mtp_ends(b) : add_ends(b);
     for (int i = 0; i < b->shard->layer_count && status == SH_OK; i++)
         status = add_layer(b, b->shard->layer_first + i, &b->weights->layers[i]);
     return status == SH_OK ? check_all_seen(b) : status;

@@ -51,6 +51,15 @@ typedef struct {
     sh_experts experts;
 } sh_layer;
 
+/* How a multi-token-prediction layer joins its two inputs: norms, and the halves of the projection
+ * that read them. */
+typedef struct {
+    sh_norm embed_norm;
+    sh_norm hidden_norm;
+    sh_matrix from_embed;
+    sh_matrix from_hidden;
+} sh_mtp_join;
+
 typedef struct {
     sh_device *dev;
     sh_matrix embed;
@@ -59,6 +68,7 @@ typedef struct {
     const float *types;     /* [config.types, hidden] or NULL */
     sh_matrix head;         /* no data when it is the embedding */
     sh_norm norm;
+    sh_mtp_join join; /* of a multi-token-prediction layer */
     sh_layer *layers;  /* [shard.layer_count] */
     sh_loader *loader; /* which owns the memory */
 } sh_weights;
