@@ -5,7 +5,6 @@
  * layer's own. */
 #include "rig.h"
 
-
 static const double EXACT_MAX = 0.001; /* in standard deviations of the logits */
 
 static const char *const MODELS[] = {"deepseek_v3-mtp-bf16", "glm4_moe-mtp-4bit"};
