@@ -165,6 +165,8 @@ static sh_status drafter_open(sh_engine *e, sh_err *err)
     sh_status status = sh_drafter_open(&opts, &e->drafter, err);
     if (status == SH_OK)
         sh_model_group_set_beside(e->model_group, (int64_t)sh_drafter_block_bytes(e->drafter));
+    else if (head)
+        sh_err_prefix(err, "--draft-model %s", SH_DRAFT_MODEL_MTP);
     return status;
 }
 

@@ -606,12 +606,12 @@ static sh_status add_vocab(const builder *b, const char *own, const char *of_mod
 {
     const sh_config *c = b->config;
     sh_source source;
+    sh_range rows = {.count = c->vocab}, cols = {.count = c->hidden};
     path_text path = path_of(b, own);
     sh_status status = sh_source_find(&b->finder, exists(b, own) ? path.text : of_model, 0,
                                       c->vocab, c->hidden, &source);
     sh_loader_region(b->loader);
-    if (status == SH_OK)
-        add_matrix(b, &source, (sh_range){.count = c->vocab}, (sh_range){.count = c->hidden}, m);
+    if (status == SH_OK) add_matrix(b, &source, rows, cols, m);
     return status;
 }
 

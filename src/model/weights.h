@@ -68,7 +68,7 @@ typedef struct {
     const float *types;     /* [config.types, hidden] or NULL */
     sh_matrix head;         /* no data when it is the embedding */
     sh_norm norm;
-    sh_mtp_join join; /* of a multi-token-prediction layer */
+    sh_mtp_join join;  /* of a multi-token-prediction layer */
     sh_layer *layers;  /* [shard.layer_count] */
     sh_loader *loader; /* which owns the memory */
 } sh_weights;
