@@ -41,6 +41,8 @@ typedef struct {
 /* What a multi-token-prediction layer has beside the parts of any layer. The last two may be
  * missing: they are then the model's. */
 typedef struct {
+    const char
+        *module; /* of these and of the layer, "layers.0."; NULL: the layer that follows the last */
     const char *embed_norm;
     const char *hidden_norm;
     const char *join; /* from the token's embedding, then the model's output before it */
@@ -58,6 +60,7 @@ typedef struct sh_family {
     bool qk_norm;
     const char *moe_path;    /* module of a layer that holds router and experts */
     const char *router;      /* the router's name in it */
+    const char *shared;      /* that of the shared experts */
     const sh_mtp_names *mtp; /* NULL: the family has no multi-token-prediction layers */
     sh_status (*configure)(const sh_config_reader *in, sh_config *config); /* may be NULL */
 } sh_family;
@@ -77,6 +80,7 @@ sh_status sh_family_mistral(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_ministral3(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_qwen(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_qwen3_moe(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_qwen3_next(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_mixtral(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_glm4_moe(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_deepseek_v2(const sh_config_reader *in, sh_config *config);

@@ -88,6 +88,15 @@ static void run_experts(const sh_pass *p, const sh_layer *layer)
                     layer->router.topk, b->y);
 }
 
+/* Scales the shared experts' part of each token by what the token makes of its gate. */
+static void gate_shared(const sh_pass *p, const sh_layer *layer, sh_tensor y)
+{
+    sh_product gate = {.w = &layer->shared_gate, .y = p->m->buf.shared_gate};
+    if (layer->shared_gate.data == NULL) return;
+    p->ops->matmul(p->dev, &gate, 1, p->in, p->tokens);
+    p->ops->gate_rows(p->dev, y, gate.y, p->tokens, p->m->config->hidden);
+}
+
 /* This rank's part of the feed-forward, into y. A rank may own nothing of it, and then adds zeros.
  */
 static void run_mlp(const sh_pass *p, const sh_layer *layer)
@@ -96,6 +105,7 @@ static void run_mlp(const sh_pass *p, const sh_layer *layer)
     bool experts = layer->experts.down.data != NULL, ffn = layer->down.w.data != NULL;
     if (experts) run_experts(p, layer);
     if (ffn) run_ffn(p, layer, experts ? b->y2 : b->y);
+    if (ffn) gate_shared(p, layer, experts ? b->y2 : b->y);
     if (experts && ffn) add(p, b->y, b->y2);
     if (!experts && !ffn) zero(p, b->y);
 }
@@ -119,6 +129,7 @@ static void (*const RUN_MIXER[SH_MIXERS])(const sh_pass *p, int index) = {
     [SH_MIXER_ATTENTION] = sh_pass_attention,
     [SH_MIXER_MLA] = sh_pass_mla,
     [SH_MIXER_SHORT_CONV] = sh_pass_short_conv,
+    [SH_MIXER_DELTA_NET] = sh_pass_delta_net,
 };
 
 static sh_status run_layer(sh_pass *p, int index, sh_err *err)

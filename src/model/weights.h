@@ -46,7 +46,11 @@ typedef struct {
     sh_linear conv_in[3]; /* the gate before the convolution, the one after it, and its input */
     sh_short_conv conv;
 
+    sh_linear delta_qkvz, delta_ba;
+    sh_delta_net delta;
+
     sh_linear gate, up, down; /* of a dense layer, or the shared experts; `up` may be missing */
+    sh_matrix shared_gate;    /* [1, hidden] of the shared experts */
     sh_router router;         /* experts is 0 for a dense layer */
     sh_experts experts;
 } sh_layer;

@@ -7,7 +7,8 @@
 
 static const double EXACT_MAX = 0.001; /* in standard deviations of the logits */
 
-static const char *const MODELS[] = {"deepseek_v3-mtp-bf16", "glm4_moe-mtp-4bit"};
+static const char *const MODELS[] = {"deepseek_v3-mtp-bf16", "glm4_moe-mtp-4bit",
+                                     "qwen3_next-mtp-bf16"};
 
 static rig mtp_open(const char *dir, bool exact)
 {
