@@ -22,25 +22,45 @@ static void delta_conv(float *y, const float *x, const float *past, int64_t past
     }
 }
 
-/* Sixteen columns of S at a time: they stay in the cache between the two passes. */
+enum { DELTA_LANES = 4 }; /* sums at once, so that none waits for itself */
+
+/* Some columns of S, which stay in the cache between the two passes. `lanes` is a constant wherever
+ * this is inlined. */
+VEC_INLINE void delta_columns(float *y, float *s, const float *q, const float *k, const float *v,
+                              float decay, float beta, int k_dim, int v_dim, int lanes)
+{
+    const v16 keep = v16_set(decay), rate = v16_set(beta);
+    v16 known[DELTA_LANES], news[DELTA_LANES], sum[DELTA_LANES];
+    VEC_UNROLL for (int l = 0; l < lanes; l++) known[l] = sum[l] = v16_set(0.0f);
+    for (int i = 0; i < k_dim; i++) {
+        const v16 key = v16_set(k[i]);
+        const float *at = s + (int64_t)i * v_dim;
+        VEC_UNROLL for (int l = 0; l < lanes; l++)
+            known[l] = v16_fma(key, v16_load(at + 16 * l), known[l]);
+    }
+    VEC_UNROLL for (int l = 0; l < lanes; l++)
+        news[l] = v16_mul(v16_sub(v16_load(v + 16 * l), v16_mul(known[l], keep)), rate);
+    for (int i = 0; i < k_dim; i++) {
+        const v16 key = v16_set(k[i]), query = v16_set(q[i]);
+        float *at = s + (int64_t)i * v_dim;
+        VEC_UNROLL for (int l = 0; l < lanes; l++)
+        {
+            v16 now = v16_fma(key, news[l], v16_mul(v16_load(at + 16 * l), keep));
+            v16_store(at + 16 * l, now);
+            sum[l] = v16_fma(query, now, sum[l]);
+        }
+    }
+    VEC_UNROLL for (int l = 0; l < lanes; l++) v16_store(y + 16 * l, sum[l]);
+}
+
 static void delta_step(float *y, float *s, const float *q, const float *k, const float *v,
                        float decay, float beta, int k_dim, int v_dim)
 {
-    const v16 keep = v16_set(decay);
-    for (int c = 0; c < v_dim; c += 16) {
-        v16 known = v16_set(0.0f), sum = known;
-        for (int i = 0; i < k_dim; i++)
-            known = v16_fma(v16_set(k[i]), v16_load(s + (int64_t)i * v_dim + c), known);
-        v16 news = v16_sub(v16_load(v + c), v16_mul(known, keep));
-        news = v16_mul(news, v16_set(beta));
-        for (int i = 0; i < k_dim; i++) {
-            float *at = s + (int64_t)i * v_dim + c;
-            v16 now = v16_fma(v16_set(k[i]), news, v16_mul(v16_load(at), keep));
-            v16_store(at, now);
-            sum = v16_fma(v16_set(q[i]), now, sum);
-        }
-        v16_store(y + c, sum);
-    }
+    int c = 0;
+    for (; c + 16 * DELTA_LANES <= v_dim; c += 16 * DELTA_LANES)
+        delta_columns(y + c, s + c, q, k, v + c, decay, beta, k_dim, v_dim, DELTA_LANES);
+    for (; c < v_dim; c += 16)
+        delta_columns(y + c, s + c, q, k, v + c, decay, beta, k_dim, v_dim, 1);
 }
 
 #endif

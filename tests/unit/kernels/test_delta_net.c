@@ -11,7 +11,7 @@ static const sh_limits LIMITS = {
 static const sh_delta_net NETS[] = {
     {.heads = 1, .values = 1, .k_dim = 16, .v_dim = 16, .taps = 2, .eps = 1e-6f},
     {.heads = 3, .values = 2, .k_dim = 32, .v_dim = 16, .taps = 4, .eps = 1e-6f},
-    {.heads = 2, .values = 4, .k_dim = 16, .v_dim = 48, .taps = 3, .eps = 1e-5f},
+    {.heads = 2, .values = 4, .k_dim = 16, .v_dim = 80, .taps = 3, .eps = 1e-5f},
 };
 
 /* One sequence and its net. */
@@ -106,7 +106,7 @@ static void reference(const world *w, int head, int value, double *out)
 {
     const sh_delta_net *n = &w->net;
     int k_dim = n->k_dim, v_dim = n->v_dim, own = head * n->values + value;
-    double s[64][64] = {{0}}, q[64], k[64], news[64];
+    double s[32][80] = {{0}}, q[32], k[32], news[80];
     for (int t = 0; t < LEN; t++, out += v_dim) {
         double square = 0, b = (double)w->bas[t * w->ba + head * 2 * n->values + value];
         double a = (double)w->bas[t * w->ba + head * 2 * n->values + n->values + value];
