@@ -20,13 +20,14 @@ static void count_text(double count, char *out, size_t cap)
         snprintf(out, cap, "%.1f million", count / 1e6);
 }
 
-/* Some models use a sliding window in part of their layers, or a convolution instead of attention;
+/* Some models use a sliding window in part of their layers, or something else instead of attention;
  * with MLA the cache holds one latent vector instead of heads. */
 static void attention_text(const sh_config *c, char *out, size_t cap)
 {
-    int sliding = 0, window = 0, convs = 0;
+    int sliding = 0, window = 0, convs = 0, nets = 0;
     for (int i = 0; i < c->layers; i++) {
         convs += c->layer[i].mixer == SH_MIXER_SHORT_CONV;
+        nets += c->layer[i].mixer == SH_MIXER_DELTA_NET;
         if (c->layer[i].window > 0) {
             sliding++;
             window = c->layer[i].window;
@@ -41,6 +42,9 @@ static void attention_text(const sh_config *c, char *out, size_t cap)
     if (convs > 0)
         snprintf(out + len, cap - (size_t)len, "; a convolution over %d tokens in %d layers",
                  c->conv.taps, convs);
+    if (nets > 0)
+        snprintf(out + len, cap - (size_t)len, "; linear attention of %d heads in %d layers",
+                 c->delta.v_heads, nets);
 }
 
 /* How long a context fits next to the weights, for common memory sizes. Where not even the weights

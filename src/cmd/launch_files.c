@@ -8,6 +8,7 @@
 #include "base/system.h"
 #include "cmd/command_list.h"
 #include "cmd/support/demo.h"
+#include "cmd/support/draft_model.h"
 #include "cmd/support/launch_job.h"
 #include "cmd/support/model_find.h"
 #include "net/plugin.h"
@@ -97,11 +98,11 @@ static const sh_option *row_of(const char *env)
 }
 
 /* Like the model: a folder that exists here is expected under the same path on rank 0's host. */
-static void draft_model_write(struct settings_text *to, const char *given)
+static void draft_model_write(struct settings_text *to, const sh_settings *s)
 {
-    if (given == NULL) return;
-    char *here = realpath(given, NULL);
-    setting_write(to, row_of("SHOAL_DRAFT_MODEL"), here != NULL ? here : given);
+    if (s->draft_model == NULL) return;
+    char *here = sh_draft_model_is_mtp(s) ? NULL : realpath(s->draft_model, NULL);
+    setting_write(to, row_of("SHOAL_DRAFT_MODEL"), here != NULL ? here : s->draft_model);
     free(here);
 }
 
@@ -112,7 +113,7 @@ static sh_status settings_file(sh_launch *l, sh_err *err)
     struct settings_text to = {.err = err};
     sh_options_each_given(l->args->options, setting_take, &to);
     if (to.status == SH_OK && l->model != NULL) setting_write(&to, row_of("SHOAL_MODEL"), l->model);
-    if (to.status == SH_OK) draft_model_write(&to, l->args->settings->draft_model);
+    if (to.status == SH_OK) draft_model_write(&to, l->args->settings);
     if (to.status == SH_OK && l->matrix != NULL)
         matrix_write(&to, row_of("SHOAL_IBV_DEVICES"), l->matrix);
     if (to.status == SH_OK && l->token[0] != '\0')

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/system.h"
 #include "cmd/command.h"
+#include "cmd/support/draft_model.h"
 #include "cmd/support/model_facts.h"
 #include "cmd/support/model_find.h"
 #include "model/family.h"
@@ -115,13 +116,13 @@ static void print_json(const row *rows, size_t count)
     cJSON_Delete(list);
 }
 
-/* What --draft-model needs; all zero if there is none. */
+/* What --draft-model needs; all zero if there is none, or if it is a part of each model. */
 static sh_status draft_gather(const sh_settings *s, sh_model_facts *out, sh_err *err)
 {
     sh_settings named = *s;
     char *dir = NULL;
     named.model = s->draft_model;
-    if (s->draft_model == NULL) return SH_OK;
+    if (s->draft_model == NULL || sh_draft_model_is_mtp(s)) return SH_OK;
     sh_status status = sh_model_find(&named, &dir, err);
     if (status == SH_OK) status = sh_model_facts_gather(dir, out, err);
     if (status != SH_OK) sh_err_prefix(err, "--draft-model");

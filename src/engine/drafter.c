@@ -6,53 +6,18 @@
  * lack; each round appends a draft to the sequences that still want one, and the next round
  * runs it. Drafts stay in the shadow until the next call finds out which of them the model has
  * accepted. The KV of wrong ones is overwritten. */
-#include "engine/drafter.h"
+#include "engine/drafter_internal.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "engine/draft_policy.h"
-#include "engine/rank.h"
-#include "engine/step_fill.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     CHUNK = 512,      /* tokens of a round, at most */
-    NEAR = 32,        /* a sequence that lacks no more than this catches up at once */
     MASKS_KEPT = 256, /* as in the model group */
-};
-
-struct shadow {
-    sh_sequence *seq; /* NULL: none */
-    int known;        /* tokens of the sequence that were known when it was last brought up to date;
-                         what follows in the shadow are drafts */
-};
-
-struct sh_drafter {
-    sh_drafter_opts opts;
-    sh_config config;
-    sh_device *dev;
-    sh_model *model;
-    int tokens_max;
-    int context;
-    int rope_original; /* see sh_sched_opts */
-    bool fixed_state;
-
-    /* From here on of one reservation. */
-    sh_rank *rank;
-    sh_step_plan *plan;
-    sh_blocks *blocks;
-    sh_mask_table *masks;
-    sh_marks marks;
-    struct shadow *shadows;   /* [slots] */
-    sh_draft_order **drawing; /* [slots] those of the round's draws, in order */
-    float *row;               /* [vocab] */
-    sh_candidate *sorted;     /* [2, vocab] */
-
-    sh_step_times times;
-    double token_s;
 };
 
 static sh_status vocab_check(const sh_drafter *d, sh_err *err)
@@ -80,6 +45,7 @@ sh_status sh_drafter_open(const sh_drafter_opts *opts, sh_drafter **out, sh_err 
     d->opts = *opts;
     d->tokens_max = opts->slots * 2 > CHUNK ? opts->slots * 2 : CHUNK;
     sh_status status = sh_config_load(opts->model_dir, &d->config, err);
+    if (status == SH_OK && opts->head) status = sh_config_take_mtp(&d->config, err);
     if (status == SH_OK) status = vocab_check(d, err);
     if (status == SH_OK) status = sh_device_open(opts->device, &opts->device_opts, &d->dev, err);
     if (status == SH_OK) status = model_load(d, err);
@@ -96,11 +62,11 @@ sh_status sh_drafter_open(const sh_drafter_opts *opts, sh_drafter **out, sh_err 
 
 void sh_drafter_leave(sh_drafter *d, int slot)
 {
-    struct shadow *w = &d->shadows[slot];
+    sh_shadow *w = &d->shadows[slot];
     if (w->seq == NULL) return;
     sh_sequence_stop(w->seq, d->blocks);
     sh_sequence_free(w->seq);
-    *w = (struct shadow){0};
+    *w = (sh_shadow){0};
 }
 
 void sh_drafter_release(sh_drafter *d)
@@ -117,6 +83,9 @@ void sh_drafter_release(sh_drafter *d)
     free(d->drawing);
     free(d->row);
     free(d->sorted);
+    free(d->held);
+    free(d->inputs);
+    d->held = d->inputs = NULL;
     d->blocks = NULL;
     sh_status freed = sh_model_reserve_kv(d->model, 0, &err);
     SH_ASSERT(freed == SH_OK);
@@ -151,6 +120,7 @@ sh_status sh_drafter_reserve(sh_drafter *d, const sh_step_limits *of_model, int 
     limits.tokens = d->tokens_max;
     limits.draws = limits.slots;
     limits.masks = limits.slots > MASKS_KEPT ? limits.slots : MASKS_KEPT;
+    limits.outputs = d->opts.head;
     sh_status status = blocks_open(d, limits.blocks, err);
     if (status != SH_OK) return status;
     d->rank = sh_rank_create(d->model, NULL, &limits, 1);
@@ -161,7 +131,16 @@ sh_status sh_drafter_reserve(sh_drafter *d, const sh_step_limits *of_model, int 
     d->drawing = sh_alloc_array((size_t)limits.slots, sizeof(sh_draft_order *));
     d->row = sh_alloc_array((size_t)limits.vocab, sizeof(*d->row));
     d->sorted = sh_alloc_array(2 * (size_t)limits.vocab, sizeof(*d->sorted));
+    if (!d->opts.head) return SH_OK;
+    size_t each = (size_t)d->config.hidden * sizeof(float);
+    d->held = sh_alloc_array((size_t)limits.slots * (SH_DRAFTER_NEAR + 1), each);
+    d->inputs = sh_alloc_array((size_t)limits.tokens, each);
     return SH_OK;
+}
+
+sh_draft_source sh_drafter_source(const sh_drafter *d)
+{
+    return d->opts.head ? SH_DRAFT_HEAD : SH_DRAFT_MODEL;
 }
 
 size_t sh_drafter_block_bytes(const sh_drafter *d)
@@ -194,7 +173,7 @@ static bool outgrown(const sh_drafter *d, const sh_sequence *seq)
 
 static bool shadow_start(sh_drafter *d, const sh_sequence *seq)
 {
-    struct shadow *w = &d->shadows[seq->slot];
+    sh_shadow *w = &d->shadows[seq->slot];
     sh_sequence_spec spec = {.prompt = seq->tokens,
                              .prompt_count = (size_t)seq->count,
                              .max_tokens = seq->count_max - seq->count + 1};
@@ -216,7 +195,7 @@ static bool shadow_start(sh_drafter *d, const sh_sequence *seq)
  * drawn from it. */
 static void shadow_update(sh_drafter *d, const sh_sequence *seq)
 {
-    struct shadow *w = &d->shadows[seq->slot];
+    sh_shadow *w = &d->shadows[seq->slot];
     sh_sequence *own = w->seq;
     int computed = own->computed, good = computed < w->known ? computed : w->known;
     while (good < computed && good < seq->count && own->tokens[good] == seq->tokens[good]) good++;
@@ -231,8 +210,9 @@ static void shadow_update(sh_drafter *d, const sh_sequence *seq)
 
 int sh_drafter_lag(sh_drafter *d, const sh_sequence *seq)
 {
-    struct shadow *w = &d->shadows[seq->slot];
+    sh_shadow *w = &d->shadows[seq->slot];
     if (seq->count + SH_DRAFTS_MAX >= d->context) return -1;
+    if (d->opts.head) return sh_drafter_head_lag(d, seq);
     if (w->seq != NULL && !w->seq->long_rope && outgrown(d, seq)) sh_drafter_leave(d, seq->slot);
     if (w->seq == NULL && !shadow_start(d, seq)) return -1;
     shadow_update(d, seq);
@@ -273,9 +253,9 @@ static void add_order(sh_drafter *d, sh_draft_order *order, int *budget)
     const sh_sequence *seq = order->seq;
     sh_sequence *own = d->shadows[seq->slot].seq;
     int run = own->count - own->computed, space = d->tokens_max - d->plan->token_count;
-    bool draws = run <= NEAR || run <= *budget;
+    bool draws = run <= SH_DRAFTER_NEAR || run <= *budget;
     if (!draws) run = *budget;
-    if (run > NEAR || !draws) *budget -= run;
+    if (run > SH_DRAFTER_NEAR || !draws) *budget -= run;
     order->done = !draws;
     if (run == 0 || run > space || !sh_step_fits_adjusts(d->plan, seq, 0) ||
         !sh_sequence_grow(own, d->blocks, own->count) || (draws && !add_draw(d, order)))
@@ -325,16 +305,21 @@ static void measure(sh_drafter *d, double seconds)
     d->token_s = d->token_s == 0 ? cost : 0.7 * d->token_s + 0.3 * cost;
 }
 
-static sh_status round_run(sh_drafter *d, sh_err *err)
+sh_status sh_drafter_round(sh_drafter *d, sh_err *err)
 {
     uint64_t ignored;
     int64_t start = sh_clock_ns();
     d->plan->step++;
     sh_status status = sh_rank_apply(d->rank, d->plan, &ignored, err);
-    if (status == SH_OK) status = sh_rank_run(d->rank, d->plan, err);
+    if (status != SH_OK) return status;
+    if (d->opts.head)
+        d->dev->ops->write_rows(d->dev, sh_model_hidden(d->model), d->plan->token_count,
+                                d->config.hidden, d->inputs);
+    status = sh_rank_run(d->rank, d->plan, err);
     if (status != SH_OK) return status;
     for (int i = 0; i < d->plan->seq_count; i++)
         d->shadows[d->plan->seqs[i].slot].seq->computed += d->plan->seqs[i].token_count;
+    if (d->opts.head) sh_drafter_head_ran(d);
     for (int i = 0; i < d->plan->draw_count; i++) take_pick(d, d->drawing[i], pick(d, i));
     measure(d, (double)(sh_clock_ns() - start) * 1e-9);
     return SH_OK;
@@ -350,7 +335,8 @@ sh_status sh_drafter_run(sh_drafter *d, sh_draft_order *orders, int count, doubl
         for (int i = 0; i < count; i++)
             if (!orders[i].done) add_order(d, &orders[i], &budget);
         if (d->plan->seq_count == 0) return SH_OK;
-        sh_status status = round_run(d, err);
+        if (d->opts.head) sh_drafter_head_gather(d);
+        sh_status status = sh_drafter_round(d, err);
         if (status != SH_OK) return status;
     }
 }

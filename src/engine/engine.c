@@ -142,11 +142,19 @@ static void flights_free(sh_engine *e)
     e->flight_first = e->flight_count = 0;
 }
 
+static bool drafts_by_head(const sh_engine_opts *opts)
+{
+    return opts->draft_model != NULL && opts->drafts > 0 &&
+           strcmp(opts->draft_model, SH_DRAFT_MODEL_MTP) == 0;
+}
+
 /* Loaded before the group is formed, so that its memory is gone when the ranks share out theirs. */
 static sh_status drafter_open(sh_engine *e, sh_err *err)
 {
     sh_model_group_opts *group = &e->opts.model_group;
-    sh_drafter_opts opts = {.model_dir = e->opts.draft_model,
+    bool head = drafts_by_head(&e->opts);
+    sh_drafter_opts opts = {.model_dir = head ? group->model_dir : e->opts.draft_model,
+                            .head = head,
                             .device = group->device,
                             .device_opts = group->device_opts,
                             .kv_format = group->kv_format,
@@ -157,6 +165,8 @@ static sh_status drafter_open(sh_engine *e, sh_err *err)
     sh_status status = sh_drafter_open(&opts, &e->drafter, err);
     if (status == SH_OK)
         sh_model_group_set_beside(e->model_group, (int64_t)sh_drafter_block_bytes(e->drafter));
+    else if (head)
+        sh_err_prefix(err, "--draft-model %s", SH_DRAFT_MODEL_MTP);
     return status;
 }
 
@@ -271,6 +281,7 @@ sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *er
     sh_engine *e = sh_alloc(sizeof(*e));
     e->opts = *opts;
     e->opts.model_group.draws = sh_engine_draws(opts->model_group.slots);
+    e->opts.model_group.outputs = drafts_by_head(opts);
     e->commands = sh_queue_create(COMMANDS_MAX, sizeof(command));
     e->kept = sh_kept_create(on_kept_event, e);
     pthread_mutex_init(&e->lost_lock, NULL);
@@ -468,8 +479,13 @@ static sh_status flight_finish(sh_engine *e, sh_err *err)
     double took = (double)(end - f->begun_ns) * 1e-9;
     sh_engine_stats_step(&e->stats, took, f->plan->token_count, f->plan->seq_count);
     vectors_finish(e, f->plan);
+    if (f->plan->outputs)
+        sh_sched_outputs(e->sched, sh_model_group_outputs(e->model_group, f->plan),
+                         sh_model_group_config(e->model_group)->hidden);
+    double drafted_s = sh_sched_stats_of(e->sched)->draft_s;
     sh_sched_commit(e->sched, f->plan, e->picks, took);
-    e->stats.schedule_s += (double)(sh_clock_ns() - end) * 1e-9;
+    double drafting_s = sh_sched_stats_of(e->sched)->draft_s - drafted_s;
+    e->stats.schedule_s += (double)(sh_clock_ns() - end) * 1e-9 - drafting_s;
     return SH_OK;
 }
 

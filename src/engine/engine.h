@@ -22,6 +22,10 @@
 #include "engine/model_group.h"
 #include "engine/scheduler.h"
 
+/* In the place of a draft model's folder: the model's own multi-token-prediction layer drafts. A
+ * folder of that name is "./mtp". */
+#define SH_DRAFT_MODEL_MTP "mtp"
+
 typedef struct {
     sh_model_group_opts model_group;
     const sh_group_opts *group; /* NULL: this process alone; borrowed until close */
@@ -32,7 +36,7 @@ typedef struct {
     int64_t timeout_ms;
     double stall_s;
     int drafts;              /* tokens to draft ahead, at most; 0: none */
-    const char *draft_model; /* folder of a draft model; NULL: none */
+    const char *draft_model; /* folder of a draft model, or SH_DRAFT_MODEL_MTP; NULL: none */
     sh_pool_kind pool;       /* replaces what the model's files say; SH_POOL_NONE: they decide */
     sh_vocabulary_source vocabulary; /* of requests with a grammar */
     /* Called on the engine's thread when the group is lost and cannot be re-formed; may be NULL. */

@@ -66,6 +66,8 @@ static void counts_json(const sh_engine_stats *s, const sh_sched_stats *c, sh_bu
         {"drafts_repeated_kept", c->drafts_kept[SH_DRAFT_REPEATED]},
         {"drafts_model_tried", c->drafts_tried[SH_DRAFT_MODEL]},
         {"drafts_model_kept", c->drafts_kept[SH_DRAFT_MODEL]},
+        {"drafts_mtp_tried", c->drafts_tried[SH_DRAFT_HEAD]},
+        {"drafts_mtp_kept", c->drafts_kept[SH_DRAFT_HEAD]},
         {"drafts_tried", sum(c->drafts_tried)},
         {"drafts_kept", sum(c->drafts_kept)},
         {"redone_tokens", c->redone_tokens},
@@ -194,7 +196,7 @@ static void ranks_json(const sh_engine_stats *s, sh_model_group *mg, sh_buf *out
     imbalance_json(mg, out);
 }
 
-/* Its name is that of its folder. */
+/* Its name is that of its folder, or "mtp". */
 static void draft_model_json(const sh_drafter *d, const char *dir, sh_buf *out)
 {
     if (d == NULL) {

@@ -213,6 +213,7 @@ typedef struct {
     uint64_t tensor, stages;
     uint64_t measured; /* the shares are by speed, not the user's */
     uint64_t wire, context, slots, chunk, draws, kv_tokens, kv_format;
+    uint64_t outputs;
     uint64_t exact; /* f32 activations; what this rank's device was opened for cannot be changed */
 } group_terms;
 
@@ -224,7 +225,7 @@ static group_terms terms_of(const sh_model_group *mg)
         (uint64_t)mg->tensor,         (uint64_t)mg->stages,       !split_take(mg, NULL),
         (uint64_t)mg->opts.wire,      (uint64_t)mg->opts.context, (uint64_t)mg->opts.slots,
         (uint64_t)mg->opts.chunk,     (uint64_t)mg->opts.draws,   (uint64_t)mg->opts.kv_tokens,
-        (uint64_t)mg->opts.kv_format, mg->opts.load.exact};
+        (uint64_t)mg->opts.kv_format, mg->opts.outputs,           mg->opts.load.exact};
 }
 
 static bool terms_valid(const sh_model_group *mg, const group_terms *t)
@@ -234,7 +235,8 @@ static bool terms_valid(const sh_model_group *mg, const group_terms *t)
            t->tensor * t->stages == (uint64_t)mg->size && t->wire <= SH_CODEC_INT8 &&
            t->context <= most && t->slots > 0 && t->slots <= most && t->chunk > 0 &&
            t->chunk <= most && t->draws > 0 && t->draws <= most &&
-           t->kv_tokens <= INT64_MAX / SH_KV_BLOCK && t->kv_format <= SH_KV_INT8 && t->exact <= 1;
+           t->kv_tokens <= INT64_MAX / SH_KV_BLOCK && t->kv_format <= SH_KV_INT8 &&
+           t->outputs <= 1 && t->exact <= 1;
 }
 
 static void term_log(const char *name, uint64_t mine, uint64_t theirs)
@@ -269,6 +271,7 @@ static void terms_take(sh_model_group *mg, const group_terms *t)
     mg->opts.draws = (int)t->draws;
     mg->opts.kv_tokens = (int64_t)t->kv_tokens;
     mg->opts.kv_format = (sh_kv_format)t->kv_format;
+    mg->opts.outputs = t->outputs != 0;
 }
 
 static sh_status terms_agree(sh_model_group *mg, sh_err *err)
@@ -722,7 +725,8 @@ static void steps_prepare(sh_model_group *mg)
                                   .seq_blocks = mg->context / SH_KV_BLOCK + 2,
                                   .vocab = mg->config.vocab,
                                   .masks = mg->opts.draws > MASKS_KEPT ? mg->opts.draws
-                                                                       : MASKS_KEPT};
+                                                                       : MASKS_KEPT,
+                                  .outputs = mg->opts.outputs};
     mg->peers = (sh_peers){.ctx = mg, .reduce = reduce};
     mg->self = sh_rank_create(mg->model, mg->group == NULL ? NULL : &mg->peers, &mg->limits,
                               mg->stages);
@@ -730,8 +734,9 @@ static void steps_prepare(sh_model_group *mg)
     mg->summaries = sh_alloc_array((size_t)mg->tensor, sizeof(*mg->summaries));
     size_t vectors = (size_t)mg->limits.slots * (size_t)mg->config.hidden;
     mg->vectors = sh_alloc_array(mg->rank == 0 ? vectors : 0, sizeof(*mg->vectors));
+    size_t outputs = mg->limits.outputs ? (size_t)mg->limits.tokens * (size_t)mg->config.hidden : 0;
     mg->incoming_cap = sizeof(uint64_t) + (size_t)mg->limits.draws * SH_SUMMARY_BYTES_MAX +
-                       vectors * sizeof(*mg->vectors);
+                       (vectors + outputs) * sizeof(float);
     if (mg->rank == 0) mg->incoming = sh_alloc_array((size_t)mg->size, mg->incoming_cap);
     mg->incoming_due = sh_alloc_array((size_t)mg->size, sizeof(*mg->incoming_due));
     mg->reports = sh_alloc_array((size_t)mg->size, SH_RANK_REPORT_BYTES);

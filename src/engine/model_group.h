@@ -46,6 +46,7 @@ typedef struct {
     int draws;         /* rows of logits of one step */
     int64_t kv_tokens; /* size of the KV cache in tokens; 0: what slots and memory allow */
     int64_t memory_reserve;
+    bool outputs; /* plans may ask for the outputs of their tokens */
     sh_load_opts load;
     sh_load_board *load_board; /* or NULL: where loading is written down, on rank 0 that of all */
 } sh_model_group_opts;
@@ -94,6 +95,10 @@ SH_MUST_CHECK sh_status sh_model_group_finish(sh_model_group *mg, const sh_step_
 
 /* Rank 0: the vectors [sh_step_plan_vectors, hidden] of the step that was finished last. */
 const float *sh_model_group_vectors(const sh_model_group *mg);
+
+/* Rank 0: the outputs [tokens, hidden] of the step that was finished last, whose plan asked for
+ * them: f32 at any address, borrowed until the next step begins. */
+const void *sh_model_group_outputs(const sh_model_group *mg, const sh_step_plan *plan);
 
 /* Rank 0: fetches the whole row of logits [vocab] of a draw of the step that was finished last. The
  * ranks keep it only if the plan marked the draw as `whole`, or if their summaries cannot settle

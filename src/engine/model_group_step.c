@@ -135,14 +135,20 @@ static size_t vectors_bytes(const sh_model_group *mg, const sh_step_plan *plan, 
     return (size_t)sh_step_plan_vectors(plan) * (size_t)mg->config.hidden * sizeof(float);
 }
 
+/* Likewise of the outputs that a plan asks for. */
+static size_t outputs_bytes(const sh_model_group *mg, const sh_step_plan *plan, int tensor_rank)
+{
+    return tensor_rank == 0 && plan->outputs ? hidden_bytes(mg, plan->token_count) : 0;
+}
+
 /* Bytes of the message with the summaries of a plan's draws, preceded by a hash and followed by
- * vectors. Both ends compute it from the plan, so the message needs no length. */
+ * vectors and outputs. Both ends compute it from the plan, so the message needs no length. */
 static size_t summaries_bytes(const sh_model_group *mg, const sh_step_plan *plan, int tensor_rank)
 {
     size_t bytes = sizeof(uint64_t);
     for (int i = 0; i < plan->draw_count; i++)
         bytes += sh_logits_summary_bytes(&plan->draws[i].draw);
-    return bytes + vectors_bytes(mg, plan, tensor_rank);
+    return bytes + vectors_bytes(mg, plan, tensor_rank) + outputs_bytes(mg, plan, tensor_rank);
 }
 
 static sh_status summaries_send(sh_model_group *mg, const sh_step_plan *plan, sh_err *err)
@@ -154,6 +160,8 @@ static sh_status summaries_send(sh_model_group *mg, const sh_step_plan *plan, sh
         sh_logits_summary_pack(&summaries[i], &plan->draws[i].draw, &mg->outgoing);
     sh_buf_add(&mg->outgoing, sh_rank_vectors(mg->self, plan->step),
                vectors_bytes(mg, plan, mg->rank % mg->tensor));
+    sh_buf_add(&mg->outgoing, sh_rank_outputs(mg->self, plan->step),
+               outputs_bytes(mg, plan, mg->rank % mg->tensor));
     return send_to(mg, SH_TRAFFIC_SUMMARIES, 0, mg->outgoing.ptr, mg->outgoing.len, err);
 }
 
@@ -316,13 +324,21 @@ static void vectors_take(sh_model_group *mg, const sh_step_plan *plan)
     const void *from = sh_rank_vectors(mg->self, plan->step);
     if (bytes == 0) return;
     if (mg->stages > 1)
-        from = incoming_at(mg, plan->step, 0) + summaries_bytes(mg, plan, 0) - bytes;
+        from = incoming_at(mg, plan->step, 0) + summaries_bytes(mg, plan, 0) -
+               outputs_bytes(mg, plan, 0) - bytes;
     memcpy(mg->vectors, from, bytes);
 }
 
 const float *sh_model_group_vectors(const sh_model_group *mg)
 {
     return mg->vectors;
+}
+
+const void *sh_model_group_outputs(const sh_model_group *mg, const sh_step_plan *plan)
+{
+    if (mg->stages == 1) return sh_rank_outputs(mg->self, plan->step);
+    return incoming_at(mg, plan->step, 0) + summaries_bytes(mg, plan, 0) -
+           outputs_bytes(mg, plan, 0);
 }
 
 static sh_status step_finish(sh_model_group *mg, const sh_step_plan *plan, sh_pick *picks,

@@ -20,6 +20,7 @@ struct result {
     float *rows; /* [draws, own vocabulary] copies; NULL with one step in flight */
     sh_logits_summary *summaries;
     float *vectors; /* [slots, hidden] that were completed; NULL on ranks that make none */
+    float *outputs; /* [tokens, hidden] on the same rank; NULL: plans cannot ask for them */
 };
 
 struct sh_rank {
@@ -62,6 +63,9 @@ sh_rank *sh_rank_create(sh_model *model, const sh_peers *peers, const sh_step_li
         if (r->pools != NULL)
             r->results[i].vectors = sh_alloc_array((size_t)limits->slots * (size_t)hidden,
                                                    sizeof(float));
+        if (r->pools != NULL && limits->outputs)
+            r->results[i].outputs = sh_alloc_array((size_t)limits->tokens * (size_t)hidden,
+                                                   sizeof(float));
         if (depth > 1)
             r->results[i].rows = sh_alloc_array(draws * (size_t)r->vocab_len, sizeof(float));
     }
@@ -75,6 +79,7 @@ void sh_rank_free(sh_rank *r)
         free(r->results[i].rows);
         free(r->results[i].summaries);
         free(r->results[i].vectors);
+        free(r->results[i].outputs);
     }
     sh_batch_state_free(r->state);
     sh_pooled_free(r->pools);
@@ -153,6 +158,13 @@ static void vectors_make(sh_rank *r, const sh_step_plan *plan, struct result *re
     }
 }
 
+static void outputs_keep(const sh_rank *r, const sh_step_plan *plan, struct result *result)
+{
+    sh_device *dev = sh_model_device(r->model);
+    dev->ops->read_rows(dev, sh_model_output(r->model), 0, plan->token_count,
+                        sh_model_config(r->model)->hidden, result->outputs);
+}
+
 sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
 {
     struct result *result = &r->results[plan->step % (uint64_t)r->depth];
@@ -168,7 +180,7 @@ sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
                   .row_count = plan->draw_count},
         .queries = summarizes ? r->queries : NULL,
         .summaries = result->summaries,
-        .pooled = r->pools != NULL && sh_step_plan_pooled(plan),
+        .pooled = r->pools != NULL && (plan->outputs || sh_step_plan_pooled(plan)),
         .hash_seed = plan->step,
         .hash = r->peers != NULL ? &result->hash : NULL,
     };
@@ -179,6 +191,7 @@ sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
     result->step = plan->step;
     if (summarizes && r->depth > 1) rows_keep(r, plan, result);
     if (in.pooled) vectors_make(r, plan, result);
+    if (in.pooled && plan->outputs) outputs_keep(r, plan, result);
     return SH_OK;
 }
 
@@ -198,6 +211,12 @@ const float *sh_rank_vectors(const sh_rank *r, uint64_t step)
 {
     const struct result *result = result_of(r, step);
     return result == NULL ? NULL : result->vectors;
+}
+
+const float *sh_rank_outputs(const sh_rank *r, uint64_t step)
+{
+    const struct result *result = result_of(r, step);
+    return result == NULL ? NULL : result->outputs;
 }
 
 bool sh_rank_read_row(const sh_rank *r, uint64_t step, int draw, float *out)

@@ -37,6 +37,10 @@ SH_MUST_CHECK bool sh_rank_read_row(const sh_rank *rank, uint64_t step, int draw
  * that keeps them: its first. NULL when the step is no longer kept. */
 const float *sh_rank_vectors(const sh_rank *rank, uint64_t step);
 
+/* The model's output [tokens, hidden] for each token of a step that asks for it, on the same rank.
+ * NULL when the step is no longer kept. */
+const float *sh_rank_outputs(const sh_rank *rank, uint64_t step);
+
 /* Hash of the hidden states that the step's logits were computed from: the same on all ranks of the
  * last stage. */
 uint64_t sh_rank_hash(const sh_rank *rank, uint64_t step);

@@ -193,7 +193,7 @@ void sh_shard_pack(const sh_shard *s, sh_buf *out)
     const int numbers[] = {s->rank,   s->tensor_rank, s->tensor_size, s->stage,
                            s->stages, s->layer_first, s->layer_count};
     for (size_t i = 0; i < SH_COUNT_OF(numbers); i++) sh_put_uint(out, (uint32_t)numbers[i], 4);
-    const sh_range ranges[] = {s->heads,      s->kv_heads,   s->conv, s->ffn,
-                               s->expert_ffn, s->shared_ffn, s->vocab};
+    const sh_range ranges[] = {s->heads, s->kv_heads,   s->conv,       s->delta,
+                               s->ffn,   s->expert_ffn, s->shared_ffn, s->vocab};
     for (size_t i = 0; i < SH_COUNT_OF(ranges); i++) put_range(out, ranges[i]);
 }

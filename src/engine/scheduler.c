@@ -497,7 +497,8 @@ static void rope_switch(sh_sched *s, sh_sequence *seq)
 }
 
 /* `vector`: of a sequence whose last tokens these are, if it is pooled; else NULL. */
-static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks, const float *vector)
+static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks, const float *vector,
+                       const sh_seen *seen)
 {
     sh_sequence *seq = s->slots[q->slot];
     if (seq == NULL || !seq->in_flight) return; /* failed meanwhile, with its group */
@@ -517,7 +518,10 @@ static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks, 
         if (q->pool_ends) now = ENDED, finish = SH_FINISH_STOP;
     }
     switch (now) {
-    case OPEN: rope_switch(s, seq); break;
+    case OPEN:
+        rope_switch(s, seq);
+        if (seq->slot >= 0 && seen->outputs != NULL) sh_sched_draft_see(s, seq, seen);
+        break;
     case ENDED: done_with(s, seq, finish, finish == SH_FINISH_CANCEL ? NULL : vector); break;
     case FAILED: sh_sched_fail(s, seq, &err); break;
     }
@@ -531,20 +535,30 @@ void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks
         double cost = step_s / step->token_count;
         s->token_s = s->token_s == 0 ? cost : 0.7 * s->token_s + 0.3 * cost;
     }
-    int draw = 0;
+    int draw = 0, token = 0;
     for (int i = 0; i < step->seq_count; i++) {
-        bool pooled = step->seqs[i].pool_ends;
-        commit_one(s, &step->seqs[i], picks + draw, pooled ? s->vectors : NULL);
-        draw += step->seqs[i].draw_count;
-        if (pooled) s->vectors += s->vector_width;
+        const sh_step_seq *q = &step->seqs[i];
+        sh_seen seen = {.pos = q->pos, .count = q->token_count, .tokens = step->tokens + token};
+        if (s->outputs != NULL) seen.outputs = s->outputs + (size_t)token * s->output_bytes;
+        commit_one(s, q, picks + draw, q->pool_ends ? s->vectors : NULL, &seen);
+        draw += q->draw_count;
+        token += q->token_count;
+        if (q->pool_ends) s->vectors += s->vector_width;
     }
     s->vectors = NULL;
+    s->outputs = NULL;
 }
 
 void sh_sched_vectors(sh_sched *s, const float *vectors, int width)
 {
     s->vectors = vectors;
     s->vector_width = width;
+}
+
+void sh_sched_outputs(sh_sched *s, const void *outputs, int hidden)
+{
+    s->outputs = outputs;
+    s->output_bytes = (size_t)hidden * sizeof(float);
 }
 
 bool sh_sched_busy(const sh_sched *s)

@@ -78,6 +78,10 @@ bool sh_sched_plan(sh_sched *sched, sh_step_plan *step);
  * borrowed until then. */
 void sh_sched_vectors(sh_sched *sched, const float *vectors, int width);
 
+/* Likewise the model's outputs [tokens, hidden] of a plan that asked for them, f32 at any address.
+ */
+void sh_sched_outputs(sh_sched *sched, const void *outputs, int hidden);
+
 /* Takes the results of a plan: a pick for each of its draws, and how long the step took. */
 void sh_sched_commit(sh_sched *sched, const sh_step_plan *step, const sh_pick *picks,
                      double step_s);

@@ -1,11 +1,12 @@
 /* Where drafts come from, and how many there are.
  *
  * A sequence that decodes may get drafts from one of three sources: the text that its grammar
- * forces, what followed the last two tokens when they occurred before, and a draft model. The first
- * two are free to make but seldom have anything to offer; the model always does and takes time. One
- * rule chooses among them: whatever gives the most tokens per second (engine/draft_policy.h),
- * judged by how often drafts of that source were right in this sequence and, while there were few,
- * in all. So text that repeats itself is copied while that works, and the model is asked otherwise.
+ * forces, what followed the last two tokens when they occurred before, and the drafter, which is a
+ * draft model or the model's own multi-token-prediction layer. The first two are free to make but
+ * seldom have anything to offer; the model always does and takes time. One rule chooses among them:
+ * whatever gives the most tokens per second (engine/draft_policy.h), judged by how often drafts of
+ * that source were right in this sequence and, while there were few, in all. So text that repeats
+ * itself is copied while that works, and the model is asked otherwise.
  *
  * Two exceptions keep the rule honest. A source that is not worthwhile is still tried now and then,
  * or it could never recover; such probes may take PROBES_SHARE of the time. And the draft model
@@ -25,8 +26,10 @@ static const double CATCH_UP_SHARE = 0.5; /* of stall_s, for a draft model to ca
 enum { LIKELY_MORE = 32 };                /* tokens that an answer goes on for, at least */
 
 /* What to expect of a source before anything is known. */
-static const double FIRST_RATES[SH_DRAFT_SOURCES] = {
-    [SH_DRAFT_FORCED] = 0.9, [SH_DRAFT_REPEATED] = 0.5, [SH_DRAFT_MODEL] = 0.6};
+static const double FIRST_RATES[SH_DRAFT_SOURCES] = {[SH_DRAFT_FORCED] = 0.9,
+                                                     [SH_DRAFT_REPEATED] = 0.5,
+                                                     [SH_DRAFT_MODEL] = 0.6,
+                                                     [SH_DRAFT_HEAD] = 0.7};
 
 static int draft_repeated(sh_sequence *seq, int max)
 {
@@ -144,7 +147,7 @@ static int rounds_choose(const sh_sched *s, const sh_step_outlook *step, sh_sequ
                           .most = s->opts.drafts < SH_DRAFTS_MAX ? s->opts.drafts : SH_DRAFTS_MAX,
                           .draft_s = sh_drafter_step_s(s->opts.drafter, count)};
     for (int i = 0; i < count; i++) {
-        sh_draft_offer one = offer_of(s, seqs[i], SH_DRAFT_MODEL, 1);
+        sh_draft_offer one = offer_of(s, seqs[i], sh_drafter_source(s->opts.drafter), 1);
         all.rate += one.rate / count;
         if (one.redo > all.redo) all.redo = one.redo;
     }
@@ -155,7 +158,8 @@ static int rounds_choose(const sh_sched *s, const sh_step_outlook *step, sh_sequ
  * does so with one at a time. */
 static bool may_catch_up(const sh_sched *s)
 {
-    return s->drafting.rates[SH_DRAFT_MODEL].tried >= KNOWN || s->drafting.order_count == 0;
+    return s->drafting.rates[sh_drafter_source(s->opts.drafter)].tried >= KNOWN ||
+           s->drafting.order_count == 0;
 }
 
 /* Drafts of the draft model, for one of `among` sequences, which share the time of its steps. */
@@ -165,7 +169,7 @@ static sh_draft_choice choose_model(sh_sched *s, const sh_step_outlook *step, sh
     sh_drafter *drafter = s->opts.drafter;
     sh_draft_choice none = {0};
     if (drafter == NULL) return none;
-    sh_draft_offer offer = offer_of(s, seq, SH_DRAFT_MODEL, most);
+    sh_draft_offer offer = offer_of(s, seq, sh_drafter_source(drafter), most);
     if (offer.most > s->drafting.rounds) offer.most = s->drafting.rounds;
     offer.draft_s = sh_drafter_step_s(drafter, among) / among;
     sh_draft_choice choice = sh_draft_choose(step, &offer), one = sh_draft_weigh(step, &offer, 1);
@@ -187,7 +191,7 @@ static sh_draft_choice choose_model(sh_sched *s, const sh_step_outlook *step, sh
 /* What the draft model is to make, it makes for all sequences together. */
 static void order_add(sh_sched *s, sh_sequence *seq, int drafts)
 {
-    seq->draft_source = SH_DRAFT_MODEL;
+    seq->draft_source = sh_drafter_source(s->opts.drafter);
     seq->draft_count = 0;
     s->drafting.orders[s->drafting.order_count++] = (sh_draft_order){.seq = seq, .drafts = drafts};
 }
@@ -202,22 +206,37 @@ static void choose(sh_sched *s, sh_step_outlook *step, sh_sequence *seq, int mos
     sh_step_outlook_add(step, by_model ? &model : &text);
 }
 
-/* A draft model that fails is done without: answers do not depend on it. */
+/* A drafter that fails is done without: answers do not depend on it. */
+static void drafter_used(sh_sched *s, int64_t start_ns, sh_status status, const sh_err *err)
+{
+    sh_sched_drafting *d = &s->drafting;
+    double took = (double)(sh_clock_ns() - start_ns) * 1e-9;
+    s->stats.draft_s += took;
+    d->busy_s += took;
+    if (status == SH_OK) return;
+    SH_LOGE("the draft model is not used any more: %s", err->text);
+    for (int i = 0; i < d->order_count; i++) d->orders[i].seq->draft_count = 0;
+    s->opts.drafter = NULL;
+}
+
 static void orders_run(sh_sched *s)
 {
     sh_sched_drafting *d = &s->drafting;
     sh_err err;
     int64_t start = sh_clock_ns();
     if (d->order_count == 0) return;
-    if (sh_drafter_run(s->opts.drafter, d->orders, d->order_count, CATCH_UP_SHARE * s->opts.stall_s,
-                       &err) != SH_OK) {
-        SH_LOGE("the draft model is not used any more: %s", err.text);
-        for (int i = 0; i < d->order_count; i++) d->orders[i].seq->draft_count = 0;
-        s->opts.drafter = NULL;
-    }
-    double took = (double)(sh_clock_ns() - start) * 1e-9;
-    s->stats.draft_s += took;
-    d->busy_s += took;
+    sh_status status = sh_drafter_run(s->opts.drafter, d->orders, d->order_count,
+                                      CATCH_UP_SHARE * s->opts.stall_s, &err);
+    drafter_used(s, start, status, &err);
+    d->order_count = 0;
+}
+
+void sh_sched_draft_see(sh_sched *s, const sh_sequence *seq, const sh_seen *seen)
+{
+    sh_err err;
+    int64_t start = sh_clock_ns();
+    if (s->opts.drafter != NULL)
+        drafter_used(s, start, sh_drafter_see(s->opts.drafter, seq, seen, &err), &err);
 }
 
 void sh_sched_draft(sh_sched *s, sh_sequence **seqs, int count, int tokens)

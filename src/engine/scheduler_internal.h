@@ -38,6 +38,8 @@ struct sh_sched {
     double token_s; /* running average of the time a prompt token takes; 0: not measured yet */
     const float *vectors; /* of sequences that the commit under way ends */
     int vector_width;
+    const char *outputs;  /* of the tokens of that commit, in order; NULL: none */
+    size_t output_bytes;  /* of one */
     sh_sequence **chosen; /* [slots] that decode in the step being planned */
     sh_sched_drafting drafting;
     sh_marks marks;
@@ -58,6 +60,9 @@ void sh_sched_admit(sh_sched *sched, sh_sequence *seq, int slot);
 /* Appends drafts to some of the sequences that the next step decodes, which are not in flight.
  * `tokens`: what they run without drafts. */
 void sh_sched_draft(sh_sched *sched, sh_sequence **seqs, int count, int tokens);
+
+/* A step has computed tokens of a sequence, which goes on. */
+void sh_sched_draft_see(sh_sched *sched, const sh_sequence *seq, const sh_seen *seen);
 
 /* The step has verified the drafts of a sequence, of which the first `kept` were right. */
 void sh_sched_draft_result(sh_sched *sched, sh_sequence *seq, int kept);

@@ -295,5 +295,6 @@ bool sh_sched_plan(sh_sched *s, sh_step_plan *step)
     for (int i = 0; i < s->leave_count; i++) step->leaves[i] = s->leaves[i];
     step->leave_count = s->leave_count;
     s->leave_count = 0;
+    step->outputs = s->opts.limits.outputs && s->opts.drafter != NULL;
     return true;
 }

@@ -26,6 +26,7 @@ typedef enum {
     SH_DRAFT_FORCED,   /* the text that a grammar leaves no choice about */
     SH_DRAFT_REPEATED, /* what followed the last two tokens before */
     SH_DRAFT_MODEL,    /* what a draft model draws */
+    SH_DRAFT_HEAD,     /* what the model's multi-token-prediction layer draws */
     SH_DRAFT_SOURCES
 } sh_draft_source;
 

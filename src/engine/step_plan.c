@@ -53,6 +53,7 @@ void sh_step_plan_clear(sh_step_plan *s)
     s->seq_count = s->token_count = s->draw_count = s->adjust_count = s->block_count =
         s->leave_count = s->mask_count = 0;
     s->fingerprint = 0;
+    s->outputs = false;
     s->kind = SH_STEP_RUN;
 }
 
@@ -118,6 +119,7 @@ void sh_step_plan_pack(const sh_step_plan *s, sh_buf *out)
     sh_put_uint(out, s->step, 8);
     sh_put_uint(out, s->fingerprint, 8);
     sh_put_uint(out, (uint64_t)s->kind, 1);
+    sh_put_uint(out, s->outputs, 1);
     const int counts[] = {s->seq_count,   s->token_count, s->draw_count, s->adjust_count,
                           s->block_count, s->leave_count, s->mask_count};
     for (size_t i = 0; i < SH_COUNT_OF(counts); i++) put_int(out, counts[i]);
@@ -240,6 +242,8 @@ sh_status sh_step_plan_unpack(sh_str bytes, sh_step_plan *s, sh_err *err)
     unsigned kind = (unsigned)sh_get_uint(&r, 1);
     if (kind > SH_STEP_STOP) r.failed = true;
     s->kind = (sh_step_kind)kind;
+    s->outputs = sh_get_uint(&r, 1) != 0;
+    if (s->outputs && !s->limits.outputs) r.failed = true;
     s->seq_count = get_bounded(&r, s->limits.slots);
     s->token_count = get_bounded(&r, s->limits.tokens);
     s->draw_count = get_bounded(&r, s->limits.draws);

@@ -30,7 +30,8 @@ typedef struct {
     int blocks;     /* KV blocks in all */
     int seq_blocks; /* KV blocks of one sequence */
     int vocab;
-    int masks; /* kept at once, numbered from 1; at least one for each draw of a step */
+    int masks;    /* kept at once, numbered from 1; at least one for each draw of a step */
+    bool outputs; /* plans may ask for the outputs of their tokens */
 } sh_step_limits;
 
 /* The words of a mask: token id is bit id % 64 of word id / 64. */
@@ -71,6 +72,7 @@ typedef struct {
     sh_step_kind kind;
     uint64_t step;
     uint64_t fingerprint; /* of the batch state after this plan */
+    bool outputs;         /* rank 0 wants the model's output for each token: what the head reads */
     int seq_count, token_count, draw_count, adjust_count, block_count, leave_count, mask_count;
     sh_step_seq *seqs;
     int32_t *tokens; /* of all sequences, in their order; likewise draws and blocks */

@@ -110,6 +110,7 @@ typedef enum {
     SH_ACT_SILU,       /* silu(gate) * up */
     SH_ACT_GELU,       /* gelu(gate) * up, with the exact gelu */
     SH_ACT_GELU_TANH,  /* gelu_tanh(gate) * up */
+    SH_ACT_SIGMOID,    /* sigmoid(gate) * up */
     SH_ACT_SWIGLU_OAI, /* gate capped at 7, up in -7..7: gate*sigmoid(1.702*gate) * (up+1) */
 } sh_act;
 
@@ -190,6 +191,30 @@ typedef struct {
     const float *w;    /* [taps, channels] f32, device memory; the oldest token's first */
     const float *bias; /* [channels] or NULL */
 } sh_short_conv;
+
+enum { SH_DELTA_DIM_MAX = 256, SH_DELTA_VALUES_MAX = 8 };
+
+/* A gated delta net, which is linear attention: a value head remembers its sequence in a matrix S
+ * [k_dim, v_dim], and a key head has a query and a key for each of its `values` value heads. With
+ * the queries, keys and values of a token after a depthwise convolution and silu, q and k of
+ * length 1,
+ *   S = decay S;  S += k (beta (v - k S))';  y = q S / sqrt(k_dim)
+ * where beta = sigmoid(b) and decay = e^(-e^a_log softplus(a + dt_bias)); y is then normed (RMS)
+ * and multiplied by silu(z). Its state are the last taps - 1 inputs of the convolution, and S. */
+typedef struct {
+    int heads;  /* key heads */
+    int values; /* value heads of each; at most SH_DELTA_VALUES_MAX */
+    int k_dim;  /* both at most SH_DELTA_DIM_MAX, and multiples of 16 */
+    int v_dim;
+    int taps; /* 2 to SH_CONV_TAPS_MAX */
+    float eps;
+    const float *conv_q; /* [taps, heads * k_dim] f32, device memory; the oldest token's first */
+    const float *conv_k;
+    const float *conv_v;  /* [taps, heads * values * v_dim] */
+    const float *a_log;   /* [heads * values] */
+    const float *dt_bias; /* [heads * values] */
+    const float *norm;    /* [v_dim] */
+} sh_delta_net;
 
 /* Consecutive tokens of one sequence within a batch. */
 typedef struct {
@@ -320,9 +345,12 @@ typedef struct {
     void (*matmul_heads)(sh_device *dev, const sh_matrix *w, sh_tensor x, int64_t x_head_stride,
                          sh_tensor y, int64_t y_head_stride, int tokens);
 
-    /* y may be gate. Without data in `up`, it counts as ones. */
+    /* y may be gate or up. Without data in `up`, it counts as ones. */
     void (*act)(sh_device *dev, sh_act act, sh_tensor y, sh_tensor gate, sh_tensor up, int tokens,
                 int64_t cols);
+
+    /* x[t] *= sigmoid(gate[t][0]). */
+    void (*gate_rows)(sh_device *dev, sh_tensor x, sh_tensor gate, int tokens, int64_t cols);
 
     /* Chooses router->topk experts for each token: ids (int32) and weights (f32), [tokens, topk] in
      * device memory. */
@@ -356,6 +384,13 @@ typedef struct {
     void (*short_conv)(sh_device *dev, const sh_device_batch *b, const sh_short_conv *conv,
                        const sh_state *state, sh_tensor gate_in, sh_tensor gate_out, sh_tensor x,
                        sh_tensor y);
+
+    /* Bytes of a block of state of a gated delta net. */
+    size_t (*delta_state_bytes)(sh_device *dev, const sh_delta_net *net);
+    /* qkvz has for each key head its q, k, the v of its value heads and their z; ba has for each
+     * key head the b of its value heads and their a. y [tokens, heads * values * v_dim]. */
+    void (*delta_net)(sh_device *dev, const sh_device_batch *b, const sh_delta_net *net,
+                      const sh_state *state, sh_tensor qkvz, sh_tensor ba, sh_tensor y);
 
     /* Applies each query's changes to its row of logits [row_count, len] in place, then summarizes
      * it; `first` is the token of column 0. queries and out have row_count entries. */

@@ -16,6 +16,7 @@ typedef enum {
     OP_ATTEND,
     OP_KV_WRITE,
     OP_SHORT_CONV,
+    OP_DELTA_NET,
     OP_NORM,
     OP_ROPE,
     OP_ACT,
@@ -26,8 +27,8 @@ typedef enum {
 } op_kind;
 
 static const char *const NAMES[OP_COUNT] = {
-    "matmul", "matmul_heads", "experts", "route", "attend", "kv_write", "short_conv",
-    "norm",   "rope",         "act",     "embed", "scan",   "move",
+    "matmul",    "matmul_heads", "experts", "route", "attend", "kv_write", "short_conv",
+    "delta_net", "norm",         "rope",    "act",   "embed",  "scan",     "move",
 };
 
 struct sh_profile {
@@ -179,6 +180,17 @@ static void timed_short_conv(sh_device *dev, const sh_device_batch *b, const sh_
     TIMED(OP_SHORT_CONV, 0, short_conv(dev, b, conv, state, gate_in, gate_out, x, y));
 }
 
+static void timed_delta_net(sh_device *dev, const sh_device_batch *b, const sh_delta_net *net,
+                            const sh_state *state, sh_tensor qkvz, sh_tensor ba, sh_tensor y)
+{
+    TIMED(OP_DELTA_NET, 0, delta_net(dev, b, net, state, qkvz, ba, y));
+}
+
+static void timed_gate_rows(sh_device *dev, sh_tensor x, sh_tensor gate, int tokens, int64_t cols)
+{
+    TIMED(OP_ACT, 0, gate_rows(dev, x, gate, tokens, cols));
+}
+
 static void timed_scan(sh_device *dev, const sh_device_batch *b, sh_tensor logits, int32_t first,
                        int32_t len, const sh_row_query *queries, sh_logits_summary *out)
 {
@@ -210,6 +222,8 @@ sh_profile *sh_profile_start(sh_device *dev)
     p->ops.kv_write = timed_kv_write;
     p->ops.attend = timed_attend;
     p->ops.short_conv = timed_short_conv;
+    p->ops.delta_net = timed_delta_net;
+    p->ops.gate_rows = timed_gate_rows;
     p->ops.scan = timed_scan;
     sh_profile_clear(p);
     dev->ops = &p->ops;

@@ -58,6 +58,16 @@ static void norm_heads(const sh_pass *p, sh_tensor x, const float *w, int heads)
     if (w != NULL) p->ops->rmsnorm(p->dev, x, x, w, p->tokens, heads, c->head_dim, c->norm_eps);
 }
 
+/* q and gates come from one projection, head by head. */
+static void split_gates(const sh_pass *p, int heads)
+{
+    const sh_forward_buffers *b = &p->m->buf;
+    int64_t dim = p->m->config->head_dim;
+    p->ops->copy_heads(p->dev, b->q, dim, b->q_gates, 2 * dim, p->tokens, heads, dim);
+    p->ops->copy_heads(p->dev, b->gates, dim, sh_tensor_from(b->q_gates, dim), 2 * dim, p->tokens,
+                       heads, dim);
+}
+
 void sh_pass_attention(const sh_pass *p, int index)
 {
     const sh_model *m = p->m;
@@ -65,17 +75,22 @@ void sh_pass_attention(const sh_pass *p, int index)
     const sh_layer *layer = &m->weights->layers[index];
     const sh_forward_buffers *b = &m->buf;
     int heads = (int)m->shard.heads.count, kv_heads = (int)m->shard.kv_heads.count;
-    sh_product qkv[3] = {{.w = &layer->q.w, .bias = layer->q.bias, .y = b->q},
+    sh_tensor out = attn_start(p), q = c->out_gate ? b->q_gates : b->q;
+    sh_product qkv[3] = {{.w = &layer->q.w, .bias = layer->q.bias, .y = q},
                          {.w = &layer->k.w, .bias = layer->k.bias, .y = b->k},
                          {.w = &layer->v.w, .bias = layer->v.bias, .y = b->v}};
     p->ops->matmul(p->dev, qkv, 3, p->in, p->tokens);
+    if (c->out_gate) split_gates(p, heads);
     norm_heads(p, b->q, layer->q_norm, heads);
     norm_heads(p, b->k, layer->k_norm, kv_heads);
     apply_rope(p, index, b->q, heads, c->head_dim);
     apply_rope(p, index, b->k, kv_heads, c->head_dim);
-    scale_queries(p, b->q, layer->q.w.rows);
+    scale_queries(p, b->q, (int64_t)heads * c->head_dim);
     p->ops->kv_write(p->dev, p->batch, &m->state[index].kv, b->k, b->v);
-    attend(p, index, b->q, attn_start(p));
+    attend(p, index, b->q, out);
+    if (c->out_gate)
+        p->ops->act(p->dev, SH_ACT_SIGMOID, out, b->gates, out, p->tokens,
+                    (int64_t)heads * c->v_dim);
     project_out(p, layer);
 }
 

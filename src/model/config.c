@@ -77,14 +77,25 @@ const cJSON *sh_read_item(const sh_config_reader *in, const char *key)
     return item == NULL || cJSON_IsNull(item) ? NULL : item;
 }
 
-/* Besides full attention, a family has sliding attention or convolutions, not both. */
+/* What layers may have besides full attention: each family has one of these at most. */
+static const char *other_type(const sh_config *config, sh_mixer *mixer)
+{
+    *mixer = config->conv.taps > 0       ? SH_MIXER_SHORT_CONV
+             : config->delta.k_heads > 0 ? SH_MIXER_DELTA_NET
+                                         : SH_MIXER_ATTENTION;
+    return *mixer == SH_MIXER_SHORT_CONV  ? "conv"
+           : *mixer == SH_MIXER_DELTA_NET ? "linear_attention"
+                                          : "sliding_attention";
+}
+
 static sh_status read_layer_types(const sh_config_reader *in, const cJSON *types, int window,
                                   sh_config *config)
 {
     int i = 0;
     const cJSON *item = NULL;
-    bool conv = config->conv.taps > 0;
-    const char *other = conv ? "conv" : "sliding_attention";
+    sh_mixer mixer;
+    const char *other = other_type(config, &mixer);
+    bool slides = mixer == SH_MIXER_ATTENTION;
     if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != config->layers)
         return sh_err_set(in->err, SH_ERR_INPUT,
                           "%s: 'layer_types' must be an array of %d strings, one per layer",
@@ -97,13 +108,13 @@ static sh_status read_layer_types(const sh_config_reader *in, const cJSON *types
             return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
                               "%s: 'layer_types' has '%s', supported are full_attention and %s",
                               in->where, text, other);
-        if (differs && !conv && window == 0)
+        if (differs && slides && window == 0)
             return sh_err_set(in->err, SH_ERR_INPUT,
                               "%s: a layer has sliding attention, but 'sliding_window' is missing",
                               in->where);
         sh_layer_config *layer = &config->layer[i++];
-        layer->window = differs && !conv ? window : 0;
-        if (differs && conv) layer->mixer = SH_MIXER_SHORT_CONV;
+        layer->window = differs && slides ? window : 0;
+        if (differs) layer->mixer = mixer;
     }
     return SH_OK;
 }
@@ -364,6 +375,25 @@ void sh_config_reset(sh_config *config)
     *config = (sh_config){0};
 }
 
+/* The layer is like the model's last, but it always has attention. */
+sh_status sh_config_take_mtp(sh_config *c, sh_err *err)
+{
+    if (c->family->mtp == NULL)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                          "models of the family %s have no multi-token-prediction layer",
+                          c->family->model_type);
+    if (c->mtp_layers == 0)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "config.json says that this model has no multi-token-prediction layer "
+                          "('num_nextn_predict_layers' is 0 or missing)");
+    c->layer[0] = c->layer[c->layers - 1];
+    if (c->layer[0].mixer == SH_MIXER_DELTA_NET) c->layer[0].mixer = SH_MIXER_ATTENTION;
+    c->layer_base = c->layers;
+    c->layers = 1;
+    c->mtp = true;
+    return SH_OK;
+}
+
 int64_t sh_config_kv_width(const sh_config *config, int layer)
 {
     switch (config->layer[layer].mixer) {
@@ -375,13 +405,19 @@ int64_t sh_config_kv_width(const sh_config *config, int layer)
 
 int64_t sh_config_state_width(const sh_config *config, int layer)
 {
-    if (config->layer[layer].mixer != SH_MIXER_SHORT_CONV) return 0;
-    return (int64_t)config->conv.channels * (config->conv.taps - 1);
+    const sh_delta_config *d = &config->delta;
+    int64_t inputs = 2 * (int64_t)d->k_heads * d->k_dim + (int64_t)d->v_heads * d->v_dim;
+    switch (config->layer[layer].mixer) {
+    case SH_MIXER_SHORT_CONV: return (int64_t)config->conv.channels * (config->conv.taps - 1);
+    case SH_MIXER_DELTA_NET:
+        return inputs * (d->taps - 1) + (int64_t)d->v_heads * d->k_dim * d->v_dim;
+    default: return 0;
+    }
 }
 
 bool sh_config_has_fixed_state(const sh_config *config)
 {
     for (int i = 0; i < config->layers; i++)
-        if (config->layer[i].mixer == SH_MIXER_SHORT_CONV) return true;
+        if (sh_config_state_width(config, i) > 0) return true;
     return false;
 }

@@ -63,8 +63,9 @@ typedef struct {
     bool group_top2;
     bool normalize;
     float scale;
-    bool pick_bias;  /* the router has a correction bias that affects the choice only */
-    bool all_biases; /* router, gate, up and down have biases */
+    bool shared_gate; /* the shared experts' part is scaled by the sigmoid of a projection */
+    bool pick_bias;   /* the router has a correction bias that affects the choice only */
+    bool all_biases;  /* router, gate, up and down have biases */
 } sh_moe_config;
 
 /* Gated short convolutions; taps is 0 when no layer has one. */
@@ -74,8 +75,23 @@ typedef struct {
     bool bias; /* of the convolution and of the projections around it */
 } sh_conv_config;
 
+/* Gated delta nets (kernels/device.h); k_heads is 0 when no layer has one. */
+typedef struct {
+    int k_heads;
+    int v_heads; /* a multiple of k_heads */
+    int k_dim;
+    int v_dim;
+    int taps;
+} sh_delta_config;
+
 /* How a layer mixes the tokens of a sequence. */
-typedef enum { SH_MIXER_ATTENTION, SH_MIXER_MLA, SH_MIXER_SHORT_CONV, SH_MIXERS } sh_mixer;
+typedef enum {
+    SH_MIXER_ATTENTION,
+    SH_MIXER_MLA,
+    SH_MIXER_SHORT_CONV,
+    SH_MIXER_DELTA_NET,
+    SH_MIXERS
+} sh_mixer;
 
 typedef struct {
     sh_mixer mixer;
@@ -120,9 +136,11 @@ typedef struct {
     bool qkv_bias;      /* the files must have these biases */
     bool out_bias;      /* bias of the attention's output projection */
     bool qk_norm;       /* RMS norm on each head of q and k */
+    bool out_gate;      /* q has a gate for each head, which scales the head's output */
     bool sinks;         /* an extra logit for each head */
     bool sandwich;      /* norms after attention and feed-forward too (gemma) */
     bool norm_plus_one; /* norms multiply by 1 + w */
+    bool mlx_plus_one;  /* but MLX's conversions have added the one already */
     bool layer_norm;    /* norms subtract the mean first (LayerNorm) */
     bool norm_bias;     /* and add a bias at the end */
     bool post_norm;     /* norms come after each sum, not before each block (BERT) */
@@ -143,8 +161,12 @@ typedef struct {
     int rope_count;
     sh_mla_config mla;
     sh_conv_config conv;
+    sh_delta_config delta;
     sh_moe_config moe;
     sh_layer_config *layer; /* [layers] */
+    int mtp_layers;         /* that follow these and predict the token after the next */
+    bool mtp;               /* this is such a layer alone: see sh_config_take_mtp */
+    int layer_base;         /* number of layer 0 in the files */
     sh_quant_config quant;
     uint64_t hash; /* of the text of config.json; ranks compare it */
     sh_arena arena;
@@ -157,6 +179,11 @@ SH_MUST_CHECK sh_status sh_config_load(const char *dir, sh_config *out, sh_err *
 SH_MUST_CHECK sh_status sh_config_parse(sh_str text, const char *where, sh_config *out,
                                         sh_err *err);
 void sh_config_reset(sh_config *config);
+
+/* Turns the config of a model into that of its first multi-token-prediction layer, as a model of
+ * one layer. A token of it enters together with what the model made of the token before: its output
+ * for that one. It is an error if the model has no such layer. */
+SH_MUST_CHECK sh_status sh_config_take_mtp(sh_config *config, sh_err *err);
 
 /* How the module at `path` is quantized: its override, or else the base. NULL when config.json says
  * that it is not quantized. */

@@ -37,9 +37,10 @@ SH_MUST_CHECK sh_status sh_read_only(const sh_config_reader *in, const char *key
 /* The value of key; NULL when it is absent or null. */
 const cJSON *sh_read_item(const sh_config_reader *in, const char *key);
 
-/* Sets the window of each layer, and its mixer in a family with convolutions (config->conv is set
- * then): by `layer_types` if the file has it, else `window` on every layer for which every == 0 or
- * (index + 1) % every != 0. `sliding_window` overrides `window`. */
+/* Sets the window of each layer, and its mixer in a family with convolutions or gated delta nets
+ * (config->conv or config->delta is set then): by `layer_types` if the file has it, else `window`
+ * on every layer for which every == 0 or (index + 1) % every != 0. `sliding_window` overrides
+ * `window`. */
 SH_MUST_CHECK sh_status sh_read_layer_windows(const sh_config_reader *in, int window, int every,
                                               sh_config *config);
 

@@ -113,8 +113,28 @@ static const sh_tensor_names MODERNBERT_NAMES = {
     .last_norm = "final_norm.weight",
 };
 
+static const sh_mtp_names MTP_NAMES = {
+    .embed_norm = "enorm.weight",
+    .hidden_norm = "hnorm.weight",
+    .join = "eh_proj",
+    .last_norm = "shared_head.norm.weight",
+    .embed = "embed_tokens",
+    .head = "shared_head.head",
+};
+
+static const sh_mtp_names QWEN_MTP_NAMES = {
+    .module = "mtp.",
+    .embed_norm = "pre_fc_norm_embedding.weight",
+    .hidden_norm = "pre_fc_norm_hidden.weight",
+    .join = "fc",
+    .last_norm = "norm.weight",
+    .embed = "embed_tokens",
+    .head = "lm_head",
+};
+
 /* What nearly all families share. */
 #define COMMON .names = &NAMES, .norm_eps = "rms_norm_eps"
+#define DEEPSEEK COMMON, .moe_path = "mlp", .router = "gate", .shared = "shared_experts"
 #define BERT .names = &BERT_NAMES, .norm_eps = "layer_norm_eps", .encoder = true, .qkv_bias = true
 
 static const sh_family FAMILIES[] = {
@@ -125,16 +145,14 @@ static const sh_family FAMILIES[] = {
     {COMMON, .model_type = "qwen3", .qk_norm = true, .configure = sh_family_qwen},
     {COMMON, .model_type = "qwen3_moe", .qk_norm = true, .moe_path = "mlp", .router = "gate",
      .configure = sh_family_qwen3_moe},
+    {COMMON, .model_type = "qwen3_next", .qk_norm = true, .moe_path = "mlp", .router = "gate",
+     .shared = "shared_expert", .mtp = &QWEN_MTP_NAMES, .configure = sh_family_qwen3_next},
     {COMMON, .model_type = "mixtral", .moe_path = "block_sparse_moe", .router = "gate",
      .configure = sh_family_mixtral},
-    {COMMON, .model_type = "deepseek_v2", .moe_path = "mlp", .router = "gate",
-     .configure = sh_family_deepseek_v2},
-    {COMMON, .model_type = "deepseek_v3", .moe_path = "mlp", .router = "gate",
-     .configure = sh_family_deepseek_v3},
-    {COMMON, .model_type = "kimi_k2", .moe_path = "mlp", .router = "gate",
-     .configure = sh_family_deepseek_v3},
-    {COMMON, .model_type = "glm4_moe", .moe_path = "mlp", .router = "gate",
-     .configure = sh_family_glm4_moe},
+    {DEEPSEEK, .model_type = "deepseek_v2", .configure = sh_family_deepseek_v2},
+    {DEEPSEEK, .model_type = "deepseek_v3", .mtp = &MTP_NAMES, .configure = sh_family_deepseek_v3},
+    {DEEPSEEK, .model_type = "kimi_k2", .mtp = &MTP_NAMES, .configure = sh_family_deepseek_v3},
+    {DEEPSEEK, .model_type = "glm4_moe", .mtp = &MTP_NAMES, .configure = sh_family_glm4_moe},
     {COMMON, .model_type = "phi3", .configure = sh_family_phi3},
     {COMMON, .model_type = "gemma3_text", .qk_norm = true, .configure = sh_family_gemma3},
     {COMMON, .model_type = "gpt_oss", .qkv_bias = true, .moe_path = "mlp", .router = "router",

@@ -38,6 +38,19 @@ typedef struct {
     const char *last_norm; /* of the model, before the head */
 } sh_tensor_names;
 
+/* What a multi-token-prediction layer has beside the parts of any layer. The last two may be
+ * missing: they are then the model's. */
+typedef struct {
+    const char
+        *module; /* of these and of the layer, "layers.0."; NULL: the layer that follows the last */
+    const char *embed_norm;
+    const char *hidden_norm;
+    const char *join; /* from the token's embedding, then the model's output before it */
+    const char *last_norm;
+    const char *embed;
+    const char *head;
+} sh_mtp_names;
+
 typedef struct sh_family {
     const char *model_type;
     const sh_tensor_names *names;
@@ -45,8 +58,10 @@ typedef struct sh_family {
     bool encoder;         /* made for embeddings: reads the whole text before it says anything */
     bool qkv_bias;
     bool qk_norm;
-    const char *moe_path; /* module of a layer that holds router and experts */
-    const char *router;   /* the router's name in it */
+    const char *moe_path;    /* module of a layer that holds router and experts */
+    const char *router;      /* the router's name in it */
+    const char *shared;      /* that of the shared experts */
+    const sh_mtp_names *mtp; /* NULL: the family has no multi-token-prediction layers */
     sh_status (*configure)(const sh_config_reader *in, sh_config *config); /* may be NULL */
 } sh_family;
 
@@ -65,6 +80,7 @@ sh_status sh_family_mistral(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_ministral3(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_qwen(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_qwen3_moe(const sh_config_reader *in, sh_config *config);
+sh_status sh_family_qwen3_next(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_mixtral(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_glm4_moe(const sh_config_reader *in, sh_config *config);
 sh_status sh_family_deepseek_v2(const sh_config_reader *in, sh_config *config);

@@ -88,6 +88,9 @@ static sh_status read_sigmoid_experts(const sh_config_reader *in, sh_config *con
 {
     config->moe.normalize = true;
     sh_status status = read_experts(in, config);
+    if (status == SH_OK)
+        status = sh_read_int(in, "num_nextn_predict_layers", 0, SH_CONFIG_COUNT_MAX,
+                             &config->mtp_layers);
     if (status != SH_OK || config->moe.experts == 0) return status;
     config->moe.route = SH_ROUTE_SIGMOID;
     config->moe.pick_bias = true;

@@ -54,6 +54,59 @@ sh_status sh_family_qwen3_moe(const sh_config_reader *in, sh_config *config)
     return mark_dense_layers(in, config);
 }
 
+/* Without layer_types, every full_attention_interval-th layer has attention. */
+static sh_status read_linear_layers(const sh_config_reader *in, sh_config *config)
+{
+    int every = 4;
+    sh_status status = sh_read_int(in, "full_attention_interval", 1, 1 << 20, &every);
+    if (status == SH_OK && sh_read_item(in, "layer_types") != NULL)
+        return sh_read_layer_windows(in, 0, 0, config);
+    for (int i = 0; i < config->layers && status == SH_OK; i++)
+        if ((i + 1) % every != 0) config->layer[i].mixer = SH_MIXER_DELTA_NET;
+    return status;
+}
+
+static sh_status read_delta(const sh_config_reader *in, sh_config *config)
+{
+    sh_delta_config *d = &config->delta;
+    sh_status status;
+    d->taps = 4;
+    if ((status = sh_read_int_must(in, "linear_num_key_heads", 1, SH_CONFIG_COUNT_MAX,
+                                   &d->k_heads)) != 0 ||
+        (status = sh_read_int_must(in, "linear_num_value_heads", 1, SH_CONFIG_COUNT_MAX,
+                                   &d->v_heads)) != 0 ||
+        (status = sh_read_int_must(in, "linear_key_head_dim", 16, SH_DELTA_DIM_MAX, &d->k_dim)) !=
+            0 ||
+        (status = sh_read_int_must(in, "linear_value_head_dim", 16, SH_DELTA_DIM_MAX, &d->v_dim)) !=
+            0 ||
+        (status = sh_read_int(in, "linear_conv_kernel_dim", 2, SH_CONV_TAPS_MAX, &d->taps)) != 0)
+        return status;
+    if (d->v_heads % d->k_heads != 0 || d->v_heads / d->k_heads > SH_DELTA_VALUES_MAX ||
+        d->k_dim % 16 != 0 || d->v_dim % 16 != 0)
+        return sh_err_set(in->err, SH_ERR_UNSUPPORTED,
+                          "%s: %d value heads of %d for %d key heads of %d in linear attention; "
+                          "supported are 1 to %d for each key head, of multiples of 16",
+                          in->where, d->v_heads, d->v_dim, d->k_heads, d->k_dim,
+                          SH_DELTA_VALUES_MAX);
+    return read_linear_layers(in, config);
+}
+
+/* config.json does not say that there is a multi-token-prediction layer: the files may have one. */
+sh_status sh_family_qwen3_next(const sh_config_reader *in, sh_config *config)
+{
+    config->norm_plus_one = config->mlx_plus_one = true;
+    config->out_gate = true;
+    config->rope[0].dim = config->head_dim / 4;
+    config->mtp_layers = 1;
+    config->moe.shared_gate = true;
+    config->moe.normalize = true;
+    sh_status status = sh_family_qwen3_moe(in, config);
+    if (status == SH_OK)
+        status = sh_read_int(in, "shared_expert_intermediate_size", 1, SH_CONFIG_WIDTH_MAX,
+                             &config->moe.shared_ffn);
+    return status == SH_OK ? read_delta(in, config) : status;
+}
+
 sh_status sh_family_mixtral(const sh_config_reader *in, sh_config *config)
 {
     sh_status status = read_experts(in, "num_local_experts", "intermediate_size", &config->moe);

@@ -88,6 +88,15 @@ static void run_experts(const sh_pass *p, const sh_layer *layer)
                     layer->router.topk, b->y);
 }
 
+/* Scales the shared experts' part of each token by what the token makes of its gate. */
+static void gate_shared(const sh_pass *p, const sh_layer *layer, sh_tensor y)
+{
+    sh_product gate = {.w = &layer->shared_gate, .y = p->m->buf.shared_gate};
+    if (layer->shared_gate.data == NULL) return;
+    p->ops->matmul(p->dev, &gate, 1, p->in, p->tokens);
+    p->ops->gate_rows(p->dev, y, gate.y, p->tokens, p->m->config->hidden);
+}
+
 /* This rank's part of the feed-forward, into y. A rank may own nothing of it, and then adds zeros.
  */
 static void run_mlp(const sh_pass *p, const sh_layer *layer)
@@ -96,6 +105,7 @@ static void run_mlp(const sh_pass *p, const sh_layer *layer)
     bool experts = layer->experts.down.data != NULL, ffn = layer->down.w.data != NULL;
     if (experts) run_experts(p, layer);
     if (ffn) run_ffn(p, layer, experts ? b->y2 : b->y);
+    if (ffn) gate_shared(p, layer, experts ? b->y2 : b->y);
     if (experts && ffn) add(p, b->y, b->y2);
     if (!experts && !ffn) zero(p, b->y);
 }
@@ -119,6 +129,7 @@ static void (*const RUN_MIXER[SH_MIXERS])(const sh_pass *p, int index) = {
     [SH_MIXER_ATTENTION] = sh_pass_attention,
     [SH_MIXER_MLA] = sh_pass_mla,
     [SH_MIXER_SHORT_CONV] = sh_pass_short_conv,
+    [SH_MIXER_DELTA_NET] = sh_pass_delta_net,
 };
 
 static sh_status run_layer(sh_pass *p, int index, sh_err *err)
@@ -136,6 +147,23 @@ static sh_status run_layer(sh_pass *p, int index, sh_err *err)
     p->in = block_input(p, &layer->ffn_norm);
     run_mlp(p, layer);
     return merge(p, &layer->ffn_post_norm, &layer->ffn_sum_norm, err);
+}
+
+/* A multi-token-prediction layer starts from a token and from the model's output for the one before
+ * it, which is in x. */
+static void run_join(const sh_pass *p)
+{
+    const sh_model *m = p->m;
+    const sh_forward_buffers *b = &m->buf;
+    const sh_mtp_join *join = &m->weights->join;
+    sh_product hidden = {.w = &join->from_hidden, .y = b->x},
+               token = {.w = &join->from_embed, .y = b->y};
+    norm_rows(p, b->xn, b->x, &join->hidden_norm, p->tokens);
+    p->ops->matmul(p->dev, &hidden, 1, b->xn, p->tokens);
+    p->ops->embed(p->dev, p->batch, &m->weights->embed, 0, m->config->embed_scale, b->xn);
+    norm_rows(p, b->xn, b->xn, &join->embed_norm, p->tokens);
+    p->ops->matmul(p->dev, &token, 1, b->xn, p->tokens);
+    add(p, b->x, b->y);
 }
 
 /* The vocabulary is cut by rows. Each rank embeds the tokens whose rows it has and leaves zeros for
@@ -189,7 +217,11 @@ static sh_status run_all(sh_pass *p, const sh_forward_input *in, sh_logits *out,
     const sh_model *m = p->m;
     for (int i = 0; i < m->config->rope_count; i++)
         p->ops->rope_table(p->dev, p->batch, m->rope[i], m->buf.rope[i]);
-    sh_status status = run_embed(p, err);
+    sh_status status = SH_OK;
+    if (m->config->mtp)
+        run_join(p);
+    else
+        status = run_embed(p, err);
     for (int i = 0; i < m->shard.layer_count && status == SH_OK; i++) status = run_layer(p, i, err);
     if (status != SH_OK) return status;
     if (in->hash != NULL)

@@ -6,8 +6,8 @@
  * its prompt was split into steps.
  *
  * All tensor ranks of a stage run the same steps; products that are cut by columns end in
- * peers->reduce. For a later pipeline stage the caller puts the input into sh_model_hidden; every
- * stage leaves its output there.
+ * peers->reduce. For a later pipeline stage the caller puts the input into sh_model_hidden, and so
+ * it does for a multi-token-prediction layer; every stage leaves its output there.
  *
  * Threads: the model's owner. */
 #ifndef SH_MODEL_FORWARD_H

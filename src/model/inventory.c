@@ -65,7 +65,7 @@ static void list_attention(lister *l)
     const sh_config *c = l->c;
     const sh_tensor_names *names = c->family->names;
     int64_t q = (int64_t)c->heads * c->head_dim;
-    add(l, SH_ITEM_ATTENTION, q, c->hidden, names->q)->bias = c->qkv_bias;
+    add(l, SH_ITEM_ATTENTION, c->out_gate ? 2 * q : q, c->hidden, names->q)->bias = c->qkv_bias;
     add(l, SH_ITEM_ATTENTION, (int64_t)c->kv_heads * c->head_dim, c->hidden, names->k)->bias =
         c->qkv_bias;
     add(l, SH_ITEM_ATTENTION, (int64_t)c->kv_heads * c->v_dim, c->hidden, names->v)->bias =
@@ -110,6 +110,19 @@ static void list_short_conv(lister *l)
     add(l, SH_ITEM_CONV, l->c->hidden, conv->channels, "conv.out_proj")->bias = conv->bias;
 }
 
+static void list_delta_net(lister *l)
+{
+    const sh_delta_config *d = &l->c->delta;
+    int64_t keys = (int64_t)d->k_heads * d->k_dim, values = (int64_t)d->v_heads * d->v_dim;
+    add(l, SH_ITEM_DELTA, 2 * (keys + values), l->c->hidden, "linear_attn.in_proj_qkvz");
+    add(l, SH_ITEM_DELTA, 2 * (int64_t)d->v_heads, l->c->hidden, "linear_attn.in_proj_ba");
+    add(l, SH_ITEM_DELTA, d->taps, 1, "linear_attn.conv1d")->stack = 2 * keys + values;
+    add_vector(l, d->v_heads, "linear_attn.A_log");
+    add_vector(l, d->v_heads, "linear_attn.dt_bias");
+    add_vector(l, d->v_dim, "linear_attn.norm.weight");
+    add(l, SH_ITEM_DELTA, l->c->hidden, values, "linear_attn.out_proj");
+}
+
 static void list_ffn(lister *l, sh_item_kind kind, int64_t stack, int64_t width, bool bias,
                      const char *path)
 {
@@ -144,14 +157,18 @@ static void list_moe(lister *l)
     snprintf(name, sizeof(name), "%s.%s", family->moe_path,
              c->moe.all_biases ? "experts" : "switch_mlp");
     list_ffn(l, SH_ITEM_EXPERT, c->moe.experts, c->moe.ffn, c->moe.all_biases, name);
-    snprintf(name, sizeof(name), "%s.shared_experts", family->moe_path);
-    if (c->moe.shared_ffn > 0) list_ffn(l, SH_ITEM_FFN, 0, c->moe.shared_ffn, false, name);
+    if (c->moe.shared_ffn == 0) return;
+    snprintf(name, sizeof(name), "%s.%s", family->moe_path, family->shared);
+    list_ffn(l, SH_ITEM_FFN, 0, c->moe.shared_ffn, false, name);
+    snprintf(name, sizeof(name), "%s.%s_gate", family->moe_path, family->shared);
+    if (c->moe.shared_gate) add(l, SH_ITEM_ROUTER, 1, c->hidden, name);
 }
 
 static void (*const LIST_MIXER[SH_MIXERS])(lister *l) = {
     [SH_MIXER_ATTENTION] = list_attention,
     [SH_MIXER_MLA] = list_mla,
     [SH_MIXER_SHORT_CONV] = list_short_conv,
+    [SH_MIXER_DELTA_NET] = list_delta_net,
 };
 
 static void list_layer(lister *l)

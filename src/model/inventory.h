@@ -15,6 +15,7 @@ typedef enum {
     SH_ITEM_HEAD,
     SH_ITEM_ATTENTION,
     SH_ITEM_CONV,
+    SH_ITEM_DELTA,
     SH_ITEM_FFN, /* dense, or shared experts */
     SH_ITEM_EXPERT,
     SH_ITEM_ROUTER,

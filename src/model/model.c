@@ -4,7 +4,7 @@
  * memory in the middle of a step would take the whole group down. The buffers of a step are planned
  * by running take_all twice, first to count, then to place, so that the two can never disagree. The
  * device gets the same treatment: reserve_device states the largest step that will ever run, and
- * must cover every matmul of forward.c, attention.c and short_conv.c.
+ * must cover every matmul of forward.c, attention.c, short_conv.c and delta_net.c.
  *
  * KV blocks come last and apart from the rest, since their number is a decision of the whole group:
  * all ranks have the same number of blocks, bounded by the rank with the least memory. */
@@ -49,6 +49,15 @@ static void *take_words(scratch_plan *s, int64_t rows, int64_t cols)
     return take(s, (size_t)(rows * cols) * sizeof(float));
 }
 
+static void take_delta(const sh_model *m, scratch_plan *s, sh_forward_buffers *b)
+{
+    sh_delta_net net = sh_shard_delta_net(m->config, &m->shard);
+    int64_t tokens = m->opts.tokens_max, values = (int64_t)net.heads * net.values;
+    b->qkvz = take_tensor(s, tokens, 2 * ((int64_t)net.heads * net.k_dim + values * net.v_dim));
+    b->ba = take_tensor(s, tokens, 2 * values);
+    b->delta = take_tensor(s, tokens, values * net.v_dim);
+}
+
 static void take_mixers(const sh_model *m, scratch_plan *s, sh_forward_buffers *b)
 {
     const sh_config *c = m->config;
@@ -68,6 +77,11 @@ static void take_mixers(const sh_model *m, scratch_plan *s, sh_forward_buffers *
     }
     for (int i = 0; i < c->rope_count; i++) b->rope[i] = take_words(s, tokens, c->rope[i].dim);
     for (int i = 0; i < 3; i++) b->conv[i] = take_tensor(s, tokens, m->shard.conv.count);
+    if (c->out_gate) {
+        b->q_gates = take_tensor(s, tokens, 2 * heads * c->head_dim);
+        b->gates = take_tensor(s, tokens, heads * c->head_dim);
+    }
+    if (m->shard.delta.count > 0) take_delta(m, s, b);
 }
 
 static void take_all(const sh_model *m, scratch_plan *s, sh_forward_buffers *b)
@@ -82,6 +96,7 @@ static void take_all(const sh_model *m, scratch_plan *s, sh_forward_buffers *b)
     take_mixers(m, s, b);
     b->gate = take_tensor(s, tokens, ffn);
     b->up = take_tensor(s, c->ffn_gate ? tokens : 0, ffn);
+    b->shared_gate = take_tensor(s, c->moe.shared_gate ? tokens : 0, 1);
     b->weights = take_words(s, tokens, c->moe.topk);
     b->experts = take_words(s, tokens, c->moe.topk);
     if (!sh_shard_predicts(&m->shard) || c->headless) return;
@@ -112,6 +127,8 @@ static sh_status reserve_device(const sh_model *m, sh_err *err)
     cols = max64(cols, max64(s->expert_ffn.count, c->mla.q_rank));
     cols = max64(cols, max64(c->mla.kv_rank, c->mla.nope_dim));
     cols = max64(cols, s->conv.count);
+    if (s->delta.count > 0)
+        cols = max64(cols, s->delta.count * (c->delta.v_heads / c->delta.k_heads) * c->delta.v_dim);
     sh_limits limits = {.tokens = m->opts.tokens_max,
                         .rows = m->opts.rows_max,
                         .cols = cols,
@@ -156,10 +173,18 @@ static void init_conv_state(const sh_model *m, sh_layer_state *state)
     state->fixed.block_bytes = state->block_bytes;
 }
 
+static void init_delta_state(const sh_model *m, sh_layer_state *state)
+{
+    sh_delta_net net = sh_shard_delta_net(m->config, &m->shard);
+    state->block_bytes = m->dev->ops->delta_state_bytes(m->dev, &net);
+    state->fixed.block_bytes = state->block_bytes;
+}
+
 static void (*const INIT_STATE[SH_MIXERS])(const sh_model *m, sh_layer_state *state) = {
     [SH_MIXER_ATTENTION] = init_kv,
     [SH_MIXER_MLA] = init_latent,
     [SH_MIXER_SHORT_CONV] = init_conv_state,
+    [SH_MIXER_DELTA_NET] = init_delta_state,
 };
 
 static void init_shapes(sh_model *m)
@@ -322,10 +347,11 @@ sh_model_cost sh_model_cost_of(const sh_model *m)
                         : 0;
     for (int i = 0; i < m->shard.layer_count; i++) {
         const sh_layer *l = &w->layers[i];
-        const sh_matrix *all[] = {&l->q.w,          &l->k.w,         &l->v.w,     &l->o.w,
-                                  &l->q_a.w,        &l->kv_a.w,      &l->embed_q, &l->unembed,
-                                  &l->gate.w,       &l->up.w,        &l->down.w,  &l->conv_in[0].w,
-                                  &l->conv_in[1].w, &l->conv_in[2].w};
+        const sh_matrix *all[] = {
+            &l->q.w,          &l->k.w,          &l->v.w,          &l->o.w,
+            &l->q_a.w,        &l->kv_a.w,       &l->embed_q,      &l->unembed,
+            &l->gate.w,       &l->up.w,         &l->down.w,       &l->conv_in[0].w,
+            &l->conv_in[1].w, &l->conv_in[2].w, &l->delta_qkvz.w, &l->delta_ba.w};
         const sh_matrix *experts[] = {&l->experts.gate, &l->experts.up, &l->experts.down};
         for (size_t k = 0; k < SH_COUNT_OF(all); k++) cost_add(&cost, all[k], 1);
         for (size_t k = 0; k < SH_COUNT_OF(experts); k++) cost_add(&cost, experts[k], chosen);

@@ -20,9 +20,15 @@ typedef struct {
     sh_tensor q_latent; /* [T, heads * (kv_rank + rope_dim)] */
     sh_tensor o_latent; /* [T, heads * kv_rank] */
     sh_tensor conv[3];  /* [T, channels] what conv_in gives; the result replaces the first */
-    sh_tensor attn;     /* [T, columns of o]; columns of other ranks' heads stay zero */
-    sh_tensor gate;     /* [T, widest feed-forward of this rank] */
+    sh_tensor q_gates;  /* [T, heads * 2 * head_dim] q and the gate of each head */
+    sh_tensor gates;    /* [T, heads * head_dim] the gates alone */
+    sh_tensor qkvz;     /* [T, ...] what a gated delta net reads */
+    sh_tensor ba;
+    sh_tensor delta; /* [T, value heads * v_dim] what it gives */
+    sh_tensor attn;  /* [T, columns of o]; columns of other ranks' heads stay zero */
+    sh_tensor gate;  /* [T, widest feed-forward of this rank] */
     sh_tensor up;
+    sh_tensor shared_gate;     /* [T, 1] */
     sh_tensor rows;            /* [rows_max, hidden] */
     sh_tensor logits;          /* [rows_max, this rank's vocabulary] */
     float *weights;            /* [T, topk] */
@@ -77,5 +83,6 @@ static inline const sh_layer_config *sh_model_layer(const sh_model *m, int index
 void sh_pass_attention(const sh_pass *pass, int index);
 void sh_pass_mla(const sh_pass *pass, int index);
 void sh_pass_short_conv(const sh_pass *pass, int index);
+void sh_pass_delta_net(const sh_pass *pass, int index);
 
 #endif

@@ -44,6 +44,7 @@ static double item_part(const sh_config *config, const sh_shard *shard, const sh
     case SH_ITEM_HEAD: return sh_shard_predicts(shard) ? part(shard->vocab, config->vocab) : 0;
     case SH_ITEM_ATTENTION: return part(shard->heads, config->heads);
     case SH_ITEM_CONV: return part(shard->conv, config->conv.channels);
+    case SH_ITEM_DELTA: return part(shard->delta, config->delta.k_heads);
     case SH_ITEM_FFN:
         return config->layer[item->layer].moe ? part(shard->shared_ffn, config->moe.shared_ffn)
                                               : part(shard->ffn, config->ffn);
@@ -67,10 +68,12 @@ static bool read_by_token(const sh_config *config, const sh_shard *shard, const 
 static double state_token_bytes(const sh_config *config, const sh_shard *shard)
 {
     double kv_part = config->mla.kv_rank > 0 ? 1 : part(shard->kv_heads, config->kv_heads);
-    double conv_part = part(shard->conv, config->conv.channels), bytes = 0;
+    double fixed_part = config->delta.k_heads > 0 ? part(shard->delta, config->delta.k_heads)
+                                                  : part(shard->conv, config->conv.channels);
+    double bytes = 0;
     for (int i = shard->layer_first; i < shard->layer_first + shard->layer_count; i++) {
         bytes += 2 * kv_part * (double)sh_config_kv_width(config, i);
-        bytes += 4 * conv_part * (double)sh_config_state_width(config, i) / SH_KV_BLOCK;
+        bytes += 4 * fixed_part * (double)sh_config_state_width(config, i) / SH_KV_BLOCK;
     }
     return bytes;
 }

@@ -79,12 +79,23 @@ static void cut_heads(const sh_config *config, const double *weights, sh_shard *
     }
 }
 
+/* Key heads whose values together are a whole number of units wide. */
+static sh_range cut_delta(const sh_delta_config *delta, int64_t unit, const double *weights,
+                          int count, int idx)
+{
+    if (delta->k_heads == 0) return (sh_range){0};
+    int64_t width = (int64_t)delta->v_heads / delta->k_heads * delta->v_dim, heads = 1;
+    while (heads * width % unit != 0) heads++;
+    return cut_width(delta->k_heads, heads, weights, count, idx);
+}
+
 static void cut_tensors(const sh_config *config, const double *weights, sh_shard *shard)
 {
     int64_t unit = sh_shard_unit(config);
     int count = shard->tensor_size, idx = shard->tensor_rank;
     cut_heads(config, weights, shard);
     shard->conv = cut_width(config->conv.channels, unit, weights, count, idx);
+    shard->delta = cut_delta(&config->delta, unit, weights, count, idx);
     shard->ffn = cut_width(config->ffn, unit, weights, count, idx);
     shard->expert_ffn = cut_width(config->moe.ffn, unit, weights, count, idx);
     shard->shared_ffn = cut_width(config->moe.shared_ffn, unit, weights, count, idx);
@@ -115,7 +126,22 @@ sh_shard sh_shard_whole(const sh_config *config)
 
 sh_range sh_shard_mixer(const sh_shard *shard, sh_mixer mixer)
 {
-    return mixer == SH_MIXER_SHORT_CONV ? shard->conv : shard->heads;
+    switch (mixer) {
+    case SH_MIXER_SHORT_CONV: return shard->conv;
+    case SH_MIXER_DELTA_NET: return shard->delta;
+    default: return shard->heads;
+    }
+}
+
+sh_delta_net sh_shard_delta_net(const sh_config *config, const sh_shard *shard)
+{
+    const sh_delta_config *d = &config->delta;
+    return (sh_delta_net){.heads = (int)shard->delta.count,
+                          .values = d->v_heads / d->k_heads,
+                          .k_dim = d->k_dim,
+                          .v_dim = d->v_dim,
+                          .taps = d->taps,
+                          .eps = config->norm_eps};
 }
 
 bool sh_shard_embeds(const sh_shard *shard)

@@ -32,6 +32,7 @@ typedef struct {
     sh_range heads;      /* query heads */
     sh_range kv_heads;   /* KV heads that these read; one latent "head" with MLA */
     sh_range conv;       /* channels of a short convolution */
+    sh_range delta;      /* key heads of a gated delta net, with their value heads */
     sh_range ffn;        /* columns of a dense feed-forward layer */
     sh_range expert_ffn; /* the same columns of every expert */
     sh_range shared_ffn; /* of the shared experts */
@@ -50,6 +51,9 @@ int64_t sh_shard_unit(const sh_config *config);
 /* Columns of the attention's output projection that the rank holds: those of its heads, widened to
  * whole quantization groups. The input is zero in the added columns, so they do not count twice. */
 sh_range sh_shard_out_cols(const sh_config *config, const sh_shard *shard);
+
+/* The rank's part of a gated delta net, without its weights. */
+sh_delta_net sh_shard_delta_net(const sh_config *config, const sh_shard *shard);
 
 /* True for the stage that embeds tokens, and for the one that computes logits. */
 bool sh_shard_embeds(const sh_shard *shard);

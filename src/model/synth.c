@@ -103,11 +103,12 @@ static bool is_quantized(const synth *s, const sh_item *item, const sh_quant **q
     return *q != NULL && item->cols % (*q)->group == 0;
 }
 
-/* Norms are 1 (or 0 where the model adds 1), all other vectors and biases 0. */
+/* Norms are 1 (or 0 where the model adds 1 to what MLX writes), all other vectors and biases 0. */
 static void add_item(synth *s, const sh_item *item)
 {
     const sh_quant *q = NULL;
-    bool norm = strstr(item->path, "norm") != NULL && !s->config.norm_plus_one;
+    bool added = s->config.norm_plus_one && !s->config.mlx_plus_one;
+    bool norm = strstr(item->path, "norm") != NULL && !added;
     if (item->kind == SH_ITEM_VECTOR)
         add_piece(s, item, "", SH_TENSOR_BF16, item->cols, FILL_HALF, norm ? 1 : 0);
     else if (is_quantized(s, item, &q))

@@ -74,7 +74,9 @@ static sh_status add_vector(const builder *b, const char *name, int64_t count, f
 static sh_status add_plain_norm(const builder *b, const char *name, int64_t count,
                                 const float **out)
 {
-    return add_vector(b, name, count, b->config->norm_plus_one ? 1 : 0, out);
+    const sh_config *c = b->config;
+    bool added = c->mlx_plus_one && sh_tensors_list(b->finder.set)->mlx;
+    return add_vector(b, name, count, c->norm_plus_one && !added ? 1 : 0, out);
 }
 
 /* A norm on hidden states; `name` ends in "weight". */
@@ -211,14 +213,15 @@ static sh_status add_attention(const builder *b, sh_layer *layer)
 {
     const sh_config *c = b->config;
     const sh_tensor_names *names = c->family->names;
-    fused_part parts[3] = {{.name = names->q, .rows = (int64_t)c->heads * c->head_dim},
+    int64_t q_dim = c->out_gate ? 2 * c->head_dim : c->head_dim;
+    fused_part parts[3] = {{.name = names->q, .rows = c->heads * q_dim},
                            {.name = names->k, .rows = (int64_t)c->kv_heads * c->head_dim},
                            {.name = names->v, .rows = (int64_t)c->kv_heads * c->v_dim}};
     sh_status status = find_fused(b, names->qkv, parts, 3, c->hidden);
     for (int i = 0; i < 3 && status == SH_OK && c->qkv_bias; i++)
         status = need_bias(b, parts[i].name, &parts[i].source);
     if (status != SH_OK) return status;
-    add_rows(b, &parts[0].source, times(b->shard->heads, c->head_dim), &layer->q);
+    add_rows(b, &parts[0].source, times(b->shard->heads, q_dim), &layer->q);
     add_rows(b, &parts[1].source, times(b->shard->kv_heads, c->head_dim), &layer->k);
     add_rows(b, &parts[2].source, times(b->shard->kv_heads, c->v_dim), &layer->v);
     if (c->qk_norm) {
@@ -366,6 +369,72 @@ static sh_status add_short_conv(const builder *b, sh_layer *layer)
     return add_conv(b, layer);
 }
 
+/* A part of the convolution before a gated delta net: this rank's channels, which are `from` on
+ * among those that the files have. */
+static sh_status add_delta_conv(const builder *b, int64_t from, sh_range own, const float **out)
+{
+    const sh_delta_config *d = &b->config->delta;
+    int64_t all = 2 * (int64_t)d->k_heads * d->k_dim + (int64_t)d->v_heads * d->v_dim;
+    sh_vector_source w;
+    path_text path = path_of(b, "linear_attn.conv1d");
+    sh_status status = sh_source_conv(&b->finder, path.text, all, d->taps, &w);
+    w.first = (from + own.first) * w.step;
+    w.count = own.count;
+    if (status == SH_OK) sh_loader_vector(b->loader, out, &w);
+    return status;
+}
+
+/* This rank's part of a vector with a number for each value head. */
+static sh_status add_delta_vector(const builder *b, const char *name, sh_range own,
+                                  const float **out)
+{
+    sh_vector_source source;
+    path_text path = path_of(b, name);
+    sh_status status = sh_source_vector(&b->finder, path.text, b->config->delta.v_heads, &source);
+    source.first = own.first;
+    source.count = own.count;
+    if (status == SH_OK) sh_loader_vector(b->loader, out, &source);
+    return status;
+}
+
+static sh_status add_delta_vectors(const builder *b, sh_delta_net *net)
+{
+    const sh_delta_config *d = &b->config->delta;
+    sh_range keys = times(b->shard->delta, d->k_dim);
+    sh_range heads = times(b->shard->delta, d->v_heads / d->k_heads);
+    int64_t all = (int64_t)d->k_heads * d->k_dim;
+    sh_status status;
+    if ((status = add_delta_conv(b, 0, keys, &net->conv_q)) != 0 ||
+        (status = add_delta_conv(b, all, keys, &net->conv_k)) != 0 ||
+        (status = add_delta_conv(b, 2 * all, times(heads, d->v_dim), &net->conv_v)) != 0 ||
+        (status = add_delta_vector(b, "linear_attn.A_log", heads, &net->a_log)) != 0 ||
+        (status = add_delta_vector(b, "linear_attn.dt_bias", heads, &net->dt_bias)) != 0)
+        return status;
+    return add_vector(b, "linear_attn.norm.weight", d->v_dim, 0, &net->norm);
+}
+
+/* The files have the rows of the projections key head by key head. */
+static sh_status add_delta_net(const builder *b, sh_layer *layer)
+{
+    const sh_config *c = b->config;
+    const sh_delta_config *d = &c->delta;
+    int64_t values = d->v_heads / d->k_heads, each = 2 * (d->k_dim + values * d->v_dim);
+    sh_range own = b->shard->delta;
+    sh_source qkvz, ba, out;
+    sh_status status;
+    if ((status = find(b, "linear_attn.in_proj_qkvz", d->k_heads * each, c->hidden, &qkvz)) != 0 ||
+        (status = find(b, "linear_attn.in_proj_ba", 2 * (int64_t)d->v_heads, c->hidden, &ba)) !=
+            0 ||
+        (status = find(b, "linear_attn.out_proj", c->hidden, (int64_t)d->v_heads * d->v_dim,
+                       &out)) != 0)
+        return status;
+    add_rows(b, &qkvz, times(own, each), &layer->delta_qkvz);
+    add_rows(b, &ba, times(own, 2 * values), &layer->delta_ba);
+    add_cols(b, &out, times(own, values * d->v_dim), own.first == 0, &layer->o);
+    layer->delta = sh_shard_delta_net(c, b->shard);
+    return add_delta_vectors(b, &layer->delta);
+}
+
 /* How the weights of each mixer are declared, and the module that they are in; NULL: the family's
  * attention. */
 static const struct {
@@ -375,6 +444,7 @@ static const struct {
     [SH_MIXER_ATTENTION] = {add_attention, NULL},
     [SH_MIXER_MLA] = {add_mla, NULL},
     [SH_MIXER_SHORT_CONV] = {add_short_conv, "conv."},
+    [SH_MIXER_DELTA_NET] = {add_delta_net, "linear_attn."},
 };
 
 /* gate, up and down under `path`: a dense layer, or the shared experts. */
@@ -460,6 +530,19 @@ static sh_status add_router(const builder *b, const char *path, sh_router *route
     return add_vector(b, name, moe->experts, 0, &router->pick_bias);
 }
 
+/* Every rank that has a part of the shared experts scales it, so each has the whole gate. */
+static sh_status add_shared_gate(const builder *b, const char *shared, sh_layer *layer)
+{
+    char name[PATH_MAX_LEN + 8];
+    sh_range rows = {.count = 1}, cols = {.count = b->config->hidden};
+    sh_source gate;
+    snprintf(name, sizeof(name), "%s_gate", shared);
+    sh_status status = find(b, name, 1, b->config->hidden, &gate);
+    if (status == SH_OK && b->shard->shared_ffn.count > 0)
+        add_matrix(b, &gate, rows, cols, &layer->shared_gate);
+    return status;
+}
+
 static sh_status add_moe(const builder *b, sh_layer *layer)
 {
     const sh_config *c = b->config;
@@ -476,8 +559,9 @@ static sh_status add_moe(const builder *b, sh_layer *layer)
     if (status == SH_OK)
         status = add_expert_part(b, path.text, SH_EXPERT_DOWN, &ex->down, &ex->down_bias);
     if (status != SH_OK || c->moe.shared_ffn == 0) return status;
-    snprintf(shared, sizeof(shared), "%s.shared_experts", moe);
-    return add_ffn(b, shared, c->moe.shared_ffn, b->shard->shared_ffn, layer);
+    snprintf(shared, sizeof(shared), "%s.%s", moe, c->family->shared);
+    status = add_ffn(b, shared, c->moe.shared_ffn, b->shard->shared_ffn, layer);
+    return status == SH_OK && c->moe.shared_gate ? add_shared_gate(b, shared, layer) : status;
 }
 
 /* A trap in the names: post_attention_layernorm is the norm before the feed-forward, except in
@@ -502,11 +586,20 @@ static sh_status add_norms(const builder *b, int index, sh_layer *layer)
     return status;
 }
 
+static void enter_layer(builder *b, int index)
+{
+    const sh_mtp_names *mtp = b->config->mtp ? b->config->family->mtp : NULL;
+    if (mtp != NULL && mtp->module != NULL)
+        snprintf(b->prefix, sizeof(b->prefix), "%slayers.%d.", mtp->module, index);
+    else
+        snprintf(b->prefix, sizeof(b->prefix), "%s%s%d.", b->finder.stem,
+                 b->config->family->names->layers, b->config->layer_base + index);
+}
+
 static sh_status add_layer(builder *b, int index, sh_layer *layer)
 {
     const sh_config *c = b->config;
-    snprintf(b->prefix, sizeof(b->prefix), "%s%s%d.", b->finder.stem, c->family->names->layers,
-             index);
+    enter_layer(b, index);
     sh_loader_region(b->loader);
     sh_status status = add_norms(b, index, layer);
     sh_mixer mixer = c->layer[index].mixer;
@@ -538,15 +631,21 @@ static sh_status add_embed_parts(const builder *b)
     return status;
 }
 
+/* If config.json does not say, the presence of a head in the files decides. */
+static bool heads_tied(const builder *b)
+{
+    return b->config->tied == SH_TIED_YES ||
+           (b->config->tied == SH_TIED_UNSPECIFIED && !sh_source_exists(&b->finder, b->head));
+}
+
 /* Embedding and head, cut by rows of the vocabulary. When they are tied and this rank needs both,
- * it has one matrix. If config.json does not say, the presence of a head in the files decides. */
+ * it has one matrix. */
 static sh_status add_ends(builder *b)
 {
     const sh_config *c = b->config;
     sh_weights *w = b->weights;
     bool embeds = sh_shard_embeds(b->shard), predicts = sh_shard_predicts(b->shard);
-    bool tied = c->tied == SH_TIED_YES ||
-                (c->tied == SH_TIED_UNSPECIFIED && !sh_source_exists(&b->finder, b->head));
+    bool tied = heads_tied(b);
     sh_source source;
     sh_status status = SH_OK;
     snprintf(b->prefix, sizeof(b->prefix), "%s", b->finder.stem);
@@ -566,6 +665,65 @@ static sh_status add_ends(builder *b)
             add_matrix(b, &source, b->shard->vocab, (sh_range){.count = c->hidden}, &w->head);
     }
     return status;
+}
+
+/* A projection of both inputs, one after the other, becomes two. */
+static sh_status add_join(const builder *b)
+{
+    const sh_mtp_names *names = b->config->family->mtp;
+    sh_mtp_join *join = &b->weights->join;
+    int64_t hidden = b->config->hidden;
+    sh_range rows = {.count = hidden};
+    sh_source both;
+    sh_status status = find(b, names->join, hidden, 2 * hidden, &both);
+    if (status == SH_OK && both.quant.group > 0 && hidden % both.quant.group != 0)
+        status = sh_err_set(b->finder.err, SH_ERR_UNSUPPORTED,
+                            "%s: '%s%s' is quantized in groups of %d, which do not end where its "
+                            "second input begins, at column %d",
+                            sh_tensors_where(b->finder.set), b->prefix, names->join,
+                            both.quant.group, (int)hidden);
+    if (status != SH_OK) return status;
+    add_matrix(b, &both, rows, (sh_range){.count = hidden}, &join->from_embed);
+    add_matrix(b, &both, rows, (sh_range){.first = hidden, .count = hidden}, &join->from_hidden);
+    status = add_norm(b, names->embed_norm, &join->embed_norm);
+    return status == SH_OK ? add_norm(b, names->hidden_norm, &join->hidden_norm) : status;
+}
+
+/* A matrix [vocab, hidden] that the layer may have its own copy of. */
+static sh_status add_vocab(const builder *b, const char *own, const char *of_model, sh_matrix *m)
+{
+    const sh_config *c = b->config;
+    sh_source source;
+    sh_range rows = {.count = c->vocab}, cols = {.count = c->hidden};
+    path_text path = path_of(b, own);
+    sh_status status = sh_source_find(&b->finder, exists(b, own) ? path.text : of_model, 0,
+                                      c->vocab, c->hidden, &source);
+    sh_loader_region(b->loader);
+    if (status == SH_OK) add_matrix(b, &source, rows, cols, m);
+    return status;
+}
+
+/* The ends of a multi-token-prediction layer. It is always whole. */
+static sh_status add_mtp_ends(builder *b)
+{
+    const sh_config *c = b->config;
+    const sh_mtp_names *names = c->family->mtp;
+    char embed[PATH_MAX_LEN];
+    snprintf(embed, sizeof(embed), "%s%s", b->finder.stem, c->family->names->embed);
+    enter_layer(b, 0);
+    if (names->module != NULL) snprintf(b->prefix, sizeof(b->prefix), "%s", names->module);
+    if (!exists(b, names->join))
+        return sh_err_set(b->finder.err, SH_ERR_NOT_FOUND,
+                          "%s: the files do not have the multi-token-prediction layer that "
+                          "config.json describes: tensor '%s%s.weight' is missing (many "
+                          "conversions leave it out)",
+                          sh_tensors_where(b->finder.set), b->prefix, names->join);
+    sh_status status = add_vocab(b, names->embed, embed, &b->weights->embed);
+    if (status == SH_OK && (exists(b, names->head) || !heads_tied(b)))
+        status = add_vocab(b, names->head, b->head, &b->weights->head);
+    sh_loader_region(b->loader);
+    if (status == SH_OK) status = add_join(b);
+    return status == SH_OK ? add_norm(b, names->last_norm, &b->weights->norm) : status;
 }
 
 static sh_status find_root(builder *b)
@@ -594,12 +752,15 @@ static bool is_ours(const builder *b, const char *name)
 {
     sh_str rest = sh_str_of(name), stem = sh_str_of(b->finder.stem), number;
     int64_t index;
+    const sh_mtp_names *mtp = b->config->mtp ? b->config->family->mtp : NULL;
+    if (mtp != NULL && mtp->module != NULL) return sh_str_starts(rest, sh_str_of(mtp->module));
     if (!sh_str_starts(rest, stem)) return false;
     rest = sh_str_sub(rest, stem.len, rest.len);
     const sh_tensor_names *names = b->config->family->names;
     if (!sh_str_starts(rest, sh_str_of(names->layers))) return false;
     rest = sh_str_sub(rest, strlen(names->layers), rest.len);
     if (!sh_str_cut(&rest, '.', &number) || !sh_str_to_int(number, &index)) return false;
+    index -= b->config->layer_base;
     if (index < b->shard->layer_first || index >= b->shard->layer_first + b->shard->layer_count)
         return false;
     sh_mixer mixer = b->config->layer[index].mixer;
@@ -625,7 +786,7 @@ static sh_status check_all_seen(const builder *b)
 static sh_status add_all(builder *b)
 {
     sh_status status = find_root(b);
-    if (status == SH_OK) status = add_ends(b);
+    if (status == SH_OK) status = b->config->mtp ? add_mtp_ends(b) : add_ends(b);
     for (int i = 0; i < b->shard->layer_count && status == SH_OK; i++)
         status = add_layer(b, b->shard->layer_first + i, &b->weights->layers[i]);
     return status == SH_OK ? check_all_seen(b) : status;

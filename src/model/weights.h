@@ -46,10 +46,23 @@ typedef struct {
     sh_linear conv_in[3]; /* the gate before the convolution, the one after it, and its input */
     sh_short_conv conv;
 
+    sh_linear delta_qkvz, delta_ba;
+    sh_delta_net delta;
+
     sh_linear gate, up, down; /* of a dense layer, or the shared experts; `up` may be missing */
+    sh_matrix shared_gate;    /* [1, hidden] of the shared experts */
     sh_router router;         /* experts is 0 for a dense layer */
     sh_experts experts;
 } sh_layer;
+
+/* How a multi-token-prediction layer joins its two inputs: norms, and the halves of the projection
+ * that read them. */
+typedef struct {
+    sh_norm embed_norm;
+    sh_norm hidden_norm;
+    sh_matrix from_embed;
+    sh_matrix from_hidden;
+} sh_mtp_join;
 
 typedef struct {
     sh_device *dev;
@@ -59,6 +72,7 @@ typedef struct {
     const float *types;     /* [config.types, hidden] or NULL */
     sh_matrix head;         /* no data when it is the embedding */
     sh_norm norm;
+    sh_mtp_join join;  /* of a multi-token-prediction layer */
     sh_layer *layers;  /* [shard.layer_count] */
     sh_loader *loader; /* which owns the memory */
 } sh_weights;

@@ -104,6 +104,12 @@ other_tokens() {
     cat err; return 1
 }
 check "a draft model with another vocabulary is refused, by the token that differs" other_tokens
+mtp_missing() {
+    ! here --prompt hello --max-tokens 2 --draft-model mtp >o 2>err &&
+        grep -F "models of the family qwen3 have no multi-token-prediction layer" err >/dev/null && return
+    cat err; return 1
+}
+check "a model without a multi-token-prediction layer cannot draft with it" mtp_missing
 http_same() {
     same_both_ways "${sampled[@]}" && same_both_ways --prompt "Once upon a time" --max-tokens 20 &&
         same_both_ways --ids 4086,285,198 --max-tokens 12 --temperature 1 --seed 3 &&

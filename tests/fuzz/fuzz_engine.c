@@ -51,7 +51,8 @@ static void try_plan(sh_str bytes)
                                  .blocks = 20,
                                  .seq_blocks = 5,
                                  .vocab = VOCAB,
-                                 .masks = 16};
+                                 .masks = 16,
+                                 .outputs = true};
     sh_err err;
     if (plan == NULL) plan = sh_step_plan_create(&room);
     if (sh_step_plan_unpack(bytes, plan, &err) != SH_OK) return;

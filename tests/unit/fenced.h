@@ -315,6 +315,25 @@ static inline void fenced_short_conv(sh_device *dev, const sh_device_batch *b,
     FENCED(short_conv(f->cpu, b, conv, state, gate_in, gate_out, x, y));
 }
 
+static inline size_t fenced_delta_state_bytes(sh_device *dev, const sh_delta_net *net)
+{
+    sh_device *cpu = fenced_of(dev)->cpu;
+    return cpu->ops->delta_state_bytes(cpu, net);
+}
+
+static inline void fenced_delta_net(sh_device *dev, const sh_device_batch *b,
+                                    const sh_delta_net *net, const sh_state *state, sh_tensor qkvz,
+                                    sh_tensor ba, sh_tensor y)
+{
+    FENCED(delta_net(f->cpu, b, net, state, qkvz, ba, y));
+}
+
+static inline void fenced_gate_rows(sh_device *dev, sh_tensor x, sh_tensor gate, int tokens,
+                                    int64_t cols)
+{
+    FENCED(gate_rows(f->cpu, x, gate, tokens, cols));
+}
+
 static inline void fenced_scan(sh_device *dev, const sh_device_batch *b, sh_tensor logits,
                                int32_t first, int32_t len, const sh_row_query *queries,
                                sh_logits_summary *out)
@@ -408,6 +427,9 @@ static inline sh_status fenced_open(const sh_device_opts *opts, sh_device **out,
         .attend = fenced_attend,
         .conv_state_bytes = fenced_conv_state_bytes,
         .short_conv = fenced_short_conv,
+        .delta_state_bytes = fenced_delta_state_bytes,
+        .delta_net = fenced_delta_net,
+        .gate_rows = fenced_gate_rows,
         .scan = fenced_scan,
         .hash_rows = fenced_hash_rows,
         .exchange_buffer = fenced_exchange_buffer,

@@ -54,6 +54,7 @@ function gauges(queue) {
         series: [{ name: 'prompt', label: 'computed', color: 'c2' }] } },
     rate('Prefix-cache hits', 'cache', [{ label: 'since start', value: () => percent(queue.cache) }]),
     rate('Drafts accepted', 'drafts', [{ label: 'model', value: () => percent(queue.modelDrafts) },
+      { label: 'MTP', value: () => percent(queue.mtpDrafts) },
       { label: 'repeats', value: () => percent(queue.repeatedDrafts) }]),
     { ...rate('KV blocks in use', 'kv', [{ label: 'blocks', value: () => count(queue.blocks) }]), unit: 'now' },
   ];
@@ -89,6 +90,7 @@ export class Live {
       max: engine?.waiting_max, slots: engine?.slots, blocks: engine?.kv?.blocks,
       cache: c.prompt_tokens > 0 ? c.cached_tokens / c.prompt_tokens : NaN,
       modelDrafts: c.drafts_model_tried > 0 ? c.drafts_model_kept / c.drafts_model_tried : NaN,
+      mtpDrafts: c.drafts_mtp_tried > 0 ? c.drafts_mtp_kept / c.drafts_mtp_tried : NaN,
       repeatedDrafts: c.drafts_repeated_tried > 0 ? c.drafts_repeated_kept / c.drafts_repeated_tried : NaN,
     });
     this.draw();

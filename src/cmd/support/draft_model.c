@@ -3,8 +3,10 @@
  * lost. So the vocabularies are compared token by token. */
 #include "cmd/support/draft_model.h"
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "cmd/support/model_find.h"
+#include "engine/engine.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <stdlib.h>
@@ -76,11 +78,20 @@ static sh_status vocabulary_check(const sh_settings *s, const char *dir, sh_err 
     return status;
 }
 
+bool sh_draft_model_is_mtp(const sh_settings *s)
+{
+    return s->draft_model != NULL && strcmp(s->draft_model, SH_DRAFT_MODEL_MTP) == 0;
+}
+
 sh_status sh_draft_model_obtain(const sh_settings *s, char **out, sh_err *err)
 {
     sh_settings named = *s;
     *out = NULL;
     if (s->draft_model == NULL || s->drafts == 0) return SH_OK;
+    if (sh_draft_model_is_mtp(s)) {
+        *out = sh_strdup(s->draft_model);
+        return SH_OK;
+    }
     named.model = s->draft_model;
     sh_status status = sh_model_obtain(&named, out, err);
     if (status == SH_OK) status = vocabulary_check(s, *out, err);

@@ -816,9 +816,9 @@ static const sh_option rows[] = {
      AT(drafts),
      .commands = FOR_BATCHES | FOR_CLIENT},
     {.name = "draft-model",
-     TEXT("DIR|ORG/NAME"),
+     TEXT("DIR|ORG/NAME|mtp"),
      .help = "small model with the same vocabulary that guesses ahead, on rank 0; it makes answers "
-             "faster and changes none",
+             "faster and changes none; 'mtp': the model's own multi-token-prediction layer",
      AT(draft_model),
      .commands = FOR_BATCHES | FOR_CLIENT | FOR(models)},
     {.name = "grace",

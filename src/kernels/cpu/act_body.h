@@ -42,12 +42,20 @@ VEC_INLINE v16 gelu(v16 x)
     return v16_sub(v16_max(x, zero), v16_mul(v16_mul(z, v16_set(0.70710678f)), lack));
 }
 
+/* x / (1 + e^-gate). */
+VEC_INLINE v16 gated(v16 x, v16 gate)
+{
+    v16 e = v16_exp2(v16_min(v16_set(126.0f), v16_mul(gate, v16_set(-1.44269504f))));
+    return v16_div(x, v16_add(v16_set(1.0f), e));
+}
+
 /* `kind` is a constant wherever this is inlined. */
 VEC_INLINE v16 act_one(sh_act kind, v16 gate, v16 up)
 {
     if (kind == SH_ACT_SILU) return v16_mul(x_sigmoid(gate, v16_set(1.0f)), up);
     if (kind == SH_ACT_GELU) return v16_mul(gelu(gate), up);
     if (kind == SH_ACT_GELU_TANH) return v16_mul(gelu_tanh(gate), up);
+    if (kind == SH_ACT_SIGMOID) return gated(up, gate);
     const v16 limit = v16_set(7.0f);
     gate = v16_min(limit, gate);
     up = v16_min(limit, v16_max(v16_set(-7.0f), up));
@@ -82,6 +90,7 @@ static void act(sh_act kind, float *y, const float *gate, const float *up, int64
     case SH_ACT_SILU: act_either(SH_ACT_SILU, y, gate, up, count); break;
     case SH_ACT_GELU: act_either(SH_ACT_GELU, y, gate, up, count); break;
     case SH_ACT_GELU_TANH: act_either(SH_ACT_GELU_TANH, y, gate, up, count); break;
+    case SH_ACT_SIGMOID: act_either(SH_ACT_SIGMOID, y, gate, up, count); break;
     case SH_ACT_SWIGLU_OAI: act_all(SH_ACT_SWIGLU_OAI, y, gate, up, count); break;
     }
 }

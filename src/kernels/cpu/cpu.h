@@ -170,6 +170,8 @@ void sh_cpu_add_positions(sh_device *dev, const sh_device_batch *b, sh_tensor x,
 void sh_cpu_act(sh_device *dev, sh_act act, sh_tensor y, sh_tensor gate, sh_tensor up, int tokens,
                 int64_t cols);
 
+void sh_cpu_gate_rows(sh_device *dev, sh_tensor x, sh_tensor gate, int tokens, int64_t cols);
+
 /* route.c */
 void sh_cpu_route(sh_device *dev, const sh_router *router, sh_tensor x, int tokens, int64_t cols,
                   int32_t *ids, float *weights);
@@ -194,6 +196,11 @@ size_t sh_cpu_conv_state_bytes(sh_device *dev, int64_t channels, int taps);
 void sh_cpu_short_conv(sh_device *dev, const sh_device_batch *b, const sh_short_conv *conv,
                        const sh_state *state, sh_tensor gate_in, sh_tensor gate_out, sh_tensor x,
                        sh_tensor y);
+
+/* delta_net.c */
+size_t sh_cpu_delta_state_bytes(sh_device *dev, const sh_delta_net *net);
+void sh_cpu_delta_net(sh_device *dev, const sh_device_batch *b, const sh_delta_net *net,
+                      const sh_state *state, sh_tensor qkvz, sh_tensor ba, sh_tensor y);
 
 /* scan.c */
 void sh_cpu_scan_rows(sh_device *dev, const sh_device_batch *b, sh_tensor logits, int32_t first,

@@ -174,6 +174,22 @@ void sh_cpu_act(sh_device *dev, sh_act act, sh_tensor y, sh_tensor gate, sh_tens
     rows_each(sh_cpu_of(dev), &a, act_run);
 }
 
+static void gate_run(void *arg, size_t piece, int thread)
+{
+    const struct rows *g = arg;
+    (void)thread;
+    for (int64_t r = (int64_t)piece * g->piece; r < rows_end(g, piece); r++) {
+        double open = 1 / (1 + exp(-(double)*row_at(g->up, r)));
+        g->kernels->scale(row_at(g->x, r), (float)open, (size_t)g->dim);
+    }
+}
+
+void sh_cpu_gate_rows(sh_device *dev, sh_tensor x, sh_tensor gate, int tokens, int64_t cols)
+{
+    struct rows g = {.x = x, .up = gate, .count = tokens, .dim = cols};
+    rows_each(sh_cpu_of(dev), &g, gate_run);
+}
+
 static void scale_run(void *arg, size_t piece, int thread)
 {
     const struct rows *s = arg;

@@ -1,7 +1,7 @@
 /* vector.h - the kernels of norms, activations, the router, short convolutions and attention, one
  * table per level.
  *
- * Each kernel is written once with sixteen lanes (portable_body.h, act_body.h, attend_body.h) and
+ * Each kernel is written once with sixteen lanes (portable_body.h, act_body.h, ..._body.h) and
  * compiled for each level by vector.c and vector_<isa>.c. `add` to `conv` give the same bits at all
  * levels.
  *
@@ -58,6 +58,15 @@ typedef struct {
     /* Tokens of one sequence through some channels of a gated short convolution; kernels/device.h
      * has the formula. */
     void (*conv)(const sh_conv_run *run);
+
+    /* One token of a gated delta net; counts and dimensions are multiples of 16. delta_conv:
+     * `count` channels of the convolution, of which `past` has the inputs before x, oldest first.
+     */
+    void (*delta_conv)(float *y, const float *x, const float *past, int64_t past_stride,
+                       const float *w, int64_t w_stride, int taps, int count);
+    /* y = q S after S [k_dim, v_dim] has forgotten a little and taken v in. */
+    void (*delta_step)(float *y, float *s, const float *q, const float *k, const float *v,
+                       float decay, float beta, int k_dim, int v_dim);
 
     /* up: NULL for ones */
     void (*act)(sh_act act, float *y, const float *gate, const float *up, int64_t count);

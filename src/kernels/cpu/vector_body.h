@@ -4,6 +4,7 @@
  * Threads: pure functions on the caller's memory. */
 #include "kernels/cpu/act_body.h"
 #include "kernels/cpu/attend_body.h"
+#include "kernels/cpu/delta_body.h"
 #include "kernels/cpu/portable_body.h"
 #include "kernels/cpu/row_body.h"
 
@@ -16,6 +17,8 @@ const sh_vector_kernels VECTOR_TABLE = {
     .softmax = softmax,
     .sigmoid = sigmoid,
     .conv = conv,
+    .delta_conv = delta_conv,
+    .delta_step = delta_step,
     .act = act,
     .rope = rope,
     .k_store = {k_store_f32, k_store_f16, k_store_int8},

@@ -11,7 +11,7 @@
 #include "text/grammar/pack.h"
 
 #include "scratch.h"
-#include "table_model.h"
+#include "table_mtp.h"
 #include "unit/engine/ranks.h"
 
 #include <sys/wait.h>
@@ -19,7 +19,7 @@
 enum { ASKS = 8, ANSWER = 72, PROMPT_MAX = 100, SLOTS = 3, CHUNK = 48, STAGES_MAX = 2 };
 enum { END_OF_TEXT = 4085, IM_END = 4087, VOCAB = 4096 };
 
-static const char MODEL[] = "models/demo";
+static const char MODEL[] = "models/demo", HEAD[] = "head";
 
 struct answer {
     int count;
@@ -32,13 +32,16 @@ struct answer {
 /* How the requests run. */
 struct way {
     const char *name;
-    const char *draft; /* NULL: no draft model */
+    const char *draft; /* NULL: no draft model; HEAD: the model's own layer */
     int tensor, stages;
-    int kv_tokens;  /* 0: enough */
-    int cut_after;  /* steps after which all requests are lost and submitted again; 0: never */
-    int cancel;     /* this request is cancelled early; 0: none */
-    double stall_s; /* 0: 0.2 */
-    bool few;       /* half of the requests */
+    int kv_tokens;     /* 0: enough */
+    int cut_after;     /* steps after which all requests are lost and submitted again; 0: never */
+    int cancel;        /* this request is cancelled early; 0: none */
+    double stall_s;    /* 0: 0.2 */
+    bool few;          /* half of the requests */
+    const char *model; /* NULL: MODEL */
+    int drafts;        /* 0: 4 */
+    bool greedy;
 };
 
 static const struct ask {
@@ -65,7 +68,8 @@ static const struct ask {
 static sh_vocabulary_files files = {.model_dir = MODEL};
 static sh_vocabulary vocabulary;
 static sh_buf packed[ASKS];
-static char *tiny; /* a random draft model of the same vocabulary */
+static char *tiny;                         /* a random draft model of the same vocabulary */
+static char *tables[TABLE_MTP_RANDOM + 1]; /* models with a multi-token-prediction layer */
 
 static sh_status vocabulary_give(void *ctx, sh_vocabulary *out, sh_err *err)
 {
@@ -73,6 +77,25 @@ static sh_status vocabulary_give(void *ctx, sh_vocabulary *out, sh_err *err)
     (void)err;
     *out = vocabulary;
     return SH_OK;
+}
+
+/* With experts in the last layer, and with long rows, so that the table wins at any temperature. */
+static void tables_write(void)
+{
+    static const char config[] =
+        "{\"model_type\":\"glm4_moe\",\"hidden_size\":128,\"num_hidden_layers\":2,"
+        "\"num_attention_heads\":2,\"num_key_value_heads\":2,\"head_dim\":32,"
+        "\"intermediate_size\":64,\"vocab_size\":4096,\"rms_norm_eps\":1e-6,\"rope_theta\":10000,"
+        "\"max_position_embeddings\":2048,\"tie_word_embeddings\":false,\"attention_bias\":false,"
+        "\"n_routed_experts\":2,\"num_experts_per_tok\":1,\"moe_intermediate_size\":64,"
+        "\"n_shared_experts\":1,\"first_k_dense_replace\":1,\"n_group\":1,\"topk_group\":1,"
+        "\"routed_scaling_factor\":1,\"norm_topk_prob\":true,\"num_nextn_predict_layers\":1}";
+    sh_err err;
+    for (int i = 0; i <= TABLE_MTP_RANDOM; i++) {
+        tables[i] = sh_asprintf("%s/table-%d", dir, i);
+        if (!table_model_write(tables[i], config, 16, 100, &err)) fail_msg("%s", err.text);
+        CHECK_OK(table_mtp_write(tables[i], 2, (table_mtp)i, &err), err);
+    }
 }
 
 static int open_all(void **state)
@@ -87,6 +110,7 @@ static int open_all(void **state)
     tiny = sh_asprintf("%s/tiny", dir);
     sh_synth_opts opts = {.bits = 16, .group = 64};
     CHECK_OK(sh_synth_write(sh_str_of(config), "config", tiny, &opts, &err), err);
+    tables_write();
     CHECK_OK(sh_vocabulary_load(&files, &vocabulary, &err), err);
     for (int i = 0; i < ASKS; i++) {
         if (asks[i].regex == NULL) continue;
@@ -106,6 +130,7 @@ static int close_all(void **state)
     for (int i = 0; i < ASKS; i++) sh_buf_reset(&packed[i]);
     sh_vocabulary_files_reset(&files);
     free(tiny);
+    for (int i = 0; i <= TABLE_MTP_RANDOM; i++) free(tables[i]);
     return remove_dir(state);
 }
 
@@ -147,7 +172,7 @@ static void on_event(void *ctx, uint64_t owner, const sh_event *e)
 
 static sh_model_group_opts group_of(const struct way *way)
 {
-    return (sh_model_group_opts){.model_dir = MODEL,
+    return (sh_model_group_opts){.model_dir = way->model != NULL ? way->model : MODEL,
                                  .device = test_device(),
                                  .device_opts = {.threads = 1,
                                                  .level = getenv("SHOAL_CPU"),
@@ -160,13 +185,16 @@ static sh_model_group_opts group_of(const struct way *way)
                                  .chunk = CHUNK,
                                  .draws = sh_engine_draws(SLOTS),
                                  .kv_tokens = way->kv_tokens,
+                                 .outputs = way->draft == HEAD,
                                  .load = {.exact = true}};
 }
 
 static void drafter_open(struct bench *b, const sh_model_group_opts *group)
 {
     sh_err err;
-    sh_drafter_opts opts = {.model_dir = b->way->draft,
+    bool head = b->way->draft == HEAD;
+    sh_drafter_opts opts = {.model_dir = head ? group->model_dir : b->way->draft,
+                            .head = head,
                             .device = group->device,
                             .device_opts = group->device_opts,
                             .kv_format = group->kv_format,
@@ -200,7 +228,9 @@ static void bench_open(struct bench *b, const struct way *way, sh_group *ranks)
                           .queue_max = 100,
                           .stall_s = way->stall_s > 0 ? way->stall_s : 0.2,
                           .stages_in_flight = way->stages,
-                          .drafts = way->draft == NULL ? 0 : 4,
+                          .drafts = way->draft == NULL ? 0
+                                    : way->drafts > 0  ? way->drafts
+                                                       : 4,
                           .drafter = b->drafter};
     b->sched = sh_sched_create(&opts, b->blocks, on_event, b);
     for (int i = 0; i < way->stages; i++) b->plans[i] = sh_step_plan_create(limits);
@@ -242,7 +272,7 @@ static void ask(struct bench *b, int id)
         .logprobs = 0,
         .grammar = sh_buf_str(&packed[id]),
         .sampling = sh_sampling_default()};
-    q.sampling.temperature = a->temperature;
+    q.sampling.temperature = b->way->greedy ? 0 : a->temperature;
     q.sampling.top_p = a->top_p;
     q.sampling.top_k = a->top_k;
     q.sampling.min_p = a->min_p;
@@ -270,6 +300,9 @@ static void bench_step(struct bench *b)
     CHECK_OK(sh_model_group_finish(b->group, plan, b->picks, &err), err);
     b->first = (b->first + 1) % b->way->stages;
     b->in_flight--;
+    if (plan->outputs)
+        sh_sched_outputs(b->sched, sh_model_group_outputs(b->group, plan),
+                         sh_model_group_config(b->group)->hidden);
     sh_sched_commit(b->sched, plan, b->picks, 10); /* seconds: drafts are cheap next to that */
 }
 
@@ -345,9 +378,10 @@ static void run_way(const struct way *way, struct answer *answers)
     memcpy(kept, stats->drafts_kept, sizeof(kept));
     paused = stats->paused;
     memcpy(answers, b.answers, sizeof(b.answers));
+    sh_draft_source source = way->draft == HEAD ? SH_DRAFT_HEAD : SH_DRAFT_MODEL;
     print_message("# %s: %d of %d drafts of the model kept, %d of %d repeated, %d paused\n",
-                  way->name, (int)kept[SH_DRAFT_MODEL], (int)tried[SH_DRAFT_MODEL],
-                  (int)kept[SH_DRAFT_REPEATED], (int)tried[SH_DRAFT_REPEATED], (int)paused);
+                  way->name, (int)kept[source], (int)tried[source], (int)kept[SH_DRAFT_REPEATED],
+                  (int)tried[SH_DRAFT_REPEATED], (int)paused);
     CHECK_OK(sh_model_group_stop(b.group, &err), err);
     if (group != NULL) sh_group_close(group);
     bench_close(&b);
@@ -375,8 +409,8 @@ static void check_same(const struct way *way, const struct answer *a, const stru
 TEST(a_model_that_drafts_for_itself_is_always_right)
 {
     UNUSED_STATE;
-    static const struct way none = {"no drafts", NULL, 1, 1, 0, 0, 0, 0, false};
-    static const struct way own = {"itself", MODEL, 1, 1, 0, 0, 0, 0, false};
+    static const struct way none = {.name = "no drafts", .tensor = 1, .stages = 1};
+    static const struct way own = {.name = "itself", .draft = MODEL, .tensor = 1, .stages = 1};
     run_way(&none, plain);
     run_way(&own, others);
     check_same(&own, plain, others);
@@ -388,9 +422,20 @@ TEST(wrong_drafts_pauses_losses_and_cancelled_requests_change_no_answer)
 {
     UNUSED_STATE;
     const struct way ways[] = {
-        {"random, few blocks, lost and resumed", tiny, 1, 1, 224, 31, 0, 0, false},
-        {"itself, few blocks", MODEL, 1, 1, 224, 0, 0, 0, false},
-        {"itself, one cancelled, slow to catch up, lost", MODEL, 1, 1, 0, 25, 2, 1e-6, false},
+        {.name = "random, few blocks, lost and resumed",
+         .draft = tiny,
+         .tensor = 1,
+         .stages = 1,
+         .kv_tokens = 224,
+         .cut_after = 31},
+        {.name = "itself, few blocks", .draft = MODEL, .tensor = 1, .stages = 1, .kv_tokens = 224},
+        {.name = "itself, one cancelled, slow to catch up, lost",
+         .draft = MODEL,
+         .tensor = 1,
+         .stages = 1,
+         .cut_after = 25,
+         .cancel = 2,
+         .stall_s = 1e-6},
     };
     for (size_t i = 0; i < SH_COUNT_OF(ways); i++) {
         run_way(&ways[i], others);
@@ -409,8 +454,15 @@ TEST(drafts_change_no_answer_on_any_split)
     static const int splits[][2] = {{1, 2}, {2, 1}};
     if (test_is_short()) skip();
     for (size_t i = 0; i < SH_COUNT_OF(splits); i++) {
-        struct way without = {"split", NULL, splits[i][0], splits[i][1], 0, 0, 0, 0, true};
-        struct way with = {"split, itself", MODEL, splits[i][0], splits[i][1], 320, 40, 0, 0, true};
+        struct way without = {
+            .name = "split", .tensor = splits[i][0], .stages = splits[i][1], .few = true};
+        struct way with = {.name = "split, itself",
+                           .draft = MODEL,
+                           .tensor = splits[i][0],
+                           .stages = splits[i][1],
+                           .kv_tokens = 320,
+                           .cut_after = 40,
+                           .few = true};
         run_way(&without, plain);
         run_way(&with, others);
         check_same(&with, plain, others);
@@ -419,25 +471,103 @@ TEST(drafts_change_no_answer_on_any_split)
     }
 }
 
+/* ---- the model's own layer ---- */
+
+/* A layer that goes by its token is always right. One that goes by the output is right as long as
+ * that is the model's: it must be the one for the position before. Chance gives one in thousands.
+ */
+TEST(a_layer_that_can_predict_does_and_none_changes_an_answer)
+{
+    UNUSED_STATE;
+    const struct {
+        table_mtp kind;
+        struct way way;
+        double least, most; /* of its drafts are kept */
+    } cases[] = {
+        {TABLE_MTP_TOKEN,
+         {.name = "by token, few blocks, lost", .stages = 1, .kv_tokens = 224, .cut_after = 31},
+         0.97,
+         1},
+        {TABLE_MTP_OUTPUT,
+         {.name = "by output, one at a time",
+          .stages = 1,
+          .drafts = 1,
+          .few = true,
+          .greedy = true},
+         0.97,
+         1},
+        {TABLE_MTP_OUTPUT,
+         {.name = "by output, lost", .stages = 1, .cut_after = 25, .cancel = 2},
+         0.2,
+         0.7},
+        {TABLE_MTP_RANDOM,
+         {.name = "random, few blocks, lost", .stages = 1, .kv_tokens = 224, .cut_after = 31},
+         0,
+         0.15},
+        {TABLE_MTP_OUTPUT,
+         {.name = "by output, two stages", .stages = 2, .drafts = 1, .few = true, .greedy = true},
+         0.97,
+         1},
+        {TABLE_MTP_RANDOM,
+         {.name = "random, two stages, lost",
+          .stages = 2,
+          .kv_tokens = 320,
+          .cut_after = 40,
+          .few = true},
+         0,
+         0.15},
+        {TABLE_MTP_OUTPUT,
+         {.name = "by output, two ranks",
+          .stages = 1,
+          .tensor = 2,
+          .drafts = 1,
+          .few = true,
+          .greedy = true},
+         0.97,
+         1},
+    };
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        struct way with = cases[i].way, without;
+        with.draft = HEAD;
+        with.model = tables[cases[i].kind];
+        if (with.tensor == 0) with.tensor = 1;
+        if (test_is_short() && with.tensor * with.stages > 1) continue;
+        without = (struct way){.name = "no drafts",
+                               .tensor = with.tensor,
+                               .stages = with.stages,
+                               .few = with.few,
+                               .model = with.model,
+                               .greedy = with.greedy};
+        run_way(&without, plain);
+        run_way(&with, others);
+        check_same(&with, plain, others);
+        double rate = (double)kept[SH_DRAFT_HEAD] / (double)tried[SH_DRAFT_HEAD];
+        assert_true(tried[SH_DRAFT_HEAD] > 30);
+        if (!(rate >= cases[i].least && rate <= cases[i].most))
+            fail_msg("%s: %.2f of the drafts are kept", with.name, rate);
+    }
+}
+
 /* ---- what became of the drafts ---- */
 
-static sh_drafter *drafter_alone(const char *model)
+static sh_drafter *drafter_alone(const char *model, bool head, int vocab)
 {
     sh_err err;
     sh_drafter *d = NULL;
     sh_drafter_opts opts = {.model_dir = model,
+                            .head = head,
                             .device = test_device(),
                             .device_opts = {.threads = 1, .activations = SH_ACTIVATIONS_F32},
                             .kv_format = SH_KV_F32,
                             .load = {.exact = true},
                             .slots = 1,
-                            .vocab = 320};
+                            .vocab = vocab};
     CHECK_OK(sh_drafter_open(&opts, &d, &err), err);
     return d;
 }
 
 /* Fresh KV blocks: nothing is known of any sequence. */
-static void drafter_restart(sh_drafter *d)
+static void drafter_restart(sh_drafter *d, int vocab)
 {
     sh_err err;
     sh_step_limits limits = {.slots = 1,
@@ -446,7 +576,7 @@ static void drafter_restart(sh_drafter *d)
                              .adjusts = 100,
                              .blocks = 16,
                              .seq_blocks = 18,
-                             .vocab = 320,
+                             .vocab = vocab,
                              .masks = 1};
     sh_drafter_release(d);
     CHECK_OK(sh_drafter_reserve(d, &limits, 512, &err), err);
@@ -475,7 +605,8 @@ TEST(wrong_drafts_leave_nothing_behind)
                                          "tests/data/models/lfm2-long-4bit",
                                          "tests/data/models/phi3-longrope-long-4bit"};
     for (size_t m = 0; m < SH_COUNT_OF(models); m++) {
-        sh_drafter *d = drafter_alone(models[m]), *fresh = drafter_alone(models[m]);
+        sh_drafter *d = drafter_alone(models[m], false, 320),
+                   *fresh = drafter_alone(models[m], false, 320);
         int32_t prompt[40], drafts[4], want[4];
         bool wait;
         for (int i = 0; i < 40; i++) prompt[i] = 3 + i * 7 % 300;
@@ -487,10 +618,10 @@ TEST(wrong_drafts_leave_nothing_behind)
         sh_sequence *seq = sh_sequence_create(&spec, 512);
         assert_true(sh_sequence_start(seq, blocks, 0, &wait));
         seq->slot = 0;
-        drafter_restart(d);
+        drafter_restart(d, 320);
         for (int round = 0; seq->count < (test_is_short() ? 80 : 140); round++) {
             int count = drafts_of(d, seq, drafts);
-            drafter_restart(fresh);
+            drafter_restart(fresh, 320);
             assert_int_equal(drafts_of(fresh, seq, want), count);
             assert_memory_equal(drafts, want, (size_t)count * sizeof(*drafts));
             seq->count += round % 5 < count ? round % 5 : count;
@@ -502,6 +633,82 @@ TEST(wrong_drafts_leave_nothing_behind)
         sh_sequence_free(seq);
         sh_blocks_free(blocks);
     }
+}
+
+/* The model's output for a position: any numbers will do that depend on the text so far. */
+static void output_make(const sh_sequence *seq, int pos, float out[128])
+{
+    uint64_t text = sh_hash64(seq->tokens, (size_t)(pos + 1) * sizeof(*seq->tokens));
+    for (uint64_t i = 0; i < 128; i++) out[i] = (float)(sh_mix64(text + i) % 2000) / 1000 - 1;
+}
+
+/* Shows a drafter the outputs from one position to another, as of a step that ran `tokens`. */
+static void outputs_show(sh_drafter *d, const sh_sequence *seq, int from, int to,
+                         const int32_t *tokens)
+{
+    static float outputs[256][128];
+    sh_err err;
+    sh_seen seen = {
+        .pos = from, .count = to - from, .tokens = tokens, .outputs = (const char *)outputs};
+    for (int i = from; i < to; i++) output_make(seq, i, outputs[i - from]);
+    CHECK_OK(sh_drafter_see(d, seq, &seen, &err), err);
+}
+
+static void drafts_compare(sh_drafter *d, sh_drafter *fresh, sh_sequence *seq, int32_t drafts[4])
+{
+    int32_t want[4];
+    int count = drafts_of(d, seq, drafts);
+    drafter_restart(fresh, 192);
+    outputs_show(fresh, seq, 0, seq->count - 1, seq->tokens);
+    assert_int_equal(drafts_of(fresh, seq, want), count);
+    assert_memory_equal(drafts, want, (size_t)count * sizeof(*drafts));
+}
+
+/* A layer that has drafted, from its own outputs, must go on from the model's as if it had not; and
+ * after the model has found a prefix in its cache, from what its own cache has of that. */
+TEST(a_layer_goes_by_the_outputs_of_the_model_alone)
+{
+    UNUSED_STATE;
+    static const char model[] = "tests/data/models/glm4_moe-mtp-4bit";
+    sh_drafter *d = drafter_alone(model, true, 192), *fresh = drafter_alone(model, true, 192);
+    int32_t prompt[90], drafts[4], ran[5];
+    bool wait;
+    for (int i = 0; i < 90; i++) prompt[i] = 3 + i * 7 % 180;
+    sh_sequence_spec spec = {
+        .prompt = prompt, .prompt_count = 90, .max_tokens = 100, .sampling = sh_sampling_default()};
+    sh_blocks *blocks = sh_blocks_create(16, (sh_key128){1, 2}, (sh_key128){3, 4});
+    sh_sequence *seq = sh_sequence_create(&spec, 512);
+    assert_true(sh_sequence_start(seq, blocks, 0, &wait));
+    seq->slot = 0;
+    drafter_restart(d, 192);
+    assert_int_equal(sh_drafter_lag(d, seq), -1); /* it has seen nothing */
+    for (int at = 0, step = 1; at < 89; at += step, step = step * 3 % 47) {
+        if (step > 89 - at) step = 89 - at;
+        outputs_show(d, seq, at, at + step, seq->tokens + at);
+    }
+    for (int round = 0; seq->count < 140; round++) {
+        drafts_compare(d, fresh, seq, drafts);
+        int right = round % 5 < seq->draft_count ? round % 5 : seq->draft_count,
+            pos = seq->count - 1;
+        ran[0] = seq->tokens[pos];
+        memcpy(ran + 1, drafts, sizeof(drafts));
+        seq->count += right;
+        seq->tokens[seq->count++] = (drafts[right % 4] + 1) % 192; /* never the next draft */
+        outputs_show(d, seq, pos, pos + 1 + seq->draft_count, ran);
+    }
+    sh_drafter_leave(d, 0);
+    outputs_show(d, seq, 96, seq->count - 1, seq->tokens + 96);
+    drafts_compare(d, fresh, seq, drafts);
+    drafter_restart(d, 192);
+    outputs_show(d, seq, 96, seq->count - 1, seq->tokens + 96); /* its own cache has nothing */
+    assert_true(drafts_of(d, seq, drafts) > 0);
+    outputs_show(d, seq, 200, 201, seq->tokens); /* past the end: a gap */
+    assert_int_equal(sh_drafter_lag(d, seq), -1);
+    sh_drafter_close(d);
+    sh_drafter_close(fresh);
+    sh_sequence_stop(seq, blocks);
+    sh_sequence_free(seq);
+    sh_blocks_free(blocks);
 }
 
 TEST(another_vocabulary_is_refused)
@@ -522,7 +729,9 @@ int main(void)
         cmocka_unit_test(a_model_that_drafts_for_itself_is_always_right),
         cmocka_unit_test(wrong_drafts_pauses_losses_and_cancelled_requests_change_no_answer),
         cmocka_unit_test(drafts_change_no_answer_on_any_split),
+        cmocka_unit_test(a_layer_that_can_predict_does_and_none_changes_an_answer),
         cmocka_unit_test(wrong_drafts_leave_nothing_behind),
+        cmocka_unit_test(a_layer_goes_by_the_outputs_of_the_model_alone),
         cmocka_unit_test(another_vocabulary_is_refused),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -12,7 +12,16 @@
 
 enum { ASKS = 10, ANSWER = 60, PROMPT_MAX = 160, RANKS_MAX = 3, CHUNK = 48 };
 
-static const char DIR[] = "tests/data/models/lfm2-long-4bit";
+static const struct model {
+    const char *dir;
+    int vocab;
+    const char *draft_model;
+} MODELS[] = {
+    {"tests/data/models/lfm2-long-4bit", 300, NULL},
+    {"tests/data/models/qwen3_next-mtp-bf16", 120, SH_DRAFT_MODEL_MTP},
+};
+
+static const struct model *model;
 
 struct answer {
     int count;
@@ -65,7 +74,7 @@ static void sink(void *ctx, uint64_t owner, const sh_event *e)
 
 static sh_engine_opts engine_opts(const struct way *way)
 {
-    return (sh_engine_opts){.model_group = {.model_dir = DIR,
+    return (sh_engine_opts){.model_group = {.model_dir = model->dir,
                                             .device = test_device(),
                                             .device_opts = {.threads = 1,
                                                             .level = getenv("SHOAL_CPU"),
@@ -79,7 +88,8 @@ static sh_engine_opts engine_opts(const struct way *way)
                                             .load = {.exact = true}},
                             .queue_max = 100,
                             .stall_s = 0.2,
-                            .drafts = way->drafts};
+                            .drafts = way->drafts,
+                            .draft_model = model->draft_model};
 }
 
 static pid_t worker_start(const struct way *way, int rank, const char *where)
@@ -110,7 +120,8 @@ static void ask(sh_engine *engine, int id)
     static const int lengths[] = {31, 32, 33, 63, 64, 65, 95, 100, 128, 129};
     int32_t prompt[PROMPT_MAX];
     int count = lengths[id % 10];
-    for (int i = 0; i < count; i++) prompt[i] = 3 + (i % 13 * 17 + (i < 40 ? 0 : id)) % 300;
+    for (int i = 0; i < count; i++)
+        prompt[i] = 3 + (i % 13 * 17 + (i < 40 ? 0 : id)) % model->vocab;
     sh_sequence_spec q = {.id = (uint64_t)id,
                           .prompt = prompt,
                           .prompt_count = (size_t)count,
@@ -193,11 +204,18 @@ static void check_same(const char *name, const struct answer *a, const struct an
     }
 }
 
+/* Only text that repeats itself is easy to draft: a random layer is hardly ever right. */
+static void check_drafted(void)
+{
+    assert_true(got.tried > 0 && got.redone > 0);
+    if (model->draft_model == NULL) assert_true(got.kept > 0);
+}
+
 static struct answer plain[ASKS], others[ASKS];
 
 TEST(drafts_pauses_and_cached_prefixes_change_no_bit)
 {
-    UNUSED_STATE;
+    model = *state;
     static const struct way alone = {"alone", 1, 1, 0, 0, true};
     static const struct way drafted = {"drafts alone", 1, 1, 4, 0, true};
     static const struct way together = {"together", 1, 1, 0, 0, false};
@@ -205,7 +223,7 @@ TEST(drafts_pauses_and_cached_prefixes_change_no_bit)
     run_way(&alone, plain);
     run_way(&drafted, others);
     check_same(drafted.name, plain, others, true);
-    assert_true(got.kept > 0 && got.redone > 0);
+    check_drafted();
     run_way(&together, others);
     check_same(together.name, plain, others, true);
     assert_true(got.cached > 0);
@@ -214,7 +232,8 @@ TEST(drafts_pauses_and_cached_prefixes_change_no_bit)
     for (int i = 0; i < 8 && paused == 0; i++) {
         run_way(&tight, others);
         check_same(tight.name, plain, others, true);
-        assert_true(got.kept > 0 && got.redone > 0 && got.cached > 0);
+        check_drafted();
+        assert_true(got.cached > 0);
         paused = got.paused;
     }
     assert_true(paused > 0);
@@ -223,7 +242,7 @@ TEST(drafts_pauses_and_cached_prefixes_change_no_bit)
 /* Sums of other splits have other last bits, but drafts change none within a split. */
 TEST(drafts_change_no_bit_on_any_split)
 {
-    UNUSED_STATE;
+    model = *state;
     static const int splits[][2] = {{2, 1}, {3, 1}, {1, 2}};
     struct answer own[ASKS];
     for (size_t i = 0; i < SH_COUNT_OF(splits); i++) {
@@ -233,16 +252,21 @@ TEST(drafts_change_no_bit_on_any_split)
         check_same(without.name, plain, own, false);
         run_way(&with, others);
         check_same(with.name, own, others, true);
-        assert_true(got.kept > 0 && got.redone > 0);
+        check_drafted();
     }
 }
 
 int main(void)
 {
     sh_log_set_level(SH_LOG_ERROR);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drafts_pauses_and_cached_prefixes_change_no_bit),
-        cmocka_unit_test(drafts_change_no_bit_on_any_split),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = 0;
+    for (size_t i = 0; i < SH_COUNT_OF(MODELS); i++) {
+        void *one = (void *)(uintptr_t)&MODELS[i];
+        const struct CMUnitTest tests[] = {
+            cmocka_unit_test_prestate(drafts_pauses_and_cached_prefixes_change_no_bit, one),
+            cmocka_unit_test_prestate(drafts_change_no_bit_on_any_split, one),
+        };
+        failed += cmocka_run_group_tests_name(MODELS[i].dir, tests, NULL, NULL);
+    }
+    return failed;
 }

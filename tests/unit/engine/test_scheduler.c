@@ -631,6 +631,24 @@ TEST(a_sequence_is_pooled_or_drawn_from)
     bench_close(b);
 }
 
+TEST(outputs_are_asked_for_only_where_there_is_memory_for_them)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    for (int agreed = 0; agreed < 2; agreed++) {
+        sh_buf bytes = {0};
+        sh_err err;
+        sh_step_plan_clear(b->plan);
+        b->plan->outputs = true;
+        b->copy->limits.outputs = agreed;
+        sh_step_plan_pack(b->plan, &bytes);
+        assert_int_equal(sh_step_plan_unpack(sh_buf_str(&bytes), b->copy, &err) == SH_OK, agreed);
+        assert_int_equal(b->copy->outputs, agreed);
+        sh_buf_reset(&bytes);
+    }
+    bench_close(b);
+}
+
 /* A plan with one sequence, one draw and two new masks. */
 static void plan_with_masks(sh_step_plan *p)
 {
@@ -776,6 +794,7 @@ int main(void)
         cmocka_unit_test(a_changed_state_changes_the_fingerprint),
         cmocka_unit_test(a_plan_that_does_not_match_the_state_is_refused),
         cmocka_unit_test(a_sequence_is_pooled_or_drawn_from),
+        cmocka_unit_test(outputs_are_asked_for_only_where_there_is_memory_for_them),
         cmocka_unit_test(masks_of_a_plan_become_part_of_the_state),
         cmocka_unit_test(masks_that_cannot_be_are_refused),
         cmocka_unit_test(a_mask_is_sent_once_until_others_need_its_number),

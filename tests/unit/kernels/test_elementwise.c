@@ -225,6 +225,7 @@ static double act_reference(sh_act act, double gate, double up)
     case SH_ACT_GELU_TANH:
         return 0.5 * gate *
                (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * (gate + 0.044715 * pow(gate, 3)))) * up;
+    case SH_ACT_SIGMOID: return up / (1.0 + exp(-gate));
     default:
         gate = fmin(gate, 7.0);
         up = fmax(-7.0, fmin(up, 7.0));
@@ -280,6 +281,27 @@ TEST(activations_are_near_their_formulas_in_double)
         }
 }
 
+TEST(a_gate_scales_its_row)
+{
+    UNUSED_STATE;
+    enum { TOKENS = 5, DIM = 33, STRIDE = 40 };
+    uint64_t rng = 9;
+    sh_device *dev = level_open(NULL, 2, &LIMITS);
+    float *x = random_floats(&rng, TOKENS * STRIDE, 3.0f),
+          *y = malloc(TOKENS * STRIDE * sizeof(*y));
+    float gates[TOKENS] = {0.0f, 2.5f, -2.5f, 200.0f, -200.0f};
+    memcpy(y, x, TOKENS * STRIDE * sizeof(*y));
+    dev->ops->gate_rows(dev, tensor_of(y, STRIDE), tensor_of(gates, 1), TOKENS, DIM);
+    for (int i = 0; i < TOKENS * STRIDE; i++) {
+        double open = i % STRIDE < DIM ? 1 / (1 + exp(-(double)gates[i / STRIDE])) : 1;
+        double want = (double)x[i] * open;
+        check_near("gate", &y[i], &want, 1, 1e-6);
+    }
+    dev->ops->close(dev);
+    free(x);
+    free(y);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +313,7 @@ int main(void)
         cmocka_unit_test(rmsnorm_has_the_same_bits_at_every_level),
         cmocka_unit_test(layernorm_is_near_the_norm_in_double_with_the_same_bits_at_every_level),
         cmocka_unit_test(positions_and_types_are_added_by_place),
+        cmocka_unit_test(a_gate_scales_its_row),
         cmocka_unit_test(activations_are_near_their_formulas_in_double),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

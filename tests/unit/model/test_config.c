@@ -15,6 +15,10 @@
 #define SHAPE NO_EPS ",\"rms_norm_eps\":1e-5"
 #define MLA ",\"kv_lora_rank\":64,\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":32"
 #define EXPERTS ",\"n_routed_experts\":8,\"num_experts_per_tok\":4,\"moe_intermediate_size\":64"
+#define QWEN3_NEXT                                                                                 \
+    "\"model_type\":\"qwen3_next\"," SHAPE ",\"num_experts\":4,\"num_experts_per_tok\":2,"         \
+    "\"moe_intermediate_size\":64,\"shared_expert_intermediate_size\":64"
+#define DELTA ",\"linear_num_key_heads\":2,\"linear_key_head_dim\":16,\"linear_value_head_dim\":32"
 #define LFM2 "\"model_type\":\"lfm2\"," NO_EPS ",\"norm_eps\":1e-5"
 #define LLAMA "\"model_type\":\"llama\"," SHAPE
 
@@ -217,6 +221,18 @@ TEST(bad_configs_are_refused_in_one_line)
          "has 'sliding_attention', supported are full_attention and conv"},
         {"{" LLAMA ",\"layer_types\":[\"conv\",\"conv\",\"conv\",\"conv\"]}",
          "has 'conv', supported are full_attention and sliding_attention"},
+        {"{" QWEN3_NEXT "}", "'linear_num_key_heads' is missing"},
+        {"{" QWEN3_NEXT DELTA ",\"linear_num_value_heads\":3}",
+         "3 value heads of 32 for 2 key heads"},
+        {"{" QWEN3_NEXT DELTA ",\"linear_num_value_heads\":32}", "supported are 1 to 8"},
+        {"{" QWEN3_NEXT ",\"linear_num_key_heads\":2,\"linear_num_value_heads\":2,"
+         "\"linear_key_head_dim\":24,\"linear_value_head_dim\":32}",
+         "multiples of 16"},
+        {"{" QWEN3_NEXT DELTA ",\"linear_num_value_heads\":4,\"linear_conv_kernel_dim\":1}",
+         "'linear_conv_kernel_dim'"},
+        {"{" QWEN3_NEXT DELTA ",\"linear_num_value_heads\":4,"
+         "\"layer_types\":[\"conv\",\"conv\",\"conv\",\"conv\"]}",
+         "has 'conv', supported are full_attention and linear_attention"},
         {"{" LFM2 ",\"block_multiple_of\":1048576,\"block_ff_dim\":1048576,"
          "\"block_ffn_dim_multiplier\":8}",
          "the feed-forward would be 6291456 wide"},
@@ -399,6 +415,25 @@ TEST(the_feed_forward_of_lfm2_is_derived_from_a_nominal_width)
     }
 }
 
+TEST(every_fourth_layer_of_qwen3_next_has_attention)
+{
+    UNUSED_STATE;
+    sh_err err = {0};
+    sh_config c;
+    CHECK_OK(parse("{" QWEN3_NEXT DELTA ",\"linear_num_value_heads\":4}", &c, &err), err);
+    for (int i = 0; i < c.layers; i++)
+        assert_int_equal(c.layer[i].mixer,
+                         (i + 1) % 4 == 0 ? SH_MIXER_ATTENTION : SH_MIXER_DELTA_NET);
+    assert_true(sh_config_has_fixed_state(&c));
+    assert_int_equal(sh_config_state_width(&c, 0), (2 * 2 * 16 + 4 * 32) * 3 + 4 * 16 * 32);
+    assert_int_equal(sh_config_kv_width(&c, 0), 0);
+    assert_int_equal(c.rope[0].dim, c.head_dim / 4);
+    CHECK_OK(sh_config_take_mtp(&c, &err), err);
+    assert_int_equal(c.layer[0].mixer, SH_MIXER_ATTENTION);
+    assert_false(sh_config_has_fixed_state(&c));
+    sh_config_reset(&c);
+}
+
 TEST(quantization_has_exceptions_by_module)
 {
     UNUSED_STATE;
@@ -425,9 +460,9 @@ TEST(every_known_model_type_is_found)
 {
     UNUSED_STATE;
     static const char *const types[] = {
-        "llama",     "mistral", "ministral3",  "qwen2",       "qwen3",
-        "qwen3_moe", "mixtral", "deepseek_v2", "deepseek_v3", "kimi_k2",
-        "glm4_moe",  "phi3",    "gemma3_text", "gpt_oss",     "lfm2",
+        "llama",       "mistral",     "ministral3",  "qwen2",      "qwen3",    "qwen3_moe",
+        "mixtral",     "deepseek_v2", "deepseek_v3", "kimi_k2",    "glm4_moe", "phi3",
+        "gemma3_text", "gpt_oss",     "lfm2",        "qwen3_next",
     };
     for (size_t i = 0; i < SH_COUNT_OF(types); i++) assert_non_null(sh_family_find(types[i]));
     assert_null(sh_family_find("gpt2"));
@@ -448,6 +483,7 @@ int main(void)
         cmocka_unit_test(windows_follow_each_family),
         cmocka_unit_test(convolutions_take_the_place_of_attention_where_the_file_says),
         cmocka_unit_test(the_feed_forward_of_lfm2_is_derived_from_a_nominal_width),
+        cmocka_unit_test(every_fourth_layer_of_qwen3_next_has_attention),
         cmocka_unit_test(quantization_has_exceptions_by_module),
         cmocka_unit_test(every_known_model_type_is_found),
     };

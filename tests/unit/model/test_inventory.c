@@ -67,6 +67,7 @@ TEST(names_all_tensors_of_a_conversion)
         "qwen3-mixed",
         "kimi_k2-4bit",
         "lfm2-long-4bit",
+        "qwen3_next-long-4bit",
     };
     for (size_t i = 0; i < SH_COUNT_OF(models); i++) {
         char *dir = sh_path_join("tests/data/models", models[i]);

@@ -98,9 +98,9 @@ static bool contained(const sh_shard *a, const sh_shard *b)
 {
     sh_range layers = {a->layer_first, a->layer_count}, others = {b->layer_first, b->layer_count};
     return within(layers, others) && within(a->heads, b->heads) && within(a->conv, b->conv) &&
-           within(a->ffn, b->ffn) && within(a->expert_ffn, b->expert_ffn) &&
-           within(a->shared_ffn, b->shared_ffn) && within(a->vocab, b->vocab) &&
-           (sh_shard_embeds(b) || !sh_shard_embeds(a)) &&
+           within(a->delta, b->delta) && within(a->ffn, b->ffn) &&
+           within(a->expert_ffn, b->expert_ffn) && within(a->shared_ffn, b->shared_ffn) &&
+           within(a->vocab, b->vocab) && (sh_shard_embeds(b) || !sh_shard_embeds(a)) &&
            (sh_shard_predicts(b) || !sh_shard_predicts(a));
 }
 

@@ -44,10 +44,10 @@ TEST(every_family_can_be_made_and_run)
 {
     UNUSED_STATE;
     static const char *const models[] = {
-        "llama-4bit",   "gpt_oss-long-mxfp4",      "mixtral-4bit",     "qwen3_moe-long-4bit",
-        "kimi_k2-4bit", "deepseek_v2-4bit",        "glm4_moe-4bit",    "gemma3_text-long-4bit",
-        "qwen2-window", "phi3-longrope-long-4bit", "deepseek_v3-4bit", "ministral3-long-4bit",
-        "lfm2-bf16",    "lfm2-long-4bit",
+        "llama-4bit",   "gpt_oss-long-mxfp4",      "mixtral-4bit",         "qwen3_moe-long-4bit",
+        "kimi_k2-4bit", "deepseek_v2-4bit",        "glm4_moe-4bit",        "gemma3_text-long-4bit",
+        "qwen2-window", "phi3-longrope-long-4bit", "deepseek_v3-4bit",     "ministral3-long-4bit",
+        "lfm2-bf16",    "lfm2-long-4bit",          "qwen3_next-long-4bit",
     };
     for (size_t i = 0; i < SH_COUNT_OF(models); i++) {
         write_like(models[i], i % 3 == 0 ? 16 : 4, 0);
