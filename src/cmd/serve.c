@@ -11,6 +11,7 @@
 #include "base/version.h"
 #include "cluster/local_ranks.h"
 #include "cmd/support/demo.h"
+#include "cmd/support/p2p.h"
 #include "cmd/support/progress.h"
 #include "cmd/support/ranks.h"
 #include "cmd/support/role.h"
@@ -82,7 +83,8 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
     if (status == SH_OK) status = model_find(s, v->program, &v->model, err);
     if (status == SH_OK) status = sh_ranks_world(args, &v->ranks, err);
     if (status != SH_OK) return status;
-    if (s->model == NULL && !sh_options_given(args->options, "ranks") && s->hostfile == NULL)
+    if (s->model == NULL && !s->p2p && !sh_options_given(args->options, "ranks") &&
+        s->hostfile == NULL)
         v->ranks = DEMO_RANKS;
     status = sh_listeners_open(s->host, (int)s->port, &v->listeners, err);
     return status == SH_OK ? socket_place(v, s, err) : status;
@@ -162,6 +164,9 @@ static int supervise(const sh_command_args *args)
         printf("Shoal %s: %s on %d rank%s\n", sh_version(), v.model, v.ranks,
                v.ranks == 1 ? "" : "s");
         fflush(stdout);
+        if (s->p2p) status = sh_p2p_prepare_server(args, &err);
+    }
+    if (status == SH_OK) {
         sh_children *children = sh_children_create();
         sh_children_hooks hooks = sh_progress_hooks(s);
         sh_children_set_hooks(children, &hooks);
