@@ -1,7 +1,7 @@
 /* shoal hosts: creates, checks and converts hostfiles; hosts_detect.c detects them, hosts_find.c
- * finds ranks that joined by a token, and hosts_change.c adds hosts to a running cluster and removes
- * them. A table of verbs dispatches by the first argument, with the number of arguments that each
- * takes. */
+ * finds ranks that joined by a token, and hosts_change.c adds hosts to a running cluster and
+ * removes them. A table of verbs dispatches by the first argument, with the number of arguments
+ * that each takes. */
 #include "cmd/hosts.h"
 
 #include "base/file.h"

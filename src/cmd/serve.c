@@ -164,7 +164,7 @@ static int supervise(const sh_command_args *args)
         printf("Shoal %s: %s on %d rank%s\n", sh_version(), v.model, v.ranks,
                v.ranks == 1 ? "" : "s");
         fflush(stdout);
-        if (s->p2p) status = sh_p2p_prepare_server(args, &err);
+        status = s->p2p ? sh_p2p_prepare_server(args, &err) : sh_p2p_check_unused(args, &err);
     }
     if (status == SH_OK) {
         sh_children *children = sh_children_create();

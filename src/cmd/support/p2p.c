@@ -175,6 +175,16 @@ static sh_status check_alone(const sh_command_args *args, sh_err *err)
     return SH_OK;
 }
 
+sh_status sh_p2p_check_unused(const sh_command_args *args, sh_err *err)
+{
+    static const char *const names[] = {"min-ranks", "wait", "p2p-address"};
+    for (size_t i = 0; i < SH_COUNT_OF(names); i++)
+        if (sh_options_given(args->options, names[i]))
+            return sh_err_set(err, SH_ERR_INPUT, "--%s is for a group that others join: add --p2p",
+                              names[i]);
+    return SH_OK;
+}
+
 sh_status sh_p2p_prepare_server(const sh_command_args *args, sh_err *err)
 {
     const sh_settings *s = args->settings;

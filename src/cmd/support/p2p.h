@@ -12,6 +12,9 @@
 #include "cmd/support/ranks.h"
 #include "discover/answerer.h"
 
+/* Fails for settings that mean nothing without --p2p. */
+SH_MUST_CHECK sh_status sh_p2p_check_unused(const sh_command_args *args, sh_err *err);
+
 /* For supervisors. `given` is a token from the command line, or NULL. A server makes a token where
  * none is given or saved, and prints what to run on other machines. */
 SH_MUST_CHECK sh_status sh_p2p_prepare_server(const sh_command_args *args, sh_err *err);
