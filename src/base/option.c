@@ -469,7 +469,9 @@ static const sh_option *row_of_command(const sh_options *opts, uint64_t command,
 {
     for (size_t i = 0; i < opts->table->count; i++) {
         const sh_option *row = &opts->table->rows[i];
-        if ((row->commands & command) != 0 && sh_str_is(flag, sh_option_flag(row))) return row;
+        bool same = sh_str_is(flag, sh_option_flag(row)) ||
+                    (row->also != NULL && sh_str_is(flag, row->also));
+        if ((row->commands & command) != 0 && same) return row;
     }
     return NULL;
 }

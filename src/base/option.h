@@ -35,6 +35,7 @@ typedef struct {
     const char *name; /* unique; the flag without its dashes, words joined by '-' */
     const char *flag; /* the flag, if it differs from the name: two commands may give one flag
                          different meanings; else NULL */
+    const char *also; /* a second flag that does the same, as another program calls it; or NULL */
     char letter;      /* 'n' for -n; 0 for none */
     sh_option_type type;
     const char *value_name; /* in help: "DIR", "N"; NULL for BOOL */

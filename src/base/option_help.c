@@ -80,7 +80,9 @@ void sh_options_markdown(const sh_option_table *table, sh_buf *out)
                          "|---|---|---|---|---|\n");
     for (size_t i = 0; i < table->count; i++) {
         const sh_option *row = &table->rows[i];
-        sh_buf_addf(out, "| `--%s` | `", sh_option_flag(row));
+        sh_buf_addf(out, "| `--%s`", sh_option_flag(row));
+        if (row->also != NULL) sh_buf_addf(out, ", `--%s`", row->also);
+        sh_buf_add_text(out, " | `");
         sh_option_env_name(table, row, out);
         sh_buf_add_char(out, '`');
         sh_str rest = sh_str_of(row->aliases), alias;

@@ -43,6 +43,7 @@ enum {
     X(logits, COMPUTES)                                                                            \
     X(synth, 0)                                                                                    \
     X(worker, SERVES | GROUP_MODEL)                                                                \
+    X(join, SERVES | GROUP_MODEL)                                                                  \
     X(plan, GROUP_MODEL)                                                                           \
     X(pull, GROUP_CACHE)                                                                           \
     X(models, GROUP_CACHE)                                                                         \
@@ -96,6 +97,9 @@ enum { SH_COMMAND_LIST(SH_COMMAND_INDEX) SH_COMMAND_COUNT };
 #define FOR_STATE (0 SH_COMMAND_LIST(IN_STATE))
 #define FOR_SSH (0 SH_COMMAND_LIST(IN_SSH))
 #define FOR_CACHE (0 SH_COMMAND_LIST(IN_CACHE))
+
+/* Commands that find others by a token. */
+#define FOR_P2P (FOR(serve) | FOR(worker) | FOR(join))
 
 /* Commands that download a model which is not here. */
 #define FOR_PULL (FOR_COMPUTE | FOR(pull))

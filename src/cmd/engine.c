@@ -14,6 +14,7 @@
 #include "cmd/support/draft_model.h"
 #include "cmd/support/load_view.h"
 #include "cmd/support/model_group_setup.h"
+#include "cmd/support/p2p.h"
 #include "cmd/support/progress.h"
 #include "cmd/support/vocabulary.h"
 #include "engine/engine_socket.h"
@@ -114,6 +115,18 @@ static void stopper_stop(struct stopper *stopper)
     pthread_mutex_destroy(&stopper->lock);
 }
 
+/* Those who search for this group are told how large it is. */
+struct seen {
+    sh_answerer *answerer; /* NULL: nobody searches */
+    const sh_mesh_opts *mesh;
+};
+
+static void on_formed(void *ctx, int world_size)
+{
+    const struct seen *seen = ctx;
+    if (seen->answerer != NULL) sh_answerer_set(seen->answerer, seen->mesh->node, 0, world_size);
+}
+
 static sh_status serve(const sh_settings *s, sh_engine_socket *engine_socket, sh_engine *engine,
                        struct stopper *stopper, sh_err *err)
 {
@@ -144,6 +157,7 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
     sh_load_board *board = sh_load_board_create();
     sh_load_view *view = NULL;
     setup->opts.load_board = board;
+    struct seen seen = {.mesh = &setup->ranks.opts.mesh};
     sh_vocabulary_files files = {.model_dir = s->model};
     sh_engine_opts opts = {.model_group = setup->opts,
                            .group = sh_ranks_form_group(&setup->ranks) ? &setup->ranks.opts : NULL,
@@ -151,6 +165,11 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
                            .resumed = s->served,
                            .degrade_ms = s->degrade_after < 0 ? -1 : s->degrade_after * 1000,
                            .rejoin_ms = s->rejoin_after * 1000,
+                           .gathers = s->p2p,
+                           .min_ranks = (int)s->min_ranks,
+                           .gather_ms = s->wait < 0 ? -1 : s->wait * 1000,
+                           .formed = on_formed,
+                           .formed_ctx = &seen,
                            .queue_max = (int)s->queue_max,
                            .timeout_ms = s->req_timeout * 1000,
                            .stall_s = (double)s->stall_ms / 1000,
@@ -169,12 +188,14 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
     if (status == SH_OK) status = sh_engine_socket_open(s->socket, &engine_socket, err);
     if (status == SH_OK) status = sh_engine_socket_announce(engine_socket, board, err);
     if (status == SH_OK) status = sh_load_view_start(board, &view, err);
+    if (status == SH_OK) status = sh_p2p_answer(&setup->ranks, s, &seen.answerer, err);
     if (status == SH_OK) status = sh_engine_open(&opts, &engine, err);
     if (status == SH_OK) status = serve(s, engine_socket, engine, &stopper, err);
     sh_engine_socket_close(engine_socket);
     sh_engine_close(engine);
     sh_load_view_stop(view);
     sh_load_board_free(board);
+    sh_answerer_stop(seen.answerer);
     free(draft_model);
     sh_vocabulary_files_reset(&files);
     stopper_stop(&stopper); /* last: the engine's thread may call stop_request until it has ended */
@@ -192,6 +213,7 @@ struct worker {
     pthread_mutex_t lock; /* guards group */
     sh_group *group;      /* while it works in one */
     atomic_bool stop;
+    sh_answerer *answerer;         /* NULL: nobody searches */
     bool joined;                   /* it has been in a group before: its token is right */
     char refusal[SH_ERR_TEXT_MAX]; /* why it was not in a group at the last attempt; "": it was */
     int pause_ms;
@@ -257,7 +279,8 @@ static void worker_set_group(struct worker *w, sh_group *group)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* The number and the group of this membership are what the next one starts from. */
+/* The number and the group of this membership are what the next one starts from, once the group
+ * has loaded the model: if it never does, it never was. */
 static void membership_keep(const sh_group *group, sh_mesh_opts *mesh)
 {
     mesh->rank = sh_group_number(group, sh_group_rank(group));
@@ -266,27 +289,37 @@ static void membership_keep(const sh_group *group, sh_mesh_opts *mesh)
     sh_log_set_rank(mesh->rank);
 }
 
+static void worker_show(struct worker *w, const sh_mesh_opts *mesh, int world_size)
+{
+    if (w->answerer != NULL) sh_answerer_set(w->answerer, mesh->node, mesh->rank, world_size);
+}
+
 /* One membership in a group: join, work until released or lost, leave. */
 static sh_status worker_once(struct worker *w, const sh_settings *s, sh_model_group *model_group,
-                             sh_group_opts *opts, sh_err *err)
+                             sh_ranks *ranks, sh_err *err)
 {
+    sh_group_opts *opts = &ranks->opts;
     sh_group *group = NULL;
     sh_progress(s, "join");
-    sh_status status = sh_group_open(opts, &group, err);
+    sh_status status = s->p2p ? sh_p2p_find(ranks, err) : SH_OK;
+    if (status == SH_OK) status = sh_group_open(opts, &group, err);
     if (status != SH_OK) return status;
     worker_set_group(w, group);
-    membership_keep(group, &opts->mesh);
+    sh_log_set_rank(sh_group_number(group, sh_group_rank(group)));
     w->joined = true;
     w->refusal[0] = '\0';
     sh_progress(s, "load");
     status = sh_model_group_join(model_group, group, err);
     if (status == SH_OK) {
+        membership_keep(group, &opts->mesh);
+        worker_show(w, &opts->mesh, sh_group_size(group));
         SH_LOGI("ready");
         sh_progress(s, "ready");
         sh_progress_ready(s);
         status = sh_model_group_work(model_group, err);
     }
     worker_set_group(w, NULL);
+    worker_show(w, &opts->mesh, 0);
     if (sh_group_must_stay(group, NULL)) atomic_store(&w->stop, false);
     sh_group_close(group);
     return status;
@@ -296,8 +329,15 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_model_gr
  * before: another server may be listening at rank 0's address for the moment. */
 static bool is_transient(const struct worker *w, sh_status status)
 {
-    return status == SH_ERR_GROUP || status == SH_ERR_PEER || status == SH_ERR_TIMEOUT ||
-           (status == SH_ERR_AUTH && w->joined);
+    switch (status) {
+    case SH_ERR_GROUP:
+    case SH_ERR_PEER:
+    case SH_ERR_TIMEOUT: return true;
+    case SH_ERR_AUTH: return w->joined;
+    case SH_ERR_NOT_FOUND:
+    case SH_ERR_MEMORY: return w->settings->p2p; /* others come and go, and shares with them */
+    default: return false;
+    }
 }
 
 /* A lost group is joined again at once. A server that keeps giving the same answer, such as that
@@ -326,9 +366,14 @@ static sh_status work(const sh_settings *s, sh_model_group_setup *setup, struct 
     pthread_detach(thread);
     setup->opts.load_board = sh_load_board_create();
     sh_status status = sh_load_view_start(setup->opts.load_board, &view, err);
+    if (status == SH_OK) status = sh_p2p_answer(&setup->ranks, s, &w->answerer, err);
     if (status == SH_OK) status = sh_model_group_open(&setup->opts, &model_group, err);
     while (status == SH_OK) {
-        status = worker_once(w, s, model_group, &setup->ranks.opts, err);
+        status = worker_once(w, s, model_group, &setup->ranks, err);
+        if (status == SH_ERR_CONFLICT && !atomic_load(&w->stop)) {
+            status = sh_p2p_rename(&setup->ranks, s, err);
+            continue;
+        }
         if (status == SH_OK || atomic_load(&w->stop) || !is_transient(w, status)) break;
         if (!sh_group_opts_can_reform(&setup->ranks.opts)) break;
         rejoin_pause(w, err->text);
@@ -337,6 +382,7 @@ static sh_status work(const sh_settings *s, sh_model_group_setup *setup, struct 
     sh_model_group_close(model_group);
     sh_load_view_stop(view);
     sh_load_board_free(setup->opts.load_board);
+    sh_answerer_stop(w->answerer);
     return atomic_load(&w->stop) ? SH_OK : status;
 }
 

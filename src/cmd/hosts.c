@@ -1,6 +1,7 @@
-/* shoal hosts: creates, checks and converts hostfiles; hosts_detect.c detects them, and
- * hosts_change.c adds hosts to a running cluster and removes them. A table of
- * verbs dispatches by the first argument, with the number of arguments that each takes. */
+/* shoal hosts: creates, checks and converts hostfiles; hosts_detect.c detects them, hosts_find.c
+ * finds ranks that joined by a token, and hosts_change.c adds hosts to a running cluster and
+ * removes them. A table of verbs dispatches by the first argument, with the number of arguments
+ * that each takes. */
 #include "cmd/hosts.h"
 
 #include "base/file.h"
@@ -128,6 +129,7 @@ static const struct {
     {"check", 1, 1, "FILE", check},
     {"convert", 1, 1, "FILE --form object|list|plain|matrix", convert},
     {"detect", 0, 63, "[HOST ...]", sh_hosts_detect},
+    {"find", 0, 1, "[TOKEN|-]", sh_hosts_find},
     {"add", 1, 63, "HOST [HOST ...]", sh_hosts_add},
     {"remove", 1, 63, "HOST|RANK [...]", sh_hosts_remove},
 };
@@ -141,7 +143,8 @@ static int hosts_run(const sh_command_args *args)
         fprintf(stderr, "shoal: usage: shoal hosts %s %s\n", verbs[i].verb, verbs[i].arguments);
         return SH_EXIT_USAGE;
     }
-    fprintf(stderr, "shoal: hosts takes one of create, check, convert, detect, add, remove%s%s%s\n",
+    fprintf(stderr,
+            "shoal: hosts takes one of create, check, convert, detect, find, add, remove%s%s%s\n",
             args->argc > 0 ? ", not '" : "", args->argc > 0 ? args->argv[0] : "",
             args->argc > 0 ? "'" : "");
     return SH_EXIT_USAGE;
@@ -149,7 +152,7 @@ static int hosts_run(const sh_command_args *args)
 
 const sh_command sh_command_hosts = {
     SH_COMMAND_NAMED(hosts),
-    .arguments = "create|check|convert|detect|add|remove [...]",
+    .arguments = "create|check|convert|detect|find|add|remove [...]",
     .args_max = 64,
     .summary = "create, check, convert and detect hostfiles; add and remove hosts of a cluster",
     .details = "hosts create A,B,C [-n K]: a hostfile with these names, each K times.\n"
@@ -160,6 +163,8 @@ const sh_command sh_command_hosts = {
                "hostfile. Without names: --hosts, else the hosts of --hostfile, else those in "
                "~/.ssh/config. --auto-setup first gives direct cables addresses; --undo takes that "
                "back.\n"
+               "hosts find [TOKEN|-]: list the ranks that answer to a token (`serve --p2p`); --out "
+               "writes a hostfile of them.\n"
                "hosts add HOST ...: prepare these hosts as `launch` does, and take them into the "
                "launched cluster while it serves.\n"
                "hosts remove HOST|RANK ...: let these ranks leave it, if the memory of the others "

@@ -13,6 +13,7 @@
 #include "cluster/local_ranks.h"
 #include "cmd/support/demo.h"
 #include "cmd/support/model_keeper.h"
+#include "cmd/support/p2p.h"
 #include "cmd/support/progress.h"
 #include "cmd/support/ranks.h"
 #include "cmd/support/role.h"
@@ -108,8 +109,8 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
     v->ranks = (int)s->ranks;
     if (status == SH_OK && s->models_dir == NULL) status = sh_ranks_world(args, &v->ranks, err);
     if (status != SH_OK) return status;
-    if (v->model != NULL && s->model == NULL && !sh_options_given(args->options, "ranks") &&
-        s->hostfile == NULL)
+    if (v->model != NULL && s->model == NULL && !s->p2p &&
+        !sh_options_given(args->options, "ranks") && s->hostfile == NULL)
         v->ranks = DEMO_RANKS;
     status = sh_listeners_open(s->host, (int)s->port, &v->listeners, err);
     return status == SH_OK ? socket_place(v, s, err) : status;
@@ -215,6 +216,9 @@ static int supervise(const sh_command_args *args)
                v.model == NULL ? "the models of " : "", v.model == NULL ? s->models_dir : v.model,
                v.ranks, v.ranks == 1 ? "" : "s");
         fflush(stdout);
+        status = s->p2p ? sh_p2p_prepare_server(args, &err) : sh_p2p_check_unused(args, &err);
+    }
+    if (status == SH_OK) {
         sh_children *children = sh_children_create();
         sh_children_hooks hooks = sh_progress_hooks(s);
         hooks.polled = on_polled;

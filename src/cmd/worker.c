@@ -10,11 +10,13 @@
 #include "cluster/launcher_env.h"
 #include "cmd/command.h"
 #include "cmd/support/model_worker.h"
+#include "cmd/support/p2p.h"
 #include "cmd/support/progress.h"
 #include "cmd/support/role.h"
 #include "net/cluster_token.h"
 #include "net/transport.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,16 +76,35 @@ static int supervise(const sh_command_args *args)
     return code;
 }
 
+/* A rank that finds its server by a token, and gets its number there. */
+static int seek_and_work(const sh_command_args *args)
+{
+    sh_settings settings = *args->settings;
+    sh_command_args mine = *args;
+    sh_err err;
+    settings.p2p = true;
+    settings.rank = SH_RANK_ANY;
+    mine.settings = &settings;
+    if (strcmp(settings.part, "engine") == 0) return sh_command_engine.run(&mine);
+    sh_status status = sh_p2p_prepare_worker(&settings, NULL, &err);
+    return status == SH_OK ? supervise(&mine) : sh_command_fail(&err);
+}
+
 static int worker_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
+    if (args->argc > 0 && strcmp(args->argv[0], "p2p-mlx") != 0) {
+        fprintf(stderr, "shoal: worker takes p2p-mlx or no argument, not '%s'\n", args->argv[0]);
+        return SH_EXIT_USAGE;
+    }
+    if (s->p2p || args->argc > 0) return seek_and_work(args);
     bool alone = false;
     sh_err err;
     sh_status status = runs_alone(args, &alone, &err);
     if (status == SH_OK && s->rank == 0 && s->join == NULL)
         status = sh_err_set(&err, SH_ERR_INPUT,
                             "a worker is rank 1 or higher: give --rank R with --hostfile or "
-                            "--coordinator, or --join");
+                            "--coordinator, or --join, or --p2p");
     if (status == SH_OK && alone && s->models_dir != NULL)
         status = sh_err_set(&err, SH_ERR_UNSUPPORTED,
                             "--models-dir starts and stops ranks as models are needed, which "
@@ -96,10 +117,14 @@ static int worker_run(const sh_command_args *args)
 
 const sh_command sh_command_worker = {
     SH_COMMAND_NAMED(worker),
+    .arguments = "[p2p-mlx]",
+    .args_max = 1,
     .summary = "keep one of the ranks other than rank 0 running",
-    .details = "Start workers in any order, on any machine. A worker rejoins on its own after the "
-               "group is lost, and restarts its rank when that crashes or freezes. Ctrl-C asks the "
-               "group to go on without it, a second one does not wait for that; SIGUSR2 replaces "
-               "the rank by a new process.",
+    .details =
+        "Start workers in any order, on any machine. A worker rejoins on its own after the "
+        "group is lost, and restarts its rank when that crashes or freezes. Ctrl-C asks the "
+        "group to go on without it, a second one does not wait for that; SIGUSR2 replaces "
+        "the rank by a new process. `worker p2p-mlx`, as LocalAI calls it, and --p2p find the "
+        "server by the token in TOKEN, as `shoal join` does.",
     .run = worker_run,
 };

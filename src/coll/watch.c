@@ -34,6 +34,7 @@ enum {
     BEAT_MS_MAX = 250,
     LEAVE_MS = 200,  /* how long a leaving rank waits for the others to leave too */
     KNOCK_MS = 3000, /* a rank that wants to come in asks at least so often */
+    TWIN_MS = 2000,  /* on top of twice the silence after which a rank is lost */
 };
 
 typedef struct {
@@ -41,9 +42,10 @@ typedef struct {
     uint32_t silence_ms; /* the tolerance it asked for */
     bool left;           /* it sent BYE or ABORT, or its connection has ended */
     _Atomic uint64_t progress;
-    _Atomic int64_t left_ns;    /* when it sent BYE; 0: it has not */
-    _Atomic int64_t leaving_ns; /* when it asked to leave; 0: it has not, or was refused */
-    bool kept;                  /* it is to be told so: guarded by the lock */
+    _Atomic int64_t left_ns;             /* when it sent BYE; 0: it has not */
+    _Atomic int64_t leaving_ns;          /* when it asked to leave; 0: it has not, or was refused */
+    bool kept;                           /* it is to be told so: guarded by the lock */
+    int64_t twin_first_ns, twin_last_ns; /* when a process with its node id asked to come in */
 } peer_state;
 
 struct sh_watch {
@@ -410,12 +412,29 @@ static int double_of(const sh_watch *watch, const sh_hello *theirs)
     return -1;
 }
 
+/* Whether another process has kept asking under the node id of this rank: a disk was cloned. Not
+ * one that was just restarted, since the rank before it is noticed to be lost before that. */
+static bool is_clone(sh_watch *watch, int twin, const sh_hello *theirs)
+{
+    const sh_hello *member = sh_peer_conn_peer(watch->mesh->peer[twin].control);
+    peer_state *peer = &watch->peer[twin];
+    int64_t sure_ms = TWIN_MS + 2 * (int64_t)atomic_load(&watch->silence_ms);
+    int64_t now_ns = sh_clock_ns();
+    if (memcmp(member->node, theirs->node, SH_NODE_ID_LEN) != 0 || member->life == theirs->life)
+        return false;
+    if (now_ns - peer->twin_last_ns > (int64_t)1000000 * KNOCK_MS) peer->twin_first_ns = now_ns;
+    peer->twin_last_ns = now_ns;
+    return now_ns - peer->twin_first_ns > 1000000 * sure_ms;
+}
+
 /* Whether a rank may come in at the next forming: it fits, and is not here already. */
-static sh_status check_latecomer(const sh_watch *watch, const sh_hello *theirs, sh_err *err)
+static sh_status check_latecomer(sh_watch *watch, const sh_hello *theirs, sh_err *err)
 {
     const sh_mesh *mesh = watch->mesh;
     if (sh_hello_compare(&mesh->hello, theirs, err) != SH_OK) return err->status;
     int twin = double_of(watch, theirs);
+    if (twin > 0 && theirs->use == SH_USE_JOIN && is_clone(watch, twin, theirs))
+        return sh_err_set(err, SH_ERR_CONFLICT, "rank %d has this node id", twin);
     if (twin >= 0 && theirs->use == SH_USE_JOIN)
         return sh_err_set(err, SH_ERR_GROUP, "the group has already formed, with another rank %d",
                           twin);
@@ -483,31 +502,48 @@ static sh_status admit_visitor(sh_watch *watch, sh_peer_conn *conn, sh_err *err)
 }
 
 /* Tells a connection to wait, or why it is not wanted, and closes it. */
-static void turn_away(sh_watch *watch, sh_peer_conn *conn, bool waits, const char *why)
+static void turn_away(sh_watch *watch, sh_peer_conn *conn, sh_frame_type answer, const char *why)
 {
     sh_notice notice;
     sh_notice_set(&notice, (int)sh_peer_conn_peer(conn)->rank, why);
-    if (!waits) sh_acceptor_note_refusal(watch->mesh->acceptor, conn, why);
-    sh_peer_conn_refuse(conn, waits ? SH_FRAME_WAIT : SH_FRAME_REFUSE, &notice);
+    if (answer != SH_FRAME_WAIT) sh_acceptor_note_refusal(watch->mesh->acceptor, conn, why);
+    sh_peer_conn_refuse(conn, answer, &notice);
     sh_peer_conn_close(conn);
 }
 
+static void receive_visitor(sh_watch *watch, sh_peer_conn *conn)
+{
+    sh_err err;
+    sh_status status = admit_visitor(watch, conn, &err);
+    if (status != SH_OK)
+        turn_away(watch, conn, status == SH_ERR_PEER ? SH_FRAME_WAIT : SH_FRAME_REFUSE, err.text);
+}
+
+static void receive_latecomer(sh_watch *watch, sh_peer_conn *conn)
+{
+    sh_err err;
+    sh_status status = check_latecomer(watch, sh_peer_conn_peer(conn), &err);
+    if (status == SH_OK) {
+        knock_keep(watch, conn);
+        turn_away(watch, conn, SH_FRAME_WAIT, "the group is running, and re-forms soon");
+    } else {
+        turn_away(watch, conn, status == SH_ERR_CONFLICT ? SH_FRAME_TAKEN : SH_FRAME_REFUSE,
+                  err.text);
+    }
+}
+
 /* Connections to a group that has formed. */
-static void receive_latecomers(sh_watch *watch)
+static void receive_connections(sh_watch *watch)
 {
     sh_peer_conn *conn;
     sh_err err;
     while (sh_acceptor_step(watch->mesh->acceptor, &conn, &err) == SH_OK) {
         const sh_hello *theirs = sh_peer_conn_peer(conn);
-        if (theirs->protocol == SH_PEER_PROTOCOL && theirs->use == SH_USE_WEIGHTS) {
-            sh_status status = admit_visitor(watch, conn, &err);
-            if (status != SH_OK) turn_away(watch, conn, status == SH_ERR_PEER, err.text);
-        } else if (check_latecomer(watch, theirs, &err) == SH_OK) {
-            knock_keep(watch, conn);
-            turn_away(watch, conn, true, "the group is running, and re-forms soon");
-        } else {
-            turn_away(watch, conn, false, err.text);
-        }
+        bool visits = theirs->protocol == SH_PEER_PROTOCOL && theirs->use == SH_USE_WEIGHTS;
+        if (visits)
+            receive_visitor(watch, conn);
+        else
+            receive_latecomer(watch, conn);
     }
 }
 
@@ -566,7 +602,7 @@ static void *watch_run(void *arg)
                      atomic_load_explicit(&watch->silence_ms, memory_order_relaxed);
         if (!watch->notified && (other || now_ns - watch->beat_ns >= every_ns))
             send_beats(watch, now_ns);
-        receive_latecomers(watch);
+        receive_connections(watch);
         sleep_until(watch, watch->beat_ns + every_ns > now_ns ? watch->beat_ns + every_ns
                                                               : now_ns + every_ns);
     }

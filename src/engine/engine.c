@@ -253,7 +253,24 @@ static sh_status group_form(sh_engine *e, sh_err *err)
     atomic_store(&e->world_size, sh_model_group_size(e->model_group));
     e->stats.ready = e->formed = true;
     atomic_store(&e->ready, true);
+    if (e->opts.formed != NULL) e->opts.formed(e->opts.formed_ctx, atomic_load(&e->world_size));
     return SH_OK;
+}
+
+/* Whether the first group, which could not form, waits for other ranks or for those that were lost
+ * on the way: whoever comes by itself must not be able to end the server. */
+static bool gathers_again(sh_engine *e, const sh_err *err)
+{
+    bool too_small = err->status == SH_ERR_MEMORY;
+    bool lost = err->status == SH_ERR_GROUP || err->status == SH_ERR_PEER ||
+                err->status == SH_ERR_TIMEOUT;
+    if (!elastic(e) || !e->members.roster.gathers || e->members.roster.formed) return false;
+    if (!too_small && !lost) return false;
+    SH_LOGW("%s; waiting for %s", err->text, too_small ? "more ranks" : "ranks");
+    sh_group_close(e->group);
+    e->group = NULL;
+    sh_roster_regather(&e->members.roster, too_small);
+    return true;
 }
 
 /* A rank 0 that took over found too few ranks: the next attempt needs all. */
@@ -288,6 +305,8 @@ sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *er
     sh_engine_stats_init(&e->stats);
     if (elastic(e))
         sh_members_init(&e->members, opts->group->mesh.size, opts->degrade_ms, opts->rejoin_ms);
+    if (elastic(e) && opts->gathers)
+        sh_roster_gather(&e->members.roster, opts->min_ranks, opts->gather_ms);
     if (opts->resumed) sh_roster_resume(&e->members.roster, 0);
     sh_status status = sh_model_group_open(&e->opts.model_group, &e->model_group, err);
     if (status == SH_OK) {
@@ -306,6 +325,7 @@ sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *er
     if (status == SH_OK) {
         status = group_form(e, err);
         if (status == SH_ERR_MEMORY && waits_for_all(e)) status = group_form(e, err);
+        while (status != SH_OK && gathers_again(e, err)) status = group_form(e, err);
     }
     if (status != SH_OK) {
         sh_engine_close(e);

@@ -32,6 +32,12 @@ typedef struct {
     bool elastic;               /* ranks may come and go: see members.h */
     bool resumed;               /* another process was rank 0 of this group before */
     int64_t degrade_ms, rejoin_ms;
+    bool gathers;      /* the first group is made of whoever comes: see roster.h */
+    int min_ranks;     /* then: form when so many are there; 0: not by number */
+    int64_t gather_ms; /* or after this time; -1: not by time */
+    void (*formed)(void *ctx, int world_size); /* on the engine's thread, or in sh_engine_open; or
+                                                  NULL */
+    void *formed_ctx;
     int queue_max;
     int64_t timeout_ms;
     double stall_s;

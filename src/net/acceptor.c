@@ -174,6 +174,16 @@ static void evict_if_full(sh_acceptor *acceptor, const sh_addr *from)
         reject(acceptor, choose_victim(acceptor, NULL), "too many handshakes in progress");
 }
 
+/* A connection that ends without a byte: a rank measured this address (address_race.h), or somebody
+ * looked whether the port is open. */
+static void drop_probe(sh_acceptor *acceptor, int idx)
+{
+    sh_peer_conn *conn = acceptor->pending[idx].conn;
+    SH_LOGD("a connection from %s ended without a byte", sh_peer_conn_name(conn));
+    sh_peer_conn_close(conn);
+    pending_remove(acceptor, idx);
+}
+
 /* Advances one handshake. SH_OK: its hello is here. An error: it was rejected and removed. */
 static sh_status pending_step(sh_acceptor *acceptor, int idx)
 {
@@ -183,7 +193,10 @@ static sh_status pending_step(sh_acceptor *acceptor, int idx)
     sh_status status = sh_peer_conn_step(k->conn, &why);
     if (status >= 0) return status;
     if (status == SH_ERR_AUTH) sh_penalty_add(&acceptor->penalty, &k->from);
-    reject(acceptor, idx, why.text);
+    if (status == SH_ERR_PEER && sh_peer_conn_standing_of(k->conn) == SH_STANDING_SILENT)
+        drop_probe(acceptor, idx);
+    else
+        reject(acceptor, idx, why.text);
     return status;
 }
 

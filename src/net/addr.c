@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Splits at the last colon; false if there is none or if it is ambiguous. */
@@ -73,6 +74,22 @@ sh_status sh_addr_resolve(const char *text, int cap, sh_addr *out, int *count, s
         return sh_err_set(err, SH_ERR_NOT_FOUND, "address '%.100s': no IPv4 or IPv6 address", text);
     *count = found;
     return SH_OK;
+}
+
+sh_status sh_addr_resolve_list(const char *text, int cap, sh_addr *out, int *count, sh_err *err)
+{
+    sh_str rest = sh_str_of(text), part;
+    sh_status status = SH_OK;
+    *count = 0;
+    while (*count < cap && sh_str_cut(&rest, ',', &part)) {
+        int found = 0;
+        char *one = sh_str_dup(part);
+        sh_status tried = sh_addr_resolve(one, cap - *count, out + *count, &found, err);
+        if (tried != SH_OK) status = tried;
+        *count += found;
+        free(one);
+    }
+    return *count > 0 ? SH_OK : status;
 }
 
 sh_status sh_addr_parse(const char *text, sh_addr *out, sh_err *err)

@@ -36,6 +36,10 @@ SH_MUST_CHECK sh_status sh_addr_split(const char *text, char host[SH_ADDR_HOST_M
 SH_MUST_CHECK sh_status sh_addr_resolve(const char *text, int cap, sh_addr *out, int *count,
                                         sh_err *err);
 
+/* The same for "host:port,host:port,...": those that can be resolved, in order. */
+SH_MUST_CHECK sh_status sh_addr_resolve_list(const char *text, int cap, sh_addr *out, int *count,
+                                             sh_err *err);
+
 /* The same for a numeric host, without using the resolver. */
 SH_MUST_CHECK sh_status sh_addr_parse(const char *text, sh_addr *out, sh_err *err);
 

@@ -33,17 +33,35 @@ void sh_connector_reset(sh_connector *connector)
 {
     sh_peer_conn_close(connector->conn);
     connector->conn = NULL;
+    sh_address_race_reset(&connector->race);
 }
 
-/* Names are resolved again in each round, since a booting machine may not be in DNS yet. */
+/* Names are resolved again in each round, since a booting machine may not be in DNS yet. SH_AGAIN:
+ * the addresses of a list are being measured. */
+static sh_status find_addrs(sh_connector *connector, sh_err *err)
+{
+    if (connector->race.count == 0) {
+        sh_status status = sh_addr_resolve_list(connector->address, SH_LANES_MAX, connector->addr,
+                                                &connector->addr_count, err);
+        if (status != SH_OK) return status;
+        bool is_list = strchr(connector->address, ',') != NULL && connector->addr_count > 1;
+        if (is_list)
+            sh_address_race_start(&connector->race, connector->addr, connector->addr_count);
+    }
+    if (connector->race.count > 0 && sh_address_race_step(&connector->race) != SH_OK)
+        return SH_AGAIN;
+    for (int i = 0; i < connector->race.count; i++) connector->addr[i] = connector->race.addr[i];
+    sh_address_race_reset(&connector->race);
+    connector->addr_next = 0;
+    return SH_OK;
+}
+
 static sh_status start_try(sh_connector *connector, sh_err *err)
 {
-    if (connector->addr_next >= connector->addr_count) {
-        sh_status status = sh_addr_resolve(connector->address, SH_LANES_MAX, connector->addr,
-                                           &connector->addr_count, err);
-        if (status != SH_OK) return status;
-        connector->addr_next = 0;
-    }
+    sh_status status = connector->addr_next < connector->addr_count && connector->race.count == 0
+                           ? SH_OK
+                           : find_addrs(connector, err);
+    if (status != SH_OK) return status;
     connector->connect_end = sh_deadline_in_ms(
         ++connector->tries % LONG_TRY == 0 ? connector->handshake_ms : CONNECT_MS);
     return sh_peer_conn_connect(&connector->addr[connector->addr_next++], connector->tls,
@@ -62,10 +80,12 @@ static void plan_next_try(sh_connector *connector, const sh_err *err)
                                                                  : PAUSE_MAX_MS;
 }
 
-/* Errors that another attempt cannot cure: a wrong token, a refusal by the group, a bad address. */
+/* Errors that another attempt cannot cure: a wrong token, a refusal by the group, a bad address, a
+ * node id that another rank has. */
 static bool is_final(sh_status status)
 {
-    return status == SH_ERR_AUTH || status == SH_ERR_GROUP || status == SH_ERR_INPUT;
+    return status == SH_ERR_AUTH || status == SH_ERR_GROUP || status == SH_ERR_INPUT ||
+           status == SH_ERR_CONFLICT;
 }
 
 /* In a flood the peer's listen queue is full and its kernel silently drops our SYN; ours would send
@@ -101,7 +121,10 @@ sh_status sh_connector_step(sh_connector *connector, sh_err *err)
     }
     if (status >= 0) return status;
     plan_next_try(connector, err);
-    if (trusted && status == SH_ERR_PEER) connector->next_try = sh_deadline_in_ms(WAIT_MS);
+    if (trusted && status == SH_ERR_PEER) { /* it answers there: stay with that address */
+        connector->addr_next--;
+        connector->next_try = sh_deadline_in_ms(WAIT_MS);
+    }
     if (trusted && is_final(status)) return status;
     warn_unproved(connector, err);
     return SH_AGAIN;

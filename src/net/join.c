@@ -23,6 +23,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "net/cluster_token.h"
+#include "net/interfaces.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -93,8 +94,24 @@ static sh_status check_join(const sh_join *join, const sh_peer_conn *conn, int r
 /* Rank 0: the number of a rank that wants to join; -1 when there is none left. */
 static int number_of(const sh_join *join, const sh_hello *theirs)
 {
-    if (theirs->rank != SH_RANK_ANY) return (int)theirs->rank;
-    return join->opts->roster == NULL ? -1 : sh_roster_assign(join->opts->roster, theirs->node);
+    sh_roster *roster = join->opts->roster;
+    if (theirs->rank == SH_RANK_ANY)
+        return roster == NULL ? -1 : sh_roster_assign(roster, theirs->node);
+    if (roster != NULL) sh_roster_know(roster, (int)theirs->rank, theirs->node);
+    return (int)theirs->rank;
+}
+
+/* Rank 0: remembers a rank that asks before there is a group, and lets it ask again. */
+static sh_status invite(const sh_join *join, sh_peer_conn *conn)
+{
+    const sh_hello *theirs = sh_peer_conn_peer(conn);
+    bool fresh = sh_roster_invite(join->opts->roster, theirs, sh_clock_ns());
+    sh_notice notice;
+    sh_notice_set(&notice, -1,
+                  fresh ? "the server waits for more ranks" : "another rank has this node id");
+    sh_peer_conn_refuse(conn, fresh ? SH_FRAME_WAIT : SH_FRAME_TAKEN, &notice);
+    sh_peer_conn_close(conn);
+    return SH_OK;
 }
 
 /* Rank 0: tells a rank that is not expected to come back later. */
@@ -110,7 +127,8 @@ static sh_status put_off(const sh_join *join, sh_peer_conn *conn, int rank)
 }
 
 /* Rank 0: keeps the connection of a rank that matches. One that does not fails the whole group, so
- * that a mistake shows at once; but a group that has served already goes on without it. */
+ * that a mistake shows at once; but a group that has served already goes on without it, and so does
+ * one that anybody may come to. */
 static sh_status admit_join(sh_join *join, sh_peer_conn *conn, sh_err *err)
 {
     sh_roster *roster = join->opts->roster;
@@ -119,10 +137,12 @@ static sh_status admit_join(sh_join *join, sh_peer_conn *conn, sh_err *err)
     int rank = -1;
     sh_status status = sh_hello_compare(&join->hello, theirs, err);
     if (status == SH_OK && roster != NULL && survivor) sh_roster_resume(roster, theirs->left);
+    if (status == SH_OK && roster != NULL && roster->gathering) return invite(join, conn);
     if (status == SH_OK) rank = number_of(join, theirs);
     if (status == SH_OK) status = check_join(join, conn, rank, err);
     if (status != SH_OK) {
-        if (roster != NULL && roster->formed) return refuse_alone(join, conn, err);
+        if (roster != NULL && (roster->formed || roster->gathers))
+            return refuse_alone(join, conn, err);
         join->at_fault = (int)theirs->rank;
         return refuse(conn, err);
     }
@@ -245,33 +265,81 @@ sh_status sh_join_step_acceptor(sh_join *join, sh_err *err)
     return status == SH_AGAIN ? SH_OK : status;
 }
 
+/* One of several alternatives need not be there twice; a lane may. */
+static void list_add_text(sh_addr_list *list, const char *text)
+{
+    for (int i = 0; list->alternatives && i < list->count; i++)
+        if (strcmp(list->text[i], text) == 0) return;
+    if (list->count < SH_LANES_MAX)
+        snprintf(list->text[list->count++], SH_ADDR_TEXT_MAX, "%s", text);
+}
+
+static void list_add(sh_addr_list *list, const sh_addr *addr)
+{
+    char text[SH_ADDR_TEXT_MAX];
+    sh_addr_format(addr, text);
+    list_add_text(list, text);
+}
+
+/* Where this rank accepts connections. If that is everywhere, all its addresses follow the wildcard
+ * ones, which stand for the address that a connection is seen to come from. */
+static void list_own(const sh_join *join, sh_addr_list *list)
+{
+    const sh_addr *addrs;
+    sh_interfaces all = {.count = 0};
+    sh_err err;
+    int count = sh_acceptor_addrs(join->mesh->acceptor, &addrs);
+    *list = (sh_addr_list){.alternatives = join->opts->everywhere >= 0};
+    for (int i = 0; i < count; i++) list_add(list, &addrs[i]);
+    if (!list->alternatives) return;
+    if (sh_interfaces_read(&all, &err) != SH_OK) SH_LOGW("%s", err.text);
+    for (int i = 0; i < all.addr_count; i++)
+        for (int k = 0; k < count; k++) {
+            if (all.addr[i].sa.any.sa_family != addrs[k].sa.any.sa_family) continue;
+            sh_addr_set_port(&all.addr[i], sh_addr_port(&addrs[k]));
+            list_add(list, &all.addr[i]);
+        }
+}
+
 void sh_join_connect_coordinator(sh_join *join)
 {
     sh_hello hello = join->hello;
-    const sh_addr *addrs;
-    int count = sh_acceptor_addrs(join->mesh->acceptor, &addrs);
     hello.use = SH_USE_JOIN;
     hello.epoch = join->opts->last_epoch;
     hello.left = join->opts->last_left;
-    hello.listen.count = count;
-    for (int i = 0; i < count; i++) sh_addr_format(&addrs[i], hello.listen.text[i]);
+    list_own(join, &hello.listen);
     join->attempts[0].peer = 0;
     join->attempt_count = 1;
     sh_connector_init(&join->attempts[0].connector, join->opts->coordinator, join->mesh->tls,
                       &hello, join->opts->handshake_ms);
 }
 
-/* The address to use for a data socket. If rank 0 listens on the wildcard address, use the one that
- * it was reached at before; for other ranks, rank 0 has filled it in (see fill_row). */
-static const char *address_of(const sh_join *join, int rank, int socket)
+static bool is_any(const char *text)
+{
+    sh_addr addr;
+    sh_err ignored;
+    return sh_addr_parse(text, &addr, &ignored) == SH_OK && sh_addr_is_any(&addr);
+}
+
+/* The address to use for a connection to a rank. If it has alternatives, the control connection
+ * finds the best, and data sockets follow it. If rank 0 listens on the wildcard address, use the
+ * one that it was reached at before; for other ranks, rank 0 has filled it in (see fill_row). */
+static void address_of(const sh_join *join, int rank, int socket,
+                       char out[SH_CONNECTOR_ADDRESS_MAX])
 {
     const sh_addr_list *list = &join->table.row[rank].addrs;
     const char *text = list->text[socket / 2 % list->count];
-    sh_addr addr;
-    sh_err ignored;
-    if (rank == 0 && sh_addr_parse(text, &addr, &ignored) == SH_OK && sh_addr_is_any(&addr))
-        return join->opts->coordinator;
-    return text;
+    size_t len = 0;
+    if (list->alternatives && join->mesh->peer[rank].control != NULL)
+        text = join->mesh->peer[rank].name;
+    else if (rank == 0 && is_any(text))
+        text = join->opts->coordinator;
+    else if (list->alternatives)
+        text = NULL;
+    if (text != NULL) snprintf(out, SH_CONNECTOR_ADDRESS_MAX, "%s", text);
+    for (int i = 0; text == NULL && i < list->count; i++)
+        len += (size_t)snprintf(out + len, SH_CONNECTOR_ADDRESS_MAX - len, "%s%s", i > 0 ? "," : "",
+                                list->text[i]);
 }
 
 void sh_join_addresses(const sh_join *join, int rank, sh_addr_list *out)
@@ -284,9 +352,11 @@ void sh_join_addresses(const sh_join *join, int rank, sh_addr_list *out)
 static void add_attempt(sh_join *join, int rank, sh_hello *hello)
 {
     sh_join_attempt *attempt = &join->attempts[join->attempt_count++];
+    char address[SH_CONNECTOR_ADDRESS_MAX];
+    address_of(join, rank, hello->socket, address);
     attempt->peer = rank;
-    sh_connector_init(&attempt->connector, address_of(join, rank, hello->socket), join->mesh->tls,
-                      hello, join->opts->handshake_ms);
+    sh_connector_init(&attempt->connector, address, join->mesh->tls, hello,
+                      join->opts->handshake_ms);
 }
 
 /* Every rank opens a control connection to all lower ones; rank 0 already has one. */
@@ -375,22 +445,26 @@ sh_status sh_join_step_attempts(sh_join *join, sh_err *err)
 }
 
 /* A rank that listens on the wildcard address does not know which of its addresses others can
- * reach; rank 0 replaces it by the address that the connection came from. */
+ * reach; rank 0 replaces it by the address that the connection came from. Where it listens on the
+ * wildcard addresses of both families, one of them does not fit and is left out. */
 static void fill_row(sh_join *join, int rank)
 {
     sh_rank_table_row *row = &join->table.row[rank];
     const sh_hello *hello = sh_peer_conn_peer(join->mesh->peer[rank].control);
     memcpy(row->host, hello->host, SH_HOST_ID_LEN);
-    row->addrs = hello->listen;
-    for (int i = 0; i < row->addrs.count; i++) {
-        sh_addr addr;
-        sh_addr seen;
+    row->addrs.alternatives = hello->listen.alternatives;
+    for (int i = 0; i < hello->listen.count; i++) {
+        const char *text = hello->listen.text[i];
+        sh_addr addr, seen;
         sh_err ignored;
-        if (sh_addr_parse(row->addrs.text[i], &addr, &ignored) != SH_OK || !sh_addr_is_any(&addr) ||
-            sh_addr_parse(join->mesh->peer[rank].name, &seen, &ignored) != SH_OK)
-            continue;
-        sh_addr_set_port(&seen, sh_addr_port(&addr));
-        sh_addr_format(&seen, row->addrs.text[i]);
+        if (is_any(text) && sh_addr_parse(text, &addr, &ignored) == SH_OK &&
+            sh_addr_parse(join->mesh->peer[rank].name, &seen, &ignored) == SH_OK) {
+            bool fits = addr.sa.any.sa_family == seen.sa.any.sa_family;
+            sh_addr_set_port(&seen, sh_addr_port(&addr));
+            if (fits || !hello->listen.alternatives) list_add(&row->addrs, &seen);
+        } else {
+            list_add_text(&row->addrs, text);
+        }
     }
 }
 
@@ -399,10 +473,7 @@ static void fill_row(sh_join *join, int rank)
 static sh_status send_table(sh_join *join, sh_err *err)
 {
     sh_rank_table *table = &join->table;
-    const sh_addr *addrs;
-    table->row[0].addrs.count = sh_acceptor_addrs(join->mesh->acceptor, &addrs);
-    for (int i = 0; i < table->row[0].addrs.count; i++)
-        sh_addr_format(&addrs[i], table->row[0].addrs.text[i]);
+    list_own(join, &table->row[0].addrs);
     memcpy(table->row[0].host, join->hello.host, SH_HOST_ID_LEN);
     while (join->mesh->size > 1 && join->mesh->peer[join->mesh->size - 1].control == NULL)
         join->mesh->size--;
@@ -580,7 +651,11 @@ static bool all_peers(const sh_join *join, bool (*has)(const sh_join *join, int 
 /* Rank 0: whether all have come that this group needs. */
 static bool all_came(sh_join *join)
 {
-    const sh_roster *roster = join->opts->roster;
+    sh_roster *roster = join->opts->roster;
+    if (roster != NULL && roster->gathering) {
+        if (!sh_roster_settle(roster, sh_clock_ns())) return false;
+        join->deadline = sh_deadline_in_ms(join->opts->join_ms); /* counts from now on */
+    }
     if (join->without_at == SH_DEADLINE_NEVER && roster != NULL) /* it may just have resumed */
         join->without_at = sh_roster_without_at(roster);
     bool late = sh_deadline_passed(join->without_at);

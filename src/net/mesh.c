@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "net/cluster_token.h"
+#include "net/interfaces.h"
 #include "net/join.h"
 #include "net/shm.h"
 #include "net/sock.h"
@@ -32,6 +33,7 @@ void sh_mesh_opts_init(sh_mesh_opts *opts)
 {
     *opts = (sh_mesh_opts){.size = 1,
                            .coordinator = "127.0.0.1:0",
+                           .everywhere = -1,
                            .listen_fd = -1,
                            .group = "shoal",
                            .transports = sh_transports,
@@ -59,11 +61,27 @@ static sh_status check_opts(const sh_mesh_opts *opts, sh_err *err)
     return SH_OK;
 }
 
+/* Both families; where there is no IPv6, IPv4 alone. */
+static sh_status all_addrs(int port, sh_addr *addrs, int *count, sh_err *err)
+{
+    static const char *const hosts[] = {"0.0.0.0", "[::]"};
+    sh_interfaces all;
+    sh_status status = sh_interfaces_read(&all, err);
+    *count = all.has_ipv6 ? 2 : 1;
+    for (int i = 0; i < *count && status == SH_OK; i++) {
+        char text[SH_ADDR_TEXT_MAX];
+        snprintf(text, sizeof(text), "%s:%d", hosts[i], port);
+        status = sh_addr_parse(text, &addrs[i], err);
+    }
+    return status;
+}
+
 /* Where this rank will listen. Without --listen, ranks other than 0 use the local address of their
  * route to the coordinator, whose name may take a while to resolve. */
 static sh_status choose_addrs(const sh_join *join, sh_addr *addrs, int *count, sh_err *err)
 {
     const sh_mesh_opts *opts = join->opts;
+    if (opts->everywhere >= 0) return all_addrs(opts->everywhere, addrs, count, err);
     if (opts->listen_count > 0) {
         for (int i = 0; i < opts->listen_count; i++) {
             int one;
@@ -149,6 +167,12 @@ static void log_waiting(const sh_join *join)
                 join->attempts[0].connector.address, join->attempts[0].connector.last.text);
         return;
     }
+    const sh_roster *roster = join->opts->roster;
+    if (roster != NULL && roster->gathering) {
+        SH_LOGI("waiting for ranks: %d here, besides this one",
+                sh_roster_guests(roster, sh_clock_ns()));
+        return;
+    }
     sh_buf who = {0};
     list_missing(join, &who);
     SH_LOGI("waiting for %s%s", who.len > 0 ? "rank " : "rank 0 to continue",
@@ -213,7 +237,9 @@ static sh_status join_loop(sh_join *join, sh_err *err)
             join->deadline = sh_deadline_in_ms((int64_t)join->opts->join_ms + 1000);
             connecting = false;
         }
-        if (!join->go && sh_deadline_passed(join->deadline)) return timed_out(join, err);
+        bool gathering = join->opts->roster != NULL && join->opts->roster->gathering;
+        if (!join->go && !gathering && sh_deadline_passed(join->deadline))
+            return timed_out(join, err);
         if (!join->go && sh_deadline_passed(note)) {
             log_waiting(join);
             note = sh_deadline_in_ms(NOTE_EVERY_MS);
@@ -240,6 +266,7 @@ static void join_start(sh_join *join)
     snprintf(hello->group, sizeof(hello->group), "%s", opts->group);
     memcpy(hello->model, opts->model, SH_MODEL_ID_LEN);
     memcpy(hello->node, opts->node, SH_NODE_ID_LEN);
+    hello->life = opts->life;
     sh_host_id(hello->host);
     join->attempts = sh_alloc_array(1, sizeof(*join->attempts));
     if (opts->roster != NULL) sh_roster_begin(opts->roster);

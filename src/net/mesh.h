@@ -22,11 +22,13 @@
 typedef struct {
     int rank;                /* SH_RANK_ANY: rank 0 is to give a number */
     int size;                /* 1..SH_RANKS_MAX; on ranks that are added later 0 */
-    const char *coordinator; /* "host:port" of rank 0; rank 0 listens there */
+    const char *coordinator; /* "host:port" of rank 0, or several; rank 0 listens there */
     /* This rank's own addresses "host:port", in the order of the data connections. None: rank 0
      * listens on the coordinator address, others on the local address of their route to it. */
     const char *listen[SH_LANES_MAX];
     int listen_count;
+    int everywhere;    /* instead, on all addresses of this machine, with this port; -1: no. The
+                          others use the nearest of them */
     int listen_fd;     /* rank 0: a listening socket to take ownership of; -1 for none */
     const char *token; /* NULL: no token, and then only loopback unless insecure */
     bool insecure;
@@ -34,6 +36,7 @@ typedef struct {
     const char *group; /* name; ranks of another group are refused */
     uint8_t model[SH_MODEL_ID_LEN];
     uint8_t node[SH_NODE_ID_LEN];   /* see sh_hello */
+    uint64_t life;                  /* likewise */
     uint64_t last_epoch, last_left; /* of the group that this rank was in before; 0: none */
     sh_roster *roster; /* rank 0, borrowed: ranks may come and go. NULL: exactly `size` of them */
     const sh_transport *const *transports; /* sh_transports; tests may have more */

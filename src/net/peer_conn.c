@@ -106,15 +106,24 @@ static sh_status step_tls(sh_peer_conn *conn, sh_err *err)
     return SH_OK;
 }
 
-/* Comes after the TLS handshake: with a token, only a rank can have sent this text. A refusal is
- * final for the owner of the connection, a WAIT is not. */
+/* What a negative answer means; SH_OK for frames that are none. A refusal is final for the owner of
+ * the connection, a WAIT is not. */
+static sh_status refusal_of(sh_frame_type type)
+{
+    switch (type) {
+    case SH_FRAME_REFUSE: return SH_ERR_GROUP;
+    case SH_FRAME_WAIT: return SH_ERR_PEER;
+    case SH_FRAME_TAKEN: return SH_ERR_CONFLICT;
+    default: return SH_OK;
+    }
+}
+
+/* Comes after the TLS handshake: with a token, only a rank can have sent this text. */
 static sh_status refused(sh_frame_head head, const uint8_t *payload, sh_err *err)
 {
     sh_notice notice;
     sh_status status = sh_notice_unpack(payload, head.len, &notice, err);
-    if (status != SH_OK) return status;
-    return sh_err_set(err, head.type == SH_FRAME_WAIT ? SH_ERR_PEER : SH_ERR_GROUP, "%s",
-                      notice.text);
+    return status == SH_OK ? sh_err_set(err, refusal_of(head.type), "%s", notice.text) : status;
 }
 
 static sh_status step_hello(sh_peer_conn *conn, sh_err *err)
@@ -125,8 +134,7 @@ static sh_status step_hello(sh_peer_conn *conn, sh_err *err)
     const uint8_t *payload;
     status = sh_peer_conn_recv(conn, &head, &payload, err);
     if (status != SH_OK) return status;
-    if (conn->outgoing && (head.type == SH_FRAME_REFUSE || head.type == SH_FRAME_WAIT))
-        return refused(head, payload, err);
+    if (conn->outgoing && refusal_of(head.type) != SH_OK) return refused(head, payload, err);
     if (head.type != (conn->outgoing ? SH_FRAME_WELCOME : SH_FRAME_HELLO))
         return sh_err_set(err, SH_ERR_PEER, "expected a hello, got a frame of type %d", head.type);
     status = sh_hello_unpack(payload, head.len, &conn->theirs, err);
@@ -158,8 +166,10 @@ sh_peer_conn_standing sh_peer_conn_standing_of(const sh_peer_conn *conn)
     if (conn->stage == STAGE_OPEN) return SH_STANDING_PROVED;
     /* The session counts as reused as soon as the binder of the pre-shared key in the ClientHello
      * was verified, which is before the handshake is complete. */
+    if (conn->stream.ssl != NULL && SSL_session_reused(conn->stream.ssl)) return SH_STANDING_PROVED;
     if (conn->stream.ssl != NULL)
-        return SSL_session_reused(conn->stream.ssl) ? SH_STANDING_PROVED : SH_STANDING_HEARD;
+        return BIO_number_read(SSL_get_rbio(conn->stream.ssl)) > 0 ? SH_STANDING_HEARD
+                                                                   : SH_STANDING_SILENT;
     return conn->in.len > 0 ? SH_STANDING_HEARD : SH_STANDING_SILENT;
 }
 

@@ -27,6 +27,7 @@ static void put_text(sh_buf *out, const char *text)
 static void put_addrs(sh_buf *out, const sh_addr_list *list)
 {
     sh_put_uint(out, (uint64_t)list->count, 1);
+    sh_put_uint(out, list->alternatives, 1);
     for (int i = 0; i < list->count; i++) put_text(out, list->text[i]);
 }
 
@@ -71,6 +72,7 @@ void sh_hello_pack(sh_buf *out, sh_frame_type type, const sh_hello *hello)
     sh_buf_add(out, hello->model, sizeof(hello->model));
     sh_buf_add(out, hello->host, sizeof(hello->host));
     sh_buf_add(out, hello->node, sizeof(hello->node));
+    sh_put_uint(out, hello->life, 8);
     sh_put_uint(out, hello->epoch, 8);
     sh_put_uint(out, hello->left, 8);
     sh_put_uint(out, hello->given_rank, 4);
@@ -179,7 +181,9 @@ static void get_text(sh_reader *r, char *out, size_t cap)
 static void get_addrs(sh_reader *r, sh_addr_list *out)
 {
     size_t count = sh_get_uint(r, 1);
-    if (count > SH_LANES_MAX) r->failed = true;
+    uint64_t alternatives = sh_get_uint(r, 1);
+    if (count > SH_LANES_MAX || alternatives > 1) r->failed = true;
+    out->alternatives = alternatives == 1;
     out->count = r->failed ? 0 : (int)count;
     for (int i = 0; i < out->count; i++) get_text(r, out->text[i], SH_ADDR_TEXT_MAX);
 }
@@ -214,6 +218,7 @@ static void get_hello_rest(sh_reader *r, sh_hello *out)
     get_bytes(r, out->model, sizeof(out->model));
     get_bytes(r, out->host, sizeof(out->host));
     get_bytes(r, out->node, sizeof(out->node));
+    out->life = sh_get_uint(r, 8);
     out->epoch = sh_get_uint(r, 8);
     out->left = sh_get_uint(r, 8);
     out->given_rank = (uint32_t)sh_get_uint(r, 4);

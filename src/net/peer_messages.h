@@ -53,6 +53,7 @@ typedef enum {
     SH_FRAME_HEARTBEAT, /* sh_heartbeat */
     SH_FRAME_ABORT,     /* sh_notice: the group has failed */
     SH_FRAME_BYE,       /* this rank leaves in an orderly way */
+    SH_FRAME_TAKEN,     /* sh_notice, the negative answer: another rank has this node id */
     SH_FRAME_STAY,      /* sh_notice, from rank 0: the group cannot do without this rank */
     SH_FRAME_MODELS,    /* between hosts with several models, see cluster/model_link.h */
     SH_FRAME_TYPE_END,
@@ -76,6 +77,7 @@ typedef enum {
 typedef struct {
     char text[SH_LANES_MAX][SH_ADDR_TEXT_MAX];
     int count;
+    bool alternatives; /* whoever connects uses the best one; otherwise lanes use all in turn */
 } sh_addr_list;
 
 typedef struct {
@@ -88,6 +90,7 @@ typedef struct {
     uint8_t host[SH_HOST_ID_LEN];
     uint8_t
         node[SH_NODE_ID_LEN]; /* the same in all lives of a rank that has no number of its own */
+    uint64_t life;            /* of the process: two with one node id are told apart by it */
     uint64_t epoch;           /* in JOIN that of the last group, or 0 */
     uint64_t left;            /* JOIN: `left` of the last group's table */
     uint32_t given_rank;      /* WELCOME to a JOIN: the number of the rank that asked */

@@ -5,6 +5,9 @@
  * group forms without it: it is then missing, until it comes back. A member that left on its own
  * wish is not missed.
  *
+ * A group that gathers is made of whoever comes. Until it forms for the first time, ranks that ask
+ * are its guests; when there are enough they get numbers, in the order of their node ids.
+ *
  * Threads: one owner, who lends it to sh_mesh_join. */
 #ifndef SH_NET_ROSTER_H
 #define SH_NET_ROSTER_H
@@ -18,6 +21,14 @@ typedef enum {
     SH_MEMBER_MISSING,  /* the group has formed without it */
     SH_MEMBER_LEFT,
 } sh_member_state;
+
+/* A rank that asks to come in before there is a group. */
+typedef struct {
+    uint8_t node[SH_NODE_ID_LEN];
+    uint64_t life;
+    int64_t first_ns, last_ns; /* when it asked */
+    bool tried;                /* it was in a group that could not hold the model */
+} sh_guest;
 
 typedef struct {
     struct {
@@ -34,10 +45,35 @@ typedef struct {
     sh_deadline open_at;    /* newcomers are let in from then on */
     int64_t closed_ms;      /* how long they were kept out the last time */
     uint64_t tried;         /* those whom the last forming set out to connect, a bit for each */
+    bool gathers;           /* the first group is made of whoever comes */
+    bool gathering;         /* guests are being waited for */
+    bool too_small;         /* those who were there at the last attempt could not hold the model */
+    int min_ranks;          /* form when so many are there, rank 0 included; 0: not by number */
+    sh_deadline gather_end; /* or at this time, with whoever is there */
+    sh_guest guest[SH_RANKS_MAX];
+    int guest_count;
 } sh_roster;
 
 /* Members 0 to size - 1. */
 void sh_roster_init(sh_roster *roster, int size, int64_t degrade_ms);
+
+/* The first group, of rank 0 and whoever comes, forms when there are min_ranks, or after wait_ms;
+ * without either (0, and -1) at once. Call it before anything else. */
+void sh_roster_gather(sh_roster *roster, int min_ranks, int64_t wait_ms);
+
+/* A rank asks, at this time (sh_clock_ns), while guests are waited for. False: its node id is that
+ * of another guest, who was first and still asks. */
+bool sh_roster_invite(sh_roster *roster, const sh_hello *guest, int64_t now_ns);
+
+/* How many guests there are. */
+int sh_roster_guests(const sh_roster *roster, int64_t now_ns);
+
+/* Whether the group is to form now. If so, guests have become members. */
+bool sh_roster_settle(sh_roster *roster, int64_t now_ns);
+
+/* The first group could not form: guests are waited for again, and if it was too small for the
+ * model, until there is one that was not in it. */
+void sh_roster_regather(sh_roster *roster, bool too_small);
 
 /* The group was lost, and has to form again. */
 void sh_roster_lost(sh_roster *roster);
@@ -63,6 +99,9 @@ bool sh_roster_is_open(const sh_roster *roster);
 /* The number of a rank without one: that of its last life, or a new one, or one that nobody uses
  * any more. -1 when all are taken. */
 int sh_roster_assign(sh_roster *roster, const uint8_t node[SH_NODE_ID_LEN]);
+
+/* This rank has a number, perhaps from an earlier rank 0. */
+void sh_roster_know(sh_roster *roster, int number, const uint8_t node[SH_NODE_ID_LEN]);
 
 /* This rank is about to come in. */
 void sh_roster_expect(sh_roster *roster, int number);

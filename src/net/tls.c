@@ -82,7 +82,7 @@ sh_status sh_tls_create(const char *token, sh_tls **out, sh_err *err)
     if (status != SH_OK) return status;
     signal(SIGPIPE, SIG_IGN);
     sh_tls *tls = sh_alloc(sizeof(*tls));
-    sh_cluster_token_key(token, tls->key);
+    sh_cluster_token_key(token, SH_TOKEN_KEY_LINKS, tls->key);
     tls->ctx = SSL_CTX_new(TLS_method());
     if (!ctx_set_up(tls->ctx)) {
         status = sh_tls_error("cannot set up TLS 1.3 with a pre-shared key", err);

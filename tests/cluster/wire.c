@@ -1,8 +1,8 @@
 /* wire: a link with a given delay between two network namespaces, for tests. The kernel's netem is
  * missing on many test machines; this needs only TAP devices.
  *
- *   wire DELAY_US NETNS NETNS     creates a device "eth1" in each namespace; frames take DELAY_US
- * from one to the other
+ *   wire DELAY_US NETNS NETNS [LOSS]     creates a device "eth1" in each namespace; frames take
+ * DELAY_US from one to the other, and LOSS percent of them do not arrive
  *
  * Prints "ready" and runs until it is killed. */
 #include <errno.h>
@@ -62,13 +62,15 @@ static int tap_open(const char *netns)
     return fd;
 }
 
-/* Queues the frames received at one end; a full queue drops, like a switch. */
-static void take(const end *from, end *to, int64_t delay_ns)
+/* Queues the frames received at one end; a full queue drops, like a switch. Which frames are lost
+ * is the same in every run. */
+static void take(const end *from, end *to, int64_t delay_ns, int loss)
 {
     while (to->tail - to->head < SLOTS) {
         frame *f = &to->slots[to->tail % SLOTS];
         ssize_t len = read(from->fd, f->bytes, sizeof(f->bytes));
         if (len <= 0) return;
+        if (random() % 100 < loss) continue;
         f->len = (int)len;
         f->due_ns = now_ns() + delay_ns;
         to->tail++;
@@ -91,18 +93,19 @@ static int64_t next_due(const end *to)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4) {
-        fprintf(stderr, "usage: wire DELAY_US NETNS NETNS\n");
+    if (argc != 4 && argc != 5) {
+        fprintf(stderr, "usage: wire DELAY_US NETNS NETNS [LOSS]\n");
         return 2;
     }
     int64_t delay_ns = atoll(argv[1]) * 1000;
+    int loss = argc == 5 ? atoi(argv[4]) : 0;
     end ends[2] = {{.fd = tap_open(argv[2])}, {.fd = tap_open(argv[3])}};
     for (int i = 0; i < 2; i++) ends[i].slots = malloc(SLOTS * sizeof(frame));
     if (ends[0].slots == NULL || ends[1].slots == NULL) die("malloc");
     printf("ready\n");
     fflush(stdout);
     for (;;) {
-        for (int i = 0; i < 2; i++) take(&ends[i], &ends[1 - i], delay_ns);
+        for (int i = 0; i < 2; i++) take(&ends[i], &ends[1 - i], delay_ns, loss);
         for (int i = 0; i < 2; i++) deliver(&ends[i]);
         int64_t due = next_due(&ends[0]) < next_due(&ends[1]) ? next_due(&ends[0])
                                                               : next_due(&ends[1]);

@@ -13,7 +13,9 @@
 #include "base/log.h"
 #include "base/system.h"
 #include "cluster/local_ranks.h"
+#include "cluster/node_id.h"
 #include "cluster/rendezvous.h"
+#include "cmd/support/p2p.h"
 #include "cmd/support/rdma_library.h"
 #include "cmd/support/role.h"
 
@@ -334,6 +336,8 @@ static sh_status group_describe(sh_ranks *ranks, const sh_command_args *args, gr
     if (status == SH_OK) status = world_of(args, files, &mesh->size, err);
     if (status != SH_OK) return status;
     use_backend(mesh, backend, s->transport);
+    ranks->grows = s->p2p && mesh->rank == 0;
+    if (s->p2p) return sh_p2p_use(ranks, s, err);
     if (files->hosts != NULL) status = use_hostfile(ranks, args, files->hosts, err);
     if (status == SH_OK) status = check_devices(mesh, files, backend, err);
     if (status == SH_OK && s->listen != NULL) status = use_listen(ranks, s->listen, err);
@@ -353,12 +357,14 @@ static sh_status group_describe(sh_ranks *ranks, const sh_command_args *args, gr
     return status;
 }
 
-/* A rank without a number keeps the one that it gets, by the name that its agent gives it in all
- * its lives; without an agent it has one life. */
-static sh_status use_node(sh_mesh_opts *mesh, const char *name, sh_err *err)
+/* A rank without a number keeps the one that it gets, by the id of its machine, or by the name that
+ * its agent gives it in all its lives; without either it has one life. */
+static sh_status use_node(sh_mesh_opts *mesh, const sh_settings *s, sh_err *err)
 {
-    if (name == NULL) return sh_random_bytes(mesh->node, sizeof(mesh->node), err);
-    sh_key128 id = sh_hash128((sh_key128){7, 8}, name, strlen(name));
+    sh_random(&mesh->life, sizeof(mesh->life));
+    if (s->node_file != NULL) return sh_node_id_read(s->node_file, mesh->node, err);
+    if (s->node == NULL) return sh_random_bytes(mesh->node, sizeof(mesh->node), err);
+    sh_key128 id = sh_hash128((sh_key128){7, 8}, s->node, strlen(s->node));
     memcpy(mesh->node, &id, sizeof(mesh->node));
     return SH_OK;
 }
@@ -379,7 +385,7 @@ sh_status sh_ranks_init(sh_ranks *ranks, const sh_command_args *args, sh_err *er
     for (int i = 0; i < ranks->listen.count; i++) mesh->listen[i] = ranks->listen.text[i];
     if (s->sockets > 0) mesh->lanes = (int)s->sockets;
     if (mesh->size != 1 && mesh->rank != SH_RANK_ANY) sh_log_set_rank(mesh->rank);
-    return use_node(mesh, s->node, err);
+    return use_node(mesh, s, err);
 }
 
 bool sh_ranks_form_group(const sh_ranks *ranks)

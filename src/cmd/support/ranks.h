@@ -7,6 +7,7 @@
  *   under mpirun or srun                       the same (cmd/support/launcher_settings.h)
  *   --ranks 1 --coordinator H:P                is alone until others come
  *   --join H:P                                 is added to a group that runs
+ *   --p2p                                      the last two, with a token in the place of addresses
  *   none of these                              a group of one
  *
  * Threads: the main thread. */
@@ -17,6 +18,7 @@
 #include "cmd/command.h"
 #include "coll/coll.h"
 #include "net/cluster_token.h"
+#include "net/connector.h"
 
 /* The options of a group and the strings that they point to. */
 typedef struct {
@@ -24,7 +26,7 @@ typedef struct {
     char token[SH_CLUSTER_TOKEN_LEN_MAX + 1];
     sh_codec wire;
     sh_addr_list listen;
-    char coordinator[SH_ADDR_HOST_MAX + 8];
+    char coordinator[SH_CONNECTOR_ADDRESS_MAX];
     bool grows; /* alone, but others may come to the coordinator's address */
 } sh_ranks;
 

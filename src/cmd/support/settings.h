@@ -60,6 +60,14 @@ typedef struct {
     const char *coordinator;
     const char *join;
     const char *node;
+    const char *node_file;
+    bool p2p;
+    const char *p2p_token;
+    const char *token_file;
+    int64_t p2p_port;
+    const char *p2p_address;
+    int64_t min_ranks;
+    int64_t wait;
     const char *ctrl_host;
     int64_t ctrl_port;
     const char *ibv_devices;

@@ -238,6 +238,164 @@ TEST(a_rank_0_that_takes_over_does_not_wait_for_ever)
     assert_int_equal(missing_count(&next), 0);
 }
 
+/* ---- the first group of those who come ---- */
+
+static const int64_t SECOND = 1000000000;
+
+static bool asks(sh_roster *r, uint8_t node, uint64_t life, int64_t now_ns)
+{
+    sh_hello hello = {.node = {node}, .life = life};
+    return sh_roster_invite(r, &hello, now_ns);
+}
+
+/* The node ids of members 1, 2, ... that are expected, as digits. */
+static const char *members(const sh_roster *r)
+{
+    static char text[SH_RANKS_MAX + 1];
+    int count = 0;
+    for (int i = 1; i < SH_RANKS_MAX; i++)
+        if (sh_roster_expects(r, i)) text[count++] = (char)('0' + r->member[i].node[0]);
+    text[count] = '\0';
+    return text;
+}
+
+static void gather(sh_roster *r, int min_ranks, int64_t wait_ms)
+{
+    sh_roster_init(r, 1, 0);
+    sh_roster_gather(r, min_ranks, wait_ms);
+}
+
+TEST(without_a_number_or_a_time_the_first_group_forms_at_once)
+{
+    UNUSED_STATE;
+    static sh_roster r;
+    gather(&r, 0, -1);
+    assert_false(r.gathering);
+    gather(&r, 1, -1);
+    assert_false(r.gathering);
+    gather(&r, 0, 0);
+    assert_false(r.gathering);
+}
+
+TEST(the_first_group_forms_when_there_are_enough_and_numbers_follow_node_ids)
+{
+    UNUSED_STATE;
+    static sh_roster r;
+    int64_t now = sh_clock_ns();
+    gather(&r, 4, -1);
+    assert_true(asks(&r, 7, 1, now) && asks(&r, 3, 2, now));
+    assert_true(asks(&r, 3, 2, now)); /* once more */
+    assert_false(sh_roster_settle(&r, now + 100 * SECOND));
+    assert_int_equal(sh_roster_guests(&r, now), 2);
+    assert_true(asks(&r, 7, 1, now + 10) && asks(&r, 3, 2, now + 10) && asks(&r, 5, 3, now + 10));
+    assert_true(sh_roster_settle(&r, now + 20));
+    assert_false(r.gathering);
+    assert_string_equal(members(&r), "357");
+    assert_int_equal(sh_roster_assign(&r, r.member[2].node), 2);
+    assert_in_range(wait_ms(&r), 4000, 5000); /* for those who do not come after all */
+    sh_roster_formed(&r, (int[]){0, 1, 3}, 3);
+    assert_int_equal(missing_count(&r), 0);
+}
+
+TEST(after_its_time_it_forms_with_those_who_are_there)
+{
+    UNUSED_STATE;
+    static sh_roster r;
+    gather(&r, 4, 5000);
+    int64_t now = sh_clock_ns();
+    asks(&r, 1, 1, now);
+    asks(&r, 2, 2, now + 3 * SECOND);
+    assert_false(sh_roster_settle(&r, now + 3 * SECOND));
+    assert_true(sh_roster_settle(&r, now + 5 * SECOND)); /* the first one is gone by then */
+    assert_string_equal(members(&r), "2");
+}
+
+TEST(where_the_model_does_not_fit_another_rank_is_waited_for)
+{
+    UNUSED_STATE;
+    static sh_roster r;
+    int64_t now = sh_clock_ns();
+    gather(&r, 0, -1);
+    sh_roster_regather(&r, true); /* rank 0 alone */
+    assert_false(sh_roster_settle(&r, now));
+    asks(&r, 4, 1, now);
+    assert_true(sh_roster_settle(&r, now));
+    assert_string_equal(members(&r), "4");
+    sh_roster_begin(&r);
+    sh_roster_try(&r, 1);
+    sh_roster_regather(&r, true);
+    asks(&r, 4, 1, now + 1); /* the same again is of no use */
+    assert_false(sh_roster_settle(&r, now + 1));
+    asks(&r, 2, 2, now + 2);
+    assert_true(sh_roster_settle(&r, now + 2));
+    assert_string_equal(members(&r), "24");
+}
+
+TEST(those_who_were_lost_on_the_way_may_try_again)
+{
+    UNUSED_STATE;
+    static sh_roster r;
+    int64_t now = sh_clock_ns();
+    gather(&r, 2, -1);
+    asks(&r, 4, 1, now);
+    assert_true(sh_roster_settle(&r, now));
+    sh_roster_begin(&r);
+    sh_roster_try(&r, 1);
+    sh_roster_regather(&r, false);
+    assert_true(r.gathering);
+    asks(&r, 4, 1, now + 1);
+    assert_true(sh_roster_settle(&r, now + 1));
+}
+
+TEST(a_rank_0_that_takes_over_does_not_gather)
+{
+    UNUSED_STATE;
+    static sh_roster r;
+    gather(&r, 3, -1);
+    sh_roster_resume(&r, 0);
+    assert_false(r.gathering);
+    assert_true(r.formed);
+}
+
+TEST(of_two_guests_with_one_node_id_the_second_is_told_once_both_have_asked_for_a_while)
+{
+    UNUSED_STATE;
+    static sh_roster r;
+    int64_t now = sh_clock_ns();
+    gather(&r, 3, -1);
+    for (int i = 0; i < 6; i++) {
+        assert_true(asks(&r, 1, 10, now + i * SECOND));
+        assert_true(asks(&r, 1, 11, now + i * SECOND + 1));
+        assert_int_equal(sh_roster_guests(&r, now + i * SECOND + 1), 1);
+    }
+    assert_true(asks(&r, 1, 10, now + 7 * SECOND));
+    assert_false(asks(&r, 1, 11, now + 7 * SECOND));
+    assert_true(asks(&r, 9, 11, now + 7 * SECOND)); /* it has a new one */
+    assert_true(sh_roster_settle(&r, now + 7 * SECOND));
+    assert_string_equal(members(&r), "19");
+}
+
+TEST(a_restarted_guest_keeps_its_node_id)
+{
+    UNUSED_STATE;
+    static sh_roster r;
+    int64_t now = sh_clock_ns();
+    gather(&r, 3, -1);
+    assert_true(asks(&r, 1, 10, now));
+    for (int i = 1; i < 20; i++) assert_true(asks(&r, 1, 11, now + i * SECOND));
+}
+
+TEST(more_guests_than_ranks_ask_again)
+{
+    UNUSED_STATE;
+    static sh_roster r;
+    int64_t now = sh_clock_ns();
+    gather(&r, 64, -1);
+    for (int i = 0; i < 2 * SH_RANKS_MAX; i++) assert_true(asks(&r, (uint8_t)i, (uint64_t)i, now));
+    assert_int_equal(sh_roster_guests(&r, now), SH_RANKS_MAX - 1);
+    assert_true(sh_roster_settle(&r, now));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +412,16 @@ int main(void)
         cmocka_unit_test(a_rank_that_comes_back_and_does_not_fit_is_missing_again),
         cmocka_unit_test(a_new_rank_that_does_not_come_after_all_is_not_missed),
         cmocka_unit_test(a_rank_0_that_takes_over_does_not_wait_for_ever),
+        cmocka_unit_test(without_a_number_or_a_time_the_first_group_forms_at_once),
+        cmocka_unit_test(the_first_group_forms_when_there_are_enough_and_numbers_follow_node_ids),
+        cmocka_unit_test(after_its_time_it_forms_with_those_who_are_there),
+        cmocka_unit_test(where_the_model_does_not_fit_another_rank_is_waited_for),
+        cmocka_unit_test(those_who_were_lost_on_the_way_may_try_again),
+        cmocka_unit_test(a_rank_0_that_takes_over_does_not_gather),
+        cmocka_unit_test(
+            of_two_guests_with_one_node_id_the_second_is_told_once_both_have_asked_for_a_while),
+        cmocka_unit_test(a_restarted_guest_keeps_its_node_id),
+        cmocka_unit_test(more_guests_than_ranks_ask_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
