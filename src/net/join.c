@@ -345,8 +345,11 @@ static void address_of(const sh_join *join, int rank, int socket,
 void sh_join_addresses(const sh_join *join, int rank, sh_addr_list *out)
 {
     out->count = join->table.row[rank].addrs.count;
-    for (int i = 0; i < out->count; i++)
-        snprintf(out->text[i], sizeof(out->text[i]), "%s", address_of(join, rank, 2 * i));
+    for (int i = 0; i < out->count; i++) {
+        char address[SH_CONNECTOR_ADDRESS_MAX];
+        address_of(join, rank, 2 * i, address); /* a single one: the control connection is there */
+        snprintf(out->text[i], sizeof(out->text[i]), "%.*s", SH_ADDR_TEXT_MAX - 1, address);
+    }
 }
 
 static void add_attempt(sh_join *join, int rank, sh_hello *hello)
