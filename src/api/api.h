@@ -54,6 +54,11 @@ typedef struct {
 
     int store_fd; /* the socket of the process that downloads and deletes models; 0: none */
 
+    /* A backend of LocalAI instead of an HTTP server: gRPC on these inherited sockets; or NULL. */
+    const char *grpc_fds;
+    const char *grpc_token; /* that clients must present; NULL: none */
+    int model_fd;           /* the socket of the supervisor that starts models (model_host.h) */
+
     void (*serving)(void *arg); /* called whenever a model becomes available; or NULL */
     void *arg;
 } sh_api_opts;

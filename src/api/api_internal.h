@@ -17,6 +17,7 @@
 #include "api/store_service.h"
 #include "api/text_worker.h"
 #include "base/clock.h"
+#include "grpc/server.h"
 #include "http/server.h"
 
 #include <stdatomic.h>
@@ -27,6 +28,7 @@ typedef struct sh_endpoint_table sh_endpoint_table;
 typedef struct sh_job sh_job;
 typedef struct sh_subscriber sh_subscriber;
 typedef struct sh_fresh_waiter sh_fresh_waiter;
+typedef struct sh_localai_model sh_localai_model;
 
 struct sh_api {
     const sh_api_opts *opts;
@@ -34,7 +36,9 @@ struct sh_api {
     sh_http_tls *tls;
     sh_http_keys *keys;
     sh_quotas *quotas; /* of keys with names */
-    sh_http_server *server;
+    sh_http_server *server; /* NULL: `grpc` is there instead */
+    sh_grpc_server *grpc;
+    sh_localai_model *localai; /* with it */
     sh_engine_conn *engine_conn;
     sh_replay *replay; /* of what was submitted to the engine */
     sh_text_worker *worker;
@@ -131,6 +135,10 @@ void sh_api_stream_start(sh_http_request *req, const char *content_type);
 bool sh_api_parse(sh_api *api, sh_str body, cJSON **out, size_t *values, sh_api_error *err);
 void sh_api_parsed_free(sh_api *api, cJSON *json, size_t values);
 
+/* The same for a body of this format, which may make its JSON itself; NULL: it is JSON. */
+bool sh_api_parse_as(sh_api *api, const sh_job_format *format, sh_str body, cJSON **out,
+                     size_t *values, sh_api_error *err);
+
 /* Bodies up to this size are processed in the loop, longer ones by the worker. */
 enum { SH_API_INLINE_BYTES = 16 << 10 };
 
@@ -142,6 +150,9 @@ bool sh_api_lacks_model(sh_http_request *req, const sh_api *api);
 
 /* True when a request could be served now; else *err says why not. */
 bool sh_api_ready(const sh_api *api, sh_api_error *err);
+
+/* The engine is gone for good, and its model with it. */
+void sh_api_drop_model(sh_api *api, const char *why);
 
 /* A top-level number of the engine's stats, or `fallback`. */
 double sh_api_stat(const sh_api *api, const char *path, double fallback);
@@ -155,7 +166,8 @@ void sh_api_fresh(void *api); /* new stats have arrived, or none will */
 sh_api_sampling sh_api_sampling_of(const sh_api *api, const sh_served_model *served);
 void sh_job_start(sh_api *api, sh_http_request *req, const sh_job_format *format);
 void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms); /* streams that were quiet for so long */
-void sh_jobs_end(sh_api *api); /* frees all jobs, at the end of the process */
+void sh_jobs_fail(sh_api *api, const sh_api_error *error); /* those that wait for the engine */
+void sh_jobs_end(sh_api *api);                             /* frees all jobs, at the end of the process */
 
 /* status.c */
 void sh_status_snapshot(sh_api *api, sh_buf *out);

@@ -47,11 +47,11 @@ static int64_t connections_fit(const sh_command_args *args)
 /* Allows exactly what the API opens later: the model's folder, the files that SIGHUP rereads, and
  * its logs. An API that runs apart from its engine learns the model's folder from the engine, and
  * the engine may be restarted with another model, so such an API may read all files. */
-static void confine(const sh_settings *s)
+static void confine(const sh_settings *s, const char *model)
 {
-    sh_sandbox box = {.read_all = s->model == NULL};
+    sh_sandbox box = {.read_all = model == NULL};
     if (!s->sandbox) return;
-    sh_sandbox_add_folder(&box, s->model);
+    sh_sandbox_add_folder(&box, model);
     sh_sandbox_add_file(&box, s->api_key_file);
     sh_sandbox_add_file(&box, s->tls_cert);
     sh_sandbox_add_file(&box, s->tls_key);
@@ -86,18 +86,23 @@ static int api_run(const sh_command_args *args)
         fprintf(stderr, "shoal: api needs --socket\n");
         return SH_EXIT_USAGE;
     }
+    bool grpc = s->grpc_fds != NULL; /* LocalAI says what model is served, and has a token */
+    const char *model = grpc ? NULL : s->model;
     sh_api_sampling sampling = sampling_of(args);
     sh_api_opts opts = {
         .host = s->host,
         .port = (int)s->port,
         .listen_fds = s->listen_fds,
         .socket_path = s->socket,
-        .model_dir = s->model,
+        .model_dir = model,
         .model_name = s->model_name,
         .reasoning_parser = s->reasoning_parser,
         .tool_parser = s->tool_parser,
-        .api_keys = s->api_key,
-        .api_key_file = s->api_key_file,
+        .api_keys = grpc ? NULL : s->api_key,
+        .api_key_file = grpc ? NULL : s->api_key_file,
+        .grpc_fds = s->grpc_fds,
+        .grpc_token = grpc ? s->grpc_token : NULL,
+        .model_fd = (int)s->model_fd,
         .tls_cert = s->tls_cert,
         .tls_key = s->tls_key,
         .cors = s->cors,
@@ -123,7 +128,7 @@ static int api_run(const sh_command_args *args)
     };
     if (s->manage_models && sh_store_process_start(s, &opts.store_fd, &err) != SH_OK)
         return sh_command_fail(&err);
-    confine(s);
+    confine(s, model);
     return sh_api_run(&opts, &err) == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
 }
 

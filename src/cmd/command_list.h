@@ -43,6 +43,7 @@ enum {
     X(logits, COMPUTES)                                                                            \
     X(synth, 0)                                                                                    \
     X(worker, SERVES | GROUP_MODEL)                                                                \
+    X(localai, SERVES | GROUP_CACHE)                                                               \
     X(plan, GROUP_MODEL)                                                                           \
     X(pull, GROUP_CACHE)                                                                           \
     X(models, GROUP_CACHE)                                                                         \

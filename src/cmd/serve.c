@@ -74,6 +74,12 @@ static sh_status socket_place(struct server *v, const sh_settings *s, sh_err *er
     return SH_OK;
 }
 
+/* The API belongs to the parent (localai.c). */
+static bool ranks_only(const sh_settings *s)
+{
+    return strcmp(s->part, "ranks") == 0;
+}
+
 static sh_status server_init(struct server *v, const sh_command_args *args, sh_err *err)
 {
     const sh_settings *s = args->settings;
@@ -84,7 +90,7 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
     if (status != SH_OK) return status;
     if (s->model == NULL && !sh_options_given(args->options, "ranks") && s->hostfile == NULL)
         v->ranks = DEMO_RANKS;
-    status = sh_listeners_open(s->host, (int)s->port, &v->listeners, err);
+    if (!ranks_only(s)) status = sh_listeners_open(s->host, (int)s->port, &v->listeners, err);
     return status == SH_OK ? socket_place(v, s, err) : status;
 }
 
@@ -140,7 +146,7 @@ static sh_status parts_start(const struct server *v, sh_children *children, sh_e
                          .keep_fds = v->listeners.fds};
     sh_status status = local ? sh_local_ranks_add(children, &ranks, err)
                              : sh_children_add(children, &engine, err);
-    if (status == SH_OK) status = sh_children_add(children, &api, err);
+    if (status == SH_OK && !ranks_only(s)) status = sh_children_add(children, &api, err);
     sh_role_env_free(engine_env);
     sh_role_env_free(api_env);
     free(engine_argv);
