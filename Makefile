@@ -240,6 +240,7 @@ SYNTAX := $(SRC:%=syntax/%) $(TEST_SRC:%=syntax/%) $(FUZZ_SRC:%=syntax/%) syntax
 .PHONY: syntax $(SYNTAX)
 syntax: $(SYNTAX)
 syntax/src/base/version.c: CFLAGS_ALL += -DSH_VERSION='"$(VERSION)"'
+$(SYNTAX): | $(PROTO_C)
 $(SYNTAX): syntax/%.c: %.c
 	@$(CC) $(CFLAGS_ALL) $(ISA_$(lastword $(subst _, ,$(basename $(notdir $<))))) -Itests -fsyntax-only $<
 

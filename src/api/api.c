@@ -31,7 +31,7 @@ enum {
     ACCEPT_MS = 2000,         /* at most, from the start to the first accepted connection */
     STREAM_BYTES = 256 << 10, /* unsent bytes from which on a stream is not written to */
     DRAIN_CHECK_MS = 50,
-    GRPC_CALLS = 128, /* open on one connection */
+    GRPC_CALLS = 128,      /* open on one connection */
     BODY_VALUES = 1 << 21, /* JSON values in one body */
     ALL_VALUES = 1 << 22,  /* in all bodies that are parsed at the same time */
     FREE_VALUES = 1 << 12, /* smaller bodies do not count, so that large ones cannot block them */
@@ -280,8 +280,9 @@ static void on_up(void *arg, const sh_engine_info *info)
         SH_LOGE("api: %s", err.text);
         snprintf(api->served_trouble, sizeof(api->served_trouble), "%s", err.text);
     } else {
-        SH_LOGI("api: serving '%s' on %d rank%s; see /dashboard and /docs",
-                sh_served_model_name(fresh), info->world_size, info->world_size == 1 ? "" : "s");
+        SH_LOGI("api: serving '%s' on %d rank%s%s", sh_served_model_name(fresh), info->world_size,
+                info->world_size == 1 ? "" : "s",
+                api->server == NULL ? "" : "; see /dashboard and /docs");
     }
     sh_served_model_close(api->served);
     api->served = fresh;
@@ -593,8 +594,7 @@ static sh_status api_open(sh_api *api, sh_api_opts *opts, sh_err *err)
         api->store = sh_store_service_create(api->loop, api->opts->store_fd);
     api->engine_conn = sh_engine_conn_create(api->loop, api->opts->socket_path, &link);
     api->replay = sh_replay_create(api->loop, api->engine_conn, replay_limit_ms(api->opts));
-    if (opts->grpc_fds != NULL)
-        api->localai = sh_localai_model_create(api, opts, opts->model_fd);
+    if (opts->grpc_fds != NULL) api->localai = sh_localai_model_create(api, opts, opts->model_fd);
     api->job_tick = sh_trigger_timer(api->loop, on_job_tick, api);
     api->accept_due = sh_trigger_timer(api->loop, on_accept_due, api);
     api->snapshot_tick = sh_trigger_timer(api->loop, on_snapshot_tick, api);
@@ -665,8 +665,7 @@ static void listening_log(const sh_api *api)
     free(url);
     if (sh_http_is_loopback(opts->host) || sh_http_keys_count(api->keys) > 0) return;
     SH_LOGW("api: anyone who can reach %s can use this server: set %s", opts->host,
-            grpc ? "LOCALAI_GRPC_AUTH_TOKEN, here and for LocalAI"
-                 : "--api-key or --api-key-file");
+            grpc ? "LOCALAI_GRPC_AUTH_TOKEN, here and for LocalAI" : "--api-key or --api-key-file");
 }
 
 sh_status sh_api_run_endpoints(const sh_api_opts *opts, const sh_endpoint_table *endpoints,

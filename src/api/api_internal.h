@@ -35,7 +35,7 @@ struct sh_api {
     sh_loop *loop;
     sh_http_tls *tls;
     sh_http_keys *keys;
-    sh_quotas *quotas; /* of keys with names */
+    sh_quotas *quotas;      /* of keys with names */
     sh_http_server *server; /* NULL: `grpc` is there instead */
     sh_grpc_server *grpc;
     sh_localai_model *localai; /* with it */
@@ -165,9 +165,9 @@ void sh_api_fresh(void *api); /* new stats have arrived, or none will */
 /* Sampling of a request that says nothing about it: the server's settings, else the model's. */
 sh_api_sampling sh_api_sampling_of(const sh_api *api, const sh_served_model *served);
 void sh_job_start(sh_api *api, sh_http_request *req, const sh_job_format *format);
-void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms); /* streams that were quiet for so long */
+void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms);    /* streams that were quiet for so long */
 void sh_jobs_fail(sh_api *api, const sh_api_error *error); /* those that wait for the engine */
-void sh_jobs_end(sh_api *api);                             /* frees all jobs, at the end of the process */
+void sh_jobs_end(sh_api *api); /* frees all jobs, at the end of the process */
 
 /* status.c */
 void sh_status_snapshot(sh_api *api, sh_buf *out);

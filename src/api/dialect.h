@@ -8,7 +8,8 @@
  *
  * Writers append to a buffer: a body is one JSON value, a stream consists of parts (framing.h).
  *
- * Threads: the loop's, but parse and read may run on the worker's. All depend on their arguments only. */
+ * Threads: the loop's, but parse and read may run on the worker's. All depend on their arguments
+ * only. */
 #ifndef SH_API_DIALECT_H
 #define SH_API_DIALECT_H
 

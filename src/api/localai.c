@@ -165,7 +165,7 @@ static void handle_health(sh_http_request *req, void *arg)
 {
     Backend__Reply reply = BACKEND__REPLY__INIT;
     (void)arg;
-    reply.message = (ProtobufCBinaryData){2, (uint8_t *)(uintptr_t)"OK"};
+    reply.message = (ProtobufCBinaryData){2, (uint8_t *)(uintptr_t) "OK"};
     sh_localai_reply(req, &reply.base);
 }
 
@@ -260,7 +260,10 @@ static void handle_not_here(sh_http_request *req, void *arg)
 }
 
 #define CALL(name) .method = SH_HTTP_POST, .dialect = &sh_localai, .path = "/backend.Backend/" #name
-#define NOT_HERE(name) {CALL(name), .handle = handle_not_here}
+#define NOT_HERE(name)                                                                             \
+    {                                                                                              \
+        CALL(name), .handle = handle_not_here                                                      \
+    }
 
 static const sh_endpoint rows[] = {
     {CALL(Health), .handle = handle_health},

@@ -1,9 +1,9 @@
 /* What LoadModel asks for: fields of ModelOptions, and its Options, texts of the form "key:value".
  *
  * A key is a setting of the ranks, a default for requests, or something that this server does not
- * do. The last kind, and keys that nobody knows, are named in the answer: a model that silently runs
- * without what its user configured is worse than one that does not start. A value that is wrong is
- * an error. */
+ * do. The last kind, and keys that nobody knows, are named in the answer: a model that silently
+ * runs without what its user configured is worse than one that does not start. A value that is
+ * wrong is an error. */
 #include "api/localai.h"
 
 #include "engine/engine_client.h"
@@ -16,8 +16,8 @@
 #define LIMITS(...) .min = SH_MIN_OF(__VA_ARGS__), .max = SH_MAX_OF(__VA_ARGS__)
 #define AT(member) .offset = offsetof(sh_localai_wish, member)
 
-static const char no_code[] =
-    "models are data here: no program of a model's folder is ever run, so there is nothing to trust";
+static const char no_code[] = "models are data here: no program of a model's folder is ever run, "
+                              "so there is nothing to trust";
 static const char own_files[] = "the model's own files say it";
 static const char not_known[] = "not an option of this backend";
 
@@ -31,6 +31,7 @@ static const struct option {
     {"hostfile", SETTING, "hostfile", 0, 0, 0},
     {"distributed_backend", SETTING, "backend", 0, 0, 0},
     {"ranks", SETTING, "ranks", 0, 0, 0},
+    {"pooling", SETTING, "pooling", 0, 0, 0},
     {"max_tokens", COUNT, .max = 1 << 24, AT(max_tokens)},
     {"temperature", NUMBER, LIMITS(SH_BOUNDS_TEMPERATURE), AT(sampling.temperature)},
     {"temp", NUMBER, LIMITS(SH_BOUNDS_TEMPERATURE), AT(sampling.temperature)},
@@ -84,8 +85,9 @@ static sh_status number_set(const struct option *o, sh_str value, sh_localai_wis
     bool whole = o->kind == COUNT;
     if (!sh_str_to_double(value, &number) || !(number >= o->min && number <= o->max) ||
         (whole && floor(number) != number))
-        return sh_err_set(err, SH_ERR_INPUT, "option '%s' must be a %snumber from %g to %g, not "
-                                             "'%.*s'",
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "option '%s' must be a %snumber from %g to %g, not "
+                          "'%.*s'",
                           o->key, whole ? "whole " : "", o->min, o->max,
                           (int)(value.len < 64 ? value.len : 64), value.ptr);
     char *at = (char *)wish + o->offset;

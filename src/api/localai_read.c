@@ -34,8 +34,8 @@ static bool unpack(const ProtobufCMessageDescriptor *type, sh_str body, sh_arena
 /* ---- fields without a meaning ---- */
 
 /* By number; CorrelationId is read by the handler. */
-static const uint8_t used[] = {1,  2,  4,  5,  6,  9,  10, 13, 14, 17, 18, 23, 29, 32, 35,
-                               36, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53};
+static const uint8_t used[] = {1,  2,  4,  5,  6,  9,  10, 13, 14, 17, 18, 23, 29, 32,
+                               35, 36, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53};
 static _Atomic uint64_t noted; /* by number, too: they are below 64 */
 
 static void field_note(void *arg, const ProtobufCFieldDescriptor *field)
@@ -147,8 +147,8 @@ static bool message_add(const Backend__Message *in, cJSON *list, sh_api_error *e
     cJSON_AddStringToObject(message, "role", in->role);
     cJSON_AddStringToObject(message, "content", in->content);
     for (size_t i = 0; i < SH_COUNT_OF(optional); i++) {
-        const char *text =
-            *(const char *const *)(const void *)((const char *)in + optional[i].offset);
+        const char *text = *(const char *const *)(const void *)((const char *)in +
+                                                                optional[i].offset);
         if (text[0] != '\0') cJSON_AddStringToObject(message, optional[i].name, text);
     }
     return json_add(in->tool_calls, "Messages.tool_calls", "tool_calls", message, err);

@@ -2,8 +2,8 @@
  *
  * Reply.message is the text. Where this server has rendered the conversation, chat_deltas have the
  * same divided into content, reasoning and calls, and LocalAI prefers them. A prompt that LocalAI
- * has rendered is answered by text alone, so that its own parsers work on it. Counts are cumulative,
- * times come with the last message. */
+ * has rendered is answered by text alone, so that its own parsers work on it. Counts are
+ * cumulative, times come with the last message. */
 #include "api/localai.h"
 
 #include "api/openai.h"
@@ -20,12 +20,18 @@ static const struct {
     int status;
     sh_grpc_code code;
 } codes[] = {
-    {401, SH_GRPC_UNAUTHENTICATED},     {403, SH_GRPC_PERMISSION_DENIED},
-    {404, SH_GRPC_NOT_FOUND},           {408, SH_GRPC_DEADLINE_EXCEEDED},
-    {409, SH_GRPC_FAILED_PRECONDITION}, {413, SH_GRPC_RESOURCE_EXHAUSTED},
-    {429, SH_GRPC_RESOURCE_EXHAUSTED},  {499, SH_GRPC_CANCELLED},
-    {500, SH_GRPC_INTERNAL},            {501, SH_GRPC_UNIMPLEMENTED},
-    {503, SH_GRPC_UNAVAILABLE},         {504, SH_GRPC_DEADLINE_EXCEEDED},
+    {401, SH_GRPC_UNAUTHENTICATED},
+    {403, SH_GRPC_PERMISSION_DENIED},
+    {404, SH_GRPC_NOT_FOUND},
+    {408, SH_GRPC_DEADLINE_EXCEEDED},
+    {409, SH_GRPC_FAILED_PRECONDITION},
+    {413, SH_GRPC_RESOURCE_EXHAUSTED},
+    {429, SH_GRPC_RESOURCE_EXHAUSTED},
+    {499, SH_GRPC_CANCELLED},
+    {500, SH_GRPC_INTERNAL},
+    {501, SH_GRPC_UNIMPLEMENTED},
+    {503, SH_GRPC_UNAVAILABLE},
+    {504, SH_GRPC_DEADLINE_EXCEEDED},
     {507, SH_GRPC_RESOURCE_EXHAUSTED},
 };
 

@@ -74,8 +74,7 @@ bool sh_model_host_ask(sh_model_host *host, const cJSON *settings)
 {
     cJSON *line = cJSON_CreateObject();
     cJSON_AddStringToObject(line, "do", settings == NULL ? "free" : "load");
-    if (settings != NULL)
-        cJSON_AddItemToObject(line, "settings", cJSON_Duplicate(settings, true));
+    if (settings != NULL) cJSON_AddItemToObject(line, "settings", cJSON_Duplicate(settings, true));
     char *text = cJSON_PrintUnformatted(line);
     SH_ASSERT(text != NULL);
     size_t len = strlen(text);

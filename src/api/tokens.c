@@ -1,6 +1,7 @@
 /* POST /tokenize, /detokenize, /apply-template and /v1/messages/count_tokens.
  *
- * Each endpoint is one pure function from the parsed body to the JSON of the reply (text_task.h). */
+ * Each endpoint is one pure function from the parsed body to the JSON of the reply (text_task.h).
+ */
 #include "api/api_internal.h"
 #include "api/openai.h"
 #include "api/text_task.h"

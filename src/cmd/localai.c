@@ -2,9 +2,9 @@
  *
  * This process supervises two others. One is the API in its gRPC form, which is there from the
  * start and holds no secret of the cluster. The other is a `shoal serve` without an API, which
- * supervises the ranks of the model that LocalAI asked for; it comes and goes. What the API wants is
- * read from a socket between the two (api/model_host.h) and checked here: a process that talks to
- * strangers may only choose among the settings below.
+ * supervises the ranks of the model that LocalAI asked for; it comes and goes. What the API wants
+ * is read from a socket between the two (api/model_host.h) and checked here: a process that talks
+ * to strangers may only choose among the settings below.
  *
  * Both get the settings of this command through the environment, and their own as flags, which win.
  * A model that does not start is the model's trouble: the reason, the last line of its output that
@@ -32,8 +32,8 @@
 enum { STOP_EXTRA_MS = 5000, LINE_MAX_BYTES = 8192, ARGS_MAX = 32, NO_CHILD = -1 };
 
 /* What LoadModel may set, by the names of flags of `serve`. */
-static const char *const settable[] = {"model",   "hostfile", "backend",
-                                       "ranks",   "context",  "draft-model"};
+static const char *const settable[] = {"model",   "hostfile", "backend",    "ranks",
+                                       "context", "pooling",  "draft-model"};
 
 typedef struct {
     const sh_command_args *args;
@@ -47,12 +47,12 @@ typedef struct {
     int added; /* children so far */
 
     /* The model. */
-    int child;       /* NO_CHILD: there is none */
-    pid_t pid;       /* 0: it is between two lives */
-    bool stopping;   /* it was asked to end */
+    int child;     /* NO_CHILD: there is none */
+    pid_t pid;     /* 0: it is between two lives */
+    bool stopping; /* it was asked to end */
     sh_deadline kill_at;
-    cJSON *next;     /* what to start when it has ended; NULL: nothing */
-    bool frees;      /* or to report that it has */
+    cJSON *next; /* what to start when it has ended; NULL: nothing */
+    bool frees;  /* or to report that it has */
     char why[SH_ERR_TEXT_MAX];
 } backend;
 
@@ -157,11 +157,8 @@ static sh_status model_start(backend *b, const cJSON *settings, sh_err *err)
         flags[used] = sh_asprintf("--%s=%s", settable[i], value);
         argv[count++] = flags[used++];
     }
-    sh_child_spec spec = {.name = "model",
-                          .argv = argv,
-                          .env = env,
-                          .policy = SH_CHILD_ADDED_AGENT,
-                          .capture = true};
+    sh_child_spec spec = {
+        .name = "model", .argv = argv, .env = env, .policy = SH_CHILD_ADDED_AGENT, .capture = true};
     b->why[0] = '\0';
     b->stopping = false;
     sh_status status = child_add(b, &spec, &b->child, err);
@@ -292,8 +289,8 @@ static sh_status backend_init(backend *b, const sh_command_args *args, sh_err *e
     b->folder = sh_path_join(s->runtime_dir != NULL ? s->runtime_dir : "/tmp", "shoal-XXXXXX");
     if (mkdtemp(b->folder) == NULL) return sh_err_sys(err, "make a folder, %s", b->folder);
     b->socket = sh_path_join(b->folder, "engine.sock");
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, b->ends) != 0)
-        return sh_err_sys(err, "socketpair");
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, b->ends) != 0) return sh_err_sys(err, "socketpair");
+    for (int i = 0; i < 2; i++) fcntl(b->ends[i], F_SETFD, FD_CLOEXEC);
     return SH_OK;
 }
 
@@ -317,11 +314,8 @@ static int localai_run(const sh_command_args *args)
     backend b = {0};
     sh_err err;
     int code = SH_EXIT_OK;
-    sh_children_hooks hooks = {.line = on_line,
-                               .started = on_started,
-                               .ended = on_ended,
-                               .polled = on_polled,
-                               .arg = &b};
+    sh_children_hooks hooks = {
+        .line = on_line, .started = on_started, .ended = on_ended, .polled = on_polled, .arg = &b};
     sh_status status = backend_init(&b, args, &err);
     if (status == SH_OK) {
         b.children = sh_children_create();

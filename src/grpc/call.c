@@ -335,8 +335,8 @@ void sh_grpc_call_header(sh_grpc_call *call, sh_str name, sh_str value)
         call->head_bytes = opts_of(call)->header_bytes_max + 1;
         return;
     }
-    head->headers[head->header_count++] = (sh_http_header){
-        sh_arena_str(&req->arena, name), sh_arena_str(&req->arena, value)};
+    head->headers[head->header_count++] = (sh_http_header){sh_arena_str(&req->arena, name),
+                                                           sh_arena_str(&req->arena, value)};
 }
 
 /* Answers something that is not gRPC in terms of HTTP. */
@@ -387,8 +387,8 @@ void sh_grpc_call_head_end(sh_grpc_call *call)
     }
     sh_http_set_id(req, sh_http_head_find(&req->head, "x-request-id"));
     if (!token_check(call) || !timeout_take(call)) return;
-    req->route = sh_http_route_find(opts->routes, opts->route_count, SH_HTTP_POST, req->head.path)
-                     .route;
+    req->route =
+        sh_http_route_find(opts->routes, opts->route_count, SH_HTTP_POST, req->head.path).route;
     if (req->route == NULL)
         call_refuse(call, 404, SH_GRPC_UNIMPLEMENTED, "this server has no such method");
 }

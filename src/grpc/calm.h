@@ -2,8 +2,9 @@
  *
  * Frames that ask for nothing (PING, SETTINGS, WINDOW_UPDATE, PRIORITY, empty DATA) and streams
  * that are opened and reset at once cost the server more than the client. Each takes from a budget
- * that grows with time and with what the server itself sends, since every answer that a client reads
- * is a reason for it to send some. Who has used it up is asked to calm down, and disconnected.
+ * that grows with time and with what the server itself sends, since every answer that a client
+ * reads is a reason for it to send some. Who has used it up is asked to calm down, and
+ * disconnected.
  *
  * Threads: one owner. */
 #ifndef SH_GRPC_CALM_H

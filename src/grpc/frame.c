@@ -58,8 +58,12 @@ bool sh_grpc_timeout_read(sh_str text, sh_deadline *out)
     static const struct {
         char name;
         int64_t ns;
-    } units[] = {{'H', INT64_C(3600000000000)}, {'M', INT64_C(60000000000)}, {'S', 1000000000},
-                 {'m', 1000000},                {'u', 1000},                 {'n', 1}};
+    } units[] = {{'H', INT64_C(3600000000000)},
+                 {'M', INT64_C(60000000000)},
+                 {'S', 1000000000},
+                 {'m', 1000000},
+                 {'u', 1000},
+                 {'n', 1}};
     enum { DIGITS_MAX = 8 };
     int64_t value = 0;
     if (text.len < 2 || text.len > DIGITS_MAX + 1) return false;

@@ -115,8 +115,9 @@ sh_status sh_message_unpack(const ProtobufCMessageDescriptor *type, sh_str wire,
     ProtobufCMessage *message = protobuf_c_message_unpack(type, &allocator, wire.len,
                                                           (const uint8_t *)wire.ptr);
     if (message == NULL)
-        return sh_err_set(err, SH_ERR_INPUT, "the message is not a valid %s, or takes too much "
-                                             "memory",
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "the message is not a valid %s, or takes too much "
+                          "memory",
                           type->short_name);
     sh_status status = message_check(message, err);
     if (status == SH_OK) *out = message;

@@ -1,9 +1,9 @@
 /* message.h - protobuf messages of strangers, and our own.
  *
- * protobuf-c makes structs of a message. It does not bound the memory that it takes (a list of empty
- * messages has two bytes for each on the wire and some hundred here), does not check that texts are
- * UTF-8, and hands them out as C strings, which a zero byte would cut. All of this is done here, and
- * lists are limited to a million items.
+ * protobuf-c makes structs of a message. It does not bound the memory that it takes (a list of
+ * empty messages has two bytes for each on the wire and some hundred here), does not check that
+ * texts are UTF-8, and hands them out as C strings, which a zero byte would cut. All of this is
+ * done here, and lists are limited to a million items.
  *
  * Threads: pure functions over their arguments. */
 #ifndef SH_GRPC_MESSAGE_H

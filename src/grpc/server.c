@@ -3,8 +3,8 @@
 #include "grpc/server.h"
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "grpc/session.h"
 #include "http/listeners.h"
 #include "http/loop_event.h"
@@ -155,15 +155,10 @@ static bool room_make(const sh_grpc_server *server)
     return idle != NULL;
 }
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *addr,
-                      int addr_len, void *arg)
+void sh_grpc_server_take(sh_grpc_server *server, int fd, const char *peer, uint64_t peer_id)
 {
-    (void)listener;
-    sh_grpc_server *server = arg;
-    char peer[SH_HTTP_PEER_MAX] = "";
     int on = 1;
     struct bufferevent *bev = NULL;
-    getnameinfo(addr, (socklen_t)addr_len, peer, sizeof(peer), NULL, 0, NI_NUMERICHOST);
     if (room_make(server))
         bev = bufferevent_socket_new(sh_loop_base(server->loop), fd, BEV_OPT_CLOSE_ON_FREE);
     if (bev == NULL) {
@@ -173,10 +168,18 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
         return;
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    list_add(&server->sessions,
-             sh_grpc_session_create(server, server->loop, bev, peer, sh_http_peer_of(addr)));
+    list_add(&server->sessions, sh_grpc_session_create(server, server->loop, bev, peer, peer_id));
     server->session_count++;
     sh_grpc_session_output_due(server->sessions);
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *addr,
+                      int addr_len, void *arg)
+{
+    (void)listener;
+    char peer[SH_HTTP_PEER_MAX] = "";
+    getnameinfo(addr, (socklen_t)addr_len, peer, sizeof(peer), NULL, 0, NI_NUMERICHOST);
+    sh_grpc_server_take(arg, fd, peer, sh_http_peer_of(addr));
 }
 
 static void listeners_set(sh_grpc_server *server, bool on)

@@ -1,14 +1,15 @@
 /* One HTTP/2 connection: nghttp2 between a bufferevent and the calls.
  *
- * nghttp2 parses, keeps the state of streams and windows, and tells us what to send; this file moves
- * bytes and bounds what a client can cost. Handlers write from anywhere, inside callbacks of nghttp2
- * too, where output may be queued but not fetched; and fetching it can end a call, with the job that
- * is just writing to it. So sending always waits for its own turn of the loop (output_due).
+ * nghttp2 parses, keeps the state of streams and windows, and tells us what to send; this file
+ * moves bytes and bounds what a client can cost. Handlers write from anywhere, inside callbacks of
+ * nghttp2 too, where output may be queued but not fetched; and fetching it can end a call, with the
+ * job that is just writing to it. So sending always waits for its own turn of the loop
+ * (output_due).
  *
  * What the client can make us hold is bounded everywhere: header blocks by bytes and by frames, the
- * number of streams, messages by their own limit and by one over all calls, answers by back-pressure
- * (call.c), and what is encoded but not sent by OUTPUT_MAX. Frames without content are counted
- * (calm.h); nghttp2 itself bounds acknowledgements that the client does not read. */
+ * number of streams, messages by their own limit and by one over all calls, answers by
+ * back-pressure (call.c), and what is encoded but not sent by OUTPUT_MAX. Frames without content
+ * are counted (calm.h); nghttp2 itself bounds acknowledgements that the client does not read. */
 #include "grpc/session.h"
 
 #include "base/alloc.h"
@@ -20,8 +21,8 @@
 #include <stdlib.h>
 
 enum {
-    OUTPUT_MAX = 256 << 10,  /* encoded bytes that wait for the socket */
-    WINDOW = 1 << 20,        /* of a stream: a long prompt should not need many round trips */
+    OUTPUT_MAX = 256 << 10, /* encoded bytes that wait for the socket */
+    WINDOW = 1 << 20,       /* of a stream: a long prompt should not need many round trips */
     CONNECTION_WINDOW = 4 << 20,
     CONTINUATIONS_MAX = 8,
     READ_AT_ONCE = 64 << 10, /* so that long messages need few turns of the loop */
@@ -174,8 +175,7 @@ static bool drained_notify(sh_grpc_session *session)
 void sh_grpc_session_pump(sh_grpc_session *session)
 {
     if (session->dead) return;
-    do
-        output_fetch(session);
+    do output_fetch(session);
     while (unsent(session) < OUTPUT_MAX && drained_notify(session));
     bool over = nghttp2_session_want_read(session->h2) == 0 &&
                 nghttp2_session_want_write(session->h2) == 0;
@@ -249,8 +249,7 @@ static void on_output_due(void *arg)
 }
 
 sh_grpc_session *sh_grpc_session_create(sh_grpc_server *server, sh_loop *loop,
-                                        struct bufferevent *bev, const char *peer,
-                                        uint64_t peer_id)
+                                        struct bufferevent *bev, const char *peer, uint64_t peer_id)
 {
     const sh_grpc_server_opts *opts = sh_grpc_server_opts_of(server);
     sh_grpc_session *session = sh_alloc(sizeof(*session));
@@ -323,7 +322,8 @@ void sh_grpc_session_check_time(sh_grpc_session *session)
     for (sh_grpc_call *call = session->calls, *next; call != NULL; call = next) {
         next = call->next;
         if (call->state == CALL_HEAD && sh_deadline_passed(call->due)) {
-            sh_grpc_session_close(session); /* a header block that does not end blocks all streams */
+            sh_grpc_session_close(
+                session); /* a header block that does not end blocks all streams */
             return;
         }
         sh_grpc_call_check_time(call, now_ns);

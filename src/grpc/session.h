@@ -1,8 +1,8 @@
 /* session.h - one HTTP/2 connection and its calls; private to this layer.
  *
  * A session owns its calls, a call its request. A call lives as long as its stream: until the
- * answer has been sent or the client has reset it. Closing a session does not free it at once, since
- * a caller up the stack may still use it: the server does so from the loop.
+ * answer has been sent or the client has reset it. Closing a session does not free it at once,
+ * since a caller up the stack may still use it: the server does so from the loop.
  *
  * Threads: the loop's. */
 #ifndef SH_GRPC_SESSION_H
@@ -56,9 +56,9 @@ struct sh_grpc_session {
     int call_count;
     sh_calm calm;
     bool dead;
-    bool started;   /* the client has sent its settings */
+    bool started; /* the client has sent its settings */
     sh_trigger *output_due;
-    bool leaving;   /* GOAWAY was sent; close when all is sent */
+    bool leaving;    /* GOAWAY was sent; close when all is sent */
     int64_t idle_ns; /* since when it has no call */
     char peer[SH_HTTP_PEER_MAX];
     uint64_t peer_id;
@@ -101,6 +101,9 @@ void sh_grpc_call_drained(sh_grpc_call *call);
 
 const sh_grpc_server_opts *sh_grpc_server_opts_of(const sh_grpc_server *server);
 bool sh_grpc_server_draining(const sh_grpc_server *server);
+
+/* Serves a connection that was accepted; the socket is the server's from now on. */
+void sh_grpc_server_take(sh_grpc_server *server, int fd, const char *peer, uint64_t peer_id);
 void sh_grpc_server_retire(sh_grpc_server *server, sh_grpc_session *session);
 void sh_grpc_server_new_id(sh_grpc_server *server, char out[SH_HTTP_ID_MAX + 1]);
 int64_t sh_grpc_server_token_failed(sh_grpc_server *server, const sh_grpc_session *session);
