@@ -452,7 +452,7 @@ static const sh_option rows[] = {
      .aliases = "XDG_RUNTIME_DIR",
      .help = "folder for the socket between API and engine; default: /tmp",
      AT(runtime_dir),
-     .commands = FOR_SERVER | FOR_CLIENT},
+     .commands = FOR_SERVER | FOR_CLIENT | FOR(localai)},
     {.name = "parallel",
      TEXT("KIND"),
      .fallback = "auto",
