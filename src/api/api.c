@@ -290,7 +290,8 @@ static void on_up(void *arg, const sh_engine_info *info)
     sh_replay_ready(api->replay, info->model_hash);
     if (api->localai != NULL)
         sh_localai_model_up(api->localai, fresh == NULL ? api->served_trouble : NULL);
-    if (fresh != NULL && api->opts->serving != NULL) api->opts->serving(api->opts->arg);
+    if (fresh != NULL && api->grpc == NULL && api->opts->serving != NULL)
+        api->opts->serving(api->opts->arg);
 }
 
 void sh_api_drop_model(sh_api *api, const char *why)
@@ -303,7 +304,10 @@ void sh_api_drop_model(sh_api *api, const char *why)
 static void on_down(void *arg, const sh_err *why)
 {
     sh_api *api = arg;
-    if (!api->stopping) SH_LOGW("api: %s", why->text); /* Ctrl-C stops the engine as well */
+    bool expected = api->stopping || /* Ctrl-C stops the engine as well */
+                    (api->localai != NULL &&
+                     sh_localai_model_state(api->localai) == SH_LOCALAI_LOADING);
+    if (!expected) SH_LOGW("api: %s", why->text);
     cJSON_Delete(api->stats);
     api->stats = NULL;
     sh_buf_clear(&api->stats_text);
@@ -463,6 +467,7 @@ static void on_renew(void *arg)
     api->stop_deadline = SH_DEADLINE_NEVER;
     SH_LOGI("api: a new process takes over; answers still running here: %d", api->job_count);
     sh_subscribers_end(api);
+    if (api->localai != NULL) sh_localai_model_leave(api->localai);
     server_drain(api);
     on_drain_check(api);
 }
@@ -677,6 +682,8 @@ sh_status sh_api_run_endpoints(const sh_api_opts *opts, const sh_endpoint_table 
     if (status == SH_OK) status = api_open(&api, &own, err);
     if (status == SH_OK) {
         listening_log(&api);
+        /* A backend serves as soon as LocalAI can call LoadModel. */
+        if (api.grpc != NULL && own.serving != NULL) own.serving(own.arg);
         sh_loop_run(api.loop);
     }
     api_close(&api);

@@ -59,7 +59,8 @@ typedef struct {
     const char *grpc_token; /* that clients must present; NULL: none */
     int model_fd;           /* the socket of the supervisor that starts models (model_host.h) */
 
-    void (*serving)(void *arg); /* called whenever a model becomes available; or NULL */
+    void (*serving)(void *arg); /* called whenever a model becomes available, with gRPC when one may
+                                   be asked for; or NULL */
     void *arg;
 } sh_api_opts;
 

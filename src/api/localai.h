@@ -24,6 +24,9 @@ extern const sh_dialect sh_localai;
 sh_localai_model *sh_localai_model_create(sh_api *api, sh_api_opts *opts, int fd);
 void sh_localai_model_free(sh_localai_model *model);
 
+/* Another process takes over. */
+void sh_localai_model_leave(sh_localai_model *model);
+
 /* An engine has connected; trouble: why its model cannot be used, or NULL. */
 void sh_localai_model_up(sh_localai_model *model, const char *trouble);
 

@@ -200,6 +200,11 @@ sh_localai_model *sh_localai_model_create(sh_api *api, sh_api_opts *opts, int fd
     return model;
 }
 
+void sh_localai_model_leave(sh_localai_model *model)
+{
+    sh_model_host_leave(model->host);
+}
+
 void sh_localai_model_free(sh_localai_model *model)
 {
     if (model == NULL) return;

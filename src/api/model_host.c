@@ -69,6 +69,11 @@ void sh_model_host_free(sh_model_host *host)
     free(host);
 }
 
+void sh_model_host_leave(sh_model_host *host)
+{
+    sh_trigger_want(host->readable, false, false);
+}
+
 /* The lines are short and few: one that does not fit means that nobody reads. */
 bool sh_model_host_ask(sh_model_host *host, const cJSON *settings)
 {

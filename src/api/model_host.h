@@ -21,6 +21,9 @@ typedef void (*sh_model_host_fn)(void *arg, const char *state, const char *why);
 sh_model_host *sh_model_host_create(sh_loop *loop, int fd, sh_model_host_fn fn, void *arg);
 void sh_model_host_free(sh_model_host *host);
 
+/* Another process takes over: what the supervisor says is for that one. */
+void sh_model_host_leave(sh_model_host *host);
+
 /* False: nobody reads. settings: borrowed; NULL asks to free the model. */
 bool sh_model_host_ask(sh_model_host *host, const cJSON *settings);
 

@@ -151,6 +151,8 @@ static sh_status model_start(backend *b, const cJSON *settings, sh_err *err)
     char *socket = sh_asprintf("SHOAL_SOCKET=%s", b->socket);
     char **env = env_for(b, FOR(serve), (char *[]){socket, "SHOAL_PART=ranks", NULL});
     int count = 2, used = 0;
+    bool placed = sh_json_text(settings, "hostfile") != NULL || b->args->settings->hostfile != NULL;
+    if (placed) argv[count++] = "--rank=0"; /* of the file */
     for (size_t i = 0; i < SH_COUNT_OF(settable); i++) {
         const char *value = sh_json_text(settings, settable[i]);
         if (value == NULL) continue;

@@ -73,11 +73,23 @@ static int supervise(const sh_command_args *args)
     return code;
 }
 
+/* As users of LocalAI start the ranks of its backend: rank 0 is the one that LocalAI talks to. */
+static bool is_localai(const sh_command_args *args)
+{
+    return args->argc == 1 && strcmp(args->argv[0], "mlx-distributed") == 0;
+}
+
 static int worker_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
     bool alone = false;
     sh_err err;
+    if (args->argc == 1 && !is_localai(args)) {
+        sh_err_set(&err, SH_ERR_INPUT, "'%s' is not a kind of worker; there is mlx-distributed",
+                   args->argv[0]);
+        return sh_command_fail(&err);
+    }
+    if (is_localai(args) && s->rank == 0 && s->join == NULL) return sh_command_localai.run(args);
     sh_status status = runs_alone(args, &alone, &err);
     if (status == SH_OK && s->rank == 0 && s->join == NULL)
         status = sh_err_set(&err, SH_ERR_INPUT,
@@ -89,6 +101,8 @@ static int worker_run(const sh_command_args *args)
 
 const sh_command sh_command_worker = {
     SH_COMMAND_NAMED(worker),
+    .arguments = "[mlx-distributed]",
+    .args_max = 1,
     .summary = "keep one of the ranks other than rank 0 running",
     .details = "Start workers in any order, on any machine. A worker rejoins on its own after the "
                "group is lost, and restarts its rank when that crashes or freezes. Ctrl-C asks the "

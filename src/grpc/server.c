@@ -162,8 +162,8 @@ void sh_grpc_server_take(sh_grpc_server *server, int fd, const char *peer, uint6
     if (room_make(server))
         bev = bufferevent_socket_new(sh_loop_base(server->loop), fd, BEV_OPT_CLOSE_ON_FREE);
     if (bev == NULL) {
-        SH_LOGW("grpc: %d connections are open and busy, refusing one of %s",
-                server->session_count, peer);
+        SH_LOGW("grpc: %d connections are open and busy, refusing one of %s", server->session_count,
+                peer);
         close(fd);
         return;
     }
