@@ -32,7 +32,8 @@ FORTIFY_release := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 LINK_Linux      := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
 PIE_Linux       := -pie
 
-PKGS      := libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl libnghttp2 libprotobuf-c
+PKGS      := libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl libnghttp2 libprotobuf-c \
+             yaml-0.1
 PKG_CONFIG ?= pkg-config
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) libcurl)
 PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))

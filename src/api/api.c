@@ -554,6 +554,11 @@ static sh_status server_open(sh_api *api, sh_err *err)
 static sh_status files_open(sh_api *api, sh_err *err)
 {
     const sh_api_opts *opts = api->opts;
+    sh_job_spec spec = {0}; /* only to check the stop strings early */
+    sh_api_error error;
+    bool stops = sh_job_spec_read_stops(&spec, opts->defaults.stops, "--stop", &error);
+    sh_job_spec_reset(&spec);
+    if (!stops) return sh_err_set(err, SH_ERR_INPUT, "%s", error.message);
     if ((opts->tls_cert == NULL) != (opts->tls_key == NULL))
         return sh_err_set(err, SH_ERR_INPUT, "--tls-cert and --tls-key go together");
     sh_output_dialect dialect = {0}; /* only to check the parser names early */

@@ -5,6 +5,7 @@
 #ifndef SH_API_API_H
 #define SH_API_API_H
 
+#include "api/job_spec.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -38,6 +39,7 @@ typedef struct {
     const char *request_log; /* the same */
     bool log_prompts;        /* write prompts to the program's log */
 
+    sh_job_defaults defaults;        /* what is added to requests */
     const sh_api_sampling *sampling; /* defaults of requests; NULL: the model's own */
     int64_t max_tokens;              /* default for requests without max_tokens; 0: the context */
     int64_t max_tokens_hard;         /* limit of any answer; 0: the context */

@@ -495,6 +495,7 @@ static void job_prepare(void *arg)
     if (job->fields != NULL && cJSON_IsObject(spec->json))
         sh_fields_unknown(job->fields, spec->json, &spec->ignored);
     if (!job->format->read(spec, &job->error)) return;
+    if (!sh_job_spec_add_defaults(spec, &job->api->opts->defaults, &job->error)) return;
     if (!sh_served_model_check_name(job->served, spec->model, &job->error)) return;
     if (!sh_served_model_check_task(job->served, spec, &job->error)) return;
     if (!sh_form_check(job->served, spec, &job->error)) return;

@@ -153,7 +153,9 @@ static void ids_write(const sh_served_model *served, const sh_ids *ids, bool pie
 static bool chat_render(const sh_text_task *t, cJSON *body, sh_buf *out, sh_api_error *err)
 {
     sh_job_spec spec = {.json = body};
-    bool fine = t->format->read(&spec, err) && sh_served_model_render(t->served, &spec, out, err);
+    bool fine = t->format->read(&spec, err) &&
+                sh_job_spec_add_defaults(&spec, &t->api->opts->defaults, err) &&
+                sh_served_model_render(t->served, &spec, out, err);
     spec.json = NULL; /* owned by the caller */
     sh_job_spec_reset(&spec);
     return fine;
@@ -263,6 +265,7 @@ static bool count(const sh_text_task *t, cJSON *body, sh_buf *out, sh_api_error 
     sh_tokens *prompts = NULL;
     size_t prompt_count = 0;
     bool fine = t->format->read(&spec, err) &&
+                sh_job_spec_add_defaults(&spec, &t->api->opts->defaults, err) &&
                 sh_served_model_check_name(t->served, spec.model, err) &&
                 sh_served_model_prepare(t->served, &spec, &prompts, &prompt_count, err);
     if (fine) {

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/sandbox.h"
 #include "cmd/command.h"
+#include "cmd/support/model_client.h"
 #include "cmd/support/progress.h"
 #include "cmd/support/store_process.h"
 
@@ -88,6 +89,9 @@ static int api_run(const sh_command_args *args)
     }
     bool grpc = s->grpc_fds != NULL; /* LocalAI says what model is served, and has a token */
     const char *model = grpc ? NULL : s->model;
+    cJSON *stops = NULL;
+    if (s->stop != NULL && sh_stops_read(s->stop, &stops, &err) != SH_OK)
+        return sh_command_fail(&err);
     sh_api_sampling sampling = sampling_of(args);
     sh_api_opts opts = {
         .host = s->host,
@@ -110,6 +114,10 @@ static int api_run(const sh_command_args *args)
         .access_log = s->access_log,
         .request_log = s->request_log,
         .log_prompts = s->log_prompts,
+        .defaults = {.system = s->system,
+                     .stops = stops,
+                     .presence_penalty = s->presence_penalty,
+                     .frequency_penalty = s->frequency_penalty},
         .sampling = &sampling,
         .max_tokens = s->max_tokens,
         .max_tokens_hard = s->hard_max_tokens,
@@ -129,7 +137,9 @@ static int api_run(const sh_command_args *args)
     if (s->manage_models && sh_store_process_start(s, &opts.store_fd, &err) != SH_OK)
         return sh_command_fail(&err);
     confine(s, model);
-    return sh_api_run(&opts, &err) == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+    int code = sh_api_run(&opts, &err) == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+    cJSON_Delete(stops);
+    return code;
 }
 
 const sh_command sh_command_api = {

@@ -237,7 +237,7 @@ static void on_started(void *arg, int child, pid_t pid)
 static void on_ended(void *arg, int child, const char *how, bool restarts)
 {
     backend *b = arg;
-    bool asked = child == b->child && b->stopping;
+    bool asked = (child == b->child && b->stopping) || strcmp(how, "ended with code 0") == 0;
     const char *name = child == b->child ? "the model" : "the API";
     if (!asked) SH_LOGW("%s %s%s", name, how, restarts ? "; restarting it" : "");
     if (child != b->child) return;

@@ -14,11 +14,24 @@ SHOAL_TEST_GRPC=127.0.0.1:$(free_port)
 "$shoal" localai --addr "$SHOAL_TEST_GRPC" --runtime-dir "$work" >localai.log 2>&1 &
 localai=$!; pids+=("$localai")
 port=$(free_port)
-"$shoal" serve --model "$root/models/demo" --port "$port" --runtime-dir "$work" >serve.log 2>&1 &
+cat >demo.yaml <<END
+name: fox
+backend: mlx-distributed
+parameters: {model: $root/models/demo, max_tokens: 7, temperature: 0}
+template: {use_tokenizer_template: true}
+threads: 4
+END
+"$shoal" serve --model demo.yaml --port "$port" --runtime-dir "$work" >serve.log 2>&1 &
 serve=$!; pids+=("$serve")
 await /health/ready 200 || { echo "Bail out! no server"; cat serve.log; exit 1; }
 within 60 grep -q "listening on" localai.log || { echo "Bail out! no backend"; cat localai.log; exit 1; }
 
+check "a YAML file names the model" prints '"id":"fox"' curl -s "$(url /v1/models)"
+check "it sets defaults for requests" prints '"completion_tokens":7' curl -s "$(url /v1/completions)" \
+    -d '{"prompt":"Once"}'
+check "what has no effect is said" has serve.log "demo.yaml:5: 'threads' has no effect"
+echo "tmperature: 1" >bad.yaml
+check "a key that nobody knows is an error" refuses 1 "bad.yaml:1: unknown key 'tmperature'" "$shoal" serve --model bad.yaml
 export SHOAL_TEST_GRPC SHOAL_TEST_URL="http://127.0.0.1:$port" SHOAL_TEST_MODEL="$root/models/demo"
 export SHOAL_TEST_TOKEN=$LOCALAI_GRPC_AUTH_TOKEN SHOAL_TEST_SERVE=$localai SHOAL_TEST_PROTO=$root/src/grpc/backend.proto
 why=$(python_lacks)

@@ -194,6 +194,8 @@ typedef struct {
     int64_t max_tokens;
     double temperature;
     double repetition_penalty;
+    double presence_penalty;
+    double frequency_penalty;
     int64_t top_k;
     double top_p;
     double min_p;
