@@ -32,14 +32,15 @@ FORTIFY_release := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 LINK_Linux      := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
 PIE_Linux       := -pie
 
-PKGS      := libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl
+PKGS      := libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl libnghttp2 libprotobuf-c \
+             yaml-0.1
 PKG_CONFIG ?= pkg-config
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) libcurl)
 PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
 
 VERSION := $(shell cat VERSION)
 # No contraction to fused multiply-add: several results must have the same bits on every machine.
-CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc $(WARN) $(OPT_$(VARIANT)) -fPIE $(HARDEN) $(FORTIFY_$(VARIANT)) \
+CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc -I$(B)/src $(WARN) $(OPT_$(VARIANT)) -fPIE $(HARDEN) $(FORTIFY_$(VARIANT)) \
              $(PKG_CFLAGS) -pthread $(CFLAGS)
 LIBS       = $(PKG_LIBS) -lm -ldl -pthread $(LINK_$(SYSTEM)) $(LDFLAGS)
 
@@ -62,6 +63,9 @@ SRC_ALL   := $(sort $(shell find src -name '*.c'))
 SRC_OTHER := $(foreach isa,$(filter-out $(ISAS_$(ARCH)),$(ISAS_ALL)),$(filter %_$(isa).c,$(SRC_ALL)))
 SRC       := $(filter-out $(SRC_OTHER),$(SRC_ALL))
 OBJ       := $(SRC:%.c=$(B)/%.o)
+# The messages of LocalAI's gRPC calls; protoc-c makes C of them.
+PROTO_C   := $(B)/src/grpc/backend.pb-c.c
+OBJ       += $(PROTO_C:.c=.o)
 LIB_OBJ   := $(filter-out $(B)/src/cmd/main.o,$(OBJ))
 # SHOAL_TEST_UNITS, a regular expression, selects unit tests by folder.
 TEST_SRC  := $(sort $(shell find tests/unit -name 'test_*.c' | grep -E '^tests/unit/($(or $(SHOAL_TEST_UNITS),.*))/'))
@@ -114,6 +118,19 @@ $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	@echo "CC $<"
 	@$(CC) $(CFLAGS_ALL) $(ISA_$(lastword $(subst _, ,$(basename $(notdir $<))))) -MMD -MP -c -o $@ $<
+
+$(B)/src/%.pb-c.c: src/%.proto
+	@mkdir -p $(@D)
+	@echo "PROTOC $<"
+	@protoc-c --proto_path=$(<D) --c_out=$(@D) $<
+
+# Generated code is not ours to warn about.
+$(PROTO_C:.c=.o): $(PROTO_C) Makefile
+	@echo "CC $<"
+	@$(CC) $(filter-out -W%,$(CFLAGS_ALL)) -MMD -MP -c -o $@ $<
+
+# Needed to be there before the first file that includes its header is compiled.
+$(LIB_OBJ): | $(PROTO_C)
 
 $(B)/src/base/version.o: CFLAGS_ALL += -DSH_VERSION='"$(VERSION)"'
 $(B)/src/base/version.o: VERSION
@@ -224,6 +241,7 @@ SYNTAX := $(SRC:%=syntax/%) $(TEST_SRC:%=syntax/%) $(FUZZ_SRC:%=syntax/%) syntax
 .PHONY: syntax $(SYNTAX)
 syntax: $(SYNTAX)
 syntax/src/base/version.c: CFLAGS_ALL += -DSH_VERSION='"$(VERSION)"'
+$(SYNTAX): | $(PROTO_C)
 $(SYNTAX): syntax/%.c: %.c
 	@$(CC) $(CFLAGS_ALL) $(ISA_$(lastword $(subst _, ,$(basename $(notdir $<))))) -Itests -fsyntax-only $<
 

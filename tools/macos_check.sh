@@ -14,18 +14,20 @@ elif [ -z "$cc" ]; then
     echo "macos-check: skipped: no macOS compiler found; set one, such as MACOS_CC=\"zig cc -target aarch64-macos\""
     exit 0
 fi
-pkgs="libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl libcurl"
+pkgs="libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl libcurl libnghttp2 libprotobuf-c yaml-0.1"
 if [ "$(uname -s)" = Darwin ]; then
     # shellcheck disable=SC2086
     flags=$(pkg-config --cflags $pkgs)
 else # not all of /usr/include: the system headers there are Linux's
     for dir in /usr/include /usr/include/"$(gcc -dumpmachine 2>/dev/null)"; do
-        for part in openssl event2 cjson curl pcre2.h utf8proc.h; do
+        for part in openssl event2 cjson curl nghttp2 protobuf-c pcre2.h utf8proc.h yaml.h; do
             [ -e "$dir/$part" ] && cp -rL "$dir/$part" $out/include/
         done
     done
     flags="-I$out/include"
 fi
+command -v protoc-c >/dev/null || { echo "macos-check: protoc-c is missing"; exit 1; }
+mkdir -p $out/gen/grpc && protoc-c --proto_path=src/grpc --c_out=$out/gen/grpc src/grpc/backend.proto || exit 1
 isa_of() { # instruction set flags of a kernel file; zig spells them differently
     case $1:$cc in
     *_dotprod.c:*zig*) echo -mcpu=apple_m1 ;;
@@ -36,7 +38,7 @@ isa_of() { # instruction set flags of a kernel file; zig spells them differently
 }
 compile() {
     # shellcheck disable=SC2046,SC2086
-    $cc -std=c11 -ffp-contract=off -D_GNU_SOURCE -D_DARWIN_C_SOURCE -Isrc $flags -Wall -Wextra -Werror \
+    $cc -std=c11 -ffp-contract=off -D_GNU_SOURCE -D_DARWIN_C_SOURCE -Isrc -I$out/gen $flags -Wall -Wextra -Werror \
         -DSH_VERSION='"-"' $(isa_of "$1") -c -o "$out/$(echo "$1" | tr / _).o" "$1" || echo "$1" >>$out/failed
 }
 export -f compile isa_of

@@ -5,14 +5,14 @@
 set -eu
 
 build_debian="gcc make pkg-config libc6-dev libcjson-dev libpcre2-dev libutf8proc-dev libssl-dev libevent-dev
-    libcurl4-openssl-dev ca-certificates"
+    libcurl4-openssl-dev libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libyaml-dev ca-certificates"
 tests_debian="libcmocka-dev clang clang-format libclang-rt-dev cppcheck shellcheck universal-ctags curl iproute2
     openssh-server openssh-client openssl netcat-openbsd procps jq python3"
 # Optional: tests that need one of these are skipped if it cannot be installed.
 more_debian="libopenmpi-dev openmpi-bin libmpich-dev mpich slurmd slurmctld slurm-client munge gcc-aarch64-linux-gnu
     libc6-dev-arm64-cross qemu-user chromium prometheus libibverbs-dev ibverbs-providers ibverbs-utils rdma-core
-    perftest qemu-system-x86 busybox-static cpio zstd xz-utils kmod"
-build_brew="make pkg-config cjson pcre2 utf8proc openssl@3 libevent curl"
+    perftest qemu-system-x86 busybox-static cpio zstd xz-utils kmod python3-grpcio protobuf-compiler"
+build_brew="make pkg-config cjson pcre2 utf8proc openssl@3 libevent curl libnghttp2 protobuf-c libyaml"
 tests_brew="cmocka llvm clang-format cppcheck shellcheck universal-ctags"
 
 wanted=build; [ "${1:-}" = tests ] && wanted=tests

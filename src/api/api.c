@@ -12,6 +12,7 @@
 #include "api/api.h"
 
 #include "api/api_internal.h"
+#include "api/localai.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -30,6 +31,7 @@ enum {
     ACCEPT_MS = 2000,         /* at most, from the start to the first accepted connection */
     STREAM_BYTES = 256 << 10, /* unsent bytes from which on a stream is not written to */
     DRAIN_CHECK_MS = 50,
+    GRPC_CALLS = 128,      /* open on one connection */
     BODY_VALUES = 1 << 21, /* JSON values in one body */
     ALL_VALUES = 1 << 22,  /* in all bodies that are parsed at the same time */
     FREE_VALUES = 1 << 12, /* smaller bodies do not count, so that large ones cannot block them */
@@ -128,6 +130,13 @@ bool sh_api_parse(sh_api *api, sh_str body, cJSON **out, size_t *values, sh_api_
     }
     cJSON_Delete(json);
     return sh_api_fail(error, 400, "invalid_json", NULL, "%s", err.text);
+}
+
+bool sh_api_parse_as(sh_api *api, const sh_job_format *format, sh_str body, cJSON **out,
+                     size_t *values, sh_api_error *error)
+{
+    bool own = format != NULL && format->parse != NULL;
+    return own ? format->parse(body, out, error) : sh_api_parse(api, body, out, values, error);
 }
 
 void sh_api_refuse_waiting(sh_api_error *error)
@@ -242,7 +251,7 @@ static sh_status model_check(const sh_api_opts *opts, sh_err *err)
 static void on_accept_due(void *arg)
 {
     const sh_api *api = arg;
-    sh_http_server_accept(api->server, true);
+    if (api->server != NULL) sh_http_server_accept(api->server, true);
 }
 
 void sh_api_accept(sh_api *api)
@@ -252,7 +261,7 @@ void sh_api_accept(sh_api *api)
 
 void sh_api_serving(sh_api *api)
 {
-    if (api->opts->serving != NULL) api->opts->serving(api->opts->arg);
+    if (api->grpc == NULL && api->opts->serving != NULL) api->opts->serving(api->opts->arg);
 }
 
 /* Opens a log, or reopens it after rotation; the old file is closed only when the new one is open.
@@ -281,6 +290,9 @@ static sh_status keys_load(const sh_api_opts *opts, sh_http_keys **out, sh_err *
     if (opts->api_keys != NULL) status = sh_http_keys_add_text(keys, opts->api_keys, err);
     if (status == SH_OK && opts->api_key_file != NULL)
         status = sh_http_keys_add_file(keys, opts->api_key_file, err);
+    if (status == SH_OK && opts->grpc_token != NULL)
+        status = sh_http_keys_add_key(keys, sh_str_of(opts->grpc_token), &(sh_http_key_info){0},
+                                      err);
     if (status != SH_OK) {
         sh_http_keys_free(keys);
         return status;
@@ -300,7 +312,8 @@ static void on_reload(void *arg)
     if (keys_load(api->opts, &keys, &err) != SH_OK) {
         SH_LOGE("api: keeping the old API keys: %s", err.text);
     } else {
-        sh_http_server_set_keys(api->server, keys);
+        if (api->server != NULL) sh_http_server_set_keys(api->server, keys);
+        if (api->grpc != NULL) sh_grpc_server_set_keys(api->grpc, keys);
         sh_http_keys_free(api->keys);
         api->keys = keys;
     }
@@ -325,12 +338,25 @@ static void on_snapshot_tick(void *arg)
     sh_trigger_start(api->snapshot_tick, SNAPSHOT_MS);
 }
 
+static int connections_open(const sh_api *api)
+{
+    return api->server != NULL ? sh_http_server_connections(api->server)
+                               : sh_grpc_server_connections(api->grpc);
+}
+
+/* Lets running answers finish; no others are begun. */
+static void server_drain(const sh_api *api)
+{
+    if (api->server != NULL) sh_http_server_drain(api->server);
+    if (api->grpc != NULL) sh_grpc_server_drain(api->grpc);
+}
+
 /* Polls until nothing is running or the grace period is over. */
 static void on_drain_check(void *arg)
 {
     sh_api *api = arg;
     bool late = sh_deadline_passed(api->stop_deadline);
-    bool idle = api->job_count == 0 && sh_http_server_connections(api->server) == 0;
+    bool idle = api->job_count == 0 && connections_open(api) == 0;
     if (idle || late)
         sh_loop_stop(api->loop);
     else
@@ -350,8 +376,8 @@ static void on_stop(void *arg)
     SH_LOGI("api: stopping; answers still running: %d", api->job_count);
     sh_subscribers_end(api);
     sh_models_stop(api);
-    sh_http_server_drain(api->server);
-    sh_http_server_refuse(api->server);
+    server_drain(api);
+    if (api->server != NULL) sh_http_server_refuse(api->server);
     on_drain_check(api);
 }
 
@@ -360,12 +386,14 @@ static void on_stop(void *arg)
 static void on_renew(void *arg)
 {
     sh_api *api = arg;
-    if (api->stopping || api->opts->listen_fds == NULL) return;
+    bool lent = api->opts->listen_fds != NULL || api->opts->grpc_fds != NULL;
+    if (api->stopping || !lent) return;
     api->stopping = true;
     api->stop_deadline = SH_DEADLINE_NEVER;
     SH_LOGI("api: a new process takes over; answers still running here: %d", api->job_count);
     sh_subscribers_end(api);
-    sh_http_server_drain(api->server);
+    if (api->localai != NULL) sh_localai_model_leave(api->localai);
+    server_drain(api);
     on_drain_check(api);
 }
 
@@ -394,9 +422,32 @@ static bool host_checked(const sh_api_opts *opts)
                                        : sh_http_is_loopback(opts->host);
 }
 
+static sh_status grpc_open(sh_api *api, sh_err *err)
+{
+    const sh_api_opts *opts = api->opts;
+    sh_grpc_server_opts server = {
+        .inherited = opts->grpc_fds,
+        .connections_max = (int)opts->connections_max,
+        .calls_max = GRPC_CALLS,
+        .header_bytes_max = (size_t)opts->header_bytes_max,
+        .bodies_bytes_max = (size_t)opts->bodies_bytes_max,
+        .stream_bytes_max = STREAM_BYTES,
+        .idle_ms = (int64_t)(opts->idle_s * 1000),
+        .receive_ms = (int64_t)(opts->receive_s * 1000),
+        .send_ms = (int64_t)(opts->send_s * 1000),
+        .keys = api->keys,
+        .routes = api->routes,
+        .route_count = api->endpoints->count,
+        .arg = api,
+        .done = on_done,
+    };
+    return sh_grpc_server_open(api->loop, &server, &api->grpc, err);
+}
+
 static sh_status server_open(sh_api *api, sh_err *err)
 {
     const sh_api_opts *opts = api->opts;
+    if (opts->grpc_fds != NULL) return grpc_open(api, err);
     sh_http_server_opts server = {
         .host = opts->host,
         .port = opts->port,
@@ -428,6 +479,11 @@ static sh_status server_open(sh_api *api, sh_err *err)
 static sh_status files_open(sh_api *api, sh_err *err)
 {
     const sh_api_opts *opts = api->opts;
+    sh_job_spec spec = {0}; /* only to check the stop strings early */
+    sh_api_error error;
+    bool stops = sh_job_spec_read_stops(&spec, opts->defaults.stops, "--stop", &error);
+    sh_job_spec_reset(&spec);
+    if (!stops) return sh_err_set(err, SH_ERR_INPUT, "%s", error.message);
     if ((opts->tls_cert == NULL) != (opts->tls_key == NULL))
         return sh_err_set(err, SH_ERR_INPUT, "--tls-cert and --tls-key go together");
     sh_output_dialect dialect = {0}; /* only to check the parser names early */
@@ -442,7 +498,7 @@ static sh_status files_open(sh_api *api, sh_err *err)
     return status;
 }
 
-static sh_status api_open(sh_api *api, sh_err *err)
+static sh_status api_open(sh_api *api, sh_api_opts *opts, sh_err *err)
 {
     static const struct {
         int number;
@@ -455,7 +511,7 @@ static sh_status api_open(sh_api *api, sh_err *err)
     api->metrics = sh_metrics_create();
     api->quotas = sh_quotas_create();
     api->routes = routes_make(api->endpoints);
-    sh_openapi_write(api->endpoints, &api->openapi);
+    if (api->opts->grpc_fds == NULL) sh_openapi_write(api->endpoints, &api->openapi);
     api->request_timeout_s = api->opts->timeout_s;
     sh_status status = files_open(api, err);
     if (status == SH_OK) status = sh_loop_create(&api->loop, err);
@@ -466,6 +522,7 @@ static sh_status api_open(sh_api *api, sh_err *err)
     if (status != SH_OK) return status;
     if (api->opts->store_fd > 0)
         api->store = sh_store_service_create(api->loop, api->opts->store_fd);
+    if (opts->grpc_fds != NULL) api->localai = sh_localai_model_create(api, opts, opts->model_fd);
     api->job_tick = sh_trigger_timer(api->loop, on_job_tick, api);
     api->accept_due = sh_trigger_timer(api->loop, on_accept_due, api);
     api->snapshot_tick = sh_trigger_timer(api->loop, on_snapshot_tick, api);
@@ -489,11 +546,13 @@ static sh_status api_open(sh_api *api, sh_err *err)
 static void api_close(sh_api *api)
 {
     sh_http_server_close(api->server);
+    sh_grpc_server_close(api->grpc);
     sh_text_worker_stop(api->worker);
     sh_text_worker_stop(api->form_worker);
     sh_jobs_end(api);
     sh_models_close(api);
     sh_store_service_free(api->store);
+    sh_localai_model_free(api->localai);
     sh_trigger_free(api->job_tick);
     sh_trigger_free(api->accept_due);
     sh_trigger_free(api->snapshot_tick);
@@ -515,23 +574,34 @@ static void api_close(sh_api *api)
 
 sh_status sh_api_run(const sh_api_opts *opts, sh_err *err)
 {
-    return sh_api_run_endpoints(opts, &sh_endpoints, err);
+    bool grpc = opts->grpc_fds != NULL;
+    return sh_api_run_endpoints(opts, grpc ? &sh_localai_endpoints : &sh_endpoints, err);
+}
+
+static void listening_log(const sh_api *api)
+{
+    const sh_api_opts *opts = api->opts;
+    bool grpc = api->grpc != NULL;
+    int port = grpc ? sh_grpc_server_port(api->grpc) : sh_http_server_port(api->server);
+    char *url = sh_http_url(api->tls != NULL, opts->host, port, "");
+    SH_LOGI("%s: listening on %s", grpc ? "localai" : "api", grpc ? strstr(url, "//") + 2 : url);
+    free(url);
+    if (sh_http_is_loopback(opts->host) || sh_http_keys_count(api->keys) > 0) return;
+    SH_LOGW("api: anyone who can reach %s can use this server: set %s", opts->host,
+            grpc ? "LOCALAI_GRPC_AUTH_TOKEN, here and for LocalAI" : "--api-key or --api-key-file");
 }
 
 sh_status sh_api_run_endpoints(const sh_api_opts *opts, const sh_endpoint_table *endpoints,
                                sh_err *err)
 {
-    sh_api api = {.opts = opts, .endpoints = endpoints};
+    sh_api_opts own = *opts; /* its defaults for requests may change */
+    sh_api api = {.opts = &own, .endpoints = endpoints};
     sh_status status = model_check(opts, err);
-    if (status == SH_OK) status = api_open(&api, err);
+    if (status == SH_OK) status = api_open(&api, &own, err);
     if (status == SH_OK) {
-        char *url = sh_http_url(api.tls != NULL, opts->host, sh_http_server_port(api.server), "");
-        SH_LOGI("api: listening on %s", url);
-        free(url);
-        if (!sh_http_is_loopback(opts->host) && sh_http_keys_count(api.keys) == 0)
-            SH_LOGW("api: anyone who can reach %s can use this server: set --api-key or "
-                    "--api-key-file",
-                    opts->host);
+        listening_log(&api);
+        /* A backend serves as soon as LocalAI can call LoadModel. */
+        if (api.grpc != NULL && own.serving != NULL) own.serving(own.arg);
         sh_loop_run(api.loop);
     }
     api_close(&api);

@@ -5,6 +5,7 @@
 #ifndef SH_API_API_H
 #define SH_API_API_H
 
+#include "api/job_spec.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -39,6 +40,7 @@ typedef struct {
     const char *request_log; /* the same */
     bool log_prompts;        /* write prompts to the program's log */
 
+    sh_job_defaults defaults;        /* what is added to requests */
     const sh_api_sampling *sampling; /* defaults of requests; NULL: the model's own */
     int64_t max_tokens;              /* default for requests without max_tokens; 0: the context */
     int64_t max_tokens_hard;         /* limit of any answer; 0: the context */
@@ -56,7 +58,13 @@ typedef struct {
 
     int store_fd; /* the socket of the process that downloads and deletes models; 0: none */
 
-    void (*serving)(void *arg); /* called whenever a model becomes available; or NULL */
+    /* A backend of LocalAI instead of an HTTP server: gRPC on these inherited sockets; or NULL. */
+    const char *grpc_fds;
+    const char *grpc_token; /* that clients must present; NULL: none */
+    int model_fd;           /* the socket of the supervisor that starts models (model_host.h) */
+
+    void (*serving)(void *arg); /* called whenever a model becomes available, with gRPC when one may
+                                   be asked for; or NULL */
     void *arg;
 } sh_api_opts;
 

@@ -15,6 +15,7 @@
 #include "api/store_service.h"
 #include "api/text_worker.h"
 #include "base/clock.h"
+#include "grpc/server.h"
 #include "http/server.h"
 
 #include <stdatomic.h>
@@ -24,14 +25,17 @@ typedef struct sh_endpoint_table sh_endpoint_table;
 typedef struct sh_job sh_job;
 typedef struct sh_subscriber sh_subscriber;
 typedef struct sh_fresh_waiter sh_fresh_waiter;
+typedef struct sh_localai_model sh_localai_model;
 
 struct sh_api {
     const sh_api_opts *opts;
     sh_loop *loop;
     sh_http_tls *tls;
     sh_http_keys *keys;
-    sh_quotas *quotas; /* of keys with names */
-    sh_http_server *server;
+    sh_quotas *quotas;      /* of keys with names */
+    sh_http_server *server; /* NULL: `grpc` is there instead */
+    sh_grpc_server *grpc;
+    sh_localai_model *localai; /* with it */
     sh_models *models;
     sh_text_worker *worker;
     sh_text_worker *form_worker; /* compiles grammars, apart from prompts, which are quick */
@@ -122,6 +126,10 @@ void sh_api_stream_start(sh_http_request *req, const char *content_type);
 bool sh_api_parse(sh_api *api, sh_str body, cJSON **out, size_t *values, sh_api_error *err);
 void sh_api_parsed_free(sh_api *api, cJSON *json, size_t values);
 
+/* The same for a body of this format, which may make its JSON itself; NULL: it is JSON. */
+bool sh_api_parse_as(sh_api *api, const sh_job_format *format, sh_str body, cJSON **out,
+                     size_t *values, sh_api_error *err);
+
 /* Bodies up to this size are processed in the loop, longer ones by the worker. */
 enum { SH_API_INLINE_BYTES = 16 << 10 };
 
@@ -146,7 +154,8 @@ void sh_api_fresh(void *api); /* new stats have arrived, or none will */
 /* Sampling of a request that says nothing about it: the server's settings, else the model's. */
 sh_api_sampling sh_api_sampling_of(const sh_api *api, const sh_served_model *served);
 void sh_job_start(sh_api *api, sh_http_request *req, const sh_job_format *format);
-void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms); /* streams that were quiet for so long */
+void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms);    /* streams that were quiet for so long */
+void sh_jobs_fail(sh_api *api, const sh_api_error *error); /* those that wait for the engine */
 void sh_jobs_end(sh_api *api); /* frees all jobs, at the end of the process */
 
 /* status.c */

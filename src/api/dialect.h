@@ -8,7 +8,8 @@
  *
  * Writers append to a buffer: a body is one JSON value, a stream consists of parts (framing.h).
  *
- * Threads: the loop's, but read may run on the worker's. All depend on their arguments only. */
+ * Threads: the loop's, but parse and read may run on the worker's. All depend on their arguments
+ * only. */
 #ifndef SH_API_DIALECT_H
 #define SH_API_DIALECT_H
 
@@ -31,6 +32,9 @@ typedef struct {
 typedef struct {
     const char *kind;      /* for records and metrics: "chat", "completion" */
     const char *id_prefix; /* of the answer's id */
+
+    /* Makes JSON of the body, where that is something else; NULL: it is JSON. */
+    bool (*parse)(sh_str body, cJSON **out, sh_api_error *err);
 
     /* Fills the spec from spec->json, which is parsed already. */
     bool (*read)(sh_job_spec *spec, sh_api_error *err);

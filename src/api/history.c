@@ -129,6 +129,13 @@ static const sh_record *record_at(const sh_history *history, int back)
     return &history->records[(history->next - 1 - back + 2 * history->cap) % history->cap];
 }
 
+const sh_record *sh_history_last(const sh_history *history)
+{
+    for (int i = 0; i < history->count; i++)
+        if (record_at(history, i)->outcome == SH_OUTCOME_OK) return record_at(history, i);
+    return NULL;
+}
+
 void sh_history_write_recent(const sh_history *history, int count, sh_json_writer *w)
 {
     if (count > history->count) count = history->count;

@@ -73,4 +73,7 @@ void sh_history_write_snapshot(const sh_history *history, int64_t now_us, sh_jso
 
 int64_t sh_history_total(const sh_history *history);
 
+/* The newest record of an answer; NULL if there is none. Valid until the next is added. */
+const sh_record *sh_history_last(const sh_history *history);
+
 #endif

@@ -525,10 +525,13 @@ static void job_read(void *arg)
     sh_job_spec *spec = &job->spec;
     job->refused = true;
     if (atomic_load_explicit(&job->gone, memory_order_relaxed)) return;
-    if (!sh_api_parse(job->api, job->body, &spec->json, &job->json_values, &job->error)) return;
+    if (!sh_api_parse_as(job->api, job->format, job->body, &spec->json, &job->json_values,
+                         &job->error))
+        return;
     if (job->fields != NULL && cJSON_IsObject(spec->json))
         sh_fields_unknown(job->fields, spec->json, &spec->ignored);
-    job->refused = !job->format->read(spec, &job->error);
+    job->refused = !job->format->read(spec, &job->error) ||
+                   !sh_job_spec_add_defaults(spec, &job->api->opts->defaults, &job->error);
 }
 
 /* Makes token ids of it. */
@@ -816,6 +819,15 @@ void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms)
         job->format->keep_alive(&out);
         stream_write(job, &out);
         sh_buf_reset(&out);
+    }
+}
+
+/* What a worker has is left to it; it finds no engine afterwards. */
+void sh_jobs_fail(sh_api *api, const sh_api_error *error)
+{
+    for (sh_job *job = api->jobs, *next; job != NULL; job = next) {
+        next = job->next;
+        if (!job->on_worker) job_fail(job, error);
     }
 }
 

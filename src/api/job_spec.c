@@ -51,6 +51,44 @@ bool sh_job_spec_read_stops(sh_job_spec *spec, const cJSON *stops, const char *f
     return true;
 }
 
+static bool stops_add(sh_job_spec *spec, const cJSON *stops, sh_api_error *err)
+{
+    const sh_str *own = spec->stops;
+    size_t count = spec->stop_count;
+    if (stops == NULL) return true;
+    if (!sh_job_spec_read_stops(spec, stops, "stop", err)) return false;
+    if (count + spec->stop_count > SH_STOP_COUNT_MAX)
+        return sh_api_fail(err, 400, "invalid_value", "stop",
+                           "'stop' has %zu strings, and the server has %zu; %d are allowed", count,
+                           spec->stop_count, SH_STOP_COUNT_MAX);
+    sh_str *all = sh_arena_array(&spec->arena, count + spec->stop_count, sizeof(*all));
+    for (size_t i = 0; i < count; i++) all[i] = own[i];
+    for (size_t i = 0; i < spec->stop_count; i++) all[count + i] = spec->stops[i];
+    spec->stops = all;
+    spec->stop_count += count;
+    return true;
+}
+
+static void system_add(sh_job_spec *spec, const char *text)
+{
+    const char *role = sh_json_text(spec->messages->child, "role");
+    if (role != NULL && strcmp(role, "system") == 0) return;
+    cJSON *message = cJSON_CreateObject();
+    cJSON_AddStringToObject(message, "role", "system");
+    cJSON_AddStringToObject(message, "content", text);
+    cJSON_InsertItemInArray(spec->messages, 0, message);
+}
+
+bool sh_job_spec_add_defaults(sh_job_spec *spec, const sh_job_defaults *defaults, sh_api_error *err)
+{
+    if (spec->pooled) return true;
+    if (spec->presence_penalty == 0) spec->presence_penalty = defaults->presence_penalty;
+    if (spec->frequency_penalty == 0) spec->frequency_penalty = defaults->frequency_penalty;
+    if (spec->chat && spec->messages != NULL && defaults->system != NULL)
+        system_add(spec, defaults->system);
+    return stops_add(spec, defaults->stops, err);
+}
+
 bool sh_job_spec_require_call(sh_job_spec *spec, const char *value, const char *field,
                               sh_api_error *err)
 {

@@ -137,6 +137,13 @@ typedef struct {
     sh_buf ignored;              /* fields that have no effect, see sh_fields_note */
 } sh_job_spec;
 
+/* What the server adds to requests, besides sampling. */
+typedef struct {
+    const char *system; /* message of chats that have none; or NULL */
+    const cJSON *stops; /* strings that end answers, besides those of the request; or NULL */
+    double presence_penalty, frequency_penalty; /* of requests that have none, or 0 */
+} sh_job_defaults;
+
 /* Zero is a valid empty spec. */
 void sh_job_spec_reset(sh_job_spec *spec);
 
@@ -146,6 +153,10 @@ void sh_job_spec_set_defaults(sh_job_spec *spec);
 /* Stop strings: one, or a list, or NULL for none. */
 bool sh_job_spec_read_stops(sh_job_spec *spec, const cJSON *stops, const char *field,
                             sh_api_error *err);
+
+/* To a spec that was read. */
+bool sh_job_spec_add_defaults(sh_job_spec *spec, const sh_job_defaults *defaults,
+                              sh_api_error *err);
 
 /* The answer must be a call of this tool, which is then the only one in the prompt. */
 bool sh_job_spec_choose_tool(sh_job_spec *spec, const char *name, const char *field,

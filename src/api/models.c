@@ -6,6 +6,7 @@
 #include "api/models.h"
 
 #include "api/api_internal.h"
+#include "api/localai.h"
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -150,8 +151,9 @@ static void on_up(void *arg, const sh_engine_info *info)
         SH_LOGE("api: %s", err.text);
         snprintf(m->why, sizeof(m->why), "%s", err.text);
     } else {
-        SH_LOGI("api: serving '%s' on %d rank%s; see /dashboard and /docs",
-                sh_served_model_name(fresh), info->world_size, info->world_size == 1 ? "" : "s");
+        SH_LOGI("api: serving '%s' on %d rank%s%s", sh_served_model_name(fresh), info->world_size,
+                info->world_size == 1 ? "" : "s",
+                m->api->server == NULL ? "" : "; see /dashboard and /docs");
     }
     sh_served_model_close(m->served);
     m->served = fresh;
@@ -161,7 +163,17 @@ static void on_up(void *arg, const sh_engine_info *info)
         waiters_fail(m, 503, "model_failed", m->why);
     else if (m->state == SH_MODEL_READY)
         waiters_go(m, NULL);
+    if (m->api->localai != NULL)
+        sh_localai_model_up(m->api->localai, fresh == NULL ? m->why : NULL);
     if (fresh != NULL && m->name == NULL) sh_api_serving(m->api);
+}
+
+void sh_models_drop(sh_api *api, const char *why)
+{
+    sh_api_model *m = api->models->first;
+    sh_served_model_close(m->served);
+    m->served = NULL;
+    snprintf(m->why, sizeof(m->why), "%s", why);
 }
 
 static void stats_clear(sh_api_model *m)
@@ -175,7 +187,10 @@ static void stats_clear(sh_api_model *m)
 static void on_down(void *arg, const sh_err *why)
 {
     sh_api_model *m = arg;
-    if (!m->api->stopping) SH_LOGW("api: %s", why->text); /* Ctrl-C stops the engine as well */
+    const sh_localai_model *localai = m->api->localai;
+    bool expected = m->api->stopping || /* Ctrl-C stops the engine as well */
+                    (localai != NULL && sh_localai_model_state(localai) == SH_LOCALAI_LOADING);
+    if (!expected) SH_LOGW("api: %s", why->text);
     stats_clear(m);
     sh_api_fresh(m->api);
 }

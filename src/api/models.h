@@ -90,6 +90,9 @@ void sh_model_release(sh_model_waiter *waiter); /* also ends a wait */
 void sh_models_expire(sh_api *api);             /* waits and held sequences; about once a second */
 void sh_models_stop(sh_api *api);
 
+/* The only model of the table is unloaded, and its engine will not come back. */
+void sh_models_drop(sh_api *api, const char *why);
+
 /* How long the model may be idle; seconds below 0: for ever. */
 void sh_model_keep(sh_api_model *model, double seconds);
 

@@ -1,17 +1,12 @@
 /* POST /tokenize, /detokenize, /apply-template and /v1/messages/count_tokens.
  *
- * A long body goes to the worker, like a long prompt: on the loop, a few megabytes would stall
- * every stream for seconds. Each endpoint is one pure function (`convert`) from the parsed body to
- * the JSON of the reply; it runs on either thread and uses only the model and the format of its
- * task. The task belongs to the worker from submit until task_end(), so a client that disconnects
- * only sets two flags. */
+ * Each endpoint is one pure function from the parsed body to the JSON of the reply (text_task.h).
+ */
 #include "api/api_internal.h"
 #include "api/openai.h"
-#include "base/alloc.h"
+#include "api/text_task.h"
 
 #include <math.h>
-#include <stdatomic.h>
-#include <stdlib.h>
 
 typedef struct {
     const char *model;
@@ -154,39 +149,20 @@ static void ids_write(const sh_served_model *served, const sh_ids *ids, bool pie
     sh_write_end(&w, '}');
 }
 
-/* One request. */
-typedef struct task task;
-struct task {
-    sh_api *api;
-    const sh_job_format *format; /* of the body; or NULL */
-    const sh_field_table *fields;
-    sh_http_request *req; /* NULL: the client is gone */
-    atomic_bool gone;     /* the same, readable by the worker, which can then skip its work */
-    sh_model_waiter turn; /* for its model, which is known once the body was read */
-    sh_served_model *served;
-    sh_str body;
-    char *body_copy; /* for the worker */
-    cJSON *json_body;
-    size_t values; /* in it */
-    bool (*convert)(const task *t, cJSON *body, sh_buf *out, sh_api_error *err);
-    bool refused;
-    sh_api_error error;
-    sh_buf json;
-    sh_buf ignored; /* fields that have no effect, see sh_fields_unknown */
-};
-
 /* The prompt of a chat, whose body is read by the same code as a chat request. */
-static bool chat_render(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
+static bool chat_render(const sh_text_task *t, cJSON *body, sh_buf *out, sh_api_error *err)
 {
     sh_job_spec spec = {.json = body};
-    bool fine = t->format->read(&spec, err) && sh_served_model_render(t->served, &spec, out, err);
+    bool fine = t->format->read(&spec, err) &&
+                sh_job_spec_add_defaults(&spec, &t->api->opts->defaults, err) &&
+                sh_served_model_render(t->served, &spec, out, err);
     spec.json = NULL; /* owned by the caller */
     sh_job_spec_reset(&spec);
     return fine;
 }
 
 /* The text to encode; a chat is rendered first, and brings its special tokens along. */
-static bool text_find(const task *t, cJSON *body, text_fields *fields, sh_buf *rendered,
+static bool text_find(const sh_text_task *t, cJSON *body, text_fields *fields, sh_buf *rendered,
                       sh_str *text, sh_api_error *err)
 {
     const cJSON *special = fields->add_special_tokens;
@@ -207,7 +183,7 @@ static bool text_find(const task *t, cJSON *body, text_fields *fields, sh_buf *r
     return true;
 }
 
-static bool encode(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
+static bool encode(const sh_text_task *t, cJSON *body, sh_buf *out, sh_api_error *err)
 {
     sh_ids ids = {0};
     sh_err why;
@@ -254,7 +230,7 @@ static void text_write(const char *name, const sh_buf *text, sh_buf *out)
     sh_write_end(&w, '}');
 }
 
-static bool decode(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
+static bool decode(const sh_text_task *t, cJSON *body, sh_buf *out, sh_api_error *err)
 {
     const sh_tokenizer *tok = sh_served_model_tokenizer(t->served);
     text_fields fields = {0};
@@ -271,7 +247,7 @@ static bool decode(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
     return fine;
 }
 
-static bool render(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
+static bool render(const sh_text_task *t, cJSON *body, sh_buf *out, sh_api_error *err)
 {
     sh_buf text = {0};
     bool fine = chat_render(t, body, &text, err);
@@ -281,12 +257,13 @@ static bool render(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
 }
 
 /* The body is that of a request to the model, read by the same code. */
-static bool count(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
+static bool count(const sh_text_task *t, cJSON *body, sh_buf *out, sh_api_error *err)
 {
     sh_job_spec spec = {.json = body};
     sh_tokens *prompts = NULL;
     size_t prompt_count = 0;
     bool fine = t->format->read(&spec, err) &&
+                sh_job_spec_add_defaults(&spec, &t->api->opts->defaults, err) &&
                 sh_served_model_prepare(t->served, &spec, &prompts, &prompt_count, err);
     if (fine) {
         sh_json_writer w = sh_json_writer_on(out);
@@ -299,142 +276,28 @@ static bool count(const task *t, cJSON *body, sh_buf *out, sh_api_error *err)
     return fine;
 }
 
-static const sh_field_table *fields_of(const task *t, const cJSON *body)
+static const sh_field_table *tokenize_fields(const cJSON *body)
 {
     bool chat = cJSON_GetObjectItemCaseSensitive(body, "messages") != NULL;
-    return chat && t->fields == &sh_tokenize_fields ? &tokenize_chat_fields : t->fields;
-}
-
-static void task_parse(void *arg)
-{
-    task *t = arg;
-    t->refused = true;
-    if (atomic_load_explicit(&t->gone, memory_order_relaxed)) return;
-    t->refused = !sh_api_parse(t->api, t->body, &t->json_body, &t->values, &t->error);
-    if (!t->refused && cJSON_IsObject(t->json_body))
-        sh_fields_unknown(fields_of(t, t->json_body), t->json_body, &t->ignored);
-}
-
-static void task_run(void *arg)
-{
-    task *t = arg;
-    if (atomic_load_explicit(&t->gone, memory_order_relaxed)) return;
-    t->refused = !t->convert(t, t->json_body, &t->json, &t->error);
-}
-
-static void task_end(void *arg)
-{
-    task *t = arg;
-    if (t->req != NULL && t->ignored.len > 0)
-        sh_http_add_header(t->req, "X-Shoal-Ignored-Fields", t->ignored.ptr);
-    if (t->req != NULL && t->refused) sh_api_reply_error(t->req, &t->error);
-    if (t->req != NULL && !t->refused) sh_api_reply_json(t->req, 200, &t->json);
-    sh_api_parsed_free(t->api, t->json_body, t->values);
-    sh_served_model_close(t->served);
-    sh_model_release(&t->turn);
-    sh_buf_reset(&t->json);
-    sh_buf_reset(&t->ignored);
-    free(t->body_copy);
-    free(t);
-}
-
-static void on_gone(void *arg)
-{
-    task *t = arg;
-    t->req = NULL; /* task_end() frees the task */
-    atomic_store_explicit(&t->gone, true, memory_order_relaxed);
-    if (t->turn.waits) task_end(t);
-}
-
-/* Runs a stage of the task, long bodies on the worker. Without space in its queue the request is
- * refused: the loop must not do the work. */
-static void task_stage(task *t, sh_text_worker_fn run, sh_text_worker_fn then)
-{
-    if (t->body.len <= SH_API_INLINE_BYTES) {
-        run(t);
-        then(t);
-        return;
-    }
-    if (sh_text_worker_submit(t->api->worker, run, then, t) == SH_OK) return;
-    t->refused = true;
-    sh_api_refuse_waiting(&t->error);
-    task_end(t);
-}
-
-/* The model can be used, or will not be. */
-static void on_turn(void *arg, const sh_api_error *error)
-{
-    task *t = arg;
-    if (error == NULL && t->turn.model->served != NULL) {
-        t->served = sh_served_model_take(t->turn.model->served);
-        task_stage(t, task_run, task_end);
-        return;
-    }
-    t->refused = true;
-    if (error != NULL)
-        t->error = *error;
-    else
-        sh_model_ready(t->turn.model, &t->error);
-    task_end(t);
-}
-
-/* The name may be of the wrong type or carry Ollama's tag; `convert` reads it again. */
-static void on_parsed(void *arg)
-{
-    task *t = arg;
-    const char *name = sh_json_text(t->json_body, "model");
-    sh_api_model *model = t->refused || t->req == NULL ? NULL
-                                                       : sh_models_find(t->api, name, &t->error);
-    t->refused = model == NULL;
-    if (model == NULL) {
-        task_end(t);
-        return;
-    }
-    double limit_s = t->api->request_timeout_s;
-    t->turn.go = on_turn;
-    t->turn.arg = t;
-    t->turn.deadline = limit_s > 0 ? sh_deadline_in_ms((int64_t)(limit_s * 1000))
-                                   : SH_DEADLINE_NEVER;
-    if (!sh_model_wait(model, &t->turn)) on_turn(t, NULL);
-}
-
-/* Replies with what `convert` makes of the body. */
-static void convert_start(sh_http_request *req, sh_api *api,
-                          bool (*convert)(const task *, cJSON *, sh_buf *, sh_api_error *))
-{
-    if (sh_api_lacks_model(req, api)) return;
-    const sh_endpoint *endpoint = sh_api_endpoint_of(req);
-    task *t = sh_alloc(sizeof(*t));
-    t->api = api;
-    t->format = endpoint->format;
-    t->fields = endpoint->fields;
-    t->req = req;
-    t->body = sh_http_body(req);
-    t->convert = convert;
-    if (t->body.len > SH_API_INLINE_BYTES) {
-        t->body_copy = sh_str_dup(t->body);
-        t->body.ptr = t->body_copy;
-    }
-    sh_http_watch_client(req, on_gone, NULL, t);
-    task_stage(t, task_parse, on_parsed);
+    return chat ? &tokenize_chat_fields : &sh_tokenize_fields;
 }
 
 void sh_handle_tokenize(sh_http_request *req, void *arg)
 {
-    convert_start(req, arg, encode);
+    sh_text_task_start(req, arg, tokenize_fields, encode);
 }
 
 void sh_handle_detokenize(sh_http_request *req, void *arg)
 {
-    convert_start(req, arg, decode);
+    sh_text_task_start(req, arg, NULL, decode);
 }
 
 void sh_handle_apply_template(sh_http_request *req, void *arg)
 {
-    convert_start(req, arg, render);
+    sh_text_task_start(req, arg, NULL, render);
 }
 
 void sh_handle_count_tokens(sh_http_request *req, void *arg)
 {
-    convert_start(req, arg, count);
+    sh_text_task_start(req, arg, NULL, count);
 }

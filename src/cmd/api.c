@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/sandbox.h"
 #include "cmd/command.h"
+#include "cmd/support/model_client.h"
 #include "cmd/support/progress.h"
 #include "cmd/support/store_process.h"
 #include "store/model_dir.h"
@@ -68,11 +69,11 @@ static void models_allow(const sh_settings *s, sh_sandbox *box)
 /* Allows exactly what the API opens later: the model's folder, the files that SIGHUP rereads, and
  * its logs. An API that runs apart from its engine learns the model's folder from the engine, and
  * the engine may be restarted with another model, so such an API may read all files. */
-static void confine(const sh_settings *s)
+static void confine(const sh_settings *s, const char *model)
 {
-    sh_sandbox box = {.read_all = s->model == NULL && s->models_dir == NULL};
+    sh_sandbox box = {.read_all = model == NULL && s->models_dir == NULL};
     if (!s->sandbox) return;
-    sh_sandbox_add_folder(&box, s->model);
+    sh_sandbox_add_folder(&box, model);
     models_allow(s, &box);
     sh_sandbox_add_file(&box, s->api_key_file);
     sh_sandbox_add_file(&box, s->tls_cert);
@@ -108,6 +109,11 @@ static int api_run(const sh_command_args *args)
         fprintf(stderr, "shoal: api needs --socket\n");
         return SH_EXIT_USAGE;
     }
+    bool grpc = s->grpc_fds != NULL; /* LocalAI says what model is served, and has a token */
+    const char *model = grpc ? NULL : s->model;
+    cJSON *stops = NULL;
+    if (s->stop != NULL && sh_stops_read(s->stop, &stops, &err) != SH_OK)
+        return sh_command_fail(&err);
     sh_api_sampling sampling = sampling_of(args);
     sh_api_opts opts = {
         .host = s->host,
@@ -115,12 +121,15 @@ static int api_run(const sh_command_args *args)
         .listen_fds = s->listen_fds,
         .socket_path = s->socket,
         .keeper_path = s->models_dir == NULL ? NULL : s->socket,
-        .model_dir = s->models_dir == NULL ? s->model : NULL,
+        .model_dir = s->models_dir == NULL ? model : NULL,
         .model_name = s->model_name,
         .reasoning_parser = s->reasoning_parser,
         .tool_parser = s->tool_parser,
-        .api_keys = s->api_key,
-        .api_key_file = s->api_key_file,
+        .api_keys = grpc ? NULL : s->api_key,
+        .api_key_file = grpc ? NULL : s->api_key_file,
+        .grpc_fds = s->grpc_fds,
+        .grpc_token = grpc ? s->grpc_token : NULL,
+        .model_fd = (int)s->model_fd,
         .tls_cert = s->tls_cert,
         .tls_key = s->tls_key,
         .cors = s->cors,
@@ -128,6 +137,10 @@ static int api_run(const sh_command_args *args)
         .access_log = s->access_log,
         .request_log = s->request_log,
         .log_prompts = s->log_prompts,
+        .defaults = {.system = s->system,
+                     .stops = stops,
+                     .presence_penalty = s->presence_penalty,
+                     .frequency_penalty = s->frequency_penalty},
         .sampling = &sampling,
         .max_tokens = s->max_tokens,
         .max_tokens_hard = s->hard_max_tokens,
@@ -147,8 +160,10 @@ static int api_run(const sh_command_args *args)
     };
     if (s->manage_models && sh_store_process_start(s, &opts.store_fd, &err) != SH_OK)
         return sh_command_fail(&err);
-    confine(s);
-    return sh_api_run(&opts, &err) == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+    confine(s, model);
+    int code = sh_api_run(&opts, &err) == SH_OK ? SH_EXIT_OK : sh_command_fail(&err);
+    cJSON_Delete(stops);
+    return code;
 }
 
 const sh_command sh_command_api = {

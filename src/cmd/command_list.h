@@ -44,6 +44,7 @@ enum {
     X(synth, 0)                                                                                    \
     X(worker, SERVES | GROUP_MODEL)                                                                \
     X(join, SERVES | GROUP_MODEL)                                                                  \
+    X(localai, SERVES | GROUP_CACHE)                                                               \
     X(plan, GROUP_MODEL)                                                                           \
     X(pull, GROUP_CACHE)                                                                           \
     X(models, GROUP_CACHE)                                                                         \

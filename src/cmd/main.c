@@ -12,6 +12,7 @@
 #include "cmd/command_list.h"
 #include "cmd/support/launcher_settings.h"
 #include "cmd/support/model_client.h"
+#include "cmd/support/model_definition.h"
 #include "cmd/support/model_find.h"
 #include "cmd/support/ranks.h"
 #include "store/find.h"
@@ -118,11 +119,14 @@ static sh_status log_open(const char *path, sh_err *err)
 
 /* Resolves --model to a folder; a model from a cache keeps its name for the API. `owned` holds what
  * is allocated. With `pull` it is downloaded if it is not here. */
-static sh_status model_find(sh_settings *s, bool pull, char *owned[2], sh_err *err)
+static sh_status model_find(sh_options *opts, sh_settings *s, bool pull, char *owned[3],
+                            sh_err *err)
 {
     s->model_given = s->model;
     if (s->model == NULL) return SH_OK;
-    sh_status status = pull ? sh_model_obtain(s, &owned[0], err) : sh_model_find(s, &owned[0], err);
+    sh_status status = sh_model_definition_apply(opts, s, &owned[2], err);
+    if (status != SH_OK) return status;
+    status = pull ? sh_model_obtain(s, &owned[0], err) : sh_model_find(s, &owned[0], err);
     if (status != SH_OK) return status;
     s->model = owned[0];
     owned[1] = sh_store_name(s->model);
@@ -135,7 +139,7 @@ static sh_status model_find(sh_settings *s, bool pull, char *owned[2], sh_err *e
 static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *settings,
                          const sh_command_args *args)
 {
-    char *owned[2] = {NULL, NULL};
+    char *owned[3] = {NULL, NULL, NULL};
     sh_err err;
     sh_log_set_level(log_level_of(settings->log_level));
     sh_status status = log_open(settings->log_file, &err);
@@ -145,13 +149,14 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
         sh_core_dumps_off(!sh_backend_find(settings->backend)->peers_read_memory);
     bool remote = (cmd->bit & FOR_CLIENT) != 0 && sh_model_client_is_remote(opts);
     if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0 && !remote)
-        status = model_find(settings, (cmd->bit & FOR_PULL) != 0, owned, &err);
+        status = model_find(opts, settings, (cmd->bit & FOR_PULL) != 0, owned, &err);
     if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR(launch)) != 0)
         status = sh_launcher_settings_adopt(opts, settings, &err);
     int code = status == SH_OK ? cmd->run(args) : sh_command_fail(&err);
     sh_ranks_leave(code == SH_EXIT_OK);
     free(owned[0]);
     free(owned[1]);
+    free(owned[2]);
     return code;
 }
 

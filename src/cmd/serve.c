@@ -98,6 +98,12 @@ static sh_status several_check(const sh_command_args *args, sh_err *err)
     return SH_OK;
 }
 
+/* The API belongs to the parent (localai.c). */
+static bool ranks_only(const sh_settings *s)
+{
+    return strcmp(s->part, "ranks") == 0;
+}
+
 static sh_status server_init(struct server *v, const sh_command_args *args, sh_err *err)
 {
     const sh_settings *s = args->settings;
@@ -112,7 +118,7 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
     if (v->model != NULL && s->model == NULL && !s->p2p &&
         !sh_options_given(args->options, "ranks") && s->hostfile == NULL)
         v->ranks = DEMO_RANKS;
-    status = sh_listeners_open(s->host, (int)s->port, &v->listeners, err);
+    if (!ranks_only(s)) status = sh_listeners_open(s->host, (int)s->port, &v->listeners, err);
     return status == SH_OK ? socket_place(v, s, err) : status;
 }
 
@@ -201,7 +207,8 @@ static sh_status parts_start(struct server *v, sh_children *children, sh_err *er
     sh_status status = v->model != NULL ? ranks_start(v, children, err)
                                         : sh_model_keeper_open(v->args, v->program, v->folder,
                                                                v->ranks, children, &v->keeper, err);
-    return status == SH_OK ? api_start(v, children, err) : status;
+    bool has_api = !ranks_only(v->args->settings);
+    return status == SH_OK && has_api ? api_start(v, children, err) : status;
 }
 
 static int supervise(const sh_command_args *args)

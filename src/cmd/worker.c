@@ -90,16 +90,26 @@ static int seek_and_work(const sh_command_args *args)
     return status == SH_OK ? supervise(&mine) : sh_command_fail(&err);
 }
 
+/* Users of LocalAI name what kind of worker they want. */
+static bool is_kind(const sh_command_args *args, const char *kind)
+{
+    return args->argc == 1 && strcmp(args->argv[0], kind) == 0;
+}
+
 static int worker_run(const sh_command_args *args)
 {
     const sh_settings *s = args->settings;
-    if (args->argc > 0 && strcmp(args->argv[0], "p2p-mlx") != 0) {
-        fprintf(stderr, "shoal: worker takes p2p-mlx or no argument, not '%s'\n", args->argv[0]);
-        return SH_EXIT_USAGE;
-    }
-    if (s->p2p || args->argc > 0) return seek_and_work(args);
+    bool by_token = s->p2p || is_kind(args, "p2p-mlx"), localai = is_kind(args, "mlx-distributed");
     bool alone = false;
     sh_err err;
+    if (args->argc == 1 && !by_token && !localai) {
+        sh_err_set(&err, SH_ERR_INPUT,
+                   "'%s' is not a kind of worker; there are p2p-mlx and mlx-distributed",
+                   args->argv[0]);
+        return sh_command_fail(&err);
+    }
+    if (by_token) return seek_and_work(args);
+    if (localai && s->rank == 0 && s->join == NULL) return sh_command_localai.run(args);
     sh_status status = runs_alone(args, &alone, &err);
     if (status == SH_OK && s->rank == 0 && s->join == NULL)
         status = sh_err_set(&err, SH_ERR_INPUT,
@@ -117,7 +127,7 @@ static int worker_run(const sh_command_args *args)
 
 const sh_command sh_command_worker = {
     SH_COMMAND_NAMED(worker),
-    .arguments = "[p2p-mlx]",
+    .arguments = "[p2p-mlx|mlx-distributed]",
     .args_max = 1,
     .summary = "keep one of the ranks other than rank 0 running",
     .details =

@@ -39,9 +39,8 @@ static sh_str key_of(const sh_http_head *head)
 }
 
 /* The name is copied, since the keys may be read again while the request is open. */
-static sh_http_key key_check(sh_http_request *req)
+sh_http_key sh_http_key_check(sh_http_request *req, const sh_http_keys *keys)
 {
-    const sh_http_keys *keys = sh_http_server_opts_of(req->conn->server)->keys;
     sh_str key = key_of(&req->head);
     if (keys == NULL || sh_http_keys_count(keys) == 0) return SH_HTTP_KEY_NOT_NEEDED;
     if (key.len == 0) return SH_HTTP_KEY_MISSING;
@@ -57,7 +56,7 @@ static sh_http_key key_check(sh_http_request *req)
 uint64_t sh_http_client_of(const sh_http_request *req)
 {
     sh_str key = key_of(&req->head);
-    return req->key == SH_HTTP_KEY_GOOD ? sh_hash64(key.ptr, key.len) : req->conn->peer_id;
+    return req->key == SH_HTTP_KEY_GOOD ? sh_hash64(key.ptr, key.len) : req->peer_id;
 }
 
 const char *sh_http_key_name(const sh_http_request *req)
@@ -113,7 +112,7 @@ sh_http_refusal sh_http_admit(sh_http_request *req)
                                              head->path);
     req->route = match.route;
     req->param = match.param;
-    req->key = key_check(req);
+    req->key = sh_http_key_check(req, opts->keys);
     if (req->key == SH_HTTP_KEY_NOT_NEEDED) {
         sh_http_refusal refusal = page_check(req);
         if (refusal.status != 0) return refusal;

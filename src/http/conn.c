@@ -62,7 +62,10 @@ sh_http_conn *sh_http_conn_create(sh_http_server *server, struct bufferevent *be
     sh_http_conn *conn = sh_alloc(sizeof(*conn));
     conn->server = server;
     conn->bev = bev;
+    conn->req.carrier = &sh_http1;
     conn->req.conn = conn;
+    conn->req.peer = conn->peer;
+    conn->req.peer_id = peer_id;
     conn->deadline = sh_deadline_in_ms(opts->receive_ms);
     conn->since_ns = sh_clock_ns();
     conn->peer_id = peer_id;
@@ -192,26 +195,11 @@ static void refuse(sh_http_conn *conn, sh_http_refusal refusal)
     sh_http_reply_refusal(&conn->req);
 }
 
-/* Word characters only, since the id is copied to headers and logs. */
-static bool id_is_good(sh_str id)
-{
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-    for (size_t i = 0; i < id.len; i++)
-        if (id.ptr[i] == '\0' || strchr(allowed, id.ptr[i]) == NULL) return false;
-    return id.len > 0 && id.len <= SH_HTTP_ID_MAX;
-}
-
 /* A client may choose the id of its request, to find it in our logs. */
 static void id_choose(sh_http_request *req)
 {
-    sh_str given = sh_http_head_find(&req->head, "x-request-id");
-    if (!id_is_good(given)) {
-        sh_http_server_new_id(req->conn->server, req->id);
-        return;
-    }
-    memcpy(req->id, given.ptr, given.len);
-    req->id[given.len] = '\0';
+    sh_http_server_new_id(req->conn->server, req->id);
+    sh_http_set_id(req, sh_http_head_find(&req->head, "x-request-id"));
 }
 
 /* The request is complete: pass it to its handler. */

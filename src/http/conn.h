@@ -10,12 +10,10 @@
 #define SH_HTTP_CONN_H
 
 #include "base/clock.h"
-#include "http/chunked.h"
+#include "http/carrier.h"
 #include "http/server.h"
 
 #include <event2/bufferevent.h>
-
-enum { SH_HTTP_ID_MAX = 64, SH_HTTP_PEER_MAX = 64 };
 
 typedef enum {
     CONN_HEAD,   /* waiting for a request head, or for the rest of it */
@@ -27,42 +25,6 @@ typedef enum {
     CONN_LINGER, /* everything is sent: wait for the client to close, so that it reads it all */
     CONN_DEAD,
 } sh_http_conn_state;
-
-typedef struct sh_http_conn sh_http_conn;
-
-typedef enum {
-    SH_HTTP_KEY_MISSING,
-    SH_HTTP_KEY_NOT_NEEDED,
-    SH_HTTP_KEY_GOOD,
-    SH_HTTP_KEY_WRONG,
-    SH_HTTP_KEY_EXPIRED,
-} sh_http_key;
-
-struct sh_http_request {
-    sh_http_conn *conn;
-    sh_arena arena;
-    sh_http_head head;
-    const sh_http_route *route;
-    sh_str param;
-    sh_http_key key;
-    char key_name[SH_KEY_NAME_MAX + 1]; /* of a good key that has one */
-    sh_http_refusal refusal;
-    sh_http_chunked chunked;
-    struct evbuffer *body; /* NULL if there is none */
-    sh_str body_text;      /* its bytes, contiguous; set by the first sh_http_body */
-    size_t body_held;      /* bytes counted against the server's limit for all bodies */
-    sh_buf headers;        /* of the reply, as lines */
-    char id[SH_HTTP_ID_MAX + 1];
-    int status;
-    size_t scanned;   /* bytes of the input already searched for the end of the head */
-    int64_t start_ns; /* when its first byte arrived; 0: none yet */
-    size_t bytes_in;
-    size_t bytes_out;
-    bool raw; /* streamed without chunks, for HTTP/1.0 */
-    sh_http_client_fn gone;
-    sh_http_client_fn drained;
-    void *client_arg;
-};
 
 struct sh_http_conn {
     sh_http_server *server;

@@ -1,4 +1,4 @@
-/* loop_event.h - access to the libevent base under the loop; private to this layer.
+/* loop_event.h - access to the libevent base under the loop, for servers that are built on it.
  *
  * Threads: the loop's. */
 #ifndef SH_HTTP_LOOP_EVENT_H

@@ -84,7 +84,7 @@ sh_str sh_http_body(sh_http_request *req)
 void sh_http_body_done(sh_http_request *req)
 {
     if (req->body != NULL) evbuffer_free(req->body);
-    sh_http_server_body_release(req->conn->server, req->body_held);
+    req->carrier->body_release(req);
     req->body = NULL;
     req->body_text = (sh_str){NULL, 0};
     req->body_held = 0;
@@ -95,9 +95,26 @@ const char *sh_http_id(const sh_http_request *req)
     return req->id;
 }
 
+/* Word characters only, since the id is copied to headers and logs. */
+static bool id_is_good(sh_str id)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    for (size_t i = 0; i < id.len; i++)
+        if (id.ptr[i] == '\0' || strchr(allowed, id.ptr[i]) == NULL) return false;
+    return id.len > 0 && id.len <= SH_HTTP_ID_MAX;
+}
+
+void sh_http_set_id(sh_http_request *req, sh_str id)
+{
+    if (!id_is_good(id)) return;
+    memcpy(req->id, id.ptr, id.len);
+    req->id[id.len] = '\0';
+}
+
 sh_str sh_http_peer(const sh_http_request *req)
 {
-    return sh_str_of(req->conn->peer);
+    return sh_str_of(req->peer);
 }
 
 int64_t sh_http_start_ns(const sh_http_request *req)
@@ -219,7 +236,7 @@ static void send_bytes(sh_http_request *req, const void *data, size_t len)
     req->bytes_out += len;
 }
 
-void sh_http_reply(sh_http_request *req, int status, const char *content_type, sh_str body)
+static void http1_reply(sh_http_request *req, int status, const char *content_type, sh_str body)
 {
     enum { ONE_WRITE = 16 << 10 };
     SH_ASSERT(req->conn->state == CONN_BUSY);
@@ -271,7 +288,7 @@ void sh_http_reply_options(sh_http_request *req)
 }
 
 /* HTTP/1.0 has no chunks: there the end of the connection marks the end of the reply. */
-void sh_http_stream_start(sh_http_request *req, int status, const char *content_type)
+static void http1_stream_start(sh_http_request *req, int status, const char *content_type)
 {
     SH_ASSERT(req->conn->state == CONN_BUSY);
     sh_buf out = {0};
@@ -283,7 +300,13 @@ void sh_http_stream_start(sh_http_request *req, int status, const char *content_
     req->conn->state = CONN_STREAM;
 }
 
-void sh_http_stream_write(sh_http_request *req, sh_str data)
+static bool http1_stream_blocked(const sh_http_request *req)
+{
+    return evbuffer_get_length(bufferevent_get_output(req->conn->bev)) >=
+           sh_http_server_opts_of(req->conn->server)->stream_bytes_max;
+}
+
+static void http1_stream_write(sh_http_request *req, sh_str data)
 {
     SH_ASSERT(req->conn->state == CONN_STREAM);
     if (data.len == 0 || req->head.method == SH_HTTP_HEAD) return;
@@ -291,24 +314,63 @@ void sh_http_stream_write(sh_http_request *req, sh_str data)
     if (!req->raw) send_bytes(req, size, (size_t)snprintf(size, sizeof(size), "%zx\r\n", data.len));
     send_bytes(req, data.ptr, data.len);
     if (!req->raw) send_bytes(req, "\r\n", 2);
-    if (sh_http_stream_blocked(req)) req->conn->blocked = true;
+    if (http1_stream_blocked(req)) req->conn->blocked = true;
 }
 
-void sh_http_stream_end(sh_http_request *req)
+static void http1_stream_end(sh_http_request *req)
 {
     SH_ASSERT(req->conn->state == CONN_STREAM);
     if (!req->raw && req->head.method != SH_HTTP_HEAD) send_bytes(req, "0\r\n\r\n", 5);
     sh_http_conn_exchange_over(req->conn);
 }
 
+static void http1_abort(sh_http_request *req)
+{
+    sh_http_conn_close(req->conn);
+}
+
+static void http1_body_release(sh_http_request *req)
+{
+    sh_http_server_body_release(req->conn->server, req->body_held);
+}
+
+const sh_http_carrier sh_http1 = {
+    .reply = http1_reply,
+    .stream_start = http1_stream_start,
+    .stream_write = http1_stream_write,
+    .stream_end = http1_stream_end,
+    .stream_blocked = http1_stream_blocked,
+    .abort = http1_abort,
+    .body_release = http1_body_release,
+};
+
+void sh_http_reply(sh_http_request *req, int status, const char *content_type, sh_str body)
+{
+    req->carrier->reply(req, status, content_type, body);
+}
+
+void sh_http_stream_start(sh_http_request *req, int status, const char *content_type)
+{
+    req->carrier->stream_start(req, status, content_type);
+}
+
+void sh_http_stream_write(sh_http_request *req, sh_str data)
+{
+    req->carrier->stream_write(req, data);
+}
+
+void sh_http_stream_end(sh_http_request *req)
+{
+    req->carrier->stream_end(req);
+}
+
 bool sh_http_stream_blocked(const sh_http_request *req)
 {
-    return evbuffer_get_length(bufferevent_get_output(req->conn->bev)) >=
-           sh_http_server_opts_of(req->conn->server)->stream_bytes_max;
+    return req->carrier->stream_blocked(req);
 }
 
 void sh_http_abort(sh_http_request *req)
 {
     req->gone = NULL;
-    sh_http_conn_close(req->conn);
+    req->carrier->abort(req);
 }

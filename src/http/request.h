@@ -35,7 +35,10 @@ sh_str sh_http_body(sh_http_request *req);                    /* contiguous and 
 void sh_http_body_done(sh_http_request *req);
 
 const char *sh_http_id(const sh_http_request *req); /* in the log and in X-Request-Id */
-sh_str sh_http_peer(const sh_http_request *req);    /* the client's address */
+
+/* Gives the request an id that its client chose in its own way; nothing if it cannot be one. */
+void sh_http_set_id(sh_http_request *req, sh_str id);
+sh_str sh_http_peer(const sh_http_request *req); /* the client's address */
 
 /* Identifies the client, for fair sharing: by its key, or by its address if no key is required. */
 uint64_t sh_http_client_of(const sh_http_request *req);

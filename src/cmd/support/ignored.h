@@ -33,7 +33,6 @@ static const sh_option_ignored ignored[] = {
     {.name = "NCCL_HOST_IP", .why = NO_NCCL},
     {.name = "NCCL_PORT", .why = NO_NCCL},
     {.name = "MLX_NCCL_TIMEOUT", .why = NO_NCCL},
-    {.name = "MLX_DISTRIBUTED_ADDR", .why = "it belongs to LocalAI's gRPC"},
     {.name = "VLLM_MLX_DISTRIBUTED", .why = "use --ranks or --hostfile"},
     {.name = "MLX_SYSTEM_RESERVE_GB", .why = MEMORY, .min = 0, .max = 1e6},
     {.name = "MLX_MAX_RAM_FRACTION", .why = MEMORY, .min = 0, .max = 1},

@@ -15,9 +15,7 @@ enum { TOOLS_FILE_MAX = 16 << 20 };
 
 static const uint64_t SEED_MAX = (UINT64_C(1) << 53) - 1;
 
-/* --stop takes one text or a JSON list of texts. A text that merely begins with '[' but is not JSON
- * is taken literally. */
-static sh_status stops_read(const char *text, cJSON **out, sh_err *err)
+sh_status sh_stops_read(const char *text, cJSON **out, sh_err *err)
 {
     sh_err not_json;
     cJSON *list = NULL;
@@ -72,7 +70,7 @@ sh_status sh_question_init(sh_question *q, const sh_command_args *args, bool own
     sh_status status = SH_OK;
     if (!sh_options_given(given, "seed")) status = sh_random_bytes(&q->seed, sizeof(q->seed), err);
     q->seed &= SEED_MAX;
-    if (status == SH_OK && s->stop != NULL) status = stops_read(s->stop, &stops, err);
+    if (status == SH_OK && s->stop != NULL) status = sh_stops_read(s->stop, &stops, err);
     if (status == SH_OK && s->tools != NULL) status = tools_read(s->tools, &tools, err);
     q->stops = stops;
     q->tools = tools;

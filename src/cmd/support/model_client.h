@@ -102,4 +102,8 @@ SH_MUST_CHECK sh_status sh_model_client_http(const sh_command_args *args, sh_mod
                                              sh_err *err);
 void sh_reply_add_logprob(sh_reply *reply, double logprob);
 
+/* The value of --stop: one text, or a JSON list of texts. A text that merely begins with '[' but is
+ * not JSON is taken literally. */
+SH_MUST_CHECK sh_status sh_stops_read(const char *text, cJSON **out, sh_err *err);
+
 #endif

@@ -74,6 +74,8 @@ typedef struct {
     bool jaccl_ring;
     int64_t coordinator_fd;
     const char *listen_fds;
+    const char *grpc_fds;
+    int64_t model_fd;
     int64_t ready_fd;
     bool served;
     const char *listen;
@@ -171,6 +173,8 @@ typedef struct {
     const char *reasoning_parser;
     const char *tool_parser;
     int64_t hard_max_tokens;
+    const char *addr;
+    const char *grpc_token;
     const char *api_key;
     const char *api_key_file;
     const char *tls_cert;
@@ -202,6 +206,8 @@ typedef struct {
     int64_t max_tokens;
     double temperature;
     double repetition_penalty;
+    double presence_penalty;
+    double frequency_penalty;
     int64_t top_k;
     double top_p;
     double min_p;
