@@ -164,11 +164,14 @@ sh_status sh_shard_source_connect(sh_shard_source *source, const sh_share_link *
     }
     if (status == SH_OK) status = update(source, changed, err);
     if (status == SH_OK) store_open(source);
-    if (status != SH_OK) {
-        sh_shard_source_disconnect(source);
-        folder_leave(source);
-    }
+    if (status != SH_OK) sh_shard_source_disconnect(source);
+    if (status != SH_OK && *changed) folder_leave(source);
     return status;
+}
+
+const char *sh_shard_source_folder(const sh_shard_source *source)
+{
+    return source->folder.path;
 }
 
 const char *sh_shard_source_dir(const sh_shard_source *source)
