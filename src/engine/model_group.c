@@ -542,11 +542,14 @@ static sh_status shard_load(sh_model_group *mg, sh_err *err)
     if (mg->model != NULL && memcmp(sh_model_shard(mg->model), shard, sizeof(*shard)) == 0)
         return SH_OK;
     mg->kv_epoch = 0;
+    sh_model_group_keep_shares(mg, true);
     sh_status status = mg->model == NULL ? shard_read(mg, shard, err)
                                          : shard_change(mg, shard, err);
     bool lost = status == SH_ERR_GROUP || status == SH_ERR_PEER || status == SH_ERR_TIMEOUT;
-    if (status != SH_OK && !lost)
-        mg->refused = mg->shares.number; /* they may be what does not fit */
+    if (status != SH_OK && !lost) { /* the shares may be what does not fit */
+        mg->refused = mg->shares.number;
+        sh_model_group_keep_shares(mg, false);
+    }
     if (status != SH_OK && mg->group != NULL) sh_group_fail(mg->group, err->text);
     return status;
 }
@@ -773,7 +776,7 @@ static sh_status join(sh_model_group *mg, sh_group *group, sh_err *err)
                 mg->context, mg->config.context);
     status = shards_plan(mg, err);
     if (status == SH_OK) status = shard_load(mg, err);
-    sh_model_group_share_end(mg, status == SH_OK);
+    sh_model_group_share_end(mg);
     if (status == SH_OK) status = kv_prepare(mg, err);
     if (status == SH_OK && group != NULL) {
         mg->links = sh_alloc_array((size_t)mg->size * (size_t)mg->size, sizeof(*mg->links));

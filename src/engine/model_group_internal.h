@@ -71,7 +71,10 @@ SH_MUST_CHECK sh_status sh_model_group_describe(sh_model_group *mg, const char *
 /* Makes weights travel in a group that has just formed: rank 0 offers them, a rank without a copy
  * of the model learns what the model is. After loading it is done with them. */
 SH_MUST_CHECK sh_status sh_model_group_share_begin(sh_model_group *mg, sh_err *err);
-void sh_model_group_share_end(sh_model_group *mg, bool loaded);
+void sh_model_group_share_end(sh_model_group *mg);
+
+/* Such a rank keeps the decision on shares for its next life, unless it cannot load its part. */
+void sh_model_group_keep_shares(const sh_model_group *mg, bool keep);
 
 /* Reports how far this rank is with loading: an sh_progress_fn, ctx is the model group. */
 void sh_model_group_loaded(void *mg, uint64_t done, uint64_t total);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 enum {
     CONNECT_MS = 60000, /* rank 0 is there: this is for one that is slow */
@@ -43,20 +44,22 @@ static void forget(sh_model_group *mg)
     sh_shares_reset(&mg->shares);
 }
 
-/* The decision on shares is kept beside the share: with another one the next process would need
- * other bytes. */
+/* Beside the share: with another decision the next process would need other bytes. */
 static char *shares_path(const sh_model_group *mg)
 {
     return sh_path_join(sh_shard_source_folder(mg->source), "shares");
 }
 
-static void shares_write(const sh_model_group *mg)
+void sh_model_group_keep_shares(const sh_model_group *mg, bool keep)
 {
-    char *path = shares_path(mg);
     sh_buf bytes = {0};
     sh_err err;
+    if (mg->source == NULL) return;
+    char *path = shares_path(mg);
     sh_shares_pack(&mg->shares, &bytes);
-    if (sh_file_write_private(path, bytes.ptr, bytes.len, &err) != SH_OK)
+    if (!keep)
+        unlink(path);
+    else if (sh_file_write_private(path, bytes.ptr, bytes.len, &err) != SH_OK)
         SH_LOGW("shard cache: %s", err.text);
     sh_buf_reset(&bytes);
     free(path);
@@ -103,10 +106,9 @@ sh_status sh_model_group_share_begin(sh_model_group *mg, sh_err *err)
     return status;
 }
 
-void sh_model_group_share_end(sh_model_group *mg, bool loaded)
+void sh_model_group_share_end(sh_model_group *mg)
 {
     if (mg->source == NULL) return;
-    if (loaded) shares_write(mg);
     sh_shard_origin origin = sh_shard_source_origin(mg->source);
     sh_shard_source_disconnect(mg->source);
     if (origin.link + origin.disk > 0)
