@@ -117,8 +117,7 @@ static folder folder_look(const char *root, const char *name)
     struct stat st;
     sh_err err;
     if (sh_tree_walk(f.path, bytes_add, &f.bytes, &err) != SH_OK) SH_LOGW("%s", err.text);
-    if (stat(lock, &st) == 0)
-        f.used_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    if (stat(lock, &st) == 0) f.used_ns = sh_stat_written_ns(&st);
     free(lock);
     return f;
 }

@@ -114,7 +114,7 @@ static sh_status file_open(sh_share_server *server, int index, sh_err *err)
         status = sh_err_sys(err, "%s", path);
     } else {
         file->size = (uint64_t)st.st_size;
-        file->changed_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec;
+        file->written_ns = (uint64_t)sh_stat_written_ns(&st);
         status = start_len(fd, path, file->size, &len, err);
     }
     if (status == SH_OK) {
@@ -137,23 +137,36 @@ static void files_close(sh_share_server *server)
     server->outline = (sh_share_outline){0};
 }
 
-static sh_status outline_make(sh_share_server *server, sh_err *err)
+static sh_status files_open(sh_share_server *server, sh_err *err)
 {
     sh_status status = files_list(server, err);
-    size_t count = (size_t)server->outline.count;
-    if (status == SH_OK) server->fds = sh_alloc_array(count + 1, sizeof(*server->fds));
-    for (size_t i = 0; status == SH_OK && i < count; i++) server->fds[i] = -1;
-    for (size_t i = 0; status == SH_OK && i < count; i++) {
-        status = file_open(server, (int)i, err);
+    int count = server->outline.count;
+    server->fds = sh_alloc_array((size_t)count + 1, sizeof(*server->fds));
+    for (int i = 0; i < count; i++) server->fds[i] = -1;
+    for (int i = 0; status == SH_OK && i < count; i++) {
+        status = file_open(server, i, err);
         if (status == SH_OK && server->arena.used > SH_SHARE_OUTLINE_MAX / 2)
             status = sh_err_set(err, SH_ERR_LIMIT, "%s: its headers are too large to be sent",
                                 server->dir);
+    }
+    return status;
+}
+
+/* Packs the outline. What was read for it is then in memory twice, so it is replaced by what a
+ * peer would make of the packed bytes; that also shows whether a peer will accept them. */
+static sh_status outline_make(sh_share_server *server, sh_err *err)
+{
+    sh_status status = files_open(server, err);
+    if (status == SH_OK) {
+        sh_share_outline_pack(&server->outline, &server->packed);
+        sh_arena_reset(&server->arena);
+        status = sh_share_outline_unpack(sh_buf_str(&server->packed), &server->arena,
+                                         &server->outline, err);
     }
     if (status != SH_OK) {
         files_close(server);
         return status;
     }
-    sh_share_outline_pack(&server->outline, &server->packed);
     sh_digest(server->packed.ptr, server->packed.len, server->digest);
     server->outlined = true;
     return SH_OK;
