@@ -191,6 +191,14 @@ static bool make_room(const sh_shard_cache *cache, uint64_t size, uint64_t *tota
     return room;
 }
 
+void sh_shard_cache_trim(const sh_shard_cache *cache)
+{
+    uint64_t others;
+    if (!make_room(cache, 0, &others))
+        SH_LOGW("shard cache: %.1f GB are in use by other processes, or the disk is nearly full",
+                (double)others * 1e-9);
+}
+
 bool sh_shard_cache_grant(void *ctx, uint64_t size)
 {
     sh_shard_cache *cache = ctx;

@@ -130,6 +130,7 @@ static void store_open(sh_shard_source *source)
     sh_err err;
     source->cache.own = source->folder.path;
     source->cache.granted = 0;
+    sh_shard_cache_trim(&source->cache);
     if (source->cache.limit > 0 && sh_shard_store_open(source->folder.path, source->folder.digest,
                                                        &room, &source->store, &err) != SH_OK)
         SH_LOGW("shard cache: %s; nothing is kept", err.text);

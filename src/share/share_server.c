@@ -46,11 +46,12 @@ typedef struct {
 
 struct sh_share_server {
     char *dir;
-    int stop[2]; /* readable while visits end */
-    pthread_mutex_t lock;
+    int stop[2];          /* readable while visits end */
+    pthread_mutex_t lock; /* guards visits and stopping; never held for long */
     visit visits[VISITS_MAX];
     bool stopping;
-    bool outlined; /* what follows is there, and does not change any more */
+    pthread_mutex_t outline_lock; /* held while the outline is made, from slow disks too */
+    bool outlined;                /* what follows is there, and does not change any more */
     sh_arena arena;
     sh_share_outline outline;
     int *fds; /* [outline.count] */
@@ -174,9 +175,9 @@ static sh_status outline_make(sh_share_server *server, sh_err *err)
 
 static sh_status outline_need(sh_share_server *server, sh_err *err)
 {
-    pthread_mutex_lock(&server->lock);
+    pthread_mutex_lock(&server->outline_lock);
     sh_status status = server->outlined ? SH_OK : outline_make(server, err);
-    pthread_mutex_unlock(&server->lock);
+    pthread_mutex_unlock(&server->outline_lock);
     return status;
 }
 
@@ -338,6 +339,7 @@ sh_status sh_share_server_create(const char *model_dir, sh_share_server **out, s
     }
     server->dir = sh_strdup(model_dir);
     pthread_mutex_init(&server->lock, NULL);
+    pthread_mutex_init(&server->outline_lock, NULL);
     *out = server;
     return SH_OK;
 }
@@ -366,6 +368,7 @@ void sh_share_server_free(sh_share_server *server)
     files_close(server);
     sh_sock_close(server->stop[0]);
     sh_sock_close(server->stop[1]);
+    pthread_mutex_destroy(&server->outline_lock);
     pthread_mutex_destroy(&server->lock);
     free(server->dir);
     free(server);
