@@ -253,9 +253,9 @@ static sh_status answer_window(visit *v, const sh_share_request *request, sh_buf
                        &request->window, data, &why) != SH_OK)
         return refuse(v, &why, err);
     sh_digest(data, len, digest);
-    sh_status status = answer(v, request, data, len, digest, err);
-    if (status == SH_OK) atomic_fetch_add_explicit(&server->sent, len, memory_order_relaxed);
-    return status;
+    if (!is_known(request, digest))
+        atomic_fetch_add_explicit(&server->sent, len, memory_order_relaxed);
+    return answer(v, request, data, len, digest, err);
 }
 
 static sh_status visit_step(visit *v, sh_buf *buf, sh_err *err)
