@@ -470,9 +470,12 @@ void sh_status_snapshot(sh_api *api, sh_buf *out)
 {
     const sh_api_model *main = sh_models_main(api);
     sh_json_writer w = sh_json_writer_on(out);
+    sh_api_error error = {0};
+    bool ready = sh_api_ready(api, &error);
     sh_write_begin(&w, NULL, '{');
     sh_write_num(&w, "uptime_s", uptime_s(api));
     sh_write_text(&w, "status", state_name(api));
+    sh_write_text(&w, "detail", ready ? NULL : error.message);
     sh_write_text(&w, "model", sh_model_name(main));
     sh_history_write_snapshot(api->history, sh_clock_unix_us(), &w);
     sh_write_int(&w, "queue_size", (int64_t)sh_model_stat(main, "waiting", 0));

@@ -256,6 +256,16 @@ bool sh_file_exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
+int64_t sh_stat_written_ns(const struct stat *st)
+{
+#ifdef __APPLE__
+    const struct timespec *at = &st->st_mtimespec;
+#else
+    const struct timespec *at = &st->st_mtim;
+#endif
+    return (int64_t)at->tv_sec * 1000000000 + at->tv_nsec;
+}
+
 char *sh_path_join(const char *dir, const char *name)
 {
     sh_str d = sh_str_of(dir);

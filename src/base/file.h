@@ -71,6 +71,10 @@ SH_MUST_CHECK sh_status sh_file_write_private(const char *path, const void *data
 
 bool sh_file_exists(const char *path);
 
+/* When the contents were last written: Unix time in nanoseconds. */
+struct stat;
+int64_t sh_stat_written_ns(const struct stat *st);
+
 /* "dir/name", owned by the caller. */
 char *sh_path_join(const char *dir, const char *name);
 

@@ -331,7 +331,7 @@ int sh_bench_model(const sh_command_args *args)
                .prompt = (int)args->settings->bench_prompt,
                .generate = (int)args->settings->bench_generate};
     sh_err err;
-    if (args->settings->model == NULL) {
+    if (args->settings->model == NULL && args->settings->rank == 0) {
         fprintf(stderr, "shoal: bench needs --model\n");
         return SH_EXIT_USAGE;
     }

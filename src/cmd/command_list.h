@@ -63,7 +63,7 @@ enum {
     X(logs, GROUP_STATE)                                                                           \
     X(call, GROUP_STATE | GROUP_SSH)                                                               \
     X(bootstrap, GROUP_STATE | GROUP_SSH)                                                          \
-    X(agent, GROUP_MODEL_LATER | GROUP_STATE)                                                            \
+    X(agent, GROUP_MODEL_LATER | GROUP_STATE)                                                      \
     X(api, GROUP_HTTP)
 
 #define SH_COMMAND_INDEX(name, groups) SH_COMMAND_INDEX_##name,

@@ -130,11 +130,12 @@ const sh_command sh_command_worker = {
     .arguments = "[p2p-mlx|mlx-distributed]",
     .args_max = 1,
     .summary = "keep one of the ranks other than rank 0 running",
-    .details =
-        "Start workers in any order, on any machine. A worker rejoins on its own after the "
-        "group is lost, and restarts its rank when that crashes or freezes. Ctrl-C asks the "
-        "group to go on without it, a second one does not wait for that; SIGUSR2 replaces "
-        "the rank by a new process. `worker p2p-mlx`, as LocalAI calls it, and --p2p find the "
-        "server by the token in TOKEN, as `shoal join` does.",
+    .details = "Start workers in any order, on any machine. Without --model a worker gets its "
+               "share of the model from rank 0, and keeps it (--shard-cache). It rejoins on its "
+               "own after the group is lost, and restarts its rank when that crashes or freezes. "
+               "Ctrl-C asks the group to go on without it, a second one does not wait for that; "
+               "SIGUSR2 replaces the rank by a new process. `worker p2p-mlx`, as LocalAI calls "
+               "it, and --p2p find the server by the token in TOKEN, as `shoal join` does; `worker "
+               "mlx-distributed` is what its users type for a rank of a hostfile.",
     .run = worker_run,
 };

@@ -410,7 +410,9 @@ static sh_shares_vote shares_offer(const sh_model_group *mg, const sh_rank_offer
                                    double *shares)
 {
     size_t bytes = (size_t)mg->size * sizeof(*shares);
-    bool usable = sh_shares_are_for(&mg->shares, all, mg->size);
+    bool usable = sh_shares_are_for(&mg->shares, all, mg->size) &&
+                  (!mg->shares_read ||
+                   sh_shares_fit_now(&mg->shares, all, (double)mg->identity.weight_bytes));
     sh_shares_vote vote = {mg->shares.number, usable ? mg->shares.number : 0, mg->refused};
     if (usable) memcpy(shares, mg->shares.shares, bytes);
     if (mg->rank == 0 && (split_take(mg, shares) || shares_rebalance(mg, all, shares)))
@@ -463,7 +465,10 @@ static sh_status shares_agree(sh_model_group *mg, double *shares, sh_err *err)
     else if (mg->group != NULL)
         sh_group_fail(mg->group, err->text);
     if (status == SH_OK && number != mg->shares.number) sh_balance_reset(&mg->balance, mg->size);
-    if (status == SH_OK) sh_shares_keep(&mg->shares, number, all, shares, mg->size);
+    if (status == SH_OK) {
+        sh_shares_keep(&mg->shares, number, all, shares, mg->size);
+        mg->shares_read = false;
+    }
     free(all);
     return status;
 }
@@ -540,11 +545,14 @@ static sh_status shard_load(sh_model_group *mg, sh_err *err)
     if (mg->model != NULL && memcmp(sh_model_shard(mg->model), shard, sizeof(*shard)) == 0)
         return SH_OK;
     mg->kv_epoch = 0;
+    sh_model_group_keep_shares(mg, true);
     sh_status status = mg->model == NULL ? shard_read(mg, shard, err)
                                          : shard_change(mg, shard, err);
     bool lost = status == SH_ERR_GROUP || status == SH_ERR_PEER || status == SH_ERR_TIMEOUT;
-    if (status != SH_OK && !lost)
-        mg->refused = mg->shares.number; /* they may be what does not fit */
+    if (status != SH_OK && !lost) { /* the shares may be what does not fit */
+        mg->refused = mg->shares.number;
+        sh_model_group_keep_shares(mg, false);
+    }
     if (status != SH_OK && mg->group != NULL) sh_group_fail(mg->group, err->text);
     return status;
 }
@@ -754,7 +762,7 @@ static void steps_prepare(sh_model_group *mg)
     sh_balance_restart(&mg->balance);
 }
 
-sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
+static sh_status join(sh_model_group *mg, sh_group *group, sh_err *err)
 {
     group_leave(mg);
     mg->group = group;
@@ -783,8 +791,14 @@ sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
     if (group != NULL) sh_group_set_loading(group, false);
     stage_group(mg);
     steps_prepare(mg);
-    sh_model_group_loaded(mg, 0, 0);
     return group != NULL ? steps_register(mg, err) : SH_OK;
+}
+
+sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err)
+{
+    sh_status status = join(mg, group, err);
+    sh_model_group_loaded(mg, 0, 0); /* or given up */
+    return status;
 }
 
 const sh_step_limits *sh_model_group_limits(const sh_model_group *mg)

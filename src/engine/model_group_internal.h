@@ -60,6 +60,7 @@ struct sh_model_group {
                           rank has those of that group; 0: none */
     int kv_blocks;
     sh_shares shares;   /* the last that the ranks agreed on */
+    bool shares_read;   /* they are from a file: memory may have changed since */
     uint64_t refused;   /* number of shares that this rank could not load; 0: none */
     sh_balance balance; /* rank 0: measured with these shares */
 };
@@ -71,6 +72,9 @@ SH_MUST_CHECK sh_status sh_model_group_describe(sh_model_group *mg, const char *
  * of the model learns what the model is. After loading it is done with them. */
 SH_MUST_CHECK sh_status sh_model_group_share_begin(sh_model_group *mg, sh_err *err);
 void sh_model_group_share_end(sh_model_group *mg);
+
+/* Such a rank keeps the decision on shares for its next life, unless it cannot load its part. */
+void sh_model_group_keep_shares(const sh_model_group *mg, bool keep);
 
 /* Reports how far this rank is with loading: an sh_progress_fn, ctx is the model group. */
 void sh_model_group_loaded(void *mg, uint64_t done, uint64_t total);

@@ -7,11 +7,16 @@
  * and the loader do not know where the bytes come from. */
 #include "engine/model_group_internal.h"
 
+#include "base/file.h"
 #include "base/log.h"
 
-#include <string.h>
+#include <stdlib.h>
+#include <unistd.h>
 
-enum { CONNECT_MS = 60000 }; /* rank 0 is there: this is for one that is slow */
+enum {
+    CONNECT_MS = 60000, /* rank 0 is there: this is for one that is slow */
+    SHARES_MAX = 1 << 20,
+};
 
 static sh_status link_open(void *ctx, int index, sh_stream *out, sh_err *err)
 {
@@ -30,12 +35,50 @@ static sh_status offer(sh_model_group *mg, sh_err *err)
     return status;
 }
 
-/* What was loaded from other files is of no use. */
+/* What was loaded from other files, and how they were shared, is of no use. */
 static void forget(sh_model_group *mg)
 {
     sh_model_free(mg->model);
     mg->model = NULL;
-    mg->kv_epoch = 0;
+    mg->kv_epoch = mg->refused = 0;
+    sh_shares_reset(&mg->shares);
+}
+
+/* Beside the share: with another decision the next process would need other bytes. */
+static char *shares_path(const sh_model_group *mg)
+{
+    return sh_path_join(sh_shard_source_folder(mg->source), "shares");
+}
+
+void sh_model_group_keep_shares(const sh_model_group *mg, bool keep)
+{
+    sh_buf bytes = {0};
+    sh_err err;
+    if (mg->source == NULL) return;
+    char *path = shares_path(mg);
+    sh_shares_pack(&mg->shares, &bytes);
+    if (!keep)
+        unlink(path);
+    else if (sh_file_write_private(path, bytes.ptr, bytes.len, &err) != SH_OK)
+        SH_LOGW("shard cache: %s", err.text);
+    sh_buf_reset(&bytes);
+    free(path);
+}
+
+static void shares_load(sh_model_group *mg)
+{
+    char *path = shares_path(mg);
+    sh_buf bytes = {0};
+    sh_err err;
+    bool exists = sh_file_exists(path);
+    sh_status status = exists ? sh_file_read(path, SHARES_MAX, &bytes, &err) : SH_OK;
+    if (exists && status == SH_OK) {
+        status = sh_shares_unpack(sh_buf_str(&bytes), &mg->shares, &err);
+        mg->shares_read = status == SH_OK;
+    }
+    if (status != SH_OK) SH_LOGW("%s: %s", path, err.text);
+    sh_buf_reset(&bytes);
+    free(path);
 }
 
 static sh_status obtain(sh_model_group *mg, sh_err *err)
@@ -46,10 +89,10 @@ static sh_status obtain(sh_model_group *mg, sh_err *err)
         mg->source = sh_shard_source_create(mg->opts.shard_cache, mg->opts.shard_cache_limit);
     sh_status status = sh_shard_source_connect(mg->source, &link, sh_group_model(mg->group),
                                                sh_model_group_number(mg, mg->rank), &changed, err);
-    if (status != SH_OK || changed) forget(mg);
-    if (status == SH_OK && changed)
-        status = sh_model_group_describe(mg, sh_shard_source_dir(mg->source), err);
-    return status;
+    if (status != SH_OK || !changed) return status;
+    forget(mg);
+    shares_load(mg);
+    return sh_model_group_describe(mg, sh_shard_source_dir(mg->source), err);
 }
 
 sh_status sh_model_group_share_begin(sh_model_group *mg, sh_err *err)

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,38 @@ void sh_shares_keep(sh_shares *kept, uint64_t number, const sh_rank_offer *membe
     kept->shares = sh_realloc_array(kept->shares, n, sizeof(*shares));
     memcpy(kept->members, members, n * sizeof(*members));
     memcpy(kept->shares, shares, n * sizeof(*shares));
+}
+
+enum { FILE_VERSION = 1 };
+
+void sh_shares_pack(const sh_shares *s, sh_buf *out)
+{
+    sh_put_uint(out, FILE_VERSION, 4);
+    sh_put_uint(out, s->number, 8);
+    sh_put_uint(out, (uint64_t)s->count, 4);
+    for (int i = 0; i < s->count; i++) {
+        sh_rank_offer_pack(&s->members[i], out);
+        sh_put_double(out, s->shares[i]);
+    }
+}
+
+sh_status sh_shares_unpack(sh_str bytes, sh_shares *out, sh_err *err)
+{
+    sh_rank_offer members[SH_RANKS_MAX];
+    double shares[SH_RANKS_MAX];
+    sh_reader r = sh_reader_of(bytes);
+    uint64_t version = sh_get_uint(&r, 4), number = sh_get_uint(&r, 8), count = sh_get_uint(&r, 4);
+    if (version != FILE_VERSION || number == 0 || number == SH_SHARES_MINE || count == 0 ||
+        count > SH_RANKS_MAX)
+        return sh_err_set(err, SH_ERR_INPUT, "it is not a decision on shares");
+    for (uint64_t i = 0; i < count; i++) {
+        sh_rank_offer_unpack(&r, &members[i]);
+        shares[i] = sh_get_double(&r);
+        if (!(shares[i] >= 0 && shares[i] <= 1e18)) r.failed = true;
+    }
+    sh_status status = sh_get_end(&r, "the decision on shares", err);
+    if (status == SH_OK) sh_shares_keep(out, number, members, shares, (int)count);
+    return status;
 }
 
 /* Machine id and host name must both match: two machines may have the same name, and containers on
@@ -72,6 +105,22 @@ sh_status sh_shares_fit(const sh_rank_offer *members, int count, double weight_b
     sh_status status = sh_shares_by_resources(resources, count, weight_bytes, shares, err);
     free(resources);
     return status;
+}
+
+bool sh_shares_fit_now(const sh_shares *kept, const sh_rank_offer *members, double weight_bytes)
+{
+    double now[SH_RANKS_MAX], sum = 0, sum_now = 0;
+    bool same = true;
+    sh_err ignored;
+    if (sh_shares_fit(members, kept->count, weight_bytes, kept->shares, now, &ignored) != SH_OK)
+        return false;
+    for (int i = 0; i < kept->count; i++) {
+        sum += kept->shares[i];
+        sum_now += now[i];
+    }
+    for (int i = 0; i < kept->count; i++)
+        same = same && fabs(kept->shares[i] / sum - now[i] / sum_now) < 1e-6;
+    return same;
 }
 
 /* The speed measurement is noisy: a rank above 60 % of the fastest counts as equally fast, so that

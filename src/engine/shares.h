@@ -24,6 +24,10 @@ void sh_shares_reset(sh_shares *shares);
 void sh_shares_keep(sh_shares *kept, uint64_t number, const sh_rank_offer *members,
                     const double *shares, int count);
 
+/* A decision as a file has it. */
+void sh_shares_pack(const sh_shares *shares, sh_buf *out);
+SH_MUST_CHECK sh_status sh_shares_unpack(sh_str bytes, sh_shares *out, sh_err *err);
+
 /* Whether a decision was for exactly these members on these hosts. How much memory is free says
  * little: the ranks that are still there hold most of it. */
 bool sh_shares_are_for(const sh_shares *kept, const sh_rank_offer *members, int count);
@@ -38,6 +42,9 @@ SH_MUST_CHECK sh_status sh_shares_decide(const sh_rank_offer *members, int count
 /* The same within the memory of the ranks, but in proportion to `wanted` instead of their speed. */
 SH_MUST_CHECK sh_status sh_shares_fit(const sh_rank_offer *members, int count, double weight_bytes,
                                       const double *wanted, double *shares, sh_err *err);
+
+/* Whether all members have the memory for what was decided, now. */
+bool sh_shares_fit_now(const sh_shares *kept, const sh_rank_offer *members, double weight_bytes);
 
 /* What each rank says about the decision that it remembers. */
 typedef struct {

@@ -118,6 +118,8 @@ void sh_loader_fill(sh_loader *loader, sh_matrix *m, int64_t index, const sh_sou
     /* A quantized source to be transposed is read as a whole: a group of the file runs across our
      * rows, and cannot be cut. Such sources are small (the latent projection of MLA). */
     if (!source->transposed || source->quant.group == 0) j->chunk_rows = chunk_rows(loader, bytes);
+    if (!source->transposed) j->lead = row_first % j->chunk_rows;
+    if (j->lead % loader->dev->ops->pack_rows != 0) j->lead = 0; /* no two pieces share a panel */
 }
 
 void sh_loader_vector(sh_loader *loader, const float **out, const sh_vector_source *source)
@@ -199,14 +201,16 @@ static sh_status run_piece(sh_loader *loader, size_t piece, sh_load_staging *st,
 {
     size_t idx = find_job(loader, piece);
     const sh_load_job *j = loader->wave[idx];
-    int64_t row = (int64_t)(piece - loader->first_pieces[idx]) * j->chunk_rows;
-    int64_t count = j->rows - row < j->chunk_rows ? j->rows - row : j->chunk_rows;
+    int64_t row = (int64_t)(piece - loader->first_pieces[idx]) * j->chunk_rows - j->lead;
+    int64_t end = j->rows - row < j->chunk_rows ? j->rows : row + j->chunk_rows;
+    if (row < 0) row = 0;
+    int64_t count = end - row;
     uint64_t bytes = j->kind == SH_JOB_VECTOR
                          ? j->vector.tensor->size
                          : sh_load_row_bytes(&j->source, j->cols) * (uint64_t)count;
     /* Counted up front: this is for the progress display only. */
     atomic_fetch_add_explicit(&loader->done, bytes, memory_order_relaxed);
-    if (j->m != NULL) return run_matrix(loader, j, row, row + count, st, err);
+    if (j->m != NULL) return run_matrix(loader, j, row, end, st, err);
     if (j->old == NULL) return sh_load_read_floats(loader, j, st, err);
     sh_load_copy_floats(loader, j);
     return SH_OK;
@@ -270,7 +274,7 @@ static void add_pieces(sh_loader *loader, const sh_load_region *region)
         const sh_load_job *j = &loader->jobs[region->job_first + i];
         loader->wave[loader->wave_jobs] = j;
         loader->first_pieces[loader->wave_jobs++] = loader->pieces;
-        loader->pieces += (size_t)((j->rows + j->chunk_rows - 1) / j->chunk_rows);
+        loader->pieces += (size_t)((j->rows + j->lead + j->chunk_rows - 1) / j->chunk_rows);
     }
 }
 

@@ -28,6 +28,8 @@ struct sh_load_job {
     int64_t rows; /* of the job */
     int64_t cols;
     int64_t chunk_rows;
+    int64_t lead; /* rows that the first piece lacks, so that pieces begin where those of other
+                     shards do: what a rank keeps of them is of use for several */
     const sh_load_job *old; /* the job of the loader before that has this part of it; or NULL */
     sh_matrix_part kept;
 };

@@ -117,8 +117,7 @@ static folder folder_look(const char *root, const char *name)
     struct stat st;
     sh_err err;
     if (sh_tree_walk(f.path, bytes_add, &f.bytes, &err) != SH_OK) SH_LOGW("%s", err.text);
-    if (stat(lock, &st) == 0)
-        f.used_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    if (stat(lock, &st) == 0) f.used_ns = sh_stat_written_ns(&st);
     free(lock);
     return f;
 }
@@ -190,6 +189,14 @@ static bool make_room(const sh_shard_cache *cache, uint64_t size, uint64_t *tota
     for (int i = 0; i < count; i++) free(others[i].path);
     free(others);
     return room;
+}
+
+void sh_shard_cache_trim(const sh_shard_cache *cache)
+{
+    uint64_t others;
+    if (!make_room(cache, 0, &others))
+        SH_LOGW("shard cache: %.1f GB are in use by other processes, or the disk is nearly full",
+                (double)others * 1e-9);
 }
 
 bool sh_shard_cache_grant(void *ctx, uint64_t size)

@@ -22,6 +22,9 @@ typedef struct {
 /* Where the cache is: a folder of the user's cache folder. Owned by the caller. */
 SH_MUST_CHECK sh_status sh_shard_cache_root(char **out, sh_err *err);
 
+/* Deletes others until they are within the limit, which may be lower than it was. */
+void sh_shard_cache_trim(const sh_shard_cache *cache);
+
 /* Whether the data of the own folder may grow to `size` bytes; deletes others to make room. `ctx`
  * is an sh_shard_cache. */
 bool sh_shard_cache_grant(void *ctx, uint64_t size);

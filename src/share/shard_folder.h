@@ -8,6 +8,7 @@
  *             files of weights with their headers and sizes, but without data
  *   journal   which windows of the files are here (shard_store.h)
  *   data      their bytes
+ *   shares    how the model was shared out when they came (engine/shares.h)
  *
  * Threads: one owner. */
 #ifndef SH_SHARE_SHARD_FOLDER_H

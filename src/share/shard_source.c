@@ -130,6 +130,7 @@ static void store_open(sh_shard_source *source)
     sh_err err;
     source->cache.own = source->folder.path;
     source->cache.granted = 0;
+    sh_shard_cache_trim(&source->cache);
     if (source->cache.limit > 0 && sh_shard_store_open(source->folder.path, source->folder.digest,
                                                        &room, &source->store, &err) != SH_OK)
         SH_LOGW("shard cache: %s; nothing is kept", err.text);
@@ -164,11 +165,14 @@ sh_status sh_shard_source_connect(sh_shard_source *source, const sh_share_link *
     }
     if (status == SH_OK) status = update(source, changed, err);
     if (status == SH_OK) store_open(source);
-    if (status != SH_OK) {
-        sh_shard_source_disconnect(source);
-        folder_leave(source);
-    }
+    if (status != SH_OK) sh_shard_source_disconnect(source);
+    if (status != SH_OK && *changed) folder_leave(source);
     return status;
+}
+
+const char *sh_shard_source_folder(const sh_shard_source *source)
+{
+    return source->folder.path;
 }
 
 const char *sh_shard_source_dir(const sh_shard_source *source)

@@ -19,13 +19,16 @@ sh_shard_source *sh_shard_source_create(const char *root, uint64_t limit);
 void sh_shard_source_free(sh_shard_source *source);
 
 /* Takes the model with this identity from a link to rank 0; `rank` is the number of this one.
- * *changed: it is another than before, or its files were written anew. On failure there is none. */
+ * *changed: it is another than before, or its files were written anew. */
 SH_MUST_CHECK sh_status sh_shard_source_connect(sh_shard_source *source, const sh_share_link *link,
                                                 const uint8_t id[SH_IDENTITY_LEN], int rank,
                                                 bool *changed, sh_err *err);
 
 /* Closes the connections; what is open from the folder stays. */
 void sh_shard_source_disconnect(sh_shard_source *source);
+
+/* The shard folder (shard_folder.h); more may be kept there. */
+const char *sh_shard_source_folder(const sh_shard_source *source);
 
 /* The folder of the model, and where its weights come from. */
 const char *sh_shard_source_dir(const sh_shard_source *source);

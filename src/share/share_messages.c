@@ -96,7 +96,7 @@ void sh_share_outline_pack(const sh_share_outline *outline, sh_buf *out)
         const sh_share_file *file = &outline->files[i];
         sh_put_text(out, sh_str_of(file->name));
         sh_put_uint(out, file->size, 8);
-        sh_put_uint(out, file->changed_ns, 8);
+        sh_put_uint(out, file->written_ns, 8);
         sh_put_text(out, file->start);
     }
 }
@@ -115,7 +115,7 @@ static sh_status file_get(sh_reader *r, sh_arena *arena, sh_share_file *out, sh_
 {
     sh_str name = sh_get_text(r);
     out->size = sh_get_uint(r, 8);
-    out->changed_ns = sh_get_uint(r, 8);
+    out->written_ns = sh_get_uint(r, 8);
     out->start = sh_get_text(r);
     if (r->failed) return sh_get_end(r, "the outline of the model", err);
     if (!name_allowed(name))

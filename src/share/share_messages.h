@@ -56,7 +56,7 @@ typedef struct {
 typedef struct {
     const char *name; /* plain */
     uint64_t size;
-    uint64_t changed_ns; /* when it was last written: other weights may have the same outline */
+    uint64_t written_ns; /* when it was last written: other weights may have the same outline */
     sh_str start;
 } sh_share_file;
 

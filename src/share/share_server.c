@@ -46,11 +46,12 @@ typedef struct {
 
 struct sh_share_server {
     char *dir;
-    int stop[2]; /* readable while visits end */
-    pthread_mutex_t lock;
+    int stop[2];          /* readable while visits end */
+    pthread_mutex_t lock; /* guards visits and stopping; never held for long */
     visit visits[VISITS_MAX];
     bool stopping;
-    bool outlined; /* what follows is there, and does not change any more */
+    pthread_mutex_t outline_lock; /* held while the outline is made, from slow disks too */
+    bool outlined;                /* what follows is there, and does not change any more */
     sh_arena arena;
     sh_share_outline outline;
     int *fds; /* [outline.count] */
@@ -114,7 +115,7 @@ static sh_status file_open(sh_share_server *server, int index, sh_err *err)
         status = sh_err_sys(err, "%s", path);
     } else {
         file->size = (uint64_t)st.st_size;
-        file->changed_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec;
+        file->written_ns = (uint64_t)sh_stat_written_ns(&st);
         status = start_len(fd, path, file->size, &len, err);
     }
     if (status == SH_OK) {
@@ -137,23 +138,36 @@ static void files_close(sh_share_server *server)
     server->outline = (sh_share_outline){0};
 }
 
-static sh_status outline_make(sh_share_server *server, sh_err *err)
+static sh_status files_open(sh_share_server *server, sh_err *err)
 {
     sh_status status = files_list(server, err);
-    size_t count = (size_t)server->outline.count;
-    if (status == SH_OK) server->fds = sh_alloc_array(count + 1, sizeof(*server->fds));
-    for (size_t i = 0; status == SH_OK && i < count; i++) server->fds[i] = -1;
-    for (size_t i = 0; status == SH_OK && i < count; i++) {
-        status = file_open(server, (int)i, err);
+    int count = server->outline.count;
+    server->fds = sh_alloc_array((size_t)count + 1, sizeof(*server->fds));
+    for (int i = 0; i < count; i++) server->fds[i] = -1;
+    for (int i = 0; status == SH_OK && i < count; i++) {
+        status = file_open(server, i, err);
         if (status == SH_OK && server->arena.used > SH_SHARE_OUTLINE_MAX / 2)
             status = sh_err_set(err, SH_ERR_LIMIT, "%s: its headers are too large to be sent",
                                 server->dir);
+    }
+    return status;
+}
+
+/* Packs the outline. What was read for it is then in memory twice, so it is replaced by what a
+ * peer would make of the packed bytes; that also shows whether a peer will accept them. */
+static sh_status outline_make(sh_share_server *server, sh_err *err)
+{
+    sh_status status = files_open(server, err);
+    if (status == SH_OK) {
+        sh_share_outline_pack(&server->outline, &server->packed);
+        sh_arena_reset(&server->arena);
+        status = sh_share_outline_unpack(sh_buf_str(&server->packed), &server->arena,
+                                         &server->outline, err);
     }
     if (status != SH_OK) {
         files_close(server);
         return status;
     }
-    sh_share_outline_pack(&server->outline, &server->packed);
     sh_digest(server->packed.ptr, server->packed.len, server->digest);
     server->outlined = true;
     return SH_OK;
@@ -161,9 +175,9 @@ static sh_status outline_make(sh_share_server *server, sh_err *err)
 
 static sh_status outline_need(sh_share_server *server, sh_err *err)
 {
-    pthread_mutex_lock(&server->lock);
+    pthread_mutex_lock(&server->outline_lock);
     sh_status status = server->outlined ? SH_OK : outline_make(server, err);
-    pthread_mutex_unlock(&server->lock);
+    pthread_mutex_unlock(&server->outline_lock);
     return status;
 }
 
@@ -239,9 +253,9 @@ static sh_status answer_window(visit *v, const sh_share_request *request, sh_buf
                        &request->window, data, &why) != SH_OK)
         return refuse(v, &why, err);
     sh_digest(data, len, digest);
-    sh_status status = answer(v, request, data, len, digest, err);
-    if (status == SH_OK) atomic_fetch_add_explicit(&server->sent, len, memory_order_relaxed);
-    return status;
+    if (!is_known(request, digest))
+        atomic_fetch_add_explicit(&server->sent, len, memory_order_relaxed);
+    return answer(v, request, data, len, digest, err);
 }
 
 static sh_status visit_step(visit *v, sh_buf *buf, sh_err *err)
@@ -325,6 +339,7 @@ sh_status sh_share_server_create(const char *model_dir, sh_share_server **out, s
     }
     server->dir = sh_strdup(model_dir);
     pthread_mutex_init(&server->lock, NULL);
+    pthread_mutex_init(&server->outline_lock, NULL);
     *out = server;
     return SH_OK;
 }
@@ -353,6 +368,7 @@ void sh_share_server_free(sh_share_server *server)
     files_close(server);
     sh_sock_close(server->stop[0]);
     sh_sock_close(server->stop[1]);
+    pthread_mutex_destroy(&server->outline_lock);
     pthread_mutex_destroy(&server->lock);
     free(server->dir);
     free(server);

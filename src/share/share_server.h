@@ -27,7 +27,7 @@ void sh_share_server_take(void *server, int rank, sh_stream stream);
 /* Ends all connections: the group has. */
 void sh_share_server_end_visits(sh_share_server *server);
 
-/* Bytes of weights that were sent so far. */
+/* Bytes of weights that were sent so far, or are being sent. */
 uint64_t sh_share_server_sent(const sh_share_server *server);
 
 #endif

@@ -143,11 +143,16 @@ class Page {
     else if (this.line === 'live' && this.now?.engine != null && this.seen - this.reported > SILENT_MS)
       message = `The engine has not reported since ${clock(this.reported)}.`;
     else if (this.line === 'live' && this.now?.status === 'engine_lost') message = `The engine is gone and is being restarted. ${this.heldText()}`;
-    else if (this.line === 'live' && this.now?.status === 'starting') message = 'The engine is starting.';
+    else if (this.line === 'live' && this.now?.status === 'starting') message = `The engine is starting.${this.loadText()}`;
     else if (this.line === 'live' && this.now?.engine?.missing?.length > 0) message = this.missingText();
     banner.hidden = message === '';
     setText(banner, message);
     document.body.classList.toggle('offline', this.line !== 'live');
+  }
+
+  loadText() { // how far the ranks are comes after a semicolon
+    const load = this.now.detail?.split('; ')[1];
+    return load === undefined ? '' : ` It is loading the model: ${load}.`;
   }
 
   missingText() {

@@ -31,6 +31,29 @@ TEST(shares_are_remembered_for_exactly_the_members_they_were_for)
     sh_shares_reset(&kept);
 }
 
+TEST(shares_come_back_from_a_file_and_count_while_they_fit)
+{
+    UNUSED_STATE;
+    sh_shares kept = {0}, back = {0};
+    sh_rank_offer members[2] = {offer(0, "a", 1), offer(3, "b", 1)};
+    sh_buf bytes = {0};
+    sh_err err;
+    sh_shares_keep(&kept, 7, members, (const double[]){0.75, 0.25}, 2);
+    sh_shares_pack(&kept, &bytes);
+    CHECK_OK(sh_shares_unpack(sh_buf_str(&bytes), &back, &err), err);
+    assert_int_equal(back.number, 7);
+    assert_true(sh_shares_are_for(&back, members, 2));
+    assert_memory_equal(back.shares, kept.shares, 2 * sizeof(double));
+    for (size_t cut = 0; cut < bytes.len; cut++)
+        assert_int_not_equal(sh_shares_unpack((sh_str){bytes.ptr, cut}, &back, &err), SH_OK);
+    assert_true(sh_shares_fit_now(&back, members, 100e9));
+    members[0].resources.memory = 60e9; /* less than it has to hold */
+    assert_false(sh_shares_fit_now(&back, members, 100e9));
+    sh_buf_reset(&bytes);
+    sh_shares_reset(&kept);
+    sh_shares_reset(&back);
+}
+
 TEST(the_newest_usable_shares_win)
 {
     UNUSED_STATE;
@@ -153,6 +176,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shares_are_remembered_for_exactly_the_members_they_were_for),
+        cmocka_unit_test(shares_come_back_from_a_file_and_count_while_they_fit),
         cmocka_unit_test(the_newest_usable_shares_win),
         cmocka_unit_test(equal_machines_get_equal_shares_and_memory_limits_all),
         cmocka_unit_test(a_rank_that_is_slow_for_long_gets_less),

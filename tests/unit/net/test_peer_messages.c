@@ -146,6 +146,24 @@ TEST(a_hello_of_another_protocol_still_says_who_and_which_version)
     sh_buf_reset(&buf);
 }
 
+TEST(a_rank_without_a_model_fits_any_model_but_not_none)
+{
+    UNUSED_STATE;
+    sh_hello mine = sample_hello(), theirs = sample_hello();
+    sh_err err;
+    sh_model_id_set_any(theirs.model);
+    assert_true(sh_model_id_is_any(theirs.model));
+    CHECK_OK(sh_hello_compare(&mine, &theirs, &err), err);
+    CHECK_OK(sh_hello_compare(&theirs, &mine, &err), err);
+    sh_model_id_set_any(mine.model); /* two such ranks */
+    CHECK_OK(sh_hello_compare(&mine, &theirs, &err), err);
+    memset(mine.model, 0, sizeof(mine.model)); /* a group that only tests links */
+    CHECK_FAILS(sh_hello_compare(&mine, &theirs, &err), err, "model");
+    memset(mine.model, 0xaa, sizeof(mine.model));
+    memset(theirs.model, 0xab, sizeof(theirs.model));
+    CHECK_FAILS(sh_hello_compare(&mine, &theirs, &err), err, "model");
+}
+
 TEST(heads_that_are_no_frames_are_refused)
 {
     UNUSED_STATE;
@@ -217,6 +235,7 @@ int main(void)
         cmocka_unit_test(a_cut_or_longer_payload_is_refused),
         cmocka_unit_test(offers_come_back_and_are_checked),
         cmocka_unit_test(a_hello_of_another_protocol_still_says_who_and_which_version),
+        cmocka_unit_test(a_rank_without_a_model_fits_any_model_but_not_none),
         cmocka_unit_test(heads_that_are_no_frames_are_refused),
         cmocka_unit_test(notices_and_beats_come_back_and_long_texts_are_cut_at_a_character),
         cmocka_unit_test(an_op_head_is_little_endian_and_checked),

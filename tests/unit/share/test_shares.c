@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "model/identity.h"
+#include "model/synth.h"
 #include "net/sock.h"
 
 #include "unit/model/rig.h"
@@ -352,6 +353,34 @@ TEST(other_weights_of_the_same_shape_are_noticed)
     free(model);
 }
 
+/* A layer with matrices of several pieces. */
+TEST(other_shares_use_what_is_here_of_the_same_rows)
+{
+    UNUSED_STATE;
+    const sh_str text = SH_STR(
+        "{\"model_type\":\"llama\",\"hidden_size\":512,\"num_hidden_layers\":1,"
+        "\"intermediate_size\":16384,\"num_attention_heads\":8,\"num_key_value_heads\":8,"
+        "\"rms_norm_eps\":1e-5,\"vocab_size\":512,\"max_position_embeddings\":512,"
+        "\"tie_word_embeddings\":true}");
+    sh_synth_opts opts = {.bits = 4, .group = 64};
+    char *model = sh_path_join(dir, "wide");
+    sh_config config;
+    sh_shard even[2], uneven[2];
+    sh_err err = {0};
+    CHECK_OK(sh_synth_write(text, "config", model, &opts, &err), err);
+    CHECK_OK(sh_config_load(model, &config, &err), err);
+    CHECK_OK(sh_shard_plan(&config, &(sh_plan_opts){2, 1, (double[]){1, 1}, 0}, even, &err), err);
+    CHECK_OK(sh_shard_plan(&config, &(sh_plan_opts){2, 1, (double[]){3, 2}, 0}, uneven, &err), err);
+    empty_cache();
+    host h = host_open(model);
+    load_and_compare(&h, LIMIT, &even[1]);
+    sh_shard_origin other = load_and_compare(&h, LIMIT, &uneven[1]);
+    assert_true(other.link > 0 && other.disk > 2 << 20);
+    host_close(&h);
+    sh_config_reset(&config);
+    free(model);
+}
+
 /* What a command says about the cache, as a number. */
 static uint64_t ask_cache(const char *format)
 {
@@ -492,6 +521,7 @@ int main(void)
         cmocka_unit_test(a_journal_with_half_a_line_and_nonsense_is_used_as_far_as_it_is_good),
         cmocka_unit_test(what_came_before_the_link_was_cut_is_kept),
         cmocka_unit_test(other_weights_of_the_same_shape_are_noticed),
+        cmocka_unit_test(other_shares_use_what_is_here_of_the_same_rows),
         cmocka_unit_test(the_model_that_was_not_used_lately_goes_first),
         cmocka_unit_test(a_cache_that_is_too_small_keeps_a_part_and_everything_works),
         cmocka_unit_test(two_processes_do_not_share_a_folder),
