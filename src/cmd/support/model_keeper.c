@@ -268,13 +268,15 @@ static void far_start(sh_model_keeper *k, int model, const far_rank *part)
     free(dir);
 }
 
-/* Every worker that is here gets a rank: the number that it was started with, or the next. */
+/* Every worker that is here gets a rank: the number that it was started with, or the next. Where a
+ * hostfile has numbered them all, there is no place for others. */
 static void far_fill(const sh_model_keeper *k, group *g)
 {
     g->far_count = 0;
     for (int h = 1; k->hosts != NULL && h < SH_MODEL_HOSTS_MAX; h++) {
         if (!sh_model_hosts_here(k->hosts, h)) continue;
         uint32_t rank = sh_model_hosts_rank(k->hosts, h);
+        if (rank == SH_RANK_ANY && k->args->settings->hostfile != NULL) continue;
         g->far[g->far_count] = (far_rank){.host = h, .rank = rank};
         if (rank == SH_RANK_ANY) g->far[g->far_count].rank = (uint32_t)g->far_count + 1;
         g->far_count++;
