@@ -18,7 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { LINE_MAX_BYTES = 16384, NAMES_SHOWN = 5 };
+enum { LINE_MAX_BYTES = 16384, NAMES_SHOWN = 5, SETTLE_MS = 10 };
 
 struct sh_models {
     sh_api_model *first; /* sorted by name */
@@ -28,7 +28,8 @@ struct sh_models {
     sh_trigger *readable;
     sh_trigger *settle;
     sh_buf in;
-    bool listed; /* all rows are known */
+    bool listed;   /* all rows are known */
+    bool settling; /* the timer is running */
 };
 
 /* ---- one row ---- */
@@ -129,10 +130,10 @@ static void waiters_go(sh_api_model *m, const sh_api_error *error)
     }
 }
 
-static void waiters_fail(sh_api_model *m, int status, const char *code, const char *why)
+static void waiters_fail(sh_api_model *m, const char *why)
 {
     sh_api_error error;
-    sh_api_fail(&error, status, code, "model", "the model '%s' cannot be loaded: %s",
+    sh_api_fail(&error, 503, "model_failed", "model", "the model '%s' cannot be loaded: %s",
                 sh_model_name(m), why);
     error.retry_after_s = 5;
     waiters_go(m, &error);
@@ -158,7 +159,7 @@ static void on_up(void *arg, const sh_engine_info *info)
     sh_api_accept(m->api);
     sh_replay_ready(m->replay, info->model_hash);
     if (fresh == NULL)
-        waiters_fail(m, 503, "model_failed", m->why);
+        waiters_fail(m, m->why);
     else if (m->state == SH_MODEL_READY)
         waiters_go(m, NULL);
     if (fresh != NULL && m->name == NULL) sh_api_serving(m->api);
@@ -274,10 +275,19 @@ bool sh_model_wait(sh_api_model *m, sh_model_waiter *w)
     return true;
 }
 
+/* Many short requests are told of together. */
+static void settle_later(const sh_api_model *m)
+{
+    sh_models *models = m->api->models;
+    if (models->settling) return;
+    models->settling = true;
+    sh_trigger_start(models->settle, SETTLE_MS);
+}
+
 void sh_model_use(sh_api_model *m, sh_model_waiter *w)
 {
-    w->uses = true;
-    if (m->active++ == 0) sh_trigger_start(m->api->models->settle, 0);
+    w->uses = m->used = true;
+    if (m->active++ == 0) settle_later(m);
     m->used_us = sh_clock_unix_us();
 }
 
@@ -287,7 +297,7 @@ void sh_model_release(sh_model_waiter *w)
     if (!w->uses) return;
     w->uses = false;
     w->model->used_us = sh_clock_unix_us();
-    if (--w->model->active == 0) sh_trigger_start(w->model->api->models->settle, 0);
+    if (--w->model->active == 0) settle_later(w->model);
 }
 
 /* Brings a row in line with its state and its requests. */
@@ -297,10 +307,11 @@ static void settle(sh_api_model *m)
     if (m->conn != NULL && strcmp(m->linked, m->socket) != 0) stale = true;
     if (stale && m->active == 0) engine_close(m);
     if (m->state == SH_MODEL_READY && m->conn == NULL) engine_open(m);
-    if (kept && m->told_busy != (m->active > 0)) {
-        m->told_busy = m->active > 0;
-        tell(m, m->told_busy ? "busy" : "idle", NULL);
-    }
+    if (kept && m->used && !m->told_busy) tell(m, "busy", NULL);
+    m->told_busy = m->told_busy || m->used;
+    if (kept && m->told_busy && m->active == 0) tell(m, "idle", NULL);
+    m->told_busy = m->told_busy && m->active > 0;
+    m->used = false;
     if (m->state == SH_MODEL_DRAINING && m->active == 0 && !m->drained) {
         m->drained = true;
         tell(m, "drained", NULL);
@@ -322,6 +333,7 @@ static void row_free(sh_api_model *m)
 static void on_settle(void *arg)
 {
     sh_api *api = arg;
+    api->models->settling = false;
     for (sh_api_model **at = &api->models->first; *at != NULL;) {
         sh_api_model *m = *at;
         settle(m);
@@ -378,8 +390,8 @@ static void state_enter(sh_api_model *m, sh_model_state state)
     m->state = state;
     m->drained = state == SH_MODEL_DRAINING && drained;
     if (state == SH_MODEL_STOPPING && !drained && m->replay != NULL) sh_replay_stop(m->replay);
-    if (state == SH_MODEL_FAILED) waiters_fail(m, 503, "model_failed", m->why);
-    if (state == SH_MODEL_ABSENT && m->waiters != NULL) tell(m, "want", NULL);
+    if (state == SH_MODEL_FAILED) waiters_fail(m, m->why);
+    if (state == SH_MODEL_ABSENT && m->waiters != NULL && !m->unlisted) tell(m, "want", NULL);
     sh_trigger_start(m->api->models->settle, 0);
 }
 
@@ -400,6 +412,7 @@ static void state_take(sh_api *api, const char *name, const char *state, const c
     if (sh_json_double(line, "keep_s", name, -1, 1e12, &keep_s, &err) == SH_OK)
         m->keep_s = (int64_t)keep_s;
     state_enter(m, state_of(state));
+    if (m->unlisted) waiters_fail(m, "its folder is gone");
 }
 
 static void line_take(sh_api *api, sh_str text)

@@ -55,6 +55,7 @@ struct sh_api_model {
     sh_buf ranks_text; /* "ranks" of the stats as text, since /health is polled often */
 
     int active; /* requests that use it */
+    bool used;  /* since the keeper was told of it last */
     bool told_busy, drained;
     sh_model_waiter *waiters;
 };

@@ -15,7 +15,7 @@ ln -s "$root/models/demo" dir/demo
 "$shoal" synth --shape "$root/models/demo/config.json" --out dir/other --seed 5 >/dev/null
 cp "$root"/models/demo/{tokenizer,tokenizer_config}.json dir/other
 SHOAL_TOKEN=$("$shoal" token); export SHOAL_TOKEN
-flags=(--models-dir "$work/dir" --threads 1 --split 1,1)
+flags=(--models-dir "$work/dir" --threads 1 --split "1,1")
 on_exec 1 "$shoal" serve "${flags[@]}" --coordinator 10.77.0.1:9000 --ranks 2 --host 127.0.0.1 --port 8080 \
     --runtime-dir "$work" --memory 300M --kv-tokens 512 >serve.log 2>&1 &
 serve_pid=$!
