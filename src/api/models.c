@@ -34,10 +34,11 @@ struct sh_models {
 
 /* ---- one row ---- */
 
-static const char *base_name(const char *dir)
+/* NAME of ORG/NAME. */
+static const char *last_part(const char *name)
 {
-    const char *slash = strrchr(dir, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : dir;
+    const char *slash = strrchr(name, '/');
+    return slash != NULL ? slash + 1 : name;
 }
 
 const char *sh_model_name(const sh_api_model *m)
@@ -62,6 +63,11 @@ bool sh_model_is(const sh_api_model *m, const char *name)
     if (m->name == NULL)
         return m->served != NULL && sh_served_model_check_name(m->served, name, &ignored);
     return strcmp(name, m->name) == 0 || strcmp(name, m->dir) == 0;
+}
+
+int64_t sh_model_created_s(const sh_api_model *m)
+{
+    return m->served == NULL ? m->created_s : sh_served_model_created_s(m->served);
 }
 
 const sh_engine_info *sh_model_info(const sh_api_model *m)
@@ -359,7 +365,10 @@ static sh_api_model *row_add(sh_api *api, const char *name)
 {
     sh_api_model **at = &api->models->first, *m = sh_alloc(sizeof(*m));
     while (*at != NULL && strcmp((*at)->name, name) < 0) at = &(*at)->next;
-    *m = (sh_api_model){.api = api, .next = *at, .name = sh_strdup(name)};
+    *m = (sh_api_model){.api = api,
+                        .next = *at,
+                        .name = sh_strdup(name),
+                        .created_s = sh_clock_unix_us() / 1000000};
     *at = m;
     return m;
 }
@@ -501,7 +510,8 @@ static sh_api_model *row_refuse(const sh_models *models, const char *name, sh_ap
 sh_api_model *sh_models_find(const sh_api *api, const char *name, sh_api_error *err)
 {
     const sh_models *models = api->models;
-    sh_api_model *first = models->first, *by_base = NULL;
+    sh_api_model *first = models->first, *by_part = NULL;
+    int parts = 0;
     if (models->fd < 0) /* one model, which knows all of its names */
         return first->served == NULL || sh_served_model_check_name(first->served, name, err) ? first
                                                                                              : NULL;
@@ -510,9 +520,11 @@ sh_api_model *sh_models_find(const sh_api *api, const char *name, sh_api_error *
     for (sh_api_model *m = first; m != NULL && !is_default(name); m = m->next) {
         if (m->unlisted) continue;
         if (sh_model_is(m, name)) return m;
-        if (strcmp(base_name(m->dir), name) == 0) by_base = m;
+        if (strcmp(last_part(m->name), name) != 0) continue;
+        by_part = m;
+        parts++;
     }
-    return by_base != NULL ? by_base : row_refuse(models, name, err);
+    return parts == 1 ? by_part : row_refuse(models, name, err);
 }
 
 const sh_api_model *sh_models_next(const sh_api_model *m)
@@ -568,7 +580,8 @@ static bool expire_one(sh_api_model *m)
         sh_api_error error;
         if (!sh_deadline_passed(w->deadline)) continue;
         sh_api_fail(&error, 504, "timeout", NULL,
-                    "timed out waiting for the model '%s' to be loaded", sh_model_name(m));
+                    "timed out waiting for the model '%s' to be loaded%s%s", sh_model_name(m),
+                    m->why[0] == '\0' ? "" : ": ", m->why);
         waiter_unlink(w);
         w->go(w->arg, &error);
         return true;

@@ -209,7 +209,11 @@ static sh_status measure(void *arg, int model, double *need, sh_err *err)
     sh_model_keeper *k = arg;
     group *g = &k->groups[model];
     sh_model_facts facts = {0};
-    if (k->hosts != NULL && sh_model_hosts_count(k->hosts) + 1 < k->expected) return SH_AGAIN;
+    int missing = k->hosts == NULL ? 0 : k->expected - sh_model_hosts_count(k->hosts) - 1;
+    if (missing > 0) {
+        sh_err_set(err, SH_ERR_PEER, "%d of %d workers are not here yet", missing, k->expected - 1);
+        return SH_AGAIN;
+    }
     sh_status status = sh_model_facts_gather(g->dir, &facts, err);
     if (status == SH_OK) {
         g->bytes = (int64_t)facts.bytes;
@@ -756,21 +760,28 @@ static sh_status hosts_open(sh_model_keeper *k, sh_err *err)
 }
 
 /* --model may name a folder of --models-dir, or any other. */
-static void standing_add(sh_model_keeper *k)
+static sh_status standing_add(sh_model_keeper *k, sh_err *err)
 {
     const sh_settings *s = k->args->settings;
     char *real = s->model == NULL ? NULL : realpath(s->model, NULL);
-    if (real == NULL) return;
+    if (s->model == NULL) return SH_OK;
+    if (real == NULL) return sh_err_sys(err, "%s", s->model);
     for (int i = 0; i < k->count && k->standing < 0; i++) {
         char *other = realpath(k->groups[i].dir, NULL);
         if (other != NULL && strcmp(real, other) == 0) k->standing = i;
         free(other);
     }
-    const char *slash = strrchr(real, '/');
-    if (k->standing < 0)
-        k->standing = model_add(k, s->model_name != NULL ? s->model_name : slash + 1, real);
+    const char *name = s->model_name != NULL ? s->model_name : strrchr(real, '/') + 1;
+    bool taken = k->standing < 0 && model_find(k, name) >= 0;
+    if (taken)
+        sh_err_set(err, SH_ERR_INPUT, "--model: %s has another model '%s'; give a --model-name",
+                   s->models_dir, name);
+    else if (k->standing < 0)
+        k->standing = model_add(k, name, real);
     free(real);
+    if (taken) return err->status;
     sh_keeper_want(k->keeper, k->standing, now_ms());
+    return SH_OK;
 }
 
 /* A name that is mistyped would be noticed late. */
@@ -816,7 +827,7 @@ sh_status sh_model_keeper_open(const sh_command_args *args, const char *program,
     status = socket_listen(k, err);
     if (status == SH_OK) status = hosts_open(k, err);
     if (status == SH_OK) status = scan(k, err);
-    if (status == SH_OK) standing_add(k);
+    if (status == SH_OK) status = standing_add(k, err);
     if (status == SH_OK) status = pinned_want(k, err);
     if (status != SH_OK) {
         sh_model_keeper_close(k);
