@@ -182,7 +182,9 @@ static void stats_clear(sh_api_model *m)
 static void on_down(void *arg, const sh_err *why)
 {
     sh_api_model *m = arg;
-    if (!m->api->stopping) SH_LOGW("api: %s", why->text); /* Ctrl-C stops the engine as well */
+    /* Ctrl-C stops the engine as well. */
+    if (!m->api->stopping && m->name != NULL) SH_LOGW("api: '%s': %s", m->name, why->text);
+    if (!m->api->stopping && m->name == NULL) SH_LOGW("api: %s", why->text);
     stats_clear(m);
     sh_api_fresh(m->api);
 }
