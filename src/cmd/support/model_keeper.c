@@ -165,43 +165,52 @@ static void greet(sh_model_keeper *k, client *c)
 
 /* ---- hooks of the keeper ---- */
 
+/* 0: as the ranks see fit, which is little where a sequence lasts one step. */
 static int64_t kv_tokens(const sh_settings *s, const sh_config *config)
 {
     int64_t context = s->context > 0 && s->context < config->context ? s->context : config->context;
-    if (s->kv_tokens > 0) return s->kv_tokens;
+    if (s->kv_tokens > 0 || config->bidirectional) return s->kv_tokens;
     return context * s->slots < KV_TOKENS ? context * s->slots : KV_TOKENS;
 }
 
-/* What each host gets of a model, by its memory: as the ranks will decide themselves, unless one of
- * them is slower. Equal parts if it does not fit: the keeper will say so. */
-static void shares_guess(const sh_model_keeper *k, double bytes, double *shares)
+/* Every worker that is here gets a rank: the next one, or that of a hostfile. One that a hostfile
+ * does not have gets none. */
+static void far_fill(const sh_model_keeper *k, group *g)
 {
-    sh_rank_resources resources[SH_RANKS_MAX];
-    int numbers[SH_RANKS_MAX], count = 0;
-    double parts[SH_RANKS_MAX];
-    sh_err err;
-    for (int h = 0; h < SH_MODEL_HOSTS_MAX; h++) {
-        if (h > 0 && (k->hosts == NULL || !sh_model_hosts_here(k->hosts, h))) continue;
-        numbers[count] = h;
-        resources[count++] = (sh_rank_resources){
-            .memory = h == 0 ? k->memory : sh_model_hosts_memory(k->hosts, h), .speed = 1};
+    bool numbered = k->args->settings->hostfile != NULL;
+    g->far_count = 0;
+    for (int h = 1; k->hosts != NULL && h < SH_MODEL_HOSTS_MAX; h++) {
+        if (!sh_model_hosts_here(k->hosts, h)) continue;
+        uint32_t rank = numbered ? sh_model_hosts_rank(k->hosts, h) : (uint32_t)g->far_count + 1;
+        if (rank == SH_RANK_ANY) continue;
+        g->far[g->far_count++] = (far_rank){.host = h, .rank = rank};
     }
-    bool fits = sh_shares_by_resources(resources, count, bytes, parts, &err) == SH_OK;
-    for (int i = 0; i < count; i++) shares[numbers[i]] = fits ? parts[i] : 1;
+}
+
+/* What each host gets of so many bytes, by its memory: as the ranks will decide themselves, unless
+ * one of them is slower. Equal parts if it does not fit: the keeper will say so. */
+static void shares_guess(const sh_model_keeper *k, const group *g, double bytes, double *shares)
+{
+    sh_rank_resources resources[SH_RANKS_MAX] = {{.memory = k->memory, .speed = 1}};
+    sh_err err;
+    for (int i = 0; i < g->far_count; i++)
+        resources[i + 1] = (sh_rank_resources){
+            .memory = sh_model_hosts_memory(k->hosts, g->far[i].host), .speed = 1};
+    if (sh_shares_by_resources(resources, g->far_count + 1, bytes, shares, &err) != SH_OK)
+        for (int i = 0; i <= g->far_count; i++) shares[i] = 1;
 }
 
 /* Weights take a little more in memory than in the files. */
 static void need_fill(const sh_model_keeper *k, const group *g, int64_t kv_token_bytes,
                       double *need)
 {
-    double shares[SH_MODEL_HOSTS_MAX] = {0}, sum = 0;
+    double shares[SH_RANKS_MAX], sum = 0;
     double bytes = (double)g->bytes * 1.02 + (double)g->tokens * (double)kv_token_bytes;
-    shares_guess(k, bytes, shares);
-    for (int h = 0; h < SH_MODEL_HOSTS_MAX; h++) sum += shares[h];
-    for (int h = 0; h < SH_MODEL_HOSTS_MAX; h++)
-        need[h] = shares[h] == 0
-                      ? 0
-                      : bytes * shares[h] / sum + (double)PROCESS_BYTES * (h == 0 ? k->ranks : 1);
+    shares_guess(k, g, bytes, shares);
+    for (int i = 0; i <= g->far_count; i++) sum += shares[i];
+    need[0] = bytes * shares[0] / sum + (double)PROCESS_BYTES * k->ranks;
+    for (int i = 0; i < g->far_count; i++)
+        need[g->far[i].host] = bytes * shares[i + 1] / sum + PROCESS_BYTES;
 }
 
 static sh_status measure(void *arg, int model, double *need, sh_err *err)
@@ -209,9 +218,10 @@ static sh_status measure(void *arg, int model, double *need, sh_err *err)
     sh_model_keeper *k = arg;
     group *g = &k->groups[model];
     sh_model_facts facts = {0};
-    int missing = k->hosts == NULL ? 0 : k->expected - sh_model_hosts_count(k->hosts) - 1;
-    if (missing > 0) {
-        sh_err_set(err, SH_ERR_PEER, "%d of %d workers are not here yet", missing, k->expected - 1);
+    far_fill(k, g);
+    if (k->hosts != NULL && g->far_count + 1 < k->expected) {
+        sh_err_set(err, SH_ERR_PEER, "%d of %d workers are not here yet",
+                   k->expected - 1 - g->far_count, k->expected - 1);
         return SH_AGAIN;
     }
     sh_status status = sh_model_facts_gather(g->dir, &facts, err);
@@ -237,9 +247,9 @@ static sh_status near_start(sh_model_keeper *k, group *g, const char *name, char
     return sh_local_ranks_add(k->children, &spec, &g->fd, g->places, err);
 }
 
-/* Rank 0 of a group whose other ranks are on other hosts. */
-static sh_status coordinator_start(sh_model_keeper *k, group *g, const char *name, char **argv,
-                                   char **env, sh_err *err)
+/* Rank 0 alone, or of a group whose other ranks are on other hosts. */
+static sh_status first_start(sh_model_keeper *k, group *g, const char *name, char **argv,
+                             char **env, sh_err *err)
 {
     char *title = sh_asprintf("%.64s rank 0", name);
     sh_child_spec child = {.name = title,
@@ -272,21 +282,6 @@ static void far_start(sh_model_keeper *k, int model, const far_rank *part)
     free(dir);
 }
 
-/* Every worker that is here gets a rank: the number that it was started with, or the next. Where a
- * hostfile has numbered them all, there is no place for others. */
-static void far_fill(const sh_model_keeper *k, group *g)
-{
-    g->far_count = 0;
-    for (int h = 1; k->hosts != NULL && h < SH_MODEL_HOSTS_MAX; h++) {
-        if (!sh_model_hosts_here(k->hosts, h)) continue;
-        uint32_t rank = sh_model_hosts_rank(k->hosts, h);
-        if (rank == SH_RANK_ANY && k->args->settings->hostfile != NULL) continue;
-        g->far[g->far_count] = (far_rank){.host = h, .rank = rank};
-        if (rank == SH_RANK_ANY) g->far[g->far_count].rank = (uint32_t)g->far_count + 1;
-        g->far_count++;
-    }
-}
-
 static sh_status group_start(sh_model_keeper *k, group *g, const char *name, sh_err *err)
 {
     char tokens[24], fd[16] = "", ranks[16], at[SH_ADDR_TEXT_MAX] = "";
@@ -300,26 +295,15 @@ static sh_status group_start(sh_model_keeper *k, group *g, const char *name, sh_
     snprintf(fd, sizeof(fd), "%d", g->fd);
     snprintf(ranks, sizeof(ranks), "%d", g->far_count + 1);
     char **env = sh_role_env(ROLE_RANK, (char *[]){"SHOAL_PART=engine", NULL});
-    const char *own[] = {"--model",
-                         g->dir,
-                         "--socket",
-                         g->socket,
-                         "--kv-tokens",
-                         tokens,
-                         "--no-progress",
-                         k->hosts == NULL ? NULL : "--coordinator",
-                         at,
-                         "--coordinator-fd",
-                         fd,
-                         "--rank",
-                         "0",
-                         "--ranks",
-                         ranks,
-                         NULL};
+    const char *own[20] = {"--model",     g->dir, "--socket",     g->socket,
+                           "--kv-tokens", tokens, "--no-progress"};
+    const char *grouped[] = {"--coordinator", at,  "--coordinator-fd", fd,
+                             "--rank",        "0", "--ranks",          ranks};
+    if (k->hosts != NULL) memcpy(own + 7, grouped, sizeof(grouped));
     char **argv = sh_role_argv_add(
         sh_role_argv(ROLE_RANK, (char *)(uintptr_t)k->program, k->args->line), own);
-    status = k->hosts == NULL ? near_start(k, g, name, argv, env, err)
-                              : coordinator_start(k, g, name, argv, env, err);
+    status = k->ranks > 1 ? near_start(k, g, name, argv, env, err)
+                          : first_start(k, g, name, argv, env, err);
     sh_role_env_free(env);
     free(argv);
     return status;
@@ -337,7 +321,6 @@ static sh_status start(void *arg, int model, sh_err *err)
     g->socket = sh_path_join(k->folder, file);
     g->fd = -1;
     free(file);
-    far_fill(k, g);
     sh_status status = group_start(k, g, name, err);
     if (status != SH_OK) return status;
     for (int i = 0; i < g->far_count; i++) far_start(k, model, &g->far[i]);
