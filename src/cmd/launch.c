@@ -228,7 +228,9 @@ static void record_make(sh_launch *l)
     cJSON_AddNumberToObject(l->record, "started", (double)(sh_clock_unix_us() / 1000000));
     const char *models = l->args->settings->models_dir;
     cJSON_AddStringToObject(l->record, "model",
-                            l->model != NULL ? l->model : models != NULL ? models : "");
+                            l->model != NULL ? l->model
+                            : models != NULL ? models
+                                             : "");
     cJSON_AddStringToObject(l->record, "hostfile", s->hostfile == NULL ? "" : s->hostfile);
     cJSON_AddStringToObject(l->record, "hosts", l->hosts_digest);
     cJSON_AddStringToObject(l->record, "api_host", s->host);
