@@ -236,6 +236,7 @@ static int work(const sh_command_args *args)
     sh_command_args mine = *args;
     char *program = NULL, *model = NULL;
     sh_err err;
+    if (args->settings->models_dir != NULL) return sh_command_worker.run(args);
     sh_status status = sh_program_path(&program, &err);
     if (status == SH_OK) status = model_find(args->settings, program, &model, &err);
     settings.model = model;
@@ -258,7 +259,8 @@ static int serve_run(const sh_command_args *args)
 const sh_command sh_command_serve = {
     SH_COMMAND_NAMED(serve),
     .summary = "serve a model: OpenAI API and dashboard on one port",
-    .details = "Without --model it serves the demo model on two local ranks. It starts the ranks "
+    .details = "Without --model it serves the demo model on two local ranks, with --models-dir all "
+               "models of a folder, each when it is asked for. It starts the ranks "
                "and the API, restarts whatever crashes, and stops cleanly on Ctrl-C.",
     .run = serve_run,
 };

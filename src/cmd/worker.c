@@ -100,6 +100,7 @@ const sh_command sh_command_worker = {
     .details = "Start workers in any order, on any machine. A worker rejoins on its own after the "
                "group is lost, and restarts its rank when that crashes or freezes. Ctrl-C asks the "
                "group to go on without it, a second one does not wait for that; SIGUSR2 replaces "
-               "the rank by a new process.",
+               "the rank by a new process. With --models-dir it runs ranks of several models, as "
+               "the server says.",
     .run = worker_run,
 };
