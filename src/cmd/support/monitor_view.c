@@ -155,7 +155,7 @@ static void draw_models(canvas *c, const cJSON *snapshot)
         line(c, &b);
     }
     sh_buf_clear(&b);
-    if (absent > 0) sh_buf_addf(&b, "%d models are not loaded", absent);
+    if (absent > 0) sh_buf_addf(&b, "models that are not loaded: %d", absent);
     if (absent > 0) line(c, &b);
     sh_buf_reset(&b);
 }
