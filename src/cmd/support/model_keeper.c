@@ -406,6 +406,8 @@ static int model_add(sh_model_keeper *k, const char *name, const char *dir)
     int model = sh_keeper_add(k->keeper, name, is_pinned(k->args->settings, name));
     numbers_grow(k);
     k->groups[model] = (group){.dir = sh_strdup(dir), .fd = -1, .found = true};
+    for (int i = 0; i < SH_KEEPER_CLIENTS_MAX; i++) /* the number may have been another's */
+        k->views[i].busy[model] = k->views[i].owes[model] = false;
     state_tell(k, model);
     return model;
 }
