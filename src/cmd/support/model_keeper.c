@@ -357,6 +357,8 @@ static void changed(void *arg, int model)
     sh_model_keeper *k = arg;
     const sh_kept_model *m = sh_keeper_model(k->keeper, model);
     if (m->state == SH_KEPT_FAILED) SH_LOGE("the model '%s' cannot be loaded: %s", m->name, m->why);
+    if (m->state == SH_KEPT_QUEUED && m->why[0] != '\0')
+        SH_LOGW("the model '%s' waits: %s", m->name, m->why);
     for (int i = 0; i < SH_KEEPER_CLIENTS_MAX && m->state == SH_KEPT_DRAINING; i++)
         k->views[i].owes[model] = sh_keeper_clients_here(k->clients, i);
     state_tell(k, model);
