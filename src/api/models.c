@@ -370,6 +370,7 @@ static sh_api_model *row_add(sh_api *api, const char *name)
     *m = (sh_api_model){.api = api,
                         .next = *at,
                         .name = sh_strdup(name),
+                        .dir = sh_strdup(""),
                         .created_s = sh_clock_unix_us() / 1000000};
     *at = m;
     return m;
