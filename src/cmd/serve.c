@@ -85,11 +85,8 @@ static sh_status several_check(const sh_command_args *args, sh_err *err)
     sh_launcher_env world;
     sh_status status = sh_launcher_env_read(&world, err);
     if (status != SH_OK) return status;
-    if (world.size > 1 || (asked != NULL && asked->one_life))
-        return sh_err_set(err, SH_ERR_UNSUPPORTED,
-                          "--models-dir starts and stops ranks as models are needed, which cannot "
-                          "be done under mpirun or srun, or with --backend %s",
-                          s->backend);
+    if (world.size > 1) return sh_models_refuse("under mpirun or srun", err);
+    if (asked != NULL && asked->one_life) return sh_models_refuse("with --backend mpi", err);
     if (s->socket != NULL)
         return sh_err_set(err, SH_ERR_INPUT,
                           "--socket is for one engine; with --models-dir every model has one of "

@@ -9,6 +9,7 @@
 #include "cluster/children.h"
 #include "cluster/launcher_env.h"
 #include "cmd/command.h"
+#include "cmd/support/model_keeper.h"
 #include "cmd/support/model_worker.h"
 #include "cmd/support/progress.h"
 #include "cmd/support/role.h"
@@ -85,10 +86,7 @@ static int worker_run(const sh_command_args *args)
                             "a worker is rank 1 or higher: give --rank R with --hostfile or "
                             "--coordinator, or --join");
     if (status == SH_OK && alone && s->models_dir != NULL)
-        status = sh_err_set(&err, SH_ERR_UNSUPPORTED,
-                            "--models-dir starts and stops ranks as models are needed, which "
-                            "cannot be done under mpirun or srun, or with --backend %s",
-                            s->backend);
+        status = sh_models_refuse("under mpirun or srun, or with --backend mpi", &err);
     if (status != SH_OK) return sh_command_fail(&err);
     if (s->models_dir != NULL && strcmp(s->part, "engine") != 0) return sh_model_worker_run(args);
     return alone || strcmp(s->part, "engine") == 0 ? sh_command_engine.run(args) : supervise(args);

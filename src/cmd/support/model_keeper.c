@@ -638,6 +638,14 @@ void sh_model_keeper_poll(void *arg)
 
 /* ---- beginning and end ---- */
 
+sh_status sh_models_refuse(const char *where, sh_err *err)
+{
+    return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                      "--models-dir starts and stops ranks as models are needed, which cannot be "
+                      "done %s",
+                      where);
+}
+
 sh_status sh_models_memory(const sh_settings *s, double *out, sh_err *err)
 {
     *out = 0.9 * (double)sh_memory_total();
