@@ -70,8 +70,7 @@ const sh_dialect sh_anthropic = {
 static void model_write(const sh_api_model *m, sh_json_writer *w)
 {
     char created[32];
-    time_t time = (time_t)(m->served == NULL ? sh_clock_unix_us() / 1000000
-                                             : sh_served_model_created_s(m->served));
+    time_t time = (time_t)sh_model_created_s(m);
     struct tm parts;
     gmtime_r(&time, &parts);
     strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", &parts);

@@ -19,7 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { LINE_MAX_BYTES = 16384, NAMES_SHOWN = 5 };
+enum { LINE_MAX_BYTES = 16384, NAMES_SHOWN = 5, SETTLE_MS = 10 };
 
 struct sh_models {
     sh_api_model *first; /* sorted by name */
@@ -29,15 +29,17 @@ struct sh_models {
     sh_trigger *readable;
     sh_trigger *settle;
     sh_buf in;
-    bool listed; /* all rows are known */
+    bool listed;   /* all rows are known */
+    bool settling; /* the timer is running */
 };
 
 /* ---- one row ---- */
 
-static const char *base_name(const char *dir)
+/* NAME of ORG/NAME. */
+static const char *last_part(const char *name)
 {
-    const char *slash = strrchr(dir, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : dir;
+    const char *slash = strrchr(name, '/');
+    return slash != NULL ? slash + 1 : name;
 }
 
 const char *sh_model_name(const sh_api_model *m)
@@ -62,6 +64,11 @@ bool sh_model_is(const sh_api_model *m, const char *name)
     if (m->name == NULL)
         return m->served != NULL && sh_served_model_check_name(m->served, name, &ignored);
     return strcmp(name, m->name) == 0 || strcmp(name, m->dir) == 0;
+}
+
+int64_t sh_model_created_s(const sh_api_model *m)
+{
+    return m->served == NULL ? m->created_s : sh_served_model_created_s(m->served);
 }
 
 const sh_engine_info *sh_model_info(const sh_api_model *m)
@@ -130,10 +137,10 @@ static void waiters_go(sh_api_model *m, const sh_api_error *error)
     }
 }
 
-static void waiters_fail(sh_api_model *m, int status, const char *code, const char *why)
+static void waiters_fail(sh_api_model *m, const char *why)
 {
     sh_api_error error;
-    sh_api_fail(&error, status, code, "model", "the model '%s' cannot be loaded: %s",
+    sh_api_fail(&error, 503, "model_failed", "model", "the model '%s' cannot be loaded: %s",
                 sh_model_name(m), why);
     error.retry_after_s = 5;
     waiters_go(m, &error);
@@ -160,7 +167,7 @@ static void on_up(void *arg, const sh_engine_info *info)
     sh_api_accept(m->api);
     sh_replay_ready(m->replay, info->model_hash);
     if (fresh == NULL)
-        waiters_fail(m, 503, "model_failed", m->why);
+        waiters_fail(m, m->why);
     else if (m->state == SH_MODEL_READY)
         waiters_go(m, NULL);
     if (m->api->localai != NULL)
@@ -190,7 +197,8 @@ static void on_down(void *arg, const sh_err *why)
     const sh_localai_model *localai = m->api->localai;
     bool expected = m->api->stopping || /* Ctrl-C stops the engine as well */
                     (localai != NULL && sh_localai_model_state(localai) == SH_LOCALAI_LOADING);
-    if (!expected) SH_LOGW("api: %s", why->text);
+    if (!expected && m->name != NULL) SH_LOGW("api: '%s': %s", m->name, why->text);
+    if (!expected && m->name == NULL) SH_LOGW("api: %s", why->text);
     stats_clear(m);
     sh_api_fresh(m->api);
 }
@@ -289,10 +297,19 @@ bool sh_model_wait(sh_api_model *m, sh_model_waiter *w)
     return true;
 }
 
+/* Many short requests are told of together. */
+static void settle_later(const sh_api_model *m)
+{
+    sh_models *models = m->api->models;
+    if (models->settling) return;
+    models->settling = true;
+    sh_trigger_start(models->settle, SETTLE_MS);
+}
+
 void sh_model_use(sh_api_model *m, sh_model_waiter *w)
 {
-    w->uses = true;
-    if (m->active++ == 0) sh_trigger_start(m->api->models->settle, 0);
+    w->uses = m->used = true;
+    if (m->active++ == 0) settle_later(m);
     m->used_us = sh_clock_unix_us();
 }
 
@@ -302,7 +319,7 @@ void sh_model_release(sh_model_waiter *w)
     if (!w->uses) return;
     w->uses = false;
     w->model->used_us = sh_clock_unix_us();
-    if (--w->model->active == 0) sh_trigger_start(w->model->api->models->settle, 0);
+    if (--w->model->active == 0) settle_later(w->model);
 }
 
 /* Brings a row in line with its state and its requests. */
@@ -312,10 +329,11 @@ static void settle(sh_api_model *m)
     if (m->conn != NULL && strcmp(m->linked, m->socket) != 0) stale = true;
     if (stale && m->active == 0) engine_close(m);
     if (m->state == SH_MODEL_READY && m->conn == NULL) engine_open(m);
-    if (kept && m->told_busy != (m->active > 0)) {
-        m->told_busy = m->active > 0;
-        tell(m, m->told_busy ? "busy" : "idle", NULL);
-    }
+    if (kept && m->used && !m->told_busy) tell(m, "busy", NULL);
+    m->told_busy = m->told_busy || m->used;
+    if (kept && m->told_busy && m->active == 0) tell(m, "idle", NULL);
+    m->told_busy = m->told_busy && m->active > 0;
+    m->used = false;
     if (m->state == SH_MODEL_DRAINING && m->active == 0 && !m->drained) {
         m->drained = true;
         tell(m, "drained", NULL);
@@ -337,6 +355,7 @@ static void row_free(sh_api_model *m)
 static void on_settle(void *arg)
 {
     sh_api *api = arg;
+    api->models->settling = false;
     for (sh_api_model **at = &api->models->first; *at != NULL;) {
         sh_api_model *m = *at;
         settle(m);
@@ -362,7 +381,11 @@ static sh_api_model *row_add(sh_api *api, const char *name)
 {
     sh_api_model **at = &api->models->first, *m = sh_alloc(sizeof(*m));
     while (*at != NULL && strcmp((*at)->name, name) < 0) at = &(*at)->next;
-    *m = (sh_api_model){.api = api, .next = *at, .name = sh_strdup(name)};
+    *m = (sh_api_model){.api = api,
+                        .next = *at,
+                        .name = sh_strdup(name),
+                        .dir = sh_strdup(""),
+                        .created_s = sh_clock_unix_us() / 1000000};
     *at = m;
     return m;
 }
@@ -393,8 +416,8 @@ static void state_enter(sh_api_model *m, sh_model_state state)
     m->state = state;
     m->drained = state == SH_MODEL_DRAINING && drained;
     if (state == SH_MODEL_STOPPING && !drained && m->replay != NULL) sh_replay_stop(m->replay);
-    if (state == SH_MODEL_FAILED) waiters_fail(m, 503, "model_failed", m->why);
-    if (state == SH_MODEL_ABSENT && m->waiters != NULL) tell(m, "want", NULL);
+    if (state == SH_MODEL_FAILED) waiters_fail(m, m->why);
+    if (state == SH_MODEL_ABSENT && m->waiters != NULL && !m->unlisted) tell(m, "want", NULL);
     sh_trigger_start(m->api->models->settle, 0);
 }
 
@@ -415,6 +438,7 @@ static void state_take(sh_api *api, const char *name, const char *state, const c
     if (sh_json_double(line, "keep_s", name, -1, 1e12, &keep_s, &err) == SH_OK)
         m->keep_s = (int64_t)keep_s;
     state_enter(m, state_of(state));
+    if (m->unlisted) waiters_fail(m, "its folder is gone");
 }
 
 static void line_take(sh_api *api, sh_str text)
@@ -503,7 +527,8 @@ static sh_api_model *row_refuse(const sh_models *models, const char *name, sh_ap
 sh_api_model *sh_models_find(const sh_api *api, const char *name, sh_api_error *err)
 {
     const sh_models *models = api->models;
-    sh_api_model *first = models->first, *by_base = NULL;
+    sh_api_model *first = models->first, *by_part = NULL;
+    int parts = 0;
     if (models->fd < 0) /* one model, which knows all of its names */
         return first->served == NULL || sh_served_model_check_name(first->served, name, err) ? first
                                                                                              : NULL;
@@ -512,9 +537,11 @@ sh_api_model *sh_models_find(const sh_api *api, const char *name, sh_api_error *
     for (sh_api_model *m = first; m != NULL && !is_default(name); m = m->next) {
         if (m->unlisted) continue;
         if (sh_model_is(m, name)) return m;
-        if (strcmp(base_name(m->dir), name) == 0) by_base = m;
+        if (strcmp(last_part(m->name), name) != 0) continue;
+        by_part = m;
+        parts++;
     }
-    return by_base != NULL ? by_base : row_refuse(models, name, err);
+    return parts == 1 ? by_part : row_refuse(models, name, err);
 }
 
 const sh_api_model *sh_models_next(const sh_api_model *m)
@@ -570,7 +597,8 @@ static bool expire_one(sh_api_model *m)
         sh_api_error error;
         if (!sh_deadline_passed(w->deadline)) continue;
         sh_api_fail(&error, 504, "timeout", NULL,
-                    "timed out waiting for the model '%s' to be loaded", sh_model_name(m));
+                    "timed out waiting for the model '%s' to be loaded%s%s", sh_model_name(m),
+                    m->why[0] == '\0' ? "" : ": ", m->why);
         waiter_unlink(w);
         w->go(w->arg, &error);
         return true;

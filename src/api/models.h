@@ -41,10 +41,11 @@ struct sh_api_model {
     sh_model_state state;
     char why[SH_ERR_TEXT_MAX]; /* it failed, or has no text side */
     bool pinned;
-    bool unlisted;   /* its folder is gone */
-    int64_t bytes;   /* of memory, when loaded; 0: not known */
-    int64_t keep_s;  /* how long it may be idle; below 0: for ever */
-    int64_t used_us; /* last use, of the clock of records; 0: none */
+    bool unlisted;     /* its folder is gone */
+    int64_t bytes;     /* of memory, when loaded; 0: not known */
+    int64_t keep_s;    /* how long it may be idle; below 0: for ever */
+    int64_t created_s; /* when it was listed */
+    int64_t used_us;   /* last use, of the clock of records; 0: none */
 
     char *linked;         /* the socket that `conn` is for */
     sh_engine_conn *conn; /* NULL, like what follows, while it is not loaded */
@@ -55,6 +56,7 @@ struct sh_api_model {
     sh_buf ranks_text; /* "ranks" of the stats as text, since /health is polled often */
 
     int active; /* requests that use it */
+    bool used;  /* since the keeper was told of it last */
     bool told_busy, drained;
     sh_model_waiter *waiters;
 };
@@ -106,8 +108,9 @@ const sh_api_model *sh_models_main(const sh_api *api);
 const sh_api_model *sh_models_first(const sh_api *api);
 const sh_api_model *sh_models_next(const sh_api_model *model);
 
-const char *sh_model_name(const sh_api_model *model);           /* NULL: not known yet */
-const char *sh_model_state_name(const sh_api_model *model);     /* as clients see it */
+const char *sh_model_name(const sh_api_model *model);       /* NULL: not known yet */
+const char *sh_model_state_name(const sh_api_model *model); /* as clients see it */
+int64_t sh_model_created_s(const sh_api_model *model);
 const sh_engine_info *sh_model_info(const sh_api_model *model); /* NULL: not connected */
 /* Whether a request could be computed now; else *err says why not. */
 bool sh_model_ready(const sh_api_model *model, sh_api_error *err);

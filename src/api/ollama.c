@@ -98,9 +98,7 @@ static void model_write(const sh_api_model *m, bool running, sh_json_writer *w)
     int64_t bytes = model_bytes(dir_of(m));
     snprintf(digest, sizeof(digest), "%064llx",
              info == NULL ? 0 : (unsigned long long)info->model_hash);
-    sh_ollama_time((time_t)(m->served == NULL ? sh_clock_unix_us() / 1000000
-                                              : sh_served_model_created_s(m->served)),
-                   created);
+    sh_ollama_time((time_t)sh_model_created_s(m), created);
     sh_write_begin(w, NULL, '{');
     sh_write_text(w, "name", sh_model_name(m));
     sh_write_text(w, "model", sh_model_name(m));

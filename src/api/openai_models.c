@@ -2,15 +2,13 @@
 #include "api/api_internal.h"
 #include "api/openai.h"
 
-/* Times and limits are known once the model was loaded. */
+/* The context is known while the model is loaded. */
 static void model_write(const sh_api_model *m, sh_json_writer *w)
 {
     sh_write_begin(w, NULL, '{');
     sh_write_text(w, "id", sh_model_name(m));
     sh_write_text(w, "object", "model");
-    sh_write_int(w, "created",
-                 m->served == NULL ? sh_clock_unix_us() / 1000000
-                                   : sh_served_model_created_s(m->served));
+    sh_write_int(w, "created", sh_model_created_s(m));
     sh_write_text(w, "owned_by", "shoal");
     if (m->served != NULL) sh_write_int(w, "max_model_len", sh_served_model_context(m->served));
     sh_write_text(w, "state", sh_model_state_name(m));

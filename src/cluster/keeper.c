@@ -305,7 +305,13 @@ static bool queue_step(sh_keeper *k, int model, int64_t now_ms)
     double missing;
     sh_err err;
     sh_status status = k->hooks.measure(k->hooks.arg, model, m->need, &err);
-    if (status == SH_AGAIN) return false;
+    if (status == SH_AGAIN) {
+        bool said = strcmp(m->why, err.text) == 0;
+        snprintf(m->why, sizeof(m->why), "%s", err.text);
+        if (!said) enter(k, model, SH_KEPT_QUEUED);
+        return false;
+    }
+    m->why[0] = '\0';
     if (status != SH_OK) {
         refuse(k, model, err.text, now_ms);
         return true;

@@ -55,7 +55,8 @@ typedef struct {
 } sh_kept_model;
 
 typedef struct {
-    /* Fills what the model needs on each host, in bytes. SH_AGAIN: hosts are still missing. */
+    /* Fills what the model needs on each host, in bytes. SH_AGAIN: hosts are still missing,
+     * which the error says. */
     sh_status (*measure)(void *arg, int model, double *need, sh_err *err);
     /* Starts its processes. sh_keeper_up or sh_keeper_gone follows. */
     sh_status (*start)(void *arg, int model, sh_err *err);

@@ -80,7 +80,8 @@ static sh_status hosts_make(sh_launch *l, sh_err *err)
         return status;
     }
     bool given = sh_options_given(l->args->options, "ranks");
-    int64_t count = given ? s->ranks : s->model == NULL ? DEMO_RANKS : 1;
+    bool demo = s->model == NULL && s->models_dir == NULL;
+    int64_t count = given ? s->ranks : demo ? DEMO_RANKS : 1;
     for (int64_t i = 0; i < count; i++)
         sh_buf_addf(&l->hosts_text, "%s{\"ssh\": \"localhost\"}", i == 0 ? "[" : ", ");
     sh_buf_add_text(&l->hosts_text, "]\n");
@@ -225,7 +226,11 @@ static void record_make(sh_launch *l)
     l->record = cJSON_CreateObject();
     cJSON_AddStringToObject(l->record, "version", sh_version());
     cJSON_AddNumberToObject(l->record, "started", (double)(sh_clock_unix_us() / 1000000));
-    cJSON_AddStringToObject(l->record, "model", l->model == NULL ? "" : l->model);
+    const char *models = l->args->settings->models_dir;
+    cJSON_AddStringToObject(l->record, "model",
+                            l->model != NULL ? l->model
+                            : models != NULL ? models
+                                             : "");
     cJSON_AddStringToObject(l->record, "hostfile", s->hostfile == NULL ? "" : s->hostfile);
     cJSON_AddStringToObject(l->record, "hosts", l->hosts_digest);
     cJSON_AddStringToObject(l->record, "api_host", s->host);

@@ -34,9 +34,10 @@ static const char DEMO_DIR[] = "./models/demo"; /* in the state folders */
 static bool is_handed_on(const sh_option *row)
 {
     static const char *const own[] = {
-        "rank",           "ranks",       "hostfile", "model",       "token",    "part",
-        "coordinator-fd", "ready-fd",    "listen",   "config",      "help",     "env-file",
-        "print-config",   "runtime-dir", "log-file", "ibv-devices", "hf-token", "draft-model"};
+        "rank",        "ranks",          "hostfile",     "model",       "token",
+        "part",        "coordinator-fd", "ready-fd",     "listen",      "config",
+        "help",        "env-file",       "print-config", "runtime-dir", "log-file",
+        "ibv-devices", "hf-token",       "draft-model",  "models-dir"};
     if ((row->commands & (FOR(serve) | FOR_JOBS)) == 0 && strcmp(row->name, "job") != 0)
         return false;
     for (size_t i = 0; i < SH_COUNT_OF(own); i++)
@@ -97,12 +98,12 @@ static const sh_option *row_of(const char *env)
     return sh_option_by_env(&sh_option_rows, sh_str_of(env));
 }
 
-/* Like the model: a folder that exists here is expected under the same path on rank 0's host. */
-static void draft_model_write(struct settings_text *to, const sh_settings *s)
+/* Like the model: a folder that exists here is expected under the same path there. */
+static void folder_write(struct settings_text *to, const char *env, const char *given)
 {
-    if (s->draft_model == NULL) return;
-    char *here = sh_draft_model_is_mtp(s) ? NULL : realpath(s->draft_model, NULL);
-    setting_write(to, row_of("SHOAL_DRAFT_MODEL"), here != NULL ? here : s->draft_model);
+    if (given == NULL || to->status != SH_OK) return;
+    char *here = realpath(given, NULL);
+    setting_write(to, row_of(env), here != NULL ? here : given);
     free(here);
 }
 
@@ -113,7 +114,9 @@ static sh_status settings_file(sh_launch *l, sh_err *err)
     struct settings_text to = {.err = err};
     sh_options_each_given(l->args->options, setting_take, &to);
     if (to.status == SH_OK && l->model != NULL) setting_write(&to, row_of("SHOAL_MODEL"), l->model);
-    if (to.status == SH_OK) draft_model_write(&to, l->args->settings);
+    if (!sh_draft_model_is_mtp(l->args->settings))
+        folder_write(&to, "SHOAL_DRAFT_MODEL", l->args->settings->draft_model);
+    folder_write(&to, "SHOAL_MODELS_DIR", l->args->settings->models_dir);
     if (to.status == SH_OK && l->matrix != NULL)
         matrix_write(&to, row_of("SHOAL_IBV_DEVICES"), l->matrix);
     if (to.status == SH_OK && l->token[0] != '\0')
@@ -199,6 +202,7 @@ static sh_status model_find(sh_launch *l, const char *program, sh_err *err)
         free(dir);
         return status;
     }
+    if (s->models_dir != NULL) return SH_OK;
     char *demo = sh_demo_find(program);
     if (demo == NULL)
         return sh_err_set(err, SH_ERR_NOT_FOUND,

@@ -24,6 +24,7 @@ typedef struct {
     bool loads;
     sh_model_facts facts;
     double memory; /* that is left for it */
+    const char *source;
 } row;
 
 static void fits_text(row *r)
@@ -66,6 +67,14 @@ static void row_fill(row *r, const sh_model_facts *draft)
     }
 }
 
+/* Where a model was found: in a folder of models, or in a cache. */
+static const char *source_of(const sh_settings *s, const sh_catalog_entry *entry)
+{
+    size_t len = s->models_dir == NULL ? 0 : strlen(s->models_dir);
+    bool inside = len > 0 && entry->dir != NULL && strncmp(entry->dir, s->models_dir, len) == 0;
+    return inside ? "models-dir" : strchr(entry->name, '/') == entry->name ? "folder" : "cache";
+}
+
 static void print_text(const row *rows, size_t count)
 {
     int widest = 4, family = 6, quant = 9;
@@ -80,12 +89,12 @@ static void print_text(const row *rows, size_t count)
         printf("no models here; `shoal pull ORG/NAME` downloads one\n");
         return;
     }
-    printf("%-*s  %9s  %-6s  %-*s  %-*s  %s\n", widest, "name", "size", "format", family, "family",
-           quant, "quantized", "fits");
+    printf("%-*s  %9s  %-10s  %-6s  %-*s  %-*s  %s\n", widest, "name", "size", "source", "format",
+           family, "family", quant, "quantized", "fits");
     for (size_t i = 0; i < count; i++)
-        printf("%-*s  %6.2f GB  %-6s  %-*s  %-*s  %s\n", widest, rows[i].entry->name,
-               (double)rows[i].entry->bytes / 1e9, rows[i].format, family, rows[i].family, quant,
-               rows[i].quant, rows[i].fits);
+        printf("%-*s  %6.2f GB  %-10s  %-6s  %-*s  %-*s  %s\n", widest, rows[i].entry->name,
+               (double)rows[i].entry->bytes / 1e9, rows[i].source, rows[i].format, family,
+               rows[i].family, quant, rows[i].quant, rows[i].fits);
 }
 
 static void print_json(const row *rows, size_t count)
@@ -97,6 +106,7 @@ static void print_json(const row *rows, size_t count)
         cJSON_AddStringToObject(item, "name", r->entry->name);
         if (r->entry->dir != NULL) cJSON_AddStringToObject(item, "path", r->entry->dir);
         cJSON_AddNumberToObject(item, "bytes", (double)r->entry->bytes);
+        cJSON_AddStringToObject(item, "source", r->source);
         cJSON_AddBoolToObject(item, "complete", r->entry->complete);
         if (r->loads) {
             cJSON_AddStringToObject(item, "format", r->format);
@@ -144,6 +154,7 @@ static int list_models(const sh_settings *s)
     row *rows = sh_alloc_array(catalog.count, sizeof(*rows));
     for (size_t i = 0; i < catalog.count; i++) {
         rows[i].entry = &catalog.entries[i];
+        rows[i].source = source_of(s, rows[i].entry);
         row_fill(&rows[i], &draft);
     }
     if (s->json)
@@ -201,7 +212,8 @@ const sh_command sh_command_models = {
     .args_max = 2,
     .summary = "list the models on this machine, or remove one",
     .details =
-        "Lists what is in the Hugging Face caches and in --model-cache: size, format (mlx, or "
+        "Lists what is in the Hugging Face caches and in --models-dir or --model-cache: size, "
+        "source, format (mlx, or "
         "hub for files of the hub's own tools), family, quantization, and whether it fits "
         "into this machine's memory, next to --draft-model if one is given. `models rm` removes a "
         "model from its cache, or one "

@@ -86,11 +86,8 @@ static sh_status several_check(const sh_command_args *args, sh_err *err)
     sh_launcher_env world;
     sh_status status = sh_launcher_env_read(&world, err);
     if (status != SH_OK) return status;
-    if (world.size > 1 || (asked != NULL && asked->one_life))
-        return sh_err_set(err, SH_ERR_UNSUPPORTED,
-                          "--models-dir starts and stops ranks as models are needed, which cannot "
-                          "be done under mpirun or srun, or with --backend %s",
-                          s->backend);
+    if (world.size > 1) return sh_models_refuse("under mpirun or srun", err);
+    if (asked != NULL && asked->one_life) return sh_models_refuse("with --backend mpi", err);
     if (s->socket != NULL)
         return sh_err_set(err, SH_ERR_INPUT,
                           "--socket is for one engine; with --models-dir every model has one of "
@@ -247,6 +244,7 @@ static int work(const sh_command_args *args)
     sh_command_args mine = *args;
     char *program = NULL, *model = NULL;
     sh_err err;
+    if (args->settings->models_dir != NULL) return sh_command_worker.run(args);
     sh_status status = sh_program_path(&program, &err);
     if (status == SH_OK) status = model_find(args->settings, program, &model, &err);
     settings.model = model;
@@ -269,7 +267,8 @@ static int serve_run(const sh_command_args *args)
 const sh_command sh_command_serve = {
     SH_COMMAND_NAMED(serve),
     .summary = "serve a model: OpenAI API and dashboard on one port",
-    .details = "Without --model it serves the demo model on two local ranks. It starts the ranks "
+    .details = "Without --model it serves the demo model on two local ranks, with --models-dir all "
+               "models of a folder, each when it is asked for. It starts the ranks "
                "and the API, restarts whatever crashes, and stops cleanly on Ctrl-C.",
     .run = serve_run,
 };

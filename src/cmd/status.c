@@ -86,6 +86,22 @@ static void api_print(const cJSON *record, const cJSON *api, const sh_err *err)
            number_of(api, "error_count"));
 }
 
+/* Of a server with several. */
+static void models_print(const cJSON *api)
+{
+    const cJSON *models = cJSON_GetObjectItemCaseSensitive(api, "models"), *model;
+    if (cJSON_GetArraySize(models) < 2) return;
+    cJSON_ArrayForEach(model, models)
+    {
+        const char *error = sh_launch_text(model, "error");
+        printf("model %s: %s%s, %.0f running, %.0f MiB%s%s\n", sh_launch_text(model, "name"),
+               sh_launch_text(model, "state"),
+               cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(model, "pinned")) ? ", pinned" : "",
+               number_of(model, "running"), number_of(model, "memory") / (1024.0 * 1024.0),
+               error[0] == '\0' ? "" : ": ", error);
+    }
+}
+
 /* Prints the record without the fields kept for `restart`, which may hold secrets. */
 static void json_print(cJSON *record, cJSON *api, const sh_err *err)
 {
@@ -120,6 +136,7 @@ static int show(cJSON *record, const sh_settings *s)
         ranks_print(record);
         links_print(api);
         api_print(record, api, &err);
+        models_print(api);
     }
     cJSON_Delete(api);
     return ready && healthy ? SH_EXIT_OK : SH_EXIT_PEER;

@@ -9,6 +9,7 @@
 #include "cluster/children.h"
 #include "cluster/launcher_env.h"
 #include "cmd/command.h"
+#include "cmd/support/model_keeper.h"
 #include "cmd/support/model_worker.h"
 #include "cmd/support/p2p.h"
 #include "cmd/support/progress.h"
@@ -116,10 +117,7 @@ static int worker_run(const sh_command_args *args)
                             "a worker is rank 1 or higher: give --rank R with --hostfile or "
                             "--coordinator, or --join, or --p2p");
     if (status == SH_OK && alone && s->models_dir != NULL)
-        status = sh_err_set(&err, SH_ERR_UNSUPPORTED,
-                            "--models-dir starts and stops ranks as models are needed, which "
-                            "cannot be done under mpirun or srun, or with --backend %s",
-                            s->backend);
+        status = sh_models_refuse("under mpirun or srun, or with --backend mpi", &err);
     if (status != SH_OK) return sh_command_fail(&err);
     if (s->models_dir != NULL && strcmp(s->part, "engine") != 0) return sh_model_worker_run(args);
     return alone || strcmp(s->part, "engine") == 0 ? sh_command_engine.run(args) : supervise(args);
@@ -134,8 +132,9 @@ const sh_command sh_command_worker = {
                "share of the model from rank 0, and keeps it (--shard-cache). It rejoins on its "
                "own after the group is lost, and restarts its rank when that crashes or freezes. "
                "Ctrl-C asks the group to go on without it, a second one does not wait for that; "
-               "SIGUSR2 replaces the rank by a new process. `worker p2p-mlx`, as LocalAI calls "
-               "it, and --p2p find the server by the token in TOKEN, as `shoal join` does; `worker "
+               "SIGUSR2 replaces the rank by a new process. With --models-dir it runs ranks of "
+               "several models, as the server says. `worker p2p-mlx`, as LocalAI calls it, and "
+               "--p2p find the server by the token in TOKEN, as `shoal join` does; `worker "
                "mlx-distributed` is what its users type for a rank of a hostfile.",
     .run = worker_run,
 };

@@ -147,4 +147,26 @@ start --memory 140M --kv-tokens 100000
 large() { post /v1/completions '{"model":"second","prompt":"x"}' | grep -qE "does not fit: .* MiB are missing"; }
 check "a model that can never fit is refused with what is missing" large
 stop
+
+refused() { # PATTERN FLAGS...
+    refuses 1 "$1" timeout 60 "$shoal" serve --models-dir dir --port 0 --runtime-dir "$work" "${@:2}"
+}
+mistakes() {
+    refused "it takes one size" --memory 1G,2G && refused "not a duration" --keep-alive soon &&
+        refused "no model 'none' in dir" --pin none && refused "every model has one of its own" --socket x &&
+        refused "cannot be done with --backend mpi" --backend mpi &&
+        OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 refused "cannot be done under mpirun"
+}
+check "mistakes are named before anything is started" mistakes
+
+port=$(free_port)
+"$shoal" launch --ranks 2 --state-dir "$work/state" --models-dir dir --split 1,1 --threads 1 --kv-tokens 512 \
+    --host 127.0.0.1 --port "$port" >serve.log 2>&1 &
+serve_pid=$!
+launched() {
+    within 60 curl -sf -o /dev/null "http://127.0.0.1:$port/health/ready" && same demo &&
+        prints "model demo: loaded" "$shoal" status --state-dir "$work/state" &&
+        "$shoal" stop --state-dir "$work/state" && within 30 ended
+}
+check "a folder of models is launched on several hosts" launched
 done_testing

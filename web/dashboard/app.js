@@ -8,6 +8,7 @@ import { Ranks } from './ranks.js';
 import { Live } from './live.js';
 import { Requests } from './requests.js';
 import { About } from './about.js';
+import { Models } from './models.js';
 import { Chat } from './chat.js';
 
 const VIEWS = ['overview', 'chat', 'requests', 'model'];
@@ -24,11 +25,12 @@ class Page {
     this.live = new Live();
     this.requests = new Requests();
     this.about = new About();
-    this.chat = new Chat(() => this.askKey());
+    this.models = new Models();
+    this.chat = new Chat(() => this.askKey(), this.models);
     byId('view-overview').append(this.cluster.el, this.live.el, this.ranks.el);
     byId('view-chat').append(this.chat.el);
     byId('view-requests').append(this.requests.el);
-    byId('view-model').append(this.about.el);
+    byId('view-model').append(this.models.el, this.about.el);
     this.lost = new Set();
     this.back = new Map(); // rank -> when it returned
     this.pids = new Map();
@@ -194,6 +196,7 @@ class Page {
     setText(byId('model-name'), s.model ?? 'no model yet');
     setText(byId('rate'), `${fixed(this.history.last('tokens') ?? 0)} tok/s`);
     setText(byId('uptime'), `up ${duration(s.uptime_s)}`);
+    this.models.update(s.models ?? [], s.model);
     this.requests.update(s);
     this.redraw();
   }

@@ -50,8 +50,9 @@ function take(message, chunk, started) {
 }
 
 export class Chat {
-  constructor(onKey) {
+  constructor(onKey, models) {
     this.onKey = onKey;
+    this.models = models;
     this.chats = new Chats();
     this.controls = new Controls();
     this.list = h('ul', { class: 'chat-list' });
@@ -62,7 +63,7 @@ export class Chat {
     this.form = h('form', { class: 'composer' }, this.input, this.send, this.stop);
     this.tip = h('div', { class: 'tip token-tip', hidden: true, role: 'status' });
     this.side = h('aside', { class: 'chat-side', 'aria-label': 'Conversations and settings' },
-      button('New conversation', () => this.fresh(), { class: 'wide-button', id: 'chat-new' }), this.list,
+      button('New conversation', () => this.fresh(), { class: 'wide-button', id: 'chat-new' }), models.picker, this.list,
       h('details', { class: 'chat-settings' }, h('summary', null, 'System prompt and sampling'), this.controls.el));
     this.el = h('div', { class: 'chat' }, this.side,
       h('section', { class: 'card chat-main', 'aria-label': 'Conversation' }, this.log, this.form), this.tip);
@@ -126,7 +127,7 @@ export class Chat {
     const chat = this.chats.current, message = { role: 'assistant', content: '', streaming: true, timing: {} };
     chat.at = Date.now();
     this.chats.all.sort((a, b) => b.at - a.at);
-    const body = { model: 'default', messages: wire(chat.messages, this.controls.system), stream: true,
+    const body = { model: this.models.chosen, messages: wire(chat.messages, this.controls.system), stream: true,
       stream_options: { include_usage: true }, ...this.controls.request() };
     chat.messages.push(message);
     this.abort = new AbortController();

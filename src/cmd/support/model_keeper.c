@@ -1,5 +1,5 @@
-/* The clients of the socket are API processes: one, or two while it is renewed. A model is drained
- * once each of them has said so; one that disconnects has nothing running any more. */
+/* A model is drained once every client has said so; one that disconnects has nothing running any
+ * more. */
 #include "cmd/support/model_keeper.h"
 
 #include "api/json_writer.h"
@@ -13,26 +13,20 @@
 #include "cluster/keeper.h"
 #include "cluster/local_ranks.h"
 #include "cluster/model_hosts.h"
+#include "cmd/support/keeper_clients.h"
 #include "cmd/support/model_facts.h"
 #include "cmd/support/role.h"
 #include "model/shard.h"
-#include "net/sock.h"
 #include "store/model_dir.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 enum {
     SCAN_MS = 2000,
     STOP_EXTRA_MS = 5000,
-    CLIENTS_MAX = 16,
-    LINE_MAX_BYTES = 8192,
-    OUT_MAX_BYTES = 16 << 20, /* unsent: such a client does not read */
     KV_TOKENS = 32768,        /* of a model's KV cache, unless --kv-tokens says otherwise */
     PROCESS_BYTES = 64 << 20, /* of a rank, beside weights and KV */
 };
@@ -60,11 +54,10 @@ typedef struct {
     int64_t tokens; /* of its KV cache */
 } group;
 
+/* What a client does, by model: it uses it; it has not said yet that it is drained. */
 typedef struct {
-    int fd; /* -1: free */
-    sh_buf in, out;
-    bool *busy, *owes; /* by model: it uses it; it has not said yet that it is drained */
-} client;
+    bool *busy, *owes;
+} client_view;
 
 struct sh_model_keeper {
     const sh_command_args *args;
@@ -77,8 +70,8 @@ struct sh_model_keeper {
     int count;
     int standing; /* the model of --model, or -1 */
     char *path;
-    int listen_fd;
-    client clients[CLIENTS_MAX];
+    sh_keeper_clients *clients;
+    client_view views[SH_KEEPER_CLIENTS_MAX];
     sh_model_hosts *hosts; /* NULL: all ranks are on this host */
     int expected;          /* hosts, this one included; 0: as many as there are */
     sh_deadline scan_at;
@@ -136,72 +129,78 @@ static void state_write(const sh_model_keeper *k, int model, sh_buf *out)
     sh_buf_add_char(out, '\n');
 }
 
-static void all_tell(sh_model_keeper *k, const sh_buf *line)
-{
-    for (int i = 0; i < CLIENTS_MAX; i++)
-        if (k->clients[i].fd >= 0) sh_buf_add_str(&k->clients[i].out, sh_buf_str(line));
-}
-
 static void state_tell(sh_model_keeper *k, int model)
 {
     sh_buf line = {0};
     state_write(k, model, &line);
-    all_tell(k, &line);
+    sh_keeper_clients_tell(k->clients, sh_buf_str(&line));
     sh_buf_reset(&line);
 }
 
-static void greet(sh_model_keeper *k, client *c)
+static void on_client(void *arg, int client, sh_buf *out)
 {
-    for (int i = 0; i < k->count; i++)
-        if (sh_keeper_model(k->keeper, i) != NULL) state_write(k, i, &c->out);
-    sh_json_writer w = sh_json_writer_on(&c->out);
+    sh_model_keeper *k = arg;
+    for (int i = 0; i < k->count; i++) {
+        k->views[client].busy[i] = k->views[client].owes[i] = false;
+        if (sh_keeper_model(k->keeper, i) != NULL) state_write(k, i, out);
+    }
+    sh_json_writer w = sh_json_writer_on(out);
     sh_write_begin(&w, NULL, '{');
     sh_write_bool(&w, "listed", true);
     sh_write_text(&w, "default",
                   k->standing < 0 ? NULL : sh_keeper_model(k->keeper, k->standing)->name);
     sh_write_end(&w, '}');
-    sh_buf_add_char(&c->out, '\n');
+    sh_buf_add_char(out, '\n');
 }
 
 /* ---- hooks of the keeper ---- */
 
+/* 0: as the ranks see fit, which is little where a sequence lasts one step. */
 static int64_t kv_tokens(const sh_settings *s, const sh_config *config)
 {
     int64_t context = s->context > 0 && s->context < config->context ? s->context : config->context;
-    if (s->kv_tokens > 0) return s->kv_tokens;
+    if (s->kv_tokens > 0 || config->bidirectional) return s->kv_tokens;
     return context * s->slots < KV_TOKENS ? context * s->slots : KV_TOKENS;
 }
 
-/* What each host gets of a model, by its memory: as the ranks will decide themselves, unless one of
- * them is slower. Equal parts if it does not fit: the keeper will say so. */
-static void shares_guess(const sh_model_keeper *k, double bytes, double *shares)
+/* Every worker that is here gets a rank: the next one, or that of a hostfile. One that a hostfile
+ * does not have gets none. */
+static void far_fill(const sh_model_keeper *k, group *g)
 {
-    sh_rank_resources resources[SH_RANKS_MAX];
-    int numbers[SH_RANKS_MAX], count = 0;
-    double parts[SH_RANKS_MAX];
-    sh_err err;
-    for (int h = 0; h < SH_MODEL_HOSTS_MAX; h++) {
-        if (h > 0 && (k->hosts == NULL || !sh_model_hosts_here(k->hosts, h))) continue;
-        numbers[count] = h;
-        resources[count++] = (sh_rank_resources){
-            .memory = h == 0 ? k->memory : sh_model_hosts_memory(k->hosts, h), .speed = 1};
+    bool numbered = k->args->settings->hostfile != NULL;
+    g->far_count = 0;
+    for (int h = 1; k->hosts != NULL && h < SH_MODEL_HOSTS_MAX; h++) {
+        if (!sh_model_hosts_here(k->hosts, h)) continue;
+        uint32_t rank = numbered ? sh_model_hosts_rank(k->hosts, h) : (uint32_t)g->far_count + 1;
+        if (rank == SH_RANK_ANY) continue;
+        g->far[g->far_count++] = (far_rank){.host = h, .rank = rank};
     }
-    bool fits = sh_shares_by_resources(resources, count, bytes, parts, &err) == SH_OK;
-    for (int i = 0; i < count; i++) shares[numbers[i]] = fits ? parts[i] : 1;
+}
+
+/* What each host gets of so many bytes, by its memory: as the ranks will decide themselves, unless
+ * one of them is slower. Equal parts if it does not fit: the keeper will say so. */
+static void shares_guess(const sh_model_keeper *k, const group *g, double bytes, double *shares)
+{
+    sh_rank_resources resources[SH_RANKS_MAX] = {{.memory = k->memory, .speed = 1}};
+    sh_err err;
+    for (int i = 0; i < g->far_count; i++)
+        resources[i + 1] = (sh_rank_resources){
+            .memory = sh_model_hosts_memory(k->hosts, g->far[i].host), .speed = 1};
+    if (sh_shares_by_resources(resources, g->far_count + 1, bytes, shares, &err) != SH_OK)
+        for (int i = 0; i <= g->far_count; i++) shares[i] = 1;
 }
 
 /* Weights take a little more in memory than in the files. */
 static void need_fill(const sh_model_keeper *k, const group *g, int64_t kv_token_bytes,
                       double *need)
 {
-    double shares[SH_MODEL_HOSTS_MAX] = {0}, sum = 0;
+    double shares[SH_RANKS_MAX], sum = 0;
     double bytes = (double)g->bytes * 1.02 + (double)g->tokens * (double)kv_token_bytes;
-    shares_guess(k, bytes, shares);
-    for (int h = 0; h < SH_MODEL_HOSTS_MAX; h++) sum += shares[h];
-    for (int h = 0; h < SH_MODEL_HOSTS_MAX; h++)
-        need[h] = shares[h] == 0
-                      ? 0
-                      : bytes * shares[h] / sum + (double)PROCESS_BYTES * (h == 0 ? k->ranks : 1);
+    shares_guess(k, g, bytes, shares);
+    for (int i = 0; i <= g->far_count; i++) sum += shares[i];
+    need[0] = bytes * shares[0] / sum + (double)PROCESS_BYTES * k->ranks;
+    for (int i = 0; i < g->far_count; i++)
+        need[g->far[i].host] = bytes * shares[i + 1] / sum + PROCESS_BYTES;
 }
 
 static sh_status measure(void *arg, int model, double *need, sh_err *err)
@@ -209,7 +208,12 @@ static sh_status measure(void *arg, int model, double *need, sh_err *err)
     sh_model_keeper *k = arg;
     group *g = &k->groups[model];
     sh_model_facts facts = {0};
-    if (k->hosts != NULL && sh_model_hosts_count(k->hosts) + 1 < k->expected) return SH_AGAIN;
+    far_fill(k, g);
+    if (k->hosts != NULL && g->far_count + 1 < k->expected) {
+        sh_err_set(err, SH_ERR_PEER, "%d of %d workers are not here yet",
+                   k->expected - 1 - g->far_count, k->expected - 1);
+        return SH_AGAIN;
+    }
     sh_status status = sh_model_facts_gather(g->dir, &facts, err);
     if (status == SH_OK) {
         g->bytes = (int64_t)facts.bytes;
@@ -233,9 +237,9 @@ static sh_status near_start(sh_model_keeper *k, group *g, const char *name, char
     return sh_local_ranks_add(k->children, &spec, &g->fd, g->places, err);
 }
 
-/* Rank 0 of a group whose other ranks are on other hosts. */
-static sh_status coordinator_start(sh_model_keeper *k, group *g, const char *name, char **argv,
-                                   char **env, sh_err *err)
+/* Rank 0 alone, or of a group whose other ranks are on other hosts. */
+static sh_status first_start(sh_model_keeper *k, group *g, const char *name, char **argv,
+                             char **env, sh_err *err)
 {
     char *title = sh_asprintf("%.64s rank 0", name);
     sh_child_spec child = {.name = title,
@@ -268,19 +272,6 @@ static void far_start(sh_model_keeper *k, int model, const far_rank *part)
     free(dir);
 }
 
-/* Every worker that is here gets a rank: the number that it was started with, or the next. */
-static void far_fill(const sh_model_keeper *k, group *g)
-{
-    g->far_count = 0;
-    for (int h = 1; k->hosts != NULL && h < SH_MODEL_HOSTS_MAX; h++) {
-        if (!sh_model_hosts_here(k->hosts, h)) continue;
-        uint32_t rank = sh_model_hosts_rank(k->hosts, h);
-        g->far[g->far_count] = (far_rank){.host = h, .rank = rank};
-        if (rank == SH_RANK_ANY) g->far[g->far_count].rank = (uint32_t)g->far_count + 1;
-        g->far_count++;
-    }
-}
-
 static sh_status group_start(sh_model_keeper *k, group *g, const char *name, sh_err *err)
 {
     char tokens[24], fd[16] = "", ranks[16], at[SH_ADDR_TEXT_MAX] = "";
@@ -294,26 +285,15 @@ static sh_status group_start(sh_model_keeper *k, group *g, const char *name, sh_
     snprintf(fd, sizeof(fd), "%d", g->fd);
     snprintf(ranks, sizeof(ranks), "%d", g->far_count + 1);
     char **env = sh_role_env(ROLE_RANK, (char *[]){"SHOAL_PART=engine", NULL});
-    const char *own[] = {"--model",
-                         g->dir,
-                         "--socket",
-                         g->socket,
-                         "--kv-tokens",
-                         tokens,
-                         "--no-progress",
-                         k->hosts == NULL ? NULL : "--coordinator",
-                         at,
-                         "--coordinator-fd",
-                         fd,
-                         "--rank",
-                         "0",
-                         "--ranks",
-                         ranks,
-                         NULL};
+    const char *own[20] = {"--model",     g->dir, "--socket",     g->socket,
+                           "--kv-tokens", tokens, "--no-progress"};
+    const char *grouped[] = {"--coordinator", at,  "--coordinator-fd", fd,
+                             "--rank",        "0", "--ranks",          ranks};
+    if (k->hosts != NULL) memcpy(own + 7, grouped, sizeof(grouped));
     char **argv = sh_role_argv_add(
         sh_role_argv(ROLE_RANK, (char *)(uintptr_t)k->program, k->args->line), own);
-    status = k->hosts == NULL ? near_start(k, g, name, argv, env, err)
-                              : coordinator_start(k, g, name, argv, env, err);
+    status = k->ranks > 1 ? near_start(k, g, name, argv, env, err)
+                          : first_start(k, g, name, argv, env, err);
     sh_role_env_free(env);
     free(argv);
     return status;
@@ -331,7 +311,6 @@ static sh_status start(void *arg, int model, sh_err *err)
     g->socket = sh_path_join(k->folder, file);
     g->fd = -1;
     free(file);
-    far_fill(k, g);
     sh_status status = group_start(k, g, name, err);
     if (status != SH_OK) return status;
     for (int i = 0; i < g->far_count; i++) far_start(k, model, &g->far[i]);
@@ -378,8 +357,10 @@ static void changed(void *arg, int model)
     sh_model_keeper *k = arg;
     const sh_kept_model *m = sh_keeper_model(k->keeper, model);
     if (m->state == SH_KEPT_FAILED) SH_LOGE("the model '%s' cannot be loaded: %s", m->name, m->why);
-    for (int i = 0; i < CLIENTS_MAX && m->state == SH_KEPT_DRAINING; i++)
-        if (k->clients[i].fd >= 0) k->clients[i].owes[model] = true;
+    if (m->state == SH_KEPT_QUEUED && m->why[0] != '\0')
+        SH_LOGW("the model '%s' waits: %s", m->name, m->why);
+    for (int i = 0; i < SH_KEEPER_CLIENTS_MAX && m->state == SH_KEPT_DRAINING; i++)
+        k->views[i].owes[model] = sh_keeper_clients_here(k->clients, i);
     state_tell(k, model);
 }
 
@@ -415,9 +396,9 @@ static void numbers_grow(sh_model_keeper *k)
     if (count <= k->count) return;
     k->groups = sh_realloc_array(k->groups, (size_t)count, sizeof(*k->groups));
     for (int i = k->count; i < count; i++) k->groups[i] = (group){.fd = -1};
-    for (int i = 0; i < CLIENTS_MAX; i++) {
-        flags_grow(&k->clients[i].busy, k->count, count);
-        flags_grow(&k->clients[i].owes, k->count, count);
+    for (int i = 0; i < SH_KEEPER_CLIENTS_MAX; i++) {
+        flags_grow(&k->views[i].busy, k->count, count);
+        flags_grow(&k->views[i].owes, k->count, count);
     }
     k->count = count;
 }
@@ -427,6 +408,8 @@ static int model_add(sh_model_keeper *k, const char *name, const char *dir)
     int model = sh_keeper_add(k->keeper, name, is_pinned(k->args->settings, name));
     numbers_grow(k);
     k->groups[model] = (group){.dir = sh_strdup(dir), .fd = -1, .found = true};
+    for (int i = 0; i < SH_KEEPER_CLIENTS_MAX; i++) /* the number may have been another's */
+        k->views[i].busy[model] = k->views[i].owes[model] = false;
     state_tell(k, model);
     return model;
 }
@@ -441,7 +424,7 @@ static void model_drop(sh_model_keeper *k, int model)
     sh_write_end(&w, '}');
     sh_buf_add_char(&line, '\n');
     if (sh_keeper_remove(k->keeper, model)) {
-        all_tell(k, &line);
+        sh_keeper_clients_tell(k->clients, sh_buf_str(&line));
         free(k->groups[model].dir);
         k->groups[model] = (group){.fd = -1};
     }
@@ -570,143 +553,97 @@ static void on_said(void *arg, int host, const sh_model_message *message)
 
 /* ---- from the clients ---- */
 
-static void client_use(sh_model_keeper *k, client *c, int model, bool busy)
+static void client_use(sh_model_keeper *k, int client, int model, bool busy)
 {
-    if (c->busy[model] == busy) return;
-    c->busy[model] = busy;
-    sh_keeper_use(k->keeper, model, busy, now_ms());
+    bool *was = &k->views[client].busy[model];
+    if (*was != busy) sh_keeper_use(k->keeper, model, busy, now_ms());
+    *was = busy;
 }
 
-static void drained_take(sh_model_keeper *k, client *c, int model)
+/* Stops a model that nobody holds any more. */
+static void drained_check(sh_model_keeper *k, int model)
 {
-    c->owes[model] = false;
-    for (int i = 0; i < CLIENTS_MAX; i++)
-        if (k->clients[i].fd >= 0 && k->clients[i].owes[model]) return;
+    for (int i = 0; i < SH_KEEPER_CLIENTS_MAX; i++)
+        if (k->views[i].owes[model]) return;
     sh_keeper_drained(k->keeper, model);
 }
 
-static void client_drop(sh_model_keeper *k, client *c)
+static void on_client_gone(void *arg, int client)
 {
+    sh_model_keeper *k = arg;
     for (int i = 0; i < k->count; i++) {
-        if (c->busy[i]) client_use(k, c, i, false);
-        if (c->owes[i]) drained_take(k, c, i);
+        if (k->views[client].busy[i]) client_use(k, client, i, false);
+        k->views[client].owes[i] = false;
     }
-    close(c->fd);
-    c->fd = -1;
-    sh_buf_reset(&c->in);
-    sh_buf_reset(&c->out);
 }
 
-/* False: the line makes no sense, and neither will others of this client. */
-static bool line_take(sh_model_keeper *k, client *c, sh_str text)
+static bool keep_take(sh_model_keeper *k, int model, const cJSON *line)
 {
+    double seconds = 0;
+    sh_err err;
+    if (sh_json_double(line, "seconds", "keep", -1e9, 1e9, &seconds, &err) != SH_OK) return false;
+    sh_keeper_keep(k->keeper, model, seconds < 0 ? SH_KEEP_FOREVER : (int64_t)(seconds * 1000));
+    state_tell(k, model);
+    return true;
+}
+
+static bool order_take(sh_model_keeper *k, int client, const char *what, int model,
+                       const cJSON *line, sh_buf *out)
+{
+    if (strcmp(what, "keep") == 0) return keep_take(k, model, line);
+    if (strcmp(what, "want") == 0) {
+        sh_keeper_want(k->keeper, model, now_ms());
+        state_write(k, model, out);
+    } else if (strcmp(what, "busy") == 0 || strcmp(what, "idle") == 0) {
+        client_use(k, client, model, what[0] == 'b');
+    } else if (strcmp(what, "drained") == 0) {
+        k->views[client].owes[model] = false;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool on_line(void *arg, int client, sh_str text, sh_buf *out)
+{
+    sh_model_keeper *k = arg;
     cJSON *line = NULL;
     sh_err err;
-    double seconds = 0;
     if (sh_json_parse(text, "a client of the models", &line, &err) != SH_OK) {
         SH_LOGW("%s", err.text);
         return false;
     }
     const char *what = sh_json_text(line, "do"), *name = sh_json_text(line, "model");
     int model = name == NULL ? -1 : model_find(k, name);
-    bool known = what != NULL;
-    if (what == NULL || model < 0) /* one that has just been removed */
-        ;
-    else if (strcmp(what, "want") == 0) {
-        sh_keeper_want(k->keeper, model, now_ms());
-        state_write(k, model, &c->out);
-    } else if (strcmp(what, "busy") == 0 || strcmp(what, "idle") == 0)
-        client_use(k, c, model, what[0] == 'b');
-    else if (strcmp(what, "drained") == 0)
-        drained_take(k, c, model);
-    else if (strcmp(what, "keep") == 0 &&
-             sh_json_double(line, "seconds", "keep", -1e9, 1e9, &seconds, &err) == SH_OK) {
-        sh_keeper_keep(k->keeper, model, seconds < 0 ? SH_KEEP_FOREVER : (int64_t)(seconds * 1000));
-        state_tell(k, model);
-    } else
-        known = false;
+    bool fine = what != NULL && name != NULL;
+    if (fine && model >= 0) /* else it has just been removed */
+        fine = order_take(k, client, what, model, line, out);
     cJSON_Delete(line);
-    return known;
-}
-
-static void client_read(sh_model_keeper *k, client *c)
-{
-    char bytes[4096], *end;
-    ssize_t got;
-    bool fine = true;
-    while ((got = recv(c->fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
-        sh_buf_add(&c->in, bytes, (size_t)got);
-    bool over = got == 0 || (errno != EAGAIN && errno != EINTR);
-    while (fine && c->in.len > 0 && (end = memchr(c->in.ptr, '\n', c->in.len)) != NULL) {
-        sh_str line = {c->in.ptr, (size_t)(end - c->in.ptr)};
-        fine = line_take(k, c, line);
-        sh_buf_drop_front(&c->in, line.len + 1);
-    }
-    if (over || !fine || c->in.len > LINE_MAX_BYTES || c->out.len > OUT_MAX_BYTES)
-        client_drop(k, c);
-}
-
-static void client_write(client *c)
-{
-    ssize_t sent = c->out.len == 0
-                       ? 0
-                       : send(c->fd, c->out.ptr, c->out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent > 0) sh_buf_drop_front(&c->out, (size_t)sent);
-}
-
-static void clients_accept(sh_model_keeper *k)
-{
-    int fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return;
-    for (int i = 0; i < CLIENTS_MAX; i++) {
-        client *c = &k->clients[i];
-        if (c->fd >= 0) continue;
-        c->fd = fd;
-        for (int m = 0; m < k->count; m++) c->busy[m] = c->owes[m] = false;
-        greet(k, c);
-        return;
-    }
-    close(fd);
+    return fine;
 }
 
 void sh_model_keeper_poll(void *arg)
 {
     sh_model_keeper *k = arg;
-    clients_accept(k);
-    for (int i = 0; i < CLIENTS_MAX; i++)
-        if (k->clients[i].fd >= 0) client_read(k, &k->clients[i]);
+    sh_keeper_clients_poll(k->clients);
     scan_again(k);
     if (k->hosts != NULL) sh_model_hosts_poll(k->hosts);
     for (int i = 0; i < k->count; i++)
         if (sh_keeper_model(k->keeper, i) != NULL) group_poll(k, i);
     sh_keeper_tick(k->keeper, now_ms());
-    for (int i = 0; i < k->count; i++) { /* with nobody connected, nothing is to be waited for */
-        const sh_kept_model *m = sh_keeper_model(k->keeper, i);
-        bool owed = false;
-        for (int n = 0; n < CLIENTS_MAX; n++)
-            owed = owed || (k->clients[n].fd >= 0 && k->clients[n].owes[i]);
-        if (m != NULL && m->state == SH_KEPT_DRAINING && !owed) sh_keeper_drained(k->keeper, i);
-    }
-    for (int i = 0; i < CLIENTS_MAX; i++)
-        if (k->clients[i].fd >= 0) client_write(&k->clients[i]);
+    for (int i = 0; i < k->count; i++)
+        if (sh_keeper_model(k->keeper, i) != NULL) drained_check(k, i);
+    sh_keeper_clients_flush(k->clients);
 }
 
 /* ---- beginning and end ---- */
 
-/* The folder is private, so whoever can connect is this user. */
-static sh_status socket_listen(sh_model_keeper *k, sh_err *err)
+sh_status sh_models_refuse(const char *where, sh_err *err)
 {
-    struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    k->path = sh_path_join(k->folder, "models.sock");
-    if (strlen(k->path) >= sizeof(addr.sun_path))
-        return sh_err_set(err, SH_ERR_INPUT, "%s: the path is longer than %zu bytes", k->path,
-                          sizeof(addr.sun_path) - 1);
-    strcpy(addr.sun_path, k->path);
-    k->listen_fd = sh_sock_make(AF_UNIX, SOCK_STREAM);
-    if (k->listen_fd < 0 || bind(k->listen_fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
-        listen(k->listen_fd, CLIENTS_MAX) < 0)
-        return sh_err_sys(err, "%s", k->path);
-    return SH_OK;
+    return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                      "--models-dir starts and stops ranks as models are needed, which cannot be "
+                      "done %s",
+                      where);
 }
 
 sh_status sh_models_memory(const sh_settings *s, double *out, sh_err *err)
@@ -754,21 +691,28 @@ static sh_status hosts_open(sh_model_keeper *k, sh_err *err)
 }
 
 /* --model may name a folder of --models-dir, or any other. */
-static void standing_add(sh_model_keeper *k)
+static sh_status standing_add(sh_model_keeper *k, sh_err *err)
 {
     const sh_settings *s = k->args->settings;
     char *real = s->model == NULL ? NULL : realpath(s->model, NULL);
-    if (real == NULL) return;
+    if (s->model == NULL) return SH_OK;
+    if (real == NULL) return sh_err_sys(err, "%s", s->model);
     for (int i = 0; i < k->count && k->standing < 0; i++) {
         char *other = realpath(k->groups[i].dir, NULL);
         if (other != NULL && strcmp(real, other) == 0) k->standing = i;
         free(other);
     }
-    const char *slash = strrchr(real, '/');
-    if (k->standing < 0)
-        k->standing = model_add(k, s->model_name != NULL ? s->model_name : slash + 1, real);
+    const char *name = s->model_name != NULL ? s->model_name : strrchr(real, '/') + 1;
+    bool taken = k->standing < 0 && model_find(k, name) >= 0;
+    if (taken)
+        sh_err_set(err, SH_ERR_INPUT, "--model: %s has another model '%s'; give a --model-name",
+                   s->models_dir, name);
+    else if (k->standing < 0)
+        k->standing = model_add(k, name, real);
     free(real);
+    if (taken) return err->status;
     sh_keeper_want(k->keeper, k->standing, now_ms());
+    return SH_OK;
 }
 
 /* A name that is mistyped would be noticed late. */
@@ -805,16 +749,16 @@ sh_status sh_model_keeper_open(const sh_command_args *args, const char *program,
                            .ranks = ranks,
                            .children = children,
                            .standing = -1,
-                           .listen_fd = -1};
-    for (int i = 0; i < CLIENTS_MAX; i++) k->clients[i].fd = -1;
+                           .path = sh_path_join(folder, "models.sock")};
+    sh_keeper_clients_hooks clients = {on_client, on_line, on_client_gone, k};
     sh_keeper_hooks hooks = {measure, start, stop, changed, k};
     k->keeper = sh_keeper_create(&hooks, keep_ms);
     k->memory = limit;
     sh_keeper_set_host(k->keeper, 0, "this host", limit);
-    status = socket_listen(k, err);
+    status = sh_keeper_clients_open(k->path, &clients, &k->clients, err);
     if (status == SH_OK) status = hosts_open(k, err);
     if (status == SH_OK) status = scan(k, err);
-    if (status == SH_OK) standing_add(k);
+    if (status == SH_OK) status = standing_add(k, err);
     if (status == SH_OK) status = pinned_want(k, err);
     if (status != SH_OK) {
         sh_model_keeper_close(k);
@@ -832,18 +776,16 @@ const char *sh_model_keeper_socket(const sh_model_keeper *k)
 void sh_model_keeper_close(sh_model_keeper *k)
 {
     if (k == NULL) return;
-    for (int i = 0; i < CLIENTS_MAX; i++) {
-        if (k->clients[i].fd >= 0) client_drop(k, &k->clients[i]);
-        free(k->clients[i].busy);
-        free(k->clients[i].owes);
+    sh_keeper_clients_close(k->clients);
+    for (int i = 0; i < SH_KEEPER_CLIENTS_MAX; i++) {
+        free(k->views[i].busy);
+        free(k->views[i].owes);
     }
     for (int i = 0; i < k->count; i++) {
         group_clear(&k->groups[i]);
         free(k->groups[i].dir);
     }
     sh_model_hosts_close(k->hosts);
-    if (k->listen_fd >= 0) close(k->listen_fd);
-    if (k->listen_fd >= 0) unlink(k->path);
     free(k->groups);
     free(k->path);
     sh_keeper_free(k->keeper);

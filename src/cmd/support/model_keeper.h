@@ -39,6 +39,9 @@ const char *sh_model_keeper_socket(const sh_model_keeper *keeper);
 /* To be called many times a second, as a hook of the children; `arg` is the keeper. */
 void sh_model_keeper_poll(void *arg);
 
+/* The error where ranks cannot come and go. */
+sh_status sh_models_refuse(const char *where, sh_err *err);
+
 /* The memory of this host for models, in bytes. */
 SH_MUST_CHECK sh_status sh_models_memory(const sh_settings *settings, double *out, sh_err *err);
 

@@ -134,6 +134,32 @@ static void draw_ranks(canvas *c, const cJSON *snapshot)
     sh_buf_reset(&b);
 }
 
+/* Of a server with several, those that are not simply absent. */
+static void draw_models(canvas *c, const cJSON *snapshot)
+{
+    const cJSON *models = cJSON_GetObjectItemCaseSensitive(snapshot, "models"), *model;
+    sh_buf b = {0};
+    int absent = 0;
+    if (cJSON_GetArraySize(models) < 2) return;
+    line(c, &b);
+    cJSON_ArrayForEach(model, models)
+    {
+        const char *state = text(model, "state");
+        if (strcmp(state, "not loaded") == 0) {
+            absent++;
+            continue;
+        }
+        sh_buf_clear(&b);
+        sh_buf_addf(&b, "model %-24s %-10s %7.2f GiB  %.0f running", text(model, "name"), state,
+                    number(model, "memory") / GIB, number(model, "running"));
+        line(c, &b);
+    }
+    sh_buf_clear(&b);
+    if (absent > 0) sh_buf_addf(&b, "models that are not loaded: %d", absent);
+    if (absent > 0) line(c, &b);
+    sh_buf_reset(&b);
+}
+
 /* At most REQUESTS_MAX, however many the server sends. */
 static void draw_requests(canvas *c, const cJSON *recent)
 {
@@ -161,6 +187,7 @@ void sh_monitor_view_draw(const cJSON *snapshot, const cJSON *recent, int column
 {
     canvas c = {.out = out, .columns = columns, .rows_left = rows > 0 ? rows : -1};
     draw_head(&c, snapshot);
+    draw_models(&c, snapshot);
     draw_ranks(&c, snapshot);
     if (recent != NULL) draw_requests(&c, recent);
 }

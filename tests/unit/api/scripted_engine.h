@@ -110,6 +110,10 @@ static void engine_read(void)
     sh_engine_msg_frame frame;
     sh_err err;
     if (got > 0) sh_buf_add(&engine.in, bytes, (size_t)got);
+    if (got == 0) { /* another may come */
+        close(engine.client);
+        engine.client = -1;
+    }
     while (sh_engine_msg_next(&engine.in, &frame, &err) == SH_OK) {
         engine_take(&frame);
         sh_buf_drop_front(&engine.in, frame.size);
@@ -132,7 +136,8 @@ static void *engine_main(void *arg)
             engine.waiting = 0;
             atomic_store(&engine.waits, false);
         }
-        if (engine.out.len > 0) send(engine.client, engine.out.ptr, engine.out.len, MSG_NOSIGNAL);
+        if (engine.out.len > 0 && engine.client >= 0)
+            send(engine.client, engine.out.ptr, engine.out.len, MSG_NOSIGNAL);
         sh_buf_clear(&engine.out);
     }
     return NULL;
@@ -167,7 +172,7 @@ static void engine_stop(void)
 {
     atomic_store(&engine.stop, true);
     pthread_join(engine.thread, NULL);
-    close(engine.client);
+    if (engine.client >= 0) close(engine.client);
     close(engine.listener);
     unlink(engine.path);
     sh_buf_reset(&engine.in);

@@ -20,6 +20,7 @@ enum { BODY_MAX = 4096, PATIENCE_MS = 30000 };
 
 static sh_served_model *served;
 static sh_api_opts api_opts;
+static const char *api_keeper_path; /* of several models; NULL: there is one */
 static pthread_t api_thread;
 
 static void *api_main(void *arg)
@@ -162,6 +163,8 @@ static void api_serve(const sh_endpoint_table *endpoints, const engine_script *s
     api_opts = (sh_api_opts){.host = "127.0.0.1",
                              .port = free_port(),
                              .socket_path = engine.path,
+                             .keeper_path = api_keeper_path,
+                             .replay_s = api_keeper_path == NULL ? 0 : 60,
                              .reasoning_parser = "think",
                              .api_keys = KEY "," OTHER_KEY,
                              .grace_s = 2,

@@ -421,6 +421,48 @@ TEST(agents_of_members_leave_and_fail_alone_and_that_of_rank_0_ends_all)
     sh_children_free(c);
 }
 
+/* Ranks of models come and go beside the others. */
+static struct {
+    sh_children *c;
+    int first, second;
+    int step;
+} models;
+
+static void models_step(void *arg)
+{
+    (void)arg;
+    sh_children *c = models.c;
+    if (models.step == 0 && sh_children_state(c, models.first) == SH_CHILD_GONE) {
+        assert_string_equal(sh_children_reason(c, models.first), "no such file");
+        sh_children_stop(c, models.first, 0);
+        add(c, "echo R >&$SHOAL_READY_FD; trap 'exit 0' TERM; while :; do sleep .05; done",
+            SH_CHILD_MODEL_RANK);
+        models.second = sh_children_last(c);
+        assert_int_equal(models.second, models.first); /* its place */
+        models.step++;
+    } else if (models.step == 1 && sh_children_state(c, models.second) == SH_CHILD_UP) {
+        sh_children_stop(c, models.second, 30000);
+        models.step++;
+    } else if (models.step == 2 && sh_children_state(c, models.second) == SH_CHILD_GONE) {
+        models.step++;
+        sh_children_give_up(c, 5);
+    }
+}
+
+TEST(a_model_fails_alone_says_why_and_makes_room)
+{
+    UNUSED_STATE;
+    sh_children *c = models.c = sh_children_create();
+    sh_children_set_hooks(c, &(sh_children_hooks){.polled = models_step});
+    sh_children_set_standing(c);
+    add(c, "sleep 100", SH_CHILD_TASK);
+    add(c, "echo 'Eno such file' >&$SHOAL_READY_FD; exit 3", SH_CHILD_MODEL_RANK);
+    models.first = sh_children_last(c);
+    assert_int_equal(sh_children_run(c, 1000), 5);
+    assert_int_equal(models.step, 3);
+    sh_children_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -441,6 +483,7 @@ int main(void)
         cmocka_unit_test(three_restarts_come_at_once_and_later_ones_after_a_pause),
         cmocka_unit_test(a_rank_that_stops_to_beat_is_killed_and_one_that_never_did_is_not),
         cmocka_unit_test(a_supervisor_that_was_stopped_kills_nobody),
+        cmocka_unit_test(a_model_fails_alone_says_why_and_makes_room),
     };
     return cmocka_run_group_tests(tests, setup, remove_dir);
 }

@@ -12,7 +12,7 @@ static struct {
     sh_keeper *keeper;
     double need[MODELS][HOSTS];
     double limit[HOSTS];
-    bool running[MODELS], stopping[MODELS], broken[MODELS];
+    bool running[MODELS], stopping[MODELS], broken[MODELS], alone;
     int starts[MODELS];
     int64_t now;
 } world;
@@ -20,6 +20,10 @@ static struct {
 static sh_status measure(void *arg, int model, double *need, sh_err *err)
 {
     (void)arg;
+    if (world.alone) {
+        sh_err_set(err, SH_ERR_PEER, "a worker is missing");
+        return SH_AGAIN;
+    }
     if (world.broken[model]) return sh_err_set(err, SH_ERR_INPUT, "broken");
     for (int h = 0; h < HOSTS; h++) need[h] = world.need[model][h];
     return SH_OK;
@@ -275,6 +279,23 @@ static void failures_are_tried_again_later(void **state)
     world_end();
 }
 
+static void missing_hosts_are_waited_for(void **state)
+{
+    (void)state;
+    world_begin(SH_KEEP_FOREVER);
+    world.alone = true;
+    want(1);
+    tick(1);
+    tick(100000);
+    assert_int_equal(state_of(1), SH_KEPT_QUEUED);
+    assert_string_equal(sh_keeper_model(world.keeper, 1)->why, "a worker is missing");
+    world.alone = false;
+    tick(1);
+    assert_int_equal(state_of(1), SH_KEPT_LOADING);
+    assert_string_equal(sh_keeper_model(world.keeper, 1)->why, "");
+    world_end();
+}
+
 static void numbers_are_used_again(void **state)
 {
     (void)state;
@@ -370,6 +391,7 @@ int main(void)
         cmocka_unit_test(what_never_fits_is_refused_with_what_is_missing),
         cmocka_unit_test(idle_models_go_after_a_while),
         cmocka_unit_test(failures_are_tried_again_later),
+        cmocka_unit_test(missing_hosts_are_waited_for),
         cmocka_unit_test(numbers_are_used_again),
         cmocka_unit_test(a_random_history_keeps_the_rules),
     };

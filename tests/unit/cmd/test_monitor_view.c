@@ -34,6 +34,17 @@ TEST(ranks_speed_queue_and_requests_are_shown)
     assert_true(has("   1  h1 ") && has("6 of 10 blocks in use, 2 kept") && has("chat "));
 }
 
+TEST(several_models_are_told_apart)
+{
+    UNUSED_STATE;
+    draw("{\"models\":[{\"name\":\"a\",\"state\":\"loaded\",\"memory\":1073741824,\"running\":2},"
+         "{\"name\":\"b\",\"state\":\"not loaded\"}]}",
+         NULL, 200, 0);
+    assert_true(has("model a ") && has("1.00 GiB  2 running") && has("not loaded: 1"));
+    draw("{\"models\":[{\"name\":\"a\",\"state\":\"loaded\"}]}", NULL, 200, 0);
+    assert_false(has("model a "));
+}
+
 TEST(an_answer_without_any_field_can_be_drawn)
 {
     UNUSED_STATE;
@@ -60,6 +71,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_speed_queue_and_requests_are_shown),
+        cmocka_unit_test(several_models_are_told_apart),
         cmocka_unit_test(an_answer_without_any_field_can_be_drawn),
         cmocka_unit_test(lines_and_rows_are_bounded_and_control_characters_do_not_pass),
     };
