@@ -742,7 +742,9 @@ static void steps_prepare(sh_model_group *mg)
     mg->summaries = sh_alloc_array((size_t)mg->tensor, sizeof(*mg->summaries));
     size_t vectors = (size_t)mg->limits.slots * (size_t)mg->config.hidden;
     mg->vectors = sh_alloc_array(mg->rank == 0 ? vectors : 0, sizeof(*mg->vectors));
-    size_t outputs = mg->limits.outputs ? (size_t)mg->limits.tokens * (size_t)mg->config.hidden : 0;
+    size_t outputs = 0; /* without a pipeline, rank 0 has its own */
+    if (mg->limits.outputs && mg->stages > 1)
+        outputs = (size_t)mg->limits.tokens * (size_t)mg->config.hidden;
     mg->incoming_cap = sizeof(uint64_t) + (size_t)mg->limits.draws * SH_SUMMARY_BYTES_MAX +
                        (vectors + outputs) * sizeof(float);
     if (mg->rank == 0) mg->incoming = sh_alloc_array((size_t)mg->size, mg->incoming_cap);

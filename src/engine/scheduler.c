@@ -539,7 +539,8 @@ void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks
     for (int i = 0; i < step->seq_count; i++) {
         const sh_step_seq *q = &step->seqs[i];
         sh_seen seen = {.pos = q->pos, .count = q->token_count, .tokens = step->tokens + token};
-        if (s->outputs != NULL) seen.outputs = s->outputs + (size_t)token * s->output_bytes;
+        if (s->outputs != NULL && q->pool == SH_POOL_NONE)
+            seen.outputs = s->outputs + (size_t)token * s->output_bytes;
         commit_one(s, q, picks + draw, q->pool_ends ? s->vectors : NULL, &seen);
         draw += q->draw_count;
         token += q->token_count;

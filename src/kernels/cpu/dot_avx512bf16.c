@@ -9,6 +9,7 @@ enum {
     CHUNK = 512, /* columns */
     SIDE = 4,    /* panels that share the rounded activations */
     WIDE = 8,    /* tokens whose sums are computed together */
+    SUMS = 16,   /* sums at once, at most: of several panels, too */
 };
 
 typedef int32_t pair __attribute__((may_alias));
@@ -39,7 +40,7 @@ static void tile_round(struct tile *tile, const sh_acts *a, int t, int tokens, i
 INLINE void pairs_add(int panels, int tokens, struct tile *tile, int panel, int t, const uint8_t *w,
                       size_t stride, int pairs)
 {
-    __m512 sum[WIDE];
+    __m512 sum[SUMS];
     UNROLL (i, panels * tokens)
         sum[i] = _mm512_load_ps(tile->sums[panel + i / tokens][t + i % tokens]);
     for (int c = 0; c < pairs; c++, w += VEC) {
@@ -52,20 +53,33 @@ INLINE void pairs_add(int panels, int tokens, struct tile *tile, int panel, int 
         _mm512_store_ps(tile->sums[panel + i / tokens][t + i % tokens], sum[i]);
 }
 
-/* One chunk of up to SIDE panels for all tokens of the tile. A single token takes four panels at
- * once, since one chain of sums would wait for its own latency. */
+/* Some tokens, `side` panels at once; side and tokens are constants. */
+INLINE void tokens_add(int side, int tokens, struct tile *tile, int panels, int t, const uint8_t *w,
+                       size_t stride, int pairs)
+{
+    int i = 0;
+    for (; i + side <= panels; i += side)
+        pairs_add(side, tokens, tile, i, t, w + (size_t)i * stride, stride, pairs);
+    for (; i < panels; i++) pairs_add(1, tokens, tile, i, t, w + (size_t)i * stride, stride, pairs);
+}
+
+/* One chunk of up to SIDE panels for all tokens of the tile. They take several
+ * panels at once, the more the fewer they are, since too few chains of sums would wait for their
+ * own latency. */
 static void chunk_add(struct tile *tile, int panels, int tokens, const uint8_t *w, size_t stride,
                       int pairs)
 {
-    if (tokens == 1 && panels == SIDE) {
-        pairs_add(SIDE, 1, tile, 0, 0, w, stride, pairs);
-        return;
-    }
-    for (int i = 0; i < panels; i++, w += stride) {
-        int t = 0;
-        for (; t + WIDE <= tokens; t += WIDE) pairs_add(1, WIDE, tile, i, t, w, stride, pairs);
-        for (; t + 2 <= tokens; t += 2) pairs_add(1, 2, tile, i, t, w, stride, pairs);
-        for (; t < tokens; t++) pairs_add(1, 1, tile, i, t, w, stride, pairs);
+    int t = 0;
+    for (; t + WIDE <= tokens; t += WIDE) tokens_add(2, WIDE, tile, panels, t, w, stride, pairs);
+    switch (tokens - t) {
+    case 1: tokens_add(4, 1, tile, panels, t, w, stride, pairs); break;
+    case 2: tokens_add(4, 2, tile, panels, t, w, stride, pairs); break;
+    case 3: tokens_add(4, 3, tile, panels, t, w, stride, pairs); break;
+    case 4: tokens_add(4, 4, tile, panels, t, w, stride, pairs); break;
+    case 5: tokens_add(2, 5, tile, panels, t, w, stride, pairs); break;
+    case 6: tokens_add(2, 6, tile, panels, t, w, stride, pairs); break;
+    case 7: tokens_add(2, 7, tile, panels, t, w, stride, pairs); break;
+    default: break;
     }
 }
 

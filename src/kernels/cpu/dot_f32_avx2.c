@@ -134,33 +134,67 @@ INLINE __m256 column(sh_format format, const uint8_t *w, int c, int half)
     return _mm256_castsi256_ps(_mm256_and_si256(pair, _mm256_set1_epi32((int)0xffff0000)));
 }
 
-/* `tokens` (at most 4) x 16 sums over `cols` columns; tokens is a constant. */
-INLINE void columns_add(sh_format format, int tokens, const uint8_t *w, const float *const *x,
-                        int64_t cols, float *sums)
+/* `panels` x `tokens` (together at most 6) x 16 sums over `cols` columns; both are constants.
+ * `tile`: tokens of the sums from one panel to the next. */
+INLINE void columns_add(sh_format format, int panels, int tokens, const uint8_t *w, size_t stride,
+                        const float *const *x, int64_t cols, float *sums, int tile)
 {
     const int bytes = format == SH_FORMAT_F32 ? VEC : VEC / 2;
-    __m256 sum[8];
-    UNROLL (i, 2 * tokens) sum[i] = _mm256_load_ps(sums + i * HALF);
+    __m256 sum[12];
+    UNROLL (i, panels)
+        UNROLL (t, 2 * tokens)
+            sum[2 * i * tokens + t] = _mm256_load_ps(sums + i * tile * ROWS + t * HALF);
     for (int64_t c = 0; c < cols; c += 2, w += 2 * bytes) {
         UNROLL (j, 2) {
             if (c + j == cols) break;
-            __m256 low = column(format, w, j, 0), high = column(format, w, j, 1);
-            UNROLL (t, tokens) {
-                __m256 xt = _mm256_broadcast_ss(x[t] + c + j);
-                sum[2 * t] = _mm256_fmadd_ps(low, xt, sum[2 * t]);
-                sum[2 * t + 1] = _mm256_fmadd_ps(high, xt, sum[2 * t + 1]);
+            UNROLL (i, panels) {
+                const uint8_t *at = w + (size_t)i * stride;
+                __m256 low = column(format, at, j, 0), high = column(format, at, j, 1);
+                UNROLL (t, tokens) {
+                    int k = 2 * (i * tokens + t);
+                    __m256 xt = _mm256_broadcast_ss(x[t] + c + j);
+                    sum[k] = _mm256_fmadd_ps(low, xt, sum[k]);
+                    sum[k + 1] = _mm256_fmadd_ps(high, xt, sum[k + 1]);
+                }
             }
         }
     }
-    UNROLL (i, 2 * tokens) _mm256_store_ps(sums + i * HALF, sum[i]);
+    UNROLL (i, panels)
+        UNROLL (t, 2 * tokens)
+            _mm256_store_ps(sums + i * tile * ROWS + t * HALF, sum[2 * i * tokens + t]);
 }
 
-INLINE void panel_add(sh_format format, const uint8_t *w, const float *const *x, int tokens,
-                      int64_t cols, float *sums)
+enum { WIDE = 4, SIDE = 4 };
+
+/* Some tokens, `side` panels at once; side and tokens are constants. */
+INLINE void tokens_add(sh_format format, int side, int tokens, int panels, const uint8_t *w,
+                       size_t stride, const float *const *x, int64_t cols, float *sums, int tile)
+{
+    int i = 0;
+    for (; i + side <= panels; i += side)
+        columns_add(format, side, tokens, w + (size_t)i * stride, stride, x, cols,
+                    sums + i * tile * ROWS, tile);
+    for (; i < panels; i++)
+        columns_add(format, 1, tokens, w + (size_t)i * stride, stride, x, cols,
+                    sums + i * tile * ROWS, tile);
+}
+
+/* sums [panels][tokens]: four tokens at a time; fewer take several panels side by side, so that no
+ * chain of sums waits for its own latency. */
+INLINE void panels_add(sh_format format, int panels, const uint8_t *w, size_t stride,
+                       const float *const *x, int tokens, int64_t cols, float *sums)
 {
     int t = 0;
-    for (; t + 4 <= tokens; t += 4) columns_add(format, 4, w, x + t, cols, sums + t * ROWS);
-    for (; t < tokens; t++) columns_add(format, 1, w, x + t, cols, sums + t * ROWS);
+    for (; t + WIDE <= tokens; t += WIDE)
+        tokens_add(format, 1, WIDE, panels, w, stride, x + t, cols, sums + t * ROWS, tokens);
+    x += t;
+    sums += t * ROWS;
+    switch (tokens - t) {
+    case 1: tokens_add(format, 4, 1, panels, w, stride, x, cols, sums, tokens); break;
+    case 2: tokens_add(format, 2, 2, panels, w, stride, x, cols, sums, tokens); break;
+    case 3: tokens_add(format, 2, 3, panels, w, stride, x, cols, sums, tokens); break;
+    default: break;
+    }
 }
 
 static void codes_add(const sh_panel *p, const uint8_t *w, const float *const *x, int tokens,
@@ -172,34 +206,46 @@ static void codes_add(const sh_panel *p, const uint8_t *w, const float *const *x
         int cols = p->cols - c < p->block_cols ? (int)(p->cols - c) : p->block_cols;
         for (int t = 0; t < tokens; t++) at[t] = x[t] + c;
         open_block(p, w, sh_panel_block_cols(p, c), open);
-        panel_add(SH_FORMAT_F32, (const uint8_t *)open, at, tokens, cols, sums);
+        panels_add(SH_FORMAT_F32, 1, (const uint8_t *)open, 0, at, tokens, cols, sums);
     }
 }
 
-static void tile_add(const sh_panel *p, const uint8_t *w, const float *const *x, int tokens,
-                     float *sums)
+static void tile_add(const sh_panel *p, const uint8_t *w, int panels, const float *const *x,
+                     int tokens, float *sums)
 {
+    size_t stride = p->panel_bytes;
     switch (p->quant.format) {
-    case SH_FORMAT_F32: panel_add(SH_FORMAT_F32, w, x, tokens, p->cols, sums); break;
-    case SH_FORMAT_F16: panel_add(SH_FORMAT_F16, w, x, tokens, p->cols, sums); break;
-    case SH_FORMAT_BF16: panel_add(SH_FORMAT_BF16, w, x, tokens, p->cols, sums); break;
-    default: codes_add(p, w, x, tokens, sums);
+    case SH_FORMAT_F32:
+        panels_add(SH_FORMAT_F32, panels, w, stride, x, tokens, p->cols, sums);
+        break;
+    case SH_FORMAT_F16:
+        panels_add(SH_FORMAT_F16, panels, w, stride, x, tokens, p->cols, sums);
+        break;
+    case SH_FORMAT_BF16:
+        panels_add(SH_FORMAT_BF16, panels, w, stride, x, tokens, p->cols, sums);
+        break;
+    default:
+        for (int i = 0; i < panels; i++)
+            codes_add(p, w + (size_t)i * stride, x, tokens, sums + i * tokens * ROWS);
     }
 }
 
 void sh_dot_f32_avx2(const sh_panel *p, const uint8_t *w, int64_t rows, const sh_acts *a, float *y,
                      int64_t y_stride)
 {
-    _Alignas(32) float sums[TILE * ROWS];
+    _Alignas(32) float sums[SIDE * TILE * ROWS];
     const float *x[TILE];
     for (int t = 0; t < a->tokens; t += TILE, y += TILE * y_stride) {
         int count = sh_acts_tile(a, t);
         for (int i = 0; i < count; i++) x[i] = sh_acts_x(a, t + i);
-        const uint8_t *panel = w;
-        for (int64_t row = 0; row < rows; row += ROWS, panel += p->panel_bytes) {
-            memset(sums, 0, sizeof(*sums) * (size_t)(count * ROWS));
-            tile_add(p, panel, x, count, sums);
-            rows_store(sums, count, rows - row, y + row, y_stride);
+        for (int64_t row = 0; row < rows; row += SIDE * ROWS) {
+            int64_t left = (rows - row + ROWS - 1) / ROWS;
+            int panels = left < SIDE ? (int)left : SIDE;
+            memset(sums, 0, sizeof(*sums) * (size_t)(panels * count * ROWS));
+            tile_add(p, w + (size_t)(row / ROWS) * p->panel_bytes, panels, x, count, sums);
+            for (int i = 0; i < panels; i++)
+                rows_store(sums + i * count * ROWS, count, rows - row - i * ROWS,
+                           y + row + i * ROWS, y_stride);
         }
     }
 }

@@ -119,12 +119,13 @@ INLINE __m512 column(sh_format format, const uint8_t *panel, int64_t c)
     return _mm512_castsi512_ps(_mm512_and_si512(pair, _mm512_set1_epi32((int)0xffff0000)));
 }
 
-/* `panels` x `tokens` sums over `cols` columns; all but cols and the addresses are constants. */
+/* `panels` x `tokens` sums over `cols` columns; all but cols and the addresses are constants.
+ * `tile`: sums from one panel to the next. */
 INLINE void columns_add(sh_format format, int panels, int tokens, const uint8_t *w, size_t stride,
-                        const float *const *x, int64_t cols, float (*sums)[ROWS])
+                        const float *const *x, int64_t cols, float (*sums)[ROWS], int tile)
 {
     __m512 sum[16];
-    UNROLL (i, panels * tokens) sum[i] = _mm512_load_ps(sums[i]);
+    UNROLL (i, panels * tokens) sum[i] = _mm512_load_ps(sums[i / tokens * tile + i % tokens]);
     for (int64_t c = 0; c < cols; c += 2) {
         UNROLL (j, 2) {
             if (c + j == cols) break;
@@ -139,27 +140,43 @@ INLINE void columns_add(sh_format format, int panels, int tokens, const uint8_t 
             }
         }
     }
-    UNROLL (i, panels * tokens) _mm512_store_ps(sums[i], sum[i]);
+    UNROLL (i, panels * tokens) _mm512_store_ps(sums[i / tokens * tile + i % tokens], sum[i]);
 }
 
 enum { WIDE = 8, SIDE = 4 };
 
-/* sums [panels][tokens]: eight tokens at a time, then two, then one; a single token takes several
- * panels side by side. */
+/* Some tokens, `side` panels at once; side and tokens are constants. */
+INLINE void tokens_add(sh_format format, int side, int tokens, int panels, const uint8_t *w,
+                       size_t stride, const float *const *x, int64_t cols, float (*sums)[ROWS],
+                       int tile)
+{
+    int i = 0;
+    for (; i + side <= panels; i += side)
+        columns_add(format, side, tokens, w + (size_t)i * stride, stride, x, cols, sums + i * tile,
+                    tile);
+    for (; i < panels; i++)
+        columns_add(format, 1, tokens, w + (size_t)i * stride, stride, x, cols, sums + i * tile,
+                    tile);
+}
+
+/* sums [panels][tokens]. Tokens take several panels side by side, the more the fewer they are. */
 INLINE void panels_add(sh_format format, int panels, const uint8_t *w, size_t stride,
                        const float *const *x, int tokens, int64_t cols, float (*sums)[ROWS])
 {
-    if (tokens == 1 && panels == SIDE) {
-        columns_add(format, SIDE, 1, w, stride, x, cols, sums);
-        return;
-    }
-    for (int i = 0; i < panels; i++, w += stride) {
-        int t = 0;
-        for (; t + WIDE <= tokens; t += WIDE, sums += WIDE)
-            columns_add(format, 1, WIDE, w, stride, x + t, cols, sums);
-        for (; t + 2 <= tokens; t += 2, sums += 2)
-            columns_add(format, 1, 2, w, stride, x + t, cols, sums);
-        for (; t < tokens; t++, sums++) columns_add(format, 1, 1, w, stride, x + t, cols, sums);
+    int t = 0;
+    for (; t + WIDE <= tokens; t += WIDE)
+        tokens_add(format, 2, WIDE, panels, w, stride, x + t, cols, sums + t, tokens);
+    x += t;
+    sums += t;
+    switch (tokens - t) {
+    case 1: tokens_add(format, 4, 1, panels, w, stride, x, cols, sums, tokens); break;
+    case 2: tokens_add(format, 4, 2, panels, w, stride, x, cols, sums, tokens); break;
+    case 3: tokens_add(format, 4, 3, panels, w, stride, x, cols, sums, tokens); break;
+    case 4: tokens_add(format, 4, 4, panels, w, stride, x, cols, sums, tokens); break;
+    case 5: tokens_add(format, 2, 5, panels, w, stride, x, cols, sums, tokens); break;
+    case 6: tokens_add(format, 2, 6, panels, w, stride, x, cols, sums, tokens); break;
+    case 7: tokens_add(format, 2, 7, panels, w, stride, x, cols, sums, tokens); break;
+    default: break;
     }
 }
 
@@ -198,14 +215,13 @@ static void tile_add(const sh_panel *p, const uint8_t *w, int panels, const floa
 void sh_dot_f32_avx512(const sh_panel *p, const uint8_t *w, int64_t rows, const sh_acts *a,
                        float *y, int64_t y_stride)
 {
-    _Alignas(64) float sums[TILE][ROWS];
+    _Alignas(64) float sums[SIDE * TILE][ROWS];
     const float *x[TILE];
     for (int t = 0; t < a->tokens; t += TILE, y += TILE * y_stride) {
         int count = sh_acts_tile(a, t);
-        int64_t side = count == 1 ? SIDE : 1;
         for (int i = 0; i < count; i++) x[i] = sh_acts_x(a, t + i);
-        for (int64_t row = 0; row < rows; row += side * ROWS) {
-            int64_t left = (rows - row + ROWS - 1) / ROWS, panels = left < side ? left : side;
+        for (int64_t row = 0; row < rows; row += SIDE * ROWS) {
+            int64_t left = (rows - row + ROWS - 1) / ROWS, panels = left < SIDE ? left : SIDE;
             memset(sums, 0, sizeof(*sums) * (size_t)(panels * count));
             tile_add(p, w + (size_t)(row / ROWS) * p->panel_bytes, (int)panels, x, count, sums);
             for (int64_t i = 0; i < panels; i++)

@@ -80,6 +80,21 @@ void sh_drafter_leave(sh_drafter *d, int slot)
     sim.lag[slot] = -1;
 }
 
+sh_draft_source sh_drafter_source(const sh_drafter *d)
+{
+    (void)d;
+    return SH_DRAFT_MODEL;
+}
+
+sh_status sh_drafter_see(sh_drafter *d, const sh_sequence *seq, const sh_seen *seen, sh_err *err)
+{
+    (void)d;
+    (void)seq;
+    (void)seen;
+    (void)err;
+    return SH_OK;
+}
+
 static void draft(sh_sequence *seq, int drafts)
 {
     while (seq->draft_count < drafts) {
