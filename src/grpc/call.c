@@ -306,6 +306,7 @@ void sh_grpc_call_free(sh_grpc_call *call)
         session->calls = call->next;
     if (call->next != NULL) call->next->prev = call->prev;
     session->call_count--;
+    sh_grpc_server_call_release(session->server);
     bool open = handler_has(call);
     call->state = CALL_ENDED;
     if (open) record(call, 499);
