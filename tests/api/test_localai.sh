@@ -34,6 +34,7 @@ echo "tmperature: 1" >bad.yaml
 check "a key that nobody knows is an error" refuses 1 "bad.yaml:1: unknown key 'tmperature'" \
     "$shoal" serve --model bad.yaml
 export SHOAL_TEST_GRPC SHOAL_TEST_URL="http://127.0.0.1:$port" SHOAL_TEST_MODEL="$root/models/demo"
+export SHOAL_TEST_RERANKER=$root/tests/data/encoders/bert-rerank
 export SHOAL_TEST_TOKEN=$LOCALAI_GRPC_AUTH_TOKEN SHOAL_TEST_SERVE=$localai SHOAL_TEST_PROTO=$root/src/grpc/backend.proto
 why=$(python_lacks)
 if [ -z "$why" ]; then

@@ -294,5 +294,17 @@ def _():
     assert call('Free').success
 
 
+@test('Rerank orders documents, best first')
+def _():
+    assert call('LoadModel', Model=os.environ['SHOAL_TEST_RERANKER']).success
+    ranking = call('Rerank', query='a fox', documents=['a dog', 'the fox runs', 'tea'], top_n=2)
+    scores = [result.relevance_score for result in ranking.results]
+    assert len(scores) == 2 and scores == sorted(scores, reverse=True), ranking
+    assert ranking.results[0].text == ['a dog', 'the fox runs', 'tea'][ranking.results[0].index]
+    assert ranking.usage.total_tokens > 0
+    refused(grpc.StatusCode.INVALID_ARGUMENT, '', lambda: call('Predict', Prompt='x'))
+    assert call('Free').success
+
+
 print(f'1..{count}')
 sys.exit(failures != 0)
