@@ -181,6 +181,13 @@ def _():
     refused(grpc.StatusCode.INVALID_ARGUMENT, 'LogitBias', lambda: call('Predict', Prompt='x', LogitBias='{'))
 
 
+@test('the id that LocalAI gives a request is its id here')
+def _():
+    options = pb.PredictOptions(Prompt='x', Tokens=1, CorrelationId='local-7.a')
+    _, answered = unary['Predict'][1].with_call(options, timeout=PATIENCE, metadata=token)
+    assert ('x-request-id', 'local-7.a') in [tuple(pair) for pair in answered.initial_metadata()]
+
+
 @test('TokenizeString and Detokenize agree with the HTTP API, and with each other')
 def _():
     text = 'A fox, a lantern and 42 more.'
