@@ -32,6 +32,7 @@ enum {
     STREAM_BYTES = 256 << 10, /* unsent bytes from which on a stream is not written to */
     DRAIN_CHECK_MS = 50,
     GRPC_CALLS = 128,      /* open on one connection */
+    GRPC_ALL_CALLS = 2048, /* on all */
     BODY_VALUES = 1 << 21, /* JSON values in one body */
     ALL_VALUES = 1 << 22,  /* in all bodies that are parsed at the same time */
     FREE_VALUES = 1 << 12, /* smaller bodies do not count, so that large ones cannot block them */
@@ -429,6 +430,7 @@ static sh_status grpc_open(sh_api *api, sh_err *err)
         .inherited = opts->grpc_fds,
         .connections_max = (int)opts->connections_max,
         .calls_max = GRPC_CALLS,
+        .all_calls_max = GRPC_ALL_CALLS,
         .header_bytes_max = (size_t)opts->header_bytes_max,
         .bodies_bytes_max = (size_t)opts->bodies_bytes_max,
         .stream_bytes_max = STREAM_BYTES,

@@ -74,12 +74,12 @@ static void change_end(sh_localai_model *model, bool success, const char *text)
 static void load_succeed(sh_localai_model *model)
 {
     const char *notes = model->wish.notes.len == 0 ? "" : model->wish.notes.ptr;
-    char text[SH_ERR_TEXT_MAX];
+    sh_err said; /* cleans what is the client's text */
     defaults_set(model);
-    snprintf(text, sizeof(text), "%s%s%s", sh_served_model_name(sh_models_main(model->api)->served),
-             notes[0] == '\0' ? " is loaded" : " is loaded; without effect: ", notes);
-    SH_LOGI("localai: %s", text);
-    change_end(model, true, text);
+    sh_err_set(&said, SH_OK, "%s%s%s", sh_served_model_name(sh_models_main(model->api)->served),
+               notes[0] == '\0' ? " is loaded" : " is loaded; without effect: ", notes);
+    SH_LOGI("localai: %s", said.text);
+    change_end(model, true, said.text);
 }
 
 /* The first engine of a process that replaces another is the one that the other had loaded. */
@@ -98,8 +98,11 @@ void sh_localai_model_up(sh_localai_model *model, const char *trouble)
 /* Ranks that fail after the model was loaded are not restarted: then there is none any more. */
 static void failed_take(sh_localai_model *model, const char *why)
 {
+    sh_api_error error;
     if (model->state == SH_LOCALAI_NO_MODEL) return;
     model->frees = false;
+    sh_api_fail(&error, 503, "model_lost", NULL, "the model has ended: %s", why);
+    sh_jobs_fail(model->api, &error);
     change_end(model, false, why[0] == '\0' ? "the model could not be loaded; see the log" : why);
 }
 
@@ -131,7 +134,7 @@ static bool refuses(const sh_localai_model *model, sh_http_request *req, bool bu
 
 static bool same_wish(const sh_localai_model *model, const sh_localai_wish *wish)
 {
-    return model->state == SH_LOCALAI_LOADED &&
+    return model->state == SH_LOCALAI_LOADED && model->api->served != NULL &&
            cJSON_Compare(model->wish.settings, wish->settings, true);
 }
 

@@ -102,7 +102,7 @@ static const sh_option *row_of(const char *env)
 static void folder_write(struct settings_text *to, const char *env, const char *given)
 {
     if (given == NULL || to->status != SH_OK) return;
-    char *here = realpath(given, NULL);
+    char *here = strcmp(given, SH_DRAFT_MODEL_MTP) == 0 ? NULL : realpath(given, NULL);
     setting_write(to, row_of(env), here != NULL ? here : given);
     free(here);
 }
@@ -114,8 +114,7 @@ static sh_status settings_file(sh_launch *l, sh_err *err)
     struct settings_text to = {.err = err};
     sh_options_each_given(l->args->options, setting_take, &to);
     if (to.status == SH_OK && l->model != NULL) setting_write(&to, row_of("SHOAL_MODEL"), l->model);
-    if (!sh_draft_model_is_mtp(l->args->settings))
-        folder_write(&to, "SHOAL_DRAFT_MODEL", l->args->settings->draft_model);
+    folder_write(&to, "SHOAL_DRAFT_MODEL", l->args->settings->draft_model);
     folder_write(&to, "SHOAL_MODELS_DIR", l->args->settings->models_dir);
     if (to.status == SH_OK && l->matrix != NULL)
         matrix_write(&to, row_of("SHOAL_IBV_DEVICES"), l->matrix);

@@ -53,7 +53,7 @@ typedef struct {
     sh_deadline kill_at;
     cJSON *next; /* what to start when it has ended; NULL: nothing */
     bool frees;  /* or to report that it has */
-    char why[SH_ERR_TEXT_MAX];
+    sh_err why;  /* what it said last about an error; status SH_OK: nothing */
 } backend;
 
 /* ---- what the API hears ---- */
@@ -161,7 +161,7 @@ static sh_status model_start(backend *b, const cJSON *settings, sh_err *err)
     }
     sh_child_spec spec = {
         .name = "model", .argv = argv, .env = env, .policy = SH_CHILD_ADDED_AGENT, .capture = true};
-    b->why[0] = '\0';
+    b->why.status = SH_OK;
     b->stopping = false;
     sh_status status = child_add(b, &spec, &b->child, err);
     if (status != SH_OK) b->child = NO_CHILD;
@@ -221,8 +221,8 @@ static void on_line(void *arg, int child, sh_str line)
     (void)child; /* only the model's output is captured */
     dprintf(STDERR_FILENO, "%.*s\n", (int)line.len, line.ptr);
     if (!sh_str_starts(line, SH_STR(mark))) return;
-    snprintf(b->why, sizeof(b->why), "%.*s", (int)(line.len - strlen(mark)),
-             line.ptr + strlen(mark));
+    sh_err_set(&b->why, SH_ERR_INPUT, "%.*s", (int)(line.len - strlen(mark)),
+               line.ptr + strlen(mark));
 }
 
 static void on_started(void *arg, int child, pid_t pid)
@@ -244,7 +244,7 @@ static void on_ended(void *arg, int child, const char *how, bool restarts)
     b->pid = 0;
     if (restarts) return;
     b->child = NO_CHILD;
-    if (!asked) state_send(b, "failed", b->why[0] == '\0' ? how : b->why);
+    if (!asked) state_send(b, "failed", b->why.status == SH_OK ? how : b->why.text);
 }
 
 static void next_begin(backend *b)

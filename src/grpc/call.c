@@ -306,6 +306,7 @@ void sh_grpc_call_free(sh_grpc_call *call)
         session->calls = call->next;
     if (call->next != NULL) call->next->prev = call->prev;
     session->call_count--;
+    sh_grpc_server_call_release(session->server);
     bool open = handler_has(call);
     call->state = CALL_ENDED;
     if (open) record(call, 499);
@@ -343,6 +344,7 @@ void sh_grpc_call_header(sh_grpc_call *call, sh_str name, sh_str value)
 static void http_refuse(sh_grpc_call *call, const char *status)
 {
     call->state = CALL_ENDED;
+    call->code = SH_GRPC_UNIMPLEMENTED;
     call->req.refusal = (sh_http_refusal){atoi(status), "not a gRPC call"};
     record(call, atoi(status));
     head_send(call, status, true);

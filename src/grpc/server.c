@@ -36,6 +36,7 @@ struct sh_grpc_server {
     bool draining;
     uint64_t id_base; /* random, so that ids differ between runs */
     uint64_t id_count;
+    int call_count;
     size_t body_bytes; /* held by the messages of all calls */
     sh_http_peers peers;
 };
@@ -75,6 +76,18 @@ void sh_grpc_server_new_id(sh_grpc_server *server, char out[SH_HTTP_ID_MAX + 1])
 int64_t sh_grpc_server_token_failed(sh_grpc_server *server, const sh_grpc_session *session)
 {
     return sh_http_peers_failed(&server->peers, session->peer_id, session->peer, sh_clock_ns());
+}
+
+bool sh_grpc_server_call_take(sh_grpc_server *server)
+{
+    if (server->call_count >= server->opts.all_calls_max) return false;
+    server->call_count++;
+    return true;
+}
+
+void sh_grpc_server_call_release(sh_grpc_server *server)
+{
+    server->call_count--;
 }
 
 /* The subtraction cannot wrap: body_bytes never exceeds the limit. */

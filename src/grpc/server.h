@@ -16,6 +16,7 @@ typedef struct {
     const char *inherited; /* numbers of the sockets to listen on (http/listeners.h) */
     int connections_max;
     int calls_max;           /* open on one connection at the same time */
+    int all_calls_max;       /* open on all connections together */
     size_t header_bytes_max; /* of one call */
     size_t bodies_bytes_max; /* of all calls together */
     size_t stream_bytes_max; /* unsent bytes that block a stream */

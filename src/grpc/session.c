@@ -56,8 +56,14 @@ static int on_begin_frame(nghttp2_session *h2, const nghttp2_frame_hd *hd, void 
 
 static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, void *arg)
 {
+    sh_grpc_session *session = arg;
     if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0; /* trailers of a request */
-    sh_grpc_call *call = sh_grpc_call_create(arg, frame->hd.stream_id);
+    if (!sh_grpc_server_call_take(session->server)) {
+        nghttp2_submit_rst_stream(h2, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                  NGHTTP2_REFUSED_STREAM); /* clients try it again by themselves */
+        return 0;
+    }
+    sh_grpc_call *call = sh_grpc_call_create(session, frame->hd.stream_id);
     nghttp2_session_set_stream_user_data(h2, frame->hd.stream_id, call);
     return 0;
 }

@@ -107,6 +107,10 @@ void sh_grpc_server_take(sh_grpc_server *server, int fd, const char *peer, uint6
 void sh_grpc_server_retire(sh_grpc_server *server, sh_grpc_session *session);
 void sh_grpc_server_new_id(sh_grpc_server *server, char out[SH_HTTP_ID_MAX + 1]);
 int64_t sh_grpc_server_token_failed(sh_grpc_server *server, const sh_grpc_session *session);
+
+/* Counts a call; false if there are too many. */
+bool sh_grpc_server_call_take(sh_grpc_server *server);
+void sh_grpc_server_call_release(sh_grpc_server *server);
 bool sh_grpc_server_body_take(sh_grpc_server *server, size_t more);
 void sh_grpc_server_body_release(sh_grpc_server *server, size_t bytes);
 

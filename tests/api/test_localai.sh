@@ -11,7 +11,7 @@ python_lacks() { # says what
 
 export LOCALAI_GRPC_AUTH_TOKEN=tok-4fZq81Lx0pQ77 SHOAL_OFFLINE=1
 SHOAL_TEST_GRPC=127.0.0.1:$(free_port)
-"$shoal" localai --addr "$SHOAL_TEST_GRPC" --runtime-dir "$work" >localai.log 2>&1 &
+MLX_DISTRIBUTED_ADDR=$SHOAL_TEST_GRPC SHOAL_RUNTIME_DIR=$work "$shoal" worker mlx-distributed >localai.log 2>&1 &
 localai=$!; pids+=("$localai")
 port=$(free_port)
 cat >demo.yaml <<END
@@ -26,13 +26,17 @@ serve=$!; pids+=("$serve")
 await /health/ready 200 || { echo "Bail out! no server"; cat serve.log; exit 1; }
 within 60 grep -q "listening on" localai.log || { echo "Bail out! no backend"; cat localai.log; exit 1; }
 
+check "an address that is none is refused" refuses 1 "nowhere" "$shoal" localai --addr nowhere
+check "another kind of worker is refused" refuses 1 "'vllm' is not a kind of worker" "$shoal" worker vllm
 check "a YAML file names the model" prints '"id":"fox"' curl -s "$(url /v1/models)"
 check "it sets defaults for requests" prints '"completion_tokens":7' curl -s "$(url /v1/completions)" \
     -d '{"prompt":"Once"}'
 check "what has no effect is said" has serve.log "demo.yaml:5: 'threads' has no effect"
 echo "tmperature: 1" >bad.yaml
-check "a key that nobody knows is an error" refuses 1 "bad.yaml:1: unknown key 'tmperature'" "$shoal" serve --model bad.yaml
+check "a key that nobody knows is an error" refuses 1 "bad.yaml:1: unknown key 'tmperature'" \
+    "$shoal" serve --model bad.yaml
 export SHOAL_TEST_GRPC SHOAL_TEST_URL="http://127.0.0.1:$port" SHOAL_TEST_MODEL="$root/models/demo"
+export SHOAL_TEST_RERANKER=$root/tests/data/encoders/bert-rerank
 export SHOAL_TEST_TOKEN=$LOCALAI_GRPC_AUTH_TOKEN SHOAL_TEST_SERVE=$localai SHOAL_TEST_PROTO=$root/src/grpc/backend.proto
 why=$(python_lacks)
 if [ -z "$why" ]; then

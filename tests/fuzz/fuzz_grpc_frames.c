@@ -49,6 +49,7 @@ static void server_start(void)
     char number[16];
     sh_grpc_server_opts opts = {.connections_max = 4,
                                 .calls_max = 8,
+                                .all_calls_max = 12,
                                 .header_bytes_max = 2048,
                                 .bodies_bytes_max = 1 << 20,
                                 .stream_bytes_max = 4096,

@@ -181,6 +181,13 @@ def _():
     refused(grpc.StatusCode.INVALID_ARGUMENT, 'LogitBias', lambda: call('Predict', Prompt='x', LogitBias='{'))
 
 
+@test('the id that LocalAI gives a request is its id here')
+def _():
+    options = pb.PredictOptions(Prompt='x', Tokens=1, CorrelationId='local-7.a')
+    _, answered = unary['Predict'][1].with_call(options, timeout=PATIENCE, metadata=token)
+    assert ('x-request-id', 'local-7.a') in [tuple(pair) for pair in answered.initial_metadata()]
+
+
 @test('TokenizeString and Detokenize agree with the HTTP API, and with each other')
 def _():
     text = 'A fox, a lantern and 42 more.'
@@ -291,6 +298,18 @@ def _():
     assert freed.success, freed
     refused(grpc.StatusCode.UNAVAILABLE, 'unloaded', lambda: list(running))
     assert call('Status').state == pb.StatusResponse.UNINITIALIZED
+    assert call('Free').success
+
+
+@test('Rerank orders documents, best first')
+def _():
+    assert call('LoadModel', Model=os.environ['SHOAL_TEST_RERANKER']).success
+    ranking = call('Rerank', query='a fox', documents=['a dog', 'the fox runs', 'tea'], top_n=2)
+    scores = [result.relevance_score for result in ranking.results]
+    assert len(scores) == 2 and scores == sorted(scores, reverse=True), ranking
+    assert ranking.results[0].text == ['a dog', 'the fox runs', 'tea'][ranking.results[0].index]
+    assert ranking.usage.total_tokens > 0
+    refused(grpc.StatusCode.INVALID_ARGUMENT, '', lambda: call('Predict', Prompt='x'))
     assert call('Free').success
 
 

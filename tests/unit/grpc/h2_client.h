@@ -140,6 +140,7 @@ static sh_grpc_server_opts server_opts(void)
     return (sh_grpc_server_opts){
         .connections_max = 8,
         .calls_max = 16,
+        .all_calls_max = 24,
         .header_bytes_max = 4096,
         .bodies_bytes_max = 64 << 20,
         .stream_bytes_max = 64 << 10,

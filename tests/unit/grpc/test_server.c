@@ -352,6 +352,31 @@ TEST(a_full_server_closes_idle_connections_first)
     server_stop();
 }
 
+TEST(calls_of_all_connections_together_are_bounded)
+{
+    UNUSED_STATE;
+    enum { EACH = 16, ALL = 24 };
+    client c, other;
+    uint32_t code;
+    server_start(server_opts());
+    client_open(&c);
+    client_open(&other);
+    for (int i = 0; i < EACH; i++) call_send(&c, 2 * i + 1, "/t.T/Hold", "x");
+    assert_true(becomes(&held_count, EACH));
+    for (int i = 0; i <= ALL - EACH; i++) call_send(&other, 2 * i + 1, "/t.T/Hold", "x");
+    assert_true(frame_await(&other, NGHTTP2_RST_STREAM));
+    assert_int_equal(other.stream, 2 * (ALL - EACH) + 1);
+    memcpy(&code, other.payload.ptr, sizeof(code));
+    assert_int_equal(ntohl(code), NGHTTP2_REFUSED_STREAM);
+    client_close(&c); /* makes room */
+    assert_true(becomes(&gone_count, EACH));
+    call_send(&other, 101, "/t.T/Echo", "x");
+    answer_read(&other, 101, &out);
+    check_trailer(&other, "grpc-status: 0\n");
+    client_close(&other);
+    server_stop();
+}
+
 TEST(long_messages_go_both_ways)
 {
     UNUSED_STATE;
@@ -408,6 +433,7 @@ int main(void)
         cmocka_unit_test(long_metadata_is_refused),
         cmocka_unit_test(noise_is_answered_by_the_end),
         cmocka_unit_test(a_full_server_closes_idle_connections_first),
+        cmocka_unit_test(calls_of_all_connections_together_are_bounded),
         cmocka_unit_test(long_messages_go_both_ways),
     };
     return cmocka_run_group_tests(tests, NULL, stopped);
