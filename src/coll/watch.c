@@ -441,6 +441,7 @@ static void refuse_latecomers(sh_watch *watch)
     while (sh_acceptor_step(watch->mesh->acceptor, &conn, &err) == SH_OK) {
         const sh_hello *theirs = sh_peer_conn_peer(conn);
         sh_notice notice;
+        if (sh_peer_conn_turn_away(conn, watch->mesh->rank)) continue;
         sh_status status = check_latecomer(watch, theirs, &err);
         sh_frame_type answer = status == SH_OK             ? SH_FRAME_WAIT
                                : status == SH_ERR_CONFLICT ? SH_FRAME_TAKEN

@@ -27,6 +27,9 @@ networks() {
         ip -n ${hosts_tag}sw link set q$i master br1 up
         net $i addr add 10.78.0.$i/24 dev eth2; net $i link set eth2 up
     done
+    for i in 1 2 3 4; do # every machine with containers has this address: it leads nowhere
+        net $i link add docker0 type bridge; net $i addr add 172.17.0.1/16 dev docker0; net $i link set docker0 up
+    done
     net 3 link del eth0
     net 4 link set eth0 down
     net 2 route add 10.78.0.0/24 via 10.77.0.1
@@ -90,16 +93,8 @@ quiet() {
 }
 check "no token in logs, nor on command lines once it was read" quiet
 
-# Another cluster, with another token, that shares a machine and its networks with the first.
-why=$(lossy) && {
-    server two 4 --peer-timeout-ms 20000
-    join e 1 two --peer-timeout-ms 20000
-    check "a machine is found and let into another cluster while 30 % of the packets are lost" \
-        within $((60 * slow)) has two.log 'rank 1 at .* comes in'
-    check "and the first does not notice" group 1 3 ''
-    disown "${pid[two]}" "${pid[e]}"; kill -9 "${pid[two]}" "${pid[e]}"
-}
-[ -n "${pid[e]}" ] || skip "a machine joins while 30 % of the packets are lost" "$why"
+# Another cluster, with another token, that shares a machine and its networks with the first. It has time until later.
+why=$(lossy) && server two 4 --peer-timeout-ms 20000 && join e 1 two --peer-timeout-ms 20000
 
 find() { on "$1" "$shoal" hosts find "$(cat "$2.token")" "${@:3}"; } # HOST SERVER FLAGS...
 found() {
@@ -129,6 +124,12 @@ move() { net "$1" addr del "10.77.0.$1/24" dev eth0; net "$1" addr add "10.77.0.
 move 1; move 2; net 2 route add 10.78.0.0/24 via 10.77.0.11
 moved() { group 1 3 '' && has b.log 'found .*10\.77\.0\.11:'; }
 check "server and worker find each other again when both have other addresses" within $((40 * slow)) moved
+
+if [ -n "${pid[e]}" ]; then
+    check "meanwhile, a machine was let into another cluster while 30 % of the packets are lost" \
+        within $((60 * slow)) has two.log 'rank 1 at .* comes in'
+    disown "${pid[two]}" "${pid[e]}"; kill -9 "${pid[two]}" "${pid[e]}"
+else skip "a machine is let into another cluster while 30 % of the packets are lost" "$why"; fi
 
 net 4 link set eth0 up; net 4 route add 10.78.0.0/24 via 10.77.0.11
 join c 4 one

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char SAVED[] = "p2p.token"; /* in the state folder */
@@ -30,6 +31,9 @@ static sh_status file_read(const char *path, sh_buf *out, sh_err *err)
     if (strcmp(path, "-") == 0)
         return sh_fd_read_all(STDIN_FILENO, "the token on standard input", TOKEN_FILE_MAX, out,
                               err);
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & SH_OTHERS_TOUCH) != 0)
+        SH_LOGW("%s: other users may read this token; `chmod 600` it", path);
     return sh_file_read(path, TOKEN_FILE_MAX, out, err);
 }
 
