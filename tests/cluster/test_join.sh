@@ -96,26 +96,6 @@ check "no token in logs, nor on command lines once it was read" quiet
 # Another cluster, with another token, that shares a machine and its networks with the first. It has time until later.
 lossy >lossy.out 2>&1 && server two 4 --peer-timeout-ms 20000 && join e 1 two --peer-timeout-ms 20000
 
-find() { on "$1" "$shoal" hosts find "$(cat "$2.token")" "${@:3}"; } # HOST SERVER FLAGS...
-found() {
-    find 1 one >found && has found '^0 +h1 ' && has found '^1 +h3 .*10.78.0.3' && has found '^2 +h2 .*10.77.0.2'
-}
-check "hosts find lists who is there" found
-written() { find 1 one --out "$work/hosts.json" && "$shoal" hosts check hosts.json && has hosts.json 10.77.0.2; }
-check "and writes a hostfile" written
-"$shoal" token >stranger.token
-check "with another token nobody answers" refuses 1 'no rank answers' find 2 stranger
-garbage() {
-    on 2 bash -c 'for i in {1..500}; do head -c $((i % 3 == 0 ? 512 : i)) /dev/urandom >/dev/udp/10.77.0.1/32322; done'
-    find 2 one >found && has found '^0 +h1 '
-}
-check "garbage on its port does not keep it from answering" garbage
-mistyped() {
-    local token; token=$(cat one.token)
-    refuses 1 'checksum' on 2 "$shoal" join "${token:0:20}$([ "${token:20:1}" = a ] && echo b || echo a)${token:21}"
-}
-check "a mistyped token is noticed at once" mistyped
-
 signal STOP b
 check "the group goes on without a machine that sleeps" within $((30 * slow)) group 1 2 2
 signal CONT b
@@ -137,7 +117,28 @@ check "a machine that joins later gets the next number" within $((40 * slow)) gr
 nearest() { has one.log 'rank 4 has joined from (10\.77\.0\.4:|\[fe80:.*%eth0\])'; } # 3 was p
 check "and uses the nearest of its addresses" nearest
 cp -a state-c state-d && rm -f state-d/*.lock
-join d 2 one
+join d 2 one # takes some seconds
+
+find() { on "$1" "$shoal" hosts find "$(cat "$2.token")" "${@:3}"; } # HOST SERVER FLAGS...
+found() {
+    find 1 one >found && has found '^0 +h1 ' && has found '^1 +h3 .*10.78.0.3' && has found '^2 +h2 .*10.77.0.22'
+}
+check "hosts find lists who is there" found
+written() { find 1 one --out "$work/hosts.json" && "$shoal" hosts check hosts.json && has hosts.json 10.77.0.22; }
+check "and writes a hostfile" written
+"$shoal" token >stranger.token
+check "with another token nobody answers" refuses 1 'no rank answers' find 2 stranger
+garbage() {
+    on 2 bash -c 'for i in {1..500}; do head -c $((i % 3 == 0 ? 512 : i)) /dev/urandom >/dev/udp/10.77.0.11/32322; done'
+    find 2 one >found && has found '^0 +h1 '
+}
+check "garbage on its port does not keep it from answering" garbage
+mistyped() {
+    local token; token=$(cat one.token)
+    refuses 1 'checksum' on 2 "$shoal" join "${token:0:20}$([ "${token:20:1}" = a ] && echo b || echo a)${token:21}"
+}
+check "a mistyped token is noticed at once" mistyped
+
 check "one with the node id of another makes itself a new one, and says so" \
     within $((40 * slow)) has d.log 'another rank has the node id .* is now'
 check "and comes in" within $((30 * slow)) group 1 5 ''
