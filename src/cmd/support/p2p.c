@@ -1,3 +1,11 @@
+/* From a token to the options of a group.
+ *
+ * What a supervisor decides (token, port, identity) reaches its ranks through the environment, by
+ * the names of ordinary settings, so that a rank that is restarted finds the same. The token is
+ * removed from what the API gets, as always (support/role.h).
+ *
+ * A rank searches before every attempt to join, and not only before the first: the addresses of
+ * its server, and its own, may be others by then. */
 #include "cmd/support/p2p.h"
 
 #include "base/alloc.h"
