@@ -105,7 +105,8 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
 {
     const sh_settings *s = args->settings;
     v->args = args;
-    sh_status status = sh_role_program(args->line, &v->program, err);
+    sh_status status = sh_p2p_check(args, err);
+    if (status == SH_OK) status = sh_role_program(args->line, &v->program, err);
     if (status == SH_OK && s->models_dir != NULL) status = several_check(args, err);
     if (status == SH_OK && s->models_dir == NULL)
         status = model_find(s, v->program, &v->model, err);
@@ -220,7 +221,7 @@ static int supervise(const sh_command_args *args)
                v.model == NULL ? "the models of " : "", v.model == NULL ? s->models_dir : v.model,
                v.ranks, v.ranks == 1 ? "" : "s");
         fflush(stdout);
-        status = s->p2p ? sh_p2p_prepare_server(args, &err) : sh_p2p_check_unused(args, &err);
+        if (s->p2p) status = sh_p2p_prepare_server(args, &err);
     }
     if (status == SH_OK) {
         sh_children *children = sh_children_create();

@@ -87,7 +87,7 @@ static int seek_and_work(const sh_command_args *args)
     settings.rank = SH_RANK_ANY;
     mine.settings = &settings;
     if (strcmp(settings.part, "engine") == 0) return sh_command_engine.run(&mine);
-    sh_status status = sh_p2p_prepare_worker(&settings, NULL, &err);
+    sh_status status = sh_p2p_prepare_worker(&mine, &err);
     return status == SH_OK ? supervise(&mine) : sh_command_fail(&err);
 }
 

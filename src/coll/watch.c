@@ -540,6 +540,7 @@ static void receive_connections(sh_watch *watch)
     while (sh_acceptor_step(watch->mesh->acceptor, &conn, &err) == SH_OK) {
         const sh_hello *theirs = sh_peer_conn_peer(conn);
         bool visits = theirs->protocol == SH_PEER_PROTOCOL && theirs->use == SH_USE_WEIGHTS;
+        if (sh_peer_conn_turn_away(conn, watch->mesh->rank)) continue;
         if (visits)
             receive_visitor(watch, conn);
         else

@@ -43,7 +43,8 @@ static void addr_put_first(sh_answer_packet *answer, const sh_addr *from)
     sh_addr addr = *from;
     sh_addr_set_port(&addr, answer->port);
     if (addr.sa.any.sa_family == AF_INET6) addr.sa.v6.sin6_flowinfo = 0;
-    if (sh_addr_is_loopback(&addr) || has_addr(answer, &addr)) return;
+    if (has_addr(answer, &addr)) return;
+    if (sh_addr_is_loopback(&addr) && answer->addr_count > 0) return; /* of use here alone */
     int kept = answer->addr_count < SH_LANES_MAX ? answer->addr_count++ : SH_LANES_MAX - 1;
     memmove(&answer->addr[1], &answer->addr[0], (size_t)kept * sizeof(answer->addr[0]));
     answer->addr[0] = addr;

@@ -36,6 +36,11 @@ void sh_connector_reset(sh_connector *connector)
     sh_address_race_reset(&connector->race);
 }
 
+static bool is_list(const sh_connector *connector)
+{
+    return strchr(connector->address, ',') != NULL;
+}
+
 /* Names are resolved again in each round, since a booting machine may not be in DNS yet. SH_AGAIN:
  * the addresses of a list are being measured. */
 static sh_status find_addrs(sh_connector *connector, sh_err *err)
@@ -44,8 +49,7 @@ static sh_status find_addrs(sh_connector *connector, sh_err *err)
         sh_status status = sh_addr_resolve_list(connector->address, SH_LANES_MAX, connector->addr,
                                                 &connector->addr_count, err);
         if (status != SH_OK) return status;
-        bool is_list = strchr(connector->address, ',') != NULL && connector->addr_count > 1;
-        if (is_list)
+        if (is_list(connector) && connector->addr_count > 1)
             sh_address_race_start(&connector->race, connector->addr, connector->addr_count);
     }
     if (connector->race.count > 0 && sh_address_race_step(&connector->race) != SH_OK)
@@ -115,12 +119,17 @@ sh_status sh_connector_step(sh_connector *connector, sh_err *err)
     bool starts = connector->conn == NULL;
     sh_status status = starts ? start_try(connector, err) : SH_OK;
     bool trusted = status != SH_OK; /* our own error, such as an invalid address */
+    bool reached = false;
     if (status == SH_OK) {
         status = step_link(connector, err);
-        trusted = sh_peer_conn_is_authenticated(connector->conn);
+        trusted = reached = sh_peer_conn_is_authenticated(connector->conn);
     }
     if (status >= 0) return status;
     plan_next_try(connector, err);
+    /* Another rank is there. One of many addresses may well lead to another machine, such as that
+     * of a bridge for containers, which all machines have. */
+    if (reached && status == SH_ERR_NOT_FOUND && !is_list(connector))
+        return err->status = SH_ERR_GROUP;
     if (trusted && status == SH_ERR_PEER) { /* it answers there: stay with that address */
         connector->addr_next--;
         connector->next_try = sh_deadline_in_ms(WAIT_MS);

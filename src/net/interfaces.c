@@ -45,6 +45,7 @@ sh_status sh_interfaces_read(sh_interfaces *out, sh_err *err)
     for (const struct ifaddrs *ifa = list; ifa != NULL; ifa = ifa->ifa_next) {
         if (ifa->ifa_addr != NULL && ifa->ifa_addr->sa_family == AF_INET6) out->has_ipv6 = true;
         if (is_usable(ifa)) index_add(out, ifa);
+        if ((ifa->ifa_flags & IFF_LOOPBACK) != 0) out->loopback = if_nametoindex(ifa->ifa_name);
     }
     for (size_t f = 0; f < SH_COUNT_OF(families); f++)
         for (const struct ifaddrs *ifa = list; ifa != NULL; ifa = ifa->ifa_next)

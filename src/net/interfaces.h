@@ -16,6 +16,7 @@ enum { SH_INTERFACES_MAX = 32, SH_INTERFACE_ADDRS_MAX = 32 };
 typedef struct {
     unsigned index[SH_INTERFACES_MAX]; /* of interfaces that multicast can be sent on, ascending */
     int count;
+    unsigned loopback;                    /* index; 0: none */
     sh_addr addr[SH_INTERFACE_ADDRS_MAX]; /* of all interfaces, with port 0; IPv4 first */
     int addr_count;
     bool has_ipv6; /* an IPv6 address of any kind, loopback's included */

@@ -236,13 +236,9 @@ static sh_status admit(sh_join *join, sh_peer_conn *conn, sh_err *err)
                    "this server has one model; start the worker without --models-dir");
         return refuse_alone(join, conn, err);
     }
+    if (sh_peer_conn_turn_away(conn, join->mesh->rank)) return SH_OK;
     if (theirs->protocol == SH_PEER_PROTOCOL && theirs->use != SH_USE_JOIN)
         return admit_conn(join, conn, err);
-    if (join->mesh->rank != 0) {
-        sh_err_set(err, SH_ERR_GROUP, "rank %d is not the coordinator, rank 0 is",
-                   join->mesh->rank);
-        return refuse_alone(join, conn, err);
-    }
     if (join->table_known && join->opts->roster != NULL &&
         sh_hello_compare(&join->hello, theirs, err) == SH_OK)
         return put_off(join, conn, (int)theirs->rank);
@@ -305,6 +301,7 @@ void sh_join_connect_coordinator(sh_join *join)
 {
     sh_hello hello = join->hello;
     hello.use = SH_USE_JOIN;
+    hello.to = 0;
     hello.epoch = join->opts->last_epoch;
     hello.left = join->opts->last_left;
     list_own(join, &hello.listen);
@@ -321,6 +318,30 @@ static bool is_any(const char *text)
     return sh_addr_parse(text, &addr, &ignored) == SH_OK && sh_addr_is_any(&addr);
 }
 
+static bool is_own(const sh_interfaces *own, const char *text)
+{
+    sh_addr addr;
+    sh_err ignored;
+    return sh_addr_parse(text, &addr, &ignored) == SH_OK && sh_interfaces_have(own, &addr);
+}
+
+/* All addresses of a rank. Of one on another machine, those that this machine has too lead back
+ * here: every machine with containers has the address of their bridge. */
+static void list_alternatives(const sh_join *join, int rank, char out[SH_CONNECTOR_ADDRESS_MAX])
+{
+    const sh_rank_table_row *row = &join->table.row[rank];
+    bool same_host = memcmp(row->host, join->hello.host, SH_HOST_ID_LEN) == 0;
+    sh_interfaces own = {.count = 0};
+    sh_err err;
+    size_t len = 0;
+    if (!same_host && sh_interfaces_read(&own, &err) != SH_OK) SH_LOGW("%s", err.text);
+    for (int i = 0; i < row->addrs.count; i++)
+        if (same_host || !is_own(&own, row->addrs.text[i]))
+            len += (size_t)snprintf(out + len, SH_CONNECTOR_ADDRESS_MAX - len, "%s%s",
+                                    len > 0 ? "," : "", row->addrs.text[i]);
+    if (len == 0) snprintf(out, SH_CONNECTOR_ADDRESS_MAX, "%s", row->addrs.text[0]);
+}
+
 /* The address to use for a connection to a rank. If it has alternatives, the control connection
  * finds the best, and data sockets follow it. If rank 0 listens on the wildcard address, use the
  * one that it was reached at before; for other ranks, rank 0 has filled it in (see fill_row). */
@@ -329,17 +350,16 @@ static void address_of(const sh_join *join, int rank, int socket,
 {
     const sh_addr_list *list = &join->table.row[rank].addrs;
     const char *text = list->text[socket / 2 % list->count];
-    size_t len = 0;
-    if (list->alternatives && join->mesh->peer[rank].control != NULL)
+    bool connected = join->mesh->peer[rank].control != NULL;
+    if (list->alternatives && !connected) {
+        list_alternatives(join, rank, out);
+        return;
+    }
+    if (list->alternatives)
         text = join->mesh->peer[rank].name;
     else if (rank == 0 && is_any(text))
         text = join->opts->coordinator;
-    else if (list->alternatives)
-        text = NULL;
-    if (text != NULL) snprintf(out, SH_CONNECTOR_ADDRESS_MAX, "%s", text);
-    for (int i = 0; text == NULL && i < list->count; i++)
-        len += (size_t)snprintf(out + len, SH_CONNECTOR_ADDRESS_MAX - len, "%s%s", i > 0 ? "," : "",
-                                list->text[i]);
+    snprintf(out, SH_CONNECTOR_ADDRESS_MAX, "%s", text);
 }
 
 void sh_join_addresses(const sh_join *join, int rank, sh_addr_list *out)
@@ -358,6 +378,7 @@ static void add_attempt(sh_join *join, int rank, sh_hello *hello)
     char address[SH_CONNECTOR_ADDRESS_MAX];
     address_of(join, rank, hello->socket, address);
     attempt->peer = rank;
+    hello->to = (uint32_t)rank;
     sh_connector_init(&attempt->connector, address, join->mesh->tls, hello,
                       join->opts->handshake_ms);
 }

@@ -114,6 +114,7 @@ static sh_status refusal_of(sh_frame_type type)
     case SH_FRAME_REFUSE: return SH_ERR_GROUP;
     case SH_FRAME_WAIT: return SH_ERR_PEER;
     case SH_FRAME_TAKEN: return SH_ERR_CONFLICT;
+    case SH_FRAME_ELSEWHERE: return SH_ERR_NOT_FOUND;
     default: return SH_OK;
     }
 }
@@ -193,6 +194,20 @@ void sh_peer_conn_refuse(sh_peer_conn *conn, sh_frame_type answer, const sh_noti
     sh_err ignored;
     sh_notice_pack(&conn->out, answer, notice);
     if (sh_peer_conn_flush(conn, &ignored) == SH_OK) sh_stream_shut_write(&conn->stream);
+}
+
+bool sh_peer_conn_turn_away(sh_peer_conn *conn, int rank)
+{
+    const sh_hello *theirs = &conn->theirs;
+    char text[64];
+    sh_notice notice;
+    bool unsure = rank == SH_RANK_ANY && theirs->use != SH_USE_JOIN;
+    if (theirs->protocol != SH_PEER_PROTOCOL || (int)theirs->to == rank || unsure) return false;
+    snprintf(text, sizeof(text), "rank %d is there, not rank %d", rank, (int)theirs->to);
+    sh_notice_set(&notice, -1, rank == SH_RANK_ANY ? "rank 0 is not there" : text);
+    sh_peer_conn_refuse(conn, SH_FRAME_ELSEWHERE, &notice);
+    sh_peer_conn_close(conn);
+    return true;
 }
 
 const sh_hello *sh_peer_conn_peer(const sh_peer_conn *conn)

@@ -35,9 +35,9 @@ void sh_peer_conn_close(sh_peer_conn *conn);
 
 /* Advances the handshake. SH_OK: an outgoing connection was welcomed and is ready; an incoming one
  * has sent its hello and waits for sh_peer_conn_welcome or sh_peer_conn_refuse. SH_ERR_AUTH: the
- * tokens differ. SH_ERR_GROUP: refused, with the peer's reason; SH_ERR_PEER: to be
- * tried again. SH_ERR_TIMEOUT: the deadline
- * passed.
+ * tokens differ. SH_ERR_GROUP: refused, with the peer's reason; SH_ERR_CONFLICT: because another
+ * rank has this node id; SH_ERR_NOT_FOUND: because it is not the rank that was meant. SH_ERR_PEER:
+ * to be tried again. SH_ERR_TIMEOUT: the deadline passed.
  */
 SH_MUST_CHECK sh_status sh_peer_conn_step(sh_peer_conn *conn, sh_err *err);
 
@@ -55,8 +55,12 @@ bool sh_peer_conn_is_authenticated(const sh_peer_conn *conn);
 
 void sh_peer_conn_welcome(sh_peer_conn *conn, const sh_hello *mine);
 /* Sends the notice without waiting for it to arrive; the caller closes the connection. */
-/* `answer` is REFUSE or WAIT. */
+/* `answer` is REFUSE, WAIT, TAKEN or ELSEWHERE. */
 void sh_peer_conn_refuse(sh_peer_conn *conn, sh_frame_type answer, const sh_notice *notice);
+
+/* Refuses and closes a connection that is not meant for this rank (SH_RANK_ANY: it has no number
+ * yet, and is only not rank 0). False: it is. */
+bool sh_peer_conn_turn_away(sh_peer_conn *conn, int rank);
 
 const sh_hello *sh_peer_conn_peer(const sh_peer_conn *conn); /* the peer's hello */
 const char *sh_peer_conn_name(const sh_peer_conn *conn);     /* "10.0.0.1:9000", for error texts */

@@ -54,6 +54,7 @@ typedef enum {
     SH_FRAME_ABORT,     /* sh_notice: the group has failed */
     SH_FRAME_BYE,       /* this rank leaves in an orderly way */
     SH_FRAME_TAKEN,     /* sh_notice, the negative answer: another rank has this node id */
+    SH_FRAME_ELSEWHERE, /* sh_notice, the negative answer: this is not the rank that was meant */
     SH_FRAME_STAY,      /* sh_notice, from rank 0: the group cannot do without this rank */
     SH_FRAME_MODELS,    /* between hosts with several models, see cluster/model_link.h */
     SH_FRAME_TYPE_END,
@@ -93,6 +94,7 @@ typedef struct {
     uint64_t life;            /* of the process: two with one node id are told apart by it */
     uint64_t epoch;           /* in JOIN that of the last group, or 0 */
     uint64_t left;            /* JOIN: `left` of the last group's table */
+    uint32_t to;              /* the rank that the connection is meant for */
     uint32_t given_rank;      /* WELCOME to a JOIN: the number of the rank that asked */
     sh_peer_conn_use use;
     uint8_t socket;      /* DATA: index of the connection */

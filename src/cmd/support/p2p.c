@@ -1,3 +1,11 @@
+/* From a token to the options of a group.
+ *
+ * What a supervisor decides (token, port, identity) reaches its ranks through the environment, by
+ * the names of ordinary settings, so that a rank that is restarted finds the same. The token is
+ * removed from what the API gets, as always (support/role.h).
+ *
+ * A rank searches before every attempt to join, and not only before the first: the addresses of
+ * its server, and its own, may be others by then. */
 #include "cmd/support/p2p.h"
 
 #include "base/alloc.h"
@@ -12,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char SAVED[] = "p2p.token"; /* in the state folder */
@@ -30,6 +39,9 @@ static sh_status file_read(const char *path, sh_buf *out, sh_err *err)
     if (strcmp(path, "-") == 0)
         return sh_fd_read_all(STDIN_FILENO, "the token on standard input", TOKEN_FILE_MAX, out,
                               err);
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & SH_OTHERS_TOUCH) != 0)
+        SH_LOGW("%s: other users may read this token; `chmod 600` it", path);
     return sh_file_read(path, TOKEN_FILE_MAX, out, err);
 }
 
@@ -120,26 +132,34 @@ static sh_status port_choose(int64_t given, int *out, sh_err *err)
                       SH_HOSTFILE_PORT, SH_HOSTFILE_PORT + PORTS_MAX - 1);
 }
 
+/* "host", "host:port", "1:2::3" or "[1:2::3]:port" as "host:port"; owned by the caller. */
+static char *place_complete(sh_str part, int port)
+{
+    const char *colon = memchr(part.ptr, ':', part.len);
+    bool bracket = part.len > 0 && part.ptr[0] == '[';
+    bool bare_v6 = !bracket && colon != NULL &&
+                   memchr(colon + 1, ':', part.len - (size_t)(colon + 1 - part.ptr)) != NULL;
+    if (bare_v6) return sh_asprintf("[%.*s]:%d", (int)part.len, part.ptr, port);
+    if (colon == NULL || sh_str_ends(part, SH_STR("]")))
+        return sh_asprintf("%.*s:%d", (int)part.len, part.ptr, port);
+    return sh_str_dup(part);
+}
+
 static sh_status place_add(sh_cluster_token *token, sh_str part, int port, sh_err *err)
 {
     char host[SH_ADDR_HOST_MAX];
-    uint16_t number;
-    sh_err ignored;
-    char *text = sh_str_dup(part);
-    char *full = sh_addr_split(text, host, &number, &ignored) == SH_OK
-                     ? sh_strdup(text)
-                     : sh_asprintf(strchr(text, ':') != NULL && text[0] != '[' ? "[%s]:%d"
-                                                                               : "%s:%d",
-                                   text, port);
-    sh_status status = sh_addr_split(full, host, &number, err);
+    uint16_t number = 0;
+    char *place = place_complete(sh_str_trim(part), port);
+    sh_status status = sh_addr_split(place, host, &number, err);
     if (status == SH_OK && (token->place_count == SH_CLUSTER_TOKEN_PLACES_MAX ||
-                            strlen(full) >= sizeof(token->place[0])))
-        status = sh_err_set(err, SH_ERR_INPUT, "at most %d, of less than %d characters each",
+                            strlen(place) >= sizeof(token->place[0]) || number == 0))
+        status = sh_err_set(err, SH_ERR_INPUT,
+                            "at most %d addresses, of less than %d characters and with a port "
+                            "other than 0",
                             SH_CLUSTER_TOKEN_PLACES_MAX, SH_ADDR_TEXT_MAX);
     if (status == SH_OK)
-        snprintf(token->place[token->place_count++], sizeof(token->place[0]), "%s", full);
-    free(full);
-    free(text);
+        snprintf(token->place[token->place_count++], sizeof(token->place[0]), "%s", place);
+    free(place);
     return status == SH_OK ? SH_OK : sh_err_prefix(err, "--p2p-address");
 }
 
@@ -163,25 +183,21 @@ static sh_status invitation_print(const char *secret, const sh_settings *s, int 
     return status;
 }
 
-static sh_status check_alone(const sh_command_args *args, sh_err *err)
+sh_status sh_p2p_check(const sh_command_args *args, sh_err *err)
 {
-    static const char *const others[] = {"hostfile", "ranks",       "coordinator", "rank",
-                                         "join",     "ibv-devices", "listen"};
-    for (size_t i = 0; i < SH_COUNT_OF(others); i++)
-        if (sh_options_given(args->options, others[i]))
+    static const char *const placing[] = {"hostfile", "ranks",       "coordinator", "rank",
+                                          "join",     "ibv-devices", "listen"};
+    static const char *const ours[] = {"min-ranks", "wait", "p2p-address"};
+    bool p2p = args->settings->p2p;
+    for (size_t i = 0; p2p && i < SH_COUNT_OF(placing); i++)
+        if (sh_options_given(args->options, placing[i]))
             return sh_err_set(err, SH_ERR_INPUT,
                               "--p2p and --%s: ranks find each other by a token, or are placed",
-                              others[i]);
-    return SH_OK;
-}
-
-sh_status sh_p2p_check_unused(const sh_command_args *args, sh_err *err)
-{
-    static const char *const names[] = {"min-ranks", "wait", "p2p-address"};
-    for (size_t i = 0; i < SH_COUNT_OF(names); i++)
-        if (sh_options_given(args->options, names[i]))
+                              placing[i]);
+    for (size_t i = 0; !p2p && i < SH_COUNT_OF(ours); i++)
+        if (sh_options_given(args->options, ours[i]))
             return sh_err_set(err, SH_ERR_INPUT, "--%s is for a group that others join: add --p2p",
-                              names[i]);
+                              ours[i]);
     return SH_OK;
 }
 
@@ -190,8 +206,7 @@ sh_status sh_p2p_prepare_server(const sh_command_args *args, sh_err *err)
     const sh_settings *s = args->settings;
     char *token = NULL, number[16];
     int port = 0;
-    sh_status status = check_alone(args, err);
-    if (status == SH_OK) status = sh_p2p_token(s, NULL, &token, err);
+    sh_status status = sh_p2p_token(s, NULL, &token, err);
     if (status == SH_ERR_NOT_FOUND) status = token_make(s, &token, err);
     if (status == SH_OK) status = identity_claim(s, err);
     if (status == SH_OK) status = port_choose(s->p2p_port, &port, err);
@@ -205,11 +220,12 @@ sh_status sh_p2p_prepare_server(const sh_command_args *args, sh_err *err)
     return status;
 }
 
-sh_status sh_p2p_prepare_worker(const sh_settings *s, const char *given, sh_err *err)
+sh_status sh_p2p_prepare_worker(const sh_command_args *args, sh_err *err)
 {
     char *token = NULL;
-    sh_status status = sh_p2p_token(s, given, &token, err);
-    if (status == SH_OK) status = identity_claim(s, err);
+    sh_status status = sh_p2p_check(args, err);
+    if (status == SH_OK) status = sh_p2p_token(args->settings, NULL, &token, err);
+    if (status == SH_OK) status = identity_claim(args->settings, err);
     if (status == SH_OK) setenv("SHOAL_TOKEN", token, 1);
     free(token);
     return status;

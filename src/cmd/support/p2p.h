@@ -12,17 +12,16 @@
 #include "cmd/support/ranks.h"
 #include "discover/answerer.h"
 
-/* Fails for settings that mean nothing without --p2p. */
-SH_MUST_CHECK sh_status sh_p2p_check_unused(const sh_command_args *args, sh_err *err);
+/* Fails for settings that place ranks in other ways or, without --p2p, that mean nothing then. */
+SH_MUST_CHECK sh_status sh_p2p_check(const sh_command_args *args, sh_err *err);
 
-/* For supervisors. `given` is a token from the command line, or NULL. A server makes a token where
- * none is given or saved, and prints what to run on other machines. */
+/* For supervisors. A server makes a token where none is given or saved, and prints what to run on
+ * other machines. */
 SH_MUST_CHECK sh_status sh_p2p_prepare_server(const sh_command_args *args, sh_err *err);
-SH_MUST_CHECK sh_status sh_p2p_prepare_worker(const sh_settings *settings, const char *given,
-                                              sh_err *err);
+SH_MUST_CHECK sh_status sh_p2p_prepare_worker(const sh_command_args *args, sh_err *err);
 
-/* The token of --token and its relatives, or the one that a server of this machine saved; owned by
- * the caller. SH_ERR_NOT_FOUND: there is none. */
+/* The token that was given as an argument (or NULL), that of --token and its relatives, or the one
+ * that a server of this machine saved; owned by the caller. SH_ERR_NOT_FOUND: there is none. */
 SH_MUST_CHECK sh_status sh_p2p_token(const sh_settings *settings, const char *given, char **out,
                                      sh_err *err);
 

@@ -324,6 +324,19 @@ void sh_ranks_leave(bool all_well)
     sh_rdma_library_close();
 }
 
+/* Ranks that find each other by a token. */
+static sh_status use_p2p(sh_ranks *ranks, const sh_settings *s, const group_files *files,
+                         const sh_backend *backend, sh_err *err)
+{
+    if (backend->own_launcher)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "--p2p and --backend %s: its launcher places the ranks", s->backend);
+    sh_status status = sh_p2p_use(ranks, s, err);
+    if (status == SH_OK && backend->devices != SH_DEVICES_NOWHERE)
+        status = use_rdma(ranks, files, backend, err);
+    return status;
+}
+
 /* What files and settings say about the group, in order of increasing precedence. */
 static sh_status group_describe(sh_ranks *ranks, const sh_command_args *args, group_files *files,
                                 sh_err *err)
@@ -337,7 +350,7 @@ static sh_status group_describe(sh_ranks *ranks, const sh_command_args *args, gr
     if (status != SH_OK) return status;
     use_backend(mesh, backend, s->transport);
     ranks->grows = s->p2p && mesh->rank == 0;
-    if (s->p2p) return sh_p2p_use(ranks, s, err);
+    if (s->p2p) return use_p2p(ranks, s, files, backend, err);
     if (files->hosts != NULL) status = use_hostfile(ranks, args, files->hosts, err);
     if (status == SH_OK) status = check_devices(mesh, files, backend, err);
     if (status == SH_OK && s->listen != NULL) status = use_listen(ranks, s->listen, err);

@@ -186,6 +186,78 @@ TEST(a_group_forms_with_holes_and_with_ranks_that_were_added)
     for (int i = 0; i < 3; i++) sh_mesh_close(e.mesh[i]);
 }
 
+/* Ranks without numbers, that listen everywhere and know of several addresses of rank 0. */
+static void join_gathered(ranks_one *one)
+{
+    elastic *e = one->arg;
+    sh_mesh_opts opts = ranks_opts(one);
+    char several[2 * SH_ADDR_TEXT_MAX];
+    snprintf(several, sizeof(several), "127.0.0.1:1,%s", one->coordinator);
+    opts.token = RANKS_TOKEN;
+    opts.life = (uint64_t)one->rank + 1;
+    if (one->rank == 0) {
+        opts.roster = e->roster;
+        opts.size = 1;
+    } else {
+        opts.coordinator = several;
+        opts.rank = SH_RANK_ANY;
+        opts.size = 0;
+        opts.everywhere = 0;
+        opts.node[0] = (uint8_t)(9 - one->rank);
+    }
+    one->status = sh_mesh_join(&opts, &e->mesh[one->rank], &one->err);
+}
+
+TEST(the_first_group_is_made_of_those_who_come_in_the_order_of_their_node_ids)
+{
+    UNUSED_STATE;
+    static sh_roster roster;
+    elastic e = {.roster = &roster};
+    ranks_one ranks[4];
+    sh_roster_init(&roster, 1, 0);
+    sh_roster_gather(&roster, 4, -1);
+    ranks_run(4, 4, join_gathered, &e, ranks);
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(ranks[i].status, ranks[i].err);
+        assert_int_equal(e.mesh[i]->rank, i == 0 ? 0 : 4 - i);
+        assert_int_equal(e.mesh[i]->size, 4);
+    }
+    for (int i = 0; i < 4; i++) sh_mesh_close(e.mesh[i]);
+}
+
+/* One of the addresses that rank 1 knows leads to rank 2. */
+static void join_astray(ranks_one *one)
+{
+    const char *second = one->arg;
+    sh_mesh_opts opts = ranks_opts(one);
+    char several[3 * SH_ADDR_TEXT_MAX];
+    snprintf(several, sizeof(several), "%s,%s,%s", second, second, one->coordinator);
+    opts.token = RANKS_TOKEN;
+    if (one->rank == 1) {
+        opts.coordinator = several;
+        sh_sleep_ms(200); /* rank 2 listens by then */
+    }
+    if (one->rank == 2) {
+        opts.listen[0] = second;
+        opts.listen_count = 1;
+    }
+    sh_mesh *mesh = NULL;
+    one->status = sh_mesh_join(&opts, &mesh, &one->err);
+    sh_mesh_close(mesh);
+}
+
+TEST(an_address_that_leads_to_another_rank_is_passed_over)
+{
+    UNUSED_STATE;
+    for (int i = 0; i < 4; i++) { /* which of them comes first is a matter of chance */
+        ranks_one ranks[3];
+        char second[SH_ADDR_TEXT_MAX];
+        sh_sock_close(ranks_listen(second));
+        ranks_run(3, 3, join_astray, second, ranks);
+        for (int r = 0; r < 3; r++) CHECK_OK(ranks[r].status, ranks[r].err);
+    }
+}
+
 /* Rank 0 goes on alone, since nobody is waited for any more. */
 TEST(rank_0_may_form_a_group_alone)
 {
@@ -506,6 +578,8 @@ int main(void)
         cmocka_unit_test(every_pair_gets_a_port_of_the_asked_kind),
         cmocka_unit_test(a_rank_that_does_not_fit_is_named_on_every_rank),
         cmocka_unit_test(a_group_forms_with_holes_and_with_ranks_that_were_added),
+        cmocka_unit_test(the_first_group_is_made_of_those_who_come_in_the_order_of_their_node_ids),
+        cmocka_unit_test(an_address_that_leads_to_another_rank_is_passed_over),
         cmocka_unit_test(rank_0_may_form_a_group_alone),
         cmocka_unit_test(a_rank_that_does_not_fit_cannot_break_a_group_that_has_served),
         cmocka_unit_test(another_token_is_refused_and_both_sides_say_so),

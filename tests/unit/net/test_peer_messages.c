@@ -9,12 +9,14 @@ static sh_hello sample_hello(void)
                   .world = 5,
                   .version = "0.1.0",
                   .group = "herring",
+                  .life = 0xfedcba9876543210,
                   .epoch = 0x0123456789abcdef,
+                  .to = 2,
                   .use = SH_USE_DATA,
                   .socket = 1,
                   .lanes = 3,
                   .plain_data = true,
-                  .listen = {{"10.0.0.1:9000", "[::1]:1"}, 2}};
+                  .listen = {{"10.0.0.1:9000", "[::1]:1"}, 2, true}};
     memset(h.model, 0xaa, sizeof(h.model));
     memset(h.host, 0xbb, sizeof(h.host));
     return h;
