@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds a Debian package of the last commit in FOLDER, and checks it with lintian where that is installed.
 #   packaging/deb.sh FOLDER
-# Needs debhelper and dpkg-dev. Version and date of the package are those of VERSION and of the commit.
+# Needs debhelper, dpkg-dev and the packages that packaging/debian/control names. Version and date are those of VERSION
+# and of the commit; DEBFULLNAME and DEBEMAIL name you as the maintainer.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p "$1"; folder=$(cd "$1" && pwd)
@@ -15,6 +16,8 @@ cp -r "$source/packaging/debian" "$source/debian"
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 maintainer=$(sed -n 's/^Maintainer: //p' packaging/debian/control)
+[ -z "${DEBEMAIL:-}" ] || maintainer="${DEBFULLNAME:-$DEBEMAIL} <$DEBEMAIL>"
+sed -i "s/^Maintainer: .*/Maintainer: $maintainer/" "$source/debian/control"
 cat >"$source/debian/changelog" <<CHANGES
 shoal ($version) unstable; urgency=medium
 
