@@ -3,10 +3,9 @@
 # docs/install.md has more, and packaging/examples/compose.yaml two ranks in two containers.
 
 FROM debian:bookworm-slim AS build
-RUN apt-get update && apt-get install -y --no-install-recommends gcc make pkg-config libc6-dev libcjson-dev \
-        libpcre2-dev libutf8proc-dev libssl-dev libevent-dev libcurl4-openssl-dev libibverbs-dev && \
-    rm -rf /var/lib/apt/lists/*
 WORKDIR /src
+COPY tools/setup.sh tools/
+RUN tools/setup.sh && apt-get install -y --no-install-recommends libibverbs-dev
 COPY . .
 RUN make -j"$(nproc)" && make install prefix=/usr DESTDIR=/installed
 
