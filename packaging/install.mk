@@ -19,7 +19,7 @@ pkgdatadir     = $(patsubst %/,%,$(dir $(bindir)))/share/shoal
 
 # What is installed is laid out in STAGE first, in one folder for each destination. Both targets go by that tree, so
 # they agree on the files.
-STAGE        := $(B)/stage
+STAGE        ?= $(B)/stage
 DESTINATIONS  = bin=$(bindir) plugins=$(pkglibdir) data=$(pkgdatadir) man=$(mandir)/man1 doc=$(docdir) \
                 bash=$(bashcompdir) zsh=$(zshcompdir) fish=$(fishcompdir) \
                 $(if $(filter Linux,$(SYSTEM)),units=$(unitdir) settings=$(sysconfdir)/shoal)

@@ -22,6 +22,7 @@ static void roff(const char *text, sh_buf *out)
             sh_buf_add_text(out, "\\-");
         else
             sh_buf_add_char(out, *text);
+        if (*text == '|' || *text == '/') sh_buf_add_text(out, "\\:"); /* a line may break here */
     }
 }
 
