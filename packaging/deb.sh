@@ -8,7 +8,8 @@ cd "$(dirname "$0")/.."
 mkdir -p "$1"; folder=$(cd "$1" && pwd)
 version=$(cat VERSION) source=$folder/shoal-$version
 for tool in dh dpkg-buildpackage git; do
-    command -v $tool >/dev/null || { echo "deb: skipped: $tool is missing (packages debhelper, dpkg-dev, git)"; exit 0; }
+    command -v $tool >/dev/null && continue
+    echo "deb: skipped: $tool is missing (packages debhelper, dpkg-dev, git)"; exit 0
 done
 rm -rf "$folder"/shoal*
 git archive --prefix="shoal-$version/" HEAD | tar -x -C "$folder"

@@ -16,11 +16,13 @@ tools/bare.sh "$2" bash -euc '
     apt-get update -qq && apt-get install -y -qq --no-install-recommends ./shoal.deb >/dev/null
     shoal serve >log 2>&1 & server=$!
     for _ in $(seq 600); do ! grep -q "serving .demo." log || break; sleep 0.1; done
-    answer=$(shoal generate --url http://127.0.0.1:8100 --prompt "Once upon a time" --max-tokens 4 --temperature 0 2>/dev/null)
+    ask="shoal generate --url http://127.0.0.1:8100 --max-tokens 4 --temperature 0"
+    answer=$($ask --prompt "Once upon a time" 2>/dev/null)
     [ -n "$answer" ] || { cat log; exit 1; }
     kill -TERM $server; wait $server
-    for file in /usr/bin/shoal /usr/share/man/man1/shoal-serve.1.gz /lib/systemd/system/shoal.service /etc/shoal/worker.env
-    do [ -e $file ] || { echo "$file is missing"; exit 1; }; done
+    for file in /usr/share/man/man1/shoal-serve.1.gz /lib/systemd/system/shoal.service /etc/shoal/worker.env; do
+        [ -e $file ] || { echo "$file is missing"; exit 1; }
+    done
     [ "$(stat -c %a /etc/shoal/server.env)" = 600 ]
     dpkg --purge shoal >/dev/null
     left=$(find /usr /etc /lib/systemd /var/lib/shoal /var/cache/shoal -path "*shoal*" 2>/dev/null | head -n 5)

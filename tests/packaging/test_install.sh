@@ -3,7 +3,7 @@
 . "$(dirname "$0")/../tap.sh"
 scratch
 case $SHOAL_BUILD in *release) ;; *) skip "installing" "not a release build"; done_testing ;; esac
-trap 'kill "${server:-}" 2>/dev/null; wait "${server:-}" 2>/dev/null; cd /; rm -rf "$work"' EXIT
+trap 'kill "${server:-}" "${manager:-}" 2>/dev/null; wait "${server:-}" 2>/dev/null; cd /; rm -rf "$work"' EXIT
 make_it() { make -s -C "$root" "$@" PREFIX=/usr DESTDIR="$work/to"; }
 shoal=$work/link/shoal # a link to the installed program: it must find its files from there
 files() { find to -type f -o -type l | sort; }
@@ -33,13 +33,28 @@ else skip "the installed program finds its plugins" "none was built"; fi
 
 port=$(free_port) url=http://127.0.0.1:$port
 ready() { curl -fs -m 2 "$url/health/ready"; }
+ask() {
+    curl -fs -m 30 -H 'content-type: application/json' \
+        -d '{"prompt":"Once upon a time","max_tokens":8,"temperature":0}' "$url/v1/completions"
+}
+manager() { # writes down what a service manager is told
+    exec python3 - <<'PY'
+import socket
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind("notify")
+with open("told", "w", buffering=1) as out:
+    while True: out.write(s.recv(4096).decode())
+PY
+}
 serves() {
-    (cd / && exec "$shoal" serve --port "$port") >log 2>&1 & server=$!
-    within 60 ready && curl -fs -m 30 -H 'content-type: application/json' \
-        -d '{"prompt":"Once upon a time","max_tokens":8,"temperature":0}' "$url/v1/completions" >answer || { cat log; return 1; }
+    within 20 test -S notify
+    (cd / && NOTIFY_SOCKET=$work/notify exec "$shoal" serve --port "$port") >log 2>&1 & server=$!
+    within 60 ready && ask >answer || { cat log; return 1; }
     grep -q '"text":" there was' answer && kill -TERM $server && wait $server
 }
+reports() { within 10 grep -q '^STOPPING=1' told && grep -q '^READY=1' told || { cat told; return 1; }; }
+manager & manager=$!
 check "the installed program, by a link and from another folder, serves the demo model" serves
+check "it has told its service manager when it was ready, and when it stopped" reports
 
 man_pages() {
     local said
@@ -101,14 +116,16 @@ image_is_complete() {
     local file package bad=0
     for file in $(readelf -d "$SHOAL_BUILD/shoal" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p'); do
         package=$(dpkg -S "*/$(uname -m)-*/$file" 2>/dev/null | sed -n '1s/:.*//p')
-        [ "$package" = libc6 ] || grep -qw -- "$package" "$root/Dockerfile" || { echo "not installed: $package"; bad=1; }
+        [ "$package" = libc6 ] || grep -qw -- "$package" "$root/Dockerfile" && continue
+        echo "not installed: $package"; bad=1
     done
     return $bad
 }
 builds_with() { # tools/setup.sh is where build dependencies are listed
     local package bad=0
     for package in $(sed -n '/^build_debian=/,/"$/p' "$root/tools/setup.sh" | grep -oE 'lib[a-z0-9.-]+-dev'); do
-        [ "$package" = libc6-dev ] || grep -qw -- "$package" "$root/packaging/debian/control" || { echo "$package"; bad=1; }
+        [ "$package" = libc6-dev ] || grep -qw -- "$package" "$root/packaging/debian/control" && continue
+        echo "not named: $package"; bad=1
     done
     return $bad
 }
