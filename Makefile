@@ -251,6 +251,7 @@ docs: program ## regenerate the pages of docs/ that are built from tables
 clean: ## remove build/
 	rm -rf build
 
+include packaging/install.mk
 include tools/cluster.mk
 
 help: ## list the targets

@@ -11,7 +11,8 @@ tests_debian="libcmocka-dev clang clang-format libclang-rt-dev cppcheck shellche
 # Optional: tests that need one of these are skipped if it cannot be installed.
 more_debian="libopenmpi-dev openmpi-bin libmpich-dev mpich slurmd slurmctld slurm-client munge gcc-aarch64-linux-gnu
     libc6-dev-arm64-cross qemu-user chromium prometheus libibverbs-dev ibverbs-providers ibverbs-utils rdma-core
-    perftest qemu-system-x86 busybox-static cpio zstd xz-utils kmod python3-grpcio protobuf-compiler"
+    perftest qemu-system-x86 busybox-static cpio zstd xz-utils kmod python3-grpcio protobuf-compiler groff-base systemd
+    python3-yaml"
 build_brew="make pkg-config cjson pcre2 utf8proc openssl@3 libevent curl libnghttp2 protobuf-c libyaml"
 tests_brew="cmocka llvm clang-format cppcheck shellcheck universal-ctags"
 

@@ -161,6 +161,9 @@ void sh_options_markdown(const sh_option_table *table, sh_buf *out);
 /* The flag of a row, without the dashes. */
 const char *sh_option_flag(const sh_option *row);
 
+/* Appends what can be given and the default, to follow the sentence of help: " (a|b) [a]". */
+void sh_option_range(const sh_option *row, sh_buf *out);
+
 /* Appends SHOAL_NAME of a row to out. */
 void sh_option_env_name(const sh_option_table *table, const sh_option *row, sh_buf *out);
 

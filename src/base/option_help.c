@@ -24,8 +24,7 @@ static void wrap(sh_str text, size_t column, sh_buf *out)
     sh_buf_add_char(out, '\n');
 }
 
-/* What can be given and the default, appended to the help sentence. */
-static void range_text(const sh_option *row, sh_buf *out)
+void sh_option_range(const sh_option *row, sh_buf *out)
 {
     if (row->type == SH_OPT_CHOICE) sh_buf_addf(out, " (%s)", row->choices);
     if (row->fallback != NULL && row->type != SH_OPT_BOOL) sh_buf_addf(out, " [%s]", row->fallback);
@@ -44,7 +43,7 @@ void sh_options_help(const sh_option_table *table, uint64_t command, sh_buf *out
         sh_buf_addf(&left, "--%s%s%s", sh_option_flag(row), row->value_name == NULL ? "" : " ",
                     row->value_name == NULL ? "" : row->value_name);
         sh_buf_add_text(&right, row->help);
-        range_text(row, &right);
+        sh_option_range(row, &right);
         sh_buf_add_str(out, sh_buf_str(&left));
         if (left.len + 2 > HELP_COLUMN)
             sh_buf_addf(out, "\n%*s", HELP_COLUMN, "");

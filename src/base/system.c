@@ -42,6 +42,9 @@ sh_status sh_program_path(char **out, sh_err *err)
     uint32_t size = sizeof(path);
     if (_NSGetExecutablePath(path, &size) != 0)
         return sh_err_set(err, SH_ERR_SYSTEM, "the program's path is too long");
+    char real[PATH_MAX]; /* it may be a link, such as Homebrew's; plugins are near the file */
+    if (realpath(path, real) == NULL) return sh_err_sys(err, "%s", path);
+    memcpy(path, real, sizeof(path));
 #else
     ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
     if (len < 0) return sh_err_sys(err, "/proc/self/exe");

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "cluster/notify.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -116,6 +117,7 @@ struct child {
     int64_t started_ns;
     int restarts;      /* since it last ran for HEALTHY_MS */
     int64_t silent_ms; /* since its last beat; -1: it has not begun to beat */
+    int loaded;        /* percent of its model; -1: it has not begun to load */
     sh_deadline restart_at;
     int output; /* pipe of its stdout and stderr, or -1 */
     sh_buf line;
@@ -139,6 +141,8 @@ struct sh_children {
     bool stopping, agent_exited;
     bool services_due; /* to be renewed */
     sh_children_hooks hooks;
+    sh_notify notify;
+    bool ready_when_alive;    /* for the service manager */
     sh_deadline heartbeat_at; /* when to write to the tethers next */
     int tether;               /* holds this process; or -1 */
     sh_deadline tether_silent_at;
@@ -170,7 +174,7 @@ sh_children *sh_children_create(void)
     sigaddset(&c->signals, SIGUSR2);
     sigaddset(&c->signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &c->signals, &c->before);
-    c->tether = -1;
+    c->tether = c->notify.fd = -1;
     c->polled_ns = sh_clock_ns();
     return c;
 }
@@ -261,7 +265,7 @@ static sh_status child_start(sh_children *c, struct child *child, sh_err *err)
     child->report_fd = pipes[2][0];
     child->started_ns = sh_clock_ns();
     child->up = child->renewed = child->in_reason = false;
-    child->silent_ms = -1;
+    child->silent_ms = child->loaded = -1;
     sh_buf_clear(&child->reason);
     if (c->hooks.started != NULL) c->hooks.started(c->hooks.arg, (int)(child - c->list), pid);
     return SH_OK;
@@ -350,21 +354,23 @@ static void output_pump(const sh_children *c, struct child *child, bool last)
     }
 }
 
-static void report_take(struct child *child, char byte)
+static void report_take(struct child *child, unsigned char byte)
 {
     if (child->in_reason && byte != '\n' && child->reason.len < REASON_MAX)
-        sh_buf_add_char(&child->reason, byte);
+        sh_buf_add_char(&child->reason, (char)byte);
     else if (child->in_reason)
         child->in_reason = byte != '\n';
     else if (byte == 'E')
         child->in_reason = true;
     else if (byte == 'R')
         child->ready = child->up = true;
+    else if ((byte & SH_CHILD_LOADED) != 0)
+        child->loaded = byte & ~SH_CHILD_LOADED;
 }
 
-/* Reads what the child reports: an 'R' when it has come up, a '.' as a sign of life, an 'E' with a
- * line about why it fails. Silence counts only while this process runs itself: after the machine
- * slept, all children seem silent. */
+/* Reads what the child reports: an 'R' when it has come up, a '.' as a sign of life, a percentage
+ * while it loads, an 'E' with a line about why it fails. Silence counts only while this process runs
+ * itself: after the machine slept, all children seem silent. */
 static void report_poll(struct child *child, int64_t passed_ms)
 {
     char bytes[REASON_MAX];
@@ -373,7 +379,7 @@ static void report_poll(struct child *child, int64_t passed_ms)
         child->silent_ms += passed_ms < 4 * POLL_MS ? passed_ms : 4 * POLL_MS;
     if (got <= 0) return;
     child->silent_ms = 0;
-    for (ssize_t i = 0; i < got; i++) report_take(child, bytes[i]);
+    for (ssize_t i = 0; i < got; i++) report_take(child, (unsigned char)bytes[i]);
 }
 
 /* Kills a child that was stopped or swapped out: its group has given it up long ago, but would wait
@@ -715,6 +721,35 @@ static int tether_order(sh_children *c)
     return SIGTERM;
 }
 
+static bool is_up(const sh_children *c, const struct child *child)
+{
+    if (child->ended || !child->rules->reports) return true;
+    return child->up || (c->ready_when_alive && child->silent_ms >= 0);
+}
+
+static void child_describe(const struct child *child, char *out, size_t cap)
+{
+    if (child->loaded >= 0)
+        snprintf(out, cap, "%s: loading the model, %d %%", child->name, child->loaded);
+    else
+        snprintf(out, cap, "%s: %s", child->name, child->restarts > 0 ? "restarting" : "starting");
+}
+
+/* The state of all children, by the first that is not up. */
+static void state_notify(sh_children *c)
+{
+    sh_notify_state state = {.ready = true, .stopping = c->stopping, .text = "ready"};
+    for (int i = c->count - 1; i >= 0; i--) {
+        state.ready = state.ready && is_up(c, &c->list[i]);
+        if (!c->list[i].up && c->list[i].rules->reports && !c->list[i].ended)
+            child_describe(&c->list[i], state.text, sizeof(state.text));
+    }
+    if (c->asked) snprintf(state.text, sizeof(state.text), "leaving the group");
+    if (c->stopping)
+        snprintf(state.text, sizeof(state.text), "draining: finishing running requests");
+    sh_notify_send(&c->notify, &state);
+}
+
 /* The next signal that asks for something, or 0 after POLL_MS. The exit of a child (SIGCHLD) ends
  * the wait early. */
 static int signal_wait(sh_children *c)
@@ -736,6 +771,7 @@ static int signal_wait(sh_children *c)
     if (number == SIGHUP && info.si_code == SI_KERNEL) number = SIGTERM;
 #endif
     tethers_heartbeat(c);
+    state_notify(c);
     int order = tether_order(c);
     if (order != 0) return order;
     return number > 0 && number != SIGCHLD ? number : 0;
@@ -848,6 +884,12 @@ void sh_children_set_standing(sh_children *c)
     c->standing = true;
 }
 
+void sh_children_set_notify(sh_children *c, bool ready_when_alive)
+{
+    sh_notify_open(&c->notify);
+    c->ready_when_alive = ready_when_alive;
+}
+
 void sh_children_set_patient(sh_children *c)
 {
     c->patient = true;
@@ -864,6 +906,7 @@ void sh_children_free(sh_children *c)
     children_stop(c, 0);
     for (int i = 0; i < c->count; i++) child_reset(&c->list[i]);
     free(c->list);
+    sh_notify_close(&c->notify);
     sigprocmask(SIG_SETMASK, &c->before, NULL);
     free(c);
 }

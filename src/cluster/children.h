@@ -68,6 +68,9 @@ enum { SH_TETHER_STOP = 'S', SH_TETHER_RENEW = 'N', SH_TETHER_LEAVE = 'L' };
 
 enum { SH_CHILD_EXIT_PEERS_MISSING = 3 };
 
+/* A byte to SHOAL_READY_FD with this bit says how much of the model is loaded, in percent. */
+enum { SH_CHILD_LOADED = 0x80 };
+
 typedef struct {
     const char *name;  /* for the log: "engine", "rank 1" */
     char *const *argv; /* argv[0] is the program's path; copied, like everything here */
@@ -138,6 +141,11 @@ void sh_children_set_standing(sh_children *children);
 
 /* Ends sh_children_run, with this exit code. */
 void sh_children_give_up(sh_children *children, int code);
+
+/* Reports the state of the children to the service manager, if there is one (notify.h). Call it
+ * before adding the first child. They are ready once all have come up; with `when_alive` a first
+ * sign of life is enough, for a rank that may have to wait a long time for its peers. */
+void sh_children_set_notify(sh_children *children, bool when_alive);
 
 /* Replaces one child, as SIGUSR2 does with all of them. */
 void sh_children_renew(sh_children *children, int child);

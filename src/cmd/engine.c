@@ -41,6 +41,8 @@ static sh_status setup_init(sh_model_group_setup *setup, const sh_command_args *
     setup->opts.draws = draws;
     setup->opts.kv_tokens = s->kv_tokens;
     setup->opts.memory_reserve = s->kv_reserve_mb << 20;
+    setup->opts.load.progress = sh_progress_loaded;
+    setup->opts.load.progress_ctx = (void *)s;
     return status;
 }
 

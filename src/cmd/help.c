@@ -1,8 +1,9 @@
-/* shoal help: the overview, the page of a command, and the reference page docs/options.md, all
- * generated from the tables of commands and options. */
+/* shoal help: the overview, the page of a command, the same for man(1), and the reference page
+ * docs/options.md, all generated from the tables of commands and options. */
 #include "cmd/command.h"
 
 #include "base/version.h"
+#include "cmd/support/man.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,21 +74,18 @@ static void reference(sh_buf *out)
 static int help_run(const sh_command_args *args)
 {
     sh_buf out = {0};
+    const sh_command *cmd = args->argc == 0 ? NULL : sh_command_find(args->argv[0]);
+    bool man = args->settings->man;
     int code = SH_EXIT_OK;
-    if (args->settings->markdown) {
+    if (args->argc > 0 && cmd == NULL) {
+        fprintf(stderr, "shoal: there is no command '%s'\n", args->argv[0]);
+        code = SH_EXIT_USAGE;
+    } else if (args->settings->markdown) {
         reference(&out);
-    } else if (args->argc == 0) {
-        overview(&out);
+    } else if (cmd == NULL) {
+        (man ? sh_man_overview : overview)(&out);
     } else {
-        const sh_command *found = NULL;
-        for (int i = 0; i < SH_COMMAND_COUNT; i++)
-            if (strcmp(sh_commands[i]->name, args->argv[0]) == 0) found = sh_commands[i];
-        if (found != NULL)
-            page(found, &out);
-        else {
-            fprintf(stderr, "shoal: there is no command '%s'\n", args->argv[0]);
-            code = SH_EXIT_USAGE;
-        }
+        (man ? sh_man_page : page)(cmd, &out);
     }
     fwrite(sh_buf_str(&out).ptr, 1, out.len, stdout);
     sh_buf_reset(&out);

@@ -230,6 +230,7 @@ static int supervise(const sh_command_args *args)
         hooks.arg = &v;
         sh_children_set_hooks(children, &hooks);
         sh_children_set_frozen(children, s->frozen_after * 1000);
+        sh_children_set_notify(children, false);
         status = parts_start(&v, children, &err);
         if (status == SH_OK) code = sh_children_run(children, s->grace * 1000 + STOP_EXTRA_MS);
         sh_children_free(children);

@@ -71,6 +71,7 @@ static int supervise(const sh_command_args *args)
     sh_children_set_hooks(children, &hooks);
     sh_children_set_frozen(children, s->frozen_after * 1000);
     sh_children_set_patient(children);
+    sh_children_set_notify(children, true);
     sh_status status = rank_add(children, args, &err);
     int code = status == SH_OK ? sh_children_run(children, 0) : sh_command_fail(&err);
     sh_children_free(children);

@@ -99,6 +99,14 @@ serves() {
         { cat serve.out; kill -9 "$main"; return 1; }
 }
 check "serve on 3 hosts of srun answers, and stops on SIGTERM" serves
+no_job() { [ -z "$(on 1 squeue -h)" ]; }
+batch() { # the first host of a job on all of them is h1
+    PATH=${shoal%/*}:$PATH on 1 sbatch --chdir="$work" --output=job.out --nodes=3 \
+        "$root/packaging/examples/shoal.sbatch" --port 8472 && within 40 healthy &&
+        ask | grep -q '"text":" there was' && grep -q "is on h1" job.out &&
+        on 1 scancel --name=shoal && within 40 no_job || { cat job.out; return 1; }
+}
+check "the batch script serves on all hosts of its job, and ends with it" batch
 cluster_down
 cd / && rm -rf "$work"
 done_testing

@@ -5,21 +5,24 @@
 #include "base/file.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 char *sh_demo_find(const char *program)
 {
     static const char *const places[] = {"", "/..", "/../..", "/../../..", "/../share/shoal"};
+    char *plain = NULL;
     if (sh_file_exists("models/demo/config.json")) return sh_strdup("models/demo");
-    sh_str dir = sh_str_of(program);
-    while (dir.len > 0 && dir.ptr[dir.len - 1] != '/') dir.len--;
-    for (size_t i = 0; i < SH_COUNT_OF(places); i++) {
-        char *path = sh_asprintf("%.*s%s/models/demo", (int)dir.len, dir.ptr, places[i]);
+    char *real = realpath(program, NULL); /* it may be a link into an installation */
+    if (real == NULL) return NULL;
+    *strrchr(real, '/') = '\0';
+    for (size_t i = 0; i < SH_COUNT_OF(places) && plain == NULL; i++) {
+        char *path = sh_asprintf("%s%s/models/demo", real, places[i]);
         char *config = sh_path_join(path, "config.json");
         bool there = sh_file_exists(config);
         free(config);
-        char *plain = there ? realpath(path, NULL) : NULL; /* users see it: without the ".." */
+        plain = there ? realpath(path, NULL) : NULL; /* users see it: without the ".." */
         free(path);
-        if (plain != NULL) return plain;
     }
-    return NULL;
+    free(real);
+    return plain;
 }

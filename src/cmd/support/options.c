@@ -1116,6 +1116,11 @@ static const sh_option rows[] = {
      .help = "print the reference page of all settings",
      AT(markdown),
      .commands = FOR(help)},
+    {.name = "man",
+     .type = SH_OPT_BOOL,
+     .help = "print the manual page, of the program or of the command, for man(1)",
+     AT(man),
+     .commands = FOR(help)},
 
     /* Every command. */
     {.name = "config",

@@ -59,6 +59,13 @@ void sh_progress_failed(const sh_settings *s, const sh_err *err)
     if (s->ready_fd >= 0 && write((int)s->ready_fd, line, (size_t)len) < 0) return;
 }
 
+void sh_progress_loaded(void *settings, uint64_t done, uint64_t total)
+{
+    const sh_settings *s = settings;
+    uint64_t percent = total == 0 ? 100 : done * 100 / total;
+    if (s->ready_fd >= 0) report((int)s->ready_fd, (char)(SH_CHILD_LOADED | percent));
+}
+
 static void on_started(void *arg, int child, pid_t pid)
 {
     char text[SH_PROCESS_TEXT_MAX];

@@ -22,6 +22,9 @@ void sh_progress_ready(const sh_settings *settings);
 /* Why this rank is about to end, to the same pipe. */
 void sh_progress_failed(const sh_settings *settings, const sh_err *err);
 
+/* A loader's callback (sh_progress_fn) that tells the parent how much of the model is loaded. */
+void sh_progress_loaded(void *settings, uint64_t done, uint64_t total);
+
 /* The group cannot do without this rank, which was asked to leave. */
 void sh_progress_refused(const sh_settings *settings, const char *why);
 

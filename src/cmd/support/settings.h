@@ -23,6 +23,7 @@ typedef struct {
 
     /* help */
     bool markdown;
+    bool man;
 
     /* text */
     const char *model;       /* as given; a folder once main.c has resolved it */
