@@ -31,6 +31,9 @@ HARDEN          := -fstack-protector-strong $(HARDEN_$(SYSTEM))
 FORTIFY_release := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 LINK_Linux      := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
 PIE_Linux       := -pie
+# The same objects go into the program and into the shared library. Hidden symbols make that free: calls between
+# our own functions need no table, as in a program.
+PIC             := -fPIC -fvisibility=hidden
 
 PKGS      := libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl
 PKG_CONFIG ?= pkg-config
@@ -39,7 +42,7 @@ PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
 
 VERSION := $(shell cat VERSION)
 # No contraction to fused multiply-add: several results must have the same bits on every machine.
-CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc $(WARN) $(OPT_$(VARIANT)) -fPIE $(HARDEN) $(FORTIFY_$(VARIANT)) \
+CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc $(WARN) $(OPT_$(VARIANT)) $(PIC) $(HARDEN) $(FORTIFY_$(VARIANT)) \
              $(PKG_CFLAGS) -pthread $(CFLAGS)
 LIBS       = $(PKG_LIBS) -lm -ldl -pthread $(LINK_$(SYSTEM)) $(LDFLAGS)
 
