@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "net/sock.h"
 
 #include <errno.h>
@@ -342,7 +343,7 @@ static void *socket_main(void *arg)
 sh_status sh_engine_socket_start(sh_engine_socket *sock, sh_engine *engine, sh_err *err)
 {
     sock->engine = engine;
-    if (pthread_create(&sock->thread, NULL, socket_main, sock) != 0)
+    if (sh_thread_start(&sock->thread, socket_main, sock) != 0)
         return sh_err_set(err, SH_ERR_SYSTEM, "cannot start the thread of the engine's socket");
     sock->started = true;
     return SH_OK;
