@@ -42,7 +42,7 @@ PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
 
 VERSION := $(shell cat VERSION)
 # No contraction to fused multiply-add: several results must have the same bits on every machine.
-CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc $(WARN) $(OPT_$(VARIANT)) $(PIC) $(HARDEN) $(FORTIFY_$(VARIANT)) \
+CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc -Iinclude $(WARN) $(OPT_$(VARIANT)) $(PIC) $(HARDEN) $(FORTIFY_$(VARIANT)) \
              $(PKG_CFLAGS) -pthread $(CFLAGS)
 LIBS       = $(PKG_LIBS) -lm -ldl -pthread $(LINK_$(SYSTEM)) $(LDFLAGS)
 
@@ -65,7 +65,8 @@ SRC_ALL   := $(sort $(shell find src -name '*.c'))
 SRC_OTHER := $(foreach isa,$(filter-out $(ISAS_$(ARCH)),$(ISAS_ALL)),$(filter %_$(isa).c,$(SRC_ALL)))
 SRC       := $(filter-out $(SRC_OTHER),$(SRC_ALL))
 OBJ       := $(SRC:%.c=$(B)/%.o)
-LIB_OBJ   := $(filter-out $(B)/src/cmd/main.o,$(OBJ))
+# All but the entry points: of the program, and of the library (tools/library.mk).
+LIB_OBJ   := $(filter-out $(B)/src/cmd/main.o $(B)/src/lib/%,$(OBJ))
 # SHOAL_TEST_UNITS, a regular expression, selects unit tests by folder.
 TEST_SRC  := $(sort $(shell find tests/unit -name 'test_*.c' | grep -E '^tests/unit/($(or $(SHOAL_TEST_UNITS),.*))/'))
 TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
@@ -112,6 +113,8 @@ $(B)/shoal-rdma.so: plugins/rdma.c src/net/rdma_plugin.h Makefile
 $(B)/libshoal.a: $(LIB_OBJ)
 	@rm -f $@
 	@ar rcs $@ $^
+
+include tools/library.mk
 
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)

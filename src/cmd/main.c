@@ -147,7 +147,7 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0 && !remote)
         status = model_find(settings, (cmd->bit & FOR_PULL) != 0, owned, &err);
     if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR(launch)) != 0)
-        status = sh_launcher_settings_adopt(opts, settings, &err);
+        status = sh_launcher_settings_adopt(opts, settings, true, &err);
     int code = status == SH_OK ? cmd->run(args) : sh_command_fail(&err);
     sh_ranks_leave(code == SH_EXIT_OK);
     free(owned[0]);
