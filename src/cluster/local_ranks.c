@@ -47,7 +47,8 @@ static sh_status start_rank(sh_children *children, const sh_local_ranks_spec *sp
                            .env = env,
                            .policy = spec->restart ? SH_CHILD_LOCAL_RANK : SH_CHILD_TASK,
                            .keep_fds = (int[]){rank == 0 ? fd : 0, 0},
-                           .capture = rank > 0};
+                           .capture = rank > 0 || spec->alike,
+                           .no_input = spec->alike};
     sh_status status = sh_children_add(children, &child, err);
     for (int i = 0; i < own; i++) free(env[i]);
     return status;

@@ -17,7 +17,8 @@ typedef struct {
     int ranks;
     const char *token; /* NULL: make one */
     bool restart;      /* a rank that crashes is restarted and rejoins */
-    char *const *env;  /* more variables for all ranks, or NULL */
+    bool alike; /* rank 0 keeps nothing: it has no stdin, and its output is like the others' */
+    char *const *env; /* more variables for all ranks, or NULL */
 } sh_local_ranks_spec;
 
 /* Adds the ranks to `children`. */
