@@ -135,7 +135,7 @@ $(B)/tests/unit/%: tests/unit/%.c $(B)/libshoal.a Makefile
 # ---- tests ----------------------------------------------------------------------------------------
 
 TEST_TOOLS := $(B)/tests/soak/soak $(B)/tests/text/grammar_tool
-tests: program $(TEST_BIN) $(TEST_TOOLS)
+tests: program examples $(TEST_BIN) $(TEST_TOOLS)
 
 $(TEST_TOOLS): $(B)/%: %.c $(B)/libshoal.a Makefile
 	@mkdir -p $(@D)

@@ -49,6 +49,13 @@ $(B)/examples/%: examples/%.c include/shoal.h $(LIB)/libshoal.so
 	@echo "CC $<"
 	@$(CC) -std=c11 -Iinclude $(WARN) $(OPT_$(VARIANT)) -o $@ $< -L$(LIB) -lshoal -lm -Wl,-rpath,'$$ORIGIN/../lib'
 
+# Its tests have what a user has: the header and the shared library.
+$(B)/tests/unit/lib/%: tests/unit/lib/%.c include/shoal.h $(LIB)/libshoal.so
+	@mkdir -p $(@D)
+	@echo "CC $<"
+	@$(CC) -std=c11 -D_GNU_SOURCE -Iinclude -Itests $(WARN) $(OPT_$(VARIANT)) -o $@ $< -L$(LIB) -lshoal -lcmocka -lm \
+	    -pthread -Wl,-rpath,'$$ORIGIN/../../../lib'
+
 INSTALL_LIB := $(DESTDIR)$(libdir)
 install-lib: lib ## install the library, its header and its pkg-config file below prefix (/usr/local)
 	install -d $(INSTALL_LIB)/pkgconfig $(DESTDIR)$(includedir)
