@@ -13,7 +13,7 @@ LIB_DEFS_debug   := -Wl,-z,defs
 EXAMPLES  := $(patsubst %.c,$(B)/%,$(sort $(wildcard examples/*.c)))
 
 .PHONY: lib examples install-lib
-lib: $(LIB)/libshoal.so $(LIB)/libshoal.a $(LIB)/shoal.pc ## build libshoal, shared and static
+lib: $(LIB)/libshoal.so $(LIB)/libshoal.a ## build libshoal, shared and static
 
 $(LIB)/$(SONAME): $(LIB_API) $(B)/libshoal.a $(LIB_MAP)
 	@mkdir -p $(@D)
@@ -33,15 +33,6 @@ $(LIB)/libshoal.a: $(LIB_API) $(B)/libshoal.a
 	@rm -f $@
 	@ar rcs $@ $(LIB)/libshoal.o
 
-prefix     ?= /usr/local
-libdir     ?= $(prefix)/lib
-includedir ?= $(prefix)/include
-
-$(LIB)/shoal.pc: src/lib/shoal.pc.in VERSION Makefile tools/library.mk
-	@mkdir -p $(@D)
-	@sed -e 's|@prefix@|$(prefix)|; s|@libdir@|$(libdir)|; s|@includedir@|$(includedir)|' \
-	    -e 's|@version@|$(VERSION)|; s|@packages@|$(PKGS)|' $< >$@
-
 examples: lib $(EXAMPLES) ## build the examples of the library
 
 $(B)/examples/%: examples/%.c include/shoal.h $(LIB)/libshoal.so
@@ -56,7 +47,10 @@ $(B)/tests/unit/lib/%: tests/unit/lib/%.c include/shoal.h $(LIB)/libshoal.so
 	@$(CC) -std=c11 -D_GNU_SOURCE -Iinclude -Itests $(WARN) $(OPT_$(VARIANT)) -o $@ $< -L$(LIB) -lshoal -lcmocka -lm \
 	    -pthread -Wl,-rpath,'$$ORIGIN/../../../lib'
 
-INSTALL_LIB := $(DESTDIR)$(libdir)
+prefix     ?= /usr/local
+libdir     ?= $(prefix)/lib
+includedir ?= $(prefix)/include
+INSTALL_LIB = $(DESTDIR)$(libdir)
 install-lib: lib ## install the library, its header and its pkg-config file below prefix (/usr/local)
 	install -d $(INSTALL_LIB)/pkgconfig $(DESTDIR)$(includedir)
 	install -m 644 include/shoal.h $(DESTDIR)$(includedir)/
@@ -64,4 +58,5 @@ install-lib: lib ## install the library, its header and its pkg-config file belo
 	ln -sf libshoal.so.$(VERSION) $(INSTALL_LIB)/$(SONAME)
 	ln -sf $(SONAME) $(INSTALL_LIB)/libshoal.so
 	install -m 644 $(LIB)/libshoal.a $(INSTALL_LIB)/
-	install -m 644 $(LIB)/shoal.pc $(INSTALL_LIB)/pkgconfig/
+	sed -e 's|@prefix@|$(prefix)|; s|@libdir@|$(libdir)|; s|@includedir@|$(includedir)|' \
+	    -e 's|@version@|$(VERSION)|; s|@packages@|$(PKGS)|' src/lib/shoal.pc.in >$(INSTALL_LIB)/pkgconfig/shoal.pc

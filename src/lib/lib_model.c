@@ -68,6 +68,9 @@ static sh_status client_open(shoal_model *model, sh_err *err)
     if (status != SH_OK) return status;
     bool given = sh_options_given(args->options, "slots");
     sh_model_client_opts opts = {.slots = given ? (int)args->settings.slots : 1, .outlived = true};
+    if (opts.slots > SH_MODEL_CLIENT_SLOTS_MAX)
+        return sh_err_set(err, SH_ERR_LIMIT, "slots: %d questions at a time; %d are allowed here",
+                          opts.slots, SH_MODEL_CLIENT_SLOTS_MAX);
     return sh_model_client_open(&args->args, &opts, &model->client, err);
 }
 

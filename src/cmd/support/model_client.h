@@ -75,9 +75,11 @@ bool sh_model_client_is_remote(const sh_options *options);
 /* False, with a message on stderr, when neither is given, or both as flags. */
 bool sh_model_client_usage(const sh_command_args *args, const char *command);
 
+enum { SH_MODEL_CLIENT_SLOTS_MAX = 32 }; /* each has a connection, of which an engine takes 64 */
+
 typedef struct {
-    bool chat;               /* a model without a chat template is an error */
-    int slots;               /* questions at a time; more wait for their turn */
+    bool chat; /* a model without a chat template is an error */
+    int slots; /* questions at a time, 1 to SH_MODEL_CLIENT_SLOTS_MAX; more wait for their turn */
     sh_progress_fn progress; /* of loading, without context; or NULL */
     bool outlived;           /* the process goes on after close, which therefore takes its time */
 } sh_model_client_opts;

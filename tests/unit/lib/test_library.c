@@ -524,6 +524,9 @@ TEST(a_model_that_cannot_be_opened_is_an_error)
     shoal_settings_free(s);
     s = shoal_settings_new();
     set(s, "socket", "/nowhere.sock");
+    set(s, "slots", "33");
+    CHECK_FAILS(shoal_model_open(s, &model, &err), err, "slots: 33 questions");
+    set(s, "slots", "2");
     CHECK_FAILS(shoal_model_open(s, &model, &err), err, "/nowhere.sock");
     shoal_settings_free(s);
 }
