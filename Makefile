@@ -31,6 +31,9 @@ HARDEN          := -fstack-protector-strong $(HARDEN_$(SYSTEM))
 FORTIFY_release := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 LINK_Linux      := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
 PIE_Linux       := -pie
+# The same objects go into the program and into the shared library. Hidden symbols make that free: calls between
+# our own functions need no table, as in a program.
+PIC             := -fPIC -fvisibility=hidden
 
 PKGS      := libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl libnghttp2 libprotobuf-c \
              yaml-0.1
@@ -40,7 +43,7 @@ PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
 
 VERSION := $(shell cat VERSION)
 # No contraction to fused multiply-add: several results must have the same bits on every machine.
-CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc -I$(B)/src $(WARN) $(OPT_$(VARIANT)) -fPIE $(HARDEN) $(FORTIFY_$(VARIANT)) \
+CFLAGS_ALL = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Isrc -I$(B)/src -Iinclude $(WARN) $(OPT_$(VARIANT)) $(PIC) $(HARDEN) $(FORTIFY_$(VARIANT)) \
              $(PKG_CFLAGS) -pthread $(CFLAGS)
 LIBS       = $(PKG_LIBS) -lm -ldl -pthread $(LINK_$(SYSTEM)) $(LDFLAGS)
 
@@ -66,7 +69,8 @@ OBJ       := $(SRC:%.c=$(B)/%.o)
 # The messages of LocalAI's gRPC calls; protoc-c makes C of them.
 PROTO_C   := $(B)/src/grpc/backend.pb-c.c
 OBJ       += $(PROTO_C:.c=.o)
-LIB_OBJ   := $(filter-out $(B)/src/cmd/main.o,$(OBJ))
+# All but the entry points: of the program, and of the library (tools/library.mk).
+LIB_OBJ   := $(filter-out $(B)/src/cmd/main.o $(B)/src/lib/%,$(OBJ))
 # SHOAL_TEST_UNITS, a regular expression, selects unit tests by folder.
 TEST_SRC  := $(sort $(shell find tests/unit -name 'test_*.c' | grep -E '^tests/unit/($(or $(SHOAL_TEST_UNITS),.*))/'))
 TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
@@ -114,6 +118,8 @@ $(B)/libshoal.a: $(LIB_OBJ)
 	@rm -f $@
 	@ar rcs $@ $^
 
+include tools/library.mk
+
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	@echo "CC $<"
@@ -146,7 +152,7 @@ $(B)/tests/unit/%: tests/unit/%.c $(B)/libshoal.a Makefile
 # ---- tests ----------------------------------------------------------------------------------------
 
 TEST_TOOLS := $(B)/tests/soak/soak $(B)/tests/text/grammar_tool
-tests: program $(TEST_BIN) $(TEST_TOOLS)
+tests: program examples $(TEST_BIN) $(TEST_TOOLS)
 
 $(TEST_TOOLS): $(B)/%: %.c $(B)/libshoal.a Makefile
 	@mkdir -p $(@D)

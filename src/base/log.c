@@ -15,6 +15,8 @@ enum { LINE_MAX_LEN = 2048 };
 
 static atomic_int log_level = SH_LOG_INFO;
 static atomic_int log_rank = -1;
+static sh_log_sink log_sink;
+static void *log_sink_ctx;
 
 void sh_log_set_level(sh_log_level level)
 {
@@ -29,6 +31,12 @@ bool sh_log_enabled(sh_log_level level)
 void sh_log_set_rank(int rank)
 {
     atomic_store_explicit(&log_rank, rank, memory_order_relaxed);
+}
+
+void sh_log_set_sink(sh_log_sink sink, void *ctx)
+{
+    log_sink = sink;
+    log_sink_ctx = ctx;
 }
 
 static size_t line_start(char *line, size_t cap, sh_log_level level)
@@ -50,7 +58,7 @@ void sh_log(sh_log_level level, const char *fmt, ...)
 {
     if (!sh_log_enabled(level)) return;
     char line[LINE_MAX_LEN];
-    size_t len = line_start(line, sizeof(line), level);
+    size_t len = log_sink != NULL ? 0 : line_start(line, sizeof(line), level);
     va_list args;
     va_start(args, fmt);
     int rest = vsnprintf(line + len, sizeof(line) - len - 1, fmt, args);
@@ -61,6 +69,11 @@ void sh_log(sh_log_level level, const char *fmt, ...)
     /* Texts from peers and files must not forge lines or send escape sequences to a terminal. */
     for (size_t i = len; i < end; i++)
         if ((unsigned char)line[i] < 0x20) line[i] = ' ';
+    if (log_sink != NULL) {
+        line[end] = '\0';
+        log_sink(log_sink_ctx, level, line);
+        return;
+    }
     line[end] = '\n';
     ssize_t written = write(STDERR_FILENO, line, end + 1);
     (void)written; /* there is nowhere to report a failure of the log itself */

@@ -1,10 +1,11 @@
-/* log.h - logging to stderr, one line per message: time, level, rank, text.
+/* log.h - logging to stderr, one line per message: time, level, rank, text. A program that this code
+ * is only a library of gets the texts through a sink instead.
  *
  * Code that detects an error either logs it or returns it, never both. Prompts, answers, keys and
  * tokens are never logged. A line is written with a single write(), so lines of several ranks do
  * not interleave.
  *
- * Threads: safe from anywhere; set level and rank before threads start. */
+ * Threads: safe from anywhere; set level, rank and sink before threads start. */
 #ifndef SH_BASE_LOG_H
 #define SH_BASE_LOG_H
 
@@ -19,6 +20,11 @@ bool sh_log_enabled(sh_log_level level);
 
 /* The rank shown in each line; -1, the initial value, shows none. */
 void sh_log_set_rank(int rank);
+
+/* Gets every line that the level lets through, without time, level, rank and line break; on the
+ * thread that logs it. NULL, the initial value: stderr. */
+typedef void (*sh_log_sink)(void *ctx, sh_log_level level, const char *text);
+void sh_log_set_sink(sh_log_sink sink, void *ctx);
 
 void sh_log(sh_log_level level, const char *fmt, ...) SH_PRINTF(2, 3);
 

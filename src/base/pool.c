@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -177,7 +178,7 @@ sh_status sh_pool_create(int threads, sh_pool **out, sh_err *err)
     for (int i = 1; i < threads; i++) {
         struct worker *w = &pool->workers[i];
         *w = (struct worker){.pool = pool, .idx = i};
-        if (pthread_create(&w->thread, NULL, worker_main, w) != 0) {
+        if (sh_thread_start(&w->thread, worker_main, w) != 0) {
             sh_err_set(err, SH_ERR_SYSTEM, "cannot start thread %d of %d", i + 1, threads);
             sh_pool_free(pool);
             return err->status;

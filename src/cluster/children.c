@@ -100,7 +100,7 @@ struct child {
     char *name;
     char **argv, **env;
     const struct rules *rules;
-    bool tether, capture;
+    bool tether, capture, no_input;
     int keep_fds[KEEP_MAX]; /* ends with 0 */
     pid_t pid;              /* 0: not running */
     bool ended;             /* and will not be restarted */
@@ -212,7 +212,9 @@ static void child_exec(const sh_children *c, const struct child *child, pid_t pa
 #endif
     sigprocmask(SIG_SETMASK, &c->before, NULL);
     signal(SIGPIPE, SIG_DFL);
-    if (pipes[0][0] >= 0) dup2(pipes[0][0], STDIN_FILENO);
+    int input = child->no_input ? open("/dev/null", O_RDONLY) : pipes[0][0];
+    if (input >= 0) dup2(input, STDIN_FILENO);
+    if (child->no_input) close(input);
     if (pipes[1][1] >= 0) {
         dup2(pipes[1][1], STDOUT_FILENO);
         dup2(pipes[1][1], STDERR_FILENO);
@@ -307,6 +309,7 @@ sh_status sh_children_add(sh_children *c, const sh_child_spec *spec, sh_err *err
                             .rules = &RULES[spec->policy],
                             .tether = spec->tether,
                             .capture = spec->capture,
+                            .no_input = spec->no_input,
                             .input = -1,
                             .report_fd = -1,
                             .output = -1};

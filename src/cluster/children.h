@@ -76,7 +76,8 @@ typedef struct {
     char *const *argv; /* argv[0] is the program's path; copied, like everything here */
     char *const *env;  /* changes to the environment: "NAME=value" sets, "NAME" unsets; or NULL */
     sh_child_policy policy;
-    bool tether; /* stopped through its stdin instead of by signals */
+    bool tether;   /* stopped through its stdin instead of by signals */
+    bool no_input; /* its stdin is empty, and not that of this process */
     bool
         capture; /* its output goes line by line to the `line` hook, or to stderr after "[name] " */
     const int *keep_fds; /* descriptors that stay open in the child; 0 ends the list. Or NULL */

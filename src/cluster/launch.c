@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "cluster/children.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -47,16 +46,21 @@ struct launch {
     bool was_ready;
 };
 
-void sh_launch_say(int log_fd, int rank, const char *name, sh_str text)
+void sh_launch_say_to(int fd, int log_fd, int rank, const char *name, sh_str text)
 {
     sh_buf line = {0};
     sh_buf_addf(&line, "[%d %s] ", rank, name);
     sh_buf_add_str(&line, text);
     sh_buf_add_char(&line, '\n');
-    ssize_t put = write(STDERR_FILENO, line.ptr, line.len);
+    ssize_t put = write(fd, line.ptr, line.len);
     if (log_fd >= 0) put = write(log_fd, line.ptr, line.len);
     (void)put; /* a closed terminal must not disturb the ranks */
     sh_buf_reset(&line);
+}
+
+void sh_launch_say(int log_fd, int rank, const char *name, sh_str text)
+{
+    sh_launch_say_to(STDERR_FILENO, log_fd, rank, name, text);
 }
 
 static void say(const struct launch *l, int idx, const char *text)
@@ -179,7 +183,8 @@ static void on_line(void *arg, int idx, sh_str line)
         return;
     }
     if (sh_str_starts(line, failed)) text_set(r->error, sh_str_sub(line, failed.len, line.len));
-    sh_launch_say(l->opts->log_fd, r->number, r->name, line);
+    sh_launch_say_to(l->opts->outputs ? STDOUT_FILENO : STDERR_FILENO, l->opts->log_fd, r->number,
+                     r->name, line);
 }
 
 /* An agent has ended. With code 0 its rank has left, if it is not rank 0. */
@@ -342,9 +347,8 @@ static sh_status ranks_start(struct launch *l, sh_err *err)
     sh_placement members;
     sh_status status = sh_placement_read(&members, l->opts->state, err);
     for (int i = 0; i < members.count && status == SH_OK; i++) {
-        bool needed = l->opts->ends || members.list[i].rank == 0;
-        status = rank_add(l, &members.list[i], needed ? SH_CHILD_AGENT : SH_CHILD_MEMBER_AGENT,
-                          err);
+        const sh_place *member = &members.list[i];
+        status = rank_add(l, member, member->rank == 0 ? l->opts->first : l->opts->others, err);
     }
     sh_placement_reset(&members);
     record_write(l);

@@ -19,6 +19,7 @@
 #define SH_CLUSTER_LAUNCH_H
 
 #include "base/json.h"
+#include "cluster/children.h"
 #include "cluster/placement.h"
 #include "cluster/state_dir.h"
 
@@ -27,7 +28,8 @@
 typedef struct {
     const char *state; /* the launcher's state folder */
     sh_ssh_opts ssh;
-    bool ends;                /* the ranks run a job that ends by itself */
+    sh_child_policy first, others; /* what the end of an agent means: of rank 0, of another */
+    bool outputs;                  /* lines of the ranks are output, which goes to stdout */
     cJSON *record;            /* other contents of launch.json; ranks and state are added to it */
     int log_fd;               /* output also goes there; -1: to stderr only */
     char *const *env;         /* environment of the agents, as in sh_child_spec; or NULL */
@@ -42,6 +44,9 @@ SH_MUST_CHECK sh_status sh_launch_run(const sh_launch_opts *opts, int *code, sh_
 
 /* Writes "[1 name] text" to stderr and log_fd. */
 void sh_launch_say(int log_fd, int rank, const char *name, sh_str text);
+
+/* The same to a file of choice. */
+void sh_launch_say_to(int fd, int log_fd, int rank, const char *name, sh_str text);
 
 /* Reads launch.json; SH_ERR_NOT_FOUND when nothing was launched from this folder. The caller
  * deletes *record. */

@@ -47,7 +47,8 @@ static sh_status start_rank(sh_children *children, const sh_local_ranks_spec *sp
                            .env = env,
                            .policy = spec->policy,
                            .keep_fds = (int[]){rank == 0 ? fd : 0, 0},
-                           .capture = rank > 0 || spec->model != NULL};
+                           .capture = rank > 0 || spec->alike || spec->model != NULL,
+                           .no_input = spec->alike};
     sh_status status = sh_children_add(children, &child, err);
     for (int i = 0; i < own; i++) free(env[i]);
     return status;

@@ -18,7 +18,8 @@ typedef struct {
     const char *token;      /* NULL: make one */
     sh_child_policy policy; /* of each rank */
     const char *model;      /* for the log, where there are several; or NULL */
-    char *const *env;       /* more variables for all ranks, or NULL */
+    bool alike; /* rank 0 keeps nothing: it has no stdin, and its output is like the others' */
+    char *const *env; /* more variables for all ranks, or NULL */
 } sh_local_ranks_spec;
 
 /* Adds the ranks to `children`. *fd is the socket that they join at: it stays open in this process,

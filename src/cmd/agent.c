@@ -11,6 +11,7 @@
 #include "cluster/launch.h"
 #include "cmd/support/cluster.h"
 #include "cmd/support/launch_job.h"
+#include "cmd/support/launch_program.h"
 #include "cmd/support/model_find.h"
 #include "cmd/support/role.h"
 #include "model/identity.h"
@@ -33,6 +34,7 @@ struct agent {
     bool fetches; /* this host has no copy of the model: the rank gets its share from rank 0 */
     int64_t grace_s, frozen_s;
     const sh_launch_job *job;
+    sh_launch_program program; /* of a job without commands of ours */
 };
 
 /* One write per line, so that output of the rank and marks never interleave. */
@@ -147,19 +149,21 @@ static void setting_add(void *arg, const sh_option *row, const char *text)
 }
 
 /* Says where the rank is in its group. One that was added later is not in the hostfile: it joins
- * at the address of rank 0. */
+ * at the address of rank 0, which other programs than ours get as well. */
 static sh_status place_add(struct agent *a, const sh_hostfile *file, const char *path, sh_err *err)
 {
     sh_addr_list first;
     env_add(a, sh_asprintf("SHOAL_RANK=%d", a->rank));
     env_add(a, sh_strdup("SHOAL_PROGRESS=true"));
-    if (a->rank < file->count) {
+    bool added = a->rank >= file->count;
+    if (!added) {
         env_add(a, sh_asprintf("SHOAL_HOSTFILE=%s", path));
         env_add(a, sh_asprintf("SHOAL_RANKS=%d", file->count));
-        return SH_OK;
+        if (a->job->first != NULL) return SH_OK;
     }
     sh_status status = sh_hostfile_addresses(file, 0, SH_HOSTFILE_PORT, &first, err);
-    if (status == SH_OK) env_add(a, sh_asprintf("SHOAL_JOIN=%s", first.text[0]));
+    if (status == SH_OK)
+        env_add(a, sh_asprintf("SHOAL_%s=%s", added ? "JOIN" : "COORDINATOR", first.text[0]));
     return status;
 }
 
@@ -171,7 +175,9 @@ static sh_status env_fill(struct agent *a, sh_err *err)
     char *hosts = sh_path_join(a->state, "hostfile.json");
     sh_hostfile *file = NULL;
     sh_status status = sh_options_parse_dotenv(opts, path, true, err);
-    if (status == SH_OK && a->rank == 0) status = sh_options_parse_dotenv(opts, api, true, err);
+    if (status == SH_OK) a->job = sh_launch_job_find(settings.job);
+    if (status == SH_OK && a->rank == 0 && a->job->first != NULL)
+        status = sh_options_parse_dotenv(opts, api, true, err);
     if (status == SH_OK) status = sh_hostfile_load(hosts, &file, err);
     if (status == SH_OK) {
         for (int i = 0; i < file->env_count; i++) env_add(a, sh_strdup(file->env[i]));
@@ -181,7 +187,6 @@ static sh_status env_fill(struct agent *a, sh_err *err)
         status = place_add(a, file, hosts, err);
         a->grace_s = settings.grace;
         a->frozen_s = settings.frozen_after;
-        a->job = sh_launch_job_find(settings.job);
     }
     sh_hostfile_free(file);
     sh_options_free(opts);
@@ -191,18 +196,29 @@ static sh_status env_fill(struct agent *a, sh_err *err)
     return status;
 }
 
+/* It runs in the same folder as on the launcher's host, where there is one. */
+static sh_status program_open(struct agent *a, sh_err *err)
+{
+    sh_status status = sh_launch_program_read(a->state, &a->program, err);
+    if (status == SH_OK && chdir(a->program.folder) != 0)
+        put_line(NULL, SH_STR("the folder of the launch does not exist here; running in that of "
+                              "the state"));
+    return status == SH_OK ? sh_launch_program_check(&a->program, err) : status;
+}
+
 static sh_status rank_run(struct agent *a, char *const *line, int *code, sh_err *err)
 {
     char *program = NULL;
     int lock = -1;
     sh_status status = sh_state_dir_check(a->state, err);
     if (status == SH_OK) status = env_fill(a, err);
+    if (status == SH_OK && a->job->first == NULL) status = program_open(a, err);
     if (status == SH_OK) status = lock_take(a, &lock, err);
     if (status == SH_OK) status = sh_role_program(line, &program, err);
     if (status != SH_OK) return status;
     leftover_end(a);
     const char *command = a->rank == 0 ? a->job->first : a->job->others;
-    char *argv[] = {program, (char *)(uintptr_t)command, NULL};
+    char *ours[] = {program, (char *)(uintptr_t)command, NULL};
     a->children = sh_children_create();
     sh_children_set_hooks(
         a->children,
@@ -210,10 +226,11 @@ static sh_status rank_run(struct agent *a, char *const *line, int *code, sh_err 
     sh_children_set_tether(a->children, STDIN_FILENO);
     sh_children_set_frozen(a->children, a->frozen_s * 1000);
     sh_child_spec spec = {.name = "rank",
-                          .argv = argv,
+                          .argv = command != NULL ? ours : a->program.argv,
                           .env = a->env,
                           .policy = a->job->ends ? SH_CHILD_TASK : SH_CHILD_OBSERVED_RANK,
-                          .capture = true};
+                          .capture = true,
+                          .no_input = command == NULL};
     status = sh_children_add(a->children, &spec, err);
     if (status == SH_OK) *code = sh_children_run(a->children, a->grace_s * 1000 + STOP_EXTRA_MS);
     sh_children_free(a->children);
@@ -258,6 +275,7 @@ static int agent_run(const sh_command_args *args)
         dup2(STDOUT_FILENO, STDERR_FILENO);
         status = rank_run(&a, args->line, &code, &err);
         for (int i = 0; i < a.env_count; i++) free(a.env[i]);
+        sh_launch_program_reset(&a.program);
         free(state);
     }
     return status == SH_OK ? code : sh_command_fail(&err);

@@ -16,6 +16,7 @@
 #include "cmd/support/model_client.h"
 #include "cmd/support/ranks.h"
 #include "cmd/support/shown.h"
+#include "cmd/support/step_driver.h"
 #include "engine/bounds.h"
 
 #include <signal.h>
@@ -315,7 +316,9 @@ static void take_terminal(void)
 static sh_status chat_open(chat *c, const sh_command_args *args, sh_err *err)
 {
     sh_status status = sh_question_init(&c->question, args, true, err);
-    if (status == SH_OK) status = sh_model_client_open(args, true, &c->client, err);
+    const sh_model_client_opts opts = {
+        .chat = true, .slots = 1, .progress = sh_step_driver_progress};
+    if (status == SH_OK) status = sh_model_client_open(args, &opts, &c->client, err);
     if (status != SH_OK) return status;
     if (args->settings->system != NULL) c->system = sh_strdup(args->settings->system);
     c->color = isatty(STDOUT_FILENO);

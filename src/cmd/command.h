@@ -32,6 +32,8 @@ typedef struct {
     const char *name;
     const char *arguments; /* as shown in help, such as "[TEXT]"; NULL: none */
     int args_max;
+    bool takes_program;  /* words after "--" are a program and its arguments; or more flags, if the
+                            first of them begins with '-' */
     const char *summary; /* one line */
     const char *details; /* a paragraph for `help NAME`, or NULL */
     int (*run)(const sh_command_args *args);

@@ -7,6 +7,7 @@
 #include "cmd/support/model_client.h"
 #include "cmd/support/ranks.h"
 #include "cmd/support/shown.h"
+#include "cmd/support/step_driver.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -134,7 +135,9 @@ static int generate_run(const sh_command_args *args)
         return sh_ranks_spawn(args);
     if (sh_question_init(&q, args, false, &err) != SH_OK) return sh_command_fail(&err);
     int code = SH_EXIT_OK;
-    sh_status status = sh_model_client_open(args, s->chat != NULL, &client, &err);
+    sh_model_client_opts opts = {
+        .chat = s->chat != NULL, .slots = 1, .progress = sh_step_driver_progress};
+    sh_status status = sh_model_client_open(args, &opts, &client, &err);
     if (status == SH_OK) {
         sh_interrupt_catch();
         code = answer(client, &q, s);

@@ -273,10 +273,13 @@ static int ranks_run(sh_launch *l)
     sh_err err;
     int code = SH_EXIT_OK;
     char **env = sh_role_env(ROLE_AGENT, NULL);
+    const sh_launch_job *job = sh_launch_job_find(l->args->settings->job);
     sh_launch_opts opts = {.env = env,
                            .state = l->state,
                            .ssh = l->remote.ssh,
-                           .ends = sh_launch_job_find(l->args->settings->job)->ends,
+                           .first = job->first_agent,
+                           .others = job->other_agents,
+                           .outputs = job->first == NULL,
                            .record = l->record,
                            .log_fd = l->log,
                            .grace_ms = l->args->settings->grace * 1000 + STOP_EXTRA_MS,
@@ -402,8 +405,26 @@ void sh_launch_reset(sh_launch *l)
     if (l->log >= 0) close(l->log);
 }
 
+/* Whether the program after `--` runs on this machine alone; -1, after a message: neither. */
+static int program_usage(const sh_command_args *args)
+{
+    const sh_settings *s = args->settings;
+    bool program = sh_launch_job_find(s->job)->first == NULL;
+    if (program && args->argc == 0) {
+        fprintf(stderr, "shoal: --job program needs a program after `--`\n");
+        return -1;
+    }
+    if (program && s->detach) {
+        fprintf(stderr, "shoal: --detach is for servers; a program after `--` ends by itself\n");
+        return -1;
+    }
+    return program && s->hostfile == NULL && s->workers == NULL && !s->prepare;
+}
+
 static int launch_run(const sh_command_args *args)
 {
+    int local = program_usage(args);
+    if (local != 0) return local > 0 ? sh_launch_program_local(args) : SH_EXIT_USAGE;
     sh_launch l = {.args = args, .lock = -1, .log = -1, .ready_fd = -1};
     sh_err err;
     int code;
@@ -423,10 +444,16 @@ static int launch_run(const sh_command_args *args)
 
 const sh_command sh_command_launch = {
     SH_COMMAND_NAMED(launch),
-    .summary = "serve a model on all hosts of a hostfile, over ssh",
+    .arguments = "[-- PROGRAM [ARGS]]",
+    .takes_program = true,
+    .summary = "serve a model on all hosts of a hostfile, over ssh, or run a program there",
     .details = "Takes the flags of `serve`. Checks the hosts, copies the program and the settings "
                "to those that lack them, starts every rank, restarts whatever crashes, and stops "
                "everything on Ctrl-C. The API runs on rank 0's host. With --detach it stays in the "
-               "background. Without a hostfile the ranks run on this machine and on --workers.",
+               "background. Without a hostfile the ranks run on this machine and on --workers. "
+               "With a PROGRAM each rank runs that instead, with SHOAL_RANK, SHOAL_RANKS, "
+               "SHOAL_COORDINATOR and SHOAL_TOKEN in its environment, by which the groups of "
+               "libshoal form. The first failure ends all ranks and is the exit code. If the first "
+               "word after `--` begins with a dash, more flags of `serve` follow.",
     .run = launch_run,
 };

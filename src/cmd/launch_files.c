@@ -7,9 +7,11 @@
 #include "base/file.h"
 #include "base/system.h"
 #include "cmd/command_list.h"
+#include "cmd/support/cluster.h"
 #include "cmd/support/demo.h"
 #include "cmd/support/draft_model.h"
 #include "cmd/support/launch_job.h"
+#include "cmd/support/launch_program.h"
 #include "cmd/support/model_find.h"
 #include "net/plugin.h"
 
@@ -21,7 +23,7 @@
 enum {
     PROGRAM_MAX = 512 << 20,
     HASH_SHOWN = 16,
-    OTHER_FILES = 5, /* program, plugin, hostfile.json, settings.env, api.env */
+    OTHER_FILES = 6, /* program, plugin, hostfile.json, settings.env, api.env, program.json */
 };
 
 /* The commands that ranks run, other than `serve` on rank 0. */
@@ -79,6 +81,22 @@ static void setting_write(struct settings_text *to, const sh_option *row, const 
 static void setting_take(void *arg, const sh_option *row, const char *value)
 {
     if (is_handed_on(row)) setting_write(arg, row, value);
+}
+
+static void setting_export(void *arg, const sh_option *row, const char *value)
+{
+    sh_buf name = {0};
+    (void)arg;
+    if (!is_handed_on(row) || !is_for_ranks(row)) return;
+    sh_option_env_name(&sh_option_rows, row, &name);
+    sh_cluster_unset(row); /* under its other names */
+    setenv(name.ptr, value, 1);
+    sh_buf_reset(&name);
+}
+
+void sh_launch_export(const sh_command_args *args)
+{
+    sh_options_each_given(args->options, setting_export, NULL);
 }
 
 /* On one line, as the settings file needs it. */
@@ -225,6 +243,17 @@ static sh_status plugin_add(sh_launch *l, sh_err *err)
     return status;
 }
 
+/* Which words the ranks run, if they are not ours. */
+static void program_add(sh_launch *l)
+{
+    sh_launch_program program;
+    sh_buf text = {0};
+    sh_launch_program_init(&program, l->args->argc, l->args->argv);
+    sh_launch_program_write(&program, &text);
+    sh_remote_hosts_add_file(&l->remote, SH_LAUNCH_PROGRAM_FILE, &text, false);
+    sh_launch_program_reset(&program);
+}
+
 /* The program's name contains its hash: a host keeps the programs of several versions apart, and
  * one that is running is never overwritten. */
 static sh_status files_gather(sh_launch *l, sh_err *err)
@@ -241,6 +270,7 @@ static sh_status files_gather(sh_launch *l, sh_err *err)
         status = model_find(l, program, err);
     }
     if (status == SH_OK) status = plugin_add(l, err);
+    if (status == SH_OK && l->args->argc > 0) program_add(l);
     if (status == SH_OK)
         sh_remote_hosts_add_file(&l->remote, "hostfile.json", &l->hosts_text, false);
     if (status == SH_OK) status = settings_file(l, err);

@@ -29,6 +29,13 @@ typedef struct {
  * token and model. */
 SH_MUST_CHECK sh_status sh_launch_gather(sh_launch *launcher, sh_err *err);
 
+/* The settings that hosts would get become variables of this process, for a program that it starts
+ * itself. */
+void sh_launch_export(const sh_command_args *args);
+
+/* Runs the program after `--` once for each rank, all on this machine; returns the exit code. */
+int sh_launch_program_local(const sh_command_args *args);
+
 /* Reads and checks the hostfile of the launch, and prepares `remote` for its hosts. */
 SH_MUST_CHECK sh_status sh_launch_open(sh_launch *launcher, sh_err *err);
 

@@ -68,22 +68,45 @@ static sh_log_level log_level_of(const char *text)
     }
 }
 
+static bool has_word(char *const *words, int count, const char *word)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(words[i], word) == 0) return true;
+    return false;
+}
+
+/* A program to run is what the ranks do, so it settles --job. */
+static sh_status flags_parse(sh_options *opts, const sh_command *cmd, sh_command_args *args,
+                             sh_err *err)
+{
+    bool separated = has_word(args->argv, args->argc, "--");
+    sh_status status = sh_options_parse_flags(opts, cmd->bit, args->argc, args->argv, &args->argc,
+                                              err);
+    bool program = status == SH_OK && cmd->takes_program && separated && args->argc > 0;
+    if (program && args->argv[0][0] == '-')
+        return sh_options_parse_flags(opts, cmd->bit, args->argc, args->argv, &args->argc, err);
+    if (program && sh_options_given(opts, "job"))
+        return sh_err_set(err, SH_ERR_INPUT, "--job and a program after `--`: use one of them");
+    if (program) return sh_options_set(opts, SH_FROM_FLAG, SH_STR("job"), SH_STR("program"), err);
+    if (status == SH_OK && args->argc > cmd->args_max)
+        status = sh_err_set(err, SH_ERR_INPUT, "'%s' is one argument too many for %s%s",
+                            args->argv[cmd->args_max], cmd->name,
+                            cmd->takes_program ? "; a program to run comes after `--`" : "");
+    return status;
+}
+
 /* Flags are parsed first because they name the files; which source wins does not depend on the
  * order of parsing. */
 sh_status sh_settings_gather(sh_options *opts, const sh_command *cmd, sh_settings *settings,
                              sh_command_args *args, sh_err *err)
 {
-    sh_status status = sh_options_parse_flags(opts, cmd->bit, args->argc, args->argv, &args->argc,
-                                              err);
+    sh_status status = flags_parse(opts, cmd, args, err);
     if (status == SH_OK) status = sh_options_parse_env(opts, environ, err);
     bool named = settings->env_file != NULL;
     if (status == SH_OK)
         status = sh_options_parse_dotenv(opts, named ? settings->env_file : ".env", named, err);
     if (status == SH_OK && settings->config != NULL)
         status = sh_options_parse_file(opts, settings->config, err);
-    if (status == SH_OK && args->argc > cmd->args_max)
-        status = sh_err_set(err, SH_ERR_INPUT, "'%s' is one argument too many for %s",
-                            args->argv[cmd->args_max], cmd->name);
     return status;
 }
 
@@ -151,7 +174,7 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0 && !remote)
         status = model_find(opts, settings, (cmd->bit & FOR_PULL) != 0, owned, &err);
     if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR(launch)) != 0)
-        status = sh_launcher_settings_adopt(opts, settings, &err);
+        status = sh_launcher_settings_adopt(opts, settings, true, &err);
     int code = status == SH_OK ? cmd->run(args) : sh_command_fail(&err);
     sh_ranks_leave(code == SH_EXIT_OK);
     free(owned[0]);

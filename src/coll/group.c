@@ -209,6 +209,11 @@ void sh_group_set_loading(sh_group *group, bool loading)
     if (core->watch != NULL) sh_watch_set_silence(core->watch, silence_ms);
 }
 
+void sh_group_set_op_ms(sh_group *group, int op_ms)
+{
+    group->core->usual_op_ms = group->core->op_ms = op_ms;
+}
+
 void sh_group_fail(sh_group *group, const char *text)
 {
     if (group->core->watch != NULL)

@@ -70,6 +70,9 @@ const char *sh_group_address(const sh_group *group, int rank); /* "ip:port" as s
  * allow; with loading == false the options apply again. */
 void sh_group_set_loading(sh_group *group, bool loading);
 
+/* How long an operation may take from now on, 0 for no limit. */
+void sh_group_set_op_ms(sh_group *group, int op_ms);
+
 /* Fails the group on all ranks with this reason; this rank is at fault. */
 void sh_group_fail(sh_group *group, const char *text);
 

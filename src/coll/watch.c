@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "net/sock.h"
 
 #include <inttypes.h>
@@ -636,7 +637,7 @@ sh_status sh_watch_start(sh_mesh *mesh, int silence_ms, sh_watch **out, sh_err *
     }
     if (sh_sock_pipe(watch->wake, err) != SH_OK || sh_sock_pipe(watch->fail, err) != SH_OK)
         goto fail;
-    int error = pthread_create(&watch->thread, NULL, watch_run, watch);
+    int error = sh_thread_start(&watch->thread, watch_run, watch);
     if (error != 0) {
         sh_err_set(err, SH_ERR_SYSTEM, "cannot start the heartbeat thread: error %d", error);
         goto fail;

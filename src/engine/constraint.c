@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/thread.h"
 #include "engine/engine_client.h"
 #include "text/grammar/limits.h"
 #include "text/grammar/pack.h"
@@ -102,7 +103,7 @@ sh_status sh_constraints_ready(sh_constraints *all, sh_err *err)
                           "answers cannot be bound to a grammar");
     if (atomic_load(&all->state) == UNLOADED) {
         atomic_store(&all->state, LOADING);
-        if (pthread_create(&all->thread, NULL, load_thread, all) != 0) {
+        if (sh_thread_start(&all->thread, load_thread, all) != 0) {
             atomic_store(&all->state, UNLOADED);
             return sh_err_set(err, SH_ERR_SYSTEM, "cannot start a thread to load the tokenizer");
         }

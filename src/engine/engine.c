@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/queue.h"
+#include "base/thread.h"
 #include "engine/engine_stats.h"
 #include "engine/kept_answers.h"
 #include "model/pooling.h"
@@ -690,7 +691,7 @@ sh_status sh_engine_start(sh_engine *e, sh_emit_fn sink, void *ctx, sh_err *err)
 {
     e->sink = sink;
     e->sink_ctx = ctx;
-    if (pthread_create(&e->thread, NULL, engine_main, e) != 0)
+    if (sh_thread_start(&e->thread, engine_main, e) != 0)
         return sh_err_set(err, SH_ERR_SYSTEM, "cannot start the engine's thread");
     e->started = true;
     return SH_OK;

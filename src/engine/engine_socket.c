@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "net/sock.h"
 
 #include <errno.h>
@@ -357,7 +358,7 @@ static void *socket_main(void *arg)
 
 static sh_status thread_start(sh_engine_socket *sock, sh_err *err)
 {
-    if (pthread_create(&sock->thread, NULL, socket_main, sock) != 0)
+    if (sh_thread_start(&sock->thread, socket_main, sock) != 0)
         return sh_err_set(err, SH_ERR_SYSTEM, "cannot start the thread of the engine's socket");
     sock->started = true;
     return SH_OK;

@@ -72,7 +72,7 @@ static void on_stop_check(evutil_socket_t fd, short what, void *arg)
     get *g = arg;
     (void)fd;
     (void)what;
-    g->stopped = *g->opts->stop != 0;
+    g->stopped = __atomic_load_n(g->opts->stop, __ATOMIC_RELAXED) != 0;
     if (g->stopped) event_base_loopbreak(g->base);
 }
 

@@ -8,9 +8,9 @@
 
 #include <openssl/crypto.h>
 #include <openssl/err.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 /* The identity sent along with the proof; it only says which key is meant. */
 static const unsigned char IDENTITY[] = "shoal-1";
@@ -22,8 +22,36 @@ static const unsigned char SUITE_OF_KEY[2] = {0x13, 0x01};
 
 struct sh_tls {
     SSL_CTX *ctx;
+    BIO_METHOD *socket; /* how connections read and write */
     uint8_t key[SH_CLUSTER_TOKEN_KEY_LEN];
 };
+
+/* As OpenSSL's own for sockets, which uses write(): but a closed connection must be an error, not a
+ * SIGPIPE. To ignore that signal is not ours to decide, as this may be a library of another
+ * program. */
+static int socket_write(BIO *bio, const char *data, int len)
+{
+    int fd = -1;
+    BIO_get_fd(bio, &fd);
+    BIO_clear_retry_flags(bio);
+    ssize_t put = send(fd, data, (size_t)len, MSG_NOSIGNAL);
+    if (put < 0 && BIO_sock_should_retry(-1)) BIO_set_retry_write(bio);
+    return (int)put;
+}
+
+static BIO_METHOD *socket_method(void)
+{
+    const BIO_METHOD *own = BIO_s_socket();
+    BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOCKET, "socket without SIGPIPE");
+    if (method != NULL && BIO_meth_set_write(method, socket_write) == 1 &&
+        BIO_meth_set_read(method, BIO_meth_get_read(own)) == 1 &&
+        BIO_meth_set_ctrl(method, BIO_meth_get_ctrl(own)) == 1 &&
+        BIO_meth_set_create(method, BIO_meth_get_create(own)) == 1 &&
+        BIO_meth_set_destroy(method, BIO_meth_get_destroy(own)) == 1)
+        return method;
+    BIO_meth_free(method);
+    return NULL;
+}
 
 /* The cipher of the session only fixes the hash (SHA-256); either suite can be negotiated. */
 static SSL_SESSION *session_of_key(SSL *ssl)
@@ -80,11 +108,11 @@ sh_status sh_tls_create(const char *token, sh_tls **out, sh_err *err)
 {
     sh_status status = sh_cluster_token_check(token, err);
     if (status != SH_OK) return status;
-    signal(SIGPIPE, SIG_IGN);
     sh_tls *tls = sh_alloc(sizeof(*tls));
     sh_cluster_token_key(token, SH_TOKEN_KEY_LINKS, tls->key);
     tls->ctx = SSL_CTX_new(TLS_method());
-    if (!ctx_set_up(tls->ctx)) {
+    tls->socket = socket_method();
+    if (tls->socket == NULL || !ctx_set_up(tls->ctx)) {
         status = sh_tls_error("cannot set up TLS 1.3 with a pre-shared key", err);
         sh_tls_free(tls);
         return status;
@@ -98,6 +126,7 @@ void sh_tls_free(sh_tls *tls)
 {
     if (tls == NULL) return;
     SSL_CTX_free(tls->ctx);
+    BIO_meth_free(tls->socket);
     OPENSSL_cleanse(tls->key, sizeof(tls->key));
     free(tls);
 }
@@ -105,10 +134,14 @@ void sh_tls_free(sh_tls *tls)
 sh_status sh_tls_connection(sh_tls *tls, int fd, bool server, SSL **out, sh_err *err)
 {
     SSL *ssl = SSL_new(tls->ctx);
-    if (ssl == NULL || SSL_set_fd(ssl, fd) != 1) {
+    BIO *bio = BIO_new(tls->socket);
+    if (ssl == NULL || bio == NULL) {
         SSL_free(ssl);
+        BIO_free(bio);
         return sh_tls_error("TLS connection", err);
     }
+    BIO_set_fd(bio, fd, BIO_NOCLOSE);
+    SSL_set_bio(ssl, bio, bio);
     if (server) {
         SSL_set_accept_state(ssl);
     } else {

@@ -15,8 +15,7 @@
 
 typedef struct sh_tls sh_tls;
 
-/* The token must pass sh_cluster_token_check. The process ignores SIGPIPE from now on: OpenSSL uses
- * write(), and a closed connection must be an error, not a signal. */
+/* The token must pass sh_cluster_token_check. */
 SH_MUST_CHECK sh_status sh_tls_create(const char *token, sh_tls **out, sh_err *err);
 void sh_tls_free(sh_tls *tls);
 

@@ -5,9 +5,26 @@
 #include <string.h>
 
 static const sh_launch_job JOBS[] = {
-    {.name = "serve", .first = "serve", .others = "worker", .needs_model = true},
-    {.name = "linktest", .first = "linktest", .others = "linktest", .ends = true},
-    {.name = "bench", .first = "bench", .others = "bench", .ends = true, .needs_model = true},
+    {.name = "serve",
+     .first = "serve",
+     .others = "worker",
+     .needs_model = true,
+     .first_agent = SH_CHILD_AGENT,
+     .other_agents = SH_CHILD_MEMBER_AGENT},
+    {.name = "linktest",
+     .first = "linktest",
+     .others = "linktest",
+     .ends = true,
+     .first_agent = SH_CHILD_AGENT,
+     .other_agents = SH_CHILD_AGENT},
+    {.name = "bench",
+     .first = "bench",
+     .others = "bench",
+     .ends = true,
+     .needs_model = true,
+     .first_agent = SH_CHILD_AGENT,
+     .other_agents = SH_CHILD_AGENT},
+    {.name = "program", .ends = true, .first_agent = SH_CHILD_TASK, .other_agents = SH_CHILD_TASK},
 };
 
 const sh_launch_job *sh_launch_job_find(const char *name)

@@ -17,27 +17,31 @@
 
 enum { LEAVE_MS = 10000 };
 
-/* Sets a variable for this process and for those that it starts. */
-static sh_status setting_export(sh_options *options, const char *name, const char *value,
-                                sh_err *err)
+/* Where settings go. */
+typedef struct {
+    sh_options *options;
+    bool inherited; /* also by the processes that this one starts */
+} target;
+
+static sh_status setting_export(const target *to, const char *name, const char *value, sh_err *err)
 {
-    setenv(name, value, 1);
+    if (to->inherited) setenv(name, value, 1);
     char *pair = sh_asprintf("%s=%s", name, value);
-    sh_status status = sh_options_parse_env(options, (char *[]){pair, NULL}, err);
+    sh_status status = sh_options_parse_env(to->options, (char *[]){pair, NULL}, err);
     free(pair);
     return status;
 }
 
-static sh_status number_export(sh_options *options, const char *name, int value, sh_err *err)
+static sh_status number_export(const target *to, const char *name, int value, sh_err *err)
 {
     char text[16];
     snprintf(text, sizeof(text), "%d", value);
-    return setting_export(options, name, text, err);
+    return setting_export(to, name, text, err);
 }
 
 /* On many systems a machine's own name resolves to loopback, which other machines cannot reach. If
  * so, rank 0 listens on all addresses. */
-static sh_status listen_everywhere(sh_options *options, const sh_launcher_env *world, sh_err *err)
+static sh_status listen_everywhere(const target *to, const sh_launcher_env *world, sh_err *err)
 {
     sh_addr addr;
     int count;
@@ -45,23 +49,22 @@ static sh_status listen_everywhere(sh_options *options, const sh_launcher_env *w
     sh_status status = sh_addr_resolve(world->coordinator, 1, &addr, &count, err);
     if (status != SH_OK || !sh_addr_is_loopback(&addr)) return status;
     snprintf(text, sizeof(text), "0.0.0.0:%d", sh_addr_port(&addr));
-    return setting_export(options, "SHOAL_LISTEN", text, err);
+    return setting_export(to, "SHOAL_LISTEN", text, err);
 }
 
 /* Slurm exports enough for every rank to compute the address of rank 0 on its own. */
-static sh_status coordinator_from_slurm(sh_options *options, const sh_launcher_env *world,
-                                        sh_err *err)
+static sh_status coordinator_from_slurm(const target *to, const sh_launcher_env *world, sh_err *err)
 {
-    sh_status status = setting_export(options, "SHOAL_COORDINATOR", world->coordinator, err);
+    sh_status status = setting_export(to, "SHOAL_COORDINATOR", world->coordinator, err);
     if (status == SH_OK && world->rank == 0 && !world->one_host &&
-        !sh_options_given(options, "listen"))
-        status = listen_everywhere(options, world, err);
+        !sh_options_given(to->options, "listen"))
+        status = listen_everywhere(to, world, err);
     return status;
 }
 
 /* MPI is used only to find rank 0 and is left again at once: the ring can form again after a rank
  * was lost, MPI cannot. */
-static sh_status coordinator_from_mpi(sh_options *options, const sh_settings *s, sh_err *err)
+static sh_status coordinator_from_mpi(const target *to, const sh_settings *s, sh_err *err)
 {
     sh_mpi *mpi;
     sh_rendezvous met;
@@ -72,11 +75,11 @@ static sh_status coordinator_from_mpi(sh_options *options, const sh_settings *s,
     status = sh_rendezvous_run(mpi, s->token, (int)s->join_timeout * 1000, &met, err);
     sh_mpi_close(mpi, status == SH_OK ? LEAVE_MS : 0);
     if (status != SH_OK) return status;
-    status = setting_export(options, "SHOAL_COORDINATOR", met.coordinator, err);
+    status = setting_export(to, "SHOAL_COORDINATOR", met.coordinator, err);
     if (status == SH_OK && s->token == NULL)
-        status = setting_export(options, "SHOAL_TOKEN", met.token, err);
+        status = setting_export(to, "SHOAL_TOKEN", met.token, err);
     if (status == SH_OK && met.fd >= 0)
-        status = number_export(options, "SHOAL_COORDINATOR_FD", met.fd, err);
+        status = number_export(to, "SHOAL_COORDINATOR_FD", met.fd, err);
     return status;
 }
 
@@ -92,22 +95,24 @@ static void end_with_launcher(void)
 
 /* --rank means that the user does the launcher's work. With --backend mpi the ranks meet later, on
  * the MPI that they keep (support/ranks.c). */
-sh_status sh_launcher_settings_adopt(sh_options *options, const sh_settings *s, sh_err *err)
+sh_status sh_launcher_settings_adopt(sh_options *options, const sh_settings *s, bool own_process,
+                                     sh_err *err)
 {
+    const target all = {options, own_process}, *to = &all;
     sh_launcher_env world;
     if (sh_options_given(options, "rank")) return SH_OK;
     sh_status status = sh_launcher_env_read(&world, err);
     if (status != SH_OK || world.size == 1) return status;
-    end_with_launcher();
+    if (own_process) end_with_launcher();
     if (sh_options_given(options, "ranks") && s->ranks != world.size)
         return sh_err_set(err, SH_ERR_INPUT, "--ranks is %lld, but %d ranks were launched",
                           (long long)s->ranks, world.size);
-    status = number_export(options, "SHOAL_RANK", world.rank, err);
+    status = number_export(to, "SHOAL_RANK", world.rank, err);
     if (status == SH_OK && !sh_options_given(options, "ranks"))
-        status = number_export(options, "SHOAL_RANKS", world.size, err);
+        status = number_export(to, "SHOAL_RANKS", world.size, err);
     if (status != SH_OK || s->hostfile != NULL || s->coordinator != NULL || s->ctrl_host != NULL ||
         sh_backend_find(s->backend)->own_launcher)
         return status;
-    return world.launcher == SH_LAUNCHER_SLURM ? coordinator_from_slurm(options, &world, err)
-                                               : coordinator_from_mpi(options, s, err);
+    return world.launcher == SH_LAUNCHER_SLURM ? coordinator_from_slurm(to, &world, err)
+                                               : coordinator_from_mpi(to, s, err);
 }

@@ -1,8 +1,8 @@
 /* launcher_settings.h - settings that come from mpirun or srun instead of flags.
  *
- * Rank, size and the address of rank 0 become environment variables of this process (SHOAL_RANK,
- * SHOAL_RANKS, SHOAL_COORDINATOR, SHOAL_TOKEN, SHOAL_COORDINATOR_FD), so that the processes it
- * starts inherit them. Settings by the user take precedence.
+ * Rank, size and the address of rank 0 are set as if they were environment variables of this
+ * process (SHOAL_RANK, SHOAL_RANKS, SHOAL_COORDINATOR, SHOAL_TOKEN, SHOAL_COORDINATOR_FD). Settings
+ * by the user take precedence.
  *
  * Threads: the main thread, before others start. */
 #ifndef SH_CMD_SUPPORT_LAUNCHER_SETTINGS_H
@@ -10,8 +10,10 @@
 
 #include "cmd/command.h"
 
-/* Does nothing outside of a launcher, or when --rank was given. */
+/* Does nothing outside of a launcher, or when --rank was given. With `own_process` they really
+ * become variables, which the processes that this one starts inherit, and this process ends with
+ * its launcher. */
 SH_MUST_CHECK sh_status sh_launcher_settings_adopt(sh_options *options, const sh_settings *settings,
-                                                   sh_err *err);
+                                                   bool own_process, sh_err *err);
 
 #endif

@@ -2,6 +2,7 @@
  * --url, and replies. */
 #include "cmd/support/model_client.h"
 
+#include "api/messages.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -85,6 +86,19 @@ void sh_question_reset(sh_question *q)
     *q = (sh_question){0};
 }
 
+sh_status sh_question_render(const sh_model_text *text, cJSON *request, sh_buf *out, sh_err *err)
+{
+    sh_api_error why;
+    cJSON *messages = cJSON_GetObjectItemCaseSensitive(request, "messages");
+    const cJSON *tools = cJSON_GetObjectItemCaseSensitive(request, "tools");
+    if (!cJSON_IsArray(messages) || (tools != NULL && !cJSON_IsArray(tools)))
+        return sh_err_set(err, SH_ERR_INPUT, "'%s' must be a list",
+                          cJSON_IsArray(messages) ? "tools" : "messages");
+    if (!sh_messages_shape(messages, &why) || (tools != NULL && !sh_tools_check(tools, &why)))
+        return sh_err_set(err, SH_ERR_INPUT, "%s", why.message);
+    return sh_model_text_render(text, request, NULL, out, err);
+}
+
 bool sh_model_client_is_remote(const sh_options *options)
 {
     return sh_options_source(options, "url") > sh_options_source(options, "model");
@@ -103,11 +117,14 @@ bool sh_model_client_usage(const sh_command_args *args, const char *command)
     return false;
 }
 
-sh_status sh_model_client_open(const sh_command_args *args, bool chat, sh_model_client **out,
-                               sh_err *err)
+/* The setting from the source of highest precedence says where the model is. */
+sh_status sh_model_client_open(const sh_command_args *args, const sh_model_client_opts *opts,
+                               sh_model_client **out, sh_err *err)
 {
-    if (sh_model_client_is_remote(args->options)) return sh_model_client_http(args, out, err);
-    return sh_model_client_local(args, chat, out, err);
+    if (sh_model_client_is_remote(args->options)) return sh_model_client_http(args, opts, out, err);
+    if (sh_options_source(args->options, "socket") > sh_options_source(args->options, "model"))
+        return sh_model_client_socket(args, opts, out, err);
+    return sh_model_client_local(args, opts, out, err);
 }
 
 void sh_model_client_close(sh_model_client *client)

@@ -1,16 +1,20 @@
-/* model_client.h - the model behind `shoal chat` and `shoal generate`.
+/* model_client.h - the model behind `shoal chat`, `shoal generate` and the library's
+ * shoal_model_ask.
  *
- * It is either an engine in this process, to which the command is a client like the API is
- * (model_client_local.c), or a running server at --url (model_client_http.c). Both take the same
- * question and report the same events, so the commands need not know which one they use.
+ * It is either an engine, to which this process is a client like the API is (model_client_local.c):
+ * in this process, or in another one at --socket; or a running server at --url
+ * (model_client_http.c). All take the same question and report the same events, so callers need not
+ * know which one they use.
  *
- * Threads: one owner. */
+ * Threads: questions may be asked from several; the rest belongs to one owner. */
 #ifndef SH_CMD_SUPPORT_MODEL_CLIENT_H
 #define SH_CMD_SUPPORT_MODEL_CLIENT_H
 
 #include "base/json.h"
 #include "cmd/command.h"
+#include "model/loader.h"
 #include "text/ids.h"
+#include "text/model_text.h"
 #include "text/output/output.h"
 
 #include <signal.h>
@@ -37,6 +41,11 @@ typedef struct {
 SH_MUST_CHECK sh_status sh_question_init(sh_question *q, const sh_command_args *args,
                                          bool own_sampling, sh_err *err);
 void sh_question_reset(sh_question *q); /* frees what init allocated; the rest is borrowed */
+
+/* Appends the prompt of a chat request (sh_chat_template_render). Its messages are checked as the
+ * HTTP API does, and brought into the form that templates expect. */
+SH_MUST_CHECK sh_status sh_question_render(const sh_model_text *text, cJSON *request, sh_buf *out,
+                                           sh_err *err);
 
 /* Receives an answer while it is generated. */
 typedef struct {
@@ -66,9 +75,19 @@ bool sh_model_client_is_remote(const sh_options *options);
 /* False, with a message on stderr, when neither is given, or both as flags. */
 bool sh_model_client_usage(const sh_command_args *args, const char *command);
 
+enum { SH_MODEL_CLIENT_SLOTS_MAX = 32 }; /* each has a connection, of which an engine takes 64 */
+
+typedef struct {
+    bool chat; /* a model without a chat template is an error */
+    int slots; /* questions at a time, 1 to SH_MODEL_CLIENT_SLOTS_MAX; more wait for their turn */
+    sh_progress_fn progress; /* of loading, without context; or NULL */
+    bool outlived;           /* the process goes on after close, which therefore takes its time */
+} sh_model_client_opts;
+
 /* SH_OK: ready for questions. SH_AGAIN: this process was a rank other than 0, and its work is
- * successfully done. With `chat` a model without a chat template is an error. */
-SH_MUST_CHECK sh_status sh_model_client_open(const sh_command_args *args, bool chat,
+ * successfully done. */
+SH_MUST_CHECK sh_status sh_model_client_open(const sh_command_args *args,
+                                             const sh_model_client_opts *opts,
                                              sh_model_client **out, sh_err *err);
 void sh_model_client_close(sh_model_client *client);
 
@@ -86,7 +105,7 @@ SH_MUST_CHECK sh_status sh_model_client_ask(sh_model_client *client, const sh_qu
                                             sh_err *err);
 void sh_reply_reset(sh_reply *reply);
 
-/* For the two implementations, whose first member this is. */
+/* For the implementations, whose first member this is. */
 struct sh_model_client {
     char *label;
     double load_s;
@@ -96,10 +115,11 @@ struct sh_model_client {
     void (*close)(sh_model_client *client);
 };
 
-SH_MUST_CHECK sh_status sh_model_client_local(const sh_command_args *args, bool chat,
-                                              sh_model_client **out, sh_err *err);
-SH_MUST_CHECK sh_status sh_model_client_http(const sh_command_args *args, sh_model_client **out,
-                                             sh_err *err);
+typedef sh_status sh_model_client_opener(const sh_command_args *args,
+                                         const sh_model_client_opts *opts, sh_model_client **out,
+                                         sh_err *err);
+SH_MUST_CHECK sh_model_client_opener sh_model_client_local, sh_model_client_socket,
+    sh_model_client_http;
 void sh_reply_add_logprob(sh_reply *reply, double logprob);
 
 /* The value of --stop: one text, or a JSON list of texts. A text that merely begins with '[' but is

@@ -331,8 +331,10 @@ static sh_status model_find(remote *r, sh_err *err)
     return status;
 }
 
-sh_status sh_model_client_http(const sh_command_args *args, sh_model_client **out, sh_err *err)
+sh_status sh_model_client_http(const sh_command_args *args, const sh_model_client_opts *opts,
+                               sh_model_client **out, sh_err *err)
 {
+    (void)opts;
     const sh_settings *s = args->settings;
     remote *r = sh_alloc(sizeof(*r));
     r->base = (sh_model_client){.remote = true, .ask = remote_ask, .close = remote_close};

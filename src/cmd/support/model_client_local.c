@@ -1,15 +1,18 @@
 /* The model client for an engine in this process.
  *
- * Rank 0 opens the engine as `shoal engine` does, with one slot, and talks to it over the same
- * socket protocol as the API. So there is only one decode loop in the program, and commands get
- * drafts and the prefix cache too. The socket is in a private folder and is unlinked as soon as it
- * is connected, so nothing is left behind however the process ends. Other ranks work until rank 0
- * releases them.
+ * Rank 0 opens the engine as `shoal engine` does, and talks to it over the same socket protocol as
+ * the API. So there is only one decode loop in the program, and commands get drafts and the prefix
+ * cache too. The socket is in a private folder and is unlinked as soon as it is connected, so
+ * nothing is left behind however the process ends. Other ranks work until rank 0 releases them.
+ *
+ * The engine may also be one that runs already (--socket): then only the connections are ours.
+ *
+ * Each question that runs at the same time as others has a connection of its own, so threads share
+ * nothing but the list of them.
  *
  * Text ends where the tokenizer side says so (a stop string, the end of a tool call), which the
  * engine does not know about: such a request is cancelled, and tokens that still arrive for it are
  * skipped. */
-#include "api/messages.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cmd/support/draft_model.h"
@@ -26,12 +29,20 @@
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { CHUNK = 512, CONNECT_MS = 10000, STOP_POLL_MS = 200 };
+
+typedef struct {
+    sh_engine_client *client;
+    uint64_t last_id;
+    bool busy;
+} connection;
 
 typedef struct {
     sh_model_client base;
@@ -39,20 +50,26 @@ typedef struct {
     sh_model_text *text;
     sh_model_group_setup setup;
     char *draft_model;
-    sh_engine *engine;
+    sh_engine *engine; /* NULL: it is another process */
     sh_engine_socket *engine_socket;
-    sh_engine_client *client;
-    uint64_t last_id;
-    bool lost; /* the group was lost */
+    connection *conns;
+    int conn_count;
+    pthread_mutex_t lock; /* over what follows, and which connections are busy */
+    pthread_cond_t freed;
+    bool lost;     /* the group was lost */
+    bool outlived; /* see sh_model_client_opts */
 } local;
 
 /* An engine that has lost its group tries for seconds to re-form it before it checks whether to
- * stop. The process is about to end, so it does not wait for that: everything is leaked. */
+ * stop. A process that is about to end does not wait for that: everything is leaked. */
 static void local_close(sh_model_client *base)
 {
     local *l = (local *)base;
-    if (l->lost) return;
-    sh_engine_client_close(l->client);
+    if (l->lost && !l->outlived) return;
+    for (int i = 0; i < l->conn_count; i++) sh_engine_client_close(l->conns[i].client);
+    free(l->conns);
+    pthread_cond_destroy(&l->freed);
+    pthread_mutex_destroy(&l->lock);
     if (l->engine != NULL) sh_engine_stop(l->engine, 0);
     sh_engine_socket_close(l->engine_socket);
     sh_engine_close(l->engine);
@@ -66,19 +83,68 @@ static void local_close(sh_model_client *base)
 static sh_status text_open(local *l, const sh_settings *s, bool chat, sh_err *err)
 {
     sh_config config;
-    sh_status status = sh_config_load(s->model, &config, err);
+    sh_status status = sh_config_load(l->model, &config, err);
     if (status != SH_OK) return status;
     sh_model_text_opts opts = {.tokenizer = s->tokenizer,
                                .template = s->template,
                                .reasoning_parser = s->reasoning_parser,
                                .tool_parser = s->tool_parser,
                                .vocab = config.vocab};
-    status = sh_model_text_open(s->model, &opts, &l->text, err);
+    status = sh_model_text_open(l->model, &opts, &l->text, err);
     sh_config_reset(&config);
     if (status == SH_OK && chat && !sh_model_text_has_chat(l->text))
         status = sh_err_set(err, SH_ERR_NOT_FOUND, "%s has no chat template; --template names one",
-                            s->model);
+                            l->model);
     return status;
+}
+
+static sh_status connections_open(local *l, const char *path, int count, sh_err *err)
+{
+    sh_deadline deadline = sh_deadline_in_ms(CONNECT_MS);
+    sh_status status = SH_OK;
+    l->conns = sh_alloc_array((size_t)count, sizeof(*l->conns));
+    while (l->conn_count < count && status == SH_OK) {
+        status = sh_engine_client_open(path, deadline, &l->conns[l->conn_count].client, err);
+        if (status == SH_OK) l->conn_count++;
+    }
+    return status;
+}
+
+static const sh_engine_info *engine_info(const local *l)
+{
+    return sh_engine_client_info(l->conns[0].client);
+}
+
+static bool stopped(const sh_reply_handler *handler)
+{
+    return handler->stop != NULL && __atomic_load_n(handler->stop, __ATOMIC_RELAXED) != 0;
+}
+
+/* Waits for a connection that no other thread uses; NULL when the question is stopped before. */
+static connection *connection_take(local *l, const sh_reply_handler *handler)
+{
+    connection *c = NULL;
+    pthread_mutex_lock(&l->lock);
+    while (c == NULL && !stopped(handler)) {
+        for (int i = 0; i < l->conn_count && c == NULL; i++)
+            if (!l->conns[i].busy) c = &l->conns[i];
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++; /* to look at `stop` again */
+        if (c == NULL) pthread_cond_timedwait(&l->freed, &l->lock, &until);
+    }
+    if (c != NULL) c->busy = true;
+    pthread_mutex_unlock(&l->lock);
+    return c;
+}
+
+static void connection_put_back(local *l, connection *c, bool lost)
+{
+    pthread_mutex_lock(&l->lock);
+    c->busy = false;
+    l->lost = l->lost || lost;
+    pthread_cond_signal(&l->freed);
+    pthread_mutex_unlock(&l->lock);
 }
 
 /* Starts the engine and connects to it. */
@@ -95,8 +161,7 @@ static sh_status connect_engine(local *l, const sh_settings *s, sh_err *err)
     if (status == SH_OK)
         status = sh_engine_start(l->engine, sh_engine_socket_emit, l->engine_socket, err);
     if (status == SH_OK) status = sh_engine_socket_start(l->engine_socket, l->engine, err);
-    if (status == SH_OK)
-        status = sh_engine_client_open(path, sh_deadline_in_ms(CONNECT_MS), &l->client, err);
+    if (status == SH_OK) status = connections_open(l, path, l->setup.opts.slots, err);
     unlink(path);
     rmdir(dir);
     free(path);
@@ -105,21 +170,21 @@ static sh_status connect_engine(local *l, const sh_settings *s, sh_err *err)
 }
 
 /* The time to load includes connecting: it is what the user waits for. */
-static sh_status engine_open(local *l, const sh_settings *s, sh_err *err)
+static sh_status engine_open(local *l, const sh_settings *s, sh_progress_fn progress, sh_err *err)
 {
     sh_engine_opts opts = {.model_group = l->setup.opts,
                            .group = l->setup.ranks.opts.mesh.size > 1 ? &l->setup.ranks.opts : NULL,
-                           .queue_max = 1,
+                           .queue_max = l->setup.opts.slots,
                            .stall_s = (double)s->stall_ms / 1000,
                            .drafts = (int)s->drafts};
-    opts.model_group.load.progress = sh_step_driver_progress;
+    opts.model_group.load.progress = progress;
     int64_t start = sh_clock_ns();
     sh_status status = sh_draft_model_obtain(s, &l->draft_model, err);
     opts.draft_model = l->draft_model;
     if (status == SH_OK) status = sh_engine_open(&opts, &l->engine, err);
     if (status == SH_OK) status = connect_engine(l, s, err);
     if (status != SH_OK) return status;
-    int ranks = sh_engine_client_info(l->client)->world_size;
+    int ranks = engine_info(l)->world_size;
     l->base.load_s = (double)(sh_clock_ns() - start) * 1e-9;
     l->base.label = sh_asprintf("%s on %d rank%s", l->model, ranks, ranks == 1 ? "" : "s");
     return SH_OK;
@@ -138,23 +203,12 @@ static sh_status work(local *l, sh_err *err)
     return status == SH_OK ? SH_AGAIN : status;
 }
 
-static bool stopped(const sh_reply_handler *handler)
-{
-    return handler->stop != NULL && *handler->stop != 0;
-}
-
-/* Checks the messages as the HTTP API does, brings them into the form that templates expect, and
- * renders them. */
 static sh_status chat_render(const local *l, const sh_question *q, sh_buf *prompt, sh_err *err)
 {
-    sh_api_error why;
-    cJSON *request = cJSON_CreateObject(), *messages = cJSON_Duplicate(q->messages, true);
-    bool fine = sh_messages_shape(messages, &why) &&
-                (q->tools == NULL || sh_tools_check(q->tools, &why));
-    cJSON_AddItemToObject(request, "messages", messages);
+    cJSON *request = cJSON_CreateObject();
+    cJSON_AddItemToObject(request, "messages", cJSON_Duplicate(q->messages, true));
     if (q->tools != NULL) cJSON_AddItemReferenceToObject(request, "tools", (cJSON *)q->tools);
-    sh_status status = fine ? sh_model_text_render(l->text, request, NULL, prompt, err)
-                            : sh_err_set(err, SH_ERR_INPUT, "%s", why.message);
+    sh_status status = sh_question_render(l->text, request, prompt, err);
     cJSON_Delete(request);
     return status;
 }
@@ -163,8 +217,7 @@ static sh_status ids_take(const local *l, const char *text, sh_ids *out, sh_err 
 {
     int32_t *ids = NULL;
     int count = 0;
-    sh_status status = sh_step_driver_ids(text, sh_engine_client_info(l->client)->vocab, &ids,
-                                          &count, err);
+    sh_status status = sh_step_driver_ids(text, engine_info(l)->vocab, &ids, &count, err);
     if (status == SH_OK) sh_ids_add_all(out, ids, (size_t)count);
     free(ids);
     return status;
@@ -210,9 +263,10 @@ static sh_sampling sampling_of(const local *l, const sh_question *q)
     return s;
 }
 
-static sh_status submit(local *l, const sh_question *q, const sh_ids *prompt, sh_err *err)
+static sh_status submit(const local *l, connection *c, const sh_question *q, const sh_ids *prompt,
+                        sh_err *err)
 {
-    const sh_engine_info *info = sh_engine_client_info(l->client);
+    const sh_engine_info *info = sh_engine_client_info(c->client);
     const sh_ids *ends = sh_model_text_end_ids(l->text);
     int64_t space = info->context - (int64_t)prompt->len;
     if (space < 1)
@@ -221,7 +275,7 @@ static sh_status submit(local *l, const sh_question *q, const sh_ids *prompt, sh
                           "context of %d",
                           prompt->len, info->context);
     sh_sequence_spec request = {
-        .id = ++l->last_id,
+        .id = ++c->last_id,
         .prompt = prompt->ptr,
         .prompt_count = prompt->len,
         .max_tokens = (int)(q->max_tokens > 0 && q->max_tokens < space ? q->max_tokens : space),
@@ -230,24 +284,24 @@ static sh_status submit(local *l, const sh_question *q, const sh_ids *prompt, sh
         .logprobs = q->details ? 0 : -1,
         .sampling = sampling_of(l, q),
     };
-    return sh_engine_client_submit(l->client, &request, err);
+    return sh_engine_client_submit(c->client, &request, err);
 }
 
 /* Waits for the next event. If a stop is requested meanwhile, the request is cancelled, once; its
  * last event still arrives. */
-static sh_status event_wait(local *l, const sh_reply_handler *handler, bool *cancelled,
+static sh_status event_wait(connection *c, const sh_reply_handler *handler, bool *cancelled,
                             sh_event *event, sh_err *err)
 {
-    while (sh_engine_client_next(l->client, event) != SH_OK) {
+    while (sh_engine_client_next(c->client, event) != SH_OK) {
         if (stopped(handler) && !*cancelled) {
-            sh_engine_client_cancel(l->client, l->last_id);
+            sh_engine_client_cancel(c->client, c->last_id);
             *cancelled = true;
         }
-        short wanted = (short)(POLLIN | (sh_engine_client_wants_write(l->client) ? POLLOUT : 0));
-        struct pollfd p = {.fd = sh_engine_client_fd(l->client), .events = wanted};
+        short wanted = (short)(POLLIN | (sh_engine_client_wants_write(c->client) ? POLLOUT : 0));
+        struct pollfd p = {.fd = sh_engine_client_fd(c->client), .events = wanted};
         if (poll(&p, 1, STOP_POLL_MS) < 0 && errno != EINTR) return sh_err_sys(err, "poll");
         /* A lost engine also ends the request, with an event that carries the reason. */
-        if (sh_engine_client_progress(l->client, err) != SH_OK) continue;
+        if (sh_engine_client_progress(c->client, err) != SH_OK) continue;
     }
     return SH_OK;
 }
@@ -270,17 +324,16 @@ static void done_take(const sh_event *event, const sh_answer_text *reader, bool 
 }
 
 /* Reads tokens until the request has ended. */
-static sh_status answer_read(local *l, const sh_question *q, const sh_reply_handler *handler,
+static sh_status answer_read(connection *c, const sh_question *q, const sh_reply_handler *handler,
                              sh_answer_text *reader, sh_reply *out, sh_err *err)
 {
     bool ended = false, cancelled = false;
     for (sh_event event;;) {
-        sh_status status = event_wait(l, handler, &cancelled, &event, err);
+        sh_status status = event_wait(c, handler, &cancelled, &event, err);
         if (status != SH_OK) return status;
-        if (event.id != l->last_id) continue;
+        if (event.id != c->last_id) continue;
         if (event.kind == SH_EVENT_ERROR) {
             *err = event.error;
-            l->lost = sh_model_client_is_lost(&l->base, err->status);
             return err->status;
         }
         if (event.kind == SH_EVENT_DONE) {
@@ -295,7 +348,7 @@ static sh_status answer_read(local *l, const sh_question *q, const sh_reply_hand
         if (q->details) sh_reply_add_logprob(out, (double)event.logprob);
         ended = sh_answer_text_push(reader, event.token);
         if (ended) {
-            sh_engine_client_cancel(l->client, l->last_id);
+            sh_engine_client_cancel(c->client, c->last_id);
             cancelled = true;
         }
     }
@@ -338,37 +391,71 @@ static sh_status local_ask(sh_model_client *base, const sh_question *q,
     bool in_reasoning = false;
     sh_status status = prompt_make(l, q, &prompt, &in_reasoning, err);
     if (status == SH_OK) status = reader_create(l, q, &prompt, in_reasoning, handler, &reader, err);
-    if (status == SH_OK) status = submit(l, q, &prompt, err);
-    if (status == SH_OK) status = answer_read(l, q, handler, reader, out, err);
+    connection *c = status == SH_OK ? connection_take(l, handler) : NULL;
+    if (c != NULL) {
+        status = submit(l, c, q, &prompt, err);
+        if (status == SH_OK) status = answer_read(c, q, handler, reader, out, err);
+        connection_put_back(l, c, status != SH_OK && sh_model_client_is_lost(base, status));
+    } else if (status == SH_OK) {
+        snprintf(out->finish, sizeof(out->finish), "interrupted");
+    }
     out->has_text = sh_model_text_tokenizer(l->text) != NULL;
     sh_answer_text_free(reader);
     sh_ids_reset(&prompt);
     return status;
 }
 
-/* Other ranks never get a client: they spend their life in work() and return SH_AGAIN. */
-sh_status sh_model_client_local(const sh_command_args *args, bool chat, sh_model_client **out,
-                                sh_err *err)
+static local *local_create(const sh_model_client_opts *opts)
 {
-    const sh_settings *s = args->settings;
     local *l = sh_alloc(sizeof(*l));
     l->base = (sh_model_client){.ask = local_ask, .close = local_close};
+    l->outlived = opts->outlived;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->freed, NULL);
+    return l;
+}
+
+static sh_status opened(local *l, sh_status status, sh_model_client **out)
+{
+    if (status == SH_OK)
+        *out = &l->base;
+    else
+        local_close(&l->base);
+    return status;
+}
+
+/* Other ranks never get a client: they spend their life in work() and return SH_AGAIN. */
+sh_status sh_model_client_local(const sh_command_args *args, const sh_model_client_opts *opts,
+                                sh_model_client **out, sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    local *l = local_create(opts);
     l->model = s->model;
     sh_status status = sh_model_group_setup_init(&l->setup, args, err);
-    sh_model_group_opts *opts = &l->setup.opts;
-    opts->slots = 1;
-    opts->draws = sh_engine_draws(opts->slots);
-    opts->chunk = CHUNK;
+    sh_model_group_opts *group = &l->setup.opts;
+    group->slots = opts->slots;
+    group->draws = sh_engine_draws(group->slots);
+    group->chunk = CHUNK;
     if (status == SH_OK && l->setup.ranks.opts.mesh.rank > 0) {
         status = work(l, err);
     } else {
-        if (status == SH_OK) status = text_open(l, s, chat, err);
-        if (status == SH_OK) status = engine_open(l, s, err);
+        if (status == SH_OK) status = text_open(l, s, opts->chat, err);
+        if (status == SH_OK) status = engine_open(l, s, opts->progress, err);
     }
-    if (status != SH_OK) {
-        local_close(&l->base);
-        return status;
+    return opened(l, status, out);
+}
+
+/* The folder of the model is what the engine says: a Unix socket leads to the same machine. */
+sh_status sh_model_client_socket(const sh_command_args *args, const sh_model_client_opts *opts,
+                                 sh_model_client **out, sh_err *err)
+{
+    const sh_settings *s = args->settings;
+    local *l = local_create(opts);
+    sh_status status = connections_open(l, s->socket, opts->slots, err);
+    if (status == SH_OK) {
+        l->model = engine_info(l)->model_dir;
+        l->base.label = sh_asprintf("%s at %s", l->model, s->socket);
+        status = text_open(l, s, opts->chat, err);
     }
-    *out = &l->base;
-    return SH_OK;
+    return opened(l, status, out);
 }

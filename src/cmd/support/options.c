@@ -773,10 +773,11 @@ static const sh_option rows[] = {
      AT(prepare),
      .commands = FOR(launch)},
     {.name = "job",
-     CHOICE("WHAT", "serve|linktest|bench"),
+     CHOICE("WHAT", "serve|linktest|bench|program"),
      .fallback = "serve",
      .help =
-         "what the ranks do: serve a model, test the links and exit, or time the model and exit",
+         "what the ranks do: serve a model, test the links and exit, time the model and exit, or "
+         "run the program after `--`",
      AT(job),
      .commands = FOR(launch)},
     {.name = "progress",

@@ -12,12 +12,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/system.h"
-#include "cluster/local_ranks.h"
 #include "cluster/node_id.h"
 #include "cluster/rendezvous.h"
 #include "cmd/support/p2p.h"
 #include "cmd/support/rdma_library.h"
-#include "cmd/support/role.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,33 +43,6 @@ bool sh_ranks_must_spawn(const sh_command_args *args)
 {
     return args->settings->ranks > 1 && !given(args, "rank") && args->settings->hostfile == NULL &&
            args->settings->coordinator == NULL;
-}
-
-/* The token is checked here, so that a bad one is reported once and not by every rank. */
-static sh_status spawn(const sh_command_args *args, int *code, sh_err *err)
-{
-    const sh_settings *s = args->settings;
-    sh_status status = s->token == NULL ? SH_OK : sh_cluster_token_check(s->token, err);
-    if (status != SH_OK) return status;
-    char *program;
-    status = sh_program_path(&program, err);
-    if (status != SH_OK) return status;
-    char **argv = sh_role_argv(ROLE_RANK, program, args->line),
-         **env = sh_role_env(ROLE_RANK, NULL);
-    sh_local_ranks_spec spec = {
-        .argv = argv, .ranks = (int)s->ranks, .token = s->token, .env = env};
-    status = sh_local_ranks_run(&spec, code, err);
-    sh_role_env_free(env);
-    free(argv);
-    free(program);
-    return status;
-}
-
-int sh_ranks_spawn(const sh_command_args *args)
-{
-    sh_err err;
-    int code = SH_EXIT_OK;
-    return spawn(args, &code, &err) == SH_OK ? code : sh_command_fail(&err);
 }
 
 sh_status sh_ranks_check_backend(const char *name, const char *from, sh_err *err)

@@ -1,0 +1,3 @@
+module shoal.example/all_reduce
+
+go 1.19
