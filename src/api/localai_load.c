@@ -134,7 +134,7 @@ static bool refuses(const sh_localai_model *model, sh_http_request *req, bool bu
 
 static bool same_wish(const sh_localai_model *model, const sh_localai_wish *wish)
 {
-    return model->state == SH_LOCALAI_LOADED && model->api->served != NULL &&
+    return model->state == SH_LOCALAI_LOADED && sh_models_main(model->api)->served != NULL &&
            cJSON_Compare(model->wish.settings, wish->settings, true);
 }
 

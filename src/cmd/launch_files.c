@@ -13,6 +13,7 @@
 #include "cmd/support/launch_job.h"
 #include "cmd/support/launch_program.h"
 #include "cmd/support/model_find.h"
+#include "engine/engine.h"
 #include "net/plugin.h"
 
 #include <dirent.h>

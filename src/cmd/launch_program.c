@@ -34,12 +34,17 @@ static sh_status ranks_run(const sh_command_args *args, char *const *argv, int *
 {
     const sh_settings *s = args->settings;
     char **env = sh_role_env(ROLE_RANK, NULL);
-    sh_local_ranks_spec spec = {
-        .argv = argv, .ranks = (int)s->ranks, .token = s->token, .alike = true, .env = env};
+    sh_local_ranks_spec spec = {.argv = argv,
+                                .ranks = (int)s->ranks,
+                                .token = s->token,
+                                .policy = SH_CHILD_TASK,
+                                .alike = true,
+                                .env = env};
+    int fd;
     sh_children *children = sh_children_create();
     sh_children_set_linger(children, LINGER_MS);
     sh_children_set_hooks(children, &(sh_children_hooks){.line = on_line, .ended = on_ended});
-    sh_status status = sh_local_ranks_add(children, &spec, err);
+    sh_status status = sh_local_ranks_add(children, &spec, &fd, NULL, err);
     if (status == SH_OK) *code = sh_children_run(children, s->grace * 1000);
     sh_children_free(children);
     sh_role_env_free(env);
