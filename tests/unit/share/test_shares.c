@@ -29,7 +29,6 @@ typedef struct {
     sh_share_server *server;
     char *model; /* folder of rank 0 */
     uint8_t id[SH_IDENTITY_LEN];
-    int opened;
 } host;
 
 static host host_open(const char *model)
@@ -60,7 +59,6 @@ static sh_status link_open(void *ctx, int index, sh_stream *out, sh_err *err)
     sh_stream_init(out, fd[0]);
     sh_stream_init(&theirs, fd[1]);
     sh_share_server_take(h->server, 1, theirs);
-    h->opened++;
     return SH_OK;
 }
 
