@@ -16,7 +16,9 @@
  * in step usually differ. */
 enum { SPIN_US = 200 };
 
-enum { LOAD_SILENCE_MS = 30000, LOAD_OP_MS = 3600000 };
+/* A share may travel over a slow link for hours; heartbeats notice a rank that is lost meanwhile.
+ */
+enum { LOAD_SILENCE_MS = 30000, LOAD_OP_MS = 12 * 3600000 };
 
 void sh_group_opts_init(sh_group_opts *opts)
 {

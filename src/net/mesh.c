@@ -365,7 +365,8 @@ sh_status sh_mesh_connect(const sh_mesh *mesh, int index, int stop_fd, sh_deadli
 {
     sh_connector connector;
     sh_hello hello = mesh->hello;
-    const char *address = mesh->coordinator.text[index % mesh->coordinator.count];
+    int lanes = mesh->coordinator.count < hello.lanes ? mesh->coordinator.count : hello.lanes;
+    const char *address = mesh->coordinator.text[index % lanes];
     sh_status status;
     hello.use = SH_USE_WEIGHTS;
     hello.epoch = mesh->epoch;

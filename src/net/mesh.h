@@ -74,8 +74,8 @@ SH_MUST_CHECK sh_status sh_mesh_join(const sh_mesh_opts *opts, sh_mesh **out, sh
 void sh_mesh_close(sh_mesh *mesh);
 
 /* Opens a connection to rank 0 of a mesh that has formed, for weights. Those with different `index`
- * use the addresses of rank 0 in turn. Waits until the deadline, or until stop_fd is readable
- * (SH_ERR_GROUP). For any thread. */
+ * use the addresses of rank 0 in turn, as data connections do. Waits until the deadline, or until
+ * stop_fd is readable (SH_ERR_GROUP). For any thread. */
 SH_MUST_CHECK sh_status sh_mesh_connect(const sh_mesh *mesh, int index, int stop_fd,
                                         sh_deadline deadline, sh_stream *out, sh_err *err);
 

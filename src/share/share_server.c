@@ -190,12 +190,14 @@ static sh_status reply_send(visit *v, sh_share_reply *reply, const void *data, s
                           err);
 }
 
-/* A request that cannot be met is answered with the reason; the connection goes on. */
+/* A request that cannot be met is answered with the reason, and ends the connection. */
 static sh_status refuse(visit *v, const sh_err *why, sh_err *err)
 {
     sh_share_reply reply = {.answer = SH_SHARE_REFUSED, .len = strlen(why->text)};
     SH_LOGW("rank %d asks for a part of the model: %s", v->rank, why->text);
-    return reply_send(v, &reply, why->text, err);
+    sh_status status = reply_send(v, &reply, why->text, err);
+    if (status == SH_OK) *err = *why;
+    return err->status;
 }
 
 static bool is_known(const sh_share_request *request, const uint8_t digest[SH_DIGEST_LEN])

@@ -65,10 +65,14 @@ static void grid_leave_open(const char *text, sh_model_group_opts *opts)
 /* A rank other than rank 0 can do without a copy of the model. */
 static sh_status source_init(sh_model_group_setup *setup, sh_err *err)
 {
+    static char *root; /* found once, and kept */
     sh_mesh_opts *mesh = &setup->ranks.opts.mesh;
+    sh_status status = SH_OK;
     if (mesh->rank == 0) return sh_err_set(err, SH_ERR_INPUT, "no model given: --model DIR");
     sh_model_id_set_any(mesh->model);
-    return sh_shard_cache_root(&setup->shard_cache, err);
+    if (root == NULL) status = sh_shard_cache_root(&root, err);
+    setup->shard_cache = root;
+    return status;
 }
 
 /* setup->opts.split points into setup itself, which is why it must not move. */

@@ -11,7 +11,7 @@
 typedef struct {
     sh_ranks ranks;
     sh_model_group_opts opts;
-    char *shard_cache; /* NULL: this rank has the model; never freed, like what main() owns */
+    const char *shard_cache; /* NULL: this rank has the model */
     double split[SH_RANKS_MAX];
 } sh_model_group_setup;
 

@@ -14,6 +14,7 @@ enum { RANKS = 3 };
 /* The ranks as they outlive groups. */
 typedef struct {
     const char *model; /* folder of rank 0 */
+    const char *device;
     sh_model_group *mg[RANKS];
     uint64_t read[RANKS]; /* bytes that each rank loaded for the last group */
     sh_shard_origin origin[RANKS];
@@ -25,7 +26,7 @@ static sh_model_group_opts model_opts(const world *w, int rank)
     return (sh_model_group_opts){.model_dir = rank == 0 ? w->model : NULL,
                                  .shard_cache = dir,
                                  .shard_cache_limit = 1 << 30,
-                                 .device = test_device(),
+                                 .device = w->device,
                                  .device_opts = {.threads = 1},
                                  .kv_format = SH_KV_F16,
                                  .wire = SH_CODEC_F32,
@@ -107,7 +108,7 @@ static void rank_lost(world *w, int rank)
 TEST(ranks_without_a_model_work_with_that_of_rank_0)
 {
     UNUSED_STATE;
-    world w = {0};
+    world w = {.device = test_device()};
     form(&w, "llama-4bit");
     for (int i = 1; i < RANKS; i++) {
         assert_true(w.origin[i].link > 0);

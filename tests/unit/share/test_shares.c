@@ -29,7 +29,6 @@ typedef struct {
     sh_share_server *server;
     char *model; /* folder of rank 0 */
     uint8_t id[SH_IDENTITY_LEN];
-    int opened;
 } host;
 
 static host host_open(const char *model)
@@ -60,7 +59,6 @@ static sh_status link_open(void *ctx, int index, sh_stream *out, sh_err *err)
     sh_stream_init(out, fd[0]);
     sh_stream_init(&theirs, fd[1]);
     sh_share_server_take(h->server, 1, theirs);
-    h->opened++;
     return SH_OK;
 }
 
@@ -281,16 +279,17 @@ TEST(a_journal_with_half_a_line_and_nonsense_is_used_as_far_as_it_is_good)
     host_close(&h);
 }
 
-/* The other end goes away after a number of bytes. */
+/* The other end goes away as soon as something is kept. */
 typedef struct {
     host *h;
-    uint64_t after;
+    char *journal;
 } cut;
 
 static void *cut_run(void *arg)
 {
     cut *c = arg;
-    while (sh_share_server_sent(c->h->server) < c->after) sh_sleep_ms(0);
+    struct stat st;
+    while (stat(c->journal, &st) == 0 && st.st_size == 0) sh_sleep_ms(0);
     sh_share_server_end_visits(c->h->server);
     return NULL;
 }
@@ -299,11 +298,11 @@ TEST(what_came_before_the_link_was_cut_is_kept)
 {
     UNUSED_STATE;
     host h = small_host();
-    cut c = {&h, 100000};
     rig r;
     pthread_t thread;
     sh_err err = {0};
     sh_shard_source *source = source_open(&h, LIMIT);
+    cut c = {&h, kept_file("journal")};
     assert_int_equal(pthread_create(&thread, NULL, cut_run, &c), 0);
     sh_status status = model_load(&r, sh_shard_source_dir(source), NULL,
                                   sh_shard_source_windows(source), &err);
@@ -313,8 +312,9 @@ TEST(what_came_before_the_link_was_cut_is_kept)
     sh_shard_source_free(source);
     if (status != SH_OK) assert_int_equal(status, SH_ERR_PEER); /* it may just have been faster */
     sh_shard_origin again = load_and_compare(&h, LIMIT, NULL);
-    assert_true(again.disk >= c.after / 2);
-    assert_true(again.disk <= came);
+    assert_true(again.disk > 0);
+    assert_true(again.disk <= came || status == SH_OK);
+    free(c.journal);
     host_close(&h);
 }
 
