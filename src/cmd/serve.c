@@ -7,6 +7,7 @@
  * process that parses requests of strangers holds no cluster token. */
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/system.h"
 #include "base/version.h"
 #include "cluster/launcher_env.h"
@@ -101,6 +102,15 @@ static bool ranks_only(const sh_settings *s)
     return strcmp(s->part, "ranks") == 0;
 }
 
+/* Settings that only several models have a use for. */
+static void single_warn(const sh_command_args *args)
+{
+    static const char *const names[] = {"keep-alive", "pin", "memory"};
+    for (size_t i = 0; i < SH_COUNT_OF(names); i++)
+        if (sh_options_given(args->options, names[i]))
+            SH_LOGW("--%s has no effect without --models-dir", names[i]);
+}
+
 static sh_status server_init(struct server *v, const sh_command_args *args, sh_err *err)
 {
     const sh_settings *s = args->settings;
@@ -108,6 +118,7 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
     sh_status status = sh_p2p_check(args, err);
     if (status == SH_OK) status = sh_role_program(args->line, &v->program, err);
     if (status == SH_OK && s->models_dir != NULL) status = several_check(args, err);
+    if (s->models_dir == NULL) single_warn(args);
     if (status == SH_OK && s->models_dir == NULL)
         status = model_find(s, v->program, &v->model, err);
     v->ranks = (int)s->ranks;
