@@ -672,6 +672,7 @@ TEST(a_layer_goes_by_the_outputs_of_the_model_alone)
     static const char model[] = "tests/data/models/glm4_moe-mtp-4bit";
     sh_drafter *d = drafter_alone(model, true, 192), *fresh = drafter_alone(model, true, 192);
     int32_t prompt[90], drafts[4], ran[5];
+    sh_err err;
     bool wait;
     for (int i = 0; i < 90; i++) prompt[i] = 3 + i * 7 % 180;
     sh_sequence_spec spec = {
@@ -702,7 +703,10 @@ TEST(a_layer_goes_by_the_outputs_of_the_model_alone)
     drafter_restart(d, 192);
     outputs_show(d, seq, 96, seq->count - 1, seq->tokens + 96); /* its own cache has nothing */
     assert_true(drafts_of(d, seq, drafts) > 0);
-    outputs_show(d, seq, 200, 201, seq->tokens); /* past the end: a gap */
+    static const float any[128];
+    sh_seen ahead = {
+        .pos = seq->count, .count = 1, .tokens = seq->tokens, .outputs = (const char *)any};
+    CHECK_OK(sh_drafter_see(d, seq, &ahead, &err), err); /* there is a gap before it */
     assert_int_equal(sh_drafter_lag(d, seq), -1);
     sh_drafter_close(d);
     sh_drafter_close(fresh);
