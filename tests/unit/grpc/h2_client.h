@@ -218,7 +218,7 @@ static void frame_send(const client *c, uint8_t type, uint8_t flags, int32_t str
     bytes_send(c, payload, len);
 }
 
-static void client_open(client *c)
+static void client_dial(client *c)
 {
     struct sockaddr_in addr = {.sin_family = AF_INET,
                                .sin_port = htons((uint16_t)port),
@@ -229,6 +229,11 @@ static void client_open(client *c)
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     assert_int_equal(nghttp2_hd_deflate_new(&c->deflater, 4096), 0);
     assert_int_equal(nghttp2_hd_inflate_new(&c->inflater), 0);
+}
+
+static void client_open(client *c)
+{
+    client_dial(c);
     bytes_send(c, NGHTTP2_CLIENT_MAGIC, NGHTTP2_CLIENT_MAGIC_LEN);
     frame_send(c, NGHTTP2_SETTINGS, 0, 0, NULL, 0);
 }
