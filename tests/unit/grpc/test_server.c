@@ -1,5 +1,5 @@
 /* Calls of one client, in order and at once, and of clients that want to do harm. */
-#include "server.h"
+#include "grpc_server.h"
 
 static sh_buf out;
 

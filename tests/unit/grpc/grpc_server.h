@@ -1,8 +1,8 @@
-/* server.h - a gRPC server in a thread of its own, and the client of it.
+/* grpc_server.h - a gRPC server in a thread of its own, and the client of it.
  *
  * Include it in one file per program. */
-#ifndef SH_TESTS_UNIT_GRPC_SERVER_H
-#define SH_TESTS_UNIT_GRPC_SERVER_H
+#ifndef SH_TESTS_UNIT_GRPC_GRPC_SERVER_H
+#define SH_TESTS_UNIT_GRPC_GRPC_SERVER_H
 
 #include "base/log.h"
 #include "grpc/server.h"
