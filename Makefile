@@ -130,6 +130,8 @@ $(B)/src/%.pb-c.c: src/%.proto
 	@echo "PROTOC $<"
 	@protoc-c --proto_path=$(<D) --c_out=$(@D) $<
 
+$(PROTO_C:.c=.h): $(PROTO_C) ;
+
 # Generated code is not ours to warn about.
 $(PROTO_C:.c=.o): $(PROTO_C) Makefile
 	@echo "CC $<"

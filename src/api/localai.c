@@ -34,26 +34,16 @@ static const sh_framing framing = {.content_type = "application/grpc"};
 static const sh_job_format predict = {ANSWERS, .parse = sh_localai_parse_predict};
 static const sh_job_format predict_stream = {ANSWERS, .parse = sh_localai_parse_stream};
 
-static bool embedding_read(sh_job_spec *spec, sh_api_error *err)
-{
-    return sh_openai_embeddings.read(spec, err);
-}
-
-static bool rerank_read(sh_job_spec *spec, sh_api_error *err)
-{
-    return sh_openai_rerank.read(spec, err);
-}
-
 static const sh_job_format embedding = {.kind = "embedding",
                                         .id_prefix = "localai-",
                                         .parse = sh_localai_parse_embedding,
-                                        .read = embedding_read,
+                                        .read = sh_openai_embeddings_read,
                                         .whole = sh_localai_write_embedding};
 
 static const sh_job_format rerank = {.kind = "rerank",
                                      .id_prefix = "localai-",
                                      .parse = sh_localai_parse_rerank,
-                                     .read = rerank_read,
+                                     .read = sh_openai_rerank_read,
                                      .whole = sh_localai_write_ranking};
 
 static const sh_job_format ids = {.kind = "detokenize", .parse = sh_localai_parse_ids};

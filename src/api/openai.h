@@ -25,6 +25,8 @@ extern const sh_field_table sh_openai_rerank_fields;
 
 bool sh_openai_chat_read(sh_job_spec *spec, sh_api_error *err);
 bool sh_openai_completion_read(sh_job_spec *spec, sh_api_error *err);
+bool sh_openai_embeddings_read(sh_job_spec *spec, sh_api_error *err);
+bool sh_openai_rerank_read(sh_job_spec *spec, sh_api_error *err);
 
 /* Writes the pending log-probabilities as items of a list: token, logprob, bytes, top_logprobs. */
 void sh_openai_logprobs_write(const sh_answer *answer, const sh_choice *choice, sh_json_writer *w);

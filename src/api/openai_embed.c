@@ -113,7 +113,7 @@ static const sh_field rerank_rows[] = {
 const sh_field_table sh_openai_rerank_fields = {rerank_rows, SH_COUNT_OF(rerank_rows), NULL};
 
 /* The spec is copied back even on failure, because its arena has grown. */
-static bool embeddings_read(sh_job_spec *spec, sh_api_error *err)
+bool sh_openai_embeddings_read(sh_job_spec *spec, sh_api_error *err)
 {
     embed_fields fields = {.spec = *spec};
     bool fine = sh_fields_read(&sh_openai_embeddings_fields, spec->json, &fields, err);
@@ -127,7 +127,7 @@ static bool embeddings_read(sh_job_spec *spec, sh_api_error *err)
     return fine;
 }
 
-static bool rerank_read(sh_job_spec *spec, sh_api_error *err)
+bool sh_openai_rerank_read(sh_job_spec *spec, sh_api_error *err)
 {
     embed_fields fields = {.spec = *spec};
     bool fine = sh_fields_read(&sh_openai_rerank_fields, spec->json, &fields, err);
@@ -226,7 +226,7 @@ static void rerank_whole(const sh_answer *answer, sh_buf *out)
 const sh_job_format sh_openai_embeddings = {
     .kind = "embedding",
     .id_prefix = "embd-",
-    .read = embeddings_read,
+    .read = sh_openai_embeddings_read,
     .part = embedding_part,
     .whole = embeddings_whole,
 };
@@ -234,6 +234,6 @@ const sh_job_format sh_openai_embeddings = {
 const sh_job_format sh_openai_rerank = {
     .kind = "rerank",
     .id_prefix = "rerank-",
-    .read = rerank_read,
+    .read = sh_openai_rerank_read,
     .whole = rerank_whole,
 };

@@ -34,9 +34,8 @@ static const sh_option rows[] = {
     {.name = "model",
      TEXT("DIR|ORG/NAME"),
      .aliases = "MODEL_DIR MODEL_REPO VLLM_MLX_MODEL",
-     .help =
-         "model folder (MLX or Hugging Face format), or a name on the Hugging Face hub, which is "
-         "downloaded unless it is in the cache",
+     .help = "model folder (MLX or Hugging Face format), a name on the Hugging Face hub, which is "
+             "downloaded unless it is in the cache, or a .yaml file as for LocalAI",
      AT(model),
      .commands = FOR_MODEL | FOR_MODEL_LATER},
     {.name = "models-dir",

@@ -1,15 +1,14 @@
-/* h2_client.h - a gRPC server in a thread of its own, and a client that sends whatever frames it
- * likes.
+/* h2_client.h - a client of gRPC that sends whatever frames it likes, to 127.0.0.1 and `port`.
  *
- * Include it in one file per program. */
-#ifndef SH_TESTS_UNIT_GRPC_H2_CLIENT_H
-#define SH_TESTS_UNIT_GRPC_H2_CLIENT_H
+ * Include it in one file per program.
+ *
+ * Threads: a client has one owner. */
+#ifndef SH_TESTS_H2_CLIENT_H
+#define SH_TESTS_H2_CLIENT_H
 
+#include "base/buf.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "grpc/frame.h"
-#include "grpc/server.h"
-#include "http/listeners.h"
 
 #include "test.h"
 
@@ -17,170 +16,12 @@
 #include <netinet/tcp.h>
 #include <nghttp2/nghttp2.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 30000, PIECE = 1000, HEAD = 9 };
+enum { H2_PATIENCE_MS = 30000, H2_HEAD = 9 };
 
-static sh_loop *loop;
-static sh_grpc_server *server;
-static sh_trigger *stop_wake, *drain_wake;
-static pthread_t loop_thread;
 static int port;
-static atomic_int gone_count, held_count;
-
-/* ---- what it serves ---- */
-
-static void handle_echo(sh_http_request *req, void *arg)
-{
-    sh_buf out = {0};
-    (void)arg;
-    size_t at = sh_grpc_message_begin(&out);
-    sh_buf_add_str(&out, sh_http_body(req));
-    sh_grpc_message_end(&out, at);
-    sh_http_reply(req, 200, "", sh_buf_str(&out));
-    sh_buf_reset(&out);
-}
-
-static void handle_refuse(sh_http_request *req, void *arg)
-{
-    sh_buf out = {0};
-    (void)arg;
-    sh_grpc_status_write(SH_GRPC_FAILED_PRECONDITION, "50 % so\n", &out);
-    sh_http_reply(req, 409, "", sh_buf_str(&out));
-    sh_buf_reset(&out);
-}
-
-static void on_gone(void *arg)
-{
-    (void)arg;
-    atomic_fetch_add(&gone_count, 1);
-}
-
-static void handle_hold(sh_http_request *req, void *arg)
-{
-    (void)arg;
-    sh_http_watch_client(req, on_gone, NULL, NULL);
-    atomic_fetch_add(&held_count, 1);
-}
-
-/* Sends as many messages as the body says, as fast as the client reads, then a status. */
-typedef struct {
-    sh_http_request *req;
-    int left;
-} flow;
-
-static void flow_free(void *arg)
-{
-    free(arg);
-    atomic_fetch_add(&gone_count, 1);
-}
-
-static void flow_go_on(void *arg)
-{
-    flow *f = arg;
-    sh_buf out = {0};
-    char piece[PIECE] = {0};
-    size_t at = sh_grpc_message_begin(&out);
-    sh_buf_add(&out, piece, sizeof(piece));
-    sh_grpc_message_end(&out, at);
-    for (; f->left > 0 && !sh_http_stream_blocked(f->req); f->left--)
-        sh_http_stream_write(f->req, sh_buf_str(&out));
-    sh_buf_clear(&out);
-    if (f->left == 0) {
-        sh_grpc_status_write(SH_GRPC_RESOURCE_EXHAUSTED, "enough", &out);
-        sh_http_stream_write(f->req, sh_buf_str(&out));
-        sh_http_stream_end(f->req);
-        free(f);
-    }
-    sh_buf_reset(&out);
-}
-
-static void handle_flow(sh_http_request *req, void *arg)
-{
-    flow *f = calloc(1, sizeof(*f));
-    (void)arg;
-    f->req = req;
-    f->left = atoi(sh_http_body(req).ptr);
-    sh_http_watch_client(req, flow_free, flow_go_on, f);
-    sh_http_stream_start(req, 200, "");
-    flow_go_on(f);
-}
-
-static const sh_http_route routes[] = {
-    {.method = SH_HTTP_POST, .path = "/t.T/Echo", .handle = handle_echo},
-    {.method = SH_HTTP_POST, .path = "/t.T/Refuse", .handle = handle_refuse},
-    {.method = SH_HTTP_POST, .path = "/t.T/Hold", .handle = handle_hold},
-    {.method = SH_HTTP_POST, .path = "/t.T/Flow", .handle = handle_flow},
-};
-
-static void on_stop(void *arg)
-{
-    (void)arg;
-    sh_loop_stop(loop);
-}
-
-static void on_drain(void *arg)
-{
-    (void)arg;
-    sh_grpc_server_drain(server);
-}
-
-static void *loop_main(void *arg)
-{
-    (void)arg;
-    sh_loop_run(loop);
-    return NULL;
-}
-
-static sh_grpc_server_opts server_opts(void)
-{
-    return (sh_grpc_server_opts){
-        .connections_max = 8,
-        .calls_max = 16,
-        .all_calls_max = 24,
-        .header_bytes_max = 4096,
-        .bodies_bytes_max = 64 << 20,
-        .stream_bytes_max = 64 << 10,
-        .idle_ms = 60000,
-        .receive_ms = 20000,
-        .send_ms = 20000,
-        .routes = routes,
-        .route_count = SH_COUNT_OF(routes),
-    };
-}
-
-static void server_start(sh_grpc_server_opts opts)
-{
-    sh_err err;
-    sh_listeners sockets;
-    char number[16];
-    sh_log_set_level(SH_LOG_ERROR);
-    assert_int_equal(sh_listeners_open("127.0.0.1", 0, &sockets, &err), SH_OK);
-    port = sockets.port;
-    snprintf(number, sizeof(number), "%d", sockets.fds[0]);
-    opts.inherited = number;
-    gone_count = held_count = 0;
-    assert_int_equal(sh_loop_create(&loop, &err), SH_OK);
-    assert_int_equal(sh_trigger_wake(loop, on_stop, NULL, &stop_wake, &err), SH_OK);
-    assert_int_equal(sh_trigger_wake(loop, on_drain, NULL, &drain_wake, &err), SH_OK);
-    if (sh_grpc_server_open(loop, &opts, &server, &err) != SH_OK) fail_msg("%s", err.text);
-    assert_int_equal(pthread_create(&loop_thread, NULL, loop_main, NULL), 0);
-}
-
-static void server_stop(void)
-{
-    sh_trigger_poke(stop_wake);
-    pthread_join(loop_thread, NULL);
-    sh_grpc_server_close(server);
-    sh_trigger_free(stop_wake);
-    sh_trigger_free(drain_wake);
-    sh_loop_free(loop);
-}
-
-/* ---- the client ---- */
 
 typedef struct {
     int fd;
@@ -205,20 +46,20 @@ static void bytes_send(const client *c, const void *data, size_t len)
 static void frame_send(const client *c, uint8_t type, uint8_t flags, int32_t stream,
                        const void *payload, size_t len)
 {
-    uint8_t head[HEAD] = {(uint8_t)(len >> 16),
-                          (uint8_t)(len >> 8),
-                          (uint8_t)len,
-                          type,
-                          flags,
-                          (uint8_t)(stream >> 24),
-                          (uint8_t)(stream >> 16),
-                          (uint8_t)(stream >> 8),
-                          (uint8_t)stream};
+    uint8_t head[H2_HEAD] = {(uint8_t)(len >> 16),
+                             (uint8_t)(len >> 8),
+                             (uint8_t)len,
+                             type,
+                             flags,
+                             (uint8_t)(stream >> 24),
+                             (uint8_t)(stream >> 16),
+                             (uint8_t)(stream >> 8),
+                             (uint8_t)stream};
     bytes_send(c, head, sizeof(head));
     bytes_send(c, payload, len);
 }
 
-static void client_open(client *c)
+static void client_dial(client *c)
 {
     struct sockaddr_in addr = {.sin_family = AF_INET,
                                .sin_port = htons((uint16_t)port),
@@ -229,6 +70,11 @@ static void client_open(client *c)
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     assert_int_equal(nghttp2_hd_deflate_new(&c->deflater, 4096), 0);
     assert_int_equal(nghttp2_hd_inflate_new(&c->inflater), 0);
+}
+
+static void client_open(client *c)
+{
+    client_dial(c);
     bytes_send(c, NGHTTP2_CLIENT_MAGIC, NGHTTP2_CLIENT_MAGIC_LEN);
     frame_send(c, NGHTTP2_SETTINGS, 0, 0, NULL, 0);
 }
@@ -281,7 +127,7 @@ static void message_send(const client *c, int32_t stream, const void *data, size
     }
 }
 
-static void call_send(client *c, int32_t stream, const char *path, const char *message)
+static inline void call_send(client *c, int32_t stream, const char *path, const char *message)
 {
     head_send(c, stream, path, NULL, NULL);
     message_send(c, stream, message, strlen(message));
@@ -289,7 +135,7 @@ static void call_send(client *c, int32_t stream, const char *path, const char *m
 
 static bool bytes_read(const client *c, void *to, size_t len)
 {
-    sh_deadline deadline = sh_deadline_in_ms(PATIENCE_MS);
+    sh_deadline deadline = sh_deadline_in_ms(H2_PATIENCE_MS);
     for (size_t at = 0; at < len;) {
         struct pollfd p = {.fd = c->fd, .events = POLLIN};
         if (poll(&p, 1, sh_deadline_left_ms(deadline)) == 0) fail_msg("the server says nothing");
@@ -328,7 +174,7 @@ static void window_open(const client *c, int32_t stream, uint32_t bytes)
 /* The next frame; false at the end of the connection. */
 static bool frame_read(client *c)
 {
-    uint8_t head[HEAD];
+    uint8_t head[H2_HEAD];
     if (!bytes_read(c, head, sizeof(head))) return false;
     size_t len = (size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2];
     c->type = head[3];
@@ -380,16 +226,6 @@ static inline uint32_t goaway_code(const client *c)
     assert_true(c->payload.len >= 8);
     memcpy(&code, c->payload.ptr + 4, sizeof(code));
     return ntohl(code);
-}
-
-static inline bool becomes(const atomic_int *value, int want)
-{
-    sh_deadline deadline = sh_deadline_in_ms(PATIENCE_MS);
-    while (!sh_deadline_passed(deadline)) {
-        if (atomic_load(value) == want) return true;
-        sh_sleep_ms(2);
-    }
-    return false;
 }
 
 #endif
