@@ -308,6 +308,7 @@ sh_status sh_engine_open(const sh_engine_opts *opts, sh_engine **out, sh_err *er
         sh_members_init(&e->members, opts->group->mesh.size, opts->degrade_ms, opts->rejoin_ms);
     if (elastic(e) && opts->gathers)
         sh_roster_gather(&e->members.roster, opts->min_ranks, opts->gather_ms);
+    if (e->members.roster.gathering) SH_LOGI("waiting for ranks to join");
     if (opts->resumed) sh_roster_resume(&e->members.roster, 0);
     sh_status status = sh_model_group_open(&e->opts.model_group, &e->model_group, err);
     if (status == SH_OK) {

@@ -94,11 +94,8 @@ static sh_status check_join(const sh_join *join, const sh_peer_conn *conn, int r
 /* Rank 0: the number of a rank that wants to join; -1 when there is none left. */
 static int number_of(const sh_join *join, const sh_hello *theirs)
 {
-    sh_roster *roster = join->opts->roster;
-    if (theirs->rank == SH_RANK_ANY)
-        return roster == NULL ? -1 : sh_roster_assign(roster, theirs->node);
-    if (roster != NULL) sh_roster_know(roster, (int)theirs->rank, theirs->node);
-    return (int)theirs->rank;
+    if (theirs->rank != SH_RANK_ANY) return (int)theirs->rank;
+    return join->opts->roster == NULL ? -1 : sh_roster_assign(join->opts->roster, theirs->node);
 }
 
 /* Rank 0: remembers a rank that asks before there is a group, and lets it ask again. */
@@ -152,7 +149,10 @@ static sh_status admit_join(sh_join *join, sh_peer_conn *conn, sh_err *err)
         sh_peer_conn_close(conn); /* it will connect again */
         return SH_OK;
     }
-    if (roster != NULL) sh_roster_came(roster, rank, survivor);
+    if (roster != NULL) {
+        sh_roster_know(roster, rank, theirs->node);
+        sh_roster_came(roster, rank, survivor);
+    }
     sh_mesh_peer *peer = &join->mesh->peer[rank];
     peer->control = conn;
     snprintf(peer->name, sizeof(peer->name), "%s", sh_peer_conn_name(conn));

@@ -92,8 +92,8 @@ static sh_status choose_addrs(const sh_join *join, sh_addr *addrs, int *count, s
         return SH_OK;
     }
     sh_status status;
-    while ((status = sh_addr_resolve_list(opts->coordinator, SH_LANES_MAX, addrs, count, err)) <
-           0) {
+    const char *first = opts->coordinator;
+    while ((status = sh_addr_resolve_list(first, SH_LANES_MAX, addrs, count, err)) < 0) {
         if (status == SH_ERR_INPUT || opts->rank == 0 || sh_deadline_passed(join->deadline))
             return sh_err_prefix(err, "coordinator");
         sh_sleep_ms(10 * STEP_MS);

@@ -22,9 +22,11 @@ static void try_hello(const uint8_t *data, size_t len, sh_buf *out)
     sh_hello hello;
     sh_err err;
     if (sh_hello_unpack(data, len, &hello, &err) != SH_OK) return;
-    if (sh_hello_compare(&mine, &hello, &err) == SH_OK) SH_ASSERT(hello.rank < mine.world);
+    if (sh_hello_compare(&mine, &hello, &err) == SH_OK)
+        SH_ASSERT(hello.rank < mine.world || hello.world == 0);
     if (hello.protocol != SH_PEER_PROTOCOL) return;
     SH_ASSERT(hello.rank <= SH_RANK_ANY && hello.socket < SH_SOCKETS_MAX);
+    SH_ASSERT(hello.to < SH_RANKS_MAX);
     sh_hello_pack(out, SH_FRAME_HELLO, &hello);
     same_as_input(out, data, len);
 }

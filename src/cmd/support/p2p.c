@@ -238,6 +238,7 @@ sh_status sh_p2p_use(sh_ranks *ranks, const sh_settings *s, sh_err *err)
     sh_mesh_opts *mesh = &ranks->opts.mesh;
     mesh->size = mesh->rank == 0 ? 1 : 0;
     snprintf(ranks->coordinator, sizeof(ranks->coordinator), "a server with this token");
+    if (mesh->size == 0) SH_LOGI("searching for %s", ranks->coordinator);
     return port_choose(s->p2p_port, &mesh->everywhere, err);
 }
 
@@ -261,23 +262,29 @@ static void found_use(sh_ranks *ranks, const sh_answer_packet *found, int count)
     if (sh_interfaces_read(&own, &err) != SH_OK) SH_LOGW("%s", err.text);
     sh_found_addresses(&found[0], &own, &text);
     if (text.len > 0) addresses_add(ranks, text.ptr);
-    SH_LOGI("found the server on %s at %s", found[0].host, text.len > 0 ? text.ptr : "no address");
     sh_buf_reset(&text);
 }
 
 sh_status sh_p2p_find(sh_ranks *ranks, sh_err *err)
 {
     const char *text = ranks->opts.mesh.token;
+    char before[sizeof(ranks->coordinator)];
     sh_cluster_token token;
     int count = 0;
     sh_status status = sh_cluster_token_parse(text, &token, err);
     if (status != SH_OK) return status;
+    memcpy(before, ranks->coordinator, sizeof(before));
     sh_answer_packet *found = sh_alloc_array(SH_FOUND_MAX, sizeof(*found));
     sh_deadline end = sh_deadline_in_ms(token.place_count > 0 ? SEARCH_SHORT_MS : SEARCH_MS);
     status = sh_search(text, SH_SEEK_SERVER, end, found, &count, err);
     ranks->coordinator[0] = '\0';
     if (status == SH_OK) found_use(ranks, found, count);
     for (int i = 0; i < token.place_count; i++) addresses_add(ranks, token.place[i]);
+    bool news = strcmp(before, ranks->coordinator) != 0; /* not at every attempt */
+    if (news && status == SH_OK)
+        SH_LOGI("found the server on %s at %s", found[0].host, ranks->coordinator);
+    else if (news && token.place_count > 0)
+        SH_LOGI("no server answers nearby; trying %s", ranks->coordinator);
     OPENSSL_cleanse(&token, sizeof(token));
     free(found);
     if (ranks->coordinator[0] != '\0') return SH_OK;

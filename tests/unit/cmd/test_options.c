@@ -173,6 +173,22 @@ TEST(no_two_rows_share_a_name_or_a_variable)
     }
 }
 
+TEST(flags_of_related_projects_are_those_of_our_own)
+{
+    UNUSED_STATE;
+    char *argv[] = {"--mlx-backend", "jaccl", "--mlx-listen-port", "5555"};
+    sh_settings settings = {0};
+    sh_options *opts = sh_options_create(&sh_option_rows, &settings);
+    sh_err err;
+    int left;
+    CHECK_OK(sh_options_parse_flags(opts, FOR(worker), 4, argv, &left, &err), err);
+    assert_int_equal(left, 0);
+    assert_string_equal(settings.backend, "jaccl");
+    assert_int_equal(settings.p2p_port, 5555);
+    assert_true(sh_options_given(opts, "backend"));
+    sh_options_free(opts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +196,7 @@ int main(void)
         cmocka_unit_test(values_that_their_projects_refuse_are_refused),
         cmocka_unit_test(an_empty_variable_counts_as_unset),
         cmocka_unit_test(no_two_rows_share_a_name_or_a_variable),
+        cmocka_unit_test(flags_of_related_projects_are_those_of_our_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
