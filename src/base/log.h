@@ -1,5 +1,5 @@
-/* log.h - logging to stderr, one line per message: time, level, rank, text. A program that this code
- * is only a library of gets the texts through a sink instead.
+/* log.h - logging to stderr, one line per message: time, level, rank, text. A program that has this
+ * code as a library gets the texts through a sink instead.
  *
  * Code that detects an error either logs it or returns it, never both. Prompts, answers, keys and
  * tokens are never logged. A line is written with a single write(), so lines of several ranks do

@@ -30,8 +30,8 @@ void sh_lib_args_reset(sh_lib_args *args);
 /* The result of a public call: fills *out, which may be NULL, from err if it failed. */
 shoal_status sh_lib_result(sh_status status, const sh_err *err, shoal_error *out);
 
-/* Copies all fields after `size` that both sides know: a caller may have been compiled with an older
- * or a newer header. */
+/* Copies all fields after `size` that both sides know: a caller may have been compiled with another
+ * version of the header. */
 void sh_lib_copy(void *to, size_t to_size, const void *from, size_t from_size);
 
 #endif

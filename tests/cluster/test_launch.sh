@@ -408,10 +408,11 @@ benchmark() {
 }
 check "a model is timed on all hosts" try benchmark
 program() { # which knows the library, and one that does not
-    exits 0 launch -- "${shoal%/*}/examples/all_reduce" 5000 && gives 3 grep -c 'of 3: the sum is 6, the last rank is 2$' out &&
-        grep -q '^\[2 root@h3\] rank 2' out || return 1
+    exits 0 launch -- "${shoal%/*}/examples/all_reduce" 5000 && grep -q '^\[2 root@h3\] rank 2' out &&
+        gives 3 grep -c 'of 3: the sum is 6, the last rank is 2$' out || return 1
     exits 9 launch -- sh -c 'echo "$SHOAL_COORDINATOR ${SHOAL_API_KEY:-none}"; cat; test $SHOAL_RANK != 2 || exit 9
-        exec sleep 100' && gives 3 grep -c '] 10.77.0.1:32323 none$' out && grep -q '\[2 root@h3\] ended with code 9' err
+        exec sleep 100' && gives 3 grep -c '] 10.77.0.1:32323 none$' out &&
+        grep -q '\[2 root@h3\] ended with code 9' err
 }
 check "a program runs on all hosts, the first failure ends it, and its groups form by themselves" try program
 workers() { # the variables of a .env file replace a hostfile

@@ -6,11 +6,14 @@ shoal=$SHOAL_BUILD/shoal lib=$SHOAL_BUILD/lib examples=$SHOAL_BUILD/examples dem
 scratch
 
 # --- what there is ---
-declared() { grep -oE '^SHOAL_API .*\b(shoal_[a-z0-9_]+)\(' "$root/include/shoal.h" | grep -oE 'shoal_[a-z0-9_]+\($' | tr -d '('; }
-exported() { nm -D --defined-only "$lib/libshoal.so.0" | awk '{print $3}' | grep -v '^SHOAL_0.2$' | sed 's/@@SHOAL_0.2$//'; }
-symbols() { # those of the sanitizers are theirs
-    diff <(declared | sort) <(exported | grep -vE '^(__|_init|_fini)' | sort) &&
-        diff <(declared | sort) <(nm -g --defined-only "$lib/libshoal.a" | awk 'NF == 3 {print $3}' | grep -v '^__' | sort)
+declared() {
+    grep -oE '^SHOAL_API .*\bshoal_[a-z0-9_]+\(' "$root/include/shoal.h" | sed -E 's/.*\b(shoal_.*)\(/\1/' | sort
+}
+exported() { nm -D --defined-only "$lib/libshoal.so.0" | awk '{print $3}' | sed -n 's/@@SHOAL_0.2$//p' | sort; }
+static() { nm -g --defined-only "$lib/libshoal.a" | awk 'NF == 3 && $3 !~ /^__/ {print $3}' | sort; }
+others() { nm -D --defined-only "$lib/libshoal.so.0" | grep -vE '@@SHOAL_0.2$| SHOAL_0.2$| __'; }
+symbols() { # those that begin with __ are a sanitizer's
+    diff <(declared) <(exported) && diff <(declared) <(static) && ! others
 }
 if command -v nm >/dev/null; then check "exported is what the header declares, with a version" symbols
 else skip "exported symbols" "no nm"; fi
@@ -68,15 +71,17 @@ check "Ctrl-C stops all ranks" interrupted
 
 # --- models ---
 answers() {
-    exits 0 "$examples/chat" "$demo" Hello && [ -s out ] && grep -qE '^(stop|length) after [0-9]+ tokens' err || return 1
-    cp out alone
-    exits 0 launch --ranks 2 -- "$examples/chat" "$demo" Hello && grep -q 'after .* tokens; the prompt had' out
+    exits 0 "$examples/chat" "$demo" Hello && [ -s out ] && grep -qE '^(stop|length) after [0-9]+ tokens' err &&
+        exits 0 launch --ranks 2 -- "$examples/chat" "$demo" Hello && grep -q 'after .* tokens; the prompt had' out
 }
 check "a model answers in the process of the program, and spread over two" answers
-facts() { exits 0 "$examples/facts" "$demo" "Hello, world" && grep -q '^qwen3, 8 layers' out && grep -q '^fits here' out; }
+facts() {
+    exits 0 "$examples/facts" "$demo" "Hello, world" && grep -q '^qwen3, 8 layers' out && grep -q '^fits here' out
+}
 check "facts of a model" facts
 port=$(free_port)
-"$shoal" serve --model "$demo" --port "$port" --threads 1 --socket "$work/engine.sock" >serve.out 2>serve.err & server=$!
+"$shoal" serve --model "$demo" --port "$port" --threads 1 --socket "$work/engine.sock" >serve.out 2>&1 &
+server=$!
 trap 'kill $server 2>/dev/null; wait; cd /; rm -rf "$work"' EXIT
 up() { within 30 curl -sf "http://127.0.0.1:$port/health"; }
 clients() {

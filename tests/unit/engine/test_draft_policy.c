@@ -59,21 +59,6 @@ double sh_drafter_token_s(const sh_drafter *d)
     return sim.machine->token_s;
 }
 
-sh_draft_source sh_drafter_source(const sh_drafter *d)
-{
-    (void)d;
-    return SH_DRAFT_MODEL;
-}
-
-sh_status sh_drafter_see(sh_drafter *d, const sh_sequence *seq, const sh_seen *seen, sh_err *err)
-{
-    (void)d;
-    (void)seq;
-    (void)seen;
-    (void)err;
-    return SH_OK;
-}
-
 void sh_drafter_leave(sh_drafter *d, int slot)
 {
     (void)d;
