@@ -35,7 +35,8 @@ for cc in ${LINT_CC:-gcc clang}; do
     command -v "$cc" >/dev/null || { say "$cc is missing, skipped"; continue; }
     say "$cc warnings as errors"
     case $cc in clang*) targets=(syntax) ;; *) targets=(program tests) ;; esac
-    make -s -j"$(getconf _NPROCESSORS_ONLN)" VARIANT=lint-gcc CC="$cc" WERROR=1 "${targets[@]}" | grep -vE '^(CC|LD|PROTOC) '
+    make -s -j"$(getconf _NPROCESSORS_ONLN)" VARIANT=lint-gcc CC="$cc" WERROR=1 "${targets[@]}" |
+        grep -vE '^(CC|LD|PROTOC) '
     [ "${PIPESTATUS[0]}" = 0 ] || bad=1
 done
 [ $bad = 0 ] && say "clean"
