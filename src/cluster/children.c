@@ -372,8 +372,8 @@ static void report_take(struct child *child, unsigned char byte)
 }
 
 /* Reads what the child reports: an 'R' when it has come up, a '.' as a sign of life, a percentage
- * while it loads, an 'E' with a line about why it fails. Silence counts only while this process runs
- * itself: after the machine slept, all children seem silent. */
+ * while it loads, an 'E' with a line about why it fails. Silence counts only while this process
+ * runs itself: after the machine slept, all children seem silent. */
 static void report_poll(struct child *child, int64_t passed_ms)
 {
     char bytes[REASON_MAX];

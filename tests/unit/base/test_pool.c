@@ -95,6 +95,10 @@ static void tell_thread(void *arg, int thread, int threads)
         while (atomic_load(&w->in) == 0) sh_sleep_ms(1);
         return;
     }
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
     w->thread = pthread_self();
     atomic_fetch_add(&w->in, 1);
 }
