@@ -26,7 +26,7 @@ if command -v cppcheck >/dev/null; then
     say "cppcheck"
     cppcheck -q -j"$(getconf _NPROCESSORS_ONLN)" --std=c11 --enable=warning,performance,portability --inline-suppr \
         --suppress=missingIncludeSystem --suppress=ctuuninitvar --suppress=internalAstError \
-        --suppress=invalidPointerCast --error-exitcode=1 --cppcheck-build-dir=build/cppcheck -Isrc \
+        --suppress=invalidPointerCast --error-exitcode=1 --cppcheck-build-dir=build/cppcheck -Isrc -Iinclude \
         -D__x86_64__ -D__GNUC__=12 -DSH_VERSION='""' src || bad=1
 else say "cppcheck is missing, skipped"; fi
 

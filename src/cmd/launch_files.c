@@ -88,7 +88,7 @@ static void setting_export(void *arg, const sh_option *row, const char *value)
 {
     sh_buf name = {0};
     (void)arg;
-    if (!is_handed_on(row) || !is_for_ranks(row)) return;
+    if (!is_handed_on(row) || !is_for_ranks(row) || strcmp(row->name, "job") == 0) return;
     sh_option_env_name(&sh_option_rows, row, &name);
     sh_cluster_unset(row); /* under its other names */
     setenv(name.ptr, value, 1);

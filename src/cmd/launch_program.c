@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "cluster/local_ranks.h"
 #include "cmd/launch_internal.h"
-#include "cmd/support/role.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,13 +32,11 @@ static void on_ended(void *arg, int child, const char *how, bool restarts)
 static sh_status ranks_run(const sh_command_args *args, char *const *argv, int *code, sh_err *err)
 {
     const sh_settings *s = args->settings;
-    char **env = sh_role_env(ROLE_RANK, NULL);
     sh_local_ranks_spec spec = {.argv = argv,
                                 .ranks = (int)s->ranks,
                                 .token = s->token,
                                 .policy = SH_CHILD_TASK,
-                                .alike = true,
-                                .env = env};
+                                .alike = true};
     int fd;
     sh_children *children = sh_children_create();
     sh_children_set_linger(children, LINGER_MS);
@@ -47,7 +44,6 @@ static sh_status ranks_run(const sh_command_args *args, char *const *argv, int *
     sh_status status = sh_local_ranks_add(children, &spec, &fd, NULL, err);
     if (status == SH_OK) *code = sh_children_run(children, s->grace * 1000);
     sh_children_free(children);
-    sh_role_env_free(env);
     return status;
 }
 

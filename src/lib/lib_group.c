@@ -1,16 +1,13 @@
 /* Groups of the library. A wrong argument is an error of the caller alone, found before anything is
  * sent: the group itself goes on. */
 #include "base/alloc.h"
-#include "cmd/support/launcher_settings.h"
 #include "cmd/support/ranks.h"
 #include "coll/coll.h"
 #include "lib/lib_internal.h"
 
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 /* Groups of the library and ranks of a server that have the same token still refuse each other. */
 static const char GROUP_NAME[] = "libshoal";
@@ -37,26 +34,10 @@ static void library_leave(void)
     atomic_store(&library_taken, false);
 }
 
-/* Rank 0 may have inherited a socket that listens already, from whatever started it. It stays open,
- * for another group after this one. */
-static sh_status listener_share(sh_settings *s, sh_err *err)
-{
-    int fd = (int)s->coordinator_fd, listens = 0;
-    socklen_t len = sizeof(listens);
-    if (fd < 0) return SH_OK;
-    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) != 0 || listens == 0)
-        return sh_err_set(err, SH_ERR_INPUT, "coordinator-fd: %d is not a listening socket", fd);
-    s->coordinator_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    return s->coordinator_fd < 0 ? sh_err_sys(err, "coordinator-fd") : SH_OK;
-}
-
 static sh_status join(sh_lib_args *args, shoal_group *out, sh_err *err)
 {
     sh_ranks ranks;
-    sh_status status = SH_OK;
-    if (args->environment)
-        status = sh_launcher_settings_adopt(args->options, &args->settings, false, err);
-    if (status == SH_OK) status = listener_share(&args->settings, err);
+    sh_status status = sh_lib_args_find_place(args, err);
     if (status == SH_OK) status = sh_ranks_init(&ranks, &args->args, err);
     if (status == SH_OK && ranks.opts.mesh.library != NULL) {
         status = library_take(err);

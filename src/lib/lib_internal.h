@@ -25,6 +25,8 @@ SH_MUST_CHECK sh_status sh_lib_args_init(sh_lib_args *args, const shoal_settings
                                          sh_err *err);
 /* Turns settings.model into a folder. SH_ERR_INPUT if it is not set. */
 SH_MUST_CHECK sh_status sh_lib_args_find_model(sh_lib_args *args, sh_err *err);
+/* Completes the place in a group by what mpirun or srun say, if the environment counts. */
+SH_MUST_CHECK sh_status sh_lib_args_find_place(sh_lib_args *args, sh_err *err);
 void sh_lib_args_reset(sh_lib_args *args);
 
 /* The result of a public call: fills *out, which may be NULL, from err if it failed. */

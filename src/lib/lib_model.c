@@ -2,7 +2,6 @@
  * a list of the answers that run, so that they can be cancelled. */
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "cmd/support/launcher_settings.h"
 #include "cmd/support/model_client.h"
 #include "lib/lib_internal.h"
 
@@ -62,8 +61,7 @@ static sh_status client_open(shoal_model *model, sh_err *err)
     sh_status status = place_check(args->options, err);
     if (status == SH_OK && !is_elsewhere(args->options)) {
         status = sh_lib_args_find_model(args, err);
-        if (status == SH_OK && args->environment)
-            status = sh_launcher_settings_adopt(args->options, &args->settings, false, err);
+        if (status == SH_OK) status = sh_lib_args_find_place(args, err);
     }
     if (status != SH_OK) return status;
     bool given = sh_options_given(args->options, "slots");

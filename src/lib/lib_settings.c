@@ -5,12 +5,15 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/version.h"
+#include "cmd/support/launcher_settings.h"
 #include "cmd/support/model_find.h"
 #include "lib/lib_internal.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 _Static_assert((int)SHOAL_ERR_CONFLICT == (int)SH_ERR_CONFLICT && (int)SHOAL_DONE == (int)SH_AGAIN,
                "a shoal_status is an sh_status");
@@ -171,6 +174,27 @@ sh_status sh_lib_args_find_model(sh_lib_args *args, sh_err *err)
     sh_status status = sh_model_find(&args->settings, &args->model, err);
     if (status == SH_OK) args->settings.model = args->model;
     return status;
+}
+
+/* Rank 0 may have inherited a socket that listens already, from whatever started it. It stays open,
+ * for another group after this one. */
+static sh_status listener_share(sh_settings *s, sh_err *err)
+{
+    int fd = (int)s->coordinator_fd, listens = 0;
+    socklen_t len = sizeof(listens);
+    if (fd < 0) return SH_OK;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) != 0 || listens == 0)
+        return sh_err_set(err, SH_ERR_INPUT, "coordinator-fd: %d is not a listening socket", fd);
+    s->coordinator_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    return s->coordinator_fd < 0 ? sh_err_sys(err, "coordinator-fd") : SH_OK;
+}
+
+sh_status sh_lib_args_find_place(sh_lib_args *args, sh_err *err)
+{
+    sh_status status = SH_OK;
+    if (args->environment)
+        status = sh_launcher_settings_adopt(args->options, &args->settings, false, err);
+    return status == SH_OK ? listener_share(&args->settings, err) : status;
 }
 
 void sh_lib_args_reset(sh_lib_args *args)

@@ -4,8 +4,8 @@
 #ifndef SH_NET_PLUGIN_H
 #define SH_NET_PLUGIN_H
 
-/* The path of a plugin in `dir` (NULL: the folder of the program) or in DIR/../lib/shoal, owned by
- * the caller; NULL if there is none. */
+/* The path of a plugin in `dir`, in DIR/../lib/shoal or in DIR/shoal, owned by the caller; NULL if
+ * there is none. Without a `dir` it is the folder of the program, then that of the library. */
 char *sh_plugin_find(const char *dir, const char *file);
 
 #endif

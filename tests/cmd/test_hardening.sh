@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How the program and its plugins are built and linked, according to their ELF files.
+# How the program, its plugins and the library are built and linked, according to their ELF files.
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
 work=$(mktemp -d) && cd "$work" || exit 1
@@ -30,7 +30,7 @@ check "fortified calls of the C library" fortify
 case $(uname -m) in
 x86_64 | aarch64) if command -v objdump >/dev/null; then check "indirect branches have landing pads" branches; fi ;;
 esac
-for plugin in "$SHOAL_BUILD"/shoal-*.so; do
+for plugin in "$SHOAL_BUILD"/shoal-*.so "$SHOAL_BUILD"/lib/libshoal.so.0; do
     [ -e "$plugin" ] || continue
     name=$(basename "$plugin")
     file=$plugin; check "$name: relocations, stack" plugin_is_hard

@@ -115,10 +115,15 @@ struct sh_model_client {
     void (*close)(sh_model_client *client);
 };
 
-typedef sh_status sh_model_client_opener(const sh_command_args *args,
-                                         const sh_model_client_opts *opts, sh_model_client **out,
-                                         sh_err *err);
-sh_model_client_opener sh_model_client_local, sh_model_client_socket, sh_model_client_http;
+SH_MUST_CHECK sh_status sh_model_client_local(const sh_command_args *args,
+                                              const sh_model_client_opts *opts,
+                                              sh_model_client **out, sh_err *err);
+SH_MUST_CHECK sh_status sh_model_client_socket(const sh_command_args *args,
+                                               const sh_model_client_opts *opts,
+                                               sh_model_client **out, sh_err *err);
+SH_MUST_CHECK sh_status sh_model_client_http(const sh_command_args *args,
+                                             const sh_model_client_opts *opts,
+                                             sh_model_client **out, sh_err *err);
 void sh_reply_add_logprob(sh_reply *reply, double logprob);
 
 /* The value of --stop: one text, or a JSON list of texts. A text that merely begins with '[' but is
