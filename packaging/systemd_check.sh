@@ -32,7 +32,9 @@ soon() { local i; for i in $(seq 300); do if "$@"; then return 0; fi; sleep 0.1;
 main_pid() { systemctl show -p MainPID --value shoal; }
 ask=(shoal generate --url http://127.0.0.1:8100 --max-tokens 4 --prompt "Once upon a time")
 answers() { "${ask[@]}" 2>/dev/null | grep -q there; }
-unprivileged() { ! grep -qP '^Uid:\t0' "/proc/$(main_pid)/status" && grep -qP '^CapEff:\t0+$' "/proc/$(main_pid)/status"; }
+unprivileged() {
+    ! grep -qP '^Uid:\t0' "/proc/$(main_pid)/status" && grep -qP '^CapEff:\t0+$' "/proc/$(main_pid)/status"
+}
 locked_in() { journalctl -u shoal | grep -q "sandbox: files (landlock.*system calls (seccomp)"; }
 hang() { kill -STOP "$(main_pid)" && soon shows shoal NRestarts=1; }
 settings() {
