@@ -13,7 +13,8 @@ FROM debian:bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates curl libcjson1 libcurl4 \
         libevent-2.1-7 libevent-openssl-2.1-7 libpcre2-8-0 libssl3 libutf8proc2 libibverbs1 ibverbs-providers && \
     rm -rf /var/lib/apt/lists/* && \
-    useradd --system --uid 10001 --create-home --home-dir /var/lib/shoal shoal
+    groupadd --system --gid 10001 shoal && \
+    useradd --system --uid 10001 --gid shoal --create-home --home-dir /var/lib/shoal shoal
 COPY --from=build /installed/usr/bin/shoal /usr/bin/shoal
 COPY --from=build /installed/usr/lib/shoal /usr/lib/shoal
 COPY --from=build /installed/usr/share/shoal /usr/share/shoal

@@ -40,5 +40,6 @@ dist: ## pack the last commit as build/dist/shoal-VERSION.tar.gz, with SHA256SUM
 deb: ## build a Debian package of the last commit in build/deb
 	@packaging/deb.sh build/deb
 
-deb-check: deb ## install that package in a bare Debian 12, made in the folder BARE, and serve the demo there
+deb-check: deb ## install that package in a bare Debian 12, made in the folder BARE; serve there, also under systemd
 	@packaging/deb_check.sh build/deb $(BARE)
+	@packaging/systemd_check.sh build/deb $(BARE)

@@ -16,7 +16,7 @@ fi
 scratch
 mkdir bin && printf '#!/bin/sh\nexec "$@"\n' >bin/sudo && chmod +x bin/sudo
 export PATH=$work/bin:/usr/local/bin:$PATH STAGE=$work/stage
-unset TEST_PRIVATE
+unset TEST_PRIVATE MAKEFLAGS MFLAGS MAKELEVEL # the last three are of the make that runs the tests
 
 # Writes the blocks of a page to 1.run, 2.server, ...
 blocks() {

@@ -4,6 +4,7 @@
 scratch
 case $SHOAL_BUILD in *release) ;; *) skip "installing" "not a release build"; done_testing ;; esac
 trap 'kill "${server:-}" "${manager:-}" 2>/dev/null; wait "${server:-}" 2>/dev/null; cd /; rm -rf "$work"' EXIT
+unset MAKEFLAGS MFLAGS MAKELEVEL # of the make that runs the tests
 make_it() { make -s -C "$root" "$@" PREFIX=/usr DESTDIR="$work/to"; }
 shoal=$work/link/shoal # a link to the installed program: it must find its files from there
 files() { find to -type f -o -type l | sort; }
