@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/terminal.h"
 #include "cmd/support/interrupt.h"
 #include "cmd/support/line_editor.h"
 #include "cmd/support/model_client.h"
@@ -318,7 +319,7 @@ static sh_status chat_open(chat *c, const sh_command_args *args, sh_err *err)
     if (status == SH_OK) status = sh_model_client_open(args, true, &c->client, err);
     if (status != SH_OK) return status;
     if (args->settings->system != NULL) c->system = sh_strdup(args->settings->system);
-    c->color = isatty(STDOUT_FILENO);
+    c->color = sh_terminal_has_color(STDOUT_FILENO);
     c->line = sh_line_editor_create();
     start_over(c);
     return SH_OK;
@@ -344,7 +345,7 @@ static int chat_run(const sh_command_args *args)
     if (status == SH_OK) {
         sh_interrupt_catch();
         take_terminal();
-        if (c.color)
+        if (isatty(STDOUT_FILENO))
             printf("%s. /help lists commands, Ctrl-D exits.\n\n", sh_model_client_label(c.client));
         status = converse(&c, &err);
     }

@@ -4,6 +4,7 @@
 #include "cmd/hosts.h"
 
 #include "base/file.h"
+#include "base/terminal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -61,7 +62,7 @@ int sh_hosts_report(const sh_findings *report, bool json)
         cJSON_free(said);
         cJSON_Delete(list);
     } else {
-        sh_findings_text(report, &text);
+        sh_findings_text(report, sh_terminal_has_color(STDOUT_FILENO), &text);
     }
     fwrite(text.ptr, 1, text.len, stdout);
     sh_buf_reset(&text);

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/system.h"
+#include "base/terminal.h"
 #include "cmd/support/cluster.h"
 
 #include <stdlib.h>
@@ -280,7 +281,7 @@ static int show(sh_detection *d, const sh_settings *s)
     else {
         print_links(d, to);
         sh_detection_print_cables(d, to);
-        sh_findings_text(&d->report, &text);
+        sh_findings_text(&d->report, sh_terminal_has_color(fileno(to)), &text);
         fprintf(to, "\n%s", text.ptr);
     }
     sh_buf_reset(&text);
@@ -297,7 +298,7 @@ static int show_failures(const sh_detection *d)
 {
     sh_buf text = {0};
     bool failed = sh_findings_worst(&d->report) == SH_FINDING_FAIL;
-    if (failed) sh_findings_text(&d->report, &text);
+    if (failed) sh_findings_text(&d->report, sh_terminal_has_color(STDERR_FILENO), &text);
     if (failed) fputs(text.ptr, stderr);
     sh_buf_reset(&text);
     return failed ? SH_EXIT_FAILED : SH_EXIT_OK;

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/sandbox.h"
+#include "base/system.h"
 #include "base/version.h"
 #include "cmd/command.h"
 #include "cmd/command_list.h"
@@ -51,6 +52,18 @@ const sh_command *sh_command_find(const char *name)
     return NULL;
 }
 
+int sh_command_unknown(const char *name)
+{
+    sh_suggestion meant = {.typed = sh_str_of(name)};
+    sh_err err;
+    for (int i = 0; i < SH_COMMAND_COUNT; i++) sh_suggestion_try(&meant, sh_commands[i]->name);
+    sh_err_set(&err, SH_ERR_INPUT, "there is no command '%s'", name);
+    if (meant.name != NULL)
+        sh_err_set(&err, SH_ERR_INPUT, "there is no command '%s'; did you mean %s?", name,
+                   meant.name);
+    return usage_fail(&err, NULL);
+}
+
 /* The first letter is enough: names of other projects (WARNING, CRITICAL) are accepted too. */
 static sh_log_level log_level_of(const char *text)
 {
@@ -81,8 +94,8 @@ sh_status sh_settings_gather(sh_options *opts, const sh_command *cmd, sh_setting
     if (status == SH_OK && settings->config != NULL)
         status = sh_options_parse_file(opts, settings->config, err);
     if (status == SH_OK && args->argc > cmd->args_max)
-        status = sh_err_set(err, SH_ERR_INPUT, "'%s' is one argument too many for %s",
-                            args->argv[cmd->args_max], cmd->name);
+        status = sh_err_set(err, SH_ERR_INPUT, "unexpected argument '%s'",
+                            args->argv[cmd->args_max]);
     return status;
 }
 
@@ -130,6 +143,22 @@ static sh_status model_find(sh_settings *s, bool pull, char *owned[2], sh_err *e
     return SH_OK;
 }
 
+/* The parts of a server share one command line; in `ps` and `top` each shows what it is. Their
+ * supervisors keep the line that the user typed. */
+static void title_set(const sh_command *cmd, const sh_settings *s, char *const *line)
+{
+    char title[64];
+    bool part = strcmp(s->part, "all") != 0;
+    if (cmd->bit == FOR(api) || strcmp(s->part, "api") == 0)
+        snprintf(title, sizeof(title), "shoal api");
+    else if (cmd->bit == FOR(engine) || part)
+        snprintf(title, sizeof(title), s->rank == 0 ? "shoal engine rank 0" : "shoal rank %d",
+                 (int)s->rank);
+    else
+        return;
+    sh_process_title(line, title);
+}
+
 /* Prompts and keys are in the memory of these commands, so core dumps and debuggers are off unless
  * asked for; the latter only where ranks do not copy from each other's memory (MPI does). */
 static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *settings,
@@ -143,11 +172,13 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     limits_set(settings);
     if ((cmd->bit & (FOR_COMPUTE | FOR(api) | FOR(agent))) != 0 && !settings->core_dumps)
         sh_core_dumps_off(!sh_backend_find(settings->backend)->peers_read_memory);
+    if (status == SH_OK && cmd->bit == FOR(chat)) sh_model_client_choose(opts, settings);
     bool remote = (cmd->bit & FOR_CLIENT) != 0 && sh_model_client_is_remote(opts);
     if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0 && !remote)
         status = model_find(settings, (cmd->bit & FOR_PULL) != 0, owned, &err);
     if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR(launch)) != 0)
         status = sh_launcher_settings_adopt(opts, settings, &err);
+    if (status == SH_OK) title_set(cmd, settings, args->line);
     int code = status == SH_OK ? cmd->run(args) : sh_command_fail(&err);
     sh_ranks_leave(code == SH_EXIT_OK);
     free(owned[0]);
@@ -211,11 +242,7 @@ int main(int argc, char **argv)
     }
     bool help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
     const sh_command *cmd = sh_command_find(help ? "help" : name);
-    if (cmd == NULL) {
-        sh_err err;
-        sh_err_set(&err, SH_ERR_INPUT, "there is no command '%s'", name);
-        return usage_fail(&err, NULL);
-    }
+    if (cmd == NULL) return sh_command_unknown(name);
     int skip = argc < 2 ? 1 : 2;
     char **rest = sh_alloc_array((size_t)argc, sizeof(*rest));
     for (int i = skip; i < argc; i++) rest[i - skip] = argv[i];

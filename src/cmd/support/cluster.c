@@ -18,6 +18,23 @@ sh_ssh_opts sh_cluster_ssh(const sh_settings *s)
     return (sh_ssh_opts){.options = s->ssh_options, .connect_s = (int)s->ssh_timeout};
 }
 
+sh_status sh_cluster_find(const sh_command_args *args, cJSON **record, sh_err *err)
+{
+    *record = NULL;
+    if (sh_options_source(args->options, "port") == SH_FROM_FLAG ||
+        sh_options_source(args->options, "host") == SH_FROM_FLAG)
+        return SH_OK;
+    char *state = sh_state_dir_path(args->settings->state_dir);
+    sh_status status = sh_launch_read(state, record, err);
+    free(state);
+    if (status != SH_OK) return status == SH_ERR_NOT_FOUND ? SH_OK : status;
+    sh_process launcher = sh_launch_process(*record);
+    if (sh_process_alive(&launcher)) return SH_OK;
+    cJSON_Delete(*record);
+    *record = NULL;
+    return SH_OK;
+}
+
 static void word_add(sh_buf *script, const char *word)
 {
     sh_buf_add_char(script, ' ');

@@ -11,6 +11,10 @@
 /* Options for ssh from --ssh-options and --ssh-timeout. */
 sh_ssh_opts sh_cluster_ssh(const sh_settings *settings);
 
+/* The record of the launched cluster, if it is running; NULL if not, or if --host or --port was
+ * given as a flag, which means another server. The caller deletes it. */
+SH_MUST_CHECK sh_status sh_cluster_find(const sh_command_args *args, cJSON **record, sh_err *err);
+
 /* Runs `shoal call PATH [BODY]` on the host of rank 0, with the settings of its API: there the API
  * can be reached whatever address it listens on. */
 SH_MUST_CHECK sh_status sh_cluster_call(const cJSON *record, const sh_settings *settings,

@@ -12,6 +12,7 @@
 typedef struct {
     /* every command */
     bool help;
+    bool help_all;
     bool print_config;
     const char *config;
     const char *env_file;
