@@ -225,7 +225,8 @@ void sh_suggestion_try(sh_suggestion *s, const char *name)
     sh_str whole = sh_str_of(name);
     size_t allowed = 1 + s->typed.len / SUGGESTION_TYPO_LEN;
     size_t distance = sh_str_distance(s->typed, whole);
-    if (s->typed.len >= SUGGESTION_PREFIX_MIN && sh_str_starts(whole, s->typed)) distance = 1;
+    if (distance > 1 && s->typed.len >= SUGGESTION_PREFIX_MIN && sh_str_starts(whole, s->typed))
+        distance = 1;
     if (distance > allowed || (s->name != NULL && distance >= s->distance)) return;
     s->name = name;
     s->distance = distance;

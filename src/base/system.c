@@ -52,6 +52,8 @@ void sh_process_title(char *const *line, const char *title)
     memset(line[0], 0, room);
     memcpy(line[0], title, len);
     snprintf(name, sizeof(name), "%s", title);
+    char *remark = strstr(name, " (");
+    if (remark != NULL) *remark = '\0';
     for (char *p = name; *p != '\0'; p++)
         if (*p == ' ') *p = '-';
     prctl(PR_SET_NAME, name);

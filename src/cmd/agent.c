@@ -174,6 +174,8 @@ static sh_status env_fill(struct agent *a, sh_err *err)
         a->frozen_s = settings.frozen_after;
         a->job = sh_launch_job_find(settings.job);
     }
+    if (status == SH_OK && settings.cwd != NULL && chdir(settings.cwd) != 0)
+        status = sh_err_sys(err, "--cwd %s", settings.cwd);
     sh_hostfile_free(file);
     sh_options_free(opts);
     free(hosts);

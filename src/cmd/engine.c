@@ -38,6 +38,7 @@ static sh_status setup_init(sh_model_group_setup *setup, const sh_command_args *
     setup->opts.chunk = s->chunk > draws ? (int)s->chunk : draws + 1;
     setup->opts.draws = draws;
     setup->opts.kv_tokens = s->kv_tokens;
+    setup->opts.kv_memory = s->kv_memory_mb << 20;
     setup->opts.memory_reserve = s->kv_reserve_mb << 20;
     return status;
 }

@@ -15,8 +15,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/system.h"
 #include "base/version.h"
+#include "cluster/run_list.h"
 #include "cmd/support/cluster.h"
 #include "cmd/support/launch_job.h"
 #include "cmd/support/ranks.h"
@@ -262,6 +264,14 @@ static void on_ready(void *arg)
     free(url);
 }
 
+/* Without the list `stop` cannot help someone who removes the state folder: no reason to fail. */
+static void list_enter(const sh_launch *l)
+{
+    sh_err err;
+    if (sh_run_list_add(l->args->settings->runtime_dir, l->state, &err) != SH_OK)
+        SH_LOGW("this launch is not in the list of launches: %s", err.text);
+}
+
 /* launch.json is removed at the end: without it no other command looks for this cluster. */
 static int ranks_run(sh_launch *l)
 {
@@ -277,7 +287,9 @@ static int ranks_run(sh_launch *l)
                            .grace_ms = l->args->settings->grace * 1000 + STOP_EXTRA_MS,
                            .ready = on_ready,
                            .arg = l};
+    list_enter(l);
     sh_status status = sh_launch_run(&opts, &code, &err);
+    sh_run_list_remove(l->args->settings->runtime_dir, l->state);
     sh_role_env_free(env);
     char *record = sh_path_join(l->state, "launch.json");
     unlink(record);

@@ -79,18 +79,23 @@ sh_status sh_cluster_call(const cJSON *record, const sh_settings *s, const char 
     return ok ? SH_OK : err->status;
 }
 
+bool sh_cluster_stop_launcher(const sh_process *launcher, int64_t grace_ms)
+{
+    if (!sh_process_signal(launcher, SIGTERM)) return false;
+    sh_deadline end = sh_deadline_in_ms(grace_ms + KILL_EXTRA_MS);
+    while (sh_process_alive(launcher) && !sh_deadline_passed(end)) sh_sleep_ms(POLL_MS);
+    /* Killing it is safe: ranks stop on their own when their launcher is gone. */
+    sh_process_signal(launcher, SIGKILL);
+    while (sh_process_alive(launcher)) sh_sleep_ms(POLL_MS);
+    return true;
+}
+
 bool sh_cluster_stop(const cJSON *record)
 {
     sh_process launcher = sh_launch_process(record);
     const cJSON *grace = cJSON_GetObjectItemCaseSensitive(record, "grace");
     double grace_ms = cJSON_IsNumber(grace) ? grace->valuedouble * 1000 : 0;
-    if (!sh_process_signal(&launcher, SIGTERM)) return false;
-    sh_deadline end = sh_deadline_in_ms((int64_t)grace_ms + KILL_EXTRA_MS);
-    while (sh_process_alive(&launcher) && !sh_deadline_passed(end)) sh_sleep_ms(POLL_MS);
-    /* Killing it is safe: ranks stop on their own when their launcher is gone. */
-    sh_process_signal(&launcher, SIGKILL);
-    while (sh_process_alive(&launcher)) sh_sleep_ms(POLL_MS);
-    return true;
+    return sh_cluster_stop_launcher(&launcher, (int64_t)grace_ms);
 }
 
 /* By what a name means and not by a list of names: aliases are found too. */

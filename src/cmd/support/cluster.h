@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "cluster/ssh.h"
+#include "cluster/state_dir.h"
 #include "cmd/command.h"
 
 /* Options for ssh from --ssh-options and --ssh-timeout. */
@@ -23,6 +24,7 @@ SH_MUST_CHECK sh_status sh_cluster_call(const cJSON *record, const sh_settings *
 
 /* Stops the launcher of the record and waits until it has ended. False when it was not running. */
 bool sh_cluster_stop(const cJSON *record);
+bool sh_cluster_stop_launcher(const sh_process *launcher, int64_t grace_ms);
 
 /* Removes all variables that set this option, under any of their names, from the environment;
  * NULL: those of all options. */

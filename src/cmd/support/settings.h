@@ -84,6 +84,7 @@ typedef struct {
     int64_t ssh_timeout;
     const char *state_dir;
     bool detach;
+    const char *cwd;
     bool prepare;
     bool cold;
     const char *job;
@@ -141,6 +142,7 @@ typedef struct {
     int64_t chunk;
     const char *pooling;
     int64_t kv_tokens;
+    int64_t kv_memory_mb;
     int64_t kv_reserve_mb;
     int64_t queue_max;
     int64_t req_timeout;
