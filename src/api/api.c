@@ -38,6 +38,10 @@ enum {
 static const sh_response_limits RESPONSES = {
     .count = 1000, .bytes = 32 << 20, .bytes_max = 256 << 20};
 
+/* In a store of their own: chats that nobody asked to keep must not displace stored responses. */
+static const sh_response_limits CONVERSATIONS = {
+    .count = 1000, .bytes = 16 << 20, .bytes_max = 64 << 20};
+
 const sh_endpoint *sh_api_endpoint_of(const sh_http_request *req)
 {
     const sh_endpoint *endpoint = sh_http_route_of(req)->data;
@@ -518,6 +522,7 @@ static sh_status api_open(sh_api *api, sh_err *err)
 
     api->start_ns = sh_clock_ns();
     api->responses = sh_response_store_create(RESPONSES);
+    api->conversations = sh_response_store_create(CONVERSATIONS);
     api->history = sh_history_create(HISTORY);
     api->metrics = sh_metrics_create();
     api->quotas = sh_quotas_create();
@@ -574,6 +579,7 @@ static void api_close(sh_api *api)
     sh_http_keys_free(api->keys);
     sh_served_model_close(api->served);
     sh_response_store_free(api->responses);
+    sh_response_store_free(api->conversations);
     sh_history_free(api->history);
     sh_metrics_free(api->metrics);
     sh_quotas_free(api->quotas);

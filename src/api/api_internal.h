@@ -44,7 +44,8 @@ struct sh_api {
     char served_trouble[SH_ERR_TEXT_MAX]; /* why `served` is NULL */
 
     sh_response_store *responses; /* answers that clients may refer to */
-    sh_store_service *store;      /* changes the models on disk; NULL: nobody does */
+    sh_response_store *conversations;
+    sh_store_service *store; /* changes the models on disk; NULL: nobody does */
     sh_history *history;
     sh_metrics *metrics;
     cJSON *stats;             /* the engine's latest, or NULL */

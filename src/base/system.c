@@ -39,8 +39,8 @@ bool sh_pipe(int fd[2])
 }
 
 /* The kernel shows the memory where it put the words of the command line, one after another: what
- * the title does not fill is cleared. `top` shows another name, of 15 characters, and without
- * spaces it can be used in patterns. */
+ * the title does not fill is cleared. `top` shows another name, of 15 characters: the title up to a
+ * remark in parentheses, without spaces. */
 void sh_process_title(char *const *line, const char *title)
 {
 #ifdef __linux__

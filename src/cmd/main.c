@@ -152,7 +152,7 @@ static void title_set(const sh_command *cmd, const sh_settings *s, char *const *
     if (cmd->bit == FOR(api) || strcmp(s->part, "api") == 0)
         snprintf(title, sizeof(title), "shoal api");
     else if (cmd->bit == FOR(engine) || part)
-        snprintf(title, sizeof(title), s->rank == 0 ? "shoal engine rank 0" : "shoal rank %d",
+        snprintf(title, sizeof(title), s->rank == 0 ? "shoal rank 0 (engine)" : "shoal rank %d",
                  (int)s->rank);
     else
         return;
@@ -168,7 +168,8 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     sh_err err;
     sh_log_set_level(log_level_of(settings->log_level));
     sh_status status = log_open(settings->log_file, &err);
-    lines_log(SH_LOG_INFO, sh_options_notices(opts));
+    if (strcmp(settings->part, "all") == 0) /* the parent has said it for its parts */
+        lines_log(SH_LOG_INFO, sh_options_notices(opts));
     limits_set(settings);
     if ((cmd->bit & (FOR_COMPUTE | FOR(api) | FOR(agent))) != 0 && !settings->core_dumps)
         sh_core_dumps_off(!sh_backend_find(settings->backend)->peers_read_memory);
