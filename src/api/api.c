@@ -412,7 +412,7 @@ static void on_stop(void *arg)
     }
     api->stopping = true;
     api->stop_deadline = sh_deadline_in_ms((int64_t)(api->opts->grace_s * 1000));
-    SH_LOGI("api: stopping; answers still running: %d", api->job_count);
+    SH_LOGI("api: shutting down, %d requests active", api->job_count);
     sh_subscribers_end(api);
     sh_replay_stop(api->replay);
     sh_http_server_drain(api->server);
@@ -428,7 +428,7 @@ static void on_renew(void *arg)
     if (api->stopping || api->opts->listen_fds == NULL) return;
     api->stopping = true;
     api->stop_deadline = SH_DEADLINE_NEVER;
-    SH_LOGI("api: a new process takes over; answers still running here: %d", api->job_count);
+    SH_LOGI("api: a new process takes over, %d requests active here", api->job_count);
     sh_subscribers_end(api);
     sh_http_server_drain(api->server);
     on_drain_check(api);

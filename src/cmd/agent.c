@@ -71,7 +71,7 @@ static void on_ended(void *arg, int child, const char *how, bool restarts)
     (void)arg;
     (void)child;
     if (!restarts) return;
-    snprintf(text, sizeof(text), "%s; restarting it", how);
+    snprintf(text, sizeof(text), "%s; restarting", how);
     put_line(NULL, sh_str_of(text));
     put_line("ended", sh_str_of(how));
 }
