@@ -24,7 +24,8 @@ start() {
     state=$(setting state-dir); state=${state/#\~/$HOME}
     ln -sfn "$state/launch.log" server.log
     if [ -z "$(setting access-log)" ]; then
-        ln -sfn "$state/api.log" api.log
+        local folder; folder=$(setting cwd) # of the ranks
+        ln -sfn "${folder:-$state}/api.log" api.log
         flags+=(--access-log api.log)
     fi
     shoal stop --state-dir "$state"

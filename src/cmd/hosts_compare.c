@@ -230,9 +230,9 @@ static char *clean_script(const char *state_dir)
     sh_state_dir_shell_check(&b);
     sh_buf_add_text(
         &b, "for f in \"$d\"/rank-*.pid; do\n"
-            "  if [ -e \"$f\" ] && read -r pid rest <\"$f\" && kill -0 \"$pid\" 2>/dev/null; "
-            "then echo \"a rank is running there: stop the cluster first\" >&2; exit 1; "
-            "fi\ndone\n"
+            "  [ -e \"$f\" ] && kill -0 \"$(cut -d' ' -f1 \"$f\")\" 2>/dev/null || continue\n"
+            "  echo \"a rank is running there: stop the cluster first\" >&2; exit 1\n"
+            "done\n"
             "cd \"$d\" 2>/dev/null || { echo nothing to remove; exit 0; }\n"
             "du -sk bin src models 2>/dev/null | awk '{ k += $1 } END { "
             "printf \"%.0f MB\\n\", k / 1000 }'\n"
