@@ -226,7 +226,7 @@ static const sh_option rows[] = {
      .commands = FOR(hosts)},
     {.name = "hosts",
      TEXT("A,B,..."),
-     .help = "names of the hosts to detect; default: those in ~/.ssh/config",
+     .help = "names of the hosts to detect; default: those in ~/.ssh/config, else those on cables",
      AT(host_names),
      .commands = FOR(hosts)},
     {.name = "over",
