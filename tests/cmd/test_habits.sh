@@ -58,6 +58,12 @@ side_by_side() {
 }
 check "hosts are compared side by side" side_by_side
 
+lines() { # a message over two lines; what follows /exit is not read
+    printf '%s\n' 'a\\' b '/save talk.json' /exit '/save never.json' | "$shoal" chat --model "$root/models/demo" --max-tokens 2 \
+        >/dev/null && [ "$(jq -c '.[0].content' talk.json)" = '"a\nb"' ] && [ ! -e never.json ]
+}
+check "a backslash continues a message of a chat, /exit leaves it" lines
+
 # launch.sh in a tree of its own, which has the program and nothing to build.
 mkdir -p tree/tools tree/build state runs
 cp "$root/launch.sh" tree/ && ln -s "$shoal" tree/build/shoal
