@@ -128,7 +128,8 @@ static sh_status serve(const sh_settings *s, sh_engine_socket *engine_socket, sh
     atomic_store(&stopper->ready, true);
     stop_wait(stopper);
     bool leave = stopper->renewed && s->replay_timeout != 0;
-    if (!leave) SH_LOGI("shutting down: active requests have %lld s to finish", (long long)s->grace);
+    if (!leave)
+        SH_LOGI("shutting down: active requests have %lld s to finish", (long long)s->grace);
     sh_engine_socket_drain(engine_socket);
     sh_engine_stop(engine, leave ? SH_ENGINE_LEAVE : s->grace * 1000);
     return sh_engine_check(engine, err);

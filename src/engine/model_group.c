@@ -701,10 +701,10 @@ static void steps_prepare(sh_model_group *mg)
     if (kv_tokens < mg->context) {
         bool chosen = mg->opts.kv_tokens > 0; /* by the user, who knows */
         if (mg->rank == 0 && !chosen)
-            SH_LOGW(
-                "the KV cache has a capacity of %lld tokens, so that is the longest sequence, not %d "
-                "(--context, --kv-tokens, --kv-memory-mb, --kv-reserve-mb)",
-                (long long)kv_tokens, mg->context);
+            SH_LOGW("the KV cache has a capacity of %lld tokens, so that is the longest sequence, "
+                    "not %d "
+                    "(--context, --kv-tokens, --kv-memory-mb, --kv-reserve-mb)",
+                    (long long)kv_tokens, mg->context);
         mg->context = (int)kv_tokens;
     }
     mg->limits = (sh_step_limits){.slots = mg->opts.slots,
