@@ -59,7 +59,8 @@ check "hosts are compared side by side" side_by_side
 
 lines() { # a message over two lines; what follows /exit is not read
     printf '%s\n' 'a\' b '/save talk.json' /exit '/save never.json' |
-        "$shoal" chat --model "$root/models/demo" --max-tokens 2 >/dev/null && [ "$(jq -c '.[0].content' talk.json)" = '"a\nb"' ] && [ ! -e never.json ]
+        "$shoal" chat --model "$root/models/demo" --max-tokens 2 >/dev/null &&
+        [ "$(jq -c '.[0].content' talk.json)" = '"a\nb"' ] && [ ! -e never.json ]
 }
 check "a backslash continues a message of a chat, /exit leaves it" lines
 
