@@ -11,7 +11,7 @@ cd "$(dirname "$0")"
 verb=${1:-}; [ $# -gt 0 ] && shift
 build() { tools/setup.sh && make -s -j"$(getconf _NPROCESSORS_ONLN)" program; }
 shoal() { [ -x build/shoal ] || build; build/shoal "$@"; }
-setting() { sed -n "s/^$1 = \([^ ]*\)  # .*/\1/p" <<<"$config"; }
+setting() { sed -n "s/^$1 = \(.*\)  # .*/\1/p" <<<"$config"; }
 
 start() {
     build

@@ -4,7 +4,7 @@
 
 SHOAL := build/shoal
 # hosts.json beside the Makefile, which `./launch.sh detect` writes, is used if nothing else names the hosts.
-ifeq ($(HOSTFILE)$(WORKER_HOSTS)$(shell grep -sE '(HOSTFILE|WORKER_HOSTS|WORKERS)=' .env),)
+ifeq ($(HOSTFILE)$(WORKER_HOSTS)$(shell grep -sE '^[^\#]*(HOSTFILE|WORKER_HOSTS|WORKERS)=.' .env),)
 ifneq ($(wildcard hosts.json),)
 export HOSTFILE := hosts.json
 endif

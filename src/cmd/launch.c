@@ -254,7 +254,9 @@ static void on_ready(void *arg)
     sh_launch *l = arg;
     const sh_settings *s = l->args->settings;
     char *url = sh_http_url(s->tls_cert != NULL, s->host, (int)s->port, "");
-    char *text = sh_asprintf("all %d ranks are ready; the API is on %s, %s\n", l->hosts->count,
+    int count = l->hosts->count;
+    char *text = sh_asprintf("%s%d rank%s ready; the API is on %s, %s\n", count == 1 ? "" : "all ",
+                             count, count == 1 ? " is" : "s are",
                              l->remote.list[l->remote.of_rank[0]].name, url);
     ssize_t put = write(STDERR_FILENO, text, strlen(text));
     if (l->log >= 0) put = write(l->log, text, strlen(text));

@@ -143,9 +143,13 @@ static sh_status model_find(sh_settings *s, bool pull, char *owned[2], sh_err *e
     return SH_OK;
 }
 
+/* The words of the command line where the kernel put them: only the title of the process goes
+ * there, commands get a copy. */
+static char *const *kernel_line;
+
 /* The parts of a server share one command line; in `ps` and `top` each shows what it is. Their
  * supervisors keep the line that the user typed. */
-static void title_set(const sh_command *cmd, const sh_settings *s, char *const *line)
+static void title_set(const sh_command *cmd, const sh_settings *s)
 {
     char title[64];
     bool part = strcmp(s->part, "all") != 0;
@@ -156,7 +160,7 @@ static void title_set(const sh_command *cmd, const sh_settings *s, char *const *
                  (int)s->rank);
     else
         return;
-    sh_process_title(line, title);
+    sh_process_title(kernel_line, title);
 }
 
 /* Prompts and keys are in the memory of these commands, so core dumps and debuggers are off unless
@@ -179,7 +183,7 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
         status = model_find(settings, (cmd->bit & FOR_PULL) != 0, owned, &err);
     if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR(launch)) != 0)
         status = sh_launcher_settings_adopt(opts, settings, &err);
-    if (status == SH_OK) title_set(cmd, settings, args->line);
+    if (status == SH_OK) title_set(cmd, settings);
     int code = status == SH_OK ? cmd->run(args) : sh_command_fail(&err);
     sh_ranks_leave(code == SH_EXIT_OK);
     free(owned[0]);
@@ -230,6 +234,13 @@ static void standard_files_open(void)
     if (fd >= 0) close(fd);
 }
 
+static char **line_copy(int argc, char *const *argv)
+{
+    char **line = sh_alloc_array((size_t)argc + 1, sizeof(*line));
+    for (int i = 0; i < argc; i++) line[i] = sh_strdup(argv[i]);
+    return line;
+}
+
 /* SIGPIPE is ignored: a client or a reader that goes away is an error code, not the end of the
  * process. Output that could not be written (disk full) must not exit with success. */
 int main(int argc, char **argv)
@@ -245,9 +256,12 @@ int main(int argc, char **argv)
     const sh_command *cmd = sh_command_find(help ? "help" : name);
     if (cmd == NULL) return sh_command_unknown(name);
     int skip = argc < 2 ? 1 : 2;
-    char **rest = sh_alloc_array((size_t)argc, sizeof(*rest));
-    for (int i = skip; i < argc; i++) rest[i - skip] = argv[i];
-    int code = command_run(cmd, argc - skip, rest, argv);
+    char **line = line_copy(argc, argv), **rest = sh_alloc_array((size_t)argc, sizeof(*rest));
+    kernel_line = argv;
+    for (int i = skip; i < argc; i++) rest[i - skip] = line[i];
+    int code = command_run(cmd, argc - skip, rest, line);
+    for (int i = 0; i < argc; i++) free(line[i]);
+    free(line);
     free(rest);
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == SH_EXIT_OK) {
         fprintf(stderr, "shoal: cannot write the output\n");

@@ -77,7 +77,7 @@ part() { # NAME, of the running cluster
 start() { exits 0 tree/launch.sh start --cwd "$work/runs" --continuous-batching || { cat out err; return 1; }; }
 found() {
     echo '[{"ssh": "localhost", "ips": ["127.0.0.1"]}]' >tree/hosts.json
-    start && grep -q "the hosts of hosts.json" out && grep -q "all 1 ranks are ready" err &&
+    start && grep -q "the hosts of hosts.json" out && grep -q "^1 rank is ready" err &&
         grep -q "^.*continuous-batching is not used here" err && [ "$(grep -c continuous-batching err)" = 1 ]
 }
 check "launch.sh start finds hosts.json; a flag that has no effect is named once" found
@@ -96,6 +96,7 @@ logs() {
 }
 check "server.log and api.log lead to the logs" logs
 check "monitor finds the launched cluster" prints "demo +healthy" env -u API_PORT "$shoal" monitor --once
+check "status shows the memory of the ranks" prints "^memory  rank 0: [0-9.]+ of [0-9.]+ GiB used" "$shoal" status
 talks() { env -u MODEL_DIR "$shoal" chat <<<hi 2>&1 >/dev/null; }
 check "chat finds the server" prints "using the server at http://127.0.0.1:$port" talks
 taken() { refuses 1 "port $port of 127.0.0.1 is in use by another program: .*--port" "$shoal" serve --port "$port"; }
