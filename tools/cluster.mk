@@ -87,9 +87,9 @@ download: program ## download a model from the Hugging Face hub: MODEL=ORG/NAME,
 
 fingerprint: program ## describe this host as JSON
 	$(SHOAL) fingerprint $(ARGS)
-version: program ## print the version of the program, and of what the hosts of HOSTFILE run
+version: program ## print the versions of program, system and kernel, here and on the hosts of HOSTFILE
 	@$(SHOAL) --version
-	@if [ -n "$(call setting,hostfile)" ]; then $(SHOAL) hosts compare $(ARGS); fi
+	@$(SHOAL) hosts compare $(ARGS)
 bench: program ## measure tokens per second of a model, on all hosts of HOSTFILE (without one: on this machine)
 	@if [ -n "$(call setting,hostfile)" ]; then set -x; $(SHOAL) launch --job bench $(ARGS); \
 	else set -x; $(SHOAL) bench $(or_demo) $(ARGS); fi
