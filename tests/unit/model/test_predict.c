@@ -24,6 +24,8 @@ TEST(shares_follow_speed_until_memory_ends)
     resources[1].memory = resources[2].memory = 10;
     CHECK_FAILS(sh_shares_by_resources(resources, 3, 80, shares, &err), err,
                 "3 ranks together have room for");
+    CHECK_FAILS(sh_shares_by_resources(&(sh_rank_resources){1, 1}, 1, 1e9, shares, &err), err,
+                "; 1 rank has room for");
 }
 
 TEST(parts_of_a_model_add_up_to_the_whole)
