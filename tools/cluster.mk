@@ -3,6 +3,12 @@
 # `make NAME=value` and from .env; ARGS adds flags.
 
 SHOAL := build/shoal
+# hosts.json beside the Makefile, which `./launch.sh detect` writes, is used if nothing else names the hosts.
+ifeq ($(HOSTFILE)$(WORKER_HOSTS)$(shell grep -sE '^[^\#]*(HOSTFILE|WORKER_HOSTS|WORKERS)=.' .env),)
+ifneq ($(wildcard hosts.json),)
+export HOSTFILE := hosts.json
+endif
+endif
 CHAT  := {"messages": [{"role": "user", "content": "What is tensor parallelism?"}], "max_tokens": 64}
 # The value of one setting: $(call setting,port)
 setting = $$($(SHOAL) launch --print-config | sed -n 's/^$(1) = \([^ ]*\) .*/\1/p')
@@ -17,11 +23,13 @@ setup: ## install the build dependencies, and build
 	tools/setup.sh
 	$(MAKE) program
 
-bootstrap: program ## copy the sources to the hosts of HOSTFILE and build there
-	$(SHOAL) bootstrap $(ARGS)
+bootstrap: program ## copy the sources to the hosts of HOSTFILE, or to REMOTE=HOST,HOST, and build there
+	$(SHOAL) bootstrap $(REMOTE) $(ARGS)
 
-verify cluster-info: program ## check all hosts of HOSTFILE: ssh, versions, memory, links
+verify: program ## check all hosts of HOSTFILE: ssh, versions, memory, links
 	$(SHOAL) doctor $(ARGS)
+cluster-info: program ## show all hosts of HOSTFILE side by side, and what differs
+	$(SHOAL) hosts compare $(ARGS)
 
 sync: program ## copy program and settings to the hosts of HOSTFILE, where missing or different
 	$(SHOAL) launch --prepare $(ARGS)
@@ -45,7 +53,7 @@ server-stop: program ## stop the cluster
 	$(SHOAL) stop $(ARGS)
 server-restart: program ## stop the cluster and launch it again, in the background
 	$(SHOAL) restart $(ARGS)
-kill-all: program ## stop everything launched from the state folder, and nothing else
+kill-all: program ## stop everything launched from the state folder, even if that is lost, and nothing else
 	$(SHOAL) stop $(ARGS)
 status: program ## show ranks, hosts, processes, and the API's health
 	$(SHOAL) status $(ARGS)
@@ -64,8 +72,11 @@ metrics: program ## print the figures of the dashboard
 	$(SHOAL) call /metrics/snapshot $(ARGS)
 chat-test: program ## send the API a question
 	$(SHOAL) call /v1/chat/completions '$(CHAT)' $(ARGS)
-dashboard: program ## print the dashboard's URL
-	@echo "http://$(call setting,host):$(call setting,port)/dashboard on the host of rank 0"
+dashboard: program ## open the dashboard in BROWSER, or the desktop's; print its URL
+	@url="http://$(call setting,host):$(call setting,port)/dashboard"; echo "$$url on the host of rank 0"; \
+	for open in $(or $(BROWSER),xdg-open open); do \
+	    if command -v $$open >/dev/null && [ -n "$(BROWSER)$$DISPLAY$$WAYLAND_DISPLAY" -o $$open = open ]; then \
+	        $$open "$$url"; exit; fi; done; echo "no browser was found to open it: set BROWSER"
 
 models-local: program ## list the models on this machine, in models/ and in the Hugging Face cache
 	$(SHOAL) models --model-cache models $(ARGS)
@@ -76,12 +87,15 @@ download: program ## download a model from the Hugging Face hub: MODEL=ORG/NAME,
 
 fingerprint: program ## describe this host as JSON
 	$(SHOAL) fingerprint $(ARGS)
-version: program ## print the program's version
+version: program ## print the versions of program, system and kernel, here and on the hosts of HOSTFILE
 	@$(SHOAL) --version
+	@$(SHOAL) hosts compare $(ARGS)
 bench: program ## measure tokens per second of a model, on all hosts of HOSTFILE (without one: on this machine)
 	@if [ -n "$(call setting,hostfile)" ]; then set -x; $(SHOAL) launch --job bench $(ARGS); \
 	else set -x; $(SHOAL) bench $(or_demo) $(ARGS); fi
 test: check ## the same as check
 loc: ## count the lines of source in each layer
 	@for layer in src/*/; do printf '%-14s %6d\n' "$$layer" "$$(find "$$layer" -name '*.[ch]' -exec cat {} + | wc -l)"; done
-clean-all: clean ## remove build/, with the packages installed for tests
+clean-all: program ## remove build/, and what launch and bootstrap put on the hosts of HOSTFILE
+	$(SHOAL) hosts clean $(ARGS)
+	$(MAKE) clean

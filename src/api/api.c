@@ -41,6 +41,10 @@ enum {
 static const sh_response_limits RESPONSES = {
     .count = 1000, .bytes = 32 << 20, .bytes_max = 256 << 20};
 
+/* In a store of their own: chats that nobody asked to keep must not displace stored responses. */
+static const sh_response_limits CONVERSATIONS = {
+    .count = 1000, .bytes = 16 << 20, .bytes_max = 64 << 20};
+
 const sh_endpoint *sh_api_endpoint_of(const sh_http_request *req)
 {
     const sh_endpoint *endpoint = sh_http_route_of(req)->data;
@@ -374,7 +378,7 @@ static void on_stop(void *arg)
     }
     api->stopping = true;
     api->stop_deadline = sh_deadline_in_ms((int64_t)(api->opts->grace_s * 1000));
-    SH_LOGI("api: stopping; answers still running: %d", api->job_count);
+    SH_LOGI("api: shutting down, %d requests active", api->job_count);
     sh_subscribers_end(api);
     sh_models_stop(api);
     server_drain(api);
@@ -391,7 +395,7 @@ static void on_renew(void *arg)
     if (api->stopping || !lent) return;
     api->stopping = true;
     api->stop_deadline = SH_DEADLINE_NEVER;
-    SH_LOGI("api: a new process takes over; answers still running here: %d", api->job_count);
+    SH_LOGI("api: a new process takes over, %d requests active here", api->job_count);
     sh_subscribers_end(api);
     if (api->localai != NULL) sh_localai_model_leave(api->localai);
     server_drain(api);
@@ -509,6 +513,7 @@ static sh_status api_open(sh_api *api, sh_api_opts *opts, sh_err *err)
 
     api->start_ns = sh_clock_ns();
     api->responses = sh_response_store_create(RESPONSES);
+    api->conversations = sh_response_store_create(CONVERSATIONS);
     api->history = sh_history_create(HISTORY);
     api->metrics = sh_metrics_create();
     api->quotas = sh_quotas_create();
@@ -565,6 +570,7 @@ static void api_close(sh_api *api)
     sh_http_tls_close(api->tls);
     sh_http_keys_free(api->keys);
     sh_response_store_free(api->responses);
+    sh_response_store_free(api->conversations);
     sh_history_free(api->history);
     sh_metrics_free(api->metrics);
     sh_quotas_free(api->quotas);

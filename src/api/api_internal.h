@@ -42,7 +42,8 @@ struct sh_api {
     atomic_size_t json_values;   /* in all bodies that are parsed at the moment */
 
     sh_response_store *responses; /* answers that clients may refer to */
-    sh_store_service *store;      /* changes the models on disk; NULL: nobody does */
+    sh_response_store *conversations;
+    sh_store_service *store; /* changes the models on disk; NULL: nobody does */
     sh_history *history;
     sh_metrics *metrics;
     double request_timeout_s; /* the engines' default; kept while there is none */

@@ -164,8 +164,8 @@ static void on_stats(void *arg)
     sh_trigger_start(conn->stats, STATS_MS);
 }
 
-/* One attempt to connect. An engine that accepts but does not answer in time is loading its model:
- * its process listens before it can serve. */
+/* One attempt to connect. An engine that does not answer in time is starting: its process listens
+ * before it can serve. What it waits for is in its own log lines. */
 static void on_retry(void *arg)
 {
     sh_engine_conn *conn = arg;
@@ -177,7 +177,8 @@ static void on_retry(void *arg)
         status = sh_err_set(&err, SH_ERR_GROUP,
                             "the engine is not ready: its group is being formed");
     if (status == SH_ERR_TIMEOUT)
-        sh_err_set(&err, SH_ERR_GROUP, "the engine is not ready: it is loading the model");
+        sh_err_set(&err, SH_ERR_GROUP,
+                   "the engine is not ready: its ranks are joining or loading the model");
     if (status != SH_OK) {
         bool starting = status == SH_ERR_PEER && conn->retries++ < START_RETRIES;
         sh_engine_client_close(client);

@@ -732,6 +732,8 @@ static sh_job *job_create(sh_api *api, sh_http_request *req, const sh_job_format
     job->body = sh_http_body(req);
     job->client = sh_http_client_of(req); /* requests of one client share its turn */
     job->spec.store = api->responses;
+    job->spec.conversations = api->conversations;
+    job->spec.body_len = job->body.len;
     job->spec.owner = job->client;
     job->start_ns = job->sent_ns = sh_http_start_ns(req);
     job->time_us = sh_clock_unix_us();

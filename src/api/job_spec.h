@@ -58,9 +58,11 @@ typedef struct {
     cJSON *json; /* the body */
 
     /* Set by the owner before the body is read. */
-    sh_response_store *store; /* earlier answers; or NULL */
-    uint64_t owner;           /* whose they are */
-    bool retriable;           /* the client may repeat it under its Idempotency-Key */
+    sh_response_store *store;         /* earlier answers; or NULL */
+    sh_response_store *conversations; /* earlier chats; or NULL */
+    uint64_t owner;                   /* whose they are */
+    size_t body_len;
+    bool retriable; /* the client may repeat it under its Idempotency-Key */
 
     const char *model; /* NULL: the one that is served */
     bool chat;
@@ -133,6 +135,9 @@ typedef struct {
     bool stream;
     bool include_usage;
     const char *conversation_id; /* NULL: not given */
+    bool keeps;                  /* the conversation can be continued by its id */
+    sh_str input;                /* if it is kept: the messages of the client, as JSON */
+    const char *previous;        /* the answer that this one continues; NULL: none */
     const void *details;         /* what else the format needs for its answer, in the arena */
     sh_buf ignored;              /* fields that have no effect, see sh_fields_note */
 } sh_job_spec;

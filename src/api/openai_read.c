@@ -7,6 +7,7 @@
  * them from values that mean "off". */
 #include "api/messages.h"
 #include "api/openai.h"
+#include "api/openai_conversation.h"
 #include "api/openai_fields.h"
 #include "engine/engine_client.h"
 
@@ -167,6 +168,7 @@ static bool prompt_end_read(const openai_fields *fields, sh_job_spec *out, sh_ap
         out->prompt_end = SH_PROMPT_CONTINUES;
     else if (cJSON_IsFalse(open))
         out->prompt_end = SH_PROMPT_CLOSED;
+    if (out->prompt_end == SH_PROMPT_CONTINUES) out->keeps = false; /* the rest of an answer */
     return true;
 }
 
@@ -177,6 +179,7 @@ static bool chat_rest(openai_fields *fields, sh_api_error *err)
     out->messages = (cJSON *)fields->messages;
     bool any_tools = fields->tools != NULL && fields->tools->child != NULL;
     out->tools = any_tools ? (cJSON *)fields->tools : NULL;
+    if (!openai_conversation_read(fields, err)) return false;
     if (!sh_messages_shape(out->messages, err) || !prompt_end_read(fields, out, err)) return false;
     if (out->tools != NULL && !sh_tools_check(out->tools, err)) return false;
     if (!tool_choice_read(fields->tool_choice, out, err)) return false;

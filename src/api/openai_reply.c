@@ -9,6 +9,7 @@
  * `token_ids` and `prompt_token_ids` (as in vLLM), and `conversation_id`. */
 #include "api/json_writer.h"
 #include "api/openai.h"
+#include "api/openai_conversation.h"
 #include "base/version.h"
 #include "http/sse.h"
 
@@ -253,8 +254,8 @@ static void usage_write(const sh_answer *answer, sh_json_writer *w)
 
 static void conversation_write(const sh_answer *answer, sh_json_writer *w)
 {
-    if (answer->spec->conversation_id != NULL)
-        sh_write_text(w, "conversation_id", answer->spec->conversation_id);
+    const char *id = openai_conversation_id(answer);
+    if (id != NULL) sh_write_text(w, "conversation_id", id);
 }
 
 /* id, type and name are sent once; later chunks of a call have its index and more arguments only.
@@ -408,6 +409,8 @@ static void chat_chunk(const sh_answer *answer, const sh_choice *choice, sh_answ
     if (finish == SH_ANSWER_RUNNING) {
         prompt_ids_write(answer, choice, &w);
         prompt_logprobs_write(answer, choice, &w);
+    } else {
+        conversation_write(answer, &w);
     }
     chunk_end(answer, &w);
 }
@@ -442,6 +445,7 @@ static bool has_finished(const sh_choice *choice)
 
 static void chat_part(const sh_answer *answer, const sh_choice *choice, sh_buf *out)
 {
+    openai_conversation_part(answer, choice);
     if (sh_choice_has_pending(choice) || !choice->begun)
         chat_chunk(answer, choice, SH_ANSWER_RUNNING, out);
     if (has_finished(choice)) chat_chunk(answer, choice, choice->finish, out);
@@ -497,9 +501,12 @@ const sh_job_format sh_openai_chat = {
     .read = sh_openai_chat_read,
     .whole = chat_whole,
     .framing = &sh_framing_sse,
+    .state_size = sizeof(openai_conversation),
+    .state_reset = openai_conversation_reset,
     .part = chat_part,
     .end = chat_end,
     .fail = stream_fail,
+    .ended = openai_conversation_ended,
     .keep_alive = keep_alive,
 };
 

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "base/terminal.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -39,9 +40,18 @@ void sh_log_set_sink(sh_log_sink sink, void *ctx)
     log_sink_ctx = ctx;
 }
 
+/* stderr may become a file later (--log-file), so this is asked for each line that has a colour:
+ * they are rare. */
+static bool has_color(sh_hue hue)
+{
+    return hue != SH_HUE_NONE && sh_terminal_has_color(STDERR_FILENO);
+}
+
 static size_t line_start(char *line, size_t cap, sh_log_level level)
 {
     static const char *const names[] = {"error", "warn", "info", "debug"};
+    static const sh_hue hues[] = {SH_HUE_RED, SH_HUE_YELLOW, SH_HUE_NONE, SH_HUE_NONE};
+    bool color = has_color(hues[level]);
     int64_t now_us = sh_clock_unix_us();
     time_t seconds = (time_t)(now_us / 1000000);
     struct tm tm;
@@ -49,8 +59,9 @@ static size_t line_start(char *line, size_t cap, sh_log_level level)
     int rank = atomic_load_explicit(&log_rank, memory_order_relaxed);
     char who[24] = "";
     if (rank >= 0) snprintf(who, sizeof(who), " [rank %d]", rank);
-    int len = snprintf(line, cap, "%02d:%02d:%02d.%03d %s%s ", tm.tm_hour, tm.tm_min, tm.tm_sec,
-                       (int)(now_us / 1000 % 1000), names[level], who);
+    int len = snprintf(line, cap, "%02d:%02d:%02d.%03d %s%s%s%s ", tm.tm_hour, tm.tm_min, tm.tm_sec,
+                       (int)(now_us / 1000 % 1000), sh_terminal_hue(color, hues[level]),
+                       names[level], sh_terminal_hue(color, SH_HUE_NONE), who);
     return (size_t)len;
 }
 

@@ -449,20 +449,16 @@ sh_status sh_options_parse_file(sh_options *opts, const char *path, sh_err *err)
 static sh_status unknown_flag(const sh_option_table *table, uint64_t command, sh_str name,
                               sh_err *err)
 {
-    const char *near = NULL;
-    size_t best = 3; /* suggest only what is at most two typos away */
+    sh_suggestion meant = {.typed = name};
     for (size_t i = 0; i < table->count; i++) {
-        if ((table->rows[i].commands & command) == 0) continue;
-        size_t distance = sh_str_distance(name, sh_str_of(sh_option_flag(&table->rows[i])));
-        if (distance < best) {
-            best = distance;
-            near = sh_option_flag(&table->rows[i]);
-        }
+        const sh_option *row = &table->rows[i];
+        if ((row->commands & command) != 0 && !row->hidden)
+            sh_suggestion_try(&meant, sh_option_flag(row));
     }
-    sh_err_set(err, SH_ERR_INPUT, "unknown flag --%.*s%s%s%s", (int)name.len, name.ptr,
-               near == NULL ? "" : "; did you mean --", near == NULL ? "" : near,
-               near == NULL ? "" : "?");
-    return err->status;
+    if (meant.name == NULL)
+        return sh_err_set(err, SH_ERR_INPUT, "unknown flag --%.*s", (int)name.len, name.ptr);
+    return sh_err_set(err, SH_ERR_INPUT, "unknown flag --%.*s; did you mean --%s?", (int)name.len,
+                      name.ptr, meant.name);
 }
 
 static const sh_option *row_of_command(const sh_options *opts, uint64_t command, sh_str flag)
@@ -485,6 +481,14 @@ static const char *flag_of_letter(const sh_options *opts, uint64_t command, cons
         if ((row->commands & command) != 0 && row->letter == arg[1]) return sh_option_flag(row);
     }
     return NULL;
+}
+
+static bool flag_ignored(sh_options *opts, sh_str name)
+{
+    char *flag = sh_asprintf("--%.*s", (int)name.len, name.ptr);
+    bool known = ignored_take(opts, SH_FROM_FLAG, sh_str_of(flag), SH_STR("true"));
+    free(flag);
+    return known;
 }
 
 /* Parses one flag without its dashes. `next` is the following argument or NULL; *used is 2 if it
@@ -510,6 +514,7 @@ static sh_status flag_parse(sh_options *opts, uint64_t command, const char *text
         value = sh_str_of(next);
         *used = 2;
     }
+    if (row == NULL && flag_ignored(opts, name)) return SH_OK;
     if (row == NULL) return unknown_flag(opts->table, command, name, err);
     char shown[NAME_MAX_LEN] = "--";
     strncat(shown, sh_option_flag(row), sizeof(shown) - 3);

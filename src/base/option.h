@@ -44,6 +44,8 @@ typedef struct {
     const char *choices;    /* CHOICE: "a|b|c" */
     const char *aliases;    /* other environment names, separated by spaces, or NULL */
     const char *help;       /* one sentence, no full stop */
+    const char *section;    /* the heading in help of this row and those after it; NULL: as above */
+    bool hidden;            /* only --help --all lists it: internal, or rarely needed */
     size_t offset;          /* of the value in the settings */
     uint64_t commands;      /* bit mask of the commands that accept it as a flag */
     bool runs_code;         /* can load a library, start a program, or decide who gets a secret: see
@@ -51,9 +53,10 @@ typedef struct {
     bool repeats;           /* STRING: the values of a repeated flag are joined by line breaks */
 } sh_option;
 
-/* Environment variables of other programs that have no effect here: accepted with a notice. */
+/* Environment variables and flags of other programs that have no effect here: accepted with a
+ * notice. */
 typedef struct {
-    const char *name;
+    const char *name; /* of a flag: with its dashes; it takes no value */
     const char *why;
     bool quiet;      /* so common that the notice is shown only on request */
     double min, max; /* if max > min: the bounds of a numeric value */
@@ -152,8 +155,9 @@ void sh_options_origin(const sh_options *opts, const char *name, sh_buf *out);
 /* "name = value  # origin" for each option of the command (UINT64_MAX: all); secrets are hidden. */
 void sh_options_print(const sh_options *opts, uint64_t command, sh_buf *out);
 
-/* The flags of a command as --help shows them. */
-void sh_options_help(const sh_option_table *table, uint64_t command, sh_buf *out);
+/* The flags of a command as --help shows them, by section; hidden ones only with `all`. Returns how
+ * many were left out. */
+int sh_options_help(const sh_option_table *table, uint64_t command, bool all, sh_buf *out);
 
 /* A Markdown table of all rows. */
 void sh_options_markdown(const sh_option_table *table, sh_buf *out);

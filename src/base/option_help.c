@@ -32,27 +32,44 @@ void sh_option_range(const sh_option *row, sh_buf *out)
         sh_buf_addf(out, " [on; --no-%s]", sh_option_flag(row));
 }
 
-void sh_options_help(const sh_option_table *table, uint64_t command, sh_buf *out)
+static void row_help(const sh_option *row, sh_buf *out)
 {
+    sh_buf left = {0}, right = {0};
+    sh_buf_add_text(&left, "  ");
+    if (row->letter != 0) sh_buf_addf(&left, "-%c, ", row->letter);
+    sh_buf_addf(&left, "--%s%s%s", sh_option_flag(row), row->value_name == NULL ? "" : " ",
+                row->value_name == NULL ? "" : row->value_name);
+    sh_buf_add_text(&right, row->help);
+    sh_option_range(row, &right);
+    sh_buf_add_str(out, sh_buf_str(&left));
+    if (left.len + 2 > HELP_COLUMN)
+        sh_buf_addf(out, "\n%*s", HELP_COLUMN, "");
+    else
+        sh_buf_addf(out, "%*s", (int)(HELP_COLUMN - left.len), "");
+    wrap(sh_buf_str(&right), HELP_COLUMN, out);
+    sh_buf_reset(&left);
+    sh_buf_reset(&right);
+}
+
+/* A heading is written before the first flag below it, so that a section of which a command has
+ * none does not show. */
+int sh_options_help(const sh_option_table *table, uint64_t command, bool all, sh_buf *out)
+{
+    const char *heading = "Flags";
+    int left_out = 0;
     for (size_t i = 0; i < table->count; i++) {
         const sh_option *row = &table->rows[i];
+        if (row->section != NULL) heading = row->section;
         if ((row->commands & command) == 0) continue;
-        sh_buf left = {0}, right = {0};
-        sh_buf_add_text(&left, "  ");
-        if (row->letter != 0) sh_buf_addf(&left, "-%c, ", row->letter);
-        sh_buf_addf(&left, "--%s%s%s", sh_option_flag(row), row->value_name == NULL ? "" : " ",
-                    row->value_name == NULL ? "" : row->value_name);
-        sh_buf_add_text(&right, row->help);
-        sh_option_range(row, &right);
-        sh_buf_add_str(out, sh_buf_str(&left));
-        if (left.len + 2 > HELP_COLUMN)
-            sh_buf_addf(out, "\n%*s", HELP_COLUMN, "");
-        else
-            sh_buf_addf(out, "%*s", (int)(HELP_COLUMN - left.len), "");
-        wrap(sh_buf_str(&right), HELP_COLUMN, out);
-        sh_buf_reset(&left);
-        sh_buf_reset(&right);
+        if (row->hidden && !all) {
+            left_out++;
+            continue;
+        }
+        if (heading != NULL) sh_buf_addf(out, "\n%s:\n", heading);
+        heading = NULL;
+        row_help(row, out);
     }
+    return left_out;
 }
 
 static void markdown_allowed(const sh_option *row, sh_buf *out)

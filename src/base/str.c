@@ -11,7 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NUMBER_TEXT_MAX = 64, DISTANCE_LEN_MAX = 512 };
+enum {
+    NUMBER_TEXT_MAX = 64,
+    DISTANCE_LEN_MAX = 512,
+    SUGGESTION_TYPO_LEN = 5,   /* one more typo is allowed for each so many characters */
+    SUGGESTION_PREFIX_MIN = 3, /* so many characters that a name begins with count as one typo */
+};
 
 sh_str sh_str_of(const char *text)
 {
@@ -193,24 +198,38 @@ bool sh_utf8_valid(const char *ptr, size_t len)
     return sh_utf8_valid_prefix(ptr, len) == len;
 }
 
-/* Levenshtein distance; one row of the matrix is enough. */
+/* Optimal string alignment. Three rows of the matrix are enough: a swap looks two rows back. */
 size_t sh_str_distance(sh_str a, sh_str b)
 {
-    size_t row[DISTANCE_LEN_MAX];
+    size_t rows[3][DISTANCE_LEN_MAX];
     if (a.len >= DISTANCE_LEN_MAX || b.len >= DISTANCE_LEN_MAX) return SIZE_MAX;
-    for (size_t j = 0; j <= b.len; j++) row[j] = j;
+    for (size_t j = 0; j <= b.len; j++) rows[0][j] = j;
     for (size_t i = 1; i <= a.len; i++) {
-        size_t corner = row[0];
+        size_t *row = rows[i % 3], *above = rows[(i - 1) % 3], *second = rows[(i + 1) % 3];
         row[0] = i;
         for (size_t j = 1; j <= b.len; j++) {
-            size_t cost = corner + (a.ptr[i - 1] != b.ptr[j - 1]);
-            corner = row[j];
-            if (row[j] + 1 < cost) cost = row[j] + 1;
+            size_t cost = above[j - 1] + (a.ptr[i - 1] != b.ptr[j - 1]);
+            if (above[j] + 1 < cost) cost = above[j] + 1;
             if (row[j - 1] + 1 < cost) cost = row[j - 1] + 1;
+            if (i > 1 && j > 1 && a.ptr[i - 1] == b.ptr[j - 2] && a.ptr[i - 2] == b.ptr[j - 1] &&
+                second[j - 2] + 1 < cost)
+                cost = second[j - 2] + 1;
             row[j] = cost;
         }
     }
-    return row[b.len];
+    return rows[a.len % 3][b.len];
+}
+
+void sh_suggestion_try(sh_suggestion *s, const char *name)
+{
+    sh_str whole = sh_str_of(name);
+    size_t allowed = 1 + s->typed.len / SUGGESTION_TYPO_LEN;
+    size_t distance = sh_str_distance(s->typed, whole);
+    if (distance > 1 && s->typed.len >= SUGGESTION_PREFIX_MIN && sh_str_starts(whole, s->typed))
+        distance = 1;
+    if (distance > allowed || (s->name != NULL && distance >= s->distance)) return;
+    s->name = name;
+    s->distance = distance;
 }
 
 uint64_t sh_hash64(const void *data, size_t len)

@@ -52,9 +52,20 @@ int sh_utf8_encode(uint32_t code, char out[4]);
 size_t sh_utf8_valid_prefix(const char *ptr, size_t len);
 bool sh_utf8_valid(const char *ptr, size_t len);
 
-/* How many characters to insert, remove or replace to turn one into the other, for "did you mean";
- * SIZE_MAX for texts of more than a few hundred bytes. */
+/* How many characters to insert, remove, replace or swap with their neighbour to turn one into the
+ * other; SIZE_MAX for texts of more than a few hundred bytes. */
 size_t sh_str_distance(sh_str a, sh_str b);
+
+/* A search for the name that was meant, for "did you mean": set `typed`, try all names, read
+ * `name`.
+ */
+typedef struct {
+    sh_str typed;
+    const char *name; /* the nearest of those that are near enough, the first if equal; or NULL */
+    size_t distance;
+} sh_suggestion;
+
+void sh_suggestion_try(sh_suggestion *s, const char *name);
 
 /* FNV-1a, for hash tables within one process; never for keys that an attacker can choose. */
 uint64_t sh_hash64(const void *data, size_t len);

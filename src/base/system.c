@@ -16,6 +16,9 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #ifdef __APPLE__
 #include <mach-o/dyld.h>
 #include <mach/mach.h>
@@ -32,6 +35,31 @@ bool sh_pipe(int fd[2])
     /* Not atomic: a child forked in between inherits an end. Ours close what they do not need. */
     return pipe(fd) == 0 && fcntl(fd[0], F_SETFD, FD_CLOEXEC) == 0 &&
            fcntl(fd[1], F_SETFD, FD_CLOEXEC) == 0;
+#endif
+}
+
+/* The kernel shows the memory where it put the words of the command line, one after another: what
+ * the title does not fill is cleared. `top` shows another name, of 15 characters: the title up to a
+ * remark in parentheses, without spaces. */
+void sh_process_title(char *const *line, const char *title)
+{
+#ifdef __linux__
+    char name[16];
+    char *end = line[0];
+    for (char *const *word = line; *word == end; word++) end += strlen(*word) + 1;
+    size_t room = (size_t)(end - line[0]), len = strlen(title);
+    if (len > room - 1) len = room - 1;
+    memset(line[0], 0, room);
+    memcpy(line[0], title, len);
+    snprintf(name, sizeof(name), "%s", title);
+    char *remark = strstr(name, " (");
+    if (remark != NULL) *remark = '\0';
+    for (char *p = name; *p != '\0'; p++)
+        if (*p == ' ') *p = '-';
+    prctl(PR_SET_NAME, name);
+#else
+    (void)line;
+    (void)title;
 #endif
 }
 

@@ -16,6 +16,10 @@ SH_MUST_CHECK sh_status sh_program_path(char **out, sh_err *err);
 enum { SH_BOOT_ID_MAX = 40 };
 void sh_boot_id(char out[SH_BOOT_ID_MAX]);
 
+/* What `ps` and `top` show of this process instead of its command line, which is overwritten;
+ * `line` is the argv of main. Only on Linux. */
+void sh_process_title(char *const *line, const char *title);
+
 /* A close-on-exec pipe; false and errno on failure. */
 bool sh_pipe(int fd[2]);
 

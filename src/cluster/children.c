@@ -452,9 +452,9 @@ static void child_restart_later(sh_children *c, struct child *child, int64_t ran
     child->restart_at = sh_deadline_in_ms(pause);
     if (c->hooks.line != NULL) return;
     if (pause == 0)
-        SH_LOGW("%s %s; restarting it", child->name, how);
+        SH_LOGW("%s %s; restarting", child->name, how);
     else
-        SH_LOGW("%s %s; restarting it in %.1f s", child->name, how, (double)pause / 1000);
+        SH_LOGW("%s %s; restarting in %.1f s", child->name, how, (double)pause / 1000);
 }
 
 /* The new process has ended before it served: the old one stays. */

@@ -3,6 +3,7 @@
 #include "cluster/findings.h"
 
 #include "base/alloc.h"
+#include "base/terminal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -75,8 +76,9 @@ int sh_findings_count(const sh_findings *report, sh_finding_level level)
 
 /* Two passes: columns are as wide as their widest entry. The subject column disappears when no
  * finding has a subject. Advice on a finding that is ok would only be noise. */
-void sh_findings_text(const sh_findings *report, sh_buf *out)
+void sh_findings_text(const sh_findings *report, bool color, sh_buf *out)
 {
+    static const sh_hue hues[] = {SH_HUE_GREEN, SH_HUE_YELLOW, SH_HUE_RED};
     int check_len = 0, subject_len = 0;
     for (int i = 0; i < report->count; i++) {
         int check = (int)strlen(report->finding[i].check);
@@ -86,7 +88,9 @@ void sh_findings_text(const sh_findings *report, sh_buf *out)
     }
     for (int i = 0; i < report->count; i++) {
         const sh_finding *f = &report->finding[i];
-        sh_buf_addf(out, "%-7s  %-*s  ", level_names[f->level], check_len, f->check);
+        sh_buf_addf(out, "%s%-7s%s  %-*s  ", sh_terminal_hue(color, hues[f->level]),
+                    level_names[f->level], sh_terminal_hue(color, SH_HUE_NONE), check_len,
+                    f->check);
         if (subject_len > 0) sh_buf_addf(out, "%-*s  ", subject_len, f->subject);
         sh_buf_addf(out, "%s\n", f->text);
         if (f->advice != NULL && f->level != SH_FINDING_OK)

@@ -36,8 +36,9 @@ void sh_findings_add(sh_findings *report, sh_finding_level level, const char *ch
 sh_finding_level sh_findings_worst(const sh_findings *report);
 int sh_findings_count(const sh_findings *report, sh_finding_level level);
 
-/* One line per finding; its advice, if any, follows on a line of its own. */
-void sh_findings_text(const sh_findings *report, sh_buf *out);
+/* One line per finding; its advice, if any, follows on a line of its own. With `color` the level
+ * has one. */
+void sh_findings_text(const sh_findings *report, bool color, sh_buf *out);
 
 /* An array of {level, check, subject, text, advice}; owned by the caller. */
 cJSON *sh_findings_json(const sh_findings *report);

@@ -56,6 +56,28 @@ static bool is_one_word(const char *text)
     return p > text && *p == '\0';
 }
 
+/* Unknown keys are left to other programs, except those that look like a slip: what they say would
+ * be missed without a word. */
+static sh_status keys_check(const parse *p, const char *entry, const cJSON *obj,
+                            const char *const *keys, int count)
+{
+    for (const cJSON *item = obj->child; item != NULL; item = item->next) {
+        sh_suggestion meant = {.typed = sh_str_of(item->string)};
+        for (int i = 0; i < count; i++) sh_suggestion_try(&meant, keys[i]);
+        if (meant.name != NULL && meant.distance > 0)
+            return sh_err_set(p->err, SH_ERR_INPUT, "%s: %s has the key '%s'; did you mean '%s'?",
+                              p->where, entry, item->string, meant.name);
+    }
+    return SH_OK;
+}
+
+/* Whether the text is an address with a port; an IPv6 address has more than one colon. */
+static bool has_port(const char *text)
+{
+    const char *colon = strchr(text, ':');
+    return text[0] == '[' || (colon != NULL && strchr(colon + 1, ':') == NULL);
+}
+
 static sh_status parse_address(parse *p, sh_host *host, const char *entry, const cJSON *item,
                                bool with_port)
 {
@@ -67,6 +89,11 @@ static sh_status parse_address(parse *p, sh_host *host, const char *entry, const
                           entry, SH_LANES_MAX);
     if (with_port && sh_addr_split(item->valuestring, name, &port, p->err) != SH_OK)
         return sh_err_prefix(p->err, "%s: %s", p->where, entry);
+    if (!with_port && has_port(item->valuestring))
+        return sh_err_set(p->err, SH_ERR_INPUT,
+                          "%s: %s has '%s': write the address without a port; ports count up from "
+                          "%d, and --listen sets others",
+                          p->where, entry, item->valuestring, SH_HOSTFILE_PORT);
     if (!is_host_text(with_port ? name : item->valuestring))
         return sh_err_set(p->err, SH_ERR_INPUT, "%s: %s '%s' is not an address", p->where, entry,
                           item->valuestring);
@@ -142,9 +169,11 @@ static sh_status parse_rdma(parse *p, sh_host *host, int idx, const cJSON *list)
 
 static sh_status parse_host_object(parse *p, sh_host *host, int idx, const cJSON *obj)
 {
+    static const char *const keys[] = {"ssh", "ips", "rdma"};
     char entry[48];
     snprintf(entry, sizeof(entry), "host %d", idx);
     if (!cJSON_IsObject(obj)) return bad(p, entry, "an object", obj);
+    if (keys_check(p, entry, obj, keys, SH_COUNT_OF(keys)) != SH_OK) return p->err->status;
     const cJSON *ssh = cJSON_GetObjectItemCaseSensitive(obj, "ssh");
     const cJSON *ips = cJSON_GetObjectItemCaseSensitive(obj, "ips");
     const cJSON *rdma = cJSON_GetObjectItemCaseSensitive(obj, "rdma");
@@ -235,7 +264,10 @@ static sh_status parse_envs(parse *p, const cJSON *list)
 static sh_status parse_top(parse *p, const cJSON *top)
 {
     if (cJSON_IsArray(top)) return parse_hosts(p, top, cJSON_IsObject(top->child));
+    static const char *const keys[] = {"backend", "envs", "hosts"};
     if (!cJSON_IsObject(top)) return bad(p, "the top level", "a list or an object", top);
+    if (keys_check(p, "the top level", top, keys, SH_COUNT_OF(keys)) != SH_OK)
+        return p->err->status;
     const char *backend = "";
     sh_status status = sh_json_string(top, "backend", p->where, &backend, p->err);
     if (status != SH_OK) return status;

@@ -200,7 +200,7 @@ static void on_ended(void *arg, int idx, const char *how, bool restarts)
     if (restarts) r->restarts++;
     r->gone = !restarts && well && r->number > 0;
     snprintf(text, sizeof(text), "%s%s", lost ? "the connection was lost" : how,
-             restarts ? "; restarting it" : "");
+             restarts ? "; restarting" : "");
     if (!well) say(l, idx, text);
     if (r->gone && r->leaving) say(l, idx, "has left");
     state_set(l, idx, sh_str_of(restarts || well ? "ended" : "failed"));

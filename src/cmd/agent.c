@@ -75,7 +75,7 @@ static void on_ended(void *arg, int child, const char *how, bool restarts)
     (void)arg;
     (void)child;
     if (!restarts) return;
-    snprintf(text, sizeof(text), "%s; restarting it", how);
+    snprintf(text, sizeof(text), "%s; restarting", how);
     put_line(NULL, sh_str_of(text));
     put_line("ended", sh_str_of(how));
 }
@@ -188,6 +188,8 @@ static sh_status env_fill(struct agent *a, sh_err *err)
         a->grace_s = settings.grace;
         a->frozen_s = settings.frozen_after;
     }
+    if (status == SH_OK && settings.cwd != NULL && chdir(settings.cwd) != 0)
+        status = sh_err_sys(err, "--cwd %s", settings.cwd);
     sh_hostfile_free(file);
     sh_options_free(opts);
     free(hosts);

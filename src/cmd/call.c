@@ -4,7 +4,6 @@
  * is made there, over ssh. It goes directly only if --host or --port was given as a flag, or if no
  * launched cluster runs. */
 #include "base/file.h"
-#include "cluster/launch.h"
 #include "cmd/support/api_call.h"
 #include "cmd/support/cluster.h"
 
@@ -29,22 +28,12 @@ static sh_status call(const sh_command_args *args, const char *path, const char 
                       sh_err *err)
 {
     const sh_settings *s = args->settings;
-    char *state = sh_state_dir_path(s->state_dir);
     cJSON *record = NULL;
-    sh_status status = SH_OK;
-    bool direct = sh_options_source(args->options, "port") == SH_FROM_FLAG ||
-                  sh_options_source(args->options, "host") == SH_FROM_FLAG;
-    if (!direct) status = sh_launch_read(state, &record, err);
-    if (record != NULL) {
-        sh_process launcher = sh_launch_process(record);
-        direct = !sh_process_alive(&launcher);
-    }
-    if (direct || status == SH_ERR_NOT_FOUND)
-        status = call_directly(s, path, body, out, err);
-    else if (status == SH_OK)
-        status = sh_cluster_call(record, s, path, body, out, err);
+    sh_status status = sh_cluster_find(args, &record, err);
+    if (status == SH_OK)
+        status = record == NULL ? call_directly(s, path, body, out, err)
+                                : sh_cluster_call(record, s, path, body, out, err);
     cJSON_Delete(record);
-    free(state);
     return status;
 }
 

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/terminal.h"
 #include "cmd/support/interrupt.h"
 #include "cmd/support/line_editor.h"
 #include "cmd/support/model_client.h"
@@ -252,7 +253,8 @@ static const struct {
     {"/tokens", "N", "set the longest answer in tokens", cmd_tokens},
     {"/save", "FILE", "write the conversation as JSON", cmd_save},
     {"/load", "FILE", "continue a saved conversation", cmd_load},
-    {"/quit", "", "exit, like Ctrl-D", cmd_quit},
+    {"/exit", "", "leave, like Ctrl-D", cmd_quit},
+    {"/quit", "", "the same", cmd_quit},
 };
 
 static sh_status cmd_help(chat *c, const char *text, sh_err *err)
@@ -284,17 +286,33 @@ static sh_status run_command(chat *c, const char *text, sh_err *err)
                       text);
 }
 
-/* Until the end of the input, /quit, or the loss of the model. Other errors are shown and the
- * conversation goes on. */
+/* A message; a backslash at the end of a line means that another one follows. */
+static sh_line_editor_result message_read(chat *c, sh_buf *text)
+{
+    sh_buf more = {0};
+    sh_line_editor_result got = sh_line_editor_read(c->line, "> ", text);
+    while (got == SH_LINE_TEXT && text->len > 0 && text->ptr[text->len - 1] == '\\') {
+        text->ptr[text->len - 1] = '\n';
+        got = sh_line_editor_read(c->line, ". ", &more);
+        sh_buf_add_str(text, sh_buf_str(&more));
+    }
+    sh_buf_reset(&more);
+    return got;
+}
+
+/* Until the end of the input, /exit, Ctrl-C twice, or the loss of the model. Other errors are shown
+ * and the conversation goes on. */
 static sh_status converse(chat *c, sh_err *err)
 {
     sh_buf text = {0};
     sh_status status = SH_OK;
-    bool lost = false;
+    bool lost = false, interrupted = false;
     while (!c->quit && !lost) {
-        sh_line_editor_result got = sh_line_editor_read(c->line, "> ", &text);
-        if (got == SH_LINE_END) break;
-        if (got == SH_LINE_INTERRUPT || text.len == 0) continue;
+        sh_line_editor_result got = message_read(c, &text);
+        if (got == SH_LINE_END || (got == SH_LINE_INTERRUPT && interrupted)) break;
+        interrupted = got == SH_LINE_INTERRUPT;
+        if (interrupted) printf("Ctrl-C again, or /exit, leaves the chat\n");
+        if (interrupted || text.len == 0) continue;
         status = text.ptr[0] == '/' ? run_command(c, text.ptr, err) : say(c, text.ptr, err);
         lost = sh_model_client_is_lost(c->client, status);
         if (status != SH_OK && !lost) printf("%s\n\n", err->text);
@@ -321,7 +339,7 @@ static sh_status chat_open(chat *c, const sh_command_args *args, sh_err *err)
     if (status == SH_OK) status = sh_model_client_open(args, &opts, &c->client, err);
     if (status != SH_OK) return status;
     if (args->settings->system != NULL) c->system = sh_strdup(args->settings->system);
-    c->color = isatty(STDOUT_FILENO);
+    c->color = sh_terminal_has_color(STDOUT_FILENO);
     c->line = sh_line_editor_create();
     start_over(c);
     return SH_OK;
@@ -347,7 +365,7 @@ static int chat_run(const sh_command_args *args)
     if (status == SH_OK) {
         sh_interrupt_catch();
         take_terminal();
-        if (c.color)
+        if (isatty(STDOUT_FILENO))
             printf("%s. /help lists commands, Ctrl-D exits.\n\n", sh_model_client_label(c.client));
         status = converse(&c, &err);
     }
@@ -358,7 +376,10 @@ static int chat_run(const sh_command_args *args)
 const sh_command sh_command_chat = {
     SH_COMMAND_NAMED(chat),
     .summary = "chat with a model at the terminal",
-    .details = "Answers stream. Ctrl-C stops the answer, not the program; /help lists the commands "
-               "inside. With --url it talks to a running server.",
+    .details =
+        "Answers stream. Ctrl-C stops the answer, and twice at the prompt leaves; a backslash "
+        "at the end of a line continues the message on the next; /help lists the commands "
+        "inside. With --url it talks to a running server. Without --model and --url it "
+        "takes the server that runs on this machine, or else the demo model.",
     .run = chat_run,
 };

@@ -57,6 +57,9 @@ SH_MUST_CHECK sh_status sh_settings_gather(sh_options *opts, const sh_command *c
 /* NULL when there is no such command. */
 const sh_command *sh_command_find(const char *name);
 
+/* Says that there is no such command, and which one was probably meant; returns the exit code. */
+int sh_command_unknown(const char *name);
+
 /* Prints "shoal: <text>" on stderr and returns the exit code for the status. */
 int sh_command_fail(const sh_err *err);
 

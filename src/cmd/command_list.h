@@ -52,7 +52,7 @@ enum {
     X(hosts, GROUP_STATE | GROUP_SSH)                                                              \
     X(doctor, GROUP_MODEL_LATER | GROUP_SSH)                                                       \
     X(config, 0)                                                                                   \
-    X(monitor, 0)                                                                                  \
+    X(monitor, GROUP_STATE | GROUP_SSH)                                                            \
     X(fingerprint, GROUP_MODEL_LATER)                                                              \
     X(probe, 0)                                                                                    \
     X(token, 0)                                                                                    \

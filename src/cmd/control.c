@@ -1,10 +1,12 @@
-/* shoal stop and logs: control of a launched cluster. All they know is its state folder,
- * and the only process that they signal is the launcher, which stops its ranks itself. */
+/* shoal stop and logs: control of a launched cluster. All they know is its state folder (or, if
+ * that is lost, the list of launches), and the only process that they signal is the launcher, which
+ * stops its ranks itself. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/system.h"
 #include "cluster/launch.h"
+#include "cluster/run_list.h"
 #include "cmd/support/cluster.h"
 
 #include <errno.h>
@@ -18,6 +20,14 @@
 
 enum { FOLLOW_MS = 200 };
 
+/* The launcher of a state folder that was removed, or emptied, while the cluster ran. */
+static bool lost_stop(const sh_settings *s, const char *state)
+{
+    sh_process launcher;
+    return sh_run_list_find(s->runtime_dir, state, &launcher) &&
+           sh_cluster_stop_launcher(&launcher, s->grace * 1000);
+}
+
 /* To stop what does not run is a success: scripts can call it at any time. */
 static int stop_run(const sh_command_args *args)
 {
@@ -27,6 +37,8 @@ static int stop_run(const sh_command_args *args)
     sh_status status = sh_launch_read(state, &record, &err);
     if (status == SH_OK && sh_cluster_stop(record))
         printf("stopped\n");
+    else if ((status == SH_OK || status == SH_ERR_NOT_FOUND) && lost_stop(args->settings, state))
+        printf("stopped; its files in %s were gone\n", state);
     else if (status == SH_OK || status == SH_ERR_NOT_FOUND)
         printf("no cluster is running from %s\n", state);
     bool bad = status != SH_OK && status != SH_ERR_NOT_FOUND;

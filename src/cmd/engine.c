@@ -40,6 +40,7 @@ static sh_status setup_init(sh_model_group_setup *setup, const sh_command_args *
     setup->opts.chunk = s->chunk > draws ? (int)s->chunk : draws + 1;
     setup->opts.draws = draws;
     setup->opts.kv_tokens = s->kv_tokens;
+    setup->opts.kv_memory = s->kv_memory_mb << 20;
     setup->opts.memory_reserve = s->kv_reserve_mb << 20;
     setup->opts.load.progress = sh_progress_loaded;
     setup->opts.load.progress_ctx = (void *)s;
@@ -143,7 +144,8 @@ static sh_status serve(const sh_settings *s, sh_engine_socket *engine_socket, sh
     atomic_store(&stopper->ready, true);
     stop_wait(stopper);
     bool leave = stopper->renewed && s->replay_timeout != 0;
-    if (!leave) SH_LOGI("stopping: running answers have %lld s to finish", (long long)s->grace);
+    if (!leave)
+        SH_LOGI("shutting down: active requests have %lld s to finish", (long long)s->grace);
     sh_engine_socket_drain(engine_socket);
     sh_engine_stop(engine, leave ? SH_ENGINE_LEAVE : s->grace * 1000);
     return sh_engine_check(engine, err);

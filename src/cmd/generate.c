@@ -3,6 +3,7 @@
  * Only the answer goes to stdout; reasoning and statistics go to stderr, so that the output can be
  * piped. Sampling is greedy unless flags say otherwise: the same prompt gives the same answer. */
 #include "base/json.h"
+#include "base/terminal.h"
 #include "cmd/support/interrupt.h"
 #include "cmd/support/model_client.h"
 #include "cmd/support/ranks.h"
@@ -93,7 +94,7 @@ static void on_event(void *arg, const sh_output_event *event)
  * its own exit code. */
 static int answer(sh_model_client *client, sh_question *q, const sh_settings *s)
 {
-    sh_shown shown = {.color = isatty(STDERR_FILENO) != 0};
+    sh_shown shown = {.color = sh_terminal_has_color(STDERR_FILENO)};
     sh_reply_handler handler = {.event = on_event, .ctx = &shown, .stop = &sh_interrupted};
     cJSON *messages = s->chat != NULL ? messages_make(s) : NULL;
     sh_reply reply = {0};

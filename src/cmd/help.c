@@ -10,14 +10,50 @@
 
 enum { HELP_COLUMNS = 79 };
 
-static void overview(sh_buf *out)
+/* The sections of the overview. A command in none of them is listed after them, so that a new one
+ * cannot be forgotten; what only other parts of the program start is shown with --all. */
+static const struct {
+    const char *title, *names; /* separated by spaces */
+    bool hidden;
+} sections[] = {
+    {"Serve a model", "serve worker launch", false},
+    {"Use a model", "chat generate call monitor", false},
+    {"Control a launched cluster", "status logs restart stop", false},
+    {"Prepare hosts", "hosts doctor bootstrap token linktest", false},
+    {"Models", "models pull info plan synth", false},
+    {"Measure and examine", "bench tokenize template logits fingerprint config", false},
+    {"Internal", "engine api agent probe", true},
+    {"More", "", false},
+};
+
+enum { SECTION_MORE = SH_COUNT_OF(sections) - 1 };
+
+static size_t section_of(const sh_command *cmd)
+{
+    for (size_t i = 0; i < SECTION_MORE; i++) {
+        sh_str rest = sh_str_of(sections[i].names), name;
+        while (sh_str_cut(&rest, ' ', &name))
+            if (sh_str_is(name, cmd->name)) return i;
+    }
+    return SECTION_MORE;
+}
+
+static void section_print(size_t section, sh_buf *out)
+{
+    sh_buf_addf(out, "\n%s:\n", sections[section].title);
+    for (int i = 0; i < SH_COMMAND_COUNT; i++)
+        if (section_of(sh_commands[i]) == section)
+            sh_buf_addf(out, "  %-12s %s\n", sh_commands[i]->name, sh_commands[i]->summary);
+}
+
+static void overview(bool all, sh_buf *out)
 {
     sh_buf_addf(out,
                 "Shoal %s: one large language model on several machines.\n\n"
-                "Usage: shoal COMMAND [FLAGS] [ARGUMENTS]\n\nCommands:\n",
+                "Usage: shoal COMMAND [FLAGS] [ARGUMENTS]\n",
                 sh_version());
-    for (int i = 0; i < SH_COMMAND_COUNT; i++)
-        sh_buf_addf(out, "  %-12s %s\n", sh_commands[i]->name, sh_commands[i]->summary);
+    for (size_t i = 0; i < SH_COUNT_OF(sections); i++)
+        if (all || !sections[i].hidden) section_print(i, out);
     sh_buf_add_text(
         out,
         "\n`shoal help COMMAND` describes one in full. `shoal --version` prints the version.\n"
@@ -41,7 +77,7 @@ static void wrapped(const char *text, sh_buf *out)
 }
 
 /* `shoal help COMMAND` and `shoal COMMAND --help`. */
-static void page(const sh_command *cmd, sh_buf *out)
+static void page(const sh_command *cmd, bool all, sh_buf *out)
 {
     sh_buf_addf(out, "shoal %s: %s\n\nUsage: shoal %s [FLAGS]%s%s\n", cmd->name, cmd->summary,
                 cmd->name, cmd->arguments == NULL ? "" : " ",
@@ -50,8 +86,10 @@ static void page(const sh_command *cmd, sh_buf *out)
         sh_buf_add_char(out, '\n');
         wrapped(cmd->details, out);
     }
-    sh_buf_add_text(out, "\nFlags:\n");
-    sh_options_help(&sh_option_rows, cmd->bit, out);
+    int hidden = sh_options_help(&sh_option_rows, cmd->bit, all, out);
+    if (hidden > 0)
+        sh_buf_addf(out, "\n`shoal help %s --all` shows %d more flag%s.\n", cmd->name, hidden,
+                    hidden == 1 ? "" : "s");
 }
 
 static void reference(sh_buf *out)
@@ -73,23 +111,23 @@ static void reference(sh_buf *out)
 
 static int help_run(const sh_command_args *args)
 {
+    const sh_settings *s = args->settings;
+    const sh_command *found = args->argc == 0 ? NULL : sh_command_find(args->argv[0]);
     sh_buf out = {0};
-    const sh_command *cmd = args->argc == 0 ? NULL : sh_command_find(args->argv[0]);
-    bool man = args->settings->man;
-    int code = SH_EXIT_OK;
-    if (args->argc > 0 && cmd == NULL) {
-        fprintf(stderr, "shoal: there is no command '%s'\n", args->argv[0]);
-        code = SH_EXIT_USAGE;
-    } else if (args->settings->markdown) {
+    if (args->argc > 0 && found == NULL) return sh_command_unknown(args->argv[0]);
+    if (s->markdown)
         reference(&out);
-    } else if (cmd == NULL) {
-        (man ? sh_man_overview : overview)(&out);
-    } else {
-        (man ? sh_man_page : page)(cmd, &out);
-    }
+    else if (found == NULL && s->man)
+        sh_man_overview(&out);
+    else if (found == NULL)
+        overview(s->help_all, &out);
+    else if (s->man)
+        sh_man_page(found, &out);
+    else
+        page(found, s->help_all, &out);
     fwrite(sh_buf_str(&out).ptr, 1, out.len, stdout);
     sh_buf_reset(&out);
-    return code;
+    return SH_EXIT_OK;
 }
 
 const sh_command sh_command_help = {

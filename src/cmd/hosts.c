@@ -5,6 +5,7 @@
 #include "cmd/hosts.h"
 
 #include "base/file.h"
+#include "base/terminal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -62,7 +63,7 @@ int sh_hosts_report(const sh_findings *report, bool json)
         cJSON_free(said);
         cJSON_Delete(list);
     } else {
-        sh_findings_text(report, &text);
+        sh_findings_text(report, sh_terminal_has_color(STDOUT_FILENO), &text);
     }
     fwrite(text.ptr, 1, text.len, stdout);
     sh_buf_reset(&text);
@@ -130,9 +131,26 @@ static const struct {
     {"convert", 1, 1, "FILE --form object|list|plain|matrix", convert},
     {"detect", 0, 63, "[HOST ...]", sh_hosts_detect},
     {"find", 0, 1, "[TOKEN|-]", sh_hosts_find},
+    {"compare", 0, 63, "[HOST ...]", sh_hosts_compare},
+    {"clean", 0, 63, "[HOST ...]", sh_hosts_clean},
     {"add", 1, 63, "HOST [HOST ...]", sh_hosts_add},
     {"remove", 1, 63, "HOST|RANK [...]", sh_hosts_remove},
 };
+
+static int usage(const char *given)
+{
+    sh_suggestion meant = {.typed = sh_str_of(given)};
+    sh_buf text = {0};
+    for (size_t i = 0; i < SH_COUNT_OF(verbs); i++) {
+        sh_suggestion_try(&meant, verbs[i].verb);
+        sh_buf_addf(&text, "%s%s", i == 0 ? "" : ", ", verbs[i].verb);
+    }
+    if (given != NULL) sh_buf_addf(&text, ", not '%s'", given);
+    if (given != NULL && meant.name != NULL) sh_buf_addf(&text, "; did you mean %s?", meant.name);
+    fprintf(stderr, "shoal: hosts takes one of %s\n", text.ptr);
+    sh_buf_reset(&text);
+    return SH_EXIT_USAGE;
+}
 
 static int hosts_run(const sh_command_args *args)
 {
@@ -143,31 +161,32 @@ static int hosts_run(const sh_command_args *args)
         fprintf(stderr, "shoal: usage: shoal hosts %s %s\n", verbs[i].verb, verbs[i].arguments);
         return SH_EXIT_USAGE;
     }
-    fprintf(stderr,
-            "shoal: hosts takes one of create, check, convert, detect, find, add, remove%s%s%s\n",
-            args->argc > 0 ? ", not '" : "", args->argc > 0 ? args->argv[0] : "",
-            args->argc > 0 ? "'" : "");
-    return SH_EXIT_USAGE;
+    return usage(args->argc > 0 ? args->argv[0] : NULL);
 }
 
 const sh_command sh_command_hosts = {
     SH_COMMAND_NAMED(hosts),
-    .arguments = "create|check|convert|detect|find|add|remove [...]",
+    .arguments = "create|check|convert|detect|compare|clean|find|add|remove [...]",
     .args_max = 64,
-    .summary = "create, check, convert and detect hostfiles; add and remove hosts of a cluster",
-    .details = "hosts create A,B,C [-n K]: a hostfile with these names, each K times.\n"
-               "hosts check FILE: report what is wrong in it.\n"
-               "hosts convert FILE --form object|list|plain|matrix: rewrite it in another form.\n"
-               "hosts detect [HOST ...]: query the machines over ssh, time every pair over every "
-               "network that they share, find out which RDMA devices are connected, and write the "
-               "hostfile. Without names: --hosts, else the hosts of --hostfile, else those in "
-               "~/.ssh/config. --auto-setup first gives direct cables addresses; --undo takes that "
-               "back.\n"
-               "hosts find [TOKEN|-]: list the ranks that answer to a token (`serve --p2p`); --out "
-               "writes a hostfile of them.\n"
-               "hosts add HOST ...: prepare these hosts as `launch` does, and take them into the "
-               "launched cluster while it serves.\n"
-               "hosts remove HOST|RANK ...: let these ranks leave it, if the memory of the others "
-               "suffices.",
+    .summary = "create, check and detect hostfiles; compare hosts; change those of a cluster",
+    .details =
+        "hosts create A,B,C [-n K]: a hostfile with these names, each K times.\n"
+        "hosts check FILE: report what is wrong in it.\n"
+        "hosts convert FILE --form object|list|plain|matrix: rewrite it in another form.\n"
+        "hosts detect [HOST ...]: query the machines over ssh, time every pair over every "
+        "network that they share, find out which RDMA devices are connected, and write the "
+        "hostfile. Without names: --hosts, else the hosts of --hostfile, else WORKER_SSH, else "
+        "those in ~/.ssh/config, else those found on cables. --auto-setup first gives direct "
+        "cables addresses; --undo takes that back.\n"
+        "hosts find [TOKEN|-]: list the ranks that answer to a token (`serve --p2p`); --out writes "
+        "a hostfile of them.\n"
+        "hosts compare [HOST ...]: show hosts side by side (program, system, CPU, memory, "
+        "RDMA, model) and mark what differs. Without names: the hosts of --hostfile.\n"
+        "hosts clean [HOST ...]: remove the programs, sources and settings that `launch` and "
+        "`bootstrap` have put there; token and logs stay.\n"
+        "hosts add HOST ...: prepare these hosts as `launch` does, and take them into the "
+        "launched cluster while it serves.\n"
+        "hosts remove HOST|RANK ...: let these ranks leave it, if the memory of the others "
+        "suffices.",
     .run = hosts_run,
 };

@@ -25,6 +25,8 @@ const volatile sig_atomic_t *sh_hosts_interrupt(void);
 
 int sh_hosts_detect(const sh_command_args *args);
 int sh_hosts_find(const sh_command_args *args);
+int sh_hosts_compare(const sh_command_args *args);
+int sh_hosts_clean(const sh_command_args *args);
 int sh_hosts_add(const sh_command_args *args);
 int sh_hosts_remove(const sh_command_args *args);
 

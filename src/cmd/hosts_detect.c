@@ -11,6 +11,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/system.h"
+#include "base/terminal.h"
+#include "cluster/neighbours.h"
 #include "cmd/support/cluster.h"
 
 #include <stdlib.h>
@@ -36,28 +38,35 @@ static void add_host(sh_detection *d, const char *name)
                                            .shown = name};
 }
 
-/* Adds the hosts named in ~/.ssh/config. HOME is not a setting, because settings are sent to other
- * hosts. */
-static sh_status add_known(sh_detection *d, sh_err *err)
+/* Adds the hosts named in ~/.ssh/config, if there is one. HOME is not a setting, because settings
+ * are sent to other hosts. */
+static void add_known(sh_detection *d)
 {
     const char *home = getenv("HOME");
     const char *names[SH_RANKS_MAX];
     sh_buf text = {0};
-    if (home == NULL) return sh_err_set(err, SH_ERR_INPUT, "no host is named, and HOME is not set");
+    sh_err ignored;
+    if (home == NULL) return;
     char *path = sh_path_join(home, ".ssh/config");
-    sh_status status = sh_file_read(path, CONFIG_MAX, &text, err);
-    if (status != SH_OK)
-        sh_err_prefix(err, "no host is named, and there is no ssh configuration");
-    else
-        for (int i = 0,
-                 count = sh_ssh_config_hosts(sh_buf_str(&text), &d->arena, names, SH_RANKS_MAX);
-             i < count; i++)
-            add_host(d, names[i]);
-    if (status == SH_OK && d->count == 0)
-        status = sh_err_set(err, SH_ERR_INPUT, "no host is named, and %s has none", path);
+    if (sh_file_read(path, CONFIG_MAX, &text, &ignored) == SH_OK) {
+        int count = sh_ssh_config_hosts(sh_buf_str(&text), &d->arena, names, SH_RANKS_MAX);
+        for (int i = 0; i < count; i++) add_host(d, names[i]);
+    }
     sh_buf_reset(&text);
     free(path);
-    return status;
+}
+
+/* This machine, and those at the other end of its cables. */
+static void add_neighbours(sh_detection *d)
+{
+    static sh_neighbours found;
+    sh_neighbours_find(&found);
+    if (found.count == 0) return;
+    add_host(d, "localhost");
+    for (int i = 0; i < found.count; i++) {
+        fprintf(stderr, "found %s on a cable\n", found.address[i]);
+        add_host(d, found.address[i]);
+    }
 }
 
 /* The hosts of --hosts, a comma-separated list. */
@@ -70,6 +79,21 @@ static sh_status add_listed(sh_detection *d, const char *names, sh_err *err)
         add_host(d, sh_arena_str(&d->arena, sh_str_of(file->host[i].ssh)).ptr);
     sh_hostfile_free(file);
     return SH_OK;
+}
+
+/* Nobody has named a host. */
+static sh_status add_found(sh_detection *d, const sh_settings *s, sh_err *err)
+{
+    if (s->worker_ssh != NULL) {
+        add_host(d, "localhost");
+        return add_listed(d, s->worker_ssh, err);
+    }
+    add_known(d);
+    if (d->count == 0) add_neighbours(d);
+    if (d->count > 0) return SH_OK;
+    return sh_err_set(err, SH_ERR_INPUT,
+                      "no host is named, ~/.ssh/config has none, and nothing answers on a cable: "
+                      "`shoal hosts detect HOST ...`");
 }
 
 /* The hosts of an earlier hostfile. */
@@ -95,7 +119,7 @@ static sh_status add_hosts(sh_detection *d, const sh_command_args *args, sh_err 
     for (int i = 1; i < args->argc; i++) add_host(d, args->argv[i]);
     if (args->argc > 1) return SH_OK;
     if (s->host_names != NULL) return add_listed(d, s->host_names, err);
-    return filed ? add_filed(d, s->hostfile, err) : add_known(d, err);
+    return filed ? add_filed(d, s->hostfile, err) : add_found(d, s, err);
 }
 
 /* One finding per host, whatever it answered, so that the report lists all of them. */
@@ -280,7 +304,7 @@ static int show(sh_detection *d, const sh_settings *s)
     else {
         print_links(d, to);
         sh_detection_print_cables(d, to);
-        sh_findings_text(&d->report, &text);
+        sh_findings_text(&d->report, sh_terminal_has_color(fileno(to)), &text);
         fprintf(to, "\n%s", text.ptr);
     }
     sh_buf_reset(&text);
@@ -297,7 +321,7 @@ static int show_failures(const sh_detection *d)
 {
     sh_buf text = {0};
     bool failed = sh_findings_worst(&d->report) == SH_FINDING_FAIL;
-    if (failed) sh_findings_text(&d->report, &text);
+    if (failed) sh_findings_text(&d->report, sh_terminal_has_color(STDERR_FILENO), &text);
     if (failed) fputs(text.ptr, stderr);
     sh_buf_reset(&text);
     return failed ? SH_EXIT_FAILED : SH_EXIT_OK;

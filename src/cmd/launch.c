@@ -15,8 +15,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/system.h"
 #include "base/version.h"
+#include "cluster/run_list.h"
 #include "cmd/support/cluster.h"
 #include "cmd/support/launch_job.h"
 #include "cmd/support/ranks.h"
@@ -257,7 +259,9 @@ static void on_ready(void *arg)
     sh_launch *l = arg;
     const sh_settings *s = l->args->settings;
     char *url = sh_http_url(s->tls_cert != NULL, s->host, (int)s->port, "");
-    char *text = sh_asprintf("all %d ranks are ready; the API is on %s, %s\n", l->hosts->count,
+    int count = l->hosts->count;
+    char *text = sh_asprintf("%s%d rank%s ready; the API is on %s, %s\n", count == 1 ? "" : "all ",
+                             count, count == 1 ? " is" : "s are",
                              l->remote.list[l->remote.of_rank[0]].name, url);
     ssize_t put = write(STDERR_FILENO, text, strlen(text));
     if (l->log >= 0) put = write(l->log, text, strlen(text));
@@ -265,6 +269,14 @@ static void on_ready(void *arg)
     (void)put;
     free(text);
     free(url);
+}
+
+/* Without the list `stop` cannot help someone who removes the state folder: no reason to fail. */
+static void list_enter(const sh_launch *l)
+{
+    sh_err err;
+    if (sh_run_list_add(l->args->settings->runtime_dir, l->state, &err) != SH_OK)
+        SH_LOGW("this launch is not in the list of launches: %s", err.text);
 }
 
 /* launch.json is removed at the end: without it no other command looks for this cluster. */
@@ -285,7 +297,9 @@ static int ranks_run(sh_launch *l)
                            .grace_ms = l->args->settings->grace * 1000 + STOP_EXTRA_MS,
                            .ready = on_ready,
                            .arg = l};
+    list_enter(l);
     sh_status status = sh_launch_run(&opts, &code, &err);
+    sh_run_list_remove(l->args->settings->runtime_dir, l->state);
     sh_role_env_free(env);
     char *record = sh_path_join(l->state, "launch.json");
     unlink(record);

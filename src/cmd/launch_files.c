@@ -32,6 +32,12 @@ enum {
 
 static const char DEMO_DIR[] = "./models/demo"; /* in the state folders */
 
+/* What only the agents read. */
+static bool is_for_agents(const sh_option *row)
+{
+    return strcmp(row->name, "job") == 0 || strcmp(row->name, "cwd") == 0;
+}
+
 /* Everything that ranks or the API take is passed on, except settings that differ by process,
  * belong to the launcher, or are added below. */
 static bool is_handed_on(const sh_option *row)
@@ -41,8 +47,7 @@ static bool is_handed_on(const sh_option *row)
         "part",        "coordinator-fd", "ready-fd",     "listen",      "config",
         "help",        "env-file",       "print-config", "runtime-dir", "log-file",
         "ibv-devices", "hf-token",       "draft-model",  "models-dir"};
-    if ((row->commands & (FOR(serve) | FOR_JOBS)) == 0 && strcmp(row->name, "job") != 0)
-        return false;
+    if ((row->commands & (FOR(serve) | FOR_JOBS)) == 0 && !is_for_agents(row)) return false;
     for (size_t i = 0; i < SH_COUNT_OF(own); i++)
         if (strcmp(row->name, own[i]) == 0) return false;
     return true;
@@ -59,7 +64,7 @@ struct settings_text {
 static bool is_for_ranks(const sh_option *row)
 {
     bool key = (row->commands & FOR(api)) != 0 && (row->commands & FOR(worker)) == 0;
-    return ((row->commands & FOR_JOBS) != 0 && !key) || strcmp(row->name, "job") == 0;
+    return ((row->commands & FOR_JOBS) != 0 && !key) || is_for_agents(row);
 }
 
 /* A line that sh_options_parse_dotenv reads back unchanged. Single quotes protect everything but a

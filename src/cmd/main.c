@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/sandbox.h"
+#include "base/system.h"
 #include "base/version.h"
 #include "cmd/command.h"
 #include "cmd/command_list.h"
@@ -52,6 +53,18 @@ const sh_command *sh_command_find(const char *name)
     return NULL;
 }
 
+int sh_command_unknown(const char *name)
+{
+    sh_suggestion meant = {.typed = sh_str_of(name)};
+    sh_err err;
+    for (int i = 0; i < SH_COMMAND_COUNT; i++) sh_suggestion_try(&meant, sh_commands[i]->name);
+    sh_err_set(&err, SH_ERR_INPUT, "there is no command '%s'", name);
+    if (meant.name != NULL)
+        sh_err_set(&err, SH_ERR_INPUT, "there is no command '%s'; did you mean %s?", name,
+                   meant.name);
+    return usage_fail(&err, NULL);
+}
+
 /* The first letter is enough: names of other projects (WARNING, CRITICAL) are accepted too. */
 static sh_log_level log_level_of(const char *text)
 {
@@ -89,8 +102,8 @@ static sh_status flags_parse(sh_options *opts, const sh_command *cmd, sh_command
         return sh_err_set(err, SH_ERR_INPUT, "--job and a program after `--`: use one of them");
     if (program) return sh_options_set(opts, SH_FROM_FLAG, SH_STR("job"), SH_STR("program"), err);
     if (status == SH_OK && args->argc > cmd->args_max)
-        status = sh_err_set(err, SH_ERR_INPUT, "'%s' is one argument too many for %s%s",
-                            args->argv[cmd->args_max], cmd->name,
+        status = sh_err_set(err, SH_ERR_INPUT, "unexpected argument '%s'%s",
+                            args->argv[cmd->args_max],
                             cmd->takes_program ? "; a program to run comes after `--`" : "");
     return status;
 }
@@ -157,6 +170,26 @@ static sh_status model_find(sh_options *opts, sh_settings *s, bool pull, char *o
     return SH_OK;
 }
 
+/* The words of the command line where the kernel put them: only the title of the process goes
+ * there, commands get a copy. */
+static char *const *kernel_line;
+
+/* The parts of a server share one command line; in `ps` and `top` each shows what it is. Their
+ * supervisors keep the line that the user typed. */
+static void title_set(const sh_command *cmd, const sh_settings *s)
+{
+    char title[64];
+    bool part = strcmp(s->part, "all") != 0;
+    if (cmd->bit == FOR(api) || strcmp(s->part, "api") == 0)
+        snprintf(title, sizeof(title), "shoal api");
+    else if (cmd->bit == FOR(engine) || part)
+        snprintf(title, sizeof(title), s->rank == 0 ? "shoal rank 0 (engine)" : "shoal rank %d",
+                 (int)s->rank);
+    else
+        return;
+    sh_process_title(kernel_line, title);
+}
+
 /* Prompts and keys are in the memory of these commands, so core dumps and debuggers are off unless
  * asked for; the latter only where ranks do not copy from each other's memory (MPI does). */
 static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *settings,
@@ -166,15 +199,18 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     sh_err err;
     sh_log_set_level(log_level_of(settings->log_level));
     sh_status status = log_open(settings->log_file, &err);
-    lines_log(SH_LOG_INFO, sh_options_notices(opts));
+    if (strcmp(settings->part, "all") == 0) /* the parent has said it for its parts */
+        lines_log(SH_LOG_INFO, sh_options_notices(opts));
     limits_set(settings);
     if ((cmd->bit & (FOR_COMPUTE | FOR(api) | FOR(agent))) != 0 && !settings->core_dumps)
         sh_core_dumps_off(!sh_backend_find(settings->backend)->peers_read_memory);
+    if (status == SH_OK && cmd->bit == FOR(chat)) sh_model_client_choose(opts, settings);
     bool remote = (cmd->bit & FOR_CLIENT) != 0 && sh_model_client_is_remote(opts);
     if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0 && !remote)
         status = model_find(opts, settings, (cmd->bit & FOR_PULL) != 0, owned, &err);
     if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR(launch)) != 0)
         status = sh_launcher_settings_adopt(opts, settings, true, &err);
+    if (status == SH_OK) title_set(cmd, settings);
     int code = status == SH_OK ? cmd->run(args) : sh_command_fail(&err);
     sh_ranks_leave(code == SH_EXIT_OK);
     free(owned[0]);
@@ -226,6 +262,13 @@ static void standard_files_open(void)
     if (fd >= 0) close(fd);
 }
 
+static char **line_copy(int argc, char *const *argv)
+{
+    char **line = sh_alloc_array((size_t)argc + 1, sizeof(*line));
+    for (int i = 0; i < argc; i++) line[i] = sh_strdup(argv[i]);
+    return line;
+}
+
 /* SIGPIPE is ignored: a client or a reader that goes away is an error code, not the end of the
  * process. Output that could not be written (disk full) must not exit with success. */
 int main(int argc, char **argv)
@@ -239,15 +282,14 @@ int main(int argc, char **argv)
     }
     bool help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
     const sh_command *cmd = sh_command_find(help ? "help" : name);
-    if (cmd == NULL) {
-        sh_err err;
-        sh_err_set(&err, SH_ERR_INPUT, "there is no command '%s'", name);
-        return usage_fail(&err, NULL);
-    }
+    if (cmd == NULL) return sh_command_unknown(name);
     int skip = argc < 2 ? 1 : 2;
-    char **rest = sh_alloc_array((size_t)argc, sizeof(*rest));
-    for (int i = skip; i < argc; i++) rest[i - skip] = argv[i];
-    int code = command_run(cmd, argc - skip, rest, argv);
+    char **line = line_copy(argc, argv), **rest = sh_alloc_array((size_t)argc, sizeof(*rest));
+    kernel_line = argv;
+    for (int i = skip; i < argc; i++) rest[i - skip] = line[i];
+    int code = command_run(cmd, argc - skip, rest, line);
+    for (int i = 0; i < argc; i++) free(line[i]);
+    free(line);
     free(rest);
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == SH_EXIT_OK) {
         fprintf(stderr, "shoal: cannot write the output\n");

@@ -2,8 +2,8 @@
  * dashboard uses and redraws; when the server goes away it keeps trying. */
 #include "base/clock.h"
 #include "base/json.h"
-#include "cmd/command.h"
 #include "cmd/support/api_call.h"
+#include "cmd/support/cluster.h"
 #include "cmd/support/monitor_view.h"
 
 #include <signal.h>
@@ -37,17 +37,31 @@ static void handlers_set(void)
     sigaction(SIGWINCH, &resize, NULL);
 }
 
-static sh_status fetch(const sh_command_args *args, const char *path, cJSON **out, sh_err *err)
+static sh_status fetch_directly(const sh_command_args *args, const char *path, sh_buf *body,
+                                sh_err *err)
 {
-    sh_buf body = {0};
     int code = 0;
     const char *base = sh_options_given(args->options, "url") ? args->settings->url : NULL;
-    sh_status status = sh_api_call(args->settings, base, path, NULL, WAIT_MS, &code, &body, err);
+    sh_status status = sh_api_call(args->settings, base, path, NULL, WAIT_MS, &code, body, err);
     if (status == SH_OK && (code == 401 || code == 403))
         status = sh_err_set(err, SH_ERR_AUTH, "the server requires an API key: --api-key");
     else if (status == SH_OK && code != 200)
         status = sh_err_set(err, SH_ERR_INPUT, "%s returned HTTP status %d", path, code);
+    return status;
+}
+
+/* The launched cluster is looked for each time: it may be launched, or move, while we watch. */
+static sh_status fetch(const sh_command_args *args, const char *path, cJSON **out, sh_err *err)
+{
+    sh_buf body = {0};
+    cJSON *record = NULL;
+    sh_status status = SH_OK;
+    if (!sh_options_given(args->options, "url")) status = sh_cluster_find(args, &record, err);
+    if (status == SH_OK)
+        status = record == NULL ? fetch_directly(args, path, &body, err)
+                                : sh_cluster_call(record, args->settings, path, NULL, &body, err);
     if (status == SH_OK) status = sh_json_parse(sh_buf_str(&body), path, out, err);
+    cJSON_Delete(record);
     sh_buf_reset(&body);
     return status;
 }
@@ -142,5 +156,7 @@ static int monitor_run(const sh_command_args *args)
 const sh_command sh_command_monitor = {
     SH_COMMAND_NAMED(monitor),
     .summary = "watch a running server in the terminal",
+    .details = "Without --url, --host and --port it shows the launched cluster, wherever its API "
+               "runs, or else the server on this machine.",
     .run = monitor_run,
 };

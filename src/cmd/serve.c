@@ -19,6 +19,7 @@
 #include "cmd/support/ranks.h"
 #include "cmd/support/role.h"
 #include "http/listeners.h"
+#include "model/config.h"
 #include "net/transport.h"
 
 #include <stdio.h>
@@ -45,13 +46,8 @@ struct server {
  * passed on as given; the parts resolve it themselves, to the same folder. */
 static sh_status model_find(const sh_settings *s, const char *program, char **out, sh_err *err)
 {
-    if (s->model != NULL) { /* a wrong path is reported here, before anything is started */
-        char *config = sh_path_join(s->model, "config.json");
-        bool there = access(config, R_OK) == 0;
-        if (!there) sh_err_sys(err, "%s", config);
-        free(config);
-        if (!there) return err->status;
-    }
+    /* A wrong path is reported here, before anything is started. */
+    if (s->model != NULL && sh_config_check_folder(s->model, err) != SH_OK) return err->status;
     char *model = s->model != NULL ? sh_strdup(s->model_given) : sh_demo_find(program);
     if (model == NULL)
         return sh_err_set(err, SH_ERR_NOT_FOUND,

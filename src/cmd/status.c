@@ -4,6 +4,7 @@
  * is still alive. The exit code is meant for scripts: 0 ready, 3 something is not, 1 stopped. */
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/terminal.h"
 #include "cluster/launch.h"
 #include "cmd/support/cluster.h"
 #include "http/http_client.h"
@@ -11,8 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { LINKS_SHOWN = 15 };
+enum { LINKS_SHOWN = 15, GIB = 1 << 30 };
 
 static double number_of(const cJSON *json, const char *key)
 {
@@ -36,14 +38,31 @@ static void ranks_print(const cJSON *record)
 {
     const cJSON *rank;
     double now = (double)(sh_clock_unix_us() / 1000000);
+    bool color = sh_terminal_has_color(STDOUT_FILENO);
     printf("rank  host                  pid      state     for       restarts\n");
     cJSON_ArrayForEach(rank, cJSON_GetObjectItemCaseSensitive(record, "ranks"))
     {
         char time[24];
         snprintf(time, sizeof(time), "%.0f s", now - number_of(rank, "since"));
-        printf("%-4.0f  %-20s  %-7.0f  %-8s  %-8s  %.0f\n", number_of(rank, "rank"),
-               sh_launch_text(rank, "host"), number_of(rank, "pid"), sh_launch_text(rank, "state"),
-               time, number_of(rank, "restarts"));
+        const char *is = sh_launch_text(rank, "state");
+        sh_hue hue = strcmp(is, "ready") == 0 ? SH_HUE_GREEN : SH_HUE_YELLOW;
+        printf("%-4.0f  %-20s  %-7.0f  %s%-8s%s  %-8s  %.0f\n", number_of(rank, "rank"),
+               sh_launch_text(rank, "host"), number_of(rank, "pid"), sh_terminal_hue(color, hue),
+               is, sh_terminal_hue(color, SH_HUE_NONE), time, number_of(rank, "restarts"));
+    }
+}
+
+/* Used memory is that of the whole host, since other programs count too. */
+static void memory_print(const cJSON *api)
+{
+    const cJSON *engine = cJSON_GetObjectItemCaseSensitive(api, "engine"), *rank;
+    cJSON_ArrayForEach(rank, cJSON_GetObjectItemCaseSensitive(engine, "ranks"))
+    {
+        const cJSON *memory = cJSON_GetObjectItemCaseSensitive(rank, "memory");
+        double total = number_of(memory, "total"), free = number_of(memory, "available");
+        printf("memory  rank %.0f: %.1f of %.1f GiB used; weights %.2f, KV cache %.2f\n",
+               number_of(rank, "rank"), (total - free) / GIB, total / GIB,
+               number_of(memory, "weights") / GIB, number_of(memory, "kv") / GIB);
     }
 }
 
@@ -134,6 +153,7 @@ static int show(cJSON *record, const sh_settings *s)
                sh_launch_text(record, "model"), hosts[0] == '\0' ? "this machine" : hosts,
                (long long)launcher.pid);
         ranks_print(record);
+        memory_print(api);
         links_print(api);
         api_print(record, api, &err);
         models_print(api);

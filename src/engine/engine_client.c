@@ -57,8 +57,9 @@ static sh_status socket_connect(const char *path, int *out, sh_err *err)
     strcpy(addr.sun_path, path);
     int fd = sh_sock_make(AF_UNIX, SOCK_STREAM);
     if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+        bool full = errno == EAGAIN; /* nobody accepts: the engine is starting, as in info_await */
         sh_err_sys(err, "engine socket %s", path);
-        err->status = SH_ERR_PEER;
+        err->status = full ? SH_ERR_TIMEOUT : SH_ERR_PEER;
         if (fd >= 0) close(fd);
         return err->status;
     }

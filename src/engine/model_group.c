@@ -572,6 +572,7 @@ static sh_status blocks_agree(sh_model_group *mg, int64_t *blocks, sh_err *err)
     int64_t bytes = (int64_t)sh_model_kv_block_bytes(mg->model) + mg->beside_block;
     int64_t memory = (mg->dev->ops->memory_free(mg->dev) - mg->opts.memory_reserve) /
                      mg->host_ranks;
+    if (mg->opts.kv_memory > 0 && mg->opts.kv_memory < memory) memory = mg->opts.kv_memory;
     int64_t fit = bytes == 0 ? INT32_MAX : memory / bytes;
     int64_t seq = (mg->context + SH_KV_BLOCK - 1) / SH_KV_BLOCK;
     int64_t want = mg->opts.kv_tokens > 0 ? (mg->opts.kv_tokens + SH_KV_BLOCK - 1) / SH_KV_BLOCK
@@ -588,12 +589,17 @@ static sh_status blocks_agree(sh_model_group *mg, int64_t *blocks, sh_err *err)
         int64_t fits = all[i] > INT32_MAX ? INT32_MAX : (int64_t)all[i];
         if (fits < want && mg->opts.kv_tokens > 0)
             status = sh_err_set(err, SH_ERR_MEMORY,
-                                "rank %d has memory for a KV cache of %lld tokens, not %lld",
+                                "rank %d has memory for a KV cache of %lld tokens, not %lld: lower "
+                                "--kv-tokens, or the memory that is left free (--kv-reserve-mb)",
                                 sh_model_group_number(mg, i), (long long)fits * SH_KV_BLOCK,
                                 (long long)mg->opts.kv_tokens);
         else if (fits < 2)
-            status = sh_err_set(err, SH_ERR_MEMORY, "rank %d has no memory for a KV cache",
-                                sh_model_group_number(mg, i));
+            status = sh_err_set(
+                err, SH_ERR_MEMORY,
+                "rank %d has no memory for a KV cache: lower --context, --slots or "
+                "--kv-tokens, the memory that is left free (--kv-reserve-mb), or add "
+                "a rank",
+                sh_model_group_number(mg, i));
         else if (fits < want)
             want = fits;
     }
@@ -724,7 +730,15 @@ static sh_status steps_register(sh_model_group *mg, sh_err *err)
 static void steps_prepare(sh_model_group *mg)
 {
     int64_t kv_tokens = (int64_t)mg->kv_blocks * SH_KV_BLOCK;
-    if (kv_tokens < mg->context) mg->context = (int)kv_tokens;
+    if (kv_tokens < mg->context) {
+        bool chosen = mg->opts.kv_tokens > 0; /* by the user, who knows */
+        if (mg->rank == 0 && !chosen)
+            SH_LOGW("the KV cache has a capacity of %lld tokens, so that is the longest sequence, "
+                    "not %d "
+                    "(--context, --kv-tokens, --kv-memory-mb, --kv-reserve-mb)",
+                    (long long)kv_tokens, mg->context);
+        mg->context = (int)kv_tokens;
+    }
     mg->limits = (sh_step_limits){.slots = mg->opts.slots,
                                   .tokens = mg->opts.chunk,
                                   .draws = mg->opts.draws,

@@ -45,6 +45,7 @@ typedef struct {
     int chunk;         /* tokens of one step */
     int draws;         /* rows of logits of one step */
     int64_t kv_tokens; /* size of the KV cache in tokens; 0: what slots and memory allow */
+    int64_t kv_memory; /* the largest KV cache of a rank in bytes; 0: no limit */
     int64_t memory_reserve;
     bool outputs; /* plans may ask for the outputs of their tokens */
     sh_load_opts load;

@@ -77,6 +77,12 @@ sh_status sh_listeners_open(const char *host, int port, sh_listeners *out, sh_er
     bool taken = error != 0 && error != EADDRNOTAVAIL && error != EAFNOSUPPORT;
     if (out->count > 0 && !taken) return SH_OK;
     sh_listeners_close(out);
+    if (error == EADDRINUSE)
+        return sh_err_set(
+            err, SH_ERR_SYSTEM,
+            "port %d of %s is in use by another program: `shoal status` or `ss -ltnp` "
+            "may show which; choose another with --port, or --port 0 for a free one",
+            port, host);
     errno = error;
     return sh_err_sys(err, "cannot listen on %s port %d", host, port);
 }

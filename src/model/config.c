@@ -15,9 +15,11 @@
 #include "model/config_read.h"
 #include "model/family.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CONFIG_LEN_MAX = 16 << 20, LAYERS_MAX = 1024, HEAD_DIM_MAX = 4096, VOCAB_MAX = 1 << 24 };
 
@@ -352,12 +354,30 @@ static sh_status read_longest(const char *dir, sh_config *config, sh_err *err)
     return status;
 }
 
+sh_status sh_config_check_folder(const char *dir, sh_err *err)
+{
+    char *path = sh_path_join(dir, "config.json");
+    sh_status status = SH_OK;
+    if (access(path, R_OK) != 0 && errno != ENOENT && errno != ENOTDIR)
+        status = sh_err_sys(err, "%s", path);
+    else if (!sh_file_exists(dir))
+        status = sh_err_set(err, SH_ERR_NOT_FOUND, "%s: there is no such folder", dir);
+    else if (!sh_file_exists(path))
+        status = sh_err_set(err, SH_ERR_NOT_FOUND,
+                            "%s is not a model: a model is a folder with config.json, "
+                            "tokenizer.json and *.safetensors",
+                            dir);
+    free(path);
+    return status;
+}
+
 sh_status sh_config_load(const char *dir, sh_config *out, sh_err *err)
 {
     sh_buf text = {0};
     sh_config config = {0};
     char *path = sh_path_join(dir, "config.json");
-    sh_status status = sh_file_read(path, CONFIG_LEN_MAX, &text, err);
+    sh_status status = sh_config_check_folder(dir, err);
+    if (status == SH_OK) status = sh_file_read(path, CONFIG_LEN_MAX, &text, err);
     if (status == SH_OK) status = sh_config_parse(sh_buf_str(&text), path, &config, err);
     if (status == SH_OK) status = read_longest(dir, &config, err);
     sh_buf_reset(&text);

@@ -172,6 +172,9 @@ typedef struct {
     sh_arena arena;
 } sh_config;
 
+/* SH_OK if the folder has a config.json that can be read; the error says what a model is. */
+SH_MUST_CHECK sh_status sh_config_check_folder(const char *dir, sh_err *err);
+
 /* Reads dir/config.json. */
 SH_MUST_CHECK sh_status sh_config_load(const char *dir, sh_config *out, sh_err *err);
 

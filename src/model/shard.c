@@ -263,9 +263,9 @@ sh_status sh_shares_by_resources(const sh_rank_resources *resources, int count, 
     }
     for (int i = 0; i < count; i++) sum += shares[i];
     if (sum >= 0.999) return SH_OK;
-    return sh_err_set(
-        err, SH_ERR_MEMORY,
-        "the model has %.1f GiB of weights; the %d ranks together can hold %.1f GiB, so "
-        "%.1f GiB are missing",
-        weight_bytes / (1 << 30), count, total / (1 << 30), (weight_bytes - total) / (1 << 30));
+    return sh_err_set(err, SH_ERR_MEMORY,
+                      "the model has %.2f GiB of weights; %d rank%s room for %.2f GiB, so %.2f GiB "
+                      "are missing",
+                      weight_bytes / (1 << 30), count, count == 1 ? " has" : "s together have",
+                      total / (1 << 30), (weight_bytes - total) / (1 << 30));
 }

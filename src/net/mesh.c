@@ -25,7 +25,8 @@
 
 enum {
     STEP_MS = 20,          /* the longest sleep while joining, so that timers are checked */
-    NOTE_EVERY_MS = 10000, /* how often a waiting rank logs whom it waits for */
+    NOTE_FIRST_MS = 2000,  /* a rank that waits so long logs whom it waits for */
+    NOTE_EVERY_MS = 10000, /* and then how often */
     CONNECT_MS = 5000,     /* one attempt to connect to a group that has formed */
 };
 
@@ -176,8 +177,12 @@ static void log_waiting(const sh_join *join)
     }
     sh_buf who = {0};
     list_missing(join, &who);
-    SH_LOGI("waiting for %s%s", who.len > 0 ? "rank " : "rank 0 to continue",
-            who.len > 0 ? who.ptr : "");
+    if (who.len == 0)
+        SH_LOGI("waiting for rank 0 to continue");
+    else if (join->mesh->rank == 0 && !join->table_known)
+        SH_LOGI("waiting for rank %s to connect to %s", who.ptr, join->opts->coordinator);
+    else
+        SH_LOGI("waiting for rank %s", who.ptr);
     sh_buf_reset(&who);
 }
 
@@ -225,7 +230,7 @@ static void join_sleep(const sh_join *join)
 
 static sh_status join_loop(sh_join *join, sh_err *err)
 {
-    sh_deadline note = sh_deadline_in_ms(NOTE_EVERY_MS);
+    sh_deadline note = sh_deadline_in_ms(NOTE_FIRST_MS);
     bool connecting = join->mesh->rank != 0;
     while (!join->go) {
         sh_status status = sh_join_step_controls(join, err);

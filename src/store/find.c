@@ -75,8 +75,10 @@ sh_status sh_store_find(const char *name, const sh_store_places *places, char **
     }
     if (found == NULL)
         sh_err_set(err, SH_ERR_NOT_FOUND,
-                   "model '%s' is neither a folder nor in a cache%s%s%s; looked for %s", name,
-                   full ? " (`shoal pull " : "", full ? name : "", full ? "` downloads it)" : "",
+                   "model '%s' not found: no such folder, nor in the Hugging Face cache%s%s%s; "
+                   "looked for %s",
+                   name, full ? " (`shoal pull " : "", full ? name : "",
+                   full ? "` downloads it)" : "",
                    looked.len > 0 ? looked.ptr : "nothing else, since HOME is not set");
     sh_buf_reset(&looked);
     if (found == NULL) return err->status;

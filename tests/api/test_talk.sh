@@ -141,7 +141,7 @@ refusals() {
         exits 1 there --ids 999999 && has err "status 400: .*vocabulary" &&
         exits 1 there --chat x --model-name other && has err "'other' is not served here" &&
         exits 2 there --model "$demo" --chat x && has err "not both" &&
-        exits 2 "$shoal" chat && has err "needs --model, or --url"
+        exits 2 "$shoal" generate --chat x && has err "needs --model, or --url"
 }
 check "what a server refuses is reported, with an exit code" refusals
 flag_wins() { is "$(SHOAL_MODEL=nowhere there --chat "What is 3 + 4?" 2>err)" "3 + 4 = 7"; }

@@ -139,7 +139,7 @@ async function overview(page, server) {
   });
   await check('every figure is live under load and has a plot', async () => {
     await until('all plots have a line', async () => page.evaluate(() => [...document.querySelectorAll('.gauge')]
-      .filter((g) => g.getAttribute('aria-label') !== 'Drafts accepted')
+      .filter((g) => g.getAttribute('aria-label') !== 'Speculative tokens accepted')
       .every((g) => /L/.test(g.querySelector('.line').getAttribute('d') ?? '') && g.querySelector('.big').textContent !== '–')), 40000);
     must((await page.locator('.gauge').count()) === 9, 'not nine figures');
     const ticks = await page.locator('.gauge >> nth=0').locator('.grid text').allTextContents();

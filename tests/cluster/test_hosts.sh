@@ -94,7 +94,7 @@ printf '%s\n' API_PORT=99999 HTTP_PORT=1 MODEL_REPO=org/none WORKER_HOSTS=10.0.0
     FILE_DESCRIPTOR_SOFT_LIMIT=9 FILE_DESCRIPTOR_HARD_LIMIT=8 broken >.env
 faults() {
     exits 1 "$shoal" config check --portt 3 &&
-        said "env:1: API_PORT: .99999. is not allowed" "model .org/none. is neither a folder" \
+        said "env:1: API_PORT: .99999. is not allowed" "model .org/none. not found" \
             "WORKER_SSH must have equally many" "POLL_INTERVAL_SECONDS.*its value is out of range" \
             "RESPONSE_FILE_PATH.*same file" "DISTRIBUTED_BACKEND: .gloo." "FILE_DESCRIPTOR_HARD_LIMIT must not" \
             "env:12: expected NAME=value" \

@@ -280,7 +280,7 @@ comes_back() {
     echo "# changed" >>home2/.local/state/shoal/hostfile.json
     starts --slots 4 && [ "$(grep -c "push hostfile" err)" = 1 ] && [ "$(grep -c "push settings" err)" = 3 ] || return 1
     local old new; old=$(pid_of 1)
-    kill -9 "$old" && says "^\[1 h2\] .*was killed by signal 9; restarting it" && back 1 "$old" &&
+    kill -9 "$old" && says "^\[1 h2\] .*was killed by signal 9; restarting" && back 1 "$old" &&
         prints "^1 +h2 +$new +ready +[0-9]+ s +1$" on1 "$shoal" status && ends_on INT 10
 }
 check "files that differ on a host are copied again; a rank killed while serving is restarted, and serving continues" \
@@ -289,7 +289,7 @@ parent() { awk '{print $4}' "/proc/$1/stat"; }
 agent_dies() { # the agent at the remote end of ssh is killed: a new one stops what is left and restarts the rank
     starts || return 1
     local old new agent; old=$(pid_of 2) && [ -n "$old" ] && agent=$(parent "$(parent "$old")") &&
-        kill -9 "$agent" && says "^\[2 root@h3\] .*; restarting it" && back 2 "$old" &&
+        kill -9 "$agent" && says "^\[2 root@h3\] .*; restarting" && back 2 "$old" &&
         ! shoals_on 3 | grep -qx "$old" && ends_on INT 10
 }
 check "when the connection to a host breaks, its rank is restarted once" try agent_dies

@@ -12,7 +12,7 @@ check "--help equals help COMMAND" gives "$("$shoal" help completion)" "$shoal" 
 check "an unknown command exits 2 and is named" refuses 2 "no command .frobnicate." "$shoal" frobnicate
 check "an unknown flag exits 2 and suggests the nearest" refuses 2 "did you mean --log-level" "$shoal" help --log-levl x
 check "a refused value exits 2 and lists the allowed ones" refuses 2 "one of error\|warn" "$shoal" help --log-level loud
-check "one argument too many exits 2" refuses 2 "one argument too many" "$shoal" help a b
+check "an argument too many is named, and exits 2" refuses 2 "unexpected argument .b." "$shoal" help a b
 to_full() { "$@" >/dev/full; }
 check "output that cannot be written is an error" exits 1 to_full "$shoal" help
 check "an answer whose reader has gone stops" refuses 1 interrupted \

@@ -9,12 +9,12 @@ pages=("$root"/README.md "$root"/docs/*.md)
 lines() { grep -ohE '(^|[`(/ ]|\$ )shoal [a-z]+[^`#|)]*' "${pages[@]}" | sed -E 's/^.*shoal ([a-z])/\1/'; }
 known() {
     local line name flag bad=0
-    "$shoal" help | sed -n 's/^  \([a-z]*\) .*/\1/p' >commands
+    "$shoal" help --all | sed -n 's/^  \([a-z]*\) .*/\1/p' >commands
     while read -r line; do
         line=${line#config check } # the flags are those of the command that is checked
         name=${line%% *}
         grep -qx "$name" commands || continue # prose: "shoal of ranks"
-        "$shoal" help "$name" >page
+        "$shoal" help "$name" --all >page
         for flag in $(grep -oE -- '--[a-z][a-z-]+' <<<"$line"); do
             grep -qE -- "(^|[ ,])$flag( |$)" page || { echo "shoal $name has no $flag: $line"; bad=1; }
         done
@@ -24,7 +24,7 @@ known() {
 check "every flag that a page uses with a command belongs to that command" known
 commands_known() { # in code blocks the word after shoal is a command
     local bad=0 page name
-    "$shoal" help | sed -n 's/^  \([a-z]*\) .*/\1/p' >commands
+    "$shoal" help --all | sed -n 's/^  \([a-z]*\) .*/\1/p' >commands
     for page in "${pages[@]}"; do
         for name in $(sed -n '/^```sh/,/^```/p' "$page" | grep -oE '(^|/|[ (])shoal [a-z]+' | sed 's/.*shoal //'); do
             grep -qx "$name" commands || { echo "$page: shoal $name"; bad=1; }

@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
             &(sh_doctor_view){
                 .host = host, .count = 2, .link = links, .link_count = count, .version = "0"},
             &findings);
-        sh_findings_text(&findings, &text);
+        sh_findings_text(&findings, false, &text);
         SH_ASSERT(sh_utf8_valid(text.ptr, text.len));
         cJSON_Delete(sh_findings_json(&findings));
     }

@@ -72,7 +72,7 @@ check "and leaves no process and no socket" nothing_left
 not_served() {
     refuses 1 "$2" timeout 30 "$shoal" serve --model "$1" --port 0 --runtime-dir "$work" && none_left
 }
-check "a wrong model gives a one-line error and an exit code" not_served /nowhere "/nowhere/config.json: No such file"
+check "a wrong model gives a one-line error and an exit code" not_served /nowhere "/nowhere: there is no such folder"
 cp -r "$root/models/demo" broken && echo "{% if %}" >broken/chat_template.jinja
 check "a model with a broken template is reported at once, and not served" \
     not_served broken "broken/chat_template.jinja: line 1"

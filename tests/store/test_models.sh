@@ -19,7 +19,7 @@ completes() { # what another tool has begun: a snapshot without its weights
         exits 0 generate --model org/demo && whole
 }
 stays_offline() {
-    forget; refuses 1 "^shoal: offline: model 'org/demo' is neither" generate --offline --model org/demo &&
+    forget; refuses 1 "^shoal: offline: model 'org/demo' not found" generate --offline --model org/demo &&
         HF_HUB_OFFLINE=1 refuses 1 "^shoal: offline" "$shoal" serve --port 0 --model org/demo && [ ! -s "$requests" ]
 }
 serves() { # once for all its parts; without the token, which is not theirs; and no client deletes what is served
@@ -82,12 +82,12 @@ gone_clients() { # and the process that downloads ends with the API
 typos() { # found without a network
     export HF_ENDPOINT=http://127.0.0.1:9
     refuses 1 "did you mean org/demo\? It is here: .*org/dmeo" generate --model org/dmeo &&
-        refuses 1 "is neither a folder nor in a cache" generate --model dmo &&
+        refuses 1 "not found: no such folder, nor in the Hugging Face cache" generate --model dmo &&
         refuses 1 "did you mean org/demo" generate --offline --model org/demos &&
-        refuses 1 "./models/dmeo/config.json" generate --model ./models/dmeo
+        refuses 1 "./models/dmeo: there is no such folder" generate --model ./models/dmeo
 }
 others_do_not_pull() { # they do not need the weights; the error says what does
-    forget; refuses 1 "neither a folder nor in a cache.*shoal pull org/demo" "$shoal" tokenize --model org/demo x &&
+    forget; refuses 1 "no such folder.*shoal pull org/demo" "$shoal" tokenize --model org/demo x &&
         [ ! -s "$requests" ]
 }
 

@@ -49,7 +49,7 @@ proxies() { # of the environment
 }
 bad_endpoint() { refuses 1 "must be an address such as" pull org/demo --hf-endpoint ftp://x; }
 offline() {
-    forget; refuses 1 "offline: model 'org/demo' is neither a folder nor in a cache" pull org/demo --offline &&
+    forget; refuses 1 "offline: model 'org/demo' not found: no such folder" pull org/demo --offline &&
         HF_HUB_OFFLINE=1 refuses 1 "^shoal: offline" pull org/demo && [ ! -s "$requests" ]
 }
 

@@ -92,7 +92,7 @@ export class About {
       h('section', { class: 'card', id: 'model-card', 'aria-labelledby': 'model-title' },
         h('header', null, h('h2', { id: 'model-title' }, 'Model')), this.model),
       h('section', { class: 'card', id: 'settings', 'aria-labelledby': 'settings-title' },
-        h('header', null, h('h2', { id: 'settings-title' }, 'Settings in effect')), this.settings),
+        h('header', null, h('h2', { id: 'settings-title' }, 'Active settings')), this.settings),
       this.snippets.el);
   }
 

@@ -14,7 +14,7 @@ import { Chat } from './chat.js';
 const VIEWS = ['overview', 'chat', 'requests', 'model'];
 const BACK_MS = 8000, SILENT_MS = 5000;
 const THEMES = ['auto', 'dark', 'light'];
-const STATES = { healthy: ['live', 'good'], degraded: ['degraded', 'warn'], starting: ['starting', 'warn'], engine_lost: ['engine lost', 'bad'],
+const STATES = { healthy: ['live', 'good'], degraded: ['degraded', 'warn'], starting: ['starting', 'warn'], engine_lost: ['model unavailable', 'bad'],
   stopping: ['stopping', 'warn'] };
 
 class Page {
@@ -207,8 +207,8 @@ class Page {
       const online = this.alive(rank), was = !this.lost.has(rank.rank), name = `Rank ${rank.rank}`;
       const other = this.pids.has(rank.rank) && this.pids.get(rank.rank) !== rank.pid;
       if (online && (!was || other)) this.back.set(rank.rank, Date.now());
-      if (online && other && was) this.requests.note(`${name} was lost and is back`, 'warn');
-      else if (online !== was) this.requests.note(online ? `${name} is back` : `${name} was lost`, online ? 'good' : 'bad');
+      if (online && other && was) this.requests.note(`${name} was lost and has recovered`, 'warn');
+      else if (online !== was) this.requests.note(online ? `${name} recovered` : `${name} was lost`, online ? 'good' : 'bad');
       if (online) this.lost.delete(rank.rank); else this.lost.add(rank.rank);
       if (online) this.pids.set(rank.rank, rank.pid);
     }

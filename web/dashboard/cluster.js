@@ -191,7 +191,7 @@ export class Cluster {
       setClass(node.el, `node ${is}`);
       setText(node.name, `Rank ${rank.rank}${rank.rank === 0 ? ' · coordinator' : ''}`);
       const device = devicesOf(rank, this.links), place = rank.host ?? 'host unknown';
-      setText(node.host, is === 'lost' ? 'lost' : `${place}${is === 'back' ? ' · is back' : device ? ` · ${device}` : ''}`);
+      setText(node.host, is === 'lost' ? 'lost' : `${place}${is === 'back' ? ' · recovered' : device ? ` · ${device}` : ''}`);
       setText(node.holds, `${layersOf(rank)} · ${percent(share)}`);
       node.share.setAttribute('width', Math.max(0, (NODE_W - 28) * (share || 0)));
       setText(node.el.lastChild, `Rank ${rank.rank}: ${roleOf(rank)}`);

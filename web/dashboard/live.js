@@ -18,9 +18,9 @@ function gauges(queue) {
   const percentiles = (title, name, floor) => ({
     title, unit: 'ms median',
     parts: [{ value: (x) => ms(x.latest(`${name}50`)) },
-      { label: '95 %', value: (x) => ms(x.latest(`${name}95`)) }],
+      { label: 'p95', value: (x) => ms(x.latest(`${name}95`)) }],
     plot: { format: seconds, axis: msAxis, floor, series: [
-      { name: `${name}50`, label: 'median', color: 'c1' }, { name: `${name}95`, label: '95 %', color: 'c2' }] },
+      { name: `${name}50`, label: 'median', color: 'c1' }, { name: `${name}95`, label: 'p95', color: 'c2' }] },
   });
   const rate = (title, name, extra) => ({
     title, unit: 'last 10 s', parts: [{ value: (x) => percent(x.latest(name)) }, ...extra],
@@ -35,7 +35,7 @@ function gauges(queue) {
       plot: { format: (v) => `${fixed(v)} tok/s`, axis: short, floor: 4, area: true,
         series: [{ name: 'tokens', label: 'generated', color: 'c1' }] } },
     percentiles('Time to first token', 'ttft', 0.02),
-    percentiles('Between tokens', 'inter', 0.002),
+    percentiles('Inter-token latency', 'inter', 0.002),
     { title: 'Queue', unit: 'waiting',
       parts: [{ value: (x) => count(x.last('waiting')), level: (x) => queueLevel(x.last('waiting'), queue.max) },
         { label: 'capacity', value: () => count(queue.max) }],
@@ -52,8 +52,8 @@ function gauges(queue) {
         { label: 'average', value: (x) => fixed(x.average('prompt')) }],
       plot: { format: (v) => `${fixed(v)} tok/s`, axis: short, floor: 4, area: true,
         series: [{ name: 'prompt', label: 'computed', color: 'c2' }] } },
-    rate('Prefix-cache hits', 'cache', [{ label: 'since start', value: () => percent(queue.cache) }]),
-    rate('Drafts accepted', 'drafts', [{ label: 'model', value: () => percent(queue.modelDrafts) },
+    rate('Cache hit rate', 'cache', [{ label: 'since start', value: () => percent(queue.cache) }]),
+    rate('Speculative tokens accepted', 'drafts', [{ label: 'model', value: () => percent(queue.modelDrafts) },
       { label: 'MTP', value: () => percent(queue.mtpDrafts) },
       { label: 'repeats', value: () => percent(queue.repeatedDrafts) }]),
     { ...rate('KV blocks in use', 'kv', [{ label: 'blocks', value: () => count(queue.blocks) }]), unit: 'now' },

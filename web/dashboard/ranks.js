@@ -52,7 +52,7 @@ class RankCard {
 
   update(rank, ranks, rate, state) {
     this.el.classList.toggle('lost', state === 'lost');
-    setText(this.state, state === 'back' ? 'is back' : state);
+    setText(this.state, state === 'back' ? 'recovered' : state);
     this.state.className = `chip ${TONES[state]}`;
     setText(this.sub, [rank.host, roleOf(rank), layersOf(rank)].filter(Boolean).join(' · '));
     this.setMemory(rank.memory ?? {});

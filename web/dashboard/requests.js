@@ -109,7 +109,7 @@ export class Requests {
     const rows = [['Requests', count(s.total_requests)], ['Errors', count(s.errors + s.timeouts)],
       ['Refused', count(s.refused)], ['Cancelled', count(s.cancelled)], ['Tokens generated', count(s.total_generated_tokens)],
       ['Speed, median', `${fixed(s.p50_tps)} tok/s`], ['First token, median', seconds(s.p50_ttft_s)],
-      ['Total, 95 %', seconds(s.p95_latency_s)], ['Cache hits', percent(s.kv_cache_hit_rate)]];
+      ['Total, p95', seconds(s.p95_latency_s)], ['Cache hit rate', percent(s.kv_cache_hit_rate)]];
     this.figures.replaceChildren(...rows.map(([name, value]) =>
       h('div', { class: 'figure' }, h('small', null, name), h('b', null, value))));
   }

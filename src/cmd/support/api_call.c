@@ -62,8 +62,7 @@ static const char *connectable(const char *host)
     return strcmp(host, "::") == 0 ? "::1" : host;
 }
 
-/* `base` may end with slashes; `path` begins with one. */
-static char *url_make(const sh_settings *s, const char *base, const char *path)
+char *sh_api_url(const sh_settings *s, const char *base, const char *path)
 {
     if (base == NULL)
         return sh_http_url(s->tls_cert != NULL, connectable(s->host), (int)s->port, path);
@@ -75,7 +74,7 @@ static char *url_make(const sh_settings *s, const char *base, const char *path)
 sh_status sh_api_call_with(const sh_settings *s, const char *base, const char *path,
                            sh_http_get_opts opts, int *code, sh_buf *out, sh_err *err)
 {
-    char *key = NULL, *url = url_make(s, base, path);
+    char *key = NULL, *url = sh_api_url(s, base, path);
     sh_status status = key_find(s, &key, err);
     opts.key = key;
     opts.trust = s->tls_cert;

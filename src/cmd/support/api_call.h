@@ -11,6 +11,9 @@
 
 #include <stdint.h>
 
+/* The address of a path, owned by the caller; `base` as below, it may end with slashes. */
+char *sh_api_url(const sh_settings *s, const char *base, const char *path);
+
 /* base: "http://host:port"; NULL: the API described by the settings (--host, --port, --tls-cert).
  * Sends the first API key of the settings. body: JSON to POST; NULL: GET. An answer with any HTTP
  * status is SH_OK. */

@@ -18,6 +18,23 @@ sh_ssh_opts sh_cluster_ssh(const sh_settings *s)
     return (sh_ssh_opts){.options = s->ssh_options, .connect_s = (int)s->ssh_timeout};
 }
 
+sh_status sh_cluster_find(const sh_command_args *args, cJSON **record, sh_err *err)
+{
+    *record = NULL;
+    if (sh_options_source(args->options, "port") == SH_FROM_FLAG ||
+        sh_options_source(args->options, "host") == SH_FROM_FLAG)
+        return SH_OK;
+    char *state = sh_state_dir_path(args->settings->state_dir);
+    sh_status status = sh_launch_read(state, record, err);
+    free(state);
+    if (status != SH_OK) return status == SH_ERR_NOT_FOUND ? SH_OK : status;
+    sh_process launcher = sh_launch_process(*record);
+    if (sh_process_alive(&launcher)) return SH_OK;
+    cJSON_Delete(*record);
+    *record = NULL;
+    return SH_OK;
+}
+
 static void word_add(sh_buf *script, const char *word)
 {
     sh_buf_add_char(script, ' ');
@@ -62,18 +79,23 @@ sh_status sh_cluster_call(const cJSON *record, const sh_settings *s, const char 
     return ok ? SH_OK : err->status;
 }
 
+bool sh_cluster_stop_launcher(const sh_process *launcher, int64_t grace_ms)
+{
+    if (!sh_process_signal(launcher, SIGTERM)) return false;
+    sh_deadline end = sh_deadline_in_ms(grace_ms + KILL_EXTRA_MS);
+    while (sh_process_alive(launcher) && !sh_deadline_passed(end)) sh_sleep_ms(POLL_MS);
+    /* Killing it is safe: ranks stop on their own when their launcher is gone. */
+    sh_process_signal(launcher, SIGKILL);
+    while (sh_process_alive(launcher)) sh_sleep_ms(POLL_MS);
+    return true;
+}
+
 bool sh_cluster_stop(const cJSON *record)
 {
     sh_process launcher = sh_launch_process(record);
     const cJSON *grace = cJSON_GetObjectItemCaseSensitive(record, "grace");
     double grace_ms = cJSON_IsNumber(grace) ? grace->valuedouble * 1000 : 0;
-    if (!sh_process_signal(&launcher, SIGTERM)) return false;
-    sh_deadline end = sh_deadline_in_ms((int64_t)grace_ms + KILL_EXTRA_MS);
-    while (sh_process_alive(&launcher) && !sh_deadline_passed(end)) sh_sleep_ms(POLL_MS);
-    /* Killing it is safe: ranks stop on their own when their launcher is gone. */
-    sh_process_signal(&launcher, SIGKILL);
-    while (sh_process_alive(&launcher)) sh_sleep_ms(POLL_MS);
-    return true;
+    return sh_cluster_stop_launcher(&launcher, (int64_t)grace_ms);
 }
 
 /* By what a name means and not by a list of names: aliases are found too. */

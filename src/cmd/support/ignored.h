@@ -1,5 +1,5 @@
-/* ignored.h - variables of related projects that have no effect here, and why. Included by
- * options.c only. */
+/* ignored.h - variables and flags of related projects that have no effect here, and why. Included
+ * by options.c only. */
 #ifndef SH_CMD_SUPPORT_IGNORED_H
 #define SH_CMD_SUPPORT_IGNORED_H
 
@@ -43,6 +43,10 @@ static const sh_option_ignored ignored[] = {
     {.name = "OVERRIDE_MEMORY_MB", .why = MEMORY, .min = 0, .max = 1e9},
     {.name = "QWEN3_ENABLE_THINKING",
      .why = "requests set it: chat_template_kwargs.enable_thinking"},
+    {.name = "--continuous-batching", .why = "requests are always batched continuously"},
+    {.name = "--use-paged-cache", .why = "the KV cache always consists of blocks"},
+    {.name = "--enable-prefix-cache", .why = "the prefix cache is always on"},
+    {.name = "--trust-remote-code", .why = "code that comes with a model is never run"},
     {.name = "HOST", .why = TOO_COMMON "; use HTTP_HOST or API_HOST", .quiet = true},
     {.name = "PORT", .why = TOO_COMMON "; use HTTP_PORT or API_PORT", .quiet = true},
     {.name = "PYTHONPATH", .why = "there is no Python here", .quiet = true},

@@ -6,13 +6,16 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/system.h"
+#include "cmd/support/api_call.h"
+#include "cmd/support/demo.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOOLS_FILE_MAX = 16 << 20 };
+enum { TOOLS_FILE_MAX = 16 << 20, PROBE_MS = 1000 };
 
 static const uint64_t SEED_MAX = (UINT64_C(1) << 53) - 1;
 
@@ -102,6 +105,46 @@ sh_status sh_question_render(const sh_model_text *text, cJSON *request, sh_buf *
 bool sh_model_client_is_remote(const sh_options *options)
 {
     return sh_options_source(options, "url") > sh_options_source(options, "model");
+}
+
+/* A probe must not delay the demo model for long. */
+static bool server_answers(const sh_settings *s)
+{
+    sh_buf answer = {0};
+    sh_err ignored;
+    int code = 0;
+    bool answers = sh_api_call(s, NULL, "/health", NULL, PROBE_MS, &code, &answer, &ignored) ==
+                       SH_OK &&
+                   sh_str_find(sh_buf_str(&answer), SH_STR("\"status\""), 0) < answer.len;
+    sh_buf_reset(&answer);
+    return answers;
+}
+
+/* The lowest source that counts as given: whatever the user sets would have won. */
+static void choice_take(sh_options *options, const char *name, const char *text)
+{
+    sh_err ignored; /* our own values are valid */
+    fprintf(stderr, "using %s %s\n", strcmp(name, "url") == 0 ? "the server at" : "the demo model,",
+            text);
+    sh_status status = sh_options_set(options, SH_FROM_FILE, sh_str_of(name), sh_str_of(text),
+                                      &ignored);
+    SH_ASSERT(status == SH_OK);
+}
+
+void sh_model_client_choose(sh_options *options, const sh_settings *s)
+{
+    char *found = NULL;
+    sh_err ignored;
+    if (sh_options_given(options, "model") || sh_options_given(options, "url")) return;
+    if (server_answers(s)) {
+        found = sh_api_url(s, NULL, "");
+        choice_take(options, "url", found);
+    } else if (sh_program_path(&found, &ignored) == SH_OK) {
+        char *demo = sh_demo_find(found);
+        if (demo != NULL) choice_take(options, "model", demo);
+        free(demo);
+    }
+    free(found);
 }
 
 /* --model from the environment and --url as a flag are fine: the flag wins. Both as flags are a

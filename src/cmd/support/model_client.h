@@ -72,6 +72,10 @@ typedef struct sh_model_client sh_model_client;
 /* Whether to use --url and not --model: the one from the source of higher precedence counts. */
 bool sh_model_client_is_remote(const sh_options *options);
 
+/* If neither is given: sets --url if the server of these settings answers, else --model to the demo
+ * model, and says so. */
+void sh_model_client_choose(sh_options *options, const sh_settings *s);
+
 /* False, with a message on stderr, when neither is given, or both as flags. */
 bool sh_model_client_usage(const sh_command_args *args, const char *command);
 

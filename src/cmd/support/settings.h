@@ -12,6 +12,7 @@
 typedef struct {
     /* every command */
     bool help;
+    bool help_all;
     bool print_config;
     const char *config;
     const char *env_file;
@@ -98,6 +99,7 @@ typedef struct {
     int64_t ssh_timeout;
     const char *state_dir;
     bool detach;
+    const char *cwd;
     bool prepare;
     bool cold;
     const char *job;
@@ -155,6 +157,7 @@ typedef struct {
     int64_t chunk;
     const char *pooling;
     int64_t kv_tokens;
+    int64_t kv_memory_mb;
     int64_t kv_reserve_mb;
     int64_t queue_max;
     int64_t req_timeout;

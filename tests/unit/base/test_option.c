@@ -91,6 +91,7 @@ static const sh_option rows[] = {
 static const sh_option_ignored ignored[] = {
     {.name = "OLD_NAME", .why = "it went away"},
     {.name = "COMMON", .why = "others set it", .quiet = true},
+    {.name = "--faster", .why = "it is fast already"},
 };
 static const sh_option_table table = {.rows = rows,
                                       .count = sizeof(rows) / sizeof(rows[0]),
@@ -408,6 +409,41 @@ TEST(a_settings_file_may_be_json_with_sections)
     sh_options_free(opts);
 }
 
+TEST(a_flag_of_other_programs_is_understood_and_said_once)
+{
+    UNUSED_STATE;
+    sh_options *opts = fresh();
+    int left;
+    CHECK_OK(flags(opts, RUN, &left, ARGS("--faster", "x", "--faster")), err);
+    assert_int_equal(left, 1);
+    assert_true(
+        sh_str_is(sh_options_notices(opts), "--faster is not used here: it is fast already\n"));
+    CHECK_FAILS(flags(opts, RUN, &left, ARGS("--fastest")), err, "unknown flag --fastest");
+    sh_options_free(opts);
+}
+
+TEST(help_has_sections_and_hides_what_is_rare)
+{
+    UNUSED_STATE;
+    static const sh_option some[] = {
+        {.name = "none", .section = "Empty", .type = SH_OPT_BOOL, .help = "n", .commands = BENCH},
+        {.name = "one", .section = "First", .type = SH_OPT_BOOL, .help = "1", .commands = RUN},
+        {.name = "rare", .hidden = true, .type = SH_OPT_BOOL, .help = "r", .commands = RUN},
+        {.name = "inner", .section = "Hidden", .hidden = true, .help = "i", .commands = RUN},
+        {.name = "last", .section = "Last", .type = SH_OPT_BOOL, .help = "l", .commands = RUN},
+    };
+    static const sh_option_table few = {.rows = some, .count = SH_COUNT_OF(some)};
+    sh_buf text = {0};
+    assert_int_equal(sh_options_help(&few, RUN, false, &text), 2);
+    assert_string_equal(text.ptr, "\nFirst:\n  --one                     1\n"
+                                  "\nLast:\n  --last                    l\n");
+    sh_buf_reset(&text);
+    assert_int_equal(sh_options_help(&few, RUN, true, &text), 0);
+    assert_non_null(strstr(text.ptr, "--rare"));
+    assert_non_null(strstr(text.ptr, "\nHidden:\n"));
+    sh_buf_reset(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -425,6 +461,8 @@ int main(void)
         cmocka_unit_test(an_implicit_file_cannot_run_code),
         cmocka_unit_test(a_file_of_others_is_not_read_unless_it_is_named),
         cmocka_unit_test(a_settings_file_may_be_json_with_sections),
+        cmocka_unit_test(a_flag_of_other_programs_is_understood_and_said_once),
+        cmocka_unit_test(help_has_sections_and_hides_what_is_rare),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
 #include "base/str.h"
 
+#include "base/status.h"
+
 #include "test.h"
 
 TEST(numbers_must_be_the_whole_text)
@@ -68,6 +70,40 @@ TEST(what_is_not_utf8_is_seen)
     assert_int_equal(sh_utf8_valid_prefix("ab\xc3", 3), 2);
 }
 
+TEST(a_swap_is_one_typo)
+{
+    UNUSED_STATE;
+    assert_int_equal(sh_str_distance(SH_STR("prot"), SH_STR("port")), 1);
+    assert_int_equal(sh_str_distance(SH_STR("part"), SH_STR("port")), 1);
+    assert_int_equal(sh_str_distance(SH_STR("kitten"), SH_STR("sitting")), 3);
+    assert_int_equal(sh_str_distance(SH_STR(""), SH_STR("abc")), 3);
+    assert_int_equal(sh_str_distance(SH_STR("abc"), SH_STR("abc")), 0);
+}
+
+TEST(what_is_near_is_suggested)
+{
+    static const char *const names[] = {"part", "port", "temperature", "top-k", "ips"};
+    static const struct {
+        const char *typed, *name;
+    } cases[] = {{"prot", "port"},
+                 {"temp", "temperature"},
+                 {"tempreture", "temperature"},
+                 {"ip", "ips"},
+                 {"x", NULL},
+                 {"te", NULL},
+                 {"something-else", NULL},
+                 {"ips", "ips"}};
+    UNUSED_STATE;
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        sh_suggestion meant = {.typed = sh_str_of(cases[i].typed)};
+        for (size_t k = 0; k < SH_COUNT_OF(names); k++) sh_suggestion_try(&meant, names[k]);
+        if (cases[i].name == NULL)
+            assert_null(meant.name);
+        else
+            assert_string_equal(meant.name == NULL ? "" : meant.name, cases[i].name);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -76,6 +112,8 @@ int main(void)
         cmocka_unit_test(finding_stays_inside_the_text),
         cmocka_unit_test(every_scalar_value_survives_utf8),
         cmocka_unit_test(what_is_not_utf8_is_seen),
+        cmocka_unit_test(a_swap_is_one_typo),
+        cmocka_unit_test(what_is_near_is_suggested),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

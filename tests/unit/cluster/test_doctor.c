@@ -228,7 +228,7 @@ TEST(what_another_host_says_can_not_drive_the_terminal)
     sh_buf text = {0};
     strcpy(fp[1].os, "\033[2J\xff");
     sh_doctor_check(&view, &findings);
-    sh_findings_text(&findings, &text);
+    sh_findings_text(&findings, false, &text);
     assert_null(strchr(text.ptr, 033));
     assert_true(sh_utf8_valid(text.ptr, text.len));
     sh_buf_reset(&text);

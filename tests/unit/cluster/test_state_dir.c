@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "cluster/run_list.h"
 
 #include "scratch.h"
 
@@ -141,6 +142,24 @@ TEST(a_process_is_known_by_more_than_its_number)
     assert_false(sh_process_alive(&(sh_process){0}));
 }
 
+TEST(a_launcher_is_found_without_its_folder)
+{
+    UNUSED_STATE;
+    sh_process found;
+    CHECK_OK(sh_run_list_add(dir, "/some/state", &err), err);
+    assert_true(sh_run_list_find(dir, "/some/state", &found));
+    assert_int_equal(found.pid, getpid());
+    assert_false(sh_run_list_find(dir, "/other/state", &found));
+    char *list = sh_asprintf("%s/shoal-launch-%lld", dir, (long long)getuid());
+    assert_int_equal(chmod(list, 0777), 0); /* somebody else could have written it */
+    assert_false(sh_run_list_find(dir, "/some/state", &found));
+    CHECK_FAILS(sh_run_list_add(dir, "/some/state", &err), err, "");
+    assert_int_equal(chmod(list, 0700), 0);
+    sh_run_list_remove(dir, "/some/state");
+    assert_false(sh_run_list_find(dir, "/some/state", &found));
+    free(list);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -149,6 +168,7 @@ int main(void)
         cmocka_unit_test(home_is_each_hosts_own),
         cmocka_unit_test(one_lock_at_a_time),
         cmocka_unit_test(a_process_is_known_by_more_than_its_number),
+        cmocka_unit_test(a_launcher_is_found_without_its_folder),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

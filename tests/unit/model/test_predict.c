@@ -23,7 +23,9 @@ TEST(shares_follow_speed_until_memory_ends)
     assert_true(fabs(shares[0] - 0.25) < 1e-9 && fabs(shares[1] - 0.375) < 1e-9);
     resources[1].memory = resources[2].memory = 10;
     CHECK_FAILS(sh_shares_by_resources(resources, 3, 80, shares, &err), err,
-                "3 ranks together can hold");
+                "3 ranks together have room for");
+    CHECK_FAILS(sh_shares_by_resources(&(sh_rank_resources){1, 1}, 1, 1e9, shares, &err), err,
+                "; 1 rank has room for");
 }
 
 TEST(parts_of_a_model_add_up_to_the_whole)
