@@ -91,6 +91,7 @@ static void tell_thread(void *arg, int thread, int threads)
 {
     (void)threads;
     struct work *w = arg;
+    sigset_t usr1;
     if (thread == 0) {
         while (atomic_load(&w->in) == 0) sh_sleep_ms(1);
         return;
@@ -100,6 +101,9 @@ static void tell_thread(void *arg, int thread, int threads)
     sigaddset(&one, SIGUSR1);
     pthread_sigmask(SIG_UNBLOCK, &one, NULL);
     w->thread = pthread_self();
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    pthread_sigmask(SIG_UNBLOCK, &usr1, NULL); /* workers block all signals */
     atomic_fetch_add(&w->in, 1);
 }
 
