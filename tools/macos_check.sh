@@ -38,7 +38,8 @@ isa_of() { # instruction set flags of a kernel file; zig spells them differently
 }
 compile() {
     # shellcheck disable=SC2046,SC2086
-    $cc -std=c11 -ffp-contract=off -D_GNU_SOURCE -D_DARWIN_C_SOURCE -Isrc -Iinclude -I$out/gen $flags -Wall -Wextra -Werror \
+    $cc -std=c11 -ffp-contract=off -D_GNU_SOURCE -D_DARWIN_C_SOURCE -Isrc -Iinclude -I$out/gen $flags -Wall -Wextra \
+        -Werror \
         -DSH_VERSION='"-"' $(isa_of "$1") -c -o "$out/$(echo "$1" | tr / _).o" "$1" || echo "$1" >>$out/failed
 }
 export -f compile isa_of

@@ -71,7 +71,7 @@ typedef enum {
     SH_USE_CONTROL,
     SH_USE_DATA,
     SH_USE_WEIGHTS, /* to rank 0 of a group that has formed: to get parts of the model */
-    SH_USE_MODELS, /* to the host that decides which models are loaded */
+    SH_USE_MODELS,  /* to the host that decides which models are loaded */
     SH_USE_END,
 } sh_peer_conn_use;
 
