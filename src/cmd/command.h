@@ -60,6 +60,9 @@ const sh_command *sh_command_find(const char *name);
 /* Says that there is no such command, and which one was probably meant; returns the exit code. */
 int sh_command_unknown(const char *name);
 
+/* Overwrites a word of the command line, a secret, in what `ps` shows of this process. */
+void sh_command_hide(const char *word);
+
 /* Prints "shoal: <text>" on stderr and returns the exit code for the status. */
 int sh_command_fail(const sh_err *err);
 

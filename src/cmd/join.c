@@ -31,7 +31,7 @@ static int join_run(const sh_command_args *args)
     sh_status status = sh_p2p_token(&settings, typed, &token, &err);
     if (status != SH_OK) return sh_command_fail(&err);
     char **line = worker_line(args->line, typed);
-    if (typed != NULL) memset(typed, 'x', strlen(typed)); /* what `ps` shows from now on */
+    if (typed != NULL) sh_command_hide(typed);
     settings.p2p = true;
     settings.token = token;
     setenv("SHOAL_P2P", "true", 1);

@@ -170,9 +170,15 @@ static sh_status model_find(sh_options *opts, sh_settings *s, bool pull, char *o
     return SH_OK;
 }
 
-/* The words of the command line where the kernel put them: only the title of the process goes
- * there, commands get a copy. */
+/* The words of the command line where the kernel put them, and where `ps` finds them. Commands get
+ * a copy. */
 static char *const *kernel_line;
+
+void sh_command_hide(const char *word)
+{
+    for (char *const *at = kernel_line; at != NULL && *at != NULL; at++)
+        if (strcmp(*at, word) == 0) memset(*at, 'x', strlen(*at));
+}
 
 /* The parts of a server share one command line; in `ps` and `top` each shows what it is. Their
  * supervisors keep the line that the user typed. */
