@@ -47,7 +47,7 @@ $(B)/tests/unit/lib/%: tests/unit/lib/%.c include/shoal.h $(LIB)/libshoal.so
 	@$(CC) -std=c11 -D_GNU_SOURCE -Iinclude -Itests $(WARN) $(OPT_$(VARIANT)) -o $@ $< -L$(LIB) -lshoal -lcmocka -lm \
 	    -pthread -Wl,-rpath,'$$ORIGIN/../../../lib'
 
-prefix     ?= /usr/local
+prefix     ?= $(or $(PREFIX),/usr/local)
 libdir     ?= $(prefix)/lib
 includedir ?= $(prefix)/include
 INSTALL_LIB = $(DESTDIR)$(libdir)

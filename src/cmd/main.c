@@ -101,11 +101,16 @@ static sh_status flags_parse(sh_options *opts, const sh_command *cmd, sh_command
     if (program && sh_options_given(opts, "job"))
         return sh_err_set(err, SH_ERR_INPUT, "--job and a program after `--`: use one of them");
     if (program) return sh_options_set(opts, SH_FROM_FLAG, SH_STR("job"), SH_STR("program"), err);
-    if (status == SH_OK && args->argc > cmd->args_max)
-        status = sh_err_set(err, SH_ERR_INPUT, "unexpected argument '%s'%s",
-                            args->argv[cmd->args_max],
-                            cmd->takes_program ? "; a program to run comes after `--`" : "");
     return status;
+}
+
+static sh_status arguments_check(const sh_command *cmd, const sh_settings *settings,
+                                 const sh_command_args *args, sh_err *err)
+{
+    bool program = cmd->takes_program && strcmp(settings->job, "program") == 0;
+    if (program || args->argc <= cmd->args_max) return SH_OK;
+    return sh_err_set(err, SH_ERR_INPUT, "unexpected argument '%s'%s", args->argv[cmd->args_max],
+                      cmd->takes_program ? "; a program to run comes after `--`" : "");
 }
 
 /* Flags are parsed first because they name the files; which source wins does not depend on the
@@ -120,7 +125,7 @@ sh_status sh_settings_gather(sh_options *opts, const sh_command *cmd, sh_setting
         status = sh_options_parse_dotenv(opts, named ? settings->env_file : ".env", named, err);
     if (status == SH_OK && settings->config != NULL)
         status = sh_options_parse_file(opts, settings->config, err);
-    return status;
+    return status == SH_OK ? arguments_check(cmd, settings, args, err) : status;
 }
 
 static void lines_log(sh_log_level level, sh_str rest)
@@ -184,13 +189,15 @@ void sh_command_hide(const char *word)
  * supervisors keep the line that the user typed. */
 static void title_set(const sh_command *cmd, const sh_settings *s)
 {
-    char title[64];
+    char title[96], model[64] = "";
     bool part = strcmp(s->part, "all") != 0;
+    const char *slash = s->model == NULL ? NULL : strrchr(s->model, '/');
+    if (s->models_dir != NULL && slash != NULL) snprintf(model, sizeof(model), ", %s", slash + 1);
     if (cmd->bit == FOR(api) || strcmp(s->part, "api") == 0)
         snprintf(title, sizeof(title), "shoal api");
     else if (cmd->bit == FOR(engine) || part)
-        snprintf(title, sizeof(title), s->rank == 0 ? "shoal rank 0 (engine)" : "shoal rank %d",
-                 (int)s->rank);
+        snprintf(title, sizeof(title), "shoal rank %d%s%s", (int)s->rank,
+                 s->rank == 0 ? " (engine)" : "", model);
     else
         return;
     sh_process_title(kernel_line, title);

@@ -57,7 +57,7 @@ check "a second model is loaded beside the first" same other
 check "which is still there" is demo loaded
 crash() {
     local rank
-    rank=$(pgrep -f -- "shoal worker --models-dir $work/dir .* --model $work/dir/demo")
+    rank=$(pgrep -P "$worker_pid" -f "shoal rank .*, demo")
     kill -9 $rank && same other && same demo
 }
 check "kill -9 of one model's rank on the worker leaves both usable" crash

@@ -53,7 +53,7 @@ lonely() {
 }
 check "a rank that does not come is missed by name" lonely
 wrong() {
-    refuses 2 "'prog' is one argument too many for launch; a program to run comes after" launch prog &&
+    refuses 2 "unexpected argument 'prog'; a program to run comes after" launch prog &&
         refuses 1 "'no-such-program' is not in the PATH" launch -- no-such-program &&
         refuses 1 "cannot run the program ./none: No such file" launch -- ./none &&
         refuses 2 "use one of them" launch --job linktest -- true &&

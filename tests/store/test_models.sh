@@ -99,7 +99,7 @@ lists() {
     head -c 5000 /dev/zero >"$HF_HOME/hub/models--org--half/blobs/x.incomplete"
     mkdir -p mine/org/odd && cp hub/org/demo/* mine/org/odd/ 2>/dev/null
     jq '.model_type = "odd"' hub/org/demo/config.json >mine/org/odd/config.json
-    prints 'org/demo +0.01 GB +mlx +qwen3 +affine, 4 bits in groups of 64 +yes' "$shoal" models &&
+    prints 'org/demo +0.01 GB +cache +mlx +qwen3 +affine, 4 bits in groups of 64 +yes' "$shoal" models &&
         prints 'org/half +0.00 GB .*incomplete: `shoal pull` goes on' "$shoal" models &&
         gives 5000 field org/half bytes && gives false field org/half complete &&
         gives mlx field org/demo format && gives qwen3 field org/demo family && gives 2048 field org/demo fits_tokens &&
