@@ -7,9 +7,10 @@ trap 'kill -9 $serve_pid $one_pid 2>/dev/null; rm -rf "$work"' EXIT
 unset "${!SHOAL_@}"
 serve_pid='' one_pid=''
 
-# The demo model, two of its shape with random weights, one of them in a folder of an organization, and one that is
-# broken.
-mkdir -p dir/org dir/broken elsewhere
+# The demo model, two of its shape with random weights, one of them in a folder of an organization, one that is
+# broken, and one without a tokenizer.
+mkdir -p dir/org dir/broken dir/mute elsewhere
+cp "$root"/models/demo/{config.json,model.safetensors} dir/mute
 ln -s "$root/models/demo" dir/demo
 for name in org/first second; do
     "$shoal" synth --shape "$root/models/demo/config.json" --out "elsewhere/${name#org/}" --seed ${#name} >/dev/null
@@ -76,6 +77,16 @@ broken() {
         is broken failed && same demo
 }
 check "a model that cannot be loaded fails its own requests alone, with the reason" broken
+# Its ranks come up, the API cannot use it. It must not stay loaded, nor may the second request wait.
+mute() {
+    local i
+    for i in 1 2; do
+        curl -s -m 20 "http://127.0.0.1:$port/v1/completions" -d '{"model":"mute","prompt":"x"}' |
+            grep -q "cannot be loaded.*tokenizer.json" || { echo "request $i"; return 1; }
+    done
+    within 20 is mute failed
+}
+check "a model without a tokenizer fails every request, at once" mute
 unknown() { post /v1/chat/completions '{"model":"none","messages":[]}' | grep -qE "model_not_found|messages"; }
 check "a model that is not there is not found" unknown
 unnamed() { post /v1/completions '{"prompt":"x"}' | grep -q "must name one of the models.*'demo'"; }

@@ -587,10 +587,19 @@ static bool keep_take(sh_model_keeper *k, int model, const cJSON *line)
     return true;
 }
 
+/* Its ranks are well, but no request can use it: its tokenizer is missing, for example. */
+static bool fail_take(sh_model_keeper *k, int model, const cJSON *line)
+{
+    const char *why = sh_json_text(line, "why");
+    if (why != NULL) sh_keeper_fail(k->keeper, model, why, now_ms());
+    return why != NULL;
+}
+
 static bool order_take(sh_model_keeper *k, int client, const char *what, int model,
                        const cJSON *line, sh_buf *out)
 {
     if (strcmp(what, "keep") == 0) return keep_take(k, model, line);
+    if (strcmp(what, "fail") == 0) return fail_take(k, model, line);
     if (strcmp(what, "want") == 0) {
         sh_keeper_want(k->keeper, model, now_ms());
         state_write(k, model, out);

@@ -11,6 +11,7 @@
  *   {"do":"drained","model":NAME}               after its state became "draining": nothing runs,
  * and nothing will be sent to it
  *   {"do":"keep","model":NAME,"seconds":N}      how long it may be idle; below 0: for ever
+ *   {"do":"fail","model":NAME,"why":...}        no request can use it, although its ranks are well
  *
  *   {"model":NAME,"state":...,"dir":...,"socket":...,"why":...,...}   a state, whenever it changes
  *   {"model":NAME,"state":"unlisted"}           its folder is gone
