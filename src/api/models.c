@@ -146,6 +146,8 @@ static sh_served_model_opts served_opts(const sh_api_model *m)
 {
     const sh_api_opts *opts = m->api->opts;
     return (sh_served_model_opts){.name = m->name != NULL ? m->name : opts->model_name,
+                                  .definition = m->definition,
+                                  .defaults_read = opts->defaults_read,
                                   .reasoning_parser = opts->reasoning_parser,
                                   .tool_parser = opts->tool_parser};
 }
@@ -356,6 +358,7 @@ static void row_free(sh_api_model *m)
     sh_buf_reset(&m->ranks_text);
     free(m->name);
     free(m->dir);
+    free(m->definition);
     free(m->socket);
     free(m->linked);
     free(m);
@@ -438,7 +441,10 @@ static void state_take(sh_api *api, const char *name, const char *state, const c
     if (m == NULL) m = row_add(api, name);
     m->unlisted = strcmp(state, "unlisted") == 0;
     const char *why = sh_json_text(line, "why"), *dir = sh_json_text(line, "dir");
+    const char *definition = sh_json_text(line, "definition");
     if (dir != NULL) text_set(&m->dir, dir);
+    free(m->definition);
+    m->definition = definition == NULL ? NULL : sh_strdup(definition);
     text_set(&m->socket, sh_json_text(line, "socket"));
     snprintf(m->why, sizeof(m->why), "%s", why == NULL ? "" : why);
     m->pinned = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(line, "pinned"));

@@ -21,6 +21,13 @@ ln -s ../../elsewhere/first dir/org/first
 cp -r elsewhere/second dir/second
 echo '{"model_type": "nonesuch"}' >dir/broken/config.json
 
+cat >dir/fox.yaml <<END
+name: fox
+parameters: {model: demo, max_tokens: 5, temperature: 0}
+system_prompt: You are a fox.
+context_size: 128
+END
+
 port_of() { sed -nE 's/.*listening on https?:.*:([0-9]+)$/\1/p' "$1" | tail -n 1; }
 # start FLAGS...: serves the folder; two models fit, three do not.
 start() {
@@ -93,6 +100,17 @@ unnamed() { post /v1/completions '{"prompt":"x"}' | grep -q "must name one of th
 check "a request must say which model it means" unnamed
 tokens() { post /tokenize '{"model":"org/first","content":"Hello"}' | grep -q '"count":1'; }
 check "other endpoints find their model as well" tokens
+
+described() {
+    ask_plain() { post /v1/completions '{"model":"'"$1"'","prompt":"Once upon a time"'"$2"'}'; }
+    ask_plain fox "" | grep -q '"completion_tokens":5' || { echo "its own limit"; return 1; }
+    ask_plain fox ',"max_tokens":7' | grep -q '"completion_tokens":7' || { echo "a request's"; return 1; }
+    ask_plain demo ',"max_tokens":7' | grep -q '"completion_tokens":7' || { echo "another model's"; return 1; }
+    post /apply-template '{"model":"fox","messages":[{"role":"user","content":"x"}]}' | grep -q "You are a fox" &&
+        get /v1/models/fox | grep -q '"max_model_len":128' &&
+        post /apply-template '{"model":"demo","messages":[{"role":"user","content":"x"}]}' | not grep -q "You are a fox"
+}
+check "a YAML file is a model with defaults of its own" described
 
 lru() { same demo && same second && is org/first "not loaded" && is demo loaded; }
 check "the least recently used model makes room for a third" lru
