@@ -40,10 +40,11 @@ typedef struct {
     const char *request_log; /* the same */
     bool log_prompts;        /* write prompts to the program's log */
 
-    sh_job_defaults defaults;        /* what is added to requests */
-    const sh_api_sampling *sampling; /* defaults of requests; NULL: the model's own */
-    int64_t max_tokens;              /* default for requests without max_tokens; 0: the context */
-    int64_t max_tokens_hard;         /* limit of any answer; 0: the context */
+    sh_job_defaults defaults;         /* what is added to requests */
+    sh_defaults_reader defaults_read; /* of a model that a file describes; NULL: none does */
+    const sh_api_sampling *sampling;  /* defaults of requests; NULL: the model's own */
+    int64_t max_tokens;               /* default for requests without max_tokens; 0: the context */
+    int64_t max_tokens_hard;          /* limit of any answer; 0: the context */
     double timeout_s; /* of requests that do not say, until an engine says it; 0: none */
     double replay_s;  /* how long requests wait for a lost engine; 0: not at all, below 0:
                         as long as they may take */

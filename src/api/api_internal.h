@@ -154,6 +154,8 @@ void sh_api_fresh(void *api); /* new stats have arrived, or none will */
 /* job.c */
 /* Sampling of a request that says nothing about it: the server's settings, else the model's. */
 sh_api_sampling sh_api_sampling_of(const sh_api *api, const sh_served_model *served);
+/* Longest answer of a request that does not say; 0: what the context leaves. */
+int64_t sh_api_max_tokens_of(const sh_api *api, const sh_served_model *served);
 void sh_job_start(sh_api *api, sh_http_request *req, const sh_job_format *format);
 void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms);    /* streams that were quiet for so long */
 void sh_jobs_fail(sh_api *api, const sh_api_error *error); /* those that wait for the engine */

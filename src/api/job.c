@@ -355,6 +355,13 @@ sh_api_sampling sh_api_sampling_of(const sh_api *api, const sh_served_model *ser
                            .repetition_penalty = model.repetition_penalty,
                            .top_k = model.top_k,
                            .seed = -1};
+    const sh_model_defaults *defined = sh_served_model_defaults(served);
+    if (!isnan(defined->temperature)) out.temperature = defined->temperature;
+    if (!isnan(defined->top_p)) out.top_p = defined->top_p;
+    if (!isnan(defined->min_p)) out.min_p = defined->min_p;
+    if (!isnan(defined->repetition_penalty)) out.repetition_penalty = defined->repetition_penalty;
+    if (defined->top_k >= 0) out.top_k = defined->top_k;
+    out.seed = defined->seed;
     const sh_api_sampling *given = api->opts->sampling;
     if (given == NULL) return out;
     if (!isnan(given->temperature)) out.temperature = given->temperature;
@@ -362,8 +369,14 @@ sh_api_sampling sh_api_sampling_of(const sh_api *api, const sh_served_model *ser
     if (!isnan(given->min_p)) out.min_p = given->min_p;
     if (!isnan(given->repetition_penalty)) out.repetition_penalty = given->repetition_penalty;
     if (given->top_k >= 0) out.top_k = given->top_k;
-    out.seed = given->seed;
+    if (given->seed >= 0) out.seed = given->seed;
     return out;
+}
+
+int64_t sh_api_max_tokens_of(const sh_api *api, const sh_served_model *served)
+{
+    int64_t defined = sh_served_model_defaults(served)->max_tokens;
+    return api->opts->max_tokens > 0 ? api->opts->max_tokens : defined > 0 ? defined : 0;
 }
 
 /* The request's values, else the server's or the model's. Each choice has its own seed, or they
@@ -411,7 +424,8 @@ static int max_tokens_of(const sh_job *job, const sh_tokens *prompt)
 {
     const sh_api_opts *opts = job->api->opts;
     int64_t most = sh_served_model_context(job->served) - (int64_t)prompt->count;
-    int64_t wanted = job->spec.max_tokens == 0 ? opts->max_tokens : job->spec.max_tokens;
+    int64_t wanted = job->spec.max_tokens;
+    if (wanted == 0) wanted = sh_api_max_tokens_of(job->api, job->served);
     if (job->spec.prompt_only) wanted = 1; /* the engine always draws one */
     if (opts->max_tokens_hard > 0 && most > opts->max_tokens_hard) most = opts->max_tokens_hard;
     return (int)(wanted == 0 || wanted > most ? most : wanted);
@@ -541,6 +555,8 @@ static void job_prepare(void *arg)
     sh_job_spec *spec = &job->spec;
     job->refused = true;
     if (atomic_load_explicit(&job->gone, memory_order_relaxed)) return;
+    const sh_job_defaults *defined = &sh_served_model_defaults(job->served)->added;
+    if (!sh_job_spec_add_defaults(spec, defined, &job->error)) return;
     if (!sh_served_model_check_task(job->served, spec, &job->error)) return;
     if (!sh_form_check(job->served, spec, &job->error)) return;
     job->refused = !spec->nothing && !sh_served_model_prepare(job->served, spec, &job->prompts,

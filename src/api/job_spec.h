@@ -149,6 +149,18 @@ typedef struct {
     double presence_penalty, frequency_penalty; /* of requests that have none, or 0 */
 } sh_job_defaults;
 
+/* What the file that describes a model says for requests that leave it open. */
+typedef struct {
+    sh_job_defaults added; /* points to the next two */
+    char *system;
+    cJSON *stops;
+    double temperature, top_p, min_p, repetition_penalty; /* NAN: nothing */
+    int64_t top_k, max_tokens, seed;                      /* -1: nothing */
+} sh_model_defaults;
+
+/* Reads such a file into *out, which the caller frees. */
+typedef sh_status (*sh_defaults_reader)(const char *file, sh_model_defaults *out, sh_err *err);
+
 /* Zero is a valid empty spec. */
 void sh_job_spec_reset(sh_job_spec *spec);
 

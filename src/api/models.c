@@ -33,6 +33,38 @@ struct sh_models {
     bool settling; /* the timer is running */
 };
 
+/* ---- to the keeper ---- */
+
+/* The lines are short and few: one that does not fit means that nobody reads. */
+static void tell_more(const sh_api_model *m, const char *what, const double *seconds,
+                      const char *why)
+{
+    sh_models *models = m->api->models;
+    sh_buf out = {0};
+    if (models->fd < 0) return;
+    sh_json_writer w = sh_json_writer_on(&out);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_text(&w, "do", what);
+    sh_write_text(&w, "model", m->name);
+    if (seconds != NULL) sh_write_num(&w, "seconds", *seconds);
+    if (why != NULL) sh_write_text(&w, "why", why);
+    sh_write_end(&w, '}');
+    sh_buf_add_char(&out, '\n');
+    if (send(models->fd, out.ptr, out.len, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)out.len)
+        SH_LOGE("api: the keeper of the models does not read");
+    sh_buf_reset(&out);
+}
+
+static void tell(const sh_api_model *m, const char *what)
+{
+    tell_more(m, what, NULL, NULL);
+}
+
+void sh_model_keep(sh_api_model *m, double seconds)
+{
+    tell_more(m, "keep", &seconds, NULL);
+}
+
 /* ---- one row ---- */
 
 /* NAME of ORG/NAME. */
@@ -114,6 +146,8 @@ static sh_served_model_opts served_opts(const sh_api_model *m)
 {
     const sh_api_opts *opts = m->api->opts;
     return (sh_served_model_opts){.name = m->name != NULL ? m->name : opts->model_name,
+                                  .definition = m->definition,
+                                  .defaults_read = opts->defaults_read,
                                   .reasoning_parser = opts->reasoning_parser,
                                   .tool_parser = opts->tool_parser};
 }
@@ -166,10 +200,12 @@ static void on_up(void *arg, const sh_engine_info *info)
     m->served = fresh;
     sh_api_accept(m->api);
     sh_replay_ready(m->replay, info->model_hash);
-    if (fresh == NULL)
+    if (fresh == NULL) {
+        tell_more(m, "fail", NULL, m->why); /* it would take memory, and no request could use it */
         waiters_fail(m, m->why);
-    else if (m->state == SH_MODEL_READY)
+    } else if (m->state == SH_MODEL_READY) {
         waiters_go(m, NULL);
+    }
     if (m->api->localai != NULL)
         sh_localai_model_up(m->api->localai, fresh == NULL ? m->why : NULL);
     if (fresh != NULL && m->name == NULL) sh_api_serving(m->api);
@@ -253,31 +289,6 @@ static void engine_close(sh_api_model *m)
     stats_clear(m);
 }
 
-/* ---- to the keeper ---- */
-
-/* The lines are short and few: one that does not fit means that nobody reads. */
-static void tell(const sh_api_model *m, const char *what, const double *seconds)
-{
-    sh_models *models = m->api->models;
-    sh_buf out = {0};
-    if (models->fd < 0) return;
-    sh_json_writer w = sh_json_writer_on(&out);
-    sh_write_begin(&w, NULL, '{');
-    sh_write_text(&w, "do", what);
-    sh_write_text(&w, "model", m->name);
-    if (seconds != NULL) sh_write_num(&w, "seconds", *seconds);
-    sh_write_end(&w, '}');
-    sh_buf_add_char(&out, '\n');
-    if (send(models->fd, out.ptr, out.len, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)out.len)
-        SH_LOGE("api: the keeper of the models does not read");
-    sh_buf_reset(&out);
-}
-
-void sh_model_keep(sh_api_model *m, double seconds)
-{
-    tell(m, "keep", &seconds);
-}
-
 /* ---- requests ---- */
 
 bool sh_model_wait(sh_api_model *m, sh_model_waiter *w)
@@ -293,7 +304,7 @@ bool sh_model_wait(sh_api_model *m, sh_model_waiter *w)
     for (; *at != NULL; at = &(*at)->next) w->prev = *at;
     *at = w;
     w->waits = true;
-    if (first) tell(m, "want", NULL);
+    if (first) tell(m, "want");
     return true;
 }
 
@@ -329,14 +340,14 @@ static void settle(sh_api_model *m)
     if (m->conn != NULL && strcmp(m->linked, m->socket) != 0) stale = true;
     if (stale && m->active == 0) engine_close(m);
     if (m->state == SH_MODEL_READY && m->conn == NULL) engine_open(m);
-    if (kept && m->used && !m->told_busy) tell(m, "busy", NULL);
+    if (kept && m->used && !m->told_busy) tell(m, "busy");
     m->told_busy = m->told_busy || m->used;
-    if (kept && m->told_busy && m->active == 0) tell(m, "idle", NULL);
+    if (kept && m->told_busy && m->active == 0) tell(m, "idle");
     m->told_busy = m->told_busy && m->active > 0;
     m->used = false;
     if (m->state == SH_MODEL_DRAINING && m->active == 0 && !m->drained) {
         m->drained = true;
-        tell(m, "drained", NULL);
+        tell(m, "drained");
     }
 }
 
@@ -347,6 +358,7 @@ static void row_free(sh_api_model *m)
     sh_buf_reset(&m->ranks_text);
     free(m->name);
     free(m->dir);
+    free(m->definition);
     free(m->socket);
     free(m->linked);
     free(m);
@@ -417,7 +429,7 @@ static void state_enter(sh_api_model *m, sh_model_state state)
     m->drained = state == SH_MODEL_DRAINING && drained;
     if (state == SH_MODEL_STOPPING && !drained && m->replay != NULL) sh_replay_stop(m->replay);
     if (state == SH_MODEL_FAILED) waiters_fail(m, m->why);
-    if (state == SH_MODEL_ABSENT && m->waiters != NULL && !m->unlisted) tell(m, "want", NULL);
+    if (state == SH_MODEL_ABSENT && m->waiters != NULL && !m->unlisted) tell(m, "want");
     sh_trigger_start(m->api->models->settle, 0);
 }
 
@@ -429,7 +441,10 @@ static void state_take(sh_api *api, const char *name, const char *state, const c
     if (m == NULL) m = row_add(api, name);
     m->unlisted = strcmp(state, "unlisted") == 0;
     const char *why = sh_json_text(line, "why"), *dir = sh_json_text(line, "dir");
+    const char *definition = sh_json_text(line, "definition");
     if (dir != NULL) text_set(&m->dir, dir);
+    free(m->definition);
+    m->definition = definition == NULL ? NULL : sh_strdup(definition);
     text_set(&m->socket, sh_json_text(line, "socket"));
     snprintf(m->why, sizeof(m->why), "%s", why == NULL ? "" : why);
     m->pinned = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(line, "pinned"));

@@ -37,6 +37,7 @@ struct sh_api_model {
     sh_api_model *next;
     char *name; /* NULL: that of `served` */
     char *dir;
+    char *definition; /* the file with its defaults for requests, or NULL */
     char *socket;
     sh_model_state state;
     char why[SH_ERR_TEXT_MAX]; /* it failed, or has no text side */

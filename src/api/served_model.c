@@ -10,6 +10,7 @@
 #include "text/embed_text.h"
 #include "text/fill_middle.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@ struct sh_served_model {
     sh_form_cache *forms;
     bool headless, scores, normalized;
     int vector_len;
+    sh_model_defaults defaults;
 };
 
 sh_served_model *sh_served_model_take(sh_served_model *model)
@@ -40,6 +42,8 @@ void sh_served_model_close(sh_served_model *model)
     sh_model_text_close(model->text);
     sh_embed_text_close(model->embed_text);
     sh_form_cache_free(model->forms);
+    free(model->defaults.system);
+    cJSON_Delete(model->defaults.stops);
     free(model->dir);
     free(model->name);
     free(model);
@@ -64,6 +68,31 @@ static sh_status text_open(sh_served_model *model, const sh_served_model_opts *o
     return status;
 }
 
+static sh_status defaults_take(sh_served_model *model, const sh_served_model_opts *opts,
+                               sh_err *err)
+{
+    sh_job_spec spec = {0}; /* only to check the stop strings */
+    sh_api_error error;
+    model->defaults = (sh_model_defaults){.temperature = NAN,
+                                          .top_p = NAN,
+                                          .min_p = NAN,
+                                          .repetition_penalty = NAN,
+                                          .top_k = -1,
+                                          .max_tokens = -1,
+                                          .seed = -1};
+    if (opts->definition == NULL) return SH_OK;
+    sh_status status = opts->defaults_read(opts->definition, &model->defaults, err);
+    if (status != SH_OK) return status;
+    bool fine = sh_job_spec_read_stops(&spec, model->defaults.stops, "stopwords", &error);
+    sh_job_spec_reset(&spec);
+    return fine ? SH_OK : sh_err_set(err, SH_ERR_INPUT, "%s: %s", opts->definition, error.message);
+}
+
+const sh_model_defaults *sh_served_model_defaults(const sh_served_model *model)
+{
+    return &model->defaults;
+}
+
 sh_status sh_served_model_open(const sh_engine_info *info, const sh_served_model_opts *opts,
                                sh_served_model **out, sh_err *err)
 {
@@ -80,7 +109,7 @@ sh_status sh_served_model_open(const sh_engine_info *info, const sh_served_model
     model->scores = info->scores;
     model->normalized = info->normalized;
     model->created_s = sh_clock_unix_us() / 1000000;
-    if (text_open(model, opts, err) != SH_OK ||
+    if (defaults_take(model, opts, err) != SH_OK || text_open(model, opts, err) != SH_OK ||
         sh_embed_text_open(model->dir, &model->embed_text, err) != SH_OK ||
         sh_form_cache_create(&model->forms, err) != SH_OK) {
         sh_served_model_close(model);

@@ -27,6 +27,8 @@ typedef struct {
 
 typedef struct {
     const char *name;                           /* NULL: the name of the model's folder */
+    const char *definition;                     /* the file that describes it, or NULL */
+    sh_defaults_reader defaults_read;           /* of that file */
     const char *reasoning_parser, *tool_parser; /* NULL or "auto": detected */
 } sh_served_model_opts;
 
@@ -36,6 +38,8 @@ SH_MUST_CHECK sh_status sh_served_model_open(const sh_engine_info *info,
                                              sh_served_model **out, sh_err *err);
 sh_served_model *sh_served_model_take(sh_served_model *model);
 void sh_served_model_close(sh_served_model *model);
+
+const sh_model_defaults *sh_served_model_defaults(const sh_served_model *model);
 
 const char *sh_served_model_name(const sh_served_model *model);
 const char *sh_served_model_dir(const sh_served_model *model);

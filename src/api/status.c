@@ -334,9 +334,8 @@ static void served_members(const sh_api *api, const sh_served_model *served, sh_
     sh_write_int(w, "embedding_dimensions",
                  sh_served_model_scores(served) ? 0 : sh_served_model_vector_len(served));
     sh_write_int(w, "max_context_length", sh_served_model_context(served));
-    sh_write_int(w, "max_tokens",
-                 api->opts->max_tokens == 0 ? sh_served_model_context(served)
-                                            : api->opts->max_tokens);
+    int64_t answer = sh_api_max_tokens_of(api, served);
+    sh_write_int(w, "max_tokens", answer == 0 ? sh_served_model_context(served) : answer);
 }
 
 static void model_members(const sh_api *api, const sh_api_model *m, sh_json_writer *w)
@@ -522,9 +521,8 @@ static void defaults_write(const sh_api *api, sh_json_writer *w)
         sh_write_null(w, "seed");
     else
         sh_write_int(w, "seed", s.seed);
-    sh_write_int(w, "max_tokens",
-                 api->opts->max_tokens == 0 ? sh_served_model_context(served)
-                                            : api->opts->max_tokens);
+    int64_t answer = sh_api_max_tokens_of(api, served);
+    sh_write_int(w, "max_tokens", answer == 0 ? sh_served_model_context(served) : answer);
     sh_write_end(w, '}');
 }
 

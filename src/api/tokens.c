@@ -155,6 +155,7 @@ static bool chat_render(const sh_text_task *t, cJSON *body, sh_buf *out, sh_api_
     sh_job_spec spec = {.json = body};
     bool fine = t->format->read(&spec, err) &&
                 sh_job_spec_add_defaults(&spec, &t->api->opts->defaults, err) &&
+                sh_job_spec_add_defaults(&spec, &sh_served_model_defaults(t->served)->added, err) &&
                 sh_served_model_render(t->served, &spec, out, err);
     spec.json = NULL; /* owned by the caller */
     sh_job_spec_reset(&spec);
@@ -264,6 +265,7 @@ static bool count(const sh_text_task *t, cJSON *body, sh_buf *out, sh_api_error 
     size_t prompt_count = 0;
     bool fine = t->format->read(&spec, err) &&
                 sh_job_spec_add_defaults(&spec, &t->api->opts->defaults, err) &&
+                sh_job_spec_add_defaults(&spec, &sh_served_model_defaults(t->served)->added, err) &&
                 sh_served_model_prepare(t->served, &spec, &prompts, &prompt_count, err);
     if (fine) {
         sh_json_writer w = sh_json_writer_on(out);

@@ -7,8 +7,10 @@
 #include "base/sandbox.h"
 #include "cmd/command.h"
 #include "cmd/support/model_client.h"
+#include "cmd/support/model_find.h"
 #include "cmd/support/progress.h"
 #include "cmd/support/store_process.h"
+#include "store/definition.h"
 #include "store/model_dir.h"
 
 #include <math.h>
@@ -50,20 +52,54 @@ static int64_t connections_fit(const sh_command_args *args)
 
 /* The folder itself covers models that appear later. Links lead elsewhere: those that are there now
  * may be followed. */
+static void link_allow(const char *path, sh_sandbox *box)
+{
+    char *real = box->read_count < SH_SANDBOX_PATHS_MAX / 2 ? realpath(path, NULL) : NULL;
+    if (real != NULL) sh_sandbox_add_folder(box, real);
+    free(real);
+}
+
+/* The model that a file describes may be anywhere. */
+static void defined_allow(const sh_settings *s, const sh_definition *definition, sh_sandbox *box)
+{
+    sh_settings own = *s;
+    char *dir = NULL;
+    sh_err err;
+    own.model = definition->model;
+    if (sh_model_find(&own, &dir, &err) == SH_OK) link_allow(dir, box);
+    free(dir);
+}
+
+/* --model beside --models-dir. */
+static void standing_allow(const sh_settings *s, sh_sandbox *box)
+{
+    sh_definition definition;
+    sh_err err;
+    if (s->model == NULL || !sh_definition_is_file(s->model)) return;
+    sh_sandbox_add_file(box, s->model);
+    if (sh_definition_load(s->model, &definition, &err) == SH_OK)
+        defined_allow(s, &definition, box);
+    sh_definition_reset(&definition);
+}
+
 static void models_allow(const sh_settings *s, sh_sandbox *box)
 {
-    sh_model_dir found;
+    sh_model_dir found = {0};
+    sh_definitions defined = {0};
     sh_err err;
     if (s->models_dir == NULL) return;
     sh_sandbox_add_folder(box, s->models_dir);
-    if (sh_model_dir_read(s->models_dir, &found, &err) != SH_OK) return;
-    for (size_t i = 0; i < found.count && box->read_count < SH_SANDBOX_PATHS_MAX / 2; i++) {
-        char *path = sh_path_join(s->models_dir, found.names[i]), *real = realpath(path, NULL);
-        sh_sandbox_add_folder(box, real);
-        free(real);
+    standing_allow(s, box);
+    bool listed = sh_model_dir_read(s->models_dir, &found, &err) == SH_OK &&
+                  sh_definitions_load(s->models_dir, &defined, &err) == SH_OK;
+    for (size_t i = 0; listed && i < found.count; i++) {
+        char *path = sh_path_join(s->models_dir, found.names[i]);
+        link_allow(path, box);
         free(path);
     }
+    for (size_t i = 0; listed && i < defined.count; i++) defined_allow(s, &defined.list[i], box);
     sh_model_dir_reset(&found);
+    sh_definitions_reset(&defined);
 }
 
 /* Allows exactly what the API opens later: the model's folder, the files that SIGHUP rereads, and
@@ -98,6 +134,34 @@ static sh_api_sampling sampling_of(const sh_command_args *args)
         .top_k = sh_options_given(o, "top-k") ? s->top_k : -1,
         .seed = sh_options_given(o, "seed") ? s->seed : -1,
     };
+}
+
+/* What a definition says for requests. Requests and flags come before it. */
+static sh_status defaults_read(const char *file, sh_model_defaults *out, sh_err *err)
+{
+    sh_definition d;
+    sh_status status = sh_definition_load(file, &d, err);
+    if (status == SH_OK) {
+        *out = (sh_model_defaults){.system = d.system_prompt,
+                                   .temperature = d.temperature,
+                                   .top_p = d.top_p,
+                                   .min_p = d.min_p,
+                                   .repetition_penalty = d.repeat_penalty,
+                                   .top_k = d.top_k,
+                                   .max_tokens = d.max_tokens,
+                                   .seed = d.seed};
+        d.system_prompt = NULL;
+        if (d.stopwords.count > 0)
+            out->stops = cJSON_CreateStringArray((const char *const *)d.stopwords.items,
+                                                 (int)d.stopwords.count);
+        out->added = (sh_job_defaults){
+            .system = out->system,
+            .stops = out->stops,
+            .presence_penalty = isnan(d.presence_penalty) ? 0 : d.presence_penalty,
+            .frequency_penalty = isnan(d.frequency_penalty) ? 0 : d.frequency_penalty};
+    }
+    sh_definition_reset(&d);
+    return status;
 }
 
 /* The limit of open files is raised before the sandbox is entered. */
@@ -141,6 +205,7 @@ static int api_run(const sh_command_args *args)
                      .stops = stops,
                      .presence_penalty = s->presence_penalty,
                      .frequency_penalty = s->frequency_penalty},
+        .defaults_read = defaults_read,
         .sampling = &sampling,
         .max_tokens = s->max_tokens,
         .max_tokens_hard = s->hard_max_tokens,

@@ -217,10 +217,10 @@ static void orders_read(backend *b)
 static void on_line(void *arg, int child, sh_str line)
 {
     backend *b = arg;
-    static const char mark[] = "shoal: ";
+    static const char mark[] = "shoal: ", hint[] = "shoal: see `shoal help";
     (void)child; /* only the model's output is captured */
     dprintf(STDERR_FILENO, "%.*s\n", (int)line.len, line.ptr);
-    if (!sh_str_starts(line, SH_STR(mark))) return;
+    if (!sh_str_starts(line, SH_STR(mark)) || sh_str_starts(line, SH_STR(hint))) return;
     sh_err_set(&b->why, SH_ERR_INPUT, "%.*s", (int)(line.len - strlen(mark)),
                line.ptr + strlen(mark));
 }

@@ -16,6 +16,7 @@
 #include "cmd/support/model_definition.h"
 #include "cmd/support/model_find.h"
 #include "cmd/support/ranks.h"
+#include "store/definition.h"
 #include "store/find.h"
 
 #include <fcntl.h>
@@ -165,6 +166,8 @@ static sh_status model_find(sh_options *opts, sh_settings *s, bool pull, char *o
 {
     s->model_given = s->model;
     if (s->model == NULL) return SH_OK;
+    /* One of several models: its settings are not those of the others. The keeper reads it. */
+    if (s->models_dir != NULL && sh_definition_is_file(s->model)) return SH_OK;
     sh_status status = sh_model_definition_apply(opts, s, &owned[2], err);
     if (status != SH_OK) return status;
     status = pull ? sh_model_obtain(s, &owned[0], err) : sh_model_find(s, &owned[0], err);

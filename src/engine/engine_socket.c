@@ -12,6 +12,7 @@
 #include "engine/engine_socket.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "net/sock.h"
@@ -27,7 +28,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { CLIENTS_MAX = 64, READ_STEP = 1 << 16, UNREAD_MAX = 64 << 20, FLUSH_MS = 2000 };
+enum {
+    CLIENTS_MAX = 64,
+    READ_STEP = 1 << 16,
+    UNREAD_MAX = 64 << 20,
+    FLUSH_MS = 2000,
+    PREDECESSOR_MS = 1000, /* for an engine at the same path to be gone */
+};
 
 struct client {
     int fd; /* -1: the entry is free */
@@ -59,14 +66,23 @@ static void wake(sh_engine_socket *sock)
     (void)put; /* if the pipe is full, the poll ends anyway */
 }
 
-/* A socket file without a listener was left behind by an engine that died. */
-static sh_status stale_remove(const struct sockaddr_un *addr, sh_err *err)
+static bool is_live(const struct sockaddr_un *addr)
 {
-    if (access(addr->sun_path, F_OK) != 0) return SH_OK;
     int fd = sh_sock_make(AF_UNIX, SOCK_STREAM);
     bool live = fd >= 0 && (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0 ||
                             errno == EAGAIN); /* the listener's backlog is full */
     if (fd >= 0) close(fd);
+    return live;
+}
+
+/* A socket file without a listener was left behind by an engine that died. One whose supervisor was
+ * killed may be about to: the next supervisor starts in the same moment. */
+static sh_status stale_remove(const struct sockaddr_un *addr, sh_err *err)
+{
+    sh_deadline patience = sh_deadline_in_ms(PREDECESSOR_MS);
+    bool live;
+    if (access(addr->sun_path, F_OK) != 0) return SH_OK;
+    while ((live = is_live(addr)) && !sh_deadline_passed(patience)) sh_sleep_ms(10);
     if (live)
         return sh_err_set(err, SH_ERR_INPUT, "engine socket %s: another engine is listening there",
                           addr->sun_path);

@@ -343,6 +343,7 @@ sh_status sh_definition_load(const char *path, sh_definition *out, sh_err *err)
     sh_status status = sh_file_read(path, FILE_MAX, &text, err);
     if (status == SH_OK) status = sh_definition_parse(sh_buf_str(&text), path, out, err);
     if (status == SH_OK) model_place(path, out);
+    if (status == SH_OK) out->file = sh_strdup(path);
     sh_buf_reset(&text);
     return status;
 }
@@ -355,6 +356,7 @@ static void list_reset(sh_definition_list *list)
 
 void sh_definition_reset(sh_definition *definition)
 {
+    free(definition->file);
     free(definition->name);
     free(definition->backend);
     free(definition->model);

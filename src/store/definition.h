@@ -21,6 +21,7 @@ typedef struct {
 } sh_definition_list;
 
 typedef struct {
+    char *file; /* that it was loaded from, or NULL */
     char *name;
     char *backend; /* or NULL */
     char *model;   /* a folder, also relative to that of the file, or a name on the hub */

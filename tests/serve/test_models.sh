@@ -7,9 +7,10 @@ trap 'kill -9 $serve_pid $one_pid 2>/dev/null; rm -rf "$work"' EXIT
 unset "${!SHOAL_@}"
 serve_pid='' one_pid=''
 
-# The demo model, two of its shape with random weights, one of them in a folder of an organization, and one that is
-# broken.
-mkdir -p dir/org dir/broken elsewhere
+# The demo model, two of its shape with random weights, one of them in a folder of an organization, one that is
+# broken, and one without a tokenizer.
+mkdir -p dir/org dir/broken dir/mute elsewhere
+cp "$root"/models/demo/{config.json,model.safetensors} dir/mute
 ln -s "$root/models/demo" dir/demo
 for name in org/first second; do
     "$shoal" synth --shape "$root/models/demo/config.json" --out "elsewhere/${name#org/}" --seed ${#name} >/dev/null
@@ -19,6 +20,13 @@ done
 ln -s ../../elsewhere/first dir/org/first
 cp -r elsewhere/second dir/second
 echo '{"model_type": "nonesuch"}' >dir/broken/config.json
+
+cat >dir/fox.yaml <<END
+name: fox
+parameters: {model: demo, max_tokens: 5, temperature: 0}
+system_prompt: You are a fox.
+context_size: 128
+END
 
 port_of() { sed -nE 's/.*listening on https?:.*:([0-9]+)$/\1/p' "$1" | tail -n 1; }
 # start FLAGS...: serves the folder; two models fit, three do not.
@@ -76,12 +84,33 @@ broken() {
         is broken failed && same demo
 }
 check "a model that cannot be loaded fails its own requests alone, with the reason" broken
+# Its ranks come up, the API cannot use it. It must not stay loaded, nor may the second request wait.
+mute() {
+    local i
+    for i in 1 2; do
+        curl -s -m 20 "http://127.0.0.1:$port/v1/completions" -d '{"model":"mute","prompt":"x"}' |
+            grep -q "cannot be loaded.*tokenizer.json" || { echo "request $i"; return 1; }
+    done
+    within 20 is mute failed
+}
+check "a model without a tokenizer fails every request, at once" mute
 unknown() { post /v1/chat/completions '{"model":"none","messages":[]}' | grep -qE "model_not_found|messages"; }
 check "a model that is not there is not found" unknown
 unnamed() { post /v1/completions '{"prompt":"x"}' | grep -q "must name one of the models.*'demo'"; }
 check "a request must say which model it means" unnamed
 tokens() { post /tokenize '{"model":"org/first","content":"Hello"}' | grep -q '"count":1'; }
 check "other endpoints find their model as well" tokens
+
+described() {
+    ask_plain() { post /v1/completions '{"model":"'"$1"'","prompt":"Once upon a time"'"$2"'}'; }
+    ask_plain fox "" | grep -q '"completion_tokens":5' || { echo "its own limit"; return 1; }
+    ask_plain fox ',"max_tokens":7' | grep -q '"completion_tokens":7' || { echo "a request's"; return 1; }
+    ask_plain demo ',"max_tokens":7' | grep -q '"completion_tokens":7' || { echo "another model's"; return 1; }
+    post /apply-template '{"model":"fox","messages":[{"role":"user","content":"x"}]}' | grep -q "You are a fox" &&
+        get /v1/models/fox | grep -q '"max_model_len":128' &&
+        post /apply-template '{"model":"demo","messages":[{"role":"user","content":"x"}]}' | not grep -q "You are a fox"
+}
+check "a YAML file is a model with defaults of its own" described
 
 lru() { same demo && same second && is org/first "not loaded" && is demo loaded; }
 check "the least recently used model makes room for a third" lru

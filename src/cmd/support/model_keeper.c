@@ -15,8 +15,10 @@
 #include "cluster/model_hosts.h"
 #include "cmd/support/keeper_clients.h"
 #include "cmd/support/model_facts.h"
+#include "cmd/support/model_find.h"
 #include "cmd/support/role.h"
 #include "model/shard.h"
+#include "store/definition.h"
 #include "store/model_dir.h"
 
 #include <stdio.h>
@@ -41,8 +43,11 @@ typedef struct {
 /* The processes of a model. */
 typedef struct {
     char *dir;
-    char *socket; /* of its engine; NULL: it has no processes */
-    int fd;       /* where its ranks join */
+    char *definition; /* the file that describes it (store/definition.h), or NULL */
+    char *draft;      /* of the definition, like the next */
+    int64_t context;  /* 0: not given */
+    char *socket;     /* of its engine; NULL: it has no processes */
+    int fd;           /* where its ranks join */
     uint16_t port;
     uint64_t load; /* the number of this loading */
     int places[SH_RANKS_MAX];
@@ -121,6 +126,7 @@ static void state_write(const sh_model_keeper *k, int model, sh_buf *out)
     sh_write_text(&w, "state", sh_kept_state_name(m->state));
     sh_write_text(&w, "why", m->why[0] == '\0' ? NULL : m->why);
     sh_write_text(&w, "dir", g->dir);
+    sh_write_text(&w, "definition", g->definition);
     sh_write_text(&w, "socket", g->socket);
     sh_write_bool(&w, "pinned", m->pinned);
     sh_write_int(&w, "bytes", (int64_t)need);
@@ -156,9 +162,10 @@ static void on_client(void *arg, int client, sh_buf *out)
 /* ---- hooks of the keeper ---- */
 
 /* 0: as the ranks see fit, which is little where a sequence lasts one step. */
-static int64_t kv_tokens(const sh_settings *s, const sh_config *config)
+static int64_t kv_tokens(const sh_settings *s, const sh_config *config, const group *g)
 {
-    int64_t context = s->context > 0 && s->context < config->context ? s->context : config->context;
+    int64_t asked = s->context > 0 ? s->context : g->context;
+    int64_t context = asked > 0 && asked < config->context ? asked : config->context;
     if (s->kv_tokens > 0 || config->bidirectional) return s->kv_tokens;
     return context * s->slots < KV_TOKENS ? context * s->slots : KV_TOKENS;
 }
@@ -203,6 +210,44 @@ static void need_fill(const sh_model_keeper *k, const group *g, int64_t kv_token
         need[g->far[i].host] = bytes * shares[i + 1] / sum + PROCESS_BYTES;
 }
 
+static void text_set(char **to, const char *text)
+{
+    char *old = *to;
+    *to = text == NULL ? NULL : sh_strdup(text);
+    free(old);
+}
+
+/* The folder of a model that a definition names, owned by the caller. */
+static sh_status folder_find(const sh_model_keeper *k, const sh_definition *d, char **out,
+                             sh_err *err)
+{
+    sh_settings own = *k->args->settings;
+    own.model = d->model;
+    return sh_model_find(&own, out, err);
+}
+
+/* What a definition says is read when the model is loaded, like the model itself. Requests are the
+ * API's business; what concerns the whole server, under `options`, has no effect on one model. */
+static sh_status definition_read(const sh_model_keeper *k, group *g, sh_err *err)
+{
+    sh_definition d;
+    char *dir = NULL;
+    if (g->definition == NULL) return SH_OK;
+    sh_status status = sh_definition_load(g->definition, &d, err);
+    if (status == SH_OK) status = folder_find(k, &d, &dir, err);
+    if (status == SH_OK) {
+        text_set(&g->dir, dir);
+        text_set(&g->draft, d.draft_model);
+        g->context = d.context_size > 0 ? d.context_size : 0;
+        for (size_t i = 0; i < d.options.count; i++)
+            SH_LOGI("%s: the option '%s' has no effect in --models-dir", g->definition,
+                    d.options.items[i]);
+    }
+    free(dir);
+    sh_definition_reset(&d);
+    return status;
+}
+
 static sh_status measure(void *arg, int model, double *need, sh_err *err)
 {
     sh_model_keeper *k = arg;
@@ -214,10 +259,11 @@ static sh_status measure(void *arg, int model, double *need, sh_err *err)
                    k->expected - 1 - g->far_count, k->expected - 1);
         return SH_AGAIN;
     }
-    sh_status status = sh_model_facts_gather(g->dir, &facts, err);
+    sh_status status = definition_read(k, g, err);
+    if (status == SH_OK) status = sh_model_facts_gather(g->dir, &facts, err);
     if (status == SH_OK) {
         g->bytes = (int64_t)facts.bytes;
-        g->tokens = kv_tokens(k->args->settings, &facts.config);
+        g->tokens = kv_tokens(k->args->settings, &facts.config, g);
         need_fill(k, g, facts.kv_token_bytes, need);
     }
     sh_model_facts_reset(&facts);
@@ -274,7 +320,8 @@ static void far_start(sh_model_keeper *k, int model, const far_rank *part)
 
 static sh_status group_start(sh_model_keeper *k, group *g, const char *name, sh_err *err)
 {
-    char tokens[24], fd[16] = "", ranks[16], at[SH_ADDR_TEXT_MAX] = "";
+    const sh_settings *s = k->args->settings;
+    char tokens[24], context[24], fd[16] = "", ranks[16], at[SH_ADDR_TEXT_MAX] = "";
     sh_addr addr;
     sh_status status = SH_OK;
     if (k->hosts != NULL) status = sh_model_hosts_listen(k->hosts, &g->fd, &addr, err);
@@ -285,11 +332,22 @@ static sh_status group_start(sh_model_keeper *k, group *g, const char *name, sh_
     snprintf(fd, sizeof(fd), "%d", g->fd);
     snprintf(ranks, sizeof(ranks), "%d", g->far_count + 1);
     char **env = sh_role_env(ROLE_RANK, (char *[]){"SHOAL_PART=engine", NULL});
-    const char *own[20] = {"--model",     g->dir, "--socket",     g->socket,
+    const char *own[24] = {"--model",     g->dir, "--socket",     g->socket,
                            "--kv-tokens", tokens, "--no-progress"};
+    int count = 7;
     const char *grouped[] = {"--coordinator", at,  "--coordinator-fd", fd,
                              "--rank",        "0", "--ranks",          ranks};
-    if (k->hosts != NULL) memcpy(own + 7, grouped, sizeof(grouped));
+    if (k->hosts != NULL) memcpy(own + count, grouped, sizeof(grouped));
+    if (k->hosts != NULL) count += (int)SH_COUNT_OF(grouped);
+    if (g->context > 0 && s->context == 0) {
+        snprintf(context, sizeof(context), "%lld", (long long)g->context);
+        own[count++] = "--context";
+        own[count++] = context;
+    }
+    if (g->draft != NULL && s->draft_model == NULL) {
+        own[count++] = "--draft-model";
+        own[count++] = g->draft;
+    }
     char **argv = sh_role_argv_add(
         sh_role_argv(ROLE_RANK, (char *)(uintptr_t)k->program, k->args->line), own);
     status = k->ranks > 1 ? near_start(k, g, name, argv, env, err)
@@ -403,15 +461,23 @@ static void numbers_grow(sh_model_keeper *k)
     k->count = count;
 }
 
-static int model_add(sh_model_keeper *k, const char *name, const char *dir)
+static int model_add(sh_model_keeper *k, const char *name, const char *dir, const char *definition)
 {
     int model = sh_keeper_add(k->keeper, name, is_pinned(k->args->settings, name));
     numbers_grow(k);
     k->groups[model] = (group){.dir = sh_strdup(dir), .fd = -1, .found = true};
+    text_set(&k->groups[model].definition, definition);
     for (int i = 0; i < SH_KEEPER_CLIENTS_MAX; i++) /* the number may have been another's */
         k->views[i].busy[model] = k->views[i].owes[model] = false;
     state_tell(k, model);
     return model;
+}
+
+static void texts_free(group *g)
+{
+    free(g->dir);
+    free(g->definition);
+    free(g->draft);
 }
 
 static void model_drop(sh_model_keeper *k, int model)
@@ -425,28 +491,62 @@ static void model_drop(sh_model_keeper *k, int model)
     sh_buf_add_char(&line, '\n');
     if (sh_keeper_remove(k->keeper, model)) {
         sh_keeper_clients_tell(k->clients, sh_buf_str(&line));
-        free(k->groups[model].dir);
+        texts_free(&k->groups[model]);
         k->groups[model] = (group){.fd = -1};
     }
     sh_buf_reset(&line);
 }
 
-/* Looks at the folder again. What is loaded stays, even without its folder. */
+/* A model is here: at this folder, or as this file describes it. */
+static void found_take(sh_model_keeper *k, const char *name, const char *dir,
+                       const char *definition)
+{
+    int model = model_find(k, name);
+    if (model < 0) model = model_add(k, name, dir, definition);
+    group *g = &k->groups[model];
+    bool settled = g->found || g->socket != NULL; /* by another file; or it is in use */
+    bool same = g->definition == NULL || definition == NULL
+                    ? g->definition == definition && strcmp(g->dir, dir) == 0
+                    : strcmp(g->definition, definition) == 0;
+    g->found = true;
+    if (settled || same) return;
+    text_set(&g->dir, dir);
+    text_set(&g->definition, definition);
+    text_set(&g->draft, NULL);
+    g->context = 0;
+    state_tell(k, model);
+}
+
+/* The folder is that of the definition until it is found, which may fail. */
+static void defined_take(sh_model_keeper *k, const sh_definition *d)
+{
+    char *dir = NULL;
+    sh_err err;
+    if (folder_find(k, d, &dir, &err) != SH_OK) dir = sh_strdup(d->model);
+    found_take(k, d->name, dir, d->file);
+    free(dir);
+}
+
+/* Looks at the folder again. What is loaded stays, even without its folder. A file describes a
+ * model better than a folder of the same name does. */
 static sh_status scan(sh_model_keeper *k, sh_err *err)
 {
     const char *dir = k->args->settings->models_dir;
-    sh_model_dir found;
+    sh_model_dir found = {0};
+    sh_definitions defined = {0};
     sh_status status = sh_model_dir_read(dir, &found, err);
-    if (status != SH_OK) return status;
-    for (int i = 0; i < k->count; i++) k->groups[i].found = i == k->standing;
-    for (size_t i = 0; i < found.count; i++) {
+    if (status == SH_OK) status = sh_definitions_load(dir, &defined, err);
+    if (status == SH_OK)
+        for (int i = 0; i < k->count; i++) k->groups[i].found = i == k->standing;
+    for (size_t i = 0; status == SH_OK && i < defined.count; i++) defined_take(k, &defined.list[i]);
+    for (size_t i = 0; status == SH_OK && i < found.count; i++) {
         char *path = sh_path_join(dir, found.names[i]);
-        int model = model_find(k, found.names[i]);
-        if (model < 0) model = model_add(k, found.names[i], path);
-        k->groups[model].found = true;
+        found_take(k, found.names[i], path, NULL);
         free(path);
     }
     sh_model_dir_reset(&found);
+    sh_definitions_reset(&defined);
+    if (status != SH_OK) return status;
     for (int i = 0; i < k->count; i++)
         if (sh_keeper_model(k->keeper, i) != NULL && !k->groups[i].found) model_drop(k, i);
     return SH_OK;
@@ -587,10 +687,19 @@ static bool keep_take(sh_model_keeper *k, int model, const cJSON *line)
     return true;
 }
 
+/* Its ranks are well, but no request can use it: its tokenizer is missing, for example. */
+static bool fail_take(sh_model_keeper *k, int model, const cJSON *line)
+{
+    const char *why = sh_json_text(line, "why");
+    if (why != NULL) sh_keeper_fail(k->keeper, model, why, now_ms());
+    return why != NULL;
+}
+
 static bool order_take(sh_model_keeper *k, int client, const char *what, int model,
                        const cJSON *line, sh_buf *out)
 {
     if (strcmp(what, "keep") == 0) return keep_take(k, model, line);
+    if (strcmp(what, "fail") == 0) return fail_take(k, model, line);
     if (strcmp(what, "want") == 0) {
         sh_keeper_want(k->keeper, model, now_ms());
         state_write(k, model, out);
@@ -690,29 +799,65 @@ static sh_status hosts_open(sh_model_keeper *k, sh_err *err)
     return sh_model_hosts_open(address, s->token, s->insecure, &hooks, &k->hosts, err);
 }
 
+/* The model of --model, if it is one of --models-dir: by its folder, or by the file that describes
+ * it. */
+static int standing_find(const sh_model_keeper *k, const char *real, bool described)
+{
+    int found = -1;
+    for (int i = 0; i < k->count && found < 0; i++) {
+        const group *g = &k->groups[i];
+        if ((g->definition != NULL) != described) continue;
+        char *other = realpath(described ? g->definition : g->dir, NULL);
+        if (other != NULL && strcmp(real, other) == 0) found = i;
+        free(other);
+    }
+    return found;
+}
+
+static sh_status standing_name(const sh_settings *s, const char *real, char **out, sh_err *err)
+{
+    sh_definition d;
+    const char *last = strrchr(real, '/') + 1;
+    bool described = s->model_name == NULL && sh_definition_is_file(s->model);
+    if (!described) {
+        *out = sh_strdup(s->model_name != NULL ? s->model_name : last);
+        return SH_OK;
+    }
+    sh_status status = sh_definition_load(s->model, &d, err);
+    if (status == SH_OK) *out = sh_strdup(d.name);
+    sh_definition_reset(&d);
+    return status;
+}
+
+/* One that is not in --models-dir. */
+static sh_status standing_new(sh_model_keeper *k, const char *real, bool described, sh_err *err)
+{
+    const sh_settings *s = k->args->settings;
+    char *name = NULL;
+    sh_status status = standing_name(s, real, &name, err);
+    if (status == SH_OK && model_find(k, name) >= 0)
+        status = sh_err_set(err, SH_ERR_INPUT,
+                            "--model: %s has another model '%s'; give a --model-name",
+                            s->models_dir, name);
+    if (status == SH_OK) k->standing = model_add(k, name, real, described ? real : NULL);
+    free(name);
+    return status;
+}
+
 /* --model may name a folder of --models-dir, or any other. */
 static sh_status standing_add(sh_model_keeper *k, sh_err *err)
 {
     const sh_settings *s = k->args->settings;
     char *real = s->model == NULL ? NULL : realpath(s->model, NULL);
+    sh_status status = SH_OK;
     if (s->model == NULL) return SH_OK;
     if (real == NULL) return sh_err_sys(err, "%s", s->model);
-    for (int i = 0; i < k->count && k->standing < 0; i++) {
-        char *other = realpath(k->groups[i].dir, NULL);
-        if (other != NULL && strcmp(real, other) == 0) k->standing = i;
-        free(other);
-    }
-    const char *name = s->model_name != NULL ? s->model_name : strrchr(real, '/') + 1;
-    bool taken = k->standing < 0 && model_find(k, name) >= 0;
-    if (taken)
-        sh_err_set(err, SH_ERR_INPUT, "--model: %s has another model '%s'; give a --model-name",
-                   s->models_dir, name);
-    else if (k->standing < 0)
-        k->standing = model_add(k, name, real);
+    bool described = sh_definition_is_file(s->model);
+    k->standing = standing_find(k, real, described);
+    if (k->standing < 0) status = standing_new(k, real, described, err);
     free(real);
-    if (taken) return err->status;
-    sh_keeper_want(k->keeper, k->standing, now_ms());
-    return SH_OK;
+    if (status == SH_OK) sh_keeper_want(k->keeper, k->standing, now_ms());
+    return status;
 }
 
 /* A name that is mistyped would be noticed late. */
@@ -783,7 +928,7 @@ void sh_model_keeper_close(sh_model_keeper *k)
     }
     for (int i = 0; i < k->count; i++) {
         group_clear(&k->groups[i]);
-        free(k->groups[i].dir);
+        texts_free(&k->groups[i]);
     }
     sh_model_hosts_close(k->hosts);
     free(k->groups);

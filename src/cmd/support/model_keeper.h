@@ -11,8 +11,10 @@
  *   {"do":"drained","model":NAME}               after its state became "draining": nothing runs,
  * and nothing will be sent to it
  *   {"do":"keep","model":NAME,"seconds":N}      how long it may be idle; below 0: for ever
+ *   {"do":"fail","model":NAME,"why":...}        no request can use it, although its ranks are well
  *
- *   {"model":NAME,"state":...,"dir":...,"socket":...,"why":...,...}   a state, whenever it changes
+ *   {"model":NAME,"state":...,"dir":...,"socket":...,"why":...,...}   a state, whenever it changes;
+ * "definition" is the file that describes the model, if there is one (store/definition.h)
  *   {"model":NAME,"state":"unlisted"}           its folder is gone
  *   {"listed":true,"default":NAME}              after the states of all models, once
  *

@@ -105,6 +105,8 @@ def _():
 def _():
     result = call('LoadModel', Model=model, Options=['top_p:much'])
     assert not result.success and "'top_p'" in result.message and 'much' in result.message, result
+    result = call('LoadModel', Model=model, Options=['ranks:9999'])
+    assert not result.success and '--ranks' in result.message and '9999' in result.message, result
     result = call('LoadModel', Model='/nowhere/at/all')
     assert not result.success and '/nowhere/at/all' in result.message, result
     assert call('Status').state == pb.StatusResponse.UNINITIALIZED
