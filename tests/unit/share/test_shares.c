@@ -75,7 +75,7 @@ static char *cache_root(void)
 static sh_shard_source *source_open(host *h, uint64_t limit)
 {
     char *root = cache_root();
-    sh_shard_source *source = sh_shard_source_create(root, limit);
+    sh_shard_source *source = sh_shard_source_create(root, limit, NULL);
     sh_share_link link = link_to(h);
     bool changed = false;
     sh_err err;
