@@ -33,20 +33,15 @@ static sh_listing listing_of(const sh_share_outline *outline)
     return listing;
 }
 
-/* Not a copy that the hub's tools made, or not any more. */
+/* Files that the hub's tools did not write, or that were replaced since. */
 static void warn_of_unpinned(const sh_share_outline *outline)
 {
     int unpinned = 0;
-    const char *first = NULL;
-    for (int i = outline->count - 1; i >= 0; i--)
-        if (outline->files[i].etag[0] == '\0') {
-            unpinned++;
-            first = outline->files[i].name;
-        }
+    for (int i = 0; i < outline->count; i++) unpinned += outline->files[i].etag[0] == '\0';
     if (unpinned > 0)
-        SH_LOGW("rank 0 has no ETag of %s and %d more files, which are not links into the blobs of "
-                "its cache: they come from rank 0",
-                first, unpinned - 1);
+        SH_LOGW("%d of %d files of rank 0's model are not links into the blobs of the hub's cache, "
+                "so that their ETags are not known: they come from rank 0",
+                unpinned, outline->count);
 }
 
 sh_hub_windows *sh_hub_windows_create(const sh_share_hub *opts, const sh_share_outline *outline,
