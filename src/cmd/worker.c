@@ -93,8 +93,8 @@ const sh_command sh_command_worker = {
     .summary = "keep one of the ranks other than rank 0 running",
     .details = "Start workers in any order, on any machine. Without --model a worker gets its "
                "share of the model from rank 0 or the hub (--shares-from), and keeps it "
-               "(--shard-cache). It rejoins on its own after the group is lost, and restarts its rank when that crashes or freezes. "
-               "Ctrl-C asks the group to go on without it, a second one does not wait for that; "
-               "SIGUSR2 replaces the rank by a new process.",
+               "(--shard-cache). It rejoins on its own after the group is lost, and restarts its "
+               "rank when that crashes or freezes. Ctrl-C asks the group to go on without it, a "
+               "second one does not wait for that; SIGUSR2 replaces the rank by a new process.",
     .run = worker_run,
 };

@@ -1,9 +1,9 @@
 /* hub_windows.h - windows of a model from the hub instead of from rank 0.
  *
  * Rank 0 says in the outline which repository and commit its files are from, and their ETags. What
- * the hub has under the same commit and ETags is taken for the same, without a digest made from rank
- * 0's files: the log says so. After the first failure that retries do not cure, the log says that
- * too, and nothing more is asked of the hub.
+ * the hub has under the same commit and ETags is taken for the same, without a digest made from
+ * rank 0's files: the log says so. After the first failure that retries do not cure, the log says
+ * that too, and nothing more is asked of the hub.
  *
  * Threads: one owner; reads may come from many threads. */
 #ifndef SH_SHARE_HUB_WINDOWS_H
@@ -20,8 +20,8 @@ typedef struct {
 
 typedef struct sh_hub_windows sh_hub_windows;
 
-/* NULL, with a warning, if the hub does not have the model. Outline and hub are borrowed; stop_fd as
- * in sh_share_link. */
+/* NULL, with a warning, if the hub does not have the model. Outline and hub are borrowed; stop_fd
+ * as in sh_share_link. */
 sh_hub_windows *sh_hub_windows_create(const sh_share_hub *hub, const sh_share_outline *outline,
                                       int stop_fd);
 void sh_hub_windows_free(sh_hub_windows *hub);

@@ -78,10 +78,10 @@ void sh_hub_stop(sh_hub *hub, sh_hub_request *request);
 /* The next request that has ended; NULL if none did within wait_ms. */
 sh_hub_request *sh_hub_wait(sh_hub *hub, int wait_ms);
 
-/* A request has ended with SH_AGAIN, and may be started again at *until; each pause is twice as long
- * as the last one, unless the server says how long to wait. False if it was tried often enough:
- * `failures` counts since the last byte, and so does `patience`, which ends SH_HUB_PATIENCE timeouts
- * after it; a wait that the server asked for extends it. */
+/* A request has ended with SH_AGAIN, and may be started again at *until; each pause is twice as
+ * long as the last one, unless the server says how long to wait. False if it was tried often
+ * enough: `failures` counts since the last byte, and so does `patience`, which ends SH_HUB_PATIENCE
+ * timeouts after it; a wait that the server asked for extends it. */
 enum { SH_HUB_PATIENCE = 6 };
 bool sh_hub_retry(const sh_hub_request *request, int *failures, sh_deadline *patience,
                   sh_deadline *until);

@@ -38,10 +38,10 @@ typedef struct {
     size_t file;
     const sh_file_range *range; /* the one that `at` is in, or before */
     int64_t at, end;            /* the next byte to arrive, and the end of the span */
-    char *url;                  /* where the running request looks for it; NULL: it finds that out */
-    bool begun;                 /* the reply's headers were checked */
-    int failures;               /* since the last byte, as the next two */
-    int refused;                /* addresses */
+    char *url;    /* where the running request looks for it; NULL: it finds that out */
+    bool begun;   /* the reply's headers were checked */
+    int failures; /* since the last byte, as the next two */
+    int refused;  /* addresses */
     sh_deadline patience;
 } span;
 

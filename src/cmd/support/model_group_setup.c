@@ -75,8 +75,7 @@ static sh_status hub_init(const sh_settings *s, const sh_share_hub **out, sh_err
                           "--shares-from rank0");
     if (hub.endpoint == NULL)
         hub = (sh_share_hub){s->hf_endpoint, sh_model_pull_token(s), s->hub_timeout * 1000};
-    sh_hub_opts opts = {
-        .endpoint = hub.endpoint, .token = hub.token, .timeout_ms = hub.timeout_ms};
+    sh_hub_opts opts = {.endpoint = hub.endpoint, .token = hub.token, .timeout_ms = hub.timeout_ms};
     sh_status status = sh_hub_open(&opts, &opened, err);
     sh_hub_close(opened);
     if (status != SH_OK) return sh_err_prefix(err, "--shares-from hub");

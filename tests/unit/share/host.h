@@ -106,7 +106,7 @@ static inline sh_shard random_shard(const sh_config *config)
 }
 
 static inline sh_status model_load(rig *r, const char *model, const sh_shard *shard,
-                            const sh_window_source *source, sh_err *err)
+                                   const sh_window_source *source, sh_err *err)
 {
     sh_device_opts dev = {.threads = 1};
     sh_model_opts opts = {.tokens_max = 8,

@@ -264,9 +264,9 @@ TEST(a_group_that_ends_does_not_wait_for_the_hub)
     CHECK_OK(sh_shard_source_connect(source, &link, h.id, 1, &changed, &err), err);
     assert_int_equal(write(stop[1], "x", 1), 1);
     int64_t start = sh_clock_ns();
-    assert_int_not_equal(model_load(&r, sh_shard_source_dir(source), NULL,
-                                    sh_shard_source_windows(source), &err),
-                         SH_OK);
+    assert_int_not_equal(
+        model_load(&r, sh_shard_source_dir(source), NULL, sh_shard_source_windows(source), &err),
+        SH_OK);
     assert_true(sh_clock_ns() - start < 100 * INT64_C(1000000000));
     rig_close(&r);
     sh_shard_source_free(source);
