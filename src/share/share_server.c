@@ -350,7 +350,8 @@ sh_status sh_share_server_create(const char *model_dir, sh_share_server **out, s
     return SH_OK;
 }
 
-/* The byte in the pipe makes every wait of a visit end; it is taken out when all have. */
+/* The byte in the pipe makes every wait of a visit end; it is taken out when all have. No lock is
+ * held for the joins, as nobody else touches the visits while `stopping` is set. */
 void sh_share_server_end_visits(sh_share_server *server)
 {
     char byte = 1;
@@ -364,7 +365,9 @@ void sh_share_server_end_visits(sh_share_server *server)
         v->used = false;
     }
     SH_ASSERT(read(server->stop[0], &byte, 1) == 1);
+    pthread_mutex_lock(&server->lock);
     server->stopping = false;
+    pthread_mutex_unlock(&server->lock);
 }
 
 void sh_share_server_free(sh_share_server *server)
