@@ -327,6 +327,49 @@ TEST(windows_outside_the_files_are_refused)
     host_close(&h);
 }
 
+/* They become parts of URLs on the other side. */
+TEST(an_outline_with_an_odd_origin_is_refused)
+{
+#define COMMIT "0123456789abcdef0123456789abcdef01234567"
+    static const struct {
+        const char *id, *commit, *etag, *why; /* NULL: allowed */
+    } cases[] = {
+        {"", "", "", NULL},
+        {"org/demo", COMMIT, COMMIT, NULL},
+        {"org/demo", COMMIT, "", NULL},
+        {"org/demo", "main", COMMIT, "says that it is from the hub"},
+        {"org/demo", "", COMMIT, "says that it is from the hub"},
+        {"", COMMIT, COMMIT, "says that it is from the hub"},
+        {"org/../demo", COMMIT, COMMIT, "says that it is from the hub"},
+        {"org/demo@main", COMMIT, COMMIT, "says that it is from the hub"},
+        {"org/demo?x=", COMMIT, COMMIT, "says that it is from the hub"},
+        {"org/demo", COMMIT, "abc", "has an ETag of 'config.json' that is not a digest"},
+        {"org/demo", COMMIT, COMMIT "z", "has an ETag of 'config.json' that is not a digest"},
+    };
+    UNUSED_STATE;
+    for (size_t i = 0; i < SH_COUNT_OF(cases); i++) {
+        sh_share_file file = {.name = "config.json", .size = 2, .start = SH_STR("{}")};
+        sh_share_outline outline = {.files = &file, .count = 1}, again;
+        sh_arena arena = {0};
+        sh_buf packed = {0};
+        sh_err err;
+        strcpy(outline.origin.id, cases[i].id);
+        strcpy(outline.origin.revision, cases[i].commit);
+        strcpy(file.etag, cases[i].etag);
+        sh_share_outline_pack(&outline, &packed);
+        sh_status status = sh_share_outline_unpack(sh_buf_str(&packed), &arena, &again, &err);
+        if (cases[i].why != NULL) {
+            CHECK_FAILS(status, err, cases[i].why);
+        } else {
+            CHECK_OK(status, err);
+            assert_string_equal(again.origin.id, cases[i].id);
+            assert_string_equal(again.files[0].etag, cases[i].etag);
+        }
+        sh_arena_reset(&arena);
+        sh_buf_reset(&packed);
+    }
+}
+
 TEST(bytes_that_are_no_request_end_the_connection)
 {
     UNUSED_STATE;
@@ -371,6 +414,7 @@ int main(void)
         cmocka_unit_test(two_processes_do_not_share_a_folder),
         cmocka_unit_test(an_outline_is_not_a_model),
         cmocka_unit_test(windows_outside_the_files_are_refused),
+        cmocka_unit_test(an_outline_with_an_odd_origin_is_refused),
         cmocka_unit_test(bytes_that_are_no_request_end_the_connection),
         cmocka_unit_test(a_rank_has_a_bounded_number_of_connections),
     };
