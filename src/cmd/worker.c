@@ -50,8 +50,9 @@ static sh_status rank_add(sh_children *children, const sh_command_args *args, sh
     const char *named = s->model_given != NULL ? s->model_given : s->model;
     char *model = named == NULL ? NULL : sh_asprintf("SHOAL_MODEL=%s", named);
     char *node = node_setting(s);
-    char **env = sh_role_env(ROLE_RANK, (char *[]){"SHOAL_PART=engine", node, model, NULL});
-    char **argv = sh_role_argv(ROLE_RANK, program, args->line);
+    uint64_t role = strcmp(s->shares_from, "hub") == 0 ? ROLE_HUB_RANK : ROLE_RANK;
+    char **env = sh_role_env(role, (char *[]){"SHOAL_PART=engine", node, model, NULL});
+    char **argv = sh_role_argv(role, program, args->line);
     sh_child_spec spec = {.name = "rank", .argv = argv, .env = env, .policy = SH_CHILD_RANK};
     status = sh_children_add(children, &spec, err);
     sh_role_env_free(env);
@@ -130,12 +131,13 @@ const sh_command sh_command_worker = {
     .args_max = 1,
     .summary = "keep one of the ranks other than rank 0 running",
     .details = "Start workers in any order, on any machine. Without --model a worker gets its "
-               "share of the model from rank 0, and keeps it (--shard-cache). It rejoins on its "
-               "own after the group is lost, and restarts its rank when that crashes or freezes. "
-               "Ctrl-C asks the group to go on without it, a second one does not wait for that; "
-               "SIGUSR2 replaces the rank by a new process. With --models-dir it runs ranks of "
-               "several models, as the server says. `worker p2p-mlx`, as LocalAI calls it, and "
-               "--p2p find the server by the token in TOKEN, as `shoal join` does; `worker "
-               "mlx-distributed` is what its users type for a rank of a hostfile.",
+               "share of the model from rank 0 or the hub (--shares-from), and keeps it "
+               "(--shard-cache). It rejoins on its own after the group is lost, and restarts its "
+               "rank when that crashes or freezes. Ctrl-C asks the group to go on without it, a "
+               "second one does not wait for that; SIGUSR2 replaces the rank by a new process. "
+               "With --models-dir it runs ranks of several models, as the server says. `worker "
+               "p2p-mlx`, as LocalAI calls it, and --p2p find the server by the token in TOKEN, as "
+               "`shoal join` does; `worker mlx-distributed` is what its users type for a rank of a "
+               "hostfile.",
     .run = worker_run,
 };

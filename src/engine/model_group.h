@@ -23,12 +23,14 @@
 #include "engine/rank_report.h"
 #include "engine/step_plan.h"
 #include "model/model.h"
+#include "share/hub_windows.h"
 
 typedef struct {
     const char *model_dir;   /* NULL: that of rank 0, of which this rank gets its share */
     const char *shard_cache; /* then: the folder in which it is kept */
     uint64_t shard_cache_limit;
-    const char *device; /* a kind of device; NULL: "cpu" */
+    const sh_share_hub *hub; /* where it comes from; NULL: from rank 0 */
+    const char *device;      /* a kind of device; NULL: "cpu" */
     sh_device_opts device_opts;
     sh_kv_format kv_format;
     /* Rank 0: the grid and the shares for a group of `ranks` (0: any). A group of another size,

@@ -86,7 +86,8 @@ static sh_status obtain(sh_model_group *mg, sh_err *err)
     sh_share_link link = {mg->group, link_open, sh_group_fd(mg->group)};
     bool changed = false;
     if (mg->source == NULL)
-        mg->source = sh_shard_source_create(mg->opts.shard_cache, mg->opts.shard_cache_limit);
+        mg->source = sh_shard_source_create(mg->opts.shard_cache, mg->opts.shard_cache_limit,
+                                            mg->opts.hub);
     sh_status status = sh_shard_source_connect(mg->source, &link, sh_group_model(mg->group),
                                                sh_model_group_number(mg, mg->rank), &changed, err);
     if (status != SH_OK || !changed) return status;
@@ -111,9 +112,10 @@ void sh_model_group_share_end(sh_model_group *mg)
     if (mg->source == NULL) return;
     sh_shard_origin origin = sh_shard_source_origin(mg->source);
     sh_shard_source_disconnect(mg->source);
-    if (origin.link + origin.disk > 0)
-        SH_LOGI("the share of the model: %.1f MB came from rank 0, %.1f MB from this disk",
-                (double)origin.link * 1e-6, (double)origin.disk * 1e-6);
+    if (origin.link + origin.hub + origin.disk > 0)
+        SH_LOGI("the share of the model: %.1f MB came from rank 0, %.1f MB from this disk, %.1f MB "
+                "from the hub",
+                (double)origin.link * 1e-6, (double)origin.disk * 1e-6, (double)origin.hub * 1e-6);
 }
 
 /* With a total of 0 all ranks are done: what others said last may still be on its way. */
@@ -122,7 +124,10 @@ void sh_model_group_loaded(void *ctx, uint64_t done, uint64_t total)
     sh_model_group *mg = ctx;
     const sh_load_opts *load = &mg->opts.load;
     sh_load_state state = {.done = done, .total = total};
-    if (mg->source != NULL) state.link = sh_shard_source_origin(mg->source).link;
+    if (mg->source != NULL) {
+        sh_shard_origin origin = sh_shard_source_origin(mg->source);
+        state.link = origin.link + origin.hub;
+    }
     if (load->progress != NULL && total > 0) load->progress(load->progress_ctx, done, total);
     if (mg->group != NULL) sh_group_set_load(mg->group, &state);
     if (mg->opts.load_board == NULL) return;

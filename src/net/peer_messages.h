@@ -147,7 +147,7 @@ typedef struct {
 typedef struct {
     uint64_t done;
     uint64_t total; /* 0: it is not loading */
-    uint64_t link;  /* of `done`, what came from rank 0 */
+    uint64_t link;  /* of `done`, what came from rank 0 or the hub */
 } sh_load_state;
 
 typedef struct {

@@ -17,16 +17,25 @@ struct sh_shard_source {
     sh_shard_folder folder; /* path NULL: none yet */
     uint8_t id[SH_IDENTITY_LEN];
     int rank;
-    sh_share_client *client; /* NULL: not connected */
-    sh_shard_store *store;   /* NULL: not connected, or nothing is kept */
+    const sh_share_hub *hub_opts; /* NULL: the hub is not asked */
+    sh_share_client *client;      /* NULL: not connected */
+    sh_hub_windows *hub;          /* NULL: not connected, or rank 0 is asked for everything */
+    sh_shard_store *store;        /* NULL: not connected, or nothing is kept */
     sh_window_source windows;
     sh_shard_origin origin; /* as it was when the connections were closed */
 };
 
+static sh_status get(sh_shard_source *source, sh_share_part *parts, int count, sh_err *err)
+{
+    if (count == 0) return SH_OK;
+    if (source->hub != NULL && sh_hub_windows_read(source->hub, parts, count)) return SH_OK;
+    return sh_share_client_read(source->client, parts, count, err);
+}
+
 /* Gets parts that are not on this disk, or not for certain, and keeps what comes. */
 static sh_status fetch(sh_shard_source *source, sh_share_part *parts, int count, sh_err *err)
 {
-    sh_status status = count == 0 ? SH_OK : sh_share_client_read(source->client, parts, count, err);
+    sh_status status = get(source, parts, count, err);
     for (int i = 0; status == SH_OK && source->store != NULL && i < count; i++) {
         const sh_share_request *request = &parts[i].request;
         if (parts[i].same)
@@ -74,11 +83,12 @@ static sh_status read_window(void *ctx, const char *file, const sh_window *windo
     return status;
 }
 
-sh_shard_source *sh_shard_source_create(const char *root, uint64_t limit)
+sh_shard_source *sh_shard_source_create(const char *root, uint64_t limit, const sh_share_hub *hub)
 {
     sh_shard_source *source = sh_alloc(sizeof(*source));
     source->root = sh_strdup(root);
     source->cache = (sh_shard_cache){.root = source->root, .limit = limit};
+    source->hub_opts = hub;
     source->windows = (sh_window_source){source, read_window};
     return source;
 }
@@ -105,8 +115,10 @@ void sh_shard_source_free(sh_shard_source *source)
 void sh_shard_source_disconnect(sh_shard_source *source)
 {
     source->origin = sh_shard_source_origin(source);
+    sh_hub_windows_free(source->hub);
     sh_share_client_free(source->client);
     sh_shard_store_close(source->store);
+    source->hub = NULL;
     source->client = NULL;
     source->store = NULL;
 }
@@ -165,6 +177,9 @@ sh_status sh_shard_source_connect(sh_shard_source *source, const sh_share_link *
     }
     if (status == SH_OK) status = update(source, changed, err);
     if (status == SH_OK) store_open(source);
+    if (status == SH_OK && source->hub_opts != NULL)
+        source->hub = sh_hub_windows_create(source->hub_opts, &source->folder.outline,
+                                            link->stop_fd);
     if (status != SH_OK) sh_shard_source_disconnect(source);
     if (status != SH_OK && *changed) folder_leave(source);
     return status;
@@ -189,6 +204,7 @@ sh_shard_origin sh_shard_source_origin(const sh_shard_source *source)
 {
     sh_shard_origin origin = source->origin;
     if (source->client != NULL) origin.link = sh_share_client_received(source->client);
+    if (source->hub != NULL) origin.hub = sh_hub_windows_received(source->hub);
     if (source->store != NULL) origin.disk = sh_shard_store_given(source->store);
     return origin;
 }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REQUEST_MAGIC = 0x51524853, REPLY_MAGIC = 0x41524853, OUTLINE_VERSION = 1 };
+enum { REQUEST_MAGIC = 0x51524853, REPLY_MAGIC = 0x41524853, OUTLINE_VERSION = 2 };
 
 static void fixed_out(sh_buf *buf, uint8_t *out, size_t len)
 {
@@ -91,12 +91,15 @@ sh_status sh_share_reply_unpack(const uint8_t data[SH_SHARE_REPLY_LEN], sh_share
 void sh_share_outline_pack(const sh_share_outline *outline, sh_buf *out)
 {
     sh_put_uint(out, OUTLINE_VERSION, 4);
+    sh_put_text(out, sh_str_of(outline->origin.id));
+    sh_put_text(out, sh_str_of(outline->origin.revision));
     sh_put_uint(out, (uint64_t)outline->count, 4);
     for (int i = 0; i < outline->count; i++) {
         const sh_share_file *file = &outline->files[i];
         sh_put_text(out, sh_str_of(file->name));
         sh_put_uint(out, file->size, 8);
         sh_put_uint(out, file->written_ns, 8);
+        sh_put_text(out, sh_str_of(file->etag));
         sh_put_text(out, file->start);
     }
 }
@@ -111,11 +114,41 @@ static bool name_allowed(sh_str name)
     return sh_str_ends(name, SH_STR(".safetensors"));
 }
 
+/* Repository and commit become parts of URLs. Either both are given, or none. */
+static sh_status origin_get(sh_reader *r, sh_repo_name *out, sh_err *err)
+{
+    sh_str id = sh_get_text(r), commit = sh_get_text(r);
+    *out = (sh_repo_name){0};
+    if (r->failed || (id.len == 0 && commit.len == 0)) return SH_OK;
+    sh_buf name = {0};
+    sh_buf_addf(&name, "%.*s@%.*s", (int)id.len, id.ptr, (int)commit.len, commit.ptr);
+    bool known = name.len == id.len + 1 + commit.len && sh_repo_name_parse(name.ptr, out) &&
+                 sh_is_hex(out->revision, SH_COMMIT_LEN) && strlen(out->id) == id.len;
+    sh_buf_reset(&name);
+    return known ? SH_OK
+                 : sh_err_set(err, SH_ERR_PEER,
+                              "the outline of the model says that it is from the hub, but not by "
+                              "ORG/NAME and a commit of %d hex digits",
+                              SH_COMMIT_LEN);
+}
+
+static bool etag_get(sh_reader *r, char out[SH_BLOB_DIGEST_MAX])
+{
+    sh_str text = sh_get_text(r);
+    out[0] = '\0';
+    if (text.len == 0) return true;
+    if (text.len >= SH_BLOB_DIGEST_MAX) return false;
+    memcpy(out, text.ptr, text.len);
+    out[text.len] = '\0';
+    return strlen(out) == text.len && sh_is_blob_digest(out);
+}
+
 static sh_status file_get(sh_reader *r, sh_arena *arena, sh_share_file *out, sh_err *err)
 {
     sh_str name = sh_get_text(r);
     out->size = sh_get_uint(r, 8);
     out->written_ns = sh_get_uint(r, 8);
+    bool pinned = etag_get(r, out->etag);
     out->start = sh_get_text(r);
     if (r->failed) return sh_get_end(r, "the outline of the model", err);
     if (!name_allowed(name))
@@ -127,6 +160,12 @@ static sh_status file_get(sh_reader *r, sh_arena *arena, sh_share_file *out, sh_
         return sh_err_set(err, SH_ERR_PEER,
                           "the outline of the model has %zu bytes of a file of %" PRIu64,
                           out->start.len, out->size);
+    if (!pinned)
+        return sh_err_set(err, SH_ERR_PEER,
+                          "the outline of the model has an ETag of '%.*s' that is not a digest of "
+                          "%d or %d hex digits",
+                          (int)(name.len < 60 ? name.len : 60), name.ptr, SH_SHA256_LEN,
+                          SH_COMMIT_LEN);
     out->name = sh_arena_str(arena, name).ptr;
     return SH_OK;
 }
@@ -134,8 +173,11 @@ static sh_status file_get(sh_reader *r, sh_arena *arena, sh_share_file *out, sh_
 sh_status sh_share_outline_unpack(sh_str bytes, sh_arena *arena, sh_share_outline *out, sh_err *err)
 {
     sh_reader r = sh_reader_of(bytes);
-    uint64_t version = sh_get_uint(&r, 4), count = sh_get_uint(&r, 4);
     sh_share_outline outline = {0};
+    uint64_t version = sh_get_uint(&r, 4);
+    sh_status status = origin_get(&r, &outline.origin, err);
+    uint64_t count = sh_get_uint(&r, 4);
+    if (status != SH_OK) return status;
     if (version != OUTLINE_VERSION || count == 0 || count > SH_SHARE_FILES_MAX)
         return sh_err_set(err, SH_ERR_PEER,
                           "the outline of the model has version %" PRIu64 " and %" PRIu64
@@ -144,7 +186,7 @@ sh_status sh_share_outline_unpack(sh_str bytes, sh_arena *arena, sh_share_outlin
     outline.files = sh_arena_array(arena, (size_t)count, sizeof(*outline.files));
     for (uint64_t i = 0; i < count; i++) {
         sh_share_file *file = &outline.files[outline.count++];
-        sh_status status = file_get(&r, arena, file, err);
+        status = file_get(&r, arena, file, err);
         if (status != SH_OK) return status;
         if (i > 0 && strcmp(file[-1].name, file->name) >= 0)
             return sh_err_set(err, SH_ERR_PEER,

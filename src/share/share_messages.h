@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "model/window.h"
 #include "net/digest.h"
+#include "store/cache.h"
 
 enum {
     SH_SHARE_REQUEST_LEN = 80,
@@ -57,10 +58,12 @@ typedef struct {
     const char *name; /* plain */
     uint64_t size;
     uint64_t written_ns; /* when it was last written: other weights may have the same outline */
+    char etag[SH_BLOB_DIGEST_MAX]; /* on the hub; "": not known */
     sh_str start;
 } sh_share_file;
 
 typedef struct {
+    sh_repo_name origin;  /* where the model is on the hub, with its commit; id "": not known */
     sh_share_file *files; /* sorted by name */
     int count;
 } sh_share_outline;

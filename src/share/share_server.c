@@ -16,6 +16,7 @@
 #include "net/peer_messages.h"
 #include "net/sock.h"
 #include "share/share_messages.h"
+#include "store/find.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -82,7 +83,9 @@ static sh_status files_list(sh_share_server *server, sh_err *err)
     if (count == SH_SHARE_FILES_MAX)
         return sh_err_set(err, SH_ERR_LIMIT, "%s: more than %d files", server->dir, count - 1);
     qsort(files, (size_t)count, sizeof(*files), by_name);
-    server->outline = (sh_share_outline){files, count};
+    server->outline = (sh_share_outline){.files = files, .count = count};
+    if (!sh_store_origin(server->dir, &server->outline.origin))
+        server->outline.origin = (sh_repo_name){0};
     return SH_OK;
 }
 
@@ -116,6 +119,7 @@ static sh_status file_open(sh_share_server *server, int index, sh_err *err)
     } else {
         file->size = (uint64_t)st.st_size;
         file->written_ns = (uint64_t)sh_stat_written_ns(&st);
+        if (!sh_cache_digest(path, file->etag)) file->etag[0] = '\0';
         status = start_len(fd, path, file->size, &len, err);
     }
     if (status == SH_OK) {
@@ -346,7 +350,8 @@ sh_status sh_share_server_create(const char *model_dir, sh_share_server **out, s
     return SH_OK;
 }
 
-/* The byte in the pipe makes every wait of a visit end; it is taken out when all have. */
+/* The byte in the pipe makes every wait of a visit end; it is taken out when all have. No lock is
+ * held for the joins, as nobody else touches the visits while `stopping` is set. */
 void sh_share_server_end_visits(sh_share_server *server)
 {
     char byte = 1;
@@ -360,7 +365,9 @@ void sh_share_server_end_visits(sh_share_server *server)
         v->used = false;
     }
     SH_ASSERT(read(server->stop[0], &byte, 1) == 1);
+    pthread_mutex_lock(&server->lock);
     server->stopping = false;
+    pthread_mutex_unlock(&server->lock);
 }
 
 void sh_share_server_free(sh_share_server *server)

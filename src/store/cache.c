@@ -213,6 +213,17 @@ sh_status sh_cache_link(const char *repo, const char *commit, const char *file, 
     return status;
 }
 
+bool sh_cache_digest(const char *path, char out[SH_BLOB_DIGEST_MAX])
+{
+    char target[PATH_MAX];
+    ssize_t len = readlink(path, target, sizeof(target) - 1);
+    target[len < 0 ? 0 : len] = '\0';
+    const char *slash = strrchr(target, '/');
+    if (slash == NULL || !sh_is_blob_digest(slash + 1)) return false;
+    strcpy(out, slash + 1);
+    return true;
+}
+
 sh_status sh_cache_set_ref(const char *repo, const char *revision, const char *commit, sh_err *err)
 {
     if (strcmp(revision, commit) == 0) return SH_OK;

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SH_BLOB_DIGEST_MAX = 65 }; /* of hex digits, with the zero byte */
+enum { SH_BLOB_DIGEST_MAX = SH_SHA256_LEN + 1 }; /* of hex digits, with the zero byte */
 
 /* CACHE/models--ORG--NAME */
 char *sh_cache_repo(const char *cache, const char *id);
@@ -52,6 +52,10 @@ SH_MUST_CHECK sh_status sh_cache_link(const char *repo, const char *commit, cons
 /* Notes the commit of a revision, unless the revision is that commit. */
 SH_MUST_CHECK sh_status sh_cache_set_ref(const char *repo, const char *revision, const char *commit,
                                          sh_err *err);
+
+/* The digest of a file in a snapshot, by the name of the blob that it is a link to; false if it is
+ * not such a link. */
+bool sh_cache_digest(const char *path, char out[SH_BLOB_DIGEST_MAX]);
 
 /* The commit in refs/REVISION, or the revision itself if it is one; false if there is neither. */
 bool sh_cache_commit(const char *repo, const char *revision, char out[SH_REVISION_MAX]);

@@ -22,8 +22,10 @@ sh_status sh_curl_load(const sh_curl **out, sh_err *err)
     static bool loaded;
     void *library = NULL;
     sh_status status = SH_OK;
-    *out = &curl;
-    if (loaded) return SH_OK;
+    if (loaded) {
+        *out = &curl;
+        return SH_OK;
+    }
     for (size_t i = 0; library == NULL && i < SH_COUNT_OF(FILES); i++)
         library = dlopen(FILES[i], RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
@@ -36,5 +38,6 @@ sh_status sh_curl_load(const sh_curl **out, sh_err *err)
     if (status == SH_OK && curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         status = sh_err_set(err, SH_ERR_SYSTEM, "libcurl could not be started");
     loaded = status == SH_OK;
+    if (loaded) *out = &curl;
     return status;
 }

@@ -12,14 +12,12 @@
  * A file may be at another host, whose address holds a signature and expires. So each file is
  * located once, and again when that host refuses.
  *
- * Failures: a request that fails is repeated from the byte where it stopped, after a growing pause.
- * It ends for good when nothing has arrived on any connection for PATIENCE timeouts, or when one
- * request has failed TRIES times without a byte. A file whose digest is wrong is fetched once more
- * from the beginning: its first part may have been written by another program. */
+ * Failures: a request that fails is repeated from the byte where it stopped (sh_hub_retry), unless
+ * nothing has arrived on any connection for a long time. A file whose digest is wrong is fetched
+ * once more from the beginning: its first part may have been written by another program. */
 #include "store/fetch.h"
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "store/blob.h"
 
 #include <stdlib.h>
@@ -30,10 +28,6 @@ enum {
     SLOTS = 16,
     CONNECTIONS = 8,
     CHUNK = 8 << 20,
-    TRIES = 12,
-    PATIENCE = 6,
-    PAUSE_FIRST_MS = 200,
-    PAUSE_MAX_MS = 20000,
     WAIT_MS = 100,
     LOCK_RETRY_MS = 200,
     LOCATE_MAX = 5, /* times in a row that a file's address may be refused */
@@ -89,7 +83,7 @@ struct fetch {
 
 static void alive(fetch *f)
 {
-    f->patience = sh_deadline_in_ms(f->opts->timeout_ms * PATIENCE);
+    f->patience = sh_deadline_in_ms(f->opts->timeout_ms * SH_HUB_PATIENCE);
 }
 
 /* ---- slots ---- */
@@ -364,19 +358,14 @@ static sh_status located(fetch *f, item *it, const sh_hub_request *r)
     return SH_OK;
 }
 
-/* Repeats a request later, or gives up. The pauses double from try to try. */
+/* Repeats a request later, or gives up. */
 static sh_status slot_retry(fetch *f, slot *s)
 {
     const sh_hub_request *r = &s->request;
-    bool told = r->wait_ms >= 0;
-    int64_t pause = PAUSE_FIRST_MS;
-    for (int i = 0; i < s->failures && pause < PAUSE_MAX_MS; i++) pause *= 2;
-    if (++s->failures > TRIES || (!told && sh_deadline_passed(f->patience)))
+    if (!sh_hub_retry(r, &s->failures, &f->patience, &s->until))
         return sh_err_set(f->err, SH_ERR_PEER, "%s: given up after %d tries: %s",
                           s->item->file->path, s->failures, r->err.text);
     s->state = SLOT_PAUSED;
-    s->until = sh_deadline_in_ms(told ? r->wait_ms : pause < PAUSE_MAX_MS ? pause : PAUSE_MAX_MS);
-    if (told && s->until > f->patience) f->patience = s->until;
     return SH_OK;
 }
 

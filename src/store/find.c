@@ -86,16 +86,38 @@ sh_status sh_store_find(const char *name, const sh_store_places *places, char **
     return SH_OK;
 }
 
-/* The last "models--" counts: a cache may itself lie below a folder of such a name. */
-char *sh_store_name(const char *dir)
+/* Splits the path of a snapshot into the name of the model's folder, and what follows
+ * "/snapshots/". The last "models--" counts: a cache may itself lie below a folder of such a name.
+ */
+static const char *snapshot_split(const char *dir, sh_str *folder)
 {
     const char *repo = strstr(dir, "models--"), *last = NULL;
     for (; repo != NULL; repo = strstr(repo + 1, "models--")) last = repo;
     if (last == NULL || (last > dir && last[-1] != '/')) return NULL;
     const char *end = strstr(last, "/snapshots/");
     if (end == NULL) return NULL;
-    char *folder = sh_str_dup((sh_str){last, (size_t)(end - last)});
-    char *name = sh_cache_repo_id(folder);
+    *folder = (sh_str){last, (size_t)(end - last)};
+    return end + strlen("/snapshots/");
+}
+
+char *sh_store_name(const char *dir)
+{
+    sh_str found;
+    if (snapshot_split(dir, &found) == NULL) return NULL;
+    char *folder = sh_str_dup(found), *name = sh_cache_repo_id(folder);
     free(folder);
     return name;
+}
+
+bool sh_store_origin(const char *dir, sh_repo_name *out)
+{
+    sh_str folder;
+    const char *commit = snapshot_split(dir, &folder);
+    char *id = commit == NULL ? NULL : sh_store_name(dir);
+    if (id == NULL) return false;
+    char *name = sh_asprintf("%s@%.*s", id, (int)strcspn(commit, "/"), commit);
+    bool known = sh_repo_name_parse(name, out) && sh_is_hex(out->revision, SH_COMMIT_LEN);
+    free(name);
+    free(id);
+    return known;
 }

@@ -6,6 +6,7 @@
 #define SH_STORE_FIND_H
 
 #include "base/status.h"
+#include "store/repo_name.h"
 
 #include <stdbool.h>
 
@@ -31,5 +32,8 @@ int sh_store_caches(const sh_store_places *places, char *out[SH_STORE_CACHES_MAX
 
 /* "ORG/NAME" of a snapshot folder in a cache, owned by the caller; NULL for any other path. */
 char *sh_store_name(const char *dir);
+
+/* The same with the snapshot's commit as the revision; false for any other path. */
+bool sh_store_origin(const char *dir, sh_repo_name *out);
 
 #endif

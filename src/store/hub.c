@@ -6,18 +6,25 @@
 #include "store/hub.h"
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/version.h"
 #include "store/curl_library.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
 
-enum { HOPS_MAX = 5, RETRY_AFTER_MAX_S = 300, BUFFER_BYTES = 512 << 10 };
+enum {
+    HOPS_MAX = 5,
+    RETRY_AFTER_MAX_S = 300,
+    BUFFER_BYTES = 512 << 10,
+    TRIES = 12,
+    PAUSE_FIRST_MS = 200,
+    PAUSE_MAX_MS = 20000,
+};
 
 static const sh_curl *curl; /* set when the first hub is opened */
 
@@ -151,8 +158,10 @@ static sh_status token_take(sh_hub *hub, const char *token, sh_err *err)
                 "the token for the hub (HF_TOKEN) has spaces or other characters that "
                 "no token has");
     if (!is_https(hub) && !is_loopback(hub)) {
-        SH_LOGW("the token is not sent to %s, since the connection is not encrypted",
-                hub->endpoint);
+        static atomic_flag said = ATOMIC_FLAG_INIT; /* a process may open many hubs */
+        if (!atomic_flag_test_and_set(&said))
+            SH_LOGW("the token is not sent to %s, since the connection is not encrypted",
+                    hub->endpoint);
         return SH_OK;
     }
     hub->has_token = true;
@@ -162,7 +171,7 @@ static sh_status token_take(sh_hub *hub, const char *token, sh_err *err)
 
 sh_status sh_hub_open(const sh_hub_opts *opts, sh_hub **out, sh_err *err)
 {
-    sh_status status = sh_curl_load(&curl, err);
+    sh_status status = curl != NULL ? SH_OK : sh_curl_load(&curl, err);
     if (status != SH_OK) return status;
     sh_hub *hub = sh_alloc(sizeof(*hub));
     hub->name = opts->name;
@@ -564,4 +573,15 @@ sh_hub_request *sh_hub_wait(sh_hub *hub, int wait_ms)
     }
     hub->left_ns = sh_clock_ns();
     return r;
+}
+
+bool sh_hub_retry(const sh_hub_request *r, int *failures, sh_deadline *patience, sh_deadline *until)
+{
+    bool told = r->wait_ms >= 0;
+    int64_t pause = PAUSE_FIRST_MS;
+    for (int i = 0; i < *failures && pause < PAUSE_MAX_MS; i++) pause *= 2;
+    if (++*failures > TRIES || (!told && sh_deadline_passed(*patience))) return false;
+    *until = sh_deadline_in_ms(told ? r->wait_ms : pause < PAUSE_MAX_MS ? pause : PAUSE_MAX_MS);
+    if (told && *until > *patience) *patience = *until;
+    return true;
 }

@@ -1,17 +1,18 @@
 /* hub.h - HTTP requests to a hub, any number at once, and what their failures mean.
  *
  * A request is started and later handed back by sh_hub_wait, with a status: SH_OK, SH_AGAIN if
- * another try may help, or an error. Who retries, when and how often is left to the caller.
+ * another try may help, or an error. Callers retry, all by the same rule (sh_hub_retry).
  *
  * Redirects are followed here, one by one: the token goes to the hub itself, never to another host,
  * and never over plain HTTP to another machine.
  *
- * Threads: a hub and its requests belong to one thread. The first sh_hub_open must come before
- * other threads start. */
+ * Threads: a hub and its requests are used by one thread at a time. The first sh_hub_open must come
+ * before other threads start. */
 #ifndef SH_STORE_HUB_H
 #define SH_STORE_HUB_H
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "store/repo_name.h"
 
@@ -76,6 +77,14 @@ void sh_hub_stop(sh_hub *hub, sh_hub_request *request);
 
 /* The next request that has ended; NULL if none did within wait_ms. */
 sh_hub_request *sh_hub_wait(sh_hub *hub, int wait_ms);
+
+/* A request has ended with SH_AGAIN, and may be started again at *until; each pause is twice as
+ * long as the last one, unless the server says how long to wait. False if it was tried often
+ * enough: `failures` counts since the last byte, and so does `patience`, which ends SH_HUB_PATIENCE
+ * timeouts after it; a wait that the server asked for extends it. */
+enum { SH_HUB_PATIENCE = 6 };
+bool sh_hub_retry(const sh_hub_request *request, int *failures, sh_deadline *patience,
+                  sh_deadline *until);
 
 /* Frees what a request owns; stops it first. */
 void sh_hub_request_reset(sh_hub *hub, sh_hub_request *request);

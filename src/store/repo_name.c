@@ -69,3 +69,8 @@ bool sh_is_hex(const char *text, size_t len)
 {
     return strspn(text, "0123456789abcdef") == len && text[len] == '\0';
 }
+
+bool sh_is_blob_digest(const char *text)
+{
+    return sh_is_hex(text, SH_SHA256_LEN) || sh_is_hex(text, SH_COMMIT_LEN);
+}

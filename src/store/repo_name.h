@@ -15,6 +15,7 @@ enum {
     SH_REPO_ID_MAX = 200,
     SH_REVISION_MAX = 128,
     SH_COMMIT_LEN = 40, /* of a commit, and of the SHA-1 of a git blob, in hex */
+    SH_SHA256_LEN = 64, /* in hex */
 };
 
 typedef struct {
@@ -36,5 +37,8 @@ bool sh_file_name_is_safe(const char *path);
 
 /* Exactly len lower-case hexadecimal digits. */
 bool sh_is_hex(const char *text, size_t len);
+
+/* The digest of a file as the hub gives it: a SHA-256, or the SHA-1 of a git blob. */
+bool sh_is_blob_digest(const char *text);
 
 #endif

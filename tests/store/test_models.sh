@@ -37,6 +37,23 @@ serves() { # once for all its parts; without the token, which is not theirs; and
     gives '{"error":"org/demo is being served"}' echo "$deleted" && gives org/demo echo "$api" &&
         gives 0 echo $secrets && whole && gives 1 grep -c '/api/models' "$requests"
 }
+shares() { # a worker without a copy, which needs the token and keeps nothing in the hub's cache
+    local port ranks served worker rc=0
+    forget; HF_TOKEN=t0ken pull org/demo >/dev/null || return 1
+    faults '{"token": {"value": "t0ken"}}'; port=$(free_port); ranks=$(free_port)
+    SHOAL_TOKEN=$("$shoal" token); export SHOAL_TOKEN
+    "$shoal" serve --model org/demo --ranks 2 --rank 0 --coordinator "127.0.0.1:$ranks" --port "$port" \
+        >serve.log 2>&1 & served=$!
+    HF_TOKEN=t0ken HF_HOME=$work/none XDG_CACHE_HOME=$work/shards "$shoal" worker --ranks 2 --rank 1 \
+        --coordinator "127.0.0.1:$ranks" --shares-from hub >worker.log 2>&1 & worker=$!
+    within 60 curl -sf -m 2 "http://127.0.0.1:$port/health" >/dev/null &&
+        grep -q 'pinned by commit and ETag, but not hashed' worker.log &&
+        grep -qE ': 0\.0 MB came from rank 0, .* [1-9][0-9.]* MB from the hub' worker.log && [ ! -e none ] ||
+        { cat serve.log worker.log; rc=1; }
+    kill $served $worker; wait $served $worker
+    unset SHOAL_TOKEN
+    return $rc
+}
 launches() {
     local port
     forget; port=$(free_port)
@@ -154,6 +171,7 @@ check "a command pulls a model that is not there, once" pulls_first
 check "it completes one of which a part is missing" completes
 check "offline it does not" stays_offline
 check "serve pulls before it starts its parts, which get no token" serves
+check "a worker fetches its share from the hub, with its token" shares
 check "launch pulls for a rank on this machine" launches
 check "a typo is found without a network" typos
 check "clients of the API download and delete models, if the server lets them" by_clients

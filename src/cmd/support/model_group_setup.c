@@ -3,6 +3,7 @@
 #include "cmd/support/model_group_setup.h"
 
 #include "cmd/support/compute.h"
+#include "cmd/support/model_pull.h"
 #include "model/identity.h"
 #include "share/shard_cache.h"
 
@@ -62,8 +63,28 @@ static void grid_leave_open(const char *text, sh_model_group_opts *opts)
         opts->tensor = 0;
 }
 
+/* A hub is opened to find out now whether that works; the process has no other threads yet, as the
+ * first one needs it. */
+static sh_status hub_init(const sh_settings *s, const sh_share_hub **out, sh_err *err)
+{
+    static sh_share_hub hub; /* made once, and kept */
+    sh_hub *opened = NULL;
+    if (s->offline)
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "--shares-from hub downloads weights, but --offline forbids that; use "
+                          "--shares-from rank0");
+    if (hub.endpoint == NULL)
+        hub = (sh_share_hub){s->hf_endpoint, sh_model_pull_token(s), s->hub_timeout * 1000};
+    sh_hub_opts opts = {.endpoint = hub.endpoint, .token = hub.token, .timeout_ms = hub.timeout_ms};
+    sh_status status = sh_hub_open(&opts, &opened, err);
+    sh_hub_close(opened);
+    if (status != SH_OK) return sh_err_prefix(err, "--shares-from hub");
+    *out = &hub;
+    return SH_OK;
+}
+
 /* A rank other than rank 0 can do without a copy of the model. */
-static sh_status source_init(sh_model_group_setup *setup, sh_err *err)
+static sh_status source_init(sh_model_group_setup *setup, const sh_settings *s, sh_err *err)
 {
     static char *root; /* found once, and kept */
     sh_mesh_opts *mesh = &setup->ranks.opts.mesh;
@@ -72,6 +93,8 @@ static sh_status source_init(sh_model_group_setup *setup, sh_err *err)
     sh_model_id_set_any(mesh->model);
     if (root == NULL) status = sh_shard_cache_root(&root, err);
     setup->shard_cache = root;
+    if (status == SH_OK && strcmp(s->shares_from, "hub") == 0)
+        status = hub_init(s, &setup->hub, err);
     return status;
 }
 
@@ -82,13 +105,14 @@ sh_status sh_model_group_setup_init(sh_model_group_setup *setup, const sh_comman
     const sh_settings *s = args->settings;
     memset(setup, 0, sizeof(*setup));
     sh_status status = sh_ranks_init(&setup->ranks, args, err);
-    if (status == SH_OK && s->model == NULL) status = source_init(setup, err);
+    if (status == SH_OK && s->model == NULL) status = source_init(setup, s, err);
     if (status != SH_OK) return status;
     int size = setup->ranks.opts.mesh.size;
     setup->opts = (sh_model_group_opts){
         .model_dir = s->model,
         .shard_cache = setup->shard_cache,
         .shard_cache_limit = (uint64_t)s->shard_cache,
+        .hub = setup->hub,
         .device_opts = sh_compute_device(s),
         .kv_format = sh_compute_kv(s),
         .wire = setup->ranks.wire,

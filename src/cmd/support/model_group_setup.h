@@ -12,6 +12,7 @@ typedef struct {
     sh_ranks ranks;
     sh_model_group_opts opts;
     const char *shard_cache; /* NULL: this rank has the model */
+    const sh_share_hub *hub; /* NULL: a rank without it asks rank 0 */
     double split[SH_RANKS_MAX];
 } sh_model_group_setup;
 

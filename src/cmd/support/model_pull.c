@@ -37,10 +37,10 @@ static void signals_restore(const struct sigaction old[SH_COUNT_OF(STOPS)])
     signal(SIGXFSZ, SIG_DFL);
 }
 
-/* The file that `hf auth login` writes, next to the cache. Owned by the caller; NULL without one.
- */
-static char *token_read(const sh_settings *s)
+/* The file is next to the cache. */
+char *sh_model_pull_token(const sh_settings *s)
 {
+    if (s->hf_token != NULL) return sh_strdup(s->hf_token);
     sh_store_places places = sh_model_places(s);
     sh_buf text = {0};
     sh_err err;
@@ -65,14 +65,14 @@ sh_status sh_model_pull_with(const sh_settings *s, const sh_repo_name *name,
     if (count == 0)
         return sh_err_set(err, SH_ERR_INPUT,
                           "there is no folder for models: set HF_HOME, since HOME is not set");
-    char *kept = s->hf_token == NULL ? token_read(s) : NULL;
+    char *token = sh_model_pull_token(s);
     sh_pull_opts opts = *with;
     opts.cache = caches[0];
     opts.endpoint = s->hf_endpoint;
-    opts.token = kept != NULL ? kept : s->hf_token;
+    opts.token = token;
     opts.timeout_ms = s->hub_timeout * 1000;
     sh_status status = sh_pull(name, &opts, dir, err);
-    free(kept);
+    free(token);
     for (int i = 0; i < count; i++) free(caches[i]);
     return status;
 }

@@ -13,6 +13,10 @@
 SH_MUST_CHECK sh_status sh_model_pull(const sh_settings *s, const sh_repo_name *name, char **dir,
                                       sh_err *err);
 
+/* The token for the hub: the setting, or the file that `hf auth login` writes. Owned by the caller;
+ * NULL without one. */
+char *sh_model_pull_token(const sh_settings *s);
+
 /* The same without a view and signals: `with` has what to cancel by and where to report; cache,
  * endpoint, token and timeout are those of the settings. From any thread. */
 SH_MUST_CHECK sh_status sh_model_pull_with(const sh_settings *s, const sh_repo_name *name,

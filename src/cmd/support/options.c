@@ -72,6 +72,13 @@ static const sh_option rows[] = {
              "~/.cache/shoal/shards; 0: keep nothing",
      AT(shard_cache),
      .commands = FOR_COMPUTE},
+    {.name = "shares-from",
+     CHOICE("SOURCE", "rank0|hub"),
+     .fallback = "rank0",
+     .help = "source of the weights of a rank without a copy of the model; hub: the same commit "
+             "on the hub, if rank 0's model is from there, and rank 0 where that fails",
+     AT(shares_from),
+     .commands = FOR_COMPUTE},
     {.name = "hf-hub-cache",
      .hidden = true,
      TEXT("DIR"),
@@ -98,7 +105,7 @@ static const sh_option rows[] = {
      .aliases = "HF_TOKEN HUGGING_FACE_HUB_TOKEN",
      .help = "token for private and gated models; default: the file `token` in --hf-home",
      AT(hf_token),
-     .commands = FOR_PULL & ~(FOR(engine) | FOR(worker))}, /* `serve` downloads before its ranks */
+     .commands = FOR_PULL & ~FOR(engine)}, /* `serve` downloads before its ranks */
     {.name = "hub-timeout",
      .hidden = true,
      INT("SECONDS", 1, 3600),

@@ -11,7 +11,8 @@
 #include "base/status.h"
 #include "cmd/command_list.h"
 
-#define ROLE_RANK (FOR(engine) | FOR(worker))
+#define ROLE_RANK FOR(engine)
+#define ROLE_HUB_RANK FOR(worker) /* also gets the token of the hub, for --shares-from hub */
 #define ROLE_API FOR(api)
 #define ROLE_AGENT FOR(agent) /* reads the settings of its rank from files */
 

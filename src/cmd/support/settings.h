@@ -34,6 +34,7 @@ typedef struct {
     const char *pin;
     const char *model_cache;
     int64_t shard_cache;
+    const char *shares_from;
     const char *hf_hub_cache;
     const char *hf_home;
     const char *hf_endpoint;
