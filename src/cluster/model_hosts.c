@@ -143,7 +143,9 @@ static const char *misfit(const sh_hello *theirs, int host)
     if (theirs->protocol != SH_PEER_PROTOCOL || strcmp(theirs->version, sh_version()) != 0)
         return "it is another version of Shoal than the server";
     if (theirs->use != SH_USE_MODELS)
-        return "this server has several models: start the worker with --models-dir";
+        return "this server has several models: start the worker with --models-dir DIR, which may "
+               "be "
+               "empty";
     return host < 0 ? "there are too many workers" : NULL;
 }
 

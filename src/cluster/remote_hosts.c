@@ -476,7 +476,7 @@ static bool lacks_model(const sh_remote_host *host)
 }
 
 /* Hosts without a copy get their share of the model from rank 0; the others must have the same. */
-static sh_status same_models(const sh_remote_hosts *hosts, const char *model, sh_err *err)
+static sh_status same_models(const sh_remote_hosts *hosts, const char *model, bool use, sh_err *err)
 {
     const sh_remote_host *first = &hosts->list[hosts->of_rank[0]];
     if (lacks_model(first))
@@ -487,9 +487,10 @@ static sh_status same_models(const sh_remote_hosts *hosts, const char *model, sh
     for (int i = 0; i < hosts->count; i++) {
         const sh_remote_host *host = &hosts->list[i];
         const char *here = host->model == NULL ? "" : host->model;
-        if (lacks_model(host))
+        bool lacks = lacks_model(host);
+        if (lacks && use)
             hosts->say(hosts->arg, host, "has no copy of the model: it gets its share from rank 0");
-        else if (first->model == NULL || strcmp(first->model, here) != 0)
+        if (!lacks && (first->model == NULL || strcmp(first->model, here) != 0))
             return sh_err_set(err, SH_ERR_INPUT,
                               "hosts %s and %s have different models at %s: names, sizes or "
                               "headers of the files differ",
@@ -512,7 +513,7 @@ sh_status sh_remote_hosts_verify(sh_remote_hosts *hosts, const char *model, bool
             verify_explain(b->host[i], job, model);
     }
     sh_status status = batch_status(hosts, b, err);
-    if (status == SH_OK) status = same_models(hosts, model, err);
+    if (status == SH_OK) status = same_models(hosts, model, use, err);
     batch_free(b);
     return status;
 }

@@ -209,13 +209,15 @@ static sh_status coordinate(const sh_settings *s, sh_model_group_setup *setup,
 /* A worker that is in a group cannot just exit on a signal: usually all ranks are being stopped,
  * and answers are to finish first. It asks rank 0 to let it leave and goes on until that ends the
  * group. On SIGUSR2 it makes room for the next process, if rank 0 does not end the group by itself.
- * One that is not in a group exits. A second signal is obeyed at once, except for SIGUSR1: that is
- * only a question, which may be asked again. */
+ * One that is not in a group exits, and one that still loads its first share gives up: over a slow
+ * link that may take hours, and nobody has come to rely on it. A second signal is obeyed at once,
+ * except for SIGUSR1: that is only a question, which may be asked again. */
 struct worker {
     sigset_t signals;
     const sh_settings *settings;
-    pthread_mutex_t lock; /* guards group */
+    pthread_mutex_t lock; /* guards group and loaded */
     sh_group *group;      /* while it works in one */
+    bool loaded;          /* it has had a share of the model */
     atomic_bool stop;
     sh_answerer *answerer;         /* NULL: nobody searches */
     bool joined;                   /* it has been in a group before: its token is right */
@@ -225,17 +227,27 @@ struct worker {
 
 enum { RENEW_MS = 500, ANSWER_MS = 10000, POLL_MS = 50 };
 
-static void worker_renew(struct worker *w)
+static void group_break(sh_group *group, const char *why)
 {
     char text[64];
+    snprintf(text, sizeof(text), "rank %d %s", sh_group_number(group, sh_group_rank(group)), why);
+    sh_group_fail(group, text);
+}
+
+static void worker_renew(struct worker *w)
+{
     sh_sleep_ms(RENEW_MS);
     pthread_mutex_lock(&w->lock);
-    if (w->group != NULL) {
-        snprintf(text, sizeof(text), "rank %d is restarted",
-                 sh_group_number(w->group, sh_group_rank(w->group)));
-        sh_group_fail(w->group, text);
-    }
+    if (w->group != NULL) group_break(w->group, "is restarted");
     pthread_mutex_unlock(&w->lock);
+}
+
+static void worker_leave(const struct worker *w, int signal)
+{
+    if (w->loaded || signal == SIGUSR1)
+        sh_group_ask_to_leave(w->group);
+    else
+        group_break(w->group, "leaves before it has its share");
 }
 
 /* Reports that rank 0 refuses to let this rank leave. Ends when the group does, and early on the
@@ -267,12 +279,19 @@ static void *worker_signal_thread(void *arg)
         atomic_store(&w->stop, true);
         pthread_mutex_lock(&w->lock);
         if (w->group == NULL || (count > 0 && got != SIGUSR1)) _exit(SH_EXIT_OK);
-        if (got != SIGUSR2) sh_group_ask_to_leave(w->group);
+        if (got != SIGUSR2) worker_leave(w, got);
         pthread_mutex_unlock(&w->lock);
         if (got == SIGUSR2) worker_renew(w);
         if (got == SIGUSR1) worker_await_answer(w);
     }
     return NULL;
+}
+
+static void worker_set_loaded(struct worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->loaded = true;
+    pthread_mutex_unlock(&w->lock);
 }
 
 static void worker_set_group(struct worker *w, sh_group *group)
@@ -315,6 +334,7 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_model_gr
     sh_progress(s, "load");
     status = sh_model_group_join(model_group, group, err);
     if (status == SH_OK) {
+        worker_set_loaded(w);
         membership_keep(group, &opts->mesh);
         worker_show(w, &opts->mesh, sh_group_size(group));
         SH_LOGI("ready");
@@ -383,6 +403,7 @@ static sh_status work(const sh_settings *s, sh_model_group_setup *setup, struct 
         rejoin_pause(w, err->text);
         status = SH_OK;
     }
+    if (status == SH_OK && !atomic_load(&w->stop)) SH_LOGI("rank 0 has stopped: so does this rank");
     sh_model_group_close(model_group);
     sh_load_view_stop(view);
     sh_load_board_free(setup->opts.load_board);

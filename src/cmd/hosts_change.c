@@ -43,6 +43,10 @@ static sh_status cluster_open(sh_launched *c, const sh_settings *s, const char *
                           by_hand);
     if (status == SH_OK) status = sh_launched_recall(c, err);
     if (status != SH_OK) return status;
+    if (c->settings.models_dir != NULL)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                          "the hosts of a cluster with --models-dir are those of its hostfile: "
+                          "change that, then `shoal restart`");
     if (c->launch.uses_devices)
         return sh_err_set(err, SH_ERR_UNSUPPORTED,
                           "the ranks of this cluster are connected by RDMA devices that the "

@@ -33,6 +33,7 @@ static int join_run(const sh_command_args *args)
     char **line = worker_line(args->line, typed);
     if (typed != NULL) sh_command_hide(typed);
     settings.p2p = true;
+    settings.models_dir = NULL; /* a variable may set it for other commands */
     settings.token = token;
     setenv("SHOAL_P2P", "true", 1);
     mine.settings = &settings;

@@ -25,14 +25,15 @@ static const struct {
     {"hostfile.json", "the hostfile has changed"},
 };
 
-/* Call after sh_remote_hosts_check. */
+/* Call after sh_remote_hosts_check. What that takes away itself, where hosts share a home, has not
+ * changed. */
 static const char *changed_file(const sh_remote_hosts *hosts)
 {
     for (size_t k = 0; k < SH_COUNT_OF(FIXED); k++)
         for (int f = 0; f < hosts->file_count; f++)
             for (int i = 0; i < hosts->count; i++)
                 if (strcmp(hosts->files[f].name, FIXED[k].file) == 0 &&
-                    (hosts->list[i].missing >> f & 1) != 0)
+                    ((hosts->list[i].missing & ~hosts->list[i].resent) >> f & 1) != 0)
                     return FIXED[k].means;
     return NULL;
 }
@@ -126,6 +127,7 @@ static sh_status cold_reason(sh_launched *c, bool cold, const char **reason, sh_
               : !sh_launched_is_alive(c)                  ? "it is not running"
               : c->members.count == 0                     ? "it was launched by an earlier version"
               : sh_launch_job_find(c->settings.job)->ends ? "its job ends by itself"
+              : c->settings.models_dir != NULL            ? "it has several models"
               : sh_launched_has_new_hostfile(c)           ? "the hostfile has changed"
               : is_last_one(&c->members)                  ? "all ranks but rank 0 were removed"
                                                           : NULL;
@@ -162,8 +164,9 @@ static int restart_run(const sh_command_args *args)
 const sh_command sh_command_restart = {
     SH_COMMAND_NAMED(restart),
     .summary = "renew all processes of the launched cluster, without losing an answer",
-    .details = "Ranks and API are replaced by new processes, of this program, while requests wait "
-               "and go on. If settings or the hostfile have changed since the launch, or with "
-               "--cold, the cluster is stopped and launched again in the background.",
+    .details =
+        "Ranks and API are replaced by new processes, of this program, while requests wait "
+        "and go on. If settings or the hostfile have changed since the launch, with "
+        "--models-dir or with --cold, the cluster is stopped and launched again in the background.",
     .run = restart_run,
 };

@@ -82,6 +82,16 @@ joins() {
     within $((60 * slow)) healthy 3 && came joined "$some" 0.0 && [ -n "$(answers)" ] || { tail joined.out; return 1; }
 }
 check "a worker without a model is added to a running group" joins
+stop joined
+if [ -z "$limited" ]; then
+    rm -rf cache3
+    on 1 tc qdisc add dev eth0 root tbf rate 4mbit burst 64k latency 50ms
+    start joined 3 worker --join 10.77.0.1:9000
+    within $((60 * slow)) has_part; kill "${pids[joined]}"
+    left() { within $((30 * slow)) grep -q "leaves before it has its share" serve.out || { tail serve.out; return 1; }; }
+    check "one that is told to stop while its share travels does not wait for the rest" left
+    on 1 tc qdisc del dev eth0 root
+fi
 stop joined worker1 serve
 hosts_down
 cd / && rm -rf "$work"

@@ -183,7 +183,7 @@ refused() { # PATTERN FLAGS...
 mistakes() {
     refused "it takes one size" --memory 1G,2G && refused "not a duration" --keep-alive soon &&
         refused "no model 'none' in dir" --pin none && refused "every model has one of its own" --socket x &&
-        refused "cannot be done with --backend mpi" --backend mpi &&
+        refused "cannot be done with --backend mpi" --backend mpi && refused "a token for one model" --p2p &&
         OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 refused "cannot be done under mpirun"
 }
 check "mistakes are named before anything is started" mistakes
@@ -195,6 +195,7 @@ serve_pid=$!
 launched() {
     within 60 curl -sf -o /dev/null "http://127.0.0.1:$port/health/ready" && same demo &&
         prints "model demo: loaded" "$shoal" status --state-dir "$work/state" &&
+        refuses 1 "are those of its hostfile" "$shoal" hosts remove 1 --state-dir "$work/state" && same demo &&
         "$shoal" stop --state-dir "$work/state" && within 30 ended
 }
 check "a folder of models is launched on several hosts" launched

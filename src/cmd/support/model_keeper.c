@@ -603,6 +603,9 @@ static void on_came(void *arg, int host)
     sh_model_keeper *k = arg;
     sh_keeper_set_host(k->keeper, host, sh_model_hosts_name(k->hosts, host),
                        sh_model_hosts_memory(k->hosts, host));
+    if (k->args->settings->hostfile != NULL && sh_model_hosts_rank(k->hosts, host) == SH_RANK_ANY)
+        SH_LOGW("the worker on %s is not in the hostfile: it gets no part of any model",
+                sh_model_hosts_name(k->hosts, host));
     for (int i = 0; i < k->count; i++) {
         const sh_kept_model *m = sh_keeper_model(k->keeper, i);
         const group *g = &k->groups[i];

@@ -189,6 +189,11 @@ sh_status sh_p2p_check(const sh_command_args *args, sh_err *err)
                                           "join",     "ibv-devices", "listen"};
     static const char *const ours[] = {"min-ranks", "wait", "p2p-address"};
     bool p2p = args->settings->p2p;
+    if (p2p && args->settings->models_dir != NULL)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                          "--p2p and --models-dir: machines join by a token for one model; for "
+                          "several, give --coordinator HOST:PORT here, and --join HOST:PORT with "
+                          "--models-dir to a `shoal worker` on each other machine");
     for (size_t i = 0; p2p && i < SH_COUNT_OF(placing); i++)
         if (sh_options_given(args->options, placing[i]))
             return sh_err_set(err, SH_ERR_INPUT,
