@@ -656,16 +656,6 @@ static void on_turn(void *arg, const sh_api_error *error)
     on_prepared(job);
 }
 
-static bool model_is_allowed(const sh_job *job, const sh_api_model *model, sh_api_error *error)
-{
-    const sh_http_key_info *key = sh_http_keys_named(job->api->keys, job->key_name);
-    if (key == NULL || key->model_count == 0) return true;
-    for (size_t i = 0; i < key->model_count; i++)
-        if (sh_model_is(model, key->models[i])) return true;
-    return sh_api_fail(error, 403, "model_not_allowed", "model",
-                       "the key '%s' may not use the model '%s'", key->name, sh_model_name(model));
-}
-
 /* Ollama's clients unload a model with a request that asks for nothing, and to keep it for no time.
  * There is nothing to load it for. */
 static void job_unload(sh_job *job)
@@ -682,7 +672,7 @@ static void model_take(sh_job *job)
 {
     sh_api_model *model = sh_models_find(job->api, job->spec.model, &job->error);
     double limit_s = timeout_of(job);
-    if (model == NULL || !model_is_allowed(job, model, &job->error)) {
+    if (model == NULL || !sh_model_is_allowed(model, job->key_name, &job->error)) {
         sh_api_error error = job->error;
         job_fail(job, &error);
         return;

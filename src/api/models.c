@@ -98,6 +98,16 @@ bool sh_model_is(const sh_api_model *m, const char *name)
     return strcmp(name, m->name) == 0 || strcmp(name, m->dir) == 0;
 }
 
+bool sh_model_is_allowed(const sh_api_model *m, const char *key_name, sh_api_error *err)
+{
+    const sh_http_key_info *key = sh_http_keys_named(m->api->keys, key_name);
+    if (key == NULL || key->model_count == 0) return true;
+    for (size_t i = 0; i < key->model_count; i++)
+        if (sh_model_is(m, key->models[i])) return true;
+    return sh_api_fail(err, 403, "model_not_allowed", "model",
+                       "the key '%s' may not use the model '%s'", key->name, sh_model_name(m));
+}
+
 int64_t sh_model_created_s(const sh_api_model *m)
 {
     return m->served == NULL ? m->created_s : sh_served_model_created_s(m->served);

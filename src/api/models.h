@@ -83,6 +83,8 @@ void sh_models_close(sh_api *api); /* after all jobs have ended */
 sh_api_model *sh_models_find(const sh_api *api, const char *name, sh_api_error *err);
 /* Whether a name is this model's. */
 bool sh_model_is(const sh_api_model *model, const char *name);
+/* Whether the key of this name, "" for none, may use it; else *err says so. */
+bool sh_model_is_allowed(const sh_api_model *model, const char *key_name, sh_api_error *err);
 
 /* True: w->go will be called, once, unless sh_model_release comes first. False: the model can be
  * used at once. */

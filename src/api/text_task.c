@@ -89,8 +89,9 @@ static void on_parsed(void *arg)
     const char *name = sh_json_text(t->json, "model");
     sh_api_model *model = t->refused || t->req == NULL ? NULL
                                                        : sh_models_find(t->api, name, &t->error);
-    t->refused = model == NULL;
-    if (model == NULL) {
+    t->refused = model == NULL || /* it would be loaded, and others might have to go */
+                 !sh_model_is_allowed(model, sh_http_key_name(t->req), &t->error);
+    if (t->refused) {
         task_end(t);
         return;
     }

@@ -40,6 +40,7 @@ limited() {
 check "a key that has used its requests gets 429 and is told when to come back, others do not" limited
 barred() {
     as $carol 403 $chat -d "$hello" && has body "'carol' may not use the model 'demo'" &&
+        as $carol 403 /tokenize -d '{"content":"x"}' && has body "'carol' may not use the model 'demo'" &&
         as $dora 401 $chat -d "$hello" && has body "expired" &&
         as sk-none-4fZq81Lx0p2s 401 $chat -d "$hello" && has body "valid API key"
 }
