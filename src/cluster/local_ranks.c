@@ -10,8 +10,7 @@
 enum {
     LINGER_MS = 5000, /* longer than it takes to notice a silent rank */
     GRACE_MS = 5000,
-    VARS = 6,
-    ENV_MAX = 8,
+    VARS = 6, /* of each rank's own */
 };
 
 static sh_status listen_local(int *fd, char text[SH_ADDR_TEXT_MAX], sh_err *err)
@@ -31,15 +30,17 @@ static sh_status start_rank(sh_children *children, const sh_local_ranks_spec *sp
                             const char *coordinator, int rank, int fd, sh_err *err)
 {
     char name[96];
-    char *env[VARS + ENV_MAX + 1] = {
-        sh_asprintf("SHOAL_RANK=%d", rank), sh_asprintf("SHOAL_RANKS=%d", spec->ranks),
-        sh_asprintf("SHOAL_COORDINATOR=%s", coordinator),
-        sh_asprintf("SHOAL_TOKEN=%s", spec->token), sh_asprintf("SHOAL_PLAIN_DATA=true")};
-    int count = VARS - 1;
+    size_t more = 0, count = 0;
+    while (spec->env != NULL && spec->env[more] != NULL) more++;
+    char **env = sh_alloc_array(VARS + more + 1, sizeof(*env));
+    env[count++] = sh_asprintf("SHOAL_RANK=%d", rank);
+    env[count++] = sh_asprintf("SHOAL_RANKS=%d", spec->ranks);
+    env[count++] = sh_asprintf("SHOAL_COORDINATOR=%s", coordinator);
+    env[count++] = sh_asprintf("SHOAL_TOKEN=%s", spec->token);
+    env[count++] = sh_asprintf("SHOAL_PLAIN_DATA=true");
     if (rank == 0) env[count++] = sh_asprintf("SHOAL_COORDINATOR_FD=%d", fd);
-    int own = count;
-    for (char *const *p = spec->env; p != NULL && *p != NULL && count < VARS + ENV_MAX; p++)
-        env[count++] = *p;
+    size_t own = count;
+    for (size_t i = 0; i < more; i++) env[count++] = spec->env[i];
     snprintf(name, sizeof(name), "%.64s%srank %d", spec->model == NULL ? "" : spec->model,
              spec->model == NULL ? "" : " ", rank);
     sh_child_spec child = {.name = name,
@@ -50,7 +51,8 @@ static sh_status start_rank(sh_children *children, const sh_local_ranks_spec *sp
                            .capture = rank > 0 || spec->alike || spec->model != NULL,
                            .no_input = spec->alike};
     sh_status status = sh_children_add(children, &child, err);
-    for (int i = 0; i < own; i++) free(env[i]);
+    for (size_t i = 0; i < own; i++) free(env[i]);
+    free(env);
     return status;
 }
 

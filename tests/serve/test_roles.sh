@@ -27,7 +27,7 @@ each_knows_its_own() {
         engine) knows "$child" "$key" && { echo "a rank has the API key"; return 1; } ;;
         api)
             knows "$child" "$token" && { echo "the API has the token"; return 1; }
-            is "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port/v1/models")" 401 ||
+            [ "$(curl -s -o /dev/null -w "%{http_code}" "http://127.0.0.1:$port/v1/models")" = 401 ] ||
                 { echo "the API lacks its key"; return 1; } ;;
         esac
     done
