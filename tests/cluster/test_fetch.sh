@@ -88,7 +88,9 @@ if [ -z "$limited" ]; then
     on 1 tc qdisc add dev eth0 root tbf rate 4mbit burst 64k latency 50ms
     start joined 3 worker --join 10.77.0.1:9000
     within $((60 * slow)) has_part; kill "${pids[joined]}"
-    left() { within $((30 * slow)) grep -q "leaves before it has its share" serve.out || { tail serve.out; return 1; }; }
+    left() {
+        within $((30 * slow)) grep -q "leaves before it has its share" serve.out || { tail serve.out; return 1; }
+    }
     check "one that is told to stop while its share travels does not wait for the rest" left
     on 1 tc qdisc del dev eth0 root
 fi
