@@ -55,7 +55,7 @@ class Server {
     this.url = `http://127.0.0.1:${this.port}`;
     this.socket = path.join(work, 'engine.sock');
     this.log = fs.openSync(path.join(work, 'serve.log'), 'w');
-    this.child = spawn(process.env.SHOAL, ['serve', '--port', String(this.port), '--socket', this.socket],
+    this.child = spawn(process.env.SHOAL, ['serve', '--port', String(this.port), '--socket', this.socket, '--degrade-after', '-1'],
       { cwd: root, stdio: ['ignore', this.log, this.log] });
     await until('the server is ready', async () => (await this.get('/health'))?.status === 200, 90000);
   }
