@@ -225,10 +225,16 @@ TEST(the_first_group_is_made_of_those_who_come_in_the_order_of_their_node_ids)
     for (int i = 0; i < 4; i++) sh_mesh_close(e.mesh[i]);
 }
 
+typedef struct {
+    const char *second; /* address of rank 2 */
+    sh_mesh *mesh[3];   /* open until all have joined */
+} astray;
+
 /* One of the addresses that rank 1 knows leads to rank 2. */
 static void join_astray(ranks_one *one)
 {
-    const char *second = one->arg;
+    astray *a = one->arg;
+    const char *second = a->second;
     sh_mesh_opts opts = ranks_opts(one);
     char several[3 * SH_ADDR_TEXT_MAX];
     snprintf(several, sizeof(several), "%s,%s,%s", second, second, one->coordinator);
@@ -241,9 +247,7 @@ static void join_astray(ranks_one *one)
         opts.listen[0] = second;
         opts.listen_count = 1;
     }
-    sh_mesh *mesh = NULL;
-    one->status = sh_mesh_join(&opts, &mesh, &one->err);
-    sh_mesh_close(mesh);
+    one->status = sh_mesh_join(&opts, &a->mesh[one->rank], &one->err);
 }
 
 TEST(an_address_that_leads_to_another_rank_is_passed_over)
@@ -252,9 +256,11 @@ TEST(an_address_that_leads_to_another_rank_is_passed_over)
     for (int i = 0; i < 4; i++) { /* which of them comes first is a matter of chance */
         ranks_one ranks[3];
         char second[SH_ADDR_TEXT_MAX];
+        astray a = {.second = second};
         sh_sock_close(ranks_listen(second));
-        ranks_run(3, 3, join_astray, second, ranks);
+        ranks_run(3, 3, join_astray, &a, ranks);
         for (int r = 0; r < 3; r++) CHECK_OK(ranks[r].status, ranks[r].err);
+        for (int r = 0; r < 3; r++) sh_mesh_close(a.mesh[r]);
     }
 }
 
