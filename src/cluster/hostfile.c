@@ -94,7 +94,7 @@ static sh_status parse_address(parse *p, sh_host *host, const char *entry, const
                           "%s: %s has '%s': write the address without a port; ports count up from "
                           "%d, and --listen sets others",
                           p->where, entry, item->valuestring, SH_HOSTFILE_PORT);
-    if (!is_host_text(with_port ? name : item->valuestring))
+    if (!is_host_text(with_port ? name : item->valuestring) || (with_port && has_port(name)))
         return sh_err_set(p->err, SH_ERR_INPUT, "%s: %s '%s' is not an address", p->where, entry,
                           item->valuestring);
     host->address[host->address_count++] = keep(p, item->valuestring);
