@@ -75,7 +75,8 @@ static sh_status keys_check(const parse *p, const char *entry, const cJSON *obj,
 static bool has_port(const char *text)
 {
     const char *colon = strchr(text, ':');
-    return text[0] == '[' || (colon != NULL && strchr(colon + 1, ':') == NULL);
+    size_t digits = colon == NULL ? 0 : strspn(colon + 1, "0123456789");
+    return text[0] == '[' || (digits > 0 && colon[1 + digits] == '\0');
 }
 
 static sh_status parse_address(parse *p, sh_host *host, const char *entry, const cJSON *item,
@@ -356,7 +357,7 @@ sh_status sh_hostfile_addresses(const sh_hostfile *file, int rank, int first_por
     if (host->address_count == 0 && host->ssh == NULL)
         return sh_err_set(err, SH_ERR_INPUT,
                           "the hostfile has no address for rank %d, only devices", rank);
-    if (host->address_count == 0 && !is_host_text(host_of(host, 0)))
+    if (host->address_count == 0 && (!is_host_text(host_of(host, 0)) || has_port(host_of(host, 0))))
         return sh_err_set(err, SH_ERR_INPUT,
                           "host %d has no ips, and its ssh name '%s' is not an address", rank,
                           host->ssh);
