@@ -108,7 +108,7 @@ typedef struct {
     double timeout_s; /* 0: the engine's default */
 
     bool keep_given;
-    double keep_s; /* how long the model may stay loaded without requests; below 0: for ever */
+    double keep_s; /* how long the model may stay loaded without requests; below 0: forever */
 
     sh_form form;
 

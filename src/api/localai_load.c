@@ -25,7 +25,7 @@ struct sh_localai_model {
     bool frees;           /* LOADING: it is to be unloaded */
     bool started;         /* LOADING: the supervisor has started the ranks */
     sh_localai_wish wish; /* of the model that is loaded, or being loaded */
-    sh_http_request *req; /* who waits for the end of it; or NULL */
+    sh_http_request *req; /* waits for the change to end; or NULL */
 };
 
 sh_localai_state sh_localai_model_state(const sh_localai_model *model)

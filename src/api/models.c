@@ -170,7 +170,7 @@ static void waiter_unlink(sh_model_waiter *w)
     w->waits = false;
 }
 
-/* Ends all waits. What is called may end other waits, or begin new ones behind the last of now. */
+/* Ends all waits. A callback may end other waits, or begin new ones at the end of the list. */
 static void waiters_go(sh_api_model *m, const sh_api_error *error)
 {
     sh_model_waiter *w;

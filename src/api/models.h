@@ -44,7 +44,7 @@ struct sh_api_model {
     bool pinned;
     bool unlisted;     /* its folder is gone */
     int64_t bytes;     /* of memory, when loaded; 0: not known */
-    int64_t keep_s;    /* how long it may be idle; below 0: for ever */
+    int64_t keep_s;    /* how long it may be idle; below 0: forever */
     int64_t created_s; /* when it was listed */
     int64_t used_us;   /* last use, of the clock of records; 0: none */
 
@@ -98,7 +98,7 @@ void sh_models_stop(sh_api *api);
 /* The only model of the table is unloaded, and its engine will not come back. */
 void sh_models_drop(sh_api *api, const char *why);
 
-/* How long the model may be idle; seconds below 0: for ever. */
+/* How long the model may be idle; seconds below 0: forever. */
 void sh_model_keep(sh_api_model *model, double seconds);
 
 /* Whether models come and go, and whether the first list of them is complete. */

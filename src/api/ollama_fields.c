@@ -123,7 +123,7 @@ static const sh_field shared_rows[] = {
      .type = SH_FIELD_JSON,
      .kinds = SH_KIND_NUMBER | SH_KIND_STRING,
      .meaning = "How long the model stays loaded after this request: seconds, or a duration such "
-                "as `5m`; 0 unloads it, below 0 is for ever. Without effect on a server with one "
+                "as `5m`; 0 unloads it, below 0 is forever. Without effect on a server with one "
                 "model.",
      AT(keep_alive)},
 };

@@ -166,7 +166,7 @@ bool sh_ollama_keep_read(const cJSON *keep_alive, sh_job_spec *out, sh_api_error
     if (text != NULL && !duration_read(text, &out->keep_s))
         return sh_api_fail(err, 400, "invalid_value", "keep_alive",
                            "'keep_alive' must be a number of seconds or a duration such as 5m; "
-                           "below 0 is for ever");
+                           "below 0 is forever");
     return true;
 }
 

@@ -1,6 +1,6 @@
 /* Every change of state goes through enter(), which reports it. The queue is a number in each
  * model; there are too few of them for anything better. Only the first of the queue may take
- * memory: a large model must not wait for ever while small ones slip past it. */
+ * memory: a large model must not wait forever while small ones slip past it. */
 #include "cluster/keeper.h"
 
 #include "base/alloc.h"

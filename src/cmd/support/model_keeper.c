@@ -106,7 +106,7 @@ sh_status sh_duration_parse(const char *text, int64_t *ms, sh_err *err)
     if (!sh_str_to_double(number, &value) || !(value * factor < 1e9))
         return sh_err_set(err, SH_ERR_INPUT,
                           "'%s' is not a duration: it takes seconds, or a number with s, m or h; "
-                          "-1 is for ever",
+                          "-1 is forever",
                           text);
     *ms = value < 0 ? SH_KEEP_FOREVER : (int64_t)(value * factor * 1000);
     return SH_OK;

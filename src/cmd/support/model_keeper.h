@@ -10,7 +10,7 @@
  *   {"do":"idle","model":NAME}                  ... and none any more
  *   {"do":"drained","model":NAME}               after its state became "draining": nothing runs,
  * and nothing will be sent to it
- *   {"do":"keep","model":NAME,"seconds":N}      how long it may be idle; below 0: for ever
+ *   {"do":"keep","model":NAME,"seconds":N}      how long it may be idle; below 0: forever
  *   {"do":"fail","model":NAME,"why":...}        no request can use it, although its ranks are well
  *
  *   {"model":NAME,"state":...,"dir":...,"socket":...,"why":...,...}   a state, whenever it changes;
