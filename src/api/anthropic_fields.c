@@ -4,12 +4,12 @@
 #include "api/anthropic_fields.h"
 
 #include "api/anthropic.h"
-#include "engine/engine_client.h"
+#include "api/sampling_rows.h"
 
 #include <stddef.h>
 
 #define AT(field) .offset = offsetof(anthropic_fields, field)
-#define WITHIN(...) .min = SH_MIN_OF(__VA_ARGS__), .max = SH_MAX_OF(__VA_ARGS__)
+SH_STARTS_WITH_SPEC(anthropic_fields);
 
 static const char messages_schema[] =
     "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"role\","
@@ -151,7 +151,7 @@ static const sh_field messages_rows[] = {
     {.name = "max_tokens",
      .type = SH_FIELD_INT,
      .required = true,
-     WITHIN(SH_BOUNDS_MAX_TOKENS),
+     SH_WITHIN(SH_BOUNDS_MAX_TOKENS),
      .meaning = "Longest answer in tokens; what the context leaves is the maximum.",
      AT(spec.max_tokens)},
     {.name = "stop_sequences",
@@ -160,33 +160,11 @@ static const sh_field messages_rows[] = {
      .schema = "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}",
      .meaning = "Strings that end the answer; they are not part of it.",
      AT(stop_sequences)},
-    {.name = "stream",
-     .type = SH_FIELD_BOOL,
-     .fallback = "false",
-     .meaning = "Send the answer as server-sent events while it is generated.",
-     AT(spec.stream)},
-    {.name = "temperature",
-     .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_TEMPERATURE),
-     .meaning = "Randomness of the choice; 0 always takes the likeliest token. Default: the "
-                "server's setting, else the model's own, else 1.",
-     AT(spec.temperature)},
-    {.name = "top_p",
-     .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_TOP_P),
-     .meaning = "Choose among the likeliest tokens that together reach this probability.",
-     AT(spec.top_p)},
-    {.name = "top_k",
-     .type = SH_FIELD_INT,
-     WITHIN(SH_BOUNDS_TOP_K),
-     .meaning = "Choose among this many of the likeliest tokens; 0: all.",
-     AT(spec.top_k)},
-    {.name = "seed",
-     .type = SH_FIELD_INT,
-     .min = -1,
-     .max = SH_SEED_MAX,
-     .meaning = "This server's own: the same seed gives the same answer; -1: a random seed.",
-     AT(spec.seed)},
+    SH_ROW_STREAM,
+    SH_ROW_TEMPERATURE,
+    SH_ROW_TOP_P,
+    SH_ROW_TOP_K,
+    SH_ROW_SEED,
     {.name = "ignore_eos",
      .type = SH_FIELD_BOOL,
      .fallback = "false",

@@ -4,41 +4,19 @@
 #include "api/ollama_fields.h"
 
 #include "api/ollama.h"
-#include "engine/engine_client.h"
+#include "api/sampling_rows.h"
 
 #include <stddef.h>
 
 #define AT(field) .offset = offsetof(ollama_fields, field)
-#define WITHIN(...) .min = SH_MIN_OF(__VA_ARGS__), .max = SH_MAX_OF(__VA_ARGS__)
+SH_STARTS_WITH_SPEC(ollama_fields);
 
 static const sh_field option_rows[] = {
-    {.name = "temperature",
-     .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_TEMPERATURE),
-     .meaning = "Randomness of the choice; 0 always takes the likeliest token. Default: the "
-                "server's setting, else the model's own, else 1.",
-     AT(spec.temperature)},
-    {.name = "top_k",
-     .type = SH_FIELD_INT,
-     WITHIN(SH_BOUNDS_TOP_K),
-     .meaning = "Choose among this many of the likeliest tokens; 0: all.",
-     AT(spec.top_k)},
-    {.name = "top_p",
-     .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_TOP_P),
-     .meaning = "Choose among the likeliest tokens that together reach this probability.",
-     AT(spec.top_p)},
-    {.name = "min_p",
-     .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_MIN_P),
-     .meaning = "Leave out tokens whose probability is below this fraction of the likeliest's.",
-     AT(spec.min_p)},
-    {.name = "seed",
-     .type = SH_FIELD_INT,
-     .min = -1,
-     .max = SH_SEED_MAX,
-     .meaning = "The same seed gives the same answer; -1: a random seed.",
-     AT(spec.seed)},
+    SH_ROW_TEMPERATURE,
+    SH_ROW_TOP_K,
+    SH_ROW_TOP_P,
+    SH_ROW_MIN_P,
+    SH_ROW_SEED,
     {.name = "num_predict",
      .type = SH_FIELD_INT,
      .min = -2,
@@ -54,7 +32,7 @@ static const sh_field option_rows[] = {
      AT(stop)},
     {.name = "repeat_penalty",
      .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_REPETITION_PENALTY),
+     SH_WITHIN(SH_BOUNDS_REPETITION_PENALTY),
      .meaning = "A value above 1 makes tokens among the last repeat_last_n less likely.",
      AT(spec.repetition_penalty)},
     {.name = "repeat_last_n",
@@ -63,18 +41,8 @@ static const sh_field option_rows[] = {
      .max = SH_MAX_OF(SH_BOUNDS_REPETITION_WINDOW),
      .meaning = "How many of the last tokens the penalty covers; 0: off; -1: as many as possible.",
      AT(repeat_last_n)},
-    {.name = "presence_penalty",
-     .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_PRESENCE_PENALTY),
-     .fallback = "0",
-     .meaning = "Lowers the logits of tokens that the answer already contains.",
-     AT(spec.presence_penalty)},
-    {.name = "frequency_penalty",
-     .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_FREQUENCY_PENALTY),
-     .fallback = "0",
-     .meaning = "Lowers the logits of tokens by how often the answer contains them.",
-     AT(spec.frequency_penalty)},
+    SH_ROW_PRESENCE_PENALTY,
+    SH_ROW_FREQUENCY_PENALTY,
     {.name = "ignore_eos",
      .type = SH_FIELD_BOOL,
      .fallback = "false",

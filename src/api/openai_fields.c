@@ -4,13 +4,13 @@
 #include "api/openai_fields.h"
 
 #include "api/openai.h"
+#include "api/sampling_rows.h"
 #include "base/status.h"
-#include "engine/engine_client.h"
 
 #include <stddef.h>
 
 #define AT(field) .offset = offsetof(openai_fields, field)
-#define WITHIN(...) .min = SH_MIN_OF(__VA_ARGS__), .max = SH_MAX_OF(__VA_ARGS__)
+SH_STARTS_WITH_SPEC(openai_fields);
 
 #define MAX_TOKENS_MEANING                                                                         \
     "Longest answer in tokens. Default and maximum are what the context holds after the prompt, "  \
@@ -90,19 +90,8 @@ static const sh_field shared_rows[] = {
      .max = 512,
      .meaning = "Name of the served model, or `default`. May be left out.",
      AT(spec.model)},
-    {.name = "temperature",
-     .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_TEMPERATURE),
-     .meaning = "Randomness of the choice; 0 always takes the likeliest token. Default: the "
-                "server's setting, else the model's own, else 1.",
-     AT(spec.temperature)},
-    {.name = "top_p",
-     .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_TOP_P),
-     .meaning =
-         "Choose among the likeliest tokens that together reach this probability. Default: the "
-         "server's setting, else the model's own, else 1.",
-     AT(spec.top_p)},
+    SH_ROW_TEMPERATURE,
+    SH_ROW_TOP_P,
     {.name = "top_k",
      .type = SH_FIELD_INT,
      .min = -1,
@@ -110,12 +99,7 @@ static const sh_field shared_rows[] = {
      .meaning = "Choose among this many of the likeliest tokens; 0 or -1: all. Default: the "
                 "server's setting, else the model's own, else all.",
      AT(spec.top_k)},
-    {.name = "min_p",
-     .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_MIN_P),
-     .meaning = "Leave out tokens whose probability is below this fraction of the likeliest's. "
-                "Default: the server's setting, else 0.",
-     AT(spec.min_p)},
+    SH_ROW_MIN_P,
     {.name = "repetition_penalty",
      .type = SH_FIELD_NUMBER,
      .min = 0,
@@ -126,22 +110,12 @@ static const sh_field shared_rows[] = {
      AT(spec.repetition_penalty)},
     {.name = "repetition_context_size",
      .type = SH_FIELD_INT,
-     WITHIN(SH_BOUNDS_REPETITION_WINDOW),
+     SH_WITHIN(SH_BOUNDS_REPETITION_WINDOW),
      .fallback = "20",
      .meaning = "How many of the last tokens the repetition penalty covers.",
      AT(spec.repetition_window)},
-    {.name = "presence_penalty",
-     .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_PRESENCE_PENALTY),
-     .fallback = "0",
-     .meaning = "Lowers the logits of tokens that the answer already contains.",
-     AT(spec.presence_penalty)},
-    {.name = "frequency_penalty",
-     .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_FREQUENCY_PENALTY),
-     .fallback = "0",
-     .meaning = "Lowers the logits of tokens by how often the answer contains them.",
-     AT(spec.frequency_penalty)},
+    SH_ROW_PRESENCE_PENALTY,
+    SH_ROW_FREQUENCY_PENALTY,
     {.name = "logit_bias",
      .type = SH_FIELD_JSON,
      .kinds = SH_KIND_OBJECT,
@@ -150,13 +124,7 @@ static const sh_field shared_rows[] = {
                "\"maximum\":100}}",
      .meaning = "Added to the logits of tokens, by token id.",
      AT(logit_bias)},
-    {.name = "seed",
-     .type = SH_FIELD_INT,
-     .min = -1,
-     .max = SH_SEED_MAX,
-     .fallback = "-1",
-     .meaning = "The same seed gives the same answer; -1: the server's, else a random one.",
-     AT(spec.seed)},
+    SH_ROW_SEED,
     {.name = "n",
      .type = SH_FIELD_INT,
      .min = 1,
@@ -181,7 +149,7 @@ static const sh_field shared_rows[] = {
      AT(stop_token_ids)},
     {.name = "min_tokens",
      .type = SH_FIELD_INT,
-     WITHIN(SH_BOUNDS_MIN_TOKENS),
+     SH_WITHIN(SH_BOUNDS_MIN_TOKENS),
      .fallback = "0",
      .meaning = "The model cannot end the answer before this many tokens.",
      AT(spec.min_tokens)},
@@ -190,18 +158,14 @@ static const sh_field shared_rows[] = {
      .fallback = "false",
      .meaning = "Continue past the model's end of text, up to max_tokens.",
      AT(spec.ignore_eos)},
-    {.name = "stream",
-     .type = SH_FIELD_BOOL,
-     .fallback = "false",
-     .meaning = "Send the answer as server-sent events while it is generated.",
-     AT(spec.stream)},
+    SH_ROW_STREAM,
     {.name = "stream_options",
      .type = SH_FIELD_OBJECT,
      .inner = &stream_fields,
      .meaning = "Options of the stream."},
     {.name = "prompt_logprobs",
      .type = SH_FIELD_INT,
-     WITHIN(SH_BOUNDS_LOGPROBS),
+     SH_WITHIN(SH_BOUNDS_LOGPROBS),
      .meaning = "Report the log-probability of each token of the prompt but the first, and of this "
                 "many of the likeliest.",
      AT(prompt_logprobs)},
@@ -390,12 +354,12 @@ static const sh_field chat_rows[] = {
      AT(spec.parallel_calls)},
     {.name = "max_tokens",
      .type = SH_FIELD_INT,
-     WITHIN(SH_BOUNDS_MAX_TOKENS),
+     SH_WITHIN(SH_BOUNDS_MAX_TOKENS),
      .meaning = MAX_TOKENS_MEANING,
      AT(spec.max_tokens)},
     {.name = "max_completion_tokens",
      .type = SH_FIELD_INT,
-     WITHIN(SH_BOUNDS_MAX_TOKENS),
+     SH_WITHIN(SH_BOUNDS_MAX_TOKENS),
      .meaning = "The same as max_tokens, and overrides it.",
      AT(max_completion_tokens)},
     {.name = "logprobs",
@@ -405,7 +369,7 @@ static const sh_field chat_rows[] = {
      AT(spec.logprobs)},
     {.name = "top_logprobs",
      .type = SH_FIELD_INT,
-     WITHIN(SH_BOUNDS_LOGPROBS),
+     SH_WITHIN(SH_BOUNDS_LOGPROBS),
      .fallback = "0",
      .meaning = "With logprobs: also report this many of the likeliest tokens at each position.",
      AT(spec.top_logprobs)},
@@ -500,7 +464,7 @@ static const sh_field completion_rows[] = {
      AT(spec.echo)},
     {.name = "logprobs",
      .type = SH_FIELD_INT,
-     WITHIN(SH_BOUNDS_LOGPROBS),
+     SH_WITHIN(SH_BOUNDS_LOGPROBS),
      .meaning = "Report the log-probability of each token, and of this many of the likeliest.",
      AT(logprobs_count)},
     {.name = "suffix",

@@ -3,12 +3,12 @@
 #include "api/responses_internal.h"
 
 #include "api/responses.h"
-#include "engine/engine_client.h"
+#include "api/sampling_rows.h"
 
 #include <stddef.h>
 
 #define AT(field) .offset = offsetof(responses_fields, field)
-#define WITHIN(...) .min = SH_MIN_OF(__VA_ARGS__), .max = SH_MAX_OF(__VA_ARGS__)
+SH_STARTS_WITH_SPEC(responses_fields);
 
 static const char input_schema[] =
     "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"object\","
@@ -111,23 +111,14 @@ static const sh_field rows[] = {
      .meaning = "Settings of the reasoning."},
     {.name = "max_output_tokens",
      .type = SH_FIELD_INT,
-     WITHIN(SH_BOUNDS_MAX_TOKENS),
+     SH_WITHIN(SH_BOUNDS_MAX_TOKENS),
      .meaning = "Longest answer in tokens, reasoning included.",
      AT(spec.max_tokens)},
-    {.name = "temperature",
-     .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_TEMPERATURE),
-     .meaning = "Randomness of the choice; 0 always takes the likeliest token. Default: the "
-                "server's setting, else the model's own, else 1.",
-     AT(spec.temperature)},
-    {.name = "top_p",
-     .type = SH_FIELD_NUMBER,
-     WITHIN(SH_BOUNDS_TOP_P),
-     .meaning = "Choose among the likeliest tokens that together reach this probability.",
-     AT(spec.top_p)},
+    SH_ROW_TEMPERATURE,
+    SH_ROW_TOP_P,
     {.name = "top_logprobs",
      .type = SH_FIELD_INT,
-     WITHIN(SH_BOUNDS_LOGPROBS),
+     SH_WITHIN(SH_BOUNDS_LOGPROBS),
      .fallback = "0",
      .meaning = "Report this many of the likeliest tokens at each position; see `include`.",
      AT(spec.top_logprobs)},
@@ -138,22 +129,13 @@ static const sh_field rows[] = {
      .meaning = "`message.output_text.logprobs` adds log-probabilities. Others have no effect: "
                 "reasoning is always included, in clear.",
      AT(include)},
-    {.name = "seed",
-     .type = SH_FIELD_INT,
-     .min = -1,
-     .max = SH_SEED_MAX,
-     .meaning = "This server's own: the same seed gives the same answer; -1: a random seed.",
-     AT(spec.seed)},
+    SH_ROW_SEED,
     {.name = "ignore_eos",
      .type = SH_FIELD_BOOL,
      .fallback = "false",
      .meaning = "This server's own: continue past the model's end of text, up to the limit.",
      AT(spec.ignore_eos)},
-    {.name = "stream",
-     .type = SH_FIELD_BOOL,
-     .fallback = "false",
-     .meaning = "Send the answer as server-sent events while it is generated.",
-     AT(spec.stream)},
+    SH_ROW_STREAM,
     {.name = "stream_options",
      .type = SH_FIELD_OBJECT,
      .inner = &stream_fields,
