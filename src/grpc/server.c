@@ -3,39 +3,30 @@
 #include "grpc/server.h"
 
 #include "base/alloc.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "grpc/session.h"
-#include "http/listeners.h"
+#include "http/http_acceptor.h"
+#include "http/ids.h"
 #include "http/loop_event.h"
 #include "http/peers.h"
 
-#include <errno.h>
-#include <event2/listener.h>
-#include <netdb.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-enum { CHECK_MS = 50, PAUSE_MS = 100 };
+enum { CHECK_MS = 50 };
 
 struct sh_grpc_server {
     sh_loop *loop;
     sh_grpc_server_opts opts;
-    struct evconnlistener *listeners[SH_LISTENERS_MAX];
-    int listener_count;
-    int port;
+    sh_http_acceptor *acceptor;
     sh_grpc_session *sessions;
     sh_grpc_session *retired;
     int session_count;
     sh_trigger *check;
-    sh_trigger *reap;   /* frees retired sessions */
-    sh_trigger *resume; /* listens again after running out of descriptors */
+    sh_trigger *reap; /* frees retired sessions */
     bool draining;
-    uint64_t id_base; /* random, so that ids differ between runs */
-    uint64_t id_count;
+    sh_http_ids ids;
     int call_count;
     size_t body_bytes; /* held by the messages of all calls */
     sh_http_peers peers;
@@ -53,7 +44,7 @@ bool sh_grpc_server_draining(const sh_grpc_server *server)
 
 int sh_grpc_server_port(const sh_grpc_server *server)
 {
-    return server->port;
+    return sh_http_acceptor_port(server->acceptor);
 }
 
 int sh_grpc_server_connections(const sh_grpc_server *server)
@@ -68,9 +59,7 @@ void sh_grpc_server_set_keys(sh_grpc_server *server, const sh_http_keys *keys)
 
 void sh_grpc_server_new_id(sh_grpc_server *server, char out[SH_HTTP_ID_MAX + 1])
 {
-    /* Multiplying by an odd number is a bijection, so ids of one run do not repeat. */
-    uint64_t mixed = server->id_base + server->id_count++ * UINT64_C(0x9E3779B97F4A7C15);
-    snprintf(out, SH_HTTP_ID_MAX + 1, "req_%016llx", (unsigned long long)mixed);
+    sh_http_ids_next(&server->ids, out);
 }
 
 int64_t sh_grpc_server_token_failed(sh_grpc_server *server, const sh_grpc_session *session)
@@ -186,57 +175,18 @@ void sh_grpc_server_take(sh_grpc_server *server, int fd, const char *peer, uint6
     sh_grpc_session_output_due(server->sessions);
 }
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *addr,
-                      int addr_len, void *arg)
+static void on_accept(void *ctx, int fd, const struct sockaddr *addr, const char *peer)
 {
-    (void)listener;
-    char peer[SH_HTTP_PEER_MAX] = "";
-    getnameinfo(addr, (socklen_t)addr_len, peer, sizeof(peer), NULL, 0, NI_NUMERICHOST);
-    sh_grpc_server_take(arg, fd, peer, sh_http_peer_of(addr));
-}
-
-static void listeners_set(sh_grpc_server *server, bool on)
-{
-    for (int i = 0; i < server->listener_count; i++) {
-        if (on)
-            evconnlistener_enable(server->listeners[i]);
-        else
-            evconnlistener_disable(server->listeners[i]);
-    }
-}
-
-/* Most likely the process is out of descriptors: accepting would fail again at once and the loop
- * would spin, so pause. */
-static void on_accept_error(struct evconnlistener *listener, void *arg)
-{
-    (void)listener;
-    sh_grpc_server *server = arg;
-    SH_LOGW("grpc: accept: %s", strerror(errno));
-    listeners_set(server, false);
-    sh_trigger_start(server->resume, PAUSE_MS);
-}
-
-static void on_resume(void *arg)
-{
-    sh_grpc_server *server = arg;
-    if (!server->draining) listeners_set(server, true);
+    sh_grpc_server_take(ctx, fd, peer, sh_http_peer_of(addr));
 }
 
 static sh_status listen_all(sh_grpc_server *server, sh_err *err)
 {
+    const sh_http_acceptor_events events = {"grpc", on_accept, NULL, server};
     sh_listeners sockets;
-    unsigned flags = LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC;
     sh_status status = sh_listeners_adopt(server->opts.inherited, &sockets, err);
     if (status != SH_OK) return status;
-    for (int i = 0; i < sockets.count; i++) {
-        struct evconnlistener *listener = evconnlistener_new(sh_loop_base(server->loop), on_accept,
-                                                             server, flags, 0, sockets.fds[i]);
-        if (listener == NULL) return sh_err_set(err, SH_ERR_SYSTEM, "cannot watch a socket");
-        evconnlistener_set_error_cb(listener, on_accept_error);
-        server->listeners[server->listener_count++] = listener;
-    }
-    server->port = sockets.port;
-    return SH_OK;
+    return sh_http_acceptor_open(server->loop, &sockets, &events, &server->acceptor, err);
 }
 
 sh_status sh_grpc_server_open(sh_loop *loop, const sh_grpc_server_opts *opts, sh_grpc_server **out,
@@ -247,9 +197,7 @@ sh_status sh_grpc_server_open(sh_loop *loop, const sh_grpc_server_opts *opts, sh
     server->opts = *opts;
     server->check = sh_trigger_timer(loop, times_check, server);
     server->reap = sh_trigger_timer(loop, retired_free, server);
-    server->resume = sh_trigger_timer(loop, on_resume, server);
-    if (sh_random_bytes(&server->id_base, sizeof(server->id_base), err) == SH_OK &&
-        listen_all(server, err) == SH_OK) {
+    if (sh_http_ids_init(&server->ids, err) == SH_OK && listen_all(server, err) == SH_OK) {
         sh_trigger_start(server->check, CHECK_MS);
         *out = server;
         return SH_OK;
@@ -261,7 +209,7 @@ sh_status sh_grpc_server_open(sh_loop *loop, const sh_grpc_server_opts *opts, sh
 void sh_grpc_server_drain(sh_grpc_server *server)
 {
     server->draining = true;
-    listeners_set(server, false);
+    sh_http_acceptor_end(server->acceptor);
     for (sh_grpc_session *session = server->sessions, *next; session != NULL; session = next) {
         next = session->next;
         sh_grpc_session_leave(session, NGHTTP2_NO_ERROR);
@@ -272,10 +220,9 @@ void sh_grpc_server_close(sh_grpc_server *server)
 {
     if (server == NULL) return;
     while (server->sessions != NULL) sh_grpc_session_close(server->sessions);
+    sh_http_acceptor_close(server->acceptor);
     retired_free(server);
-    for (int i = 0; i < server->listener_count; i++) evconnlistener_free(server->listeners[i]);
     sh_trigger_free(server->check);
     sh_trigger_free(server->reap);
-    sh_trigger_free(server->resume);
     free(server);
 }

@@ -16,27 +16,22 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "http/conn.h"
-#include "http/listeners.h"
+#include "http/http_acceptor.h"
+#include "http/ids.h"
 #include "http/loop_event.h"
 #include "http/peers.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <event2/bufferevent_ssl.h>
-#include <event2/listener.h>
 #include <limits.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
-#include <openssl/rand.h>
 #include <openssl/ssl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum {
     CHECK_MS = 250,
-    PAUSE_MS = 100,
     PEER_LEAST = 16,     /* connections that any address may have */
     PEER_LOG_MS = 10000, /* between two warnings about addresses with too many connections */
     MACHINE_NAME_MAX = 256,
@@ -45,19 +40,14 @@ enum {
 struct sh_http_server {
     sh_loop *loop;
     sh_http_server_opts opts;
-    struct evconnlistener *listeners[SH_LISTENERS_MAX];
-    int listener_count;
-    int port;
+    sh_http_acceptor *acceptor;
     sh_http_conn *conns;
     sh_http_conn *retired;
     int conn_count;
-    sh_trigger *check;  /* checks the deadlines of all connections */
-    sh_trigger *reap;   /* frees retired connections */
-    sh_trigger *resume; /* listens again after running out of descriptors */
-    bool paused;        /* listeners are off */
+    sh_trigger *check; /* checks the deadlines of all connections */
+    sh_trigger *reap;  /* frees retired connections */
     bool draining;
-    uint64_t id_base; /* random, so that ids differ between runs */
-    uint64_t id_count;
+    sh_http_ids ids;
     size_t body_bytes; /* held by the bodies of all requests */
     char machine[MACHINE_NAME_MAX];
     sh_http_peers peers;
@@ -76,7 +66,7 @@ bool sh_http_server_draining(const sh_http_server *server)
 
 int sh_http_server_port(const sh_http_server *server)
 {
-    return server->port;
+    return sh_http_acceptor_port(server->acceptor);
 }
 
 int sh_http_server_connections(const sh_http_server *server)
@@ -91,9 +81,7 @@ void sh_http_server_set_keys(sh_http_server *server, const sh_http_keys *keys)
 
 void sh_http_server_new_id(sh_http_server *server, char out[SH_HTTP_ID_MAX + 1])
 {
-    /* Multiplying by an odd number is a bijection, so ids of one run do not repeat. */
-    uint64_t mixed = server->id_base + server->id_count++ * UINT64_C(0x9E3779B97F4A7C15);
-    snprintf(out, SH_HTTP_ID_MAX + 1, "req_%016llx", (unsigned long long)mixed);
+    sh_http_ids_next(&server->ids, out);
 }
 
 const char *sh_http_server_machine(const sh_http_server *server)
@@ -117,17 +105,6 @@ bool sh_http_server_body_take(sh_http_server *server, size_t more)
 void sh_http_server_body_release(sh_http_server *server, size_t bytes)
 {
     server->body_bytes -= bytes;
-}
-
-static void listeners_set(sh_http_server *server, bool on)
-{
-    for (int i = 0; i < server->listener_count; i++) {
-        if (on)
-            evconnlistener_enable(server->listeners[i]);
-        else
-            evconnlistener_disable(server->listeners[i]);
-    }
-    server->paused = !on;
 }
 
 static void list_remove(sh_http_conn **head, sh_http_conn *conn)
@@ -161,15 +138,20 @@ static bool is_full(const sh_http_server *server)
     return server->conn_count >= server->opts.connections_max;
 }
 
-static void retired_free(void *arg)
+static void retired_free(sh_http_server *server)
 {
-    sh_http_server *server = arg;
     while (server->retired != NULL) {
         sh_http_conn *conn = server->retired;
         list_remove(&server->retired, conn);
         sh_http_conn_free(conn);
     }
-    if (server->paused && !server->draining && !is_full(server)) listeners_set(server, true);
+}
+
+static void on_reap(void *arg)
+{
+    sh_http_server *server = arg;
+    retired_free(server);
+    if (!is_full(server)) sh_http_acceptor_set(server->acceptor, true);
 }
 
 /* Closes a connection that is waiting for its client, if there is one: see sh_http_conn_worth.
@@ -197,7 +179,8 @@ static void times_check(void *arg)
         sh_http_conn_check_time(conn);
     }
     /* All were busy when the listeners were switched off; one may be idle by now. */
-    if (server->paused && !server->draining && is_full(server)) evict_one(server, NULL);
+    if (!sh_http_acceptor_is_on(server->acceptor) && !server->draining && is_full(server))
+        evict_one(server, NULL);
     sh_trigger_start(server->check, CHECK_MS);
 }
 
@@ -251,21 +234,17 @@ static struct bufferevent *bufferevent_for(sh_http_server *server, evutil_socket
 /* The limit per address is checked before the total: one address must not make others be evicted. A
  * server that cannot evict anybody still takes this connection, since it has been accepted already,
  * and then stops listening. */
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *addr,
-                      int addr_len, void *arg)
+static void on_accept(void *ctx, int fd, const struct sockaddr *addr, const char *peer)
 {
-    (void)listener;
-    sh_http_server *server = arg;
-    char peer[SH_HTTP_PEER_MAX] = "";
+    sh_http_server *server = ctx;
     int on = 1;
-    getnameinfo(addr, (socklen_t)addr_len, peer, sizeof(peer), NULL, 0, NI_NUMERICHOST);
     if (peer_is_full(server, addr, peer)) {
         close(fd);
         return;
     }
     if (is_full(server) && !evict_one(server, NULL)) {
         SH_LOGW("http: %d connections are open, accepting no more for now", server->conn_count);
-        listeners_set(server, false);
+        sh_http_acceptor_set(server->acceptor, false);
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     struct bufferevent *bev = bufferevent_for(server, fd);
@@ -277,43 +256,22 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     server->conn_count++;
 }
 
-/* Most likely the process is out of descriptors: accepting would fail again at once and the loop
- * would spin, so pause. */
-static void on_accept_error(struct evconnlistener *listener, void *arg)
+static void on_starved(void *ctx)
 {
-    (void)listener;
-    sh_http_server *server = arg;
-    SH_LOGW("http: accept: %s", strerror(errno));
-    listeners_set(server, false);
-    evict_one(server, NULL);
-    sh_trigger_start(server->resume, PAUSE_MS);
-}
-
-static void on_resume(void *arg)
-{
-    sh_http_server *server = arg;
-    if (!server->draining) listeners_set(server, true);
+    evict_one(ctx, NULL);
 }
 
 /* Listens on sockets of its own, or on those that it was lent. */
 static sh_status listen_all(sh_http_server *server, sh_err *err)
 {
     const sh_http_server_opts *opts = &server->opts;
-    unsigned flags = LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC;
+    const sh_http_acceptor_events events = {"http", on_accept, on_starved, server};
     sh_listeners sockets;
     sh_status status = opts->inherited != NULL
                            ? sh_listeners_adopt(opts->inherited, &sockets, err)
                            : sh_listeners_open(opts->host, opts->port, &sockets, err);
     if (status != SH_OK) return status;
-    for (int i = 0; i < sockets.count; i++) {
-        struct evconnlistener *listener = evconnlistener_new(sh_loop_base(server->loop), on_accept,
-                                                             server, flags, 0, sockets.fds[i]);
-        if (listener == NULL) return sh_err_set(err, SH_ERR_SYSTEM, "cannot watch a socket");
-        evconnlistener_set_error_cb(listener, on_accept_error);
-        server->listeners[server->listener_count++] = listener;
-    }
-    server->port = sockets.port;
-    return SH_OK;
+    return sh_http_acceptor_open(server->loop, &sockets, &events, &server->acceptor, err);
 }
 
 sh_status sh_http_server_open(sh_loop *loop, const sh_http_server_opts *opts, sh_http_server **out,
@@ -324,11 +282,8 @@ sh_status sh_http_server_open(sh_loop *loop, const sh_http_server_opts *opts, sh
     server->opts = *opts;
     gethostname(server->machine, sizeof(server->machine) - 1);
     server->check = sh_trigger_timer(loop, times_check, server);
-    server->reap = sh_trigger_timer(loop, retired_free, server);
-    server->resume = sh_trigger_timer(loop, on_resume, server);
-    if (RAND_bytes((unsigned char *)&server->id_base, sizeof(server->id_base)) != 1)
-        sh_err_set(err, SH_ERR_SYSTEM, "cannot get random numbers");
-    else if (listen_all(server, err) == SH_OK) {
+    server->reap = sh_trigger_timer(loop, on_reap, server);
+    if (sh_http_ids_init(&server->ids, err) == SH_OK && listen_all(server, err) == SH_OK) {
         sh_trigger_start(server->check, CHECK_MS);
         *out = server;
         return SH_OK;
@@ -339,20 +294,19 @@ sh_status sh_http_server_open(sh_loop *loop, const sh_http_server_opts *opts, sh
 
 void sh_http_server_accept(sh_http_server *server, bool on)
 {
-    if (!server->draining) listeners_set(server, on);
+    sh_http_acceptor_set(server->acceptor, on);
 }
 
 void sh_http_server_refuse(sh_http_server *server)
 {
-    for (int i = 0; i < server->listener_count; i++)
-        shutdown(evconnlistener_get_fd(server->listeners[i]), SHUT_RDWR);
+    sh_http_acceptor_refuse(server->acceptor);
 }
 
 /* Idle connections are closed now; all others after the answer that they are waiting for. */
 void sh_http_server_drain(sh_http_server *server)
 {
     server->draining = true;
-    listeners_set(server, false);
+    sh_http_acceptor_end(server->acceptor);
     for (sh_http_conn *conn = server->conns, *next; conn != NULL; conn = next) {
         next = conn->next;
         if (conn->state == CONN_HEAD && conn->req.start_ns == 0 &&
@@ -367,11 +321,10 @@ void sh_http_server_close(sh_http_server *server)
 {
     if (server == NULL) return;
     while (server->conns != NULL) sh_http_conn_close(server->conns);
+    sh_http_acceptor_close(server->acceptor);
     retired_free(server);
-    for (int i = 0; i < server->listener_count; i++) evconnlistener_free(server->listeners[i]);
     sh_trigger_free(server->check);
     sh_trigger_free(server->reap);
-    sh_trigger_free(server->resume);
     free(server);
 }
 
