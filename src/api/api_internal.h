@@ -140,6 +140,10 @@ void sh_api_refuse_waiting(sh_api_error *err);
 /* True, after replying with an error, while no model is known. */
 bool sh_api_lacks_model(sh_http_request *req, const sh_api *api);
 
+/* Replies with the model that the path names, as a dialect writes it. */
+typedef void sh_model_writer(const sh_api_model *model, sh_json_writer *w);
+void sh_api_reply_model(sh_http_request *req, const sh_api *api, sh_model_writer *write);
+
 /* True when a request could be served now; else *err says why not. */
 bool sh_api_ready(const sh_api *api, sh_api_error *err);
 
