@@ -2,9 +2,9 @@
 # Runs the tests of one build variant, each program under a time limit, and sums up what they say in TAP.
 #   tests/run.sh build/release [unit|FOLDER ...]
 # Unit tests are cmocka programs; every other folder of tests/ has executable scripts test_*.sh or test_*.js that print
-# TAP lines ("ok 1 - claim", "not ok ...", "ok 2 - claim # SKIP why"). One more runs at once than there are processors,
-# since most wait more than they compute (SHOAL_TEST_JOBS); those of tests/long.txt start first, so that none of them is
-# left alone at the end. A script that measures time says so in a line "# alone: why" and has the machine to itself.
+# TAP lines ("ok 1 - claim", "not ok ...", "ok 2 - claim # SKIP why"). More run at once than there are processors, since
+# most wait more than they compute (SHOAL_TEST_JOBS is how many); those of tests/long.txt start first, so that none of
+# them is left at the end. A script that measures time says so in a line "# alone: why" and has the machine to itself.
 # Whatever ends first, it is shown and logged in the order in which they start. There is no second try: a flaky test is a
 # failing test. SHOAL_TEST_LIMIT is the limit in seconds; SHOAL_TEST_UNITS, a regular expression, picks unit tests by
 # their folder. Whoever is over the limit gets SIGABRT, says where it is (tests/tap.sh, tests/test.h), and is killed.
@@ -13,7 +13,8 @@ build=$1; shift
 only=${*:-}
 cd "$(dirname "$0")/.." || exit 1
 export SHOAL_BUILD=$PWD/$build
-limit=${SHOAL_TEST_LIMIT:-300} jobs=${SHOAL_TEST_JOBS:-$(($(getconf _NPROCESSORS_ONLN) + 1))}
+processors=$(getconf _NPROCESSORS_ONLN) limit=${SHOAL_TEST_LIMIT:-500}
+case $only in unit) jobs=$((processors + 1)) ;; *) jobs=$((2 * processors + 1)) ;; esac
 log=$build/tests.log; : >"$log"
 outputs=$(mktemp -d)
 passed=0 failed=0 skipped=0
@@ -120,7 +121,7 @@ for script in tests/*/test_*.{sh,js}; do
 done
 mapfile -t names < <(for name in "${names[@]}"; do echo "$name"; done | long_first)
 if grep -q npm_packages /dev/null "${names[@]}"; then get_npm_packages; fi
-run_all "$jobs" "${names[@]}"
+run_all "${SHOAL_TEST_JOBS:-$jobs}" "${names[@]}"
 run_all 1 "${alone[@]}"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

@@ -11,6 +11,7 @@
 #   not command...                  it fails
 #   within SECONDS command...       it succeeds before long: tried until it does, for 30 s at least, since a loaded
 #                                   machine is no reason to fail
+#   crowd                           how many times as long it may take here: processes to run for each processor
 #   free_port                       a port of this machine that nobody listens on
 #   npm_packages                    those of tests/npm are in build/npm; if not, says why
 # shellcheck disable=SC2034 # of those who source this
@@ -77,6 +78,10 @@ within() {
         [ $SECONDS -lt $end ] || { cat within.out; return 1; }
         sleep .05
     done
+}
+crowd() {
+    awk -v cores="$(getconf _NPROCESSORS_ONLN)" '{ most = $1 > $4 + 0 ? $1 : $4 + 0; times = int(most / cores + 0.99)
+        print (times > 1 ? times : 1) }' /proc/loadavg 2>/dev/null || echo 1
 }
 npm_packages() { # tests/run.sh has started tools/npm.sh
     flock -s -w 250 "$root/build/npm/.lock" true
