@@ -354,6 +354,7 @@ static void on_job_tick(void *arg)
 static void on_snapshot_tick(void *arg)
 {
     sh_api *api = arg;
+    sh_models_sample(api);
     sh_subscribers_push(api);
     sh_models_expire(api);
     sh_trigger_start(api->snapshot_tick, SNAPSHOT_MS);

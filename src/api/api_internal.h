@@ -189,6 +189,7 @@ void sh_handle_memory(sh_http_request *req, void *arg);
 void sh_handle_recent(sh_http_request *req, void *arg);
 void sh_handle_stats(sh_http_request *req, void *arg);
 void sh_handle_snapshot(sh_http_request *req, void *arg);
+void sh_handle_metrics_history(sh_http_request *req, void *arg);
 void sh_handle_stream(sh_http_request *req, void *arg);
 void sh_handle_settings(sh_http_request *req, void *arg);
 void sh_handle_metrics(sh_http_request *req, void *arg);
