@@ -57,7 +57,8 @@ typedef struct {
     int64_t bodies_bytes_max; /* of all requests together */
     double idle_s, receive_s, send_s;
 
-    int store_fd; /* the socket of the process that downloads and deletes models; 0: none */
+    int control_fd; /* the socket of the supervisor, for changes of the cluster; 0: none */
+    int store_fd;   /* the socket of the process that downloads and deletes models; 0: none */
 
     /* A backend of LocalAI instead of an HTTP server: gRPC on these inherited sockets; or NULL. */
     const char *grpc_fds;

@@ -140,6 +140,7 @@ static const char *state_name(const sh_api *api)
     sh_api_error ignored;
     const sh_api_model *m = sh_models_main(api);
     if (api->stopping) return "stopping";
+    if (api->draining) return "draining";
     if (sh_api_ready(api, &ignored))
         return cJSON_GetArraySize(missing_of(m)) > 0 ? "degraded" : "healthy";
     return m->served == NULL ? "starting" : "engine_lost";
@@ -258,7 +259,7 @@ void sh_handle_live(sh_http_request *req, void *arg)
 void sh_handle_ready(sh_http_request *req, void *arg)
 {
     sh_api_error error;
-    if (sh_api_ready(arg, &error))
+    if (sh_api_takes_jobs(arg, &error) && sh_api_ready(arg, &error))
         sh_http_reply(req, 200, "application/json", SH_STR("{\"status\":\"ready\"}"));
     else {
         if (!sh_http_is_trusted(req))
@@ -482,6 +483,7 @@ void sh_status_snapshot(sh_api *api, sh_buf *out)
     sh_write_int(&w, "connections", sh_http_server_connections(api->server));
     sh_write_int(&w, "requests_running", running_count(api));
     sh_write_int(&w, "requests_held", replay_sum(api).held);
+    sh_write_raw(&w, "change", sh_cluster_link_change(api->cluster));
     models_write(api, &w);
     hardware_write(main, &w);
     memory_write("memory_monitor", &w);

@@ -194,6 +194,7 @@ static int api_run(const sh_command_args *args)
         .grpc_fds = s->grpc_fds,
         .grpc_token = grpc ? s->grpc_token : NULL,
         .model_fd = (int)s->model_fd,
+        .control_fd = (int)s->control_fd,
         .tls_cert = s->tls_cert,
         .tls_key = s->tls_key,
         .cors = s->cors,

@@ -54,7 +54,7 @@ sh_http_refusal sh_http_change_admit(const sh_http_request *req)
         .host = sh_http_head_find(head, "host"),
         .origin = sh_http_head_find(head, "origin"),
         .content_type = sh_http_head_find(head, "content-type"),
-        .has_body = head->chunked || head->content_length > 0,
+        .has_body = req->body != NULL || head->chunked || head->content_length > 0,
     };
     for (size_t i = 0; i < SH_COUNT_OF(marks); i++)
         change.forwarded = change.forwarded || sh_http_head_find(head, marks[i]).len > 0;
