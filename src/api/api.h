@@ -42,6 +42,7 @@ typedef struct {
 
     sh_job_defaults defaults;         /* what is added to requests */
     sh_defaults_reader defaults_read; /* of a model that a file describes; NULL: none does */
+    sh_facts_reader facts_read;       /* of a model's weights; or NULL */
     const sh_api_sampling *sampling;  /* defaults of requests; NULL: the model's own */
     int64_t max_tokens;               /* default for requests without max_tokens; 0: the context */
     int64_t max_tokens_hard;          /* limit of any answer; 0: the context */

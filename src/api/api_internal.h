@@ -191,6 +191,8 @@ void sh_handle_ready(sh_http_request *req, void *arg);
 void sh_handle_version(sh_http_request *req, void *arg);
 void sh_handle_load(sh_http_request *req, void *arg);
 void sh_handle_model_info(sh_http_request *req, void *arg);
+void sh_handle_template(sh_http_request *req, void *arg);
+void sh_handle_local_models(sh_http_request *req, void *arg);
 void sh_handle_queue(sh_http_request *req, void *arg);
 void sh_handle_memory(sh_http_request *req, void *arg);
 void sh_handle_recent(sh_http_request *req, void *arg);
