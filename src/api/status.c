@@ -441,6 +441,7 @@ static void models_write(const sh_api *api, sh_json_writer *w)
         sh_write_text(w, "state", sh_model_state_name(m));
         sh_write_text(w, "error", m->state == SH_MODEL_FAILED ? m->why : NULL);
         sh_write_bool(w, "pinned", m->pinned);
+        sh_write_bool(w, "kept", m->pinned || m->keep_s < 0);
         sh_write_int(w, "memory", m->bytes);
         sh_write_int(w, "running", m->active);
         sh_write_num(w, "used_at", m->used_us == 0 ? NAN : (double)m->used_us * 1e-6);

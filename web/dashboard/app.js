@@ -9,28 +9,32 @@ import { Live } from './live.js';
 import { Requests } from './requests.js';
 import { About } from './about.js';
 import { Models } from './models.js';
+import { Operate } from './operate.js';
+import { Store } from './store.js';
 import { Chat } from './chat.js';
 
 const VIEWS = ['overview', 'chat', 'requests', 'model'];
 const BACK_MS = 8000, SILENT_MS = 5000;
 const THEMES = ['auto', 'dark', 'light'];
 const STATES = { healthy: ['live', 'good'], degraded: ['degraded', 'warn'], starting: ['starting', 'warn'], engine_lost: ['model unavailable', 'bad'],
-  stopping: ['stopping', 'warn'] };
+  stopping: ['stopping', 'warn'], draining: ['draining', 'warn'] };
 
 class Page {
   constructor() {
     this.history = new History();
-    this.cluster = new Cluster();
+    this.operate = new Operate(() => this.askKey());
+    this.cluster = new Cluster(this.operate.button, this.operate.notice);
     this.ranks = new Ranks();
     this.live = new Live();
     this.requests = new Requests();
     this.about = new About();
     this.models = new Models();
+    this.store = new Store();
     this.chat = new Chat(() => this.askKey(), this.models);
     byId('view-overview').append(this.cluster.el, this.live.el, this.ranks.el);
     byId('view-chat').append(this.chat.el);
     byId('view-requests').append(this.requests.el);
-    byId('view-model').append(this.models.el, this.about.el);
+    byId('view-model').append(this.models.el, this.about.el, this.store.el);
     this.lost = new Set();
     this.back = new Map(); // rank -> when it returned
     this.pids = new Map();
@@ -147,6 +151,8 @@ class Page {
     else if (this.line === 'live' && this.now?.status === 'engine_lost') message = `The engine is gone and is being restarted. ${this.heldText()}`;
     else if (this.line === 'live' && this.now?.status === 'starting') message = `The engine is starting.${this.loadText()}`;
     else if (this.line === 'live' && this.now?.engine?.missing?.length > 0) message = this.missingText();
+    else if (this.line === 'live' && this.now?.status === 'draining')
+      message = `The server is being drained: it takes no new requests.${this.now.requests_running > 0 ? ` ${this.now.requests_running} still running.` : ''}`;
     banner.hidden = message === '';
     setText(banner, message);
     document.body.classList.toggle('offline', this.line !== 'live');
@@ -197,6 +203,7 @@ class Page {
     setText(byId('rate'), `${fixed(this.history.last('tokens') ?? 0)} tok/s`);
     setText(byId('uptime'), `up ${duration(s.uptime_s)}`);
     this.models.update(s.models ?? [], s.model);
+    this.operate.update(s, this.engine?.ranks ?? []);
     this.requests.update(s);
     this.redraw();
   }
@@ -233,7 +240,10 @@ class Page {
   }
 
   async loadAbout() {
-    try { await this.about.load(this.engine ?? this.now?.engine); } catch { /* loaded again with the next connection */ }
+    try {
+      await this.about.load(this.engine ?? this.now?.engine);
+      await this.store.load();
+    } catch { /* loaded again with the next connection */ }
   }
 }
 
