@@ -355,6 +355,7 @@ static void on_snapshot_tick(void *arg)
 {
     sh_api *api = arg;
     sh_models_sample(api);
+    sh_cluster_link_tick(api->cluster);
     sh_subscribers_push(api);
     sh_models_expire(api);
     sh_trigger_start(api->snapshot_tick, SNAPSHOT_MS);
@@ -415,6 +416,7 @@ static void on_renew(void *arg)
     SH_LOGI("api: a new process takes over, %d requests active here", api->job_count);
     sh_subscribers_end(api);
     if (api->localai != NULL) sh_localai_model_leave(api->localai);
+    sh_cluster_link_leave(api->cluster);
     server_drain(api);
     on_drain_check(api);
 }
@@ -544,6 +546,7 @@ static sh_status api_open(sh_api *api, sh_api_opts *opts, sh_err *err)
     if (status == SH_OK) status = server_open(api, err);
     if (status == SH_OK) status = sh_models_open(api, err);
     if (status != SH_OK) return status;
+    api->cluster = sh_cluster_link_create(api->loop, api->opts->control_fd);
     if (api->opts->store_fd > 0)
         api->store = sh_store_service_create(api->loop, api->opts->store_fd);
     if (opts->grpc_fds != NULL) api->localai = sh_localai_model_create(api, opts, opts->model_fd);
@@ -576,6 +579,7 @@ static void api_close(sh_api *api)
     sh_jobs_end(api);
     sh_models_close(api);
     sh_store_service_free(api->store);
+    sh_cluster_link_free(api->cluster);
     sh_localai_model_free(api->localai);
     sh_trigger_free(api->job_tick);
     sh_trigger_free(api->accept_due);

@@ -33,7 +33,8 @@
     X(dashboard_icon, "/dashboard/icon.svg", "image/svg+xml", "dashboard/icon.svg")                \
     MODULE(about) MODULE(app) MODULE(chat) MODULE(chats) MODULE(cluster) MODULE(controls)          \
     MODULE(dom) MODULE(feed) MODULE(format) MODULE(history) MODULE(live) MODULE(markdown)          \
-    MODULE(message) MODULE(models) MODULE(plot) MODULE(ranks) MODULE(requests) MODULE(spark)
+    MODULE(message) MODULE(models) MODULE(operate) MODULE(plot) MODULE(ranks) MODULE(requests)     \
+    MODULE(spark) MODULE(store)
 /* clang-format on */
 
 #define X(symbol, path, type, file)                                                                \
