@@ -85,11 +85,12 @@ class Page {
     if (number >= 1 && number <= VIEWS.length) location.hash = VIEWS[number - 1];
     else if (event.key === 't') this.nextTheme();
     else if (event.key === '?') byId('help').showModal();
-    else if (event.key === '/' || event.key === 'n') {
+    else if (event.key === '/' || event.key === 'n' || event.key === 'f') {
       event.preventDefault();
       location.hash = 'chat';
       this.show();
       if (event.key === 'n') this.chat.fresh();
+      else if (event.key === 'f') this.chat.find();
       else this.chat.input.focus();
     }
   }
