@@ -81,7 +81,9 @@ export API_PORT=$port SHOAL_STATE=$work/state MODEL_DIR=$root/models/demo
 part() { # NAME, of the running cluster
     pgrep -x "$1" -P "$(ps -o ppid= -p "$(jq '.ranks[0].pid' "$work/state/launch.json")" | tr -d ' ')"
 }
-start() { exits 0 tree/launch.sh start --cwd "$work/runs" --continuous-batching || { cat out err; return 1; }; }
+start() { # [--detect]
+    exits 0 tree/launch.sh start "$@" --cwd "$work/runs" --continuous-batching || { cat out err; return 1; }
+}
 found() {
     echo '[{"ssh": "localhost", "ips": ["127.0.0.1"]}]' >tree/hosts.json
     start && grep -q "the hosts of hosts.json" out && grep -q "^1 rank is ready" err &&
@@ -111,9 +113,11 @@ check "a taken port is named, with advice" taken
 check "hosts clean refuses while a rank runs" refuses 1 "stop the cluster first" "$shoal" hosts clean
 replaced() {
     local old; old=$(part shoal-api)
-    start && [ "$(part shoal-api)" != "$old" ] && not kill -0 "$old" 2>/dev/null
+    rm tree/hosts.json
+    WORKER_SSH=localhost start --detect && grep -q '"ssh": "localhost"' tree/hosts.json &&
+        [ "$(part shoal-api)" != "$old" ] && not kill -0 "$old" 2>/dev/null
 }
-check "launch.sh start replaces a running cluster" replaced
+check "launch.sh start --detect writes hosts.json, and replaces a running cluster" replaced
 lost() {
     local api; api=$(part shoal-api)
     rm -rf state
