@@ -166,8 +166,7 @@ static sh_status model_find(sh_options *opts, sh_settings *s, bool pull, char *o
 {
     s->model_given = s->model;
     if (s->model == NULL) return SH_OK;
-    /* One of several models: its settings are not those of the others. The keeper reads it. */
-    if (s->models_dir != NULL && sh_definition_is_file(s->model)) return SH_OK;
+    if (s->models_dir != NULL && sh_definition_is_file(s->model)) return SH_OK; /* the keeper's */
     sh_status status = sh_model_definition_apply(opts, s, &owned[2], err);
     if (status != SH_OK) return status;
     status = pull ? sh_model_obtain(s, &owned[0], err) : sh_model_find(s, &owned[0], err);
@@ -224,6 +223,8 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     bool remote = (cmd->bit & FOR_CLIENT) != 0 && sh_model_client_is_remote(opts);
     if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0 && !remote)
         status = model_find(opts, settings, (cmd->bit & FOR_PULL) != 0, owned, &err);
+    if (status == SH_OK && (cmd->bit & (FOR(launch) | FOR(doctor))) != 0)
+        status = sh_model_definition_apply(opts, settings, &owned[2], &err);
     if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR(launch)) != 0)
         status = sh_launcher_settings_adopt(opts, settings, true, &err);
     if (status == SH_OK) title_set(cmd, settings);

@@ -124,6 +124,15 @@ lost() {
     exits 0 "$shoal" stop && grep -q "its files in .* were gone" out && not kill -0 "$api" 2>/dev/null
 }
 check "stop finds a cluster whose state folder is lost" lost
+defined() { # the token for the hub goes to ranks that read from there
+    printf 'name: tiny\ncontext_size: 256\nparameters:\n  model: %s\n' "$root/models/demo" >tiny.yaml
+    exits 0 env HF_TOKEN=hf_x "$shoal" launch --detach --ranks 1 --model tiny.yaml --shares-from hub ||
+        { cat err; return 1; }
+    curl -s "http://127.0.0.1:$port/v1/models" | grep -q '"id":"tiny"' && grep -q "HF_TOKEN='hf_x'" state/settings.env &&
+        exits 0 "$shoal" restart && grep -q "renewed: the rank is ready" out && exits 0 "$shoal" stop &&
+        exits 0 env HF_TOKEN=hf_x "$shoal" launch --prepare --ranks 1 --model tiny.yaml && not grep -rq hf_x state
+}
+check "launch takes a model in YAML, and hands the token for the hub to ranks that need it" defined
 mkdir -p state/bin && chmod 700 state && echo x >state/bin/shoal-0 && echo t >state/token
 cleaned() { exits 0 "$shoal" hosts clean && [ ! -e state/bin ] && [ -e state/token ]; }
 check "hosts clean removes programs and keeps the token" cleaned
