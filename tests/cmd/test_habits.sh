@@ -128,7 +128,8 @@ defined() { # the token for the hub goes to ranks that read from there
     printf 'name: tiny\ncontext_size: 256\nparameters:\n  model: %s\n' "$root/models/demo" >tiny.yaml
     exits 0 env HF_TOKEN=hf_x "$shoal" launch --detach --ranks 1 --model tiny.yaml --shares-from hub ||
         { cat err; return 1; }
-    curl -s "http://127.0.0.1:$port/v1/models" | grep -q '"id":"tiny"' && grep -q "HF_TOKEN='hf_x'" state/settings.env &&
+    curl -s "http://127.0.0.1:$port/v1/models" | grep -q '"id":"tiny"' &&
+        grep -q "HF_TOKEN='hf_x'" state/settings.env &&
         exits 0 "$shoal" restart && grep -q "renewed: the rank is ready" out && exits 0 "$shoal" stop &&
         exits 0 env HF_TOKEN=hf_x "$shoal" launch --prepare --ranks 1 --model tiny.yaml && not grep -rq hf_x state
 }
