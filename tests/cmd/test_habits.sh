@@ -33,13 +33,15 @@ grouped() {
 check "help has sections; what is internal shows with --all" grouped
 meant() {
     refuses 2 "did you mean --port" "$shoal" serve --prot 1 && refuses 2 "did you mean serve" "$shoal" sevre &&
+        refuses 2 "flags come after a command" "$shoal" --port 1 &&
         refuses 2 "did you mean serve" "$shoal" help sevre && refuses 2 "did you mean detect" "$shoal" hosts detct
 }
 check "what was mistyped is guessed" meant
 mkdir empty
 no_model() {
     refuses 1 "empty is not a model: a model is a folder with config.json" "$shoal" serve --model "$PWD/empty" &&
-        refuses 1 "nowhere: there is no such folder" "$shoal" info --model "$PWD/nowhere"
+        refuses 1 "nowhere: there is no such folder" "$shoal" info --model "$PWD/nowhere" && touch x.gguf &&
+        refuses 1 "x.gguf is a file; a model is a folder" "$shoal" serve --model x.gguf
 }
 check "a folder without a model is named as such" no_model
 colors() { # in a terminal there is colour, unless NO_COLOR is set
