@@ -333,7 +333,7 @@ static const sh_option rows[] = {
     {.name = "workers",
      TEXT("IP,IP,..."),
      .aliases = "WORKER_HOSTS",
-     .help = "addresses of the other hosts, instead of a hostfile",
+     .help = "addresses of the other hosts, or of all, instead of a hostfile",
      AT(workers),
      .commands = FOR(hosts) | FOR(launch)},
     {.name = "worker-ssh",
