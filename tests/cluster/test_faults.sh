@@ -149,8 +149,8 @@ late() {
 check "a duplicate rank of a running group is rejected, and the group continues" try late
 
 other_token() {
-    start 0 1 --join-timeout 3 && start 1 2 --join-timeout 3 && sleep .5 && fault &&
-        token=$("$shoal" token) start 2 3 --join-timeout 3 && ends 4 0 1 2 &&
+    start 0 1 --join-timeout 6 && start 1 2 --join-timeout 6 && sleep .5 && fault &&
+        token=$("$shoal" token) start 2 3 --join-timeout 2 && ends 7 0 1 2 && # rank 2 while rank 0 is there
         said 1 "tokens of the two ends differ" 2 &&
         grep "refused a connection from 10.77.0.3:.*tokens of the two ends differ" 0.err &&
         said 3 "missing rank 2" 0 && said 3 "missing rank 2" 1
