@@ -91,7 +91,7 @@ RDMA_LIB_Darwin := -lrdma
 RDMA_HEADER     := $(shell echo '\#include <infiniband/verbs.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
 PLUGINS         += $(if $(RDMA_HEADER),$(B)/shoal-rdma.so)
 
-.PHONY: bench-kernels bench-grammar bench-drafts all help check unit fenced lint format asan tsan debug fuzz fuzz-build load soak chaos rdma-check nightly bare-check
+.PHONY: bench-kernels bench-grammar bench-drafts all help check unit unit-build fenced lint format asan tsan debug fuzz fuzz-build load soak chaos rdma-check nightly bare-check
 .PHONY: macos-check clean docs program tests
 all: program ## build the release program, build/shoal
 
@@ -166,7 +166,9 @@ $(TEST_TOOLS): $(B)/%: %.c $(B)/libshoal.a Makefile
 check: tests ## run all tests of this variant
 	tests/run.sh $(B)
 
-unit: $(TEST_BIN) ## run only the unit tests
+unit-build: $(TEST_BIN)
+
+unit: unit-build ## run only the unit tests
 	tests/run.sh $(B) unit
 
 fenced: $(TEST_BIN) ## run what is above the device on one whose memory only its ops can touch
