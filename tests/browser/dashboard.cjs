@@ -6,39 +6,11 @@ const net = require('node:net');
 const os = require('node:os');
 const path = require('node:path');
 const { chromium } = require('playwright-core');
+const { check, must, passed, sleep, until } = require('./tap.cjs');
 
 const root = path.join(__dirname, '..', '..');
 const work = fs.mkdtempSync(path.join(os.tmpdir(), 'shoal-browser-'));
 const pictures = process.env.SHOAL_SCREENSHOTS;
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-let tests = 0, failures = 0;
-
-async function check(claim, body) {
-  tests++;
-  try {
-    await body();
-    console.log(`ok ${tests} - ${claim}`);
-  } catch (error) {
-    failures++;
-    console.log(`not ok ${tests} - ${claim}`);
-    console.log(String(error.stack ?? error).split('\n').slice(0, 12).map((line) => `# ${line}`).join('\n'));
-  }
-}
-
-function must(truth, what) {
-  if (!truth) throw new Error(what);
-}
-
-// Polls until the answer is true.
-async function until(what, ask, ms = 20000) {
-  const end = Date.now() + ms;
-  for (;;) {
-    const answer = await ask();
-    if (answer) return answer;
-    if (Date.now() > end) throw new Error(`not within ${ms} ms: ${what}`);
-    await sleep(60);
-  }
-}
 
 function freePort() {
   return new Promise((resolve) => {
@@ -501,9 +473,9 @@ async function main() {
     await browser?.close().catch(() => {});
     await server.stop();
   }
-  if (failures === 0 && !process.env.SHOAL_KEEP) fs.rmSync(work, { recursive: true, force: true });
-  console.log(`1..${tests}`);
-  process.exit(failures === 0 ? 0 : 1);
+  const good = passed();
+  if (good && !process.env.SHOAL_KEEP) fs.rmSync(work, { recursive: true, force: true });
+  process.exit(good ? 0 : 1);
 }
 
 main();
