@@ -158,6 +158,7 @@ static sh_served_model_opts served_opts(const sh_api_model *m)
     return (sh_served_model_opts){.name = m->name != NULL ? m->name : opts->model_name,
                                   .definition = m->definition,
                                   .defaults_read = opts->defaults_read,
+                                  .facts_read = opts->facts_read,
                                   .reasoning_parser = opts->reasoning_parser,
                                   .tool_parser = opts->tool_parser};
 }

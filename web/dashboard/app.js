@@ -9,13 +9,15 @@ import { Live } from './live.js';
 import { Requests } from './requests.js';
 import { About } from './about.js';
 import { Models } from './models.js';
+import { Operate } from './operate.js';
+import { Store } from './store.js';
 import { Chat } from './chat.js';
 
 const VIEWS = ['overview', 'chat', 'requests', 'model'];
 const BACK_MS = 8000, SILENT_MS = 5000;
 const THEMES = ['auto', 'dark', 'light'];
 const STATES = { healthy: ['live', 'good'], degraded: ['degraded', 'warn'], starting: ['starting', 'warn'], engine_lost: ['model unavailable', 'bad'],
-  stopping: ['stopping', 'warn'] };
+  stopping: ['stopping', 'warn'], draining: ['draining', 'warn'] };
 
 // How far each rank is with loading, from the API's reason, where it comes after a semicolon: "...; rank 1: 34 % of 3.5 GB".
 function loadingRanks(detail) {
@@ -27,19 +29,21 @@ function loadingRanks(detail) {
 class Page {
   constructor() {
     this.history = new History();
-    this.cluster = new Cluster();
+    this.operate = new Operate(() => this.askKey());
+    this.cluster = new Cluster(this.operate.button, this.operate.notice);
     this.ranks = new Ranks();
     this.live = new Live();
     this.requests = new Requests();
     this.about = new About();
     this.models = new Models();
+    this.store = new Store();
     this.chat = new Chat(() => this.askKey(), this.models);
     byId('view-overview').append(this.cluster.el, this.live.el, this.ranks.el);
     byId('view-chat').append(this.chat.el);
     byId('view-requests').append(this.requests.el);
-    byId('view-model').append(this.models.el, this.about.el);
     this.live.onmodel = (name) => { this.model = name; this.showModel(); };
     this.ranksNow = [];
+    byId('view-model').append(this.models.el, this.about.el, this.store.el);
     this.lost = new Set();
     this.back = new Map(); // rank -> when it returned
     this.pids = new Map();
@@ -81,11 +85,12 @@ class Page {
     if (number >= 1 && number <= VIEWS.length) location.hash = VIEWS[number - 1];
     else if (event.key === 't') this.nextTheme();
     else if (event.key === '?') byId('help').showModal();
-    else if (event.key === '/' || event.key === 'n') {
+    else if (event.key === '/' || event.key === 'n' || event.key === 'f') {
       event.preventDefault();
       location.hash = 'chat';
       this.show();
       if (event.key === 'n') this.chat.fresh();
+      else if (event.key === 'f') this.chat.find();
       else this.chat.input.focus();
     }
   }
@@ -156,6 +161,8 @@ class Page {
     else if (this.line === 'live' && this.now?.status === 'engine_lost') message = `The model is unavailable: its engine is being restarted. ${this.heldText()}`;
     else if (this.line === 'live' && this.now?.status === 'starting') message = `The engine is starting.${this.loadText()}`;
     else if (this.line === 'live' && this.now?.engine?.missing?.length > 0) message = this.missingText();
+    else if (this.line === 'live' && this.now?.status === 'draining')
+      message = `The server is being drained: it takes no new requests.${this.now.requests_running > 0 ? ` ${this.now.requests_running} still running.` : ''}`;
     const mild = this.line === 'live' && this.now?.engine?.ready !== false && this.now?.status !== 'engine_lost';
     banner.hidden = message === '';
     banner.className = mild ? 'warn' : '';
@@ -230,6 +237,7 @@ class Page {
     setText(byId('rate'), rate(this.history.last('generated_tokens_per_s') || 0));
     setText(byId('uptime'), `up ${duration(s.uptime_s)}`);
     this.models.update(s.models ?? [], s.model);
+    this.operate.update(s, this.engine?.ranks ?? []);
     this.requests.update(s);
     this.redraw();
   }
@@ -268,7 +276,10 @@ class Page {
   }
 
   async loadAbout() {
-    try { await this.about.load(this.engine ?? this.now?.engine); } catch { /* loaded again with the next connection */ }
+    try {
+      await this.about.load(this.engine ?? this.now?.engine);
+      await this.store.load();
+    } catch { /* loaded again with the next connection */ }
   }
 }
 

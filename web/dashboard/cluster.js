@@ -107,7 +107,8 @@ function fitText(el, text, width) {
 }
 
 export class Cluster {
-  constructor() {
+  // tools: a button for its header; notice: a line below it.
+  constructor(tools, notice) {
     this.svg = svg('svg', { class: 'cluster', role: 'img', 'aria-label': 'Ranks of the group and links between them' });
     this.empty = h('p', { class: 'empty' }, 'Waiting for the engine to report its ranks…');
     this.table = h('tbody');
@@ -116,8 +117,8 @@ export class Cluster {
       h('div', { class: 'scroll short' }, h('table', null, h('thead', null, h('tr', null,
         ['Between', 'Kind', 'Devices', 'Latency', 'Bandwidth'].map((t) => h('th', { scope: 'col' }, t)))), this.table)));
     this.el = h('section', { class: 'card wide', 'aria-labelledby': 'cluster-title', id: 'cluster' },
-      h('header', null, h('h2', { id: 'cluster-title' }, 'Group'), this.note),
-      this.svg, this.empty, this.details);
+      h('header', null, h('h2', { id: 'cluster-title' }, 'Group'), h('span', { class: 'header-tools' }, this.note, tools)),
+      notice, this.svg, this.empty, this.details);
     this.signature = '';
     this.nodes = [];
     new ResizeObserver(() => this.layout()).observe(this.svg);
