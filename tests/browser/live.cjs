@@ -1,6 +1,5 @@
 // The dashboard with groups and states that one machine does not have, from an API that is made up (scenes.cjs).
-const { chromium } = require('playwright-core');
-const { check, must, passed, until } = require('./tap.cjs');
+const { check, finish, launch, must, until } = require('./harness.cjs');
 const { Scenes, LONG_MODEL, LONG_HOST } = require('./scenes.cjs');
 
 const VIEWS = ['overview', 'chat', 'requests', 'model'];
@@ -132,7 +131,7 @@ function tooWide() {
 }
 
 async function sizes(page, scenes) {
-  for (const width of [1440, 1024, 390, 360])
+  for (const width of [1440, 1024, 700, 390, 360])
     await check(`long names and large numbers fit at ${width} px`, async () => {
       must(LONG_MODEL.length === 120 && LONG_HOST.length === 60, 'the names are not long');
       await page.setViewportSize({ width, height: width < 700 ? 780 : 900 });
@@ -203,7 +202,7 @@ async function main() {
   let browser;
   try {
     await scenes.start();
-    browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
+    browser = await launch();
     const page = await browser.newPage({ viewport: { width: 1440, height: 900 }, reducedMotion: 'reduce', colorScheme: 'dark' });
     const complaints = [];
     page.setDefaultTimeout(15000);
@@ -220,7 +219,7 @@ async function main() {
     await browser?.close().catch(() => {});
     scenes.stop();
   }
-  process.exit(passed() ? 0 : 1);
+  finish();
 }
 
 main();

@@ -32,7 +32,7 @@ function placeRing(ranks, width) {
     const angle = (2 * Math.PI * i) / n - Math.PI / 2;
     return { x: width / 2 + rx * Math.cos(angle), y: ry + TOP + ry * Math.sin(angle) };
   });
-  return { kind: 'ring', spots, height: 2 * ry + NODE_H + 32 };
+  return { kind: 'ring', spots, height: Math.max(...spots.map((spot) => spot.y)) + NODE_H / 2 + 20 };
 }
 
 // The layout: one column on a narrow page, a column for each stage, a row of a few ranks, else a ring.
