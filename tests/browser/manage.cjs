@@ -136,6 +136,8 @@ async function several(page, server) {
     await row('second').locator('button', { hasText: 'Load' }).click();
     await until('loaded', async () => /secondloaded/.test(await row('second').textContent()));
     await row('second').locator('button', { hasText: 'Keep loaded' }).click();
+    await row('second').locator('th button').click();
+    await until('its card', async () => /second.*15.74 M/.test(await text(page, '#model-card')));
     await until('kept', async () => /secondloaded, kept/.test(await row('second').textContent()));
     await shots(page, 'models', true);
     await row('second').locator('button', { hasText: 'Unload' }).click();
