@@ -167,6 +167,22 @@ bool sh_api_lacks_model(sh_http_request *req, const sh_api *api)
     return true;
 }
 
+void sh_api_reply_model(sh_http_request *req, const sh_api *api, sh_model_writer *write)
+{
+    sh_api_error error;
+    if (sh_api_lacks_model(req, api)) return;
+    const sh_api_model *m = sh_models_find(api, sh_http_param(req).ptr, &error);
+    if (m == NULL) {
+        sh_api_reply_error(req, &error);
+        return;
+    }
+    sh_buf json = {0};
+    sh_json_writer w = sh_json_writer_on(&json);
+    write(m, &w);
+    sh_api_reply_json(req, 200, &json);
+    sh_buf_reset(&json);
+}
+
 /* Requests that the HTTP server refuses by itself get an error like any other. Many have no route:
  * the path is unknown, or has not even arrived. */
 static void on_refused(void *arg, sh_http_request *req, int status, const char *message)
@@ -338,6 +354,7 @@ static void on_job_tick(void *arg)
 static void on_snapshot_tick(void *arg)
 {
     sh_api *api = arg;
+    sh_models_sample(api);
     sh_cluster_link_tick(api->cluster);
     sh_subscribers_push(api);
     sh_models_expire(api);

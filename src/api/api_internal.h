@@ -143,6 +143,10 @@ void sh_api_refuse_waiting(sh_api_error *err);
 /* True, after replying with an error, while no model is known. */
 bool sh_api_lacks_model(sh_http_request *req, const sh_api *api);
 
+/* Replies with the model that the path names, as a dialect writes it. */
+typedef void sh_model_writer(const sh_api_model *model, sh_json_writer *w);
+void sh_api_reply_model(sh_http_request *req, const sh_api *api, sh_model_writer *write);
+
 /* True when a request could be served now; else *err says why not. */
 bool sh_api_ready(const sh_api *api, sh_api_error *err);
 
@@ -198,6 +202,7 @@ void sh_handle_memory(sh_http_request *req, void *arg);
 void sh_handle_recent(sh_http_request *req, void *arg);
 void sh_handle_stats(sh_http_request *req, void *arg);
 void sh_handle_snapshot(sh_http_request *req, void *arg);
+void sh_handle_metrics_history(sh_http_request *req, void *arg);
 void sh_handle_stream(sh_http_request *req, void *arg);
 void sh_handle_settings(sh_http_request *req, void *arg);
 void sh_handle_cluster(sh_http_request *req, void *arg);

@@ -445,6 +445,7 @@ static void models_write(const sh_api *api, sh_json_writer *w)
         sh_write_int(w, "memory", m->bytes);
         sh_write_int(w, "running", m->active);
         sh_write_num(w, "used_at", m->used_us == 0 ? NAN : (double)m->used_us * 1e-6);
+        sh_timeline_write_now(m->timeline, "now", w);
         sh_write_end(w, '}');
     }
     sh_write_end(w, ']');
@@ -531,6 +532,7 @@ void sh_status_snapshot(sh_api *api, sh_buf *out)
     bool ready = sh_api_ready(api, &error);
     sh_write_begin(&w, NULL, '{');
     sh_write_num(&w, "uptime_s", uptime_s(api));
+    sh_write_fixed(&w, "time", (double)sh_clock_unix_us() * 1e-6, 3);
     sh_write_text(&w, "status", state_name(api));
     sh_write_text(&w, "detail", ready ? NULL : error.message);
     sh_write_text(&w, "model", sh_model_name(main));
@@ -542,6 +544,7 @@ void sh_status_snapshot(sh_api *api, sh_buf *out)
     sh_write_int(&w, "requests_held", replay_sum(api).held);
     sh_write_raw(&w, "change", sh_cluster_link_change(api->cluster));
     models_write(api, &w);
+    sh_rank_watch_write(main->watch, "absent", &w);
     hardware_write(main, &w);
     memory_write("memory_monitor", &w);
     sh_str engine = sh_buf_str(&main->stats_text);
@@ -592,6 +595,28 @@ void sh_handle_settings(sh_http_request *req, void *arg)
     sh_write_num(&w, "idle_s", o->idle_s);
     sh_write_num(&w, "receive_s", o->receive_s);
     sh_write_num(&w, "send_s", o->send_s);
+    sh_write_end(&w, '}');
+    reply(req, 200, &json);
+}
+
+void sh_handle_metrics_history(sh_http_request *req, void *arg)
+{
+    const sh_api *api = arg;
+    sh_api_error error;
+    sh_str given = sh_http_query(req, "model");
+    char *name = sh_str_dup(given);
+    const sh_api_model *m = given.len == 0 ? sh_models_main(api)
+                                           : sh_models_find(api, name, &error);
+    free(name);
+    if (m == NULL) {
+        sh_api_reply_error(req, &error);
+        return;
+    }
+    sh_buf json = {0};
+    sh_json_writer w = sh_json_writer_on(&json);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_text(&w, "model", sh_model_name(m));
+    sh_timeline_write(m->timeline, &w);
     sh_write_end(&w, '}');
     reply(req, 200, &json);
 }

@@ -108,7 +108,10 @@ static sh_status renew(sh_launched *c, sh_err *err)
         return sh_err_set(err, SH_ERR_PEER, "the cluster has stopped: `shoal logs` shows why");
     status = sh_launched_await(c, renewal_check, &r, err);
     if (status == SH_OK) status = sh_launched_await_api(c, c->members.count, err);
-    if (status == SH_OK) printf("renewed: all %d ranks are ready\n", c->members.count);
+    if (status == SH_OK)
+        printf(c->members.count == 1 ? "renewed: the rank is ready\n"
+                                     : "renewed: all %d ranks are ready\n",
+               c->members.count);
     return status;
 }
 

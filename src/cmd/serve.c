@@ -230,6 +230,7 @@ static int supervise(const sh_command_args *args)
     sh_err err;
     int code = SH_EXIT_OK;
     sh_status status = server_init(&v, args, &err);
+    if (status == SH_OK) status = sh_ranks_check_backend(s->backend, "--backend", &err);
     if (status == SH_OK) {
         printf("Shoal %s: %s%s on %d rank%s\n", sh_version(),
                v.model == NULL ? "the models of " : "", v.model == NULL ? s->models_dir : v.model,

@@ -90,7 +90,7 @@ const SETTINGS = {
   host: ['Address'], port: ['Port'], tls: ['TLS'], api_keys: ['API keys', (v) => (v > 0 ? count(v) : 'none')], cors: ['CORS'],
   allowed_hosts: ['Allowed host names'],
   access_log: ['Access log'], request_log: ['Request log'], log_prompts: ['Prompts in the log'],
-  max_tokens: ['Default length of an answer', context], max_tokens_hard: ['Longest answer', context],
+  max_tokens: ['Default max_tokens', context], max_tokens_hard: ['Largest max_tokens', context],
   timeout_s: ['Time limit of a request', limit(s)], grace_s: ['Grace period when stopping', s],
   connections_max: ['Connections', count], peer_connections_max: ['Connections per address', (v) => (v > 0 ? count(v) : 'automatic')],
   bodies_bytes_max: ['All bodies together', bytes], header_bytes_max: ['Largest header', bytes], body_bytes_max: ['Largest body', bytes],

@@ -333,7 +333,7 @@ static const sh_option rows[] = {
     {.name = "workers",
      TEXT("IP,IP,..."),
      .aliases = "WORKER_HOSTS",
-     .help = "addresses of the other hosts, instead of a hostfile",
+     .help = "addresses of the other hosts, or of all, instead of a hostfile",
      AT(workers),
      .commands = FOR(hosts) | FOR(launch)},
     {.name = "worker-ssh",
@@ -796,9 +796,9 @@ static const sh_option rows[] = {
      .fallback = "~/.local/state/shoal",
      .aliases = "SHOAL_STATE",
      .help = "folder for the files of a launch, on every host; with --p2p for the token and the "
-             "identity of this machine",
+             "identity of this machine; for the history of `chat`",
      AT(state_dir),
-     .commands = FOR_STATE | FOR(hosts) | FOR(doctor) | FOR_P2P,
+     .commands = FOR_STATE | FOR(hosts) | FOR(chat) | FOR(doctor) | FOR_P2P,
      .runs_code = true}, /* programs are kept there, and the command that `restart` runs */
     {.name = "cwd",
      TEXT("DIR"),
