@@ -4,6 +4,7 @@ const path = require('node:path');
 const { Front, check, chunk, event, finish, launch, must, saying, sleep, until } = require('./harness.cjs');
 
 const pictures = process.env.SHOAL_SCREENSHOTS;
+const SNAPSHOT = { uptime_s: 3600, status: 'healthy', model: 'demo', models: [], engine: null };
 const text = (page, selector) => page.locator(selector).first().textContent();
 const body = (page) => page.locator('.message.assistant .body').last().innerText();
 const idle = async (page) => (await page.locator('.message.streaming').count()) === 0;
@@ -375,6 +376,30 @@ async function phone(browser, front) {
   });
 }
 
+const model = (name) => ({ name, state: 'loaded', memory: 0, running: 0, used_at: null });
+
+async function models(page, front) {
+  await check('where there are several models, each conversation remembers its own', async () => {
+    front.snapshot = { ...SNAPSHOT, models: [model('small'), model('large')] };
+    await open(page, front);
+    await page.reload(); // a new stream of snapshots
+    await until('the choice', () => page.locator('#chat-model').isVisible());
+    await fresh(page);
+    await page.locator('#chat-model').selectOption('large');
+    await say(page, front, 'To the large one');
+    must(front.asked.model === 'large', front.asked.model);
+    await fresh(page);
+    await page.locator('#chat-model').selectOption('small');
+    await say(page, front, 'To the small one');
+    must(front.asked.model === 'small', front.asked.model);
+    await page.reload();
+    await until('the choice', () => page.locator('#chat-model').isVisible());
+    await page.locator('.chat-name', { hasText: 'To the large one' }).click();
+    await until('its model', async () => (await page.inputValue('#chat-model')) === 'large');
+    front.snapshot = SNAPSHOT;
+  });
+}
+
 async function keyboard(page, front) {
   await check('a conversation is had, searched and deleted with the keyboard alone', async () => {
     await page.evaluate(() => document.activeElement.blur());
@@ -424,10 +449,8 @@ const LIKELY = SHOWN.slice(0, 220).match(/\s*\S+/g).map((token, i) => ({ token, 
   top_logprobs: [0.5, 1, 2, 3, 4].map((n) => ({ token: ` t${n}`, logprob: -n })) }));
 
 async function shoot(browser, front) {
-  const wide = { width: 1360, height: 900 };
-  for (const [name, scheme, size] of [['chat-dark', 'dark', wide], ['chat-light', 'light', wide], ['chat-phone', 'dark', { width: 390, height: 844 }]]) {
+  for (const [name, scheme, size] of [['dashboard-chat', 'dark', { width: 1360, height: 900 }], ['dashboard-chat-phone', 'light', { width: 390, height: 844 }]]) {
     const context = await browser.newContext({ viewport: size, reducedMotion: 'reduce', colorScheme: scheme }), page = await context.newPage();
-    const save = (more = '') => page.screenshot({ path: path.join(pictures, `${name}${more}.png`) });
     await open(page, front);
     await say(page, front, 'Plan a walk along the coast', saying('With pleasure.'));
     await page.evaluate(() => document.activeElement.blur());
@@ -435,24 +458,15 @@ async function shoot(browser, front) {
     await page.locator('#chat-files').setInputFiles([{ name: 'squares.py', mimeType: 'text/plain', buffer: Buffer.from('print(1)\n'.repeat(150)) }]);
     await until('the file', () => page.locator('.files.pending').isVisible());
     await say(page, front, 'How fast does the sum of squares grow?', saying({ reasoning_content: 'The user asks about growth.' }, SHOWN));
-    await save();
-    await page.locator('#chat-files').setInputFiles([{ name: 'next.txt', mimeType: 'text/plain', buffer: Buffer.from('x') },
-      { name: 'photo.jpg', mimeType: 'image/jpeg', buffer: Buffer.from([0, 1]) }]);
-    await page.locator('#chat-input').fill('How sure are you?');
-    await until('the reason', () => page.locator('.refused').isVisible());
-    await save('-files');
-    await say(page, front, 'How sure are you?', (request, response) => {
-      response.writeHead(200);
-      response.end(LIKELY.map((t) => chunk({ content: t.token }, { logprobs: { content: [t] } })).join('') + event('[DONE]'));
-    });
-    await page.locator('button', { hasText: 'Probabilities' }).click();
-    await page.locator('.tokens .token').nth(4).click();
-    await save('-tokens');
-    if (size !== wide) await page.locator('button[aria-label="Conversations and settings"]').click();
-    await page.locator('#chat-search').fill('sum of');
-    await until('found', async () => (await page.locator('.snippet').count()) > 0);
-    await page.locator('.chat-settings summary').click();
-    await save('-search');
+    if (name === 'dashboard-chat-phone') {
+      await say(page, front, 'How sure are you?', (request, response) => {
+        response.writeHead(200);
+        response.end(LIKELY.map((t) => chunk({ content: t.token }, { logprobs: { content: [t] } })).join('') + event('[DONE]'));
+      });
+      await page.locator('button', { hasText: 'Probabilities' }).click();
+      await page.locator('.tokens .token').nth(4).click();
+    }
+    await page.screenshot({ path: path.join(pictures, `${name}.png`) });
     await context.close();
   }
 }
@@ -462,6 +476,7 @@ async function main() {
   let browser;
   try {
     await front.start();
+    front.snapshot = SNAPSHOT;
     browser = await launch();
     const context = await browser.newContext({ viewport: { width: 1360, height: 900 }, reducedMotion: 'reduce', colorScheme: 'dark', acceptDownloads: true });
     const page = await context.newPage(), complaints = [];
@@ -469,7 +484,7 @@ async function main() {
     page.on('pageerror', (error) => complaints.push(String(error.stack ?? error)));
     page.on('console', (message) => { if (/Content.Security/.test(message.text())) complaints.push(message.text()); });
     await open(page, front);
-    for (const part of [branches, lists, files, settings, answers, streams, storage, keyboard]) await part(page, front, context);
+    for (const part of [branches, lists, files, settings, answers, streams, storage, keyboard, models]) await part(page, front, context);
     await phone(browser, front);
     if (pictures) await shoot(browser, front);
     await check('no script failed and the policy blocked nothing', async () => must(complaints.length === 0, complaints.join('\n')));
