@@ -102,7 +102,7 @@ async function lists(page, front) {
     await page.locator('.chat-list li', { hasText: 'Something' }).hover();
     await page.locator('button[aria-label="Delete Something quite different"]').click();
     await until('it is gone', async () => (await names(page)).length === 1);
-    await page.locator('.notice button', { hasText: 'Undo' }).click();
+    await page.locator('.chat-notice button', { hasText: 'Undo' }).click();
     await until('it is back', async () => (await names(page)).length === 2);
     must(/anglerfish/.test(await body(page)), 'not the conversation');
     await menu(page, 'Delete');
@@ -131,10 +131,10 @@ async function files(page, front) {
       [JSON.stringify({ ...good, conversations: [{ messages: [{ role: 'user', content: '', parent: 0 }] }] }), /parent is not a whole number from -1 to -1/]];
     for (const [source, why] of bad) {
       await page.locator('#chat-import').setInputFiles({ name: 'bad.json', mimeType: 'application/json', buffer: Buffer.from(source) });
-      await until(`the reason ${why}`, async () => why.test(await page.locator('.notice.bad').last().innerText().catch(() => '')));
+      await until(`the reason ${why}`, async () => why.test(await page.locator('.chat-notice.bad').last().innerText().catch(() => '')));
     }
     must((await names(page)).length === 2, 'something was imported');
-    await page.locator('.notice.bad button[aria-label="Dismiss"]').last().click();
+    await page.locator('.chat-notice.bad button[aria-label="Dismiss"]').last().click();
   });
   await check('text files are attached, shown with their sizes and sent as fenced text', async () => {
     await fresh(page);
@@ -318,17 +318,17 @@ async function storage(page, front, context) {
     await client.send('Storage.overrideQuotaForOrigin', { origin: front.url, quotaSize: 1000 });
     await open(other, front);
     await say(other, front, 'Too much', saying('x'.repeat(300000)));
-    await until('it says so', async () => /storage is full/.test(await other.locator('.notice.bad').first().innerText().catch(() => '')));
+    await until('it says so', async () => /storage is full/.test(await other.locator('.chat-notice.bad').first().innerText().catch(() => '')));
     await client.send('Storage.overrideQuotaForOrigin', { origin: front.url });
     await say(other, front, 'Again');
-    await until('it is well again', () => other.locator('.notice.bad').first().isHidden());
+    await until('it is well again', () => other.locator('.chat-notice.bad').first().isHidden());
     await full.close();
   });
   await check('without a storage the page works and says that nothing is kept', async () => {
     const other = await context.newPage();
     await other.addInitScript(() => { IDBFactory.prototype.open = () => { throw new DOMException('denied', 'SecurityError'); }; });
     await open(other, front);
-    await until('it says so', async () => /cannot be stored in this browser/.test(await other.locator('.notice.bad').first().innerText().catch(() => '')));
+    await until('it says so', async () => /cannot be stored in this browser/.test(await other.locator('.chat-notice.bad').first().innerText().catch(() => '')));
     await say(other, front, 'Hello', saying('Still works'));
     must(/Still works/.test(await body(other)), await body(other));
     await other.close();
