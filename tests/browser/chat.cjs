@@ -201,12 +201,12 @@ async function answers(page, front) {
   });
   await check('an error is shown and tried again in its place', async () => {
     await say(page, front, 'Fail', (request, response) => { response.writeHead(500, { 'Content-Type': 'application/json' }); response.end('{"error":{"message":"out of luck"}}'); });
-    must((await text(page, '.error-box')) === 'out of luck', await text(page, '.error-box'));
+    must((await text(page, '.message .error-box')) === 'out of luck', await text(page, '.message .error-box'));
     const before = await page.locator('.message').count();
     front.chat = saying('Now it works');
     await page.locator('.try-again').click();
     await until('the answer', async () => (await idle(page)) && /Now it works/.test(await body(page)));
-    must((await page.locator('.message').count()) === before && (await page.locator('.error-box').count()) === 0, 'the error stayed');
+    must((await page.locator('.message').count()) === before && (await page.locator('.message .error-box').count()) === 0, 'the error stayed');
   });
   await check('an answer whose connection breaks says so and keeps its text', async () => {
     await say(page, front, 'Break', (request, response) => { response.writeHead(200, { 'Content-Type': 'text/event-stream' }); response.write(chunk({ content: 'Half an' })); setTimeout(() => response.destroy(), 300); });
