@@ -56,6 +56,7 @@ void sh_sequence_free(sh_sequence *seq)
     free((void *)seq->spec.stop_ids);
     free((void *)seq->spec.grammar.ptr);
     sh_constraint_release(seq->constraint);
+    free(seq->mask_error);
     free(seq->tokens);
     free(seq->blocks);
     free(seq);

@@ -279,8 +279,13 @@ static bool model_run(struct bench *b, const sh_step_plan *plan, int break_at, s
     sh_span spans[SLOTS];
     sh_step_plan_pack(plan, &bytes);
     CHECK_OK(sh_step_plan_unpack(sh_buf_str(&bytes), b->copy, &err), err);
-    sh_buf_reset(&bytes);
     CHECK_OK(sh_batch_state_apply(b->state, b->copy, spans, &err), err);
+    sh_buf_clear(&bytes);
+    sh_step_masks_await(plan);
+    sh_step_masks_pack(plan, &bytes);
+    CHECK_OK(sh_step_masks_unpack(sh_buf_str(&bytes), b->copy, &err), err);
+    sh_batch_state_take_masks(b->state, b->copy);
+    sh_buf_reset(&bytes);
     if (break_at == 0) return false;
     for (int i = 0; i < b->copy->seq_count; i++) {
         const sh_step_seq *seq = &b->copy->seqs[i];
