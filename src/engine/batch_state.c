@@ -95,6 +95,9 @@ static sh_status seq_apply(sh_batch_state *b, const sh_step_seq *q, const int32_
         s->blocks_hash = sh_mix64(s->blocks_hash ^ (uint32_t)blocks[i]);
     }
     bool gap = !q->fresh && q->pos > s->length; /* a fresh slot may start after a cached prefix */
+    if (q->copies && (!q->fresh || q->pos % SH_KV_BLOCK == 0))
+        return sh_err_set(err, SH_ERR_GROUP, "slot %d: no block to copy block %d to", q->slot,
+                          q->copied);
     if (gap || q->pos + q->token_count > s->block_count * SH_KV_BLOCK)
         return sh_err_set(err, SH_ERR_GROUP,
                           "slot %d: tokens %d to %d, but it has %d tokens and %d blocks", q->slot,

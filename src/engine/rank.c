@@ -97,6 +97,17 @@ sh_status sh_rank_apply(sh_rank *r, const sh_step_plan *plan, uint64_t *fingerpr
     return status;
 }
 
+/* In the order of the plan, and before anything is computed: a block that one sequence copies may
+ * have been evicted for another that comes after it. */
+static void blocks_copy(sh_rank *r, const sh_step_plan *plan)
+{
+    for (int i = 0; i < plan->seq_count; i++) {
+        const sh_step_seq *q = &plan->seqs[i];
+        if (!q->copies) continue;
+        sh_model_copy_block(r->model, r->spans[i].blocks[q->pos / SH_KV_BLOCK], q->copied);
+    }
+}
+
 /* Draws are made from the last tokens of each sequence. */
 static void rows_gather(sh_rank *r, const sh_step_plan *plan)
 {
@@ -205,6 +216,7 @@ sh_status sh_rank_run(sh_rank *r, sh_step_plan *plan, const sh_mask_feed *feed, 
         .hash = r->peers != NULL ? &result->hash : NULL,
     };
     int64_t start = sh_clock_ns();
+    blocks_copy(r, plan);
     sh_status status = sh_model_step(r->model, &in, r->peers, &r->logits, err);
     r->forward_s += (double)(sh_clock_ns() - start) * 1e-9;
     if (status != SH_OK) return status;

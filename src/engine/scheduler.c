@@ -485,6 +485,7 @@ static standing picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, 
     /* If the next step cannot take them all, they run like a prompt, in chunks. */
     seq->catch_up = lost + more < s->opts.limits.tokens ? lost + more : 0;
     sh_sequence_computed(seq, s->blocks, computed - lost);
+    if (s->opts.fixed_state && seq->computed < known + drafts) seq->kept = 0;
     return now;
 }
 

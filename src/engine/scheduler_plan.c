@@ -54,6 +54,7 @@ static void add_tokens(sh_sched *s, sh_step_plan *step, sh_sequence *seq, int co
     add_scores(step, seq, scores);
     for (int i = 0; i < draws; i++)
         sh_step_add_draw(step, seq, i, seq->constraint == NULL ? 0 : seq->masks[i], &s->marks);
+    if (s->opts.fixed_state) seq->kept = 0; /* the state moves on, until it is known how far */
     seq->in_flight = true;
 }
 

@@ -70,6 +70,9 @@ struct sh_sequence {
     int blocks_keyed; /* full blocks whose identity is part of `key` */
     int blocks_ready;
     sh_key128 key;
+    int32_t copied; /* the block after the reused ones begins as a copy of this one; -1: it does not
+                     */
+    int kept;       /* tokens that the blocks have on all ranks, once the sequence stops */
 
     int cached_tokens; /* of the prompt, at the first start; -1 before that */
     int64_t submitted_ns, started_ns, first_token_ns;

@@ -28,6 +28,8 @@ sh_step_seq *sh_step_add_tokens(sh_step_plan *step, sh_sequence *seq, int count,
                            .token_count = count,
                            .draw_count = draws,
                            .block_count = seq->block_count - seq->blocks_sent,
+                           .copies = seq->blocks_sent == 0 && seq->copied >= 0,
+                           .copied = seq->copied,
                            .long_rope = seq->long_rope};
     for (int i = 0; i < count; i++)
         step->tokens[step->token_count++] = seq->tokens[seq->computed + i];

@@ -100,6 +100,7 @@ static void put_seq(sh_buf *out, const sh_step_seq *q)
     put_int(out, q->token_count);
     put_int(out, q->draw_count);
     put_int(out, q->block_count);
+    put_int(out, q->copies ? q->copied + 1 : 0);
     put_int(out, q->second);
     sh_put_uint(out,
                 (uint64_t)q->fresh | (uint64_t)q->long_rope << 1 | (uint64_t)q->pool_ends << 2 |
@@ -169,6 +170,8 @@ static void get_seq(sh_reader *r, const sh_step_plan *s, sh_step_seq *q)
     q->token_count = get_bounded(r, s->token_count);
     q->draw_count = get_bounded(r, q->token_count);
     q->block_count = get_bounded(r, s->block_count);
+    q->copied = get_bounded(r, s->limits.blocks) - 1;
+    q->copies = q->copied >= 0;
     q->second = get_bounded(r, (int64_t)s->limits.seq_blocks * SH_KV_BLOCK);
     unsigned flags = (unsigned)sh_get_uint(r, 1), pool = flags >> 3;
     q->fresh = flags & 1;

@@ -50,6 +50,8 @@ typedef struct {
     int token_count; /* tokens to run */
     int draw_count;  /* rows of logits, for the last tokens of the sequence */
     int block_count; /* blocks added to the slot */
+    bool copies;     /* the block of `pos` begins as a copy of another, `copied` */
+    int copied;
     bool long_rope; /* this sequence uses the long factors of its RoPE, if the model has two sets */
     sh_pool_kind pool; /* its hidden states become one vector */
     bool pool_ends;    /* these are its last tokens: the vector is complete */
